@@ -1,0 +1,27 @@
+// guard.h - copies that touch the program's memory and survive a page that is not there
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#ifndef VB_UTIL_GUARD_H
+#define VB_UTIL_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A region stays registered when the program unmaps it. These functions are the only ones that touch such memory; a
+ * handler for SIGSEGV and SIGBUS, chained before the program's, makes them return false when the fault is theirs.
+ */
+void vb_guard_install(void);
+
+/* Copies n bytes. false: a page of either side is not mapped (some bytes may have been copied). */
+bool vb_guard_copy(void *dst, const void *src, size_t n);
+
+/* The same, but the last aligned word (at most 8 bytes) is stored after the rest, with release: programs poll it. */
+bool vb_guard_copy_tail(void *dst, const void *src, size_t n);
+
+/* 8-byte atomics on aligned memory. *old: what stood there. */
+bool vb_guard_cas(uint64_t *p, uint64_t compare, uint64_t swap, uint64_t *old);
+bool vb_guard_add(uint64_t *p, uint64_t add, uint64_t *old);
+
+#endif

@@ -1,0 +1,15 @@
+// log.h - one line to stderr for what a user must know, more with VERBENA_LOG
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#ifndef VB_UTIL_LOG_H
+#define VB_UTIL_LOG_H
+
+enum vb_log_level { VB_LOG_ERROR, VB_LOG_WARN, VB_LOG_INFO, VB_LOG_DEBUG };
+
+/* Highest level that is printed: from VERBENA_LOG=error|warn|info|debug, "error" where it is not set. */
+enum vb_log_level vb_log_threshold(void);
+
+/* Prints "verbena: <text>\n" to stderr in one write, if level is within the threshold. Keeps errno. */
+void vb_log(enum vb_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

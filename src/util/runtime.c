@@ -1,0 +1,123 @@
+// runtime.c - the runtime directory, and where in it the tree stands that programs read instead of /sys and /dev
+// follows: the same rule as broker/runtime.h
+// SPDX-License-Identifier: MIT
+#include "util/runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* snprintf is not safe in a signal handler. */
+struct writer {
+	char *p, *end;
+};
+
+static void put(struct writer *w, const char *s)
+{
+	while (*s && w->p < w->end)
+		*w->p++ = *s++;
+}
+
+static void put_number(struct writer *w, uint64_t v, unsigned base)
+{
+	char digits[24];
+	int i = sizeof(digits) - 1;
+
+	digits[i] = '\0';
+	do {
+		digits[--i] = "0123456789abcdef"[v % base];
+		v /= base;
+	} while (v);
+	put(w, digits + i);
+}
+
+static int finish(struct writer *w)
+{
+	if (w->p == w->end)
+		return ENAMETOOLONG;
+	*w->p = '\0';
+	return 0;
+}
+
+/* By system call: in the path shim, the library's stat is our own caller. */
+static bool is_own_directory(const char *path, bool follow)
+{
+	struct statx stx;
+
+	return !syscall(SYS_statx, AT_FDCWD, path, follow ? 0 : AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &stx) &&
+	       S_ISDIR(stx.stx_mode) && stx.stx_uid == geteuid() && !(stx.stx_mode & 022);
+}
+
+int vb_runtime_path(char *buf, size_t size)
+{
+	struct writer w = {buf, buf + size};
+	const char *dir = secure_getenv("VERBENA_RUNTIME");
+
+	if (dir && *dir) {
+		if (*dir != '/') {
+			if (syscall(SYS_getcwd, buf, size) < 0)
+				return errno;
+			w.p += strlen(buf);
+			put(&w, "/");
+		}
+		put(&w, dir);
+		return finish(&w);
+	}
+	dir = secure_getenv("XDG_RUNTIME_DIR");
+	if (geteuid() == 0) {
+		put(&w, "/run/verbena");
+	} else if (dir && *dir == '/' && is_own_directory(dir, true)) {
+		put(&w, dir);
+		put(&w, "/verbena");
+	} else {
+		put(&w, "/tmp/verbena-");
+		put_number(&w, geteuid(), 10);
+	}
+	return finish(&w);
+}
+
+int vb_runtime_dir(char *buf, size_t size)
+{
+	const char *explicit = secure_getenv("VERBENA_RUNTIME");
+	int rc = vb_runtime_path(buf, size);
+	struct stat st;
+
+	if (rc)
+		return rc;
+	/* Other users look for root's broker in root's directory. */
+	if (mkdir(buf, geteuid() == 0 ? 0755 : 0700) && errno != EEXIST)
+		return errno;
+	if (explicit && *explicit)
+		return stat(buf, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+	return is_own_directory(buf, false) ? 0 : EPERM;
+}
+
+int vb_runtime_tree(char *buf, size_t size)
+{
+	const char *devices = secure_getenv("VERBENA_DEVICES");
+	struct statx ns;
+	int rc = vb_runtime_path(buf, size);
+
+	if (rc)
+		return rc;
+	if (syscall(SYS_statx, AT_FDCWD, "/proc/thread-self/ns/net", 0, STATX_INO, &ns))
+		ns.stx_ino = 0;
+	struct writer w = {buf + strlen(buf), buf + size};
+	put(&w, "/sys.");
+	put_number(&w, ns.stx_ino, 10);
+	if (devices && *devices) {
+		uint64_t h = 0xcbf29ce484222325ull;
+
+		for (; *devices; devices++)
+			h = (h ^ (uint8_t)*devices) * 0x100000001b3ull;
+		put(&w, ".");
+		put_number(&w, h, 16);
+	}
+	return finish(&w);
+}

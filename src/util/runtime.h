@@ -1,0 +1,24 @@
+// runtime.h - the runtime directory, and where in it the tree stands that programs read instead of /sys and /dev
+// follows: the same rule as broker/runtime.h
+// SPDX-License-Identifier: MIT
+#ifndef VB_UTIL_RUNTIME_H
+#define VB_UTIL_RUNTIME_H
+
+#include <stddef.h>
+
+/*
+ * $VERBENA_RUNTIME, else /run/verbena for root, $XDG_RUNTIME_DIR/verbena where that directory is the user's, else
+ * /tmp/verbena-<uid>. vb_runtime_path only says which; vb_runtime_dir also makes it, and refuses one that is not a
+ * directory of ours (EPERM), unless VERBENA_RUNTIME names it: then the user answers for it. 0 or an errno value.
+ */
+int vb_runtime_path(char *buf, size_t size);
+int vb_runtime_dir(char *buf, size_t size);
+
+/*
+ * The tree of the calling thread's network namespace and choice of devices (VERBENA_DEVICES): below it stand
+ * class/infiniband and so on. Nothing is made; no allocation and no lock, so that the path shim may ask in a signal handler.
+ * 0 or an errno value.
+ */
+int vb_runtime_tree(char *buf, size_t size);
+
+#endif
