@@ -1,0 +1,75 @@
+// ah.c - address handles
+// follows: IBA volume 1, 11.2.2 (address handle); Annex A17.9 (RoCEv2 verbs); ibv_create_ah(3)
+// SPDX-License-Identifier: MIT
+#include "core/ah.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device.h"
+#include "core/node.h"
+#include "core/verbs.h"
+
+static bool is_v4(const union ibv_gid *gid)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid->raw, prefix, sizeof(prefix));
+}
+
+static bool plausible(const union ibv_gid *dgid)
+{
+	static const uint8_t nothing[4];
+
+	return !vb_gid_is_zero(dgid) && !(is_v4(dgid) && !memcmp(dgid->raw + 12, nothing, 4));
+}
+
+int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, union ibv_gid *sgid)
+{
+	const union ibv_gid *dgid = &attr->grh.dgid;
+	struct ibv_gid_entry entry;
+
+	if (!attr->is_global || attr->port_num != 1 || !plausible(dgid))
+		return EINVAL;
+	if (vb_query_gid_entry(ctx->dev, 1, attr->grh.sgid_index, &entry))
+		return EINVAL;
+	if (dgid->raw[0] != 0xff &&
+	    is_v4(dgid) != is_v4(&entry.gid)) /* there is no route from one family to the other */
+		return EINVAL;
+	if (sgid)
+		*sgid = entry.gid;
+	return 0;
+}
+
+struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct vb_context *ctx = vb_ctx(pd->context);
+	union ibv_gid sgid;
+	int err = vb_ah_check(ctx, attr, &sgid);
+	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
+
+	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {
+		atomic_fetch_sub(&ctx->node->ah_count, 1);
+		free(ah);
+		ah = NULL;
+	}
+	if (!ah) {
+		errno = err ? err : ENOMEM;
+		return NULL;
+	}
+	ah->ah.context = pd->context;
+	ah->ah.pd = pd;
+	ah->attr = *attr;
+	ah->sgid = sgid;
+	atomic_fetch_add(&vb_pd(pd)->users, 1);
+	return &ah->ah;
+}
+
+int vb_destroy_ah(struct ibv_ah *ibah)
+{
+	atomic_fetch_sub(&vb_pd(ibah->pd)->users, 1);
+	atomic_fetch_sub(&vb_ctx(ibah->context)->node->ah_count, 1);
+	free(vb_ah(ibah));
+	return 0;
+}

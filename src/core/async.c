@@ -1,0 +1,205 @@
+// async.c - asynchronous events: a queue per context
+// follows: IBA volume 1, 11.6.3 (affiliated and unaffiliated events); ibv_get_async_event(3)
+// SPDX-License-Identifier: MIT
+#include "core/async.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/event_fd.h"
+#include "core/node.h"
+#include "core/verbs.h"
+#include "util/log.h"
+
+struct vb_async {
+	struct ibv_async_event event;
+	struct vb_async *next;
+};
+
+enum element { NONE, QP, CQ, SRQ };
+
+static enum element element_of(enum ibv_event_type type)
+{
+	static const uint8_t kind[] = {
+	        [IBV_EVENT_CQ_ERR] = CQ,
+	        [IBV_EVENT_QP_FATAL] = QP,
+	        [IBV_EVENT_QP_REQ_ERR] = QP,
+	        [IBV_EVENT_QP_ACCESS_ERR] = QP,
+	        [IBV_EVENT_COMM_EST] = QP,
+	        [IBV_EVENT_SQ_DRAINED] = QP,
+	        [IBV_EVENT_PATH_MIG] = QP,
+	        [IBV_EVENT_PATH_MIG_ERR] = QP,
+	        [IBV_EVENT_QP_LAST_WQE_REACHED] = QP,
+	        [IBV_EVENT_SRQ_ERR] = SRQ,
+	        [IBV_EVENT_SRQ_LIMIT_REACHED] = SRQ,
+	        [IBV_EVENT_WQ_FATAL] = NONE,
+	};
+
+	return (unsigned)type < sizeof(kind) ? kind[type] : NONE;
+}
+
+/* The counters of an object, by what kind it is. */
+struct acks {
+	uint32_t *taken, *acked, *public_count;
+	pthread_mutex_t *lock;
+	pthread_cond_t *cond;
+};
+
+static bool acks_of(const struct ibv_async_event *ev, struct acks *a)
+{
+	struct vb_qp *qp = vb_qp(ev->element.qp);
+	struct vb_cq *cq = vb_cq(ev->element.cq);
+	struct vb_srq *srq = vb_srq(ev->element.srq);
+
+	switch (element_of(ev->event_type)) {
+	case QP:
+		*a = (struct acks){&qp->async_taken, &qp->async_acked, &qp->qp.events_completed, &qp->ack_lock,
+		                   &qp->ack_cond};
+		return true;
+	case CQ:
+		*a = (struct acks){&cq->async_taken, &cq->async_acked, &cq->cq.async_events_completed, &cq->ack_lock,
+		                   &cq->ack_cond};
+		return true;
+	case SRQ:
+		*a = (struct acks){&srq->async_taken, &srq->async_acked, &srq->srq.events_completed, &srq->ack_lock,
+		                   &srq->ack_cond};
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool same(const struct ibv_async_event *a, const struct ibv_async_event *b)
+{
+	if (a->event_type != b->event_type)
+		return false;
+	return element_of(a->event_type) == NONE ? a->element.port_num == b->element.port_num
+	                                         : a->element.qp == b->element.qp;
+}
+
+/* Says the same as one that the program has not taken yet: once is enough. Under async_lock. */
+static bool queued(struct vb_context *ctx, const struct ibv_async_event *ev)
+{
+	for (struct vb_async *a = ctx->async_head; a; a = a->next)
+		if (same(&a->event, ev))
+			return true;
+	return false;
+}
+
+void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element)
+{
+	struct vb_async *a = calloc(1, sizeof(*a));
+
+	if (!a) {
+		vb_log(VB_LOG_ERROR, "no memory: asynchronous event %d is lost", type);
+		return;
+	}
+	a->event.event_type = type;
+	if (element_of(type) == NONE)
+		a->event.element.port_num = (int)(intptr_t)element;
+	else
+		a->event.element.qp = element;
+	vb_lock(&ctx->async_lock);
+	if (queued(ctx, &a->event)) {
+		vb_unlock(&ctx->async_lock);
+		free(a);
+		return;
+	}
+	*ctx->async_tail = a;
+	ctx->async_tail = &a->next;
+	vb_event_fd_add(ctx->async_event_fd);
+	vb_unlock(&ctx->async_lock);
+}
+
+/* The oldest, counted as taken before a destroyer can look. */
+static bool pop(struct vb_context *ctx, struct ibv_async_event *event)
+{
+	struct acks acks;
+
+	vb_lock(&ctx->async_lock);
+	struct vb_async *a = ctx->async_head;
+
+	if (a) {
+		ctx->async_head = a->next;
+		if (!a->next)
+			ctx->async_tail = &ctx->async_head;
+		*event = a->event;
+		if (acks_of(event, &acks)) {
+			pthread_mutex_lock(acks.lock);
+			(*acks.taken)++;
+			pthread_mutex_unlock(acks.lock);
+		}
+	}
+	vb_unlock(&ctx->async_lock);
+	free(a);
+	return a;
+}
+
+int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct vb_context *ctx = vb_ctx(context);
+
+	do {
+		int err = vb_event_fd_take(ctx->node, context->async_fd, ctx->async_event_fd);
+
+		if (err) {
+			errno = err;
+			return -1;
+		}
+	} while (!pop(ctx, event)); /* nothing there: its object was destroyed meanwhile */
+	return 0;
+}
+
+void vb_ack_async_event(struct ibv_async_event *event)
+{
+	struct acks a;
+
+	if (!acks_of(event, &a))
+		return;
+	pthread_mutex_lock(a.lock);
+	(*a.acked)++;
+	(*a.public_count)++;
+	pthread_cond_broadcast(a.cond);
+	pthread_mutex_unlock(a.lock);
+}
+
+/* Drops what is queued for element (NULL: everything). */
+static void drop(struct vb_context *ctx, const void *element)
+{
+	unsigned n = 0;
+
+	vb_lock(&ctx->async_lock);
+	ctx->async_tail = &ctx->async_head;
+	for (struct vb_async *a = ctx->async_head, *next; a; a = next) {
+		next = a->next;
+		if (!element || (element_of(a->event.event_type) != NONE && a->event.element.qp == element)) {
+			free(a);
+			n++;
+		} else {
+			*ctx->async_tail = a;
+			ctx->async_tail = &a->next;
+		}
+	}
+	*ctx->async_tail = NULL;
+	vb_event_fd_remove(ctx->async_event_fd, n);
+	vb_unlock(&ctx->async_lock);
+}
+
+void vb_async_clear(struct vb_context *ctx)
+{
+	drop(ctx, NULL);
+}
+
+void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *element)
+{
+	struct ibv_async_event ev = {.element.qp = element, .event_type = kind};
+	struct acks a;
+
+	drop(ctx, element);
+	if (!acks_of(&ev, &a))
+		return;
+	pthread_mutex_lock(a.lock);
+	while (*a.taken != *a.acked)
+		pthread_cond_wait(a.cond, a.lock);
+	pthread_mutex_unlock(a.lock);
+}

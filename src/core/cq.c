@@ -1,0 +1,149 @@
+// cq.c - completion queues: create, resize, destroy
+// follows: IBA volume 1, 11.2.6 (completion queue); ibv_create_cq(3), ibv_resize_cq(3)
+// SPDX-License-Identifier: MIT
+#include "core/cq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/async.h"
+#include "core/channel.h"
+#include "core/context.h"
+#include "core/node.h"
+#include "core/verbs.h"
+
+/* Slots for this many entries: a power of two, and more of them than entries. */
+static uint32_t slots_for(uint32_t cqe)
+{
+	uint32_t n = 2;
+
+	while (n <= cqe)
+		n *= 2;
+	return n;
+}
+
+static void init_locks(struct vb_cq *cq)
+{
+	pthread_mutex_init(&cq->cq.mutex, NULL);
+	pthread_cond_init(&cq->cq.cond, NULL);
+	pthread_mutex_init(&cq->ack_lock, NULL);
+	pthread_cond_init(&cq->ack_cond, NULL);
+}
+
+struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
+                        uint32_t comp_vector)
+{
+	struct vb_context *ctx = vb_ctx(context);
+
+	if (!cqe || cqe > VB_MAX_CQE || comp_vector >= (uint32_t)context->num_comp_vectors ||
+	    (channel && channel->context != context)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	struct vb_cq *cq = calloc(1, sizeof(*cq));
+	uint32_t slots = slots_for(cqe);
+
+	if (cq)
+		cq->ring = calloc(slots, sizeof(*cq->ring)); /* untouched pages cost nothing */
+	if (!cq || !cq->ring || atomic_fetch_add(&ctx->node->cq_count, 1) >= VB_MAX_CQ) {
+		if (cq && cq->ring)
+			atomic_fetch_sub(&ctx->node->cq_count, 1);
+		free(cq ? cq->ring : NULL);
+		free(cq);
+		errno = ENOMEM;
+		return NULL;
+	}
+	cq->cq.context = context;
+	cq->cq.channel = channel;
+	cq->cq.cq_context = cq_context;
+	cq->cq.cqe = (int)slots - 1;
+	cq->node = ctx->node;
+	cq->capacity = slots - 1;
+	cq->mask = slots - 1;
+	init_locks(cq);
+	if (channel) {
+		cq->channel = vb_channel(channel);
+		__atomic_fetch_add(&channel->refcnt, 1, __ATOMIC_ACQ_REL);
+	}
+	vb_context_hold(ctx);
+	return cq;
+}
+
+struct ibv_cq *vb_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
+                            int comp_vector)
+{
+	struct vb_cq *cq = vb_cq_new(context, cqe < 0 ? 0 : (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector);
+
+	return cq ? &cq->cq : NULL;
+}
+
+/* What stands in the queue stays, in order. */
+int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
+{
+	struct vb_cq *cq = vb_cq(ibcq);
+
+	if (cqe < 1 || cqe > VB_MAX_CQE)
+		return EINVAL;
+	uint32_t slots = slots_for((uint32_t)cqe);
+	struct vb_cqe *ring = calloc(slots, sizeof(*ring)), *old = ring;
+
+	if (!ring)
+		return ENOMEM;
+	vb_lock(&cq->lock);
+	uint32_t head = atomic_load(&cq->head), n = atomic_load(&cq->tail) - head;
+	bool fits = n <= (uint32_t)cqe; /* what was asked for counts, not what it is rounded up to */
+
+	if (fits) {
+		for (uint32_t i = 0; i < n; i++)
+			ring[i] = cq->ring[(head + i) & cq->mask];
+		old = cq->ring;
+		cq->ring = ring;
+		cq->mask = cq->capacity = slots - 1;
+		ibcq->cqe = (int)slots - 1;
+		atomic_store(&cq->head, 0);
+		atomic_store(&cq->tail, n);
+	}
+	vb_unlock(&cq->lock);
+	free(old);
+	return fits ? 0 : EINVAL;
+}
+
+/* Moderation would delay events; nothing here interrupts often enough to want that. */
+int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	return EOPNOTSUPP;
+}
+
+/* A CQ has no queue pairs any more, so that nothing is pushed; what the program took from it must be acknowledged. */
+static void wait_acked(struct vb_cq *cq)
+{
+	pthread_mutex_lock(&cq->ack_lock);
+	while (cq->events_acked != cq->events_taken)
+		pthread_cond_wait(&cq->ack_cond, &cq->ack_lock);
+	pthread_mutex_unlock(&cq->ack_lock);
+}
+
+int vb_destroy_cq(struct ibv_cq *ibcq)
+{
+	struct vb_cq *cq = vb_cq(ibcq);
+	struct vb_context *ctx = vb_ctx(ibcq->context);
+
+	if (atomic_load(&cq->users))
+		return EBUSY;
+	if (cq->channel)
+		vb_channel_forget(cq->channel, cq);
+	wait_acked(cq);
+	vb_async_forget(ctx, IBV_EVENT_CQ_ERR, cq);
+	if (cq->channel)
+		__atomic_fetch_sub(&cq->channel->ch.refcnt, 1, __ATOMIC_ACQ_REL);
+	pthread_mutex_destroy(&cq->cq.mutex);
+	pthread_cond_destroy(&cq->cq.cond);
+	pthread_mutex_destroy(&cq->ack_lock);
+	pthread_cond_destroy(&cq->ack_cond);
+	free(cq->ring);
+	free(cq);
+	atomic_fetch_sub(&ctx->node->cq_count, 1);
+	vb_context_drop(ctx);
+	return 0;
+}

@@ -1,0 +1,25 @@
+// cq.h - completion queues, inside core/
+// follows: IBA volume 1, 10.8.5, 11.2.6 (completion queues)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_CQ_H
+#define VB_CORE_CQ_H
+
+#include "core/core.h"
+
+/* Takes up to n completions that stand in the queue; does not look for more. Returns how many. */
+uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
+/* Removes the completions of a queue pair that goes back to RESET. */
+void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
+/* What both ways of creating one share; errno on failure. */
+struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
+                        uint32_t comp_vector);
+/* Fills the functions of extended polling. cq_ex.c */
+void vb_cq_ex_fill(struct vb_cq *cq);
+
+static inline bool vb_cq_empty(const struct vb_cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_relaxed) ==
+	       atomic_load_explicit(&cq->tail, memory_order_acquire);
+}
+
+#endif

@@ -1,0 +1,162 @@
+// cq_ex.c - extended completion queues: one entry at a time, by accessor functions
+// follows: ibv_create_cq_ex(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <time.h>
+
+#include "core/cq.h"
+#include "core/node.h"
+#include "core/verbs.h"
+
+#define TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+#define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS)
+#define FLAGS_KNOWN IBV_CREATE_CQ_SUP_WC_FLAGS
+
+static struct vb_cq *of(struct ibv_cq_ex *ex)
+{
+	return (struct vb_cq *)ex;
+}
+
+static bool next(struct vb_cq *cq)
+{
+	if (vb_cq_empty(cq) || !vb_cq_pop(cq, 1, &cq->current))
+		return false;
+	cq->ex.status = cq->current.wc.status;
+	cq->ex.wr_id = cq->current.wc.wr_id;
+	return true;
+}
+
+static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	struct vb_cq *cq = of(ex);
+
+	if (attr && attr->comp_mask)
+		return EINVAL;
+	if (!cq->single_threaded)
+		vb_lock(&cq->poll_lock);
+	if (next(cq))
+		return 0;
+	vb_progress(cq->node, cq, 1);
+	if (next(cq))
+		return 0;
+	if (!cq->single_threaded)
+		vb_unlock(&cq->poll_lock);
+	return ENOENT;
+}
+
+static int next_poll(struct ibv_cq_ex *ex)
+{
+	return next(of(ex)) ? 0 : ENOENT;
+}
+
+static void end_poll(struct ibv_cq_ex *ex)
+{
+	if (!of(ex)->single_threaded)
+		vb_unlock(&of(ex)->poll_lock);
+}
+
+#define READER(name, type, expr)                               \
+	static type read_##name(struct ibv_cq_ex *ex)          \
+	{                                                      \
+		const struct ibv_wc *wc = &of(ex)->current.wc; \
+                                                               \
+		return expr;                                   \
+	}
+
+READER(opcode, enum ibv_wc_opcode, wc->opcode)
+READER(vendor_err, uint32_t, wc->vendor_err)
+READER(byte_len, uint32_t, wc->byte_len)
+READER(imm_data, __be32, wc->imm_data)
+READER(qp_num, uint32_t, wc->qp_num)
+READER(src_qp, uint32_t, wc->src_qp)
+READER(wc_flags, unsigned int, wc->wc_flags)
+READER(slid, uint32_t, wc->slid)
+READER(sl, uint8_t, wc->sl)
+READER(dlid_path_bits, uint8_t, wc->dlid_path_bits)
+
+/* Not supported: a CQ that asks for these cannot be made, and one that did not ask must not read them. */
+static uint16_t read_cvlan(struct ibv_cq_ex *ex)
+{
+	return 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
+{
+	return 0;
+}
+
+static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
+{
+	*info = (struct ibv_wc_tm_info){0};
+}
+
+static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
+{
+	return of(ex)->current.timestamp;
+}
+
+static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - (vb_now() - of(ex)->current.timestamp);
+}
+
+void vb_cq_ex_fill(struct vb_cq *cq)
+{
+	struct ibv_cq_ex *ex = &cq->ex;
+
+	ex->start_poll = start_poll;
+	ex->next_poll = next_poll;
+	ex->end_poll = end_poll;
+	ex->read_opcode = read_opcode;
+	ex->read_vendor_err = read_vendor_err;
+	ex->read_byte_len = read_byte_len;
+	ex->read_imm_data = read_imm_data;
+	ex->read_qp_num = read_qp_num;
+	ex->read_src_qp = read_src_qp;
+	ex->read_wc_flags = read_wc_flags;
+	ex->read_slid = read_slid;
+	ex->read_sl = read_sl;
+	ex->read_dlid_path_bits = read_dlid_path_bits;
+	ex->read_completion_ts = read_completion_ts;
+	ex->read_cvlan = read_cvlan;
+	ex->read_flow_tag = read_flow_tag;
+	ex->read_tm_info = read_tm_info;
+	ex->read_completion_wallclock_ns = read_completion_wallclock_ns;
+}
+
+static int check_attr(const struct ibv_cq_init_attr_ex *attr)
+{
+	const uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+
+	if ((attr->comp_mask & ~masks) || ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~flags)))
+		return EINVAL;
+	if (attr->wc_flags & ~(uint64_t)FLAGS_KNOWN)
+		return EINVAL;
+	return attr->wc_flags & ~(uint64_t)FLAGS_SUPPORTED ? EOPNOTSUPP : 0;
+}
+
+struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	int err = check_attr(attr);
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	struct vb_cq *cq = vb_cq_new(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+	if (!cq)
+		return NULL;
+	cq->is_ex = true;
+	cq->wc_flags = attr->wc_flags;
+	cq->want_timestamp = attr->wc_flags & TIMESTAMPS;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {
+		cq->single_threaded = attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+		cq->ignore_overrun = attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	}
+	vb_cq_ex_fill(cq);
+	return &cq->ex;
+}

@@ -1,0 +1,131 @@
+// cq_poll.c - completions: put in, taken out, announced
+// follows: IBA volume 1, 10.8.5 (returning completions), 11.4.2 (poll, request notification); ibv_poll_cq(3)
+// SPDX-License-Identifier: MIT
+#include "core/channel.h"
+#include "core/cq.h"
+#include "core/node.h"
+#include "core/verbs.h"
+
+/* Room for one more? Where there is none an adapter may do what it likes with the CQ, but must say so (IBA C11-39). */
+static bool make_room(struct vb_cq *cq, bool *raise)
+{
+	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+
+	if (cq->overrun)
+		return false;
+	if (atomic_load_explicit(&cq->tail, memory_order_relaxed) - head < cq->capacity)
+		return true;
+	if (cq->ignore_overrun) {
+		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
+		return true;
+	}
+	cq->overrun = *raise = true;
+	return false;
+}
+
+/* Is somebody to be told, and only now? */
+static bool disarm(struct vb_cq *cq, bool solicited)
+{
+	int armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
+
+	if (!armed || (armed == 1 && !solicited))
+		return false;
+	atomic_store_explicit(&cq->armed, 0, memory_order_relaxed);
+	return true;
+}
+
+void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
+{
+	bool raise = false, notify = false;
+
+	vb_lock(&cq->lock);
+	if (make_room(cq, &raise)) {
+		uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+		struct vb_cqe *slot = &cq->ring[tail & cq->mask];
+
+		*slot = *cqe;
+		if (cq->want_timestamp && !slot->timestamp)
+			slot->timestamp = vb_now();
+		atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
+		notify = disarm(cq, solicited || cqe->wc.status != IBV_WC_SUCCESS);
+	}
+	vb_unlock(&cq->lock);
+	if (notify && cq->channel)
+		vb_channel_notify(cq->channel, cq);
+	if (raise)
+		vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+}
+
+uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
+{
+	vb_lock(&cq->lock);
+	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	uint32_t there = atomic_load_explicit(&cq->tail, memory_order_relaxed) - head;
+
+	if (n > there)
+		n = there;
+	for (uint32_t i = 0; i < n; i++)
+		out[i] = cq->ring[(head + i) & cq->mask];
+	atomic_store_explicit(&cq->head, head + n, memory_order_relaxed);
+	vb_unlock(&cq->lock);
+	return n;
+}
+
+static int pop_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *wc)
+{
+	if (vb_cq_empty(cq))
+		return 0;
+	vb_lock(&cq->lock);
+	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+	uint32_t there = atomic_load_explicit(&cq->tail, memory_order_relaxed) - head;
+
+	if (n > there)
+		n = there;
+	for (uint32_t i = 0; i < n; i++)
+		wc[i] = cq->ring[(head + i) & cq->mask].wc;
+	atomic_store_explicit(&cq->head, head + n, memory_order_relaxed);
+	vb_unlock(&cq->lock);
+	return (int)n;
+}
+
+int vb_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+{
+	struct vb_cq *cq = vb_cq(ibcq);
+
+	if (num_entries <= 0)
+		return 0;
+	int n = pop_wc(cq, (uint32_t)num_entries, wc);
+
+	if (n)
+		return n;
+	vb_progress(cq->node, cq, (unsigned)num_entries);
+	return pop_wc(cq, (uint32_t)num_entries, wc);
+}
+
+/* "Next completion" outranks "next solicited": IBA 11.4.2.2. Only what is added from now on counts. */
+int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct vb_cq *cq = vb_cq(ibcq);
+	int want = solicited_only ? 1 : 2;
+
+	vb_lock(&cq->lock);
+	if (atomic_load_explicit(&cq->armed, memory_order_relaxed) < want)
+		atomic_store_explicit(&cq->armed, want, memory_order_relaxed);
+	vb_unlock(&cq->lock);
+	atomic_store_explicit(&cq->node->idle_polls, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&cq->node->duty, memory_order_relaxed) == VB_DUTY_POLLER)
+		vb_duty_handover(cq->node);
+	return 0;
+}
+
+void vb_cq_clean(struct vb_cq *cq, uint32_t qpn)
+{
+	vb_lock(&cq->lock);
+	uint32_t head = atomic_load(&cq->head), tail = atomic_load(&cq->tail), keep = head;
+
+	for (uint32_t i = head; i != tail; i++)
+		if (cq->ring[i & cq->mask].wc.qp_num != qpn)
+			cq->ring[keep++ & cq->mask] = cq->ring[i & cq->mask];
+	atomic_store(&cq->tail, keep);
+	vb_unlock(&cq->lock);
+}

@@ -1,0 +1,95 @@
+// device.c - an adapter: its life, and how it follows its network interface
+// follows: IBA 11.2.1 (HCA), 11.6.3 (asynchronous events of a port)
+// SPDX-License-Identifier: MIT
+#include "core/device.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(offsetof(struct vb_device, dev) == 0, "programs hold a pointer to it");
+static_assert(offsetof(struct vb_device, ifindex) >= 4096, "libmlx5 reads past struct ibv_device");
+
+struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __be64 node_guid)
+{
+	struct vb_device *dev = calloc(1, sizeof(*dev));
+
+	if (!dev)
+		return NULL;
+	dev->dev.node_type = IBV_NODE_CA;
+	dev->dev.transport_type = IBV_TRANSPORT_IB;
+	snprintf(dev->dev.name, sizeof(dev->dev.name), "%s", name);
+	/* The interface index is unique in its namespace and stable, and costs no agreement between processes. */
+	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", nd->ifindex - 1);
+	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
+	snprintf(dev->dev.ibdev_path, sizeof(dev->dev.ibdev_path), "/sys/class/infiniband/%s", dev->dev.name);
+	dev->ifindex = nd->ifindex;
+	dev->node_guid = node_guid;
+	dev->refs = 1;
+	pthread_mutex_init(&dev->lock, NULL);
+	vb_device_apply(dev, nd);
+	dev->pending = 0;
+	return dev;
+}
+
+struct vb_device *vb_device_get(struct vb_device *dev)
+{
+	__atomic_add_fetch(&dev->refs, 1, __ATOMIC_RELAXED);
+	return dev;
+}
+
+void vb_device_put(struct vb_device *dev)
+{
+	if (!dev || __atomic_sub_fetch(&dev->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	pthread_mutex_destroy(&dev->lock);
+	free(dev);
+}
+
+static unsigned port_change(bool was_up, bool is_up)
+{
+	if (was_up == is_up)
+		return 0;
+	return is_up ? VB_DEV_PORT_UP : VB_DEV_PORT_DOWN;
+}
+
+void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
+{
+	pthread_mutex_lock(&dev->lock);
+	if (!nd && !dev->gone) {
+		dev->pending |= VB_DEV_GONE | port_change(vb_netdev_is_up(&dev->nd), false);
+		dev->nd.flags = 0;
+		dev->nd.n_addrs = 0;
+		dev->gone = true;
+	} else if (nd && !dev->gone) {
+		unsigned change = port_change(vb_netdev_is_up(&dev->nd), vb_netdev_is_up(nd));
+
+		/* Only the last word on the port counts: an up that is taken back before anybody looked is no event. */
+		if (change)
+			dev->pending &= ~(unsigned)(VB_DEV_PORT_UP | VB_DEV_PORT_DOWN);
+		dev->pending |= change;
+		if (vb_mtu_of_ip_mtu(dev->nd.mtu) != vb_mtu_of_ip_mtu(nd->mtu))
+			dev->pending |= VB_DEV_MTU;
+		dev->nd = *nd;
+	}
+	if (vb_gid_table_update(&dev->gids, dev->nd.mac, (const uint8_t(*)[16])dev->nd.addrs, dev->nd.n_addrs))
+		dev->pending |= VB_DEV_GID_CHANGE;
+	pthread_mutex_unlock(&dev->lock);
+}
+
+unsigned vb_device_take_pending(struct vb_device *dev)
+{
+	pthread_mutex_lock(&dev->lock);
+	unsigned pending = dev->pending;
+	dev->pending = 0;
+	pthread_mutex_unlock(&dev->lock);
+	return pending;
+}
+
+void vb_device_netdev(struct vb_device *dev, struct vb_netdev *nd)
+{
+	pthread_mutex_lock(&dev->lock);
+	*nd = dev->nd;
+	pthread_mutex_unlock(&dev->lock);
+}

@@ -1,0 +1,182 @@
+// device_query.c - what an adapter says of itself: attributes, port, GIDs, partition keys
+// follows: IBA 11.2.1.2 (query HCA); ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3), ibv_query_gid_table(3)
+// SPDX-License-Identifier: MIT
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/device.h"
+
+/*
+ * True ones only. Not here: BAD_PKEY_CNTR and BAD_QKEY_CNTR (nobody counts), RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
+ * N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
+ */
+#define CAP_FLAGS \
+	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
+	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
+
+int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
+{
+	memset(attr, 0, sizeof(*attr));
+	attr->orig_attr = (struct ibv_device_attr){
+		.fw_ver = VB_VERSION,
+		.node_guid = dev->node_guid,
+		.sys_image_guid = dev->node_guid,
+		.max_mr_size = VB_MAX_MR_SIZE,
+		.page_size_cap = VB_PAGE_SIZE_CAP,
+		.vendor_id = VB_VENDOR_ID,
+		.vendor_part_id = VB_VENDOR_PART_ID,
+		.hw_ver = VB_HW_VER,
+		.max_qp = VB_MAX_QP,
+		.max_qp_wr = VB_MAX_QP_WR,
+		.device_cap_flags = CAP_FLAGS,
+		.max_sge = VB_MAX_SGE,
+		.max_sge_rd = VB_MAX_SGE,
+		.max_cq = VB_MAX_CQ,
+		.max_cqe = VB_MAX_CQE,
+		.max_mr = VB_MAX_MR,
+		.max_pd = VB_MAX_PD,
+		.max_qp_rd_atom = VB_MAX_QP_RD_ATOM,
+		.max_res_rd_atom = VB_MAX_QP * VB_MAX_QP_RD_ATOM,
+		.max_qp_init_rd_atom = VB_MAX_QP_RD_ATOM,
+		.atomic_cap = IBV_ATOMIC_HCA,
+		.max_mcast_grp = VB_MAX_MCAST_GRP,
+		.max_mcast_qp_attach = VB_MAX_MCAST_QP_ATTACH,
+		.max_total_mcast_qp_attach = VB_MAX_TOTAL_MCAST_QP_ATTACH,
+		.max_ah = VB_MAX_AH,
+		.max_srq = VB_MAX_SRQ,
+		.max_srq_wr = VB_MAX_SRQ_WR,
+		.max_srq_sge = VB_MAX_SRQ_SGE,
+		.max_pkeys = VB_PKEY_TBL_LEN,
+		.local_ca_ack_delay = VB_LOCAL_CA_ACK_DELAY,
+		.phys_port_cnt = VB_PORTS,
+	};
+	attr->completion_timestamp_mask = ~0ull;
+	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
+	attr->device_cap_flags_ex = CAP_FLAGS;
+	attr->phys_port_cnt_ex = VB_PORTS;
+	return 0;
+}
+
+enum ibv_mtu vb_mtu_of_ip_mtu(uint32_t ip_mtu)
+{
+	/* rxe's RXE_MAX_HDR_LENGTH: IPv6 40, UDP 8, BTH 12, the longest extension headers, ICRC 4, rounded up. */
+	const uint32_t headers = 80;
+
+	for (int mtu = IBV_MTU_4096; mtu > IBV_MTU_256; mtu--)
+		if (ip_mtu >= headers + (128u << mtu))
+			return mtu;
+	return IBV_MTU_256;
+}
+
+/* Width (1: 1X, 2: 4X, 16: 2X, 4: 8X) and speed (1 SDR 2.5, 8 FDR10, 32 EDR 25, 64 HDR 50, 128 NDR 100) codes, the least
+ * that carries the speed; the kernel's ib_get_eth_speed does the same. */
+static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
+{
+	static const struct {
+		uint32_t mbps;
+		uint8_t width, speed;
+	} row[] = {{1000, 1, 1},    {10000, 1, 8},   {20000, 2, 2},   {25000, 1, 32},  {40000, 2, 8},
+		   {50000, 1, 64}, {100000, 2, 32}, {200000, 2, 64}, {400000, 2, 128}, {~0u, 4, 128}};
+	int i = 0;
+
+	/* Virtual interfaces have no speed of their own: the memory sets it. */
+	if (!mbps)
+		mbps = 100000;
+	while (mbps > row[i].mbps)
+		i++;
+	*width = row[i].width;
+	*speed = row[i].speed;
+}
+
+int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_attr *attr)
+{
+	struct vb_netdev nd;
+
+	if (port != 1)
+		return EINVAL;
+	vb_device_netdev(dev, &nd);
+	bool up = vb_netdev_is_up(&nd);
+	*attr = (struct ibv_port_attr){
+		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+		.max_mtu = IBV_MTU_4096,
+		.active_mtu = vb_mtu_of_ip_mtu(nd.mtu),
+		.gid_tbl_len = VB_GID_TBL_LEN,
+		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+		.max_msg_sz = VB_MAX_MSG_SZ,
+		.pkey_tbl_len = VB_PKEY_TBL_LEN,
+		.max_vl_num = 1,
+		.phys_state = up ? 5 /* LinkUp */ : 3 /* Disabled */,
+		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.flags = IBV_QPF_GRH_REQUIRED,
+	};
+	speed_codes(nd.speed_mbps, &attr->active_width, &attr->active_speed);
+	return 0;
+}
+
+int vb_query_gid_at(struct vb_device *dev, uint32_t port, int index, union ibv_gid *gid)
+{
+	if (port != 1 || index < 0 || index >= VB_GID_TBL_LEN)
+		return EINVAL;
+	pthread_mutex_lock(&dev->lock);
+	*gid = dev->gids.gid[index];
+	pthread_mutex_unlock(&dev->lock);
+	return 0;
+}
+
+static struct ibv_gid_entry entry_of(const struct vb_device *dev, uint32_t index, const union ibv_gid *gid)
+{
+	return (struct ibv_gid_entry){.gid = *gid,
+				      .gid_index = index,
+				      .port_num = 1,
+				      .gid_type = IBV_GID_TYPE_ROCE_V2,
+				      .ndev_ifindex = dev->gone ? 0 : (uint32_t)dev->ifindex};
+}
+
+int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)
+{
+	int rc = 0;
+
+	if (port != 1 || index >= VB_GID_TBL_LEN)
+		return EINVAL;
+	pthread_mutex_lock(&dev->lock);
+	if (vb_gid_is_zero(&dev->gids.gid[index]))
+		rc = ENODATA;
+	else
+		*entry = entry_of(dev, index, &dev->gids.gid[index]);
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
+}
+
+ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, size_t max)
+{
+	size_t n = 0, k = 0;
+
+	pthread_mutex_lock(&dev->lock);
+	for (int i = 0; i < VB_GID_TBL_LEN; i++)
+		n += !vb_gid_is_zero(&dev->gids.gid[i]);
+	for (uint32_t i = 0; n <= max && i < VB_GID_TBL_LEN; i++)
+		if (!vb_gid_is_zero(&dev->gids.gid[i]))
+			entries[k++] = entry_of(dev, i, &dev->gids.gid[i]);
+	pthread_mutex_unlock(&dev->lock);
+	return n <= max ? (ssize_t)n : -EINVAL;
+}
+
+int vb_query_pkey_at(struct vb_device *dev, uint32_t port, int index, __be16 *pkey)
+{
+	if (port != 1 || index < 0 || index >= VB_PKEY_TBL_LEN)
+		return EINVAL;
+	*pkey = htobe16(VB_DEFAULT_PKEY);
+	return 0;
+}
+
+int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid *gid)
+{
+	if (port != 1)
+		return -1;
+	pthread_mutex_lock(&dev->lock);
+	int index = vb_gid_table_find(&dev->gids, gid);
+	pthread_mutex_unlock(&dev->lock);
+	return index;
+}

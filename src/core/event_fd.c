@@ -1,0 +1,93 @@
+// event_fd.c - the descriptor on which a program waits for events: an epoll descriptor around a counting eventfd
+// follows: eventfd(2), epoll(7); ibv_get_cq_event(3), ibv_get_async_event(3) (O_NONBLOCK)
+// SPDX-License-Identifier: MIT
+#include "core/event_fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core/node.h"
+
+int vb_event_fd_open(int *epfd, int *evfd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	/* Blocking: a read that waits is then restarted, or not, as the program's signal handlers ask. */
+	int e = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	int p = e < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+
+	if (p < 0 || epoll_ctl(p, EPOLL_CTL_ADD, e, &ev)) {
+		int err = errno;
+
+		vb_event_fd_close(p, e);
+		return err;
+	}
+	*epfd = p;
+	*evfd = e;
+	return 0;
+}
+
+void vb_event_fd_close(int epfd, int evfd)
+{
+	if (epfd >= 0)
+		close(epfd);
+	if (evfd >= 0)
+		close(evfd);
+}
+
+void vb_event_fd_add(int evfd)
+{
+	const uint64_t one = 1;
+	int saved = errno;
+
+	while (write(evfd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	errno = saved;
+}
+
+/* 0, EAGAIN, or another errno. */
+static int try_take(int evfd)
+{
+	uint64_t unit;
+	struct iovec iov = {&unit, sizeof(unit)};
+
+	if (preadv2(evfd, &iov, 1, -1, RWF_NOWAIT) == sizeof(unit))
+		return 0;
+	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL && errno != ESPIPE)
+		return errno;
+	/* Before Linux 5.8. Of two threads that see the same unit here, one waits for the next. */
+	struct pollfd pfd = {.fd = evfd, .events = POLLIN};
+
+	if (poll(&pfd, 1, 0) <= 0)
+		return EAGAIN;
+	return read(evfd, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
+}
+
+void vb_event_fd_remove(int evfd, unsigned n)
+{
+	int saved = errno;
+
+	while (n && !try_take(evfd))
+		n--;
+	errno = saved;
+}
+
+int vb_event_fd_take(struct vb_node *node, int epfd, int evfd)
+{
+	uint64_t unit;
+	int err = try_take(evfd);
+
+	if (err != EAGAIN)
+		return err;
+	int flags = fcntl(epfd, F_GETFL);
+	if (flags < 0 || flags & O_NONBLOCK)
+		return flags < 0 ? errno : EAGAIN;
+	vb_duty_handover(node);
+	return read(evfd, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
+}

@@ -1,0 +1,24 @@
+// event_fd.h - the descriptor on which a program waits for events: an epoll descriptor around a counting eventfd
+// follows: eventfd(2), epoll(7); ibv_get_cq_event(3), ibv_get_async_event(3) (O_NONBLOCK)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_EVENT_FD_H
+#define VB_CORE_EVENT_FD_H
+
+struct vb_node;
+
+/* Both close-on-exec. The program holds epfd; one unit in evfd stands for one queued event. 0 or errno. */
+int vb_event_fd_open(int *epfd, int *evfd);
+void vb_event_fd_close(int epfd, int evfd);
+
+/* Adds one unit. Any thread, under any lock. Keeps errno. */
+void vb_event_fd_add(int evfd);
+/* Takes back up to n units whose events went another way; stops when there are none. Keeps errno. */
+void vb_event_fd_remove(int evfd, unsigned n);
+
+/*
+ * Takes one unit: 0. Waits for it unless the program set O_NONBLOCK on epfd (then EAGAIN); before it sleeps, the
+ * adapter thread is told to take over. EINTR as read(2) gives it: not with SA_RESTART.
+ */
+int vb_event_fd_take(struct vb_node *node, int epfd, int evfd);
+
+#endif

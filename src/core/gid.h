@@ -1,0 +1,38 @@
+// gid.h - the GID table of a port: a pure function of the interface's addresses over time
+// follows: IBA Annex A17 (RoCEv2) A17.3.1; the Linux RoCE GID cache (roce_gid_mgmt.c)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_GID_H
+#define VB_CORE_GID_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+
+/* Index 0 is the default GID, made of the MAC. From 1 follow the addresses; an all-zero entry is a hole. */
+struct vb_gid_table {
+	union ibv_gid gid[VB_GID_TBL_LEN];
+};
+
+/* EUI-64 of a MAC with the universal/local bit inverted, as IPv6 interface identifiers have it (RFC 4291 App. A). */
+void vb_gid_eui64(uint8_t eui[8], const uint8_t mac[6]);
+
+/* The default GID of a port with this MAC: fe80::/64 and the EUI-64. */
+void vb_gid_default(union ibv_gid *gid, const uint8_t mac[6]);
+
+bool vb_gid_is_zero(const union ibv_gid *gid);
+
+/*
+ * Brings the table in line with the addresses an interface has now (16 bytes each, IPv4 mapped). Entries that stay keep
+ * their index, those that went leave a hole, new ones take the first free index, one that repeats the default GID
+ * or another address is not entered twice. What does not fit is left out. Returns whether anything changed.
+ * A table of zeros is the start.
+ */
+bool vb_gid_table_update(struct vb_gid_table *table, const uint8_t mac[6], const uint8_t (*addrs)[16], size_t n_addrs);
+
+/* Index of a GID, or -1. The zero GID is never found. */
+int vb_gid_table_find(const struct vb_gid_table *table, const union ibv_gid *gid);
+
+#endif

@@ -1,0 +1,47 @@
+// limits.h - what one adapter holds and takes: announced by ibv_query_device, enforced where objects are made
+// follows: IBA C11-5, C11-7 (query HCA)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_LIMITS_H
+#define VB_CORE_LIMITS_H
+
+#define VB_MAX_QP 15360
+#define VB_MAX_QP_WR 16384
+#define VB_MAX_SGE 32
+#define VB_MAX_INLINE 1024
+#define VB_MAX_QP_RD_ATOM 16
+#define VB_MAX_CQ 65536
+#define VB_MAX_CQE 4194303
+#define VB_MAX_MR 262143
+#define VB_MAX_MR_SIZE (~0ull)
+#define VB_MAX_PD 65535
+#define VB_MAX_AH 1000000
+#define VB_MAX_SRQ 65535
+#define VB_MAX_SRQ_WR 16384
+#define VB_MAX_SRQ_SGE 32
+#define VB_MAX_MSG_SZ 0x40000000u
+#define VB_MAX_MCAST_GRP 0
+#define VB_MAX_MCAST_QP_ATTACH 0
+#define VB_MAX_TOTAL_MCAST_QP_ATTACH (VB_MAX_MCAST_GRP * VB_MAX_MCAST_QP_ATTACH)
+
+/* Any power of two from 4 KiB up: nothing is pinned, so the page size is only a number. */
+#define VB_PAGE_SIZE_CAP 0xfffff000ull
+/* 4.096 us * 2^15 = 134 ms: a program that is descheduled answers late. */
+#define VB_LOCAL_CA_ACK_DELAY 15
+
+#define VB_PORTS 1
+#define VB_GID_TBL_LEN 128
+#define VB_PKEY_TBL_LEN 1
+#define VB_DEFAULT_PKEY 0xffff
+
+/* Completion timestamps are CLOCK_MONOTONIC nanoseconds: a clock of 1 GHz. */
+#define VB_CORE_CLOCK_KHZ 1000000
+
+/* rxe's own number; 0x02c9 would switch on Mellanox quirks in tools and tests. */
+#define VB_VENDOR_ID 0xffffff
+#define VB_VENDOR_PART_ID 0
+#define VB_HW_VER 0
+#ifndef VB_VERSION
+#define VB_VERSION "0.1.0"
+#endif
+
+#endif

@@ -1,0 +1,206 @@
+// mr.c - memory regions: a table entry each, whatever their size; nothing is pinned
+// follows: IBA volume 1, 10.6 and 11.2.8 (memory management); ibv_reg_mr(3), ibv_rereg_mr(3)
+// SPDX-License-Identifier: MIT
+#include "core/mr.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/pages.h"
+#include "core/pd.h"
+#include "core/verbs.h"
+
+#define ACCESS_KNOWN                                                                                            \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
+	 IBV_ACCESS_ZERO_BASED)
+#define ACCESS_UNSUPPORTED (IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
+#define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define GEN_USED 0x80 /* in node->mr_gen: the entry belongs to a region, even while its key is 0 */
+
+/* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). */
+static int check_access(uint32_t access)
+{
+	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
+	if (access & ~(uint32_t)(ACCESS_KNOWN | ACCESS_UNSUPPORTED))
+		return EINVAL;
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL; /* IBA C11-17 */
+	return access & ACCESS_UNSUPPORTED ? EOPNOTSUPP : 0;
+}
+
+static int check_range(const void *addr, uint64_t length, uint64_t iova, uint32_t access)
+{
+	uint64_t start = (uintptr_t)addr;
+
+	if (!length) /* the kernel counts the pages between, and refuses none at all */
+		return start & 4095 ? 0 : EINVAL;
+	if (start + length - 1 < start || iova + length - 1 < iova)
+		return EINVAL;
+	return vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
+}
+
+/* A free entry and its new key; under mr_lock. The caller has seen that the table is not full. */
+static uint32_t take_entry(struct vb_node *node, uint32_t *key)
+{
+	for (;;) {
+		uint32_t i = node->mr_next++ & (VB_SEG_MRS - 1);
+
+		if (node->mr_gen[i] & GEN_USED)
+			continue;
+		node->mr_gen[i] = (node->mr_gen[i] + 1) & 15;
+		*key = vb_key_scramble(VB_KEY_PLAIN(node->lane, node->mr_gen[i], i), node->key_secret);
+		if (!*key) /* the one plain number that is scrambled to 0: "no region" */
+			continue;
+		node->mr_gen[i] |= GEN_USED;
+		node->mr_count++;
+		return i;
+	}
+}
+
+/* The entry is odd from here ... */
+static void rewrite_begin(struct vb_mr_shared *e)
+{
+	atomic_fetch_add(&e->seq, 1);
+	atomic_store(&e->key, 0);
+}
+
+/* ... to here, when it says what mr says, with this key. Under mr_lock. */
+static void rewrite_end(const struct vb_mr *mr, uint32_t key)
+{
+	struct vb_mr_shared *e = mr->shared;
+
+	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
+	atomic_store_explicit(&e->pd, mr->mr.pd->handle, memory_order_relaxed);
+	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
+	atomic_store_explicit(&e->iova, mr->iova, memory_order_relaxed);
+	atomic_store_explicit(&e->length, mr->mr.length, memory_order_relaxed);
+	atomic_store_explicit(&e->addr, (uintptr_t)mr->mr.addr, memory_order_relaxed);
+	atomic_store_explicit(&e->key, key, memory_order_release);
+	atomic_fetch_add(&e->seq, 1);
+}
+
+/* Closes the entry: when this returns, no copy that uses the key is under way, in any process. */
+static void close_entry(struct vb_node *node, struct vb_mr *mr)
+{
+	pthread_mutex_lock(&node->mr_lock);
+	rewrite_begin(mr->shared);
+	pthread_mutex_unlock(&node->mr_lock);
+	atomic_thread_fence(memory_order_seq_cst);
+	vb_lock(&node->progress); /* our own responder is out, and looks the key up anew */
+	vb_unlock(&node->progress);
+	vb_quiesce(node, mr->mr.rkey, 0);
+}
+
+static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, uint32_t access)
+{
+	struct vb_node *node = vb_ctx(pd->context)->node;
+	struct vb_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr)
+		return NULL;
+	mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
+	mr->iova = iova;
+	mr->access = access;
+	pthread_mutex_lock(&node->mr_lock);
+	if (node->mr_count >= VB_MAX_MR) {
+		pthread_mutex_unlock(&node->mr_lock);
+		free(mr);
+		return NULL;
+	}
+	mr->index = take_entry(node, &mr->mr.lkey);
+	mr->mr.rkey = mr->mr.lkey;
+	mr->mr.handle = mr->index + 1;
+	mr->shared = vb_seg_mr(node->seg, mr->index);
+	rewrite_begin(mr->shared);
+	rewrite_end(mr, mr->mr.rkey);
+	pthread_mutex_unlock(&node->mr_lock);
+	return mr;
+}
+
+struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+{
+	if (access & IBV_ACCESS_ZERO_BASED)
+		iova = 0;
+	int err = check_access(access);
+	if (!err)
+		err = check_range(addr, length, iova, access);
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	struct vb_mr *mr = mr_new(pd, addr, length, iova, access);
+	if (!mr) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	atomic_fetch_add(&vb_pd(pd)->users, 1);
+	return &mr->mr;
+}
+
+int vb_dereg_mr(struct ibv_mr *ibmr)
+{
+	struct vb_mr *mr = vb_mr(ibmr);
+	struct vb_node *node = vb_ctx(ibmr->context)->node;
+
+	close_entry(node, mr);
+	pthread_mutex_lock(&node->mr_lock);
+	rewrite_end(mr, 0);
+	node->mr_gen[mr->index] &= (uint8_t)~GEN_USED;
+	node->mr_count--;
+	pthread_mutex_unlock(&node->mr_lock);
+	atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
+	free(mr);
+	return 0;
+}
+
+/* The key stays the same number: receives that are posted already meet the region as it is then. */
+int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct vb_mr *mr = vb_mr(ibmr);
+	struct vb_node *node = vb_ctx(ibmr->context)->node;
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	uint32_t new_access = flags & IBV_REREG_MR_CHANGE_ACCESS ? (uint32_t)access : mr->access;
+	int err;
+
+	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
+	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
+		return EINVAL;
+	if ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context))
+		return EINVAL;
+	void *new_addr = moves ? addr : ibmr->addr;
+	uint64_t new_length = moves ? length : ibmr->length;
+	uint64_t new_iova = moves ? new_access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr : mr->iova;
+
+	err = check_access(new_access);
+	if (!err)
+		err = check_range(new_addr, new_length, new_iova, new_access);
+	if (err)
+		return err;
+
+	close_entry(node, mr);
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		atomic_fetch_add(&vb_pd(pd)->users, 1);
+		atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
+		ibmr->pd = pd;
+	}
+	ibmr->addr = new_addr;
+	ibmr->length = new_length;
+	mr->iova = new_iova;
+	mr->access = new_access;
+	pthread_mutex_lock(&node->mr_lock);
+	rewrite_end(mr, ibmr->rkey);
+	pthread_mutex_unlock(&node->mr_lock);
+	return 0;
+}
+
+int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote)
+{
+	struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(vb_key_plain(rkey, node->key_secret)));
+
+	if (!rkey || atomic_load(&e->key) != rkey || atomic_load(&e->pd) != pd_id)
+		return -EINVAL;
+	if (from_remote && !(atomic_load(&e->access) & ACCESS_REMOTE))
+		return -EACCES;
+	/* The key alone, and without mr_lock, which must not be taken under progress. */
+	return atomic_compare_exchange_strong(&e->key, &rkey, 0) ? 0 : -EINVAL;
+}

@@ -1,0 +1,45 @@
+// mr.h - what the data path asks of memory regions: the local check, and invalidation
+// follows: IBA volume 1, 10.6.3 (access), 10.6.5 (invalidation)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_MR_H
+#define VB_CORE_MR_H
+
+#include "core/key.h"
+#include "core/node.h"
+
+/*
+ * The region behind a local key, if it belongs to this PD, grants need_access and holds [addr, addr + len) without
+ * wrap-around; *va is where addr lies in this process. NULL where not: IBV_WC_LOC_PROT_ERR. Any thread, no lock.
+ */
+static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node *node, uint32_t pd_id, uint32_t lkey,
+                                                           uint64_t addr, uint64_t len, uint32_t need_access,
+                                                           uint64_t *va)
+{
+	const struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(vb_key_plain(lkey, node->key_secret)));
+
+	if (!lkey || atomic_load_explicit(&e->key, memory_order_acquire) != lkey)
+		return NULL;
+	if (atomic_load_explicit(&e->pd, memory_order_relaxed) != pd_id ||
+	    (atomic_load_explicit(&e->access, memory_order_relaxed) & need_access) != need_access)
+		return NULL;
+
+	uint64_t length = atomic_load_explicit(&e->length, memory_order_relaxed);
+	uint64_t off = addr - atomic_load_explicit(&e->iova, memory_order_relaxed);
+
+	if (off > length || len > length - off) /* an address below iova is a huge offset */
+		return NULL;
+	*va = atomic_load_explicit(&e->addr, memory_order_relaxed) + off;
+	return e;
+}
+
+/*
+ * LOCAL_INV, or SEND_WITH_INV as the peer's message asks (from_remote: then the region must allow some remote access).
+ * The key opens nothing any more, locally or remotely, until ibv_rereg_mr; the region stays until ibv_dereg_mr.
+ * 0 or -EINVAL (no such key, another PD), -EACCES. Locally that completes with IBV_WC_MW_BIND_ERR, the number that IBA
+ * 11.6.2 calls "memory management operation error"; from a peer it is a remote access error (IBA 9.4.1.1.3).
+ * deviates: IBA 10.6.5 lets only windows and fast-register regions be invalidated; from user space there are none of
+ * the latter, and rxe refuses. Any thread; copies that are under way already may end after it.
+ */
+int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote);
+
+#endif

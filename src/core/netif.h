@@ -1,0 +1,36 @@
+// netif.h - what an adapter knows of its network interface (a plain value; io/netdev.h fills it)
+// follows: rtnetlink(7)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_NETIF_H
+#define VB_CORE_NETIF_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+
+/* As many as the GID table has room for; an interface with more shows the first ones. */
+#define VB_NETDEV_ADDRS (VB_GID_TBL_LEN - 1)
+
+struct vb_netdev {
+	int ifindex;
+	char name[IF_NAMESIZE];
+	uint16_t arphrd;     /* ARPHRD_ETHER, ARPHRD_LOOPBACK, ... */
+	bool has_mac;	     /* a link-layer address of six bytes was announced */
+	uint8_t mac[6];	     /* zero on lo */
+	uint32_t flags;	     /* IFF_UP, IFF_RUNNING, ... */
+	uint32_t mtu;	     /* bytes of IP packet */
+	uint32_t speed_mbps; /* 0: unknown */
+	size_t n_addrs;
+	uint8_t addrs[VB_NETDEV_ADDRS][16]; /* IPv4 as ::ffff:a.b.c.d; IPv4 first, then as the kernel lists them */
+};
+
+/* Can packets go out? Set up by the administrator, and with a carrier. */
+static inline bool vb_netdev_is_up(const struct vb_netdev *nd)
+{
+	return (nd->flags & IFF_UP) && (nd->flags & IFF_RUNNING);
+}
+
+#endif

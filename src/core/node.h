@@ -1,0 +1,98 @@
+// node.h - the process as a member of its host: its segment, its peers, and what core/ asks of the layers above it
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_NODE_H
+#define VB_CORE_NODE_H
+
+#include "core/core.h"
+
+enum vb_duty { VB_DUTY_ADAPTER, VB_DUTY_POLLER };
+
+/* One per process, alive while a context is open. Made by vb_node_get(), io/node.c. */
+struct vb_node {
+	void *seg;                  /* our segment, writable */
+	struct vb_seg_header *hdr;
+	struct vb_bell *bell;       /* our bell page */
+	uint32_t lane;
+	uint64_t incarnation, key_secret;
+	bool membarrier;            /* asymmetric fences work here */
+
+	struct vb_lock progress;    /* the receiving side: rings, responders, completers, timers, lists below */
+	struct vb_qp *_Atomic *qps; /* by VB_QP_INDEX, VB_LANE_QPS entries; written under progress */
+	struct vb_peer *_Atomic *peers; /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
+	struct vb_qp *acks;         /* responders whose acknowledgement is not published yet (acks_next) */
+	struct vb_qp *active;       /* QPs with something unfinished, or lately so: the completer visits them */
+	struct vb_qp *_Atomic active_new; /* pushed by senders, taken in by the completer */
+	struct vb_qp *active_cursor;
+
+	_Atomic uint32_t duty;      /* enum vb_duty */
+	_Atomic uint32_t polls;     /* counts calls that looked for work; the adapter thread watches it */
+	_Atomic uint32_t idle_polls;/* calls since the last ibv_req_notify_cq, or since the duty changed */
+	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
+	_Atomic uint32_t yield_every; /* how many of these until the next */
+	struct vb_io *io;           /* io/'s own part: threads, descriptors, broker */
+
+	struct vb_lock ctx_lock;
+	struct vb_context *contexts;
+	pthread_mutex_t mr_lock;    /* key table below */
+	uint32_t mr_next;           /* round robin */
+	uint32_t mr_count;
+	uint32_t qp_next, qp_count; /* under progress */
+	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;
+	uint8_t *mr_gen;            /* VB_SEG_MRS entries */
+};
+
+/* --- implemented in io/ and engine/; core/ calls them --- */
+
+/* The process's node, started (segment, adapter thread, broker) by the first call. 0 or errno. */
+int vb_node_get(struct vb_node **out);
+/* The counterpart. The last one stops the adapter thread and leaves the broker. */
+void vb_node_put(struct vb_node *node);
+
+/* Looks for work once, if no other thread is at it: receives, acknowledges, retires. Returns how much was done.
+ * want: stop early when cq (may be NULL) holds that many completions. */
+unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
+/* The program is going to wait for events: the adapter thread takes over. Any thread, no lock held. */
+void vb_duty_handover(struct vb_node *node);
+
+/* Finds the process behind attr.dest_qp_num / ah_attr.grh.dgid, for RC and UC at RTR; waits a bounded time.
+ * Never fails: a peer that is not there yet is looked for again when something is to be sent. No lock held. */
+void vb_path_connect(struct vb_qp *qp);
+/* Forgets peer, link, timers, list membership, ring state. Under progress + sq_lock. */
+void vb_path_reset(struct vb_qp *qp);
+/* The QP has left the states that receive: its last acknowledgements are published, its peer is told to look.
+ * Under progress + sq_lock. */
+void vb_path_closed(struct vb_qp *qp);
+/* After the QP's state, or its send queue, changed: hands over what can go. Under sq_lock (only). Returns true if a
+ * failed entry waits for vb_path_settle(). */
+bool vb_sq_kick(struct vb_qp *qp);
+/* Retires what has completed, in order, and acts upon failures (QP to ERR or SQE). No lock held. */
+void vb_path_settle(struct vb_qp *qp);
+/* Returns when no copy by any process that uses this key (or: into this QP number) is under way. The key (QP) must be
+ * marked invalid before. key or qpn 0: any. No lock held but control mutexes. */
+void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
+/* Our stores become visible to all, theirs to us: the slow side of the fences that the fast side leaves out. */
+void vb_fence_all(struct vb_node *node);
+/* A deadline was set: the adapter thread, if it has the duty, looks at the clock anew. Any lock may be held. */
+void vb_timer_armed(struct vb_node *node);
+/* CLOCK_MONOTONIC, ns. */
+uint64_t vb_now(void);
+
+/* --- implemented in core/; engine/ and io/ call them --- */
+
+/* Appends a completion; rings the channel if armed. solicited: counts for solicited-only arming (errors always do).
+ * Overrun: the entry is dropped, IBV_EVENT_CQ_ERR raised once. Any thread; takes cq->lock. */
+void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
+/* Puts the QP into ERR: state, shared state, then every outstanding send and receive of its own queues completes with
+ * IBV_WC_WR_FLUSH_ERR, in order; IBV_EVENT_QP_LAST_WQE_REACHED if it has an SRQ. Under progress + sq_lock. Idempotent.*/
+void vb_qp_error(struct vb_qp *qp);
+/* UC, UD: IBV_QPS_SQE, outstanding sends flushed. Under progress + sq_lock. */
+void vb_qp_sq_error(struct vb_qp *qp);
+/* Queues an asynchronous event on the context; element as ibv_async_event's union wants it (qp, cq, srq, or port). */
+void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element);
+/* In SQD: raises IBV_EVENT_SQ_DRAINED once nothing is outstanding, where it was asked for. Under sq_lock. */
+void vb_qp_check_drained(struct vb_qp *qp);
+/* Raises IBV_EVENT_SRQ_LIMIT_REACHED if the queue fell below the armed limit. Under progress. */
+void vb_srq_check_limit(struct vb_srq *srq);
+
+#endif

@@ -1,0 +1,34 @@
+// opcode.c - what there is to know about a send queue operation, one row each
+// follows: IBA volume 1, table 97 (operations by transport service); ibv_post_send(3), ibv_wr_post(3)
+// SPDX-License-Identifier: MIT
+#include "core/opcode.h"
+
+#define RC VB_QPT_BIT(IBV_QPT_RC)
+#define UC VB_QPT_BIT(IBV_QPT_UC)
+#define UD VB_QPT_BIT(IBV_QPT_UD)
+
+/* SEND_WITH_INV on UC: the man page lists it, but the wire has no such opcode (IBA table 35). */
+// clang-format off
+const struct vb_wr_info vb_wr_info[VB_WR_OPCODES] = {
+	/* opcode                        types         flags                                        completion         builder */
+	[IBV_WR_RDMA_WRITE]           = {RC | UC,      VB_WR_REMOTE | VB_WR_PAYLOAD,                IBV_WC_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE},
+	[IBV_WR_RDMA_WRITE_WITH_IMM]  = {RC | UC,      VB_WR_REMOTE | VB_WR_PAYLOAD | VB_WR_IMM,    IBV_WC_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM},
+	[IBV_WR_SEND]                 = {RC | UC | UD, VB_WR_PAYLOAD,                               IBV_WC_SEND,       IBV_QP_EX_WITH_SEND},
+	[IBV_WR_SEND_WITH_IMM]        = {RC | UC | UD, VB_WR_PAYLOAD | VB_WR_IMM,                   IBV_WC_SEND,       IBV_QP_EX_WITH_SEND_WITH_IMM},
+	[IBV_WR_RDMA_READ]            = {RC,           VB_WR_REMOTE,                                IBV_WC_RDMA_READ,  IBV_QP_EX_WITH_RDMA_READ},
+	[IBV_WR_ATOMIC_CMP_AND_SWP]   = {RC,           VB_WR_REMOTE | VB_WR_ATOMIC,                 IBV_WC_COMP_SWAP,  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP},
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {RC,           VB_WR_REMOTE | VB_WR_ATOMIC,                 IBV_WC_FETCH_ADD,  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD},
+	[IBV_WR_LOCAL_INV]            = {RC | UC,      VB_WR_INV,                                   IBV_WC_LOCAL_INV,  IBV_QP_EX_WITH_LOCAL_INV},
+	[IBV_WR_SEND_WITH_INV]        = {RC,           VB_WR_PAYLOAD | VB_WR_INV,                   IBV_WC_SEND,       IBV_QP_EX_WITH_SEND_WITH_INV},
+};
+// clang-format on
+
+uint64_t vb_wr_send_ops(uint8_t qp_type)
+{
+	uint64_t ops = 0;
+
+	for (int i = 0; i < VB_WR_OPCODES; i++)
+		if (vb_wr_info[i].qp_types & VB_QPT_BIT(qp_type))
+			ops |= vb_wr_info[i].send_op;
+	return ops;
+}

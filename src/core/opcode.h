@@ -1,0 +1,39 @@
+// opcode.h - what there is to know about a send queue operation, one row each
+// follows: IBA volume 1, table 97 (operations by transport service); ibv_post_send(3), ibv_wr_post(3)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_OPCODE_H
+#define VB_CORE_OPCODE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VB_QPT_BIT(type) (1u << (type))
+
+enum {
+	VB_WR_REMOTE = 1 << 0, /* names remote memory: remote_addr, rkey */
+	VB_WR_IMM = 1 << 1,
+	VB_WR_INV = 1 << 2, /* names a key to invalidate */
+	VB_WR_ATOMIC = 1 << 3,
+	VB_WR_PAYLOAD = 1 << 4, /* its sges are sent; else they are written to, or there are none */
+};
+
+struct vb_wr_info {
+	uint16_t qp_types; /* VB_QPT_BIT()s that have it; 0: not supported */
+	uint8_t flags;
+	uint8_t wc_opcode; /* enum ibv_wc_opcode */
+	uint32_t send_op;  /* IBV_QP_EX_WITH_* */
+};
+
+#define VB_WR_OPCODES 16
+extern const struct vb_wr_info vb_wr_info[VB_WR_OPCODES];
+
+static inline const struct vb_wr_info *vb_wr_lookup(uint32_t opcode)
+{
+	return &vb_wr_info[opcode < VB_WR_OPCODES ? opcode : VB_WR_OPCODES - 1]; /* the last row is not supported */
+}
+
+/* All IBV_QP_EX_WITH_* that a QP of this type can have. */
+uint64_t vb_wr_send_ops(uint8_t qp_type);
+
+#endif

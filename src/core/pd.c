@@ -1,0 +1,120 @@
+// pd.c - protection domains, thread domains, parent domains
+// follows: IBA volume 1, 10.2.3, 11.2.1.7; ibv_alloc_pd(3), ibv_alloc_td(3), ibv_alloc_parent_domain(3)
+// SPDX-License-Identifier: MIT
+#include "core/pd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/context.h"
+#include "core/node.h"
+#include "core/verbs.h"
+
+static struct vb_pd *pd_new(struct vb_context *ctx, uint32_t id)
+{
+	struct vb_pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	pd->pd.context = &ctx->vctx.context;
+	pd->pd.handle = id;
+	vb_context_hold(ctx);
+	return pd;
+}
+
+struct ibv_pd *vb_alloc_pd(struct ibv_context *context)
+{
+	struct vb_context *ctx = vb_ctx(context);
+	struct vb_node *node = ctx->node;
+	struct vb_pd *pd = NULL;
+
+	if (atomic_fetch_add(&node->pd_count, 1) >= VB_MAX_PD) {
+		errno = ENOMEM;
+	} else {
+		uint32_t id = atomic_fetch_add(&node->pd_next, 1) + 1;
+
+		pd = pd_new(ctx, id ? id : atomic_fetch_add(&node->pd_next, 1) + 1);
+	}
+	if (!pd) {
+		atomic_fetch_sub(&node->pd_count, 1);
+		return NULL;
+	}
+	return &pd->pd;
+}
+
+int vb_dealloc_pd(struct ibv_pd *ibpd)
+{
+	struct vb_pd *pd = vb_pd(ibpd);
+	struct vb_context *ctx = vb_ctx(ibpd->context);
+
+	if (atomic_load(&pd->users))
+		return EBUSY;
+	if (pd->parent)
+		atomic_fetch_sub(&pd->parent->users, 1);
+	else
+		atomic_fetch_sub(&ctx->node->pd_count, 1);
+	if (pd->td)
+		atomic_fetch_sub(&pd->td->users, 1);
+	free(pd);
+	vb_context_drop(ctx);
+	return 0;
+}
+
+/* A thread domain promises one thread at a time. Nothing here is cheaper for it, so that it is only remembered. */
+struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+	struct vb_td *td;
+
+	if (attr->comp_mask) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	td = calloc(1, sizeof(*td));
+	if (!td) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	td->td.context = context;
+	vb_context_hold(vb_ctx(context));
+	return &td->td;
+}
+
+int vb_dealloc_td(struct ibv_td *ibtd)
+{
+	struct vb_td *td = (struct vb_td *)ibtd;
+	struct vb_context *ctx = vb_ctx(ibtd->context);
+
+	if (atomic_load(&td->users))
+		return EBUSY;
+	free(td);
+	vb_context_drop(ctx);
+	return 0;
+}
+
+/* Memory of queues is one allocation with everything else of the object, so that allocators of the program's have no
+ * place: better refused than never called. */
+struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+{
+	struct vb_td *td = (struct vb_td *)attr->td;
+	struct vb_pd *pd;
+
+	if (!attr->pd || attr->pd->context != context || (td && td->td.context != context)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if ((attr->comp_mask & ~(uint32_t)IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)) {
+		errno = attr->comp_mask & ~3u ? EINVAL : EOPNOTSUPP;
+		return NULL;
+	}
+	pd = pd_new(vb_ctx(context), attr->pd->handle);
+	if (!pd)
+		return NULL;
+	pd->parent = vb_pd(attr->pd);
+	atomic_fetch_add(&pd->parent->users, 1);
+	pd->td = td;
+	if (td)
+		atomic_fetch_add(&td->users, 1);
+	return &pd->pd;
+}

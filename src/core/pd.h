@@ -1,0 +1,20 @@
+// pd.h - protection domains, thread domains
+// follows: IBA volume 1, 10.2.3 (protection domains); ibv_alloc_parent_domain(3)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_PD_H
+#define VB_CORE_PD_H
+
+#include "core/core.h"
+
+struct vb_td {
+	struct ibv_td td;
+	atomic_int users; /* parent domains */
+};
+
+/* What a region, a queue and an address handle must agree on: a parent domain has the id of its protection domain. */
+static inline uint32_t vb_pd_id(const struct vb_pd *pd)
+{
+	return pd->pd.handle;
+}
+
+#endif

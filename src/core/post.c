@@ -1,0 +1,163 @@
+// post.c - posting work requests
+// follows: IBA volume 1, 11.4.1 (post send request, post receive request); ibv_post_send(3), ibv_post_recv(3)
+// SPDX-License-Identifier: MIT
+#include "core/rq.h"
+#include "core/sq.h"
+#include "core/verbs.h"
+
+void vb_sq_submit(struct vb_qp *qp, uint8_t state)
+{
+	bool flush = state == IBV_QPS_SQE || state == IBV_QPS_ERR;
+	bool settle = !flush && vb_sq_kick(qp);
+
+	vb_unlock(&qp->sq_lock);
+	if (__builtin_expect(flush, 0))
+		vb_qp_flush(qp);
+	if (__builtin_expect(settle, 0))
+		vb_path_settle(qp);
+}
+
+/* Sum of the sges; saturates far above any limit. */
+static inline uint64_t sum(const struct ibv_sge *sge, int n)
+{
+	uint64_t length = 0;
+
+	for (int i = 0; i < n; i++)
+		length += sge[i].length;
+	return length;
+}
+
+/* In the order of the man page's reasons: the queue, the request, the operation. 0 or errno. */
+static inline int check(const struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
+{
+	if (qp->sq_head - qp->sq_una >= qp->sq_max_wr)
+		return ENOMEM;
+	if ((uint32_t)wr->num_sge > qp->sq_max_sge) /* negative ones, too */
+		return EINVAL;
+	if (!(info->qp_types & VB_QPT_BIT(qp->type)))
+		return EINVAL;
+	if (qp->type == IBV_QPT_UD && !wr->wr.ud.ah)
+		return EINVAL;
+	return 0;
+}
+
+/* The payload moves into the queue: its buffers are the program's again when the call returns. */
+static inline int take_inline(struct vb_qp *qp, struct vb_swqe *w, const struct ibv_send_wr *wr, uint64_t length)
+{
+	if (length > qp->sq_max_inline)
+		return EINVAL;
+	uint8_t *to = vb_sq_inline(qp, qp->sq_head);
+
+	for (int i = 0; i < wr->num_sge; i++) {
+		memcpy(to, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+		to += wr->sg_list[i].length;
+	}
+	w->num_sge = 0;
+	return 0;
+}
+
+static inline void take_sges(struct vb_qp *qp, struct vb_swqe *w, const struct ibv_send_wr *wr)
+{
+	struct ibv_sge *sge = vb_sq_sges(qp, qp->sq_head);
+
+	for (int i = 0; i < wr->num_sge; i++)
+		sge[i] = wr->sg_list[i];
+	w->num_sge = (uint8_t)wr->num_sge;
+}
+
+static inline void take_address(const struct vb_qp *qp, struct vb_swqe *w, const struct ibv_send_wr *wr,
+                                const struct vb_wr_info *info)
+{
+	w->imm = wr->invalidate_rkey; /* or imm_data, as it is: a union */
+	if (info->flags & VB_WR_ATOMIC) {
+		w->remote_addr = wr->wr.atomic.remote_addr;
+		w->rkey = wr->wr.atomic.rkey;
+		w->compare_add = wr->wr.atomic.compare_add;
+		w->swap = wr->wr.atomic.swap;
+	} else if (info->flags & VB_WR_REMOTE) {
+		w->remote_addr = wr->wr.rdma.remote_addr;
+		w->rkey = wr->wr.rdma.rkey;
+	} else if (qp->type == IBV_QPT_UD) {
+		w->ah = vb_ah(wr->wr.ud.ah);
+		w->ud_qpn = wr->wr.ud.remote_qpn & 0xffffff;
+		w->ud_qkey = wr->wr.ud.remote_qkey;
+	} else {
+		w->rkey = wr->invalidate_rkey;
+	}
+}
+
+static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct vb_wr_info *info = vb_wr_lookup(wr->opcode);
+	int err = check(qp, wr, info);
+
+	if (err)
+		return err;
+	struct vb_swqe *w = vb_sq_at(qp, qp->sq_head);
+	uint64_t length = sum(wr->sg_list, wr->num_sge);
+
+	w->wr_id = wr->wr_id;
+	w->opcode = (uint8_t)wr->opcode;
+	w->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
+	w->slot = w->direct = 0;
+	if (!(wr->send_flags & IBV_SEND_INLINE)) {
+		take_sges(qp, w, wr);
+	} else if (info->flags & VB_WR_PAYLOAD) {
+		err = take_inline(qp, w, wr, length);
+	} else if (wr->num_sge) {
+		err = EINVAL; /* there is nothing to send in it */
+	} else {
+		w->flags &= (uint8_t)~IBV_SEND_INLINE;
+		w->num_sge = 0;
+	}
+	if (err)
+		return err;
+	take_address(qp, w, wr, info);
+	vb_sq_append(qp, w, length);
+	return 0;
+}
+
+int vb_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+	bool is_ex = qp->is_ex;
+	int err = 0;
+
+	if (__builtin_expect(is_ex, 0))
+		vb_lock(&qp->wr_lock);
+	vb_lock(&qp->sq_lock);
+	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	if (!vb_sq_accepts(state))
+		err = EINVAL;
+	while (!err && wr) {
+		err = post_one(qp, wr);
+		if (!err)
+			wr = wr->next;
+	}
+	if (err)
+		*bad_wr = wr;
+	vb_sq_submit(qp, state);
+	if (__builtin_expect(is_ex, 0))
+		vb_unlock(&qp->wr_lock);
+	return err;
+}
+
+int vb_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+	int err = EINVAL;
+
+	vb_lock(&qp->rq.lock);
+	/* Under the lock that the flush takes after it has set ERR: either it sees this receive, or this sees ERR. */
+	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	if (state == IBV_QPS_RESET || qp->srq)
+		*bad_wr = wr;
+	else
+		err = vb_rq_post(&qp->rq, wr, bad_wr);
+	vb_unlock(&qp->rq.lock);
+	if (__builtin_expect(state == IBV_QPS_ERR, 0))
+		vb_qp_flush(qp);
+	return err;
+}

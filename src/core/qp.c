@@ -1,0 +1,264 @@
+// qp.c - queue pairs: create, destroy
+// follows: IBA volume 1, 11.2.5.1 (create queue pair), 11.2.5.4 (destroy); ibv_create_qp(3), ibv_create_qp_ex(3)
+// SPDX-License-Identifier: MIT
+#include "core/qp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/async.h"
+#include "core/context.h"
+#include "core/opcode.h"
+#include "core/pd.h"
+#include "core/rq.h"
+#include "core/verbs.h"
+
+static int check_cap(const struct ibv_qp_cap *cap, bool has_srq)
+{
+	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE || cap->max_inline_data > VB_MAX_INLINE)
+		return EINVAL;
+	if (!has_srq && (cap->max_recv_wr > VB_MAX_QP_WR || cap->max_recv_sge > VB_MAX_SGE))
+		return EINVAL;
+	return 0;
+}
+
+static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
+{
+	const uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)
+		return EOPNOTSUPP;
+	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
+	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
+		return EOPNOTSUPP;
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != context)
+		return EINVAL;
+	if (!a->send_cq || a->send_cq->context != context || !a->recv_cq || a->recv_cq->context != context ||
+	    (a->srq && a->srq->context != context))
+		return EINVAL;
+	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type)))
+		return EOPNOTSUPP;
+	return check_cap(&a->cap, a->srq);
+}
+
+/* What was asked for, rounded up to what the rings have; it is returned to the program. */
+static struct ibv_qp_cap round_cap(const struct ibv_qp_cap *cap, bool has_srq)
+{
+	struct ibv_qp_cap r = {
+	        .max_send_wr = vb_pow2(cap->max_send_wr),
+	        .max_send_sge = cap->max_send_sge ? cap->max_send_sge : 1,
+	        .max_inline_data = (cap->max_inline_data + 7) & ~7u,
+	};
+
+	if (!has_srq) {
+		r.max_recv_wr = vb_pow2(cap->max_recv_wr);
+		r.max_recv_sge = cap->max_recv_sge ? cap->max_recv_sge : 1;
+	}
+	return r;
+}
+
+/* Cuts the next n bytes from the block that is being laid out: base NULL only counts. */
+static void *cut(char *base, size_t *used, size_t n)
+{
+	char *p = base ? base + *used : NULL;
+
+	*used += (n + 15) & ~(size_t)15;
+	return p;
+}
+
+/* A queue pair is one allocation: the struct, then its rings. Called twice: to count, and to place. */
+static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap, bool rc)
+{
+	size_t used = (sizeof(*qp) + 63) & ~(size_t)63, sq = cap->max_send_wr, rq = cap->max_recv_wr;
+	struct vb_qp at = {
+	        .swqe = cut(base, &used, sq * sizeof(*qp->swqe)),
+	        .ssge = cut(base, &used, sq * cap->max_send_sge * sizeof(*qp->ssge)),
+	        .sinline = cut(base, &used, sq * cap->max_inline_data),
+	        .rq.wqe = cut(base, &used, rq * sizeof(*qp->rq.wqe)),
+	        .rq.sge = cut(base, &used, rq * cap->max_recv_sge * sizeof(*qp->rq.sge)),
+	        .inbound = cut(base, &used, sizeof(*qp->inbound)),
+	        .inread = rc ? cut(base, &used, VB_RD_ATOM_SLOTS * sizeof(*qp->inread)) : NULL,
+	};
+
+	if (base) {
+		qp->swqe = at.swqe;
+		qp->ssge = at.ssge;
+		qp->sinline = cap->max_inline_data ? at.sinline : NULL;
+		qp->rq.wqe = at.rq.wqe;
+		qp->rq.sge = at.rq.sge;
+		qp->inbound = at.inbound;
+		qp->inread = at.inread;
+	}
+	return used;
+}
+
+static struct vb_qp *qp_alloc(const struct ibv_qp_cap *cap, bool rc)
+{
+	size_t size = (lay_out(NULL, NULL, cap, rc) + 63) & ~(size_t)63;
+	struct vb_qp *qp = aligned_alloc(64, size);
+
+	if (!qp)
+		return NULL;
+	memset(qp, 0, size);
+	lay_out(qp, (char *)qp, cap, rc);
+	qp->cap = *cap;
+	qp->sq_max_wr = cap->max_send_wr;
+	qp->sq_mask = cap->max_send_wr - 1;
+	qp->sq_max_sge = cap->max_send_sge;
+	qp->sq_max_inline = cap->max_inline_data;
+	qp->rq.max_wr = cap->max_recv_wr;
+	qp->rq.mask = cap->max_recv_wr ? cap->max_recv_wr - 1 : 0;
+	qp->rq.max_sge = cap->max_recv_sge;
+	qp->max_msg = VB_MAX_MSG_SZ;
+	pthread_mutex_init(&qp->qp.mutex, NULL);
+	pthread_cond_init(&qp->qp.cond, NULL);
+	pthread_mutex_init(&qp->ack_lock, NULL);
+	pthread_cond_init(&qp->ack_cond, NULL);
+	pthread_mutex_init(&qp->modify_lock, NULL);
+	return qp;
+}
+
+static void qp_free(struct vb_qp *qp)
+{
+	pthread_mutex_destroy(&qp->qp.mutex);
+	pthread_cond_destroy(&qp->qp.cond);
+	pthread_mutex_destroy(&qp->ack_lock);
+	pthread_cond_destroy(&qp->ack_cond);
+	pthread_mutex_destroy(&qp->modify_lock);
+	free(qp);
+}
+
+static void fill_public(struct vb_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
+{
+	qp->qp.context = context;
+	qp->qp.qp_context = a->qp_context;
+	qp->qp.pd = a->pd;
+	qp->qp.send_cq = a->send_cq;
+	qp->qp.recv_cq = a->recv_cq;
+	qp->qp.srq = a->srq;
+	qp->qp.qp_type = a->qp_type;
+	qp->node = vb_ctx(context)->node;
+	qp->pd = vb_pd(a->pd);
+	qp->scq = vb_cq(a->send_cq);
+	qp->rcq = vb_cq(a->recv_cq);
+	qp->srq = a->srq ? vb_srq(a->srq) : NULL;
+	qp->type = (uint8_t)a->qp_type;
+	qp->sq_sig_all = a->sq_sig_all;
+	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		qp->is_ex = true;
+		qp->send_ops = a->send_ops_flags;
+		vb_qp_fill_wr(qp);
+	}
+}
+
+/* Gives the QP the next free number of our lane, and shows it to peers and responder, in RESET. */
+static int enter_table(struct vb_qp *qp)
+{
+	struct vb_node *node = qp->node;
+	uint32_t i;
+
+	vb_lock(&node->progress);
+	if (node->qp_count >= VB_MAX_QP) {
+		vb_unlock(&node->progress);
+		return ENOMEM;
+	}
+	do
+		i = VB_QP_INDEX(node->qp_next++);
+	while (atomic_load_explicit(&node->qps[i], memory_order_relaxed));
+	qp->qp.qp_num = node->lane << VB_LANE_SHIFT | i;
+	qp->qp.handle = qp->qp.qp_num;
+	qp->shared = vb_seg_qp(node->seg, qp->qp.qp_num);
+	atomic_store(&qp->shared->qpn, qp->qp.qp_num);
+	atomic_store(&qp->shared->type, qp->type);
+	atomic_store(&qp->shared->pd, vb_pd_id(qp->pd));
+	atomic_store(&qp->shared->access, 0);
+	atomic_store_explicit(&node->qps[i], qp, memory_order_release);
+	node->qp_count++;
+	vb_unlock(&node->progress);
+	return 0;
+}
+
+static void count_users(struct vb_qp *qp, int n)
+{
+	atomic_fetch_add(&qp->pd->users, n);
+	atomic_fetch_add(&qp->scq->users, n);
+	atomic_fetch_add(&qp->rcq->users, n);
+	if (qp->srq)
+		atomic_fetch_add(&qp->srq->users, n);
+}
+
+struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	int err = check_attr(context, attr);
+
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	struct ibv_qp_cap cap = round_cap(&attr->cap, attr->srq);
+	struct vb_qp *qp = qp_alloc(&cap, attr->qp_type == IBV_QPT_RC);
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	fill_public(qp, context, attr);
+	err = enter_table(qp);
+	if (err) {
+		qp_free(qp);
+		errno = err;
+		return NULL;
+	}
+	count_users(qp, 1);
+	attr->cap = cap;
+	return &qp->qp;
+}
+
+struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+	        .qp_context = attr->qp_context,
+	        .send_cq = attr->send_cq,
+	        .recv_cq = attr->recv_cq,
+	        .srq = attr->srq,
+	        .cap = attr->cap,
+	        .qp_type = attr->qp_type,
+	        .sq_sig_all = attr->sq_sig_all,
+	        .comp_mask = IBV_QP_INIT_ATTR_PD,
+	        .pd = pd,
+	};
+	struct ibv_qp *qp = vb_create_qp_ex(pd->context, &ex);
+
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+static void leave_table(struct vb_qp *qp)
+{
+	struct vb_node *node = qp->node;
+
+	vb_lock(&node->progress);
+	vb_lock(&qp->sq_lock);
+	vb_qp_set_state(qp, IBV_QPS_RESET);
+	vb_qp_close_shared(qp); /* before peers are told to look */
+	vb_path_reset(qp);
+	atomic_store_explicit(&node->qps[VB_QP_INDEX(qp->qp.qp_num)], NULL, memory_order_release);
+	node->qp_count--;
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&node->progress);
+}
+
+int vb_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+
+	leave_table(qp);
+	atomic_thread_fence(memory_order_seq_cst);
+	vb_quiesce(qp->node, 0, ibqp->qp_num);
+	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);
+	count_users(qp, -1);
+	qp_free(qp);
+	return 0;
+}

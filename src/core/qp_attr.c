@@ -1,0 +1,161 @@
+// qp_attr.c - the attributes of a queue pair: which values they may have, and taking them over
+// follows: IBA volume 1, 11.2.5.2 (modify queue pair); ibv_modify_qp(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "core/ah.h"
+#include "core/qp.h"
+
+/* --- values of attributes: 0 or EINVAL --- */
+
+static bool pkey_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->pkey_index < VB_PKEY_TBL_LEN;
+}
+
+static bool port_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->port_num >= 1 && a->port_num <= VB_PORTS;
+}
+
+static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL);
+}
+
+/* As rxe: up to the largest MTU of the protocol, whatever the interface takes. */
+static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->path_mtu >= IBV_MTU_256 && a->path_mtu <= IBV_MTU_4096;
+}
+
+static bool timeout_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->timeout <= 31;
+}
+
+static bool retry_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->retry_cnt <= 7;
+}
+
+static bool rnr_retry_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->rnr_retry <= 7;
+}
+
+static bool rnr_timer_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->min_rnr_timer <= 31;
+}
+
+static bool rd_atomic_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->max_rd_atomic <= VB_MAX_QP_RD_ATOM;
+}
+
+static bool dest_rd_atomic_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->max_dest_rd_atomic <= VB_MAX_QP_RD_ATOM;
+}
+
+/* Automatic path migration is for InfiniBand only: the kernel bans it on RoCE. */
+static bool alt_path_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return false;
+}
+
+static bool mig_state_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->path_mig_state == IBV_MIG_MIGRATED;
+}
+
+static bool cur_state_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
+{
+	return a->cur_qp_state == atomic_load(&qp->state);
+}
+
+static const struct {
+	int bit;
+	bool (*ok)(const struct vb_qp *qp, const struct ibv_qp_attr *a);
+} values[] = {
+        {IBV_QP_CUR_STATE, cur_state_ok},
+        {IBV_QP_PKEY_INDEX, pkey_ok},
+        {IBV_QP_PORT, port_ok},
+        {IBV_QP_AV, av_ok},
+        {IBV_QP_PATH_MTU, mtu_ok},
+        {IBV_QP_TIMEOUT, timeout_ok},
+        {IBV_QP_RETRY_CNT, retry_ok},
+        {IBV_QP_RNR_RETRY, rnr_retry_ok},
+        {IBV_QP_MIN_RNR_TIMER, rnr_timer_ok},
+        {IBV_QP_MAX_QP_RD_ATOMIC, rd_atomic_ok},
+        {IBV_QP_MAX_DEST_RD_ATOMIC, dest_rd_atomic_ok},
+        {IBV_QP_ALT_PATH, alt_path_ok},
+        {IBV_QP_PATH_MIG_STATE, mig_state_ok},
+};
+
+/* What a draining send queue is left with: being torn down, or waiting (IBA 10.3.1.6). */
+static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
+{
+	return atomic_load(&qp->state) == IBV_QPS_SQD && qp->attr.sq_draining && next != IBV_QPS_ERR &&
+	       next != IBV_QPS_RESET;
+}
+
+int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
+                     const struct ibv_qp_attr *attr, int mask)
+{
+	if (vb_qp_check_mask(qp->type, cur, next, mask) || draining_forbids(qp, next))
+		return EINVAL;
+	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
+		if ((mask & values[i].bit) && !values[i].ok(qp, attr))
+			return EINVAL;
+	return 0;
+}
+
+/* --- taking attributes over --- */
+
+#define FIELD(bit, member)                                                                           \
+	{                                                                                            \
+		bit, offsetof(struct ibv_qp_attr, member), sizeof(((struct ibv_qp_attr *)0)->member) \
+	}
+
+static const struct {
+	int bit;
+	size_t offset, size;
+} fields[] = {
+        FIELD(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify),
+        FIELD(IBV_QP_ACCESS_FLAGS, qp_access_flags),
+        FIELD(IBV_QP_PKEY_INDEX, pkey_index),
+        FIELD(IBV_QP_PORT, port_num),
+        FIELD(IBV_QP_QKEY, qkey),
+        FIELD(IBV_QP_AV, ah_attr),
+        FIELD(IBV_QP_PATH_MTU, path_mtu),
+        FIELD(IBV_QP_TIMEOUT, timeout),
+        FIELD(IBV_QP_RETRY_CNT, retry_cnt),
+        FIELD(IBV_QP_RNR_RETRY, rnr_retry),
+        FIELD(IBV_QP_RQ_PSN, rq_psn),
+        FIELD(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic),
+        FIELD(IBV_QP_MIN_RNR_TIMER, min_rnr_timer),
+        FIELD(IBV_QP_SQ_PSN, sq_psn),
+        FIELD(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic),
+        FIELD(IBV_QP_DEST_QPN, dest_qp_num),
+};
+
+void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct vb_qp_shared *s = qp->shared;
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+		if (mask & fields[i].bit)
+			memcpy((char *)&qp->attr + fields[i].offset, (const char *)attr + fields[i].offset,
+			       fields[i].size);
+	qp->attr.rq_psn &= 0xffffff;
+	qp->attr.sq_psn &= 0xffffff;
+	qp->attr.dest_qp_num &= 0xffffff;
+	qp->attr_valid |= mask;
+	atomic_store(&s->access, qp->attr.qp_access_flags);
+	atomic_store(&s->min_rnr_timer, qp->attr.min_rnr_timer);
+	atomic_store(&s->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
+	atomic_store(&s->qkey, qp->attr.qkey);
+}

@@ -1,0 +1,108 @@
+// qp_flush.c - queue pairs in error: what is outstanding completes with IBV_WC_WR_FLUSH_ERR, in order
+// follows: IBA volume 1, 10.3.1.5 (SQE), 10.3.1.7 (ERR), 10.8.3 (order of completions)
+// SPDX-License-Identifier: MIT
+#include "core/opcode.h"
+#include "core/qp.h"
+#include "core/rq.h"
+#include "core/sq.h"
+
+void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state)
+{
+	qp->attr.qp_state = qp->attr.cur_qp_state = state;
+	__atomic_store_n(&qp->qp.state, state, __ATOMIC_RELAXED); /* the program reads it without asking */
+	atomic_store_explicit(&qp->state, (uint8_t)state, memory_order_release);
+}
+
+void vb_qp_close_shared(struct vb_qp *qp)
+{
+	uint32_t gen = atomic_load(&qp->shared->gen);
+
+	if (gen & 1)
+		atomic_store(&qp->shared->gen, gen + 1);
+}
+
+static void push_flushed(struct vb_qp *qp, struct vb_cq *cq, uint64_t wr_id, enum ibv_wc_opcode opcode)
+{
+	struct vb_cqe cqe = {
+	        .wc = {.wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = opcode, .qp_num = qp->qp.qp_num},
+	};
+
+	vb_cq_push(cq, &cqe, true);
+}
+
+/* Unsignaled requests, too: in error all of them complete (IBA 10.7.3.1). Under sq_lock. */
+static void flush_sends(struct vb_qp *qp)
+{
+	for (; qp->sq_una != qp->sq_head; qp->sq_una++) {
+		const struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
+
+		push_flushed(qp, qp->scq, w->wr_id, vb_wr_lookup(w->opcode)->wc_opcode);
+	}
+	qp->sq_emit = qp->sq_head;
+	qp->sq_emit_off = 0;
+	qp->rd_outstanding = 0;
+	qp->deadline = 0;
+	qp->timer_kind = VB_TIMER_NONE;
+	atomic_store_explicit(&qp->sq_pending, 0, memory_order_relaxed);
+}
+
+/* The receive that a message was half in, then those that wait. What stands in an SRQ belongs to the others. Under
+ * progress. */
+static void flush_receives(struct vb_qp *qp)
+{
+	struct vb_rwqe w;
+	struct ibv_sge *sges;
+
+	if (qp->inbound->active) {
+		qp->inbound->active = false;
+		push_flushed(qp, qp->rcq, qp->inbound->wqe.wr_id, IBV_WC_RECV);
+	}
+	if (qp->srq)
+		return;
+	vb_lock(&qp->rq.lock); /* who posts looks at the state under this lock: it goes now, or is flushed by its poster
+	                        */
+	while (vb_rq_peek(&qp->rq, &w, &sges)) {
+		vb_rq_advance(&qp->rq);
+		push_flushed(qp, qp->rcq, w.wr_id, IBV_WC_RECV);
+	}
+	vb_unlock(&qp->rq.lock);
+}
+
+void vb_qp_error(struct vb_qp *qp)
+{
+	if (atomic_load(&qp->state) == IBV_QPS_RESET)
+		return;
+	vb_qp_set_state(qp, IBV_QPS_ERR);
+	qp->attr.sq_draining = 0;
+	vb_qp_close_shared(qp);
+	vb_path_closed(qp);
+	flush_sends(qp);
+	flush_receives(qp);
+	if (qp->srq && !qp->last_wqe_raised) {
+		qp->last_wqe_raised = true;
+		vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_LAST_WQE_REACHED, &qp->qp);
+	}
+}
+
+void vb_qp_sq_error(struct vb_qp *qp)
+{
+	uint8_t state = atomic_load(&qp->state);
+
+	if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE)
+		return;
+	vb_qp_set_state(qp, IBV_QPS_SQE);
+	qp->attr.sq_draining = 0;
+	flush_sends(qp);
+}
+
+void vb_qp_flush(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	if (atomic_load(&qp->state) == IBV_QPS_ERR)
+		vb_qp_error(qp);
+	else
+		vb_qp_sq_error(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}

@@ -1,0 +1,204 @@
+// qp_modify.c - taking a queue pair from state to state
+// follows: IBA volume 1, 10.3 (states), 11.2.5.2 (modify queue pair); ibv_modify_qp(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "core/cq.h"
+#include "core/device.h"
+#include "core/qp.h"
+#include "core/verbs.h"
+
+static struct vb_context *ctx_of(const struct vb_qp *qp)
+{
+	return vb_ctx(qp->qp.context);
+}
+
+/* --- changes of state, under progress + sq_lock --- */
+
+static void reset_requester(struct vb_qp *qp)
+{
+	qp->psn_next = qp->attr.sq_psn;
+	qp->ssn_una = qp->ssn_emit = qp->acked_seen = qp->acked_base = 0;
+	qp->nak_seen = 0;
+	qp->rd_outstanding = qp->rd_slot = 0;
+	qp->sq_emit_off = 0;
+	qp->last_ring_end = 0;
+	qp->retry_left = qp->attr.retry_cnt;
+	qp->rnr_left = qp->attr.rnr_retry;
+	qp->stall = 0;
+}
+
+static void reset_responder(struct vb_qp *qp)
+{
+	qp->processed = 0;
+	atomic_store(&qp->executed, 0);
+	atomic_store(&qp->ack_told, 0);
+	qp->ack_in = 0;
+	qp->epsn = qp->attr.rq_psn;
+	qp->nak_counter = 0;
+	qp->nak_state = false;
+	qp->inbound->active = false;
+	qp->inread_head = qp->inread_tail = 0;
+}
+
+/* Outstanding requests vanish, and with them their completions that nobody has polled (IBA 10.3.1.1). */
+static void enter_reset(struct vb_qp *qp)
+{
+	vb_qp_set_state(qp, IBV_QPS_RESET);
+	vb_qp_close_shared(qp); /* before peers are told to look */
+	vb_path_reset(qp);
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->attr_valid = 0;
+	qp->sq_head = qp->sq_emit = qp->sq_una = 0;
+	atomic_store(&qp->sq_pending, 0);
+	reset_requester(qp);
+	reset_responder(qp);
+	vb_lock(&qp->rq.lock);
+	atomic_store(&qp->rq.head, 0);
+	atomic_store(&qp->rq.tail, 0);
+	vb_unlock(&qp->rq.lock);
+	qp->comm_est_raised = qp->last_wqe_raised = false;
+	vb_cq_clean(qp->scq, qp->qp.qp_num);
+	if (qp->rcq != qp->scq)
+		vb_cq_clean(qp->rcq, qp->qp.qp_num);
+}
+
+/* From here on requests are taken. Peers trust what they read when they see the new, odd gen. */
+static void enter_rtr(struct vb_qp *qp)
+{
+	struct vb_qp_shared *s = qp->shared;
+	uint32_t gen = atomic_load(&s->gen);
+
+	reset_responder(qp);
+	atomic_store(&s->dest_qpn, qp->attr.dest_qp_num);
+	atomic_store(&s->dest_lane, VB_QP_LANE(qp->attr.dest_qp_num));
+	atomic_store(&s->rq_psn, qp->attr.rq_psn);
+	atomic_store(&s->acked, 0);
+	atomic_store(&s->executed, 0);
+	atomic_store(&s->nak, 0);
+	vb_qp_set_state(qp, IBV_QPS_RTR);
+	atomic_store_explicit(&s->gen, (gen + 1) | 1, memory_order_release);
+}
+
+static void enter_rts(struct vb_qp *qp, enum ibv_qp_state cur)
+{
+	if (cur == IBV_QPS_RTR)
+		reset_requester(qp);
+	vb_qp_set_state(qp, IBV_QPS_RTS);
+}
+
+static void enter_sqd(struct vb_qp *qp, enum ibv_qp_state cur)
+{
+	if (cur == IBV_QPS_SQD)
+		return;
+	vb_qp_set_state(qp, IBV_QPS_SQD);
+	qp->attr.sq_draining = 1;
+	vb_qp_check_drained(qp);
+}
+
+void vb_qp_check_drained(struct vb_qp *qp)
+{
+	if (atomic_load(&qp->state) != IBV_QPS_SQD || !qp->attr.sq_draining || qp->sq_una != qp->sq_emit ||
+	    qp->sq_emit_off)
+		return;
+	qp->attr.sq_draining = 0;
+	if (qp->attr.en_sqd_async_notify)
+		vb_async_raise(ctx_of(qp), IBV_EVENT_SQ_DRAINED, &qp->qp);
+}
+
+/* Returns true if a failed entry waits for vb_path_settle(). */
+static bool enter(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	switch (next) {
+	case IBV_QPS_RESET:
+		enter_reset(qp);
+		return false;
+	case IBV_QPS_RTR:
+		enter_rtr(qp);
+		return false;
+	case IBV_QPS_RTS:
+		enter_rts(qp, cur);
+		return vb_sq_kick(qp);
+	case IBV_QPS_SQD:
+		enter_sqd(qp, cur);
+		return false;
+	case IBV_QPS_ERR:
+		vb_qp_error(qp);
+		return false;
+	default:
+		vb_qp_set_state(qp, next);
+		return false;
+	}
+}
+
+static void lock_both(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+}
+
+static void unlock_both(struct vb_qp *qp)
+{
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+/* A datagram is one packet: what the port takes when the QP is made ready. */
+static void limit_message(struct vb_qp *qp)
+{
+	struct ibv_port_attr port;
+
+	if (qp->type == IBV_QPT_UD && !vb_query_port_attr(ctx_of(qp)->dev, 1, &port))
+		qp->max_msg = 128u << port.active_mtu;
+}
+
+/* The path is looked for with the attributes in place and no lock held; the state follows. */
+static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	lock_both(qp);
+	vb_qp_take_attr(qp, attr, mask);
+	unlock_both(qp);
+	limit_message(qp);
+	if (qp->type != IBV_QPT_UD)
+		vb_path_connect(qp);
+}
+
+static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	enum ibv_qp_state cur, next;
+	bool settle = false;
+
+again:
+	cur = atomic_load(&qp->state);
+	next = mask & IBV_QP_STATE ? attr->qp_state : cur;
+	if (vb_qp_check_attr(qp, cur, next, attr, mask))
+		return EINVAL;
+	if (next == IBV_QPS_RTR)
+		prepare_rtr(qp, attr, mask);
+	lock_both(qp);
+	if (atomic_load(&qp->state) != cur) { /* an error came in between: what was allowed may not be any more */
+		unlock_both(qp);
+		goto again;
+	}
+	vb_qp_take_attr(qp, attr, mask);
+	settle = enter(qp, cur, next);
+	unlock_both(qp);
+	if (settle)
+		vb_path_settle(qp);
+	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* when this returns, no byte changes any more */
+		atomic_thread_fence(memory_order_seq_cst);
+		vb_quiesce(qp->node, 0, qp->qp.qp_num);
+	}
+	return 0;
+}
+
+int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+
+	pthread_mutex_lock(&qp->modify_lock);
+	int err = modify(qp, attr, mask);
+	pthread_mutex_unlock(&qp->modify_lock);
+	return err;
+}

@@ -1,0 +1,34 @@
+// qp_query.c - what a queue pair says of itself
+// follows: IBA volume 1, 11.2.5.3 (query queue pair); ibv_query_qp(3)
+// SPDX-License-Identifier: MIT
+#include "core/qp.h"
+#include "core/verbs.h"
+
+/* The mask is a hint (ibv_query_qp(3)): all is filled in. PSNs are those that come next. */
+int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	uint8_t state = atomic_load(&qp->state);
+
+	*attr = qp->attr;
+	if (state >= IBV_QPS_RTR && state <= IBV_QPS_SQE)
+		attr->rq_psn = qp->type == IBV_QPT_UD ? qp->attr.rq_psn : qp->epsn;
+	if (state >= IBV_QPS_RTS && state <= IBV_QPS_SQE)
+		attr->sq_psn = qp->psn_next;
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+	attr->cap = qp->cap;
+	*init = (struct ibv_qp_init_attr){
+	        .qp_context = ibqp->qp_context,
+	        .send_cq = ibqp->send_cq,
+	        .recv_cq = ibqp->recv_cq,
+	        .srq = ibqp->srq,
+	        .cap = qp->cap,
+	        .qp_type = ibqp->qp_type,
+	        .sq_sig_all = qp->sq_sig_all,
+	};
+	return 0;
+}

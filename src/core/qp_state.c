@@ -1,0 +1,108 @@
+// qp_state.c - which attributes go with which change of state
+// follows: IBA volume 1, 11.2.5.2, tables 91 and 92 (modify queue pair); the Linux kernel's rule where they are silent
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "core/qp.h"
+
+#define PKEY IBV_QP_PKEY_INDEX
+#define PORT IBV_QP_PORT
+#define QKEY IBV_QP_QKEY
+#define ACCESS IBV_QP_ACCESS_FLAGS
+#define CUR IBV_QP_CUR_STATE
+#define ALT IBV_QP_ALT_PATH
+#define MIG IBV_QP_PATH_MIG_STATE
+#define NOTIFY IBV_QP_EN_SQD_ASYNC_NOTIFY
+#define RNR IBV_QP_MIN_RNR_TIMER
+#define PATH (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define RETRY (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY)
+
+struct masks {
+	int required, optional;
+};
+
+struct change {
+	bool valid;
+	struct masks rc, uc, ud;
+};
+
+#define ANY                   \
+	{                     \
+		.valid = true \
+	} /* with no attribute but the state */
+
+/* A hole is a change that there is not. */
+// clang-format off
+static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
+	[IBV_QPS_RESET] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_INIT] = {true,
+			.rc = {PKEY | PORT | ACCESS, 0},
+			.uc = {PKEY | PORT | ACCESS, 0},
+			.ud = {PKEY | PORT | QKEY, 0}},
+	},
+	[IBV_QPS_INIT] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_INIT] = {true,
+			.rc = {0, PKEY | PORT | ACCESS},
+			.uc = {0, PKEY | PORT | ACCESS},
+			.ud = {0, PKEY | PORT | QKEY}},
+		[IBV_QPS_RTR] = {true,
+			.rc = {PATH | RNR | IBV_QP_MAX_DEST_RD_ATOMIC, ALT | ACCESS | PKEY},
+			.uc = {PATH, ALT | ACCESS | PKEY},
+			.ud = {0, PKEY | QKEY}},
+		[IBV_QPS_ERR] = ANY,
+	},
+	[IBV_QPS_RTR] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_RTS] = {true,
+			.rc = {RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, CUR | ALT | ACCESS | RNR | MIG},
+			.uc = {IBV_QP_SQ_PSN, CUR | ALT | ACCESS | MIG},
+			.ud = {IBV_QP_SQ_PSN, CUR | QKEY}},
+		[IBV_QPS_ERR] = ANY,
+	},
+	[IBV_QPS_RTS] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_RTS] = {true,
+			.rc = {0, CUR | ACCESS | ALT | MIG | RNR},
+			.uc = {0, CUR | ACCESS | ALT | MIG},
+			.ud = {0, CUR | QKEY}},
+		[IBV_QPS_SQD] = {true, .rc = {0, NOTIFY}, .uc = {0, NOTIFY}, .ud = {0, NOTIFY}},
+		[IBV_QPS_ERR] = ANY,
+	},
+	[IBV_QPS_SQD] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_RTS] = {true,
+			.rc = {0, CUR | ALT | ACCESS | RNR | MIG},
+			.uc = {0, CUR | ALT | ACCESS | MIG},
+			.ud = {0, CUR | QKEY}},
+		[IBV_QPS_SQD] = {true,
+			.rc = {0, PORT | IBV_QP_AV | RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | ALT | ACCESS |
+					  PKEY | RNR | MIG},
+			.uc = {0, IBV_QP_AV | ALT | ACCESS | PKEY | MIG},
+			.ud = {0, PKEY | QKEY}},
+		[IBV_QPS_ERR] = ANY,
+	},
+	[IBV_QPS_SQE] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_RTS] = {true, .uc = {0, CUR | ACCESS}, .ud = {0, CUR | QKEY}},
+		[IBV_QPS_ERR] = ANY,
+	},
+	[IBV_QPS_ERR] = {
+		[IBV_QPS_RESET] = ANY,
+		[IBV_QPS_ERR] = ANY,
+	},
+};
+// clang-format on
+
+int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask)
+{
+	if ((unsigned)cur > IBV_QPS_ERR || (unsigned)next > IBV_QPS_ERR)
+		return EINVAL;
+	const struct change *c = &changes[cur][next];
+	const struct masks *m = type == IBV_QPT_RC ? &c->rc : type == IBV_QPT_UC ? &c->uc : &c->ud;
+
+	if (!c->valid || (mask & m->required) != m->required)
+		return EINVAL;
+	return mask & ~(m->required | m->optional | IBV_QP_STATE) ? EINVAL : 0;
+}

@@ -1,0 +1,43 @@
+// rq.c - posting to a receive queue
+// follows: IBA volume 1, 11.4.1.2 (post receive request); ibv_post_recv(3), ibv_post_srq_recv(3)
+// SPDX-License-Identifier: MIT
+#include "core/rq.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
+{
+	struct ibv_sge *sge = &rq->sge[(size_t)slot * rq->max_sge];
+	uint64_t length = 0;
+
+	for (int i = 0; i < wr->num_sge; i++) {
+		sge[i] = wr->sg_list[i];
+		length += sge[i].length;
+	}
+	rq->wqe[slot] = (struct vb_rwqe){
+	        .wr_id = wr->wr_id,
+	        .num_sge = (uint32_t)wr->num_sge,
+	        .length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX,
+	};
+}
+
+int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	uint32_t tail = atomic_load_explicit(&rq->tail, memory_order_relaxed);
+	int err = 0;
+
+	for (; wr; wr = wr->next) {
+		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+			err = EINVAL;
+		else if (tail - atomic_load_explicit(&rq->head, memory_order_acquire) >= rq->max_wr)
+			err = ENOMEM;
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+		fill(rq, tail++ & rq->mask, wr);
+	}
+	atomic_store_explicit(&rq->tail, tail, memory_order_release);
+	return err;
+}

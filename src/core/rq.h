@@ -1,0 +1,50 @@
+// rq.h - a receive queue: filled by the program, emptied by the responder
+// follows: IBA volume 1, 10.8.3 (receive queue); 10.2.9 (shared receive queue)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_RQ_H
+#define VB_CORE_RQ_H
+
+#include "core/core.h"
+
+/* The oldest receive, which stays in the queue; *sges point into it until vb_rq_advance. False: none. Under progress.
+ */
+static inline bool vb_rq_peek(const struct vb_rq *rq, struct vb_rwqe *wqe, struct ibv_sge **sges)
+{
+	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed);
+
+	if (head == atomic_load_explicit(&rq->tail, memory_order_acquire))
+		return false;
+	*wqe = rq->wqe[head & rq->mask];
+	*sges = &rq->sge[(size_t)(head & rq->mask) * rq->max_sge];
+	return true;
+}
+
+/* The oldest receive leaves the queue: its slot may be posted to again. Under progress. */
+static inline void vb_rq_advance(struct vb_rq *rq)
+{
+	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1,
+	                      memory_order_release);
+}
+
+static inline uint32_t vb_rq_count(const struct vb_rq *rq)
+{
+	uint32_t head = atomic_load_explicit(&rq->head, memory_order_acquire);
+
+	return atomic_load_explicit(&rq->tail, memory_order_acquire) - head;
+}
+
+/* Appends a chain of receives; *bad_wr is the first that did not go in. 0, EINVAL (too many sges), ENOMEM (full).
+ * Under rq->lock. */
+int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+/* Smallest power of two that is not below n. */
+static inline uint32_t vb_pow2(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+#endif

@@ -1,0 +1,54 @@
+// sq.h - a send queue, as ibv_post_send and the ibv_wr_ functions fill it
+// follows: IBA volume 1, 10.8.2 (send queue), 11.4.1.1 (post send request)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_SQ_H
+#define VB_CORE_SQ_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/opcode.h"
+#include "core/qp.h"
+
+static inline struct vb_swqe *vb_sq_at(struct vb_qp *qp, uint32_t i)
+{
+	return &qp->swqe[i & qp->sq_mask];
+}
+
+static inline struct ibv_sge *vb_sq_sges(struct vb_qp *qp, uint32_t i)
+{
+	return &qp->ssge[(size_t)(i & qp->sq_mask) * qp->sq_max_sge];
+}
+
+static inline uint8_t *vb_sq_inline(struct vb_qp *qp, uint32_t i)
+{
+	return qp->sinline + (size_t)(i & qp->sq_mask) * qp->sq_max_inline;
+}
+
+/* IBA 11.4.1.1: sends may be posted from RTS on; in SQE and ERR they are flushed. */
+static inline bool vb_sq_accepts(uint8_t state)
+{
+	return state >= IBV_QPS_RTS;
+}
+
+/* The entry at sq_head is complete but for its place in the order: gives it that. Under sq_lock. */
+static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t length)
+{
+	w->psn = qp->psn_next;
+	qp->psn_next = (qp->psn_next + 1) & 0xffffff;
+	w->length = (uint32_t)length;
+	w->state = VB_SWQE_POSTED;
+	w->status = IBV_WC_SUCCESS;
+	if (__builtin_expect(length > qp->max_msg, 0)) { /* IBA 10.7.1, 11.6.2: reported in its turn */
+		w->state = VB_SWQE_DONE;
+		w->status = IBV_WC_LOC_LEN_ERR;
+		w->num_sge = 0;
+		w->length = 0;
+	}
+	qp->sq_head++;
+}
+
+/* After the last append: hands over what can go, in the state that the QP was in. Releases sq_lock. */
+void vb_sq_submit(struct vb_qp *qp, uint8_t state);
+
+#endif

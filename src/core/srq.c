@@ -1,0 +1,200 @@
+// srq.c - shared receive queues
+// follows: IBA volume 1, 10.2.9, 11.2.3 (shared receive queue); ibv_create_srq(3), ibv_modify_srq(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/async.h"
+#include "core/context.h"
+#include "core/node.h"
+#include "core/rq.h"
+#include "core/verbs.h"
+
+/* Room for max_wr receives of max_sge each: one allocation, which rq->wqe heads. */
+static int rq_alloc(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+{
+	uint32_t slots = vb_pow2(max_wr ? max_wr : 1);
+	size_t wqes = slots * sizeof(*rq->wqe);
+
+	rq->wqe = calloc(1, wqes + (size_t)slots * max_sge * sizeof(*rq->sge));
+	if (!rq->wqe)
+		return ENOMEM;
+	rq->sge = (struct ibv_sge *)((char *)rq->wqe + wqes);
+	rq->mask = slots - 1;
+	rq->max_wr = slots;
+	rq->max_sge = max_sge;
+	return 0;
+}
+
+static int check_attr(const struct ibv_srq_attr *attr)
+{
+	return !attr->max_wr || attr->max_wr > VB_MAX_SRQ_WR || attr->max_sge > VB_MAX_SRQ_SGE ? EINVAL : 0;
+}
+
+static struct vb_srq *srq_new(struct vb_node *node, const struct ibv_srq_attr *attr)
+{
+	struct vb_srq *srq = calloc(1, sizeof(*srq));
+
+	if (!srq)
+		return NULL;
+	if (atomic_fetch_add(&node->srq_count, 1) >= VB_MAX_SRQ ||
+	    rq_alloc(&srq->rq, attr->max_wr, attr->max_sge ? attr->max_sge : 1)) {
+		atomic_fetch_sub(&node->srq_count, 1);
+		free(srq);
+		return NULL;
+	}
+	srq->srq.handle = atomic_fetch_add(&node->srq_next, 1) + 1;
+	pthread_mutex_init(&srq->srq.mutex, NULL);
+	pthread_cond_init(&srq->srq.cond, NULL);
+	pthread_mutex_init(&srq->ack_lock, NULL);
+	pthread_cond_init(&srq->ack_cond, NULL);
+	return srq;
+}
+
+struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct vb_context *ctx = vb_ctx(pd->context);
+	int err = check_attr(&attr->attr);
+	struct vb_srq *srq = err ? NULL : srq_new(ctx->node, &attr->attr);
+
+	if (!srq) {
+		errno = err ? err : ENOMEM;
+		return NULL;
+	}
+	srq->srq.context = pd->context;
+	srq->srq.srq_context = attr->srq_context;
+	srq->srq.pd = pd;
+	srq->node = ctx->node;
+	srq->pd = vb_pd(pd);
+	atomic_fetch_add(&srq->pd->users, 1);
+	attr->attr.max_wr = srq->rq.max_wr;
+	attr->attr.max_sge = srq->rq.max_sge;
+	return &srq->srq;
+}
+
+struct ibv_srq *vb_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq_init_attr basic = {.srq_context = attr->srq_context, .attr = attr->attr};
+	bool typed = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE;
+	int err = 0;
+
+	if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED)
+		err = EINVAL;
+	else if (typed && attr->srq_type != IBV_SRQT_BASIC)
+		err = EOPNOTSUPP; /* XRC, tag matching */
+	else if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
+		err = EINVAL;
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	struct ibv_srq *srq = vb_create_srq(attr->pd, &basic);
+	if (srq)
+		attr->attr = basic.attr;
+	return srq;
+}
+
+/* Takes the receives over into a ring of another size. Under progress (the responder is out) and rq->lock. */
+static void move_ring(struct vb_rq *from, struct vb_rq *to)
+{
+	uint32_t head = atomic_load(&from->head), n = atomic_load(&from->tail) - head;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t old = (head + i) & from->mask;
+
+		to->wqe[i] = from->wqe[old];
+		memcpy(&to->sge[(size_t)i * to->max_sge], &from->sge[(size_t)old * from->max_sge],
+		       from->max_sge * sizeof(*to->sge));
+	}
+	from->wqe = to->wqe;
+	from->sge = to->sge;
+	from->mask = to->mask;
+	from->max_wr = to->max_wr;
+	atomic_store(&from->head, 0);
+	atomic_store(&from->tail, n);
+}
+
+/* Both attributes, or neither. */
+int vb_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
+{
+	struct vb_srq *srq = vb_srq(ibsrq);
+	struct vb_rq bigger = {0};
+	int err = 0;
+
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
+	if (mask & IBV_SRQ_MAX_WR) {
+		if (!attr->max_wr || attr->max_wr > VB_MAX_SRQ_WR)
+			return EINVAL;
+		if (rq_alloc(&bigger, attr->max_wr, srq->rq.max_sge))
+			return ENOMEM;
+	}
+	void *unused = bigger.wqe;
+	vb_lock(&srq->node->progress);
+	vb_lock(&srq->rq.lock);
+	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > (bigger.wqe ? bigger.max_wr : srq->rq.max_wr))
+		err = EINVAL;
+	if (bigger.wqe && vb_rq_count(&srq->rq) > bigger.max_wr)
+		err = EINVAL;
+	if (!err && bigger.wqe) {
+		unused = srq->rq.wqe;
+		move_ring(&srq->rq, &bigger);
+	}
+	if (!err && (mask & IBV_SRQ_LIMIT))
+		atomic_store(&srq->limit, attr->srq_limit);
+	vb_unlock(&srq->rq.lock);
+	vb_unlock(&srq->node->progress);
+	free(unused);
+	return err;
+}
+
+int vb_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
+{
+	struct vb_srq *srq = vb_srq(ibsrq);
+
+	vb_lock(&srq->rq.lock);
+	*attr = (struct ibv_srq_attr){
+	        .max_wr = srq->rq.max_wr, .max_sge = srq->rq.max_sge, .srq_limit = atomic_load(&srq->limit)};
+	vb_unlock(&srq->rq.lock);
+	return 0;
+}
+
+int vb_destroy_srq(struct ibv_srq *ibsrq)
+{
+	struct vb_srq *srq = vb_srq(ibsrq);
+
+	if (atomic_load(&srq->users))
+		return EBUSY;
+	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);
+	atomic_fetch_sub(&srq->pd->users, 1);
+	atomic_fetch_sub(&srq->node->srq_count, 1);
+	pthread_mutex_destroy(&ibsrq->mutex);
+	pthread_cond_destroy(&ibsrq->cond);
+	pthread_mutex_destroy(&srq->ack_lock);
+	pthread_cond_destroy(&srq->ack_cond);
+	free(srq->rq.wqe);
+	free(srq);
+	return 0;
+}
+
+int vb_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct vb_srq *srq = vb_srq(ibsrq);
+
+	vb_lock(&srq->rq.lock);
+	int err = vb_rq_post(&srq->rq, wr, bad_wr);
+	vb_unlock(&srq->rq.lock);
+	return err;
+}
+
+/* Armed once: after the event the limit is 0 again (IBA 10.2.9.1). */
+void vb_srq_check_limit(struct vb_srq *srq)
+{
+	uint32_t limit = atomic_load_explicit(&srq->limit, memory_order_relaxed);
+
+	if (!limit || vb_rq_count(&srq->rq) >= limit)
+		return;
+	if (atomic_compare_exchange_strong(&srq->limit, &limit, 0))
+		vb_async_raise(vb_ctx(srq->srq.context), IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq);
+}

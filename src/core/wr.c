@@ -1,0 +1,332 @@
+// wr.c - posting sends by the ibv_wr_ functions
+// follows: ibv_wr_post(3)
+// SPDX-License-Identifier: MIT
+#include "core/sq.h"
+#include "core/verbs.h"
+
+/*
+ * Requests are built in the free entries behind sq_head, under wr_lock, and become part of the queue in wr_complete.
+ * Errors are remembered until then: the setters return nothing.
+ */
+static struct vb_qp *of(struct ibv_qp_ex *qpx)
+{
+	return (struct vb_qp *)qpx;
+}
+
+static void fail(struct vb_qp *qp, int err)
+{
+	if (!qp->wr_error)
+		qp->wr_error = err;
+}
+
+static uint32_t current(const struct vb_qp *qp)
+{
+	return qp->sq_head + qp->wr_count - 1;
+}
+
+/* The entry that setters work on; NULL after an error, or before the first builder. */
+static struct vb_swqe *open_wr(struct vb_qp *qp)
+{
+	if (!qp->wr_count)
+		fail(qp, EINVAL);
+	return qp->wr_error ? NULL : vb_sq_at(qp, current(qp));
+}
+
+/* --- the critical region --- */
+
+static void wr_start(struct ibv_qp_ex *qpx)
+{
+	struct vb_qp *qp = of(qpx);
+
+	vb_lock(&qp->wr_lock);
+	qp->wr_count = 0;
+	qp->wr_error = 0;
+}
+
+static void wr_abort(struct ibv_qp_ex *qpx)
+{
+	struct vb_qp *qp = of(qpx);
+
+	qp->wr_count = 0;
+	vb_unlock(&qp->wr_lock);
+}
+
+static void check_addresses(struct vb_qp *qp)
+{
+	for (uint32_t i = 0; qp->type == IBV_QPT_UD && i < qp->wr_count; i++)
+		if (!vb_sq_at(qp, qp->sq_head + i)->ah)
+			fail(qp, EINVAL);
+}
+
+static int wr_complete(struct ibv_qp_ex *qpx)
+{
+	struct vb_qp *qp = of(qpx);
+
+	vb_lock(&qp->sq_lock);
+	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	check_addresses(qp);
+	if (!vb_sq_accepts(state))
+		fail(qp, EINVAL);
+	int err = qp->wr_error;
+
+	if (err) {
+		vb_unlock(&qp->sq_lock);
+	} else {
+		for (uint32_t n = qp->wr_count; n; n--) {
+			struct vb_swqe *w = vb_sq_at(qp, qp->sq_head);
+
+			vb_sq_append(qp, w, w->length);
+		}
+		vb_sq_submit(qp, state);
+	}
+	qp->wr_count = 0;
+	vb_unlock(&qp->wr_lock);
+	return err;
+}
+
+/* --- builders --- */
+
+static struct vb_swqe *begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
+{
+	uint32_t una = __atomic_load_n(&qp->sq_una, __ATOMIC_RELAXED); /* grows only: at worst there is more room */
+
+	if (!(vb_wr_lookup(opcode)->send_op & qp->send_ops))
+		fail(qp, EOPNOTSUPP);
+	else if (qp->sq_head + qp->wr_count - una >= qp->sq_max_wr)
+		fail(qp, ENOMEM);
+	if (qp->wr_error)
+		return NULL;
+	qp->wr_count++;
+	struct vb_swqe *w = vb_sq_at(qp, current(qp));
+
+	w->wr_id = qp->qpx.wr_id;
+	w->opcode = (uint8_t)opcode;
+	w->flags =
+	        (uint8_t)((qp->qpx.wr_flags & ~(unsigned)IBV_SEND_INLINE) | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
+	w->num_sge = w->slot = w->direct = 0;
+	w->length = 0;
+	w->imm = 0;
+	w->ah = NULL;
+	return w;
+}
+
+static struct vb_swqe *begin_remote(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode, uint32_t rkey,
+                                    uint64_t remote_addr)
+{
+	struct vb_swqe *w = begin(of(qpx), opcode);
+
+	if (w) {
+		w->rkey = rkey;
+		w->remote_addr = remote_addr;
+	}
+	return w;
+}
+
+static void begin_imm(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode, uint32_t imm)
+{
+	struct vb_swqe *w = begin(of(qpx), opcode);
+
+	if (w)
+		w->imm = w->rkey = imm;
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
+                              uint64_t swap)
+{
+	struct vb_swqe *w = begin_remote(qpx, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr);
+
+	if (w) {
+		w->compare_add = compare;
+		w->swap = swap;
+	}
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, uint64_t add)
+{
+	struct vb_swqe *w = begin_remote(qpx, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr);
+
+	if (w) {
+		w->compare_add = add;
+		w->swap = 0;
+	}
+}
+
+static void wr_local_inv(struct ibv_qp_ex *qpx, uint32_t invalidate_rkey)
+{
+	begin_imm(qpx, IBV_WR_LOCAL_INV, invalidate_rkey);
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(qpx, IBV_WR_RDMA_READ, rkey, remote_addr);
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(qpx, IBV_WR_RDMA_WRITE, rkey, remote_addr);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, __be32 imm_data)
+{
+	struct vb_swqe *w = begin_remote(qpx, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr);
+
+	if (w)
+		w->imm = imm_data;
+}
+
+static void wr_send(struct ibv_qp_ex *qpx)
+{
+	begin(of(qpx), IBV_WR_SEND);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *qpx, __be32 imm_data)
+{
+	begin_imm(qpx, IBV_WR_SEND_WITH_IMM, imm_data);
+}
+
+static void wr_send_inv(struct ibv_qp_ex *qpx, uint32_t invalidate_rkey)
+{
+	begin_imm(qpx, IBV_WR_SEND_WITH_INV, invalidate_rkey);
+}
+
+/* --- not supported: a QP that asks for these is not made --- */
+
+static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	fail(of(qpx), EOPNOTSUPP);
+}
+
+static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint16_t mss)
+{
+	fail(of(qpx), EOPNOTSUPP);
+}
+
+static void wr_atomic_write(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, const void *value)
+{
+	fail(of(qpx), EOPNOTSUPP);
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t remote_srqn)
+{
+	fail(of(qpx), EOPNOTSUPP);
+}
+
+/* --- setters --- */
+
+static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+{
+	struct vb_qp *qp = of(qpx);
+	struct vb_swqe *w = open_wr(qp);
+
+	if (!w)
+		return;
+	if (qp->type != IBV_QPT_UD || !ah) {
+		fail(qp, EINVAL);
+		return;
+	}
+	w->ah = vb_ah(ah);
+	w->ud_qpn = remote_qpn & 0xffffff;
+	w->ud_qkey = remote_qkey;
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t num_sge, const struct ibv_sge *sg_list)
+{
+	struct vb_qp *qp = of(qpx);
+	struct vb_swqe *w = open_wr(qp);
+	uint64_t length = 0;
+
+	if (!w)
+		return;
+	if (num_sge > qp->sq_max_sge) {
+		fail(qp, EINVAL);
+		return;
+	}
+	struct ibv_sge *sge = vb_sq_sges(qp, current(qp));
+
+	for (size_t i = 0; i < num_sge; i++) {
+		sge[i] = sg_list[i];
+		length += sge[i].length;
+	}
+	w->num_sge = (uint8_t)num_sge;
+	w->length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX; /* either is too long */
+	w->flags &= (uint8_t)~IBV_SEND_INLINE;
+}
+
+static void wr_set_sge(struct ibv_qp_ex *qpx, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	const struct ibv_sge sge = {addr, length, lkey};
+
+	wr_set_sge_list(qpx, 1, &sge);
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *qpx, size_t num_buf, const struct ibv_data_buf *buf_list)
+{
+	struct vb_qp *qp = of(qpx);
+	struct vb_swqe *w = open_wr(qp);
+	size_t length = 0;
+
+	if (!w)
+		return;
+	if (!(vb_wr_lookup(w->opcode)->flags & VB_WR_PAYLOAD)) {
+		fail(qp, EINVAL);
+		return;
+	}
+	for (size_t i = 0; i < num_buf; i++) {
+		if (buf_list[i].length > qp->sq_max_inline - length) {
+			fail(qp, EINVAL);
+			return;
+		}
+		if (buf_list[i].length)
+			memcpy(vb_sq_inline(qp, current(qp)) + length, buf_list[i].addr, buf_list[i].length);
+		length += buf_list[i].length;
+	}
+	w->num_sge = 0;
+	w->length = (uint32_t)length;
+	w->flags |= IBV_SEND_INLINE;
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *qpx, void *addr, size_t length)
+{
+	const struct ibv_data_buf buf = {addr, length};
+
+	wr_set_inline_data_list(qpx, 1, &buf);
+}
+
+void vb_qp_fill_wr(struct vb_qp *qp)
+{
+	struct ibv_qp_ex *x = &qp->qpx;
+
+	x->wr_start = wr_start;
+	x->wr_complete = wr_complete;
+	x->wr_abort = wr_abort;
+	x->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	x->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	x->wr_bind_mw = wr_bind_mw;
+	x->wr_local_inv = wr_local_inv;
+	x->wr_rdma_read = wr_rdma_read;
+	x->wr_rdma_write = wr_rdma_write;
+	x->wr_rdma_write_imm = wr_rdma_write_imm;
+	x->wr_send = wr_send;
+	x->wr_send_imm = wr_send_imm;
+	x->wr_send_inv = wr_send_inv;
+	x->wr_send_tso = wr_send_tso;
+	x->wr_atomic_write = wr_atomic_write;
+	x->wr_set_ud_addr = wr_set_ud_addr;
+	x->wr_set_xrc_srqn = wr_set_xrc_srqn;
+	x->wr_set_inline_data = wr_set_inline_data;
+	x->wr_set_inline_data_list = wr_set_inline_data_list;
+	x->wr_set_sge = wr_set_sge;
+	x->wr_set_sge_list = wr_set_sge_list;
+}
+
+struct ibv_qp_ex *vb_qp_to_qp_ex(struct ibv_qp *ibqp)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+
+	if (!qp->is_ex) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return &qp->qpx;
+}
