@@ -1,0 +1,66 @@
+// engine.h - the same-host protocol machine: what io/ drives
+// follows: IBA volume 1, chapters 9 and 10, over rings in shared memory
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_ENGINE_H
+#define VB_ENGINE_ENGINE_H
+
+#include "engine/peer.h"
+
+/* Takes every record that stands in the peer's ring, at most `budget`. Under progress. Returns how many. Acknowledgements
+ * and the consumed position are published by vb_rx_flush. A ring that makes no sense marks the peer dead. */
+unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
+/* Publishes acknowledgements and consumed positions; rings bells where nobody looks. Under progress. */
+void vb_rx_flush(struct vb_node *node);
+/* Serves reads that are answered by ring, as far as there is room. Under progress. Returns true if something moved. */
+bool vb_inread_serve(struct vb_qp *qp);
+
+/* A record that answers a request of ours (READ_DATA). Under progress. */
+void vb_requester_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload);
+/* The peer's acknowledgement count, from a record. Under progress. */
+void vb_requester_ack(struct vb_qp *qp, uint32_t ack);
+/* One look at a QP with something unfinished: acknowledgements, NAKs, timers, what waits for room. Under progress.
+ * wait: also if somebody is just posting; else the next look will do. Returns work done. */
+unsigned vb_requester_visit(struct vb_qp *qp, bool wait);
+/* When the earliest of the active QPs wants to be visited again at the latest: ns, 0 for never. Under progress. */
+uint64_t vb_requester_deadline(struct vb_node *node);
+/* Takes newly active QPs into node->active. Under progress. */
+void vb_active_collect(struct vb_node *node);
+void vb_active_remove(struct vb_qp *qp);
+/* Called by the sending side: puts the QP before the completer. Under sq_lock. */
+void vb_active_add(struct vb_qp *qp);
+
+/* One-copy RDMA write or read of w; see direct.c. 0 done, else an enum vb_direct_result. Under sq_lock. */
+enum vb_direct_result {
+	VB_DIRECT_DONE,
+	VB_DIRECT_REFUSED,   /* remote check failed: ask for a verdict */
+	VB_DIRECT_FAULT,     /* remote memory is not mapped: likewise */
+	VB_DIRECT_LOCAL,     /* local protection */
+	VB_DIRECT_FORBIDDEN, /* not possible with this peer: by ring */
+	VB_DIRECT_GONE,      /* the peer died */
+};
+enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w);
+
+/* A peer's (or our own) memory region, read once. */
+struct vb_mr_view {
+	uint32_t access, pd, map_id;
+	uint64_t iova, length, addr;
+};
+bool vb_mr_read_shared(void *seg, uint32_t key, uint64_t secret, struct vb_mr_view *out);
+/* PD, rights and range, without wrap-around. *va: the owner's address. */
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
+
+/* Resolves the local sges of w. Returns the count, or -1 (protection). iov has room for VB_MAX_SGE + 1. */
+int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov);
+
+/* The 40 bytes that precede a datagram: GRH, or 20 bytes and an IPv4 header. grh.c */
+void vb_grh_build(uint8_t grh[40], const union ibv_gid *sgid, const struct ibv_ah_attr *attr, uint32_t payload);
+
+/* Statistics of drops and refusals; every one that is counted here is silent on the wire. */
+struct vb_counters {
+	_Atomic uint64_t drop_no_qp, drop_state, drop_stale, drop_psn, drop_rnr_ud, drop_qkey, drop_length, bad_record, retry,
+		rnr_nak, one_copy_bytes, ring_bytes, mapped_bytes;
+};
+extern struct vb_counters vb_counters;
+#define VB_COUNT(name, n) atomic_fetch_add_explicit(&vb_counters.name, (n), memory_order_relaxed)
+
+#endif
