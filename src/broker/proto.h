@@ -1,0 +1,139 @@
+// proto.h - what a program and its broker say to each other, and every limit
+// follows: nothing; one message per SOCK_SEQPACKET datagram, both ends on one host, so the structs are the format
+// SPDX-License-Identifier: MIT
+#ifndef VB_BROKER_PROTO_H
+#define VB_BROKER_PROTO_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define VB_PROTO_VERSION 1
+
+/* A QP number is lane (top 10 bits) and index (14 bits). Lane 0 is the broker's own: QP 1 will live there. */
+#define VB_LANE_COUNT 1024
+#define VB_LANE_SHIFT 14
+#define VB_QPN_MASK 0xffffffu
+
+#define VB_MAX_GIDS 256
+#define VB_MAX_PENDING 64         /* connections that have not attached (yet) */
+#define VB_MAX_SESSIONS (VB_LANE_COUNT - 1 + VB_MAX_PENDING)
+#define VB_MAX_ANSWERS 64         /* meets a program may have unanswered because it does not read; then it is not read */
+#define VB_MAX_PARKED 4096        /* meets that wait for a program to come back to a restarted broker, of all */
+#define VB_MAX_PARKED_EACH 256    /* … and of one program */
+#define VB_STATUS_CHUNK 32        /* lanes in one status message */
+#define VB_MAX_FDS 4              /* descriptors in one message */
+#define VB_MAX_SEG_BYTES (1ull << 40)
+#define VB_MAX_BELL_BYTES (16ull << 20)
+#define VB_SEND_BUFFER 8192       /* per program: bounds what a stopped one keeps in flight, descriptors above all */
+#define VB_ERROR_TEXT 88
+
+#define VB_PENDING_MS 5000        /* a connection must say something within this */
+#define VB_GRACE_MS 3000          /* a new broker waits this long for its first client */
+#define VB_LINGER_MS 200          /* … and this long after the last has left */
+#define VB_FOREIGN_MS 10000       /* a lane is kept this long for a holder whose pid cannot be watched */
+#define VB_STALL_MS 50            /* pause when descriptors are short, on accept or on send */
+#define VB_STARTED_MS 3000        /* a program waits this long for the broker that it started */
+#define VB_ATTACHING_MS 2000      /* … and this long for the answer to ATTACH */
+
+/* Numbers are for ever. Free for what comes: 0x10 UDP lanes, 0x20 queue pair 1, 0x30 service ids, 0x40 multicast;
+ * answers have the top bit set. */
+enum vb_msg_type {
+	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, bell, wake */
+	VB_MSG_SET_GIDS = 0x02, /* vb_msg_set_gids, n × 16 bytes */
+	VB_MSG_MEET = 0x03,
+	VB_MSG_STATUS = 0x04,   /* the head alone */
+	VB_MSG_DETACH = 0x05,   /* the head alone; who goes without it counts as dead */
+
+	VB_MSG_ATTACHED = 0x81,
+	VB_MSG_MEET_REPLY = 0x82, /* descriptors when err is 0: seg, bell, wake, pidfd */
+	VB_MSG_INTRODUCED = 0x83, /* vb_msg_meet_reply with tag 0; the same descriptors */
+	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes */
+	VB_MSG_STATUS_PART = 0x85,
+	VB_MSG_STATUS_END = 0x86,
+};
+
+struct vb_msg_head {
+	uint8_t type, version;
+	uint16_t zero;
+	uint32_t len; /* of the whole message */
+};
+
+struct vb_msg_attach {
+	struct vb_msg_head head;
+	uint32_t lane;        /* 0, or the one held before */
+	uint32_t ngids;
+	uint64_t incarnation; /* with lane: what went with it */
+	uint64_t secret;      /* with lane: the key secret known so far, for a broker that has lost its state */
+};
+
+struct vb_msg_attached {
+	struct vb_msg_head head;
+	uint32_t lane, zero;
+	uint64_t incarnation, secret;
+};
+
+struct vb_msg_set_gids {
+	struct vb_msg_head head;
+	uint32_t n, zero;
+};
+
+struct vb_msg_meet {
+	struct vb_msg_head head;
+	uint64_t tag;
+	uint32_t qpn, zero;
+	uint8_t dgid[16];
+};
+
+struct vb_msg_meet_reply {
+	struct vb_msg_head head;
+	uint64_t tag;
+	int32_t err; /* an errno of the kernel both ends run on */
+	uint32_t lane;
+	uint64_t incarnation;
+	uint32_t uid, zero;
+};
+
+struct vb_msg_error {
+	struct vb_msg_head head;
+	int32_t err;
+	uint32_t zero;
+	char text[VB_ERROR_TEXT];
+};
+
+struct vb_status_lane {
+	uint32_t lane;
+	int32_t pid;
+	uint32_t uid;
+	uint16_t ngids;
+	uint8_t reserved, zero;
+	char comm[16];
+};
+
+struct vb_msg_status_part {
+	struct vb_msg_head head;
+	uint32_t n, zero;
+	struct vb_status_lane lanes[VB_STATUS_CHUNK];
+};
+
+struct vb_msg_status_end {
+	struct vb_msg_head head;
+	uint64_t attaches, refused, bad_messages, deaths, meets, introductions;
+};
+
+/* The longest that either end ever sends; a longer one is cut by the kernel and refused. */
+#define VB_MAX_MSG (sizeof(struct vb_msg_attach) + VB_MAX_GIDS * 16)
+
+/* Both ends may have been compiled for different machines of one architecture (32 and 64 bits): nothing may be padded. */
+static_assert(sizeof(struct vb_msg_head) == 8, "format");
+static_assert(sizeof(struct vb_msg_attach) == 32, "format");
+static_assert(sizeof(struct vb_msg_attached) == 32, "format");
+static_assert(sizeof(struct vb_msg_set_gids) == 16, "format");
+static_assert(sizeof(struct vb_msg_meet) == 40, "format");
+static_assert(sizeof(struct vb_msg_meet_reply) == 40, "format");
+static_assert(sizeof(struct vb_msg_error) == 16 + VB_ERROR_TEXT, "format");
+static_assert(sizeof(struct vb_status_lane) == 32, "format");
+static_assert(sizeof(struct vb_msg_status_part) == 16 + 32 * VB_STATUS_CHUNK, "format");
+static_assert(sizeof(struct vb_msg_status_end) == 56, "format");
+static_assert(sizeof(struct vb_msg_status_part) <= VB_MAX_MSG, "fits");
+
+#endif

@@ -1,0 +1,711 @@
+// broker_client.c - a program's connection to the broker: found, started, lost and found again
+// follows: broker/proto.h
+// SPDX-License-Identifier: MIT
+#include "io/broker_client.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker/proto.h"
+#include "broker/runtime.h"
+#include "broker/spawn.h"
+#include "util/log.h"
+
+#define CONNECT_MS 5000   /* bound of vb_broker_connect */
+#define FIRST_BACKOFF_MS 5
+#define LAST_BACKOFF_MS 1000
+#define LOCKED_MS 10      /* somebody else is starting a broker: look again */
+#define READS_PER_DISPATCH 64
+
+/*
+ * AWAY -> ATTACHING -> ATTACHED, with STARTING between AWAY and AWAY where no broker runs. Each step is short; what takes
+ * time is waited for in the epoll descriptor, or by a deadline.
+ */
+enum client_state {
+	AWAY,
+	STARTING,  /* a broker of ours comes up: ready_fd tells, lock_fd is held */
+	ATTACHING, /* ATTACH is sent */
+	ATTACHED,
+};
+
+/* A message that the socket did not take yet. */
+struct pending_meet {
+	struct pending_meet *next;
+	struct vb_msg_meet msg;
+};
+
+struct vb_broker_client {
+	pthread_mutex_t lock; /* guards what the two any-thread calls touch: down to meets_tail */
+	enum client_state state;
+	int sock;             /* -1 but when ATTACHING or ATTACHED */
+	uint32_t ngids;
+	uint8_t gids[VB_MAX_GIDS][16];
+	bool gids_due;        /* the broker has not been told */
+	bool want_out;        /* epoll watches for room in the socket */
+	struct pending_meet *meets, **meets_tail;
+
+	/* the adapter thread's own */
+	struct vb_attach_fds fds;
+	pid_t owner;          /* a child of a fork must not speak for its parent */
+	int epoll_fd, ready_fd, lock_fd;
+	struct vb_runtime rt; /* the place that is being started */
+	bool as_thread;       /* an exec failed before: the broker runs in here */
+	bool refused;         /* said in the log already */
+	int error;            /* why the last attempt was refused; 0: it was not */
+	int64_t deadline;     /* AWAY: when to try again; STARTING, ATTACHING: when to give up */
+	int backoff_ms;
+	uint32_t lane;        /* 0 before the first ATTACHED; these three stay for life */
+	uint64_t incarnation, secret;
+};
+
+/* One message as it came, with its descriptors. */
+struct incoming {
+	union {
+		struct vb_msg_head head;
+		struct vb_msg_attached attached;
+		struct vb_msg_meet_reply peer;
+		struct vb_msg_error error;
+		char bytes[VB_MAX_MSG];
+	};
+	int fds[VB_MAX_FDS], nfds;
+	bool fds_cut; /* this program had no room for all */
+};
+
+uint32_t vb_broker_proc_id(const struct vb_broker_client *c)
+{
+	return c->lane;
+}
+
+uint64_t vb_broker_incarnation(const struct vb_broker_client *c)
+{
+	return c->incarnation;
+}
+
+uint64_t vb_broker_key_secret(const struct vb_broker_client *c)
+{
+	return c->secret;
+}
+
+int vb_broker_pollfd(const struct vb_broker_client *c)
+{
+	return c->epoll_fd;
+}
+
+int vb_broker_timeout_ms(const struct vb_broker_client *c)
+{
+	if (c->state == ATTACHED)
+		return -1;
+	int64_t left = c->deadline - vb_broker_now_ms();
+	return left < 0 ? 0 : (int)left;
+}
+
+static void watch(struct vb_broker_client *c, int fd, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.fd = fd};
+
+	epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void unwatch_and_close(struct vb_broker_client *c, int *fd)
+{
+	if (*fd < 0)
+		return;
+	epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+	close(*fd);
+	*fd = -1;
+}
+
+static void close_fds(struct incoming *in)
+{
+	for (int i = 0; i < in->nfds; i++)
+		close(in->fds[i]);
+	in->nfds = 0;
+}
+
+/* ---- sending ---- */
+
+static struct vb_msg_head head_of(uint8_t type, size_t len)
+{
+	return (struct vb_msg_head){.type = type, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+}
+
+/* Caller holds the lock. */
+static void want_room(struct vb_broker_client *c, bool want)
+{
+	struct epoll_event ev = {.events = EPOLLIN | (want ? EPOLLOUT : 0), .data.fd = c->sock};
+
+	if (want != c->want_out && !epoll_ctl(c->epoll_fd, EPOLL_CTL_MOD, c->sock, &ev))
+		c->want_out = want;
+}
+
+/* 0, EAGAIN, or EPIPE: then the end shows on the receiving side, too. */
+static int send_bytes(int sock, const void *msg, size_t len)
+{
+	if (send(sock, msg, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return 0;
+	return errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM ? EAGAIN : EPIPE;
+}
+
+static int send_gids(struct vb_broker_client *c)
+{
+	struct {
+		struct vb_msg_set_gids m;
+		uint8_t gids[VB_MAX_GIDS][16];
+	} out;
+	size_t len = sizeof(out.m) + c->ngids * 16ull;
+
+	out.m = (struct vb_msg_set_gids){.head = head_of(VB_MSG_SET_GIDS, len), .n = c->ngids};
+	memcpy(out.gids, c->gids, c->ngids * 16ull);
+	return send_bytes(c->sock, &out, len);
+}
+
+static void drop_meets(struct vb_broker_client *c)
+{
+	for (struct pending_meet *p; (p = c->meets);) {
+		c->meets = p->next;
+		free(p);
+	}
+	c->meets_tail = &c->meets;
+}
+
+/* What waited for room, in order. Caller holds the lock; state is ATTACHED. */
+static void flush(struct vb_broker_client *c)
+{
+	struct pending_meet *p;
+	int err = 0;
+
+	if (c->gids_due) {
+		err = send_gids(c);
+		c->gids_due = err == EAGAIN;
+	}
+	while (!err && (p = c->meets)) {
+		err = send_bytes(c->sock, &p->msg, sizeof(p->msg));
+		if (err)
+			break;
+		c->meets = p->next;
+		if (!c->meets)
+			c->meets_tail = &c->meets;
+		free(p);
+	}
+	want_room(c, err == EAGAIN);
+}
+
+int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, size_t n)
+{
+	if (n > VB_MAX_GIDS)
+		return EINVAL;
+	pthread_mutex_lock(&c->lock);
+	if (n)
+		memcpy(c->gids, gids, n * 16);
+	c->ngids = (uint32_t)n;
+	c->gids_due = true;
+	if (c->state == ATTACHED)
+		flush(c);
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+/* Caller holds the lock. */
+static int queue_meet(struct vb_broker_client *c, const struct vb_msg_meet *m)
+{
+	struct pending_meet *p = malloc(sizeof(*p));
+
+	if (!p)
+		return ENOMEM;
+	*p = (struct pending_meet){.msg = *m};
+	*c->meets_tail = p;
+	c->meets_tail = &p->next;
+	flush(c);
+	return 0;
+}
+
+int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const union ibv_gid *dgid)
+{
+	struct vb_msg_meet m = {.head = head_of(VB_MSG_MEET, sizeof(m)), .tag = tag, .qpn = qpn};
+	int err;
+
+	memcpy(m.dgid, dgid, 16);
+	pthread_mutex_lock(&c->lock);
+	if (c->state != ATTACHED)
+		err = ENOTCONN;
+	else if (c->gids_due || c->meets)
+		err = queue_meet(c, &m);
+	else
+		err = send_bytes(c->sock, &m, sizeof(m));
+	if (err == EAGAIN)
+		err = queue_meet(c, &m);
+	pthread_mutex_unlock(&c->lock);
+	return err == EPIPE ? ENOTCONN : err;
+}
+
+/* ---- losing and finding ---- */
+
+static void set_state(struct vb_broker_client *c, enum client_state state, int in_ms)
+{
+	pthread_mutex_lock(&c->lock);
+	c->state = state;
+	pthread_mutex_unlock(&c->lock);
+	c->deadline = vb_broker_now_ms() + in_ms;
+}
+
+static void lose_socket(struct vb_broker_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->state = AWAY;
+	unwatch_and_close(c, &c->sock);
+	c->want_out = false;
+	drop_meets(c); /* their callers repeat them when we are attached again */
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* After a failure, of whatever kind. */
+static void try_later(struct vb_broker_client *c)
+{
+	set_state(c, AWAY, c->backoff_ms);
+	c->backoff_ms = c->backoff_ms * 2 > LAST_BACKOFF_MS ? LAST_BACKOFF_MS : c->backoff_ms * 2;
+}
+
+static int send_attach(struct vb_broker_client *c, int sock)
+{
+	struct {
+		struct vb_msg_attach m;
+		uint8_t gids[VB_MAX_GIDS][16];
+	} out;
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * 3)];
+		struct cmsghdr align;
+	} control = {0};
+	const int fds[3] = {c->fds.seg_fd, c->fds.bell_fd, c->fds.wake_fd};
+
+	pthread_mutex_lock(&c->lock);
+	size_t len = sizeof(out.m) + c->ngids * 16ull;
+	out.m = (struct vb_msg_attach){
+		.head = head_of(VB_MSG_ATTACH, len),
+		.lane = c->lane, .incarnation = c->incarnation, .secret = c->secret, .ngids = c->ngids,
+	};
+	memcpy(out.gids, c->gids, c->ngids * 16ull);
+	c->gids_due = false;
+	pthread_mutex_unlock(&c->lock);
+
+	struct iovec iov = {.iov_base = &out, .iov_len = len};
+	struct msghdr mh = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(cm), fds, sizeof(fds));
+	return sendmsg(sock, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+static void attach(struct vb_broker_client *c, int sock)
+{
+	int err = send_attach(c, sock);
+
+	if (err) {
+		if (err == EBADF) /* the caller's descriptors: no broker will like them better */
+			c->error = err;
+		close(sock);
+		try_later(c);
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	c->sock = sock;
+	c->want_out = false;
+	pthread_mutex_unlock(&c->lock);
+	watch(c, sock, EPOLLIN);
+	set_state(c, ATTACHING, VB_ATTACHING_MS);
+}
+
+/* Own user's broker first, then root's. 0, ENOENT when there is none, or another errno. */
+static int find(int *sock)
+{
+	struct vb_runtime rt;
+	int err = vb_runtime_own(&rt);
+
+	if (!err)
+		err = vb_runtime_connect(&rt, sock);
+	if (err != ENOENT && err != EPERM && err != EACCES)
+		return err;
+	if (vb_runtime_root(&rt)) {
+		int root_err = vb_runtime_connect(&rt, sock);
+		if (!root_err || root_err == EAGAIN)
+			return root_err;
+	}
+	return err;
+}
+
+static void spawn(struct vb_broker_client *c)
+{
+	int err = 0;
+
+	if (!c->as_thread) {
+		err = vb_spawn_process(&c->rt, c->lock_fd, &c->ready_fd);
+		if (err)
+			vb_log(VB_LOG_INFO, "broker: cannot be executed (%s): runs inside this program", strerror(err));
+		c->as_thread = err != 0;
+	}
+	if (c->as_thread)
+		err = vb_spawn_thread(&c->rt, c->lock_fd, &c->ready_fd);
+	if (err) {
+		vb_log(VB_LOG_WARN, "broker: cannot be started: %s", strerror(err));
+		vb_runtime_unlock(&c->lock_fd);
+		try_later(c);
+		return;
+	}
+	watch(c, c->ready_fd, EPOLLIN);
+	set_state(c, STARTING, VB_STARTED_MS);
+}
+
+/* No broker answers: start one, unless somebody else is doing it. */
+static void start(struct vb_broker_client *c)
+{
+	int sock, err = vb_runtime_own(&c->rt);
+
+	if (!err)
+		err = vb_runtime_prepare(&c->rt);
+	if (!err)
+		err = vb_runtime_lock(&c->rt, &c->lock_fd);
+	if (err == EWOULDBLOCK) {
+		set_state(c, AWAY, LOCKED_MS);
+		return;
+	}
+	if (err) {
+		c->error = err;
+		if (!c->refused)
+			vb_log(VB_LOG_ERROR, "broker: cannot be started in %s: %s; set VERBENA_RUNTIME to a directory that is yours",
+			       c->rt.dir, strerror(err));
+		c->refused = true;
+		try_later(c);
+		return;
+	}
+	err = vb_runtime_connect(&c->rt, &sock); /* it may have been started before we had the lock */
+	if (!err) {
+		vb_runtime_unlock(&c->lock_fd);
+		attach(c, sock);
+	} else if (err == ENOENT) {
+		spawn(c);
+	} else {
+		vb_runtime_unlock(&c->lock_fd);
+		try_later(c);
+	}
+}
+
+static void step_away(struct vb_broker_client *c)
+{
+	int sock, err = find(&sock);
+
+	if (!err)
+		attach(c, sock);
+	else if (err == ENOENT)
+		start(c);
+	else {
+		if (err == EPERM || err == EACCES) {
+			if (!c->refused)
+				vb_log(VB_LOG_ERROR, "broker: the socket in the runtime directory belongs to another user");
+			c->refused = true;
+			c->error = EACCES;
+		}
+		try_later(c);
+	}
+}
+
+static void step_starting(struct vb_broker_client *c)
+{
+	char byte;
+	ssize_t n = read(c->ready_fd, &byte, 1);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		if (vb_broker_now_ms() < c->deadline)
+			return;
+		/* it has the lock, too, and keeps it until it listens or dies: no unlock, which would take it from both */
+		unwatch_and_close(c, &c->ready_fd);
+		close(c->lock_fd);
+		c->lock_fd = -1;
+		try_later(c);
+		return;
+	}
+	unwatch_and_close(c, &c->ready_fd);
+	if (n <= 0 && !c->as_thread) { /* it was executed, but could not run */
+		vb_log(VB_LOG_INFO, "broker: ended at once: runs inside this program");
+		c->as_thread = true;
+		spawn(c);
+		return;
+	}
+	vb_runtime_unlock(&c->lock_fd);
+	if (n <= 0)
+		try_later(c);
+	else
+		set_state(c, AWAY, 0);
+}
+
+/* ---- receiving ---- */
+
+/* 1: a message; 0: nothing now; -1: the connection is over. */
+static int receive(struct vb_broker_client *c, struct incoming *in)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = in->bytes, .iov_len = sizeof(in->bytes)};
+	struct msghdr mh = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+
+	ssize_t n = recvmsg(c->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0 && errno == ECONNRESET) /* told once, before what was sent ahead of it: an ERROR perhaps */
+		n = recvmsg(c->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	in->nfds = 0;
+	in->fds_cut = mh.msg_flags & MSG_CTRUNC;
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
+		in->nfds = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(in->fds, CMSG_DATA(cm), (size_t)in->nfds * sizeof(int));
+	}
+	if (n < (ssize_t)sizeof(in->head) || in->head.len != n || (mh.msg_flags & MSG_TRUNC)) {
+		close_fds(in);
+		return -1;
+	}
+	return 1;
+}
+
+static void on_attached(struct vb_broker_client *c, const struct incoming *in)
+{
+	const struct vb_msg_attached *m = &in->attached;
+
+	if (!c->lane) {
+		c->lane = m->lane;
+		c->incarnation = m->incarnation;
+		c->secret = m->secret;
+	} else if (m->secret != c->secret) {
+		/* keys made with ours are out in the world: they stay */
+		vb_log(VB_LOG_WARN, "broker: came back without our key secret");
+	}
+	c->backoff_ms = FIRST_BACKOFF_MS;
+	c->error = 0;
+	c->refused = false;
+	c->as_thread = false; /* the next may be executable again */
+	set_state(c, ATTACHED, 0);
+	pthread_mutex_lock(&c->lock);
+	if (c->gids_due)
+		flush(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void on_error(struct vb_broker_client *c, struct incoming *in)
+{
+	in->error.text[sizeof(in->error.text) - 1] = 0;
+	c->error = in->error.err > 0 ? in->error.err : EPROTO;
+	if (!c->refused)
+		vb_log(VB_LOG_ERROR, "broker: refused: %s (%s)%s", in->error.text, strerror(c->error),
+		       c->lane && c->error == EBUSY ? "; programs on this host cannot meet this one until that one ends" : "");
+	c->refused = true;
+}
+
+/* False: no such message can be. */
+static bool is_peer(const struct incoming *in)
+{
+	const struct vb_msg_meet_reply *m = &in->peer;
+
+	if (in->head.len != sizeof(*m))
+		return false;
+	return m->err || (m->lane > 0 && m->lane < VB_LANE_COUNT && m->incarnation);
+}
+
+static void on_peer(struct incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	const struct vb_msg_meet_reply *m = &in->peer;
+	bool reply = in->head.type == VB_MSG_MEET_REPLY;
+
+	if (m->err || in->fds_cut || in->nfds != 4) {
+		close_fds(in);
+		if (reply)
+			ops->meet_reply(arg, m->tag, m->err ? m->err : EMFILE, NULL);
+		else
+			vb_log(VB_LOG_WARN, "broker: no descriptors left for a peer that met us");
+		return;
+	}
+	struct vb_peer_info info = {
+		.proc_id = m->lane, .incarnation = m->incarnation, .uid = m->uid,
+		.pid = vb_pidfd_pid(in->fds[3]),
+		.seg_fd = in->fds[0], .bell_fd = in->fds[1], .wake_fd = in->fds[2], .pid_fd = in->fds[3],
+	};
+	if (reply)
+		ops->meet_reply(arg, m->tag, 0, &info);
+	else
+		ops->introduced(arg, &info);
+}
+
+/* False: the broker makes no sense. */
+static bool on_message(struct vb_broker_client *c, struct incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	bool first = !c->lane;
+
+	switch (in->head.type) {
+	case VB_MSG_ATTACHED:
+		close_fds(in);
+		if (c->state != ATTACHING || in->head.len != sizeof(in->attached) || !in->attached.lane)
+			return false;
+		if (c->lane && in->attached.lane != c->lane)
+			return false;
+		on_attached(c, in);
+		if (!first && ops)
+			ops->reattached(arg);
+		return true;
+	case VB_MSG_ERROR:
+		close_fds(in);
+		if (in->head.len == sizeof(in->error))
+			on_error(c, in);
+		return false;
+	case VB_MSG_MEET_REPLY:
+	case VB_MSG_INTRODUCED:
+		if (c->state != ATTACHED || !ops || !is_peer(in))
+			break;
+		on_peer(in, ops, arg);
+		return true;
+	default: /* of a later broker */
+		close_fds(in);
+		return true;
+	}
+	close_fds(in);
+	return false;
+}
+
+/* Reads what is there. Without ops (vb_broker_connect) it stops after ATTACHED: the rest is for dispatch. */
+static void step_connected(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
+{
+	struct incoming in;
+
+	for (int i = 0; i < READS_PER_DISPATCH; i++) {
+		int got = receive(c, &in);
+		if (!got)
+			break;
+		if (got < 0 || !on_message(c, &in, ops, arg)) {
+			lose_socket(c);
+			try_later(c);
+			return;
+		}
+		if (!ops && c->state == ATTACHED)
+			return;
+	}
+	if (c->state == ATTACHING && vb_broker_now_ms() >= c->deadline) {
+		lose_socket(c);
+		try_later(c);
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	if (c->state == ATTACHED && c->want_out)
+		flush(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void step(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
+{
+	switch (c->state) {
+	case AWAY:
+		if (vb_broker_now_ms() >= c->deadline)
+			step_away(c);
+		break;
+	case STARTING:
+		step_starting(c);
+		break;
+	case ATTACHING:
+	case ATTACHED:
+		step_connected(c, ops, arg);
+		break;
+	}
+}
+
+void vb_broker_dispatch(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
+{
+	step(c, ops, arg);
+	if (c->state == AWAY && vb_broker_now_ms() >= c->deadline)
+		step(c, ops, arg); /* a lost broker is looked for at once */
+}
+
+/* ---- life ---- */
+
+static bool is_final(int err)
+{
+	return err && err != ECONNRESET && err != EAGAIN;
+}
+
+static int connect_until(struct vb_broker_client *c, int64_t until)
+{
+	while (c->state != ATTACHED) {
+		step(c, NULL, NULL);
+		if (c->state == ATTACHED)
+			break;
+		if (c->state == AWAY && is_final(c->error))
+			return c->error;
+		int64_t left = until - vb_broker_now_ms();
+		if (left <= 0)
+			return ETIMEDOUT;
+		int wait = vb_broker_timeout_ms(c);
+		struct pollfd p = {.fd = c->epoll_fd, .events = POLLIN};
+		poll(&p, 1, wait < left ? wait : (int)left);
+	}
+	return 0;
+}
+
+int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client **out)
+{
+	struct vb_broker_client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return ENOMEM;
+	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (c->epoll_fd < 0) {
+		int err = errno;
+		free(c);
+		return err;
+	}
+	pthread_mutex_init(&c->lock, NULL);
+	c->fds = *fds;
+	c->owner = getpid();
+	c->sock = c->ready_fd = c->lock_fd = -1;
+	c->meets_tail = &c->meets;
+	c->backoff_ms = FIRST_BACKOFF_MS;
+	int err = connect_until(c, vb_broker_now_ms() + CONNECT_MS);
+	if (err) {
+		vb_broker_disconnect(c);
+		return err;
+	}
+	*out = c;
+	return 0;
+}
+
+static void say_goodbye(struct vb_broker_client *c)
+{
+	struct vb_msg_head bye = head_of(VB_MSG_DETACH, sizeof(bye));
+
+	if (c->sock < 0)
+		return;
+	send_bytes(c->sock, &bye, sizeof(bye));
+	shutdown(c->sock, SHUT_RDWR); /* children that inherited it would keep it open */
+}
+
+void vb_broker_disconnect(struct vb_broker_client *c)
+{
+	if (!c)
+		return;
+	/* in a child the epoll set and the socket are the parent's, too */
+	if (c->owner == getpid())
+		say_goodbye(c);
+	drop_meets(c);
+	const int fds[] = {c->sock, c->ready_fd, c->lock_fd, c->epoll_fd};
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}

@@ -1,0 +1,99 @@
+// broker_client.h - a program's connection to the broker: its lane, its key secret, the meeting of other programs
+// follows: nothing; the messages are those of broker/proto.h
+// SPDX-License-Identifier: MIT
+#ifndef VB_IO_BROKER_CLIENT_H
+#define VB_IO_BROKER_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+union ibv_gid;
+
+/* Thread rules: dispatch, pollfd, timeout_ms and disconnect belong to one thread (the adapter's); set_gids, meet and the
+ * three getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe there:
+ * it closes the child's copies and nothing else); it may connect one of its own. */
+struct vb_broker_client;
+
+/* What peers get of this program. Borrowed for the client's life; duplicates are sent. The broker refuses (EBADF) a
+ * segment that is not a memfd of whole pages sealed F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE, a bell that is not one sealed
+ * F_SEAL_SHRINK and F_SEAL_GROW and writable, a wake descriptor that is not an eventfd. */
+struct vb_attach_fds {
+	int seg_fd, bell_fd, wake_fd;
+};
+
+/* A peer. The descriptors are the callee's to close. pid_fd shares its file description with other programs: whoever adds
+ * it to an epoll set must delete it from the set before closing it. */
+struct vb_peer_info {
+	uint32_t proc_id;
+	uint64_t incarnation;
+	int pid; /* in our pid namespace, 0: not visible */
+	uid_t uid;
+	int seg_fd, bell_fd, wake_fd, pid_fd;
+};
+
+struct vb_broker_ops {
+	/* Answer to vb_broker_meet. info is NULL when err is not 0. err: 0, ENOENT (nobody), EACCES (another user's),
+	 * EINVAL (ourselves), EMFILE (no room in this program for the descriptors). */
+	void (*meet_reply)(void *arg, uint64_t tag, int err, const struct vb_peer_info *info);
+	/* Somebody met us; may repeat for a peer already known. */
+	void (*introduced)(void *arg, const struct vb_peer_info *info);
+	/* A broker came back, with our lane: meets that were not answered are to be repeated. */
+	void (*reattached)(void *arg);
+};
+
+/* Finds a broker, or starts one, and attaches. Blocks for at most about five seconds. 0 or an errno: EACCES (refused),
+ * EBADF (descriptors not as above), ENOSPC (no lane left), EPROTONOSUPPORT (other version), ETIMEDOUT, ENOMEM, EMFILE. */
+int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client **out);
+
+uint32_t vb_broker_proc_id(const struct vb_broker_client *c);     /* our lane, 1..1023; the same for the client's life */
+uint64_t vb_broker_incarnation(const struct vb_broker_client *c); /* never 0; the same for the client's life */
+uint64_t vb_broker_key_secret(const struct vb_broker_client *c);  /* one per uid and broker; the same for the life */
+
+/* One descriptor to poll for reading, valid for the client's life, across reconnects. */
+int vb_broker_pollfd(const struct vb_broker_client *c);
+
+/* -1, or after how many milliseconds dispatch wants to be called at the latest. */
+int vb_broker_timeout_ms(const struct vb_broker_client *c);
+
+/* Reads what came and calls ops; brings a lost broker back step by step. Never blocks for longer than an exec takes. */
+void vb_broker_dispatch(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg);
+
+/* Replaces the set of our GIDs; remembered for the next broker. 0, EINVAL (more than 256), ENOMEM. */
+int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, size_t n);
+
+/* Asks for the program that owns qpn and has dgid; answered by meet_reply with tag. 0, ENOTCONN while the broker is away
+ * (repeat at reattached), ENOMEM. */
+int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const union ibv_gid *dgid);
+
+/* Leaves: the lane is free for others. NULL is allowed. */
+void vb_broker_disconnect(struct vb_broker_client *c);
+
+/* One lane of a status report. */
+struct vb_broker_lane {
+	uint32_t proc_id;
+	int pid; /* in the broker's pid namespace, 0: unknown */
+	uid_t uid;
+	uint32_t ngids;
+	bool reserved; /* its holder lives but has not come back to this broker yet */
+	char comm[16];
+};
+
+struct vb_broker_counters {
+	uint64_t attaches, refused, bad_messages, deaths, meets, introductions;
+};
+
+struct vb_broker_report {
+	pid_t broker_pid;
+	uid_t broker_uid;
+	struct vb_broker_counters counters;
+	size_t nlanes;
+	struct vb_broker_lane lanes[1024]; /* the asker's own only, all for root */
+};
+
+/* Asks a running broker, without attaching or starting one. Blocks for at most about two seconds. 0, ENOENT where no
+ * broker runs, or another errno. */
+int vb_broker_status(struct vb_broker_report *report);
+
+#endif

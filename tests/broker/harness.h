@@ -1,0 +1,98 @@
+// harness.h - what the broker's tests share: one process and one runtime directory per test, clients that keep a diary
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#ifndef VB_TESTS_BROKER_HARNESS_H
+#define VB_TESTS_BROKER_HARNESS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+#include "io/broker_client.h"
+
+struct test {
+	const char *sentence;
+	void (*run)(void);
+};
+
+#define SKIPPED 77
+
+/* Runs each in a child of its own, with an empty VERBENA_RUNTIME, within 30 seconds; sees to it that nothing runs on.
+ * An argument selects the tests whose sentence contains it. Returns main's exit status. */
+int run_tests(int argc, char **argv, const struct test *tests, size_t n);
+
+#define CHECK(cond)                                                                                                    \
+	do {                                                                                                           \
+		if (!(cond)) {                                                                                         \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);                             \
+			exit(1);                                                                                       \
+		}                                                                                                      \
+	} while (0)
+
+#define CHECK_IS(got, want)                                                                                            \
+	do {                                                                                                           \
+		long long got_ = (long long)(got), want_ = (long long)(want);                                          \
+		if (got_ != want_) {                                                                                   \
+			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, got_, want_);       \
+			exit(1);                                                                                       \
+		}                                                                                                      \
+	} while (0)
+
+/* Ends the test as skipped. */
+void skip(const char *why) __attribute__((noreturn));
+
+/* A program's side: a client, its descriptors, and what it was told. */
+struct diary {
+	struct vb_attach_fds fds;
+	struct vb_broker_client *c;
+	int replies, introductions, reattached;
+	uint64_t tag;
+	int err;
+	struct vb_peer_info peer; /* the last one, from either; its descriptors are open */
+};
+
+void make_fds(struct vb_attach_fds *fds);
+void join_as(struct diary *d, uint8_t gid); /* connects with one GID, whose bytes all are gid; fails the test if it cannot */
+void leave(struct diary *d);
+union ibv_gid gid_of(uint8_t byte);
+int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid);
+
+/* Dispatches until *counter reaches at least want; false after ms. */
+bool wait_for(struct diary *d, const int *counter, int want, int ms);
+
+void sleep_ms(int ms);
+int64_t now_ms(void);
+
+/* A raw connection to the broker of this runtime directory, blocking; fails the test if there is none. */
+int raw_connect(void);
+
+/* The broker's pid, 0 when none answers. */
+pid_t broker_pid(void);
+bool wait_gone(int ms); /* until no broker answers */
+uint32_t lanes_held(void); /* that are not reserved */
+bool wait_lanes(uint32_t n, int ms);
+
+/* A child that joins as gid, tells its proc_id, and serves its client until it is killed or told to end. */
+struct program {
+	pid_t pid;
+	uint32_t proc_id;
+	uint64_t incarnation, secret;
+	int to, from;
+};
+void start_program(struct program *p, uint8_t gid, uid_t uid);
+/* What it was told so far. */
+struct program_news {
+	uint32_t proc_id;
+	uint64_t secret;
+	int reattached, introductions;
+};
+struct program_news news_of(struct program *p);
+void end_program(struct program *p, int sig); /* sig 0: orderly */
+
+int count_fds(pid_t pid);
+
+#endif

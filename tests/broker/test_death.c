@@ -1,0 +1,302 @@
+// test_death.c - programs killed, the broker killed, and what the living have of it
+// follows: design "Control path and data path": death of a program, death of the broker
+// SPDX-License-Identifier: MIT
+#include "harness.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct vb_broker_report report;
+
+static void a_killed_program_frees_its_lane(void)
+{
+	struct program p;
+	struct diary a;
+
+	join_as(&a, 1);
+	start_program(&p, 2, 0);
+	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK_IS(a.peer.pid, p.pid);
+	CHECK_IS(a.peer.proc_id, p.proc_id);
+	CHECK(a.peer.incarnation == p.incarnation);
+	end_program(&p, SIGKILL);
+	struct pollfd dead = {.fd = a.peer.pid_fd, .events = POLLIN};
+	CHECK_IS(poll(&dead, 1, 1000), 1);
+	CHECK(wait_lanes(1, 1000));
+	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(report.counters.deaths, 1);
+	CHECK_IS(ask(&a, 2, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 2, 2000));
+	CHECK_IS(a.err, ENOENT);
+	leave(&a);
+}
+
+static void a_killed_program_frees_its_lane_though_its_child_has_the_socket(void)
+{
+	struct diary a, d;
+	int ready[2];
+	char byte;
+
+	join_as(&a, 1);
+	CHECK(pipe(ready) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		join_as(&d, 2);
+		if (fork() == 0)
+			sleep_ms(5000); /* with everything inherited */
+		CHECK(write(ready[1], "r", 1) == 1);
+		sleep_ms(30000);
+	}
+	CHECK(read(ready[0], &byte, 1) == 1);
+	CHECK(wait_lanes(2, 1000));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	CHECK(wait_lanes(1, 1000));
+	leave(&a);
+}
+
+static void a_child_that_leaves_its_parent_s_client_does_it_no_harm(void)
+{
+	struct diary a, b;
+	int status;
+
+	join_as(&a, 1);
+	join_as(&b, 2);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct diary own;
+		join_as(&own, 3);
+		CHECK(vb_broker_proc_id(own.c) != vb_broker_proc_id(a.c));
+		leave(&a);
+		leave(&own);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	CHECK_IS(status, 0);
+	CHECK(wait_lanes(2, 1000));
+	CHECK_IS(ask(&a, 1, vb_broker_proc_id(b.c), 2), 0);
+	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK_IS(a.err, 0);
+	CHECK_IS(a.reattached, 0);
+	leave(&a);
+	leave(&b);
+}
+
+static void after_the_broker_s_death_all_have_their_lanes_and_secret_again(void)
+{
+	enum { N = 8 };
+	struct program p[N], third;
+
+	for (int i = 0; i < N; i++)
+		start_program(&p[i], 2, 0);
+	pid_t first = broker_pid();
+	kill(first, SIGKILL);
+	start_program(&third, 3, 0);
+	for (int i = 0; i < N; i++) {
+		for (int ms = 0; !news_of(&p[i]).reattached && ms < 5000; ms += 5)
+			sleep_ms(5);
+		struct program_news news = news_of(&p[i]);
+		CHECK_IS(news.reattached, 1);
+		CHECK_IS(news.proc_id, p[i].proc_id);
+		CHECK(news.secret == p[i].secret && third.secret == p[i].secret);
+		CHECK(third.proc_id != p[i].proc_id);
+	}
+	CHECK(broker_pid() != 0 && broker_pid() != first);
+	CHECK_IS(lanes_held(), N + 1);
+	struct diary a;
+	join_as(&a, 1);
+	CHECK_IS(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again, too */
+	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK_IS(a.err, 0);
+	CHECK(a.peer.incarnation == p[3].incarnation);
+	leave(&a);
+	for (int i = 0; i < N; i++)
+		end_program(&p[i], 0);
+	end_program(&third, 0);
+}
+
+static void a_broker_that_is_killed_again_and_again_comes_back(void)
+{
+	struct program p;
+	struct diary a;
+
+	join_as(&a, 1);
+	start_program(&p, 2, 0);
+	for (int i = 1; i <= 10; i++) {
+		kill(broker_pid(), SIGKILL);
+		CHECK(wait_for(&a, &a.reattached, i, 5000));
+		for (int ms = 0; news_of(&p).reattached < i && ms < 5000; ms += 5)
+			sleep_ms(5);
+		CHECK_IS(news_of(&p).reattached, i);
+		CHECK_IS(ask(&a, (uint64_t)i, p.proc_id, 2), 0);
+		CHECK(wait_for(&a, &a.replies, i, 2000));
+		CHECK_IS(a.err, 0);
+	}
+	end_program(&p, 0);
+	leave(&a);
+}
+
+static void a_stopped_program_keeps_its_lane_and_a_meet_waits_for_it(void)
+{
+	struct program p;
+	struct diary a;
+
+	join_as(&a, 1);
+	start_program(&p, 2, 0);
+	kill(p.pid, SIGSTOP);
+	kill(broker_pid(), SIGKILL);
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(report.nlanes, 2);
+	CHECK_IS(lanes_held(), 1);
+	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(!wait_for(&a, &a.replies, 1, 300));
+	kill(p.pid, SIGCONT);
+	CHECK(wait_for(&a, &a.replies, 1, 5000));
+	CHECK_IS(a.err, 0);
+	CHECK(a.peer.incarnation == p.incarnation);
+	CHECK_IS(news_of(&p).proc_id, p.proc_id);
+	end_program(&p, 0);
+	leave(&a);
+}
+
+static void a_meet_with_one_that_dies_before_it_comes_back_is_answered(void)
+{
+	struct program p;
+	struct diary a;
+
+	join_as(&a, 1);
+	start_program(&p, 2, 0);
+	kill(p.pid, SIGSTOP);
+	kill(broker_pid(), SIGKILL);
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	for (int i = 0; i < 300; i++) /* more than may wait */
+		CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 300 - 256, 2000));
+	end_program(&p, SIGKILL);
+	CHECK(wait_for(&a, &a.replies, 300, 5000));
+	CHECK_IS(a.err, ENOENT);
+	CHECK(wait_lanes(1, 1000));
+	leave(&a);
+}
+
+static void one_that_died_together_with_the_broker_is_forgotten(void)
+{
+	struct program p;
+	struct diary a;
+
+	join_as(&a, 1);
+	start_program(&p, 2, 0);
+	pid_t broker = broker_pid();
+	kill(broker, SIGSTOP);
+	kill(p.pid, SIGKILL);
+	waitpid(p.pid, NULL, 0);
+	kill(broker, SIGKILL);
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(report.nlanes, 1);
+	leave(&a);
+}
+
+static void without_the_state_lanes_and_secret_come_from_the_living(void)
+{
+	struct diary a;
+	char path[300];
+
+	join_as(&a, 1);
+	uint32_t lane = vb_broker_proc_id(a.c);
+	uint64_t secret = vb_broker_key_secret(a.c);
+	snprintf(path, sizeof(path), "%s/broker.sock.state", getenv("VERBENA_RUNTIME"));
+	CHECK(unlink(path) == 0);
+	kill(broker_pid(), SIGKILL);
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK_IS(vb_broker_proc_id(a.c), lane);
+	struct diary b;
+	join_as(&b, 1);
+	CHECK(vb_broker_key_secret(b.c) == secret && vb_broker_proc_id(b.c) != lane);
+	leave(&a);
+	leave(&b);
+}
+
+static void a_meet_while_the_broker_is_away_says_so(void)
+{
+	struct diary a;
+
+	join_as(&a, 1);
+	kill(broker_pid(), SIGKILL);
+	while (broker_pid())
+		sleep_ms(1);
+	int err = ask(&a, 1, 5, 1);
+	CHECK(err == 0 || err == ENOTCONN);
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK_IS(ask(&a, 2, 5, 1), 0);
+	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK_IS(a.tag, 2);
+	leave(&a);
+}
+
+static atomic_bool end_threads;
+
+static void *ask_and_tell(void *arg)
+{
+	struct diary *d = arg;
+	union ibv_gid gids[3] = {gid_of(1), gid_of(2), gid_of(3)};
+
+	for (uint64_t i = 0; !atomic_load(&end_threads); i++) {
+		vb_broker_set_gids(d->c, gids, i % 4);
+		ask(d, i, (uint32_t)(i % 1024), 1);
+		if (i % 64 == 0)
+			sleep_ms(1);
+	}
+	return NULL;
+}
+
+static void threads_may_ask_while_another_dispatches_and_the_broker_dies(void)
+{
+	pthread_t threads[3];
+	struct diary a;
+
+	join_as(&a, 1);
+	for (int i = 0; i < 3; i++)
+		CHECK(pthread_create(&threads[i], NULL, ask_and_tell, &a) == 0);
+	for (int i = 1; i <= 5; i++) {
+		int before = a.replies;
+		CHECK(wait_for(&a, &a.replies, before + 500, 10000));
+		kill(broker_pid(), SIGKILL);
+		CHECK(wait_for(&a, &a.reattached, i, 10000));
+	}
+	atomic_store(&end_threads, true);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	leave(&a);
+}
+
+static const struct test tests[] = {
+	{"a killed program frees its lane", a_killed_program_frees_its_lane},
+	{"a killed program frees its lane though its child has the socket",
+	 a_killed_program_frees_its_lane_though_its_child_has_the_socket},
+	{"a child that leaves its parent's client does it no harm", a_child_that_leaves_its_parent_s_client_does_it_no_harm},
+	{"after the broker's death all have their lanes and secret again",
+	 after_the_broker_s_death_all_have_their_lanes_and_secret_again},
+	{"a broker that is killed again and again comes back", a_broker_that_is_killed_again_and_again_comes_back},
+	{"a stopped program keeps its lane and a meet waits for it", a_stopped_program_keeps_its_lane_and_a_meet_waits_for_it},
+	{"a meet with one that dies before it comes back is answered",
+	 a_meet_with_one_that_dies_before_it_comes_back_is_answered},
+	{"one that died together with the broker is forgotten", one_that_died_together_with_the_broker_is_forgotten},
+	{"without the state lanes and secret come from the living", without_the_state_lanes_and_secret_come_from_the_living},
+	{"a meet while the broker is away says so", a_meet_while_the_broker_is_away_says_so},
+	{"threads may ask while another dispatches and the broker dies",
+	 threads_may_ask_while_another_dispatches_and_the_broker_dies},
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}
