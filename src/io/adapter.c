@@ -1,0 +1,216 @@
+// adapter.c - the adapter thread: sleeps, and takes over when the program does not poll
+// follows: ARCHITECTURE.md, "Progress"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "io/io.h"
+
+#define WATCH_MIN 100000ull   /* ns: how soon after its last poll a program is found to have stopped */
+#define WATCH_MAX 800000ull   /* and after a long time of polling */
+
+/* The kernel marks hdr->life when this thread ends for whatever reason (get_robust_list(2)). */
+static struct {
+	struct robust_list_head head;
+	struct robust_list entry;
+} robust;
+
+static void show_life(struct vb_node *node)
+{
+	robust.head.list.next = &robust.entry;
+	robust.entry.next = &robust.head.list;
+	robust.head.futex_offset = (long)((char *)&node->hdr->life - (char *)&robust.entry);
+	robust.head.list_op_pending = NULL;
+	atomic_store(&node->hdr->life, (uint32_t)syscall(SYS_gettid));
+	syscall(SYS_set_robust_list, &robust.head, sizeof(robust.head));
+}
+
+/* Addresses and links changed: the programs hear of it (IBA 11.6.3), and the broker where we can be met. */
+static void network_changed(struct vb_node *node)
+{
+	struct vb_device *seen[64];
+	unsigned what[64], n = 0;
+
+	vb_lock(&node->ctx_lock);
+	for (struct vb_context *c = node->contexts; c; c = c->next) {
+		unsigned i = 0, bits;
+
+		while (i < n && seen[i] != c->dev)
+			i++;
+		if (i == n) {
+			if (n == 64)
+				break;
+			seen[n] = c->dev;
+			what[n++] = vb_device_refresh(c->dev); /* says each change once, for all contexts of the device */
+		}
+		bits = what[i];
+		if (bits & VB_DEV_PORT_UP)
+			vb_async_raise(c, IBV_EVENT_PORT_ACTIVE, NULL);
+		if (bits & VB_DEV_PORT_DOWN)
+			vb_async_raise(c, IBV_EVENT_PORT_ERR, NULL);
+		if (bits & VB_DEV_GID_CHANGE)
+			vb_async_raise(c, IBV_EVENT_GID_CHANGE, NULL);
+		if (bits & VB_DEV_GONE)
+			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
+	}
+	vb_unlock(&node->ctx_lock);
+	vb_announce_gids(node);
+}
+
+static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t ns)
+{
+	struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+	int ms = vb_broker_timeout_ms(io->broker);
+
+	if (ms >= 0 && ns > (uint64_t)ms * 1000000u)
+		ts = (struct timespec){ms / 1000, ms % 1000 * 1000000l};
+	bool forever = ns == UINT64_MAX && ms < 0;
+
+	*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
+	if (*n < 0 && errno == ENOSYS)
+		*n = epoll_wait(io->epoll_fd, ev, 16, forever ? -1 : (int)(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000));
+	if (*n < 0)
+		*n = 0;
+}
+
+static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
+{
+	struct vb_io *io = node->io;
+	uint64_t v;
+
+	for (int i = 0; i < n; i++) {
+		void *p = ev[i].data.ptr;
+
+		if (p == &io->wake_fd) {
+			if (read(io->wake_fd, &v, sizeof(v)) < 0)
+				continue;
+		} else if (p == &io->broker) {
+			vb_peers_dispatch(node);
+		} else if (p == &io->netmon) {
+			if (vb_netmon_drain(io->netmon))
+				network_changed(node);
+		} else {
+			vb_peer_pidfd(node, p);
+		}
+	}
+	if (!vb_broker_timeout_ms(io->broker))
+		vb_peers_dispatch(node);
+}
+
+/* A poller has the duty: we only look now and then whether it goes on. Returns for how long to sleep. */
+static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
+{
+	uint32_t now = atomic_load_explicit(&node->polls, memory_order_relaxed);
+
+	if (now != *polls) {
+		*polls = now;
+		*interval = *interval * 2 < WATCH_MAX ? *interval * 2 : WATCH_MAX;
+		return *interval;
+	}
+	*interval = WATCH_MIN;
+	vb_lock(&node->progress);
+	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+		vb_duty_take(node);
+	vb_unlock(&node->progress);
+	return 0;
+}
+
+/* The duty is ours: do what there is, then say that we sleep. Returns for how long. */
+static uint64_t serve(struct vb_node *node)
+{
+	uint64_t deadline, now;
+
+	atomic_store(&node->hdr->sleeping, 0);
+	for (int i = 0; i < 1000; i++) {
+		vb_lock(&node->progress);
+		unsigned n = vb_progress_locked(node, NULL, 0, true);
+		vb_unlock(&node->progress);
+		if (!n)
+			break;
+	}
+	vb_lock(&node->progress);
+	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER)
+		atomic_store(&node->hdr->sleeping, 1);
+	vb_unlock(&node->progress);
+	vb_fence_all(node);
+	if (vb_work_waiting(node))
+		return 0;
+	vb_lock(&node->progress);
+	vb_active_collect(node);
+	deadline = vb_requester_deadline(node);
+	vb_unlock(&node->progress);
+	if (!deadline)
+		return UINT64_MAX;
+	now = vb_now();
+	return deadline > now ? deadline - now : 1000;
+}
+
+static void *adapter(void *arg)
+{
+	struct vb_node *node = arg;
+	struct vb_io *io = node->io;
+	struct epoll_event ev[16];
+	uint64_t interval = WATCH_MIN, sleep_ns;
+	uint32_t polls = 0;
+	int n;
+
+	show_life(node);
+	while (!atomic_load(&io->stop)) {
+		if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+			sleep_ns = watch(node, &polls, &interval);
+		else
+			sleep_ns = serve(node);
+		wait_ns(io, ev, &n, sleep_ns);
+		handle(node, ev, n);
+	}
+	return NULL;
+}
+
+void vb_timer_armed(struct vb_node *node)
+{
+	uint64_t one = 1;
+
+	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER &&
+	    write(node->io->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int vb_adapter_start(struct vb_node *node)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 512 << 10);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&node->io->thread, &attr, adapter, node);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (err)
+		return err;
+	pthread_setname_np(node->io->thread, "verbena");
+	while (!atomic_load(&node->hdr->life)) /* peers must not meet us before they can see that we live */
+		sched_yield();
+	return 0;
+}
+
+void vb_adapter_stop(struct vb_node *node)
+{
+	uint64_t one = 1;
+
+	atomic_store(&node->io->stop, true);
+	if (write(node->io->wake_fd, &one, sizeof(one)) < 0)
+		return;
+	pthread_join(node->io->thread, NULL);
+}

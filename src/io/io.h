@@ -1,0 +1,52 @@
+// io.h - io/'s own part of a node: descriptors, the adapter thread, the rings that are looked at
+// follows: ARCHITECTURE.md, "Progress"
+// SPDX-License-Identifier: MIT
+#ifndef VB_IO_IO_H
+#define VB_IO_IO_H
+
+#include "engine/engine.h"
+#include "io/broker_client.h"
+#include "io/netdev.h"
+
+#define VB_HOT_MAX 8
+
+struct vb_io {
+	int seg_fd, bell_fd, wake_fd, epoll_fd;
+	struct vb_broker_client *broker;
+	struct vb_netmon *netmon;
+	pthread_t thread;
+	atomic_bool stop;
+
+	/* under node->progress */
+	struct vb_peer *hot[VB_HOT_MAX];
+	unsigned nhot;
+	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
+	unsigned ndirty;
+	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
+
+	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
+	pthread_cond_t meet_cond;
+	struct vb_peer *all;
+	struct vb_meeting *meetings;
+	uint64_t meet_tag;
+};
+
+/* peer.c */
+struct vb_peer *vb_peer_self(struct vb_node *node);
+void vb_peers_dispatch(struct vb_node *node); /* what the broker says; adapter thread */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
+void vb_peers_free(struct vb_node *node);
+void vb_announce_gids(struct vb_node *node);
+
+/* progress.c */
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
+bool vb_work_waiting(struct vb_node *node);
+void vb_flush(struct vb_node *node);
+void vb_duty_take(struct vb_node *node); /* for the adapter thread; under progress */
+void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
+
+/* adapter.c */
+int vb_adapter_start(struct vb_node *node);
+void vb_adapter_stop(struct vb_node *node);
+
+#endif

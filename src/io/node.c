@@ -1,0 +1,338 @@
+// node.c - the process as a member of its host: made by the first open device, gone with the last
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "engine/ring.h"
+#include "io/io.h"
+#include "util/guard.h"
+#include "util/log.h"
+
+static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_node *the_node;
+static unsigned the_users;
+
+static void *table(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A memfd of this size, mapped. F_SEAL_FUTURE_WRITE: nobody but us can ever map it writable. */
+static void *segment(const char *name, size_t bytes, int seals, int *fd)
+{
+	void *p;
+
+	*fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0)
+		return NULL;
+	if (ftruncate(*fd, (off_t)bytes))
+		return NULL;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *fd, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_DONTFORK);
+	if (fcntl(*fd, F_ADD_SEALS, seals))
+		return NULL;
+	return p;
+}
+
+static int watch_fd(struct vb_io *io, int fd, void *tag)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = tag};
+
+	return epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
+}
+
+/* In a child of fork() there is no adapter thread, and the segment is not mapped: the parent's node is not ours. */
+static void in_child(void)
+{
+	pthread_mutex_init(&the_lock, NULL);
+	the_node = NULL;
+	the_users = 0;
+}
+
+static void node_free(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	if (io) {
+		if (io->broker)
+			vb_broker_disconnect(io->broker);
+		if (io->netmon)
+			vb_netmon_close(io->netmon);
+		vb_peers_free(node);
+		if (node->seg)
+			munmap(node->seg, VB_SEG_BYTES);
+		if (node->bell)
+			munmap(node->bell, 4096);
+		int fds[] = {io->seg_fd, io->bell_fd, io->wake_fd, io->epoll_fd};
+
+		for (unsigned i = 0; i < 4; i++)
+			if (fds[i] >= 0)
+				close(fds[i]);
+		pthread_mutex_destroy(&io->meet_lock);
+		pthread_cond_destroy(&io->meet_cond);
+		free(io);
+	}
+	if (node->qps)
+		munmap((void *)node->qps, VB_LANE_QPS * sizeof(*node->qps));
+	if (node->peers)
+		munmap((void *)node->peers, VB_LANES * sizeof(*node->peers));
+	if (node->mr_gen)
+		munmap(node->mr_gen, VB_SEG_MRS);
+	pthread_mutex_destroy(&node->mr_lock);
+	free(node);
+}
+
+static int node_start(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+	pthread_condattr_t ca;
+	int err;
+
+	pthread_mutex_init(&node->mr_lock, NULL);
+	pthread_mutex_init(&io->meet_lock, NULL);
+	pthread_condattr_init(&ca);
+	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
+	pthread_cond_init(&io->meet_cond, &ca);
+	pthread_condattr_destroy(&ca);
+
+	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
+	node->peers = table(VB_LANES * sizeof(*node->peers));
+	node->mr_gen = table(VB_SEG_MRS);
+	if (!node->qps || !node->peers || !node->mr_gen)
+		return ENOMEM;
+	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
+			   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	errno = 0;
+	node->seg = segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, &io->seg_fd);
+	node->bell = node->seg ? segment("verbena-bell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->bell_fd) : NULL;
+	if (!node->bell) {
+		err = errno ? errno : ENOMEM;
+		vb_log(VB_LOG_ERROR, "cannot make the shared segment (%s); is there a limit on file size or address space?", strerror(err));
+		return err;
+	}
+	io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (io->wake_fd < 0 || io->epoll_fd < 0)
+		return errno;
+	node->hdr = node->seg;
+	node->hdr->fence_needed = !node->membarrier;
+	atomic_store(&node->duty, VB_DUTY_ADAPTER);
+	atomic_store(&node->yield_every, 64);
+
+	struct vb_attach_fds fds = {io->seg_fd, io->bell_fd, io->wake_fd};
+
+	err = vb_broker_connect(&fds, &io->broker);
+	if (err) {
+		vb_log(VB_LOG_ERROR, "no broker: %s", strerror(err));
+		return err;
+	}
+	node->lane = vb_broker_proc_id(io->broker);
+	node->incarnation = vb_broker_incarnation(io->broker);
+	node->key_secret = vb_broker_key_secret(io->broker);
+	node->hdr->lane = node->lane;
+	node->hdr->incarnation = node->incarnation;
+	node->hdr->pid = (uint32_t)getpid();
+	node->hdr->self = (uintptr_t)node->hdr;
+	node->hdr->version = VB_SEG_VERSION;
+	node->hdr->magic = VB_SEG_MAGIC;
+	if (!vb_peer_self(node))
+		return ENOMEM;
+	err = watch_fd(io, io->wake_fd, &io->wake_fd);
+	if (!err)
+		err = watch_fd(io, vb_broker_pollfd(io->broker), &io->broker);
+	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses are those of the start */
+		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
+	vb_announce_gids(node);
+	return err ? err : vb_adapter_start(node);
+}
+
+int vb_node_get(struct vb_node **out)
+{
+	static int registered;
+	struct vb_node *node;
+	int err = 0;
+
+	pthread_mutex_lock(&the_lock);
+	if (!registered) {
+		pthread_atfork(NULL, NULL, in_child);
+		registered = 1;
+	}
+	vb_guard_install();
+	if (!the_node) {
+		node = calloc(1, sizeof(*node));
+		if (node)
+			node->io = calloc(1, sizeof(*node->io));
+		if (!node || !node->io) {
+			free(node);
+			pthread_mutex_unlock(&the_lock);
+			return ENOMEM;
+		}
+		node->io->seg_fd = node->io->bell_fd = node->io->wake_fd = node->io->epoll_fd = -1;
+		err = node_start(node);
+		if (err)
+			node_free(node);
+		else
+			the_node = node;
+	}
+	if (!err) {
+		the_users++;
+		*out = the_node;
+	}
+	pthread_mutex_unlock(&the_lock);
+	return err;
+}
+
+/* With VERBENA_LOG=debug: what was dropped, refused, repeated and copied. */
+static void log_counters(void)
+{
+	const struct vb_counters *c = &vb_counters;
+
+	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu q_key, %lu length; %lu bad records",
+	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_qkey, c->drop_length, c->bad_record);
+	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
+	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
+}
+
+void vb_node_put(struct vb_node *node)
+{
+	pthread_mutex_lock(&the_lock);
+	if (node == the_node && !--the_users) {
+		the_node = NULL;
+		vb_adapter_stop(node);
+		vb_lock(&node->progress);
+		vb_flush(node);
+		vb_unlock(&node->progress);
+		log_counters();
+		atomic_store(&node->hdr->life, 0x40000000u);
+		node_free(node);
+	}
+	pthread_mutex_unlock(&the_lock);
+}
+
+/* --- what core/ asks for --- */
+
+void vb_path_connect(struct vb_qp *qp)
+{
+	struct vb_peer *p;
+	int err;
+
+	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 1000, &err);
+	if (err == EACCES)
+		vb_log(VB_LOG_WARN, "queue pair 0x%x belongs to another user: not reachable in memory", qp->attr.dest_qp_num);
+	/* it maps us while it handles the introduction */
+	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
+		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
+
+		nanosleep(&ts, NULL);
+	}
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	qp->peer = p;
+	qp->remote = NULL;
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+void vb_path_closed(struct vb_qp *qp)
+{
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
+	if (qp->peer && vb_peer_alive(qp->peer))
+		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
+}
+
+void vb_path_reset(struct vb_qp *qp)
+{
+	struct vb_node *node = qp->node;
+
+	for (struct vb_qp **q = &node->acks; *q; q = &(*q)->acks_next) {
+		if (*q == qp) {
+			*q = qp->acks_next;
+			break;
+		}
+	}
+	qp->on_acks = false;
+	vb_path_closed(qp);
+	vb_active_collect(node);
+	vb_active_remove(qp);
+	atomic_store(&qp->deadline, 0);
+	qp->timer_kind = VB_TIMER_NONE;
+	qp->peer = NULL;
+	qp->remote = NULL;
+	qp->sq_emit_off = 0;
+	qp->last_ring_end = 0;
+	qp->rd_outstanding = 0;
+	qp->rd_slot = 0;
+	qp->acked_seen = qp->ssn_una = qp->ssn_emit = 0;
+	qp->ack_in = 0;
+	qp->stall = 0;
+	qp->processed = 0;
+	qp->nak_state = false;
+	qp->inread_head = qp->inread_tail = 0;
+	if (qp->inbound)
+		qp->inbound->active = false;
+	atomic_store(&qp->ack_told, 0);
+	atomic_store(&qp->executed, 0);
+	atomic_store(&qp->shared->executed, 0);
+}
+
+static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
+{
+	struct vb_slot_shared *slot = p->theirs; /* its slot for us: its copies into our memory */
+
+	for (int i = 0; i < 8; i++) {
+		uint64_t h = atomic_load(&slot->hazard[i]);
+
+		if (h && (!key || h >> 32 == key) && (!qpn || (h & 0xffffff) == qpn))
+			return true;
+	}
+	return false;
+}
+
+void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
+{
+	struct vb_io *io = node->io;
+	unsigned spins = 0;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	/* copies by other programs (and by ours, through itself) */
+	pthread_mutex_lock(&io->meet_lock);
+	for (struct vb_peer *p = io->all; p; p = p->next) {
+		while (p->theirs && vb_peer_alive(p) && hazard_stands(p, key, qpn)) {
+			struct timespec ts = {0, 50000};
+
+			if (++spins > 1000)
+				nanosleep(&ts, NULL);
+			else
+				vb_cpu_relax();
+		}
+	}
+	pthread_mutex_unlock(&io->meet_lock);
+	if (!key)
+		return;
+	/* copies by our own queue pairs out of, or into, the region as a local buffer: they are made under sq_lock */
+	vb_lock(&node->progress);
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (!qp)
+			continue;
+		left--;
+		while (atomic_load(&qp->sq_lock.held))
+			sched_yield();
+	}
+	vb_unlock(&node->progress);
+}

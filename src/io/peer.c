@@ -1,0 +1,421 @@
+// peer.c - the meeting of two processes: through the broker, by descriptors
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "engine/ring.h"
+#include "io/copy.h"
+#include "io/io.h"
+#include "io/shared_map.h"
+#include "util/log.h"
+
+/* A question to the broker. Answered ones stay until somebody asks again, so that a retry finds the answer. */
+struct vb_meeting {
+	uint64_t tag;
+	uint32_t qpn;
+	union ibv_gid dgid;
+	int err;             /* EAGAIN: no answer yet */
+	uint64_t asked;      /* ns */
+	struct vb_peer *peer;
+	struct vb_meeting *next;
+};
+
+/* An answer that says "nobody" is worth this long. */
+#define NOBODY_NS 1000000ull
+
+static bool sealed(int fd, uint64_t size)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	/* a file that its owner can cut would be a SIGBUS for us */
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(fd, &st) && (uint64_t)st.st_size >= size;
+}
+
+static struct vb_peer *peer_new(struct vb_node *node, uint32_t lane, uint64_t incarnation)
+{
+	struct vb_peer *p = aligned_alloc(64, (sizeof(*p) + 63) & ~63ul);
+
+	if (!p)
+		return NULL;
+	memset(p, 0, sizeof(*p));
+	p->node = node;
+	p->lane = lane;
+	p->incarnation = incarnation;
+	p->hot_index = -1;
+	p->copy_mapped = &vb_copy_self;
+	p->pid_fd = p->wake_fd = -1;
+	p->ours = vb_seg_slot(node->seg, lane);
+	p->tx = (uint8_t *)node->seg + VB_SEG_RINGS_OFF + (uint64_t)lane * VB_RING_BYTES;
+	return p;
+}
+
+struct vb_peer *vb_peer_self(struct vb_node *node)
+{
+	struct vb_peer *p = peer_new(node, node->lane, node->incarnation);
+
+	if (!p)
+		return NULL;
+	p->self = true;
+	p->seg = node->hdr;
+	p->theirs = p->ours;
+	p->rx = p->tx;
+	p->bell = node->bell;
+	p->wake_fd = node->io->wake_fd;
+	p->copy = &vb_copy_self;
+	atomic_store(&p->copy_ok, true);
+	atomic_store(&p->ours->can_pull, 1);
+	p->fence = node->hdr->fence_needed;
+	atomic_store(&p->ours->peer_incarnation, node->incarnation);
+	p->next = node->io->all;
+	node->io->all = p;
+	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
+	return p;
+}
+
+static void peer_unmap(struct vb_peer *p)
+{
+	if (p->self)
+		return;
+	vb_maps_free(p);
+	if (p->map)
+		munmap(p->map, p->map_len);
+	if (p->ring_map)
+		munmap(p->ring_map, VB_RING_BYTES);
+	if (p->bell)
+		munmap(p->bell, 4096);
+	if (p->pid_fd >= 0)
+		close(p->pid_fd);
+	if (p->wake_fd >= 0)
+		close(p->wake_fd);
+}
+
+/* Maps what the broker gave us of another process and believes nothing of it. Takes the descriptors. */
+static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info *info)
+{
+	struct vb_peer *p = peer_new(node, info->proc_id, info->incarnation);
+	void *m;
+
+	if (!p)
+		goto fail;
+	p->pid = info->pid;
+	p->pid_fd = info->pid_fd;
+	p->wake_fd = info->wake_fd;
+	p->map_len = VB_SEG_RINGS_OFF;
+	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->bell_fd, 4096))
+		goto fail;
+	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
+	if (m == MAP_FAILED)
+		goto fail;
+	p->map = m;
+	p->seg = m;
+	m = mmap(NULL, VB_RING_BYTES, PROT_READ, MAP_SHARED, info->seg_fd, (off_t)(VB_SEG_RINGS_OFF + (uint64_t)node->lane * VB_RING_BYTES));
+	if (m == MAP_FAILED)
+		goto fail;
+	p->ring_map = m;
+	p->rx = m;
+	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, info->bell_fd, 0);
+	if (m == MAP_FAILED)
+		goto fail;
+	p->bell = m;
+	madvise(p->map, p->map_len, MADV_DONTFORK);
+	madvise(p->ring_map, VB_RING_BYTES, MADV_DONTFORK);
+	madvise(p->bell, 4096, MADV_DONTFORK);
+	if (p->seg->magic != VB_SEG_MAGIC || p->seg->version != VB_SEG_VERSION || p->seg->lane != p->lane ||
+	    p->seg->incarnation != p->incarnation)
+		goto fail;
+	p->theirs = vb_seg_slot(p->map, node->lane);
+	p->fence = p->seg->fence_needed;
+	p->copy = &vb_copy_vm;
+	bool can = vb_copy_probe(p->pid, p->seg->self, p->incarnation);
+
+	atomic_store(&p->copy_ok, can);
+	atomic_store(&p->ours->can_pull, can);
+	close(info->seg_fd);
+	close(info->bell_fd);
+	return p;
+fail:
+	vb_log(VB_LOG_WARN, "a process on lane %u shows a segment that makes no sense", info->proc_id);
+	if (p) {
+		peer_unmap(p);
+		free(p);
+	} else {
+		close(info->pid_fd);
+		close(info->wake_fd);
+	}
+	close(info->seg_fd);
+	close(info->bell_fd);
+	return NULL;
+}
+
+static void close_info(const struct vb_peer_info *info)
+{
+	close(info->seg_fd);
+	close(info->bell_fd);
+	close(info->wake_fd);
+	close(info->pid_fd);
+}
+
+/* The lane had another holder before: its ring and marks are of no use to the new one. */
+static void reset_lane(struct vb_node *node, struct vb_peer *p)
+{
+	atomic_store(&p->ours->peer_incarnation, 0);
+	atomic_store(&p->ours->rx_head, 0);
+	atomic_store(&p->ours->hot, 0);
+	atomic_store(&p->ours->want_space, 0);
+	if (madvise(p->tx, VB_RING_BYTES, MADV_REMOVE))
+		memset(p->tx, 0, VB_RING_BYTES);
+}
+
+/* A process that we may already know. Adapter thread. Takes the descriptors. Returns it, or NULL. */
+static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
+{
+	struct vb_io *io = node->io;
+	struct vb_peer *old, *p;
+
+	if (info->proc_id >= VB_LANES || info->proc_id == node->lane) {
+		close_info(info);
+		return NULL;
+	}
+	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
+	if (old && old->incarnation == info->incarnation) {
+		close_info(info);
+		return old;
+	}
+	vb_lock(&node->progress);
+	if (old) {
+		vb_hot_drop(node, old);
+		atomic_store(&old->state, VB_PEER_DEAD);
+		atomic_store(&node->peers[info->proc_id], NULL);
+	}
+	vb_unlock(&node->progress);
+	if (old) {
+		vb_lock(&old->tx_lock);
+		reset_lane(node, old);
+		vb_unlock(&old->tx_lock);
+	}
+	p = peer_map(node, info);
+	if (!p)
+		return NULL;
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = p};
+
+	epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, p->pid_fd, &ev);
+	pthread_mutex_lock(&io->meet_lock);
+	p->next = io->all;
+	io->all = p;
+	pthread_mutex_unlock(&io->meet_lock);
+	vb_lock(&node->progress);
+	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
+	vb_unlock(&node->progress);
+	/* from here on it may use us: our hazards scan and our bell know it */
+	atomic_store(&p->ours->peer_incarnation, p->incarnation);
+	return p;
+}
+
+static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
+{
+	struct vb_io *io = node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	for (struct vb_meeting *m = io->meetings; m; m = m->next) {
+		if (m->tag != tag)
+			continue;
+		m->err = p ? 0 : err ? err : ENOENT;
+		m->peer = p;
+		m->asked = vb_now();
+		if (p && p->ngids < 8) {
+			p->gids[p->ngids] = m->dgid;
+			p->ngids++;
+		}
+	}
+	pthread_cond_broadcast(&io->meet_cond);
+	pthread_mutex_unlock(&io->meet_lock);
+}
+
+static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
+{
+	struct vb_node *node = arg;
+
+	met(node, tag, err, info ? meet(node, info) : NULL);
+}
+
+static void on_introduced(void *arg, const struct vb_peer_info *info)
+{
+	meet(arg, info);
+}
+
+static void on_reattached(void *arg)
+{
+	struct vb_io *io = ((struct vb_node *)arg)->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	for (struct vb_meeting *m = io->meetings; m; m = m->next)
+		if (m->err == EAGAIN)
+			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
+	pthread_mutex_unlock(&io->meet_lock);
+}
+
+void vb_peers_dispatch(struct vb_node *node)
+{
+	static const struct vb_broker_ops ops = {on_reply, on_introduced, on_reattached};
+
+	vb_broker_dispatch(node->io->broker, &ops, node);
+}
+
+/* The program has ended. Its last acknowledgements stand in its segment, which stays mapped. */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
+{
+	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
+	vb_lock(&node->progress);
+	while (vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD && vb_rx_drain(p, 1000))
+		;
+	vb_hot_drop(node, p);
+	atomic_store(&p->state, VB_PEER_DEAD);
+	vb_unlock(&node->progress);
+	/* visits find out; somebody may sleep who waits for it */
+	vb_lock(&node->progress);
+	vb_active_collect(node);
+	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
+		next = qp->active_next;
+		if (qp->peer == p)
+			vb_requester_visit(qp, true);
+	}
+	vb_unlock(&node->progress);
+}
+
+static bool confirmed(struct vb_peer *p, const union ibv_gid *dgid)
+{
+	for (unsigned i = 0; i < p->ngids; i++)
+		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
+			return true;
+	return false;
+}
+
+/* The one question about this QP and address, asked if it must be. Under meet_lock. */
+static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
+{
+	struct vb_io *io = node->io;
+	struct vb_meeting *m;
+	uint64_t now = vb_now();
+
+	for (m = io->meetings; m; m = m->next)
+		if (VB_QP_LANE(m->qpn) == VB_QP_LANE(qpn) && !memcmp(&m->dgid, dgid, sizeof(*dgid)))
+			break;
+	if (m) {
+		bool stale = m->err == 0 ? !m->peer || !vb_peer_alive(m->peer) : m->err == EAGAIN ? now - m->asked > 1000000000ull : now - m->asked > NOBODY_NS;
+
+		if (!stale)
+			return m;
+	} else {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			return NULL;
+		m->dgid = *dgid;
+		m->next = io->meetings;
+		io->meetings = m;
+	}
+	m->qpn = qpn;
+	m->tag = ++io->meet_tag;
+	m->err = EAGAIN;
+	m->peer = NULL;
+	m->asked = now;
+	vb_broker_meet(io->broker, m->tag, qpn, dgid); /* away: on_reattached asks again */
+	return m;
+}
+
+struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
+{
+	struct vb_io *io = node->io;
+	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
+	struct vb_meeting *m;
+	struct timespec until;
+
+	*err = 0;
+	if (p && p->self) {
+		bool ours;
+
+		pthread_mutex_lock(&io->meet_lock);
+		ours = confirmed(p, dgid);
+		pthread_mutex_unlock(&io->meet_lock);
+		if (ours)
+			return p;
+		if (!vb_gid_is_local(dgid)) {
+			*err = ENOENT;
+			return NULL;
+		}
+		pthread_mutex_lock(&io->meet_lock);
+		p->gids[p->ngids % 8] = *dgid;
+		if (p->ngids < 8)
+			p->ngids++;
+		pthread_mutex_unlock(&io->meet_lock);
+		return p;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += wait_ms % 1000 * 1000000l;
+	if (until.tv_nsec >= 1000000000l) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000l;
+	}
+	pthread_mutex_lock(&io->meet_lock);
+	if (p && vb_peer_alive(p) && confirmed(p, dgid)) {
+		pthread_mutex_unlock(&io->meet_lock);
+		return p;
+	}
+	m = ask(node, qpn, dgid);
+	while (m && m->err == EAGAIN && wait_ms)
+		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
+			break;
+	*err = m ? m->err : ENOMEM;
+	p = m ? m->peer : NULL;
+	pthread_mutex_unlock(&io->meet_lock);
+	return p;
+}
+
+void vb_announce_gids(struct vb_node *node)
+{
+	struct ibv_device **list;
+	union ibv_gid all[256];
+	int count = 0;
+	size_t n = 0;
+
+	list = vb_device_list(&count);
+	for (int d = 0; list && d < count; d++) {
+		for (int i = 0; i < VB_GID_TBL_LEN && n < 256; i++) {
+			union ibv_gid gid;
+
+			if (!vb_query_gid_at(vb_device_of(list[d]), 1, i, &gid) && !vb_gid_is_zero(&gid))
+				all[n++] = gid;
+		}
+	}
+	vb_device_list_free(list);
+	vb_broker_set_gids(node->io->broker, all, n);
+}
+
+void vb_peers_free(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	while (io->all) {
+		struct vb_peer *p = io->all;
+
+		io->all = p->next;
+		peer_unmap(p);
+		free(p);
+	}
+	while (io->meetings) {
+		struct vb_meeting *m = io->meetings;
+
+		io->meetings = m->next;
+		free(m);
+	}
+}

@@ -1,0 +1,227 @@
+// shared_map.c - a peer's region that is a shared mapping already (a file, a memfd, SysV) is mapped here too: then a
+// one-copy operation is a memcpy, without a system call
+// follows: proc(5): /proc/pid/maps, /proc/pid/fd; ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "io/shared_map.h"
+
+/* A region is looked into after so many operations on it, so that short-lived ones cost nothing. */
+#define TRY_AFTER 16u
+#define MAPS_MAX 32u
+
+/* One per key that was used; state under peer->map_lock. */
+struct vb_map {
+	uint32_t key;
+	uint32_t uses;        /* operations so far, until it is tried */
+	uint64_t addr, length; /* what the key meant when we looked */
+	uint8_t *local;       /* of addr, or NULL */
+	void *base;           /* of the mapping */
+	size_t size;
+	bool sysv;
+	unsigned busy;        /* copies under way through it */
+	struct vb_map *next;
+};
+
+/* The stretch of the peer's address space around an address. */
+struct vma {
+	uint64_t start, end, offset, inode;
+	unsigned major, minor;
+	char path[512];
+};
+
+static bool find_vma(int pid, uint64_t addr, struct vma *out)
+{
+	char name[64], line[1024], perms[8];
+	FILE *f;
+	bool found = false;
+
+	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
+	f = fopen(name, "re");
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		out->path[0] = 0;
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %511[^\n]", &out->start, &out->end, perms,
+			   &out->offset, &out->major, &out->minor, &out->inode, out->path) < 7)
+			continue;
+		found = addr >= out->start && addr < out->end && perms[3] == 's' && perms[1] == 'w' && out->inode;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool is_file(int fd, const struct vma *v)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && major(st.st_dev) == v->major && minor(st.st_dev) == v->minor;
+}
+
+/* The file by its path, or by a descriptor that the peer still has. -1: neither. */
+static int open_file(int pid, const struct vma *v)
+{
+	char name[300];
+	struct dirent *e;
+	int fd = v->path[0] == '/' ? open(v->path, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
+	DIR *d;
+
+	if (fd >= 0 && is_file(fd, v))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	snprintf(name, sizeof(name), "/proc/%d/fd", pid);
+	d = opendir(name);
+	fd = -1;
+	while (d && fd < 0 && (e = readdir(d))) {
+		struct stat st;
+
+		snprintf(name, sizeof(name), "/proc/%d/fd/%s", pid, e->d_name);
+		if (stat(name, &st) || st.st_ino != v->inode || major(st.st_dev) != v->major || minor(st.st_dev) != v->minor)
+			continue;
+		fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+		if (fd >= 0 && !is_file(fd, v)) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	if (d)
+		closedir(d);
+	return fd;
+}
+
+static void map_sysv(struct vb_map *m, const struct vma *v)
+{
+	struct shmid_ds ds;
+	void *p;
+
+	if (strncmp(v->path, "/SYSV", 5))
+		return;
+	p = shmat((int)v->inode, NULL, 0);
+	if (p == (void *)-1)
+		return;
+	if (shmctl((int)v->inode, IPC_STAT, &ds) || ds.shm_segsz < v->offset + (m->addr - v->start) + m->length) {
+		shmdt(p);
+		return;
+	}
+	m->base = p;
+	m->sysv = true;
+	m->local = (uint8_t *)p + v->offset + (m->addr - v->start);
+}
+
+static void map_file(struct vb_map *m, int pid, const struct vma *v)
+{
+	int fd = open_file(pid, v);
+	void *p;
+
+	if (fd < 0)
+		return;
+	p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
+	close(fd);
+	if (p == MAP_FAILED)
+		return;
+	madvise(p, v->end - v->start, MADV_DONTFORK);
+	m->base = p;
+	m->size = v->end - v->start;
+	m->local = (uint8_t *)p + (m->addr - v->start);
+}
+
+static void try_map(struct vb_peer *peer, struct vb_map *m)
+{
+	struct vma v;
+	int saved = errno;
+
+	if (find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
+		if (!strncmp(v.path, "/SYSV", 5))
+			map_sysv(m, &v);
+		else
+			map_file(m, peer->pid, &v);
+	}
+	errno = saved;
+}
+
+static void unmap(struct vb_map *m)
+{
+	if (m->base && m->sysv)
+		shmdt(m->base);
+	else if (m->base)
+		munmap(m->base, m->size);
+	free(m);
+}
+
+/* Forgets keys that mean nothing any more, and all when there are too many. Under map_lock. */
+static void sweep(struct vb_peer *peer)
+{
+	unsigned n = 0;
+
+	for (struct vb_map **at = &peer->maps; *at;) {
+		struct vb_map *m = *at;
+		struct vb_mr_view view;
+		bool live = vb_mr_read_shared(peer->seg, m->key, peer->node->key_secret, &view) && view.addr == m->addr && view.length == m->length;
+
+		if (!m->busy && (!live || ++n > MAPS_MAX)) {
+			*at = m->next;
+			unmap(m);
+		} else {
+			at = &m->next;
+		}
+	}
+}
+
+struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local)
+{
+	struct vb_map *m;
+
+	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
+		return NULL;
+	vb_lock(&peer->map_lock);
+	for (m = peer->maps; m; m = m->next)
+		if (m->key == key && m->addr == view->addr && m->length == view->length)
+			break;
+	if (!m) {
+		sweep(peer);
+		m = calloc(1, sizeof(*m));
+		if (m) {
+			*m = (struct vb_map){.key = key, .addr = view->addr, .length = view->length, .next = peer->maps};
+			peer->maps = m;
+		}
+	}
+	if (m && m->uses <= TRY_AFTER && ++m->uses == TRY_AFTER && m->length)
+		try_map(peer, m);
+	if (m && m->local) {
+		m->busy++;
+		*local = (uintptr_t)m->local + (va - m->addr);
+	} else {
+		m = NULL;
+	}
+	vb_unlock(&peer->map_lock);
+	return m;
+}
+
+void vb_map_drop(struct vb_peer *peer, struct vb_map *m)
+{
+	vb_lock(&peer->map_lock);
+	m->busy--;
+	vb_unlock(&peer->map_lock);
+}
+
+void vb_maps_free(struct vb_peer *peer)
+{
+	while (peer->maps) {
+		struct vb_map *m = peer->maps;
+
+		peer->maps = m->next;
+		unmap(m);
+	}
+}
