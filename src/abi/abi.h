@@ -1,0 +1,94 @@
+// abi.h - what stands behind the exported verbs where core/ has no function of its own for them
+// follows: the ibv_* man page of the same name
+// SPDX-License-Identifier: MIT
+#ifndef VB_ABI_ABI_H
+#define VB_ABI_ABI_H
+
+#include "abi/dispatch.h"
+#include "abi/newer.h"
+#include "core/verbs.h"
+
+/* The owner of the object that an event is about; an event of a port or device needs no owner: OWNER_US. */
+enum vb_owner vb_owner_of_event(const struct ibv_async_event *event);
+
+__be64 vb_get_device_guid(struct ibv_device *device);
+int vb_get_device_index(struct ibv_device *device);
+
+int vb_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
+/* Writes size bytes: what is beyond our knowledge is zero. EINVAL where not even the original attributes fit. */
+int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                       struct ibv_device_attr_ex *attr, size_t size);
+int vb_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr);
+/* Writes size bytes of struct ibv_port_attr, which grew twice: 48 bytes at first, 52 in 44.0, 56 in 62. */
+int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
+int vb_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+int vb_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
+int vb_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+                    uint32_t flags, size_t entry_size);
+ssize_t vb_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max, uint32_t flags,
+                           size_t entry_size);
+int vb_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type);
+int vb_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey);
+int vb_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey);
+
+/* The ibv_ calls of these names; vb_reg_mr and vb_rereg_mr are core's. */
+struct ibv_mr *vb_abi_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
+struct ibv_mr *vb_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
+struct ibv_mr *vb_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
+struct ibv_mr *vb_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
+struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr);
+struct ibv_mr *vb_reg_buf_mr(struct ibv_pd *pd, struct vb_buf *buf, void *addr, size_t length, int access);
+int vb_abi_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
+
+struct ibv_pd *vb_import_pd(struct ibv_context *context, uint32_t handle);
+void vb_unimport_pd(struct ibv_pd *pd);
+struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle);
+void vb_unimport_mr(struct ibv_mr *mr);
+struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle);
+void vb_unimport_dm(struct ibv_dm *dm);
+
+int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
+int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
+int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
+int vb_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int vb_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port);
+/* 0, or minus an errno value: EINVAL (no such source GID), EHOSTUNREACH (no route, or nobody answered). */
+int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6], uint16_t *vid);
+
+struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr);
+int vb_dealloc_dmah(struct vb_dmah *dmah);
+int vb_dm_export_dmabuf_fd(struct ibv_dm *dm);
+void *vb_alloc_buf(struct ibv_pd *pd, size_t size, struct vb_buf **buf);
+struct vb_comp_cntr *vb_create_comp_cntr(struct ibv_context *context, void *attr);
+int vb_destroy_comp_cntr(struct vb_comp_cntr *cntr);
+int vb_qp_attach_comp_cntr(struct ibv_qp *qp, struct vb_comp_cntr *cntr, void *attr);
+int vb_set_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value);
+int vb_set_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value);
+int vb_inc_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
+int vb_inc_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
+int vb_read_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
+int vb_read_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
+
+/* The context of today where a program of 2006 hands us one of its own (compat10.h). */
+struct ibv_context *vb_context_of_any_age(struct ibv_context *context);
+
+/* The exported functions under internal names, for callers inside the library: vbx_alloc_pd is ibv_alloc_pd. */
+#define PTR(node, type, name, owner, params, args) type vbx_##name params;
+#define ERR(node, name, owner, params, args) int vbx_##name params;
+#define NEG ERR
+#define NEGERR ERR
+#define ZERO PTR
+#define VOID(node, name, owner, params, args) void vbx_##name params;
+#include "abi/verbs.inc"
+#undef PTR
+#undef ERR
+#undef NEG
+#undef NEGERR
+#undef ZERO
+#undef VOID
+struct ibv_device **vbx_get_device_list(int *n);
+void vbx_free_device_list(struct ibv_device **list);
+const char *vbx_get_device_name(struct ibv_device *device);
+
+#endif

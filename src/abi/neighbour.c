@@ -1,0 +1,239 @@
+// neighbour.c - the Ethernet address behind a GID: asked of the kernel's routes and neighbour table
+// follows: rtnetlink(7), rdma-core's ibv_resolve_eth_l2_from_gid; RFC 1112 §6.4, RFC 2464 §7 (multicast addresses)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <linux/if_vlan.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "abi/abi.h"
+#include "core/device.h"
+
+enum { MAC_LEN = 6, WAIT_MS = 3000, LOOK_MS = 10 };
+
+/* An IP address as the kernel wants it. */
+struct address {
+	uint8_t family, len;
+	const uint8_t *bytes;
+};
+
+static struct address address_of(const union ibv_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff},
+	                     mapped_multicast[12] = {0xff, 0x0e, [10] = 0xff, [11] = 0xff};
+
+	if (!memcmp(gid->raw, mapped, sizeof(mapped)) || !memcmp(gid->raw, mapped_multicast, sizeof(mapped_multicast)))
+		return (struct address){AF_INET, 4, gid->raw + 12};
+	return (struct address){AF_INET6, 16, gid->raw};
+}
+
+static bool multicast_mac(const struct address *to, uint8_t mac[MAC_LEN])
+{
+	if (to->family == AF_INET && (to->bytes[0] & 0xf0) == 0xe0) {
+		memcpy(mac, (const uint8_t[]){0x01, 0x00, 0x5e, to->bytes[1] & 0x7f, to->bytes[2], to->bytes[3]},
+		       MAC_LEN);
+		return true;
+	}
+	if (to->family == AF_INET6 && to->bytes[0] == 0xff) {
+		memcpy(mac, (const uint8_t[]){0x33, 0x33}, 2);
+		memcpy(mac + 2, to->bytes + 12, 4);
+		return true;
+	}
+	return false;
+}
+
+static int interface_mac(int fd, int ifindex, uint8_t mac[MAC_LEN])
+{
+	struct ifreq req = {0};
+
+	if (!if_indextoname((unsigned)ifindex, req.ifr_name) || ioctl(fd, SIOCGIFHWADDR, &req))
+		return -EHOSTUNREACH;
+	memcpy(mac, req.ifr_hwaddr.sa_data, MAC_LEN);
+	return 0;
+}
+
+/* 0xffff: the interface is no VLAN. */
+static uint16_t interface_vlan(int fd, int ifindex)
+{
+	struct vlan_ioctl_args args = {.cmd = GET_VLAN_VID_CMD};
+	char name[IF_NAMESIZE];
+
+	if (!if_indextoname((unsigned)ifindex, name))
+		return 0xffff;
+	snprintf(args.device1, sizeof(args.device1), "%s", name);
+	return ioctl(fd, SIOCGIFVLAN, &args) ? 0xffff : (uint16_t)args.u.VID;
+}
+
+struct request {
+	struct nlmsghdr head;
+	union {
+		struct rtmsg route;
+		struct ndmsg neighbour;
+	};
+	char attrs[128];
+};
+
+static void add(struct request *req, unsigned short type, const void *data, size_t len)
+{
+	struct rtattr *attr = (struct rtattr *)((char *)req + NLMSG_ALIGN(req->head.nlmsg_len));
+
+	attr->rta_type = type;
+	attr->rta_len = (unsigned short)RTA_LENGTH(len);
+	memcpy(RTA_DATA(attr), data, len);
+	req->head.nlmsg_len = NLMSG_ALIGN(req->head.nlmsg_len) + (uint32_t)RTA_SPACE(len);
+}
+
+/* Sends one request for one object; the length of the answer's body and attributes, or minus an errno value. */
+static int ask(struct request *req, char *answer, size_t size, struct nlmsghdr **head)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	if (fd < 0)
+		return -errno;
+	ssize_t n = send(fd, req, req->head.nlmsg_len, 0);
+	if (n >= 0)
+		n = recv(fd, answer, size, 0);
+	int err = n < 0 ? -errno : 0;
+	close(fd);
+	*head = (struct nlmsghdr *)answer;
+	if (err)
+		return err;
+	if (!NLMSG_OK(*head, (unsigned)n))
+		return -EPROTO;
+	if ((*head)->nlmsg_type == NLMSG_ERROR)
+		return ((struct nlmsgerr *)NLMSG_DATA(*head))->error;
+	return 0;
+}
+
+static const struct rtattr *find(const struct nlmsghdr *head, size_t body, unsigned short type)
+{
+	const struct rtattr *attr = (const struct rtattr *)((const char *)NLMSG_DATA(head) + NLMSG_ALIGN(body));
+	int len = (int)head->nlmsg_len - (int)NLMSG_LENGTH(NLMSG_ALIGN(body));
+
+	for (; RTA_OK(attr, len); attr = RTA_NEXT(attr, len))
+		if (attr->rta_type == type)
+			return attr;
+	return NULL;
+}
+
+/* The interface and the next hop (to itself where the destination is on the link); copied into hop. */
+static int route(const struct address *to, int *ifindex, uint8_t hop[16])
+{
+	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct rtmsg)), RTM_GETROUTE, NLM_F_REQUEST, 1, 0}};
+	_Alignas(8) char answer[4096];
+	struct nlmsghdr *head;
+
+	req.route = (struct rtmsg){.rtm_family = to->family, .rtm_dst_len = (unsigned char)(to->len * 8)};
+	add(&req, RTA_DST, to->bytes, to->len);
+	add(&req, RTA_OIF, ifindex, sizeof(*ifindex));
+	int err = ask(&req, answer, sizeof(answer), &head);
+	if (err)
+		return err;
+	const struct rtattr *gateway = find(head, sizeof(struct rtmsg), RTA_GATEWAY);
+	const struct rtattr *oif = find(head, sizeof(struct rtmsg), RTA_OIF);
+	memcpy(hop, gateway ? RTA_DATA(gateway) : to->bytes, to->len);
+	if (oif)
+		memcpy(ifindex, RTA_DATA(oif), sizeof(*ifindex));
+	return 0;
+}
+
+static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN])
+{
+	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct ndmsg)), RTM_GETNEIGH, NLM_F_REQUEST, 1, 0}};
+	_Alignas(8) char answer[4096];
+	struct nlmsghdr *head;
+
+	req.neighbour = (struct ndmsg){.ndm_family = hop->family, .ndm_ifindex = ifindex};
+	add(&req, NDA_DST, hop->bytes, hop->len);
+	int err = ask(&req, answer, sizeof(answer), &head);
+	if (err)
+		return err;
+	const struct ndmsg *entry = NLMSG_DATA(head);
+	const struct rtattr *lladdr = find(head, sizeof(*entry), NDA_LLADDR);
+	if (entry->ndm_state & NUD_FAILED)
+		return -EHOSTUNREACH;
+	if (!lladdr || RTA_PAYLOAD(lladdr) != MAC_LEN || (entry->ndm_state & NUD_INCOMPLETE))
+		return -EAGAIN;
+	memcpy(mac, RTA_DATA(lladdr), MAC_LEN);
+	return 0;
+}
+
+/* Makes the kernel look for the neighbour: a datagram without content to the discard port. */
+static void knock(const struct address *to, int ifindex)
+{
+	int fd = socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} peer = {0};
+
+	if (fd < 0)
+		return;
+	peer.sa.sa_family = to->family;
+	if (to->family == AF_INET) {
+		peer.in.sin_port = htons(9);
+		memcpy(&peer.in.sin_addr, to->bytes, 4);
+	} else {
+		peer.in6.sin6_port = htons(9);
+		memcpy(&peer.in6.sin6_addr, to->bytes, 16);
+		peer.in6.sin6_scope_id = (uint32_t)ifindex;
+	}
+	(void)!sendto(fd, "", 0, 0, &peer.sa, to->family == AF_INET ? sizeof(peer.in) : sizeof(peer.in6));
+	close(fd);
+}
+
+static int remote_mac(const struct address *to, int *ifindex, uint8_t mac[MAC_LEN])
+{
+	uint8_t next[16];
+	const struct address hop = {to->family, to->len, next};
+	int err = route(to, ifindex, next);
+
+	if (err)
+		return -EHOSTUNREACH;
+	for (int waited = 0; waited < WAIT_MS; waited += LOOK_MS) {
+		err = neighbour(&hop, *ifindex, mac);
+		if (!err || (err == -EHOSTUNREACH && waited))
+			return err;
+		if (waited % (WAIT_MS / 3) == 0)
+			knock(to, *ifindex);
+		usleep(LOOK_MS * 1000);
+	}
+	return -EHOSTUNREACH;
+}
+
+int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[MAC_LEN],
+                               uint16_t *vid)
+{
+	struct vb_device *dev = vb_device_of(context->device);
+	const struct address to = address_of(&attr->grh.dgid);
+	int ifindex = dev->ifindex, err = 0;
+	union ibv_gid source;
+
+	if (vb_query_gid_at(dev, attr->port_num, attr->grh.sgid_index, &source))
+		return -EINVAL;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (multicast_mac(&to, mac)) {
+		/* no neighbour, no route */
+	} else if (vb_gid_is_local(&attr->grh.dgid)) {
+		/* All of 127.0.0.0/8 is ours, but only 127.0.0.1 stands in the tables. */
+		int owner = vb_gid_to_ifindex(&attr->grh.dgid);
+		err = interface_mac(fd, owner ? owner : ifindex, mac);
+	} else {
+		err = remote_mac(&to, &ifindex, mac);
+	}
+	if (!err && vid)
+		*vid = interface_vlan(fd, ifindex);
+	close(fd);
+	return err;
+}

@@ -1,0 +1,96 @@
+// newer.c - calls that came with rdma-core 59 to 65 and that this adapter has no use for yet
+// follows: ibv_alloc_dmah(3), ibv_dm_export_dmabuf_fd(3), ibv_alloc_buf(3), ibv_create_comp_cntr(3)
+// SPDX-License-Identifier: MIT
+#include "abi/newer.h"
+
+#include <errno.h>
+
+#include "abi/abi.h"
+
+struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+int vb_dealloc_dmah(struct vb_dmah *dmah)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_dm_export_dmabuf_fd(struct ibv_dm *dm)
+{
+	errno = EOPNOTSUPP;
+	return -1;
+}
+
+void *vb_alloc_buf(struct ibv_pd *pd, size_t size, struct vb_buf **buf)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+/* A buffer has no context that could be looked at; nobody got one from us. */
+VB_EXPORT void ibv_free_buf(struct vb_buf *buf);
+void ibv_free_buf(struct vb_buf *buf)
+{
+}
+
+VB_EXPORT int ibv_export_buf_dmabuf_fd(struct vb_buf *buf);
+int ibv_export_buf_dmabuf_fd(struct vb_buf *buf)
+{
+	errno = EOPNOTSUPP;
+	return -1;
+}
+
+VB_EXPORT int _ibv_query_comp_cntr_caps(struct ibv_context *context, void *caps, size_t size);
+int _ibv_query_comp_cntr_caps(struct ibv_context *context, void *caps, size_t size)
+{
+	return EOPNOTSUPP;
+}
+
+struct vb_comp_cntr *vb_create_comp_cntr(struct ibv_context *context, void *attr)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+int vb_destroy_comp_cntr(struct vb_comp_cntr *cntr)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_qp_attach_comp_cntr(struct ibv_qp *qp, struct vb_comp_cntr *cntr, void *attr)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_set_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_set_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t value)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_inc_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_inc_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_read_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_read_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value)
+{
+	return EOPNOTSUPP;
+}

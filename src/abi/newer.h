@@ -1,0 +1,42 @@
+// newer.h - what rdma-core 59 to 65 added to verbs.h, as far as the calls here need it
+// follows: rdma-core 65, libibverbs/verbs.h (layouts only)
+// SPDX-License-Identifier: MIT
+#ifndef VB_ABI_NEWER_H
+#define VB_ABI_NEWER_H
+
+#include <infiniband/verbs.h>
+
+/* We build against the headers of 44.0; these are called ibv_dmah, ibv_mr_init_attr, ... in later ones. */
+struct vb_buf;
+
+struct vb_dmah {
+	struct ibv_context *context;
+};
+
+struct vb_comp_cntr {
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+enum {
+	VB_REG_MR_IOVA = 1 << 0,
+	VB_REG_MR_ADDR = 1 << 1,
+	VB_REG_MR_FD = 1 << 2,
+	VB_REG_MR_FD_OFFSET = 1 << 3,
+	VB_REG_MR_DMAH = 1 << 4,
+	VB_REG_MR_BUF = 1 << 5,
+};
+
+struct vb_mr_init_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask; /* VB_REG_MR_: which of these are set */
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	struct vb_dmah *dmah;
+	struct vb_buf *buf; /* from rdma-core 64 on: not read unless VB_REG_MR_BUF */
+};
+
+#endif

@@ -1,0 +1,166 @@
+// ops.c - the two tables of functions that inline verbs jump through: no entry is ever null
+// follows: infiniband/verbs.h (struct verbs_context, struct ibv_context_ops)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "abi/abi.h"
+
+/* What this adapter does not do (yet). Each fails by the convention of its kind. */
+#define NO_INT(name, params)        \
+	static int no_##name params \
+	{                           \
+		return EOPNOTSUPP;  \
+	}
+#define NO_PTR(type, name, params)   \
+	static type no_##name params \
+	{                            \
+		errno = EOPNOTSUPP;  \
+		return NULL;         \
+	}
+
+NO_PTR(struct ibv_mw *, alloc_mw, (struct ibv_pd * pd, enum ibv_mw_type type))
+NO_INT(bind_mw, (struct ibv_qp * qp, struct ibv_mw *mw, struct ibv_mw_bind *bind))
+NO_INT(dealloc_mw, (struct ibv_mw * mw))
+NO_INT(advise_mr, (struct ibv_pd * pd, enum ibv_advise_mr_advice a, uint32_t flags, struct ibv_sge *sg, uint32_t n))
+NO_PTR(struct ibv_mr *, alloc_null_mr, (struct ibv_pd * pd))
+NO_INT(read_counters, (struct ibv_counters * counters, uint64_t *values, uint32_t n, uint32_t flags))
+NO_INT(attach_counters, (struct ibv_counters * counters, struct ibv_counter_attach_attr *attr, struct ibv_flow *flow))
+NO_PTR(struct ibv_counters *, create_counters, (struct ibv_context * context, struct ibv_counters_init_attr *attr))
+NO_INT(destroy_counters, (struct ibv_counters * counters))
+NO_PTR(struct ibv_mr *, reg_dm_mr,
+       (struct ibv_pd * pd, struct ibv_dm *dm, uint64_t off, size_t length, unsigned access))
+NO_PTR(struct ibv_dm *, alloc_dm, (struct ibv_context * context, struct ibv_alloc_dm_attr *attr))
+NO_INT(free_dm, (struct ibv_dm * dm))
+NO_INT(modify_flow_action_esp, (struct ibv_flow_action * action, struct ibv_flow_action_esp_attr *attr))
+NO_INT(destroy_flow_action, (struct ibv_flow_action * action))
+NO_PTR(struct ibv_flow_action *, create_flow_action_esp,
+       (struct ibv_context * c, struct ibv_flow_action_esp_attr *attr))
+NO_INT(modify_qp_rate_limit, (struct ibv_qp * qp, struct ibv_qp_rate_limit_attr *attr))
+NO_INT(destroy_rwq_ind_table, (struct ibv_rwq_ind_table * table))
+NO_PTR(struct ibv_rwq_ind_table *, create_rwq_ind_table,
+       (struct ibv_context * c, struct ibv_rwq_ind_table_init_attr *attr))
+NO_INT(destroy_wq, (struct ibv_wq * wq))
+NO_INT(modify_wq, (struct ibv_wq * wq, struct ibv_wq_attr *attr))
+NO_PTR(struct ibv_wq *, create_wq, (struct ibv_context * context, struct ibv_wq_init_attr *attr))
+NO_INT(destroy_flow, (struct ibv_flow * flow))
+NO_PTR(struct ibv_flow *, create_flow, (struct ibv_qp * qp, struct ibv_flow_attr *attr))
+NO_PTR(struct ibv_qp *, open_qp, (struct ibv_context * context, struct ibv_qp_open_attr *attr))
+NO_INT(get_srq_num, (struct ibv_srq * srq, uint32_t *number))
+NO_PTR(struct ibv_xrcd *, open_xrcd, (struct ibv_context * context, struct ibv_xrcd_init_attr *attr))
+NO_INT(close_xrcd, (struct ibv_xrcd * xrcd))
+
+static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
+{
+	*bad_op = op;
+	return EOPNOTSUPP;
+}
+
+/*
+ * The _compat_ entries are where the verbs stood before they were functions of the library (before 2018): they have the
+ * arguments of that time. No program is known to call them; they must not be null.
+ */
+static struct ibv_mr *old_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	return vb_abi_reg_mr(pd, addr, length, access);
+}
+
+static struct ibv_cq *old_create_cq(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel, int vector)
+{
+	return vb_create_cq(context, cqe, NULL, channel, vector);
+}
+
+static void old_cq_event(struct ibv_cq *cq)
+{
+}
+
+static void old_async_event(struct ibv_async_event *event)
+{
+}
+
+#define OLD(function) ((void *(*)(void))(void (*)(void))(function))
+
+static const struct ibv_context_ops context_ops = {
+        ._compat_query_device = vb_query_device,
+        ._compat_query_port = vb_query_port,
+        ._compat_alloc_pd = OLD(vb_alloc_pd),
+        ._compat_dealloc_pd = OLD(vb_dealloc_pd),
+        ._compat_reg_mr = OLD(old_reg_mr),
+        ._compat_rereg_mr = OLD(vb_abi_rereg_mr),
+        ._compat_dereg_mr = OLD(vb_dereg_mr),
+        .alloc_mw = no_alloc_mw,
+        .bind_mw = no_bind_mw,
+        .dealloc_mw = no_dealloc_mw,
+        ._compat_create_cq = OLD(old_create_cq),
+        .poll_cq = vb_poll_cq,
+        .req_notify_cq = vb_req_notify_cq,
+        ._compat_cq_event = OLD(old_cq_event),
+        ._compat_resize_cq = OLD(vb_resize_cq),
+        ._compat_destroy_cq = OLD(vb_destroy_cq),
+        ._compat_create_srq = OLD(vb_create_srq),
+        ._compat_modify_srq = OLD(vb_modify_srq),
+        ._compat_query_srq = OLD(vb_query_srq),
+        ._compat_destroy_srq = OLD(vb_destroy_srq),
+        .post_srq_recv = vb_post_srq_recv,
+        ._compat_create_qp = OLD(vb_create_qp),
+        ._compat_query_qp = OLD(vb_query_qp),
+        ._compat_modify_qp = OLD(vb_modify_qp),
+        ._compat_destroy_qp = OLD(vb_destroy_qp),
+        .post_send = vb_post_send,
+        .post_recv = vb_post_recv,
+        ._compat_create_ah = OLD(vb_create_ah),
+        ._compat_destroy_ah = OLD(vb_destroy_ah),
+        ._compat_attach_mcast = OLD(vb_attach_mcast),
+        ._compat_detach_mcast = OLD(vb_detach_mcast),
+        ._compat_async_event = OLD(old_async_event),
+};
+
+static const struct verbs_context verbs_ops = {
+        .query_port = vb_query_port_sized,
+        .advise_mr = no_advise_mr,
+        .alloc_null_mr = no_alloc_null_mr,
+        .read_counters = no_read_counters,
+        .attach_counters_point_flow = no_attach_counters,
+        .create_counters = no_create_counters,
+        .destroy_counters = no_destroy_counters,
+        .reg_dm_mr = no_reg_dm_mr,
+        .alloc_dm = no_alloc_dm,
+        .free_dm = no_free_dm,
+        .modify_flow_action_esp = no_modify_flow_action_esp,
+        .destroy_flow_action = no_destroy_flow_action,
+        .create_flow_action_esp = no_create_flow_action_esp,
+        .modify_qp_rate_limit = no_modify_qp_rate_limit,
+        .alloc_parent_domain = vb_alloc_parent_domain,
+        .dealloc_td = vb_dealloc_td,
+        .alloc_td = vb_alloc_td,
+        .modify_cq = vb_modify_cq,
+        .post_srq_ops = no_post_srq_ops,
+        .destroy_rwq_ind_table = no_destroy_rwq_ind_table,
+        .create_rwq_ind_table = no_create_rwq_ind_table,
+        .destroy_wq = no_destroy_wq,
+        .modify_wq = no_modify_wq,
+        .create_wq = no_create_wq,
+        .query_rt_values = vb_query_rt_values,
+        .create_cq_ex = vb_create_cq_ex,
+        .priv = (struct verbs_ex_private *)vb_priv_mark,
+        .query_device_ex = vb_query_device_ex,
+        .ibv_destroy_flow = no_destroy_flow,
+        .ibv_create_flow = no_create_flow,
+        /* Programs built against libibverbs 1.1.8 look for the flow calls here. */
+        .ABI_placeholder2 = (void (*)(void))no_destroy_flow,
+        .ABI_placeholder1 = (void (*)(void))no_create_flow,
+        .open_qp = no_open_qp,
+        .create_qp_ex = vb_create_qp_ex,
+        .get_srq_num = no_get_srq_num,
+        .create_srq_ex = vb_create_srq_ex,
+        .open_xrcd = no_open_xrcd,
+        .close_xrcd = no_close_xrcd,
+        .sz = sizeof(struct verbs_context),
+};
+
+void vb_fill_ops(struct vb_context *ctx)
+{
+	/* All but the ibv_context at the end, which holds the device, descriptors and a mutex already. */
+	__builtin_memcpy(&ctx->vctx, &verbs_ops, offsetof(struct verbs_context, context));
+	ctx->vctx.context.ops = context_ops;
+	ctx->vctx.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+}

@@ -1,0 +1,143 @@
+// query.c - what a program asks of a device and its port, in the sizes that its headers knew
+// follows: ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3), ibv_query_pkey(3), ibv_get_pkey_index(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "abi/abi.h"
+#include "core/device.h"
+
+static struct vb_device *device_of(struct ibv_context *context)
+{
+	return vb_device_of(context->device);
+}
+
+/* Gives the caller as much as it has room for, and zeros where it has room for more than we know. */
+static void give(void *to, size_t size, const void *from, size_t known)
+{
+	memset(to, 0, size);
+	memcpy(to, from, size < known ? size : known);
+}
+
+/* The conventions of the old calls: -1, and errno. */
+static int fail(int err)
+{
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+int vb_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	return vb_query_device_ex(context, NULL, (struct ibv_device_attr_ex *)attr, sizeof(*attr));
+}
+
+int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                       struct ibv_device_attr_ex *attr, size_t size)
+{
+	struct ibv_device_attr_ex all;
+
+	if ((input && input->comp_mask) || size < sizeof(attr->orig_attr))
+		return EINVAL;
+	int err = vb_query_device_attr(device_of(context), &all);
+	if (!err)
+		give(attr, size, &all, sizeof(all));
+	return err;
+}
+
+int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+{
+	struct ibv_port_attr all;
+	int err = vb_query_port_attr(device_of(context), port, &all);
+
+	if (!err)
+		give(attr, size, &all, sizeof(all));
+	return err;
+}
+
+int vb_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+{
+	/* Programs built before port_cap_flags2 have no room for it. */
+	return vb_query_port_sized(context, port, (struct ibv_port_attr *)attr,
+	                           offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+
+/* In units of 100 Mb/s, lanes multiplied in. */
+int vb_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+{
+	/* IBA 14.2.5.6 (PortInfo): LinkSpeedActive is one bit per speed, from 2.5 Gb/s; LinkWidthActive one per width.
+	 */
+	static const unsigned lane[] = {25, 50, 100, 100, 140, 250, 500, 1000}, lanes[] = {1, 4, 8, 12, 2};
+	struct ibv_port_attr attr;
+	uint64_t product = 0;
+	int err = vb_query_port_attr(device_of(context), port, &attr);
+
+	if (err)
+		return err;
+	for (unsigned s = 0; s < sizeof(lane) / sizeof(*lane); s++)
+		for (unsigned w = 0; w < sizeof(lanes) / sizeof(*lanes); w++)
+			if (attr.active_speed >> s == 1 && attr.active_width >> w == 1)
+				product = lane[s] * lanes[w];
+	*speed = product;
+	return 0;
+}
+
+int vb_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+	return fail(vb_query_gid_at(device_of(context), port, index, gid));
+}
+
+int vb_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+                    uint32_t flags, size_t entry_size)
+{
+	struct ibv_gid_entry all;
+
+	if (flags || entry_size < sizeof(all))
+		return EINVAL;
+	int err = vb_query_gid_entry(device_of(context), port, index, &all);
+	if (!err)
+		give(entry, entry_size, &all, sizeof(all));
+	return err;
+}
+
+ssize_t vb_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max, uint32_t flags,
+                           size_t entry_size)
+{
+	struct ibv_gid_entry all[VB_GID_TBL_LEN];
+
+	if (flags || !entry_size || !max)
+		return -EINVAL;
+	ssize_t n = vb_query_gid_list(device_of(context), all, max < VB_GID_TBL_LEN ? max : VB_GID_TBL_LEN);
+	for (ssize_t i = 0; i < n; i++)
+		give((char *)entries + (size_t)i * entry_size, entry_size, &all[i], sizeof(all[i]));
+	return n;
+}
+
+/* 0: InfiniBand or RoCE v1, and so an empty entry; 1: RoCE v2 (rdma-core's enum ibv_gid_type_sysfs). */
+int vb_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
+{
+	struct ibv_gid_entry entry;
+	int err = vb_query_gid_entry(device_of(context), port, index, &entry);
+
+	if (err && err != ENODATA)
+		return fail(err);
+	*type = !err && entry.gid_type == IBV_GID_TYPE_ROCE_V2;
+	return 0;
+}
+
+int vb_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
+{
+	return fail(vb_query_pkey_at(device_of(context), port, index, pkey));
+}
+
+int vb_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
+{
+	__be16 entry;
+
+	for (int i = 0; !vb_query_pkey(context, port, i, &entry); i++)
+		if (entry == pkey)
+			return i;
+	return -1;
+}

@@ -1,0 +1,44 @@
+// queue_pair.c - the calls about queue pairs and address handles that core/ has no part in
+// follows: ibv_query_qp_data_in_order(3), ibv_set_ece(3), ibv_attach_mcast(3), ibv_create_ah_from_wc(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "abi/abi.h"
+
+/* No: the data is stored by memcpy and process_vm_writev, of which only the last bytes are ordered. */
+int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+/* Enhanced connection establishment is a vendor's private dialogue; we are a vendor that has nothing to say. */
+int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	errno = EOPNOTSUPP;
+	return EOPNOTSUPP;
+}
+
+int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	errno = EOPNOTSUPP;
+	return EOPNOTSUPP;
+}
+
+int vb_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	return EOPNOTSUPP;
+}
+
+int vb_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	return EOPNOTSUPP;
+}
+
+struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
+{
+	struct ibv_ah_attr attr;
+
+	if (vb_init_ah_from_wc(pd->context, port, wc, grh, &attr))
+		return NULL;
+	return vb_create_ah(pd, &attr);
+}

@@ -1,0 +1,109 @@
+// region.c - the many ways to register memory, brought down to two calls of core/
+// follows: ibv_reg_mr(3), ibv_rereg_mr(3), ibv_import_mr(3), ibv_reg_dmabuf_mr(3), ibv_reg_mr_ex(3)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "abi/abi.h"
+
+/* A range of bits that a device may ignore: perftest always sets IBV_ACCESS_RELAXED_ORDERING. */
+struct ibv_mr *vb_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	return vb_reg_mr(pd, addr, length, iova, access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE);
+}
+
+struct ibv_mr *vb_abi_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	return vb_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned)access);
+}
+
+struct ibv_mr *vb_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+	return vb_reg_mr_iova2(pd, addr, length, iova, (unsigned)access);
+}
+
+static struct ibv_mr *refuse(int err)
+{
+	errno = err;
+	return NULL;
+}
+
+struct ibv_mr *vb_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+	return refuse(EOPNOTSUPP);
+}
+
+struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
+{
+	if (!attr || !(attr->comp_mask & (VB_REG_MR_ADDR | VB_REG_MR_FD)))
+		return refuse(EINVAL);
+	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_ADDR | VB_REG_MR_IOVA))
+		return refuse(EOPNOTSUPP);
+	return vb_reg_mr_iova2(pd, attr->addr, attr->length,
+	                       attr->comp_mask & VB_REG_MR_IOVA ? attr->iova : (uintptr_t)attr->addr,
+	                       (unsigned)attr->access);
+}
+
+struct ibv_mr *vb_reg_buf_mr(struct ibv_pd *pd, struct vb_buf *buf, void *addr, size_t length, int access)
+{
+	return refuse(EOPNOTSUPP);
+}
+
+static bool rereg_makes_sense(int flags, const struct ibv_pd *pd, const void *addr, size_t length, int access)
+{
+	if (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)
+		return false;
+	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && (!addr || !length))
+		return false;
+	if ((flags & IBV_REREG_MR_CHANGE_PD) && !pd)
+		return false;
+	return !access || (flags & IBV_REREG_MR_CHANGE_ACCESS);
+}
+
+int vb_abi_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	if (!rereg_makes_sense(flags, pd, addr, length, access)) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	int err = vb_rereg_mr(mr, flags, pd, addr, length, access & ~IBV_ACCESS_OPTIONAL_RANGE);
+	if (err) {
+		errno = err;
+		return IBV_REREG_MR_ERR_CMD;
+	}
+	return 0;
+}
+
+struct ibv_pd *vb_import_pd(struct ibv_context *context, uint32_t handle)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+void vb_unimport_pd(struct ibv_pd *pd)
+{
+}
+
+struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	return refuse(EOPNOTSUPP);
+}
+
+void vb_unimport_mr(struct ibv_mr *mr)
+{
+}
+
+struct ibv_dm *vb_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+void vb_unimport_dm(struct ibv_dm *dm)
+{
+}
+
+VB_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}

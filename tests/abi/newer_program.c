@@ -1,0 +1,90 @@
+// newer_program.c - a program that was built against a later rdma-core starts and runs over ours
+// follows: rdma-core 62, libibverbs/verbs.h (declared here: our headers are those of 44.0)
+// SPDX-License-Identifier: MIT
+#include <infiniband/verbs.h>
+
+#include "check.h"
+
+struct later_mr_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask, iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	void *dmah;
+};
+enum { REG_MR_IOVA = 1, REG_MR_ADDR = 2, REG_MR_FD = 4 };
+
+/* 1.15, 1.16, 1.17: linking resolves them to these nodes. */
+void *ibv_alloc_dmah(struct ibv_context *context, void *attr);
+int ibv_dealloc_dmah(void *dmah);
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct later_mr_attr *attr);
+int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed);
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf);
+void ibv_free_buf(void *buf);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, void *buf, void *addr, size_t length, int access);
+
+/* 62.0 made struct ibv_port_attr 56 bytes long, and its inline ibv_query_port asks for that many. */
+static void asks_for_a_longer_port_attr(struct ibv_context *context)
+{
+	struct {
+		struct ibv_port_attr known;
+		uint32_t active_speed_ex, behind;
+	} attr;
+
+	memset(&attr, 0xa5, sizeof(attr));
+	CHECK(!verbs_get_ctx(context)->query_port(context, 1, &attr.known, 56));
+	CHECK(attr.known.state == IBV_PORT_ACTIVE || attr.known.state == IBV_PORT_DOWN);
+	CHECK(attr.active_speed_ex == 0);
+	CHECK(attr.behind == 0xa5a5a5a5);
+}
+
+static void registers_memory(struct ibv_pd *pd)
+{
+	static char buf[8192];
+	struct later_mr_attr attr = {
+	        .length = sizeof(buf), .access = IBV_ACCESS_LOCAL_WRITE, .comp_mask = REG_MR_ADDR, .addr = buf};
+	struct ibv_mr *mr = ibv_reg_mr_ex(pd, &attr);
+
+	CHECK(mr && mr->addr == buf && mr->length == sizeof(buf) && mr->pd == pd);
+	CHECK(!ibv_dereg_mr(mr));
+
+	attr.comp_mask = REG_MR_FD;
+	CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EOPNOTSUPP);
+	attr.comp_mask = 0;
+	CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
+}
+
+int main(void)
+{
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+
+	CHECK(devices);
+	if (!devices[0])
+		SKIP("no device");
+	struct ibv_context *context = ibv_open_device(devices[0]);
+	CHECK(context);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	CHECK(pd);
+
+	uint64_t speed = 0;
+	CHECK(!ibv_query_port_speed(context, 1, &speed) && speed >= 25 && speed % 5 == 0);
+	CHECK(ibv_query_port_speed(context, 2, &speed) == EINVAL);
+	asks_for_a_longer_port_attr(context);
+	registers_memory(pd);
+
+	void *buf;
+	CHECK(!ibv_alloc_dmah(context, NULL) && errno == EOPNOTSUPP);
+	CHECK(!ibv_alloc_buf(pd, 4096, &buf) && errno == EOPNOTSUPP);
+	CHECK(!ibv_reg_buf_mr(pd, NULL, &buf, 8, 0) && errno == EOPNOTSUPP);
+	CHECK(ibv_dm_export_dmabuf_fd(NULL) == -1 && errno == EINVAL);
+	CHECK(ibv_dealloc_dmah(NULL) == EINVAL);
+	ibv_free_buf(NULL);
+
+	CHECK(!ibv_dealloc_pd(pd));
+	CHECK(!ibv_close_device(context));
+	ibv_free_device_list(devices);
+	return 0;
+}

@@ -1,0 +1,87 @@
+// ops_tables.c - the tables that inline verbs jump through: no hole; what is not there answers EOPNOTSUPP
+// follows: infiniband/verbs.h
+// SPDX-License-Identifier: MIT
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#include "check.h"
+
+static void no_entry_is_null(struct ibv_context *context)
+{
+	struct verbs_context *vctx = verbs_get_ctx(context);
+	void *const *entry = (void *const *)vctx, *const *ops = (void *const *)&context->ops;
+
+	CHECK(vctx && vctx->sz == sizeof(*vctx) && sizeof(*vctx) == 648);
+	/* The last two words are a placeholder that nobody calls, and the size. */
+	for (unsigned i = 0; i < offsetof(struct verbs_context, _ABI_placeholder3) / sizeof(void *); i++)
+		CHECK(entry[i]);
+	for (unsigned i = 0; i < sizeof(context->ops) / sizeof(void *); i++)
+		CHECK(ops[i]);
+	CHECK((void *)vctx->ABI_placeholder1 == (void *)vctx->ibv_create_flow);
+	CHECK((void *)vctx->ABI_placeholder2 == (void *)vctx->ibv_destroy_flow);
+}
+
+#define REFUSES_NULL(call)                             \
+	do {                                           \
+		errno = 0;                             \
+		CHECK(!(call) && errno == EOPNOTSUPP); \
+	} while (0)
+
+static void what_is_missing_says_so(struct ibv_context *context, struct ibv_pd *pd)
+{
+	struct ibv_srq srq = {.context = context};
+	struct ibv_qp qp = {.context = context};
+	struct ibv_xrcd xrcd = {.context = context};
+	struct ibv_mw mw = {.context = context, .type = IBV_MW_TYPE_1};
+	struct ibv_mw_bind bind = {0};
+	struct ibv_ops_wr op, *bad = NULL;
+	uint32_t number;
+
+	REFUSES_NULL(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+	CHECK(ibv_dealloc_mw(&mw) == EOPNOTSUPP);
+	CHECK(ibv_bind_mw(&qp, &mw, &bind) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_open_xrcd(context, &(struct ibv_xrcd_init_attr){0}));
+	CHECK(ibv_close_xrcd(&xrcd) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_open_qp(context, &(struct ibv_qp_open_attr){0}));
+	CHECK(ibv_get_srq_num(&srq, &number) == EOPNOTSUPP);
+	CHECK(ibv_post_srq_ops(&srq, &op, &bad) == EOPNOTSUPP && bad == &op);
+	REFUSES_NULL(ibv_create_flow(&qp, &(struct ibv_flow_attr){0}));
+	CHECK(ibv_destroy_flow(&(struct ibv_flow){.context = context}) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_create_flow_action_esp(context, NULL));
+	CHECK(ibv_modify_flow_action_esp(&(struct ibv_flow_action){context}, NULL) == EOPNOTSUPP);
+	CHECK(ibv_destroy_flow_action(&(struct ibv_flow_action){context}) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_create_counters(context, NULL));
+	CHECK(ibv_destroy_counters(&(struct ibv_counters){context}) == EOPNOTSUPP);
+	CHECK(ibv_read_counters(&(struct ibv_counters){context}, NULL, 0, 0) == EOPNOTSUPP);
+	CHECK(ibv_attach_counters_point_flow(&(struct ibv_counters){context}, NULL, NULL) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_alloc_dm(context, &(struct ibv_alloc_dm_attr){.length = 64}));
+	CHECK(ibv_free_dm(&(struct ibv_dm){.context = context}) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_reg_dm_mr(pd, NULL, 0, 1, 0));
+	REFUSES_NULL(ibv_alloc_null_mr(pd));
+	CHECK(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0) == EOPNOTSUPP);
+	CHECK(ibv_modify_qp_rate_limit(&qp, NULL) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_create_wq(context, &(struct ibv_wq_init_attr){0}));
+	CHECK(ibv_modify_wq(&(struct ibv_wq){.context = context}, NULL) == EOPNOTSUPP);
+	CHECK(ibv_destroy_wq(&(struct ibv_wq){.context = context}) == EOPNOTSUPP);
+	REFUSES_NULL(ibv_create_rwq_ind_table(context, NULL));
+	CHECK(ibv_destroy_rwq_ind_table(&(struct ibv_rwq_ind_table){.context = context}) == EOPNOTSUPP);
+}
+
+int main(void)
+{
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+
+	CHECK(devices);
+	if (!devices[0])
+		SKIP("no device");
+	struct ibv_context *context = ibv_open_device(devices[0]);
+	CHECK(context);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	CHECK(pd);
+	no_entry_is_null(context);
+	what_is_missing_says_so(context, pd);
+	CHECK(!ibv_dealloc_pd(pd));
+	CHECK(!ibv_close_device(context));
+	ibv_free_device_list(devices);
+	return 0;
+}
