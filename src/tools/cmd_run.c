@@ -1,0 +1,92 @@
+// cmd_run.c - verbena run: starts a program with Verbena's libraries in front of the system's
+// follows: verbena-run(1), ld.so(8)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "tools/run_paths.h"
+#include "tools/sysfs_tree.h"
+#include "tools/verbena.h"
+
+/* As the shell and env(1) have it. */
+enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+/* Without the tree verbs programs still work: no reason not to start. */
+static void write_tree(void)
+{
+	int n, rc;
+	struct ibv_device **devices = vb_device_list(&n);
+
+	if (!devices) {
+		complain("run", "the network interfaces cannot be listed: %s", strerror(errno));
+		return;
+	}
+	rc = vb_sysfs_tree_write(devices, n);
+	vb_device_list_free(devices);
+	if (rc)
+		complain("run", "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
+				"to a directory of yours)", strerror(rc));
+}
+
+static bool set_environment(bool want_shim)
+{
+	struct run_paths paths;
+
+	if (!run_find_libraries(&paths)) {
+		complain("run", "libibverbs.so.1 of Verbena was not found (looked beside this program and in " VB_LIBDIR
+				"/verbena): build or install it");
+		return false;
+	}
+	if (want_shim && !paths.shim[0])
+		complain("run", "libverbena-paths.so was not found: programs that read /sys/class/infiniband see nothing there");
+	/* The dynamic linker knows no way to quote. */
+	if (strpbrk(paths.lib_dir, ":;") || (want_shim && strpbrk(paths.shim, ": "))) {
+		complain("run", "the directory %s cannot be used: its name has a colon or a space", paths.lib_dir);
+		return false;
+	}
+	if (want_shim && paths.shim[0]) {
+		write_tree();
+		if (!run_prepend("LD_PRELOAD", paths.shim))
+			return false;
+	}
+	return run_prepend("LD_LIBRARY_PATH", paths.lib_dir);
+}
+
+int cmd_run(int argc, char **argv)
+{
+	bool want_shim = true;
+	char path[PATH_MAX];
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (!strcmp(argv[i], "--")) {
+			i++;
+			break;
+		}
+		if (strcmp(argv[i], "--no-shim")) {
+			complain("run", "there is no option '%s'", argv[i]);
+			return EXIT_OURS;
+		}
+		want_shim = false;
+	}
+	if (i >= argc) {
+		complain("run", "which program? (verbena run [--no-shim] [--] PROGRAM [ARGUMENT...])");
+		return EXIT_OURS;
+	}
+	if (!set_environment(want_shim))
+		return EXIT_OURS;
+	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))
+		complain("run", "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
+				"Verbena", path);
+	execvp(argv[i], argv + i);
+	int rc = errno;
+	/* execvp says EACCES when a directory of PATH cannot be searched, whatever is in it. */
+	if (rc == EACCES && !strchr(argv[i], '/') && !run_find_program(argv[i], F_OK, path))
+		rc = ENOENT;
+	complain("run", "%s: %s", argv[i], rc == ENOENT ? "not found" : strerror(rc));
+	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}

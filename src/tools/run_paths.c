@@ -1,0 +1,106 @@
+// run_paths.c - where the launcher finds the libraries, and the program it is to run
+// follows: ld.so(8), execvp(3)
+// SPDX-License-Identifier: MIT
+#include "tools/run_paths.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static bool has_file(const char *dir, const char *name, char out[PATH_MAX])
+{
+	int n = snprintf(out, PATH_MAX, "%s/%s", dir, name);
+
+	return n > 0 && n < PATH_MAX && !access(out, R_OK);
+}
+
+static bool try_dir(struct run_paths *paths, const char *lib_dir, const char *shim_dir)
+{
+	char found[PATH_MAX];
+
+	if (!has_file(lib_dir, "libibverbs.so.1", found) || !realpath(lib_dir, paths->lib_dir))
+		return false;
+	if (!has_file(shim_dir, "libverbena-paths.so", found) || !realpath(found, paths->shim))
+		paths->shim[0] = '\0';
+	return true;
+}
+
+bool run_find_libraries(struct run_paths *paths)
+{
+	char exe[PATH_MAX], lib[PATH_MAX + 64], shim[PATH_MAX + 64];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (n > 0) {
+		exe[n] = '\0';
+		*strrchr(exe, '/') = '\0';
+		snprintf(lib, sizeof(lib), "%s/src/abi", exe);
+		snprintf(shim, sizeof(shim), "%s/src/tools", exe);
+		if (try_dir(paths, lib, shim))
+			return true;
+		/* An installation that was moved as a whole (DESTDIR, a container's bind mount): the last parts of libdir. */
+		for (const char *p = strstr(VB_LIBDIR, "/lib"); p; p = strstr(p + 1, "/lib")) {
+			snprintf(lib, sizeof(lib), "%s/..%s/verbena", exe, p);
+			if (try_dir(paths, lib, lib))
+				return true;
+		}
+	}
+	return try_dir(paths, VB_LIBDIR "/verbena", VB_LIBDIR "/verbena");
+}
+
+static bool is_program(const char *path, int mode)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, mode);
+}
+
+bool run_find_program(const char *name, int mode, char path[PATH_MAX])
+{
+	const char *dirs = getenv("PATH");
+
+	if (strchr(name, '/')) {
+		snprintf(path, PATH_MAX, "%s", name);
+		return is_program(path, mode);
+	}
+	for (dirs = dirs ? dirs : "/bin:/usr/bin";; dirs++) {
+		int n = (int)strcspn(dirs, ":");
+
+		if (snprintf(path, PATH_MAX, "%.*s/%s", n ? n : 1, n ? dirs : ".", name) < PATH_MAX && is_program(path, mode))
+			return true;
+		dirs += n;
+		if (!*dirs)
+			return false;
+	}
+}
+
+bool run_is_privileged(const char *path)
+{
+	struct stat st;
+	char caps[64];
+
+	if (stat(path, &st))
+		return false;
+	if ((st.st_mode & S_ISUID) && st.st_uid != getuid())
+		return true;
+	if ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid())
+		return true;
+	return geteuid() != 0 && getxattr(path, "security.capability", caps, sizeof(caps)) > 0;
+}
+
+bool run_prepend(const char *variable, const char *item)
+{
+	const char *old = getenv(variable);
+	size_t n = strlen(item);
+	char *value;
+
+	if (old && !strncmp(old, item, n) && (old[n] == ':' || !old[n]))
+		return true;
+	if (asprintf(&value, "%s%s%s", item, old && *old ? ":" : "", old ? old : "") < 0)
+		return false;
+	bool done = !setenv(variable, value, 1);
+	free(value);
+	return done;
+}

@@ -1,0 +1,198 @@
+// map.c - which paths the shim redirects, and to where
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include "tools/shim/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "util/runtime.h"
+
+static const char sys_class[] = "/sys/class/infiniband", dev[] = "/dev/infiniband";
+
+static bool starts(const char *s, const char *prefix)
+{
+	while (*prefix)
+		if (*s++ != *prefix++)
+			return false;
+	return true;
+}
+
+/* As starts(), but any number of slashes stands for one. */
+static bool starts_path(const char *s, const char *prefix)
+{
+	for (; *prefix; prefix++, s++) {
+		if (*s != *prefix)
+			return false;
+		while (*prefix == '/' && s[1] == '/')
+			s++;
+	}
+	return true;
+}
+
+bool vb_map_maybe(const char *path)
+{
+	if (!path)
+		return false;
+	if (*path == '/')
+		return starts_path(path, sys_class) || starts_path(path, dev);
+	while (starts(path, "./"))
+		path += 2;
+	return starts_path(path, sys_class + 1) || starts_path(path, dev + 1) || starts_path(path, "class/infiniband") ||
+	       starts(path, "infiniband");
+}
+
+/* The directory that a relative path starts from. By system call: the library's readlink is our own. */
+static bool base_of(int dirfd, char *buf, size_t size)
+{
+	char link[40] = "/proc/self/fd/";
+	char digits[12];
+	int i = sizeof(digits) - 1;
+
+	if (dirfd == AT_FDCWD)
+		return syscall(SYS_getcwd, buf, size) > 0;
+	if (dirfd < 0)
+		return false;
+	digits[i] = '\0';
+	do
+		digits[--i] = (char)('0' + dirfd % 10);
+	while ((dirfd /= 10));
+	strcat(link, digits + i);
+	long n = syscall(SYS_readlinkat, AT_FDCWD, link, buf, size - 1);
+	if (n <= 0)
+		return false;
+	buf[n] = '\0';
+	return true;
+}
+
+/* Removes doubled slashes, "." and ".." by their names alone: behind the redirected directories there is no other way. */
+static void normalise(char *path)
+{
+	char *out = path;
+
+	for (const char *in = path; *in;) {
+		size_t n;
+
+		while (*in == '/')
+			in++;
+		n = strcspn(in, "/");
+		if (n == 2 && in[0] == '.' && in[1] == '.') {
+			while (out > path && *--out != '/')
+				;
+		} else if (n && !(n == 1 && in[0] == '.')) {
+			*out++ = '/';
+			memmove(out, in, n);
+			out += n;
+		}
+		in += n;
+	}
+	if (out == path)
+		*out++ = '/';
+	*out = '\0';
+}
+
+/* The absolute form of a path, normalised, in buf. */
+static bool absolute(int dirfd, const char *path, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	if (*path != '/') {
+		if (!base_of(dirfd, buf, size))
+			return false;
+		n = strlen(buf);
+		/* "pipe:[1]" and "(unreachable)/x" are no places to start from */
+		if (*buf != '/' || n + 1 >= size)
+			return false;
+		buf[n++] = '/';
+	}
+	size_t len = strlen(path);
+	if (n + len >= size)
+		return false;
+	memcpy(buf + n, path, len + 1);
+	normalise(buf);
+	return true;
+}
+
+/* Puts the tree's path in front of what stands in buf, from offset skip on. */
+static bool put_tree(char *buf, size_t skip)
+{
+	char tree[PATH_MAX];
+	size_t rest = strlen(buf + skip) + 1;
+
+	if (vb_runtime_tree(tree, sizeof(tree)))
+		return false;
+	size_t n = strlen(tree);
+	if (n + rest > PATH_MAX)
+		return false;
+	memmove(buf + n, buf + skip, rest);
+	memcpy(buf, tree, n);
+	return true;
+}
+
+const char *vb_map(int dirfd, const char *path, struct vb_map_buf *buf)
+{
+	int saved = errno;
+	const char *result = path;
+
+	if (vb_map_maybe(path) && absolute(dirfd, path, buf->path, sizeof(buf->path))) {
+		bool slash = path[strlen(path) - 1] == '/';
+
+		if (starts(buf->path, sys_class) || starts(buf->path, dev)) {
+			if (put_tree(buf->path, starts(buf->path, dev) ? 0 : strlen("/sys")))
+				result = buf->path;
+		} else if (*path == '/') {
+			result = buf->path; /* led out again by ".." */
+		}
+		size_t n = strlen(buf->path);
+		if (slash && n > 1 && result == buf->path && n + 1 < sizeof(buf->path))
+			memcpy(buf->path + n, "/", 2); /* it asks for a directory */
+	}
+	errno = saved;
+	return result;
+}
+
+/* What follows the tree in a path below it, or NULL. */
+static const char *below_tree(const char *path)
+{
+	char tree[PATH_MAX];
+
+	if (vb_runtime_tree(tree, sizeof(tree)) || !starts(path, tree))
+		return NULL;
+	return path + strlen(tree);
+}
+
+bool vb_map_is_node(const struct vb_map_buf *buf)
+{
+	const char *rest = below_tree(buf->path);
+
+	return rest && starts(rest, "/dev/infiniband/") && rest[strlen("/dev/infiniband/")];
+}
+
+void vb_map_undo(char *path)
+{
+	int saved = errno;
+	const char *rest = below_tree(path);
+
+	if (rest && starts(rest, sys_class + 4)) {
+		memmove(path + 4, rest, strlen(rest) + 1);
+		memcpy(path, "/sys", 4);
+	} else if (rest && starts(rest, dev)) {
+		memmove(path, rest, strlen(rest) + 1);
+	}
+	errno = saved;
+}
+
+int vb_map_tree_path(char *buf, size_t size, const char *name)
+{
+	int rc = vb_runtime_tree(buf, size);
+	size_t n = rc ? 0 : strlen(buf);
+
+	if (rc || n + strlen(name) + 2 > size)
+		return rc ? rc : ENAMETOOLONG;
+	buf[n] = '/';
+	strcpy(buf + n + 1, name);
+	return 0;
+}

@@ -1,0 +1,253 @@
+// nldev.c - what the kernel's RDMA netlink answers, from the tree: requests in, answers out
+// follows: linux/rdma_netlink.h, netlink(7); Linux drivers/infiniband/core/nldev.c
+// SPDX-License-Identifier: MIT
+#include "tools/shim/nldev.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <net/if.h>
+#include <rdma/rdma_netlink.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/shim/tree_device.h"
+
+/* A datagram being filled: it goes out when the next message may not fit. The tools read at least 4 KiB at a time. */
+struct answer {
+	nldev_emit *emit;
+	void *arg;
+	const struct nlmsghdr *to;
+	uint32_t start; /* of the message being built */
+	uint32_t len;
+	_Alignas(8) uint8_t buf[4096];
+};
+
+enum { LARGEST_MESSAGE = 1024 };
+
+static void flush(struct answer *a)
+{
+	if (a->len)
+		a->emit(a->arg, a->buf, a->len);
+	a->len = 0;
+}
+
+static void put(struct answer *a, const void *p, size_t n)
+{
+	if (n)
+		memcpy(a->buf + a->len, p, n);
+	a->len += (uint32_t)n;
+	while (a->len % NLMSG_ALIGNTO)
+		a->buf[a->len++] = 0;
+}
+
+static void begin(struct answer *a, uint16_t type, uint16_t flags)
+{
+	struct nlmsghdr h = {.nlmsg_type = type, .nlmsg_flags = flags, .nlmsg_seq = a->to->nlmsg_seq};
+
+	if (a->len + LARGEST_MESSAGE > sizeof(a->buf))
+		flush(a);
+	a->start = a->len;
+	put(a, &h, sizeof(h));
+}
+
+static void end(struct answer *a)
+{
+	uint32_t len = a->len - a->start;
+
+	memcpy(a->buf + a->start, &len, sizeof(len));
+}
+
+static void attribute(struct answer *a, uint16_t type, const void *value, size_t n)
+{
+	struct nlattr h = {.nla_len = (uint16_t)(sizeof(h) + n), .nla_type = type};
+
+	put(a, &h, sizeof(h));
+	put(a, value, n);
+}
+
+static void attribute_u8(struct answer *a, uint16_t type, uint8_t v)
+{
+	attribute(a, type, &v, sizeof(v));
+}
+
+static void attribute_u32(struct answer *a, uint16_t type, uint32_t v)
+{
+	attribute(a, type, &v, sizeof(v));
+}
+
+static void attribute_string(struct answer *a, uint16_t type, const char *s)
+{
+	attribute(a, type, s, strlen(s) + 1);
+}
+
+/* The tree has GUIDs as 0123:4567:89ab:cdef. */
+static void attribute_guid(struct answer *a, uint16_t type, const char *text)
+{
+	uint64_t v = 0;
+
+	for (; *text; text++)
+		if (*text != ':')
+			v = v << 4 | (uint64_t)(*text <= '9' ? *text - '0' : (*text | 32) - 'a' + 10);
+	attribute(a, type, &v, sizeof(v));
+}
+
+static void name_device(struct answer *a, const struct tree_device *dev)
+{
+	attribute_u32(a, RDMA_NLDEV_ATTR_DEV_INDEX, dev->index);
+	attribute_string(a, RDMA_NLDEV_ATTR_DEV_NAME, dev->name);
+}
+
+static void put_device(struct answer *a, const struct tree_device *dev)
+{
+	char text[64];
+
+	name_device(a, dev);
+	attribute_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	if (tree_device_read(dev, "fw_ver", text, sizeof(text)))
+		attribute_string(a, RDMA_NLDEV_ATTR_FW_VERSION, text);
+	if (tree_device_read(dev, "node_guid", text, sizeof(text)))
+		attribute_guid(a, RDMA_NLDEV_ATTR_NODE_GUID, text);
+	if (tree_device_read(dev, "sys_image_guid", text, sizeof(text)))
+		attribute_guid(a, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, text);
+	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, RDMA_NODE_IB_CA);
+	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_DIM, 0);
+	attribute_string(a, RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce");
+}
+
+static void put_port(struct answer *a, const struct tree_device *dev)
+{
+	char text[64];
+
+	name_device(a, dev);
+	attribute_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	if (tree_device_read(dev, "ports/1/state", text, sizeof(text)))
+		attribute_u8(a, RDMA_NLDEV_ATTR_PORT_STATE, (uint8_t)atoi(text));
+	if (tree_device_read(dev, "ports/1/phys_state", text, sizeof(text)))
+		attribute_u8(a, RDMA_NLDEV_ATTR_PORT_PHYS_STATE, (uint8_t)atoi(text));
+	if (tree_device_read(dev, "ports/1/gid_attrs/ndevs/0", text, sizeof(text))) {
+		attribute_u32(a, RDMA_NLDEV_ATTR_NDEV_INDEX, if_nametoindex(text));
+		attribute_string(a, RDMA_NLDEV_ATTR_NDEV_NAME, text);
+	}
+}
+
+/* An empty summary: what programs hold is known to them and the broker, not to this process. */
+static void put_resources(struct answer *a, const struct tree_device *dev)
+{
+	name_device(a, dev);
+	attribute(a, RDMA_NLDEV_ATTR_RES_SUMMARY | NLA_F_NESTED, NULL, 0);
+}
+
+static const struct {
+	uint16_t op;
+	void (*put)(struct answer *, const struct tree_device *);
+} per_device[] = {
+	{RDMA_NLDEV_CMD_GET, put_device},
+	{RDMA_NLDEV_CMD_PORT_GET, put_port},
+	{RDMA_NLDEV_CMD_RES_GET, put_resources},
+};
+
+/* The value of an attribute of a request that has four bytes; false where it has none. */
+static bool find_u32(const uint8_t *p, size_t len, uint16_t type, uint32_t *value)
+{
+	struct nlattr h;
+
+	while (len >= sizeof(h)) {
+		memcpy(&h, p, sizeof(h));
+		if (h.nla_len < sizeof(h) || h.nla_len > len)
+			return false;
+		if ((h.nla_type & NLA_TYPE_MASK) == type && h.nla_len >= sizeof(h) + sizeof(*value)) {
+			memcpy(value, p + sizeof(h), sizeof(*value));
+			return true;
+		}
+		size_t step = NLA_ALIGN((size_t)h.nla_len);
+		step = step < len ? step : len;
+		p += step;
+		len -= step;
+	}
+	return false;
+}
+
+/* 0 or a negative errno value. */
+static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
+			     void (*put_it)(struct answer *, const struct tree_device *))
+{
+	struct tree_device dev[TREE_DEVICES_MAX];
+	int n = tree_devices(dev);
+	uint32_t index, port;
+	bool dump = (a->to->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
+	bool one = find_u32(body, len, RDMA_NLDEV_ATTR_DEV_INDEX, &index);
+	bool found = false;
+
+	if (!dump && !one)
+		return -EINVAL;
+	if (!dump && put_it == put_port && (!find_u32(body, len, RDMA_NLDEV_ATTR_PORT_INDEX, &port) || port != 1))
+		return -EINVAL;
+	for (int i = 0; i < n; i++) {
+		if (one && dev[i].index != index)
+			continue;
+		found = true;
+		begin(a, a->to->nlmsg_type, dump ? NLM_F_MULTI : 0);
+		put_it(a, &dev[i]);
+		end(a);
+	}
+	return found || dump ? 0 : -ENODEV;
+}
+
+static int answer_system(struct answer *a)
+{
+	begin(a, a->to->nlmsg_type, 0);
+	/* Each network namespace has its own adapters. */
+	attribute_u8(a, RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 0);
+	attribute_u8(a, RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
+	end(a);
+	return 0;
+}
+
+static void answer_one(struct answer *a, const uint8_t *body, size_t len)
+{
+	uint16_t op = RDMA_NL_GET_OP(a->to->nlmsg_type);
+	bool dump = (a->to->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
+	int32_t rc = -EOPNOTSUPP;
+
+	if (RDMA_NL_GET_CLIENT(a->to->nlmsg_type) == RDMA_NL_NLDEV) {
+		if (op == RDMA_NLDEV_CMD_SYS_GET)
+			rc = answer_system(a);
+		for (size_t i = 0; i < sizeof(per_device) / sizeof(per_device[0]); i++)
+			if (per_device[i].op == op)
+				rc = answer_per_device(a, body, len, per_device[i].put);
+	}
+	if (!rc && dump) {
+		begin(a, NLMSG_DONE, NLM_F_MULTI);
+		put(a, &rc, sizeof(rc));
+		end(a);
+	} else if (rc || (a->to->nlmsg_flags & NLM_F_ACK)) {
+		begin(a, NLMSG_ERROR, NLM_F_CAPPED);
+		put(a, &rc, sizeof(rc));
+		put(a, a->to, sizeof(*a->to));
+		end(a);
+	}
+	/* The acknowledgement comes in a datagram of its own from the kernel, and a dump's end may. */
+	flush(a);
+}
+
+void nldev_answer(const void *request, size_t len, nldev_emit *emit, void *arg)
+{
+	const uint8_t *p = request;
+	struct nlmsghdr h;
+
+	while (len >= sizeof(h)) {
+		struct answer a = {.emit = emit, .arg = arg, .to = &h};
+
+		memcpy(&h, p, sizeof(h));
+		if (h.nlmsg_len < sizeof(h) || h.nlmsg_len > len)
+			return;
+		if (h.nlmsg_flags & NLM_F_REQUEST)
+			answer_one(&a, p + sizeof(h), h.nlmsg_len - sizeof(h));
+		size_t step = NLMSG_ALIGN((size_t)h.nlmsg_len);
+		step = step < len ? step : len;
+		p += step;
+		len -= step;
+	}
+}

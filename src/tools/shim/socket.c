@@ -1,0 +1,207 @@
+// socket.c - a NETLINK_RDMA socket without a kernel behind it: one end of a socket pair, answered as it is written to
+// follows: netlink(7)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/shim/next.h"
+#include "tools/shim/nldev.h"
+
+NEXT_OF(socket)
+NEXT_OF(bind)
+NEXT_OF(connect)
+NEXT_OF(getsockname)
+NEXT_OF(setsockopt)
+NEXT_OF(send)
+NEXT_OF(sendto)
+NEXT_OF(sendmsg)
+NEXT_OF(recvfrom)
+NEXT_OF(recvmsg)
+NEXT_OF(close)
+
+/* A program has one or two of these. fd is atomic: -1 free, -2 being filled. The first test of every call is of count. */
+static struct {
+	int fd, peer;
+} table[8] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+static int count;
+
+enum { SLOTS = sizeof(table) / sizeof(table[0]), FREE = -1, FILLING = -2, PEER_FROM = 512 };
+
+static int slot_of(int fd)
+{
+	if (__builtin_expect(!__atomic_load_n(&count, __ATOMIC_ACQUIRE), 1) || fd < 0)
+		return -1;
+	for (int i = 0; i < SLOTS; i++)
+		if (__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE) == fd)
+			return i;
+	return -1;
+}
+
+/* The other end, out of the way of the low numbers that programs count on where the limit allows. */
+static int keep_apart(int fd)
+{
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, PEER_FROM);
+
+	if (high < 0)
+		return fd;
+	NEXT(close)(fd);
+	return high;
+}
+
+static int make_socket(int type)
+{
+	int pair[2];
+
+	for (int i = 0; i < SLOTS; i++) {
+		int free_slot = FREE;
+
+		if (!__atomic_compare_exchange_n(&table[i].fd, &free_slot, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			continue;
+		int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (socketpair(AF_UNIX, SOCK_DGRAM | flags, 0, pair)) {
+			__atomic_store_n(&table[i].fd, FREE, __ATOMIC_RELEASE);
+			return -1;
+		}
+		table[i].peer = keep_apart(pair[1]);
+		__atomic_add_fetch(&count, 1, __ATOMIC_ACQ_REL);
+		__atomic_store_n(&table[i].fd, pair[0], __ATOMIC_RELEASE);
+		return pair[0];
+	}
+	errno = ENFILE;
+	return -1;
+}
+
+EXPORT int socket(int domain, int type, int protocol)
+{
+	if (domain == AF_NETLINK && protocol == NETLINK_RDMA)
+		return make_socket(type);
+	return NEXT(socket)(domain, type, protocol);
+}
+
+EXPORT int close(int fd)
+{
+	int i = slot_of(fd);
+
+	if (i >= 0) {
+		NEXT(close)(table[i].peer);
+		__atomic_sub_fetch(&count, 1, __ATOMIC_ACQ_REL);
+		__atomic_store_n(&table[i].fd, FREE, __ATOMIC_RELEASE);
+	}
+	return NEXT(close)(fd);
+}
+
+EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	return slot_of(fd) < 0 ? NEXT(bind)(fd, addr, len) : 0;
+}
+
+EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	return slot_of(fd) < 0 ? NEXT(connect)(fd, addr, len) : 0;
+}
+
+EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t len)
+{
+	if (slot_of(fd) >= 0 && level == SOL_NETLINK)
+		return 0;
+	return NEXT(setsockopt)(fd, level, option, value, len);
+}
+
+static void put_address(void *to, socklen_t *len, uint32_t pid)
+{
+	struct sockaddr_nl addr = {.nl_family = AF_NETLINK, .nl_pid = pid};
+
+	if (!to || !len)
+		return;
+	memcpy(to, &addr, *len < sizeof(addr) ? *len : sizeof(addr));
+	*len = sizeof(addr);
+}
+
+EXPORT int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	if (slot_of(fd) < 0)
+		return NEXT(getsockname)(fd, addr, len);
+	put_address(addr, len, (uint32_t)getpid());
+	return 0;
+}
+
+static void write_answer(void *arg, const void *buf, size_t len)
+{
+	const int *peer = arg;
+
+	/* Who does not read loses answers, as with the kernel. */
+	NEXT(send)(*peer, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static ssize_t answer(int slot, const void *buf, size_t len)
+{
+	nldev_answer(buf, len, write_answer, &table[slot].peer);
+	return (ssize_t)len;
+}
+
+EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	int i = slot_of(fd);
+
+	return i < 0 ? NEXT(send)(fd, buf, len, flags) : answer(i, buf, len);
+}
+
+EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
+{
+	int i = slot_of(fd);
+
+	return i < 0 ? NEXT(sendto)(fd, buf, len, flags, to, to_len) : answer(i, buf, len);
+}
+
+/* Requests are short: what goes beyond this is none. */
+APART static ssize_t answer_message(int slot, const struct msghdr *msg)
+{
+	char buf[4096];
+	size_t len = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++) {
+		if (msg->msg_iov[i].iov_len > sizeof(buf) - len) {
+			errno = EMSGSIZE;
+			return -1;
+		}
+		memcpy(buf + len, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
+		len += msg->msg_iov[i].iov_len;
+	}
+	return answer(slot, buf, len);
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	int i = slot_of(fd);
+
+	return i < 0 ? NEXT(sendmsg)(fd, msg, flags) : answer_message(i, msg);
+}
+
+EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
+{
+	if (slot_of(fd) < 0)
+		return NEXT(recvfrom)(fd, buf, len, flags, from, from_len);
+	ssize_t n = NEXT(recvfrom)(fd, buf, len, flags, NULL, NULL);
+	if (n >= 0)
+		put_address(from, from_len, 0);
+	return n;
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	if (slot_of(fd) < 0)
+		return NEXT(recvmsg)(fd, msg, flags);
+	socklen_t len = msg->msg_namelen;
+	ssize_t n = NEXT(recvmsg)(fd, msg, flags);
+	if (n >= 0) {
+		put_address(msg->msg_name, &len, 0);
+		msg->msg_namelen = msg->msg_name ? len : 0;
+	}
+	return n;
+}

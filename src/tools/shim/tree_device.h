@@ -1,0 +1,24 @@
+// tree_device.h - the devices that the tree shows, read from it
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#ifndef VB_SHIM_TREE_DEVICE_H
+#define VB_SHIM_TREE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TREE_DEVICES_MAX = 256 };
+
+struct tree_device {
+	uint32_t index; /* the number of its uverbs device */
+	char name[64];
+};
+
+/* All devices in order of their index; the first TREE_DEVICES_MAX of them. Returns how many. */
+int tree_devices(struct tree_device dev[TREE_DEVICES_MAX]);
+
+/* An attribute without its newline. */
+bool tree_device_read(const struct tree_device *dev, const char *attribute, char *buf, size_t size);
+
+#endif

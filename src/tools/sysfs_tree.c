@@ -1,0 +1,242 @@
+// sysfs_tree.c - the tree that stands for /sys/class/infiniband* and /dev/infiniband
+// follows: Linux Documentation/ABI/stable/sysfs-class-infiniband
+// SPDX-License-Identifier: MIT
+#include "tools/sysfs_tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "tools/tree_files.h"
+#include "util/runtime.h"
+
+enum { TEXT = 512, LOCK_TRIES = 200, LOCK_PAUSE_NS = 10000000 };
+
+/* The NIC behind the interface, for as long as /sys shows our own network namespace: it may show another one, where the
+ * same name is another interface. */
+static bool read_nic(const struct vb_netdev *nd, const char *attribute, char *buf, size_t size)
+{
+	char path[PATH_MAX], index[32], own[32];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/ifindex", nd->name);
+	snprintf(own, sizeof(own), "%d\n", nd->ifindex);
+	if (vb_tree_read(AT_FDCWD, path, index, sizeof(index)) < 0 || strcmp(index, own))
+		return false;
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/%s", nd->name, attribute);
+	return vb_tree_read(AT_FDCWD, path, buf, size) > 0;
+}
+
+/* All processors, as the kernel prints a mask: words of 32 bits, the highest first. */
+static void all_cpus(char *buf, size_t size)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	size_t len = 0;
+
+	for (long word = (cpus - 1) / 32; word >= 0 && len + 16 < size; word--) {
+		long bits = cpus - 32 * word;
+		unsigned mask = bits >= 32 ? 0xffffffffu : (1u << bits) - 1;
+
+		len += (size_t)snprintf(buf + len, size - len, word ? "%08x," : "%08x\n", mask);
+	}
+}
+
+/* device/: what stands for the adapter's PCI function. */
+static int write_parent(struct vb_tree *t, const char *dir, struct vb_device *dev)
+{
+	char path[PATH_MAX], text[TEXT], target[PATH_MAX];
+	struct vb_netdev nd;
+
+	vb_device_netdev(dev, &nd);
+	if (!read_nic(&nd, "numa_node", text, sizeof(text)))
+		strcpy(text, "-1\n");
+	snprintf(path, sizeof(path), "%s/device/numa_node", dir);
+	vb_tree_file(t, path, text);
+	if (!read_nic(&nd, "local_cpus", text, sizeof(text)))
+		all_cpus(text, sizeof(text));
+	snprintf(path, sizeof(path), "%s/device/local_cpus", dir);
+	vb_tree_file(t, path, text);
+	snprintf(path, sizeof(path), "%s/device/net/%s", dir, nd.name);
+	snprintf(target, sizeof(target), "/sys/class/net/%s", nd.name);
+	vb_tree_link(t, path, target);
+	return t->err;
+}
+
+static void write_ibdev(struct vb_tree *t, const char *dir, struct vb_device *dev)
+{
+	char name[128], path[PATH_MAX], text[TEXT];
+
+	for (unsigned i = 0; vb_device_attr_path(i, name, sizeof(name)); i++) {
+		int n = vb_device_attr_text(dev, name, text, sizeof(text) - 1);
+
+		snprintf(path, sizeof(path), "%s/%s", dir, name);
+		if (n < 0) {
+			vb_tree_remove(t, path);
+			continue;
+		}
+		strcat(text, "\n");
+		vb_tree_file(t, path, text);
+	}
+	write_parent(t, dir, dev);
+}
+
+static void write_uverbs(struct vb_tree *t, const char *dir, struct vb_device *dev)
+{
+	char path[PATH_MAX], text[TEXT];
+
+	snprintf(path, sizeof(path), "%s/ibdev", dir);
+	snprintf(text, sizeof(text), "%s\n", dev->dev.name);
+	vb_tree_file(t, path, text);
+	snprintf(path, sizeof(path), "%s/abi_version", dir);
+	vb_tree_file(t, path, "1\n");
+	/* The numbers of /dev/null, which the node is. */
+	snprintf(path, sizeof(path), "%s/dev", dir);
+	vb_tree_file(t, path, "1:3\n");
+	snprintf(path, sizeof(path), "%s/device", dir);
+	snprintf(text, sizeof(text), "../../infiniband/%s/device", dev->dev.name);
+	vb_tree_link(t, path, text);
+}
+
+/* A directory of a device: in place where it stands, built aside and moved where it is new. */
+static void write_device(struct vb_tree *t, const char *class, const char *name, struct vb_device *dev,
+			 void (*write_it)(struct vb_tree *, const char *, struct vb_device *))
+{
+	char dir[PATH_MAX], aside[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "class/%s/%s", class, name);
+	if (!faccessat(t->fd, dir, F_OK, 0)) {
+		write_it(t, dir, dev);
+		return;
+	}
+	snprintf(aside, sizeof(aside), VB_TREE_ASIDE "/%s", name);
+	vb_tree_remove(t, aside);
+	write_it(t, aside, dev);
+	vb_tree_move(t, aside, dir);
+}
+
+/* "class/infiniband: roce_eth0" and so on: is this name one of a device's? */
+static bool is_present(const char *name, const void *arg)
+{
+	for (struct ibv_device *const *d = arg; *d; d++)
+		if (!strcmp((*d)->name, name) || !strcmp((*d)->dev_name, name))
+			return true;
+	return !strcmp(name, "abi_version");
+}
+
+static void write_all(struct vb_tree *t, struct ibv_device *const *devices, int n)
+{
+	static const char *const classes[] = {"class/infiniband", "class/infiniband_verbs", "dev/infiniband"};
+	char path[PATH_MAX];
+
+	vb_tree_dir(t, VB_TREE_ASIDE);
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+		vb_tree_dir(t, classes[i]);
+		vb_tree_prune(t, classes[i], is_present, devices);
+	}
+	vb_tree_file(t, "class/infiniband_verbs/abi_version", "6\n");
+	vb_tree_file(t, "class/infiniband_mad/abi_version", "5\n");
+	for (int i = 0; i < n; i++) {
+		struct vb_device *dev = vb_device_of(devices[i]);
+
+		write_device(t, "infiniband", dev->dev.name, dev, write_ibdev);
+		write_device(t, "infiniband_verbs", dev->dev.dev_name, dev, write_uverbs);
+		/* A device node needs privileges; a character device that anybody may read and write is at hand. */
+		snprintf(path, sizeof(path), "dev/infiniband/%s", dev->dev.dev_name);
+		vb_tree_link(t, path, "/dev/null");
+	}
+}
+
+/* One number for all that the tree says, to leave it alone when it says so already. */
+static uint64_t fingerprint(struct ibv_device *const *devices, int n)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+	char name[128], text[TEXT];
+
+	for (int i = 0; i < n; i++) {
+		struct vb_device *dev = vb_device_of(devices[i]);
+
+		for (unsigned k = 0; vb_device_attr_path(k, name, sizeof(name)); k++) {
+			int len = vb_device_attr_text(dev, name, text, sizeof(text));
+
+			for (int c = 0; c < len && c < TEXT; c++)
+				h = (h ^ (uint8_t)text[c]) * 0x100000001b3ull;
+			h = (h ^ 0xff) * 0x100000001b3ull;
+		}
+		for (const char *s = dev->dev.name; *s; s++)
+			h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
+	}
+	return h;
+}
+
+static bool is_current(struct vb_tree *t, const char *stamp, struct ibv_device *const *devices, int n)
+{
+	char path[PATH_MAX], old[64];
+
+	if (vb_tree_read(t->fd, ".stamp", old, sizeof(old)) < 0 || strcmp(old, stamp))
+		return false;
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "class/infiniband/%s/ports/1/state", devices[i]->name);
+		if (faccessat(t->fd, path, F_OK, 0))
+			return false;
+	}
+	return true;
+}
+
+/* Whoever holds the lock may have been stopped: no program waits for it for ever. */
+static int take_lock(int tree_fd, int *lock_fd)
+{
+	struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	int fd = openat(tree_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return errno;
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (!flock(fd, LOCK_EX | LOCK_NB)) {
+			*lock_fd = fd;
+			return 0;
+		}
+		nanosleep(&pause, NULL);
+	}
+	close(fd);
+	return EBUSY;
+}
+
+int vb_sysfs_tree_write(struct ibv_device *const *devices, int n)
+{
+	char path[PATH_MAX], stamp[64];
+	struct vb_tree t = {.fd = -1};
+	int lock_fd = -1;
+	int rc = vb_runtime_dir(path, sizeof(path));
+
+	if (!rc)
+		rc = vb_runtime_tree(path, sizeof(path));
+	if (rc)
+		return rc;
+	if (!mkdir(path, 0755))
+		chmod(path, 0755);
+	else if (errno != EEXIST)
+		return errno;
+	t.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (t.fd < 0)
+		return errno;
+	rc = take_lock(t.fd, &lock_fd);
+	if (!rc) {
+		snprintf(stamp, sizeof(stamp), VB_VERSION " %016llx\n", (unsigned long long)fingerprint(devices, n));
+		if (!is_current(&t, stamp, devices, n)) {
+			vb_tree_remove(&t, ".stamp");
+			write_all(&t, devices, n);
+			if (!t.err)
+				vb_tree_file(&t, ".stamp", stamp);
+		}
+		rc = t.err;
+		close(lock_fd);
+	}
+	close(t.fd);
+	return rc;
+}

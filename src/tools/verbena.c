@@ -1,0 +1,73 @@
+// verbena.c - the verbena tool: finds the subcommand
+// follows: verbena(1)
+// SPDX-License-Identifier: MIT
+#include "tools/verbena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/limits.h"
+
+static int cmd_help(int argc, char **argv);
+
+static int cmd_version(int argc, char **argv)
+{
+	puts("verbena " VB_VERSION);
+	return 0;
+}
+
+static const struct {
+	const char *name, *args, *text;
+	int (*run)(int, char **);
+} commands[] = {
+	{"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
+	{"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+	{"help", "", "show this", cmd_help},
+	{"version", "", "show the version", cmd_version},
+};
+
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static void usage(FILE *f)
+{
+	fputs("Verbena: RDMA on any Linux machine\n\n", f);
+	for (int i = 0; i < COMMANDS; i++)
+		fprintf(f, "  verbena %-8s %-40s %s\n", commands[i].name, commands[i].args, commands[i].text);
+	fputs("\nMore: man verbena\n", f);
+}
+
+static int cmd_help(int argc, char **argv)
+{
+	usage(stdout);
+	return 0;
+}
+
+void complain(const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "verbena %s: ", name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		usage(stderr);
+		return 2;
+	}
+	const char *name = argv[1];
+	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+		name = "help";
+	else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
+		name = "version";
+	for (int i = 0; i < COMMANDS; i++)
+		if (!strcmp(commands[i].name, name))
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "verbena: there is no command '%s'; 'verbena help' lists them\n", name);
+	return 2;
+}

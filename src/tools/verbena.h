@@ -1,0 +1,14 @@
+// verbena.h - the subcommands of the verbena tool
+// follows: verbena(1)
+// SPDX-License-Identifier: MIT
+#ifndef VB_TOOLS_VERBENA_H
+#define VB_TOOLS_VERBENA_H
+
+/* Each gets its own name as argv[0] and returns the exit status. */
+int cmd_run(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
+
+/* Prints "verbena NAME: text" to stderr. */
+void complain(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,56 @@
+#!/bin/bash
+# launchers.sh - many launchers at once write one tree, readers never see half a file, namespaces have trees of their own
+# follows: verbena-run(1)
+# SPDX-License-Identifier: MIT
+# usage: launchers.sh VERBENA
+set -u
+verbena=$1
+VERBENA_RUNTIME=$(mktemp -d)
+export VERBENA_RUNTIME
+trap 'rm -rf "$VERBENA_RUNTIME"' EXIT
+"$verbena" run true 2>&1 | grep -q 'was not found' && { echo "skipped: the libraries are not built"; exit 77; }
+unshare -n true 2>/dev/null || { echo "skipped: no network namespaces here"; exit 77; }
+
+export verbena
+unshare -n bash -u <<'IN'
+ip link set lo up
+ip link add v0 type veth peer name v1 2>/dev/null || { echo "skipped: no veth"; exit 77; }
+fail() { echo "FAILED $*"; exit 1; }
+tree=$VERBENA_RUNTIME/sys.$(stat -Lc %i /proc/self/ns/net)
+"$verbena" run true || fail start
+[ "$(ls "$tree/class/infiniband" | xargs)" = "roce_lo roce_v0 roce_v1" ] || fail "the devices: $(ls $tree/class/infiniband)"
+
+# three launchers in a loop while the addresses change, and a reader
+for i in 1 2 3; do
+	(for k in $(seq 60); do "$verbena" run true || exit 1; done) &
+	pids="${pids:-} $!"
+done
+(for k in $(seq 40); do ip addr add 10.5.0.$k/24 dev v0; ip link set v0 up; ip link set v0 down; done) &
+pids="$pids $!"
+"$verbena" run bash -c 'for k in $(seq 1500); do
+	read -r a </sys/class/infiniband/roce_v0/ports/1/state && read -r b </sys/class/infiniband/roce_v0/ports/1/gids/1 || exit 1
+	[[ $a == [14]:\ [AD]* && ${#b} = 39 ]] || { echo "half: $a $b"; exit 1; }; done' || fail "a reader saw: $?"
+for p in $pids; do wait "$p" || fail "a launcher"; done
+"$verbena" run true
+[ "$("$verbena" run cat /sys/class/infiniband/roce_v0/ports/1/gids/40)" = 0000:0000:0000:0000:0000:ffff:0a05:0028 ] || fail "the last address"
+
+# a device that went, and one that came
+ip link del v0
+ip link add w0 type veth peer name w1
+"$verbena" run ls /sys/class/infiniband | xargs | grep -qx "roce_lo roce_w0 roce_w1" || fail "devices that went and came"
+
+# a choice of devices has a tree of its own
+VERBENA_DEVICES=lo "$verbena" run ls /sys/class/infiniband | xargs | grep -qx roce_lo || fail "VERBENA_DEVICES"
+"$verbena" run ls /sys/class/infiniband | xargs | grep -qx "roce_lo roce_w0 roce_w1" || fail "the tree of all devices"
+
+# a writer that was stopped with the lock delays a start, but does not stop it
+exec 9>"$tree/.lock"; flock 9
+ip addr add 10.6.0.1/24 dev w0
+timeout 20 "$verbena" run --no-shim true || fail "no start with --no-shim"
+timeout 20 "$verbena" run true 2>/dev/null || fail "no start while the lock is held"
+IN
+status=$?
+[ $status = 0 ] || exit $status
+outside=$("$verbena" run ls /sys/class/infiniband)
+case $outside in *roce_w0*) echo "FAILED: a device of another namespace"; exit 1 ;; esac
+echo ok
