@@ -1,0 +1,257 @@
+// fake.c - stands in for io/, engine/, the device list and abi/ under the tests of core/
+// follows: core/node.h
+// SPDX-License-Identifier: MIT
+#include "harness.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+struct fake fake;
+struct vb_node fake_node;
+struct vb_device fake_device = {.dev.name = "roce_fake"};
+
+void fake_reset(void)
+{
+	memset(&fake, 0, sizeof(fake));
+}
+
+/* --- io/, engine/ --- */
+
+int vb_node_get(struct vb_node **out)
+{
+	struct vb_node *n = &fake_node;
+
+	if (!fake.nodes++ && !n->seg) {
+		n->seg = mmap(NULL, VB_SEG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		              -1, 0);
+		n->hdr = n->seg;
+		n->lane = 7;
+		n->incarnation = 1;
+		n->key_secret = 0x123456789abcdef0;
+		n->qps = calloc(VB_LANE_QPS, sizeof(*n->qps));
+		n->mr_gen = calloc(VB_SEG_MRS, 1);
+		pthread_mutex_init(&n->mr_lock, NULL);
+	}
+	*out = n;
+	return 0;
+}
+
+void vb_node_put(struct vb_node *node)
+{
+	CHECK(fake.nodes-- > 0);
+}
+
+unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
+{
+	fake.progressed++;
+	if (fake.on_progress)
+		fake.on_progress();
+	return 0;
+}
+
+void vb_duty_handover(struct vb_node *node)
+{
+	fake.handovers++;
+}
+
+void vb_path_connect(struct vb_qp *qp)
+{
+	fake.connects++;
+	fake.locked_in_connect = atomic_load(&qp->sq_lock.held) || atomic_load(&qp->node->progress.held);
+	CHECK(qp->attr.dest_qp_num);
+}
+
+void vb_path_reset(struct vb_qp *qp)
+{
+	CHECK(atomic_load(&qp->sq_lock.held) && atomic_load(&qp->node->progress.held));
+	fake.resets++;
+}
+
+void vb_path_closed(struct vb_qp *qp)
+{
+	CHECK(atomic_load(&qp->sq_lock.held) && atomic_load(&qp->node->progress.held));
+	CHECK(!(atomic_load(&qp->shared->gen) & 1));
+}
+
+static void complete(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	struct vb_cqe cqe = {.wc = {.wr_id = w->wr_id, .qp_num = qp->qp.qp_num}};
+
+	vb_cq_push(qp->scq, &cqe, false);
+}
+
+bool vb_sq_kick(struct vb_qp *qp)
+{
+	CHECK(atomic_load(&qp->sq_lock.held));
+	fake.kicks++;
+	if (!fake.kick_completes)
+		return false;
+	for (; qp->sq_una != qp->sq_head; qp->sq_una++) {
+		const struct vb_swqe *w = &qp->swqe[qp->sq_una & qp->sq_mask];
+
+		if (w->state == VB_SWQE_DONE && w->status != IBV_WC_SUCCESS)
+			return true;
+		if (w->flags & IBV_SEND_SIGNALED)
+			complete(qp, w);
+	}
+	qp->sq_emit = qp->sq_una;
+	return false;
+}
+
+void vb_path_settle(struct vb_qp *qp)
+{
+	CHECK(!atomic_load(&qp->sq_lock.held) && !atomic_load(&qp->node->progress.held));
+	fake.settles++;
+}
+
+void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
+{
+	CHECK(!atomic_load(&node->progress.held));
+	fake.quiesced_key = key;
+	fake.quiesced_qpn = qpn;
+}
+
+uint64_t vb_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* --- the device, abi/ --- */
+
+void vb_fill_ops(struct vb_context *ctx)
+{
+}
+
+struct vb_device *vb_device_get(struct vb_device *dev)
+{
+	dev->refs++;
+	return dev;
+}
+
+void vb_device_put(struct vb_device *dev)
+{
+	dev->refs--;
+}
+
+bool vb_gid_is_zero(const union ibv_gid *gid)
+{
+	return !gid->global.subnet_prefix && !gid->global.interface_id;
+}
+
+static const union ibv_gid gids[] = {
+        {.raw = {0xfe, 0x80, [15] = 1}},
+        {.raw = {[10] = 0xff, 0xff, 10, 0, 0, 1}},
+};
+
+int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)
+{
+	if (index >= 2)
+		return index < VB_GID_TBL_LEN ? ENODATA : EINVAL;
+	*entry = (struct ibv_gid_entry){
+	        .gid = gids[index], .gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
+	return 0;
+}
+
+int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid *gid)
+{
+	for (int i = 0; i < 2; i++)
+		if (!memcmp(gid, &gids[i], sizeof(*gid)))
+			return i;
+	return -1;
+}
+
+int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_attr *attr)
+{
+	*attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_1024};
+	return 0;
+}
+
+/* --- objects --- */
+
+struct ibv_qp *make_qp(const struct objects *o, enum ibv_qp_type type, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr_ex a = {
+	        .send_cq = o->cq,
+	        .recv_cq = o->cq,
+	        .srq = srq,
+	        .cap = {8, 8, 2, 2, 64},
+	        .qp_type = type,
+	        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	        .pd = o->pd,
+	        .send_ops_flags = type == IBV_QPT_RC   ? 0x2ff
+	                          : type == IBV_QPT_UC ? 0x8f
+	                                               : 0xc,
+	};
+	struct ibv_qp *qp = vb_create_qp_ex(o->ctx, &a);
+
+	CHECK(qp);
+	return qp;
+}
+
+struct objects open_objects(enum ibv_qp_type type)
+{
+	struct objects o = {.ctx = vb_open_device(&fake_device.dev)};
+
+	CHECK(o.ctx);
+	o.pd = vb_alloc_pd(o.ctx);
+	o.cq = vb_create_cq(o.ctx, 63, NULL, NULL, 0);
+	CHECK(o.pd && o.cq);
+	o.qp = make_qp(&o, type, NULL);
+	return o;
+}
+
+void close_objects(struct objects *o)
+{
+	if (o->qp)
+		CHECK(!vb_destroy_qp(o->qp));
+	CHECK(!vb_destroy_cq(o->cq));
+	CHECK(!vb_dealloc_pd(o->pd));
+	CHECK(!vb_close_device(o->ctx));
+	CHECK(!fake.nodes && !fake_device.refs);
+}
+
+void to_state(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	enum ibv_qp_type t = qp->qp_type;
+	struct ibv_qp_attr a = {
+	        .qp_state = IBV_QPS_INIT,
+	        .port_num = 1,
+	        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	        .qkey = 0x11,
+	        .path_mtu = IBV_MTU_1024,
+	        .dest_qp_num = 9 << VB_LANE_SHIFT | 5,
+	        .rq_psn = 100,
+	        .sq_psn = 0x1000200, /* 25 bits */
+	        .max_dest_rd_atomic = 4,
+	        .max_rd_atomic = 4,
+	        .min_rnr_timer = 12,
+	        .timeout = 14,
+	        .retry_cnt = 7,
+	        .rnr_retry = 6,
+	        .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid.raw = {0xfe, 0x80, [15] = 2}},
+	};
+	int path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	int rtr = t == IBV_QPT_RC   ? path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+	          : t == IBV_QPT_UC ? path
+	                            : 0;
+	int rts = t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0;
+
+	CHECK(!vb_modify_qp(qp, &a,
+	                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	                            (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	if (state == IBV_QPS_INIT)
+		return;
+	a.qp_state = IBV_QPS_RTR;
+	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE | rtr));
+	if (state == IBV_QPS_RTR)
+		return;
+	a.qp_state = IBV_QPS_RTS;
+	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | rts));
+	if (state == IBV_QPS_RTS)
+		return;
+	a.qp_state = state;
+	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE));
+}

@@ -1,0 +1,369 @@
+// qp_test.c - queue pairs: making, changing, breaking
+// follows: IBA volume 1, 10.3, 11.2.5; ibv_create_qp(3), ibv_modify_qp(3)
+// SPDX-License-Identifier: MIT
+#include "harness.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+
+#include "core/qp.h"
+
+static struct objects o;
+static char buf[64];
+
+static int post_send(struct ibv_qp *qp, uint64_t id, unsigned flags)
+{
+	struct ibv_sge sge = {(uintptr_t)buf, 8, 1};
+	struct ibv_send_wr wr = {.wr_id = id,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = flags},
+	                   *bad;
+
+	return vb_post_send(qp, &wr, &bad);
+}
+
+static int post_recv(struct ibv_qp *qp, uint64_t id)
+{
+	struct ibv_sge sge = {(uintptr_t)buf, 8, 1};
+	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	return vb_post_recv(qp, &wr, &bad);
+}
+
+static int change(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr a = {.qp_state = state};
+
+	return vb_modify_qp(qp, &a, IBV_QP_STATE);
+}
+
+static void expect_flushed(uint64_t id)
+{
+	struct ibv_wc wc;
+
+	CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == id && wc.status == IBV_WC_WR_FLUSH_ERR);
+	CHECK(wc.opcode == (id >= 100 ? IBV_WC_RECV : IBV_WC_SEND));
+}
+
+static void expect_nothing(void)
+{
+	struct ibv_wc wc;
+
+	CHECK(!vb_poll_cq(o.cq, 1, &wc));
+}
+
+static struct ibv_qp *try_make(struct ibv_qp_cap cap, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr a = {.send_cq = o.cq, .recv_cq = o.cq, .cap = cap, .qp_type = type};
+	struct ibv_qp *qp = vb_create_qp(o.pd, &a);
+
+	if (qp) {
+		CHECK(a.cap.max_send_wr >= cap.max_send_wr && a.cap.max_recv_wr >= cap.max_recv_wr &&
+		      a.cap.max_inline_data >= cap.max_inline_data);
+		CHECK(a.cap.max_send_sge >= cap.max_send_sge && a.cap.max_recv_sge >= cap.max_recv_sge);
+	}
+	return qp;
+}
+
+static void capabilities_are_rounded_up_or_refused(void)
+{
+	static const struct ibv_qp_cap bad[] = {
+	        {VB_MAX_QP_WR + 1, 1, 1, 1, 0}, {1, VB_MAX_QP_WR + 1, 1, 1, 0},  {1, 1, VB_MAX_SGE + 1, 1, 0},
+	        {1, 1, 1, VB_MAX_SGE + 1, 0},   {1, 1, 1, 1, VB_MAX_INLINE + 1}, {~0u, ~0u, ~0u, ~0u, ~0u},
+	};
+	static const struct ibv_qp_cap ok[] = {{0},
+	                                       {1, 1, 1, 1, 1},
+	                                       {100, 0, 3, 0, 237},
+	                                       {VB_MAX_QP_WR, VB_MAX_QP_WR, VB_MAX_SGE, VB_MAX_SGE, VB_MAX_INLINE}};
+
+	for (int i = 0; i < 6; i++)
+		CHECK(!try_make(bad[i], IBV_QPT_RC) && errno == EINVAL);
+	for (int i = 0; i < 4; i++)
+		CHECK(!vb_destroy_qp(try_make(ok[i], IBV_QPT_UD)));
+	CHECK(!try_make(ok[1], IBV_QPT_RAW_PACKET) && errno == EOPNOTSUPP);
+	CHECK(!try_make(ok[1], IBV_QPT_XRC_SEND) && errno == EOPNOTSUPP);
+}
+
+static void numbers_are_of_our_lane_and_not_used_again_soon(void)
+{
+	struct ibv_qp_cap cap = {1, 1, 1, 1, 0};
+	uint32_t last = 0;
+
+	for (int i = 0; i < 100; i++) {
+		struct ibv_qp *qp = try_make(cap, IBV_QPT_RC);
+
+		CHECK(VB_QP_LANE(qp->qp_num) == 7 && qp->qp_num != last && qp->qp_num != o.qp->qp_num);
+		CHECK(atomic_load(&fake_node.qps[VB_QP_INDEX(qp->qp_num)]) == vb_qp(qp));
+		last = qp->qp_num;
+		CHECK(!vb_destroy_qp(qp) && fake.quiesced_qpn == last &&
+		      !atomic_load(&fake_node.qps[VB_QP_INDEX(last)]));
+	}
+}
+
+static void a_queue_pair_of_128_costs_less_than_18_kilobytes(void)
+{
+	struct ibv_qp *qp = try_make((struct ibv_qp_cap){128, 128, 1, 1, 0}, IBV_QPT_RC);
+
+	CHECK(malloc_usable_size(qp) < 18 * 1024);
+	CHECK(!vb_destroy_qp(qp));
+}
+
+static void a_queue_pair_holds_what_it_is_made_of(void)
+{
+	CHECK(vb_dealloc_pd(o.pd) == EBUSY && vb_destroy_cq(o.cq) == EBUSY);
+}
+
+static void the_way_to_rts_publishes_what_peers_need(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+	struct vb_qp_shared *s = vb_qp(qp)->shared;
+	uint32_t gen = atomic_load(&s->gen);
+
+	CHECK(!(gen & 1) && qp->state == IBV_QPS_RESET);
+	to_state(qp, IBV_QPS_INIT);
+	CHECK(atomic_load(&s->gen) == gen && qp->state == IBV_QPS_INIT &&
+	      atomic_load(&s->access) == IBV_ACCESS_REMOTE_WRITE);
+	CHECK(!change(qp, IBV_QPS_RESET));
+	to_state(qp, IBV_QPS_RTR);
+	CHECK(atomic_load(&s->gen) == gen + 1 && fake.connects == 1 && !fake.locked_in_connect);
+	CHECK(atomic_load(&s->dest_qpn) == (9u << VB_LANE_SHIFT | 5) && atomic_load(&s->dest_lane) == 9 &&
+	      atomic_load(&s->rq_psn) == 100);
+	CHECK(atomic_load(&s->min_rnr_timer) == 12 && atomic_load(&s->max_dest_rd_atomic) == 4 &&
+	      vb_qp(qp)->epsn == 100);
+	CHECK(!change(qp, IBV_QPS_RESET));
+	CHECK(atomic_load(&s->gen) == gen + 2 && fake.quiesced_qpn == qp->qp_num);
+	to_state(qp, IBV_QPS_RTS);
+	CHECK(atomic_load(&s->gen) == gen + 3 && vb_qp(qp)->psn_next == 0x200 && fake.kicks >= 1);
+	CHECK(vb_qp(qp)->retry_left == 7 && vb_qp(qp)->rnr_left == 6);
+	fake.quiesced_qpn = 0;
+	CHECK(!change(qp, IBV_QPS_ERR) && atomic_load(&s->gen) == gen + 4 && fake.quiesced_qpn == qp->qp_num);
+	CHECK(!vb_destroy_qp(qp) && atomic_load(&s->gen) == gen + 4);
+}
+
+static void values_out_of_range_change_nothing(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 2}, now;
+	struct ibv_qp_init_attr init;
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL);
+	a.port_num = 1;
+	a.pkey_index = 1;
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL && qp->state == IBV_QPS_RESET);
+	to_state(qp, IBV_QPS_RTS);
+	a = (struct ibv_qp_attr){.min_rnr_timer = 32};
+	CHECK(vb_modify_qp(qp, &a, IBV_QP_MIN_RNR_TIMER) == EINVAL);
+	CHECK(vb_modify_qp(qp, &a, IBV_QP_ALT_PATH) == EINVAL);
+	a.cur_qp_state = IBV_QPS_SQD;
+	a.qp_state = IBV_QPS_RTS;
+	CHECK(vb_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_CUR_STATE) == EINVAL);
+	a.cur_qp_state = IBV_QPS_RTS;
+	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_CUR_STATE));
+	CHECK(!vb_query_qp(qp, &now, 0, &init) && now.min_rnr_timer == 12 && now.qp_state == IBV_QPS_RTS &&
+	      now.sq_psn == 0x200 && now.rq_psn == 100);
+	CHECK(now.cap.max_send_wr == 8 && init.cap.max_inline_data == 64 && init.qp_type == IBV_QPT_RC &&
+	      init.send_cq == o.cq);
+	CHECK(!vb_destroy_qp(qp));
+}
+
+static void each_value_has_its_limit(void)
+{
+	static const struct {
+		int bit;
+		struct ibv_qp_attr attr;
+	} bad[] = {
+	        {IBV_QP_TIMEOUT, {.timeout = 32}},
+	        {IBV_QP_RETRY_CNT, {.retry_cnt = 8}},
+	        {IBV_QP_RNR_RETRY, {.rnr_retry = 8}},
+	        {IBV_QP_MAX_QP_RD_ATOMIC, {.max_rd_atomic = 17}},
+	        {IBV_QP_MAX_DEST_RD_ATOMIC, {.max_dest_rd_atomic = 17}},
+	        {IBV_QP_AV, {.ah_attr = {.port_num = 1}}},
+	        {IBV_QP_PATH_MIG_STATE, {.path_mig_state = IBV_MIG_ARMED}},
+	};
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+	struct ibv_qp_attr fine = {
+	        .timeout = 31, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 16, .max_dest_rd_atomic = 16};
+
+	to_state(qp, IBV_QPS_SQD);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		struct ibv_qp_attr a = bad[i].attr;
+
+		CHECK(vb_modify_qp(qp, &a, bad[i].bit) == EINVAL);
+	}
+	CHECK(!vb_modify_qp(qp, &fine, 0xe00 | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC));
+	CHECK(!vb_destroy_qp(qp));
+}
+
+static void posting_depends_on_the_state(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+
+	CHECK(post_send(qp, 1, 0) == EINVAL && post_recv(qp, 100) == EINVAL);
+	to_state(qp, IBV_QPS_INIT);
+	CHECK(post_send(qp, 1, 0) == EINVAL && !post_recv(qp, 100));
+	CHECK(!change(qp, IBV_QPS_RESET));
+	to_state(qp, IBV_QPS_RTR);
+	CHECK(post_send(qp, 1, 0) == EINVAL && !post_recv(qp, 100));
+	CHECK(!change(qp, IBV_QPS_RESET));
+	to_state(qp, IBV_QPS_RTS);
+	CHECK(!post_send(qp, 1, 0) && !vb_destroy_qp(qp));
+	expect_nothing();
+}
+
+static void an_error_flushes_sends_then_receives_in_order(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+	struct vb_qp *q = vb_qp(qp);
+
+	to_state(qp, IBV_QPS_RTS);
+	for (uint64_t i = 1; i <= 5; i++)
+		CHECK(!post_send(qp, i, i & 1 ? IBV_SEND_SIGNALED : 0) && !post_recv(qp, 100 + i));
+	q->inbound->active = true; /* a message is half in */
+	q->inbound->wqe.wr_id = 100;
+	q->sq_una = q->sq_head - 4; /* the first has completed */
+	CHECK(!change(qp, IBV_QPS_ERR) && qp->state == IBV_QPS_ERR);
+	for (uint64_t i = 2; i <= 5; i++)
+		expect_flushed(i);
+	for (uint64_t i = 100; i <= 105; i++)
+		expect_flushed(i);
+	expect_nothing();
+	CHECK(!post_send(qp, 6, 0) && !post_recv(qp, 106)); /* what comes later is flushed at once */
+	expect_flushed(6);
+	expect_flushed(106);
+	CHECK(!change(qp, IBV_QPS_ERR));
+	expect_nothing();
+	CHECK(!vb_destroy_qp(qp));
+}
+
+static void a_send_queue_error_leaves_the_receives(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_UC, NULL);
+	struct vb_qp *q = vb_qp(qp);
+
+	to_state(qp, IBV_QPS_RTS);
+	CHECK(!post_send(qp, 1, 0) && !post_recv(qp, 101));
+	vb_lock(&q->node->progress);
+	vb_lock(&q->sq_lock);
+	vb_qp_sq_error(q);
+	vb_unlock(&q->sq_lock);
+	vb_unlock(&q->node->progress);
+	CHECK(qp->state == IBV_QPS_SQE && (atomic_load(&q->shared->gen) & 1));
+	expect_flushed(1);
+	CHECK(!post_send(qp, 2, 0));
+	expect_flushed(2);
+	expect_nothing();
+	CHECK(!change(qp, IBV_QPS_RTS) && !post_send(qp, 3, 0));
+	expect_nothing();
+	CHECK(!vb_destroy_qp(qp));
+}
+
+static void a_reset_forgets_everything(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL), *other = make_qp(&o, IBV_QPT_RC, NULL);
+	struct ibv_wc wc;
+
+	to_state(qp, IBV_QPS_RTS);
+	to_state(other, IBV_QPS_RTS);
+	CHECK(!post_send(qp, 1, 0) && !post_send(other, 2, 0) && !change(qp, IBV_QPS_ERR) &&
+	      !change(other, IBV_QPS_ERR));
+	CHECK(!change(qp, IBV_QPS_RESET) && fake.resets >= 1); /* its completion goes, too */
+	CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == 2);
+	expect_nothing();
+	to_state(qp, IBV_QPS_RTS);
+	for (uint64_t i = 1; i <= 8; i++)
+		CHECK(!post_send(qp, i, 0) && !post_recv(qp, 100 + i));
+	CHECK(post_send(qp, 9, 0) == ENOMEM && post_recv(qp, 109) == ENOMEM);
+	CHECK(!change(qp, IBV_QPS_RESET));
+	expect_nothing();
+	to_state(qp, IBV_QPS_RTS);
+	CHECK(!post_send(qp, 1, 0) && vb_qp(qp)->sq_head - vb_qp(qp)->sq_una == 1);
+	CHECK(!vb_destroy_qp(qp) && !vb_destroy_qp(other));
+}
+
+static void a_drained_queue_says_so(void)
+{
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+	struct vb_qp *q = vb_qp(qp);
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1}, now;
+	struct ibv_qp_init_attr init;
+	struct ibv_async_event ev;
+
+	to_state(qp, IBV_QPS_RTS);
+	CHECK(!post_send(qp, 1, 0));
+	q->sq_emit = q->sq_head; /* on its way */
+	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	CHECK(!vb_query_qp(qp, &now, 0, &init) && now.sq_draining && vb_get_async_event(o.ctx, &ev) == -1);
+	CHECK(change(qp, IBV_QPS_RTS) == EINVAL); /* not yet */
+	q->sq_una = q->sq_emit;
+	vb_qp_check_drained(q);
+	vb_qp_check_drained(q);
+	CHECK(!vb_get_async_event(o.ctx, &ev) && ev.event_type == IBV_EVENT_SQ_DRAINED && ev.element.qp == qp);
+	vb_ack_async_event(&ev);
+	CHECK(vb_get_async_event(o.ctx, &ev) == -1 && !vb_query_qp(qp, &now, 0, &init) && !now.sq_draining);
+	CHECK(!change(qp, IBV_QPS_RTS) && q->psn_next == 0x201 && !vb_destroy_qp(qp));
+}
+
+static void with_a_shared_queue_the_last_receive_is_told(void)
+{
+	struct ibv_srq_init_attr sa = {.attr = {4, 1, 0}};
+	struct ibv_srq *srq = vb_create_srq(o.pd, &sa);
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, srq);
+	struct ibv_async_event ev;
+
+	CHECK(post_recv(qp, 101) == EINVAL);
+	to_state(qp, IBV_QPS_RTS);
+	CHECK(post_recv(qp, 101) == EINVAL && !change(qp, IBV_QPS_ERR) && !change(qp, IBV_QPS_ERR));
+	CHECK(!vb_get_async_event(o.ctx, &ev) && ev.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && ev.element.qp == qp);
+	vb_ack_async_event(&ev);
+	CHECK(vb_get_async_event(o.ctx, &ev) == -1 && !vb_destroy_qp(qp) && !vb_destroy_srq(srq));
+}
+
+static void an_extended_queue_pair_is_refused_what_is_not_there(void)
+{
+	struct ibv_qp_init_attr_ex a = {.send_cq = o.cq,
+	                                .recv_cq = o.cq,
+	                                .qp_type = IBV_QPT_UD,
+	                                .pd = o.pd,
+	                                .comp_mask = 0x41,
+	                                .send_ops_flags = IBV_QP_EX_WITH_RDMA_READ};
+
+	CHECK(!vb_create_qp_ex(o.ctx, &a) && errno == EOPNOTSUPP);
+	a.qp_type = IBV_QPT_RC;
+	a.send_ops_flags = IBV_QP_EX_WITH_BIND_MW;
+	CHECK(!vb_create_qp_ex(o.ctx, &a) && errno == EOPNOTSUPP);
+	a.send_ops_flags = 0;
+	a.comp_mask |= IBV_QP_INIT_ATTR_RX_HASH;
+	CHECK(!vb_create_qp_ex(o.ctx, &a) && errno == EOPNOTSUPP);
+	a.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS; /* no PD */
+	CHECK(!vb_create_qp_ex(o.ctx, &a) && errno == EINVAL);
+	struct ibv_qp *plain = try_make((struct ibv_qp_cap){1, 1, 1, 1, 0}, IBV_QPT_RC);
+
+	CHECK(!vb_qp_to_qp_ex(plain) && errno == EOPNOTSUPP && vb_qp_to_qp_ex(o.qp) && !vb_destroy_qp(plain));
+}
+
+int main(void)
+{
+	o = open_objects(IBV_QPT_RC);
+	int nodes = fake.nodes;
+
+	CHECK(!fcntl(o.ctx->async_fd, F_SETFL, O_NONBLOCK));
+	RUN(capabilities_are_rounded_up_or_refused);
+	RUN(numbers_are_of_our_lane_and_not_used_again_soon);
+	RUN(a_queue_pair_of_128_costs_less_than_18_kilobytes);
+	RUN(a_queue_pair_holds_what_it_is_made_of);
+	RUN(the_way_to_rts_publishes_what_peers_need);
+	RUN(values_out_of_range_change_nothing);
+	RUN(each_value_has_its_limit);
+	RUN(posting_depends_on_the_state);
+	RUN(an_error_flushes_sends_then_receives_in_order);
+	RUN(a_send_queue_error_leaves_the_receives);
+	RUN(a_reset_forgets_everything);
+	RUN(a_drained_queue_says_so);
+	RUN(with_a_shared_queue_the_last_receive_is_told);
+	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
+	fake.nodes = nodes;
+	close_objects(&o);
+}

@@ -1,0 +1,172 @@
+// fuzz_broker.c - arbitrary messages from several programs, with and without descriptors, to the broker's handler
+// follows: src/broker/proto.h; llvm.org/docs/LibFuzzer.html
+// SPDX-License-Identifier: MIT
+//
+// clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \
+//   src/broker/{broker,handle,runtime,session,state,table}.c src/util/log.c -o fuzz_broker
+#include "broker/session.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#define PROGRAMS 4
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int seg_fd = -1, bell_fd, wake_fd;
+
+static struct vb_broker broker;
+static struct vb_session *session[PROGRAMS];
+static uint32_t session_gen[PROGRAMS];
+static int far_end[PROGRAMS];
+
+static void make_descriptors(void)
+{
+	seg_fd = memfd_create("seg", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	bell_fd = memfd_create("bell", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ftruncate(seg_fd, 4096) || fcntl(seg_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE) ||
+	    ftruncate(bell_fd, 4096) || fcntl(bell_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		abort();
+}
+
+/* A session may have been closed by itself or by another: look it up as the loop does. */
+static struct vb_session *program(unsigned i)
+{
+	for (uint32_t s = 0; session[i] && s < VB_MAX_SESSIONS; s++)
+		if (broker.sessions[s] == session[i] && broker.sessions[s]->gen == session_gen[i])
+			return session[i];
+	if (far_end[i] >= 0)
+		close(far_end[i]);
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
+		abort();
+	far_end[i] = pair[1];
+	session[i] = NULL;
+	if (vb_session_open(&broker, pair[0], &session[i]))
+		abort();
+	session_gen[i] = session[i]->gen;
+	return session[i];
+}
+
+static void drain(unsigned i)
+{
+	char buf[VB_MAX_MSG];
+
+	while (far_end[i] >= 0 && recv(far_end[i], buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
+}
+
+/* What holds after every message. */
+static void check(void)
+{
+	uint32_t held = 0, reserved = 0, sessions = 0, pending = 0, parked = 0;
+
+	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) {
+		held += broker.table.lanes[i].state == VB_LANE_HELD;
+		reserved += broker.table.lanes[i].state == VB_LANE_RESERVED;
+		if ((broker.table.lanes[i].state == VB_LANE_HELD) != (broker.holder[i] != NULL))
+			abort();
+		if (broker.holder[i] && broker.holder[i]->lane != i)
+			abort();
+	}
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++) {
+		const struct vb_session *s = broker.sessions[i];
+		if (!s)
+			continue;
+		sessions++;
+		pending += !s->lane;
+		if (s->nanswers + s->nparked > VB_MAX_ANSWERS + VB_MAX_PARKED_EACH)
+			abort();
+		parked += s->nparked;
+	}
+	if (held != broker.table.held || reserved != broker.table.reserved || sessions != broker.nsessions ||
+	    pending != broker.npending || held + pending != sessions || parked != broker.nparked)
+		abort();
+	for (const struct vb_parked *p = broker.parked; p; p = p->next)
+		parked--;
+	if (parked || broker.holder[0])
+		abort();
+}
+
+static int some_fds(unsigned kind, int fds[VB_MAX_FDS])
+{
+	const int good[3] = {seg_fd, bell_fd, wake_fd};
+	int n = kind & 4 ? 3 : (int)(kind & 3);
+
+	for (int i = 0; i < n; i++)
+		fds[i] = dup(good[(kind & 8 ? i + 1 : i) % 3]);
+	return n;
+}
+
+/* Input: records of {program and flags, descriptors, length, bytes}. Flag 0x10 fixes the head, so that what lies behind
+ * the first check is reached; 0x20 lets the program read; 0x40 ends it; 0x80 reserves a lane as if it was from before. */
+static size_t one(const uint8_t *data, size_t size)
+{
+	static uint8_t msg[VB_MAX_MSG];
+	unsigned i = data[0] % PROGRAMS;
+	size_t len = (size_t)data[2] | (size_t)(data[1] & 0x10) << 4;
+	int fds[VB_MAX_FDS];
+
+	if (len > size - 3)
+		len = size - 3;
+	memcpy(msg, data + 3, len);
+	if (data[0] & 0x20)
+		drain(i);
+	if (data[0] & 0x80 && len >= 2)
+		vb_table_reserve(&broker.table, msg[1] % 16, geteuid(), 1 + msg[0] % 4, 7);
+	struct vb_session *s = program(i);
+	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
+		struct vb_msg_head head = {.type = msg[0] % 6, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+		memcpy(msg, &head, sizeof(head));
+	}
+	if (data[0] & 0x40) {
+		vb_session_close(&broker, s, true);
+	} else if (s->interest & 1) {
+		int n = some_fds(data[1], fds);
+		if (!vb_session_handle(&broker, s, msg, len, fds, n))
+			vb_session_close(&broker, s, !s->detached);
+		else
+			vb_session_flush(&broker, s);
+	} else {
+		vb_session_flush(&broker, s);
+	}
+	check();
+	return 3 + len;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct vb_broker_config config = {.lock_fd = -1, .ready_fd = -1, .stop_fd = -1};
+
+	if (seg_fd < 0)
+		make_descriptors();
+	if (vb_broker_init(&broker, &config))
+		abort();
+	vb_table_close(&broker.table);
+	vb_table_init(&broker.table, 1); /* not a random lane: the same input must do the same */
+	memset(session, 0, sizeof(session));
+	memset(far_end, -1, sizeof(far_end));
+	while (size > 3) {
+		size_t used = one(data, size);
+		data += used;
+		size -= used;
+	}
+	vb_broker_fini(&broker, false);
+	for (unsigned i = 0; i < PROGRAMS; i++)
+		if (far_end[i] >= 0)
+			close(far_end[i]);
+	int probe = dup(seg_fd);
+	if (probe > 64) /* a descriptor stays open with each input */
+		abort();
+	close(probe);
+	return 0;
+}

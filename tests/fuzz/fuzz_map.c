@@ -1,0 +1,38 @@
+// fuzz_map.c - any string as a path: what is redirected stays in the tree, nothing is written past a buffer
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include <assert.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/shim/map.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char *const heads[] = {"", "/sys/class/infiniband", "/dev/infiniband", "class/infiniband", "./infiniband"};
+	struct vb_map_buf *buf = malloc(sizeof(*buf));
+	size_t head = size ? data[0] % 5 : 0, n = strlen(heads[head]);
+	char *path = malloc(n + size + 1);
+
+	setenv("VERBENA_RUNTIME", "/r", 1);
+	memcpy(path, heads[head], n);
+	memcpy(path + n, size ? data + 1 : data, size ? size - 1 : 0);
+	path[n + (size ? size - 1 : 0)] = '\0';
+	char *exact = strdup(path);
+	const char *p = vb_map(AT_FDCWD, exact, buf);
+	assert(p == exact || p == buf->path);
+	if (p == buf->path) {
+		assert(*p == '/' && strlen(p) < sizeof(buf->path) && !strstr(p, "/../") && !strstr(p, "//"));
+		vb_map_is_node(buf);
+		vb_map_undo(buf->path);
+		assert(strlen(buf->path) < sizeof(buf->path));
+	}
+	free(exact);
+	free(path);
+	free(buf);
+	return 0;
+}
