@@ -1,0 +1,321 @@
+# measure.py - how bench/ measures: pairs of programs, each pair at once after the other, medians of their ratios, rows
+# follows: README.md
+# SPDX-License-Identifier: MIT
+import atexit, ctypes, os, re, select, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+HOST = "127.0.0.1"
+PAIRS = int(os.environ.get("BENCH_PAIRS", "5"))
+PERFTEST = ["-F"]  # no question about the CPU governor
+
+
+class Failed(Exception):
+    """One line for the user."""
+
+
+# --- the machine ---
+
+def two_cores():
+    """Two cores of this process's that are not two threads of one, where there are such."""
+    cores = sorted(os.sched_getaffinity(0))
+
+    def place(core):
+        path = f"/sys/devices/system/cpu/cpu{core}/topology/"
+        try:
+            return tuple(open(path + f).read() for f in ("physical_package_id", "core_id"))
+        except OSError:
+            return core
+    others = [c for c in cores[1:] if place(c) != place(cores[0])] or cores[1:] or cores
+    return cores[0], others[0]
+
+
+CORES = None if os.environ.get("BENCH_CORES") == "" else two_cores()
+if CORES:
+    os.environ["BENCH_CORES"] = "%d,%d" % CORES
+
+
+def busy():
+    """Share of all cores that other programs use now, of which this machine's owner may take some as well."""
+    def read():
+        v = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
+        return sum(v), v[3] + v[4]
+    all1, idle1 = read()
+    time.sleep(0.5)
+    all2, idle2 = read()
+    return 1 - (idle2 - idle1) / max(1, all2 - all1)
+
+
+def warn_if_busy():
+    share = busy()
+    if share > 0.05:
+        print(f"Other programs use {share:.0%} of this machine's cores now: figures are worse than they could be.\n")
+
+
+# --- programs ---
+
+started = set()
+
+
+def die_with_us():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def start(argv, core=None, stdin=subprocess.DEVNULL, env=None):
+    """Starts argv in a process group of its own, on one of CORES."""
+    def before():
+        die_with_us()
+        if core is not None and CORES:
+            os.sched_setaffinity(0, {CORES[core]})
+    try:
+        p = subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                             start_new_session=True, preexec_fn=before, env={**os.environ, **(env or {})})
+    except FileNotFoundError:
+        raise Failed(f"{argv[0]} is not there (tests/install-packages bench, make build)") from None
+    started.add(p)
+    return p
+
+
+def stop(p):
+    """Ends what start() started, whatever it is doing."""
+    if p.poll() is None:
+        try:
+            os.killpg(p.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    p.wait()
+    p.stdout.close()
+    started.discard(p)
+
+
+def stop_all(*_):
+    for p in list(started):
+        stop(p)
+
+
+atexit.register(stop_all)
+for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(s, lambda n, _: sys.exit(128 + n))
+
+
+def finish(p, seconds, argv):
+    """What p has printed, when it ends well in that time."""
+    try:
+        out, _ = p.communicate(timeout=max(0.1, seconds))
+    except subprocess.TimeoutExpired:
+        raise Failed(f"`{' '.join(argv)}` did not end within {seconds:.0f} s") from None
+    finally:
+        stop(p)
+    if p.returncode:
+        said = [line for line in out.splitlines() if line.strip(" -")]
+        raise Failed(f"`{' '.join(argv)}` failed ({p.returncode}): {said[-1] if said else 'it said nothing'}")
+    return out
+
+
+def run(*argv, core=None, seconds=60, env=None):
+    argv = list(argv)
+    return finish(start(argv, core, env=env), seconds, argv)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind((HOST, 0))
+        return s.getsockname()[1]
+
+
+def listens(port):
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            if re.search(r":%04X [0-9A-F]+:0000 0A " % port, open(table).read()):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+def pair(make, seconds=30, env=None):
+    """Runs a server and a client on the two cores. make(port) gives both commands. Returns what the client printed."""
+    for attempt in (1, 2):  # another program may take the port between our look and the server's
+        port = free_port()
+        serve, ask = make(port)
+        end = time.monotonic() + seconds
+        server = start(serve, 0, env=env)
+        while not listens(port) and server.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        if server.poll() is not None and attempt == 1:
+            stop(server)
+            continue
+        if not listens(port):
+            finish(server, 1, serve)
+            raise Failed(f"`{' '.join(serve)}` ended before anyone came")
+        client = start(ask, 1, env=env)
+        try:
+            return finish(client, end - time.monotonic(), ask)
+        finally:
+            try:
+                server.communicate(timeout=3)
+            except subprocess.TimeoutExpired:
+                pass
+            stop(server)
+
+
+def tool(name):
+    """A measuring program of ours."""
+    path = os.path.join(BUILD, "bench", name)
+    if not os.access(path, os.X_OK):
+        raise Failed(f"{os.path.relpath(path)} is not built: make build")
+    return path
+
+
+def verbena(*argv):
+    path = os.path.join(BUILD, "verbena")
+    if not os.access(path, os.X_OK):
+        raise Failed(f"{os.path.relpath(path)} is not built: make build")
+    return [path, "run", *argv]
+
+
+def perftest(name, *args, before=(), seconds=30, server_args=()):
+    """One of Debian's perftest programs, unmodified, against itself: the last row of its table, as numbers."""
+    out = pair(lambda port: ([*before, *verbena(name, *PERFTEST, "-p", str(port), *args, *server_args)],
+                             [*before, *verbena(name, *PERFTEST, "-p", str(port), *args, HOST)]), seconds)
+    rows = [line.split() for line in out.splitlines() if re.fullmatch(r"\s*\d+(\s+-?[\d.]+|\s+-?nan|\s+inf)+\s*", line)]
+    if not rows:
+        raise Failed(f"{name} printed no figures: {out.strip().splitlines()[-1] if out.strip() else 'nothing at all'}")
+    return [float(x) for x in rows[-1]]
+
+
+def ucx(test, size, n, tls, seconds=30, **more):
+    """ucx_perftest: (typical latency in µs, messages per second)."""
+    opts = ["-t", test, "-s", str(size), "-n", str(n), "-f"]
+    out = pair(lambda port: (["ucx_perftest", "-p", str(port)], ["ucx_perftest", "-p", str(port), HOST, *opts]), seconds,
+               env={"UCX_TLS": tls, "UCX_WARN_UNUSED_ENV_VARS": "n", **more})
+    try:
+        v = [float(x) for x in out.strip().splitlines()[-1].split()]
+        return v[1], v[-1]
+    except (IndexError, ValueError):
+        raise Failed(f"ucx_perftest printed no figures (UCX_TLS={tls})") from None
+
+
+# A peer is never a handicapped one: each of these is measured, and the best counts.
+UCX_SETTINGS = [{"tls": "posix,self"}, {"tls": "posix,cma,self"}, {"tls": "sm,self"}]
+
+
+# --- pairs and rows ---
+
+def placement():
+    """A cache line's way between the two cores, ns. Virtual cores move: then two figures are no pair."""
+    return float(run(tool("line"), seconds=10)) if CORES else 0
+
+
+def same_place(a, b):
+    return max(a, b) <= 1.5 * min(a, b)
+
+
+def pairs(ours, peers, better, n=PAIRS, seconds=90):
+    """n times ours and then each of the peers. Returns medians (ours, best peer, ratio ours/peer) and the spread of the
+    ratio. Rounds in which the cores moved are measured again, while there is time. better: min or max."""
+    end = time.monotonic() + seconds
+    good, moved = [], []
+    before = placement()
+    while len(good) < n and (time.monotonic() < end or len(good) + len(moved) < n):
+        mine, theirs = ours(), [peer() for peer in peers]
+        after = placement()
+        (good if same_place(before, after) else moved).append((mine, theirs))
+        before = after
+    rounds = (good + moved)[:max(n, len(good))]
+    best = better(range(len(peers)), key=lambda i: statistics.median(t[i] for _, t in rounds))
+    ratios = sorted(m / t[best] for m, t in rounds)
+    return (statistics.median(m for m, _ in rounds), statistics.median(t[best] for _, t in rounds),
+            statistics.median(ratios), (ratios[0], ratios[-1]))
+
+
+WIDTHS = (42, 14, 14, 8, 9, 8, 14)
+
+
+def line(*cells):
+    print("  ".join(f"{c:<{w}}" if i == 0 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, WIDTHS))).rstrip(), flush=True)
+
+
+def header():
+    line("figure", "ours", "peer", "ratio", "must", "aim", "spread")
+
+
+missed = []
+
+
+def row(figure, ours, peer, ratio, must, aim, spread=None, at_most=True):
+    """ours and peer are words with a unit; ratio, must, aim numbers (aim may be a word)."""
+    good = ratio <= must if at_most else ratio >= must
+    sign = "≤" if at_most else "≥"
+    line(figure, ours, peer, f"{ratio:.2f}", f"{sign} {must:g}", aim if isinstance(aim, str) else f"{aim:g}",
+         f"{spread[0]:.2f}..{spread[1]:.2f}" if spread else "", )
+    if not good:
+        missed.append(figure)
+        print(f"    MISSED: {figure}", flush=True)
+
+
+def us(x):
+    return f"{x:.3f} µs"
+
+
+def gbs(mb):
+    return f"{mb / 1000:.2f} GB/s"
+
+
+def mps(x):
+    return f"{x / 1e6:.2f} M/s"
+
+
+def own_runtime():
+    """A broker of our own, so that no other program's queue pairs count; removed at the end."""
+    if "VERBENA_RUNTIME" in os.environ:
+        return
+    path = tempfile.mkdtemp(prefix="verbena-bench-")
+    os.environ["VERBENA_RUNTIME"] = path
+
+    def remove():
+        stop_all()
+        end = time.monotonic() + 3
+        while broker_pids(path) and time.monotonic() < end:
+            time.sleep(0.05)
+        shutil.rmtree(path, ignore_errors=True)
+    atexit.register(remove)
+
+
+def broker_pids(directory=None):
+    directory = directory or os.environ["VERBENA_RUNTIME"]
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{pid}/cmdline", errors="replace").read().split("\0")
+        except OSError:
+            continue
+        if "--dir" in words and "broker" in words[0] and os.path.realpath(words[words.index("--dir") + 1]) == os.path.realpath(directory):
+            found.append(int(pid))
+    return found
+
+
+def ask_line(p, seconds):
+    """The next line that p prints."""
+    if not select.select([p.stdout], [], [], seconds)[0]:
+        raise Failed(f"`{' '.join(p.args)}` said nothing for {seconds} s")
+    text = p.stdout.readline()
+    if not text:
+        raise Failed(f"`{' '.join(p.args)}` ended")
+    return text.strip()
+
+
+def main(*figures):
+    """What each figure's script calls: alone it prints its own header."""
+    if os.environ.get("BENCH_HEADER") != "no":
+        warn_if_busy()
+        header()
+    own_runtime()
+    failed = False
+    for figure in figures:
+        try:
+            figure()
+        except Failed as e:
+            print(f"{os.path.basename(sys.argv[0])}: {e}", file=sys.stderr)
+            failed = True
+    sys.exit(2 if failed else 1 if missed else 0)
