@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ROOT_DIR "/run/verbena"
+
 int64_t vb_broker_now_ms(void)
 {
 	struct timespec ts;
@@ -70,8 +72,9 @@ int vb_runtime_own(struct vb_runtime *rt)
 	if (dir && *dir)
 		return use_explicit(rt, dir);
 	name_by_netns(rt);
-	if (me == 0)
-		return set_dir(rt, "/run/verbena", "");
+	/* a container's root may have a /run that it cannot write */
+	if (me == 0 && (!access(ROOT_DIR, W_OK) || (errno == ENOENT && !access("/run", W_OK))))
+		return set_dir(rt, ROOT_DIR, "");
 	dir = secure_getenv("XDG_RUNTIME_DIR");
 	if (dir && dir[0] == '/' && !stat(dir, &st) && S_ISDIR(st.st_mode) && st.st_uid == me)
 		return set_dir(rt, dir, "/verbena");
@@ -83,11 +86,9 @@ bool vb_runtime_root(struct vb_runtime *rt)
 {
 	const char *dir = secure_getenv("VERBENA_RUNTIME");
 
-	if ((dir && *dir) || geteuid() == 0)
+	if ((dir && *dir) || vb_runtime_own(rt) || !strcmp(rt->dir, ROOT_DIR))
 		return false;
-	memset(rt, 0, sizeof(*rt));
-	name_by_netns(rt);
-	return !set_dir(rt, "/run/verbena", "");
+	return !set_dir(rt, ROOT_DIR, "");
 }
 
 int vb_runtime_prepare(const struct vb_runtime *rt)
@@ -295,13 +296,29 @@ void vb_runtime_unlock(int *lock_fd)
 	*lock_fd = -1;
 }
 
+/* fdinfo counts in the pid namespace of the /proc that is mounted. NSpid lists ours from there down to our own: a single
+ * number says that it is the same. */
+static bool is_proc_ours(void)
+{
+	char line[256];
+	int outer, inner, n = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+
+	if (!f)
+		return false;
+	while (n < 1 && fgets(line, sizeof(line), f))
+		n = sscanf(line, "NSpid: %d %d", &outer, &inner);
+	fclose(f);
+	return n == 1 && outer == getpid();
+}
+
 int vb_pidfd_pid(int pid_fd)
 {
 	char path[64], line[128];
 	int pid = 0;
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", pid_fd);
-	FILE *f = fopen(path, "re");
+	FILE *f = is_proc_ours() ? fopen(path, "re") : NULL;
 	if (!f)
 		return 0;
 	while (fgets(line, sizeof(line), f))

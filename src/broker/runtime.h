@@ -16,7 +16,8 @@ struct vb_runtime {
 };
 
 /* The directory in which this program's user starts brokers, and the socket of this network namespace in it:
- * $VERBENA_RUNTIME, else /run/verbena for root, $XDG_RUNTIME_DIR/verbena or /tmp/verbena-<uid> for others. */
+ * $VERBENA_RUNTIME, else /run/verbena for root if it can be written, else $XDG_RUNTIME_DIR/verbena or
+ * /tmp/verbena-<uid>. */
 int vb_runtime_own(struct vb_runtime *rt);
 
 /* Root's, which serves everybody. False when there is no other than our own. */

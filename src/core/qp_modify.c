@@ -176,6 +176,8 @@ again:
 		return EINVAL;
 	if (next == IBV_QPS_RTR)
 		prepare_rtr(qp, attr, mask);
+	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
+		vb_path_settle(qp); /* what has succeeded is not flushed */
 	lock_both(qp);
 	if (atomic_load(&qp->state) != cur) { /* an error came in between: what was allowed may not be any more */
 		unlock_both(qp);

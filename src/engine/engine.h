@@ -16,8 +16,8 @@ bool vb_inread_serve(struct vb_qp *qp);
 
 /* A record that answers a request of ours (READ_DATA). Under progress. */
 void vb_requester_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload);
-/* The peer's acknowledgement count, from a record. Under progress. */
-void vb_requester_ack(struct vb_qp *qp, uint32_t ack);
+/* The peer's acknowledgement count, from a record. Under progress. true: it is news. */
+bool vb_requester_ack(struct vb_qp *qp, uint32_t ack);
 /* One look at a QP with something unfinished: acknowledgements, NAKs, timers, what waits for room. Under progress.
  * wait: also if somebody is just posting; else the next look will do. Returns work done. */
 unsigned vb_requester_visit(struct vb_qp *qp, bool wait);

@@ -826,9 +826,9 @@ static void visit_locked(struct vb_qp *qp)
 		if (!vb_peer_alive(qp->peer)) {
 			peer_died(qp);
 		} else if (qp->type == IBV_QPT_RC) {
-			/* a NAK is published after the acknowledgements before it, so it is read first */
-			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
+			/* published in the order acknowledgements, NAK, gen: read the other way round, so that none is missed */
 			uint32_t gens = atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen;
+			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
 
 			if (gens <= 1) /* 1: it has left the receiving states, and what it says is still about us */
 				take_acks(qp, gens);
@@ -898,10 +898,12 @@ uint64_t vb_requester_deadline(struct vb_node *node)
 	return earliest;
 }
 
-void vb_requester_ack(struct vb_qp *qp, uint32_t ack)
+bool vb_requester_ack(struct vb_qp *qp, uint32_t ack)
 {
-	if ((int32_t)(ack - qp->ack_in) > 0)
-		qp->ack_in = ack;
+	if ((int32_t)(ack - qp->ack_in) <= 0)
+		return false;
+	qp->ack_in = ack;
+	return true;
 }
 
 void vb_requester_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload)

@@ -391,7 +391,11 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 
 	first_contact(qp);
 	if (qp->type == IBV_QPT_RC) {
-		vb_requester_ack(qp, q->rec.ack);
+		/* what we had sent completes before what the peer sent in answer to it */
+		if (vb_requester_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+			vb_requester_visit(qp, true);
+		if (!receiving(qp)) /* that ended in an error */
+			return;
 		if (psn != qp->epsn) {
 			/* behind: executed already, say so again; ahead: what was before it has been refused */
 			if (((psn - qp->epsn) & 0xffffff) >= 0x800000)

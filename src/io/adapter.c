@@ -191,6 +191,8 @@ int vb_adapter_start(struct vb_node *node)
 	int err;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV); /* those of the guarded copies: blocked, they would end the program */
+	sigdelset(&all, SIGBUS);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 512 << 10);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

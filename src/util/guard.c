@@ -141,14 +141,22 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	ucontext_t *uc = context;
 	uintptr_t pc = GUARD_PC(uc);
 	const struct sigaction *old = &chained[sig == SIGBUS];
-	static __thread int depth; /* a handler that we chain to may chain to us again */
+	/* A handler that we chain to may chain to us again: with the same context, from deeper in the stack. One that left
+	 * by siglongjmp has not: the kernel's next call for a fault at the same place stands where the last one stood. */
+	static __thread struct {
+		void *context;
+		uintptr_t frame;
+	} in;
+	uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+	bool again = in.context == context && frame < in.frame;
 
 	if (pc >= (uintptr_t)vb_guard_begin && pc < (uintptr_t)vb_guard_end) {
 		GUARD_SET_PC(uc, (uintptr_t)vb_guard_fixup);
 		return;
 	}
-	depth++;
-	if (depth > 1) {
+	in.context = context;
+	in.frame = frame;
+	if (again) {
 		signal(sig, SIG_DFL);
 	} else if (old->sa_flags & SA_SIGINFO) {
 		old->sa_sigaction(sig, info, context);
@@ -160,7 +168,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	} else if (old->sa_handler != SIG_IGN) {
 		old->sa_handler(sig);
 	}
-	depth--;
+	in.context = NULL;
 }
 
 /* Installed again where a program has put its own handler over ours since: then its is the one that we chain to. */
