@@ -877,21 +877,23 @@ uint64_t vb_requester_deadline(struct vb_node *node)
 	uint64_t earliest = 0, soon = 0;
 
 	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
-		uint64_t d = qp->deadline;
+		uint64_t d = 0;
 
 		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 			continue;
-		if (!d && !qp->stall)
-			continue;
-		if (!d)
-			d = vb_now() + 200000; /* looks dropped: look again */
-		/* the other end may become ready without a word: look before the time is up */
-		if (!qp->remote) {
+		vb_lock(&qp->sq_lock);
+		if (qp->deadline || qp->stall) /* stalled: looks dropped, so look again */
+			d = qp->deadline ? qp->deadline : vb_now() + 200000;
+		if (d && !qp->remote) {
+			/* the other end may become ready without a word: look before the time is up */
 			if (!soon)
 				soon = vb_now() + 2000000;
 			if (d > soon)
 				d = soon;
 		}
+		vb_unlock(&qp->sq_lock);
+		if (!d)
+			continue;
 		if (!earliest || d < earliest)
 			earliest = d;
 	}

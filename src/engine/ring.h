@@ -64,6 +64,10 @@ static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
 	uint32_t size = vb_ring_size(bytes), left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
 	uint64_t need = size + (size > left ? left : 0);
 
+	/* its lane may be another process's by now, and this ring too (io/peer.c, reset_lane) */
+	if (__builtin_expect(atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD, 0))
+		return NULL;
+
 	if (!vb_ring_room(p, need)) {
 		vb_ring_consumed(p);
 		if (!vb_ring_room(p, need))

@@ -128,6 +128,7 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 static uint64_t serve(struct vb_node *node)
 {
 	uint64_t deadline, now;
+	bool waiting;
 
 	atomic_store(&node->hdr->sleeping, 0);
 	for (int i = 0; i < 1000; i++) {
@@ -142,12 +143,13 @@ static uint64_t serve(struct vb_node *node)
 		atomic_store(&node->hdr->sleeping, 1);
 	vb_unlock(&node->progress);
 	vb_fence_all(node);
-	if (vb_work_waiting(node))
-		return 0;
 	vb_lock(&node->progress);
+	waiting = vb_work_waiting(node);
 	vb_active_collect(node);
 	deadline = vb_requester_deadline(node);
 	vb_unlock(&node->progress);
+	if (waiting)
+		return 0;
 	if (!deadline)
 		return UINT64_MAX;
 	now = vb_now();

@@ -26,7 +26,8 @@ struct vb_io {
 
 	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
 	pthread_cond_t meet_cond;
-	struct vb_peer *all;
+	struct vb_peer *_Atomic all; /* pushed under meet_lock, read without: a peer's struct stays as long as the node */
+	atomic_uint scanning;       /* threads that read hazards: nothing is unmapped meanwhile */
 	struct vb_meeting *meetings;
 	uint64_t meet_tag;
 };
@@ -36,11 +37,12 @@ struct vb_peer *vb_peer_self(struct vb_node *node);
 void vb_peers_dispatch(struct vb_node *node); /* what the broker says; adapter thread */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
 void vb_peers_free(struct vb_node *node);
+void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
 void vb_announce_gids(struct vb_node *node);
 
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
-bool vb_work_waiting(struct vb_node *node);
+bool vb_work_waiting(struct vb_node *node); /* under progress */
 void vb_flush(struct vb_node *node);
 void vb_duty_take(struct vb_node *node); /* for the adapter thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);

@@ -55,10 +55,34 @@ static int watch_fd(struct vb_io *io, int fd, void *tag)
 	return epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
 }
 
-/* In a child of fork() there is no adapter thread, and the segment is not mapped: the parent's node is not ours. */
+/* Private memory where nothing is mapped after fork() (MADV_DONTFORK). */
+static void fill_hole(void *at, size_t bytes)
+{
+	if (at)
+		mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/*
+ * In a child of fork() there is no adapter thread, and the segments are not mapped: the parent's node is not ours. What
+ * the child inherited can still be closed (interpreters do that when they end): it acts upon private memory.
+ */
 static void in_child(void)
 {
+	struct vb_node *node = the_node;
+
 	pthread_mutex_init(&the_lock, NULL);
+	if (node) {
+		fill_hole(node->seg, VB_SEG_BYTES);
+		fill_hole(node->bell, 4096);
+		vb_peers_in_child(node);
+		pthread_mutex_init(&node->mr_lock, NULL);
+		pthread_mutex_init(&node->io->meet_lock, NULL);
+		atomic_store(&node->progress.held, 0);
+		atomic_store(&node->ctx_lock.held, 0);
+		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
+			if (node->qps[i])
+				atomic_store(&node->qps[i]->sq_lock.held, 0);
+	}
 	the_node = NULL;
 	the_users = 0;
 }
@@ -309,7 +333,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 
 	atomic_thread_fence(memory_order_seq_cst);
 	/* copies by other programs (and by ours, through itself) */
-	pthread_mutex_lock(&io->meet_lock);
+	atomic_fetch_add(&io->scanning, 1);
 	for (struct vb_peer *p = io->all; p; p = p->next) {
 		while (p->theirs && vb_peer_alive(p) && hazard_stands(p, key, qpn)) {
 			struct timespec ts = {0, 50000};
@@ -320,7 +344,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 				vb_cpu_relax();
 		}
 	}
-	pthread_mutex_unlock(&io->meet_lock);
+	atomic_fetch_sub(&io->scanning, 1);
 	if (!key)
 		return;
 	/* copies by our own queue pairs out of, or into, the region as a local buffer: they are made under sq_lock */

@@ -97,6 +97,53 @@ static void peer_unmap(struct vb_peer *p)
 		close(p->pid_fd);
 	if (p->wake_fd >= 0)
 		close(p->wake_fd);
+	p->map = p->ring_map = NULL;
+	p->bell = NULL;
+	p->pid_fd = p->wake_fd = -1;
+}
+
+static bool referred_to(struct vb_node *node, struct vb_peer *p)
+{
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (!qp)
+			continue;
+		left--;
+		if (qp->peer == p)
+			return true;
+		/* a datagram to it may be under way: whoever posts after this sees that it is dead */
+		while (atomic_load(&qp->sq_lock.held))
+			sched_yield();
+	}
+	return false;
+}
+
+/* Gives back what the dead have left, once no queue pair looks at it. The struct stays: address handles remember it. */
+static void reap(struct vb_node *node)
+{
+	vb_lock(&node->progress);
+	for (struct vb_peer *p = node->io->all; p; p = p->next) {
+		if (p->self || !p->map || atomic_load(&p->state) != VB_PEER_DEAD || atomic_load(&node->io->scanning))
+			continue;
+		if (p->hot_index < 0 && atomic_load(&node->peers[p->lane]) != p && !node->io->ndirty && !referred_to(node, p))
+			peer_unmap(p);
+	}
+	vb_unlock(&node->progress);
+}
+
+void vb_peers_in_child(struct vb_node *node)
+{
+	for (struct vb_peer *p = node->io->all; p; p = p->next) {
+		void *at[] = {p->map, p->ring_map, p->bell};
+		size_t bytes[] = {p->map_len, VB_RING_BYTES, 4096};
+
+		atomic_store(&p->state, VB_PEER_DEAD);
+		atomic_store(&p->tx_lock.held, 0);
+		for (int i = 0; i < 3 && !p->self; i++)
+			if (at[i])
+				mmap(at[i], bytes[i], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	}
 }
 
 /* Maps what the broker gave us of another process and believes nothing of it. Takes the descriptors. */
@@ -165,15 +212,28 @@ static void close_info(const struct vb_peer_info *info)
 	close(info->pid_fd);
 }
 
-/* The lane had another holder before: its ring and marks are of no use to the new one. */
-static void reset_lane(struct vb_node *node, struct vb_peer *p)
+/* The lane may have had other holders: their ring and marks are of no use to the new one. */
+static void reset_lane(struct vb_node *node, uint32_t lane)
 {
-	atomic_store(&p->ours->peer_incarnation, 0);
-	atomic_store(&p->ours->rx_head, 0);
-	atomic_store(&p->ours->hot, 0);
-	atomic_store(&p->ours->want_space, 0);
-	if (madvise(p->tx, VB_RING_BYTES, MADV_REMOVE))
-		memset(p->tx, 0, VB_RING_BYTES);
+	struct vb_slot_shared *slot = vb_seg_slot(node->seg, lane);
+	uint8_t *tx = (uint8_t *)node->seg + VB_SEG_RINGS_OFF + (uint64_t)lane * VB_RING_BYTES;
+	bool used = false;
+
+	for (struct vb_peer *p = node->io->all; p; p = p->next) {
+		if (p->lane != lane)
+			continue;
+		used = true;
+		vb_lock(&p->tx_lock); /* whoever is writing into it ends; who comes later sees that the peer is dead */
+		vb_unlock(&p->tx_lock);
+	}
+	if (!used)
+		return;
+	atomic_store(&slot->peer_incarnation, 0);
+	atomic_store(&slot->rx_head, 0);
+	atomic_store(&slot->hot, 0);
+	atomic_store(&slot->want_space, 0);
+	if (madvise(tx, VB_RING_BYTES, MADV_REMOVE))
+		memset(tx, 0, VB_RING_BYTES);
 }
 
 /* A process that we may already know. Adapter thread. Takes the descriptors. Returns it, or NULL. */
@@ -186,6 +246,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 		close_info(info);
 		return NULL;
 	}
+	reap(node);
 	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
@@ -194,15 +255,12 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	vb_lock(&node->progress);
 	if (old) {
 		vb_hot_drop(node, old);
+		vb_flush(node);
 		atomic_store(&old->state, VB_PEER_DEAD);
 		atomic_store(&node->peers[info->proc_id], NULL);
 	}
 	vb_unlock(&node->progress);
-	if (old) {
-		vb_lock(&old->tx_lock);
-		reset_lane(node, old);
-		vb_unlock(&old->tx_lock);
-	}
+	reset_lane(node, info->proc_id);
 	p = peer_map(node, info);
 	if (!p)
 		return NULL;
@@ -279,10 +337,11 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	while (vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD && vb_rx_drain(p, 1000))
 		;
 	vb_hot_drop(node, p);
+	vb_flush(node);
 	atomic_store(&p->state, VB_PEER_DEAD);
-	vb_unlock(&node->progress);
-	/* visits find out; somebody may sleep who waits for it */
-	vb_lock(&node->progress);
+	if (atomic_load(&node->peers[p->lane]) == p)
+		atomic_store(&node->peers[p->lane], NULL);
+	/* who waits for it may sleep */
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
@@ -290,6 +349,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			vb_requester_visit(qp, true);
 	}
 	vb_unlock(&node->progress);
+	reap(node);
 }
 
 static bool confirmed(struct vb_peer *p, const union ibv_gid *dgid)

@@ -251,12 +251,9 @@ bool vb_work_waiting(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	for (unsigned i = 0; i < VB_HOT_MAX; i++) {
-		struct vb_peer *p = __atomic_load_n(&io->hot[i], __ATOMIC_RELAXED);
-
-		if (i < __atomic_load_n(&io->nhot, __ATOMIC_RELAXED) && p && vb_ring_ready(p))
+	for (unsigned i = 0; i < io->nhot; i++)
+		if (vb_ring_ready(io->hot[i]))
 			return true;
-	}
 	return atomic_load_explicit(&node->bell->summary, memory_order_relaxed) ||
 	       atomic_load_explicit(&io->owing, memory_order_relaxed);
 }
