@@ -9,6 +9,7 @@
 #include "core/pages.h"
 #include "core/pd.h"
 #include "core/verbs.h"
+#include "util/guard.h"
 
 #define ACCESS_KNOWN                                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
@@ -119,6 +120,7 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 
 struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
+	vb_guard_install();
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
 	int err = check_access(access);

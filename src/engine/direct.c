@@ -104,7 +104,8 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 
 	if (!vb_peer_alive(peer))
 		return VB_DIRECT_GONE;
-	if (!remote_allows(qp, w, off, length, is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
+	/* all that is left, not this piece alone: nothing lands if the end is out of range */
+	if (!remote_allows(qp, w, off, w->length - (uint32_t)off, is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
 		return VB_DIRECT_REFUSED;
 	n = slice(iov, n, off, length, part);
 

@@ -322,6 +322,7 @@ static enum emit counted(struct vb_qp *qp, enum emit r)
 static enum emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ, imm = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	struct iovec iov[VB_MAX_SGE + 1];
 	bool may_copy = qp->peer->self || atomic_load_explicit(&qp->peer->copy_ok, memory_order_relaxed);
 
 	if (is_read && !qp->attr.max_rd_atomic)
@@ -350,6 +351,8 @@ static enum emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	}
 	if (!is_read)
 		return emit_by_ring(qp, w, VB_REC_WRITE, 0);
+	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0) /* now: later requests must not go out before it fails */
+		return local_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))
 		return EMIT_BLOCKED;
 	return counted(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
@@ -709,6 +712,9 @@ static bool take_nak(struct vb_qp *qp, uint64_t nak)
 		return true;
 	case VB_NAK_OP:
 		fail_oldest(qp, IBV_WC_REM_OP_ERR);
+		return true;
+	case VB_NAK_SOURCE:
+		fail_oldest(qp, IBV_WC_LOC_PROT_ERR);
 		return true;
 	default:
 		return false;

@@ -22,7 +22,7 @@ struct req {
 	unsigned type, flags;
 };
 
-enum verdict { OK, DROP, NAK_INV, NAK_ACCESS, NAK_OP, RNR };
+enum verdict { OK, DROP, NAK_INV, NAK_ACCESS, NAK_OP, RNR, SOURCE };
 
 /* --- acknowledgement --- */
 
@@ -235,7 +235,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (err == ESRCH)
 			return DROP; /* the sender is gone; the receive stays for whoever comes (inbound->active) */
 		if (err == EFAULT)
-			return receive_failed(qp, q, IBV_WC_REM_OP_ERR, NAK_OP);
+			return SOURCE; /* a wire would have been cut off here: the receive stays, this end goes on */
 		if (err)
 			return DROP; /* forbidden: copy_ok is off for us; the sender will find out by its own means */
 	}
@@ -274,7 +274,10 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 	uint64_t va;
 
 	if (q->rec.length) {
-		if (!own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->rec.length, IBV_ACCESS_REMOTE_WRITE, &va))
+		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
+		uint32_t checked = (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
+
+		if (!own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
 			return NAK_ACCESS;
 		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !take_receive(qp))
 			return RNR; /* before the data: it comes again with the retry */
@@ -416,8 +419,8 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		dropped(q);
 		return;
 	}
-	if (v == RNR)
-		nak(qp, VB_NAK_RNR);
+	if (v == RNR || v == SOURCE)
+		nak(qp, v == RNR ? VB_NAK_RNR : VB_NAK_SOURCE);
 	else
 		refuse(qp, v);
 }

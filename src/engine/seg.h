@@ -45,6 +45,7 @@ enum vb_nak_code {
 	VB_NAK_INV_REQ,    /* invalid request */
 	VB_NAK_ACCESS,     /* remote access error */
 	VB_NAK_OP,         /* remote operational error */
+	VB_NAK_SOURCE,     /* the requester's own memory was not there when it was fetched: its local error */
 };
 
 #define VB_RD_ATOM_SLOTS 16u

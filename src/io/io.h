@@ -39,6 +39,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd bec
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
 void vb_announce_gids(struct vb_node *node);
+void vb_await_broker(struct vb_node *node);
 
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);

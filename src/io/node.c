@@ -181,6 +181,7 @@ static int node_start(struct vb_node *node)
 	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses are those of the start */
 		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
 	vb_announce_gids(node);
+	vb_await_broker(node);
 	return err ? err : vb_adapter_start(node);
 }
 
@@ -254,6 +255,7 @@ void vb_path_connect(struct vb_qp *qp)
 	struct vb_peer *p;
 	int err;
 
+	vb_guard_install();
 	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 1000, &err);
 	if (err == EACCES)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x belongs to another user: not reachable in memory", qp->attr.dest_qp_num);

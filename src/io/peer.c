@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -93,8 +94,11 @@ static void peer_unmap(struct vb_peer *p)
 		munmap(p->ring_map, VB_RING_BYTES);
 	if (p->bell)
 		munmap(p->bell, 4096);
-	if (p->pid_fd >= 0)
+	if (p->pid_fd >= 0) {
+		/* its description is shared with other programs: closing alone would leave it in the set */
+		epoll_ctl(p->node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
 		close(p->pid_fd);
+	}
 	if (p->wake_fd >= 0)
 		close(p->wake_fd);
 	p->map = p->ring_map = NULL;
@@ -459,6 +463,42 @@ void vb_announce_gids(struct vb_node *node)
 	}
 	vb_device_list_free(list);
 	vb_broker_set_gids(node->io->broker, all, n);
+}
+
+static void on_settled(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
+{
+	*(bool *)arg = true;
+}
+
+static void ignore(void *arg, const struct vb_peer_info *info)
+{
+	close_info(info);
+}
+
+static void again(void *arg)
+{
+	*(bool *)arg = true; /* another broker: the client has told it all */
+}
+
+/*
+ * Returns when the broker has our addresses: an answer on the same connection comes after them. Else a program that
+ * hears of us at once might be told that nobody has this address. Before the adapter thread runs.
+ */
+void vb_await_broker(struct vb_node *node)
+{
+	static const struct vb_broker_ops ops = {on_settled, ignore, again};
+	struct vb_broker_client *broker = node->io->broker;
+	union ibv_gid none = {0};
+	bool settled = false;
+
+	if (vb_broker_meet(broker, 0, node->lane << VB_LANE_SHIFT, &none))
+		return;
+	for (int i = 0; i < 100 && !settled; i++) {
+		struct pollfd p = {.fd = vb_broker_pollfd(broker), .events = POLLIN};
+
+		poll(&p, 1, 10);
+		vb_broker_dispatch(broker, &ops, &settled);
+	}
 }
 
 void vb_peers_free(struct vb_node *node)

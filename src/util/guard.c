@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 /*
  * The copies are assembly between known labels: where the program counter of a fault lies between them, the handler
@@ -134,44 +136,53 @@ bool vb_guard_raw_word(void *dst, const void *src) __attribute__((visibility("hi
 bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) __attribute__((visibility("hidden")));
 bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visibility("hidden")));
 
-static struct sigaction chained[2]; /* SIGSEGV, SIGBUS: who was there before us */
+/*
+ * SIGSEGV, SIGBUS: who was there before us, and who has come since. A program's handler may be installed over ours and
+ * may call it as the one before; ours is then installed over that again (vb_guard_install). Called by the kernel it goes
+ * on to the newest, called by that one to the oldest.
+ */
+static struct sigaction oldest[2], newest[2];
+static bool installed[2];
+static void *restorer; /* where the kernel makes a handler return to; NULL: not known here */
+
+static void find_restorer(void)
+{
+#if defined(__x86_64__)
+	struct {
+		void *handler;
+		unsigned long flags;
+		void *restorer;
+		unsigned long mask;
+	} now;
+
+	if (!syscall(SYS_rt_sigaction, SIGSEGV, NULL, &now, sizeof(now.mask)) && (now.flags & 0x04000000ul /* SA_RESTORER */))
+		restorer = now.restorer;
+#endif
+}
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *uc = context;
 	uintptr_t pc = GUARD_PC(uc);
-	const struct sigaction *old = &chained[sig == SIGBUS];
-	/* A handler that we chain to may chain to us again: with the same context, from deeper in the stack. One that left
-	 * by siglongjmp has not: the kernel's next call for a fault at the same place stands where the last one stood. */
-	static __thread struct {
-		void *context;
-		uintptr_t frame;
-	} in;
-	uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-	bool again = in.context == context && frame < in.frame;
+	bool by_kernel = restorer && __builtin_return_address(0) == restorer;
+	const struct sigaction *next = by_kernel ? &newest[sig == SIGBUS] : &oldest[sig == SIGBUS];
 
 	if (pc >= (uintptr_t)vb_guard_begin && pc < (uintptr_t)vb_guard_end) {
 		GUARD_SET_PC(uc, (uintptr_t)vb_guard_fixup);
 		return;
 	}
-	in.context = context;
-	in.frame = frame;
-	if (again) {
-		signal(sig, SIG_DFL);
-	} else if (old->sa_flags & SA_SIGINFO) {
-		old->sa_sigaction(sig, info, context);
-	} else if (old->sa_handler == SIG_DFL || (old->sa_handler == SIG_IGN && info->si_code > 0)) {
+	if (next->sa_flags & SA_SIGINFO) {
+		next->sa_sigaction(sig, info, context);
+	} else if (next->sa_handler == SIG_DFL || (next->sa_handler == SIG_IGN && info->si_code > 0)) {
 		/* not ours: the fault happens again, with the default action */
 		signal(sig, SIG_DFL);
 		if (info->si_code <= 0)
 			raise(sig);
-	} else if (old->sa_handler != SIG_IGN) {
-		old->sa_handler(sig);
+	} else if (next->sa_handler != SIG_IGN) {
+		next->sa_handler(sig);
 	}
-	in.context = NULL;
 }
 
-/* Installed again where a program has put its own handler over ours since: then its is the one that we chain to. */
 void vb_guard_install(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -185,9 +196,16 @@ void vb_guard_install(void)
 			continue;
 		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
 			continue;
-		chained[i] = now;
+		if (installed[i] && !restorer) /* cannot tell who calls: over a newer handler there would be no way back */
+			continue;
+		newest[i] = now;
+		if (!installed[i])
+			oldest[i] = now;
+		installed[i] = true;
 		sigemptyset(&ours.sa_mask);
 		sigaction(signals[i], &ours, NULL);
+		if (!restorer)
+			find_restorer();
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -11,6 +11,7 @@
 /*
  * A region stays registered when the program unmaps it. These functions are the only ones that touch such memory; a
  * handler for SIGSEGV and SIGBUS, chained before the program's, makes them return false when the fault is theirs.
+ * Installing is repeated (cheaply) with each region and connection: a program may have put its own handler over ours.
  */
 void vb_guard_install(void);
 

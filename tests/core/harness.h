@@ -34,6 +34,7 @@ struct fake {
 	int kicks, settles, connects, resets, handovers, progressed;
 	uint32_t quiesced_key, quiesced_qpn;
 	bool locked_in_connect; /* somebody called with a lock held */
+	bool threads;           /* other threads may hold what the caller must not */
 	bool kick_completes;    /* vb_sq_kick hands everything over, and it succeeds at once */
 	void (*on_progress)(void);
 };

@@ -345,6 +345,37 @@ static void builders_know_the_state(void)
 	CHECK(!vb_destroy_qp(qp));
 }
 
+static void *build_many(void *qp)
+{
+	struct ibv_qp_ex *x = vb_qp_to_qp_ex(qp);
+
+	for (int i = 0; i < 20000; i++) {
+		ibv_wr_start(x);
+		x->wr_id = 1;
+		ibv_wr_send(x);
+		ibv_wr_set_inline_data(x, buf, 8);
+		ibv_wr_send(x);
+		ibv_wr_set_inline_data(x, buf, 16);
+		CHECK(!ibv_wr_complete(x));
+	}
+	return NULL;
+}
+
+static void both_ways_of_posting_may_meet(void)
+{
+	struct ibv_qp *qp = ready(IBV_QPT_RC);
+	pthread_t thread;
+
+	fake.threads = true;
+	fake.kick_completes = true;
+	pthread_create(&thread, NULL, build_many, qp);
+	for (int i = 0; i < 40000; i++)
+		CHECK(!post(qp, request(IBV_WR_SEND, 0, 1)));
+	pthread_join(thread, NULL);
+	CHECK(vb_qp(qp)->sq_head == 80000 && vb_qp(qp)->sq_una == 80000 && vb_qp(qp)->psn_next == 0x200 + 80000);
+	CHECK(!vb_destroy_qp(qp));
+}
+
 /* Not a test of speed: machines differ. It prints what a small inline send costs before the path gets it. */
 static void a_small_send_is_cheap(void)
 {
@@ -379,6 +410,7 @@ int main(void)
 	RUN(builders_post_what_post_send_posts);
 	RUN(an_error_aborts_the_whole_batch);
 	RUN(builders_know_the_state);
+	RUN(both_ways_of_posting_may_meet);
 	RUN(a_small_send_is_cheap);
 	fake.nodes = nodes;
 	close_objects(&o);

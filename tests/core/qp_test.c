@@ -344,6 +344,35 @@ static void an_extended_queue_pair_is_refused_what_is_not_there(void)
 	CHECK(!vb_qp_to_qp_ex(plain) && errno == EOPNOTSUPP && vb_qp_to_qp_ex(o.qp) && !vb_destroy_qp(plain));
 }
 
+static void *post_thirty(void *qp)
+{
+	for (uint64_t i = 0; i < 30;)
+		i += !post_recv(qp, 100 + i); /* a full queue is tried again: it is flushed soon */
+	return NULL;
+}
+
+static void every_receive_completes_once_whoever_comes_first(void)
+{
+	struct ibv_wc wc;
+
+	fake.threads = true;
+	for (int round = 0; round < 200; round++) {
+		struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
+		pthread_t thread;
+
+		to_state(qp, IBV_QPS_RTS);
+		pthread_create(&thread, NULL, post_thirty, qp);
+		for (volatile int spin = 0; spin < round * 50; spin++)
+			;
+		CHECK(!change(qp, IBV_QPS_ERR));
+		pthread_join(thread, NULL);
+		for (uint64_t i = 0; i < 30; i++)
+			CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == 100 + i && wc.status == IBV_WC_WR_FLUSH_ERR);
+		expect_nothing();
+		CHECK(!vb_destroy_qp(qp));
+	}
+}
+
 int main(void)
 {
 	o = open_objects(IBV_QPT_RC);
@@ -364,6 +393,7 @@ int main(void)
 	RUN(a_drained_queue_says_so);
 	RUN(with_a_shared_queue_the_last_receive_is_told);
 	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
+	RUN(every_receive_completes_once_whoever_comes_first);
 	fake.nodes = nodes;
 	close_objects(&o);
 }
