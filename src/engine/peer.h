@@ -49,6 +49,7 @@ struct vb_peer {
 	uint64_t tx_tail;                    /* bytes published */
 	uint64_t tx_head;                    /* bytes it has consumed, as last seen */
 	uint64_t tx_zeroed;                  /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
+	atomic_bool tx_low;                  /* that stretch is getting short: a hint, read without the lock */
 
 	/* its ring to us: under node->progress */
 	const uint8_t *rx __attribute__((aligned(64)));

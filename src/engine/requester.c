@@ -605,9 +605,11 @@ bool vb_sq_kick(struct vb_qp *qp)
 				failed = emit_all(qp);
 			if (qp->last_ring_end != before || qp->sq_emit_off) {
 				vb_peer_notify(peer);
-				vb_lock(&peer->tx_lock);
-				vb_ring_prepare(peer);
-				vb_unlock(&peer->tx_lock);
+				if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
+					vb_lock(&peer->tx_lock);
+					vb_ring_prepare(peer);
+					vb_unlock(&peer->tx_lock);
+				}
 			}
 		}
 	}

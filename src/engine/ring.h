@@ -12,7 +12,7 @@
  * publishes, so that no stale payload is ever taken for a mark. It zeroes ahead, after publishing, off the way of
  * the message.
  */
-#define VB_RING_AHEAD 512u
+#define VB_RING_AHEAD 1024u
 #define VB_RING_MASK (VB_RING_BYTES - 1)
 #define VB_RING_RECORD_MAX (32u << 10) /* largest record: several fit, so that both ends copy at the same time */
 
@@ -51,6 +51,8 @@ static inline void vb_ring_publish(struct vb_peer *p, uint64_t pos, uint32_t siz
 		p->tx_zeroed = end + VB_LINE;
 	}
 	p->tx_tail = end;
+	if (p->tx_zeroed < end + VB_RING_AHEAD / 2)
+		atomic_store_explicit(&p->tx_low, true, memory_order_relaxed);
 	atomic_store_explicit(vb_ring_word(p->tx, pos), (uint64_t)(size / VB_LINE) | (uint64_t)(uint32_t)(pos / VB_LINE) << 32,
 			      memory_order_release);
 }
@@ -98,6 +100,7 @@ static inline void vb_ring_prepare(struct vb_peer *p)
 		p->tx_zeroed = p->tx_tail;
 	for (; p->tx_zeroed + VB_LINE <= want; p->tx_zeroed += VB_LINE)
 		atomic_store_explicit(vb_ring_word(p->tx, p->tx_zeroed), 0, memory_order_relaxed);
+	atomic_store_explicit(&p->tx_low, false, memory_order_relaxed);
 }
 
 /* Is there a record to consume? */
