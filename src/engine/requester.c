@@ -657,10 +657,26 @@ void vb_path_settle(struct vb_qp *qp)
 
 /* --- what comes back --- */
 
-/* Back to the oldest request that was not executed; everything from there goes out again. */
-static void rollback(struct vb_qp *qp)
+/* How many of our requests the other end has taken. Those are not repeated, acknowledged or not: a read may be waiting
+ * for its answer, and what came behind it has been executed. */
+static uint64_t taken(const struct vb_qp *qp)
 {
-	for (uint32_t i = qp->sq_una; i != qp->sq_emit; i++) {
+	uint64_t n = qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
+
+	if (n > qp->ssn_emit) /* of what was never sent: not believed */
+		n = 0;
+	if (n < qp->acked_seen)
+		n = qp->acked_seen;
+	return n < qp->ssn_una ? qp->ssn_una : n;
+}
+
+/* Back to the oldest request that was not taken (from: a count like ssn_una); everything from there goes out again.
+ * Between sq_una and sq_emit each entry has its own PSN, so that counts are distances. */
+static void rollback(struct vb_qp *qp, uint64_t from)
+{
+	uint32_t first = qp->sq_una + (uint32_t)(from - qp->ssn_una);
+
+	for (uint32_t i = first; i != qp->sq_emit; i++) {
 		struct vb_swqe *w = at(qp, i);
 
 		if (w->state != VB_SWQE_SENT)
@@ -670,9 +686,9 @@ static void rollback(struct vb_qp *qp)
 		w->state = VB_SWQE_POSTED;
 		w->direct = 0;
 	}
-	qp->sq_emit = qp->sq_una;
+	qp->sq_emit = first;
 	qp->sq_emit_off = 0;
-	qp->ssn_emit = qp->ssn_una;
+	qp->ssn_emit = from;
 	VB_COUNT(retry, 1);
 }
 
@@ -701,7 +717,7 @@ static bool take_nak(struct vb_qp *qp, uint64_t nak)
 			}
 			qp->rnr_left--;
 		}
-		rollback(qp);
+		rollback(qp, taken(qp));
 		qp->timer_kind = VB_TIMER_RNR;
 		qp->deadline = vb_now() + rnr_ns(atomic_load_explicit(&qp->remote->min_rnr_timer, memory_order_relaxed));
 		vb_timer_armed(qp->node);
@@ -746,9 +762,10 @@ static void timer_expired(struct vb_qp *qp)
 		}
 		qp->retry_left--;
 	}
-	rollback(qp);
+	rollback(qp, taken(qp));
 	qp->stall = 0;
-	qp->remote = NULL; /* look at the other end anew */
+	if (qp->remote && atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen)
+		qp->remote = NULL; /* look at the other end anew */
 }
 
 /* The peer's process is not known yet, or a new one has its number: asks for it, without waiting. */
@@ -795,7 +812,7 @@ static void check_dropped(struct vb_qp *qp)
 {
 	if (qp->sq_una == qp->sq_emit || at(qp, qp->sq_una)->state != VB_SWQE_SENT || qp->timer_kind != VB_TIMER_NONE)
 		return;
-	if (at(qp, qp->sq_una)->opcode == IBV_WR_RDMA_READ && qp->acked_seen > qp->ssn_una)
+	if (taken(qp) > qp->ssn_una)
 		return;
 	if (atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) < at(qp, qp->sq_una)->ring_end)
 		qp->stall = 0;
@@ -847,7 +864,7 @@ static void visit_locked(struct vb_qp *qp)
 			if (gens <= 1 && nak && (uint32_t)(nak >> 32) != qp->nak_seen && take_nak(qp, nak))
 				return;
 			if (gens && qp->sq_una != qp->sq_head) {
-				rollback(qp);
+				rollback(qp, qp->ssn_una);
 				qp->remote = NULL;
 				wait_retry(qp);
 			} else {

@@ -58,6 +58,7 @@ static void executed(struct vb_qp *qp)
 
 static void nak(struct vb_qp *qp, enum vb_nak_code code)
 {
+	atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_relaxed);
 	qp->nak_counter++;
 	atomic_store_explicit(&qp->shared->nak, (uint64_t)qp->nak_counter << 32 | (uint64_t)qp->epsn << 8 | code, memory_order_release);
@@ -407,8 +408,11 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 				VB_COUNT(drop_psn, 1);
 			return;
 		}
-		if (qp->nak_state && !(q->flags & VB_RECF_FIRST))
-			return;
+		if (qp->nak_state) {
+			if (!(q->flags & VB_RECF_FIRST)) /* the rest of what was refused */
+				return;
+			qp->nak_state = false; /* it comes again, and its later pieces too */
+		}
 	}
 	enum verdict v = execute(qp, q);
 
@@ -598,6 +602,8 @@ static void publish_ack(struct vb_qp *qp)
 {
 	uint64_t n = atomic_load_explicit(&qp->executed, memory_order_relaxed);
 
+	if (n != qp->processed)
+		atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_release);
 	if (atomic_load_explicit(&qp->ack_told, memory_order_relaxed) != n || qp->nak_state) {
 		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
 		atomic_store_explicit(&qp->ack_told, n, memory_order_relaxed);

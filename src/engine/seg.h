@@ -67,7 +67,8 @@ struct vb_qp_shared {
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked;    /* requests executed since gen, in order */
 	_Atomic uint64_t nak;
-	uint64_t reserved1[6];
+	_Atomic uint64_t processed; /* requests taken, in order: a read among them may still be waiting for its answer */
+	uint64_t reserved1[5];
 	/* lines 2, 3: what atomics returned, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
 	/* line 4: like acked, but stored at once: read only when the owner has died or left, so that the line stays its */

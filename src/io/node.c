@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -328,16 +329,34 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 	return false;
 }
 
+/*
+ * The mark in its segment says that its adapter thread has ended; a copy may still run in another of its threads. The
+ * pidfd tells when all have. After an exec it never does: then the threads are gone a moment after the mark.
+ */
+static bool has_ended(struct vb_peer *p, uint64_t *grace)
+{
+	struct pollfd pfd = {.fd = p->pid_fd, .events = POLLIN};
+
+	if (vb_peer_alive(p))
+		return false;
+	if (p->pid_fd < 0 || poll(&pfd, 1, 0) > 0)
+		return true;
+	if (!*grace)
+		*grace = vb_now() + 200000000;
+	return vb_now() > *grace;
+}
+
 void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 {
 	struct vb_io *io = node->io;
 	unsigned spins = 0;
+	uint64_t grace = 0;
 
 	atomic_thread_fence(memory_order_seq_cst);
 	/* copies by other programs (and by ours, through itself) */
 	atomic_fetch_add(&io->scanning, 1);
 	for (struct vb_peer *p = io->all; p; p = p->next) {
-		while (p->theirs && vb_peer_alive(p) && hazard_stands(p, key, qpn)) {
+		while (p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, qpn) && !has_ended(p, &grace)) {
 			struct timespec ts = {0, 50000};
 
 			if (++spins > 1000)

@@ -4,8 +4,10 @@
 #include "harness.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -59,6 +61,87 @@ static void a_killed_program_frees_its_lane_though_its_child_has_the_socket(void
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	CHECK(wait_lanes(1, 1000));
+	leave(&a);
+}
+
+static void a_program_that_executes_another_frees_its_lane(void)
+{
+	struct diary a, d;
+	int until_exec[2];
+	char byte;
+
+	join_as(&a, 1);
+	CHECK(pipe2(until_exec, O_CLOEXEC) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		join_as(&d, 2);
+		CHECK(lanes_held() == 2);
+		execlp("sleep", "sleep", "20", NULL);
+		_exit(127);
+	}
+	close(until_exec[1]);
+	CHECK(read(until_exec[0], &byte, 1) == 0);
+	CHECK(wait_lanes(1, 2000));
+	CHECK(waitpid(pid, NULL, WNOHANG) == 0);
+	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(report.counters.attaches, 2);
+	leave(&a);
+}
+
+/* As in two containers that have the runtime directory in common. */
+static void programs_of_two_pid_namespaces_meet(void)
+{
+	struct diary a, d;
+	int ready[2], status;
+	uint32_t lane;
+
+	join_as(&a, 1);
+	uint32_t mine = vb_broker_proc_id(a.c);
+	CHECK(pipe(ready) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (unshare(CLONE_NEWPID))
+			_exit(SKIPPED);
+		pid_t inner = fork();
+		if (inner) {
+			waitpid(inner, &status, 0);
+			_exit(WEXITSTATUS(status));
+		}
+		join_as(&d, 2);
+		CHECK_IS(getpid(), 1);
+		CHECK_IS(ask(&d, 1, mine, 1), 0);
+		CHECK(wait_for(&d, &d.replies, 1, 2000));
+		CHECK_IS(d.err, 0);
+		CHECK_IS(d.peer.pid, 0); /* there is no number for it here */
+		lane = vb_broker_proc_id(d.c);
+		CHECK(write(ready[1], &lane, sizeof(lane)) == sizeof(lane));
+		/* the broker dies; whoever starts the next one, in whichever namespace, both are there again */
+		CHECK(wait_for(&d, &d.reattached, 1, 10000));
+		CHECK_IS(vb_broker_proc_id(d.c), lane);
+		CHECK_IS(ask(&d, 2, mine, 1), 0);
+		CHECK(wait_for(&d, &d.replies, 2, 5000));
+		CHECK_IS(d.err, 0);
+		leave(&d);
+		_exit(0);
+	}
+	close(ready[1]);
+	if (read(ready[0], &lane, sizeof(lane)) != sizeof(lane)) {
+		waitpid(pid, &status, 0);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED);
+		skip("no pid namespaces here");
+	}
+	CHECK(wait_for(&a, &a.introductions, 1, 2000));
+	CHECK(a.peer.pid > 1);
+	kill(broker_pid(), SIGKILL);
+	CHECK(wait_for(&a, &a.reattached, 1, 10000));
+	CHECK(wait_for(&a, &a.introductions, 2, 5000));
+	while (!waitpid(pid, &status, WNOHANG)) /* it may have the broker inside */
+		wait_for(&a, &a.reattached, 99, 20);
+	CHECK_IS(status, 0);
+	/* a broker outside cannot see whether one from inside lives, and would keep its lane for ten seconds */
+	pid_t broker = broker_pid();
+	if (broker > 1)
+		kill(broker, SIGKILL);
 	leave(&a);
 }
 
@@ -282,6 +365,8 @@ static const struct test tests[] = {
 	{"a killed program frees its lane", a_killed_program_frees_its_lane},
 	{"a killed program frees its lane though its child has the socket",
 	 a_killed_program_frees_its_lane_though_its_child_has_the_socket},
+	{"a program that executes another frees its lane", a_program_that_executes_another_frees_its_lane},
+	{"programs of two pid namespaces meet", programs_of_two_pid_namespaces_meet},
 	{"a child that leaves its parent's client does it no harm", a_child_that_leaves_its_parent_s_client_does_it_no_harm},
 	{"after the broker's death all have their lanes and secret again",
 	 after_the_broker_s_death_all_have_their_lanes_and_secret_again},

@@ -307,7 +307,7 @@ static void own_faults(bool before)
 	char *hole = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct dev d;
 	struct mem m, gone;
-	struct link a;
+	struct link a, b;
 
 	if (before)
 		CHECK(!sigaction(SIGSEGV, &sa, NULL));
@@ -326,13 +326,17 @@ static void own_faults(bool before)
 		CHECK(fault_addr == hole);
 		/* a guarded fault in between is not the program's */
 		link_make(&a, &d, &(struct conf){0});
-		link_to(&a, &a.me);
+		link_make(&b, &d, &(struct conf){0});
+		link_to(&a, &b.me);
+		link_to(&b, &a.me);
 		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &m, .len = 8, .far = {(uintptr_t)gone.p, gone.mr->rkey, 0});
 		struct ibv_wc wc = wait_wc(a.scq);
 
-		CHECK(wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_REM_OP_ERR);
+		if (wc.status != IBV_WC_REM_ACCESS_ERR && wc.status != IBV_WC_REM_OP_ERR)
+			fail(__FILE__, __LINE__, "a write within the process: %s", ibv_wc_status_str(wc.status));
 		CHECK_INT(faults, i + 1);
 		link_end(&a);
+		link_end(&b);
 	}
 }
 

@@ -1,0 +1,98 @@
+// header.h - the base transport header and its extensions, in host order
+// follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annex A17, A17.9.3 (CNP)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_HEADER_H
+#define VB_FRAME_HEADER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frame/aeth.h"
+#include "frame/cursor.h"
+#include "frame/psn.h"
+
+#define VB_ROCE_PORT 4791
+#define VB_BTH_LEN 12
+#define VB_ICRC_LEN 4
+
+/* X(argument, name, field of struct vb_packet, bytes), in the order of the wire. */
+#define VB_EXTENSIONS(X, arg)             \
+	X(arg, DETH, deth, 8)             \
+	X(arg, RETH, reth, 16)            \
+	X(arg, ATOMIC, atomic, 28)        \
+	X(arg, AETH, aeth, 4)             \
+	X(arg, ATOMIC_ACK, atomic_ack, 8) \
+	X(arg, IMMDT, immdt, 4)           \
+	X(arg, IETH, ieth, 4)             \
+	X(arg, CNP, cnp, 16)
+
+enum vb_ext_number {
+#define X(arg, name, field, len) VB_EXT_NUMBER_##name,
+	VB_EXTENSIONS(X, )
+#undef X
+};
+
+/* Which extension headers there are. */
+enum vb_ext {
+#define X(arg, name, field, len) VB_EXT_##name = 1 << VB_EXT_NUMBER_##name,
+	VB_EXTENSIONS(X, )
+#undef X
+};
+
+/* Bytes of a BTH and these extension headers; a constant if ext is one. */
+#define VB_EXT_LEN_IF(ext, name, field, len) +((ext)&VB_EXT_##name ? (len) : 0)
+#define VB_HEADER_LEN(ext) (VB_BTH_LEN VB_EXTENSIONS(VB_EXT_LEN_IF, ext))
+
+struct vb_bth {
+	uint8_t opcode;
+	uint8_t pad;  /* 0 to 3 bytes behind the payload */
+	uint8_t tver; /* 0; anything else is not ours */
+	bool solicited;
+	bool migreq; /* 1: migrated, as ever without path migration. Adapters drop a packet that has it wrong */
+	bool fecn, becn;
+	bool ack_req;
+	uint16_t pkey;
+	uint32_t dest_qpn;
+	struct vb_psn psn;
+};
+
+struct vb_deth {
+	uint32_t qkey, src_qpn;
+};
+
+struct vb_reth {
+	uint64_t va;
+	uint32_t rkey, length;
+};
+
+struct vb_atomic {
+	uint64_t va;
+	uint32_t rkey;
+	uint64_t swap_add, compare; /* what to swap in or to add; what to compare with */
+};
+
+struct vb_atomic_ack {
+	uint64_t original; /* what stood there before */
+};
+
+struct vb_immdt {
+	uint32_t data; /* the wire's first byte is the highest: htonl gives a program's imm_data */
+};
+
+struct vb_ieth {
+	uint32_t rkey;
+};
+
+struct vb_cnp {
+	uint64_t reserved[2]; /* sent as zeros, not looked at */
+};
+
+void vb_bth_decode(struct vb_reader *r, struct vb_bth *h);
+void vb_bth_encode(struct vb_writer *w, const struct vb_bth *h);
+#define X(arg, name, field, len)                                             \
+	void vb_##field##_decode(struct vb_reader *r, struct vb_##field *h); \
+	void vb_##field##_encode(struct vb_writer *w, const struct vb_##field *h);
+VB_EXTENSIONS(X, )
+#undef X
+
+#endif

@@ -1,0 +1,88 @@
+// icrc.c - the invariant CRC of a packet, and what can be known of it where the IPv4 identification is hidden
+// follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
+// SPDX-License-Identifier: MIT
+#include "frame/icrc.h"
+
+#define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
+#define IPV6_LEN 40
+#define UDP_LEN 8
+#define BTH_RESV8A 4 /* FECN, BECN and what is reserved beside them: switches may set it */
+
+uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
+                       size_t udp_payload_len)
+{
+	uint8_t pseudo[IPV6_LEN + UDP_LEN + VB_BTH_LEN];
+	size_t ip_len = vb_ip_header_masked(pseudo, flow, ipv4_id, udp_payload_len);
+	struct vb_writer w = vb_writer(pseudo + ip_len, UDP_LEN + VB_BTH_LEN);
+
+	vb_put16(&w, flow->sport);
+	vb_put16(&w, flow->dport);
+	vb_put16(&w, (uint16_t)(UDP_LEN + udp_payload_len));
+	vb_put16(&w, 0xffff); /* checksum (CA17-22 d) */
+	vb_put_bytes(&w, headers, BTH_RESV8A);
+	vb_put8(&w, 0xff);
+	vb_put_bytes(&w, headers + BTH_RESV8A + 1, VB_BTH_LEN - BTH_RESV8A - 1);
+
+	uint32_t crc = vb_crc32(ONES_CRC, pseudo, ip_len + w.pos);
+
+	return headers_len > VB_BTH_LEN ? vb_crc32(crc, headers + VB_BTH_LEN, headers_len - VB_BTH_LEN) : crc;
+}
+
+/* The register's low byte goes first: its bits are in the order of the wire (IBA volume 1, 7.8.1). */
+void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
+{
+	for (int i = 0; i < VB_ICRC_LEN; i++)
+		icrc[i] = (uint8_t)(crc >> 8 * i);
+}
+
+uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
+{
+	for (int i = 0; i < VB_ICRC_LEN; i++)
+		crc ^= (uint32_t)icrc[i] << 8 * i;
+	return crc;
+}
+
+uint32_t vb_icrc_check(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *udp_payload, size_t len)
+{
+	if (len < VB_BTH_LEN + VB_ICRC_LEN)
+		return UINT32_MAX;
+	return vb_icrc_residual(udp_payload + len - VB_ICRC_LEN,
+	                        vb_icrc_start(flow, ipv4_id, udp_payload, len - VB_ICRC_LEN, len));
+}
+
+/* Product of polynomials modulo the CRC's; the highest bit is the coefficient of 1. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+	uint32_t product = 0;
+
+	for (; a; a <<= 1) {
+		product ^= b & -(a >> 31);
+		b = b >> 1 ^ (0xedb88320 & -(b & 1));
+	}
+	return product;
+}
+
+/*
+ * The residual is d·x^32·x^8n, where d are the 16 bits in which the identification differs from the guess, and n bytes
+ * follow them. Divided by x^32·x^8n it is of a degree below 16 if, and only if, there is such a d.
+ */
+int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len)
+{
+	/* x^(-8·2^i) */
+	static const uint32_t divide[] = {0x6567cb95, 0xd7125358, 0x5b358fd3, 0x2e9bb40b, 0x12a59a49, 0x8df9403d,
+	                                  0x5139de12, 0xba340226, 0x29c45641, 0x12fbc105, 0xecd30c55, 0x3755ebd8,
+	                                  0x24ee460c, 0x23783fcf, 0x479933fc, 0xa39442a5, 0x9ea0056d};
+	size_t n = 14 + UDP_LEN + udp_payload_len - VB_ICRC_LEN + 4; /* 14: of the IPv4 header; 4: x^32 */
+
+	if (udp_payload_len < VB_ICRC_LEN || udp_payload_len > UINT16_MAX)
+		return -1;
+	for (size_t i = 0; n >> i; i++) {
+		if (n >> i & 1)
+			residual = multiply(residual, divide[i]);
+	}
+	if (residual & 0xffff)
+		return -1;
+	uint16_t d = (uint16_t)(residual >> 16);
+
+	return guess ^ (uint16_t)(d << 8 | d >> 8);
+}

@@ -1,0 +1,35 @@
+// icrc.h - the invariant CRC of a packet, and what can be known of it where the IPv4 identification is hidden
+// follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_ICRC_H
+#define VB_FRAME_ICRC_H
+
+#include "frame/crc32.h"
+#include "frame/header.h"
+#include "frame/net.h"
+
+/*
+ * To send: vb_icrc_start over BTH and extension headers, vb_crc32 over each piece of payload and over the pad, then
+ * vb_icrc_encode writes four bytes. udp_payload_len counts from BTH to ICRC. headers are at least a BTH. ipv4_id
+ * is what the kernel will write: 0, or the segment's number within one GSO send.
+ */
+uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
+                       size_t udp_payload_len);
+
+void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
+
+/* Of the ICRC that a packet carries, the difference to the one it should carry: 0 if it is right. */
+uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
+
+/* The same for a datagram in one piece. One that is shorter than BTH and ICRC is wrong. */
+uint32_t vb_icrc_check(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *udp_payload, size_t len);
+
+/*
+ * The identification of an IPv4 packet, found from the residual that identification guess has left: 0 to 65535, or -1
+ * where no identification makes the ICRC right. The ICRC is linear, so there is at most one. A residual of 0 checks 32
+ * bits, this one 16: a sender whose identifications are known (0, or small numbers) loses nothing if the caller
+ * insists on them. IPv6 has no such field: there only 0 is right.
+ */
+int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len);
+
+#endif

@@ -1,0 +1,42 @@
+// opcode.c - the table of opcodes
+// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annex A17 (RoCEv2), A17.9.3 for the CNP
+// SPDX-License-Identifier: MIT
+#include "frame/opcode.h"
+
+#define IS_RESPONSE(op) ((op) == VB_OP_READ_RESPONSE || (op) == VB_OP_ACK || (op) == VB_OP_ATOMIC_ACK)
+#define HAS_PAYLOAD(op) ((op) == VB_OP_SEND || (op) == VB_OP_WRITE || (op) == VB_OP_READ_RESPONSE)
+#define IS_ANSWERED(op) ((op) == VB_OP_READ || (op) == VB_OP_CMP_SWAP || (op) == VB_OP_FETCH_ADD)
+/* An RDMA write with immediate takes the receive with its last packet, where the immediate is. */
+#define IS_WRITE_IMM(op, ext) ((op) == VB_OP_WRITE && (ext)&VB_EXT_IMMDT)
+#define FLAGS(op, position, ext)                                                                         \
+	((position) |                                                                                    \
+	 (IS_RESPONSE(op)     ? VB_RESPONSE                                                              \
+	  : (op) == VB_OP_CNP ? 0                                                                        \
+	                      : VB_REQUEST) |                                                            \
+	 (HAS_PAYLOAD(op) ? VB_PAYLOAD : 0) | (IS_ANSWERED(op) ? VB_ANSWERED : 0) |                      \
+	 (((op) == VB_OP_SEND && (position)&VB_FIRST) || IS_WRITE_IMM(op, ext) ? VB_TAKES_RECEIVE : 0) | \
+	 (((op) == VB_OP_SEND && (position)&VB_LAST) || IS_WRITE_IMM(op, ext) ? VB_COMPLETES_RECEIVE : 0))
+
+const struct vb_opcode_info vb_opcode_table[256] = {
+#define X(code, name, service, op, position, ext)        \
+	[code] = {#name,                                 \
+	          (ext),                                 \
+	          FLAGS(VB_OP_##op, VB_##position, ext), \
+	          VB_SVC_##service,                      \
+	          VB_OP_##op,                            \
+	          VB_HEADER_LEN(ext)},
+        VB_OPCODES(X)
+#undef X
+};
+
+int vb_opcode_find(enum vb_service service, enum vb_op op, enum vb_position position, unsigned tail)
+{
+	for (unsigned code = service; code < service + 32u; code++) {
+		const struct vb_opcode_info *info = vb_opcode_info((uint8_t)code);
+
+		if (info && info->op == op && (info->flags & VB_ONLY) == position &&
+		    (info->ext & (VB_EXT_IMMDT | VB_EXT_IETH)) == tail)
+			return (int)code;
+	}
+	return -1;
+}

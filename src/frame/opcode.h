@@ -1,0 +1,110 @@
+// opcode.h - what there is to know about an opcode of the wire, one row each
+// follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annex A17 (RoCEv2), A17.9.3 for the CNP
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_OPCODE_H
+#define VB_FRAME_OPCODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frame/header.h"
+
+/* The three high bits of an opcode. */
+enum vb_service { VB_SVC_RC = 0x00, VB_SVC_UC = 0x20, VB_SVC_UD = 0x60, VB_SVC_CNP = 0x80 };
+
+enum vb_op {
+	VB_OP_SEND,
+	VB_OP_WRITE,
+	VB_OP_READ,
+	VB_OP_READ_RESPONSE,
+	VB_OP_ACK,
+	VB_OP_ATOMIC_ACK,
+	VB_OP_CMP_SWAP,
+	VB_OP_FETCH_ADD,
+	VB_OP_CNP, /* congestion notification */
+};
+
+/* Where a packet stands in its message. */
+enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST | VB_LAST };
+
+/*
+ * X(code, name, service, operation, position, extension headers). The rest is derived. RD, XRC, and what later releases
+ * added (FLUSH, ATOMIC WRITE) are holes: XRC's rows will be RC's at 0xa0 with one more bit among the extension headers.
+ */
+#define VB_OPCODES(X)                                                                 \
+	X(0x00, RC_SEND_FIRST, RC, SEND, FIRST, 0)                                    \
+	X(0x01, RC_SEND_MIDDLE, RC, SEND, MIDDLE, 0)                                  \
+	X(0x02, RC_SEND_LAST, RC, SEND, LAST, 0)                                      \
+	X(0x03, RC_SEND_LAST_IMM, RC, SEND, LAST, VB_EXT_IMMDT)                       \
+	X(0x04, RC_SEND_ONLY, RC, SEND, ONLY, 0)                                      \
+	X(0x05, RC_SEND_ONLY_IMM, RC, SEND, ONLY, VB_EXT_IMMDT)                       \
+	X(0x06, RC_WRITE_FIRST, RC, WRITE, FIRST, VB_EXT_RETH)                        \
+	X(0x07, RC_WRITE_MIDDLE, RC, WRITE, MIDDLE, 0)                                \
+	X(0x08, RC_WRITE_LAST, RC, WRITE, LAST, 0)                                    \
+	X(0x09, RC_WRITE_LAST_IMM, RC, WRITE, LAST, VB_EXT_IMMDT)                     \
+	X(0x0a, RC_WRITE_ONLY, RC, WRITE, ONLY, VB_EXT_RETH)                          \
+	X(0x0b, RC_WRITE_ONLY_IMM, RC, WRITE, ONLY, VB_EXT_RETH | VB_EXT_IMMDT)       \
+	X(0x0c, RC_READ_REQUEST, RC, READ, ONLY, VB_EXT_RETH)                         \
+	X(0x0d, RC_READ_RESPONSE_FIRST, RC, READ_RESPONSE, FIRST, VB_EXT_AETH)        \
+	X(0x0e, RC_READ_RESPONSE_MIDDLE, RC, READ_RESPONSE, MIDDLE, 0)                \
+	X(0x0f, RC_READ_RESPONSE_LAST, RC, READ_RESPONSE, LAST, VB_EXT_AETH)          \
+	X(0x10, RC_READ_RESPONSE_ONLY, RC, READ_RESPONSE, ONLY, VB_EXT_AETH)          \
+	X(0x11, RC_ACK, RC, ACK, ONLY, VB_EXT_AETH)                                   \
+	X(0x12, RC_ATOMIC_ACK, RC, ATOMIC_ACK, ONLY, VB_EXT_AETH | VB_EXT_ATOMIC_ACK) \
+	X(0x13, RC_CMP_SWAP, RC, CMP_SWAP, ONLY, VB_EXT_ATOMIC)                       \
+	X(0x14, RC_FETCH_ADD, RC, FETCH_ADD, ONLY, VB_EXT_ATOMIC)                     \
+	X(0x16, RC_SEND_LAST_INV, RC, SEND, LAST, VB_EXT_IETH)                        \
+	X(0x17, RC_SEND_ONLY_INV, RC, SEND, ONLY, VB_EXT_IETH)                        \
+	X(0x20, UC_SEND_FIRST, UC, SEND, FIRST, 0)                                    \
+	X(0x21, UC_SEND_MIDDLE, UC, SEND, MIDDLE, 0)                                  \
+	X(0x22, UC_SEND_LAST, UC, SEND, LAST, 0)                                      \
+	X(0x23, UC_SEND_LAST_IMM, UC, SEND, LAST, VB_EXT_IMMDT)                       \
+	X(0x24, UC_SEND_ONLY, UC, SEND, ONLY, 0)                                      \
+	X(0x25, UC_SEND_ONLY_IMM, UC, SEND, ONLY, VB_EXT_IMMDT)                       \
+	X(0x26, UC_WRITE_FIRST, UC, WRITE, FIRST, VB_EXT_RETH)                        \
+	X(0x27, UC_WRITE_MIDDLE, UC, WRITE, MIDDLE, 0)                                \
+	X(0x28, UC_WRITE_LAST, UC, WRITE, LAST, 0)                                    \
+	X(0x29, UC_WRITE_LAST_IMM, UC, WRITE, LAST, VB_EXT_IMMDT)                     \
+	X(0x2a, UC_WRITE_ONLY, UC, WRITE, ONLY, VB_EXT_RETH)                          \
+	X(0x2b, UC_WRITE_ONLY_IMM, UC, WRITE, ONLY, VB_EXT_RETH | VB_EXT_IMMDT)       \
+	X(0x64, UD_SEND_ONLY, UD, SEND, ONLY, VB_EXT_DETH)                            \
+	X(0x65, UD_SEND_ONLY_IMM, UD, SEND, ONLY, VB_EXT_DETH | VB_EXT_IMMDT)         \
+	X(0x81, CNP, CNP, CNP, ONLY, VB_EXT_CNP)
+
+enum vb_opcode {
+#define X(code, name, service, op, position, ext) VB_##name = code,
+	VB_OPCODES(X)
+#undef X
+};
+
+/* VB_FIRST and VB_LAST are flags too. */
+enum {
+	VB_REQUEST = 1 << 2,
+	VB_RESPONSE = 1 << 3,
+	VB_PAYLOAD = 1 << 4,          /* may carry payload */
+	VB_ANSWERED = 1 << 5,         /* a response with data must follow: a plain acknowledgement is not enough */
+	VB_TAKES_RECEIVE = 1 << 6,    /* takes a receive work request */
+	VB_COMPLETES_RECEIVE = 1 << 7 /* gives its completion */
+};
+
+struct vb_opcode_info {
+	const char *name; /* for logs; NULL in holes */
+	uint16_t ext;     /* VB_EXT_ of the headers between BTH and payload */
+	uint8_t flags;
+	uint8_t service, op;
+	uint8_t header_len; /* BTH and extension headers */
+};
+
+extern const struct vb_opcode_info vb_opcode_table[256];
+
+/* NULL: reserved, or not supported. */
+static inline const struct vb_opcode_info *vb_opcode_info(uint8_t opcode)
+{
+	return vb_opcode_table[opcode].name ? &vb_opcode_table[opcode] : NULL;
+}
+
+/* The opcode for this packet of a message; tail: VB_EXT_IMMDT, VB_EXT_IETH, or 0. -1: there is none. */
+int vb_opcode_find(enum vb_service service, enum vb_op op, enum vb_position position, unsigned tail);
+
+#endif

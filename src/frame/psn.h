@@ -1,0 +1,44 @@
+// psn.h - packet sequence numbers: 24 bits, and who comes before whom
+// follows: IBA volume 1, 9.7.1 (packet sequence numbers)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_PSN_H
+#define VB_FRAME_PSN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A struct, so that no PSN is added to or compared with a plain number. v is below 2^24. */
+struct vb_psn {
+	uint32_t v;
+};
+
+/* Of the low 24 bits, as a program gives them in sq_psn and rq_psn. */
+static inline struct vb_psn vb_psn(uint32_t v)
+{
+	return (struct vb_psn){v & 0xffffff};
+}
+
+static inline struct vb_psn vb_psn_add(struct vb_psn psn, int32_t n)
+{
+	return vb_psn(psn.v + (uint32_t)n);
+}
+
+/* How far a is ahead of b: -2^23 to 2^23 - 1. The half of all PSNs behind b is duplicates, the rest is new. */
+static inline int32_t vb_psn_diff(struct vb_psn a, struct vb_psn b)
+{
+	uint32_t ahead = (a.v - b.v) & 0xffffff;
+
+	return ahead < 0x800000 ? (int32_t)ahead : (int32_t)ahead - 0x1000000;
+}
+
+static inline bool vb_psn_equal(struct vb_psn a, struct vb_psn b)
+{
+	return a.v == b.v;
+}
+
+static inline bool vb_psn_before(struct vb_psn a, struct vb_psn b)
+{
+	return vb_psn_diff(a, b) < 0;
+}
+
+#endif
