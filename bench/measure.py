@@ -36,7 +36,7 @@ if CORES:
 
 
 def busy():
-    """Share of all cores that other programs use now, of which this machine's owner may take some as well."""
+    """Share of all cores that is in use now."""
     def read():
         v = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
         return sum(v), v[3] + v[4]
@@ -107,8 +107,9 @@ def finish(p, seconds, argv):
     finally:
         stop(p)
     if p.returncode:
-        said = [line for line in out.splitlines() if line.strip(" -")]
-        raise Failed(f"`{' '.join(argv)}` failed ({p.returncode}): {said[-1] if said else 'it said nothing'}")
+        said = [line.strip() for line in out.splitlines() if line.strip(" -")]
+        why = [line for line in said if re.search(r"fail|error|unable|could|cannot|not ", line, re.I)] or said[-1:] or ["it said nothing"]
+        raise Failed(f"`{' '.join(argv)}` failed ({p.returncode}): {' | '.join(why[:3])}")
     return out
 
 
