@@ -593,6 +593,9 @@ bool vb_sq_kick(struct vb_qp *qp)
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
 		return false;
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	/* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
+	if (qp->sq_una != qp->sq_head && !atomic_load_explicit(&qp->on_active, memory_order_relaxed))
+		vb_active_add(qp);
 	if (qp->sq_emit != qp->sq_head) {
 		if (qp->type == IBV_QPT_UD) {
 			failed = emit_all(qp);
@@ -613,8 +616,6 @@ bool vb_sq_kick(struct vb_qp *qp)
 			}
 		}
 	}
-	if (qp->sq_una != qp->sq_head && !atomic_load_explicit(&qp->on_active, memory_order_relaxed))
-		vb_active_add(qp);
 	return failed;
 }
 

@@ -45,11 +45,12 @@ void vb_fence_all(struct vb_node *node)
 void vb_peer_bell(struct vb_peer *p)
 {
 	uint32_t lane = p->node->lane;
-	uint64_t one = 1;
+	uint64_t one = 1, bit = 1ull << (lane % 64);
+	uint64_t was = atomic_fetch_or(&p->bell->word[lane / 64], bit);
 
-	atomic_fetch_or(&p->bell->word[lane / 64], 1ull << (lane % 64));
 	atomic_fetch_or(&p->bell->summary, 1ull << (lane / 64));
-	if (atomic_load(&p->seg->sleeping)) {
+	/* a bell that still rings has woken it, or is found before it goes to sleep */
+	if (!(was & bit) && atomic_load(&p->seg->sleeping)) {
 		int saved = errno;
 
 		if (write(p->wake_fd, &one, sizeof(one)) < 0)
@@ -139,24 +140,36 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 
 /* --- the work --- */
 
+/* One record. The sender gets its room back while we go on, so that both copy at the same time; what was in the records
+ * is acknowledged first, lest it looks dropped. */
+static unsigned take_one(struct vb_node *node, struct vb_peer *p)
+{
+	uint64_t before = p->rx_head;
+	unsigned n = vb_rx_drain(p, 1);
+
+	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
+		vb_rx_flush(node);
+		atomic_store_explicit(&p->ours->rx_head, p->rx_head, memory_order_release);
+		if (atomic_load_explicit(&p->theirs->want_space, memory_order_relaxed))
+			vb_peer_notify(p);
+	}
+	return n;
+}
+
 static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
 {
 	unsigned n = 0;
 
 	if (!vb_ring_ready(p))
 		return 0;
-	if (!cq) {
-		n = vb_rx_drain(p, BATCH);
-	} else {
+	while (n < BATCH && vb_ring_ready(p)) {
+		n += take_one(node, p);
 		/* no further than the program wants now: what is left in the ring needs no receive yet */
-		while (n < BATCH && vb_ring_ready(p)) {
-			n += vb_rx_drain(p, 1);
-			if (atomic_load_explicit(&cq->tail, memory_order_relaxed) -
-				    atomic_load_explicit(&cq->head, memory_order_relaxed) >= want)
-				break;
-			if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
-				break;
-		}
+		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+					  atomic_load_explicit(&cq->head, memory_order_relaxed) >= want)
+			break;
+		if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
+			break;
 	}
 	if (n)
 		note_dirty(node, p);
