@@ -48,7 +48,7 @@ struct vb_bth {
 	uint8_t pad;  /* 0 to 3 bytes behind the payload */
 	uint8_t tver; /* 0; anything else is not ours */
 	bool solicited;
-	bool migreq; /* 1: migrated, as ever without path migration. Adapters drop a packet that has it wrong */
+	bool migreq; /* 1: migrated, as ever without path migration. rxe sends 0 and takes both */
 	bool fecn, becn;
 	bool ack_req;
 	uint16_t pkey;

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(x)                                                               \
-	do {                                                                   \
-		if (!(x)) {                                                    \
+#define CHECK(x)                                                                \
+	do {                                                                    \
+		if (!(x)) {                                                     \
 			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
-			exit(1);                                               \
-		}                                                              \
+			exit(1);                                                \
+		}                                                               \
 	} while (0)
 
 /* Runs a test function and says which. */

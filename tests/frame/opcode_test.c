@@ -1,5 +1,5 @@
 // opcode_test.c - the table of opcodes against one typed from the specification
-// follows: IBA volume 1, 9.2 (OpCode field of the BTH), 9.3.5, 9.7.5.2; annex A17 (RoCEv2), A17.9.3
+// follows: IBA volume 1, 9.2 (OpCode field of the BTH), 9.7.5.2, 9.7.7.2; annex A17 (RoCEv2), A17.9.3
 // SPDX-License-Identifier: MIT
 #include "check.h"
 #include "frame/opcode.h"
@@ -8,8 +8,8 @@
 static unsigned ext_of(const char *headers)
 {
 	static const char letters[] = "drtakivc";
-	static const unsigned bits[] = {VB_EXT_DETH,	   VB_EXT_RETH,	 VB_EXT_ATOMIC, VB_EXT_AETH,
-					VB_EXT_ATOMIC_ACK, VB_EXT_IMMDT, VB_EXT_IETH,	VB_EXT_CNP};
+	static const unsigned bits[] = {VB_EXT_DETH,       VB_EXT_RETH,  VB_EXT_ATOMIC, VB_EXT_AETH,
+	                                VB_EXT_ATOMIC_ACK, VB_EXT_IMMDT, VB_EXT_IETH,   VB_EXT_CNP};
 	unsigned ext = 0;
 
 	for (; *headers; headers++)
@@ -75,7 +75,7 @@ static void an_opcode_is_found_by_what_it_is(void)
 
 		if (info)
 			CHECK(vb_opcode_find(info->service, info->op, info->flags & VB_ONLY,
-					     info->ext & (VB_EXT_IMMDT | VB_EXT_IETH)) == (int)code);
+			                     info->ext & (VB_EXT_IMMDT | VB_EXT_IETH)) == (int)code);
 	}
 	CHECK(vb_opcode_find(VB_SVC_RC, VB_OP_WRITE, VB_ONLY, VB_EXT_IMMDT) == VB_RC_WRITE_ONLY_IMM);
 	CHECK(vb_opcode_find(VB_SVC_UC, VB_OP_SEND, VB_MIDDLE, 0) == VB_UC_SEND_MIDDLE);
@@ -89,8 +89,9 @@ static void an_opcode_is_found_by_what_it_is(void)
 /* IBA volume 1, 9.7.7.2: the table of credit codes */
 static void credit_codes_are_those_of_the_specification(void)
 {
-	static const uint32_t credits[31] = {0,	  1,   2,   3,	 4,   6,    8,	  12,	16,   24,   32,	  48,	64,    96,    128,  192,
-					     256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
+	static const uint32_t credits[31] = {0,    1,    2,    3,    4,    6,     8,     12,    16,   24,   32,
+	                                     48,   64,   96,   128,  192,  256,   384,   512,   768,  1024, 1536,
+	                                     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
 
 	for (uint8_t code = 0; code < 31; code++) {
 		CHECK(vb_credits(code) == credits[code]);
@@ -105,8 +106,9 @@ static void credit_codes_are_those_of_the_specification(void)
 /* IBA volume 1, 9.7.5.2.8, table 45, in units of 10 microseconds */
 static void rnr_timers_are_those_of_the_specification(void)
 {
-	static const uint32_t timers[32] = {65536, 1,	2,   3,	  4,	6,    8,    12,	  16,	24,   32,   48,	   64,	  96,	 128,	192,
-					    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+	static const uint32_t timers[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+	                                    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+	                                    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 	for (uint8_t code = 0; code < 32; code++)
 		CHECK(vb_rnr_timer_us(code) == timers[code] * 10);

@@ -19,14 +19,10 @@ uint32_t ref_crc32(const uint8_t *bytes, size_t len)
 {
 	static uint32_t table[256];
 
-	for (uint32_t i = 0; !table[1] || i; i = (i + 1) % 256) {
-		uint32_t v = i << 24;
-
+	for (uint32_t i = 1; i < 256 && !table[255]; i++) {
+		table[i] = i << 24;
 		for (int bit = 0; bit < 8; bit++)
-			v = v & 0x80000000 ? v << 1 ^ 0x04c11db7 : v << 1;
-		table[i] = v;
-		if (i == 255)
-			break;
+			table[i] = table[i] & 0x80000000 ? table[i] << 1 ^ 0x04c11db7 : table[i] << 1;
 	}
 	uint32_t crc = 0xffffffff;
 
@@ -43,16 +39,16 @@ void ref_icrc(const uint8_t *ip, size_t len, uint8_t icrc[4])
 	memset(all, 0xff, 8);
 	memcpy(h, ip, len - 4);
 	if (udp == 20) {
-		h[1] = 0xff;		   /* type of service */
-		h[8] = 0xff;		   /* time to live */
-		h[10] = h[11] = 0xff;	   /* header checksum */
+		h[1] = 0xff;          /* type of service */
+		h[8] = 0xff;          /* time to live */
+		h[10] = h[11] = 0xff; /* header checksum */
 	} else {
-		h[0] |= 0x0f;		   /* traffic class, flow label */
+		h[0] |= 0x0f; /* traffic class, flow label */
 		h[1] = h[2] = h[3] = 0xff;
-		h[7] = 0xff;		   /* hop limit */
+		h[7] = 0xff; /* hop limit */
 	}
-	h[udp + 6] = h[udp + 7] = 0xff;	   /* UDP checksum */
-	h[udp + 8 + 4] = 0xff;		   /* resv8a of the BTH */
+	h[udp + 6] = h[udp + 7] = 0xff; /* UDP checksum */
+	h[udp + 8 + 4] = 0xff;          /* resv8a of the BTH */
 	uint32_t crc = ref_crc32(all, 8 + len - 4);
 
 	for (int i = 0; i < 4; i++)
@@ -101,45 +97,63 @@ size_t ref_hex(uint8_t *bytes, size_t size, const char *hex)
 	return digits / 2;
 }
 
+size_t ref_packet(uint8_t *udp_payload, const struct ref_opcode *o, size_t len)
+{
+	size_t pad = -len & 3, at = 12;
+
+	ref_random_bytes(udp_payload, o->header_len + len + pad + 4);
+	udp_payload[0] = o->code;
+	udp_payload[1] = (uint8_t)((udp_payload[1] & 0xc0) | pad << 4);
+	udp_payload[4] &= 0xc0;
+	udp_payload[8] &= 0x80;
+	for (const char *h = o->headers; *h; h++) {
+		if (*h == 'd')
+			udp_payload[at + 4] = 0;
+		at += *h == 'r' || *h == 'c' ? 16 : *h == 't' ? 28 : *h == 'd' || *h == 'k' ? 8 : 4;
+	}
+	memset(udp_payload + o->header_len + len, 0, pad);
+	return o->header_len + len + pad + 4;
+}
+
 /* Typed from the specification's table, not from ours. */
 const struct ref_opcode ref_opcodes[] = {
-	{0, "RC_SEND_FIRST", 12, "", 1, 1, 0},
-	{1, "RC_SEND_MIDDLE", 12, "", 1, 0, 0},
-	{2, "RC_SEND_LAST", 12, "", 1, 0, 1},
-	{3, "RC_SEND_LAST_IMM", 16, "i", 1, 0, 1},
-	{4, "RC_SEND_ONLY", 12, "", 1, 1, 1},
-	{5, "RC_SEND_ONLY_IMM", 16, "i", 1, 1, 1},
-	{6, "RC_WRITE_FIRST", 28, "r", 1, 1, 0},
-	{7, "RC_WRITE_MIDDLE", 12, "", 1, 0, 0},
-	{8, "RC_WRITE_LAST", 12, "", 1, 0, 1},
-	{9, "RC_WRITE_LAST_IMM", 16, "i", 1, 0, 1},
-	{10, "RC_WRITE_ONLY", 28, "r", 1, 1, 1},
-	{11, "RC_WRITE_ONLY_IMM", 32, "ri", 1, 1, 1},
-	{12, "RC_READ_REQUEST", 28, "r", 0, 1, 1},
-	{13, "RC_READ_RESPONSE_FIRST", 16, "a", 1, 1, 0},
-	{14, "RC_READ_RESPONSE_MIDDLE", 12, "", 1, 0, 0},
-	{15, "RC_READ_RESPONSE_LAST", 16, "a", 1, 0, 1},
-	{16, "RC_READ_RESPONSE_ONLY", 16, "a", 1, 1, 1},
-	{17, "RC_ACK", 16, "a", 0, 1, 1},
-	{18, "RC_ATOMIC_ACK", 24, "ak", 0, 1, 1},
-	{19, "RC_CMP_SWAP", 40, "t", 0, 1, 1},
-	{20, "RC_FETCH_ADD", 40, "t", 0, 1, 1},
-	{22, "RC_SEND_LAST_INV", 16, "v", 1, 0, 1},
-	{23, "RC_SEND_ONLY_INV", 16, "v", 1, 1, 1},
-	{32, "UC_SEND_FIRST", 12, "", 1, 1, 0},
-	{33, "UC_SEND_MIDDLE", 12, "", 1, 0, 0},
-	{34, "UC_SEND_LAST", 12, "", 1, 0, 1},
-	{35, "UC_SEND_LAST_IMM", 16, "i", 1, 0, 1},
-	{36, "UC_SEND_ONLY", 12, "", 1, 1, 1},
-	{37, "UC_SEND_ONLY_IMM", 16, "i", 1, 1, 1},
-	{38, "UC_WRITE_FIRST", 28, "r", 1, 1, 0},
-	{39, "UC_WRITE_MIDDLE", 12, "", 1, 0, 0},
-	{40, "UC_WRITE_LAST", 12, "", 1, 0, 1},
-	{41, "UC_WRITE_LAST_IMM", 16, "i", 1, 0, 1},
-	{42, "UC_WRITE_ONLY", 28, "r", 1, 1, 1},
-	{43, "UC_WRITE_ONLY_IMM", 32, "ri", 1, 1, 1},
-	{100, "UD_SEND_ONLY", 20, "d", 1, 1, 1},
-	{101, "UD_SEND_ONLY_IMM", 24, "di", 1, 1, 1},
-	{129, "CNP", 28, "c", 0, 1, 1},
+        {0, "RC_SEND_FIRST", 12, "", 1, 1, 0},
+        {1, "RC_SEND_MIDDLE", 12, "", 1, 0, 0},
+        {2, "RC_SEND_LAST", 12, "", 1, 0, 1},
+        {3, "RC_SEND_LAST_IMM", 16, "i", 1, 0, 1},
+        {4, "RC_SEND_ONLY", 12, "", 1, 1, 1},
+        {5, "RC_SEND_ONLY_IMM", 16, "i", 1, 1, 1},
+        {6, "RC_WRITE_FIRST", 28, "r", 1, 1, 0},
+        {7, "RC_WRITE_MIDDLE", 12, "", 1, 0, 0},
+        {8, "RC_WRITE_LAST", 12, "", 1, 0, 1},
+        {9, "RC_WRITE_LAST_IMM", 16, "i", 1, 0, 1},
+        {10, "RC_WRITE_ONLY", 28, "r", 1, 1, 1},
+        {11, "RC_WRITE_ONLY_IMM", 32, "ri", 1, 1, 1},
+        {12, "RC_READ_REQUEST", 28, "r", 0, 1, 1},
+        {13, "RC_READ_RESPONSE_FIRST", 16, "a", 1, 1, 0},
+        {14, "RC_READ_RESPONSE_MIDDLE", 12, "", 1, 0, 0},
+        {15, "RC_READ_RESPONSE_LAST", 16, "a", 1, 0, 1},
+        {16, "RC_READ_RESPONSE_ONLY", 16, "a", 1, 1, 1},
+        {17, "RC_ACK", 16, "a", 0, 1, 1},
+        {18, "RC_ATOMIC_ACK", 24, "ak", 0, 1, 1},
+        {19, "RC_CMP_SWAP", 40, "t", 0, 1, 1},
+        {20, "RC_FETCH_ADD", 40, "t", 0, 1, 1},
+        {22, "RC_SEND_LAST_INV", 16, "v", 1, 0, 1},
+        {23, "RC_SEND_ONLY_INV", 16, "v", 1, 1, 1},
+        {32, "UC_SEND_FIRST", 12, "", 1, 1, 0},
+        {33, "UC_SEND_MIDDLE", 12, "", 1, 0, 0},
+        {34, "UC_SEND_LAST", 12, "", 1, 0, 1},
+        {35, "UC_SEND_LAST_IMM", 16, "i", 1, 0, 1},
+        {36, "UC_SEND_ONLY", 12, "", 1, 1, 1},
+        {37, "UC_SEND_ONLY_IMM", 16, "i", 1, 1, 1},
+        {38, "UC_WRITE_FIRST", 28, "r", 1, 1, 0},
+        {39, "UC_WRITE_MIDDLE", 12, "", 1, 0, 0},
+        {40, "UC_WRITE_LAST", 12, "", 1, 0, 1},
+        {41, "UC_WRITE_LAST_IMM", 16, "i", 1, 0, 1},
+        {42, "UC_WRITE_ONLY", 28, "r", 1, 1, 1},
+        {43, "UC_WRITE_ONLY_IMM", 32, "ri", 1, 1, 1},
+        {100, "UD_SEND_ONLY", 20, "d", 1, 1, 1},
+        {101, "UD_SEND_ONLY_IMM", 24, "di", 1, 1, 1},
+        {129, "CNP", 28, "c", 0, 1, 1},
 };
 const size_t ref_opcodes_len = sizeof(ref_opcodes) / sizeof(*ref_opcodes);

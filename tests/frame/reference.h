@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC as the standard draws it: polynomial 0x04c11db7, highest bit first, each byte's lowest bit first, by a table. */
+/* The CRC as the standard draws it: polynomial 0x04c11db7, highest bit first, each byte's lowest bit first, by a table.
+ */
 uint32_t ref_crc32(const uint8_t *bytes, size_t len);
 
 /* The ICRC of an IP packet whose last four bytes are where it belongs; they are not looked at. */
@@ -29,10 +30,15 @@ struct ref_opcode {
 	uint8_t code;
 	const char *name;
 	unsigned header_len; /* BTH and extension headers */
-	const char *headers; /* behind the BTH: d DETH, r RETH, t AtomicETH, a AETH, k AtomicAckETH, i ImmDt, v IETH, c CNP */
+	const char *headers; /* behind the BTH: d DETH, r RETH, t AtomicETH, a AETH, k AtomicAckETH, i ImmDt, v IETH, c
+	                        CNP */
 	bool payload, first, last;
 };
 extern const struct ref_opcode ref_opcodes[];
 extern const size_t ref_opcodes_len;
+
+/* A UDP payload of this opcode with this many bytes of payload: random, but for what is reserved; pad; no ICRC yet. */
+#define REF_PACKET_MAX (40 + 4096 + 4)
+size_t ref_packet(uint8_t *udp_payload, const struct ref_opcode *o, size_t len);
 
 #endif

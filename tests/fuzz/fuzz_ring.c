@@ -1,0 +1,474 @@
+// fuzz_ring.c - a hostile peer: any records in its ring, anything in its segment. Our memory outside of what it was
+// granted stays as it was, each request completes once and in order, and we live
+// follows: ARCHITECTURE.md, "The same host"
+// build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-strict-aliasing -Isrc tests/fuzz/fuzz_ring.c \
+//        src/core/{ah,ah_wc,async,channel,clock,context,cq,cq_ex,cq_poll,event_fd,mr,opcode,pages,pd,post}.c \
+//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/*.c src/util/{guard,log}.c -lpthread
+// SPDX-License-Identifier: MIT
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/device.h"
+#include "core/verbs.h"
+#include "engine/engine.h"
+#include "engine/ring.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define LANE 7u
+#define PEER_LANE 9u
+#define QPS 4u
+#define REGION 65536u
+#define BESIDE 4096u
+#define QUIET 0x5a
+
+static struct vb_node node;
+static struct vb_device device = {.dev.name = "roce_fuzz"};
+static struct vb_peer peer;
+static uint64_t clock_ns = 1000000000;
+static uint8_t *peer_ring;
+static void *peer_seg;
+static int copy_result;
+
+/* --- io/ --- */
+
+int vb_node_get(struct vb_node **out)
+{
+	*out = &node;
+	return 0;
+}
+
+void vb_node_put(struct vb_node *n)
+{
+}
+
+unsigned vb_progress(struct vb_node *n, struct vb_cq *cq, unsigned want)
+{
+	return 0;
+}
+
+void vb_duty_handover(struct vb_node *n)
+{
+}
+
+void vb_path_connect(struct vb_qp *qp)
+{
+	qp->peer = &peer;
+	qp->remote = NULL;
+}
+
+void vb_path_closed(struct vb_qp *qp)
+{
+	atomic_store(&qp->shared->acked, atomic_load(&qp->executed));
+}
+
+/* As io/node.c. */
+void vb_path_reset(struct vb_qp *qp)
+{
+	for (struct vb_qp **q = &node.acks; *q; q = &(*q)->acks_next) {
+		if (*q == qp) {
+			*q = qp->acks_next;
+			break;
+		}
+	}
+	qp->on_acks = false;
+	vb_active_collect(&node);
+	vb_active_remove(qp);
+	atomic_store(&qp->deadline, 0);
+	qp->timer_kind = VB_TIMER_NONE;
+	qp->peer = NULL;
+	qp->remote = NULL;
+	qp->sq_emit_off = 0;
+	qp->rd_outstanding = qp->rd_slot = 0;
+	qp->nak_state = false;
+	qp->inread_head = qp->inread_tail = 0;
+	qp->inbound->active = false;
+}
+
+void vb_quiesce(struct vb_node *n, uint32_t key, uint32_t qpn)
+{
+}
+
+void vb_fence_all(struct vb_node *n)
+{
+}
+
+void vb_timer_armed(struct vb_node *n)
+{
+}
+
+uint64_t vb_now(void)
+{
+	return clock_ns;
+}
+
+struct vb_peer *vb_peer_find(struct vb_node *n, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
+{
+	*err = VB_QP_LANE(qpn) == PEER_LANE ? 0 : ENOENT;
+	return *err ? NULL : &peer;
+}
+
+void vb_peer_bell(struct vb_peer *p)
+{
+}
+
+struct vb_map *vb_map_take(struct vb_peer *p, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local)
+{
+	return NULL;
+}
+
+void vb_map_drop(struct vb_peer *p, struct vb_map *m)
+{
+}
+
+/* One copy: its memory is whatever it says; ours must be within the region. */
+static int copy(struct vb_peer *p, uint64_t remote, const struct iovec *local, int n, size_t total)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < n; i++) {
+		sum += local[i].iov_len;
+		if (!copy_result)
+			memset(local[i].iov_base, 0x11, local[i].iov_len);
+	}
+	assert(copy_result || sum == total);
+	return copy_result;
+}
+
+static int copy_out(struct vb_peer *p, uint64_t remote, const struct iovec *local, int n, size_t total)
+{
+	return copy_result;
+}
+
+static const struct vb_copy_ops ops = {.write = copy_out, .read = copy};
+
+/* --- the device, abi/ --- */
+
+void vb_fill_ops(struct vb_context *ctx)
+{
+}
+
+struct vb_device *vb_device_get(struct vb_device *d)
+{
+	return d;
+}
+
+void vb_device_put(struct vb_device *d)
+{
+}
+
+bool vb_gid_is_zero(const union ibv_gid *gid)
+{
+	return !gid->global.subnet_prefix && !gid->global.interface_id;
+}
+
+int vb_query_gid_entry(struct vb_device *d, uint32_t port, uint32_t index, struct ibv_gid_entry *e)
+{
+	*e = (struct ibv_gid_entry){.gid.raw = {0xfe, 0x80, [15] = 1}, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
+	return index ? ENODATA : 0;
+}
+
+int vb_query_gid_index(struct vb_device *d, uint32_t port, const union ibv_gid *gid)
+{
+	return 0;
+}
+
+int vb_query_port_attr(struct vb_device *d, uint32_t port, struct ibv_port_attr *a)
+{
+	*a = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_4096};
+	return 0;
+}
+
+/* --- the world --- */
+
+struct world {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq[QPS];
+	struct ibv_srq *srq;
+	struct ibv_qp *qp[QPS];
+	struct ibv_mr *mr;
+	uint8_t *memory; /* REGION bytes, with BESIDE bytes around them that nobody may touch */
+	uint64_t posted[QPS], done[QPS];
+};
+
+static void once(void)
+{
+	node.seg = mmap(NULL, VB_SEG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	peer_seg = mmap(NULL, VB_SEG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert(node.seg != MAP_FAILED && peer_seg != MAP_FAILED);
+	node.hdr = node.seg;
+	node.lane = LANE;
+	node.incarnation = 1;
+	node.key_secret = 0x123456789abcdef0;
+	node.qps = calloc(VB_LANE_QPS, sizeof(*node.qps));
+	node.mr_gen = calloc(VB_SEG_MRS, 1);
+	pthread_mutex_init(&node.mr_lock, NULL);
+}
+
+static void peer_reset(void)
+{
+	peer_ring = (uint8_t *)peer_seg + VB_SEG_RINGS_OFF + LANE * (uint64_t)VB_RING_BYTES;
+	memset(peer_ring, 0, VB_RING_BYTES);
+	memset(&peer, 0, sizeof(peer));
+	peer.lane = PEER_LANE;
+	peer.incarnation = 2;
+	peer.node = &node;
+	peer.hot_index = -1;
+	peer.copy = peer.copy_mapped = &ops;
+	peer.seg = peer_seg;
+	memset(peer.seg, 0, sizeof(*peer.seg));
+	peer.theirs = vb_seg_slot(peer_seg, LANE);
+	memset(peer.theirs, 0, sizeof(*peer.theirs));
+	peer.ours = vb_seg_slot(node.seg, PEER_LANE);
+	atomic_store(&peer.theirs->peer_incarnation, 1);
+	atomic_store(&peer.theirs->hot, 1);
+	peer.tx = (uint8_t *)node.seg + VB_SEG_RINGS_OFF + PEER_LANE * (uint64_t)VB_RING_BYTES;
+	memset(peer.tx, 0, VB_RING_BYTES);
+	peer.rx = peer_ring;
+}
+
+static uint32_t its_qpn(unsigned i)
+{
+	return PEER_LANE << VB_LANE_SHIFT | (i + 1);
+}
+
+static void make_ready(struct world *w, unsigned i)
+{
+	static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+	enum ibv_qp_type t = types[i];
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 5,
+				.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+	int base = IBV_QP_STATE;
+
+	assert(!vb_modify_qp(w->qp[i], &a, base | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	struct vb_qp_shared *s = vb_seg_qp(peer_seg, its_qpn(i));
+
+	memset(s, 0, sizeof(*s));
+	atomic_store(&s->qpn, its_qpn(i));
+	atomic_store(&s->type, t);
+	atomic_store(&s->dest_qpn, w->qp[i]->qp_num);
+	atomic_store(&s->gen, 1);
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = its_qpn(i), .max_dest_rd_atomic = 4,
+				 .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid.raw = {0xfe, 0x80, [15] = 2}}};
+	if (t != IBV_QPT_UD)
+		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	assert(!vb_modify_qp(w->qp[i], &a, base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
+	assert(!vb_modify_qp(w->qp[i], &a,
+			     IBV_QP_STATE | IBV_QP_SQ_PSN | (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+}
+
+static void world_open(struct world *w)
+{
+	static uint8_t memory[REGION + 2 * BESIDE] __attribute__((aligned(4096)));
+
+	peer_reset();
+	memset(w, 0, sizeof(*w));
+	w->memory = memory + BESIDE;
+	memset(memory, QUIET, sizeof(memory));
+	w->ctx = vb_open_device(&device.dev);
+	w->pd = vb_alloc_pd(w->ctx);
+	w->mr = vb_reg_mr(w->pd, w->memory, REGION, (uintptr_t)w->memory,
+			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 8, .max_sge = 2}};
+
+	w->srq = vb_create_srq(w->pd, &sa);
+	assert(w->mr && w->srq);
+	for (unsigned i = 0; i < QPS; i++) {
+		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64}, .qp_type = i < 2 ? IBV_QPT_RC : i == 2 ? IBV_QPT_UC : IBV_QPT_UD,
+					     .srq = i == 1 ? w->srq : NULL, .sq_sig_all = 1};
+
+		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
+		a.send_cq = a.recv_cq = w->cq[i];
+		w->qp[i] = vb_create_qp(w->pd, &a);
+		assert(w->qp[i]);
+		make_ready(w, i);
+	}
+}
+
+/* Sends complete in the order of posting, each once; wr_id of receives starts at 1000. */
+static void poll_all(struct world *w)
+{
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < QPS; i++)
+		while (vb_poll_cq(w->cq[i], 1, &wc) > 0) {
+			assert(wc.qp_num == w->qp[i]->qp_num);
+			if (wc.wr_id < 1000)
+				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
+			else
+				assert(wc.status != IBV_WC_SUCCESS || wc.byte_len <= REGION || wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+		}
+}
+
+static void world_close(struct world *w)
+{
+	poll_all(w);
+	for (unsigned i = 0; i < BESIDE; i++)
+		assert(w->memory[-1 - (int)i] == QUIET && w->memory[REGION + i] == QUIET);
+	struct ibv_async_event ev;
+
+	(void)ev;
+	for (unsigned i = 0; i < QPS; i++) {
+		assert(!vb_destroy_qp(w->qp[i]));
+		assert(!vb_destroy_cq(w->cq[i]));
+	}
+	assert(!vb_destroy_srq(w->srq));
+	assert(!vb_dereg_mr(w->mr));
+	assert(!vb_dealloc_pd(w->pd));
+	assert(!vb_close_device(w->ctx));
+}
+
+/* --- what the input says --- */
+
+struct input {
+	const uint8_t *p;
+	size_t n;
+};
+
+static uint32_t take(struct input *in, unsigned bytes)
+{
+	uint32_t v = 0;
+
+	while (bytes-- && in->n) {
+		v = v << 8 | *in->p++;
+		in->n--;
+	}
+	return v;
+}
+
+static void put_record(struct world *w, struct input *in)
+{
+	uint32_t head = take(in, 1), i = head & 3, lines = take(in, 1) % 64 + 1, at = (uint32_t)(peer.rx_head & VB_RING_MASK);
+	struct vb_rec *r = (struct vb_rec *)(peer_ring + at);
+	struct vb_rec_ext *x = (struct vb_rec_ext *)(r + 1);
+	struct vb_qp *qp = vb_qp(w->qp[i]);
+	uint32_t type = take(in, 1) % 16, flags = take(in, 1);
+	static const uint64_t far[] = {0, -1ull, -8ull, REGION, REGION - 8, 4, 8, 1ull << 63};
+
+	if (lines * VB_LINE > VB_RING_BYTES - at)
+		lines = (VB_RING_BYTES - at) / VB_LINE;
+	r->dest = (head & 4 ? take(in, 3) : qp->qp.qp_num) | type << 24;
+	r->src = (head & 8 ? take(in, 3) : its_qpn(i)) | flags << 24;
+	r->psn = ((head & 16 ? take(in, 3) : type == VB_REC_READ_DATA ? (uint32_t)qp->ssn_una : qp->epsn) & 0xffffff) | 1u << 24;
+	r->length = head & 32 ? take(in, 4) : take(in, 2) % (lines * VB_LINE);
+	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->ssn_emit;
+	r->imm = take(in, 1) & 1 ? w->mr->rkey : 7;
+	if (lines * VB_LINE >= 64) {
+		uint32_t k = take(in, 1);
+
+		x->remote_addr = type == VB_REC_READ_DATA ? take(in, 2) : (k & 8 ? 0 : (uintptr_t)w->memory) + (k & 16 ? far[k & 7] : take(in, 2));
+		x->rkey = k & 32 ? take(in, 4) : type == VB_REC_UD ? 5 : w->mr->rkey;
+		x->total = k & 64 ? take(in, 4) : take(in, 2);
+		x->compare_add = take(in, 1);
+		x->swap = take(in, 1);
+	}
+	for (uint32_t k = 0; k < take(in, 1); k++)
+		((uint8_t *)r)[64 + take(in, 1) % (lines * VB_LINE > 128 ? 64 : 1)] = (uint8_t)take(in, 1);
+	copy_result = (int[]){0, 0, EFAULT, VB_EFAULT_LOCAL, ESRCH, EPERM, 0, 0}[take(in, 1) & 7];
+	if (head & 128 && take(in, 1) & 1)
+		lines = take(in, 4); /* a size that cannot be */
+	atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)(peer.rx_head / VB_LINE) << 32);
+	vb_lock(&node.progress);
+	vb_rx_drain(&peer, 3);
+	vb_rx_flush(&node);
+	vb_unlock(&node.progress);
+	/* what stood there is old now */
+	atomic_store((_Atomic uint64_t *)(peer_ring + (peer.rx_head & VB_RING_MASK)), 0);
+}
+
+static void post(struct world *w, struct input *in)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+						     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV};
+	uint32_t k = take(in, 1), i = k & 3, len = take(in, 2);
+	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2), len, k & 64 ? 1 : w->mr->lkey};
+	struct ibv_recv_wr r = {.wr_id = 1000 + (k >> 2), .sg_list = &sge, .num_sge = 1}, *rbad;
+	struct ibv_send_wr s = {.wr_id = w->posted[i] % 1000, .sg_list = &sge, .num_sge = 1, .opcode = opcodes[take(in, 1) & 7]}, *sbad;
+
+	if (k & 128) {
+		if (i == 1)
+			vb_post_srq_recv(w->srq, &r, &rbad);
+		else
+			vb_post_recv(w->qp[i], &r, &rbad);
+		return;
+	}
+	if (i == 3 || (s.opcode == IBV_WR_LOCAL_INV && take(in, 1) & 15))
+		return;
+	if (s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		sge.length = 8;
+	s.send_flags = k & 32 ? IBV_SEND_FENCE : 0;
+	s.invalidate_rkey = 3;
+	s.wr.rdma.rkey = 77;
+	s.wr.rdma.remote_addr = 4096;
+	atomic_store(&peer.copy_ok, k & 16);
+	if (!vb_post_send(w->qp[i], &s, &sbad))
+		w->posted[i]++;
+}
+
+static void visit(struct world *w)
+{
+	vb_lock(&node.progress);
+	vb_active_collect(&node);
+	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
+		next = qp->active_next;
+		vb_requester_visit(qp, false);
+	}
+	vb_requester_deadline(&node);
+	vb_rx_flush(&node);
+	vb_unlock(&node.progress);
+	poll_all(w);
+}
+
+/* Its own segment it may fill with anything: the queue pairs, the slot for us, the region table. */
+static void scribble(struct input *in)
+{
+	uint32_t what = take(in, 1), off = take(in, 2), v = take(in, 4);
+	uint8_t *base = what & 1 ? (uint8_t *)vb_seg_qp(peer_seg, its_qpn(what >> 2 & 3)) : (uint8_t *)peer.theirs;
+	uint32_t size = what & 1 ? sizeof(struct vb_qp_shared) : sizeof(struct vb_slot_shared);
+
+	if (what & 2)
+		memset(vb_seg_mr(peer_seg, off), (int)v, 64);
+	else
+		memcpy(base + off % (size - 4), &v, 4);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, size};
+	struct world w;
+
+	if (!node.seg)
+		once();
+	world_open(&w);
+	while (in.n) {
+		switch (take(&in, 1) % 8) {
+		case 0:
+		case 1:
+		case 2:
+			if (atomic_load(&peer.state) != VB_PEER_DEAD)
+				put_record(&w, &in);
+			break;
+		case 3:
+		case 4:
+			post(&w, &in);
+			break;
+		case 5:
+			scribble(&in);
+			break;
+		case 6:
+			clock_ns += take(&in, 4);
+			visit(&w);
+			break;
+		default:
+			visit(&w);
+		}
+	}
+	clock_ns += 10000000000ull;
+	visit(&w);
+	world_close(&w);
+	return 0;
+}
