@@ -251,7 +251,8 @@ static bool ring_settled(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
 		return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
-	return qp->peer->tx_tail == qp->peer->tx_head || vb_ring_consumed(qp->peer) >= qp->last_ring_end;
+	/* without tx_lock: only looked at, not taken over */
+	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >= 0;
 }
 
 static enum emit sent(struct vb_qp *qp, struct vb_swqe *w, enum emit r)
@@ -787,8 +788,8 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 /* gone: the other end, or its program, has left; what it had executed by then counts too. */
 static void take_acks(struct vb_qp *qp, bool gone)
 {
-	uint64_t count = atomic_load_explicit(&qp->remote->acked, memory_order_acquire);
 	uint64_t executed = gone ? atomic_load_explicit(&qp->remote->executed, memory_order_acquire) : 0;
+	uint64_t count = atomic_load_explicit(&qp->remote->acked, memory_order_acquire);
 
 	if (executed > count)
 		count = executed;

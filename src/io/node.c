@@ -312,8 +312,7 @@ void vb_path_reset(struct vb_qp *qp)
 	if (qp->inbound)
 		qp->inbound->active = false;
 	atomic_store(&qp->ack_told, 0);
-	atomic_store(&qp->executed, 0);
-	atomic_store(&qp->shared->executed, 0);
+	atomic_store(&qp->executed, 0); /* what peers see stays until the next RTR: it was their requests */
 }
 
 static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)

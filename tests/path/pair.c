@@ -59,7 +59,7 @@ unsigned long count_or(unsigned long preset)
 {
 	const char *s = getenv("VERBENA_TEST_COUNT");
 
-	return test_count ? test_count : s ? strtoul(s, NULL, 0) : preset;
+	return test_count ? test_count : s && *s ? strtoul(s, NULL, 0) : preset;
 }
 
 bool under_sanitizer(void)
@@ -506,7 +506,7 @@ void mem_make(struct mem *m, struct dev *d, size_t n)
 
 void mem_make_apart(struct mem *m, struct dev *d, size_t n)
 {
-	static uintptr_t next = 0x200000000000;
+	static uintptr_t next = FAR_AWAY;
 
 	m->n = n;
 	m->p = mmap((void *)next, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

@@ -61,6 +61,13 @@ void meet_up(int fd);           /* both have come this far */
 uint64_t now_ms(void);
 void sleep_ms(unsigned ms);
 
+/* Addresses where nothing is mapped by itself, and which the sanitizers leave to programs. */
+#if defined(__SANITIZE_THREAD__)
+#define FAR_AWAY 0x7ea000000000
+#else
+#define FAR_AWAY 0x200000000000
+#endif
+
 /* --- verbs --- */
 
 struct dev {

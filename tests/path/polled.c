@@ -84,9 +84,14 @@ static void run(const struct job *j)
 		memset(m.p, (int)(i % 255 + 1), j->size);
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = j->size, .far = far, .far_off = OFF + j->align);
 		/* by ring it is the target's adapter thread that works: it needs a core, as the target does */
-		while (*(volatile uint64_t *)flag.p != i)
-			if (j->ring ? sched_yield(), !(++spins % 64) && heard(p.fd, 0) : ++spins % 4096 == 0 && heard(p.fd, 0))
-				fail(__FILE__, __LINE__, "the target is gone");
+		while (*(volatile uint64_t *)flag.p != i) {
+			if (j->ring)
+				sched_yield();
+			if (++spins % 4096 == 0 && heard(p.fd, 0)) { /* it has ended: well, or with a reason */
+				sleep_ms(200);
+				CHECK_INT(*(volatile uint64_t *)flag.p, i);
+			}
+		}
 		expect(l.scq, i, IBV_WC_SUCCESS);
 	}
 	meet_up(p.fd);
@@ -104,12 +109,13 @@ static void run(const struct job *j)
 static void all_sizes(bool shared, bool ring)
 {
 	static const uint32_t sizes[] = {1, 2, 4, 7, 8, 9, 16, 31, 64, 100, 256, 1000, 4096, 8191, 65536};
-	unsigned long total = count_or(under_sanitizer() ? 2000 : 20000);
+	unsigned long total = count_or(under_sanitizer() ? 5000 : 100000);
 
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct job j = {.size = sizes[i], .shared = shared, .ring = ring, .align = i % 3 == 1 ? 3 : 0};
 
-		j.rounds = (sizes[i] > 8192 ? total / 20 : total) / (ring ? 20 : 1);
+		/* seen without the tail: one in 20,000 to 400,000 at 4 KiB, and hardly ever below 256 bytes */
+		j.rounds = (sizes[i] > 8192 || sizes[i] < 256 ? total / 10 : sizes[i] >= 4096 ? total * 4 : total) / (ring ? 40 : 1);
 		j.word = sizes[i] >= 8 && !((sizes[i] + j.align) & 7);
 		run(&j);
 	}

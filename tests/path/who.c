@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define AT ((uint8_t *)0x300000000000)
+#define AT ((uint8_t *)FAR_AWAY)
 #define BYTES (1u << 20)
 #define ITS 0x3c
 

@@ -1,0 +1,166 @@
+# lib.sh - what the scripts in tests/apps have in common: a runtime directory of their own, bounded pairs, ok and not ok
+# follows: testanything.org, loosely; BUILD names the build directory
+# SPDX-License-Identifier: MIT
+# sourced, not run
+set -u
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-build}
+case $BUILD in /*) ;; *) BUILD=$ROOT/$BUILD ;; esac
+VERBENA=$BUILD/verbena
+[ -x "$VERBENA" ] || { echo "$VERBENA is missing: make build"; exit 2; }
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-test.XXXXXX")
+chmod 755 "$work"
+export VERBENA_RUNTIME=$work/run
+mkdir -m 700 "$VERBENA_RUNTIME"
+unset VERBENA_DEVICES VERBENA_LOG VERBENA_BROKER_LOG
+failed=0
+SLOW=1 # limits are multiplied with this
+
+# --- a program on Verbena: "${run[@]}" PROGRAM ARGS; with the sanitizer's library first where the build has one ---
+run=("$VERBENA" run)
+lib_dir=$BUILD/src/abi
+if nm -D "$lib_dir/libibverbs.so.1" 2>/dev/null | grep -q __asan_init; then
+	SLOW=4
+	sanitizer_says="log_path=$work/sanitizer:exitcode=99"
+	cat >"$work/broker" <<-EOF
+		#!/bin/sh
+		ASAN_OPTIONS=$sanitizer_says UBSAN_OPTIONS=print_stacktrace=1:$sanitizer_says exec "$BUILD/src/broker/verbena-broker" "\$@"
+	EOF
+	chmod 755 "$work/broker"
+	export VERBENA_BROKER=$work/broker
+	run=(env LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:$sanitizer_says
+		UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:$sanitizer_says "$VERBENA" run --no-shim)
+fi
+sanitized() { [ $SLOW != 1 ]; }
+
+# --- one line for each case ---
+# check SENTENCE COMMAND ARGS…: ok if it succeeds; what it said is shown if not
+check() {
+	local sentence=$1 since=${EPOCHREALTIME/./}
+	shift
+	if "$@" >"$work/said" 2>&1; then
+		echo "ok $sentence${VERBENA_TEST_TIMES:+ ($(((${EPOCHREALTIME/./} - since) / 1000)) ms)}"
+	else
+		echo "not ok $sentence (status $?)"
+		sed 's/^/	/' "$work/said" | tail -40
+		failed=$((failed + 1))
+	fi
+}
+
+skip() { # SENTENCE REASON
+	echo "skip $1: $2"
+}
+
+# need PROGRAM…: where one is missing there is nothing to see here
+need() {
+	local p
+	for p; do
+		command -v "$p" >/dev/null || { skip "$(basename "$0" .sh)" "$p is not installed"; exit 0; }
+	done
+}
+
+# --- waiting, never without end ---
+# wait_for SECONDS COMMAND ARGS…: until it succeeds
+wait_for() {
+	local end=$((SECONDS + $1 * SLOW))
+	shift
+	until "$@"; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.05
+	done
+}
+
+gone() { # PID: it has ended (a zombie too)
+	local state
+	state=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) || return 0
+	[ -z "$state" ] || [ "${state:0:1}" = Z ]
+}
+
+listens() { # PORT
+	grep -qhi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# A port nobody listens on, below those the kernel gives to clients
+free_port() {
+	port=$((10000 + (RANDOM * 32768 + RANDOM) % 20000))
+	while listens "$port"; do port=$((port + 1)); done
+}
+
+# --- a server and a client of one program ---
+HOST=127.0.0.1
+LIMIT=30 # seconds for each of the two
+# start_server PROGRAM ARGS…: in the background; sets $port and $server. A fake: the pid is that of timeout, which hands signals on
+start_server() {
+	free_port
+	timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "$@" -p "$port" >"$work/server.out" 2>&1 </dev/null &
+	server=$!
+	wait_for 20 server_up
+}
+server_up() { listens "$port" || gone "$server"; }
+
+# start_client PROGRAM ARGS…: in the background; sets $client
+start_client() {
+	timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "$@" -p "$port" "$HOST" >"$work/client.out" 2>&1 </dev/null &
+	client=$!
+}
+
+# The program itself, below timeout and what stands between
+program_of() {
+	local pid=$1 child
+	while child=$(pgrep -o -P "$pid"); do pid=$child; done
+	echo "$pid"
+}
+
+said_by_both() {
+	echo "--- server"; tail -12 "$work/server.out"
+	echo "--- client"; tail -12 "$work/client.out"
+}
+
+# pair PROGRAM ARGS…: both ends succeed
+pair() {
+	local s c
+	start_server "$@" || { said_by_both; return 1; }
+	start_client "$@"
+	wait "$client"
+	c=$?
+	[ $c = 0 ] || wait_for 3 gone "$server" || kill "$server"
+	wait "$server"
+	s=$?
+	[ $s = 0 ] && [ $c = 0 ] && return 0
+	echo "server ended with $s, client with $c: $*"
+	said_by_both
+	return 1
+}
+
+# --- the end: no process of ours is left, the sanitizers had nothing to say ---
+brokers() { # pids of the brokers of this script's runtime directory
+	local p
+	for p in $(pgrep -x verbena-broker); do
+		{ tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -q "^VERBENA_RUNTIME=$work/" && echo "$p"
+	done
+}
+no_broker() { [ -z "$(brokers)" ]; }
+broker_gone() {
+	wait_for 10 no_broker && return 0
+	ps -o pid,etime,args -p "$(brokers | paste -sd,)"
+	return 1
+}
+no_report() { ! cat "$work"/sanitizer.* 2>/dev/null; }
+
+finish() {
+	check "the broker goes when its programs have gone" broker_gone
+	sanitized && check "the sanitizers have nothing to report" no_report
+	exit $((failed > 0))
+}
+
+cleanup() {
+	local status=$? p
+	trap - EXIT INT TERM
+	for p in $(jobs -p); do kill "$p" 2>/dev/null; done
+	for p in $(brokers); do kill "$p" 2>/dev/null; done
+	rm -rf "$work"
+	exit $status
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
