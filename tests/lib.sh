@@ -158,7 +158,9 @@ cleanup() {
 	local status=$? p
 	trap - EXIT INT TERM
 	for p in $(jobs -p); do kill "$p" 2>/dev/null; done
+	wait # timeout kills what does not go by itself
 	for p in $(brokers); do kill "$p" 2>/dev/null; done
+	wait_for 5 no_broker # it may still write there
 	rm -rf "$work"
 	exit $status
 }

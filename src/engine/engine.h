@@ -57,7 +57,7 @@ void vb_grh_build(uint8_t grh[40], const union ibv_gid *sgid, const struct ibv_a
 
 /* Statistics of drops and refusals; every one that is counted here is silent on the wire. */
 struct vb_counters {
-	_Atomic uint64_t drop_no_qp, drop_state, drop_stale, drop_psn, drop_rnr_ud, drop_qkey, drop_length, bad_record, retry,
+	_Atomic uint64_t drop_no_qp, drop_state, drop_stale, drop_psn, drop_rnr_ud, drop_ud_path, drop_qkey, drop_length, bad_record, retry,
 		rnr_nak, one_copy_bytes, ring_bytes, mapped_bytes;
 };
 extern struct vb_counters vb_counters;

@@ -18,8 +18,10 @@ enum emit { EMIT_OK, EMIT_BLOCKED, EMIT_FAILED };
 #define PULL_MIN 8192u
 /* Up to here an RDMA write goes by ring when earlier records of its QP are still on the way. */
 #define RING_WRITE_MAX 4096u
-/* A datagram whose receiver cannot be found, or does not make room, is dropped after this. */
-#define UD_PATIENCE 100000000ull /* ns */
+/* A datagram is dropped when its receiver makes no room for so long, or cannot be met: the broker and a busy program may
+ * need a while for that, as address resolution does on a network. */
+#define UD_PATIENCE 100000000ull  /* ns */
+#define UD_MEETING 3000000000ull  /* ns */
 
 static struct vb_swqe *at(struct vb_qp *qp, uint32_t i)
 {
@@ -429,7 +431,7 @@ static enum emit emit_ud(struct vb_qp *qp, struct vb_swqe *w)
 wait:
 	if (!qp->deadline) {
 		qp->timer_kind = VB_TIMER_RETRY;
-		qp->deadline = vb_now() + UD_PATIENCE;
+		qp->deadline = vb_now() + (peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
 		vb_timer_armed(qp->node);
 	}
 	return EMIT_BLOCKED;
@@ -749,6 +751,7 @@ static void timer_expired(struct vb_qp *qp)
 	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_UC) {
 		/* nobody there: unreliable requests are lost, and complete (IBA 9.8.2) */
 		if (retry && qp->sq_emit != qp->sq_head && (qp->type == IBV_QPT_UD || !linked(qp))) {
+			VB_COUNT(drop_ud_path, 1);
 			done(at(qp, qp->sq_emit));
 			qp->sq_emit++;
 			qp->sq_emit_off = 0;

@@ -227,8 +227,8 @@ static void log_counters(void)
 {
 	const struct vb_counters *c = &vb_counters;
 
-	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu q_key, %lu length; %lu bad records",
-	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_qkey, c->drop_length, c->bad_record);
+	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
+	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey, c->drop_length, c->bad_record);
 	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
 	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
