@@ -209,6 +209,7 @@ struct vb_qp {
 	uint32_t nak_seen;         /* counter of the last NAK acted upon */
 	uint8_t retry_left, rnr_left;
 	uint8_t stall;             /* dropped-record suspicion */
+	bool gone;                 /* the peer's program has ended; the deadline is for all retries */
 	_Atomic uint32_t sq_pending; /* sq_head - sq_una, a hint that may be read without the lock */
 	uint64_t last_ring_end;    /* where the last record of this QP ends in the ring */
 	atomic_bool on_active;     /* in node's list of QPs with something unfinished, or on the way into it */

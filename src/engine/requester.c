@@ -21,6 +21,7 @@ enum emit { EMIT_OK, EMIT_BLOCKED, EMIT_FAILED };
 /* A datagram is dropped when its receiver makes no room for so long, or cannot be met: the broker and a busy program may
  * need a while for that, as address resolution does on a network. */
 #define UD_PATIENCE 100000000ull  /* ns */
+#define GIVE_UP_MAX 1000000000ull /* ns: a program that has ended is given up after this, or after the QP's own retries */
 #define UD_MEETING 3000000000ull  /* ns */
 
 static struct vb_swqe *at(struct vb_qp *qp, uint32_t i)
@@ -760,8 +761,8 @@ static void timer_expired(struct vb_qp *qp)
 	}
 	if (!retry)
 		return;
-	if (timeout_ns(qp)) {
-		if (!qp->retry_left) {
+	if (timeout_ns(qp) || qp->gone) {
+		if (!qp->retry_left || qp->gone) {
 			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 			return;
 		}
@@ -827,6 +828,22 @@ static void check_dropped(struct vb_qp *qp)
 		wait_retry(qp);
 }
 
+/*
+ * The other program has ended. An adapter would find that out by its retries: not before, since a program may be done
+ * with its work while something that it sent is still on the way. Nor much later, whatever the timeout: nobody answers.
+ */
+static void give_up_later(struct vb_qp *qp)
+{
+	uint64_t total = timeout_ns(qp) ? timeout_ns(qp) * (qp->retry_left + 1u) : GIVE_UP_MAX;
+
+	if (qp->timer_kind == VB_TIMER_RETRY && qp->gone)
+		return;
+	qp->gone = true;
+	qp->timer_kind = VB_TIMER_RETRY;
+	qp->deadline = vb_now() + (total < GIVE_UP_MAX ? total : GIVE_UP_MAX);
+	vb_timer_armed(qp->node);
+}
+
 static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
@@ -834,7 +851,7 @@ static void peer_died(struct vb_qp *qp)
 		if (retire(qp))
 			fail_oldest(qp, at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
-			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
+			give_up_later(qp);
 		return;
 	}
 	if (qp->type == IBV_QPT_UC)
@@ -845,7 +862,6 @@ static void peer_died(struct vb_qp *qp)
 static void visit_locked(struct vb_qp *qp)
 {
 	uint64_t now;
-
 
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS &&
 	    atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_SQD)

@@ -362,10 +362,12 @@ static enum verdict execute(struct vb_qp *qp, struct req *q)
 }
 
 /* RC: the QP goes to ERR with its NAK; where no receive could tell the program, an asynchronous event does. */
-static void refuse(struct vb_qp *qp, enum verdict v)
+static void refuse(struct vb_qp *qp, enum verdict v, bool serving)
 {
 	enum ibv_event_type event = v == NAK_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
 
+	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
+		vb_inread_serve(qp); /* earlier requests are answered first, as far as there is room */
 	nak(qp, v == NAK_ACCESS ? VB_NAK_ACCESS : v == NAK_OP ? VB_NAK_OP : VB_NAK_INV_REQ);
 	vb_lock(&qp->sq_lock);
 	vb_qp_error(qp);
@@ -426,7 +428,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	if (v == RNR || v == SOURCE)
 		nak(qp, v == RNR ? VB_NAK_RNR : VB_NAK_SOURCE);
 	else
-		refuse(qp, v);
+		refuse(qp, v, false);
 }
 
 static void input_ud(struct vb_qp *qp, struct req *q)
@@ -531,7 +533,7 @@ bool vb_inread_serve(struct vb_qp *qp)
 		}
 		vb_unlock(&peer->tx_lock);
 		if (!ok) {
-			refuse(qp, NAK_ACCESS);
+			refuse(qp, NAK_ACCESS, true);
 			return true;
 		}
 		moved = true;

@@ -306,6 +306,7 @@ void vb_path_reset(struct vb_qp *qp)
 	qp->acked_seen = qp->ssn_una = qp->ssn_emit = 0;
 	qp->ack_in = 0;
 	qp->stall = 0;
+	qp->gone = false;
 	qp->processed = 0;
 	qp->nak_state = false;
 	qp->inread_head = qp->inread_tail = 0;

@@ -137,12 +137,24 @@ static void map_file(struct vb_map *m, int pid, const struct vma *v)
 	m->local = (uint8_t *)p + (m->addr - v->start);
 }
 
+/* Does /proc count as we do? In a pid namespace of its own with a foreign /proc a number there is another process. */
+static bool proc_is_ours(void)
+{
+	char self[32];
+	ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
+
+	if (n <= 0)
+		return false;
+	self[n] = 0;
+	return atoi(self) == getpid();
+}
+
 static void try_map(struct vb_peer *peer, struct vb_map *m)
 {
 	struct vma v;
 	int saved = errno;
 
-	if (find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
+	if (proc_is_ours() && find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
 		if (!strncmp(v.path, "/SYSV", 5))
 			map_sysv(m, &v);
 		else
