@@ -68,10 +68,13 @@ static int parse(int argc, char **argv, struct options *o)
 /* What the program that started us had set up for itself must not be ours. The nice value stays. */
 static void reset_signals(void)
 {
+	static const char by_default[64]; /* a kernel's struct sigaction with all zeros: SIG_DFL */
 	sigset_t none;
 
+	/* not by signal(3), which leaves out the two that libc keeps for itself: some programs start others with these
+	 * ignored */
 	for (int sig = 1; sig < NSIG; sig++)
-		signal(sig, SIG_DFL);
+		syscall(SYS_rt_sigaction, sig, by_default, NULL, 8);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

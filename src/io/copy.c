@@ -53,6 +53,9 @@ static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *l
 	bool split = tail < total;
 	ssize_t done;
 
+	if (!vb_peer_alive(peer)) /* once more, as close to the call as can be */
+		return ESRCH;
+
 	/* x86 keeps the order of stores, also behind string moves: the kernel copies the second stretch after the first. */
 #if defined(__x86_64__)
 	done = process_vm_writev(peer->pid, local, (unsigned long)n, split ? to : to + 1, split ? 2 : 1, 0);
@@ -81,7 +84,11 @@ static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *l
 static int vm_read(struct vb_peer *peer, uint64_t remote, const struct iovec *local, int n, size_t total)
 {
 	struct iovec from = {(void *)(uintptr_t)remote, total};
-	ssize_t done = process_vm_readv(peer->pid, local, (unsigned long)n, &from, 1, 0);
+	ssize_t done;
+
+	if (!vb_peer_alive(peer))
+		return ESRCH;
+	done = process_vm_readv(peer->pid, local, (unsigned long)n, &from, 1, 0);
 
 	return judge(peer, done, total, errno, local, n);
 }

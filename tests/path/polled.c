@@ -115,7 +115,7 @@ static void all_sizes(bool shared, bool ring)
 		struct job j = {.size = sizes[i], .shared = shared, .ring = ring, .align = i % 3 == 1 ? 3 : 0};
 
 		/* seen without the tail: one in 20,000 to 400,000 at 4 KiB, and hardly ever below 256 bytes */
-		j.rounds = (sizes[i] > 8192 || sizes[i] < 256 ? total / 10 : sizes[i] >= 4096 ? total * 4 : total) / (ring ? 40 : 1);
+		j.rounds = (sizes[i] > 8192 || sizes[i] < 256 ? total / 10 : sizes[i] >= 4096 ? total * 4 : total) / (ring ? 100 : 1);
 		j.word = sizes[i] >= 8 && !((sizes[i] + j.align) & 7);
 		run(&j);
 	}
