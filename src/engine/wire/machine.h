@@ -1,0 +1,105 @@
+// machine.h - what the files of the wire engine call of each other
+// follows: IBA volume 1, 9.6 to 9.9
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_WIRE_MACHINE_H
+#define VB_ENGINE_WIRE_MACHINE_H
+
+#include <string.h>
+
+#include "engine/wire/wire.h"
+#include "frame/segment.h"
+
+/* --- requester --- */
+
+static inline struct vb_wire_send *vb_send_at(struct vb_wire_qp *qp, uint32_t i)
+{
+	return &qp->sends[i & qp->mask];
+}
+
+static inline bool vb_is_atomic(const struct vb_wire_send *s)
+{
+	return s->rq.verb == VB_WIRE_CMP_SWAP || s->rq.verb == VB_WIRE_FETCH_ADD;
+}
+
+/* An acknowledgement is not enough: data has to come. */
+static inline bool vb_is_answered(const struct vb_wire_send *s)
+{
+	return s->rq.verb == VB_WIRE_READ || vb_is_atomic(s);
+}
+
+static inline bool vb_takes_receive(const struct vb_wire_send *s)
+{
+	return s->rq.verb == VB_WIRE_SEND || (s->rq.verb == VB_WIRE_WRITE && s->rq.flags & VB_WIRE_IMM);
+}
+
+/* Behind the last packet of the READ request that this packet of the response answers. */
+static inline uint64_t vb_chunk_end(const struct vb_wire_send *s, uint64_t seq)
+{
+	uint64_t end = s->seq + ((seq - s->seq) / s->chunk + 1) * s->chunk;
+
+	return end < s->seq + s->packets ? end : s->seq + s->packets;
+}
+
+static inline struct vb_psn vb_send_psn(const struct vb_wire_qp *qp, uint64_t seq)
+{
+	return vb_psn(qp->cfg.sq_psn.v + (uint32_t)seq);
+}
+
+/* requester.c */
+bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+
+/* complete.c: una has moved, or sends failed: what is done completes, in order. */
+void vb_requester_retire(struct vb_wire_qp *qp);
+/* The oldest fails, the rest is flushed, the QP is in error. */
+void vb_requester_fail(struct vb_wire_qp *qp, enum vb_wire_status status);
+void vb_requester_flush(struct vb_wire_qp *qp);
+
+/* answer.c: acknowledgements and responses */
+void vb_requester_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+
+/* retry.c */
+void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now);
+/* Something was answered: timers and retries start anew. */
+void vb_requester_progressed(struct vb_wire_qp *qp, uint64_t now);
+/* To the oldest packet without an answer. false: it did, for the same loss, less than a round trip ago. */
+bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now);
+void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now);
+void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now);
+
+/* --- responder --- */
+
+/* responder.c: RC and UC */
+void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+
+/* ud.c */
+void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh);
+
+/* uc.c: is the packet part of a message that is whole so far? */
+bool vb_uc_in_sequence(struct vb_wire_qp *qp, const struct vb_packet *p);
+
+/* replay.c: reads and atomics that are remembered */
+bool vb_resource_room(struct vb_wire_qp *qp);
+bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r);
+void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p);
+struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp);
+void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r);
+
+/* reply.c */
+void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now);
+void vb_owe_rnr(struct vb_wire_qp *qp);
+void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn);
+bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+/* With an error NAK the QP ends; receipt_status: of the receive that was taken, if one was. */
+void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn, enum vb_wire_status receipt_status,
+                         enum vb_wire_event event);
+
+/* --- wire.c --- */
+
+/* The receive that was taken completes with an error. */
+void vb_end_receive(struct vb_wire_qp *qp, enum vb_wire_status status);
+/* All of the QP ends. */
+void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event);
+/* Header of a packet; the payload's pieces are in out already. */
+void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p);
+
+#endif

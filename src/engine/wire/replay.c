@@ -1,0 +1,83 @@
+// replay.c - reads and atomics that the responder remembers, to answer them, and to answer them again
+// follows: IBA volume 1, 9.7.4 (responder), 9.7.5 (duplicate requests)
+// SPDX-License-Identifier: MIT
+#include "engine/wire/machine.h"
+
+static struct vb_wire_resource *at(struct vb_wire_qp *qp, uint32_t i)
+{
+	return &qp->rs.res[i % VB_WIRE_MAX_RESOURCES];
+}
+
+/* The oldest makes room if it has been answered: a requester that keeps to the limit does not ask for it again. */
+bool vb_resource_room(struct vb_wire_qp *qp)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	return rs->res_tail - rs->res_head < qp->cfg.max_dest_rd_atomic || at(qp, rs->res_head)->answered;
+}
+
+bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	if (!vb_resource_room(qp))
+		return false;
+	if (rs->res_tail - rs->res_head == qp->cfg.max_dest_rd_atomic) {
+		struct vb_wire_resource *old = at(qp, rs->res_head++);
+
+		rs->unanswered -= old->next != old->packets;
+	}
+	*at(qp, rs->res_tail++) = *r;
+	rs->unanswered++;
+	return true;
+}
+
+struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp)
+{
+	if (!qp->rs.unanswered)
+		return NULL;
+	uint32_t i = qp->rs.res_head;
+
+	while (at(qp, i)->next == at(qp, i)->packets)
+		i++;
+	return at(qp, i);
+}
+
+void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r)
+{
+	if (++r->next < r->packets)
+		return;
+	r->answered = true;
+	qp->rs.unanswered--;
+}
+
+/* Does the request ask for just what is left of r from this packet on? */
+static bool asks_for(const struct vb_wire_qp *qp, const struct vb_wire_resource *r, const struct vb_packet *p,
+                     uint32_t from)
+{
+	uint64_t offset = (uint64_t)from * qp->cfg.mtu;
+
+	if (r->atomic)
+		return p->info->ext & VB_EXT_ATOMIC && p->atomic.va == r->va && p->atomic.rkey == r->rkey;
+	return p->info->op == VB_OP_READ && p->reth.va == r->va + offset && p->reth.rkey == r->rkey &&
+	       p->reth.length == r->length - offset;
+}
+
+/* An answer that had not got further than this goes on, but begins anew for the requester; what is not known is
+ * dropped. */
+void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p)
+{
+	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {
+		struct vb_wire_resource *r = at(qp, i);
+		int32_t from = vb_psn_diff(p->bth.psn, r->psn);
+
+		if (from < 0 || (uint32_t)from >= r->packets || !asks_for(qp, r, p, (uint32_t)from))
+			continue;
+		if ((uint32_t)from > r->next)
+			return;
+		qp->rs.unanswered += r->next == r->packets;
+		r->next = r->from = (uint32_t)from;
+		return;
+	}
+	qp->stats.drop_replay++;
+}

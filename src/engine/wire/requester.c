@@ -1,0 +1,254 @@
+// requester.c - from send requests to packets
+// follows: IBA volume 1, 9.7.3 (requester), 9.7.7.2 (credits), 9.8.2.1 (UC), 9.8.3.1 (UD), 10.8.3.3 (fence)
+// SPDX-License-Identifier: MIT
+#include "engine/wire/machine.h"
+
+#define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
+#define ASK_EVERY 64 /* packets after which an acknowledgement is asked for, at the latest */
+
+static const uint8_t operations[] = {[VB_WIRE_SEND] = VB_OP_SEND,
+                                     [VB_WIRE_WRITE] = VB_OP_WRITE,
+                                     [VB_WIRE_READ] = VB_OP_READ,
+                                     [VB_WIRE_CMP_SWAP] = VB_OP_CMP_SWAP,
+                                     [VB_WIRE_FETCH_ADD] = VB_OP_FETCH_ADD};
+
+static const uint8_t services[] = {[VB_WIRE_RC] = VB_SVC_RC, [VB_WIRE_UC] = VB_SVC_UC, [VB_WIRE_UD] = VB_SVC_UD};
+
+static int opcode_of(const struct vb_wire_qp *qp, const struct vb_wire_send *s, enum vb_position position)
+{
+	unsigned tail = 0;
+
+	if (position & VB_LAST)
+		tail = s->rq.flags & VB_WIRE_IMM ? VB_EXT_IMMDT : s->rq.flags & VB_WIRE_INV ? VB_EXT_IETH : 0;
+	return vb_opcode_find(services[qp->cfg.type], operations[s->rq.verb], position, tail);
+}
+
+/* --- taking requests --- */
+
+/* What can be known to be wrong before anything is sent. */
+static enum vb_wire_status fault(const struct vb_wire_qp *qp, const struct vb_wire_send *s)
+{
+	if (s->rq.verb == VB_WIRE_LOCAL)
+		return VB_WIRE_SUCCESS;
+	if (s->rq.length > (qp->cfg.type == VB_WIRE_UD ? qp->cfg.mtu : VB_WIRE_MAX_MESSAGE))
+		return VB_WIRE_LOC_LEN_ERR;
+	if (opcode_of(qp, s, VB_ONLY) < 0)
+		return VB_WIRE_LOC_QP_OP_ERR;
+	return vb_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WIRE_LOC_QP_OP_ERR : VB_WIRE_SUCCESS;
+}
+
+static bool take(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_wire_send *s = vb_send_at(qp, rq->tail);
+
+	if (rq->tail - rq->head > qp->mask || !qp->ops->next_send(qp->own, &s->rq))
+		return false;
+	s->seq = rq->taken_seq;
+	s->chunk = 0;
+	s->done = false;
+	s->status = fault(qp, s);
+	s->packets = s->rq.verb == VB_WIRE_LOCAL ? 0 : vb_is_atomic(s) ? 1 : vb_packet_count(s->rq.length, qp->cfg.mtu);
+	if (s->packets > 2 && !vb_is_answered(s))
+		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
+	rq->receives += vb_takes_receive(s);
+	s->receives = rq->receives;
+	rq->taken_seq += s->packets;
+	rq->tail++;
+	return true;
+}
+
+/* --- may it go? --- */
+
+static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
+{
+	uint32_t share = qp->cfg.max_rd_atomic < 4 ? qp->cfg.max_rd_atomic : 4;
+
+	if (s->chunk)
+		return;
+	s->chunk = qp->rq.window.packets / share;
+	if (s->chunk < CHUNK_MIN)
+		s->chunk = CHUNK_MIN;
+}
+
+/* PSNs that the next packet takes: a READ request takes those of its response. */
+static uint64_t span(const struct vb_wire_qp *qp, const struct vb_wire_send *s)
+{
+	return s->rq.verb == VB_WIRE_READ ? vb_chunk_end(s, qp->rq.seq) - qp->rq.seq : 1;
+}
+
+/*
+ * IBA 9.7.7.2: without a credit one packet may go, to ask. The responder counts what is posted behind the message it
+ * is in, so we are never ahead of it.
+ */
+static bool has_credit(const struct vb_wire_qp *qp, const struct vb_wire_send *s)
+{
+	const struct vb_wire_requester *rq = &qp->rq;
+
+	return !rq->credits || !vb_takes_receive(s) || s->receives <= rq->credit_limit || rq->una == rq->seq ||
+	       rq->una > s->seq;
+}
+
+static bool may_go(const struct vb_wire_qp *qp, struct vb_wire_send *s)
+{
+	const struct vb_wire_requester *rq = &qp->rq;
+
+	if (s->status || s->rq.verb == VB_WIRE_LOCAL)
+		return false;
+	if (rq->paused && rq->seq == s->seq && rq->seq >= rq->high)
+		return false;
+	if (qp->cfg.type != VB_WIRE_RC)
+		return true;
+	if (s->rq.flags & VB_WIRE_FENCE && rq->seq == s->seq && rq->rd)
+		return false;
+	if (vb_is_answered(s) && rq->rd >= qp->cfg.max_rd_atomic)
+		return false;
+	if (s->rq.verb == VB_WIRE_READ)
+		choose_chunk(qp, s);
+	return rq->seq == rq->una || rq->seq - rq->una + rq->stale + span(qp, s) <= rq->window.packets;
+}
+
+/* The send that the next packet belongs to, if that may go now. */
+static struct vb_wire_send *ready(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (!rq->started || rq->rnr_at || (rq->cur == rq->tail && !take(qp)))
+		return NULL;
+	struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+
+	if (!may_go(qp, s))
+		return NULL;
+	if (has_credit(qp, s))
+		return s;
+	qp->stats.credit_waits++;
+	return NULL;
+}
+
+/* --- packets --- */
+
+static void fill_request(struct vb_packet *p, const struct vb_wire_qp *qp, const struct vb_wire_send *s, uint32_t at,
+                         uint32_t span)
+{
+	const struct vb_wire_request *r = &s->rq;
+	uint64_t offset = (uint64_t)at * qp->cfg.mtu;
+	uint32_t left = (uint32_t)(r->length - offset), asked = span * qp->cfg.mtu;
+
+	p->reth = (struct vb_reth){r->remote_addr + offset, r->rkey,
+	                           r->verb == VB_WIRE_READ && left > asked ? asked : left};
+	p->atomic = (struct vb_atomic){r->remote_addr, r->rkey, r->swap_add, r->compare};
+	p->deth = (struct vb_deth){r->ud_qkey, qp->cfg.qpn};
+	p->immdt.data = p->ieth.rkey = r->imm;
+}
+
+static bool gather(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, struct vb_wire_out *out)
+{
+	uint32_t offset = at * qp->cfg.mtu;
+
+	out->payload_len = s->rq.length - offset < qp->cfg.mtu ? s->rq.length - offset : qp->cfg.mtu;
+	if (!out->payload_len)
+		return true;
+	out->pieces = qp->ops->gather(qp->own, &s->rq, offset, out->payload_len, out->iov, VB_WIRE_MAX_IOV);
+	if (out->pieces >= 0)
+		return true;
+	s->status = VB_WIRE_LOC_PROT_ERR;
+	out->pieces = 0;
+	out->payload_len = 0;
+	return false;
+}
+
+/* When the answer is needed to go on, and often enough (IBA 9.7.3.3 leaves it to us). */
+static bool ask(struct vb_wire_qp *qp)
+{
+	uint32_t every = qp->rq.window.packets / 4 < ASK_EVERY ? qp->rq.window.packets / 4 : ASK_EVERY;
+
+	if (++qp->rq.unasked < every && ready(qp))
+		return false;
+	qp->rq.unasked = 0;
+	return true;
+}
+
+static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t span, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->seq < rq->high)
+		qp->stats.resent_pkts++;
+	rq->rd += vb_is_answered(s);
+	rq->seq += span;
+	if (rq->seq == s->seq + s->packets)
+		rq->cur++;
+	if (rq->high < rq->seq)
+		rq->high = rq->seq;
+	if (qp->cfg.type == VB_WIRE_RC)
+		vb_requester_arm(qp, now);
+}
+
+static void time_it(struct vb_wire_qp *qp, uint64_t seq, bool first, uint64_t now)
+{
+	if (qp->rq.timed_at || seq < qp->rq.sure_from)
+		return;
+	qp->rq.timed_seq = seq;
+	qp->rq.timed_first = first;
+	qp->rq.timed_at = now;
+}
+
+static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, struct vb_wire_out *out, uint64_t now)
+{
+	bool first = !at || vb_is_answered(s), last = at + 1 == s->packets || vb_is_answered(s);
+	enum vb_position position = (first ? VB_FIRST : 0) | (last ? VB_LAST : 0);
+	uint64_t seq = qp->rq.seq, psns = span(qp, s);
+	bool first_time = seq >= qp->rq.high;
+	struct vb_packet p = {.bth.psn = vb_send_psn(qp, seq)};
+
+	p.bth.opcode = position == VB_MIDDLE ? s->middle : (uint8_t)opcode_of(qp, s, position);
+	p.bth.solicited = last && s->rq.flags & VB_WIRE_SOLICITED && vb_takes_receive(s);
+	if (qp->cfg.type == VB_WIRE_UD)
+		p.bth.dest_qpn = s->rq.ud_qpn;
+	fill_request(&p, qp, s, at, (uint32_t)psns);
+	count_sent(qp, s, psns, now);
+	if (qp->cfg.type == VB_WIRE_RC && !vb_is_answered(s))
+		p.bth.ack_req = ask(qp);
+	if (qp->cfg.type == VB_WIRE_RC && (p.bth.ack_req || vb_is_answered(s)))
+		time_it(qp, seq, first_time, now);
+	out->ah = s->rq.ah;
+	vb_wire_seal(qp, out, &p);
+}
+
+/* Its turn comes when all before it is done: an invalidated key must not be needed for a packet that goes again. */
+static void run_local(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	while (rq->started && (rq->cur != rq->tail || take(qp))) {
+		struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+
+		if (rq->cur != rq->head || s->rq.verb != VB_WIRE_LOCAL)
+			return;
+		s->done = true;
+		rq->cur++;
+		if (!qp->ops->local(qp->own, &s->rq))
+			s->status = VB_WIRE_MW_BIND_ERR;
+		vb_requester_retire(qp);
+	}
+}
+
+bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+{
+	run_local(qp);
+	struct vb_wire_send *s = ready(qp);
+
+	if (!s) {
+		if (qp->rq.started)
+			vb_requester_retire(qp); /* a fault that was found before its turn */
+		return false;
+	}
+	uint32_t at = (uint32_t)(qp->rq.seq - s->seq);
+
+	if (!vb_is_answered(s) && !gather(qp, s, at, out)) {
+		vb_requester_retire(qp);
+		return false;
+	}
+	make(qp, s, at, out, now);
+	return true;
+}

@@ -1,0 +1,119 @@
+// retry.c - what the requester does when nothing comes: timers, going back, giving up
+// follows: IBA volume 1, 9.7.6 (transport timer), 9.7.5.2.8 (RNR NAK), 9.9.2 (retries)
+// SPDX-License-Identifier: MIT
+#include "engine/wire/machine.h"
+
+#define PROBE_MAX 1000000000ull /* ns */
+
+/* IBA 9.7.6.1: 4.096 us * 2^timeout; 0: for ever. */
+static uint64_t retry_time(const struct vb_wire_qp *qp)
+{
+	return qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0;
+}
+
+/*
+ * deviates: beside the program's timer, which may run for seconds, an earlier one by the round-trip times that were
+ * seen sends again what was not answered. It counts against nothing, so the error comes when the program asked for it.
+ * It waits longer each time until an answer can be timed, but a retry always stands for several: where a fifth of all
+ * packets is lost, eight tries are not enough.
+ */
+static uint64_t probe_time(const struct vb_wire_qp *qp)
+{
+	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
+	uint64_t t = vb_wire_window_patience(&qp->rq.window, qp->cfg.probe_min)
+	             << (qp->rq.probes < 10 ? qp->rq.probes : 10);
+
+	if (most < qp->cfg.probe_min)
+		most = qp->cfg.probe_min;
+	return t < most ? t : most;
+}
+
+void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now)
+{
+	if (!qp->rq.retry_at && retry_time(qp))
+		qp->rq.retry_at = now + retry_time(qp);
+	if (!qp->rq.probe_at)
+		qp->rq.probe_at = now + probe_time(qp);
+}
+
+void vb_requester_progressed(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	rq->retry_left = qp->cfg.retry_cnt;
+	rq->rnr_left = qp->cfg.rnr_retry;
+	rq->retry_at = rq->probe_at = rq->rnr_at = 0;
+	if (rq->una < rq->high)
+		vb_requester_arm(qp, now);
+}
+
+/* refused: the peer says that it has not executed una, so an answer to it is one to what goes out now. */
+static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	rq->sure_from = refused ? rq->una : rq->high;
+	rq->back_una = rq->una;
+	rq->back_at = now;
+	rq->seq = rq->una;
+	rq->cur = rq->head;
+	rq->rd = 0;
+	rq->timed_at = 0;
+	rq->unasked = UINT32_MAX / 2; /* the next packet asks */
+}
+
+bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->rnr_at || (rq->back_at && rq->back_una == rq->una && now - rq->back_at < rq->window.rtt_min))
+		return false;
+	rq->stale = (uint32_t)(rq->seq - rq->una) / 2;
+	back_to_una(qp, refused, now);
+	rq->probe_at = 0; /* the peer lives: patience anew */
+	vb_requester_arm(qp, now);
+	return true;
+}
+
+void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	qp->stats.rnr_waits++;
+	back_to_una(qp, true, now);
+	rq->rnr_at = now + vb_rnr_timer_us(timer) * 1000ull;
+	rq->retry_at = rq->probe_at = 0;
+}
+
+static void retry(struct vb_wire_qp *qp, uint64_t now)
+{
+	qp->rq.retry_at = qp->rq.probe_at = 0;
+	vb_wire_window_silent(&qp->rq.window, now);
+	qp->rq.stale = 0;
+	back_to_una(qp, false, now);
+	vb_requester_arm(qp, now);
+}
+
+void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->rnr_at && rq->rnr_at <= now)
+		rq->rnr_at = 0;
+	if (rq->retry_at && rq->retry_at <= now) {
+		if (!rq->retry_left) {
+			vb_requester_fail(qp, VB_WIRE_RETRY_EXC_ERR);
+			return;
+		}
+		rq->retry_left--;
+		qp->stats.timeouts++;
+		retry(qp, now);
+	} else if (rq->probe_at && rq->probe_at <= now) {
+		uint64_t retry_at = rq->retry_at;
+
+		rq->probes++;
+		qp->stats.probes++;
+		retry(qp, now);
+		rq->retry_at = retry_at;
+	}
+}

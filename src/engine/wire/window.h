@@ -1,0 +1,37 @@
+// window.h - how many packets may be under way: slow start, then by delay and loss
+// follows: RFC 5681 (AIMD), RFC 6298 (round-trip time); IBA annex A17.9 (congestion notification)
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_WIRE_WINDOW_H
+#define VB_ENGINE_WIRE_WINDOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VB_WIRE_WINDOW_FIRST 32
+#define VB_WIRE_WINDOW_MAX 16384
+
+/*
+ * Loss alone is not congestion: on a path that is lossy but not full (its delay is near the least ever seen) the window
+ * gives way a little and grows back quickly; where the delay has grown it is halved, as TCP's would be.
+ */
+struct vb_wire_window {
+	uint32_t packets; /* at least 1 */
+	uint32_t slow_start_below, max;
+	uint32_t acked;                 /* since the last growth */
+	uint64_t rtt_min, srtt, rttvar; /* ns; 0: none seen yet */
+	uint64_t rtt_min_at;            /* when rtt_min was last seen */
+	uint64_t reduced_at;            /* one reduction per round trip */
+};
+
+void vb_wire_window_init(struct vb_wire_window *w, uint32_t max);
+/* first: of a packet that was sent once only; else it may be too short. */
+void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint64_t now);
+/* full: the window was what held the sender back. */
+void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full);
+void vb_wire_window_lost(struct vb_wire_window *w, uint64_t now);
+void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now);
+void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now);
+/* After how long without an answer something is sent again. */
+uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least);
+
+#endif

@@ -1,0 +1,222 @@
+// wire.c - a queue pair of the wire: its beginning and end, and which machine a packet or a timer is for
+// follows: IBA volume 1, 9.6 (packet validation), 10.3 (states)
+// SPDX-License-Identifier: MIT
+#include "engine/wire/machine.h"
+
+#define CNP_EVERY 50000ull /* ns */
+
+static const uint8_t services[] = {[VB_WIRE_RC] = VB_SVC_RC, [VB_WIRE_UC] = VB_SVC_UC, [VB_WIRE_UD] = VB_SVC_UD};
+
+const char *vb_wire_status_text(enum vb_wire_status status)
+{
+	static const char *const text[] = {
+#define X(name, words) [VB_WIRE_##name] = words,
+	        VB_WIRE_STATUSES(X)
+#undef X
+	};
+
+	return text[status];
+}
+
+void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const struct vb_wire_ops *ops, void *own,
+                  struct vb_wire_send *sends, uint32_t sends_len)
+{
+	*qp = (struct vb_wire_qp){.cfg = *cfg, .ops = ops, .own = own, .sends = sends, .mask = sends_len - 1};
+	if (qp->cfg.max_dest_rd_atomic > VB_WIRE_MAX_RESOURCES)
+		qp->cfg.max_dest_rd_atomic = VB_WIRE_MAX_RESOURCES;
+	if (!qp->cfg.ack_every)
+		qp->cfg.ack_every = 32;
+	if (!qp->cfg.probe_min)
+		qp->cfg.probe_min = 1000000;
+	qp->rs.epsn = cfg->rq_psn;
+	vb_wire_window_init(&qp->rq.window, cfg->max_window);
+}
+
+void vb_wire_start(struct vb_wire_qp *qp)
+{
+	qp->rq.started = true;
+	qp->rq.retry_left = qp->cfg.retry_cnt;
+	qp->rq.rnr_left = qp->cfg.rnr_retry;
+}
+
+void vb_wire_pause(struct vb_wire_qp *qp, bool paused)
+{
+	qp->rq.paused = paused;
+}
+
+bool vb_wire_idle(const struct vb_wire_qp *qp)
+{
+	return qp->rq.una == qp->rq.high;
+}
+
+void vb_end_receive(struct vb_wire_qp *qp, enum vb_wire_status status)
+{
+	if (!qp->rs.in.receive)
+		return;
+	qp->rs.in.receive = false;
+	qp->ops->complete_receive(qp->own, &(struct vb_wire_receipt){.status = status});
+}
+
+static void flush(struct vb_wire_qp *qp)
+{
+	qp->dead = true;
+	qp->rq.started = false;
+	qp->rq.retry_at = qp->rq.probe_at = qp->rq.rnr_at = 0;
+	vb_requester_flush(qp);
+	vb_end_receive(qp, VB_WIRE_WR_FLUSH_ERR);
+	qp->rs.in = (struct vb_wire_inbound){0};
+	if (qp->rs.closed) /* a NAK has to go out */
+		return;
+	qp->rs.owed = VB_WIRE_NO_ACK;
+	qp->rs.unanswered = 0;
+	qp->rs.cnp = false;
+}
+
+void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event)
+{
+	if (qp->dead)
+		return;
+	flush(qp);
+	qp->ops->failed(qp->own, event);
+}
+
+void vb_wire_abort(struct vb_wire_qp *qp)
+{
+	qp->rs.closed = false;
+	flush(qp);
+}
+
+/* IBA 10.9.3: the base values are the same, and at least one of the two is a full member. */
+static bool pkey_matches(uint16_t a, uint16_t b)
+{
+	return !((a ^ b) & 0x7fff) && ((a | b) & 0x8000) && (a & 0x7fff);
+}
+
+/* IBA 9.6.1: what has to be right whatever the packet asks for. */
+static bool admit(struct vb_wire_qp *qp, const struct vb_packet *p)
+{
+	if (p->bth.dest_qpn != qp->cfg.qpn) {
+		qp->stats.drop_qpn++;
+		return false;
+	}
+	if (p->info->op == VB_OP_CNP)
+		return true;
+	if (p->info->service != services[qp->cfg.type]) {
+		qp->stats.drop_type++;
+		return false;
+	}
+	if (!pkey_matches(p->bth.pkey, qp->cfg.pkey)) {
+		qp->stats.drop_pkey++;
+		return false;
+	}
+	return true;
+}
+
+static void congested(struct vb_wire_qp *qp, uint64_t now)
+{
+	if (now < qp->rs.cnp_after || qp->cfg.type == VB_WIRE_UD)
+		return;
+	qp->rs.cnp = true;
+	qp->rs.cnp_after = now + CNP_EVERY;
+}
+
+void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                   const struct vb_wire_from *from, uint64_t now)
+{
+	if (!admit(qp, p))
+		return;
+	qp->stats.rcvd_pkts++;
+	qp->stats.rcvd_bytes += p->payload_len;
+	if (from->congested && !qp->dead)
+		congested(qp, now);
+	if (p->info->op == VB_OP_CNP) {
+		qp->stats.cnp_rcvd++;
+		vb_wire_window_marked(&qp->rq.window, now);
+	} else if (qp->dead && !qp->rs.closed) {
+		qp->stats.drop_state++;
+	} else if (qp->cfg.type == VB_WIRE_UD) {
+		vb_datagram_input(qp, p, payload, from->grh);
+	} else if (p->info->flags & VB_REQUEST) {
+		vb_responder_input(qp, p, payload, now);
+	} else if (qp->rq.started) {
+		vb_requester_input(qp, p, payload, now);
+	} else {
+		qp->stats.drop_state++;
+	}
+}
+
+void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p)
+{
+	struct vb_writer w = vb_writer(out->header, sizeof(out->header));
+
+	p->bth.migreq = true; /* IBA 9.2: "migrated", as ever; adapters drop a packet that says otherwise */
+	p->bth.pkey = qp->cfg.pkey;
+	if (qp->cfg.type != VB_WIRE_UD)
+		p->bth.dest_qpn = qp->cfg.dest_qpn;
+	p->bth.pad = vb_pad_count(out->payload_len);
+	vb_packet_encode(&w, p);
+	out->header_len = (uint32_t)w.pos;
+	out->pad = p->bth.pad;
+	out->opcode = p->bth.opcode;
+	out->psn = p->bth.psn;
+	qp->stats.sent_pkts++;
+	qp->stats.sent_bytes += out->payload_len;
+}
+
+static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
+{
+	struct vb_packet p = {.bth = {.opcode = VB_CNP, .becn = true}};
+
+	if (!qp->rs.cnp || qp->dead)
+		return false;
+	qp->rs.cnp = false;
+	qp->stats.cnp_sent++;
+	vb_wire_seal(qp, out, &p);
+	return true;
+}
+
+/* Answers and requests take turns, so that neither side of a busy pair starves the other. */
+bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+{
+	out->pieces = 0;
+	out->payload_len = 0;
+	out->ah = NULL;
+	if (output_cnp(qp, out))
+		return true;
+	qp->turn = !qp->turn;
+	if (qp->turn)
+		return vb_reply_output(qp, out, now) || vb_requester_output(qp, out, now);
+	return vb_requester_output(qp, out, now) || vb_reply_output(qp, out, now);
+}
+
+void vb_wire_sent(struct vb_wire_qp *qp)
+{
+	if (qp->cfg.type == VB_WIRE_RC || !qp->rq.started)
+		return;
+	qp->rq.una = qp->rq.seq;
+	vb_requester_retire(qp);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a ? b : !b || a < b ? a : b;
+}
+
+uint64_t vb_wire_deadline(const struct vb_wire_qp *qp)
+{
+	uint64_t at = earlier(qp->rq.retry_at, earlier(qp->rq.probe_at, qp->rq.rnr_at));
+
+	return qp->rs.owed == VB_WIRE_ACK ? earlier(at, qp->rs.ack_at) : at;
+}
+
+void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now)
+{
+	if (qp->rs.ack_at && qp->rs.ack_at <= now)
+		qp->rs.ack_at = 0;
+	vb_requester_timeout(qp, now);
+}
+
+void vb_wire_ack_now(struct vb_wire_qp *qp)
+{
+	qp->rs.ack_at = 0;
+}

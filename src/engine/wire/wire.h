@@ -1,0 +1,271 @@
+// wire.h - RoCEv2 queue pairs as functions of packets and time: what the owner of sockets, clocks and memory calls
+// follows: IBA volume 1, 9.6 to 9.9 (packets, requester, responder, UC, UD, errors); annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_WIRE_H
+#define VB_ENGINE_WIRE_H
+
+#include <sys/uio.h>
+
+#include "engine/wire/stats.h"
+#include "engine/wire/window.h"
+#include "frame/packet.h"
+
+#define VB_WIRE_MAX_IOV 33    /* VB_MAX_SGE, and one to spare */
+#define VB_WIRE_MAX_HEADER 48 /* a BTH and the longest extension headers: 40 */
+#define VB_WIRE_MAX_RESOURCES 128
+#define VB_WIRE_MAX_MESSAGE 0x80000000u /* IBA C9-94 */
+
+enum vb_wire_type { VB_WIRE_RC, VB_WIRE_UC, VB_WIRE_UD };
+
+/* X(name, text): names are those of ibv_wc_status without IBV_WC_. */
+#define VB_WIRE_STATUSES(X)                              \
+	X(SUCCESS, "success")                            \
+	X(LOC_LEN_ERR, "message too long")               \
+	X(LOC_QP_OP_ERR, "operation not supported")      \
+	X(LOC_PROT_ERR, "local protection")              \
+	X(WR_FLUSH_ERR, "flushed")                       \
+	X(MW_BIND_ERR, "memory management operation")    \
+	X(LOC_ACCESS_ERR, "local access")                \
+	X(REM_INV_REQ_ERR, "the peer: invalid request")  \
+	X(REM_ACCESS_ERR, "the peer: no access")         \
+	X(REM_OP_ERR, "the peer: cannot execute")        \
+	X(RETRY_EXC_ERR, "no answer, retries are spent") \
+	X(RNR_RETRY_EXC_ERR, "no receive, retries are spent")
+
+enum vb_wire_status {
+#define X(name, text) VB_WIRE_##name,
+	VB_WIRE_STATUSES(X)
+#undef X
+};
+
+const char *vb_wire_status_text(enum vb_wire_status status);
+
+enum vb_wire_verb {
+	VB_WIRE_SEND,
+	VB_WIRE_WRITE,
+	VB_WIRE_READ,
+	VB_WIRE_CMP_SWAP,
+	VB_WIRE_FETCH_ADD,
+	VB_WIRE_LOCAL, /* done by ops->local in its turn: invalidation, binding */
+};
+
+enum {
+	VB_WIRE_SOLICITED = 1 << 0,
+	VB_WIRE_FENCE = 1 << 1,
+	VB_WIRE_IMM = 1 << 2,
+	VB_WIRE_INV = 1 << 3,
+};
+
+/* A send work request, as the queue's owner describes it. */
+struct vb_wire_request {
+	uint64_t cookie; /* the owner's */
+	uint64_t remote_addr, compare, swap_add;
+	uint32_t rkey, imm; /* imm: in host order, or the key to invalidate */
+	uint32_t length;
+	uint8_t verb;  /* enum vb_wire_verb */
+	uint8_t flags; /* VB_WIRE_SOLICITED and so on */
+	void *ah;      /* UD: handed on to struct vb_wire_out */
+	uint32_t ud_qpn, ud_qkey;
+};
+
+/* One that has been taken: it lives here until it completes. Packets are counted from the QP's start, without wrap. */
+struct vb_wire_send {
+	struct vb_wire_request rq;
+	uint64_t seq;      /* of its first packet; the PSN is cfg.sq_psn + seq */
+	uint64_t receives; /* messages up to this one that take a receive */
+	uint32_t packets;  /* PSNs it takes; 0 for VB_WIRE_LOCAL */
+	uint32_t chunk; /* reads: packets of response that one READ request asks for, fixed when the first goes out */
+	uint8_t middle; /* opcode of its middle packets */
+	uint8_t status; /* a local fault, reported in its turn */
+	bool done;      /* VB_WIRE_LOCAL: executed */
+};
+
+/* What a completed receive says. */
+struct vb_wire_receipt {
+	enum vb_wire_status status;
+	bool write_imm; /* it was an RDMA write with immediate */
+	bool solicited;
+	uint8_t flags; /* VB_WIRE_IMM, VB_WIRE_INV */
+	uint32_t imm;  /* or the key that was invalidated */
+	uint32_t length, src_qpn;
+};
+
+enum vb_wire_access { VB_WIRE_REMOTE_WRITE = 1, VB_WIRE_REMOTE_READ = 2, VB_WIRE_REMOTE_ATOMIC = 4 };
+
+enum vb_wire_event {
+	VB_WIRE_EVENT_SQ,     /* a send failed; its completion tells */
+	VB_WIRE_EVENT_REQ,    /* the peer asked for something invalid: IBV_EVENT_QP_REQ_ERR */
+	VB_WIRE_EVENT_ACCESS, /* it asked for memory it may not have: IBV_EVENT_QP_ACCESS_ERR */
+	VB_WIRE_EVENT_RQ,     /* a receive failed; its completion tells */
+};
+
+enum vb_wire_result { VB_WIRE_OK, VB_WIRE_DENIED, VB_WIRE_MISALIGNED };
+
+/*
+ * How a queue pair reaches queues and memory. Called only from within the functions below, for one queue pair by one
+ * thread at a time; none may call back into them. The payload that a function is given lies in the packet.
+ */
+struct vb_wire_ops {
+	/* The next posted send leaves the queue. false: there is none. */
+	bool (*next_send)(void *own, struct vb_wire_request *rq);
+	/* A send is done: once each, in posting order; a success that was not asked for too. */
+	void (*complete_send)(void *own, const struct vb_wire_request *rq, enum vb_wire_status status);
+	/* Where len bytes of the request from offset on lie; returns how many pieces, at most max, or -1: no access. */
+	int (*gather)(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov,
+	              int max);
+	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
+	bool (*scatter)(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len);
+	bool (*local)(void *own, const struct vb_wire_request *rq);
+
+	/* Takes the oldest receive; *room is what fits. false: there is none. */
+	bool (*take_receive)(void *own, uint32_t *room);
+	bool (*scatter_receive)(void *own, uint32_t offset, const void *bytes, uint32_t len);
+	/* The receive that was taken is done. */
+	void (*complete_receive)(void *own, const struct vb_wire_receipt *receipt);
+	/* Receives that are posted, or UINT32_MAX where nobody counts them (a shared receive queue). */
+	uint32_t (*receives)(void *own);
+
+	/* May the peer have [va, va + len)? Asked for the message, then again for each packet of it. */
+	bool (*check)(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access);
+	/* The same check, then the bytes. last: programs poll for the last byte, which has to be stored last. */
+	bool (*write)(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last);
+	/* The same check; returns how many pieces, or -1. */
+	int (*read)(void *own, uint32_t rkey, uint64_t va, uint32_t len, struct iovec *iov, int max);
+	enum vb_wire_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
+	bool (*invalidate)(void *own, uint32_t rkey);
+
+	/* The QP is in error. What it had taken of both queues has been completed; the rest is the owner's to flush. */
+	void (*failed)(void *own, enum vb_wire_event event);
+};
+
+struct vb_wire_config {
+	uint8_t type; /* enum vb_wire_type */
+	uint32_t mtu; /* 256 to 4096 */
+	uint32_t qpn, dest_qpn, qkey;
+	uint16_t pkey;
+	struct vb_psn sq_psn, rq_psn;
+	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer;
+	uint8_t max_rd_atomic, max_dest_rd_atomic;
+	uint8_t access;      /* enum vb_wire_access: what the QP allows at all */
+	uint32_t max_window; /* packets; 0: VB_WIRE_WINDOW_MAX */
+	uint32_t ack_delay;  /* ns that an acknowledgement may wait for company; 0: it goes with the next output */
+	uint32_t ack_every;  /* packets that are asked for at the latest; 0: 32 */
+	uint64_t probe_min;  /* ns: the earliest time to send again what was not answered; 0: 1 ms */
+};
+
+/* A read or atomic that the responder remembers: to be answered, or to be answered again. */
+struct vb_wire_resource {
+	bool atomic, answered; /* answered: in full, at least once */
+	struct vb_psn psn;
+	uint32_t packets, next; /* of the response; next to be sent */
+	uint32_t from;          /* where this answer began: that packet is a FIRST or ONLY */
+	uint64_t va, original;
+	uint32_t rkey, length, msn;
+};
+
+struct vb_wire_requester {
+	bool started, paused; /* paused: SQD, no new message */
+	uint64_t una, seq,
+	        high;       /* packets: oldest that is not acknowledged, next to go out, highest that went out + 1 */
+	uint64_t taken_seq; /* where the next message taken starts */
+	uint32_t head, cur, tail; /* of sends[]: oldest, the one that seq is in, next to be taken */
+	uint64_t receives;        /* messages taken that take a receive */
+	uint64_t credit_limit;    /* of those, the last that may go */
+	bool credits;             /* the peer counts them */
+	uint32_t rd;              /* READ requests and atomics between una and seq that are not answered in full */
+	uint32_t unasked;         /* packets since the last that asked for an acknowledgement */
+	uint8_t retry_left, rnr_left, probes;
+	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
+	uint64_t back_una, back_at;          /* the last time that it went back: to where, when */
+	uint64_t sure_from;                  /* packets from here on were never executed: their answer can be timed */
+	uint64_t timed_seq, timed_at;        /* the packet whose answer is timed; at 0: none */
+	bool timed_first;                    /* and it went out once only */
+	uint32_t stale; /* packets, about, that are in the network for nothing since it went back */
+	struct vb_wire_window window;
+};
+
+struct vb_wire_inbound {
+	bool active;           /* in the middle of a message */
+	bool drop;             /* UC: until the next message */
+	bool receive;          /* a receive is taken */
+	uint8_t op;            /* enum vb_op */
+	uint32_t offset, room; /* bytes of the message that are there; that the receive takes */
+	uint64_t va;           /* RDMA write: of the next byte */
+	uint32_t rkey, left;
+};
+
+enum vb_wire_ack_kind { VB_WIRE_NO_ACK, VB_WIRE_ACK, VB_WIRE_RNR, VB_WIRE_NAK };
+
+struct vb_wire_responder {
+	struct vb_psn epsn;
+	uint32_t msn;
+	bool refused;          /* a NAK went out, or will; what is ahead is dropped until epsn comes */
+	bool closed;           /* the last NAK is on its way; nothing is executed any more */
+	uint8_t owed;          /* enum vb_wire_ack_kind */
+	uint8_t nak;           /* enum vb_nak */
+	struct vb_psn nak_psn; /* of RNR and NAK */
+	uint32_t owed_for;     /* packets */
+	uint64_t ack_at;       /* when it is due, 0: now */
+	bool cnp;              /* a congestion notification is due */
+	uint64_t cnp_after;
+	struct vb_wire_inbound in;
+	struct vb_wire_resource res[VB_WIRE_MAX_RESOURCES];
+	uint32_t res_head, res_tail, unanswered;
+};
+
+/* Bounded, and all of it: the caller owns it and sends[]. */
+struct vb_wire_qp {
+	struct vb_wire_config cfg; /* timers and retries may change before vb_wire_start */
+	const struct vb_wire_ops *ops;
+	void *own;
+	struct vb_wire_send *sends;
+	uint32_t mask;
+	bool dead, turn;
+	struct vb_wire_requester rq;
+	struct vb_wire_responder rs;
+	struct vb_wire_stats stats;
+};
+
+/* What came with a packet. */
+struct vb_wire_from {
+	bool congested;     /* marked by the network: ECN CE */
+	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
+};
+
+/* A packet to go out: header, the pieces, pad bytes of zeros, ICRC. The pieces are registered memory: send them before
+ * the next vb_wire_input, vb_wire_timeout or vb_wire_sent. */
+struct vb_wire_out {
+	uint8_t header[VB_WIRE_MAX_HEADER];
+	uint32_t header_len, payload_len;
+	struct iovec iov[VB_WIRE_MAX_IOV];
+	int pieces;
+	uint8_t pad, opcode;
+	struct vb_psn psn;
+	void *ah; /* UD */
+};
+
+/* sends_len: a power of two, how many send requests may be under way. In RTR: it answers, and does not ask. */
+void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const struct vb_wire_ops *ops, void *own,
+                  struct vb_wire_send *sends, uint32_t sends_len);
+/* RTS. */
+void vb_wire_start(struct vb_wire_qp *qp);
+/* SQD and back. Drained when vb_wire_idle. */
+void vb_wire_pause(struct vb_wire_qp *qp, bool paused);
+bool vb_wire_idle(const struct vb_wire_qp *qp);
+/* To ERR or RESET by the program: what was taken is flushed; no callback comes after. ops->failed is not called. */
+void vb_wire_abort(struct vb_wire_qp *qp);
+
+/* A packet that was decoded, whose ICRC is right and whose source is the peer (RC, UC). */
+void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
+                   const struct vb_wire_from *from, uint64_t now);
+/* The next packet to send, until false. After each input, timeout, and after something was posted. */
+bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+/* UC, UD: all that was output has been handed to the network: its requests complete. */
+void vb_wire_sent(struct vb_wire_qp *qp);
+/* When vb_wire_timeout is to be called, then vb_wire_output; 0: never. */
+uint64_t vb_wire_deadline(const struct vb_wire_qp *qp);
+void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now);
+/* A delayed acknowledgement waits no longer: something goes to this peer anyway. */
+void vb_wire_ack_now(struct vb_wire_qp *qp);
+
+#endif

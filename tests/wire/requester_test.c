@@ -1,0 +1,672 @@
+// requester_test.c - what goes out for a request, and what each answer makes of it
+// follows: IBA volume 1, 9.7.3, 9.7.5, 9.7.6, 9.7.7, 9.9.2
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fixture.h"
+
+static struct fx fx;
+static struct vb_packet p;
+static uint8_t payload[4096];
+
+/* The next packet is this one. */
+static void expect(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
+{
+	CHECK(fx_out(&fx, &p, payload, now));
+	CHECK(p.bth.opcode == opcode && p.bth.psn.v == psn && p.payload_len == len && p.bth.dest_qpn == 0x22);
+}
+
+static void silence(uint64_t now)
+{
+	CHECK(!fx_out(&fx, &p, payload, now));
+}
+
+/* What has completed is n requests, the last of them like this. */
+static void completed(uint32_t n, enum vb_wire_status status)
+{
+	CHECK(fx.dones == n && (!n || fx.done[n - 1].status == status));
+}
+
+static void respond(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
+{
+	struct vb_packet r = fx_packet(&fx, opcode, psn, len);
+
+	fx_in(&fx, &r, now);
+}
+
+static void a_message_is_cut_at_the_path_mtu(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 2 * FX_MTU + 3);
+	expect(VB_RC_SEND_FIRST, 100, 256, 1);
+	CHECK(!p.bth.ack_req);
+	expect(VB_RC_SEND_MIDDLE, 101, 256, 1);
+	expect(VB_RC_SEND_LAST, 102, 3, 1);
+	CHECK(p.bth.pad == 1 && p.bth.ack_req);
+	silence(1);
+	completed(0, 0);
+	fx_ack(&fx, 102, 31, 2);
+	completed(1, VB_WIRE_SUCCESS);
+	CHECK(!vb_wire_deadline(&fx.qp));
+}
+
+static void a_message_that_fills_its_packets_has_no_empty_one_behind(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_WRITE, 2 * FX_MTU);
+	expect(VB_RC_WRITE_FIRST, 100, 256, 1);
+	CHECK(p.reth.va == FX_VA && p.reth.rkey == FX_KEY && p.reth.length == 512);
+	expect(VB_RC_WRITE_LAST, 101, 256, 1);
+	silence(1);
+}
+
+static void no_bytes_are_one_packet(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 0);
+	fx_post(&fx, VB_WIRE_WRITE, 0);
+	fx_post(&fx, VB_WIRE_READ, 0);
+	expect(VB_RC_SEND_ONLY, 100, 0, 1);
+	expect(VB_RC_WRITE_ONLY, 101, 0, 1);
+	expect(VB_RC_READ_REQUEST, 102, 0, 1);
+	respond(VB_RC_READ_RESPONSE_ONLY, 102, 0, 2);
+	completed(3, VB_WIRE_SUCCESS);
+}
+
+static void immediate_key_and_solicited_go_with_the_last_packet(void)
+{
+	fx_init(&fx);
+	struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_SEND, FX_MTU + 1);
+
+	rq->flags = VB_WIRE_IMM | VB_WIRE_SOLICITED;
+	rq->imm = 0xabcd;
+	expect(VB_RC_SEND_FIRST, 100, 256, 1);
+	CHECK(!p.bth.solicited);
+	expect(VB_RC_SEND_LAST_IMM, 101, 1, 1);
+	CHECK(p.bth.solicited && p.immdt.data == 0xabcd);
+	rq = fx_post(&fx, VB_WIRE_SEND, 1);
+	rq->flags = VB_WIRE_INV;
+	rq->imm = 0x77;
+	expect(VB_RC_SEND_ONLY_INV, 102, 1, 1);
+	CHECK(p.ieth.rkey == 0x77);
+	fx_post(&fx, VB_WIRE_WRITE, 1)->flags = VB_WIRE_IMM;
+	expect(VB_RC_WRITE_ONLY_IMM, 103, 1, 1);
+}
+
+static void what_no_opcode_says_is_not_sent(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_WRITE, 1)->flags = VB_WIRE_INV;
+	silence(1);
+	completed(1, VB_WIRE_LOC_QP_OP_ERR);
+}
+
+static void one_acknowledgement_completes_all_before_it_in_order(void)
+{
+	fx_init(&fx);
+	for (int i = 0; i < 5; i++)
+		fx_post(&fx, VB_WIRE_SEND, 1);
+	CHECK(fx_drain(&fx, 1) == 5);
+	fx_ack(&fx, 102, 31, 2);
+	completed(3, VB_WIRE_SUCCESS);
+	fx_ack(&fx, 104, 31, 3);
+	completed(5, VB_WIRE_SUCCESS);
+}
+
+static void acknowledgements_again_or_of_the_past_change_nothing(void)
+{
+	fx_init(&fx);
+	for (int i = 0; i < 3; i++)
+		fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	fx_ack(&fx, 101, 31, 2);
+	uint64_t deadline = vb_wire_deadline(&fx.qp);
+
+	fx_ack(&fx, 101, 31, 3);
+	fx_ack(&fx, 100, 31, 3);
+	fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_REMOTE_ACCESS, 3);
+	completed(2, VB_WIRE_SUCCESS);
+	CHECK(fx.qp.stats.duplicate_response == 3 && vb_wire_deadline(&fx.qp) == deadline && !fx.events);
+}
+
+static void ghosts_of_what_was_never_sent_are_dropped(void)
+{
+	static const uint32_t psns[] = {101, 102, 0x500, 0x7fffff, 0x800063};
+
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	for (int i = 0; i < 5; i++) {
+		fx_ack(&fx, psns[i], 31, 2);
+		fx_nak(&fx, psns[i], VB_AETH_NAK, VB_NAK_INVALID_REQUEST, 2);
+		fx_nak(&fx, psns[i], VB_AETH_RNR_NAK, 1, 2);
+		respond(VB_RC_READ_RESPONSE_ONLY, psns[i], 0, 2);
+		respond(VB_RC_ATOMIC_ACK, psns[i], 0, 2);
+	}
+	completed(0, 0);
+	CHECK(fx.qp.stats.drop_ghost == 25 && !fx.events);
+	fx_ack(&fx, 100, 31, 3);
+	completed(1, VB_WIRE_SUCCESS);
+}
+
+static void each_nak_has_its_completion(void)
+{
+	static const struct {
+		uint8_t nak;
+		enum vb_wire_status status;
+	} rows[] = {{VB_NAK_INVALID_REQUEST, VB_WIRE_REM_INV_REQ_ERR},
+	            {VB_NAK_REMOTE_ACCESS, VB_WIRE_REM_ACCESS_ERR},
+	            {VB_NAK_REMOTE_OPERATIONAL, VB_WIRE_REM_OP_ERR},
+	            {VB_NAK_INVALID_RD_REQUEST, VB_WIRE_REM_INV_REQ_ERR}};
+
+	for (int i = 0; i < 4; i++) {
+		fx_init(&fx);
+		for (int k = 0; k < 4; k++)
+			fx_post(&fx, VB_WIRE_WRITE, 1);
+		fx_drain(&fx, 1);
+		fx_nak(&fx, 102, VB_AETH_NAK, rows[i].nak, 2);
+		completed(4, VB_WIRE_WR_FLUSH_ERR);
+		CHECK(fx.done[1].status == VB_WIRE_SUCCESS && fx.done[2].status == rows[i].status);
+		CHECK(fx.events == 1 && fx.event[0] == VB_WIRE_EVENT_SQ);
+		fx_ack(&fx, 103, 31, 3);
+		silence(3);
+		CHECK(!vb_wire_deadline(&fx.qp));
+	}
+}
+
+static void reserved_syndromes_are_dropped(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_WRITE, 1);
+	fx_drain(&fx, 1);
+	for (uint8_t value = 5; value < 32; value++)
+		fx_nak(&fx, 100, VB_AETH_NAK, value, 2);
+	for (uint8_t kind = 2; kind < 8; kind += kind == 2 ? 2 : 1)
+		fx_nak(&fx, 100, kind, 0, 2);
+	completed(0, 0);
+	CHECK(fx.qp.stats.drop_response == 27 + 5 && !fx.events);
+}
+
+static void a_gap_is_sent_again_from_its_start(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 4 * FX_MTU);
+	CHECK(fx_drain(&fx, 1) == 4);
+	fx_nak(&fx, 102, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+	expect(VB_RC_SEND_MIDDLE, 102, 256, 2);
+	CHECK(p.bth.ack_req);
+	expect(VB_RC_SEND_LAST, 103, 256, 2);
+	silence(2);
+	CHECK(fx.qp.stats.resent_pkts == 2);
+	fx_ack(&fx, 103, 31, 3);
+	completed(1, VB_WIRE_SUCCESS);
+}
+
+static void what_is_answered_meanwhile_is_not_sent_again(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 4 * FX_MTU);
+	fx_drain(&fx, 1);
+	fx_nak(&fx, 101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+	expect(VB_RC_SEND_MIDDLE, 101, 256, 2);
+	fx_ack(&fx, 102, 31, 3);
+	expect(VB_RC_SEND_LAST, 103, 256, 3);
+	silence(3);
+}
+
+static void retries_are_spent_when_nothing_comes(void)
+{
+	uint64_t t = 4096 << 8;
+
+	fx_init(&fx); /* retry_cnt 1 */
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	CHECK(vb_wire_deadline(&fx.qp) == 1 + t);
+	vb_wire_timeout(&fx.qp, t);
+	silence(t);
+	vb_wire_timeout(&fx.qp, 1 + t);
+	CHECK(fx_drain(&fx, 1 + t) == 2 && fx.qp.stats.timeouts == 1);
+	CHECK(vb_wire_deadline(&fx.qp) == 1 + 2 * t);
+	vb_wire_timeout(&fx.qp, 1 + 2 * t);
+	completed(2, VB_WIRE_WR_FLUSH_ERR);
+	CHECK(fx.done[0].status == VB_WIRE_RETRY_EXC_ERR && fx.events == 1);
+}
+
+static void an_answer_gives_the_retries_back(void)
+{
+	uint64_t t = 4096 << 8;
+
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	vb_wire_timeout(&fx.qp, 1 + t);
+	fx_drain(&fx, 1 + t);
+	fx_ack(&fx, 100, 31, 2 + t);
+	vb_wire_timeout(&fx.qp, 2 + 2 * t);
+	CHECK(!fx.events && fx_drain(&fx, 2 + 2 * t) == 1);
+	vb_wire_timeout(&fx.qp, 2 + 3 * t);
+	completed(2, VB_WIRE_RETRY_EXC_ERR);
+}
+
+static void a_sequence_nak_does_not_put_off_the_end(void)
+{
+	uint64_t t = 4096 << 8;
+
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	for (uint64_t now = 2; now < 2 * t; now += t / 16) {
+		fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, now);
+		vb_wire_timeout(&fx.qp, now);
+		fx_drain(&fx, now);
+	}
+	vb_wire_timeout(&fx.qp, 3 * t);
+	completed(2, VB_WIRE_WR_FLUSH_ERR);
+	CHECK(fx.done[0].status == VB_WIRE_RETRY_EXC_ERR);
+}
+
+static void without_a_timer_it_asks_for_ever(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.timeout = 0;
+	cfg.probe_min = 1000;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	for (int i = 0; i < 100; i++) {
+		uint64_t at = vb_wire_deadline(&fx.qp);
+
+		vb_wire_timeout(&fx.qp, at);
+		CHECK(vb_wire_deadline(&fx.qp) > at && fx_drain(&fx, at) == 1);
+	}
+	completed(0, 0);
+	CHECK(fx.qp.stats.probes == 100 && !fx.qp.stats.timeouts);
+}
+
+static void an_rnr_nak_waits_as_long_as_its_code_says(void)
+{
+	static const uint32_t ten_us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+	                                    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+	                                    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+	for (uint8_t code = 0; code < 32; code++) {
+		uint64_t wait = ten_us[code] * 10000ull;
+
+		fx_init(&fx);
+		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_drain(&fx, 1);
+		fx_nak(&fx, 100, VB_AETH_RNR_NAK, code, 2);
+		silence(2);
+		CHECK(vb_wire_deadline(&fx.qp) == 2 + wait);
+		vb_wire_timeout(&fx.qp, 1 + wait);
+		silence(1 + wait);
+		vb_wire_timeout(&fx.qp, 2 + wait);
+		expect(VB_RC_SEND_ONLY, 100, 1, 2 + wait);
+	}
+}
+
+static void rnr_retries_are_counted_apart_and_seven_is_for_ever(void)
+{
+	for (uint8_t retries = 1; retries <= 7; retries += 6) {
+		struct vb_wire_config cfg;
+		uint64_t now = 1;
+
+		fx_config(&cfg);
+		cfg.rnr_retry = retries;
+		fx_init_with(&fx, &cfg);
+		fx_post(&fx, VB_WIRE_SEND, 1);
+		for (int i = 0; i < 20 && !fx.events; i++) {
+			fx_drain(&fx, now);
+			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 1);
+			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 2); /* doubled by the network: counts once */
+			now += 10001;
+			vb_wire_timeout(&fx.qp, now);
+		}
+		CHECK(fx.events == (retries == 1));
+		CHECK(fx.qp.stats.rnr_waits == (retries == 1 ? 1 : 20));
+		if (retries == 1)
+			completed(1, VB_WIRE_RNR_RETRY_EXC_ERR);
+	}
+}
+
+static void a_read_brings_its_bytes(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU + 8);
+	expect(VB_RC_READ_REQUEST, 100, 0, 1);
+	CHECK(p.reth.length == 520 && p.reth.va == FX_VA);
+	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 2);
+	respond(VB_RC_READ_RESPONSE_MIDDLE, 101, 256, 2);
+	completed(0, 0);
+	respond(VB_RC_READ_RESPONSE_LAST, 102, 8, 2);
+	completed(1, VB_WIRE_SUCCESS);
+	CHECK(fx.local[0][0] == 100 && fx.local[0][256] == 101 && fx.local[0][519] == 102);
+}
+
+static void a_read_is_resumed_in_the_middle(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 4 * FX_MTU);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	CHECK(fx_drain(&fx, 1) == 2);
+	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 2);
+	respond(VB_RC_READ_RESPONSE_MIDDLE, 101, 256, 2);
+	respond(VB_RC_READ_RESPONSE_LAST, 103, 256, 2); /* 102 was lost */
+	CHECK(fx.qp.stats.lost_responses == 1);
+	expect(VB_RC_READ_REQUEST, 102, 0, 3);
+	CHECK(p.reth.va == FX_VA + 512 && p.reth.length == 512);
+	expect(VB_RC_SEND_ONLY, 104, 1, 3);
+	respond(VB_RC_READ_RESPONSE_FIRST, 102, 256, 4);
+	respond(VB_RC_READ_RESPONSE_LAST, 103, 256, 4);
+	completed(1, VB_WIRE_SUCCESS);
+	fx_ack(&fx, 104, 31, 5);
+	completed(2, VB_WIRE_SUCCESS);
+}
+
+static void a_long_read_is_asked_for_in_pieces(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.max_window = 8;
+	cfg.max_rd_atomic = 1;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_READ, 12 * FX_MTU);
+	expect(VB_RC_READ_REQUEST, 100, 0, 1);
+	CHECK(p.reth.length == 8 * FX_MTU);
+	silence(1);
+	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 2);
+	for (uint32_t psn = 101; psn < 107; psn++)
+		respond(VB_RC_READ_RESPONSE_MIDDLE, psn, 256, 2);
+	respond(VB_RC_READ_RESPONSE_LAST, 107, 256, 2);
+	expect(VB_RC_READ_REQUEST, 108, 0, 3);
+	CHECK(p.reth.va == FX_VA + 8 * FX_MTU && p.reth.length == 4 * FX_MTU);
+}
+
+static void an_acknowledgement_behind_a_read_means_its_response_was_lost(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_READ, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	fx_ack(&fx, 102, 31, 2);
+	completed(1, VB_WIRE_SUCCESS);
+	expect(VB_RC_READ_REQUEST, 101, 0, 3);
+	expect(VB_RC_SEND_ONLY, 102, 1, 3);
+}
+
+static void a_response_acknowledges_what_was_before_it(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_READ, 1);
+	fx_drain(&fx, 1);
+	respond(VB_RC_READ_RESPONSE_ONLY, 101, 1, 2);
+	completed(2, VB_WIRE_SUCCESS);
+}
+
+static void responses_that_do_not_fit_are_dropped(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU);
+	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	respond(VB_RC_READ_RESPONSE_FIRST, 100, 255, 2);
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 256, 2);
+	respond(VB_RC_ATOMIC_ACK, 100, 0, 2);
+	respond(VB_RC_READ_RESPONSE_ONLY, 102, 8, 2);
+	respond(VB_RC_READ_RESPONSE_ONLY, 103, 1, 2);
+	respond(VB_RC_ATOMIC_ACK, 103, 0, 2);
+	completed(0, 0);
+	CHECK(fx.qp.stats.drop_response == 6 && !fx.events);
+}
+
+static void an_atomic_brings_what_was_there(void)
+{
+	uint64_t was;
+
+	fx_init(&fx);
+	struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_CMP_SWAP, 8);
+
+	rq->compare = 5;
+	rq->swap_add = 6;
+	expect(VB_RC_CMP_SWAP, 100, 0, 1);
+	CHECK(p.atomic.compare == 5 && p.atomic.swap_add == 6 && p.atomic.va == FX_VA && p.atomic.rkey == FX_KEY);
+	p = fx_packet(&fx, VB_RC_ATOMIC_ACK, 100, 0);
+	p.atomic_ack.original = 0x1122334455667788;
+	fx_in(&fx, &p, 2);
+	completed(1, VB_WIRE_SUCCESS);
+	memcpy(&was, fx.local[0], 8);
+	CHECK(was == 0x1122334455667788);
+}
+
+static void no_more_reads_than_allowed_are_under_way(void)
+{
+	fx_init(&fx); /* 4 */
+	for (int i = 0; i < 6; i++)
+		fx_post(&fx, i % 2 ? VB_WIRE_READ : VB_WIRE_FETCH_ADD, 8);
+	CHECK(fx_drain(&fx, 1) == 4);
+	respond(VB_RC_ATOMIC_ACK, 100, 0, 2);
+	CHECK(fx_drain(&fx, 2) == 1);
+	respond(VB_RC_READ_RESPONSE_ONLY, 101, 8, 3);
+	CHECK(fx_drain(&fx, 3) == 1);
+}
+
+static void a_fence_waits_for_reads_before_it(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1)->flags = VB_WIRE_FENCE;
+	CHECK(fx_drain(&fx, 1) == 2);
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
+	expect(VB_RC_SEND_ONLY, 102, 1, 2);
+}
+
+static void credits_hold_sends_back_but_not_writes(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	fx_ack(&fx, 100, 1, 2); /* one receive is left */
+	for (int i = 0; i < 3; i++)
+		fx_post(&fx, VB_WIRE_SEND, 1);
+	expect(VB_RC_SEND_ONLY, 101, 1, 3);
+	CHECK(p.bth.ack_req);
+	silence(3);
+	fx_ack(&fx, 101, 0, 4);
+	expect(VB_RC_SEND_ONLY, 102, 1, 4); /* nothing is under way: one may go, to ask */
+	silence(4);
+	fx_ack(&fx, 102, 31, 5);
+	expect(VB_RC_SEND_ONLY, 103, 1, 5);
+	fx_ack(&fx, 103, 0, 6);
+	fx_post(&fx, VB_WIRE_WRITE, 1);
+	fx_post(&fx, VB_WIRE_WRITE, 1);
+	CHECK(fx_drain(&fx, 7) == 2);
+}
+
+static void credits_count_from_what_is_acknowledged(void)
+{
+	fx_init(&fx);
+	for (int i = 0; i < 3; i++)
+		fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	fx_ack(&fx, 100, 2, 2); /* two receives: for those that are under way already */
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	silence(3);
+	fx_ack(&fx, 102, 1, 4);
+	expect(VB_RC_SEND_ONLY, 103, 1, 4);
+}
+
+static void new_credits_may_come_with_an_old_acknowledgement(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	fx_ack(&fx, 100, 0, 2);
+	fx_post(&fx, VB_WIRE_WRITE, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	CHECK(fx_drain(&fx, 3) == 1);
+	fx_ack(&fx, 100, 4, 4);
+	CHECK(fx_drain(&fx, 4) == 1);
+}
+
+static void the_window_is_full_and_asks(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.max_window = 2;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_SEND, 5 * FX_MTU);
+	expect(VB_RC_SEND_FIRST, 100, 256, 1);
+	expect(VB_RC_SEND_MIDDLE, 101, 256, 1);
+	CHECK(p.bth.ack_req);
+	silence(1);
+	fx_ack(&fx, 101, 31, 2);
+	expect(VB_RC_SEND_MIDDLE, 102, 256, 2);
+}
+
+static void a_local_fault_is_told_in_its_turn(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx.no_access = 1 << 1;
+	CHECK(fx_drain(&fx, 1) == 1);
+	completed(0, 0);
+	fx_ack(&fx, 100, 31, 2);
+	completed(2, VB_WIRE_LOC_PROT_ERR); /* the third has not been taken: it is the owner's to flush */
+	CHECK(fx.done[0].status == VB_WIRE_SUCCESS && fx.taken == 2 && fx.events == 1);
+}
+
+static void a_read_that_cannot_be_stored_fails(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_drain(&fx, 1);
+	fx.no_access = 1;
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
+	completed(1, VB_WIRE_LOC_PROT_ERR);
+}
+
+static void a_local_request_waits_for_all_before_it(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_LOCAL, 0);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	CHECK(fx_drain(&fx, 1) == 1 && !fx.locals);
+	fx_ack(&fx, 100, 31, 2);
+	expect(VB_RC_SEND_ONLY, 101, 1, 2);
+	CHECK(fx.locals == 1);
+	completed(2, VB_WIRE_SUCCESS);
+}
+
+static void psns_go_round(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.sq_psn = vb_psn(0xffffff);
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_SEND, 2 * FX_MTU);
+	expect(VB_RC_SEND_FIRST, 0xffffff, 256, 1);
+	expect(VB_RC_SEND_LAST, 0, 256, 1);
+	fx_ack(&fx, 0, 31, 2);
+	completed(1, VB_WIRE_SUCCESS);
+}
+
+static void a_paused_queue_ends_what_it_began(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.max_window = 1;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_SEND, 2 * FX_MTU);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	expect(VB_RC_SEND_FIRST, 100, 256, 1);
+	vb_wire_pause(&fx.qp, true);
+	fx_ack(&fx, 100, 31, 2);
+	expect(VB_RC_SEND_LAST, 101, 256, 2);
+	fx_ack(&fx, 101, 31, 3);
+	silence(3);
+	CHECK(vb_wire_idle(&fx.qp));
+	vb_wire_pause(&fx.qp, false);
+	expect(VB_RC_SEND_ONLY, 102, 1, 4);
+}
+
+static void abort_flushes_all_that_was_taken(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	vb_wire_abort(&fx.qp);
+	completed(2, VB_WIRE_WR_FLUSH_ERR);
+	CHECK(!fx.events && !vb_wire_deadline(&fx.qp));
+	fx_ack(&fx, 101, 31, 2);
+	completed(2, VB_WIRE_WR_FLUSH_ERR);
+}
+
+static void a_congestion_notification_narrows_the_window(void)
+{
+	fx_init(&fx);
+	uint32_t before = fx.qp.rq.window.packets;
+
+	respond(VB_CNP, 0, 0, 1);
+	CHECK(fx.qp.rq.window.packets < before && fx.qp.stats.cnp_rcvd == 1);
+}
+
+int main(void)
+{
+	RUN(a_message_is_cut_at_the_path_mtu);
+	RUN(a_message_that_fills_its_packets_has_no_empty_one_behind);
+	RUN(no_bytes_are_one_packet);
+	RUN(immediate_key_and_solicited_go_with_the_last_packet);
+	RUN(what_no_opcode_says_is_not_sent);
+	RUN(one_acknowledgement_completes_all_before_it_in_order);
+	RUN(acknowledgements_again_or_of_the_past_change_nothing);
+	RUN(ghosts_of_what_was_never_sent_are_dropped);
+	RUN(each_nak_has_its_completion);
+	RUN(reserved_syndromes_are_dropped);
+	RUN(a_gap_is_sent_again_from_its_start);
+	RUN(what_is_answered_meanwhile_is_not_sent_again);
+	RUN(retries_are_spent_when_nothing_comes);
+	RUN(an_answer_gives_the_retries_back);
+	RUN(a_sequence_nak_does_not_put_off_the_end);
+	RUN(without_a_timer_it_asks_for_ever);
+	RUN(an_rnr_nak_waits_as_long_as_its_code_says);
+	RUN(rnr_retries_are_counted_apart_and_seven_is_for_ever);
+	RUN(a_read_brings_its_bytes);
+	RUN(a_read_is_resumed_in_the_middle);
+	RUN(a_long_read_is_asked_for_in_pieces);
+	RUN(an_acknowledgement_behind_a_read_means_its_response_was_lost);
+	RUN(a_response_acknowledges_what_was_before_it);
+	RUN(responses_that_do_not_fit_are_dropped);
+	RUN(an_atomic_brings_what_was_there);
+	RUN(no_more_reads_than_allowed_are_under_way);
+	RUN(a_fence_waits_for_reads_before_it);
+	RUN(credits_hold_sends_back_but_not_writes);
+	RUN(credits_count_from_what_is_acknowledged);
+	RUN(new_credits_may_come_with_an_old_acknowledgement);
+	RUN(the_window_is_full_and_asks);
+	RUN(a_local_fault_is_told_in_its_turn);
+	RUN(a_read_that_cannot_be_stored_fails);
+	RUN(a_local_request_waits_for_all_before_it);
+	RUN(psns_go_round);
+	RUN(a_paused_queue_ends_what_it_began);
+	RUN(abort_flushes_all_that_was_taken);
+	RUN(a_congestion_notification_narrows_the_window);
+	return 0;
+}

@@ -1,0 +1,711 @@
+// responder_test.c - each rule of the responder, by a forged packet
+// follows: IBA volume 1, 9.7.4, 9.7.5, 9.7.7, 9.8.2, 9.8.3, 9.9.3
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fixture.h"
+
+#define NONE 0xff /* no packet before */
+
+static struct fx fx;
+static struct vb_packet p;
+static uint8_t payload[4096];
+
+static void request(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
+{
+	p = fx_packet(&fx, opcode, psn, len);
+	fx_in(&fx, &p, now);
+}
+
+/* A packet whose RETH says another length than its payload. */
+static void request_of(uint8_t opcode, uint32_t psn, uint32_t len, uint32_t announced, uint64_t now)
+{
+	p = fx_packet(&fx, opcode, psn, len);
+	p.reth.length = announced;
+	p.bth.ack_req = p.info->op != VB_OP_READ;
+	fx_in(&fx, &p, now);
+}
+
+static void expect(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
+{
+	CHECK(fx_out(&fx, &p, payload, now));
+	CHECK(p.bth.opcode == opcode && p.bth.psn.v == psn && p.payload_len == len);
+}
+
+static void silence(uint64_t now)
+{
+	CHECK(!fx_out(&fx, &p, payload, now));
+}
+
+static void acked(uint32_t psn, uint32_t msn, uint64_t now)
+{
+	expect(VB_RC_ACK, psn, 0, now);
+	CHECK(p.aeth.kind == VB_AETH_ACK && p.aeth.msn == msn);
+	silence(now);
+}
+
+static void nak(uint32_t psn, uint8_t kind, uint8_t value, uint64_t now)
+{
+	expect(VB_RC_ACK, psn, 0, now);
+	CHECK(p.aeth.kind == kind && p.aeth.value == value);
+	silence(now);
+}
+
+static bool region_untouched(void)
+{
+	for (uint32_t i = 0; i < FX_REGION; i++) {
+		if (fx.region[i] != (uint8_t)(i / 7))
+			return false;
+	}
+	return true;
+}
+
+/* The QP has ended for what the peer did. */
+static void ended(uint8_t code, uint32_t psn, enum vb_wire_event event, uint64_t now)
+{
+	nak(psn, VB_AETH_NAK, code, now);
+	CHECK(fx.events == 1 && fx.event[0] == event && fx.qp.dead);
+	request(VB_RC_SEND_ONLY, psn + 1, 1, now + 1);
+	silence(now + 1);
+	request(VB_RC_SEND_ONLY, psn, 1, now + 2); /* the NAK was lost: it is said again */
+	nak(psn, VB_AETH_NAK, code, now + 2);
+}
+
+static void a_send_goes_into_the_oldest_receive(void)
+{
+	fx_init(&fx);
+	fx.receives = 1;
+	request(VB_RC_SEND_FIRST, 100, 256, 1);
+	request(VB_RC_SEND_MIDDLE, 101, 256, 1);
+	request(VB_RC_SEND_LAST_IMM, 102, 3, 1);
+	CHECK(fx.receipts == 1 && fx.receipt[0].length == 515 && fx.receipt[0].flags == VB_WIRE_IMM);
+	CHECK(fx.inbox[0] == 100 && fx.inbox[256] == 101 && fx.inbox[514] == 102);
+	acked(102, 1, 2);
+}
+
+static void a_write_goes_where_it_says(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_WRITE_FIRST, 100, 256, 300, 1);
+	request(VB_RC_WRITE_LAST, 101, 44, 1);
+	CHECK(fx.region[0] == 100 && fx.region[299] == 101 && fx.region[300] == (uint8_t)(300 / 7));
+	acked(101, 1, 1);
+	CHECK(!fx.receipts);
+}
+
+static void an_immediate_takes_a_receive_before_the_last_bytes_are_stored(void)
+{
+	fx_init(&fx);
+	request(VB_RC_WRITE_ONLY_IMM, 100, 8, 1);
+	CHECK(region_untouched());
+	nak(100, VB_AETH_RNR_NAK, 12, 1);
+	fx.receives = 1;
+	request(VB_RC_WRITE_ONLY_IMM, 100, 8, 2);
+	CHECK(fx.receipts == 1 && fx.receipt[0].write_imm && fx.receipt[0].length == 8 && fx.region[0] == 100);
+	acked(100, 1, 2);
+}
+
+static void a_gap_is_named_once_until_it_is_filled(void)
+{
+	fx_init(&fx);
+	fx.receives = 9;
+	request(VB_RC_SEND_ONLY, 102, 1, 1);
+	request(VB_RC_SEND_ONLY, 103, 1, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_SEND_ONLY, 104, 1, 2);
+	request(VB_RC_SEND_ONLY, 0x800063, 1, 2);
+	silence(2);
+	CHECK(!fx.receipts);
+	request(VB_RC_SEND_ONLY, 100, 1, 3);
+	acked(100, 1, 3);
+	request(VB_RC_SEND_ONLY, 102, 1, 4);
+	nak(101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 4);
+	CHECK(!fx.events);
+}
+
+static void a_nak_that_has_not_left_is_not_needed_any_more(void)
+{
+	fx_init(&fx);
+	fx.receives = 9;
+	request(VB_RC_SEND_ONLY, 101, 1, 1);
+	request(VB_RC_SEND_ONLY, 100, 1, 1);
+	acked(100, 1, 1);
+}
+
+static void sends_and_writes_that_come_again_are_acknowledged_again(void)
+{
+	fx_init(&fx);
+	fx.receives = 9;
+	request(VB_RC_SEND_ONLY, 100, 1, 1);
+	request(VB_RC_WRITE_ONLY, 101, 8, 1);
+	acked(101, 2, 1);
+	memset(fx.region, 0xee, 8);
+	request(VB_RC_SEND_ONLY, 100, 1, 2);
+	request(VB_RC_WRITE_ONLY, 101, 8, 2);
+	acked(101, 2, 2);
+	CHECK(fx.receipts == 1 && fx.region[0] == 0xee && fx.qp.stats.duplicate_request == 2);
+	request(VB_RC_SEND_ONLY, 0x800066, 1, 3); /* the oldest PSN that is behind */
+	acked(101, 2, 3);
+}
+
+static void messages_out_of_their_order_are_invalid(void)
+{
+	static const uint8_t rows[][2] = {
+	        {NONE, VB_RC_SEND_MIDDLE},
+	        {NONE, VB_RC_SEND_LAST},
+	        {NONE, VB_RC_SEND_LAST_INV},
+	        {NONE, VB_RC_WRITE_MIDDLE},
+	        {NONE, VB_RC_WRITE_LAST},
+	        {VB_RC_SEND_FIRST, VB_RC_SEND_FIRST},
+	        {VB_RC_SEND_FIRST, VB_RC_SEND_ONLY},
+	        {VB_RC_SEND_FIRST, VB_RC_WRITE_MIDDLE},
+	        {VB_RC_SEND_FIRST, VB_RC_WRITE_LAST},
+	        {VB_RC_SEND_FIRST, VB_RC_READ_REQUEST},
+	        {VB_RC_SEND_FIRST, VB_RC_FETCH_ADD},
+	        {VB_RC_WRITE_FIRST, VB_RC_SEND_MIDDLE},
+	        {VB_RC_WRITE_FIRST, VB_RC_SEND_LAST},
+	        {VB_RC_WRITE_FIRST, VB_RC_WRITE_ONLY},
+	        {VB_RC_WRITE_FIRST, VB_RC_CMP_SWAP},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint32_t psn = 100;
+
+		fx_init(&fx);
+		fx.receives = 9;
+		if (rows[i][0] != NONE)
+			request_of(rows[i][0], psn++, 256, 1000, 1);
+		if (rows[i][0] != NONE)
+			acked(100, 0, 1);
+		request(rows[i][1], psn, vb_opcode_info(rows[i][1])->flags & VB_LAST ? 0 : 256, 2);
+		ended(VB_NAK_INVALID_REQUEST, psn, VB_WIRE_EVENT_REQ, 2);
+		CHECK(fx.receipts == (rows[i][0] == VB_RC_SEND_FIRST));
+		CHECK(!fx.receipts || fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
+	}
+}
+
+static void lengths_that_cannot_be_are_invalid(void)
+{
+	static const struct {
+		uint8_t first, opcode;
+		uint32_t len, announced;
+	} rows[] = {
+	        {NONE, VB_RC_SEND_FIRST, 255, 0},
+	        {NONE, VB_RC_SEND_FIRST, 0, 0},
+	        {NONE, VB_RC_SEND_FIRST, 257, 0},
+	        {NONE, VB_RC_SEND_ONLY, 257, 0},
+	        {VB_RC_SEND_FIRST, VB_RC_SEND_MIDDLE, 255, 0},
+	        {VB_RC_SEND_FIRST, VB_RC_SEND_LAST, 0, 0},
+	        {VB_RC_SEND_FIRST, VB_RC_SEND_LAST, 257, 0},
+	        {NONE, VB_RC_WRITE_FIRST, 256, 256},
+	        {NONE, VB_RC_WRITE_FIRST, 256, 8},
+	        {NONE, VB_RC_WRITE_FIRST, 256, 0},
+	        {NONE, VB_RC_WRITE_ONLY, 8, 9},
+	        {NONE, VB_RC_WRITE_ONLY, 8, 7},
+	        {NONE, VB_RC_WRITE_ONLY, 8, 0},
+	        {VB_RC_WRITE_FIRST, VB_RC_WRITE_LAST, 255, 512},
+	        {VB_RC_WRITE_FIRST, VB_RC_WRITE_MIDDLE, 256, 512},
+	        {VB_RC_WRITE_FIRST, VB_RC_WRITE_MIDDLE, 256, 300},
+	        {NONE, VB_RC_READ_REQUEST, 0, 0x80000001},
+	        {NONE, VB_RC_WRITE_FIRST, 256, 0xffffffff},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint32_t psn = 100;
+
+		fx_init(&fx);
+		fx.receives = 9;
+		if (rows[i].first != NONE) {
+			request_of(rows[i].first, psn++, 256, rows[i].announced, 1);
+			acked(100, 0, 1);
+		}
+		request_of(rows[i].opcode, psn, rows[i].len, rows[i].announced, 2);
+		ended(VB_NAK_INVALID_REQUEST, psn, VB_WIRE_EVENT_REQ, 2);
+		CHECK(rows[i].first == VB_RC_WRITE_FIRST || region_untouched());
+	}
+}
+
+static void what_is_too_long_for_the_receive_is_told_at_both_ends(void)
+{
+	fx_init(&fx);
+	fx.receives = 1;
+	fx.room = 300;
+	request(VB_RC_SEND_FIRST, 100, 256, 1);
+	acked(100, 0, 1);
+	request(VB_RC_SEND_LAST, 101, 45, 2);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_LOC_LEN_ERR);
+	ended(VB_NAK_INVALID_REQUEST, 101, VB_WIRE_EVENT_REQ, 2);
+}
+
+static void a_receive_whose_memory_is_gone_is_an_operational_error(void)
+{
+	fx_init(&fx);
+	fx.receives = 1;
+	fx.receive_fault = true;
+	request(VB_RC_SEND_ONLY, 100, 1, 1);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_LOC_PROT_ERR);
+	ended(VB_NAK_REMOTE_OPERATIONAL, 100, VB_WIRE_EVENT_RQ, 1);
+}
+
+static void without_a_receive_the_peer_waits(void)
+{
+	fx_init(&fx);
+	request(VB_RC_SEND_ONLY, 100, 1, 1);
+	request(VB_RC_SEND_ONLY, 101, 1, 1);
+	nak(100, VB_AETH_RNR_NAK, 12, 1);
+	request(VB_RC_SEND_ONLY, 100, 1, 2);
+	nak(100, VB_AETH_RNR_NAK, 12, 2);
+	fx.receives = 1;
+	request(VB_RC_SEND_ONLY, 100, 1, 3);
+	acked(100, 1, 3);
+	CHECK(!fx.events);
+}
+
+static void memory_that_may_not_be_touched_is_not(void)
+{
+	static const struct {
+		uint64_t va;
+		uint32_t rkey, length;
+	} rows[] = {
+	        {FX_VA, 8, 8}, /* another key */
+	        {FX_VA, 0, 8},
+	        {FX_VA - 1, FX_KEY, 8},             /* before */
+	        {FX_VA + FX_REGION - 7, FX_KEY, 8}, /* beyond */
+	        {FX_VA + FX_REGION, FX_KEY, 8},
+	        {UINT64_MAX - 3, FX_KEY, 8}, /* round the end */
+	        {0, FX_KEY, 8},
+	};
+	static const uint8_t opcodes[] = {VB_RC_WRITE_ONLY, VB_RC_READ_REQUEST};
+
+	for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+		fx_init(&fx);
+		p = fx_packet(&fx, opcodes[i % 2], 100, i % 2 ? 0 : 8);
+		p.reth = (struct vb_reth){rows[i / 2].va, rows[i / 2].rkey, rows[i / 2].length};
+		fx_in(&fx, &p, 1);
+		CHECK(region_untouched());
+		ended(VB_NAK_REMOTE_ACCESS, 100, VB_WIRE_EVENT_ACCESS, 1);
+	}
+	fx_init(&fx);
+	p = fx_packet(&fx, VB_RC_FETCH_ADD, 100, 0);
+	p.atomic.rkey = 8;
+	fx_in(&fx, &p, 1);
+	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WIRE_EVENT_ACCESS, 1);
+}
+
+static void all_of_a_write_is_checked_at_its_first_packet(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_WRITE_FIRST, 100, 256, FX_REGION + 1, 1);
+	CHECK(region_untouched());
+	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WIRE_EVENT_ACCESS, 1);
+}
+
+static void a_key_that_goes_in_the_middle_stops_writes_and_reads(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_WRITE_FIRST, 100, 256, 512, 1);
+	acked(100, 0, 1);
+	fx.key = 0;
+	request(VB_RC_WRITE_LAST, 101, 256, 2);
+	CHECK(fx.region[256] == (uint8_t)(256 / 7));
+	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WIRE_EVENT_ACCESS, 2);
+
+	fx_init(&fx);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 512, 1);
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 1);
+	fx.key = 0;
+	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WIRE_EVENT_ACCESS, 2);
+}
+
+static void no_bytes_need_no_key(void)
+{
+	fx_init(&fx);
+	fx.key = 0;
+	request(VB_RC_WRITE_ONLY, 100, 0, 1);
+	request(VB_RC_READ_REQUEST, 101, 0, 1);
+	expect(VB_RC_READ_RESPONSE_ONLY, 101, 0, 1);
+	silence(1);
+	CHECK(!fx.events);
+}
+
+static void what_the_pair_does_not_allow_is_invalid(void)
+{
+	static const uint8_t opcodes[] = {VB_RC_WRITE_ONLY, VB_RC_READ_REQUEST, VB_RC_CMP_SWAP, VB_RC_FETCH_ADD};
+
+	for (int i = 0; i < 4; i++) {
+		struct vb_wire_config cfg;
+
+		fx_config(&cfg);
+		cfg.access = 7 & ~(1u << (i < 2 ? i : 2));
+		fx_init_with(&fx, &cfg);
+		request(opcodes[i], 100, 0, 1);
+		ended(VB_NAK_INVALID_REQUEST, 100, VB_WIRE_EVENT_REQ, 1);
+	}
+}
+
+static void reads_need_resources(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.max_dest_rd_atomic = 0;
+	fx_init_with(&fx, &cfg);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 8, 1);
+	ended(VB_NAK_INVALID_REQUEST, 100, VB_WIRE_EVENT_REQ, 1);
+
+	fx_init(&fx); /* 4 */
+	for (uint32_t i = 0; i < 5; i++)
+		request_of(VB_RC_READ_REQUEST, 100 + i, 0, 8, 1);
+	for (uint32_t i = 0; i < 4; i++)
+		expect(VB_RC_READ_RESPONSE_ONLY, 100 + i, 8, 1);
+	ended(VB_NAK_INVALID_REQUEST, 104, VB_WIRE_EVENT_REQ, 1);
+}
+
+static void a_read_is_answered_in_packets(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 515, 1);
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 1);
+	CHECK(p.aeth.kind == VB_AETH_ACK && p.aeth.msn == 1 && !memcmp(payload, fx.region, 256));
+	expect(VB_RC_READ_RESPONSE_MIDDLE, 101, 256, 1);
+	CHECK(!memcmp(payload, fx.region + 256, 256));
+	expect(VB_RC_READ_RESPONSE_LAST, 102, 3, 1);
+	CHECK(p.bth.pad == 1 && p.aeth.msn == 1);
+	silence(1);
+	CHECK(fx.qp.rs.epsn.v == 103);
+}
+
+static void an_acknowledgement_waits_for_reads_before_it(void)
+{
+	fx_init(&fx);
+	fx.receives = 1;
+	request_of(VB_RC_READ_REQUEST, 100, 0, 512, 1);
+	request(VB_RC_SEND_ONLY, 102, 1, 1);
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 1);
+	expect(VB_RC_READ_RESPONSE_LAST, 101, 256, 1);
+	acked(102, 2, 1);
+}
+
+static void a_read_that_comes_again_is_answered_again_from_where_it_says(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 700, 1);
+	CHECK(fx_drain(&fx, 1) == 3);
+	p = fx_packet(&fx, VB_RC_READ_REQUEST, 101, 0);
+	p.reth = (struct vb_reth){FX_VA + 256, FX_KEY, 700 - 256};
+	fx_in(&fx, &p, 2);
+	expect(VB_RC_READ_RESPONSE_FIRST, 101, 256, 2);
+	CHECK(!memcmp(payload, fx.region + 256, 256) && p.aeth.msn == 1);
+	expect(VB_RC_READ_RESPONSE_LAST, 102, 188, 2);
+	silence(2);
+}
+
+static void a_repeated_read_of_something_else_is_dropped(void)
+{
+	static const struct vb_reth rows[] = {
+	        {FX_VA, FX_KEY, 701}, {FX_VA, FX_KEY, 699}, {FX_VA + 1, FX_KEY, 700}, {FX_VA, 8, 700}};
+
+	fx_init(&fx);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 700, 1);
+	fx_drain(&fx, 1);
+	for (int i = 0; i < 4; i++) {
+		p = fx_packet(&fx, VB_RC_READ_REQUEST, 100, 0);
+		p.reth = rows[i];
+		fx_in(&fx, &p, 2);
+	}
+	request(VB_RC_FETCH_ADD, 100, 0, 2);
+	request_of(VB_RC_READ_REQUEST, 99, 0, 700, 2);
+	silence(2);
+	CHECK(fx.qp.stats.drop_replay == 6 && !fx.events && !fx.atomics);
+}
+
+static void an_atomic_is_executed_once_and_answered_as_often_as_asked(void)
+{
+	uint64_t value = 41, was = 41;
+
+	fx_init(&fx);
+	memcpy(fx.region, &value, 8);
+	for (int i = 0; i < 3; i++) {
+		request(VB_RC_FETCH_ADD, 100, 0, 1);
+		expect(VB_RC_ATOMIC_ACK, 100, 0, 1);
+		CHECK(p.atomic_ack.original == was && p.aeth.msn == 1);
+		silence(1);
+	}
+	memcpy(&value, fx.region, 8);
+	CHECK(value == 42 && fx.atomics == 1);
+}
+
+static void the_oldest_result_makes_room(void)
+{
+	fx_init(&fx); /* 4 */
+	for (uint32_t i = 0; i < 6; i++) {
+		request(VB_RC_FETCH_ADD, 100 + i, 0, 1);
+		CHECK(fx_drain(&fx, 1) == 1);
+	}
+	for (uint32_t i = 0; i < 6; i++)
+		request(VB_RC_FETCH_ADD, 100 + i, 0, 2);
+	CHECK(fx_drain(&fx, 2) == 4 && fx.qp.stats.drop_replay == 2 && fx.atomics == 6);
+}
+
+static void a_crooked_atomic_is_invalid(void)
+{
+	fx_init(&fx);
+	p = fx_packet(&fx, VB_RC_CMP_SWAP, 100, 0);
+	p.atomic.va = FX_VA + 4;
+	fx_in(&fx, &p, 1);
+	ended(VB_NAK_INVALID_REQUEST, 100, VB_WIRE_EVENT_REQ, 1);
+	CHECK(!fx.atomics);
+}
+
+static void a_key_is_invalidated_with_the_message(void)
+{
+	fx_init(&fx);
+	fx.receives = 2;
+	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 100, 1);
+	p.ieth.rkey = FX_KEY;
+	fx_in(&fx, &p, 1);
+	CHECK(!fx.key && fx.receipt[0].flags == VB_WIRE_INV && fx.receipt[0].imm == FX_KEY);
+	acked(100, 1, 1);
+	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 101, 1);
+	p.ieth.rkey = FX_KEY; /* not any more */
+	fx_in(&fx, &p, 2);
+	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WIRE_EVENT_ACCESS, 2);
+}
+
+static void an_acknowledgement_waits_for_company_but_not_long(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.ack_delay = 20;
+	cfg.ack_every = 3;
+	fx_init_with(&fx, &cfg);
+	request(VB_RC_WRITE_ONLY, 100, 0, 1);
+	silence(1);
+	CHECK(vb_wire_deadline(&fx.qp) == 21);
+	request(VB_RC_WRITE_ONLY, 101, 0, 2);
+	silence(20);
+	vb_wire_timeout(&fx.qp, 21);
+	acked(101, 2, 21);
+	CHECK(!vb_wire_deadline(&fx.qp));
+	for (uint32_t psn = 102; psn < 105; psn++)
+		request(VB_RC_WRITE_ONLY, psn, 0, 30);
+	acked(104, 5, 30);
+	request(VB_RC_WRITE_ONLY, 105, 0, 40);
+	vb_wire_ack_now(&fx.qp);
+	acked(105, 6, 40);
+}
+
+static void nothing_is_acknowledged_that_was_not_asked_for(void)
+{
+	fx_init(&fx);
+	p = fx_packet(&fx, VB_RC_WRITE_ONLY, 100, 0);
+	p.bth.ack_req = false;
+	fx_in(&fx, &p, 1);
+	silence(1);
+	CHECK(fx.qp.rs.epsn.v == 101);
+}
+
+static void credits_are_the_receives_that_are_left(void)
+{
+	fx_init(&fx);
+	fx.count_receives = true;
+	fx.receives = 6;
+	request(VB_RC_SEND_ONLY, 100, 1, 1);
+	acked(100, 1, 1);
+	CHECK(p.aeth.value == 4 || vb_credits(p.aeth.value) <= 5);
+	fx.count_receives = false;
+	request(VB_RC_SEND_ONLY, 101, 1, 2);
+	expect(VB_RC_ACK, 101, 0, 2);
+	CHECK(p.aeth.value == VB_CREDITS_UNLIMITED);
+}
+
+static void packets_that_are_not_for_it_are_counted_and_dropped(void)
+{
+	fx_init(&fx);
+	fx.receives = 9;
+	p = fx_packet(&fx, VB_RC_SEND_ONLY, 100, 1);
+	p.bth.dest_qpn = 0x12;
+	fx_in(&fx, &p, 1);
+	p = fx_packet(&fx, VB_RC_SEND_ONLY, 100, 1);
+	p.bth.pkey = 0x8001;
+	fx_in(&fx, &p, 1);
+	request(VB_UC_SEND_ONLY, 100, 1, 1);
+	request(VB_UD_SEND_ONLY, 100, 1, 1);
+	silence(1);
+	CHECK(!fx.receipts && fx.qp.stats.drop_qpn == 1 && fx.qp.stats.drop_pkey == 1 && fx.qp.stats.drop_type == 2);
+}
+
+static void marks_of_congestion_are_told_but_not_each(void)
+{
+	struct vb_wire_from marked = {.congested = true};
+
+	fx_init(&fx);
+	p = fx_packet(&fx, VB_RC_WRITE_ONLY, 100, 0);
+	p.bth.ack_req = false;
+	vb_wire_input(&fx.qp, &p, payload, &marked, 1);
+	expect(VB_CNP, 0, 0, 1);
+	p = fx_packet(&fx, VB_RC_WRITE_ONLY, 101, 0);
+	p.bth.ack_req = false;
+	vb_wire_input(&fx.qp, &p, payload, &marked, 2);
+	silence(2);
+}
+
+/* --- unreliable --- */
+
+static void init_as(enum vb_wire_type type)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.type = (uint8_t)type;
+	cfg.qkey = 0x1234;
+	fx_init_with(&fx, &cfg);
+	fx.receives = 9;
+}
+
+static void uc_drops_a_message_with_a_gap_and_takes_the_next(void)
+{
+	init_as(VB_WIRE_UC);
+	request(VB_UC_SEND_FIRST, 100, 256, 1);
+	request(VB_UC_SEND_LAST, 102, 1, 1);
+	request(VB_UC_SEND_MIDDLE, 103, 256, 1);
+	request(VB_UC_SEND_LAST, 104, 1, 1);
+	CHECK(!fx.receipts && fx.receives == 8);
+	request(VB_UC_SEND_ONLY, 105, 7, 1);
+	CHECK(fx.receipts == 1 && fx.receipt[0].length == 7 && fx.receives == 8); /* the receive was used again */
+	request(VB_UC_SEND_ONLY, 200, 7, 1);
+	CHECK(fx.receipts == 2);
+	silence(1);
+}
+
+static void uc_begins_anew_where_a_message_is_cut_off(void)
+{
+	init_as(VB_WIRE_UC);
+	request(VB_UC_SEND_FIRST, 100, 256, 1);
+	request_of(VB_UC_WRITE_FIRST, 101, 256, 300, 1);
+	request(VB_UC_WRITE_LAST, 102, 44, 1);
+	CHECK(!fx.receipts && fx.region[0] == 101 && fx.region[299] == 102);
+	request(VB_UC_SEND_LAST, 103, 1, 1);
+	CHECK(!fx.receipts && !fx.events);
+}
+
+static void uc_errors_are_silent(void)
+{
+	init_as(VB_WIRE_UC);
+	fx.receives = 0;
+	request(VB_UC_SEND_ONLY, 100, 1, 1);
+	p = fx_packet(&fx, VB_UC_WRITE_ONLY, 101, 8);
+	p.reth.rkey = 9;
+	fx_in(&fx, &p, 1);
+	request(VB_UC_SEND_FIRST, 102, 100, 1);
+	silence(1);
+	CHECK(!fx.events && region_untouched());
+	CHECK(fx.qp.stats.drop_no_receive == 2 && fx.qp.stats.drop_access == 1);
+	fx.receives = 1;
+	request(VB_UC_SEND_ONLY, 103, 1, 1);
+	CHECK(fx.receipts == 1);
+}
+
+static void uc_and_ud_sends_complete_when_they_are_sent(void)
+{
+	for (int type = VB_WIRE_UC; type <= VB_WIRE_UD; type++) {
+		init_as(type);
+		struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_SEND, 5);
+
+		rq->ud_qpn = 0x99;
+		rq->ud_qkey = 0x5678;
+		expect(type == VB_WIRE_UC ? VB_UC_SEND_ONLY : VB_UD_SEND_ONLY, 100, 5, 1);
+		if (type == VB_WIRE_UD)
+			CHECK(p.bth.dest_qpn == 0x99 && p.deth.qkey == 0x5678 && p.deth.src_qpn == 0x11);
+		CHECK(!fx.dones);
+		vb_wire_sent(&fx.qp);
+		CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_SUCCESS && !vb_wire_deadline(&fx.qp));
+	}
+}
+
+static void a_datagram_comes_behind_40_bytes(void)
+{
+	init_as(VB_WIRE_UD);
+	p = fx_packet(&fx, VB_UD_SEND_ONLY_IMM, 5, 10);
+	p.deth = (struct vb_deth){0x1234, 0x77};
+	p.immdt.data = 3;
+	fx_in(&fx, &p, 1);
+	CHECK(fx.receipts == 1 && fx.receipt[0].length == 50 && fx.receipt[0].src_qpn == 0x77);
+	CHECK(fx.receipt[0].flags == VB_WIRE_IMM && fx.receipt[0].imm == 3);
+	CHECK(fx.inbox[0] == 0x45 && fx.inbox[40] == 5 && fx.inbox[49] == 5);
+}
+
+static void datagrams_with_another_key_or_length_or_no_receive_are_dropped(void)
+{
+	init_as(VB_WIRE_UD);
+	p = fx_packet(&fx, VB_UD_SEND_ONLY, 5, 10);
+	p.deth.qkey = 0x1235;
+	fx_in(&fx, &p, 1);
+	p = fx_packet(&fx, VB_UD_SEND_ONLY, 5, FX_MTU + 1);
+	p.deth.qkey = 0x1234;
+	fx_in(&fx, &p, 1);
+	CHECK(fx.qp.stats.drop_qkey == 1 && fx.qp.stats.drop_length == 1 && fx.receives == 9);
+	fx.room = 49;
+	p.payload_len = 10;
+	fx_in(&fx, &p, 1);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_LOC_LEN_ERR && !fx.events);
+	fx.receives = 0;
+	fx_in(&fx, &p, 1);
+	CHECK(fx.receipts == 1 && fx.qp.stats.drop_no_receive == 1);
+}
+
+static void a_datagram_longer_than_the_mtu_is_not_sent(void)
+{
+	init_as(VB_WIRE_UD);
+	fx_post(&fx, VB_WIRE_SEND, FX_MTU + 1);
+	silence(1);
+	CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_LOC_LEN_ERR);
+	p = fx_packet(&fx, VB_UD_SEND_ONLY, 5, 10);
+	p.deth.qkey = 0x1234;
+	fx_in(&fx, &p, 1);
+	CHECK(fx.receipts == 1); /* it still receives */
+}
+
+int main(void)
+{
+	RUN(a_send_goes_into_the_oldest_receive);
+	RUN(a_write_goes_where_it_says);
+	RUN(an_immediate_takes_a_receive_before_the_last_bytes_are_stored);
+	RUN(a_gap_is_named_once_until_it_is_filled);
+	RUN(a_nak_that_has_not_left_is_not_needed_any_more);
+	RUN(sends_and_writes_that_come_again_are_acknowledged_again);
+	RUN(messages_out_of_their_order_are_invalid);
+	RUN(lengths_that_cannot_be_are_invalid);
+	RUN(what_is_too_long_for_the_receive_is_told_at_both_ends);
+	RUN(a_receive_whose_memory_is_gone_is_an_operational_error);
+	RUN(without_a_receive_the_peer_waits);
+	RUN(memory_that_may_not_be_touched_is_not);
+	RUN(all_of_a_write_is_checked_at_its_first_packet);
+	RUN(a_key_that_goes_in_the_middle_stops_writes_and_reads);
+	RUN(no_bytes_need_no_key);
+	RUN(what_the_pair_does_not_allow_is_invalid);
+	RUN(reads_need_resources);
+	RUN(a_read_is_answered_in_packets);
+	RUN(an_acknowledgement_waits_for_reads_before_it);
+	RUN(a_read_that_comes_again_is_answered_again_from_where_it_says);
+	RUN(a_repeated_read_of_something_else_is_dropped);
+	RUN(an_atomic_is_executed_once_and_answered_as_often_as_asked);
+	RUN(the_oldest_result_makes_room);
+	RUN(a_crooked_atomic_is_invalid);
+	RUN(a_key_is_invalidated_with_the_message);
+	RUN(an_acknowledgement_waits_for_company_but_not_long);
+	RUN(nothing_is_acknowledged_that_was_not_asked_for);
+	RUN(credits_are_the_receives_that_are_left);
+	RUN(packets_that_are_not_for_it_are_counted_and_dropped);
+	RUN(marks_of_congestion_are_told_but_not_each);
+	RUN(uc_drops_a_message_with_a_gap_and_takes_the_next);
+	RUN(uc_begins_anew_where_a_message_is_cut_off);
+	RUN(uc_errors_are_silent);
+	RUN(uc_and_ud_sends_complete_when_they_are_sent);
+	RUN(a_datagram_comes_behind_40_bytes);
+	RUN(datagrams_with_another_key_or_length_or_no_receive_are_dropped);
+	RUN(a_datagram_longer_than_the_mtu_is_not_sent);
+	return 0;
+}

@@ -1,0 +1,105 @@
+// sim.h - two queue pairs, a bad network, random work, virtual time: what must be true is looked at after every step
+// follows: canonical/raft's simulator in spirit
+// SPDX-License-Identifier: MIT
+#ifndef VB_TEST_WIRE_SIM_H
+#define VB_TEST_WIRE_SIM_H
+
+#include "engine/wire/wire.h"
+#include "net.h"
+
+#define SIM_GUARD 512u
+#define SIM_SOURCE 262144u /* local data that is sent; never written */
+#define SIM_CONST 131072u  /* remotely readable; never written */
+#define SIM_TARGET 131072u /* remotely writable */
+#define SIM_SLOT 66048u    /* one receive, or the destination of one read */
+#define SIM_SLOTS 16u      /* of each */
+#define SIM_REQUESTS 4096u
+#define SIM_SENDS 64u
+#define SIM_SGES 4u
+
+enum sim_region { SIM_R_SOURCE, SIM_R_CONST, SIM_R_TARGET, SIM_R_READS, SIM_R_RECEIVES, SIM_REGIONS };
+
+struct sim_sge {
+	uint32_t at, len; /* in the node's memory */
+};
+
+/* A posted send, and what must come of it. */
+struct sim_request {
+	struct vb_wire_request rq;
+	struct sim_sge sge[SIM_SGES];
+	uint32_t sges;
+	uint32_t from;      /* reads: where in the peer's memory */
+	uint8_t *expected;  /* reads: what they must bring */
+	uint64_t original;  /* atomics */
+	uint32_t order;     /* among those that take a receive */
+	bool bad;           /* must be refused */
+	uint64_t completed; /* times */
+	uint64_t psns, psn; /* how many it takes; its first, counted from the start */
+};
+
+struct sim_receive {
+	struct sim_sge sge[2];
+	uint32_t room;
+};
+
+struct sim_node {
+	struct sim *sim;
+	int id;
+	uint8_t *memory, *model;
+	uint32_t base[SIM_REGIONS], size[SIM_REGIONS];
+	struct vb_wire_qp qp;
+	struct vb_wire_send sends[SIM_SENDS];
+	struct sim_request *requests;
+	uint32_t goal, posted, taken, completed;
+	struct sim_receive receives[SIM_REQUESTS];
+	uint32_t r_posted, r_taken, r_completed, r_expected;
+	bool taking;
+	uint32_t order; /* requests posted that take a receive */
+	uint64_t tick_at;
+	uint64_t new_psns;   /* packets that went out for the first time */
+	uint64_t psns_taken; /* of all requests that were taken */
+	struct vb_psn last_nak;
+	bool nak_sent;
+	bool failed;
+	enum vb_wire_status failure;
+	enum vb_wire_event event;
+	uint64_t finished_at;
+};
+
+enum sim_mode { SIM_NORMAL, SIM_BLACKHOLE, SIM_REFUSED, SIM_UNRELIABLE, SIM_DATAGRAMS };
+
+struct sim {
+	uint64_t seed, now, events;
+	enum sim_mode mode;
+	bool clean;           /* the network loses nothing and keeps the order */
+	bool verbose, stream; /* stream: only large writes, as fast as it goes */
+	struct net net;
+	struct sim_node node[2];
+	char problem[256];
+};
+
+/* A run whose everything comes from the seed; work and network may be changed before sim_run. */
+void sim_init(struct sim *sim, uint64_t seed);
+/* false: sim->problem says what is not as it must be. */
+bool sim_run(struct sim *sim);
+void sim_free(struct sim *sim);
+
+/* Used between the simulator's files. The first problem stays. */
+void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define SIM_MUST(sim, x)                                                      \
+	do {                                                                  \
+		if (!(x))                                                     \
+			sim_fail((sim), "%s:%d: %s", __FILE__, __LINE__, #x); \
+	} while (0)
+
+/* node.c: memory and queues */
+void sim_node_init(struct sim *sim, int id);
+void sim_node_free(struct sim_node *n);
+extern const struct vb_wire_ops sim_ops;
+uint32_t sim_key(int node, enum sim_region region);
+void sim_check_memory(struct sim *sim, bool finished);
+
+/* work.c: what the program does */
+void sim_tick(struct sim_node *n);
+
+#endif

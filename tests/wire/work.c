@@ -1,0 +1,226 @@
+// work.c - what the programs at both ends do: random requests, and receives that come late
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+static uint32_t below(struct sim_node *n, uint32_t max)
+{
+	return net_below(&n->sim->net, max);
+}
+
+/* Few bytes, about a packet, several packets, many. */
+static uint32_t size(struct sim_node *n, uint32_t max)
+{
+	uint32_t mtu = n->qp.cfg.mtu, len;
+
+	switch (below(n, 8)) {
+	case 0:
+		len = 0;
+		break;
+	case 1:
+	case 2:
+		len = below(n, 64);
+		break;
+	case 3:
+		len = mtu - 2 + below(n, 5);
+		break;
+	case 4:
+		len = mtu * (1 + below(n, 4)) - 1 + below(n, 3);
+		break;
+	case 5:
+		len = below(n, 65536);
+		break;
+	default:
+		len = below(n, 4 * mtu);
+	}
+	return len < max ? len : max;
+}
+
+/* Splits a range of local memory into up to SIM_SGES pieces, some of them empty. */
+static void split(struct sim_node *n, struct sim_request *r, uint32_t at, uint32_t len)
+{
+	r->sges = 1 + below(n, SIM_SGES);
+	for (uint32_t i = 0; i < r->sges; i++) {
+		uint32_t piece = i + 1 == r->sges ? len : below(n, len + 1);
+
+		r->sge[i] = (struct sim_sge){at, piece};
+		at += piece;
+		len -= piece;
+	}
+}
+
+/* A read that is under way may be answered again later: what it looks at must stay until it is done. */
+static bool being_read(struct sim_node *n, uint32_t at, uint32_t len)
+{
+	for (uint32_t i = n->completed; i < n->posted; i++) {
+		const struct sim_request *r = &n->requests[i];
+
+		if (r->rq.verb == VB_WIRE_READ && at < r->from + r->rq.length && r->from < at + len)
+			return true;
+	}
+	return false;
+}
+
+static void plan_send(struct sim_node *n, struct sim_request *r)
+{
+	uint32_t len = size(n, n->sim->mode == SIM_DATAGRAMS ? n->qp.cfg.mtu : 65536);
+
+	r->rq.verb = VB_WIRE_SEND;
+	r->rq.length = len;
+	if (below(n, 3) == 0 || n->sim->mode >= SIM_UNRELIABLE)
+		r->rq.flags |= VB_WIRE_IMM;
+	else if (below(n, 4) == 0)
+		r->rq.flags |= VB_WIRE_INV;
+	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
+}
+
+static void plan_write(struct sim_node *n, struct sim_request *r)
+{
+	struct sim_node *peer = &n->sim->node[!n->id];
+	uint32_t len = n->sim->stream ? 65536 : size(n, 65536);
+	uint32_t at = peer->base[SIM_R_TARGET] + below(n, SIM_TARGET - len + 1), off = 0;
+
+	if (being_read(n, at, len)) {
+		plan_send(n, r);
+		return;
+	}
+	r->rq.verb = VB_WIRE_WRITE;
+	r->rq.length = len;
+	r->rq.remote_addr = at;
+	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
+	if (below(n, 4) == 0 && !n->sim->stream)
+		r->rq.flags |= VB_WIRE_IMM;
+	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
+	for (uint32_t i = 0; i < r->sges; off += r->sge[i++].len)
+		memcpy(peer->model + at + off, n->memory + r->sge[i].at, r->sge[i].len);
+}
+
+static void plan_read(struct sim_node *n, struct sim_request *r)
+{
+	struct sim_node *peer = &n->sim->node[!n->id];
+	enum sim_region region = below(n, 2) ? SIM_R_CONST : SIM_R_TARGET;
+	uint32_t len = size(n, 65536), at = peer->base[region] + below(n, peer->size[region] - len + 1);
+
+	r->rq.verb = VB_WIRE_READ;
+	r->rq.length = len;
+	r->rq.remote_addr = r->from = at;
+	r->rq.rkey = sim_key(peer->id, region);
+	r->expected = malloc(len + 1);
+	memcpy(r->expected, peer->model + at, len);
+	split(n, r, n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), len);
+}
+
+static void plan_atomic(struct sim_node *n, struct sim_request *r)
+{
+	struct sim_node *peer = &n->sim->node[!n->id];
+	uint32_t at = (peer->base[SIM_R_TARGET] + 7 + below(n, 64)) & ~7u;
+	uint64_t next;
+
+	if (being_read(n, at, 8)) {
+		plan_send(n, r);
+		return;
+	}
+	r->rq.verb = below(n, 2) ? VB_WIRE_CMP_SWAP : VB_WIRE_FETCH_ADD;
+	r->rq.length = 8;
+	r->rq.remote_addr = at;
+	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
+	r->rq.swap_add = net_random(&n->sim->net);
+	memcpy(&r->original, peer->model + at, 8);
+	r->rq.compare = below(n, 3) ? r->original : 1;
+	next = r->original + r->rq.swap_add;
+	if (r->rq.verb == VB_WIRE_CMP_SWAP)
+		next = r->original == r->rq.compare ? r->rq.swap_add : r->original;
+	memcpy(peer->model + at, &next, 8);
+	r->sges = 1;
+	r->sge[0] = (struct sim_sge){n->base[SIM_R_READS] + n->posted % SIM_SLOTS * SIM_SLOT + below(n, 256), 8};
+}
+
+/* It asks for what it may not have; whatever comes behind it must not happen. */
+static void spoil(struct sim_node *n, struct sim_request *r)
+{
+	r->bad = true;
+	switch (below(n, 3)) {
+	case 0:
+		r->rq.rkey ^= 0x40;
+		break;
+	case 1:
+		r->rq.remote_addr += 0x1000000;
+		break;
+	default:
+		r->rq.remote_addr = UINT64_MAX - 15;
+	}
+}
+
+static void plan(struct sim_node *n, struct sim_request *r)
+{
+	static void (*const plans[])(struct sim_node *, struct sim_request *) = {plan_send,   plan_write, plan_read,
+	                                                                         plan_atomic, plan_send,  plan_write};
+	bool bad = n->sim->mode == SIM_REFUSED && n->id == 0 && n->posted + 1 == n->goal / 2;
+
+	*r = (struct sim_request){.rq.cookie = n->posted};
+	if (n->sim->mode == SIM_DATAGRAMS)
+		plan_send(n, r);
+	else if (n->sim->mode == SIM_UNRELIABLE)
+		plans[below(n, 2)](n, r);
+	else if (n->sim->stream)
+		plan_write(n, r);
+	else if (below(n, 24) == 0 && !bad)
+		r->rq.verb = VB_WIRE_LOCAL;
+	else
+		plans[bad ? 1 + below(n, 3) : below(n, 6)](n, r);
+	if (bad && r->rq.length && r->rq.verb != VB_WIRE_SEND)
+		spoil(n, r);
+}
+
+static void post_send(struct sim_node *n)
+{
+	struct sim_request *r = &n->requests[n->posted];
+
+	plan(n, r);
+	bool takes = r->rq.verb == VB_WIRE_SEND || r->rq.flags & VB_WIRE_IMM;
+
+	if (takes && below(n, 3) == 0)
+		r->rq.flags |= VB_WIRE_SOLICITED;
+	if (below(n, 6) == 0)
+		r->rq.flags |= VB_WIRE_FENCE;
+	r->rq.imm = n->order;
+	if (takes)
+		r->order = ++n->order;
+	r->rq.ud_qpn = n->qp.cfg.dest_qpn;
+	r->rq.ud_qkey = n->qp.cfg.qkey;
+	n->posted++;
+}
+
+static void post_receive(struct sim_node *n)
+{
+	uint32_t at = n->base[SIM_R_RECEIVES] + n->r_posted % SIM_SLOTS * SIM_SLOT, first = below(n, 5000);
+	struct sim_receive *r = &n->receives[n->r_posted++ % SIM_REQUESTS];
+
+	r->sge[0] = (struct sim_sge){at, first};
+	r->sge[1] = (struct sim_sge){at + first, 65536 + 40 - first};
+	r->room = 65536 + 40;
+}
+
+void sim_tick(struct sim_node *n)
+{
+	struct sim_node *peer = &n->sim->node[!n->id];
+	uint32_t most = n->sim->stream ? SIM_SENDS : SIM_SLOTS, batch = n->sim->stream ? most : below(n, 6);
+
+	n->tick_at = 0;
+	if (n->failed)
+		return;
+	while (batch-- && n->posted < n->goal && n->posted - n->completed < most)
+		post_send(n);
+	/* in some runs receives are few */
+	for (batch = below(n, n->sim->seed % 5 ? 6 : 2);
+	     batch && n->r_posted - n->r_completed < SIM_SLOTS && n->r_posted < SIM_REQUESTS; batch--)
+		post_receive(n);
+	if (n->completed < n->goal || (peer->completed < peer->goal && !peer->failed))
+		n->tick_at = n->sim->now + 1 +
+		             below(n, n->sim->stream ? 20000 : 200000 + (uint32_t)n->sim->net.link[n->id].delay / 4);
+	if (n->completed == n->goal && !n->finished_at)
+		n->finished_at = n->sim->now;
+}
