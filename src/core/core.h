@@ -246,7 +246,6 @@ struct vb_qp {
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
-	struct vb_qp *node_next;   /* table of live QPs is by index in the node */
 
 	pthread_mutex_t modify_lock; /* one ibv_modify_qp at a time: a control mutex */
 	uint32_t max_msg;          /* longest message that may be posted: UD, the port's MTU */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/mr.h"
+#include "core/opcode.h"
 #include "core/pd.h"
 #include "engine/engine.h"
 #include "engine/ring.h"
@@ -466,29 +467,10 @@ static enum emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 
 /* --- completion --- */
 
-static enum ibv_wc_opcode wc_opcode(uint8_t opcode)
-{
-	switch (opcode) {
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return IBV_WC_RDMA_WRITE;
-	case IBV_WR_RDMA_READ:
-		return IBV_WC_RDMA_READ;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		return IBV_WC_COMP_SWAP;
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return IBV_WC_FETCH_ADD;
-	case IBV_WR_LOCAL_INV:
-		return IBV_WC_LOCAL_INV;
-	default:
-		return IBV_WC_SEND;
-	}
-}
-
 static void push(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_status status)
 {
 	struct vb_cqe cqe = {
-		.wc = {.wr_id = w->wr_id, .status = status, .opcode = wc_opcode(w->opcode), .byte_len = w->length, .qp_num = qp->qp.qp_num},
+		.wc = {.wr_id = w->wr_id, .status = status, .opcode = vb_wr_lookup(w->opcode)->wc_opcode, .byte_len = w->length, .qp_num = qp->qp.qp_num},
 	};
 
 	vb_cq_push(qp->scq, &cqe, false);
