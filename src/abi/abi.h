@@ -50,8 +50,6 @@ void vb_unimport_dm(struct ibv_dm *dm);
 int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
-int vb_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
-int vb_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port);
 /* 0, or minus an errno value: EINVAL (no such source GID), EHOSTUNREACH (no route, or nobody answered). */
 int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6], uint16_t *vid);

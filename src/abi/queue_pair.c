@@ -1,5 +1,5 @@
 // queue_pair.c - the calls about queue pairs and address handles that core/ has no part in
-// follows: ibv_query_qp_data_in_order(3), ibv_set_ece(3), ibv_attach_mcast(3), ibv_create_ah_from_wc(3)
+// follows: ibv_query_qp_data_in_order(3), ibv_set_ece(3), ibv_create_ah_from_wc(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 
@@ -21,16 +21,6 @@ int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	errno = EOPNOTSUPP;
-	return EOPNOTSUPP;
-}
-
-int vb_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	return EOPNOTSUPP;
-}
-
-int vb_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
 	return EOPNOTSUPP;
 }
 

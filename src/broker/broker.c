@@ -35,6 +35,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 	memset(b, 0, sizeof(*b));
 	b->config = *config;
 	b->listen_fd = b->state.fd = -1;
+	vb_hold_init(&b->hold, config->lanes);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
 		b->reserved[i].pid_fd = -1;
 	/* not where the last broker started: its numbers may still be on the wire */
@@ -49,6 +50,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 void vb_broker_fini(struct vb_broker *b, bool keep_state)
 {
 	vb_state_close(&b->state, &b->config.rt, keep_state); /* first: what is closed now has not left */
+	vb_hold_close(&b->hold);                              /* … nor has it given back its lane */
 	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
 		if (b->sessions[i])
 			vb_session_close(b, b->sessions[i], false);
@@ -167,6 +169,18 @@ static void sooner(int64_t *when, int64_t t)
 		*when = t;
 }
 
+/* Lanes that an earlier broker gave, to programs that have died since or are about to attach. */
+static void sweep_lanes(struct vb_broker *b)
+{
+	b->sweep_at = 0;
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++) {
+		if (b->table.lanes[i].state != VB_LANE_FREE || !vb_lane_set_has(&b->hold.given, i))
+			continue;
+		vb_hold_take_back(&b->hold, i);
+		vb_lane_set_add(&b->swept, i);
+	}
+}
+
 /* Does what is due and tells when something is again, 0: never. */
 static int64_t run_timers(struct vb_broker *b, int64_t now)
 {
@@ -190,12 +204,19 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 		else
 			sooner(&when, b->reserved[i].deadline);
 	}
+	if (b->hold.unchecked) {
+		b->hold.unchecked = false;
+		b->sweep_at = now + VB_FOREIGN_MS;
+	}
+	if (b->sweep_at && now >= b->sweep_at)
+		sweep_lanes(b);
 	if (b->nsessions || b->table.reserved || b->config.stay)
 		b->exit_at = 0;
 	else if (!b->exit_at)
 		b->exit_at = now + b->config.linger_ms;
 	sooner(&when, b->retry_at);
 	sooner(&when, b->exit_at);
+	sooner(&when, b->sweep_at);
 	return when;
 }
 
@@ -285,6 +306,15 @@ static int wait_for_lock(const struct vb_runtime *rt, int *lock)
 	return err;
 }
 
+/* The keeper, if there is one, has lived through the death of the broker before us. */
+static void adopt_lanes(struct vb_broker *b)
+{
+	if (!vb_hold_adopt(&b->hold, &b->config.rt) || !b->state.followed)
+		return;
+	b->hold.unchecked = false;
+	sweep_lanes(b);
+}
+
 static int begin(struct vb_broker *b)
 {
 	struct vb_broker_config *c = &b->config;
@@ -304,6 +334,8 @@ static int begin(struct vb_broker *b)
 	err = vb_runtime_listen(&c->rt, &b->listen_fd, &b->sock_dev, &b->sock_ino);
 	if (!err)
 		err = vb_broker_watch(b, b->listen_fd, EPOLLIN, VB_SRC_LISTEN, 0, 0);
+	if (!err)
+		adopt_lanes(b);
 	if (!err && c->stop_fd >= 0)
 		err = vb_broker_watch(b, c->stop_fd, EPOLLIN, VB_SRC_STOP, 0, 0);
 	return err;

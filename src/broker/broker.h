@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "broker/hold.h"
 #include "broker/runtime.h"
 
 struct vb_broker_config {
@@ -17,6 +18,7 @@ struct vb_broker_config {
 	int stop_fd;   /* readable: stop, and leave the state to the next broker if programs are attached; -1: none */
 	int linger_ms; /* how long we stay when the last has left */
 	bool stay;     /* … or for ever */
+	enum vb_lanes_mode lanes;
 };
 
 /* Serves until the last program has left (0), or an errno: EADDRINUSE when another broker serves there. */

@@ -128,6 +128,19 @@ static void save(struct vb_broker *b, const struct vb_session *s)
 	vb_state_put(&b->state, &rec, b->table.next);
 }
 
+/* Its holder was given up for dead, and has its socket still. */
+static void reopen(struct vb_broker *b, uint32_t lane)
+{
+	struct vb_holder holder;
+	int fd;
+
+	if (!vb_lane_set_has(&b->swept, lane))
+		return;
+	vb_lane_set_remove(&b->swept, lane);
+	if (!vb_hold_give(&b->hold, &b->config.rt, lane, &fd, &holder))
+		close(fd);
+}
+
 static void settle(struct vb_broker *b, struct vb_session *s, uint32_t lane, const int fds[3])
 {
 	struct vb_reserved *r = &b->reserved[lane];
@@ -145,6 +158,7 @@ static void settle(struct vb_broker *b, struct vb_session *s, uint32_t lane, con
 	b->npending--;
 	b->counters.attaches++;
 	save(b, s);
+	reopen(b, lane);
 	vb_parked_retry(b, lane);
 }
 
@@ -171,6 +185,10 @@ static bool attach(struct vb_broker *b, struct vb_session *s, const void *msg, s
 	if (err) {
 		vb_lane_release(b, lane);
 		return refuse(b, s, err, "no memory");
+	}
+	if (!m.lane) { /* whatever an earlier holder left */
+		vb_lane_set_remove(&b->swept, lane);
+		vb_hold_take_back(&b->hold, lane);
 	}
 	settle(b, s, lane, fds);
 	return true;
@@ -286,6 +304,14 @@ static bool set_gids(struct vb_broker *b, struct vb_session *s, const void *msg,
 	return err ? refuse(b, s, err, "no memory") : true;
 }
 
+static bool wire(struct vb_broker *b, struct vb_session *s, size_t len)
+{
+	if (len != sizeof(struct vb_msg_head) || !s->lane)
+		return garbage(b, s, "WIRE of a wrong length, or before ATTACH");
+	s->wire_due = true;
+	return true;
+}
+
 static bool status(struct vb_broker *b, struct vb_session *s, size_t len)
 {
 	if (len != sizeof(struct vb_msg_head))
@@ -329,6 +355,8 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 		return set_gids(b, s, msg, len);
 	case VB_MSG_MEET:
 		return meet(b, s, msg, len);
+	case VB_MSG_WIRE:
+		return wire(b, s, len);
 	case VB_MSG_STATUS:
 		return status(b, s, len);
 	case VB_MSG_DETACH:

@@ -179,6 +179,7 @@ int main(int argc, char **argv)
 	config.stop_fd = stop_signals();
 	config.linger_ms = vb_spawn_linger_ms();
 	config.stay = o.stay;
+	config.lanes = VB_LANES_KEEPER;
 	if (!err)
 		err = vb_broker_run(&config);
 	if (err)

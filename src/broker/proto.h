@@ -26,6 +26,11 @@
 #define VB_MAX_BELL_BYTES (16ull << 20)
 #define VB_SEND_BUFFER 8192       /* per program: bounds what a stopped one keeps in flight, descriptors above all */
 #define VB_ERROR_TEXT 88
+#define VB_CM_MAD 256
+#define VB_MAX_MADS 256           /* MADs that wait for one program; what comes beyond is dropped */
+#define VB_MAX_SERVICE_REPLIES 64 /* answers about bindings a program may have not read; then it is not read */
+#define VB_MAX_BINDINGS_EACH 16384
+#define VB_MAX_BINDINGS (1u << 18)
 
 #define VB_PENDING_MS 5000        /* a connection must say something within this */
 #define VB_GRACE_MS 3000          /* a new broker waits this long for its first client */
@@ -35,14 +40,20 @@
 #define VB_STARTED_MS 3000        /* a program waits this long for the broker that it started */
 #define VB_ATTACHING_MS 2000      /* … and this long for the answer to ATTACH */
 
-/* Numbers are for ever. Free for what comes: 0x10 UDP lanes, 0x20 queue pair 1, 0x30 service ids, 0x40 multicast;
- * answers have the top bit set. */
+/* Numbers are for ever. Free for what comes: 0x40 multicast; answers have the top bit set. */
 enum vb_msg_type {
 	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, bell, wake */
 	VB_MSG_SET_GIDS = 0x02, /* vb_msg_set_gids, n × 16 bytes */
 	VB_MSG_MEET = 0x03,
 	VB_MSG_STATUS = 0x04,   /* the head alone */
 	VB_MSG_DETACH = 0x05,   /* the head alone; who goes without it counts as dead */
+	VB_MSG_WIRE = 0x10,     /* the head alone: the receiving socket of the asker's lane, please */
+	VB_MSG_CM_OPEN = 0x20,  /* the head alone: queue pair 1 is to be reachable. No answer */
+	VB_MSG_CM_CLOSE = 0x21, /* the head alone: no MADs any more, and the bindings go */
+	VB_MSG_CM_SEND = 0x22,  /* vb_msg_cm_mad */
+	VB_MSG_CM_BIND = 0x30,  /* vb_msg_cm_bind; answered by SERVICE_REPLY, as is CM_LISTEN */
+	VB_MSG_CM_LISTEN = 0x31, /* vb_msg_cm_binding, as CM_UNBIND, which has no answer */
+	VB_MSG_CM_UNBIND = 0x32,
 
 	VB_MSG_ATTACHED = 0x81,
 	VB_MSG_MEET_REPLY = 0x82, /* descriptors when err is 0: seg, bell, wake, pidfd */
@@ -50,6 +61,9 @@ enum vb_msg_type {
 	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes */
 	VB_MSG_STATUS_PART = 0x85,
 	VB_MSG_STATUS_END = 0x86,
+	VB_MSG_WIRE_REPLY = 0x90, /* descriptors when err is 0: the lane's socket, the lifeline's writing end */
+	VB_MSG_CM_RECV = 0xa0,    /* vb_msg_cm_mad */
+	VB_MSG_SERVICE_REPLY = 0xb0,
 };
 
 struct vb_msg_head {
@@ -120,6 +134,46 @@ struct vb_msg_status_end {
 	uint64_t attaches, refused, bad_messages, deaths, meets, introductions;
 };
 
+struct vb_msg_wire_reply {
+	struct vb_msg_head head;
+	int32_t err;
+	uint32_t nlanes;     /* sockets in the group: lane l is number l % nlanes */
+	uint32_t holder_uid; /* with EADDRINUSE: whose the port is, where holder_pid is not 0 */
+	uint32_t holder_pid;
+};
+
+/* Between queue pairs 1: local is the program's address in both directions. */
+struct vb_msg_cm_mad {
+	struct vb_msg_head head;
+	uint8_t local[16], remote[16];
+	uint32_t ifindex, zero; /* to the broker: of an address that needs one; from it: where it came in, 0: from this host */
+	uint8_t mad[VB_CM_MAD];
+};
+
+/* The number is the program's choice, and the same for a broker that comes after: one it has already is answered as if it
+ * was new, so that everything may be said twice. */
+struct vb_msg_cm_bind {
+	struct vb_msg_head head;
+	uint32_t id;       /* not 0 */
+	uint32_t ifindex;  /* 0: any */
+	uint8_t local[16]; /* zeros: any address; an IPv4 one with v4_only */
+	uint16_t port_space, port; /* port 0: the broker chooses */
+	uint8_t v4_only, reuse, listen, zero; /* listen: as if CM_LISTEN followed */
+};
+
+struct vb_msg_cm_binding {
+	struct vb_msg_head head;
+	uint32_t id, zero;
+};
+
+struct vb_msg_service_reply {
+	struct vb_msg_head head;
+	uint32_t id;
+	int32_t err; /* ENOENT: CM_LISTEN for one that is not known; the others as in io/qp1.h */
+	uint16_t port;
+	uint8_t listening, zero[5];
+};
+
 /* The longest that either end ever sends; a longer one is cut by the kernel and refused. */
 #define VB_MAX_MSG (sizeof(struct vb_msg_attach) + VB_MAX_GIDS * 16)
 
@@ -134,6 +188,11 @@ static_assert(sizeof(struct vb_msg_error) == 16 + VB_ERROR_TEXT, "format");
 static_assert(sizeof(struct vb_status_lane) == 32, "format");
 static_assert(sizeof(struct vb_msg_status_part) == 16 + 32 * VB_STATUS_CHUNK, "format");
 static_assert(sizeof(struct vb_msg_status_end) == 56, "format");
+static_assert(sizeof(struct vb_msg_wire_reply) == 24, "format");
+static_assert(sizeof(struct vb_msg_cm_mad) == 304, "format");
+static_assert(sizeof(struct vb_msg_cm_bind) == 40, "format");
+static_assert(sizeof(struct vb_msg_cm_binding) == 16, "format");
+static_assert(sizeof(struct vb_msg_service_reply) == 24, "format");
 static_assert(sizeof(struct vb_msg_status_part) <= VB_MAX_MSG, "fits");
 
 #endif

@@ -130,6 +130,7 @@ void vb_lane_release(struct vb_broker *b, uint32_t lane)
 	unwatch_and_close(b, &b->reserved[lane].pid_fd);
 	b->holder[lane] = NULL;
 	vb_state_clear(&b->state, lane);
+	vb_hold_take_back(&b->hold, lane);
 	vb_table_free(&b->table, lane);
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
 		if (b->holder[i])
@@ -265,6 +266,24 @@ static int send_introduction(struct vb_broker *b, struct vb_session *s, uint32_t
 	return err;
 }
 
+static int send_wire(struct vb_broker *b, struct vb_session *s)
+{
+	struct vb_holder holder;
+	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, &fds[0], &holder);
+	struct vb_msg_wire_reply m = {
+		.head = head_of(VB_MSG_WIRE_REPLY, sizeof(m)), .err = err, .nlanes = err ? 0 : b->hold.n,
+		.holder_uid = holder.uid, .holder_pid = (uint32_t)holder.pid,
+	};
+
+	fds[1] = b->hold.lifeline;
+	int sent = send_msg(s, &m, sizeof(m), fds, err ? 0 : 2);
+	if (!err)
+		close(fds[0]);
+	if (!sent)
+		s->wire_due = false;
+	return sent;
+}
+
 static void read_comm(pid_t pid, char out[16])
 {
 	char path[64];
@@ -315,13 +334,15 @@ static int send_status(struct vb_broker *b, struct vb_session *s)
 
 static bool has_output(const struct vb_session *s)
 {
-	return s->attached_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce);
+	return s->attached_due || s->wire_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce);
 }
 
 static int send_next(struct vb_broker *b, struct vb_session *s)
 {
 	if (s->attached_due)
 		return send_attached(b, s);
+	if (s->wire_due)
+		return send_wire(b, s);
 	if (s->nanswers)
 		return send_answer(b, s);
 	if (s->status_next)
@@ -332,7 +353,7 @@ static int send_next(struct vb_broker *b, struct vb_session *s)
 static void break_off(struct vb_session *s)
 {
 	shutdown(s->sock, SHUT_RDWR); /* its own event closes it: others may be walking over it now */
-	s->attached_due = false;
+	s->attached_due = s->wire_due = false;
 	s->nanswers = s->status_next = 0;
 	memset(&s->introduce, 0, sizeof(s->introduce));
 }

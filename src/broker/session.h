@@ -5,6 +5,7 @@
 #define VB_BROKER_SESSION_H
 
 #include "broker/broker.h"
+#include "broker/hold.h"
 #include "broker/proto.h"
 #include "broker/state.h"
 #include "broker/table.h"
@@ -34,7 +35,7 @@ struct vb_session {
 	int64_t deadline; /* of one that has not attached; 0: none */
 	uint32_t interest; /* what epoll watches the socket for */
 	bool stalled;     /* the kernel has too many descriptors in flight: again after a while */
-	bool attached_due;
+	bool attached_due, wire_due;
 	bool detached;    /* it said good-bye */
 	uint32_t nanswers, nparked;
 	struct vb_answer answers[VB_MAX_ANSWERS + VB_MAX_PARKED_EACH]; /* a parked one has its room, too */
@@ -67,6 +68,9 @@ struct vb_broker {
 	bool stop;
 	struct vb_table table;
 	struct vb_state state;
+	struct vb_hold hold;
+	int64_t sweep_at; /* when lanes that an earlier broker gave are taken back if nobody has come for them; 0: never */
+	struct vb_lane_set swept; /* taken back so: a holder that comes after all gets its lane opened again */
 	uint32_t nsessions, npending, generation;
 	struct vb_session *sessions[VB_MAX_SESSIONS];
 	struct vb_session *holder[VB_LANE_COUNT]; /* of a held lane */

@@ -291,7 +291,8 @@ int vb_spawn_thread(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 		err = start ? errno : ENOMEM;
 	} else {
 		start->config = (struct vb_broker_config){
-			.rt = *rt, .lock_fd = lock, .ready_fd = pipe_fd[1], .stop_fd = -1, .linger_ms = vb_spawn_linger_ms()};
+			.rt = *rt, .lock_fd = lock, .ready_fd = pipe_fd[1], .stop_fd = -1, .linger_ms = vb_spawn_linger_ms(),
+			.lanes = VB_LANES_INSIDE};
 		sem_init(&start->looked, 0, 0);
 		pin_library();
 		err = create_thread(start);

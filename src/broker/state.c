@@ -187,6 +187,7 @@ void vb_state_open(struct vb_state *s, const struct vb_runtime *rt, vb_state_acc
 	struct file_head *head = (struct file_head *)old;
 	have = read_old(dir_fd, rt, old) && !memcmp(head->magic, magic, sizeof(magic)) &&
 	       !memcmp(head->boot_id, boot_id, sizeof(boot_id));
+	s->followed = have;
 	if (have)
 		*next = head->next % VB_LANE_COUNT;
 	s->next = *next;

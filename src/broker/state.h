@@ -15,6 +15,7 @@
  * fails its check and is ignored. What is read is hostile until checked: owner, mode, size, boot, version, each record. */
 struct vb_state {
 	int fd; /* -1: no file could be made; a broker without one still works */
+	bool followed; /* there was one of an earlier broker: whom it does not name has gone */
 	uint32_t next;
 	uint64_t pid_ns;
 };

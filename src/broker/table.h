@@ -72,6 +72,11 @@ static inline void vb_lane_set_remove(struct vb_lane_set *s, uint32_t lane)
 	s->word[lane / 64] &= ~(1ull << (lane % 64));
 }
 
+static inline bool vb_lane_set_has(const struct vb_lane_set *s, uint32_t lane)
+{
+	return s->word[lane / 64] >> (lane % 64) & 1;
+}
+
 /* Some lane of the set, 0 when it is empty. */
 static inline uint32_t vb_lane_set_any(const struct vb_lane_set *s)
 {

@@ -22,6 +22,8 @@
 struct vb_node;
 struct vb_peer;
 struct vb_device;
+struct vb_wire_path;
+struct vb_tx;
 
 /* Bytes that follow the public struct: libmlx5 and others read past it (abi.md, "Hardware"). */
 struct vb_context {
@@ -57,6 +59,8 @@ struct vb_ah {
 	struct ibv_ah ah;
 	struct ibv_ah_attr attr;
 	union ibv_gid sgid;        /* what sgid_index named when the handle was made */
+	/* lane << 40 | ms: until then no program of this host is looked for behind that lane, there was none */
+	_Atomic uint64_t far;
 	_Atomic(struct vb_peer *) last_peer; /* where the last datagram went: a cache, checked against the QP number's lane */
 };
 
@@ -219,6 +223,13 @@ struct vb_qp {
 	_Atomic uint64_t deadline; /* ns; 0: no timer */
 	uint64_t meet_after;       /* ns: when the broker may be asked again for the peer */
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
+
+	/* the network instead of a ring: RC, UC all of it; UD what comes from there. Set under progress + sq_lock */
+	struct vb_wire_path *wire;
+	_Atomic uint64_t wire_due; /* ns: when it wants to be visited; 0: never */
+	unsigned mcasts;           /* groups it is in; under progress */
+	bool wire_always;          /* UD: VERBENA_WIRE=always */
+	struct vb_tx *tx_open;     /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
 
 	/* responder: all under node->progress */
 	struct vb_rq rq;

@@ -32,6 +32,14 @@ bool vb_gid_is_zero(const union ibv_gid *gid);
  */
 bool vb_gid_table_update(struct vb_gid_table *table, const uint8_t mac[6], const uint8_t (*addrs)[16], size_t n_addrs);
 
+/* An IPv4-mapped address of 224.0.0.0/4. */
+static inline bool vb_gid_is_multicast4(const union ibv_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return (gid->raw[12] & 0xf0) == 0xe0 && !__builtin_memcmp(gid->raw, mapped, sizeof(mapped));
+}
+
 /* Index of a GID, or -1. The zero GID is never found. */
 int vb_gid_table_find(const struct vb_gid_table *table, const union ibv_gid *gid);
 

@@ -19,8 +19,9 @@
 #define VB_MAX_SRQ_WR 16384
 #define VB_MAX_SRQ_SGE 32
 #define VB_MAX_MSG_SZ 0x40000000u
-#define VB_MAX_MCAST_GRP 0
-#define VB_MAX_MCAST_QP_ATTACH 0
+/* Those of rxe. */
+#define VB_MAX_MCAST_GRP 8192
+#define VB_MAX_MCAST_QP_ATTACH 56
 #define VB_MAX_TOTAL_MCAST_QP_ATTACH (VB_MAX_MCAST_GRP * VB_MAX_MCAST_QP_ATTACH)
 
 /* Any power of two from 4 KiB up: nothing is pinned, so the page size is only a number. */

@@ -30,7 +30,11 @@ struct vb_node {
 	_Atomic uint32_t idle_polls;/* calls since the last ibv_req_notify_cq, or since the duty changed */
 	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
 	_Atomic uint32_t yield_every; /* how many of these until the next */
+	_Atomic uint64_t sleep_until; /* ns: the adapter thread looks at the clock then; UINT64_MAX: unknown, or never */
 	struct vb_io *io;           /* io/'s own part: threads, descriptors, broker */
+
+	struct vb_mcast *mcasts;    /* under progress */
+	unsigned mcast_count;
 
 	struct vb_lock ctx_lock;
 	struct vb_context *contexts;
@@ -55,9 +59,14 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
 /* The program is going to wait for events: the adapter thread takes over. Any thread, no lock held. */
 void vb_duty_handover(struct vb_node *node);
 
-/* Finds the process behind attr.dest_qp_num / ah_attr.grh.dgid, for RC and UC at RTR; waits a bounded time.
- * Never fails: a peer that is not there yet is looked for again when something is to be sent. No lock held. */
+/* Finds the way at RTR: for RC and UC the process behind attr.dest_qp_num / ah_attr.grh.dgid, or the network where no
+ * process of this host is; UD gets its part of the network. Waits a bounded time. Never fails: a peer that is not there
+ * yet is looked for again when something is to be sent. No lock held. */
 void vb_path_connect(struct vb_qp *qp);
+/* The QP went from cur to RTS or SQD (or stayed there), its attributes are in place. Under progress + sq_lock. */
+void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
+/* Is nothing under way that was begun? Under sq_lock. */
+bool vb_path_idle(const struct vb_qp *qp);
 /* Forgets peer, link, timers, list membership, ring state. Under progress + sq_lock. */
 void vb_path_reset(struct vb_qp *qp);
 /* The QP has left the states that receive: its last acknowledgements are published, its peer is told to look.
@@ -75,6 +84,12 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
 void vb_fence_all(struct vb_node *node);
 /* A deadline was set: the adapter thread, if it has the duty, looks at the clock anew. Any lock may be held. */
 void vb_timer_armed(struct vb_node *node);
+/* The same, where the deadline is this: it is left alone if it wakes before. */
+void vb_timer_at(struct vb_node *node, uint64_t at);
+/* The network can be used, or has been asked for: 0 or an errno. No lock held. */
+int vb_wire_ready(struct vb_node *node);
+/* This process joins or leaves a group. Under progress. 0 or an errno. */
+int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
 /* CLOCK_MONOTONIC, ns. */
 uint64_t vb_now(void);
 

@@ -254,6 +254,8 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
 
+	if (qp->mcasts) /* ibv_destroy_qp(3) */
+		return EBUSY;
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_quiesce(qp->node, 0, ibqp->qp_num);

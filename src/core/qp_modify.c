@@ -87,21 +87,23 @@ static void enter_rts(struct vb_qp *qp, enum ibv_qp_state cur)
 	if (cur == IBV_QPS_RTR)
 		reset_requester(qp);
 	vb_qp_set_state(qp, IBV_QPS_RTS);
+	vb_path_entered(qp, cur, IBV_QPS_RTS);
 }
 
 static void enter_sqd(struct vb_qp *qp, enum ibv_qp_state cur)
 {
-	if (cur == IBV_QPS_SQD)
-		return;
-	vb_qp_set_state(qp, IBV_QPS_SQD);
-	qp->attr.sq_draining = 1;
-	vb_qp_check_drained(qp);
+	if (cur != IBV_QPS_SQD) {
+		vb_qp_set_state(qp, IBV_QPS_SQD);
+		qp->attr.sq_draining = 1;
+	}
+	vb_path_entered(qp, cur, IBV_QPS_SQD);
+	if (cur != IBV_QPS_SQD)
+		vb_qp_check_drained(qp);
 }
 
 void vb_qp_check_drained(struct vb_qp *qp)
 {
-	if (atomic_load(&qp->state) != IBV_QPS_SQD || !qp->attr.sq_draining || qp->sq_una != qp->sq_emit ||
-	    qp->sq_emit_off)
+	if (atomic_load(&qp->state) != IBV_QPS_SQD || !qp->attr.sq_draining || !vb_path_idle(qp))
 		return;
 	qp->attr.sq_draining = 0;
 	if (qp->attr.en_sqd_async_notify)
@@ -161,8 +163,7 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	vb_qp_take_attr(qp, attr, mask);
 	unlock_both(qp);
 	limit_message(qp);
-	if (qp->type != IBV_QPT_UD)
-		vb_path_connect(qp);
+	vb_path_connect(qp);
 }
 
 static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)

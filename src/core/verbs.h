@@ -49,6 +49,8 @@ int vb_destroy_qp(struct ibv_qp *qp);
 struct ibv_qp_ex *vb_qp_to_qp_ex(struct ibv_qp *qp);  /* NULL with EOPNOTSUPP unless made with send_ops_flags */
 int vb_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int vb_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+int vb_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int vb_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 
 int vb_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);

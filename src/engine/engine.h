@@ -49,16 +49,56 @@ bool vb_mr_read_shared(void *seg, uint32_t key, uint64_t secret, struct vb_mr_vi
 /* PD, rights and range, without wrap-around. *va: the owner's address. */
 bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 
+/* --- the wire: io/wire_path.c. A QP that has qp->wire is driven by these --- */
+
+/* After something was posted, or the state changed: sends what may go. true: it failed. Under sq_lock. */
+bool vb_wire_kick(struct vb_qp *qp);
+/* Acts upon a failure of the engine. Under progress + sq_lock. */
+void vb_wire_settle(struct vb_qp *qp);
+/* Looks at it if its time has come. wait: as with vb_requester_visit. Under progress. Returns work done. */
+unsigned vb_wire_visit(struct vb_qp *qp, bool wait);
+/* The QP leaves the receiving states: what the engine had taken completes. Under progress + sq_lock. */
+void vb_wire_path_abort(struct vb_qp *qp);
+/* Takes the engine from it. Under progress + sq_lock. */
+void vb_wire_path_close(struct vb_qp *qp);
+/* A datagram to another host. What was sent goes out at vb_wire_datagrams_end at the latest. Under sq_lock. */
+enum vb_datagram_result {
+	VB_DATAGRAM_SENT,
+	VB_DATAGRAM_WAIT,  /* the network does not take it now */
+	VB_DATAGRAM_LOST,  /* there is no network */
+	VB_DATAGRAM_FAULT, /* local protection */
+};
+enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w);
+void vb_wire_datagrams_end(struct vb_qp *qp);
+/* A packet that another program got for us. Under progress. */
+void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
+
+/* --- what both ways share --- */
+
+/* A send has ended; its entry is the caller's to retire. Under sq_lock. */
+void vb_send_complete(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_status status);
+/* Copies n bytes at off of a gathered message; false: the memory is not there, or ends before. */
+bool vb_copy_from(const struct iovec *iov, int niov, uint64_t off, void *dst, uint32_t n);
+bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src, uint32_t n);
+/* Takes the next receive into qp->inbound. Under progress. */
+bool vb_receive_take(struct vb_qp *qp);
+/* Stores into the receive that was taken; false: protection. */
+bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *src, uint32_t n);
+/* Our own memory as a peer's request names it: the QP allows it, the key is good for all of the range. */
+bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
+/* The first packet in RTR raises IBV_EVENT_COMM_EST. Under progress. */
+void vb_first_contact(struct vb_qp *qp);
+
 /* Resolves the local sges of w. Returns the count, or -1 (protection). iov has room for VB_MAX_SGE + 1. */
 int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov);
-
-/* The 40 bytes that precede a datagram: GRH, or 20 bytes and an IPv4 header. grh.c */
-void vb_grh_build(uint8_t grh[40], const union ibv_gid *sgid, const struct ibv_ah_attr *attr, uint32_t payload);
 
 /* Statistics of drops and refusals; every one that is counted here is silent on the wire. */
 struct vb_counters {
 	_Atomic uint64_t drop_no_qp, drop_state, drop_stale, drop_psn, drop_rnr_ud, drop_ud_path, drop_qkey, drop_length, bad_record, retry,
 		rnr_nak, one_copy_bytes, ring_bytes, mapped_bytes;
+	/* the wire */
+	_Atomic uint64_t tx_packets, tx_bytes, tx_refused, tx_waits, rx_packets, rx_bytes, drop_malformed, drop_icrc, drop_source,
+		forwarded, drop_forward;
 };
 extern struct vb_counters vb_counters;
 #define VB_COUNT(name, n) atomic_fetch_add_explicit(&vb_counters.name, (n), memory_order_relaxed)

@@ -18,6 +18,7 @@ enum vb_rec_type {
 	VB_REC_ATOMIC,    /* ext */
 	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused: the owner says which NAK */
 	VB_REC_UD,        /* ext.rkey is the Q_Key; payload: 40 bytes GRH, then the datagram */
+	VB_REC_PACKET,    /* a packet of the wire that came to the wrong program: where from and where to, then BTH to ICRC */
 	VB_REC_TYPES
 };
 

@@ -73,8 +73,7 @@ static struct vb_rq *rq_of(struct vb_qp *qp)
 	return qp->srq ? &qp->srq->rq : &qp->rq;
 }
 
-/* Takes the next receive into qp->inbound. */
-static bool take_receive(struct vb_qp *qp)
+bool vb_receive_take(struct vb_qp *qp)
 {
 	struct vb_rq *rq = rq_of(qp);
 	struct ibv_sge *sge;
@@ -142,18 +141,24 @@ static int receive_iov(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec 
 	return n ? -1 : k;
 }
 
-static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t n)
 {
 	struct iovec iov[VB_MAX_SGE];
-	int k = receive_iov(qp, qp->inbound->offset, n, iov);
+	const uint8_t *src = from;
+	int k = receive_iov(qp, off, n, iov);
 
-	if (k < 0)
-		return NAK_OP;
 	for (int i = 0; i < k; i++) {
 		if (!vb_guard_copy_tail(iov[i].iov_base, src, iov[i].iov_len))
-			return NAK_OP;
+			return false;
 		src += iov[i].iov_len;
 	}
+	return k >= 0;
+}
+
+static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+{
+	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
+		return NAK_OP;
 	qp->inbound->offset += n;
 	VB_COUNT(ring_bytes, n);
 	return OK;
@@ -186,7 +191,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	if (q->flags & VB_RECF_FIRST) {
 		if (qp->inbound->active) /* UC: the message before was cut off; its receive is used again (IBA C9-9.8.2.2.1) */
 			qp->inbound->offset = 0;
-		else if (!take_receive(qp))
+		else if (!vb_receive_take(qp))
 			return RNR;
 	} else if (!qp->inbound->active) {
 		return DROP;
@@ -221,7 +226,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	if (n > VB_MAX_SGE || q->rec.length > q->room)
 		return NAK_INV;
 	memcpy(span, q->payload, n * sizeof(span[0]));
-	if (!qp->inbound->active && !take_receive(qp))
+	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	if (total > qp->inbound->wqe.length)
 		return receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
@@ -250,8 +255,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* Our own memory as a request names it. */
-static bool own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
+bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
 {
 	struct vb_mr_view view;
 
@@ -262,7 +266,7 @@ static bool own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t l
 /* The immediate of an RDMA write consumes a receive (IBA 9.7.4.1.1). */
 static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
 {
-	if (!qp->inbound->active && !take_receive(qp))
+	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	executed(qp);
 	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
@@ -278,9 +282,9 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
 		uint32_t checked = (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
 
-		if (!own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
+		if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
 			return NAK_ACCESS;
-		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !take_receive(qp))
+		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !vb_receive_take(qp))
 			return RNR; /* before the data: it comes again with the retry */
 		if (!(last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)va, q->payload, q->rec.length))
 			return NAK_ACCESS;
@@ -298,7 +302,7 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va = 0;
 
-	if (q->ext.total && !own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
+	if (q->ext.total && !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return NAK_ACCESS;
 	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS || qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
 		return NAK_INV; /* more than we offered (IBA C9-59) */
@@ -315,7 +319,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 
 	if (!qp->attr.max_dest_rd_atomic || (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
 		return NAK_INV;
-	if (!own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
+	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
 		return NAK_ACCESS;
 	if (va & 7)
 		return NAK_INV;
@@ -333,7 +337,7 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	uint64_t va;
 
 	if (!(q->flags & VB_RECF_FAULT) &&
-	    own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total,
+	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total,
 		       q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &va))
 		return DROP; /* good by now (a re-registration): it tries again */
 	return NAK_ACCESS;
@@ -383,7 +387,7 @@ static bool receiving(struct vb_qp *qp)
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
 }
 
-static void first_contact(struct vb_qp *qp)
+void vb_first_contact(struct vb_qp *qp)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTR && !qp->comm_est_raised) {
 		qp->comm_est_raised = true; /* IBA 11.6.3.1 */
@@ -395,7 +399,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 {
 	uint32_t psn = q->rec.psn & 0xffffff;
 
-	first_contact(qp);
+	vb_first_contact(qp);
 	if (qp->type == IBV_QPT_RC) {
 		/* what we had sent completes before what the peer sent in answer to it */
 		if (vb_requester_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
@@ -437,7 +441,7 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		VB_COUNT(drop_qkey, 1);
 		return;
 	}
-	if (q->rec.length < 40 || !take_receive(qp)) {
+	if (q->rec.length < 40 || !vb_receive_take(qp)) {
 		VB_COUNT(drop_rnr_ud, 1);
 		return;
 	}
@@ -463,7 +467,7 @@ static void input(struct req *q)
 		dropped(q);
 		return;
 	}
-	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD)) {
+	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || (qp->wire && qp->type != IBV_QPT_UD)) {
 		VB_COUNT(drop_state, 1);
 		dropped(q);
 		return;
@@ -515,7 +519,7 @@ bool vb_inread_serve(struct vb_qp *qp)
 			break;
 		}
 		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
-		bool ok = !piece || (own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
+		bool ok = !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
 				     vb_guard_copy(ext + 1, (const void *)(uintptr_t)va, piece));
 
 		if (ok) {
@@ -592,6 +596,8 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		__builtin_prefetch(at + size);
 		if (q.type == VB_REC_READ_DATA)
 			vb_requester_data(peer, &q.rec, &q.ext, q.payload);
+		else if (q.type == VB_REC_PACKET)
+			vb_wire_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)
 			input(&q);
 		peer->rx_head += size;

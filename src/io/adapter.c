@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
-#include "io/io.h"
+#include "io/wire.h"
 
 #define LINGER 20000u         /* ns: how long to look for more after the last work before sleeping */
 #define WATCH_MIN 100000ull   /* ns: how soon after its last poll a program is found to have stopped */
@@ -96,6 +96,8 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 				continue;
 		} else if (p == &io->broker) {
 			vb_peers_dispatch(node);
+		} else if (p == &io->wire) {
+			continue; /* readable: the next round takes what came */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
 				network_changed(node);
@@ -142,6 +144,7 @@ static uint64_t serve(struct vb_node *node)
 	bool waiting;
 
 	atomic_store(&node->hdr->sleeping, 0);
+	atomic_store(&node->sleep_until, 0);
 	for (int i = 0; i < 1000; i++) {
 		vb_lock(&node->progress);
 		unsigned n = vb_progress_locked(node, NULL, 0, true);
@@ -158,6 +161,7 @@ static uint64_t serve(struct vb_node *node)
 	vb_fence_all(node);
 	vb_lock(&node->progress);
 	waiting = vb_work_waiting(node);
+	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
 	vb_active_collect(node);
 	deadline = vb_requester_deadline(node);
 	vb_unlock(&node->progress);
@@ -165,6 +169,7 @@ static uint64_t serve(struct vb_node *node)
 		return 0;
 	if (!deadline)
 		return UINT64_MAX;
+	atomic_store(&node->sleep_until, deadline);
 	now = vb_now();
 	return deadline > now ? deadline - now : 1000;
 }
@@ -197,6 +202,12 @@ void vb_timer_armed(struct vb_node *node)
 	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER &&
 	    write(node->io->wake_fd, &one, sizeof(one)) < 0)
 		return;
+}
+
+void vb_timer_at(struct vb_node *node, uint64_t at)
+{
+	if (at < atomic_load(&node->sleep_until))
+		vb_timer_armed(node);
 }
 
 int vb_adapter_start(struct vb_node *node)

@@ -42,12 +42,13 @@ struct pending_meet {
 };
 
 struct vb_broker_client {
-	pthread_mutex_t lock; /* guards what the two any-thread calls touch: down to meets_tail */
+	pthread_mutex_t lock; /* guards what the any-thread calls touch: down to meets_tail */
 	enum client_state state;
 	int sock;             /* -1 but when ATTACHING or ATTACHED */
 	uint32_t ngids;
 	uint8_t gids[VB_MAX_GIDS][16];
 	bool gids_due;        /* the broker has not been told */
+	bool wire_due;        /* … nor asked */
 	bool want_out;        /* epoll watches for room in the socket */
 	struct pending_meet *meets, **meets_tail;
 
@@ -71,6 +72,7 @@ struct incoming {
 		struct vb_msg_head head;
 		struct vb_msg_attached attached;
 		struct vb_msg_meet_reply peer;
+		struct vb_msg_wire_reply wire;
 		struct vb_msg_error error;
 		char bytes[VB_MAX_MSG];
 	};
@@ -166,6 +168,13 @@ static int send_gids(struct vb_broker_client *c)
 	return send_bytes(c->sock, &out, len);
 }
 
+static int send_wire(struct vb_broker_client *c)
+{
+	struct vb_msg_head m = head_of(VB_MSG_WIRE, sizeof(m));
+
+	return send_bytes(c->sock, &m, sizeof(m));
+}
+
 static void drop_meets(struct vb_broker_client *c)
 {
 	for (struct pending_meet *p; (p = c->meets);) {
@@ -184,6 +193,10 @@ static void flush(struct vb_broker_client *c)
 	if (c->gids_due) {
 		err = send_gids(c);
 		c->gids_due = err == EAGAIN;
+	}
+	if (!err && c->wire_due) {
+		err = send_wire(c);
+		c->wire_due = err == EAGAIN;
 	}
 	while (!err && (p = c->meets)) {
 		err = send_bytes(c->sock, &p->msg, sizeof(p->msg));
@@ -235,7 +248,7 @@ int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const
 	pthread_mutex_lock(&c->lock);
 	if (c->state != ATTACHED)
 		err = ENOTCONN;
-	else if (c->gids_due || c->meets)
+	else if (c->gids_due || c->wire_due || c->meets)
 		err = queue_meet(c, &m);
 	else
 		err = send_bytes(c->sock, &m, sizeof(m));
@@ -243,6 +256,20 @@ int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const
 		err = queue_meet(c, &m);
 	pthread_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
+}
+
+int vb_broker_wire(struct vb_broker_client *c)
+{
+	int err = ENOTCONN;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->state == ATTACHED) {
+		c->wire_due = true;
+		flush(c);
+		err = 0;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return err;
 }
 
 /* ---- losing and finding ---- */
@@ -261,6 +288,7 @@ static void lose_socket(struct vb_broker_client *c)
 	c->state = AWAY;
 	unwatch_and_close(c, &c->sock);
 	c->want_out = false;
+	c->wire_due = false;
 	drop_meets(c); /* their callers repeat them when we are attached again */
 	pthread_mutex_unlock(&c->lock);
 }
@@ -545,6 +573,34 @@ static void on_peer(struct incoming *in, const struct vb_broker_ops *ops, void *
 		ops->introduced(arg, &info);
 }
 
+/* False: no such message can be. */
+static bool is_wire(const struct incoming *in)
+{
+	const struct vb_msg_wire_reply *m = &in->wire;
+
+	if (in->head.len != sizeof(*m) || m->err < 0)
+		return false;
+	return m->err || (m->nlanes > 0 && m->nlanes <= VB_LANE_COUNT);
+}
+
+static void on_wire(struct incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	const struct vb_msg_wire_reply *m = &in->wire;
+	int err = m->err;
+
+	if (!err && (in->fds_cut || in->nfds != 2))
+		err = EMFILE;
+	if (err || !ops->wire_reply)
+		close_fds(in);
+	if (!ops->wire_reply)
+		return;
+	if (err)
+		ops->wire_reply(arg, err, -1, -1, 0, err == EADDRINUSE ? m->holder_uid : 0,
+				err == EADDRINUSE ? (int)m->holder_pid : 0);
+	else
+		ops->wire_reply(arg, 0, in->fds[0], in->fds[1], m->nlanes, 0, 0);
+}
+
 /* False: the broker makes no sense. */
 static bool on_message(struct vb_broker_client *c, struct incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
@@ -571,6 +627,11 @@ static bool on_message(struct vb_broker_client *c, struct incoming *in, const st
 		if (c->state != ATTACHED || !ops || !is_peer(in))
 			break;
 		on_peer(in, ops, arg);
+		return true;
+	case VB_MSG_WIRE_REPLY:
+		if (c->state != ATTACHED || !ops || !is_wire(in))
+			break;
+		on_wire(in, ops, arg);
 		return true;
 	default: /* of a later broker */
 		close_fds(in);

@@ -11,9 +11,9 @@
 
 union ibv_gid;
 
-/* Thread rules: dispatch, pollfd, timeout_ms and disconnect belong to one thread (the adapter's); set_gids, meet and the
- * three getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe there:
- * it closes the child's copies and nothing else); it may connect one of its own. */
+/* Thread rules: dispatch, pollfd, timeout_ms and disconnect belong to one thread (the adapter's); set_gids, meet, wire
+ * and the three getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe
+ * there: it closes the child's copies and nothing else); it may connect one of its own. */
 struct vb_broker_client;
 
 /* What peers get of this program. Borrowed for the client's life; duplicates are sent. The broker refuses (EBADF) a
@@ -41,6 +41,14 @@ struct vb_broker_ops {
 	void (*introduced)(void *arg, const struct vb_peer_info *info);
 	/* A broker came back, with our lane: meets that were not answered are to be repeated. */
 	void (*reattached)(void *arg);
+	/* Answer to vb_broker_wire; may be NULL. err: 0, EADDRINUSE (UDP port 4791 is somebody else's: holder_uid and
+	 * holder_pid tell whose where holder_pid is not 0), EMFILE (no room for the descriptors, here or there), or another
+	 * errno. The descriptors, -1 with an error, are the callee's to close: the lane's receiving socket, non-blocking,
+	 * and the lifeline, which nobody reads or writes: the group lives until the last one has closed it. Never
+	 * connect() a lane, or give it another reuseport program: that takes it out of the group. Datagrams of lane
+	 * l arrive at socket l % nlanes: below 1024, programs share sockets. A lane asked for twice is the same socket. */
+	void (*wire_reply)(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid,
+			   int holder_pid);
 };
 
 /* Finds a broker, or starts one, and attaches. Blocks for at most about five seconds. 0 or an errno: EACCES (refused),
@@ -66,6 +74,11 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
 /* Asks for the program that owns qpn and has dgid; answered by meet_reply with tag. 0, ENOTCONN while the broker is away
  * (repeat at reattached), ENOMEM. */
 int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const union ibv_gid *dgid);
+
+/* Asks for the receiving socket of our lane; answered by wire_reply, once or more for several calls before the answer.
+ * 0, or ENOTCONN while the broker is away. An answer that is outstanding when the broker dies never comes (ask again at
+ * reattached); what was answered holds for good, whoever is the broker. */
+int vb_broker_wire(struct vb_broker_client *c);
 
 /* Leaves: the lane is free for others. NULL is allowed. */
 void vb_broker_disconnect(struct vb_broker_client *c);

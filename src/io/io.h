@@ -14,6 +14,7 @@ struct vb_io {
 	int seg_fd, bell_fd, wake_fd, epoll_fd;
 	struct vb_broker_client *broker;
 	struct vb_netmon *netmon;
+	struct vb_wire_sockets *wire;
 	pthread_t thread;
 	atomic_bool stop;
 
@@ -22,6 +23,7 @@ struct vb_io {
 	unsigned nhot;
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
+	unsigned wire_turn;
 	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
 
 	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */

@@ -15,7 +15,7 @@
 
 #include "core/device.h"
 #include "engine/ring.h"
-#include "io/io.h"
+#include "io/wire.h"
 #include "util/guard.h"
 #include "util/log.h"
 
@@ -76,6 +76,7 @@ static void in_child(void)
 		fill_hole(node->seg, VB_SEG_BYTES);
 		fill_hole(node->bell, 4096);
 		vb_peers_in_child(node);
+		vb_wire_in_child(node);
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		atomic_store(&node->progress.held, 0);
@@ -93,6 +94,7 @@ static void node_free(struct vb_node *node)
 	struct vb_io *io = node->io;
 
 	if (io) {
+		vb_wire_sockets_free(io->wire);
 		if (io->broker)
 			vb_broker_disconnect(io->broker);
 		if (io->netmon)
@@ -153,10 +155,14 @@ static int node_start(struct vb_node *node)
 	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (io->wake_fd < 0 || io->epoll_fd < 0)
 		return errno;
+	io->wire = vb_wire_sockets_new(node);
+	if (!io->wire)
+		return ENOMEM;
 	node->hdr = node->seg;
 	node->hdr->fence_needed = !node->membarrier;
 	atomic_store(&node->duty, VB_DUTY_ADAPTER);
 	atomic_store(&node->yield_every, 64);
+	atomic_store(&node->sleep_until, UINT64_MAX);
 
 	struct vb_attach_fds fds = {io->seg_fd, io->bell_fd, io->wake_fd};
 
@@ -229,6 +235,14 @@ static void log_counters(void)
 
 	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
 	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey, c->drop_length, c->bad_record);
+	vb_log(VB_LOG_DEBUG, "wire: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits; %lu packets and %lu bytes received; dropped: %lu malformed, "
+	       "%lu ICRC, %lu source; %lu forwarded, %lu not", c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes,
+	       c->drop_malformed, c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
+#define X(name, text) \
+	if (vb_wire_totals.name) \
+		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, vb_wire_totals.name);
+	VB_WIRE_COUNTERS(X)
+#undef X
 	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
 	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
@@ -251,15 +265,15 @@ void vb_node_put(struct vb_node *node)
 
 /* --- what core/ asks for --- */
 
-void vb_path_connect(struct vb_qp *qp)
+/* The process behind the number, if it is one of this host that can be met. false: the network is the way. */
+static bool connect_here(struct vb_qp *qp)
 {
 	struct vb_peer *p;
 	int err;
 
-	vb_guard_install();
 	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 1000, &err);
-	if (err == EACCES)
-		vb_log(VB_LOG_WARN, "queue pair 0x%x belongs to another user: not reachable in memory", qp->attr.dest_qp_num);
+	if (!p && (err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, 3000))
+		return false;
 	/* it maps us while it handles the introduction */
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
 		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
@@ -272,10 +286,46 @@ void vb_path_connect(struct vb_qp *qp)
 	qp->remote = NULL;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
+	return true;
+}
+
+/* Of an earlier try: the state changed while it was made. */
+static void forget_wire(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	vb_active_collect(qp->node);
+	vb_active_remove(qp);
+	vb_wire_path_close(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+void vb_path_connect(struct vb_qp *qp)
+{
+	bool always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
+	int err = 0;
+
+	vb_guard_install();
+	forget_wire(qp);
+	if (qp->type == IBV_QPT_UD) {
+		qp->wire_always = always;
+		if (!vb_wire_up(qp->node, 3000)) /* without it, programs of this host can still be met */
+			err = vb_wire_path_open(qp);
+	} else if (always) {
+		err = vb_wire_up(qp->node, 3000);
+		if (!err)
+			err = vb_wire_path_open(qp);
+	} else if (!connect_here(qp)) {
+		err = vb_wire_path_open(qp);
+	}
+	if (err)
+		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
 }
 
 void vb_path_closed(struct vb_qp *qp)
 {
+	vb_wire_path_abort(qp);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
 	if (qp->peer && vb_peer_alive(qp->peer))
 		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
@@ -292,9 +342,11 @@ void vb_path_reset(struct vb_qp *qp)
 		}
 	}
 	qp->on_acks = false;
-	vb_path_closed(qp);
+	if (!qp->wire) /* what it had taken vanishes with it */
+		vb_path_closed(qp);
 	vb_active_collect(node);
 	vb_active_remove(qp);
+	vb_wire_path_close(qp);
 	atomic_store(&qp->deadline, 0);
 	qp->timer_kind = VB_TIMER_NONE;
 	qp->peer = NULL;

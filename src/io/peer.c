@@ -17,6 +17,7 @@
 #include "io/copy.h"
 #include "io/io.h"
 #include "io/shared_map.h"
+#include "io/wire.h"
 #include "util/log.h"
 
 /* A question to the broker. Answered ones stay until somebody asks again, so that a retry finds the answer. */
@@ -324,11 +325,18 @@ static void on_reattached(void *arg)
 		if (m->err == EAGAIN)
 			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
 	pthread_mutex_unlock(&io->meet_lock);
+	vb_wire_reattached(arg);
+}
+
+static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
+{
+	vb_wire_answered(arg, err, lane_fd, lifeline_fd, nlanes, holder_uid, holder_pid);
 }
 
 void vb_peers_dispatch(struct vb_node *node)
 {
-	static const struct vb_broker_ops ops = {on_reply, on_introduced, on_reattached};
+	static const struct vb_broker_ops ops = {
+		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .wire_reply = on_wire};
 
 	vb_broker_dispatch(node->io->broker, &ops, node);
 }
@@ -452,6 +460,8 @@ void vb_announce_gids(struct vb_node *node)
 	int count = 0;
 	size_t n = 0;
 
+	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* nobody is to meet us in memory */
+		return;
 	list = vb_device_list(&count);
 	for (int d = 0; list && d < count; d++) {
 		for (int i = 0; i < VB_GID_TBL_LEN && n < 256; i++) {
@@ -486,7 +496,7 @@ static void again(void *arg)
  */
 void vb_await_broker(struct vb_node *node)
 {
-	static const struct vb_broker_ops ops = {on_settled, ignore, again};
+	static const struct vb_broker_ops ops = {.meet_reply = on_settled, .introduced = ignore, .reattached = again};
 	struct vb_broker_client *broker = node->io->broker;
 	union ibv_gid none = {0};
 	bool settled = false;

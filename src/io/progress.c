@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/ring.h"
-#include "io/io.h"
+#include "io/wire.h"
 
 /* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
 #define BATCH 64u
@@ -216,11 +216,12 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
 
 		node->active_cursor = qp->active_next;
-		if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed)) {
+		if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
+		    atomic_load_explicit(&qp->wire_due, memory_order_relaxed)) {
 			done += vb_requester_visit(qp, visits != VISITS);
 			qp->active_idle = 0;
 		} else if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
-			if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+			if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->wire_due))
 				vb_active_remove(qp);
 			vb_unlock(&qp->sq_lock);
 		}
@@ -228,6 +229,19 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 			break; /* once round */
 	}
 	return done;
+}
+
+/* A look costs a system call: less often where the rings are busy. */
+static unsigned look_at_wire(struct vb_node *node, unsigned done)
+{
+	struct vb_io *io = node->io;
+
+	if (!atomic_load_explicit(&io->wire->users, memory_order_relaxed) ||
+	    !atomic_load_explicit(&io->wire->up, memory_order_relaxed))
+		return 0;
+	if ((done || io->nhot) && ++io->wire_turn % 4 != 0)
+		return 0;
+	return vb_wire_poll(node);
 }
 
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
@@ -251,6 +265,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		done += n;
 	}
 	done += answer_bells(node, cq, want, adapter);
+	done += look_at_wire(node, done);
 	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
@@ -279,6 +294,7 @@ static void poller_takes_over(struct vb_node *node)
 	unsigned n = 0;
 
 	atomic_store(&node->duty, VB_DUTY_POLLER);
+	vb_wire_watch(node, false);
 	atomic_store(&node->hdr->sleeping, 0);
 	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
@@ -341,6 +357,7 @@ void vb_duty_take(struct vb_node *node)
 	while (io->nhot)
 		hot_forget(io, io->hot[0]);
 	atomic_store(&node->duty, VB_DUTY_ADAPTER);
+	vb_wire_watch(node, true);
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);

@@ -6,10 +6,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -172,6 +175,7 @@ void join_as(struct diary *d, uint8_t gid)
 
 	memset(d, 0, sizeof(*d));
 	d->peer.seg_fd = d->peer.bell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
+	d->lane_fd = d->lifeline_fd = -1;
 	make_fds(&d->fds);
 	CHECK_IS(vb_broker_connect(&d->fds, &d->c), 0);
 	CHECK_IS(vb_broker_set_gids(d->c, &g, 1), 0);
@@ -187,9 +191,19 @@ static void close_peer(struct diary *d)
 	d->peer.seg_fd = d->peer.bell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
 }
 
+static void close_lane(struct diary *d)
+{
+	if (d->lane_fd >= 0)
+		close(d->lane_fd);
+	if (d->lifeline_fd >= 0)
+		close(d->lifeline_fd);
+	d->lane_fd = d->lifeline_fd = -1;
+}
+
 void leave(struct diary *d)
 {
 	close_peer(d);
+	close_lane(d);
 	vb_broker_disconnect(d->c);
 	close(d->fds.seg_fd);
 	close(d->fds.bell_fd);
@@ -229,7 +243,22 @@ static void on_reattached(void *arg)
 	((struct diary *)arg)->reattached++;
 }
 
-static const struct vb_broker_ops ops = {on_reply, on_introduced, on_reattached};
+static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
+{
+	struct diary *d = arg;
+
+	CHECK((err == 0) == (lane_fd >= 0) && (err == 0) == (lifeline_fd >= 0) && (err == 0) == (nlanes > 0));
+	close_lane(d);
+	d->wires++;
+	d->wire_err = err;
+	d->lane_fd = lane_fd;
+	d->lifeline_fd = lifeline_fd;
+	d->nlanes = nlanes;
+	d->holder_uid = holder_uid;
+	d->holder_pid = holder_pid;
+}
+
+static const struct vb_broker_ops ops = {on_reply, on_introduced, on_reattached, on_wire};
 
 int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid)
 {
@@ -254,6 +283,15 @@ bool wait_for(struct diary *d, const int *counter, int want, int ms)
 	while (*counter < want && now_ms() < until)
 		dispatch_once(d, (int)(until - now_ms()), -1);
 	return *counter >= want;
+}
+
+int wire(struct diary *d)
+{
+	int before = d->wires;
+
+	CHECK_IS(vb_broker_wire(d->c), 0);
+	CHECK(wait_for(d, &d->wires, before + 1, 10000));
+	return d->wire_err;
 }
 
 /* ---- the broker, seen from outside ---- */
@@ -327,13 +365,91 @@ int count_fds(pid_t pid)
 	return n;
 }
 
+/* ---- networks, and who keeps the port in them ---- */
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
+		fd = -1;
+	if (fd >= 0)
+		close(fd);
+}
+
+static bool leave_network(void)
+{
+	char uid[32], gid[32];
+
+	if (!unshare(CLONE_NEWNET))
+		return true;
+	snprintf(uid, sizeof(uid), "0 %u 1", (unsigned)geteuid());
+	snprintf(gid, sizeof(gid), "0 %u 1", (unsigned)getegid());
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
+		return false;
+	write_file("/proc/self/setgroups", "deny");
+	write_file("/proc/self/uid_map", uid);
+	write_file("/proc/self/gid_map", gid);
+	return geteuid() == 0;
+}
+
+void own_network(void)
+{
+	struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+
+	if (!leave_network())
+		skip("no network namespaces here");
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &ifr) == 0);
+	close(fd);
+}
+
+static bool is_our_keeper(const char *pid)
+{
+	char path[300], comm[32] = "";
+	struct stat ours, its;
+
+	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (!fgets(comm, sizeof(comm), f))
+		comm[0] = 0;
+	fclose(f);
+	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid); /* a zombie has none */
+	return !strcmp(comm, "verbena-keeper\n") && !stat(path, &its) && !stat("/proc/self/ns/net", &ours) &&
+	       its.st_ino == ours.st_ino;
+}
+
+pid_t keeper_pid(void)
+{
+	DIR *d = opendir("/proc");
+	pid_t pid = 0;
+
+	for (struct dirent *e; d && !pid && (e = readdir(d));)
+		if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && is_our_keeper(e->d_name))
+			pid = atoi(e->d_name);
+	if (d)
+		closedir(d);
+	return pid;
+}
+
+bool wait_no_keeper(int ms)
+{
+	int64_t until = now_ms() + ms;
+
+	while (keeper_pid() && now_ms() < until)
+		sleep_ms(5);
+	return keeper_pid() == 0;
+}
+
 /* ---- programs ---- */
 
 static void tell(int to, struct diary *d)
 {
 	struct program_news news = {
 		.proc_id = vb_broker_proc_id(d->c), .secret = vb_broker_key_secret(d->c),
-		.reattached = d->reattached, .introductions = d->introductions,
+		.reattached = d->reattached, .introductions = d->introductions, .wires = d->wires, .wire_err = d->wire_err,
 	};
 
 	CHECK(write(to, &news, sizeof(news)) == sizeof(news));
@@ -356,6 +472,8 @@ static void be_program(uint8_t gid, uid_t uid, int from, int to)
 		ssize_t n = recv(from, &command, 1, MSG_DONTWAIT);
 		if (n == 1 && command == 'n')
 			tell(to, &d);
+		else if (n == 1 && command == 'w')
+			CHECK_IS(vb_broker_wire(d.c), 0);
 		else if (n == 0 || (n == 1 && command == 'q'))
 			break;
 	}
@@ -394,6 +512,17 @@ struct program_news news_of(struct program *p)
 	CHECK(write(p->to, "n", 1) == 1);
 	read_all(p->from, &news, sizeof(news));
 	return news;
+}
+
+int wire_program(struct program *p)
+{
+	struct program_news news;
+	int before = news_of(p).wires;
+
+	CHECK(write(p->to, "w", 1) == 1);
+	while ((news = news_of(p)).wires == before)
+		sleep_ms(2);
+	return news.wire_err;
 }
 
 void end_program(struct program *p, int sig)

@@ -53,6 +53,9 @@ struct diary {
 	uint64_t tag;
 	int err;
 	struct vb_peer_info peer; /* the last one, from either; its descriptors are open */
+	int wires, wire_err, lane_fd, lifeline_fd, holder_pid;
+	uint32_t nlanes;
+	uid_t holder_uid;
 };
 
 void make_fds(struct vb_attach_fds *fds);
@@ -60,6 +63,9 @@ void join_as(struct diary *d, uint8_t gid); /* connects with one GID, whose byte
 void leave(struct diary *d);
 union ibv_gid gid_of(uint8_t byte);
 int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid);
+
+/* Asks for the lane's socket and waits: the answer's errno. */
+int wire(struct diary *d);
 
 /* Dispatches until *counter reaches at least want; false after ms. */
 bool wait_for(struct diary *d, const int *counter, int want, int ms);
@@ -88,11 +94,18 @@ void start_program(struct program *p, uint8_t gid, uid_t uid);
 struct program_news {
 	uint32_t proc_id;
 	uint64_t secret;
-	int reattached, introductions;
+	int reattached, introductions, wires, wire_err;
 };
 struct program_news news_of(struct program *p);
+int wire_program(struct program *p); /* has it ask for its lane's socket: the answer's errno */
 void end_program(struct program *p, int sig); /* sig 0: orderly */
 
 int count_fds(pid_t pid);
+
+/* A network namespace of this test's own, with its loopback up; skips the test where there can be none. */
+void own_network(void);
+/* The keeper of this network namespace, 0 when there is none. */
+pid_t keeper_pid(void);
+bool wait_no_keeper(int ms);
 
 #endif

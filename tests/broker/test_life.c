@@ -226,6 +226,8 @@ static void check_fds(pid_t broker, ino_t program_pipe)
 		if (!stat(path, &st))
 			CHECK(st.st_ino != program_pipe || !S_ISFIFO(st.st_mode));
 		ssize_t n = readlink(path, target, sizeof(target) - 1);
+		if (n < 0 && errno == ENOENT) /* the connection that asked for its pid, closed meanwhile */
+			continue;
 		CHECK(n > 0);
 		target[n] = 0;
 		int fd = atoi(e->d_name);

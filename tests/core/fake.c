@@ -54,11 +54,30 @@ void vb_duty_handover(struct vb_node *node)
 	fake.handovers++;
 }
 
+void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+}
+
+bool vb_path_idle(const struct vb_qp *qp)
+{
+	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+}
+
+int vb_wire_ready(struct vb_node *node)
+{
+	return 0;
+}
+
+int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+{
+	return 0;
+}
+
 void vb_path_connect(struct vb_qp *qp)
 {
 	fake.connects++;
 	fake.locked_in_connect = atomic_load(&qp->sq_lock.held) || atomic_load(&qp->node->progress.held);
-	CHECK(qp->attr.dest_qp_num);
+	CHECK(qp->type == IBV_QPT_UD || qp->attr.dest_qp_num);
 }
 
 void vb_path_reset(struct vb_qp *qp)

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \
-//   src/broker/{broker,handle,runtime,session,state,table}.c src/util/log.c -o fuzz_broker
+//   src/broker/{broker,handle,hold,keeper,lanes,runtime,session,state,table}.c src/util/log.c -o fuzz_broker
 #include "broker/session.h"
 
 #include <fcntl.h>
@@ -93,7 +93,7 @@ static void check(void)
 		abort();
 	for (const struct vb_parked *p = broker.parked; p; p = p->next)
 		parked--;
-	if (parked || broker.holder[0])
+	if (parked || broker.holder[0] || broker.hold.n)
 		abort();
 }
 
@@ -125,7 +125,9 @@ static size_t one(const uint8_t *data, size_t size)
 		vb_table_reserve(&broker.table, msg[1] % 16, geteuid(), 1 + msg[0] % 4, 7);
 	struct vb_session *s = program(i);
 	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
-		struct vb_msg_head head = {.type = msg[0] % 6, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+		static const uint8_t types[] = {0, VB_MSG_ATTACH, VB_MSG_SET_GIDS, VB_MSG_MEET, VB_MSG_STATUS, VB_MSG_DETACH,
+						VB_MSG_WIRE};
+		struct vb_msg_head head = {.type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 		memcpy(msg, &head, sizeof(head));
 	}
 	if (data[0] & 0x40) {
@@ -145,7 +147,7 @@ static size_t one(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct vb_broker_config config = {.lock_fd = -1, .ready_fd = -1, .stop_fd = -1};
+	struct vb_broker_config config = {.lock_fd = -1, .ready_fd = -1, .stop_fd = -1, .lanes = VB_LANES_NONE};
 
 	if (seg_fd < 0)
 		make_descriptors();

@@ -126,11 +126,12 @@ static void raw(struct vb_reader *r)
 
 static void output(struct vb_reader *r)
 {
-	struct vb_wire_out out;
+	uint8_t packet[VB_WIRE_PACKET_MAX];
+	struct vb_wire_out out = {.packet = packet};
 	uint32_t limit = vb_get8(r);
 
 	for (uint32_t i = 0; i < limit && vb_wire_output(&fx.qp, &out, now); i++) {
-		CHECK(out.header_len <= sizeof(out.header) && out.payload_len <= fx.cfg.mtu);
+		CHECK(out.header_len <= VB_WIRE_MAX_HEADER && out.payload_len <= fx.cfg.mtu);
 		check();
 	}
 	vb_wire_sent(&fx.qp);

@@ -25,15 +25,14 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	fx->done[fx->dones++].status = status;
 }
 
-static int gather(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov,
-                  int max)
+static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
 {
 	struct fx *fx = own;
 
 	if (fx->no_access >> rq->cookie & 1)
-		return -1;
-	iov[0] = (struct iovec){fx->local[rq->cookie] + offset, len};
-	return 1;
+		return false;
+	memcpy(dst, fx->local[rq->cookie] + offset, len);
+	return true;
 }
 
 static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
@@ -111,10 +110,13 @@ static bool write_remote(void *own, uint32_t rkey, uint64_t va, const void *byte
 	return at;
 }
 
-static int read_remote(void *own, uint32_t rkey, uint64_t va, uint32_t len, struct iovec *iov, int max)
+static bool read_remote(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
 {
-	iov[0] = (struct iovec){find(own, rkey, va, len), len};
-	return iov[0].iov_base ? 1 : -1;
+	const uint8_t *at = find(own, rkey, va, len);
+
+	if (at)
+		memcpy(dst, at, len);
+	return at;
 }
 
 static enum vb_wire_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
@@ -152,7 +154,7 @@ static void failed(void *own, enum vb_wire_event event)
 static const struct vb_wire_ops ops = {
         .next_send = next_send,
         .complete_send = complete_send,
-        .gather = gather,
+        .fetch = fetch,
         .scatter = scatter,
         .local = local,
         .take_receive = take_receive,
@@ -188,7 +190,7 @@ void fx_config(struct vb_wire_config *cfg)
 	};
 }
 
-void fx_init_with(struct fx *fx, const struct vb_wire_config *cfg)
+void fx_init_rtr(struct fx *fx, const struct vb_wire_config *cfg)
 {
 	memset(fx, 0, sizeof(*fx));
 	fx->cfg = *cfg;
@@ -197,6 +199,11 @@ void fx_init_with(struct fx *fx, const struct vb_wire_config *cfg)
 	for (uint32_t i = 0; i < FX_REGION; i++)
 		fx->region[i] = (uint8_t)(i / 7);
 	vb_wire_init(&fx->qp, cfg, &ops, fx, fx->sends, FX_SENDS);
+}
+
+void fx_init_with(struct fx *fx, const struct vb_wire_config *cfg)
+{
+	fx_init_rtr(fx, cfg);
 	vb_wire_start(&fx->qp);
 }
 
@@ -221,18 +228,18 @@ struct vb_wire_request *fx_post(struct fx *fx, enum vb_wire_verb verb, uint32_t 
 
 bool fx_out(struct fx *fx, struct vb_packet *p, uint8_t *payload, uint64_t now)
 {
-	struct vb_wire_out out;
-	uint8_t bytes[64 + 4096];
+	uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_wire_out out = {.packet = bytes};
 
+	memset(bytes, 0xee, sizeof(bytes));
 	if (!vb_wire_output(&fx->qp, &out, now))
 		return false;
-	struct vb_writer w = vb_writer(bytes, sizeof(bytes));
+	uint32_t len = out.header_len + out.payload_len + out.pad;
 
-	vb_put_bytes(&w, out.header, out.header_len);
-	for (int i = 0; i < out.pieces; i++)
-		vb_put_bytes(&w, out.iov[i].iov_base, out.iov[i].iov_len);
-	vb_put_zeros(&w, out.pad + VB_ICRC_LEN);
-	CHECK(!w.failed && vb_packet_decode(p, bytes, w.pos) == VB_PACKET_OK);
+	CHECK(vb_packet_decode(p, bytes, len + VB_ICRC_LEN) == VB_PACKET_OK);
+	CHECK(bytes[len] == 0xee && p->payload_at == out.header_len && out.pad == p->bth.pad);
+	for (uint32_t i = 0; i < out.pad; i++)
+		CHECK(!bytes[out.header_len + out.payload_len + i]);
 	CHECK(p->payload_len == out.payload_len && p->bth.migreq && !p->bth.tver && p->bth.pkey == fx->cfg.pkey);
 	if (payload)
 		memcpy(payload, bytes + p->payload_at, p->payload_len);

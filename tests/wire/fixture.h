@@ -58,6 +58,8 @@ struct fx {
 void fx_config(struct vb_wire_config *cfg);
 void fx_init(struct fx *fx);
 void fx_init_with(struct fx *fx, const struct vb_wire_config *cfg);
+/* Not started. */
+void fx_init_rtr(struct fx *fx, const struct vb_wire_config *cfg);
 
 /* Posts a request; returns it for changes before the next call. Its memory holds its cookie. */
 struct vb_wire_request *fx_post(struct fx *fx, enum vb_wire_verb verb, uint32_t len);

@@ -52,6 +52,7 @@ void sim_node_free(struct sim_node *n)
 	for (uint32_t i = 0; i < n->posted; i++)
 		free(n->requests[i].expected);
 	free(n->requests);
+	free(n->slots);
 }
 
 /* finished: all work is done, so nothing may differ. Else what is not written by anybody must be as it was. */
@@ -157,14 +158,17 @@ static int pieces(struct sim_node *n, const struct sim_sge *sge, uint32_t sges, 
 	return k;
 }
 
-static int gather(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov,
-                  int max)
+static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
 {
 	struct sim_node *n = own;
 	struct sim_request *r = request_of(n, rq);
+	struct iovec iov[SIM_SGES];
+	uint8_t *to = dst;
 
-	SIM_MUST(n->sim, !r->completed && max >= (int)r->sges);
-	return pieces(n, r->sge, r->sges, offset, len, iov);
+	SIM_MUST(n->sim, !r->completed);
+	for (int i = 0, k = pieces(n, r->sge, r->sges, offset, len, iov); i < k; to += iov[i++].iov_len)
+		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+	return true;
 }
 
 static void store(const struct iovec *iov, int k, const uint8_t *bytes)
@@ -320,15 +324,13 @@ static bool write_remote(void *own, uint32_t rkey, uint64_t va, const void *byte
 	return at;
 }
 
-static int read_remote(void *own, uint32_t rkey, uint64_t va, uint32_t len, struct iovec *iov, int max)
+static bool read_remote(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
 {
-	uint8_t *at = allowed(own, rkey, va, len, VB_WIRE_REMOTE_READ);
+	const uint8_t *at = allowed(own, rkey, va, len, VB_WIRE_REMOTE_READ);
 
-	if (!at)
-		return -1;
-	iov[0] = (struct iovec){at, len / 2};
-	iov[1] = (struct iovec){at + len / 2, len - len / 2};
-	return 2;
+	if (at)
+		memcpy(dst, at, len);
+	return at;
 }
 
 static enum vb_wire_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
@@ -361,7 +363,7 @@ static void failed(void *own, enum vb_wire_event event)
 const struct vb_wire_ops sim_ops = {
         .next_send = next_send,
         .complete_send = complete_send,
-        .gather = gather,
+        .fetch = fetch,
         .scatter = scatter,
         .local = local,
         .take_receive = take_receive,

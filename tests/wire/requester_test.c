@@ -51,6 +51,56 @@ static void a_message_is_cut_at_the_path_mtu(void)
 	CHECK(!vb_wire_deadline(&fx.qp));
 }
 
+/* ibv_modify_qp: RTR knows nothing of the requester, RTS does, SQD changes it. */
+static void attributes_are_set_after_the_beginning(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.max_rd_atomic = cfg.timeout = cfg.retry_cnt = 0;
+	fx_init_rtr(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_READ, 8);
+	silence(1);
+	cfg.sq_psn = vb_psn(500);
+	cfg.max_rd_atomic = 1;
+	cfg.timeout = 8;
+	cfg.max_dest_rd_atomic = 255;
+	vb_wire_reconfigure(&fx.qp, &cfg);
+	CHECK(fx.qp.cfg.max_dest_rd_atomic == VB_WIRE_MAX_RESOURCES);
+	vb_wire_start(&fx.qp);
+	expect(VB_RC_READ_REQUEST, 500, 0, 1);
+	CHECK(vb_wire_deadline(&fx.qp) == 1 + (4096 << 8));
+	respond(VB_RC_READ_RESPONSE_ONLY, 500, 8, 2);
+	vb_wire_pause(&fx.qp, true);
+	CHECK(vb_wire_idle(&fx.qp));
+	cfg.sq_psn = vb_psn(900);
+	cfg.timeout = 9;
+	vb_wire_reconfigure(&fx.qp, &cfg);
+	vb_wire_pause(&fx.qp, false);
+	fx_post(&fx, VB_WIRE_WRITE, 8);
+	expect(VB_RC_WRITE_ONLY, 501, 8, 3);
+	CHECK(vb_wire_deadline(&fx.qp) == 3 + (4096 << 9));
+}
+
+static void a_read_that_was_taken_goes_when_reads_are_forbidden_then(void)
+{
+	fx_init(&fx);
+	vb_wire_pause(&fx.qp, true);
+	fx_post(&fx, VB_WIRE_READ, 8);
+	silence(1);
+	struct vb_wire_config cfg = fx.qp.cfg;
+
+	cfg.max_rd_atomic = 0;
+	vb_wire_reconfigure(&fx.qp, &cfg);
+	vb_wire_pause(&fx.qp, false);
+	expect(VB_RC_READ_REQUEST, 100, 0, 1);
+	fx_post(&fx, VB_WIRE_READ, 8);
+	silence(1);
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
+	silence(2);
+	completed(2, VB_WIRE_LOC_QP_OP_ERR);
+}
+
 static void a_message_that_fills_its_packets_has_no_empty_one_behind(void)
 {
 	fx_init(&fx);
@@ -335,6 +385,93 @@ static void rnr_retries_are_counted_apart_and_seven_is_for_ever(void)
 	}
 }
 
+/* PSNs 100 to 131 are under way, 105 is missing. */
+static void lose_one_of_many(void)
+{
+	fx_init(&fx);
+	for (int i = 0; i < 4; i++)
+		fx_post(&fx, VB_WIRE_WRITE, 16 * FX_MTU);
+	CHECK(fx_drain(&fx, 1) == 32);
+	fx_nak(&fx, 105, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+	for (uint32_t psn = 105; psn < 113; psn++)
+		expect(VB_RC_WRITE_MIDDLE, psn, FX_MTU, 3);
+	CHECK(p.bth.ack_req);
+	silence(3); /* the rest waits for what the peer makes of it */
+	fx_nak(&fx, 105, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 3);
+}
+
+static void a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing(void)
+{
+	lose_one_of_many();
+	fx_ack(&fx, 119, 31, 4);
+	CHECK(fx.qp.rq.keeps == VB_WIRE_KEEPS);
+	expect(VB_RC_WRITE_MIDDLE, 120, FX_MTU, 5); /* it was behind it that it stopped */
+	expect(VB_RC_WRITE_MIDDLE, 121, FX_MTU, 5);
+	CHECK(p.bth.ack_req);
+	expect(VB_RC_WRITE_FIRST, 132, FX_MTU, 5);
+	fx_ack(&fx, 131, 31, 6);
+	completed(2, VB_WIRE_SUCCESS);
+	CHECK(!fx.qp.rq.mending);
+	fx_drain(&fx, 6);
+	fx_nak(&fx, 140, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 7);
+	expect(VB_RC_WRITE_MIDDLE, 140, FX_MTU, 8); /* no trial is needed now */
+	silence(8);
+	fx_ack(&fx, 163, 31, 9);
+	completed(4, VB_WIRE_SUCCESS);
+}
+
+static void a_peer_that_drops_what_is_ahead_is_found_out_once(void)
+{
+	lose_one_of_many();
+	fx_ack(&fx, 112, 31, 4);
+	CHECK(fx.qp.rq.keeps == VB_WIRE_KEEPS_NOT);
+	for (uint32_t psn = 113; psn < 132; psn++)
+		CHECK(fx_out(&fx, &p, payload, 5) && p.bth.psn.v == psn);
+	fx_nak(&fx, 120, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
+	for (uint32_t psn = 120; psn < 132; psn++)
+		CHECK(fx_out(&fx, &p, payload, 7) && p.bth.psn.v == psn);
+}
+
+static void a_nak_for_the_next_packet_ends_the_trial_too(void)
+{
+	lose_one_of_many();
+	fx_nak(&fx, 113, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 4);
+	CHECK(fx.qp.rq.keeps == VB_WIRE_KEEPS_NOT);
+	for (uint32_t psn = 113; psn < 132; psn++)
+		CHECK(fx_out(&fx, &p, payload, 5) && p.bth.psn.v == psn);
+}
+
+static void with_little_under_way_all_goes_again(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_WRITE, 15 * FX_MTU);
+	CHECK(fx_drain(&fx, 1) == 15);
+	fx_nak(&fx, 101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+	CHECK(fx_drain(&fx, 2) == 14 && fx.qp.rq.keeps == VB_WIRE_KEEPS_UNKNOWN);
+}
+
+static void an_early_retry_asks_with_one_packet(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.timeout = 20;
+	cfg.probe_min = 1000;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_WRITE, 4 * FX_MTU);
+	CHECK(fx_drain(&fx, 1) == 4);
+	uint64_t at = vb_wire_deadline(&fx.qp);
+
+	vb_wire_timeout(&fx.qp, at);
+	expect(VB_RC_WRITE_FIRST, 100, FX_MTU, at);
+	CHECK(p.bth.ack_req);
+	silence(at);
+	fx_ack(&fx, 100, 31, at + 1); /* no more than that was there */
+	CHECK(fx_drain(&fx, at + 1) == 3);
+	fx_ack(&fx, 103, 31, at + 2);
+	completed(1, VB_WIRE_SUCCESS);
+}
+
 static void a_read_brings_its_bytes(void)
 {
 	fx_init(&fx);
@@ -361,12 +498,36 @@ static void a_read_is_resumed_in_the_middle(void)
 	CHECK(fx.qp.stats.lost_responses == 1);
 	expect(VB_RC_READ_REQUEST, 102, 0, 3);
 	CHECK(p.reth.va == FX_VA + 512 && p.reth.length == 512);
-	expect(VB_RC_SEND_ONLY, 104, 1, 3);
+	silence(3); /* the rest is there */
 	respond(VB_RC_READ_RESPONSE_FIRST, 102, 256, 4);
-	respond(VB_RC_READ_RESPONSE_LAST, 103, 256, 4);
 	completed(1, VB_WIRE_SUCCESS);
+	respond(VB_RC_READ_RESPONSE_LAST, 103, 256, 4);
+	CHECK(fx.qp.stats.duplicate_response == 1 && fx.local[0][512] == 102 && fx.local[0][768] == 103);
 	fx_ack(&fx, 104, 31, 5);
 	completed(2, VB_WIRE_SUCCESS);
+}
+
+static void responses_ahead_of_two_missing_ones_are_stored(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU);
+	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU);
+	CHECK(fx_drain(&fx, 1) == 3);
+	respond(VB_RC_READ_RESPONSE_LAST, 101, 256, 2);
+	respond(VB_RC_READ_RESPONSE_LAST, 104, 256, 2);
+	expect(VB_RC_READ_REQUEST, 100, 0, 3);
+	silence(3);
+	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 4);
+	completed(1, VB_WIRE_SUCCESS);
+	expect(VB_RC_FETCH_ADD, 102, 0, 5); /* it is behind what came */
+	respond(VB_RC_ATOMIC_ACK, 102, 0, 6);
+	completed(2, VB_WIRE_SUCCESS);
+	expect(VB_RC_READ_REQUEST, 103, 0, 7);
+	CHECK(p.reth.va == FX_VA && p.reth.length == 2 * FX_MTU);
+	respond(VB_RC_READ_RESPONSE_FIRST, 103, 256, 8);
+	completed(3, VB_WIRE_SUCCESS);
+	CHECK(fx.local[2][0] == 103 && fx.local[2][256] == 104 && !fx.qp.rq.rd && vb_wire_idle(&fx.qp));
 }
 
 static void a_long_read_is_asked_for_in_pieces(void)
@@ -399,7 +560,9 @@ static void an_acknowledgement_behind_a_read_means_its_response_was_lost(void)
 	fx_ack(&fx, 102, 31, 2);
 	completed(1, VB_WIRE_SUCCESS);
 	expect(VB_RC_READ_REQUEST, 101, 0, 3);
-	expect(VB_RC_SEND_ONLY, 102, 1, 3);
+	silence(3);
+	respond(VB_RC_READ_RESPONSE_ONLY, 101, 1, 4);
+	completed(3, VB_WIRE_SUCCESS);
 }
 
 static void a_response_acknowledges_what_was_before_it(void)
@@ -631,6 +794,8 @@ static void a_congestion_notification_narrows_the_window(void)
 int main(void)
 {
 	RUN(a_message_is_cut_at_the_path_mtu);
+	RUN(attributes_are_set_after_the_beginning);
+	RUN(a_read_that_was_taken_goes_when_reads_are_forbidden_then);
 	RUN(a_message_that_fills_its_packets_has_no_empty_one_behind);
 	RUN(no_bytes_are_one_packet);
 	RUN(immediate_key_and_solicited_go_with_the_last_packet);
@@ -648,8 +813,14 @@ int main(void)
 	RUN(without_a_timer_it_asks_for_ever);
 	RUN(an_rnr_nak_waits_as_long_as_its_code_says);
 	RUN(rnr_retries_are_counted_apart_and_seven_is_for_ever);
+	RUN(a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing);
+	RUN(a_peer_that_drops_what_is_ahead_is_found_out_once);
+	RUN(a_nak_for_the_next_packet_ends_the_trial_too);
+	RUN(with_little_under_way_all_goes_again);
+	RUN(an_early_retry_asks_with_one_packet);
 	RUN(a_read_brings_its_bytes);
 	RUN(a_read_is_resumed_in_the_middle);
+	RUN(responses_ahead_of_two_missing_ones_are_stored);
 	RUN(a_long_read_is_asked_for_in_pieces);
 	RUN(an_acknowledgement_behind_a_read_means_its_response_was_lost);
 	RUN(a_response_acknowledges_what_was_before_it);

@@ -87,6 +87,18 @@ static struct vb_wire_config configure(struct sim *sim, int id)
 	};
 }
 
+/* In a quarter of the runs neither end keeps what comes ahead, in a quarter both do, else one. */
+static void keep(struct sim *sim, struct sim_node *n)
+{
+	static const uint32_t sizes[] = {4, 64, 1024};
+	struct vb_wire_ahead ahead = {.n = sizes[sim->seed / 64 % 3]};
+
+	if (!(sim->seed / 16 >> n->id & 1))
+		return;
+	ahead.slots = n->slots = calloc(ahead.n, VB_WIRE_SLOT(n->qp.cfg.mtu));
+	vb_wire_keep_ahead(&n->qp, &ahead);
+}
+
 static void init_pairs(struct sim *sim)
 {
 	uint32_t mtu = 256u << net_below(&sim->net, 5);
@@ -103,6 +115,7 @@ static void init_pairs(struct sim *sim)
 			cfg[id].timeout = (uint8_t)(8 + net_below(&sim->net, 8));
 		}
 		vb_wire_init(&n->qp, &cfg[id], &sim_ops, n, n->sends, SIM_SENDS);
+		keep(sim, n);
 		vb_wire_start(&n->qp);
 		n->goal = 10 + net_below(&sim->net, 50);
 		n->tick_at = 1;
@@ -148,6 +161,8 @@ static void check_node(struct sim *sim, struct sim_node *n)
 	SIM_MUST(sim, n->completed <= n->taken && n->taken <= n->posted);
 	SIM_MUST(sim, n->r_completed <= n->r_taken && n->r_taken <= n->r_posted);
 	SIM_MUST(sim, sim->mode != SIM_NORMAL || !n->failed);
+	SIM_MUST(sim, rs->kept ? rs->kept < n->qp.ahead.n && !n->qp.dead : true);
+	SIM_MUST(sim, !rq->mending || (rq->mend_seq <= rq->una && rq->mend_to <= rq->high));
 
 	uint32_t unanswered = 0;
 
@@ -201,36 +216,33 @@ static void check_packet(struct sim_node *n, const struct vb_packet *p)
 		n->new_psns += psns;
 	else
 		SIM_MUST(sim, ahead + (int32_t)psns <= 0);
-	if (n->qp.cfg.type == VB_WIRE_RC && rq->seq - rq->una > rq->window.packets)
+	if (n->qp.cfg.type != VB_WIRE_RC || (rq->mending && ahead))
+		return;
+	if (rq->seq - rq->una > (rq->mending ? 2ull : 1ull) * rq->window.packets)
 		SIM_MUST(sim, rq->seq - rq->una == psns);
 }
 
 /* --- packets --- */
 
-static size_t put(uint8_t *bytes, const struct vb_wire_out *out, int to)
+static size_t seal(const struct vb_wire_out *out, int to)
 {
 	size_t total = out->header_len + out->payload_len + out->pad + VB_ICRC_LEN;
 	struct vb_flow flow = flow_to(to);
-	uint32_t crc = vb_icrc_start(&flow, 0, out->header, out->header_len, total);
-	struct vb_writer w = vb_writer(bytes, NET_PACKET_MAX);
+	uint32_t crc = vb_icrc_start(&flow, 0, out->packet, out->header_len, total);
 
-	vb_put_bytes(&w, out->header, out->header_len);
-	for (int i = 0; i < out->pieces; i++)
-		vb_put_bytes(&w, out->iov[i].iov_base, out->iov[i].iov_len);
-	vb_put_zeros(&w, out->pad);
-	crc = vb_crc32(crc, bytes + out->header_len, w.pos - out->header_len);
-	vb_icrc_encode(bytes + w.pos, crc);
-	return w.pos + VB_ICRC_LEN;
+	crc = vb_crc32(crc, out->packet + out->header_len, out->payload_len + out->pad);
+	vb_icrc_encode(out->packet + total - VB_ICRC_LEN, crc);
+	return total;
 }
 
 static void output(struct sim *sim, struct sim_node *n)
 {
-	struct vb_wire_out out;
-	uint8_t bytes[NET_PACKET_MAX];
+	uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_wire_out out = {.packet = bytes};
 
 	for (uint32_t i = 0; vb_wire_output(&n->qp, &out, sim->now); i++) {
 		struct vb_packet p;
-		size_t len = put(bytes, &out, !n->id);
+		size_t len = seal(&out, !n->id);
 
 		if (vb_packet_decode(&p, bytes, len) != VB_PACKET_OK || i > 100000) {
 			sim_fail(sim, "it sends what cannot be decoded, or without end");
@@ -322,6 +334,19 @@ static void check_failures(struct sim *sim)
 	}
 }
 
+/* What was kept has been taken, or let go with the QP. */
+static void check_slots(struct sim *sim)
+{
+	for (int id = 0; id < 2; id++) {
+		const struct sim_node *n = &sim->node[id];
+		uint32_t used = 0;
+
+		for (uint32_t i = 0; n->slots && i < n->qp.ahead.n; i++)
+			used += ((const struct vb_wire_kept *)(const void *)(n->slots + i * VB_WIRE_SLOT(n->qp.cfg.mtu)))->used;
+		SIM_MUST(sim, used == n->qp.rs.kept && (!used || (sim->mode != SIM_NORMAL && !n->qp.dead)));
+	}
+}
+
 bool sim_run(struct sim *sim)
 {
 	uint64_t at;
@@ -344,6 +369,7 @@ bool sim_run(struct sim *sim)
 		SIM_MUST(sim, !n->taking || sim->mode == SIM_UNRELIABLE || !n->failed);
 	}
 	check_failures(sim);
+	check_slots(sim);
 	sim_check_memory(sim, sim->mode == SIM_NORMAL);
 	return !sim->problem[0];
 }

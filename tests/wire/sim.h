@@ -4,6 +4,8 @@
 #ifndef VB_TEST_WIRE_SIM_H
 #define VB_TEST_WIRE_SIM_H
 
+#include <sys/uio.h>
+
 #include "engine/wire/wire.h"
 #include "net.h"
 
@@ -49,6 +51,7 @@ struct sim_node {
 	uint32_t base[SIM_REGIONS], size[SIM_REGIONS];
 	struct vb_wire_qp qp;
 	struct vb_wire_send sends[SIM_SENDS];
+	uint8_t *slots; /* of what comes ahead, or NULL */
 	struct sim_request *requests;
 	uint32_t goal, posted, taken, completed;
 	struct sim_receive receives[SIM_REQUESTS];

@@ -20,13 +20,69 @@ static struct vb_wire_send *find(struct vb_wire_qp *qp, uint64_t seq)
 	return NULL;
 }
 
+/* --- what came ahead of a missing response --- */
+
+static bool has_come(const struct vb_wire_requester *rq, uint64_t seq)
+{
+	return seq < rq->got_to && rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] >> seq % 64 & 1;
+}
+
+static void mark(struct vb_wire_requester *rq, uint64_t seq)
+{
+	rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] |= 1ull << seq % 64;
+	if (rq->got_to <= seq)
+		rq->got_to = seq + 1;
+}
+
+/* How far all is executed and answered. */
+static uint64_t settled(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	uint64_t seq = rq->una;
+
+	for (uint32_t i = rq->head; i != rq->tail; i++) {
+		const struct vb_wire_send *s = vb_send_at(qp, i);
+		uint64_t end = s->seq + s->packets;
+
+		if (vb_is_answered(s))
+			while (seq < end && has_come(rq, seq))
+				seq++;
+		else if (seq < end && seq < rq->executed)
+			seq = end < rq->executed ? end : rq->executed;
+		if (seq < end)
+			break;
+	}
+	return seq;
+}
+
+/* These responses need not be remembered any more; requests that they end are not under way any more. */
+static void forget(struct vb_wire_qp *qp, uint64_t to)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < to; i++) {
+		const struct vb_wire_send *s = vb_send_at(qp, i);
+
+		if (!vb_is_answered(s))
+			continue;
+		for (uint64_t seq = s->seq > rq->una ? s->seq : rq->una; seq < to && seq < s->seq + s->packets; seq++) {
+			rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] &= ~(1ull << seq % 64);
+			if (seq < rq->seq && (vb_is_atomic(s) || seq + 1 == vb_chunk_end(s, seq)))
+				rq->rd--;
+		}
+	}
+}
+
+/* --- acknowledgements --- */
+
 /* una goes forward to here. What was to be sent again, and is answered by now, is not. */
 static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
 {
 	struct vb_wire_requester *rq = &qp->rq;
-	bool full = rq->seq - rq->una + rq->stale + 1 >= rq->window.packets;
+	bool full = 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
 
-	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una), full || rq->seq < rq->una);
+	forget(qp, una);
+	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una), full || rq->seq < rq->una, now);
 	rq->stale -= una - rq->una < rq->stale ? (uint32_t)(una - rq->una) : rq->stale;
 	rq->una = una;
 	if (rq->timed_at && rq->una > rq->timed_seq) {
@@ -44,6 +100,7 @@ static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
 		rq->cur++;
 	}
 	vb_requester_progressed(qp, now);
+	vb_mend_progressed(qp, now);
 	vb_requester_retire(qp);
 }
 
@@ -53,28 +110,20 @@ static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
  */
 static bool acknowledged(struct vb_wire_qp *qp, uint64_t before, uint64_t now)
 {
-	uint64_t una = before;
+	if (qp->rq.executed < before)
+		qp->rq.executed = before;
+	uint64_t una = settled(qp);
 
-	for (uint32_t i = qp->rq.head; i != qp->rq.tail; i++) {
-		struct vb_wire_send *s = vb_send_at(qp, i);
-
-		if (s->seq >= before)
-			break;
-		if (vb_is_answered(s)) {
-			una = s->seq > qp->rq.una ? s->seq : qp->rq.una;
-			break;
-		}
-	}
 	if (una > qp->rq.una)
 		move_una(qp, una, now);
-	return una == before;
+	return una >= before;
 }
 
 static void response_lost(struct vb_wire_qp *qp, uint64_t now)
 {
 	qp->stats.lost_responses++;
-	if (vb_requester_go_back(qp, false, now))
-		vb_wire_window_lost(&qp->rq.window, now);
+	if (vb_mend_response(qp, now))
+		vb_wire_window_lost(&qp->rq.window, true, now);
 }
 
 /* Counted from what is acknowledged. */
@@ -113,8 +162,8 @@ static void take_sequence_nak(struct vb_wire_qp *qp, uint64_t now)
 	 * doubled must not cost a retry, and without progress the timer, which no NAK restarts, ends it.
 	 */
 	qp->stats.seq_naks_rcvd++;
-	if (qp->rq.seq > qp->rq.una && vb_requester_go_back(qp, true, now))
-		vb_wire_window_lost(&qp->rq.window, now);
+	if (qp->rq.seq > qp->rq.una && vb_mend(qp, now))
+		vb_wire_window_lost(&qp->rq.window, qp->rq.mending, now);
 }
 
 static void take_rnr_nak(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
@@ -177,7 +226,7 @@ static bool fits(const struct vb_wire_qp *qp, const struct vb_wire_send *s, cons
 		return false;
 	bool last = seq + 1 == s->seq + s->packets;
 
-	return p->payload_len == (last ? vb_last_len(s->rq.length, qp->cfg.mtu) : qp->cfg.mtu) &&
+	return s->chunk && p->payload_len == (last ? vb_last_len(s->rq.length, qp->cfg.mtu) : qp->cfg.mtu) &&
 	       !(p->info->flags & VB_LAST) == (seq + 1 != vb_chunk_end(s, seq));
 }
 
@@ -199,19 +248,26 @@ static void take_response(struct vb_wire_qp *qp, const struct vb_packet *p, cons
 		qp->stats.drop_response++;
 		return;
 	}
-	if (!acknowledged(qp, seq, now)) {
+	bool whole = acknowledged(qp, seq, now);
+
+	if (!qp->rq.started)
+		return;
+	if (has_come(&qp->rq, seq)) {
+		qp->stats.duplicate_response++;
+	} else if (seq - qp->rq.una < VB_WIRE_WINDOW_MAX) {
+		if (store(qp, s, p, payload, seq))
+			mark(&qp->rq, seq);
+		else
+			s->status = VB_WIRE_LOC_PROT_ERR;
+	}
+	if (!whole) {
 		response_lost(qp, now);
 		return;
 	}
-	if (!qp->rq.started)
-		return;
-	if (!store(qp, s, p, payload, seq)) {
-		vb_requester_fail(qp, VB_WIRE_LOC_PROT_ERR);
-		return;
-	}
-	if (seq < qp->rq.seq && p->info->flags & VB_LAST)
-		qp->rq.rd--;
-	move_una(qp, seq + 1, now);
+	if (s->status)
+		vb_requester_retire(qp);
+	else
+		acknowledged(qp, seq + 1, now);
 	if (qp->rq.started && p->info->ext & VB_EXT_AETH)
 		take_credits(qp, p->aeth.value);
 }

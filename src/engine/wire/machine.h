@@ -66,6 +66,16 @@ bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now);
 void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now);
 void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now);
 
+/* mend.c: una is missing at the peer. false: it is on its way again already. */
+bool vb_mend(struct vb_wire_qp *qp, uint64_t now);
+/* Nothing was heard of una: it goes again by itself. */
+void vb_mend_probe(struct vb_wire_qp *qp, uint64_t now);
+/* una has moved. */
+void vb_mend_progressed(struct vb_wire_qp *qp, uint64_t now);
+/* The response to una is missing, the others are not. false: it was asked for again already. */
+bool vb_mend_response(struct vb_wire_qp *qp, uint64_t now);
+void vb_mend_stop(struct vb_wire_qp *qp);
+
 /* --- responder --- */
 
 /* responder.c: RC and UC */
@@ -76,6 +86,13 @@ void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const u
 
 /* uc.c: is the packet part of a message that is whole so far? */
 bool vb_uc_in_sequence(struct vb_wire_qp *qp, const struct vb_packet *p);
+
+/* ahead.c: requests that came before one that is missing */
+void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload);
+/* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. */
+struct vb_wire_kept *vb_ahead_take(struct vb_wire_qp *qp);
+/* These PSNs are behind us now: nothing of them is kept any more. */
+void vb_ahead_pass(struct vb_wire_qp *qp, struct vb_psn from, uint32_t count);
 
 /* replay.c: reads and atomics that are remembered */
 bool vb_resource_room(struct vb_wire_qp *qp);
@@ -99,7 +116,9 @@ void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn p
 void vb_end_receive(struct vb_wire_qp *qp, enum vb_wire_status status);
 /* All of the QP ends. */
 void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event);
-/* Header of a packet; the payload's pieces are in out already. */
+/* Where the payload of a packet with this opcode goes; before vb_wire_seal. */
+uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode);
+/* Header and pad of a packet; the payload is in out already. */
 void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p);
 
 #endif

@@ -22,7 +22,7 @@ bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
 
 	if (!vb_resource_room(qp))
 		return false;
-	if (rs->res_tail - rs->res_head == qp->cfg.max_dest_rd_atomic) {
+	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* more: the limit has been lowered */
 		struct vb_wire_resource *old = at(qp, rs->res_head++);
 
 		rs->unanswered -= old->next != old->packets;

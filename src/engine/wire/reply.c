@@ -88,31 +88,29 @@ static uint8_t response_opcode(const struct vb_wire_resource *r)
 }
 
 /* The key is looked at again for each packet: it may have been invalidated since. */
-static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, struct vb_wire_out *out)
+static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, uint8_t opcode, struct vb_wire_out *out)
 {
 	uint64_t offset = (uint64_t)r->next * qp->cfg.mtu;
 
 	if (r->atomic || !r->length)
 		return true;
-	out->payload_len = r->length - offset < qp->cfg.mtu ? (uint32_t)(r->length - offset) : qp->cfg.mtu;
-	out->pieces = qp->ops->read(qp->own, r->rkey, r->va + offset, out->payload_len, out->iov, VB_WIRE_MAX_IOV);
-	if (out->pieces >= 0)
-		return true;
-	out->pieces = 0;
-	out->payload_len = 0;
-	return false;
+	uint32_t len = r->length - offset < qp->cfg.mtu ? (uint32_t)(r->length - offset) : qp->cfg.mtu;
+
+	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_wire_payload(out, opcode), len))
+		return false;
+	out->payload_len = len;
+	return true;
 }
 
 static bool make_response(struct vb_wire_qp *qp, struct vb_wire_resource *r, struct vb_wire_out *out)
 {
 	struct vb_wire_responder *rs = &qp->rs;
-	struct vb_packet p = {.bth.psn = vb_psn_add(r->psn, (int32_t)r->next),
+	struct vb_packet p = {.bth = {.opcode = response_opcode(r), .psn = vb_psn_add(r->psn, (int32_t)r->next)},
 	                      .aeth = {.msn = r->msn},
 	                      .atomic_ack.original = r->original};
 
-	if (!fetch(qp, r, out))
+	if (!fetch(qp, r, p.bth.opcode, out))
 		return false;
-	p.bth.opcode = response_opcode(r);
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
 		p.aeth.value = credits(qp);
 	vb_resource_sent(qp, r);

@@ -4,6 +4,9 @@
 #include "engine/wire/machine.h"
 
 #define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
+#define BURST_MIN 4 /* packets at once, where they are paced */
+#define BURST_MAX 64
+#define PACED 1000000 /* ns: round trips from which on it is always paced */
 #define ASK_EVERY 64 /* packets after which an acknowledgement is asked for, at the latest */
 
 static const uint8_t operations[] = {[VB_WIRE_SEND] = VB_OP_SEND,
@@ -60,9 +63,15 @@ static bool take(struct vb_wire_qp *qp)
 
 /* --- may it go? --- */
 
+/* One that was taken goes, even if the limit has become 0 since. */
+static uint32_t reads_at_once(const struct vb_wire_qp *qp)
+{
+	return qp->cfg.max_rd_atomic ? qp->cfg.max_rd_atomic : 1;
+}
+
 static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 {
-	uint32_t share = qp->cfg.max_rd_atomic < 4 ? qp->cfg.max_rd_atomic : 4;
+	uint32_t reads = reads_at_once(qp), share = reads < 4 ? reads : reads < 8 ? 4 : reads / 2;
 
 	if (s->chunk)
 		return;
@@ -71,10 +80,16 @@ static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 		s->chunk = CHUNK_MIN;
 }
 
-/* PSNs that the next packet takes: a READ request takes those of its response. */
-static uint64_t span(const struct vb_wire_qp *qp, const struct vb_wire_send *s)
+/* PSNs that the packet takes: a READ request takes those of its response. */
+static uint64_t span(const struct vb_wire_send *s, uint64_t seq)
 {
-	return s->rq.verb == VB_WIRE_READ ? vb_chunk_end(s, qp->rq.seq) - qp->rq.seq : 1;
+	return s->rq.verb == VB_WIRE_READ ? vb_chunk_end(s, seq) - seq : 1;
+}
+
+/* While a missing packet is on its way again, those that the peer keeps are not in the network. */
+static uint64_t limit(const struct vb_wire_requester *rq)
+{
+	return rq->mending && (rq->keeps == VB_WIRE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets : rq->window.packets;
 }
 
 /*
@@ -101,11 +116,13 @@ static bool may_go(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 		return true;
 	if (s->rq.flags & VB_WIRE_FENCE && rq->seq == s->seq && rq->rd)
 		return false;
-	if (vb_is_answered(s) && rq->rd >= qp->cfg.max_rd_atomic)
+	if (vb_is_answered(s) && rq->rd >= reads_at_once(qp))
 		return false;
 	if (s->rq.verb == VB_WIRE_READ)
 		choose_chunk(qp, s);
-	return rq->seq == rq->una || rq->seq - rq->una + rq->stale + span(qp, s) <= rq->window.packets;
+	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
+		return false;
+	return rq->seq == rq->una || rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq);
 }
 
 /* The send that the next packet belongs to, if that may go now. */
@@ -128,11 +145,11 @@ static struct vb_wire_send *ready(struct vb_wire_qp *qp)
 /* --- packets --- */
 
 static void fill_request(struct vb_packet *p, const struct vb_wire_qp *qp, const struct vb_wire_send *s, uint32_t at,
-                         uint32_t span)
+                         uint32_t psns)
 {
 	const struct vb_wire_request *r = &s->rq;
 	uint64_t offset = (uint64_t)at * qp->cfg.mtu;
-	uint32_t left = (uint32_t)(r->length - offset), asked = span * qp->cfg.mtu;
+	uint32_t left = (uint32_t)(r->length - offset), asked = psns * qp->cfg.mtu;
 
 	p->reth = (struct vb_reth){r->remote_addr + offset, r->rkey,
 	                           r->verb == VB_WIRE_READ && left > asked ? asked : left};
@@ -141,20 +158,26 @@ static void fill_request(struct vb_packet *p, const struct vb_wire_qp *qp, const
 	p->immdt.data = p->ieth.rkey = r->imm;
 }
 
-static bool gather(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, struct vb_wire_out *out)
+static uint8_t next_opcode(const struct vb_wire_qp *qp, const struct vb_wire_send *s, uint32_t at)
 {
-	uint32_t offset = at * qp->cfg.mtu;
+	bool first = !at || vb_is_answered(s), last = at + 1 == s->packets || vb_is_answered(s);
+	enum vb_position position = (first ? VB_FIRST : 0) | (last ? VB_LAST : 0);
 
-	out->payload_len = s->rq.length - offset < qp->cfg.mtu ? s->rq.length - offset : qp->cfg.mtu;
-	if (!out->payload_len)
+	return position == VB_MIDDLE ? s->middle : (uint8_t)opcode_of(qp, s, position);
+}
+
+static bool fetch(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, uint8_t opcode, struct vb_wire_out *out)
+{
+	uint32_t offset = at * qp->cfg.mtu, left = s->rq.length - offset, len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
+
+	if (vb_is_answered(s))
 		return true;
-	out->pieces = qp->ops->gather(qp->own, &s->rq, offset, out->payload_len, out->iov, VB_WIRE_MAX_IOV);
-	if (out->pieces >= 0)
-		return true;
-	s->status = VB_WIRE_LOC_PROT_ERR;
-	out->pieces = 0;
-	out->payload_len = 0;
-	return false;
+	if (len && !qp->ops->fetch(qp->own, &s->rq, offset, vb_wire_payload(out, opcode), len)) {
+		s->status = VB_WIRE_LOC_PROT_ERR;
+		return false;
+	}
+	out->payload_len = len;
+	return true;
 }
 
 /* When the answer is needed to go on, and often enough (IBA 9.7.3.3 leaves it to us). */
@@ -168,49 +191,58 @@ static bool ask(struct vb_wire_qp *qp)
 	return true;
 }
 
-static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t span, uint64_t now)
+static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t psns)
 {
 	struct vb_wire_requester *rq = &qp->rq;
 
 	if (rq->seq < rq->high)
 		qp->stats.resent_pkts++;
 	rq->rd += vb_is_answered(s);
-	rq->seq += span;
+	rq->seq += psns;
 	if (rq->seq == s->seq + s->packets)
 		rq->cur++;
 	if (rq->high < rq->seq)
 		rq->high = rq->seq;
-	if (qp->cfg.type == VB_WIRE_RC)
-		vb_requester_arm(qp, now);
 }
 
 static void time_it(struct vb_wire_qp *qp, uint64_t seq, bool first, uint64_t now)
 {
-	if (qp->rq.timed_at || seq < qp->rq.sure_from)
+	if (qp->rq.timed_at || seq < qp->rq.sure_from || (qp->rq.mending && seq != qp->rq.mend_seq))
 		return;
 	qp->rq.timed_seq = seq;
 	qp->rq.timed_first = first;
 	qp->rq.timed_at = now;
 }
 
-static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, struct vb_wire_out *out, uint64_t now)
+/* Of a packet that is sent again by itself, the first and the last ask. */
+static bool ask_mended(struct vb_wire_qp *qp, uint64_t seq, uint64_t psns, uint64_t now)
 {
-	bool first = !at || vb_is_answered(s), last = at + 1 == s->packets || vb_is_answered(s);
-	enum vb_position position = (first ? VB_FIRST : 0) | (last ? VB_LAST : 0);
-	uint64_t seq = qp->rq.seq, psns = span(qp, s);
-	bool first_time = seq >= qp->rq.high;
-	struct vb_packet p = {.bth.psn = vb_send_psn(qp, seq)};
+	qp->stats.resent_pkts++;
+	qp->rq.mend_next = seq + psns;
+	qp->rq.mend_last_at = now;
+	return seq == qp->rq.mend_seq || qp->rq.mend_next == qp->rq.mend_end;
+}
 
-	p.bth.opcode = position == VB_MIDDLE ? s->middle : (uint8_t)opcode_of(qp, s, position);
+static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t seq, uint8_t opcode, struct vb_wire_out *out,
+                 uint64_t now)
+{
+	bool last = vb_opcode_info(opcode)->flags & VB_LAST, mended = qp->rq.mend_next < qp->rq.mend_end;
+	uint64_t psns = span(s, seq);
+	bool first_time = seq >= qp->rq.high;
+	struct vb_packet p = {.bth = {.opcode = opcode, .psn = vb_send_psn(qp, seq)}};
+
 	p.bth.solicited = last && s->rq.flags & VB_WIRE_SOLICITED && vb_takes_receive(s);
 	if (qp->cfg.type == VB_WIRE_UD)
 		p.bth.dest_qpn = s->rq.ud_qpn;
-	fill_request(&p, qp, s, at, (uint32_t)psns);
-	count_sent(qp, s, psns, now);
-	if (qp->cfg.type == VB_WIRE_RC && !vb_is_answered(s))
-		p.bth.ack_req = ask(qp);
-	if (qp->cfg.type == VB_WIRE_RC && (p.bth.ack_req || vb_is_answered(s)))
-		time_it(qp, seq, first_time, now);
+	fill_request(&p, qp, s, (uint32_t)(seq - s->seq), (uint32_t)psns);
+	if (!mended)
+		count_sent(qp, s, psns);
+	if (qp->cfg.type == VB_WIRE_RC) {
+		vb_requester_arm(qp, now);
+		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp)) && !vb_is_answered(s);
+		if (p.bth.ack_req || vb_is_answered(s))
+			time_it(qp, seq, first_time, now);
+	}
 	out->ah = s->rq.ah;
 	vb_wire_seal(qp, out, &p);
 }
@@ -233,22 +265,73 @@ static void run_local(struct vb_wire_qp *qp)
 	}
 }
 
+/* The next that is sent again by itself. */
+static struct vb_wire_send *mended(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->mend_next < rq->una)
+		rq->mend_next = rq->una;
+	if (!rq->started || rq->rnr_at || rq->mend_next >= rq->mend_end)
+		return NULL;
+	for (uint32_t i = rq->head; i != rq->tail; i++) {
+		struct vb_wire_send *s = vb_send_at(qp, i);
+
+		if (rq->mend_next < s->seq + s->packets)
+			return s->status ? NULL : s;
+	}
+	return NULL;
+}
+
+/*
+ * No more than a burst ahead of the window per round trip: where round trips are long, and where one acknowledgement
+ * speaks for all that was kept behind a gap.
+ */
+static bool paced(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	const struct vb_wire_window *win = &rq->window;
+	uint64_t share = win->packets < win->slow_start_below ? 2 : 4; /* 2.5 or 1.25 windows in a round trip */
+	uint64_t apart = win->srtt * share / 5 / win->packets, burst = win->packets / 50;
+
+	burst = (burst < BURST_MIN ? BURST_MIN : burst < BURST_MAX ? burst : BURST_MAX) * apart;
+
+	rq->wake_at = 0;
+	if (!apart || (rq->window.rtt_min < PACED && !rq->mending))
+		return true;
+	if (rq->pace_at + burst < now)
+		rq->pace_at = now - burst;
+	if (rq->pace_at > now) {
+		rq->wake_at = rq->pace_at + burst / 2;
+		return false;
+	}
+	rq->pace_at += apart;
+	return true;
+}
+
 bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
 	run_local(qp);
-	struct vb_wire_send *s = ready(qp);
+	struct vb_wire_send *s = mended(qp);
+	uint64_t seq = s ? qp->rq.mend_next : qp->rq.seq;
 
+	qp->rq.wake_at = 0;
+	if (!s)
+		s = ready(qp);
 	if (!s) {
 		if (qp->rq.started)
 			vb_requester_retire(qp); /* a fault that was found before its turn */
 		return false;
 	}
-	uint32_t at = (uint32_t)(qp->rq.seq - s->seq);
+	if (qp->cfg.type == VB_WIRE_RC && !paced(qp, now))
+		return false;
+	uint32_t at = (uint32_t)(seq - s->seq);
+	uint8_t opcode = next_opcode(qp, s, at);
 
-	if (!vb_is_answered(s) && !gather(qp, s, at, out)) {
+	if (!fetch(qp, s, at, opcode, out)) {
 		vb_requester_retire(qp);
 		return false;
 	}
-	make(qp, s, at, out, now);
+	make(qp, s, seq, opcode, out, now);
 	return true;
 }

@@ -48,7 +48,7 @@ static enum state check_psn(struct job *j)
 	if (ahead < 0)
 		return DUPLICATE;
 	if (rs->refused) {
-		rs->refused = false;
+		rs->refused = rs->not_ready = false;
 		if (rs->owed >= VB_WIRE_RNR) { /* it had not left yet, and is not needed any more */
 			rs->owed = VB_WIRE_NO_ACK;
 			vb_owe_ack(j->qp, j->now);
@@ -240,10 +240,10 @@ static void complete_receive(struct job *j)
 static enum state complete(struct job *j)
 {
 	struct vb_wire_responder *rs = &j->qp->rs;
+	uint32_t psns = j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
 
-	rs->epsn = vb_psn_add(j->p->bth.psn, 1);
-	if (j->p->info->op == VB_OP_READ)
-		rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)vb_packet_count(j->p->reth.length, j->qp->cfg.mtu));
+	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)psns);
+	vb_ahead_pass(j->qp, j->p->bth.psn, psns);
 	rs->in.offset += j->p->payload_len;
 	rs->in.op = j->p->info->op;
 	rs->in.active = !(j->flags & VB_LAST);
@@ -279,6 +279,8 @@ static enum state error_sequence(struct job *j)
 	if (!j->qp->rs.refused)
 		vb_owe_nak(j->qp, VB_NAK_PSN_SEQUENCE, j->qp->rs.epsn);
 	j->qp->rs.refused = true;
+	if (!j->qp->rs.not_ready) /* then all of it comes again anyway */
+		vb_ahead_keep(j->qp, j->p, j->payload);
 	return DONE;
 }
 
@@ -295,7 +297,7 @@ static enum state error_not_ready(struct job *j)
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_no_receive);
 	vb_owe_rnr(j->qp);
-	j->qp->rs.refused = true;
+	j->qp->rs.refused = j->qp->rs.not_ready = true;
 	return DONE;
 }
 
@@ -364,15 +366,26 @@ static void repeat_nak(struct vb_wire_qp *qp, const struct vb_packet *p)
 		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
-void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags};
 
 	j.rc = qp->cfg.type == VB_WIRE_RC;
+	for (enum state s = CHECK_PSN; s != DONE;)
+		s = steps[s](&j);
+}
+
+void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+{
+	struct vb_wire_kept *k;
+
 	if (qp->rs.closed) {
 		repeat_nak(qp, p);
 		return;
 	}
-	for (enum state s = CHECK_PSN; s != DONE;)
-		s = steps[s](&j);
+	run(qp, p, payload, now);
+	while (!qp->dead && (k = vb_ahead_take(qp))) {
+		run(qp, &k->packet, k->payload, now);
+		qp->rs.ack_at = 0; /* the requester waits for it */
+	}
 }

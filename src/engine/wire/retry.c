@@ -52,6 +52,7 @@ static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
 {
 	struct vb_wire_requester *rq = &qp->rq;
 
+	vb_mend_stop(qp);
 	rq->sure_from = refused ? rq->una : rq->high;
 	rq->back_una = rq->una;
 	rq->back_at = now;
@@ -100,6 +101,8 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 
 	if (rq->rnr_at && rq->rnr_at <= now)
 		rq->rnr_at = 0;
+	if (rq->wake_at && rq->wake_at <= now)
+		rq->wake_at = 0;
 	if (rq->retry_at && rq->retry_at <= now) {
 		if (!rq->retry_left) {
 			vb_requester_fail(qp, VB_WIRE_RETRY_EXC_ERR);
@@ -111,9 +114,13 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 	} else if (rq->probe_at && rq->probe_at <= now) {
 		uint64_t retry_at = rq->retry_at;
 
-		rq->probes++;
 		qp->stats.probes++;
-		retry(qp, now);
+		if (rq->probes++ || rq->seq < rq->high || rq->seq == rq->una) {
+			retry(qp, now);
+		} else {
+			vb_wire_window_late(&rq->window, now);
+			vb_mend_probe(qp, now);
+		}
 		rq->retry_at = retry_at;
 	}
 }

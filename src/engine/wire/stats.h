@@ -16,6 +16,7 @@
 	X(acks_sent, "acknowledgements sent")                                    \
 	X(acks_rcvd, "acknowledgements received")                                \
 	X(out_of_seq_request, "requests ahead of the expected PSN")              \
+	X(kept_pkts, "of those, kept until the missing one came")                \
 	X(duplicate_request, "requests that came again")                         \
 	X(seq_naks_sent, "NAKs sent: PSN sequence")                              \
 	X(seq_naks_rcvd, "NAKs received: PSN sequence")                          \

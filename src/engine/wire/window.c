@@ -6,6 +6,7 @@
 #define RTT_MIN_LIFE 10000000000ull /* ns: then the path may have changed */
 #define RTT_UNKNOWN 20000000ull     /* ns: patience before the first answer */
 #define LONG_PATH 1000000ull        /* ns: round trips are few, so each has to count */
+#define CAREFUL 512             /* round trips */
 #define DELAY_SLACK 10000ull        /* ns that are no sign of a queue */
 
 void vb_wire_window_init(struct vb_wire_window *w, uint32_t max)
@@ -19,7 +20,13 @@ void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint
 {
 	if (!rtt)
 		rtt = 1;
-	if (!w->rtt_min || (first && rtt <= w->rtt_min) || now - w->rtt_min_at > RTT_MIN_LIFE) {
+	w->rtt = rtt;
+	w->rtt_max = rtt > w->rtt_max ? rtt : w->rtt_max - (w->rtt_max - rtt) / 256;
+	if (first && (!w->rtt_least || rtt < w->rtt_least))
+		w->rtt_least = rtt;
+	bool sure = first || rtt >= w->rtt_least;
+
+	if (!w->rtt_min || (sure && rtt <= w->rtt_min) || now - w->rtt_min_at > RTT_MIN_LIFE) {
 		w->rtt_min = rtt;
 		w->rtt_min_at = now;
 	}
@@ -37,28 +44,63 @@ void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint
 /* The path holds no queue to speak of. */
 static bool quiet(const struct vb_wire_window *w)
 {
-	return w->srtt <= w->rtt_min + w->rtt_min / 8 + DELAY_SLACK;
+	return w->rtt <= w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
 }
 
-/* Acknowledged packets that make the window one packet longer: in each round trip at least one, on a quiet path more.
+bool vb_wire_window_crowded(const struct vb_wire_window *w)
+{
+	return !quiet(w) && w->rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
+}
+
+/* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
+static void count(struct vb_wire_window *w, uint32_t packets, uint64_t now)
+{
+	uint64_t time = now - w->count_at;
+
+	w->count += packets;
+	if (!w->count_at || !w->srtt) {
+		w->count_at = now;
+		w->count = 0;
+		return;
+	}
+	if (time < 2 * w->srtt)
+		return;
+	uint64_t carried = w->count * w->rtt_min / time;
+
+	if (w->counts++ % 4 == 0) {
+		w->carried_before = w->carried;
+		w->carried = 0;
+	}
+	if (w->carried < carried)
+		w->carried = (uint32_t)carried;
+	w->count_at = now;
+	w->count = 0;
+}
+
+/*
+ * Acknowledged packets that make the window one packet longer: on a quiet path many in each round trip; in one that is
+ * full a quarter of what a TCP takes, since it gives back less, and its packets are larger than a TCP's.
  */
-static uint32_t growth(const struct vb_wire_window *w)
+static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
 {
 	uint32_t step = w->rtt_min > LONG_PATH ? 8 : 32;
 
+	if (now < w->careful_until && w->packets >= w->ceiling)
+		return 4 * w->packets;
 	return quiet(w) && step < w->packets ? step : w->packets;
 }
 
-void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full)
+void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full, uint64_t now)
 {
+	count(w, packets, now);
 	if (!full)
 		return;
 	if (w->packets < w->slow_start_below) {
-		if (w->rtt_min && w->srtt > 2 * w->rtt_min + DELAY_SLACK)
+		if (w->rtt_min && w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
 			w->slow_start_below = w->packets; /* a queue builds up: enough */
 		w->packets += packets;
 	} else {
-		uint32_t step = growth(w);
+		uint32_t step = growth(w, now);
 
 		w->acked += packets;
 		w->packets += w->acked / step;
@@ -68,22 +110,42 @@ void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full)
 		w->packets = w->max;
 }
 
-/* Once per round trip: to this share of 16. */
-static void reduce(struct vb_wire_window *w, uint32_t share, uint64_t now)
+/* Once per round trip: to this share of 16, or to least. */
+static void reduce(struct vb_wire_window *w, uint32_t share, uint32_t least, uint64_t now)
 {
 	if (w->reduced_at && now - w->reduced_at < w->srtt)
 		return;
+	uint32_t packets = (uint32_t)((uint64_t)w->packets * share / 16);
+
+	if (packets < least)
+		packets = least < w->packets ? least : w->packets;
 	w->reduced_at = now;
-	w->packets = (uint32_t)((uint64_t)w->packets * share / 16);
-	if (!w->packets)
-		w->packets = 1;
+	w->packets = packets ? packets : 1;
 	w->slow_start_below = w->packets;
 	w->acked = 0;
 }
 
-void vb_wire_window_lost(struct vb_wire_window *w, uint64_t now)
+void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
 {
-	reduce(w, quiet(w) ? 14 : 10, now);
+	uint32_t carried = w->carried > w->carried_before ? w->carried : w->carried_before;
+
+	if (!vb_wire_window_crowded(w)) {
+		reduce(w, cheap ? 15 : 13, carried, now);
+		return;
+	}
+	uint32_t before = w->packets, ceiling = before - before / 8;
+
+	reduce(w, 10, carried < ceiling ? carried : ceiling, now);
+	if (w->packets < before) {
+		w->careful_until = now + CAREFUL * w->srtt;
+		w->ceiling = ceiling;
+	}
+}
+
+void vb_wire_window_late(struct vb_wire_window *w, uint64_t now)
+{
+	if (w->srtt)
+		reduce(w, 8, w->carried / 2, now);
 }
 
 /* Nothing came back at all: begin again with little, and grow to half of what it was. */
@@ -91,16 +153,17 @@ void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now)
 {
 	uint32_t half = w->packets / 2;
 
-	if (half >= 2)
+	if (half >= 2 && w->srtt) /* where nothing was ever heard, nothing is known */
 		w->slow_start_below = half;
 	w->packets = w->max < 2 ? 1 : 2;
 	w->acked = 0;
 	w->reduced_at = now;
+	w->rtt = 0; /* what the queue was is past */
 }
 
 void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now)
 {
-	reduce(w, 12, now);
+	reduce(w, 12, 1, now);
 }
 
 uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least)

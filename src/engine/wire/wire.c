@@ -18,18 +18,39 @@ const char *vb_wire_status_text(enum vb_wire_status status)
 	return text[status];
 }
 
+static uint8_t resources(const struct vb_wire_config *cfg)
+{
+	return cfg->max_dest_rd_atomic < VB_WIRE_MAX_RESOURCES ? cfg->max_dest_rd_atomic : VB_WIRE_MAX_RESOURCES;
+}
+
 void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const struct vb_wire_ops *ops, void *own,
                   struct vb_wire_send *sends, uint32_t sends_len)
 {
 	*qp = (struct vb_wire_qp){.cfg = *cfg, .ops = ops, .own = own, .sends = sends, .mask = sends_len - 1};
-	if (qp->cfg.max_dest_rd_atomic > VB_WIRE_MAX_RESOURCES)
-		qp->cfg.max_dest_rd_atomic = VB_WIRE_MAX_RESOURCES;
+	qp->cfg.max_dest_rd_atomic = resources(cfg);
 	if (!qp->cfg.ack_every)
 		qp->cfg.ack_every = 32;
 	if (!qp->cfg.probe_min)
 		qp->cfg.probe_min = 1000000;
 	qp->rs.epsn = cfg->rq_psn;
 	vb_wire_window_init(&qp->rq.window, cfg->max_window);
+}
+
+void vb_wire_reconfigure(struct vb_wire_qp *qp, const struct vb_wire_config *cfg)
+{
+	struct vb_wire_config *c = &qp->cfg;
+
+	c->timeout = cfg->timeout;
+	c->retry_cnt = qp->rq.retry_left = cfg->retry_cnt;
+	c->rnr_retry = qp->rq.rnr_left = cfg->rnr_retry;
+	c->min_rnr_timer = cfg->min_rnr_timer;
+	c->access = cfg->access;
+	c->max_rd_atomic = cfg->max_rd_atomic;
+	c->max_dest_rd_atomic = resources(cfg);
+	c->pkey = cfg->pkey;
+	c->qkey = cfg->qkey;
+	if (!qp->rq.started && !qp->rq.taken_seq)
+		c->sq_psn = cfg->sq_psn;
 }
 
 void vb_wire_start(struct vb_wire_qp *qp)
@@ -61,10 +82,11 @@ static void flush(struct vb_wire_qp *qp)
 {
 	qp->dead = true;
 	qp->rq.started = false;
-	qp->rq.retry_at = qp->rq.probe_at = qp->rq.rnr_at = 0;
+	qp->rq.retry_at = qp->rq.probe_at = qp->rq.rnr_at = qp->rq.wake_at = 0;
 	vb_requester_flush(qp);
 	vb_end_receive(qp, VB_WIRE_WR_FLUSH_ERR);
 	qp->rs.in = (struct vb_wire_inbound){0};
+	vb_ahead_pass(qp, qp->rs.epsn, qp->ahead.n);
 	if (qp->rs.closed) /* a NAK has to go out */
 		return;
 	qp->rs.owed = VB_WIRE_NO_ACK;
@@ -145,9 +167,14 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	}
 }
 
+uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode)
+{
+	return out->packet + vb_opcode_info(opcode)->header_len;
+}
+
 void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p)
 {
-	struct vb_writer w = vb_writer(out->header, sizeof(out->header));
+	struct vb_writer w = vb_writer(out->packet, VB_WIRE_MAX_HEADER);
 
 	p->bth.migreq = true; /* IBA 9.2: "migrated", as ever; adapters drop a packet that says otherwise */
 	p->bth.pkey = qp->cfg.pkey;
@@ -157,6 +184,7 @@ void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_pack
 	vb_packet_encode(&w, p);
 	out->header_len = (uint32_t)w.pos;
 	out->pad = p->bth.pad;
+	memset(out->packet + out->header_len + out->payload_len, 0, out->pad);
 	out->opcode = p->bth.opcode;
 	out->psn = p->bth.psn;
 	qp->stats.sent_pkts++;
@@ -178,7 +206,6 @@ static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
 /* Answers and requests take turns, so that neither side of a busy pair starves the other. */
 bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
-	out->pieces = 0;
 	out->payload_len = 0;
 	out->ah = NULL;
 	if (output_cnp(qp, out))
@@ -204,7 +231,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 uint64_t vb_wire_deadline(const struct vb_wire_qp *qp)
 {
-	uint64_t at = earlier(qp->rq.retry_at, earlier(qp->rq.probe_at, qp->rq.rnr_at));
+	uint64_t at = earlier(qp->rq.retry_at, earlier(qp->rq.probe_at, earlier(qp->rq.rnr_at, qp->rq.wake_at)));
 
 	return qp->rs.owed == VB_WIRE_ACK ? earlier(at, qp->rs.ack_at) : at;
 }

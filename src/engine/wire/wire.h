@@ -4,14 +4,12 @@
 #ifndef VB_ENGINE_WIRE_H
 #define VB_ENGINE_WIRE_H
 
-#include <sys/uio.h>
-
 #include "engine/wire/stats.h"
 #include "engine/wire/window.h"
 #include "frame/packet.h"
 
-#define VB_WIRE_MAX_IOV 33    /* VB_MAX_SGE, and one to spare */
 #define VB_WIRE_MAX_HEADER 48 /* a BTH and the longest extension headers: 40 */
+#define VB_WIRE_PACKET_MAX (VB_WIRE_MAX_HEADER + VB_PAYLOAD_MAX + 3) /* without ICRC */
 #define VB_WIRE_MAX_RESOURCES 128
 #define VB_WIRE_MAX_MESSAGE 0x80000000u /* IBA C9-94 */
 
@@ -110,9 +108,8 @@ struct vb_wire_ops {
 	bool (*next_send)(void *own, struct vb_wire_request *rq);
 	/* A send is done: once each, in posting order; a success that was not asked for too. */
 	void (*complete_send)(void *own, const struct vb_wire_request *rq, enum vb_wire_status status);
-	/* Where len bytes of the request from offset on lie; returns how many pieces, at most max, or -1: no access. */
-	int (*gather)(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov,
-	              int max);
+	/* Copies len bytes of the request from offset on. false: no access, or the memory is not there. */
+	bool (*fetch)(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
 	bool (*scatter)(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len);
 	bool (*local)(void *own, const struct vb_wire_request *rq);
@@ -129,8 +126,8 @@ struct vb_wire_ops {
 	bool (*check)(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access);
 	/* The same check, then the bytes. last: programs poll for the last byte, which has to be stored last. */
 	bool (*write)(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last);
-	/* The same check; returns how many pieces, or -1. */
-	int (*read)(void *own, uint32_t rkey, uint64_t va, uint32_t len, struct iovec *iov, int max);
+	/* The same check, then copies the bytes. */
+	bool (*read)(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len);
 	enum vb_wire_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 	bool (*invalidate)(void *own, uint32_t rkey);
 
@@ -163,6 +160,9 @@ struct vb_wire_resource {
 	uint32_t rkey, length, msn;
 };
 
+/* Does the peer keep what comes ahead of a missing packet? Found out at the first loss. */
+enum vb_wire_keeps { VB_WIRE_KEEPS_UNKNOWN, VB_WIRE_KEEPS_TRIAL, VB_WIRE_KEEPS, VB_WIRE_KEEPS_NOT };
+
 struct vb_wire_requester {
 	bool started, paused; /* paused: SQD, no new message */
 	uint64_t una, seq,
@@ -181,6 +181,20 @@ struct vb_wire_requester {
 	uint64_t timed_seq, timed_at;        /* the packet whose answer is timed; at 0: none */
 	bool timed_first;                    /* and it went out once only */
 	uint32_t stale; /* packets, about, that are in the network for nothing since it went back */
+	uint8_t keeps;  /* enum vb_wire_keeps */
+	uint8_t trials; /* to find that out */
+	uint8_t flat;   /* mends in a row that brought no more than what was sent again */
+	bool mending;   /* una is missing at the peer; what is behind it is there or on its way */
+	uint32_t mend_len;                     /* packets to send again at once */
+	uint64_t mend_seq, mend_next, mend_end; /* of those: first, next to go, end */
+	uint64_t mend_to;                       /* what had gone out when they went */
+	uint64_t mend_at, mend_last_at;         /* when the first of them went, and the last so far */
+	uint64_t mended_to;                     /* packets from here on never went again */
+	bool mend_response;                     /* what is missing is not at the peer but its response */
+	uint64_t executed;                      /* packets before this one are at the peer; some responses may be missing */
+	uint64_t got_to;                        /* no response from here on has come */
+	uint64_t got[VB_WIRE_WINDOW_MAX / 64];  /* responses ahead of a missing one: a bit each */
+	uint64_t pace_at, wake_at;              /* when the next packet may go; 0: nothing waits for it */
 	struct vb_wire_window window;
 };
 
@@ -194,12 +208,31 @@ struct vb_wire_inbound {
 	uint32_t rkey, left;
 };
 
+/*
+ * Where requests are kept that came before one that is missing: n slots (a power of two, 2^22 at most) of
+ * VB_WIRE_SLOT(mtu) bytes, aligned as malloc does, of zeros at first. They are zeros again, as far as it matters, when
+ * the QP has ended.
+ */
+struct vb_wire_ahead {
+	uint8_t *slots;
+	uint32_t n;
+};
+
+struct vb_wire_kept {
+	struct vb_packet packet;
+	bool used;
+	uint8_t payload[];
+};
+
+#define VB_WIRE_SLOT(mtu) (sizeof(struct vb_wire_kept) + (mtu)) /* the mtu is a multiple of 256 */
+
 enum vb_wire_ack_kind { VB_WIRE_NO_ACK, VB_WIRE_ACK, VB_WIRE_RNR, VB_WIRE_NAK };
 
 struct vb_wire_responder {
 	struct vb_psn epsn;
 	uint32_t msn;
 	bool refused;          /* a NAK went out, or will; what is ahead is dropped until epsn comes */
+	bool not_ready;        /* that NAK was for want of a receive */
 	bool closed;           /* the last NAK is on its way; nothing is executed any more */
 	uint8_t owed;          /* enum vb_wire_ack_kind */
 	uint8_t nak;           /* enum vb_nak */
@@ -211,11 +244,12 @@ struct vb_wire_responder {
 	struct vb_wire_inbound in;
 	struct vb_wire_resource res[VB_WIRE_MAX_RESOURCES];
 	uint32_t res_head, res_tail, unanswered;
+	uint32_t kept; /* requests ahead of epsn */
 };
 
 /* Bounded, and all of it: the caller owns it and sends[]. */
 struct vb_wire_qp {
-	struct vb_wire_config cfg; /* timers and retries may change before vb_wire_start */
+	struct vb_wire_config cfg; /* changed by vb_wire_reconfigure only */
 	const struct vb_wire_ops *ops;
 	void *own;
 	struct vb_wire_send *sends;
@@ -223,6 +257,7 @@ struct vb_wire_qp {
 	bool dead, turn;
 	struct vb_wire_requester rq;
 	struct vb_wire_responder rs;
+	struct vb_wire_ahead ahead;
 	struct vb_wire_stats stats;
 };
 
@@ -232,13 +267,11 @@ struct vb_wire_from {
 	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
 };
 
-/* A packet to go out: header, the pieces, pad bytes of zeros, ICRC. The pieces are registered memory: send them before
- * the next vb_wire_input, vb_wire_timeout or vb_wire_sent. */
+/* A packet to go out: header, payload, pad bytes of zeros, in one piece of header_len + payload_len + pad bytes. The
+ * caller appends the ICRC. */
 struct vb_wire_out {
-	uint8_t header[VB_WIRE_MAX_HEADER];
+	uint8_t *packet; /* the caller's, VB_WIRE_PACKET_MAX bytes: set before each vb_wire_output */
 	uint32_t header_len, payload_len;
-	struct iovec iov[VB_WIRE_MAX_IOV];
-	int pieces;
 	uint8_t pad, opcode;
 	struct vb_psn psn;
 	void *ah; /* UD */
@@ -247,6 +280,14 @@ struct vb_wire_out {
 /* sends_len: a power of two, how many send requests may be under way. In RTR: it answers, and does not ask. */
 void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const struct vb_wire_ops *ops, void *own,
                   struct vb_wire_send *sends, uint32_t sends_len);
+/* After vb_wire_init, RC. Without it what comes ahead is dropped, and the peer has to send it again. */
+void vb_wire_keep_ahead(struct vb_wire_qp *qp, const struct vb_wire_ahead *ahead);
+/*
+ * What ibv_modify_qp may change later: timeout, retry_cnt, rnr_retry, min_rnr_timer, access, max_rd_atomic,
+ * max_dest_rd_atomic, pkey and qkey; sq_psn too before the first vb_wire_start. The rest of cfg is not looked at: begin
+ * with a copy of qp->cfg. A timer that runs keeps its time, retries begin anew.
+ */
+void vb_wire_reconfigure(struct vb_wire_qp *qp, const struct vb_wire_config *cfg);
 /* RTS. */
 void vb_wire_start(struct vb_wire_qp *qp);
 /* SQD and back. Drained when vb_wire_idle. */

@@ -1,0 +1,223 @@
+// wire_udp.c - what plain UDP does on a path: 8 bytes to and fro, never sleeping; bulk with segmentation and merging by the kernel
+// follows: udp(7), UDP_SEGMENT and UDP_GRO; a TCP connection on the same port carries the commands
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum {
+	SIZE = 8,
+	TURNS = 20000,
+	SEGMENTS = 64,
+	DATAGRAM = 65507,
+	HEADERS = 28, // IPv4 and UDP
+	RUN_MS = 200,
+};
+
+struct count {
+	uint64_t bytes, ns;
+};
+
+static struct {
+	_Atomic uint64_t bytes, first, last;
+} seen; // written by the thread that receives; reset while nothing comes
+
+static int sockets(const char *host, const char *port, bool serve, int *udp)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+	int tcp = socket(AF_INET, SOCK_STREAM, 0), on = 1, room = 8 << 20;
+
+	*udp = socket(AF_INET, SOCK_DGRAM, 0);
+	if (tcp < 0 || *udp < 0 || inet_pton(AF_INET, host, &at.sin_addr) != 1)
+		fail("socket");
+	setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(*udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	setsockopt(*udp, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	if (serve ? bind(*udp, (struct sockaddr *)&at, sizeof(at)) || bind(tcp, (struct sockaddr *)&at, sizeof(at)) || listen(tcp, 1)
+		  : connect(tcp, (struct sockaddr *)&at, sizeof(at)) || connect(*udp, (struct sockaddr *)&at, sizeof(at)))
+		fail(serve ? "wire_udp: bind" : "wire_udp: connect");
+	return tcp;
+}
+
+static void all(int fd, void *p, size_t len, bool out)
+{
+	ssize_t n = out ? send(fd, p, len, MSG_NOSIGNAL) : recv(fd, p, len, MSG_WAITALL);
+
+	if (n == 0 && !out)
+		exit(0);
+	if (n != (ssize_t)len)
+		fail("wire_udp: the connection for commands");
+}
+
+// --- the side that serves ---
+
+static void echo(int udp)
+{
+	struct sockaddr_in from;
+	char buf[SIZE];
+
+	for (;;) {
+		socklen_t len = sizeof(from);
+		ssize_t n = recvfrom(udp, buf, sizeof(buf), MSG_DONTWAIT, (struct sockaddr *)&from, &len);
+
+		if (n > 0)
+			sendto(udp, buf, (size_t)n, 0, (struct sockaddr *)&from, len);
+		else if (n == 0) // the end
+			return;
+	}
+}
+
+static void *count(void *arg)
+{
+	static char buf[1 << 16];
+	int udp = *(int *)arg;
+
+	for (;;) {
+		ssize_t n = recv(udp, buf, sizeof(buf), 0);
+
+		if (n <= 0)
+			continue;
+		uint64_t now = now_ns();
+		if (!seen.first)
+			seen.first = now;
+		else
+			seen.bytes += (uint64_t)n;
+		seen.last = now;
+	}
+	return NULL;
+}
+
+static void wait_for_silence(void)
+{
+	for (uint64_t before = UINT64_MAX; before != seen.last;) {
+		before = seen.last;
+		usleep(20000);
+	}
+}
+
+static void serve(const char *host, const char *port)
+{
+	int udp, listener = sockets(host, port, true, &udp), on = 1;
+	int tcp = accept(listener, NULL, NULL);
+	pthread_t thread;
+	char command;
+
+	if (tcp < 0)
+		fail("accept");
+	all(tcp, &command, 1, false);
+	if (command == 'l') {
+		all(tcp, &command, 1, true);
+		echo(udp);
+		return;
+	}
+	if (setsockopt(udp, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)) || pthread_create(&thread, NULL, count, &udp))
+		fail("UDP_GRO");
+	for (;; all(tcp, &command, 1, false)) {
+		wait_for_silence();
+		struct count c = {.bytes = seen.bytes, .ns = seen.last - seen.first};
+		seen.bytes = seen.first = seen.last = 0;
+		all(tcp, &c, sizeof(c), true);
+	}
+}
+
+// --- the side that measures ---
+
+static void latency(int tcp, int udp)
+{
+	static uint64_t took[TURNS];
+	char buf[SIZE] = "l";
+
+	all(tcp, buf, 1, true);
+	all(tcp, buf, 1, false);
+	for (int i = 0; i < TURNS; i++) {
+		uint64_t start = now_ns();
+
+		if (send(udp, buf, SIZE, 0) != SIZE)
+			fail("send");
+		while (recv(udp, buf, SIZE, MSG_DONTWAIT) != SIZE) {
+			if (now_ns() - start > 1000000000) {
+				fprintf(stderr, "wire_udp: a datagram was lost\n");
+				exit(1);
+			}
+		}
+		took[i] = now_ns() - start;
+	}
+	for (int i = 0; i < 10; i++)
+		send(udp, buf, 0, 0);
+	printf("%.3f\n", (double)median_u64(took, TURNS) / 2000);
+}
+
+static uint64_t blast(int udp, size_t len, uint64_t pause_ns)
+{
+	static char buf[DATAGRAM];
+	uint64_t sent = 0, next = now_ns(), end = next + (uint64_t)RUN_MS * 1000000;
+
+	while (next < end) {
+		if (send(udp, buf, len, 0) == (ssize_t)len)
+			sent += len;
+		else if (errno != ENOBUFS && errno != EAGAIN && errno != ECONNREFUSED)
+			fail("send with UDP_SEGMENT");
+		uint64_t until = now_ns() + pause_ns;
+		while ((next = now_ns()) < until)
+			relax();
+	}
+	return sent;
+}
+
+/* Gb/s that arrived, and the share that did not, at the pause that serves it best */
+static void bulk(int tcp, int udp, int mtu)
+{
+	static const uint64_t pauses[] = {0, 1000, 2000, 4000, 8000};
+	int segment = mtu - HEADERS, fit = DATAGRAM / segment;
+	size_t len = (size_t)segment * (size_t)(fit < SEGMENTS ? fit : SEGMENTS);
+	double best = 0, lost = 0;
+	struct count c;
+	char command = 'b';
+
+	if (setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)))
+		fail("UDP_SEGMENT");
+	all(tcp, &command, 1, true);
+	all(tcp, &c, sizeof(c), false);
+	for (size_t i = 0; i < sizeof(pauses) / sizeof(pauses[0]); i++) {
+		uint64_t sent = blast(udp, len, pauses[i]);
+
+		all(tcp, &command, 1, true);
+		all(tcp, &c, sizeof(c), false);
+		double gbits = c.ns ? (double)c.bytes * 8 / (double)c.ns : 0;
+		if (getenv("WIRE_UDP_VERBOSE"))
+			fprintf(stderr, "pause %llu ns: %.2f Gb/s, %.1f %% lost\n", (unsigned long long)pauses[i], gbits,
+				100 * (1 - (double)c.bytes / (double)sent));
+		if (gbits > best) {
+			best = gbits;
+			lost = 1 - (double)c.bytes / (double)sent;
+		}
+	}
+	printf("%.3f %.3f\n", best, lost > 0 ? lost : 0);
+}
+
+int main(int argc, char **argv)
+{
+	int udp, tcp;
+
+	if (argc == 4 && !strcmp(argv[1], "serve")) {
+		serve(argv[2], argv[3]);
+	} else if (argc == 4 && !strcmp(argv[1], "lat")) {
+		tcp = sockets(argv[2], argv[3], false, &udp);
+		latency(tcp, udp);
+	} else if (argc == 5 && !strcmp(argv[1], "bulk") && atoi(argv[4]) > HEADERS) {
+		tcp = sockets(argv[2], argv[3], false, &udp);
+		bulk(tcp, udp, atoi(argv[4]));
+	} else {
+		fprintf(stderr, "usage: wire_udp serve HOST PORT | lat HOST PORT | bulk HOST PORT MTU\n");
+		return 2;
+	}
+	return 0;
+}

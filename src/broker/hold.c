@@ -1,0 +1,323 @@
+// hold.c - the broker's hold on the group of lane sockets
+// follows: design "Receiving on UDP 4791 in several processes"; unix(7)
+// SPDX-License-Identifier: MIT
+#include "broker/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "broker/keeper.h"
+#include "broker/lanes.h"
+#include "util/log.h"
+
+#define KEEPER_S 1       /* a keeper answers within this */
+#define FIRST_ANSWER_S 5 /* … and one that makes the sockets within this */
+#define TRIES 3
+#define PAUSE_MS 100     /* a program that asks without end must not keep us from serving others */
+
+void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode)
+{
+	*h = (struct vb_hold){.mode = mode, .sock = -1, .name_fd = -1, .lifeline = -1, .lane0 = -1};
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void vb_hold_close(struct vb_hold *h)
+{
+	if (h->group) {
+		vb_lanes_close(h->group);
+		free(h->group);
+		h->lane0 = -1;
+	}
+	close_fd(&h->lane0);
+	close_fd(&h->lifeline);
+	close_fd(&h->sock);
+	close_fd(&h->name_fd);
+	vb_hold_init(h, h->mode);
+}
+
+int vb_hold_lane0(const struct vb_hold *h)
+{
+	return h->lane0;
+}
+
+/* ---- talking with the keeper ---- */
+
+static void set_patience(int sock, int seconds)
+{
+	struct timeval tv = {.tv_sec = seconds};
+
+	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+}
+
+static void close_all(const int *fds, int n)
+{
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+}
+
+/* 0 with exactly want descriptors, ECONNRESET when it has gone, or another errno. */
+static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * 2)];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = m, .iov_len = sizeof(*m)};
+	struct msghdr mh = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	int got[2], n = 0;
+
+	ssize_t len = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+	if (len < 0 && errno == ECONNRESET) /* it went without having read all: told once, ahead of its last words */
+		len = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+	if (len <= 0)
+		return len == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;
+	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+		n = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(got, CMSG_DATA(c), (size_t)n * sizeof(int));
+	}
+	int err = 0;
+	if (len != sizeof(*m) || (mh.msg_flags & MSG_TRUNC))
+		err = EPROTO;
+	else if (m->err)
+		err = m->err > 0 ? m->err : EPROTO;
+	else if ((mh.msg_flags & MSG_CTRUNC) || n != want)
+		err = EMFILE;
+	else if (m->n < VB_MIN_LANE_SOCKETS || m->n > VB_LANE_COUNT || (m->n & (m->n - 1)))
+		err = EPROTO;
+	if (err)
+		close_all(got, n);
+	else
+		memcpy(fds, got, (size_t)n * sizeof(int));
+	return err;
+}
+
+/* The answer to HELLO; sock is ours, whatever comes. */
+static int settle(struct vb_hold *h, int sock, int patience)
+{
+	struct vb_keeper_answer m;
+	int fds[2];
+
+	set_patience(sock, patience);
+	int err = receive(sock, &m, fds, 2);
+	if (err) {
+		close(sock);
+		return err;
+	}
+	set_patience(sock, KEEPER_S);
+	h->sock = sock;
+	h->lifeline = fds[0];
+	h->lane0 = fds[1];
+	h->n = m.n;
+	h->given = m.given;
+	return 0;
+}
+
+static struct vb_keeper_ask ask_of(const struct vb_hold *h, enum vb_keeper_op op, uint32_t lane)
+{
+	return (struct vb_keeper_ask){.magic = VB_KEEPER_MAGIC, .op = op, .dev = h->dev, .ino = h->ino, .lane = lane};
+}
+
+/* ---- finding one, or making one ---- */
+
+/* 0 with the listener's identity, ENOENT when there is none, or another errno. */
+static int connect_by_name(int *sock, struct vb_holder *who)
+{
+	struct sockaddr_un sun;
+	socklen_t len = vb_keeper_address(&sun), cred_len = sizeof(struct ucred);
+	struct ucred cred = {0};
+	int err = 0, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return errno;
+	set_patience(fd, KEEPER_S);
+	if (connect(fd, (struct sockaddr *)&sun, len))
+		err = errno == ECONNREFUSED ? ENOENT : errno == EAGAIN ? ETIMEDOUT : errno;
+	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len))
+		err = errno;
+	if (err) {
+		close(fd);
+		return err;
+	}
+	*who = (struct vb_holder){.uid = cred.uid, .pid = cred.pid};
+	*sock = fd;
+	return 0;
+}
+
+/* 0, ENOENT (nobody has the name), ECONNRESET (it is just going), EADDRINUSE (another's), or another errno. */
+static int join_once(struct vb_hold *h, struct vb_holder *who)
+{
+	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
+	int sock, err = connect_by_name(&sock, who);
+
+	if (err)
+		return err;
+	if (who->uid != geteuid() || !vb_uid_is_known(who->uid)) {
+		close(sock);
+		return EADDRINUSE;
+	}
+	err = vb_keeper_send(sock, &m, sizeof(m), NULL, 0);
+	if (err) {
+		close(sock);
+		return err == EPIPE ? ECONNRESET : err;
+	}
+	err = settle(h, sock, KEEPER_S);
+	return err == EBUSY ? EADDRINUSE : err;
+}
+
+static int join(struct vb_hold *h, struct vb_holder *who)
+{
+	int err = ECONNRESET;
+
+	for (int i = 0; i < TRIES && err == ECONNRESET; i++)
+		err = join_once(h, who);
+	h->unchecked |= !err;
+	return err == ECONNRESET ? EADDRINUSE : err;
+}
+
+static int start_keeper(struct vb_hold *h)
+{
+	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
+	int sock, err = vb_keeper_start(&m, &sock);
+
+	return err ? err : settle(h, sock, FIRST_ANSWER_S);
+}
+
+/* Bound, but not listening: it keeps others off, and they see that there is no keeper to talk with. */
+static int take_name(struct vb_hold *h)
+{
+	struct sockaddr_un sun;
+	socklen_t len = vb_keeper_address(&sun);
+
+	h->name_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	return h->name_fd < 0 || bind(h->name_fd, (struct sockaddr *)&sun, len) ? errno : 0;
+}
+
+/* The program's limit is not ours to raise, and half of it stays the program's. */
+static int start_inside(struct vb_hold *h)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+	int pipe_fd[2] = {-1, -1}, err = take_name(h);
+
+	getrlimit(RLIMIT_NOFILE, &lim);
+	h->group = err ? NULL : calloc(1, sizeof(*h->group));
+	if (!err && !h->group)
+		err = ENOMEM;
+	if (!err && pipe2(pipe_fd, O_CLOEXEC))
+		err = errno;
+	close_fd(&pipe_fd[0]); /* nobody waits for the end of this one */
+	h->lifeline = pipe_fd[1];
+	if (!err)
+		err = vb_lanes_open(h->group, lim.rlim_cur > 2 * VB_LANE_COUNT ? VB_LANE_COUNT : (uint32_t)lim.rlim_cur / 2);
+	if (err) {
+		vb_hold_close(h);
+		return err;
+	}
+	h->n = h->group->n;
+	h->lane0 = h->group->fd[0];
+	return 0;
+}
+
+static int find_identity(struct vb_hold *h, const struct vb_runtime *rt)
+{
+	struct stat st;
+
+	if (stat(rt->dir, &st))
+		return errno;
+	h->dev = st.st_dev;
+	h->ino = st.st_ino;
+	return 0;
+}
+
+static int acquire(struct vb_hold *h, const struct vb_runtime *rt, struct vb_holder *who)
+{
+	if (h->n)
+		return 0;
+	if (h->mode == VB_LANES_NONE)
+		return EOPNOTSUPP;
+	if (vb_broker_now_ms() < h->again_at) {
+		*who = h->failed_for;
+		return h->failed;
+	}
+	int err = find_identity(h, rt);
+	if (!err)
+		err = join(h, who);
+	if (err == ENOENT)
+		err = h->mode == VB_LANES_KEEPER ? start_keeper(h) : start_inside(h);
+	if (err) {
+		vb_log(VB_LOG_INFO, "broker: no sockets on UDP port %d: %s", VB_ROCE_PORT, strerror(err));
+		h->again_at = vb_broker_now_ms() + PAUSE_MS;
+		h->failed = err;
+		h->failed_for = *who;
+	}
+	return err;
+}
+
+bool vb_hold_adopt(struct vb_hold *h, const struct vb_runtime *rt)
+{
+	struct vb_holder who;
+
+	return h->mode != VB_LANES_NONE && !find_identity(h, rt) && !join(h, &who);
+}
+
+/* ---- lanes ---- */
+
+static int give(struct vb_hold *h, uint32_t lane, int *fd)
+{
+	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_GIVE, lane);
+	struct vb_keeper_answer in;
+
+	if (h->group) {
+		*fd = fcntl(vb_lanes_give(h->group, lane), F_DUPFD_CLOEXEC, 3);
+		return *fd < 0 ? errno : 0;
+	}
+	int err = vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0);
+	return err ? err : receive(h->sock, &in, fd, 1);
+}
+
+int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, int *fd, struct vb_holder *holder)
+{
+	int err = EPIPE;
+
+	*holder = (struct vb_holder){0};
+	for (int i = 0; i < 2 && (err == EPIPE || err == ECONNRESET); i++) {
+		err = acquire(h, rt, holder);
+		if (!err)
+			err = give(h, lane, fd);
+		/* its answers and our questions no longer belong together, or it has died: start afresh */
+		if (err && h->n && !h->group && err != EMFILE)
+			vb_hold_close(h);
+	}
+	if (!err)
+		vb_lane_set_add(&h->given, lane);
+	if (err != EADDRINUSE)
+		*holder = (struct vb_holder){0};
+	return err;
+}
+
+void vb_hold_take_back(struct vb_hold *h, uint32_t lane)
+{
+	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_TAKE_BACK, lane);
+
+	if (!h->n || !vb_lane_set_has(&h->given, lane))
+		return;
+	vb_lane_set_remove(&h->given, lane);
+	if (h->group)
+		vb_lanes_take_back(h->group, lane);
+	else if (vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0))
+		vb_hold_close(h);
+}

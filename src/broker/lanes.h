@@ -1,0 +1,35 @@
+// lanes.h - the group of sockets on UDP port 4791: made at once, one per lane, each datagram to the lane of its QP number
+// follows: design "Receiving on UDP 4791 in several processes"; IBA 9.2 (BTH), RoCEv2 annex A17.4
+// SPDX-License-Identifier: MIT
+#ifndef VB_BROKER_LANES_H
+#define VB_BROKER_LANES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/proto.h"
+#include "broker/table.h"
+
+#define VB_ROCE_PORT 4791
+#define VB_MIN_LANE_SOCKETS 16
+
+/* Whoever owns a group closes it as a whole: when one socket goes, the kernel gives its index to the last. */
+struct vb_lane_group {
+	uint32_t n;                    /* sockets, a power of two; 0: there is no group */
+	int fd[VB_LANE_COUNT];         /* the first n */
+	bool shut[VB_LANE_COUNT];      /* of a socket: it drops what arrives */
+	struct vb_lane_set given;      /* lanes, not sockets: below 1024 sockets several lanes share one */
+};
+
+/* Makes the group, every socket shut: as many as fit beside spare other descriptors, a power of two. 0, EADDRINUSE
+ * (somebody has the port), EMFILE (not even 16 fit), or another errno. */
+int vb_lanes_open(struct vb_lane_group *g, uint32_t spare);
+void vb_lanes_close(struct vb_lane_group *g);
+
+/* The socket of a lane that gets a holder: open, and rid of what arrived for an earlier one. It stays the group's. */
+int vb_lanes_give(struct vb_lane_group *g, uint32_t lane);
+
+/* Its holder has gone: shut, unless another lane shares it. */
+void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane);
+
+#endif

@@ -1,0 +1,194 @@
+// services.c - which program has which port of which port space
+// follows: IBA annex A11 (RDMA IP CM service): service ids; ip(7), SO_REUSEADDR
+// SPDX-License-Identifier: MIT
+#include "broker/services.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frame/net.h"
+
+static bool is_any(const uint8_t gid[16])
+{
+	static const uint8_t zeros[16];
+
+	return !memcmp(gid, zeros, sizeof(zeros));
+}
+
+/* ---- the two ways in ---- */
+
+static uint32_t port_bucket(uint16_t port_space, uint16_t port)
+{
+	return (port + port_space * 31u) % VB_SERVICE_BUCKETS;
+}
+
+static uint32_t id_bucket(uint32_t lane, uint32_t id)
+{
+	return (id + lane * 131u) % VB_SERVICE_BUCKETS;
+}
+
+static void insert(struct vb_services *t, struct vb_service *s)
+{
+	struct vb_service **port = &t->by_port[port_bucket(s->port_space, s->port)];
+	struct vb_service **id = &t->by_id[id_bucket(s->lane, s->id)];
+
+	s->next_port = *port;
+	*port = s;
+	s->next_id = *id;
+	*id = s;
+	t->n++;
+	t->each[s->lane]++;
+}
+
+struct vb_service *vb_service_of(const struct vb_services *t, uint32_t lane, uint32_t id)
+{
+	struct vb_service *s = t->by_id[id_bucket(lane, id)];
+
+	while (s && (s->lane != lane || s->id != id))
+		s = s->next_id;
+	return s;
+}
+
+void vb_service_unbind(struct vb_services *t, struct vb_service *s)
+{
+	struct vb_service **at = &t->by_port[port_bucket(s->port_space, s->port)];
+
+	while (*at != s)
+		at = &(*at)->next_port;
+	*at = s->next_port;
+	at = &t->by_id[id_bucket(s->lane, s->id)];
+	while (*at != s)
+		at = &(*at)->next_id;
+	*at = s->next_id;
+	t->n--;
+	t->each[s->lane]--;
+	free(s);
+}
+
+void vb_services_forget(struct vb_services *t, uint32_t lane)
+{
+	for (uint32_t i = 0; i < VB_SERVICE_BUCKETS && t->each[lane]; i++) {
+		for (struct vb_service *s = t->by_id[i], *next; s; s = next) {
+			next = s->next_id;
+			if (s->lane == lane)
+				vb_service_unbind(t, s);
+		}
+	}
+}
+
+/* ---- who is in whose way ---- */
+
+static bool covers(const struct vb_service *any, const uint8_t local[16])
+{
+	return !any->v4_only || vb_gid_is_ipv4(local);
+}
+
+/* Is there a datagram that is for both? */
+static bool overlap(const struct vb_service *a, const struct vb_service *b)
+{
+	if (a->ifindex && b->ifindex && a->ifindex != b->ifindex)
+		return false;
+	if (is_any(a->local) || is_any(b->local))
+		return is_any(a->local) ? is_any(b->local) || covers(a, b->local) : covers(b, a->local);
+	return !memcmp(a->local, b->local, sizeof(a->local));
+}
+
+static bool may_share(const struct vb_service *a, const struct vb_service *b)
+{
+	return a->reuse && b->reuse && !a->listening && !b->listening;
+}
+
+static bool in_the_way(const struct vb_services *t, const struct vb_service *want)
+{
+	const struct vb_service *s = t->by_port[port_bucket(want->port_space, want->port)];
+
+	for (; s; s = s->next_port)
+		if (s->port == want->port && s->port_space == want->port_space && overlap(s, want) && !may_share(s, want))
+			return true;
+	return false;
+}
+
+static int choose_port(const struct vb_services *t, struct vb_service *want, const struct vb_port_range *range)
+{
+	struct vb_service alone = *want;
+	uint32_t n = range->high - range->low + 1u;
+
+	alone.reuse = false; /* who asks for any port gets one of its own */
+	for (uint32_t i = 0; i < n; i++) {
+		alone.port = (uint16_t)(range->low + (range->start + i) % n);
+		if (!alone.port || in_the_way(t, &alone))
+			continue;
+		want->port = alone.port;
+		return 0;
+	}
+	return ENOSPC;
+}
+
+int vb_service_bind(struct vb_services *t, const struct vb_service *want, const struct vb_port_range *range,
+                    struct vb_service **out)
+{
+	struct vb_service *s;
+	int err = 0;
+
+	if (t->n >= VB_MAX_BINDINGS || t->each[want->lane] >= VB_MAX_BINDINGS_EACH)
+		return ENOSPC;
+	s = malloc(sizeof(*s));
+	if (!s)
+		return ENOMEM;
+	*s = *want;
+	s->listening = false;
+	if (!s->port)
+		err = choose_port(t, s, range);
+	else if (in_the_way(t, s))
+		err = EADDRINUSE;
+	if (err) {
+		free(s);
+		return err;
+	}
+	insert(t, s);
+	*out = s;
+	return 0;
+}
+
+int vb_service_listen(struct vb_services *t, struct vb_service *s)
+{
+	const struct vb_service *o = t->by_port[port_bucket(s->port_space, s->port)];
+
+	for (; o; o = o->next_port)
+		if (o != s && o->listening && o->port == s->port && o->port_space == s->port_space && overlap(o, s))
+			return EADDRINUSE;
+	s->listening = true;
+	return 0;
+}
+
+/* 0: it is not for this one. The larger, the more precisely. */
+static int fits(const struct vb_service *s, const uint8_t local[16], uint32_t ifindex)
+{
+	int on_interface = s->ifindex != 0;
+
+	if (!s->listening || (s->ifindex && ifindex && s->ifindex != ifindex))
+		return 0;
+	if (!is_any(s->local))
+		return memcmp(s->local, local, sizeof(s->local)) ? 0 : 5 + on_interface;
+	return covers(s, local) ? 1 + 2 * s->v4_only + on_interface : 0;
+}
+
+const struct vb_service *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,
+                                         const uint8_t local[16], uint32_t ifindex,
+                                         bool (*may)(void *arg, uint32_t lane), void *arg)
+{
+	const struct vb_service *best = NULL;
+	int how_well = 0;
+
+	for (const struct vb_service *s = t->by_port[port_bucket(port_space, port)]; s; s = s->next_port) {
+		if (s->port != port || s->port_space != port_space)
+			continue;
+		int fit = fits(s, local, ifindex);
+		if (fit > how_well && may(arg, s->lane)) {
+			how_well = fit;
+			best = s;
+		}
+	}
+	return best;
+}

@@ -1,0 +1,101 @@
+// mcast.c - multicast groups: which queue pairs of this process are in which
+// follows: IBA volume 1, 10.5 (multicast), 11.3 (attach, detach); ibv_attach_mcast(3)
+// SPDX-License-Identifier: MIT
+#include "core/mcast.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device.h"
+#include "core/verbs.h"
+
+bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group)
+{
+	static const uint8_t as_ipv6[12] = {[0] = 0xff, [1] = 0x0e, [10] = 0xff, [11] = 0xff};
+
+	*group = *gid;
+	if (!memcmp(gid->raw, as_ipv6, sizeof(as_ipv6)))
+		group->raw[0] = group->raw[1] = 0;
+	return group->raw[0] == 0xff || vb_gid_is_multicast4(group);
+}
+
+static struct vb_mcast **find(struct vb_node *node, const struct vb_qp *qp, const union ibv_gid *group)
+{
+	struct vb_mcast **m = &node->mcasts;
+
+	while (*m && ((*m)->qp != qp || memcmp(&(*m)->group, group, sizeof(*group)) != 0))
+		m = &(*m)->next;
+	return m;
+}
+
+/* Memberships of this process in the group on this interface: the kernel is told of the first and the last. */
+static unsigned members(const struct vb_node *node, const struct vb_mcast *of)
+{
+	unsigned n = 0;
+
+	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
+		n += m->ifindex == of->ifindex && !memcmp(&m->group, &of->group, sizeof(m->group));
+	return n;
+}
+
+int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+	struct vb_node *node = qp->node;
+	struct vb_mcast *m = calloc(1, sizeof(*m));
+	int err = 0;
+
+	if (!m)
+		return ENOMEM;
+	if (qp->type != IBV_QPT_UD || !vb_mcast_address(gid, &m->group)) {
+		free(m);
+		return EINVAL;
+	}
+	m->ifindex = (uint32_t)vb_ctx(ibqp->context)->dev->ifindex;
+	m->qp = qp;
+	err = vb_wire_ready(node);
+	vb_lock(&node->progress);
+	if (!err && *find(node, qp, &m->group)) { /* already in it: IBA 11.3.1 has that succeed */
+		vb_unlock(&node->progress);
+		free(m);
+		return 0;
+	}
+	if (!err && node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
+		err = ENOMEM;
+	if (!err && !members(node, m))
+		err = vb_wire_membership(node, &m->group, m->ifindex, true);
+	if (!err) {
+		m->next = node->mcasts;
+		node->mcasts = m;
+		node->mcast_count++;
+		qp->mcasts++;
+	}
+	vb_unlock(&node->progress);
+	if (err)
+		free(m);
+	return err;
+}
+
+int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct vb_qp *qp = vb_qp(ibqp);
+	struct vb_node *node = qp->node;
+	union ibv_gid group;
+
+	if (!vb_mcast_address(gid, &group))
+		return EINVAL;
+	vb_lock(&node->progress);
+	struct vb_mcast **at = find(node, qp, &group), *m = *at;
+
+	if (m) {
+		*at = m->next;
+		node->mcast_count--;
+		qp->mcasts--;
+		if (!members(node, m))
+			vb_wire_membership(node, &m->group, m->ifindex, false);
+	}
+	vb_unlock(&node->progress);
+	free(m);
+	return m ? 0 : EINVAL;
+}

@@ -1,0 +1,19 @@
+// mcast.h - multicast groups: which queue pairs of this process are in which
+// follows: IBA volume 1, 10.5 (multicast); ibv_attach_mcast(3); annex A17 (RoCEv2), A17.4.3
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_MCAST_H
+#define VB_CORE_MCAST_H
+
+#include "core/node.h"
+
+struct vb_mcast {
+	union ibv_gid group; /* as an address: IPv4 is mapped */
+	uint32_t ifindex;
+	struct vb_qp *qp;
+	struct vb_mcast *next;
+};
+
+/* The group's address: ff0e::ffff:a.b.c.d, as some name an IPv4 group, is ::ffff:a.b.c.d. False: not a group. */
+bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group);
+
+#endif

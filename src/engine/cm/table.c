@@ -1,0 +1,215 @@
+// table.c - places and ids of connections, and how a peer's words find them
+// follows: IBA volume 1, 12.9.8.3 (stale connections are found by CA GUID and QPN, or communication id);
+// Aumasson and Bernstein, SipHash (2012)
+// SPDX-License-Identifier: MIT
+#include "engine/cm/machine.h"
+
+struct sip {
+	uint64_t v[4];
+};
+
+static uint64_t rotl(uint64_t x, int n)
+{
+	return x << n | x >> (64 - n);
+}
+
+static void sip_round(struct sip *s)
+{
+	uint64_t *v = s->v;
+
+	v[0] += v[1], v[1] = rotl(v[1], 13) ^ v[0], v[0] = rotl(v[0], 32);
+	v[2] += v[3], v[3] = rotl(v[3], 16) ^ v[2];
+	v[0] += v[3], v[3] = rotl(v[3], 21) ^ v[0];
+	v[2] += v[1], v[1] = rotl(v[1], 17) ^ v[2], v[2] = rotl(v[2], 32);
+}
+
+static void sip_word(struct sip *s, uint64_t word)
+{
+	s->v[3] ^= word;
+	sip_round(s);
+	sip_round(s);
+	s->v[0] ^= word;
+}
+
+/* SipHash-2-4 of whole words: ids that cannot be guessed, and buckets that no peer can fill. */
+static uint64_t keyed(const struct vb_cm *cm, const uint64_t *words, int n)
+{
+	const uint64_t *k = cm->cfg.key;
+	struct sip s = {{k[0] ^ 0x736f6d6570736575, k[1] ^ 0x646f72616e646f6d, k[0] ^ 0x6c7967656e657261,
+	                 k[1] ^ 0x7465646279746573}};
+
+	for (int i = 0; i < n; i++)
+		sip_word(&s, words[i]);
+	sip_word(&s, (uint64_t)n << 59);
+	s.v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(&s);
+	return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];
+}
+
+uint64_t vb_cm_random(struct vb_cm *cm)
+{
+	cm->drawn++;
+	return keyed(cm, &cm->drawn, 1);
+}
+
+void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct vb_cm_ops *ops, void *own,
+                struct vb_cm_conn *conns, uint32_t len)
+{
+	*cm = (struct vb_cm){.cfg = *cfg, .ops = ops, .own = own, .conns = conns, .len = len, .free_last = len - 1};
+	if (!cm->cfg.max_service)
+		cm->cfg.max_service = 24;
+	if (!cm->cfg.max_response)
+		cm->cfg.max_response = 21;
+	if (!cm->cfg.max_timewait)
+		cm->cfg.max_timewait = 20;
+	while (1u << cm->index_bits < len)
+		cm->index_bits++;
+	for (uint32_t i = 0; i < len; i++)
+		conns[i] = (struct vb_cm_conn){.place = {.id_head = VB_CM_NONE,
+		                                         .qp_head = VB_CM_NONE,
+		                                         .next_free = i + 1 < len ? i + 1 : VB_CM_NONE},
+		                               .heap_at = VB_CM_NONE};
+}
+
+/* Another tag than the last. */
+static uint32_t new_id(struct vb_cm *cm, uint32_t i)
+{
+	uint32_t tag_bits = 32 - VB_CM_LANE_BITS - cm->index_bits, tag, id;
+
+	do {
+		tag = (uint32_t)vb_cm_random(cm) & ((1u << tag_bits) - 1);
+		id = cm->cfg.lane << (32 - VB_CM_LANE_BITS) | tag << cm->index_bits | i;
+	} while (tag == cm->conns[i].place.tag || !id);
+	cm->conns[i].place.tag = tag;
+	return id;
+}
+
+/* The place that was free for the longest time. */
+struct vb_cm_conn *vb_cm_take(struct vb_cm *cm, const struct vb_cm_addr *addr)
+{
+	uint32_t i = cm->free_first;
+
+	if (cm->used == cm->len)
+		return NULL;
+	struct vb_cm_conn *conn = &cm->conns[i];
+
+	cm->free_first = conn->place.next_free;
+	cm->used++;
+	uint32_t id = new_id(cm, i);
+
+	*conn = (struct vb_cm_conn){
+	        .place = conn->place, .used = true, .local_comm_id = id, .addr = *addr, .heap_at = VB_CM_NONE};
+	return conn;
+}
+
+void vb_cm_release(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	uint32_t i = (uint32_t)(conn - cm->conns);
+
+	conn->used = false;
+	conn->place.next_free = VB_CM_NONE;
+	if (cm->used == cm->len)
+		cm->free_first = i;
+	else
+		cm->conns[cm->free_last].place.next_free = i;
+	cm->free_last = i;
+	cm->used--;
+}
+
+struct vb_cm_conn *vb_cm_lookup(struct vb_cm *cm, uint32_t local_comm_id)
+{
+	struct vb_cm_conn *conn = &cm->conns[local_comm_id & (cm->len - 1)];
+
+	return conn->used && conn->local_comm_id == local_comm_id ? conn : NULL;
+}
+
+struct vb_cm_conn *vb_cm_find(struct vb_cm *cm, uint32_t local_comm_id)
+{
+	struct vb_cm_conn *conn = vb_cm_lookup(cm, local_comm_id);
+
+	return conn && !conn->orphan ? conn : NULL;
+}
+
+/* What a bucket is of; the first two are false and true of conn->sidr. */
+enum { KIND_CONN, KIND_SIDR, KIND_QP };
+
+/*
+ * deviates: 12.9.8.3 knows a peer by its CA GUID alone. Over Ethernet anybody can claim any; with the address beside
+ * it, one host cannot have another's connections declared stale.
+ */
+static uint32_t bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], uint64_t kind, uint64_t guid,
+                       uint32_t number)
+{
+	uint64_t words[5] = {[2] = kind, [3] = guid, [4] = number};
+
+	memcpy(words, gid, VB_GID_LEN);
+	return (uint32_t)keyed(cm, words, 5) & (cm->len - 1);
+}
+
+void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	uint32_t b = bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id);
+
+	conn->id_next = cm->conns[b].place.id_head;
+	cm->conns[b].place.id_head = (uint32_t)(conn - cm->conns);
+	conn->in_ids = true;
+}
+
+void vb_cm_index_qp(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	uint32_t b = bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn);
+
+	conn->qp_next = cm->conns[b].place.qp_head;
+	cm->conns[b].place.qp_head = (uint32_t)(conn - cm->conns);
+	conn->in_qps = true;
+}
+
+void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	uint32_t self = (uint32_t)(conn - cm->conns), *at;
+
+	if (conn->in_ids) {
+		at = &cm->conns[bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id)]
+		              .place.id_head;
+		while (*at != self)
+			at = &cm->conns[*at].id_next;
+		*at = conn->id_next;
+	}
+	if (conn->in_qps) {
+		at = &cm->conns[bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn)]
+		              .place.qp_head;
+		while (*at != self)
+			at = &cm->conns[*at].qp_next;
+		*at = conn->qp_next;
+	}
+	conn->in_ids = conn->in_qps = false;
+}
+
+struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id)
+{
+	uint32_t i = cm->conns[bucket(cm, from->remote, sidr, guid, id)].place.id_head;
+
+	for (; i != VB_CM_NONE; i = cm->conns[i].id_next) {
+		struct vb_cm_conn *conn = &cm->conns[i];
+
+		if (conn->remote_comm_id == id && conn->sidr == sidr && conn->remote_guid == guid &&
+		    !memcmp(conn->addr.remote, from->remote, VB_GID_LEN))
+			return conn;
+	}
+	return NULL;
+}
+
+struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, uint64_t guid, uint32_t qpn)
+{
+	uint32_t i = cm->conns[bucket(cm, from->remote, KIND_QP, guid, qpn)].place.qp_head;
+
+	for (; i != VB_CM_NONE; i = cm->conns[i].qp_next) {
+		struct vb_cm_conn *conn = &cm->conns[i];
+
+		if (conn->remote_qpn == qpn && conn->remote_guid == guid &&
+		    !memcmp(conn->addr.remote, from->remote, VB_GID_LEN))
+			return conn;
+	}
+	return NULL;
+}

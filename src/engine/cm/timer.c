@@ -1,0 +1,123 @@
+// timer.c - deadlines: a heap whose places are the table's, and what happens when one has passed
+// follows: IBA volume 1, 12.9.8.1 (timeouts and retries), 12.9.8.4 (timewait)
+// SPDX-License-Identifier: MIT
+#include "engine/cm/machine.h"
+
+static struct vb_cm_conn *at(const struct vb_cm *cm, uint32_t k)
+{
+	return &cm->conns[cm->conns[k].place.heap];
+}
+
+static void put(struct vb_cm *cm, uint32_t k, struct vb_cm_conn *conn)
+{
+	cm->conns[k].place.heap = (uint32_t)(conn - cm->conns);
+	conn->heap_at = k;
+}
+
+static void sift(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	uint32_t k = conn->heap_at, child;
+
+	for (; k && at(cm, (k - 1) / 2)->deadline > conn->deadline; k = (k - 1) / 2)
+		put(cm, k, at(cm, (k - 1) / 2));
+	for (; (child = 2 * k + 1) < cm->heap_len; k = child) {
+		if (child + 1 < cm->heap_len && at(cm, child + 1)->deadline < at(cm, child)->deadline)
+			child++;
+		if (at(cm, child)->deadline >= conn->deadline)
+			break;
+		put(cm, k, at(cm, child));
+	}
+	put(cm, k, conn);
+}
+
+static void remove_from_heap(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	struct vb_cm_conn *last = at(cm, --cm->heap_len);
+	uint32_t k = conn->heap_at;
+
+	conn->heap_at = VB_CM_NONE;
+	if (last != conn) {
+		put(cm, k, last);
+		sift(cm, last);
+	}
+}
+
+/* 0: none. */
+void vb_cm_set_deadline(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t deadline)
+{
+	conn->deadline = deadline;
+	if (!deadline) {
+		if (conn->heap_at != VB_CM_NONE)
+			remove_from_heap(cm, conn);
+		return;
+	}
+	if (conn->heap_at == VB_CM_NONE)
+		put(cm, cm->heap_len++, conn);
+	sift(cm, conn);
+}
+
+uint64_t vb_cm_deadline(const struct vb_cm *cm)
+{
+	return cm->heap_len ? at(cm, 0)->deadline : 0;
+}
+
+/* The peer has said nothing, or what it said after MRA has not come. */
+static bool try_again(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
+{
+	if (!conn->retries)
+		return false;
+	conn->retries--;
+	vb_cm_set_deadline(cm, conn, now + conn->timeout);
+	vb_cm_repeat(cm, conn);
+	return true;
+}
+
+static void give_up(struct vb_cm *cm, struct vb_cm_conn *conn, enum vb_cm_event_kind kind)
+{
+	if (!conn->sidr)
+		vb_cm_send_timeout(cm, conn);
+	vb_cm_to_idle(cm, conn);
+	vb_cm_emit(cm, conn, kind, NULL);
+}
+
+static void expire(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
+{
+	switch (conn->state) {
+	case VB_CM_MRA_REQ_RCVD:
+	case VB_CM_REQ_SENT:
+		if (!try_again(cm, conn, now))
+			give_up(cm, conn, VB_CM_REQ_ERROR);
+		else
+			conn->state = VB_CM_REQ_SENT;
+		break;
+	case VB_CM_MRA_REP_RCVD:
+	case VB_CM_REP_SENT:
+		if (!try_again(cm, conn, now))
+			give_up(cm, conn, VB_CM_REP_ERROR);
+		else
+			conn->state = VB_CM_REP_SENT;
+		break;
+	case VB_CM_DREQ_SENT:
+		if (try_again(cm, conn, now))
+			break;
+		vb_cm_to_timewait(cm, conn, now);
+		vb_cm_emit(cm, conn, VB_CM_DREQ_ERROR, NULL);
+		break;
+	case VB_CM_SIDR_REQ_SENT:
+		if (!try_again(cm, conn, now))
+			give_up(cm, conn, VB_CM_SIDR_ERROR);
+		break;
+	case VB_CM_TIMEWAIT:
+		vb_cm_to_idle(cm, conn);
+		vb_cm_emit(cm, conn, VB_CM_TIMEWAIT_EXIT, NULL);
+		break;
+	default:
+		vb_cm_set_deadline(cm, conn, 0);
+	}
+}
+
+void vb_cm_timeout(struct vb_cm *cm, uint64_t now)
+{
+	while (cm->heap_len && at(cm, 0)->deadline <= now)
+		expire(cm, at(cm, 0), now);
+}

@@ -1,0 +1,124 @@
+// wire.h - queue pairs on the network: the lane that receives, the sockets that send, the paths between
+// follows: ARCHITECTURE.md, "The wire"
+// SPDX-License-Identifier: MIT
+#ifndef VB_IO_WIRE_H
+#define VB_IO_WIRE_H
+
+#include "engine/wire/wire.h"
+#include "frame/net.h"
+#include "io/io.h"
+
+/* VERBENA_WIRE: auto (where the peer is no program of this host that can be met), always, never. */
+enum vb_wire_mode { VB_WIRE_MODE_AUTO, VB_WIRE_MODE_ALWAYS, VB_WIRE_MODE_NEVER };
+enum vb_wire_mode vb_wire_mode(void);
+
+/* Where packets go, and from which of our addresses. GIDs are addresses; both are of one family. */
+struct vb_wire_addr {
+	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
+	uint32_t ifindex; /* of the device: for addresses that need one */
+	uint8_t traffic_class, hop_limit;
+	uint16_t zero;
+};
+
+/* --- the sockets of this process: wire.c --- */
+
+#define VB_TX_COUNT 16
+
+struct vb_wire_sockets {
+	struct vb_node *node;
+	int lane_fd, lifeline_fd;
+	uint32_t nlanes;
+	atomic_bool up;
+	atomic_uint users; /* queue pairs that may receive by the lane: it is looked at when there are any */
+	struct vb_wire_rx *rx;
+	struct vb_tx *tx[VB_TX_COUNT];
+
+	/* the question to the broker: under io->meet_lock */
+	enum { VB_LANE_UNASKED, VB_LANE_ASKED, VB_LANE_HELD_BY_US, VB_LANE_REFUSED } asked;
+	uint64_t asked_at;
+	int err;
+};
+
+/* Made with the node, without a socket yet. NULL without memory. */
+struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node);
+void vb_wire_sockets_free(struct vb_wire_sockets *s);
+/* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
+int vb_wire_up(struct vb_node *node, unsigned wait_ms);
+/* The broker's answer; takes the descriptors. Adapter thread. */
+void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid);
+/* Another broker: a question that was open is asked again. */
+void vb_wire_reattached(struct vb_node *node);
+/* Who reads the lane: with watch, the adapter thread is woken by it; without, somebody polls. Under progress. */
+void vb_wire_watch(struct vb_node *node, bool watch);
+/* In a child of fork(): nothing is sent or received any more. */
+void vb_wire_in_child(struct vb_node *node);
+
+/* --- receiving: wire_rx.c --- */
+
+struct vb_wire_rx *vb_wire_rx_new(int fd);
+void vb_wire_rx_free(struct vb_wire_rx *rx);
+/* Takes what has come, at most a batch, and answers it. Under progress. Returns how many packets. */
+unsigned vb_wire_poll(struct vb_node *node);
+
+/* What came with a packet beside its bytes. */
+struct vb_wire_arrival {
+	struct vb_flow flow;
+	struct vb_ip_fields ip;
+	uint32_t ifindex;
+};
+/* One packet, BTH to ICRC, already checked or not as icrc_known says. Under progress. */
+void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes, size_t len);
+/* To this QP, whatever number it carries. Under progress. */
+void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len);
+/* After the last of a batch: the queue pairs that got something answer. Under progress. */
+void vb_wire_settle_batch(struct vb_node *node);
+
+/* --- sending: wire_tx.c --- */
+
+struct vb_tx *vb_tx_new(struct vb_wire_sockets *s);
+void vb_tx_free(struct vb_tx *tx);
+/* The sender of this pair of queue pairs: each has a source port of its own per address family. */
+struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn);
+/* Locks it. false: the network does not take what is there already; try again in a moment. */
+bool vb_tx_begin(struct vb_tx *tx);
+/* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
+uint8_t *vb_tx_room(struct vb_tx *tx);
+/* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. */
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len);
+/* Hands over what was added, and unlocks. false: some of it has to wait. */
+bool vb_tx_end(struct vb_tx *tx);
+
+/* --- what is for others: wire_more.c. Under progress --- */
+
+/* A packet for another lane of this host: by ring to the program that has it. */
+void vb_wire_forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len);
+/* One to all queue pairs that joined its group. */
+void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len);
+
+#define VB_TX_AGAIN 50000u /* ns: how soon to try again what the network did not take */
+
+/* --- queue pairs: wire_path.c --- */
+
+struct vb_wire_path {
+	struct vb_wire_qp q;
+	struct vb_wire_addr to;
+	struct vb_tx *tx;
+	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
+	bool touched;
+	struct vb_qp *touched_next;
+	struct vb_wire_send sends[];
+};
+
+/* Counts of the queue pairs that have ended. */
+extern struct vb_wire_stats vb_wire_totals;
+
+/* Gives the QP its engine. 0 or an errno. No lock held. */
+int vb_wire_path_open(struct vb_qp *qp);
+/* The QP with this number whose packets come from the wire, or NULL. Under progress. */
+struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn);
+/* Hands a packet to its QP. Under progress. */
+void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now);
+/* Sends what it has to say, after input. Under progress. */
+void vb_wire_path_answer(struct vb_qp *qp, uint64_t now);
+
+#endif

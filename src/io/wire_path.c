@@ -1,0 +1,585 @@
+// wire_path.c - a queue pair on the wire: its queues and memory as the engine calls for them, its packets to the senders
+// follows: IBA volume 1, 9.7 to 9.9, 10.3; annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cq.h"
+#include "core/device.h"
+#include "core/key.h"
+#include "core/mcast.h"
+#include "core/mr.h"
+#include "core/pd.h"
+#include "core/rq.h"
+#include "core/sq.h"
+#include "frame/segment.h"
+#include "io/wire.h"
+#include "util/guard.h"
+#include "util/log.h"
+
+struct vb_wire_stats vb_wire_totals;
+
+#define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
+
+/* --- the send queue --- */
+
+static const struct {
+	uint8_t verb, flags;
+} verbs[] = {
+        [IBV_WR_SEND] = {VB_WIRE_SEND, 0},
+        [IBV_WR_SEND_WITH_IMM] = {VB_WIRE_SEND, VB_WIRE_IMM},
+        [IBV_WR_SEND_WITH_INV] = {VB_WIRE_SEND, VB_WIRE_INV},
+        [IBV_WR_RDMA_WRITE] = {VB_WIRE_WRITE, 0},
+        [IBV_WR_RDMA_WRITE_WITH_IMM] = {VB_WIRE_WRITE, VB_WIRE_IMM},
+        [IBV_WR_RDMA_READ] = {VB_WIRE_READ, 0},
+        [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_WIRE_CMP_SWAP, 0},
+        [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_WIRE_FETCH_ADD, 0},
+        [IBV_WR_LOCAL_INV] = {VB_WIRE_LOCAL, 0},
+};
+
+static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_wire_request *rq)
+{
+	return vb_sq_at(qp, (uint32_t)rq->cookie);
+}
+
+static bool next_send(void *own, struct vb_wire_request *rq)
+{
+	struct vb_qp *qp = own;
+
+	if (qp->sq_emit == qp->sq_head)
+		return false;
+	const struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+	bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	bool add = w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+
+	*rq = (struct vb_wire_request){
+	        .cookie = qp->sq_emit,
+	        .remote_addr = w->remote_addr,
+	        .compare = atomic ? w->compare_add : 0,
+	        .swap_add = atomic ? add ? w->compare_add : w->swap : 0,
+	        .rkey = w->rkey,
+	        .imm = verbs[w->opcode].flags & VB_WIRE_IMM ? ntohl(w->imm) : w->imm,
+	        .length = w->length,
+	        .verb = verbs[w->opcode].verb,
+	        .flags = verbs[w->opcode].flags,
+	};
+	if (w->flags & IBV_SEND_SOLICITED)
+		rq->flags |= VB_WIRE_SOLICITED;
+	if (w->flags & IBV_SEND_FENCE)
+		rq->flags |= VB_WIRE_FENCE;
+	if (w->state == VB_SWQE_DONE || (atomic && w->length != 8)) /* refused when it was posted, told in its turn */
+		rq->length = UINT32_MAX;
+	qp->sq_emit++;
+	return true;
+}
+
+static enum ibv_wc_status wc_status(enum vb_wire_status status)
+{
+	static const enum ibv_wc_status of[] = {
+#define X(name, text) [VB_WIRE_##name] = IBV_WC_##name,
+	        VB_WIRE_STATUSES(X)
+#undef X
+	};
+
+	return of[status];
+}
+
+static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+{
+	struct vb_qp *qp = own;
+	struct vb_swqe *w = entry(qp, rq);
+
+	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WIRE_SUCCESS)
+		vb_send_complete(qp, w, wc_status(status));
+	qp->sq_una++;
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+}
+
+static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+{
+	struct vb_qp *qp = own;
+	struct iovec iov[VB_MAX_SGE + 1];
+	int n = vb_gather(qp, entry(qp, rq), 0, iov);
+
+	return n >= 0 && vb_copy_from(iov, n, offset, dst, len);
+}
+
+/* A read's data, an atomic's result. */
+static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+{
+	struct vb_qp *qp = own;
+	struct iovec iov[VB_MAX_SGE + 1];
+	int n = vb_gather(qp, entry(qp, rq), IBV_ACCESS_LOCAL_WRITE, iov);
+
+	return n >= 0 && vb_copy_to(iov, n, offset, bytes, len);
+}
+
+static bool local(void *own, const struct vb_wire_request *rq)
+{
+	struct vb_qp *qp = own;
+
+	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
+}
+
+/* --- the receive queue --- */
+
+static bool take_receive(void *own, uint32_t *room)
+{
+	struct vb_qp *qp = own;
+
+	if (!qp->inbound->active && !vb_receive_take(qp))
+		return false;
+	qp->inbound->offset = 0;
+	*room = qp->inbound->wqe.length;
+	return true;
+}
+
+static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
+{
+	return vb_receive_store(own, offset, bytes, len);
+}
+
+static void complete_receive(void *own, const struct vb_wire_receipt *r)
+{
+	struct vb_qp *qp = own;
+	struct vb_cqe cqe = {
+	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
+	               .status = wc_status(r->status),
+	               .opcode = r->write_imm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+	               .byte_len = r->status == VB_WIRE_SUCCESS ? r->length : 0,
+	               .qp_num = qp->qp.qp_num,
+	               .src_qp = qp->type == IBV_QPT_UD ? r->src_qpn : qp->attr.dest_qp_num},
+	};
+
+	if (r->flags & VB_WIRE_IMM) {
+		cqe.wc.wc_flags |= IBV_WC_WITH_IMM;
+		cqe.wc.imm_data = htonl(r->imm);
+	}
+	if (r->flags & VB_WIRE_INV) {
+		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
+		cqe.wc.invalidated_rkey = r->imm;
+	}
+	if (qp->type == IBV_QPT_UD)
+		cqe.wc.wc_flags |= IBV_WC_GRH;
+	qp->inbound->active = false;
+	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WIRE_SUCCESS);
+}
+
+static uint32_t receives(void *own)
+{
+	struct vb_qp *qp = own;
+
+	return qp->srq ? UINT32_MAX : vb_rq_count(&qp->rq);
+}
+
+/* --- memory that the peer names --- */
+
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+{
+	static const uint32_t rights[] = {[VB_WIRE_REMOTE_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+	                                  [VB_WIRE_REMOTE_READ] = IBV_ACCESS_REMOTE_READ,
+	                                  [VB_WIRE_REMOTE_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
+	uint64_t at;
+
+	return vb_own_memory(own, rkey, va, len, rights[access], &at);
+}
+
+static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
+{
+	uint64_t at;
+
+	if (!vb_own_memory(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
+		return false;
+	return (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len);
+}
+
+static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
+{
+	uint64_t at;
+
+	return vb_own_memory(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
+	       vb_guard_copy(dst, (const void *)(uintptr_t)at, len);
+}
+
+static enum vb_wire_result atomic_memory(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+{
+	uint64_t at;
+
+	if (!vb_own_memory(own, a->rkey, a->va, 8, IBV_ACCESS_REMOTE_ATOMIC, &at))
+		return VB_WIRE_DENIED;
+	if ((at & 7) || (a->va & 7))
+		return VB_WIRE_MISALIGNED;
+	uint64_t *word = (uint64_t *)(uintptr_t)at;
+	bool done = add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
+
+	return done ? VB_WIRE_OK : VB_WIRE_DENIED;
+}
+
+static bool invalidate(void *own, uint32_t rkey)
+{
+	struct vb_qp *qp = own;
+
+	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rkey, true);
+}
+
+static void failed(void *own, enum vb_wire_event event)
+{
+	struct vb_qp *qp = own;
+
+	qp->wire->failed = (uint8_t)(1 + event);
+}
+
+static const struct vb_wire_ops ops = {
+        .next_send = next_send,
+        .complete_send = complete_send,
+        .fetch = fetch,
+        .scatter = scatter,
+        .local = local,
+        .take_receive = take_receive,
+        .scatter_receive = scatter_receive,
+        .complete_receive = complete_receive,
+        .receives = receives,
+        .check = check,
+        .write = write_memory,
+        .read = read_memory,
+        .atomic = atomic_memory,
+        .invalidate = invalidate,
+        .failed = failed,
+};
+
+/* --- beginning and end --- */
+
+static uint8_t access_of(unsigned flags)
+{
+	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_WIRE_REMOTE_WRITE : 0) | (flags & IBV_ACCESS_REMOTE_READ ? VB_WIRE_REMOTE_READ : 0) |
+	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_WIRE_REMOTE_ATOMIC : 0));
+}
+
+/* What ibv_modify_qp may change while the queue pair is in use. */
+static void configure(struct vb_qp *qp)
+{
+	struct vb_wire_config *c = &qp->wire->q.cfg;
+
+	c->qkey = qp->attr.qkey;
+	c->timeout = qp->attr.timeout;
+	c->retry_cnt = qp->attr.retry_cnt;
+	c->rnr_retry = qp->attr.rnr_retry;
+	c->min_rnr_timer = qp->attr.min_rnr_timer;
+	c->max_rd_atomic = qp->attr.max_rd_atomic;
+	c->access = access_of(qp->attr.qp_access_flags);
+}
+
+static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
+{
+	*to = (struct vb_wire_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
+	                            .traffic_class = ah->grh.traffic_class,
+	                            .hop_limit = ah->grh.hop_limit};
+	memcpy(to->src, sgid->raw, VB_GID_LEN);
+	union ibv_gid group;
+
+	memcpy(to->dst, ah->grh.dgid.raw, VB_GID_LEN);
+	if (vb_mcast_address(&ah->grh.dgid, &group))
+		memcpy(to->dst, group.raw, VB_GID_LEN);
+}
+
+static uint32_t mtu_of(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UD ? qp->max_msg < VB_PAYLOAD_MAX ? qp->max_msg : VB_PAYLOAD_MAX : 128u << qp->attr.path_mtu;
+}
+
+int vb_wire_path_open(struct vb_qp *qp)
+{
+	static const uint8_t types[] = {[IBV_QPT_RC] = VB_WIRE_RC, [IBV_QPT_UC] = VB_WIRE_UC, [IBV_QPT_UD] = VB_WIRE_UD};
+	struct vb_wire_sockets *s = qp->node->io->wire;
+	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
+	struct vb_wire_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
+	union ibv_gid sgid;
+
+	if (!w)
+		return ENOMEM;
+	const struct vb_wire_config cfg = {.type = types[qp->type],
+	                                   .mtu = mtu_of(qp),
+	                                   .qpn = qp->qp.qp_num,
+	                                   .dest_qpn = qp->attr.dest_qp_num,
+	                                   .pkey = VB_DEFAULT_PKEY,
+	                                   .rq_psn = vb_psn(qp->attr.rq_psn),
+	                                   .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
+	                                   .ack_delay = ACK_DELAY};
+
+	if (qp->type != IBV_QPT_UD) {
+		if (vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, qp->attr.ah_attr.grh.sgid_index, &sgid)) {
+			free(w);
+			return EINVAL;
+		}
+		address(&w->to, qp, &sgid, &qp->attr.ah_attr);
+	}
+	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
+	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, sends);
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	qp->wire = w;
+	configure(qp);
+	atomic_fetch_add(&s->users, 1);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+	return 0;
+}
+
+void vb_wire_path_close(struct vb_qp *qp)
+{
+	struct vb_wire_path *w = qp->wire;
+
+	if (!w)
+		return;
+#define X(name, text) vb_wire_totals.name += w->q.stats.name;
+	VB_WIRE_COUNTERS(X)
+#undef X
+	atomic_fetch_sub(&qp->node->io->wire->users, 1);
+	qp->wire = NULL;
+	atomic_store(&qp->wire_due, 0);
+	free(w);
+}
+
+void vb_wire_path_abort(struct vb_qp *qp)
+{
+	if (qp->wire && !qp->wire->q.dead)
+		vb_wire_abort(&qp->wire->q);
+}
+
+/* The requester anew, after SQE; what the responder knows stays. */
+static void revive(struct vb_qp *qp)
+{
+	struct vb_wire_path *w = qp->wire;
+	struct vb_wire_responder rs = w->q.rs;
+	struct vb_wire_stats stats = w->q.stats;
+	struct vb_wire_config cfg = w->q.cfg;
+
+	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
+	w->q.rs = rs;
+	w->q.stats = stats;
+	w->failed = 0;
+}
+
+void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	struct vb_wire_path *w = qp->wire;
+
+	if (!w)
+		return;
+	configure(qp);
+	if (qp->type == IBV_QPT_UD)
+		return;
+	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE)) {
+		if (cur == IBV_QPS_SQE)
+			revive(qp);
+		w->q.cfg.sq_psn = vb_psn(qp->attr.sq_psn);
+		vb_wire_start(&w->q);
+	}
+	vb_wire_pause(&w->q, next == IBV_QPS_SQD);
+	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD && qp->type == IBV_QPT_RC) { /* IBV_QP_AV */
+		union ibv_gid sgid;
+
+		if (!vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, qp->attr.ah_attr.grh.sgid_index, &sgid))
+			address(&w->to, qp, &sgid, &qp->attr.ah_attr);
+	}
+}
+
+bool vb_path_idle(const struct vb_qp *qp)
+{
+	if (qp->wire && qp->type != IBV_QPT_UD)
+		return vb_wire_idle(&qp->wire->q);
+	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+}
+
+/* --- at work --- */
+
+static void set_due(struct vb_qp *qp, uint64_t at)
+{
+	atomic_store(&qp->wire_due, at);
+	if (!at)
+		return;
+	if (!atomic_load_explicit(&qp->on_active, memory_order_relaxed))
+		vb_active_add(qp);
+	vb_timer_at(qp->node, at);
+}
+
+/* Everything that may go. Under sq_lock. */
+static void emit(struct vb_qp *qp, uint64_t now)
+{
+	struct vb_wire_path *w = qp->wire;
+	struct vb_wire_out out;
+	bool all = true;
+
+	if (!vb_tx_begin(w->tx)) {
+		set_due(qp, now + VB_TX_AGAIN);
+		return;
+	}
+	for (;;) {
+		out.packet = vb_tx_room(w->tx);
+		if (!out.packet) {
+			all = false;
+			break;
+		}
+		if (!vb_wire_output(&w->q, &out, now))
+			break;
+		vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad);
+	}
+	all = vb_tx_end(w->tx) && all;
+	if (qp->type == IBV_QPT_UC)
+		vb_wire_sent(&w->q);
+	set_due(qp, all ? vb_wire_deadline(&w->q) : now + VB_TX_AGAIN);
+}
+
+/* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
+static void follow(struct vb_qp *qp)
+{
+	struct vb_context *ctx = vb_ctx(qp->qp.context);
+	unsigned event = qp->wire ? qp->wire->failed : 0;
+
+	if (!event)
+		return;
+	qp->wire->failed = 0;
+	if (qp->type == IBV_QPT_UC && event - 1 == VB_WIRE_EVENT_SQ)
+		vb_qp_sq_error(qp);
+	else
+		vb_qp_error(qp);
+	if (event - 1 == VB_WIRE_EVENT_REQ)
+		vb_async_raise(ctx, IBV_EVENT_QP_REQ_ERR, &qp->qp);
+	else if (event - 1 == VB_WIRE_EVENT_ACCESS)
+		vb_async_raise(ctx, IBV_EVENT_QP_ACCESS_ERR, &qp->qp);
+}
+
+bool vb_wire_kick(struct vb_qp *qp)
+{
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	vb_wire_ack_now(&qp->wire->q);
+	emit(qp, vb_now());
+	return qp->wire->failed;
+}
+
+void vb_wire_settle(struct vb_qp *qp)
+{
+	follow(qp);
+}
+
+unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
+{
+	uint64_t due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed), now;
+
+	if (!due || (now = vb_now()) < due)
+		return 0;
+	if (wait)
+		vb_lock(&qp->sq_lock);
+	else if (!vb_trylock(&qp->sq_lock))
+		return 0;
+	if (qp->wire) {
+		vb_wire_timeout(&qp->wire->q, now);
+		emit(qp, now);
+		follow(qp);
+		vb_qp_check_drained(qp);
+	}
+	vb_unlock(&qp->sq_lock);
+	return 1;
+}
+
+struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn)
+{
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+
+	return qp && qp->qp.qp_num == qpn && qp->wire ? qp : NULL;
+}
+
+void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now)
+{
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR) {
+		VB_COUNT(drop_state, 1);
+		return;
+	}
+	vb_lock(&qp->sq_lock);
+	vb_first_contact(qp);
+	vb_wire_input(&qp->wire->q, p, payload, from, now);
+	if (__builtin_expect(qp->wire->failed, 0))
+		follow(qp);
+	vb_unlock(&qp->sq_lock);
+}
+
+void vb_wire_path_answer(struct vb_qp *qp, uint64_t now)
+{
+	if (qp->type == IBV_QPT_UD)
+		return;
+	vb_lock(&qp->sq_lock);
+	emit(qp, now);
+	follow(qp);
+	vb_qp_check_drained(qp);
+	vb_unlock(&qp->sq_lock);
+}
+
+/* --- datagrams --- */
+
+static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	return vb_tx_of(qp->node->io->wire, qp->qp.qp_num, w->ud_qpn);
+}
+
+static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
+{
+	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
+	struct vb_writer out = vb_writer(to, VB_WIRE_MAX_HEADER);
+	struct vb_packet p = {.bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
+	                              .pad = vb_pad_count(w->length),
+	                              .solicited = w->flags & IBV_SEND_SOLICITED,
+	                              .migreq = true,
+	                              .pkey = VB_DEFAULT_PKEY,
+	                              .dest_qpn = w->ud_qpn,
+	                              .psn = vb_psn(w->psn)},
+	                      .deth = {w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
+	                      .immdt = {ntohl(w->imm)}};
+
+	vb_packet_encode(&out, &p);
+	*header_len = out.pos;
+	*len = out.pos + w->length + p.bth.pad;
+	memset(to + out.pos + w->length, 0, p.bth.pad);
+}
+
+enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct vb_tx *tx;
+	struct vb_wire_addr to;
+	struct iovec iov[VB_MAX_SGE + 1];
+	size_t header_len, len;
+	int n;
+
+	if (!atomic_load_explicit(&qp->node->io->wire->up, memory_order_acquire))
+		return VB_DATAGRAM_LOST;
+	n = vb_gather(qp, w, 0, iov);
+	if (n < 0)
+		return VB_DATAGRAM_FAULT;
+	tx = tx_of_datagram(qp, w);
+	if (qp->tx_open != tx) {
+		vb_wire_datagrams_end(qp);
+		if (!vb_tx_begin(tx))
+			return VB_DATAGRAM_WAIT;
+		qp->tx_open = tx;
+	}
+	uint8_t *room = vb_tx_room(tx);
+
+	if (!room)
+		return VB_DATAGRAM_WAIT;
+	build(qp, w, room, &header_len, &len);
+	if (!vb_copy_from(iov, n, 0, room + header_len, w->length))
+		return VB_DATAGRAM_FAULT;
+	address(&to, qp, &w->ah->sgid, &w->ah->attr);
+	vb_tx_add(tx, &to, header_len, len);
+	return VB_DATAGRAM_SENT;
+}
+
+void vb_wire_datagrams_end(struct vb_qp *qp)
+{
+	struct vb_tx *tx = qp->tx_open;
+
+	qp->tx_open = NULL;
+	if (tx)
+		vb_tx_end(tx);
+}

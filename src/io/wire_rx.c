@@ -1,0 +1,272 @@
+// wire_rx.c - receiving: what came for our lane, cut into packets, checked, and given to its queue pair
+// follows: udp(7) (UDP_GRO), ip(7), ipv6(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "frame/icrc.h"
+#include "io/wire.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+#define BATCH 8u
+#define BUFFER 65536u
+#define ECN_CE 3
+
+struct vb_wire_rx {
+	int fd;
+	unsigned vlen; /* datagrams asked for: more where there was more than one */
+	struct vb_qp *touched;
+	struct mmsghdr mh[BATCH];
+	struct iovec iov[BATCH];
+	struct sockaddr_storage from[BATCH];
+	_Alignas(struct cmsghdr) char control[BATCH][256];
+	uint8_t *buffers;
+};
+
+struct vb_wire_rx *vb_wire_rx_new(int fd)
+{
+	struct vb_wire_rx *rx = calloc(1, sizeof(*rx));
+	void *p = mmap(NULL, (size_t)BATCH * BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (!rx || p == MAP_FAILED) {
+		free(rx);
+		return NULL;
+	}
+	rx->fd = fd;
+	rx->vlen = 1;
+	rx->buffers = p;
+	return rx;
+}
+
+void vb_wire_rx_free(struct vb_wire_rx *rx)
+{
+	if (!rx)
+		return;
+	munmap(rx->buffers, (size_t)BATCH * BUFFER);
+	free(rx);
+}
+
+/* --- what came beside the bytes --- */
+
+static uint8_t first_byte(const struct cmsghdr *c)
+{
+	int value = 0;
+
+	if (c->cmsg_len >= CMSG_LEN(sizeof(value)))
+		memcpy(&value, CMSG_DATA(c), sizeof(value));
+	else
+		memcpy(&value, CMSG_DATA(c), 1); /* IP_TOS is a byte */
+	return (uint8_t)value;
+}
+
+static void read_v4(const struct cmsghdr *c, struct vb_wire_arrival *a, bool *known)
+{
+	struct in_pktinfo info;
+
+	if (c->cmsg_type == IP_TOS) {
+		a->ip.traffic_class = first_byte(c);
+	} else if (c->cmsg_type == IP_TTL) {
+		a->ip.hop_limit = first_byte(c);
+	} else if (c->cmsg_type == IP_PKTINFO) {
+		struct sockaddr_in in = {.sin_family = AF_INET};
+
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		in.sin_addr = info.ipi_addr;
+		a->ifindex = (uint32_t)info.ipi_ifindex;
+		*known = vb_gid_of_sockaddr(a->flow.dst, (const struct sockaddr *)&in);
+	}
+}
+
+static void read_v6(const struct cmsghdr *c, struct vb_wire_arrival *a, bool *known)
+{
+	struct in6_pktinfo info;
+
+	if (c->cmsg_type == IPV6_TCLASS) {
+		a->ip.traffic_class = first_byte(c);
+	} else if (c->cmsg_type == IPV6_HOPLIMIT) {
+		a->ip.hop_limit = first_byte(c);
+	} else if (c->cmsg_type == IPV6_PKTINFO && !*known) {
+		memcpy(&info, CMSG_DATA(c), sizeof(info));
+		memcpy(a->flow.dst, &info.ipi6_addr, VB_GID_LEN);
+		a->ifindex = info.ipi6_ifindex;
+		*known = true;
+	}
+}
+
+/* false: the kernel did not say where it went. seg: 0, or the size of the packets that were merged. */
+static bool read_arrival(const struct msghdr *mh, struct vb_wire_arrival *a, uint32_t *seg)
+{
+	bool known = false;
+	uint16_t port = 0;
+
+	memset(a, 0, sizeof(*a));
+	*seg = 0;
+	if (!vb_gid_of_sockaddr(a->flow.src, mh->msg_name))
+		return false;
+	memcpy(&port, (const char *)mh->msg_name + offsetof(struct sockaddr_in, sin_port), sizeof(port));
+	a->flow.sport = ntohs(port);
+	a->flow.dport = VB_ROCE_PORT;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR((struct msghdr *)mh, c)) {
+		if (c->cmsg_level == IPPROTO_IP)
+			read_v4(c, a, &known);
+		else if (c->cmsg_level == IPPROTO_IPV6)
+			read_v6(c, a, &known);
+		else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+			int size;
+
+			memcpy(&size, CMSG_DATA(c), sizeof(size));
+			*seg = size > 0 ? (uint32_t)size : 0;
+		}
+	}
+	return known && vb_gid_is_ipv4(a->flow.src) == vb_gid_is_ipv4(a->flow.dst);
+}
+
+/* --- one packet --- */
+
+/* IPv4's identification is covered by the ICRC and hidden from us: it is found, if there is one that fits. */
+static bool icrc_right(const struct vb_wire_arrival *a, uint16_t *id, const uint8_t *bytes, size_t len)
+{
+	uint32_t residual = vb_icrc_check(&a->flow, *id, bytes, len);
+
+	if (!residual)
+		return true;
+	if (!vb_gid_is_ipv4(a->flow.dst))
+		return false;
+	int found = vb_icrc_find_id(residual, *id, len);
+
+	if (found < 0)
+		return false;
+	*id = (uint16_t)found;
+	return true;
+}
+
+static void touch(struct vb_wire_rx *rx, struct vb_qp *qp)
+{
+	if (qp->wire->touched)
+		return;
+	qp->wire->touched = true;
+	qp->wire->touched_next = rx->touched;
+	rx->touched = qp;
+}
+
+void vb_wire_settle_batch(struct vb_node *node)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+	uint64_t now = rx->touched ? vb_now() : 0;
+
+	while (rx->touched) {
+		struct vb_qp *qp = rx->touched;
+
+		rx->touched = qp->wire->touched_next;
+		qp->wire->touched = false;
+		vb_wire_path_answer(qp, now);
+	}
+}
+
+static bool from_its_peer(const struct vb_qp *qp, const struct vb_wire_arrival *a)
+{
+	return qp->type == IBV_QPT_UD || !memcmp(a->flow.src, qp->wire->to.dst, VB_GID_LEN);
+}
+
+void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes,
+                  size_t len)
+{
+	uint8_t grh[40];
+	struct vb_wire_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE};
+
+	if (qp->type == IBV_QPT_UD) {
+		vb_grh(grh, &a->flow, &a->ip, len);
+		from.grh = grh;
+	}
+	vb_wire_path_input(qp, p, bytes + p->payload_at, &from, vb_now());
+	touch(node->io->wire->rx, qp);
+}
+
+void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes, size_t len)
+{
+	struct vb_packet p;
+
+	VB_COUNT(rx_packets, 1);
+	VB_COUNT(rx_bytes, len);
+	if (vb_packet_decode(&p, bytes, len) != VB_PACKET_OK) {
+		VB_COUNT(drop_malformed, 1);
+		return;
+	}
+	if (p.bth.dest_qpn == 0xffffff) {
+		vb_wire_multicast(node, a, &p, bytes, len);
+		return;
+	}
+	struct vb_qp *qp = vb_wire_qp_of(node, p.bth.dest_qpn);
+
+	if (!qp)
+		VB_COUNT(drop_no_qp, 1);
+	else if (!from_its_peer(qp, a))
+		VB_COUNT(drop_source, 1);
+	else
+		vb_wire_to_qp(node, qp, a, &p, bytes, len);
+}
+
+static void datagram(struct vb_node *node, const struct msghdr *mh, const uint8_t *bytes, size_t len)
+{
+	struct vb_wire_arrival a;
+	uint32_t seg;
+
+	if ((mh->msg_flags & MSG_TRUNC) || !read_arrival(mh, &a, &seg)) {
+		VB_COUNT(drop_malformed, 1);
+		return;
+	}
+	if (!seg || seg > len)
+		seg = (uint32_t)len;
+	for (size_t off = 0; off < len; off += seg, a.ip.id++) {
+		size_t n = len - off < seg ? len - off : seg;
+
+		if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(&a, &a.ip.id, bytes + off, n)) {
+			VB_COUNT(drop_icrc, 1);
+			continue;
+		}
+		uint32_t qpn = (uint32_t)bytes[off + 5] << 16 | (uint32_t)bytes[off + 6] << 8 | bytes[off + 7];
+
+		if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
+			vb_wire_forward(node, &a, qpn, bytes + off, n);
+		else
+			vb_wire_packet(node, &a, bytes + off, n);
+	}
+}
+
+static void prepare(struct vb_wire_rx *rx, unsigned i)
+{
+	rx->iov[i] = (struct iovec){rx->buffers + (size_t)i * BUFFER, BUFFER};
+	rx->mh[i].msg_hdr = (struct msghdr){.msg_name = &rx->from[i],
+	                                    .msg_namelen = sizeof(rx->from[i]),
+	                                    .msg_iov = &rx->iov[i],
+	                                    .msg_iovlen = 1,
+	                                    .msg_control = rx->control[i],
+	                                    .msg_controllen = sizeof(rx->control[i])};
+}
+
+unsigned vb_wire_poll(struct vb_node *node)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+
+	for (unsigned i = 0; i < rx->vlen; i++)
+		prepare(rx, i);
+	int n = recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
+
+	if (n <= 0) {
+		rx->vlen = 1;
+		return 0;
+	}
+	for (int i = 0; i < n; i++)
+		datagram(node, &rx->mh[i].msg_hdr, rx->iov[i].iov_base, rx->mh[i].msg_len);
+	vb_wire_settle_batch(node);
+	rx->vlen = (unsigned)n == rx->vlen && rx->vlen < BATCH ? rx->vlen * 2 : rx->vlen;
+	return (unsigned)n;
+}

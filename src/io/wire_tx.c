@@ -1,0 +1,391 @@
+// wire_tx.c - sending: packets are laid side by side, sealed, and handed to the kernel many at a time
+// follows: udp(7) (UDP_SEGMENT); IBA annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "frame/icrc.h"
+#include "io/wire.h"
+#include "io/wire_fault.h"
+#include "util/log.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+/*
+ * Packets are copied here, so that what the ICRC was computed over is what goes out, whatever the program does to its
+ * memory meanwhile. The stage is used again at once and stays in the processor's cache.
+ */
+#define STAGE (80u << 10)
+#define FULL (STAGE - VB_WIRE_PACKET_MAX - VB_ICRC_LEN)
+#define MESSAGES 32
+#define SEGMENTS 64           /* of one send: the kernel's limit before 6.9 */
+#define DATAGRAM_MAX 65000u   /* bytes of one send with its headers: below 65,535 */
+#define SNDBUF (4 << 20)
+
+/* One send: n packets of seg bytes to one address, the last perhaps shorter. */
+struct message {
+	uint32_t at, len;
+	uint16_t seg, n;
+	bool closed;
+	struct vb_wire_addr to;
+};
+
+struct vb_tx {
+	struct vb_lock lock;
+	struct vb_wire_sockets *sockets;
+	int fd[2]; /* IPv4, IPv6 */
+	uint16_t sport[2];
+	bool no_gso;
+	uint32_t used;
+	unsigned n, sent;
+	struct vb_fault *fault;
+	struct message msg[MESSAGES];
+	uint8_t stage[STAGE];
+};
+
+struct vb_tx *vb_tx_new(struct vb_wire_sockets *s)
+{
+	struct vb_tx *tx = calloc(1, sizeof(*tx));
+
+	if (!tx)
+		return NULL;
+	tx->sockets = s;
+	tx->fd[0] = tx->fd[1] = -1;
+	tx->fault = vb_fault_new();
+	return tx;
+}
+
+void vb_tx_free(struct vb_tx *tx)
+{
+	if (!tx)
+		return;
+	for (int i = 0; i < 2; i++)
+		if (tx->fd[i] >= 0)
+			close(tx->fd[i]);
+	vb_fault_free(tx->fault);
+	free(tx);
+}
+
+struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn)
+{
+	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the way */
+	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
+}
+
+/* A port of the range that RoCEv2 sends from (A17.3.2); where all are taken, any. */
+static bool bind_any(int fd, int family, uint16_t *port)
+{
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a;
+	socklen_t len = family == AF_INET ? sizeof(a.in) : sizeof(a.in6);
+
+	for (int tries = 0; tries < 20; tries++) {
+		uint16_t p = 0;
+
+		if (tries < 16 && getrandom(&p, sizeof(p), 0) == sizeof(p))
+			p |= 0xc000;
+		memset(&a, 0, sizeof(a));
+		a.sa.sa_family = (sa_family_t)family;
+		a.in.sin_port = htons(p); /* at the same place in both */
+		if (bind(fd, &a.sa, len))
+			continue;
+		if (getsockname(fd, &a.sa, &len))
+			return false;
+		*port = ntohs(a.in.sin_port);
+		return true;
+	}
+	return false;
+}
+
+static void set(int fd, int level, int option, int value)
+{
+	setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+static bool open_socket(struct vb_tx *tx, bool v6)
+{
+	int family = v6 ? AF_INET6 : AF_INET;
+	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int size = SNDBUF;
+
+	if (fd < 0)
+		return false;
+	if (v6)
+		set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO); /* and with it an identification of 0 */
+	if (v6)
+		set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
+		set(fd, SOL_SOCKET, SO_SNDBUF, size);
+	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody sends here */
+	if (!bind_any(fd, family, &tx->sport[v6])) {
+		close(fd);
+		return false;
+	}
+	tx->fd[v6] = fd;
+	return true;
+}
+
+/* --- handing over --- */
+
+struct control {
+	_Alignas(struct cmsghdr) char buf[256];
+	size_t len;
+};
+
+static void put(struct control *c, int level, int type, const void *data, size_t len)
+{
+	struct cmsghdr *h = (struct cmsghdr *)(c->buf + c->len);
+
+	h->cmsg_level = level;
+	h->cmsg_type = type;
+	h->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(h), data, len);
+	c->len += CMSG_SPACE(len);
+}
+
+static bool needs_interface(const uint8_t *gid)
+{
+	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
+}
+
+static void control_of(struct control *c, const struct message *m)
+{
+	const struct vb_wire_addr *to = &m->to;
+	int value;
+
+	c->len = 0;
+	if (vb_gid_is_ipv4(to->dst)) {
+		struct in_pktinfo info = {.ipi_ifindex = (to->dst[12] & 0xf0) == 0xe0 ? (int)to->ifindex : 0};
+
+		memcpy(&info.ipi_spec_dst, to->src + 12, 4);
+		put(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+		value = to->traffic_class;
+		if (value)
+			put(c, IPPROTO_IP, IP_TOS, &value, sizeof(value));
+		value = to->hop_limit;
+		if (value)
+			put(c, IPPROTO_IP, IP_TTL, &value, sizeof(value));
+	} else {
+		struct in6_pktinfo info = {.ipi6_ifindex = needs_interface(to->dst) ? to->ifindex : 0};
+
+		memcpy(&info.ipi6_addr, to->src, 16);
+		put(c, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+		value = to->traffic_class;
+		if (value)
+			put(c, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
+		value = to->hop_limit;
+		if (value)
+			put(c, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
+	}
+	if (m->n > 1)
+		put(c, SOL_UDP, UDP_SEGMENT, &m->seg, sizeof(m->seg));
+}
+
+static void flow_of(const struct vb_tx *tx, const struct vb_wire_addr *to, struct vb_flow *flow)
+{
+	memcpy(flow->src, to->src, VB_GID_LEN);
+	memcpy(flow->dst, to->dst, VB_GID_LEN);
+	flow->sport = tx->sport[!vb_gid_is_ipv4(to->dst)];
+	flow->dport = VB_ROCE_PORT;
+}
+
+static void seal(uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
+{
+	vb_icrc_encode(packet + len, vb_icrc_start(flow, id, packet, len, len + VB_ICRC_LEN));
+}
+
+/* Without segmentation by the kernel (a device or a kernel that cannot): packet by packet, each with its own
+ * identification of 0. */
+static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
+{
+	struct control c;
+	struct vb_flow flow;
+	struct message one = *m;
+
+	flow_of(tx, &m->to, &flow);
+	for (uint32_t off = 0; off < m->len; off += m->seg) {
+		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
+		struct iovec iov = {tx->stage + m->at + off, len};
+
+		one.n = 1;
+		control_of(&c, &one);
+		seal(tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
+		mh->msg_iov = &iov;
+		mh->msg_control = c.buf;
+		mh->msg_controllen = c.len;
+		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, MSG_DONTWAIT) < 0 && errno != EAGAIN)
+			return errno;
+	}
+	return 0;
+}
+
+/* 0, EAGAIN, or what the network has against it: then it is lost, and the timers know what to do. */
+static int send_one(struct vb_tx *tx, struct message *m)
+{
+	struct control c;
+	struct sockaddr_storage sa;
+	struct iovec iov = {tx->stage + m->at, m->len};
+	struct msghdr mh = {.msg_name = &sa, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf};
+
+	mh.msg_namelen = vb_gid_to_sockaddr(&sa, m->to.dst, VB_ROCE_PORT, m->to.ifindex);
+	if (m->n > 1 && tx->no_gso)
+		return send_singly(tx, m, &mh);
+	control_of(&c, m);
+	mh.msg_controllen = c.len;
+	for (int tries = 0; tries < 3; tries++) {
+		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh, MSG_DONTWAIT) >= 0)
+			return 0;
+		if (m->n > 1 && (errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT)) {
+			tx->no_gso = true;
+			return send_singly(tx, m, &mh);
+		}
+		/* ENOBUFS and ENOMEM pass; an ICMP error of an earlier packet is told once, and of no use to us */
+		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+			return EAGAIN;
+		if (errno != ECONNREFUSED && errno != EINTR)
+			break;
+	}
+	return errno;
+}
+
+static void complain(const struct message *m, int err)
+{
+	static atomic_int said;
+
+	VB_COUNT(tx_refused, m->n);
+	if (atomic_exchange(&said, err) != err)
+		vb_log(VB_LOG_WARN, "the network does not take a packet of %u bytes: %s%s", m->seg, strerror(err),
+		       err == EMSGSIZE ? " (the path MTU of the queue pair is larger than the interface's)"
+		       : err == EINVAL ? " (is the GID in use still an address of this host?)" : "");
+}
+
+/* Under lock. false: something has to wait. */
+static bool flush(struct vb_tx *tx)
+{
+	while (tx->sent < tx->n) {
+		struct message *m = &tx->msg[tx->sent];
+		int err = send_one(tx, m);
+
+		if (err == EAGAIN)
+			return false;
+		if (err)
+			complain(m, err);
+		VB_COUNT(tx_packets, m->n);
+		VB_COUNT(tx_bytes, m->len);
+		tx->sent++;
+	}
+	tx->n = tx->sent = 0;
+	tx->used = 0;
+	return true;
+}
+
+bool vb_tx_begin(struct vb_tx *tx)
+{
+	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
+		return false;
+	vb_lock(&tx->lock);
+	if (!tx->n || flush(tx))
+		return true;
+	VB_COUNT(tx_waits, 1);
+	vb_unlock(&tx->lock);
+	return false;
+}
+
+uint8_t *vb_tx_room(struct vb_tx *tx)
+{
+	if (__builtin_expect(tx->used > FULL || tx->n == MESSAGES, 0) && !flush(tx))
+		return NULL;
+	return tx->stage + tx->used;
+}
+
+/* The message that a packet of this size may join. */
+static struct message *joins(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t size)
+{
+	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
+
+	if (!m || m->closed || size > m->seg || m->n == SEGMENTS || m->len + size > DATAGRAM_MAX ||
+	    memcmp(&m->to, to, sizeof(*to)))
+		return NULL;
+	return m;
+}
+
+/* What stands in the stage at `used` becomes a packet. */
+static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len)
+{
+	uint32_t size = len + VB_ICRC_LEN;
+	struct message *m = joins(tx, to, size);
+	struct vb_flow flow;
+
+	if (!m) {
+		m = &tx->msg[tx->n++];
+		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .to = *to};
+	}
+	flow_of(tx, to, &flow);
+	seal(tx->stage + tx->used, &flow, m->n, len); /* the kernel numbers the segments of a send: 0, 1, 2 */
+	m->closed = size < m->seg;
+	m->n++;
+	m->len += size;
+	tx->used += size;
+}
+
+static bool open_for(struct vb_tx *tx, const struct vb_wire_addr *to)
+{
+	bool v6 = !vb_gid_is_ipv4(to->dst);
+
+	return tx->fd[v6] >= 0 || open_socket(tx, v6);
+}
+
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_len, size_t len)
+{
+	if (__builtin_expect(!open_for(tx, to), 0)) {
+		VB_COUNT(tx_refused, 1);
+		return;
+	}
+	if (__builtin_expect(tx->fault != NULL, 0)) {
+		uint8_t *at = tx->stage + tx->used;
+		unsigned what = vb_fault_next(tx->fault);
+
+		if (what & VB_FAULT_LOSE)
+			return;
+		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
+			return;
+		append(tx, to, (uint32_t)len);
+		if (what & VB_FAULT_CORRUPT)
+			vb_fault_corrupt(tx->fault, at, len);
+		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
+			memmove(tx->stage + tx->used, at, len);
+			append(tx, to, (uint32_t)len);
+		}
+		/* what was held back goes behind a later packet */
+		struct vb_wire_addr held_to;
+		size_t held;
+
+		while (tx->used <= FULL && tx->n < MESSAGES &&
+		       (held = vb_fault_release(tx->fault, tx->stage + tx->used, &held_to, sizeof(held_to))))
+			append(tx, &held_to, (uint32_t)held);
+		return;
+	}
+	append(tx, to, (uint32_t)len);
+}
+
+bool vb_tx_end(struct vb_tx *tx)
+{
+	bool all = !tx->n || flush(tx);
+
+	if (!all)
+		VB_COUNT(tx_waits, 1);
+	vb_unlock(&tx->lock);
+	return all;
+}

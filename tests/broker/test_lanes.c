@@ -1,0 +1,228 @@
+// test_lanes.c - the group of sockets on UDP 4791 by itself: which datagram arrives where
+// follows: src/broker/lanes.h; IBA 9.2 (BTH)
+// SPDX-License-Identifier: MIT
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "broker/lanes.h"
+
+static struct vb_lane_group group;
+static int sender4, sender6;
+
+static void set_up(uint32_t spare, uint32_t want)
+{
+	struct rlimit lim;
+
+	own_network();
+	getrlimit(RLIMIT_NOFILE, &lim);
+	if (want == VB_LANE_COUNT && lim.rlim_cur < VB_LANE_COUNT + 100)
+		skip("needs RLIMIT_NOFILE of 1124");
+	CHECK_IS(vb_lanes_open(&group, spare), 0);
+	CHECK_IS(group.n, want);
+	sender4 = socket(AF_INET, SOCK_DGRAM, 0);
+	sender6 = socket(AF_INET6, SOCK_DGRAM, 0);
+	CHECK(sender4 >= 0);
+}
+
+/* A BTH, of which only the QP number means anything here. */
+static void send_bth(int family, uint32_t qpn, size_t len)
+{
+	struct sockaddr_in to4 = {
+		.sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in6 to6 = {
+		.sin6_family = AF_INET6, .sin6_port = htons(VB_ROCE_PORT), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	uint8_t bth[12] = {4, 0, 0xff, 0xff, 0xee, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn};
+
+	if (family == AF_INET)
+		CHECK(sendto(sender4, bth, len, 0, (struct sockaddr *)&to4, sizeof(to4)) == (ssize_t)len);
+	else
+		CHECK(sendto(sender6, bth, len, 0, (struct sockaddr *)&to6, sizeof(to6)) == (ssize_t)len);
+}
+
+/* The number of the socket that has one, of which there is one; -1: nothing anywhere. */
+static int where(void)
+{
+	uint8_t buf[64];
+	int at = -1;
+
+	for (uint32_t i = 0; i < group.n; i++) {
+		while (recv(group.fd[i], buf, sizeof(buf), MSG_DONTWAIT) >= 0) {
+			CHECK_IS(at, -1);
+			at = (int)i;
+		}
+	}
+	return at;
+}
+
+static void a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else(void)
+{
+	set_up(32, VB_LANE_COUNT);
+	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
+		vb_lanes_give(&group, i);
+	for (uint32_t lane = 0; lane < VB_LANE_COUNT; lane += lane < 8 || lane > 1014 ? 1 : 23) {
+		send_bth(AF_INET, lane << 14 | (lane * 77 & 0x3fff), 12);
+		CHECK_IS(where(), lane);
+		if (sender6 < 0)
+			continue;
+		send_bth(AF_INET6, lane << 14 | 0x3fff, 12);
+		CHECK_IS(where(), lane);
+	}
+	send_bth(AF_INET, 0xffffff, 7); /* no whole QP number in it */
+	CHECK_IS(where(), 0);
+	send_bth(AF_INET, 0, 0);
+	CHECK_IS(where(), 0);
+}
+
+static void a_lane_without_a_holder_collects_nothing(void)
+{
+	set_up(32, VB_LANE_COUNT);
+	send_bth(AF_INET, 5 << 14, 12);
+	CHECK_IS(where(), -1);
+	vb_lanes_give(&group, 5);
+	send_bth(AF_INET, 6 << 14, 12);
+	CHECK_IS(where(), -1);
+	send_bth(AF_INET, 5 << 14, 12);
+	vb_lanes_give(&group, 5); /* asked twice: nothing is lost */
+	CHECK_IS(where(), 5);
+	send_bth(AF_INET, 5 << 14, 12);
+	vb_lanes_take_back(&group, 5);
+	CHECK_IS(where(), -1);
+	send_bth(AF_INET, 5 << 14, 12);
+	vb_lanes_give(&group, 5);
+	CHECK_IS(where(), -1);
+	send_bth(AF_INET, 5 << 14, 12);
+	CHECK_IS(where(), 5);
+}
+
+static void with_few_descriptors_lanes_share_sockets(void)
+{
+	struct rlimit lim;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &lim) == 0);
+	lim.rlim_cur = 120;
+	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+	set_up(40, 64);
+	vb_lanes_give(&group, 3);
+	vb_lanes_give(&group, 64 + 3);
+	send_bth(AF_INET, 67 << 14, 12);
+	CHECK_IS(where(), 3);
+	vb_lanes_take_back(&group, 3);
+	send_bth(AF_INET, 67 << 14, 12);
+	CHECK_IS(where(), 3);
+	vb_lanes_take_back(&group, 67);
+	send_bth(AF_INET, 67 << 14, 12);
+	CHECK_IS(where(), -1);
+	vb_lanes_close(&group);
+	lim.rlim_cur = 100; /* the limit would allow more than there is room for */
+	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+	for (int i = 0; i < 50; i++)
+		CHECK(dup(0) >= 0);
+	CHECK_IS(vb_lanes_open(&group, 0), 0);
+	CHECK_IS(group.n, 32);
+	vb_lanes_close(&group);
+	for (int i = 0; i < 30; i++)
+		dup(0);
+	CHECK_IS(vb_lanes_open(&group, 0), EMFILE);
+}
+
+static int option(int fd, int level, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+
+	CHECK(getsockopt(fd, level, name, &value, &len) == 0);
+	return value;
+}
+
+static void every_socket_has_its_options(void)
+{
+	set_up(32, VB_LANE_COUNT);
+	for (uint32_t i = 0; i < group.n; i += 341) {
+		int fd = vb_lanes_give(&group, i);
+		CHECK_IS(option(fd, IPPROTO_UDP, 104), 1); /* UDP_GRO */
+		CHECK_IS(option(fd, IPPROTO_IP, IP_PKTINFO), 1);
+		CHECK_IS(option(fd, IPPROTO_IP, IP_RECVTOS), 1);
+		CHECK_IS(option(fd, IPPROTO_IP, IP_RECVTTL), 1);
+		CHECK_IS(option(fd, IPPROTO_IP, IP_MULTICAST_ALL), 0);
+		CHECK(fcntl(fd, F_GETFL) & O_NONBLOCK && fcntl(fd, F_GETFD) & FD_CLOEXEC);
+		CHECK(option(fd, SOL_SOCKET, SO_RCVBUF) > 200000);
+		if (option(fd, SOL_SOCKET, SO_DOMAIN) != AF_INET6)
+			continue;
+		CHECK_IS(option(fd, IPPROTO_UDP, 102), 1); /* UDP_NO_CHECK6_RX */
+		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_V6ONLY), 0);
+		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO), 1);
+		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS), 1);
+		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT), 1);
+		CHECK_IS(option(fd, IPPROTO_IPV6, 29), 0); /* IPV6_MULTICAST_ALL */
+	}
+}
+
+static void a_port_that_this_user_shares_already_is_not_joined(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT)};
+	int one = 1, fds = count_fds(getpid());
+
+	own_network();
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) == 0);
+	CHECK(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0);
+	CHECK_IS(vb_lanes_open(&group, 32), EADDRINUSE);
+	close(fd);
+	CHECK_IS(vb_lanes_open(&group, 32), 0);
+	vb_lanes_close(&group);
+	CHECK_IS(count_fds(getpid()), fds);
+}
+
+static void without_ipv6_there_is_ipv4(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {.len = 6, .filter = code};
+
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		skip("no seccomp filters here");
+	set_up(32, VB_LANE_COUNT);
+	CHECK_IS(option(group.fd[0], SOL_SOCKET, SO_DOMAIN), AF_INET);
+	vb_lanes_give(&group, 700);
+	send_bth(AF_INET, 700 << 14, 12);
+	CHECK_IS(where(), 700);
+}
+
+static const struct test tests[] = {
+	{"a datagram arrives at the lane of its QP and nowhere else", a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else},
+	{"a lane without a holder collects nothing", a_lane_without_a_holder_collects_nothing},
+	{"with few descriptors lanes share sockets", with_few_descriptors_lanes_share_sockets},
+	{"every socket has its options", every_socket_has_its_options},
+	{"without IPv6 there is IPv4", without_ipv6_there_is_ipv4},
+	{"a port that this user shares already is not joined", a_port_that_this_user_shares_already_is_not_joined},
+};
+
+int main(int argc, char **argv)
+{
+	struct rlimit lim;
+
+	getrlimit(RLIMIT_NOFILE, &lim);
+	lim.rlim_cur = lim.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &lim);
+	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}

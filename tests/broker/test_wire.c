@@ -1,0 +1,660 @@
+// test_wire.c - programs, broker and keeper share UDP 4791: who gets what, and what remains when some of them die
+// follows: design "Receiving on UDP 4791 in several processes"; src/broker/keeper.h
+// SPDX-License-Identifier: MIT
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "broker/keeper.h"
+#include "broker/proto.h"
+
+#define PORT 4791
+
+static int sender = -1;
+
+static void send_to_lane(uint32_t lane)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	uint32_t qpn = lane << 14 | 9;
+	uint8_t bth[12] = {4, 0, 0xff, 0xff, 0, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn};
+
+	if (sender < 0)
+		sender = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sendto(sender, bth, sizeof(bth), 0, (struct sockaddr *)&to, sizeof(to)) < 0)
+		CHECK_IS(errno, ECONNREFUSED); /* told of an earlier one, when there was nobody at the port */
+}
+
+/* Takes what is there: how many, each of which must be of this lane. */
+static int take(int fd, uint32_t lane)
+{
+	uint8_t bth[64];
+	int n = 0;
+
+	while (recv(fd, bth, sizeof(bth), MSG_DONTWAIT) >= 8) {
+		CHECK_IS((bth[5] << 16 | bth[6] << 8 | bth[7]) >> 14, lane);
+		n++;
+	}
+	return n;
+}
+
+static uint32_t lane_of(const struct diary *d)
+{
+	return vb_broker_proc_id(d->c);
+}
+
+/* A duplicate of a program's socket, by way of its descriptors: the lane is looked at though its holder has gone. */
+static int lane_of_program(const struct program *p)
+{
+	int pid_fd = (int)syscall(SYS_pidfd_open, p->pid, 0), fd = -1, proto;
+	socklen_t len = sizeof(proto);
+
+	CHECK(pid_fd >= 0);
+	for (int i = 63; i > 2; i--) { /* what it has of ours by the fork lies below its own */
+		fd = (int)syscall(SYS_pidfd_getfd, pid_fd, i, 0);
+		if (fd < 0)
+			continue;
+		if (!getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &proto, &len) && proto == IPPROTO_UDP)
+			break;
+		close(fd);
+		fd = -1;
+	}
+	close(pid_fd);
+	if (fd < 0)
+		skip("another program's descriptors cannot be had here");
+	return fd;
+}
+
+static bool reaches(const struct diary *d)
+{
+	send_to_lane(lane_of(d));
+	return take(d->lane_fd, lane_of(d)) == 1;
+}
+
+/* In a network of its own, with one socket per lane. */
+static void begin(void)
+{
+	struct rlimit lim;
+
+	own_network();
+	CHECK(getrlimit(RLIMIT_NOFILE, &lim) == 0);
+	if (lim.rlim_max < 2 * 1100)
+		skip("lanes would share sockets: needs RLIMIT_NOFILE of 2200");
+	lim.rlim_cur = lim.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+}
+
+/* After a refusal, which stands for a moment. */
+static int wire_again(struct diary *d)
+{
+	sleep_ms(150);
+	return wire(d);
+}
+
+static void end_all(void)
+{
+	CHECK(wait_gone(3000));
+	CHECK(wait_no_keeper(3000));
+}
+
+static void each_program_receives_what_is_for_its_lane(void)
+{
+	struct diary a, b;
+
+	begin();
+	join_as(&a, 1);
+	join_as(&b, 2);
+	CHECK_IS(keeper_pid(), 0); /* nobody has asked yet */
+	CHECK_IS(wire(&a), 0);
+	CHECK(a.nlanes >= 16 && a.nlanes <= 1024);
+	pid_t keeper = keeper_pid();
+	CHECK(keeper > 0);
+	CHECK(reaches(&a));
+	send_to_lane(lane_of(&b)); /* to nobody so far */
+	CHECK_IS(take(a.lane_fd, lane_of(&a)), 0);
+	CHECK_IS(wire(&b), 0);
+	CHECK_IS(take(b.lane_fd, lane_of(&b)), 0);
+	CHECK(reaches(&b) && reaches(&a));
+	send_to_lane(lane_of(&a));
+	CHECK_IS(wire(&a), 0); /* again: the same socket, with what it has */
+	CHECK_IS(take(a.lane_fd, lane_of(&a)), 1);
+	CHECK_IS(keeper_pid(), keeper);
+	CHECK_IS(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+	leave(&a);
+	sleep_ms(300);
+	CHECK(reaches(&b));
+	CHECK_IS(keeper_pid(), keeper);
+	leave(&b);
+	end_all();
+}
+
+static void who_leaves_or_dies_leaves_a_lane_that_collects_nothing(void)
+{
+	struct diary a, b;
+
+	begin();
+	join_as(&a, 1);
+	join_as(&b, 1);
+	CHECK_IS(wire(&a), 0);
+	CHECK_IS(wire(&b), 0);
+	int look = dup(b.lane_fd);
+	uint32_t lane = lane_of(&b);
+	send_to_lane(lane);
+	leave(&b);
+	CHECK(wait_lanes(1, 2000));
+	CHECK_IS(wire(&a), 0); /* answered behind what was told to the keeper */
+	send_to_lane(lane);
+	CHECK_IS(take(look, lane), 0);
+	close(look);
+	leave(&a);
+	end_all();
+}
+
+static void killed_programs_leave_no_keeper(void)
+{
+	struct program p[3];
+
+	begin();
+	for (int i = 0; i < 3; i++) {
+		start_program(&p[i], 1, 0);
+		CHECK_IS(wire_program(&p[i]), 0);
+	}
+	for (int i = 0; i < 3; i++)
+		end_program(&p[i], SIGKILL);
+	end_all();
+}
+
+static void programs_and_broker_killed_together_leave_no_keeper(void)
+{
+	struct program p;
+	char path[300];
+
+	begin();
+	start_program(&p, 1, 0);
+	CHECK_IS(wire_program(&p), 0);
+	pid_t broker = broker_pid();
+	kill(p.pid, SIGSTOP); /* or it would start another */
+	kill(broker, SIGKILL);
+	sleep_ms(50);
+	CHECK(keeper_pid() > 0);
+	end_program(&p, SIGKILL);
+	CHECK(wait_no_keeper(3000));
+	snprintf(path, sizeof(path), "%s/broker.sock", getenv("VERBENA_RUNTIME"));
+	CHECK(unlink(path) == 0); /* the dead broker's */
+}
+
+static void a_killed_broker_moves_no_lane(void)
+{
+	struct diary a, b, c;
+
+	begin();
+	join_as(&a, 1);
+	join_as(&b, 2);
+	CHECK_IS(wire(&a), 0);
+	CHECK_IS(wire(&b), 0);
+	pid_t keeper = keeper_pid();
+	for (int round = 1; round <= 3; round++) {
+		kill(broker_pid(), SIGKILL);
+		/* with no broker, and with one that is just coming */
+		for (int i = 0; i < 200; i++)
+			CHECK(reaches(&a) && reaches(&b));
+		CHECK(wait_for(&a, &a.reattached, round, 5000));
+		CHECK(wait_for(&b, &b.reattached, round, 5000));
+		CHECK(reaches(&a) && reaches(&b));
+		join_as(&c, 3);
+		CHECK_IS(wire(&c), 0);
+		CHECK_IS(c.nlanes, a.nlanes);
+		CHECK_IS(keeper_pid(), keeper);
+		CHECK(reaches(&a) && reaches(&b) && reaches(&c));
+		for (uint32_t lane = 1; lane < 1024; lane += 5)
+			if (lane != lane_of(&a) && lane != lane_of(&b) && lane != lane_of(&c))
+				send_to_lane(lane);
+		CHECK_IS(take(a.lane_fd, lane_of(&a)) + take(b.lane_fd, lane_of(&b)) + take(c.lane_fd, lane_of(&c)), 0);
+		leave(&c);
+	}
+	leave(&a);
+	leave(&b);
+	end_all();
+}
+
+static void a_lane_given_by_a_killed_broker_is_shut_by_the_next(void)
+{
+	struct diary a, b;
+
+	begin();
+	join_as(&a, 1);
+	join_as(&b, 2);
+	CHECK_IS(wire(&b), 0);
+	CHECK_IS(wire(&a), 0);
+	int look = dup(b.lane_fd);
+	uint32_t lane = lane_of(&b);
+	kill(broker_pid(), SIGKILL);
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK(wait_for(&b, &b.reattached, 1, 5000));
+	leave(&b);
+	CHECK(wait_lanes(1, 2000));
+	CHECK_IS(wire(&a), 0);
+	send_to_lane(lane);
+	CHECK_IS(take(look, lane), 0);
+	close(look);
+	leave(&a);
+	end_all();
+}
+
+static void a_lane_whose_holder_died_with_the_broker_is_shut(void)
+{
+	struct program p;
+	struct diary a;
+
+	begin();
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	start_program(&p, 2, 0);
+	CHECK_IS(wire_program(&p), 0);
+	int look = lane_of_program(&p);
+	pid_t broker = broker_pid();
+	kill(broker, SIGSTOP);
+	end_program(&p, SIGKILL);
+	kill(broker, SIGKILL);
+	send_to_lane(p.proc_id);
+	CHECK_IS(take(look, p.proc_id), 1); /* as long as nobody knows */
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK_IS(wire(&a), 0); /* answered behind what was told to the keeper */
+	send_to_lane(p.proc_id);
+	CHECK_IS(take(look, p.proc_id), 0);
+	CHECK(reaches(&a));
+	close(look);
+	leave(&a);
+	end_all();
+}
+
+/* The earlier broker's record of it is broken: to the next it is dead until it comes. */
+static void a_lane_that_was_shut_in_error_opens_when_its_holder_comes(void)
+{
+	struct diary a;
+	char path[300], junk[64] = "junk";
+
+	begin();
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	snprintf(path, sizeof(path), "%s/broker.sock.state", getenv("VERBENA_RUNTIME"));
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && pwrite(fd, junk, sizeof(junk), lane_of(&a) * 64) == 64);
+	close(fd);
+	kill(broker_pid(), SIGKILL);
+	CHECK(reaches(&a));
+	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK(reaches(&a));
+	leave(&a);
+	end_all();
+}
+
+static int bind_foreign(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = -1;
+
+	for (int i = 0; err && i < 400; i++) { /* who was there may be just closing its sockets */
+		err = bind(fd, (struct sockaddr *)&any, sizeof(any));
+		if (err)
+			sleep_ms(5);
+	}
+	CHECK_IS(err, 0);
+	return fd;
+}
+
+static void a_port_that_somebody_holds_is_reported_and_asked_for_again(void)
+{
+	struct diary a, b;
+
+	begin();
+	int foreign = bind_foreign();
+	join_as(&a, 1);
+	join_as(&b, 2);
+	CHECK_IS(wire(&a), EADDRINUSE);
+	CHECK_IS(a.holder_pid, 0);
+	CHECK(wait_no_keeper(2000));
+	CHECK_IS(wire(&b), EADDRINUSE); /* as it was */
+	CHECK_IS(wire_again(&b), EADDRINUSE);
+	send_to_lane(lane_of(&a));
+	CHECK_IS(take(foreign, lane_of(&a)), 1);
+	CHECK_IS(ask(&a, 1, lane_of(&b), 2), 0); /* the rest goes on */
+	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK_IS(a.err, 0);
+	close(foreign);
+	CHECK_IS(wire_again(&a), 0);
+	CHECK_IS(wire(&b), 0);
+	CHECK(reaches(&a) && reaches(&b));
+	leave(&a);
+	leave(&b);
+	end_all();
+}
+
+static void a_second_runtime_directory_does_not_get_into_the_group(void)
+{
+	char other[600], first[512];
+	struct diary a, b;
+
+	begin();
+	snprintf(first, sizeof(first), "%s", getenv("VERBENA_RUNTIME"));
+	snprintf(other, sizeof(other), "%s/other", first);
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	pid_t keeper = keeper_pid();
+	setenv("VERBENA_RUNTIME", other, 1);
+	join_as(&b, 1);
+	CHECK_IS(wire(&b), EADDRINUSE);
+	CHECK_IS(wire(&b), EADDRINUSE); /* as it was */
+	CHECK_IS(b.holder_pid, keeper);
+	CHECK_IS(b.holder_uid, geteuid());
+	CHECK(reaches(&a));
+	setenv("VERBENA_RUNTIME", first, 1);
+	leave(&a);
+	end_all();
+	setenv("VERBENA_RUNTIME", other, 1);
+	CHECK_IS(wire_again(&b), 0);
+	CHECK(reaches(&b));
+	leave(&b);
+	end_all();
+}
+
+static void another_user_s_keeper_is_left_alone(void)
+{
+	char other[512];
+	struct program p;
+	struct diary a;
+
+	if (geteuid() != 0)
+		skip("needs root to be another user");
+	begin();
+	snprintf(other, sizeof(other), "%s/other", getenv("VERBENA_RUNTIME"));
+	CHECK(mkdir(other, 0700) == 0);
+	if (chown(other, 64123, 64123))
+		skip("only one user here");
+	join_as(&a, 1);
+	setenv("VERBENA_RUNTIME", other, 1);
+	start_program(&p, 1, 64123);
+	CHECK_IS(wire_program(&p), 0);
+	pid_t keeper = keeper_pid();
+	CHECK_IS(wire(&a), EADDRINUSE);
+	CHECK_IS(a.holder_pid, keeper);
+	CHECK_IS(a.holder_uid, 64123);
+	end_program(&p, 0);
+	end_all();
+	CHECK_IS(wire_again(&a), 0);
+	leave(&a);
+	CHECK(wait_no_keeper(3000));
+}
+
+static void killed_keepers_are_replaced_when_the_port_is_free(void)
+{
+	struct diary a, b;
+
+	begin();
+	join_as(&a, 1);
+	join_as(&b, 1);
+	CHECK_IS(wire(&a), 0);
+	pid_t keeper = keeper_pid();
+	kill(keeper, SIGTERM); /* for programs: when they have gone, it goes */
+	CHECK(!wait_no_keeper(100));
+	kill(keeper, SIGKILL);
+	CHECK(wait_no_keeper(2000));
+	CHECK_IS(wire(&b), EADDRINUSE); /* the port is a's: its lane would be a stranger in a new group */
+	leave(&a);
+	CHECK_IS(wire_again(&b), 0);
+	CHECK(keeper_pid() > 0 && keeper_pid() != keeper);
+	CHECK(reaches(&b));
+	leave(&b);
+	end_all();
+}
+
+static void a_stopped_keeper_holds_nobody_up_for_long(void)
+{
+	struct diary a, b;
+
+	begin();
+	join_as(&a, 1);
+	join_as(&b, 1);
+	CHECK_IS(wire(&a), 0);
+	kill(keeper_pid(), SIGSTOP);
+	CHECK_IS(wire(&b), ETIMEDOUT);
+	CHECK(reaches(&a));
+	kill(keeper_pid(), SIGCONT);
+	CHECK_IS(wire_again(&b), 0);
+	CHECK(reaches(&a) && reaches(&b));
+	leave(&a);
+	leave(&b);
+	end_all();
+}
+
+static int call_keeper(void)
+{
+	struct sockaddr_un sun;
+	socklen_t len = vb_keeper_address(&sun);
+	struct timeval tv = {.tv_sec = 5};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	CHECK(connect(fd, (struct sockaddr *)&sun, len) == 0);
+	return fd;
+}
+
+/* Said by this user's own process, which might be broken; nobody else is listened to. */
+static void nonsense_does_the_keeper_no_harm(void)
+{
+	struct vb_keeper_ask m = {.magic = VB_KEEPER_MAGIC};
+	struct vb_keeper_answer in;
+	uint8_t junk[256];
+	struct diary a;
+	struct stat st;
+
+	begin();
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	int idle = call_keeper();
+	for (unsigned i = 0; i < 300; i++) {
+		int fd = call_keeper(), fds[2] = {0, fd};
+		memset(junk, (int)i * 37, sizeof(junk));
+		m.op = i % 5;
+		m.lane = i * 0x01010101u;
+		if (i % 3 == 0)
+			memcpy(junk, &m, sizeof(m));
+		vb_keeper_send(fd, junk, i % 3 == 0 ? sizeof(m) : i % sizeof(junk), fds, i % 7 ? 0 : 2);
+		close(fd);
+	}
+	/* as a second broker of this very directory, while the first lives */
+	CHECK(stat(getenv("VERBENA_RUNTIME"), &st) == 0);
+	m = (struct vb_keeper_ask){.magic = VB_KEEPER_MAGIC, .op = VB_KEEPER_HELLO, .dev = st.st_dev, .ino = st.st_ino};
+	int fd = call_keeper();
+	CHECK(send(fd, &m, sizeof(m), 0) == sizeof(m));
+	CHECK(recv(fd, &in, sizeof(in), 0) == sizeof(in));
+	CHECK_IS(in.err, EBUSY);
+	CHECK_IS(recv(fd, &in, sizeof(in), 0), 0);
+	close(fd);
+	CHECK_IS(wire(&a), 0);
+	CHECK(reaches(&a));
+	leave(&a);
+	end_all();
+	close(idle);
+}
+
+static void another_user_is_not_listened_to(void)
+{
+	struct diary a;
+	int status;
+	char byte;
+
+	if (geteuid() != 0)
+		skip("needs root to be another user");
+	begin();
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (setuid(64123))
+			_exit(SKIPPED);
+		int fd = call_keeper();
+		_exit(recv(fd, &byte, 1, 0) != 0);
+	}
+	waitpid(pid, &status, 0);
+	if (WEXITSTATUS(status) != SKIPPED)
+		CHECK_IS(status, 0);
+	leave(&a);
+	end_all();
+}
+
+static void wire_out_of_place_is_refused(void)
+{
+	struct {
+		struct vb_msg_head head;
+		char more[8];
+	} m = {.head = {.type = VB_MSG_WIRE, .version = VB_PROTO_VERSION, .len = sizeof(m.head)}};
+	struct vb_msg_error in;
+	struct diary a;
+
+	begin();
+	join_as(&a, 1);
+	for (int i = 0; i < 2; i++) {
+		int fd = raw_connect();
+		m.head.len = i ? sizeof(m) : sizeof(m.head);
+		CHECK(send(fd, &m, m.head.len, 0) == (ssize_t)m.head.len);
+		CHECK(recv(fd, &in, sizeof(in), 0) == sizeof(in) && in.head.type == VB_MSG_ERROR && in.err == EBADMSG);
+		close(fd);
+	}
+	CHECK_IS(keeper_pid(), 0);
+	leave(&a);
+}
+
+static void a_keeper_holds_nothing_of_the_broker_s_and_sleeps(void)
+{
+	char path[300], target[300], before[64] = "", after[64] = "";
+	struct diary a;
+	int sockets = 0, unix_like = 0;
+
+	begin();
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	pid_t keeper = keeper_pid(), broker = broker_pid();
+	CHECK(getsid(keeper) != getsid(0) && getsid(keeper) != getsid(broker));
+	for (int fd = 0; fd < 1200; fd++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)keeper, fd);
+		ssize_t n = readlink(path, target, sizeof(target) - 1);
+		if (n < 0)
+			continue;
+		target[n] = 0;
+		CHECK(fd > 2 || !strcmp(target, "/dev/null"));
+		sockets += !strncmp(target, "socket:", 7);
+		unix_like += strncmp(target, "socket:", 7) != 0;
+	}
+	CHECK_IS(sockets, a.nlanes + 2); /* the name's and the broker's */
+	CHECK_IS(unix_like, 3 + 3);      /* and a reserve, epoll, one lifeline */
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)keeper);
+	for (int i = 0; i < 2; i++) {
+		sleep_ms(i ? 300 : 50);
+		int fd = open(path, O_RDONLY);
+		CHECK(fd >= 0 && read(fd, i ? after : before, 63) > 0);
+		close(fd);
+	}
+	CHECK(!strcmp(before, after));
+	leave(&a);
+	end_all();
+}
+
+static void a_broker_inside_a_program_keeps_the_group_itself(void)
+{
+	struct diary a;
+	struct program p;
+
+	begin();
+	int fds = count_fds(getpid());
+	setenv("VERBENA_BROKER", "/nonexistent/verbena-broker", 1);
+	join_as(&a, 1);
+	CHECK_IS(broker_pid(), getpid());
+	start_program(&p, 2, 0);
+	CHECK_IS(wire_program(&p), 0);
+	CHECK_IS(wire(&a), 0);
+	CHECK_IS(keeper_pid(), 0);
+	CHECK(reaches(&a));
+	end_program(&p, SIGKILL);
+	CHECK(wait_lanes(1, 2000));
+	CHECK(reaches(&a));
+	leave(&a);
+	CHECK(wait_gone(2000));
+	if (sender >= 0)
+		close(sender);
+	sender = -1;
+	CHECK_IS(count_fds(getpid()), fds);
+	close(bind_foreign()); /* nothing holds the port */
+}
+
+static void programs_that_ask_one_after_the_other_always_get_their_lane(void)
+{
+	begin();
+	setenv("VERBENA_BROKER_LINGER", "0", 1);
+	for (int i = 0; i < 20; i++) {
+		struct diary a;
+		join_as(&a, 1);
+		CHECK_IS(wire(&a), 0);
+		leave(&a);
+		if (i % 2)
+			sleep_ms(i);
+	}
+	end_all();
+}
+
+static void with_few_descriptors_the_group_is_smaller(void)
+{
+	struct rlimit few = {.rlim_cur = 150, .rlim_max = 150};
+	struct diary a;
+
+	own_network();
+	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	join_as(&a, 1);
+	CHECK_IS(wire(&a), 0);
+	CHECK_IS(a.nlanes, 64);
+	CHECK(reaches(&a));
+	leave(&a);
+	end_all();
+}
+
+static const struct test tests[] = {
+	{"each program receives what is for its lane", each_program_receives_what_is_for_its_lane},
+	{"who leaves or dies leaves a lane that collects nothing", who_leaves_or_dies_leaves_a_lane_that_collects_nothing},
+	{"killed programs leave no keeper", killed_programs_leave_no_keeper},
+	{"programs and broker killed together leave no keeper", programs_and_broker_killed_together_leave_no_keeper},
+	{"a killed broker moves no lane", a_killed_broker_moves_no_lane},
+	{"a lane given by a killed broker is shut by the next", a_lane_given_by_a_killed_broker_is_shut_by_the_next},
+	{"a lane whose holder died with the broker is shut", a_lane_whose_holder_died_with_the_broker_is_shut},
+	{"a lane that was shut in error opens when its holder comes",
+	 a_lane_that_was_shut_in_error_opens_when_its_holder_comes},
+	{"a port that somebody holds is reported and asked for again",
+	 a_port_that_somebody_holds_is_reported_and_asked_for_again},
+	{"a second runtime directory does not get into the group", a_second_runtime_directory_does_not_get_into_the_group},
+	{"another user's keeper is left alone", another_user_s_keeper_is_left_alone},
+	{"killed keepers are replaced when the port is free", killed_keepers_are_replaced_when_the_port_is_free},
+	{"a stopped keeper holds nobody up for long", a_stopped_keeper_holds_nobody_up_for_long},
+	{"nonsense does the keeper no harm", nonsense_does_the_keeper_no_harm},
+	{"another user is not listened to", another_user_is_not_listened_to},
+	{"WIRE out of place is refused", wire_out_of_place_is_refused},
+	{"a keeper holds nothing of the broker's and sleeps", a_keeper_holds_nothing_of_the_broker_s_and_sleeps},
+	{"a broker inside a program keeps the group itself", a_broker_inside_a_program_keeps_the_group_itself},
+	{"with few descriptors the group is smaller", with_few_descriptors_the_group_is_smaller},
+	{"programs that ask one after the other always get their lane",
+	 programs_that_ask_one_after_the_other_always_get_their_lane},
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,65 @@
+#!/bin/bash
+# broker.sh - brokers are killed under load, on both hosts: what is connected goes on, what comes later finds a new one
+# follows: verbena-broker(8)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/lib.sh"
+check "two hosts" hosts
+compile_verify || exit 1
+
+# the broker of one host
+broker_of() { # SIDE
+	local p
+	for p in $(pgrep -x verbena-broker); do
+		{ tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qx "VERBENA_RUNTIME=$work/$1" && echo "$p"
+	done
+}
+has_broker() { [ -n "$(broker_of "$1")" ]; }
+
+# killed SIDES TIMES VERIFY-ARGS…: the transfer is right all the same
+killed() {
+	local sides=$1 times=$2 s i p
+	shift 2
+	start_server "$work/verify" -d $DEV -g $V4 -S 50 "$@" || { said_by_both; return 1; }
+	start_client "$work/verify" -d $DEV -g $V4 -S 50 "$@"
+	for ((i = 0; i < times; i++)); do
+		sleep 0.4
+		for s in $sides; do
+			for p in $(broker_of "$s"); do kill -9 "$p"; done
+		done
+		gone "$client" && { echo "over before it was killed $((i + 1)) times"; said_by_both; wait "$client" "$server"; return 1; }
+	done
+	local at
+	at=$(came $B)
+	wait "$client"
+	local c=$?
+	wait "$server"
+	local s=$?
+	[ $c = 0 ] && [ $s = 0 ] && [ "$(came $B)" -gt "$at" ] && return 0
+	echo "server ended with $s, client with $c; $(($(came $B) - at)) bytes since the last kill"
+	said_by_both
+	return 1
+}
+LIMIT=60
+check "killed on the client's host" killed a 2 -n 400000000
+check "killed on the server's host" killed b 2 -n 400000000
+check "killed on both, again and again" killed "a b" 4 -n 600000000
+check "UD goes on too" killed "a b" 2 -t ud -n 40000000 -L 5
+
+# a pair that comes when the old broker is dead and others still run
+later() {
+	local one two status=0
+	start_server "$work/verify" -d $DEV -g $V4 -S 50 -n 400000000 || return 1
+	one=$server
+	start_client "$work/verify" -d $DEV -g $V4 -S 50 -n 400000000
+	two=$client
+	sleep 0.4
+	for p in $(broker_of a) $(broker_of b); do kill -9 "$p"; done
+	mv "$work/server.out" "$work/first.out"
+	pair ibv_rc_pingpong -d $DEV -g $V4 -n 100 -c || status=1
+	wait "$two" || status=1
+	wait "$one" || status=1
+	[ $status = 0 ] || cat "$work/first.out"
+	return $status
+}
+check "a pair that comes later works beside the old one" later
+finish

@@ -1,0 +1,97 @@
+#!/bin/bash
+# rxe.sh - Verbena and the Linux kernel's own RoCEv2 adapter in an emulated guest, each as server and as client
+# follows: IBA volume 1, annex A17 (RoCEv2)
+# SPDX-License-Identifier: MIT
+HERE=$(cd "$(dirname "$0")" && pwd)
+source "$HERE/../lib.sh"
+need ip qemu-system-x86_64 mmdebstrap nc ibv_rc_pingpong ib_send_bw
+[ "$(id -u)" = 0 ] || { skip rxe "only root makes network namespaces"; exit 0; }
+[ -c /dev/net/tun ] || { skip rxe "there is no /dev/net/tun"; exit 0; }
+
+export VERBENA_LAB_NAME=vblab$$
+LAB=$HERE/../lab/lab
+V4=1 V6=2 HERE_V4=192.0.2.1 THERE_V4=192.0.2.2
+lab_cleanup() {
+	local status=$?
+	trap - EXIT INT TERM
+	"$LAB" down
+	(exit $status)
+	cleanup
+}
+trap lab_cleanup EXIT
+trap 'exit 130' INT TERM
+
+check "the guest boots" "$LAB" up
+[ $failed = 0 ] || exit 1
+(cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
+check "the guest gets the program that verifies" "$LAB" put "$work/verify"
+
+on_here=(ip netns exec $VERBENA_LAB_NAME env "VERBENA_RUNTIME=$work/run")
+there() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "timeout -k 2 $LIMIT $*"; }
+came() { ip -n $VERBENA_LAB_NAME -s -j link show tap0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
+listens_here() { ip netns exec $VERBENA_LAB_NAME cat /proc/net/tcp /proc/net/tcp6 | grep -qi ":$(printf %04X "$1") [0-9A-F]*:0000 0A"; }
+server_up() { listens_here "$port" || gone "$server"; }
+# another round trip to the guest for each look is slow
+guest_listens() { "$LAB" guest "for i in \$(seq 100); do busybox netstat -ltn | grep -q ':$1 ' && exit 0; sleep 0.1; done; exit 1"; }
+
+joined() { # PROGRAM …: how the two of them ended
+	local s c
+	wait "$client"
+	c=$?
+	[ $c = 0 ] || wait_for 5 gone "$server" || kill "$server" 2>/dev/null
+	wait "$server"
+	s=$?
+	[ $s = 0 ] && [ $c = 0 ] && return 0
+	echo "server ended with $s, client with $c: $*"
+	said_by_both
+	return 1
+}
+
+# PROGRAM ARGS…: the program names no adapter: roce_tap0 here, rxe0 there
+verbena_serves() {
+	free_port
+	timeout -k 2 $((LIMIT * SLOW)) "${on_here[@]}" "${run[@]}" "$1" -d roce_tap0 "${@:2}" -p "$port" >"$work/server.out" 2>&1 </dev/null &
+	server=$!
+	wait_for 20 server_up
+	there "$(basename_in_guest "$1")" -d rxe0 "${@:2}" -p "$port" $HERE_V4 >"$work/client.out" 2>&1 &
+	client=$!
+	joined "$@"
+}
+rxe_serves() {
+	free_port
+	there "$(basename_in_guest "$1")" -d rxe0 "${@:2}" -p "$port" >"$work/server.out" 2>&1 &
+	server=$!
+	guest_listens "$port"
+	timeout -k 2 $((LIMIT * SLOW)) "${on_here[@]}" "${run[@]}" "$1" -d roce_tap0 "${@:2}" -p "$port" $THERE_V4 >"$work/client.out" 2>&1 </dev/null &
+	client=$!
+	joined "$@"
+}
+basename_in_guest() { case $1 in */verify) echo /root/verify ;; *) echo "$1" ;; esac; }
+
+LIMIT=40
+for f in IPv4 IPv6; do
+	g=$V4
+	[ $f = IPv4 ] || g=$V6
+	for way in verbena_serves rxe_serves; do
+		say="${way%%_*} serves, $f"
+		before=$(came)
+		for t in rc uc ud; do
+			check "$say: verify, $t" $way "$work/verify" -g $g -t $t -l 16384 -n 500000 $([ $t = rc ] || echo -k send,send-imm,write,write-imm)
+			check "$say: ibv_${t}_pingpong" $way ibv_${t}_pingpong -g $g -s 1000 -n 50 -c
+		done
+		check "$say: verify, events, few receives" $way "$work/verify" -g $g -e -r 3 -l 16384 -n 200000
+		for p in ib_send_bw ib_write_bw ib_read_bw ib_atomic_bw; do check "$say: $p" $way $p -F -x $g -n 50; done
+		for p in ib_send_lat ib_write_lat ib_read_lat ib_atomic_lat; do check "$say: $p" $way $p -F -x $g -n 50; done
+		check "$say: the data came by the cable" test $(($(came) - before)) -gt 2000000
+	done
+done
+check "verbena serves: ib_write_bw, 4 queue pairs, both ways" verbena_serves ib_write_bw -F -x $V4 -q 4 -b -s 8192 -n 30
+check "rxe serves: ib_send_bw, UD" rxe_serves ib_send_bw -F -x $V4 -c UD -s 1024 -n 50
+check "verbena serves: path MTU 256" verbena_serves "$work/verify" -g $V4 -m 256 -l 8192 -n 200000
+
+# the guest's end of the cable turns bad: what it sends is lost, repeated and late
+bad() { "$LAB" guest "tc qdisc replace dev eth0 root netem loss 2% duplicate 2% delay 1ms reorder 95%"; }
+check "the guest's end of the cable turns bad" bad
+check "a bad cable: verbena serves" verbena_serves "$work/verify" -g $V4 -T 12 -l 8192 -n 200000
+check "a bad cable: rxe serves" rxe_serves "$work/verify" -g $V4 -T 12 -l 8192 -n 200000
+finish

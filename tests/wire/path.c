@@ -1,0 +1,359 @@
+// path.c - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
+// follows: RFC 5681 (the TCP's AIMD)
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "path.h"
+
+#define RING 131072u
+#define SENDS 4096u
+#define MESSAGE (w.path->read ? 1u << 20 : 65536u)
+#define OVERHEAD 62u /* Ethernet, IPv4, UDP, ICRC */
+#define TCP PATH_PAIRS
+#define TCP_LEN 1448u
+
+struct parcel {
+	uint64_t at, number; /* number: TCP */
+	uint32_t payload_len;
+	uint8_t flow;
+	uint8_t header[VB_WIRE_MAX_HEADER];
+};
+
+/* One direction; all take the same time, so none overtakes another. */
+struct pipe {
+	uint64_t free_at;
+	uint32_t first, last;
+	struct parcel ring[RING];
+};
+
+struct end {
+	struct vb_wire_qp qp;
+	struct vb_wire_send sends[SENDS];
+	uint8_t *slots;
+	uint64_t asked, bytes;
+};
+
+/* Each packet is acknowledged by itself; what is lost is known when three later ones are, and is sent as a new one. */
+struct tcp {
+	uint64_t sent, acked, bytes, recover, heard_at;
+	uint32_t in_flight, window, threshold, grown;
+};
+
+static struct {
+	const struct path *path;
+	uint64_t random, now;
+	struct pipe pipe[2];
+	struct end end[PATH_PAIRS][2];
+	struct tcp tcp;
+} w;
+
+static bool chance(uint32_t of_100000)
+{
+	uint64_t z = w.random += 0x9e3779b97f4a7c15ull; /* splitmix64 */
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return (z ^ z >> 31) % 100000 < of_100000;
+}
+
+/* --- the network --- */
+
+/* The bottleneck is where the data goes; acknowledgements have room. */
+static struct parcel *put(int to, uint32_t len)
+{
+	struct pipe *pipe = &w.pipe[to];
+	uint64_t rate = w.path->bits_per_us, start = pipe->free_at > w.now ? pipe->free_at : w.now;
+	bool narrow = to == !w.path->read;
+
+	if (narrow && w.path->queue && (start - w.now) * rate / 8000 > w.path->queue)
+		return NULL;
+	if (narrow)
+		pipe->free_at = start + (len + OVERHEAD) * 8000 / rate;
+	if (chance(w.path->lose) || pipe->last - pipe->first == RING)
+		return NULL;
+	struct parcel *p = &pipe->ring[pipe->last++ % RING];
+
+	p->at = (narrow ? pipe->free_at : w.now) + w.path->rtt / 2;
+	return p;
+}
+
+/* --- queue pairs --- */
+
+static bool next_send(void *own, struct vb_wire_request *rq)
+{
+	struct end *e = own;
+
+	*rq = (struct vb_wire_request){.cookie = e->asked++,
+	                               .verb = w.path->read ? VB_WIRE_READ : VB_WIRE_WRITE,
+	                               .length = MESSAGE,
+	                               .rkey = 1};
+	return true;
+}
+
+static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+{
+	struct end *e = own;
+
+	if (status == VB_WIRE_SUCCESS && w.now >= w.path->from)
+		e->bytes += rq->length;
+}
+
+static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+{
+	return true;
+}
+
+static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+{
+	return true;
+}
+
+static uint32_t receives(void *own)
+{
+	return UINT32_MAX;
+}
+
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+{
+	return true;
+}
+
+static bool write_remote(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
+{
+	return true;
+}
+
+static bool read_remote(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
+{
+	return true;
+}
+
+static void failed(void *own, enum vb_wire_event event)
+{
+	fprintf(stderr, "a queue pair failed: %d\n", event);
+}
+
+static const struct vb_wire_ops ops = {
+        .next_send = next_send,
+        .complete_send = complete_send,
+        .fetch = fetch,
+        .scatter = scatter,
+        .receives = receives,
+        .check = check,
+        .write = write_remote,
+        .read = read_remote,
+        .failed = failed,
+};
+
+static void init_end(uint32_t pair, int id)
+{
+	struct vb_wire_config cfg = {.type = VB_WIRE_RC,
+	                             .mtu = w.path->mtu,
+	                             .pkey = 0xffff,
+	                             .timeout = 18,
+	                             .retry_cnt = 7,
+	                             .rnr_retry = 7,
+	                             .max_rd_atomic = 16,
+	                             .max_dest_rd_atomic = 16,
+	                             .access = VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_READ};
+	struct end *e = &w.end[pair][id];
+
+	vb_wire_init(&e->qp, &cfg, &ops, e, e->sends, SENDS);
+	e->slots = w.path->keep ? calloc(w.path->keep, VB_WIRE_SLOT(cfg.mtu)) : NULL;
+	vb_wire_keep_ahead(&e->qp, &(struct vb_wire_ahead){e->slots, w.path->keep});
+	if (!id)
+		vb_wire_start(&e->qp);
+}
+
+static void output(uint32_t pair, int id)
+{
+	static uint8_t packet[VB_WIRE_PACKET_MAX];
+	struct vb_wire_out out = {.packet = packet};
+	struct vb_wire_qp *qp = &w.end[pair][id].qp;
+
+	while (vb_wire_output(qp, &out, w.now)) {
+		struct parcel *p = put(!id, out.header_len + out.payload_len);
+
+		if (!p)
+			continue;
+		p->flow = (uint8_t)pair;
+		p->payload_len = out.payload_len;
+		memcpy(p->header, packet, out.header_len);
+	}
+}
+
+static void input(const struct parcel *parcel, int id)
+{
+	static uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_packet p;
+	uint32_t len = vb_opcode_info(parcel->header[0])->header_len;
+
+	memcpy(bytes, parcel->header, len);
+	if (vb_packet_decode(&p, bytes, len + parcel->payload_len + VB_ICRC_LEN) != VB_PACKET_OK)
+		abort();
+	vb_wire_input(&w.end[parcel->flow][id].qp, &p, bytes + p.payload_at, &(struct vb_wire_from){0}, w.now);
+	output(parcel->flow, id);
+}
+
+/* --- the TCP --- */
+
+static void tcp_output(void)
+{
+	struct tcp *t = &w.tcp;
+
+	while (t->in_flight < t->window) {
+		struct parcel *p = put(!w.path->read, TCP_LEN + 20);
+
+		t->in_flight++;
+		if (p) {
+			p->flow = TCP;
+			p->number = t->sent;
+		}
+		t->sent++;
+	}
+}
+
+static void tcp_grow(struct tcp *t)
+{
+	t->window += t->window < t->threshold;
+	if (t->window >= t->threshold && ++t->grown >= t->window) {
+		t->window++;
+		t->grown = 0;
+	}
+}
+
+/* The network keeps the order: what this one has overtaken is lost. */
+static void tcp_input(uint64_t number)
+{
+	struct tcp *t = &w.tcp;
+	uint32_t lost = (uint32_t)(number - t->acked);
+
+	t->heard_at = w.now;
+	t->acked = number + 1;
+	t->in_flight -= lost + 1 < t->in_flight ? lost + 1 : t->in_flight;
+	t->bytes += w.now >= w.path->from ? TCP_LEN : 0;
+	if (lost && number >= t->recover) {
+		t->recover = t->sent;
+		t->threshold = t->window / 2 > 2 ? t->window / 2 : 2;
+		t->window = t->threshold;
+	} else if (number >= t->recover) {
+		tcp_grow(t);
+	}
+	tcp_output();
+}
+
+/* Nothing came back for long. */
+static void tcp_silence(void)
+{
+	struct tcp *t = &w.tcp;
+
+	t->heard_at = w.now;
+	t->threshold = t->window / 2 > 2 ? t->window / 2 : 2;
+	t->window = 1;
+	t->in_flight = 0;
+	tcp_output();
+}
+
+static void arrive(int to)
+{
+	struct pipe *pipe = &w.pipe[to];
+	const struct parcel *p = &pipe->ring[pipe->first++ % RING];
+
+	if (p->flow < TCP) {
+		input(p, to);
+	} else if (to == 0) {
+		tcp_input(p->number);
+	} else {
+		struct parcel *ack = put(0, 20);
+
+		if (ack) {
+			ack->flow = TCP;
+			ack->number = p->number;
+		}
+	}
+}
+
+/* --- time --- */
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a ? b : !b || a < b ? a : b;
+}
+
+static uint64_t head_at(int to)
+{
+	const struct pipe *pipe = &w.pipe[to];
+
+	return pipe->first == pipe->last ? 0 : pipe->ring[pipe->first % RING].at;
+}
+
+static uint64_t tcp_deadline(void)
+{
+	return w.path->tcp ? w.tcp.heard_at + 10 * w.path->rtt : 0;
+}
+
+static uint64_t next_event(void)
+{
+	uint64_t at = earlier(tcp_deadline(), earlier(head_at(0), head_at(1)));
+
+	for (uint32_t i = 0; i < w.path->pairs; i++)
+		at = earlier(at, earlier(vb_wire_deadline(&w.end[i][0].qp), vb_wire_deadline(&w.end[i][1].qp)));
+	return at;
+}
+
+static void step(void)
+{
+	for (int to = 0; to < 2; to++) {
+		if (head_at(to) && head_at(to) <= w.now)
+			arrive(to);
+	}
+	for (uint32_t i = 0; i < 2 * w.path->pairs; i++) {
+		struct vb_wire_qp *qp = &w.end[i / 2][i % 2].qp;
+		uint64_t at = vb_wire_deadline(qp);
+
+		if (!at || at > w.now)
+			continue;
+		vb_wire_timeout(qp, w.now);
+		output(i / 2, i % 2);
+	}
+	if (tcp_deadline() && tcp_deadline() <= w.now)
+		tcp_silence();
+}
+
+static double percent(uint64_t bytes)
+{
+	return 100.0 * (double)bytes * 8000 / (double)w.path->bits_per_us / (double)(w.path->time - w.path->from);
+}
+
+struct path_result path_run(const struct path *path)
+{
+	struct path_result result = {0};
+
+	memset(&w, 0, sizeof(w));
+	w.path = path;
+	w.now = w.random = 1;
+	w.tcp = (struct tcp){.window = 10, .threshold = UINT32_MAX, .heard_at = path->tcp_at};
+	for (uint32_t i = 0; i < path->pairs; i++) {
+		init_end(i, 0);
+		init_end(i, 1);
+		output(i, 0);
+	}
+	for (uint64_t at; (at = next_event()) && at <= path->time;) {
+		w.now = at > w.now ? at : w.now;
+		step();
+		static uint64_t tr; if (w.now < tr) tr = 0;
+		if (getenv("PT") && w.now > tr + strtoull(getenv("PT"),0,10) * w.path->rtt) { tr = w.now; struct vb_wire_requester *q=&w.end[0][0].qp.rq;
+		fprintf(stderr, "%8.3f W %u fl %lu mend %d len %u [%ld..%ld) to %ld keeps %d carried %u/%u ceil %u careful %d rtt %lu min %lu max %lu tcp %u gaps %lu resent %lu probes %lu kept %u bytes %lu\n", w.now/1e6, q->window.packets, q->seq-q->una, q->mending, q->mend_len, (long)(q->mend_next-q->una), (long)(q->mend_end-q->una), (long)(q->mend_to-q->una), q->keeps, q->window.carried, q->window.carried_before, q->window.ceiling, w.now<q->window.careful_until, q->window.rtt/1000,q->window.rtt_min/1000,q->window.rtt_max/1000, w.tcp.window, w.end[0][0].qp.stats.seq_naks_rcvd, w.end[0][0].qp.stats.resent_pkts, w.end[0][0].qp.stats.probes, w.end[0][1].qp.rs.kept, w.end[0][0].bytes); }
+	}
+	for (uint32_t i = 0; i < path->pairs; i++) {
+		result.share[i] = percent(w.end[i][0].bytes);
+		free(w.end[i][0].slots);
+		free(w.end[i][1].slots);
+	}
+	result.tcp = percent(w.tcp.bytes);
+	result.stats = w.end[0][0].qp.stats;
+	result.requester = w.end[0][0].qp.rq;
+	return result;
+}

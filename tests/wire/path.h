@@ -1,0 +1,29 @@
+// path.h - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
+// follows: RFC 5681 (the TCP's AIMD)
+// SPDX-License-Identifier: MIT
+#ifndef VB_TEST_WIRE_PATH_H
+#define VB_TEST_WIRE_PATH_H
+
+#include "engine/wire/wire.h"
+
+#define PATH_PAIRS 2
+
+struct path {
+	uint64_t bits_per_us, rtt, time; /* the link; ns without a queue; ns to run */
+	uint64_t from;                   /* ns from which on shares count */
+	uint32_t lose;                   /* of 100,000 packets, each way */
+	uint32_t queue;                  /* bytes that wait at most; 0: no limit */
+	uint32_t mtu, keep, pairs;       /* keep: slots of each receiver */
+	bool tcp, read;                  /* read: the responder sends the data */
+	uint64_t tcp_at;                 /* when the TCP begins */
+};
+
+struct path_result {
+	double share[PATH_PAIRS], tcp; /* percent of the link */
+	struct vb_wire_stats stats;    /* of the first pair's requester */
+	struct vb_wire_requester requester;
+};
+
+struct path_result path_run(const struct path *path);
+
+#endif
