@@ -57,6 +57,7 @@ void vb_broker_fini(struct vb_broker *b, bool keep_state)
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
 		if (b->table.lanes[i].state != VB_LANE_FREE)
 			vb_lane_release(b, i);
+	vb_gsi_close(b);
 	vb_table_close(&b->table);
 	close(b->epoll_fd);
 }
@@ -158,6 +159,9 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 		if (b->table.lanes[number % VB_LANE_COUNT].state == VB_LANE_RESERVED)
 			vb_lane_release(b, number % VB_LANE_COUNT);
 		break;
+	case VB_SRC_QP1:
+		vb_gsi_readable(b);
+		break;
 	}
 }
 
@@ -217,6 +221,7 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 	sooner(&when, b->retry_at);
 	sooner(&when, b->exit_at);
 	sooner(&when, b->sweep_at);
+	sooner(&when, vb_gsi_timer(b, now));
 	return when;
 }
 

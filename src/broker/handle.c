@@ -186,6 +186,8 @@ static bool attach(struct vb_broker *b, struct vb_session *s, const void *msg, s
 		vb_lane_release(b, lane);
 		return refuse(b, s, err, "no memory");
 	}
+	if (m.lane)
+		b->returned_at = vb_broker_now_ms();
 	if (!m.lane) { /* whatever an earlier holder left */
 		vb_lane_set_remove(&b->swept, lane);
 		vb_hold_take_back(&b->hold, lane);
@@ -329,6 +331,7 @@ static void close_all(const int *fds, int nfds)
 bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
 {
 	struct vb_msg_head head;
+	const char *wrong;
 	bool ok;
 
 	if (len >= sizeof(head))
@@ -359,6 +362,14 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 		return wire(b, s, len);
 	case VB_MSG_STATUS:
 		return status(b, s, len);
+	case VB_MSG_CM_OPEN:
+	case VB_MSG_CM_CLOSE:
+	case VB_MSG_CM_SEND:
+	case VB_MSG_CM_BIND:
+	case VB_MSG_CM_LISTEN:
+	case VB_MSG_CM_UNBIND:
+		wrong = vb_gsi_message(b, s, head.type, msg, len);
+		return wrong ? garbage(b, s, wrong) : true;
 	case VB_MSG_DETACH:
 		s->detached = true;
 		return false;

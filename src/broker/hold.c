@@ -162,7 +162,7 @@ static int connect_by_name(int *sock, struct vb_holder *who)
 static int join_once(struct vb_hold *h, struct vb_holder *who)
 {
 	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
-	int sock, err = connect_by_name(&sock, who);
+	int sock = -1, err = connect_by_name(&sock, who);
 
 	if (err)
 		return err;

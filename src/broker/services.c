@@ -28,10 +28,10 @@ static uint32_t id_bucket(uint32_t lane, uint32_t id)
 	return (id + lane * 131u) % VB_SERVICE_BUCKETS;
 }
 
-static void insert(struct vb_services *t, struct vb_service *s)
+static void insert(struct vb_services *t, struct vb_binding *s)
 {
-	struct vb_service **port = &t->by_port[port_bucket(s->port_space, s->port)];
-	struct vb_service **id = &t->by_id[id_bucket(s->lane, s->id)];
+	struct vb_binding **port = &t->by_port[port_bucket(s->port_space, s->port)];
+	struct vb_binding **id = &t->by_id[id_bucket(s->lane, s->id)];
 
 	s->next_port = *port;
 	*port = s;
@@ -41,18 +41,18 @@ static void insert(struct vb_services *t, struct vb_service *s)
 	t->each[s->lane]++;
 }
 
-struct vb_service *vb_service_of(const struct vb_services *t, uint32_t lane, uint32_t id)
+struct vb_binding *vb_service_of(const struct vb_services *t, uint32_t lane, uint32_t id)
 {
-	struct vb_service *s = t->by_id[id_bucket(lane, id)];
+	struct vb_binding *s = t->by_id[id_bucket(lane, id)];
 
 	while (s && (s->lane != lane || s->id != id))
 		s = s->next_id;
 	return s;
 }
 
-void vb_service_unbind(struct vb_services *t, struct vb_service *s)
+void vb_service_unbind(struct vb_services *t, struct vb_binding *s)
 {
-	struct vb_service **at = &t->by_port[port_bucket(s->port_space, s->port)];
+	struct vb_binding **at = &t->by_port[port_bucket(s->port_space, s->port)];
 
 	while (*at != s)
 		at = &(*at)->next_port;
@@ -69,7 +69,7 @@ void vb_service_unbind(struct vb_services *t, struct vb_service *s)
 void vb_services_forget(struct vb_services *t, uint32_t lane)
 {
 	for (uint32_t i = 0; i < VB_SERVICE_BUCKETS && t->each[lane]; i++) {
-		for (struct vb_service *s = t->by_id[i], *next; s; s = next) {
+		for (struct vb_binding *s = t->by_id[i], *next; s; s = next) {
 			next = s->next_id;
 			if (s->lane == lane)
 				vb_service_unbind(t, s);
@@ -79,13 +79,13 @@ void vb_services_forget(struct vb_services *t, uint32_t lane)
 
 /* ---- who is in whose way ---- */
 
-static bool covers(const struct vb_service *any, const uint8_t local[16])
+static bool covers(const struct vb_binding *any, const uint8_t local[16])
 {
 	return !any->v4_only || vb_gid_is_ipv4(local);
 }
 
 /* Is there a datagram that is for both? */
-static bool overlap(const struct vb_service *a, const struct vb_service *b)
+static bool overlap(const struct vb_binding *a, const struct vb_binding *b)
 {
 	if (a->ifindex && b->ifindex && a->ifindex != b->ifindex)
 		return false;
@@ -94,14 +94,14 @@ static bool overlap(const struct vb_service *a, const struct vb_service *b)
 	return !memcmp(a->local, b->local, sizeof(a->local));
 }
 
-static bool may_share(const struct vb_service *a, const struct vb_service *b)
+static bool may_share(const struct vb_binding *a, const struct vb_binding *b)
 {
 	return a->reuse && b->reuse && !a->listening && !b->listening;
 }
 
-static bool in_the_way(const struct vb_services *t, const struct vb_service *want)
+static bool in_the_way(const struct vb_services *t, const struct vb_binding *want)
 {
-	const struct vb_service *s = t->by_port[port_bucket(want->port_space, want->port)];
+	const struct vb_binding *s = t->by_port[port_bucket(want->port_space, want->port)];
 
 	for (; s; s = s->next_port)
 		if (s->port == want->port && s->port_space == want->port_space && overlap(s, want) && !may_share(s, want))
@@ -109,9 +109,9 @@ static bool in_the_way(const struct vb_services *t, const struct vb_service *wan
 	return false;
 }
 
-static int choose_port(const struct vb_services *t, struct vb_service *want, const struct vb_port_range *range)
+static int choose_port(const struct vb_services *t, struct vb_binding *want, const struct vb_port_range *range)
 {
-	struct vb_service alone = *want;
+	struct vb_binding alone = *want;
 	uint32_t n = range->high - range->low + 1u;
 
 	alone.reuse = false; /* who asks for any port gets one of its own */
@@ -125,10 +125,10 @@ static int choose_port(const struct vb_services *t, struct vb_service *want, con
 	return ENOSPC;
 }
 
-int vb_service_bind(struct vb_services *t, const struct vb_service *want, const struct vb_port_range *range,
-                    struct vb_service **out)
+int vb_service_bind(struct vb_services *t, const struct vb_binding *want, const struct vb_port_range *range,
+                    struct vb_binding **out)
 {
-	struct vb_service *s;
+	struct vb_binding *s;
 	int err = 0;
 
 	if (t->n >= VB_MAX_BINDINGS || t->each[want->lane] >= VB_MAX_BINDINGS_EACH)
@@ -151,9 +151,9 @@ int vb_service_bind(struct vb_services *t, const struct vb_service *want, const 
 	return 0;
 }
 
-int vb_service_listen(struct vb_services *t, struct vb_service *s)
+int vb_service_listen(struct vb_services *t, struct vb_binding *s)
 {
-	const struct vb_service *o = t->by_port[port_bucket(s->port_space, s->port)];
+	const struct vb_binding *o = t->by_port[port_bucket(s->port_space, s->port)];
 
 	for (; o; o = o->next_port)
 		if (o != s && o->listening && o->port == s->port && o->port_space == s->port_space && overlap(o, s))
@@ -162,33 +162,20 @@ int vb_service_listen(struct vb_services *t, struct vb_service *s)
 	return 0;
 }
 
-/* 0: it is not for this one. The larger, the more precisely. */
-static int fits(const struct vb_service *s, const uint8_t local[16], uint32_t ifindex)
+static bool is_for(const struct vb_binding *s, const uint8_t local[16], uint32_t ifindex)
 {
-	int on_interface = s->ifindex != 0;
-
 	if (!s->listening || (s->ifindex && ifindex && s->ifindex != ifindex))
-		return 0;
-	if (!is_any(s->local))
-		return memcmp(s->local, local, sizeof(s->local)) ? 0 : 5 + on_interface;
-	return covers(s, local) ? 1 + 2 * s->v4_only + on_interface : 0;
+		return false;
+	return is_any(s->local) ? covers(s, local) : !memcmp(s->local, local, sizeof(s->local));
 }
 
-const struct vb_service *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,
+const struct vb_binding *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,
                                          const uint8_t local[16], uint32_t ifindex,
                                          bool (*may)(void *arg, uint32_t lane), void *arg)
 {
-	const struct vb_service *best = NULL;
-	int how_well = 0;
+	const struct vb_binding *s = t->by_port[port_bucket(port_space, port)];
 
-	for (const struct vb_service *s = t->by_port[port_bucket(port_space, port)]; s; s = s->next_port) {
-		if (s->port != port || s->port_space != port_space)
-			continue;
-		int fit = fits(s, local, ifindex);
-		if (fit > how_well && may(arg, s->lane)) {
-			how_well = fit;
-			best = s;
-		}
-	}
-	return best;
+	while (s && (s->port != port || s->port_space != port_space || !is_for(s, local, ifindex) || !may(arg, s->lane)))
+		s = s->next_port;
+	return s;
 }

@@ -11,8 +11,8 @@
 
 #define VB_SERVICE_BUCKETS 16384
 
-struct vb_service {
-	struct vb_service *next_port, *next_id; /* in the same bucket */
+struct vb_binding {
+	struct vb_binding *next_port, *next_id; /* in the same bucket */
 	uint32_t lane, id;                      /* whose; the number is its program's choice */
 	uint16_t port_space, port;
 	uint8_t local[16]; /* zeros: any address; an IPv4 one where v4_only */
@@ -23,7 +23,7 @@ struct vb_service {
 /* Zeros are an empty one. */
 struct vb_services {
 	uint32_t n, each[VB_LANE_COUNT];
-	struct vb_service *by_port[VB_SERVICE_BUCKETS], *by_id[VB_SERVICE_BUCKETS];
+	struct vb_binding *by_port[VB_SERVICE_BUCKETS], *by_id[VB_SERVICE_BUCKETS];
 };
 
 /* Where ports are taken from that the program leaves to us. */
@@ -34,19 +34,19 @@ struct vb_port_range {
 
 /* A copy of want, with a port. 0, EADDRINUSE (somebody else's, and not for both to share), ENOSPC (no port is free, or the
  * program has too many), ENOMEM. */
-int vb_service_bind(struct vb_services *t, const struct vb_service *want, const struct vb_port_range *range,
-                    struct vb_service **out);
+int vb_service_bind(struct vb_services *t, const struct vb_binding *want, const struct vb_port_range *range,
+                    struct vb_binding **out);
 /* 0, EADDRINUSE (another listens). */
-int vb_service_listen(struct vb_services *t, struct vb_service *s);
+int vb_service_listen(struct vb_services *t, struct vb_binding *s);
 /* NULL: the program has none of this number. */
-struct vb_service *vb_service_of(const struct vb_services *t, uint32_t lane, uint32_t id);
-void vb_service_unbind(struct vb_services *t, struct vb_service *s);
+struct vb_binding *vb_service_of(const struct vb_services *t, uint32_t lane, uint32_t id);
+void vb_service_unbind(struct vb_services *t, struct vb_binding *s);
 /* All of a program. */
 void vb_services_forget(struct vb_services *t, uint32_t lane);
 
-/* Who listens for what came to this address, on that interface (0: unknown): an address before a wildcard. may: only
- * lanes for which it says so. NULL: nobody. */
-const struct vb_service *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,
+/* Who listens for what came to this address, on that interface (0: unknown). No two that listen overlap. may: only lanes
+ * for which it says so. NULL: nobody. */
+const struct vb_binding *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,
                                          const uint8_t local[16], uint32_t ifindex,
                                          bool (*may)(void *arg, uint32_t lane), void *arg);
 

@@ -142,6 +142,7 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 {
 	b->sessions[s->slot] = NULL;
 	b->nsessions--;
+	vb_gsi_leave(b, s);
 	if (s->lane) {
 		b->counters.deaths += died;
 		vb_parked_forget(b, s->lane);
@@ -165,8 +166,7 @@ static struct vb_msg_head head_of(uint8_t type, size_t len)
 	return (struct vb_msg_head){.type = type, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 }
 
-/* 0, EAGAIN (the socket is full), ETOOMANYREFS (short of something; again later), or anything else: it is broken. */
-static int send_msg(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
+int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
@@ -208,7 +208,7 @@ void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const
 		b->counters.bad_messages++;
 	else
 		b->counters.refused++;
-	send_msg(s, &m, sizeof(m), NULL, 0);
+	vb_session_send(s, &m, sizeof(m), NULL, 0);
 }
 
 static int send_attached(struct vb_broker *b, struct vb_session *s)
@@ -218,7 +218,7 @@ static int send_attached(struct vb_broker *b, struct vb_session *s)
 		.head = head_of(VB_MSG_ATTACHED, sizeof(m)),
 		.lane = s->lane, .incarnation = l->incarnation, .secret = l->secret,
 	};
-	int err = send_msg(s, &m, sizeof(m), NULL, 0);
+	int err = vb_session_send(s, &m, sizeof(m), NULL, 0);
 
 	if (!err)
 		s->attached_due = false;
@@ -234,7 +234,7 @@ static int send_peer(struct vb_broker *b, struct vb_session *s, uint8_t type, ui
 		.incarnation = b->table.lanes[lane].incarnation, .uid = peer->uid,
 	};
 
-	return send_msg(s, &m, sizeof(m), fds, 4);
+	return vb_session_send(s, &m, sizeof(m), fds, 4);
 }
 
 static int send_answer(struct vb_broker *b, struct vb_session *s)
@@ -246,7 +246,7 @@ static int send_answer(struct vb_broker *b, struct vb_session *s)
 		err = ENOENT;
 	if (err) {
 		struct vb_msg_meet_reply m = {.head = head_of(VB_MSG_MEET_REPLY, sizeof(m)), .tag = a->tag, .err = err};
-		err = send_msg(s, &m, sizeof(m), NULL, 0);
+		err = vb_session_send(s, &m, sizeof(m), NULL, 0);
 	} else {
 		err = send_peer(b, s, VB_MSG_MEET_REPLY, a->tag, a->lane);
 	}
@@ -276,7 +276,7 @@ static int send_wire(struct vb_broker *b, struct vb_session *s)
 	};
 
 	fds[1] = b->hold.lifeline;
-	int sent = send_msg(s, &m, sizeof(m), fds, err ? 0 : 2);
+	int sent = vb_session_send(s, &m, sizeof(m), fds, err ? 0 : 2);
 	if (!err)
 		close(fds[0]);
 	if (!sent)
@@ -319,14 +319,14 @@ static int send_status(struct vb_broker *b, struct vb_session *s)
 	if (m.n) {
 		size_t len = offsetof(struct vb_msg_status_part, lanes) + m.n * sizeof(m.lanes[0]);
 		m.head = head_of(VB_MSG_STATUS_PART, len);
-		int err = send_msg(s, &m, len, NULL, 0);
+		int err = vb_session_send(s, &m, len, NULL, 0);
 		if (!err)
 			s->status_next = lane;
 		return err;
 	}
 	struct vb_msg_status_end end = b->counters;
 	end.head = head_of(VB_MSG_STATUS_END, sizeof(end));
-	int err = send_msg(s, &end, sizeof(end), NULL, 0);
+	int err = vb_session_send(s, &end, sizeof(end), NULL, 0);
 	if (!err)
 		s->status_next = 0;
 	return err;
@@ -334,7 +334,8 @@ static int send_status(struct vb_broker *b, struct vb_session *s)
 
 static bool has_output(const struct vb_session *s)
 {
-	return s->attached_due || s->wire_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce);
+	return s->attached_due || s->wire_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce) ||
+	       vb_gsi_waiting(s);
 }
 
 static int send_next(struct vb_broker *b, struct vb_session *s)
@@ -347,7 +348,8 @@ static int send_next(struct vb_broker *b, struct vb_session *s)
 		return send_answer(b, s);
 	if (s->status_next)
 		return send_status(b, s);
-	return send_introduction(b, s, vb_lane_set_any(&s->introduce));
+	uint32_t lane = vb_lane_set_any(&s->introduce);
+	return lane ? send_introduction(b, s, lane) : vb_gsi_send_next(s);
 }
 
 static void break_off(struct vb_session *s)
@@ -376,7 +378,7 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 		}
 		break;
 	}
-	if (s->nanswers < VB_MAX_ANSWERS && !s->status_next)
+	if (s->nanswers < VB_MAX_ANSWERS && !s->status_next && !vb_gsi_is_full(s))
 		want |= EPOLLIN;
 	if (want == s->interest)
 		return;

@@ -7,6 +7,7 @@
 #include "broker/broker.h"
 #include "broker/hold.h"
 #include "broker/proto.h"
+#include "broker/qp1.h"
 #include "broker/state.h"
 #include "broker/table.h"
 
@@ -41,6 +42,7 @@ struct vb_session {
 	struct vb_answer answers[VB_MAX_ANSWERS + VB_MAX_PARKED_EACH]; /* a parked one has its room, too */
 	struct vb_lane_set introduce;
 	uint32_t status_next; /* 0: nobody asked */
+	struct vb_gsi_member *gsi; /* NULL: not a member of queue pair 1 */
 };
 
 /* A meet with a program that lives but has not come back to this broker. */
@@ -77,6 +79,8 @@ struct vb_broker {
 	struct vb_reserved reserved[VB_LANE_COUNT];
 	struct vb_parked *parked;
 	uint32_t nparked;
+	struct vb_gsi *gsi;   /* NULL: nobody has asked for queue pair 1 yet */
+	int64_t returned_at;  /* when the last program of an earlier broker came back; 0: never */
 	struct vb_msg_status_end counters; /* head unused */
 };
 
@@ -85,7 +89,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config);
 void vb_broker_fini(struct vb_broker *b, bool keep_state);
 void vb_broker_stall(struct vb_broker *b);
 /* What an epoll event is about: kind, number, generation in one word. */
-enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED };
+enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_QP1 };
 int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source kind, uint32_t number, uint32_t gen);
 
 /* session.c. Takes a connected socket (closed on failure): 0 or an errno. */
@@ -96,6 +100,8 @@ void vb_session_readable(struct vb_broker *b, struct vb_session *s);
 /* Sends what waits, as far as the socket takes it, and tells epoll what else is of interest. */
 void vb_session_flush(struct vb_broker *b, struct vb_session *s);
 void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const char *text);
+/* 0, EAGAIN (the socket is full), ETOOMANYREFS (short of something; again later), or anything else: it is broken. */
+int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
 void vb_lane_release(struct vb_broker *b, uint32_t lane);
 
 /* handle.c. One message with its descriptors, whose owner it becomes; false: the session is over (an ERROR was sent).

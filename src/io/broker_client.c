@@ -36,13 +36,14 @@ enum client_state {
 };
 
 /* A message that the socket did not take yet. */
-struct pending_meet {
-	struct pending_meet *next;
-	struct vb_msg_meet msg;
+struct pending {
+	struct pending *next;
+	size_t len;
+	char bytes[];
 };
 
 struct vb_broker_client {
-	pthread_mutex_t lock; /* guards what the any-thread calls touch: down to meets_tail */
+	pthread_mutex_t lock; /* guards what the any-thread calls touch: down to pending_tail */
 	enum client_state state;
 	int sock;             /* -1 but when ATTACHING or ATTACHED */
 	uint32_t ngids;
@@ -50,7 +51,7 @@ struct vb_broker_client {
 	bool gids_due;        /* the broker has not been told */
 	bool wire_due;        /* … nor asked */
 	bool want_out;        /* epoll watches for room in the socket */
-	struct pending_meet *meets, **meets_tail;
+	struct pending *pending, **pending_tail;
 
 	/* the adapter thread's own */
 	struct vb_attach_fds fds;
@@ -73,6 +74,8 @@ struct incoming {
 		struct vb_msg_attached attached;
 		struct vb_msg_meet_reply peer;
 		struct vb_msg_wire_reply wire;
+		struct vb_msg_cm_mad mad;
+		struct vb_msg_service_reply service;
 		struct vb_msg_error error;
 		char bytes[VB_MAX_MSG];
 	};
@@ -175,19 +178,19 @@ static int send_wire(struct vb_broker_client *c)
 	return send_bytes(c->sock, &m, sizeof(m));
 }
 
-static void drop_meets(struct vb_broker_client *c)
+static void drop_pending(struct vb_broker_client *c)
 {
-	for (struct pending_meet *p; (p = c->meets);) {
-		c->meets = p->next;
+	for (struct pending *p; (p = c->pending);) {
+		c->pending = p->next;
 		free(p);
 	}
-	c->meets_tail = &c->meets;
+	c->pending_tail = &c->pending;
 }
 
 /* What waited for room, in order. Caller holds the lock; state is ATTACHED. */
 static void flush(struct vb_broker_client *c)
 {
-	struct pending_meet *p;
+	struct pending *p;
 	int err = 0;
 
 	if (c->gids_due) {
@@ -198,13 +201,13 @@ static void flush(struct vb_broker_client *c)
 		err = send_wire(c);
 		c->wire_due = err == EAGAIN;
 	}
-	while (!err && (p = c->meets)) {
-		err = send_bytes(c->sock, &p->msg, sizeof(p->msg));
+	while (!err && (p = c->pending)) {
+		err = send_bytes(c->sock, p->bytes, p->len);
 		if (err)
 			break;
-		c->meets = p->next;
-		if (!c->meets)
-			c->meets_tail = &c->meets;
+		c->pending = p->next;
+		if (!c->pending)
+			c->pending_tail = &c->pending;
 		free(p);
 	}
 	want_room(c, err == EAGAIN);
@@ -226,34 +229,57 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
 }
 
 /* Caller holds the lock. */
-static int queue_meet(struct vb_broker_client *c, const struct vb_msg_meet *m)
+static int queue(struct vb_broker_client *c, const void *msg, size_t len)
 {
-	struct pending_meet *p = malloc(sizeof(*p));
+	struct pending *p = malloc(sizeof(*p) + len);
 
 	if (!p)
 		return ENOMEM;
-	*p = (struct pending_meet){.msg = *m};
-	*c->meets_tail = p;
-	c->meets_tail = &p->next;
+	p->next = NULL;
+	p->len = len;
+	memcpy(p->bytes, msg, len);
+	*c->pending_tail = p;
+	c->pending_tail = &p->next;
 	flush(c);
 	return 0;
+}
+
+/* In order, behind what waits already. 0, ENOTCONN, ENOMEM. */
+static int post(struct vb_broker_client *c, const void *msg, size_t len)
+{
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->state != ATTACHED)
+		err = ENOTCONN;
+	else if (c->gids_due || c->wire_due || c->pending)
+		err = queue(c, msg, len);
+	else
+		err = send_bytes(c->sock, msg, len);
+	if (err == EAGAIN)
+		err = queue(c, msg, len);
+	pthread_mutex_unlock(&c->lock);
+	return err == EPIPE ? ENOTCONN : err;
 }
 
 int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_msg_meet m = {.head = head_of(VB_MSG_MEET, sizeof(m)), .tag = tag, .qpn = qpn};
-	int err;
 
 	memcpy(m.dgid, dgid, 16);
+	return post(c, &m, sizeof(m));
+}
+
+int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy)
+{
+	struct vb_msg_head head = head_of(type, len);
+	int err;
+
+	memcpy(msg, &head, sizeof(head));
+	if (!lossy)
+		return post(c, msg, len);
 	pthread_mutex_lock(&c->lock);
-	if (c->state != ATTACHED)
-		err = ENOTCONN;
-	else if (c->gids_due || c->wire_due || c->meets)
-		err = queue_meet(c, &m);
-	else
-		err = send_bytes(c->sock, &m, sizeof(m));
-	if (err == EAGAIN)
-		err = queue_meet(c, &m);
+	err = c->state == ATTACHED ? send_bytes(c->sock, msg, len) : ENOTCONN;
 	pthread_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
 }
@@ -289,7 +315,7 @@ static void lose_socket(struct vb_broker_client *c)
 	unwatch_and_close(c, &c->sock);
 	c->want_out = false;
 	c->wire_due = false;
-	drop_meets(c); /* their callers repeat them when we are attached again */
+	drop_pending(c); /* their callers repeat them when we are attached again */
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -601,6 +627,20 @@ static void on_wire(struct incoming *in, const struct vb_broker_ops *ops, void *
 		ops->wire_reply(arg, 0, in->fds[0], in->fds[1], m->nlanes, 0, 0);
 }
 
+/* Of queue pair 1. False: no such message can be. */
+static bool on_qp1(struct vb_broker_client *c, const struct incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	bool mad = in->head.type == VB_MSG_CM_RECV;
+
+	if (c->state != ATTACHED || in->head.len != (mad ? sizeof(in->mad) : sizeof(in->service)))
+		return false;
+	if (mad && ops && ops->mad)
+		ops->mad(arg, &in->mad);
+	else if (!mad && ops && ops->service_reply)
+		ops->service_reply(arg, &in->service);
+	return true;
+}
+
 /* False: the broker makes no sense. */
 static bool on_message(struct vb_broker_client *c, struct incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
@@ -633,6 +673,10 @@ static bool on_message(struct vb_broker_client *c, struct incoming *in, const st
 			break;
 		on_wire(in, ops, arg);
 		return true;
+	case VB_MSG_CM_RECV:
+	case VB_MSG_SERVICE_REPLY:
+		close_fds(in);
+		return on_qp1(c, in, ops, arg);
 	default: /* of a later broker */
 		close_fds(in);
 		return true;
@@ -734,7 +778,7 @@ int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client *
 	c->fds = *fds;
 	c->owner = getpid();
 	c->sock = c->ready_fd = c->lock_fd = -1;
-	c->meets_tail = &c->meets;
+	c->pending_tail = &c->pending;
 	c->backoff_ms = FIRST_BACKOFF_MS;
 	int err = connect_until(c, vb_broker_now_ms() + CONNECT_MS);
 	if (err) {
@@ -762,7 +806,7 @@ void vb_broker_disconnect(struct vb_broker_client *c)
 	/* in a child the epoll set and the socket are the parent's, too */
 	if (c->owner == getpid())
 		say_goodbye(c);
-	drop_meets(c);
+	drop_pending(c);
 	const int fds[] = {c->sock, c->ready_fd, c->lock_fd, c->epoll_fd};
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)

@@ -10,9 +10,11 @@
 #include <sys/types.h>
 
 union ibv_gid;
+struct vb_msg_cm_mad;
+struct vb_msg_service_reply;
 
-/* Thread rules: dispatch, pollfd, timeout_ms and disconnect belong to one thread (the adapter's); set_gids, meet, wire
- * and the three getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe
+/* Thread rules: dispatch, pollfd, timeout_ms and disconnect belong to one thread (the adapter's); set_gids, meet, wire,
+ * post and the three getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe
  * there: it closes the child's copies and nothing else); it may connect one of its own. */
 struct vb_broker_client;
 
@@ -49,6 +51,9 @@ struct vb_broker_ops {
 	 * l arrive at socket l % nlanes: below 1024, programs share sockets. A lane asked for twice is the same socket. */
 	void (*wire_reply)(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid,
 			   int holder_pid);
+	/* From queue pair 1, and what became of a binding; both may be NULL. */
+	void (*mad)(void *arg, const struct vb_msg_cm_mad *m);
+	void (*service_reply)(void *arg, const struct vb_msg_service_reply *m);
 };
 
 /* Finds a broker, or starts one, and attaches. Blocks for at most about five seconds. 0 or an errno: EACCES (refused),
@@ -79,6 +84,11 @@ int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const
  * 0, or ENOTCONN while the broker is away. An answer that is outstanding when the broker dies never comes (ask again at
  * reattached); what was answered holds for good, whoever is the broker. */
 int vb_broker_wire(struct vb_broker_client *c);
+
+/* A message about queue pair 1 (broker/proto.h, 0x20 to 0x3f), whose head is filled in here. lossy: it is dropped where
+ * the socket is full, others wait for room. 0, ENOTCONN while the broker is away (say it again at reattached), EAGAIN
+ * (dropped), ENOMEM. */
+int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy);
 
 /* Leaves: the lane is free for others. NULL is allowed. */
 void vb_broker_disconnect(struct vb_broker_client *c);

@@ -23,7 +23,7 @@ struct vb_io {
 	unsigned nhot;
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
-	unsigned wire_turn;
+	unsigned wire_turn, timer_turn;
 	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
 
 	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
@@ -32,6 +32,10 @@ struct vb_io {
 	atomic_uint scanning;       /* threads that read hazards: nothing is unmapped meanwhile */
 	struct vb_meeting *meetings;
 	uint64_t meet_tag;
+
+	struct vb_qp1 *qp1;         /* under meet_lock */
+	bool qp1_calling;           /* … the adapter thread is in one of its functions: meet_cond tells the end */
+	_Atomic uint64_t qp1_at;    /* when its timeout is due, 0: never */
 };
 
 /* peer.c */
@@ -49,6 +53,13 @@ bool vb_work_waiting(struct vb_node *node); /* under progress */
 void vb_flush(struct vb_node *node);
 void vb_duty_take(struct vb_node *node); /* for the adapter thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
+
+/* qp1.c; adapter thread */
+void vb_qp1_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
+void vb_qp1_service(struct vb_node *node, const struct vb_msg_service_reply *m);
+void vb_qp1_reattached(struct vb_node *node);
+void vb_qp1_timeout(struct vb_node *node); /* calls its timeout if that is due */
+void vb_qp1_wake(struct vb_node *node);    /* adapter.c: the adapter thread looks at qp1_at anew. Any thread */
 
 /* adapter.c */
 int vb_adapter_start(struct vb_node *node);

@@ -247,6 +247,24 @@ static void log_counters(void)
 	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
 
+/* A program that ends without closing anything has still received, and its peers want to know. */
+__attribute__((destructor)) static void at_end(void)
+{
+	struct vb_node *node = the_node;
+
+	if (!node || !node->io->wire || !atomic_load(&node->io->wire->up) || !vb_trylock(&node->progress))
+		return;
+	vb_active_collect(node);
+	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
+		next = qp->active_next;
+		if (!vb_trylock(&qp->sq_lock))
+			continue;
+		vb_wire_last_words(qp);
+		vb_unlock(&qp->sq_lock);
+	}
+	vb_unlock(&node->progress);
+}
+
 void vb_node_put(struct vb_node *node)
 {
 	pthread_mutex_lock(&the_lock);
@@ -342,6 +360,7 @@ void vb_path_reset(struct vb_qp *qp)
 		}
 	}
 	qp->on_acks = false;
+	vb_wire_last_words(qp);
 	if (!qp->wire) /* what it had taken vanishes with it */
 		vb_path_closed(qp);
 	vb_active_collect(node);

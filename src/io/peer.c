@@ -326,6 +326,7 @@ static void on_reattached(void *arg)
 			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
 	pthread_mutex_unlock(&io->meet_lock);
 	vb_wire_reattached(arg);
+	vb_qp1_reattached(arg);
 }
 
 static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
@@ -333,10 +334,21 @@ static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t n
 	vb_wire_answered(arg, err, lane_fd, lifeline_fd, nlanes, holder_uid, holder_pid);
 }
 
+static void on_mad(void *arg, const struct vb_msg_cm_mad *m)
+{
+	vb_qp1_mad(arg, m);
+}
+
+static void on_service(void *arg, const struct vb_msg_service_reply *m)
+{
+	vb_qp1_service(arg, m);
+}
+
 void vb_peers_dispatch(struct vb_node *node)
 {
 	static const struct vb_broker_ops ops = {
-		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .wire_reply = on_wire};
+		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .wire_reply = on_wire,
+		.mad = on_mad, .service_reply = on_service};
 
 	vb_broker_dispatch(node->io->broker, &ops, node);
 }

@@ -13,6 +13,8 @@
 /* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
 #define BATCH 64u
 #define VISITS 8u
+/* A poller looks at the wire's timers, and so at the clock, each so many looks. */
+#define TIMERS_EVERY 8u
 /* A poller takes the work over from the adapter thread after so many empty looks in a row. */
 #define TAKE_OVER 64u
 /* A poller that found nothing so often in a row lets others run: the program it waits for may be waiting for this very
@@ -207,8 +209,23 @@ static unsigned answer_bells(struct vb_node *node, struct vb_cq *cq, unsigned wa
 	return done;
 }
 
+static unsigned look_after(struct vb_qp *qp, bool wait)
+{
+	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || atomic_load_explicit(&qp->wire_due, memory_order_relaxed)) {
+		qp->active_idle = 0;
+		return vb_requester_visit(qp, wait);
+	}
+	if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
+		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->wire_due))
+			vb_active_remove(qp);
+		vb_unlock(&qp->sq_lock);
+	}
+	return 0;
+}
+
 static unsigned visit_active(struct vb_node *node, unsigned visits)
 {
+	bool timers = visits != VISITS || ++node->io->timer_turn % TIMERS_EVERY == 0;
 	unsigned done = 0;
 
 	vb_active_collect(node);
@@ -216,15 +233,8 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
 
 		node->active_cursor = qp->active_next;
-		if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
-		    atomic_load_explicit(&qp->wire_due, memory_order_relaxed)) {
-			done += vb_requester_visit(qp, visits != VISITS);
-			qp->active_idle = 0;
-		} else if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
-			if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->wire_due))
-				vb_active_remove(qp);
-			vb_unlock(&qp->sq_lock);
-		}
+		if (timers || !qp->wire || qp->type == IBV_QPT_UD)
+			done += look_after(qp, visits != VISITS);
 		if (!node->active_cursor)
 			break; /* once round */
 	}

@@ -72,10 +72,11 @@ void vb_wire_in_child(struct vb_node *node)
 void vb_wire_watch(struct vb_node *node, bool watch)
 {
 	struct vb_wire_sockets *s = node->io->wire;
-	struct epoll_event ev = {.events = watch ? EPOLLIN : 0, .data.ptr = &node->io->wire};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->wire};
 
+	/* out of the set altogether: one that asks for nothing is still told of each packet by its sender */
 	if (s && s->lane_fd >= 0)
-		epoll_ctl(node->io->epoll_fd, EPOLL_CTL_MOD, s->lane_fd, &ev);
+		epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
 }
 
 /* --- the lane --- */
@@ -92,9 +93,10 @@ static int open_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_f
 	s->nlanes = nlanes;
 	vb_lock(&node->progress);
 	s->lane_fd = lane_fd;
-	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
-		ev.events = 0;
-	int err = epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev) ? errno : 0;
+	int err = 0;
+
+	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
+		err = errno;
 	vb_unlock(&node->progress);
 	return err;
 }

@@ -65,6 +65,7 @@ struct vb_wire_arrival {
 	struct vb_flow flow;
 	struct vb_ip_fields ip;
 	uint32_t ifindex;
+	uint64_t now;
 };
 /* One packet, BTH to ICRC, already checked or not as icrc_known says. Under progress. */
 void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes, size_t len);
@@ -102,7 +103,9 @@ void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, co
 struct vb_wire_path {
 	struct vb_wire_qp q;
 	struct vb_wire_addr to;
+	struct vb_wire_ahead ahead;
 	struct vb_tx *tx;
+	uint64_t next_burst; /* UC: ns */
 	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
 	bool touched;
 	struct vb_qp *touched_next;
@@ -114,11 +117,13 @@ extern struct vb_wire_stats vb_wire_totals;
 
 /* Gives the QP its engine. 0 or an errno. No lock held. */
 int vb_wire_path_open(struct vb_qp *qp);
+/* Acknowledgements wait for company no longer: nobody may be left to send them later. Under progress + sq_lock. */
+void vb_wire_last_words(struct vb_qp *qp);
 /* The QP with this number whose packets come from the wire, or NULL. Under progress. */
 struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn);
-/* Hands a packet to its QP. Under progress. */
+/* Hands a packet to its QP. Under progress + sq_lock. */
 void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now);
-/* Sends what it has to say, after input. Under progress. */
-void vb_wire_path_answer(struct vb_qp *qp, uint64_t now);
+/* Sends what it has to say, after input. crowded: much more waits in the socket. Under progress. */
+void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded);
 
 #endif

@@ -105,6 +105,7 @@ void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t len
 		return;
 	}
 	memcpy(&a, record, sizeof(a));
+	a.now = vb_now();
 	memcpy(bytes, record + sizeof(a), len); /* once: the peer can change what stands there */
 	vb_wire_packet(node, &a, bytes, len);
 	vb_wire_settle_batch(node);

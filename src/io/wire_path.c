@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/cq.h"
 #include "core/device.h"
@@ -21,6 +22,14 @@
 
 struct vb_wire_stats vb_wire_totals;
 
+/*
+ * An unreliable connection has no window, a socket buffer takes some hundred kilobytes to some megabytes, and a busy
+ * receiver may look away for most of a millisecond: so much goes out in so long, 10 Gb/s, unless the peer's congestion
+ * notifications ask for less.
+ */
+#define UC_BURST (128u << 10) /* bytes */
+#define UC_PERIOD 100000u     /* ns */
+#define AHEAD (4u << 20)
 #define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
 
 /* --- the send queue --- */
@@ -289,6 +298,18 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 	return qp->type == IBV_QPT_UD ? qp->max_msg < VB_PAYLOAD_MAX ? qp->max_msg : VB_PAYLOAD_MAX : 128u << qp->attr.path_mtu;
 }
 
+/* Room for what comes ahead of a lost packet: address space, that costs nothing until something is lost. */
+static void *ahead_open(uint32_t mtu, struct vb_wire_ahead *ahead)
+{
+	ahead->n = 1;
+	while (ahead->n * 2 * VB_WIRE_SLOT(mtu) <= AHEAD)
+		ahead->n *= 2;
+	void *p = mmap(NULL, AHEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	ahead->slots = p == MAP_FAILED ? NULL : p;
+	return ahead->slots;
+}
+
 int vb_wire_path_open(struct vb_qp *qp)
 {
 	static const uint8_t types[] = {[IBV_QPT_RC] = VB_WIRE_RC, [IBV_QPT_UC] = VB_WIRE_UC, [IBV_QPT_UD] = VB_WIRE_UD};
@@ -317,6 +338,8 @@ int vb_wire_path_open(struct vb_qp *qp)
 	}
 	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
 	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, sends);
+	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
+		vb_wire_keep_ahead(&w->q, &w->ahead);
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
 	qp->wire = w;
@@ -339,13 +362,19 @@ void vb_wire_path_close(struct vb_qp *qp)
 	atomic_fetch_sub(&qp->node->io->wire->users, 1);
 	qp->wire = NULL;
 	atomic_store(&qp->wire_due, 0);
+	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num, w->q.rq.window.packets,
+	       w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
+	if (w->ahead.slots)
+		munmap(w->ahead.slots, AHEAD);
 	free(w);
 }
 
 void vb_wire_path_abort(struct vb_qp *qp)
 {
-	if (qp->wire && !qp->wire->q.dead)
-		vb_wire_abort(&qp->wire->q);
+	if (!qp->wire || qp->wire->q.dead)
+		return;
+	vb_wire_last_words(qp);
+	vb_wire_abort(&qp->wire->q);
 }
 
 /* The requester anew, after SQE; what the responder knows stays. */
@@ -409,15 +438,21 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 static void emit(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_wire_path *w = qp->wire;
+	bool paced = qp->type == IBV_QPT_UC;
+	uint32_t bytes = 0;
 	struct vb_wire_out out;
 	bool all = true;
 
+	if (paced && now < w->next_burst) {
+		set_due(qp, w->next_burst);
+		return;
+	}
 	if (!vb_tx_begin(w->tx)) {
 		set_due(qp, now + VB_TX_AGAIN);
 		return;
 	}
 	for (;;) {
-		out.packet = vb_tx_room(w->tx);
+		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(w->tx);
 		if (!out.packet) {
 			all = false;
 			break;
@@ -425,11 +460,23 @@ static void emit(struct vb_qp *qp, uint64_t now)
 		if (!vb_wire_output(&w->q, &out, now))
 			break;
 		vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad);
+		bytes += out.payload_len;
 	}
 	all = vb_tx_end(w->tx) && all;
 	if (qp->type == IBV_QPT_UC)
 		vb_wire_sent(&w->q);
-	set_due(qp, all ? vb_wire_deadline(&w->q) : now + VB_TX_AGAIN);
+	if (paced && bytes > UC_BURST)
+		w->next_burst = now + UC_PERIOD;
+	set_due(qp, all ? vb_wire_deadline(&w->q) : paced && bytes > UC_BURST ? w->next_burst : now + VB_TX_AGAIN);
+}
+
+void vb_wire_last_words(struct vb_qp *qp)
+{
+	if (!qp->wire || qp->type == IBV_QPT_UD || qp->wire->q.dead)
+		return;
+	vb_wire_pause(&qp->wire->q, true); /* no new request */
+	vb_wire_ack_now(&qp->wire->q);
+	emit(qp, vb_now());
 }
 
 /* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
@@ -497,19 +544,19 @@ void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 		VB_COUNT(drop_state, 1);
 		return;
 	}
-	vb_lock(&qp->sq_lock);
 	vb_first_contact(qp);
 	vb_wire_input(&qp->wire->q, p, payload, from, now);
 	if (__builtin_expect(qp->wire->failed, 0))
 		follow(qp);
-	vb_unlock(&qp->sq_lock);
 }
 
-void vb_wire_path_answer(struct vb_qp *qp, uint64_t now)
+void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 {
 	if (qp->type == IBV_QPT_UD)
 		return;
 	vb_lock(&qp->sq_lock);
+	if (crowded && qp->type == IBV_QPT_UC)
+		vb_wire_congested(&qp->wire->q, now);
 	emit(qp, now);
 	follow(qp);
 	vb_qp_check_drained(qp);

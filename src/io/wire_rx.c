@@ -2,6 +2,7 @@
 // follows: udp(7) (UDP_GRO), ip(7), ipv6(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct vb_wire_rx {
 	int fd;
 	unsigned vlen; /* datagrams asked for: more where there was more than one */
 	struct vb_qp *touched;
+	struct vb_qp *locked; /* whose sq_lock is held: packets come in runs for one queue pair */
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
 	struct sockaddr_storage from[BATCH];
@@ -157,17 +159,47 @@ static void touch(struct vb_wire_rx *rx, struct vb_qp *qp)
 	rx->touched = qp;
 }
 
+/* A quarter of the socket's buffer is taken: who has no window has to be told (sock_diag(7): SK_MEMINFO). */
+static bool crowded(int fd)
+{
+	uint32_t info[16] = {0};
+	socklen_t len = sizeof(info);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
+		return false;
+	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
+}
+
+static void release(struct vb_wire_rx *rx)
+{
+	if (rx->locked)
+		vb_unlock(&rx->locked->sq_lock);
+	rx->locked = NULL;
+}
+
+static void hold(struct vb_wire_rx *rx, struct vb_qp *qp)
+{
+	if (rx->locked == qp)
+		return;
+	release(rx);
+	vb_lock(&qp->sq_lock);
+	rx->locked = qp;
+}
+
 void vb_wire_settle_batch(struct vb_node *node)
 {
 	struct vb_wire_rx *rx = node->io->wire->rx;
+
+	release(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
+	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx->fd);
 
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
 
 		rx->touched = qp->wire->touched_next;
 		qp->wire->touched = false;
-		vb_wire_path_answer(qp, now);
+		vb_wire_path_answer(qp, now, full);
 	}
 }
 
@@ -186,7 +218,8 @@ void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_
 		vb_grh(grh, &a->flow, &a->ip, len);
 		from.grh = grh;
 	}
-	vb_wire_path_input(qp, p, bytes + p->payload_at, &from, vb_now());
+	hold(node->io->wire->rx, qp);
+	vb_wire_path_input(qp, p, bytes + p->payload_at, &from, a->now);
 	touch(node->io->wire->rx, qp);
 }
 
@@ -194,8 +227,6 @@ void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const
 {
 	struct vb_packet p;
 
-	VB_COUNT(rx_packets, 1);
-	VB_COUNT(rx_bytes, len);
 	if (vb_packet_decode(&p, bytes, len) != VB_PACKET_OK) {
 		VB_COUNT(drop_malformed, 1);
 		return;
@@ -214,31 +245,55 @@ void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const
 		vb_wire_to_qp(node, qp, a, &p, bytes, len);
 }
 
+static void forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+{
+	release(node->io->wire->rx);
+	vb_wire_forward(node, a, qpn, bytes, len);
+}
+
+static void segment(struct vb_node *node, struct vb_wire_arrival *a, const uint8_t *bytes, size_t n)
+{
+	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(a, &a->ip.id, bytes, n)) {
+		VB_COUNT(drop_icrc, 1);
+		return;
+	}
+	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
+
+	if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
+		forward(node, a, qpn, bytes, n);
+	else
+		vb_wire_packet(node, a, bytes, n);
+}
+
 static void datagram(struct vb_node *node, const struct msghdr *mh, const uint8_t *bytes, size_t len)
 {
 	struct vb_wire_arrival a;
 	uint32_t seg;
 
-	if ((mh->msg_flags & MSG_TRUNC) || !read_arrival(mh, &a, &seg)) {
+	if (!len || (mh->msg_flags & MSG_TRUNC) || !read_arrival(mh, &a, &seg)) {
 		VB_COUNT(drop_malformed, 1);
 		return;
 	}
+	a.now = vb_now();
 	if (!seg || seg > len)
 		seg = (uint32_t)len;
-	for (size_t off = 0; off < len; off += seg, a.ip.id++) {
-		size_t n = len - off < seg ? len - off : seg;
+	VB_COUNT(rx_packets, (len + seg - 1) / seg);
+	VB_COUNT(rx_bytes, len);
+	/*
+	 * An acknowledgement that was sent behind a request is taken before it: programs expect what they sent to complete
+	 * before what was sent in answer to it.
+	 */
+	size_t last = (len - 1) / seg * seg;
+	bool ack = last && bytes[last] == VB_RC_ACK;
 
-		if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(&a, &a.ip.id, bytes + off, n)) {
-			VB_COUNT(drop_icrc, 1);
-			continue;
-		}
-		uint32_t qpn = (uint32_t)bytes[off + 5] << 16 | (uint32_t)bytes[off + 6] << 8 | bytes[off + 7];
-
-		if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
-			vb_wire_forward(node, &a, qpn, bytes + off, n);
-		else
-			vb_wire_packet(node, &a, bytes + off, n);
+	if (ack) {
+		a.ip.id = (uint16_t)(last / seg);
+		segment(node, &a, bytes + last, len - last);
+		a.ip.id = 0;
+		len = last;
 	}
+	for (size_t off = 0; off < len; off += seg, a.ip.id++)
+		segment(node, &a, bytes + off, len - off < seg ? len - off : seg);
 }
 
 static void prepare(struct vb_wire_rx *rx, unsigned i)
@@ -252,13 +307,23 @@ static void prepare(struct vb_wire_rx *rx, unsigned i)
 	                                    .msg_controllen = sizeof(rx->control[i])};
 }
 
+static int receive(struct vb_wire_rx *rx)
+{
+	if (rx->vlen > 1)
+		return recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
+	ssize_t len = recvmsg(rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
+
+	rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
+	return len < 0 ? -1 : 1;
+}
+
 unsigned vb_wire_poll(struct vb_node *node)
 {
 	struct vb_wire_rx *rx = node->io->wire->rx;
 
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare(rx, i);
-	int n = recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
+	int n = receive(rx);
 
 	if (n <= 0) {
 		rx->vlen = 1;

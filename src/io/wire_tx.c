@@ -362,12 +362,12 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
 			return;
 		append(tx, to, (uint32_t)len);
-		if (what & VB_FAULT_CORRUPT)
-			vb_fault_corrupt(tx->fault, at, len);
 		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
-			memmove(tx->stage + tx->used, at, len);
+			memcpy(tx->stage + tx->used, at, len);
 			append(tx, to, (uint32_t)len);
 		}
+		if (what & VB_FAULT_CORRUPT)
+			vb_fault_corrupt(tx->fault, at, len);
 		/* what was held back goes behind a later packet */
 		struct vb_wire_addr held_to;
 		size_t held;

@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fixture.h"
 
@@ -18,6 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct fx fx;
 static uint64_t now;
 static uint32_t given;
+static uint8_t slots[16 * VB_WIRE_SLOT(FX_MTU)];
 
 static void check(void)
 {
@@ -36,6 +38,13 @@ static void check(void)
 	CHECK(fx.dones <= fx.taken && fx.taken <= fx.posts && fx.receipts <= given);
 	CHECK(fx.events <= 1 && (!fx.events || fx.dones == fx.taken || fx.cfg.type != VB_WIRE_RC));
 	CHECK(fx.events || !fx.qp.dead);
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < sizeof(slots) / VB_WIRE_SLOT(FX_MTU); i++)
+		kept += ((const struct vb_wire_kept *)(const void *)(slots + i * VB_WIRE_SLOT(FX_MTU)))->used;
+	CHECK(kept == rs->kept && (!kept || kept < fx.qp.ahead.n));
+	CHECK(!rq->mending || (rq->mend_seq <= rq->una && rq->mend_to <= rq->high && rq->mend_end <= rq->high));
+	CHECK(rq->got_to <= rq->high && rq->executed <= rq->high);
 }
 
 static void setup(struct vb_reader *r)
@@ -56,7 +65,12 @@ static void setup(struct vb_reader *r)
 	cfg.retry_cnt = cfg.rnr_retry = vb_get8(r) % 8;
 	cfg.probe_min = 1000;
 	fx_init_with(&fx, &cfg);
-	fx.count_receives = vb_get8(r) & 1;
+	uint8_t how = vb_get8(r);
+
+	fx.count_receives = how & 1;
+	memset(slots, 0, sizeof(slots));
+	if (how & 2)
+		vb_wire_keep_ahead(&fx.qp, &(struct vb_wire_ahead){slots, how & 4 ? 16 : 4});
 	now = 1;
 	given = 0;
 }

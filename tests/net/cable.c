@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: MIT
 //
 // usage: cable NAMESPACE NAMESPACE INTERFACE [seed=N]
-// A tap of that name appears in both. Lines on standard input set percentages (loss=5 dup=5 reorder=5 corrupt=1) or cut the
-// cable (cut=1, cut=0); what is not named is zero again. Each line is answered with what happened since the last. The end
-// of standard input ends the cable. Only packets to UDP port 4791 suffer. A corrupted packet loses its UDP checksum too:
-// what finds it out is the invariant CRC.
+// A tap of that name appears in both. Lines on standard input set percentages (loss=5 dup=5 reorder=5 corrupt=1) or cut
+// the cable (cut=1, cut=0); what is not named is zero again. Each line is answered with what happened since the last.
+// The end of standard input ends the cable. Only packets to UDP port 4791 suffer. A corrupted packet loses its UDP
+// checksum too: what finds it out is the invariant CRC.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -171,7 +171,11 @@ static void obey(char *line)
 	static const struct {
 		const char *name;
 		unsigned *value;
-	} names[] = {{"loss", &setting.loss}, {"dup", &setting.dup}, {"reorder", &setting.reorder}, {"corrupt", &setting.corrupt}, {"cut", &setting.cut}};
+	} names[] = {{"loss", &setting.loss},
+	             {"dup", &setting.dup},
+	             {"reorder", &setting.reorder},
+	             {"corrupt", &setting.corrupt},
+	             {"cut", &setting.cut}};
 
 	memset(&setting, 0, sizeof(setting));
 	for (char *w = strtok(line, " \n"); w; w = strtok(NULL, " \n")) {
@@ -183,8 +187,8 @@ static void obey(char *line)
 			if (strlen(names[i].name) == (size_t)(is - w) && !strncmp(w, names[i].name, (size_t)(is - w)))
 				*names[i].value = (unsigned)atoi(is + 1);
 	}
-	printf("passed %lu lost %lu twice %lu late %lu corrupted %lu cut %lu\n", count.passed, count.lost, count.twice, count.late, count.corrupted,
-	       count.cut);
+	printf("passed %lu lost %lu twice %lu late %lu corrupted %lu cut %lu\n", count.passed, count.lost, count.twice,
+	       count.late, count.corrupted, count.cut);
 	fflush(stdout);
 	memset(&count, 0, sizeof(count));
 }

@@ -29,7 +29,7 @@ crcs() { "$work/pcap" "$work/$1.pcap"; }
 
 # each of the packets is understood as one of InfiniBand; the payload is not a protocol of these
 dissected() {
-	local read=(tshark -n -r "$work/$1.pcap" --disable-protocol rpcordma --disable-protocol infiniband.eoib)
+	local read=(tshark -n -r "$work/$1.pcap" --disable-protocol rpcordma --disable-protocol infiniband.eoib --disable-heuristic eth_over_ib)
 	"${read[@]}" -Y '_ws.expert || _ws.malformed || !infiniband' >"$work/complaints" 2>"$work/tshark.err" || { cat "$work/tshark.err"; return 1; }
 	[ -s "$work/complaints" ] || return 0
 	head -20 "$work/complaints"

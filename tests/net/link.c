@@ -59,7 +59,10 @@ static int tcp_dial(struct addrinfo *a)
 
 static int tcp_open(const char *server, int port)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = server ? 0 : AI_PASSIVE, .ai_family = server ? AF_UNSPEC : AF_INET6}, *a;
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+	                         .ai_flags = server ? 0 : AI_PASSIVE,
+	                         .ai_family = server ? AF_UNSPEC : AF_INET6},
+	                *a;
 	char service[8];
 	int on = 1;
 
@@ -100,11 +103,19 @@ static void make_qp(struct link *l)
 	        .send_cq = l->cq,
 	        .recv_cq = l->cq,
 	        .qp_type = types[l->o->transport],
-	        .cap = {.max_send_wr = SLOTS + 2, .max_recv_wr = 4 * SLOTS, .max_send_sge = 3, .max_recv_sge = 1, .max_inline_data = 64},
+	        .cap = {.max_send_wr = SLOTS + 2,
+	                .max_recv_wr = 4 * SLOTS,
+	                .max_send_sge = 3,
+	                .max_recv_sge = 1,
+	                .max_inline_data = 64},
 	};
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = UD_QKEY,
-	                        .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (l->o->transport == UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
+	                        .port_num = 1,
+	                        .qkey = UD_QKEY,
+	                        .qp_access_flags =
+	                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC};
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	           (l->o->transport == UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 
 	if (l->o->transport == UC)
 		a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
@@ -147,8 +158,9 @@ static void tell(const struct link *l)
 {
 	const struct side *s = &l->here;
 	char line[256], gid[INET6_ADDRSTRLEN];
-	int n = snprintf(line, sizeof(line), "%x %x %x %x %x %" PRIx64 " %" PRIx64 " %" PRIx64 " %s\n", s->qpn, s->psn, s->key, s->cells_key,
-	                 s->readable_key, s->written, s->cells, s->readable, inet_ntop(AF_INET6, &s->gid, gid, sizeof(gid)));
+	int n = snprintf(line, sizeof(line), "%x %x %x %x %x %" PRIx64 " %" PRIx64 " %" PRIx64 " %s\n", s->qpn, s->psn,
+	                 s->key, s->cells_key, s->readable_key, s->written, s->cells, s->readable,
+	                 inet_ntop(AF_INET6, &s->gid, gid, sizeof(gid)));
 
 	if (write(l->tcp, line, (size_t)n) != n)
 		stop(GONE, "telling the other side: %s", strerror(errno));
@@ -163,16 +175,20 @@ static void listen_to(struct link *l)
 	while (n < sizeof(line) - 1 && read(l->tcp, line + n, 1) == 1 && line[n] != '\n')
 		n++;
 	line[n] = 0;
-	if (sscanf(line, "%x %x %x %x %x %" SCNx64 " %" SCNx64 " %" SCNx64 " %63s", &s->qpn, &s->psn, &s->key, &s->cells_key, &s->readable_key,
-	           &s->written, &s->cells, &s->readable, gid) != 9 ||
+	if (sscanf(line, "%x %x %x %x %x %" SCNx64 " %" SCNx64 " %" SCNx64 " %63s", &s->qpn, &s->psn, &s->key,
+	           &s->cells_key, &s->readable_key, &s->written, &s->cells, &s->readable, gid) != 9 ||
 	    inet_pton(AF_INET6, gid, &s->gid) != 1)
 		stop(GONE, "the other side says: %s", line);
 }
 
 static int to_rtr(struct link *l, struct ibv_ah_attr *ah)
 {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR, .dest_qp_num = l->there.qpn, .rq_psn = l->there.psn, .ah_attr = *ah,
-	                        .max_dest_rd_atomic = l->o->reads, .min_rnr_timer = 12};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+	                        .dest_qp_num = l->there.qpn,
+	                        .rq_psn = l->there.psn,
+	                        .ah_attr = *ah,
+	                        .max_dest_rd_atomic = l->o->reads,
+	                        .min_rnr_timer = 12};
 	int mask = IBV_QP_STATE;
 
 	for (a.path_mtu = IBV_MTU_256; 128u << a.path_mtu < l->mtu;)
@@ -186,8 +202,12 @@ static int to_rtr(struct link *l, struct ibv_ah_attr *ah)
 
 static int to_rts(struct link *l)
 {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS, .sq_psn = l->here.psn, .timeout = l->o->timeout, .retry_cnt = l->o->retries,
-	                        .rnr_retry = 7, .max_rd_atomic = l->o->reads};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS,
+	                        .sq_psn = l->here.psn,
+	                        .timeout = l->o->timeout,
+	                        .retry_cnt = l->o->retries,
+	                        .rnr_retry = 7,
+	                        .max_rd_atomic = l->o->reads};
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
 	if (l->o->transport == RC)
@@ -200,7 +220,8 @@ void link_connect(struct link *l)
 	l->tcp = tcp_open(l->o->server, l->o->port);
 	tell(l);
 	listen_to(l);
-	struct ibv_ah_attr ah = {.is_global = 1, .port_num = 1,
+	struct ibv_ah_attr ah = {.is_global = 1,
+	                         .port_num = 1,
 	                         .grh = {.dgid = l->there.gid, .sgid_index = (uint8_t)l->o->gid, .hop_limit = 64}};
 
 	if (to_rtr(l, &ah))

@@ -2,7 +2,8 @@
 // follows: draft-ietf-opsawg-pcap; IBA volume 1, annex A17
 // SPDX-License-Identifier: MIT
 //
-// usage: pcap FILE. Prints a line "OPCODE COUNT" for each opcode; exit status 1 where an ICRC is wrong or nothing is there.
+// usage: pcap FILE. Prints a line "OPCODE COUNT" for each opcode; exit status 1 where an ICRC is wrong or nothing is
+// there.
 #include "../frame/reference.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ static const char *name_of(unsigned opcode)
 	return "unknown";
 }
 
-/* The length of the IP packet, without what the Ethernet frame was padded with; 0 where it is not a whole one of RoCEv2. */
+/* The length of the IP packet, without what the Ethernet frame was padded with; 0 where it is not a whole one of
+ * RoCEv2. */
 static size_t roce(const uint8_t *frame, size_t len, const uint8_t **bth)
 {
 	const uint8_t *ip = frame + ETHER, *udp;
@@ -52,7 +54,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: pcap FILE, one of Ethernet in this machine's byte order\n");
 		return 2;
 	}
-	while (fread(record, 16, 1, f) == 1 && record[2] <= sizeof(frame) && fread(frame, 1, record[2], f) == record[2]) {
+	while (fread(record, 16, 1, f) == 1 && record[2] <= sizeof(frame) &&
+	       fread(frame, 1, record[2], f) == record[2]) {
 		size_t all = record[2] == record[3] ? roce(frame, record[2], &bth) : 0;
 
 		if (!all) {

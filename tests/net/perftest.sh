@@ -5,6 +5,7 @@
 source "$(dirname "$0")/lib.sh"
 need ib_send_lat
 check "two hosts" hosts
+LIMIT=20
 
 # perf PROGRAM ARGS…: both ends succeed, and what the rows of the client say it moved has crossed
 perf() {
@@ -29,17 +30,15 @@ for x in $V4 $V6; do
 	done
 	for p in ib_write_lat ib_write_bw; do check "$p -c UC: GID $x" perf $p -c UC -x $x -s 4096 -n 50 -t 16; done
 done
-for p in ib_send_lat ib_write_lat ib_read_lat; do check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -x $V4 -a -C -n 5; done
-for p in ib_send_bw ib_write_bw ib_read_bw; do check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -x $V4 -a -n 5; done
+for p in ib_write_lat ib_read_lat; do check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -x $V4 -a -C -n 5; done
+check "ib_send_bw -a: all sizes, 2 bytes to 8 MiB" perf ib_send_bw -x $V4 -a -n 5
 for p in $bw; do
 	check "$p -b: both ways" perf $p -x $V4 -b -n 100
 	check "$p -q 16: many queue pairs" perf $p -x $V4 -q 16 -n 50
 done
 check "ib_send_bw -q 16 -b: many queue pairs, both ways" perf ib_send_bw -x $V4 -q 16 -b -s 4096 -n 50
 for p in ib_send_lat ib_send_bw ib_read_bw; do check "$p -e: events" perf $p -x $V4 -e -n 100; done
-for m in 256 512 1024; do
-	for p in ib_send_bw ib_write_bw ib_read_bw; do check "$p -m $m: path MTU $m" perf $p -x $V4 -m $m -n 50; done
-done
+for p in ib_send_bw ib_write_bw ib_read_bw; do check "$p -m 256: path MTU 256" perf $p -x $V4 -m 256 -n 50; done
 for p in ib_send_bw ib_write_bw ib_read_bw; do check "$p: four at once" several 4 pair $p -F -d $DEV -x $V4 -n 500; done
 check "ib_send_bw --use-srq" perf ib_send_bw -x $V4 --use-srq -n 100
 check "ib_read_bw -o 1: one read at a time" perf ib_read_bw -x $V4 -o 1 -n 100

@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 check "two hosts" hosts
+LIMIT=20
 
 # ping PROGRAM SIZE COUNT ARGS…: both ways all of it crosses
 ping() {

@@ -22,10 +22,15 @@ static uint32_t below(struct plan *p, uint32_t limit)
 	return (uint32_t)(draw(p) % limit);
 }
 
-void plan_init(struct plan *p, uint64_t seed, uint32_t side, enum transport transport, uint32_t mtu, uint32_t largest, uint32_t kinds)
+void plan_init(struct plan *p, uint64_t seed, uint32_t side, enum transport transport, uint32_t mtu, uint32_t largest,
+               uint32_t kinds)
 {
-	*p = (struct plan){.random = mix(seed * 2 + side), .seed = seed, .side = side, .transport = transport,
-	                   .mtu = mtu, .largest = transport == UD ? mtu : largest};
+	*p = (struct plan){.random = mix(seed * 2 + side),
+	                   .seed = seed,
+	                   .side = side,
+	                   .transport = transport,
+	                   .mtu = mtu,
+	                   .largest = transport == UD ? mtu : largest};
 	p->kinds = kinds & (transport == RC ? (1u << KINDS) - 1 : transport == UC ? 0xfu : 0x3u);
 }
 
@@ -39,13 +44,27 @@ static uint32_t length(struct plan *p)
 	uint32_t n;
 
 	switch (below(p, 8)) {
-	case 0: n = below(p, 3); break;
-	case 1: n = below(p, 64) + 1; break;
-	case 2: n = below(p, p->mtu) + 1; break;
-	case 3: n = p->mtu - 1 + below(p, 3); break;
-	case 4: n = p->mtu * (1 + below(p, 4)); break;
-	case 5: n = p->mtu * (1 + below(p, 4)) + below(p, 5); break;
-	default: n = below(p, p->largest) + 1; break;
+	case 0:
+		n = below(p, 3);
+		break;
+	case 1:
+		n = below(p, 64) + 1;
+		break;
+	case 2:
+		n = below(p, p->mtu) + 1;
+		break;
+	case 3:
+		n = p->mtu - 1 + below(p, 3);
+		break;
+	case 4:
+		n = p->mtu * (1 + below(p, 4));
+		break;
+	case 5:
+		n = p->mtu * (1 + below(p, 4)) + below(p, 5);
+		break;
+	default:
+		n = below(p, p->largest) + 1;
+		break;
 	}
 	return n < p->largest ? n : p->largest;
 }
@@ -86,7 +105,9 @@ static void one(struct plan *p, struct request *r, uint32_t i)
 {
 	bool last = i == SLOTS - 1;
 
-	*r = (struct request){.imm = (uint32_t)draw(p), .cuts = (uint8_t)(1 + below(p, 3)), .tag = mix(p->seed + mix((p->round * SLOTS + i) * 2 + p->side))};
+	*r = (struct request){.imm = (uint32_t)draw(p),
+	                      .cuts = (uint8_t)(1 + below(p, 3)),
+	                      .tag = mix(p->seed + mix((p->round * SLOTS + i) * 2 + p->side))};
 	do
 		r->kind = (enum kind)below(p, KINDS);
 	while (!(p->kinds & 1u << r->kind));

@@ -34,7 +34,8 @@ struct plan {
 	struct request requests[SLOTS];
 };
 
-void plan_init(struct plan *, uint64_t seed, uint32_t side, enum transport, uint32_t mtu, uint32_t largest, uint32_t kinds);
+void plan_init(struct plan *, uint64_t seed, uint32_t side, enum transport, uint32_t mtu, uint32_t largest,
+               uint32_t kinds);
 void plan_next(struct plan *);
 bool takes_receive(enum kind);
 /* The bytes that a tag names: a function of tag and position. */

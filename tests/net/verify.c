@@ -2,10 +2,9 @@
 // follows: ibv_post_send(3), ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 //
-// Both know from one seed what each asks of the other. A round is 32 requests of each side, posted at once; then both look
-// at what has arrived, at the margins beside it, and at what reads and atomics have brought.
-// Exit status: 0 right, 1 wrong data, 2 usage or no adapter, 3 a completion with an error, 4 the other side went,
-// 124 it took too long.
+// Both know from one seed what each asks of the other. A round is 32 requests of each side, posted at once; then both
+// look at what has arrived, at the margins beside it, and at what reads and atomics have brought. Exit status: 0 right,
+// 1 wrong data, 2 usage or no adapter, 3 a completion with an error, 4 the other side went, 124 it took too long.
 #include "link.h"
 
 #include <endian.h>
@@ -34,7 +33,7 @@ struct verify {
 	uint8_t *readable;
 	uint64_t *cells;
 	struct ibv_mr *out_mr, *brought_mr, *written_mr, *received_mr, *readable_mr, *cells_mr;
-	size_t stride; /* of a slot */
+	size_t stride;                  /* of a slot */
 	uint32_t done, arrived, posted; /* of this round: requests, receives, receives posted */
 	uint32_t expected;
 	uint64_t lost, twice; /* UD, as are those below */
@@ -42,7 +41,8 @@ struct verify {
 	struct request before[SLOTS]; /* their last round: what is late or comes again may be of it */
 };
 
-static const char *const kind_names[KINDS] = {"send", "send-imm", "write", "write-imm", "read", "read-back", "add", "swap"};
+static const char *const kind_names[KINDS] = {"send", "send-imm",  "write", "write-imm",
+                                              "read", "read-back", "add",   "swap"};
 static const char *phase = "starting";
 
 static void too_long(int signal)
@@ -133,7 +133,8 @@ static void address(const struct verify *v, struct ibv_send_wr *w, const struct 
 	case WRITE:
 	case WRITE_IMM:
 	case READ_BACK:
-		w->wr.rdma.remote_addr = s->written + (r->kind == READ_BACK ? r->back : i) * v->stride + MARGIN + r->offset;
+		w->wr.rdma.remote_addr =
+		        s->written + (r->kind == READ_BACK ? r->back : i) * v->stride + MARGIN + r->offset;
 		w->wr.rdma.rkey = s->key;
 		break;
 	case READ:
@@ -150,12 +151,14 @@ static void address(const struct verify *v, struct ibv_send_wr *w, const struct 
 
 static void post(struct verify *v, uint32_t i)
 {
-	static const enum ibv_wr_opcode opcodes[KINDS] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-	                                                  IBV_WR_RDMA_READ, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP};
+	static const enum ibv_wr_opcode opcodes[KINDS] = {
+	        IBV_WR_SEND,      IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,           IBV_WR_RDMA_WRITE_WITH_IMM,
+	        IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,     IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP};
 	const struct request *r = &v->mine.requests[i];
 	uint8_t *at = slot(v, brings(r->kind) ? v->brought : v->out, i);
 	struct ibv_sge sge[3];
-	struct ibv_send_wr w = {.wr_id = i, .sg_list = sge, .opcode = opcodes[r->kind], .imm_data = htobe32(r->imm)}, *bad;
+	struct ibv_send_wr w = {.wr_id = i, .sg_list = sge, .opcode = opcodes[r->kind], .imm_data = htobe32(r->imm)},
+	                   *bad;
 
 	w.num_sge = cut(r, at, brings(r->kind) ? v->brought_mr->lkey : v->out_mr->lkey, sge);
 	if (r->kind == FETCH_ADD || r->kind == CMP_SWAP) {
@@ -198,7 +201,8 @@ static void same(struct verify *v, const char *what, const struct request *r, co
 	uint32_t where;
 
 	if (!is_filled(at, r->len, tag, &where))
-		stop(WRONG, "wrong: round %" PRIu64 ", %s by %s of %u bytes, at %u", v->mine.round, what, kind_names[r->kind], r->len, where);
+		stop(WRONG, "wrong: round %" PRIu64 ", %s by %s of %u bytes, at %u", v->mine.round, what,
+		     kind_names[r->kind], r->len, where);
 }
 
 static void brought(struct verify *v, uint32_t i)
@@ -212,7 +216,8 @@ static void brought(struct verify *v, uint32_t i)
 	else if (r->kind == READ_BACK)
 		same(v, "brought", r, at, r->tag);
 	else if (brings(r->kind) && (memcpy(&was, at, 8), was != r->was))
-		stop(WRONG, "wrong: round %" PRIu64 ", %s brought %" PRIx64 ", not %" PRIx64, v->mine.round, kind_names[r->kind], was, r->was);
+		stop(WRONG, "wrong: round %" PRIu64 ", %s brought %" PRIx64 ", not %" PRIx64, v->mine.round,
+		     kind_names[r->kind], was, r->was);
 }
 
 /* The n-th receive of this round is for the n-th of their requests that takes one. */
@@ -230,12 +235,13 @@ static void check_completion(struct verify *v, const struct ibv_wc *wc, const st
 {
 	bool imm = r->kind != SEND;
 
-	if (wc->opcode != (r->kind == WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) || !!(wc->wc_flags & IBV_WC_WITH_IMM) != imm ||
-	    (imm && be32toh(wc->imm_data) != r->imm))
-		stop(WRONG, "wrong: round %" PRIu64 ", receive of %s: opcode %d, flags %x, immediate %x for %x", v->mine.round,
-		     kind_names[r->kind], wc->opcode, wc->wc_flags, be32toh(wc->imm_data), r->imm);
+	if (wc->opcode != (r->kind == WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) ||
+	    !!(wc->wc_flags & IBV_WC_WITH_IMM) != imm || (imm && be32toh(wc->imm_data) != r->imm))
+		stop(WRONG, "wrong: round %" PRIu64 ", receive of %s: opcode %d, flags %x, immediate %x for %x",
+		     v->mine.round, kind_names[r->kind], wc->opcode, wc->wc_flags, be32toh(wc->imm_data), r->imm);
 	if (wc->byte_len != r->len + (v->o->transport == UD ? GRH : 0))
-		stop(WRONG, "wrong: round %" PRIu64 ", receive of %s has %u bytes, not %u", v->mine.round, kind_names[r->kind], wc->byte_len, r->len);
+		stop(WRONG, "wrong: round %" PRIu64 ", receive of %s has %u bytes, not %u", v->mine.round,
+		     kind_names[r->kind], wc->byte_len, r->len);
 }
 
 static void received(struct verify *v, const struct ibv_wc *wc)
@@ -334,8 +340,13 @@ static void gone(struct verify *v)
 	if (v->o->transport != RC)
 		stop(GONE, "the other side went");
 	struct ibv_sge sge = {(uintptr_t)v->out, 1, v->out_mr->lkey};
-	struct ibv_send_wr w = {.wr_id = 0, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
-	                        .wr.rdma = {v->link.there.written, v->link.there.key}}, *bad;
+	struct ibv_send_wr w = {.wr_id = 0,
+	                        .sg_list = &sge,
+	                        .num_sge = 1,
+	                        .opcode = IBV_WR_RDMA_WRITE,
+	                        .send_flags = IBV_SEND_SIGNALED,
+	                        .wr.rdma = {v->link.there.written, v->link.there.key}},
+	                   *bad;
 
 	if (v->done == SLOTS)
 		ibv_post_send(v->link.qp, &w, &bad);
@@ -404,7 +415,8 @@ static void check_written(struct verify *v)
 		else
 			same(v, "written", r, s + from, r->tag);
 		if (!untouched(s, from) || !untouched(s + to, v->stride - to))
-			stop(WRONG, "wrong: round %" PRIu64 ", a byte beside %s number %u has changed", v->mine.round, kind_names[r->kind], i);
+			stop(WRONG, "wrong: round %" PRIu64 ", a byte beside %s number %u has changed", v->mine.round,
+			     kind_names[r->kind], i);
 		memset(s + from, UNTOUCHED, to - from);
 	}
 	if (memcmp(v->cells, v->theirs.cells, sizeof(uint64_t) * CELLS))
@@ -463,15 +475,18 @@ static void run(struct verify *v)
 
 	if (v->lost * 100 > sent * v->o->may_lose)
 		stop(WRONG, "lost %" PRIu64 " of %" PRIu64 " datagrams", v->lost, sent);
-	printf("right: %" PRIu64 " requests, %" PRIu64 " bytes each way; lost %" PRIu64 ", twice %" PRIu64 "\n", sent, v->mine.bytes, v->lost, v->twice);
+	printf("right: %" PRIu64 " requests, %" PRIu64 " bytes each way; lost %" PRIu64 ", twice %" PRIu64 "\n", sent,
+	       v->mine.bytes, v->lost, v->twice);
 }
 
 /* --- options --- */
 
 static _Noreturn void usage(void)
 {
-	stop(USAGE, "usage: verify [-d DEVICE] [-g GID] [-t rc|uc|ud] [-m MTU] [-l LARGEST] [-n BYTES] [-s SEED] [-k KIND,…]\n"
-	            "  [-r RECEIVES AT A TIME] [-o READS AT A TIME] [-T TIMEOUT] [-R RETRIES] [-S SECONDS AT MOST] [-L PERCENT MAY BE LOST] [-q SECONDS OF SILENCE] [-e] -p PORT [SERVER]");
+	stop(USAGE,
+	     "usage: verify [-d DEVICE] [-g GID] [-t rc|uc|ud] [-m MTU] [-l LARGEST] [-n BYTES] [-s SEED] [-k KIND,…]\n"
+	     "  [-r RECEIVES AT A TIME] [-o READS AT A TIME] [-T TIMEOUT] [-R RETRIES] [-S SECONDS AT MOST] [-L "
+	     "PERCENT MAY BE LOST] [-q SECONDS OF SILENCE] [-e] -p PORT [SERVER]");
 }
 
 static uint32_t kinds_of(char *list)
@@ -499,28 +514,71 @@ static enum transport transport_of(const char *s)
 
 static void options(struct options *o, int argc, char **argv)
 {
-	*o = (struct options){.gid = 1, .seed = 1, .bytes = 10 << 20, .largest = 65536, .receives = SLOTS, .kinds = (1u << KINDS) - 1,
-	                      .timeout = 14, .retries = 7, .reads = 8, .seconds = 60};
+	*o = (struct options){.gid = 1,
+	                      .seed = 1,
+	                      .bytes = 10 << 20,
+	                      .largest = 65536,
+	                      .receives = SLOTS,
+	                      .kinds = (1u << KINDS) - 1,
+	                      .timeout = 14,
+	                      .retries = 7,
+	                      .reads = 8,
+	                      .seconds = 60};
 	for (int c; (c = getopt(argc, argv, "d:g:t:m:l:n:s:k:r:o:T:R:S:L:q:ep:")) != -1;)
 		switch (c) {
-		case 'd': o->device = optarg; break;
-		case 'g': o->gid = atoi(optarg); break;
-		case 't': o->transport = transport_of(optarg); break;
-		case 'm': o->mtu = (uint32_t)atoi(optarg); break;
-		case 'l': o->largest = (uint32_t)atoi(optarg); break;
-		case 'n': o->bytes = strtoull(optarg, NULL, 0); break;
-		case 's': o->seed = strtoull(optarg, NULL, 0); break;
-		case 'k': o->kinds = kinds_of(optarg); break;
-		case 'r': o->receives = (uint32_t)atoi(optarg); break;
-		case 'o': o->reads = (uint8_t)atoi(optarg); break;
-		case 'T': o->timeout = (uint8_t)atoi(optarg); break;
-		case 'R': o->retries = (uint8_t)atoi(optarg); break;
-		case 'S': o->seconds = atoi(optarg); break;
-		case 'L': o->may_lose = (uint32_t)atoi(optarg); break;
-		case 'q': o->patience = atoi(optarg); break;
-		case 'e': o->events = true; break;
-		case 'p': o->port = atoi(optarg); break;
-		default: usage();
+		case 'd':
+			o->device = optarg;
+			break;
+		case 'g':
+			o->gid = atoi(optarg);
+			break;
+		case 't':
+			o->transport = transport_of(optarg);
+			break;
+		case 'm':
+			o->mtu = (uint32_t)atoi(optarg);
+			break;
+		case 'l':
+			o->largest = (uint32_t)atoi(optarg);
+			break;
+		case 'n':
+			o->bytes = strtoull(optarg, NULL, 0);
+			break;
+		case 's':
+			o->seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'k':
+			o->kinds = kinds_of(optarg);
+			break;
+		case 'r':
+			o->receives = (uint32_t)atoi(optarg);
+			break;
+		case 'o':
+			o->reads = (uint8_t)atoi(optarg);
+			break;
+		case 'T':
+			o->timeout = (uint8_t)atoi(optarg);
+			break;
+		case 'R':
+			o->retries = (uint8_t)atoi(optarg);
+			break;
+		case 'S':
+			o->seconds = atoi(optarg);
+			break;
+		case 'L':
+			o->may_lose = (uint32_t)atoi(optarg);
+			break;
+		case 'q':
+			o->patience = atoi(optarg);
+			break;
+		case 'e':
+			o->events = true;
+			break;
+		case 'p':
+			o->port = atoi(optarg);
+			break;
+		default:
+			usage();
 		}
 	o->server = argv[optind];
 	if (!o->port || o->largest < 8 || !o->receives)

@@ -343,9 +343,6 @@ struct path_result path_run(const struct path *path)
 	for (uint64_t at; (at = next_event()) && at <= path->time;) {
 		w.now = at > w.now ? at : w.now;
 		step();
-		static uint64_t tr; if (w.now < tr) tr = 0;
-		if (getenv("PT") && w.now > tr + strtoull(getenv("PT"),0,10) * w.path->rtt) { tr = w.now; struct vb_wire_requester *q=&w.end[0][0].qp.rq;
-		fprintf(stderr, "%8.3f W %u fl %lu mend %d len %u [%ld..%ld) to %ld keeps %d carried %u/%u ceil %u careful %d rtt %lu min %lu max %lu tcp %u gaps %lu resent %lu probes %lu kept %u bytes %lu\n", w.now/1e6, q->window.packets, q->seq-q->una, q->mending, q->mend_len, (long)(q->mend_next-q->una), (long)(q->mend_end-q->una), (long)(q->mend_to-q->una), q->keeps, q->window.carried, q->window.carried_before, q->window.ceiling, w.now<q->window.careful_until, q->window.rtt/1000,q->window.rtt_min/1000,q->window.rtt_max/1000, w.tcp.window, w.end[0][0].qp.stats.seq_naks_rcvd, w.end[0][0].qp.stats.resent_pkts, w.end[0][0].qp.stats.probes, w.end[0][1].qp.rs.kept, w.end[0][0].bytes); }
 	}
 	for (uint32_t i = 0; i < path->pairs; i++) {
 		result.share[i] = percent(w.end[i][0].bytes);

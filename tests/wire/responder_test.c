@@ -124,6 +124,87 @@ static void a_gap_is_named_once_until_it_is_filled(void)
 	CHECK(!fx.events);
 }
 
+static uint8_t slots[8 * VB_WIRE_SLOT(FX_MTU)];
+
+static void keep(void)
+{
+	fx_init(&fx);
+	memset(slots, 0, sizeof(slots));
+	vb_wire_keep_ahead(&fx.qp, &(struct vb_wire_ahead){slots, 8});
+}
+
+static void what_comes_ahead_is_kept_and_executed_in_its_turn(void)
+{
+	keep();
+	fx.receives = 3;
+	request(VB_RC_SEND_ONLY, 101, 1, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_SEND_ONLY, 102, 1, 2);
+	request(VB_RC_SEND_ONLY, 102, 2, 2); /* the first stays */
+	request(VB_RC_SEND_ONLY, 104, 1, 2);
+	silence(2);
+	CHECK(!fx.receipts && fx.qp.rs.kept == 3);
+	request(VB_RC_SEND_ONLY, 100, 1, 3);
+	CHECK(fx.receipts == 3 && fx.receipt[2].length == 1 && fx.inbox[0] == 102);
+	acked(102, 3, 3);
+	request(VB_RC_SEND_ONLY, 101, 1, 4);
+	acked(102, 3, 4);
+	request(VB_RC_WRITE_ONLY, 105, 1, 5); /* the next gap is named when there is something behind it */
+	nak(103, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 5);
+}
+
+static void what_is_kept_is_checked_in_its_turn(void)
+{
+	keep();
+	request(VB_RC_WRITE_ONLY, 102, 8, 1);
+	p = fx_packet(&fx, VB_RC_WRITE_ONLY, 101, 8);
+	p.reth.rkey = FX_KEY + 1;
+	fx_in(&fx, &p, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_WRITE_ONLY, 100, 0, 2);
+	CHECK(region_untouched() && fx.event[0] == VB_WIRE_EVENT_ACCESS && !fx.qp.rs.kept);
+	nak(101, VB_AETH_NAK, VB_NAK_REMOTE_ACCESS, 2);
+	for (uint32_t i = 0; i < 8; i++)
+		CHECK(!((struct vb_wire_kept *)(void *)(slots + i * VB_WIRE_SLOT(FX_MTU)))->used);
+}
+
+static void what_is_too_far_ahead_is_dropped(void)
+{
+	keep();
+	request(VB_RC_WRITE_ONLY, 108, 8, 1);
+	request(VB_RC_WRITE_ONLY, 107, 8, 1);
+	request(VB_RC_WRITE_ONLY, 100 + 0x7fffff, 8, 1);
+	CHECK(fx.qp.rs.kept == 1 && fx.qp.stats.out_of_seq_request == 3);
+}
+
+static void what_is_kept_within_the_responses_of_a_read_goes(void)
+{
+	keep();
+	request(VB_RC_SEND_ONLY, 102, 8, 1);
+	request_of(VB_RC_READ_REQUEST, 101, 0, 3 * FX_MTU, 1);
+	request(VB_RC_WRITE_ONLY, 104, 8, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_WRITE_ONLY, 100, 0, 2);
+	CHECK(!fx.qp.rs.kept && fx.qp.rs.epsn.v == 105 && fx.region[0] == 104);
+	expect(VB_RC_READ_RESPONSE_FIRST, 101, FX_MTU, 2);
+}
+
+static void without_a_receive_for_what_was_kept_the_peer_waits(void)
+{
+	keep();
+	request(VB_RC_SEND_ONLY, 101, 1, 1);
+	request(VB_RC_WRITE_ONLY, 102, 1, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_WRITE_ONLY, 100, 0, 2);
+	nak(101, VB_AETH_RNR_NAK, 12, 2);
+	request(VB_RC_WRITE_ONLY, 103, 1, 3); /* all behind it comes again */
+	silence(3);
+	CHECK(fx.qp.rs.kept == 1);
+	fx.receives = 1;
+	request(VB_RC_SEND_ONLY, 101, 1, 4);
+	acked(102, 3, 4);
+}
+
 static void a_nak_that_has_not_left_is_not_needed_any_more(void)
 {
 	fx_init(&fx);
@@ -674,6 +755,11 @@ int main(void)
 	RUN(a_write_goes_where_it_says);
 	RUN(an_immediate_takes_a_receive_before_the_last_bytes_are_stored);
 	RUN(a_gap_is_named_once_until_it_is_filled);
+	RUN(what_comes_ahead_is_kept_and_executed_in_its_turn);
+	RUN(what_is_kept_is_checked_in_its_turn);
+	RUN(what_is_too_far_ahead_is_dropped);
+	RUN(what_is_kept_within_the_responses_of_a_read_goes);
+	RUN(without_a_receive_for_what_was_kept_the_peer_waits);
 	RUN(a_nak_that_has_not_left_is_not_needed_any_more);
 	RUN(sends_and_writes_that_come_again_are_acknowledged_again);
 	RUN(messages_out_of_their_order_are_invalid);

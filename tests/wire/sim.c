@@ -342,7 +342,9 @@ static void check_slots(struct sim *sim)
 		uint32_t used = 0;
 
 		for (uint32_t i = 0; n->slots && i < n->qp.ahead.n; i++)
-			used += ((const struct vb_wire_kept *)(const void *)(n->slots + i * VB_WIRE_SLOT(n->qp.cfg.mtu)))->used;
+			used += ((const struct vb_wire_kept *)(const void *)(n->slots +
+			                                                     i * VB_WIRE_SLOT(n->qp.cfg.mtu)))
+			                ->used;
 		SIM_MUST(sim, used == n->qp.rs.kept && (!used || (sim->mode != SIM_NORMAL && !n->qp.dead)));
 	}
 }

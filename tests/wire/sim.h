@@ -74,8 +74,8 @@ enum sim_mode { SIM_NORMAL, SIM_BLACKHOLE, SIM_REFUSED, SIM_UNRELIABLE, SIM_DATA
 struct sim {
 	uint64_t seed, now, events;
 	enum sim_mode mode;
-	bool clean;           /* the network loses nothing and keeps the order */
-	bool verbose, stream; /* stream: only large writes, as fast as it goes */
+	bool clean; /* the network loses nothing and keeps the order */
+	bool verbose;
 	struct net net;
 	struct sim_node node[2];
 	char problem[256];

@@ -12,6 +12,7 @@
 static struct sim sim;
 
 static struct vb_wire_stats total;
+static unsigned keeps[4]; /* pairs, by what they found out of the peer */
 
 static void add(const struct vb_wire_stats *stats)
 {
@@ -26,6 +27,8 @@ static void report(void)
 #define X(name, text) printf("%12llu %s\n", (unsigned long long)total.name, text);
 	VB_WIRE_COUNTERS(X)
 #undef X
+	printf("%12u peers keep what comes ahead, %u do not, of %u nothing is known\n", keeps[VB_WIRE_KEEPS],
+	       keeps[VB_WIRE_KEEPS_NOT], keeps[VB_WIRE_KEEPS_UNKNOWN] + keeps[VB_WIRE_KEEPS_TRIAL]);
 }
 
 static bool run(uint64_t seed, bool verbose)
@@ -38,7 +41,7 @@ static bool run(uint64_t seed, bool verbose)
 		fprintf(stderr, "seed %llu (mode %d), %llu events, %llu ns: %s\n", (unsigned long long)seed, sim.mode,
 		        (unsigned long long)sim.events, (unsigned long long)sim.now, sim.problem);
 	for (int id = 0; id < 2; id++)
-		add(&sim.node[id].qp.stats);
+		add(&sim.node[id].qp.stats), keeps[sim.node[id].qp.rq.keeps]++;
 	sim_free(&sim);
 	return ok;
 }

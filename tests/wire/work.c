@@ -80,7 +80,7 @@ static void plan_send(struct sim_node *n, struct sim_request *r)
 static void plan_write(struct sim_node *n, struct sim_request *r)
 {
 	struct sim_node *peer = &n->sim->node[!n->id];
-	uint32_t len = n->sim->stream ? 65536 : size(n, 65536);
+	uint32_t len = size(n, 65536);
 	uint32_t at = peer->base[SIM_R_TARGET] + below(n, SIM_TARGET - len + 1), off = 0;
 
 	if (being_read(n, at, len)) {
@@ -91,7 +91,7 @@ static void plan_write(struct sim_node *n, struct sim_request *r)
 	r->rq.length = len;
 	r->rq.remote_addr = at;
 	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
-	if (below(n, 4) == 0 && !n->sim->stream)
+	if (below(n, 4) == 0)
 		r->rq.flags |= VB_WIRE_IMM;
 	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
 	for (uint32_t i = 0; i < r->sges; off += r->sge[i++].len)
@@ -165,8 +165,6 @@ static void plan(struct sim_node *n, struct sim_request *r)
 		plan_send(n, r);
 	else if (n->sim->mode == SIM_UNRELIABLE)
 		plans[below(n, 2)](n, r);
-	else if (n->sim->stream)
-		plan_write(n, r);
 	else if (below(n, 24) == 0 && !bad)
 		r->rq.verb = VB_WIRE_LOCAL;
 	else
@@ -207,20 +205,19 @@ static void post_receive(struct sim_node *n)
 void sim_tick(struct sim_node *n)
 {
 	struct sim_node *peer = &n->sim->node[!n->id];
-	uint32_t most = n->sim->stream ? SIM_SENDS : SIM_SLOTS, batch = n->sim->stream ? most : below(n, 6);
+	uint32_t batch = below(n, 6);
 
 	n->tick_at = 0;
 	if (n->failed)
 		return;
-	while (batch-- && n->posted < n->goal && n->posted - n->completed < most)
+	while (batch-- && n->posted < n->goal && n->posted - n->completed < SIM_SLOTS)
 		post_send(n);
 	/* in some runs receives are few */
 	for (batch = below(n, n->sim->seed % 5 ? 6 : 2);
 	     batch && n->r_posted - n->r_completed < SIM_SLOTS && n->r_posted < SIM_REQUESTS; batch--)
 		post_receive(n);
 	if (n->completed < n->goal || (peer->completed < peer->goal && !peer->failed))
-		n->tick_at = n->sim->now + 1 +
-		             below(n, n->sim->stream ? 20000 : 200000 + (uint32_t)n->sim->net.link[n->id].delay / 4);
+		n->tick_at = n->sim->now + 1 + below(n, 200000 + (uint32_t)n->sim->net.link[n->id].delay / 4);
 	if (n->completed == n->goal && !n->finished_at)
 		n->finished_at = n->sim->now;
 }

@@ -204,10 +204,12 @@ void vb_cm_input(struct vb_cm *cm, const struct vb_cm_addr *from, const uint8_t 
 uint64_t vb_cm_deadline(const struct vb_cm *cm);
 void vb_cm_timeout(struct vb_cm *cm, uint64_t now);
 
-/* Where a datagram belongs. */
+/*
+ * Where a datagram belongs. A REQ comes again when its REP is late, and listeners may be gone by then: it goes to who
+ * listened last for as long as that lane lives, whose table knows it, and whose admit refuses what is new.
+ */
 enum vb_cm_route {
-	VB_CM_TO_SERVICE, /* REQ, SIDR_REQ: to who listens for the service id; nobody: vb_cm_make_rej,
-	                     vb_cm_make_sidr_rep */
+	VB_CM_TO_SERVICE, /* REQ, SIDR_REQ: to who listens; nobody: vb_cm_make_rej, vb_cm_make_sidr_rep */
 	VB_CM_TO_LANE,    /* to the owner of the lane, if the lane has one; otherwise vb_cm_make_unknown */
 	VB_CM_TO_ALL, /* a REJ from one who never learnt our id: to every owner who listens; all but one ignore it */
 	VB_CM_DROP,   /* no message of connection management */

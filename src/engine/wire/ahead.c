@@ -1,6 +1,6 @@
 // ahead.c - requests that came before one that is missing: kept, and executed in their turn when it comes
-// follows: IBA volume 1, 9.7.4.1 (PSN verification): on the wire nothing of it is seen but an acknowledgement that
-// comes early SPDX-License-Identifier: MIT
+// follows: IBA volume 1, 9.7.4.1 (PSN verification); the peer sees of it only an acknowledgement that comes early
+// SPDX-License-Identifier: MIT
 #include "engine/wire/machine.h"
 
 static struct vb_wire_kept *slot(const struct vb_wire_qp *qp, struct vb_psn psn)

@@ -6,7 +6,7 @@
 #define TRIAL_WINDOW 16 /* packets: with fewer there is not much to save */
 #define TRIAL_LEN 8     /* what may be missing in one piece */
 #define TRIALS_MAX 4
-#define FLAT_MAX 5      /* mends after which the peer had nothing kept: it does not, after all */
+#define FLAT_MAX 5 /* mends after which the peer had nothing kept: it does not, after all */
 
 static struct vb_wire_send *una_of(struct vb_wire_qp *qp)
 {
@@ -70,8 +70,8 @@ void vb_mend_stop(struct vb_wire_qp *qp)
 /* Where a queue was full, what follows may be lost as well: then another trial may tell more. */
 static bool all_of_it(struct vb_wire_qp *qp, uint64_t now)
 {
-	bool doubt = qp->rq.trials < TRIALS_MAX &&
-	             (qp->rq.keeps == VB_WIRE_KEEPS || vb_wire_window_crowded(&qp->rq.window));
+	bool doubt =
+	        qp->rq.trials < TRIALS_MAX && (qp->rq.keeps == VB_WIRE_KEEPS || vb_wire_window_crowded(&qp->rq.window));
 
 	qp->rq.keeps = doubt ? VB_WIRE_KEEPS_UNKNOWN : VB_WIRE_KEEPS_NOT;
 	return vb_requester_go_back(qp, true, now);
@@ -84,10 +84,12 @@ bool vb_mend(struct vb_wire_qp *qp, uint64_t now)
 	if (rq->rnr_at)
 		return false;
 	if (rq->mending && rq->una < rq->mend_end &&
-	    (rq->una >= rq->mend_next || now - rq->mend_last_at < rq->window.rtt_min))
+	    (rq->una >= rq->mend_next || !rq->window.rtt_min || now - rq->mend_last_at < rq->window.rtt_min))
 		return false; /* it is on its way */
 	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
 		return all_of_it(qp, now);
+	if (rq->keeps == VB_WIRE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
+		rq->keeps = VB_WIRE_KEEPS_NOT;
 	if (rq->keeps == VB_WIRE_KEEPS_NOT || rq->seq < rq->high)
 		return vb_requester_go_back(qp, true, now);
 	if (rq->keeps == VB_WIRE_KEEPS) {

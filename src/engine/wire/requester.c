@@ -3,11 +3,11 @@
 // SPDX-License-Identifier: MIT
 #include "engine/wire/machine.h"
 
-#define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
+#define CHUNK_MIN 8 /* packets of response that one READ request asks for, at least */
 #define BURST_MIN 4 /* packets at once, where they are paced */
 #define BURST_MAX 64
 #define PACED 1000000 /* ns: round trips from which on it is always paced */
-#define ASK_EVERY 64 /* packets after which an acknowledgement is asked for, at the latest */
+#define ASK_EVERY 64  /* packets after which an acknowledgement is asked for, at the latest */
 
 static const uint8_t operations[] = {[VB_WIRE_SEND] = VB_OP_SEND,
                                      [VB_WIRE_WRITE] = VB_OP_WRITE,
@@ -89,7 +89,8 @@ static uint64_t span(const struct vb_wire_send *s, uint64_t seq)
 /* While a missing packet is on its way again, those that the peer keeps are not in the network. */
 static uint64_t limit(const struct vb_wire_requester *rq)
 {
-	return rq->mending && (rq->keeps == VB_WIRE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets : rq->window.packets;
+	return rq->mending && (rq->keeps == VB_WIRE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets
+	                                                                        : rq->window.packets;
 }
 
 /*

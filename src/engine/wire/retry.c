@@ -4,6 +4,7 @@
 #include "engine/wire/machine.h"
 
 #define PROBE_MAX 1000000000ull /* ns */
+#define MEND_PATIENCE 4         /* round trips */
 
 /* IBA 9.7.6.1: 4.096 us * 2^timeout; 0: for ever. */
 static uint64_t retry_time(const struct vb_wire_qp *qp)
@@ -20,11 +21,14 @@ static uint64_t retry_time(const struct vb_wire_qp *qp)
 static uint64_t probe_time(const struct vb_wire_qp *qp)
 {
 	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
-	uint64_t t = vb_wire_window_patience(&qp->rq.window, qp->cfg.probe_min)
-	             << (qp->rq.probes < 10 ? qp->rq.probes : 10);
+	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * qp->rq.window.srtt;
 
-	if (most < qp->cfg.probe_min)
-		most = qp->cfg.probe_min;
+	if (qp->rq.mending && soon && soon < least) /* there is little that it could be too early for */
+		least = soon;
+	uint64_t t = vb_wire_window_patience(&qp->rq.window, least) << (qp->rq.probes < 10 ? qp->rq.probes : 10);
+
+	if (most < least)
+		most = least;
 	return t < most ? t : most;
 }
 
@@ -118,7 +122,10 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 		if (rq->probes++ || rq->seq < rq->high || rq->seq == rq->una) {
 			retry(qp, now);
 		} else {
-			vb_wire_window_late(&rq->window, now);
+			if (rq->mending)
+				vb_wire_window_lost(&rq->window, true, now);
+			else
+				vb_wire_window_late(&rq->window, now);
 			vb_mend_probe(qp, now);
 		}
 		rq->retry_at = retry_at;

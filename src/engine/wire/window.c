@@ -6,7 +6,7 @@
 #define RTT_MIN_LIFE 10000000000ull /* ns: then the path may have changed */
 #define RTT_UNKNOWN 20000000ull     /* ns: patience before the first answer */
 #define LONG_PATH 1000000ull        /* ns: round trips are few, so each has to count */
-#define CAREFUL 512             /* round trips */
+#define CAREFUL 512                 /* round trips */
 #define DELAY_SLACK 10000ull        /* ns that are no sign of a queue */
 
 void vb_wire_window_init(struct vb_wire_window *w, uint32_t max)
@@ -130,7 +130,7 @@ void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
 	uint32_t carried = w->carried > w->carried_before ? w->carried : w->carried_before;
 
 	if (!vb_wire_window_crowded(w)) {
-		reduce(w, cheap ? 15 : 13, carried, now);
+		reduce(w, cheap ? 15 : 14, carried, now);
 		return;
 	}
 	uint32_t before = w->packets, ceiling = before - before / 8;

@@ -28,7 +28,8 @@ struct vb_wire_window {
 	uint64_t rtt, rtt_max;          /* the last; the longest of late */
 	uint32_t count;                 /* acknowledged since count_at */
 	uint64_t count_at;
-	uint32_t carried, carried_before; /* packets that the path has carried in rtt_min, at most: of late, and earlier */
+	uint32_t carried,
+	        carried_before; /* packets that the path has carried in rtt_min, at most: of late, and earlier */
 	uint8_t counts;
 };
 

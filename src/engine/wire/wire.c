@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/wire/machine.h"
 
+#define UC_PAUSE 100000ull /* ns */
+#define ACK_BEHIND 64      /* packets */
 #define CNP_EVERY 50000ull /* ns */
 
 static const uint8_t services[] = {[VB_WIRE_RC] = VB_SVC_RC, [VB_WIRE_UC] = VB_SVC_UC, [VB_WIRE_UD] = VB_SVC_UD};
@@ -134,7 +136,7 @@ static bool admit(struct vb_wire_qp *qp, const struct vb_packet *p)
 	return true;
 }
 
-static void congested(struct vb_wire_qp *qp, uint64_t now)
+void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now)
 {
 	if (now < qp->rs.cnp_after || qp->cfg.type == VB_WIRE_UD)
 		return;
@@ -150,10 +152,12 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	qp->stats.rcvd_pkts++;
 	qp->stats.rcvd_bytes += p->payload_len;
 	if (from->congested && !qp->dead)
-		congested(qp, now);
+		vb_wire_congested(qp, now);
 	if (p->info->op == VB_OP_CNP) {
 		qp->stats.cnp_rcvd++;
 		vb_wire_window_marked(&qp->rq.window, now);
+		if (qp->cfg.type == VB_WIRE_UC) /* it has no window: a pause */
+			qp->rq.rnr_at = now + UC_PAUSE;
 	} else if (qp->dead && !qp->rs.closed) {
 		qp->stats.drop_state++;
 	} else if (qp->cfg.type == VB_WIRE_UD) {
@@ -203,6 +207,18 @@ static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
 	return true;
 }
 
+/*
+ * A plain acknowledgement goes behind the request that it travels with, and not far behind. A program that waits for
+ * its completion looks at the network until it has it, and then perhaps only at its memory: by then the peer's data has
+ * to be there.
+ */
+static bool ack_waits(struct vb_wire_qp *qp)
+{
+	if (qp->rs.owed != VB_WIRE_ACK || vb_resource_unanswered(qp))
+		qp->passed = 0;
+	return qp->rs.owed == VB_WIRE_ACK && qp->passed < ACK_BEHIND;
+}
+
 /* Answers and requests take turns, so that neither side of a busy pair starves the other. */
 bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
@@ -210,6 +226,10 @@ bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now
 	out->ah = NULL;
 	if (output_cnp(qp, out))
 		return true;
+	if (ack_waits(qp) && vb_requester_output(qp, out, now)) {
+		qp->passed++;
+		return true;
+	}
 	qp->turn = !qp->turn;
 	if (qp->turn)
 		return vb_reply_output(qp, out, now) || vb_requester_output(qp, out, now);

@@ -147,7 +147,7 @@ struct vb_wire_config {
 	uint32_t max_window; /* packets; 0: VB_WIRE_WINDOW_MAX */
 	uint32_t ack_delay;  /* ns that an acknowledgement may wait for company; 0: it goes with the next output */
 	uint32_t ack_every;  /* packets that are asked for at the latest; 0: 32 */
-	uint64_t probe_min;  /* ns: the earliest time to send again what was not answered; 0: 1 ms */
+	uint64_t probe_min;  /* ns: the earliest time to send again what was never answered; 0: 1 ms */
 };
 
 /* A read or atomic that the responder remembers: to be answered, or to be answered again. */
@@ -255,6 +255,7 @@ struct vb_wire_qp {
 	struct vb_wire_send *sends;
 	uint32_t mask;
 	bool dead, turn;
+	uint8_t passed; /* requests that went out before the acknowledgement that is due */
 	struct vb_wire_requester rq;
 	struct vb_wire_responder rs;
 	struct vb_wire_ahead ahead;
@@ -299,11 +300,13 @@ void vb_wire_abort(struct vb_wire_qp *qp);
 /* A packet that was decoded, whose ICRC is right and whose source is the peer (RC, UC). */
 void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
                    const struct vb_wire_from *from, uint64_t now);
+/* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to itself. */
+void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now);
 /* The next packet to send, until false. After each input, timeout, and after something was posted. */
 bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
 /* UC, UD: all that was output has been handed to the network: its requests complete. */
 void vb_wire_sent(struct vb_wire_qp *qp);
-/* When vb_wire_timeout is to be called, then vb_wire_output; 0: never. */
+/* When vb_wire_timeout is to be called, then vb_wire_output; 0: never. For timers, and for packets that are paced. */
 uint64_t vb_wire_deadline(const struct vb_wire_qp *qp);
 void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now);
 /* A delayed acknowledgement waits no longer: something goes to this peer anyway. */

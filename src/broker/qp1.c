@@ -1,0 +1,441 @@
+// qp1.c - queue pair 1 of this host: who its members are, and which of them a datagram is for
+// follows: IBA volume 1, 12 (communication management), 13.5 (general services); annex A11 (RDMA IP CM service)
+// SPDX-License-Identifier: MIT
+#include "broker/qp1.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/ports.h"
+#include "broker/session.h"
+#include "engine/cm/cm.h"
+#include "util/log.h"
+
+#define RETURN_MS 1000 /* a program that has come back says within this what it listens to */
+
+struct waiting_mad {
+	struct waiting_mad *next;
+	struct vb_msg_cm_mad msg;
+};
+
+struct vb_gsi_member {
+	struct waiting_mad *first, **last;
+	uint32_t nmads, nreplies;
+	struct vb_msg_service_reply replies[VB_MAX_SERVICE_REPLIES];
+};
+
+static struct vb_msg_head head_of(uint8_t type, size_t len)
+{
+	return (struct vb_msg_head){.type = type, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+}
+
+/* ---- members ---- */
+
+static bool found(struct vb_broker *b)
+{
+	if (b->gsi)
+		return true;
+	b->gsi = calloc(1, sizeof(*b->gsi));
+	if (b->gsi)
+		b->gsi->wire = vb_gsi_wire_new(b);
+	return b->gsi;
+}
+
+/* Whoever has something to do with queue pair 1 is a member: a broker that is new may hear of a binding before OPEN. */
+static bool join(struct vb_broker *b, struct vb_session *s)
+{
+	if (s->gsi)
+		return true;
+	if (!found(b))
+		return false;
+	s->gsi = calloc(1, sizeof(*s->gsi));
+	if (!s->gsi)
+		return false;
+	s->gsi->last = &s->gsi->first;
+	if (!b->gsi->members++ && b->gsi->wire)
+		vb_gsi_wire_open(b, b->gsi->wire);
+	return true;
+}
+
+void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
+{
+	struct vb_gsi_member *m = s->gsi;
+
+	if (!m)
+		return;
+	while (m->first) {
+		struct waiting_mad *w = m->first;
+
+		m->first = w->next;
+		free(w);
+	}
+	free(m);
+	s->gsi = NULL;
+	vb_services_forget(&b->gsi->services, s->lane);
+	if (!--b->gsi->members && b->gsi->wire)
+		vb_gsi_wire_shut(b, b->gsi->wire);
+}
+
+static void log_counters(const struct vb_gsi_counters *c)
+{
+#define X(field, text) \
+	if (c->field)  \
+		vb_log(VB_LOG_DEBUG, "broker: queue pair 1: %s: %lu", text, (unsigned long)c->field);
+	VB_GSI_COUNTERS(X)
+#undef X
+}
+
+void vb_gsi_close(struct vb_broker *b)
+{
+	if (!b->gsi)
+		return;
+	log_counters(&b->gsi->counters);
+	vb_gsi_wire_free(b, b->gsi->wire);
+	free(b->gsi);
+	b->gsi = NULL;
+}
+
+/* ---- to a member ---- */
+
+bool vb_gsi_waiting(const struct vb_session *s)
+{
+	return s->gsi && (s->gsi->nreplies || s->gsi->first);
+}
+
+bool vb_gsi_is_full(const struct vb_session *s)
+{
+	return s->gsi && s->gsi->nreplies >= VB_MAX_SERVICE_REPLIES;
+}
+
+static int send_reply(struct vb_session *s)
+{
+	struct vb_gsi_member *m = s->gsi;
+	int err = vb_session_send(s, &m->replies[0], sizeof(m->replies[0]), NULL, 0);
+
+	if (!err)
+		memmove(&m->replies[0], &m->replies[1], --m->nreplies * sizeof(m->replies[0]));
+	return err;
+}
+
+int vb_gsi_send_next(struct vb_session *s)
+{
+	struct vb_gsi_member *m = s->gsi;
+
+	if (m->nreplies)
+		return send_reply(s);
+	struct waiting_mad *w = m->first;
+	int err = vb_session_send(s, &w->msg, sizeof(w->msg), NULL, 0);
+
+	if (err)
+		return err;
+	m->first = w->next;
+	if (!m->first)
+		m->last = &m->first;
+	m->nmads--;
+	free(w);
+	return 0;
+}
+
+static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16], const uint8_t remote[16],
+                    uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
+{
+	struct vb_session *s = b->holder[lane];
+	struct waiting_mad *w = s->gsi->nmads < VB_MAX_MADS ? malloc(sizeof(*w)) : NULL;
+
+	if (!w) {
+		b->gsi->counters.overflow++;
+		return;
+	}
+	w->next = NULL;
+	w->msg = (struct vb_msg_cm_mad){.head = head_of(VB_MSG_CM_RECV, sizeof(w->msg)), .ifindex = ifindex};
+	memcpy(w->msg.local, local, sizeof(w->msg.local));
+	memcpy(w->msg.remote, remote, sizeof(w->msg.remote));
+	memcpy(w->msg.mad, mad, sizeof(w->msg.mad));
+	*s->gsi->last = w;
+	s->gsi->last = &w->next;
+	s->gsi->nmads++;
+	b->gsi->counters.delivered++;
+	vb_session_flush(b, s);
+}
+
+/* ---- whose it is ---- */
+
+static bool announces(const struct vb_lane *l, const uint8_t gid[16])
+{
+	for (uint32_t i = 0; i < l->ngids; i++)
+		if (!memcmp(l->gids[i], gid, sizeof(l->gids[i])))
+			return true;
+	return false;
+}
+
+static bool is_announced(const struct vb_broker *b, const uint8_t gid[16])
+{
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
+		if (b->holder[i] && announces(&b->table.lanes[i], gid))
+			return true;
+	return false;
+}
+
+struct arrival {
+	const struct vb_broker *b;
+	const uint8_t *local;
+};
+
+/* A program that announces nothing is behind any address: it is to be reached by the network alone. */
+static bool is_behind(void *arg, uint32_t lane)
+{
+	const struct arrival *a = arg;
+	const struct vb_lane *l = &a->b->table.lanes[lane];
+
+	return a->b->holder[lane] && a->b->holder[lane]->gsi && (!l->ngids || announces(l, a->local));
+}
+
+/* Programs of the broker before us may not have told us yet what is theirs. */
+static bool some_are_missing(const struct vb_broker *b)
+{
+	return b->table.reserved || (b->returned_at && vb_broker_now_ms() - b->returned_at < RETURN_MS);
+}
+
+static bool is_unicast(const uint8_t gid[16])
+{
+	static const uint8_t zeros[16];
+
+	if (vb_gid_is_ipv4(gid))
+		return gid[12] && gid[12] < 224;
+	return gid[0] != 0xff && memcmp(gid, zeros, sizeof(zeros));
+}
+
+/* From one of our addresses to whoever has the other. */
+static void send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                     const uint8_t mad[VB_CM_MAD])
+{
+	if (!is_unicast(local) || !is_unicast(remote)) {
+		b->gsi->counters.refused++;
+		return;
+	}
+	if (is_announced(b, remote) && is_announced(b, local)) {
+		vb_gsi_input(b, remote, local, 0, mad);
+		return;
+	}
+	if (b->gsi->wire && vb_gsi_wire_send(b->gsi->wire, local, remote, ifindex, mad))
+		b->gsi->counters.sent++;
+	else
+		b->gsi->counters.refused++;
+}
+
+/* None of these answers is answered again. */
+static void answer_for_nobody(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                              const uint8_t mad[VB_CM_MAD])
+{
+	uint8_t out[VB_MAD_LEN];
+
+	if (some_are_missing(b)) {
+		b->gsi->counters.absent++;
+		return;
+	}
+	if (!vb_cm_make_rej(out, mad, VB_CM_MAD, VB_CM_REJ_INVALID_SERVICE_ID) &&
+	    !vb_cm_make_sidr_rep(out, mad, VB_CM_MAD, VB_CM_SIDR_INVALID_SERVICE_ID))
+		return;
+	b->gsi->counters.answered++;
+	send_out(b, local, remote, ifindex, out);
+}
+
+static void to_lane(struct vb_broker *b, uint32_t lane, const uint8_t local[16], const uint8_t remote[16],
+                    uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
+{
+	struct arrival a = {.b = b, .local = local};
+	uint8_t out[VB_MAD_LEN];
+
+	if (lane && is_behind(&a, lane)) {
+		deliver(b, lane, local, remote, ifindex, mad);
+		return;
+	}
+	b->gsi->counters.absent++;
+	if (b->table.lanes[lane].state != VB_LANE_FREE) /* it may say in a moment that it is a member */
+		return;
+	if (!vb_cm_make_unknown(out, mad, VB_CM_MAD))
+		return;
+	b->gsi->counters.answered++;
+	send_out(b, local, remote, ifindex, out);
+}
+
+static void to_all(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                   const uint8_t mad[VB_CM_MAD])
+{
+	struct arrival a = {.b = b, .local = local};
+
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
+		if (is_behind(&a, i))
+			deliver(b, i, local, remote, ifindex, mad);
+}
+
+void vb_gsi_input(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                  const uint8_t mad[VB_CM_MAD])
+{
+	struct arrival a = {.b = b, .local = local};
+	const struct vb_binding *s = NULL;
+	struct vb_cm_route_info info;
+
+	switch (vb_cm_route(mad, VB_CM_MAD, &info)) {
+	case VB_CM_TO_SERVICE:
+		if (info.port_space)
+			s = vb_service_find(&b->gsi->services, (uint16_t)info.ps, info.port, local, ifindex, is_behind, &a);
+		if (s)
+			deliver(b, s->lane, local, remote, ifindex, mad);
+		else
+			answer_for_nobody(b, local, remote, ifindex, mad);
+		break;
+	case VB_CM_TO_LANE:
+		to_lane(b, info.lane, local, remote, ifindex, mad);
+		break;
+	case VB_CM_TO_ALL:
+		to_all(b, local, remote, ifindex, mad);
+		break;
+	case VB_CM_DROP:
+		b->gsi->counters.nonsense++;
+		break;
+	}
+}
+
+/* ---- bindings ---- */
+
+static void reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service)
+{
+	s->gsi->replies[s->gsi->nreplies++] = (struct vb_msg_service_reply){
+		.head = head_of(VB_MSG_SERVICE_REPLY, sizeof(s->gsi->replies[0])), .id = id, .err = err,
+		.port = service ? service->port : 0, .listening = service && service->listening,
+	};
+}
+
+/* Every IPv4 address has two spellings. */
+static void set_address(struct vb_binding *want, const uint8_t local[16], bool v4_only)
+{
+	memcpy(want->local, local, sizeof(want->local));
+	want->v4_only = v4_only;
+	if (!vb_gid_is_ipv4(local))
+		return;
+	want->v4_only = true;
+	if (!local[12] && !local[13] && !local[14] && !local[15])
+		memset(want->local, 0, sizeof(want->local));
+}
+
+static bool is_port_space(uint16_t ps)
+{
+	return ps == VB_PS_IPOIB || ps == VB_PS_TCP || ps == VB_PS_UDP || ps == VB_PS_IB;
+}
+
+static bool is_same(const struct vb_binding *a, const struct vb_binding *want)
+{
+	return a->port_space == want->port_space && (!want->port || a->port == want->port) &&
+	       a->ifindex == want->ifindex && a->v4_only == want->v4_only &&
+	       !memcmp(a->local, want->local, sizeof(a->local));
+}
+
+static int bind_service(struct vb_broker *b, const struct vb_session *s, const struct vb_msg_cm_bind *m, struct vb_binding **out)
+{
+	struct vb_binding want = {
+		.lane = s->lane, .id = m->id, .port_space = m->port_space, .port = m->port, .ifindex = m->ifindex,
+		.reuse = m->reuse,
+	};
+
+	set_address(&want, m->local, m->v4_only);
+	*out = vb_service_of(&b->gsi->services, s->lane, m->id);
+	if (*out)
+		return is_same(*out, &want) ? 0 : EINVAL;
+	if (!is_port_space(m->port_space))
+		return EPROTONOSUPPORT;
+	if (m->port && !vb_port_allowed(m->port, s->uid, s->pid, s->pid_fd))
+		return EACCES;
+	struct vb_port_range range = {0};
+	if (!m->port)
+		range = vb_ephemeral_ports();
+	return vb_service_bind(&b->gsi->services, &want, &range, out);
+}
+
+static const char *on_bind(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
+{
+	struct vb_binding *service = NULL;
+	struct vb_msg_cm_bind m;
+
+	if (len != sizeof(m))
+		return "CM_BIND of a wrong length";
+	memcpy(&m, msg, sizeof(m));
+	if (!m.id)
+		return "CM_BIND without a number";
+	int err = bind_service(b, s, &m, &service);
+	if (!err && m.listen && !service->listening)
+		err = vb_service_listen(&b->gsi->services, service);
+	reply(s, m.id, err, service);
+	return NULL;
+}
+
+static const char *on_listen(struct vb_broker *b, struct vb_session *s, uint32_t id)
+{
+	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
+	int err = !service ? ENOENT : service->listening ? 0 : vb_service_listen(&b->gsi->services, service);
+
+	reply(s, id, err, service);
+	return NULL;
+}
+
+static const char *on_unbind(struct vb_broker *b, struct vb_session *s, uint32_t id)
+{
+	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
+
+	if (service)
+		vb_service_unbind(&b->gsi->services, service);
+	return NULL;
+}
+
+static const char *on_binding(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len)
+{
+	struct vb_msg_cm_binding m;
+
+	if (len != sizeof(m))
+		return "CM_LISTEN or CM_UNBIND of a wrong length";
+	memcpy(&m, msg, sizeof(m));
+	return type == VB_MSG_CM_LISTEN ? on_listen(b, s, m.id) : on_unbind(b, s, m.id);
+}
+
+/* ---- the rest ---- */
+
+static const char *on_send(struct vb_broker *b, const void *msg, size_t len)
+{
+	struct vb_msg_cm_mad m;
+
+	if (len != sizeof(m))
+		return "CM_SEND of a wrong length";
+	memcpy(&m, msg, sizeof(m));
+	send_out(b, m.local, m.remote, m.ifindex, m.mad);
+	return NULL;
+}
+
+const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len)
+{
+	if (!s->lane)
+		return "queue pair 1 before ATTACH";
+	if ((type == VB_MSG_CM_OPEN || type == VB_MSG_CM_CLOSE) && len != sizeof(struct vb_msg_head))
+		return "CM_OPEN or CM_CLOSE of a wrong length";
+	if (type == VB_MSG_CM_CLOSE) {
+		vb_gsi_leave(b, s);
+		return NULL;
+	}
+	if (!join(b, s))
+		return "no memory";
+	if (vb_gsi_is_full(s)) /* only by the test entry: such a session is not read */
+		return "too many answers not read";
+	switch (type) {
+	case VB_MSG_CM_OPEN:
+		return NULL;
+	case VB_MSG_CM_SEND:
+		return on_send(b, msg, len);
+	case VB_MSG_CM_BIND:
+		return on_bind(b, s, msg, len);
+	case VB_MSG_CM_LISTEN:
+	case VB_MSG_CM_UNBIND:
+		return on_binding(b, s, type, msg, len);
+	default:
+		return "unknown message";
+	}
+}
