@@ -84,7 +84,7 @@ bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src
 bool vb_receive_take(struct vb_qp *qp);
 /* Stores into the receive that was taken; false: protection. */
 bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *src, uint32_t n);
-/* Our own memory as a peer's request names it: the QP allows it, the key is good for all of the range. */
+/* Our own memory as a peer's request names it: the key is good for all of the range. */
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 /* The first packet in RTR raises IBV_EVENT_COMM_EST. Under progress. */
 void vb_first_contact(struct vb_qp *qp);

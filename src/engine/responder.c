@@ -255,11 +255,17 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
+/* What the queue pair does not take at all is an invalid request, whatever the key (IBA 9.7.4.1.4, as rxe). */
+static bool takes(const struct vb_qp *qp, uint32_t access)
+{
+	return (qp->attr.qp_access_flags & access) == access;
+}
+
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
 {
 	struct vb_mr_view view;
 
-	return (qp->attr.qp_access_flags & access) == access && vb_mr_read_shared(qp->node->seg, key, qp->node->key_secret, &view) &&
+	return vb_mr_read_shared(qp->node->seg, key, qp->node->key_secret, &view) &&
 	       vb_mr_view_allows(&view, vb_pd_id(qp->pd), addr, length, access, va);
 }
 
@@ -279,6 +285,8 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 	uint64_t va;
 
 	if (q->rec.length) {
+		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
+			return NAK_INV;
 		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
 		uint32_t checked = (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
 
@@ -302,6 +310,8 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va = 0;
 
+	if (q->ext.total && !takes(qp, IBV_ACCESS_REMOTE_READ))
+		return NAK_INV;
 	if (q->ext.total && !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return NAK_ACCESS;
 	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS || qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
@@ -317,7 +327,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va, old;
 
-	if (!qp->attr.max_dest_rd_atomic || (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
+	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
 		return NAK_INV;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
 		return NAK_ACCESS;
@@ -334,11 +344,12 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 /* The requester's own check refused; it asks us, so that both ends end in the state of the specification. */
 static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 {
+	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	uint64_t va;
 
-	if (!(q->flags & VB_RECF_FAULT) &&
-	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total,
-		       q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &va))
+	if (!takes(qp, access))
+		return NAK_INV;
+	if (!(q->flags & VB_RECF_FAULT) && vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
 		return DROP; /* good by now (a re-registration): it tries again */
 	return NAK_ACCESS;
 }

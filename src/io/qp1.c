@@ -14,7 +14,7 @@
 #include "util/log.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define ANSWER_S 5 /* a broker that was just lost is back within this */
+#define ANSWER_S 10 /* a broker that was just lost is back within this, or one that makes its sockets is through */
 #define BUCKETS 256
 
 /* What somebody waits for. */

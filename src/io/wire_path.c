@@ -53,13 +53,27 @@ static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_wire_request *rq)
 	return vb_sq_at(qp, (uint32_t)rq->cookie);
 }
 
+/* Where its answer goes to: what is wrong with that is known before the peer is asked. */
+static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+
+	if (atomic && w->length != 8)
+		w->status = IBV_WC_LOC_LEN_ERR;
+	else if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
+		w->status = IBV_WC_LOC_PROT_ERR;
+	else
+		return;
+	w->state = VB_SWQE_DONE;
+}
+
 static bool next_send(void *own, struct vb_wire_request *rq)
 {
 	struct vb_qp *qp = own;
 
 	if (qp->sq_emit == qp->sq_head)
 		return false;
-	const struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+	struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
 	bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	bool add = w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 
@@ -78,7 +92,9 @@ static bool next_send(void *own, struct vb_wire_request *rq)
 		rq->flags |= VB_WIRE_SOLICITED;
 	if (w->flags & IBV_SEND_FENCE)
 		rq->flags |= VB_WIRE_FENCE;
-	if (w->state == VB_SWQE_DONE || (atomic && w->length != 8)) /* refused when it was posted, told in its turn */
+	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
+		check_target(qp, w, atomic);
+	if (w->state == VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
 		rq->length = UINT32_MAX;
 	qp->sq_emit++;
 	return true;
@@ -101,7 +117,7 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	struct vb_swqe *w = entry(qp, rq);
 
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WIRE_SUCCESS)
-		vb_send_complete(qp, w, wc_status(status));
+		vb_send_complete(qp, w, status == VB_WIRE_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
 	qp->sq_una++;
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }

@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \
-//   src/broker/{broker,handle,hold,keeper,lanes,runtime,session,state,table}.c src/util/log.c -o fuzz_broker
+//   src/broker/{broker,handle,hold,keeper,lanes,ports,qp1,qp1_wire,runtime,services,session,state,table}.c
+//   src/engine/cm/{answer,route}.c src/frame/*.c src/util/log.c -o fuzz_broker
 #include "broker/session.h"
 
 #include <fcntl.h>
@@ -65,6 +66,28 @@ static void drain(unsigned i)
 		;
 }
 
+/* Bindings are members', and each is to be found both ways. */
+static void check_qp1(void)
+{
+	uint32_t members = 0, by_port = 0, by_id = 0;
+
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
+		members += broker.sessions[i] && broker.sessions[i]->gsi;
+	if (members != (broker.gsi ? broker.gsi->members : 0))
+		abort();
+	if (!broker.gsi || !broker.gsi->services.n)
+		return;
+	for (uint32_t i = 0; i < VB_SERVICE_BUCKETS; i++) {
+		for (const struct vb_binding *s = broker.gsi->services.by_port[i]; s; s = s->next_port, by_port++)
+			if (!broker.holder[s->lane] || !broker.holder[s->lane]->gsi || !s->port)
+				abort();
+		for (const struct vb_binding *s = broker.gsi->services.by_id[i]; s; s = s->next_id)
+			by_id++;
+	}
+	if (by_port != broker.gsi->services.n || by_id != by_port)
+		abort();
+}
+
 /* What holds after every message. */
 static void check(void)
 {
@@ -91,6 +114,7 @@ static void check(void)
 	if (held != broker.table.held || reserved != broker.table.reserved || sessions != broker.nsessions ||
 	    pending != broker.npending || held + pending != sessions || parked != broker.nparked)
 		abort();
+	check_qp1();
 	for (const struct vb_parked *p = broker.parked; p; p = p->next)
 		parked--;
 	if (parked || broker.holder[0] || broker.hold.n)
@@ -107,8 +131,82 @@ static int some_fds(unsigned kind, int fds[VB_MAX_FDS])
 	return n;
 }
 
+/* From and to an address that the program announces, in the shape of a message of connection management: what lies behind
+ * the checks of both is reached. */
+static size_t shape_mad(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], size_t len)
+{
+	static const uint8_t gid[16] = {0xfe, 0x80, [15] = 1};
+	struct vb_msg_cm_mad m = {0};
+
+	memcpy(&m, msg, len < sizeof(m) ? len : sizeof(m));
+	m.head.len = sizeof(m);
+	if (s->lane)
+		vb_table_set_gids(&broker.table, s->lane, &gid, 1);
+	memcpy(m.local, gid, sizeof(gid));
+	memcpy(m.remote, gid, sizeof(gid));
+	memcpy(m.mad, (const uint8_t[]){1, 7, 2, 3}, 4);
+	m.mad[16] = 0;
+	m.mad[17] = 0x10 | m.mad[17] % 16;
+	memcpy(msg, &m, sizeof(m));
+	return sizeof(m);
+}
+
+/* One of few bindings, for the programs to be in each other's way. */
+static size_t shape_bind(uint8_t msg[VB_MAX_MSG], size_t len)
+{
+	static const uint16_t spaces[] = {0x106, 0x111, 0x2, 9};
+	struct vb_msg_cm_bind m = {0};
+
+	memcpy(&m, msg, len < sizeof(m) ? len : sizeof(m));
+	m.head.len = sizeof(m);
+	m.id %= 8;
+	m.ifindex %= 3;
+	m.port_space = spaces[m.port_space % 4];
+	m.port = m.port % 8 ? (uint16_t)(2000 + m.port % 8) : 0;
+	memset(m.local, 0, m.local[0] % 2 ? sizeof(m.local) : sizeof(m.local) - 1);
+	memcpy(msg, &m, sizeof(m));
+	return sizeof(m);
+}
+
+static size_t shape_binding(uint8_t msg[VB_MAX_MSG], size_t len)
+{
+	struct vb_msg_cm_binding m = {0};
+
+	memcpy(&m, msg, len < sizeof(m) ? len : sizeof(m));
+	m.head.len = sizeof(m);
+	m.id %= 8;
+	memcpy(msg, &m, sizeof(m));
+	return sizeof(m);
+}
+
+static size_t shape(const struct vb_session *s, uint8_t type, uint8_t msg[VB_MAX_MSG], size_t len)
+{
+	switch (type) {
+	case VB_MSG_CM_SEND:
+		return shape_mad(s, msg, len);
+	case VB_MSG_CM_BIND:
+		return shape_bind(msg, len);
+	case VB_MSG_CM_LISTEN:
+	case VB_MSG_CM_UNBIND:
+		return shape_binding(msg, len);
+	default:
+		return len;
+	}
+}
+
+static void attach(struct vb_session *s)
+{
+	struct vb_msg_attach m = {.head = {.type = VB_MSG_ATTACH, .version = VB_PROTO_VERSION, .len = sizeof(m)}};
+	const int fds[3] = {dup(seg_fd), dup(bell_fd), dup(wake_fd)};
+
+	if (!vb_session_handle(&broker, s, &m, sizeof(m), fds, 3))
+		abort();
+	vb_session_flush(&broker, s);
+}
+
 /* Input: records of {program and flags, descriptors, length, bytes}. Flag 0x10 fixes the head, so that what lies behind
- * the first check is reached; 0x20 lets the program read; 0x40 ends it; 0x80 reserves a lane as if it was from before. */
+ * the first check is reached; 0x20 lets the program read; 0x40 ends it; 0x80 reserves a lane as if it was from before;
+ * 0x08 attaches the program. Flag 0x20 beside the descriptors gives messages about queue pair 1 their shape. */
 static size_t one(const uint8_t *data, size_t size)
 {
 	static uint8_t msg[VB_MAX_MSG];
@@ -118,17 +216,23 @@ static size_t one(const uint8_t *data, size_t size)
 
 	if (len > size - 3)
 		len = size - 3;
+	size_t used = len;
 	memcpy(msg, data + 3, len);
 	if (data[0] & 0x20)
 		drain(i);
 	if (data[0] & 0x80 && len >= 2)
 		vb_table_reserve(&broker.table, msg[1] % 16, geteuid(), 1 + msg[0] % 4, 7);
 	struct vb_session *s = program(i);
+	if (data[0] & 0x08 && !s->lane)
+		attach(s);
 	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
 		static const uint8_t types[] = {0, VB_MSG_ATTACH, VB_MSG_SET_GIDS, VB_MSG_MEET, VB_MSG_STATUS, VB_MSG_DETACH,
-						VB_MSG_WIRE};
+						VB_MSG_WIRE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_CM_SEND, VB_MSG_CM_BIND,
+						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND};
 		struct vb_msg_head head = {.type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 		memcpy(msg, &head, sizeof(head));
+		if (data[1] & 0x20)
+			len = shape(s, head.type, msg, len);
 	}
 	if (data[0] & 0x40) {
 		vb_session_close(&broker, s, true);
@@ -142,7 +246,7 @@ static size_t one(const uint8_t *data, size_t size)
 		vb_session_flush(&broker, s);
 	}
 	check();
-	return 3 + len;
+	return 3 + used;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

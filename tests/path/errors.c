@@ -166,9 +166,9 @@ static const struct try remote_access[] = {
 	{.o = {"a read of a region without remote read", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ACCESS_EVENT}, READ(8), .status = IBV_WC_REM_ACCESS_ERR},
 	{.o = {"an atomic in a region without remote atomic", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT}, ADD, .status = IBV_WC_REM_ACCESS_ERR},
 	/* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter likes; ours: access */
-	{.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, ACCESS_EVENT}, WRITE(8), .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a read from a queue pair without remote read", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, ACCESS_EVENT}, READ(8), .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"an atomic at a queue pair without remote atomic", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, ACCESS_EVENT}, SWAP, .status = IBV_WC_REM_ACCESS_ERR},
+	{.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT}, WRITE(8), .status = IBV_WC_REM_INV_REQ_ERR},
+	{.o = {"a read from a queue pair without remote read", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT}, READ(8), .status = IBV_WC_REM_INV_REQ_ERR},
+	{.o = {"an atomic at a queue pair without remote atomic", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT}, SWAP, .status = IBV_WC_REM_INV_REQ_ERR},
 };
 
 static const struct try remote_request[] = {

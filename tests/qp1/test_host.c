@@ -1,0 +1,513 @@
+// test_host.c - queue pair 1 between programs of one host: who gets which datagram, who has which port, what outlives whom
+// follows: src/io/qp1.h; IBA volume 1, 12; annex A11 (RDMA IP CM service)
+// SPDX-License-Identifier: MIT
+#include "agent.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PORT 18515
+
+static uint8_t lo[16], nobody[16];
+
+static void begin(void)
+{
+	own_network();
+	v4(lo, "127.0.0.1");
+}
+
+static void two_programs_exchange_mads_by_service_and_by_lane(void)
+{
+	struct agent a, b;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	CHECK(a.lane && b.lane && a.lane != b.lane);
+	serve(&b, VB_PS_TCP, PORT);
+	uint64_t before = packets_of("lo");
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 9), 4711);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, &m, 5000));
+	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.local, lo, 16) && !memcmp(m.remote, lo, 16));
+	make_rep(mad, comm_id_of(&a, 9), 4711);
+	agent_send(&b, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	CHECK(!memcmp(m.mad, mad, sizeof(mad)));
+	CHECK_IS(packets_of("lo"), before); /* all of it within the broker */
+	CHECK_IS(agent_count(&a), 0);
+	CHECK_IS(agent_count(&b), 0);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void who_asks_for_a_service_of_nobody_is_rejected(void)
+{
+	struct agent a;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	struct vb_cm_msg cm = cm_of(m.mad);
+	CHECK_IS(cm.attr, VB_CM_REJ);
+	CHECK_IS(cm.rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	CHECK_IS(cm.rej.remote_comm_id, comm_id_of(&a, 3));
+	make_sidr_req(mad, PORT, comm_id_of(&a, 4));
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	cm = cm_of(m.mad);
+	CHECK_IS(cm.attr, VB_CM_SIDR_REP);
+	CHECK_IS(cm.sidr_rep.status, VB_CM_SIDR_INVALID_SERVICE_ID);
+	agent_end(&a);
+}
+
+static void a_binding_alone_does_not_listen(void)
+{
+	struct agent a, b;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), 0);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	CHECK_IS(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void a_listener_that_died_is_nobody(void)
+{
+	struct agent a, b, c;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, &m, 5000));
+	agent_kill(&b);
+	CHECK(wait_lanes(1, 5000));
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	CHECK_IS(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	make_dreq(mad, comm_id_of(&b, 1), comm_id_of(&a, 3));
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	CHECK_IS(cm_of(m.mad).attr, VB_CM_DREP); /* who has died has no connections */
+	agent_start(&c);
+	serve(&c, VB_PS_TCP, PORT); /* and its port is free */
+	agent_end(&a);
+	agent_end(&c);
+}
+
+static void a_rejection_of_an_unknown_id_goes_to_all(void)
+{
+	struct agent a, b, c;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	agent_start(&c);
+	agent_close(&c);
+	make_rej_to_all(mad);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, NULL, 5000));
+	CHECK(agent_take(&b, NULL, 5000));
+	CHECK_IS(agent_count(&c), 0);
+	agent_end(&a);
+	agent_end(&b);
+	agent_end(&c);
+}
+
+static void nonsense_is_dropped(void)
+{
+	struct agent a, b;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	for (int i = 0; i < 500; i++) {
+		for (int k = 0; k < VB_MAD_LEN; k++)
+			mad[k] = (uint8_t)(i * 31 + k * 7);
+		agent_send(&a, lo, lo, 0, mad, 1);
+	}
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
+	agent_send(&a, nobody, lo, 0, mad, 1); /* from and to addresses that are none */
+	agent_send(&a, lo, nobody, 0, mad, 1);
+	CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP}, NULL, NULL), 0); /* answered behind all that */
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, NULL, 5000));
+	CHECK_IS(agent_count(&b), 0);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static int bind_to(struct agent *a, const char *address, uint16_t port, bool reuse, uint32_t *id)
+{
+	struct wanted w = {.ps = VB_PS_TCP, .port = port, .reuse = reuse};
+
+	if (address && strchr(address, ':'))
+		v6(w.local, address);
+	else if (address)
+		v4(w.local, address);
+	return agent_bind(a, &w, NULL, id);
+}
+
+static void a_port_has_one_owner_for_each_address(void)
+{
+	struct agent a, b;
+	uint32_t id, other;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	CHECK_IS(bind_to(&a, "10.1.1.1", PORT, false, &id), 0);
+	CHECK_IS(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
+	CHECK_IS(bind_to(&a, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
+	CHECK_IS(bind_to(&b, "0.0.0.0", PORT, false, NULL), EADDRINUSE);
+	CHECK_IS(bind_to(&b, "::", PORT, false, NULL), EADDRINUSE);
+	CHECK_IS(bind_to(&b, "10.1.1.2", PORT, false, &other), 0);
+	CHECK_IS(bind_to(&b, "fd00::1", PORT, false, NULL), 0);
+	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = PORT}, NULL, NULL), 0);
+	agent_unbind(&a, id);
+	agent_unbind(&b, other);
+	CHECK_IS(bind_to(&b, "fd00::2", PORT, false, NULL), 0); /* answered behind it */
+	CHECK_IS(bind_to(&a, "0.0.0.0", PORT, false, NULL), 0); /* no IPv6 address is in its way */
+	CHECK_IS(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void both_may_reuse_a_port_until_one_listens(void)
+{
+	struct agent a, b, c;
+	uint32_t first, second;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	agent_start(&c);
+	CHECK_IS(bind_to(&a, "0.0.0.0", PORT, true, &first), 0);
+	CHECK_IS(bind_to(&b, "0.0.0.0", PORT, false, NULL), EADDRINUSE);
+	CHECK_IS(bind_to(&b, "0.0.0.0", PORT, true, &second), 0);
+	CHECK_IS(agent_listen(&a, first), 0);
+	CHECK_IS(agent_listen(&b, second), EADDRINUSE);
+	CHECK_IS(bind_to(&c, "0.0.0.0", PORT, true, NULL), EADDRINUSE);
+	agent_unbind(&a, first);
+	CHECK_IS(bind_to(&a, "0.0.0.0", PORT + 1, true, NULL), 0); /* answered behind it */
+	CHECK_IS(agent_listen(&b, second), 0);
+	agent_end(&a);
+	agent_end(&b);
+	agent_end(&c);
+}
+
+static void a_port_of_the_brokers_choice_is_ones_own(void)
+{
+	struct agent a, b;
+	uint16_t ports[40], low, high;
+	unsigned range[2] = {32768, 60999};
+	FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+
+	begin();
+	if (f && fscanf(f, "%u %u", &range[0], &range[1]) != 2)
+		range[0] = 32768, range[1] = 60999;
+	low = (uint16_t)range[0], high = (uint16_t)range[1];
+	agent_start(&a);
+	agent_start(&b);
+	for (int i = 0; i < 40; i++) {
+		CHECK_IS(agent_bind(i % 2 ? &a : &b, &(struct wanted){.ps = VB_PS_TCP, .reuse = true}, &ports[i], NULL), 0);
+		CHECK(ports[i] >= low && ports[i] <= high);
+		for (int k = 0; k < i; k++)
+			CHECK(ports[k] != ports[i]);
+	}
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void a_listener_hears_what_is_for_its_address(void)
+{
+	struct agent a, any, one, other;
+	uint8_t mad[VB_MAD_LEN];
+	uint32_t id;
+
+	begin();
+	agent_start(&a);
+	agent_start(&any);
+	agent_start(&one);
+	agent_start(&other);
+	serve(&any, VB_PS_TCP, PORT);
+	CHECK_IS(bind_to(&other, "10.9.9.9", PORT + 1, false, &id), 0);
+	CHECK_IS(agent_listen(&other, id), 0);
+	CHECK_IS(bind_to(&one, "127.0.0.1", PORT + 1, false, &id), 0);
+	CHECK_IS(agent_listen(&one, id), 0);
+	make_req(mad, VB_PS_TCP, PORT + 1, comm_id_of(&a, 1), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&one, NULL, 5000));
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&any, NULL, 5000));
+	CHECK_IS(agent_count(&other) + agent_count(&one) + agent_count(&a), 0);
+	agent_end(&a);
+	agent_end(&any);
+	agent_end(&one);
+	agent_end(&other);
+}
+
+static void it_is_opened_once_and_again_after_a_close(void)
+{
+	struct agent a, b;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	CHECK_IS(agent_open(&a), EBUSY);
+	serve(&a, VB_PS_TCP, PORT);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&b, 1), 1);
+	agent_close(&a);
+	CHECK_IS(agent_open(&a), 0);
+	agent_send(&b, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, NULL, 5000)); /* rejected: its binding went with the close */
+	serve(&a, VB_PS_TCP, PORT);
+	agent_send(&b, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, NULL, 5000));
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void a_child_has_its_own(void)
+{
+	struct agent a;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	serve(&a, VB_PS_TCP, PORT);
+	uint32_t lane = agent_fork(&a);
+	CHECK(lane != 0);
+	CHECK(lane != a.lane % 251 + 1);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, NULL, 5000)); /* the parent's works on */
+	agent_end(&a);
+}
+
+static void a_timer_is_called_once_and_not_early(void)
+{
+	struct agent a;
+
+	begin();
+	agent_start(&a);
+	int n = 0;
+	for (int i = 0; i < 20 && !n; i++)
+		n = agent_timer(&a, 20000000, 200);
+	CHECK_IS(n, 1);
+	CHECK_IS(agent_timer(&a, 3600ull * 1000000000, 50), 0);
+	CHECK_IS(agent_timer(&a, 0, 50), 0);
+	agent_end(&a);
+}
+
+static bool has_broker(void *arg)
+{
+	return broker_pid() != 0;
+}
+
+static bool wait_until(bool (*what)(void *), void *arg, int ms)
+{
+	for (int64_t until = now_ms() + ms; now_ms() < until; sleep_ms(10))
+		if (what(arg))
+			return true;
+	return what(arg);
+}
+
+static void bindings_and_lanes_live_through_a_brokers_death(void)
+{
+	struct agent a, b;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN];
+	bool got = false;
+	uint32_t id, reused;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = 0}, NULL, &id), 0);
+	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_TCP, .port = PORT + 1, .reuse = true}, NULL, &reused), 0);
+	for (int round = 0; round < 3; round++) {
+		pid_t old = broker_pid();
+
+		CHECK(old && kill(old, SIGKILL) == 0);
+		CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = (uint16_t)(PORT + 10 + round)}, NULL, NULL), 0);
+		CHECK(wait_until(has_broker, NULL, 5000) && broker_pid() != old);
+		CHECK(wait_lanes(2, 5000));
+		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
+		got = false;
+		for (int i = 0; i < 50 && !got; i++) { /* a datagram may be lost */
+			agent_send(&a, lo, lo, 0, mad, 1);
+			got = agent_take(&b, &m, 100);
+		}
+		CHECK(got);
+		CHECK_IS(cm_of(m.mad).tid, round);
+		agent_count(&b);
+		CHECK_IS(agent_count(&a), 0); /* nothing was rejected meanwhile */
+		make_rep(mad, comm_id_of(&a, 9), 4711);
+		agent_send(&b, lo, lo, 0, mad, 1);
+		CHECK(agent_take(&a, &m, 5000));
+		CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), EADDRINUSE);
+	}
+	CHECK_IS(agent_listen(&b, reused), 0);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static long kilobytes_of(pid_t pid)
+{
+	char path[64], line[128];
+	long kb = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *f = fopen(path, "re");
+	CHECK(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmData: %ld", &kb) == 1)
+			break;
+	fclose(f);
+	return kb;
+}
+
+static void a_program_that_does_not_read_costs_little_and_holds_nobody_up(void)
+{
+	struct agent a, stopped, c;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	agent_start(&a);
+	agent_start(&stopped);
+	agent_start(&c);
+	serve(&stopped, VB_PS_TCP, PORT);
+	serve(&c, VB_PS_TCP, PORT + 1);
+	long before = kilobytes_of(broker_pid());
+	kill(stopped.pid, SIGSTOP);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
+	for (int i = 0; i < 10; i++)
+		agent_send(&a, lo, lo, 0, mad, 5000);
+	make_req(mad, VB_PS_TCP, PORT + 1, comm_id_of(&a, 1), 1);
+	bool got = false;
+	for (int i = 0; i < 50 && !got; i++) { /* behind the flood there may be no room for it */
+		agent_send(&a, lo, lo, 0, mad, 1);
+		got = agent_take(&c, NULL, 200);
+	}
+	CHECK(got);
+	CHECK(kilobytes_of(broker_pid()) - before < 4096);
+	kill(stopped.pid, SIGCONT);
+	CHECK(agent_take(&stopped, NULL, 5000));
+	agent_end(&a);
+	agent_end(&stopped);
+	agent_end(&c);
+}
+
+static void where_the_port_is_somebody_elses_the_host_works_all_the_same(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(4791)};
+	struct agent a, b;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	CHECK(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0);
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, NULL, 5000));
+	close(fd);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void programs_that_want_the_wire_have_it(void)
+{
+	struct agent a, b;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN];
+
+	begin();
+	setenv("VERBENA_WIRE", "always", 1);
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	uint64_t before = packets_of("lo");
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, &m, 5000));
+	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.remote, lo, 16));
+	make_rep(mad, comm_id_of(&a, 1), 1);
+	agent_send(&b, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&a, &m, 5000));
+	CHECK(packets_of("lo") >= before + 2);
+	agent_end(&a);
+	agent_end(&b);
+}
+
+static void the_port_is_free_when_the_last_has_gone(void)
+{
+	struct agent a;
+
+	begin();
+	agent_start(&a);
+	serve(&a, VB_PS_TCP, PORT); /* answered: the broker has it all */
+	CHECK(keeper_pid() != 0);
+	agent_end(&a);
+	CHECK(wait_gone(3000));
+	CHECK(wait_no_keeper(3000));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"two programs exchange MADs by service and by lane", two_programs_exchange_mads_by_service_and_by_lane},
+		{"who asks for a service of nobody is rejected", who_asks_for_a_service_of_nobody_is_rejected},
+		{"a binding alone does not listen", a_binding_alone_does_not_listen},
+		{"a listener that died is nobody", a_listener_that_died_is_nobody},
+		{"a rejection of an unknown id goes to all", a_rejection_of_an_unknown_id_goes_to_all},
+		{"nonsense is dropped", nonsense_is_dropped},
+		{"a port has one owner for each address", a_port_has_one_owner_for_each_address},
+		{"both may reuse a port until one listens", both_may_reuse_a_port_until_one_listens},
+		{"a port of the broker's choice is one's own", a_port_of_the_brokers_choice_is_ones_own},
+		{"a listener hears what is for its address", a_listener_hears_what_is_for_its_address},
+		{"it is opened once, and again after a close", it_is_opened_once_and_again_after_a_close},
+		{"a child has its own", a_child_has_its_own},
+		{"a timer is called once, and not early", a_timer_is_called_once_and_not_early},
+		{"bindings and lanes live through a broker's death", bindings_and_lanes_live_through_a_brokers_death},
+		{"a program that does not read costs little and holds nobody up",
+	         a_program_that_does_not_read_costs_little_and_holds_nobody_up},
+		{"where the port is somebody else's, the host works all the same",
+	         where_the_port_is_somebody_elses_the_host_works_all_the_same},
+		{"programs that want the wire have it", programs_that_want_the_wire_have_it},
+		{"the port is free when the last has gone", the_port_is_free_when_the_last_has_gone},
+	};
+
+	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,151 @@
+// test_services.c - who may bind which port beside whom, and who is found
+// follows: src/broker/services.h
+// SPDX-License-Identifier: MIT
+#include "broker/services.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(cond)                                                                   \
+	do {                                                                          \
+		if (!(cond)) {                                                        \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+			exit(1);                                                      \
+		}                                                                     \
+	} while (0)
+
+static struct vb_services t;
+static const struct vb_port_range range = {.low = 100, .high = 103, .start = 2};
+
+static struct vb_binding of(uint32_t lane, uint32_t id, uint16_t port, uint8_t last)
+{
+	struct vb_binding b = {.lane = lane, .id = id, .port_space = 0x106, .port = port};
+
+	if (last) {
+		b.local[0] = 0xfe;
+		b.local[1] = 0x80;
+		b.local[15] = last;
+	}
+	return b;
+}
+
+static int add(struct vb_binding want, struct vb_binding **out)
+{
+	struct vb_binding *b;
+
+	return vb_service_bind(&t, &want, &range, out ? out : &b);
+}
+
+static void clear(void)
+{
+	for (uint32_t lane = 0; lane < VB_LANE_COUNT; lane++)
+		vb_services_forget(&t, lane);
+	CHECK(t.n == 0);
+}
+
+static bool everybody(void *arg, uint32_t lane)
+{
+	return !arg || *(uint32_t *)arg == lane;
+}
+
+static void one_address_on_two_interfaces_is_two(void)
+{
+	struct vb_binding a = of(1, 1, 7, 9), b = of(2, 1, 7, 9), *first, *second;
+
+	a.ifindex = 3;
+	b.ifindex = 4;
+	CHECK(add(a, &first) == 0);
+	CHECK(add(b, &second) == 0);
+	CHECK(add(of(3, 1, 7, 9), NULL) == EADDRINUSE);
+	CHECK(vb_service_listen(&t, first) == 0 && vb_service_listen(&t, second) == 0);
+	CHECK(vb_service_find(&t, 0x106, 7, a.local, 3, everybody, NULL) == first);
+	CHECK(vb_service_find(&t, 0x106, 7, a.local, 4, everybody, NULL) == second);
+	CHECK(vb_service_find(&t, 0x106, 7, a.local, 5, everybody, NULL) == NULL);
+	CHECK(vb_service_find(&t, 0x106, 7, a.local, 0, everybody, NULL) != NULL);
+	clear();
+}
+
+static void only_those_that_may_are_found(void)
+{
+	struct vb_binding *b;
+	uint32_t one = 1, two = 2;
+
+	CHECK(add(of(2, 5, 7, 0), &b) == 0);
+	CHECK(vb_service_find(&t, 0x106, 7, of(0, 0, 0, 1).local, 0, everybody, &two) == NULL);
+	CHECK(vb_service_listen(&t, b) == 0);
+	CHECK(vb_service_find(&t, 0x106, 7, of(0, 0, 0, 1).local, 0, everybody, &two) == b);
+	CHECK(vb_service_find(&t, 0x106, 7, of(0, 0, 0, 1).local, 0, everybody, &one) == NULL);
+	CHECK(vb_service_find(&t, 0x111, 7, of(0, 0, 0, 1).local, 0, everybody, NULL) == NULL);
+	CHECK(vb_service_of(&t, 2, 5) == b && !vb_service_of(&t, 2, 6) && !vb_service_of(&t, 1, 5));
+	clear();
+	CHECK(!vb_service_of(&t, 2, 5));
+}
+
+static void the_range_of_ports_has_an_end(void)
+{
+	struct vb_binding *b[4];
+	bool seen[4] = {false};
+
+	for (uint32_t i = 0; i < 4; i++) {
+		CHECK(add(of(1, i + 1, 0, 0), &b[i]) == 0);
+		CHECK(b[i]->port >= 100 && b[i]->port <= 103 && !seen[b[i]->port - 100]);
+		seen[b[i]->port - 100] = true;
+	}
+	CHECK(b[0]->port == 102); /* from the place it was told to start at */
+	CHECK(add(of(1, 9, 0, 0), NULL) == ENOSPC);
+	vb_service_unbind(&t, b[1]);
+	CHECK(add(of(2, 9, 0, 0), NULL) == 0);
+	clear();
+}
+
+static void a_program_has_so_many_and_others_theirs(void)
+{
+	uint16_t port = 1;
+
+	for (uint32_t i = 0; i < VB_MAX_BINDINGS_EACH; i++)
+		CHECK(add(of(1, i + 1, port++, 0), NULL) == 0);
+	CHECK(add(of(1, 70000, port, 0), NULL) == ENOSPC);
+	CHECK(add(of(2, 1, port, 0), NULL) == 0);
+	vb_services_forget(&t, 1);
+	CHECK(t.n == 1 && t.each[1] == 0 && t.each[2] == 1);
+	CHECK(add(of(3, 1, 1, 0), NULL) == 0);
+	clear();
+}
+
+/* Against a list without any order: a thousand bindings come and go. */
+static void it_forgets_nobody_and_keeps_nobody(void)
+{
+	struct vb_binding *have[64] = {0};
+	uint32_t r = 1, n = 0;
+
+	for (int i = 0; i < 100000; i++) {
+		r = r * 1664525u + 1013904223u;
+		uint32_t k = r >> 26;
+		if (have[k]) {
+			vb_service_unbind(&t, have[k]);
+			have[k] = NULL;
+			n--;
+		} else if (!add(of(k % 5 + 1, k + 1, (uint16_t)((r >> 8 & 31) + 1), 0), &have[k])) {
+			n++;
+			for (uint32_t o = 0; o < 64; o++)
+				CHECK(o == k || !have[o] || have[o]->port != have[k]->port);
+		} else {
+			have[k] = NULL;
+		}
+		CHECK(t.n == n);
+	}
+	clear();
+}
+
+int main(void)
+{
+	one_address_on_two_interfaces_is_two();
+	only_those_that_may_are_found();
+	the_range_of_ports_has_an_end();
+	a_program_has_so_many_and_others_theirs();
+	it_forgets_nobody_and_keeps_nobody();
+	puts("ok   services: bindings, conflicts, ports");
+	return 0;
+}
