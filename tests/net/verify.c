@@ -386,11 +386,21 @@ static void gone_if_closed(struct verify *v)
 static void transfer(struct verify *v)
 {
 	phase = "waiting for completions";
+	v->done = 0;
 	for (uint32_t i = 0; i < SLOTS; i++)
 		post(v, i);
+	time_t quiet_since = time(NULL);
+
 	for (uint64_t looks = 0; v->done < SLOTS || (v->o->transport != UD && v->arrived < v->expected);) {
-		if (look(v))
+		if (look(v)) {
+			quiet_since = 0;
 			continue;
+		}
+		if (!quiet_since)
+			quiet_since = time(NULL);
+		/* all of ours is done, and nothing comes: a network that was cut says nothing by itself */
+		if (v->done == SLOTS && v->o->patience && time(NULL) - quiet_since > v->o->patience)
+			gone(v);
 		if (v->o->events)
 			rest(v, 1000);
 		if (++looks % 4096 == 0 || v->o->events)
@@ -452,7 +462,8 @@ static void round_of(struct verify *v)
 	memcpy(v->before, v->theirs.requests, sizeof(v->before));
 	plan_next(&v->mine);
 	plan_next(&v->theirs);
-	v->done = v->arrived = 0;
+	v->done = SLOTS; /* nothing is under way yet */
+	v->arrived = 0;
 	memset(v->seen, 0, sizeof(v->seen));
 	post_receives(v);
 	meet(v, "waiting for the other side to begin the round");
