@@ -214,50 +214,6 @@ static void what_needs_no_object_works(void *lib)
 	((void (*)(void *))version_of(lib, "ibv_free_device_list", "IBVERBS_1.1"))(list);
 }
 
-/* Number of lines in a file. */
-static int lines(int fd)
-{
-	char text[65536];
-	ssize_t len = pread(fd, text, sizeof(text), 0);
-	int n = 0;
-
-	for (ssize_t i = 0; i < len; i++)
-		n += text[i] == '\n';
-	return n;
-}
-
-static void rdmacm_refuses_and_says_so_once(void)
-{
-#define INT(name, params) {#name, NEG},
-#define SIZE(type, name, params) {#name, NEG},
-#define PTR(type, name, params) {#name, PTR},
-#define PORT(name, params) {#name, ZERO},
-#define VOID(name, params) {#name, VOID},
-	static const struct {
-		const char *name;
-		enum kind kind;
-	} calls[] = {
-#include "abi/rdmacm.inc"
-	};
-	void *lib = load("librdmacm.so.1");
-	char path[] = "/tmp/calls.XXXXXX";
-	int log = mkstemp(path), terminal = dup(2);
-
-	unlink(path);
-	dup2(log, 2);
-	for (unsigned i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
-		const struct verb verb = {calls[i].name, "", "", calls[i].kind};
-		function *f = (function *)dlsym(lib, calls[i].name);
-
-		CHECK(f);
-		note_call(calls[i].name, "RDMACM");
-		errno = 0;
-		check_result(&verb, f(NULL, 0, 0, 0, 0, 0), calls[i].kind == VOID ? 0 : ENOSYS);
-	}
-	dup2(terminal, 2);
-	CHECK(lines(log) == 1);
-}
-
 int main(void)
 {
 	void *lib = load("libibverbs.so.1");
@@ -266,6 +222,5 @@ int main(void)
 	driver_calls_are_refused(lib);
 	the_rest_of_the_private_node_does_no_harm(lib);
 	what_needs_no_object_works(lib);
-	rdmacm_refuses_and_says_so_once();
 	return 0;
 }

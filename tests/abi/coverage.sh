@@ -21,8 +21,12 @@ done
 cat >"$tmp/reasons" <<'END'
 rdma_event_str@RDMACM answers.sh calls it and compares the answers with those of rdma-core
 END
+# tests/rdmacm and tests/rsocket call each of theirs
+for call in $(cat "$(dirname "$0")"/../rdmacm/*.c "$(dirname "$0")"/../rsocket/*.c | grep -o '\<r[a-z_]*(' | tr -d '(' | sort -u); do
+	[ "$call" = rdma_event_str ] || nm -D --defined-only "$VB_LIBDIR/librdmacm.so.1" | grep -q " $call@" && echo "$call@RDMACM in its own tests"
+done >>"$tmp/reasons"
 {
-	nm -D --with-symbol-versions --defined-only "$VB_LIBDIR/libibverbs.so.1" | awk '$2 != "A" { print $3 }'
+	nm -D --with-symbol-versions --defined-only "$VB_LIBDIR/libibverbs.so.1" | awk '$2 != "A" && $3 !~ /VERBENA_PRIVATE/ { print $3 }'
 	nm -D --defined-only "$VB_LIBDIR/librdmacm.so.1" | awk '$2 != "A" { sub("@.*", "", $3); print $3 "@RDMACM" }'
 } | sed 's/@@/@/' | sort -u >"$tmp/exported"
 { cat "$tmp/noted"; cut -d' ' -f1 "$tmp/reasons"; } | sort -u >"$tmp/covered"

@@ -6,8 +6,8 @@
 lists=$1
 failed=0
 
-exports() { # type and name@version or name@@version; a version's own symbol left out
-	nm -D --with-symbol-versions --defined-only "$1" | awk '$2 != "A" { print $2, $3 }' | sort
+exports() { # type and name@version or name@@version; a version's own symbol left out, and what our two say to each other
+	nm -D --with-symbol-versions --defined-only "$1" | awk '$2 != "A" && $3 !~ /@VERBENA_PRIVATE_/ { print $2, $3 }' | sort
 }
 
 missing() { # what, list, ours

@@ -1,0 +1,216 @@
+// addrinfo.c - names and services of endpoints
+// follows: rdma_getaddrinfo(3), getaddrinfo(3)
+// SPDX-License-Identifier: MIT
+#include <netdb.h>
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+#define FAMILY_IB 27 /* AF_IB */
+#define RAI_OF_SA 0x00000010 /* RAI_SA: a service of the subnet's administration, which Ethernet has not */
+
+static void *copy(const void *from, size_t len)
+{
+	void *to = malloc(len);
+
+	if (to)
+		memcpy(to, from, len);
+	return to;
+}
+
+static void to_hints(struct addrinfo *ai, const struct rdma_addrinfo *rai)
+{
+	bool ud = rai->ai_qp_type == IBV_QPT_UD, connected = rai->ai_qp_type && !ud;
+
+	*ai = (struct addrinfo){.ai_family = rai->ai_family};
+	if (rai->ai_flags & RAI_PASSIVE)
+		ai->ai_flags |= AI_PASSIVE;
+	if (rai->ai_flags & RAI_NUMERICHOST)
+		ai->ai_flags |= AI_NUMERICHOST;
+	ai->ai_socktype = ud ? SOCK_DGRAM : connected ? SOCK_STREAM : 0;
+	switch (rai->ai_port_space) {
+	case RDMA_PS_TCP:
+		ai->ai_protocol = IPPROTO_TCP;
+		break;
+	case RDMA_PS_UDP:
+	case RDMA_PS_IPOIB:
+		ai->ai_protocol = IPPROTO_UDP;
+		break;
+	case RDMA_PS_IB:
+		ai->ai_protocol = ud ? IPPROTO_UDP : connected ? IPPROTO_TCP : 0;
+		break;
+	}
+}
+
+static int type_of(const struct rdma_addrinfo *hints, const struct addrinfo *ai)
+{
+	if (hints && hints->ai_qp_type)
+		return hints->ai_qp_type;
+	return ai->ai_socktype == SOCK_DGRAM ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
+static int space_of(const struct rdma_addrinfo *hints, const struct addrinfo *ai)
+{
+	if (hints && hints->ai_port_space)
+		return hints->ai_port_space;
+	return ai->ai_protocol == IPPROTO_UDP ? RDMA_PS_UDP : RDMA_PS_TCP;
+}
+
+/* 0, or -1 and errno. */
+static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hints, const struct addrinfo *ai,
+                       bool is_passive)
+{
+	struct sockaddr *addr = copy(ai->ai_addr, ai->ai_addrlen);
+	char *name = ai->ai_canonname ? strdup(ai->ai_canonname) : NULL;
+
+	rai->ai_flags = is_passive ? RAI_PASSIVE : 0;
+	rai->ai_family = ai->ai_family;
+	rai->ai_qp_type = type_of(hints, ai);
+	rai->ai_port_space = space_of(hints, ai);
+	if (is_passive) {
+		rai->ai_src_addr = addr;
+		rai->ai_src_len = addr ? ai->ai_addrlen : 0;
+		rai->ai_src_canonname = name;
+	} else {
+		rai->ai_dst_addr = addr;
+		rai->ai_dst_len = addr ? ai->ai_addrlen : 0;
+		rai->ai_dst_canonname = name;
+	}
+	return addr ? 0 : -1;
+}
+
+/* What getaddrinfo(3) says, or -1 and errno: programs know both. */
+static int ask(const char *node, const char *service, const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai)
+{
+	struct addrinfo like, *ai;
+
+	if (hints)
+		to_hints(&like, hints);
+	int ret = getaddrinfo(node, service, hints ? &like : NULL, &ai);
+
+	if (ret)
+		return ret;
+	ret = from_answer(rai, hints, ai, hints && hints->ai_flags & RAI_PASSIVE);
+	freeaddrinfo(ai);
+	return ret;
+}
+
+static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai)
+{
+	rai->ai_flags = hints->ai_flags;
+	rai->ai_family = hints->ai_family;
+	rai->ai_qp_type = hints->ai_qp_type;
+	rai->ai_port_space = hints->ai_port_space;
+	if (!hints->ai_dst_len)
+		return 0;
+	rai->ai_dst_addr = copy(hints->ai_dst_addr, hints->ai_dst_len);
+	if (!rai->ai_dst_addr)
+		return -1;
+	rai->ai_dst_len = hints->ai_dst_len;
+	return 0;
+}
+
+static int add_source(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai)
+{
+	if (!hints || rai->ai_src_len || !hints->ai_src_len)
+		return 0;
+	rai->ai_src_addr = copy(hints->ai_src_addr, hints->ai_src_len);
+	if (!rai->ai_src_addr)
+		return -1;
+	rai->ai_src_len = hints->ai_src_len;
+	return 0;
+}
+
+/* 0 or errno. */
+static int check_hints(const struct rdma_addrinfo *hints)
+{
+	if (!hints)
+		return 0;
+	if (hints->ai_flags & RAI_OF_SA)
+		return EOPNOTSUPP;
+	if (hints->ai_family == FAMILY_IB)
+		return EAFNOSUPPORT;
+	if ((hints->ai_src_len && !hints->ai_src_addr) || (hints->ai_dst_len && !hints->ai_dst_addr))
+		return EINVAL;
+	return 0;
+}
+
+RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+                                struct rdma_addrinfo **res)
+{
+	struct rdma_addrinfo *rai;
+	int err = (!node && !service && !hints) || !res ? EINVAL : check_hints(hints), ret;
+
+	if (err)
+		return rcm_fail(err);
+	rai = calloc(1, sizeof(*rai));
+	if (!rai)
+		return -1;
+	ret = node || service ? ask(node, service, hints, rai) : from_hints(hints, rai);
+	if (!ret)
+		ret = add_source(hints, rai);
+	if (ret) {
+		err = errno;
+		rdma_freeaddrinfo(rai);
+		errno = err;
+		return ret;
+	}
+	*res = rai;
+	return 0;
+}
+
+RCM_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
+{
+	while (res) {
+		struct rdma_addrinfo *next = res->ai_next;
+
+		free(res->ai_connect);
+		free(res->ai_route);
+		free(res->ai_src_canonname);
+		free(res->ai_dst_canonname);
+		free(res->ai_src_addr);
+		free(res->ai_dst_addr);
+		free(res);
+		res = next;
+	}
+}
+
+/* The names of later releases: the answer is kept in the id, and an event says that it is there. */
+RCM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *cm_id, const char *node, const char *service,
+                                     const struct rdma_addrinfo *hints)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	struct rdma_addrinfo *found;
+
+	if (!rcm_ours(id))
+		return -1;
+	if (id->resolving)
+		return rcm_fail(EBUSY);
+	int ret = rdma_getaddrinfo(node, service, hints, &found);
+
+	if (ret)
+		return ret < 0 && ret != -1 ? rcm_fail(ENOENT) : -1;
+	id->resolving = true;
+	id->resolved = found;
+	ret = rcm_post_unlocked(id, (enum rdma_cm_event_type)RCM_EVENT_INTERNAL, 0);
+	if (!ret)
+		return rcm_complete(id);
+	rdma_freeaddrinfo(found);
+	id->resolved = NULL;
+	id->resolving = false;
+	return rcm_fail(ret);
+}
+
+RCM_EXPORT int rdma_query_addrinfo(struct rdma_cm_id *cm_id, struct rdma_addrinfo **info)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id) || !info)
+		return rcm_fail(EINVAL);
+	if (!id->resolving || !id->resolved)
+		return rcm_fail(ENOENT);
+	*info = id->resolved;
+	id->resolved = NULL;
+	id->resolving = false;
+	return 0;
+}

@@ -1,0 +1,139 @@
+// bind.c - ids get an address and a port of their own, and listen there
+// follows: rdma_bind_addr(3), rdma_listen(3), rdma_get_src_port(3)
+// SPDX-License-Identifier: MIT
+#include <stdio.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* net.ipv6.bindv6only, which is what an id of IPv6 starts with. */
+static bool v6_only_preset(void)
+{
+	FILE *f = fopen("/proc/sys/net/ipv6/bindv6only", "re");
+	int c = f ? fgetc(f) : '0';
+
+	if (f)
+		fclose(f);
+	return c == '1';
+}
+
+static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source)
+{
+	uint16_t port = rcm_addr_port(addr);
+	uint8_t gid[16] = {0};
+
+	if (!rcm_addr_any(addr))
+		rcm_addr_gid(addr, gid);
+	int err = vb_qp1_bind(rcm.qp1, (uint16_t)id->id.ps, gid, addr->sa.sa_family == AF_INET, source->ifindex, &port,
+	                      id->reuse, &id->binding);
+
+	if (!err)
+		rcm_addr_set_port(addr, port);
+	return err;
+}
+
+int rcm_bind(struct rcm_id *id, const union rcm_addr *want)
+{
+	union rcm_addr addr = *want;
+	struct rcm_source source = {0};
+	uint8_t gid[16];
+	int err;
+
+	if (id->state != RCM_IDLE || (rcm_addr_link_local(&addr) && !addr.sin6.sin6_scope_id))
+		return EINVAL;
+	if (!rcm_addr_any(&addr)) {
+		rcm_addr_gid(&addr, gid);
+		err = rcm_find_source(gid, rcm_addr_scope(&addr), &source);
+		if (err)
+			return err;
+	}
+	err = bind_port(id, &addr, &source);
+	if (err)
+		return err;
+	rcm_lock();
+	if (!id->afonly_set)
+		id->afonly = addr.sa.sa_family == AF_INET || v6_only_preset();
+	id->bound = true;
+	id->src = addr;
+	id->source = source;
+	id->state = RCM_BOUND;
+	rcm_unlock();
+	return 0;
+}
+
+/* The program sees what it is bound to now. */
+static int show(struct rcm_id *id)
+{
+	rcm_show_addresses(id);
+	return id->source.dev ? rcm_show_device(id) : 0;
+}
+
+RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	union rcm_addr want;
+
+	if (!rcm_ours(id) || !rcm_addr_len(addr))
+		return -1;
+	rcm_addr_copy(&want, addr);
+	int err = rcm_bind(id, &want);
+
+	return rcm_result(err ? err : show(id));
+}
+
+static int bind_to_any(struct rcm_id *id)
+{
+	union rcm_addr any = {.sin.sin_family = AF_INET};
+	int err = rcm_bind(id, &any);
+
+	return err ? err : show(id);
+}
+
+static bool change_state(struct rcm_id *id, enum rcm_state from, enum rcm_state to)
+{
+	rcm_lock();
+	bool changed = id->state == from;
+
+	if (changed)
+		id->state = to;
+	rcm_unlock();
+	return changed;
+}
+
+RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id))
+		return -1;
+	int err = id->state == RCM_IDLE ? bind_to_any(id) : 0;
+
+	if (err)
+		return rcm_fail(err);
+	if (rcm_addr_any(&id->src))
+		rcm_open_devices();
+	id->backlog = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
+	/* First the state: a request may come before the call returns. */
+	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
+		return rcm_fail(EINVAL);
+	err = vb_qp1_listen(rcm.qp1, id->binding);
+	if (err)
+		change_state(id, RCM_LISTEN, RCM_BOUND);
+	return rcm_result(err);
+}
+
+static __be16 port_of(const struct sockaddr_storage *addr)
+{
+	union rcm_addr a = {.ss = *addr};
+
+	return a.sa.sa_family == AF_INET || a.sa.sa_family == AF_INET6 ? htons(rcm_addr_port(&a)) : 0;
+}
+
+RCM_EXPORT __be16 rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return port_of(&id->route.addr.src_storage);
+}
+
+RCM_EXPORT __be16 rdma_get_dst_port(struct rdma_cm_id *id)
+{
+	return port_of(&id->route.addr.dst_storage);
+}

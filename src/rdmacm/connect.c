@@ -1,0 +1,371 @@
+// connect.c - connections: asked for, answered, refused and ended by the program
+// follows: rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_disconnect(3), rdma_establish(3), rdma_notify(3);
+// IBA volume 1, 12.7.27 (what REQ and REP say)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+#define REASON_VENDOR_OPTION 35 /* of ECE */
+
+/* IBA 12.7.34: how long a packet and its answer take, with the adapter's own delay; codes, rounded up. */
+static uint8_t ack_timeout(uint8_t delay, uint8_t lifetime)
+{
+	uint8_t t = (uint8_t)(lifetime + 1);
+
+	if (t >= delay)
+		t = (uint8_t)(t + (delay >= t - 1));
+	else
+		t = (uint8_t)(delay + (t >= delay - 1));
+	return t < 31 ? t : 31;
+}
+
+struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id)
+{
+	struct vb_cm_addr addr = {.port = id->source.ifindex};
+
+	rcm_addr_gid(&id->src, addr.local);
+	rcm_addr_gid(&id->dst, addr.remote);
+	return addr;
+}
+
+uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr)
+{
+	return vb_cm_service_id((enum vb_port_space)id->id.ps, rcm_addr_port(addr));
+}
+
+void rcm_cma_header(const struct rcm_id *id, uint8_t *to)
+{
+	struct vb_cma hdr = {.src_port = rcm_addr_port(&id->src)};
+
+	rcm_addr_gid(&id->src, hdr.src);
+	rcm_addr_gid(&id->dst, hdr.dst);
+	vb_cma_encode(to, &hdr);
+}
+
+void rcm_private_data(uint8_t *to, const struct rcm_connect *c)
+{
+	if (c->len[0])
+		memcpy(to, c->data[0], c->len[0]);
+	if (c->len[1])
+		memcpy(to + c->len[0], c->data[1], c->len[1]);
+}
+
+static uint8_t at_most(uint8_t n, uint8_t most)
+{
+	return n < most ? n : most;
+}
+
+static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struct vb_cm_req *req)
+{
+	const struct rcm_path *path = &id->path;
+
+	*req = (struct vb_cm_req){
+	        .service_id = rcm_service_id(id, &id->dst),
+	        .local_ca_guid = id->source.dev->guid,
+	        .local_qpn = c->qp_num,
+	        .responder_resources = id->responder_resources,
+	        .initiator_depth = id->initiator_depth,
+	        .remote_response_timeout = RCM_RESPONSE_TIMEOUT,
+	        .local_response_timeout = RCM_RESPONSE_TIMEOUT,
+	        .transport = id->id.qp_type == IBV_QPT_UC         ? VB_CM_UC
+	                     : id->id.qp_type == IBV_QPT_XRC_SEND ? VB_CM_EXTENDED
+	                                                          : VB_CM_RC,
+	        .extended_transport = id->id.qp_type == IBV_QPT_XRC_SEND,
+	        .flow_control = c->flow_control,
+	        .srq = c->srq,
+	        .starting_psn = path->psn,
+	        .retry_count = path->retry_count,
+	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
+	        .pkey = 0xffff,
+	        .mtu = path->mtu,
+	        .max_cm_retries = RCM_CM_RETRIES,
+	        .primary = {.local_lid = 0xffff,
+	                    .remote_lid = 0xffff,
+	                    .flow_label = path->flow_label,
+	                    .packet_rate = path->rate,
+	                    .traffic_class = path->traffic_class,
+	                    .hop_limit = path->hop_limit,
+	                    .sl = path->sl,
+	                    .ack_timeout = path->timeout},
+	};
+	rcm_addr_gid(&id->src, req->primary.local_gid);
+	rcm_addr_gid(&id->dst, req->primary.remote_gid);
+	rcm_cma_header(id, req->private_data);
+	rcm_private_data(req->private_data + VB_CMA_LEN, c);
+}
+
+/* rcm.lock held. */
+static int send_req(struct rcm_id *id, const struct rcm_connect *c)
+{
+	struct vb_cm_addr addr = rcm_cm_addr(id);
+	struct vb_cm_req req;
+
+	if (c->len[0] + c->len[1] > VB_CMA_REQ_PRIVATE)
+		return EINVAL;
+	rcm_random(&id->path.psn, sizeof(id->path.psn));
+	id->path.psn &= 0xffffff;
+	id->path.retry_count = at_most(c->retry_count, 7);
+	id->path.timeout = ack_timeout(id->source.dev->ack_delay, rcm_packet_lifetime(id));
+	id->path.responder_resources = id->responder_resources;
+	id->path.initiator_depth = id->initiator_depth;
+	fill_req(id, c, &req);
+	id->conn = vb_cm_connect(&rcm.cm, &addr, &req, id, vb_qp1_now());
+	return id->conn ? 0 : ENOMEM;
+}
+
+/* With a queue pair of ours its number and SRQ count, not the program's. */
+static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_conn_param *param)
+{
+	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
+	                        .len = {id->connect_len, param && param->private_data ? param->private_data_len : 0},
+	                        .qp_num = param ? param->qp_num : 0,
+	                        .srq = param && param->srq,
+	                        .retry_count = param ? param->retry_count : 7,
+	                        .rnr_retry_count = param ? param->rnr_retry_count : 7,
+	                        .flow_control = param ? param->flow_control : 0};
+
+	if (id->id.qp) {
+		c.qp_num = id->id.qp->qp_num;
+		c.srq = id->id.qp->srq;
+	}
+	return c;
+}
+
+static bool valid(const struct rcm_id *id, const struct rdma_conn_param *param)
+{
+	if (id->id.ps != RDMA_PS_TCP)
+		return true;
+	if (!param)
+		return id->id.qp;
+	return (param->responder_resources == RDMA_MAX_RESP_RES ||
+	        param->responder_resources <= id->source.dev->max_responder_resources) &&
+	       (param->initiator_depth == RDMA_MAX_INIT_DEPTH ||
+	        param->initiator_depth <= id->source.dev->max_initiator_depth);
+}
+
+static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
+{
+	struct rcm_connect c = parameters(id, param);
+	const struct rcm_device *dev = id->source.dev;
+	int err = EINVAL;
+
+	if (!dev || !valid(id, param))
+		return EINVAL;
+	id->initiator_depth = param && param->initiator_depth != RDMA_MAX_INIT_DEPTH ? param->initiator_depth
+	                                                                             : dev->max_initiator_depth;
+	id->responder_resources = param && param->responder_resources != RDMA_MAX_RESP_RES
+	                                  ? param->responder_resources
+	                                  : dev->max_responder_resources;
+	rcm_lock();
+	if (id->state == RCM_ROUTE_RESOLVED)
+		err = rcm_is_ud(id) ? rcm_sidr_connect(id, &c) : send_req(id, &c);
+	if (!err) {
+		id->state = RCM_CONNECT;
+		rcm_rearm();
+	}
+	rcm_unlock();
+	return err;
+}
+
+RCM_EXPORT int rdma_connect(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id))
+		return -1;
+	int err = connect_id(id, param);
+
+	if (err)
+		return rcm_fail(err);
+	free(id->connect);
+	id->connect = NULL;
+	id->connect_len = 0;
+	return rcm_complete(id);
+}
+
+/* rcm.lock held. */
+static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
+{
+	struct vb_cm_rep rep = {
+	        .local_qpn = c->qp_num,
+	        .starting_psn = id->path.psn,
+	        .responder_resources = id->responder_resources,
+	        .initiator_depth = id->initiator_depth,
+	        .target_ack_delay = id->source.dev->ack_delay,
+	        .flow_control = c->flow_control,
+	        .srq = c->srq,
+	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
+	        .local_ca_guid = id->source.dev->guid,
+	};
+
+	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE)
+		return EINVAL;
+	rcm_private_data(rep.private_data, c);
+	id->path.responder_resources = id->responder_resources;
+	id->path.initiator_depth = id->initiator_depth;
+	if (!vb_cm_accept(&rcm.cm, id->conn, &rep, vb_qp1_now()))
+		return EINVAL;
+	id->told = true;
+	return 0;
+}
+
+/* Where the answer cannot go out the peer is refused. */
+static int answer(struct rcm_id *id, const struct rcm_connect *c)
+{
+	rcm_lock();
+	bool told = id->told;
+
+	id->told = true;
+	int err = rcm_is_ud(id) ? rcm_sidr_accept(id, c) : send_rep(id, c);
+
+	if (err) {
+		id->told = told;
+		if (id->conn && !rcm_is_ud(id))
+			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, vb_qp1_now());
+	}
+	rcm_rearm();
+	rcm_unlock();
+	return err;
+}
+
+static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
+{
+	struct rcm_connect c = parameters(id, param);
+	const struct rcm_device *dev = id->source.dev;
+
+	if (id->state != RCM_CONNECT || !dev || (!param && !id->id.qp) || !valid(id, param))
+		return EINVAL;
+	id->initiator_depth = param && param->initiator_depth != RDMA_MAX_INIT_DEPTH
+	                              ? param->initiator_depth
+	                              : at_most(id->initiator_depth, dev->max_initiator_depth);
+	id->responder_resources = param && param->responder_resources != RDMA_MAX_RESP_RES
+	                                  ? param->responder_resources
+	                                  : at_most(id->responder_resources, dev->max_responder_resources);
+	if (!rcm_is_ud(id) && (rcm_qp_rtr(id, id->responder_resources) || rcm_qp_rts(id, id->initiator_depth)))
+		return errno;
+	int err = answer(id, &c);
+
+	if (err && !rcm_is_ud(id))
+		rcm_qp_err(id);
+	return err;
+}
+
+RCM_EXPORT int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *param)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id))
+		return -1;
+	int err = accept_id(id, param);
+
+	if (err)
+		return rcm_fail(err);
+	if (!rcm_is_ud(id))
+		return rcm_complete(id);
+	if (id->sync)
+		rcm_drop_event(id);
+	return 0;
+}
+
+static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	int err = EINVAL;
+
+	if (!rcm_ours(id))
+		return -1;
+	len = data ? len : 0;
+	rcm_lock();
+	if (id->conn && rcm_is_ud(id))
+		err = rcm_sidr_reject(id, data, len);
+	else if (id->conn && vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_qp1_now()))
+		err = 0;
+	rcm_rearm();
+	rcm_unlock();
+	return rcm_result(err);
+}
+
+RCM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
+{
+	return reject(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len);
+}
+
+RCM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
+{
+	return reject(id, REASON_VENDOR_OPTION, private_data, private_data_len);
+}
+
+static int send_rtu(struct rcm_id *id)
+{
+	rcm_lock();
+	bool sent = id->conn && vb_cm_rtu(&rcm.cm, id->conn, NULL, 0, vb_qp1_now());
+
+	rcm_rearm();
+	rcm_unlock();
+	return sent ? 0 : rcm_fail(EINVAL);
+}
+
+int rcm_answer_response(struct rcm_id *id)
+{
+	if (!rcm_qp_rtr(id, RDMA_MAX_RESP_RES) && !rcm_qp_rts(id, RDMA_MAX_INIT_DEPTH) && !send_rtu(id))
+		return 0;
+	int err = errno;
+
+	rcm_qp_err(id);
+	return rcm_fail(err);
+}
+
+RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id))
+		return -1;
+	return cm_id->qp ? rcm_fail(EINVAL) : send_rtu(id);
+}
+
+RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	int err = EINVAL;
+
+	if (!rcm_ours(id))
+		return -1;
+	rcm_lock();
+	if (id->conn && event == IBV_EVENT_COMM_EST) {
+		if (id->conn->state == VB_CM_ESTABLISHED)
+			err = EISCONN;
+		else if (vb_cm_establish(&rcm.cm, id->conn, vb_qp1_now()))
+			err = 0;
+		rcm_rearm();
+	}
+	rcm_unlock();
+	return rcm_result(err);
+}
+
+RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	bool sent = false;
+
+	if (!rcm_ours(id))
+		return -1;
+	if (!cm_id->verbs)
+		return rcm_fail(EINVAL);
+	if (rcm_qp_err(id))
+		return -1;
+	rcm_lock();
+	struct vb_cm_conn *conn = id->conn;
+
+	if (conn) {
+		sent = vb_cm_disconnect(&rcm.cm, conn, NULL, 0, vb_qp1_now()) ||
+		       vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_qp1_now());
+		rcm_rearm();
+	}
+	rcm_unlock();
+	if (!conn)
+		return rcm_fail(EINVAL);
+	/* Where nothing is under way, no event would come to wait for. */
+	return sent || rcm_pending(id) ? rcm_complete(id) : 0;
+}

@@ -1,0 +1,256 @@
+// device.c - the adapters that librdmacm has open, and which of them has an address
+// follows: rdma_get_devices(3); annex A17 (RoCEv2): the GIDs of a port are its interface's addresses
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rdmacm/rdmacm.h"
+#include "util/log.h"
+
+/* Guards the list and its devices' pd and xrcd. Not taken with rcm.lock held, but the other way round. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rcm_device *devices;
+
+static struct rcm_device *open_device(struct ibv_device *ibdev)
+{
+	struct rcm_device *dev = calloc(1, sizeof(*dev));
+	struct ibv_device_attr attr;
+
+	if (!dev)
+		return NULL;
+	dev->verbs = ibv_open_device(ibdev);
+	if (!dev->verbs || ibv_query_device(dev->verbs, &attr)) {
+		if (dev->verbs)
+			ibv_close_device(dev->verbs);
+		free(dev);
+		return NULL;
+	}
+	dev->guid = be64toh(attr.node_guid);
+	dev->max_initiator_depth = (uint8_t)(attr.max_qp_init_rd_atom < 255 ? attr.max_qp_init_rd_atom : 254);
+	dev->max_responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 254);
+	dev->ack_delay = attr.local_ca_ack_delay;
+	return dev;
+}
+
+static bool same(const struct rcm_device *dev, struct ibv_device *ibdev)
+{
+	return !strcmp(ibv_get_device_name(dev->verbs->device), ibv_get_device_name(ibdev)) &&
+	       dev->guid == be64toh(ibv_get_device_guid(ibdev));
+}
+
+static bool listed(const struct rcm_device *dev, struct ibv_device *const *list, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (same(dev, list[i]))
+			return true;
+	return false;
+}
+
+static void add_device(struct ibv_device *ibdev)
+{
+	struct rcm_device **at = &devices;
+
+	while (*at && ((*at)->gone || !same(*at, ibdev)))
+		at = &(*at)->next;
+	if (!*at)
+		*at = open_device(ibdev);
+}
+
+/* The adapter went with its interface: who uses it is told, once. */
+static void remove_device(struct rcm_device *dev)
+{
+	if (dev->gone)
+		return;
+	dev->gone = true;
+	rcm_lock();
+	for (struct rcm_id *id = rcm.ids; id; id = id->next) {
+		if (id->source.dev != dev || id->state == RCM_REMOVED)
+			continue;
+		id->state = RCM_REMOVED;
+		if (id->told)
+			rcm_post(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+	}
+	rcm_unlock();
+}
+
+/* Brings the list in line with what there is now. */
+static void refresh(void)
+{
+	int n = 0;
+	struct ibv_device **list = ibv_get_device_list(&n);
+
+	if (!list)
+		return;
+	for (int i = 0; i < n; i++)
+		add_device(list[i]);
+	for (struct rcm_device *dev = devices; dev; dev = dev->next)
+		if (!dev->gone && !listed(dev, list, n))
+			remove_device(dev);
+	ibv_free_device_list(list);
+}
+
+void rcm_devices_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	devices = NULL;
+	rcm_watch_forget();
+}
+
+void rcm_device_gone(struct rcm_device *dev)
+{
+	pthread_mutex_lock(&lock);
+	remove_device(dev);
+	pthread_mutex_unlock(&lock);
+}
+
+static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+{
+	struct ibv_port_attr port;
+
+	if (ibv_query_port(dev->verbs, 1, &port) || port.gid_tbl_len <= 0)
+		return false;
+	struct ibv_gid_entry *e = calloc((size_t)port.gid_tbl_len, sizeof(*e));
+	ssize_t n = e ? ibv_query_gid_table(dev->verbs, e, (size_t)port.gid_tbl_len, 0) : 0;
+	bool found = false;
+
+	for (ssize_t i = 0; i < n && !found; i++) {
+		found = e[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(e[i].gid.raw, gid, 16) &&
+		        (!ifindex || e[i].ndev_ifindex == ifindex);
+		if (found)
+			*out = (struct rcm_source){.dev = dev,
+			                           .gid_index = (int)e[i].gid_index,
+			                           .port = (uint8_t)e[i].port_num,
+			                           .ifindex = e[i].ndev_ifindex,
+			                           .gid = e[i].gid};
+	}
+	free(e);
+	return found;
+}
+
+static bool find(const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+{
+	for (struct rcm_device *dev = devices; dev; dev = dev->next)
+		if (!dev->gone && find_in(dev, gid, ifindex, out))
+			return true;
+	return false;
+}
+
+bool rcm_local_address(const uint8_t gid[16], uint32_t ifindex)
+{
+	union rcm_addr addr;
+
+	rcm_addr_from_gid(&addr, gid, 0, ifindex);
+	int fd = socket(addr.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool local = fd >= 0 && !bind(fd, &addr.sa, rcm_addr_len(&addr.sa));
+
+	if (fd >= 0)
+		close(fd);
+	return local;
+}
+
+/* All of 127.0.0.0/8 is this host, of which the interface has but one address. */
+static bool loopback_net(const uint8_t gid[16], uint8_t main_address[16])
+{
+	union rcm_addr addr;
+
+	rcm_addr_from_gid(&addr, gid, 0, 0);
+	if (addr.sa.sa_family != AF_INET || !rcm_addr_loopback(&addr))
+		return false;
+	addr.sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	rcm_addr_gid(&addr, main_address);
+	return true;
+}
+
+int rcm_find_source(const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+{
+	uint8_t main_address[16];
+
+	pthread_mutex_lock(&lock);
+	bool found = devices && find(gid, ifindex, out);
+
+	if (!found) {
+		refresh();
+		found = find(gid, ifindex, out) || (loopback_net(gid, main_address) && find(main_address, 0, out));
+	}
+	pthread_mutex_unlock(&lock);
+	if (found)
+		return 0;
+	return rcm_local_address(gid, ifindex) ? ENODEV : EADDRNOTAVAIL;
+}
+
+void rcm_open_devices(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!devices) /* later ones are found when they are needed */
+		refresh();
+	pthread_mutex_unlock(&lock);
+}
+
+int rcm_device_pd(struct rcm_device *dev)
+{
+	pthread_mutex_lock(&lock);
+	if (!dev->pd)
+		dev->pd = ibv_alloc_pd(dev->verbs);
+	int err = dev->pd ? 0 : errno;
+
+	if (!dev->watch)
+		rcm_watch(dev);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int rcm_device_xrcd(struct rcm_device *dev)
+{
+	struct ibv_xrcd_init_attr attr = {
+	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+
+	pthread_mutex_lock(&lock);
+	if (!dev->xrcd)
+		dev->xrcd = ibv_open_xrcd(dev->verbs, &attr);
+	int err = dev->xrcd ? 0 : errno;
+
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* As many as are there, and a NULL behind them; lock held. */
+static struct ibv_context **contexts(int *count)
+{
+	struct ibv_context **list;
+	int n = 0;
+
+	for (struct rcm_device *dev = devices; dev; dev = dev->next)
+		n += !dev->gone;
+	list = n ? calloc((size_t)n + 1, sizeof(*list)) : NULL;
+	if (!list) {
+		errno = n ? ENOMEM : ENODEV;
+		return NULL;
+	}
+	*count = n;
+	n = 0;
+	for (struct rcm_device *dev = devices; dev; dev = dev->next)
+		if (!dev->gone)
+			list[n++] = dev->verbs;
+	return list;
+}
+
+RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
+{
+	struct ibv_context **list;
+	int n = 0;
+
+	pthread_mutex_lock(&lock);
+	refresh();
+	list = contexts(&n);
+	pthread_mutex_unlock(&lock);
+	if (num_devices)
+		*num_devices = n;
+	return list;
+}
+
+RCM_EXPORT void rdma_free_devices(struct ibv_context **list)
+{
+	free(list);
+}

@@ -1,0 +1,128 @@
+// ep.c - endpoints: an id, its addresses and its queue pair in one call
+// follows: rdma_create_ep(3), rdma_destroy_ep(3), rdma_get_request(3)
+// SPDX-License-Identifier: MIT
+#include <rdma/rdma_verbs.h>
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+#define RESOLVE_MS 2000
+
+static void *copy(const void *from, size_t len)
+{
+	void *to = malloc(len);
+
+	if (to)
+		memcpy(to, from, len);
+	return to;
+}
+
+static int passive(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
+                   const struct ibv_qp_init_attr *attr)
+{
+	if (rdma_bind_addr(&id->id, res->ai_src_addr))
+		return -1;
+	if (pd)
+		id->id.pd = pd;
+	if (!attr)
+		return 0;
+	id->qp_init_attr = copy(attr, sizeof(*attr));
+	if (!id->qp_init_attr)
+		return -1;
+	id->qp_init_attr->qp_type = (enum ibv_qp_type)res->ai_qp_type;
+	return 0;
+}
+
+static int route(struct rdma_cm_id *id, const struct rdma_addrinfo *res)
+{
+	if (!res->ai_route_len)
+		return rdma_resolve_route(id, RESOLVE_MS);
+	if (rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, res->ai_route, res->ai_route_len))
+		return -1;
+	return rcm_complete(rcm_id(id));
+}
+
+static int active(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	if (rdma_resolve_addr(&id->id, res->ai_src_len ? res->ai_src_addr : NULL, res->ai_dst_addr, RESOLVE_MS) ||
+	    route(&id->id, res))
+		return -1;
+	if (attr) {
+		attr->qp_type = (enum ibv_qp_type)res->ai_qp_type;
+		if (rdma_create_qp(&id->id, pd, attr))
+			return -1;
+	}
+	if (!res->ai_connect_len)
+		return 0;
+	id->connect = copy(res->ai_connect, res->ai_connect_len);
+	if (!id->connect)
+		return -1;
+	id->connect_len = res->ai_connect_len;
+	return 0;
+}
+
+RCM_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ibv_pd *pd,
+                              struct ibv_qp_init_attr *attr)
+{
+	struct rdma_cm_id *id;
+
+	if (!res || !out)
+		return rcm_fail(EINVAL);
+	if (rcm_create_id(NULL, &id, NULL, (enum rdma_port_space)res->ai_port_space, (enum ibv_qp_type)res->ai_qp_type))
+		return -1;
+	if (res->ai_flags & RAI_PASSIVE ? passive(rcm_id(id), res, pd, attr) : active(rcm_id(id), res, pd, attr)) {
+		int err = errno;
+
+		rdma_destroy_ep(id);
+		return rcm_fail(err);
+	}
+	*out = id;
+	return 0;
+}
+
+RCM_EXPORT void rdma_destroy_ep(struct rdma_cm_id *id)
+{
+	if (id->qp)
+		rdma_destroy_qp(id);
+	if (id->srq)
+		rdma_destroy_srq(id);
+	rdma_destroy_id(id);
+}
+
+static int check_request(const struct rdma_cm_event *event)
+{
+	if (event->event == RDMA_CM_EVENT_REJECTED)
+		return ECONNREFUSED;
+	if (event->status)
+		return event->status < 0 ? -event->status : event->status;
+	return event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? 0 : EINVAL;
+}
+
+RCM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **out)
+{
+	struct rcm_id *id = rcm_id(listen);
+	struct rdma_cm_event *event;
+
+	if (!rcm_ours(id))
+		return -1;
+	if (!id->sync)
+		return rcm_fail(EINVAL);
+	rcm_drop_event(id);
+	if (rdma_get_cm_event(listen->channel, &event))
+		return -1;
+	int err = check_request(event);
+
+	if (!err && id->qp_init_attr) {
+		struct ibv_qp_init_attr attr = *id->qp_init_attr;
+
+		if (rdma_create_qp(event->id, listen->pd, &attr))
+			err = errno;
+	}
+	if (err) {
+		listen->event = event;
+		return rcm_fail(err);
+	}
+	event->id->event = event;
+	*out = event->id;
+	return 0;
+}

@@ -1,0 +1,179 @@
+// global.c - what a process has once: its place at queue pair 1, the table of connections, the lock
+// follows: rdma_cm(7); fork(2)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* Who opens; before rcm.lock. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+struct rcm rcm = {.lock = PTHREAD_MUTEX_INITIALIZER, .acked = PTHREAD_COND_INITIALIZER, .generation = 1};
+
+void rcm_lock(void)
+{
+	int old;
+
+	/* A thread that is cancelled while it sends would keep the lock. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	pthread_mutex_lock(&rcm.lock);
+	rcm.cancel_state = old;
+}
+
+void rcm_unlock(void)
+{
+	int old = rcm.cancel_state;
+
+	pthread_mutex_unlock(&rcm.lock);
+	pthread_setcancelstate(old, NULL);
+}
+
+void rcm_wait(void)
+{
+	int old = rcm.cancel_state;
+
+	pthread_cond_wait(&rcm.acked, &rcm.lock);
+	rcm.cancel_state = old;
+}
+
+void rcm_rearm(void)
+{
+	vb_qp1_timer(rcm.qp1, vb_cm_deadline(&rcm.cm));
+}
+
+bool rcm_ours(const struct rcm_id *id)
+{
+	if (id && id->generation == rcm.generation)
+		return true;
+	errno = EINVAL;
+	return false;
+}
+
+void rcm_random(void *buf, size_t len)
+{
+	size_t have = 0;
+
+	while (have < len) {
+		ssize_t n = getrandom((char *)buf + have, len - have, 0);
+
+		if (n < 0 && errno != EINTR)
+			abort();
+		have += n > 0 ? (size_t)n : 0;
+	}
+}
+
+static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
+                   size_t len)
+{
+	struct vb_cm_addr from = {.port = ifindex};
+
+	memcpy(from.local, local, sizeof(from.local));
+	memcpy(from.remote, remote, sizeof(from.remote));
+	rcm_lock();
+	if (rcm.qp1) {
+		vb_cm_input(&rcm.cm, &from, mad, len, vb_qp1_now());
+		rcm_rearm();
+	}
+	rcm_unlock();
+}
+
+static void on_timeout(void *own, uint64_t now)
+{
+	rcm_lock();
+	if (rcm.qp1) {
+		vb_cm_timeout(&rcm.cm, now);
+		rcm_rearm();
+	}
+	rcm_unlock();
+}
+
+static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
+{
+	vb_qp1_send(rcm.qp1, to->local, to->remote, to->port, mad);
+}
+
+static const struct vb_qp1_ops qp1_ops = {.mad = on_mad, .timeout = on_timeout};
+static const struct vb_cm_ops cm_ops = {.admit = rcm_admit, .send = send_mad, .event = rcm_on_event};
+
+/* A queue pair 1 of before fork(): to be closed when the child first needs its own. */
+static struct vb_qp1 *parents;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&rcm.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&rcm.lock);
+}
+
+/* The ids, the table and the devices are the parent's; their memory stays. */
+static void in_child(void)
+{
+	pthread_mutex_init(&opening, NULL);
+	pthread_mutex_init(&rcm.lock, NULL);
+	pthread_cond_init(&rcm.acked, NULL);
+	rcm.generation++;
+	if (rcm.qp1)
+		parents = rcm.qp1;
+	rcm.qp1 = NULL;
+	rcm.ids = NULL;
+	rcm_devices_forget();
+}
+
+static int start(void)
+{
+	struct vb_cm_config cfg = {0};
+	struct vb_qp1 *qp1;
+
+	if (!rcm.conns)
+		rcm.conns = calloc(RCM_CONNS, sizeof(*rcm.conns));
+	if (!rcm.conns)
+		return ENOMEM;
+	int err = vb_qp1_open(&qp1_ops, NULL, &qp1);
+
+	if (err)
+		return err;
+	cfg.lane = vb_qp1_lane(qp1);
+	rcm_random(cfg.key, sizeof(cfg.key));
+	rcm_lock();
+	vb_cm_init(&rcm.cm, &cfg, &cm_ops, NULL, rcm.conns, RCM_CONNS);
+	rcm.qp1 = qp1;
+	rcm_unlock();
+	return 0;
+}
+
+int rcm_open(void)
+{
+	static bool watching;
+	int err = 0;
+
+	if (__atomic_load_n(&rcm.qp1, __ATOMIC_ACQUIRE))
+		return 0;
+	pthread_mutex_lock(&opening);
+	if (!watching)
+		err = pthread_atfork(before_fork, after_fork, in_child);
+	watching = !err;
+	if (parents) {
+		vb_qp1_close(parents);
+		parents = NULL;
+	}
+	if (!err && !rcm.qp1)
+		err = start();
+	pthread_mutex_unlock(&opening);
+	return err;
+}
+
+/* A program that just ends leaves its connections as the kernel would: their peers are told. */
+__attribute__((destructor)) static void at_exit(void)
+{
+	rcm_lock();
+	for (struct rcm_id *id = rcm.qp1 ? rcm.ids : NULL; id; id = id->next) {
+		if (id->conn)
+			vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
+		id->conn = NULL;
+		id->told = false;
+	}
+	rcm_unlock();
+}

@@ -1,0 +1,202 @@
+// id.c - ids: made, moved to another event channel, and destroyed once their events are acknowledged
+// follows: rdma_create_id(3), rdma_destroy_id(3), rdma_migrate_id(3)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context)
+{
+	struct rcm_id *id = calloc(1, sizeof(*id));
+
+	if (!id)
+		return NULL;
+	id->id.context = context;
+	id->id.ps = ps;
+	id->id.qp_type = type;
+	id->generation = rcm.generation;
+	return id;
+}
+
+void rcm_link(struct rcm_id *id)
+{
+	id->next = rcm.ids;
+	if (id->next)
+		id->next->link = &id->next;
+	id->link = &rcm.ids;
+	rcm.ids = id;
+}
+
+void rcm_unlink(struct rcm_id *id)
+{
+	if (!id->link)
+		return;
+	*id->link = id->next;
+	if (id->next)
+		id->next->link = id->link;
+	id->link = NULL;
+}
+
+static bool known_space(enum rdma_port_space ps)
+{
+	return ps == RDMA_PS_TCP || ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB || ps == RDMA_PS_IB;
+}
+
+int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context, enum rdma_port_space ps,
+                  enum ibv_qp_type type)
+{
+	struct rcm_id *id;
+	int err = rcm_open();
+
+	if (!err && (!known_space(ps) || (channel && rcm_channel(channel)->generation != rcm.generation)))
+		err = EINVAL;
+	if (err)
+		return rcm_fail(err);
+	id = rcm_id_new(ps, type, context);
+	if (!id)
+		return -1;
+	id->told = true;
+	id->sync = !channel;
+	id->id.channel = channel ? channel : rdma_create_event_channel();
+	if (!id->id.channel) {
+		free(id);
+		return -1;
+	}
+	rcm_lock();
+	rcm_link(id);
+	rcm_unlock();
+	*out = &id->id;
+	return 0;
+}
+
+RCM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+                              enum rdma_port_space ps)
+{
+	bool ud = ps == RDMA_PS_IPOIB || ps == RDMA_PS_UDP;
+
+	return rcm_create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC);
+}
+
+void rcm_free_id(struct rcm_id *id)
+{
+	for (struct rcm_mcast *mc = id->left, *next; mc; mc = next) {
+		next = mc->next;
+		free(mc);
+	}
+	if (id->sync)
+		rdma_destroy_event_channel(id->id.channel);
+	free(id->id.route.path_rec);
+	free(id->connect);
+	free(id->qp_init_attr);
+	rdma_freeaddrinfo(id->resolved);
+	free(id);
+}
+
+static void end_connection(struct rcm_id *id)
+{
+	if (!id->conn)
+		return;
+	vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
+	id->conn = NULL;
+	rcm_rearm();
+}
+
+/* A connection that the program has never seen goes with its event. */
+void rcm_discard(struct rcm_event *e)
+{
+	while (e) {
+		struct rcm_event *next = e->next;
+
+		if (e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			struct rcm_id *child = rcm_id(e->event.id);
+
+			end_connection(child);
+			rcm_unlink(child);
+			rcm_free_id(child);
+		}
+		free(e);
+		e = next;
+	}
+}
+
+/* Nothing more comes for it. */
+static void silence(struct rcm_id *id)
+{
+	rcm_lock();
+	id->told = false;
+	end_connection(id);
+	rcm_unlink(id);
+	rcm_discard(rcm_unqueue(id, NULL));
+	rcm_unlock();
+	if (id->bound)
+		vb_qp1_unbind(rcm.qp1, id->binding);
+	id->bound = false;
+}
+
+static void await_acks(const struct rcm_id *id)
+{
+	rcm_lock();
+	while (id->acked < id->reported)
+		rcm_wait();
+	rcm_unlock();
+}
+
+RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!id)
+		return rcm_fail(EINVAL);
+	if (id->generation != rcm.generation) { /* the parent's: what it had was never ours */
+		free(id);
+		return 0;
+	}
+	rcm_leave_all(id);
+	silence(id);
+	rcm_drop_event(id);
+	await_acks(id);
+	rcm_free_id(id);
+	return 0;
+}
+
+/* What waits goes along, in its order. */
+static void move_events(struct rcm_id *id, struct rdma_event_channel *channel)
+{
+	struct rcm_event *e = rcm_unqueue(id, NULL);
+
+	id->id.channel = channel;
+	while (e) {
+		struct rcm_event *next = e->next;
+
+		rcm_queue(e);
+		e = next;
+	}
+}
+
+RCM_EXPORT int rdma_migrate_id(struct rdma_cm_id *cm_id, struct rdma_event_channel *channel)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	struct rdma_event_channel *old;
+	bool was_sync;
+
+	if (!rcm_ours(id) || (id->sync && !channel) || (channel && rcm_channel(channel)->generation != rcm.generation))
+		return rcm_fail(EINVAL);
+	bool sync = !channel;
+
+	if (sync)
+		channel = rdma_create_event_channel();
+	if (!channel)
+		return -1;
+	rcm_lock();
+	old = id->id.channel;
+	was_sync = id->sync;
+	move_events(id, channel);
+	id->sync = sync;
+	rcm_unlock();
+	if (was_sync) {
+		rcm_drop_event(id);
+		rdma_destroy_event_channel(old);
+	}
+	await_acks(id);
+	return 0;
+}

@@ -1,0 +1,145 @@
+// incoming.c - what becomes of a connection, as events of its id
+// follows: rdma_get_cm_event(3); IBA volume 1, 12.9 (states)
+// SPDX-License-Identifier: MIT
+#include "rdmacm/rdmacm.h"
+
+static void post_data(struct rcm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len)
+{
+	struct rcm_event *e = id->told ? rcm_event_new(id, type, status) : NULL;
+
+	if (!e)
+		return;
+	rcm_event_data(e, data, len);
+	rcm_queue(e);
+}
+
+static void post(struct rcm_id *id, enum rdma_cm_event_type type, int status)
+{
+	post_data(id, type, status, NULL, 0);
+}
+
+static uint8_t at_most(uint8_t n, uint8_t most)
+{
+	return n < most ? n : most;
+}
+
+/* IBA 12.7.34, with the peer's own delay: what a packet and its answer take at least. */
+static uint8_t with_delay(uint8_t timeout, uint8_t delay)
+{
+	uint8_t t = timeout >= delay ? (uint8_t)(timeout + (delay >= timeout - 1))
+	                             : (uint8_t)(delay + (timeout >= delay - 1));
+
+	return at_most(t, 31);
+}
+
+static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
+{
+	struct rcm_path *path = &id->path;
+
+	path->remote_qpn = rep->local_qpn;
+	path->remote_psn = rep->starting_psn;
+	/* No more than was offered, and no more than the adapter has. */
+	path->responder_resources = at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
+	path->initiator_depth = at_most(rep->responder_resources, path->initiator_depth);
+	path->rnr_retry_count = rep->rnr_retry_count;
+	path->timeout = with_delay(path->timeout, rep->target_ack_delay);
+}
+
+static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
+{
+	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+
+	vb_cm_mra(&rcm.cm, id->conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_qp1_now());
+	if (!e)
+		return;
+	take_rep(id, rep);
+	e->event.param.conn = (struct rdma_conn_param){
+	        .responder_resources = rep->initiator_depth,
+	        .initiator_depth = rep->responder_resources,
+	        .flow_control = rep->flow_control,
+	        .rnr_retry_count = rep->rnr_retry_count,
+	        .srq = rep->srq,
+	        .qp_num = rep->local_qpn,
+	};
+	rcm_event_data(e, rep->private_data, sizeof(rep->private_data));
+	rcm_queue(e);
+}
+
+/* Once: the peer's wish, or its agreement to ours, or its silence. */
+static void on_disconnected(struct rcm_id *id, int status)
+{
+	if (id->state != RCM_CONNECT)
+		return;
+	id->state = RCM_DISCONNECT;
+	post(id, RDMA_CM_EVENT_DISCONNECTED, status);
+}
+
+static void on_sidr_rep(struct rcm_id *id, const struct vb_cm_sidr_rep *rep)
+{
+	struct rcm_event *e;
+
+	if (rep->status != VB_CM_SIDR_OK) {
+		post_data(id, RDMA_CM_EVENT_UNREACHABLE, rep->status, rep->private_data, sizeof(rep->private_data));
+		return;
+	}
+	e = rcm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+	if (!e)
+		return;
+	e->event.param.ud = (struct rdma_ud_param){.qp_num = rep->qpn, .qkey = rep->qkey};
+	rcm_ah_attr(id, &e->event.param.ud.ah_attr);
+	rcm_event_data(e, rep->private_data, sizeof(rep->private_data));
+	rcm_queue(e);
+}
+
+static void on_connection(struct rcm_id *id, const struct vb_cm_event *event)
+{
+	switch (event->kind) {
+	case VB_CM_REP_RECEIVED:
+		on_rep(id, &event->msg->rep);
+		break;
+	case VB_CM_RTU_RECEIVED:
+	case VB_CM_USER_ESTABLISHED:
+		post(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+		break;
+	case VB_CM_REQ_ERROR:
+	case VB_CM_REP_ERROR:
+	case VB_CM_SIDR_ERROR:
+		post(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+		break;
+	case VB_CM_REJ_RECEIVED:
+		post_data(id, RDMA_CM_EVENT_REJECTED, event->msg->rej.reason, event->msg->rej.private_data,
+		          sizeof(event->msg->rej.private_data));
+		break;
+	case VB_CM_SIDR_REP_RECEIVED:
+		on_sidr_rep(id, &event->msg->sidr_rep);
+		break;
+	default:
+		break;
+	}
+}
+
+void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *event)
+{
+	struct rcm_id *id = conn->own;
+
+	switch (event->kind) {
+	case VB_CM_REQ_RECEIVED:
+	case VB_CM_SIDR_REQ_RECEIVED:
+		rcm_on_request(conn, event->msg);
+		return;
+	case VB_CM_DREQ_RECEIVED:
+	case VB_CM_DREP_RECEIVED:
+		on_disconnected(id, 0);
+		return;
+	case VB_CM_DREQ_ERROR:
+		on_disconnected(id, -ETIMEDOUT);
+		return;
+	case VB_CM_TIMEWAIT_EXIT:
+		if (id->state == RCM_DISCONNECT)
+			post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+		return;
+	default:
+		if (id->state == RCM_CONNECT)
+			on_connection(id, event);
+	}
+}

@@ -1,0 +1,63 @@
+// neighbour.c - does the next hop answer? Asked before a route is promised, since nobody waits for packets to tell
+// follows: rdma_resolve_addr(3) (RDMA_CM_EVENT_ADDR_ERROR), netdevice(7)
+// SPDX-License-Identifier: MIT
+#include <net/if.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* Links with more than one other end, which are told apart by an address. */
+static bool has_neighbours(uint32_t ifindex)
+{
+	struct ifreq req = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool known = fd >= 0 && if_indextoname(ifindex, req.ifr_name) && !ioctl(fd, SIOCGIFFLAGS, &req);
+
+	if (fd >= 0)
+		close(fd);
+	return known && !(req.ifr_flags & (IFF_NOARP | IFF_LOOPBACK | IFF_POINTOPOINT));
+}
+
+static bool own_address(const union rcm_addr *addr)
+{
+	uint8_t gid[16];
+
+	rcm_addr_gid(addr, gid);
+	return rcm_local_address(gid, rcm_addr_scope(addr));
+}
+
+static void *ask(void *arg)
+{
+	struct rcm_found *found = arg;
+	struct ibv_ah_attr attr = {.grh.sgid_index = (uint8_t)found->source.gid_index,
+	                           .port_num = found->source.port,
+	                           .is_global = 1};
+	uint8_t mac[6];
+	uint16_t vid;
+
+	rcm_addr_gid(&found->dst, attr.grh.dgid.raw);
+	int err = ibv_resolve_eth_l2_from_gid(found->source.dev->verbs, &attr, mac, &vid);
+
+	/* Whatever else went wrong is no proof that nobody is there. */
+	rcm_found(found, err == -EHOSTUNREACH || err == EHOSTUNREACH ? EHOSTUNREACH : 0);
+	free(found);
+	return NULL;
+}
+
+bool rcm_ask_neighbour(const struct rcm_found *found)
+{
+	struct rcm_found *copy;
+
+	if (rcm_addr_multicast(&found->dst) || !has_neighbours(found->source.ifindex) || own_address(&found->dst))
+		return false;
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return false;
+	*copy = *found;
+	if (!rcm_thread(ask, copy))
+		return true;
+	free(copy);
+	return false;
+}

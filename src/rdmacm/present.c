@@ -1,0 +1,136 @@
+// present.c - what is done with an event in the thread that fetches it: devices, queue pairs, what the id shows
+// follows: rdma_get_cm_event(3), rdma_create_qp(3) (queue pairs change their state by themselves)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+int rcm_show_device(struct rcm_id *id)
+{
+	int err = rcm_device_pd(id->source.dev);
+
+	if (err)
+		return err;
+	id->id.verbs = id->source.dev->verbs;
+	if (!id->id.pd)
+		id->id.pd = id->source.dev->pd;
+	id->id.port_num = id->source.port;
+	return 0;
+}
+
+void rcm_show_addresses(struct rcm_id *id)
+{
+	struct rdma_addr *addr = &id->id.route.addr;
+
+	addr->src_storage = id->src.ss;
+	addr->dst_storage = id->dst.ss;
+	addr->addr.ibaddr.sgid = id->source.gid;
+	if (id->dst.sa.sa_family)
+		rcm_addr_gid(&id->dst, addr->addr.ibaddr.dgid.raw);
+	addr->addr.ibaddr.pkey = htobe16(0xffff);
+}
+
+static void fail(struct rcm_event *e, enum rdma_cm_event_type type, int err)
+{
+	e->event.event = type;
+	e->event.status = -err;
+}
+
+static void addr_resolved(struct rcm_event *e)
+{
+	int err = rcm_show_device(e->owner);
+
+	rcm_show_addresses(e->owner);
+	if (err)
+		fail(e, RDMA_CM_EVENT_ADDR_ERROR, err);
+}
+
+static void route_resolved(struct rcm_event *e)
+{
+	int err = rcm_path_record(e->owner);
+
+	if (err)
+		fail(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
+}
+
+/* The new id's device, and its event channel: one of its own where its listener is synchronous. */
+static int adopt(struct rcm_id *child, const struct rcm_id *listener)
+{
+	struct rcm_source source = child->source;
+	int err = rcm_find_source(child->source.gid.raw, rcm_addr_scope(&child->src), &source);
+
+	rcm_lock();
+	child->source = source;
+	child->id.channel = listener->id.channel;
+	rcm_unlock();
+	if (!err)
+		err = rcm_show_device(child);
+	if (!err && listener->sync && rdma_migrate_id(&child->id, NULL))
+		err = errno;
+	rcm_show_addresses(child);
+	return err || rcm_is_ud(child) ? err : rcm_path_record(child);
+}
+
+static bool connect_request(struct rcm_event *e)
+{
+	struct rcm_id *child = rcm_id(e->event.id);
+
+	if (!adopt(child, e->owner))
+		return true;
+	rdma_destroy_id(&child->id);
+	return false;
+}
+
+static void connect_response(struct rcm_event *e)
+{
+	struct rcm_id *id = e->owner;
+
+	if (!id->id.qp)
+		return;
+	if (!rcm_answer_response(id)) {
+		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
+		return;
+	}
+	fail(e, RDMA_CM_EVENT_CONNECT_ERROR, errno);
+	id->failed = true;
+}
+
+static void joined(struct rcm_event *e)
+{
+	int err = rcm_joined(e);
+
+	if (err)
+		fail(e, RDMA_CM_EVENT_MULTICAST_ERROR, err);
+}
+
+bool rcm_present(struct rcm_event *e)
+{
+	switch ((int)e->event.event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		addr_resolved(e);
+		return true;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		route_resolved(e);
+		return true;
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		return connect_request(e);
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		connect_response(e);
+		return true;
+	case RDMA_CM_EVENT_REJECTED:
+		if (e->owner->failed)
+			return false;
+		rcm_qp_err(e->owner);
+		return true;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return !e->owner->failed;
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+		joined(e);
+		return true;
+	case RCM_EVENT_INTERNAL:
+		e->event.event = (enum rdma_cm_event_type)RCM_EVENT_ADDRINFO_RESOLVED;
+		return true;
+	default:
+		return true;
+	}
+}

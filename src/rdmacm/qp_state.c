@@ -1,0 +1,197 @@
+// qp_state.c - the attributes that a connection gives its queue pair, state by state
+// follows: rdma_init_qp_attr(3), rdma_create_qp(3); IBA volume 1, 10.3.1 (states), 12.7 (which field of REQ and REP)
+// SPDX-License-Identifier: MIT
+#include "rdmacm/rdmacm.h"
+
+void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr)
+{
+	*attr = (struct ibv_ah_attr){
+	        .grh = {.dgid = id->path.dgid,
+	                .flow_label = id->path.flow_label,
+	                .sgid_index = (uint8_t)id->source.gid_index,
+	                .hop_limit = id->path.hop_limit,
+	                .traffic_class = id->path.traffic_class},
+	        .sl = id->path.sl,
+	        .static_rate = 0,
+	        .is_global = 1,
+	        .port_num = id->source.port,
+	};
+}
+
+static bool connected_type(const struct rcm_id *id)
+{
+	return id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_SEND ||
+	       id->id.qp_type == IBV_QPT_XRC_RECV;
+}
+
+static int init_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->pkey_index = 0;
+	attr->port_num = id->source.port;
+	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+	if (rcm_is_ud(id)) {
+		attr->qkey = RDMA_UDP_QKEY;
+		*mask |= IBV_QP_QKEY;
+		return 0;
+	}
+	*mask |= IBV_QP_ACCESS_FLAGS;
+	if (!id->conn)
+		return 0;
+	attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	if (id->path.responder_resources)
+		attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	return 0;
+}
+
+static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	rcm_ah_attr(id, &attr->ah_attr);
+	attr->path_mtu = (enum ibv_mtu)id->path.mtu;
+	attr->dest_qp_num = id->path.remote_qpn;
+	attr->rq_psn = id->path.remote_psn;
+	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_RECV) {
+		attr->max_dest_rd_atomic = id->path.responder_resources;
+		attr->min_rnr_timer = 0;
+		*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	}
+	return 0;
+}
+
+static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	attr->sq_psn = id->path.psn;
+	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (!connected_type(id))
+		return 0;
+	attr->timeout = id->ack_timeout_set ? id->ack_timeout : id->path.timeout;
+	*mask |= IBV_QP_TIMEOUT;
+	if (id->id.qp_type == IBV_QPT_XRC_RECV)
+		return 0;
+	attr->retry_cnt = id->path.retry_count;
+	attr->rnr_retry = id->path.rnr_retry_count;
+	attr->max_rd_atomic = id->path.initiator_depth;
+	*mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	return 0;
+}
+
+/* What a connection knows, and from when on. */
+static bool known(const struct rcm_id *id, enum ibv_qp_state state)
+{
+	switch (id->conn->state) {
+	case VB_CM_REQ_SENT:
+	case VB_CM_MRA_REQ_RCVD:
+		return state == IBV_QPS_INIT;
+	case VB_CM_REQ_RCVD:
+	case VB_CM_MRA_REQ_SENT:
+	case VB_CM_REP_RCVD:
+	case VB_CM_MRA_REP_SENT:
+	case VB_CM_REP_SENT:
+	case VB_CM_MRA_REP_RCVD:
+	case VB_CM_ESTABLISHED:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int fill(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+	if (!id->source.dev)
+		return EINVAL;
+	if (!id->conn || rcm_is_ud(id))
+		return init_attr(id, attr, mask);
+	if (!known(id, attr->qp_state))
+		return EINVAL;
+	switch (attr->qp_state) {
+	case IBV_QPS_INIT:
+		return init_attr(id, attr, mask);
+	case IBV_QPS_RTR:
+		return rtr_attr(id, attr, mask);
+	case IBV_QPS_RTS:
+		return rts_attr(id, attr, mask);
+	default:
+		return EINVAL;
+	}
+}
+
+RCM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *cm_id, struct ibv_qp_attr *attr, int *mask)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+	struct ibv_qp_attr got = {.qp_state = attr->qp_state};
+	int got_mask = 0;
+
+	if (!rcm_ours(id))
+		return -1;
+	rcm_lock();
+	int err = fill(id, &got, &got_mask);
+
+	rcm_unlock();
+	if (err)
+		return rcm_fail(err);
+	*attr = got;
+	*mask = got_mask;
+	return 0;
+}
+
+static int modify(struct rcm_id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	return rcm_result(ibv_modify_qp(qp, attr, mask));
+}
+
+/* A datagram queue pair is ready at once; a connected one is brought to INIT. */
+int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
+	int mask;
+
+	if (rdma_init_qp_attr(&id->id, &attr, &mask) || modify(id, qp, &attr, mask))
+		return -1;
+	if (!rcm_is_ud(id))
+		return 0;
+	attr.qp_state = IBV_QPS_RTR;
+	if (modify(id, qp, &attr, IBV_QP_STATE))
+		return -1;
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = 0;
+	return modify(id, qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+}
+
+/* With the rights that the connection has agreed on. */
+int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
+	int mask;
+
+	if (!id->id.qp)
+		return 0;
+	if (rdma_init_qp_attr(&id->id, &attr, &mask) || modify(id, id->id.qp, &attr, mask))
+		return -1;
+	attr.qp_state = IBV_QPS_RTR;
+	if (rdma_init_qp_attr(&id->id, &attr, &mask))
+		return -1;
+	if (responder_resources != RDMA_MAX_RESP_RES)
+		attr.max_dest_rd_atomic = responder_resources;
+	return modify(id, id->id.qp, &attr, mask);
+}
+
+int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	int mask;
+
+	if (!id->id.qp)
+		return 0;
+	if (rdma_init_qp_attr(&id->id, &attr, &mask))
+		return -1;
+	if (initiator_depth != RDMA_MAX_INIT_DEPTH)
+		attr.max_rd_atomic = initiator_depth;
+	return modify(id, id->id.qp, &attr, mask);
+}
+
+int rcm_qp_err(struct rcm_id *id)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	return id->id.qp ? modify(id, id->id.qp, &attr, IBV_QP_STATE) : 0;
+}

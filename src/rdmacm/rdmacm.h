@@ -1,0 +1,318 @@
+// rdmacm.h - ids, event channels and events of librdmacm, and what its files share
+// follows: rdma_cm(7); IBA volume 1, 12 (communication management); annex A11 (RDMA IP CM service)
+// SPDX-License-Identifier: MIT
+#ifndef VB_RDMACM_RDMACM_H
+#define VB_RDMACM_RDMACM_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/cm/cm.h"
+#include "io/qp1.h"
+
+#define RCM_EXPORT __attribute__((visibility("default")))
+
+/* As the kernel's cma has them; codes are 4.096 us * 2^code. */
+enum {
+	RCM_RESPONSE_TIMEOUT = 20,
+	RCM_MRA_TIMEOUT = 24,
+	RCM_CM_RETRIES = 15,
+	RCM_LIFETIME = 16, /* of a packet */
+	RCM_BACKLOG = 1024,
+	RCM_HOP_LIMIT = 64,
+	RCM_CONNS = 8192, /* at once, with those in timewait */
+};
+
+union rcm_addr {
+	struct sockaddr sa;
+	struct sockaddr_in sin;
+	struct sockaddr_in6 sin6;
+	struct sockaddr_storage ss;
+};
+
+/* Open while the library is loaded, with its protection domain. Written under the lock of device.c. */
+struct rcm_device {
+	struct rcm_device *next;
+	struct ibv_context *verbs, *watch; /* watch: for its events */
+	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd;
+	uint64_t guid;
+	uint8_t max_initiator_depth, max_responder_resources, ack_delay;
+	bool gone; /* with its interface */
+};
+
+/* A local address: of which adapter, and where in its table. dev NULL: none yet. */
+struct rcm_source {
+	struct rcm_device *dev;
+	int gid_index;
+	uint8_t port;
+	uint32_t ifindex;
+	union ibv_gid gid;
+};
+
+enum rcm_state {
+	RCM_IDLE,
+	RCM_BOUND,
+	RCM_ADDR_QUERY, /* the next hop is asked for */
+	RCM_ADDR_RESOLVED,
+	RCM_ROUTE_RESOLVED,
+	RCM_LISTEN,
+	RCM_CONNECT, /* from rdma_connect, or from the peer's request */
+	RCM_DISCONNECT,
+	RCM_REMOVED, /* its device is gone */
+};
+
+/* What a queue pair has to know of the connection: from rdma_connect and REP, or from REQ. */
+struct rcm_path {
+	union ibv_gid dgid;
+	uint32_t psn, remote_psn, remote_qpn;
+	uint8_t mtu;
+	uint8_t responder_resources, initiator_depth;
+	uint8_t retry_count, rnr_retry_count, timeout;
+	uint8_t traffic_class, hop_limit, sl, rate;
+	uint32_t flow_label;
+};
+
+struct rcm_mcast {
+	struct rcm_mcast *next;
+	void *context;
+	union rcm_addr addr;
+	union ibv_gid mgid;
+	bool send_only, attached;
+	unsigned reported, acked;
+};
+
+/* Fields without a remark are changed under rcm.lock. */
+struct rcm_id {
+	struct rdma_cm_id id; /* the program's, and first */
+	struct rcm_id *next, **link;
+	unsigned generation;
+	enum rcm_state state;
+	bool sync;
+	bool told;   /* the program knows of it: a new connection is not spoken of before it is accepted */
+	bool failed; /* its queue pair could not be connected: what the peer says to that is of no interest */
+	unsigned reported, acked;
+
+	union rcm_addr src, dst; /* what the program sees of them it sees from an event on */
+	struct rcm_source source;
+	uint64_t query; /* the last one's number */
+	bool bound;
+	uint32_t binding;
+
+	bool reuse, afonly, afonly_set, ack_timeout_set;
+	uint8_t tos, ack_timeout;
+	int backlog; /* requests that may still be queued */
+
+	struct vb_cm_conn *conn;
+	struct rcm_path path;
+
+	/* the program's thread alone */
+	uint8_t initiator_depth, responder_resources;
+	struct ibv_ece local_ece;
+	void *connect;
+	size_t connect_len;
+	struct ibv_qp_init_attr *qp_init_attr;
+	struct rcm_mcast *mcasts, *left; /* left: freed with the id, whose events may still name them */
+	struct rdma_addrinfo *resolved;
+	bool resolving;
+};
+
+struct rcm_channel {
+	struct rdma_event_channel channel; /* the program's, and first; fd is an epoll descriptor around units */
+	int units;                         /* an eventfd: one unit for each queued event */
+	unsigned generation;
+	struct rcm_event *first, **last; /* rcm.lock */
+};
+
+struct rcm_event {
+	struct rdma_cm_event event; /* the program's, and first */
+	struct rcm_event *next;
+	struct rcm_id *owner; /* waits with its end until this is acknowledged: the id, or who listens */
+	struct rcm_mcast *mcast;
+	uint8_t private_data[256];
+};
+
+/* One for each process; a child of fork() starts anew. */
+struct rcm {
+	pthread_mutex_t lock;
+	pthread_cond_t acked;
+	int cancel_state;
+	unsigned generation;
+	struct vb_qp1 *qp1;
+	struct vb_cm cm;
+	struct vb_cm_conn *conns;
+	struct rcm_id *ids;
+};
+extern struct rcm rcm;
+
+static inline struct rcm_id *rcm_id(struct rdma_cm_id *id)
+{
+	return (struct rcm_id *)id;
+}
+
+static inline struct rcm_channel *rcm_channel(struct rdma_event_channel *channel)
+{
+	return (struct rcm_channel *)channel;
+}
+
+static inline int rcm_fail(int err)
+{
+	errno = err;
+	return -1;
+}
+
+/* 0, or -1 and errno. */
+static inline int rcm_result(int err)
+{
+	return err ? rcm_fail(err) : 0;
+}
+
+static inline bool rcm_is_ud(const struct rcm_id *id)
+{
+	return id->id.qp_type == IBV_QPT_UD;
+}
+
+/* global.c */
+int rcm_open(void);  /* 0 or errno */
+void rcm_lock(void); /* and no cancellation of the thread */
+void rcm_unlock(void);
+void rcm_wait(void);  /* rcm.lock held: for the next acknowledgement */
+void rcm_rearm(void); /* rcm.lock held, after each call of vb_cm_ */
+/* False: not of this process, and then errno is EINVAL. */
+bool rcm_ours(const struct rcm_id *id);
+void rcm_random(void *buf, size_t len);
+
+/* incoming.c: what connection management tells; rcm.lock held */
+uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg);
+void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *event);
+
+/* request.c: new connections and what a listener says to them; rcm.lock held */
+struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
+void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
+
+/* channel.c */
+struct rcm_event *rcm_event_new(struct rcm_id *id, enum rdma_cm_event_type type, int status);
+/* data: copied; conn or ud as the id is. */
+void rcm_event_data(struct rcm_event *e, const void *data, size_t len);
+void rcm_queue(struct rcm_event *e); /* rcm.lock held; to the channel of its owner */
+/* new and queue; rcm.lock held. ENOMEM where there is no memory. */
+int rcm_post(struct rcm_id *id, enum rdma_cm_event_type type, int status);
+int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int status);
+/* The queued events of this owner, no longer queued; rcm.lock held. */
+struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcast);
+bool rcm_pending(struct rcm_id *id);  /* is an event queued? */
+int rcm_complete(struct rcm_id *id); /* a synchronous id waits for its event here */
+void rcm_drop_event(struct rcm_id *id); /* the one kept in id->event */
+
+/* present.c: what is done with an event in the program's thread. False: it is not shown */
+bool rcm_present(struct rcm_event *e);
+int rcm_show_device(struct rcm_id *id); /* 0 or errno */
+void rcm_show_addresses(struct rcm_id *id);
+
+/* id.c */
+struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
+int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
+                  enum ibv_qp_type type);
+void rcm_link(struct rcm_id *id);   /* rcm.lock held */
+void rcm_unlink(struct rcm_id *id); /* rcm.lock held */
+void rcm_free_id(struct rcm_id *id);
+void rcm_discard(struct rcm_event *e); /* a list that rcm_unqueue gave; rcm.lock held */
+
+/* address.c */
+socklen_t rcm_addr_len(const struct sockaddr *addr); /* 0, and errno: not a family that we have */
+void rcm_addr_copy(union rcm_addr *to, const struct sockaddr *from);
+bool rcm_addr_any(const union rcm_addr *addr);
+bool rcm_addr_loopback(const union rcm_addr *addr);
+bool rcm_addr_multicast(const union rcm_addr *addr);
+bool rcm_addr_link_local(const union rcm_addr *addr);
+void rcm_addr_gid(const union rcm_addr *addr, uint8_t gid[16]);
+void rcm_addr_from_gid(union rcm_addr *addr, const uint8_t gid[16], uint16_t port, uint32_t scope);
+uint16_t rcm_addr_port(const union rcm_addr *addr);
+void rcm_addr_set_port(union rcm_addr *addr, uint16_t port);
+uint32_t rcm_addr_scope(const union rcm_addr *addr);
+
+/* bind.c; 0 or errno */
+int rcm_bind(struct rcm_id *id, const union rcm_addr *addr);
+
+/* resolve.c */
+struct rcm_found {
+	uint64_t query;
+	union rcm_addr src, dst;
+	struct rcm_source source;
+};
+int rcm_resolve_addr(struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst);
+void rcm_found(const struct rcm_found *found, int err); /* err: the next hop does not answer */
+
+/* neighbour.c */
+/* True: it is asked, and rcm_found is called by another thread. False: there is nobody to ask. */
+bool rcm_ask_neighbour(const struct rcm_found *found);
+
+/* route.c; 0 or errno */
+int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, union rcm_addr *src);
+int rcm_path_record(struct rcm_id *id);
+uint8_t rcm_packet_lifetime(const struct rcm_id *id);
+
+/* device.c */
+/* 0, EADDRNOTAVAIL, ENODEV: no adapter has this address. ifindex 0: any. */
+int rcm_find_source(const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
+/* All there are, so that the broker knows their addresses as ours. */
+void rcm_open_devices(void);
+/* Is it an address of this host at all? */
+bool rcm_local_address(const uint8_t gid[16], uint32_t ifindex);
+int rcm_device_pd(struct rcm_device *dev);   /* 0 or errno */
+int rcm_device_xrcd(struct rcm_device *dev); /* 0 or errno */
+void rcm_device_gone(struct rcm_device *dev); /* no lock held */
+void rcm_devices_forget(void);               /* in a child of fork() */
+
+/* watch.c */
+void rcm_watch(struct rcm_device *dev);
+void rcm_watch_forget(void);
+/* Detached, and no signal of the program's is handled in it; 0 or errno. */
+int rcm_thread(void *(*fn)(void *), void *arg);
+
+/* connect.c, sidr.c; 0 or errno */
+struct rcm_connect {
+	const void *data[2];
+	size_t len[2];
+	uint32_t qp_num;
+	bool srq;
+	uint8_t retry_count, rnr_retry_count, flow_control;
+};
+int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c);
+int rcm_sidr_accept(struct rcm_id *id, const struct rcm_connect *c);
+int rcm_sidr_reject(struct rcm_id *id, const void *data, size_t len);
+void rcm_private_data(uint8_t *to, const struct rcm_connect *c);
+void rcm_cma_header(const struct rcm_id *id, uint8_t *to);
+struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id);
+uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr);
+int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0, or -1 and errno */
+
+/* qp_state.c; 0, or -1 and errno */
+int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp);
+int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources);
+int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth);
+int rcm_qp_err(struct rcm_id *id);
+void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr);
+
+/* multicast.c */
+int rcm_joined(struct rcm_event *e); /* 0 or errno */
+void rcm_leave_all(struct rcm_id *id);
+
+/* Those that rdma-core has since 56; the headers of 44 do not name them. */
+enum {
+	RCM_EVENT_ADDRINFO_RESOLVED = 16,
+	RCM_EVENT_ADDRINFO_ERROR = 17,
+	RCM_EVENT_USER = 18,
+	RCM_EVENT_INTERNAL = 19,
+};
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+                          const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg);
+
+#endif

@@ -1,0 +1,170 @@
+// request.c - requests of peers: whose they are, and the ids they become
+// follows: rdma_listen(3), rdma_get_cm_event(3); annex A11 (RDMA IP CM service); IBA volume 1, 12.6.5 (REQ)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
+#include "rdmacm/rdmacm.h"
+
+static bool same_type(const struct rcm_id *id, const struct vb_cm_msg *msg)
+{
+	if (msg->attr == VB_CM_SIDR_REQ)
+		return rcm_is_ud(id);
+	switch (msg->req.transport) {
+	case VB_CM_RC:
+		return id->id.qp_type == IBV_QPT_RC;
+	case VB_CM_UC:
+		return id->id.qp_type == IBV_QPT_UC;
+	case VB_CM_EXTENDED:
+		return msg->req.extended_transport == 1 && id->id.qp_type == IBV_QPT_XRC_RECV;
+	default:
+		return false;
+	}
+}
+
+/* 0: not at this address. 2: at this very one, 1: among all. */
+static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, uint32_t ifindex)
+{
+	union rcm_addr to;
+
+	rcm_addr_from_gid(&to, hdr->dst, 0, ifindex);
+	if (rcm_addr_any(&id->src))
+		return id->src.sa.sa_family == to.sa.sa_family || (id->src.sa.sa_family == AF_INET6 && !id->afonly);
+	uint8_t own[16];
+
+	rcm_addr_gid(&id->src, own);
+	if (memcmp(own, hdr->dst, sizeof(own)) != 0)
+		return 0;
+	return !rcm_addr_link_local(&id->src) || !ifindex || id->src.sin6.sin6_scope_id == ifindex ? 2 : 0;
+}
+
+struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr)
+{
+	bool sidr = msg->attr == VB_CM_SIDR_REQ;
+	struct rcm_id *best = NULL;
+	enum vb_port_space ps;
+	int how = 0;
+	uint16_t port;
+
+	if (!vb_cm_service_port(sidr ? msg->sidr_req.service_id : msg->req.service_id, &ps, &port) ||
+	    !vb_cma_decode(hdr, sidr ? msg->sidr_req.private_data : msg->req.private_data))
+		return NULL;
+	for (struct rcm_id *id = rcm.ids; id; id = id->next) {
+		if (id->state != RCM_LISTEN || (int)id->id.ps != (int)ps || rcm_addr_port(&id->src) != port ||
+		    !same_type(id, msg))
+			continue;
+		int at = listens_at(id, hdr, from->port);
+
+		if (at > how) {
+			how = at;
+			best = id;
+		}
+	}
+	return best;
+}
+
+/* The path named in the request must be the one it came on: nobody has our packets sent to a third. */
+static bool honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
+{
+	return !memcmp(req->primary.local_gid, from->remote, VB_GID_LEN) &&
+	       !memcmp(req->primary.remote_gid, from->local, VB_GID_LEN);
+}
+
+uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
+{
+	bool sidr = msg->attr == VB_CM_SIDR_REQ;
+	struct vb_cma hdr;
+	const struct rcm_id *listener = rcm_listener(from, msg, &hdr);
+
+	if (!listener)
+		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
+	if (!sidr && !honest(from, &msg->req))
+		return VB_CM_REJ_INVALID_GID;
+	if (!listener->backlog)
+		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_REJ_CONSUMER_DEFINED;
+	return 0;
+}
+
+static void take_req(struct rcm_id *id, const struct vb_cm_req *req)
+{
+	id->path = (struct rcm_path){
+	        .psn = req->starting_psn, /* as cma: one number for both directions */
+	        .remote_psn = req->starting_psn,
+	        .remote_qpn = req->local_qpn,
+	        .mtu = req->mtu,
+	        .responder_resources = req->initiator_depth,
+	        .initiator_depth = req->responder_resources,
+	        .retry_count = req->retry_count,
+	        .rnr_retry_count = req->rnr_retry_count,
+	        .timeout = req->primary.ack_timeout ? req->primary.ack_timeout : 1,
+	        .traffic_class = req->primary.traffic_class,
+	        .hop_limit = RCM_HOP_LIMIT,
+	        .sl = req->primary.sl,
+	        .rate = req->primary.packet_rate,
+	        .flow_label = req->primary.flow_label,
+	};
+	id->responder_resources = id->path.responder_resources;
+	id->initiator_depth = id->path.initiator_depth;
+}
+
+static void show_req(struct rcm_event *e, const struct vb_cm_req *req)
+{
+	e->event.param.conn = (struct rdma_conn_param){
+	        .responder_resources = req->initiator_depth,
+	        .initiator_depth = req->responder_resources,
+	        .flow_control = req->flow_control,
+	        .retry_count = req->retry_count,
+	        .rnr_retry_count = req->rnr_retry_count,
+	        .srq = req->srq,
+	        .qp_num = req->local_qpn,
+	};
+	rcm_event_data(e, req->private_data + VB_CMA_LEN, VB_CMA_REQ_PRIVATE);
+}
+
+static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn *conn, const struct vb_cma *hdr)
+{
+	struct rcm_id *id = rcm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
+
+	if (!id)
+		return NULL;
+	id->id.channel = listener->id.channel;
+	id->state = RCM_CONNECT;
+	id->conn = conn;
+	rcm_addr_from_gid(&id->src, hdr->dst, rcm_addr_port(&listener->src), conn->addr.port);
+	rcm_addr_from_gid(&id->dst, hdr->src, hdr->src_port, conn->addr.port);
+	memcpy(id->source.gid.raw, conn->addr.local, VB_GID_LEN);
+	id->source.ifindex = conn->addr.port;
+	return id;
+}
+
+/* Its id is made here and waits in the event; its device is looked up when the program fetches that. */
+void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
+{
+	struct vb_cma hdr;
+	struct rcm_id *listener = rcm_listener(&conn->addr, msg, &hdr), *child = NULL;
+	struct rcm_event *e = NULL;
+
+	if (listener)
+		child = new_child(listener, conn, &hdr);
+	if (child)
+		e = rcm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	if (!e) {
+		free(child);
+		vb_cm_destroy(&rcm.cm, conn, vb_qp1_now());
+		return;
+	}
+	if (msg->attr == VB_CM_REQ) {
+		take_req(child, &msg->req);
+		show_req(e, &msg->req);
+		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_qp1_now());
+	} else {
+		child->path.hop_limit = RCM_HOP_LIMIT;
+		rcm_event_data(e, msg->sidr_req.private_data + VB_CMA_LEN, VB_CMA_SIDR_REQ_PRIVATE);
+	}
+	memcpy(child->path.dgid.raw, conn->addr.remote, VB_GID_LEN);
+	conn->own = child;
+	e->event.id = &child->id;
+	e->event.listen_id = &listener->id;
+	listener->backlog--;
+	rcm_link(child);
+	rcm_queue(e);
+}

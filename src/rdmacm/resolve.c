@@ -1,0 +1,125 @@
+// resolve.c - addresses of the peer and ours: by routing, and by the adapter that has the source
+// follows: rdma_resolve_addr(3)
+// SPDX-License-Identifier: MIT
+#include "rdmacm/rdmacm.h"
+
+/* No source: any of the destination's family, on its link where that matters. */
+static void source_for(union rcm_addr *src, const union rcm_addr *dst)
+{
+	*src = (union rcm_addr){.sa.sa_family = dst->sa.sa_family};
+	if (rcm_addr_link_local(dst))
+		src->sin6.sin6_scope_id = dst->sin6.sin6_scope_id;
+}
+
+/* The unspecified address is this host. */
+static void to_loopback(union rcm_addr *dst)
+{
+	if (dst->sa.sa_family == AF_INET6)
+		dst->sin6.sin6_addr = in6addr_loopback;
+	else
+		dst->sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+}
+
+/* rcm.lock held. */
+static int conclude(struct rcm_id *id, const struct rcm_found *found)
+{
+	int err = rcm_post(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+
+	if (err)
+		return err;
+	id->src = found->src;
+	id->dst = found->dst;
+	id->source = found->source;
+	id->state = RCM_ADDR_RESOLVED;
+	return 0;
+}
+
+void rcm_found(const struct rcm_found *found, int err)
+{
+	struct rcm_id *id;
+
+	rcm_lock();
+	for (id = rcm.ids; id && id->query != found->query;)
+		id = id->next;
+	if (id && id->state == RCM_ADDR_QUERY) {
+		id->state = RCM_BOUND;
+		if (err)
+			rcm_post(id, RDMA_CM_EVENT_ADDR_ERROR, -err);
+		else
+			conclude(id, found);
+	}
+	rcm_unlock();
+}
+
+/* Where the next hop has to be asked for, that is done by a thread of its own; an event says how it went. */
+static int look(struct rcm_id *id, struct rcm_found *found)
+{
+	static uint64_t queries;
+	int err = EINVAL;
+
+	rcm_lock();
+	if (id->state == RCM_BOUND) {
+		id->query = found->query = ++queries;
+		id->state = RCM_ADDR_QUERY;
+		err = 0;
+	}
+	rcm_unlock();
+	if (!err && !rcm_ask_neighbour(found))
+		rcm_found(found, 0);
+	return err;
+}
+
+/* What follows is reported by an event, as the kernel's work queue does: no adapter has the source. */
+static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rcm_addr *src)
+{
+	struct rcm_found found = {.src = *src, .dst = *dst, .source = id->source};
+	uint8_t gid[16];
+
+	rcm_addr_gid(src, gid);
+	if (!found.source.dev && rcm_find_source(gid, rcm_addr_scope(src), &found.source))
+		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
+	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
+	return look(id, &found);
+}
+
+int rcm_resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struct sockaddr *to)
+{
+	union rcm_addr src, dst, local;
+	int err;
+
+	rcm_addr_copy(&dst, to);
+	if (from && from->sa_family)
+		rcm_addr_copy(&src, from);
+	else
+		source_for(&src, &dst);
+	if (id->state == RCM_IDLE) {
+		err = rcm_bind(id, &src);
+		if (err)
+			return err;
+	}
+	if (id->state != RCM_BOUND || id->src.sa.sa_family != dst.sa.sa_family)
+		return EINVAL;
+	if (rcm_addr_any(&dst))
+		to_loopback(&dst);
+	err = rcm_route_source(&dst, &id->src, &local);
+	/* A group needs no route where the program has said from where. */
+	if (err && rcm_addr_multicast(&dst) && !rcm_addr_any(&id->src)) {
+		local = id->src;
+		err = 0;
+	}
+	return err ? err : resolved(id, &dst, &local);
+}
+
+RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id) || !rcm_addr_len(dst) || (src && src->sa_family && !rcm_addr_len(src)))
+		return -1;
+	int err = rcm_resolve_addr(id, src, dst);
+
+	if (err)
+		return rcm_fail(err);
+	memcpy(&id->id.route.addr.dst_storage, dst, rcm_addr_len(dst));
+	return rcm_complete(id);
+}

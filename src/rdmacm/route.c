@@ -1,0 +1,126 @@
+// route.c - the source that the kernel's routing chooses, and the path record of a RoCE path
+// follows: rdma_resolve_route(3); IBA volume 1, 15.2.5.16 (PathRecord)
+// SPDX-License-Identifier: MIT
+#include <infiniband/sa.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* A connected UDP socket sends nothing: its name is the source the route has. */
+int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, union rcm_addr *src)
+{
+	union rcm_addr from = *bound, to = *dst;
+	socklen_t len = sizeof(*src);
+	int fd = socket(dst->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
+
+	if (fd < 0)
+		return errno;
+	rcm_addr_set_port(&from, 0);
+	if (!rcm_addr_port(&to))
+		rcm_addr_set_port(&to, 4791);
+	memset(src, 0, sizeof(*src));
+	if ((!rcm_addr_any(bound) && bind(fd, &from.sa, rcm_addr_len(&from.sa))) ||
+	    connect(fd, &to.sa, rcm_addr_len(&to.sa)) || getsockname(fd, &src->sa, &len))
+		err = errno;
+	close(fd);
+	return err;
+}
+
+uint8_t rcm_packet_lifetime(const struct rcm_id *id)
+{
+	return id->ack_timeout_set && id->ack_timeout ? (uint8_t)(id->ack_timeout - 1) : RCM_LIFETIME;
+}
+
+/* enum ibv_rate for the port's speed, rounded down; 0: as the port. */
+static uint8_t rate_of(const struct ibv_port_attr *port)
+{
+	static const struct {
+		uint8_t code;
+		unsigned mbps;
+	} lane[] = {{1, 2500}, {2, 5000}, {4, 10000}, {8, 10000}, {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
+	static const struct {
+		uint8_t code;
+		unsigned lanes;
+	} width[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+	unsigned mbps = 0, lanes = 0;
+
+	for (size_t i = 0; i < sizeof(lane) / sizeof(*lane); i++)
+		mbps = lane[i].code == port->active_speed ? lane[i].mbps : mbps;
+	for (size_t i = 0; i < sizeof(width) / sizeof(*width); i++)
+		lanes = width[i].code == port->active_width ? width[i].lanes : lanes;
+	mbps *= lanes;
+	return mbps >= 40000   ? IBV_RATE_40_GBPS
+	       : mbps >= 30000 ? IBV_RATE_30_GBPS
+	       : mbps >= 20000 ? IBV_RATE_20_GBPS
+	       : mbps >= 10000 ? IBV_RATE_10_GBPS
+	                       : IBV_RATE_MAX;
+}
+
+/* Of id->path, for the program. */
+int rcm_path_record(struct rcm_id *id)
+{
+	struct ibv_sa_path_rec *rec = calloc(1, sizeof(*rec));
+
+	if (!rec)
+		return ENOMEM;
+	*rec = (struct ibv_sa_path_rec){
+	        .dgid = id->path.dgid,
+	        .sgid = id->source.gid,
+	        .flow_label = htobe32(id->path.flow_label),
+	        .hop_limit = id->path.hop_limit,
+	        .traffic_class = id->path.traffic_class,
+	        .reversible = 1,
+	        .numb_path = 1,
+	        .pkey = htobe16(0xffff),
+	        .sl = id->path.sl,
+	        .mtu_selector = 2, /* exactly */
+	        .mtu = id->path.mtu,
+	        .rate_selector = 2,
+	        .rate = id->path.rate,
+	        .packet_life_time_selector = 2,
+	        .packet_life_time = rcm_packet_lifetime(id),
+	};
+	free(id->id.route.path_rec);
+	id->id.route.path_rec = rec;
+	id->id.route.num_paths = 1;
+	return 0;
+}
+
+static int resolve(struct rcm_id *id)
+{
+	struct ibv_port_attr port;
+	int err = 0;
+
+	if (id->state != RCM_ADDR_RESOLVED)
+		return EINVAL;
+	if (ibv_query_port(id->source.dev->verbs, id->source.port, &port))
+		return ENODEV;
+	rcm_lock();
+	if (id->state == RCM_ADDR_RESOLVED) {
+		rcm_addr_gid(&id->dst, id->path.dgid.raw);
+		id->path.mtu = port.active_mtu;
+		id->path.rate = rate_of(&port);
+		id->path.hop_limit = RCM_HOP_LIMIT;
+		id->path.traffic_class = id->tos;
+		err = rcm_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+		if (!err)
+			id->state = RCM_ROUTE_RESOLVED;
+	} else {
+		err = EINVAL;
+	}
+	rcm_unlock();
+	return err;
+}
+
+RCM_EXPORT int rdma_resolve_route(struct rdma_cm_id *cm_id, int timeout_ms)
+{
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id))
+		return -1;
+	int err = resolve(id);
+
+	return err ? rcm_fail(err) : rcm_complete(id);
+}

@@ -1,0 +1,73 @@
+// watch.c - adapters that go away while the program waits
+// follows: rdma_get_cm_event(3) (RDMA_CM_EVENT_DEVICE_REMOVAL), ibv_get_async_event(3)
+// SPDX-License-Identifier: MIT
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+#include "rdmacm/rdmacm.h"
+
+/* The events of id->verbs are the program's: these come by a context of our own. */
+static int watched = -1;
+
+static void take(struct rcm_device *dev)
+{
+	struct ibv_async_event event;
+
+	if (ibv_get_async_event(dev->watch, &event))
+		return;
+	enum ibv_event_type type = event.event_type;
+
+	ibv_ack_async_event(&event);
+	if (type != IBV_EVENT_DEVICE_FATAL)
+		return;
+	epoll_ctl(watched, EPOLL_CTL_DEL, dev->watch->async_fd, NULL);
+	rcm_device_gone(dev);
+}
+
+static void *look(void *arg)
+{
+	struct epoll_event ev;
+
+	for (;;)
+		if (epoll_wait(watched, &ev, 1, -1) == 1)
+			take(ev.data.ptr);
+	return NULL;
+}
+
+int rcm_thread(void *(*fn)(void *), void *arg)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int err = pthread_create(&thread, &attr, fn, arg);
+
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
+/* The lock of device.c is held. Without memory for it the loss is found out when devices are next looked for. */
+void rcm_watch(struct rcm_device *dev)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = dev};
+
+	if (watched < 0) {
+		watched = epoll_create1(EPOLL_CLOEXEC);
+		if (watched < 0 || rcm_thread(look, NULL))
+			return;
+	}
+	dev->watch = ibv_open_device(dev->verbs->device);
+	if (dev->watch)
+		epoll_ctl(watched, EPOLL_CTL_ADD, dev->watch->async_fd, &ev);
+}
+
+void rcm_watch_forget(void)
+{
+	watched = -1;
+}

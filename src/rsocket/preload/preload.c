@@ -1,0 +1,453 @@
+// preload.c - the socket calls of libc, with rsockets behind them
+// follows: rsocket(7) ("preload library"); POSIX socket()
+// SPDX-License-Identifier: MIT
+/* sockaddr arguments are transparent unions in glibc's header; the ABI is that of a pointer. */
+#undef _FORTIFY_SOURCE
+#include "rsocket/preload/preload.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+/* Calls of the libraries below us are not the program's. */
+static bool from_below(void *caller)
+{
+	void *const below[] = {(void *)rsocket, (void *)rdma_create_id, (void *)ibv_open_device, (void *)pre_init};
+	Dl_info c, b;
+
+	if (!dladdr(caller, &c))
+		return false;
+	for (size_t i = 0; i < sizeof(below) / sizeof(*below); i++)
+		if (dladdr(below[i], &b) && b.dli_fbase == c.dli_fbase)
+			return true;
+	return false;
+}
+
+PRE_EXPORT int socket(int domain, int type, int protocol)
+{
+	static __thread bool inside;
+	struct pre_sock *s;
+	int fd;
+
+	pre_init();
+	if (inside || !pre_wanted(domain, type, protocol) || from_below(__builtin_return_address(0)))
+		return pre_real.socket(domain, type, protocol);
+	inside = true;
+	fd = pre_open(&s, domain, type);
+	if (fd >= 0) {
+		if (pre_fork_support && s->type == SOCK_STREAM) {
+			s->fork = PRE_FORK_NEW;
+			s->plain = pre_real.socket(domain, type, protocol);
+		} else {
+			s->rs = rsocket(domain, type, protocol);
+			if (s->rs >= 0)
+				pre_tune(s->rs);
+		}
+		if (s->rs < 0 && s->plain < 0)
+			pre_drop(fd); /* the placeholder itself serves */
+		pre_put(s);
+	}
+	inside = false;
+	return fd;
+}
+
+/* Most calls: to the rsocket, to the socket behind the placeholder, or to whatever else the descriptor is. */
+#define PASS(get, type, rcall, pcall, fd, ...)                                                      \
+	struct pre_sock *s_ = get(fd);                                                              \
+	type r_;                                                                                    \
+	if (!s_)                                                                                    \
+		return pre_real.pcall(fd, ##__VA_ARGS__);                                           \
+	r_ = s_->rs >= 0 ? rcall(s_->rs, ##__VA_ARGS__) : pre_real.pcall(s_->plain, ##__VA_ARGS__); \
+	pre_put(s_);                                                                                \
+	return r_
+
+PRE_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	PASS(pre_get, int, rbind, bind, fd, addr, len);
+}
+
+PRE_EXPORT int listen(int fd, int backlog)
+{
+	struct pre_sock *s = pre_get(fd);
+	int r;
+
+	if (!s)
+		return pre_real.listen(fd, backlog);
+	r = s->rs >= 0 ? rlisten(s->rs, backlog) : pre_real.listen(s->plain, backlog);
+	if (!r && s->fork == PRE_FORK_NEW)
+		s->fork = PRE_FORK_LISTEN;
+	pre_put(s);
+	return r;
+}
+
+static int accept_from(struct pre_sock *l, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct pre_sock *s;
+	int fd, got = l->rs >= 0 ? raccept(l->rs, addr, len) : pre_real.accept4(l->plain, addr, len, flags);
+	bool rsock = l->rs >= 0;
+
+	if (got < 0)
+		return -1;
+	fd = pre_open(&s, l->domain, l->type | flags);
+	if (fd < 0) {
+		rsock ? rclose(got) : pre_real.close(got);
+		return -1;
+	}
+	if (rsock) {
+		s->rs = got;
+		/* Linux: O_NONBLOCK of the listener is not inherited. */
+		rfcntl(got, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+	} else {
+		s->plain = got;
+		s->fork = l->fork == PRE_FORK_LISTEN ? PRE_FORK_PASSIVE : PRE_READY;
+	}
+	pre_put(s);
+	return fd;
+}
+
+PRE_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct pre_sock *l = pre_get(fd);
+	int r;
+
+	if (!l)
+		return pre_real.accept4(fd, addr, len, flags);
+	r = accept_from(l, addr, len, flags);
+	pre_put(l);
+	return r;
+}
+
+PRE_EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return accept4(fd, addr, len, 0);
+}
+
+/* Nobody there speaks RDMA: the same by TCP or UDP. */
+static int connect_plain(struct pre_sock *s, const struct sockaddr *addr, socklen_t len)
+{
+	int plain = pre_real.socket(s->domain, s->type, 0);
+
+	if (plain < 0)
+		return -1;
+	pre_copy_options(s->rs, plain, s->domain, s->type, false);
+	rclose(s->rs);
+	s->rs = -1;
+	s->plain = plain;
+	return pre_real.connect(plain, addr, len);
+}
+
+PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct pre_sock *s = pre_get(fd);
+	int r;
+
+	if (!s)
+		return pre_real.connect(fd, addr, len);
+	if (s->rs >= 0) {
+		r = rconnect(s->rs, addr, len);
+		if (r && errno != EINPROGRESS && errno != EALREADY && errno != EISCONN && errno != EINTR)
+			r = connect_plain(s, addr, len);
+	} else {
+		r = pre_real.connect(s->plain, addr, len);
+		if (s->fork == PRE_FORK_NEW && (!r || errno == EINPROGRESS))
+			s->fork = PRE_FORK_ACTIVE;
+	}
+	pre_put(s);
+	return r;
+}
+
+static void note(struct pre_sock *s, unsigned *counter)
+{
+	int saved = errno;
+
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&s->refs_by_epoll, __ATOMIC_RELAXED))
+		pre_epoll_kick(s);
+	errno = saved;
+}
+
+#define RECV(call, name, ...)                                                                 \
+	struct pre_sock *s_ = pre_take(fd);                                                   \
+	ssize_t r_;                                                                           \
+	if (!s_)                                                                              \
+		return pre_real.name(fd, __VA_ARGS__);                                        \
+	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
+	note(s_, &s_->in_reads);                                                              \
+	pre_put(s_);                                                                          \
+	return r_
+
+PRE_EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	RECV(rrecv, recv, buf, len, flags);
+}
+
+PRE_EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t len, int flags, struct sockaddr *restrict from,
+                            socklen_t *restrict from_len)
+{
+	RECV(rrecvfrom, recvfrom, buf, len, flags, from, from_len);
+}
+
+PRE_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	RECV(rrecvmsg, recvmsg, msg, flags);
+}
+
+PRE_EXPORT ssize_t read(int fd, void *buf, size_t len)
+{
+	RECV(rread, read, buf, len);
+}
+
+PRE_EXPORT ssize_t readv(int fd, const struct iovec *iov, int n)
+{
+	RECV(rreadv, readv, iov, n);
+}
+
+/* What programs that were compiled with fortification call. */
+ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, struct sockaddr *from,
+                       socklen_t *from_len);
+ssize_t __read_chk(int fd, void *buf, size_t len, size_t room);
+
+PRE_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
+{
+	return len > room ? (abort(), -1) : recv(fd, buf, len, flags);
+}
+
+PRE_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, struct sockaddr *from,
+                                  socklen_t *from_len)
+{
+	return len > room ? (abort(), -1) : recvfrom(fd, buf, len, flags, from, from_len);
+}
+
+PRE_EXPORT ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
+{
+	return len > room ? (abort(), -1) : read(fd, buf, len);
+}
+
+/* want: bytes asked for, so that a short write is seen. */
+#define SEND(want, call, name, ...)                                                           \
+	struct pre_sock *s_ = pre_take(fd);                                                   \
+	ssize_t r_;                                                                           \
+	if (!s_)                                                                              \
+		return pre_real.name(fd, __VA_ARGS__);                                        \
+	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
+	if (r_ < (ssize_t)(want))                                                             \
+		note(s_, &s_->out_blocks);                                                    \
+	pre_put(s_);                                                                          \
+	return r_
+
+static size_t sum(const struct iovec *iov, size_t n)
+{
+	size_t all = 0;
+
+	while (n--)
+		all += iov++->iov_len;
+	return all;
+}
+
+PRE_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	SEND(len, rsend, send, buf, len, flags);
+}
+
+PRE_EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
+{
+	SEND(len, rsendto, sendto, buf, len, flags, to, to_len);
+}
+
+PRE_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	SEND(sum(msg->msg_iov, msg->msg_iovlen), rsendmsg, sendmsg, msg, flags);
+}
+
+PRE_EXPORT ssize_t write(int fd, const void *buf, size_t len)
+{
+	SEND(len, rwrite, write, buf, len);
+}
+
+PRE_EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
+{
+	SEND(n > 0 ? sum(iov, (size_t)n) : 0, rwritev, writev, iov, n);
+}
+
+static ssize_t copy_file(struct pre_sock *s, int in, off_t *offset, size_t count)
+{
+	char buf[65536];
+	size_t want = count < sizeof(buf) ? count : sizeof(buf);
+	ssize_t n = offset ? pread(in, buf, want, *offset) : pre_real.read(in, buf, want), put;
+
+	if (n <= 0)
+		return n;
+	put = rwrite(s->rs, buf, (size_t)n);
+	if (put < n)
+		note(s, &s->out_blocks);
+	if (offset && put > 0)
+		*offset += put;
+	else if (!offset && put < n)
+		lseek(in, (put < 0 ? 0 : put) - n, SEEK_CUR);
+	return put;
+}
+
+PRE_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t count)
+{
+	struct pre_sock *s = pre_take(out);
+	ssize_t r, all = 0;
+
+	if (!s)
+		return pre_real.sendfile(out, in, offset, count);
+	if (s->rs < 0) {
+		all = pre_real.sendfile(s->plain, in, offset, count);
+	} else {
+		do {
+			r = copy_file(s, in, offset, count - (size_t)all);
+			all = r > 0 ? all + r : all ? all : r;
+		} while (r > 0 && (size_t)all < count);
+	}
+	pre_put(s);
+	return all;
+}
+
+PRE_EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t n) __attribute__((alias("sendfile")));
+
+PRE_EXPORT int shutdown(int fd, int how)
+{
+	PASS(pre_get, int, rshutdown, shutdown, fd, how);
+}
+
+PRE_EXPORT int getpeername(int fd, struct sockaddr *restrict addr, socklen_t *restrict len)
+{
+	PASS(pre_get, int, rgetpeername, getpeername, fd, addr, len);
+}
+
+PRE_EXPORT int getsockname(int fd, struct sockaddr *restrict addr, socklen_t *restrict len)
+{
+	PASS(pre_get, int, rgetsockname, getsockname, fd, addr, len);
+}
+
+PRE_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	PASS(pre_get, int, rsetsockopt, setsockopt, fd, level, name, value, len);
+}
+
+PRE_EXPORT int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict len)
+{
+	PASS(pre_get, int, rgetsockopt, getsockopt, fd, level, name, value, len);
+}
+
+PRE_EXPORT int close(int fd)
+{
+	if (pre_any()) {
+		pre_epoll_forget(fd);
+		pre_drop(fd);
+	}
+	return pre_real.close(fd);
+}
+
+/* The copy of a placeholder stands for the same socket. */
+static int copied(int fd, int to)
+{
+	struct pre_sock *s = to < 0 ? NULL : pre_take(fd);
+
+	if (!s)
+		return to;
+	if (pre_alias(to, s)) {
+		pre_real.close(to);
+		to = -1;
+		errno = EMFILE;
+	}
+	pre_put(s);
+	return to;
+}
+
+PRE_EXPORT int dup(int fd)
+{
+	pre_init();
+	return copied(fd, pre_real.dup(fd));
+}
+
+PRE_EXPORT int dup3(int fd, int to, int flags)
+{
+	if (pre_any() && fd != to && pre_real.fcntl(fd, F_GETFD) >= 0) {
+		pre_epoll_forget(to);
+		pre_drop(to);
+	}
+	return copied(fd, pre_real.dup3(fd, to, flags));
+}
+
+PRE_EXPORT int dup2(int fd, int to)
+{
+	pre_init();
+	if (fd == to)
+		return pre_real.fcntl(fd, F_GETFD) < 0 ? -1 : fd;
+	return dup3(fd, to, 0);
+}
+
+static int status_flags(struct pre_sock *s, int cmd, long arg)
+{
+	return s->rs >= 0 ? rfcntl(s->rs, cmd, (int)arg) : pre_real.fcntl(s->plain, cmd, arg);
+}
+
+PRE_EXPORT int fcntl(int fd, int cmd, ...)
+{
+	struct pre_sock *s = NULL;
+	va_list args;
+	long arg;
+	int r;
+
+	va_start(args, cmd);
+	arg = va_arg(args, long);
+	va_end(args);
+	pre_init();
+	if (cmd == F_GETFL || cmd == F_SETFL)
+		s = pre_get(fd);
+	if (s) {
+		r = status_flags(s, cmd, arg);
+		pre_put(s);
+		return r;
+	}
+	r = pre_real.fcntl(fd, cmd, arg);
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? copied(fd, r) : r;
+}
+
+PRE_EXPORT int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
+
+static int unread(struct pre_sock *s, int *out)
+{
+	enum { LOOK = 65536 };
+	char *buf = malloc(LOOK);
+	ssize_t n = buf ? rrecv(s->rs, buf, LOOK, MSG_PEEK | MSG_DONTWAIT) : 0;
+
+	free(buf);
+	*out = n > 0 ? (int)n : 0;
+	return 0;
+}
+
+PRE_EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	struct pre_sock *s;
+	va_list args;
+	void *arg;
+	int r, fl;
+
+	va_start(args, request);
+	arg = va_arg(args, void *);
+	va_end(args);
+	s = pre_get(fd);
+	if (!s)
+		return pre_real.ioctl(fd, request, arg);
+	if (s->rs < 0) {
+		r = pre_real.ioctl(s->plain, request, arg);
+	} else if (request == FIONBIO) {
+		fl = rfcntl(s->rs, F_GETFL);
+		r = rfcntl(s->rs, F_SETFL, *(int *)arg ? fl | O_NONBLOCK : fl & ~O_NONBLOCK);
+	} else if (request == FIONREAD) {
+		r = unread(s, arg);
+	} else {
+		r = pre_real.ioctl(fd, request, arg);
+	}
+	pre_put(s);
+	return r;
+}

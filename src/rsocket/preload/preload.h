@@ -1,0 +1,97 @@
+// preload.h - librspreload.so: sockets of a program that knows nothing of RDMA become rsockets
+// follows: rsocket(7) ("preload library")
+// SPDX-License-Identifier: MIT
+#ifndef VB_RSOCKET_PRELOAD_H
+#define VB_RSOCKET_PRELOAD_H
+
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rsocket.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define PRE_EXPORT __attribute__((visibility("default")))
+
+/* What libc would have done. */
+struct pre_real {
+	int (*socket)(int, int, int);
+	int (*bind)(int, const struct sockaddr *, socklen_t);
+	int (*listen)(int, int);
+	int (*accept4)(int, struct sockaddr *, socklen_t *, int);
+	int (*connect)(int, const struct sockaddr *, socklen_t);
+	ssize_t (*recv)(int, void *, size_t, int);
+	ssize_t (*recvfrom)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+	ssize_t (*recvmsg)(int, struct msghdr *, int);
+	ssize_t (*read)(int, void *, size_t);
+	ssize_t (*readv)(int, const struct iovec *, int);
+	ssize_t (*send)(int, const void *, size_t, int);
+	ssize_t (*sendto)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
+	ssize_t (*sendmsg)(int, const struct msghdr *, int);
+	ssize_t (*write)(int, const void *, size_t);
+	ssize_t (*writev)(int, const struct iovec *, int);
+	ssize_t (*sendfile)(int, int, off_t *, size_t);
+	int (*poll)(struct pollfd *, nfds_t, int);
+	int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+	int (*select)(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+	int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+	int (*epoll_ctl)(int, int, int, struct epoll_event *);
+	int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
+	int (*shutdown)(int, int);
+	int (*close)(int);
+	int (*getpeername)(int, struct sockaddr *, socklen_t *);
+	int (*getsockname)(int, struct sockaddr *, socklen_t *);
+	int (*setsockopt)(int, int, int, const void *, socklen_t);
+	int (*getsockopt)(int, int, int, void *, socklen_t *);
+	int (*fcntl)(int, int, ...);
+	int (*ioctl)(int, unsigned long, ...);
+	int (*dup)(int);
+	int (*dup3)(int, int, int);
+};
+extern struct pre_real pre_real;
+void pre_init(void);
+
+/* With fork support a connection is TCP until the first data: then it is known which process it belongs to. */
+enum pre_fork { PRE_READY, PRE_FORK_NEW, PRE_FORK_LISTEN, PRE_FORK_ACTIVE, PRE_FORK_PASSIVE };
+
+/*
+ * What stands behind one or more descriptors of the program. Those are placeholders, sockets of the kernel that nobody
+ * connects, so that numbers, flags, dup and fstat are right. In fork mode, plain is the TCP socket behind them.
+ */
+struct pre_sock {
+	int refs, domain, type;
+	int rs;    /* the rsocket; -1: plain */
+	int plain; /* where rs is -1 */
+	enum pre_fork fork;
+	/* For epoll: sets it is in; for those that are edge-triggered: reads done, writes that found no room. */
+	unsigned refs_by_epoll, in_reads, out_blocks;
+};
+
+/* preload_fd.c */
+struct pre_sock *pre_get(int fd);  /* a reference; NULL: not one of ours */
+struct pre_sock *pre_take(int fd); /* the same, and the way to a connection in fork mode is finished first */
+void pre_put(struct pre_sock *s);
+int pre_open(struct pre_sock **out, int domain, int type);
+int pre_alias(int fd, struct pre_sock *s);
+bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */
+bool pre_any(void);    /* is there anything of ours at all? */
+
+/* preload_config.c */
+extern bool pre_fork_support;
+void pre_read_config(void);
+bool pre_wanted(int domain, int type, int protocol);
+void pre_tune(int rs);
+
+/* preload_fork.c */
+void pre_settle(struct pre_sock *s);
+int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket);
+
+/* preload_epoll.c */
+void pre_epoll_forget(int fd);
+void pre_epoll_kick(struct pre_sock *s); /* one of the counters has changed */
+
+#endif

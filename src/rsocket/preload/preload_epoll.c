@@ -1,0 +1,331 @@
+// preload_epoll.c - epoll with rsockets among its descriptors
+// follows: epoll(7)
+// SPDX-License-Identifier: MIT
+#include "rsocket/preload/preload.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * The kernel's epoll keeps what is not an rsocket; the rsockets are kept here, and rpoll waits for them and for the
+ * epoll descriptor together. Edge-triggered: an event is told again when the program has read, or has found no room to
+ * write, since the last time.
+ */
+struct entry {
+	struct entry *next;
+	struct pre_sock *sock;
+	int fd; /* the program's */
+	struct epoll_event ev;
+	uint32_t told;
+	unsigned reads, blocks;
+};
+struct set {
+	struct set *next;
+	int epfd, kick; /* kick: in the kernel's set, to end its waits */
+	struct entry *entries;
+	unsigned count;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct set *sets; /* all of this under lock */
+
+static struct set *find(int epfd)
+{
+	struct set *s = sets;
+
+	while (s && s->epfd != epfd)
+		s = s->next;
+	return s;
+}
+
+static struct set *find_or_make(int epfd)
+{
+	struct set *s = find(epfd);
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->epfd = epfd;
+	s->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ev.data.ptr = s;
+	if (s->kick < 0 || pre_real.epoll_ctl(epfd, EPOLL_CTL_ADD, s->kick, &ev)) {
+		if (s->kick >= 0)
+			pre_real.close(s->kick);
+		free(s);
+		return NULL;
+	}
+	s->next = sets;
+	return sets = s;
+}
+
+static void kick(struct set *s)
+{
+	uint64_t one = 1;
+
+	(void)!pre_real.write(s->kick, &one, sizeof(one));
+}
+
+void pre_epoll_kick(struct pre_sock *sock)
+{
+	pthread_mutex_lock(&lock);
+	for (struct set *s = sets; s; s = s->next)
+		for (struct entry *e = s->entries; e; e = e->next)
+			if (e->sock == sock && (e->ev.events & EPOLLET)) {
+				kick(s);
+				break;
+			}
+	pthread_mutex_unlock(&lock);
+}
+
+static struct entry **entry_at(struct set *s, int fd)
+{
+	struct entry **at = &s->entries;
+
+	while (*at && (*at)->fd != fd)
+		at = &(*at)->next;
+	return at;
+}
+
+static void arm(struct entry *e, const struct epoll_event *ev)
+{
+	e->ev = *ev;
+	e->told = 0;
+}
+
+/* sock: with a reference that an entry takes over. */
+static int change(struct set *s, int op, int fd, struct epoll_event *ev, struct pre_sock *sock)
+{
+	struct entry **at = entry_at(s, fd), *e = *at;
+
+	if (op == EPOLL_CTL_ADD ? e != NULL : !e)
+		return op == EPOLL_CTL_ADD ? EEXIST : ENOENT;
+	if (op == EPOLL_CTL_ADD) {
+		e = calloc(1, sizeof(*e));
+		if (!e)
+			return ENOMEM;
+		e->sock = sock;
+		e->fd = fd;
+		*at = e;
+		s->count++;
+		__atomic_fetch_add(&sock->refs_by_epoll, 1, __ATOMIC_RELAXED);
+	}
+	if (op != EPOLL_CTL_DEL) {
+		arm(e, ev);
+		return 0;
+	}
+	*at = e->next;
+	s->count--;
+	__atomic_fetch_sub(&e->sock->refs_by_epoll, 1, __ATOMIC_RELAXED);
+	free(e);
+	return 0;
+}
+
+PRE_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	struct pre_sock *sock;
+	struct set *s;
+	int err = ENOMEM;
+
+	pre_init();
+	sock = pre_take(fd);
+	if (!sock)
+		return pre_real.epoll_ctl(epfd, op, fd, ev);
+	pthread_mutex_lock(&lock);
+	s = find_or_make(epfd);
+	if (s)
+		err = change(s, op, fd, ev, sock);
+	if (!err)
+		kick(s);
+	pthread_mutex_unlock(&lock);
+	/* The program's descriptor holds the socket: closing it takes the entry out first. */
+	pre_put(sock);
+	if (err)
+		errno = err;
+	return err ? -1 : 0;
+}
+
+static void forget_set(struct set **at)
+{
+	struct set *s = *at;
+
+	*at = s->next;
+	while (s->entries)
+		change(s, EPOLL_CTL_DEL, s->entries->fd, NULL, NULL);
+	pre_real.close(s->kick);
+	free(s);
+}
+
+/* The program closes fd: an rsocket, or an epoll set of which this is the last we hear. */
+void pre_epoll_forget(int fd)
+{
+	pthread_mutex_lock(&lock);
+	for (struct set **at = &sets; *at;) {
+		if ((*at)->epfd == fd) {
+			forget_set(at);
+			continue;
+		}
+		if (*entry_at(*at, fd))
+			change(*at, EPOLL_CTL_DEL, fd, NULL, NULL);
+		at = &(*at)->next;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static uint32_t told_still(struct entry *e)
+{
+	unsigned reads = __atomic_load_n(&e->sock->in_reads, __ATOMIC_ACQUIRE);
+	unsigned blocks = __atomic_load_n(&e->sock->out_blocks, __ATOMIC_ACQUIRE);
+
+	if (e->reads != reads)
+		e->told &= ~(uint32_t)(EPOLLIN | EPOLLRDNORM | EPOLLRDHUP);
+	if (e->blocks != blocks)
+		e->told &= ~(uint32_t)(EPOLLOUT | EPOLLWRNORM);
+	e->reads = reads;
+	e->blocks = blocks;
+	return e->told;
+}
+
+static struct pollfd wish(struct entry *e)
+{
+	uint32_t events = e->ev.events & 0xFFFF;
+
+	if (e->ev.events & EPOLLET) {
+		uint32_t told = told_still(e);
+
+		events &= ~told;
+		if (told & (EPOLLHUP | EPOLLERR))
+			return (struct pollfd){.fd = -1};
+	}
+	if (e->ev.events & (1u << 29)) /* one-shot, and told */
+		return (struct pollfd){.fd = -1};
+	return (struct pollfd){.fd = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain, .events = (short)events};
+}
+
+/* NULL: no rsockets in this set (or no memory). The last place is for the kernel's set. */
+static struct pollfd *wishes(int epfd, unsigned *count)
+{
+	struct pollfd *fds = NULL;
+	struct set *s;
+
+	pthread_mutex_lock(&lock);
+	s = find(epfd);
+	*count = 0;
+	if (s && s->count)
+		fds = calloc(s->count + 1, sizeof(*fds));
+	if (fds) {
+		for (struct entry *e = s->entries; e; e = e->next)
+			fds[(*count)++] = wish(e);
+		fds[*count] = (struct pollfd){.fd = epfd, .events = POLLIN};
+	}
+	pthread_mutex_unlock(&lock);
+	return fds;
+}
+
+static void tell(struct entry *e, short revents, struct epoll_event *out)
+{
+	*out = (struct epoll_event){.events = (uint16_t)revents, .data = e->ev.data};
+	if (e->ev.events & EPOLLET)
+		e->told |= (uint16_t)revents;
+	if (e->ev.events & EPOLLONESHOT)
+		e->ev.events |= 1u << 29;
+}
+
+static int collect(int epfd, const struct pollfd *fds, unsigned count, struct epoll_event *out, int max)
+{
+	struct set *s;
+	unsigned i = 0;
+	int n = 0;
+
+	pthread_mutex_lock(&lock);
+	s = find(epfd);
+	for (struct entry *e = s ? s->entries : NULL; e && i < count && n < max; e = e->next, i++) {
+		int now = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain;
+
+		/* The list may have changed in between; what is missed is seen by the next look. */
+		if (fds[i].revents && fds[i].fd == now)
+			tell(e, fds[i].revents, &out[n++]);
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+/* Our own descriptor among the kernel's events. */
+static int strip(int epfd, struct epoll_event *ev, int n)
+{
+	struct set *s;
+	uint64_t value;
+	int kept = 0;
+
+	pthread_mutex_lock(&lock);
+	s = find(epfd);
+	for (int i = 0; i < n; i++) {
+		if (s && ev[i].data.ptr == s)
+			(void)!pre_real.read(s->kick, &value, sizeof(value));
+		else
+			ev[kept++] = ev[i];
+	}
+	pthread_mutex_unlock(&lock);
+	return kept;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int once(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
+{
+	unsigned count;
+	struct pollfd *fds = wishes(epfd, &count);
+	int n, more;
+
+	if (!fds) {
+		n = pre_real.epoll_pwait(epfd, ev, max, timeout, mask);
+		return n > 0 ? strip(epfd, ev, n) : n;
+	}
+	n = rpoll(fds, count + 1, timeout);
+	if (n > 0) {
+		n = collect(epfd, fds, count, ev, max);
+		if (n < max && fds[count].revents) {
+			more = pre_real.epoll_pwait(epfd, ev + n, max - n, 0, mask);
+			n += more > 0 ? strip(epfd, ev + n, more) : 0;
+		}
+	}
+	free(fds);
+	return n;
+}
+
+PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
+{
+	int64_t end = now_ms() + timeout;
+	sigset_t before;
+	int n, left = timeout;
+
+	pre_init();
+	if (max <= 0)
+		return pre_real.epoll_pwait(epfd, ev, max, timeout, mask);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, mask, &before);
+	do {
+		n = once(epfd, ev, max, left, NULL);
+		if (timeout > 0)
+			left = end > now_ms() ? (int)(end - now_ms()) : 0;
+	} while (!n && left);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return n;
+}
+
+PRE_EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
+{
+	return epoll_pwait(epfd, ev, max, timeout, NULL);
+}

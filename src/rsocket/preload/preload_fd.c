@@ -1,0 +1,209 @@
+// preload_fd.c - which descriptors of the program are rsockets, and what libc would have done
+// follows: rsocket(7) ("preload library")
+// SPDX-License-Identifier: MIT
+#include "rsocket/preload/preload.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct pre_real pre_real;
+
+enum { PAGE = 1024, PAGES = 1024 };
+static struct pre_sock *_Atomic *_Atomic pages[PAGES];
+static atomic_flag busy = ATOMIC_FLAG_INIT; /* guards the counts, and changes of the table */
+static atomic_int ours;
+
+static void load(void)
+{
+#define LOAD(name) pre_real.name = (__typeof__(pre_real.name))dlsym(RTLD_NEXT, #name)
+	LOAD(socket);
+	LOAD(bind);
+	LOAD(listen);
+	LOAD(accept4);
+	LOAD(connect);
+	LOAD(recv);
+	LOAD(recvfrom);
+	LOAD(recvmsg);
+	LOAD(read);
+	LOAD(readv);
+	LOAD(send);
+	LOAD(sendto);
+	LOAD(sendmsg);
+	LOAD(write);
+	LOAD(writev);
+	LOAD(sendfile);
+	LOAD(poll);
+	LOAD(ppoll);
+	LOAD(select);
+	LOAD(pselect);
+	LOAD(epoll_ctl);
+	LOAD(epoll_pwait);
+	LOAD(shutdown);
+	LOAD(getpeername);
+	LOAD(getsockname);
+	LOAD(setsockopt);
+	LOAD(getsockopt);
+	LOAD(fcntl);
+	LOAD(ioctl);
+	LOAD(dup);
+	LOAD(dup3);
+	LOAD(close);
+#undef LOAD
+}
+
+static void enter(void)
+{
+	while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
+		sched_yield();
+}
+
+static void leave(void)
+{
+	atomic_flag_clear_explicit(&busy, memory_order_release);
+}
+
+static void set_up(void)
+{
+	load();
+	pre_read_config();
+	pthread_atfork(enter, leave, leave);
+}
+
+/* Other libraries' constructors may call before ours. */
+__attribute__((constructor)) void pre_init(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static __thread bool inside;
+
+	if (inside)
+		return;
+	inside = true;
+	pthread_once(&once, set_up);
+	inside = false;
+}
+
+bool pre_any(void)
+{
+	if (!pre_real.close)
+		pre_init();
+	return atomic_load_explicit(&ours, memory_order_relaxed);
+}
+
+static struct pre_sock *_Atomic *place(int fd, bool make)
+{
+	struct pre_sock *_Atomic *page;
+
+	if (fd < 0 || fd >= PAGE * PAGES)
+		return NULL;
+	page = pages[fd / PAGE];
+	if (!page && make) {
+		page = calloc(PAGE, sizeof(*page));
+		pages[fd / PAGE] = page;
+	}
+	return page ? page + fd % PAGE : NULL;
+}
+
+struct pre_sock *pre_get(int fd)
+{
+	struct pre_sock *_Atomic *p;
+	struct pre_sock *s;
+
+	if (!pre_any())
+		return NULL;
+	p = place(fd, false);
+	if (!p || !*p)
+		return NULL;
+	enter();
+	s = *p;
+	if (s)
+		s->refs++;
+	leave();
+	return s;
+}
+
+struct pre_sock *pre_take(int fd)
+{
+	struct pre_sock *s = pre_get(fd);
+
+	if (s && (s->fork == PRE_FORK_ACTIVE || s->fork == PRE_FORK_PASSIVE))
+		pre_settle(s);
+	return s;
+}
+
+void pre_put(struct pre_sock *s)
+{
+	int saved = errno;
+	bool last;
+
+	enter();
+	last = !--s->refs;
+	leave();
+	if (!last)
+		return;
+	if (s->rs >= 0)
+		rclose(s->rs);
+	else if (s->plain >= 0)
+		pre_real.close(s->plain);
+	free(s);
+	errno = saved;
+}
+
+int pre_alias(int fd, struct pre_sock *s)
+{
+	struct pre_sock *_Atomic *p;
+
+	enter();
+	p = place(fd, true);
+	if (p) {
+		*p = s;
+		s->refs++;
+		atomic_fetch_add(&ours, 1);
+	}
+	leave();
+	return p ? 0 : -1;
+}
+
+/* A placeholder, and behind it nothing yet. The caller owns a reference too. */
+int pre_open(struct pre_sock **out, int domain, int type)
+{
+	struct pre_sock *s = calloc(1, sizeof(*s));
+	int fd = s ? pre_real.socket(domain, type, 0) : -1;
+
+	if (fd < 0) {
+		free(s);
+		return -1;
+	}
+	*s = (struct pre_sock){
+	        .refs = 1, .domain = domain, .type = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC), .rs = -1, .plain = -1};
+	if (pre_alias(fd, s)) {
+		pre_real.close(fd);
+		free(s);
+		errno = EMFILE;
+		return -1;
+	}
+	*out = s;
+	return fd;
+}
+
+bool pre_drop(int fd)
+{
+	struct pre_sock *_Atomic *p;
+	struct pre_sock *s;
+
+	if (!pre_any())
+		return false;
+	enter();
+	p = place(fd, false);
+	s = p ? *p : NULL;
+	if (s) {
+		*p = NULL;
+		atomic_fetch_sub(&ours, 1);
+	}
+	leave();
+	if (s)
+		pre_put(s);
+	return s;
+}

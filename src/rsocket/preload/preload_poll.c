@@ -1,0 +1,179 @@
+// preload_poll.c - poll and select over a program's descriptors, some of which are rsockets
+// follows: poll(2), select(2)
+// SPDX-License-Identifier: MIT
+#undef _FORTIFY_SOURCE
+#include "rsocket/preload/preload.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/select.h>
+
+static bool any_of(struct pollfd *fds, nfds_t n)
+{
+	struct pre_sock *s;
+
+	for (nfds_t i = 0; i < n && pre_any(); i++) {
+		s = fds[i].fd < 0 ? NULL : pre_get(fds[i].fd);
+		if (s) {
+			pre_put(s);
+			return true;
+		}
+	}
+	return false;
+}
+
+static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout)
+{
+	struct pollfd *real = calloc(n + 1, sizeof(*real));
+	struct pre_sock **held = calloc(n + 1, sizeof(struct pre_sock *));
+	int r = -1;
+
+	for (nfds_t i = 0; real && held && i < n; i++) {
+		held[i] = fds[i].fd < 0 ? NULL : pre_take(fds[i].fd);
+		real[i] = fds[i];
+		if (held[i])
+			real[i].fd = held[i]->rs >= 0 ? held[i]->rs : held[i]->plain;
+	}
+	if (real && held)
+		r = rpoll(real, n, timeout);
+	for (nfds_t i = 0; real && held && i < n; i++) {
+		if (r >= 0)
+			fds[i].revents = real[i].revents;
+		if (held[i])
+			pre_put(held[i]);
+	}
+	free(real);
+	free(held);
+	return r;
+}
+
+PRE_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	pre_init();
+	return any_of(fds, n) ? poll_mixed(fds, n, timeout) : pre_real.poll(fds, n, timeout);
+}
+
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
+PRE_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
+{
+	return room / sizeof(*fds) < n ? (abort(), -1) : poll(fds, n, timeout);
+}
+
+static int ms_of(const struct timespec *t)
+{
+	int64_t ms;
+
+	if (!t)
+		return -1;
+	ms = (int64_t)t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000;
+	return ms > INT32_MAX ? INT32_MAX : (int)ms;
+}
+
+/* The mask is not changed in one step with the sleep: a signal just before it is seen when the next one comes. */
+PRE_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	sigset_t before;
+	int r;
+
+	pre_init();
+	if (!any_of(fds, n))
+		return pre_real.ppoll(fds, n, timeout, mask);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, mask, &before);
+	r = poll_mixed(fds, n, ms_of(timeout));
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
+/* Three sets as one list. */
+static nfds_t to_poll(int n, const fd_set *r, const fd_set *w, const fd_set *x, struct pollfd *fds)
+{
+	nfds_t count = 0;
+
+	for (int fd = 0; fd < n; fd++) {
+		short events = (short)((r && FD_ISSET(fd, r) ? POLLIN : 0) | (w && FD_ISSET(fd, w) ? POLLOUT : 0) |
+		                       (x && FD_ISSET(fd, x) ? POLLPRI : 0));
+
+		if (events)
+			fds[count++] = (struct pollfd){.fd = fd, .events = events};
+	}
+	return count;
+}
+
+static int set_if(fd_set *set, const struct pollfd *p, short asked, short got)
+{
+	if (!set || !(p->events & asked) || !(p->revents & got))
+		return 0;
+	FD_SET(p->fd, set);
+	return 1;
+}
+
+static int select_mixed(struct pollfd *fds, nfds_t n, fd_set *r, fd_set *w, fd_set *x, int timeout)
+{
+	int count = poll_mixed(fds, n, timeout);
+
+	if (count < 0)
+		return -1;
+	for (nfds_t i = 0; i < n; i++) {
+		if (fds[i].revents & POLLNVAL) {
+			errno = EBADF;
+			return -1;
+		}
+	}
+	if (r)
+		FD_ZERO(r);
+	if (w)
+		FD_ZERO(w);
+	if (x)
+		FD_ZERO(x);
+	count = 0;
+	for (nfds_t i = 0; i < n; i++) {
+		count += set_if(r, &fds[i], POLLIN, POLLIN | POLLHUP | POLLERR);
+		count += set_if(w, &fds[i], POLLOUT, POLLOUT | POLLERR);
+		count += set_if(x, &fds[i], POLLPRI, POLLPRI);
+	}
+	return count;
+}
+
+PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
+                      struct timeval *restrict timeout)
+{
+	struct pollfd *fds;
+	nfds_t count;
+	int ms = -1, got;
+
+	pre_init();
+	if (!pre_any() || n < 0 || n > FD_SETSIZE)
+		return pre_real.select(n, r, w, x, timeout);
+	fds = calloc((size_t)n + 1, sizeof(*fds));
+	if (!fds)
+		return -1;
+	count = to_poll(n, r, w, x, fds);
+	if (timeout)
+		ms = ms_of(&(struct timespec){timeout->tv_sec, timeout->tv_usec * 1000});
+	got = any_of(fds, count) ? select_mixed(fds, count, r, w, x, ms) : pre_real.select(n, r, w, x, timeout);
+	free(fds);
+	return got;
+}
+
+PRE_EXPORT int pselect(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
+                       const struct timespec *restrict timeout, const sigset_t *restrict mask)
+{
+	struct timeval tv;
+	sigset_t before;
+	int got;
+
+	pre_init();
+	if (!pre_any())
+		return pre_real.pselect(n, r, w, x, timeout, mask);
+	if (timeout)
+		tv = (struct timeval){timeout->tv_sec, (timeout->tv_nsec + 999) / 1000};
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, mask, &before);
+	got = select(n, r, w, x, timeout ? &tv : NULL);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return got;
+}

@@ -1,0 +1,279 @@
+// rs.h - the rsocket and the functions that the files of this folder share
+// follows: rsocket(7)
+// SPDX-License-Identifier: MIT
+#ifndef VB_RSOCKET_RS_H
+#define VB_RSOCKET_RS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rsocket.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "rsocket/rs_flow.h"
+#include "rsocket/rs_wire.h"
+
+#define RS_EXPORT __attribute__((visibility("default")))
+
+enum {
+	RS_QP_MIN = 16,
+	RS_QP_MAX = 0xFFFE,
+	RS_CONNECT_TRIES = 6,
+	RS_INLINE_MAX = 256,  /* longer ones gain nothing */
+	RS_SPAN_START = 2048, /* the first piece of a long send is short, so that the wire is busy early */
+	RS_SPAN_MAX = 65536,
+};
+
+enum rs_state {
+	RS_INIT,
+	RS_BOUND,
+	RS_LISTENING,
+	RS_RESOLVING_ADDR,
+	RS_RESOLVING_ROUTE,
+	RS_CONNECTING,
+	RS_ACCEPTING,
+	RS_CONNECTED,
+	RS_REFUSED,      /* connecting failed */
+	RS_DISCONNECTED, /* in good order, or the peer is gone */
+	RS_FAILED,       /* the connection broke */
+};
+
+/* Defaults and options; an accepted rsocket starts with its listener's. */
+struct rs_config {
+	uint32_t send_size, recv_size;
+	uint32_t sq, rq, inline_size, iomap_size;
+};
+
+struct rs_mapping {
+	struct rs_mapping *next;
+	struct ibv_mr *mr;
+	uint64_t offset;
+	int index; /* in the peer's iomap, -1: local only */
+	bool told; /* the peer knows it */
+};
+
+struct rs_dgram;
+
+struct rsocket {
+	/* Fixed at creation. */
+	int type, domain, fd;
+	uint32_t serial; /* of this use of the descriptor */
+	unsigned fork_generation;
+	unsigned refs; /* under the table's lock */
+
+	/*
+	 * Order: send_lock or recv_lock, then cm_lock, then lock. send_lock and recv_lock are held through a whole
+	 * call, so that its bytes stay together. cm_lock: the service thread works on the connection. lock guards the
+	 * rest.
+	 */
+	pthread_mutex_t send_lock, recv_lock, cm_lock, lock;
+
+	enum rs_state state;
+	bool closed, can_read, can_write;
+	bool we_shut; /* the writing side was shut by this program */
+	bool shut_pending;
+	int err; /* for SO_ERROR, and for the next call that fails */
+	int fs_flags, fd_flags;
+	int watchers; /* threads asleep that want to know of this rsocket */
+	struct rs_config config;
+
+	/* Options. */
+	bool reuse_addr, keep_alive, no_delay, v6_only, oob_inline, linger_on;
+	int linger_s, tos, keep_idle_s, keep_timer;
+	struct timeval recv_timeout, send_timeout;
+	void *route;
+	size_t route_len;
+
+	/* A stream's connection. */
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *cm;
+	union rs_addr peer;
+	int tries;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	bool armed, message_sends; /* iWARP has no immediate data: messages are sends */
+	bool swap;                 /* the peer has the other byte order */
+	uint32_t inline_max;
+
+	/* Its memory. */
+	uint8_t *send_buf, *recv_buf, *target;
+	struct ibv_mr *send_mr, *recv_mr, *target_mr;
+	uint32_t msg_slot, ctrl_slot;
+	struct rs_tx tx;
+	struct rs_rx rx;
+	struct rs_sge peer_sgl;
+	unsigned peer_sgl_next;
+	struct rs_sge peer_iomap;
+	struct rs_mapping *maps;
+	unsigned maps_pending;
+
+	/* A listener's queue of established connections, and the way from one of those to its listener. */
+	struct rsocket *accept_head, *accept_next;
+	int accept_count, backlog;
+	int listener_fd;
+	uint32_t listener_serial;
+
+	struct rs_dgram *dgram;
+};
+
+/* rs_table.c: descriptors. rs_get takes a reference; NULL with errno: no rsocket, or one of the parent's. */
+extern unsigned rs_fork_generation;
+struct rsocket *rs_new(int type, int domain, const struct rs_config *config);
+int rs_publish(struct rsocket *rs, int fd);
+void rs_retract(struct rsocket *rs);
+struct rsocket *rs_get(int fd);
+struct rsocket *rs_find(int fd); /* no errno, no complaint */
+bool rs_foreign(int fd);         /* made before the fork that made this process; is forgotten */
+struct rsocket *rs_get_serial(int fd, uint32_t serial);
+void rs_put(struct rsocket *rs);
+
+/* rs_config.c */
+extern struct rs_config rs_defaults;
+extern unsigned rs_spin_us;
+void rs_configure(void);
+
+/* rs_wait.c: sleeping until something changes. */
+struct rs_deadline {
+	bool set;
+	struct timespec at;
+};
+struct rs_deadline rs_deadline_ms(int64_t ms); /* < 0: none */
+struct rs_deadline rs_deadline_tv(const struct timeval *tv);
+int rs_deadline_left(const struct rs_deadline *d); /* ms for poll(2) */
+/* Between these two, rs_wake on an rsocket with watchers makes the returned descriptor readable. */
+int rs_sleeper_begin(void);
+void rs_sleeper_end(void);
+void rs_wake(struct rsocket *rs);
+void rs_wake_all(void);
+/*
+ * Waits, with rs->lock held, until test is true. 0, or an errno: EAGAIN (nonblock, or too late), EINTR.
+ */
+int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until);
+bool rs_nonblocking(const struct rsocket *rs, int flags);
+
+/* rs_service.c: one thread that drives connections, datagram look-ups and keep-alives. */
+enum rs_watch { RS_WATCH_CM, RS_WATCH_TIMER, RS_WATCH_UDP, RS_WATCH_PATH };
+int rs_service_add(struct rsocket *rs, enum rs_watch what, int fd);
+void rs_service_pause(int fd, bool pause, struct rsocket *rs, enum rs_watch what);
+void rs_service_del(int fd);
+void rs_service_forked(void);
+int rs_keep_alive_set(struct rsocket *rs);
+
+/* rs_connect.c: everything that rdma_cm has a say in. */
+void rs_cm_ready(struct rsocket *rs); /* service thread */
+int rs_stream_open(struct rsocket *rs);
+int rs_stream_bind(struct rsocket *rs, const union rs_addr *addr);
+int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr);
+bool rs_opening(const struct rsocket *rs);
+void rs_stream_close(struct rsocket *rs);
+
+/* rs_accept.c */
+int rs_stream_listen(struct rsocket *rs, int backlog);
+struct rsocket *rs_stream_accept(struct rsocket *rs, int flags);
+bool rs_request(struct rsocket *listener, struct rdma_cm_event *event); /* acknowledges it; false: enough for now */
+void rs_accepted(struct rsocket *rs, bool ok);
+void rs_accept_flush(struct rsocket *listener);
+
+/* rs_ep.c: queue pair, memory, messages. All return 0 or an errno. */
+int rs_ep_create(struct rsocket *rs);
+void rs_ep_destroy(struct rsocket *rs);
+void rs_ep_conn(struct rsocket *rs, uint8_t out[RS_CONN_LEN]);
+void rs_ep_peer(struct rsocket *rs, const struct rs_conn *peer);
+void *rs_pages(size_t len);
+bool rs_is_iwarp(struct ibv_context *verbs);
+int rs_post_message(struct rsocket *rs, uint32_t msg, uint64_t wr_id);
+int rs_post_write(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint64_t wr_id);
+int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint32_t msg,
+                          uint64_t wr_id);
+int rs_post_receive(struct rsocket *rs);
+int rs_grant(struct rsocket *rs); /* lock */
+
+/* What a completion gives back. */
+enum rs_wr { RS_WR_RECV = 1, RS_WR_DATA, RS_WR_CTRL, RS_WR_DISCONNECT, RS_WR_NOTICE };
+static inline uint64_t rs_wr_id(enum rs_wr kind, uint32_t value)
+{
+	return (uint64_t)kind << 32 | value;
+}
+
+/* rs_stream.c and rs_cq.c; those with rs->lock held say so. */
+void rs_process(struct rsocket *rs);        /* lock */
+void rs_arm(struct rsocket *rs);            /* lock */
+void rs_drain(struct rsocket *rs);          /* lock */
+void rs_break(struct rsocket *rs, int err); /* lock */
+int rs_send_control(struct rsocket *rs, enum rs_control what);
+bool rs_can_send(struct rsocket *rs);
+bool rs_send_settled(struct rsocket *rs);
+bool rs_recv_settled(struct rsocket *rs);
+bool rs_control_settled(struct rsocket *rs);
+bool rs_sends_done(struct rsocket *rs);
+int rs_connected(struct rsocket *rs); /* lock; 0, EAGAIN, ENOTCONN ... */
+int rs_error_of(struct rsocket *rs, int otherwise);
+
+/* Where the bytes of a call are. */
+struct rs_cursor {
+	const struct iovec *iov;
+	size_t count, at;
+	size_t left;
+};
+/* -1: the sum does not fit. */
+int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count);
+void rs_cursor_get(struct rs_cursor *c, void *to, size_t n);         /* bytes out of the vector */
+void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* bytes into it */
+
+ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags);
+ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags);
+int rs_stream_shutdown(struct rsocket *rs, int how);
+/* One piece, of at most what is inline or in the ring; send_lock and lock are held. */
+uint32_t rs_piece(struct rsocket *rs, size_t left, uint32_t *span);
+struct rs_load {
+	struct ibv_sge sges[2];
+	int n;
+	bool inl;
+	uint32_t ring;
+	uint8_t copy[RS_INLINE_MAX];
+};
+void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n);
+
+/* rs_iomap.c; send_lock and lock are held. */
+int rs_iomap_send(struct rsocket *rs, int flags);
+void rs_iomap_free(struct rsocket *rs);
+
+/* rs_poll.c */
+short rs_ready(struct rsocket *rs, short events); /* lock */
+/* Ends too when *version (NULL: none) is no longer `was` and rs_wake_all() was called. */
+int rs_poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version, unsigned was);
+
+/* rs_epoll.c */
+bool rs_epoll_close(int epfd); /* false: none of ours */
+
+/* rs_dgram.c, rs_dgram_path.c */
+int rs_dgram_open(struct rsocket *rs);
+int rs_dgram_bind(struct rsocket *rs, const union rs_addr *addr);
+int rs_dgram_connect(struct rsocket *rs, const union rs_addr *addr);
+ssize_t rs_dgram_send(struct rsocket *rs, struct rs_cursor *c, int flags, const union rs_addr *to);
+ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union rs_addr *from, bool *truncated);
+int rs_dgram_shutdown(struct rsocket *rs, int how);
+void rs_dgram_process(struct rsocket *rs);
+void rs_dgram_arm(struct rsocket *rs);
+void rs_dgram_drain(struct rsocket *rs);
+bool rs_dgram_readable(struct rsocket *rs);
+bool rs_dgram_writable(struct rsocket *rs);
+int rs_dgram_wait_fd(struct rsocket *rs);
+bool rs_dgram_has_qp(struct rsocket *rs);
+void rs_dgram_close(struct rsocket *rs);
+void rs_dgram_free(struct rsocket *rs);
+void rs_dgram_udp_ready(struct rsocket *rs);  /* service thread */
+void rs_dgram_path_ready(struct rsocket *rs); /* service thread */
+
+static inline int rs_fail(int err)
+{
+	errno = err;
+	return -1;
+}
+
+#endif

@@ -1,0 +1,206 @@
+// rs_accept.c - listening: the service thread accepts, the program takes established connections from a queue
+// follows: rdma_cm(7), rsocket(7); rdma-core docs/rsocket ("Connection Establishment")
+// SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <string.h>
+
+int rs_stream_listen(struct rsocket *rs, int backlog)
+{
+	union rs_addr any = {.sa.sa_family = (sa_family_t)rs->domain};
+	int err = 0;
+
+	if (rs->state == RS_INIT)
+		err = rs_stream_bind(rs, &any);
+	if (err || rs->state == RS_LISTENING)
+		return err;
+	if (rs->state != RS_BOUND)
+		return EINVAL;
+	rs->backlog = backlog < 1 ? 1 : backlog > 4096 ? 4096 : backlog;
+	if (rdma_listen(rs->id, rs->backlog))
+		return errno;
+	rs->state = RS_LISTENING;
+	return rs_service_add(rs, RS_WATCH_CM, rs->cm->fd);
+}
+
+/* Gives the new connection an event channel of its own: its descriptor is the rsocket's. */
+static int adopt(struct rsocket *rs, struct rdma_cm_id *id)
+{
+	rs->cm = rdma_create_event_channel();
+	if (!rs->cm)
+		return errno;
+	if (rdma_migrate_id(id, rs->cm))
+		return errno;
+	id->context = rs;
+	rs->id = id;
+	memcpy(&rs->peer, rdma_get_peer_addr(id), sizeof(rs->peer));
+	return rs_publish(rs, rs->cm->fd);
+}
+
+static int answer(struct rsocket *rs, struct rdma_conn_param *param, const struct rs_conn *peer)
+{
+	uint8_t data[RS_CONN_LEN];
+	int err = rs_ep_create(rs);
+
+	if (err)
+		return err;
+	rs_ep_peer(rs, peer);
+	rs_ep_conn(rs, data);
+	param->private_data = data;
+	param->private_data_len = sizeof(data);
+	rs->state = RS_ACCEPTING;
+	rs->can_read = rs->can_write = true;
+	err = rs_service_add(rs, RS_WATCH_CM, rs->cm->fd);
+	if (!err && rdma_accept(rs->id, param))
+		err = errno;
+	return err;
+}
+
+static struct rsocket *heir(struct rsocket *listener)
+{
+	struct rsocket *rs = rs_new(listener->type, listener->domain, &listener->config);
+
+	if (!rs)
+		return NULL;
+	rs->fs_flags = listener->fs_flags;
+	rs->fd_flags = listener->fd_flags;
+	rs->keep_alive = listener->keep_alive;
+	rs->keep_idle_s = listener->keep_idle_s;
+	rs->no_delay = listener->no_delay;
+	rs->linger_on = listener->linger_on;
+	rs->linger_s = listener->linger_s;
+	rs->listener_fd = listener->fd;
+	rs->listener_serial = listener->serial;
+	return rs;
+}
+
+static void drop(struct rsocket *rs)
+{
+	rs->closed = true;
+	rs_stream_close(rs);
+	rs_put(rs);
+}
+
+/* Service thread; the listener's cm_lock is held. */
+bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
+{
+	struct rdma_conn_param param = event->param.conn;
+	struct rdma_cm_id *id = event->id;
+	struct rsocket *rs = NULL;
+	struct rs_conn peer;
+	int err = EPROTO;
+	bool full;
+
+	if (rs_conn_decode(&peer, param.private_data, param.private_data_len)) {
+		rs = heir(listener);
+		err = rs ? 0 : ENOMEM;
+	}
+	rdma_ack_cm_event(event);
+	if (!err)
+		err = adopt(rs, id);
+	if (!err) {
+		/* The service thread itself is the only one that could come across it, and it is here. */
+		err = answer(rs, &param, &peer);
+	}
+	if (err)
+		rdma_reject(id, NULL, 0);
+	if (err && (!rs || !rs->id))
+		rdma_destroy_id(id);
+	if (err && rs)
+		drop(rs);
+	if (err)
+		return true;
+	pthread_mutex_lock(&listener->lock);
+	full = ++listener->accept_count >= listener->backlog;
+	if (full)
+		rs_service_pause(listener->cm->fd, true, listener, RS_WATCH_CM);
+	pthread_mutex_unlock(&listener->lock);
+	return !full;
+}
+
+/* Both with the listener's lock held. */
+static void enqueue(struct rsocket *listener, struct rsocket *rs)
+{
+	struct rsocket **at = &listener->accept_head;
+
+	while (*at)
+		at = &(*at)->accept_next;
+	*at = rs;
+	rs->accept_next = NULL;
+	rs_wake(listener);
+}
+
+static void one_less(struct rsocket *listener)
+{
+	if (listener->accept_count-- >= listener->backlog && listener->cm && !listener->closed)
+		rs_service_pause(listener->cm->fd, false, listener, RS_WATCH_CM);
+}
+
+/* Service thread, with the cm_lock of the new connection: it is established (ok), or will never be. */
+void rs_accepted(struct rsocket *rs, bool ok)
+{
+	struct rsocket *listener = rs_get_serial(rs->listener_fd, rs->listener_serial);
+	bool taken = false;
+
+	pthread_mutex_lock(&rs->lock);
+	rs_keep_alive_set(rs);
+	if (ok)
+		rs_process(rs);
+	pthread_mutex_unlock(&rs->lock);
+	if (listener) {
+		pthread_mutex_lock(&listener->lock);
+		taken = ok && !listener->closed;
+		if (taken)
+			enqueue(listener, rs);
+		else
+			one_less(listener);
+		pthread_mutex_unlock(&listener->lock);
+		rs_put(listener);
+	}
+	if (!taken)
+		drop(rs);
+}
+
+static bool waiting(struct rsocket *rs)
+{
+	return rs->accept_head || rs->closed;
+}
+
+struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
+{
+	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
+	struct rsocket *got = NULL;
+	int err;
+
+	pthread_mutex_lock(&rs->lock);
+	if (rs->state != RS_LISTENING)
+		err = EINVAL;
+	else
+		err = rs_wait(rs, waiting, rs_nonblocking(rs, flags), &until);
+	if (!err && rs->closed)
+		err = EBADF;
+	if (!err) {
+		got = rs->accept_head;
+		rs->accept_head = got->accept_next;
+		got->accept_next = NULL;
+		one_less(rs);
+	}
+	pthread_mutex_unlock(&rs->lock);
+	errno = err;
+	return got;
+}
+
+/* A listener is closed: nobody will ask for what waits in its queue. */
+void rs_accept_flush(struct rsocket *listener)
+{
+	struct rsocket *rs, *next;
+
+	pthread_mutex_lock(&listener->lock);
+	rs = listener->accept_head;
+	listener->accept_head = NULL;
+	pthread_mutex_unlock(&listener->lock);
+	for (; rs; rs = next) {
+		next = rs->accept_next;
+		rclose(rs->fd);
+	}
+}

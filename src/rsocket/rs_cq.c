@@ -1,0 +1,187 @@
+// rs_cq.c - completions of a stream: messages of the peer, credits, the end of the connection
+// follows: rdma-core docs/rsocket ("Message Format")
+// SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <endian.h>
+#include <string.h>
+
+/* The connection cannot go on; rs->lock is held. */
+void rs_break(struct rsocket *rs, int err)
+{
+	if (rs->state != RS_CONNECTED && rs->state != RS_ACCEPTING && rs->state != RS_CONNECTING)
+		return;
+	rs->state = RS_FAILED;
+	rs->can_read = rs->can_write = false;
+	rs->err = err;
+	rs_keep_alive_set(rs);
+}
+
+static void disconnected(struct rsocket *rs)
+{
+	rs->state = RS_DISCONNECTED;
+	rs->can_read = rs->can_write = false;
+	rs_keep_alive_set(rs);
+}
+
+static void control(struct rsocket *rs, uint32_t what)
+{
+	if (what == RS_CTRL_DISCONNECT || (what == RS_CTRL_SHUTDOWN && !rs->can_write))
+		disconnected(rs);
+	else if (what == RS_CTRL_SHUTDOWN)
+		rs->can_read = false;
+}
+
+static void message(struct rsocket *rs, uint32_t msg)
+{
+	switch (rs_msg_type(msg)) {
+	case RS_DATA:
+		if (!rs_rx_data(&rs->rx, rs_msg_value(msg)))
+			rs_break(rs, EPROTO);
+		break;
+	case RS_CREDIT:
+		rs->tx.limit = (uint16_t)rs_msg_value(msg);
+		break;
+	case RS_CONTROL:
+		control(rs, rs_msg_value(msg));
+		break;
+	default: /* RS_IOMAP: the entry is there already */
+		break;
+	}
+}
+
+static void received(struct rsocket *rs, const struct ibv_wc *wc)
+{
+	uint32_t msg;
+
+	if (wc->status != IBV_WC_SUCCESS) {
+		rs_break(rs, ECONNRESET);
+		return;
+	}
+	if (wc->wc_flags & IBV_WC_WITH_IMM)
+		msg = be32toh(wc->imm_data);
+	else if (rs->message_sends && wc->byte_len == sizeof(msg))
+		memcpy(&msg, rs->recv_buf + rs->config.recv_size + (uint32_t)wc->wr_id * sizeof(msg), sizeof(msg));
+	else {
+		rs_break(rs, EPROTO);
+		return;
+	}
+	message(rs, msg);
+	if (rs->state == RS_CONNECTED || rs_opening(rs)) {
+		int err = rs_post_receive(rs);
+
+		if (err)
+			rs_break(rs, err);
+	}
+}
+
+static int error_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_RETRY_EXC_ERR:
+		return ETIMEDOUT;
+	case IBV_WC_WR_FLUSH_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		return ECONNRESET;
+	default:
+		return EIO;
+	}
+}
+
+static void sent(struct rsocket *rs, const struct ibv_wc *wc)
+{
+	switch ((enum rs_wr)(wc->wr_id >> 32)) {
+	case RS_WR_DATA:
+		rs_ring_give(&rs->tx.ring, (uint32_t)wc->wr_id);
+		rs->tx.sq++;
+		break;
+	case RS_WR_NOTICE:
+		rs->tx.sq++;
+		break;
+	case RS_WR_DISCONNECT:
+		rs->tx.ctrl--;
+		if (wc->status == IBV_WC_SUCCESS)
+			disconnected(rs);
+		break;
+	default:
+		rs->tx.ctrl--;
+		break;
+	}
+	if (wc->status != IBV_WC_SUCCESS)
+		rs_break(rs, error_of(wc->status));
+}
+
+static void give_credits(struct rsocket *rs)
+{
+	int err;
+
+	while (rs->state == RS_CONNECTED && rs_rx_owes(&rs->rx) &&
+	       rs_tx_may_control(&rs->tx, rs->message_sends && rs_rx_has_half(&rs->rx) ? 2 : 1)) {
+		err = rs_grant(rs);
+		if (err)
+			rs_break(rs, err);
+	}
+}
+
+/* Takes in all that has happened; rs->lock is held. */
+void rs_process(struct rsocket *rs)
+{
+	struct ibv_wc wc[16];
+	bool news = false;
+	int n;
+
+	if (rs->type == SOCK_DGRAM) {
+		rs_dgram_process(rs);
+		return;
+	}
+	/* Until it is established the other side's data waits in the queue. */
+	if (!rs->cq || rs->state < RS_CONNECTED)
+		return;
+	give_credits(rs);
+	while ((n = ibv_poll_cq(rs->cq, 16, wc)) > 0) {
+		news = true;
+		for (int i = 0; i < n; i++) {
+			if (wc[i].wr_id >> 32 == RS_WR_RECV)
+				received(rs, &wc[i]);
+			else
+				sent(rs, &wc[i]);
+		}
+	}
+	if (n < 0)
+		rs_break(rs, EIO);
+	give_credits(rs);
+	if (news)
+		rs_wake(rs);
+}
+
+/* From now on a completion makes the channel readable; rs->lock is held. */
+void rs_arm(struct rsocket *rs)
+{
+	if (rs->type == SOCK_DGRAM) {
+		rs_dgram_arm(rs);
+		return;
+	}
+	if (!rs->cq || rs->armed)
+		return;
+	rs->armed = !ibv_req_notify_cq(rs->cq, 0);
+}
+
+/* Takes events out of the channel; rs->lock is held, so that nobody else takes what poll(2) has seen. */
+void rs_drain(struct rsocket *rs)
+{
+	struct pollfd p = {.events = POLLIN};
+	struct ibv_cq *cq;
+	void *context;
+
+	if (rs->type == SOCK_DGRAM) {
+		rs_dgram_drain(rs);
+		return;
+	}
+	if (!rs->channel)
+		return;
+	p.fd = rs->channel->fd;
+	while (poll(&p, 1, 0) > 0 && !ibv_get_cq_event(rs->channel, &cq, &context)) {
+		ibv_ack_cq_events(cq, 1);
+		rs->armed = false;
+	}
+}

@@ -1,0 +1,53 @@
+// rs_cursor.c - the place of a call in its vector of buffers
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <limits.h>
+#include <string.h>
+
+int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
+{
+	*c = (struct rs_cursor){.iov = iov, .count = count};
+	for (size_t i = 0; i < count; i++) {
+		if (iov[i].iov_len > SSIZE_MAX - c->left)
+			return -1;
+		c->left += iov[i].iov_len;
+	}
+	return 0;
+}
+
+/* The next stretch that lies in one piece, at most n bytes. */
+static void *advance(struct rs_cursor *c, size_t *n)
+{
+	char *p;
+
+	while (c->at == c->iov->iov_len) {
+		c->iov++;
+		c->at = 0;
+	}
+	p = (char *)c->iov->iov_base + c->at;
+	if (*n > c->iov->iov_len - c->at)
+		*n = c->iov->iov_len - c->at;
+	c->at += *n;
+	c->left -= *n;
+	return p;
+}
+
+void rs_cursor_get(struct rs_cursor *c, void *to, size_t n)
+{
+	for (size_t part; n; n -= part, to = (char *)to + part) {
+		void *from = advance(c, (part = n, &part));
+
+		memcpy(to, from, part);
+	}
+}
+
+void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n)
+{
+	for (size_t part; n; n -= part, from = (const char *)from + part) {
+		void *to = advance(c, (part = n, &part));
+
+		memcpy(to, from, part);
+	}
+}

@@ -1,0 +1,87 @@
+// rs_dgram.h - datagram rsockets: a UDP socket, and a UD queue pair for each local address
+// follows: rdma-core docs/rsocket ("Datagram Overview")
+// SPDX-License-Identifier: MIT
+#ifndef VB_RSOCKET_DGRAM_H
+#define VB_RSOCKET_DGRAM_H
+
+#include "rsocket/rs.h"
+
+enum {
+	RS_UD_GRH = 40,
+	RS_UD_MAX = 2048, /* header and data; what a receive of rdma-core's takes */
+	RS_UDP_MAX = 65507,
+	RS_DESTS_MAX = 4096,
+};
+
+/* A datagram that waits for the program; part of a receive slot, or of an allocation of its own (qp NULL). */
+struct rs_gram {
+	struct rs_gram *next;
+	struct rs_dqp *qp;
+	union rs_addr from;
+	uint8_t *data;
+	uint32_t len;
+};
+
+struct rs_dqp {
+	struct rs_dqp *next;
+	union rs_addr local;
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *cm;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_mr *send_mr, *recv_mr;
+	uint8_t *recv_buf;
+	struct rs_gram *grams; /* one per receive slot */
+	uint32_t mtu, inline_max;
+	bool armed;
+};
+
+struct rs_dest {
+	struct rs_dest *next;
+	union rs_addr addr;
+	struct rs_dqp *qp;
+	struct ibv_ah *ah; /* with it datagrams go by UD */
+	uint32_t qpn;
+	unsigned in_flight;
+	/* While the way there is looked up. */
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *cm;
+};
+
+struct rs_send_slot {
+	struct rs_dest *to;
+	int next_free;
+};
+
+/* rs->lock guards all of it. */
+struct rs_dgram {
+	bool started, connected;
+	int epfd; /* the completion channels of all queue pairs */
+	union rs_addr peer;
+	struct rs_dqp *qps;
+	struct rs_dest *dests; /* the last one used first */
+	unsigned dest_count;
+	uint8_t *send_buf;
+	struct rs_send_slot *slots;
+	int free_slot;
+	uint32_t sq, rq, sends;
+	struct rs_gram *head, **tail;
+	unsigned by_udp; /* grams in the queue that are allocations */
+};
+
+int rs_dgram_start(struct rsocket *rs);
+int rs_plain_socket(int domain);
+
+/* rs_dgram_path.c */
+int rs_dest_get(struct rsocket *rs, const union rs_addr *addr, struct rs_dest **out);
+ssize_t rs_udp_send(struct rsocket *rs, struct rs_dest *to, struct rs_cursor *c, unsigned op, int flags);
+void rs_dest_drop_all(struct rsocket *rs);
+
+/* rs_dgram_qp.c */
+int rs_dqp_get(struct rsocket *rs, const union rs_addr *local, struct rs_dqp **out);
+void rs_dqp_drop_all(struct rsocket *rs);
+int rs_dqp_post(struct rs_dqp *qp, struct rs_gram *slot);
+
+void rs_gram_queue(struct rsocket *rs, struct rs_gram *g);
+
+#endif

@@ -1,0 +1,155 @@
+// rs_service.c - the thread that drives connections, datagram look-ups and keep-alives while the program does other
+// things follows: rsocket(7) SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static int epfd = -1;
+
+/* An event names its rsocket by descriptor and serial: it may be closed by the time the thread looks. */
+static uint64_t tag(const struct rsocket *rs, enum rs_watch what)
+{
+	return (uint64_t)rs->serial << 32 | (uint64_t)what << 28 | (uint32_t)rs->fd;
+}
+
+static void timer_ready(struct rsocket *rs)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&rs->cm_lock);
+	pthread_mutex_lock(&rs->lock);
+	if (!rs->closed && rs->keep_timer >= 0 && read(rs->keep_timer, &n, sizeof(n)) == sizeof(n) &&
+	    rs->state == RS_CONNECTED) {
+		rs_process(rs);
+		if (rs_tx_may_control(&rs->tx, 1))
+			rs_send_control(rs, RS_CTRL_KEEPALIVE);
+	}
+	pthread_mutex_unlock(&rs->lock);
+	pthread_mutex_unlock(&rs->cm_lock);
+}
+
+static void handle(uint64_t what)
+{
+	struct rsocket *rs = rs_get_serial((int)(what & 0x0FFFFFFF), (uint32_t)(what >> 32));
+
+	if (!rs)
+		return;
+	switch ((enum rs_watch)(what >> 28 & 15)) {
+	case RS_WATCH_CM:
+		rs_cm_ready(rs);
+		break;
+	case RS_WATCH_TIMER:
+		timer_ready(rs);
+		break;
+	case RS_WATCH_UDP:
+		rs_dgram_udp_ready(rs);
+		break;
+	case RS_WATCH_PATH:
+		rs_dgram_path_ready(rs);
+		break;
+	}
+	rs_put(rs);
+}
+
+static void *run(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	struct epoll_event ev[8];
+	int n;
+
+	for (;;) {
+		n = epoll_wait(fd, ev, 8, -1);
+		for (int i = 0; i < n; i++)
+			handle(ev[i].data.u64);
+	}
+	return NULL;
+}
+
+static int start(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int err = 0;
+
+	pthread_mutex_lock(&start_lock);
+	if (epfd < 0) {
+		epfd = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+		if (epfd < 0) {
+			err = errno;
+		} else {
+			sigfillset(&all);
+			pthread_sigmask(SIG_SETMASK, &all, &before);
+			err = pthread_create(&thread, NULL, run, (void *)(intptr_t)epfd);
+			pthread_sigmask(SIG_SETMASK, &before, NULL);
+			if (err) {
+				close(epfd);
+				epfd = -1;
+			} else {
+				pthread_detach(thread);
+			}
+		}
+	}
+	pthread_mutex_unlock(&start_lock);
+	return err;
+}
+
+/* The thread stayed with the parent; the first rsocket of the child starts another. */
+void rs_service_forked(void)
+{
+	pthread_mutex_init(&start_lock, NULL);
+	if (epfd >= 0)
+		close(epfd);
+	epfd = -1;
+}
+
+int rs_service_add(struct rsocket *rs, enum rs_watch what, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = tag(rs, what)};
+	int err = start();
+
+	if (err)
+		return err;
+	return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
+}
+
+void rs_service_pause(int fd, bool pause, struct rsocket *rs, enum rs_watch what)
+{
+	struct epoll_event ev = {.events = pause ? 0 : EPOLLIN, .data.u64 = tag(rs, what)};
+
+	epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &ev);
+}
+
+void rs_service_del(int fd)
+{
+	epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* Follows SO_KEEPALIVE, TCP_KEEPIDLE and the state; rs->lock is held. */
+int rs_keep_alive_set(struct rsocket *rs)
+{
+	struct itimerspec every = {{0}, {0}};
+	int err;
+
+	if (rs->keep_alive && rs->state == RS_CONNECTED)
+		every.it_value.tv_sec = every.it_interval.tv_sec = rs->keep_idle_s;
+	if (rs->keep_timer < 0) {
+		if (!every.it_value.tv_sec)
+			return 0;
+		rs->keep_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+		if (rs->keep_timer < 0)
+			return errno;
+		err = rs_service_add(rs, RS_WATCH_TIMER, rs->keep_timer);
+		if (err) {
+			close(rs->keep_timer);
+			rs->keep_timer = -1;
+			return err;
+		}
+	}
+	timerfd_settime(rs->keep_timer, 0, &every, NULL);
+	return 0;
+}

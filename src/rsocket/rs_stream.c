@@ -1,0 +1,278 @@
+// rs_stream.c - sending, receiving and shutting down a stream
+// follows: rdma-core docs/rsocket ("Data Streaming"); POSIX send(), recv(), shutdown()
+// SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <string.h>
+
+static uint32_t min_size(uint32_t a, size_t b)
+{
+	return b < a ? (uint32_t)b : a;
+}
+
+/* The error that has happened is reported once; after that: what the call says of a connection in this state. */
+int rs_error_of(struct rsocket *rs, int otherwise)
+{
+	int err = rs->err;
+
+	rs->err = 0;
+	return err ? err : otherwise;
+}
+
+bool rs_can_send(struct rsocket *rs)
+{
+	return rs->state == RS_CONNECTED && rs->can_write && rs_tx_may_send(&rs->tx);
+}
+
+bool rs_send_settled(struct rsocket *rs)
+{
+	if (rs_opening(rs))
+		return false;
+	return rs->state != RS_CONNECTED || !rs->can_write || rs_tx_may_send(&rs->tx);
+}
+
+bool rs_recv_settled(struct rsocket *rs)
+{
+	if (rs_opening(rs))
+		return false;
+	return rs->rx.unread || rs->state != RS_CONNECTED || !rs->can_read;
+}
+
+bool rs_control_settled(struct rsocket *rs)
+{
+	return rs->state != RS_CONNECTED || rs_tx_may_control(&rs->tx, 1);
+}
+
+bool rs_sends_done(struct rsocket *rs)
+{
+	return rs->state != RS_CONNECTED || rs_tx_idle(&rs->tx);
+}
+
+uint32_t rs_piece(struct rsocket *rs, size_t left, uint32_t *span)
+{
+	uint32_t n = min_size(*span, left);
+
+	if (left > *span && *span < RS_SPAN_MAX)
+		*span *= 2;
+	return n <= rs->inline_max ? n : min_size(n, rs->tx.ring.size - rs->tx.ring.used);
+}
+
+/* Copies n bytes to where the adapter takes them from. rs->lock is released for it; send_lock keeps the order. */
+void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
+{
+	struct rs_span span[2];
+
+	l->inl = n <= rs->inline_max;
+	l->ring = l->inl ? 0 : n;
+	l->n = l->inl ? 1 : rs_ring_take(&rs->tx.ring, n, span);
+	pthread_mutex_unlock(&rs->lock);
+	if (l->inl) {
+		rs_cursor_get(c, l->copy, n);
+		l->sges[0] = (struct ibv_sge){.addr = (uintptr_t)l->copy, .length = n};
+	}
+	for (int i = 0; !l->inl && i < l->n; i++) {
+		uint8_t *to = rs->send_buf + span[i].offset;
+
+		rs_cursor_get(c, to, span[i].length);
+		l->sges[i] = (struct ibv_sge){(uintptr_t)to, span[i].length, rs->send_mr->lkey};
+	}
+	pthread_mutex_lock(&rs->lock);
+}
+
+static int send_piece(struct rsocket *rs, struct rs_cursor *c, uint32_t *span)
+{
+	uint32_t n = min_size(rs_piece(rs, c->left, span), rs->tx.to.length);
+	struct rs_sge to = rs_tx_take(&rs->tx, n);
+	struct rs_load l;
+	int err;
+
+	rs_load(rs, &l, c, n);
+	err = rs_post_write_message(rs, l.sges, l.n, l.inl, to, rs_msg(RS_DATA, n), rs_wr_id(RS_WR_DATA, l.ring));
+	if (err)
+		rs_break(rs, err);
+	return err;
+}
+
+static int cannot_write(struct rsocket *rs)
+{
+	if (rs->state < RS_CONNECTED)
+		return ENOTCONN;
+	return rs_error_of(rs, rs->we_shut ? EPIPE : ECONNRESET);
+}
+
+static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
+{
+	struct rs_deadline until = rs_deadline_tv(&rs->send_timeout);
+	bool nonblock = rs_nonblocking(rs, flags);
+	uint32_t span = RS_SPAN_START;
+	int err;
+
+	if (rs->maps_pending) {
+		err = rs_iomap_send(rs, flags);
+		if (err)
+			return err;
+	}
+	do {
+		err = rs_wait(rs, rs_send_settled, nonblock, &until);
+		if (!err && !rs_can_send(rs))
+			err = cannot_write(rs);
+		if (!err && c->left)
+			err = send_piece(rs, c, &span);
+	} while (!err && c->left);
+	return err;
+}
+
+ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
+{
+	size_t all = c->left;
+	int err;
+
+	if (flags & MSG_OOB)
+		return rs_fail(EOPNOTSUPP);
+	pthread_mutex_lock(&rs->send_lock);
+	pthread_mutex_lock(&rs->lock);
+	err = rs_connected(rs);
+	if (!err || err == EAGAIN)
+		err = send_all(rs, c, flags);
+	pthread_mutex_unlock(&rs->lock);
+	pthread_mutex_unlock(&rs->send_lock);
+	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
+}
+
+static void peek(struct rsocket *rs, struct rs_cursor *c)
+{
+	struct rs_span s;
+
+	for (uint32_t skip = 0; c->left && skip < rs->rx.unread; skip += s.length) {
+		s = rs_rx_peek(&rs->rx, skip, min_size(UINT32_MAX, c->left));
+		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
+	}
+}
+
+/* Only this thread reads (recv_lock), so the bytes stay while the lock is open for senders. */
+static void take(struct rsocket *rs, struct rs_cursor *c)
+{
+	struct rs_span s;
+
+	while (c->left && rs->rx.unread) {
+		s = rs_rx_peek(&rs->rx, 0, min_size(RS_SPAN_MAX, c->left));
+		pthread_mutex_unlock(&rs->lock);
+		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
+		pthread_mutex_lock(&rs->lock);
+		rs_rx_read(&rs->rx, s.length);
+	}
+}
+
+static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
+{
+	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
+	bool nonblock = rs_nonblocking(rs, flags);
+	int err = 0;
+
+	do {
+		if (!rs->rx.unread)
+			err = rs_wait(rs, rs_recv_settled, nonblock, &until);
+		if (err)
+			break;
+		if (!rs->rx.unread) { /* the end of the stream, or of the connection */
+			err = rs->state == RS_FAILED ? rs_error_of(rs, 0) : rs->state < RS_CONNECTED ? ENOTCONN : 0;
+			break;
+		}
+		if (flags & MSG_PEEK) {
+			peek(rs, c);
+			break;
+		}
+		take(rs, c);
+	} while (c->left && (flags & MSG_WAITALL));
+	rs_process(rs); /* what was read can be granted again */
+	return err;
+}
+
+ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
+{
+	size_t all = c->left;
+	int err;
+
+	if (flags & MSG_OOB)
+		return rs_fail(EINVAL);
+	if (!all)
+		return 0;
+	pthread_mutex_lock(&rs->recv_lock);
+	pthread_mutex_lock(&rs->lock);
+	err = rs_connected(rs);
+	if (!err || err == EAGAIN)
+		err = receive(rs, c, flags);
+	pthread_mutex_unlock(&rs->lock);
+	pthread_mutex_unlock(&rs->recv_lock);
+	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
+}
+
+/* rs->lock is held, and rs_tx_may_control() was true. */
+int rs_send_control(struct rsocket *rs, enum rs_control what)
+{
+	struct rs_sge nowhere = {0};
+	int err;
+
+	rs->tx.ctrl++;
+	/* A keep-alive asks only for the adapter's acknowledgement: the peer's program sees nothing. */
+	if (what == RS_CTRL_KEEPALIVE)
+		err = rs_post_write(rs, NULL, 0, false, nowhere, rs_wr_id(RS_WR_CTRL, 1));
+	else
+		err = rs_post_message(rs, rs_msg(RS_CONTROL, what),
+		                      rs_wr_id(what == RS_CTRL_DISCONNECT ? RS_WR_DISCONNECT : RS_WR_CTRL, 1));
+	if (err)
+		rs_break(rs, err);
+	return err;
+}
+
+/* Waits whatever signals come: half a goodbye is none. */
+static void wait_through(struct rsocket *rs, bool (*test)(struct rsocket *), const struct rs_deadline *until)
+{
+	while (rs_wait(rs, test, false, until) == EINTR)
+		;
+}
+
+static void say_goodbye(struct rsocket *rs, int how, const struct rs_deadline *until)
+{
+	bool was_readable = rs->can_read;
+	enum rs_control what;
+
+	if (how != SHUT_WR)
+		rs->can_read = false;
+	if (how != SHUT_RD) {
+		rs->can_write = false;
+		rs->we_shut = true;
+	}
+	rs_wake(rs);
+	if (how == SHUT_RD && rs->can_write)
+		return;
+	what = how == SHUT_WR && was_readable ? RS_CTRL_SHUTDOWN : RS_CTRL_DISCONNECT;
+	wait_through(rs, rs_control_settled, until);
+	if (rs->state == RS_CONNECTED && rs_tx_may_control(&rs->tx, 1))
+		rs_send_control(rs, what);
+	/* The program may end as soon as this returns, and its adapter with it. */
+	wait_through(rs, rs_sends_done, until);
+}
+
+int rs_stream_shutdown(struct rsocket *rs, int how)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	struct rs_deadline until = {0};
+	int err = 0;
+
+	pthread_mutex_lock(&rs->lock);
+	if (rs->linger_on)
+		until = rs_deadline_ms((int64_t)rs->linger_s * 1000);
+	if (rs->state < RS_CONNECTED || rs->state == RS_REFUSED)
+		err = ENOTCONN;
+	else if (rs->state == RS_CONNECTED)
+		say_goodbye(rs, how, &until);
+	if (rs->state == RS_DISCONNECTED && rs->qp) {
+		if (rs->message_sends)
+			attr.qp_state = IBV_QPS_SQD;
+		ibv_modify_qp(rs->qp, &attr, IBV_QP_STATE);
+	}
+	rs_wake(rs);
+	pthread_mutex_unlock(&rs->lock);
+	return err;
+}

@@ -1,0 +1,214 @@
+// rs_table.c - from descriptors to rsockets; references; what a child after fork may not touch
+// follows: rsocket(7)
+// SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A page of slots is made when a descriptor in it is first used, and stays. */
+enum { PAGE = 1024, PAGES = 1024 };
+struct slot {
+	atomic_flag busy; /* guards rs, and the reference count of what it points to */
+	struct rsocket *rs;
+};
+static struct slot *_Atomic pages[PAGES];
+static atomic_uint next_serial;
+unsigned rs_fork_generation;
+
+static void enter(struct slot *s)
+{
+	while (atomic_flag_test_and_set_explicit(&s->busy, memory_order_acquire))
+		sched_yield();
+}
+
+static void leave(struct slot *s)
+{
+	atomic_flag_clear_explicit(&s->busy, memory_order_release);
+}
+
+static struct slot *slot_of(int fd, bool make)
+{
+	struct slot *page, *fresh;
+
+	if (fd < 0 || fd >= PAGE * PAGES)
+		return NULL;
+	page = pages[fd / PAGE];
+	if (!page && make) {
+		fresh = calloc(PAGE, sizeof(*fresh));
+		if (!fresh)
+			return NULL;
+		if (atomic_compare_exchange_strong(&pages[fd / PAGE], &page, fresh))
+			page = fresh;
+		else
+			free(fresh);
+	}
+	return page ? page + fd % PAGE : NULL;
+}
+
+static void after_fork(void)
+{
+	rs_fork_generation++;
+	rs_service_forked();
+	/* Another thread of the parent may have been inside. */
+	for (unsigned i = 0; i < PAGES; i++)
+		for (unsigned j = 0; pages[i] && j < PAGE; j++)
+			atomic_flag_clear(&pages[i][j].busy);
+}
+
+static void at_fork(void)
+{
+	pthread_atfork(NULL, NULL, after_fork);
+}
+
+struct rsocket *rs_new(int type, int domain, const struct rs_config *config)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct rsocket *rs = calloc(1, sizeof(*rs));
+
+	if (!rs)
+		return NULL;
+	pthread_once(&once, at_fork);
+	rs->type = type;
+	rs->domain = domain;
+	rs->fd = rs->keep_timer = -1;
+	rs->serial = atomic_fetch_add(&next_serial, 1) + 1;
+	rs->fork_generation = rs_fork_generation;
+	rs->refs = 1;
+	rs->config = *config;
+	pthread_mutex_init(&rs->send_lock, NULL);
+	pthread_mutex_init(&rs->recv_lock, NULL);
+	pthread_mutex_init(&rs->cm_lock, NULL);
+	pthread_mutex_init(&rs->lock, NULL);
+	return rs;
+}
+
+int rs_publish(struct rsocket *rs, int fd)
+{
+	struct slot *s = slot_of(fd, true);
+
+	if (!s)
+		return EMFILE;
+	rs->fd = fd;
+	enter(s);
+	s->rs = rs; /* what a parent left here is gone with its descriptor */
+	leave(s);
+	return 0;
+}
+
+void rs_retract(struct rsocket *rs)
+{
+	struct slot *s = slot_of(rs->fd, false);
+
+	if (!s)
+		return;
+	enter(s);
+	if (s->rs == rs)
+		s->rs = NULL;
+	leave(s);
+}
+
+static struct rsocket *look(int fd, uint32_t serial)
+{
+	struct slot *s = slot_of(fd, false);
+	struct rsocket *rs;
+
+	if (!s)
+		return NULL;
+	enter(s);
+	rs = s->rs;
+	if (rs && serial && rs->serial != serial)
+		rs = NULL;
+	if (rs)
+		rs->refs++;
+	leave(s);
+	return rs;
+}
+
+struct rsocket *rs_find(int fd)
+{
+	struct rsocket *rs = look(fd, 0);
+
+	if (rs && rs->fork_generation != rs_fork_generation) {
+		rs_put(rs);
+		return NULL;
+	}
+	return rs;
+}
+
+struct rsocket *rs_get_serial(int fd, uint32_t serial)
+{
+	return look(fd, serial);
+}
+
+bool rs_foreign(int fd)
+{
+	struct rsocket *rs = look(fd, 0);
+
+	if (!rs)
+		return false;
+	if (rs->fork_generation != rs_fork_generation) {
+		rs_retract(rs);
+		rs_put(rs);
+		return true;
+	}
+	rs_put(rs);
+	return false;
+}
+
+static void complain(void)
+{
+	static const char text[] =
+	        "verbena: an rsocket cannot be used after fork() by the child. With the preload library set "
+	        "RDMAV_FORK_SAFE=1 on both sides: servers that accept, then fork, work that way\n";
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+}
+
+struct rsocket *rs_get(int fd)
+{
+	struct rsocket *rs = look(fd, 0);
+
+	if (!rs) {
+		errno = EBADF;
+		return NULL;
+	}
+	if (rs->fork_generation == rs_fork_generation)
+		return rs;
+	rs_put(rs);
+	complain();
+	errno = ENOTSUP;
+	return NULL;
+}
+
+static void destroy(struct rsocket *rs)
+{
+	if (rs->dgram)
+		rs_dgram_free(rs);
+	pthread_mutex_destroy(&rs->send_lock);
+	pthread_mutex_destroy(&rs->recv_lock);
+	pthread_mutex_destroy(&rs->cm_lock);
+	pthread_mutex_destroy(&rs->lock);
+	free(rs->route);
+	free(rs);
+}
+
+void rs_put(struct rsocket *rs)
+{
+	struct slot *s = slot_of(rs->fd, false);
+	bool last;
+
+	if (s)
+		enter(s);
+	last = !--rs->refs;
+	if (s)
+		leave(s);
+	if (last)
+		destroy(rs);
+}

@@ -1,0 +1,229 @@
+// rs_wait.c - threads that sleep until an rsocket changes
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include "rsocket/rs.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/*
+ * A completion event wakes one thread's poll(2), and that thread may not be the one whose condition has come true: so
+ * each thread that sleeps has a descriptor of its own beside the channel's, and whoever changes an rsocket that
+ * somebody watches wakes them all.
+ */
+struct sleeper {
+	struct sleeper *next, **at;
+	int fd;
+	unsigned fork_generation;
+};
+static pthread_mutex_t asleep_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sleeper *asleep; /* under asleep_lock */
+static unsigned asleep_generation;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void forget(void *arg)
+{
+	struct sleeper *s = arg;
+
+	close(s->fd);
+	free(s);
+}
+
+static void make_key(void)
+{
+	pthread_key_create(&key, forget);
+}
+
+static struct sleeper *me(void)
+{
+	struct sleeper *s;
+
+	pthread_once(&once, make_key);
+	s = pthread_getspecific(key);
+	if (s && s->fork_generation == rs_fork_generation)
+		return s;
+	if (s) { /* the parent's descriptor: not ours to read */
+		close(s->fd);
+	} else {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return NULL;
+		pthread_setspecific(key, s);
+	}
+	s->fork_generation = rs_fork_generation;
+	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return s;
+}
+
+/* In a child, the list and its lock may be as another thread of the parent had them. */
+static void lock_asleep(void)
+{
+	if (asleep_generation != rs_fork_generation) {
+		asleep_generation = rs_fork_generation;
+		pthread_mutex_init(&asleep_lock, NULL);
+		asleep = NULL;
+	}
+	pthread_mutex_lock(&asleep_lock);
+}
+
+int rs_sleeper_begin(void)
+{
+	struct sleeper *s = me();
+
+	if (!s)
+		return -1;
+	lock_asleep();
+	s->next = asleep;
+	s->at = &asleep;
+	if (asleep)
+		asleep->at = &s->next;
+	asleep = s;
+	pthread_mutex_unlock(&asleep_lock);
+	return s->fd;
+}
+
+void rs_sleeper_end(void)
+{
+	struct sleeper *s = me();
+	uint64_t n;
+
+	if (!s)
+		return;
+	lock_asleep();
+	*s->at = s->next;
+	if (s->next)
+		s->next->at = s->at;
+	pthread_mutex_unlock(&asleep_lock);
+	(void)!read(s->fd, &n, sizeof(n));
+}
+
+void rs_wake_all(void)
+{
+	uint64_t one = 1;
+
+	lock_asleep();
+	for (struct sleeper *s = asleep; s; s = s->next)
+		(void)!write(s->fd, &one, sizeof(one));
+	pthread_mutex_unlock(&asleep_lock);
+}
+
+void rs_wake(struct rsocket *rs)
+{
+	if (rs->watchers)
+		rs_wake_all();
+}
+
+static struct timespec now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t;
+}
+
+struct rs_deadline rs_deadline_ms(int64_t ms)
+{
+	struct rs_deadline d = {.set = ms >= 0};
+
+	if (!d.set)
+		return d;
+	d.at = now();
+	d.at.tv_sec += ms / 1000;
+	d.at.tv_nsec += ms % 1000 * 1000000;
+	if (d.at.tv_nsec >= 1000000000) {
+		d.at.tv_nsec -= 1000000000;
+		d.at.tv_sec++;
+	}
+	return d;
+}
+
+struct rs_deadline rs_deadline_tv(const struct timeval *tv)
+{
+	if (!tv->tv_sec && !tv->tv_usec)
+		return (struct rs_deadline){0};
+	return rs_deadline_ms((int64_t)tv->tv_sec * 1000 + (tv->tv_usec + 999) / 1000);
+}
+
+int rs_deadline_left(const struct rs_deadline *d)
+{
+	struct timespec t;
+	int64_t ms;
+
+	if (!d || !d->set)
+		return -1;
+	t = now();
+	ms = (d->at.tv_sec - t.tv_sec) * 1000 + (d->at.tv_nsec - t.tv_nsec + 999999) / 1000000;
+	return ms < 0 ? 0 : ms > 1000000000 ? 1000000000 : (int)ms;
+}
+
+bool rs_nonblocking(const struct rsocket *rs, int flags)
+{
+	return (rs->fs_flags & O_NONBLOCK) || (flags & MSG_DONTWAIT);
+}
+
+static int wait_fd(struct rsocket *rs)
+{
+	if (rs->type == SOCK_DGRAM)
+		return rs_dgram_wait_fd(rs);
+	return rs->channel ? rs->channel->fd : -1;
+}
+
+/* Sleeps once; rs->lock is held, but not while asleep. */
+static int doze(struct rsocket *rs, int wake_fd, int ms)
+{
+	struct pollfd fds[2] = {{.fd = wait_fd(rs), .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
+	int n, err;
+
+	pthread_mutex_unlock(&rs->lock);
+	n = poll(fds, 2, ms);
+	err = n < 0 ? errno : 0;
+	pthread_mutex_lock(&rs->lock);
+	rs_drain(rs);
+	return err;
+}
+
+static int sleep_for(struct rsocket *rs, bool (*test)(struct rsocket *), const struct rs_deadline *until)
+{
+	int fd = rs_sleeper_begin(), ms, err = 0;
+
+	if (fd < 0) {
+		rs_sleeper_end();
+		return ENOMEM;
+	}
+	rs->watchers++;
+	rs_arm(rs);
+	rs_process(rs);
+	ms = rs_deadline_left(until);
+	if (!test(rs))
+		err = ms ? doze(rs, fd, ms) : EAGAIN;
+	rs->watchers--;
+	rs_sleeper_end();
+	return err;
+}
+
+int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until)
+{
+	struct timespec start = {0}, t;
+	int err = 0;
+
+	for (;;) {
+		rs_process(rs);
+		if (test(rs))
+			return 0;
+		if (err || nonblock)
+			return err ? err : EAGAIN;
+		t = now();
+		if (!start.tv_sec)
+			start = t;
+		if ((t.tv_sec - start.tv_sec) * 1000000 + (t.tv_nsec - start.tv_nsec) / 1000 < rs_spin_us) {
+			pthread_mutex_unlock(&rs->lock);
+			sched_yield();
+			pthread_mutex_lock(&rs->lock);
+			continue;
+		}
+		err = sleep_for(rs, test, until);
+	}
+}

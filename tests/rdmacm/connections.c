@@ -1,0 +1,586 @@
+// connections.c - connections: made, refused, used and ended
+// follows: rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_disconnect(3), rdma_create_ep(3), rdma_init_qp_attr(3)
+// SPDX-License-Identifier: MIT
+#include <pthread.h>
+#include <rdma/rdma_verbs.h>
+
+#include "cm.h"
+
+static struct ibv_qp_attr attr_of(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+
+	MUST(ibv_query_qp(qp, &attr,
+	                  IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+	                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_AV,
+	                  &init));
+	return attr;
+}
+
+/* What is after the text is padding, as on the wire. */
+static bool data_is(const struct rdma_cm_event *e, const char *text, size_t len)
+{
+	const char *data = e->param.conn.private_data;
+
+	return e->param.conn.private_data_len == len && !memcmp(data, text, strlen(text)) && !data[strlen(text)];
+}
+
+static void send_and_receive(struct end *from, struct end *to)
+{
+	struct ibv_wc wc;
+
+	strcpy(from->buf, "hello");
+	MUST(rdma_post_recv(to->id, NULL, to->buf + 2048, 100, to->mr));
+	MUST(rdma_post_send(from->id, NULL, from->buf, 6, from->mr, 0));
+	poll_one(from->cq, &wc);
+	poll_one(to->cq, &wc);
+	CHECK_INT(wc.byte_len, 6);
+	CHECK(!strcmp(to->buf + 2048, "hello"));
+}
+
+static void a_connection_agrees_on_everything(void)
+{
+	struct end listener, client, server;
+	struct rdma_conn_param ask = {.private_data = "question",
+	                              .private_data_len = 8,
+	                              .responder_resources = 3,
+	                              .initiator_depth = 5,
+	                              .retry_count = 6,
+	                              .rnr_retry_count = 4};
+	struct rdma_conn_param say = {.private_data = "answer",
+	                              .private_data_len = 6,
+	                              .responder_resources = 4,
+	                              .initiator_depth = 2,
+	                              .rnr_retry_count = 3};
+	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	CHECK_INT(client.id->qp->state, IBV_QPS_INIT);
+	MUST(rdma_connect(client.id, &ask));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(e->listen_id == listener.id && e->id->context == &listener);
+	CHECK(data_is(e, "question", 56));
+	CHECK_INT(e->param.conn.responder_resources, 5);
+	CHECK_INT(e->param.conn.initiator_depth, 3);
+	CHECK_INT(e->param.conn.retry_count, 6);
+	CHECK_INT(e->param.conn.rnr_retry_count, 4);
+	CHECK_INT(e->param.conn.qp_num, client.id->qp->qp_num);
+	server = (struct end){.ch = listener.ch, .id = e->id};
+	CHECK_INT(rdma_get_dst_port(server.id), rdma_get_src_port(client.id));
+	CHECK_INT(ntohs(rdma_get_src_port(server.id)), port);
+	CHECK(server.id->verbs && server.id->route.num_paths == 1);
+	make_qp(&server);
+	MUST(rdma_accept(server.id, &say));
+	MUST(rdma_ack_cm_event(e));
+	e = fetch(client.ch, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(data_is(e, "answer", 196));
+	CHECK_INT(e->param.conn.responder_resources, 2);
+	CHECK_INT(e->param.conn.initiator_depth, 4);
+	MUST(rdma_ack_cm_event(e));
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+
+	struct ibv_qp_attr c = attr_of(client.id->qp), s = attr_of(server.id->qp);
+
+	CHECK(c.qp_state == IBV_QPS_RTS && s.qp_state == IBV_QPS_RTS);
+	CHECK(c.dest_qp_num == server.id->qp->qp_num && s.dest_qp_num == client.id->qp->qp_num);
+	CHECK(c.path_mtu == s.path_mtu && c.path_mtu == client.id->route.path_rec->mtu);
+	CHECK(c.rq_psn == s.sq_psn && s.rq_psn == c.sq_psn);
+	CHECK_INT(c.max_rd_atomic, 4);
+	CHECK_INT(c.max_dest_rd_atomic, 2);
+	CHECK_INT(s.max_rd_atomic, 2);
+	CHECK_INT(s.max_dest_rd_atomic, 4);
+	CHECK_INT(c.retry_cnt, 6);
+	CHECK_INT(s.retry_cnt, 6);
+	CHECK_INT(c.rnr_retry, 3);
+	CHECK_INT(s.rnr_retry, 4);
+	CHECK(!c.min_rnr_timer && !s.min_rnr_timer);
+	CHECK(c.timeout && s.timeout);
+	CHECK_INT(c.qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	send_and_receive(&client, &server);
+	send_and_receive(&server, &client);
+
+	MUST(rdma_disconnect(client.id));
+	CHECK_INT(attr_of(client.id->qp).qp_state, IBV_QPS_ERR);
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	MUST(rdma_disconnect(server.id));
+	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	next_is(client.ch, RDMA_CM_EVENT_TIMEWAIT_EXIT, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_TIMEWAIT_EXIT, NULL);
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+static void refuse(bool ece)
+{
+	struct end listener, client;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	FAILS(rdma_reject(e->id, e, 149), EINVAL);
+	if (ece)
+		MUST(rdma_reject_ece(e->id, "no", 2));
+	else
+		MUST(rdma_reject(e->id, "no", 2));
+	FAILS(rdma_reject(e->id, NULL, 0), EINVAL);
+	MUST(rdma_destroy_id(e->id));
+	MUST(rdma_ack_cm_event(e));
+	e = fetch(client.ch, RDMA_CM_EVENT_REJECTED);
+	CHECK_INT(e->status, ece ? 35 : 28);
+	CHECK(data_is(e, "no", 148));
+	CHECK_INT(attr_of(client.id->qp).qp_state, IBV_QPS_ERR);
+	MUST(rdma_ack_cm_event(e));
+	drop_end(&client);
+	drop_end(&listener);
+}
+
+static void a_request_may_be_refused_with_words(void)
+{
+	refuse(false);
+	refuse(true);
+}
+
+static void where_nobody_listens_the_request_is_refused(void)
+{
+	struct rdma_cm_event e;
+	struct end client;
+
+	go_to(&client, "127.0.0.1", 3, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &e);
+	CHECK_INT(e.status, 8);
+	drop_end(&client);
+}
+
+static void private_data_and_parameters_have_limits(void)
+{
+	struct end listener, client;
+	char data[255] = {0};
+	struct rdma_conn_param param = {.private_data = data, .private_data_len = 57};
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	FAILS(rdma_connect(client.id, NULL), EINVAL); /* without a queue pair it must be told which */
+	make_qp(&client);
+	FAILS(rdma_connect(client.id, &param), EINVAL);
+	param.private_data_len = 56;
+	param.initiator_depth = 200;
+	FAILS(rdma_connect(client.id, &param), EINVAL);
+	param.initiator_depth = RDMA_MAX_INIT_DEPTH;
+	param.responder_resources = RDMA_MAX_RESP_RES;
+	MUST(rdma_connect(client.id, &param));
+	FAILS(rdma_connect(client.id, &param), EINVAL);
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct end server = {.ch = listener.ch, .id = e->id};
+
+	MUST(rdma_ack_cm_event(e));
+	FAILS(rdma_accept(server.id, NULL), EINVAL);
+	make_qp(&server);
+	param.private_data_len = 197;
+	FAILS(rdma_accept(server.id, &param), EINVAL);
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL); /* as the kernel does when the answer cannot go out */
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+static void no_more_requests_wait_than_the_backlog_allows(void)
+{
+	struct end listener, first, second;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 1);
+	struct rdma_cm_event *e, got;
+
+	go_to(&first, "127.0.0.1", port, RDMA_PS_TCP);
+	go_to(&second, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&first);
+	make_qp(&second);
+	MUST(rdma_connect(first.id, NULL));
+	while (!event_waits(listener.ch))
+		sleep_ms(1);
+	MUST(rdma_connect(second.id, NULL));
+	next_is(second.ch, RDMA_CM_EVENT_REJECTED, &got);
+	CHECK_INT(got.status, 28);
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	MUST(rdma_destroy_id(e->id)); /* that refuses it */
+	MUST(rdma_ack_cm_event(e));
+	next_is(first.ch, RDMA_CM_EVENT_REJECTED, NULL);
+	drop_end(&first);
+	drop_end(&second);
+	drop_end(&listener);
+}
+
+static void what_waits_at_a_listener_goes_with_it(void)
+{
+	struct end listener, client;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	while (!event_waits(listener.ch))
+		sleep_ms(1);
+	drop_end(&listener);
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL);
+	drop_end(&client);
+}
+
+static void *destroy(void *id)
+{
+	MUST(rdma_destroy_id(id));
+	return NULL;
+}
+
+static void destroying_waits_for_acknowledgements(void)
+{
+	struct end client;
+	union address a = at("127.0.0.1", 5);
+	struct rdma_cm_event *e;
+	pthread_t t;
+	struct timespec soon;
+
+	client.ch = rdma_create_event_channel();
+	MUST(rdma_create_id(client.ch, &client.id, NULL, RDMA_PS_TCP));
+	MUST(rdma_resolve_addr(client.id, NULL, &a.sa, 1000));
+	e = fetch(client.ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	MUST(pthread_create(&t, NULL, destroy, client.id));
+	clock_gettime(CLOCK_REALTIME, &soon);
+	soon.tv_nsec += 50000000;
+	if (soon.tv_nsec >= 1000000000) {
+		soon.tv_nsec -= 1000000000;
+		soon.tv_sec++;
+	}
+	CHECK_INT(pthread_timedjoin_np(t, NULL, &soon), ETIMEDOUT);
+	MUST(rdma_ack_cm_event(e));
+	MUST(pthread_join(t, NULL));
+	rdma_destroy_event_channel(client.ch);
+}
+
+static void an_id_moves_with_what_waits_for_it(void)
+{
+	struct end listener, client;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct rdma_cm_event *e;
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	while (!event_waits(listener.ch))
+		sleep_ms(1);
+	MUST(rdma_migrate_id(listener.id, other));
+	CHECK(!event_waits(listener.ch) && event_waits(other));
+	e = fetch(other, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(e->id->channel == other);
+	MUST(rdma_reject(e->id, NULL, 0));
+	MUST(rdma_destroy_id(e->id));
+	MUST(rdma_ack_cm_event(e));
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL);
+	MUST(rdma_migrate_id(client.id, NULL)); /* synchronous from now on */
+	CHECK(client.id->channel != client.ch);
+	drop_end(&client);
+	drop_end(&listener);
+	rdma_destroy_event_channel(other);
+}
+
+static struct ibv_qp *bring_up(struct end *e, struct ibv_qp *qp, enum ibv_qp_state to)
+{
+	struct ibv_qp_attr attr;
+	int mask;
+
+	for (int state = IBV_QPS_INIT; state <= (int)to; state++) {
+		attr.qp_state = (enum ibv_qp_state)state;
+		MUST(rdma_init_qp_attr(e->id, &attr, &mask));
+		MUST(ibv_modify_qp(qp, &attr, mask));
+	}
+	return qp;
+}
+
+static struct ibv_qp *own_qp(struct end *e)
+{
+	e->cq = ibv_create_cq(e->id->verbs, 64, NULL, NULL, 0);
+	struct ibv_qp_init_attr attr = qp_attr(e->cq, IBV_QPT_RC);
+	struct ibv_qp *qp = ibv_create_qp(e->id->pd, &attr);
+
+	CHECK(qp);
+	return qp;
+}
+
+static void queue_pairs_may_be_the_programs_own(void)
+{
+	struct end listener, client;
+	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7, .initiator_depth = 1, .responder_resources = 1};
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	struct ibv_qp *mine = own_qp(&client), *theirs;
+
+	param.qp_num = mine->qp_num;
+	MUST(rdma_connect(client.id, &param));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct end server = {.ch = listener.ch, .id = e->id};
+
+	CHECK_INT(e->param.conn.qp_num, mine->qp_num);
+	MUST(rdma_ack_cm_event(e));
+	theirs = bring_up(&server, own_qp(&server), IBV_QPS_RTS);
+	param.qp_num = theirs->qp_num;
+	MUST(rdma_accept(server.id, &param));
+	e = fetch(client.ch, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	CHECK_INT(e->param.conn.qp_num, theirs->qp_num);
+	MUST(rdma_ack_cm_event(e));
+	bring_up(&client, mine, IBV_QPS_RTS);
+	CHECK(attr_of(mine).dest_qp_num == theirs->qp_num && attr_of(theirs).dest_qp_num == mine->qp_num);
+	MUST(rdma_establish(client.id));
+	FAILS(rdma_establish(client.id), EINVAL);
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	FAILS(rdma_notify(server.id, IBV_EVENT_COMM_EST), EISCONN);
+	MUST(rdma_disconnect(server.id));
+	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	MUST(rdma_disconnect(client.id));
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	MUST(ibv_destroy_qp(mine));
+	MUST(ibv_destroy_qp(theirs));
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+struct endpoint_test {
+	struct rdma_cm_id *listen;
+	char buf[64];
+};
+
+/* The passive half, in a thread: everything waits. */
+static void *serve(void *arg)
+{
+	struct endpoint_test *t = arg;
+	struct rdma_cm_id *id;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+
+	MUST(rdma_get_request(t->listen, &id));
+	CHECK(id->qp && id->send_cq && id->recv_cq && id->recv_cq_channel && id->event);
+	mr = rdma_reg_msgs(id, t->buf, sizeof(t->buf));
+	CHECK(mr);
+	MUST(rdma_post_recv(id, t, t->buf, sizeof(t->buf), mr));
+	MUST(rdma_accept(id, NULL));
+	CHECK_INT(rdma_get_recv_comp(id, &wc), 1);
+	CHECK(wc.wr_id == (uintptr_t)t);
+	MUST(rdma_post_send(id, NULL, t->buf, wc.byte_len, mr, 0));
+	CHECK_INT(rdma_get_send_comp(id, &wc), 1);
+	MUST(rdma_disconnect(id));
+	MUST(rdma_dereg_mr(mr));
+	rdma_destroy_ep(id);
+	return NULL;
+}
+
+static void endpoints_do_it_all_in_order(void)
+{
+	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *res;
+	struct ibv_qp_init_attr attr = qp_attr(NULL, IBV_QPT_RC);
+	struct endpoint_test t = {0};
+	struct rdma_cm_id *id;
+	char port[8], buf[64] = "over and back";
+	pthread_t thread;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+
+	MUST(rdma_getaddrinfo(NULL, "0", &hints, &res));
+	MUST(rdma_create_ep(&t.listen, res, NULL, &attr));
+	rdma_freeaddrinfo(res);
+	MUST(rdma_listen(t.listen, 1));
+	snprintf(port, sizeof(port), "%u", ntohs(rdma_get_src_port(t.listen)));
+	MUST(pthread_create(&thread, NULL, serve, &t));
+	hints.ai_flags = 0;
+	MUST(rdma_getaddrinfo("127.0.0.1", port, &hints, &res));
+	MUST(rdma_create_ep(&id, res, NULL, &attr));
+	CHECK(attr.send_cq == id->send_cq);
+	rdma_freeaddrinfo(res);
+	mr = rdma_reg_msgs(id, buf, sizeof(buf));
+	MUST(rdma_post_recv(id, NULL, buf + 32, 32, mr));
+	MUST(rdma_connect(id, NULL));
+	CHECK_INT(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+	MUST(rdma_post_send(id, NULL, buf, 14, mr, 0));
+	CHECK_INT(rdma_get_send_comp(id, &wc), 1);
+	CHECK_INT(rdma_get_recv_comp(id, &wc), 1);
+	CHECK(!strcmp(buf + 32, "over and back"));
+	MUST(rdma_disconnect(id));
+	MUST(pthread_join(thread, NULL));
+	MUST(rdma_dereg_mr(mr));
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(t.listen);
+}
+
+static void a_synchronous_connect_tells_that_it_was_refused(void)
+{
+	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *res;
+	struct ibv_qp_init_attr attr = qp_attr(NULL, IBV_QPT_RC);
+	struct rdma_cm_id *id;
+
+	MUST(rdma_getaddrinfo("127.0.0.1", "3", &hints, &res));
+	MUST(rdma_create_ep(&id, res, NULL, &attr));
+	FAILS(rdma_connect(id, NULL), ECONNREFUSED);
+	CHECK_INT(id->event->event, RDMA_CM_EVENT_REJECTED);
+	rdma_destroy_ep(id);
+	rdma_freeaddrinfo(res);
+}
+
+static void shared_receive_queues_come_with_an_id(void)
+{
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq_init_attr_ex ex = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct end client;
+
+	go_to(&client, "127.0.0.1", 5, RDMA_PS_TCP);
+	MUST(rdma_create_srq(client.id, NULL, &srq));
+	CHECK(client.id->srq && client.id->srq->pd == client.id->pd);
+	make_qp(&client);
+	CHECK(client.id->qp->srq == client.id->srq);
+	MUST(rdma_post_recv(client.id, NULL, client.buf, 10, client.mr));
+	rdma_destroy_qp(client.id);
+	rdma_destroy_srq(client.id);
+	CHECK(!client.id->srq);
+	FAILS(rdma_create_srq_ex(client.id, &ex), EINVAL);
+	ex.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
+	ex.srq_type = IBV_SRQT_BASIC;
+	MUST(rdma_create_srq_ex(client.id, &ex));
+	rdma_destroy_srq(client.id);
+	drop_end(&client);
+}
+
+static void queue_pairs_bring_their_completion_queues(void)
+{
+	struct ibv_qp_init_attr attr = qp_attr(NULL, IBV_QPT_RC);
+	struct ibv_qp_init_attr_ex ex = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 4, .max_send_sge = 1}};
+	struct end client;
+	struct ibv_pd *pd;
+
+	go_to(&client, "127.0.0.1", 5, RDMA_PS_TCP);
+	MUST(rdma_create_qp(client.id, NULL, &attr));
+	CHECK(client.id->send_cq && client.id->recv_cq && client.id->send_cq_channel && client.id->recv_cq_channel);
+	CHECK(attr.cap.max_send_wr >= 16);
+	FAILS(rdma_create_qp(client.id, NULL, &attr), EINVAL);
+	rdma_destroy_qp(client.id);
+	CHECK(!client.id->qp && !client.id->send_cq && !client.id->recv_cq && !client.id->send_cq_channel);
+	pd = ibv_alloc_pd(client.id->verbs);
+	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+	ex.pd = pd;
+	ex.recv_cq = ibv_create_cq(client.id->verbs, 4, NULL, NULL, 0);
+	MUST(rdma_create_qp_ex(client.id, &ex));
+	CHECK(client.id->pd == pd && client.id->send_cq && !client.id->recv_cq);
+	rdma_destroy_qp(client.id);
+	CHECK(!client.id->send_cq);
+	MUST(ibv_destroy_cq(ex.recv_cq));
+	MUST(ibv_dealloc_pd(pd));
+	drop_end(&client);
+}
+
+static void both_may_disconnect_at_once(void)
+{
+	struct end listener, client, server;
+
+	connect_pair(&listener, &client, &server);
+	MUST(rdma_disconnect(client.id));
+	MUST(rdma_disconnect(server.id));
+	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+static void destroying_an_id_disconnects_its_peer(void)
+{
+	struct end listener, client, server;
+
+	connect_pair(&listener, &client, &server);
+	drop_end(&client);
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+/* Defined where there is a network of this process alone. */
+__attribute__((weak)) void fake_settle(void);
+
+static void connect_and_exit(int fd, void *arg)
+{
+	struct end client;
+	unsigned port;
+
+	hear(fd, &port, sizeof(port));
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	exit(0);
+}
+
+static void a_program_that_just_ends_disconnects(void)
+{
+	struct end listener, server;
+	struct rdma_cm_event *e;
+
+	if (fake_settle)
+		skip("one process");
+	struct peer p = start(connect_and_exit, NULL);
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+
+	tell(p.fd, &port, sizeof(port));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server = (struct end){.ch = listener.ch, .id = e->id};
+	make_qp(&server);
+	MUST(rdma_accept(server.id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	finish(&p);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+static void many_come_and_go(void)
+{
+	struct end listener, client, server;
+
+	for (int i = 0; i < 50; i++) {
+		connect_pair(&listener, &client, &server);
+		finish_pair(&listener, &client, &server);
+	}
+}
+
+int main(int argc, char **argv)
+{
+#define T(name) {#name, name, 40}
+	static const struct test tests[] = {
+	        T(a_connection_agrees_on_everything),
+	        T(a_request_may_be_refused_with_words),
+	        T(where_nobody_listens_the_request_is_refused),
+	        T(private_data_and_parameters_have_limits),
+	        T(no_more_requests_wait_than_the_backlog_allows),
+	        T(what_waits_at_a_listener_goes_with_it),
+	        T(destroying_waits_for_acknowledgements),
+	        T(an_id_moves_with_what_waits_for_it),
+	        T(queue_pairs_may_be_the_programs_own),
+	        T(endpoints_do_it_all_in_order),
+	        T(a_synchronous_connect_tells_that_it_was_refused),
+	        T(shared_receive_queues_come_with_an_id),
+	        T(queue_pairs_bring_their_completion_queues),
+	        T(both_may_disconnect_at_once),
+	        T(destroying_an_id_disconnects_its_peer),
+	        T(a_program_that_just_ends_disconnects),
+	        T(many_come_and_go),
+	};
+
+	return RUN_TESTS(argc, argv, tests);
+}

@@ -1,0 +1,249 @@
+// fake_qp1.c - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
+// follows: io/qp1.h
+// SPDX-License-Identifier: MIT
+#include "fake_qp1.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct letter {
+	struct letter *next;
+	uint8_t local[16], remote[16], mad[512];
+	size_t len;
+};
+
+struct service {
+	struct service *next;
+	uint16_t ps, port;
+	uint8_t local[16];
+	bool listens, reuse;
+	uint32_t id;
+};
+
+struct vb_qp1 {
+	const struct vb_qp1_ops *ops;
+	void *own;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	struct letter *first, **last;
+	struct service *services;
+	uint64_t timer;
+	uint32_t ids;
+	bool busy, closing;
+};
+
+bool (*fake_drop)(const uint8_t mad[VB_QP1_MAD]);
+unsigned fake_speed = 1;
+static struct vb_qp1 *only;
+
+EXPORT uint64_t vb_qp1_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec) * fake_speed;
+}
+
+static void wait_some(struct vb_qp1 *q)
+{
+	uint64_t at = q->timer / fake_speed;
+	struct timespec t = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+
+	if (q->timer)
+		pthread_cond_timedwait(&q->cond, &q->lock, &t);
+	else
+		pthread_cond_wait(&q->cond, &q->lock);
+}
+
+static void deliver(struct vb_qp1 *q, struct letter *l)
+{
+	q->ops->mad(q->own, l->local, l->remote, 1, l->mad, l->len);
+	free(l);
+}
+
+static void *postman(void *arg)
+{
+	struct vb_qp1 *q = arg;
+
+	pthread_mutex_lock(&q->lock);
+	while (!q->closing) {
+		struct letter *l = q->first;
+		uint64_t now = vb_qp1_now();
+		bool due = q->timer && q->timer <= now;
+
+		if (!l && !due) {
+			wait_some(q);
+			continue;
+		}
+		if (l)
+			q->first = l->next;
+		if (l && !q->first)
+			q->last = &q->first;
+		if (!l)
+			q->timer = 0;
+		q->busy = true;
+		pthread_mutex_unlock(&q->lock);
+		if (l)
+			deliver(q, l);
+		else
+			q->ops->timeout(q->own, now);
+		pthread_mutex_lock(&q->lock);
+		q->busy = false;
+		pthread_cond_broadcast(&q->cond);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return NULL;
+}
+
+EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **out)
+{
+	struct vb_qp1 *q = calloc(1, sizeof(*q));
+	pthread_condattr_t attr;
+
+	q->ops = ops;
+	q->own = own;
+	q->last = &q->first;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&q->cond, &attr);
+	only = q;
+	if (pthread_create(&q->thread, NULL, postman, q))
+		return EAGAIN;
+	*out = q;
+	return 0;
+}
+
+/* Only a child of fork() does, which has no postman. */
+EXPORT void vb_qp1_close(struct vb_qp1 *q)
+{
+}
+
+EXPORT uint32_t vb_qp1_lane(const struct vb_qp1 *q)
+{
+	return 5;
+}
+
+static void put(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len)
+{
+	struct letter *l = calloc(1, sizeof(*l));
+
+	memcpy(l->local, local, 16);
+	memcpy(l->remote, remote, 16);
+	memcpy(l->mad, mad, len);
+	l->len = len;
+	pthread_mutex_lock(&q->lock);
+	*q->last = l;
+	q->last = &l->next;
+	pthread_cond_broadcast(&q->cond);
+	pthread_mutex_unlock(&q->lock);
+}
+
+EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                        const uint8_t mad[VB_QP1_MAD])
+{
+	if (!fake_drop || !fake_drop(mad))
+		put(q, remote, local, mad, VB_QP1_MAD);
+}
+
+void fake_inject(const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len)
+{
+	put(only, local, remote, mad, len);
+}
+
+void fake_settle(void)
+{
+	pthread_mutex_lock(&only->lock);
+	while (only->first || only->busy)
+		pthread_cond_wait(&only->cond, &only->lock);
+	pthread_mutex_unlock(&only->lock);
+}
+
+EXPORT void vb_qp1_timer(struct vb_qp1 *q, uint64_t at)
+{
+	pthread_mutex_lock(&q->lock);
+	q->timer = at;
+	pthread_cond_broadcast(&q->cond);
+	pthread_mutex_unlock(&q->lock);
+}
+
+static bool overlap(const struct service *s, uint16_t ps, const uint8_t local[16], uint16_t port)
+{
+	static const uint8_t any[16];
+
+	return s->ps == ps && s->port == port &&
+	       (!memcmp(s->local, local, 16) || !memcmp(s->local, any, 16) || !memcmp(local, any, 16));
+}
+
+static bool taken(const struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], uint16_t port, bool reuse)
+{
+	for (const struct service *s = q->services; s; s = s->next)
+		if (overlap(s, ps, local, port) && (!reuse || !s->reuse || s->listens))
+			return true;
+	return false;
+}
+
+EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], bool v4_only, uint32_t ifindex,
+                       uint16_t *port, bool reuse, uint32_t *binding)
+{
+	struct service *s = calloc(1, sizeof(*s));
+	uint16_t p = *port;
+	int err = 0;
+
+	pthread_mutex_lock(&q->lock);
+	for (unsigned i = 40000; !*port && i < 60000; i++)
+		if (!taken(q, ps, local, p = (uint16_t)i, false))
+			break;
+	if (*port && taken(q, ps, local, p, reuse))
+		err = EADDRINUSE;
+	if (!err) {
+		*s = (struct service){.next = q->services, .ps = ps, .port = p, .reuse = reuse, .id = ++q->ids};
+		memcpy(s->local, local, 16);
+		q->services = s;
+		*port = p;
+		*binding = s->id;
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (err)
+		free(s);
+	return err;
+}
+
+EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
+{
+	struct service *own = NULL;
+	int err = 0;
+
+	pthread_mutex_lock(&q->lock);
+	for (struct service *s = q->services; s; s = s->next)
+		if (s->id == binding)
+			own = s;
+	for (struct service *s = q->services; s; s = s->next)
+		if (s != own && s->listens && overlap(s, own->ps, own->local, own->port))
+			err = EADDRINUSE;
+	if (!err)
+		own->listens = true;
+	pthread_mutex_unlock(&q->lock);
+	return err;
+}
+
+EXPORT void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding)
+{
+	pthread_mutex_lock(&q->lock);
+	for (struct service **at = &q->services; *at; at = &(*at)->next) {
+		struct service *s = *at;
+
+		if (s->id != binding)
+			continue;
+		*at = s->next;
+		free(s);
+		break;
+	}
+	pthread_mutex_unlock(&q->lock);
+}

@@ -1,0 +1,268 @@
+// trouble.c - a network that loses and repeats, and peers that send anything
+// follows: IBA volume 1, 12.9 (retries, stale connections), 12.6 (messages)
+// SPDX-License-Identifier: MIT
+#include "cm.h"
+#include "fake_qp1.h"
+#include "frame/cm.h"
+
+enum { ATTR_AT = 16 }; /* of the attribute id in a MAD */
+
+static unsigned attr_of(const uint8_t mad[VB_QP1_MAD])
+{
+	return (unsigned)mad[ATTR_AT] << 8 | mad[ATTR_AT + 1];
+}
+
+static unsigned unlucky, lost, to_lose;
+
+static bool lose_first(const uint8_t mad[VB_QP1_MAD])
+{
+	if (attr_of(mad) != unlucky || lost >= to_lose)
+		return false;
+	lost++;
+	return true;
+}
+
+static void losing(unsigned attr, unsigned n)
+{
+	unlucky = attr;
+	lost = 0;
+	to_lose = n;
+	fake_drop = lose_first;
+}
+
+static void each_message_may_be_lost(void)
+{
+	static const unsigned attrs[] = {VB_CM_REQ, VB_CM_REP, VB_CM_RTU, VB_CM_DREQ, VB_CM_DREP};
+
+	fake_speed = 200;
+	for (unsigned i = 0; i < sizeof(attrs) / sizeof(*attrs); i++) {
+		struct end listener, client, server;
+
+		losing(attrs[i], 2);
+		connect_pair(&listener, &client, &server);
+		finish_pair(&listener, &client, &server);
+		CHECK_INT(lost, 2);
+	}
+}
+
+static void a_datagram_service_is_asked_again(void)
+{
+	struct end listener, client;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_UDP, 4);
+	struct rdma_cm_event *e;
+
+	fake_speed = 200;
+	losing(VB_CM_SIDR_REQ, 3);
+	go_to(&client, "127.0.0.1", port, RDMA_PS_UDP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK_INT(lost, 3);
+	make_qp(&(struct end){.id = e->id, .ch = listener.ch});
+	MUST(rdma_accept(e->id, NULL));
+	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	rdma_destroy_qp(e->id);
+	MUST(rdma_destroy_id(e->id));
+	MUST(rdma_ack_cm_event(e));
+	drop_end(&client);
+	drop_end(&listener);
+}
+
+static void silence_ends_in_unreachable(void)
+{
+	struct rdma_cm_event got;
+	struct end client;
+
+	fake_speed = 2000;
+	losing(VB_CM_REQ, 1000);
+	go_to(&client, "127.0.0.1", 5, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	next_is(client.ch, RDMA_CM_EVENT_UNREACHABLE, &got);
+	CHECK_INT(got.status, -ETIMEDOUT);
+	CHECK_INT(lost, 16);
+	drop_end(&client);
+}
+
+static void data_before_the_rtu_may_establish(void)
+{
+	struct end listener, client, server;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+
+	losing(VB_CM_RTU, 1000);
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server = (struct end){.ch = listener.ch, .id = e->id};
+	make_qp(&server);
+	MUST(rdma_accept(server.id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	FAILS(rdma_notify(server.id, IBV_EVENT_PATH_MIG), EINVAL);
+	MUST(rdma_notify(server.id, IBV_EVENT_COMM_EST));
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	finish_pair(&listener, &client, &server);
+}
+
+/* A REQ as a peer at from might make it. */
+static void forge(struct vb_cm_msg *msg, unsigned port, const uint8_t from[16], const uint8_t to[16])
+{
+	struct vb_cma hdr = {.src_port = 99};
+
+	*msg = (struct vb_cm_msg){.attr = VB_CM_REQ,
+	                          .tid = 1,
+	                          .req = {.local_comm_id = 77,
+	                                  .service_id = vb_cm_service_id(VB_PS_TCP, (uint16_t)port),
+	                                  .local_qpn = 55,
+	                                  .mtu = IBV_MTU_1024,
+	                                  .max_cm_retries = 15,
+	                                  .initiator_depth = 255,
+	                                  .responder_resources = 255}};
+	memcpy(hdr.src, from, 16);
+	memcpy(hdr.dst, to, 16);
+	memcpy(msg->req.primary.local_gid, from, 16);
+	memcpy(msg->req.primary.remote_gid, to, 16);
+	vb_cma_encode(msg->req.private_data, &hdr);
+}
+
+static void inject(const struct vb_cm_msg *msg, const uint8_t from[16], const uint8_t to[16])
+{
+	uint8_t mad[VB_QP1_MAD];
+
+	vb_cm_encode(mad, msg);
+	fake_inject(to, from, mad, sizeof(mad));
+	fake_settle();
+}
+
+static const uint8_t loopback[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
+static const uint8_t stranger[16] = {[10] = 0xff, 0xff, 203, 0, 113, 9};
+static const uint8_t third[16] = {[10] = 0xff, 0xff, 198, 51, 100, 9};
+
+static void nobody_has_our_packets_sent_to_a_third(void)
+{
+	struct end listener;
+	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, 4);
+	struct rdma_cm_event *e;
+	struct vb_cm_msg msg;
+
+	forge(&msg, port, stranger, loopback);
+	memcpy(msg.req.primary.local_gid, third, 16);
+	inject(&msg, stranger, loopback);
+	CHECK(!event_waits(listener.ch));
+	/* to an address that is not ours: found out when it is fetched */
+	forge(&msg, port, stranger, third);
+	inject(&msg, stranger, third);
+	forge(&msg, port, stranger, loopback);
+	msg.req.local_comm_id = 78;
+	msg.req.local_qpn = 56;
+	inject(&msg, stranger, loopback);
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK_INT(e->param.conn.qp_num, 56);
+	/* what it asked for beyond the adapter's means is not granted */
+	struct end server = {.ch = listener.ch, .id = e->id};
+
+	make_qp(&server);
+	MUST(rdma_accept(server.id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+static void headers_that_are_none_are_refused(void)
+{
+	struct end listener, ud;
+	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, 4);
+	struct vb_cm_msg msg;
+
+	start_listening(&ud, "0.0.0.0", RDMA_PS_UDP, 4);
+	forge(&msg, port, stranger, loopback);
+	msg.req.private_data[1] = 0x70; /* neither IPv4 nor IPv6 */
+	inject(&msg, stranger, loopback);
+	forge(&msg, port, stranger, loopback);
+	msg.req.transport = VB_CM_UC;
+	inject(&msg, stranger, loopback);
+	forge(&msg, port, stranger, loopback);
+	msg.req.service_id = 42;
+	inject(&msg, stranger, loopback);
+	/* a connection for a datagram service */
+	forge(&msg, ntohs(rdma_get_src_port(ud.id)), stranger, loopback);
+	msg.req.service_id = vb_cm_service_id(VB_PS_UDP, ntohs(rdma_get_src_port(ud.id)));
+	inject(&msg, stranger, loopback);
+	CHECK(!event_waits(listener.ch) && !event_waits(ud.ch));
+	drop_end(&listener);
+	drop_end(&ud);
+}
+
+/* Messages of a real connection with bytes changed, while it lives: it may end, the program may not. */
+static uint8_t caught[64][VB_QP1_MAD];
+static unsigned n_caught;
+
+static bool catch_all(const uint8_t mad[VB_QP1_MAD])
+{
+	unsigned i = __atomic_fetch_add(&n_caught, 1, __ATOMIC_RELAXED);
+
+	CHECK(i < 64);
+	memcpy(caught[i], mad, VB_QP1_MAD);
+	return false;
+}
+
+static void drain(struct rdma_event_channel *ch)
+{
+	while (event_waits(ch)) {
+		struct rdma_cm_event *e;
+
+		MUST(rdma_get_cm_event(ch, &e));
+		if (e->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			MUST(rdma_destroy_id(e->id));
+		MUST(rdma_ack_cm_event(e));
+	}
+}
+
+static void changed_messages_do_no_harm(void)
+{
+	struct end listener, client, server;
+	uint64_t seed = 42;
+
+	fake_drop = catch_all;
+	connect_pair(&listener, &client, &server);
+	fake_settle();
+	fake_drop = NULL;
+	for (unsigned long i = 0; i < count_or(20000); i++) {
+		uint8_t mad[VB_QP1_MAD];
+		size_t len = random_next(&seed) % 16 ? sizeof(mad) : random_next(&seed) % sizeof(mad);
+
+		memcpy(mad, caught[random_next(&seed) % n_caught], sizeof(mad));
+		for (unsigned k = random_next(&seed) % 4; k; k--)
+			mad[random_next(&seed) % sizeof(mad)] = (uint8_t)random_next(&seed);
+		fake_inject(loopback, random_next(&seed) % 4 ? loopback : stranger, mad, len);
+		if (i % 64 == 0) {
+			fake_settle();
+			drain(listener.ch);
+			drain(client.ch);
+		}
+	}
+	fake_settle();
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+	connect_pair(&listener, &client, &server);
+	finish_pair(&listener, &client, &server);
+}
+
+int main(int argc, char **argv)
+{
+#define T(name) {#name, name, 60}
+	static const struct test tests[] = {
+	        T(each_message_may_be_lost),
+	        T(a_datagram_service_is_asked_again),
+	        T(silence_ends_in_unreachable),
+	        T(data_before_the_rtu_may_establish),
+	        T(nobody_has_our_packets_sent_to_a_third),
+	        T(headers_that_are_none_are_refused),
+	        T(changed_messages_do_no_harm),
+	};
+
+	return RUN_TESTS(argc, argv, tests);
+}

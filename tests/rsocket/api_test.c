@@ -1,0 +1,370 @@
+// api_test.c - rsockets behave as sockets do: both ends in one process, over the adapter that has the given address
+// follows: rsocket(7); POSIX socket calls
+// SPDX-License-Identifier: MIT
+#include "check.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <rdma/rsocket.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct sockaddr_in home;
+
+static int listener(struct sockaddr_in *at)
+{
+	int l = rsocket(AF_INET, SOCK_STREAM, 0), one = 1;
+	socklen_t len = sizeof(*at);
+
+	*at = home;
+	CHECK(l >= 0 && !rsetsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
+	CHECK(!rbind(l, (struct sockaddr *)at, sizeof(*at)) && !rlisten(l, 8));
+	CHECK(!rgetsockname(l, (struct sockaddr *)at, &len) && len == sizeof(*at) && at->sin_port);
+	return l;
+}
+
+struct pair {
+	int a, b; /* who connected, who accepted */
+};
+
+static struct pair connected(void)
+{
+	struct sockaddr_in at, from, name;
+	socklen_t len = sizeof(from);
+	int l = listener(&at);
+	struct pair p = {.a = rsocket(AF_INET, SOCK_STREAM, 0)};
+
+	/* The service thread accepts: one thread is enough. */
+	CHECK(!rconnect(p.a, (struct sockaddr *)&at, sizeof(at)));
+	p.b = raccept(l, (struct sockaddr *)&from, &len);
+	CHECK(p.b >= 0 && from.sin_family == AF_INET);
+	len = sizeof(name);
+	CHECK(!rgetsockname(p.a, (struct sockaddr *)&name, &len) && name.sin_port == from.sin_port);
+	len = sizeof(name);
+	CHECK(!rgetpeername(p.a, (struct sockaddr *)&name, &len) && name.sin_port == at.sin_port);
+	CHECK(!rclose(l));
+	return p;
+}
+
+static void finish(struct pair p)
+{
+	CHECK(!rclose(p.a) && !rclose(p.b));
+}
+
+static int events(int fd, short want, int timeout)
+{
+	struct pollfd p = {.fd = fd, .events = want};
+
+	CHECK(rpoll(&p, 1, timeout) >= 0);
+	return p.revents;
+}
+
+static void bytes_go_both_ways(void)
+{
+	struct pair p = connected();
+	char buf[100];
+	struct iovec out[] = {{(void *)"ab", 2}, {(void *)"", 0}, {(void *)"cdef", 4}}, in[] = {{buf, 1}, {buf + 1, 4}};
+
+	CHECK(rwritev(p.a, out, 3) == 6);
+	CHECK(rrecv(p.b, buf, 3, MSG_WAITALL) == 3 && !memcmp(buf, "abc", 3));
+	CHECK(rsend(p.b, "xyz", 3, 0) == 3 && rread(p.a, buf, sizeof(buf)) == 3 && !memcmp(buf, "xyz", 3));
+	CHECK(rreadv(p.b, in, 2) == 3 && !memcmp(buf, "def", 3));
+	finish(p);
+}
+
+static void peeking_leaves_what_it_sees(void)
+{
+	struct pair p = connected();
+	char buf[10];
+
+	CHECK(rsend(p.a, "12345", 5, 0) == 5);
+	CHECK(rrecv(p.b, buf, 1, MSG_PEEK) == 1 && *buf == '1');
+	CHECK(rrecv(p.b, buf, 10, MSG_PEEK) == 5 && !memcmp(buf, "12345", 5));
+	CHECK(rrecv(p.b, buf, 10, 0) == 5);
+	CHECK(rrecv(p.b, buf, 10, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	CHECK(rrecv(p.b, buf, 10, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	finish(p);
+}
+
+static void a_full_connection_says_so(void)
+{
+	static char block[100000];
+	struct pair p = connected();
+	ssize_t n, all = 0, got = 0;
+
+	CHECK(!rfcntl(p.a, F_SETFL, O_NONBLOCK) && (rfcntl(p.a, F_GETFL) & O_NONBLOCK));
+	while ((n = rsend(p.a, block, sizeof(block), 0)) > 0)
+		all += n;
+	CHECK(n < 0 && errno == EAGAIN && all > 0);
+	CHECK(events(p.a, POLLOUT, 0) == 0);
+	while (got < all) {
+		CHECK((n = rrecv(p.b, block, sizeof(block), 0)) > 0);
+		got += n;
+	}
+	CHECK(events(p.a, POLLOUT, 5000) == POLLOUT);
+	finish(p);
+}
+
+static void half_a_close_leaves_the_other_half(void)
+{
+	struct pair p = connected();
+	char c;
+
+	CHECK(rsend(p.a, "q", 1, 0) == 1 && !rshutdown(p.a, SHUT_WR));
+	CHECK(rsend(p.a, "q", 1, 0) < 0 && errno == EPIPE);
+	CHECK(rrecv(p.b, &c, 1, 0) == 1 && rrecv(p.b, &c, 1, 0) == 0);
+	CHECK(events(p.b, POLLIN | POLLOUT, 1000) == (POLLIN | POLLOUT));
+	CHECK(rsend(p.b, "r", 1, 0) == 1 && rrecv(p.a, &c, 1, 0) == 1 && c == 'r');
+	CHECK(!rshutdown(p.b, SHUT_WR) && rrecv(p.a, &c, 1, 0) == 0);
+	CHECK(events(p.a, POLLIN, 1000) & POLLHUP);
+	finish(p);
+}
+
+static void what_was_sent_before_a_close_is_read_after_it(void)
+{
+	static char block[60000], in[60000];
+	struct pair p = connected();
+
+	memset(block, 'z', sizeof(block));
+	CHECK(rsend(p.a, block, sizeof(block), 0) == sizeof(block) && !rclose(p.a));
+	CHECK(rrecv(p.b, in, sizeof(in), MSG_WAITALL) == sizeof(in) && !memcmp(block, in, sizeof(in)));
+	CHECK(rrecv(p.b, in, 1, 0) == 0);
+	CHECK(rsend(p.b, "x", 1, 0) < 0 && (errno == ECONNRESET || errno == EPIPE));
+	CHECK(!rclose(p.b) && rclose(p.b) < 0 && errno == EBADF);
+}
+
+static void nobody_there_is_a_refusal(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at), s, err;
+	socklen_t len = sizeof(err);
+
+	CHECK(!rclose(l));
+	s = rsocket(AF_INET, SOCK_STREAM, 0);
+	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == ECONNREFUSED && !rclose(s));
+
+	s = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == EINPROGRESS);
+	CHECK(events(s, POLLOUT, 10000) & (POLLERR | POLLOUT));
+	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len) && err == ECONNREFUSED && !rclose(s));
+}
+
+static void connecting_and_accepting_need_not_block(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at), s = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), c, err = 1;
+	socklen_t len = sizeof(err);
+	char x;
+
+	CHECK(!rfcntl(l, F_SETFL, O_NONBLOCK) && raccept(l, NULL, NULL) < 0 && errno == EAGAIN);
+	CHECK(events(l, POLLIN, 0) == 0);
+	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == EINPROGRESS);
+	CHECK(rrecv(s, &x, 1, 0) < 0 && errno == EAGAIN);
+	CHECK(events(s, POLLOUT, 10000) == POLLOUT);
+	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len) && !err);
+	CHECK(events(l, POLLIN, 10000) == POLLIN && (c = raccept(l, NULL, NULL)) >= 0);
+	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == EISCONN);
+	finish((struct pair){s, c});
+	CHECK(!rclose(l));
+}
+
+static void *read_one(void *arg)
+{
+	char c;
+
+	return (void *)(intptr_t)rrecv(*(int *)arg, &c, 1, 0);
+}
+
+static void a_reader_is_woken_by_data_and_by_a_close(void)
+{
+	struct pair p = connected();
+	pthread_t t;
+	void *r;
+
+	CHECK(!pthread_create(&t, NULL, read_one, &p.b));
+	usleep(200000);
+	CHECK(events(p.b, POLLOUT, 0) == POLLOUT); /* another thread may look meanwhile */
+	CHECK(rsend(p.a, "x", 1, 0) == 1 && !pthread_join(t, &r) && r == (void *)1);
+	CHECK(!pthread_create(&t, NULL, read_one, &p.b));
+	usleep(200000);
+	CHECK(!rshutdown(p.b, SHUT_RD) && !pthread_join(t, &r) && r == NULL);
+	finish(p);
+}
+
+static void *wait_for_data(void *arg)
+{
+	return (void *)(intptr_t)events(*(int *)arg, POLLIN, 10000);
+}
+
+static void all_that_poll_one_rsocket_are_woken(void)
+{
+	struct pair p = connected();
+	pthread_t t[4];
+	void *r;
+
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_create(&t[i], NULL, wait_for_data, &p.b));
+	usleep(300000);
+	CHECK(rsend(p.a, "x", 1, 0) == 1);
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_join(t[i], &r) && r == (void *)POLLIN);
+	finish(p);
+}
+
+static void options_are_remembered(void)
+{
+	int s = rsocket(AF_INET, SOCK_STREAM, 0), v = 50000, got = 0;
+	struct linger l = {1, 3};
+	struct timeval tv = {0, 50000};
+	socklen_t len = sizeof(got);
+	struct pair p;
+	char c;
+
+	CHECK(!rsetsockopt(s, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)) &&
+	      !rsetsockopt(s, SOL_SOCKET, SO_RCVBUF, &v, sizeof(v)));
+	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_RCVBUF, &got, &len) && got == 100000);
+	v = 64;
+	CHECK(!rsetsockopt(s, SOL_RDMA, RDMA_SQSIZE, &v, sizeof(v)) &&
+	      !rgetsockopt(s, SOL_RDMA, RDMA_SQSIZE, &got, &len) && got == 64);
+	v = 1;
+	CHECK(!rsetsockopt(s, IPPROTO_TCP, TCP_NODELAY, &v, sizeof(v)) &&
+	      !rgetsockopt(s, IPPROTO_TCP, TCP_NODELAY, &got, &len) && got == 1);
+	CHECK(!rsetsockopt(s, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	CHECK(rsetsockopt(s, IPPROTO_TCP, 9999, &v, sizeof(v)) < 0 && errno == ENOPROTOOPT);
+	CHECK(rsetsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &v, 1) < 0 && errno == EINVAL);
+	CHECK(!rclose(s));
+	p = connected();
+	CHECK(!rsetsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	CHECK(rrecv(p.b, &c, 1, 0) < 0 && errno == EAGAIN);
+	CHECK(rsetsockopt(p.b, SOL_RDMA, RDMA_SQSIZE, &v, sizeof(v)) < 0 && errno == EINVAL);
+	CHECK(!rsetsockopt(p.b, IPPROTO_TCP, TCP_KEEPIDLE, &v, sizeof(v)) &&
+	      !rsetsockopt(p.b, SOL_SOCKET, SO_KEEPALIVE, &v, sizeof(v)));
+	sleep(2); /* two keep-alives that nobody sees */
+	CHECK(rsend(p.b, "k", 1, 0) == 1 && rrecv(p.a, &c, 1, 0) == 1 && events(p.a, POLLIN, 0) == 0);
+	finish(p);
+}
+
+/* Another program: sends a byte, and waits for its end. */
+static int victim(const char *port)
+{
+	struct sockaddr_in at = home;
+	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	at.sin_port = htons((uint16_t)atoi(port));
+	if (s < 0 || rconnect(s, (struct sockaddr *)&at, sizeof(at)) || rsend(s, "x", 1, 0) != 1)
+		return 1;
+	return pause();
+}
+
+static void a_killed_peer_ends_the_stream(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at), c, status;
+	char x, port[10], addr[20];
+	pid_t pid;
+
+	snprintf(port, sizeof(port), "%d", ntohs(at.sin_port));
+	inet_ntop(AF_INET, &at.sin_addr, addr, sizeof(addr));
+	pid = fork();
+	if (!pid)
+		_exit(execl("/proc/self/exe", "api_test", addr, port, NULL));
+	CHECK(pid > 0 && (c = raccept(l, NULL, NULL)) >= 0 && rrecv(c, &x, 1, 0) == 1);
+	CHECK(!kill(pid, SIGKILL) && waitpid(pid, &status, 0) == pid);
+	CHECK(rrecv(c, &x, 1, 0) <= 0);
+	CHECK(!rclose(c) && !rclose(l));
+}
+
+static void a_child_is_told_that_it_has_no_rsockets(void)
+{
+	struct pair p = connected();
+	int status;
+	char c;
+	pid_t pid = fork();
+
+	if (!pid) {
+		bool ok = rsend(p.a, "x", 1, 0) < 0 && errno == ENOTSUP && rrecv(p.a, &c, 1, 0) < 0 && !rclose(p.a) &&
+		          rclose(p.a) < 0;
+
+		_exit(ok ? 0 : 1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(rsend(p.a, "y", 1, 0) == 1 && rrecv(p.b, &c, 1, 0) == 1 && c == 'y');
+	finish(p);
+}
+
+static void mapped_memory_is_written_directly(void)
+{
+	static char target[10000], data[10000];
+	struct sockaddr_in at;
+	int l, entries = 4;
+	struct pair p;
+	char c;
+
+	l = listener(&at);
+	p.a = rsocket(AF_INET, SOCK_STREAM, 0);
+	CHECK(!rsetsockopt(p.a, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof(entries)));
+	CHECK(!rconnect(p.a, (struct sockaddr *)&at, sizeof(at)) && (p.b = raccept(l, NULL, NULL)) >= 0);
+	CHECK(riomap(p.a, target, sizeof(target), PROT_WRITE, 0, 0) < 0 && errno == ENOMEM); /* b offers no table */
+	CHECK(riomap(p.b, target, sizeof(target), PROT_WRITE, 0, 5000) == 5000);
+	CHECK(rsend(p.b, "m", 1, 0) == 1 && rrecv(p.a, &c, 1, 0) == 1);
+	memset(data, 'd', sizeof(data));
+	CHECK(riowrite(p.a, data, 9999, 5001, 0) == 9999);
+	CHECK(riowrite(p.a, data, 1, 4999, 0) == 0);
+	CHECK(rsend(p.a, "w", 1, 0) == 1 && rrecv(p.b, &c, 1, 0) == 1 && c == 'w');
+	CHECK(!target[0] && !memcmp(target + 1, data, 9999));
+	CHECK(!riounmap(p.b, target, sizeof(target)) && riounmap(p.b, target, sizeof(target)) < 0);
+	finish(p);
+	CHECK(!rclose(l));
+}
+
+static void datagrams_keep_their_bounds(void)
+{
+	int a = rsocket(AF_INET, SOCK_DGRAM, 0), b = rsocket(AF_INET, SOCK_DGRAM, 0);
+	struct sockaddr_in to = home, from;
+	socklen_t len = sizeof(to);
+	static char big[20000];
+	char buf[100];
+
+	CHECK(a >= 0 && b >= 0 && !rbind(b, (struct sockaddr *)&to, sizeof(to)));
+	CHECK(!rgetsockname(b, (struct sockaddr *)&to, &len));
+	for (int i = 0; i < 50; i++) { /* the first by UDP, later ones by UD */
+		CHECK(rsendto(a, &i, sizeof(i), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(i));
+		len = sizeof(from);
+		CHECK(events(b, POLLIN, 5000) == POLLIN);
+		CHECK(rrecvfrom(b, buf, sizeof(buf), 0, (struct sockaddr *)&from, &len) == sizeof(i) &&
+		      *(int *)buf == i);
+		CHECK(rsendto(b, buf, 3, 0, (struct sockaddr *)&from, len) == 3 && rrecv(a, buf, 2, 0) == 2);
+	}
+	CHECK(rsendto(a, big, sizeof(big), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(big));
+	CHECK(rrecv(b, big, sizeof(big), 0) == sizeof(big));
+	CHECK(rrecv(b, buf, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	CHECK(!rclose(a) && !rclose(b));
+}
+
+int main(int argc, char **argv)
+{
+	home.sin_family = AF_INET;
+	CHECK(inet_pton(AF_INET, argc > 1 ? argv[1] : "127.0.0.1", &home.sin_addr) == 1);
+	if (argc > 2)
+		return victim(argv[2]);
+	RUN(bytes_go_both_ways);
+	RUN(peeking_leaves_what_it_sees);
+	RUN(a_full_connection_says_so);
+	RUN(half_a_close_leaves_the_other_half);
+	RUN(what_was_sent_before_a_close_is_read_after_it);
+	RUN(nobody_there_is_a_refusal);
+	RUN(connecting_and_accepting_need_not_block);
+	RUN(a_reader_is_woken_by_data_and_by_a_close);
+	RUN(all_that_poll_one_rsocket_are_woken);
+	RUN(options_are_remembered);
+	RUN(a_killed_peer_ends_the_stream);
+	RUN(a_child_is_told_that_it_has_no_rsockets);
+	RUN(mapped_memory_is_written_directly);
+	RUN(datagrams_keep_their_bounds);
+	return 0;
+}
