@@ -97,7 +97,7 @@ static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
 		err = m->err > 0 ? m->err : EPROTO;
 	else if ((mh.msg_flags & MSG_CTRUNC) || n != want)
 		err = EMFILE;
-	else if (m->n < VB_MIN_LANE_SOCKETS || m->n > VB_LANE_COUNT || (m->n & (m->n - 1)))
+	else if (!m->n || m->n > VB_LANE_COUNT || (m->n & (m->n - 1)))
 		err = EPROTO;
 	if (err)
 		close_all(got, n);

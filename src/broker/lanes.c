@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -178,10 +179,19 @@ static int make_group(struct vb_lane_group *g, int family, uint32_t n)
 	return err;
 }
 
+/* VERBENA_LANES: fewer sockets than programs, which then share and hand packets on. A power of two. */
+static uint32_t wanted(void)
+{
+	const char *text = getenv("VERBENA_LANES");
+	long n = text ? strtol(text, NULL, 10) : 0;
+
+	return n > 0 && n <= VB_LANE_COUNT && !(n & (n - 1)) ? (uint32_t)n : VB_LANE_COUNT;
+}
+
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
-	uint32_t n = VB_LANE_COUNT;
+	uint32_t n = wanted();
 	int family, err;
 
 	g->n = 0;

@@ -12,6 +12,8 @@
 #include "engine/cm/cm.h"
 #include "util/log.h"
 
+#define MADS_EACH 16384 /* that wait for one program: what a listener with that many connections gets at once */
+#define MADS_ALL 65536  /* … for all; what comes beyond is dropped */
 #define RETURN_MS 1000 /* a program that has come back says within this what it listens to */
 
 struct waiting_mad {
@@ -20,7 +22,9 @@ struct waiting_mad {
 };
 
 struct vb_gsi_member {
+	struct vb_gsi *all;
 	struct waiting_mad *first, **last;
+	struct vb_gsi_conns *conns;
 	uint32_t nmads, nreplies;
 	struct vb_msg_service_reply replies[VB_MAX_SERVICE_REPLIES];
 };
@@ -52,6 +56,7 @@ static bool join(struct vb_broker *b, struct vb_session *s)
 	s->gsi = calloc(1, sizeof(*s->gsi));
 	if (!s->gsi)
 		return false;
+	s->gsi->all = b->gsi;
 	s->gsi->last = &s->gsi->first;
 	if (!b->gsi->members++ && b->gsi->wire)
 		vb_gsi_wire_open(b, b->gsi->wire);
@@ -64,14 +69,16 @@ void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
 
 	if (!m)
 		return;
+	b->gsi->nmads -= m->nmads;
 	while (m->first) {
 		struct waiting_mad *w = m->first;
 
 		m->first = w->next;
 		free(w);
 	}
-	free(m);
 	s->gsi = NULL;
+	vb_gsi_conns_end(b, m->conns, !b->stop);
+	free(m);
 	vb_services_forget(&b->gsi->services, s->lane);
 	if (!--b->gsi->members && b->gsi->wire)
 		vb_gsi_wire_shut(b, b->gsi->wire);
@@ -133,6 +140,7 @@ int vb_gsi_send_next(struct vb_session *s)
 	if (!m->first)
 		m->last = &m->first;
 	m->nmads--;
+	m->all->nmads--;
 	free(w);
 	return 0;
 }
@@ -141,7 +149,7 @@ static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
                     uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
 {
 	struct vb_session *s = b->holder[lane];
-	struct waiting_mad *w = s->gsi->nmads < VB_MAX_MADS ? malloc(sizeof(*w)) : NULL;
+	struct waiting_mad *w = s->gsi->nmads < MADS_EACH && b->gsi->nmads < MADS_ALL ? malloc(sizeof(*w)) : NULL;
 
 	if (!w) {
 		b->gsi->counters.overflow++;
@@ -152,9 +160,11 @@ static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
 	memcpy(w->msg.local, local, sizeof(w->msg.local));
 	memcpy(w->msg.remote, remote, sizeof(w->msg.remote));
 	memcpy(w->msg.mad, mad, sizeof(w->msg.mad));
+	vb_gsi_conns_received(&s->gsi->conns, &w->msg);
 	*s->gsi->last = w;
 	s->gsi->last = &w->next;
 	s->gsi->nmads++;
+	b->gsi->nmads++;
 	b->gsi->counters.delivered++;
 	vb_session_flush(b, s);
 }
@@ -206,8 +216,7 @@ static bool is_unicast(const uint8_t gid[16])
 	return gid[0] != 0xff && memcmp(gid, zeros, sizeof(zeros));
 }
 
-/* From one of our addresses to whoever has the other. */
-static void send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                      const uint8_t mad[VB_CM_MAD])
 {
 	if (!is_unicast(local) || !is_unicast(remote)) {
@@ -225,8 +234,7 @@ static void send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t
 }
 
 /* None of these answers is answered again. */
-static void answer_for_nobody(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                              const uint8_t mad[VB_CM_MAD])
+void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m)
 {
 	uint8_t out[VB_MAD_LEN];
 
@@ -234,11 +242,11 @@ static void answer_for_nobody(struct vb_broker *b, const uint8_t local[16], cons
 		b->gsi->counters.absent++;
 		return;
 	}
-	if (!vb_cm_make_rej(out, mad, VB_CM_MAD, VB_CM_REJ_INVALID_SERVICE_ID) &&
-	    !vb_cm_make_sidr_rep(out, mad, VB_CM_MAD, VB_CM_SIDR_INVALID_SERVICE_ID))
+	if (!vb_cm_make_rej(out, m->mad, VB_CM_MAD, VB_CM_REJ_INVALID_SERVICE_ID) &&
+	    !vb_cm_make_sidr_rep(out, m->mad, VB_CM_MAD, VB_CM_SIDR_INVALID_SERVICE_ID))
 		return;
 	b->gsi->counters.answered++;
-	send_out(b, local, remote, ifindex, out);
+	vb_gsi_send_out(b, m->local, m->remote, m->ifindex, out);
 }
 
 static void to_lane(struct vb_broker *b, uint32_t lane, const uint8_t local[16], const uint8_t remote[16],
@@ -257,7 +265,7 @@ static void to_lane(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
 	if (!vb_cm_make_unknown(out, mad, VB_CM_MAD))
 		return;
 	b->gsi->counters.answered++;
-	send_out(b, local, remote, ifindex, out);
+	vb_gsi_send_out(b, local, remote, ifindex, out);
 }
 
 static void to_all(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
@@ -270,21 +278,39 @@ static void to_all(struct vb_broker *b, const uint8_t local[16], const uint8_t r
 			deliver(b, i, local, remote, ifindex, mad);
 }
 
+bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m)
+{
+	struct arrival a = {.b = b, .local = m->local};
+	const struct vb_binding *s =
+		vb_service_find(&b->gsi->services, port_space, port, m->local, m->ifindex, is_behind, &a);
+
+	if (s)
+		deliver(b, s->lane, m->local, m->remote, m->ifindex, m->mad);
+	return s;
+}
+
+static void request(struct vb_broker *b, const struct vb_cm_route_info *info, const uint8_t local[16],
+                    const uint8_t remote[16], uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
+{
+	struct vb_msg_cm_mad m = {.head = head_of(VB_MSG_CM_RECV, sizeof(m)), .ifindex = ifindex};
+	uint16_t ps = (uint16_t)info->ps;
+
+	memcpy(m.local, local, sizeof(m.local));
+	memcpy(m.remote, remote, sizeof(m.remote));
+	memcpy(m.mad, mad, sizeof(m.mad));
+	if (!info->port_space ||
+	    (!vb_gsi_to_service(b, ps, info->port, &m) && !vb_gsi_late_keep(b, ps, info->port, &m)))
+		vb_gsi_refuse(b, &m);
+}
+
 void vb_gsi_input(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                   const uint8_t mad[VB_CM_MAD])
 {
-	struct arrival a = {.b = b, .local = local};
-	const struct vb_binding *s = NULL;
 	struct vb_cm_route_info info;
 
 	switch (vb_cm_route(mad, VB_CM_MAD, &info)) {
 	case VB_CM_TO_SERVICE:
-		if (info.port_space)
-			s = vb_service_find(&b->gsi->services, (uint16_t)info.ps, info.port, local, ifindex, is_behind, &a);
-		if (s)
-			deliver(b, s->lane, local, remote, ifindex, mad);
-		else
-			answer_for_nobody(b, local, remote, ifindex, mad);
+		request(b, &info, local, remote, ifindex, mad);
 		break;
 	case VB_CM_TO_LANE:
 		to_lane(b, info.lane, local, remote, ifindex, mad);
@@ -353,6 +379,15 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 	return vb_service_bind(&b->gsi->services, &want, &range, out);
 }
 
+static int listen_at(struct vb_broker *b, struct vb_binding *service)
+{
+	int err = service->listening ? 0 : vb_service_listen(&b->gsi->services, service);
+
+	if (!err)
+		vb_gsi_late_listening(b, service->port_space, service->port);
+	return err;
+}
+
 static const char *on_bind(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_binding *service = NULL;
@@ -364,8 +399,8 @@ static const char *on_bind(struct vb_broker *b, struct vb_session *s, const void
 	if (!m.id)
 		return "CM_BIND without a number";
 	int err = bind_service(b, s, &m, &service);
-	if (!err && m.listen && !service->listening)
-		err = vb_service_listen(&b->gsi->services, service);
+	if (!err && m.listen)
+		err = listen_at(b, service);
 	reply(s, m.id, err, service);
 	return NULL;
 }
@@ -373,7 +408,7 @@ static const char *on_bind(struct vb_broker *b, struct vb_session *s, const void
 static const char *on_listen(struct vb_broker *b, struct vb_session *s, uint32_t id)
 {
 	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
-	int err = !service ? ENOENT : service->listening ? 0 : vb_service_listen(&b->gsi->services, service);
+	int err = service ? listen_at(b, service) : ENOENT;
 
 	reply(s, id, err, service);
 	return NULL;
@@ -383,6 +418,8 @@ static const char *on_unbind(struct vb_broker *b, struct vb_session *s, uint32_t
 {
 	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
 
+	if (service && service->listening)
+		vb_gsi_late_closed(b, service->port_space, service->port);
 	if (service)
 		vb_service_unbind(&b->gsi->services, service);
 	return NULL;
@@ -400,14 +437,25 @@ static const char *on_binding(struct vb_broker *b, struct vb_session *s, uint8_t
 
 /* ---- the rest ---- */
 
-static const char *on_send(struct vb_broker *b, const void *msg, size_t len)
+int64_t vb_gsi_timer(struct vb_broker *b, int64_t now)
+{
+	if (!b->gsi)
+		return 0;
+	int64_t late = vb_gsi_late_due(b, now);
+	int64_t wire = b->gsi->wire ? vb_gsi_wire_timer(b, b->gsi->wire, now) : 0;
+
+	return late && (!wire || late < wire) ? late : wire;
+}
+
+static const char *on_send(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_msg_cm_mad m;
 
 	if (len != sizeof(m))
 		return "CM_SEND of a wrong length";
 	memcpy(&m, msg, sizeof(m));
-	send_out(b, m.local, m.remote, m.ifindex, m.mad);
+	vb_gsi_conns_sent(&s->gsi->conns, &m);
+	vb_gsi_send_out(b, m.local, m.remote, m.ifindex, m.mad);
 	return NULL;
 }
 
@@ -429,7 +477,7 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 	case VB_MSG_CM_OPEN:
 		return NULL;
 	case VB_MSG_CM_SEND:
-		return on_send(b, msg, len);
+		return on_send(b, s, msg, len);
 	case VB_MSG_CM_BIND:
 		return on_bind(b, s, msg, len);
 	case VB_MSG_CM_LISTEN:

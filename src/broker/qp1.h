@@ -15,6 +15,24 @@ struct vb_broker;
 struct vb_session;
 struct vb_gsi_member; /* a session's part, in session->gsi */
 struct vb_gsi_wire;   /* the part of the network: qp1_wire.c */
+struct vb_gsi_conns;  /* one program's connections: qp1_conns.c */
+
+#define VB_GSI_LATE 64
+#define VB_GSI_CLOSED 64
+
+/* What qp1_late.c remembers. */
+struct vb_gsi_late {
+	uint32_t n, next_closed;
+	struct vb_gsi_held {
+		int64_t until;
+		uint16_t port_space, port;
+		struct vb_msg_cm_mad msg;
+	} held[VB_GSI_LATE]; /* in the order they came */
+	struct vb_gsi_closed {
+		int64_t until; /* ms */
+		uint16_t port_space, port;
+	} closed[VB_GSI_CLOSED];
+};
 
 /* X(field, what a log says of it). */
 #define VB_GSI_COUNTERS(X)                                               \
@@ -38,15 +56,17 @@ struct vb_gsi_counters {
 
 /* Made with the first member, and there until the broker ends. */
 struct vb_gsi {
-	uint32_t members;
+	uint32_t members, nmads; /* MADs that wait for them */
 	struct vb_services services;
+	struct vb_gsi_late late;
 	struct vb_gsi_wire *wire; /* NULL: the broker has no part in the network */
 	struct vb_gsi_counters counters;
 };
 
 /* A message of the types 0x20 to 0x3f. NULL, or what is wrong with it: the session is over. */
 const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len);
-/* The program is no member any more; its bindings go. Also for one that never was. */
+/* The program is no member any more: its bindings go, and the peers of its connections are told, unless it is the broker
+ * that goes. Also for one that never was. */
 void vb_gsi_leave(struct vb_broker *b, struct vb_session *s);
 /* All have left. */
 void vb_gsi_close(struct vb_broker *b);
@@ -66,8 +86,30 @@ int64_t vb_gsi_timer(struct vb_broker *b, int64_t now);
 void vb_gsi_input(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                   const uint8_t mad[VB_CM_MAD]);
 
+/* From an address of ours to whoever has the other. */
+void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                     const uint8_t mad[VB_CM_MAD]);
+/* A request, to who listens; false: nobody. */
+bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m);
+/* … as is to be said then. */
+void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m);
+
+/* qp1_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; when to call again
+ * (0: need not be). */
+void vb_gsi_late_closed(struct vb_broker *b, uint16_t port_space, uint16_t port);
+bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m);
+void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
+int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
+
+/* qp1_conns.c: what a program sends and gets; *all is NULL at first. tell: the peers that are still connected. */
+void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
+void vb_gsi_conns_received(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
+void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, bool tell);
+
 /* qp1_wire.c. NULL where there is no memory, or this broker has no part in the network. */
 struct vb_gsi_wire *vb_gsi_wire_new(struct vb_broker *b);
+/* Does what is due; when to call again, 0: need not be. */
+int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now);
 void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w);
 /* The first member has come; the last has gone. */
 void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w);

@@ -112,11 +112,9 @@ void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w)
 	free(w);
 }
 
-int64_t vb_gsi_timer(struct vb_broker *b, int64_t now)
+int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now)
 {
-	struct vb_gsi_wire *w = b->gsi ? b->gsi->wire : NULL;
-
-	if (!w || !w->wanted)
+	if (!w->wanted)
 		return 0;
 	if (w->rx >= 0 && !b->hold.n) { /* the group has ended with its keeper */
 		lose_lane(b, w);

@@ -212,7 +212,7 @@ EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t
 	memcpy(m.local, local, sizeof(m.local));
 	memcpy(m.remote, remote, sizeof(m.remote));
 	memcpy(m.mad, mad, sizeof(m.mad));
-	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), true);
+	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), false);
 }
 
 /* ---- bindings ---- */

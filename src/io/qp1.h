@@ -36,8 +36,8 @@ uint32_t vb_qp1_lane(const struct vb_qp1 *q);
 /* The clock of all times here: CLOCK_MONOTONIC, ns. */
 uint64_t vb_qp1_now(void);
 
-/* To queue pair 1 of remote, from our address local on that interface (0: as the routing says). Never blocks; it may be
- * lost. Any thread. */
+/* To queue pair 1 of remote, from our address local on that interface (0: as the routing says). Never blocks: what the
+ * broker cannot take now waits, and is lost only with the broker, or by the network. Any thread. */
 void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                  const uint8_t mad[VB_QP1_MAD]);
 

@@ -93,8 +93,11 @@ static bool change_state(struct rcm_id *id, enum rcm_state from, enum rcm_state 
 	rcm_lock();
 	bool changed = id->state == from;
 
-	if (changed)
+	if (changed) {
 		id->state = to;
+		rcm_unlink(id);
+		rcm_link(id);
+	}
 	rcm_unlock();
 	return changed;
 }

@@ -58,6 +58,18 @@ static void add_device(struct ibv_device *ibdev)
 		*at = open_device(ibdev);
 }
 
+/* rcm.lock held. */
+static void tell_removal(struct rcm_id *id, const struct rcm_device *dev)
+{
+	for (; id; id = id->next) {
+		if (id->source.dev != dev || id->state == RCM_REMOVED)
+			continue;
+		id->state = RCM_REMOVED;
+		if (id->told)
+			rcm_post(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+	}
+}
+
 /* The adapter went with its interface: who uses it is told, once. */
 static void remove_device(struct rcm_device *dev)
 {
@@ -65,13 +77,8 @@ static void remove_device(struct rcm_device *dev)
 		return;
 	dev->gone = true;
 	rcm_lock();
-	for (struct rcm_id *id = rcm.ids; id; id = id->next) {
-		if (id->source.dev != dev || id->state == RCM_REMOVED)
-			continue;
-		id->state = RCM_REMOVED;
-		if (id->told)
-			rcm_post(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
-	}
+	tell_removal(rcm.ids, dev);
+	tell_removal(rcm.listeners, dev);
 	rcm_unlock();
 }
 

@@ -118,7 +118,7 @@ static void in_child(void)
 	if (rcm.qp1)
 		parents = rcm.qp1;
 	rcm.qp1 = NULL;
-	rcm.ids = NULL;
+	rcm.ids = rcm.listeners = NULL;
 	rcm_devices_forget();
 }
 
@@ -127,8 +127,8 @@ static int start(void)
 	struct vb_cm_config cfg = {0};
 	struct vb_qp1 *qp1;
 
-	if (!rcm.conns)
-		rcm.conns = calloc(RCM_CONNS, sizeof(*rcm.conns));
+	free(rcm.conns); /* the parent's, in a child of fork() */
+	rcm.conns = calloc(RCM_CONNS, sizeof(*rcm.conns));
 	if (!rcm.conns)
 		return ENOMEM;
 	int err = vb_qp1_open(&qp1_ops, NULL, &qp1);

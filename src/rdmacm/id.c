@@ -20,11 +20,13 @@ struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *
 
 void rcm_link(struct rcm_id *id)
 {
-	id->next = rcm.ids;
+	struct rcm_id **first = id->state == RCM_LISTEN ? &rcm.listeners : &rcm.ids;
+
+	id->next = *first;
 	if (id->next)
 		id->next->link = &id->next;
-	id->link = &rcm.ids;
-	rcm.ids = id;
+	id->link = first;
+	*first = id;
 }
 
 void rcm_unlink(struct rcm_id *id)

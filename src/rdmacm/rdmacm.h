@@ -25,7 +25,7 @@ enum {
 	RCM_LIFETIME = 16, /* of a packet */
 	RCM_BACKLOG = 1024,
 	RCM_HOP_LIMIT = 64,
-	RCM_CONNS = 8192, /* at once, with those in timewait */
+	RCM_CONNS = VB_CM_MAX_CONNS, /* at once, with those in timewait; memory only for those there were */
 };
 
 union rcm_addr {
@@ -146,7 +146,7 @@ struct rcm {
 	struct vb_qp1 *qp1;
 	struct vb_cm cm;
 	struct vb_cm_conn *conns;
-	struct rcm_id *ids;
+	struct rcm_id *ids, *listeners; /* every id is in one of them */
 };
 extern struct rcm rcm;
 
@@ -218,7 +218,7 @@ void rcm_show_addresses(struct rcm_id *id);
 struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
 int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
                   enum ibv_qp_type type);
-void rcm_link(struct rcm_id *id);   /* rcm.lock held */
+void rcm_link(struct rcm_id *id); /* rcm.lock held; to the ids, or where it listens to the listeners */
 void rcm_unlink(struct rcm_id *id); /* rcm.lock held */
 void rcm_free_id(struct rcm_id *id);
 void rcm_discard(struct rcm_event *e); /* a list that rcm_unqueue gave; rcm.lock held */

@@ -48,7 +48,7 @@ struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_ms
 	if (!vb_cm_service_port(sidr ? msg->sidr_req.service_id : msg->req.service_id, &ps, &port) ||
 	    !vb_cma_decode(hdr, sidr ? msg->sidr_req.private_data : msg->req.private_data))
 		return NULL;
-	for (struct rcm_id *id = rcm.ids; id; id = id->next) {
+	for (struct rcm_id *id = rcm.listeners; id; id = id->next) {
 		if (id->state != RCM_LISTEN || (int)id->id.ps != (int)ps || rcm_addr_port(&id->src) != port ||
 		    !same_type(id, msg))
 			continue;

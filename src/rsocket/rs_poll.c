@@ -18,7 +18,8 @@ static short ready_stream(struct rsocket *rs, short events)
 	if (rs_can_send(rs) || !rs->can_write)
 		r |= POLLOUT | POLLWRNORM;
 	r &= events;
-	if (rs->state == RS_DISCONNECTED)
+	/* Programs take a hang-up for the end; they see it when they have read what came before. */
+	if (rs->state == RS_DISCONNECTED && !(rs->rx.unread && (r & POLLIN)))
 		r |= POLLHUP;
 	else if (rs->state == RS_FAILED)
 		r |= POLLERR | POLLHUP;

@@ -58,6 +58,7 @@ static void start_end(struct end *e, struct end *other, uint32_t lane)
 	e->admit = 0;
 	e->destroy_in_call = false;
 	e->events = e->seen = 0;
+	memset(e->conns, 0, sizeof(e->conns));
 	vb_cm_init(&e->cm, &cfg, &ops, e, e->conns, PLACES);
 }
 

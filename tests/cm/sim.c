@@ -406,7 +406,7 @@ static void check_conn(const struct node *n, const struct vb_cm_conn *conn)
 	CHECK(conn->orphan || (app && app->live && app->conn == conn));
 	CHECK(conn->orphan || has_timer(conn->state) || app->act_at);
 	if (conn->heap_at != VB_CM_NONE)
-		CHECK(n->cm.conns[conn->heap_at].place.heap == (uint32_t)(conn - n->conns) && conn->deadline >= s.now);
+		CHECK(n->cm.conns[conn->heap_at - 1].place.heap == (uint32_t)(conn - n->conns) && conn->deadline >= s.now);
 	if (conn->state == VB_CM_IDLE)
 		CHECK(!conn->in_ids && !conn->in_qps);
 }
@@ -424,19 +424,19 @@ static void check_node(const struct node *n)
 		ids += conn->in_ids;
 		qps += conn->in_qps;
 		for (uint32_t k = conn->place.id_head; k != VB_CM_NONE && listed_ids <= s.plan.places;
-		     k = n->conns[k].id_next)
+		     k = n->conns[k - 1].id_next)
 			listed_ids++;
 		for (uint32_t k = conn->place.qp_head; k != VB_CM_NONE && listed_qps <= s.plan.places;
-		     k = n->conns[k].qp_next)
+		     k = n->conns[k - 1].qp_next)
 			listed_qps++;
 	}
 	for (uint32_t k = 1; k < n->cm.heap_len; k++)
 		CHECK(n->conns[n->conns[(k - 1) / 2].place.heap].deadline <= n->conns[n->conns[k].place.heap].deadline);
-	if (used < s.plan.places)
+	if (n->cm.nfree)
 		for (uint32_t k = n->cm.free_first; k != VB_CM_NONE && free_places <= s.plan.places;
-		     k = n->conns[k].place.next_free)
+		     k = n->conns[k - 1].place.next_free)
 			free_places++;
-	CHECK(used == n->cm.used && used + free_places == s.plan.places && timers == n->cm.heap_len);
+	CHECK(used == n->cm.used && used + free_places == n->cm.fresh && free_places == n->cm.nfree && timers == n->cm.heap_len);
 	CHECK(ids == listed_ids && qps == listed_qps);
 }
 

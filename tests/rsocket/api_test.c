@@ -11,20 +11,40 @@
 #include <signal.h>
 #include <rdma/rsocket.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct sockaddr_in home;
+/* Later headers declare these. */
+int repoll_create(int flags);
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
-static int listener(struct sockaddr_in *at)
+/* Either family; the port is at the same place. */
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+static union address home;
+static socklen_t home_len;
+static const char *where;
+
+static int new_socket(int type)
 {
-	int l = rsocket(AF_INET, SOCK_STREAM, 0), one = 1;
+	return rsocket(home.any.sa_family, type, 0);
+}
+
+static int listener(union address *at)
+{
+	int l = new_socket(SOCK_STREAM), one = 1;
 	socklen_t len = sizeof(*at);
 
 	*at = home;
 	CHECK(l >= 0 && !rsetsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
-	CHECK(!rbind(l, (struct sockaddr *)at, sizeof(*at)) && !rlisten(l, 8));
-	CHECK(!rgetsockname(l, (struct sockaddr *)at, &len) && len == sizeof(*at) && at->sin_port);
+	CHECK(!rbind(l, &at->any, home_len) && !rlisten(l, 8));
+	CHECK(!rgetsockname(l, &at->any, &len) && len == home_len && at->v4.sin_port);
 	return l;
 }
 
@@ -34,19 +54,19 @@ struct pair {
 
 static struct pair connected(void)
 {
-	struct sockaddr_in at, from, name;
+	union address at, from, name;
 	socklen_t len = sizeof(from);
 	int l = listener(&at);
-	struct pair p = {.a = rsocket(AF_INET, SOCK_STREAM, 0)};
+	struct pair p = {.a = new_socket(SOCK_STREAM)};
 
 	/* The service thread accepts: one thread is enough. */
-	CHECK(!rconnect(p.a, (struct sockaddr *)&at, sizeof(at)));
-	p.b = raccept(l, (struct sockaddr *)&from, &len);
-	CHECK(p.b >= 0 && from.sin_family == AF_INET);
+	CHECK(!rconnect(p.a, &at.any, home_len));
+	p.b = raccept(l, &from.any, &len);
+	CHECK(p.b >= 0 && from.any.sa_family == home.any.sa_family);
 	len = sizeof(name);
-	CHECK(!rgetsockname(p.a, (struct sockaddr *)&name, &len) && name.sin_port == from.sin_port);
+	CHECK(!rgetsockname(p.a, &name.any, &len) && name.v4.sin_port == from.v4.sin_port);
 	len = sizeof(name);
-	CHECK(!rgetpeername(p.a, (struct sockaddr *)&name, &len) && name.sin_port == at.sin_port);
+	CHECK(!rgetpeername(p.a, &name.any, &len) && name.v4.sin_port == at.v4.sin_port);
 	CHECK(!rclose(l));
 	return p;
 }
@@ -140,35 +160,35 @@ static void what_was_sent_before_a_close_is_read_after_it(void)
 
 static void nobody_there_is_a_refusal(void)
 {
-	struct sockaddr_in at;
+	union address at;
 	int l = listener(&at), s, err;
 	socklen_t len = sizeof(err);
 
 	CHECK(!rclose(l));
-	s = rsocket(AF_INET, SOCK_STREAM, 0);
-	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == ECONNREFUSED && !rclose(s));
+	s = new_socket(SOCK_STREAM);
+	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == ECONNREFUSED && !rclose(s));
 
-	s = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == EINPROGRESS);
+	s = new_socket(SOCK_STREAM | SOCK_NONBLOCK);
+	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EINPROGRESS);
 	CHECK(events(s, POLLOUT, 10000) & (POLLERR | POLLOUT));
 	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len) && err == ECONNREFUSED && !rclose(s));
 }
 
 static void connecting_and_accepting_need_not_block(void)
 {
-	struct sockaddr_in at;
-	int l = listener(&at), s = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), c, err = 1;
+	union address at;
+	int l = listener(&at), s = new_socket(SOCK_STREAM | SOCK_NONBLOCK), c, err = 1;
 	socklen_t len = sizeof(err);
 	char x;
 
 	CHECK(!rfcntl(l, F_SETFL, O_NONBLOCK) && raccept(l, NULL, NULL) < 0 && errno == EAGAIN);
 	CHECK(events(l, POLLIN, 0) == 0);
-	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == EINPROGRESS);
+	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EINPROGRESS);
 	CHECK(rrecv(s, &x, 1, 0) < 0 && errno == EAGAIN);
 	CHECK(events(s, POLLOUT, 10000) == POLLOUT);
 	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len) && !err);
 	CHECK(events(l, POLLIN, 10000) == POLLIN && (c = raccept(l, NULL, NULL)) >= 0);
-	CHECK(rconnect(s, (struct sockaddr *)&at, sizeof(at)) < 0 && errno == EISCONN);
+	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EISCONN);
 	finish((struct pair){s, c});
 	CHECK(!rclose(l));
 }
@@ -218,7 +238,7 @@ static void all_that_poll_one_rsocket_are_woken(void)
 
 static void options_are_remembered(void)
 {
-	int s = rsocket(AF_INET, SOCK_STREAM, 0), v = 50000, got = 0;
+	int s = new_socket(SOCK_STREAM), v = 50000, got = 0;
 	struct linger l = {1, 3};
 	struct timeval tv = {0, 50000};
 	socklen_t len = sizeof(got);
@@ -252,27 +272,26 @@ static void options_are_remembered(void)
 /* Another program: sends a byte, and waits for its end. */
 static int victim(const char *port)
 {
-	struct sockaddr_in at = home;
-	int s = rsocket(AF_INET, SOCK_STREAM, 0);
+	union address at = home;
+	int s = new_socket(SOCK_STREAM);
 
-	at.sin_port = htons((uint16_t)atoi(port));
-	if (s < 0 || rconnect(s, (struct sockaddr *)&at, sizeof(at)) || rsend(s, "x", 1, 0) != 1)
+	at.v4.sin_port = htons((uint16_t)atoi(port));
+	if (s < 0 || rconnect(s, &at.any, home_len) || rsend(s, "x", 1, 0) != 1)
 		return 1;
 	return pause();
 }
 
 static void a_killed_peer_ends_the_stream(void)
 {
-	struct sockaddr_in at;
+	union address at;
 	int l = listener(&at), c, status;
-	char x, port[10], addr[20];
+	char x, port[10];
 	pid_t pid;
 
-	snprintf(port, sizeof(port), "%d", ntohs(at.sin_port));
-	inet_ntop(AF_INET, &at.sin_addr, addr, sizeof(addr));
+	snprintf(port, sizeof(port), "%d", ntohs(at.v4.sin_port));
 	pid = fork();
 	if (!pid)
-		_exit(execl("/proc/self/exe", "api_test", addr, port, NULL));
+		_exit(execl("/proc/self/exe", "api_test", where, port, NULL));
 	CHECK(pid > 0 && (c = raccept(l, NULL, NULL)) >= 0 && rrecv(c, &x, 1, 0) == 1);
 	CHECK(!kill(pid, SIGKILL) && waitpid(pid, &status, 0) == pid);
 	CHECK(rrecv(c, &x, 1, 0) <= 0);
@@ -300,15 +319,15 @@ static void a_child_is_told_that_it_has_no_rsockets(void)
 static void mapped_memory_is_written_directly(void)
 {
 	static char target[10000], data[10000];
-	struct sockaddr_in at;
+	union address at;
 	int l, entries = 4;
 	struct pair p;
 	char c;
 
 	l = listener(&at);
-	p.a = rsocket(AF_INET, SOCK_STREAM, 0);
+	p.a = new_socket(SOCK_STREAM);
 	CHECK(!rsetsockopt(p.a, SOL_RDMA, RDMA_IOMAPSIZE, &entries, sizeof(entries)));
-	CHECK(!rconnect(p.a, (struct sockaddr *)&at, sizeof(at)) && (p.b = raccept(l, NULL, NULL)) >= 0);
+	CHECK(!rconnect(p.a, &at.any, home_len) && (p.b = raccept(l, NULL, NULL)) >= 0);
 	CHECK(riomap(p.a, target, sizeof(target), PROT_WRITE, 0, 0) < 0 && errno == ENOMEM); /* b offers no table */
 	CHECK(riomap(p.b, target, sizeof(target), PROT_WRITE, 0, 5000) == 5000);
 	CHECK(rsend(p.b, "m", 1, 0) == 1 && rrecv(p.a, &c, 1, 0) == 1);
@@ -324,32 +343,141 @@ static void mapped_memory_is_written_directly(void)
 
 static void datagrams_keep_their_bounds(void)
 {
-	int a = rsocket(AF_INET, SOCK_DGRAM, 0), b = rsocket(AF_INET, SOCK_DGRAM, 0);
-	struct sockaddr_in to = home, from;
+	int a = new_socket(SOCK_DGRAM), b = new_socket(SOCK_DGRAM);
+	union address to = home, from;
 	socklen_t len = sizeof(to);
 	static char big[20000];
 	char buf[100];
 
-	CHECK(a >= 0 && b >= 0 && !rbind(b, (struct sockaddr *)&to, sizeof(to)));
-	CHECK(!rgetsockname(b, (struct sockaddr *)&to, &len));
+	CHECK(a >= 0 && b >= 0 && !rbind(b, &to.any, home_len));
+	CHECK(!rgetsockname(b, &to.any, &len));
 	for (int i = 0; i < 50; i++) { /* the first by UDP, later ones by UD */
-		CHECK(rsendto(a, &i, sizeof(i), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(i));
+		CHECK(rsendto(a, &i, sizeof(i), 0, &to.any, home_len) == sizeof(i));
 		len = sizeof(from);
 		CHECK(events(b, POLLIN, 5000) == POLLIN);
-		CHECK(rrecvfrom(b, buf, sizeof(buf), 0, (struct sockaddr *)&from, &len) == sizeof(i) &&
+		CHECK(rrecvfrom(b, buf, sizeof(buf), 0, &from.any, &len) == sizeof(i) &&
 		      *(int *)buf == i);
-		CHECK(rsendto(b, buf, 3, 0, (struct sockaddr *)&from, len) == 3 && rrecv(a, buf, 2, 0) == 2);
+		CHECK(rsendto(b, buf, 3, 0, &from.any, len) == 3 && rrecv(a, buf, 2, 0) == 2);
 	}
-	CHECK(rsendto(a, big, sizeof(big), 0, (struct sockaddr *)&to, sizeof(to)) == sizeof(big));
+	CHECK(rsendto(a, big, sizeof(big), 0, &to.any, home_len) == sizeof(big));
 	CHECK(rrecv(b, big, sizeof(big), 0) == sizeof(big));
 	CHECK(rrecv(b, buf, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
 	CHECK(!rclose(a) && !rclose(b));
 }
 
+static void messages_are_scattered_and_gathered(void)
+{
+	struct pair p = connected();
+	char buf[8] = {0};
+	struct iovec out[] = {{(void *)"he", 2}, {(void *)"llo", 3}}, in[] = {{buf, 4}, {buf + 4, 4}};
+	struct msghdr send = {.msg_iov = out, .msg_iovlen = 2}, recv = {.msg_iov = in, .msg_iovlen = 2};
+
+	CHECK(rsendmsg(p.a, &send, 0) == 5);
+	CHECK(rrecvmsg(p.b, &recv, 0) == 5 && !memcmp(buf, "hello", 5));
+	CHECK(rrecvmsg(p.b, &recv, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	CHECK(rwrite(p.b, "back", 4) == 4 && rread(p.a, buf, 8) == 4 && !memcmp(buf, "back", 4));
+	CHECK(rwrite(-1, "x", 1) < 0 && errno == EBADF);
+	finish(p);
+}
+
+static int selected(struct pair p, bool *readable, bool *writable, struct timeval wait)
+{
+	fd_set r, w;
+	int n, nfds = (p.a > p.b ? p.a : p.b) + 1;
+
+	FD_ZERO(&r);
+	FD_ZERO(&w);
+	FD_SET(p.b, &r);
+	FD_SET(p.a, &w);
+	n = rselect(nfds, &r, *writable ? &w : NULL, NULL, &wait);
+	*readable = n > 0 && FD_ISSET(p.b, &r);
+	*writable = n > 0 && *writable && FD_ISSET(p.a, &w);
+	return n;
+}
+
+static void select_sees_both_directions(void)
+{
+	struct pair p = connected();
+	bool r, w = true;
+	fd_set none;
+	struct timeval now = {0};
+
+	CHECK(selected(p, &r, &w, now) == 1 && !r && w);
+	w = false;
+	CHECK(selected(p, &r, &w, (struct timeval){.tv_usec = 20000}) == 0 && !r);
+	CHECK(rsend(p.a, "s", 1, 0) == 1);
+	CHECK(selected(p, &r, &w, (struct timeval){.tv_sec = 10}) == 1 && r);
+	w = true;
+	CHECK(selected(p, &r, &w, now) == 2 && r && w);
+	FD_ZERO(&none);
+	CHECK(rselect(-1, &none, NULL, NULL, &now) < 0 && errno == EINVAL);
+	finish(p);
+}
+
+static void a_polled_set_stays_between_calls(void)
+{
+	struct pair p = connected();
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = 77}, got[4];
+	int set = repoll_create(EPOLL_CLOEXEC);
+	char c;
+
+	CHECK(set >= 0 && repoll_wait(set, got, 4, 0) == 0);
+	CHECK(!repoll_ctl(set, EPOLL_CTL_ADD, p.b, &e));
+	CHECK(repoll_ctl(set, EPOLL_CTL_ADD, p.b, &e) < 0 && errno == EEXIST);
+	CHECK(repoll_ctl(set, EPOLL_CTL_DEL, p.a, NULL) < 0 && errno == ENOENT);
+	CHECK(repoll_wait(set, got, 4, 20) == 0);
+	CHECK(rsend(p.a, "e", 1, 0) == 1);
+	for (int i = 0; i < 2; i++) /* as long as it is there */
+		CHECK(repoll_wait(set, got, 4, 10000) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 77);
+	CHECK(rrecv(p.b, &c, 1, 0) == 1 && repoll_wait(set, got, 4, 0) == 0);
+	e.events = EPOLLIN | EPOLLOUT;
+	e.data.u64 = 78;
+	CHECK(!repoll_ctl(set, EPOLL_CTL_MOD, p.b, &e));
+	CHECK(repoll_wait(set, got, 4, 10000) == 1 && got[0].events == EPOLLOUT && got[0].data.u64 == 78);
+	CHECK(!repoll_ctl(set, EPOLL_CTL_DEL, p.b, NULL) && repoll_wait(set, got, 4, 0) == 0);
+	CHECK(repoll_wait(set, got, 0, 0) < 0 && errno == EINVAL);
+	CHECK(!rclose(set) && repoll_wait(set, got, 4, 0) < 0 && errno == EINVAL);
+	finish(p);
+}
+
+static void *wait_for_set(void *arg)
+{
+	struct epoll_event got;
+
+	return (void *)(intptr_t)(repoll_wait(*(int *)arg, &got, 1, 10000) == 1 && got.events & EPOLLOUT);
+}
+
+static void a_set_is_changed_while_somebody_waits(void)
+{
+	struct pair p = connected();
+	struct epoll_event e = {.events = EPOLLOUT};
+	int set = repoll_create(0);
+	pthread_t t;
+	void *r;
+
+	CHECK(set >= 0 && !pthread_create(&t, NULL, wait_for_set, &set));
+	usleep(100000);
+	CHECK(!repoll_ctl(set, EPOLL_CTL_ADD, p.a, &e) && !pthread_join(t, &r) && r);
+	CHECK(!rclose(set));
+	finish(p);
+}
+
+static void set_home(void)
+{
+	if (inet_pton(AF_INET6, where, &home.v6.sin6_addr) == 1) {
+		home.v6.sin6_family = AF_INET6;
+		home_len = sizeof(home.v6);
+	} else {
+		home.v4.sin_family = AF_INET;
+		home_len = sizeof(home.v4);
+		CHECK(inet_pton(AF_INET, where, &home.v4.sin_addr) == 1);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	home.sin_family = AF_INET;
-	CHECK(inet_pton(AF_INET, argc > 1 ? argv[1] : "127.0.0.1", &home.sin_addr) == 1);
+	where = argc > 1 ? argv[1] : "127.0.0.1";
+	set_home();
 	if (argc > 2)
 		return victim(argv[2]);
 	RUN(bytes_go_both_ways);
@@ -362,9 +490,13 @@ int main(int argc, char **argv)
 	RUN(a_reader_is_woken_by_data_and_by_a_close);
 	RUN(all_that_poll_one_rsocket_are_woken);
 	RUN(options_are_remembered);
-	RUN(a_killed_peer_ends_the_stream);
 	RUN(a_child_is_told_that_it_has_no_rsockets);
 	RUN(mapped_memory_is_written_directly);
 	RUN(datagrams_keep_their_bounds);
+	RUN(messages_are_scattered_and_gathered);
+	RUN(select_sees_both_directions);
+	RUN(a_polled_set_stays_between_calls);
+	RUN(a_set_is_changed_while_somebody_waits);
+	RUN(a_killed_peer_ends_the_stream);
 	return 0;
 }

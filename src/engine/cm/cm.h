@@ -81,14 +81,14 @@ struct vb_cm_addr {
 	uint32_t port; /* the owner's: which of its interfaces. Handed back with what is sent, not compared */
 };
 
-#define VB_CM_NONE UINT32_MAX
+#define VB_CM_NONE 0 /* where another place of the table is named: by its index and one */
 #define VB_CM_IGNORE UINT16_MAX
 
-/* What belongs to a place of the table, not to the connection that is there. */
+/* What belongs to a place of the table, not to the connection that is there. Of one never used: zeros. */
 struct vb_cm_place {
 	uint32_t tag;              /* the last one used */
 	uint32_t id_head, qp_head; /* first of a bucket */
-	uint32_t heap;             /* who is at this place of the heap of deadlines */
+	uint32_t heap;             /* who is at this place of the heap of deadlines: an index */
 	uint32_t next_free;
 };
 
@@ -116,7 +116,7 @@ struct vb_cm_conn {
 	uint64_t local_guid, remote_guid;
 	uint64_t timeout;          /* ns to the next repetition */
 	uint64_t deadline;         /* 0: none */
-	uint32_t heap_at;          /* VB_CM_NONE: no deadline */
+	uint32_t heap_at;          /* and one; VB_CM_NONE: no deadline */
 	uint32_t id_next, qp_next; /* in the same bucket */
 	uint8_t mad[VB_MAD_LEN];   /* what this state repeats: REQ, MRA, REP, RTU, DREQ, DREP, REJ, SIDR_REQ */
 };
@@ -151,11 +151,12 @@ struct vb_cm {
 	void *own;
 	struct vb_cm_conn *conns;
 	uint32_t len, index_bits;
-	uint32_t free_first, free_last, used, heap_len;
+	uint32_t fresh; /* places from here on were never used */
+	uint32_t free_first, free_last, nfree, used, heap_len;
 	uint64_t drawn; /* random numbers */
 };
 
-/* len: a power of two, at most VB_CM_MAX_CONNS. */
+/* conns: zeros, so that memory is there from its first use only. len: a power of two, at most VB_CM_MAX_CONNS. */
 void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct vb_cm_ops *ops, void *own,
                 struct vb_cm_conn *conns, uint32_t len);
 

@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 
+#define REST 1024 /* places that a table has unused before it uses one again */
+
 struct sip {
 	uint64_t v[4];
 };
@@ -56,7 +58,7 @@ uint64_t vb_cm_random(struct vb_cm *cm)
 void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct vb_cm_ops *ops, void *own,
                 struct vb_cm_conn *conns, uint32_t len)
 {
-	*cm = (struct vb_cm){.cfg = *cfg, .ops = ops, .own = own, .conns = conns, .len = len, .free_last = len - 1};
+	*cm = (struct vb_cm){.cfg = *cfg, .ops = ops, .own = own, .conns = conns, .len = len};
 	if (!cm->cfg.max_service)
 		cm->cfg.max_service = 24;
 	if (!cm->cfg.max_response)
@@ -65,11 +67,6 @@ void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct v
 		cm->cfg.max_timewait = 20;
 	while (1u << cm->index_bits < len)
 		cm->index_bits++;
-	for (uint32_t i = 0; i < len; i++)
-		conns[i] = (struct vb_cm_conn){.place = {.id_head = VB_CM_NONE,
-		                                         .qp_head = VB_CM_NONE,
-		                                         .next_free = i + 1 < len ? i + 1 : VB_CM_NONE},
-		                               .heap_at = VB_CM_NONE};
 }
 
 /* Another tag than the last. */
@@ -85,35 +82,42 @@ static uint32_t new_id(struct vb_cm *cm, uint32_t i)
 	return id;
 }
 
-/* The place that was free for the longest time. */
+/* The one that was free for the longest time; a new one as long as few have been. */
+static uint32_t take_place(struct vb_cm *cm)
+{
+	uint32_t i = cm->free_first - 1;
+
+	if (cm->fresh < cm->len && cm->nfree < REST)
+		return cm->fresh++;
+	cm->free_first = cm->conns[i].place.next_free;
+	cm->nfree--;
+	return i;
+}
+
 struct vb_cm_conn *vb_cm_take(struct vb_cm *cm, const struct vb_cm_addr *addr)
 {
-	uint32_t i = cm->free_first;
-
 	if (cm->used == cm->len)
 		return NULL;
+	uint32_t i = take_place(cm), id = new_id(cm, i);
 	struct vb_cm_conn *conn = &cm->conns[i];
 
-	cm->free_first = conn->place.next_free;
 	cm->used++;
-	uint32_t id = new_id(cm, i);
-
-	*conn = (struct vb_cm_conn){
-	        .place = conn->place, .used = true, .local_comm_id = id, .addr = *addr, .heap_at = VB_CM_NONE};
+	*conn = (struct vb_cm_conn){.place = conn->place, .used = true, .local_comm_id = id, .addr = *addr};
 	return conn;
 }
 
 void vb_cm_release(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
-	uint32_t i = (uint32_t)(conn - cm->conns);
+	uint32_t link = (uint32_t)(conn - cm->conns) + 1;
 
 	conn->used = false;
 	conn->place.next_free = VB_CM_NONE;
-	if (cm->used == cm->len)
-		cm->free_first = i;
+	if (cm->nfree)
+		cm->conns[cm->free_last - 1].place.next_free = link;
 	else
-		cm->conns[cm->free_last].place.next_free = i;
-	cm->free_last = i;
+		cm->free_first = link;
+	cm->free_last = link;
+	cm->nfree++;
 	cm->used--;
 }
 
@@ -152,7 +156,7 @@ void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn)
 	uint32_t b = bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id);
 
 	conn->id_next = cm->conns[b].place.id_head;
-	cm->conns[b].place.id_head = (uint32_t)(conn - cm->conns);
+	cm->conns[b].place.id_head = (uint32_t)(conn - cm->conns) + 1;
 	conn->in_ids = true;
 }
 
@@ -161,26 +165,26 @@ void vb_cm_index_qp(struct vb_cm *cm, struct vb_cm_conn *conn)
 	uint32_t b = bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn);
 
 	conn->qp_next = cm->conns[b].place.qp_head;
-	cm->conns[b].place.qp_head = (uint32_t)(conn - cm->conns);
+	cm->conns[b].place.qp_head = (uint32_t)(conn - cm->conns) + 1;
 	conn->in_qps = true;
 }
 
 void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
-	uint32_t self = (uint32_t)(conn - cm->conns), *at;
+	uint32_t self = (uint32_t)(conn - cm->conns) + 1, *at;
 
 	if (conn->in_ids) {
 		at = &cm->conns[bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id)]
 		              .place.id_head;
 		while (*at != self)
-			at = &cm->conns[*at].id_next;
+			at = &cm->conns[*at - 1].id_next;
 		*at = conn->id_next;
 	}
 	if (conn->in_qps) {
 		at = &cm->conns[bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn)]
 		              .place.qp_head;
 		while (*at != self)
-			at = &cm->conns[*at].qp_next;
+			at = &cm->conns[*at - 1].qp_next;
 		*at = conn->qp_next;
 	}
 	conn->in_ids = conn->in_qps = false;
@@ -190,8 +194,8 @@ struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, 
 {
 	uint32_t i = cm->conns[bucket(cm, from->remote, sidr, guid, id)].place.id_head;
 
-	for (; i != VB_CM_NONE; i = cm->conns[i].id_next) {
-		struct vb_cm_conn *conn = &cm->conns[i];
+	for (; i != VB_CM_NONE; i = cm->conns[i - 1].id_next) {
+		struct vb_cm_conn *conn = &cm->conns[i - 1];
 
 		if (conn->remote_comm_id == id && conn->sidr == sidr && conn->remote_guid == guid &&
 		    !memcmp(conn->addr.remote, from->remote, VB_GID_LEN))
@@ -204,8 +208,8 @@ struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, 
 {
 	uint32_t i = cm->conns[bucket(cm, from->remote, KIND_QP, guid, qpn)].place.qp_head;
 
-	for (; i != VB_CM_NONE; i = cm->conns[i].qp_next) {
-		struct vb_cm_conn *conn = &cm->conns[i];
+	for (; i != VB_CM_NONE; i = cm->conns[i - 1].qp_next) {
+		struct vb_cm_conn *conn = &cm->conns[i - 1];
 
 		if (conn->remote_qpn == qpn && conn->remote_guid == guid &&
 		    !memcmp(conn->addr.remote, from->remote, VB_GID_LEN))

@@ -11,12 +11,12 @@ static struct vb_cm_conn *at(const struct vb_cm *cm, uint32_t k)
 static void put(struct vb_cm *cm, uint32_t k, struct vb_cm_conn *conn)
 {
 	cm->conns[k].place.heap = (uint32_t)(conn - cm->conns);
-	conn->heap_at = k;
+	conn->heap_at = k + 1;
 }
 
 static void sift(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
-	uint32_t k = conn->heap_at, child;
+	uint32_t k = conn->heap_at - 1, child;
 
 	for (; k && at(cm, (k - 1) / 2)->deadline > conn->deadline; k = (k - 1) / 2)
 		put(cm, k, at(cm, (k - 1) / 2));
@@ -33,7 +33,7 @@ static void sift(struct vb_cm *cm, struct vb_cm_conn *conn)
 static void remove_from_heap(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
 	struct vb_cm_conn *last = at(cm, --cm->heap_len);
-	uint32_t k = conn->heap_at;
+	uint32_t k = conn->heap_at - 1;
 
 	conn->heap_at = VB_CM_NONE;
 	if (last != conn) {

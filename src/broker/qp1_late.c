@@ -1,0 +1,73 @@
+// qp1_late.c - requests that come while a program closes its listener and makes the next one
+// follows: IBA volume 1, 12.6.7.2 (REJ, code 8); deviates: a port that was listened to a moment ago refuses a little later
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "broker/qp1.h"
+#include "broker/session.h"
+
+/* To bind and to listen is a system call each with a kernel, and a broker's turn each with us. */
+#define CLOSED_MS 1000
+#define PATIENCE_MS 250
+
+void vb_gsi_late_closed(struct vb_broker *b, uint16_t port_space, uint16_t port)
+{
+	struct vb_gsi_late *l = &b->gsi->late;
+
+	l->closed[l->next_closed++ % VB_GSI_CLOSED] =
+		(struct vb_gsi_closed){.until = vb_broker_now_ms() + CLOSED_MS, .port_space = port_space, .port = port};
+}
+
+static bool was_closed_now(const struct vb_gsi_late *l, uint16_t port_space, uint16_t port, int64_t now)
+{
+	for (int i = 0; i < VB_GSI_CLOSED; i++)
+		if (l->closed[i].until > now && l->closed[i].port == port && l->closed[i].port_space == port_space)
+			return true;
+	return false;
+}
+
+bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m)
+{
+	struct vb_gsi_late *l = &b->gsi->late;
+	int64_t now = vb_broker_now_ms();
+
+	if (l->n == VB_GSI_LATE || !was_closed_now(l, port_space, port, now))
+		return false;
+	l->held[l->n++] = (struct vb_gsi_held){
+		.until = now + PATIENCE_MS, .port_space = port_space, .port = port, .msg = *m};
+	return true;
+}
+
+static struct vb_gsi_held take(struct vb_gsi_late *l, uint32_t i)
+{
+	struct vb_gsi_held held = l->held[i];
+
+	memmove(&l->held[i], &l->held[i + 1], (--l->n - i) * sizeof(l->held[0]));
+	return held;
+}
+
+void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port)
+{
+	struct vb_gsi_late *l = &b->gsi->late;
+
+	for (uint32_t i = 0; i < l->n;) {
+		if (l->held[i].port != port || l->held[i].port_space != port_space ||
+		    !vb_gsi_to_service(b, port_space, port, &l->held[i].msg))
+			i++;
+		else
+			take(l, i);
+	}
+}
+
+int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now)
+{
+	struct vb_gsi_late *l = &b->gsi->late;
+
+	/* All wait for the same time: the first is the oldest. */
+	while (l->n && l->held[0].until <= now) {
+		struct vb_gsi_held held = take(l, 0);
+
+		vb_gsi_refuse(b, &held.msg);
+	}
+	return l->n ? l->held[0].until : 0;
+}

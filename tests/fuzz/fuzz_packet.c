@@ -1,0 +1,453 @@
+// fuzz_packet.c - a hostile network: any packets for connected queue pairs and for datagrams, between posts and timers of the
+// program. Our memory outside of what was granted stays as it was, each request completes once and in order, and
+// what we send is well formed
+// follows: IBA volume 1, 9.6 to 9.9; annex A17 (RoCEv2)
+// build: tests/fuzz/run 60 packet
+// SPDX-License-Identifier: MIT
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/device.h"
+#include "core/gid.h"
+#include "core/verbs.h"
+#include "io/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define LANE 7u
+#define QPS 4u
+#define REGION 65536u
+#define BESIDE 4096u
+#define QUIET 0x5a
+#define QKEY 5
+
+static struct vb_node node;
+static struct vb_io io;
+static struct vb_wire_sockets sockets;
+static struct vb_device device = {.dev.name = "roce_fuzz"};
+static uint64_t clock_ns = 1000000000;
+static uint8_t stage[2 * VB_WIRE_PACKET_MAX];
+
+/* --- io/, without sockets --- */
+
+int vb_node_get(struct vb_node **out)
+{
+	*out = &node;
+	return 0;
+}
+
+void vb_node_put(struct vb_node *n)
+{
+}
+
+unsigned vb_progress(struct vb_node *n, struct vb_cq *cq, unsigned want)
+{
+	return 0;
+}
+
+void vb_duty_handover(struct vb_node *n)
+{
+}
+
+int vb_wire_up(struct vb_node *n, unsigned wait_ms)
+{
+	return 0;
+}
+
+void vb_path_connect(struct vb_qp *qp)
+{
+	assert(!vb_wire_path_open(qp));
+}
+
+void vb_path_closed(struct vb_qp *qp)
+{
+	vb_wire_path_abort(qp);
+}
+
+void vb_path_reset(struct vb_qp *qp)
+{
+	vb_wire_last_words(qp);
+	vb_active_collect(&node);
+	vb_active_remove(qp);
+	vb_wire_path_close(qp);
+	qp->sq_emit_off = 0;
+	qp->inbound->active = false;
+}
+
+void vb_quiesce(struct vb_node *n, uint32_t key, uint32_t qpn)
+{
+}
+
+void vb_fence_all(struct vb_node *n)
+{
+}
+
+void vb_timer_armed(struct vb_node *n)
+{
+}
+
+void vb_timer_at(struct vb_node *n, uint64_t at)
+{
+}
+
+uint64_t vb_now(void)
+{
+	return clock_ns;
+}
+
+struct vb_peer *vb_peer_find(struct vb_node *n, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
+{
+	*err = ENOENT;
+	return NULL;
+}
+
+void vb_peer_bell(struct vb_peer *p)
+{
+}
+
+struct vb_map *vb_map_take(struct vb_peer *p, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local)
+{
+	return NULL;
+}
+
+void vb_map_drop(struct vb_peer *p, struct vb_map *m)
+{
+}
+
+struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn)
+{
+	return NULL;
+}
+
+uint32_t vb_tx_burst(uint32_t len)
+{
+	return 4;
+}
+
+bool vb_tx_begin(struct vb_tx *tx)
+{
+	return true;
+}
+
+uint8_t *vb_tx_room(struct vb_tx *tx)
+{
+	return stage;
+}
+
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len)
+{
+	struct vb_packet p;
+
+	assert(len <= VB_WIRE_PACKET_MAX && header_len <= len);
+	assert(vb_packet_decode(&p, stage, len + VB_ICRC_LEN) == VB_PACKET_OK);
+	assert(p.payload_at == header_len && p.payload_at + p.payload_len + p.bth.pad == len);
+}
+
+bool vb_tx_end(struct vb_tx *tx)
+{
+	return true;
+}
+
+/* --- the device, abi/ --- */
+
+void vb_fill_ops(struct vb_context *ctx)
+{
+}
+
+struct vb_device *vb_device_get(struct vb_device *d)
+{
+	return d;
+}
+
+void vb_device_put(struct vb_device *d)
+{
+}
+
+bool vb_gid_is_zero(const union ibv_gid *gid)
+{
+	return !gid->global.subnet_prefix && !gid->global.interface_id;
+}
+
+int vb_query_gid_entry(struct vb_device *d, uint32_t port, uint32_t index, struct ibv_gid_entry *e)
+{
+	*e = (struct ibv_gid_entry){.gid.raw = {0xfe, 0x80, [15] = 1}, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
+	return index ? ENODATA : 0;
+}
+
+int vb_query_gid_at(struct vb_device *d, uint32_t port, int index, union ibv_gid *gid)
+{
+	*gid = (union ibv_gid){.raw = {0xfe, 0x80, [15] = 1}};
+	return index ? EINVAL : 0;
+}
+
+int vb_query_gid_index(struct vb_device *d, uint32_t port, const union ibv_gid *gid)
+{
+	return 0;
+}
+
+int vb_query_port_attr(struct vb_device *d, uint32_t port, struct ibv_port_attr *a)
+{
+	*a = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_4096};
+	return 0;
+}
+
+/* --- the world --- */
+
+struct world {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq[QPS];
+	struct ibv_srq *srq;
+	struct ibv_qp *qp[QPS];
+	struct ibv_mr *mr;
+	uint8_t *memory; /* REGION bytes, with BESIDE bytes around them that nobody may touch */
+	uint64_t posted[QPS], done[QPS];
+};
+
+static void once(void)
+{
+	node.seg = mmap(NULL, VB_SEG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert(node.seg != MAP_FAILED);
+	node.hdr = node.seg;
+	node.lane = LANE;
+	node.incarnation = 1;
+	node.key_secret = 0x123456789abcdef0;
+	node.qps = calloc(VB_LANE_QPS, sizeof(*node.qps));
+	node.peers = calloc(VB_LANES, sizeof(*node.peers));
+	node.mr_gen = calloc(VB_SEG_MRS, 1);
+	node.io = &io;
+	io.wire = &sockets;
+	sockets.node = &node;
+	sockets.rx = vb_wire_rx_new(-1);
+	atomic_store(&sockets.up, true);
+	pthread_mutex_init(&node.mr_lock, NULL);
+}
+
+static const union ibv_gid there = {.raw = {0xfe, 0x80, [15] = 2}};
+
+static uint32_t its_qpn(unsigned i)
+{
+	return 9u << VB_LANE_SHIFT | (i + 1);
+}
+
+static void make_ready(struct world *w, unsigned i)
+{
+	static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+	enum ibv_qp_type t = types[i];
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY,
+				.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+	int base = IBV_QP_STATE;
+
+	assert(!vb_modify_qp(w->qp[i], &a, base | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = its_qpn(i), .max_dest_rd_atomic = 4,
+				 .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid = there}};
+	if (t != IBV_QPT_UD)
+		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	assert(!vb_modify_qp(w->qp[i], &a, base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
+	assert(!vb_modify_qp(w->qp[i], &a,
+			     IBV_QP_STATE | IBV_QP_SQ_PSN | (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+}
+
+static void world_open(struct world *w)
+{
+	static uint8_t memory[REGION + 2 * BESIDE] __attribute__((aligned(4096)));
+
+	memset(w, 0, sizeof(*w));
+	w->memory = memory + BESIDE;
+	memset(memory, QUIET, sizeof(memory));
+	w->ctx = vb_open_device(&device.dev);
+	w->pd = vb_alloc_pd(w->ctx);
+	w->mr = vb_reg_mr(w->pd, w->memory, REGION, (uintptr_t)w->memory,
+			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 8, .max_sge = 2}};
+
+	w->srq = vb_create_srq(w->pd, &sa);
+	assert(w->mr && w->srq);
+	for (unsigned i = 0; i < QPS; i++) {
+		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64}, .qp_type = i < 2 ? IBV_QPT_RC : i == 2 ? IBV_QPT_UC : IBV_QPT_UD,
+					     .srq = i == 1 ? w->srq : NULL, .sq_sig_all = 1};
+
+		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
+		a.send_cq = a.recv_cq = w->cq[i];
+		w->qp[i] = vb_create_qp(w->pd, &a);
+		assert(w->qp[i]);
+		make_ready(w, i);
+	}
+}
+
+/* Sends complete in the order of posting, each once; wr_id of receives starts at 1000. */
+static void poll_all(struct world *w)
+{
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < QPS; i++)
+		while (vb_poll_cq(w->cq[i], 1, &wc) > 0) {
+			assert(wc.qp_num == w->qp[i]->qp_num);
+			if (wc.wr_id < 1000)
+				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
+			else
+				assert(wc.status != IBV_WC_SUCCESS || wc.byte_len <= REGION || wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+		}
+}
+
+static void world_close(struct world *w)
+{
+	poll_all(w);
+	for (unsigned i = 0; i < BESIDE; i++)
+		assert(w->memory[-1 - (int)i] == QUIET && w->memory[REGION + i] == QUIET);
+	for (unsigned i = 0; i < QPS; i++) {
+		assert(!vb_destroy_qp(w->qp[i]));
+		assert(!vb_destroy_cq(w->cq[i]));
+	}
+	assert(!vb_destroy_srq(w->srq));
+	assert(!vb_dereg_mr(w->mr));
+	assert(!vb_dealloc_pd(w->pd));
+	assert(!vb_close_device(w->ctx));
+}
+
+/* --- what the input says --- */
+
+struct input {
+	const uint8_t *p;
+	size_t n;
+};
+
+static uint32_t take(struct input *in, unsigned bytes)
+{
+	uint32_t v = 0;
+
+	while (bytes-- && in->n) {
+		v = v << 8 | *in->p++;
+		in->n--;
+	}
+	return v;
+}
+
+/* Mostly what could follow; sometimes anything. */
+static void packet(struct world *w, struct input *in)
+{
+	static const uint64_t far[] = {0, -1ull, -8ull, REGION, REGION - 8, REGION - 256, 8, 1ull << 63};
+	uint32_t head = take(in, 1), i = head & 3, k = take(in, 1);
+	struct vb_qp *qp = vb_qp(w->qp[i]);
+	struct vb_packet p = {.bth = {.opcode = (uint8_t)take(in, 1), .migreq = true, .pkey = 0xffff}};
+	uint8_t bytes[1024] = {0};
+	struct vb_wire_arrival a = {.now = clock_ns, .ip = {.traffic_class = head & 64 ? 3 : 0}};
+	struct vb_writer out = vb_writer(bytes, sizeof(bytes));
+	uint32_t len;
+
+	if (!qp->wire || !vb_opcode_info(p.bth.opcode) || !vb_opcode_info(p.bth.opcode)->op)
+		return;
+	bool answer = !(vb_opcode_info(p.bth.opcode)->flags & VB_REQUEST);
+	struct vb_psn base = answer ? vb_psn((uint32_t)qp->wire->q.rq.una + qp->wire->q.cfg.sq_psn.v) : qp->wire->q.rs.epsn;
+
+	p.bth.dest_qpn = head & 4 ? take(in, 3) : qp->qp.qp_num;
+	p.bth.psn = head & 8 ? vb_psn(take(in, 3)) : vb_psn_add(base, (int32_t)(k & 7) - (k & 8 ? 2 : 0));
+	p.bth.ack_req = k & 16;
+	p.bth.solicited = k & 32;
+	p.deth = (struct vb_deth){head & 16 ? take(in, 4) : QKEY, its_qpn(i)};
+	p.reth = (struct vb_reth){(uintptr_t)w->memory + (k & 64 ? far[take(in, 1) & 7] : take(in, 2)), k & 128 ? take(in, 4) : w->mr->rkey,
+				  head & 32 ? take(in, 4) : take(in, 1) * 8};
+	p.atomic = (struct vb_atomic){p.reth.va & ~(uint64_t)(k & 1 ? 0 : 7), p.reth.rkey, take(in, 1), take(in, 1)};
+	p.aeth = (struct vb_aeth){.kind = (uint8_t)(take(in, 1) & 3), .value = (uint8_t)(take(in, 1) & 31), .msn = take(in, 1)};
+	p.immdt.data = p.ieth.rkey = take(in, 1) & 1 ? w->mr->rkey : 7;
+	len = take(in, 1) & 1 ? 256 : take(in, 1) * 2;
+	p.bth.pad = (uint8_t)(-len & 3);
+	vb_packet_encode(&out, &p);
+	memset(bytes + out.pos, 0x11, len);
+	uint32_t total = (uint32_t)out.pos + len + p.bth.pad + VB_ICRC_LEN;
+
+	for (unsigned n = take(in, 1) & 3; n; n--) /* hit by something */
+		bytes[take(in, 2) % total] = (uint8_t)take(in, 1);
+	memcpy(a.flow.src, head & 128 ? node.hdr : (const void *)&there, VB_GID_LEN);
+	a.flow.src[0] = 0xfe;
+	a.flow.dst[0] = 0xfe;
+	a.flow.dst[15] = 1;
+	if (take(in, 1) & 1)
+		total -= take(in, 1) % total;
+	vb_lock(&node.progress);
+	vb_wire_packet(&node, &a, bytes, total);
+	vb_wire_settle_batch(&node);
+	vb_unlock(&node.progress);
+}
+
+static void post(struct world *w, struct input *in)
+{
+	static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+						 IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV};
+	uint32_t k = take(in, 1), i = k & 3;
+	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2) % (REGION - 4096), take(in, 1) * 16, w->mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = w->posted[i] % 1000, .sg_list = &sge, .num_sge = 1, .opcode = ops[k >> 2 & 7], .send_flags = k & 32 ? IBV_SEND_FENCE : 0}, *bad;
+
+	if (wr.opcode == IBV_WR_LOCAL_INV) {
+		wr.num_sge = 0;
+		wr.invalidate_rkey = 77;
+	} else if (wr.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP && wr.opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		sge.length = 8;
+		wr.wr.atomic.remote_addr = 64;
+	} else {
+		wr.wr.rdma.remote_addr = 64;
+	}
+	if (i == 3) /* UD: its address handles are another matter */
+		return;
+	if (!vb_post_send(w->qp[i], &wr, &bad))
+		w->posted[i]++;
+}
+
+static void post_receive(struct world *w, struct input *in)
+{
+	uint32_t i = take(in, 1) & 3;
+	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2) % (REGION - 4096), take(in, 1) * 16, w->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = 1000, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	if (i == 1)
+		vb_post_srq_recv(w->srq, &wr, &bad);
+	else
+		vb_post_recv(w->qp[i], &wr, &bad);
+}
+
+static void pass_time(struct input *in)
+{
+	clock_ns += (uint64_t)take(in, 2) * 1000;
+	vb_lock(&node.progress);
+	vb_active_collect(&node);
+	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
+		next = qp->active_next;
+		vb_requester_visit(qp, true);
+	}
+	vb_unlock(&node.progress);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static int ready;
+	struct input in = {data, size};
+	struct world w;
+
+	if (!ready++)
+		once();
+	world_open(&w);
+	while (in.n) {
+		switch (take(&in, 1) & 7) {
+		case 0:
+			post(&w, &in);
+			break;
+		case 1:
+			post_receive(&w, &in);
+			break;
+		case 2:
+			pass_time(&in);
+			break;
+		case 3:
+			poll_all(&w);
+			break;
+		default:
+			packet(&w, &in);
+		}
+	}
+	world_close(&w);
+	return 0;
+}

@@ -1,0 +1,9 @@
+#!/bin/sh
+# api.sh - api_test with a runtime directory of its own
+# follows: nothing
+# SPDX-License-Identifier: MIT
+# api.sh PROGRAM ADDRESS
+VERBENA_RUNTIME=$(mktemp -d) || exit 1
+export VERBENA_RUNTIME
+trap 'rm -rf "$VERBENA_RUNTIME"' EXIT
+"$@"
