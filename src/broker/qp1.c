@@ -419,7 +419,7 @@ static const char *on_unbind(struct vb_broker *b, struct vb_session *s, uint32_t
 	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
 
 	if (service && service->listening)
-		vb_gsi_late_closed(b, service->port_space, service->port);
+		vb_gsi_late_closed(b, service->port);
 	if (service)
 		vb_service_unbind(&b->gsi->services, service);
 	return NULL;

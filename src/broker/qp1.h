@@ -30,7 +30,7 @@ struct vb_gsi_late {
 	} held[VB_GSI_LATE]; /* in the order they came */
 	struct vb_gsi_closed {
 		int64_t until; /* ms */
-		uint16_t port_space, port;
+		uint16_t port;
 	} closed[VB_GSI_CLOSED];
 };
 
@@ -96,7 +96,7 @@ void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m);
 
 /* qp1_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; when to call again
  * (0: need not be). */
-void vb_gsi_late_closed(struct vb_broker *b, uint16_t port_space, uint16_t port);
+void vb_gsi_late_closed(struct vb_broker *b, uint16_t port);
 bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m);
 void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
 int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);

@@ -6,6 +6,7 @@
 
 #include "broker/qp1.h"
 #include "broker/session.h"
+#include "engine/cm/cm.h"
 
 #define BUCKETS 4096
 #define CONNS 16384 /* of one program; beyond them the oldest is forgotten */

@@ -10,18 +10,19 @@
 #define CLOSED_MS 1000
 #define PATIENCE_MS 250
 
-void vb_gsi_late_closed(struct vb_broker *b, uint16_t port_space, uint16_t port)
+void vb_gsi_late_closed(struct vb_broker *b, uint16_t port)
 {
 	struct vb_gsi_late *l = &b->gsi->late;
 
 	l->closed[l->next_closed++ % VB_GSI_CLOSED] =
-		(struct vb_gsi_closed){.until = vb_broker_now_ms() + CLOSED_MS, .port_space = port_space, .port = port};
+		(struct vb_gsi_closed){.until = vb_broker_now_ms() + CLOSED_MS, .port = port};
 }
 
-static bool was_closed_now(const struct vb_gsi_late *l, uint16_t port_space, uint16_t port, int64_t now)
+/* Whatever its port space: a program meets its peer by a connection, and goes on with datagrams at the same port. */
+static bool was_closed_now(const struct vb_gsi_late *l, uint16_t port, int64_t now)
 {
 	for (int i = 0; i < VB_GSI_CLOSED; i++)
-		if (l->closed[i].until > now && l->closed[i].port == port && l->closed[i].port_space == port_space)
+		if (l->closed[i].until > now && l->closed[i].port == port)
 			return true;
 	return false;
 }
@@ -31,7 +32,7 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
 	struct vb_gsi_late *l = &b->gsi->late;
 	int64_t now = vb_broker_now_ms();
 
-	if (l->n == VB_GSI_LATE || !was_closed_now(l, port_space, port, now))
+	if (l->n == VB_GSI_LATE || !was_closed_now(l, port, now))
 		return false;
 	l->held[l->n++] = (struct vb_gsi_held){
 		.until = now + PATIENCE_MS, .port_space = port_space, .port = port, .msg = *m};

@@ -80,6 +80,9 @@ void vb_send_complete(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_sta
 /* Copies n bytes at off of a gathered message; false: the memory is not there, or ends before. */
 bool vb_copy_from(const struct iovec *iov, int niov, uint64_t off, void *dst, uint32_t n);
 bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src, uint32_t n);
+/* wc.sl of a datagram says which header stands before it, in the way of mlx5: UCX before 1.14 looks there. */
+#define VB_SL_IPV6 (8 | 1)
+#define VB_SL_IPV4 (8 | 2)
 /* Takes the next receive into qp->inbound. Under progress. */
 bool vb_receive_take(struct vb_qp *qp);
 /* Stores into the receive that was taken; false: protection. */

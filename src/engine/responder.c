@@ -110,8 +110,10 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
 		cqe.wc.invalidated_rkey = q->rec.imm;
 	}
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD) {
 		cqe.wc.wc_flags |= IBV_WC_GRH;
+		cqe.wc.sl = q && q->rec.length >= 40 && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
+	}
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }

@@ -8,24 +8,72 @@
 #define UDP_LEN 8
 #define BTH_RESV8A 4 /* FECN, BECN and what is reserved beside them: switches may set it */
 
-uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
-                       size_t udp_payload_len)
+/* IP and UDP header as the ICRC sees them. Returns their length. */
+static size_t outer(uint8_t pseudo[IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
+                    size_t udp_payload_len)
 {
-	uint8_t pseudo[IPV6_LEN + UDP_LEN + VB_BTH_LEN];
 	size_t ip_len = vb_ip_header_masked(pseudo, flow, ipv4_id, udp_payload_len);
-	struct vb_writer w = vb_writer(pseudo + ip_len, UDP_LEN + VB_BTH_LEN);
+	struct vb_writer w = vb_writer(pseudo + ip_len, UDP_LEN);
 
 	vb_put16(&w, flow->sport);
 	vb_put16(&w, flow->dport);
 	vb_put16(&w, (uint16_t)(UDP_LEN + udp_payload_len));
 	vb_put16(&w, 0xffff); /* checksum (CA17-22 d) */
+	return ip_len + UDP_LEN;
+}
+
+uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
+                       size_t udp_payload_len)
+{
+	uint8_t pseudo[IPV6_LEN + UDP_LEN + VB_BTH_LEN];
+	size_t outer_len = outer(pseudo, flow, ipv4_id, udp_payload_len);
+	struct vb_writer w = vb_writer(pseudo + outer_len, VB_BTH_LEN);
+
 	vb_put_bytes(&w, headers, BTH_RESV8A);
 	vb_put8(&w, 0xff);
 	vb_put_bytes(&w, headers + BTH_RESV8A + 1, VB_BTH_LEN - BTH_RESV8A - 1);
 
-	uint32_t crc = vb_crc32(ONES_CRC, pseudo, ip_len + w.pos);
+	uint32_t crc = vb_crc32(ONES_CRC, pseudo, outer_len + w.pos);
 
 	return headers_len > VB_BTH_LEN ? vb_crc32(crc, headers + VB_BTH_LEN, headers_len - VB_BTH_LEN) : crc;
+}
+
+static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
+{
+	return a->sport == b->sport && a->dport == b->dport && !memcmp(a->src, b->src, VB_GID_LEN) &&
+	       !memcmp(a->dst, b->dst, VB_GID_LEN);
+}
+
+/* What the ICRC is in front of the BTH. */
+static uint32_t before_bth(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, size_t len)
+{
+	struct vb_icrc_known *k = &cache->of[(len / 4 ^ flow->sport) % VB_ICRC_FLOWS];
+	uint8_t pseudo[IPV6_LEN + UDP_LEN];
+
+	if (k->len != len || !same_flow(&k->flow, flow)) {
+		k->flow = *flow;
+		k->len = len;
+		k->known = 0;
+	}
+	if (ipv4_id >= VB_ICRC_IDS)
+		return vb_crc32(ONES_CRC, pseudo, outer(pseudo, flow, ipv4_id, len));
+	if (!(k->known >> ipv4_id & 1)) {
+		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer(pseudo, flow, ipv4_id, len));
+		k->known |= 1ull << ipv4_id;
+	}
+	return k->start[ipv4_id];
+}
+
+uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
+                        size_t len)
+{
+	uint8_t resv8a = packet[BTH_RESV8A];
+
+	packet[BTH_RESV8A] = 0xff;
+	uint32_t crc = vb_crc32(before_bth(cache, flow, ipv4_id, len + VB_ICRC_LEN), packet, len);
+
+	packet[BTH_RESV8A] = resv8a;
+	return crc;
 }
 
 /* The register's low byte goes first: its bits are in the order of the wire (IBA volume 1, 7.8.1). */

@@ -16,6 +16,25 @@
 uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
                        size_t udp_payload_len);
 
+/*
+ * The same for packets in one piece, many of few flows and sizes: what is known of a flow is kept. Zeros at first. id is
+ * what ipv4_id is above. The packet, BTH to pad, is changed while this runs, and then as it was.
+ */
+#define VB_ICRC_FLOWS 4
+#define VB_ICRC_IDS 64
+
+struct vb_icrc_cache {
+	struct vb_icrc_known {
+		struct vb_flow flow;
+		size_t len;
+		uint64_t known; /* a bit for each of start */
+		uint32_t start[VB_ICRC_IDS];
+	} of[VB_ICRC_FLOWS];
+};
+
+uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
+                        size_t len);
+
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
 
 /* Of the ICRC that a packet carries, the difference to the one it should carry: 0 if it is right. */

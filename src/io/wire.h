@@ -4,6 +4,8 @@
 #ifndef VB_IO_WIRE_H
 #define VB_IO_WIRE_H
 
+#include <sys/uio.h>
+
 #include "engine/wire/wire.h"
 #include "frame/net.h"
 #include "io/io.h"
@@ -80,6 +82,8 @@ struct vb_tx *vb_tx_new(struct vb_wire_sockets *s);
 void vb_tx_free(struct vb_tx *tx);
 /* The sender of this pair of queue pairs: each has a source port of its own per address family. */
 struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn);
+/* Packets of len bytes without ICRC that go out as one. */
+uint32_t vb_tx_burst(uint32_t len);
 /* Locks it. false: the network does not take what is there already; try again in a moment. */
 bool vb_tx_begin(struct vb_tx *tx);
 /* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
@@ -109,8 +113,22 @@ struct vb_wire_path {
 	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
 	bool touched;
 	struct vb_qp *touched_next;
+	/* What was looked up since sq_lock was taken: good until it is released, since a region that ends waits for it. */
+	struct vb_wire_known {
+		bool gathered, granted;
+		uint32_t cookie, access, rkey;
+		int n;
+		struct vb_mr_view view;
+		struct iovec iov[VB_MAX_SGE + 1];
+	} known;
 	struct vb_wire_send sends[];
 };
+
+/* After sq_lock was taken. */
+static inline void vb_wire_path_locked(struct vb_wire_path *w)
+{
+	w->known.gathered = w->known.granted = false;
+}
 
 /* Counts of the queue pairs that have ended. */
 extern struct vb_wire_stats vb_wire_totals;
@@ -121,6 +139,8 @@ int vb_wire_path_open(struct vb_qp *qp);
 void vb_wire_last_words(struct vb_qp *qp);
 /* The QP with this number whose packets come from the wire, or NULL. Under progress. */
 struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn);
+/* The same for a plain middle packet, BTH to ICRC; false: it is none. Under progress + sq_lock. */
+bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint64_t now);
 /* Hands a packet to its QP. Under progress + sq_lock. */
 void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now);
 /* Sends what it has to say, after input. crowded: much more waits in the socket. Under progress. */

@@ -122,29 +122,40 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
 
+/* The pieces of a request's memory. NULL: no access. */
+static const struct vb_wire_known *pieces(struct vb_qp *qp, const struct vb_wire_request *rq, uint32_t access)
+{
+	struct vb_wire_known *k = &qp->wire->known;
+
+	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
+		return k;
+	k->n = vb_gather(qp, entry(qp, rq), access, k->iov);
+	k->gathered = k->n >= 0;
+	k->cookie = (uint32_t)rq->cookie;
+	k->access = access;
+	return k->gathered ? k : NULL;
+}
+
 static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
 {
-	struct vb_qp *qp = own;
-	struct iovec iov[VB_MAX_SGE + 1];
-	int n = vb_gather(qp, entry(qp, rq), 0, iov);
+	const struct vb_wire_known *k = pieces(own, rq, 0);
 
-	return n >= 0 && vb_copy_from(iov, n, offset, dst, len);
+	return k && vb_copy_from(k->iov, k->n, offset, dst, len);
 }
 
 /* A read's data, an atomic's result. */
 static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
-	struct vb_qp *qp = own;
-	struct iovec iov[VB_MAX_SGE + 1];
-	int n = vb_gather(qp, entry(qp, rq), IBV_ACCESS_LOCAL_WRITE, iov);
+	const struct vb_wire_known *k = pieces(own, rq, IBV_ACCESS_LOCAL_WRITE);
 
-	return n >= 0 && vb_copy_to(iov, n, offset, bytes, len);
+	return k && vb_copy_to(k->iov, k->n, offset, bytes, len);
 }
 
 static bool local(void *own, const struct vb_wire_request *rq)
 {
 	struct vb_qp *qp = own;
 
+	vb_wire_path_locked(qp->wire);
 	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
 }
 
@@ -186,8 +197,10 @@ static void complete_receive(void *own, const struct vb_wire_receipt *r)
 		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
 		cqe.wc.invalidated_rkey = r->imm;
 	}
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD) {
 		cqe.wc.wc_flags |= IBV_WC_GRH;
+		cqe.wc.sl = r->ipv4 ? VB_SL_IPV4 : VB_SL_IPV6;
+	}
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WIRE_SUCCESS);
 }
@@ -201,6 +214,18 @@ static uint32_t receives(void *own)
 
 /* --- memory that the peer names --- */
 
+/* As vb_own_memory, but the key is read once. */
+static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
+{
+	struct vb_wire_known *k = &qp->wire->known;
+
+	if (!k->granted || k->rkey != rkey) {
+		k->granted = vb_mr_read_shared(qp->node->seg, rkey, qp->node->key_secret, &k->view);
+		k->rkey = rkey;
+	}
+	return k->granted && vb_mr_view_allows(&k->view, vb_pd_id(qp->pd), va, len, access, at);
+}
+
 static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
 {
 	static const uint32_t rights[] = {[VB_WIRE_REMOTE_WRITE] = IBV_ACCESS_REMOTE_WRITE,
@@ -208,14 +233,14 @@ static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_w
 	                                  [VB_WIRE_REMOTE_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
 	uint64_t at;
 
-	return vb_own_memory(own, rkey, va, len, rights[access], &at);
+	return named(own, rkey, va, len, rights[access], &at);
 }
 
 static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
 {
 	uint64_t at;
 
-	if (!vb_own_memory(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
+	if (!named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
 		return false;
 	return (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len);
 }
@@ -224,7 +249,7 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 {
 	uint64_t at;
 
-	return vb_own_memory(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
+	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
 	       vb_guard_copy(dst, (const void *)(uintptr_t)at, len);
 }
 
@@ -246,6 +271,7 @@ static bool invalidate(void *own, uint32_t rkey)
 {
 	struct vb_qp *qp = own;
 
+	vb_wire_path_locked(qp->wire);
 	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rkey, true);
 }
 
@@ -343,7 +369,8 @@ int vb_wire_path_open(struct vb_qp *qp)
 	                                   .pkey = VB_DEFAULT_PKEY,
 	                                   .rq_psn = vb_psn(qp->attr.rq_psn),
 	                                   .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
-	                                   .ack_delay = ACK_DELAY};
+	                                   .ack_delay = ACK_DELAY,
+	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
 	if (qp->type != IBV_QPT_UD) {
 		if (vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, qp->attr.ah_attr.grh.sgid_index, &sgid)) {
@@ -459,6 +486,8 @@ static void emit(struct vb_qp *qp, uint64_t now)
 	struct vb_wire_out out;
 	bool all = true;
 
+	vb_wire_path_locked(w);
+	out.run.left = 0;
 	if (paced && now < w->next_burst) {
 		set_due(qp, w->next_burst);
 		return;
@@ -552,6 +581,14 @@ struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn)
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 
 	return qp && qp->qp.qp_num == qpn && qp->wire ? qp : NULL;
+}
+
+bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint64_t now)
+{
+	struct vb_wire_path *w = qp->wire;
+
+	return w && !w->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
+	       vb_wire_input_middle(&w->q, bytes, len, now);
 }
 
 void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now)

@@ -19,6 +19,7 @@
 
 #define BATCH 8u
 #define BUFFER 65536u
+#define ENOUGH (2 * BUFFER) /* bytes at once: then the buffers that come next are still in the nearer cache */
 #define ECN_CE 3
 
 struct vb_wire_rx {
@@ -26,6 +27,8 @@ struct vb_wire_rx {
 	unsigned vlen; /* datagrams asked for: more where there was more than one */
 	struct vb_qp *touched;
 	struct vb_qp *locked; /* whose sq_lock is held: packets come in runs for one queue pair */
+	struct vb_qp *run;    /* that one, if the last packet of this datagram was for it */
+	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
 	struct sockaddr_storage from[BATCH];
@@ -134,9 +137,10 @@ static bool read_arrival(const struct msghdr *mh, struct vb_wire_arrival *a, uin
 /* --- one packet --- */
 
 /* IPv4's identification is covered by the ICRC and hidden from us: it is found, if there is one that fits. */
-static bool icrc_right(const struct vb_wire_arrival *a, uint16_t *id, const uint8_t *bytes, size_t len)
+static bool icrc_right(struct vb_wire_rx *rx, const struct vb_wire_arrival *a, uint16_t *id, uint8_t *bytes, size_t len)
 {
-	uint32_t residual = vb_icrc_check(&a->flow, *id, bytes, len);
+	size_t covered = len - VB_ICRC_LEN;
+	uint32_t residual = vb_icrc_residual(bytes + covered, vb_icrc_packet(&rx->icrc, &a->flow, *id, bytes, covered));
 
 	if (!residual)
 		return true;
@@ -174,7 +178,7 @@ static void release(struct vb_wire_rx *rx)
 {
 	if (rx->locked)
 		vb_unlock(&rx->locked->sq_lock);
-	rx->locked = NULL;
+	rx->locked = rx->run = NULL;
 }
 
 static void hold(struct vb_wire_rx *rx, struct vb_qp *qp)
@@ -184,6 +188,8 @@ static void hold(struct vb_wire_rx *rx, struct vb_qp *qp)
 	release(rx);
 	vb_lock(&qp->sq_lock);
 	rx->locked = qp;
+	if (qp->wire)
+		vb_wire_path_locked(qp->wire);
 }
 
 void vb_wire_settle_batch(struct vb_node *node)
@@ -237,12 +243,15 @@ void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const
 	}
 	struct vb_qp *qp = vb_wire_qp_of(node, p.bth.dest_qpn);
 
-	if (!qp)
+	if (!qp) {
 		VB_COUNT(drop_no_qp, 1);
-	else if (!from_its_peer(qp, a))
+	} else if (!from_its_peer(qp, a)) {
 		VB_COUNT(drop_source, 1);
-	else
+	} else {
 		vb_wire_to_qp(node, qp, a, &p, bytes, len);
+		if (qp->type != IBV_QPT_UD && (a->ip.traffic_class & 3) != ECN_CE)
+			node->io->wire->rx->run = qp;
+	}
 }
 
 static void forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
@@ -251,12 +260,16 @@ static void forward(struct vb_node *node, const struct vb_wire_arrival *a, uint3
 	vb_wire_forward(node, a, qpn, bytes, len);
 }
 
-static void segment(struct vb_node *node, struct vb_wire_arrival *a, const uint8_t *bytes, size_t n)
+static void segment(struct vb_node *node, struct vb_wire_arrival *a, uint8_t *bytes, size_t n)
 {
-	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(a, &a->ip.id, bytes, n)) {
+	struct vb_wire_rx *rx = node->io->wire->rx;
+
+	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
 		VB_COUNT(drop_icrc, 1);
 		return;
 	}
+	if (rx->run && vb_wire_path_middle(rx->run, bytes, n, a->now))
+		return;
 	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
 
 	if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
@@ -265,7 +278,7 @@ static void segment(struct vb_node *node, struct vb_wire_arrival *a, const uint8
 		vb_wire_packet(node, a, bytes, n);
 }
 
-static void datagram(struct vb_node *node, const struct msghdr *mh, const uint8_t *bytes, size_t len)
+static void datagram(struct vb_node *node, const struct msghdr *mh, uint8_t *bytes, size_t len)
 {
 	struct vb_wire_arrival a;
 	uint32_t seg;
@@ -275,6 +288,7 @@ static void datagram(struct vb_node *node, const struct msghdr *mh, const uint8_
 		return;
 	}
 	a.now = vb_now();
+	node->io->wire->rx->run = NULL;
 	if (!seg || seg > len)
 		seg = (uint32_t)len;
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
@@ -329,9 +343,16 @@ unsigned vb_wire_poll(struct vb_node *node)
 		rx->vlen = 1;
 		return 0;
 	}
-	for (int i = 0; i < n; i++)
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++) {
 		datagram(node, &rx->mh[i].msg_hdr, rx->iov[i].iov_base, rx->mh[i].msg_len);
+		bytes += rx->mh[i].msg_len;
+	}
 	vb_wire_settle_batch(node);
-	rx->vlen = (unsigned)n == rx->vlen && rx->vlen < BATCH ? rx->vlen * 2 : rx->vlen;
+	if (bytes >= ENOUGH)
+		rx->vlen = ENOUGH / BUFFER;
+	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)
+		rx->vlen *= 2;
 	return (unsigned)n;
 }

@@ -23,7 +23,8 @@
  * Packets are copied here, so that what the ICRC was computed over is what goes out, whatever the program does to its
  * memory meanwhile. The stage is used again at once and stays in the processor's cache.
  */
-#define STAGE (80u << 10)
+#define BURST 4 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
+#define STAGE (BURST * 64u << 10)
 #define FULL (STAGE - VB_WIRE_PACKET_MAX - VB_ICRC_LEN)
 #define MESSAGES 32
 #define SEGMENTS 64           /* of one send: the kernel's limit before 6.9 */
@@ -44,9 +45,12 @@ struct vb_tx {
 	int fd[2]; /* IPv4, IPv6 */
 	uint16_t sport[2];
 	bool no_gso;
+	unsigned full; /* sends that take no more: they go before more is laid out, while all of it is in the cache */
 	uint32_t used;
 	unsigned n, sent;
 	struct vb_fault *fault;
+	struct vb_flow flow; /* of the last message */
+	struct vb_icrc_cache icrc;
 	struct message msg[MESSAGES];
 	uint8_t stage[STAGE];
 };
@@ -78,6 +82,13 @@ struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qp
 {
 	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the way */
 	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
+}
+
+uint32_t vb_tx_burst(uint32_t len)
+{
+	uint32_t n = DATAGRAM_MAX / (len + VB_ICRC_LEN);
+
+	return n < SEGMENTS ? n : SEGMENTS;
 }
 
 /* A port of the range that RoCEv2 sends from (A17.3.2); where all are taken, any. */
@@ -201,9 +212,9 @@ static void flow_of(const struct vb_tx *tx, const struct vb_wire_addr *to, struc
 	flow->dport = VB_ROCE_PORT;
 }
 
-static void seal(uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
+static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
 {
-	vb_icrc_encode(packet + len, vb_icrc_start(flow, id, packet, len, len + VB_ICRC_LEN));
+	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
 }
 
 /* Without segmentation by the kernel (a device or a kernel that cannot): packet by packet, each with its own
@@ -221,7 +232,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 
 		one.n = 1;
 		control_of(&c, &one);
-		seal(tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
+		seal(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
 		mh->msg_iov = &iov;
 		mh->msg_control = c.buf;
 		mh->msg_controllen = c.len;
@@ -288,6 +299,7 @@ static bool flush(struct vb_tx *tx)
 	}
 	tx->n = tx->sent = 0;
 	tx->used = 0;
+	tx->full = 0;
 	return true;
 }
 
@@ -305,7 +317,7 @@ bool vb_tx_begin(struct vb_tx *tx)
 
 uint8_t *vb_tx_room(struct vb_tx *tx)
 {
-	if (__builtin_expect(tx->used > FULL || tx->n == MESSAGES, 0) && !flush(tx))
+	if (__builtin_expect(tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES, 0) && !flush(tx))
 		return NULL;
 	return tx->stage + tx->used;
 }
@@ -326,18 +338,18 @@ static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len
 {
 	uint32_t size = len + VB_ICRC_LEN;
 	struct message *m = joins(tx, to, size);
-	struct vb_flow flow;
 
 	if (!m) {
 		m = &tx->msg[tx->n++];
 		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .to = *to};
+		flow_of(tx, to, &tx->flow);
 	}
-	flow_of(tx, to, &flow);
-	seal(tx->stage + tx->used, &flow, m->n, len); /* the kernel numbers the segments of a send: 0, 1, 2 */
+	seal(tx, tx->stage + tx->used, &tx->flow, m->n, len); /* the kernel numbers the segments of a send: 0, 1, 2 */
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
 	tx->used += size;
+	tx->full += m->n == SEGMENTS || m->len + size > DATAGRAM_MAX;
 }
 
 static bool open_for(struct vb_tx *tx, const struct vb_wire_addr *to)

@@ -119,9 +119,15 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);
 	err = vb_qp1_listen(rcm.qp1, id->binding);
-	if (err)
+	if (err) {
 		change_state(id, RCM_LISTEN, RCM_BOUND);
-	return rcm_result(err);
+		return rcm_fail(err);
+	}
+	rcm_lock();
+	rcm_late_listening();
+	rcm_rearm();
+	rcm_unlock();
+	return 0;
 }
 
 static __be16 port_of(const struct sockaddr_storage *addr)

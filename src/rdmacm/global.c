@@ -38,7 +38,9 @@ void rcm_wait(void)
 
 void rcm_rearm(void)
 {
-	vb_qp1_timer(rcm.qp1, vb_cm_deadline(&rcm.cm));
+	uint64_t cm = vb_cm_deadline(&rcm.cm), late = rcm_late_due();
+
+	vb_qp1_timer(rcm.qp1, late && (!cm || late < cm) ? late : cm);
 }
 
 bool rcm_ours(const struct rcm_id *id)
@@ -71,7 +73,7 @@ static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16],
 	memcpy(from.remote, remote, sizeof(from.remote));
 	rcm_lock();
 	if (rcm.qp1) {
-		vb_cm_input(&rcm.cm, &from, mad, len, vb_qp1_now());
+		rcm_late_input(&from, mad, len, vb_qp1_now());
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -82,6 +84,7 @@ static void on_timeout(void *own, uint64_t now)
 	rcm_lock();
 	if (rcm.qp1) {
 		vb_cm_timeout(&rcm.cm, now);
+		rcm_late_timeout(now);
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -119,6 +122,7 @@ static void in_child(void)
 		parents = rcm.qp1;
 	rcm.qp1 = NULL;
 	rcm.ids = rcm.listeners = NULL;
+	rcm_late_forget();
 	rcm_devices_forget();
 }
 

@@ -125,6 +125,8 @@ void rcm_discard(struct rcm_event *e)
 static void silence(struct rcm_id *id)
 {
 	rcm_lock();
+	if (id->state == RCM_LISTEN)
+		rcm_late_closed(id);
 	id->told = false;
 	end_connection(id);
 	rcm_unlink(id);

@@ -150,6 +150,15 @@ static int complete_attr(struct rcm_id *id, struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
+/* Adapters keep inline data where the scatter list would be, and there are programs that count on that room. */
+static void widen_inline(struct ibv_qp_cap *cap)
+{
+	uint32_t room = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+
+	if (cap->max_send_sge < 64 && cap->max_inline_data < room)
+		cap->max_inline_data = room;
+}
+
 /* What the adapter offers of its own accord; the peer's never comes, see option.c. */
 static void note_ece(struct rcm_id *id, struct ibv_qp *qp)
 {
@@ -169,6 +178,7 @@ RCM_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *cm_id, struct ibv_qp_init_at
 		return rcm_fail(EINVAL);
 	if (complete_attr(id, attr))
 		return -1;
+	widen_inline(&attr->cap);
 	struct ibv_qp *qp = ibv_create_qp_ex(cm_id->verbs, attr);
 
 	if (!qp)

@@ -48,7 +48,7 @@ static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 	rcm_ah_attr(id, &attr->ah_attr);
 	attr->path_mtu = (enum ibv_mtu)id->path.mtu;
 	attr->dest_qp_num = id->path.remote_qpn;
-	attr->rq_psn = id->path.remote_psn;
+	attr->rq_psn = id->path.psn;
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_RECV) {
 		attr->max_dest_rd_atomic = id->path.responder_resources;
@@ -60,7 +60,7 @@ static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 
 static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	attr->sq_psn = id->path.psn;
+	attr->sq_psn = id->path.remote_psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (!connected_type(id))
 		return 0;

@@ -70,7 +70,7 @@ enum rcm_state {
 /* What a queue pair has to know of the connection: from rdma_connect and REP, or from REQ. */
 struct rcm_path {
 	union ibv_gid dgid;
-	uint32_t psn, remote_psn, remote_qpn;
+	uint32_t psn, remote_psn, remote_qpn; /* psn: where the peer begins to send; remote_psn: where we do (IBA 12.7.31) */
 	uint8_t mtu;
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
@@ -194,6 +194,15 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 /* request.c: new connections and what a listener says to them; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
+
+/* late.c; rcm.lock held */
+void rcm_late_closed(const struct rcm_id *id); /* a listener goes */
+bool rcm_late_may_wait(uint64_t service_id);   /* of admit: this request, for which nobody is there? */
+void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
+void rcm_late_listening(void); /* there is a new one */
+uint64_t rcm_late_due(void);   /* 0: never */
+void rcm_late_timeout(uint64_t now);
+void rcm_late_forget(void); /* in a child of fork() */
 
 /* channel.c */
 struct rcm_event *rcm_event_new(struct rcm_id *id, enum rdma_cm_event_type type, int status);

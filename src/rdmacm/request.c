@@ -75,6 +75,8 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 	struct vb_cma hdr;
 	const struct rcm_id *listener = rcm_listener(from, msg, &hdr);
 
+	if (!listener && rcm_late_may_wait(sidr ? msg->sidr_req.service_id : msg->req.service_id))
+		return VB_CM_IGNORE;
 	if (!listener)
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
 	if (!sidr && !honest(from, &msg->req))

@@ -103,6 +103,8 @@ struct rsocket {
 	/* Its memory. */
 	uint8_t *send_buf, *recv_buf, *target;
 	struct ibv_mr *send_mr, *recv_mr, *target_mr;
+	size_t recv_map; /* recv_buf is a mapping of recv_fd, so long; 0: it is of the heap */
+	int recv_fd;
 	uint32_t msg_slot, ctrl_slot;
 	struct rs_tx tx;
 	struct rs_rx rx;

@@ -11,7 +11,7 @@
 #endif
 
 struct rs_config rs_defaults = {
-        .send_size = 1 << 17, .recv_size = 1 << 17, .sq = 384, .rq = 384, .inline_size = 64, .iomap_size = 0};
+        .send_size = 1 << 18, .recv_size = 1 << 19, .sq = 384, .rq = 384, .inline_size = 64, .iomap_size = 0};
 unsigned rs_spin_us = 10;
 
 static void read_file(const char *name, uint32_t *value, uint32_t min, uint32_t max)

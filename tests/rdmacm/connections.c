@@ -549,6 +549,145 @@ static void a_program_that_just_ends_disconnects(void)
 	drop_end(&listener);
 }
 
+static void connect_and_wait(int fd, void *arg)
+{
+	struct end client;
+	unsigned port;
+
+	hear(fd, &port, sizeof(port));
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	meet_up(fd);
+	pause();
+}
+
+static void a_program_that_is_killed_is_disconnected(void)
+{
+	struct end listener, server;
+	struct rdma_cm_event *e;
+
+	if (fake_settle)
+		skip("one process");
+	struct peer p = start(connect_and_wait, NULL);
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+
+	tell(p.fd, &port, sizeof(port));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server = (struct end){.ch = listener.ch, .id = e->id};
+	make_qp(&server);
+	MUST(rdma_accept(server.id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	meet_up(p.fd);
+	kill_peer(&p);
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
+static void start_listening_again(struct end *e, unsigned port)
+{
+	union address a = at("127.0.0.1", port);
+
+	*e = (struct end){.ch = rdma_create_event_channel()};
+	CHECK(e->ch);
+	MUST(rdma_create_id(e->ch, &e->id, e, RDMA_PS_TCP));
+	MUST(rdma_bind_addr(e->id, &a.sa));
+	MUST(rdma_listen(e->id, 4));
+}
+
+/* perftest does so. Where time passes meanwhile the request is refused, and made again. */
+static void a_listener_made_anew_gets_what_came_meanwhile(void)
+{
+	struct end listener, client;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	enum rdma_cm_event_type type = RDMA_CM_EVENT_REJECTED;
+	struct rdma_cm_event *e;
+
+	for (int i = 0; i < 10 && type == RDMA_CM_EVENT_REJECTED; i++) {
+		go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+		make_qp(&client);
+		drop_end(&listener);
+		MUST(rdma_connect(client.id, NULL));
+		start_listening_again(&listener, port);
+		for (int ms = 0; ms < 3000 && !event_waits(listener.ch) && !event_waits(client.ch); ms++)
+			sleep_ms(1);
+		if (event_waits(listener.ch)) {
+			e = fetch(listener.ch, type = RDMA_CM_EVENT_CONNECT_REQUEST);
+			MUST(rdma_reject(e->id, NULL, 0));
+			MUST(rdma_destroy_id(e->id));
+			MUST(rdma_ack_cm_event(e));
+		}
+		next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL);
+		drop_end(&client);
+	}
+	CHECK_INT(type, RDMA_CM_EVENT_CONNECT_REQUEST);
+	drop_end(&listener);
+}
+
+enum { BURST = 400 };
+
+static void connect_all(struct rdma_event_channel *ch, struct rdma_cm_id **ids, struct sockaddr *to)
+{
+	struct rdma_conn_param param = {.retry_count = 7};
+
+	for (int i = 0; i < BURST; i++) {
+		MUST(rdma_create_id(ch, &ids[i], NULL, RDMA_PS_TCP));
+		MUST(rdma_resolve_addr(ids[i], NULL, to, 1000));
+		next_is(ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+		MUST(rdma_resolve_route(ids[i], 1000));
+		next_is(ch, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+	}
+	for (int i = 0; i < BURST; i++) {
+		param.qp_num = 0x1000 + (uint32_t)i;
+		MUST(rdma_connect(ids[i], &param));
+	}
+}
+
+/* All at once, and nobody has to ask twice: the first repetition would come after four seconds. */
+static void a_burst_of_requests_loses_none(void)
+{
+	static struct rdma_cm_id *ids[BURST];
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct end listener;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 0);
+	union address to = at("127.0.0.1", port);
+	struct rdma_cm_event *e;
+
+	CHECK(ch);
+	connect_all(ch, ids, &to.sa);
+	for (int i = 0; i < BURST; i++) {
+		e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+		MUST(rdma_reject(e->id, NULL, 0));
+		MUST(rdma_destroy_id(e->id));
+		MUST(rdma_ack_cm_event(e));
+	}
+	for (int i = 0; i < BURST; i++)
+		next_is(ch, RDMA_CM_EVENT_REJECTED, NULL);
+	for (int i = 0; i < BURST; i++)
+		MUST(rdma_destroy_id(ids[i]));
+	rdma_destroy_event_channel(ch);
+	drop_end(&listener);
+}
+
+/* rdma_xclient does not ask for it and sends inline. */
+static void a_queue_pair_has_room_for_inline_data_where_its_sges_are(void)
+{
+	struct end listener, client;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	struct ibv_qp_init_attr attr = qp_attr(NULL, IBV_QPT_RC);
+
+	attr.cap.max_send_sge = 3;
+	MUST(rdma_create_qp(client.id, NULL, &attr));
+	CHECK(attr.cap.max_inline_data >= 3 * sizeof(struct ibv_sge));
+	drop_end(&client);
+	drop_end(&listener);
+}
+
 static void many_come_and_go(void)
 {
 	struct end listener, client, server;
@@ -579,6 +718,10 @@ int main(int argc, char **argv)
 	        T(both_may_disconnect_at_once),
 	        T(destroying_an_id_disconnects_its_peer),
 	        T(a_program_that_just_ends_disconnects),
+	        T(a_program_that_is_killed_is_disconnected),
+	        T(a_listener_made_anew_gets_what_came_meanwhile),
+	        T(a_burst_of_requests_loses_none),
+	        T(a_queue_pair_has_room_for_inline_data_where_its_sges_are),
 	        T(many_come_and_go),
 	};
 

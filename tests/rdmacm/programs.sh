@@ -26,6 +26,20 @@ both() {
 	return 1
 }
 
+# its server goes on for ever
+cmtime_pair() {
+	local s c
+	timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" cmtime -b 127.0.0.1 >"$work/server.out" 2>&1 </dev/null &
+	s=$!
+	sleep 0.5
+	timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" cmtime -s 127.0.0.1 -c "$1" >"$work/client.out" 2>&1 </dev/null && c=0 || c=$?
+	kill $s
+	wait $s
+	[ $c = 0 ] && ! grep "event:" "$work/client.out" && return 0
+	said_by_both
+	return 1
+}
+
 if command -v rping >/dev/null; then
 	for a in 127.0.0.1 ::1; do
 		check "rping at $a" both rping -s -a $a -C 20 -V -- rping -c -a $a -C 20 -V
@@ -37,6 +51,10 @@ if command -v rping >/dev/null; then
 	check "udaddy: 5 datagram ids" both udaddy -c 5 -C 10 -- udaddy -s 127.0.0.1 -c 5 -C 10
 	check "mckey: a group" both mckey -m 239.9.8.7 -b 127.0.0.1 -C 1 -- mckey -s -m 239.9.8.7 -b 127.0.0.1 -C 1
 	check "rdma_server and rdma_client" both rdma_server -- rdma_client
+	check "rdma_xserver and rdma_xclient" both rdma_xserver -c r -- rdma_xclient -s 127.0.0.1 -c r
+	check "ucmatose: 200 connections" both ucmatose -c 200 -C 2 -- ucmatose -s 127.0.0.1 -c 200 -C 2
+	check "udaddy: 100 datagram ids" both udaddy -c 100 -C 2 -- udaddy -s 127.0.0.1 -c 100 -C 2
+	check "cmtime: 1000 connections" cmtime_pair 1000
 else
 	skip "rdma-core's programs" "rdmacm-utils is not installed"
 fi

@@ -151,6 +151,7 @@ static void init_end(uint32_t pair, int id)
 {
 	struct vb_wire_config cfg = {.type = VB_WIRE_RC,
 	                             .mtu = w.path->mtu,
+	                             .burst = 65000 / (w.path->mtu + 16),
 	                             .pkey = 0xffff,
 	                             .timeout = 18,
 	                             .retry_cnt = 7,

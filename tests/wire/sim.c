@@ -101,6 +101,7 @@ static void keep(struct sim *sim, struct sim_node *n)
 
 static void init_pairs(struct sim *sim)
 {
+	static const uint8_t bursts[] = {0, 2, 8, 60};
 	uint32_t mtu = 256u << net_below(&sim->net, 5);
 	struct vb_wire_config cfg[2] = {configure(sim, 0), configure(sim, 1)};
 
@@ -108,6 +109,7 @@ static void init_pairs(struct sim *sim)
 		struct sim_node *n = &sim->node[id];
 
 		cfg[id].mtu = mtu;
+		cfg[id].burst = bursts[sim->seed / 128 % 4];
 		cfg[id].rq_psn = cfg[!id].sq_psn;
 		cfg[id].max_dest_rd_atomic = cfg[!id].max_rd_atomic;
 		if (sim->mode == SIM_BLACKHOLE) {
@@ -270,12 +272,13 @@ static void arrive(struct sim *sim)
 
 	if (!vb_icrc_check(&flow, 0, np->bytes, np->len) && vb_packet_decode(&p, np->bytes, np->len) == VB_PACKET_OK) {
 		/* a copy that ends where its allocation ends, for the sanitizer */
-		uint8_t *payload = malloc(p.payload_len + 1);
+		uint8_t *bytes = malloc(np->len);
 
-		memcpy(payload, np->bytes + p.payload_at, p.payload_len);
-		vb_wire_input(&n->qp, &p, payload, &(struct vb_wire_from){.congested = np->marked, .grh = grh},
-		              sim->now);
-		free(payload);
+		memcpy(bytes, np->bytes, np->len);
+		if (np->marked || !(sim->seed / 32 & 1) || !vb_wire_input_middle(&n->qp, bytes, np->len, sim->now))
+			vb_wire_input(&n->qp, &p, bytes + p.payload_at,
+			              &(struct vb_wire_from){.congested = np->marked, .grh = grh}, sim->now);
+		free(bytes);
 	}
 	free(np);
 }

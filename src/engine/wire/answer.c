@@ -75,21 +75,27 @@ static void forget(struct vb_wire_qp *qp, uint64_t to)
 
 /* --- acknowledgements --- */
 
+static void time_answered(struct vb_wire_requester *rq, uint64_t now)
+{
+	if (!rq->timed_at || rq->una <= rq->timed_seq)
+		return;
+	vb_wire_window_rtt(&rq->window, now - rq->timed_at, rq->timed_first, now);
+	rq->timed_at = 0;
+	rq->probes = 0;
+}
+
 /* una goes forward to here. What was to be sent again, and is answered by now, is not. */
 static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
 {
 	struct vb_wire_requester *rq = &qp->rq;
-	bool full = 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
+	bool full = rq->held || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
 
 	forget(qp, una);
-	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una), full || rq->seq < rq->una, now);
+	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una) + rq->uncounted, full || rq->seq < rq->una, now);
+	rq->uncounted = 0;
 	rq->stale -= una - rq->una < rq->stale ? (uint32_t)(una - rq->una) : rq->stale;
 	rq->una = una;
-	if (rq->timed_at && rq->una > rq->timed_seq) {
-		vb_wire_window_rtt(&rq->window, now - rq->timed_at, rq->timed_first, now);
-		rq->timed_at = 0;
-		rq->probes = 0;
-	}
+	time_answered(rq, now);
 	if (rq->seq < rq->una)
 		rq->seq = rq->una;
 	while (rq->cur != rq->tail) {
@@ -270,6 +276,31 @@ static void take_response(struct vb_wire_qp *qp, const struct vb_packet *p, cons
 		acknowledged(qp, seq + 1, now);
 	if (qp->rq.started && p->info->ext & VB_EXT_AETH)
 		take_credits(qp, p->aeth.value);
+}
+
+/* una moves on by one, within a request: the rest of move_una is done with the request's last packet. */
+bool vb_requester_input_middle(struct vb_wire_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	uint64_t seq = rq->una;
+	struct vb_wire_send *s = vb_send_at(qp, rq->head);
+
+	if (!rq->started || rq->head == rq->tail || !vb_psn_equal(psn, vb_send_psn(qp, seq)) || seq + 1 >= rq->seq ||
+	    rq->mending || rq->stale || has_come(rq, seq))
+		return false;
+	if (s->rq.verb != VB_WIRE_READ || s->status || seq < s->seq || !s->chunk || seq + 1 >= vb_chunk_end(s, seq))
+		return false;
+	if (!qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, qp->cfg.mtu))
+		return false;
+	rq->una = seq + 1;
+	if (rq->executed < seq)
+		rq->executed = seq;
+	rq->uncounted++;
+	time_answered(rq, now);
+	if (rq->progress_at != now)
+		vb_requester_progressed(qp, now);
+	rq->progress_at = now;
+	return true;
 }
 
 void vb_requester_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)

@@ -46,6 +46,7 @@ static inline struct vb_psn vb_send_psn(const struct vb_wire_qp *qp, uint64_t se
 }
 
 /* requester.c */
+bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
 bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
 
 /* complete.c: una has moved, or sends failed: what is done completes, in order. */
@@ -56,6 +57,8 @@ void vb_requester_flush(struct vb_wire_qp *qp);
 
 /* answer.c: acknowledgements and responses */
 void vb_requester_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+/* A full middle packet of a response. false: not the next one, or not so simple. */
+bool vb_requester_input_middle(struct vb_wire_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
 
 /* retry.c */
 void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now);
@@ -80,6 +83,9 @@ void vb_mend_stop(struct vb_wire_qp *qp);
 
 /* responder.c: RC and UC */
 void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+/* A full middle packet of a send or write. false: not the next one, or not so simple. */
+bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+                               const uint8_t *payload, uint64_t now);
 
 /* ud.c */
 void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh);
@@ -105,6 +111,7 @@ void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r);
 void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now);
 void vb_owe_rnr(struct vb_wire_qp *qp);
 void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn);
+bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out);
 bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
 /* With an error NAK the QP ends; receipt_status: of the receive that was taken, if one was. */
 void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn, enum vb_wire_status receipt_status,
@@ -120,5 +127,9 @@ void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event);
 uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode);
 /* Header and pad of a packet; the payload is in out already. */
 void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p);
+/* Behind the packet in out so many middle packets with this opcode may go. */
+void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_wire_resource *answered);
+/* The next of them; its payload is in out already. */
+void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_psn psn, bool ask);
 
 #endif

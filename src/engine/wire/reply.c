@@ -2,6 +2,8 @@
 // requests follows: IBA volume 1, 9.7.5.1 (responses), 9.7.5.2 (NAK), 9.7.7.2 (credits) SPDX-License-Identifier: MIT
 #include "engine/wire/machine.h"
 
+#define RUN 240 /* packets of a response at once, before requests have their turn */
+
 void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now)
 {
 	struct vb_wire_responder *rs = &qp->rs;
@@ -120,6 +122,22 @@ static bool make_response(struct vb_wire_qp *qp, struct vb_wire_resource *r, str
 		rs->ack_at = 0;
 	}
 	vb_wire_seal(qp, out, &p);
+	if (r->next > r->from && r->next + 1 < r->packets)
+		vb_wire_run(out, r->packets - 1 - r->next < RUN ? r->packets - 1 - r->next : RUN,
+		            VB_RC_READ_RESPONSE_MIDDLE, r);
+	return true;
+}
+
+/* false: none, or its memory is not there any more, which is not told here. */
+bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out)
+{
+	struct vb_wire_resource *r = out->run.answered;
+	struct vb_psn psn = vb_psn_add(r->psn, (int32_t)r->next);
+
+	if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)r->next * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
+		return false;
+	r->next++;
+	vb_wire_seal_middle(qp, out, psn, false);
 	return true;
 }
 

@@ -4,10 +4,14 @@
 #include "engine/wire/machine.h"
 
 #define CHUNK_MIN 8 /* packets of response that one READ request asks for, at least */
+#define CHUNK_ENDS 3 /* of these, what is no part of a burst: the first and the last have longer headers */
 #define BURST_MIN 4 /* packets at once, where they are paced */
 #define BURST_MAX 64
-#define PACED 1000000 /* ns: round trips from which on it is always paced */
-#define ASK_EVERY 64  /* packets after which an acknowledgement is asked for, at the latest */
+#define HOLD 2        /* bursts to wait for */
+#define HOLD_WINDOW 4 /* bursts: with a smaller window losses are found too late */
+#define PACED 1000000 /* ns: round trips from which on it is always paced, and nothing waits for a burst */
+#define ASK_EVERY 256 /* packets after which an acknowledgement is asked for, at the latest */
+#define ASK_EVERY_LONG 64 /* where round trips are long */
 
 static const uint8_t operations[] = {[VB_WIRE_SEND] = VB_OP_SEND,
                                      [VB_WIRE_WRITE] = VB_OP_WRITE,
@@ -69,13 +73,22 @@ static uint32_t reads_at_once(const struct vb_wire_qp *qp)
 	return qp->cfg.max_rd_atomic ? qp->cfg.max_rd_atomic : 1;
 }
 
+/* Bursts are for those: where round trips are long, packets are paced. */
+static bool short_path(const struct vb_wire_requester *rq)
+{
+	return rq->window.rtt_min && rq->window.rtt_min < PACED;
+}
+
 static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 {
 	uint32_t reads = reads_at_once(qp), share = reads < 4 ? reads : reads < 8 ? 4 : reads / 2;
+	uint32_t burst = qp->cfg.burst, third = qp->rq.window.packets / 3;
 
 	if (s->chunk)
 		return;
 	s->chunk = qp->rq.window.packets / share;
+	if (burst && short_path(&qp->rq) && s->chunk < third && third >= burst + CHUNK_ENDS)
+		s->chunk = (third - CHUNK_ENDS) / burst * burst + CHUNK_ENDS;
 	if (s->chunk < CHUNK_MIN)
 		s->chunk = CHUNK_MIN;
 }
@@ -105,7 +118,25 @@ static bool has_credit(const struct vb_wire_qp *qp, const struct vb_wire_send *s
 	       rq->una > s->seq;
 }
 
-static bool may_go(const struct vb_wire_qp *qp, struct vb_wire_send *s)
+/* Much is under way, and there is room for less than a burst: more room will come with the next acknowledgement. */
+static bool waits_for_burst(struct vb_wire_qp *qp, const struct vb_wire_send *s)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	uint64_t under_way = rq->seq - rq->una + rq->stale;
+
+	if (rq->burst_left || rq->seq < rq->high || rq->mending || vb_is_answered(s))
+		return false;
+	if (!short_path(rq) || limit(rq) < HOLD_WINDOW * qp->cfg.burst)
+		return false;
+	uint64_t want = HOLD * (uint64_t)qp->cfg.burst, most = limit(rq) / 3;
+
+	if (want > most)
+		want = most;
+	rq->held = rq->seq - rq->una >= 2 * want && under_way + want > limit(rq);
+	return rq->held;
+}
+
+static bool may_go(struct vb_wire_qp *qp, struct vb_wire_send *s)
 {
 	const struct vb_wire_requester *rq = &qp->rq;
 
@@ -123,7 +154,8 @@ static bool may_go(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 		choose_chunk(qp, s);
 	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
 		return false;
-	return rq->seq == rq->una || rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq);
+	return rq->seq == rq->una ||
+	       (rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq) && !waits_for_burst(qp, s));
 }
 
 /* The send that the next packet belongs to, if that may go now. */
@@ -182,11 +214,12 @@ static bool fetch(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, ui
 }
 
 /* When the answer is needed to go on, and often enough (IBA 9.7.3.3 leaves it to us). */
-static bool ask(struct vb_wire_qp *qp)
+static bool ask(struct vb_wire_qp *qp, bool more)
 {
-	uint32_t every = qp->rq.window.packets / 4 < ASK_EVERY ? qp->rq.window.packets / 4 : ASK_EVERY;
+	uint32_t most = short_path(&qp->rq) ? ASK_EVERY : ASK_EVERY_LONG;
+	uint32_t every = qp->rq.window.packets / 4 < most ? qp->rq.window.packets / 4 : most;
 
-	if (++qp->rq.unasked < every && ready(qp))
+	if (++qp->rq.unasked < every && (more || ready(qp)))
 		return false;
 	qp->rq.unasked = 0;
 	return true;
@@ -199,6 +232,10 @@ static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t p
 	if (rq->seq < rq->high)
 		qp->stats.resent_pkts++;
 	rq->rd += vb_is_answered(s);
+	rq->held = false;
+	if (!rq->burst_left)
+		rq->burst_left = HOLD * qp->cfg.burst;
+	rq->burst_left -= rq->burst_left > 0;
 	rq->seq += psns;
 	if (rq->seq == s->seq + s->packets)
 		rq->cur++;
@@ -240,7 +277,7 @@ static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t seq, ui
 		count_sent(qp, s, psns);
 	if (qp->cfg.type == VB_WIRE_RC) {
 		vb_requester_arm(qp, now);
-		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp)) && !vb_is_answered(s);
+		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp, false)) && !vb_is_answered(s);
 		if (p.bth.ack_req || vb_is_answered(s))
 			time_it(qp, seq, first_time, now);
 	}
@@ -310,6 +347,47 @@ static bool paced(struct vb_wire_qp *qp, uint64_t now)
 	return true;
 }
 
+/* After s: how many of its middle packets may follow without another look at anything. */
+static void begin_run(struct vb_wire_qp *qp, const struct vb_wire_send *s, struct vb_wire_out *out)
+{
+	const struct vb_wire_requester *rq = &qp->rq;
+	bool rc = qp->cfg.type == VB_WIRE_RC;
+
+	if (vb_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq || rq->seq < rq->high)
+		return;
+	if (qp->rs.owed != VB_WIRE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
+		return;
+	if (ready(qp) != s)
+		return;
+	uint64_t n = s->seq + s->packets - 1 - rq->seq, room = limit(rq) - (rq->seq - rq->una + rq->stale);
+
+	if (rc && n > room)
+		n = room;
+	if (rc && rq->burst_left && n > rq->burst_left)
+		n = rq->burst_left;
+	vb_wire_run(out, (uint32_t)n, s->middle, NULL);
+}
+
+/* false: its memory is not there, which is not told here. */
+bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+	uint64_t seq = rq->seq;
+	bool asks = false;
+
+	if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
+		return false;
+	count_sent(qp, s, 1);
+	if (qp->cfg.type == VB_WIRE_RC) {
+		asks = ask(qp, out->run.left > 1);
+		if (asks)
+			time_it(qp, seq, true, now);
+	}
+	vb_wire_seal_middle(qp, out, vb_send_psn(qp, seq), asks);
+	return true;
+}
+
 bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
 	run_local(qp);
@@ -334,5 +412,6 @@ bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_
 		return false;
 	}
 	make(qp, s, seq, opcode, out, now);
+	begin_run(qp, s, out);
 	return true;
 }

@@ -375,6 +375,33 @@ static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t 
 		s = steps[s](&j);
 }
 
+/* What the steps above come to for most packets. A fault is left to them. */
+bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+                               const uint8_t *payload, uint64_t now)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_wire_inbound *in = &rs->in;
+	uint32_t mtu = qp->cfg.mtu;
+
+	if (!vb_psn_equal(psn, rs->epsn) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
+		return false;
+	if (op == VB_OP_WRITE) {
+		if (!(qp->cfg.access & VB_WIRE_REMOTE_WRITE) || mtu >= in->left ||
+		    !qp->ops->write(qp->own, in->rkey, in->va, payload, mtu, false))
+			return false;
+		in->va += mtu;
+		in->left -= mtu;
+	} else if (!in->receive || mtu > in->room - in->offset ||
+	           !qp->ops->scatter_receive(qp->own, in->offset, payload, mtu)) {
+		return false;
+	}
+	in->offset += mtu;
+	rs->epsn = vb_psn_add(psn, 1);
+	if (ack_req && qp->cfg.type == VB_WIRE_RC)
+		vb_owe_ack(qp, now);
+	return true;
+}
+
 void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	struct vb_wire_kept *k;

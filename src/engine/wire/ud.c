@@ -38,6 +38,7 @@ void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const u
 	struct vb_wire_receipt receipt = {
 	        .status = store(qp, p, payload, grh),
 	        .solicited = p->bth.solicited,
+	        .ipv4 = grh[0] >> 4 != 6,
 	        .flags = p->info->ext & VB_EXT_IMMDT ? VB_WIRE_IMM : 0,
 	        .imm = p->immdt.data,
 	        .length = GRH_LEN + p->payload_len,

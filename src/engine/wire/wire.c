@@ -5,6 +5,7 @@
 
 #define UC_PAUSE 100000ull /* ns */
 #define ACK_BEHIND 64      /* packets */
+#define MIGREQ 0x40        /* of the BTH's second byte */
 #define CNP_EVERY 50000ull /* ns */
 
 static const uint8_t services[] = {[VB_WIRE_RC] = VB_SVC_RC, [VB_WIRE_UC] = VB_SVC_UC, [VB_WIRE_UD] = VB_SVC_UD};
@@ -171,6 +172,34 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	}
 }
 
+/* Byte by byte, as vb_bth_decode: BTH is opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
+static uint32_t get24(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
+}
+
+bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint64_t now)
+{
+	const uint8_t *payload = bytes + VB_BTH_LEN;
+
+	if (len != VB_BTH_LEN + qp->cfg.mtu + VB_ICRC_LEN || qp->dead || bytes[1] & ~MIGREQ)
+		return false;
+	if (get24(bytes + 5) != qp->cfg.qpn || !pkey_matches((uint16_t)(bytes[2] << 8 | bytes[3]), qp->cfg.pkey))
+		return false;
+	struct vb_psn psn = vb_psn(get24(bytes + 9));
+	bool ask = bytes[8] >> 7, taken = false;
+
+	if (bytes[0] == (VB_RC_WRITE_MIDDLE | services[qp->cfg.type]))
+		taken = vb_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, now);
+	else if (bytes[0] == (VB_RC_SEND_MIDDLE | services[qp->cfg.type]))
+		taken = vb_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, now);
+	else if (bytes[0] == VB_RC_READ_RESPONSE_MIDDLE && qp->cfg.type == VB_WIRE_RC)
+		taken = vb_requester_input_middle(qp, psn, payload, now);
+	qp->stats.rcvd_pkts += taken;
+	qp->stats.rcvd_bytes += taken ? qp->cfg.mtu : 0;
+	return taken;
+}
+
 uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode)
 {
 	return out->packet + vb_opcode_info(opcode)->header_len;
@@ -193,6 +222,32 @@ void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_pack
 	out->psn = p->bth.psn;
 	qp->stats.sent_pkts++;
 	qp->stats.sent_bytes += out->payload_len;
+}
+
+void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_wire_resource *answered)
+{
+	out->run.left = n;
+	out->run.answered = answered;
+	memcpy(out->run.bth, out->packet, VB_BTH_LEN);
+	out->run.bth[0] = opcode;
+	out->run.bth[1] = MIGREQ;
+}
+
+void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_psn psn, bool ask)
+{
+	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
+
+	vb_put8(&w, (uint8_t)(ask << 7));
+	vb_put24(&w, psn.v);
+	memcpy(out->packet, out->run.bth, VB_BTH_LEN);
+	out->header_len = VB_BTH_LEN;
+	out->payload_len = qp->cfg.mtu;
+	out->pad = 0;
+	out->opcode = out->run.bth[0];
+	out->psn = psn;
+	out->run.left--;
+	qp->stats.sent_pkts++;
+	qp->stats.sent_bytes += qp->cfg.mtu;
 }
 
 static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
@@ -222,6 +277,9 @@ static bool ack_waits(struct vb_wire_qp *qp)
 /* Answers and requests take turns, so that neither side of a busy pair starves the other. */
 bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
+	if (out->run.left && (out->run.answered ? vb_reply_middle(qp, out) : vb_requester_middle(qp, out, now)))
+		return true;
+	out->run.left = 0;
 	out->payload_len = 0;
 	out->ah = NULL;
 	if (output_cnp(qp, out))

@@ -83,6 +83,7 @@ struct vb_wire_receipt {
 	enum vb_wire_status status;
 	bool write_imm; /* it was an RDMA write with immediate */
 	bool solicited;
+	bool ipv4;     /* UD: of the header that stands before it */
 	uint8_t flags; /* VB_WIRE_IMM, VB_WIRE_INV */
 	uint32_t imm;  /* or the key that was invalidated */
 	uint32_t length, src_qpn;
@@ -147,6 +148,7 @@ struct vb_wire_config {
 	uint32_t max_window; /* packets; 0: VB_WIRE_WINDOW_MAX */
 	uint32_t ack_delay;  /* ns that an acknowledgement may wait for company; 0: it goes with the next output */
 	uint32_t ack_every;  /* packets that are asked for at the latest; 0: 32 */
+	uint32_t burst; /* packets that cost the network little more than one: while many are under way it waits for so many; 0: 1 */
 	uint64_t probe_min;  /* ns: the earliest time to send again what was never answered; 0: 1 ms */
 };
 
@@ -174,6 +176,8 @@ struct vb_wire_requester {
 	bool credits;             /* the peer counts them */
 	uint32_t rd;              /* READ requests and atomics between una and seq that are not answered in full */
 	uint32_t unasked;         /* packets since the last that asked for an acknowledgement */
+	uint32_t burst_left;      /* of the burst that has begun */
+	bool held;                /* packets that the window has room for wait for a burst */
 	uint8_t retry_left, rnr_left, probes;
 	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
 	uint64_t back_una, back_at;          /* the last time that it went back: to where, when */
@@ -193,6 +197,8 @@ struct vb_wire_requester {
 	bool mend_response;                     /* what is missing is not at the peer but its response */
 	uint64_t executed;                      /* packets before this one are at the peer; some responses may be missing */
 	uint64_t got_to;                        /* no response from here on has come */
+	uint32_t uncounted;                     /* packets that una has passed and the window does not know of yet */
+	uint64_t progress_at;                   /* when una moved last */
 	uint64_t got[VB_WIRE_WINDOW_MAX / 64];  /* responses ahead of a missing one: a bit each */
 	uint64_t pace_at, wake_at;              /* when the next packet may go; 0: nothing waits for it */
 	struct vb_wire_window window;
@@ -276,6 +282,13 @@ struct vb_wire_out {
 	uint8_t pad, opcode;
 	struct vb_psn psn;
 	void *ah; /* UD */
+	/* Middle packets that may follow, and what they begin with: zeros before a series of vb_wire_output with nothing
+	 * else of this queue pair in between. */
+	struct vb_wire_run {
+		uint32_t left;
+		struct vb_wire_resource *answered; /* NULL: requests */
+		uint8_t bth[VB_BTH_LEN];
+	} run;
 };
 
 /* sends_len: a power of two, how many send requests may be under way. In RTR: it answers, and does not ask. */
@@ -300,6 +313,11 @@ void vb_wire_abort(struct vb_wire_qp *qp);
 /* A packet that was decoded, whose ICRC is right and whose source is the peer (RC, UC). */
 void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
                    const struct vb_wire_from *from, uint64_t now);
+/*
+ * The same for a packet that is most of all: BTH to ICRC, right and from the peer, not marked by the network. false: it is
+ * no plain middle packet in its turn, and nothing was done; vb_wire_input is for it.
+ */
+bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint64_t now);
 /* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to itself. */
 void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now);
 /* The next packet to send, until false. After each input, timeout, and after something was posted. */

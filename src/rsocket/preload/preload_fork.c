@@ -44,8 +44,12 @@ static int connect_rs(struct pre_sock *s)
 	socklen_t len = sizeof(addr);
 	uint32_t word;
 	int flags = pre_real.fcntl(s->plain, F_GETFL), rs;
+	struct pollfd p = {.fd = s->plain, .events = POLLIN};
 	ssize_t n;
 
+	/* Where the connection was refused the program is to see it, not we. */
+	if (pre_real.poll(&p, 1, -1) < 0 || (p.revents & POLLERR))
+		return -1;
 	pre_real.fcntl(s->plain, F_SETFL, 0);
 	n = pre_real.recv(s->plain, &word, sizeof(word), MSG_PEEK | MSG_WAITALL);
 	pre_real.fcntl(s->plain, F_SETFL, flags);

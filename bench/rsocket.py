@@ -1,0 +1,123 @@
+#!/usr/bin/env -S python3 -B
+# rsocket.py - what rsocket.sh runs: rstream over rsockets, over TCP ("-T s"), and iperf3, in turns
+# follows: README.md, rstream(1)
+# SPDX-License-Identifier: MIT
+import json
+from measure import *
+
+GB_SEC, USEC = -2, -1  # columns of rstream's row
+NAME = "vbr0"
+
+
+class End:
+    """Where a program runs: here, or in a network namespace that a sleeping process holds."""
+
+    def __init__(self, address, runtime=None):
+        self.address, self.holder = address, None
+        self.env = {"VERBENA_RUNTIME": runtime} if runtime else {}
+
+    def hold(self):
+        self.holder = start(["unshare", "-n", "-m", "sh", "-c", "mount -t sysfs sysfs /sys && echo here && exec sleep infinity"])
+        if ask_line(self.holder, 5) != "here":
+            raise Failed("no network namespace could be made")
+        return self
+
+    def within(self, argv):
+        return ["nsenter", "-t", str(self.holder.pid), "-n", "-m", *argv] if self.holder else list(argv)
+
+    def __call__(self, *argv):
+        return run(*self.within(argv), seconds=10)
+
+
+def ask(a, b, serve, client, seconds=40):
+    """Both programs on a free port; the client's output. An rsocket that listens is in no table: who is refused asks again."""
+    port = str(free_port())
+    argv = b.within([*client, "-p", port])
+    end = time.monotonic() + seconds
+    server = start(a.within([*serve, "-p", port]), 0, env=a.env)
+    try:
+        while True:
+            p = start(argv, 1, env=b.env)
+            try:
+                out, _ = p.communicate(timeout=max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise Failed(f"`{' '.join(argv)}` did not end") from None
+            finally:
+                stop(p)
+            if not p.returncode and "refused" not in out: # iperf3 -J says so and ends well
+                return out
+            if not re.search("refused|in progress", out) or time.monotonic() > end or server.poll() is not None:
+                raise Failed(f"`{' '.join(argv)}` failed: {out[-200:].strip()}")
+            time.sleep(0.05)
+    finally:
+        stop(server)
+
+
+def rstream(a, b, column, *args, tcp=False):
+    command = ["rstream", *args, "-T", "s"] if tcp else verbena("rstream", *args)
+    rows = [x.split() for x in ask(a, b, command, [*command, "-s", a.address]).splitlines() if x.startswith("custom")]
+    if not rows or float(rows[-1][column]) <= 0:
+        raise Failed("rstream printed no figures")
+    return float(rows[-1][column])
+
+
+def iperf3(a, b):
+    out = ask(a, b, ["iperf3", "-s", "-1"], ["iperf3", "-c", a.address, "-t", "1", "-J"])
+    try:
+        return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
+    except (KeyError, ValueError):
+        raise Failed(f"iperf3 printed no figures: {out[-200:].strip()}") from None
+
+
+def turns(ours, peers, better):
+    """As pairs(), but each round takes seconds: whether a cache line moved in between says nothing."""
+    rounds = [(ours(), [peer() for peer in peers]) for _ in range(PAIRS)]
+    best = better(range(len(peers)), key=lambda i: statistics.median(t[i] for _, t in rounds))
+    ratios = sorted(m / t[best] for m, t in rounds)
+    return (statistics.median(m for m, _ in rounds), statistics.median(t[best] for _, t in rounds),
+            statistics.median(ratios), (ratios[0], ratios[-1]))
+
+
+def bandwidth(a, b, size, count, peers, aim):
+    args = ("-S", str(size), "-C", str(count), "-I", "2")
+    ours, peer, ratio, spread = turns(lambda: rstream(a, b, GB_SEC, *args), [lambda p=p: p(args) for p in peers], max)
+    row(f"rstream, {size} bytes, {where} / TCP", f"{ours:.2f} Gb/s", f"{peer:.2f} Gb/s", ratio, 1, aim, spread, at_most=False)
+
+
+def latency(a, b, aim):
+    args = ("-S", "64", "-C", "1", "-I", "20000")
+    ours, peer, ratio, spread = turns(lambda: rstream(a, b, USEC, *args), [lambda: rstream(a, b, USEC, *args, tcp=True)], min)
+    row(f"rstream, 64 bytes to and fro, {where} / TCP", us(ours), us(peer), ratio, 1, aim, spread)
+
+
+def figures(a, b, aim):
+    def tcp(args):
+        return rstream(a, b, GB_SEC, *args, tcp=True)
+    both = [tcp, lambda args: iperf3(a, b)] if shutil.which("iperf3") else [tcp]
+    latency(a, b, 1 / aim)
+    bandwidth(a, b, 64, 100000, [tcp], aim)
+    bandwidth(a, b, 65536, 5000, both, aim)
+    bandwidth(a, b, 1 << 20, 400, both, aim)
+
+
+def host():
+    figures(End(HOST), End(HOST), 2)
+
+
+def veth():
+    base = os.environ["VERBENA_RUNTIME"]
+    a, b = (End(f"10.78.0.{n}", f"{base}/{n}").hold() for n in (1, 2))
+    for e in (a, b):
+        os.mkdir(e.env["VERBENA_RUNTIME"], mode=0o700)
+    run("ip", "link", "add", NAME, "netns", str(a.holder.pid), "type", "veth", "peer", "name", NAME, "netns", str(b.holder.pid))
+    for e in (a, b):
+        e("ip", "link", "set", "lo", "up")
+        e("ip", "addr", "add", e.address + "/24", "dev", NAME)
+        e("ip", "link", "set", NAME, "up")
+    figures(a, b, 1.5)
+
+
+if sys.argv[1:] not in (["host"], ["veth"]):
+    sys.exit("usage: bench/rsocket.sh [host|veth]...")
+where = sys.argv[1]
+main(globals()[where])

@@ -1,0 +1,18 @@
+#!/bin/bash
+# rsocket.sh - rdma-core's programs over rsockets, and programs that know only sockets over the preload library
+# follows: rsocket(7), rstream(1), rcopy(1), riostream(1), udpong(1)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../rsocket/programs.sh"
+need rstream rcopy riostream udpong
+rsocket_programs
+if [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6; then
+	HOST=::1
+	check "rstream, IPv6" both rstream -T v -S 4096 -C 100 -I 2
+	check "the calls behave as those of sockets, IPv6" api ::1
+	HOST=127.0.0.1
+fi
+check "the calls behave as those of sockets" api 127.0.0.1
+check "the calls behave as those of sockets, by RoCEv2" on_wire api 127.0.0.1
+plain_programs
+finish

@@ -1,0 +1,70 @@
+#!/bin/bash
+# libfabric.sh - Debian's libfabric, unmodified: its verbs provider with connections, reliable datagrams and datagrams
+# follows: fi_info(1), fi_pingpong(1)
+# SPDX-License-Identifier: MIT
+# -p names the provider, and libfabric then takes no other; fi_pingpong -c compares each byte
+case ${1:-} in
+cable) source "$(dirname "$0")/../net/lib.sh" ;;
+*) source "$(dirname "$0")/../lib.sh" ;;
+esac
+need fi_info fi_pingpong ip
+sanitized && { skip "libfabric" "fi_pingpong is not built for it"; exit 0; }
+
+# fi_pingpong has options of its own for the port, and takes the address of an interface
+start_server() {
+	free_port
+	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "$@" -B "$port" >"$work/server.out" 2>&1 </dev/null &
+	server=$!
+	wait_for 20 server_up
+}
+start_client() {
+	timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "$@" -P "$port" "$HOST" >"$work/client.out" 2>&1 </dev/null &
+	client=$!
+}
+[ "${1:-}" = cable ] || { on_a=() on_b=(); }
+
+# pingpong PROVIDER ENDPOINT LEAST-ROWS ARGS…: both succeed with the data compared, a row for each size
+pingpong() {
+	local rows=$3
+	pair fi_pingpong -c -p "$1" -e "$2" "${@:4}" || return 1
+	[ "$(grep -cE '^[0-9]+[km]? +[0-9]+k? ' "$work/client.out")" -ge "$rows" ] && return 0
+	echo "no figures"
+	said_by_both
+	return 1
+}
+
+offers() { # TYPE
+	"${on_a[@]}" "${run[@]}" fi_info -p verbs -t "$1" 2>&1 | grep 'provider: verbs'
+}
+
+sizes() { # least bytes over the cable for 100 messages of so many
+	echo $((2 * 100 * $1))
+}
+
+if [ "${1:-}" = cable ]; then
+	check "two hosts" hosts || exit 1
+	for m in msg tagged; do
+		check "cable: verbs;ofi_rxm, $m" crossing "$(sizes 65536)" pingpong "verbs;ofi_rxm" rdm 1 -m $m -S 65536 -I 100
+	done
+	check "cable: verbs, connections, all sizes" crossing 20000000 pingpong verbs msg 5
+	check "cable: verbs, connections, 1 byte" crossing 10000 pingpong verbs msg 1 -S 1 -I 100
+	check "cable: verbs, datagrams" crossing "$(sizes 1000)" pingpong verbs dgram 1 -S 1000 -I 100
+	finish
+fi
+
+for t in FI_EP_MSG FI_EP_RDM FI_EP_DGRAM; do check "fi_info: verbs offers $t" offers $t; done
+# libfabric leaves interfaces of loopback out of its verbs endpoints
+HOST=$(ip -4 -o addr show scope global up | sed -n 's/.* inet \([0-9.]*\).*/\1/p;q')
+if [ -z "$HOST" ]; then
+	skip "fi_pingpong on one host" "no interface but loopback has an IPv4 address"
+else
+	check "verbs, connections, all sizes" pingpong verbs msg 5
+	for s in 1 64 4096 1048576; do
+		check "verbs, connections, $s bytes" pingpong verbs msg 1 -S $s -I 100
+		for m in msg tagged; do check "verbs;ofi_rxm, $m, $s bytes" pingpong "verbs;ofi_rxm" rdm 1 -m $m -S $s -I 100; done
+	done
+	check "verbs;ofi_rxm, all sizes" pingpong "verbs;ofi_rxm" rdm 5
+	check "verbs, datagrams" pingpong verbs dgram 1 -S 1000 -I 100
+fi
+"$0" cable || failed=1
+finish
