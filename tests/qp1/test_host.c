@@ -419,7 +419,9 @@ static void a_program_that_does_not_read_costs_little_and_holds_nobody_up(void)
 		got = agent_take(&c, NULL, 200);
 	}
 	CHECK(got);
+#ifndef VB_SANITIZED /* there each small piece of memory has much around it */
 	CHECK(kilobytes_of(broker_pid()) - before < 8192);
+#endif
 	kill(stopped.pid, SIGCONT);
 	CHECK(agent_take(&stopped, NULL, 5000));
 	agent_end(&a);
