@@ -113,7 +113,7 @@ check "a pair after that" pair "${verify[@]}" -n 1000000
 
 # survives COMMAND COMMAND: 1.5 seconds between the two; data flows again, and is right
 survives() {
-	running -T 17 -R 7 || { stop_both; return 1; }
+	running -T 18 -R 7 || { stop_both; return 1; }
 	$1 || return 1
 	sleep 1.5
 	$2 || return 1

@@ -103,6 +103,7 @@ void vb_ahead_pass(struct vb_wire_qp *qp, struct vb_psn from, uint32_t count);
 /* replay.c: reads and atomics that are remembered */
 bool vb_resource_room(struct vb_wire_qp *qp);
 bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r);
+struct vb_psn vb_resource_before(struct vb_wire_qp *qp, struct vb_psn psn);
 void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p);
 struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp);
 void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r);

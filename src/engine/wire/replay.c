@@ -32,6 +32,22 @@ bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
 	return true;
 }
 
+/*
+ * The last PSN up to this one that belongs to no read or atomic: a plain acknowledgement in the place of their answer would
+ * say that they are done, and there are requesters that believe it.
+ */
+struct vb_psn vb_resource_before(struct vb_wire_qp *qp, struct vb_psn psn)
+{
+	for (uint32_t i = qp->rs.res_tail; i != qp->rs.res_head; i--) {
+		const struct vb_wire_resource *r = at(qp, i - 1);
+
+		if (!vb_psn_equal(vb_psn_add(r->psn, (int32_t)r->packets - 1), psn))
+			break;
+		psn = vb_psn_add(r->psn, -1);
+	}
+	return psn;
+}
+
 struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp)
 {
 	if (!qp->rs.unanswered)

@@ -58,7 +58,7 @@ static void make_ack(struct vb_wire_qp *qp, struct vb_wire_out *out)
 	struct vb_packet p = {.bth = {.opcode = VB_RC_ACK, .psn = rs->nak_psn}, .aeth.msn = rs->msn};
 
 	if (rs->owed == VB_WIRE_ACK) {
-		p.bth.psn = vb_psn_add(rs->epsn, -1);
+		p.bth.psn = vb_resource_before(qp, vb_psn_add(rs->epsn, -1));
 		p.aeth.value = credits(qp);
 		qp->stats.acks_sent++;
 	} else if (rs->owed == VB_WIRE_RNR) {
