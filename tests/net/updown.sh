@@ -1,0 +1,32 @@
+#!/bin/bash
+# updown.sh - an interface goes down for a moment: what was under way goes on, all right, as long as retries are left
+# follows: IBA volume 1, 9.7.6 (transport timer)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/lib.sh"
+LIMIT=40
+hosts || exit 1
+compile_verify || exit 1
+work_on() { "start_$1" "$work/verify" -d $DEV -g $V4 -n 100000000000 -S 30 -T 18 -R 7; }
+ended() { ! kill -0 "$server" 2>/dev/null || ! kill -0 "$client" 2>/dev/null; }
+flows() { ended || [ "$(came $B)" -ge "$until" ]; }
+survives() { # NAMESPACE
+	work_on server && work_on client || return 1
+	until=$(($(came $B) + 2000000))
+	wait_for 12 flows
+	ip -n "$1" link set net0 down
+	sleep 1.5
+	ip -n "$1" link set net0 up
+	until=$(($(came $B) + 2000000))
+	wait_for 12 flows
+	local status=0
+	ended && { status=1; said_by_both; }
+	[ "$(came $B)" -ge "$until" ] || { status=1; echo "nothing goes over the cable any more"; }
+	kill "$client" "$server" 2>/dev/null
+	wait "$client" "$server" 2>/dev/null
+	return $status
+}
+for _ in 1 2; do
+	check "the client's interface goes down and up" survives $A
+	check "the server's interface goes down and up" survives $B
+done
+finish
