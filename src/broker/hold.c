@@ -47,11 +47,6 @@ void vb_hold_close(struct vb_hold *h)
 	vb_hold_init(h, h->mode);
 }
 
-int vb_hold_lane0(const struct vb_hold *h)
-{
-	return h->lane0;
-}
-
 /* ---- talking with the keeper ---- */
 
 static void set_patience(int sock, int seconds)

@@ -53,9 +53,6 @@ int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, 
 /* Its holder has gone; others are left alone. */
 void vb_hold_take_back(struct vb_hold *h, uint32_t lane);
 
-/* The socket of lane 0, the broker's own, or -1. Borrowed. */
-int vb_hold_lane0(const struct vb_hold *h);
-
 /* Lets the group go: a keeper goes on while programs hold its lifeline. */
 void vb_hold_close(struct vb_hold *h);
 

@@ -27,7 +27,6 @@
 #define VB_SEND_BUFFER 8192       /* per program: bounds what a stopped one keeps in flight, descriptors above all */
 #define VB_ERROR_TEXT 88
 #define VB_CM_MAD 256
-#define VB_MAX_MADS 256           /* MADs that wait for one program; what comes beyond is dropped */
 #define VB_MAX_SERVICE_REPLIES 64 /* answers about bindings a program may have not read; then it is not read */
 #define VB_MAX_BINDINGS_EACH 16384
 #define VB_MAX_BINDINGS (1u << 18)

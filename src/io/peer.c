@@ -331,7 +331,7 @@ static void on_reattached(void *arg)
 
 static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
 {
-	vb_wire_answered(arg, err, lane_fd, lifeline_fd, nlanes, holder_uid, holder_pid);
+	vb_wire_answered(arg, err, lane_fd, lifeline_fd, holder_uid, holder_pid);
 }
 
 static void on_mad(void *arg, const struct vb_msg_cm_mad *m)

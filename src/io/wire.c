@@ -81,20 +81,27 @@ void vb_wire_watch(struct vb_node *node, bool watch)
 
 /* --- the lane --- */
 
-static int open_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd, uint32_t nlanes)
+/* Takes the descriptor over, whatever comes of it. */
+static int open_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->wire};
-
-	s->rx = vb_wire_rx_new(lane_fd);
-	for (int i = 0; i < VB_TX_COUNT; i++)
-		s->tx[i] = vb_tx_new(s);
-	if (!s->rx || !s->tx[VB_TX_COUNT - 1])
-		return ENOMEM;
-	s->nlanes = nlanes;
-	vb_lock(&node->progress);
-	s->lane_fd = lane_fd;
+	bool whole = (s->rx = vb_wire_rx_new(lane_fd)) != NULL;
 	int err = 0;
 
+	for (int i = 0; i < VB_TX_COUNT; i++)
+		whole = (s->tx[i] = vb_tx_new(s)) != NULL && whole;
+	if (!whole) {
+		vb_wire_rx_free(s->rx);
+		s->rx = NULL;
+		for (int i = 0; i < VB_TX_COUNT; i++) {
+			vb_tx_free(s->tx[i]);
+			s->tx[i] = NULL;
+		}
+		close(lane_fd);
+		return ENOMEM;
+	}
+	vb_lock(&node->progress);
+	s->lane_fd = lane_fd;
 	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
 		err = errno;
 	vb_unlock(&node->progress);
@@ -115,7 +122,7 @@ static void say(int err, uid_t holder_uid, int holder_pid)
 		       err == EADDRINUSE ? "; does rxe, or another user's Verbena, hold it?" : "");
 }
 
-void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
+void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_fd, uid_t holder_uid, int holder_pid)
 {
 	struct vb_io *io = node->io;
 	struct vb_wire_sockets *s = io->wire;
@@ -127,7 +134,7 @@ void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_f
 	}
 	if (!err) {
 		s->lifeline_fd = lifeline_fd;
-		err = open_lane(node, s, lane_fd, nlanes);
+		err = open_lane(node, s, lane_fd);
 	}
 	if (err)
 		say(err, holder_uid, holder_pid);

@@ -29,7 +29,6 @@ struct vb_wire_addr {
 struct vb_wire_sockets {
 	struct vb_node *node;
 	int lane_fd, lifeline_fd;
-	uint32_t nlanes;
 	atomic_bool up;
 	atomic_uint users; /* queue pairs that may receive by the lane: it is looked at when there are any */
 	struct vb_wire_rx *rx;
@@ -47,7 +46,7 @@ void vb_wire_sockets_free(struct vb_wire_sockets *s);
 /* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
 int vb_wire_up(struct vb_node *node, unsigned wait_ms);
 /* The broker's answer; takes the descriptors. Adapter thread. */
-void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid);
+void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_fd, uid_t holder_uid, int holder_pid);
 /* Another broker: a question that was open is asked again. */
 void vb_wire_reattached(struct vb_node *node);
 /* Who reads the lane: with watch, the adapter thread is woken by it; without, somebody polls. Under progress. */

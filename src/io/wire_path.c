@@ -308,31 +308,45 @@ static uint8_t access_of(unsigned flags)
 	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_WIRE_REMOTE_ATOMIC : 0));
 }
 
-/* What ibv_modify_qp may change while the queue pair is in use. */
+/* What ibv_modify_qp has set since, as far as the engine lets it change. */
 static void configure(struct vb_qp *qp)
 {
-	struct vb_wire_config *c = &qp->wire->q.cfg;
+	struct vb_wire_config c = qp->wire->q.cfg;
 
-	c->qkey = qp->attr.qkey;
-	c->timeout = qp->attr.timeout;
-	c->retry_cnt = qp->attr.retry_cnt;
-	c->rnr_retry = qp->attr.rnr_retry;
-	c->min_rnr_timer = qp->attr.min_rnr_timer;
-	c->max_rd_atomic = qp->attr.max_rd_atomic;
-	c->access = access_of(qp->attr.qp_access_flags);
+	c.qkey = qp->attr.qkey;
+	c.sq_psn = vb_psn(qp->attr.sq_psn);
+	c.timeout = qp->attr.timeout;
+	c.retry_cnt = qp->attr.retry_cnt;
+	c.rnr_retry = qp->attr.rnr_retry;
+	c.min_rnr_timer = qp->attr.min_rnr_timer;
+	c.max_rd_atomic = qp->attr.max_rd_atomic;
+	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
+	c.access = access_of(qp->attr.qp_access_flags);
+	vb_wire_reconfigure(&qp->wire->q, &c);
 }
 
 static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
 {
+	union ibv_gid group; /* or the destination as it is */
+
 	*to = (struct vb_wire_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
 	                            .traffic_class = ah->grh.traffic_class,
 	                            .hop_limit = ah->grh.hop_limit};
 	memcpy(to->src, sgid->raw, VB_GID_LEN);
-	union ibv_gid group;
+	vb_mcast_address(&ah->grh.dgid, &group);
+	memcpy(to->dst, group.raw, VB_GID_LEN);
+}
 
-	memcpy(to->dst, ah->grh.dgid.raw, VB_GID_LEN);
-	if (vb_mcast_address(&ah->grh.dgid, &group))
-		memcpy(to->dst, group.raw, VB_GID_LEN);
+/* The way of a connected queue pair, as its address vector has it now. */
+static int find_way(struct vb_qp *qp, struct vb_wire_addr *to)
+{
+	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+	union ibv_gid sgid;
+	int err = vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, ah->grh.sgid_index, &sgid);
+
+	if (!err)
+		address(to, qp, &sgid, ah);
+	return err;
 }
 
 static uint32_t mtu_of(const struct vb_qp *qp)
@@ -358,7 +372,6 @@ int vb_wire_path_open(struct vb_qp *qp)
 	struct vb_wire_sockets *s = qp->node->io->wire;
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
 	struct vb_wire_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
-	union ibv_gid sgid;
 
 	if (!w)
 		return ENOMEM;
@@ -372,12 +385,9 @@ int vb_wire_path_open(struct vb_qp *qp)
 	                                   .ack_delay = ACK_DELAY,
 	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
-	if (qp->type != IBV_QPT_UD) {
-		if (vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, qp->attr.ah_attr.grh.sgid_index, &sgid)) {
-			free(w);
-			return EINVAL;
-		}
-		address(&w->to, qp, &sgid, &qp->attr.ah_attr);
+	if (qp->type != IBV_QPT_UD && find_way(qp, &w->to)) {
+		free(w);
+		return EINVAL;
 	}
 	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
 	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, sends);
@@ -440,22 +450,16 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 
 	if (!w)
 		return;
+	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
+		revive(qp);
 	configure(qp);
 	if (qp->type == IBV_QPT_UD)
 		return;
-	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE)) {
-		if (cur == IBV_QPS_SQE)
-			revive(qp);
-		w->q.cfg.sq_psn = vb_psn(qp->attr.sq_psn);
+	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
 		vb_wire_start(&w->q);
-	}
 	vb_wire_pause(&w->q, next == IBV_QPS_SQD);
-	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD && qp->type == IBV_QPT_RC) { /* IBV_QP_AV */
-		union ibv_gid sgid;
-
-		if (!vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, qp->attr.ah_attr.grh.sgid_index, &sgid))
-			address(&w->to, qp, &sgid, &qp->attr.ah_attr);
-	}
+	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
+		find_way(qp, &w->to);
 }
 
 bool vb_path_idle(const struct vb_qp *qp)
@@ -525,7 +529,7 @@ void vb_wire_last_words(struct vb_qp *qp)
 }
 
 /* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
-static void follow(struct vb_qp *qp)
+void vb_wire_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
 	unsigned event = qp->wire ? qp->wire->failed : 0;
@@ -551,11 +555,6 @@ bool vb_wire_kick(struct vb_qp *qp)
 	return qp->wire->failed;
 }
 
-void vb_wire_settle(struct vb_qp *qp)
-{
-	follow(qp);
-}
-
 unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
 {
 	uint64_t due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed), now;
@@ -569,7 +568,7 @@ unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
 	if (qp->wire) {
 		vb_wire_timeout(&qp->wire->q, now);
 		emit(qp, now);
-		follow(qp);
+		vb_wire_settle(qp);
 		vb_qp_check_drained(qp);
 	}
 	vb_unlock(&qp->sq_lock);
@@ -600,7 +599,7 @@ void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 	vb_first_contact(qp);
 	vb_wire_input(&qp->wire->q, p, payload, from, now);
 	if (__builtin_expect(qp->wire->failed, 0))
-		follow(qp);
+		vb_wire_settle(qp);
 }
 
 void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
@@ -611,7 +610,7 @@ void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 	if (crowded && qp->type == IBV_QPT_UC)
 		vb_wire_congested(&qp->wire->q, now);
 	emit(qp, now);
-	follow(qp);
+	vb_wire_settle(qp);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);
 }

@@ -42,6 +42,8 @@ struct vb_wire_rx *vb_wire_rx_new(int fd)
 	void *p = mmap(NULL, (size_t)BATCH * BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (!rx || p == MAP_FAILED) {
+		if (p != MAP_FAILED)
+			munmap(p, (size_t)BATCH * BUFFER);
 		free(rx);
 		return NULL;
 	}

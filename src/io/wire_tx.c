@@ -225,17 +225,17 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	struct vb_flow flow;
 	struct message one = *m;
 
+	one.n = 1;
+	control_of(&c, &one);
+	mh->msg_control = c.buf;
+	mh->msg_controllen = c.len;
 	flow_of(tx, &m->to, &flow);
 	for (uint32_t off = 0; off < m->len; off += m->seg) {
 		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
 		struct iovec iov = {tx->stage + m->at + off, len};
 
-		one.n = 1;
-		control_of(&c, &one);
 		seal(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
 		mh->msg_iov = &iov;
-		mh->msg_control = c.buf;
-		mh->msg_controllen = c.len;
 		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, MSG_DONTWAIT) < 0 && errno != EAGAIN)
 			return errno;
 	}
