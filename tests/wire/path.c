@@ -47,15 +47,21 @@ static struct {
 	struct pipe pipe[2];
 	struct end end[PATH_PAIRS][2];
 	struct tcp tcp;
+	uint64_t busy_from[2], busy_to[2]; /* the next time that an end is stalled */
 } w;
 
-static bool chance(uint32_t of_100000)
+static uint64_t below(uint64_t n)
 {
 	uint64_t z = w.random += 0x9e3779b97f4a7c15ull; /* splitmix64 */
 
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return (z ^ z >> 31) % 100000 < of_100000;
+	return (z ^ z >> 31) % n;
+}
+
+static bool chance(uint32_t of_100000)
+{
+	return below(100000) < of_100000;
 }
 
 /* --- the network --- */
@@ -153,7 +159,7 @@ static void init_end(uint32_t pair, int id)
 	                             .mtu = w.path->mtu,
 	                             .burst = 65000 / (w.path->mtu + 16),
 	                             .pkey = 0xffff,
-	                             .timeout = 18,
+	                             .timeout = 14,
 	                             .retry_cnt = 7,
 	                             .rnr_retry = 7,
 	                             .max_rd_atomic = 16,
@@ -283,11 +289,28 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !a ? b : !b || a < b ? a : b;
 }
 
+/* When this end gets to what is due at that time. */
+static uint64_t awake(int end, uint64_t at)
+{
+	if (!w.path->stall || !at)
+		return at;
+	while (w.busy_to[end] <= w.now) {
+		w.busy_from[end] = w.busy_to[end] + below(8 * w.path->stall);
+		w.busy_to[end] = w.busy_from[end] + below(2 * w.path->stall);
+	}
+	return at >= w.busy_from[end] && at < w.busy_to[end] ? w.busy_to[end] : at;
+}
+
 static uint64_t head_at(int to)
 {
 	const struct pipe *pipe = &w.pipe[to];
 
-	return pipe->first == pipe->last ? 0 : pipe->ring[pipe->first % RING].at;
+	return pipe->first == pipe->last ? 0 : awake(to, pipe->ring[pipe->first % RING].at);
+}
+
+static uint64_t deadline(uint32_t pair, int id)
+{
+	return awake(id, vb_wire_deadline(&w.end[pair][id].qp));
 }
 
 static uint64_t tcp_deadline(void)
@@ -300,7 +323,7 @@ static uint64_t next_event(void)
 	uint64_t at = earlier(tcp_deadline(), earlier(head_at(0), head_at(1)));
 
 	for (uint32_t i = 0; i < w.path->pairs; i++)
-		at = earlier(at, earlier(vb_wire_deadline(&w.end[i][0].qp), vb_wire_deadline(&w.end[i][1].qp)));
+		at = earlier(at, earlier(deadline(i, 0), deadline(i, 1)));
 	return at;
 }
 
@@ -312,7 +335,7 @@ static void step(void)
 	}
 	for (uint32_t i = 0; i < 2 * w.path->pairs; i++) {
 		struct vb_wire_qp *qp = &w.end[i / 2][i % 2].qp;
-		uint64_t at = vb_wire_deadline(qp);
+		uint64_t at = deadline(i / 2, i % 2);
 
 		if (!at || at > w.now)
 			continue;

@@ -314,9 +314,51 @@ static void a_sequence_nak_does_not_put_off_the_end(void)
 		vb_wire_timeout(&fx.qp, now);
 		fx_drain(&fx, now);
 	}
-	vb_wire_timeout(&fx.qp, 3 * t);
+	vb_wire_timeout(&fx.qp, vb_wire_deadline(&fx.qp));
 	completed(2, VB_WIRE_WR_FLUSH_ERR);
 	CHECK(fx.done[0].status == VB_WIRE_RETRY_EXC_ERR);
+}
+
+static void who_looks_late_at_a_timer_may_find_the_answer_first(void)
+{
+	uint64_t t = 4096 << 8, late = 10 * t;
+
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	vb_wire_timeout(&fx.qp, late);
+	silence(late);
+	CHECK(vb_wire_deadline(&fx.qp) > late && !fx.qp.stats.timeouts && !fx.qp.stats.probes);
+	vb_wire_timeout(&fx.qp, vb_wire_deadline(&fx.qp) + late); /* late again: it was given its moment */
+	CHECK(fx.qp.stats.timeouts == 1 && fx_drain(&fx, 3 * late) == 1);
+	fx_ack(&fx, 100, 31, 3 * late);
+	completed(1, VB_WIRE_SUCCESS);
+}
+
+/* 4.096 us * 2^8 is 1 ms; the network takes 3 ms: as often as the program says, it has to wait all the same. */
+static void a_round_trip_may_be_longer_than_the_timer(void)
+{
+	const uint64_t rtt = 3000000;
+	struct vb_wire_config cfg;
+	uint64_t now = 1;
+
+	fx_config(&cfg);
+	cfg.retry_cnt = 7;
+	fx_init_with(&fx, &cfg);
+	for (uint32_t i = 0; i < 20; i++) {
+		uint64_t sent = now;
+
+		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_drain(&fx, now);
+		for (uint64_t at; (at = vb_wire_deadline(&fx.qp)) && at < sent + rtt;) {
+			vb_wire_timeout(&fx.qp, at);
+			fx_drain(&fx, at);
+		}
+		now = sent + rtt;
+		fx_ack(&fx, 100 + i, 31, now);
+	}
+	CHECK(!fx.events && fx.qp.stats.resent_pkts < 10);
+	completed(20, VB_WIRE_SUCCESS);
 }
 
 static void without_a_timer_it_asks_for_ever(void)
@@ -811,6 +853,8 @@ int main(void)
 	RUN(retries_are_spent_when_nothing_comes);
 	RUN(an_answer_gives_the_retries_back);
 	RUN(a_sequence_nak_does_not_put_off_the_end);
+	RUN(who_looks_late_at_a_timer_may_find_the_answer_first);
+	RUN(a_round_trip_may_be_longer_than_the_timer);
 	RUN(without_a_timer_it_asks_for_ever);
 	RUN(an_rnr_nak_waits_as_long_as_its_code_says);
 	RUN(rnr_retries_are_counted_apart_and_seven_is_for_ever);

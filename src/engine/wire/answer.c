@@ -77,10 +77,19 @@ static void forget(struct vb_wire_qp *qp, uint64_t to)
 
 static void time_answered(struct vb_wire_requester *rq, uint64_t now)
 {
-	if (!rq->timed_at || rq->una <= rq->timed_seq)
+	const struct vb_wire_timed *t = NULL;
+
+	/* of several, the answer is to the last: to the others it is late */
+	for (; rq->timed_n && rq->timed[rq->timed_0].seq < rq->una; rq->timed_n--) {
+		t = &rq->timed[rq->timed_0];
+		rq->timed_0 = (rq->timed_0 + 1) % VB_WIRE_TIMED;
+	}
+	if (!t)
 		return;
-	vb_wire_window_rtt(&rq->window, now - rq->timed_at, rq->timed_first, now);
-	rq->timed_at = 0;
+	if (t->guess)
+		vb_wire_window_guess(&rq->window, now - t->at);
+	else
+		vb_wire_window_rtt(&rq->window, now - t->at, t->first, now);
 	rq->probes = 0;
 }
 
@@ -91,8 +100,15 @@ static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
 	bool full = rq->held || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
 
 	forget(qp, una);
+	if (rq->silent.at) {
+		if (now - rq->silent.at < rq->window.rtt_min) /* no answer to what went again: it was late, not lost */
+			vb_wire_window_restore(&rq->window, rq->silent.packets, rq->silent.slow_start_below);
+		rq->silent.at = 0;
+	}
 	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una) + rq->uncounted, full || rq->seq < rq->una, now);
 	rq->uncounted = 0;
+	if (rq->stale && now - rq->back_at > rq->window.srtt)
+		rq->stale = 0;
 	rq->stale -= una - rq->una < rq->stale ? (uint32_t)(una - rq->una) : rq->stale;
 	rq->una = una;
 	time_answered(rq, now);

@@ -79,6 +79,15 @@ void vb_mend_progressed(struct vb_wire_qp *qp, uint64_t now);
 bool vb_mend_response(struct vb_wire_qp *qp, uint64_t now);
 void vb_mend_stop(struct vb_wire_qp *qp);
 
+/* The answer may be to what goes again: it tells nothing, unless nothing is known; then, how long it took at most. */
+static inline void vb_untime(struct vb_wire_requester *rq)
+{
+	if (rq->window.srtt)
+		rq->timed_n = 0;
+	for (unsigned i = 0; i < VB_WIRE_TIMED; i++)
+		rq->timed[i].guess = true;
+}
+
 /* --- responder --- */
 
 /* responder.c: RC and UC */

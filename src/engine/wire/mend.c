@@ -47,7 +47,7 @@ static void again(struct vb_wire_qp *qp, uint32_t len, uint64_t now)
 	rq->mend_end = rq->una + len;
 	rq->mend_to = rq->seq;
 	rq->mend_at = rq->mend_last_at = now;
-	rq->timed_at = 0;
+	vb_untime(rq);
 	rq->sure_from = rq->una > rq->mended_to ? rq->una : rq->mended_to;
 	if (rq->mend_response)
 		rq->sure_from = rq->high;
@@ -150,7 +150,7 @@ static void another(struct vb_wire_qp *qp, uint64_t now)
 		all_of_it(qp, now);
 		return;
 	}
-	if (rq->mend_len < rq->window.packets)
+	if (rq->mend_len < rq->window.packets / 2)
 		rq->mend_len *= 2;
 	again(qp, rq->mend_len, now);
 	vb_wire_window_lost(&rq->window, true, now);

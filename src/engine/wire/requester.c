@@ -245,11 +245,14 @@ static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t p
 
 static void time_it(struct vb_wire_qp *qp, uint64_t seq, bool first, uint64_t now)
 {
-	if (qp->rq.timed_at || seq < qp->rq.sure_from || (qp->rq.mending && seq != qp->rq.mend_seq))
+	struct vb_wire_requester *rq = &qp->rq;
+	const struct vb_wire_timed *last = &rq->timed[(rq->timed_0 + rq->timed_n - 1u) % VB_WIRE_TIMED];
+
+	if (rq->timed_n == VB_WIRE_TIMED || seq < rq->sure_from || (rq->mending && seq != rq->mend_seq))
 		return;
-	qp->rq.timed_seq = seq;
-	qp->rq.timed_first = first;
-	qp->rq.timed_at = now;
+	if (rq->timed_n && (seq <= last->seq || now - last->at < rq->window.srtt / VB_WIRE_TIMED || !rq->window.srtt || !first))
+		return; /* of what goes again, the first alone: the peer may have kept the others */
+	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_WIRE_TIMED] = (struct vb_wire_timed){.seq = seq, .at = now, .first = first};
 }
 
 /* Of a packet that is sent again by itself, the first and the last ask. */

@@ -5,11 +5,15 @@
 
 #define PROBE_MAX 1000000000ull /* ns */
 #define MEND_PATIENCE 4         /* round trips */
+#define RETRY_PATIENCE 8        /* round trips */
+#define LATE 1000000ull         /* ns: who looks so late at a timer has perhaps not looked at the answer yet */
 
-/* IBA 9.7.6.1: 4.096 us * 2^timeout; 0: for ever. */
+/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that, if round trips are so long; 0: for ever. */
 static uint64_t retry_time(const struct vb_wire_qp *qp)
 {
-	return qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0;
+	uint64_t t = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0, want = RETRY_PATIENCE * qp->rq.window.srtt;
+
+	return !t || want <= t ? t : want < 4 * t ? want : 4 * t;
 }
 
 /*
@@ -20,15 +24,18 @@ static uint64_t retry_time(const struct vb_wire_qp *qp)
  */
 static uint64_t probe_time(const struct vb_wire_qp *qp)
 {
+	const struct vb_wire_requester *rq = &qp->rq;
 	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
-	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * qp->rq.window.srtt;
+	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * rq->window.srtt;
 
-	if (qp->rq.mending && soon && soon < least) /* there is little that it could be too early for */
+	if (rq->mending && soon && soon < least) /* there is little that it could be too early for */
 		least = soon;
-	uint64_t t = vb_wire_window_patience(&qp->rq.window, least) << (qp->rq.probes < 10 ? qp->rq.probes : 10);
+	uint64_t patience = vb_wire_window_patience(&rq->window, least);
+	uint64_t enough = rq->window.srtt ? patience << (rq->probes < 3 ? rq->probes : 3) : least;
+	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10);
 
-	if (most < least)
-		most = least;
+	if (most < enough) /* an answer may well be on its way for longer than the program thinks */
+		most = enough;
 	return t < most ? t : most;
 }
 
@@ -63,7 +70,7 @@ static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
 	rq->seq = rq->una;
 	rq->cur = rq->head;
 	rq->rd = 0;
-	rq->timed_at = 0;
+	vb_untime(rq);
 	rq->unasked = UINT32_MAX / 2; /* the next packet asks */
 }
 
@@ -93,10 +100,32 @@ void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
 static void retry(struct vb_wire_qp *qp, uint64_t now)
 {
 	qp->rq.retry_at = qp->rq.probe_at = 0;
+	if (qp->rq.window.rtt)
+		qp->rq.silent = (struct vb_wire_silence){now, qp->rq.window.packets, qp->rq.window.slow_start_below};
 	vb_wire_window_silent(&qp->rq.window, now);
 	qp->rq.stale = 0;
 	back_to_una(qp, false, now);
 	vb_requester_arm(qp, now);
+}
+
+/* This machine was busy with something else: a moment for what came meanwhile. */
+static bool looks_late(struct vb_wire_requester *rq, uint64_t now)
+{
+	bool retry = rq->retry_at && rq->retry_at <= now, probe = rq->probe_at && rq->probe_at <= now;
+	bool late = (retry && now - rq->retry_at > LATE) || (probe && now - rq->probe_at > LATE);
+
+	if (!retry && !probe)
+		return false;
+	if (rq->late || !late) {
+		rq->late = false;
+		return false;
+	}
+	rq->late = true;
+	if (retry)
+		rq->retry_at = now + LATE;
+	if (probe)
+		rq->probe_at = now + LATE;
+	return true;
 }
 
 void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
@@ -107,6 +136,8 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 		rq->rnr_at = 0;
 	if (rq->wake_at && rq->wake_at <= now)
 		rq->wake_at = 0;
+	if (looks_late(rq, now))
+		return;
 	if (rq->retry_at && rq->retry_at <= now) {
 		if (!rq->retry_left) {
 			vb_requester_fail(qp, VB_WIRE_RETRY_EXC_ERR);

@@ -6,7 +6,10 @@
 #define RTT_MIN_LIFE 10000000000ull /* ns: then the path may have changed */
 #define RTT_UNKNOWN 20000000ull     /* ns: patience before the first answer */
 #define LONG_PATH 1000000ull        /* ns: round trips are few, so each has to count */
-#define CAREFUL 512                 /* round trips */
+#define CAREFUL_MIN 64              /* round trips */
+#define CAREFUL_MAX 512             /* and twice as long, up to this, each time that a full queue is seen again within ... */
+#define CAREFUL_AGAIN 1024          /* ... so many */
+#define KNOWN 4                     /* round trips for which the last delay that was seen stands */
 #define DELAY_SLACK 10000ull        /* ns that are no sign of a queue */
 
 void vb_wire_window_init(struct vb_wire_window *w, uint32_t max)
@@ -20,10 +23,16 @@ void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint
 {
 	if (!rtt)
 		rtt = 1;
+	w->rtt_at = now;
+	w->earlier[1] = w->earlier[0];
+	w->earlier[0] = w->rtt;
 	w->rtt = rtt;
-	w->rtt_max = rtt > w->rtt_max ? rtt : w->rtt_max - (w->rtt_max - rtt) / 256;
+	w->rtt_max = rtt > w->rtt_max ? rtt : w->rtt_max - (w->rtt_max - rtt) / 2048;
 	if (first && (!w->rtt_least || rtt < w->rtt_least))
 		w->rtt_least = rtt;
+	if (w->guessed)
+		w->srtt = 0;
+	w->guessed = false;
 	bool sure = first || rtt >= w->rtt_least;
 
 	if (!w->rtt_min || (sure && rtt <= w->rtt_min) || now - w->rtt_min_at > RTT_MIN_LIFE) {
@@ -41,15 +50,42 @@ void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint
 	w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
 }
 
-/* The path holds no queue to speak of. */
-static bool quiet(const struct vb_wire_window *w)
+void vb_wire_window_guess(struct vb_wire_window *w, uint64_t rtt)
 {
-	return w->rtt <= w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
+	if (w->srtt)
+		return;
+	w->srtt = rtt ? rtt : 1;
+	w->rttvar = rtt / 2;
+	w->guessed = true;
+}
+
+/* The longest round trip for which the path holds no queue to speak of. */
+static uint64_t calm(const struct vb_wire_window *w)
+{
+	return w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
+}
+
+/* Of the last few round trips: a thread that was late makes one or two of them long, a queue all. */
+static uint64_t least_of_late(const struct vb_wire_window *w)
+{
+	uint64_t rtt = w->rtt;
+
+	for (int i = 0; i < 2; i++)
+		rtt = w->earlier[i] && w->earlier[i] < rtt ? w->earlier[i] : rtt;
+	return rtt;
+}
+
+/* While more and more goes again, no round trip can be timed. */
+static bool known(const struct vb_wire_window *w, uint64_t now)
+{
+	return now - w->rtt_at < KNOWN * w->srtt;
 }
 
 bool vb_wire_window_crowded(const struct vb_wire_window *w)
 {
-	return !quiet(w) && w->rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
+	uint64_t rtt = least_of_late(w);
+
+	return w->rtt_min && rtt > calm(w) && rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
 }
 
 /* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
@@ -78,8 +114,9 @@ static void count(struct vb_wire_window *w, uint32_t packets, uint64_t now)
 }
 
 /*
- * Acknowledged packets that make the window one packet longer: on a quiet path many in each round trip; in one that is
- * full a quarter of what a TCP takes, since it gives back less, and its packets are larger than a TCP's.
+ * Acknowledged packets that make the window one packet longer: on a quiet path many in each round trip, on a long one
+ * that is neither quiet nor full still some, since its round trips may be uneven for other reasons; in one that is full
+ * a quarter of what a TCP takes, since it gives back less, and its packets are larger than a TCP's.
  */
 static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
 {
@@ -87,7 +124,11 @@ static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
 
 	if (now < w->careful_until && w->packets >= w->ceiling)
 		return 4 * w->packets;
-	return quiet(w) && step < w->packets ? step : w->packets;
+	if (!known(w, now))
+		step = w->packets;
+	else if (w->rtt > calm(w))
+		step = w->rtt_min > LONG_PATH && !vb_wire_window_crowded(w) ? 32 : w->packets;
+	return step < w->packets ? step : w->packets;
 }
 
 void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full, uint64_t now)
@@ -125,19 +166,31 @@ static void reduce(struct vb_wire_window *w, uint32_t share, uint32_t least, uin
 	w->acked = 0;
 }
 
+/* What looked like a full queue once was perhaps none; a TCP that comes up to it again and again has to be left room. */
+static void be_careful(struct vb_wire_window *w, uint64_t now)
+{
+	bool again = w->careful && now - w->careful_at < CAREFUL_AGAIN * w->srtt;
+	uint32_t trips = again ? 2 * w->careful : CAREFUL_MIN;
+
+	w->careful = trips < CAREFUL_MAX ? trips : CAREFUL_MAX;
+	w->careful_at = now;
+	w->careful_until = now + w->careful * w->srtt;
+}
+
 void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
 {
 	uint32_t carried = w->carried > w->carried_before ? w->carried : w->carried_before;
 
 	if (!vb_wire_window_crowded(w)) {
-		reduce(w, cheap ? 15 : 14, carried, now);
+		if (w->rtt_min < LONG_PATH || !cheap || !known(w, now) || least_of_late(w) > calm(w))
+			reduce(w, cheap ? 15 : 14, carried, now);
 		return;
 	}
 	uint32_t before = w->packets, ceiling = before - before / 8;
 
 	reduce(w, 10, carried < ceiling ? carried : ceiling, now);
 	if (w->packets < before) {
-		w->careful_until = now + CAREFUL * w->srtt;
+		be_careful(w, now);
 		w->ceiling = ceiling;
 	}
 }
@@ -153,12 +206,18 @@ void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now)
 {
 	uint32_t half = w->packets / 2;
 
-	if (half >= 2 && w->srtt) /* where nothing was ever heard, nothing is known */
+	if (half >= 2 && w->rtt) /* where nothing was ever heard, or not since the last time, nothing is known */
 		w->slow_start_below = half;
 	w->packets = w->max < 2 ? 1 : 2;
 	w->acked = 0;
 	w->reduced_at = now;
-	w->rtt = 0; /* what the queue was is past */
+	w->rtt = w->earlier[0] = w->earlier[1] = 0; /* what the queue was is past */
+}
+
+void vb_wire_window_restore(struct vb_wire_window *w, uint32_t packets, uint32_t slow_start_below)
+{
+	w->packets = packets;
+	w->slow_start_below = slow_start_below;
 }
 
 void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now)

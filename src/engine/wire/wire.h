@@ -162,6 +162,8 @@ struct vb_wire_resource {
 	uint32_t rkey, length, msn;
 };
 
+#define VB_WIRE_TIMED 8 /* a power of two */
+
 /* Does the peer keep what comes ahead of a missing packet? Found out at the first loss. */
 enum vb_wire_keeps { VB_WIRE_KEEPS_UNKNOWN, VB_WIRE_KEEPS_TRIAL, VB_WIRE_KEEPS, VB_WIRE_KEEPS_NOT };
 
@@ -182,8 +184,17 @@ struct vb_wire_requester {
 	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
 	uint64_t back_una, back_at;          /* the last time that it went back: to where, when */
 	uint64_t sure_from;                  /* packets from here on were never executed: their answer can be timed */
-	uint64_t timed_seq, timed_at;        /* the packet whose answer is timed; at 0: none */
-	bool timed_first;                    /* and it went out once only */
+	struct vb_wire_timed {
+		uint64_t seq, at;
+		bool first; /* it went out once only */
+		bool guess; /* not when it was timed, but the answer may be to an earlier one */
+	} timed[VB_WIRE_TIMED]; /* packets whose answers are timed: timed_n from timed_0 on */
+	uint8_t timed_0, timed_n;
+	bool late; /* timers are looked at late, and once more */
+	struct vb_wire_silence {
+		uint64_t at;
+		uint32_t packets, slow_start_below; /* of the window before */
+	} silent; /* the last time that nothing came back */
 	uint32_t stale; /* packets, about, that are in the network for nothing since it went back */
 	uint8_t keeps;  /* enum vb_wire_keeps */
 	uint8_t trials; /* to find that out */
