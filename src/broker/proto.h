@@ -155,9 +155,9 @@ struct vb_msg_cm_bind {
 	struct vb_msg_head head;
 	uint32_t id;       /* not 0 */
 	uint32_t ifindex;  /* 0: any */
-	uint8_t local[16]; /* zeros: any address; an IPv4 one with v4_only */
+	uint8_t local[16]; /* zeros: any address; an IPv4 one with v4_only, none of those with v6_only */
 	uint16_t port_space, port; /* port 0: the broker chooses */
-	uint8_t v4_only, reuse, listen, zero; /* listen: as if CM_LISTEN followed */
+	uint8_t v4_only, reuse, listen, v6_only; /* listen: as if CM_LISTEN followed */
 };
 
 struct vb_msg_cm_binding {

@@ -335,13 +335,15 @@ static void reply(struct vb_session *s, uint32_t id, int err, const struct vb_bi
 }
 
 /* Every IPv4 address has two spellings. */
-static void set_address(struct vb_binding *want, const uint8_t local[16], bool v4_only)
+static void set_address(struct vb_binding *want, const struct vb_msg_cm_bind *m)
 {
+	const uint8_t *local = m->local;
+
 	memcpy(want->local, local, sizeof(want->local));
-	want->v4_only = v4_only;
+	want->v4_only = m->v4_only || vb_gid_is_ipv4(local);
+	want->v6_only = m->v6_only && !want->v4_only;
 	if (!vb_gid_is_ipv4(local))
 		return;
-	want->v4_only = true;
 	if (!local[12] && !local[13] && !local[14] && !local[15])
 		memset(want->local, 0, sizeof(want->local));
 }
@@ -355,7 +357,7 @@ static bool is_same(const struct vb_binding *a, const struct vb_binding *want)
 {
 	return a->port_space == want->port_space && (!want->port || a->port == want->port) &&
 	       a->ifindex == want->ifindex && a->v4_only == want->v4_only &&
-	       !memcmp(a->local, want->local, sizeof(a->local));
+	       a->v6_only == want->v6_only && !memcmp(a->local, want->local, sizeof(a->local));
 }
 
 static int bind_service(struct vb_broker *b, const struct vb_session *s, const struct vb_msg_cm_bind *m, struct vb_binding **out)
@@ -365,7 +367,7 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 		.reuse = m->reuse,
 	};
 
-	set_address(&want, m->local, m->v4_only);
+	set_address(&want, m);
 	*out = vb_service_of(&b->gsi->services, s->lane, m->id);
 	if (*out)
 		return is_same(*out, &want) ? 0 : EINVAL;

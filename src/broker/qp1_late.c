@@ -7,8 +7,8 @@
 #include "broker/session.h"
 
 /* To bind and to listen is a system call each with a kernel, and a broker's turn each with us. */
-#define CLOSED_MS 1000
-#define PATIENCE_MS 250
+#define CLOSED_MS 3000
+#define PATIENCE_MS 1500
 
 void vb_gsi_late_closed(struct vb_broker *b, uint16_t port)
 {

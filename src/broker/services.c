@@ -81,7 +81,12 @@ void vb_services_forget(struct vb_services *t, uint32_t lane)
 
 static bool covers(const struct vb_binding *any, const uint8_t local[16])
 {
-	return !any->v4_only || vb_gid_is_ipv4(local);
+	return vb_gid_is_ipv4(local) ? !any->v6_only : !any->v4_only;
+}
+
+static bool share_a_family(const struct vb_binding *a, const struct vb_binding *b)
+{
+	return !(a->v4_only && b->v6_only) && !(a->v6_only && b->v4_only);
 }
 
 /* Is there a datagram that is for both? */
@@ -89,8 +94,10 @@ static bool overlap(const struct vb_binding *a, const struct vb_binding *b)
 {
 	if (a->ifindex && b->ifindex && a->ifindex != b->ifindex)
 		return false;
+	if (is_any(a->local) && is_any(b->local))
+		return share_a_family(a, b);
 	if (is_any(a->local) || is_any(b->local))
-		return is_any(a->local) ? is_any(b->local) || covers(a, b->local) : covers(b, a->local);
+		return is_any(a->local) ? covers(a, b->local) : covers(b, a->local);
 	return !memcmp(a->local, b->local, sizeof(a->local));
 }
 

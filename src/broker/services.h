@@ -15,9 +15,9 @@ struct vb_binding {
 	struct vb_binding *next_port, *next_id; /* in the same bucket */
 	uint32_t lane, id;                      /* whose; the number is its program's choice */
 	uint16_t port_space, port;
-	uint8_t local[16]; /* zeros: any address; an IPv4 one where v4_only */
+	uint8_t local[16]; /* zeros: any address; an IPv4 one where v4_only, none of those where v6_only */
 	uint32_t ifindex;  /* 0: any */
-	bool v4_only, reuse, listening;
+	bool v4_only, v6_only, reuse, listening;
 };
 
 /* Zeros are an empty one. */

@@ -46,7 +46,7 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct vb_context *ctx = vb_ctx(pd->context);
 	union ibv_gid sgid;
-	int err = vb_ah_check(ctx, attr, &sgid);
+	int err = ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &sgid);
 	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
 
 	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {

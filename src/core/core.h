@@ -23,6 +23,7 @@ struct vb_node;
 struct vb_peer;
 struct vb_device;
 struct vb_wire_path;
+struct vb_iwarp_path;
 struct vb_tx;
 
 /* Bytes that follow the public struct: libmlx5 and others read past it (abi.md, "Hardware"). */
@@ -141,8 +142,14 @@ enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
 /* A send queue entry. */
 struct vb_swqe {
 	uint64_t wr_id;
-	uint64_t ring_end;         /* position in the peer's ring behind its last record */
-	uint64_t remote_addr;
+	union {
+		uint64_t ring_end;     /* position in the peer's ring behind its last record */
+		uint64_t until;        /* UD: it is given up then (ns); 0: it did not have to wait */
+	};
+	union {
+		uint64_t remote_addr;
+		struct vb_held *held;  /* UD: what it says, taken when it had to wait; NULL else */
+	};
 	union {
 		struct {
 			uint64_t compare_add, swap; /* atomics */
@@ -226,6 +233,7 @@ struct vb_qp {
 
 	/* the network instead of a ring: RC, UC all of it; UD what comes from there. Set under progress + sq_lock */
 	struct vb_wire_path *wire;
+	struct vb_iwarp_path *iwarp; /* a TCP connection instead of either */
 	_Atomic uint64_t wire_due; /* ns: when it wants to be visited; 0: never */
 	unsigned mcasts;           /* groups it is in; under progress */
 	bool wire_always;          /* UD: VERBENA_WIRE=always */

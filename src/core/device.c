@@ -11,17 +11,21 @@
 static_assert(offsetof(struct vb_device, dev) == 0, "programs hold a pointer to it");
 static_assert(offsetof(struct vb_device, ifindex) >= 4096, "libmlx5 reads past struct ibv_device");
 
-struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __be64 node_guid)
+/* Above all that RoCE adapters get: an interface may have both. */
+#define IWARP_MINOR 65536
+
+static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, const char *name, __be64 node_guid)
 {
 	struct vb_device *dev = calloc(1, sizeof(*dev));
 
 	if (!dev)
 		return NULL;
-	dev->dev.node_type = IBV_NODE_CA;
-	dev->dev.transport_type = IBV_TRANSPORT_IB;
+	dev->iwarp = iwarp;
+	dev->dev.node_type = iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+	dev->dev.transport_type = iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	snprintf(dev->dev.name, sizeof(dev->dev.name), "%s", name);
 	/* The interface index is unique in its namespace and stable, and costs no agreement between processes. */
-	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", nd->ifindex - 1);
+	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", nd->ifindex - 1 + (iwarp ? IWARP_MINOR : 0));
 	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
 	snprintf(dev->dev.ibdev_path, sizeof(dev->dev.ibdev_path), "/sys/class/infiniband/%s", dev->dev.name);
 	dev->ifindex = nd->ifindex;
@@ -31,6 +35,16 @@ struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __
 	vb_device_apply(dev, nd);
 	dev->pending = 0;
 	return dev;
+}
+
+struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __be64 node_guid)
+{
+	return device_new(false, nd, name, node_guid);
+}
+
+struct vb_device *vb_device_new_iwarp(const struct vb_netdev *nd, const char *name, __be64 node_guid)
+{
+	return device_new(true, nd, name, node_guid);
 }
 
 struct vb_device *vb_device_get(struct vb_device *dev)
@@ -54,6 +68,30 @@ static unsigned port_change(bool was_up, bool is_up)
 	return is_up ? VB_DEV_PORT_UP : VB_DEV_PORT_DOWN;
 }
 
+/* The MAC address, then zeros; lo, which has none, takes what its GUID is made of. */
+static bool update_iwarp_gid(struct vb_device *dev)
+{
+	static const uint8_t none[6];
+	union ibv_gid gid = {0};
+
+	memcpy(gid.raw, dev->nd.mac, 6);
+	if (!memcmp(dev->nd.mac, none, 6)) {
+		memcpy(gid.raw, &dev->node_guid, 3);
+		memcpy(gid.raw + 3, (const uint8_t *)&dev->node_guid + 5, 3);
+	}
+	if (!memcmp(&gid, &dev->gids.gid[0], sizeof(gid)))
+		return false;
+	dev->gids.gid[0] = gid;
+	return true;
+}
+
+static bool update_gids(struct vb_device *dev)
+{
+	if (dev->iwarp)
+		return update_iwarp_gid(dev);
+	return vb_gid_table_update(&dev->gids, dev->nd.mac, (const uint8_t(*)[16])dev->nd.addrs, dev->nd.n_addrs);
+}
+
 void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 {
 	pthread_mutex_lock(&dev->lock);
@@ -73,7 +111,7 @@ void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 			dev->pending |= VB_DEV_MTU;
 		dev->nd = *nd;
 	}
-	if (vb_gid_table_update(&dev->gids, dev->nd.mac, (const uint8_t(*)[16])dev->nd.addrs, dev->nd.n_addrs))
+	if (update_gids(dev))
 		dev->pending |= VB_DEV_GID_CHANGE;
 	pthread_mutex_unlock(&dev->lock);
 }

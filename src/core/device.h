@@ -30,6 +30,7 @@ struct vb_device {
 	char rdma_core_tail[4096 - sizeof(struct ibv_device)];
 
 	int ifindex;	  /* constant */
+	bool iwarp;	  /* constant: RDMAP over TCP instead of RoCEv2 */
 	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */
 	unsigned refs;	  /* atomic */
 
@@ -69,6 +70,7 @@ static inline struct vb_device *vb_device_of(struct ibv_device *dev)
 
 /* A device of this interface with one reference, its guid as given; NULL without memory. */
 struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __be64 node_guid);
+struct vb_device *vb_device_new_iwarp(const struct vb_netdev *nd, const char *name, __be64 node_guid);
 struct vb_device *vb_device_get(struct vb_device *dev);
 void vb_device_put(struct vb_device *dev);
 
@@ -94,6 +96,11 @@ int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, str
 /* All valid entries in order of index: their number, or -EINVAL where max is too small for all. */
 ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, size_t max);
 int vb_query_pkey_at(struct vb_device *dev, uint32_t port, int index, __be16 *pkey);
+/* Entries of its GID table: an iWARP adapter has one, its MAC address, as those of Linux have it. */
+static inline int vb_device_gids(const struct vb_device *dev)
+{
+	return dev->iwarp ? 1 : VB_GID_TBL_LEN;
+}
 /* Index of a GID in the table of this device, -1 where it is not. */
 int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid *gid);
 

@@ -16,6 +16,15 @@
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
 
+/* No datagrams, so no groups and no address handles; there is no NAK for a receiver that is not ready. */
+static void without_datagrams(struct ibv_device_attr *a)
+{
+	a->device_cap_flags &= ~(unsigned)IBV_DEVICE_RC_RNR_NAK_GEN;
+	a->max_mcast_grp = a->max_mcast_qp_attach = a->max_total_mcast_qp_attach = 0;
+	a->max_ah = 0;
+	a->max_pkeys = 0;
+}
+
 int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 {
 	memset(attr, 0, sizeof(*attr));
@@ -52,9 +61,11 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 		.local_ca_ack_delay = VB_LOCAL_CA_ACK_DELAY,
 		.phys_port_cnt = VB_PORTS,
 	};
+	if (dev->iwarp)
+		without_datagrams(&attr->orig_attr);
 	attr->completion_timestamp_mask = ~0ull;
 	attr->hca_core_clock = VB_CORE_CLOCK_KHZ;
-	attr->device_cap_flags_ex = CAP_FLAGS;
+	attr->device_cap_flags_ex = attr->orig_attr.device_cap_flags;
 	attr->phys_port_cnt_ex = VB_PORTS;
 	return 0;
 }
@@ -68,6 +79,16 @@ enum ibv_mtu vb_mtu_of_ip_mtu(uint32_t ip_mtu)
 		if (ip_mtu >= headers + (128u << mtu))
 			return mtu;
 	return IBV_MTU_256;
+}
+
+/* The MTU of IP, rounded down to what the enumeration has: to RDMAP it means nothing (Linux's siw does the same). */
+static enum ibv_mtu iwarp_mtu(uint32_t ip_mtu)
+{
+	int mtu = IBV_MTU_4096;
+
+	while (mtu > IBV_MTU_256 && ip_mtu < 128u << mtu)
+		mtu--;
+	return mtu;
 }
 
 /* Width (1: 1X, 2: 4X, 16: 2X, 4: 8X) and speed (1 SDR 2.5, 8 FDR10, 32 EDR 25, 64 HDR 50, 128 NDR 100) codes, the least
@@ -111,13 +132,21 @@ int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_att
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.flags = IBV_QPF_GRH_REQUIRED,
 	};
+	if (dev->iwarp) {
+		attr->active_mtu = attr->max_mtu = iwarp_mtu(nd.mtu);
+		attr->gid_tbl_len = 1;
+		attr->pkey_tbl_len = 0;
+		attr->max_vl_num = 0;
+		attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_DEVICE_MGMT_SUP;
+		attr->flags = 0;
+	}
 	speed_codes(nd.speed_mbps, &attr->active_width, &attr->active_speed);
 	return 0;
 }
 
 int vb_query_gid_at(struct vb_device *dev, uint32_t port, int index, union ibv_gid *gid)
 {
-	if (port != 1 || index < 0 || index >= VB_GID_TBL_LEN)
+	if (port != 1 || index < 0 || index >= vb_device_gids(dev))
 		return EINVAL;
 	pthread_mutex_lock(&dev->lock);
 	*gid = dev->gids.gid[index];
@@ -130,7 +159,7 @@ static struct ibv_gid_entry entry_of(const struct vb_device *dev, uint32_t index
 	return (struct ibv_gid_entry){.gid = *gid,
 				      .gid_index = index,
 				      .port_num = 1,
-				      .gid_type = IBV_GID_TYPE_ROCE_V2,
+				      .gid_type = dev->iwarp ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
 				      .ndev_ifindex = dev->gone ? 0 : (uint32_t)dev->ifindex};
 }
 
@@ -138,7 +167,7 @@ int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, str
 {
 	int rc = 0;
 
-	if (port != 1 || index >= VB_GID_TBL_LEN)
+	if (port != 1 || index >= (uint32_t)vb_device_gids(dev))
 		return EINVAL;
 	pthread_mutex_lock(&dev->lock);
 	if (vb_gid_is_zero(&dev->gids.gid[index]))
@@ -165,7 +194,7 @@ ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, 
 
 int vb_query_pkey_at(struct vb_device *dev, uint32_t port, int index, __be16 *pkey)
 {
-	if (port != 1 || index < 0 || index >= VB_PKEY_TBL_LEN)
+	if (port != 1 || index < 0 || index >= (dev->iwarp ? 0 : VB_PKEY_TBL_LEN))
 		return EINVAL;
 	*pkey = htobe16(VB_DEFAULT_PKEY);
 	return 0;

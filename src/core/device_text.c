@@ -35,7 +35,7 @@ static int print_gid(struct text *t, const union ibv_gid *gid)
 
 static int node_type(struct vb_device *dev, struct text *t)
 {
-	return snprintf(t->buf, t->size, "%d: CA", IBV_NODE_CA);
+	return snprintf(t->buf, t->size, "%d: %s", dev->dev.node_type, dev->iwarp ? "RNIC" : "CA");
 }
 
 static int version(struct vb_device *dev, struct text *t)
@@ -122,6 +122,10 @@ static int cap_mask(struct vb_device *dev, struct text *t)
 
 static int pkey(struct vb_device *dev, struct text *t)
 {
+	if (dev->iwarp) {
+		errno = ENOENT;
+		return -1;
+	}
 	return snprintf(t->buf, t->size, "0x%04x", VB_DEFAULT_PKEY);
 }
 
@@ -189,7 +193,7 @@ static int gid_text(struct vb_device *dev, unsigned dir, unsigned index, struct 
 		return -1;
 	}
 	if (dir == 1)
-		return snprintf(t->buf, t->size, "RoCE v2");
+		return snprintf(t->buf, t->size, dev->iwarp ? "IB/RoCE v1" : "RoCE v2");
 	vb_device_netdev(dev, &nd);
 	return snprintf(t->buf, t->size, "%s", nd.name);
 }

@@ -9,9 +9,11 @@
 
 #include "core/async.h"
 #include "core/context.h"
+#include "core/device.h"
 #include "core/opcode.h"
 #include "core/pd.h"
 #include "core/rq.h"
+#include "core/sq.h"
 #include "core/verbs.h"
 
 static int check_cap(const struct ibv_qp_cap *cap, bool has_srq)
@@ -28,7 +30,9 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	const uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
-	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)
+	bool iwarp = vb_device_of(context->device)->iwarp;
+
+	if (a->qp_type != IBV_QPT_RC && (iwarp || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
@@ -244,6 +248,7 @@ static void leave_table(struct vb_qp *qp)
 	vb_qp_set_state(qp, IBV_QPS_RESET);
 	vb_qp_close_shared(qp); /* before peers are told to look */
 	vb_path_reset(qp);
+	vb_sq_drop_held(qp);
 	atomic_store_explicit(&node->qps[VB_QP_INDEX(qp->qp.qp_num)], NULL, memory_order_release);
 	node->qp_count--;
 	vb_unlock(&qp->sq_lock);

@@ -9,9 +9,17 @@
 /* 0, or EINVAL: may a QP of this type go from cur to next with just these attributes? qp_state.c */
 int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask);
 
-/* 0, or EINVAL: are change of state, attributes and their values allowed? Changes nothing. qp_attr.c */
+/* The same for a queue pair of an iWARP device, whatever attributes. */
+int vb_qp_check_iwarp(enum ibv_qp_state cur, enum ibv_qp_state next);
+
+/* 0, or EINVAL: are change of state, attributes and their values allowed? Changes nothing. here: as vb_modify_qp_here.
+ * qp_attr.c */
 int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
-                     const struct ibv_qp_attr *attr, int mask);
+                     const struct ibv_qp_attr *attr, int mask, bool here);
+/* What of the mask a queue pair of an iWARP device takes from the program. */
+#define VB_QP_IWARP_ATTRS (IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_EN_SQD_ASYNC_NOTIFY)
+/* Is its device an iWARP one? */
+bool vb_qp_is_iwarp(const struct vb_qp *qp);
 /* Takes over what the mask names, and shows peers what they need of it. Under progress + sq_lock. qp_attr.c */
 void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/ah.h"
+#include "core/device.h"
 #include "core/qp.h"
 
 /* --- values of attributes: 0 or EINVAL --- */
@@ -102,11 +103,24 @@ static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
 	       next != IBV_QPS_RESET;
 }
 
-int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
-                     const struct ibv_qp_attr *attr, int mask)
+bool vb_qp_is_iwarp(const struct vb_qp *qp)
 {
-	if (vb_qp_check_mask(qp->type, cur, next, mask) || draining_forbids(qp, next))
+	return vb_ctx(qp->qp.context)->dev->iwarp;
+}
+
+int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
+                     const struct ibv_qp_attr *attr, int mask, bool here)
+{
+	bool iwarp = vb_qp_is_iwarp(qp) && !here;
+
+	if (iwarp ? vb_qp_check_iwarp(cur, next) : vb_qp_check_mask(qp->type, cur, next, mask))
 		return EINVAL;
+	if (draining_forbids(qp, next))
+		return EINVAL;
+	if (iwarp)
+		mask &= VB_QP_IWARP_ATTRS;
+	if (here) /* an address of the peer, not an entry of a GID table that leads to it */
+		mask &= ~IBV_QP_AV;
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
 		if ((mask & values[i].bit) && !values[i].ok(qp, attr))
 			return EINVAL;

@@ -30,9 +30,16 @@ static void push_flushed(struct vb_qp *qp, struct vb_cq *cq, uint64_t wr_id, enu
 	vb_cq_push(cq, &cqe, true);
 }
 
+void vb_sq_drop_held(struct vb_qp *qp)
+{
+	for (uint32_t i = qp->sq_una; qp->type == IBV_QPT_UD && i != qp->sq_head; i++)
+		vb_sq_release(vb_sq_at(qp, i));
+}
+
 /* Unsignaled requests, too: in error all of them complete (IBA 10.7.3.1). Under sq_lock. */
 static void flush_sends(struct vb_qp *qp)
 {
+	vb_sq_drop_held(qp);
 	for (; qp->sq_una != qp->sq_head; qp->sq_una++) {
 		const struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 

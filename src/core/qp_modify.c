@@ -7,6 +7,7 @@
 #include "core/cq.h"
 #include "core/device.h"
 #include "core/qp.h"
+#include "core/sq.h"
 #include "core/verbs.h"
 
 static struct vb_context *ctx_of(const struct vb_qp *qp)
@@ -50,6 +51,7 @@ static void enter_reset(struct vb_qp *qp)
 	vb_path_reset(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr_valid = 0;
+	vb_sq_drop_held(qp);
 	qp->sq_head = qp->sq_emit = qp->sq_una = 0;
 	atomic_store(&qp->sq_pending, 0);
 	reset_requester(qp);
@@ -166,18 +168,26 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	vb_path_connect(qp);
 }
 
-static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
+	bool iwarp = vb_qp_is_iwarp(qp) && !here;
 	enum ibv_qp_state cur, next;
 	bool settle = false;
 
 again:
 	cur = atomic_load(&qp->state);
 	next = mask & IBV_QP_STATE ? attr->qp_state : cur;
-	if (vb_qp_check_attr(qp, cur, next, attr, mask))
+	if (vb_qp_check_attr(qp, cur, next, attr, mask, here))
 		return EINVAL;
-	if (next == IBV_QPS_RTR)
+	if (iwarp) {
+		mask &= VB_QP_IWARP_ATTRS;
+		if (next == IBV_QPS_RTR)
+			next = cur;
+	} else if (next == IBV_QPS_RTR) {
 		prepare_rtr(qp, attr, mask);
+	}
+	if (here && next == IBV_QPS_RTR && !qp->peer)
+		return EHOSTUNREACH;
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_settle(qp); /* what has succeeded is not flushed */
 	lock_both(qp);
@@ -186,7 +196,8 @@ again:
 		goto again;
 	}
 	vb_qp_take_attr(qp, attr, mask);
-	settle = enter(qp, cur, next);
+	if (!iwarp || next != IBV_QPS_RTR) /* which stays as it is */
+		settle = enter(qp, cur, next);
 	unlock_both(qp);
 	if (settle)
 		vb_path_settle(qp);
@@ -197,12 +208,20 @@ again:
 	return 0;
 }
 
-int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
-	struct vb_qp *qp = vb_qp(ibqp);
-
 	pthread_mutex_lock(&qp->modify_lock);
-	int err = modify(qp, attr, mask);
+	int err = modify(qp, attr, mask, here);
 	pthread_mutex_unlock(&qp->modify_lock);
 	return err;
+}
+
+int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	return modify_alone(vb_qp(ibqp), attr, mask, false);
+}
+
+int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	return modify_alone(qp, attr, mask, true);
 }

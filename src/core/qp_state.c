@@ -95,6 +95,27 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 };
 // clang-format on
 
+/*
+ * iWARP: a connection takes the queue pair to RTS, not the program, and attributes that have no meaning are passed over
+ * (RFC 5040 knows of no states; Linux's siw). RTR is asked for by what rdma_cm's rdma_init_qp_attr says, and stays where
+ * it is.
+ */
+static const bool iwarp_changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
+        [IBV_QPS_RESET] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true},
+        [IBV_QPS_INIT] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true, [IBV_QPS_RTR] = true, [IBV_QPS_ERR] = true},
+        [IBV_QPS_RTR] = {[IBV_QPS_RESET] = true, [IBV_QPS_RTR] = true, [IBV_QPS_ERR] = true},
+        [IBV_QPS_RTS] = {[IBV_QPS_RESET] = true, [IBV_QPS_RTR] = true, [IBV_QPS_RTS] = true, [IBV_QPS_SQD] = true, [IBV_QPS_ERR] = true},
+        [IBV_QPS_SQD] = {[IBV_QPS_RESET] = true, [IBV_QPS_RTS] = true, [IBV_QPS_SQD] = true, [IBV_QPS_ERR] = true},
+        [IBV_QPS_ERR] = {[IBV_QPS_RESET] = true, [IBV_QPS_ERR] = true},
+};
+
+int vb_qp_check_iwarp(enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	if ((unsigned)cur > IBV_QPS_ERR || (unsigned)next > IBV_QPS_ERR)
+		return EINVAL;
+	return iwarp_changes[cur][next] ? 0 : EINVAL;
+}
+
 int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask)
 {
 	if ((unsigned)cur > IBV_QPS_ERR || (unsigned)next > IBV_QPS_ERR)

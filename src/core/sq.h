@@ -5,6 +5,7 @@
 #define VB_CORE_SQ_H
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/opcode.h"
@@ -24,6 +25,27 @@ static inline uint8_t *vb_sq_inline(struct vb_qp *qp, uint32_t i)
 {
 	return qp->sinline + (size_t)(i & qp->sq_mask) * qp->sq_max_inline;
 }
+
+/* A datagram that waits until its receiver has been met, as it was when it began to wait. An adapter sends within
+ * microseconds, and programs rely on that: UCX fills a buffer anew when the receiver says that it has the datagram, or
+ * one that makes it needless, whether its send has completed or not. */
+struct vb_held {
+	struct vb_ah ah;
+	uint8_t bytes[];
+};
+
+/* Its way has ended: sent, lost or flushed. UD. Under sq_lock. */
+static inline void vb_sq_release(struct vb_swqe *w)
+{
+	if (__builtin_expect(w->held != NULL, 0)) {
+		free(w->held);
+		w->held = NULL;
+	}
+	w->until = 0;
+}
+
+/* All that is outstanding goes without having been sent. Under sq_lock. qp_flush.c */
+void vb_sq_drop_held(struct vb_qp *qp);
 
 /* IBA 11.4.1.1: sends may be posted from RTS on; in SQE and ERR they are flushed. */
 static inline bool vb_sq_accepts(uint8_t state)

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/mr.h"
 #include "core/pd.h"
+#include "core/sq.h"
 #include "engine/engine.h"
 #include "util/guard.h"
 
@@ -15,6 +16,10 @@ int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct
 		if (w->length)
 			iov[n++] = (struct iovec){qp->sinline + (size_t)slot * qp->sq_max_inline, w->length};
 		return n;
+	}
+	if (qp->type == IBV_QPT_UD && w->held) {
+		iov[0] = (struct iovec){w->held->bytes, w->length};
+		return 1;
 	}
 	for (uint32_t i = 0; i < w->num_sge; i++) {
 		const struct ibv_sge *sge = &qp->ssge[(size_t)slot * qp->sq_max_sge + i];

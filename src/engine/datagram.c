@@ -2,12 +2,14 @@
 // follows: IBA volume 1, 9.8.3 (UD), 10.2.5 (controlled Q_Key)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/ah.h"
 #include "core/gid.h"
 #include "core/mr.h"
 #include "core/pd.h"
+#include "core/sq.h"
 #include "engine/requester.h"
 #include "engine/ring.h"
 #include "frame/header.h"
@@ -20,14 +22,36 @@
 #define UD_MEETING 3000000000ull /* ns */
 #define FAR_MS 50                /* a new program with an old number may have come by then */
 
-static enum vb_emit ud_waits(struct vb_qp *qp, uint64_t patience)
+/* How many may wait before those behind them do, too, whatever their own way. */
+#define OVERTAKEN_MAX 128
+
+/* What it says, and where to, is taken from the program now. */
+static enum vb_emit hold(struct vb_qp *qp, struct vb_swqe *w)
 {
-	if (!qp->deadline) {
-		qp->timer_kind = VB_TIMER_RETRY;
-		qp->deadline = vb_now() + patience;
-		vb_timer_armed(qp->node);
+	struct iovec iov[VB_MAX_SGE + 1];
+	struct vb_held *h;
+	int n = vb_gather(qp, w, 0, iov);
+
+	if (n < 0)
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	h = malloc(sizeof(*h) + w->length);
+	if (!h)
+		return VB_EMIT_BLOCKED;
+	*h = (struct vb_held){.ah = {.ah = w->ah->ah, .attr = w->ah->attr, .sgid = w->ah->sgid}};
+	if (!vb_copy_from(iov, n, 0, h->bytes, w->length)) {
+		free(h);
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	}
+	w->held = h;
+	w->ah = &h->ah;
 	return VB_EMIT_BLOCKED;
+}
+
+static enum vb_emit ud_waits(struct vb_qp *qp, struct vb_swqe *w, uint64_t patience)
+{
+	if (!w->until)
+		w->until = vb_now() + patience;
+	return patience == UD_MEETING && !w->held ? hold(qp, w) : VB_EMIT_BLOCKED;
 }
 
 /* The broker need not be asked for each datagram. */
@@ -49,13 +73,12 @@ static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
 {
 	switch (vb_wire_datagram(qp, w)) {
 	case VB_DATAGRAM_SENT:
-		vb_stop_timer(qp);
 		return vb_emit_done(w);
 	case VB_DATAGRAM_LOST:
 		VB_COUNT(drop_ud_path, 1);
 		return vb_emit_done(w);
 	case VB_DATAGRAM_WAIT:
-		return ud_waits(qp, UD_PATIENCE);
+		return ud_waits(qp, w, UD_PATIENCE);
 	default:
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	}
@@ -76,7 +99,7 @@ static void put_grh(uint8_t grh[40], const struct vb_swqe *w)
 }
 
 /* A datagram goes to whoever its address handle names; one that finds nobody is lost, as datagrams are. */
-enum vb_emit vb_emit_datagram(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
 	struct vb_peer *peer = atomic_load_explicit(&w->ah->last_peer, memory_order_acquire);
@@ -127,8 +150,79 @@ enum vb_emit vb_emit_datagram(struct vb_qp *qp, struct vb_swqe *w)
 		vb_ring_prepare(peer);
 	}
 	vb_unlock(&peer->tx_lock);
-	vb_stop_timer(qp);
 	return ok ? vb_emit_done(w) : vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 wait:
-	return ud_waits(qp, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
+	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
+}
+
+/* --- the queue: one datagram that waits does not hold up those that go elsewhere --- */
+
+/* Those that were looked at and wait: the lane each goes to, and whether that has to be met yet. */
+struct waiting {
+	unsigned n;
+	uint64_t due;
+	uint16_t lane[OVERTAKEN_MAX];
+	bool held[OVERTAKEN_MAX];
+};
+
+static void add(struct waiting *waiting, const struct vb_swqe *w)
+{
+	waiting->lane[waiting->n] = (uint16_t)VB_QP_LANE(w->ud_qpn);
+	waiting->held[waiting->n++] = w->held;
+	if (w->until && (!waiting->due || w->until < waiting->due))
+		waiting->due = w->until;
+}
+
+/* Datagrams of one queue pair to another do not overtake each other, although they might (IBA 9.8.3). */
+static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct waiting *waiting)
+{
+	if (w->state == VB_SWQE_DONE) /* sent already, or refused when it was posted */
+		return w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
+	if (w->until && vb_now() >= w->until) { /* nobody there: it is lost, and completes */
+		VB_COUNT(drop_ud_path, 1);
+		return vb_emit_done(w);
+	}
+	for (unsigned i = 0; i < waiting->n; i++)
+		if (waiting->lane[i] == VB_QP_LANE(w->ud_qpn))
+			return waiting->held[i] ? ud_waits(qp, w, UD_MEETING) : VB_EMIT_BLOCKED;
+	return emit_one(qp, w);
+}
+
+static void set_timer(struct vb_qp *qp, uint64_t due)
+{
+	uint64_t before = qp->deadline;
+
+	if (due == before)
+		return;
+	qp->timer_kind = due ? VB_TIMER_RETRY : VB_TIMER_NONE;
+	qp->deadline = due;
+	if (due && (!before || due < before))
+		vb_timer_armed(qp->node);
+}
+
+bool vb_emit_datagrams(struct vb_qp *qp)
+{
+	struct waiting waiting;
+	bool failed = false;
+
+	waiting.n = 0;
+	waiting.due = 0;
+	for (uint32_t i = qp->sq_emit; i != qp->sq_head && waiting.n < OVERTAKEN_MAX; i++) {
+		struct vb_swqe *w = vb_sq_at(qp, i);
+		enum vb_emit r = in_turn(qp, w, &waiting);
+
+		if (r == VB_EMIT_BLOCKED) {
+			add(&waiting, w);
+			continue;
+		}
+		vb_sq_release(w);
+		if (r == VB_EMIT_FAILED) { /* completes in its turn; nothing behind it goes out */
+			failed = !waiting.n;
+			break;
+		}
+		if (!waiting.n)
+			qp->sq_emit = i + 1;
+	}
+	set_timer(qp, waiting.due);
+	return failed;
 }

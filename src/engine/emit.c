@@ -305,8 +305,6 @@ enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (w->opcode == IBV_WR_LOCAL_INV)
 		return emit_local_inv(qp, w);
-	if (qp->type == IBV_QPT_UD)
-		return vb_emit_datagram(qp, w);
 	switch (w->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:

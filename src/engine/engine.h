@@ -73,7 +73,14 @@ void vb_wire_datagrams_end(struct vb_qp *qp);
 /* A packet that another program got for us. Under progress. */
 void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 
-/* --- what both ways share --- */
+/* --- iWARP: io/iwarp.c. A QP that has qp->iwarp is driven by these; as their namesakes above --- */
+
+bool vb_iwarp_kick(struct vb_qp *qp);
+void vb_iwarp_settle(struct vb_qp *qp);
+/* The queue pair leaves its connection, which ends. What the engine had taken completes. Under progress + sq_lock. */
+void vb_iwarp_path_end(struct vb_qp *qp);
+
+/* --- what all ways share --- */
 
 /* A send has ended; its entry is the caller's to retire. Under sq_lock. */
 void vb_send_complete(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_status status);
@@ -87,6 +94,8 @@ bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src
 bool vb_receive_take(struct vb_qp *qp);
 /* Stores into the receive that was taken; false: protection. */
 bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *src, uint32_t n);
+/* Where len bytes of it from off on go: at most VB_MAX_SGE pieces, -1: protection. */
+int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov);
 /* Our own memory as a peer's request names it: the key is good for all of the range. */
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 /* The first packet in RTR raises IBV_EVENT_COMM_EST. Under progress. */

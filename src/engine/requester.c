@@ -95,7 +95,6 @@ static bool path_open(struct vb_qp *qp)
 	return false;
 }
 
-/* UD: every datagram has its own way; the oldest waits for its own at most UD_PATIENCE. */
 static bool emit_all(struct vb_qp *qp)
 {
 	while (qp->sq_emit != qp->sq_head) {
@@ -128,13 +127,15 @@ bool vb_sq_kick(struct vb_qp *qp)
 		return false;
 	if (qp->wire && qp->type != IBV_QPT_UD)
 		return vb_wire_kick(qp);
+	if (qp->iwarp)
+		return vb_iwarp_kick(qp);
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 	/* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
 	if (qp->sq_una != qp->sq_head && !atomic_load_explicit(&qp->on_active, memory_order_relaxed))
 		vb_active_add(qp);
 	if (qp->sq_emit != qp->sq_head) {
 		if (qp->type == IBV_QPT_UD) {
-			failed = emit_all(qp);
+			failed = vb_emit_datagrams(qp) || retire(qp);
 			if (qp->tx_open)
 				vb_wire_datagrams_end(qp);
 		} else if (path_open(qp)) {
@@ -181,6 +182,10 @@ static void settle_locked(struct vb_qp *qp)
 {
 	if (qp->wire && qp->type != IBV_QPT_UD) {
 		vb_wire_settle(qp);
+		return;
+	}
+	if (qp->iwarp) {
+		vb_iwarp_settle(qp);
 		return;
 	}
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
@@ -287,9 +292,11 @@ static void timer_expired(struct vb_qp *qp)
 	bool retry = qp->timer_kind == VB_TIMER_RETRY;
 
 	vb_stop_timer(qp);
-	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_UC) {
+	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams looks which it was for */
+		return;
+	if (qp->type == IBV_QPT_UC) {
 		/* nobody there: unreliable requests are lost, and complete (IBA 9.8.2) */
-		if (retry && qp->sq_emit != qp->sq_head && (qp->type == IBV_QPT_UD || !vb_linked(qp))) {
+		if (retry && qp->sq_emit != qp->sq_head && !vb_linked(qp)) {
 			VB_COUNT(drop_ud_path, 1);
 			vb_emit_done(vb_sq_at(qp, qp->sq_emit));
 			qp->sq_emit++;
@@ -444,6 +451,8 @@ unsigned vb_requester_visit(struct vb_qp *qp, bool wait)
 {
 	if (qp->wire && qp->type != IBV_QPT_UD)
 		return vb_wire_visit(qp, wait);
+	if (qp->iwarp) /* looked after with its socket */
+		return 0;
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		return 0;
 	if (wait)
@@ -468,7 +477,7 @@ uint64_t vb_requester_deadline(struct vb_node *node)
 		if (d && (!earliest || d < earliest))
 			earliest = d;
 		d = 0;
-		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || (qp->wire && qp->type != IBV_QPT_UD))
+		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || (qp->wire && qp->type != IBV_QPT_UD) || qp->iwarp)
 			continue;
 		vb_lock(&qp->sq_lock);
 		if (qp->deadline || qp->stall) /* stalled: looks dropped, so look again */

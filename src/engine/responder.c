@@ -118,8 +118,7 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }
 
-/* The program's buffers of the current receive, from byte `off` on, `n` bytes. -1: protection. */
-static int receive_iov(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov)
+int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov)
 {
 	uint32_t pd = qp->srq ? vb_pd_id(qp->srq->pd) : vb_pd_id(qp->pd);
 	int k = 0;
@@ -147,7 +146,7 @@ bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t
 {
 	struct iovec iov[VB_MAX_SGE];
 	const uint8_t *src = from;
-	int k = receive_iov(qp, off, n, iov);
+	int k = vb_receive_pieces(qp, off, n, iov);
 
 	for (int i = 0; i < k; i++) {
 		if (!vb_guard_copy_tail(iov[i].iov_base, src, iov[i].iov_len))
@@ -235,7 +234,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
 			return receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
-		int k = receive_iov(qp, off, span[i].length, iov);
+		int k = vb_receive_pieces(qp, off, span[i].length, iov);
 		int err = k < 0 ? VB_EFAULT_LOCAL : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length) : ESRCH;
 
 		if (err == VB_EFAULT_LOCAL)
@@ -480,7 +479,7 @@ static void input(struct req *q)
 		dropped(q);
 		return;
 	}
-	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || (qp->wire && qp->type != IBV_QPT_UD)) {
+	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || (qp->wire && qp->type != IBV_QPT_UD) || qp->iwarp) {
 		VB_COUNT(drop_state, 1);
 		dropped(q);
 		return;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "io/iwarp_path.h"
 #include "io/wire.h"
 
 #define SLICE 100000ull       /* ns */
@@ -100,7 +101,9 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 				continue;
 		} else if (p == &io->broker) {
 			vb_peers_dispatch(node);
-		} else if (p == &io->wire) {
+		} else if (p == &io->watches) {
+			vb_watches_dispatch(node);
+		} else if (p == &io->wire || p == &io->iwarp) {
 			continue; /* readable: the next round takes what came */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
@@ -120,7 +123,7 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 
 	if (now != *polls) {
 		*polls = now;
-		uint64_t most = atomic_load(&node->io->wire->users) ? WATCH_WIRE : WATCH_MAX;
+		uint64_t most = atomic_load(&node->io->wire->users) || atomic_load(&node->io->iwarp->users) ? WATCH_WIRE : WATCH_MAX;
 
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;
@@ -177,6 +180,7 @@ static uint64_t serve(struct vb_node *node)
 	deadline = vb_requester_deadline(node);
 	vb_unlock(&node->progress);
 	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
+	deadline = sooner(deadline, vb_iwarp_tails_at());
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -224,6 +228,7 @@ static void *adapter(void *arg)
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
 		vb_qp1_timeout(node);
+		vb_iwarp_tails(node);
 	}
 	return NULL;
 }

@@ -15,27 +15,30 @@ static void warn_once(const char *item)
 	static int warned;
 
 	if (!__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED))
-		vb_log(VB_LOG_WARN, "VERBENA_DEVICES: '%s' is not a RoCE adapter (say roce:INTERFACE); ignored", item);
+		vb_log(VB_LOG_WARN, "VERBENA_DEVICES: '%s' is no adapter (say roce:INTERFACE or iwarp:INTERFACE); ignored", item);
 }
 
-static bool item_matches(const char *item, const char *ifname)
+static bool item_matches(const char *item, enum vb_device_kind kind, const char *ifname)
 {
-	if (!strncmp(item, "roce:", 5))
+	enum vb_device_kind said = VB_DEVICE_ROCE;
+
+	if (!strncmp(item, "roce:", 5)) {
 		item += 5;
-	else if (!strncmp(item, "iwarp:", 6) || strchr(item, ':')) {
+	} else if (!strncmp(item, "iwarp:", 6)) {
+		item += 6;
+		said = VB_DEVICE_IWARP;
+	} else if (strchr(item, ':') && strcmp(item, ifname)) {
 		/* An alias-like interface name may hold a colon: then it stands for itself. */
-		if (strcmp(item, ifname)) {
-			warn_once(item);
-			return false;
-		}
+		warn_once(item);
+		return false;
 	}
-	return !fnmatch(item, ifname, 0);
+	return said == kind && !fnmatch(item, ifname, 0);
 }
 
-bool vb_device_chosen(const char *spec, const char *ifname)
+bool vb_device_chosen(const char *spec, enum vb_device_kind kind, const char *ifname)
 {
 	if (!spec || !*spec)
-		return true;
+		return kind == VB_DEVICE_ROCE;
 	while (*spec) {
 		size_t n = strcspn(spec, ",");
 		char item[64];
@@ -50,7 +53,7 @@ bool vb_device_chosen(const char *spec, const char *ifname)
 		if (m && m < sizeof(item)) {
 			memcpy(item, spec, m);
 			item[m] = '\0';
-			if (item_matches(item, ifname))
+			if (item_matches(item, kind, ifname))
 				return true;
 		}
 		spec += n;
@@ -59,9 +62,9 @@ bool vb_device_chosen(const char *spec, const char *ifname)
 	return false;
 }
 
-void vb_device_name(char *buf, size_t size, const char *ifname)
+void vb_device_name(char *buf, size_t size, enum vb_device_kind kind, const char *ifname)
 {
-	snprintf(buf, size, "roce_%s", ifname);
+	snprintf(buf, size, "%s_%s", kind == VB_DEVICE_IWARP ? "iwarp" : "roce", ifname);
 	for (char *p = buf; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("_-.", *p))
 			*p = '_';

@@ -7,11 +7,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is a RoCE adapter asked for on this interface? spec is the value of VERBENA_DEVICES, NULL or "" for all: a list of
- * "eth0" or "roce:eth0" with commas, * and ? as in file names. Items of other kinds are warned about once. */
-bool vb_device_chosen(const char *spec, const char *ifname);
+enum vb_device_kind { VB_DEVICE_ROCE, VB_DEVICE_IWARP };
 
-/* "roce_" and the name of the interface, with _ for what a device name cannot hold, to a buffer of IBV_SYSFS_NAME_MAX. */
-void vb_device_name(char *buf, size_t size, const char *ifname);
+/* Is an adapter of this kind asked for on this interface? spec is the value of VERBENA_DEVICES, NULL or "" for RoCE on
+ * all: a list of "eth0", "roce:eth0" or "iwarp:eth0" with commas, * and ? as in file names. Items of other kinds are
+ * warned about once. */
+bool vb_device_chosen(const char *spec, enum vb_device_kind kind, const char *ifname);
+
+/* "roce_" or "iwarp_" and the name of the interface, with _ for what a device name cannot hold, to a buffer of
+ * IBV_SYSFS_NAME_MAX. */
+void vb_device_name(char *buf, size_t size, enum vb_device_kind kind, const char *ifname);
 
 #endif

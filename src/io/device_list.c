@@ -53,9 +53,9 @@ static __be64 guid_of(const struct vb_netdev *nd)
 }
 
 /* Unlike names of interfaces can make like names of devices ("a:b", "a_b"): the later one gets its index. */
-static void unique_name(char *name, size_t size, const struct vb_netdev *nd, struct vb_device *const *dev, size_t n)
+static void unique_name(char *name, size_t size, enum vb_device_kind kind, const struct vb_netdev *nd, struct vb_device *const *dev, size_t n)
 {
-	vb_device_name(name, size, nd->name);
+	vb_device_name(name, size, kind, nd->name);
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(dev[i]->dev.name, name))
 			continue;
@@ -81,11 +81,11 @@ static void set_paths(struct ibv_device *dev)
 }
 
 /* The device of this interface: the known one, unless it goes by another name now. */
-static struct vb_device *find_or_make(const struct vb_netdev *nd, struct vb_device *const *made, size_t n_made)
+static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd, struct vb_device *const *made, size_t n_made)
 {
 	char name[IBV_SYSFS_NAME_MAX];
 
-	unique_name(name, sizeof(name), nd, made, n_made);
+	unique_name(name, sizeof(name), kind, nd, made, n_made);
 	for (size_t i = 0; i < registry.n; i++) {
 		struct vb_device *dev = registry.dev[i];
 
@@ -94,7 +94,7 @@ static struct vb_device *find_or_make(const struct vb_netdev *nd, struct vb_devi
 		vb_device_apply(dev, nd);
 		return vb_device_get(dev);
 	}
-	struct vb_device *dev = vb_device_new(nd, name, guid_of(nd));
+	struct vb_device *dev = (kind == VB_DEVICE_IWARP ? vb_device_new_iwarp : vb_device_new)(nd, name, guid_of(nd));
 	if (dev)
 		set_paths(&dev->dev);
 	return dev;
@@ -135,7 +135,9 @@ static int by_rank(const void *a, const void *b)
 	const struct vb_device *x = *(struct vb_device *const *)a, *y = *(struct vb_device *const *)b;
 	int d = rank(&x->nd) - rank(&y->nd);
 
-	return d ? d : (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);
+	if (!d)
+		d = (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);
+	return d ? d : x->iwarp - y->iwarp;
 }
 
 /* Under scan_lock, which is the only way to a device's nd: no need for its own lock to read it here. */
@@ -147,12 +149,15 @@ static int scan_devices(void)
 
 	if (rc)
 		return rc;
-	struct vb_device **dev = calloc(n_list + 1, sizeof(struct vb_device *));
+	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
 	const char *spec = secure_getenv("VERBENA_DEVICES");
-	for (size_t i = 0; dev && i < n_list; i++) {
-		if (!vb_netdev_is_adapter(&list[i]) || !vb_device_chosen(spec, list[i].name))
+	for (size_t i = 0; dev && i < 2 * n_list; i++) {
+		const struct vb_netdev *nd = &list[i / 2];
+		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
+
+		if (!vb_netdev_is_adapter(nd) || !vb_device_chosen(spec, kind, nd->name))
 			continue;
-		dev[n] = find_or_make(&list[i], dev, n);
+		dev[n] = find_or_make(kind, nd, dev, n);
 		if (!dev[n]) {
 			while (n)
 				vb_device_put(dev[--n]);

@@ -15,6 +15,8 @@ struct vb_io {
 	struct vb_broker_client *broker;
 	struct vb_netmon *netmon;
 	struct vb_wire_sockets *wire;
+	struct vb_watches *watches;
+	struct vb_iwarp_host *iwarp;
 	pthread_t thread;
 	atomic_bool stop;
 
@@ -23,7 +25,7 @@ struct vb_io {
 	unsigned nhot;
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
-	unsigned wire_turn, timer_turn;
+	unsigned wire_turn, timer_turn, iwarp_turn;
 	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
 
 	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
@@ -64,5 +66,24 @@ void vb_qp1_wake(struct vb_node *node);    /* adapter.c: the adapter thread look
 /* adapter.c */
 int vb_adapter_start(struct vb_node *node);
 void vb_adapter_stop(struct vb_node *node);
+
+/* watch.c */
+
+/* A descriptor that the adapter thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock held,
+ * must not block, and may remove or change any watch. */
+struct vb_watch {
+	int fd;
+	void (*fn)(struct vb_watch *w, uint32_t events); /* EPOLL* */
+	uint32_t slot; /* watch.c's own */
+};
+int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events); /* 0 or an errno. Any thread */
+int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events);
+/* fn does not run any more when it returns, unless it is called from within that fn. The descriptor is still the caller's. */
+void vb_watch_remove(struct vb_node *node, struct vb_watch *w);
+
+struct vb_watches *vb_watches_new(struct vb_node *node);
+void vb_watches_free(struct vb_watches *s);
+void vb_watches_in_child(struct vb_node *node);
+void vb_watches_dispatch(struct vb_node *node); /* calls them; adapter thread */
 
 #endif

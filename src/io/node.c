@@ -15,6 +15,7 @@
 
 #include "core/device.h"
 #include "engine/ring.h"
+#include "io/iwarp_path.h"
 #include "io/wire.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -77,6 +78,8 @@ static void in_child(void)
 		fill_hole(node->bell, 4096);
 		vb_peers_in_child(node);
 		vb_wire_in_child(node);
+		vb_iwarp_in_child(node);
+		vb_watches_in_child(node);
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		atomic_store(&node->progress.held, 0);
@@ -95,6 +98,8 @@ static void node_free(struct vb_node *node)
 
 	if (io) {
 		vb_wire_sockets_free(io->wire);
+		vb_iwarp_host_free(node);
+		vb_watches_free(io->watches);
 		if (io->broker)
 			vb_broker_disconnect(io->broker);
 		if (io->netmon)
@@ -156,7 +161,9 @@ static int node_start(struct vb_node *node)
 	if (io->wake_fd < 0 || io->epoll_fd < 0)
 		return errno;
 	io->wire = vb_wire_sockets_new(node);
-	if (!io->wire)
+	io->watches = vb_watches_new(node);
+	io->iwarp = vb_iwarp_host_new(node);
+	if (!io->wire || !io->watches || !io->iwarp)
 		return ENOMEM;
 	node->hdr = node->seg;
 	node->hdr->fence_needed = !node->membarrier;
@@ -243,6 +250,11 @@ static void log_counters(void)
 		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, vb_wire_totals.name);
 	VB_WIRE_COUNTERS(X)
 #undef X
+#define X(name, text) \
+	if (vb_iw_totals.name) \
+		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, vb_iw_totals.name);
+	VB_IW_COUNTERS(X)
+#undef X
 	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
 	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
@@ -252,8 +264,9 @@ __attribute__((destructor)) static void at_end(void)
 {
 	struct vb_node *node = the_node;
 
-	if (!node || !node->io->wire || !atomic_load(&node->io->wire->up) || !vb_trylock(&node->progress))
+	if (!node || !node->io->wire || !node->io->iwarp || !vb_trylock(&node->progress))
 		return;
+	vb_iwarp_last_words(node);
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
@@ -283,14 +296,15 @@ void vb_node_put(struct vb_node *node)
 
 /* --- what core/ asks for --- */
 
-/* The process behind the number, if it is one of this host that can be met. false: the network is the way. */
-static bool connect_here(struct vb_qp *qp)
+/* The process behind the number, if it is one of this host that can be met. false: the network is the way, or there is
+ * none (iWARP, which has its own). */
+static bool connect_here(struct vb_qp *qp, bool iwarp)
 {
 	struct vb_peer *p;
 	int err;
 
 	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 1000, &err);
-	if (!p && (err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, 3000))
+	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, 3000))))
 		return false;
 	/* it maps us while it handles the introduction */
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
@@ -326,7 +340,10 @@ void vb_path_connect(struct vb_qp *qp)
 
 	vb_guard_install();
 	forget_wire(qp);
-	if (qp->type == IBV_QPT_UD) {
+	if (vb_ctx(qp->qp.context)->dev->iwarp) {
+		if (!always)
+			connect_here(qp, true);
+	} else if (qp->type == IBV_QPT_UD) {
 		qp->wire_always = always;
 		if (!vb_wire_up(qp->node, 3000)) /* without it, programs of this host can still be met */
 			err = vb_wire_path_open(qp);
@@ -334,7 +351,7 @@ void vb_path_connect(struct vb_qp *qp)
 		err = vb_wire_up(qp->node, 3000);
 		if (!err)
 			err = vb_wire_path_open(qp);
-	} else if (!connect_here(qp)) {
+	} else if (!connect_here(qp, false)) {
 		err = vb_wire_path_open(qp);
 	}
 	if (err)
@@ -344,6 +361,7 @@ void vb_path_connect(struct vb_qp *qp)
 void vb_path_closed(struct vb_qp *qp)
 {
 	vb_wire_path_abort(qp);
+	vb_iwarp_path_end(qp);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
 	if (qp->peer && vb_peer_alive(qp->peer))
 		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */

@@ -25,14 +25,22 @@ struct vb_meeting {
 	uint64_t tag;
 	uint32_t qpn;
 	union ibv_gid dgid;
-	int err;             /* EAGAIN: no answer yet */
-	uint64_t asked;      /* ns */
+	bool asking;         /* no answer yet */
+	int err;             /* what the last answer said; EAGAIN: there was none */
+	uint64_t asked;      /* ns: the last question or answer */
+	uint64_t answered;   /* ns */
 	struct vb_peer *peer;
 	struct vb_meeting *next;
 };
 
-/* An answer that says "nobody" is worth this long. */
+/* After so long an answer that says "nobody" is asked for again … */
 #define NOBODY_NS 1000000ull
+/* … and stands until the next one, up to this age, for those who do not wait: they come back for it when they can, which
+ * on a busy machine is always too late for the former. */
+#define NOBODY_STANDS_NS 10000000000ull
+/* A question that has no answer is put again after this, as the same one: the broker may have little of the machine, and its
+ * first answer be on the way. */
+#define ASK_AGAIN_NS 1000000000ull
 
 static bool sealed(int fd, uint64_t size)
 {
@@ -292,9 +300,10 @@ static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 	for (struct vb_meeting *m = io->meetings; m; m = m->next) {
 		if (m->tag != tag)
 			continue;
+		m->asking = false;
 		m->err = p ? 0 : err ? err : ENOENT;
 		m->peer = p;
-		m->asked = vb_now();
+		m->asked = m->answered = vb_now();
 		if (p && p->ngids < 8) {
 			p->gids[p->ngids] = m->dgid;
 			p->ngids++;
@@ -322,7 +331,7 @@ static void on_reattached(void *arg)
 
 	pthread_mutex_lock(&io->meet_lock);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next)
-		if (m->err == EAGAIN)
+		if (m->asking)
 			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
 	pthread_mutex_unlock(&io->meet_lock);
 	vb_wire_reattached(arg);
@@ -395,8 +404,13 @@ static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ib
 		if (VB_QP_LANE(m->qpn) == VB_QP_LANE(qpn) && !memcmp(&m->dgid, dgid, sizeof(*dgid)))
 			break;
 	if (m) {
-		bool stale = m->err == 0 ? !m->peer || !vb_peer_alive(m->peer) : m->err == EAGAIN ? now - m->asked > 1000000000ull : now - m->asked > NOBODY_NS;
+		bool gone = m->err == 0 && (!m->peer || !vb_peer_alive(m->peer));
+		bool stale = m->asking ? now - m->asked > ASK_AGAIN_NS : m->err ? now - m->asked > NOBODY_NS : gone;
 
+		if (gone || (m->err && now - m->answered > NOBODY_STANDS_NS)) {
+			m->err = EAGAIN;
+			m->peer = NULL;
+		}
 		if (!stale)
 			return m;
 	} else {
@@ -404,13 +418,14 @@ static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ib
 		if (!m)
 			return NULL;
 		m->dgid = *dgid;
+		m->err = EAGAIN;
 		m->next = io->meetings;
 		io->meetings = m;
 	}
 	m->qpn = qpn;
-	m->tag = ++io->meet_tag;
-	m->err = EAGAIN;
-	m->peer = NULL;
+	if (!m->asking)
+		m->tag = ++io->meet_tag;
+	m->asking = true;
 	m->asked = now;
 	vb_broker_meet(io->broker, m->tag, qpn, dgid); /* away: on_reattached asks again */
 	return m;
@@ -456,13 +471,31 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 		return p;
 	}
 	m = ask(node, qpn, dgid);
-	while (m && m->err == EAGAIN && wait_ms)
+	while (m && m->asking && wait_ms)
 		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
 			break;
-	*err = m ? m->err : ENOMEM;
+	*err = !m ? ENOMEM : m->asking && wait_ms ? EAGAIN : m->err;
 	p = m ? m->peer : NULL;
 	pthread_mutex_unlock(&io->meet_lock);
 	return p;
+}
+
+/* Where the device's programs can be met: the GIDs of RoCE, the addresses of the interface of iWARP. */
+static size_t addresses_of(struct vb_device *dev, union ibv_gid *all, size_t max)
+{
+	struct vb_netdev nd;
+	size_t n = 0;
+
+	vb_device_netdev(dev, &nd);
+	for (size_t i = 0; dev->iwarp && i < nd.n_addrs && n < max; i++)
+		memcpy(all[n++].raw, nd.addrs[i], sizeof(all->raw));
+	for (int i = 0; !dev->iwarp && i < VB_GID_TBL_LEN && n < max; i++) {
+		union ibv_gid gid;
+
+		if (!vb_query_gid_at(dev, 1, i, &gid) && !vb_gid_is_zero(&gid))
+			all[n++] = gid;
+	}
+	return n;
 }
 
 void vb_announce_gids(struct vb_node *node)
@@ -475,14 +508,8 @@ void vb_announce_gids(struct vb_node *node)
 	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* nobody is to meet us in memory */
 		return;
 	list = vb_device_list(&count);
-	for (int d = 0; list && d < count; d++) {
-		for (int i = 0; i < VB_GID_TBL_LEN && n < 256; i++) {
-			union ibv_gid gid;
-
-			if (!vb_query_gid_at(vb_device_of(list[d]), 1, i, &gid) && !vb_gid_is_zero(&gid))
-				all[n++] = gid;
-		}
-	}
+	for (int d = 0; list && d < count; d++)
+		n += addresses_of(vb_device_of(list[d]), all + n, 256 - n);
 	vb_device_list_free(list);
 	vb_broker_set_gids(node->io->broker, all, n);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/ring.h"
+#include "io/iwarp_path.h"
 #include "io/wire.h"
 
 /* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
@@ -254,6 +255,18 @@ static unsigned look_at_wire(struct vb_node *node, unsigned done)
 	return vb_wire_poll(node);
 }
 
+/* The same for each connection. */
+static unsigned look_at_iwarp(struct vb_node *node, unsigned done, bool adapter)
+{
+	struct vb_io *io = node->io;
+
+	if (!atomic_load_explicit(&io->iwarp->users, memory_order_relaxed))
+		return 0;
+	if (!adapter && (done || io->nhot) && ++io->iwarp_turn % 4 != 0)
+		return 0;
+	return vb_iwarp_poll(node, adapter);
+}
+
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
 {
 	struct vb_io *io = node->io;
@@ -276,6 +289,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	}
 	done += answer_bells(node, cq, want, adapter);
 	done += look_at_wire(node, done);
+	done += look_at_iwarp(node, done, adapter);
 	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
@@ -305,6 +319,7 @@ static void poller_takes_over(struct vb_node *node)
 
 	atomic_store(&node->duty, VB_DUTY_POLLER);
 	vb_wire_watch(node, false);
+	vb_iwarp_watch(node, false);
 	atomic_store(&node->hdr->sleeping, 0);
 	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
@@ -368,6 +383,7 @@ void vb_duty_take(struct vb_node *node)
 		hot_forget(io, io->hot[0]);
 	atomic_store(&node->duty, VB_DUTY_ADAPTER);
 	vb_wire_watch(node, true);
+	vb_iwarp_watch(node, true);
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
@@ -387,10 +403,13 @@ void vb_duty_handover(struct vb_node *node)
 
 	if (atomic_load_explicit(&node->duty, memory_order_relaxed) != VB_DUTY_POLLER) {
 		atomic_store_explicit(&node->idle_polls, 0, memory_order_relaxed);
-		return;
+		if (!atomic_load(&node->held))
+			return;
 	}
 	vb_lock(&node->progress);
-	vb_duty_take(node);
+	vb_iwarp_release_all(node);
+	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+		vb_duty_take(node);
 	vb_progress_locked(node, NULL, 0, true);
 	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
 	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->bell->summary);

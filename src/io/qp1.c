@@ -316,8 +316,8 @@ static void forget(struct vb_qp1 *q, uint32_t id)
 	post_id(q, VB_MSG_CM_UNBIND, id);
 }
 
-EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, uint32_t ifindex,
-                       uint16_t *port, bool reuse, uint32_t *binding)
+EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
+                       uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
 	struct binding *b = is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
 	int err;
@@ -325,7 +325,8 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t loca
 	if (!b)
 		return is_ours(q) ? ENOMEM : EINVAL;
 	b->msg = (struct vb_msg_cm_bind){
-		.ifindex = ifindex, .port_space = port_space, .port = *port, .v4_only = v4_only, .reuse = reuse};
+		.ifindex = ifindex, .port_space = port_space, .port = *port, .v4_only = v4_only, .reuse = reuse,
+		.v6_only = v6_only};
 	memcpy(b->msg.local, local, sizeof(b->msg.local));
 	b->awaited = AWAITS_BIND;
 	pthread_mutex_lock(&q->lock);

@@ -43,12 +43,13 @@ void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote
 
 /*
  * Binds a port of a port space (enum rdma_port_space) on an address of ours (zeros: all; of the family AF_INET where
- * v4_only), for this host: *port 0 chooses one of the ephemeral range. Blocks for at most some seconds.
+ * v4_only, of AF_INET6 where v6_only), for this host: *port 0 chooses one of the ephemeral range. Blocks for at most
+ * some seconds.
  * 0, EADDRINUSE, EACCES (a port below ip_unprivileged_port_start without the right), ENOSPC, ETIMEDOUT. reuse: as
  * SO_REUSEADDR, allowed where neither listens. Bindings live through a broker's restart.
  */
-int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, uint32_t ifindex,
-                uint16_t *port, bool reuse, uint32_t *binding);
+int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
+                uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
 /* REQs and SIDR_REQs to it are handed to mad() from now on. 0, EADDRINUSE (another listens). */
 int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding);
 /* The number may be used again. Any thread; does not block. */

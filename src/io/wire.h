@@ -9,6 +9,7 @@
 #include "engine/wire/wire.h"
 #include "frame/net.h"
 #include "io/io.h"
+#include "io/queue_ops.h"
 
 /* VERBENA_WIRE: auto (where the peer is no program of this host that can be met), always, never. */
 enum vb_wire_mode { VB_WIRE_MODE_AUTO, VB_WIRE_MODE_ALWAYS, VB_WIRE_MODE_NEVER };
@@ -112,21 +113,14 @@ struct vb_wire_path {
 	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
 	bool touched;
 	struct vb_qp *touched_next;
-	/* What was looked up since sq_lock was taken: good until it is released, since a region that ends waits for it. */
-	struct vb_wire_known {
-		bool gathered, granted;
-		uint32_t cookie, access, rkey;
-		int n;
-		struct vb_mr_view view;
-		struct iovec iov[VB_MAX_SGE + 1];
-	} known;
+	struct vb_known known;
 	struct vb_wire_send sends[];
 };
 
 /* After sq_lock was taken. */
 static inline void vb_wire_path_locked(struct vb_wire_path *w)
 {
-	w->known.gathered = w->known.granted = false;
+	vb_known_forget(&w->known);
 }
 
 /* Counts of the queue pairs that have ended. */

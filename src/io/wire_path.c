@@ -16,6 +16,7 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "frame/segment.h"
+#include "io/iwarp_path.h"
 #include "io/wire.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -29,116 +30,14 @@ struct vb_wire_stats vb_wire_totals;
  */
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD 100000u     /* ns */
-#define AHEAD (4u << 20)
+#define AHEAD (16u << 20)
 #define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
 
-/* --- the send queue --- */
-
-static const struct {
-	uint8_t verb, flags;
-} verbs[] = {
-        [IBV_WR_SEND] = {VB_WIRE_SEND, 0},
-        [IBV_WR_SEND_WITH_IMM] = {VB_WIRE_SEND, VB_WIRE_IMM},
-        [IBV_WR_SEND_WITH_INV] = {VB_WIRE_SEND, VB_WIRE_INV},
-        [IBV_WR_RDMA_WRITE] = {VB_WIRE_WRITE, 0},
-        [IBV_WR_RDMA_WRITE_WITH_IMM] = {VB_WIRE_WRITE, VB_WIRE_IMM},
-        [IBV_WR_RDMA_READ] = {VB_WIRE_READ, 0},
-        [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_WIRE_CMP_SWAP, 0},
-        [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_WIRE_FETCH_ADD, 0},
-        [IBV_WR_LOCAL_INV] = {VB_WIRE_LOCAL, 0},
-};
-
-static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_wire_request *rq)
-{
-	return vb_sq_at(qp, (uint32_t)rq->cookie);
-}
-
-/* Where its answer goes to: what is wrong with that is known before the peer is asked. */
-static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
-{
-	struct iovec iov[VB_MAX_SGE + 1];
-
-	if (atomic && w->length != 8)
-		w->status = IBV_WC_LOC_LEN_ERR;
-	else if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
-		w->status = IBV_WC_LOC_PROT_ERR;
-	else
-		return;
-	w->state = VB_SWQE_DONE;
-}
-
-static bool next_send(void *own, struct vb_wire_request *rq)
-{
-	struct vb_qp *qp = own;
-
-	if (qp->sq_emit == qp->sq_head)
-		return false;
-	struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
-	bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-	bool add = w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-
-	*rq = (struct vb_wire_request){
-	        .cookie = qp->sq_emit,
-	        .remote_addr = w->remote_addr,
-	        .compare = atomic ? w->compare_add : 0,
-	        .swap_add = atomic ? add ? w->compare_add : w->swap : 0,
-	        .rkey = w->rkey,
-	        .imm = verbs[w->opcode].flags & VB_WIRE_IMM ? ntohl(w->imm) : w->imm,
-	        .length = w->length,
-	        .verb = verbs[w->opcode].verb,
-	        .flags = verbs[w->opcode].flags,
-	};
-	if (w->flags & IBV_SEND_SOLICITED)
-		rq->flags |= VB_WIRE_SOLICITED;
-	if (w->flags & IBV_SEND_FENCE)
-		rq->flags |= VB_WIRE_FENCE;
-	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
-		check_target(qp, w, atomic);
-	if (w->state == VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
-		rq->length = UINT32_MAX;
-	qp->sq_emit++;
-	return true;
-}
-
-static enum ibv_wc_status wc_status(enum vb_wire_status status)
-{
-	static const enum ibv_wc_status of[] = {
-#define X(name, text) [VB_WIRE_##name] = IBV_WC_##name,
-	        VB_WIRE_STATUSES(X)
-#undef X
-	};
-
-	return of[status];
-}
-
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
-{
-	struct vb_qp *qp = own;
-	struct vb_swqe *w = entry(qp, rq);
-
-	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WIRE_SUCCESS)
-		vb_send_complete(qp, w, status == VB_WIRE_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
-	qp->sq_una++;
-	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
-}
-
-/* The pieces of a request's memory. NULL: no access. */
-static const struct vb_wire_known *pieces(struct vb_qp *qp, const struct vb_wire_request *rq, uint32_t access)
-{
-	struct vb_wire_known *k = &qp->wire->known;
-
-	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
-		return k;
-	k->n = vb_gather(qp, entry(qp, rq), access, k->iov);
-	k->gathered = k->n >= 0;
-	k->cookie = (uint32_t)rq->cookie;
-	k->access = access;
-	return k->gathered ? k : NULL;
-}
+/* --- queues and memory, beside what is in queue_ops.c --- */
 
 static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
 {
-	const struct vb_wire_known *k = pieces(own, rq, 0);
+	const struct vb_known *k = vb_queue_pieces(own, &((struct vb_qp *)own)->wire->known, rq, 0);
 
 	return k && vb_copy_from(k->iov, k->n, offset, dst, len);
 }
@@ -146,63 +45,14 @@ static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, 
 /* A read's data, an atomic's result. */
 static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
-	const struct vb_wire_known *k = pieces(own, rq, IBV_ACCESS_LOCAL_WRITE);
+	const struct vb_known *k = vb_queue_pieces(own, &((struct vb_qp *)own)->wire->known, rq, IBV_ACCESS_LOCAL_WRITE);
 
 	return k && vb_copy_to(k->iov, k->n, offset, bytes, len);
-}
-
-static bool local(void *own, const struct vb_wire_request *rq)
-{
-	struct vb_qp *qp = own;
-
-	vb_wire_path_locked(qp->wire);
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
-}
-
-/* --- the receive queue --- */
-
-static bool take_receive(void *own, uint32_t *room)
-{
-	struct vb_qp *qp = own;
-
-	if (!qp->inbound->active && !vb_receive_take(qp))
-		return false;
-	qp->inbound->offset = 0;
-	*room = qp->inbound->wqe.length;
-	return true;
 }
 
 static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
 {
 	return vb_receive_store(own, offset, bytes, len);
-}
-
-static void complete_receive(void *own, const struct vb_wire_receipt *r)
-{
-	struct vb_qp *qp = own;
-	struct vb_cqe cqe = {
-	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
-	               .status = wc_status(r->status),
-	               .opcode = r->write_imm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-	               .byte_len = r->status == VB_WIRE_SUCCESS ? r->length : 0,
-	               .qp_num = qp->qp.qp_num,
-	               .src_qp = qp->type == IBV_QPT_UD ? r->src_qpn : qp->attr.dest_qp_num},
-	};
-
-	if (r->flags & VB_WIRE_IMM) {
-		cqe.wc.wc_flags |= IBV_WC_WITH_IMM;
-		cqe.wc.imm_data = htonl(r->imm);
-	}
-	if (r->flags & VB_WIRE_INV) {
-		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
-		cqe.wc.invalidated_rkey = r->imm;
-	}
-	if (qp->type == IBV_QPT_UD) {
-		cqe.wc.wc_flags |= IBV_WC_GRH;
-		cqe.wc.sl = r->ipv4 ? VB_SL_IPV4 : VB_SL_IPV6;
-	}
-	qp->inbound->active = false;
-	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WIRE_SUCCESS);
 }
 
 static uint32_t receives(void *own)
@@ -212,28 +62,16 @@ static uint32_t receives(void *own)
 	return qp->srq ? UINT32_MAX : vb_rq_count(&qp->rq);
 }
 
-/* --- memory that the peer names --- */
-
-/* As vb_own_memory, but the key is read once. */
 static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
-	struct vb_wire_known *k = &qp->wire->known;
-
-	if (!k->granted || k->rkey != rkey) {
-		k->granted = vb_mr_read_shared(qp->node->seg, rkey, qp->node->key_secret, &k->view);
-		k->rkey = rkey;
-	}
-	return k->granted && vb_mr_view_allows(&k->view, vb_pd_id(qp->pd), va, len, access, at);
+	return vb_queue_named(qp, &qp->wire->known, rkey) && vb_mr_view_allows(&qp->wire->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
 static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
 {
-	static const uint32_t rights[] = {[VB_WIRE_REMOTE_WRITE] = IBV_ACCESS_REMOTE_WRITE,
-	                                  [VB_WIRE_REMOTE_READ] = IBV_ACCESS_REMOTE_READ,
-	                                  [VB_WIRE_REMOTE_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
 	uint64_t at;
 
-	return named(own, rkey, va, len, rights[access], &at);
+	return named(own, rkey, va, len, vb_queue_right(access), &at);
 }
 
 static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
@@ -253,18 +91,12 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	       vb_guard_copy(dst, (const void *)(uintptr_t)at, len);
 }
 
-static enum vb_wire_result atomic_memory(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+static bool local(void *own, const struct vb_wire_request *rq)
 {
-	uint64_t at;
+	struct vb_qp *qp = own;
 
-	if (!vb_own_memory(own, a->rkey, a->va, 8, IBV_ACCESS_REMOTE_ATOMIC, &at))
-		return VB_WIRE_DENIED;
-	if ((at & 7) || (a->va & 7))
-		return VB_WIRE_MISALIGNED;
-	uint64_t *word = (uint64_t *)(uintptr_t)at;
-	bool done = add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
-
-	return done ? VB_WIRE_OK : VB_WIRE_DENIED;
+	vb_wire_path_locked(qp->wire);
+	return vb_queue_local(qp, rq);
 }
 
 static bool invalidate(void *own, uint32_t rkey)
@@ -272,7 +104,7 @@ static bool invalidate(void *own, uint32_t rkey)
 	struct vb_qp *qp = own;
 
 	vb_wire_path_locked(qp->wire);
-	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rkey, true);
+	return vb_queue_invalidate(qp, rkey);
 }
 
 static void failed(void *own, enum vb_wire_event event)
@@ -283,30 +115,24 @@ static void failed(void *own, enum vb_wire_event event)
 }
 
 static const struct vb_wire_ops ops = {
-        .next_send = next_send,
-        .complete_send = complete_send,
+        .next_send = vb_queue_next_send,
+        .complete_send = vb_queue_complete_send,
         .fetch = fetch,
         .scatter = scatter,
         .local = local,
-        .take_receive = take_receive,
+        .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
-        .complete_receive = complete_receive,
+        .complete_receive = vb_queue_complete_receive,
         .receives = receives,
         .check = check,
         .write = write_memory,
         .read = read_memory,
-        .atomic = atomic_memory,
+        .atomic = vb_queue_atomic,
         .invalidate = invalidate,
         .failed = failed,
 };
 
 /* --- beginning and end --- */
-
-static uint8_t access_of(unsigned flags)
-{
-	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_WIRE_REMOTE_WRITE : 0) | (flags & IBV_ACCESS_REMOTE_READ ? VB_WIRE_REMOTE_READ : 0) |
-	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_WIRE_REMOTE_ATOMIC : 0));
-}
 
 /* What ibv_modify_qp has set since, as far as the engine lets it change. */
 static void configure(struct vb_qp *qp)
@@ -321,7 +147,7 @@ static void configure(struct vb_qp *qp)
 	c.min_rnr_timer = qp->attr.min_rnr_timer;
 	c.max_rd_atomic = qp->attr.max_rd_atomic;
 	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
-	c.access = access_of(qp->attr.qp_access_flags);
+	c.access = vb_queue_access(qp->attr.qp_access_flags);
 	vb_wire_reconfigure(&qp->wire->q, &c);
 }
 
@@ -448,6 +274,8 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 {
 	struct vb_wire_path *w = qp->wire;
 
+	if (qp->iwarp)
+		vb_iwarp_path_entered(qp, next);
 	if (!w)
 		return;
 	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
@@ -466,6 +294,8 @@ bool vb_path_idle(const struct vb_qp *qp)
 {
 	if (qp->wire && qp->type != IBV_QPT_UD)
 		return vb_wire_idle(&qp->wire->q);
+	if (qp->iwarp)
+		return vb_iwarp_path_idle(qp);
 	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
 }
 

@@ -5,6 +5,8 @@
 
 #include "rdmacm/rdmacm.h"
 
+#define PORTS_TRIED 64
+
 /* net.ipv6.bindv6only, which is what an id of IPv6 starts with. */
 static bool v6_only_preset(void)
 {
@@ -16,22 +18,44 @@ static bool v6_only_preset(void)
 	return c == '1';
 }
 
-static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source)
+static bool wants_afonly(const struct rcm_id *id, const union rcm_addr *addr)
 {
+	return id->afonly_set ? id->afonly : addr->sa.sa_family == AF_INET || v6_only_preset();
+}
+
+static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source, bool afonly)
+{
+	bool v4 = addr->sa.sa_family == AF_INET;
 	uint16_t port = rcm_addr_port(addr);
 	uint8_t gid[16] = {0};
 
 	if (!rcm_addr_any(addr))
 		rcm_addr_gid(addr, gid);
-	int err = vb_qp1_bind(rcm.qp1, (uint16_t)id->id.ps, gid, addr->sa.sa_family == AF_INET, source->ifindex, &port,
-	                      id->reuse, &id->binding);
+	int err = vb_qp1_bind(rcm.qp1, (uint16_t)id->id.ps, gid, v4, !v4 && afonly, source->ifindex, &port, id->reuse,
+	                      &id->binding);
 
 	if (!err)
 		rcm_addr_set_port(addr, port);
 	return err;
 }
 
-int rcm_bind(struct rcm_id *id, const union rcm_addr *want)
+/* A port of the broker's choice that TCP has free, too, should it be listened at. */
+static int bind_passive(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source, bool afonly)
+{
+	const union rcm_addr want = *addr;
+	int err;
+
+	for (int i = 0; i < PORTS_TRIED; i++) {
+		*addr = want;
+		err = bind_port(id, addr, source, afonly);
+		if (err || rcm_addr_port(&want) || !rcm_iw_port_is_taken(id, addr, source, afonly))
+			return err;
+		vb_qp1_unbind(rcm.qp1, id->binding);
+	}
+	return EADDRINUSE;
+}
+
+int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 {
 	union rcm_addr addr = *want;
 	struct rcm_source source = {0};
@@ -42,17 +66,18 @@ int rcm_bind(struct rcm_id *id, const union rcm_addr *want)
 		return EINVAL;
 	if (!rcm_addr_any(&addr)) {
 		rcm_addr_gid(&addr, gid);
-		err = rcm_find_source(gid, rcm_addr_scope(&addr), &source);
+		err = rcm_find_source(RCM_EITHER, gid, rcm_addr_scope(&addr), &source);
 		if (err)
 			return err;
 	}
-	err = bind_port(id, &addr, &source);
+	bool afonly = wants_afonly(id, &addr);
+	err = (passive ? bind_passive : bind_port)(id, &addr, &source, afonly);
 	if (err)
 		return err;
 	rcm_lock();
-	if (!id->afonly_set)
-		id->afonly = addr.sa.sa_family == AF_INET || v6_only_preset();
+	id->afonly = afonly;
 	id->bound = true;
+	id->port_given = rcm_addr_port(want) != 0;
 	id->src = addr;
 	id->source = source;
 	id->state = RCM_BOUND;
@@ -75,7 +100,7 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 	if (!rcm_ours(id) || !rcm_addr_len(addr))
 		return -1;
 	rcm_addr_copy(&want, addr);
-	int err = rcm_bind(id, &want);
+	int err = rcm_bind(id, &want, true);
 
 	return rcm_result(err ? err : show(id));
 }
@@ -83,7 +108,7 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 static int bind_to_any(struct rcm_id *id)
 {
 	union rcm_addr any = {.sin.sin_family = AF_INET};
-	int err = rcm_bind(id, &any);
+	int err = rcm_bind(id, &any, true);
 
 	return err ? err : show(id);
 }
@@ -118,8 +143,13 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 	/* First the state: a request may come before the call returns. */
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);
-	err = vb_qp1_listen(rcm.qp1, id->binding);
+	err = rcm_iw_listen(id);
+	if (!err)
+		err = vb_qp1_listen(rcm.qp1, id->binding);
 	if (err) {
+		rcm_lock();
+		rcm_iw_end(id);
+		rcm_unlock();
 		change_state(id, RCM_LISTEN, RCM_BOUND);
 		return rcm_fail(err);
 	}

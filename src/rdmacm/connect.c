@@ -77,7 +77,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	        .starting_psn = path->psn,
 	        .retry_count = path->retry_count,
 	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
-	        .pkey = 0xffff,
+	        .pkey = id->iwarp ? RCM_IWARP_PKEY : 0xffff,
 	        .mtu = path->mtu,
 	        .max_cm_retries = RCM_CM_RETRIES,
 	        .primary = {.local_lid = 0xffff,
@@ -85,18 +85,20 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	                    .flow_label = path->flow_label,
 	                    .packet_rate = path->rate,
 	                    .traffic_class = path->traffic_class,
-	                    .hop_limit = path->hop_limit,
+	                    .hop_limit = id->iwarp ? RCM_IWARP_HOPS : path->hop_limit,
 	                    .sl = path->sl,
 	                    .ack_timeout = path->timeout},
 	};
 	rcm_addr_gid(&id->src, req->primary.local_gid);
 	rcm_addr_gid(&id->dst, req->primary.remote_gid);
 	rcm_cma_header(id, req->private_data);
-	rcm_private_data(req->private_data + VB_CMA_LEN, c);
+	if (id->iwarp)
+		rcm_iw_pack(req->private_data + VB_CMA_LEN, VB_CMA_REQ_PRIVATE, c);
+	else
+		rcm_private_data(req->private_data + VB_CMA_LEN, c);
 }
 
-/* rcm.lock held. */
-static int send_req(struct rcm_id *id, const struct rcm_connect *c)
+int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 {
 	struct vb_cm_addr addr = rcm_cm_addr(id);
 	struct vb_cm_req req;
@@ -152,14 +154,20 @@ static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 
 	if (!dev || !valid(id, param))
 		return EINVAL;
+	if (dev->iwarp && (id->id.ps != RDMA_PS_TCP || id->id.qp_type != IBV_QPT_RC))
+		return EOPNOTSUPP;
 	id->initiator_depth = param && param->initiator_depth != RDMA_MAX_INIT_DEPTH ? param->initiator_depth
 	                                                                             : dev->max_initiator_depth;
 	id->responder_resources = param && param->responder_resources != RDMA_MAX_RESP_RES
 	                                  ? param->responder_resources
 	                                  : dev->max_responder_resources;
+	bool here = dev->iwarp && rcm_iw_is_here(id, &c);
+
 	rcm_lock();
 	if (id->state == RCM_ROUTE_RESOLVED)
-		err = rcm_is_ud(id) ? rcm_sidr_connect(id, &c) : send_req(id, &c);
+		err = dev->iwarp      ? rcm_iw_connect(id, &c, here)
+		      : rcm_is_ud(id) ? rcm_sidr_connect(id, &c)
+		                      : rcm_send_req(id, &c);
 	if (!err) {
 		id->state = RCM_CONNECT;
 		rcm_rearm();
@@ -199,9 +207,12 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	        .local_ca_guid = id->source.dev->guid,
 	};
 
-	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE)
+	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE - id->iwarp)
 		return EINVAL;
-	rcm_private_data(rep.private_data, c);
+	if (id->iwarp)
+		rcm_iw_pack(rep.private_data, VB_CM_REP_PRIVATE, c);
+	else
+		rcm_private_data(rep.private_data, c);
 	id->path.responder_resources = id->responder_resources;
 	id->path.initiator_depth = id->initiator_depth;
 	if (!vb_cm_accept(&rcm.cm, id->conn, &rep, vb_qp1_now()))
@@ -242,6 +253,9 @@ static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 	id->responder_resources = param && param->responder_resources != RDMA_MAX_RESP_RES
 	                                  ? param->responder_resources
 	                                  : at_most(id->responder_resources, dev->max_responder_resources);
+	if (id->tcp)
+		return rcm_iw_accept(id, &c);
+	id->qpn = c.qp_num;
 	if (!rcm_is_ud(id) && (rcm_qp_rtr(id, id->responder_resources) || rcm_qp_rts(id, id->initiator_depth)))
 		return errno;
 	int err = answer(id, &c);
@@ -268,6 +282,19 @@ RCM_EXPORT int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *par
 	return 0;
 }
 
+static bool reject_conn(struct rcm_id *id, uint16_t reason, const void *data, size_t len)
+{
+	const struct rcm_connect c = {.data = {data}, .len = {len}};
+	uint8_t field[VB_CM_REJ_PRIVATE] = {0};
+
+	if (id->iwarp && len < sizeof(field)) {
+		rcm_iw_pack(field, sizeof(field), &c);
+		data = field;
+		len = sizeof(field);
+	}
+	return vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_qp1_now());
+}
+
 static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
 {
 	struct rcm_id *id = rcm_id(cm_id);
@@ -277,9 +304,11 @@ static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, u
 		return -1;
 	len = data ? len : 0;
 	rcm_lock();
-	if (id->conn && rcm_is_ud(id))
+	if (id->tcp)
+		err = vb_iwcm_reject(id->tcp, data, len);
+	else if (id->conn && rcm_is_ud(id))
 		err = rcm_sidr_reject(id, data, len);
-	else if (id->conn && vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_qp1_now()))
+	else if (id->conn && reject_conn(id, reason, data, len))
 		err = 0;
 	rcm_rearm();
 	rcm_unlock();
@@ -333,7 +362,9 @@ RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 	if (!rcm_ours(id))
 		return -1;
 	rcm_lock();
-	if (id->conn && event == IBV_EVENT_COMM_EST) {
+	if (id->tcp) {
+		err = 0; /* nothing to be told: the stream itself says it */
+	} else if (id->conn && event == IBV_EVENT_COMM_EST) {
 		if (id->conn->state == VB_CM_ESTABLISHED)
 			err = EISCONN;
 		else if (vb_cm_establish(&rcm.cm, id->conn, vb_qp1_now()))
@@ -353,6 +384,8 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 		return -1;
 	if (!cm_id->verbs)
 		return rcm_fail(EINVAL);
+	if (id->tcp)
+		return rcm_iw_disconnect(id);
 	if (rcm_qp_err(id))
 		return -1;
 	rcm_lock();

@@ -31,6 +31,7 @@ static struct rcm_device *open_device(struct ibv_device *ibdev)
 	dev->max_initiator_depth = (uint8_t)(attr.max_qp_init_rd_atom < 255 ? attr.max_qp_init_rd_atom : 254);
 	dev->max_responder_resources = (uint8_t)(attr.max_qp_rd_atom < 255 ? attr.max_qp_rd_atom : 254);
 	dev->ack_delay = attr.local_ca_ack_delay;
+	dev->iwarp = ibdev->transport_type == IBV_TRANSPORT_IWARP;
 	return dev;
 }
 
@@ -112,6 +113,18 @@ void rcm_device_gone(struct rcm_device *dev)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Its one GID is a MAC address: the interface is asked for its own. */
+static bool find_in_iwarp(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+{
+	uint32_t own;
+
+	if (!vb_iwcm_address(dev->verbs, gid, &own) || (ifindex && ifindex != own))
+		return false;
+	*out = (struct rcm_source){.dev = dev, .port = 1, .ifindex = own};
+	memcpy(out->gid.raw, gid, sizeof(out->gid));
+	return true;
+}
+
 static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
 	struct ibv_port_attr port;
@@ -136,10 +149,13 @@ static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifin
 	return found;
 }
 
-static bool find(const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+static bool find(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
+	if (kind == RCM_EITHER)
+		return find(RCM_ROCE, gid, ifindex, out) || find(RCM_IWARP, gid, ifindex, out);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
-		if (!dev->gone && find_in(dev, gid, ifindex, out))
+		if (!dev->gone && dev->iwarp == (kind == RCM_IWARP) &&
+		    (dev->iwarp ? find_in_iwarp : find_in)(dev, gid, ifindex, out))
 			return true;
 	return false;
 }
@@ -170,16 +186,17 @@ static bool loopback_net(const uint8_t gid[16], uint8_t main_address[16])
 	return true;
 }
 
-int rcm_find_source(const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
 	uint8_t main_address[16];
 
 	pthread_mutex_lock(&lock);
-	bool found = devices && find(gid, ifindex, out);
+	bool found = devices && find(kind, gid, ifindex, out);
 
 	if (!found) {
 		refresh();
-		found = find(gid, ifindex, out) || (loopback_net(gid, main_address) && find(main_address, 0, out));
+		found = find(kind, gid, ifindex, out) ||
+		        (loopback_net(gid, main_address) && find(kind, main_address, 0, out));
 	}
 	pthread_mutex_unlock(&lock);
 	if (found)
@@ -193,6 +210,17 @@ void rcm_open_devices(void)
 	if (!devices) /* later ones are found when they are needed */
 		refresh();
 	pthread_mutex_unlock(&lock);
+}
+
+bool rcm_any_iwarp(void)
+{
+	const struct rcm_device *dev;
+
+	pthread_mutex_lock(&lock);
+	for (dev = devices; dev && (dev->gone || !dev->iwarp);)
+		dev = dev->next;
+	pthread_mutex_unlock(&lock);
+	return dev;
 }
 
 int rcm_device_pd(struct rcm_device *dev)

@@ -36,11 +36,17 @@ void rcm_wait(void)
 	rcm.cancel_state = old;
 }
 
+/* 0: never. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
 void rcm_rearm(void)
 {
-	uint64_t cm = vb_cm_deadline(&rcm.cm), late = rcm_late_due();
+	uint64_t cm = vb_cm_deadline(&rcm.cm), iw = rcm.iwcm ? vb_iwcm_deadline(rcm.iwcm) : 0;
 
-	vb_qp1_timer(rcm.qp1, late && (!cm || late < cm) ? late : cm);
+	vb_qp1_timer(rcm.qp1, sooner(sooner(cm, rcm_late_due()), iw));
 }
 
 bool rcm_ours(const struct rcm_id *id)
@@ -85,6 +91,8 @@ static void on_timeout(void *own, uint64_t now)
 	if (rcm.qp1) {
 		vb_cm_timeout(&rcm.cm, now);
 		rcm_late_timeout(now);
+		if (rcm.iwcm)
+			vb_iwcm_timeout(rcm.iwcm, now);
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -122,6 +130,7 @@ static void in_child(void)
 		parents = rcm.qp1;
 	rcm.qp1 = NULL;
 	rcm.ids = rcm.listeners = NULL;
+	rcm_iw_in_child();
 	rcm_late_forget();
 	rcm_devices_forget();
 }
@@ -177,6 +186,7 @@ __attribute__((destructor)) static void at_exit(void)
 		if (id->conn)
 			vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
 		id->conn = NULL;
+		rcm_iw_end(id);
 		id->told = false;
 	}
 	rcm_unlock();

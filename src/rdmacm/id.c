@@ -89,6 +89,7 @@ void rcm_free_id(struct rcm_id *id)
 		rdma_destroy_event_channel(id->id.channel);
 	free(id->id.route.path_rec);
 	free(id->connect);
+	free(id->asked);
 	free(id->qp_init_attr);
 	rdma_freeaddrinfo(id->resolved);
 	free(id);
@@ -96,6 +97,7 @@ void rcm_free_id(struct rcm_id *id)
 
 static void end_connection(struct rcm_id *id)
 {
+	rcm_iw_end(id);
 	if (!id->conn)
 		return;
 	vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
@@ -124,6 +126,8 @@ void rcm_discard(struct rcm_event *e)
 /* Nothing more comes for it. */
 static void silence(struct rcm_id *id)
 {
+	if (id->tcp)
+		vb_iwcm_disconnect(id->tcp);
 	rcm_lock();
 	if (id->state == RCM_LISTEN)
 		rcm_late_closed(id);

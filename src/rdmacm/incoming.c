@@ -61,8 +61,20 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	        .srq = rep->srq,
 	        .qp_num = rep->local_qpn,
 	};
-	rcm_event_data(e, rep->private_data, sizeof(rep->private_data));
+	rcm_event_data(e, rep->private_data,
+	               id->iwarp ? rcm_iw_unpack(rep->private_data, sizeof(rep->private_data))
+	                         : sizeof(rep->private_data));
 	rcm_queue(e);
+}
+
+/* iWARP knows two kinds of refusal; where nobody of this host listens, somebody else may. */
+static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
+{
+	if (!id->iwarp)
+		post_data(id, RDMA_CM_EVENT_REJECTED, rej->reason, rej->private_data, sizeof(rej->private_data));
+	else if (!id->conn->active || rej->reason != VB_CM_REJ_INVALID_SERVICE_ID || rcm_iw_connect_elsewhere(id))
+		post_data(id, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, rej->private_data,
+		          rcm_iw_unpack(rej->private_data, sizeof(rej->private_data)));
 }
 
 /* Once: the peer's wish, or its agreement to ours, or its silence. */
@@ -107,8 +119,7 @@ static void on_connection(struct rcm_id *id, const struct vb_cm_event *event)
 		post(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 		break;
 	case VB_CM_REJ_RECEIVED:
-		post_data(id, RDMA_CM_EVENT_REJECTED, event->msg->rej.reason, event->msg->rej.private_data,
-		          sizeof(event->msg->rej.private_data));
+		on_rej(id, &event->msg->rej);
 		break;
 	case VB_CM_SIDR_REP_RECEIVED:
 		on_sidr_rep(id, &event->msg->sidr_rep);
@@ -128,6 +139,10 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		rcm_on_request(conn, event->msg);
 		return;
 	case VB_CM_DREQ_RECEIVED:
+		if (id->iwarp) /* a stream ends for both at once */
+			vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_qp1_now());
+		on_disconnected(id, 0);
+		return;
 	case VB_CM_DREP_RECEIVED:
 		on_disconnected(id, 0);
 		return;
@@ -135,7 +150,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		on_disconnected(id, -ETIMEDOUT);
 		return;
 	case VB_CM_TIMEWAIT_EXIT:
-		if (id->state == RCM_DISCONNECT)
+		if (id->state == RCM_DISCONNECT && !id->iwarp)
 			post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		return;
 	default:

@@ -5,8 +5,8 @@
 
 #define HELD 32
 #define CLOSED 16
-#define CLOSED_NS UINT64_C(1000000000)
-#define PATIENCE_NS UINT64_C(250000000)
+#define CLOSED_NS UINT64_C(3000000000)
+#define PATIENCE_NS UINT64_C(1500000000)
 
 struct held {
 	uint64_t until;

@@ -57,7 +57,8 @@ static void route_resolved(struct rcm_event *e)
 static int adopt(struct rcm_id *child, const struct rcm_id *listener)
 {
 	struct rcm_source source = child->source;
-	int err = rcm_find_source(child->source.gid.raw, rcm_addr_scope(&child->src), &source);
+	enum rcm_kind kind = child->tcp || child->iwarp ? RCM_IWARP : RCM_ROCE;
+	int err = rcm_find_source(kind, child->source.gid.raw, rcm_addr_scope(&child->src), &source);
 
 	rcm_lock();
 	child->source = source;
@@ -75,8 +76,10 @@ static bool connect_request(struct rcm_event *e)
 {
 	struct rcm_id *child = rcm_id(e->event.id);
 
-	if (!adopt(child, e->owner))
+	if (!adopt(child, e->owner)) {
+		rcm_iw_adopt(e);
 		return true;
+	}
 	rdma_destroy_id(&child->id);
 	return false;
 }
@@ -85,7 +88,7 @@ static void connect_response(struct rcm_event *e)
 {
 	struct rcm_id *id = e->owner;
 
-	if (!id->id.qp)
+	if (!id->id.qp && !id->iwarp)
 		return;
 	if (!rcm_answer_response(id)) {
 		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
@@ -117,12 +120,17 @@ bool rcm_present(struct rcm_event *e)
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		connect_response(e);
 		return true;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		rcm_iw_established(e);
+		return true;
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->owner->failed)
 			return false;
 		rcm_qp_err(e->owner);
 		return true;
 	case RDMA_CM_EVENT_DISCONNECTED:
+		if (e->owner->iwarp)
+			rcm_qp_err(e->owner);
 		return !e->owner->failed;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 		joined(e);

@@ -26,6 +26,13 @@ static bool connected_type(const struct rcm_id *id)
 
 static int init_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
+	if (id->source.dev->iwarp) { /* the same before and after it is connected */
+		attr->port_num = id->source.port;
+		attr->qp_access_flags =
+		        IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+		return 0;
+	}
 	attr->pkey_index = 0;
 	attr->port_num = id->source.port;
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -99,6 +106,11 @@ static int fill(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	if (!id->source.dev)
 		return EINVAL;
+	if (id->source.dev->iwarp && (attr->qp_state == IBV_QPS_RTR || attr->qp_state == IBV_QPS_RTS)) {
+		attr->port_num = id->source.port;
+		*mask = IBV_QP_PORT; /* the connection takes it there */
+		return id->tcp || id->conn ? 0 : EINVAL;
+	}
 	if (!id->conn || rcm_is_ud(id))
 		return init_attr(id, attr, mask);
 	if (!known(id, attr->qp_state))
@@ -157,12 +169,42 @@ int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp)
 	return modify(id, qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
+/* Of an iWARP device, and the peer is on this host. */
+static int modify_here(struct rcm_id *id, struct ibv_qp_attr *attr, int mask)
+{
+	return rcm_result(vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, attr, mask));
+}
+
+static int rtr_here(struct rcm_id *id)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+	int mask;
+
+	rcm_lock();
+	rtr_attr(id, &attr, &mask);
+	rcm_unlock();
+	return modify_here(id, &attr, mask);
+}
+
+static int rts_here(struct rcm_id *id)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	int mask;
+
+	rcm_lock();
+	rts_attr(id, &attr, &mask);
+	rcm_unlock();
+	return modify_here(id, &attr, mask);
+}
+
 /* With the rights that the connection has agreed on. */
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
 	int mask;
 
+	if (id->iwarp)
+		return rtr_here(id);
 	if (!id->id.qp)
 		return 0;
 	if (rdma_init_qp_attr(&id->id, &attr, &mask) || modify(id, id->id.qp, &attr, mask))
@@ -180,6 +222,8 @@ int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 	int mask;
 
+	if (id->iwarp)
+		return rts_here(id);
 	if (!id->id.qp)
 		return 0;
 	if (rdma_init_qp_attr(&id->id, &attr, &mask))
@@ -193,5 +237,7 @@ int rcm_qp_err(struct rcm_id *id)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
+	if (!id->id.qp && id->iwarp && id->qpn)
+		vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, &attr, IBV_QP_STATE);
 	return id->id.qp ? modify(id, id->id.qp, &attr, IBV_QP_STATE) : 0;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/cm/cm.h"
+#include "io/iwarp_cm.h"
 #include "io/qp1.h"
 
 #define RCM_EXPORT __attribute__((visibility("default")))
@@ -25,6 +26,9 @@ enum {
 	RCM_LIFETIME = 16, /* of a packet */
 	RCM_BACKLOG = 1024,
 	RCM_HOP_LIMIT = 64,
+	/* A REQ with both is of an iWARP queue pair, and never leaves the host. */
+	RCM_IWARP_HOPS = 0,
+	RCM_IWARP_PKEY = 0x7fff,
 	RCM_CONNS = VB_CM_MAX_CONNS, /* at once, with those in timewait; memory only for those there were */
 };
 
@@ -43,6 +47,7 @@ struct rcm_device {
 	struct ibv_xrcd *xrcd;
 	uint64_t guid;
 	uint8_t max_initiator_depth, max_responder_resources, ack_delay;
+	bool iwarp;
 	bool gone; /* with its interface */
 };
 
@@ -101,7 +106,7 @@ struct rcm_id {
 	union rcm_addr src, dst; /* what the program sees of them it sees from an event on */
 	struct rcm_source source;
 	uint64_t query; /* the last one's number */
-	bool bound;
+	bool bound, port_given;
 	uint32_t binding;
 
 	bool reuse, afonly, afonly_set, ack_timeout_set;
@@ -110,6 +115,15 @@ struct rcm_id {
 
 	struct vb_cm_conn *conn;
 	struct rcm_path path;
+
+	/* iWARP: a connection by TCP, or a listener for such; or by conn, where the peer is on this host */
+	struct vb_iwcm_conn *tcp;
+	struct vb_iwcm_listener *tcp_listener;
+	bool iwarp;  /* what conn is for */
+	bool starts; /* tcp: its stream is the queue pair's once ESTABLISHED is fetched */
+	uint32_t qpn;
+	void *asked; /* the private data, should the other way have to be tried */
+	size_t asked_len;
 
 	/* the program's thread alone */
 	uint8_t initiator_depth, responder_resources;
@@ -146,6 +160,7 @@ struct rcm {
 	struct vb_qp1 *qp1;
 	struct vb_cm cm;
 	struct vb_cm_conn *conns;
+	struct vb_iwcm *iwcm; /* from the first iWARP device on */
 	struct rcm_id *ids, *listeners; /* every id is in one of them */
 };
 extern struct rcm rcm;
@@ -246,7 +261,8 @@ void rcm_addr_set_port(union rcm_addr *addr, uint16_t port);
 uint32_t rcm_addr_scope(const union rcm_addr *addr);
 
 /* bind.c; 0 or errno */
-int rcm_bind(struct rcm_id *id, const union rcm_addr *addr);
+/* passive: to listen there, perhaps. */
+int rcm_bind(struct rcm_id *id, const union rcm_addr *addr, bool passive);
 
 /* resolve.c */
 struct rcm_found {
@@ -267,8 +283,11 @@ int rcm_path_record(struct rcm_id *id);
 uint8_t rcm_packet_lifetime(const struct rcm_id *id);
 
 /* device.c */
-/* 0, EADDRNOTAVAIL, ENODEV: no adapter has this address. ifindex 0: any. */
-int rcm_find_source(const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
+/* Which of two adapters that have an address. */
+enum rcm_kind { RCM_ROCE, RCM_IWARP, RCM_EITHER /* RoCE first */ };
+/* 0, EADDRNOTAVAIL, ENODEV: no adapter of this kind has this address. ifindex 0: any. */
+int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
+bool rcm_any_iwarp(void); /* of those that are open */
 /* All there are, so that the broker knows their addresses as ours. */
 void rcm_open_devices(void);
 /* Is it an address of this host at all? */
@@ -292,6 +311,7 @@ struct rcm_connect {
 	bool srq;
 	uint8_t retry_count, rnr_retry_count, flow_control;
 };
+int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c); /* rcm.lock held */
 int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_sidr_accept(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_sidr_reject(struct rcm_id *id, const void *data, size_t len);
@@ -300,6 +320,23 @@ void rcm_cma_header(const struct rcm_id *id, uint8_t *to);
 struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id);
 uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr);
 int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0, or -1 and errno */
+
+/* iwarp.c; 0 or errno. Of rcm.lock where it is not said: not held */
+/* Would rcm_iw_listen find the address taken? */
+bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, const struct rcm_source *source, bool afonly);
+int rcm_iw_listen(struct rcm_id *id);
+int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here); /* rcm.lock held */
+int rcm_iw_connect_elsewhere(struct rcm_id *id); /* nobody of this host listens: TCP. rcm.lock held */
+bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c);
+int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c);
+int rcm_iw_disconnect(struct rcm_id *id);
+void rcm_iw_adopt(struct rcm_event *e);     /* a request is shown */
+void rcm_iw_established(struct rcm_event *e); /* the reply is shown: queue pair */
+void rcm_iw_end(struct rcm_id *id); /* rcm.lock held */
+void rcm_iw_in_child(void);
+/* Private data of a length of its own, in a field that is always sent whole. */
+void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c);
+size_t rcm_iw_unpack(const uint8_t *field, size_t room);
 
 /* qp_state.c; 0, or -1 and errno */
 int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp);

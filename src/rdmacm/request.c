@@ -108,7 +108,7 @@ static void take_req(struct rcm_id *id, const struct vb_cm_req *req)
 	id->initiator_depth = id->path.initiator_depth;
 }
 
-static void show_req(struct rcm_event *e, const struct vb_cm_req *req)
+static void show_req(struct rcm_event *e, const struct vb_cm_req *req, bool iwarp)
 {
 	e->event.param.conn = (struct rdma_conn_param){
 	        .responder_resources = req->initiator_depth,
@@ -119,7 +119,9 @@ static void show_req(struct rcm_event *e, const struct vb_cm_req *req)
 	        .srq = req->srq,
 	        .qp_num = req->local_qpn,
 	};
-	rcm_event_data(e, req->private_data + VB_CMA_LEN, VB_CMA_REQ_PRIVATE);
+	const uint8_t *data = req->private_data + VB_CMA_LEN;
+
+	rcm_event_data(e, data, iwarp ? rcm_iw_unpack(data, VB_CMA_REQ_PRIVATE) : VB_CMA_REQ_PRIVATE);
 }
 
 static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn *conn, const struct vb_cma *hdr)
@@ -155,8 +157,9 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 		return;
 	}
 	if (msg->attr == VB_CM_REQ) {
+		child->iwarp = msg->req.primary.hop_limit == RCM_IWARP_HOPS && msg->req.pkey == RCM_IWARP_PKEY;
 		take_req(child, &msg->req);
-		show_req(e, &msg->req);
+		show_req(e, &msg->req, child->iwarp);
 		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_qp1_now());
 	} else {
 		child->path.hop_limit = RCM_HOP_LIMIT;

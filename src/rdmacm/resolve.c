@@ -76,7 +76,7 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 	uint8_t gid[16];
 
 	rcm_addr_gid(src, gid);
-	if (!found.source.dev && rcm_find_source(gid, rcm_addr_scope(src), &found.source))
+	if (!found.source.dev && rcm_find_source(RCM_EITHER, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
 	return look(id, &found);
@@ -93,7 +93,7 @@ int rcm_resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struc
 	else
 		source_for(&src, &dst);
 	if (id->state == RCM_IDLE) {
-		err = rcm_bind(id, &src);
+		err = rcm_bind(id, &src, false);
 		if (err)
 			return err;
 	}

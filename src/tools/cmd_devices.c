@@ -77,12 +77,12 @@ static void print_json(const struct view *v)
 
 	printf("{\"device\": \"%s\", \"interface\": ", v->dev->dev.name);
 	print_json_string(v->nd.name);
-	printf(", \"ifindex\": %d, \"transport\": \"roce\", \"state\": \"%s\", \"mtu\": %d, \"interface_mtu\": %u, \"rate\": \"%s\", "
+	printf(", \"ifindex\": %d, \"transport\": \"%s\", \"state\": \"%s\", \"mtu\": %d, \"interface_mtu\": %u, \"rate\": \"%s\", "
 	       "\"node_guid\": \"%s\", \"gids\": [",
-	       v->nd.ifindex, state(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
+	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
-		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"RoCE v2\"}", i ? ", " : "", v->gids[i].gid_index,
-		       gid_text(&v->gids[i].gid, gid));
+		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", v->gids[i].gid_index,
+		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp ? "IB" : "RoCE v2");
 	printf("]}");
 }
 

@@ -47,7 +47,7 @@ static void it_goes_with_the_last_and_leaves_only_the_lock(void)
 	sleep_ms(400);
 	CHECK_IS(broker_pid(), broker);
 	leave(&b);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 	DIR *d = opendir(getenv("VERBENA_RUNTIME"));
 	for (struct dirent *e; (e = readdir(d));)
 		CHECK(e->d_name[0] == '.' || !strcmp(e->d_name, "broker.sock.lock") || !strcmp(e->d_name, "log"));
@@ -191,7 +191,7 @@ static void the_program_does_not_notice_its_birth(void)
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 	leave(&a);
 	CHECK_IS(count_fds(getpid()), fds);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 	CHECK_IS(child_signals, 0);
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 }
@@ -337,11 +337,11 @@ static void check_inside(void)
 	end_program(&p, SIGKILL);
 	CHECK(wait_lanes(1, 1000));
 	leave(&a);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 	join_as(&b, 1); /* it can be started again */
 	CHECK_IS(broker_pid(), getpid());
 	leave(&b);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 }
 
 static void without_an_executable_it_runs_inside_the_program(void)
@@ -438,12 +438,12 @@ static void a_long_runtime_path_works(void)
 	CHECK(lanes_held() == 2);
 	leave(&a);
 	leave(&b);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 	setenv("VERBENA_BROKER", "/nonexistent", 1);
 	join_as(&a, 1);
 	CHECK_IS(broker_pid(), getpid());
 	leave(&a);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 }
 
 static void a_relative_runtime_path_works(void)
@@ -455,7 +455,7 @@ static void a_relative_runtime_path_works(void)
 	join_as(&a, 1);
 	CHECK(access("here/broker.sock", F_OK) == 0);
 	leave(&a);
-	CHECK(wait_gone(2000));
+	CHECK(wait_gone(10000));
 }
 
 static void without_a_named_directory_it_is_found_by_network_namespace(void)
@@ -523,7 +523,7 @@ static void a_dead_socket_and_alien_state_do_no_harm(void)
 		join_as(&a, 1);
 		CHECK_IS(lanes_held(), 1);
 		leave(&a);
-		CHECK(wait_gone(2000));
+		CHECK(wait_gone(10000));
 	}
 }
 

@@ -167,23 +167,71 @@ static void limits_are_announced(void)
 	vb_device_put(dev);
 }
 
+static bool roce(const char *spec, const char *ifname)
+{
+	return vb_device_chosen(spec, VB_DEVICE_ROCE, ifname);
+}
+
+static bool iwarp(const char *spec, const char *ifname)
+{
+	return vb_device_chosen(spec, VB_DEVICE_IWARP, ifname);
+}
+
 static void verbena_devices_chooses(void)
 {
-	CHECK(vb_device_chosen(NULL, "eth0") && vb_device_chosen("", "eth0"));
-	CHECK(vb_device_chosen("eth0", "eth0") && !vb_device_chosen("eth0", "eth00"));
-	CHECK(vb_device_chosen("lo, roce:eth0", "eth0") && vb_device_chosen("roce:*", "x") && vb_device_chosen("eth*", "eth7"));
-	CHECK(!vb_device_chosen("iwarp:eth0", "eth0") && vb_device_chosen("iwarp:eth0,eth0", "eth0"));
-	CHECK(!vb_device_chosen(",,", "eth0") && !vb_device_chosen("roce:lo", "eth0"));
+	CHECK(roce(NULL, "eth0") && roce("", "eth0"));
+	CHECK(roce("eth0", "eth0") && !roce("eth0", "eth00"));
+	CHECK(roce("lo, roce:eth0", "eth0") && roce("roce:*", "x") && roce("eth*", "eth7"));
+	CHECK(!roce("iwarp:eth0", "eth0") && roce("iwarp:eth0,eth0", "eth0"));
+	CHECK(!roce(",,", "eth0") && !roce("roce:lo", "eth0"));
+	CHECK(!iwarp(NULL, "eth0") && !iwarp("", "eth0") && !iwarp("eth0,roce:eth0,*", "eth0"));
+	CHECK(iwarp("roce:lo, iwarp:eth?", "eth0") && iwarp("iwarp:*", "x") && !iwarp("iwarp:lo", "eth0"));
 }
 
 static void names_are_fit_for_a_device(void)
 {
 	char name[IBV_SYSFS_NAME_MAX];
 
-	vb_device_name(name, sizeof(name), "eth0.100");
+	vb_device_name(name, sizeof(name), VB_DEVICE_ROCE, "eth0.100");
 	CHECK(!strcmp(name, "roce_eth0.100"));
-	vb_device_name(name, sizeof(name), "a@b:c\xc3");
-	CHECK(!strcmp(name, "roce_a_b_c_"));
+	vb_device_name(name, sizeof(name), VB_DEVICE_IWARP, "a@b:c\xc3");
+	CHECK(!strcmp(name, "iwarp_a_b_c_"));
+}
+
+static void an_iwarp_adapter_is_what_siw_shows(void)
+{
+	struct vb_netdev nd = eth0();
+	struct vb_device *dev = vb_device_new_iwarp(&nd, "iwarp_eth0", 0x0100000000000002ull);
+	static const char *const expected[][2] = {
+		{"node_type", "4: RNIC"},
+		{"ports/1/link_layer", "Ethernet"},
+		{"ports/1/gids/0", "0200:0000:0009:0000:0000:0000:0000:0000"},
+		{"ports/1/gid_attrs/types/0", "IB/RoCE v1"},
+		{"ports/1/gid_attrs/ndevs/0", "eth0"},
+	};
+	struct ibv_device_attr_ex a;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry e[2];
+	union ibv_gid gid;
+	char text[128];
+	__be16 pkey;
+
+	CHECK(dev->dev.node_type == IBV_NODE_RNIC && dev->dev.transport_type == IBV_TRANSPORT_IWARP);
+	CHECK(!vb_query_port_attr(dev, 1, &port) && port.gid_tbl_len == 1 && port.pkey_tbl_len == 0 && port.flags == 0);
+	CHECK(port.active_mtu == IBV_MTU_1024 && port.link_layer == IBV_LINK_LAYER_ETHERNET && port.state == IBV_PORT_ACTIVE);
+	CHECK(vb_query_gid_list(dev, e, 2) == 1 && e[0].gid_type == IBV_GID_TYPE_IB && e[0].ndev_ifindex == 7);
+	CHECK(vb_query_gid_at(dev, 1, 1, &gid) == EINVAL && vb_query_pkey_at(dev, 1, 0, &pkey) == EINVAL);
+	CHECK(!vb_query_device_attr(dev, &a) && a.orig_attr.max_ah == 0 && a.orig_attr.atomic_cap == IBV_ATOMIC_HCA);
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		CHECK(vb_device_attr_text(dev, expected[i][0], text, sizeof(text)) > 0);
+		CHECK(!strcmp(text, expected[i][1]));
+	}
+	CHECK(vb_device_attr_text(dev, "ports/1/gids/1", text, sizeof(text)) == -1 && errno == ENOENT);
+	CHECK(vb_device_attr_text(dev, "ports/1/pkeys/0", text, sizeof(text)) == -1 && errno == ENOENT);
+	memset(nd.mac, 0, sizeof(nd.mac));
+	vb_device_apply(dev, &nd);
+	CHECK(!vb_query_gid_at(dev, 1, 0, &gid) && !vb_gid_is_zero(&gid));
+	vb_device_put(dev);
 }
 
 static void a_guid_without_mac_is_stable_and_local(void)
@@ -203,6 +251,7 @@ int main(void)
 	RUN(limits_are_announced);
 	RUN(verbena_devices_chooses);
 	RUN(names_are_fit_for_a_device);
+	RUN(an_iwarp_adapter_is_what_siw_shows);
 	RUN(a_guid_without_mac_is_stable_and_local);
 	return 0;
 }

@@ -48,6 +48,24 @@ unsigned vb_progress(struct vb_node *n, struct vb_cq *cq, unsigned want)
 	return 0;
 }
 
+bool vb_iwarp_kick(struct vb_qp *qp)
+{
+	return false;
+}
+
+void vb_iwarp_settle(struct vb_qp *qp)
+{
+}
+
+void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next)
+{
+}
+
+bool vb_iwarp_path_idle(const struct vb_qp *qp)
+{
+	return true;
+}
+
 void vb_duty_handover(struct vb_node *n)
 {
 }

@@ -64,6 +64,15 @@ void vb_wire_settle(struct vb_qp *qp)
 {
 }
 
+bool vb_iwarp_kick(struct vb_qp *qp)
+{
+	return false;
+}
+
+void vb_iwarp_settle(struct vb_qp *qp)
+{
+}
+
 unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
 {
 	return 0;

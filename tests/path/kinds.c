@@ -493,6 +493,55 @@ static void datagrams_over_ipv6_addresses(void)
 	datagrams(true);
 }
 
+#define WAITING 8
+
+static void ud_stranger(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 65536);
+	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UD});
+	for (uint64_t i = 0; i < WAITING; i++)
+		post_recv(&l, i, &m, i * 4096, 1000 + 40);
+	link_join(&l, fd);
+	for (uint64_t i = 0; i < WAITING; i++) {
+		CHECK_INT(expect(l.rcq, i, IBV_WC_SUCCESS).byte_len, 1000 - i + 40);
+		CHECK(holds(m.p + i * 4096 + 40, 1000 - (uint32_t)i, 20 + (uint32_t)i));
+	}
+	meet_up(fd);
+}
+
+/* An adapter has read the buffer long before the program could change it, and keeps the order of one way. */
+static void datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were_posted(void)
+{
+	struct peer p = start(ud_stranger, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UD});
+	link_join(&l, p.fd);
+	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.dgid = l.it.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
+	struct ibv_ah *ah = ibv_create_ah(d.pd, &a);
+
+	CHECK(ah);
+	for (uint32_t i = 0; i < WAITING; i++) {
+		fill(m.p, 1000 - i, 20 + i);
+		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 1000 - i, .ah = ah, .qpn = l.it.qpn, .qkey = QKEY);
+	}
+	fill(m.p, 1000, 99);
+	for (uint64_t i = 0; i < WAITING; i++)
+		expect(l.scq, i, IBV_WC_SUCCESS);
+	meet_up(p.fd);
+	finish(&p);
+	CHECK(!ibv_destroy_ah(ah));
+}
+
 /* --- within a process --- */
 
 static void a_queue_pair_connected_to_itself(void)
@@ -643,6 +692,8 @@ int main(int argc, char **argv)
 		{"UC delivers, and forgives", uc_delivers_and_forgives},
 		{"datagrams over IPv4 addresses", datagrams_over_ipv4_addresses},
 		{"datagrams over IPv6 addresses", datagrams_over_ipv6_addresses},
+		{"datagrams that wait for a stranger say what they said when they were posted",
+		 datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were_posted},
 		{"a queue pair connected to itself", a_queue_pair_connected_to_itself},
 		{"four threads on one queue pair", four_threads_on_one_queue_pair, 40},
 		{"four threads with queue pairs of their own", four_threads_with_queue_pairs_of_their_own, 40},

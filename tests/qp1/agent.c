@@ -149,8 +149,8 @@ static void obey(const struct order *o, struct result *r)
 		break;
 	case BIND:
 		r->port = o->want.port;
-		r->err = vb_qp1_bind(us.q, o->want.ps, o->want.local, o->want.v4_only, o->want.ifindex, &r->port,
-		                     o->want.reuse, &r->id);
+		r->err = vb_qp1_bind(us.q, o->want.ps, o->want.local, o->want.v4_only, o->want.v6_only, o->want.ifindex,
+		                     &r->port, o->want.reuse, &r->id);
 		break;
 	case LISTEN:
 		r->err = vb_qp1_listen(us.q, o->id);

@@ -23,7 +23,7 @@ struct arrived {
 struct wanted {
 	uint16_t ps, port;
 	uint8_t local[16];
-	bool v4_only, reuse;
+	bool v4_only, v6_only, reuse;
 	uint32_t ifindex;
 };
 

@@ -221,6 +221,34 @@ static void both_may_reuse_a_port_until_one_listens(void)
 	agent_end(&c);
 }
 
+static void each_family_has_any_address_of_its_own(void)
+{
+	struct wanted four = {.ps = VB_PS_TCP, .port = PORT, .v4_only = true};
+	struct wanted six = {.ps = VB_PS_TCP, .port = PORT, .v6_only = true}, both = {.ps = VB_PS_TCP, .port = PORT};
+	struct agent a, b;
+	uint8_t mad[VB_MAD_LEN];
+	uint32_t v4_id, v6_id;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	CHECK_IS(agent_bind(&a, &six, NULL, &v6_id), 0);
+	CHECK_IS(agent_bind(&b, &both, NULL, NULL), EADDRINUSE);
+	CHECK_IS(agent_bind(&b, &four, NULL, &v4_id), 0);
+	CHECK_IS(agent_bind(&a, &four, NULL, NULL), EADDRINUSE);
+	CHECK_IS(agent_listen(&a, v6_id), 0);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&b, 1), 1);
+	agent_send(&b, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, NULL, 5000)); /* rejected: nobody listens there at an IPv4 address */
+	CHECK_IS(agent_listen(&b, v4_id), 0);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, NULL, 5000));
+	CHECK_IS(agent_count(&a), 0);
+	agent_end(&a);
+	agent_end(&b);
+}
+
 static void a_port_of_the_brokers_choice_is_ones_own(void)
 {
 	struct agent a, b;
@@ -419,7 +447,9 @@ static void a_program_that_does_not_read_costs_little_and_holds_nobody_up(void)
 		got = agent_take(&c, NULL, 200);
 	}
 	CHECK(got);
-#ifndef VB_SANITIZED /* there each small piece of memory has much around it */
+#ifdef VB_SANITIZED /* there each small piece of memory has much around it */
+	(void)before;
+#else
 	CHECK(kilobytes_of(broker_pid()) - before < 8192);
 #endif
 	kill(stopped.pid, SIGCONT);
@@ -596,7 +626,7 @@ static void the_port_is_free_when_the_last_has_gone(void)
 	serve(&a, VB_PS_TCP, PORT); /* answered: the broker has it all */
 	CHECK(keeper_pid() != 0);
 	agent_end(&a);
-	CHECK(wait_gone(3000));
+	CHECK(wait_gone(10000));
 	CHECK(wait_no_keeper(3000));
 }
 
@@ -611,6 +641,7 @@ int main(int argc, char **argv)
 		{"nonsense is dropped", nonsense_is_dropped},
 		{"a port has one owner for each address", a_port_has_one_owner_for_each_address},
 		{"both may reuse a port until one listens", both_may_reuse_a_port_until_one_listens},
+		{"each family has any address of its own", each_family_has_any_address_of_its_own},
 		{"a port of the broker's choice is one's own", a_port_of_the_brokers_choice_is_ones_own},
 		{"a listener hears what is for its address", a_listener_hears_what_is_for_its_address},
 		{"it is opened once, and again after a close", it_is_opened_once_and_again_after_a_close},

@@ -67,6 +67,43 @@ static void one_address_on_two_interfaces_is_two(void)
 	clear();
 }
 
+static struct vb_binding any_of(uint32_t lane, bool v4_only, bool v6_only)
+{
+	struct vb_binding b = of(lane, 1, 7, 0);
+
+	b.v4_only = v4_only;
+	b.v6_only = v6_only;
+	return b;
+}
+
+static void any_address_of_each_family_may_be_anothers(void)
+{
+	const uint8_t four[16] = {[10] = 0xff, 0xff, 10, 0, 0, 1};
+	struct vb_binding *v4, *v6, one = of(5, 1, 7, 0);
+
+	memcpy(one.local, four, sizeof(four));
+	CHECK(add(any_of(1, true, false), &v4) == 0);
+	CHECK(add(any_of(2, true, false), NULL) == EADDRINUSE);
+	CHECK(add(any_of(2, false, false), NULL) == EADDRINUSE);
+	CHECK(add(any_of(2, false, true), &v6) == 0);
+	CHECK(add(any_of(3, false, true), NULL) == EADDRINUSE);
+	CHECK(add(any_of(3, false, false), NULL) == EADDRINUSE);
+	CHECK(add(of(3, 1, 7, 9), NULL) == EADDRINUSE);
+	CHECK(add(one, NULL) == EADDRINUSE);
+	CHECK(vb_service_listen(&t, v4) == 0 && vb_service_listen(&t, v6) == 0);
+	CHECK(vb_service_find(&t, 0x106, 7, four, 0, everybody, NULL) == v4);
+	CHECK(vb_service_find(&t, 0x106, 7, of(0, 0, 0, 9).local, 0, everybody, NULL) == v6);
+	vb_service_unbind(&t, v4);
+	CHECK(vb_service_find(&t, 0x106, 7, four, 0, everybody, NULL) == NULL);
+	CHECK(add(one, NULL) == 0);
+	CHECK(add(any_of(3, false, false), NULL) == EADDRINUSE);
+	clear();
+	CHECK(add(any_of(1, false, false), NULL) == 0); /* both families' */
+	CHECK(add(any_of(2, true, false), NULL) == EADDRINUSE);
+	CHECK(add(any_of(2, false, true), NULL) == EADDRINUSE);
+	clear();
+}
+
 static void only_those_that_may_are_found(void)
 {
 	struct vb_binding *b;
@@ -142,6 +179,7 @@ static void it_forgets_nobody_and_keeps_nobody(void)
 int main(void)
 {
 	one_address_on_two_interfaces_is_two();
+	any_address_of_each_family_may_be_anothers();
 	only_those_that_may_are_found();
 	the_range_of_ports_has_an_end();
 	a_program_has_so_many_and_others_theirs();

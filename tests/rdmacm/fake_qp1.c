@@ -21,7 +21,7 @@ struct service {
 	struct service *next;
 	uint16_t ps, port;
 	uint8_t local[16];
-	bool listens, reuse;
+	bool v4_only, v6_only, listens, reuse;
 	uint32_t id;
 };
 
@@ -173,40 +173,50 @@ EXPORT void vb_qp1_timer(struct vb_qp1 *q, uint64_t at)
 	pthread_mutex_unlock(&q->lock);
 }
 
-static bool overlap(const struct service *s, uint16_t ps, const uint8_t local[16], uint16_t port)
+static bool overlap(const struct service *a, const struct service *b)
 {
 	static const uint8_t any[16];
 
-	return s->ps == ps && s->port == port &&
-	       (!memcmp(s->local, local, 16) || !memcmp(s->local, any, 16) || !memcmp(local, any, 16));
+	return a->ps == b->ps && a->port == b->port && !(a->v4_only && b->v6_only) && !(a->v6_only && b->v4_only) &&
+	       (!memcmp(a->local, b->local, 16) || !memcmp(a->local, any, 16) || !memcmp(b->local, any, 16));
 }
 
-static bool taken(const struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], uint16_t port, bool reuse)
+static bool taken(const struct vb_qp1 *q, const struct service *want)
 {
 	for (const struct service *s = q->services; s; s = s->next)
-		if (overlap(s, ps, local, port) && (!reuse || !s->reuse || s->listens))
+		if (overlap(s, want) && (!want->reuse || !s->reuse || s->listens))
 			return true;
 	return false;
 }
 
-EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], bool v4_only, uint32_t ifindex,
-                       uint16_t *port, bool reuse, uint32_t *binding)
+static uint16_t free_port(const struct vb_qp1 *q, const struct service *want)
+{
+	struct service alone = *want;
+
+	alone.reuse = false;
+	for (alone.port = 40000; alone.port < 60000 && taken(q, &alone);)
+		alone.port++;
+	return alone.port;
+}
+
+EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], bool v4_only, bool v6_only,
+                       uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
 	struct service *s = calloc(1, sizeof(*s));
-	uint16_t p = *port;
 	int err = 0;
 
+	*s = (struct service){.ps = ps, .port = *port, .v4_only = v4_only, .v6_only = v6_only, .reuse = reuse};
+	memcpy(s->local, local, 16);
 	pthread_mutex_lock(&q->lock);
-	for (unsigned i = 40000; !*port && i < 60000; i++)
-		if (!taken(q, ps, local, p = (uint16_t)i, false))
-			break;
-	if (*port && taken(q, ps, local, p, reuse))
+	if (!*port)
+		s->port = free_port(q, s);
+	else if (taken(q, s))
 		err = EADDRINUSE;
 	if (!err) {
-		*s = (struct service){.next = q->services, .ps = ps, .port = p, .reuse = reuse, .id = ++q->ids};
-		memcpy(s->local, local, 16);
+		s->next = q->services;
+		s->id = ++q->ids;
 		q->services = s;
-		*port = p;
+		*port = s->port;
 		*binding = s->id;
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -225,7 +235,7 @@ EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 		if (s->id == binding)
 			own = s;
 	for (struct service *s = q->services; s; s = s->next)
-		if (s != own && s->listens && overlap(s, own->ps, own->local, own->port))
+		if (s != own && s->listens && overlap(s, own))
 			err = EADDRINUSE;
 	if (!err)
 		own->listens = true;

@@ -212,6 +212,32 @@ static void two_may_share_a_port_while_neither_listens(void)
 	rdma_destroy_event_channel(ch);
 }
 
+static void bind_both(bool only_six, int expect)
+{
+	struct rdma_cm_id *six = new_id(NULL, RDMA_PS_TCP), *four = new_id(NULL, RDMA_PS_TCP);
+	union address any_six = at("::", 0), any_four = at("0.0.0.0", 0);
+	int on = only_six;
+
+	MUST(rdma_set_option(six, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)));
+	MUST(rdma_bind_addr(six, &any_six.sa));
+	any_four.sin.sin_port = rdma_get_src_port(six);
+	if (expect) {
+		FAILS(rdma_bind_addr(four, &any_four.sa), expect);
+	} else {
+		MUST(rdma_bind_addr(four, &any_four.sa));
+		MUST(rdma_listen(six, 1));
+		MUST(rdma_listen(four, 1));
+	}
+	MUST(rdma_destroy_id(four));
+	MUST(rdma_destroy_id(six));
+}
+
+static void two_families_may_share_a_port(void)
+{
+	bind_both(true, 0);
+	bind_both(false, EADDRINUSE);
+}
+
 static void options_are_checked(void)
 {
 	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP), *ud = new_id(NULL, RDMA_PS_UDP);
@@ -456,6 +482,7 @@ int main(int argc, char **argv)
 	        T(a_host_that_does_not_answer_is_an_error),
 	        T(only_one_listens_at_a_port),
 	        T(two_may_share_a_port_while_neither_listens),
+	        T(two_families_may_share_a_port),
 	        T(options_are_checked),
 	        T(a_known_path_needs_no_resolving),
 	        T(names_are_resolved_by_hints),

@@ -111,9 +111,11 @@ static void put_device(struct answer *a, const struct tree_device *dev)
 		attribute_guid(a, RDMA_NLDEV_ATTR_NODE_GUID, text);
 	if (tree_device_read(dev, "sys_image_guid", text, sizeof(text)))
 		attribute_guid(a, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, text);
-	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, RDMA_NODE_IB_CA);
+	bool iwarp = tree_device_read(dev, "node_type", text, sizeof(text)) && atoi(text) == RDMA_NODE_RNIC;
+
+	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, iwarp ? RDMA_NODE_RNIC : RDMA_NODE_IB_CA);
 	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_DIM, 0);
-	attribute_string(a, RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce");
+	attribute_string(a, RDMA_NLDEV_ATTR_DEV_PROTOCOL, iwarp ? "iw" : "roce");
 }
 
 static void put_port(struct answer *a, const struct tree_device *dev)

@@ -1,0 +1,211 @@
+// ending.c - how a stream ends: violations, our own faults, the peer's Terminate, the end of the connection
+// follows: RFC 5040, 4.8, 5.4, 7 (Terminate, errors), 6 (streams); RFC 5041, 6, 7; RFC 5044, 8
+// SPDX-License-Identifier: MIT
+#include "engine/iwarp/machine.h"
+
+/* --- what was taken --- */
+
+static void end_receive(struct vb_iw_qp *q, enum vb_wire_status status)
+{
+	bool taken = q->rs.receive;
+
+	q->rs.receive = q->rs.active = false;
+	if (taken)
+		q->ops->complete_receive(q->own, &(struct vb_wire_receipt){.status = status});
+}
+
+/* In posting order: `bad` ends with its status. */
+static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive)
+{
+	struct vb_iw_requester *rq = &q->rq;
+
+	q->in.direct.active = q->in.starved = q->in.waited = q->in.framed = false;
+	q->in.head = q->in.tail = 0;
+	while (rq->head != rq->tail) {
+		uint32_t i = rq->head++;
+
+		q->ops->complete_send(q->own, &vb_iw_send_at(q, i)->rq, i == bad ? status : VB_WIRE_WR_FLUSH_ERR);
+	}
+	rq->cur = rq->tail;
+	rq->started = rq->fault = rq->immediate = rq->rtr_read = false;
+	rq->rd = rq->unsent = rq->offset = 0;
+	rq->rtr = VB_IW_RTR_NONE;
+	end_receive(q, receive);
+}
+
+static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive)
+{
+	q->life = life;
+	vb_iw_drop_output(q);
+	flush(q, bad, status, receive);
+}
+
+/* --- by us --- */
+
+void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive,
+                enum vb_wire_event event)
+{
+	if (q->life != VB_IW_LIVES)
+		return;
+	q->tell = (struct vb_terminate){.term = (uint16_t)term};
+	end(q, VB_IW_TERMINATING, bad, status, receive);
+	q->ops->failed(q->own, event);
+}
+
+void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
+                  enum vb_wire_status receive, enum vb_wire_event event)
+{
+	if (q->life != VB_IW_LIVES)
+		return;
+	if (counter)
+		++*counter;
+	q->held = false; /* the peer has begun */
+	q->tell = (struct vb_terminate){.term = (uint16_t)term};
+	if (s) {
+		q->tell.has_ddp = true;
+		q->tell.ddp = s->ddp;
+		q->tell.segment_len = (uint16_t)(vb_ddp_len(s->ddp.tagged) + s->length);
+	}
+	if (s && body) {
+		q->tell.has_rdma = true;
+		q->tell.rdma_len = vb_rdmap_table[s->ddp.opcode].body;
+		memcpy(q->tell.rdma, body, q->tell.rdma_len);
+	}
+	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR, receive);
+	q->ops->failed(q->own, event);
+}
+
+enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
+{
+	uint8_t body[VB_TERMINATE_MAX];
+	struct vb_writer w = vb_writer(body, sizeof(body));
+	struct vb_iw_part p = {
+	        .ddp = {.last = true,
+	                .dv = VB_DDP_VERSION,
+	                .rv = VB_RDMAP_VERSION,
+	                .opcode = VB_RDMAP_TERMINATE,
+	                .qn = VB_QN_TERMINATE,
+	                .msn = 1},
+	        .body = body,
+	        .source = VB_IW_OF_STREAM,
+	        .last = true,
+	};
+
+	vb_terminate_encode(&w, &q->tell);
+	p.body_len = (uint32_t)w.pos;
+	enum vb_iw_made made = vb_iw_put(q, &p);
+
+	if (made == VB_IW_MADE) {
+		q->told = true;
+		q->stats.terminates_sent++;
+	}
+	return made;
+}
+
+/* --- by the peer --- */
+
+/* What the peer could not do, as the completion of the request says it. */
+static enum vb_wire_status meaning(uint16_t term)
+{
+	switch (term) {
+	case VB_TERM_OPERATION_VERSION:
+	case VB_TERM_OPERATION_OPCODE:
+	case VB_TERM_UNTAGGED_QUEUE:
+	case VB_TERM_UNTAGGED_MSN:
+	case VB_TERM_UNTAGGED_OFFSET:
+	case VB_TERM_UNTAGGED_TOO_LONG:
+		return VB_WIRE_REM_INV_REQ_ERR;
+	}
+	switch (term >> 8) { /* layer and error type */
+	case VB_TERM_RDMAP << 4 | 1:
+	case VB_TERM_DDP << 4 | 1:
+		return VB_WIRE_REM_ACCESS_ERR;
+	default:
+		return VB_WIRE_REM_OP_ERR;
+	}
+}
+
+static bool is_meant(const struct vb_wire_send *s, const struct vb_ddp *h)
+{
+	if (h->tagged)
+		return s->rq.verb == VB_WIRE_WRITE && h->stag == s->rq.rkey && h->to - s->rq.remote_addr < s->rq.length;
+	if (h->qn == VB_QN_READ)
+		return vb_iw_is_answered(&s->rq) && h->msn == (uint32_t)s->seq;
+	return h->qn == VB_QN_SEND && s->rq.verb == VB_WIRE_SEND && h->msn == (uint32_t)s->seq;
+}
+
+/* Of those that are on their way, or begun. Sends and writes that were handed over have completed long ago. */
+static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
+{
+	const struct vb_iw_requester *rq = &q->rq;
+	uint32_t end = rq->cur + (rq->started ? 1 : 0);
+
+	for (uint32_t i = rq->head; t->has_ddp && i != end; i++) {
+		const struct vb_wire_send *s = vb_iw_send_at(q, i);
+
+		if (!s->done && is_meant(s, &t->ddp))
+			return i;
+	}
+	return rq->head != rq->tail ? rq->head : VB_IW_NOBODY;
+}
+
+/* RFC 5040, 5.4: nothing is sent any more, what comes behind it is not read. */
+void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len)
+{
+	struct vb_terminate t;
+
+	if (!vb_terminate_decode(&t, bytes, len))
+		t.term = VB_TERM_OPERATION_OTHER;
+	q->heard = true;
+	q->hear = t.term;
+	q->stats.terminates_rcvd++;
+	end(q, VB_IW_OVER, find_meant(q, &t), meaning(t.term), VB_WIRE_WR_FLUSH_ERR);
+	q->ops->failed(q->own, VB_WIRE_EVENT_SQ);
+}
+
+/* --- by the program, by the network --- */
+
+void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
+{
+	/* the rest of an FPDU may be in memory that we may not ask for any more */
+	bool ours = !q->out.sent || !q->out.fpdus[q->out.head % VB_IW_FPDUS].ref;
+
+	if (q->life == VB_IW_LIVES) {
+		q->tell = (struct vb_terminate){.term = VB_TERM_LOCAL_CATASTROPHIC};
+		end(q, terminate ? VB_IW_TERMINATING : VB_IW_OVER, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR,
+		    VB_WIRE_WR_FLUSH_ERR);
+	}
+	if (!ours || !terminate)
+		q->life = VB_IW_OVER;
+}
+
+/* Whose memory it was that the kernel did not find. */
+static void blame(struct vb_iw_qp *q, uint32_t *bad, enum vb_wire_status *receive)
+{
+	const struct vb_iw_fpdu *f = &q->out.fpdus[q->out.head % VB_IW_FPDUS];
+	const struct vb_iw_direct *d = &q->in.direct;
+
+	q->stats.local_faults++;
+	if (!q->filled) {
+		if (q->out.head != q->out.tail && f->source == VB_IW_OF_REQUEST && f->ref)
+			*bad = f->of;
+	} else if (d->active && d->segment.ddp.opcode == VB_RDMAP_READ_RESPONSE) {
+		vb_iw_oldest_read(q, bad);
+	} else if (d->active && !d->segment.ddp.tagged) {
+		*receive = VB_WIRE_LOC_PROT_ERR;
+	}
+}
+
+void vb_iw_closed(struct vb_iw_qp *q, enum vb_iw_end how)
+{
+	uint32_t bad = VB_IW_NOBODY;
+	enum vb_wire_status receive = VB_WIRE_WR_FLUSH_ERR;
+
+	if (q->life != VB_IW_LIVES) {
+		q->life = VB_IW_OVER;
+		return;
+	}
+	if (how == VB_IW_FAULT)
+		blame(q, &bad, &receive);
+	end(q, VB_IW_OVER, bad, VB_WIRE_LOC_PROT_ERR, receive);
+}

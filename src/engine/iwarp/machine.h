@@ -1,0 +1,91 @@
+// machine.h - what the files of this folder call of each other
+// follows: RFC 5040, RFC 5041, RFC 5044
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_IWARP_MACHINE_H
+#define VB_ENGINE_IWARP_MACHINE_H
+
+#include "engine/iwarp/state.h"
+#include "frame/mpa.h"
+
+#define VB_IW_NOBODY UINT32_MAX /* no request */
+
+static inline struct vb_wire_send *vb_iw_send_at(const struct vb_iw_qp *q, uint32_t i)
+{
+	return &q->sends[i & q->mask];
+}
+
+static inline bool vb_iw_is_atomic(const struct vb_wire_request *rq)
+{
+	return rq->verb == VB_WIRE_CMP_SWAP || rq->verb == VB_WIRE_FETCH_ADD;
+}
+
+static inline bool vb_iw_is_answered(const struct vb_wire_request *rq)
+{
+	return rq->verb == VB_WIRE_READ || vb_iw_is_atomic(rq);
+}
+
+/* --- output.c: FPDUs that wait to be handed over --- */
+
+enum vb_iw_made { VB_IW_MADE, VB_IW_NOTHING, VB_IW_FULL, VB_IW_NO_MEMORY };
+
+/* What is to become an FPDU: header, then payload bytes of a message. */
+struct vb_iw_part {
+	struct vb_ddp ddp;
+	const uint8_t *body; /* behind the DDP header, no payload */
+	uint32_t body_len, payload, offset, of;
+	uint8_t source; /* enum vb_iw_source */
+	bool last;
+};
+
+enum vb_iw_made vb_iw_put(struct vb_iw_qp *q, const struct vb_iw_part *part);
+/* Payload of a full FPDU. */
+uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged);
+/* All but what has been handed over in part. */
+void vb_iw_drop_output(struct vb_iw_qp *q);
+
+/* --- requester.c --- */
+
+enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q);
+enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q);
+void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f);
+void vb_iw_retire(struct vb_iw_qp *q);
+/* The oldest read or atomic that is not answered, NULL: none. */
+struct vb_wire_send *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index);
+void vb_iw_read_done(struct vb_iw_qp *q);
+
+/* --- answer.c: the peer's reads and atomics --- */
+
+enum vb_iw_made vb_iw_make_answer(struct vb_iw_qp *q);
+void vb_iw_answer_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f);
+/* The source of an answer is gone. */
+void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a);
+int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len, struct iovec *iov);
+void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
+void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
+
+/* --- segment.c: what a segment says --- */
+
+/* All that can be known from its header; body is what stands behind it, as far as it is there. false: refused, or starved. */
+bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s);
+/* Where its payload goes from `done` on: -1 is refused already. */
+int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len, struct iovec *iov);
+/* Payload that is in the stage. false: refused. */
+bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, const uint8_t *bytes, uint32_t len);
+/* All of it is there. body: of one that has no payload. */
+void vb_iw_segment_end(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
+enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged);
+
+/* --- ending.c --- */
+
+/* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and `body` bytes of
+ * RDMAP header behind it. */
+void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
+                  enum vb_wire_status receive, enum vb_wire_event event);
+/* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */
+void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive,
+                enum vb_wire_event event);
+void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len);
+/* The Terminate message. */
+enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q);
+
+#endif

@@ -1,0 +1,369 @@
+// requester.c - work requests become messages; what completes, completes in posting order
+// follows: RFC 5040, 5 (messages) and 5.5 (order); RFC 7306, 5 and 6 (atomics, immediate data); RFC 6581, 9.2 (RTR)
+// SPDX-License-Identifier: MIT
+#include "engine/iwarp/machine.h"
+
+/* --- taking --- */
+
+/*
+ * What can be known to be wrong before anything is sent. No message of RDMAP is a send with immediate data: those of
+ * RFC 7306, 6 are a message of their own, that takes a receive of its own, which serves for RDMA writes.
+ */
+static enum vb_wire_status fault(const struct vb_iw_qp *q, const struct vb_wire_request *rq)
+{
+	if (rq->verb == VB_WIRE_LOCAL)
+		return VB_WIRE_SUCCESS;
+	if (rq->verb > VB_WIRE_LOCAL || (rq->verb == VB_WIRE_SEND && rq->flags & VB_WIRE_IMM))
+		return VB_WIRE_LOC_QP_OP_ERR;
+	if (rq->length > VB_WIRE_MAX_MESSAGE || (vb_iw_is_atomic(rq) && rq->length != sizeof(uint64_t)))
+		return VB_WIRE_LOC_LEN_ERR;
+	return vb_iw_is_answered(rq) && !q->cfg.ord ? VB_WIRE_LOC_QP_OP_ERR : VB_WIRE_SUCCESS;
+}
+
+static bool take(struct vb_iw_qp *q)
+{
+	struct vb_wire_send *s = vb_iw_send_at(q, q->rq.tail);
+
+	if (q->rq.tail - q->rq.head > q->mask || !q->ops->next_send(q->own, &s->rq))
+		return false;
+	s->done = false;
+	s->packets = 0;
+	s->status = fault(q, &s->rq);
+	q->rq.tail++;
+	return true;
+}
+
+/* It is reported in its turn, and with it the stream ends. */
+static enum vb_iw_made stop(struct vb_iw_qp *q, struct vb_wire_send *s, enum vb_wire_status status)
+{
+	s->status = status;
+	q->rq.fault = true;
+	vb_iw_retire(q);
+	return VB_IW_NOTHING;
+}
+
+/* --- completion --- */
+
+void vb_iw_retire(struct vb_iw_qp *q)
+{
+	struct vb_iw_requester *rq = &q->rq;
+
+	while (rq->head != rq->cur && vb_iw_send_at(q, rq->head)->done) {
+		const struct vb_wire_send *s = vb_iw_send_at(q, rq->head);
+
+		rq->head++;
+		q->ops->complete_send(q->own, &s->rq, VB_WIRE_SUCCESS);
+	}
+	if (rq->fault && rq->head == rq->cur)
+		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, rq->cur, vb_iw_send_at(q, rq->cur)->status, VB_WIRE_WR_FLUSH_ERR,
+		           VB_WIRE_EVENT_SQ);
+}
+
+void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f)
+{
+	struct vb_wire_send *s = vb_iw_send_at(q, f->of);
+
+	q->rq.unsent--;
+	if (f->last && !vb_iw_is_answered(&s->rq))
+		s->done = true;
+}
+
+struct vb_wire_send *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index)
+{
+	struct vb_iw_requester *rq = &q->rq;
+
+	if ((int32_t)(rq->rd_next - rq->head) < 0)
+		rq->rd_next = rq->head;
+	for (; rq->rd_next != rq->cur; rq->rd_next++) {
+		struct vb_wire_send *s = vb_iw_send_at(q, rq->rd_next);
+
+		if (vb_iw_is_answered(&s->rq) && !s->done) {
+			*index = rq->rd_next;
+			return s;
+		}
+	}
+	return NULL;
+}
+
+void vb_iw_read_done(struct vb_iw_qp *q)
+{
+	uint32_t index;
+	struct vb_wire_send *s = vb_iw_oldest_read(q, &index);
+
+	s->done = true;
+	q->rq.rd--;
+	q->rq.got = 0;
+	vb_iw_retire(q);
+}
+
+/* --- messages --- */
+
+static struct vb_ddp header(uint8_t opcode, bool last)
+{
+	return (struct vb_ddp){
+	        .tagged = vb_rdmap_table[opcode].flags & VB_RDMAP_TAGGED,
+	        .last = last,
+	        .dv = VB_DDP_VERSION,
+	        .rv = VB_RDMAP_VERSION,
+	        .opcode = opcode,
+	        .qn = vb_rdmap_table[opcode].queue,
+	};
+}
+
+static uint8_t send_opcode(const struct vb_wire_request *rq)
+{
+	if (rq->flags & VB_WIRE_INV)
+		return rq->flags & VB_WIRE_SOLICITED ? VB_RDMAP_SEND_SE_INVALIDATE : VB_RDMAP_SEND_INVALIDATE;
+	return rq->flags & VB_WIRE_SOLICITED ? VB_RDMAP_SEND_SE : VB_RDMAP_SEND;
+}
+
+/* The message that cur is now: its next FPDU goes out. */
+static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_wire_send *s, struct vb_iw_part *p)
+{
+	enum vb_iw_made made;
+
+	p->of = q->rq.cur;
+	p->source = VB_IW_OF_REQUEST;
+	made = vb_iw_put(q, p);
+	if (made == VB_IW_NO_MEMORY)
+		return stop(q, s, VB_WIRE_LOC_PROT_ERR);
+	if (made != VB_IW_MADE)
+		return made;
+	q->rq.unsent++;
+	q->rq.started = !p->last;
+	q->rq.offset += p->payload;
+	q->out.answered = false;
+	if (p->last) {
+		q->rq.cur++;
+		q->rq.offset = 0;
+		q->rq.immediate = false;
+	}
+	return VB_IW_MADE;
+}
+
+/* Here and not when its turn comes to be named, so that what went before it still completes. */
+static bool sourced(struct vb_iw_qp *q, const struct vb_wire_send *s)
+{
+	struct iovec iov[VB_IW_PIECES];
+
+	return q->rq.started || s->rq.length <= VB_IW_COPY_MAX ||
+	       q->ops->source(q->own, &s->rq, 0, s->rq.length, iov) >= 0;
+}
+
+static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, false);
+	struct vb_iw_part p = {
+	        .ddp = header(send_opcode(&s->rq), left <= most),
+	        .payload = left < most ? left : most,
+	        .offset = q->rq.offset,
+	        .last = left <= most,
+	};
+
+	if (!sourced(q, s))
+		return stop(q, s, VB_WIRE_LOC_PROT_ERR);
+	p.ddp.msn = q->rq.msn[VB_QN_SEND];
+	p.ddp.mo = q->rq.offset;
+	p.ddp.stag = s->rq.flags & VB_WIRE_INV ? s->rq.imm : 0;
+	enum vb_iw_made made = put(q, s, &p);
+
+	s->seq = p.ddp.msn;
+	if (made == VB_IW_MADE && p.last)
+		q->rq.msn[VB_QN_SEND]++;
+	return made;
+}
+
+static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	uint8_t body[VB_IMMEDIATE_LEN];
+	struct vb_writer w = vb_writer(body, sizeof(body));
+	struct vb_iw_part p = {
+	        .ddp = header(s->rq.flags & VB_WIRE_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
+	        .body = body,
+	        .body_len = sizeof(body),
+	        .last = true,
+	};
+
+	vb_immediate_encode(&w, &(struct vb_immediate){.data = s->rq.imm});
+	p.ddp.msn = q->rq.msn[VB_QN_SEND];
+	enum vb_iw_made made = put(q, s, &p);
+
+	if (made == VB_IW_MADE)
+		q->rq.msn[VB_QN_SEND]++;
+	return made;
+}
+
+static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, true);
+	bool ends = left <= most;
+	struct vb_iw_part p = {
+	        .ddp = header(VB_RDMAP_WRITE, ends),
+	        .payload = ends ? left : most,
+	        .offset = q->rq.offset,
+	        .last = ends && !(s->rq.flags & VB_WIRE_IMM),
+	};
+
+	if (q->rq.immediate)
+		return make_immediate(q, s);
+	if (!sourced(q, s))
+		return stop(q, s, VB_WIRE_LOC_PROT_ERR);
+	p.ddp.stag = s->rq.rkey;
+	p.ddp.to = s->rq.remote_addr + q->rq.offset;
+	enum vb_iw_made made = put(q, s, &p);
+
+	if (made == VB_IW_MADE)
+		q->rq.immediate = ends && !p.last;
+	return made;
+}
+
+/* Reads and atomics: one FPDU of the queue for requests. */
+static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_wire_send *s, uint8_t opcode, const uint8_t *body)
+{
+	struct vb_iw_part p = {
+	        .ddp = header(opcode, true),
+	        .body = body,
+	        .body_len = vb_rdmap_table[opcode].body,
+	        .last = true,
+	};
+
+	p.ddp.msn = q->rq.msn[VB_QN_READ];
+	s->seq = p.ddp.msn;
+	enum vb_iw_made made = put(q, s, &p);
+
+	if (made == VB_IW_MADE) {
+		q->rq.msn[VB_QN_READ]++;
+		q->rq.rd++;
+		q->stats.reads_sent++;
+	}
+	return made;
+}
+
+static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	uint8_t body[VB_READ_REQUEST_LEN];
+	struct vb_writer w = vb_writer(body, sizeof(body));
+	struct vb_read_request r = {.length = s->rq.length, .stag = s->rq.rkey, .to = s->rq.remote_addr};
+
+	q->ops->sink_name(q->own, &s->rq, &r.sink_stag, &r.sink_to);
+	vb_read_request_encode(&w, &r);
+	return put_asked(q, s, VB_RDMAP_READ_REQUEST, body);
+}
+
+/* RFC 7306, 5.1: masks of ones compare and swap all of it; no bit of the mask of an addition keeps a carry back. */
+static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	bool add = s->rq.verb == VB_WIRE_FETCH_ADD;
+	uint8_t body[VB_ATOMIC_REQUEST_LEN];
+	struct vb_writer w = vb_writer(body, sizeof(body));
+	struct vb_atomic_request a = {
+	        .op = add ? VB_RDMAP_FETCH_ADD : VB_RDMAP_CMP_SWAP,
+	        .id = q->rq.msn[VB_QN_READ],
+	        .stag = s->rq.rkey,
+	        .to = s->rq.remote_addr,
+	        .swap_add = s->rq.swap_add,
+	        .swap_add_mask = add ? 0 : UINT64_MAX,
+	        .compare = add ? 0 : s->rq.compare,
+	        .compare_mask = add ? 0 : UINT64_MAX,
+	};
+
+	vb_atomic_request_encode(&w, &a);
+	return put_asked(q, s, VB_RDMAP_ATOMIC_REQUEST, body);
+}
+
+/* --- in turn --- */
+
+/* Its turn comes when all before it is done: an invalidated key must not be needed by what still waits to be sent. */
+static bool run_local(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	if (q->rq.cur != q->rq.head)
+		return false;
+	if (!q->ops->local(q->own, &s->rq)) {
+		stop(q, s, VB_WIRE_MW_BIND_ERR);
+		return false;
+	}
+	s->done = true;
+	q->rq.cur++;
+	vb_iw_retire(q);
+	return true;
+}
+
+/* One that was taken goes, even if the limit has become 0 since. */
+static bool may_begin(struct vb_iw_qp *q, struct vb_wire_send *s)
+{
+	uint32_t ord = q->cfg.ord ? q->cfg.ord : 1;
+
+	if (s->rq.flags & VB_WIRE_FENCE && q->rq.rd)
+		return false;
+	if (!vb_iw_is_answered(&s->rq) || q->rq.rd < ord)
+		return true;
+	if (!s->packets++) /* counted once */
+		q->stats.ord_waits++;
+	return false;
+}
+
+enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
+{
+	struct vb_iw_requester *rq = &q->rq;
+	struct vb_wire_send *s;
+
+	while (!rq->started) {
+		if (rq->fault || rq->paused || (rq->cur == rq->tail && !take(q)))
+			return VB_IW_NOTHING;
+		s = vb_iw_send_at(q, rq->cur);
+		if (s->status)
+			return stop(q, s, s->status);
+		if (s->rq.verb != VB_WIRE_LOCAL) {
+			if (!may_begin(q, s))
+				return VB_IW_NOTHING;
+			break;
+		}
+		if (!run_local(q, s))
+			return VB_IW_NOTHING;
+	}
+	if (rq->fault)
+		return VB_IW_NOTHING;
+	s = vb_iw_send_at(q, rq->cur);
+	switch (s->rq.verb) {
+	case VB_WIRE_SEND:
+		return make_send(q, s);
+	case VB_WIRE_WRITE:
+		return make_write(q, s);
+	case VB_WIRE_READ:
+		return make_read(q, s);
+	default:
+		return make_atomic(q, s);
+	}
+}
+
+/* RFC 6581, 9.2: the first FPDU of all, of no request. */
+enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q)
+{
+	uint8_t body[VB_READ_REQUEST_LEN] = {0};
+	struct vb_iw_part p = {.source = VB_IW_OF_STREAM, .last = true};
+	enum vb_iw_made made;
+
+	if (q->rq.rtr == VB_IW_RTR_SEND) {
+		p.ddp = header(VB_RDMAP_SEND, true);
+		p.ddp.msn = q->rq.msn[VB_QN_SEND];
+	} else if (q->rq.rtr == VB_IW_RTR_WRITE) {
+		p.ddp = header(VB_RDMAP_WRITE, true);
+	} else {
+		p.ddp = header(VB_RDMAP_READ_REQUEST, true);
+		p.ddp.msn = q->rq.msn[VB_QN_READ];
+		p.body = body;
+		p.body_len = sizeof(body);
+	}
+	made = vb_iw_put(q, &p);
+	if (made != VB_IW_MADE)
+		return made;
+	if (q->rq.rtr == VB_IW_RTR_SEND)
+		q->rq.msn[VB_QN_SEND]++;
+	if (q->rq.rtr == VB_IW_RTR_READ) {
+		q->rq.msn[VB_QN_READ]++;
+		q->rq.rtr_read = true;
+		q->rq.rd++;
+	}
+	q->rq.rtr = VB_IW_RTR_NONE;
+	return VB_IW_MADE;
+}

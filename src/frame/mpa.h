@@ -1,0 +1,119 @@
+// mpa.h - MPA: the frames that open a connection, what is agreed by them, and how FPDUs lie in the stream
+// follows: RFC 5044, 4 (FPDUs, markers, CRC) and 7.1 (connection setup); RFC 6581, 4 to 9 (enhanced connection setup)
+// SPDX-License-Identifier: MIT
+#ifndef VB_FRAME_MPA_H
+#define VB_FRAME_MPA_H
+
+#include "frame/cursor.h"
+
+#define VB_MPA_FRAME_LEN 20     /* before the private data */
+#define VB_MPA_PRIVATE_MAX 512  /* the words of RFC 6581 are of it */
+#define VB_MPA_ENHANCED_LEN 4   /* those words */
+#define VB_MPA_FRAME_MAX (VB_MPA_FRAME_LEN + VB_MPA_PRIVATE_MAX)
+#define VB_MPA_ANY_DEPTH 0x3fff /* of IRD and ORD: not negotiated */
+#define VB_MPA_INTERVAL 512u    /* of markers */
+#define VB_MPA_MARKER_LEN 4u
+#define VB_MPA_CRC_LEN 4u
+#define VB_MPA_LENGTH_LEN 2u
+#define VB_MPA_ULPDU_MAX 0xffffu
+
+/* The ready-to-receive messages of RFC 6581, 9.2, as a set. */
+enum vb_mpa_rtr { VB_MPA_RTR_SEND = 1, VB_MPA_RTR_WRITE = 2, VB_MPA_RTR_READ = 4 };
+
+struct vb_mpa_frame {
+	bool reply;
+	bool markers, crc;  /* M: the sender of the frame wants to receive markers. C */
+	bool reject;        /* R, of a reply */
+	uint8_t revision;   /* 1 or 2 */
+	bool enhanced;      /* S: the words of RFC 6581 are there */
+	bool peer_to_peer;  /* A */
+	uint8_t rtr;        /* B, C, D: enum vb_mpa_rtr */
+	uint16_t ird, ord;  /* 14 bits */
+	const uint8_t *private_data; /* behind those words; of the bytes that were decoded */
+	uint16_t private_len;
+};
+
+/* X(name, text) */
+#define VB_MPA_VERDICTS(X)                                                          \
+	X(OK, "right")                                                              \
+	X(SHORT, "more bytes have to come")                                         \
+	X(KEY, "not an MPA frame")                                                  \
+	X(WRONG_WAY, "a request where a reply is due, or a reply where a request is") \
+	X(REVISION, "MPA revision not supported")                                   \
+	X(LENGTH, "private data too long")                                          \
+	X(ENHANCED, "no room for the words of the enhanced setup")                  \
+	X(REJECT, "a request that rejects")
+
+enum vb_mpa_verdict {
+#define X(name, text) VB_MPA_##name,
+	VB_MPA_VERDICTS(X)
+#undef X
+};
+
+const char *vb_mpa_verdict_text(enum vb_mpa_verdict verdict);
+
+/* The frame at the start of a stream, of which len bytes are there. *used: its length, where the verdict is OK; what is
+ * wrong is seen as early as the bytes show it. Out-parameters are untouched otherwise. */
+enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len, bool reply);
+void vb_mpa_encode(struct vb_writer *w, const struct vb_mpa_frame *frame);
+
+/* What one side wants. */
+struct vb_mpa_wish {
+	uint8_t revision;  /* 1 or 2 */
+	bool markers, crc; /* to receive markers; a CRC whatever the peer says */
+	bool peer_to_peer; /* the initiator: it will send an RTR message; the responder: it wants one if the peer can */
+	uint8_t rtr;       /* enum vb_mpa_rtr: what it can send, or take */
+	uint16_t ird, ord; /* at most */
+	bool strict;       /* the initiator: an IRD of the peer below our ORD is an error, instead of a lower ORD */
+};
+
+struct vb_mpa_terms {
+	bool crc, markers_in, markers_out;
+	uint16_t ird, ord;
+	uint8_t rtr; /* one of enum vb_mpa_rtr, or 0: sent by the initiator as its first FPDU */
+	bool hold;   /* the responder sends nothing before the first FPDU has come */
+};
+
+enum vb_mpa_refusal {
+	VB_MPA_AGREED,
+	VB_MPA_REJECTED, /* by the peer: its private data may say why */
+	VB_MPA_NO_IRD,   /* insufficient IRD: RFC 6581, 8 (MPA error 6) */
+	VB_MPA_NO_RTR,   /* no matching RTR option (MPA error 7) */
+	VB_MPA_NEWER,    /* a reply of a later revision than the request's */
+};
+
+/* The request of the initiator; private_data is the caller's. */
+void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data, uint16_t len);
+/* The responder: terms, and the reply that says so. */
+enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish,
+                                  const struct vb_mpa_frame *request);
+/* The initiator, with the reply to the request that `wish` gave. */
+enum vb_mpa_refusal vb_mpa_conclude(struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish,
+                                    const struct vb_mpa_frame *reply);
+
+/* --- FPDUs: length of the ULPDU, ULPDU, pad, CRC --- */
+
+static inline uint32_t vb_mpa_pad(uint32_t ulpdu)
+{
+	return -(VB_MPA_LENGTH_LEN + ulpdu) & 3;
+}
+
+static inline uint32_t vb_mpa_fpdu_len(uint32_t ulpdu)
+{
+	return VB_MPA_LENGTH_LEN + ulpdu + vb_mpa_pad(ulpdu) + VB_MPA_CRC_LEN;
+}
+
+/* RFC 5044, 4.5: the largest ULPDU whose FPDU is no longer than emss, wherever its markers are. */
+uint32_t vb_mpa_mulpdu(uint32_t emss, bool markers);
+/* Bytes of the stream that len bytes of an FPDU take with their markers, where position is that of the first one: a marker
+ * stands at each multiple of 512; one that stands right behind an FPDU is of the next. */
+uint32_t vb_mpa_marked_len(uint64_t position, uint32_t len);
+/* bytes[0, marked) is the room, the FPDU stands at its end; it is spread and the markers are put in. */
+void vb_mpa_mark(uint8_t *bytes, uint32_t len, uint64_t position);
+/* The reverse: bytes[0, len) is the FPDU then. false: a marker that does not point to its start. */
+bool vb_mpa_unmark(uint8_t *bytes, uint32_t len, uint64_t position);
+/* The CRC of an FPDU with its markers, without the CRC itself; and how it goes over the wire. */
+void vb_mpa_seal(uint8_t *fpdu, uint32_t marked_len);
+bool vb_mpa_sealed(const uint8_t *fpdu, uint32_t marked_len);
+
+#endif

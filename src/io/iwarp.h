@@ -1,0 +1,49 @@
+// iwarp.h - queue pairs on TCP streams: what joins a stream to its queue pair
+// follows: RFC 5040, RFC 5044; ARCHITECTURE.md, "iWARP"
+// SPDX-License-Identifier: MIT
+#ifndef VB_IO_IWARP_H
+#define VB_IO_IWARP_H
+
+#include "engine/iwarp/iwarp.h"
+#include "io/io.h"
+
+/* A connected TCP socket behind the exchange of MPA frames. */
+struct vb_iwarp_stream {
+	int fd;
+	bool initiator, crc, markers_in, markers_out;
+	bool hold; /* the responder of MPA revision 1: it sends nothing before the initiator has */
+	uint16_t ird, ord;
+	enum vb_iw_rtr send_rtr, expect_rtr;
+	const void *early; /* what was read behind the MPA frame already */
+	size_t early_len;
+	/* The stream has ended, by whomever; status 0 or an errno. Adapter thread, no lock held, once, and not after
+	 * vb_iwarp_detach has returned. */
+	void (*closed)(void *own, int status);
+	void *own;
+};
+
+/*
+ * Gives an RC queue pair of an iWARP device its stream and brings it from INIT to RTS. The descriptor is taken over,
+ * whatever comes of it. 0 or an errno. No lock held.
+ */
+int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s);
+/* The program disconnects: the queue pair goes to ERR, what is in the socket is still delivered, then the stream ends. No
+ * lock held. */
+void vb_iwarp_disconnect(struct vb_qp *qp);
+/* closed() is not called any more for this own. No lock held; may be called from within closed(). The queue pair may be
+ * gone already: it is not looked at. */
+void vb_iwarp_detach(struct vb_qp *qp, const void *own);
+
+/* --- for the same host --- */
+
+/* Is the device of this context an iWARP one? */
+bool vb_iwarp_is(const struct ibv_context *ctx);
+/*
+ * Connects two queue pairs of iWARP devices on one host as RoCE ones would be, in memory: what ibv_modify_qp says to RTR
+ * and then to RTS, with all attributes that InfiniBand asks for (ah_attr.grh.dgid is an address of the peer's interface,
+ * an IPv4 one as ::ffff:a.b.c.d; nothing else of ah_attr is looked at). EHOSTUNREACH at RTR: the other program cannot be
+ * met, or VERBENA_WIRE=always; the queue pair still is in INIT, for a stream. No lock held.
+ */
+int vb_iwarp_connect_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
+
+#endif

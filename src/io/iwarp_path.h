@@ -1,0 +1,90 @@
+// iwarp_path.h - what joins a queue pair to its TCP connection, and all of them to whoever does the adapter's work
+// follows: RFC 5040, RFC 5044; ARCHITECTURE.md, "iWARP"
+// SPDX-License-Identifier: MIT
+#ifndef VB_IO_IWARP_PATH_H
+#define VB_IO_IWARP_PATH_H
+
+#include "engine/iwarp/state.h"
+#include "io/iwarp.h"
+#include "io/queue_ops.h"
+
+struct vb_iwarp_tail;
+
+struct vb_iwarp_path {
+	struct vb_iw_qp q;
+	struct vb_qp *qp;
+	int fd;
+	/* under sq_lock */
+	bool blocked;   /* there is more to send than the socket took */
+	bool armed;     /* the set is asked for room to send, too */
+	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
+	int lost;       /* errno of the socket: nothing can be sent any more */
+	int status;     /* for closed() */
+	uint32_t turn;
+	struct vb_known known;
+	/* A completion that waits for company; see vb_iwarp_kick. */
+	bool may_hold, held;
+	bool missed;   /* it waited in vain, and nothing was posted or came since */
+	uint64_t hold; /* ns: how long one waits */
+	uint64_t held_until;
+	struct vb_wire_request held_rq;
+	/* under progress + sq_lock */
+	bool in_set;
+	/* under progress */
+	struct vb_iwarp_path *next, **prev;
+
+	struct vb_iwarp_tail *tail;
+	uint8_t *memory; /* stage, then out */
+	struct vb_wire_send sends[];
+};
+
+/* All of a process. */
+struct vb_iwarp_host {
+	int epoll_fd; /* a set that stands in the adapter thread's while that has the duty */
+	struct vb_iwarp_path *paths; /* under progress */
+	unsigned n;
+	atomic_uint users; /* = n: a hint */
+};
+
+/* Counts of the streams that have ended. */
+extern struct vb_iw_stats vb_iw_totals;
+
+/* --- iwarp.c --- */
+
+struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node); /* NULL without memory or descriptors */
+void vb_iwarp_host_free(struct vb_node *node);
+void vb_iwarp_in_child(struct vb_node *node);
+/* Who looks at the sockets: with watch, the adapter thread is woken by them; without, somebody polls. Under progress. */
+void vb_iwarp_watch(struct vb_node *node, bool watch);
+/* Takes what has come, sends what could not go. Under progress. Returns work done. wait: as with vb_requester_visit. */
+unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
+/* The program ends without a word: what it has said shall arrive. Under progress. */
+void vb_iwarp_last_words(struct vb_node *node);
+/* The state or the attributes have changed. Under progress + sq_lock. */
+void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next);
+/* Under sq_lock. */
+bool vb_iwarp_path_idle(const struct vb_qp *qp);
+
+/* --- iwarp_ops.c --- */
+
+extern const struct vb_iw_ops vb_iwarp_ops;
+/* The completion that waits does not any longer. Under sq_lock. */
+void vb_iwarp_release(struct vb_iwarp_path *w);
+void vb_iwarp_release_all(struct vb_node *node); /* under progress */
+
+/* --- iwarp_tail.c: the end of a stream. All is allocated with its beginning --- */
+
+/* Takes the descriptor, unless there is no memory: NULL. */
+struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iwarp_stream *s);
+/* There was no stream after all: closes the descriptor. */
+void vb_iwarp_tail_drop(struct vb_iwarp_tail *t);
+/* The queue pair has left. rest (malloc'd, or NULL) is still to be sent. Any lock may be held. */
+void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_t len);
+/* Tells of ends, sees to what lingers; when it wants to be called again (0: never). Adapter thread, no lock held. */
+void vb_iwarp_tails(struct vb_node *node);
+uint64_t vb_iwarp_tails_at(void);
+/* The node ends, its adapter thread has. */
+void vb_iwarp_tails_free(struct vb_node *node);
+void vb_iwarp_tails_in_child(void);
+
+#endif

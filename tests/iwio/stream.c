@@ -1,0 +1,76 @@
+// stream.c - two programs whose queue pairs are joined by a TCP connection of the test's own
+// follows: RFC 5044; io/iwarp.h
+// SPDX-License-Identifier: MIT
+#include "stream.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+struct stream how;
+_Atomic int closed_calls, closed_status = -1;
+
+/* Both offer a number; who offers the higher one calls, the other listens. */
+int connection(int fd, bool *initiator)
+{
+	uint32_t mine = (uint32_t)getpid(), its;
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	socklen_t len = sizeof(at);
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(s >= 0);
+	inet_pton(AF_INET, how.here ? how.here : "127.0.0.1", &at.sin_addr);
+	CHECK(!bind(s, (struct sockaddr *)&at, sizeof(at)));
+	tell(fd, &mine, sizeof(mine));
+	hear(fd, &its, sizeof(its));
+	*initiator = mine > its;
+	if (*initiator) {
+		hear(fd, &at, sizeof(at));
+		CHECK(!connect(s, (struct sockaddr *)&at, sizeof(at)));
+		return s;
+	}
+	CHECK(!listen(s, 1) && !getsockname(s, (struct sockaddr *)&at, &len));
+	tell(fd, &at, sizeof(at));
+	int c = accept4(s, NULL, NULL, SOCK_CLOEXEC);
+
+	CHECK(c >= 0);
+	close(s);
+	return c;
+}
+
+static void on_closed(void *own, int status)
+{
+	closed_status = status;
+	closed_calls++;
+}
+
+void stream_join(struct link *l, int fd)
+{
+	bool initiator;
+	int s = connection(fd, &initiator);
+	struct vb_iwarp_stream st = {
+		.fd = s,
+		.initiator = initiator,
+		.crc = how.crc,
+		.markers_in = how.markers,
+		.markers_out = how.markers,
+		.hold = how.hold && !initiator,
+		.ird = (uint16_t)(how.ird ? how.ird : 16),
+		.ord = (uint16_t)(how.ord ? how.ord : 16),
+		.send_rtr = initiator ? how.rtr : VB_IW_RTR_NONE,
+		.expect_rtr = initiator ? VB_IW_RTR_NONE : how.rtr,
+		.closed = on_closed,
+		.own = l,
+	};
+
+	l->it.gid = l->d->gid;
+	CHECK_INT(vb_iwarp_attach(vb_qp(l->qp), &st), 0);
+	CHECK_INT(state_of(l->qp), IBV_QPS_RTS);
+	meet_up(fd);
+}
+
+void stream_open(struct link *l, struct dev *d, const struct conf *c, int fd)
+{
+	link_make(l, d, c);
+	stream_join(l, fd);
+}
