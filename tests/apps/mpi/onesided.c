@@ -4,7 +4,7 @@
 #include "expect.h"
 
 #define CHUNK 70000
-#define COUNTS 500
+#define COUNTS 200
 
 static unsigned char in[CHUNK], out[CHUNK];
 

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 		sums(n);
 	for (int n = 1; n <= LONGEST; n *= 16)
 		broadcasts(n);
-	for (int i = 0; i < 200; i++)
+	for (int i = 0; i < 50; i++)
 		MPI_Barrier(MPI_COMM_WORLD);
 	return expect_end("reduce");
 }

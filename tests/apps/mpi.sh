@@ -1,0 +1,84 @@
+#!/bin/bash
+# mpi.sh - Debian's Open MPI and MPICH, unmodified, over UCX over Verbena: rings, reductions, one-sided operations
+# follows: MPI 3.1; mpirun(1)
+# SPDX-License-Identifier: MIT
+# UCX_TLS names nothing but verbs (and self, a rank with itself); MPICH's own shared memory is off (MPIR_CVAR_NOLOCAL), Open MPI
+# takes its UCX parts only. UCX says which lanes it took
+case ${1:-} in
+cable) source "$(dirname "$0")/../net/lib.sh" ;;
+*) source "$(dirname "$0")/../lib.sh" ;;
+esac
+need mpirun.openmpi mpirun.mpich mpicc.openmpi mpicc.mpich
+sanitized && { skip "mpi" "UCX takes the place of the sanitizer's signal handlers"; exit 0; }
+PROGRAMS=$ROOT/tests/apps/mpi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_btl=self OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+export MPIR_CVAR_NOLOCAL=1
+export UCX_UD_VERBS_ETH_DGID_CHECK=n UCX_LOG_LEVEL=info UCX_WARN_UNUSED_ENV_VARS=n
+export UCX_UD_VERBS_TIMEOUT=300s # on a machine with other things to do, too
+RC=rc_verbs,ud_verbs
+LIMIT=90 # the ranks are more than the cores, and all of them spin
+
+compile_mpi() { # MPI PROGRAM
+	mpicc."$1" -std=gnu17 -O2 -w -o "$work/$2.$1" "$PROGRAMS/$2.c" && chmod 755 "$work/$2.$1"
+}
+
+# ranks MPI N PROGRAM TLS: all agree, and no lane was of anything else
+ranks() {
+	local kind=${4%%,*} launch
+	launch_"$1" "$2"
+	UCX_TLS=$4,self timeout -k 2 $LIMIT "${launch[@]}" "$work/$3.$1" >"$work/ranks.out" 2>&1 </dev/null || {
+		echo "ended with $?"
+		grep -v 'UCX  INFO' "$work/ranks.out" | head -30
+		return 1
+	}
+	grep -q "^$3: $2 ranks agree" "$work/ranks.out" || { tail -20 "$work/ranks.out"; return 1; }
+	grep -q "ep_cfg.*$kind/$UCX_NET_DEVICES" "$work/ranks.out" || { echo "no lane of $kind"; return 1; }
+	! grep 'ep_cfg' "$work/ranks.out" | grep -E '(tcp|sysv|posix|cma|xpmem)/'
+}
+
+if [ "${1:-}" = cable ]; then
+	check "two hosts" hosts || exit 1
+	export UCX_NET_DEVICES=$DEV:1 OMPI_MCA_oob_tcp_if_include=net0 OMPI_MCA_plm_rsh_agent=$work/rsh
+	# in place of ssh: the other host is a namespace, and has a name of its own
+	cat >"$work/rsh" <<-EOF2
+		#!/bin/sh
+		while case \$1 in -*) true ;; *) false ;; esac; do shift; done
+		host=\$1
+		shift
+		case \$host in $V4_A) n=$A ;; *) n=$B ;; esac
+		exec ip netns exec \$n unshare -u sh -c "hostname \$host; \$*"
+	EOF2
+	# each rank is on Verbena by itself: what starts them hands on the environment of the first host
+	cat >"$work/rank" <<-EOF2
+		#!/bin/sh
+		case \$(hostname) in $V4_A) r=$work/a ;; *) r=$work/b ;; esac
+		VERBENA_RUNTIME=\$r exec $VERBENA run "\$@"
+	EOF2
+	chmod 755 "$work/rsh" "$work/rank"
+	first=("${on_a[@]}" unshare -u sh -c 'hostname "$0"; exec "$@"' $V4_A)
+	launch_openmpi() { launch=("${first[@]}" mpirun.openmpi --host "$V4_A:$(($1 / 2)),$V4_B:$(($1 / 2))" --map-by node -np "$1" "$work/rank"); }
+	launch_mpich() { launch=("${first[@]}" mpirun.mpich -launcher ssh -launcher-exec "$work/rsh" -hosts "$V4_A,$V4_B" -iface net0 -np "$1" "$work/rank"); }
+	for m in openmpi mpich; do
+		for p in ring reduce onesided; do
+			check "$m: $p compiles" compile_mpi $m $p
+			check "two hosts, $m: $p, 2 ranks, rc_verbs" crossing 100000 ranks $m 2 $p $RC
+		done
+		check "two hosts, $m: ring, 4 ranks, rc_verbs" crossing 100000 ranks $m 4 ring $RC
+		check "two hosts, $m: reduce, 4 ranks, ud_verbs" crossing 100000 ranks $m 4 reduce ud_verbs
+	done
+	finish
+fi
+
+export UCX_NET_DEVICES=roce_lo:1
+launch_openmpi() { launch=("${run[@]}" mpirun.openmpi -np "$1"); }
+launch_mpich() { launch=("${run[@]}" mpirun.mpich -np "$1"); }
+for m in openmpi mpich; do
+	for p in ring reduce onesided; do
+		check "$m: $p compiles" compile_mpi $m $p
+		for n in 2 4 8; do check "$m: $p, $n ranks, rc_verbs" ranks $m $n $p $RC; done
+		check "$m: $p, 4 ranks, ud_verbs" ranks $m 4 $p ud_verbs
+	done
+done
+"$0" cable || failed=1
+finish

@@ -1,0 +1,54 @@
+# cm.sh - pairs of programs that meet by rdma_cm, for scripts in tests/apps and tests/net
+# follows: rdma_cm(7)
+# SPDX-License-Identifier: MIT
+# sourced after lib.sh, or after net/lib.sh: then the server runs on b, the client on a
+declare -p on_a on_b >/dev/null 2>&1 || on_a=(env) on_b=(env)
+LIMIT=20
+there=127.0.0.1 # the address of the server: @ in the client's arguments
+endless=        # not empty: the server has no end of its own
+
+# Who listens for rdma_cm is in no table: a client that came too early is refused and comes again
+early='REJECTED[,;] error:\{0,1\} 8\|UNREACHABLE[,;] error:\{0,1\} 1\|onnection refused\|CM event bl blka 8'
+
+# both SERVER… -- CLIENT…: both end well
+both() {
+	local server_args=() s c _
+	while [ "$1" != -- ]; do server_args+=("$1"); shift; done
+	shift
+	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "${server_args[@]}" >"$work/server.out" 2>&1 </dev/null &
+	s=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		sleep 0.2
+		timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "${@//@/$there}" >"$work/client.out" 2>&1 </dev/null && c=0 || c=$?
+		[ $c != 0 ] && grep -q "$early" "$work/client.out" && ! gone $s || break
+	done
+	[ $c = 0 ] && [ -z "$endless" ] || wait_for 3 gone $s || kill $s
+	wait $s
+	s=$?
+	[ -z "$endless" ] || s=0
+	[ $s = 0 ] && [ $c = 0 ] && return 0
+	echo "server ended with $s, client with $c: $*"
+	said_by_both
+	return 1
+}
+
+# The same with a server that is killed when the client is done
+served() {
+	endless=1
+	both "$@"
+	local status=$?
+	endless=
+	return $status
+}
+
+# rcopy writes a file where it is told to
+copies() {
+	head -c 3000000 /dev/urandom >"$work/big"
+	rm -f "$work/copy"
+	served rcopy -- rcopy "$work/big" "@:$work/copy" && cmp "$work/big" "$work/copy"
+}
+
+# its server of version 44 goes on for ever; the client says what it did not expect
+cmtimes() { # ADDRESS CONNECTIONS
+	served cmtime -b "$1" -c "$2" -- cmtime -s "$1" -c "$2" && ! grep "event:" "$work/client.out"
+}

@@ -1,0 +1,40 @@
+#!/bin/bash
+# rdmacm.sh - programs of rdma_cm from one host to another
+# follows: rping(1), ucmatose(1), udaddy(1), mckey(1), cmtime(1), rdma_client(1), rdma_xclient(1), rcopy(1), rstream(1), perftest(1)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/../cm.sh"
+need rping ib_send_lat
+check "two hosts" hosts
+
+for f in IPv4 IPv6; do
+	case $f in
+	IPv4) here=$V4_A there=$V4_B any=0.0.0.0 group=239.9.8.7 ;;
+	IPv6) here=$V6_A there=$V6_B any=:: group=ff0e::9:8:7 ;;
+	esac
+	check "rping, $f" crossing 2000 both rping -s -a $there -C 20 -V -- rping -c -a @ -C 20 -V
+	check "rping, any address, $f" crossing 2000 both rping -s -a $any -C 5 -V -- rping -c -a @ -C 5 -V
+	check "rping, 60000 bytes, $f" crossing 1000000 both rping -s -a $there -C 10 -S 60000 -- rping -c -a @ -C 10 -S 60000
+	check "ucmatose, 20 connections, $f" crossing 20000 both ucmatose -b $any -c 20 -C 10 -- ucmatose -s @ -c 20 -C 10
+	check "udaddy, 5 datagram ids, $f" crossing 5000 both udaddy -b $there -c 5 -C 10 -- udaddy -s @ -b $here -c 5 -C 10
+	check "rdma_server and rdma_client, $f" crossing 500 both rdma_server -s $there -- rdma_client -s @
+	check "cmtime, 20 connections, $f" crossing 10000 cmtimes $there 20
+	for t in a b n; do
+		check "rstream -T $t, $f" crossing 300000 both rstream -b $there -T v -T $t -S 65536 -C 5 -I 2 -- rstream -s @ -T v -T $t -S 65536 -C 5 -I 2
+	done
+	check "mckey, $f" crossing 500 both mckey -m $group -b $there -C 5 -- mckey -s -m $group -b $here -C 5
+done
+there=$V4_B
+# rcopy takes what stands before the first colon for the address
+check "rcopy" crossing 3000000 copies
+# its server takes the first address that getaddrinfo(3) gives, which is IPv4's
+check "rdma_xserver and rdma_xclient" crossing 500 both rdma_xserver -c r -- rdma_xclient -c r -s @
+# this perftest looks names up as IPv4's only
+for p in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat ib_atomic_bw ib_atomic_lat; do
+	check "$p -R" crossing 4000 both $p -R -F -n 50 -- $p -R -F -n 50 @
+done
+for p in ib_send_bw ib_send_lat; do
+	check "$p -R -c UD" crossing 4000 both $p -R -F -c UD -s 1024 -n 50 -- $p -R -F -c UD -s 1024 -n 50 @
+done
+check "ib_send_bw -R -q 8" crossing 1000000 both ib_send_bw -R -F -q 8 -s 4096 -n 50 -- ib_send_bw -R -F -q 8 -s 4096 -n 50 @
+finish
