@@ -1,5 +1,5 @@
-// qp1_late.c - requests that come while a program closes its listener and makes the next one
-// follows: IBA volume 1, 12.6.7.2 (REJ, code 8); deviates: a port that was listened to a moment ago refuses a little later
+// qp1_late.c - requests that come before a program listens that has bound the port, or closes its listener to make the next one
+// follows: IBA volume 1, 12.6.7.2 (REJ, code 8); deviates: such a port refuses a little later
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
@@ -32,7 +32,8 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
 	struct vb_gsi_late *l = &b->gsi->late;
 	int64_t now = vb_broker_now_ms();
 
-	if (l->n == VB_GSI_LATE || !was_closed_now(l, port, now))
+	if (l->n == VB_GSI_LATE ||
+	    (!was_closed_now(l, port, now) && !vb_service_bound(&b->gsi->services, port_space, port)))
 		return false;
 	l->held[l->n++] = (struct vb_gsi_held){
 		.until = now + PATIENCE_MS, .port_space = port_space, .port = port, .msg = *m};

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,10 +16,7 @@
 #include "frame/icrc.h"
 #include "frame/mad.h"
 #include "frame/packet.h"
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "io/udp.h"
 
 #define DATAGRAMS_PER_TURN 16
 #define DATAGRAM_MAX 65536
@@ -28,7 +24,6 @@
 #define LAST_PAUSE_MS 60000
 #define PKEY 0xffff
 #define PKEY_BITS 0x7fff    /* the highest says what kind of member: full ones talk to all */
-#define PORTS 0xc000        /* what RoCEv2 sends from (A17.3.2): from here up */
 #define HEADERS_LEN VB_HEADER_LEN(VB_EXT_DETH)
 #define PACKET_LEN (HEADERS_LEN + VB_MAD_LEN + VB_ICRC_LEN)
 
@@ -127,57 +122,10 @@ int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t no
 
 /* ---- sending ---- */
 
-static void set(int fd, int level, int option, int value)
-{
-	setsockopt(fd, level, option, &value, sizeof(value));
-}
-
-static bool bind_any(int fd, int family, uint16_t *port)
-{
-	union {
-		struct sockaddr sa;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
-	} a;
-	socklen_t len = family == AF_INET ? sizeof(a.in) : sizeof(a.in6);
-
-	for (int tries = 0; tries < 20; tries++) {
-		uint16_t p = 0;
-
-		if (tries < 16 && getrandom(&p, sizeof(p), 0) == sizeof(p))
-			p |= PORTS;
-		memset(&a, 0, sizeof(a));
-		a.sa.sa_family = (sa_family_t)family;
-		a.in.sin_port = htons(p); /* at the same place in both */
-		if (bind(fd, &a.sa, len))
-			continue;
-		if (getsockname(fd, &a.sa, &len))
-			return false;
-		*port = ntohs(a.in.sin_port);
-		return true;
-	}
-	return false;
-}
-
 static bool open_sender(struct vb_gsi_wire *w, bool v6)
 {
-	int family = v6 ? AF_INET6 : AF_INET;
-	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0)
-		return false;
-	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO); /* and with it an identification of 0 */
-	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody sends here */
-	if (!bind_any(fd, family, &w->sport[v6])) {
-		close(fd);
-		return false;
-	}
-	w->tx[v6] = fd;
-	return true;
+	w->tx[v6] = vb_udp_sender(v6, &w->sport[v6]);
+	return w->tx[v6] >= 0;
 }
 
 static bool needs_interface(const uint8_t *gid)
@@ -248,61 +196,15 @@ bool vb_gsi_wire_send(struct vb_gsi_wire *w, const uint8_t local[16], const uint
 
 /* ---- receiving ---- */
 
-/* What came beside the bytes. */
-struct arrival {
-	struct vb_flow flow;
-	uint32_t ifindex;
-	uint32_t seg; /* 0, or the size of the packets that were merged */
-};
-
-static void read_control(const struct cmsghdr *c, struct arrival *a, bool *known)
-{
-	struct in6_pktinfo info6;
-	struct in_pktinfo info;
-	int size;
-
-	if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
-		struct sockaddr_in in = {.sin_family = AF_INET};
-
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		in.sin_addr = info.ipi_addr;
-		a->ifindex = (uint32_t)info.ipi_ifindex;
-		*known = vb_gid_of_sockaddr(a->flow.dst, (const struct sockaddr *)&in);
-	} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && !*known) {
-		memcpy(&info6, CMSG_DATA(c), sizeof(info6));
-		memcpy(a->flow.dst, &info6.ipi6_addr, VB_GID_LEN);
-		a->ifindex = info6.ipi6_ifindex;
-		*known = true;
-	} else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
-		memcpy(&size, CMSG_DATA(c), sizeof(size));
-		a->seg = size > 0 ? (uint32_t)size : 0;
-	}
-}
-
-/* False: the kernel did not say where it went. */
-static bool read_arrival(struct msghdr *mh, struct arrival *a)
-{
-	bool known = false;
-
-	*a = (struct arrival){.flow.dport = VB_ROCE_PORT};
-	if ((mh->msg_flags & MSG_TRUNC) || !vb_gid_of_sockaddr(a->flow.src, mh->msg_name))
-		return false;
-	memcpy(&a->flow.sport, (const char *)mh->msg_name + offsetof(struct sockaddr_in, sin_port), sizeof(a->flow.sport));
-	a->flow.sport = ntohs(a->flow.sport);
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c))
-		read_control(c, a, &known);
-	return known && vb_gid_is_ipv4(a->flow.src) == vb_gid_is_ipv4(a->flow.dst);
-}
-
 /* IPv4's identification is covered by the ICRC and hidden from us: is there one that fits? */
-static bool icrc_is_right(const struct arrival *a, const uint8_t *bytes, size_t len)
+static bool icrc_is_right(const struct vb_udp_arrival *a, const uint8_t *bytes, size_t len)
 {
 	uint32_t residual = vb_icrc_check(&a->flow, 0, bytes, len);
 
 	return !residual || (vb_gid_is_ipv4(a->flow.dst) && vb_icrc_find_id(residual, 0, len) >= 0);
 }
 
-static void packet(struct vb_broker *b, const struct arrival *a, const uint8_t *bytes, size_t len)
+static void packet(struct vb_broker *b, const struct vb_udp_arrival *a, const uint8_t *bytes, size_t len)
 {
 	struct vb_gsi_counters *count = &b->gsi->counters;
 	struct vb_packet p;
@@ -328,12 +230,12 @@ static bool receive(struct vb_broker *b, struct vb_gsi_wire *w)
 	struct iovec iov = {w->buffer, sizeof(w->buffer)};
 	struct msghdr mh = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1,
 			    .msg_control = control, .msg_controllen = sizeof(control)};
-	struct arrival a;
+	struct vb_udp_arrival a;
 	ssize_t n = recvmsg(w->rx, &mh, MSG_DONTWAIT);
 
 	if (n < 0)
 		return errno != EAGAIN && errno != EWOULDBLOCK;
-	if (!n || !read_arrival(&mh, &a)) {
+	if (!n || !vb_udp_arrived(&mh, &a)) {
 		b->gsi->counters.malformed++;
 		return true;
 	}

@@ -186,3 +186,12 @@ const struct vb_binding *vb_service_find(const struct vb_services *t, uint16_t p
 		s = s->next_port;
 	return s;
 }
+
+bool vb_service_bound(const struct vb_services *t, uint16_t port_space, uint16_t port)
+{
+	const struct vb_binding *s = t->by_port[port_bucket(port_space, port)];
+
+	while (s && (s->port != port || s->port_space != port_space || s->listening))
+		s = s->next_port;
+	return s;
+}

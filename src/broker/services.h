@@ -44,6 +44,9 @@ void vb_service_unbind(struct vb_services *t, struct vb_binding *s);
 /* All of a program. */
 void vb_services_forget(struct vb_services *t, uint32_t lane);
 
+/* Has anybody bound this port who does not listen, or not yet? */
+bool vb_service_bound(const struct vb_services *t, uint16_t port_space, uint16_t port);
+
 /* Who listens for what came to this address, on that interface (0: unknown). No two that listen overlap. may: only lanes
  * for which it says so. NULL: nobody. */
 const struct vb_binding *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,

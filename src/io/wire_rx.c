@@ -1,21 +1,17 @@
 // wire_rx.c - receiving: what came for our lane, cut into packets, checked, and given to its queue pair
-// follows: udp(7) (UDP_GRO), ip(7), ipv6(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
+// follows: udp(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "frame/icrc.h"
+#include "io/udp.h"
 #include "io/wire.h"
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
 
 #define BATCH 8u
 #define BUFFER 65536u
@@ -59,81 +55,6 @@ void vb_wire_rx_free(struct vb_wire_rx *rx)
 		return;
 	munmap(rx->buffers, (size_t)BATCH * BUFFER);
 	free(rx);
-}
-
-/* --- what came beside the bytes --- */
-
-static uint8_t first_byte(const struct cmsghdr *c)
-{
-	int value = 0;
-
-	if (c->cmsg_len >= CMSG_LEN(sizeof(value)))
-		memcpy(&value, CMSG_DATA(c), sizeof(value));
-	else
-		memcpy(&value, CMSG_DATA(c), 1); /* IP_TOS is a byte */
-	return (uint8_t)value;
-}
-
-static void read_v4(const struct cmsghdr *c, struct vb_wire_arrival *a, bool *known)
-{
-	struct in_pktinfo info;
-
-	if (c->cmsg_type == IP_TOS) {
-		a->ip.traffic_class = first_byte(c);
-	} else if (c->cmsg_type == IP_TTL) {
-		a->ip.hop_limit = first_byte(c);
-	} else if (c->cmsg_type == IP_PKTINFO) {
-		struct sockaddr_in in = {.sin_family = AF_INET};
-
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		in.sin_addr = info.ipi_addr;
-		a->ifindex = (uint32_t)info.ipi_ifindex;
-		*known = vb_gid_of_sockaddr(a->flow.dst, (const struct sockaddr *)&in);
-	}
-}
-
-static void read_v6(const struct cmsghdr *c, struct vb_wire_arrival *a, bool *known)
-{
-	struct in6_pktinfo info;
-
-	if (c->cmsg_type == IPV6_TCLASS) {
-		a->ip.traffic_class = first_byte(c);
-	} else if (c->cmsg_type == IPV6_HOPLIMIT) {
-		a->ip.hop_limit = first_byte(c);
-	} else if (c->cmsg_type == IPV6_PKTINFO && !*known) {
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		memcpy(a->flow.dst, &info.ipi6_addr, VB_GID_LEN);
-		a->ifindex = info.ipi6_ifindex;
-		*known = true;
-	}
-}
-
-/* false: the kernel did not say where it went. seg: 0, or the size of the packets that were merged. */
-static bool read_arrival(const struct msghdr *mh, struct vb_wire_arrival *a, uint32_t *seg)
-{
-	bool known = false;
-	uint16_t port = 0;
-
-	memset(a, 0, sizeof(*a));
-	*seg = 0;
-	if (!vb_gid_of_sockaddr(a->flow.src, mh->msg_name))
-		return false;
-	memcpy(&port, (const char *)mh->msg_name + offsetof(struct sockaddr_in, sin_port), sizeof(port));
-	a->flow.sport = ntohs(port);
-	a->flow.dport = VB_ROCE_PORT;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR((struct msghdr *)mh, c)) {
-		if (c->cmsg_level == IPPROTO_IP)
-			read_v4(c, a, &known);
-		else if (c->cmsg_level == IPPROTO_IPV6)
-			read_v6(c, a, &known);
-		else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
-			int size;
-
-			memcpy(&size, CMSG_DATA(c), sizeof(size));
-			*seg = size > 0 ? (uint32_t)size : 0;
-		}
-	}
-	return known && vb_gid_is_ipv4(a->flow.src) == vb_gid_is_ipv4(a->flow.dst);
 }
 
 /* --- one packet --- */
@@ -282,17 +203,16 @@ static void segment(struct vb_node *node, struct vb_wire_arrival *a, uint8_t *by
 
 static void datagram(struct vb_node *node, const struct msghdr *mh, uint8_t *bytes, size_t len)
 {
-	struct vb_wire_arrival a;
-	uint32_t seg;
+	struct vb_udp_arrival came;
 
-	if (!len || (mh->msg_flags & MSG_TRUNC) || !read_arrival(mh, &a, &seg)) {
+	if (!len || !vb_udp_arrived(mh, &came)) {
 		VB_COUNT(drop_malformed, 1);
 		return;
 	}
-	a.now = vb_now();
+	struct vb_wire_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
+	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
+
 	node->io->wire->rx->run = NULL;
-	if (!seg || seg > len)
-		seg = (uint32_t)len;
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
 	VB_COUNT(rx_bytes, len);
 	/*

@@ -6,11 +6,11 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "frame/icrc.h"
+#include "io/udp.h"
 #include "io/wire.h"
 #include "io/wire_fault.h"
 #include "util/log.h"
@@ -91,59 +91,14 @@ uint32_t vb_tx_burst(uint32_t len)
 	return n < SEGMENTS ? n : SEGMENTS;
 }
 
-/* A port of the range that RoCEv2 sends from (A17.3.2); where all are taken, any. */
-static bool bind_any(int fd, int family, uint16_t *port)
-{
-	union {
-		struct sockaddr sa;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
-	} a;
-	socklen_t len = family == AF_INET ? sizeof(a.in) : sizeof(a.in6);
-
-	for (int tries = 0; tries < 20; tries++) {
-		uint16_t p = 0;
-
-		if (tries < 16 && getrandom(&p, sizeof(p), 0) == sizeof(p))
-			p |= 0xc000;
-		memset(&a, 0, sizeof(a));
-		a.sa.sa_family = (sa_family_t)family;
-		a.in.sin_port = htons(p); /* at the same place in both */
-		if (bind(fd, &a.sa, len))
-			continue;
-		if (getsockname(fd, &a.sa, &len))
-			return false;
-		*port = ntohs(a.in.sin_port);
-		return true;
-	}
-	return false;
-}
-
-static void set(int fd, int level, int option, int value)
-{
-	setsockopt(fd, level, option, &value, sizeof(value));
-}
-
 static bool open_socket(struct vb_tx *tx, bool v6)
 {
-	int family = v6 ? AF_INET6 : AF_INET;
-	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int size = SNDBUF;
+	int fd = vb_udp_sender(v6, &tx->sport[v6]), size = SNDBUF;
 
 	if (fd < 0)
 		return false;
-	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO); /* and with it an identification of 0 */
-	if (v6)
-		set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
-		set(fd, SOL_SOCKET, SO_SNDBUF, size);
-	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody sends here */
-	if (!bind_any(fd, family, &tx->sport[v6])) {
-		close(fd);
-		return false;
-	}
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	tx->fd[v6] = fd;
 	return true;
 }
