@@ -1,0 +1,48 @@
+// backend.c - the kinds of backends by name
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include "backend/backend.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct nb_kind *const kinds[] = {&nb_memory, &nb_null, &nb_file, &nb_block, &nb_mapped};
+
+int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+{
+	uint32_t b = config->block;
+
+	if (b && (b < 512 || b > 4096 || (b & (b - 1))))
+		return EINVAL;
+	if (config->size > NB_SIZE_MAX)
+		return EFBIG;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (strcmp(kinds[i]->name, config->kind))
+			continue;
+		int error = kinds[i]->open(config, ring, out);
+
+		if (!error)
+			(*out)->kind = kinds[i];
+		return error;
+	}
+	return ENODEV;
+}
+
+void nb_submit(struct nb_backend *b, struct nb_request *r)
+{
+	r->backend = b;
+	b->kind->submit(b, r);
+}
+
+int nb_resize(struct nb_backend *b, uint64_t size)
+{
+	if (size > NB_SIZE_MAX)
+		return EFBIG;
+	return b->kind->resize ? b->kind->resize(b, size) : size && size != b->size ? ENOTSUP : 0;
+}
+
+void nb_close(struct nb_backend *b)
+{
+	if (b)
+		b->kind->close(b);
+}

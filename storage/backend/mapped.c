@@ -1,0 +1,48 @@
+// mapped.c - a file whose page cache is mapped: reads are sent from it with no copy; for data that fits into memory
+// follows: mmap(2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "backend/descriptor.h"
+
+static int mapped_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out)
+{
+	struct nb_descriptor *d;
+	int error = nb_descriptor_open(config, ring, NB_MEDIUM_MAPPED, &d);
+
+	if (error)
+		return error;
+	void *map = mmap(NULL, d->b.size, PROT_READ, MAP_SHARED, d->fd, 0);
+
+	if (map == MAP_FAILED) {
+		error = errno;
+		nb_descriptor_close(&d->b);
+		return error;
+	}
+	d->b.map = map;
+	d->b.map_len = d->mapped = d->b.size;
+	*out = &d->b;
+	return 0;
+}
+
+/*
+ * Only as far as the map goes are reads sent from it: what the file has grown by since is read by the ring. The map
+ * itself stays: what has been given out must not become somebody else's memory.
+ */
+static int mapped_resize(struct nb_backend *b, uint64_t size)
+{
+	int error = nb_descriptor_resize(b, size);
+
+	if (!error && b->size < b->map_len)
+		b->map_len = b->size;
+	return error;
+}
+
+static void mapped_close(struct nb_backend *b)
+{
+	munmap((void *)(uintptr_t)b->map, ((struct nb_descriptor *)b)->mapped);
+	nb_descriptor_close(b);
+}
+
+const struct nb_kind nb_mapped = {"mapped", mapped_open, nb_descriptor_submit, mapped_resize, mapped_close};

@@ -1,0 +1,28 @@
+// ring_kind.h - the two ways in which a ring gets its work done
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#ifndef NB_RING_KIND_H
+#define NB_RING_KIND_H
+
+#include "backend/ring.h"
+
+struct nb_ring_kind {
+	const char *name;
+	int (*open)(struct nb_ring **out);
+	void (*close)(struct nb_ring *ring);
+	void (*submit)(struct nb_ring *ring, struct nb_request *r);
+	void (*flush)(struct nb_ring *ring);
+	void (*reap)(struct nb_ring *ring);
+};
+
+struct nb_ring {
+	const struct nb_ring_kind *kind;
+	int fd;
+};
+
+extern const struct nb_ring_kind nb_ring_uring, nb_ring_threads;
+
+/* fallocate's mode for an operation */
+int nb_fallocate_mode(const struct nb_request *r);
+
+#endif

@@ -1,0 +1,202 @@
+// associate.c - all queues of a disk, made new: by RDMA or TCP, at the address that is named or the one that is listed
+// follows: NVMe over Fabrics 1.1, 1.5 and 3.3; its 5.3 for the discovery log
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+
+#define KATO_OF_DISCOVERY 0
+
+static struct vn_link link_of(struct vn_disk *d, const struct vn_transport *t, uint64_t deadline)
+{
+	struct vn_link l = {.transport = t,
+	                    .options = &d->options,
+	                    .domain = &d->domain,
+	                    .deadline = deadline,
+	                    .stop = &d->stop,
+	                    .why = d->why};
+
+	strcpy(l.host, d->url.host);
+	strcpy(l.service, d->url.service);
+	return l;
+}
+
+void vn_dissolve(struct vn_association *a)
+{
+	for (unsigned i = 0; i < a->n; i++)
+		a->io[i]->transport->close(a->io[i]);
+	if (a->admin)
+		a->admin->transport->close(a->admin);
+	a->n = 0;
+	a->admin = NULL;
+}
+
+static int open_queue(struct vn_link *l, uint16_t qid, uint16_t depth, const struct vn_identity *who, const char *nqn,
+                      uint32_t kato, struct vn_queue **out)
+{
+	struct vn_queue *q;
+	int e = l->transport->open(l, qid, depth, &q);
+
+	if (e)
+		return e;
+	q->stop = l->stop;
+	e = vn_ctl_connect(l, q, who, nqn, kato);
+	if (e)
+		l->transport->close(q);
+	else
+		*out = q;
+	return e;
+}
+
+static int open_admin(struct vn_link *l, const struct vn_identity *who, const char *nqn, uint32_t kato,
+                      struct vn_association *a)
+{
+	int e = open_queue(l, 0, VN_ADMIN_DEPTH, who, nqn, kato, &a->admin);
+
+	if (!e)
+		e = vn_ctl_enable(l, a->admin, &a->limits);
+	if (!e)
+		e = vn_ctl_identify(l, a->admin, &a->limits, &a->info);
+	return e;
+}
+
+static int open_io(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
+{
+	unsigned n, depth = d->options.queue_depth < a->limits.mqes ? d->options.queue_depth : a->limits.mqes;
+	int e = vn_ctl_queues(l, a->admin, d->options.queues, &n);
+
+	l->inline_max = a->limits.inline_max;
+	while (!e && a->n < n) {
+		e = open_queue(l, (uint16_t)(a->n + 1), (uint16_t)depth, &d->who, d->url.nqn, 0, &a->io[a->n]);
+		a->n += !e;
+	}
+	a->info.queues = (uint16_t)n;
+	a->info.queue_depth = (uint16_t)depth;
+	return e;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
+{
+	int e;
+
+	memset(a, 0, sizeof(*a));
+	a->info.nsid = d->url.nsid;
+	strcpy(a->info.nqn, d->url.nqn);
+	e = open_admin(l, &d->who, d->url.nqn, d->options.keep_alive_ms, a);
+	if (!e)
+		e = vn_ctl_namespace(l, a->admin, &a->info);
+	if (!e)
+		e = open_io(d, l, a);
+	a->info.controller = l->cntlid;
+	a->info.max_transfer = least(least(a->limits.transfer, d->options.max_transfer), VN_TRANSFER_MAX);
+	if (!e && a->info.max_transfer >= a->info.block_size)
+		a->info.max_transfer -= a->info.max_transfer % a->info.block_size;
+	else if (!e)
+		e = -EINVAL;
+	if (e)
+		vn_dissolve(a);
+	return e;
+}
+
+int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count)
+{
+	struct vn_association a = {0};
+	int e = open_admin(l, who, NV_DISCOVERY_NQN, KATO_OF_DISCOVERY, &a);
+
+	if (!e)
+		e = vn_ctl_log(l, a.admin, found, count);
+	if (!e)
+		vn_ctl_shutdown(a.admin, l->deadline);
+	vn_dissolve(&a);
+	return e;
+}
+
+static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	struct vn_link l = link_of(d, &vn_tcp, deadline);
+
+	return at(d, &l, a);
+}
+
+#ifdef VN_HAVE_RDMA
+static int by_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	struct vn_link l = link_of(d, &vn_rdma, deadline);
+
+	return at(d, &l, a);
+}
+
+/* At the ports for RDMA that the discovery log names. -ENOENT: there is none; -ENOTCONN: there is no log */
+static int by_rdma_listed(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	struct vn_link l = link_of(d, &vn_tcp, deadline);
+	struct vn_found *found;
+	size_t n;
+	int e = vn_discover_at(&l, &d->who, &found, &n);
+
+	if (e)
+		return -ENOTCONN;
+	e = -ENOENT;
+	for (size_t i = 0; i < n && e; i++) {
+		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, d->url.nqn))
+			continue;
+		l = link_of(d, &vn_rdma, deadline);
+		strcpy(l.host, found[i].address);
+		strcpy(l.service, found[i].service);
+		e = at(d, &l, a);
+	}
+	free(found);
+	return e;
+}
+
+static uint64_t least64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
+{
+	uint64_t soon = vn_now() + d->options.rdma_ms;
+	int e = -ENODEV;
+
+	if (!d->tcp_only && vn_rdma_there()) {
+		soon = least64(soon, deadline);
+		e = by_rdma_listed(d, soon, a);
+		if (e == -ENOENT) /* not every target lists its other ports: a shorter look */
+			soon = least64(soon, vn_now() + d->options.rdma_ms / 2);
+		if (e == -ENOTCONN || e == -ENOENT)
+			e = by_rdma(d, soon, a);
+	}
+	/* a target that is down altogether should come back with RDMA: not at the first failure */
+	if (e && !d->stop && (tries != 1 || d->tcp_only)) {
+		e = by_tcp(d, deadline, a);
+		d->tcp_only |= !e;
+	}
+	return e;
+}
+#endif
+
+int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
+{
+	uint64_t deadline = vn_now() + d->options.connect_ms;
+
+#ifdef VN_HAVE_RDMA
+	if (d->url.scheme == VN_SCHEME_RDMA)
+		return by_rdma(d, deadline, a);
+	if (d->url.scheme == VN_SCHEME_AUTO)
+		return by_either(d, tries, deadline, a);
+#else
+	if (d->url.scheme == VN_SCHEME_RDMA) {
+		vn_say(d->why, "built without RDMA");
+		return -EOPNOTSUPP;
+	}
+#endif
+	return by_tcp(d, deadline, a);
+}

@@ -1,0 +1,305 @@
+// client.h - what the files of the initiator share
+// follows: NVMe over Fabrics 1.1
+// SPDX-License-Identifier: MIT
+#ifndef VN_CLIENT_H
+#define VN_CLIENT_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "client/verbena_nvme.h"
+#include "nvme/nqn.h"
+#include "nvme/nvme.h"
+
+#define VN_ADMIN_DEPTH 31u /* commands: 32 entries, of which one is always empty */
+#define VN_DEPTH_MAX 1023u
+#define VN_QUEUES_MAX 64u
+#define VN_CONTROL_MAX 4096u       /* bytes of an admin command's data, and of Connect's */
+#define VN_ADMIN_INLINE 8192u      /* in capsules of the admin queue, by TCP. NVMe/TCP 1.0, 3.3.2 */
+#define VN_LOOK_MS 100             /* how often a wait looks whether it is to end */
+#define VN_TRANSFER_MAX (8u << 20) /* keyed descriptors have 24 bits */
+
+/* ---- commands: what goes over a queue ---- */
+
+enum vn_way { VN_NO_DATA, VN_TO_TARGET, VN_FROM_TARGET };
+
+/* Of TCP: what is still to be sent for a command. One thing at a time. */
+struct vn_tcp_part {
+	struct vn_cmd *next;
+	bool queued, h2c, sent_capsule, in_capsule;
+	uint8_t head[136], tail[4]; /* head: with a data offset aligned to 128 bytes at most */
+	uint32_t head_len, data_at, data_len, tail_len, sent;
+	uint32_t moved;   /* bytes that have come or been asked for, from the first on */
+	uint32_t h2c_end; /* … and up to where they have been asked for */
+	uint16_t ttag;
+};
+
+struct vn_rdma_part {
+	void *once;      /* ibv_mr registered for this command alone */
+	uint8_t *bounce; /* a copy of the data, or room for it */
+	bool send_done;
+};
+
+struct vn_cmd {
+	struct vn_cmd *next; /* in a list of the disk's */
+	struct vn_op *op;    /* NULL: a command of vn_command's */
+	struct nv_sqe sqe;   /* without cid, data descriptor */
+	enum vn_way way;
+	uint8_t *data;
+	uint32_t length;
+	struct vn_memory *memory; /* NULL: data is not registered */
+	uint16_t cid;
+	uint16_t tries;
+	uint64_t since; /* ms */
+	uint64_t due;   /* ms: not to be sent again before */
+	bool answered, done, digest_failed;
+	struct nv_cqe cqe;
+	uint8_t range[16]; /* of a discard */
+	struct vn_tcp_part tcp;
+	struct vn_rdma_part rdma;
+};
+
+/* ---- queues: one connection each ---- */
+
+struct vn_queue {
+	const struct vn_transport *transport;
+	struct vn_disk *disk; /* while it is in service: under the disk's lock; NULL: whoever made it uses it alone */
+	uint16_t qid, depth;  /* depth: commands */
+	uint32_t inline_max;  /* bytes of data in a capsule */
+	uint16_t mask, *generation;
+	struct vn_cmd **slots;
+	uint16_t *unused;
+	unsigned n_unused, busy;
+	int error;               /* errno of what broke it, 0 while it works */
+	int epoll;               /* where its descriptors are watched, -1: nowhere */
+	const atomic_bool *stop; /* NULL, or what ends a wait */
+	char why[120];
+	uint64_t copied, digest_errors;
+};
+
+/* What a queue is opened with. */
+struct vn_link {
+	const struct vn_transport *transport;
+	const struct vn_options *options;
+	char host[257], service[33];
+	struct vn_domain *domain;
+	uint16_t cntlid;
+	uint32_t inline_max;     /* for I/O queues: bytes in a capsule */
+	uint64_t deadline;       /* ms */
+	const atomic_bool *stop; /* NULL, or what ends all waiting with -ECANCELED */
+	char *why;               /* 120 bytes */
+};
+
+struct vn_transport {
+	const char *name;
+	/* A connection on which Connect can be sent. 0 or -errno, and why. */
+	int (*open)(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q);
+	void (*submit)(struct vn_queue *q, struct vn_cmd *c); /* c has its slot */
+	void (*kick)(struct vn_queue *q);                     /* sends what submit has left */
+	void (*progress)(struct vn_queue *q);                 /* vn_answer for what has come; q->error when it breaks */
+	int (*descriptors)(const struct vn_queue *q, struct pollfd p[2]);
+	bool spins;                                           /* looking costs little, sleeping much */
+	bool (*arm)(struct vn_queue *q); /* descriptors will tell; true: look again now */
+	void (*done)(struct vn_queue *q,
+	             struct vn_cmd *c);    /* c is answered, or given up with its queue closed to the target */
+	void (*cut)(struct vn_queue *q);   /* from now on the target touches no memory */
+	void (*close)(struct vn_queue *q); /* frees it */
+};
+
+extern const struct vn_transport vn_tcp;
+#ifdef VN_HAVE_RDMA
+extern const struct vn_transport vn_rdma;
+bool vn_rdma_there(void); /* a device is */
+#endif
+
+int vn_queue_init(struct vn_queue *q, const struct vn_transport *t, uint16_t qid, uint16_t depth);
+void vn_queue_fini(struct vn_queue *q);
+void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c); /* there is a slot */
+struct vn_cmd *vn_queue_find(struct vn_queue *q, uint16_t cid);
+void vn_queue_release(struct vn_queue *q, struct vn_cmd *c); /* its slot is free again */
+void vn_queue_break(struct vn_queue *q, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* c is over: transports call it when nothing of it is with them any more. */
+void vn_answer(struct vn_queue *q, struct vn_cmd *c);
+void vn_queue_watch(struct vn_queue *q, int epoll);
+
+/* A command on a queue that is ours alone; data of VN_CONTROL_MAX bytes at most. 0, -errno when the queue broke; *cqe
+ */
+int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, void *data, uint32_t length,
+               uint64_t deadline, struct nv_cqe *cqe);
+
+/* ---- memory ---- */
+
+/* What the registrations of a disk belong to. lock: all of it. */
+struct vn_domain {
+	pthread_mutex_t lock;
+	struct vn_memory **all; /* by address */
+	size_t n, room;
+	void *pd;      /* ibv_pd, of the device that queues use */
+	void *context; /* ibv_context */
+};
+
+struct vn_memory {
+	uint8_t *address;
+	size_t length;
+	void *mr;       /* ibv_mr, in domain->pd */
+	unsigned users; /* requests; domain->lock */
+};
+
+void vn_domain_init(struct vn_domain *d);
+void vn_domain_fini(struct vn_domain *d);
+struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t length); /* NULL: not registered */
+void vn_memory_put(struct vn_domain *d, struct vn_memory *m);
+#ifdef VN_HAVE_RDMA
+int vn_domain_attach(struct vn_domain *d, void *context); /* no command is under way */
+int vn_mr_make(struct vn_domain *d, struct vn_memory *m);
+void vn_domain_detach(struct vn_domain *d);
+void vn_mr_drop(void *mr);
+#endif
+
+/* ---- requests ---- */
+
+struct vn_op {
+	struct vn_op *next;
+	uint8_t opcode, flags;
+	uint8_t *data;
+	uint64_t length, offset, issued;
+	struct vn_memory *memory;
+	uint32_t under_way;
+	bool whole; /* everything has been issued */
+	int error;
+	vn_done *done;
+	void *arg;
+};
+
+struct vn_ops_list {
+	struct vn_op *first, **end;
+};
+
+struct vn_cmds {
+	struct vn_cmd *first, **end;
+};
+
+/* ---- addresses ---- */
+
+enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_RDMA };
+
+struct vn_url {
+	enum vn_scheme scheme;
+	char host[257], service[33], nqn[NV_NQN_SIZE];
+	uint32_t nsid; /* 0: not named */
+};
+
+int vn_url_parse(const char *text, struct vn_url *u);
+
+/* ---- the controller's side of a connection ---- */
+
+struct vn_limits {
+	uint16_t cntlid, mqes;
+	uint32_t ready_ms;   /* how long it may take to become ready, and to shut down */
+	uint32_t transfer;   /* bytes of one command, UINT32_MAX: no limit */
+	uint32_t page;       /* bytes of its smallest page */
+	uint32_t inline_max; /* bytes in capsules of I/O queues */
+};
+
+struct vn_identity {
+	char host_nqn[NV_NQN_SIZE];
+	uint8_t host_id[16];
+};
+
+int vn_identity(const struct vn_options *o, struct vn_identity *i);
+
+/* All take a queue that is ours alone and say in l->why what went wrong. */
+int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
+                   uint32_t kato);
+int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim);
+int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info);
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info); /* info->nsid: 0 for the first */
+int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
+int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
+int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline);
+void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
+
+int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_found **found, size_t *count);
+
+/* ---- the disk ---- */
+
+enum vn_state { VN_UP, VN_LOST, VN_GIVEN_UP, VN_CLOSING };
+
+/* A set of queues that belong together. */
+struct vn_association {
+	struct vn_queue *admin, *io[VN_QUEUES_MAX];
+	unsigned n;
+	struct vn_limits limits;
+	struct vn_info info;
+};
+
+struct vn_disk {
+	pthread_mutex_t lock; /* everything below, but for what says otherwise */
+	pthread_cond_t cond;  /* nobody polls any more */
+	enum vn_state state;
+	bool polling;              /* a thread does what vn_poll does: one at a time */
+	bool fd_given;             /* vn_fd has been called */
+	struct vn_waiter *waiters; /* who would like to do it next */
+	int epoll, wake;           /* wake: an eventfd in epoll */
+	int care;                  /* an eventfd that the caretaker waits for */
+	pthread_t caretaker;
+	struct vn_association now;            /* now.admin is the caretaker's alone */
+	const struct vn_transport *transport; /* of now, or of the last one */
+	unsigned turn;                        /* which queue has had the last command */
+	struct vn_ops_list pending, done;
+	struct vn_op *spare_ops;
+	struct vn_cmds again; /* to be sent again */
+	struct vn_cmd *spare, *cmds;
+	struct vn_statistics stats;
+	struct vn_domain domain; /* has its own lock */
+
+	/* constant */
+	struct vn_options options;
+	struct vn_identity who;
+	struct vn_url url;
+	struct vn_info info;
+	uint32_t max_part;
+	/* the caretaker's, and vn_open's before */
+	bool tcp_only;    /* auto: RDMA is given up for good */
+	atomic_bool stop; /* vn_close has been called */
+	char why[120];
+};
+
+uint64_t vn_now(void);          /* ms */
+int vn_left(uint64_t deadline); /* ms, for poll */
+
+/* 0: a. tries: how many have failed since the connection broke */
+int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
+void vn_dissolve(struct vn_association *a);
+void *vn_caretaker(void *disk);
+void vn_care(struct vn_disk *d); /* wakes it */
+void vn_wake(struct vn_disk *d); /* wakes whoever polls */
+
+/* under d->lock */
+void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* it was answered */
+void vn_install(struct vn_disk *d, const struct vn_association *a);
+void vn_withdraw(struct vn_disk *d); /* the queues touch no memory any more; what was under way is to be sent again */
+void vn_lost(struct vn_disk *d);
+void vn_issue(struct vn_disk *d);                   /* sends what can be sent */
+void vn_requests_end(struct vn_disk *d, int error); /* all of them; no queue is there */
+bool vn_callbacks(struct vn_disk *d, int *n);       /* lets go of the lock meanwhile */
+uint64_t vn_again_at(const struct vn_disk *d);      /* when something is to be sent again, UINT64_MAX: never */
+
+#define VN_STATUS_NO_MEMORY 0x7ffu /* our own: no memory could be registered */
+int vn_status_errno(uint16_t status);
+
+static inline void vn_say(char *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline void vn_say(char *why, const char *format, ...)
+{
+	va_list v;
+
+	va_start(v, format);
+	vsnprintf(why, 120, format, v);
+	va_end(v);
+}
+
+#endif

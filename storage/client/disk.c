@@ -1,0 +1,249 @@
+// disk.c - disks opened and closed, and what is known about them
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/client.h"
+
+#define GOODBYE_MS 1000
+
+static int check_options(const struct vn_options *o)
+{
+	if (o->size != sizeof(*o) || !o->queue_depth || o->queue_depth > VN_DEPTH_MAX || !o->queues ||
+	    o->queues > VN_QUEUES_MAX)
+		return -EINVAL;
+	if (o->max_transfer < 512 || !o->connect_ms || !o->reconnect_pause_ms)
+		return -EINVAL;
+	/* the rest would not fit into the sums */
+	return o->reconnect_ms > INT32_MAX || o->reconnect_pause_ms > INT32_MAX || o->connect_ms > INT32_MAX ||
+	                       o->keep_alive_ms > INT32_MAX
+	               ? -EINVAL
+	               : 0;
+}
+
+static void disk_free(struct vn_disk *d)
+{
+	vn_domain_fini(&d->domain);
+	for (struct vn_op *o; (o = d->spare_ops);) {
+		d->spare_ops = o->next;
+		free(o);
+	}
+	if (d->epoll >= 0)
+		close(d->epoll);
+	if (d->wake >= 0)
+		close(d->wake);
+	if (d->care >= 0)
+		close(d->care);
+	pthread_cond_destroy(&d->cond);
+	pthread_mutex_destroy(&d->lock);
+	free(d->cmds);
+	free(d);
+}
+
+static struct vn_disk *disk_new(const struct vn_options *o)
+{
+	struct vn_disk *d = calloc(1, sizeof(*d));
+	size_t n = (size_t)o->queue_depth * o->queues;
+	pthread_condattr_t a;
+	struct epoll_event e = {.events = EPOLLIN};
+
+	if (!d)
+		return NULL;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->cond, &a);
+	pthread_condattr_destroy(&a);
+	vn_domain_init(&d->domain);
+	d->pending.end = &d->pending.first;
+	d->done.end = &d->done.first;
+	d->again.end = &d->again.first;
+	d->options = *o;
+	d->options.host_nqn = NULL; /* the caller's memory */
+	d->options.host_id = NULL;
+	d->state = VN_LOST;
+	d->epoll = epoll_create1(EPOLL_CLOEXEC);
+	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->care = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->cmds = calloc(n, sizeof(*d->cmds));
+	e.data.fd = d->wake;
+	if (!d->cmds || d->epoll < 0 || d->wake < 0 || d->care < 0 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->wake, &e)) {
+		disk_free(d);
+		return NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		d->cmds[i].next = d->spare;
+		d->spare = &d->cmds[i];
+	}
+	return d;
+}
+
+/* The thread takes no signals: they are the program's. */
+static int start_caretaker(struct vn_disk *d)
+{
+	sigset_t all, was;
+	int e;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	e = pthread_create(&d->caretaker, NULL, vn_caretaker, d);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	return -e;
+}
+
+static int connect_disk(struct vn_disk *d)
+{
+	struct vn_association a;
+	int e = vn_associate(d, 0, &a);
+
+	if (e)
+		return e;
+	d->info = a.info;
+	pthread_mutex_lock(&d->lock);
+	vn_install(d, &a);
+	pthread_mutex_unlock(&d->lock);
+	e = start_caretaker(d);
+	if (!e)
+		return 0;
+	vn_withdraw(d);
+	vn_dissolve(&d->now);
+	return e;
+}
+
+static int fail(char *why, size_t len, int e, const char *said)
+{
+	if (why && len)
+		snprintf(why, len, "%s", *said ? said : strerror(-e));
+	return e;
+}
+
+int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len)
+{
+	struct vn_options standard;
+	struct vn_url u;
+	struct vn_disk *d;
+	int e;
+
+	vn_options_init(&standard);
+	if (!options)
+		options = &standard;
+	if (vn_url_parse(url, &u) || !*u.nqn)
+		return fail(why, why_len, -EINVAL, "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN");
+	if (check_options(options))
+		return fail(why, why_len, -EINVAL, "an option makes no sense");
+	d = disk_new(options);
+	if (!d)
+		return fail(why, why_len, -ENOMEM, "");
+	d->url = u;
+	e = vn_identity(options, &d->who);
+	if (e)
+		vn_say(d->why, "host NQN or identifier: %s", strerror(-e));
+	else
+		e = connect_disk(d);
+	if (e) {
+		fail(why, why_len, e, d->why);
+		disk_free(d);
+		return e;
+	}
+	*disk = d;
+	return 0;
+}
+
+void vn_close(struct vn_disk *d)
+{
+	int n = 0;
+	bool up;
+
+	pthread_mutex_lock(&d->lock);
+	up = d->state == VN_UP;
+	d->state = VN_CLOSING;
+	d->stop = true;
+	pthread_mutex_unlock(&d->lock);
+	vn_care(d);
+	pthread_join(d->caretaker, NULL);
+	pthread_mutex_lock(&d->lock);
+	vn_withdraw(d);
+	vn_requests_end(d, -ECANCELED);
+	while (vn_callbacks(d, &n))
+		;
+	pthread_mutex_unlock(&d->lock);
+	d->stop = false;
+	if (up && d->now.admin && !d->now.admin->error)
+		vn_ctl_shutdown(d->now.admin, vn_now() + GOODBYE_MS);
+	vn_dissolve(&d->now);
+	disk_free(d);
+}
+
+const struct vn_info *vn_info(const struct vn_disk *d)
+{
+	return &d->info;
+}
+
+const char *vn_transport_name(struct vn_disk *d)
+{
+	const char *name;
+
+	pthread_mutex_lock(&d->lock);
+	name = d->transport->name;
+	pthread_mutex_unlock(&d->lock);
+	return name;
+}
+
+void vn_statistics(struct vn_disk *d, struct vn_statistics *s)
+{
+	pthread_mutex_lock(&d->lock);
+	*s = d->stats;
+	for (unsigned i = 0; i < d->now.n; i++) {
+		s->bytes_copied += d->now.io[i]->copied;
+		s->digest_errors += d->now.io[i]->digest_errors;
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+int vn_discover(const char *url, const struct vn_options *options, struct vn_found **found, size_t *count, char *why,
+                size_t why_len)
+{
+	struct vn_options standard;
+	struct vn_identity who;
+	struct vn_domain domain;
+	struct vn_url u;
+	char said[120] = "";
+	int e;
+
+	vn_options_init(&standard);
+	if (!options)
+		options = &standard;
+	if (vn_url_parse(url, &u))
+		return fail(why, why_len, -EINVAL, "not an address of a discovery service: nvme+tcp://HOST[:PORT]");
+	e = check_options(options);
+	if (!e)
+		e = vn_identity(options, &who);
+	if (e)
+		return fail(why, why_len, e, "an option makes no sense");
+	vn_domain_init(&domain);
+	struct vn_link l = {.transport = &vn_tcp,
+	                    .options = options,
+	                    .domain = &domain,
+	                    .deadline = vn_now() + options->connect_ms,
+	                    .why = said};
+
+	strcpy(l.host, u.host);
+	strcpy(l.service, u.service);
+	if (u.scheme == VN_SCHEME_RDMA) {
+#ifdef VN_HAVE_RDMA
+		l.transport = &vn_rdma;
+#else
+		vn_domain_fini(&domain);
+		return fail(why, why_len, -EOPNOTSUPP, "built without RDMA");
+#endif
+	}
+	e = vn_discover_at(&l, &who, found, count);
+	vn_domain_fini(&domain);
+	return e ? fail(why, why_len, e, said) : 0;
+}

@@ -1,0 +1,151 @@
+// memory.c - memory that requests use: by which registration a buffer is reached
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+
+void vn_domain_init(struct vn_domain *d)
+{
+	memset(d, 0, sizeof(*d));
+	pthread_mutex_init(&d->lock, NULL);
+}
+
+void vn_domain_fini(struct vn_domain *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+#ifdef VN_HAVE_RDMA
+		if (d->all[i]->mr)
+			vn_mr_drop(d->all[i]->mr);
+#endif
+		free(d->all[i]);
+	}
+	free(d->all);
+#ifdef VN_HAVE_RDMA
+	d->n = 0;
+	vn_domain_detach(d);
+#endif
+	pthread_mutex_destroy(&d->lock);
+}
+
+/* How many begin at or before at: the last of them is the only one that can hold it. */
+static size_t upto(const struct vn_domain *d, const uint8_t *at)
+{
+	size_t low = 0, high = d->n;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (d->all[middle]->address <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t length)
+{
+	struct vn_memory *m = NULL;
+
+	pthread_mutex_lock(&d->lock);
+	size_t n = upto(d, at);
+
+	if (n) {
+		m = d->all[n - 1];
+		size_t skip = (size_t)((const uint8_t *)at - m->address);
+
+		if (skip > m->length || length > m->length - skip)
+			m = NULL;
+		else
+			m->users++;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return m;
+}
+
+void vn_memory_put(struct vn_domain *d, struct vn_memory *m)
+{
+	pthread_mutex_lock(&d->lock);
+	m->users--;
+	pthread_mutex_unlock(&d->lock);
+}
+
+static int insert(struct vn_domain *d, struct vn_memory *m)
+{
+	size_t n = upto(d, m->address);
+
+	if (n && (size_t)(m->address - d->all[n - 1]->address) < d->all[n - 1]->length)
+		return -EEXIST;
+	if (n < d->n && (size_t)(d->all[n]->address - m->address) < m->length)
+		return -EEXIST;
+	if (d->n == d->room) {
+		size_t room = d->room ? 2 * d->room : 16;
+		struct vn_memory **all = realloc(d->all, room * sizeof(struct vn_memory *));
+
+		if (!all)
+			return -ENOMEM;
+		d->all = all;
+		d->room = room;
+	}
+#ifdef VN_HAVE_RDMA
+	int e = d->pd ? vn_mr_make(d, m) : 0;
+
+	if (e)
+		return e;
+#endif
+	memmove(d->all + n + 1, d->all + n, (d->n - n) * sizeof(struct vn_memory *));
+	d->all[n] = m;
+	d->n++;
+	return 0;
+}
+
+int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_memory **memory)
+{
+	struct vn_domain *d = &disk->domain;
+	struct vn_memory *m;
+	int e;
+
+	if (!address || !length || (uintptr_t)address + length < (uintptr_t)address)
+		return -EINVAL;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->address = address;
+	m->length = length;
+	pthread_mutex_lock(&d->lock);
+	e = insert(d, m);
+	pthread_mutex_unlock(&d->lock);
+	if (e)
+		free(m);
+	else
+		*memory = m;
+	return e;
+}
+
+int vn_unregister(struct vn_disk *disk, struct vn_memory *m)
+{
+	struct vn_domain *d = &disk->domain;
+	int e = -EINVAL;
+
+	pthread_mutex_lock(&d->lock);
+	for (size_t i = 0; i < d->n && e == -EINVAL; i++) {
+		if (d->all[i] != m)
+			continue;
+		e = m->users ? -EBUSY : 0;
+		if (e)
+			break;
+		memmove(d->all + i, d->all + i + 1, (d->n - i - 1) * sizeof(struct vn_memory *));
+		d->n--;
+	}
+#ifdef VN_HAVE_RDMA
+	if (!e && m->mr)
+		vn_mr_drop(m->mr);
+#endif
+	pthread_mutex_unlock(&d->lock);
+	if (!e)
+		free(m);
+	return e;
+}

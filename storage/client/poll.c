@@ -1,0 +1,271 @@
+// poll.c - whose thread does the work: vn_poll, and requests that are waited for
+// follows: epoll(7), eventfd(2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/client.h"
+
+/* A thread that waits for one request. It polls itself if nobody else does. */
+struct vn_waiter {
+	struct vn_waiter *next, **at; /* in d->waiters */
+	struct vn_disk *disk;
+	pthread_cond_t cond;
+	bool done;
+	int error;
+};
+
+void vn_wake(struct vn_disk *d)
+{
+	eventfd_write(d->wake, 1);
+}
+
+static void look(struct vn_disk *d)
+{
+	if (d->state != VN_UP)
+		return;
+	for (unsigned i = 0; i < d->now.n; i++) {
+		struct vn_queue *q = d->now.io[i];
+
+		q->transport->progress(q);
+		if (q->error)
+			vn_lost(d);
+	}
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* Whether something was done meanwhile. Others have the lock in between. */
+static bool spin(struct vn_disk *d)
+{
+	uint64_t until;
+
+	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
+		return false;
+	for (until = now_us() + d->options.spin_us; now_us() < until;) {
+		look(d);
+		if (d->done.first || d->again.first || d->state != VN_UP)
+			return true;
+		pthread_mutex_unlock(&d->lock);
+		sched_yield(); /* the target may need this very core */
+		pthread_mutex_lock(&d->lock);
+	}
+	return false;
+}
+
+static bool arm(struct vn_disk *d)
+{
+	bool again = false;
+
+	if (d->state == VN_UP)
+		for (unsigned i = 0; i < d->now.n; i++)
+			again |= d->now.io[i]->transport->arm(d->now.io[i]);
+	return again;
+}
+
+/* Until something may have happened. The lock is let go of. */
+static void sleep_on(struct vn_disk *d, int ms)
+{
+	struct epoll_event e[8];
+	eventfd_t n;
+	int k;
+
+	if (spin(d) || arm(d))
+		return;
+	pthread_mutex_unlock(&d->lock);
+	k = epoll_wait(d->epoll, e, 8, ms);
+	pthread_mutex_lock(&d->lock);
+	for (int i = 0; i < k; i++)
+		if (e[i].data.fd == d->wake)
+			eventfd_read(d->wake, &n);
+}
+
+static void step_down(struct vn_disk *d)
+{
+	d->polling = false;
+	if (d->waiters)
+		pthread_cond_signal(&d->waiters->cond);
+	pthread_cond_broadcast(&d->cond);
+}
+
+static int work(struct vn_disk *d)
+{
+	int n = 0;
+
+	look(d);
+	do
+		vn_issue(d); /* what waited, and then what callbacks have begun */
+	while (vn_callbacks(d, &n));
+	return n;
+}
+
+static void wait_for_turn(struct vn_disk *d, uint64_t until)
+{
+	struct timespec t = {.tv_sec = (time_t)(until / 1000), .tv_nsec = (long)(until % 1000) * 1000000};
+
+	if (until == UINT64_MAX)
+		pthread_cond_wait(&d->cond, &d->lock);
+	else
+		pthread_cond_timedwait(&d->cond, &d->lock, &t);
+}
+
+static int poll_as_the_one(struct vn_disk *d, uint64_t until)
+{
+	eventfd_t x;
+	int n;
+
+	d->polling = true;
+	if (d->fd_given) /* who sleeps on the descriptor does not come by sleep_on */
+		eventfd_read(d->wake, &x);
+	while (!(n = work(d)) && vn_now() < until)
+		sleep_on(d, until == UINT64_MAX ? -1 : vn_left(until));
+	step_down(d);
+	return n;
+}
+
+int vn_poll(struct vn_disk *d, int timeout_ms)
+{
+	uint64_t until = timeout_ms < 0 ? UINT64_MAX : timeout_ms ? vn_now() + (uint64_t)timeout_ms : 0;
+	int n = 0;
+
+	pthread_mutex_lock(&d->lock);
+	for (;;) {
+		if (!d->polling) {
+			n = poll_as_the_one(d, until);
+			break;
+		}
+		vn_issue(d);
+		if (!until || vn_now() >= until)
+			break;
+		wait_for_turn(d, until);
+	}
+	if (!n && !timeout_ms && d->fd_given && arm(d)) /* so that vn_fd will tell */
+		vn_wake(d);
+	pthread_mutex_unlock(&d->lock);
+	return n;
+}
+
+int vn_fd(struct vn_disk *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->fd_given = true;
+	pthread_mutex_unlock(&d->lock);
+	vn_wake(d); /* nothing is armed yet: vn_poll has to come first */
+	return d->epoll;
+}
+
+/* ---- requests that are waited for ---- */
+
+static void waited_for(void *arg, int error)
+{
+	struct vn_waiter *w = arg;
+	struct vn_disk *d = w->disk;
+
+	pthread_mutex_lock(&d->lock);
+	w->error = error;
+	w->done = true;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void stand_in_line(struct vn_disk *d, struct vn_waiter *w)
+{
+	w->next = d->waiters;
+	w->at = &d->waiters;
+	if (w->next)
+		w->next->at = &w->next;
+	d->waiters = w;
+	pthread_cond_wait(&w->cond, &d->lock);
+	*w->at = w->next;
+	if (w->next)
+		w->next->at = w->at;
+}
+
+static int finish(struct vn_waiter *w, int e)
+{
+	struct vn_disk *d = w->disk;
+
+	if (!e) {
+		pthread_mutex_lock(&d->lock);
+		while (!w->done) {
+			if (d->polling) {
+				stand_in_line(d, w);
+				continue;
+			}
+			d->polling = true;
+			while (work(d), !w->done)
+				sleep_on(d, -1);
+			step_down(d);
+		}
+		if (!d->polling) /* it may have been my turn just now */
+			step_down(d);
+		pthread_mutex_unlock(&d->lock);
+		e = w->error;
+	}
+	pthread_cond_destroy(&w->cond);
+	return e;
+}
+
+static void begin_wait(struct vn_waiter *w, struct vn_disk *d)
+{
+	*w = (struct vn_waiter){.disk = d};
+	pthread_cond_init(&w->cond, NULL);
+}
+
+int vn_read_wait(struct vn_disk *d, void *buffer, size_t length, uint64_t offset)
+{
+	struct vn_waiter w;
+
+	begin_wait(&w, d);
+	return finish(&w, vn_read(d, buffer, length, offset, 0, waited_for, &w));
+}
+
+int vn_write_wait(struct vn_disk *d, const void *buffer, size_t length, uint64_t offset, unsigned flags)
+{
+	struct vn_waiter w;
+
+	begin_wait(&w, d);
+	return finish(&w, vn_write(d, buffer, length, offset, flags, waited_for, &w));
+}
+
+int vn_compare_wait(struct vn_disk *d, const void *buffer, size_t length, uint64_t offset)
+{
+	struct vn_waiter w;
+
+	begin_wait(&w, d);
+	return finish(&w, vn_compare(d, buffer, length, offset, 0, waited_for, &w));
+}
+
+int vn_write_zeroes_wait(struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags)
+{
+	struct vn_waiter w;
+
+	begin_wait(&w, d);
+	return finish(&w, vn_write_zeroes(d, length, offset, flags, waited_for, &w));
+}
+
+int vn_discard_wait(struct vn_disk *d, uint64_t length, uint64_t offset)
+{
+	struct vn_waiter w;
+
+	begin_wait(&w, d);
+	return finish(&w, vn_discard(d, length, offset, 0, waited_for, &w));
+}
+
+int vn_flush_wait(struct vn_disk *d)
+{
+	struct vn_waiter w;
+
+	begin_wait(&w, d);
+	return finish(&w, vn_flush(d, 0, waited_for, &w));
+}

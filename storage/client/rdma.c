@@ -1,0 +1,304 @@
+// rdma.c - queues over RDMA: capsules out, answers in, and the list of functions
+// follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport binding)
+// SPDX-License-Identifier: MIT
+#include "client/rdma.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BATCH 32
+#define ANSWER (1ull << 32) /* in wr_id: a receive, not a send */
+
+bool vn_rdma_there(void)
+{
+	int n = 0;
+	struct ibv_device **all = ibv_get_device_list(&n);
+
+	if (all)
+		ibv_free_device_list(all);
+	return n > 0;
+}
+
+/* ---- what goes out ---- */
+
+/* Memory that is not registered is copied or registered for this once. The key, or 0 and no memory for it. */
+static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_sgl *s)
+{
+	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
+
+	s->address = (uintptr_t)c->data;
+	if (!mr && c->length <= VN_RDMA_BOUNCE && r->n_bounces) {
+		c->rdma.bounce = r->bounces[--r->n_bounces];
+		s->address = (uintptr_t)c->rdma.bounce;
+		mr = r->mr;
+		if (c->way == VN_TO_TARGET) {
+			memcpy(c->rdma.bounce, c->data, c->length);
+			r->q.copied += c->length;
+		}
+	}
+	if (!mr)
+		mr = c->rdma.once =
+		        ibv_reg_mr(r->domain->pd, c->data, c->length,
+		                   c->way == VN_TO_TARGET ? IBV_ACCESS_REMOTE_READ
+		                                          : IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!mr)
+		return false;
+	s->key = mr->rkey;
+	return true;
+}
+
+/* Data in the capsule: gathered from where it is, or copied behind the command. */
+static int put_inside(struct vn_rdma_queue *r, struct vn_cmd *c, uint8_t *capsule, struct ibv_sge *sge)
+{
+	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
+
+	if (mr) {
+		sge[1] = (struct ibv_sge){.addr = (uintptr_t)c->data, .length = c->length, .lkey = mr->lkey};
+		return 2;
+	}
+	memcpy(capsule + NV_SQE_LEN, c->data, c->length);
+	r->q.copied += c->length;
+	sge[0].length += c->length;
+	return 1;
+}
+
+static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+	uint8_t *capsule = r->memory + (c->cid & q->mask) * r->capsule_size;
+	struct ibv_sge sge[2] = {{.addr = (uintptr_t)capsule, .length = NV_SQE_LEN, .lkey = r->mr->lkey}};
+	struct ibv_send_wr w = {.wr_id = c->cid,
+	                        .sg_list = sge,
+	                        .num_sge = 1,
+	                        .opcode = IBV_WR_SEND,
+	                        .send_flags = IBV_SEND_SIGNALED},
+	                   *bad;
+	struct nv_sqe s = c->sqe;
+
+	memset(&c->rdma, 0, sizeof(c->rdma));
+	s.cid = c->cid;
+	s.psdt = NV_PSDT_SGL;
+	s.sgl = (struct nv_sgl){.type = NV_SGL_KEYED};
+	if (c->way == VN_TO_TARGET && c->length <= q->inline_max) {
+		s.sgl = (struct nv_sgl){.type = NV_SGL_DATA, .subtype = NV_SGL_OFFSET, .length = c->length};
+		w.num_sge = put_inside(r, c, capsule, sge);
+	} else if (c->way != VN_NO_DATA) {
+		s.sgl.length = c->length;
+		if (!make_reachable(r, c, &s.sgl)) {
+			c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
+			vn_answer(q, c);
+			return;
+		}
+	}
+	nv_sqe_encode(&s, capsule);
+	int e = ibv_post_send(r->id->qp, &w, &bad);
+
+	if (e)
+		vn_queue_break(q, e < 0 ? -e : e, "posting a send: %s", strerror(e < 0 ? -e : e));
+}
+
+static void rdma_kick(struct vn_queue *q)
+{
+}
+
+/* ---- what comes in ---- */
+
+bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot)
+{
+	struct ibv_sge sge = {
+	        .addr = (uintptr_t)r->answers + slot * NV_CQE_LEN, .length = NV_CQE_LEN, .lkey = r->mr->lkey};
+	struct ibv_recv_wr w = {.wr_id = ANSWER | slot, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	return !ibv_post_recv(r->id->qp, &w, &bad);
+}
+
+static void maybe_over(struct vn_rdma_queue *r, struct vn_cmd *c)
+{
+	if (c->answered && c->rdma.send_done)
+		vn_answer(&r->q, c);
+}
+
+static void take_answer(struct vn_rdma_queue *r, unsigned slot, uint32_t length)
+{
+	struct nv_cqe e = nv_cqe_decode(r->answers + slot * NV_CQE_LEN);
+	struct vn_cmd *c = length == NV_CQE_LEN ? vn_queue_find(&r->q, e.cid) : NULL;
+
+	if (!c || c->answered) {
+		vn_queue_break(&r->q, EPROTO, "the target answers to no command");
+		return;
+	}
+	if (!vn_rdma_receive(r, slot)) {
+		vn_queue_break(&r->q, EIO, "posting a receive");
+		return;
+	}
+	c->cqe = e;
+	c->answered = true;
+	maybe_over(r, c);
+}
+
+static void take_completion(struct vn_rdma_queue *r, const struct ibv_wc *w)
+{
+	struct vn_cmd *c;
+
+	if (w->status != IBV_WC_SUCCESS) {
+		vn_queue_break(&r->q, ECONNRESET, "by RDMA: %s", ibv_wc_status_str(w->status));
+	} else if (w->wr_id & ANSWER) {
+		take_answer(r, (unsigned)w->wr_id, w->byte_len);
+	} else if ((c = vn_queue_find(&r->q, (uint16_t)w->wr_id))) {
+		c->rdma.send_done = true;
+		maybe_over(r, c);
+	}
+}
+
+static bool drain(struct vn_rdma_queue *r)
+{
+	struct ibv_wc w[BATCH];
+	bool any = false;
+	int n = 0;
+
+	while (!r->q.error && (n = ibv_poll_cq(r->cq, BATCH, w)) > 0) {
+		any = true;
+		for (int i = 0; i < n && !r->q.error; i++)
+			take_completion(r, &w[i]);
+	}
+	if (n < 0)
+		vn_queue_break(&r->q, EIO, "ibv_poll_cq");
+	return any;
+}
+
+static void take_cq_event(struct vn_rdma_queue *r)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(r->channel, &cq, &context))
+		return;
+	r->armed = false;
+	if (++r->unacknowledged >= 64) {
+		ibv_ack_cq_events(cq, r->unacknowledged);
+		r->unacknowledged = 0;
+	}
+}
+
+static void rdma_progress(struct vn_queue *q)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+
+	if (q->error)
+		return;
+	if (r->armed)
+		take_cq_event(r);
+	drain(r);
+}
+
+static bool rdma_arm(struct vn_queue *q)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+
+	if (q->error)
+		return false;
+	vn_rdma_events(r);
+	if (q->error)
+		return true;
+	if (!r->armed) {
+		if (ibv_req_notify_cq(r->cq, 0))
+			vn_queue_break(q, EIO, "ibv_req_notify_cq");
+		r->armed = true;
+	}
+	return drain(r) || q->error; /* what came before it was armed */
+}
+
+static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
+{
+	const struct vn_rdma_queue *r = (const struct vn_rdma_queue *)q;
+
+	p[0] = (struct pollfd){.fd = r->channel->fd, .events = POLLIN};
+	p[1] = (struct pollfd){.fd = r->events->fd, .events = POLLIN};
+	return 2;
+}
+
+/* ---- the end of it ---- */
+
+static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+
+	if (c->rdma.bounce) {
+		if (c->answered && c->way == VN_FROM_TARGET) {
+			memcpy(c->data, c->rdma.bounce, c->length);
+			r->q.copied += c->length;
+		}
+		r->bounces[r->n_bounces++] = c->rdma.bounce;
+	}
+	if (c->rdma.once)
+		ibv_dereg_mr(c->rdma.once);
+	memset(&c->rdma, 0, sizeof(c->rdma));
+}
+
+static void rdma_cut(struct vn_queue *q)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+
+	if (r->cut)
+		return;
+	r->cut = true;
+	rdma_disconnect(r->id);
+	rdma_destroy_qp(r->id);
+}
+
+static void rdma_close(struct vn_queue *q)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+
+	if (r->id && r->id->qp)
+		rdma_cut(q);
+	if (r->cq) {
+		ibv_ack_cq_events(r->cq, r->unacknowledged);
+		ibv_destroy_cq(r->cq);
+	}
+	if (r->channel)
+		ibv_destroy_comp_channel(r->channel);
+	if (r->mr)
+		ibv_dereg_mr(r->mr);
+	if (r->id)
+		rdma_destroy_id(r->id);
+	if (r->events)
+		rdma_destroy_event_channel(r->events);
+	free(r->memory);
+	vn_queue_fini(q);
+	free(r);
+}
+
+static int rdma_open(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q)
+{
+	struct vn_rdma_queue *r = calloc(1, sizeof(*r));
+	int e;
+
+	if (!r)
+		return -ENOMEM;
+	r->domain = l->domain;
+	r->q.inline_max = !qid ? 0 : l->inline_max < VN_RDMA_INLINE_MAX ? l->inline_max : VN_RDMA_INLINE_MAX;
+	e = vn_queue_init(&r->q, &vn_rdma, qid, depth);
+	if (!e)
+		e = vn_rdma_connect(l, r);
+	if (e)
+		rdma_close(&r->q);
+	else
+		*q = &r->q;
+	return e;
+}
+
+const struct vn_transport vn_rdma = {
+        .name = "rdma",
+        .open = rdma_open,
+        .submit = rdma_submit,
+        .kick = rdma_kick,
+        .progress = rdma_progress,
+        .descriptors = rdma_descriptors,
+        .arm = rdma_arm,
+        .done = rdma_done,
+        .cut = rdma_cut,
+        .close = rdma_close,
+};

@@ -1,0 +1,42 @@
+// rdma.h - a queue over RDMA: what its files share
+// follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport binding)
+// SPDX-License-Identifier: MIT
+#ifndef VN_RDMA_H
+#define VN_RDMA_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "client/client.h"
+
+#define VN_RDMA_INLINE_MAX 8192u   /* bytes of data in a capsule that we make use of */
+#define VN_RDMA_BOUNCE (32u << 10) /* memory that is not registered: up to here it is copied */
+#define VN_RDMA_BOUNCES 16u
+
+struct vn_rdma_queue {
+	struct vn_queue q; /* the first */
+	struct vn_domain *domain;
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *id;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr; /* of memory */
+	uint8_t *memory;   /* capsules, bounces, answers */
+	size_t capsule_size;
+	uint8_t *answers; /* depth + 1 of NV_CQE_LEN */
+	uint8_t *bounces[VN_RDMA_BOUNCES];
+	unsigned n_bounces;
+	unsigned unacknowledged; /* events of the CQ */
+	bool armed, cut;
+};
+
+static inline struct vn_rdma_queue *vn_rdma_of(struct vn_queue *q)
+{
+	return (struct vn_rdma_queue *)q;
+}
+
+int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r); /* resolves, makes the queue pair, connects */
+void vn_rdma_events(struct vn_rdma_queue *r);                    /* of the connection, now that it stands */
+bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot);    /* the answer's memory is free again */
+
+#endif

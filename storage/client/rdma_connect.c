@@ -1,0 +1,260 @@
+// rdma_connect.c - connections by rdma_cm, and what a queue over RDMA is made of
+// follows: NVMe over Fabrics 1.1, 7.3.6 (RDMA_CM private data); rdma_cm(7)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/rdma.h"
+
+#define PRIVATE_LEN 32
+enum { P_RECFMT = 0, P_QID = 2, P_HRQSIZE = 4, P_HSQSIZE = 6, P_CNTLID = 8 };
+#define READS_MAX 16 /* of the target's reads at a time that we answer */
+
+/* ---- memory, by protection domain ---- */
+
+int vn_mr_make(struct vn_domain *d, struct vn_memory *m)
+{
+	m->mr = ibv_reg_mr(d->pd, m->address, m->length,
+	                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	if (!m->mr) /* it may be memory that cannot be written: then only from there to the target */
+		m->mr = ibv_reg_mr(d->pd, m->address, m->length, IBV_ACCESS_REMOTE_READ);
+	return m->mr ? 0 : -(errno ? errno : ENOMEM);
+}
+
+void vn_mr_drop(void *mr)
+{
+	ibv_dereg_mr(mr);
+}
+
+void vn_domain_detach(struct vn_domain *d)
+{
+	for (size_t i = 0; i < d->n; i++)
+		if (d->all[i]->mr) {
+			ibv_dereg_mr(d->all[i]->mr);
+			d->all[i]->mr = NULL;
+		}
+	if (d->pd)
+		ibv_dealloc_pd(d->pd);
+	d->pd = d->context = NULL;
+}
+
+int vn_domain_attach(struct vn_domain *d, void *context)
+{
+	int e = 0;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->context != context) {
+		vn_domain_detach(d);
+		d->pd = ibv_alloc_pd(context);
+		if (d->pd)
+			d->context = context;
+		else
+			e = -(errno ? errno : ENOMEM);
+		for (size_t i = 0; i < d->n && !e; i++)
+			e = vn_mr_make(d, d->all[i]);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return e;
+}
+
+/* ---- events ---- */
+
+static int event_error(const struct rdma_cm_event *e)
+{
+	switch (e->event) {
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		return -ENODEV;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		return -EHOSTUNREACH;
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return -ETIMEDOUT;
+	case RDMA_CM_EVENT_REJECTED:
+		return -ECONNREFUSED;
+	default:
+		return -ECONNRESET;
+	}
+}
+
+static int take_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_event_type want)
+{
+	struct rdma_cm_event *e;
+	int error = 0;
+
+	if (rdma_get_cm_event(r->events, &e))
+		return -errno;
+	if (e->event != want) {
+		error = event_error(e);
+		vn_say(l->why, "%s port %s by RDMA: %s", l->host, l->service, rdma_event_str(e->event));
+	}
+	/* its own record format is all that an answer must have; who has none takes what is there */
+	if (!error && want == RDMA_CM_EVENT_ESTABLISHED && e->param.conn.private_data &&
+	    e->param.conn.private_data_len >= 2 && nv_get16(e->param.conn.private_data)) {
+		vn_say(l->why, "%s port %s by RDMA: an unknown form of answer", l->host, l->service);
+		error = -EPROTO;
+	}
+	rdma_ack_cm_event(e);
+	return error;
+}
+
+static int await(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_event_type want)
+{
+	struct pollfd p = {.fd = r->events->fd, .events = POLLIN};
+
+	for (;;) {
+		int e = take_event(l, r, want), ms = vn_left(l->deadline);
+
+		if (e != -EAGAIN && e != -EWOULDBLOCK)
+			return e;
+		if (l->stop && *l->stop)
+			return -ECANCELED;
+		if (!ms) {
+			vn_say(l->why, "%s port %s by RDMA: no answer", l->host, l->service);
+			return -ETIMEDOUT;
+		}
+		poll(&p, 1, ms < VN_LOOK_MS ? ms : VN_LOOK_MS);
+	}
+}
+
+void vn_rdma_events(struct vn_rdma_queue *r)
+{
+	struct rdma_cm_event *e;
+
+	while (!rdma_get_cm_event(r->events, &e)) {
+		enum rdma_cm_event_type type = e->event;
+
+		rdma_ack_cm_event(e);
+		if (type == RDMA_CM_EVENT_DISCONNECTED || type == RDMA_CM_EVENT_DEVICE_REMOVAL ||
+		    type == RDMA_CM_EVENT_CONNECT_ERROR)
+			vn_queue_break(&r->q, ECONNRESET, "by RDMA: %s", rdma_event_str(type));
+	}
+}
+
+/* ---- resources ---- */
+
+static size_t rounded(size_t n)
+{
+	return (n + 63) / 64 * 64;
+}
+
+static int make_memory(struct vn_rdma_queue *r)
+{
+	uint32_t room = r->q.inline_max > 16 ? r->q.inline_max : 16;
+	unsigned bounces = r->q.qid ? VN_RDMA_BOUNCES : 1;
+	size_t all, answers;
+
+	r->capsule_size = rounded(NV_SQE_LEN + room);
+	answers = r->capsule_size * r->q.depth;
+	all = rounded(answers + (r->q.depth + 1u) * NV_CQE_LEN) + (size_t)bounces * VN_RDMA_BOUNCE;
+	if (posix_memalign((void **)&r->memory, 4096, all))
+		return -ENOMEM;
+	memset(r->memory, 0, all);
+	r->answers = r->memory + answers;
+	for (unsigned i = 0; i < bounces; i++)
+		r->bounces[r->n_bounces++] = r->memory + all - (size_t)(i + 1) * VN_RDMA_BOUNCE;
+	r->mr = ibv_reg_mr(r->domain->pd, r->memory, all,
+	                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	return r->mr ? 0 : -(errno ? errno : ENOMEM);
+}
+
+static int make_queue_pair(struct vn_rdma_queue *r)
+{
+	struct ibv_context *c = r->id->verbs;
+	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC,
+	                             .cap = {.max_send_wr = r->q.depth + 1u,
+	                                     .max_recv_wr = r->q.depth + 1u,
+	                                     .max_send_sge = 2,
+	                                     .max_recv_sge = 1}};
+
+	r->channel = ibv_create_comp_channel(c);
+	if (!r->channel || fcntl(r->channel->fd, F_SETFL, O_NONBLOCK))
+		return -errno;
+	r->cq = ibv_create_cq(c, 2 * r->q.depth + 3, NULL, r->channel, 0);
+	if (!r->cq)
+		return -errno;
+	a.send_cq = a.recv_cq = r->cq;
+	if (rdma_create_qp(r->id, r->domain->pd, &a))
+		return -errno;
+	for (unsigned i = 0; i <= r->q.depth; i++)
+		if (!vn_rdma_receive(r, i))
+			return -EIO;
+	return 0;
+}
+
+static int make(struct vn_link *l, struct vn_rdma_queue *r)
+{
+	int e = vn_domain_attach(r->domain, r->id->verbs);
+
+	if (!e)
+		e = make_memory(r);
+	if (!e)
+		e = make_queue_pair(r);
+	if (e)
+		vn_say(l->why, "%s by RDMA: %s", ibv_get_device_name(r->id->verbs->device), strerror(-e));
+	return e;
+}
+
+/* ---- connecting ---- */
+
+static int resolve(struct vn_link *l, struct vn_rdma_queue *r)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = l->options->numeric ? AI_NUMERICHOST : 0},
+	                *all;
+	int e = getaddrinfo(l->host, l->service, &hints, &all);
+
+	if (e) {
+		vn_say(l->why, "%s: %s", l->host, gai_strerror(e));
+		return -EHOSTUNREACH;
+	}
+	e = rdma_resolve_addr(r->id, NULL, all->ai_addr, vn_left(l->deadline)) ? -errno : 0;
+	freeaddrinfo(all);
+	if (e)
+		vn_say(l->why, "%s by RDMA: %s", l->host, strerror(-e));
+	else
+		e = await(l, r, RDMA_CM_EVENT_ADDR_RESOLVED);
+	return e;
+}
+
+static int greet(struct vn_link *l, struct vn_rdma_queue *r)
+{
+	uint8_t private[PRIVATE_LEN] = {0};
+	struct ibv_device_attr a;
+	int reads = ibv_query_device(r->id->verbs, &a) ? 1 : a.max_qp_rd_atom;
+	struct rdma_conn_param p = {.private_data = private,
+	                            .private_data_len = PRIVATE_LEN,
+	                            .responder_resources = (uint8_t)(reads < READS_MAX ? reads : READS_MAX),
+	                            .initiator_depth = 1,
+	                            .flow_control = 1,
+	                            .retry_count = 7,
+	                            .rnr_retry_count = 7};
+
+	nv_put16(private + P_QID, r->q.qid);
+	nv_put16(private + P_HRQSIZE, r->q.depth + 1);
+	nv_put16(private + P_HSQSIZE, r->q.depth);
+	nv_put16(private + P_CNTLID, r->q.qid ? l->cntlid : 0);
+	if (rdma_connect(r->id, &p))
+		return -errno;
+	return await(l, r, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
+{
+	int e;
+
+	r->events = rdma_create_event_channel();
+	if (!r->events || fcntl(r->events->fd, F_SETFL, O_NONBLOCK) ||
+	    rdma_create_id(r->events, &r->id, NULL, RDMA_PS_TCP)) {
+		vn_say(l->why, "rdma_cm: %s", strerror(errno));
+		return -errno;
+	}
+	e = resolve(l, r);
+	if (!e)
+		e = make(l, r);
+	if (!e)
+		e = rdma_resolve_route(r->id, vn_left(l->deadline)) ? -errno
+		                                                    : await(l, r, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	return e ? e : greet(l, r);
+}

@@ -1,0 +1,265 @@
+// apply.c - brings a server from what it serves to what a configuration says
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/server.h"
+
+static bool same(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/* ---- namespaces ---- */
+
+static const struct nt_config_ns *find_ns(const struct nt_config_subsystem *s, uint32_t nsid)
+{
+	for (size_t i = 0; s && i < s->ns_count; i++)
+		if (s->ns[i].nsid == nsid)
+			return &s->ns[i];
+	return NULL;
+}
+
+/* Whether it can stay, but for its size. */
+static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
+{
+	return a && b && same(a->kind, b->kind) && same(a->path, b->path) && a->block == b->block &&
+	       a->readonly == b->readonly && a->buffered == b->buffered && a->has_uuid == b->has_uuid &&
+	       !memcmp(a->uuid, b->uuid, 16) && a->ana_group == b->ana_group &&
+	       (a->size == b->size || strcmp(a->kind, "memory"));
+}
+
+static unsigned add_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_ns *c)
+{
+	struct nb_config b = {.kind = c->kind,
+	                      .path = c->path,
+	                      .size = c->size,
+	                      .block = c->block,
+	                      .readonly = c->readonly,
+	                      .buffered = c->buffered};
+	struct nb_backend *backend;
+	int error = nb_open(&b, sv->ring, &backend);
+	struct nt_namespace *ns = error ? NULL : nt_namespace_add(s, c->nsid, backend, c->has_uuid ? c->uuid : NULL);
+
+	if (ns) {
+		ns->ana_group = c->ana_group;
+		return 0;
+	}
+	if (!error)
+		nb_close(backend);
+	nt_say("%s, namespace %u (%s%s%s): %s", s->nqn, c->nsid, c->kind, c->path ? " " : "", c->path ? c->path : "",
+	       error ? strerror(error) : "there is one");
+	return 1;
+}
+
+static unsigned apply_ns(struct nt_server *sv, struct nt_subsystem *s, const struct nt_config_subsystem *old,
+                         const struct nt_config_subsystem *new)
+{
+	unsigned wrong = 0;
+
+	for (size_t i = 0; old && i < old->ns_count; i++) {
+		struct nt_namespace *ns = s->ns[old->ns[i].nsid];
+
+		if (ns && !same_ns(&old->ns[i], find_ns(new, old->ns[i].nsid)))
+			nt_namespace_remove(ns);
+	}
+	nt_listeners_let_go();
+	for (size_t i = 0; i < new->ns_count; i++) {
+		const struct nt_config_ns *c = &new->ns[i];
+		struct nt_namespace *ns = s->ns[c->nsid];
+
+		if (!ns || find_ns(new, c->nsid) != c) {
+			wrong += add_ns(sv, s, c);
+			continue;
+		}
+		int error = nt_namespace_resize(ns, c->size);
+
+		if (error) {
+			nt_say("%s, namespace %u: it cannot have that size: %s", s->nqn, c->nsid, strerror(error));
+			wrong++;
+		}
+	}
+	return wrong;
+}
+
+/* ---- subsystems ---- */
+
+static const struct nt_config_subsystem *find_subsystem(const struct nt_config *c, const char *nqn)
+{
+	for (size_t i = 0; i < c->subsystem_count; i++)
+		if (!strcmp(c->subsystems[i].nqn, nqn))
+			return &c->subsystems[i];
+	return NULL;
+}
+
+static bool has_host(const struct nt_config_subsystem *c, const char *nqn)
+{
+	for (size_t i = 0; i < c->host_count; i++)
+		if (!strcmp(c->hosts[i], nqn))
+			return true;
+	return false;
+}
+
+static unsigned apply_hosts(struct nt_subsystem *s, const struct nt_config_subsystem *c)
+{
+	unsigned wrong = 0;
+
+	for (size_t i = 0; i < c->host_count; i++)
+		if (!nt_subsystem_allow(s, c->hosts[i])) {
+			nt_say("%s: %s is no name of a host", s->nqn, c->hosts[i]);
+			wrong++;
+		}
+	nt_subsystem_any_host(s, c->any_host);
+	for (struct nt_host *h = s->hosts, *next; h; h = next) {
+		next = h->next;
+		if (!has_host(c, h->nqn))
+			nt_subsystem_disallow(s, h->nqn);
+	}
+	return wrong;
+}
+
+static void set_text(char *at, const char *text, size_t size)
+{
+	if (text) {
+		strncpy(at, text, size - 1);
+		at[size - 1] = 0;
+	}
+}
+
+static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_subsystem *old,
+                                const struct nt_config_subsystem *new)
+{
+	struct nt_subsystem *s = nt_subsystem_find(&sv->target, new->nqn);
+
+	if (!s) {
+		s = nt_subsystem_add(&sv->target, new->nqn);
+		old = NULL;
+	}
+	if (!s || s->discovery) {
+		nt_say("%s cannot be a subsystem here", new->nqn);
+		return 1;
+	}
+	set_text(s->serial, new->serial, sizeof(s->serial));
+	set_text(s->model, new->model, sizeof(s->model));
+	return apply_hosts(s, new) + apply_ns(sv, s, old, new);
+}
+
+/* ---- addresses ---- */
+
+static bool same_address(const struct nt_config_address *a, const struct nt_config_address *b)
+{
+	return same(a->transport, b->transport) && same(a->address, b->address) && a->port == b->port;
+}
+
+static bool listed(const struct nt_config_address *list, size_t n, const struct nt_config_address *a)
+{
+	for (size_t i = 0; i < n; i++)
+		if (same_address(&list[i], a))
+			return true;
+	return false;
+}
+
+static unsigned add_listener(struct nt_server *sv, const struct nt_config_address *a,
+                             const struct nt_tcp_limits *limits)
+{
+	struct nt_listener *l = calloc(1, sizeof(*l)), **at = &sv->listeners;
+	int error = l ? nt_listener_open(l, sv, a, limits) : ENOMEM;
+
+	if (error) {
+		nt_say("%s, port %u, %s: %s", a->address, a->port, a->transport, strerror(error));
+		free(l);
+		return !a->optional;
+	}
+	l->where = (struct nt_config_address){
+	        .transport = strdup(a->transport), .address = strdup(a->address), .port = a->port};
+	while (*at)
+		at = &(*at)->next;
+	*at = l;
+	return 0;
+}
+
+static unsigned apply_listeners(struct nt_server *sv, const struct nt_config *new)
+{
+	unsigned wrong = 0;
+
+	for (struct nt_listener *l = sv->listeners; l; l = l->next)
+		if (!l->leaving && !listed(new->listen, new->listen_count, &l->where)) {
+			l->leaving = true;
+			nt_listener_stop(l);
+		}
+	for (size_t i = 0; i < new->listen_count; i++) {
+		struct nt_listener *l = sv->listeners;
+
+		while (l && (l->leaving || !same_address(&l->where, &new->listen[i])))
+			l = l->next;
+		if (!l)
+			wrong += add_listener(sv, &new->listen[i], &new->limits);
+	}
+	return wrong;
+}
+
+void nt_listeners_turn(struct nt_server *s, uint64_t *next)
+{
+	for (struct nt_listener **at = &s->listeners; *at;) {
+		struct nt_listener *l = *at;
+		uint64_t due = nt_listener_turn(l);
+
+		*next = due < *next ? due : *next;
+		if (!l->leaving || !nt_listener_close(l)) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		free(l->where.transport);
+		free(l->where.address);
+		free(l);
+	}
+}
+
+static void apply_referrals(struct nt_server *sv, const struct nt_config *new)
+{
+	bool changed = new->referral_count != sv->config.referral_count;
+
+	for (size_t i = 0; !changed && i < new->referral_count; i++)
+		changed = !same_address(&new->referrals[i], &sv->config.referrals[i]);
+	if (!changed)
+		return;
+	nt_referrals_clear(&sv->target);
+	for (size_t i = 0; i < new->referral_count; i++) {
+		const struct nt_config_address *a = &new->referrals[i];
+		struct nt_port p = {.trtype = strcmp(a->transport, "rdma") ? NV_TRTYPE_TCP : NV_TRTYPE_RDMA,
+		                    .adrfam = strchr(a->address, ':') ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4};
+
+		set_text(p.address, a->address, sizeof(p.address));
+		for (unsigned k = 10000, n = 0; k; k /= 10)
+			if (a->port >= k || k == 1)
+				p.service[n++] = (char)('0' + a->port / k % 10);
+		nt_referral_add(&sv->target, &p);
+	}
+}
+
+unsigned nt_apply(struct nt_server *s, struct nt_config *config)
+{
+	unsigned wrong = 0;
+
+	s->target.queues = (uint16_t)config->queues;
+	for (size_t i = 0; i < s->config.subsystem_count; i++) {
+		struct nt_subsystem *gone = find_subsystem(config, s->config.subsystems[i].nqn)
+		                                    ? NULL
+		                                    : nt_subsystem_find(&s->target, s->config.subsystems[i].nqn);
+
+		if (gone && !gone->discovery)
+			nt_subsystem_remove(gone);
+	}
+	for (size_t i = 0; i < config->subsystem_count; i++)
+		wrong += apply_subsystem(s, find_subsystem(&s->config, config->subsystems[i].nqn),
+		                         &config->subsystems[i]);
+	apply_referrals(s, config);
+	wrong += apply_listeners(s, config);
+	nt_config_free(&s->config);
+	s->config = *config;
+	memset(config, 0, sizeof(*config));
+	return wrong;
+}

@@ -1,0 +1,326 @@
+// config.c - the configuration file, and what a command line says in its place
+// follows: RFC 8259 (JSON); man/verbena-target.8 for its fields
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/server.h"
+
+#define MEMORY_DEFAULT (64u << 20)
+#define MEMORY_MIN (16u << 20)
+#define MEMORY_MAX (1u << 31)
+
+void nt_config_default(struct nt_config *c)
+{
+	*c = (struct nt_config){.memory = MEMORY_DEFAULT,
+	                        .queues = 16,
+	                        .limits = {.connections = 512, .hello_ms = 10000, .stall_ms = 30000}};
+}
+
+static void free_addresses(struct nt_config_address *a, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(a[i].transport);
+		free(a[i].address);
+	}
+	free(a);
+}
+
+static void free_subsystem(struct nt_config_subsystem *s)
+{
+	for (size_t i = 0; i < s->ns_count; i++) {
+		free(s->ns[i].kind);
+		free(s->ns[i].path);
+	}
+	for (size_t i = 0; i < s->host_count; i++)
+		free(s->hosts[i]);
+	free(s->ns);
+	free(s->hosts);
+	free(s->nqn);
+	free(s->serial);
+	free(s->model);
+}
+
+void nt_config_free(struct nt_config *c)
+{
+	free_addresses(c->listen, c->listen_count);
+	free_addresses(c->referrals, c->referral_count);
+	for (size_t i = 0; i < c->subsystem_count; i++)
+		free_subsystem(&c->subsystems[i]);
+	free(c->subsystems);
+	memset(c, 0, sizeof(*c));
+}
+
+/* One more at the end of an array. */
+static void *grow(void *array, size_t *count, size_t size)
+{
+	void **base = array;
+	void *more = reallocarray(*base, *count + 1, size);
+
+	if (!more)
+		return NULL;
+	*base = more;
+	return memset((uint8_t *)more + (*count)++ * size, 0, size);
+}
+
+struct nt_config_address *nt_config_listen(struct nt_config *c)
+{
+	return grow(&c->listen, &c->listen_count, sizeof(*c->listen));
+}
+
+struct nt_config_subsystem *nt_config_subsystem(struct nt_config *c)
+{
+	return grow(&c->subsystems, &c->subsystem_count, sizeof(*c->subsystems));
+}
+
+struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s)
+{
+	return grow(&s->ns, &s->ns_count, sizeof(*s->ns));
+}
+
+bool nt_config_host(struct nt_config_subsystem *s, const char *nqn)
+{
+	char **h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
+
+	return h && (*h = strdup(nqn));
+}
+
+bool nt_size_parse(const char *text, uint64_t *size)
+{
+	static const char units[] = "KMGTP";
+	char *end;
+
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+	unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+
+	if (errno || end == text || *text == '-' || (*end && (!unit || end[1])) || n > UINT64_MAX >> shift)
+		return false;
+	*size = n << shift;
+	return true;
+}
+
+/* ---- the file ---- */
+
+struct reader {
+	char **why;
+	bool failed;
+};
+
+static void wrong(struct reader *r, const char *where, const char *what)
+{
+	if (!r->failed && asprintf(r->why, "%s: %s", where, what) < 0)
+		*r->why = NULL;
+	r->failed = true;
+}
+
+static void get_text(struct reader *r, const char *key, json_object *v, char **out)
+{
+	if (!json_object_is_type(v, json_type_string) ||
+	    strlen(json_object_get_string(v)) != (size_t)json_object_get_string_len(v)) {
+		wrong(r, key, "a string is wanted");
+		return;
+	}
+	free(*out);
+	if (!(*out = strdup(json_object_get_string(v))))
+		wrong(r, key, "no memory");
+}
+
+static uint64_t get_number(struct reader *r, const char *key, json_object *v, uint64_t least, uint64_t most)
+{
+	uint64_t n = 0;
+	bool ok = json_object_is_type(v, json_type_int) && json_object_get_int64(v) >= 0;
+
+	if (ok)
+		n = (uint64_t)json_object_get_int64(v);
+	else if (json_object_is_type(v, json_type_string))
+		ok = nt_size_parse(json_object_get_string(v), &n);
+	if (!ok || n < least || n > most)
+		wrong(r, key, "a number is wanted, within its limits");
+	return n;
+}
+
+static bool get_bool(struct reader *r, const char *key, json_object *v)
+{
+	if (!json_object_is_type(v, json_type_boolean))
+		wrong(r, key, "true or false is wanted");
+	return json_object_get_boolean(v);
+}
+
+static size_t list_length(struct reader *r, const char *key, json_object *v)
+{
+	if (!json_object_is_type(v, json_type_array)) {
+		wrong(r, key, "a list is wanted");
+		return 0;
+	}
+	return json_object_array_length(v);
+}
+
+static void read_address(struct reader *r, json_object *o, struct nt_config_address *a)
+{
+	if (!json_object_is_type(o, json_type_object)) {
+		wrong(r, "listen", "an object is wanted");
+		return;
+	}
+	a->port = NT_PORT_DEFAULT;
+	json_object_object_foreach(o, key, v)
+	{
+		if (!strcmp(key, "transport"))
+			get_text(r, key, v, &a->transport);
+		else if (!strcmp(key, "address"))
+			get_text(r, key, v, &a->address);
+		else if (!strcmp(key, "port"))
+			a->port = (uint16_t)get_number(r, key, v, 0, 65535);
+		else
+			wrong(r, key, "no such field");
+	}
+	if (!r->failed && !a->transport && !(a->transport = strdup("tcp")))
+		wrong(r, "transport", "no memory");
+	if (!r->failed && !a->address)
+		wrong(r, "address", "is missing");
+	if (!r->failed && strlen(a->address) > 256)
+		wrong(r, "address", "is too long");
+}
+
+static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
+{
+	char *uuid = NULL;
+
+	if (!json_object_is_type(o, json_type_object)) {
+		wrong(r, "namespaces", "an object is wanted");
+		return;
+	}
+	ns->ana_group = 1;
+	json_object_object_foreach(o, key, v)
+	{
+		if (!strcmp(key, "nsid"))
+			ns->nsid = (uint32_t)get_number(r, key, v, 1, NT_NAMESPACES_MAX);
+		else if (!strcmp(key, "backend"))
+			get_text(r, key, v, &ns->kind);
+		else if (!strcmp(key, "path"))
+			get_text(r, key, v, &ns->path);
+		else if (!strcmp(key, "size"))
+			ns->size = get_number(r, key, v, 1, NB_SIZE_MAX);
+		else if (!strcmp(key, "block_size"))
+			ns->block = (uint32_t)get_number(r, key, v, 512, 4096);
+		else if (!strcmp(key, "ana_group"))
+			ns->ana_group = (uint32_t)get_number(r, key, v, 1, NT_ANA_GROUPS);
+		else if (!strcmp(key, "readonly"))
+			ns->readonly = get_bool(r, key, v);
+		else if (!strcmp(key, "buffered"))
+			ns->buffered = get_bool(r, key, v);
+		else if (!strcmp(key, "uuid"))
+			get_text(r, key, v, &uuid);
+		else
+			wrong(r, key, "no such field");
+	}
+	if (uuid && !(ns->has_uuid = nv_uuid_parse(uuid, ns->uuid)))
+		wrong(r, "uuid", "is none");
+	free(uuid);
+	if (!ns->nsid || !ns->kind)
+		wrong(r, ns->nsid ? "backend" : "nsid", "is missing");
+}
+
+static void read_subsystem(struct reader *r, json_object *o, struct nt_config_subsystem *s)
+{
+	if (!json_object_is_type(o, json_type_object)) {
+		wrong(r, "subsystems", "an object is wanted");
+		return;
+	}
+	json_object_object_foreach(o, key, v)
+	{
+		if (!strcmp(key, "nqn"))
+			get_text(r, key, v, &s->nqn);
+		else if (!strcmp(key, "serial"))
+			get_text(r, key, v, &s->serial);
+		else if (!strcmp(key, "model"))
+			get_text(r, key, v, &s->model);
+		else if (!strcmp(key, "allow_any_host"))
+			s->any_host = get_bool(r, key, v);
+		else if (!strcmp(key, "hosts")) {
+			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
+				char **h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
+
+				if (h)
+					get_text(r, key, json_object_array_get_idx(v, i), h);
+			}
+		} else if (!strcmp(key, "namespaces")) {
+			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
+				struct nt_config_ns *ns = nt_config_ns(s);
+
+				if (ns)
+					read_ns(r, json_object_array_get_idx(v, i), ns);
+			}
+		} else {
+			wrong(r, key, "no such field");
+		}
+	}
+	if (!s->nqn || !nv_nqn_valid(s->nqn, strlen(s->nqn) + 1))
+		wrong(r, "nqn", s->nqn ? "is none" : "is missing");
+}
+
+static void read_addresses(struct reader *r, const char *key, json_object *v, struct nt_config_address **list,
+                           size_t *count)
+{
+	for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
+		struct nt_config_address *a = grow(list, count, sizeof(**list));
+
+		if (a)
+			read_address(r, json_object_array_get_idx(v, i), a);
+	}
+}
+
+static void read_all(struct reader *r, json_object *o, struct nt_config *c)
+{
+	if (!json_object_is_type(o, json_type_object)) {
+		wrong(r, "configuration", "an object is wanted");
+		return;
+	}
+	json_object_object_foreach(o, key, v)
+	{
+		if (!strcmp(key, "listen"))
+			read_addresses(r, key, v, &c->listen, &c->listen_count);
+		else if (!strcmp(key, "referrals"))
+			read_addresses(r, key, v, &c->referrals, &c->referral_count);
+		else if (!strcmp(key, "queues"))
+			c->queues = (uint32_t)get_number(r, key, v, 1, NT_QUEUES_MAX);
+		else if (!strcmp(key, "memory"))
+			c->memory = (uint32_t)get_number(r, key, v, MEMORY_MIN, MEMORY_MAX);
+		else if (!strcmp(key, "connections"))
+			c->limits.connections = (uint32_t)get_number(r, key, v, 1, 65535);
+		else if (!strcmp(key, "stall_seconds"))
+			c->limits.stall_ms = (uint32_t)get_number(r, key, v, 1, 3600) * 1000;
+		else if (!strcmp(key, "subsystems")) {
+			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
+				struct nt_config_subsystem *s = nt_config_subsystem(c);
+
+				if (s)
+					read_subsystem(r, json_object_array_get_idx(v, i), s);
+			}
+		} else {
+			wrong(r, key, "no such field");
+		}
+	}
+}
+
+bool nt_config_read(const char *file, struct nt_config *out, char **why)
+{
+	struct reader r = {.why = why};
+	json_object *o = json_object_from_file(file);
+
+	*why = NULL;
+	nt_config_default(out);
+	if (!o) {
+		wrong(&r, file, json_util_get_last_err() ? json_util_get_last_err() : "is not JSON");
+		return false;
+	}
+	read_all(&r, o, out);
+	json_object_put(o);
+	if (r.failed)
+		nt_config_free(out);
+	return !r.failed;
+}

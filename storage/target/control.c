@@ -1,0 +1,272 @@
+// control.c - the control socket: one line asks, the answer ends with the connection
+// follows: unix(7)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "target/server.h"
+
+#define ASKERS 8
+#define LINE 1024
+
+struct asker {
+	struct nt_watch watch;
+	struct nt_control *control; /* NULL: this place is free */
+	char line[LINE];
+	size_t len;
+	char *answer;
+	size_t answer_len, sent;
+};
+
+struct nt_control {
+	struct nt_server *server;
+	struct nt_watch watch;
+	struct asker askers[ASKERS];
+	struct sockaddr_un address;
+};
+
+/* ---- where it is ---- */
+
+/* A directory of ours: nobody else's socket is asked, and nobody else asks ours. */
+static bool own_directory(const char *path)
+{
+	struct stat st;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return false;
+	return !lstat(path, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022);
+}
+
+char *nt_control_path(uint16_t port)
+{
+	const char *dir = getenv("VERBENA_RUNTIME"), *xdg = getenv("XDG_RUNTIME_DIR");
+	char *own = NULL, *path = NULL;
+
+	if (!dir || !*dir) {
+		int n = geteuid() == 0 ? asprintf(&own, "/run/verbena")
+		        : xdg && *xdg  ? asprintf(&own, "%s/verbena", xdg)
+		                       : asprintf(&own, "/tmp/verbena-%u", (unsigned)geteuid());
+		if (n < 0 || !own_directory(own)) {
+			free(n < 0 ? NULL : own);
+			return NULL;
+		}
+		dir = own;
+	}
+	if (asprintf(&path, "%s/target-%u.sock", dir, port) < 0)
+		path = NULL;
+	free(own);
+	return path;
+}
+
+static int address_of(const char *path, struct sockaddr_un *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->sun_family = AF_UNIX;
+	if (strlen(path) >= sizeof(a->sun_path))
+		return ENAMETOOLONG;
+	strcpy(a->sun_path, path);
+	return 0;
+}
+
+/* ---- those who ask ---- */
+
+static void dismiss(struct asker *a)
+{
+	nt_loop_remove(a->control->server->loop, &a->watch);
+	close(a->watch.fd);
+	free(a->answer);
+	memset(a, 0, sizeof(*a));
+}
+
+static char *set_ana(struct nt_server *s, char *args)
+{
+	static const struct {
+		const char *name;
+		enum nv_ana_state state;
+	} states[] = {{"optimized", NV_ANA_OPTIMIZED},
+	              {"non-optimized", NV_ANA_NON_OPTIMIZED},
+	              {"inaccessible", NV_ANA_INACCESSIBLE},
+	              {"persistent-loss", NV_ANA_LOSS},
+	              {"change", NV_ANA_CHANGE}};
+	char *rest, *nqn = strtok_r(args, " ", &rest), *group = strtok_r(NULL, " ", &rest),
+	            *state = strtok_r(NULL, " ", &rest);
+	struct nt_subsystem *x = nqn ? nt_subsystem_find(&s->target, nqn) : NULL;
+	unsigned long g = group ? strtoul(group, NULL, 10) : 0;
+
+	for (size_t i = 0; x && state && g >= 1 && g <= NT_ANA_GROUPS && i < sizeof(states) / sizeof(*states); i++) {
+		if (strcmp(states[i].name, state))
+			continue;
+		nt_ana_set(x, (uint32_t)g, states[i].state);
+		return strdup("ok\n");
+	}
+	return strdup("error: ana NQN GROUP optimized|non-optimized|inaccessible|persistent-loss|change\n");
+}
+
+static char *answer(struct nt_server *s, char *line)
+{
+	if (!strcmp(line, "status"))
+		return nt_status_json(s);
+	if (!strcmp(line, "reload")) {
+		s->reload = true;
+		return strdup(s->file ? "ok\n" : "error: there is no configuration file\n");
+	}
+	if (!strcmp(line, "stop")) {
+		s->stop = true;
+		return strdup("ok\n");
+	}
+	if (!strncmp(line, "ana ", 4))
+		return set_ana(s, line + 4);
+	return strdup("error: status, reload, stop, or ana\n");
+}
+
+static void listen_to(struct asker *a)
+{
+	ssize_t n = recv(a->watch.fd, a->line + a->len, sizeof(a->line) - 1 - a->len, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		dismiss(a);
+		return;
+	}
+	a->len += (size_t)n;
+	char *end = memchr(a->line, '\n', a->len);
+
+	if (!end) {
+		if (a->len >= sizeof(a->line) - 1)
+			dismiss(a);
+		return;
+	}
+	*end = 0;
+	a->answer = answer(a->control->server, a->line);
+	a->answer_len = a->answer ? strlen(a->answer) : 0;
+	nt_loop_change(a->control->server->loop, &a->watch, EPOLLOUT);
+}
+
+static void asker_ready(struct nt_watch *w, uint32_t events)
+{
+	struct asker *a = (struct asker *)(void *)w;
+
+	if (!a->answer && (events & EPOLLIN)) {
+		listen_to(a);
+		return;
+	}
+	ssize_t n =
+	        a->answer ? send(w->fd, a->answer + a->sent, a->answer_len - a->sent, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
+
+	if (n > 0)
+		a->sent += (size_t)n;
+	if ((n < 0 && !(a->answer && errno == EAGAIN)) || a->sent == a->answer_len)
+		dismiss(a);
+}
+
+static void somebody_asks(struct nt_watch *w, uint32_t events)
+{
+	struct nt_control *c = (struct nt_control *)(void *)((uint8_t *)w - offsetof(struct nt_control, watch));
+	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	for (int i = 0; fd >= 0 && i < ASKERS; i++) {
+		struct asker *a = &c->askers[i];
+
+		if (a->control)
+			continue;
+		a->control = c;
+		a->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = asker_ready};
+		if (!nt_loop_add(c->server->loop, &a->watch))
+			return;
+		memset(a, 0, sizeof(*a));
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* ---- its life ---- */
+
+int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out)
+{
+	struct nt_control *c = calloc(1, sizeof(*c));
+	int error = c ? address_of(path, &c->address) : ENOMEM, fd;
+
+	if (error) {
+		free(c);
+		return error;
+	}
+	c->server = s;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && !connect(fd, (struct sockaddr *)&c->address, sizeof(c->address))) {
+		close(fd);
+		free(c);
+		return EADDRINUSE; /* somebody answers there */
+	}
+	if (fd >= 0 && errno == ECONNREFUSED) /* somebody did */
+		unlink(path);
+	mode_t mask = umask(0177);
+
+	error = fd < 0 || bind(fd, (struct sockaddr *)&c->address, sizeof(c->address)) || listen(fd, ASKERS) ? errno
+	                                                                                                     : 0;
+	umask(mask);
+	c->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = somebody_asks};
+	if (!error)
+		error = nt_loop_add(s->loop, &c->watch);
+	if (error) {
+		if (fd >= 0)
+			close(fd);
+		free(c);
+		return error;
+	}
+	*out = c;
+	return 0;
+}
+
+void nt_control_close(struct nt_control *c)
+{
+	if (!c)
+		return;
+	for (int i = 0; i < ASKERS; i++) {
+		struct asker *a = &c->askers[i];
+
+		if (a->control && a->answer) /* who has told us to stop is to hear that we do */
+			(void)!send(a->watch.fd, a->answer + a->sent, a->answer_len - a->sent,
+			            MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (a->control)
+			dismiss(a);
+	}
+	nt_loop_remove(c->server->loop, &c->watch);
+	close(c->watch.fd);
+	unlink(c->address.sun_path);
+	free(c);
+}
+
+int nt_control_ask(const char *path, const char *line)
+{
+	struct sockaddr_un a;
+	int error = address_of(path, &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char buf[4096];
+	ssize_t n;
+	bool first = true, refused = false;
+
+	if (error || fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+		nt_say("%s: %s", path, strerror(error ? error : errno));
+		if (fd >= 0)
+			close(fd);
+		return 1;
+	}
+	if (dprintf(fd, "%s\n", line) < 0)
+		refused = true;
+	while ((n = read(fd, buf, sizeof(buf))) > 0) {
+		refused |= first && n >= 6 && !memcmp(buf, "error:", 6);
+		first = false;
+		fwrite(buf, 1, (size_t)n, stdout);
+	}
+	close(fd);
+	return refused || first;
+}

@@ -1,0 +1,212 @@
+// controller.c - controllers: their ids, properties, keep-alive timers and ends
+// follows: NVM Express Base 1.4, 3.1 (registers), 7.6 (initialization and shutdown), 7.12 (keep alive); NVMe over
+// Fabrics 1.1, 3.5 SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/core.h"
+
+#define ID_MAX 0xffefu
+#define DISCOVERY_KATO \
+	120000u /* a discovery controller without a keep-alive timer is not kept for longer when nothing comes */
+#define KATO_SLACK 1000u /* the granularity that Identify says (KAS) */
+
+struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id)
+{
+	struct nt_controller *c = t->by_id[id % 256];
+
+	while (c && c->id != id)
+		c = c->chain;
+	return c;
+}
+
+static uint16_t take_id(struct nt_target *t)
+{
+	for (uint32_t tries = 0; tries < ID_MAX; tries++) {
+		uint16_t id = t->next_id;
+
+		t->next_id = (uint16_t)(id % ID_MAX + 1);
+		if (!nt_controller_find(t, id))
+			return id;
+	}
+	return 0;
+}
+
+struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q)
+{
+	struct nt_target *t = s->target;
+	uint16_t id = take_id(t);
+	struct nt_controller *c = id ? calloc(1, sizeof(*c)) : NULL;
+
+	if (!c)
+		return NULL;
+	c->id = id;
+	c->subsystem = s;
+	c->chain = t->by_id[id % 256];
+	t->by_id[id % 256] = c;
+	struct nt_controller **at = &s->controllers;
+
+	while (*at)
+		at = &(*at)->next;
+	*at = c;
+	c->admin = c->queues[0] = q;
+	c->attached = 1;
+	c->seen = c->connected_at = t->now;
+	c->granted = s->discovery ? 0 : t->queues < NT_QUEUES_MAX ? t->queues : NT_QUEUES_MAX;
+	nt_features_reset(c);
+	q->ctrl = c;
+	return c;
+}
+
+static void drop(struct nt_controller *c)
+{
+	struct nt_subsystem *s = c->subsystem;
+	struct nt_controller **at = &s->target->by_id[c->id % 256];
+
+	if (c->attached || c->flushes)
+		return;
+	while (*at != c)
+		at = &(*at)->chain;
+	*at = c->chain;
+	at = &s->controllers;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	free(c);
+	nt_subsystem_put(s);
+}
+
+void nt_controller_detach(struct nt_queue *q)
+{
+	struct nt_controller *c = q->ctrl;
+
+	q->ctrl = NULL;
+	c->queues[q->qid] = NULL;
+	if (!q->qid)
+		c->admin = NULL;
+	c->attached--;
+	drop(c);
+}
+
+static void close_io_queues(struct nt_controller *c)
+{
+	for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
+		if (c->queues[i] && !c->queues[i]->closing)
+			c->queues[i]->ops->close(c->queues[i]);
+}
+
+void nt_controller_end(struct nt_controller *c)
+{
+	if (c->dying)
+		return;
+	c->dying = true;
+	c->csts = (c->csts & ~NV_CSTS_RDY) | NV_CSTS_CFS;
+	close_io_queues(c);
+	if (c->admin && !c->admin->closing)
+		c->admin->ops->close(c->admin);
+}
+
+uint64_t nt_target_tick(struct nt_target *t)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
+		for (struct nt_controller *c = s->controllers; c; c = c->next) {
+			uint32_t kato = c->kato ? c->kato : s->discovery ? DISCOVERY_KATO : 0;
+			uint64_t due = c->seen + kato + KATO_SLACK;
+
+			if (c->dying || !kato)
+				continue;
+			if (due <= t->now)
+				nt_controller_end(c);
+			else if (due < next)
+				next = due;
+		}
+	return next;
+}
+
+/* ---- properties ---- */
+
+uint64_t nt_controller_cap(void)
+{
+	return (NT_IO_ENTRIES_MAX - 1) | 1u << 16 /* CQR */ | 30u << 24 /* TO: 15 s */ |
+	       (uint64_t)1 << 37 /* CSS: NVM */;
+}
+
+/* What a normal shutdown waits for. */
+struct flush {
+	struct nb_request io;
+	struct nt_controller *ctrl;
+	struct nt_namespace *ns;
+};
+
+static void shut_down_more(struct nt_controller *c)
+{
+	if (--c->flushes)
+		return;
+	c->csts = (c->csts & ~NV_CSTS_SHST) | NV_CSTS_SHST_DONE;
+	drop(c);
+}
+
+static void flushed(struct nb_request *io, int error)
+{
+	struct flush *f = (struct flush *)(void *)((uint8_t *)io - offsetof(struct flush, io));
+	struct nt_controller *c = f->ctrl;
+
+	nt_ns_put(f->ns);
+	free(f);
+	shut_down_more(c);
+}
+
+static void shut_down(struct nt_controller *c)
+{
+	if (c->csts & NV_CSTS_SHST)
+		return;
+	c->csts = (c->csts & ~NV_CSTS_SHST) | NV_CSTS_SHST_BUSY;
+	c->flushes++; /* this loop's own */
+	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++) {
+		struct nt_namespace *ns = c->subsystem->ns[i];
+		struct flush *f = ns && ns->backend->volatile_cache ? calloc(1, sizeof(*f)) : NULL;
+
+		if (!f)
+			continue;
+		f->ctrl = c;
+		f->ns = nt_ns_get(c->subsystem, i);
+		f->io = (struct nb_request){.op = NB_FLUSH, .done = flushed};
+		c->flushes++;
+		nb_submit(ns->backend, &f->io);
+	}
+	shut_down_more(c);
+}
+
+static void enable(struct nt_controller *c, uint32_t cc)
+{
+	uint32_t css = cc >> 4 & 7, mps = cc >> 7 & 0xf, ams = cc >> 11 & 7, iosqes = cc >> 16 & 0xf,
+	         iocqes = cc >> 20 & 0xf;
+	bool sizes = c->subsystem->discovery || (iosqes == 6 && iocqes == 4);
+
+	if (css || mps || ams || !sizes) {
+		c->csts |= NV_CSTS_CFS;
+		return;
+	}
+	c->csts = NV_CSTS_RDY;
+	c->seen = c->subsystem->target->now;
+}
+
+void nt_controller_configure(struct nt_controller *c, uint32_t cc)
+{
+	uint32_t before = c->cc;
+
+	c->cc = cc;
+	if ((cc & NV_CC_EN) && !(before & NV_CC_EN))
+		enable(c, cc);
+	if (!(cc & NV_CC_EN) && (before & NV_CC_EN)) { /* a controller reset ends the I/O queues. Base 1.4, 7.3.2 */
+		close_io_queues(c);
+		nt_features_reset(c);
+		c->csts &= ~(NV_CSTS_RDY | NV_CSTS_CFS | NV_CSTS_SHST);
+	}
+	if ((cc & NV_CC_SHN) && !(before & NV_CC_SHN))
+		shut_down(c);
+	if (!(cc & NV_CC_SHN) && (before & NV_CC_SHN) && !c->flushes)
+		c->csts &= ~NV_CSTS_SHST;
+}

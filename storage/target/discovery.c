@@ -1,0 +1,96 @@
+// discovery.c - the discovery log: where a host finds which subsystem
+// follows: NVMe over Fabrics 1.1, 5.3 (discovery log page)
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/core.h"
+
+#define HEAD 1024u
+#define ENTRY 1024u
+enum {
+	E_TRTYPE = 0,
+	E_ADRFAM = 1,
+	E_SUBTYPE = 2,
+	E_TREQ = 3,
+	E_PORTID = 4,
+	E_CNTLID = 6,
+	E_ASQSZ = 8,
+	E_TRSVCID = 32,
+	E_SUBNQN = 256,
+	E_TRADDR = 512,
+	E_TSAS = 768
+};
+#define TREQ_NOT_SPECIFIED 0u
+#define TREQ_NO_SQ_FLOW 4u
+
+static void put_padded(uint8_t *at, const char *text, size_t size)
+{
+	size_t len = strnlen(text, size);
+
+	memset(at, ' ', size);
+	memcpy(at, text, len);
+}
+
+static void put_entry(uint8_t *e, const struct nt_port *p, enum nv_subtype subtype, const char *nqn,
+                      const char *address)
+{
+	e[E_TRTYPE] = p->trtype;
+	/* a listener on all addresses of both families tells the host of the one it came to */
+	e[E_ADRFAM] = !p->any ? p->adrfam : strchr(address, ':') ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4;
+	e[E_SUBTYPE] = (uint8_t)subtype;
+	e[E_TREQ] = TREQ_NOT_SPECIFIED | TREQ_NO_SQ_FLOW;
+	nv_put16(e + E_PORTID, p->id);
+	nv_put16(e + E_CNTLID, NV_CNTLID_DYNAMIC);
+	nv_put16(e + E_ASQSZ, NT_ADMIN_ENTRIES);
+	put_padded(e + E_TRSVCID, p->service, 32);
+	strncpy((char *)e + E_SUBNQN, nqn, 255);
+	put_padded(e + E_TRADDR, address, 256);
+	memcpy(e + E_TSAS, p->tsas, 256);
+}
+
+/* The address a host is told: the one it came to, where the port listens on all of them and speaks that family. */
+static const char *address_for(const struct nt_queue *q, const struct nt_port *p)
+{
+	if (!p->any)
+		return p->address;
+	return q->port && q->port->adrfam == p->adrfam && q->address[0] ? q->address : NULL;
+}
+
+static uint32_t fill(const struct nt_request *r, uint8_t *d, uint32_t room)
+{
+	const struct nt_queue *q = r->queue;
+	const struct nt_target *t = q->target;
+	uint32_t n = 0;
+
+	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
+		for (const struct nt_port *p = t->ports; p; p = p->next) {
+			const char *address = address_for(q, p);
+
+			if (!address || !nt_allowed(s, q->ctrl->hostnqn) || (s->discovery && p != q->port))
+				continue;
+			if (n < room)
+				put_entry(d + HEAD + (size_t)ENTRY * n, p,
+				          s->discovery ? NV_SUBTYPE_CURRENT : NV_SUBTYPE_NVM, s->nqn, address);
+			n++;
+		}
+	for (const struct nt_referral *f = t->referrals; f; f = f->next, n++)
+		if (n < room)
+			put_entry(d + HEAD + (size_t)ENTRY * n, &f->port, NV_SUBTYPE_REFERRAL, NV_DISCOVERY_NQN,
+			          f->port.address);
+	return n;
+}
+
+uint8_t *nt_discovery_log(struct nt_request *r, size_t *len)
+{
+	uint32_t n = fill(r, NULL, 0);
+	uint8_t *d = calloc(1, HEAD + (size_t)ENTRY * n);
+
+	*len = HEAD + (size_t)ENTRY * n;
+	if (!d)
+		return NULL;
+	fill(r, d, n);
+	nv_put64(d, r->queue->target->generation);
+	nv_put64(d + 8, n);
+	return d;
+}

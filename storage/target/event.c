@@ -1,0 +1,96 @@
+// event.c - asynchronous events: told once, and again only when the host has read the log page that goes with it
+// follows: NVM Express Base 1.4, 5.2; NVMe over Fabrics 1.1, 4.3 (discovery log change)
+// SPDX-License-Identifier: MIT
+#include "target/core.h"
+
+static const struct kind {
+	uint8_t info, log;
+	uint32_t enable;
+} kinds[] = {
+        {NV_AEN_NS_CHANGED, NV_LOG_CHANGED_NS, NV_AEC_NS_CHANGED},
+        {NV_AEN_ANA_CHANGED, NV_LOG_ANA, NV_AEC_ANA_CHANGED},
+        {NV_AEN_DISCOVERY_CHANGED, NV_LOG_DISCOVERY, NV_AEC_DISCOVERY_CHANGED},
+};
+#define KINDS (sizeof(kinds) / sizeof(*kinds))
+
+static void deliver(struct nt_controller *c)
+{
+	for (uint32_t i = 0; i < KINDS && c->aer_count; i++) {
+		if (!(c->pending & ~c->masked & 1u << i))
+			continue;
+		struct nt_request *r = c->aers[--c->aer_count];
+
+		c->pending &= ~(1u << i);
+		c->masked |= 1u << i;
+		r->cqe.result = NV_AEN_NOTICE | (uint32_t)kinds[i].info << 8 | (uint32_t)kinds[i].log << 16;
+		nt_complete(r, 0);
+	}
+}
+
+void nt_event(struct nt_controller *c, uint8_t info)
+{
+	if (c->dying)
+		return;
+	for (uint32_t i = 0; i < KINDS; i++)
+		if (kinds[i].info == info && (c->events & kinds[i].enable))
+			c->pending |= 1u << i;
+	deliver(c);
+}
+
+void nt_event_read(struct nt_controller *c, uint8_t info)
+{
+	for (uint32_t i = 0; i < KINDS; i++)
+		if (kinds[i].info == info)
+			c->masked &= ~(1u << i);
+	deliver(c);
+}
+
+void nt_event_ns(struct nt_subsystem *s, uint32_t nsid)
+{
+	for (struct nt_controller *c = s->controllers; c; c = c->next) {
+		uint32_t n = 0;
+
+		while (n < c->changed_count && n < 1024 && c->changed_ns[n] != nsid)
+			n++;
+		if (n == c->changed_count && n < 1024)
+			c->changed_ns[n] = nsid;
+		if (n == c->changed_count)
+			c->changed_count++;
+		nt_event(c, NV_AEN_NS_CHANGED);
+	}
+}
+
+void nt_event_discovery(struct nt_target *t)
+{
+	t->generation++;
+	for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
+		for (struct nt_controller *c = s->discovery ? s->controllers : NULL; c; c = c->next)
+			nt_event(c, NV_AEN_DISCOVERY_CHANGED);
+}
+
+/* ---- the command ---- */
+
+uint16_t nt_async_event_check(struct nt_request *r)
+{
+	return r->queue->ctrl->aer_count >= NT_AERS ? NV_AER_LIMIT | NV_DNR : 0;
+}
+
+void nt_async_event(struct nt_request *r)
+{
+	struct nt_controller *c = r->queue->ctrl;
+
+	nt_hold(r);
+	c->aers[c->aer_count++] = r;
+	deliver(c);
+}
+
+bool nt_event_forget(struct nt_controller *c, const struct nt_request *r)
+{
+	for (uint32_t i = 0; i < c->aer_count; i++) {
+		if (c->aers[i] != r)
+			continue;
+		c->aers[i] = c->aers[--c->aer_count];
+		return true;
+	}
+	return false;
+}

@@ -1,0 +1,257 @@
+// fabrics.c - Fabrics commands: connect, properties, disconnect, authentication
+// follows: NVMe over Fabrics 1.1, chapter 3; its 4.2 for discovery
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "target/core.h"
+
+/* IPO, the offset of what is wrong, and IATTR, whether it is in the data. Fabrics 1.1, figure 21 */
+static uint16_t connect_wrong(struct nt_request *r, bool in_data, uint16_t at)
+{
+	r->cqe.result = at | (uint32_t)in_data << 16;
+	return NV_CONNECT_PARAMETER | NV_DNR;
+}
+
+#define IN_COMMAND(r, at) connect_wrong(r, false, at)
+#define IN_DATA(r, at) connect_wrong(r, true, at)
+
+static uint16_t connect_check(struct nt_request *r)
+{
+	struct nt_queue *q = r->queue;
+	struct nv_connect c = nv_connect_decode(&r->sqe);
+
+	if (q->connected)
+		return NV_SEQUENCE | NV_DNR;
+	if (c.recfmt)
+		return NV_CONNECT_FORMAT | NV_DNR;
+	if (!c.sqsize || c.sqsize >= (c.qid ? NT_IO_ENTRIES_MAX : NT_ADMIN_ENTRIES))
+		return IN_COMMAND(r, NV_CONNECT_AT_SQSIZE);
+	if (c.qid > NT_QUEUES_MAX)
+		return IN_COMMAND(r, NV_CONNECT_AT_QID);
+	r->length = NV_CONNECT_DATA_LEN;
+	return 0;
+}
+
+static uint32_t rounded_kato(uint32_t kato)
+{
+	return !kato ? 0 : kato > UINT32_MAX - 999 ? UINT32_MAX / 1000 * 1000 : (kato + 999) / 1000 * 1000;
+}
+
+static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, struct nt_subsystem *s,
+                              const char *hostnqn)
+{
+	struct nt_queue *q = r->queue;
+
+	if (nv_get16(r->data + NV_CONNECT_AT_CNTLID) != NV_CNTLID_DYNAMIC)
+		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
+	if (!nt_queue_ready(q, (uint16_t)(c->sqsize + 1)))
+		return NV_CONNECT_BUSY;
+	struct nt_controller *ctrl = nt_controller_open(s, q);
+
+	if (!ctrl)
+		return NV_CONNECT_BUSY;
+	memcpy(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16);
+	strcpy(ctrl->hostnqn, hostnqn);
+	ctrl->kato = rounded_kato(c->kato);
+	return 0;
+}
+
+static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, struct nt_subsystem *s,
+                           const char *hostnqn)
+{
+	struct nt_queue *q = r->queue;
+	struct nt_controller *ctrl = nt_controller_find(q->target, nv_get16(r->data + NV_CONNECT_AT_CNTLID));
+
+	if (!ctrl || ctrl->dying || ctrl->subsystem != s)
+		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
+	if (strcmp(ctrl->hostnqn, hostnqn))
+		return IN_DATA(r, NV_CONNECT_AT_HOSTNQN);
+	if (memcmp(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16))
+		return IN_DATA(r, NV_CONNECT_AT_HOSTID);
+	if (!ctrl->admin || ctrl->admin->ops != q->ops) /* a controller is reached through one port */
+		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
+	if (c->qid > ctrl->granted)
+		return IN_COMMAND(r, NV_CONNECT_AT_QID);
+	if (!(ctrl->csts & NV_CSTS_RDY) || ctrl->queues[c->qid])
+		return NV_SEQUENCE | NV_DNR;
+	if (!nt_queue_ready(q, (uint16_t)(c->sqsize + 1)))
+		return NV_CONNECT_BUSY;
+	q->ctrl = ctrl;
+	q->qid = c->qid;
+	ctrl->queues[c->qid] = q;
+	ctrl->attached++;
+	ctrl->seen = q->target->now;
+	return 0;
+}
+
+/* Names must end in their fields; who they are is found out then. */
+static uint16_t connect_to(struct nt_request *r)
+{
+	struct nt_queue *q = r->queue;
+	struct nv_connect c = nv_connect_decode(&r->sqe);
+	const char *subnqn = (const char *)r->data + NV_CONNECT_AT_SUBNQN,
+	           *hostnqn = (const char *)r->data + NV_CONNECT_AT_HOSTNQN;
+	static const uint8_t none[16];
+
+	if (!nv_nqn_valid(subnqn, NV_NQN_SIZE))
+		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
+	if (!nv_nqn_valid(hostnqn, NV_NQN_SIZE))
+		return IN_DATA(r, NV_CONNECT_AT_HOSTNQN);
+	if (!memcmp(r->data + NV_CONNECT_AT_HOSTID, none, 16)) /* Base 1.4, 5.21.1.19: over fabrics it is never zero */
+		return IN_DATA(r, NV_CONNECT_AT_HOSTID);
+	struct nt_subsystem *s = nt_subsystem_find(q->target, subnqn);
+
+	if (!s)
+		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
+	if (!nt_allowed(s, hostnqn)) {
+		r->cqe.result = NV_CONNECT_AT_HOSTNQN | 1u << 16;
+		return NV_CONNECT_HOST | NV_DNR;
+	}
+	if (q->target->stopping)
+		return NV_CONNECT_BUSY;
+	q->no_sq_flow = c.cattr & NV_CONNECT_NO_SQ_FLOW;
+	return c.qid ? connect_io(r, &c, s, hostnqn) : connect_admin(r, &c, s, hostnqn);
+}
+
+static void connect_run(struct nt_request *r)
+{
+	struct nt_queue *q = r->queue;
+	uint16_t status = connect_to(r);
+
+	if (status) {
+		q->no_sq_flow = false;
+		nt_complete(r, status);
+		return;
+	}
+	if (q->ctrl) /* the room of this very request is the controller's now */
+		q->ctrl->memory += nt_pool_room(r->room);
+	bool auth = q->target->auth && q->target->auth->required(q->ctrl->subsystem, q->ctrl->hostnqn);
+
+	q->connected = true;
+	q->authenticated = !auth;
+	r->cqe.result = q->ctrl->id | (uint32_t)auth << 17; /* AUTHREQ: ATR */
+	nt_complete(r, 0);
+}
+
+/* ---- properties: of the admin queue only ---- */
+
+static uint16_t property_check(struct nt_request *r)
+{
+	if (r->queue->qid)
+		return NV_INVALID_OPCODE | NV_DNR;
+	return (r->sqe.cdw[0] & 7) > 1 ? NT_INVALID(r, 40) : 0;
+}
+
+static void property_get(struct nt_request *r)
+{
+	const struct nt_controller *c = r->queue->ctrl;
+	bool wide = r->sqe.cdw[0] & 7;
+
+	r->error_at = 44;
+	uint64_t value = 0;
+	bool ok = false;
+
+	switch (r->sqe.cdw[1]) {
+	case NV_PROP_CAP:
+		value = nt_controller_cap();
+		ok = wide;
+		break;
+	case NV_PROP_VS:
+		value = NV_VERSION_1_4;
+		ok = !wide;
+		break;
+	case NV_PROP_CC:
+		value = c->cc;
+		ok = !wide;
+		break;
+	case NV_PROP_CSTS:
+		value = c->csts;
+		ok = !wide;
+		break;
+	}
+	if (ok)
+		r->cqe.result = value;
+	nt_complete(r, ok ? 0 : NV_INVALID_FIELD | NV_DNR);
+}
+
+static void property_set(struct nt_request *r)
+{
+	r->error_at = 44;
+	if ((r->sqe.cdw[0] & 7) || r->sqe.cdw[1] != NV_PROP_CC) {
+		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
+		return;
+	}
+	nt_controller_configure(r->queue->ctrl, r->sqe.cdw[2]);
+	nt_complete(r, 0);
+}
+
+/* ---- the rest ---- */
+
+static uint16_t disconnect_check(struct nt_request *r)
+{
+	if (!r->queue->qid)
+		return NV_DISCONNECT_QUEUE | NV_DNR;
+	return r->sqe.cdw[0] & 0xffff ? NV_CONNECT_FORMAT | NV_DNR : 0;
+}
+
+/* The queue is deleted; whether its connection lives on is the transport's: here it does not. Fabrics 1.1, 3.2 */
+static void disconnect(struct nt_request *r)
+{
+	struct nt_queue *q = r->queue;
+
+	nt_complete(r, 0);
+	q->ops->close(q);
+}
+
+static uint16_t auth_check(struct nt_request *r)
+{
+	uint32_t length = r->sqe.cdw[1];
+
+	if (!r->queue->target->auth)
+		return NV_INVALID_OPCODE | NV_DNR;
+	if (!length || length > NV_PAGE)
+		return NT_INVALID(r, 44);
+	r->length = length;
+	return 0;
+}
+
+static void auth_send(struct nt_request *r)
+{
+	r->queue->target->auth->send(r);
+}
+
+static void auth_receive(struct nt_request *r)
+{
+	r->queue->target->auth->receive(r);
+}
+
+static const struct nt_verb verbs[] = {
+        {.opcode = NV_FCT_CONNECT, .way = NT_FROM_HOST, .check = connect_check, .run = connect_run},
+        {.opcode = NV_FCT_PROPERTY_GET, .check = property_check, .run = property_get},
+        {.opcode = NV_FCT_PROPERTY_SET, .check = property_check, .run = property_set},
+        {.opcode = NV_FCT_DISCONNECT, .check = disconnect_check, .run = disconnect},
+        {.opcode = NV_FCT_AUTH_SEND, .way = NT_FROM_HOST, .check = auth_check, .run = auth_send},
+        {.opcode = NV_FCT_AUTH_RECEIVE, .way = NT_TO_HOST, .zeroed = true, .check = auth_check, .run = auth_receive},
+};
+
+const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status)
+{
+	struct nt_queue *q = r->queue;
+	uint8_t type = r->sqe.fctype;
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
+		if (verbs[i].opcode != type)
+			continue;
+		*status = NV_SEQUENCE | NV_DNR;
+		if (!q->connected && type != NV_FCT_CONNECT)
+			return NULL;
+		*status = NV_AUTH_REQUIRED | NV_DNR;
+		if (q->connected && !q->authenticated && type != NV_FCT_AUTH_SEND && type != NV_FCT_AUTH_RECEIVE &&
+		    type != NV_FCT_CONNECT)
+			return NULL;
+		return &verbs[i];
+	}
+	r->error_at = 4;
+	*status = NV_INVALID_OPCODE | NV_DNR;
+	return NULL;
+}

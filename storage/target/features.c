@@ -1,0 +1,198 @@
+// features.c - Get Features and Set Features
+// follows: NVM Express Base 1.4, 5.14, 5.21; NVMe over Fabrics 1.1, 5.1 (keep alive timer, host identifier)
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "target/core.h"
+
+enum { SELECT_CURRENT, SELECT_DEFAULT, SELECT_SAVED, SELECT_CAPABILITIES };
+#define CHANGEABLE 0x4u
+
+/* Which there are, for an I/O and for a discovery controller. */
+static const struct feature {
+	uint8_t id, io, discovery, changeable;
+} features[] = {
+        {NV_FEAT_ARBITRATION, 1, 0, 1},    {NV_FEAT_POWER, 1, 0, 1},        {NV_FEAT_TEMPERATURE, 1, 0, 1},
+        {NV_FEAT_ERROR_RECOVERY, 1, 0, 1}, {NV_FEAT_WRITE_CACHE, 1, 0, 1},  {NV_FEAT_QUEUES, 1, 0, 1},
+        {NV_FEAT_ATOMICITY, 1, 0, 1},      {NV_FEAT_ASYNC_EVENTS, 1, 1, 1}, {NV_FEAT_KATO, 1, 1, 1},
+        {NV_FEAT_HOST_ID, 1, 0, 0},
+};
+
+void nt_features_reset(struct nt_controller *c)
+{
+	c->events = 0;      /* Fabrics 1.1, 5.2: nothing is told that was not asked for */
+	c->arbitration = 7; /* no limit to the burst */
+	c->power = c->recovery = c->atomicity = 0;
+	c->temperature = 0xffff;
+	c->write_cache = true;
+	c->pending = c->masked = 0;
+}
+
+static uint32_t offered_events(const struct nt_controller *c)
+{
+	return c->subsystem->discovery ? NV_AEC_DISCOVERY_CHANGED : NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED;
+}
+
+static const struct feature *find(struct nt_request *r)
+{
+	uint8_t id = (uint8_t)r->sqe.cdw[0];
+	bool discovery = r->queue->ctrl->subsystem->discovery;
+
+	for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
+		if (features[i].id == id && (discovery ? features[i].discovery : features[i].io))
+			return &features[i];
+	r->error_at = 40;
+	return NULL;
+}
+
+uint16_t nt_get_features_check(struct nt_request *r)
+{
+	const struct feature *f = find(r);
+
+	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
+		return NV_INVALID_FIELD | NV_DNR;
+	if (r->verb->way == NT_TO_HOST) /* only the 128-bit form exists over fabrics: EXHID */
+		r->length = 16;
+	return 0;
+}
+
+static uint32_t queues(const struct nt_controller *c)
+{
+	uint32_t n = c->granted - 1u;
+
+	return n << 16 | n;
+}
+
+static uint32_t current(struct nt_controller *c, const struct nt_request *r)
+{
+	switch (r->sqe.cdw[0] & 0xff) {
+	case NV_FEAT_ARBITRATION:
+		return c->arbitration;
+	case NV_FEAT_POWER:
+		return c->power;
+	case NV_FEAT_TEMPERATURE: /* one sensor, over-temperature type only; the others never trip */
+		return (r->sqe.cdw[1] >> 16 & 0x3f) ? 0 : c->temperature;
+	case NV_FEAT_ERROR_RECOVERY:
+		return c->recovery;
+	case NV_FEAT_WRITE_CACHE:
+		return c->write_cache;
+	case NV_FEAT_QUEUES:
+		return queues(c);
+	case NV_FEAT_ATOMICITY:
+		return c->atomicity;
+	case NV_FEAT_ASYNC_EVENTS:
+		return c->events;
+	default: /* NV_FEAT_KATO */
+		return c->kato;
+	}
+}
+
+void nt_get_features(struct nt_request *r)
+{
+	struct nt_controller *c = r->queue->ctrl;
+	uint32_t select = r->sqe.cdw[0] >> 8 & 7;
+
+	if (select == SELECT_CAPABILITIES) {
+		r->cqe.result = find(r)->changeable ? CHANGEABLE : 0;
+	} else if (r->verb->way == NT_TO_HOST) {
+		if (!(r->sqe.cdw[1] & 1)) {
+			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
+			return;
+		}
+		memcpy(r->data, c->hostid, 16);
+	} else if (select != SELECT_CURRENT && (r->sqe.cdw[0] & 0xff) != NV_FEAT_QUEUES) {
+		struct nt_controller fresh = {.subsystem = c->subsystem};
+
+		nt_features_reset(&fresh);
+		r->cqe.result = current(&fresh, r);
+	} else {
+		r->cqe.result = current(c, r);
+	}
+	nt_complete(r, 0);
+}
+
+uint16_t nt_set_features_check(struct nt_request *r)
+{
+	const struct feature *f = find(r);
+
+	if (!f)
+		return NV_INVALID_FIELD | NV_DNR;
+	if (r->sqe.cdw[0] >> 31)
+		return NV_NOT_SAVEABLE | NV_DNR;
+	if (f->id == NV_FEAT_HOST_ID) /* Connect has said it. Fabrics 1.1, 5.4 */
+		return NV_SEQUENCE | NV_DNR;
+	if (r->sqe.nsid && r->sqe.nsid != NV_NSID_ALL)
+		return NV_NOT_PER_NS | NV_DNR;
+	return 0;
+}
+
+static bool any_io_queue(const struct nt_controller *c)
+{
+	for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
+		if (c->queues[i])
+			return true;
+	return false;
+}
+
+static uint16_t set_queues(struct nt_request *r, struct nt_controller *c, uint32_t value)
+{
+	uint32_t want_sq = value & 0xffff, want_cq = value >> 16;
+	uint32_t want = (want_sq < want_cq ? want_sq : want_cq) + 1, most = c->subsystem->target->queues;
+
+	if (want_sq == 0xffff || want_cq == 0xffff)
+		return NT_INVALID(r, 44);
+	if (any_io_queue(c))
+		return NV_SEQUENCE | NV_DNR;
+	if (most > NT_QUEUES_MAX)
+		most = NT_QUEUES_MAX;
+	c->granted = (uint16_t)(want < most ? want : most);
+	r->cqe.result = queues(c);
+	return 0;
+}
+
+static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t value)
+{
+	switch (r->sqe.cdw[0] & 0xff) {
+	case NV_FEAT_ARBITRATION:
+		c->arbitration = value;
+		break;
+	case NV_FEAT_POWER:
+		if (value & 0x1f) /* there is but one power state */
+			return NT_INVALID(r, 44);
+		c->power = value & 0xff;
+		break;
+	case NV_FEAT_TEMPERATURE:
+		if (!(value >> 16 & 0x3f))
+			c->temperature = value & 0xffff;
+		break;
+	case NV_FEAT_ERROR_RECOVERY:
+		if (value & 1u << 16) /* DULBE: no namespace says that it can */
+			return NT_INVALID(r, 44);
+		c->recovery = value & 0xffff;
+		break;
+	case NV_FEAT_WRITE_CACHE:
+		c->write_cache = value & 1;
+		break;
+	case NV_FEAT_QUEUES:
+		return set_queues(r, c, value);
+	case NV_FEAT_ATOMICITY:
+		c->atomicity = value & 1;
+		break;
+	case NV_FEAT_ASYNC_EVENTS:
+		if (value & ~(offered_events(c) | 0xff)) /* the low byte: health warnings, which never come */
+			return NT_INVALID(r, 44);
+		c->events = value;
+		break;
+	default: /* NV_FEAT_KATO */
+		if (value > UINT32_MAX - 1000)
+			return NV_KEEP_ALIVE_INVALID | NV_DNR;
+		c->kato = (value + 999) / 1000 * 1000;
+		break;
+	}
+	return 0;
+}
+
+void nt_set_features(struct nt_request *r)
+{
+	nt_complete(r, set(r, r->queue->ctrl, r->sqe.cdw[1]));
+}

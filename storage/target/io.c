@@ -1,0 +1,553 @@
+// io.c - I/O commands: checks, and their steps at the backend; fused compare and write
+// follows: NVM Express Base 1.4, chapter 6; 6.2 (fused operations), 8.20.3 (asymmetric access)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "target/core.h"
+
+#define CDW12_FUA (1u << 30)
+#define CDW12_DEAC (1u << 25)
+#define CHUNK (128u << 10) /* of what verify reads, and of zeros that have to be written */
+#define DSM_RANGE 16u
+#define DSM_LENGTH_MAX (256 * DSM_RANGE)
+#define DSM_DEALLOCATE (1u << 2)
+
+static const uint8_t zeros[CHUNK] __attribute__((aligned(4096)));
+
+static uint64_t first_block(const struct nt_request *r)
+{
+	return (uint64_t)r->sqe.cdw[1] << 32 | r->sqe.cdw[0];
+}
+
+static uint64_t blocks(const struct nt_request *r)
+{
+	return (r->sqe.cdw[2] & 0xffff) + 1u;
+}
+
+static bool in_range(const struct nt_namespace *ns, uint64_t first, uint64_t n)
+{
+	uint64_t size = ns->backend->size >> ns->block_shift;
+
+	return n <= size && first <= size - n;
+}
+
+/* ---- checks ---- */
+
+static uint16_t check_access(const struct nt_namespace *ns)
+{
+	switch (ns->subsystem->ana[ns->ana_group]) {
+	case NV_ANA_INACCESSIBLE:
+		return NV_ANA_INACCESSIBLE_PATH;
+	case NV_ANA_LOSS:
+		return NV_ANA_LOSS_PATH | NV_DNR;
+	case NV_ANA_CHANGE:
+		return NV_ANA_TRANSITION_PATH;
+	default:
+		return 0;
+	}
+}
+
+static uint16_t check_ns(struct nt_request *r)
+{
+	r->ns = nt_ns_get(r->queue->ctrl->subsystem, r->sqe.nsid);
+	r->error_at = 4;
+	return r->ns ? check_access(r->ns) : NV_INVALID_NS | NV_DNR;
+}
+
+/* The blocks of the command, for all that have them in dwords 10 to 12. */
+static uint16_t check_blocks(struct nt_request *r, bool writes)
+{
+	uint16_t status = check_ns(r);
+
+	if (status)
+		return status;
+	if (writes && r->ns->backend->readonly)
+		return NV_WRITE_PROTECTED | NV_DNR;
+	if (!in_range(r->ns, first_block(r), blocks(r))) {
+		r->error_at = 40;
+		return NV_LBA_RANGE | NV_DNR;
+	}
+	r->at = first_block(r) << r->ns->block_shift;
+	r->left = blocks(r) << r->ns->block_shift;
+	return 0;
+}
+
+/* … and whose data the host sends or gets. */
+static uint16_t check_data(struct nt_request *r, bool writes)
+{
+	uint16_t status = check_blocks(r, writes);
+
+	if (status)
+		return status;
+	if (r->left > NT_TRANSFER_MAX)
+		return NT_INVALID(r, 48);
+	r->length = (uint32_t)r->left;
+	return 0;
+}
+
+static uint16_t read_check(struct nt_request *r)
+{
+	uint16_t status = check_data(r, false);
+	const struct nb_backend *b = status ? NULL : r->ns->backend;
+
+	if (b && b->map && !r->queue->stable && b->map_len >= r->left && r->at <= b->map_len - r->left) {
+		r->data = (uint8_t *)(uintptr_t)b->map + r->at;
+		r->borrowed = true;
+	}
+	return status;
+}
+
+static uint16_t write_check(struct nt_request *r)
+{
+	if (r->sqe.cdw[2] >> 20 & 0xf) /* DTYPE: no directives */
+		return NT_INVALID(r, 50);
+	return check_data(r, true);
+}
+
+static uint16_t compare_check(struct nt_request *r)
+{
+	return check_data(r, false);
+}
+
+static uint16_t zeroes_check(struct nt_request *r)
+{
+	return check_blocks(r, true);
+}
+
+static uint16_t verify_check(struct nt_request *r)
+{
+	uint16_t status = check_blocks(r, false);
+
+	r->length = status ? 0 : r->left < CHUNK ? (uint32_t)r->left : CHUNK;
+	return status;
+}
+
+static uint16_t flush_check(struct nt_request *r)
+{
+	return check_ns(r);
+}
+
+/* The host may describe more than the ranges it fills; what is described is fetched. */
+static uint16_t dsm_check(struct nt_request *r)
+{
+	uint16_t status = check_ns(r);
+	uint32_t need = ((r->sqe.cdw[0] & 0xff) + 1) * DSM_RANGE, have = r->sqe.sgl.length;
+
+	if (!status && (r->sqe.cdw[1] & DSM_DEALLOCATE) && r->ns->backend->readonly)
+		status = NV_WRITE_PROTECTED | NV_DNR;
+	r->length = have >= need && have <= DSM_LENGTH_MAX ? have : need;
+	return status;
+}
+
+/* ---- steps ---- */
+
+/* What a request does at its backend, one step after the other. false: all is done (r->fate says how, if not well). */
+static bool next_step(struct nt_request *r);
+
+enum { SUBMITTING, WAITING, DONE };
+
+static uint16_t io_status(const struct nt_request *r, int error)
+{
+	switch (error) {
+	case 0:
+		return 0;
+	case ENOSPC:
+	case EDQUOT:
+		return NV_CAPACITY;
+	case EROFS:
+		return NV_WRITE_PROTECTED | NV_DNR;
+	case ENOMEM:
+	case EAGAIN:
+		return NV_INTERNAL;
+	default:
+		return r->io.op == NB_READ ? NV_READ_ERROR : NV_WRITE_FAULT;
+	}
+}
+
+static void count(struct nt_request *r)
+{
+	struct nt_controller *c = r->queue->ctrl;
+
+	if (!c || r->fate)
+		return;
+	if (r->sqe.opcode == NV_IO_READ || r->sqe.opcode == NV_IO_COMPARE) {
+		c->reads++;
+		c->read_blocks += r->length >> 9;
+	} else if (r->sqe.opcode == NV_IO_WRITE) {
+		c->writes++;
+		c->written_blocks += r->length >> 9;
+	}
+}
+
+static void finish(struct nt_request *r)
+{
+	struct nt_request *second = r->fused;
+
+	r->fused = NULL;
+	count(r);
+	if (second) {
+		uint16_t status = r->fate;
+
+		second->fused = NULL;
+		second->fate = status ? NV_FUSED_FAILED : second->fate;
+		if (!status && second->fate)
+			r->fate = NV_FUSED_FAILED;
+		count(second);
+		/* the lock is the second's: the first is answered first */
+		nt_complete(r, r->fate);
+		nt_complete(second, second->fate);
+		return;
+	}
+	nt_complete(r, r->fate);
+}
+
+/* Backends may be done within the call: then this loop goes on, else step_done comes here again. */
+static void steps(struct nt_request *r)
+{
+	while (next_step(r)) {
+		r->phase = SUBMITTING;
+		nb_submit(r->ns->backend, &r->io);
+		if (r->phase == SUBMITTING) {
+			r->phase = WAITING;
+			return;
+		}
+	}
+	finish(r);
+}
+
+static void step_done(struct nb_request *io, int error)
+{
+	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
+
+	r->error = error;
+	if (r->phase == SUBMITTING)
+		r->phase = DONE;
+	else
+		steps(r);
+}
+
+static void start(struct nt_request *r)
+{
+	nt_lend(r);
+	if (r->fused)
+		nt_lend(r->fused);
+	r->index = 0;
+	r->error = 0;
+	r->io.done = step_done;
+	steps(r);
+}
+
+/* Durable when done: the host says so, or has switched the cache off. */
+static bool durable(const struct nt_request *r)
+{
+	return (r->sqe.opcode != NV_IO_DSM && (r->sqe.cdw[2] & CDW12_FUA)) || !r->queue->ctrl->write_cache;
+}
+
+static void step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
+{
+	r->io.op = op;
+	r->io.data = data;
+	r->io.offset = r->at;
+	r->io.length = length;
+	r->io.fua = op != NB_READ && op != NB_FLUSH && durable(r);
+	r->io.may_punch = false;
+	r->index++;
+}
+
+static bool over(struct nt_request *r)
+{
+	if (r->error)
+		r->fate = io_status(r, r->error);
+	return false;
+}
+
+static bool move_step(struct nt_request *r, enum nb_op op)
+{
+	if (r->error || r->index)
+		return over(r);
+	step(r, op, r->data, r->length);
+	return true;
+}
+
+static bool flush_step(struct nt_request *r)
+{
+	if (r->error || r->index || !r->ns->backend->volatile_cache)
+		return over(r);
+	step(r, NB_FLUSH, NULL, 0);
+	return true;
+}
+
+/* A compare; and if it is the first of two fused commands, the write of the second. */
+static bool compare_step(struct nt_request *r)
+{
+	struct nt_request *second = r->fused;
+
+	if (!r->index) {
+		step(r, NB_READ, r->other, r->length);
+		return true;
+	}
+	if (r->index == 1) {
+		if (r->error)
+			return over(r);
+		if (memcmp(r->data, r->other, r->length))
+			r->fate = NV_COMPARE_FAILED | NV_DNR;
+		if (r->fate || !second)
+			return false;
+		step(r, NB_WRITE, second->data, r->length);
+		r->io.fua = durable(second);
+		return true;
+	}
+	if (r->error)
+		second->fate = io_status(r, r->error);
+	return false;
+}
+
+static bool verify_step(struct nt_request *r)
+{
+	if (r->index) {
+		if (r->error)
+			return over(r);
+		r->at += r->io.length;
+		r->left -= r->io.length;
+	}
+	if (!r->left)
+		return false;
+	step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
+	return true;
+}
+
+enum { ZERO_RANGE, ZERO_PUNCH, ZERO_WRITE }; /* ways to zero: the next where one is not known */
+
+static bool write_zeros(struct nt_request *r)
+{
+	if (!r->left)
+		return false;
+	step(r, NB_WRITE, (void *)(uintptr_t)zeros, r->left < CHUNK ? r->left : CHUNK);
+	r->index = ZERO_WRITE + 1;
+	return true;
+}
+
+static bool zero_step(struct nt_request *r)
+{
+	bool unknown = r->error == EOPNOTSUPP || r->error == ENOTTY || r->error == EINVAL;
+
+	if (r->index > ZERO_WRITE) {
+		if (r->error)
+			return over(r);
+		r->at += r->io.length;
+		r->left -= r->io.length;
+		return write_zeros(r);
+	}
+	if (r->index && !unknown)
+		return over(r);
+	r->error = 0;
+	if (r->index == ZERO_WRITE)
+		return write_zeros(r);
+	bool punch = r->index == ZERO_PUNCH || (r->sqe.cdw[2] & CDW12_DEAC);
+
+	step(r, NB_ZERO, NULL, r->left);
+	r->io.may_punch = punch;
+	if (punch)
+		r->index = ZERO_WRITE;
+	return true;
+}
+
+/* Deallocation is advice: a medium that knows none is none the worse. */
+static bool dsm_step(struct nt_request *r)
+{
+	uint32_t n = (r->sqe.cdw[0] & 0xff) + 1;
+
+	if (r->error && r->error != EOPNOTSUPP && r->error != ENOTTY)
+		return over(r);
+	r->error = 0;
+	while (r->index < n) {
+		const uint8_t *range = r->data + (size_t)r->index * DSM_RANGE;
+		uint64_t length = (uint64_t)nv_get32(range + 4) << r->ns->block_shift;
+
+		r->at = nv_get64(range + 8) << r->ns->block_shift;
+		if (!length) {
+			r->index++;
+			continue;
+		}
+		step(r, NB_DISCARD, NULL, length);
+		return true;
+	}
+	return false;
+}
+
+static bool next_step(struct nt_request *r)
+{
+	switch (r->sqe.opcode) {
+	case NV_IO_READ:
+		return move_step(r, NB_READ);
+	case NV_IO_WRITE:
+		return move_step(r, NB_WRITE);
+	case NV_IO_FLUSH:
+		return flush_step(r);
+	case NV_IO_COMPARE:
+		return compare_step(r);
+	case NV_IO_VERIFY:
+		return verify_step(r);
+	case NV_IO_WRITE_ZEROES:
+		return zero_step(r);
+	default:
+		return dsm_step(r);
+	}
+}
+
+/* ---- who writes when: a fused pair runs while nobody else does ---- */
+
+/* The first requests in the line that may go: writers together, a pair alone. Never from within itself. */
+static void pump(struct nt_namespace *ns)
+{
+	if (ns->pumping)
+		return;
+	ns->pumping = true;
+	ns->users++; /* the last writer of a removed namespace may be among them */
+	while (ns->waiting && !ns->fused && (!ns->waiting->fused || !ns->writers)) {
+		struct nt_request *r = ns->waiting;
+
+		ns->waiting = r->next;
+		r->next = NULL;
+		if (r->fused) {
+			ns->fused = r->fused;
+			r->fused->writing = true;
+		} else {
+			ns->writers++;
+			r->writing = true;
+		}
+		start(r);
+	}
+	ns->pumping = false;
+	nt_ns_put(ns);
+}
+
+static void write_turn(struct nt_request *r)
+{
+	struct nt_namespace *ns = r->ns;
+	struct nt_request **at = &ns->waiting;
+
+	nt_hold(r);
+	while (*at)
+		at = &(*at)->next;
+	r->next = NULL;
+	*at = r;
+	pump(ns);
+}
+
+void nt_write_done(struct nt_request *r)
+{
+	struct nt_namespace *ns = r->ns;
+
+	r->writing = false;
+	if (ns->fused == r)
+		ns->fused = NULL;
+	else
+		ns->writers--;
+	if (ns->waiting)
+		pump(ns);
+}
+
+void nt_waiting_remove(struct nt_request *r)
+{
+	struct nt_request **at = &r->ns->waiting;
+
+	while (*at && *at != r)
+		at = &(*at)->next;
+	if (!*at)
+		return;
+	*at = r->next;
+	r->fused = NULL;
+	pump(r->ns);
+}
+
+/* ---- what the commands do when their data is there ---- */
+
+static void run_now(struct nt_request *r)
+{
+	start(r);
+}
+
+static void read_run(struct nt_request *r)
+{
+	if (!r->borrowed) {
+		start(r);
+		return;
+	}
+	count(r);
+	nt_complete(r, 0);
+}
+
+/* Fused commands are linked first to second when the second comes. The pair starts when both have their data. */
+void nt_fuse(struct nt_request *first, struct nt_request *second)
+{
+	first->fused = second;
+	second->fused = first;
+}
+
+static void fused_run(struct nt_request *r)
+{
+	struct nt_request *first = r->sqe.fuse == NV_FUSE_FIRST ? r : r->fused;
+	struct nt_request *second = r->sqe.fuse == NV_FUSE_FIRST ? r->fused : r;
+
+	nt_hold(r);
+	r->ready = true;
+	if (!first || !second || !first->ready || !second->ready)
+		return;
+	second->fused = NULL; /* from here on the first alone counts */
+	write_turn(first);
+}
+
+static void compare_run(struct nt_request *r)
+{
+	if (r->sqe.fuse)
+		fused_run(r);
+	else
+		start(r);
+}
+
+static void write_run(struct nt_request *r)
+{
+	if (r->sqe.fuse)
+		fused_run(r);
+	else
+		write_turn(r);
+}
+
+static void dsm_run(struct nt_request *r)
+{
+	uint32_t n = (r->sqe.cdw[0] & 0xff) + 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t *range = r->data + (size_t)i * DSM_RANGE;
+
+		if (in_range(r->ns, nv_get64(range + 8), nv_get32(range + 4)))
+			continue;
+		nt_complete(r, NV_LBA_RANGE | NV_DNR);
+		return;
+	}
+	if (r->sqe.cdw[1] & DSM_DEALLOCATE)
+		write_turn(r);
+	else
+		nt_complete(r, 0); /* how it will be used is of no interest here */
+}
+
+static const struct nt_verb verbs[] = {
+        {.opcode = NV_IO_READ, .way = NT_TO_HOST, .check = read_check, .run = read_run},
+        {.opcode = NV_IO_WRITE, .way = NT_FROM_HOST, .check = write_check, .run = write_run},
+        {.opcode = NV_IO_FLUSH, .check = flush_check, .run = run_now},
+        {.opcode = NV_IO_COMPARE, .way = NT_FROM_HOST, .two = true, .check = compare_check, .run = compare_run},
+        {.opcode = NV_IO_WRITE_ZEROES, .check = zeroes_check, .run = write_turn},
+        {.opcode = NV_IO_DSM, .way = NT_FROM_HOST, .check = dsm_check, .run = dsm_run},
+        {.opcode = NV_IO_VERIFY, .check = verify_check, .run = run_now},
+};
+
+const struct nt_verb *nt_io_verb(struct nt_request *r, uint16_t *status)
+{
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
+		if (verbs[i].opcode == r->sqe.opcode)
+			return &verbs[i];
+	*status = NV_INVALID_OPCODE | NV_DNR;
+	return NULL;
+}

@@ -1,0 +1,465 @@
+// main.c - verbena-target: serves files, block devices and memory as NVMe namespaces over the network
+// follows: NVMe over Fabrics 1.1; man/verbena-target.8
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "target/server.h"
+
+#define STOP_MS 5000 /* for what is under way when the program is told to end */
+
+void nt_say(const char *fmt, ...)
+{
+	char line[1024] = "verbena-target: ";
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vsnprintf(line + 16, sizeof(line) - 17, fmt, ap);
+	va_end(ap);
+	strcpy(line + (n < 0 ? 16 : n > (int)sizeof(line) - 19 ? (int)sizeof(line) - 2 : 16 + n), "\n");
+	(void)!write(STDERR_FILENO, line, strlen(line));
+}
+
+/* ---- the command line ---- */
+
+static const char usage[] =
+        "usage: verbena-target --export IMAGE… [--listen ADDRESS] [--port PORT] [--nqn NQN] [--allow HOSTNQN]…\n"
+        "       verbena-target --config FILE\n"
+        "       verbena-target status|reload|stop [--port PORT]\n"
+        "\n"
+        "  --export IMAGE      a file, a block device, memory:SIZE or null:SIZE; each is a namespace, from 1 on\n"
+        "  --listen ADDRESS    127.0.0.1 if not given; 0.0.0.0 or :: for all\n"
+        "  --port PORT         4420 if not given; 0: any that is free\n"
+        "  --nqn NQN           the subsystem's name; one that follows from the first image if not given\n"
+        "  --allow HOSTNQN     only these hosts may connect; any may if not given\n"
+        "  --transport NAME    by which hosts come: tcp, rdma, or auto: both where there is an RDMA adapter\n"
+        "  --read-only         what is exported is not to be changed\n"
+        "  --mapped            reads are sent from the page cache with no copy\n"
+        "  --buffered          no O_DIRECT\n"
+        "  --block-size BYTES  512 to 4096\n"
+        "  --config FILE       all of this, and more, in JSON; SIGHUP reads it again\n"
+        "  --control PATH      the control socket\n"
+        "  --threads           no io_uring\n";
+
+struct options {
+	const char *exports[64], *allow[64], *listen, *transport, *nqn, *config, *control;
+	size_t export_count, allow_count;
+	uint16_t port;
+	uint32_t block;
+	bool readonly, mapped, buffered, threads;
+};
+
+static bool bad(const char *what, const char *value)
+{
+	nt_say("%s: %s", what, value);
+	return false;
+}
+
+static bool number_option(const char *name, const char *value, unsigned long most, unsigned long *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoul(value, &end, 10);
+	return (*value >= '0' && *value <= '9' && !*end && !errno && *out <= most) || bad(name, value);
+}
+
+static bool take_option(int c, const char *value, struct options *o)
+{
+	unsigned long n = 0;
+
+	switch (c) {
+	case 'e':
+		if (o->export_count == 64)
+			return bad("--export", "too many");
+		o->exports[o->export_count++] = value;
+		return true;
+	case 'a':
+		if (o->allow_count == 64)
+			return bad("--allow", "too many");
+		o->allow[o->allow_count++] = value;
+		return true;
+	case 'l':
+		o->listen = value;
+		return true;
+	case 'n':
+		o->nqn = value;
+		return true;
+	case 'c':
+		o->config = value;
+		return true;
+	case 'C':
+		o->control = value;
+		return true;
+	case 'p':
+		if (!number_option("--port", value, 65535, &n))
+			return false;
+		o->port = (uint16_t)n;
+		return true;
+	case 'b':
+		if (!number_option("--block-size", value, 4096, &n))
+			return false;
+		o->block = (uint32_t)n;
+		return true;
+	case 't':
+		o->transport = value;
+		return !strcmp(value, "tcp") || !strcmp(value, "rdma") || !strcmp(value, "auto") || bad("no such transport", value);
+	case 'r':
+		return o->readonly = true;
+	case 'm':
+		return o->mapped = true;
+	case 'u':
+		return o->buffered = true;
+	case 'T':
+		return o->threads = true;
+	default:
+		return false;
+	}
+}
+
+static bool parse(int argc, char **argv, struct options *o)
+{
+	static const struct option options[] = {
+	        {"export", required_argument, NULL, 'e'},    {"allow", required_argument, NULL, 'a'},
+	        {"listen", required_argument, NULL, 'l'},    {"nqn", required_argument, NULL, 'n'},
+	        {"config", required_argument, NULL, 'c'},    {"control", required_argument, NULL, 'C'},
+	        {"port", required_argument, NULL, 'p'},      {"block-size", required_argument, NULL, 'b'},
+	        {"transport", required_argument, NULL, 't'}, {"read-only", no_argument, NULL, 'r'},
+	        {"mapped", no_argument, NULL, 'm'},          {"buffered", no_argument, NULL, 'u'},
+	        {"threads", no_argument, NULL, 'T'},         {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
+	int c;
+
+	*o = (struct options){.port = NT_PORT_DEFAULT, .transport = "tcp"};
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'h' || c == 'V') {
+			fputs(c == 'h' ? usage : "verbena-target " VB_VERSION "\n", stdout);
+			exit(0);
+		}
+		if (!take_option(c, optarg, o))
+			return false;
+	}
+	return true;
+}
+
+/* ---- from the command line to a configuration ---- */
+
+static bool describe_export(const struct options *o, const char *what, struct nt_config_ns *ns)
+{
+	struct stat st;
+	const char *colon = strchr(what, ':');
+	size_t kind = colon ? (size_t)(colon - what) : 0;
+
+	ns->ana_group = 1;
+	ns->block = o->block;
+	ns->readonly = o->readonly;
+	ns->buffered = o->buffered;
+	if (kind && (!strncmp(what, "memory", kind) || !strncmp(what, "null", kind))) {
+		ns->kind = strndup(what, kind);
+		return ns->kind && (nt_size_parse(colon + 1, &ns->size) || bad("no size", what));
+	}
+	if (stat(what, &st))
+		return bad(what, strerror(errno));
+	ns->path = realpath(what, NULL);
+	ns->kind = strdup(S_ISBLK(st.st_mode) ? "block" : o->mapped ? "mapped" : "file");
+	return ns->path && ns->kind;
+}
+
+/* The same image on the same machine has the same name, whenever it is served. */
+static char *own_nqn(const struct nt_config_ns *ns)
+{
+	char seed[4096 + 256] = "", uuid[NV_UUID_TEXT], *nqn = NULL;
+	uint8_t bytes[16];
+
+	gethostname(seed, 255);
+	strncat(seed, ns->path ? ns->path : ns->kind, sizeof(seed) - strlen(seed) - 1);
+	nv_uuid_from(seed, 1, bytes);
+	nv_uuid_format(bytes, uuid);
+	return asprintf(&nqn, "nqn.2014-08.org.nvmexpress:uuid:%s", uuid) < 0 ? NULL : nqn;
+}
+
+static bool listen_by(struct nt_config *c, const struct options *o, const char *transport, bool optional)
+{
+	struct nt_config_address *a = nt_config_listen(c);
+
+	if (!a)
+		return false;
+	a->transport = strdup(transport);
+	a->address = strdup(o->listen ? o->listen : "127.0.0.1");
+	a->port = o->port;
+	a->optional = optional;
+	return a->transport && a->address;
+}
+
+static bool from_options(const struct options *o, struct nt_config *c)
+{
+	struct nt_config_subsystem *s = nt_config_subsystem(c);
+	bool both = !strcmp(o->transport, "auto");
+
+	if (!s || !listen_by(c, o, both ? "tcp" : o->transport, false) || (both && !listen_by(c, o, "rdma", true)))
+		return false;
+	for (size_t i = 0; i < o->export_count; i++) {
+		struct nt_config_ns *ns = nt_config_ns(s);
+
+		if (!ns || !describe_export(o, o->exports[i], ns))
+			return false;
+		ns->nsid = (uint32_t)i + 1;
+	}
+	s->any_host = !o->allow_count;
+	for (size_t i = 0; i < o->allow_count; i++)
+		if (!nt_config_host(s, o->allow[i]))
+			return false;
+	s->nqn = o->nqn ? strdup(o->nqn) : own_nqn(s->ns);
+	return s->nqn && (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || bad("no name of a subsystem", s->nqn));
+}
+
+static bool read_config(const char *file, struct nt_config *c)
+{
+	char *why;
+
+	if (nt_config_read(file, c, &why))
+		return true;
+	nt_say("%s: %s", file, why ? why : "no memory");
+	free(why);
+	return false;
+}
+
+/* ---- what it says of itself ---- */
+
+/* An address of this machine that others can use, for a listener on all of them. */
+static void outside(bool v6, char *text, size_t size)
+{
+	struct ifaddrs *list, *i;
+
+	snprintf(text, size, "%s", v6 ? "::1" : "127.0.0.1");
+	if (getifaddrs(&list))
+		return;
+	for (i = list; i; i = i->ifa_next) {
+		if (!i->ifa_addr || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP))
+			continue;
+		if (i->ifa_addr->sa_family != AF_INET) /* a listener on :: is there for IPv4, too */
+			continue;
+		getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), text, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+		break;
+	}
+	freeifaddrs(list);
+}
+
+static void print_urls(const struct nt_server *s)
+{
+	for (const struct nt_listener *l = s->listeners; l; l = l->next)
+		for (size_t i = 0; i < s->config.subsystem_count; i++) {
+			char other[257];
+			const char *host = nt_listener_address(l);
+			bool v6 = strchr(host, ':');
+
+			if (!strcmp(host, "0.0.0.0") || !strcmp(host, "::")) {
+				outside(v6, other, sizeof(other));
+				host = other;
+			}
+			v6 = strchr(host, ':');
+			printf("nvme+%s://%s%s%s:%u/%s\n", nt_listener_transport(l), v6 ? "[" : "", host, v6 ? "]" : "", nt_listener_port(l),
+			       s->config.subsystems[i].nqn);
+		}
+	fflush(stdout);
+}
+
+/* ---- the loop ---- */
+
+static struct nt_server server;
+
+static void signalled(struct nt_watch *w, uint32_t events)
+{
+	struct signalfd_siginfo si;
+
+	while (read(w->fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGHUP)
+			server.reload = true;
+		else
+			server.stop = true;
+	}
+}
+
+static void backend_done(struct nt_watch *w, uint32_t events)
+{
+	nb_ring_reap(server.ring);
+}
+
+static void reload(void)
+{
+	struct nt_config c;
+
+	server.reload = false;
+	if (!server.file) {
+		nt_say("there is no configuration file to read again");
+		return;
+	}
+	if (!read_config(server.file, &c))
+		return;
+	unsigned wrong = nt_apply(&server, &c);
+
+	nt_say(wrong ? "the configuration is read again, but for %u things" : "the configuration is read again", wrong);
+}
+
+static void turn(uint64_t until)
+{
+	uint64_t next = until;
+
+	nt_listeners_turn(&server, &next);
+	nb_ring_flush(server.ring);
+	uint64_t due = nt_target_tick(&server.target);
+
+	next = due < next ? due : next;
+	uint64_t now = nt_now(), wait = next <= now ? 0 : next - now;
+
+	nt_loop_once(server.loop, next == UINT64_MAX ? -1 : wait > 60000 ? 60000 : (int)wait, &server.target.now);
+}
+
+static bool idle(void)
+{
+	for (const struct nt_subsystem *s = server.target.subsystems; s; s = s->next)
+		for (const struct nt_controller *c = s->controllers; c; c = c->next)
+			for (uint32_t i = 0; i <= NT_QUEUES_MAX; i++)
+				if (c->queues[i] && c->queues[i]->in_use > (i ? 0 : c->aer_count))
+					return false;
+	return true;
+}
+
+/* What is under way is finished, then all connections end; nobody is waited for, for ever. */
+static void stop(void)
+{
+	uint64_t until = nt_now() + STOP_MS;
+
+	server.target.stopping = true;
+	for (struct nt_listener *l = server.listeners; l; l = l->next)
+		nt_listener_stop(l);
+	while (!idle() && nt_now() < until)
+		turn(nt_now() + 50);
+	for (struct nt_listener *l = server.listeners; l; l = l->next)
+		l->leaving = true;
+	for (until = nt_now() + STOP_MS; server.listeners && nt_now() < until;)
+		turn(nt_now() + 50);
+	if (server.listeners) {
+		nt_say("a medium does not answer: what was written to it last may be lost");
+		_exit(1);
+	}
+}
+
+static bool set_up(const struct options *o, struct nt_config *c)
+{
+	sigset_t set;
+	int error;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL); /* the ring's threads are to have it blocked, too */
+	server.file = o->config;
+	server.loop = nt_loop_open();
+	error = server.loop ? nb_ring_open(&server.ring, o->threads) : ENOMEM;
+	if (!error)
+		error = nt_target_init(&server.target, c->memory);
+	if (error) {
+		nt_say("%s", strerror(error));
+		return false;
+	}
+	server.target.now = server.target.started = nt_now();
+	server.signals = (struct nt_watch){
+	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signalled};
+	server.backend = (struct nt_watch){.fd = nb_ring_fd(server.ring), .events = EPOLLIN, .ready = backend_done};
+	if (nt_loop_add(server.loop, &server.signals) || nt_loop_add(server.loop, &server.backend)) {
+		nt_say("%s", strerror(errno));
+		return false;
+	}
+	return !nt_apply(&server, c) && server.listeners;
+}
+
+static void open_control(const struct options *o)
+{
+	char *path = o->control ? strdup(o->control) : nt_control_path(nt_listener_port(server.listeners));
+	int error = path ? nt_control_open(&server, path, &server.control) : EACCES;
+
+	if (error)
+		nt_say("no control socket%s%s: %s", path ? " at " : "", path ? path : "", strerror(error));
+	free(path);
+}
+
+static int ask(const struct options *o, const char *line)
+{
+	char *path = o->control ? strdup(o->control) : nt_control_path(o->port);
+	int status = path ? nt_control_ask(path, line) : 1;
+
+	free(path);
+	return status;
+}
+
+static int ask_all(const struct options *o, int argc, char **argv)
+{
+	char line[1024] = "";
+
+	for (int i = 0; i < argc; i++) {
+		if (strlen(line) + strlen(argv[i]) + 3 > sizeof(line))
+			return 2;
+		strcat(strcat(line, i ? " " : ""), argv[i]);
+	}
+	return ask(o, line);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+	struct nt_config c;
+
+	if (!parse(argc, argv, &o)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	if (optind < argc)
+		return ask_all(&o, argc - optind, argv + optind);
+	if (!o.config == !o.export_count) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	nt_config_default(&c);
+	if (o.config ? !read_config(o.config, &c) : !from_options(&o, &c)) {
+		nt_config_free(&c);
+		return 1;
+	}
+	bool served = set_up(&o, &c);
+
+	if (served) {
+		open_control(&o);
+		print_urls(&server);
+		while (!server.stop) {
+			turn(UINT64_MAX);
+			if (server.reload)
+				reload();
+		}
+		nt_control_close(server.control);
+	}
+	nt_config_free(&c);
+	if (server.loop && server.ring && server.target.pool) {
+		stop();
+		nt_target_fini(&server.target);
+	}
+	nt_config_free(&server.config);
+	nb_ring_close(server.ring);
+	nt_loop_close(server.loop);
+	return !served;
+}

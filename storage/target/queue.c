@@ -1,0 +1,483 @@
+// queue.c - the life of a request: slot, checks, memory, the host's data, its work, its completion
+// follows: NVMe over Fabrics 1.1, 2.1 (capsules), 2.4 (queues); NVM Express Base 1.4, 4.2 and 4.4
+// SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/core.h"
+
+#define CID_WORDS (65536 / 64)
+
+void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops *ops, const struct nt_port *port,
+                   uint32_t inline_max, const char *address)
+{
+	memset(q, 0, sizeof(*q));
+	q->target = t;
+	q->ops = ops;
+	q->port = port;
+	q->inline_max = inline_max;
+	for (size_t i = 0; address && address[i] && i + 1 < sizeof(q->address); i++)
+		q->address[i] = address[i];
+	q->entries = 1;
+	q->first.queue = q;
+}
+
+/* Connect has said how large the queue is. */
+bool nt_queue_ready(struct nt_queue *q, uint16_t entries)
+{
+	free(q->requests); /* of a Connect that came to nothing later on */
+	free(q->cids);
+	q->requests = calloc(entries, sizeof(*q->requests));
+	q->cids = calloc(CID_WORDS, sizeof(*q->cids));
+	if (!q->requests || !q->cids) {
+		free(q->requests);
+		free(q->cids);
+		q->requests = NULL;
+		q->cids = NULL;
+		return false;
+	}
+	q->entries = entries;
+	for (uint16_t i = entries; i--;) {
+		struct nt_request *r = &q->requests[i];
+
+		r->queue = q;
+		r->slot = i + 1;
+		r->next = q->unused;
+		q->unused = r;
+	}
+	return true;
+}
+
+struct nt_request *nt_slot(struct nt_queue *q, uint32_t slot)
+{
+	struct nt_request *r = !slot ? &q->first : q->requests && slot <= q->entries ? &q->requests[slot - 1] : NULL;
+
+	return r && r->state != NT_FREE ? r : NULL;
+}
+
+static struct nt_request *take_slot(struct nt_queue *q)
+{
+	struct nt_request *r = q->connected ? q->unused : q->first.state == NT_FREE ? &q->first : NULL;
+
+	if (!r)
+		return NULL;
+	if (q->connected)
+		q->unused = r->next;
+	uint16_t slot = r->slot;
+
+	memset(r, 0, sizeof(*r));
+	r->queue = q;
+	r->slot = slot;
+	q->in_use++;
+	return r;
+}
+
+static bool cid_take(struct nt_queue *q, uint16_t cid)
+{
+	uint64_t bit = (uint64_t)1 << (cid % 64);
+
+	if (!q->cids)
+		return true;
+	if (q->cids[cid / 64] & bit)
+		return false;
+	q->cids[cid / 64] |= bit;
+	return true;
+}
+
+/* ---- memory ---- */
+
+static uint32_t room_for(const struct nt_request *r)
+{
+	return nt_pool_room(r->length) * (r->verb->two ? 2 : 1);
+}
+
+/*
+ * What is to be had in any case, from a reserve: room for data that stands in a capsule (the connection is not read any
+ * further until it has found its place, and what would free memory may come behind it), and for what a held fused
+ * command waits for.
+ */
+static bool urgent(const struct nt_request *r)
+{
+	return r->in_capsule || (r->sqe.fuse == NV_FUSE_SECOND && r->queue->qid);
+}
+
+static bool over_share(const struct nt_request *r)
+{
+	const struct nt_controller *c = r->queue->ctrl;
+
+	return !urgent(r) && c && c->memory && c->memory + room_for(r) > r->queue->target->share;
+}
+
+static bool take_memory(struct nt_request *r)
+{
+	struct nt_target *t = r->queue->target;
+	struct nt_pool *p = t->pool;
+
+	if (!urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
+		return false;
+	r->data = nt_pool_get(p, r->length);
+	if (r->data && r->verb->two && !(r->other = nt_pool_get(p, r->length))) {
+		nt_pool_put(p, r->data, r->length);
+		r->data = NULL;
+	}
+	if (!r->data)
+		return false;
+	r->room = r->length;
+	if (r->queue->ctrl)
+		r->queue->ctrl->memory += room_for(r);
+	return true;
+}
+
+static void begin(struct nt_request *r);
+
+/* The first in the line that is within its share goes; one that has to wait for the pool lets only the urgent pass. */
+static void serve_waiting(struct nt_target *t)
+{
+	if (t->serving)
+		return;
+	t->serving = true;
+	bool full = false;
+
+	for (struct nt_request **at = &t->waiting; *at;) {
+		struct nt_request *r = *at;
+
+		if ((full && !urgent(r)) || over_share(r)) {
+			at = &r->next;
+			continue;
+		}
+		if (!take_memory(r)) {
+			full = true;
+			at = &r->next;
+			continue;
+		}
+		if (!(*at = r->next))
+			t->waiting_end = at;
+		begin(r);
+		at = &t->waiting; /* much may have happened */
+		full = false;
+	}
+	t->serving = false;
+}
+
+static void wait_for_memory(struct nt_request *r)
+{
+	struct nt_target *t = r->queue->target;
+
+	r->state = NT_MEMORY;
+	r->next = NULL;
+	*t->waiting_end = r;
+	t->waiting_end = &r->next;
+}
+
+static void leave_waiting(struct nt_request *r)
+{
+	struct nt_target *t = r->queue->target;
+	struct nt_request **at = &t->waiting;
+
+	while (*at && *at != r)
+		at = &(*at)->next;
+	if (*at && !(*at = r->next))
+		t->waiting_end = at;
+}
+
+static void give_memory(struct nt_request *r)
+{
+	struct nt_target *t = r->queue->target;
+
+	if (!r->room)
+		return;
+	nt_pool_put(t->pool, r->data, r->room);
+	if (r->other)
+		nt_pool_put(t->pool, r->other, r->room);
+	if (r->queue->ctrl)
+		r->queue->ctrl->memory -= nt_pool_room(r->room) * (r->other ? 2 : 1);
+	r->room = 0;
+	r->data = r->other = NULL;
+	serve_waiting(t);
+}
+
+/* ---- from the capsule to the work ---- */
+
+static uint16_t check_sgl(struct nt_request *r)
+{
+	const struct nv_sgl *s = &r->sqe.sgl;
+	struct nt_queue *q = r->queue;
+	bool capsule = s->type == NV_SGL_DATA && s->subtype == NV_SGL_OFFSET;
+	uint16_t status = 0;
+
+	r->error_at = 24;
+	if (capsule)
+		status = r->verb->way != NT_FROM_HOST ? NV_SGL_TYPE
+		         : s->address                 ? NV_SGL_OFFSET_INVALID
+		         : s->length > r->capsule     ? NV_SGL_LENGTH
+		                                      : 0;
+	else if (q->ops->sgl)
+		status = q->ops->sgl(q, s);
+	else if (s->type != NV_SGL_TRANSPORT || s->subtype != NV_SGL_TRANSPORT_SPECIFIC)
+		status = NV_SGL_TYPE;
+	if (!status && s->length != r->length)
+		status = NV_SGL_LENGTH;
+	r->in_capsule = capsule;
+	return status ? status | NV_DNR : 0;
+}
+
+static const struct nt_verb *find_verb(struct nt_request *r, uint16_t *status)
+{
+	struct nt_queue *q = r->queue;
+
+	if (r->sqe.opcode == NV_FABRICS)
+		return nt_fabrics_verb(r, status);
+	*status = NV_SEQUENCE | NV_DNR;
+	if (!q->connected || !(q->ctrl->csts & NV_CSTS_RDY))
+		return NULL;
+	*status = NV_AUTH_REQUIRED | NV_DNR;
+	if (!q->authenticated)
+		return NULL;
+	return q->qid ? nt_io_verb(r, status) : nt_admin_verb(r, status);
+}
+
+static uint16_t check(struct nt_request *r)
+{
+	uint16_t status = NV_INVALID_OPCODE | NV_DNR;
+
+	if (r->sqe.psdt != NV_PSDT_SGL)
+		return NT_INVALID(r, 1);
+	if (!(r->verb = find_verb(r, &status)))
+		return status;
+	if (r->sqe.fuse && (!r->queue->qid || r->sqe.opcode == NV_FABRICS || r->sqe.fuse == 3))
+		return NT_INVALID(r, 1);
+	status = r->verb->check ? r->verb->check(r) : 0;
+	if (!status && r->verb->way != NT_NO_DATA)
+		status = check_sgl(r);
+	return status;
+}
+
+/* A first fused command waits for its second, which must be the next. NVM Express Base 1.4, 4.12 */
+static uint16_t check_fused(struct nt_request *r, uint16_t status)
+{
+	struct nt_queue *q = r->queue;
+	struct nt_request *first = q->fused;
+	bool failed = q->fused_failed;
+
+	q->fused = NULL;
+	q->fused_failed = false;
+	if (r->sqe.fuse == NV_FUSE_SECOND && q->qid) {
+		if (!first)
+			return status ? status : failed ? NV_FUSED_FAILED : NV_FUSED_MISSING;
+		if (!status &&
+		    (r->sqe.opcode != NV_IO_WRITE || r->ns != first->ns || r->sqe.cdw[0] != first->sqe.cdw[0] ||
+		     r->sqe.cdw[1] != first->sqe.cdw[1] || (r->sqe.cdw[2] & 0xffff) != (first->sqe.cdw[2] & 0xffff)))
+			status = NT_INVALID(r, 40);
+		if (status)
+			nt_fail(first, status == (NV_INVALID_FIELD | NV_DNR) ? status : NV_FUSED_FAILED);
+		else
+			nt_fuse(first, r);
+		return status;
+	}
+	if (first)
+		nt_fail(first, NV_FUSED_MISSING);
+	if (r->sqe.fuse == NV_FUSE_FIRST && q->qid) {
+		if (!status && r->sqe.opcode != NV_IO_COMPARE)
+			status = NT_INVALID(r, 1);
+		q->fused_failed = status;
+		q->fused = status ? NULL : r;
+	}
+	return status;
+}
+
+/* Memory is there, or not needed. */
+static void begin(struct nt_request *r)
+{
+	if (r->verb->way == NT_FROM_HOST) {
+		r->state = NT_FETCH;
+		r->queue->ops->fetch(r);
+		return;
+	}
+	r->state = NT_HELD;
+	if (r->room && r->verb->zeroed)
+		memset(r->data, 0, r->length);
+	r->verb->run(r);
+}
+
+bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t capsule, struct nt_request **out)
+{
+	struct nt_request *r = q->closing ? NULL : take_slot(q);
+
+	if (!r)
+		return false;
+	*out = r;
+	r->state = NT_HELD;
+	r->sqe = nv_sqe_decode(sqe);
+	r->capsule = capsule;
+	if (q->ctrl)
+		q->ctrl->seen = q->target->now;
+	if (!cid_take(q, r->sqe.cid)) {
+		r->stranger = true;
+		nt_complete(r, NV_CID_CONFLICT | NV_DNR);
+		return true;
+	}
+	uint16_t status = check(r);
+
+	if (q->qid)
+		status = check_fused(r, status);
+	if (status)
+		nt_complete(r, status);
+	else if (!r->length || r->borrowed)
+		begin(r);
+	else if (q->target->waiting || over_share(r) || !take_memory(r))
+		wait_for_memory(r), serve_waiting(q->target);
+	else
+		begin(r);
+	return true;
+}
+
+void nt_fetched(struct nt_request *r, uint16_t status)
+{
+	r->state = NT_HELD;
+	if (!status)
+		status = r->fate;
+	if (status) {
+		nt_complete(r, status);
+		return;
+	}
+	r->verb->run(r);
+}
+
+/* ---- the end ---- */
+
+void nt_hold(struct nt_request *r)
+{
+	r->state = NT_HELD;
+}
+
+void nt_lend(struct nt_request *r)
+{
+	r->state = NT_BACKEND;
+	r->queue->busy++;
+}
+
+void nt_fail(struct nt_request *r, uint16_t status)
+{
+	if (r->state == NT_MEMORY)
+		leave_waiting(r);
+	if (r->state == NT_MEMORY || r->state == NT_HELD)
+		nt_complete(r, status);
+	else
+		r->fate = status;
+}
+
+static void forget(struct nt_request *r)
+{
+	struct nt_queue *q = r->queue;
+
+	if (r->state == NT_FREE)
+		return;
+	r->state = NT_FREE;
+	if (q->cids && !r->stranger)
+		q->cids[r->sqe.cid / 64] &= ~((uint64_t)1 << (r->sqe.cid % 64));
+	if (q->fused == r)
+		q->fused = NULL;
+	if (r->ns)
+		nt_ns_put(r->ns);
+	r->ns = NULL;
+	if (r->slot) {
+		r->next = q->unused;
+		q->unused = r;
+	}
+	q->in_use--;
+	give_memory(r);
+}
+
+static void gone(struct nt_queue *q)
+{
+	if (q->busy || q->gone_called)
+		return;
+	q->gone_called = true;
+	if (q->target->auth && q->auth)
+		q->target->auth->release(q);
+	if (q->ctrl)
+		nt_controller_detach(q);
+	free(q->requests);
+	free(q->cids);
+	q->requests = NULL;
+	q->cids = NULL;
+	q->ops->gone(q);
+}
+
+void nt_complete(struct nt_request *r, uint16_t status)
+{
+	struct nt_queue *q = r->queue;
+
+	if (r->state == NT_BACKEND)
+		q->busy--;
+	r->state = NT_HELD;
+	struct nt_request *other = r->fused;
+
+	r->fused = NULL;
+	if (other)
+		other->fused = NULL;
+	if (q->fused == r) {
+		q->fused = NULL;
+		q->fused_failed = true;
+	}
+	if (r->writing)
+		nt_write_done(r);
+	if (q->closing) {
+		forget(r);
+		gone(q);
+		return;
+	}
+	if (status & ~NV_DNR)
+		nt_log_error(r, status);
+	r->send = !status && r->verb->way == NT_TO_HOST;
+	if (q->connected && !q->no_sq_flow)
+		q->sqhd = (uint16_t)((q->sqhd + 1u) % q->entries);
+	r->cqe.cid = r->sqe.cid;
+	r->cqe.sqid = q->qid;
+	r->cqe.sqhd = q->no_sq_flow ? 0xffff : q->sqhd;
+	r->cqe.status = status;
+	r->state = NT_RESPOND;
+	if (!r->send)
+		give_memory(r);
+	q->ops->respond(r);
+	if (other)
+		nt_fail(other, NV_FUSED_FAILED);
+}
+
+void nt_release(struct nt_request *r)
+{
+	forget(r);
+}
+
+/*
+ * What waits for memory first, then what waits for its turn to write: nothing of this queue is to be started by what is
+ * given back with the rest.
+ */
+void nt_queue_close(struct nt_queue *q)
+{
+	if (q->closing)
+		return;
+	q->closing = true;
+	for (int pass = 0; pass < 3; pass++) {
+		for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
+			struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
+
+			if (r->state == NT_FREE || r->state == NT_BACKEND)
+				continue;
+			if (pass == 0 && r->state == NT_MEMORY) {
+				leave_waiting(r);
+				forget(r);
+			} else if (pass == 1 && r->state == NT_HELD && r->ns) {
+				nt_waiting_remove(r);
+			} else if (pass == 2) {
+				if (q->ctrl)
+					nt_event_forget(q->ctrl, r);
+				forget(r);
+			}
+		}
+	}
+	if (q->ctrl && !q->qid)
+		nt_controller_end(q->ctrl);
+	serve_waiting(q->target);
+	gone(q);
+}

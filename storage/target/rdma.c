@@ -1,0 +1,418 @@
+// rdma.c - the NVMe over RDMA transport: who may come, who has to go
+// follows: NVMe over Fabrics 1.1, 7.3.6 (connections); rdma_cm(7)
+// SPDX-License-Identifier: MIT
+#include "target/rdma.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "target/rdma_conn.h"
+
+#define LINGER_MS 2000 /* for what still has to be sent when a connection ends */
+#define SWEEP_MS 1000
+#define BACKLOG 128
+#define EVENTS 32 /* in one go */
+
+/* Transport specific address subtype of a discovery log entry. Fabrics 1.1, 7.3.8 */
+enum { TSAS_QPTYPE = 0, TSAS_PRTYPE = 1, TSAS_CMS = 2 };
+#define QPTYPE_CONNECTED 1
+#define PRTYPE_NONE 1
+#define CMS_RDMA_CM 1
+
+/* ---- the core's wishes ---- */
+
+static uint16_t ops_sgl(struct nt_queue *q, const struct nv_sgl *s)
+{
+	return s->type == NV_SGL_KEYED && (s->subtype == NV_SGL_ADDRESS || s->subtype == NV_SGL_INVALIDATE)
+	               ? 0
+	               : NV_SGL_TYPE;
+}
+
+static void ops_close(struct nt_queue *q)
+{
+	struct nt_rconn *c = nt_rconn_of(q);
+
+	if (c->ending)
+		return;
+	c->ending = true;
+	c->ending_at = c->rdma->target->now;
+	nt_rconn_dirty(c);
+}
+
+/* Nothing of the core refers to it any more. */
+static void ops_gone(struct nt_queue *q)
+{
+	struct nt_rconn *c = nt_rconn_of(q);
+
+	if (c->next)
+		c->next->prev = c->prev;
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		c->rdma->conns = c->next;
+	c->rdma->count--;
+	free(c);
+}
+
+static const struct nt_ops ops = {.name = "rdma",
+                                  .trtype = NV_TRTYPE_RDMA,
+                                  .keyed = true,
+                                  .sgl = ops_sgl,
+                                  .fetch = nt_rconn_fetch,
+                                  .respond = nt_rconn_respond,
+                                  .close = ops_close,
+                                  .gone = ops_gone};
+
+/* ---- connections ---- */
+
+void nt_rconn_dirty(struct nt_rconn *c)
+{
+	if (c->dirty || c->closed)
+		return;
+	c->dirty = true;
+	c->next_dirty = c->rdma->dirty;
+	c->rdma->dirty = c;
+}
+
+void nt_rconn_fail(struct nt_rconn *c)
+{
+	c->failed = true;
+	nt_rconn_dirty(c);
+}
+
+/* First the queue pair goes: from then on nobody touches the memory of the requests. */
+static void close_conn(struct nt_rconn *c)
+{
+	struct rdma_cm_id *id = c->id;
+
+	c->closed = true;
+	rdma_disconnect(id);
+	nt_rconn_close(c);
+	rdma_destroy_id(id);
+	c->id = NULL;
+	c->device->conns--;
+	for (uint32_t slot = 0; slot <= c->q.entries; slot++) {
+		struct nt_request *r = nt_slot(&c->q, slot);
+
+		if (r && r->state == NT_RESPOND && nt_ritem(r)->map)
+			nt_ritem(r)->map->in_flight--;
+	}
+	nt_queue_close(&c->q); /* and maybe free */
+}
+
+/* After everything that may have changed it. Meanwhile it counts as dirty: what comes up is seen here. */
+static void settle(struct nt_rconn *c)
+{
+	bool more = !c->failed && nt_rconn_poll(c);
+
+	nt_rconn_flush(c);
+	if (c->failed || (c->ending && !c->answering && !c->wait_first)) {
+		close_conn(c);
+		return;
+	}
+	c->dirty = false;
+	if (more)
+		nt_rconn_dirty(c);
+}
+
+static void sweep_conn(struct nt_rconn *c, uint64_t now)
+{
+	const struct nt_tcp_limits *l = &c->rdma->limits;
+
+	if ((c->ending ? now - c->ending_at > LINGER_MS : !c->q.connected && now - c->began > l->hello_ms) ||
+	    (c->posted && now - c->since > l->stall_ms) || c->device->dead)
+		nt_rconn_fail(c);
+}
+
+/* ---- who comes ---- */
+
+static void reject(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why)
+{
+	uint8_t said[NT_RDMA_REJECT_LEN];
+
+	p->counts.rejected++;
+	nt_rdma_reject_encode(why, said);
+	rdma_reject(id, said, sizeof(said));
+	rdma_destroy_id(id);
+}
+
+static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why, const struct nt_rdma_hello *h,
+                      const struct rdma_conn_param *peer)
+{
+	struct nt_rconn *c;
+
+	if (!why && (p->stopped || p->count >= p->limits.connections))
+		why = NT_RDMA_NO_RESOURCES;
+	if (!why)
+		why = nt_rconn_open(p, &ops, id, h, peer, &c);
+	if (why) {
+		reject(p, id, why);
+		return;
+	}
+	c->next = p->conns;
+	if (c->next)
+		c->next->prev = c;
+	p->conns = c;
+	p->count++;
+}
+
+static void happened(struct nt_rdma *p, struct rdma_cm_event *e)
+{
+	struct rdma_cm_id *id = e->id;
+	struct rdma_conn_param peer = e->param.conn;
+	enum rdma_cm_event_type what = e->event;
+	struct nt_rdma_hello h;
+	enum nt_rdma_reason why = what == RDMA_CM_EVENT_CONNECT_REQUEST
+	                                  ? nt_rdma_hello_decode(peer.private_data, peer.private_data_len, &h)
+	                                  : 0;
+
+	rdma_ack_cm_event(e); /* before anything may be destroyed */
+	if (what == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		requested(p, id, why, &h, &peer);
+	} else if (id == p->listener) {
+		if (what != RDMA_CM_EVENT_DEVICE_REMOVAL)
+			return;
+		rdma_destroy_id(id);
+		p->listener = NULL; /* until the adapter is back */
+	} else if (id->context && what != RDMA_CM_EVENT_ESTABLISHED) {
+		nt_rconn_fail(id->context);
+	}
+}
+
+static void ready(struct nt_watch *w, uint32_t events)
+{
+	struct nt_rdma *p = (struct nt_rdma *)(void *)((uint8_t *)w - offsetof(struct nt_rdma, watch));
+	struct rdma_cm_event *e;
+
+	for (int i = 0; i < EVENTS && !rdma_get_cm_event(p->channel, &e); i++)
+		happened(p, e);
+}
+
+/* ---- the listener ---- */
+
+static bool is_any(const struct sockaddr *a)
+{
+	return a->sa_family == AF_INET6
+	               ? IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr)
+	               : ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+static int listen_on(struct nt_rdma *p, struct sockaddr *a)
+{
+	int zero = 0;
+
+	if (rdma_create_id(p->channel, &p->listener, NULL, RDMA_PS_TCP))
+		return errno;
+	if (a->sa_family == AF_INET6) /* :: is for IPv4, too */
+		rdma_set_option(p->listener, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &zero, sizeof(zero));
+	if (!rdma_bind_addr(p->listener, a) && !rdma_listen(p->listener, BACKLOG))
+		return 0;
+	int error = errno;
+
+	rdma_destroy_id(p->listener);
+	p->listener = NULL;
+	return error;
+}
+
+static void listen_again(struct nt_rdma *p)
+{
+	struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
+	                *list;
+
+	if (getaddrinfo(p->port.address, p->port.service, &hints, &list))
+		return;
+	listen_on(p, list->ai_addr);
+	freeaddrinfo(list);
+}
+
+/* The adapters that hosts may come by, as far as they are there now: the pool is registered before the first comes. */
+static int open_devices(struct nt_rdma *p)
+{
+	struct nt_rdma_device *d;
+	int n = 0, error = ENODEV;
+
+	if (p->listener->verbs)
+		return nt_rdma_device_get(p->loop, p->target, p->listener->verbs, &d);
+	struct ibv_context **list = rdma_get_devices(&n);
+
+	for (int i = 0; list && i < n; i++) {
+		int e = nt_rdma_device_get(p->loop, p->target, list[i], &d);
+
+		error = error && e ? e : 0;
+	}
+	if (list)
+		rdma_free_devices(list);
+	return error;
+}
+
+static void describe(struct nt_rdma *p)
+{
+	const struct sockaddr *own = rdma_get_local_addr(p->listener);
+	bool v6 = own->sa_family == AF_INET6;
+
+	getnameinfo(own, v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), p->port.address,
+	            sizeof(p->port.address), NULL, 0, NI_NUMERICHOST);
+	snprintf(p->port.service, sizeof(p->port.service), "%u", ntohs(rdma_get_src_port(p->listener)));
+	p->port.trtype = NV_TRTYPE_RDMA;
+	p->port.adrfam = v6 ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4;
+	p->port.any = is_any(own);
+	p->port.tsas[TSAS_QPTYPE] = QPTYPE_CONNECTED;
+	p->port.tsas[TSAS_PRTYPE] = PRTYPE_NONE;
+	p->port.tsas[TSAS_CMS] = CMS_RDMA_CM;
+	nt_port_add(p->target, &p->port);
+	if (!v6 || !p->port.any)
+		return;
+	p->port4 = p->port;
+	p->port4.adrfam = NV_ADRFAM_IPV4;
+	strcpy(p->port4.address, "0.0.0.0");
+	nt_port_add(p->target, &p->port4);
+}
+
+static int set_up(struct nt_rdma *p, struct sockaddr *a)
+{
+	p->watch = (struct nt_watch){.fd = -1, .events = EPOLLIN, .ready = ready};
+	if (!(p->channel = rdma_create_event_channel()))
+		return errno;
+	int flags = fcntl(p->channel->fd, F_GETFL), error;
+
+	if (flags < 0 || fcntl(p->channel->fd, F_SETFL, flags | O_NONBLOCK))
+		return errno;
+	if ((error = listen_on(p, a)) || (error = open_devices(p)))
+		return error;
+	p->watch.fd = p->channel->fd;
+	if ((error = nt_loop_add(p->loop, &p->watch)))
+		p->watch.fd = -1;
+	return error;
+}
+
+static void tear_down(struct nt_rdma *p)
+{
+	if (p->watch.fd >= 0)
+		nt_loop_remove(p->loop, &p->watch);
+	if (p->listener)
+		rdma_destroy_id(p->listener);
+	if (p->channel)
+		rdma_destroy_event_channel(p->channel);
+	free(p);
+	nt_rdma_devices_release();
+}
+
+int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port,
+                 const struct nt_tcp_limits *limits, struct nt_rdma **out)
+{
+	struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *list;
+	char service[8];
+
+	snprintf(service, sizeof(service), "%u", port);
+	if (getaddrinfo(address, service, &hints, &list))
+		return EADDRNOTAVAIL;
+	struct nt_rdma *p = calloc(1, sizeof(*p));
+
+	if (!p) {
+		freeaddrinfo(list);
+		return ENOMEM;
+	}
+	p->loop = l;
+	p->target = t;
+	p->limits = *limits;
+	nt_rdma_devices_hold();
+	int error = set_up(p, list->ai_addr);
+
+	freeaddrinfo(list);
+	if (error) {
+		tear_down(p);
+		return error;
+	}
+	describe(p);
+	*out = p;
+	return 0;
+}
+
+uint16_t nt_rdma_port(const struct nt_rdma *p)
+{
+	return (uint16_t)strtoul(p->port.service, NULL, 10);
+}
+
+const char *nt_rdma_address(const struct nt_rdma *p)
+{
+	return p->port.address;
+}
+
+uint32_t nt_rdma_connections(const struct nt_rdma *p)
+{
+	return p->count;
+}
+
+const struct nt_rdma_counts *nt_rdma_counted(const struct nt_rdma *p)
+{
+	return &p->counts;
+}
+
+/* ---- turns ---- */
+
+static void sweep(struct nt_rdma *p, uint64_t now)
+{
+	p->swept = now;
+	for (struct nt_rconn *c = p->conns; c; c = c->next)
+		if (!c->closed)
+			sweep_conn(c, now);
+	if (!p->listener && !p->stopped)
+		listen_again(p);
+}
+
+uint64_t nt_rdma_turn(struct nt_rdma *p)
+{
+	uint64_t now = p->target->now;
+
+	if (now - p->swept >= SWEEP_MS)
+		sweep(p, now);
+	/* settling one may make others dirty: as often as there is something new, but not for ever */
+	for (int rounds = 0; p->dirty && rounds < 8; rounds++) {
+		struct nt_rconn *c = p->dirty, *next;
+
+		p->dirty = NULL;
+		for (; c; c = next) {
+			next = c->next_dirty;
+			settle(c);
+		}
+	}
+	nt_rdma_devices_turn();
+	if (p->dirty)
+		return now;
+	return p->conns || (!p->listener && !p->stopped) ? p->swept + SWEEP_MS : UINT64_MAX;
+}
+
+void nt_rdma_stop(struct nt_rdma *p)
+{
+	if (p->stopped)
+		return;
+	p->stopped = true;
+	if (p->listener)
+		rdma_destroy_id(p->listener);
+	p->listener = NULL;
+	nt_port_remove(p->target, &p->port);
+	if (p->port4.trtype)
+		nt_port_remove(p->target, &p->port4);
+}
+
+bool nt_rdma_close(struct nt_rdma *p)
+{
+	nt_rdma_stop(p);
+	for (struct nt_rconn *c = p->conns, *next; c; c = next) {
+		next = c->next;
+		if (!c->closed)
+			nt_rconn_fail(c);
+	}
+	nt_rdma_turn(p);
+	if (p->conns)
+		return false;
+	tear_down(p);
+	return true;
+}

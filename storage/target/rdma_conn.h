@@ -1,0 +1,158 @@
+// rdma_conn.h - what the files of the RDMA transport have in common: adapters, connections
+// follows: NVMe over Fabrics 1.1, 7.3
+// SPDX-License-Identifier: MIT
+#ifndef NT_RDMA_CONN_H
+#define NT_RDMA_CONN_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "target/rdma.h"
+#include "target/rdma_hello.h"
+
+#define NT_RDMA_INLINE 4096u                /* data in a capsule of an I/O queue */
+#define NT_RDMA_RINGS_MAX ((size_t)1 << 30) /* bytes for the capsules of all connections of an adapter */
+
+/* ---- adapters: the same for all listeners ---- */
+
+/* The memory of a namespace, registered. It holds the namespace until that is removed and nothing is sent from it any
+ * more. */
+struct nt_rdma_map {
+	struct nt_rdma_map *next;
+	struct nt_namespace *ns;
+	struct ibv_mr *mr;
+	uint32_t in_flight;
+};
+
+struct nt_rdma_device {
+	struct nt_rdma_device *next;
+	struct nt_loop *loop;
+	struct ibv_context *ctx;
+	struct ibv_device_attr attr;
+	struct ibv_pd *pd;
+	struct ibv_mr *pool;
+	struct ibv_comp_channel *channel;
+	struct nt_watch completions, events;
+	struct nt_rdma_map *maps;
+	bool on_demand; /* registers memory without pinning it, if asked to */
+	bool pins;      /* a registration is a hold on pages, not on addresses */
+	bool no_maps;   /* a map could not be registered */
+	bool dead;
+	uint32_t conns;
+	size_t rings;
+};
+
+/* 0 and the adapter behind a context, with the pool registered, or errno. */
+int nt_rdma_device_get(struct nt_loop *l, struct nt_target *t, struct ibv_context *ctx, struct nt_rdma_device **out);
+void nt_rdma_devices_hold(void);
+void nt_rdma_devices_release(void); /* the last: they are closed */
+/* The registered memory of a namespace, in_flight counted up; NULL: it cannot be had. */
+struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_namespace *ns);
+
+/* ---- connections ---- */
+
+struct nt_rdma_held {
+	uint16_t index;
+	uint32_t length;
+};
+
+struct nt_rconn {
+	struct nt_queue q;
+	struct nt_rdma *rdma;
+	struct nt_rdma_device *device;
+	struct nt_rconn *next, *prev, *next_dirty;
+	bool dirty;  /* something may have come, or is to be sent, or it has to end */
+	bool ending; /* what is to be sent is sent, then it ends */
+	bool failed; /* ends at once */
+	bool closed; /* the queue has been told */
+	bool armed;  /* the completion queue will say when there is something */
+	bool told;   /* its capsule has come while it was waited for */
+	uint64_t began, ending_at;
+	struct rdma_cm_id *id;
+	struct ibv_cq *cq;
+	uint32_t inline_send;
+
+	/* its own memory: capsules, then responses by slot */
+	uint8_t *memory;
+	size_t memory_len;
+	struct ibv_mr *mr;
+	uint16_t depth;
+	uint32_t capsule; /* bytes of one */
+
+	/* in */
+	uint16_t current;          /* the capsule that is looked at */
+	struct nt_rdma_held *held; /* a ring of depth: those whose turn comes when a response has arrived */
+	uint32_t held_first, held_count;
+
+	/* out */
+	uint32_t room;                             /* work requests that may be posted */
+	uint32_t answering;                        /* responses that are posted */
+	uint32_t posted;                           /* requests that are */
+	uint64_t since;                            /* when something moved last, while any are */
+	struct nt_request *wait_first, **wait_end; /* for room */
+};
+
+struct nt_rdma {
+	struct nt_loop *loop;
+	struct nt_target *target;
+	struct nt_watch watch;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *listener;
+	struct nt_port port, port4; /* port4: of a listener on ::, what IPv4 hosts are told */
+	struct nt_tcp_limits limits;
+	struct nt_rdma_counts counts;
+	struct nt_rconn *conns, *dirty;
+	uint32_t count;
+	uint64_t swept;
+	bool stopped;
+};
+
+/* What a request needs of the transport: in its priv words. */
+struct nt_rdma_item {
+	struct nt_request *next;
+	struct nt_rdma_map *map;
+	uint16_t capsule; /* 1 + the capsule that holds its data, while it waits for memory */
+	uint8_t used;     /* work requests */
+};
+
+static inline struct nt_rdma_item *nt_ritem(struct nt_request *r)
+{
+	_Static_assert(sizeof(struct nt_rdma_item) <= sizeof(r->priv), "the item fits");
+	return (struct nt_rdma_item *)(void *)r->priv;
+}
+
+static inline struct nt_rconn *nt_rconn_of(struct nt_queue *q)
+{
+	return (struct nt_rconn *)(void *)((uint8_t *)q - offsetof(struct nt_rconn, q));
+}
+
+/* The numbers of work requests: what, and which. */
+enum nt_rdma_work { NT_RDMA_CAPSULE = 1, NT_RDMA_FETCH, NT_RDMA_DATA, NT_RDMA_RESPONSE };
+
+static inline uint64_t nt_rdma_wr(enum nt_rdma_work work, uint32_t which)
+{
+	return (uint64_t)work << 32 | which;
+}
+
+/* rdma.c */
+void nt_rconn_dirty(struct nt_rconn *c);
+void nt_rconn_fail(struct nt_rconn *c); /* it ends in this turn */
+
+/* rdma_conn.c: 0 and a connection that is accepted, or why not */
+enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, struct rdma_cm_id *id,
+                                  const struct nt_rdma_hello *h, const struct rdma_conn_param *peer,
+                                  struct nt_rconn **out);
+void nt_rconn_close(struct nt_rconn *c); /* everything but the memory of the structure */
+
+/* rdma_receive.c */
+bool nt_rconn_receive(struct nt_rconn *c, uint16_t index); /* a capsule may come into its place */
+bool nt_rconn_poll(struct nt_rconn *c); /* false: there was nothing, and it will be said when there is */
+void nt_rconn_fetch(struct nt_request *r);
+
+/* rdma_send.c */
+void nt_rconn_read(struct nt_request *r); /* the data of a request from the host's memory */
+void nt_rconn_respond(struct nt_request *r);
+void nt_rconn_flush(struct nt_rconn *c);
+void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r); /* its work requests are through */
+
+#endif

@@ -1,0 +1,234 @@
+// rdma_device.c - adapters: the target's memory registered with each, and where they say that something is finished
+// follows: ibv_reg_mr(3), ibv_get_cq_event(3), ibv_get_async_event(3); proc_pid_status(5) for VmPin
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "target/core.h"
+#include "target/rdma_conn.h"
+
+#define EVENTS 64 /* in one go */
+
+static struct nt_rdma_device *devices;
+static unsigned holders;
+
+/* ---- what it says ---- */
+
+static void completed(struct nt_watch *w, uint32_t events)
+{
+	struct nt_rdma_device *d =
+	        (struct nt_rdma_device *)(void *)((uint8_t *)w - offsetof(struct nt_rdma_device, completions));
+	struct ibv_cq *cq;
+	void *context;
+
+	for (int i = 0; i < EVENTS && !ibv_get_cq_event(d->channel, &cq, &context); i++) {
+		struct nt_rconn *c = context;
+
+		ibv_ack_cq_events(cq, 1);
+		c->armed = false;
+		nt_rconn_dirty(c);
+	}
+}
+
+/* What befalls a queue pair is seen by its completions, too; an adapter that is broken may say nothing more. */
+static void happened(struct nt_watch *w, uint32_t events)
+{
+	struct nt_rdma_device *d =
+	        (struct nt_rdma_device *)(void *)((uint8_t *)w - offsetof(struct nt_rdma_device, events));
+	struct ibv_async_event e;
+
+	for (int i = 0; i < EVENTS && !ibv_get_async_event(d->ctx, &e); i++) {
+		if (e.event_type == IBV_EVENT_DEVICE_FATAL)
+			d->dead = true;
+		ibv_ack_async_event(&e);
+	}
+	if (events & (EPOLLERR | EPOLLHUP)) { /* the adapter is taken out */
+		d->dead = true;
+		nt_loop_remove(d->loop, w);
+		w->fd = -1;
+	}
+}
+
+static int watch(struct nt_rdma_device *d, struct nt_watch *w, int fd, void (*ready)(struct nt_watch *, uint32_t))
+{
+	*w = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = ready};
+	int flags = fcntl(fd, F_GETFL),
+	    error = flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) ? errno : nt_loop_add(d->loop, w);
+
+	if (error)
+		w->fd = -1;
+	return error;
+}
+
+/* ---- memory ---- */
+
+/* Pages that adapters of this process hold, in KiB. */
+static unsigned long pinned(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned long n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPin: %lu", &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static bool can_on_demand(struct ibv_context *ctx)
+{
+	struct ibv_device_attr_ex a;
+
+	memset(&a, 0, sizeof(a));
+	return !ibv_query_device_ex(ctx, NULL, &a) && (a.odp_caps.general_caps & IBV_ODP_SUPPORT) &&
+	       (a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE);
+}
+
+static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
+{
+	unsigned long before = pinned();
+	size_t size;
+	void *at = nt_pool_memory(t->pool, &size);
+
+	d->pool = ibv_reg_mr(d->pd, at, size, IBV_ACCESS_LOCAL_WRITE);
+	if (!d->pool)
+		return errno ? errno : ENOMEM;
+	d->pins = pinned() > before;
+	d->on_demand = can_on_demand(d->ctx);
+	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what stood there
+	 */
+	d->no_maps = d->pins && !d->on_demand;
+	return 0;
+}
+
+static void map_close(struct nt_rdma_map **at)
+{
+	struct nt_rdma_map *m = *at;
+
+	*at = m->next;
+	ibv_dereg_mr(m->mr);
+	nt_ns_put(m->ns);
+	free(m);
+}
+
+void nt_rdma_devices_turn(void)
+{
+	for (struct nt_rdma_device *d = devices; d; d = d->next)
+		for (struct nt_rdma_map **at = &d->maps; *at;)
+			if ((*at)->ns->removed && !(*at)->in_flight)
+				map_close(at);
+			else
+				at = &(*at)->next;
+}
+
+struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_namespace *ns)
+{
+	struct nt_rdma_map *m = d->maps;
+
+	while (m && m->ns != ns)
+		m = m->next;
+	if (!m && !d->no_maps && (m = calloc(1, sizeof(*m)))) {
+		m->mr = ibv_reg_mr(d->pd, (void *)(uintptr_t)ns->backend->map, ns->backend->map_len,
+		                   d->on_demand ? IBV_ACCESS_ON_DEMAND : 0);
+		if (!m->mr) {
+			free(m);
+			d->no_maps = true;
+			return NULL;
+		}
+		m->ns = ns;
+		ns->users++;
+		m->next = d->maps;
+		d->maps = m;
+	}
+	if (m)
+		m->in_flight++;
+	return m;
+}
+
+/* ---- from the first connection to the last listener ---- */
+
+static void device_close(struct nt_rdma_device *d)
+{
+	while (d->maps)
+		map_close(&d->maps);
+	if (d->completions.fd >= 0)
+		nt_loop_remove(d->loop, &d->completions);
+	if (d->events.fd >= 0)
+		nt_loop_remove(d->loop, &d->events);
+	if (d->channel)
+		ibv_destroy_comp_channel(d->channel);
+	if (d->pool)
+		ibv_dereg_mr(d->pool);
+	if (d->pd)
+		ibv_dealloc_pd(d->pd);
+	free(d);
+}
+
+static int device_open(struct nt_rdma_device *d, struct nt_target *t)
+{
+	int error = ibv_query_device(d->ctx, &d->attr);
+
+	if (error)
+		return error;
+	/*
+	 * deviates: not over iWARP. There the sink of a read is told to the peer and has to allow remote writes, and
+	 * the pool holds other hosts' data, too.
+	 */
+	if (d->ctx->device->transport_type == IBV_TRANSPORT_IWARP)
+		return EOPNOTSUPP;
+	if (!(d->pd = ibv_alloc_pd(d->ctx)) || !(d->channel = ibv_create_comp_channel(d->ctx)))
+		return errno ? errno : ENOMEM;
+	error = register_pool(d, t);
+	if (!error)
+		error = watch(d, &d->completions, d->channel->fd, completed);
+	return error ? error : watch(d, &d->events, d->ctx->async_fd, happened);
+}
+
+int nt_rdma_device_get(struct nt_loop *l, struct nt_target *t, struct ibv_context *ctx, struct nt_rdma_device **out)
+{
+	for (struct nt_rdma_device *d = devices; d; d = d->next)
+		if (d->ctx == ctx) {
+			*out = d;
+			return d->dead ? ENODEV : 0;
+		}
+	struct nt_rdma_device *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return ENOMEM;
+	d->loop = l;
+	d->ctx = ctx;
+	d->completions.fd = d->events.fd = -1;
+	int error = device_open(d, t);
+
+	if (error) {
+		device_close(d);
+		return error;
+	}
+	d->next = devices;
+	devices = d;
+	*out = d;
+	return 0;
+}
+
+void nt_rdma_devices_hold(void)
+{
+	holders++;
+}
+
+void nt_rdma_devices_release(void)
+{
+	if (--holders)
+		return;
+	while (devices) {
+		struct nt_rdma_device *d = devices;
+
+		devices = d->next;
+		device_close(d);
+	}
+}

@@ -1,0 +1,169 @@
+// rdma_send.c - what goes out on a connection: reads of the host's memory, data into it, responses
+// follows: NVMe over Fabrics 1.1, 7.3.2 (response capsules), 7.3.5 (data transfers); ibv_post_send(3)
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "target/rdma_conn.h"
+
+static uint8_t *response_at(const struct nt_rconn *c, uint16_t slot)
+{
+	return c->memory + (size_t)c->depth * c->capsule + (size_t)slot * NV_CQE_LEN;
+}
+
+static bool post(struct nt_rconn *c, struct nt_request *r, struct ibv_send_wr *wr, uint8_t n)
+{
+	struct ibv_send_wr *bad;
+
+	if (ibv_post_send(c->id->qp, wr, &bad))
+		return false;
+	if (!c->posted++)
+		c->since = c->rdma->target->now;
+	nt_ritem(r)->used = n;
+	c->room -= n;
+	return true;
+}
+
+static bool post_read(struct nt_rconn *c, struct nt_request *r)
+{
+	struct ibv_sge s = {.addr = (uintptr_t)r->data, .length = r->length, .lkey = c->device->pool->lkey};
+	struct ibv_send_wr wr = {.wr_id = nt_rdma_wr(NT_RDMA_FETCH, r->slot),
+	                         .sg_list = &s,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_RDMA_READ,
+	                         .send_flags = IBV_SEND_SIGNALED,
+	                         .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
+
+	return post(c, r, &wr, 1);
+}
+
+/* The response, and where the host asks for it the end of its key. */
+static void make_response(struct nt_rconn *c, struct nt_request *r, struct ibv_sge *s, struct ibv_send_wr *wr)
+{
+	uint8_t *at = response_at(c, r->slot);
+	bool invalidate = r->sqe.sgl.type == NV_SGL_KEYED && r->sqe.sgl.subtype == NV_SGL_INVALIDATE &&
+	                  (c->device->attr.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS);
+
+	nv_cqe_encode(&r->cqe, at);
+	*s = (struct ibv_sge){.addr = (uintptr_t)at, .length = NV_CQE_LEN, .lkey = c->mr->lkey};
+	*wr = (struct ibv_send_wr){.wr_id = nt_rdma_wr(NT_RDMA_RESPONSE, r->slot),
+	                           .sg_list = s,
+	                           .num_sge = 1,
+	                           .opcode = invalidate ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND,
+	                           .send_flags = IBV_SEND_SIGNALED |
+	                                         (c->inline_send >= NV_CQE_LEN ? (unsigned)IBV_SEND_INLINE : 0u)};
+	if (invalidate)
+		wr->invalidate_rkey = r->sqe.sgl.key;
+}
+
+static void count_data(struct nt_rconn *c, const struct nt_request *r, bool from_map)
+{
+	if (from_map)
+		c->rdma->counts.from_map += r->length;
+	else
+		c->rdma->counts.from_pool += r->length;
+}
+
+static bool post_response(struct nt_rconn *c, struct nt_request *r)
+{
+	struct nt_rdma_map *m = nt_ritem(r)->map;
+	struct ibv_sge ds = {.addr = (uintptr_t)r->data,
+	                     .length = r->length,
+	                     .lkey = m ? m->mr->lkey : c->device->pool->lkey},
+	               rs;
+	struct ibv_send_wr response, data = {.wr_id = nt_rdma_wr(NT_RDMA_DATA, r->slot),
+	                                     .next = &response,
+	                                     .sg_list = &ds,
+	                                     .num_sge = 1,
+	                                     .opcode = IBV_WR_RDMA_WRITE,
+	                                     .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
+
+	make_response(c, r, &rs, &response);
+	if (!post(c, r, r->send ? &data : &response, r->send ? 2 : 1))
+		return false;
+	c->answering++;
+	if (r->send)
+		count_data(c, r, m);
+	return true;
+}
+
+static uint32_t needs(const struct nt_request *r)
+{
+	return r->state == NT_RESPOND && r->send ? 2 : 1;
+}
+
+/* In the order in which they came to it, as far as there is room. */
+void nt_rconn_flush(struct nt_rconn *c)
+{
+	while (c->wait_first && !c->failed && c->room >= needs(c->wait_first)) {
+		struct nt_request *r = c->wait_first;
+
+		if (!(c->wait_first = nt_ritem(r)->next))
+			c->wait_end = &c->wait_first;
+		if (!(r->state == NT_FETCH ? post_read(c, r) : post_response(c, r)))
+			nt_rconn_fail(c);
+	}
+}
+
+static void append(struct nt_rconn *c, struct nt_request *r)
+{
+	nt_ritem(r)->next = NULL;
+	*c->wait_end = r;
+	c->wait_end = &nt_ritem(r)->next;
+	nt_rconn_flush(c);
+	nt_rconn_dirty(c);
+}
+
+void nt_rconn_read(struct nt_request *r)
+{
+	append(nt_rconn_of(r->queue), r);
+}
+
+static bool within(const struct ibv_mr *mr, const struct nt_request *r)
+{
+	uintptr_t at = (uintptr_t)r->data - (uintptr_t)mr->addr;
+
+	return (uintptr_t)r->data >= (uintptr_t)mr->addr && at <= mr->length && r->length <= mr->length - at;
+}
+
+/* The backend's memory cannot be sent from after all: from now on data goes by the pool, and the host may ask again. */
+static void without_map(struct nt_rconn *c, struct nt_request *r)
+{
+	c->q.stable = true;
+	r->send = false;
+	r->cqe.status = NV_TRANSIENT_TRANSPORT;
+}
+
+void nt_rconn_respond(struct nt_request *r)
+{
+	struct nt_rconn *c = nt_rconn_of(r->queue);
+	struct nt_rdma_item *i = nt_ritem(r);
+	uint16_t capsule = i->capsule;
+
+	memset(i, 0, sizeof(*i));
+	if (capsule && !c->failed && !nt_rconn_receive(c, capsule - 1)) /* its data is not wanted any more */
+		nt_rconn_fail(c);
+	if (r->send && r->borrowed) {
+		i->map = nt_rdma_map_get(c->device, r->ns);
+		if (i->map && !within(i->map->mr, r)) {
+			i->map->in_flight--;
+			i->map = NULL;
+		}
+		if (!i->map)
+			without_map(c, r);
+	}
+	append(c, r);
+}
+
+void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r)
+{
+	struct nt_rdma_item *i = nt_ritem(r);
+
+	c->room += i->used;
+	i->used = 0;
+	c->posted--;
+	c->since = c->rdma->target->now;
+	if (i->map)
+		i->map->in_flight--;
+	i->map = NULL;
+	nt_rconn_dirty(c); /* another may have waited for the room */
+}

@@ -1,0 +1,99 @@
+// server.h - the program around the core: configuration, listeners, control socket
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#ifndef NT_SERVER_H
+#define NT_SERVER_H
+
+#include "backend/ring.h"
+#include "target/tcp.h"
+
+#define NT_PORT_DEFAULT 4420
+
+struct nt_config_ns {
+	uint32_t nsid, block, ana_group;
+	char *kind, *path;
+	uint64_t size;
+	bool readonly, buffered, has_uuid;
+	uint8_t uuid[16];
+};
+
+struct nt_config_subsystem {
+	char *nqn, *serial, *model;
+	bool any_host;
+	char **hosts;
+	size_t host_count, ns_count;
+	struct nt_config_ns *ns;
+};
+
+struct nt_config_address {
+	char *transport, *address; /* tcp or rdma */
+	uint16_t port;
+	bool optional; /* well if it cannot be had */
+};
+
+struct nt_config {
+	struct nt_config_address *listen, *referrals;
+	size_t listen_count, referral_count, subsystem_count;
+	struct nt_config_subsystem *subsystems;
+	uint32_t memory, queues;
+	struct nt_tcp_limits limits;
+};
+
+/* What a file says, over what is there by default. false: *why says what is wrong with it (malloc'd). */
+bool nt_config_read(const char *file, struct nt_config *out, char **why);
+void nt_config_default(struct nt_config *c);
+void nt_config_free(struct nt_config *c);
+/* For command lines: room for one more, zeroed; NULL without memory. */
+struct nt_config_address *nt_config_listen(struct nt_config *c);
+struct nt_config_subsystem *nt_config_subsystem(struct nt_config *c);
+struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s);
+bool nt_config_host(struct nt_config_subsystem *s, const char *nqn);
+bool nt_size_parse(const char *text, uint64_t *size); /* 4096, 64K, 10G, 1T */
+
+struct nt_server {
+	struct nt_loop *loop;
+	struct nb_ring *ring;
+	struct nt_target target;
+	struct nt_config config; /* what is in force */
+	struct nt_listener {
+		struct nt_listener *next;
+		struct nt_tcp *tcp;   /* one of the two */
+		struct nt_rdma *rdma;
+		struct nt_config_address where;
+		bool leaving;
+	} * listeners;
+	struct nt_control *control;
+	struct nt_watch signals, backend;
+	const char *file;
+	bool reload, stop;
+};
+
+/* Brings the server to what config says, and takes config over; how many things could not be had (each is said on
+ * stderr). */
+unsigned nt_apply(struct nt_server *s, struct nt_config *config);
+void nt_listeners_turn(struct nt_server *s, uint64_t *next);
+
+int nt_listener_open(struct nt_listener *l, struct nt_server *s, const struct nt_config_address *a,
+                     const struct nt_tcp_limits *limits); /* 0 or errno */
+const char *nt_listener_transport(const struct nt_listener *l);
+const char *nt_listener_address(const struct nt_listener *l);
+uint16_t nt_listener_port(const struct nt_listener *l);
+uint32_t nt_listener_connections(const struct nt_listener *l);
+uint64_t nt_listener_turn(struct nt_listener *l);
+void nt_listener_stop(struct nt_listener *l);
+bool nt_listener_close(struct nt_listener *l); /* as nt_tcp_close */
+/* What else the transport has counted: bytes, by where they came from. */
+void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const char *what, uint64_t n), void *to);
+void nt_listeners_let_go(void);                /* of the memory of removed namespaces */
+
+/* The control socket. path NULL: the usual one for this port. */
+char *nt_control_path(uint16_t port);                                                /* malloc'd */
+int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out); /* 0 or errno */
+void nt_control_close(struct nt_control *c);
+int nt_control_ask(const char *path, const char *line); /* the client: prints the answer; an exit status */
+
+char *nt_status_json(const struct nt_server *s); /* malloc'd */
+
+void nt_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,299 @@
+// target.c - subsystems, namespaces, hosts and ports
+// follows: NVM Express Base 1.4, 1.4 (theory of operation), 7.9; NVMe over Fabrics 1.1, 1.5.2
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/core.h"
+
+int nt_target_init(struct nt_target *t, uint32_t memory)
+{
+	memset(t, 0, sizeof(*t));
+	t->waiting_end = &t->waiting;
+	t->queues = 16;
+	t->next_id = 1;
+	t->generation = 1;
+	snprintf(t->firmware, sizeof(t->firmware), "%s", VB_VERSION);
+	t->pool = nt_pool_open(memory);
+	if (!t->pool)
+		return ENOMEM;
+	t->memory = memory / NT_POOL_BLOCK_MAX * NT_POOL_BLOCK_MAX;
+	t->share = memory / 4 > 4 * NT_TRANSFER_MAX ? memory / 4 : 4 * NT_TRANSFER_MAX;
+	struct nt_subsystem *s = nt_subsystem_add(t, NV_DISCOVERY_NQN);
+
+	if (!s) {
+		nt_pool_close(t->pool);
+		return ENOMEM;
+	}
+	s->any_host = s->discovery = true;
+	return 0;
+}
+
+void nt_target_fini(struct nt_target *t)
+{
+	while (t->subsystems)
+		nt_subsystem_remove(t->subsystems);
+	nt_referrals_clear(t);
+	nt_pool_close(t->pool);
+}
+
+/* ---- subsystems ---- */
+
+struct nt_subsystem *nt_subsystem_find(struct nt_target *t, const char *nqn)
+{
+	struct nt_subsystem *s = t->subsystems;
+
+	while (s && strcmp(s->nqn, nqn))
+		s = s->next;
+	return s;
+}
+
+struct nt_subsystem *nt_subsystem_add(struct nt_target *t, const char *nqn)
+{
+	struct nt_subsystem *s, **at = &t->subsystems;
+	uint8_t id[16];
+
+	if (strlen(nqn) >= NV_NQN_SIZE || !nv_nqn_valid(nqn, NV_NQN_SIZE) || nt_subsystem_find(t, nqn) ||
+	    !(s = calloc(1, sizeof(*s))))
+		return NULL;
+	s->target = t;
+	strcpy(s->nqn, nqn);
+	nv_uuid_from(nqn, 0, id);
+	for (int i = 0; i < 10; i++)
+		snprintf(s->serial + 2 * i, 3, "%02x", id[i]);
+	strcpy(s->model, "Verbena target");
+	for (int i = 1; i <= (int)NT_ANA_GROUPS; i++)
+		s->ana[i] = NV_ANA_OPTIMIZED;
+	while (*at)
+		at = &(*at)->next;
+	*at = s;
+	nt_event_discovery(t);
+	return s;
+}
+
+static void free_subsystem(struct nt_subsystem *s)
+{
+	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
+		if (s->ns[i])
+			nt_namespace_remove(s->ns[i]);
+	while (s->hosts) {
+		struct nt_host *h = s->hosts;
+
+		s->hosts = h->next;
+		free(h);
+	}
+	free(s);
+}
+
+void nt_subsystem_put(struct nt_subsystem *s)
+{
+	if (s->removed && !s->controllers)
+		free_subsystem(s);
+}
+
+void nt_subsystem_remove(struct nt_subsystem *s)
+{
+	struct nt_subsystem **at = &s->target->subsystems;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	s->removed = true;
+	nt_event_discovery(s->target);
+	for (struct nt_controller *c = s->controllers; c; c = c->next)
+		nt_controller_end(c);
+	nt_subsystem_put(s);
+}
+
+static struct nt_host **find_host(struct nt_subsystem *s, const char *hostnqn)
+{
+	struct nt_host **at = &s->hosts;
+
+	while (*at && strcmp((*at)->nqn, hostnqn))
+		at = &(*at)->next;
+	return at;
+}
+
+bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn)
+{
+	return s->any_host || *find_host((struct nt_subsystem *)(uintptr_t)s, hostnqn);
+}
+
+bool nt_subsystem_allow(struct nt_subsystem *s, const char *hostnqn)
+{
+	struct nt_host **at = find_host(s, hostnqn);
+
+	if (*at)
+		return true;
+	if (strlen(hostnqn) >= NV_NQN_SIZE || !nv_nqn_valid(hostnqn, NV_NQN_SIZE) || !(*at = calloc(1, sizeof(**at))))
+		return false;
+	strcpy((*at)->nqn, hostnqn);
+	nt_event_discovery(s->target);
+	return true;
+}
+
+/* Who may not come in any more does not stay. */
+static void end_strangers(struct nt_subsystem *s)
+{
+	for (struct nt_controller *c = s->controllers; c; c = c->next)
+		if (!nt_allowed(s, c->hostnqn))
+			nt_controller_end(c);
+	nt_event_discovery(s->target);
+}
+
+void nt_subsystem_disallow(struct nt_subsystem *s, const char *hostnqn)
+{
+	struct nt_host **at = find_host(s, hostnqn), *h = *at;
+
+	if (!h)
+		return;
+	*at = h->next;
+	free(h);
+	end_strangers(s);
+}
+
+void nt_subsystem_any_host(struct nt_subsystem *s, bool any)
+{
+	if (s->any_host == any)
+		return;
+	s->any_host = any;
+	end_strangers(s);
+}
+
+void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state)
+{
+	if (!group || group > NT_ANA_GROUPS || s->ana[group] == state)
+		return;
+	s->ana[group] = (uint8_t)state;
+	s->ana_changes++;
+	for (struct nt_controller *c = s->controllers; c; c = c->next)
+		nt_event(c, NV_AEN_ANA_CHANGED);
+}
+
+/* ---- namespaces ---- */
+
+struct nt_namespace *nt_ns_get(struct nt_subsystem *s, uint32_t nsid)
+{
+	struct nt_namespace *ns = nsid && nsid <= NT_NAMESPACES_MAX ? s->ns[nsid] : NULL;
+
+	if (ns)
+		ns->users++;
+	return ns;
+}
+
+void nt_ns_put(struct nt_namespace *ns)
+{
+	if (--ns->users || !ns->removed)
+		return;
+	nb_close(ns->backend);
+	free(ns);
+}
+
+static uint8_t shift_of(uint32_t block)
+{
+	uint8_t shift = 9;
+
+	while (1u << shift < block)
+		shift++;
+	return shift;
+}
+
+struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, struct nb_backend *b,
+                                      const uint8_t uuid[16])
+{
+	struct nt_namespace *ns;
+
+	if (s->discovery || !nsid || nsid > NT_NAMESPACES_MAX || s->ns[nsid] || !(ns = calloc(1, sizeof(*ns))))
+		return NULL;
+	ns->subsystem = s;
+	ns->backend = b;
+	ns->nsid = nsid;
+	ns->ana_group = 1;
+	ns->users = 1;
+	ns->block_shift = shift_of(b->block);
+	if (uuid)
+		memcpy(ns->uuid, uuid, 16);
+	else
+		nv_uuid_from(s->nqn, nsid, ns->uuid);
+	memcpy(ns->nguid, ns->uuid, 16);
+	s->ns[nsid] = ns;
+	nt_event_ns(s, nsid);
+	return ns;
+}
+
+void nt_namespace_remove(struct nt_namespace *ns)
+{
+	struct nt_subsystem *s = ns->subsystem;
+
+	s->ns[ns->nsid] = NULL;
+	ns->removed = true;
+	if (!s->removed)
+		nt_event_ns(s, ns->nsid);
+	nt_ns_put(ns);
+}
+
+int nt_namespace_resize(struct nt_namespace *ns, uint64_t size)
+{
+	uint64_t old = ns->backend->size;
+	int error = nb_resize(ns->backend, size);
+
+	if (!error && ns->backend->size != old)
+		nt_event_ns(ns->subsystem, ns->nsid);
+	return error;
+}
+
+/* ---- where we are found ---- */
+
+void nt_port_add(struct nt_target *t, struct nt_port *p)
+{
+	struct nt_port **at = &t->ports;
+	uint16_t id = 0;
+
+	for (; *at; at = &(*at)->next)
+		id = (*at)->id > id ? (*at)->id : id;
+	p->id = (uint16_t)(id + 1);
+	p->next = NULL;
+	*at = p;
+	nt_event_discovery(t);
+}
+
+void nt_port_remove(struct nt_target *t, struct nt_port *p)
+{
+	struct nt_port **at = &t->ports;
+
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (!*at)
+		return;
+	*at = p->next;
+	nt_event_discovery(t);
+}
+
+bool nt_referral_add(struct nt_target *t, const struct nt_port *p)
+{
+	struct nt_referral *r = calloc(1, sizeof(*r)), **at = &t->referrals;
+
+	if (!r)
+		return false;
+	r->port = *p;
+	while (*at)
+		at = &(*at)->next;
+	*at = r;
+	nt_event_discovery(t);
+	return true;
+}
+
+void nt_referrals_clear(struct nt_target *t)
+{
+	if (!t->referrals)
+		return;
+	while (t->referrals) {
+		struct nt_referral *r = t->referrals;
+
+		t->referrals = r->next;
+		free(r);
+	}
+	nt_event_discovery(t);
+}

@@ -1,0 +1,298 @@
+// target.h - the protocol core of an NVMe over Fabrics target: capsules in, completions out; no socket, clock or thread
+// in it follows: NVM Express Base 1.4; NVMe over Fabrics 1.1 SPDX-License-Identifier: MIT
+#ifndef NT_TARGET_H
+#define NT_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "nvme/nvme.h"
+#include "nvme/nqn.h"
+#include "target/pool.h"
+
+/*
+ * Everything here is called by one thread. What a transport does:
+ *
+ *   nt_queue_open       a host has connected: a queue that will be told by Connect which one it is
+ *   nt_command          a capsule has come. In the call, or at any time later, the core asks for one of:
+ *     ops->fetch        move request->length bytes from the host to request->data, then call nt_fetched
+ *     ops->respond      send request->data (if request->send, request->length bytes), then request->cqe, then call
+ * nt_release nt_queue_close      the connection is gone (or is to go: ops->close has asked for it) ops->gone nothing
+ * refers to the queue any more; the transport frees it. From within nt_queue_close, or later
+ *
+ * Both may come from within nt_command, nt_fetched, nt_release, nt_target_tick, the reaping of a backend, or a change
+ * of the configuration. From within fetch the transport may call nt_fetched; from within respond it must not call
+ * nt_release, and from within neither nt_queue_close. A request that it holds is forgotten with nt_queue_close: then it
+ * touches its memory no more.
+ */
+
+#define NT_ADMIN_ENTRIES 32u
+#define NT_IO_ENTRIES_MAX 256u /* CAP.MQES + 1 */
+#define NT_QUEUES_MAX 64u      /* I/O queues of a controller; configurable below that */
+#define NT_AERS 4u
+#define NT_MDTS 8u /* 2^8 pages: 1 MiB */
+#define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
+#define NT_NAMESPACES_MAX 1024u
+#define NT_ANA_GROUPS 16u
+#define NT_PRIV_WORDS 24
+
+struct nt_target;
+struct nt_queue;
+struct nt_request;
+struct nt_controller;
+struct nt_namespace;
+struct nt_subsystem;
+
+/* ---- transports ---- */
+
+struct nt_ops {
+	const char *name;
+	uint8_t trtype;
+	bool keyed; /* data is described by keyed descriptors with a host address (RDMA), instead of 5Ah */
+	/* Whether this descriptor is one for the transport; in-capsule ones are the core's. 0 or a status. NULL: 5Ah
+	 * alone. */
+	uint16_t (*sgl)(struct nt_queue *q, const struct nv_sgl *sgl);
+	void (*fetch)(struct nt_request *r);
+	void (*respond)(struct nt_request *r);
+	void (*close)(struct nt_queue *q); /* soon, not in this call */
+	void (*gone)(struct nt_queue *q);
+};
+
+/* An address at which hosts find us: an entry of the discovery log. The transport keeps it as long as the target lives.
+ */
+struct nt_port {
+	uint8_t trtype, adrfam;
+	uint16_t id;
+	bool any;          /* listens on every address: hosts are told the one they came to */
+	char address[257]; /* text */
+	char service[33];  /* port number */
+	uint8_t tsas[256]; /* transport specific address subtype, as it stands in the log */
+	struct nt_port *next;
+};
+
+/* ---- requests ---- */
+
+enum nt_state {
+	NT_FREE,
+	NT_MEMORY,  /* waits for memory */
+	NT_FETCH,   /* the transport's: data from the host */
+	NT_HELD,    /* an asynchronous event request, a fused command, a write that waits for one */
+	NT_BACKEND, /* the backend's */
+	NT_RESPOND, /* the transport's: until nt_release */
+};
+
+struct nt_request {
+	/* for transports to read */
+	struct nt_queue *queue;
+	struct nv_sqe sqe;
+	uint16_t slot; /* its number in the queue: 1 to entries; 0 for Connect */
+	enum nt_state state;
+	bool send;       /* respond: data goes to the host in front of the completion */
+	bool in_capsule; /* fetch: the data stood in the capsule at sqe.sgl.address */
+	bool borrowed;   /* data is the backend's own memory */
+	uint8_t *data;
+	uint32_t length;
+	struct nv_cqe cqe;
+	uint64_t priv[NT_PRIV_WORDS]; /* the transport's, zeroed when the command comes */
+
+	/* the core's own */
+	const struct nt_verb *verb;
+	struct nt_namespace *ns;
+	struct nt_request *next, *fused;
+	uint32_t room;     /* bytes of the pool in data */
+	uint32_t capsule;  /* bytes of data that came with the capsule */
+	uint16_t error_at; /* which byte of the command was wrong: for the error log */
+	uint16_t fate;     /* it is to end like this as soon as it is ours */
+	bool stranger;     /* its command id is another's, too */
+	bool writing;      /* counted in ns->writers, or the one in ns->fused */
+	bool ready;        /* a fused command that has its data */
+	uint8_t phase;     /* of a step: see io.c */
+	int error;         /* of a step */
+	uint64_t at, left; /* how far a request of several steps has come */
+	uint32_t index;
+	uint8_t *other; /* a second buffer: what a compare reads */
+	struct nb_request io;
+};
+
+/* ---- queues ---- */
+
+struct nt_queue {
+	struct nt_target *target;
+	const struct nt_ops *ops;
+	const struct nt_port *port;
+	struct nt_controller *ctrl; /* NULL before Connect */
+	struct nt_queue *next;      /* of the controller */
+	char address[257];          /* ours, as this host reached it */
+	char peer[300];             /* for messages */
+	uint32_t inline_max;        /* bytes of data that a capsule may carry */
+	bool stable;                /* data that is sent must not change meanwhile (a digest is computed over it) */
+
+	bool connected, closing, gone_called, no_sq_flow, authenticated;
+	void *auth; /* of target->auth */
+	uint16_t qid, entries, sqhd;
+	struct nt_request first;     /* for the Connect command */
+	struct nt_request *requests; /* from then on */
+	struct nt_request *unused;
+	struct nt_request *fused; /* a first fused command whose second has not come */
+	bool fused_failed;        /* … or that there was, and has failed */
+	uint32_t busy;            /* requests in NT_BACKEND, or otherwise not to be forgotten yet */
+	uint32_t in_use;          /* requests not NT_FREE */
+	uint64_t *cids;           /* a bit for each command id that is in use */
+};
+
+/* inline_max: also said in Identify for I/O queues (IOCCSZ). address: ours, as this host reached it, or NULL */
+void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops *ops, const struct nt_port *port,
+                   uint32_t inline_max, const char *address);
+
+/*
+ * A command, and how many bytes of data stand in its capsule. false: there is no room for it, or no sense in it, and
+ * the connection has to end. *out: the request, which may be with the transport already, or answered (and free again).
+ */
+bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t capsule, struct nt_request **out);
+
+/* The data that fetch asked for has come; or, with a status, could not be had. */
+void nt_fetched(struct nt_request *r, uint16_t status);
+
+/* The response has gone out: the request and its memory are the core's again. */
+void nt_release(struct nt_request *r);
+
+void nt_queue_close(struct nt_queue *q);
+
+/* The request in a slot, 0 to entries, that is in use; NULL: none. For transports that name requests by their slots to
+ * hosts. */
+struct nt_request *nt_slot(struct nt_queue *q, uint32_t slot);
+
+/* ---- subsystems and namespaces ---- */
+
+struct nt_namespace {
+	struct nt_subsystem *subsystem;
+	struct nb_backend *backend;
+	uint32_t nsid;
+	uint8_t uuid[16], nguid[16];
+	uint32_t ana_group; /* 1 to NT_ANA_GROUPS */
+	uint8_t block_shift;
+	bool removed;
+	uint32_t users; /* requests that hold it; the last one of a removed namespace frees it */
+	/* a fused compare and write runs alone: writers wait for it, it waits for them */
+	uint32_t writers;
+	struct nt_request *fused, *waiting;
+	bool pumping;
+};
+
+struct nt_host {
+	struct nt_host *next;
+	char nqn[NV_NQN_SIZE];
+};
+
+struct nt_subsystem {
+	struct nt_subsystem *next;
+	struct nt_target *target;
+	char nqn[NV_NQN_SIZE], serial[21], model[41];
+	bool discovery, any_host, removed;
+	struct nt_host *hosts;
+	struct nt_controller *controllers;
+	struct nt_namespace *ns[NT_NAMESPACES_MAX + 1]; /* by nsid */
+	uint8_t ana[NT_ANA_GROUPS + 1];                 /* enum nv_ana_state by group */
+	uint64_t ana_changes;
+};
+
+/* In-band authentication, for whoever adds it. NULL in the target: nobody needs any. */
+struct nt_auth {
+	bool (*required)(struct nt_subsystem *s, const char *hostnqn);
+	void (*send)(struct nt_request *r);    /* r->data, r->length from the host; answers with nt_complete */
+	void (*receive)(struct nt_request *r); /* fills r->data; answers with nt_complete */
+	void (*release)(struct nt_queue *q);   /* q->auth is not needed any more */
+};
+
+struct nt_referral {
+	struct nt_referral *next;
+	struct nt_port port;
+};
+
+struct nt_target {
+	struct nt_pool *pool;
+	const struct nt_auth *auth;
+	uint64_t now;                    /* ms; whoever drives the target sets it before each turn */
+	struct nt_subsystem *subsystems; /* the discovery subsystem is the first */
+	struct nt_port *ports;
+	struct nt_referral *referrals;
+	struct nt_request *waiting, **waiting_end; /* for memory */
+	bool serving;
+	struct nt_controller *by_id[256];
+	uint16_t next_id;
+	uint16_t queues;     /* I/O queues for each controller */
+	uint32_t memory;     /* bytes of the pool */
+	uint32_t share;      /* bytes of the pool for each controller */
+	uint64_t generation; /* of the discovery log */
+	uint64_t started;
+	bool stopping; /* no new associations */
+	char firmware[9];
+};
+
+int nt_target_init(struct nt_target *t, uint32_t memory); /* 0 or errno; memory: the pool's size in bytes */
+void nt_target_fini(struct nt_target *t);                 /* all queues are gone */
+
+struct nt_subsystem *nt_subsystem_add(struct nt_target *t,
+                                      const char *nqn); /* NULL: no such name, there is one, or no memory */
+void nt_subsystem_remove(struct nt_subsystem *s);       /* its controllers are told to go; gone with the last of them */
+struct nt_subsystem *nt_subsystem_find(struct nt_target *t, const char *nqn);
+bool nt_subsystem_allow(struct nt_subsystem *s, const char *hostnqn);
+void nt_subsystem_disallow(struct nt_subsystem *s, const char *hostnqn); /* and ends that host's associations */
+void nt_subsystem_any_host(struct nt_subsystem *s, bool any);
+bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn);
+void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state);
+
+/* Takes the backend over if it succeeds. uuid NULL: one that follows from the names. Hosts are told. */
+struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, struct nb_backend *b,
+                                      const uint8_t uuid[16]);
+void nt_namespace_remove(struct nt_namespace *ns);
+int nt_namespace_resize(struct nt_namespace *ns, uint64_t size); /* 0: looks how large it is by now */
+
+void nt_port_add(struct nt_target *t, struct nt_port *p);
+void nt_port_remove(struct nt_target *t, struct nt_port *p);
+bool nt_referral_add(struct nt_target *t, const struct nt_port *p);
+void nt_referrals_clear(struct nt_target *t);
+
+/* Keep-alive timers: what has expired ends. When to call again at the latest, UINT64_MAX for never. */
+uint64_t nt_target_tick(struct nt_target *t);
+
+/* ---- controllers, for status displays ---- */
+
+struct nt_controller {
+	struct nt_controller *next; /* of the subsystem */
+	struct nt_controller *chain;
+	struct nt_subsystem *subsystem;
+	struct nt_queue *admin, *queues[NT_QUEUES_MAX + 1]; /* [0] is admin */
+	uint32_t attached;                                  /* queues, the admin queue too */
+	uint16_t id, granted;                               /* I/O queues */
+	bool dying;
+	char hostnqn[NV_NQN_SIZE];
+	uint8_t hostid[16];
+	uint32_t cc, csts;
+	uint32_t flushes; /* of a shutdown, under way */
+	uint32_t kato;    /* ms, 0: none */
+	uint64_t seen;    /* when something came last */
+	uint64_t connected_at;
+	uint32_t memory; /* bytes of the pool in use */
+	/* features */
+	uint32_t events, arbitration, power, temperature, recovery, atomicity;
+	bool write_cache;
+	/* asynchronous events: which wait to be told, which must first be read by their log page */
+	struct nt_request *aers[NT_AERS];
+	uint32_t aer_count, pending, masked;
+	uint32_t changed_ns[1024], changed_count; /* > 1024: too many to list */
+	uint64_t errors;
+	struct nt_error {
+		uint64_t count, lba;
+		uint32_t nsid;
+		uint16_t sqid, cid, status, at;
+	} error_log[16];
+	uint64_t reads, writes, read_blocks, written_blocks; /* blocks of 512 bytes */
+};
+
+/* Ends a request. For nt_auth, too. */
+void nt_complete(struct nt_request *r, uint16_t status);
+
+#endif

@@ -1,0 +1,113 @@
+// tcp_conn.h - a connection's two halves
+// follows: NVMe/TCP transport specification 1.0, 3.3 to 3.5
+// SPDX-License-Identifier: MIT
+#ifndef NT_TCP_CONN_H
+#define NT_TCP_CONN_H
+
+#include "nvme/tcp_pdu.h"
+#include "target/tcp.h"
+
+#define NT_TCP_INLINE 16384u /* data in a capsule; at least 8192. 3.3.2 */
+#define NT_TCP_H2C_MAX NT_TRANSFER_MAX
+#define NT_TCP_CPDA 0u
+
+enum nt_rx {
+	NT_RX_HEAD,  /* a PDU's header is gathered, its digest and padding too */
+	NT_RX_DATA,  /* data goes to a request's memory */
+	NT_RX_DRAIN, /* data nobody wants */
+	NT_RX_DIGEST,
+	NT_RX_PAUSED, /* a capsule's data waits for memory */
+	NT_RX_OFF,    /* nothing is read any more */
+};
+
+struct nt_conn {
+	struct nt_queue q;
+	struct nt_watch watch;
+	struct nt_tcp *tcp;
+	struct nt_conn *next, *prev, *next_dirty;
+	bool dirty;   /* has something to be sent, or to be ended */
+	bool greeted; /* ICReq has come */
+	bool ending;  /* what is to be sent is sent, then it ends */
+	bool mute;    /* the last word has been said */
+	bool failed;  /* ends at once */
+	bool closed;  /* the queue has been told */
+	uint64_t began, ending_at;
+	uint8_t digests, hpda;
+
+	/* in */
+	enum nt_rx rx;
+	uint8_t in[16384];
+	uint32_t in_at, in_len;
+	uint8_t head[256];
+	uint32_t head_len;
+	struct nv_tcp_common pdu;
+	struct nt_request *rx_request; /* whose data comes */
+	uint8_t *rx_at;
+	uint32_t rx_left, rx_drain; /* … and what is behind it that nobody wants */
+	uint32_t rx_crc;
+	uint8_t rx_digest[4];
+	uint32_t rx_digest_len;
+	uint64_t rx_since; /* when the PDU that is coming began; 0: none */
+	uint32_t fetching; /* R2Ts that have not been answered in full */
+
+	/* out: a few bytes of the connection's own, then requests in turn */
+	uint8_t own[NV_TCP_TERM_MAX];
+	uint32_t own_len, own_at;
+	struct nt_request *tx_first, **tx_end;
+	uint64_t tx_at;    /* bytes of the first that have gone */
+	uint64_t tx_since; /* when the first came to be it; 0: nothing to send */
+};
+
+struct nt_tcp {
+	struct nt_loop *loop;
+	struct nt_target *target;
+	struct nt_watch watch;
+	struct nt_port port;
+	struct nt_tcp_limits limits;
+	struct nt_conn *conns, *dirty;
+	uint32_t count;
+	uint64_t swept, accept_again;
+	bool stopped;
+};
+
+/* What a request needs of the transport: in its priv words. */
+struct nt_tcp_item {
+	struct nt_request *next;
+	uint64_t since; /* when the R2T went out */
+	uint32_t want;  /* offset of the data that must come next */
+	bool r2t, r2t_sent, digest_failed;
+	uint8_t head_len, tail_len, pad;
+	uint8_t head[NV_TCP_DATA_LEN + NV_TCP_DIGEST_LEN];     /* R2T, response, or the header of its data … */
+	uint8_t tail[NV_TCP_RESPONSE_LEN + NV_TCP_DIGEST_LEN]; /* … and then the response */
+	uint8_t digest[NV_TCP_DIGEST_LEN];
+};
+
+static inline struct nt_tcp_item *nt_item(struct nt_request *r)
+{
+	_Static_assert(sizeof(struct nt_tcp_item) <= sizeof(r->priv), "the item fits");
+	return (struct nt_tcp_item *)(void *)r->priv;
+}
+
+static inline struct nt_conn *nt_conn_of(struct nt_queue *q)
+{
+	return (struct nt_conn *)(void *)((uint8_t *)q - offsetof(struct nt_conn, q));
+}
+
+/* tcp.c */
+void nt_conn_dirty(struct nt_conn *c);
+void nt_conn_fail(struct nt_conn *c); /* it ends in this turn, without a word */
+void nt_conn_end(struct nt_conn *c);  /* it ends when everything is sent */
+
+/* tcp_receive.c */
+void nt_conn_receive(struct nt_conn *c);
+void nt_conn_fetch(struct nt_request *r);    /* the core's wish */
+void nt_conn_answered(struct nt_request *r); /* a request gets its response: its data is not wanted (any more) */
+
+/* tcp_send.c */
+void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len);
+void nt_conn_terminate(struct nt_conn *c, uint16_t fes, uint32_t fei); /* a fatal error of the host's */
+void nt_conn_r2t(struct nt_request *r);
+void nt_conn_respond(struct nt_request *r);
+void nt_conn_flush(struct nt_conn *c);
+
+#endif

@@ -1,0 +1,284 @@
+// disk.c - verbena-disk: looks at disks over NVMe over Fabrics, copies and measures them
+// follows: nothing
+// SPDX-License-Identifier: MIT
+#include "tools/disk.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+        "usage: verbena-disk [OPTIONS] COMMAND ARGS\n"
+        "  info URL                       what the target says about a disk\n"
+        "  list URL                       which disks a target has\n"
+        "  read URL [OFFSET [LENGTH]]     to standard output\n"
+        "  write URL [OFFSET]             from standard input\n"
+        "  copy SOURCE DESTINATION        either may be a URL or a file\n"
+        "  bench URL                      random reads, if nothing else is said\n"
+        "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+rdma://... or nvme+auto://...\n"
+        "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
+        "of bench: --sequential --write[=PERCENT] --depth=N --size=BYTES --seconds=N\n";
+
+int vd_error(const char *what, int error)
+{
+	fprintf(stderr, "verbena-disk: %s: %s\n", what, strerror(error < 0 ? -error : error));
+	return 1;
+}
+
+bool vd_is_url(const char *name)
+{
+	return !strncmp(name, "nvme+", 5);
+}
+
+bool vd_number(const char *text, uint64_t *n)
+{
+	static const char units[] = "kmgt";
+	char *end;
+	unsigned shift = 0;
+
+	errno = 0;
+	*n = strtoull(text, &end, 0);
+	if (*text < '0' || *text > '9' || errno)
+		return false;
+	if (*end) {
+		const char *u = strchr(units, *end | 0x20);
+
+		if (!u || end[1])
+			return false;
+		shift = 10 * (unsigned)(u - units + 1);
+	}
+	if (*n > UINT64_MAX >> shift)
+		return false;
+	*n <<= shift;
+	return true;
+}
+
+struct vn_disk *vd_open(const char *url, const struct vd_settings *s)
+{
+	struct vn_disk *d;
+	char why[160];
+
+	if (!vn_open(url, &s->options, &d, why, sizeof(why)))
+		return d;
+	fprintf(stderr, "verbena-disk: %s: %s\n", url, why);
+	return NULL;
+}
+
+/* What targets say has been made printable; it may still have quotes in it. */
+static void quoted(const char *name, const char *value, const char *end)
+{
+	printf("\"%s\": \"", name);
+	for (; *value; value++) {
+		if (*value == '"' || *value == '\\')
+			putchar('\\');
+		if ((unsigned char)*value >= ' ')
+			putchar(*value);
+	}
+	printf("\"%s", end);
+}
+
+static void info_json(struct vn_disk *d, const struct vn_info *i)
+{
+	printf("{");
+	quoted("nqn", i->nqn, ", ");
+	quoted("transport", vn_transport_name(d), ", ");
+	quoted("model", i->model, ", ");
+	quoted("serial", i->serial, ", ");
+	quoted("firmware", i->firmware, ", ");
+	quoted("uuid", i->uuid, ", ");
+	printf("\"nsid\": %u, \"size\": %llu, \"block_size\": %u, \"max_transfer\": %u, \"optimal_io\": %u, "
+	       "\"queues\": %u, \"queue_depth\": %u, "
+	       "\"controller\": %u, \"volatile_cache\": %s, \"compare\": %s, \"discard\": %s, \"write_zeroes\": %s}\n",
+	       i->nsid, (unsigned long long)i->size, i->block_size, i->max_transfer, i->optimal_io, i->queues,
+	       i->queue_depth, i->controller, i->volatile_cache ? "true" : "false", i->compare ? "true" : "false",
+	       i->discard ? "true" : "false", i->write_zeroes ? "true" : "false");
+}
+
+static int info(const char *url, const struct vd_settings *s)
+{
+	struct vn_disk *d = vd_open(url, s);
+
+	if (!d)
+		return 1;
+	const struct vn_info *i = vn_info(d);
+
+	if (s->json) {
+		info_json(d, i);
+	} else {
+		printf("subsystem     %s\n", i->nqn);
+		printf("namespace     %u%s%s\n", i->nsid, *i->uuid ? ", UUID " : "", i->uuid);
+		printf("size          %llu bytes (%.1f GiB), blocks of %u\n", (unsigned long long)i->size,
+		       (double)i->size / (1 << 30), i->block_size);
+		printf("model         %s, serial number %s, firmware %s\n", i->model, i->serial, i->firmware);
+		printf("connected by  %s, controller %u, queues %u of %u commands, %u bytes each at most\n",
+		       vn_transport_name(d), i->controller, i->queues, i->queue_depth, i->max_transfer);
+		printf("can           read, write, flush%s%s%s%s\n", i->compare ? ", compare" : "",
+		       i->discard ? ", discard" : "", i->write_zeroes ? ", write zeroes" : "",
+		       i->volatile_cache ? "; has a volatile write cache" : "");
+	}
+	vn_close(d);
+	return 0;
+}
+
+static int list(const char *url, const struct vd_settings *s)
+{
+	struct vn_found *f;
+	size_t n;
+	char why[160];
+	int e = vn_discover(url, &s->options, &f, &n, why, sizeof(why));
+
+	if (e) {
+		fprintf(stderr, "verbena-disk: %s: %s\n", url, why);
+		return 1;
+	}
+	if (s->json)
+		printf("[");
+	for (size_t i = 0; i < n; i++) {
+		bool v6 = strchr(f[i].address, ':');
+
+		if (s->json) {
+			printf("%s{", i ? ", " : "");
+			quoted("nqn", f[i].nqn, ", ");
+			quoted("transport", f[i].transport, ", ");
+			quoted("address", f[i].address, ", ");
+			quoted("port", f[i].service, ", ");
+			printf("\"kind\": \"%s\"}", f[i].referral ? "referral" : f[i].discovery ? "discovery" : "disk");
+		} else if (!f[i].discovery && *f[i].transport) {
+			printf("%snvme+%s://%s%s%s:%s/%s\n", f[i].referral ? "ask also " : "", f[i].transport,
+			       v6 ? "[" : "", f[i].address, v6 ? "]" : "", f[i].service, f[i].nqn);
+		}
+	}
+	if (s->json)
+		printf("]\n");
+	free(f);
+	return 0;
+}
+
+static int command(int n, char **arg, const struct vd_settings *s)
+{
+	uint64_t offset = 0, length = 0;
+
+	if (n == 2 && !strcmp(arg[0], "info"))
+		return info(arg[1], s);
+	if (n == 2 && !strcmp(arg[0], "list"))
+		return list(arg[1], s);
+	if (n == 2 && !strcmp(arg[0], "bench"))
+		return vd_bench(arg[1], s);
+	if (n == 3 && !strcmp(arg[0], "copy"))
+		return vd_copy(arg[1], arg[2], s);
+	if (n >= 2 && n <= 4 && !strcmp(arg[0], "read") && (n < 3 || vd_number(arg[2], &offset)) &&
+	    (n < 4 || vd_number(arg[3], &length)))
+		return vd_read(arg[1], offset, length, s);
+	if (n >= 2 && n <= 3 && !strcmp(arg[0], "write") && (n < 3 || vd_number(arg[2], &offset)))
+		return vd_write(arg[1], offset, s);
+	fputs(usage, stderr);
+	return 2;
+}
+
+enum {
+	O_JSON = 1,
+	O_QUIET,
+	O_QUEUES,
+	O_QUEUE_DEPTH,
+	O_NQN,
+	O_DIGESTS,
+	O_NO_SPARSE,
+	O_RECONNECT,
+	O_SEQUENTIAL,
+	O_WRITE,
+	O_DEPTH,
+	O_SIZE,
+	O_SECONDS,
+	O_HELP
+};
+
+static const struct option options[] = {{"json", 0, NULL, O_JSON},
+                                        {"quiet", 0, NULL, O_QUIET},
+                                        {"queues", 1, NULL, O_QUEUES},
+                                        {"queue-depth", 1, NULL, O_QUEUE_DEPTH},
+                                        {"host-nqn", 1, NULL, O_NQN},
+                                        {"digests", 0, NULL, O_DIGESTS},
+                                        {"no-sparse", 0, NULL, O_NO_SPARSE},
+                                        {"reconnect", 1, NULL, O_RECONNECT},
+                                        {"sequential", 0, NULL, O_SEQUENTIAL},
+                                        {"write", 2, NULL, O_WRITE},
+                                        {"depth", 1, NULL, O_DEPTH},
+                                        {"size", 1, NULL, O_SIZE},
+                                        {"seconds", 1, NULL, O_SECONDS},
+                                        {"help", 0, NULL, O_HELP},
+                                        {0}};
+
+static bool take_number(uint64_t max, uint64_t *n)
+{
+	return vd_number(optarg, n) && *n && *n <= max;
+}
+
+static bool take_option(int o, struct vd_settings *s)
+{
+	uint64_t n = 0;
+
+	switch (o) {
+	case O_JSON:
+		return s->json = true;
+	case O_QUIET:
+		return s->quiet = true;
+	case O_QUEUES:
+		s->options.queues = take_number(64, &n) ? (unsigned)n : 0;
+		return n;
+	case O_QUEUE_DEPTH:
+		s->options.queue_depth = take_number(1023, &n) ? (unsigned)n : 0;
+		return s->options.queue_depth;
+	case O_NQN:
+		s->options.host_nqn = optarg;
+		return true;
+	case O_DIGESTS:
+		s->options.header_digest = s->options.data_digest = s->options.require_digest = 1;
+		return true;
+	case O_NO_SPARSE:
+		return !(s->sparse = false);
+	case O_RECONNECT:
+		if (!vd_number(optarg, &n) || n > 1000000)
+			return false;
+		s->options.reconnect_ms = (unsigned)n * 1000;
+		return true;
+	case O_SEQUENTIAL:
+		return s->sequential = true;
+	case O_WRITE:
+		n = 100;
+		if (optarg && !take_number(100, &n))
+			return false;
+		s->write_percent = (unsigned)n;
+		return true;
+	case O_DEPTH:
+		return take_number(65536, &n) && (s->depth = (unsigned)n);
+	case O_SIZE:
+		return take_number(64u << 20, &n) && (s->size = n);
+	case O_SECONDS:
+		return take_number(86400, &n) && (s->seconds = (unsigned)n);
+	default:
+		return false;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct vd_settings s = {.sparse = true, .depth = 32, .seconds = 10, .size = 4096};
+
+	vn_options_init(&s.options);
+	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+		if (o == O_HELP || o == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (!take_option(o, &s)) {
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	int status = command(argc - optind, argv + optind, &s);
+
+	if (fflush(stdout) && !status)
+		status = vd_error("standard output", errno);
+	return status;
+}

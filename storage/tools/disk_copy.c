@@ -1,0 +1,449 @@
+// disk_copy.c - verbena-disk read, write and copy: disks and files to each other
+// follows: lseek(2) for holes
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/fs.h>
+
+#include "tools/disk.h"
+
+#define CHUNK (512u << 10)
+#define CHUNKS 16 /* under way */
+
+struct end {
+	const char *name;
+	struct vn_disk *disk; /* NULL: a file */
+	struct vn_memory *memory;
+	int fd;
+	bool no_zeroes, regular, blank; /* blank: a file that reads as zeroes where nothing is written */
+	uint64_t size;
+	uint32_t block;
+};
+
+struct chunk {
+	struct job *job;
+	uint8_t *data;
+	uint64_t at;
+	uint32_t length;
+	bool busy;
+};
+
+struct job {
+	struct end from, to;
+	const struct vd_settings *settings;
+	struct chunk chunks[CHUNKS];
+	uint8_t *memory;
+	uint64_t next, end, done, to_at;
+	unsigned busy;
+	int error;
+	const char *failed;
+};
+
+static void fail(struct job *j, const struct end *e, int error)
+{
+	if (j->error)
+		return;
+	j->error = error;
+	j->failed = e->name;
+}
+
+static bool zeroes(const uint8_t *at, size_t n)
+{
+	return !*at && !memcmp(at, at + 1, n - 1);
+}
+
+/* ---- one chunk: read, then written ---- */
+
+static void over(struct chunk *c)
+{
+	c->busy = false;
+	c->job->busy--;
+	c->job->done += c->length;
+}
+
+static void written(void *arg, int error)
+{
+	struct chunk *c = arg;
+
+	if (error)
+		fail(c->job, &c->job->to, error);
+	over(c);
+}
+
+/* A target may say that it can write zeroes, and then not on this disk. */
+static void zeroed(void *arg, int error)
+{
+	struct chunk *c = arg;
+	struct job *j = c->job;
+	uint32_t length = (c->length + j->to.block - 1) / j->to.block * j->to.block;
+
+	if (error == -EOPNOTSUPP) {
+		j->to.no_zeroes = true;
+		error = vn_write(j->to.disk, c->data, length, j->to_at + c->at, 0, written, c);
+		if (!error)
+			return;
+	}
+	written(c, error);
+}
+
+static int write_all(int fd, const uint8_t *at, size_t n, uint64_t offset, bool seekable)
+{
+	while (n) {
+		ssize_t k = seekable ? pwrite(fd, at, n, (off_t)offset) : write(fd, at, n);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return -errno;
+		at += k;
+		offset += (uint64_t)k;
+		n -= (size_t)k;
+	}
+	return 0;
+}
+
+/* The last bytes of a file may not fill a block: what stands in it behind them remains. */
+static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
+{
+	uint32_t beyond = c->length % to->block, n = c->length - beyond;
+	uint8_t *block;
+	int e;
+
+	if (!beyond)
+		return 0;
+	block = malloc(to->block);
+	if (!block)
+		return -ENOMEM;
+	e = vn_read_wait(to->disk, block, to->block, at + n);
+	if (!e)
+		memcpy(c->data + c->length, block + beyond, to->block - beyond);
+	free(block);
+	return e;
+}
+
+static void write_disk(struct chunk *c)
+{
+	struct job *j = c->job;
+	struct end *to = &j->to;
+	uint64_t at = j->to_at + c->at;
+	uint32_t length = (c->length + to->block - 1) / to->block * to->block;
+	int e = at > to->size || length > to->size - at ? -ENOSPC : fill_block(to, c, at);
+
+	if (!e && j->settings->sparse && vn_info(to->disk)->write_zeroes && !to->no_zeroes && zeroes(c->data, length))
+		e = vn_write_zeroes(to->disk, length, at, VN_DISCARD, zeroed, c);
+	else if (!e)
+		e = vn_write(to->disk, c->data, length, at, 0, written, c);
+	if (e)
+		written(c, e);
+}
+
+static void have_read(void *arg, int error)
+{
+	struct chunk *c = arg;
+	struct job *j = c->job;
+
+	if (error || j->error) {
+		if (error)
+			fail(j, &j->from, error);
+		over(c);
+	} else if (j->to.disk) {
+		write_disk(c);
+	} else if (j->to.blank && j->settings->sparse && zeroes(c->data, c->length)) {
+		over(c);
+	} else {
+		written(c, write_all(j->to.fd, c->data, c->length, j->to_at + c->at, j->to.regular));
+	}
+}
+
+/* Where the next data is, in a file with holes. */
+static uint64_t data_from(const struct job *j, uint64_t at)
+{
+	if (j->from.disk || !j->settings->sparse || !j->to.blank)
+		return at;
+	off_t n = lseek(j->from.fd, (off_t)at, SEEK_DATA);
+
+	if (n < 0)
+		return errno == ENXIO ? j->end : at;
+	return (uint64_t)n / CHUNK * CHUNK > at ? (uint64_t)n / CHUNK * CHUNK : at;
+}
+
+static ssize_t read_all(int fd, uint8_t *at, size_t n, uint64_t offset, bool seekable)
+{
+	size_t got = 0;
+
+	while (got < n) {
+		ssize_t k =
+		        seekable ? pread(fd, at + got, n - got, (off_t)(offset + got)) : read(fd, at + got, n - got);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return -errno;
+		if (!k)
+			break;
+		got += (size_t)k;
+	}
+	return (ssize_t)got;
+}
+
+static void read_file(struct chunk *c)
+{
+	struct job *j = c->job;
+	ssize_t n = read_all(j->from.fd, c->data, c->length, c->at, j->from.regular);
+
+	if (n < 0) {
+		have_read(c, (int)n);
+	} else if ((uint32_t)n < c->length) { /* the end of it, or it has become shorter */
+		j->end = c->at + (uint64_t)n;
+		c->length = (uint32_t)n;
+		if (n)
+			have_read(c, 0);
+		else
+			over(c);
+	} else {
+		have_read(c, 0);
+	}
+}
+
+static void start(struct job *j, struct chunk *c)
+{
+	uint64_t at = data_from(j, j->next);
+	int e;
+
+	j->done += at - j->next;
+	j->next = at;
+	if (at >= j->end)
+		return;
+	c->at = at;
+	c->length = j->end - at < CHUNK ? (uint32_t)(j->end - at) : CHUNK;
+	c->busy = true;
+	j->busy++;
+	j->next += c->length;
+	if (!j->from.disk) {
+		read_file(c);
+		return;
+	}
+	e = vn_read(j->from.disk, c->data, c->length, c->at, 0, have_read, c);
+	if (e)
+		have_read(c, e);
+}
+
+/* ---- all of them ---- */
+
+static void show(const struct job *j, bool last)
+{
+	static time_t shown;
+	time_t now = time(NULL);
+
+	if (j->settings->quiet || !isatty(2) || (now == shown && !last))
+		return;
+	shown = now;
+	if (j->end != UINT64_MAX && j->end) {
+		unsigned percent = (unsigned)((double)j->done * 100 / (double)j->end);
+
+		fprintf(stderr, "\r%3u%% [%-50.*s] %llu MiB%s", percent, (int)(percent / 2),
+		        "##################################################", (unsigned long long)(j->done >> 20),
+		        last ? "\n" : "");
+	} else {
+		fprintf(stderr, "\r%llu MiB%s", (unsigned long long)(j->done >> 20), last ? "\n" : "");
+	}
+}
+
+static void wait_for_any(struct job *j)
+{
+	struct pollfd p[2];
+	nfds_t n = 0;
+	int k = 0;
+
+	if (j->from.disk)
+		k += vn_poll(j->from.disk, 0);
+	if (j->to.disk)
+		k += vn_poll(j->to.disk, 0);
+	if (k || !j->busy)
+		return;
+	if (j->from.disk)
+		p[n++] = (struct pollfd){.fd = vn_fd(j->from.disk), .events = POLLIN};
+	if (j->to.disk)
+		p[n++] = (struct pollfd){.fd = vn_fd(j->to.disk), .events = POLLIN};
+	poll(p, n, 1000);
+}
+
+static bool memory(struct job *j)
+{
+	size_t size = (size_t)CHUNK * CHUNKS;
+
+	if (posix_memalign((void **)&j->memory, 4096, size))
+		return false;
+	memset(j->memory, 0, size);
+	for (int i = 0; i < CHUNKS; i++)
+		j->chunks[i] = (struct chunk){.job = j, .data = j->memory + (size_t)CHUNK * i};
+	if (j->from.disk && vn_register(j->from.disk, j->memory, size, &j->from.memory))
+		j->from.memory = NULL;
+	if (j->to.disk && vn_register(j->to.disk, j->memory, size, &j->to.memory))
+		j->to.memory = NULL;
+	return true;
+}
+
+static void run(struct job *j)
+{
+	/* a pipe is read in order; into one all is written in order, by one chunk at a time */
+	int chunks = !j->to.disk && !j->to.regular ? 1 : CHUNKS;
+
+	while (j->busy || (j->next < j->end && !j->error)) {
+		for (int i = 0; i < chunks && j->next < j->end && !j->error; i++)
+			if (!j->chunks[i].busy)
+				start(j, &j->chunks[i]);
+		if (j->busy)
+			wait_for_any(j);
+		show(j, false);
+	}
+	show(j, true);
+}
+
+/* ---- ends ---- */
+
+static bool open_disk(struct end *e, const char *url, const struct vd_settings *s)
+{
+	e->name = url;
+	e->disk = vd_open(url, s);
+	if (!e->disk)
+		return false;
+	e->size = vn_info(e->disk)->size;
+	e->block = vn_info(e->disk)->block_size;
+	return true;
+}
+
+static bool look_at(struct end *e)
+{
+	struct stat st;
+
+	if (fstat(e->fd, &st))
+		return false;
+	e->regular = S_ISREG(st.st_mode) || S_ISBLK(st.st_mode);
+	e->blank = S_ISREG(st.st_mode);
+	e->size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : UINT64_MAX;
+	return !S_ISBLK(st.st_mode) || !ioctl(e->fd, BLKGETSIZE64, &e->size);
+}
+
+static bool open_source(struct end *e, const char *name, const struct vd_settings *s)
+{
+	if (vd_is_url(name))
+		return open_disk(e, name, s);
+	e->name = name;
+	e->fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (e->fd < 0 || !look_at(e)) {
+		vd_error(name, errno);
+		return false;
+	}
+	return true;
+}
+
+static bool open_destination(struct end *e, const char *name, const struct vd_settings *s, uint64_t size)
+{
+	if (vd_is_url(name)) {
+		if (!open_disk(e, name, s))
+			return false;
+		if (size != UINT64_MAX && size > e->size) {
+			fprintf(stderr, "verbena-disk: %s: has %llu bytes, the source %llu\n", name,
+			        (unsigned long long)e->size, (unsigned long long)size);
+			return false;
+		}
+		return true;
+	}
+	e->name = name;
+	e->fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (e->fd < 0 || !look_at(e) || (e->blank && size != UINT64_MAX && ftruncate(e->fd, (off_t)size))) {
+		vd_error(name, errno);
+		return false;
+	}
+	return true;
+}
+
+static void close_end(struct end *e)
+{
+	if (e->disk)
+		vn_close(e->disk);
+	else if (e->fd > 2)
+		close(e->fd);
+}
+
+static int finish(struct job *j)
+{
+	if (!j->error && j->to.disk) {
+		int e = vn_flush_wait(j->to.disk);
+
+		if (e)
+			fail(j, &j->to, e);
+	} else if (!j->error && j->to.regular && fsync(j->to.fd)) {
+		fail(j, &j->to, -errno);
+	}
+	close_end(&j->from);
+	close_end(&j->to);
+	free(j->memory);
+	return j->error ? vd_error(j->failed, j->error) : 0;
+}
+
+static int go(struct job *j)
+{
+	if (memory(j))
+		run(j);
+	else
+		fail(j, &j->from, -ENOMEM);
+	return finish(j);
+}
+
+int vd_copy(const char *from, const char *to, const struct vd_settings *s)
+{
+	struct job j = {.settings = s, .from.fd = -1, .to.fd = -1};
+
+	if (!open_source(&j.from, from, s) || !open_destination(&j.to, to, s, j.from.size)) {
+		close_end(&j.from);
+		close_end(&j.to);
+		return 1;
+	}
+	j.end = j.from.size;
+	return go(&j);
+}
+
+int vd_read(const char *url, uint64_t offset, uint64_t length, const struct vd_settings *s)
+{
+	struct job j = {.settings = s, .to = {.name = "standard output", .fd = 1}};
+
+	if (!open_disk(&j.from, url, s))
+		return 1;
+	if (!length && offset <= j.from.size)
+		length = j.from.size - offset;
+	if (offset % j.from.block || length % j.from.block || offset > j.from.size || length > j.from.size - offset) {
+		fprintf(stderr, "verbena-disk: not whole blocks of %u bytes on a disk of %llu\n", j.from.block,
+		        (unsigned long long)j.from.size);
+		vn_close(j.from.disk);
+		return 1;
+	}
+	j.next = offset;
+	j.end = offset + length;
+	return go(&j);
+}
+
+int vd_write(const char *url, uint64_t offset, const struct vd_settings *s)
+{
+	struct job j = {.settings = s, .from = {.name = "standard input", .fd = 0}};
+
+	if (!open_disk(&j.to, url, s))
+		return 1;
+	if (offset % j.to.block || offset > j.to.size) {
+		fprintf(stderr, "verbena-disk: not at a block of %u bytes\n", j.to.block);
+		vn_close(j.to.disk);
+		return 1;
+	}
+	j.to_at = offset;
+	j.end = UINT64_MAX;
+	return go(&j);
+}

@@ -1,0 +1,288 @@
+// nbdkit.c - a plugin for nbdkit: a disk over NVMe over Fabrics as a network block device
+// follows: nbdkit-plugin(3); man/nbdkit-verbena-plugin.1
+// SPDX-License-Identifier: MIT
+#define NBDKIT_API_VERSION 2
+#include <nbdkit-plugin.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/verbena_nvme.h"
+
+#define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+#define LARGEST (32u << 20)
+
+static char *url;
+static struct vn_options options;
+static struct vn_disk *disk; /* one for all clients: what one has flushed is stable for all */
+/* Requests that are not whole blocks read, change and write blocks: alone. The others share it. */
+static pthread_rwlock_t blocks = PTHREAD_RWLOCK_INITIALIZER;
+
+static void verbena_load(void)
+{
+	vn_options_init(&options);
+}
+
+static void verbena_unload(void)
+{
+	if (disk)
+		vn_close(disk);
+	free(url);
+}
+
+static int verbena_config(const char *key, const char *value)
+{
+	int digests;
+
+	if (!strcmp(key, "url")) {
+		free(url);
+		url = strdup(value);
+		return url ? 0 : -1;
+	}
+	if (!strcmp(key, "queues"))
+		return nbdkit_parse_unsigned(key, value, &options.queues);
+	if (!strcmp(key, "queue-depth"))
+		return nbdkit_parse_unsigned(key, value, &options.queue_depth);
+	if (!strcmp(key, "digests")) {
+		digests = nbdkit_parse_bool(value);
+		options.header_digest = options.data_digest = options.require_digest = digests > 0;
+		return digests < 0 ? -1 : 0;
+	}
+	nbdkit_error("unknown parameter %s", key);
+	return -1;
+}
+
+static int verbena_config_complete(void)
+{
+	if (!url)
+		nbdkit_error("url=nvme+auto://HOST[:PORT]/NQN is needed");
+	return url ? 0 : -1;
+}
+
+/* Threads do not survive nbdkit's fork into the background. */
+static int verbena_after_fork(void)
+{
+	char why[160];
+
+	if (!vn_open(url, &options, &disk, why, sizeof(why)))
+		return 0;
+	nbdkit_error("%s: %s", url, why);
+	return -1;
+}
+
+static void *verbena_open(int readonly)
+{
+	return &disk;
+}
+
+static int64_t verbena_get_size(void *handle)
+{
+	return (int64_t)vn_info(disk)->size;
+}
+
+static int verbena_block_size(void *handle, uint32_t *minimum, uint32_t *preferred, uint32_t *maximum)
+{
+	const struct vn_info *i = vn_info(disk);
+
+	*minimum = 1;
+	*preferred = i->optimal_io >= 4096 && i->optimal_io <= LARGEST && !(i->optimal_io & (i->optimal_io - 1)) ? i->optimal_io : 4096;
+	if (*preferred < i->block_size)
+		*preferred = i->block_size;
+	*maximum = LARGEST;
+	return 0;
+}
+
+static int yes(void *handle)
+{
+	return 1;
+}
+
+static int can_fua(void *handle)
+{
+	return NBDKIT_FUA_NATIVE;
+}
+
+static int can_cache(void *handle)
+{
+	return NBDKIT_CACHE_NONE;
+}
+
+static int said(int e)
+{
+	if (e)
+		nbdkit_set_error(-e == ENOTCONN || -e == ESHUTDOWN ? EIO : -e);
+	return e ? -1 : 0;
+}
+
+static bool whole(uint64_t offset, uint64_t count)
+{
+	uint32_t block = vn_info(disk)->block_size;
+
+	return !(offset % block) && !(count % block);
+}
+
+/* The blocks around a range; freed by the caller. */
+struct around {
+	uint8_t *data;
+	uint64_t at;
+	size_t length;
+};
+
+static int read_around(uint64_t offset, uint32_t count, struct around *a)
+{
+	uint32_t block = vn_info(disk)->block_size;
+	int e;
+
+	a->at = offset / block * block;
+	a->length = (size_t)((offset + count + block - 1) / block * block - a->at);
+	a->data = malloc(a->length);
+	if (!a->data)
+		return -ENOMEM;
+	e = vn_read_wait(disk, a->data, a->length, a->at);
+	if (e)
+		free(a->data);
+	return e;
+}
+
+static int verbena_pread(void *handle, void *buf, uint32_t count, uint64_t offset, uint32_t flags)
+{
+	struct around a;
+	int e;
+
+	if (whole(offset, count))
+		return said(vn_read_wait(disk, buf, count, offset));
+	e = read_around(offset, count, &a);
+	if (!e) {
+		memcpy(buf, a.data + (offset - a.at), count);
+		free(a.data);
+	}
+	return said(e);
+}
+
+/* buf NULL: zeroes */
+static int change(const void *buf, uint32_t count, uint64_t offset, unsigned flags)
+{
+	struct around a;
+	int e;
+
+	pthread_rwlock_wrlock(&blocks);
+	e = read_around(offset, count, &a);
+	if (!e) {
+		if (buf)
+			memcpy(a.data + (offset - a.at), buf, count);
+		else
+			memset(a.data + (offset - a.at), 0, count);
+		e = vn_write_wait(disk, a.data, a.length, a.at, flags);
+		free(a.data);
+	}
+	pthread_rwlock_unlock(&blocks);
+	return e;
+}
+
+static unsigned fua(uint32_t flags)
+{
+	return flags & NBDKIT_FLAG_FUA ? VN_FUA : 0;
+}
+
+static int verbena_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset, uint32_t flags)
+{
+	int e;
+
+	if (!whole(offset, count))
+		return said(change(buf, count, offset, fua(flags)));
+	pthread_rwlock_rdlock(&blocks);
+	e = vn_write_wait(disk, buf, count, offset, fua(flags));
+	pthread_rwlock_unlock(&blocks);
+	return said(e);
+}
+
+static int zero_blocks(uint64_t count, uint64_t offset, uint32_t flags)
+{
+	int e;
+
+	if (!count)
+		return 0;
+	pthread_rwlock_rdlock(&blocks);
+	e = vn_write_zeroes_wait(disk, count, offset, fua(flags) | (flags & NBDKIT_FLAG_MAY_TRIM ? VN_DISCARD : 0));
+	pthread_rwlock_unlock(&blocks);
+	return e;
+}
+
+/* Its first and last bytes may be parts of blocks. EOPNOTSUPP: nbdkit then writes zeroes by itself. */
+static int verbena_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
+{
+	uint32_t block = vn_info(disk)->block_size;
+	uint64_t first = (offset + block - 1) / block * block, last = (offset + count) / block * block;
+	int e = 0;
+
+	if (!vn_info(disk)->write_zeroes)
+		return said(-EOPNOTSUPP);
+	if (first >= last)
+		return said(whole(offset, count) ? zero_blocks(count, offset, flags) : change(NULL, count, offset, fua(flags)));
+	if (offset < first)
+		e = change(NULL, (uint32_t)(first - offset), offset, fua(flags));
+	if (!e)
+		e = zero_blocks(last - first, first, flags);
+	if (!e && last < offset + count)
+		e = change(NULL, (uint32_t)(offset + count - last), last, fua(flags));
+	return said(e);
+}
+
+static int verbena_flush(void *handle, uint32_t flags)
+{
+	return said(vn_flush_wait(disk));
+}
+
+/* Only whole blocks can be given back; nobody may rely on what stands in the others afterwards. */
+static int verbena_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
+{
+	uint32_t block = vn_info(disk)->block_size;
+	uint64_t first = (offset + block - 1) / block * block, last = (offset + count) / block * block;
+	int e = 0;
+
+	pthread_rwlock_rdlock(&blocks);
+	if (first < last)
+		e = vn_discard_wait(disk, last - first, first);
+	pthread_rwlock_unlock(&blocks);
+	if (!e && fua(flags))
+		e = vn_flush_wait(disk);
+	return said(e);
+}
+
+static struct nbdkit_plugin plugin = {
+	.name = "verbena",
+	.longname = "Verbena: NVMe over Fabrics by TCP or RDMA",
+	.description = "serves a disk that is reached by NVMe over Fabrics",
+	.load = verbena_load,
+	.unload = verbena_unload,
+	.config = verbena_config,
+	.config_complete = verbena_config_complete,
+	.config_help = "url=nvme+auto://HOST[:PORT]/NQN  (required) the disk\n"
+		       "queues=N  queue-depth=N  digests=BOOL",
+	.magic_config_key = "url",
+	.after_fork = verbena_after_fork,
+	.open = verbena_open,
+	.get_size = verbena_get_size,
+	.block_size = verbena_block_size,
+	.can_write = yes,
+	.can_flush = yes,
+	.can_trim = yes,
+	.can_zero = yes,
+	.can_fast_zero = NULL,
+	.can_fua = can_fua,
+	.can_multi_conn = yes,
+	.can_cache = can_cache,
+	.pread = verbena_pread,
+	.pwrite = verbena_pwrite,
+	.flush = verbena_flush,
+	.trim = verbena_trim,
+	.zero = verbena_zero,
+	.errno_is_preserved = 0,
+};
+
+struct nbdkit_plugin *plugin_init(void); /* the macro declares nothing */
+
+NBDKIT_REGISTER_PLUGIN(plugin)

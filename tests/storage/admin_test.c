@@ -1,0 +1,317 @@
+// admin_test.c - admin commands: identify, features, log pages, events, abort, keep alive; the discovery controller
+// follows: NVM Express Base 1.4, chapter 5; NVMe over Fabrics 1.1, chapters 4 and 5
+// SPDX-License-Identifier: MIT
+#include "host.h"
+
+#define DNR(x) ((x) | NV_DNR)
+
+static struct medium *m;
+static struct host *h;
+
+static void up(void)
+{
+	target_open(16 << 20);
+	m = medium_open(1 << 20, 512);
+	medium_add(m, 1);
+	h = host_admin();
+}
+
+static void down(void)
+{
+	host_close(h);
+	target_close();
+	CHECK(m->closed);
+	free(m->bytes);
+	free(m);
+}
+
+static struct answer feature(uint8_t opcode, uint32_t id, uint32_t value)
+{
+	return host_do(h, (struct nv_sqe){.opcode = opcode, .sgl = by_transport(0), .cdw = {id, value}});
+}
+
+static void identify_tells_of_controller_and_namespaces(void)
+{
+	up();
+	SAME(host_do(h, identify(NV_CNS_CTRL, 0)).status, 0);
+	CHECK(!strcmp((char *)h->in + 768, SUBNQN));
+	SAME(h->in[77], NT_MDTS);
+	SAME(nv_get16(h->in + 78), h->q.ctrl->id);
+	SAME(nv_get32(h->in + 1792), (64 + 8192) / 16);
+	SAME(host_do(h, identify(NV_CNS_NS, 1)).status, 0);
+	SAME(nv_get64(h->in), 2048);
+	SAME(h->in[130], 9);
+	SAME(host_do(h, identify(NV_CNS_NS, 2)).status, 0); /* inactive: zeros */
+	SAME(nv_get64(h->in), 0);
+	SAME(host_do(h, identify(NV_CNS_NS, 0)).status, DNR(NV_INVALID_NS));
+	SAME(host_do(h, identify(NV_CNS_NS, NV_NSID_ALL)).status, DNR(NV_INVALID_NS));
+	SAME(host_do(h, identify(NV_CNS_NS_DESC, 1)).status, 0);
+	SAME(h->in[0], 3);
+	SAME(h->in[1], 16);
+	CHECK(!memcmp(h->in + 4, subsystem->ns[1]->uuid, 16));
+	SAME(host_do(h, identify(NV_CNS_NS_DESC, 2)).status, DNR(NV_INVALID_NS));
+	SAME(host_do(h, identify(NV_CNS_CTRLS, 0)).status, 0);
+	SAME(nv_get16(h->in), 1);
+	SAME(host_do(h, identify(0x77, 0)).status, DNR(NV_INVALID_FIELD));
+	SAME(host_do(h, (struct nv_sqe){.opcode = 0xee}).status, DNR(NV_INVALID_OPCODE));
+	struct nv_sqe c = identify(NV_CNS_CTRL, 0);
+
+	c.sgl.length = 512;
+	SAME(host_do(h, c).status, DNR(NV_SGL_LENGTH));
+	c.sgl = in_capsule(4096); /* data to the host cannot be there */
+	SAME(host_do(h, c).status, DNR(NV_SGL_TYPE));
+	c.sgl = (struct nv_sgl){.type = NV_SGL_KEYED, .length = 4096};
+	SAME(host_do(h, c).status, DNR(NV_SGL_TYPE));
+	down();
+}
+
+static void lists_of_namespaces_begin_behind_the_one_named(void)
+{
+	up();
+	struct medium *other = medium_open(4096, 512);
+
+	medium_add(other, 7);
+	for (int i = 0; i < 2; i++) {
+		uint8_t cns = i ? NV_CNS_ALLOCATED : NV_CNS_ACTIVE;
+
+		SAME(host_do(h, identify(cns, 0)).status, 0);
+		SAME(nv_get32(h->in), 1);
+		SAME(nv_get32(h->in + 4), 7);
+		SAME(nv_get32(h->in + 8), 0);
+		host_do(h, identify(cns, 1));
+		SAME(nv_get32(h->in), 7);
+		host_do(h, identify(cns, 7));
+		SAME(nv_get32(h->in), 0);
+		SAME(host_do(h, identify(cns, 0xfffffffe)).status, DNR(NV_INVALID_NS));
+	}
+	nt_namespace_remove(subsystem->ns[7]);
+	CHECK(other->closed);
+	free(other->bytes);
+	free(other);
+	down();
+}
+
+static void features_are_set_and_read_back(void)
+{
+	up();
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_QUEUES, 3 | 5 << 16).result, 3 | 3 << 16);
+	SAME(feature(NV_ADMIN_GET_FEATURES, NV_FEAT_QUEUES, 0).result, 3 | 3 << 16);
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_QUEUES, 999 | 999 << 16).result, 15 | 15 << 16);
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_QUEUES, 0xffff).status, DNR(NV_INVALID_FIELD));
+	struct host *io = host_io(h, 1);
+
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_QUEUES, 0).status, DNR(NV_SEQUENCE));
+	host_close(io);
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_KATO, 1500).status, 0);
+	SAME(feature(NV_ADMIN_GET_FEATURES, NV_FEAT_KATO, 0).result, 2000);
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_KATO, UINT32_MAX).status, DNR(NV_KEEP_ALIVE_INVALID));
+	SAME(feature(NV_ADMIN_GET_FEATURES, NV_FEAT_WRITE_CACHE, 0).result, 1);
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_WRITE_CACHE, 0).status, 0);
+	SAME(feature(NV_ADMIN_GET_FEATURES, NV_FEAT_WRITE_CACHE, 0).result, 0);
+	SAME(feature(NV_ADMIN_GET_FEATURES, NV_FEAT_WRITE_CACHE | 1 << 8, 0).result, 1); /* by default */
+	SAME(feature(NV_ADMIN_GET_FEATURES, NV_FEAT_WRITE_CACHE | 3 << 8, 0).result, 4); /* can be changed */
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_WRITE_CACHE | 1u << 31, 0).status, DNR(NV_NOT_SAVEABLE));
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_ASYNC_EVENTS, NV_AEC_NS_CHANGED).status, 0);
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_ASYNC_EVENTS, 1u << 27).status, DNR(NV_INVALID_FIELD));
+	SAME(feature(NV_ADMIN_SET_FEATURES, NV_FEAT_HOST_ID, 1).status, DNR(NV_SEQUENCE));
+	SAME(feature(NV_ADMIN_SET_FEATURES, 0x33, 1).status, DNR(NV_INVALID_FIELD));
+	SAME(feature(NV_ADMIN_GET_FEATURES, 0x33, 1).status, DNR(NV_INVALID_FIELD));
+	struct nv_sqe c = {.opcode = NV_ADMIN_GET_FEATURES, .sgl = by_transport(16), .cdw = {NV_FEAT_HOST_ID, 1}};
+
+	SAME(host_do(h, c).status, 0);
+	SAME(h->in[15], 7);
+	c.cdw[1] = 0; /* the short form */
+	SAME(host_do(h, c).status, DNR(NV_HOST_ID_FORMAT));
+	down();
+}
+
+static void log_pages_are_read_in_parts(void)
+{
+	up();
+	SAME(host_do(h, get_log(NV_LOG_SMART, 512, 0)).status, 0);
+	SAME(h->in[3], 100);
+	SAME(host_do(h, get_log(NV_LOG_FIRMWARE, 512, 0)).status, 0);
+	CHECK(!memcmp(h->in + 8, VB_VERSION, strlen(VB_VERSION)));
+	SAME(host_do(h, get_log(NV_LOG_EFFECTS, 4096, 0)).status, 0);
+	SAME(nv_get32(h->in + 4 * NV_ADMIN_IDENTIFY), 1);
+	SAME(nv_get32(h->in + 1024 + 4 * NV_IO_WRITE), 3);
+	SAME(host_do(h, get_log(NV_LOG_EFFECTS, 4, 1024 + 4 * NV_IO_WRITE)).status, 0);
+	SAME(nv_get32(h->in), 3);
+	SAME(host_do(h, get_log(NV_LOG_ANA, 4096, 0)).status, 0);
+	SAME(nv_get16(h->in + 8), 1);  /* one group … */
+	SAME(nv_get32(h->in + 16), 1); /* … number 1 … */
+	SAME(nv_get32(h->in + 20), 1); /* … of one namespace … */
+	SAME(h->in[32], NV_ANA_OPTIMIZED);
+	SAME(nv_get32(h->in + 48), 1); /* … number 1 */
+	SAME(host_do(h, get_log(NV_LOG_SMART, 512, 2)).status, DNR(NV_INVALID_FIELD));
+	SAME(host_do(h, get_log(NV_LOG_SMART, 512, 516)).status, DNR(NV_INVALID_FIELD));
+	SAME(host_do(h, get_log(NV_LOG_SMART, 2 * NT_TRANSFER_MAX, 0)).status, DNR(NV_INVALID_FIELD));
+	SAME(host_do(h, get_log(NV_LOG_DISCOVERY, 1024, 0)).status, DNR(NV_INVALID_LOG));
+	SAME(host_do(h, get_log(0x44, 512, 0)).status, DNR(NV_INVALID_LOG));
+	SAME(host_do(h, get_log(NV_LOG_ERROR, 128, 0)).status, 0);
+	SAME(nv_get64(h->in), 5); /* the errors above, the last one first */
+	SAME(nv_get16(h->in + 12), DNR(NV_INVALID_LOG) << 1 & 0xffff);
+	SAME(nv_get64(h->in + 64), 4);
+	down();
+}
+
+static struct nv_sqe aer(void)
+{
+	return (struct nv_sqe){.opcode = NV_ADMIN_ASYNC_EVENT, .sgl = by_transport(0)};
+}
+
+static void a_change_is_told_once_until_its_log_is_read(void)
+{
+	up();
+	feature(NV_ADMIN_SET_FEATURES, NV_FEAT_ASYNC_EVENTS, NV_AEC_NS_CHANGED);
+	uint16_t first = host_post(h, aer(), 0), second = host_post(h, aer(), 0);
+
+	h->count = 0;
+	SAME(nt_namespace_resize(subsystem->ns[1], 1 << 19), 0);
+	host_settle(h);
+	SAME(h->count, 1);
+	CHECK(h->answers[0].cid == second || h->answers[0].cid == first);
+	SAME(h->answers[0].result, 2 | 4 << 16);
+	nt_namespace_resize(subsystem->ns[1], 1 << 18);
+	SAME(h->count, 1);
+	SAME(host_do(h, get_log(NV_LOG_CHANGED_NS | 1 << 15, 4096, 0)).status, 0); /* retain */
+	SAME(nv_get32(h->in), 1);
+	SAME(nv_get32(h->in + 4), 0);
+	h->count = 0;
+	host_post(h, get_log(NV_LOG_CHANGED_NS, 4096, 0), 0);
+	SAME(nv_get32(h->in), 1);
+	SAME(h->count, 2); /* the second change is told now */
+	host_do(h, get_log(NV_LOG_CHANGED_NS, 4096, 0));
+	SAME(nv_get32(h->in), 0);
+	down();
+}
+
+static void events_that_were_not_asked_for_are_not_told(void)
+{
+	up();
+	host_post(h, aer(), 0);
+	h->count = 0;
+	nt_namespace_resize(subsystem->ns[1], 1 << 19);
+	nt_ana_set(subsystem, 1, NV_ANA_INACCESSIBLE);
+	SAME(h->count, 0);
+	feature(NV_ADMIN_SET_FEATURES, NV_FEAT_ASYNC_EVENTS, NV_AEC_ANA_CHANGED);
+	h->count = 0;
+	nt_ana_set(subsystem, 1, NV_ANA_OPTIMIZED);
+	host_settle(h);
+	SAME(h->count, 1);
+	SAME(h->answers[0].result, 2 | 3 << 8 | 0xc << 16);
+	down();
+}
+
+static void event_requests_are_limited_and_can_be_aborted(void)
+{
+	up();
+	uint16_t cid = host_post(h, aer(), 0);
+
+	for (unsigned i = 1; i < NT_AERS; i++)
+		host_post(h, aer(), 0);
+	SAME(host_do(h, aer()).status, DNR(NV_AER_LIMIT));
+	h->count = 0;
+	uint16_t abort = host_post(
+	        h, (struct nv_sqe){.opcode = NV_ADMIN_ABORT, .sgl = by_transport(0), .cdw = {(uint32_t)cid << 16}}, 0);
+
+	SAME(host_answer(h, cid)->status, NV_ABORT_REQUESTED);
+	SAME(host_answer(h, abort)->result, 0);
+	SAME(host_do(h, (struct nv_sqe){.opcode = NV_ADMIN_ABORT, .sgl = by_transport(0), .cdw = {(uint32_t)cid << 16}})
+	             .result,
+	     1);
+	SAME(host_do(h, (struct nv_sqe){.opcode = NV_ADMIN_ABORT, .sgl = by_transport(0), .cdw = {9}}).status,
+	     DNR(NV_INVALID_FIELD));
+	down();
+}
+
+static void a_host_that_is_not_heard_of_is_given_up(void)
+{
+	up();
+	feature(NV_ADMIN_SET_FEATURES, NV_FEAT_KATO, 5000);
+	target.now += 5000;
+	SAME(nt_target_tick(&target), target.now + 1000);
+	SAME(host_do(h, (struct nv_sqe){.opcode = NV_ADMIN_KEEP_ALIVE, .sgl = by_transport(0)}).status, 0);
+	struct host *io = host_io(h, 1);
+
+	target.now += 5000;
+	SAME(host_do(io, io_command(NV_IO_FLUSH, 0, 1)).status, 0); /* traffic counts */
+	target.now += 5999;
+	nt_target_tick(&target);
+	CHECK(!h->asked_to_close);
+	target.now += 1;
+	SAME(nt_target_tick(&target), UINT64_MAX);
+	CHECK(h->asked_to_close && io->asked_to_close);
+	SAME(property_get(h, NV_PROP_CSTS, 0).result, NV_CSTS_CFS);
+	host_close(io);
+	down();
+}
+
+static void a_discovery_controller_tells_where_subsystems_are(void)
+{
+	static const struct nt_port elsewhere = {
+	        .trtype = NV_TRTYPE_TCP, .adrfam = NV_ADRFAM_IPV4, .address = "192.0.2.9", .service = "8009"};
+
+	up();
+	nt_referral_add(&target, &elsewhere);
+	struct host *d = host_open();
+	struct nv_sqe c = connect_command(d, 0, NV_CNTLID_DYNAMIC);
+
+	strcpy((char *)d->out + NV_CONNECT_AT_SUBNQN, NV_DISCOVERY_NQN);
+	SAME(host_do(d, c).status, 0);
+	property_set(d, NV_PROP_CC, 1, 0);
+	SAME(host_do(d, identify(NV_CNS_CTRL, 0)).status, 0);
+	SAME(d->in[111], 2);
+	SAME(host_do(d, identify(NV_CNS_ACTIVE, 0)).status, DNR(NV_INVALID_FIELD));
+	SAME(host_do(d, get_log(NV_LOG_SMART, 512, 0)).status, DNR(NV_INVALID_LOG));
+	SAME(host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0)).status, 0);
+	uint64_t generation = nv_get64(d->in);
+
+	SAME(nv_get64(d->in + 8), 3);
+	SAME(d->in[1024 + 2], NV_SUBTYPE_CURRENT);
+	SAME(d->in[2048 + 2], NV_SUBTYPE_NVM);
+	CHECK(!strcmp((char *)d->in + 2048 + 256, SUBNQN));
+	CHECK(!memcmp(d->in + 2048 + 512, "192.0.2.1 ", 10));
+	CHECK(!memcmp(d->in + 2048 + 32, "4420 ", 5));
+	SAME(d->in[3072 + 2], NV_SUBTYPE_REFERRAL);
+	host_do(d, (struct nv_sqe){.opcode = NV_ADMIN_SET_FEATURES,
+	                           .sgl = by_transport(0),
+	                           .cdw = {NV_FEAT_ASYNC_EVENTS, NV_AEC_DISCOVERY_CHANGED}});
+	host_post(d, aer(), 0);
+	d->count = 0;
+	subsystem->any_host = false; /* … without a word */
+	nt_subsystem_allow(subsystem, "nqn.2026-01.test:somebody");
+	host_settle(d);
+	SAME(d->count, 1);
+	SAME(d->answers[0].result, 2 | 0xf0 << 8 | 0x70 << 16);
+	host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0));
+	CHECK(nv_get64(d->in) > generation);
+	SAME(nv_get64(d->in + 8), 2); /* not ours to see any more */
+	port.any = true; /* it listens on ::, and the host came by IPv4 */
+	port.adrfam = NV_ADRFAM_IPV6;
+	host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0));
+	SAME(d->in[1024 + 1], NV_ADRFAM_IPV4);
+	CHECK(!memcmp(d->in + 1024 + 512, "192.0.2.1 ", 10));
+	port.any = false;
+	port.adrfam = NV_ADRFAM_IPV4;
+	target.now += 200000;
+	nt_target_tick(&target);
+	CHECK(d->asked_to_close && !h->asked_to_close);
+	host_close(d);
+	subsystem->any_host = true;
+	down();
+}
+
+int main(void)
+{
+	RUN(identify_tells_of_controller_and_namespaces);
+	RUN(lists_of_namespaces_begin_behind_the_one_named);
+	RUN(features_are_set_and_read_back);
+	RUN(log_pages_are_read_in_parts);
+	RUN(a_change_is_told_once_until_its_log_is_read);
+	RUN(events_that_were_not_asked_for_are_not_told);
+	RUN(event_requests_are_limited_and_can_be_aborted);
+	RUN(a_host_that_is_not_heard_of_is_given_up);
+	RUN(a_discovery_controller_tells_where_subsystems_are);
+	return 0;
+}

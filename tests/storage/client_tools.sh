@@ -1,0 +1,90 @@
+#!/bin/bash
+# client_tools.sh - verbena-disk and the nbdkit plugin against verbena-target: what is copied there comes back the same
+# follows: man/verbena-disk.1, man/nbdkit-verbena-plugin.1
+# SPDX-License-Identifier: MIT
+# client_tools.sh TARGET DISK [PLUGIN]
+set -u
+target=$(realpath "$1")
+disk=$(realpath "$2")
+plugin=${3:+$(realpath "$3")}
+work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-tools.XXXXXX")
+export VERBENA_RUNTIME=$work
+pid= server=
+cleanup() {
+	for p in $server $pid; do
+		kill -9 "$p"
+		wait "$p"
+	done 2>/dev/null
+	rm -rf "$work"
+}
+trap cleanup EXIT
+failed=0
+check() { # SENTENCE COMMAND…
+	if "${@:2}" >"$work/said" 2>&1; then
+		echo "ok $1"
+	else
+		echo "not ok $1"
+		tail -20 "$work/said"
+		failed=1
+	fi
+}
+refused() { ! "$@"; }
+same() { cmp "$1" "$2"; }
+
+"$target" --export memory:64M --port 0 --nqn nqn.2026-01.test:tools >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in $(seq 300); do
+	[ -s "$work/out" ] && break
+	sleep 0.05
+done
+url=$(head -1 "$work/out")
+address=${url%/*}
+
+{
+	head -c 9000000 /dev/urandom
+	head -c 8000000 /dev/zero
+	head -c 3000007 /dev/urandom
+} >"$work/source"
+size=$(stat -c %s "$work/source")
+
+check "info says how large it is" sh -c "'$disk' info '$url' | grep -q 67108864"
+check "… in JSON, too" python3 -c 'import json,subprocess,sys; assert json.loads(subprocess.check_output(sys.argv[1:]))["size"] == 67108864' "$disk" --json info "$url"
+check "list names it" sh -c "'$disk' list '$address' | grep -qxF '$url'"
+check "a file is copied to it" "$disk" copy "$work/source" "$url"
+check "… and it to a file" "$disk" --queues=3 copy "$url" "$work/back"
+check "… that begins the same" cmp -n "$size" "$work/source" "$work/back"
+check "… and has holes where it is zero" sh -c "[ \$(du -k '$work/back' | cut -f1) -lt 20000 ]"
+part() { "$disk" read "$url" 1m 2m | cmp - <(tail -c +1048577 "$work/source" | head -c 2097152); }
+check "a part is read" part
+piece() { head -c 3001 "$work/source" | "$disk" write "$url" 32m && "$disk" read "$url" 32m 4k | cmp -n 3001 - "$work/source"; }
+check "standard input is written" piece
+check "what is larger than the disk is refused" refused "$disk" copy <(head -c 70000000 /dev/zero) "$url"
+check "half a block is not read" refused "$disk" read "$url" 1
+check "a subsystem that is not there" refused "$disk" info "${url}x"
+bench() { "$disk" --json --seconds=1 --write=30 "$@" bench "$url" | python3 -c 'import json,sys; r = json.load(sys.stdin); assert r["iops"] > 0 and r["latency_us"]["p50"] > 0, r'; }
+check "bench, random" bench
+check "bench, sequential and with digests" bench --sequential --size=64k --depth=8 --digests
+
+if [ -z "$plugin" ] || ! command -v nbdkit >/dev/null || ! command -v nbdcopy >/dev/null || ! command -v qemu-io >/dev/null; then
+	echo "skip the nbdkit plugin: nbdkit, libnbd-bin or qemu-utils is not installed, or the plugin not built"
+	exit $failed
+fi
+nbdkit -f -U "$work/nbd" "$plugin" url="$url" queues=2 >"$work/nbdkit" 2>&1 &
+server=$!
+for _ in $(seq 300); do
+	[ -S "$work/nbd" ] && break
+	sleep 0.05
+done
+nbd="nbd+unix:///?socket=$work/nbd"
+copies() { nbdcopy "$work/source" "$nbd" && nbdcopy "$nbd" "$work/nbd.back" && cmp -n "$size" "$work/source" "$work/nbd.back"; }
+check "nbdkit: a file is copied there and back" copies
+check "nbdkit: what was written by NBD is on the disk" sh -c "'$disk' copy '$url' '$work/back' && cmp '$work/back' '$work/nbd.back'"
+odd() {
+	local s
+	s=$(printf '%s\n' 'write -P 1 0 4096' 'write -P 2 513 1000' 'write -z 600 100' 'write -z 1 2' 'discard 100 300' 'flush' \
+		'read -P 2 513 87' 'read -P 0 600 100' 'read -P 2 700 813' 'read -P 1 1513 2583' 'read -P 0 1 2' 'read -P 1 0 1' |
+		qemu-io --image-opts "driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=$work/nbd") && ! grep -q 'failed\|error' <<<"$s" || { echo "$s"; return 1; }
+}
+check "nbdkit: requests that are not whole blocks" odd
+check "nbdkit: clients are told of blocks and connections" sh -c "nbdinfo '$nbd' | grep -q 'can_multi_conn: true' && nbdinfo '$nbd' | grep -q 'block_size_preferred: 4096'"
+exit $failed

@@ -1,0 +1,456 @@
+// io_test.c - I/O commands: every refusal, what the backend is asked for, fused commands, the end of connections
+// follows: NVM Express Base 1.4, chapter 6
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "host.h"
+
+#define DNR(x) ((x) | NV_DNR)
+
+static struct medium *m;
+static struct host *admin, *h;
+
+static void up(uint32_t memory)
+{
+	target_open(memory);
+	m = medium_open(8 << 20, 512);
+	medium_add(m, 1);
+	admin = host_admin();
+	h = host_io(admin, 1);
+	h->count = 0;
+}
+
+static void down(void)
+{
+	host_close(h);
+	host_close(admin);
+	target_close();
+	CHECK(m->closed && !m->first);
+	free(m->bytes);
+	free(m);
+}
+
+static void what_is_written_is_read(void)
+{
+	up(16 << 20);
+	for (uint32_t i = 0; i < 8192; i++)
+		h->out[i] = (uint8_t)(i * 7);
+	SAME(host_do(h, io_command(NV_IO_WRITE, 100, 16)).status, 0);
+	CHECK(!memcmp(m->bytes + 51200, h->out, 8192));
+	struct nv_sqe c = io_command(NV_IO_WRITE, 200, 16);
+
+	c.sgl = in_capsule(8192);
+	SAME(host_do(h, c).status, 0);
+	CHECK(!memcmp(m->bytes + 102400, h->out, 8192));
+	CHECK(!m->fua);
+	c.cdw[2] |= 1u << 30;
+	host_do(h, c);
+	CHECK(m->fua);
+	struct answer a = host_do(h, io_command(NV_IO_READ, 100, 16));
+
+	SAME(a.status, 0);
+	CHECK(a.data && a.length == 8192 && !memcmp(h->in, h->out, 8192));
+	SAME(host_do(h, io_command(NV_IO_COMPARE, 100, 16)).status, 0);
+	h->out[8191]++;
+	SAME(host_do(h, io_command(NV_IO_COMPARE, 100, 16)).status, DNR(NV_COMPARE_FAILED));
+	SAME(host_do(h, io_command(NV_IO_FLUSH, 0, 1)).status, 0);
+	SAME(m->count[NB_FLUSH], 1);
+	down();
+}
+
+static void what_cannot_be_is_refused(void)
+{
+	static const uint8_t all[] = {NV_IO_READ, NV_IO_WRITE, NV_IO_COMPARE, NV_IO_WRITE_ZEROES, NV_IO_VERIFY};
+	struct nv_sqe c;
+
+	up(16 << 20);
+	for (size_t i = 0; i < sizeof(all); i++) {
+		SAME(host_do(h, io_command(all[i], 16384, 1)).status, DNR(NV_LBA_RANGE));
+		SAME(host_do(h, io_command(all[i], 16383, 2)).status, DNR(NV_LBA_RANGE));
+		SAME(host_do(h, io_command(all[i], UINT64_MAX, 2)).status, DNR(NV_LBA_RANGE));
+		SAME(host_do(h, io_command(all[i], UINT64_MAX - 1, 2)).status, DNR(NV_LBA_RANGE));
+		SAME(host_do(h, io_command(all[i], 16383, 1)).status,
+		     0); /* a compare finds what the write before it has left */
+		c = io_command(all[i], 0, 1);
+		c.nsid = 2;
+		SAME(host_do(h, c).status, DNR(NV_INVALID_NS));
+		c.nsid = NV_NSID_ALL;
+		SAME(host_do(h, c).status, DNR(NV_INVALID_NS));
+	}
+	for (int i = 0; i < 3; i++) {
+		c = io_command(all[i], 0, NT_TRANSFER_MAX / 512 + 1); /* MDTS */
+		SAME(host_do(h, c).status, DNR(NV_INVALID_FIELD));
+		c = io_command(all[i], 0, 2);
+		c.sgl.length = 512;
+		SAME(host_do(h, c).status, DNR(NV_SGL_LENGTH));
+		c.sgl.length = 1536;
+		SAME(host_do(h, c).status, DNR(NV_SGL_LENGTH));
+		c.sgl = (struct nv_sgl){.type = NV_SGL_KEYED, .length = 1024};
+		SAME(host_do(h, c).status, DNR(NV_SGL_TYPE));
+		c.psdt = 1;
+		SAME(host_do(h, c).status, DNR(NV_INVALID_FIELD));
+	}
+	c = io_command(NV_IO_WRITE, 0, 2);
+	c.sgl = in_capsule(1024);
+	c.sgl.address = 512;
+	SAME(host_do(h, c).status, DNR(NV_SGL_OFFSET_INVALID));
+	c.sgl = in_capsule(1024);
+	h->count = 0;
+	host_post(h, c, 512); /* the capsule has less than it says */
+	SAME(h->answers[0].status, DNR(NV_SGL_LENGTH));
+	c = io_command(NV_IO_WRITE, 0, 2);
+	c.cdw[2] |= 1u << 20; /* a directive */
+	SAME(host_do(h, c).status, DNR(NV_INVALID_FIELD));
+	SAME(host_do(h, io_command(0x7e, 0, 1)).status, DNR(NV_INVALID_OPCODE));
+	c = io_command(NV_IO_FLUSH, 0, 1);
+	c.nsid = NV_NSID_ALL;
+	SAME(host_do(h, c).status, DNR(NV_INVALID_NS));
+	m->b.readonly = true;
+	SAME(host_do(h, io_command(NV_IO_WRITE, 0, 1)).status, DNR(NV_WRITE_PROTECTED));
+	SAME(host_do(h, io_command(NV_IO_WRITE_ZEROES, 0, 1)).status, DNR(NV_WRITE_PROTECTED));
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, 0);
+	down();
+}
+
+static void errors_of_the_medium_are_told(void)
+{
+	up(16 << 20);
+	m->error = EIO;
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, NV_READ_ERROR);
+	SAME(host_do(h, io_command(NV_IO_WRITE, 0, 1)).status, NV_WRITE_FAULT);
+	SAME(host_do(h, io_command(NV_IO_VERIFY, 0, 1)).status, NV_READ_ERROR);
+	SAME(host_do(h, io_command(NV_IO_FLUSH, 0, 1)).status, NV_WRITE_FAULT);
+	m->error = ENOSPC;
+	SAME(host_do(h, io_command(NV_IO_WRITE, 0, 1)).status, NV_CAPACITY);
+	SAME(host_do(h, io_command(NV_IO_WRITE_ZEROES, 0, 1)).status, NV_CAPACITY);
+	m->error = 0;
+	nt_ana_set(subsystem, 1, NV_ANA_INACCESSIBLE);
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, NV_ANA_INACCESSIBLE_PATH);
+	nt_ana_set(subsystem, 1, NV_ANA_LOSS);
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, DNR(NV_ANA_LOSS_PATH));
+	nt_ana_set(subsystem, 1, NV_ANA_NON_OPTIMIZED);
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, 0);
+	down();
+}
+
+static void zeros_are_written_where_the_medium_knows_no_better(void)
+{
+	up(16 << 20);
+	for (int i = 0; i < 2; i++) {
+		memset(m->bytes, 0xee, 8 << 20);
+		SAME(host_do(h, io_command(NV_IO_WRITE_ZEROES, 1, 2000)).status, 0);
+		SAME(m->bytes[511], 0xee);
+		SAME(m->bytes[512], 0);
+		SAME(m->bytes[2001 * 512 - 1], 0);
+		SAME(m->bytes[2001 * 512], 0xee);
+		SAME(m->count[NB_WRITE] > 0, i);
+		m->unknown = 1u << NB_ZERO;
+	}
+	SAME(host_do(h, io_command(NV_IO_VERIFY, 0, 16384)).status, 0);
+	SAME(m->count[NB_READ], 64);
+	down();
+}
+
+static void ranges_are_deallocated(void)
+{
+	struct nv_sqe c = {.opcode = NV_IO_DSM, .nsid = 1, .sgl = by_transport(32), .cdw = {1, 4}};
+
+	up(16 << 20);
+	memset(m->bytes, 0xee, 8 << 20);
+	memset(h->out, 0, 4096);
+	nv_put32(h->out + 4, 8);
+	nv_put64(h->out + 8, 16);
+	nv_put32(h->out + 20, 1);
+	nv_put64(h->out + 24, 16383);
+	SAME(host_do(h, c).status, 0);
+	SAME(m->bytes[16 * 512], 0);
+	SAME(m->bytes[24 * 512], 0xee);
+	SAME(m->bytes[16383 * 512], 0);
+	SAME(m->count[NB_DISCARD], 2);
+	c.sgl.length = 4096; /* as Linux describes it */
+	SAME(host_do(h, c).status, 0);
+	c.sgl.length = 16;
+	SAME(host_do(h, c).status, DNR(NV_SGL_LENGTH));
+	c.sgl.length = 32;
+	nv_put32(h->out + 20, 2);
+	SAME(host_do(h, c).status, DNR(NV_LBA_RANGE));
+	nv_put64(h->out + 24, UINT64_MAX);
+	SAME(host_do(h, c).status, DNR(NV_LBA_RANGE));
+	SAME(m->count[NB_DISCARD], 4);
+	c.cdw[1] = 0; /* hints */
+	nv_put64(h->out + 24, 0);
+	SAME(host_do(h, c).status, 0);
+	SAME(m->count[NB_DISCARD], 4);
+	m->unknown = 1u << NB_DISCARD;
+	c.cdw[1] = 4;
+	SAME(host_do(h, c).status, 0);
+	down();
+}
+
+static void the_write_cache_can_be_switched_off(void)
+{
+	up(16 << 20);
+	SAME(host_do(admin, (struct nv_sqe){.opcode = NV_ADMIN_SET_FEATURES,
+	                                    .sgl = by_transport(0),
+	                                    .cdw = {NV_FEAT_WRITE_CACHE, 0}})
+	             .status,
+	     0);
+	host_do(h, io_command(NV_IO_WRITE, 0, 1));
+	CHECK(m->fua);
+	down();
+}
+
+static void fuse(struct nv_sqe *first, struct nv_sqe *second)
+{
+	*first = io_command(NV_IO_COMPARE, 8, 1);
+	*second = io_command(NV_IO_WRITE, 8, 1);
+	first->fuse = NV_FUSE_FIRST;
+	second->fuse = NV_FUSE_SECOND;
+}
+
+static void compare_and_write_is_one(void)
+{
+	struct nv_sqe first, second;
+
+	up(16 << 20);
+	fuse(&first, &second);
+	memset(h->out, 0, 512);
+	uint16_t c1 = host_post(h, first, 0);
+
+	SAME(h->count, 0); /* nothing before the second is there */
+	memset(h->out, 5, 512);
+	uint16_t c2 = host_post(h, second, 0);
+
+	SAME(h->count, 2);
+	SAME(h->answers[0].cid, c1);
+	SAME(h->answers[0].status, 0);
+	SAME(h->answers[1].cid, c2);
+	SAME(h->answers[1].status, 0);
+	SAME(m->bytes[8 * 512], 5);
+	h->count = 0;
+	memset(h->out, 4, 512);
+	host_post(h, first, 0);
+	host_post(h, second, 0);
+	SAME(h->answers[0].status, DNR(NV_COMPARE_FAILED));
+	SAME(h->answers[1].status, NV_FUSED_FAILED);
+	SAME(m->bytes[8 * 512], 5);
+	down();
+}
+
+static void halves_of_a_fused_command_do_nothing(void)
+{
+	struct nv_sqe first, second;
+
+	up(16 << 20);
+	fuse(&first, &second);
+	SAME(host_do(h, second).status, NV_FUSED_MISSING);
+	host_post(h, first, 0);
+	h->count = 0;
+	host_post(h, io_command(NV_IO_READ, 0, 1), 0);
+	SAME(h->count, 2);
+	SAME(h->answers[0].status, NV_FUSED_MISSING);
+	SAME(h->answers[1].status, 0);
+	host_post(h, first, 0);
+	h->count = 0;
+	second.cdw[0] = 9; /* other blocks */
+	host_post(h, second, 0);
+	SAME(h->answers[0].status, DNR(NV_INVALID_FIELD));
+	SAME(h->answers[1].status, DNR(NV_INVALID_FIELD));
+	h->count = 0;
+	first.nsid = 2;
+	host_post(h, first, 0);
+	second.cdw[0] = 8;
+	host_post(h, second, 0);
+	SAME(h->answers[0].status, DNR(NV_INVALID_NS));
+	SAME(h->answers[1].status, NV_FUSED_FAILED);
+	first.opcode = NV_IO_READ;
+	first.nsid = 1;
+	SAME(host_do(h, first).status, DNR(NV_INVALID_FIELD));
+	down();
+}
+
+static void nobody_writes_between_compare_and_write(void)
+{
+	struct nv_sqe first, second;
+
+	up(16 << 20);
+	fuse(&first, &second);
+	m->slow = true;
+	memset(h->out, 0, 512);
+	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* under way */
+	host_post(h, first, 0);
+	host_post(h, second, 0);
+	memset(h->out, 9, 512);
+	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* behind the pair */
+	SAME(m->count[NB_WRITE], 1);
+	SAME(m->count[NB_READ], 0);
+	host_post(h, io_command(NV_IO_READ, 0, 1), 0); /* reads do not wait */
+	SAME(m->count[NB_READ], 1);
+	medium_go(m);
+	host_settle(h);
+	SAME(h->count, 5);
+	for (int i = 0; i < 5; i++)
+		SAME(h->answers[i].status, 0);
+	SAME(m->bytes[8 * 512], 9);
+	down();
+}
+
+static void a_connection_may_end_at_any_moment(void)
+{
+	for (int when = 0; when < 6; when++) {
+		struct nv_sqe first, second;
+
+		up(16 << 20);
+		fuse(&first, &second);
+		m->slow = true;
+		h->hold_data = when == 1;
+		h->hold_answers = when == 2;
+		if (when == 2)
+			host_post(h, io_command(NV_IO_FLUSH, 0, 1), 0);
+		host_post(h, io_command(NV_IO_READ, 0, 8), 0);
+		host_post(h, io_command(NV_IO_WRITE, 0, 8), 0);
+		if (when >= 3)
+			host_post(h, first, 0);
+		if (when >= 4)
+			host_post(h, second, 0);
+		if (when == 5)
+			host_post(h, io_command(NV_IO_WRITE, 8, 1), 0);
+		h->unreleased_count = 0;
+		nt_queue_close(&h->q);
+		CHECK(!h->gone); /* the medium still works on it */
+		struct host *other = host_io(admin, 2);
+		uint16_t cid = host_post(other, io_command(NV_IO_WRITE, 0, 1), 0);
+
+		medium_go(m);
+		CHECK(h->gone);
+		host_settle(other);
+		SAME(host_answer(other, cid)->status, 0);
+		free(h);
+		h = other;
+		m->slow = false;
+		down();
+	}
+}
+
+static void a_namespace_that_is_removed_finishes_what_it_has_begun(void)
+{
+	up(16 << 20);
+	m->slow = true;
+	host_post(h, io_command(NV_IO_READ, 0, 1), 0);
+	nt_namespace_remove(subsystem->ns[1]);
+	CHECK(!m->closed);
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, DNR(NV_INVALID_NS));
+	h->count = 0;
+	medium_go(m);
+	SAME(h->answers[0].status, 0);
+	host_settle(h);
+	CHECK(m->closed);
+	down();
+}
+
+static void memory_is_shared_out(void)
+{
+	up(16 << 20); /* 4 MiB for each controller */
+	m->slow = true;
+	h->hold_data = true;
+	for (int i = 0; i < 6; i++)
+		host_post(h, io_command(i & 1 ? NV_IO_READ : NV_IO_WRITE, 0, 2048), 0);
+	SAME(h->fetch_count, 2);
+	SAME(m->count[NB_READ], 2);
+	SAME(nt_pool_used(target.pool), 4 << 20);
+	struct nv_sqe c = io_command(NV_IO_WRITE, 0, 16); /* what stands in a capsule finds room all the same */
+
+	c.sgl = in_capsule(8192);
+	uint16_t cid = host_post(h, c, 8192);
+
+	SAME(m->count[NB_WRITE], 1);
+	medium_go(m);
+	SAME(host_answer(h, cid)->status, 0);
+	h->hold_answers = false;
+	host_settle(h);
+	SAME(h->fetch_count, 3);
+	for (int i = 0; i < 3; i++)
+		nt_fetched(h->fetching[i], i == 1 ? NV_TRANSIENT_TRANSPORT : 0);
+	host_settle(h);
+	medium_go(m);
+	host_settle(h);
+	SAME(h->count, 7);
+	SAME(nt_pool_used(target.pool), 0);
+	down();
+}
+
+static void a_command_that_waits_for_memory_can_be_aborted(void)
+{
+	up(16 << 20);
+	h->hold_data = true;
+	for (int i = 0; i < 4; i++)
+		host_post(h, io_command(NV_IO_WRITE, 0, 2048), 0);
+	uint16_t cid = host_post(h, io_command(NV_IO_WRITE, 0, 2048), 0);
+
+	SAME(host_do(admin, (struct nv_sqe){.opcode = NV_ADMIN_ABORT,
+	                                    .sgl = by_transport(0),
+	                                    .cdw = {1 | (uint32_t)cid << 16}})
+	             .result,
+	     0);
+	SAME(host_answer(h, cid)->status, NV_ABORT_REQUESTED);
+	down();
+}
+
+static void commands_are_told_apart_by_their_ids(void)
+{
+	up(16 << 20);
+	m->slow = true;
+	uint16_t cid = host_post(h, io_command(NV_IO_READ, 0, 1), 0);
+
+	h->next_cid = cid;
+	host_post(h, io_command(NV_IO_READ, 0, 1), 0);
+	SAME(h->answers[0].status, DNR(NV_CID_CONFLICT));
+	h->next_cid = cid;
+	host_post(h, io_command(NV_IO_READ, 0, 1), 0); /* it still is in use */
+	SAME(h->answers[1].status, DNR(NV_CID_CONFLICT));
+	medium_go(m);
+	host_settle(h);
+	h->next_cid = cid;
+	m->slow = false;
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, 0);
+	down();
+}
+
+static void more_commands_than_the_queue_has_room_for_end_the_connection(void)
+{
+	uint8_t sqe[NV_SQE_LEN];
+	struct nt_request *r;
+
+	up(16 << 20);
+	m->slow = true;
+	for (int i = 0; i < 64; i++)
+		host_post(h, io_command(NV_IO_READ, 0, 1), 0);
+	struct nv_sqe c = io_command(NV_IO_READ, 0, 1);
+
+	nv_sqe_encode(&c, sqe);
+	CHECK(!nt_command(&h->q, sqe, 0, &r));
+	medium_go(m);
+	host_settle(h);
+	SAME(h->answers[63].sqhd, 1); /* 64 and the Connect, modulo 64 */
+	down();
+}
+
+int main(void)
+{
+	RUN(what_is_written_is_read);
+	RUN(what_cannot_be_is_refused);
+	RUN(errors_of_the_medium_are_told);
+	RUN(zeros_are_written_where_the_medium_knows_no_better);
+	RUN(ranges_are_deallocated);
+	RUN(the_write_cache_can_be_switched_off);
+	RUN(compare_and_write_is_one);
+	RUN(halves_of_a_fused_command_do_nothing);
+	RUN(nobody_writes_between_compare_and_write);
+	RUN(a_connection_may_end_at_any_moment);
+	RUN(a_namespace_that_is_removed_finishes_what_it_has_begun);
+	RUN(memory_is_shared_out);
+	RUN(a_command_that_waits_for_memory_can_be_aborted);
+	RUN(commands_are_told_apart_by_their_ids);
+	RUN(more_commands_than_the_queue_has_room_for_end_the_connection);
+	return 0;
+}

@@ -1,0 +1,112 @@
+#!/bin/bash
+# program.sh - verbena-target as a program: what it says first, its control socket, its configuration read again, its end
+# follows: man/verbena-target.8
+# SPDX-License-Identifier: MIT
+set -u
+target=$(realpath "$1")
+work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-target.XXXXXX")
+export VERBENA_RUNTIME=$work
+pid=
+cleanup() {
+	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
+	rm -rf "$work"
+}
+trap cleanup EXIT
+failed=0
+check() { # SENTENCE COMMAND…
+	if "${@:2}" >"$work/said" 2>&1; then
+		echo "ok $1"
+	else
+		echo "not ok $1"
+		cat "$work/said" "$work/err" 2>/dev/null
+		failed=1
+	fi
+}
+start() { # ARGS…: until it has said where it is
+	rm -f "$work/out"
+	"$target" "$@" >"$work/out" 2>"$work/err" &
+	pid=$!
+	for _ in $(seq 300); do
+		[ -s "$work/out" ] && break
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.05
+	done
+	port=$(sed -n '1s/.*:\([0-9]*\)\/nqn.*/\1/p' "$work/out")
+}
+ends_with() { # STATUS
+	local status
+	wait "$pid"
+	status=$?
+	pid=
+	[ $status = "$1" ]
+}
+stops() {
+	kill -TERM "$pid"
+	ends_with 0
+}
+says() { # PATTERN: what the status says
+	"$target" status --port "$port" >"$work/status" && grep -q "$1" "$work/status"
+}
+soon_says() {
+	for _ in $(seq 200); do
+		says "$1" && return 0
+		sleep 0.05
+	done
+	cat "$work/status"
+	return 1
+}
+refused() { ! "$target" "$@"; }
+url_is() { [ "$(head -1 "$work/out")" = "nvme+tcp://127.0.0.1:$port/$1" ]; }
+
+truncate -s 8M "$work/a.img"
+truncate -s 4M "$work/b.img"
+start --export "$work/a.img" --export memory:16M --port 0 --nqn nqn.2026-01.test:disk
+check "the first line is the URL" url_is nqn.2026-01.test:disk
+check "status tells of both namespaces" says '"size": 16777216'
+check "an image that is served is not served twice" refused --export "$work/a.img" --port 0
+check "a request that is none is refused" refused sing --port "$port"
+check "SIGTERM ends it well" stops
+check "its control socket is gone" test ! -e "$work/target-$port.sock"
+
+start --export "$work/a.img" --port 0 --threads
+first=$(head -1 "$work/out")
+check "it works without io_uring" says '"threads"'
+check "the control socket stops it" "$target" stop --port "$port"
+check "… and well" ends_with 0
+start --export "$work/a.img" --port 0
+check "an image keeps its name" test "${first##*/}" = "$(head -1 "$work/out" | sed 's,.*/,,')"
+stops
+
+config() { # NAMESPACES
+	cat >"$work/conf.json" <<-EOF
+		{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": 0}],
+		 "subsystems": [{"nqn": "nqn.2026-01.test:one", "hosts": ["nqn.2026-01.test:host"], "namespaces": [$1]}]}
+	EOF
+}
+a="{\"nsid\": 1, \"backend\": \"file\", \"path\": \"$work/a.img\"}"
+b="{\"nsid\": 2, \"backend\": \"mapped\", \"path\": \"$work/b.img\", \"uuid\": \"00112233-4455-6677-8899-aabbccddeeff\"}"
+config "$a"
+start --config "$work/conf.json"
+check "a configuration is served" url_is nqn.2026-01.test:one
+config "$a, $b"
+truncate -s 12M "$work/a.img"
+kill -HUP "$pid"
+check "SIGHUP adds a namespace" soon_says 00112233-4455-6677-8899-aabbccddeeff
+check "… and sees that a file has grown" soon_says '"size": 12582912'
+config "$b"
+check "the control socket reads it again, too" "$target" reload --port "$port"
+gone() { says '"size": 4194304' && ! grep -q '"nsid": 1' "$work/status"; }
+soon_gone() { for _ in $(seq 200); do gone && return 0; sleep 0.05; done; return 1; }
+check "a namespace that is not in it any more is gone" soon_gone
+echo '{"listen": 7}' >"$work/conf.json"
+kill -HUP "$pid"
+check "a configuration that is wrong changes nothing" soon_says '"nsid": 2'
+check "ANA states are set by the control socket" "$target" ana nqn.2026-01.test:one 1 inaccessible --port "$port"
+check "it ends well" stops
+for bad in '' '{' '[]' '{"x": 1}' '{"subsystems": [{"nqn": "disk"}]}' '{"subsystems": [{"nqn": "nqn.2026-01.a:b", "namespaces": [{"nsid": 0}]}]}' \
+	'{"memory": -1}' '{"listen": [{"address": 5}]}' '{"queues": "many"}'; do
+	printf %s "$bad" >"$work/conf.json"
+	check "no configuration: $bad" refused --config "$work/conf.json"
+done
+check "nothing to serve is no use" refused --port 0
+exit $failed
