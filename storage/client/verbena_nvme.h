@@ -1,6 +1,6 @@
 // verbena_nvme.h - disks over NVMe over Fabrics, by TCP or RDMA: the whole public interface of libverbena-nvme
-// follows: NVM Express Base 1.4; NVM Command Set (there: chapter 6); NVMe over Fabrics 1.1; NVMe/TCP transport
-// specification 1.0 SPDX-License-Identifier: MIT
+// follows: NVM Express Base 1.4, 6 (NVM commands); NVMe over Fabrics 1.1; NVMe/TCP transport specification 1.0
+// SPDX-License-Identifier: MIT
 #ifndef VERBENA_NVME_H
 #define VERBENA_NVME_H
 
@@ -24,12 +24,17 @@ extern "C" {
  * It never runs callbacks. A process that forks must not use a disk in the child.
  *
  * Errors. Functions return 0 (or a count), or a negative errno value; out-parameters are untouched then. Requests end
- * in their callback with 0 or one of -EIO         the target reports an error that has no better name here, or data
- * that could not be read or written -EILSEQ      the data of a compare differ -ENOSPC      beyond the end of the disk
- * as the target now sees it, or its capacity is used up -EROFS       the disk is write protected -EOPNOTSUPP  the
- * target does not know this command -ENODEV      the namespace is gone -ENOTCONN    the connection broke, and could not
- * be made again in reconnect_ms -ECANCELED   vn_close came first -ENOMEM      no memory, or none that could be
- * registered for RDMA
+ * in their callback with 0 or one of
+ *
+ *   -EIO         the target reports an error that has no better name here, or data that could not be read or written
+ *   -EILSEQ      the data of a compare differ
+ *   -ENOSPC      beyond the end of the disk as the target now sees it, or its capacity is used up
+ *   -EROFS       the disk is write protected
+ *   -EOPNOTSUPP  the target does not know this command
+ *   -ENODEV      the namespace is gone
+ *   -ENOTCONN    the connection broke, and could not be made again in reconnect_ms
+ *   -ECANCELED   vn_close came first
+ *   -ENOMEM      no memory, or none that could be registered for RDMA
  */
 
 struct vn_disk;

@@ -1,6 +1,6 @@
 // controller.c - controllers: their ids, properties, keep-alive timers and ends
-// follows: NVM Express Base 1.4, 3.1 (registers), 7.6 (initialization and shutdown), 7.12 (keep alive); NVMe over
-// Fabrics 1.1, 3.5 SPDX-License-Identifier: MIT
+// follows: NVM Express Base 1.4, 3.1, 7.6 (initialization and shutdown), 7.12 (keep alive); NVMe over Fabrics 1.1, 3.5
+// SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-// rdma.h - the NVMe over RDMA transport: a listener and its connections, each a queue; public calls of libibverbs and
-// librdmacm alone follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport) SPDX-License-Identifier: MIT
+// rdma.h - the NVMe over RDMA transport: a listener, its connections, each a queue; libibverbs' and librdmacm's public calls
+// follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport)
+// SPDX-License-Identifier: MIT
 #ifndef NT_RDMA_H
 #define NT_RDMA_H
 

@@ -1,5 +1,6 @@
 // target.h - the protocol core of an NVMe over Fabrics target: capsules in, completions out; no socket, clock or thread
-// in it follows: NVM Express Base 1.4; NVMe over Fabrics 1.1 SPDX-License-Identifier: MIT
+// follows: NVM Express Base 1.4; NVMe over Fabrics 1.1
+// SPDX-License-Identifier: MIT
 #ifndef NT_TARGET_H
 #define NT_TARGET_H
 
@@ -18,9 +19,9 @@
  *   nt_queue_open       a host has connected: a queue that will be told by Connect which one it is
  *   nt_command          a capsule has come. In the call, or at any time later, the core asks for one of:
  *     ops->fetch        move request->length bytes from the host to request->data, then call nt_fetched
- *     ops->respond      send request->data (if request->send, request->length bytes), then request->cqe, then call
- * nt_release nt_queue_close      the connection is gone (or is to go: ops->close has asked for it) ops->gone nothing
- * refers to the queue any more; the transport frees it. From within nt_queue_close, or later
+ *     ops->respond      send request->data (if request->send, request->length bytes), then request->cqe, then call nt_release
+ *   nt_queue_close      the connection is gone (or is to go: ops->close has asked for it)
+ *     ops->gone         nothing refers to the queue any more; the transport frees it. From within nt_queue_close, or later
  *
  * Both may come from within nt_command, nt_fetched, nt_release, nt_target_tick, the reaping of a backend, or a change
  * of the configuration. From within fetch the transport may call nt_fetched; from within respond it must not call

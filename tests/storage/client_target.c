@@ -1,6 +1,7 @@
-// client_target.c - the initiator against verbena-target: what is written is read, whatever happens to the target in
-// between follows: verbena_nvme.h SPDX-License-Identifier: MIT client_target TARGET SCHEME: the program, and tcp, rdma
-// or auto
+// client_target.c - the initiator against verbena-target: what is written is read, whatever happens to the target
+// follows: verbena_nvme.h
+// SPDX-License-Identifier: MIT
+// usage: client_target TARGET SCHEME; the program, and tcp, rdma or auto
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
