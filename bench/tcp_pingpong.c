@@ -1,5 +1,6 @@
 // tcp_pingpong.c - the latency of plain TCP on 127.0.0.1: 8 bytes to and fro between two processes, one way, in µs
 // follows: tcp(7); the better of waiting in recv() and of asking again and again, as RDMA programs do
+// usage: tcp_pingpong; on a path, always asking: tcp_pingpong serve ADDRESS PORT, then tcp_pingpong ask ADDRESS PORT
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,12 +55,45 @@ static double median_us(int fd, int flags)
 	return (double)median_u64(took, TURNS) / 2000;
 }
 
-int main(void)
+static void echo(int fd, int n, int flags)
+{
+	char buf[SIZE];
+
+	for (int i = 0; i < n; i++) {
+		take(fd, buf, flags);
+		give(fd, buf);
+	}
+}
+
+static void on_a_path(bool serve, const char *address, const char *port)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+	if (fd < 0 || inet_pton(AF_INET, address, &at.sin_addr) != 1)
+		fail("tcp_pingpong: the address");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (serve ? bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 1) || (fd = accept(fd, NULL, NULL)) < 0
+	          : connect(fd, (struct sockaddr *)&at, sizeof(at)))
+		fail("tcp_pingpong");
+	no_delay(fd);
+	if (serve)
+		echo(fd, TURNS, MSG_DONTWAIT);
+	else
+		printf("%.3f\n", median_us(fd, MSG_DONTWAIT));
+}
+
+int main(int argc, char **argv)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(at);
-	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	int listener;
 
+	if (argc == 4) {
+		on_a_path(!strcmp(argv[1], "serve"), argv[2], argv[3]);
+		return 0;
+	}
+	listener = socket(AF_INET, SOCK_STREAM, 0);
 	if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) || listen(listener, 1) ||
 	    getsockname(listener, (struct sockaddr *)&at, &len))
 		fail("tcp_pingpong: listening on 127.0.0.1");
@@ -67,7 +101,6 @@ int main(void)
 	if (child < 0)
 		fail("fork");
 	if (child == 0) {
-		char buf[SIZE];
 		int fd = accept(listener, NULL, NULL);
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -75,10 +108,8 @@ int main(void)
 			fail("accept");
 		no_delay(fd);
 		take_core(1);
-		for (int i = 0; i < 2 * TURNS; i++) {
-			take(fd, buf, i < TURNS ? 0 : MSG_DONTWAIT);
-			give(fd, buf);
-		}
+		echo(fd, TURNS, 0);
+		echo(fd, TURNS, MSG_DONTWAIT);
 		_exit(0);
 	}
 	int fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -421,16 +421,23 @@ def lo(a, _):
 
 
 FIGURES = {f.__name__: f for f in (lat, bw, loss, long, lo)}
-wanted = sys.argv[1:] or list(FIGURES)
-if "WIRE_WORK" not in os.environ or set(wanted) - set(FIGURES):
-    sys.exit(f"usage: bench/wire.sh [{'|'.join(FIGURES)}]...")
-if os.environ.get("BENCH_HEADER") != "no":
-    header()
-try:
-    hosts = Side(1), Side(2)
-    for name in wanted:
-        FIGURES[name](*hosts)
-except Failed as e:
-    print(f"wire.sh: {e}", file=sys.stderr)
-    sys.exit(2)
-sys.exit(2 if unmeasured else 1 if missed else 0)
+
+
+def run_figures(script, figures):
+    wanted = sys.argv[1:] or list(figures)
+    if "WIRE_WORK" not in os.environ or set(wanted) - set(figures):
+        sys.exit(f"usage: bench/{script} [{'|'.join(figures)}]...")
+    if os.environ.get("BENCH_HEADER") != "no":
+        header()
+    try:
+        hosts = Side(1), Side(2)
+        for name in wanted:
+            figures[name](*hosts)
+    except Failed as e:
+        print(f"{script}: {e}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(2 if unmeasured else 1 if missed else 0)
+
+
+if __name__ == "__main__":
+    run_figures("wire.sh", FIGURES)

@@ -121,6 +121,7 @@ struct vb_rq {
 	uint32_t mask, max_wr, max_sge;
 	_Atomic uint32_t head;     /* next to consume */
 	_Atomic uint32_t tail;     /* next to post */
+	struct vb_node *hungry;    /* whose adapter waits for a receive; NULL: none does. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
 };

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/node.h"
+
 static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 {
 	struct ibv_sge *sge = &rq->sge[(size_t)slot * rq->max_sge];
@@ -20,6 +22,13 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 	        .num_sge = (uint32_t)wr->num_sge,
 	        .length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX,
 	};
+}
+
+/* A message on an iWARP stream waits for one. */
+static void feed(struct vb_rq *rq)
+{
+	vb_timer_armed(rq->hungry);
+	rq->hungry = NULL;
 }
 
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
@@ -39,5 +48,7 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 		fill(rq, tail++ & rq->mask, wr);
 	}
 	atomic_store_explicit(&rq->tail, tail, memory_order_release);
+	if (__builtin_expect(rq->hungry != NULL, 0))
+		feed(rq);
 	return err;
 }

@@ -115,7 +115,9 @@ void vb_immediate_encode(struct vb_writer *w, const struct vb_immediate *h)
 
 /* --- Terminate --- */
 
-enum { HEADER_M = 0x80, HEADER_D = 0x40, HEADER_R = 0x20 };
+enum { HEADER_M = 0x80, HEADER_D = 0x40, HEADER_R = 0x20, HEADERS = HEADER_M | HEADER_D | HEADER_R };
+/* Bits that are reserved: Linux's siw, on a little-endian host, counts from the other end of each byte */
+enum { SIW_M = 0x01, SIW_D = 0x02, SIW_R = 0x04, SIW_HEADERS = SIW_M | SIW_D | SIW_R };
 
 const char *vb_term_text(uint16_t term)
 {
@@ -129,6 +131,16 @@ const char *vb_term_text(uint16_t term)
 	return "unknown";
 }
 
+/* deviates: a message from siw is one with headers where the standard has none; layer and error type have changed places,
+ * too. Without headers there is no telling. */
+static uint8_t right_siw(struct vb_terminate *t, uint8_t has)
+{
+	if (has & HEADERS || !(has & SIW_HEADERS))
+		return has;
+	t->term = (uint16_t)((t->term & 0xff) | (t->term & 0xf000) >> 4 | (t->term & 0x0f00) << 4);
+	return (uint8_t)((has & SIW_M ? HEADER_M : 0) | (has & SIW_D ? HEADER_D : 0) | (has & SIW_R ? HEADER_R : 0));
+}
+
 /* Layer, error type, code; M, D, R, reserved; length of the segment, its DDP header, its RDMAP header. */
 bool vb_terminate_decode(struct vb_terminate *t, const uint8_t *bytes, size_t len)
 {
@@ -136,10 +148,11 @@ bool vb_terminate_decode(struct vb_terminate *t, const uint8_t *bytes, size_t le
 
 	*t = (struct vb_terminate){.term = vb_get16(&r)};
 	uint16_t control = vb_get16(&r);
-	uint8_t has = (uint8_t)(control >> 8);
 
 	if (r.failed)
 		return false;
+	uint8_t has = right_siw(t, (uint8_t)(control >> 8));
+
 	if (has & HEADER_D || has & HEADER_M)
 		t->segment_len = vb_get16(&r);
 	if (!(has & HEADER_D))

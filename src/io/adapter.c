@@ -128,8 +128,9 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;
 	}
+	if (!vb_trylock(&node->progress)) /* somebody is at it, and that may take long: a connection sends a megabyte at once */
+		return *interval;
 	*interval = WATCH_MIN;
-	vb_lock(&node->progress);
 	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
 		vb_duty_take(node);
 	vb_unlock(&node->progress);
@@ -177,7 +178,7 @@ static uint64_t serve(struct vb_node *node)
 	waiting = vb_work_waiting(node);
 	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
 	vb_active_collect(node);
-	deadline = vb_requester_deadline(node);
+	deadline = sooner(vb_requester_deadline(node), vb_iwarp_due(node));
 	vb_unlock(&node->progress);
 	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
 	deadline = sooner(deadline, vb_iwarp_tails_at());
@@ -229,6 +230,7 @@ static void *adapter(void *arg)
 		handle(node, ev, n);
 		vb_qp1_timeout(node);
 		vb_iwarp_tails(node);
+		vb_iwarp_trim(node);
 	}
 	return NULL;
 }

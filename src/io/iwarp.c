@@ -21,8 +21,6 @@
 #include "util/guard.h"
 #include "util/log.h"
 
-#define STAGE (256u << 10)
-#define OUT (512u << 10)
 #define PIECES 1024             /* UIO_MAXIOV */
 #define BURST (256u << 10)      /* bytes of one sendmsg */
 #define SEND_BUDGET (1u << 20)  /* bytes that one call sends before others have their turn */
@@ -89,7 +87,7 @@ void vb_iwarp_in_child(struct vb_node *node)
 
 static struct epoll_event interest(struct vb_iwarp_path *w)
 {
-	return (struct epoll_event){.events = EPOLLIN | (w->blocked ? EPOLLOUT : 0), .data.ptr = w};
+	return (struct epoll_event){.events = (w->starving ? 0 : EPOLLIN) | (w->blocked ? EPOLLOUT : 0), .data.ptr = w};
 }
 
 /* Under progress + sq_lock. */
@@ -102,17 +100,16 @@ static void enter_set(struct vb_iwarp_host *h, struct vb_iwarp_path *w, bool in)
 	if (epoll_ctl(h->epoll_fd, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, w->fd, &ev) && in)
 		vb_log(VB_LOG_ERROR, "queue pair 0x%x: its connection cannot be watched", w->qp->qp.qp_num);
 	w->in_set = in;
-	w->armed = in && w->blocked;
+	w->asked = ev.events;
 }
 
-/* Under sq_lock. */
-static void ask_for_room(struct vb_iwarp_path *w)
+void vb_iwarp_rewatch(struct vb_iwarp_path *w)
 {
 	struct epoll_event ev = interest(w);
 
-	if (!w->in_set || w->armed == w->blocked)
+	if (!w->in_set || w->asked == ev.events)
 		return;
-	w->armed = w->blocked;
+	w->asked = ev.events;
 	epoll_ctl(w->qp->node->io->iwarp->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev);
 }
 
@@ -195,7 +192,7 @@ static void emit(struct vb_iwarp_path *w)
 		refresh_emss(w);
 	while (send_some(w, &budget))
 		;
-	ask_for_room(w);
+	vb_iwarp_rewatch(w);
 	errno = saved;
 }
 
@@ -261,6 +258,7 @@ static void close_engine(struct vb_iwarp_path *w)
 {
 	int lost = w->lost, status = w->status;
 
+	vb_iw_retry(&w->q);
 	if (lost != ESHUTDOWN && !w->failed)
 		take(w);
 	w->lost = lost;
@@ -296,13 +294,14 @@ void vb_iwarp_settle(struct vb_qp *qp)
  * A small RDMA write is complete as soon as TCP has it. A program that writes, waits for that, and then spins on memory for
  * the answer would never be found in ibv_poll_cq when the answer comes, and a thread would have to be woken for it. So the
  * completion of a write that is alone waits for a moment, or for the answer: the longer, the more often one has come. Who
- * polls gives it out; who goes to sleep arms the queue before.
+ * polls gives it out; who goes to sleep arms the queue before. Not where there are many connections: who polls looks only at
+ * those that have something to say.
  */
 static bool may_hold(struct vb_qp *qp)
 {
 	const struct vb_swqe *e = vb_sq_at(qp, qp->sq_una);
 
-	return qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH && (e->flags & IBV_SEND_SIGNALED) &&
+	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= FEW && qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH && (e->flags & IBV_SEND_SIGNALED) &&
 	       !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
 }
 
@@ -333,6 +332,7 @@ bool vb_iwarp_kick(struct vb_qp *qp)
 	if (w->blocked) /* its turn comes with the socket's */
 		return false;
 	vb_known_forget(&w->known);
+	vb_iwarp_heat(w);
 	w->may_hold = may_hold(qp);
 	emit(w);
 	w->may_hold = false;
@@ -345,14 +345,20 @@ bool vb_iwarp_kick(struct vb_qp *qp)
 static unsigned look(struct vb_iwarp_path *w, bool wait)
 {
 	struct vb_qp *qp = w->qp;
-	size_t done;
+	size_t done = 0;
 
 	if (wait)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;
 	vb_known_forget(&w->known);
-	done = take(w);
+	if (w->starving)
+		done = vb_iwarp_feed(w, wait);
+	done += take(w);
+	if (vb_iw_starved(&w->q) != w->starving)
+		vb_iwarp_starve(w);
+	if (done)
+		vb_iwarp_heat(w);
 	if ((w->held || w->missed) && end_hold(w, done))
 		done = 1;
 	if ((done || w->blocked) && !w->lost)
@@ -383,6 +389,10 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 
 		for (int i = 0; i < n; i++)
 			done += look(ev[i].data.ptr, wait);
+		for (struct vb_iwarp_path *w = h->starved, *next; w; w = next) {
+			next = w->starved_next;
+			done += look(w, wait);
+		}
 	}
 	errno = saved;
 	return done;
@@ -450,19 +460,19 @@ static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_st
 	w->qp = qp;
 	w->fd = s->fd;
 	w->hold = HOLD_START;
-	w->memory = mmap(NULL, STAGE + OUT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	w->tail = w->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
 	if (w->tail)
 		return w;
 	if (w->memory != MAP_FAILED)
-		munmap(w->memory, STAGE + OUT);
+		munmap(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
 	free(w);
 	return NULL;
 }
 
 static void path_free(struct vb_iwarp_path *w)
 {
-	munmap(w->memory, STAGE + OUT);
+	munmap(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
 	free(w);
 }
 
@@ -478,7 +488,7 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	                         .ord = s->ord,
 	                         .access = vb_queue_access(qp->attr.qp_access_flags)};
 
-	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, STAGE, w->memory + STAGE, OUT);
+	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE, w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
 	refresh_emss(w);
 	if (s->hold)
 		vb_iw_hold_until_input(&w->q);
@@ -498,6 +508,8 @@ static void join_host(struct vb_iwarp_host *h, struct vb_iwarp_path *w)
 	h->paths = w;
 	h->n++;
 	atomic_store(&h->users, h->n);
+	if (h->n == FEW + 1)
+		vb_iwarp_release_all(w->qp->node);
 }
 
 static void leave_host(struct vb_iwarp_host *h, struct vb_iwarp_path *w)
@@ -525,7 +537,8 @@ static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
 	start_engine(w, s);
 	vb_qp_set_state(qp, IBV_QPS_RTS);
 	if (s->early_len)
-		vb_iw_input(&w->q, s->early, s->early_len);
+		vb_iw_input(&w->q, s->early, s->early_len); /* it fits */
+	vb_iwarp_starve(w);
 	if (!w->failed)
 		emit(w);
 	if (ended(w))
@@ -590,7 +603,7 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 		}
 		vb_iw_sent(&w->q, bytes);
 		*len = at;
-		if (*len > OUT)
+		if (*len > VB_IWARP_OUT)
 			break;
 	}
 	return rest;
@@ -612,6 +625,7 @@ void vb_iwarp_path_end(struct vb_qp *qp)
 		vb_iw_abort(&w->q, false);
 	}
 	rest = leftover(w, &len);
+	vb_iwarp_unstarve(w);
 	enter_set(h, w, false);
 	leave_host(h, w);
 #define X(name, text) vb_iw_totals.name += w->q.stats.name;
@@ -620,6 +634,24 @@ void vb_iwarp_path_end(struct vb_qp *qp)
 	qp->iwarp = NULL;
 	vb_iwarp_tail_end(w->tail, w->status, rest, len);
 	path_free(w);
+}
+
+/* What waits goes out by the socket's turn. */
+void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn)
+{
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load(&node->qps[VB_QP_INDEX(qpn)]);
+
+	if (qp && qp->qp.qp_num == qpn && vb_qp_is_iwarp(qp)) {
+		vb_lock(&qp->sq_lock);
+		if (qp->iwarp) {
+			vb_iw_hold_no_longer(&qp->iwarp->q);
+			qp->iwarp->blocked = true;
+			vb_iwarp_rewatch(qp->iwarp);
+		}
+		vb_unlock(&qp->sq_lock);
+	}
+	vb_unlock(&node->progress);
 }
 
 void vb_iwarp_disconnect(struct vb_qp *qp)

@@ -30,6 +30,9 @@ static const uint64_t limits[IW_QUEUES] = {
 	[IW_HALF_OPEN] = UINT64_C(5000000000),
 	[IW_ASKING] = UINT64_C(30000000000),
 	[IW_RETRYING] = UINT64_C(40000000),
+	/* deviates: RFC 5044, 7.1.3, has the responder wait for ever, and siw's peers need not: programs whose server speaks first
+	 * would wait, too. Long enough for an initiator to be ready for it. */
+	[IW_HOLDING] = UINT64_C(100000000),
 	[IW_LINGERING] = UINT64_C(2000000000),
 };
 
@@ -430,6 +433,8 @@ EXPORT int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn)
 EXPORT void vb_iwcm_told(struct vb_iwcm_conn *c)
 {
 	c->told = true;
+	if (!c->over && c->stream.hold && c->stream.expect_rtr == VB_IW_RTR_NONE)
+		iw_move(c, IW_HOLDING);
 	if (c->over)
 		c->cm->ops->closed(c->own, c->over_err);
 }

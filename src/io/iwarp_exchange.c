@@ -203,6 +203,12 @@ void iw_expire(struct vb_iwcm_conn *c)
 		ask_now(c);
 		return;
 	}
+	if (c->queue == IW_HOLDING) {
+		iw_move(c, IW_QUIET);
+		if (c->tie)
+			vb_iwarp_hold_no_longer(c->cm->node, c->qpn);
+		return;
+	}
 	if (c->queue != IW_LINGERING)
 		c->cm->stats.expired++;
 	if (c->queue == IW_ASKING)

@@ -20,6 +20,7 @@ enum iw_queue_name {
 	IW_HALF_OPEN,
 	IW_ASKING,
 	IW_RETRYING,
+	IW_HOLDING, /* streams of responders that wait for the initiator's first message */
 	IW_LINGERING,
 	IW_DEAD,
 	IW_QUEUES,

@@ -23,6 +23,15 @@ void vb_iwarp_release_all(struct vb_node *node)
 	}
 }
 
+/* Whoever arms the queue looks at node->held behind cq->lock, too: it finds the completion, or is found here. */
+static bool is_armed(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
+	vb_unlock(&cq->lock);
+	return armed;
+}
+
 static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
 {
 	struct vb_iwarp_path *w = ((struct vb_qp *)own)->iwarp;
@@ -37,6 +46,8 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	w->held_rq = *rq;
 	w->held_until = vb_now() + w->hold;
 	atomic_fetch_add(&w->qp->node->held, 1);
+	if (is_armed(w->qp->scq))
+		vb_iwarp_release(w);
 }
 
 static bool local(void *own, const struct vb_wire_request *rq)

@@ -8,6 +8,9 @@
 #include "io/iwarp.h"
 #include "io/queue_ops.h"
 
+#define VB_IWARP_STAGE (256u << 10)
+#define VB_IWARP_OUT (512u << 10)
+
 struct vb_iwarp_tail;
 
 struct vb_iwarp_path {
@@ -16,7 +19,7 @@ struct vb_iwarp_path {
 	int fd;
 	/* under sq_lock */
 	bool blocked;   /* there is more to send than the socket took */
-	bool armed;     /* the set is asked for room to send, too */
+	uint32_t asked; /* EPOLL*: what the set is asked for */
 	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
 	int lost;       /* errno of the socket: nothing can be sent any more */
 	int status;     /* for closed() */
@@ -28,10 +31,15 @@ struct vb_iwarp_path {
 	uint64_t hold; /* ns: how long one waits */
 	uint64_t held_until;
 	struct vb_wire_request held_rq;
+	_Atomic uint8_t heat; /* 0: it has been idle for long */
 	/* under progress + sq_lock */
 	bool in_set;
+	bool starving;   /* its input waits for a receive, and the sets are not asked for more of it */
+	bool fin;        /* … and will be the last */
+	uint64_t look_at, patience; /* ns: when to see whether it still is connected; when it ends */
 	/* under progress */
 	struct vb_iwarp_path *next, **prev;
+	struct vb_iwarp_path *starved_next, **starved_prev;
 
 	struct vb_iwarp_tail *tail;
 	uint8_t *memory; /* stage, then out */
@@ -41,9 +49,10 @@ struct vb_iwarp_path {
 /* All of a process. */
 struct vb_iwarp_host {
 	int epoll_fd; /* a set that stands in the adapter thread's while that has the duty */
-	struct vb_iwarp_path *paths; /* under progress */
+	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
 	atomic_uint users; /* = n: a hint */
+	_Atomic uint64_t trim_at; /* ns: when to look for idle ones; 0: all are */
 };
 
 /* Counts of the streams that have ended. */
@@ -64,6 +73,25 @@ void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next);
 /* Under sq_lock. */
 bool vb_iwarp_path_idle(const struct vb_qp *qp);
+
+/* The set is asked for what is of interest now. Under sq_lock. */
+void vb_iwarp_rewatch(struct vb_iwarp_path *w);
+
+/* --- iwarp_rest.c --- */
+
+/* Follows what the engine says of starvation, after input. Under progress + sq_lock. */
+void vb_iwarp_starve(struct vb_iwarp_path *w);
+/* A starved one is looked at: is there a receive, is its peer still there, has it waited too long? thorough: at the
+ * connection, too, whatever the time. Under progress + sq_lock. Returns work done. */
+unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough);
+/* It ends. Under progress + sq_lock. */
+void vb_iwarp_unstarve(struct vb_iwarp_path *w);
+/* ns: when the adapter thread is to look again; 0: never. Under progress. */
+uint64_t vb_iwarp_due(struct vb_node *node);
+/* It was used. Under sq_lock. */
+void vb_iwarp_heat(struct vb_iwarp_path *w);
+/* Now and then: memory of idle streams goes back. No lock held. */
+void vb_iwarp_trim(struct vb_node *node);
 
 /* --- iwarp_ops.c --- */
 

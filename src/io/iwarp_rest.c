@@ -13,7 +13,6 @@
 #define AFTER_FIN 500000000u /* and once its sender has closed */
 #define EVERY 10000000u      /* ns: how often a starved connection is asked whether it still is one */
 #define COOLS 1000000000u    /* ns: what was not used twice so long is idle */
-#define KEPT 4096u           /* bytes of stage and of out that an idle stream keeps */
 #define HOT 2
 
 /* --- starved --- */
@@ -136,7 +135,9 @@ void vb_iwarp_heat(struct vb_iwarp_path *w)
 {
 	struct vb_iwarp_host *h = w->qp->node->io->iwarp;
 
-	w->heat = HOT;
+	if (atomic_load_explicit(&w->heat, memory_order_relaxed) == HOT)
+		return;
+	atomic_store_explicit(&w->heat, HOT, memory_order_relaxed);
 	if (!atomic_load_explicit(&h->trim_at, memory_order_relaxed))
 		atomic_store_explicit(&h->trim_at, vb_now() + COOLS, memory_order_relaxed);
 }
@@ -146,11 +147,8 @@ static void cool(struct vb_iwarp_path *w)
 {
 	if (!vb_trylock(&w->qp->sq_lock))
 		return;
-	if (w->heat == 1 && vb_iw_empty(&w->q)) {
-		madvise(w->memory + KEPT, w->stage_len - KEPT, MADV_DONTNEED);
-		madvise(w->memory + w->stage_len + KEPT, w->out_len - KEPT, MADV_DONTNEED);
-	}
-	w->heat--;
+	if (atomic_fetch_sub(&w->heat, 1) == 1 && vb_iw_empty(&w->q))
+		madvise(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT, MADV_DONTNEED);
 	vb_unlock(&w->qp->sq_lock);
 }
 
@@ -165,9 +163,9 @@ void vb_iwarp_trim(struct vb_node *node)
 	/* who uses a stream from here on sets the time anew */
 	atomic_store(&h->trim_at, 0);
 	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
-		if (w->heat)
+		if (atomic_load(&w->heat))
 			cool(w);
-		warm = warm || w->heat;
+		warm = warm || atomic_load(&w->heat);
 	}
 	if (warm)
 		atomic_store(&h->trim_at, vb_now() + COOLS);

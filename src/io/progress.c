@@ -384,6 +384,7 @@ void vb_duty_take(struct vb_node *node)
 	atomic_store(&node->duty, VB_DUTY_ADAPTER);
 	vb_wire_watch(node, true);
 	vb_iwarp_watch(node, true);
+	vb_iwarp_release_all(node);
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
@@ -407,9 +408,10 @@ void vb_duty_handover(struct vb_node *node)
 			return;
 	}
 	vb_lock(&node->progress);
-	vb_iwarp_release_all(node);
 	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
 		vb_duty_take(node);
+	else
+		vb_iwarp_release_all(node);
 	vb_progress_locked(node, NULL, 0, true);
 	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
 	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->bell->summary);

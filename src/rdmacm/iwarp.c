@@ -308,6 +308,7 @@ int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c)
 	id->qpn = c->qp_num;
 	rcm_lock();
 	post_established(id);
+	rcm_rearm();
 	rcm_unlock();
 	return 0;
 }

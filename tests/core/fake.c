@@ -54,6 +54,11 @@ void vb_duty_handover(struct vb_node *node)
 	fake.handovers++;
 }
 
+void vb_timer_armed(struct vb_node *node)
+{
+	fake.timers++;
+}
+
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 }

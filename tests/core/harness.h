@@ -31,7 +31,7 @@
 /* What core/ asked of the layers that are not there. */
 struct fake {
 	int nodes; /* vb_node_get minus vb_node_put */
-	int kicks, settles, connects, resets, handovers, progressed;
+	int kicks, settles, connects, resets, handovers, timers, progressed;
 	uint32_t quiesced_key, quiesced_qpn;
 	bool locked_in_connect; /* somebody called with a lock held */
 	bool threads;           /* other threads may hold what the caller must not */

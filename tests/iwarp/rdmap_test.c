@@ -114,6 +114,20 @@ static void a_terminate_with_the_headers_it_is_about(void)
 	terminate_round_trip(true, false, true, VB_RDMAP_ATOMIC_REQUEST, VB_TERMINATE_MAX);
 }
 
+/* As seen of Linux 6.1, about a Read Request: the same code, but layer and error type, and M, D, R, are the other way round. */
+static void a_terminate_of_siw(void)
+{
+	uint8_t bytes[4 + 2 + 18 + 28] = {0x10, 0x01, 0x07, 0x00, 0x00, 0x00, 0x41, 0x41}, refused[] = {0x20, 0x06, 0x00, 0x00};
+	struct vb_terminate t;
+
+	CHECK(vb_terminate_decode(&t, bytes, sizeof(bytes)) && t.term == VB_TERM_PROTECTION_BOUNDS);
+	CHECK(t.has_ddp && t.has_rdma && t.ddp.opcode == VB_RDMAP_READ_REQUEST && t.rdma_len == 28);
+	bytes[2] = 0x03;
+	CHECK(vb_terminate_decode(&t, bytes, sizeof(bytes)) && t.term == VB_TERM_PROTECTION_BOUNDS && t.has_ddp && !t.has_rdma);
+	/* without headers it is what it says */
+	CHECK(vb_terminate_decode(&t, refused, sizeof(refused)) && t.term == VB_TERM_MPA_IRD);
+}
+
 static void codes_have_their_words(void)
 {
 	CHECK(VB_TERM_MPA_CRC == 0x2002 && VB_TERM_UNTAGGED_TOO_LONG == 0x1205 && VB_TERM_OPERATION_OPCODE == 0x0206);
@@ -128,6 +142,7 @@ int main(void)
 	RUN(an_atomic_and_its_response);
 	RUN(facts_follow_from_the_opcode);
 	RUN(a_terminate_with_the_headers_it_is_about);
+	RUN(a_terminate_of_siw);
 	RUN(codes_have_their_words);
 	return 0;
 }

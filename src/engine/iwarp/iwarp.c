@@ -52,6 +52,11 @@ void vb_iw_hold_until_input(struct vb_iw_qp *q)
 	q->held = true;
 }
 
+void vb_iw_hold_no_longer(struct vb_iw_qp *q)
+{
+	q->held = false;
+}
+
 void vb_iw_pause(struct vb_iw_qp *q, bool paused)
 {
 	q->rq.paused = paused;

@@ -100,6 +100,7 @@ void vb_iw_send_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind);
 void vb_iw_expect_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind);
 /* Nothing of ours goes out before the peer's first FPDU has come (RFC 5044, 7.1: the responder of a connection). */
 void vb_iw_hold_until_input(struct vb_iw_qp *q);
+void vb_iw_hold_no_longer(struct vb_iw_qp *q);
 
 /* Where the next bytes of the stream are to be received: memory in place if a large FPDU is under way, then the stage.
  * Returns the number of pieces, 0: nothing more is read, the stream is over or starved. */

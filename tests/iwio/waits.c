@@ -1,0 +1,431 @@
+// waits.c - streams that wait: completions for company, messages for a receive; and what ends in the middle of work
+// follows: ARCHITECTURE.md, "iWARP"; engine/iwarp/iwarp.h
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "stream.h"
+
+#define BIG (4u << 20)
+
+static void open_iwarp(struct dev *d)
+{
+	setenv("VERBENA_DEVICES", "iwarp:lo", 1);
+	dev_open(d);
+}
+
+/* One who does nothing but live; what it hears: how many links, then a byte when all is over. */
+static void target(int fd, void *arg)
+{
+	struct dev d;
+	struct mem m;
+	static struct link l[32];
+	int n;
+	char c;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, BIG);
+	mem_tell(&m, fd);
+	hear(fd, &n, sizeof(n));
+	for (int i = 0; i < n; i++)
+		stream_open(&l[i], &d, &(struct conf){0}, fd);
+	hear(fd, &c, 1);
+}
+
+/* --- small writes that are alone --- */
+
+static void write_once(struct link *l, struct mem *m, struct far far)
+{
+	POST(l, IBV_WR_RDMA_WRITE, 3, m, 0, 64, .far = far);
+}
+
+static void a_lone_small_write_completes_whatever_the_connections(void)
+{
+	struct peer p = start(target, NULL);
+	static struct link l[12];
+	struct dev d;
+	struct mem m;
+	int n = 12;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 4096);
+	struct far far = far_hear(p.fd);
+
+	tell(p.fd, &n, sizeof(n));
+	for (int i = 0; i < n; i++) {
+		if (i) /* it may be held when the next connection comes */
+			write_once(&l[0], &m, far);
+		stream_open(&l[i], &d, &(struct conf){0}, p.fd);
+		if (i)
+			expect(l[0].scq, 3, IBV_WC_SUCCESS);
+		for (int turn = 0; turn < 200; turn++) {
+			write_once(&l[i], &m, far);
+			expect(l[i].scq, 3, IBV_WC_SUCCESS);
+		}
+	}
+	while (n-- > 0) {
+		link_end(&l[n]);
+		if (!n)
+			break;
+		write_once(&l[n - 1], &m, far);
+		expect(l[n - 1].scq, 3, IBV_WC_SUCCESS);
+	}
+	tell(p.fd, "e", 1);
+	finish(&p);
+}
+
+/* Who looks once, long after, finds it; so does who sleeps. */
+static void a_lone_small_write_is_there_for_who_looks_once(void)
+{
+	struct peer p = start(target, NULL);
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *cq;
+	struct dev d;
+	struct link l;
+	struct mem m;
+	struct ibv_wc wc;
+	void *ctx;
+	int n = 1;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 4096);
+	struct far far = far_hear(p.fd);
+
+	CHECK((ch = ibv_create_comp_channel(d.ctx)));
+	CHECK((cq = ibv_create_cq(d.ctx, 64, NULL, ch, 0)));
+	tell(p.fd, &n, sizeof(n));
+	stream_open(&l, &d, &(struct conf){.scq = cq}, p.fd);
+	for (int i = 0; i < 20; i++) {
+		write_once(&l, &m, far);
+		sleep_ms(i);
+		CHECK_INT(ibv_poll_cq(cq, 1, &wc), 1);
+	}
+	for (int i = 0; i < 200; i++) {
+		write_once(&l, &m, far);
+		CHECK(!ibv_req_notify_cq(cq, 0));
+		if (ibv_poll_cq(cq, 1, &wc) == 1)
+			continue;
+		if (!heard(ch->fd, 20000))
+			fail(__FILE__, __LINE__, "nobody is told of the completion");
+		CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
+		ibv_ack_cq_events(cq, 1);
+		CHECK_INT(ibv_poll_cq(cq, 1, &wc), 1);
+	}
+	tell(p.fd, "e", 1);
+	finish(&p);
+}
+
+/* --- receives that come late --- */
+
+struct late {
+	bool srq, sleeps;
+	struct stream how;
+	uint32_t len;
+};
+
+enum { TURNS = 40, MORE = 10 }; /* MORE: connections beside it, so that not all are looked at */
+
+static void post_one(struct link *l, struct ibv_srq *srq, struct mem *m, uint64_t id, uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)m->p, len, m->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	CHECK(!(srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(l->qp, &wr, &bad)));
+}
+
+static void late_peer(int fd, void *arg)
+{
+	const struct late *late = arg;
+	struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 16, .max_sge = 1}};
+	struct ibv_srq *srq = NULL;
+	struct ibv_comp_channel *ch;
+	static struct link more[MORE];
+	struct ibv_cq *cq;
+	struct dev d;
+	struct link l;
+	struct mem m;
+	struct ibv_wc wc;
+	void *ctx;
+
+	how = late->how;
+	open_iwarp(&d);
+	mem_make(&m, &d, BIG);
+	mem_tell(&m, fd);
+	CHECK((ch = ibv_create_comp_channel(d.ctx)));
+	if (late->srq)
+		CHECK((srq = ibv_create_srq(d.pd, &srq_attr)));
+	link_make(&l, &d, &(struct conf){.channel = ch, .srq = srq});
+	stream_join(&l, fd);
+	for (int i = 0; i < (late->srq ? MORE : 0); i++)
+		stream_open(&more[i], &d, &(struct conf){.srq = srq}, fd);
+	for (unsigned i = 0; i < TURNS; i++) {
+		if (late->sleeps)
+			CHECK(!ibv_req_notify_cq(l.rcq, 0));
+		else
+			CHECK_INT(ibv_poll_cq(l.rcq, 1, &wc), 0);
+		sleep_ms(i % 8);
+		post_one(&l, srq, &m, i, late->len);
+		if (late->sleeps) {
+			if (!heard(ch->fd, 20000))
+				fail(__FILE__, __LINE__, "message %u does not come", i);
+			CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
+			ibv_ack_cq_events(cq, 1);
+		}
+		wc = expect(l.rcq, i, IBV_WC_SUCCESS);
+		CHECK_INT(wc.byte_len, late->len);
+		CHECK(holds(m.p, late->len, i));
+	}
+	meet_up(fd);
+}
+
+static void receives_come_late(struct late late)
+{
+	struct peer p = start(late_peer, &late);
+	static struct link more[MORE];
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	how = late.how;
+	open_iwarp(&d);
+	mem_make(&m, &d, TURNS * (uint64_t)late.len);
+	far_hear(p.fd);
+	link_make(&l, &d, &(struct conf){0});
+	stream_join(&l, p.fd);
+	for (int i = 0; i < (late.srq ? MORE : 0); i++)
+		stream_open(&more[i], &d, &(struct conf){0}, p.fd);
+	for (unsigned i = 0; i < TURNS; i++) {
+		fill(m.p + i * (uint64_t)late.len, late.len, i);
+		POST(&l, IBV_WR_SEND, i, &m, i * (uint64_t)late.len, late.len);
+	}
+	for (unsigned i = 0; i < TURNS; i++)
+		expect(l.scq, i, IBV_WC_SUCCESS);
+	CHECK_INT(state_of(l.qp), IBV_QPS_RTS);
+	meet_up(p.fd);
+	finish(&p);
+}
+
+static void messages_wait_for_one_that_polls(void)
+{
+	receives_come_late((struct late){.len = 100});
+	receives_come_late((struct late){.len = 300000});
+}
+
+static void messages_wait_for_one_that_sleeps(void)
+{
+	receives_come_late((struct late){.sleeps = true, .len = 100});
+	receives_come_late((struct late){.sleeps = true, .len = 300000});
+}
+
+static void messages_wait_with_crc_and_markers(void)
+{
+	receives_come_late((struct late){.sleeps = true, .how = {.crc = true, .markers = true}, .len = 20000});
+}
+
+static void messages_wait_for_a_shared_queue(void)
+{
+	receives_come_late((struct late){.srq = true, .len = 5000});
+	receives_come_late((struct late){.srq = true, .sleeps = true, .len = 5000});
+}
+
+static double cpu_used(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static void never_peer(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	char c;
+
+	open_iwarp(&d);
+	link_make(&l, &d, &(struct conf){0});
+	stream_join(&l, fd);
+	double before = cpu_used();
+
+	hear(fd, &c, 1);
+	if (cpu_used() - before > 1)
+		fail(__FILE__, __LINE__, "%.1f s of processor time to wait for a receive", cpu_used() - before);
+	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	CHECK_INT(next_event(&d, 2000), IBV_EVENT_QP_REQ_ERR);
+}
+
+static void a_message_that_waits_too_long_ends_the_stream(void)
+{
+	struct peer p = start(never_peer, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 2 * BIG);
+	link_make(&l, &d, &(struct conf){0});
+	stream_join(&l, p.fd);
+	for (int i = 0; i < 8; i++) /* more than what the sockets hold */
+		POST(&l, IBV_WR_SEND, 5, &m, 0, 2 * BIG);
+	struct ibv_wc wc;
+
+	do
+		wc = wait_wc(l.scq);
+	while (wc.status == IBV_WC_SUCCESS);
+	CHECK_INT(wc.status, IBV_WC_REM_OP_ERR);
+	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	tell(p.fd, "e", 1);
+	finish(&p);
+}
+
+/* 'k': killed in the middle of a message; 'd': disconnected behind one. */
+static void leaving_peer(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+	char c;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 2 * BIG);
+	link_make(&l, &d, &(struct conf){0});
+	stream_join(&l, fd);
+	POST(&l, IBV_WR_SEND, 1, &m, 0, arg ? 64 : 2 * BIG);
+	if (arg) {
+		expect(l.scq, 1, IBV_WC_SUCCESS);
+		vb_iwarp_disconnect(vb_qp(l.qp));
+	}
+	meet_up(fd);
+	hear(fd, &c, 1);
+}
+
+static void who_waits_finds_its_peer_gone(void)
+{
+	for (int disconnects = 0; disconnects < 2; disconnects++) {
+		struct peer p = start(leaving_peer, disconnects ? &disconnects : NULL);
+		struct dev d;
+		struct link l;
+
+		closed_calls = 0;
+		open_iwarp(&d);
+		link_make(&l, &d, &(struct conf){0});
+		stream_join(&l, p.fd);
+		meet_up(p.fd);
+		if (!disconnects)
+			kill_peer(&p);
+		for (int i = 0; i < 15000 && state_of(l.qp) != IBV_QPS_ERR; i++)
+			sleep_ms(1);
+		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+		for (int i = 0; i < 5000 && !closed_calls; i++)
+			sleep_ms(1);
+		CHECK_INT(closed_calls, 1);
+		if (disconnects)
+			tell(p.fd, "e", 1), finish(&p);
+		link_end(&l);
+		dev_close(&d);
+	}
+}
+
+/* --- in the middle --- */
+
+static void in_the_middle(char what)
+{
+	struct peer p = start(target, NULL);
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+	struct ibv_qp_init_attr init;
+	struct dev d;
+	struct link l;
+	struct mem m;
+	int n = 1, status;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, BIG);
+	fill(m.p, BIG, 4);
+	struct far far = far_hear(p.fd);
+
+	tell(p.fd, &n, sizeof(n));
+	stream_open(&l, &d, &(struct conf){0}, p.fd);
+	for (unsigned i = 0; i < 32; i++)
+		POST(&l, i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, i, &m, 0, BIG, .far = far);
+	switch (what) {
+	case 'd':
+		break;
+	case 'e':
+		CHECK_INT(to_state(l.qp, IBV_QPS_ERR), 0);
+		for (unsigned i = 0; i < 32; i++) {
+			struct ibv_wc wc = wait_wc(l.scq);
+
+			CHECK_INT(wc.wr_id, i);
+			CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR);
+		}
+		break;
+	case 's':
+		CHECK_INT(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+		CHECK_INT(next_event(&d, 20000), IBV_EVENT_SQ_DRAINED);
+		CHECK(!ibv_query_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_CAP, &init));
+		CHECK(a.qp_state == IBV_QPS_SQD && !a.sq_draining);
+		CHECK_INT(to_state(l.qp, IBV_QPS_RTS), 0);
+		break;
+	case 'f':
+		if (!(n = fork()))
+			_exit(0);
+		CHECK(n > 0 && waitpid(n, &status, 0) == n && !status);
+		break;
+	}
+	if (what == 's' || what == 'f') {
+		for (unsigned i = 0; i < 32; i++)
+			expect(l.scq, i, IBV_WC_SUCCESS);
+		CHECK(!ibv_query_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_CAP, &init));
+		CHECK_INT(a.qp_state, IBV_QPS_RTS);
+		CHECK_INT(a.qp_access_flags & ~IBV_ACCESS_LOCAL_WRITE, ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE);
+		CHECK(a.cap.max_send_wr >= 64 && a.cap.max_recv_wr >= 64);
+		CHECK(init.qp_type == IBV_QPT_RC && init.send_cq == l.scq && holds(m.p, BIG, 4));
+	}
+	tell(p.fd, "e", 1);
+	link_end(&l);
+	mem_end(&m);
+	dev_close(&d);
+	finish(&p);
+}
+
+static void a_busy_queue_pair_is_destroyed(void)
+{
+	in_the_middle('d');
+}
+
+static void a_busy_queue_pair_is_taken_to_error(void)
+{
+	in_the_middle('e');
+}
+
+static void a_busy_queue_pair_is_drained_and_goes_on(void)
+{
+	in_the_middle('s');
+}
+
+static void a_fork_in_the_middle_disturbs_nothing(void)
+{
+	in_the_middle('f');
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"a lone small write completes, whatever the connections", a_lone_small_write_completes_whatever_the_connections},
+		{"a lone small write is there for who looks once", a_lone_small_write_is_there_for_who_looks_once},
+		{"messages wait for one that polls", messages_wait_for_one_that_polls},
+		{"messages wait for one that sleeps", messages_wait_for_one_that_sleeps},
+		{"messages wait, with CRC and markers", messages_wait_with_crc_and_markers},
+		{"messages wait for a shared queue", messages_wait_for_a_shared_queue},
+		{"a message that waits too long ends the stream", a_message_that_waits_too_long_ends_the_stream, 40},
+		{"who waits finds its peer gone", who_waits_finds_its_peer_gone, 40},
+		{"a busy queue pair is destroyed", a_busy_queue_pair_is_destroyed},
+		{"a busy queue pair is taken to error", a_busy_queue_pair_is_taken_to_error},
+		{"a busy queue pair is drained and goes on", a_busy_queue_pair_is_drained_and_goes_on},
+		{"a fork in the middle disturbs nothing", a_fork_in_the_middle_disturbs_nothing},
+	};
+
+	return RUN_TESTS(argc, argv, tests);
+}
