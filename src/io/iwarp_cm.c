@@ -30,9 +30,9 @@ static const uint64_t limits[IW_QUEUES] = {
 	[IW_HALF_OPEN] = UINT64_C(5000000000),
 	[IW_ASKING] = UINT64_C(30000000000),
 	[IW_RETRYING] = UINT64_C(40000000),
-	/* deviates: RFC 5044, 7.1.3, has the responder wait for ever, and siw's peers need not: programs whose server speaks first
-	 * would wait, too. Long enough for an initiator to be ready for it. */
-	[IW_HOLDING] = UINT64_C(100000000),
+	/* deviates: RFC 5044, 7.1.3, has the responder wait for ever: programs whose server speaks first, as ucmatose's
+	 * does, would wait, too. Not at once: siw takes what comes before it has read the reply for an error. */
+	[IW_HOLDING] = UINT64_C(500000000),
 	[IW_LINGERING] = UINT64_C(2000000000),
 };
 

@@ -2,6 +2,7 @@
 // follows: RFC 5044, 7.1; RFC 6581, 9; rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 #include <dirent.h>
+#include <rdma/rdma_verbs.h>
 #include <sys/socket.h>
 
 #include "io/iwarp_cm.h"
@@ -108,6 +109,35 @@ static void revision_1_is_answered_with_revision_1(void)
 	drop_end(&listener);
 	lives(0);
 	CHECK_INT(stats().listening, 0);
+}
+
+/* The initiator should, but as long as it does not, nobody would say anything. */
+static void a_responder_waits_for_the_first_message_but_not_for_ever(void)
+{
+	struct end listener, server;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct bytes b = enhanced(false, 0, 3, 5, "", 0);
+	int fd = asks(port, &b);
+	struct rdma_cm_event *e = requested(&listener, &server);
+	struct rdma_conn_param answer = words("", 2, 2);
+	uint8_t fpdu[32];
+	struct ibv_wc wc;
+
+	make_qp(&server);
+	MUST(rdma_accept(server.id, &answer));
+	MUST(rdma_ack_cm_event(e));
+	strcpy(server.buf, "hello");
+	MUST(rdma_post_send(server.id, NULL, server.buf, 6, server.mr, IBV_SEND_SIGNALED));
+	listen_to(fd);
+	CHECK_INT(recv(fd, fpdu, sizeof(fpdu), MSG_WAITALL), sizeof(fpdu));
+	CHECK(fpdu[1] == 24 && fpdu[3] == 0x43 && !memcmp(fpdu + 20, "hello", 6));
+	poll_one(server.cq, &wc);
+	next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	close(fd);
+	next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&server);
+	drop_end(&listener);
+	lives(0);
 }
 
 static void revision_2_agrees_on_depths_and_on_a_first_message(void)
@@ -770,6 +800,7 @@ int main(int argc, char **argv)
 #define T(name) {#name, name, 60}
 	static const struct test tests[] = {
 	        T(revision_1_is_answered_with_revision_1),
+	        T(a_responder_waits_for_the_first_message_but_not_for_ever),
 	        T(revision_2_agrees_on_depths_and_on_a_first_message),
 	        T(a_crc_is_used_if_one_wants_it_and_markers_if_the_receiver_does),
 	        T(the_environment_asks_for_a_crc_and_markers),

@@ -1,0 +1,234 @@
+#!/bin/bash
+# siw.sh - Verbena's iWARP and the Linux kernel's, siw in an emulated guest, each as server and as client
+# follows: RFC 5040, 5041, 5044, 6581; rping(1), ucmatose(1), rdma_client(1), rcopy(1), rstream(1), perftest(1)
+# SPDX-License-Identifier: MIT
+# usage: siw.sh [PATTERN]   only the cases whose sentence matches
+# SIW_LAB: the name of a guest that is up already; it is left up
+HERE=$(cd "$(dirname "$0")" && pwd)
+source "$HERE/../lib.sh"
+need ip qemu-system-x86_64 mmdebstrap nc rping ib_send_bw
+[ "$(id -u)" = 0 ] || { skip siw "only root makes network namespaces"; exit 0; }
+[ -c /dev/net/tun ] || { skip siw "there is no /dev/net/tun"; exit 0; }
+
+export VERBENA_LAB_NAME=${SIW_LAB:-vbsiw$$} VERBENA_DEVICES=iwarp:tap0
+LAB=$HERE/../lab/lab
+only=${1:-.}
+LIMIT=20
+lab_cleanup() {
+	local status=$?
+	trap - EXIT INT TERM
+	[ -n "${SIW_LAB:-}" ] || "$LAB" down
+	(exit $status)
+	cleanup
+}
+trap lab_cleanup EXIT
+trap 'exit 130' INT TERM
+
+[ -n "${SIW_LAB:-}" ] || check "the guest boots" "$LAB" up
+[ $failed = 0 ] || exit 1
+release=$("$LAB" guest uname -r)
+module=$("$HERE/../lab/siw" "$release" 2>"$work/said") || { skip siw "no siw.ko for the guest: $(tail -1 "$work/said")"; exit 0; }
+cp "$module" "$work/siw.ko"
+adapter() {
+	"$LAB" put "$work/siw.ko" || return 1
+	"$LAB" guest "rdma link show rxe0/1 >/dev/null 2>&1 && rdma link del rxe0; modprobe -a iw_cm libcrc32c; lsmod | grep -q ^siw || insmod /root/siw.ko
+		rdma link show siw0/1 >/dev/null 2>&1 || rdma link add siw0 type siw netdev eth0; rdma link show siw0/1 | grep -q ACTIVE"
+}
+check "the guest has siw0" adapter
+# siw answers an MPA request before it looks at its socket: what a fast peer sends at once would wait there for more to come,
+# and a connection that ends before the kernel knows it as established is a BUG() of iw_cm. So its answers are slow ones.
+check "the guest's answers are slow" "$LAB" guest "tc qdisc replace dev eth0 root netem delay 3ms limit 10000"
+(cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/rdmap" rdmap.c -lrdmacm -libverbs) || exit 1
+chmod 755 "$work/rdmap"
+check "the guest gets the program that verifies" "$LAB" put "$work/rdmap"
+[ $failed = 0 ] || exit 1
+siw_set() { "$LAB" guest "cd /sys/module/siw/parameters; $(printf 'echo %s >%s;' "$@")"; } # VALUE NAME…
+
+# --- the two hosts ---
+on_here=(ip netns exec $VERBENA_LAB_NAME env "VERBENA_RUNTIME=$work/run")
+ours() { "${on_here[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "$@"; }
+theirs() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "timeout -k 2 $LIMIT $*"; }
+came() { ip -n $VERBENA_LAB_NAME -s -j link show tap0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
+# another round trip to the guest for each look is slow
+guest_listens() { "$LAB" guest "for i in \$(seq 50); do rdma resource show cm_id | grep -q LISTEN && exit 0; sleep 0.1; done; exit 1"; }
+guest_is_free() { "$LAB" guest "for i in \$(seq 50); do rdma resource show cm_id | grep -q LISTEN || exit 0; sleep 0.1; done; exit 1"; }
+
+# One attempt came too early: nobody listens there yet
+early='REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111\|onnection refused\|UNREACHABLE, error:\{0,1\} -1'
+client_until_served() { # COMMAND…: sets $c
+	local _
+	for _ in 1 2 3 4 5; do
+		"$@" >"$work/client.out" 2>&1 </dev/null && c=0 || c=$?
+		[ $c != 0 ] && grep -q "$early" "$work/client.out" && ! gone "$server" || return 0
+		sleep 0.5
+	done
+}
+
+# The address of the server in the arguments of the client is @. LASTS=: the server has no end of its own.
+LASTS=
+both() { # WAY SERVER… -- CLIENT…
+	local way=$1 server_args=() client_args s c
+	shift
+	while [ "$1" != -- ]; do server_args+=("$1"); shift; done
+	shift
+	if [ "$way" = verbena ]; then
+		client_args=("${@//@/$HERE_IP}")
+		ours "${server_args[@]}" >"$work/server.out" 2>&1 </dev/null &
+		server=$!
+		sleep 0.3
+		client_until_served theirs "${client_args[@]//"$work"\/rdmap//root/rdmap}"
+	else
+		client_args=("${@//@/$THERE_IP}")
+		guest_is_free
+		theirs "${server_args[@]//"$work"\/rdmap//root/rdmap}" >"$work/server.out" 2>&1 &
+		server=$!
+		guest_listens
+		client_until_served ours "${client_args[@]}"
+	fi
+	[ $c = 0 ] && [ -z "$LASTS" ] || wait_for 3 gone "$server" || stop_server "$way"
+	wait "$server"
+	s=$?
+	[ -z "$LASTS" ] || s=0
+	[ $s = 0 ] && [ $c = 0 ] && return 0
+	echo "server ended with $s, client with $c: $*"
+	said_by_both
+	return 1
+}
+stop_server() {
+	if [ "$1" = verbena ]; then
+		kill "$server" 2>/dev/null
+	else
+		theirs pkill "'rping|ucmatose|rdma|rcopy|rstream|ib_'"
+	fi
+}
+
+case_of() { # WAY SENTENCE SERVER… -- CLIENT…
+	local sentence="$1 serves, $f: $2"
+	grep -q -- "$only" <<<"$sentence" || return 0
+	check "$sentence" both "$1" "${@:3}"
+}
+perf() { # WAY PROGRAM ARGS…
+	local way=$1 p=$2
+	shift 2
+	case_of "$way" "$p -R $*" "$p" -R -F "$@" -- "$p" -R -F "$@" @
+}
+
+copies() { # WAY: what arrives is what was sent
+	local to
+	LASTS=1
+	rm -f "$work/copy"
+	if [ "$1" = verbena ]; then
+		"$LAB" guest "rm -f /tmp/copy; head -c 300000 /dev/urandom >/tmp/big"
+		both "$1" rcopy -- rcopy /tmp/big "@:$work/copy" || { LASTS=; return 1; }
+		to=$(md5sum <"$work/copy")
+		[ "$("$LAB" guest "md5sum </tmp/big")" = "$to" ] || { LASTS=; return 1; }
+	else
+		head -c 300000 /dev/urandom >"$work/big"
+		both "$1" rcopy -- rcopy "$work/big" "@:/tmp/copy" || { LASTS=; return 1; }
+		to=$(md5sum <"$work/big")
+		[ "$("$LAB" guest "md5sum </tmp/copy")" = "$to" ] || { LASTS=; return 1; }
+	fi
+	LASTS=
+}
+
+few() { # what each of the settings is tried with
+	local way
+	for way in verbena siw; do
+		case_of $way "rping, $1" rping -s -a $any -C 10 -V -- rping -c -a @ -C 10 -V
+		case_of $way "every kind of message, $1" "$work/rdmap" -s $any -k "$kinds" -- "$work/rdmap" -c @ -k "$kinds"
+	done
+}
+
+kinds=send,send-se,send-inv,write,read
+for f in IPv4 IPv6; do
+	case $f in
+	IPv4) HERE_IP=192.0.2.1 THERE_IP=192.0.2.2 any=0.0.0.0 ;;
+	IPv6) HERE_IP=2001:db8:2::1 THERE_IP=2001:db8:2::2 any=:: ;;
+	esac
+	for way in verbena siw; do
+		here=$HERE_IP
+		[ $way = verbena ] || here=$THERE_IP # of the server
+		before=$(came)
+		case_of $way "rping" rping -s -a $any -C 10 -V -- rping -c -a @ -C 10 -V
+		case_of $way "rping, 60000 bytes" rping -s -a $here -C 5 -S 60000 -V -- rping -c -a @ -C 5 -S 60000 -V
+		case_of $way "every kind of message" "$work/rdmap" -s $any -k $kinds -- "$work/rdmap" -c @ -k $kinds
+		case_of $way "ucmatose" ucmatose -b $any -c 5 -C 10 -- ucmatose -s @ -c 5 -C 10
+		case_of $way "rdma_client" rdma_server -s $here -- rdma_client -s @
+		# rcopy takes what stands before the first colon for the address
+		[ $f = IPv6 ] || ! grep -q "$only" <<<"$way serves, $f: rcopy" || check "$way serves, $f: rcopy" copies $way
+		case_of $way "rstream" rstream -b $here -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
+		# this perftest looks names up as IPv4's only
+		[ $f = IPv4 ] || continue
+		for p in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do perf $way $p -n 50; done
+		[ "$only" != . ] || check "$way serves, $f: the data came by the cable" test $(($(came) - before)) -gt 500000
+	done
+done
+
+f=IPv4 HERE_IP=192.0.2.1 THERE_IP=192.0.2.2 any=0.0.0.0
+siw_set Y mpa_crc_required
+few "siw asks for CRC"
+export VERBENA_MPA=crc
+few "both ask for CRC"
+siw_set N mpa_crc_required
+few "Verbena asks for CRC"
+unset VERBENA_MPA
+siw_set Y peer_to_peer
+few "siw asks for the peer-to-peer model"
+siw_set N peer_to_peer 1 mpa_version
+few "siw knows MPA revision 1"
+siw_set 2 mpa_version
+
+# --- what cannot be ---
+# siw turns M, D, R and layer and type of its Terminate messages around; what they are about is found all the same
+ends() { # WAY KIND REQUEST RECEIVE: by this message of the client's; what became of it there, and of the server's receive
+	local status
+	[ "$1" = verbena ] || LASTS=1 # siw does not flush receives in every case
+	both "$1" "$work/rdmap" -s $any -k bad-read -- "$work/rdmap" -c @ -k $2
+	status=$?
+	LASTS=
+	[ "$1" = siw ] || { grep -q "^ended: $4" "$work/server.out" && grep -q "^event: RDMA_CM_EVENT_DISCONNECTED, 0" "$work/server.out"; } || status=1
+	grep -q "^ended: \($3\)" "$work/client.out" && grep -q "^event: RDMA_CM_EVENT_DISCONNECTED, 0" "$work/client.out" && [ $status = 0 ] && return 0
+	said_by_both
+	return 1
+}
+flushed="Work Request Flushed Error"
+ends_of() { # WAY KIND …
+	local sentence="$1 serves, $f: ends by $2"
+	grep -q -- "$only" <<<"$sentence" || return 0
+	check "$sentence" ends "$@"
+}
+refused() { # COMMAND…: in the words of iWARP
+	"$@" >"$work/client.out" 2>&1 && return 1
+	grep -q "RDMA_CM_EVENT_REJECTED, error -1[01][41]" "$work/client.out" && return 0
+	cat "$work/client.out"
+	return 1
+}
+wants_markers() { # WAY: siw has none
+	local status
+	if [ "$1" = verbena ]; then
+		VERBENA_MPA=markers ours "$work/rdmap" -s $any >"$work/server.out" 2>&1 </dev/null &
+		server=$!
+		sleep 0.5
+		refused theirs /root/rdmap -c $HERE_IP
+	else
+		theirs /root/rdmap -s $any >"$work/server.out" 2>&1 &
+		server=$!
+		guest_listens
+		VERBENA_MPA=markers refused ours "$work/rdmap" -c $THERE_IP
+	fi
+	status=$?
+	gone "$server" || stop_server "$1"
+	wait "$server"
+	return $status
+}
+for way in verbena siw; do
+	request="request: remote access error"
+	[ $way = siw ] || request="request: $flushed\\|request: remote access error" # of siw as the client
+	ends_of $way bad-read "$request" "receive: $flushed"
+	ends_of $way bad-write "request: $flushed\\|receive: $flushed\\|request: remote access error" "receive: $flushed"
+	ends_of $way bad-send "request: \\|receive: $flushed" "receive: \\(local length error\\|$flushed\\)"
+	! grep -q -- "$only" <<<"$way serves, $f: markers are refused" || check "$way serves, $f: markers are refused" wants_markers $way
+done
+# siw knows nothing of RFC 7306
+ends_of siw bad-atomic "request: remote operation error" "receive: $flushed"
+finish
