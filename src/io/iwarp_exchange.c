@@ -16,6 +16,7 @@
 
 #define TAKEN_AT_ONCE 32
 #define PAUSE_NS UINT64_C(100000000)
+#define EARLIER 32 /* connections that are looked at for the order's sake */
 
 /* --- VERBENA_MPA: a list of what we ask for --- */
 
@@ -329,7 +330,7 @@ static void send_request(struct vb_iwcm_conn *c)
 		lost(c, err);
 }
 
-static void connected(struct vb_iwcm_conn *c)
+static void has_connected(struct vb_iwcm_conn *c)
 {
 	int err = 0;
 	socklen_t len = sizeof(err);
@@ -346,6 +347,28 @@ static void connected(struct vb_iwcm_conn *c)
 	}
 	c->state = IW_STATE_ASKING;
 	send_request(c);
+}
+
+static bool is_connected(const struct vb_iwcm_conn *c)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return c->state == IW_STATE_CONNECTING && !getpeername(c->watch.fd, (struct sockaddr *)&peer, &len);
+}
+
+/* Those that were begun before it ask first: programs number their queue pairs in that order. */
+static void connected(struct vb_iwcm_conn *c)
+{
+	struct vb_iwcm_conn *e = c->cm->queues[IW_ASKING].first, *next;
+
+	for (int i = 0; i < EARLIER && e && e != c && e->queue == IW_ASKING; i++, e = next) {
+		next = e->next;
+		if (is_connected(e))
+			has_connected(e);
+	}
+	if (c->queue == IW_ASKING && c->state == IW_STATE_CONNECTING)
+		has_connected(c);
 }
 
 /* --- the passive side --- */
@@ -369,7 +392,7 @@ static void request_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f
 		vb_iwcm_end(c);
 }
 
-static void read_request(struct vb_iwcm_conn *c)
+static void read_one_request(struct vb_iwcm_conn *c)
 {
 	struct vb_mpa_frame f;
 	int err = read_frame(c, &f);
@@ -380,6 +403,20 @@ static void read_request(struct vb_iwcm_conn *c)
 		malformed(c);
 	else if (err != EAGAIN)
 		lost(c, err);
+}
+
+/* What those have asked that connected before it comes first, as on the other side. */
+static void read_request(struct vb_iwcm_conn *c)
+{
+	struct vb_iwcm_conn *e = c->cm->queues[IW_HALF_OPEN].first, *next;
+
+	for (int i = 0; i < EARLIER && e && e != c && e->queue == IW_HALF_OPEN; i++, e = next) {
+		next = e->next;
+		if (e->listener == c->listener)
+			read_one_request(e);
+	}
+	if (c->queue == IW_HALF_OPEN)
+		read_one_request(c);
 }
 
 /* All of it at once, or the peer does not read at all: the socket is new. */
