@@ -3,6 +3,7 @@
 # follows: IBA volume 1, chapter 12 and annexes A11 and A17; rping(1), ucmatose(1), udaddy(1), rdma_client(1), rcopy(1), rstream(1), perftest(1)
 # SPDX-License-Identifier: MIT
 # usage: rxe_cm.sh [PATTERN]   only the cases whose sentence matches
+# RXE_CM_ONLY: the same
 # RXE_CM_LAB: the name of a guest that is up already; it is left up
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../lib.sh"
@@ -12,7 +13,7 @@ need ip qemu-system-x86_64 mmdebstrap nc rping ib_send_bw
 
 export VERBENA_LAB_NAME=${RXE_CM_LAB:-vbcm$$}
 LAB=$HERE/../lab/lab
-only=${1:-.}
+only=${1:-${RXE_CM_ONLY:-.}}
 LIMIT=20
 lab_cleanup() {
 	local status=$?
