@@ -3,32 +3,11 @@
 // SPDX-License-Identifier: MIT
 #include "frame/crc32.h"
 
+#include "frame/crc_slices.h"
+
 #ifdef VB_HAVE_ISAL
 #include <isa-l/crc.h>
 #endif
-
-/*
- * Eight tables, so that eight bytes are eight independent look-ups: table[k][i] is what byte i leaves in the register
- * when k more bytes of zeros have followed it. It is linear in i: a row is made of what its eight bits leave, and
- * these are successive powers of x, modulo the polynomial, bits reversed.
- */
-#define BIT(i, n, c) ((i) >> (n)&1 ? (c) : 0)
-#define ENTRY(i, c0, c1, c2, c3, c4, c5, c6, c7)                                                         \
-	(BIT(i, 0, c0) ^ BIT(i, 1, c1) ^ BIT(i, 2, c2) ^ BIT(i, 3, c3) ^ BIT(i, 4, c4) ^ BIT(i, 5, c5) ^ \
-	 BIT(i, 6, c6) ^ BIT(i, 7, c7))
-#define ENTRIES4(i, ...) \
-	ENTRY(i, __VA_ARGS__), ENTRY(i + 1, __VA_ARGS__), ENTRY(i + 2, __VA_ARGS__), ENTRY(i + 3, __VA_ARGS__)
-#define ENTRIES16(i, ...)                                                                     \
-	ENTRIES4(i, __VA_ARGS__), ENTRIES4(i + 4, __VA_ARGS__), ENTRIES4(i + 8, __VA_ARGS__), \
-	        ENTRIES4(i + 12, __VA_ARGS__)
-#define ENTRIES64(i, ...)                                                                          \
-	ENTRIES16(i, __VA_ARGS__), ENTRIES16(i + 16, __VA_ARGS__), ENTRIES16(i + 32, __VA_ARGS__), \
-	        ENTRIES16(i + 48, __VA_ARGS__)
-#define ROW(...)                                                                                    \
-	{                                                                                           \
-		ENTRIES64(0, __VA_ARGS__), ENTRIES64(64, __VA_ARGS__), ENTRIES64(128, __VA_ARGS__), \
-		        ENTRIES64(192, __VA_ARGS__)                                                 \
-	}
 
 static const uint32_t table[8][256] = {
         ROW(0x77073096, 0xee0e612c, 0x076dc419, 0x0edb8832, 0x1db71064, 0x3b6e20c8, 0x76dc4190, 0xedb88320),
@@ -41,25 +20,9 @@ static const uint32_t table[8][256] = {
         ROW(0xccaa009e, 0x4225077d, 0x844a0efa, 0xd3e51bb5, 0x7cbb312b, 0xf9766256, 0x299dc2ed, 0x533b85da),
 };
 
-static uint32_t le32(const uint8_t *p)
-{
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 uint32_t vb_crc32_portable(uint32_t crc, const void *bytes, size_t len)
 {
-	const uint8_t *p = bytes;
-
-	crc = ~crc;
-	for (; len >= 8; p += 8, len -= 8) {
-		uint32_t a = crc ^ le32(p), b = le32(p + 4);
-
-		crc = table[7][a & 0xff] ^ table[6][a >> 8 & 0xff] ^ table[5][a >> 16 & 0xff] ^ table[4][a >> 24] ^
-		      table[3][b & 0xff] ^ table[2][b >> 8 & 0xff] ^ table[1][b >> 16 & 0xff] ^ table[0][b >> 24];
-	}
-	for (; len > 0; p++, len--)
-		crc = crc >> 8 ^ table[0][(crc ^ *p) & 0xff];
-	return ~crc;
+	return vb_crc_slices(table, crc, bytes, len);
 }
 
 uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len)

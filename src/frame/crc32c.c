@@ -3,28 +3,11 @@
 // SPDX-License-Identifier: MIT
 #include "frame/crc32c.h"
 
+#include "frame/crc_slices.h"
+
 #ifdef VB_HAVE_ISAL
 #include <isa-l/crc.h>
 #endif
-
-/* As in crc32.c, of another polynomial. */
-#define BIT(i, n, c) ((i) >> (n)&1 ? (c) : 0)
-#define ENTRY(i, c0, c1, c2, c3, c4, c5, c6, c7)                                                         \
-	(BIT(i, 0, c0) ^ BIT(i, 1, c1) ^ BIT(i, 2, c2) ^ BIT(i, 3, c3) ^ BIT(i, 4, c4) ^ BIT(i, 5, c5) ^ \
-	 BIT(i, 6, c6) ^ BIT(i, 7, c7))
-#define ENTRIES4(i, ...) \
-	ENTRY(i, __VA_ARGS__), ENTRY(i + 1, __VA_ARGS__), ENTRY(i + 2, __VA_ARGS__), ENTRY(i + 3, __VA_ARGS__)
-#define ENTRIES16(i, ...)                                                                     \
-	ENTRIES4(i, __VA_ARGS__), ENTRIES4(i + 4, __VA_ARGS__), ENTRIES4(i + 8, __VA_ARGS__), \
-	        ENTRIES4(i + 12, __VA_ARGS__)
-#define ENTRIES64(i, ...)                                                                          \
-	ENTRIES16(i, __VA_ARGS__), ENTRIES16(i + 16, __VA_ARGS__), ENTRIES16(i + 32, __VA_ARGS__), \
-	        ENTRIES16(i + 48, __VA_ARGS__)
-#define ROW(...)                                                                                    \
-	{                                                                                           \
-		ENTRIES64(0, __VA_ARGS__), ENTRIES64(64, __VA_ARGS__), ENTRIES64(128, __VA_ARGS__), \
-		        ENTRIES64(192, __VA_ARGS__)                                                 \
-	}
 
 static const uint32_t table[8][256] = {
         ROW(0xf26b8303, 0xe13b70f7, 0xc79a971f, 0x8ad958cf, 0x105ec76f, 0x20bd8ede, 0x417b1dbc, 0x82f63b78),
@@ -37,25 +20,9 @@ static const uint32_t table[8][256] = {
         ROW(0x493c7d27, 0x9278fa4e, 0x211d826d, 0x423b04da, 0x847609b4, 0x0d006599, 0x1a00cb32, 0x34019664),
 };
 
-static uint32_t le32(const uint8_t *p)
-{
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 uint32_t vb_crc32c_portable(uint32_t crc, const void *bytes, size_t len)
 {
-	const uint8_t *p = bytes;
-
-	crc = ~crc;
-	for (; len >= 8; p += 8, len -= 8) {
-		uint32_t a = crc ^ le32(p), b = le32(p + 4);
-
-		crc = table[7][a & 0xff] ^ table[6][a >> 8 & 0xff] ^ table[5][a >> 16 & 0xff] ^ table[4][a >> 24] ^
-		      table[3][b & 0xff] ^ table[2][b >> 8 & 0xff] ^ table[1][b >> 16 & 0xff] ^ table[0][b >> 24];
-	}
-	for (; len > 0; p++, len--)
-		crc = crc >> 8 ^ table[0][(crc ^ *p) & 0xff];
-	return ~crc;
+	return vb_crc_slices(table, crc, bytes, len);
 }
 
 uint32_t vb_crc32c(uint32_t crc, const void *bytes, size_t len)

@@ -688,13 +688,3 @@ void vb_iwarp_disconnect(struct vb_qp *qp)
 	pthread_mutex_unlock(&qp->modify_lock);
 	vb_quiesce(qp->node, 0, qp->qp.qp_num);
 }
-
-bool vb_iwarp_is(const struct ibv_context *ctx)
-{
-	return vb_device_of(ctx->device)->iwarp;
-}
-
-int vb_iwarp_connect_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
-{
-	return vb_modify_qp_here(qp, attr, mask);
-}

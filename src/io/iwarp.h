@@ -36,16 +36,4 @@ void vb_iwarp_disconnect(struct vb_qp *qp);
  * gone already: it is not looked at. */
 void vb_iwarp_detach(struct vb_qp *qp, const void *own);
 
-/* --- for the same host --- */
-
-/* Is the device of this context an iWARP one? */
-bool vb_iwarp_is(const struct ibv_context *ctx);
-/*
- * Connects two queue pairs of iWARP devices on one host as RoCE ones would be, in memory: what ibv_modify_qp says to RTR
- * and then to RTS, with all attributes that InfiniBand asks for (ah_attr.grh.dgid is an address of the peer's interface,
- * an IPv4 one as ::ffff:a.b.c.d; nothing else of ah_attr is looked at). EHOSTUNREACH at RTR: the other program cannot be
- * met, or VERBENA_WIRE=always; the queue pair still is in INIT, for a stream. No lock held.
- */
-int vb_iwarp_connect_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
-
 #endif

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #include "client/tcp.h"
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 
 #define TURN (4u << 20) /* bytes read from one connection before others have their turn */
 
@@ -67,7 +67,7 @@ static void took(struct vn_tcp_queue *t, uint32_t n)
 	struct vn_cmd *c = t->rx_cmd;
 
 	if (t->pdu.flags & NV_TCP_DDGST)
-		t->rx_crc = nv_crc32c(t->rx_crc, c->data + c->tcp.moved, n);
+		t->rx_crc = vb_crc32c(t->rx_crc, c->data + c->tcp.moved, n);
 	c->tcp.moved += n;
 	t->rx_left -= n;
 	if (t->rx_left)
@@ -188,7 +188,7 @@ static uint32_t header_length(const struct vn_tcp_queue *t)
 
 static bool digest_right(const struct vn_tcp_queue *t)
 {
-	return !(t->pdu.flags & NV_TCP_HDGST) || nv_get32(t->head + t->pdu.hlen) == nv_crc32c(0, t->head, t->pdu.hlen);
+	return !(t->pdu.flags & NV_TCP_HDGST) || nv_get32(t->head + t->pdu.hlen) == vb_crc32c(0, t->head, t->pdu.hlen);
 }
 
 static uint32_t take_header(struct vn_tcp_queue *t, const uint8_t *bytes, uint32_t len)

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #include "client/tcp.h"
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 
 #define PIECES 48 /* of one sendmsg; three for each PDU */
 
@@ -39,9 +39,9 @@ static void finish_pdu(struct vn_tcp_queue *t, struct vn_cmd *c, uint8_t type, u
 	h.plen = p->head_len + p->data_len + p->tail_len;
 	nv_tcp_common_encode(&h, p->head);
 	if (hdgst)
-		nv_put32(p->head + hlen, nv_crc32c(0, p->head, hlen));
+		nv_put32(p->head + hlen, vb_crc32c(0, p->head, hlen));
 	if (ddgst)
-		nv_put32(p->tail, nv_crc32c(0, c->data + p->data_at, p->data_len));
+		nv_put32(p->tail, vb_crc32c(0, c->data + p->data_at, p->data_len));
 }
 
 void vn_tcp_submit(struct vn_queue *q, struct vn_cmd *c)

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 #include "target/tcp_conn.h"
 
 #define TURN (256u << 10) /* bytes read from one connection before others have their turn */
@@ -79,7 +79,7 @@ static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_
 static void took(struct nt_conn *c, const uint8_t *at, uint32_t n)
 {
 	if (data_digest(c))
-		c->rx_crc = nv_crc32c(c->rx_crc, at, n);
+		c->rx_crc = vb_crc32c(c->rx_crc, at, n);
 	if (c->rx == NT_RX_DATA)
 		c->rx_at += n;
 	c->rx_left -= n;
@@ -254,7 +254,7 @@ static bool check_digest(struct nt_conn *c)
 	if (!(c->pdu.flags & NV_TCP_HDGST))
 		return true;
 	is = nv_get32(c->head + c->pdu.hlen);
-	want = nv_crc32c(0, c->head, c->pdu.hlen);
+	want = vb_crc32c(0, c->head, c->pdu.hlen);
 	if (is != want)
 		nt_conn_terminate(c, NV_TCP_FES_HDGST, is);
 	return is == want;

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 #include "target/tcp_conn.h"
 
 #define PIECES 64
@@ -18,7 +18,7 @@ static uint8_t seal(const struct nt_conn *c, uint8_t *head, uint8_t len)
 {
 	if (!(c->digests & NV_TCP_HDGST))
 		return len;
-	nv_put32(head + len, nv_crc32c(0, head, len));
+	nv_put32(head + len, vb_crc32c(0, head, len));
 	return len + NV_TCP_DIGEST_LEN;
 }
 
@@ -92,7 +92,7 @@ static void put_data(struct nt_conn *c, struct nt_request *r)
 	i->head_len = seal(c, i->head, NV_TCP_DATA_LEN);
 	i->pad = pdo - i->head_len;
 	if (digest)
-		nv_put32(i->digest, nv_crc32c(0, r->data, r->length));
+		nv_put32(i->digest, vb_crc32c(0, r->data, r->length));
 	if (!silent)
 		put_response(c, r, i->tail, &i->tail_len);
 }

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 #include "nvme/tcp_pdu.h"
 #include "target/tcp.h"
 
@@ -77,9 +77,9 @@ static void put_pdu(uint8_t *head, uint8_t hlen, uint8_t flags, uint32_t len, ui
 	nv_tcp_common_encode(&c, head);
 	memcpy(pdu, head, hlen);
 	if (hd)
-		nv_put32(pdu + hlen, nv_crc32c(0, pdu, hlen));
+		nv_put32(pdu + hlen, vb_crc32c(0, pdu, hlen));
 	if (dd)
-		nv_put32(pdu + start + len, nv_crc32c(0, pdu + start, len));
+		nv_put32(pdu + start + len, vb_crc32c(0, pdu + start, len));
 	if (spoil)
 		pdu[spoil % total] ^= (uint8_t)(spoil >> 8);
 	put(pdu, total);
@@ -109,13 +109,13 @@ static void connect_admin(void)
 	nv_tcp_common_encode(&c, pdu);
 	nv_sqe_encode(&s, pdu + 8);
 	if (hd)
-		nv_put32(pdu + 72, nv_crc32c(0, pdu, 72));
+		nv_put32(pdu + 72, vb_crc32c(0, pdu, 72));
 	data[0] = 1;
 	nv_put16(data + 16, NV_CNTLID_DYNAMIC);
 	strcpy((char *)data + 256, SUBNQN);
 	strcpy((char *)data + 512, "nqn.2026-01.test:host");
 	if (dd)
-		nv_put32(data + 1024, nv_crc32c(0, data, 1024));
+		nv_put32(data + 1024, vb_crc32c(0, data, 1024));
 	put(pdu, c.plen);
 }
 

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "core/device.h"
+#include "core/verbs.h"
 #include "stream.h"
 
 #define BIG (3u << 20)
@@ -16,7 +18,7 @@ static void open_iwarp(struct dev *d)
 {
 	setenv("VERBENA_DEVICES", "iwarp:lo", 1);
 	dev_open(d);
-	CHECK(vb_iwarp_is(d->ctx));
+	CHECK(vb_ctx(d->ctx)->dev->iwarp);
 }
 
 /* --- every operation, of every length --- */
@@ -714,10 +716,10 @@ static void here(struct link *l, int fd)
 		.ah_attr.grh.dgid.raw = {[10] = 0xff, 0xff, 127, 0, 0, 1},
 	};
 
-	CHECK_INT(vb_iwarp_connect_here(vb_qp(l->qp), &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 	                                                      IBV_QP_MIN_RNR_TIMER), 0);
 	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = l->me.psn, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 16};
-	CHECK_INT(vb_iwarp_connect_here(vb_qp(l->qp), &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
 	meet_up(fd);
 }
 

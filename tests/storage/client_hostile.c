@@ -11,7 +11,7 @@
 #include "check.h"
 #include "client/verbena_nvme.h"
 #include "client_load.h"
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 #include "nvme/nvme.h"
 #include "nvme/tcp_pdu.h"
 
@@ -102,7 +102,7 @@ static void data(struct conn *c, uint8_t flags, uint16_t cid, uint32_t offset, c
 	put(c, at, length);
 	if (!fake.digests)
 		return;
-	nv_put32(digest, nv_crc32c(0, at, length) ^ (c->qid && fake.wrong));
+	nv_put32(digest, vb_crc32c(0, at, length) ^ (c->qid && fake.wrong));
 	fake.wrong -= c->qid && fake.wrong;
 	put(c, digest, sizeof(digest));
 }

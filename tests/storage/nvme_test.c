@@ -2,7 +2,7 @@
 // installed follows: NVM Express Base 1.4; NVMe/TCP transport specification 1.0; RFC 3720 B.4 for the checksums
 // SPDX-License-Identifier: MIT
 #include "check.h"
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 #include "nvme/nqn.h"
 #include "nvme/nvme.h"
 #include "nvme/tcp_pdu.h"
@@ -16,17 +16,17 @@ static void checksums_are_those_of_the_standard(void)
 	uint8_t b[48];
 
 	memset(b, 0, 32);
-	SAME(nv_crc32c(0, b, 32), 0x8a9136aa);
+	SAME(vb_crc32c(0, b, 32), 0x8a9136aa);
 	memset(b, 0xff, 32);
-	SAME(nv_crc32c(0, b, 32), 0x62a8ab43);
+	SAME(vb_crc32c(0, b, 32), 0x62a8ab43);
 	for (uint8_t i = 0; i < 32; i++)
 		b[i] = i;
-	SAME(nv_crc32c(0, b, 32), 0x46dd794e);
+	SAME(vb_crc32c(0, b, 32), 0x46dd794e);
 	for (size_t len = 0; len <= 32; len++)
 		for (size_t cut = 0; cut <= len; cut++) {
-			SAME(nv_crc32c(nv_crc32c(0, b, cut), b + cut, len - cut), nv_crc32c_portable(0, b, len));
-			SAME(nv_crc32c_portable(nv_crc32c_portable(0, b, cut), b + cut, len - cut),
-			     nv_crc32c(0, b, len));
+			SAME(vb_crc32c(vb_crc32c(0, b, cut), b + cut, len - cut), vb_crc32c_portable(0, b, len));
+			SAME(vb_crc32c_portable(vb_crc32c_portable(0, b, cut), b + cut, len - cut),
+			     vb_crc32c(0, b, len));
 		}
 }
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "nvme/crc32c.h"
+#include "frame/crc32c.h"
 #include "nvme/tcp_pdu.h"
 #include "target/tcp.h"
 
@@ -164,11 +164,11 @@ static void send_pdu(uint8_t *head, uint8_t hlen, uint8_t flags, const void *dat
 	nv_tcp_common_encode(&c, head);
 	memcpy(pdu, head, hlen);
 	if (hd)
-		nv_put32(pdu + hlen, nv_crc32c(0, pdu, hlen));
+		nv_put32(pdu + hlen, vb_crc32c(0, pdu, hlen));
 	if (len)
 		memcpy(pdu + start, data, len);
 	if (dd)
-		nv_put32(pdu + start + len, nv_crc32c_portable(0, data, len));
+		nv_put32(pdu + start + len, vb_crc32c_portable(0, data, len));
 	if (spoil >= 0)
 		pdu[spoil] ^= 0x40;
 	put(pdu, c.plen);
@@ -217,7 +217,7 @@ static bool get_pdu(void)
 
 	if (got.c.flags & NV_TCP_HDGST) {
 		SAME(get(digest, 4), 4);
-		SAME(nv_get32(digest), nv_crc32c_portable(0, got.head, got.c.hlen));
+		SAME(nv_get32(digest), vb_crc32c_portable(0, got.head, got.c.hlen));
 		at += 4;
 	}
 	got.len = 0;
@@ -229,7 +229,7 @@ static bool get_pdu(void)
 		at = got.c.pdo + got.len;
 		if (got.c.flags & NV_TCP_DDGST) {
 			SAME(get(digest, 4), 4);
-			SAME(nv_get32(digest), nv_crc32c_portable(0, got.data, got.len));
+			SAME(nv_get32(digest), vb_crc32c_portable(0, got.data, got.len));
 			at += 4;
 		}
 	}
