@@ -49,7 +49,9 @@ client_until_served() { # COMMAND…: sets $c
 }
 
 # The address of the server in the arguments of the client is @. LASTS=: the server has no end of its own.
+# ONCE=: no second client for a server that has had one.
 LASTS=
+ONCE=
 both() { # WAY SERVER… -- CLIENT…
 	local way=$1 server_args=() client_args s c
 	shift
@@ -67,7 +69,11 @@ both() { # WAY SERVER… -- CLIENT…
 		theirs "${server_args[@]}" >"$work/server.out" 2>&1 &
 		server=$!
 		guest_listens
-		client_until_served ours "${client_args[@]}"
+		if [ -z "$ONCE" ]; then
+			client_until_served ours "${client_args[@]}"
+		else
+			ours "${client_args[@]}" >"$work/client.out" 2>&1 </dev/null && c=0 || c=$?
+		fi
 	fi
 	[ $c = 0 ] && [ -z "$LASTS" ] || wait_for 3 gone "$server" || stop_server "$way"
 	wait "$server"
@@ -91,10 +97,23 @@ case_of() { # WAY SENTENCE SERVER… -- CLIENT…
 	grep -q -- "$only" <<<"$sentence" || return 0
 	check "$sentence" both "$1" "${@:3}"
 }
+# perftest connects twice, and its server closes the port and listens anew in between. The kernel refuses who comes in that
+# moment (REJ, reason 8), perftest's client does not survive that, and its server is left halfway: no other client gets on
+# with it. It happens to two rxe too. So both begin again.
+twice() { # WAY SERVER… -- CLIENT…
+	local _
+	for _ in $(seq 10); do
+		ONCE=1 both "$@" && return 0
+		[ "$1" = rxe ] && grep -q "$early" "$work/client.out" || return 1
+	done
+	return 1
+}
 perf() { # WAY PROGRAM ARGS…
-	local way=$1 p=$2
+	local way=$1 p=$2 sentence
 	shift 2
-	case_of "$way" "$p -R $*" "$p" -R -F "$@" -- "$p" -R -F "$@" @
+	sentence="$way serves, $f: $p -R $*"
+	grep -q -- "$only" <<<"$sentence" || return 0
+	check "$sentence" twice "$way" "$p" -R -F "$@" -- "$p" -R -F "$@" @
 }
 
 copies() { # WAY: what arrives is what was sent
