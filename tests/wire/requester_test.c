@@ -335,6 +335,57 @@ static void who_looks_late_at_a_timer_may_find_the_answer_first(void)
 	completed(1, VB_WIRE_SUCCESS);
 }
 
+static void a_retry_counts_when_something_was_sent_in_its_time(void)
+{
+	uint64_t t = 4096 << 8, late = 10 * t;
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.probe_min = t / 8;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, 1);
+	vb_wire_timeout(&fx.qp, late); /* both timers have run out: a moment first */
+	CHECK(!fx.qp.stats.timeouts && !fx.qp.stats.probes && fx_drain(&fx, late) == 0);
+	late = vb_wire_deadline(&fx.qp);
+	vb_wire_timeout(&fx.qp, late);
+	CHECK(!fx.qp.stats.timeouts && fx.qp.stats.probes == 1 && fx_drain(&fx, late) == 1);
+	while (!fx.events && late < 100 * t) {
+		late = vb_wire_deadline(&fx.qp);
+		vb_wire_timeout(&fx.qp, late);
+		fx_drain(&fx, late);
+	}
+	CHECK(fx.qp.stats.timeouts == 1 && late < 14 * t);
+	completed(1, VB_WIRE_RETRY_EXC_ERR);
+}
+
+static void a_retry_stands_for_several_tries_however_long_nothing_came(void)
+{
+	const uint64_t rtt = 3000000; /* the timer: 4.096 us * 2^12, 17 ms */
+	struct vb_wire_config cfg;
+	uint64_t now = 1;
+
+	fx_config(&cfg);
+	cfg.probe_min = 0;
+	cfg.timeout = 12;
+	cfg.retry_cnt = 7;
+	fx_init_with(&fx, &cfg);
+	for (uint32_t i = 0; i < 8; i++, now += rtt) { /* it learns how long they take */
+		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_drain(&fx, now);
+		fx_ack(&fx, 100 + i, 31, now + rtt);
+	}
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, now);
+	while (!fx.events) {
+		now = vb_wire_deadline(&fx.qp);
+		vb_wire_timeout(&fx.qp, now);
+		fx_drain(&fx, now);
+	}
+	CHECK(fx.qp.stats.timeouts == 7 && fx.qp.stats.probes >= 3 * 8 - 3);
+	completed(9, VB_WIRE_RETRY_EXC_ERR);
+}
+
 /* 4.096 us * 2^8 is 1 ms; the network takes 3 ms: as often as the program says, it has to wait all the same. */
 static void a_round_trip_may_be_longer_than_the_timer(void)
 {
@@ -854,6 +905,8 @@ int main(void)
 	RUN(an_answer_gives_the_retries_back);
 	RUN(a_sequence_nak_does_not_put_off_the_end);
 	RUN(who_looks_late_at_a_timer_may_find_the_answer_first);
+	RUN(a_retry_counts_when_something_was_sent_in_its_time);
+	RUN(a_retry_stands_for_several_tries_however_long_nothing_came);
 	RUN(a_round_trip_may_be_longer_than_the_timer);
 	RUN(without_a_timer_it_asks_for_ever);
 	RUN(an_rnr_nak_waits_as_long_as_its_code_says);

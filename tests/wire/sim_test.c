@@ -52,6 +52,8 @@ static const struct {
 	const char *found;
 } regressions[] = {
         {1944, "patience grew beyond the retry timer, and eight tries through 20 % loss were spent"},
+        {3297, "patience was multiplied beyond the retry timer, and each retry was a single try"},
+        {35112, "the same, where round trips were known well"},
 };
 
 int main(int argc, char **argv)

@@ -59,7 +59,7 @@ static const struct scenario scenarios[] = {
           LARGE,
           .queue = 128 * KIB},
          85},
-        {"beside a TCP, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000}, 40, 15},
+        {"beside a TCP, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000}, 40, 20},
         {"beside a TCP, queue 1.25 MB, 4096", {SHARED, LARGE, .queue = 1250000}, 40, 20},
         {"beside a TCP, queue 625 KB, 4096", {SHARED, LARGE, .queue = 625000}, 40, 20},
         {"beside a TCP, queue 250 KB, 4096", {SHARED, LARGE, .queue = 250000}, 40, 10},

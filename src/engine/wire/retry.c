@@ -5,13 +5,15 @@
 
 #define PROBE_MAX 1000000000ull /* ns */
 #define MEND_PATIENCE 4         /* round trips */
-#define RETRY_PATIENCE 8        /* round trips */
+#define RETRY_PATIENCE 5        /* times that an answer may take */
 #define LATE 1000000ull         /* ns: who looks so late at a timer has perhaps not looked at the answer yet */
 
-/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that, if round trips are so long; 0: for ever. */
+/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that, if answers take so long; 0: for ever. */
 static uint64_t retry_time(const struct vb_wire_qp *qp)
 {
-	uint64_t t = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0, want = RETRY_PATIENCE * qp->rq.window.srtt;
+	const struct vb_wire_window *w = &qp->rq.window;
+	uint64_t t = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0;
+	uint64_t want = w->srtt ? RETRY_PATIENCE * vb_wire_window_patience(w, 0) : 0;
 
 	return !t || want <= t ? t : want < 4 * t ? want : 4 * t;
 }
@@ -19,8 +21,9 @@ static uint64_t retry_time(const struct vb_wire_qp *qp)
 /*
  * deviates: beside the program's timer, which may run for seconds, an earlier one by the round-trip times that were
  * seen sends again what was not answered. It counts against nothing, so the error comes when the program asked for it.
- * It waits longer each time until an answer can be timed, but a retry always stands for several: where a fifth of all
- * packets is lost, eight tries are not enough.
+ * It waits longer each time until an answer can be timed, but no longer than a quarter of a retry, so that a retry
+ * stands for several tries: where a fifth of all packets is lost, eight are not enough. Only where answers take longer
+ * than that it waits for them.
  */
 static uint64_t probe_time(const struct vb_wire_qp *qp)
 {
@@ -31,10 +34,10 @@ static uint64_t probe_time(const struct vb_wire_qp *qp)
 	if (rq->mending && soon && soon < least) /* there is little that it could be too early for */
 		least = soon;
 	uint64_t patience = vb_wire_window_patience(&rq->window, least);
-	uint64_t enough = rq->window.srtt ? patience << (rq->probes < 3 ? rq->probes : 3) : least;
+	uint64_t enough = rq->window.srtt ? patience : least;
 	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10);
 
-	if (most < enough) /* an answer may well be on its way for longer than the program thinks */
+	if (most < enough)
 		most = enough;
 	return t < most ? t : most;
 }
@@ -108,6 +111,15 @@ static void retry(struct vb_wire_qp *qp, uint64_t now)
 	vb_requester_arm(qp, now);
 }
 
+/* Who was busy for so long that what goes uncounted was not sent either does that first. */
+static void try_first(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->probe_at && rq->probe_at < rq->retry_at && rq->retry_at <= now)
+		rq->retry_at = now + LATE + retry_time(qp) / 4;
+}
+
 /* This machine was busy with something else: a moment for what came meanwhile. */
 static bool looks_late(struct vb_wire_requester *rq, uint64_t now)
 {
@@ -136,6 +148,7 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 		rq->rnr_at = 0;
 	if (rq->wake_at && rq->wake_at <= now)
 		rq->wake_at = 0;
+	try_first(qp, now);
 	if (looks_late(rq, now))
 		return;
 	if (rq->retry_at && rq->retry_at <= now) {

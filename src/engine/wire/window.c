@@ -23,6 +23,8 @@ void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint
 {
 	if (!rtt)
 		rtt = 1;
+	if (!first && w->guessed)
+		return; /* the answer may be to what went before, and nothing says how short is too short */
 	w->rtt_at = now;
 	w->earlier[1] = w->earlier[0];
 	w->earlier[0] = w->rtt;
