@@ -150,7 +150,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		on_disconnected(id, -ETIMEDOUT);
 		return;
 	case VB_CM_TIMEWAIT_EXIT:
-		if (id->state == RCM_DISCONNECT && !id->iwarp)
+		if (id->state == RCM_DISCONNECT)
 			post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		return;
 	default:

@@ -127,6 +127,10 @@ static void on_replied(void *own, int err, const struct vb_iwcm_said *said)
 	rcm_queue(e);
 }
 
+/*
+ * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs that know InfiniBand alone give a connection back by it: tgtd would
+ * keep each of its sessions for ever.
+ */
 static void on_closed(void *own, int err)
 {
 	struct rcm_id *id = own;
@@ -134,8 +138,10 @@ static void on_closed(void *own, int err)
 	if (id->state != RCM_CONNECT)
 		return;
 	id->state = RCM_DISCONNECT;
-	if (id->told)
-		rcm_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+	if (!id->told)
+		return;
+	rcm_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+	rcm_post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
 static void unlock_and_rearm(void)
