@@ -3,104 +3,11 @@
 # follows: RFC 7145, tgtadm(8), iscsi-inq(1), qemu-img(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
-need tgtd tgtadm iscsi-inq iscsi-readcapacity16 iscsi-perf qemu-img
-ldd "$(command -v tgtd)" | grep -q librdmacm || { skip iser "this tgtd knows no iSER"; exit 0; }
-qemu-img --help | grep -qw iser || { skip iser "this QEMU knows no iSER"; exit 0; }
-MB=16
-STEP=262144 # libiscsi 1.19 has buffers of that size, and does not live through a request that is larger
-IQN=iqn.2026-01.test:disk
-at_a=() at_b=() # where initiator and target run: on this host, or each on one of its own
-
-# --- tgtd's sockets lie in a directory of the system ---
-control=$((1000 + RANDOM % 30000)) # its name for itself
-sockets=/var/run/tgtd
-[ -e $sockets ] || { mkdir -p $sockets && made_sockets=1; }
-iser_cleanup() {
-	local status=$?
-	rm -f $sockets/socket.$control*
-	[ -z "${made_sockets:-}" ] || rmdir $sockets 2>/dev/null
-	(exit $status)
-	net_cleanup
-}
-trap iser_cleanup EXIT
-
-adm() { tgtadm -C "$control" --lld iser "$@"; }
-# ${1:-$where}: an address, as URLs have it
-url() { echo "iser://${1:-$where}:3260/$IQN/1"; }
-# The same for QEMU, which is told not to ask for more at once
-node() { echo "driver=raw,file.driver=blkdebug,file.max-transfer=$STEP,file.image.driver=iscsi,file.image.transport=iser,file.image.portal=$where:3260,file.image.target=$IQN,file.image.lun=1"; }
-on_client() { timeout -k 2 $((60 * SLOW)) ${at_a[@]+"${at_a[@]}"} "${run[@]}" "$@"; }
-
-# --- the target ---
-# It knows who may come by the address and by the initiator's name, and wants both
-let_in() {
-	local i lib=iqn.2007-10.com.github:sahlberg:libiscsi
-	adm --op bind --mode target --tid 1 -I ALL || return 1
-	for i in $lib:iscsi-inq $lib:iscsi-readcapacity16 iqn.2010-11.libiscsi:iscsi-perf iqn.2008-11.org.linux-kvm; do
-		adm --op bind --mode target --tid 1 -Q $i || return 1
-	done
-}
-answers() { adm --op show --mode target >/dev/null 2>&1 || gone "$target"; }
-
-# One disk. It listens at 0.0.0.0 and at ::, at iSER's own port (ports of RDMA are this broker's); TCP is not used
-start_target() {
-	free_port
-	timeout -k 2 $((120 * SLOW)) ${at_b[@]+"${at_b[@]}"} "${run[@]}" tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$port" >"$work/target.out" 2>&1 &
-	target=$!
-	truncate -s 0 "$work/disk"
-	truncate -s ${MB}M "$work/disk"
-	wait_for 20 answers && adm --op new --mode target --tid 1 -T $IQN &&
-		adm --op new --mode logicalunit --tid 1 --lun 1 -b "$work/disk" && let_in && ! grep "rdma_bind_addr\|rdma_listen" "$work/target.out" && return 0
-	tail "$work/target.out"
-	return 1
-}
-sessions() { adm --op show --mode target | sed -n '/I_T nexus info/,/LUN info/p' | grep -c "I_T nexus:"; }
-has_sessions() { [ "$(sessions)" -ge "$1" ]; }
-has_no_session() { [ "$(sessions)" = 0 ]; }
-
-# tgtd 1.0.85 has no function to close an iSER connection for a target that is deleted by force: the last has to be gone
-target_ends() {
-	local status
-	wait_for 20 has_no_session || { adm --op show --mode target; return 1; }
-	adm --op delete --mode target --tid 1 && adm --op delete --mode system && wait_for 10 gone "$target" || return 1
-	wait "$target"
-	status=$?
-	[ $status = 0 ] || tail "$work/target.out"
-	return $status
-}
-
-# --- the initiators ---
-inquires() { on_client iscsi-inq "$(url "$@")" | tee /dev/stderr | grep -q "Vendor:IET"; }
-tells_size() {
-	on_client iscsi-readcapacity16 "$(url)" | tee /dev/stderr |
-		grep -q "Total size:$((MB << 20))\|RETURNED LOGICAL BLOCK ADDRESS:$(((MB << 20) / 512 - 1))"
-}
-writes_and_reads() {
-	head -c ${MB}M /dev/urandom >"$work/image"
-	dd if=/dev/zero of="$work/image" bs=1M seek=5 count=2 conv=notrunc status=none # these are written in another way
-	on_client qemu-img convert -n -W -m 8 -f raw --target-image-opts "$work/image" "$(node)" && cmp "$work/image" "$work/disk" &&
-		reads_back "$work/back"
-}
-reads_back() { on_client qemu-img convert -W -m 8 -O raw --image-opts "$(node)" "$1" && cmp "$work/disk" "$1"; }
-reads_at_once() {
-	local i pids=() status=0
-	for i in 1 2 3; do
-		reads_back "$work/back$i" &
-		pids+=($!)
-	done
-	for i in 1 2 3; do wait "${pids[i - 1]}" || status=1; done
-	return $status
-}
-# many BLOCKS REQUESTS: reads of so many blocks, so many at once, until it is told to stop
-many() { on_client timeout -s INT 4 iscsi-perf -b "$1" -m "$2" "$(url)" | tr '\r' '\n' | tail -3 | tee /dev/stderr | grep -q iops; }
-survives_a_kill() {
-	local c
-	on_client iscsi-perf -b 512 -m 32 "$(url)" >/dev/null 2>&1 &
-	c=$!
-	wait_for 10 has_sessions 1 && sleep 0.5 && kill -9 "$(program_of $c)"
-	wait $c
-	wait_for 20 has_no_session && inquires
-}
+source "$(dirname "$0")/../iser.sh"
+if why=$(why_no_iser); then
+	skip iser "$why"
+	exit 0
+fi
 
 # uses HOW: a target from its start to its end, which is the same by any way
 uses() {

@@ -1,10 +1,13 @@
 #!/bin/bash
 # iwarp.sh - programs of rdma_cm on iWARP adapters, from one host to another and on one host
-# follows: rping(1), ucmatose(1), rdma_client(1), perftest(1); RFC 5044
+# follows: rping(1), ucmatose(1), rdma_client(1), rstream(1), rcopy(1), fio(1), perftest(1); RFC 5044; RFC 7145 (iSER)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/../fio.sh"
+source "$(dirname "$0")/../iser.sh"
 source "$(dirname "$0")/../cm.sh"
-need rping ib_send_lat
+need rping ib_send_lat rstream rcopy
+LIMIT=60
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
 
@@ -33,7 +36,10 @@ programs() { # WHERE: a way to check that it was there, e.g. crossing 1000
 	check "ucmatose, 20 connections, $where" "$@" both ucmatose -b $any -c 20 -C 10 -- ucmatose -s @ -c 20 -C 10
 	check "rdma_server and rdma_client, $where" "$@" both rdma_server -s $there -- rdma_client -s @
 	check "cmtime, 20 connections, $where" "$@" cmtimes $there 20
+	check "rstream, $where" "$@" streams
+	case $there in *:*) ;; *) check "rcopy, $where" "$@" copies ;; esac # it takes what follows a colon for the file's name
 }
+streams() { both rstream -b $there -T v -S 65536 -C 5 -I 2 -- rstream -s @ -T v -S 65536 -C 5 -I 2; }
 measures() {
 	local where=$1 p
 	shift
@@ -48,17 +54,62 @@ measures() {
 	check "ib_read_bw -R -e, $where" "$@" both ib_read_bw -R -F -e -n 50 -- ib_read_bw -R -F -e -n 50 @
 }
 
+# CRC and markers, one without the other and both
+framings() {
+	local p
+	for VERBENA_MPA in crc markers crc,markers; do
+		export VERBENA_MPA
+		for there in $V6_B $V4_B; do
+			check "rping, $VERBENA_MPA, $there" crossing 2000 both rping -s -a $there -C 20 -V -- rping -c -a @ -C 20 -V
+			check "ucmatose, $VERBENA_MPA, $there" crossing 2000 both ucmatose -b $there -c 5 -C 5 -- ucmatose -s @ -c 5 -C 5
+			check "rstream, $VERBENA_MPA, $there" crossing 100000 streams
+		done
+		check "rcopy, $VERBENA_MPA" crossing 3000000 copies
+		for p in ib_send_bw ib_write_bw ib_read_bw; do
+			check "$p -R, $VERBENA_MPA" crossing 4000 both $p -R -F -n 50 -- $p -R -F -n 50 @
+		done
+		[ -z "$have_fio" ] || check "fio: verify, $VERBENA_MPA" crossing 1000000 job write 1m --bs=16k --iodepth=4 --verify=crc32c --do_verify=0
+	done
+	unset VERBENA_MPA
+}
+files() { # WHERE COMMAND-IN-FRONT…
+	local where=$1 verb
+	shift
+	for verb in write read send; do
+		check "fio: $verb, $where" "$@" job $verb 4m --bs=64k --iodepth=16 --verify=crc32c --do_verify=0
+	done
+}
+disk() { # WHERE COMMAND-IN-FRONT…
+	local before=$failed where_it_is=$1
+	shift
+	check "tgtd listens for iSER, $where_it_is" start_target
+	[ $failed = $before ] || return
+	check "iscsi-inq, $where_it_is" inquires
+	sanitized || check "an image of $MB MB over iSER, $where_it_is" "$@" writes_and_reads
+	check "tgtd ends, $where_it_is" target_ends
+}
 there=$V4_B any=0.0.0.0
 programs IPv4 crossing 500 by_tcp
 measures IPv4 crossing 4000 by_tcp
 there=$V6_B any=::
 programs IPv6 crossing 500 by_tcp
-export VERBENA_MPA=crc,markers
-there=$V4_B any=0.0.0.0
-check "rping, CRC and markers" crossing 2000 both rping -s -a $there -C 20 -V -- rping -c -a @ -C 20 -V
-check "ib_send_bw -R, CRC and markers" crossing 4000 both ib_send_bw -R -F -n 50 -- ib_send_bw -R -F -n 50 @
-check "ib_read_bw -R, CRC and markers" crossing 4000 both ib_read_bw -R -F -n 50 -- ib_read_bw -R -F -n 50 @
-unset VERBENA_MPA
+
+there=$V4_B
+have_fio= no_iser=$(why_no_iser)
+if command -v fio >/dev/null && fio --enghelp=rdma >/dev/null 2>&1; then
+	have_fio=1 on_server=("${on_b[@]}") on_client=("${on_a[@]}")
+	files IPv4 crossing 1000000 by_tcp
+else
+	skip "fio" "there is none with an rdma engine"
+fi
+framings
+at_a=("${on_a[@]}") at_b=("${on_b[@]}") where=$V4_B
+if [ -z "$no_iser" ]; then
+	disk IPv4 crossing $((MB << 20))
+	VERBENA_MPA=crc disk "IPv4, CRC" crossing $((MB << 20))
+else
+	skip "iSER" "$no_iser"
+fi
 
 # on one host: nothing crosses, and in memory there is no TCP connection either
 staying() { # COMMAND…
@@ -79,6 +130,9 @@ on_b=("${on_a[@]}")
 there=$V4_A
 programs "one host" staying
 measures "one host" staying
+[ -z "$have_fio" ] || { on_server=("${on_a[@]}"); files "one host" staying; }
+at_b=("${on_a[@]}") where=$V4_A
+[ -n "$no_iser" ] || disk "one host" staying
 check "ib_write_bw -R stays in memory" in_memory both ib_write_bw -R -F -n 1000 -- ib_write_bw -R -F -n 1000 @
 export VERBENA_WIRE=always
 programs "one host, VERBENA_WIRE=always" staying
