@@ -1,5 +1,5 @@
 // rdmap.c - DDP segments and RDMAP messages, each way
-// follows: RFC 5041, 4 (DDP headers); RFC 5040, 4 (RDMAP headers, Terminate); RFC 7306, 5 and 6 (atomics, immediate data)
+// follows: RFC 5041, 4 (DDP headers); RFC 5040, 4 (RDMAP headers) and 4.8 (Terminate); RFC 7306, 5 and 6 (atomics, immediate data)
 // SPDX-License-Identifier: MIT
 #include "frame/rdmap.h"
 
@@ -159,16 +159,13 @@ bool vb_terminate_decode(struct vb_terminate *t, const uint8_t *bytes, size_t le
 		return true;
 	vb_ddp_decode(&r, &t->ddp);
 	t->has_ddp = !r.failed;
-	if (!t->has_ddp || !(has & HEADER_R))
+	if (!t->has_ddp || !(has & HEADER_R) || t->ddp.opcode != VB_RDMAP_READ_REQUEST)
 		return true;
-	uint8_t body = vb_rdmap_table[t->ddp.opcode].body;
-	const uint8_t *rdma = vb_take(&r, body);
+	const uint8_t *rdma = vb_take(&r, sizeof(t->rdma));
 
-	if (rdma && body) {
-		memcpy(t->rdma, rdma, body);
-		t->rdma_len = body;
-		t->has_rdma = true;
-	}
+	t->has_rdma = rdma;
+	if (rdma)
+		memcpy(t->rdma, rdma, sizeof(t->rdma));
 	return true;
 }
 
@@ -181,5 +178,5 @@ void vb_terminate_encode(struct vb_writer *w, const struct vb_terminate *t)
 	vb_put16(w, t->segment_len);
 	vb_ddp_encode(w, &t->ddp);
 	if (t->has_rdma)
-		vb_put_bytes(w, t->rdma, t->rdma_len);
+		vb_put_bytes(w, t->rdma, sizeof(t->rdma));
 }

@@ -1,6 +1,6 @@
 // rdmap.h - DDP segments and RDMAP messages, and what each opcode has
-// follows: RFC 5041, 4 (DDP headers) and 7 (errors); RFC 5040, 4 (headers, Terminate); RFC 7306, 5 and 6 (atomics, immediate
-// data) and 7 (their opcodes)
+// follows: RFC 5041, 4 (DDP headers) and 7.2 (error numbers); RFC 5040, 4 (headers) and 4.8 (Terminate, figures 9 and 10);
+// RFC 5044, 8 and RFC 6581, 8 (MPA's error codes); RFC 7306, 4 to 6 (atomics, immediate data, their opcodes)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_RDMAP_H
 #define VB_FRAME_RDMAP_H
@@ -15,7 +15,7 @@
 #define VB_ATOMIC_REQUEST_LEN 52
 #define VB_ATOMIC_RESPONSE_LEN 12
 #define VB_IMMEDIATE_LEN 8
-#define VB_TERMINATE_MAX (4 + 2 + VB_DDP_UNTAGGED_LEN + VB_ATOMIC_REQUEST_LEN)
+#define VB_TERMINATE_MAX (4 + 2 + VB_DDP_UNTAGGED_LEN + VB_READ_REQUEST_LEN)
 
 enum vb_ddp_queue { VB_QN_SEND, VB_QN_READ, VB_QN_TERMINATE, VB_QN_ATOMIC_RESPONSE, VB_QN_COUNT };
 
@@ -161,8 +161,7 @@ struct vb_terminate {
 	bool has_ddp, has_rdma;  /* the headers of the segment that was wrong (RFC 5040, 4.8: HdrCt) */
 	uint16_t segment_len;
 	struct vb_ddp ddp;
-	uint8_t rdma[VB_ATOMIC_REQUEST_LEN]; /* of a Read Request, or an atomic's */
-	uint8_t rdma_len;
+	uint8_t rdma[VB_READ_REQUEST_LEN]; /* a Read Request's, no other's */
 };
 
 /* Headers that are cut off are not there. false: not even a code. */

@@ -94,7 +94,7 @@ static void an_fpdu_shorter_than_its_header(void)
 		bytes[2] = len < VB_DDP_TAGGED_LEN ? 0xc1 : 0x41;
 		bytes[3] = 0x43;
 		fx_feed(&fx, bytes, vb_mpa_fpdu_len(len));
-		refused(VB_TERM_MPA_MARKER);
+		refused(VB_TERM_OPERATION_OTHER);
 		CHECK(fx.qp.stats.refused_length == 1 && !t.has_ddp);
 	}
 }
@@ -399,7 +399,7 @@ static void read_refused(uint32_t stag, uint64_t to, uint32_t len, enum vb_term 
 	read_in(stag, to, len);
 	refused(term);
 	CHECK(t.has_ddp && t.has_rdma && t.segment_len == VB_DDP_UNTAGGED_LEN + VB_READ_REQUEST_LEN);
-	struct vb_reader r = vb_reader(t.rdma, t.rdma_len);
+	struct vb_reader r = vb_reader(t.rdma, sizeof(t.rdma));
 	struct vb_read_request rr;
 
 	vb_read_request_decode(&r, &rr);
@@ -429,6 +429,30 @@ static void a_region_that_goes_away_before_its_answer(void)
 	refused(VB_TERM_PROTECTION_STAG);
 }
 
+/* RFC 5040, 4.8: the Terminate says how far it came. */
+static void a_region_that_goes_away_in_the_middle_of_its_answer(void)
+{
+	struct vb_read_request rr;
+	struct iovec iov[8];
+
+	begin();
+	read_in(FX_STAG, FX_VA, 5000);
+	CHECK(vb_iw_output(&fx.qp, iov, 8, 3000) > 0);
+	const uint8_t *first = iov[0].iov_base;
+	uint32_t ulpdu = (uint32_t)first[0] << 8 | first[1], done = ulpdu - VB_DDP_TAGGED_LEN;
+
+	for (uint32_t i = 0; fx.sent_len < vb_mpa_fpdu_len(ulpdu); fx.sent_len += (uint32_t)iov[i++].iov_len)
+		memcpy(fx.sent + fx.sent_len, iov[i].iov_base, iov[i].iov_len);
+	fx.sent_len = vb_mpa_fpdu_len(ulpdu);
+	vb_iw_sent(&fx.qp, fx.sent_len);
+	fx.invalid = true;
+	refused(VB_TERM_PROTECTION_STAG);
+	struct vb_reader r = vb_reader(t.rdma, sizeof(t.rdma));
+
+	vb_read_request_decode(&r, &rr);
+	CHECK(t.has_rdma && done && rr.to == FX_VA + done && rr.sink_to == 2 + done && rr.length == 5000 - done);
+}
+
 static void more_reads_than_agreed(void)
 {
 	begin();
@@ -437,7 +461,7 @@ static void more_reads_than_agreed(void)
 	CHECK(!vb_iw_over(&fx.qp));
 	read_in(FX_STAG, FX_VA, 8);
 	refused(VB_TERM_UNTAGGED_NO_BUFFER);
-	CHECK(fx.qp.stats.refused_ird == 1 && t.has_rdma);
+	CHECK(fx.qp.stats.refused_ird == 1 && t.has_ddp && !t.has_rdma);
 }
 
 static void atomic_in(uint8_t op, uint32_t stag, uint64_t to, uint64_t mask)
@@ -457,7 +481,7 @@ static void atomic_refused(uint8_t op, uint32_t stag, uint64_t to, uint64_t mask
 	begin();
 	atomic_in(op, stag, to, mask);
 	refused(term);
-	CHECK(t.has_rdma && t.rdma_len == VB_ATOMIC_REQUEST_LEN);
+	CHECK(t.has_ddp && !t.has_rdma && t.segment_len == VB_DDP_UNTAGGED_LEN + VB_ATOMIC_REQUEST_LEN);
 }
 
 static void an_atomic_that_cannot_be(void)
@@ -694,6 +718,7 @@ int main(void)
 	RUN(another_opcode_within_a_message);
 	RUN(a_read_of_what_may_not_be_read);
 	RUN(a_region_that_goes_away_before_its_answer);
+	RUN(a_region_that_goes_away_in_the_middle_of_its_answer);
 	RUN(more_reads_than_agreed);
 	RUN(an_atomic_that_cannot_be);
 	RUN(an_stag_that_cannot_be_invalidated);

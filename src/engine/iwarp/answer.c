@@ -1,5 +1,5 @@
 // answer.c - the peer's reads and atomics: a bounded queue of them, answered in order
-// follows: RFC 5040, 4.4, 4.5, 5.2 (reads) and 6 (IRD); RFC 7306, 5 (atomics); RFC 5042, 6 (checks)
+// follows: RFC 5040, 4.4, 4.5, 5.2 (reads), 4.8 (their Terminates) and 7.2; RFC 7306, 5, 8 (atomics); RFC 5042, 6 (checks)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
@@ -10,7 +10,7 @@ static struct vb_iw_answer *answer_at(struct vb_iw_qp *q, uint32_t i)
 
 /* --- asked --- */
 
-/* RFC 5040, 6.1: a peer that asks for more than was agreed has no buffer for it. */
+/* RFC 5041, 7.1: a peer that asks for more than was agreed finds no buffer in queue 1. */
 static struct vb_iw_answer *next_free(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body, bool rtr)
 {
 	uint32_t waiting = q->rs.tail - q->rs.head;
@@ -112,13 +112,29 @@ int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32
 	return q->ops->target(q->own, a->stag, a->to + offset, len, VB_WIRE_REMOTE_READ, iov);
 }
 
-/* It was granted when it was asked for, and is not any more. */
+/* What will have gone out of it when the Terminate goes. */
+static uint32_t done_of(const struct vb_iw_qp *q, const struct vb_iw_answer *a)
+{
+	for (uint32_t i = q->out.head + (q->out.sent ? 1 : 0); i != q->out.tail; i++) {
+		const struct vb_iw_fpdu *f = &q->out.fpdus[i % VB_IW_FPDUS];
+
+		if (f->source == VB_IW_OF_ANSWER && &q->rs.answers[f->of % VB_IW_ANSWERS] == a)
+			return f->offset;
+	}
+	return a->offset;
+}
+
+/* It was granted when it was asked for, and is not any more. RFC 5040, 4.8: the request as if it were for what is left. */
 void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 {
 	uint8_t body[VB_READ_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
-	struct vb_read_request rr = {
-	        .sink_stag = a->sink_stag, .sink_to = a->sink_to, .length = a->length, .stag = a->stag, .to = a->to};
+	uint32_t done = done_of(q, a);
+	struct vb_read_request rr = {.sink_stag = a->sink_stag,
+	                             .sink_to = a->sink_to + done,
+	                             .length = a->length - done,
+	                             .stag = a->stag,
+	                             .to = a->to + done};
 	struct vb_iw_segment s = {
 	        .ddp = {.last = true,
 	                .dv = VB_DDP_VERSION,

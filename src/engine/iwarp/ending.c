@@ -1,5 +1,5 @@
 // ending.c - how a stream ends: violations, our own faults, the peer's Terminate, the end of the connection
-// follows: RFC 5040, 4.8, 5.4, 7 (Terminate, errors), 6 (streams); RFC 5041, 6, 7; RFC 5044, 8
+// follows: RFC 5040, 4.8, 5.4, 7.1 (Terminate, errors), 6.2.1 (streams); RFC 5041, 6.2, 7; RFC 5044, 8; RFC 7306, 8
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
@@ -52,6 +52,12 @@ void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wir
 	q->ops->failed(q->own, event);
 }
 
+/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: the request is told of where it may not have what it asks for, nowhere else. */
+static bool tells_of_request(uint16_t term, const struct vb_iw_segment *s)
+{
+	return s->ddp.opcode == VB_RDMAP_READ_REQUEST && term >> 8 == (VB_TERM_RDMAP << 4 | 1);
+}
+
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
                   enum vb_wire_status receive, enum vb_wire_event event)
 {
@@ -66,10 +72,9 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		q->tell.ddp = s->ddp;
 		q->tell.segment_len = (uint16_t)(vb_ddp_len(s->ddp.tagged) + s->length);
 	}
-	if (s && body) {
+	if (s && body && tells_of_request(q->tell.term, s)) {
 		q->tell.has_rdma = true;
-		q->tell.rdma_len = vb_rdmap_table[s->ddp.opcode].body;
-		memcpy(q->tell.rdma, body, q->tell.rdma_len);
+		memcpy(q->tell.rdma, body, sizeof(q->tell.rdma));
 	}
 	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR, receive);
 	q->ops->failed(q->own, event);

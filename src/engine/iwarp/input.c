@@ -47,7 +47,7 @@ static bool read_header(struct vb_iw_qp *q, struct vb_iw_segment *s, const uint8
 	struct vb_reader r = vb_reader(bytes + VB_MPA_LENGTH_LEN, ulpdu);
 
 	if (ulpdu < len)
-		return refuse_framing(q, &q->stats.refused_length, VB_TERM_MPA_MARKER);
+		return refuse_framing(q, &q->stats.refused_length, VB_TERM_OPERATION_OTHER); /* no layer has a code for it */
 	vb_ddp_decode(&r, &s->ddp);
 	s->length = ulpdu - len;
 	return true;

@@ -112,10 +112,10 @@ void vb_iw_received(struct vb_iw_qp *q, size_t n);
 size_t vb_iw_input(struct vb_iw_qp *q, const void *bytes, size_t len);
 
 /*
- * deviates: RFC 5041, 7.1 ends a stream when a message comes for which no receive is posted. Programs written for InfiniBand
- * rely on its receiver-not-ready retries, so the message waits: the stream is starved, nothing more is taken in, TCP's flow
- * control holds the peer. All that stands behind it in the stream waits too, the answers to our own reads among it. What we
- * have to send still goes out.
+ * A message comes for which no receive is posted. RFC 5041, 7.1 lets it end the stream, or be seen to by means of the
+ * protocol below. Programs written for InfiniBand rely on its receiver-not-ready retries, so the message waits: the stream is
+ * starved, nothing more is taken in, TCP's flow control holds the peer. All that stands behind it in the stream waits too, the
+ * answers to our own reads among it. What we have to send still goes out.
  */
 bool vb_iw_starved(const struct vb_iw_qp *q);
 /* There may be a receive now: it goes on, or is starved again. */

@@ -77,8 +77,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 
 /* --- ending.c --- */
 
-/* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and `body` bytes of
- * RDMAP header behind it. */
+/* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and, of a Read Request,
+ * the RDMAP header in body where the standard wants it. */
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
                   enum vb_wire_status receive, enum vb_wire_event event);
 /* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */

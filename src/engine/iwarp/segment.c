@@ -1,5 +1,6 @@
 // segment.c - what a DDP segment says: the checks of the standards in their order, where its payload goes, what it completes
-// follows: RFC 5041, 5.4, 7 (DDP checks); RFC 5040, 5 to 7 (messages, errors); RFC 7306, 5, 6; RFC 5042, 6 (every access)
+// follows: RFC 5041, 5.4, 7.1 and 7.2 (DDP checks and their error numbers); RFC 5040, 4.8 figure 9, 5 and 7.2 (messages, errors);
+// RFC 7306, 5, 6, 8; RFC 5042, 6 (every access)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
@@ -27,7 +28,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 		return tagged ? VB_TERM_TAGGED_BOUNDS : VB_TERM_PROTECTION_BOUNDS;
 	case VB_IW_ACCESS:
 		q->stats.refused_access++;
-		return VB_TERM_PROTECTION_ACCESS; /* DDP has no code for it */
+		/* deviates: RFC 5040, 4.8, figure 10 has it for reads alone, but DDP has no code for a write that may not be */
+		return VB_TERM_PROTECTION_ACCESS;
 	case VB_IW_WRAP:
 		q->stats.refused_wrap++;
 		return tagged ? VB_TERM_TAGGED_WRAP : VB_TERM_PROTECTION_WRAP;
@@ -56,7 +58,7 @@ static bool deny_write(struct vb_iw_qp *q, const struct vb_iw_segment *s, enum v
 
 /* --- the header --- */
 
-/* RFC 5041, 5.4 and 7: version, queue, then what RDMAP has to say. */
+/* RFC 5041, 7.1, and RFC 5040, 7.2: version, queue, then what RDMAP has to say. */
 static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	const struct vb_rdmap_info *info = info_of(s);
@@ -73,7 +75,7 @@ static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return true;
 }
 
-/* RFC 5041, 5.4: messages of a queue come one behind the other, their segments too. */
+/* RFC 5041, 5.2 and 5.3: messages of a queue come one behind the other, their segments too. */
 static bool check_place(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	const struct vb_iw_responder *rs = &q->rs;
@@ -281,7 +283,7 @@ bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s)
 		return begin_send(q, s);
 	if (s->ddp.opcode == VB_RDMAP_READ_RESPONSE)
 		return begin_response(q, s);
-	if (s->ddp.opcode != VB_RDMAP_WRITE || !s->length) /* RFC 5041, 5.4: nothing written, nothing checked */
+	if (s->ddp.opcode != VB_RDMAP_WRITE || !s->length) /* RFC 5041, 7.1: nothing written, nothing checked */
 		return true;
 	enum vb_iw_denial why = check_write(q, s);
 

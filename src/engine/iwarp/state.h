@@ -9,7 +9,7 @@
 
 #define VB_IW_FPDUS 256u     /* that wait to be handed over; a power of two */
 #define VB_IW_ANSWERS 128u   /* reads and atomics of the peer's at most, whatever cfg.ird; a power of two */
-#define VB_IW_HEADER_MAX (VB_DDP_UNTAGGED_LEN + VB_TERMINATE_MAX)
+#define VB_IW_HEADER_MAX (VB_DDP_UNTAGGED_LEN + VB_TERMINATE_MAX) /* an atomic request is no longer */
 #define VB_IW_COPY_MAX 512u  /* payload up to here is copied next to its header */
 
 /* What an FPDU is part of. */
