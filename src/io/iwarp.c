@@ -583,10 +583,8 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 		w = path_new(qp, s);
 		err = w ? 0 : ENOMEM;
 	}
-	if (err) {
-		close(s->fd);
+	if (err)
 		return err;
-	}
 	vb_guard_install();
 	prepare_socket(s->fd);
 	pthread_mutex_lock(&qp->modify_lock);

@@ -104,7 +104,7 @@ void vb_iwarp_release_all(struct vb_node *node); /* under progress */
 
 /* Takes the descriptor, unless there is no memory: NULL. */
 struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iwarp_stream *s);
-/* There was no stream after all: closes the descriptor. */
+/* There was no stream after all: the descriptor is the caller's again. */
 void vb_iwarp_tail_drop(struct vb_iwarp_tail *t);
 /* The queue pair has left. rest (malloc'd, or NULL) is still to be sent. Any lock may be held. */
 void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_t len);

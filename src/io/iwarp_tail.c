@@ -19,7 +19,7 @@ struct vb_iwarp_tail {
 	struct vb_watch watch; /* once it lingers */
 	struct vb_node *node;
 	enum { LIVES, ENDED, LINGERS } stage;
-	void (*closed)(void *own, int status); /* NULL: nobody wants to know, or knows already */
+	void (*closed)(void *own, int status); /* NULL: nobody wants to know */
 	void *own;
 	int status;
 	uint8_t *rest;
@@ -30,10 +30,7 @@ struct vb_iwarp_tail {
 
 /* One list for the process: connections may be let go after their queue pair, and so after its node. */
 static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
 static struct vb_iwarp_tail *all;
-static const void *telling; /* whose closed() runs */
-static pthread_t teller;
 static _Atomic uint64_t due; /* ns; 1: at once; 0: never */
 
 struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iwarp_stream *s)
@@ -63,13 +60,15 @@ static void forget(struct vb_iwarp_tail *t)
 		}
 	}
 	pthread_mutex_unlock(&the_lock);
-	close(t->watch.fd);
+	if (t->watch.fd >= 0)
+		close(t->watch.fd);
 	free(t->rest);
 	free(t);
 }
 
 void vb_iwarp_tail_drop(struct vb_iwarp_tail *t)
 {
+	t->watch.fd = -1;
 	forget(t);
 }
 
@@ -145,24 +144,7 @@ static void linger(struct vb_iwarp_tail *t)
 		forget(t);
 }
 
-/* --- telling --- */
-
-/* Under the_lock, which is let go meanwhile. */
-static void tell(struct vb_iwarp_tail *t)
-{
-	void (*closed)(void *own, int status) = t->closed;
-
-	if (!closed)
-		return;
-	t->closed = NULL;
-	telling = t->own;
-	teller = pthread_self();
-	pthread_mutex_unlock(&the_lock);
-	closed(t->own, t->status); /* t is ours until it lingers */
-	pthread_mutex_lock(&the_lock);
-	telling = NULL;
-	pthread_cond_broadcast(&told);
-}
+/* --- in turn --- */
 
 static struct vb_iwarp_tail *next_ended(struct vb_node *node)
 {
@@ -196,8 +178,9 @@ void vb_iwarp_tails(struct vb_node *node)
 		return;
 	pthread_mutex_lock(&the_lock);
 	while ((t = next_ended(node))) {
-		tell(t);
 		pthread_mutex_unlock(&the_lock);
+		if (t->closed)
+			t->closed(t->own, t->status);
 		linger(t);
 		pthread_mutex_lock(&the_lock);
 	}
@@ -215,17 +198,6 @@ void vb_iwarp_tails(struct vb_node *node)
 uint64_t vb_iwarp_tails_at(void)
 {
 	return atomic_load(&due);
-}
-
-void vb_iwarp_detach(struct vb_qp *qp, const void *own)
-{
-	pthread_mutex_lock(&the_lock);
-	for (struct vb_iwarp_tail *t = all; t; t = t->next)
-		if (t->own == own)
-			t->closed = NULL;
-	while (telling && telling == own && !pthread_equal(teller, pthread_self()))
-		pthread_cond_wait(&told, &the_lock);
-	pthread_mutex_unlock(&the_lock);
 }
 
 void vb_iwarp_tails_free(struct vb_node *node)
@@ -251,10 +223,8 @@ void vb_iwarp_tails_free(struct vb_node *node)
 void vb_iwarp_tails_in_child(void)
 {
 	pthread_mutex_init(&the_lock, NULL);
-	pthread_cond_init(&told, NULL);
 	for (struct vb_iwarp_tail *t = all; t; t = t->next)
 		close(t->watch.fd); /* the parent's peer shall see the end of the parent */
 	all = NULL;
-	telling = NULL;
 	atomic_store(&due, 0);
 }

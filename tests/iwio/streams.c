@@ -423,26 +423,6 @@ static void a_program_that_is_killed_ends_its_peers_queue_pair(void)
 	ends_with('k');
 }
 
-static void told_of_nothing_after_detach(void)
-{
-	struct peer p = start(quiet_peer, NULL);
-	struct dev d;
-	struct link l;
-	struct mem m;
-
-	open_iwarp(&d);
-	mem_make(&m, &d, 4096);
-	link_make(&l, &d, &(struct conf){0});
-	far_hear(p.fd);
-	post_recv(&l, 5, &m, 0, 64);
-	stream_join(&l, p.fd);
-	vb_iwarp_detach(vb_qp(l.qp), &l);
-	kill_peer(&p);
-	expect(l.rcq, 5, IBV_WC_WR_FLUSH_ERR);
-	sleep_ms(50);
-	CHECK_INT(closed_calls, 0);
-}
-
 /* What was sent before the connection ended has been received, however it ended. */
 static void last_peer(int fd, void *arg)
 {
@@ -825,7 +805,6 @@ int main(int argc, char **argv)
 		{"a queue pair that is destroyed ends both", a_queue_pair_that_is_destroyed_ends_both},
 		{"a program that exits ends its peer's queue pair", a_program_that_exits_ends_its_peers_queue_pair},
 		{"a program that is killed ends its peer's queue pair", a_program_that_is_killed_ends_its_peers_queue_pair},
-		{"nobody is told after detach", told_of_nothing_after_detach},
 		{"what was sent before a disconnect arrives", what_was_sent_before_a_disconnect_arrives},
 		{"what was sent before an exit arrives", what_was_sent_before_an_exit_arrives},
 		{"a wrong key ends the stream", a_wrong_key_ends_the_stream},
