@@ -188,12 +188,12 @@ enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_term
 	};
 	if (reply->enhanced && request->peer_to_peer) {
 		terms->rtr = choose_rtr(request->rtr & wish->rtr);
+		reply->peer_to_peer = true;
+		reply->rtr = terms->rtr ? terms->rtr : wish->rtr; /* what there would have been */
 		if (!terms->rtr) {
 			reply->reject = true;
 			return VB_MPA_NO_RTR;
 		}
-		reply->peer_to_peer = true;
-		reply->rtr = terms->rtr;
 	}
 	/* RFC 5044, 7.1.3, and RFC 6581, 4.3: the responder waits for the initiator's first FPDU, RTR or not */
 	terms->hold = true;

@@ -34,6 +34,7 @@ static const uint64_t limits[IW_QUEUES] = {
 	 * does, would wait, too. Not at once: siw takes what comes before it has read the reply for an error. */
 	[IW_HOLDING] = UINT64_C(500000000),
 	[IW_LINGERING] = UINT64_C(2000000000),
+	[IW_TIMEWAIT] = UINT64_C(1000000000),
 };
 
 static void unqueue(struct vb_iwcm_conn *c)
@@ -362,6 +363,13 @@ static struct vb_qp *find_qp(const struct vb_node *node, uint32_t qpn)
 	return qp && qp->qp.qp_num == qpn && vb_qp_is_iwarp(qp) ? qp : NULL;
 }
 
+static void tell_end(struct vb_iwcm_conn *c)
+{
+	c->cm->ops->closed(c->own, c->over_err);
+	if (c->queue != IW_DEAD)
+		iw_move(c, IW_TIMEWAIT);
+}
+
 static void on_closed(void *own, int status)
 {
 	struct iw_tie *tie = own;
@@ -376,11 +384,19 @@ static void on_closed(void *own, int status)
 		c->over = true;
 		c->over_err = status;
 		if (c->told)
-			cm->ops->closed(c->own, status);
+			tell_end(c);
 	}
 	iw_reap(cm);
 	cm->ops->unlock();
 	free(tie);
+}
+
+/* RFC 6581, 9.3: the peer is told. */
+static int fail_attach(struct vb_iwcm_conn *c, int err)
+{
+	iw_say_terminate(c, VB_TERM_MPA_CATASTROPHIC);
+	c->state = IW_STATE_REFUSED;
+	return err;
 }
 
 /* Without the lock. */
@@ -391,7 +407,7 @@ static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
 	struct vb_iwarp_stream s = c->stream;
 
 	if (!tie)
-		return qp ? ENOMEM : EINVAL;
+		return fail_attach(c, qp ? ENOMEM : EINVAL);
 	*tie = (struct iw_tie){.cm = c->cm, .conn = c};
 	s.fd = c->watch.fd;
 	s.initiator = c->active;
@@ -406,7 +422,8 @@ static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
 	if (err) {
 		c->tie = NULL;
 		free(tie);
-		return err;
+		c->watch.fd = s.fd;
+		return fail_attach(c, err);
 	}
 	__atomic_fetch_add(&c->cm->stats.streams, 1, __ATOMIC_RELAXED);
 	free(c->x);
@@ -436,7 +453,7 @@ EXPORT void vb_iwcm_told(struct vb_iwcm_conn *c)
 	if (!c->over && c->stream.hold && c->stream.expect_rtr == VB_IW_RTR_NONE)
 		iw_move(c, IW_HOLDING);
 	if (c->over)
-		c->cm->ops->closed(c->own, c->over_err);
+		tell_end(c);
 }
 
 EXPORT int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len)

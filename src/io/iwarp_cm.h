@@ -43,10 +43,13 @@ struct vb_iwcm_ops {
 	/* A request, complete: who owns it from now on (accept, reject or end it), NULL: refused. */
 	void *(*request)(void *listener, struct vb_iwcm_conn *c, const struct vb_iwcm_said *said);
 	/* The end of vb_iwcm_connect. 0: agreed, vb_iwcm_start is next. ECONNREFUSED: refused, by the host or with said by the
-	 * program; ECONNRESET: closed before the reply, or what came is no MPA reply; ETIMEDOUT, EHOSTUNREACH and others. */
+	 * program; ECONNRESET: closed before the reply, or what came is no MPA reply; ENOMEM: the peer would read more at once
+	 * than was offered; ETIMEDOUT, EHOSTUNREACH and others. */
 	void (*replied)(void *own, int err, const struct vb_iwcm_said *said);
 	/* The stream has ended: once, and only after vb_iwcm_told. */
 	void (*closed)(void *own, int err);
+	/* And a second after that. */
+	void (*exited)(void *own);
 };
 
 int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out); /* no lock held */
@@ -105,6 +108,7 @@ void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t *ord);
 	X(asked, "MPA requests sent")                                        \
 	X(older, "asked once more by revision 1")                            \
 	X(replies, "MPA replies")                                            \
+	X(disagreed, "ended by a Terminate before a stream began")           \
 	X(malformed, "closed: not an MPA frame, or not one that may come")   \
 	X(lost, "closed by the peer in the middle of the exchange")          \
 	X(expired, "closed: the exchange took too long")                     \

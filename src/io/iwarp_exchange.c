@@ -1,5 +1,5 @@
 // iwarp_exchange.c - the MPA request and its reply, on nonblocking sockets, from peers that may be anybody
-// follows: RFC 5044, 7.1 (MPA request and reply frames); RFC 6581, 9 (IRD, ORD, the peer-to-peer model)
+// follows: RFC 5044, 7.1 (MPA request and reply frames); RFC 6581, 8 (errors) and 9 (IRD, ORD, the peer-to-peer model)
 // SPDX-License-Identifier: MIT
 #include "io/iwarp_exchange.h"
 
@@ -125,7 +125,7 @@ static struct vb_iwcm_said said_in(const struct vb_mpa_frame *f)
 
 /* --- ends of an exchange --- */
 
-static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
+static void tell_failure(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
 {
 	void *own = c->own;
 	const struct vb_iwcm_said nothing = {0};
@@ -133,11 +133,43 @@ static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_sa
 	c->state = IW_STATE_REFUSED;
 	c->own = NULL;
 	iw_move(c, IW_QUIET); /* until its owner ends it */
+	c->cm->ops->replied(own, err, said ? said : &nothing);
+}
+
+static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
+{
 	iw_unwatch(c);
 	if (c->watch.fd >= 0)
 		close(c->watch.fd);
 	c->watch.fd = -1;
-	c->cm->ops->replied(own, err, said ? said : &nothing);
+	tell_failure(c, err, said);
+}
+
+/* The first FPDU, and the last. */
+void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
+{
+	uint8_t bytes[64];
+	bool markers = c->stream.markers_out;
+	uint32_t ulpdu = VB_DDP_UNTAGGED_LEN + 4, len = vb_mpa_fpdu_len(ulpdu), marked = markers ? vb_mpa_marked_len(0, len) : len;
+	struct vb_writer w = vb_writer(bytes + (marked - len), len);
+	const struct vb_ddp h = {.last = true,
+	                         .dv = VB_DDP_VERSION,
+	                         .rv = VB_RDMAP_VERSION,
+	                         .opcode = VB_RDMAP_TERMINATE,
+	                         .qn = VB_QN_TERMINATE,
+	                         .msn = 1};
+
+	vb_put16(&w, (uint16_t)ulpdu);
+	vb_ddp_encode(&w, &h);
+	vb_terminate_encode(&w, &(struct vb_terminate){.term = (uint16_t)term});
+	vb_put_zeros(&w, len - w.pos);
+	if (markers)
+		vb_mpa_mark(bytes, len, 0);
+	if (c->stream.crc)
+		vb_mpa_seal(bytes, marked);
+	send(c->watch.fd, bytes, marked, MSG_NOSIGNAL | MSG_DONTWAIT);
+	shutdown(c->watch.fd, SHUT_WR); /* it lingers when its owner ends it */
+	__atomic_fetch_add(&c->cm->stats.disagreed, 1, __ATOMIC_RELAXED);
 }
 
 /* Nothing of a reply has come: perhaps from one who knows revision 1 alone. */
@@ -202,6 +234,11 @@ void iw_expire(struct vb_iwcm_conn *c)
 {
 	if (c->queue == IW_RETRYING) {
 		ask_now(c);
+		return;
+	}
+	if (c->queue == IW_TIMEWAIT) {
+		iw_move(c, IW_QUIET);
+		c->cm->ops->exited(c->own);
 		return;
 	}
 	if (c->queue == IW_HOLDING) {
@@ -286,18 +323,23 @@ static void reply_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f)
 	struct vb_mpa_terms terms;
 
 	c->cm->stats.replies++;
-	switch (vb_mpa_conclude(&terms, &c->wish, f)) {
-	case VB_MPA_AGREED:
-		break;
-	case VB_MPA_REJECTED:
+	enum vb_mpa_refusal refusal = vb_mpa_conclude(&terms, &c->wish, f);
+
+	if (refusal == VB_MPA_REJECTED) {
 		fail_asking(c, ECONNREFUSED, &said);
 		return;
-	default:
+	}
+	if (refusal == VB_MPA_NEWER) {
 		malformed(c);
 		return;
 	}
 	take_terms(c, &terms);
 	iw_unwatch(c);
+	if (refusal != VB_MPA_AGREED) {
+		iw_say_terminate(c, refusal == VB_MPA_NO_IRD ? VB_TERM_MPA_IRD : VB_TERM_MPA_RTR);
+		tell_failure(c, refusal == VB_MPA_NO_IRD ? ENOMEM : EPROTO, &said);
+		return;
+	}
 	c->state = IW_STATE_REPLIED;
 	iw_move(c, IW_QUIET);
 	c->cm->ops->replied(c->own, 0, &said);

@@ -6,6 +6,7 @@
 
 #include "core/device.h"
 #include "frame/mpa.h"
+#include "frame/rdmap.h"
 #include "io/iwarp.h"
 #include "io/iwarp_cm.h"
 
@@ -22,6 +23,7 @@ enum iw_queue_name {
 	IW_RETRYING,
 	IW_HOLDING, /* streams of responders that wait for the initiator's first message */
 	IW_LINGERING,
+	IW_TIMEWAIT, /* streams that have ended, until that is so long ago that the program hears of it */
 	IW_DEAD,
 	IW_QUEUES,
 };
@@ -116,5 +118,6 @@ void iw_expire(struct vb_iwcm_conn *c);
 void iw_compose_request(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer);
 int iw_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer); /* 0 or an errno */
 void iw_refuse(struct vb_iwcm_conn *c, const void *data, size_t len);
+void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term); /* in place of a stream: of c->stream's framing */
 
 #endif

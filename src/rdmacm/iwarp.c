@@ -108,6 +108,12 @@ static enum rdma_cm_event_type event_of(int err)
 	}
 }
 
+/* RFC 6581, 9.1: what the peer could do is passed on with a refusal, too. */
+static uint8_t as_said(uint16_t depth)
+{
+	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)at_most(depth, UINT8_MAX);
+}
+
 static void on_replied(void *own, int err, const struct vb_iwcm_said *said)
 {
 	struct rcm_id *id = own;
@@ -124,13 +130,13 @@ static void on_replied(void *own, int err, const struct vb_iwcm_said *said)
 		id->starts = true;
 	}
 	show_said(e, id, said);
+	if (err) {
+		e->event.param.conn.responder_resources = as_said(said->ord);
+		e->event.param.conn.initiator_depth = as_said(said->ird);
+	}
 	rcm_queue(e);
 }
 
-/*
- * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs that know InfiniBand alone give a connection back by it: tgtd would
- * keep each of its sessions for ever.
- */
 static void on_closed(void *own, int err)
 {
 	struct rcm_id *id = own;
@@ -138,10 +144,20 @@ static void on_closed(void *own, int err)
 	if (id->state != RCM_CONNECT)
 		return;
 	id->state = RCM_DISCONNECT;
-	if (!id->told)
-		return;
-	rcm_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-	rcm_post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+	if (id->told)
+		rcm_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+}
+
+/*
+ * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs that know InfiniBand alone give a connection back by it: tgtd would
+ * keep each of its sessions for ever.
+ */
+static void on_exited(void *own)
+{
+	struct rcm_id *id = own;
+
+	if (id->state == RCM_DISCONNECT && id->told)
+		rcm_post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
 static void unlock_and_rearm(void)
@@ -151,7 +167,7 @@ static void unlock_and_rearm(void)
 }
 
 static const struct vb_iwcm_ops ops = {
-        .lock = rcm_lock, .unlock = unlock_and_rearm, .request = on_request, .replied = on_replied, .closed = on_closed};
+        .lock = rcm_lock, .unlock = unlock_and_rearm, .request = on_request, .replied = on_replied, .closed = on_closed, .exited = on_exited};
 
 /* --- what the program does --- */
 
@@ -330,8 +346,10 @@ void rcm_iw_established(struct rcm_event *e)
 	rcm_show_addresses(id);
 	rcm_lock();
 	id->starts = false;
-	if (!err)
+	if (!err) {
 		vb_iwcm_told(id->tcp);
+		rcm_rearm();
+	}
 	rcm_unlock();
 	if (!err)
 		return;

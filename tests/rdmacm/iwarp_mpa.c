@@ -104,7 +104,7 @@ static void revision_1_is_answered_with_revision_1(void)
 	close(fd);
 	next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
 	MUST(rdma_disconnect(server.id));
-	CHECK(!event_waits(listener.ch));
+	next_is(listener.ch, RDMA_CM_EVENT_TIMEWAIT_EXIT, NULL);
 	drop_end(&server);
 	drop_end(&listener);
 	lives(0);
@@ -618,6 +618,58 @@ static void what_is_no_reply_is_a_refusal(void)
 	lives(0);
 }
 
+/* Its last words, as an FPDU: RFC 5044, 4; RFC 5041, 4.3; RFC 5040, 4.8. */
+static unsigned terminated(int fd, bool marker)
+{
+	uint8_t at[64], *fpdu = at + (marker ? 4 : 0);
+	size_t len = marker ? 32 : 28;
+
+	CHECK_INT(recv(fd, at, sizeof(at), MSG_WAITALL), len); /* then it has closed */
+	CHECK_INT(fpdu[0] << 8 | fpdu[1], 18 + 4);
+	CHECK_INT(fpdu[2], 0x41);
+	CHECK_INT(fpdu[3], 0x47);
+	CHECK(!memcmp(fpdu + 4, "\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0\0", 16));
+	CHECK(!fpdu[22] && !fpdu[23]);
+	return (unsigned)(fpdu[20] << 8 | fpdu[21]);
+}
+
+static void a_reply_that_cannot_be_agreed_to_gets_a_terminate(void)
+{
+	const struct {
+		unsigned flags, ird, ord, term;
+		int status;
+	} cases[] = {
+	        {0, A | 4, WRITE | 4, 0x2006, -ENOMEM}, /* it would read four at once, we serve three */
+	        {C | M, A | 4, WRITE | 4, 0x2006, -ENOMEM},
+	        {0, A | 4, 2, 0x2007, -EPROTO}, /* no way to be ready */
+	};
+	unsigned port;
+	int at_port = tcp_listen(&port);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct bytes b = enhanced(true, cases[i].flags, cases[i].ird, cases[i].ord, "answer", 6);
+		struct rdma_conn_param p = words("question", 3, 5);
+		struct end client;
+
+		start_asking(&client, port, &p);
+		int fd = tcp_accept(at_port);
+
+		listen_to(fd);
+		say(fd, &b);
+		struct rdma_cm_event *e = fetch(client.ch, RDMA_CM_EVENT_CONNECT_ERROR);
+
+		CHECK_INT(e->status, cases[i].status);
+		CHECK(data_is(e, "answer"));
+		CHECK_INT(e->param.conn.responder_resources, cases[i].ord & 0xff);
+		MUST(rdma_ack_cm_event(e));
+		CHECK_INT(terminated(fd, cases[i].flags & M), cases[i].term);
+		close(fd);
+		drop_end(&client);
+	}
+	REACHES(3, disagreed);
+	lives(0);
+}
+
 static void a_reply_that_is_cut_anywhere_is_a_refusal(void)
 {
 	unsigned port;
@@ -821,6 +873,7 @@ int main(int argc, char **argv)
 	        T(we_hear_a_refusal_with_its_words),
 	        T(where_nobody_listens_is_a_refusal),
 	        T(what_is_no_reply_is_a_refusal),
+	        T(a_reply_that_cannot_be_agreed_to_gets_a_terminate),
 	        T(a_reply_that_is_cut_anywhere_is_a_refusal),
 	        T(who_does_not_answer_is_unreachable),
 	        T(an_id_is_destroyed_in_any_state),
