@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -55,6 +56,7 @@ struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
 		free(h);
 		return NULL;
 	}
+	h->congestion = getenv("VERBENA_CONGESTION");
 	node->io->iwarp = h;
 	vb_iwarp_watch(node, true); /* the duty begins with the adapter thread */
 	return h;
@@ -453,24 +455,35 @@ static void set_option(int fd, int level, int name, int value)
 	setsockopt(fd, level, name, &value, sizeof(value)); /* what it does not have, it does without */
 }
 
-/*
- * On a short way what the kernel's default paces (BBR) has half the speed, or less where cores are scarce; on a long one the
- * administrator's choice is right.
- */
-static void choose_congestion_control(int fd)
+static bool set_congestion_control(int fd, const char *name)
 {
-	struct tcp_info info = {0};
-	socklen_t len = sizeof(info);
-
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) || info.tcpi_rtt > SHORT_WAY)
-		return;
-	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5))
-		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+	return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 }
 
-static void prepare_socket(int fd)
+/* On a short way BBR, which paces, has half the speed, or less where cores are scarce. All else that an administrator chose
+ * is right, and so is BBR on a long one. */
+static void choose_congestion_control(int fd, const char *wish)
 {
-	choose_congestion_control(fd);
+	struct tcp_info info = {0};
+	char is[16] = "";
+	socklen_t is_len = sizeof(is) - 1, len = sizeof(info);
+
+	if (wish && *wish) {
+		if (strcmp(wish, "system") != 0 && !set_congestion_control(fd, wish))
+			vb_log(VB_LOG_ERROR, "VERBENA_CONGESTION: this system does not give us '%s'", wish);
+		return;
+	}
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, is, &is_len) || strncmp(is, "bbr", 3) != 0)
+		return;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) || info.tcpi_rtt > SHORT_WAY)
+		return;
+	if (!set_congestion_control(fd, "cubic"))
+		set_congestion_control(fd, "reno");
+}
+
+static void prepare_socket(int fd, const char *congestion)
+{
+	choose_congestion_control(fd, congestion);
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE);
@@ -586,7 +599,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 	if (err)
 		return err;
 	vb_guard_install();
-	prepare_socket(s->fd);
+	prepare_socket(s->fd, qp->node->io->iwarp->congestion);
 	pthread_mutex_lock(&qp->modify_lock);
 	vb_lock(&qp->node->progress);
 	if (atomic_load(&qp->state) == IBV_QPS_INIT)

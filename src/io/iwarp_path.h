@@ -52,6 +52,7 @@ struct vb_iwarp_host {
 	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
 	atomic_uint users; /* = n: a hint */
+	const char *congestion; /* VERBENA_CONGESTION; NULL: not set */
 	_Atomic uint64_t trim_at; /* ns: when to look for idle ones; 0: all are */
 };
 
