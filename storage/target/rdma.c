@@ -103,6 +103,8 @@ static void close_conn(struct nt_rconn *c)
 
 		if (r && r->state == NT_RESPOND && nt_ritem(r)->map)
 			nt_ritem(r)->map->in_flight--;
+		if (r && r->state == NT_FETCH)
+			nt_rconn_end_sink(r);
 	}
 	nt_queue_close(&c->q); /* and maybe free */
 }

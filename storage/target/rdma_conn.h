@@ -15,8 +15,7 @@
 
 /* ---- adapters: the same for all listeners ---- */
 
-/* The memory of a namespace, registered. It holds the namespace until that is removed and nothing is sent from it any
- * more. */
+/* The memory of a namespace, registered. It holds the namespace until that is removed and nothing is sent from it. */
 struct nt_rdma_map {
 	struct nt_rdma_map *next;
 	struct nt_namespace *ns;
@@ -34,9 +33,10 @@ struct nt_rdma_device {
 	struct ibv_comp_channel *channel;
 	struct nt_watch completions, events;
 	struct nt_rdma_map *maps;
-	bool on_demand; /* registers memory without pinning it, if asked to */
-	bool pins;      /* a registration is a hold on pages, not on addresses */
-	bool no_maps;   /* a map could not be registered */
+	bool tells_sinks; /* a peer is told where the data of a read goes, and has to be allowed to write there: iWARP */
+	bool on_demand;   /* registers memory without pinning it, if asked to */
+	bool pins;        /* a registration is a hold on pages, not on addresses */
+	bool no_maps;     /* a map could not be registered */
 	bool dead;
 	uint32_t conns;
 	size_t rings;
@@ -111,6 +111,7 @@ struct nt_rdma {
 struct nt_rdma_item {
 	struct nt_request *next;
 	struct nt_rdma_map *map;
+	struct ibv_mr *sink; /* of a read under way, where the adapter tells sinks */
 	uint16_t capsule; /* 1 + the capsule that holds its data, while it waits for memory */
 	uint8_t used;     /* work requests */
 };
@@ -151,6 +152,7 @@ void nt_rconn_fetch(struct nt_request *r);
 
 /* rdma_send.c */
 void nt_rconn_read(struct nt_request *r); /* the data of a request from the host's memory */
+void nt_rconn_end_sink(struct nt_request *r); /* from now on no host writes there */
 void nt_rconn_respond(struct nt_request *r);
 void nt_rconn_flush(struct nt_rconn *c);
 void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r); /* its work requests are through */

@@ -101,8 +101,7 @@ static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
 		return errno ? errno : ENOMEM;
 	d->pins = pinned() > before;
 	d->on_demand = can_on_demand(d->ctx);
-	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what stood there
-	 */
+	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what they held */
 	d->no_maps = d->pins && !d->on_demand;
 	return 0;
 }
@@ -176,12 +175,7 @@ static int device_open(struct nt_rdma_device *d, struct nt_target *t)
 
 	if (error)
 		return error;
-	/*
-	 * deviates: not over iWARP. There the sink of a read is told to the peer and has to allow remote writes, and
-	 * the pool holds other hosts' data, too.
-	 */
-	if (d->ctx->device->transport_type == IBV_TRANSPORT_IWARP)
-		return EOPNOTSUPP;
+	d->tells_sinks = d->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	if (!(d->pd = ibv_alloc_pd(d->ctx)) || !(d->channel = ibv_create_comp_channel(d->ctx)))
 		return errno ? errno : ENOMEM;
 	error = register_pool(d, t);

@@ -125,12 +125,12 @@ static void finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
 		take_held(c);
 		return;
 	}
+	nt_rconn_end_sink(r);
 	c->rdma->counts.fetched += r->length;
 	nt_fetched(r, 0);
 }
 
-/* One that failed has ended the queue pair: a wrong key, memory that is not there, a host that is gone, a capsule too
- * large. */
+/* One that failed has ended the queue pair: a wrong key, no such memory, a host that is gone, a capsule too large. */
 static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 {
 	enum nt_rdma_work work = wc->wr_id >> 32;

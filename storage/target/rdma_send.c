@@ -23,9 +23,30 @@ static bool post(struct nt_rconn *c, struct nt_request *r, struct ibv_send_wr *w
 	return true;
 }
 
+/*
+ * The STag of an iWARP read's sink goes to the peer with the request, and has to allow remote writes (RFC 5040, 4.4). The
+ * pool is not opened to hosts like that: it holds other hosts' data. Just this buffer is, under a key of its own, which
+ * ends before the data is looked at: what has been fetched cannot be changed any more.
+ */
+static bool make_sink(struct nt_rconn *c, struct nt_request *r)
+{
+	if (c->device->tells_sinks)
+		nt_ritem(r)->sink =
+		        ibv_reg_mr(c->device->pd, r->data, r->length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	return !c->device->tells_sinks || nt_ritem(r)->sink;
+}
+
+void nt_rconn_end_sink(struct nt_request *r)
+{
+	if (nt_ritem(r)->sink)
+		ibv_dereg_mr(nt_ritem(r)->sink);
+	nt_ritem(r)->sink = NULL;
+}
+
 static bool post_read(struct nt_rconn *c, struct nt_request *r)
 {
-	struct ibv_sge s = {.addr = (uintptr_t)r->data, .length = r->length, .lkey = c->device->pool->lkey};
+	const struct ibv_mr *sink = nt_ritem(r)->sink ? nt_ritem(r)->sink : c->device->pool;
+	struct ibv_sge s = {.addr = (uintptr_t)r->data, .length = r->length, .lkey = sink->lkey};
 	struct ibv_send_wr wr = {.wr_id = nt_rdma_wr(NT_RDMA_FETCH, r->slot),
 	                         .sg_list = &s,
 	                         .num_sge = 1,
@@ -91,6 +112,14 @@ static uint32_t needs(const struct nt_request *r)
 	return r->state == NT_RESPOND && r->send ? 2 : 1;
 }
 
+static bool fetch(struct nt_rconn *c, struct nt_request *r)
+{
+	if (make_sink(c, r))
+		return post_read(c, r);
+	nt_fetched(r, NV_TRANSIENT_TRANSPORT); /* the host may ask again */
+	return true;
+}
+
 /* In the order in which they came to it, as far as there is room. */
 void nt_rconn_flush(struct nt_rconn *c)
 {
@@ -99,7 +128,7 @@ void nt_rconn_flush(struct nt_rconn *c)
 
 		if (!(c->wait_first = nt_ritem(r)->next))
 			c->wait_end = &c->wait_first;
-		if (!(r->state == NT_FETCH ? post_read(c, r) : post_response(c, r)))
+		if (!(r->state == NT_FETCH ? fetch(c, r) : post_response(c, r)))
 			nt_rconn_fail(c);
 	}
 }

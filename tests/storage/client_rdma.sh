@@ -7,14 +7,18 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../lib.sh"
 limit=$((120 * SLOW))
 check "RDMA on the same machine" timeout -k 2 $limit "${run[@]}" "$1" "$2" rdma
+check "iWARP on the same machine" env VERBENA_DEVICES=iwarp:lo timeout -k 2 $limit "${run[@]}" "$1" "$2" rdma
 check "RDMA found by auto" timeout -k 2 $limit "${run[@]}" "$1" "$2" auto
 if [ "$(id -u)" = 0 ] && unshare -n true 2>/dev/null; then # port 4791 may be somebody else's outside
-	mkdir -m 700 "$work/wire"
+	mkdir -m 700 "$work/wire" "$work/iwarp"
+	broker=wire
 	on_wire() {
-		unshare -n env VERBENA_WIRE=always "VERBENA_RUNTIME=$work/wire" sh -c 'ip link set lo up; exec "$@"' sh \
+		unshare -n env VERBENA_WIRE=always "VERBENA_RUNTIME=$work/$broker" sh -c 'ip link set lo up; exec "$@"' sh \
 			timeout -k 2 $limit "${run[@]}" "$@"
 	}
 	check "RDMA by the wire" on_wire "$1" "$2" rdma
+	broker=iwarp
+	VERBENA_DEVICES=iwarp:lo check "iWARP by the wire" on_wire "$1" "$2" rdma
 else
 	skip "RDMA by the wire" "only root makes network namespaces"
 fi
