@@ -12,8 +12,10 @@
 #include <stdio.h>
 
 #include "client/verbena_nvme.h"
+#include "nvme/auth.h"
 #include "nvme/nqn.h"
 #include "nvme/nvme.h"
+#include "nvme/secret.h"
 
 #define VN_ADMIN_DEPTH 31u /* commands: 32 entries, of which one is always empty */
 #define VN_DEPTH_MAX 1023u
@@ -208,6 +210,7 @@ struct vn_limits {
 struct vn_identity {
 	char host_nqn[NV_NQN_SIZE];
 	uint8_t host_id[16];
+	struct nv_secret secret, controller_secret; /* length 0: none */
 };
 
 int vn_identity(const struct vn_options *o, struct vn_identity *i);
@@ -215,6 +218,7 @@ int vn_identity(const struct vn_options *o, struct vn_identity *i);
 /* All take a queue that is ours alone and say in l->why what went wrong. */
 int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
                    uint32_t kato);
+int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn);
 int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim);
 int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info);
 int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info); /* info->nsid: 0 for the first */

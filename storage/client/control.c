@@ -76,6 +76,28 @@ static bool dislikes_attributes(const struct nv_cqe *cqe)
 	return (cqe->status & 0x7ff) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
 }
 
+/* If the target wants it, or we want a proof from it. What a discovery service says is proven by the subsystem itself. */
+static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn, uint64_t authreq)
+{
+	bool ours = who->controller_secret.length && strcmp(nqn, NV_DISCOVERY_NQN);
+
+	if (!(authreq & (NV_AUTHREQ_ATR | NV_AUTHREQ_ASCR)) && !ours)
+		return 0;
+	if (authreq & NV_AUTHREQ_ASCR) {
+		vn_say(l->why, "the target wants a secure channel made of the authentication: that is not supported");
+		return -EACCES;
+	}
+	if (!who->secret.length) {
+		vn_say(l->why, "the target wants authentication, and there is no secret");
+		return -EACCES;
+	}
+#ifdef VN_HAVE_AUTH
+	return vn_ctl_authenticate(l, q, who, nqn);
+#else
+	return -EOPNOTSUPP;
+#endif
+}
+
 int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn, uint32_t kato)
 {
 	uint8_t data[NV_CONNECT_DATA_LEN] = {0};
@@ -98,13 +120,9 @@ int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identi
 		return connect_refused(l, &cqe, nqn);
 	if (e)
 		return e;
-	if (cqe.result >> 16 & 3) {
-		vn_say(l->why, "the target wants authentication");
-		return -EACCES;
-	}
 	if (!q->qid)
 		l->cntlid = (uint16_t)cqe.result;
-	return 0;
+	return authenticate(l, q, who, nqn, cqe.result);
 }
 
 /* ---- properties ---- */

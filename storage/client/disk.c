@@ -43,6 +43,7 @@ static void disk_free(struct vn_disk *d)
 	pthread_cond_destroy(&d->cond);
 	pthread_mutex_destroy(&d->lock);
 	free(d->cmds);
+	explicit_bzero(&d->who, sizeof(d->who));
 	free(d);
 }
 
@@ -67,6 +68,7 @@ static struct vn_disk *disk_new(const struct vn_options *o)
 	d->options = *o;
 	d->options.host_nqn = NULL; /* the caller's memory */
 	d->options.host_id = NULL;
+	d->options.secret = d->options.controller_secret = NULL;
 	d->state = VN_LOST;
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -143,7 +145,7 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	d->url = u;
 	e = vn_identity(options, &d->who);
 	if (e)
-		vn_say(d->why, "host NQN or identifier: %s", strerror(-e));
+		vn_say(d->why, e == -EOPNOTSUPP ? "built without OpenSSL: no secrets" : "host NQN, identifier or secret: %s", strerror(-e));
 	else
 		e = connect_disk(d);
 	if (e) {
@@ -210,7 +212,7 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
                 size_t why_len)
 {
 	struct vn_options standard;
-	struct vn_identity who;
+	struct vn_identity who = {0};
 	struct vn_domain domain;
 	struct vn_url u;
 	char said[120] = "";
@@ -245,5 +247,6 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	}
 	e = vn_discover_at(&l, &who, found, count);
 	vn_domain_fini(&domain);
+	explicit_bzero(&who, sizeof(who));
 	return e ? fail(why, why_len, e, said) : 0;
 }

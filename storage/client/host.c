@@ -51,6 +51,17 @@ static int made_nqn(char nqn[NV_NQN_SIZE])
 	return 0;
 }
 
+/* NULL: there is none. */
+static int secret(const char *text, struct nv_secret *s)
+{
+	if (!text)
+		return 0;
+#ifndef VN_HAVE_AUTH
+	return -EOPNOTSUPP;
+#endif
+	return nv_secret_parse(text, s) ? 0 : -EINVAL;
+}
+
 int vn_identity(const struct vn_options *o, struct vn_identity *i)
 {
 	static const uint8_t none[16];
@@ -66,6 +77,12 @@ int vn_identity(const struct vn_options *o, struct vn_identity *i)
 	} else {
 		e = made_nqn(i->host_nqn);
 	}
+	if (!e)
+		e = secret(o->secret, &i->secret);
+	if (!e)
+		e = secret(o->controller_secret, &i->controller_secret);
+	if (!e && i->controller_secret.length && !i->secret.length)
+		e = -EINVAL;
 	if (e)
 		return e;
 	if (o->host_id) {

@@ -69,6 +69,12 @@ struct vn_options {
 	unsigned char header_digest, data_digest; /* CRC32C of TCP's PDUs and data; used if the target agrees. 0, 0 */
 	unsigned char require_digest;             /* … and no connection if it does not. 0 */
 	unsigned char numeric;                    /* HOST is an address: no name is looked up. 0 */
+	/*
+	 * Secrets of DH-HMAC-CHAP as `nvme gen-dhchap-key` prints them, "DHHC-1:0N:BASE64:"; copied, and wiped with the disk.
+	 * The first is ours, for targets that ask for it. With the second one the target has to prove on every connection
+	 * that it has it; there is no disk (-EACCES) if it cannot. NULL, NULL
+	 */
+	const char *secret, *controller_secret;
 };
 
 /* Fills in the values that are named above. */
@@ -78,8 +84,8 @@ VN_API void vn_options_init(struct vn_options *o);
  * Connects, and returns when requests can be made: after connect_ms at the latest, but for what looking up a name
  * takes. options: NULL for the default; copied. why: NULL, or room for a sentence (at most why_len bytes) that says
  * what went wrong. -EINVAL: the address or an option makes no sense. -ENXIO: no such subsystem or namespace there.
- * -EACCES: the target does not want this host. -EPROTO: it does not speak NVMe/TCP, or not correctly. -ENODEV: no RDMA
- * device reaches it. -EOPNOTSUPP: a library built without RDMA, a namespace with metadata, digests that were required.
+ * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EPROTO: it does not speak NVMe/TCP, or not correctly. -ENODEV: no RDMA
+ * device reaches it. -EOPNOTSUPP: a library built without RDMA, or without OpenSSL for secrets, a namespace with metadata, digests that were required.
  * Else what connect(2) and rdma_cm say.
  */
 VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len);

@@ -97,7 +97,7 @@ static const struct nt_config_subsystem *find_subsystem(const struct nt_config *
 static bool has_host(const struct nt_config_subsystem *c, const char *nqn)
 {
 	for (size_t i = 0; i < c->host_count; i++)
-		if (!strcmp(c->hosts[i], nqn))
+		if (!strcmp(c->hosts[i].nqn, nqn))
 			return true;
 	return false;
 }
@@ -107,10 +107,13 @@ static unsigned apply_hosts(struct nt_subsystem *s, const struct nt_config_subsy
 	unsigned wrong = 0;
 
 	for (size_t i = 0; i < c->host_count; i++)
-		if (!nt_subsystem_allow(s, c->hosts[i])) {
-			nt_say("%s: %s is no name of a host", s->nqn, c->hosts[i]);
+		if (!nt_subsystem_allow(s, c->hosts[i].nqn)) {
+			nt_say("%s: %s is no name of a host", s->nqn, c->hosts[i].nqn);
 			wrong++;
 		}
+	for (size_t i = 0; i < c->host_count; i++)
+		nt_subsystem_secrets(s, c->hosts[i].nqn, &c->hosts[i].secrets);
+	nt_subsystem_auth(s, c->auth_required);
 	nt_subsystem_any_host(s, c->any_host);
 	for (struct nt_host *h = s->hosts, *next; h; h = next) {
 		next = h->next;

@@ -35,8 +35,10 @@ static void free_subsystem(struct nt_config_subsystem *s)
 		free(s->ns[i].kind);
 		free(s->ns[i].path);
 	}
-	for (size_t i = 0; i < s->host_count; i++)
-		free(s->hosts[i]);
+	for (size_t i = 0; i < s->host_count; i++) {
+		free(s->hosts[i].nqn);
+		explicit_bzero(&s->hosts[i], sizeof(s->hosts[i]));
+	}
 	free(s->ns);
 	free(s->hosts);
 	free(s->nqn);
@@ -54,14 +56,19 @@ void nt_config_free(struct nt_config *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* One more at the end of an array. */
+/* One more at the end of an array. There may be secrets in it: the old one is wiped. */
 static void *grow(void *array, size_t *count, size_t size)
 {
 	void **base = array;
-	void *more = reallocarray(*base, *count + 1, size);
+	void *more = calloc(*count + 1, size);
 
 	if (!more)
 		return NULL;
+	if (*base) {
+		memcpy(more, *base, *count * size);
+		explicit_bzero(*base, *count * size);
+		free(*base);
+	}
 	*base = more;
 	return memset((uint8_t *)more + (*count)++ * size, 0, size);
 }
@@ -83,9 +90,9 @@ struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s)
 
 bool nt_config_host(struct nt_config_subsystem *s, const char *nqn)
 {
-	char **h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
+	struct nt_config_host *h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
 
-	return h && (*h = strdup(nqn));
+	return h && (h->nqn = strdup(nqn));
 }
 
 bool nt_size_parse(const char *text, uint64_t *size)
@@ -225,6 +232,74 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 		wrong(r, ns->nsid ? "backend" : "nsid", "is missing");
 }
 
+/* A secret as it stands there, or the file that it stands in. What json-c has of it is wiped. */
+static void get_secret(struct reader *r, const char *key, json_object *v, struct nv_secret *out)
+{
+	char text[NV_SECRET_TEXT_MAX] = "", *value = NULL;
+
+	get_text(r, key, v, &value);
+	if (r->failed)
+		return;
+	int error = *value == '/' ? nv_secret_file(value, text) : 0;
+
+	if (error)
+		wrong(r, value, strerror(error));
+	else if (!nv_secret_parse(*value == '/' ? text : value, out))
+		wrong(r, key, "DHHC-1:0N:BASE64: is wanted, or the file that it stands in");
+	explicit_bzero(text, sizeof(text));
+	explicit_bzero(value, strlen(value));
+	explicit_bzero((char *)(uintptr_t)json_object_get_string(v), (size_t)json_object_get_string_len(v));
+	free(value);
+}
+
+static uint8_t get_numbers(struct reader *r, const char *key, json_object *v, int (*number)(const char *name))
+{
+	uint8_t bits = 0;
+
+	for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
+		json_object *name = json_object_array_get_idx(v, i);
+		int k = json_object_is_type(name, json_type_string) ? number(json_object_get_string(name)) : -1;
+
+		if (k < 0)
+			wrong(r, key, "an unknown name");
+		else
+			bits |= (uint8_t)(1u << k);
+	}
+	return bits;
+}
+
+/* A name, or an object with one. */
+static void read_host(struct reader *r, json_object *o, struct nt_config_host *h)
+{
+	if (!json_object_is_type(o, json_type_object)) {
+		get_text(r, "hosts", o, &h->nqn);
+		return;
+	}
+	json_object_object_foreach(o, key, v)
+	{
+		if (!strcmp(key, "nqn"))
+			get_text(r, key, v, &h->nqn);
+		else if (!strcmp(key, "secret"))
+			get_secret(r, key, v, &h->secrets.host);
+		else if (!strcmp(key, "controller_secret"))
+			get_secret(r, key, v, &h->secrets.controller);
+		else if (!strcmp(key, "hashes"))
+			h->secrets.hashes = get_numbers(r, key, v, nv_hash_number);
+		else if (!strcmp(key, "dh_groups"))
+			h->secrets.groups = get_numbers(r, key, v, nv_dh_group_number);
+		else
+			wrong(r, key, "no such field");
+	}
+	if (!h->nqn)
+		wrong(r, "hosts", "nqn is missing");
+	if (h->secrets.controller.length && !h->secrets.host.length)
+		wrong(r, "controller_secret", "is of no use without a secret");
+#ifndef NT_HAVE_AUTH
+	if (h->secrets.host.length)
+		wrong(r, "secret", "built without OpenSSL");
+#endif
+}
+
 static void read_subsystem(struct reader *r, json_object *o, struct nt_config_subsystem *s)
 {
 	if (!json_object_is_type(o, json_type_object)) {
@@ -241,12 +316,14 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 			get_text(r, key, v, &s->model);
 		else if (!strcmp(key, "allow_any_host"))
 			s->any_host = get_bool(r, key, v);
+		else if (!strcmp(key, "require_authentication"))
+			s->auth_required = get_bool(r, key, v);
 		else if (!strcmp(key, "hosts")) {
 			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
-				char **h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
+				struct nt_config_host *h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
 
 				if (h)
-					get_text(r, key, json_object_array_get_idx(v, i), h);
+					read_host(r, json_object_array_get_idx(v, i), h);
 			}
 		} else if (!strcmp(key, "namespaces")) {
 			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
@@ -261,6 +338,10 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 	}
 	if (!s->nqn || !nv_nqn_valid(s->nqn, strlen(s->nqn) + 1))
 		wrong(r, "nqn", s->nqn ? "is none" : "is missing");
+#ifndef NT_HAVE_AUTH
+	if (s->auth_required)
+		wrong(r, "require_authentication", "built without OpenSSL");
+#endif
 }
 
 static void read_addresses(struct reader *r, const char *key, json_object *v, struct nt_config_address **list,

@@ -106,9 +106,48 @@ void nt_controller_end(struct nt_controller *c)
 		c->admin->ops->close(c->admin);
 }
 
+void nt_auth_begin(struct nt_queue *q)
+{
+	struct nt_target *t = q->target;
+
+	if (q->auth_due)
+		return;
+	q->auth_due = t->now + NT_AUTH_MS;
+	if (!t->auth_due || q->auth_due < t->auth_due)
+		t->auth_due = q->auth_due;
+}
+
+static void tick_auth_of(struct nt_controller *c, struct nt_target *t)
+{
+	for (uint32_t i = 0; i <= NT_QUEUES_MAX && !c->dying; i++) {
+		struct nt_queue *q = c->queues[i];
+
+		if (!q || !q->auth_due || q->closing)
+			continue;
+		if (q->auth_due > t->now)
+			t->auth_due = !t->auth_due || q->auth_due < t->auth_due ? q->auth_due : t->auth_due;
+		else if (i)
+			q->ops->close(q);
+		else
+			nt_controller_end(c);
+	}
+}
+
+/* Whoever is asked to authenticate, or has begun to, and does not get to the end of it goes. */
+static uint64_t tick_auth(struct nt_target *t)
+{
+	if (t->auth_due && t->auth_due <= t->now) {
+		t->auth_due = 0;
+		for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
+			for (struct nt_controller *c = s->controllers; c; c = c->next)
+				tick_auth_of(c, t);
+	}
+	return t->auth_due ? t->auth_due : UINT64_MAX;
+}
+
 uint64_t nt_target_tick(struct nt_target *t)
 {
-	uint64_t next = UINT64_MAX;
+	uint64_t next = tick_auth(t);
 
 	for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
 		for (struct nt_controller *c = s->controllers; c; c = c->next) {

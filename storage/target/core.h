@@ -63,6 +63,7 @@ void nt_controller_detach(struct nt_queue *q);                      /* the queue
 void nt_controller_configure(struct nt_controller *c, uint32_t cc); /* CC is written */
 struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id);
 uint64_t nt_controller_cap(void);
+void nt_auth_begin(struct nt_queue *q); /* from now on there is so long for it, if there was nothing before */
 
 /* target.c */
 struct nt_namespace *nt_ns_get(struct nt_subsystem *s, uint32_t nsid); /* NULL: none; else nt_ns_put */

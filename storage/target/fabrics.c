@@ -129,7 +129,9 @@ static void connect_run(struct nt_request *r)
 
 	q->connected = true;
 	q->authenticated = !auth;
-	r->cqe.result = q->ctrl->id | (uint32_t)auth << 17; /* AUTHREQ: ATR */
+	if (auth)
+		nt_auth_begin(q);
+	r->cqe.result = q->ctrl->id | (auth ? NV_AUTHREQ_ATR : 0);
 	nt_complete(r, 0);
 }
 
@@ -209,6 +211,8 @@ static uint16_t auth_check(struct nt_request *r)
 
 	if (!r->queue->target->auth)
 		return NV_INVALID_OPCODE | NV_DNR;
+	if (r->sqe.cdw[0] >> 8 != NV_AUTH_CDW10 >> 8)
+		return NT_INVALID(r, 41);
 	if (!length || length > NV_PAGE)
 		return NT_INVALID(r, 44);
 	r->length = length;

@@ -379,6 +379,9 @@ static bool set_up(const struct options *o, struct nt_config *c)
 		nt_say("%s", strerror(error));
 		return false;
 	}
+#ifdef NT_HAVE_AUTH
+	server.target.auth = &nt_dhchap;
+#endif
 	server.target.now = server.target.started = nt_now();
 	server.signals = (struct nt_watch){
 	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signalled};

@@ -227,11 +227,11 @@ static const struct nt_verb *find_verb(struct nt_request *r, uint16_t *status)
 
 	if (r->sqe.opcode == NV_FABRICS)
 		return nt_fabrics_verb(r, status);
+	*status = NV_AUTH_REQUIRED | NV_DNR;
+	if (q->connected && !q->authenticated)
+		return NULL;
 	*status = NV_SEQUENCE | NV_DNR;
 	if (!q->connected || !(q->ctrl->csts & NV_CSTS_RDY))
-		return NULL;
-	*status = NV_AUTH_REQUIRED | NV_DNR;
-	if (!q->authenticated)
 		return NULL;
 	return q->qid ? nt_io_verb(r, status) : nt_admin_verb(r, status);
 }

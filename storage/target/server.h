@@ -17,10 +17,15 @@ struct nt_config_ns {
 	uint8_t uuid[16];
 };
 
+struct nt_config_host {
+	char *nqn;
+	struct nt_secrets secrets;
+};
+
 struct nt_config_subsystem {
 	char *nqn, *serial, *model;
-	bool any_host;
-	char **hosts;
+	bool any_host, auth_required;
+	struct nt_config_host *hosts;
 	size_t host_count, ns_count;
 	struct nt_config_ns *ns;
 };

@@ -32,6 +32,7 @@ static json_object *controller(const struct nt_controller *c, uint64_t now)
 	text(o, "host", c->hostnqn);
 	text(o, "peer", c->admin ? c->admin->peer : "");
 	text(o, "transport", c->admin ? c->admin->ops->name : "");
+	json_object_object_add(o, "authenticated", json_object_new_boolean(c->admin && c->admin->proven));
 	number(o, "queues", queues);
 	number(o, "seconds", (now - c->connected_at) / 1000);
 	number(o, "reads", c->reads);

@@ -73,6 +73,12 @@ struct nt_subsystem *nt_subsystem_add(struct nt_target *t, const char *nqn)
 	return s;
 }
 
+static void free_host(struct nt_host *h)
+{
+	explicit_bzero(h, sizeof(*h));
+	free(h);
+}
+
 static void free_subsystem(struct nt_subsystem *s)
 {
 	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
@@ -82,7 +88,7 @@ static void free_subsystem(struct nt_subsystem *s)
 		struct nt_host *h = s->hosts;
 
 		s->hosts = h->next;
-		free(h);
+		free_host(h);
 	}
 	free(s);
 }
@@ -150,7 +156,7 @@ void nt_subsystem_disallow(struct nt_subsystem *s, const char *hostnqn)
 	if (!h)
 		return;
 	*at = h->next;
-	free(h);
+	free_host(h);
 	end_strangers(s);
 }
 
@@ -160,6 +166,39 @@ void nt_subsystem_any_host(struct nt_subsystem *s, bool any)
 		return;
 	s->any_host = any;
 	end_strangers(s);
+}
+
+static bool same_secrets(const struct nt_secrets *a, const struct nt_secrets *b)
+{
+	return nv_secret_same(&a->host, &b->host) && nv_secret_same(&a->controller, &b->controller) &&
+	       a->hashes == b->hashes && a->groups == b->groups;
+}
+
+void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const struct nt_secrets *secrets)
+{
+	struct nt_host *h = *find_host(s, hostnqn);
+
+	if (!h || same_secrets(&h->secrets, secrets))
+		return;
+	h->secrets = *secrets;
+	for (struct nt_controller *c = s->controllers; c; c = c->next)
+		if (!strcmp(c->hostnqn, hostnqn))
+			nt_controller_end(c);
+}
+
+void nt_subsystem_auth(struct nt_subsystem *s, bool required)
+{
+	s->auth_required = required;
+	for (struct nt_controller *c = s->controllers; required && c; c = c->next)
+		if (!nt_secrets_of(s, c->hostnqn)) /* it never had to, and cannot */
+			nt_controller_end(c);
+}
+
+const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s, const char *hostnqn)
+{
+	const struct nt_host *h = *find_host((struct nt_subsystem *)(uintptr_t)s, hostnqn);
+
+	return h && h->secrets.host.length ? &h->secrets : NULL;
 }
 
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state)

@@ -9,8 +9,10 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "nvme/auth.h"
 #include "nvme/nvme.h"
 #include "nvme/nqn.h"
+#include "nvme/secret.h"
 #include "target/pool.h"
 
 /*
@@ -130,8 +132,11 @@ struct nt_queue {
 	uint32_t inline_max;        /* bytes of data that a capsule may carry */
 	bool stable;                /* data that is sent must not change meanwhile (a digest is computed over it) */
 
-	bool connected, closing, gone_called, no_sq_flow, authenticated;
-	void *auth; /* of target->auth */
+	bool connected, closing, gone_called, no_sq_flow;
+	bool authenticated; /* as far as that is asked for */
+	bool proven;        /* the host has shown that it has its secret */
+	void *auth;        /* of target->auth */
+	uint64_t auth_due; /* when an authentication that has begun, or should have, is given up; 0: there is none */
 	uint16_t qid, entries, sqhd;
 	struct nt_request first;     /* for the Connect command */
 	struct nt_request *requests; /* from then on */
@@ -182,9 +187,16 @@ struct nt_namespace {
 	bool pumping;
 };
 
+/* What a host has to prove, and what we prove to it: with length 0, nothing. */
+struct nt_secrets {
+	struct nv_secret host, controller;
+	uint8_t hashes, groups; /* which may be used, as bits by number; 0: any */
+};
+
 struct nt_host {
 	struct nt_host *next;
 	char nqn[NV_NQN_SIZE];
+	struct nt_secrets secrets;
 };
 
 struct nt_subsystem {
@@ -192,6 +204,7 @@ struct nt_subsystem {
 	struct nt_target *target;
 	char nqn[NV_NQN_SIZE], serial[21], model[41];
 	bool discovery, any_host, removed;
+	bool auth_required; /* of every host; one that has a secret is asked for it in any case */
 	struct nt_host *hosts;
 	struct nt_controller *controllers;
 	struct nt_namespace *ns[NT_NAMESPACES_MAX + 1]; /* by nsid */
@@ -199,7 +212,7 @@ struct nt_subsystem {
 	uint64_t ana_changes;
 };
 
-/* In-band authentication, for whoever adds it. NULL in the target: nobody needs any. */
+/* In-band authentication. NULL in the target: nobody needs any. */
 struct nt_auth {
 	bool (*required)(struct nt_subsystem *s, const char *hostnqn);
 	void (*send)(struct nt_request *r);    /* r->data, r->length from the host; answers with nt_complete */
@@ -215,6 +228,8 @@ struct nt_referral {
 struct nt_target {
 	struct nt_pool *pool;
 	const struct nt_auth *auth;
+	uint32_t auth_seq;               /* sequence number of the last challenge, 0: there was none */
+	uint64_t auth_due;               /* no queue's is before that; 0: there is none */
 	uint64_t now;                    /* ms; whoever drives the target sets it before each turn */
 	struct nt_subsystem *subsystems; /* the discovery subsystem is the first */
 	struct nt_port *ports;
@@ -242,6 +257,10 @@ struct nt_subsystem *nt_subsystem_find(struct nt_target *t, const char *nqn);
 bool nt_subsystem_allow(struct nt_subsystem *s, const char *hostnqn);
 void nt_subsystem_disallow(struct nt_subsystem *s, const char *hostnqn); /* and ends that host's associations */
 void nt_subsystem_any_host(struct nt_subsystem *s, bool any);
+/* Of a host that is listed. One that is connected by other secrets has to go. */
+void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const struct nt_secrets *secrets);
+void nt_subsystem_auth(struct nt_subsystem *s, bool required); /* and ends those who have no secret */
+const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s, const char *hostnqn); /* NULL: there is no host secret */
 bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn);
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state);
 
@@ -256,7 +275,7 @@ void nt_port_remove(struct nt_target *t, struct nt_port *p);
 bool nt_referral_add(struct nt_target *t, const struct nt_port *p);
 void nt_referrals_clear(struct nt_target *t);
 
-/* Keep-alive timers: what has expired ends. When to call again at the latest, UINT64_MAX for never. */
+/* Keep-alive timers, and authentications that get nowhere: what has expired ends. When to call again at the latest, UINT64_MAX for never. */
 uint64_t nt_target_tick(struct nt_target *t);
 
 /* ---- controllers, for status displays ---- */
@@ -295,5 +314,9 @@ struct nt_controller {
 
 /* Ends a request. For nt_auth, too. */
 void nt_complete(struct nt_request *r, uint16_t status);
+
+#define NT_AUTH_MS 20000u /* for an authentication, and from Connect to its end */
+
+extern const struct nt_auth nt_dhchap; /* auth.c, where it is built with OpenSSL */
 
 #endif

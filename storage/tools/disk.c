@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/secret.h"
+
 static const char usage[] =
         "usage: verbena-disk [OPTIONS] COMMAND ARGS\n"
         "  info URL                       what the target says about a disk\n"
@@ -18,6 +20,7 @@ static const char usage[] =
         "  bench URL                      random reads, if nothing else is said\n"
         "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+rdma://... or nvme+auto://...\n"
         "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
+        "  --secret-file=FILE --controller-secret-file=FILE\n"
         "of bench: --sequential --write[=PERCENT] --depth=N --size=BYTES --seconds=N\n";
 
 int vd_error(const char *what, int error)
@@ -182,6 +185,8 @@ enum {
 	O_QUEUES,
 	O_QUEUE_DEPTH,
 	O_NQN,
+	O_SECRET,
+	O_CONTROLLER_SECRET,
 	O_DIGESTS,
 	O_NO_SPARSE,
 	O_RECONNECT,
@@ -198,6 +203,8 @@ static const struct option options[] = {{"json", 0, NULL, O_JSON},
                                         {"queues", 1, NULL, O_QUEUES},
                                         {"queue-depth", 1, NULL, O_QUEUE_DEPTH},
                                         {"host-nqn", 1, NULL, O_NQN},
+                                        {"secret-file", 1, NULL, O_SECRET},
+                                        {"controller-secret-file", 1, NULL, O_CONTROLLER_SECRET},
                                         {"digests", 0, NULL, O_DIGESTS},
                                         {"no-sparse", 0, NULL, O_NO_SPARSE},
                                         {"reconnect", 1, NULL, O_RECONNECT},
@@ -212,6 +219,18 @@ static const struct option options[] = {{"json", 0, NULL, O_JSON},
 static bool take_number(uint64_t max, uint64_t *n)
 {
 	return vd_number(optarg, n) && *n && *n <= max;
+}
+
+static char secrets[2][NV_SECRET_TEXT_MAX]; /* ours, the controller's */
+
+static bool take_secret(const char *file, char text[NV_SECRET_TEXT_MAX], const char **to)
+{
+	int e = nv_secret_file(file, text);
+
+	*to = text;
+	if (e)
+		vd_error(file, e);
+	return !e;
 }
 
 static bool take_option(int o, struct vd_settings *s)
@@ -232,6 +251,10 @@ static bool take_option(int o, struct vd_settings *s)
 	case O_NQN:
 		s->options.host_nqn = optarg;
 		return true;
+	case O_SECRET:
+		return take_secret(optarg, secrets[0], &s->options.secret);
+	case O_CONTROLLER_SECRET:
+		return take_secret(optarg, secrets[1], &s->options.controller_secret);
 	case O_DIGESTS:
 		s->options.header_digest = s->options.data_digest = s->options.require_digest = 1;
 		return true;
@@ -266,6 +289,8 @@ int main(int argc, char **argv)
 	struct vd_settings s = {.sparse = true, .depth = 32, .seconds = 10, .size = 4096};
 
 	vn_options_init(&s.options);
+	s.options.secret = getenv("VERBENA_NVME_SECRET");
+	s.options.controller_secret = getenv("VERBENA_NVME_CONTROLLER_SECRET");
 	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		if (o == O_HELP || o == 'h') {
 			fputs(usage, stdout);
@@ -278,6 +303,7 @@ int main(int argc, char **argv)
 	}
 	int status = command(argc - optind, argv + optind, &s);
 
+	explicit_bzero(secrets, sizeof(secrets));
 	if (fflush(stdout) && !status)
 		status = vd_error("standard output", errno);
 	return status;

@@ -15,7 +15,7 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 #define LARGEST (32u << 20)
 
-static char *url;
+static char *url, *host_nqn, *secret, *controller_secret;
 static struct vn_options options;
 static struct vn_disk *disk; /* one for all clients: what one has flushed is stable for all */
 /* Requests that are not whole blocks read, change and write blocks: alone. The others share it. */
@@ -26,11 +26,29 @@ static void verbena_load(void)
 	vn_options_init(&options);
 }
 
+static void forget(char **text)
+{
+	if (*text)
+		explicit_bzero(*text, strlen(*text));
+	free(*text);
+	*text = NULL;
+}
+
 static void verbena_unload(void)
 {
 	if (disk)
 		vn_close(disk);
 	free(url);
+	free(host_nqn);
+	forget(&secret);
+	forget(&controller_secret);
+}
+
+/* As nbdkit takes passwords: +FILE, - to be asked, -FD, or the secret itself. */
+static int read_secret(const char *value, char **text)
+{
+	forget(text);
+	return nbdkit_read_password(value, text);
 }
 
 static int verbena_config(const char *key, const char *value)
@@ -46,6 +64,15 @@ static int verbena_config(const char *key, const char *value)
 		return nbdkit_parse_unsigned(key, value, &options.queues);
 	if (!strcmp(key, "queue-depth"))
 		return nbdkit_parse_unsigned(key, value, &options.queue_depth);
+	if (!strcmp(key, "host-nqn")) {
+		free(host_nqn);
+		options.host_nqn = host_nqn = strdup(value);
+		return host_nqn ? 0 : -1;
+	}
+	if (!strcmp(key, "secret"))
+		return read_secret(value, &secret);
+	if (!strcmp(key, "controller-secret"))
+		return read_secret(value, &controller_secret);
 	if (!strcmp(key, "digests")) {
 		digests = nbdkit_parse_bool(value);
 		options.header_digest = options.data_digest = options.require_digest = digests > 0;
@@ -67,6 +94,8 @@ static int verbena_after_fork(void)
 {
 	char why[160];
 
+	options.secret = secret;
+	options.controller_secret = controller_secret;
 	if (!vn_open(url, &options, &disk, why, sizeof(why)))
 		return 0;
 	nbdkit_error("%s: %s", url, why);
@@ -261,7 +290,8 @@ static struct nbdkit_plugin plugin = {
 	.config = verbena_config,
 	.config_complete = verbena_config_complete,
 	.config_help = "url=nvme+auto://HOST[:PORT]/NQN  (required) the disk\n"
-		       "queues=N  queue-depth=N  digests=BOOL",
+		       "queues=N  queue-depth=N  digests=BOOL\n"
+		       "host-nqn=NQN  secret=+FILE  controller-secret=+FILE",
 	.magic_config_key = "url",
 	.after_fork = verbena_after_fork,
 	.open = verbena_open,

@@ -9,9 +9,9 @@ disk=$(realpath "$2")
 plugin=${3:+$(realpath "$3")}
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-tools.XXXXXX")
 export VERBENA_RUNTIME=$work
-pid= server=
+pid= server= vault=
 cleanup() {
-	for p in $server $pid; do
+	for p in $server $vault $pid; do
 		kill -9 "$p"
 		wait "$p"
 	done 2>/dev/null
@@ -65,6 +65,41 @@ bench() { "$disk" --json --seconds=1 --write=30 "$@" bench "$url" | python3 -c '
 check "bench, random" bench
 check "bench, sequential and with digests" bench --sequential --size=64k --depth=8 --digests
 
+# authentication: who has no secret, or another, is not let in
+secret=DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:
+proof=DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:
+echo $secret >"$work/secret"
+echo $proof >"$work/proof"
+host=nqn.2026-01.test:host
+locked=
+if "$disk" --secret-file="$work/secret" info "$url" >/dev/null 2>"$work/said" || ! grep -q OpenSSL "$work/said"; then
+	cat >"$work/conf.json" <<-EOF
+		{"listen": [{"address": "127.0.0.1", "port": 0}],
+		 "subsystems": [{"nqn": "nqn.2026-01.test:locked", "require_authentication": true,
+		  "hosts": ["nqn.2026-01.test:poor", {"nqn": "$host", "secret": "$work/secret", "controller_secret": "$proof", "dh_groups": ["ffdhe2048"]}],
+		  "namespaces": [{"nsid": 1, "backend": "memory", "size": "64M"}]}]}
+	EOF
+	"$target" --config "$work/conf.json" >"$work/locked" 2>"$work/err" &
+	vault=$!
+	for _ in $(seq 300); do
+		[ -s "$work/locked" ] && break
+		sleep 0.05
+	done
+	locked=$(head -1 "$work/locked")
+	own() { "$disk" --host-nqn=$host "$@"; }
+	check "authentication: the secret opens the disk" own --secret-file="$work/secret" --queues=2 copy "$work/source" "$locked"
+	check "… and what was written is there" sh -c "'$disk' --host-nqn=$host --secret-file='$work/secret' read '$locked' 0 8m | cmp -n 8388608 - '$work/source'"
+	check "… with a proof of the target's" own --secret-file="$work/secret" --controller-secret-file="$work/proof" info "$locked"
+	check "… from the environment" env VERBENA_NVME_SECRET=$secret VERBENA_NVME_CONTROLLER_SECRET=$proof "$disk" --host-nqn=$host info "$locked"
+	check "no secret is refused" refused own info "$locked"
+	check "… another, too" refused own --secret-file="$work/proof" info "$locked"
+	check "… another host, too" refused "$disk" --host-nqn=nqn.2026-01.test:poor --secret-file="$work/secret" info "$locked"
+	check "… and another target" refused own --secret-file="$work/secret" --controller-secret-file="$work/secret" info "$locked"
+	check "what is no secret is refused" refused own --secret-file="$work/source" info "$locked"
+else
+	echo "skip authentication: built without OpenSSL"
+fi
+
 if [ -z "$plugin" ] || ! command -v nbdkit >/dev/null || ! command -v nbdcopy >/dev/null || ! command -v qemu-io >/dev/null; then
 	echo "skip the nbdkit plugin: nbdkit, libnbd-bin or qemu-utils is not installed, or the plugin not built"
 	exit $failed
@@ -86,5 +121,8 @@ odd() {
 		qemu-io --image-opts "driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=$work/nbd") && ! grep -q 'failed\|error' <<<"$s" || { echo "$s"; return 1; }
 }
 check "nbdkit: requests that are not whole blocks" odd
+[ -z "$locked" ] ||
+	check "nbdkit: a secret from a file" nbdkit -U - "$plugin" url="$locked" secret=+"$work/secret" controller-secret=+"$work/proof" host-nqn=$host \
+		--run "nbdinfo --size \$uri | grep -qx 67108864 && '$target' status --port '$(sed 's,.*:\([0-9]*\)/.*,\1,' "$work/locked")' | grep -q '\"authenticated\": true'"
 check "nbdkit: clients are told of blocks and connections" sh -c "nbdinfo '$nbd' | grep -q 'can_multi_conn: true' && nbdinfo '$nbd' | grep -q 'block_size_preferred: 4096'"
 exit $failed

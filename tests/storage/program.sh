@@ -104,6 +104,8 @@ check "a configuration that is wrong changes nothing" soon_says '"nsid": 2'
 check "ANA states are set by the control socket" "$target" ana nqn.2026-01.test:one 1 inaccessible --port "$port"
 check "it ends well" stops
 for bad in '' '{' '[]' '{"x": 1}' '{"subsystems": [{"nqn": "disk"}]}' '{"subsystems": [{"nqn": "nqn.2026-01.a:b", "namespaces": [{"nsid": 0}]}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": [{"nqn": "nqn.2026-01.a:h", "secret": "DHHC-1:00:AAAA:"}]}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": [{"secret": "/nowhere"}]}]}' \
 	'{"memory": -1}' '{"listen": [{"address": 5}]}' '{"queues": "many"}'; do
 	printf %s "$bad" >"$work/conf.json"
 	check "no configuration: $bad" refused --config "$work/conf.json"
