@@ -8,6 +8,10 @@
 #ifdef VB_HAVE_ISAL
 #include <isa-l/crc.h>
 #endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <string.h>
+#endif
 
 static const uint32_t table[8][256] = {
         ROW(0x77073096, 0xee0e612c, 0x076dc419, 0x0edb8832, 0x1db71064, 0x3b6e20c8, 0x76dc4190, 0xedb88320),
@@ -33,3 +37,61 @@ uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len)
 	return vb_crc32_portable(crc, bytes, len);
 #endif
 }
+
+uint32_t vb_crc32_multiply(uint32_t a, uint32_t b)
+{
+	uint32_t product = 0;
+
+	for (; a; a <<= 1) {
+		product ^= b & -(a >> 31);
+		b = b >> 1 ^ (0xedb88320 & -(b & 1));
+	}
+	return product;
+}
+
+/* x^n, as a factor of a carry-less product of reversed bits: one place up. */
+static uint64_t power(size_t n)
+{
+	uint32_t p = 0x80000000, square = 0x40000000;
+
+	for (; n; n >>= 1) {
+		if (n & 1)
+			p = vb_crc32_multiply(p, square);
+		square = vb_crc32_multiply(square, square);
+	}
+	return (uint64_t)p << 1;
+}
+
+struct vb_crc32_powers vb_crc32_powers(size_t n)
+{
+	return (struct vb_crc32_powers){{power(8 * n + 32), power(8 * n - 32)}};
+}
+
+#if defined(__x86_64__)
+/* The head, with the CRC of what comes before it, is moved on over the n bytes; 16 bytes remain, then 12, 8, and 4 by Barrett. */
+__attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const uint8_t head[12], const uint64_t sum[2],
+                                                           const struct vb_crc32_powers *powers)
+{
+	const __m128i low = _mm_set_epi32(0, 0, 0, -1), by = _mm_set_epi64x(0x0ccaa009e, 0x163cd6124);
+	const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641), p = _mm_loadu_si128((const __m128i *)powers->v);
+	__m128i h, x = _mm_loadu_si128((const __m128i *)sum), y;
+	uint32_t first;
+	uint64_t rest;
+
+	memcpy(&first, head, 4);
+	memcpy(&rest, head + 4, 8);
+	h = _mm_set_epi64x((long long)rest, (long long)((uint64_t)(first ^ ~crc) << 32));
+	x = _mm_xor_si128(x, _mm_xor_si128(_mm_clmulepi64_si128(h, p, 0x00), _mm_clmulepi64_si128(h, p, 0x11)));
+	x = _mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x10), _mm_srli_si128(x, 8));
+	x = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x, low), by, 0x00), _mm_srli_si128(x, 4));
+	y = _mm_clmulepi64_si128(_mm_and_si128(x, low), barrett, 0x10);
+	y = _mm_clmulepi64_si128(_mm_and_si128(y, low), barrett, 0x00);
+	return ~(uint32_t)_mm_cvtsi128_si32(_mm_srli_si128(_mm_xor_si128(x, y), 4));
+}
+#else
+uint32_t vb_crc32_summed(uint32_t crc, const uint8_t head[12], const uint64_t sum[2], const struct vb_crc32_powers *powers)
+{
+	(void)head, (void)sum, (void)powers;
+	return crc;
+}
+#endif

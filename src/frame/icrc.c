@@ -44,17 +44,24 @@ static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 	       !memcmp(a->dst, b->dst, VB_GID_LEN);
 }
 
-/* What the ICRC is in front of the BTH. */
-static uint32_t before_bth(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, size_t len)
+static struct vb_icrc_known *known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
 {
 	struct vb_icrc_known *k = &cache->of[(len / 4 ^ flow->sport) % VB_ICRC_FLOWS];
-	uint8_t pseudo[IPV6_LEN + UDP_LEN];
 
-	if (k->len != len || !same_flow(&k->flow, flow)) {
+	if (__builtin_expect(k->len != len || !same_flow(&k->flow, flow), 0)) {
 		k->flow = *flow;
 		k->len = len;
 		k->known = 0;
+		k->payload.v[0] = 0;
 	}
+	return k;
+}
+
+/* What the ICRC is in front of the BTH. */
+static uint32_t before_bth(struct vb_icrc_known *k, const struct vb_flow *flow, uint16_t ipv4_id, size_t len)
+{
+	uint8_t pseudo[IPV6_LEN + UDP_LEN];
+
 	if (ipv4_id >= VB_ICRC_IDS)
 		return vb_crc32(ONES_CRC, pseudo, outer(pseudo, flow, ipv4_id, len));
 	if (!(k->known >> ipv4_id & 1)) {
@@ -70,9 +77,27 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 	uint8_t resv8a = packet[BTH_RESV8A];
 
 	packet[BTH_RESV8A] = 0xff;
-	uint32_t crc = vb_crc32(before_bth(cache, flow, ipv4_id, len + VB_ICRC_LEN), packet, len);
+	len += VB_ICRC_LEN;
+	uint32_t crc = vb_crc32(before_bth(known(cache, flow, len), flow, ipv4_id, len), packet, len - VB_ICRC_LEN);
 
 	packet[BTH_RESV8A] = resv8a;
+	return crc;
+}
+
+uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *bth, const uint64_t sum[2],
+                        size_t len)
+{
+	uint8_t resv8a = bth[BTH_RESV8A];
+
+	bth[BTH_RESV8A] = 0xff;
+	len += VB_BTH_LEN + VB_ICRC_LEN;
+	struct vb_icrc_known *k = known(cache, flow, len);
+
+	if (__builtin_expect(!k->payload.v[0], 0))
+		k->payload = vb_crc32_powers(len - VB_BTH_LEN - VB_ICRC_LEN);
+	uint32_t crc = vb_crc32_summed(before_bth(k, flow, ipv4_id, len), bth, sum, &k->payload);
+
+	bth[BTH_RESV8A] = resv8a;
 	return crc;
 }
 
@@ -98,18 +123,6 @@ uint32_t vb_icrc_check(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
 	                        vb_icrc_start(flow, ipv4_id, udp_payload, len - VB_ICRC_LEN, len));
 }
 
-/* Product of polynomials modulo the CRC's; the highest bit is the coefficient of 1. */
-static uint32_t multiply(uint32_t a, uint32_t b)
-{
-	uint32_t product = 0;
-
-	for (; a; a <<= 1) {
-		product ^= b & -(a >> 31);
-		b = b >> 1 ^ (0xedb88320 & -(b & 1));
-	}
-	return product;
-}
-
 /*
  * The residual is d·x^32·x^8n, where d are the 16 bits in which the identification differs from the guess, and n bytes
  * follow them. Divided by x^32·x^8n it is of a degree below 16 if, and only if, there is such a d.
@@ -126,7 +139,7 @@ int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len)
 		return -1;
 	for (size_t i = 0; n >> i; i++) {
 		if (n >> i & 1)
-			residual = multiply(residual, divide[i]);
+			residual = vb_crc32_multiply(residual, divide[i]);
 	}
 	if (residual & 0xffff)
 		return -1;

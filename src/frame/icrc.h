@@ -28,11 +28,16 @@ struct vb_icrc_cache {
 		struct vb_flow flow;
 		size_t len;
 		uint64_t known; /* a bit for each of start */
+		struct vb_crc32_powers payload; /* for a BTH and payload; 0: not known yet */
 		uint32_t start[VB_ICRC_IDS];
 	} of[VB_ICRC_FLOWS];
 };
 
 uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
+                        size_t len);
+
+/* The same for a BTH and len bytes of payload that vb_guard_copy_sum has laid behind it. */
+uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *bth, const uint64_t sum[2],
                         size_t len);
 
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);

@@ -78,6 +78,13 @@ void vb_wire_settle_batch(struct vb_node *node);
 
 /* --- sending: wire_tx.c --- */
 
+/* Payload that was added up while it was copied (vb_guard_copy_sum): to here, so much. 0 if none was. */
+struct vb_tx_laid {
+	uint8_t *at;
+	uint32_t len;
+	uint64_t sum[2];
+};
+
 struct vb_tx *vb_tx_new(struct vb_wire_sockets *s);
 void vb_tx_free(struct vb_tx *tx);
 /* The sender of this pair of queue pairs: each has a source port of its own per address family. */
@@ -88,8 +95,8 @@ uint32_t vb_tx_burst(uint32_t len);
 bool vb_tx_begin(struct vb_tx *tx);
 /* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
 uint8_t *vb_tx_room(struct vb_tx *tx);
-/* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. */
-void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len);
+/* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid);
 /* Hands over what was added, and unlocks. false: some of it has to wait. */
 bool vb_tx_end(struct vb_tx *tx);
 
@@ -114,6 +121,7 @@ struct vb_wire_path {
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
+	struct vb_tx_laid laid; /* in the packet that is being made */
 	struct vb_wire_send sends[];
 };
 

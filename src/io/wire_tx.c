@@ -23,7 +23,7 @@
  * Packets are copied here, so that what the ICRC was computed over is what goes out, whatever the program does to its
  * memory meanwhile. The stage is used again at once and stays in the processor's cache.
  */
-#define BURST 4 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
+#define BURST 2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
 #define STAGE (BURST * 64u << 10)
 #define FULL (STAGE - VB_WIRE_PACKET_MAX - VB_ICRC_LEN)
 #define MESSAGES 32
@@ -289,8 +289,9 @@ static struct message *joins(struct vb_tx *tx, const struct vb_wire_addr *to, ui
 }
 
 /* What stands in the stage at `used` becomes a packet. */
-static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len)
+static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
+	uint8_t *packet = tx->stage + tx->used;
 	uint32_t size = len + VB_ICRC_LEN;
 	struct message *m = joins(tx, to, size);
 
@@ -299,7 +300,11 @@ static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len
 		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .to = *to};
 		flow_of(tx, to, &tx->flow);
 	}
-	seal(tx, tx->stage + tx->used, &tx->flow, m->n, len); /* the kernel numbers the segments of a send: 0, 1, 2 */
+	/* the kernel numbers the segments of a send: 0, 1, 2 */
+	if (laid && laid->at == packet + VB_BTH_LEN && laid->len == len - VB_BTH_LEN)
+		vb_icrc_encode(packet + len, vb_icrc_summed(&tx->icrc, &tx->flow, m->n, packet, laid->sum, laid->len));
+	else
+		seal(tx, packet, &tx->flow, m->n, len);
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
@@ -314,7 +319,7 @@ static bool open_for(struct vb_tx *tx, const struct vb_wire_addr *to)
 	return tx->fd[v6] >= 0 || open_socket(tx, v6);
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_len, size_t len)
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_len, size_t len, const struct vb_tx_laid *laid)
 {
 	if (__builtin_expect(!open_for(tx, to), 0)) {
 		VB_COUNT(tx_refused, 1);
@@ -328,10 +333,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 			return;
 		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
 			return;
-		append(tx, to, (uint32_t)len);
+		append(tx, to, (uint32_t)len, NULL);
 		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
 			memcpy(tx->stage + tx->used, at, len);
-			append(tx, to, (uint32_t)len);
+			append(tx, to, (uint32_t)len, NULL);
 		}
 		if (what & VB_FAULT_CORRUPT)
 			vb_fault_corrupt(tx->fault, at, len);
@@ -341,10 +346,10 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 
 		while (tx->used <= FULL && tx->n < MESSAGES &&
 		       (held = vb_fault_release(tx->fault, tx->stage + tx->used, &held_to, sizeof(held_to))))
-			append(tx, &held_to, (uint32_t)held);
+			append(tx, &held_to, (uint32_t)held, NULL);
 		return;
 	}
-	append(tx, to, (uint32_t)len);
+	append(tx, to, (uint32_t)len, laid);
 }
 
 bool vb_tx_end(struct vb_tx *tx)

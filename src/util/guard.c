@@ -5,16 +5,38 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
+
+#define WIDE_MIN 256u /* bytes that are copied 64 at a time, where the processor can */
+#define WIDE_MAX 2048u
 
 /*
  * The copies are assembly between known labels: where the program counter of a fault lies between them, the handler
  * sends it to the label that returns false. Nothing needs to be saved before a copy.
  */
 #if defined(__x86_64__)
+/* zmm a is moved on by the distance that zmm10 has the powers of x for, and zmm b is added. */
+#define GUARD_FOLD(a, b)                                          \
+	"	vpclmulqdq $0x00, %zmm10, %zmm" #a ", %zmm8\n"   \
+	"	vpclmulqdq $0x11, %zmm10, %zmm" #a ", %zmm" #a "\n" \
+	"	vpternlogq $0x96, %zmm8, %zmm" #b ", %zmm" #a "\n"
+
+/* x^(d+32), x^(d-32) modulo the CRC's polynomial, bits reversed: d is 2048, 1024, 512; 384, 256, 128 and none */
+__asm__(".section .rodata\n"
+	".p2align 6\n"
+	"vb_guard_fold:\n"
+	"	.quad 0x11542778a, 0x1322d1430\n"
+	"	.quad 0x1e88ef372, 0x14a7fe880\n"
+	"	.quad 0x154442bd4, 0x1c6e41596\n"
+	"	.quad 0x03db1ecdc, 0x174359406\n"
+	"	.quad 0x0f1da05aa, 0x15a546366\n"
+	"	.quad 0x1751997d0, 0x0ccaa009e\n"
+	"	.quad 0, 0\n");
+
 __asm__(".text\n"
 	".p2align 4\n"
 	"vb_guard_begin:\n"
@@ -52,6 +74,63 @@ __asm__(".text\n"
 	"	cld\n"
 	"	rep movsb\n"
 	"5:	movl $1, %eax\n"
+	"	ret\n"
+	/* bool raw_copy_wide(rdi dst, rsi src, rdx n): 64 bytes and more */
+	"vb_guard_raw_copy_wide:\n"
+	"	vmovdqu64 -64(%rsi,%rdx), %zmm2\n"
+	"	leaq -64(%rdi,%rdx), %rcx\n"
+	"1:	vmovdqu64 (%rsi), %zmm0\n"
+	"	vmovdqu64 %zmm0, (%rdi)\n"
+	"	addq $64, %rsi\n"
+	"	addq $64, %rdi\n"
+	"	cmpq %rcx, %rdi\n"
+	"	jb 1b\n"
+	"	vmovdqu64 %zmm2, (%rcx)\n"
+	"	vzeroupper\n"
+	"	movl $1, %eax\n"
+	"	ret\n"
+	/* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, then one of them */
+	"vb_guard_raw_copy_sum:\n"
+	"	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
+	"	vmovdqu64 (%rsi), %zmm0\n"
+	"	vmovdqu64 64(%rsi), %zmm1\n"
+	"	vmovdqu64 128(%rsi), %zmm2\n"
+	"	vmovdqu64 192(%rsi), %zmm3\n"
+	"	vmovdqu64 %zmm0, (%rdi)\n"
+	"	vmovdqu64 %zmm1, 64(%rdi)\n"
+	"	vmovdqu64 %zmm2, 128(%rdi)\n"
+	"	vmovdqu64 %zmm3, 192(%rdi)\n"
+	"1:	subq $256, %rdx\n"
+	"	je 2f\n"
+	"	addq $256, %rsi\n"
+	"	addq $256, %rdi\n"
+	"	vmovdqu64 (%rsi), %zmm4\n"
+	"	vmovdqu64 64(%rsi), %zmm5\n"
+	"	vmovdqu64 128(%rsi), %zmm6\n"
+	"	vmovdqu64 192(%rsi), %zmm7\n"
+	"	vmovdqu64 %zmm4, (%rdi)\n"
+	"	vmovdqu64 %zmm5, 64(%rdi)\n"
+	"	vmovdqu64 %zmm6, 128(%rdi)\n"
+	"	vmovdqu64 %zmm7, 192(%rdi)\n"
+	GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
+	"	jmp 1b\n"
+	"2:	vbroadcasti32x4 16+vb_guard_fold(%rip), %zmm10\n"
+	GUARD_FOLD(0, 2) GUARD_FOLD(1, 3)
+	"	vbroadcasti32x4 32+vb_guard_fold(%rip), %zmm10\n"
+	GUARD_FOLD(0, 1)
+	"	vmovdqu64 48+vb_guard_fold(%rip), %zmm10\n"
+	"	vpclmulqdq $0x00, %zmm10, %zmm0, %zmm1\n"
+	"	vpclmulqdq $0x11, %zmm10, %zmm0, %zmm2\n"
+	"	vextracti32x4 $3, %zmm0, %xmm3\n"
+	"	vpxorq %zmm1, %zmm2, %zmm0\n"
+	"	vextracti32x4 $1, %zmm0, %xmm1\n"
+	"	vextracti32x4 $2, %zmm0, %xmm2\n"
+	"	vpxor %xmm0, %xmm3, %xmm3\n"
+	"	vpxor %xmm1, %xmm2, %xmm2\n"
+	"	vpxor %xmm2, %xmm3, %xmm3\n"
+	"	vmovdqu %xmm3, (%rcx)\n"
+	"	vzeroupper\n"
+	"	movl $1, %eax\n"
 	"	ret\n"
 	/* bool raw_store8(rdi dst, rsi src) */
 	"vb_guard_raw_word:\n"
@@ -132,6 +211,10 @@ extern char vb_guard_begin[] __attribute__((visibility("hidden")));
 extern char vb_guard_end[] __attribute__((visibility("hidden")));
 extern char vb_guard_fixup[] __attribute__((visibility("hidden")));
 bool vb_guard_raw_copy(void *dst, const void *src, size_t n) __attribute__((visibility("hidden")));
+#if defined(__x86_64__)
+bool vb_guard_raw_copy_wide(void *dst, const void *src, size_t n) __attribute__((visibility("hidden")));
+bool vb_guard_raw_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
+#endif
 bool vb_guard_raw_word(void *dst, const void *src) __attribute__((visibility("hidden")));
 bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) __attribute__((visibility("hidden")));
 bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visibility("hidden")));
@@ -210,9 +293,45 @@ void vb_guard_install(void)
 	pthread_mutex_unlock(&lock);
 }
 
+bool vb_guard_can_sum(void)
+{
+#if defined(__x86_64__)
+	static atomic_int known; /* 1: no, 2: yes */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (__builtin_expect(!k, 0)) {
+		k = 1 + (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul"));
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == 2;
+#else
+	return false;
+#endif
+}
+
+bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2])
+{
+#if defined(__x86_64__)
+	return vb_guard_raw_copy_sum(dst, src, n, sum);
+#else
+	(void)sum;
+	return vb_guard_raw_copy(dst, src, n);
+#endif
+}
+
+/* Between the lengths where short and long string moves are best. */
+static bool copy(void *dst, const void *src, size_t n)
+{
+#if defined(__x86_64__)
+	if (n - WIDE_MIN <= WIDE_MAX - WIDE_MIN && vb_guard_can_sum())
+		return vb_guard_raw_copy_wide(dst, src, n);
+#endif
+	return vb_guard_raw_copy(dst, src, n);
+}
+
 bool vb_guard_copy(void *dst, const void *src, size_t n)
 {
-	return vb_guard_raw_copy(dst, src, n);
+	return copy(dst, src, n);
 }
 
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
@@ -222,7 +341,7 @@ bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
 
 	if (tail > n)
 		tail = n;
-	if (n > tail && !vb_guard_raw_copy(dst, src, n - tail))
+	if (n > tail && !copy(dst, src, n - tail))
 		return false;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	if (tail == 8)

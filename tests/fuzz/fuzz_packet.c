@@ -155,7 +155,7 @@ uint8_t *vb_tx_room(struct vb_tx *tx)
 	return stage;
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len)
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid)
 {
 	struct vb_packet p;
 
