@@ -10,7 +10,6 @@
 #endif
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <string.h>
 #endif
 
 static const uint32_t table[8][256] = {
@@ -69,18 +68,14 @@ struct vb_crc32_powers vb_crc32_powers(size_t n)
 
 #if defined(__x86_64__)
 /* The head, with the CRC of what comes before it, is moved on over the n bytes; 16 bytes remain, then 12, 8, and 4 by Barrett. */
-__attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const uint8_t head[12], const uint64_t sum[2],
+__attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2],
                                                            const struct vb_crc32_powers *powers)
 {
 	const __m128i low = _mm_set_epi32(0, 0, 0, -1), by = _mm_set_epi64x(0x0ccaa009e, 0x163cd6124);
 	const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641), p = _mm_loadu_si128((const __m128i *)powers->v);
-	__m128i h, x = _mm_loadu_si128((const __m128i *)sum), y;
-	uint32_t first;
-	uint64_t rest;
+	__m128i h = _mm_set_epi32((int)head[2], (int)head[1], (int)(head[0] ^ ~crc), 0);
+	__m128i x = _mm_loadu_si128((const __m128i *)sum), y;
 
-	memcpy(&first, head, 4);
-	memcpy(&rest, head + 4, 8);
-	h = _mm_set_epi64x((long long)rest, (long long)((uint64_t)(first ^ ~crc) << 32));
 	x = _mm_xor_si128(x, _mm_xor_si128(_mm_clmulepi64_si128(h, p, 0x00), _mm_clmulepi64_si128(h, p, 0x11)));
 	x = _mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x10), _mm_srli_si128(x, 8));
 	x = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x, low), by, 0x00), _mm_srli_si128(x, 4));
@@ -89,7 +84,7 @@ __attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const u
 	return ~(uint32_t)_mm_cvtsi128_si32(_mm_srli_si128(_mm_xor_si128(x, y), 4));
 }
 #else
-uint32_t vb_crc32_summed(uint32_t crc, const uint8_t head[12], const uint64_t sum[2], const struct vb_crc32_powers *powers)
+uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2], const struct vb_crc32_powers *powers)
 {
 	(void)head, (void)sum, (void)powers;
 	return crc;

@@ -15,14 +15,14 @@
 uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len);
 
 /*
- * The same for 12 bytes and n behind them that vb_guard_copy_sum has added up: powers are those of vb_crc32_powers for n.
- * Only where vb_guard_can_sum.
+ * The same for 12 bytes, as they lie in head, and n behind them that vb_guard_copy_sum has added up: powers are those of
+ * vb_crc32_powers for n. Only where vb_guard_can_sum.
  */
 struct vb_crc32_powers {
 	uint64_t v[2];
 };
 struct vb_crc32_powers vb_crc32_powers(size_t n);
-uint32_t vb_crc32_summed(uint32_t crc, const uint8_t head[12], const uint64_t sum[2], const struct vb_crc32_powers *powers);
+uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2], const struct vb_crc32_powers *powers);
 
 /* Product of polynomials modulo the CRC's; the highest bit is the coefficient of 1. */
 uint32_t vb_crc32_multiply(uint32_t a, uint32_t b);

@@ -84,21 +84,20 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 	return crc;
 }
 
-uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *bth, const uint64_t sum[2],
-                        size_t len)
+uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *bth,
+                        const uint64_t sum[2], size_t len)
 {
-	uint8_t resv8a = bth[BTH_RESV8A];
+	static const uint8_t ones[4] = {0xff}; /* resv8a */
+	struct vb_icrc_known *k = known(cache, flow, len + VB_BTH_LEN + VB_ICRC_LEN);
+	uint32_t head[3], mask; /* words: the packet was only just written, by words */
 
-	bth[BTH_RESV8A] = 0xff;
-	len += VB_BTH_LEN + VB_ICRC_LEN;
-	struct vb_icrc_known *k = known(cache, flow, len);
-
+	for (int i = 0; i < 3; i++)
+		memcpy(&head[i], bth + 4 * i, 4);
+	memcpy(&mask, ones, 4);
+	head[BTH_RESV8A / 4] |= mask;
 	if (__builtin_expect(!k->payload.v[0], 0))
-		k->payload = vb_crc32_powers(len - VB_BTH_LEN - VB_ICRC_LEN);
-	uint32_t crc = vb_crc32_summed(before_bth(k, flow, ipv4_id, len), bth, sum, &k->payload);
-
-	bth[BTH_RESV8A] = resv8a;
-	return crc;
+		k->payload = vb_crc32_powers(len);
+	return vb_crc32_summed(before_bth(k, flow, ipv4_id, k->len), head, sum, &k->payload);
 }
 
 /* The register's low byte goes first: its bits are in the order of the wire (IBA volume 1, 7.8.1). */

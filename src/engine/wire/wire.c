@@ -237,8 +237,7 @@ void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct 
 {
 	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
 
-	vb_put8(&w, (uint8_t)(ask << 7));
-	vb_put24(&w, psn.v);
+	vb_put32(&w, (uint32_t)ask << 31 | psn.v);
 	memcpy(out->packet, out->run.bth, VB_BTH_LEN);
 	out->header_len = VB_BTH_LEN;
 	out->payload_len = qp->cfg.mtu;
