@@ -29,7 +29,7 @@ static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_s
 	uint16_t port = rcm_addr_port(addr);
 	uint8_t gid[16] = {0};
 
-	if (!rcm_addr_any(addr))
+	if (source->dev)
 		rcm_addr_gid(addr, gid);
 	int err = vb_qp1_bind(rcm.qp1, (uint16_t)id->id.ps, gid, v4, !v4 && afonly, source->ifindex, &port, id->reuse,
 	                      &id->binding);
@@ -67,7 +67,8 @@ int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 	if (!rcm_addr_any(&addr)) {
 		rcm_addr_gid(&addr, gid);
 		err = rcm_find_source(RCM_EITHER, gid, rcm_addr_scope(&addr), &source);
-		if (err)
+		/* As the kernel has it: where no adapter has the loopback address, it is bound to as the unspecified one is. */
+		if (err && !(err == ENODEV && rcm_addr_loopback(&addr)))
 			return err;
 	}
 	bool afonly = wants_afonly(id, &addr);
@@ -137,7 +138,7 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 
 	if (err)
 		return rcm_fail(err);
-	if (rcm_addr_any(&id->src))
+	if (!id->source.dev)
 		rcm_open_devices();
 	id->backlog = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
 	/* First the state: a request may come before the call returns. */

@@ -21,14 +21,22 @@ static bool same_type(const struct rcm_id *id, const struct vb_cm_msg *msg)
 	}
 }
 
-/* 0: not at this address. 2: at this very one, 1: among all. */
-static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, uint32_t ifindex)
+/* deviates: a listener at a loopback address that no adapter has is for this host; the kernel's lets other hosts in, too. */
+static bool may_come(const struct rcm_id *id, const struct vb_cm_addr *from)
 {
+	return rcm_addr_any(&id->src) || rcm_local_address(from->remote, from->port);
+}
+
+/* 0: not at this address. 2: at this very one, 1: among all. */
+static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, const struct vb_cm_addr *from)
+{
+	uint32_t ifindex = from->port;
 	union rcm_addr to;
 
 	rcm_addr_from_gid(&to, hdr->dst, 0, ifindex);
-	if (rcm_addr_any(&id->src))
-		return id->src.sa.sa_family == to.sa.sa_family || (id->src.sa.sa_family == AF_INET6 && !id->afonly);
+	if (!id->source.dev)
+		return (id->src.sa.sa_family == to.sa.sa_family || (id->src.sa.sa_family == AF_INET6 && !id->afonly)) &&
+		       may_come(id, from);
 	uint8_t own[16];
 
 	rcm_addr_gid(&id->src, own);
@@ -52,7 +60,7 @@ struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_ms
 		if (id->state != RCM_LISTEN || (int)id->id.ps != (int)ps || rcm_addr_port(&id->src) != port ||
 		    !same_type(id, msg))
 			continue;
-		int at = listens_at(id, hdr, from->port);
+		int at = listens_at(id, hdr, from);
 
 		if (at > how) {
 			how = at;
