@@ -98,8 +98,8 @@ case_of() { # WAY SENTENCE SERVER… -- CLIENT…
 	check "$sentence" both "$1" "${@:3}"
 }
 # perftest connects twice, and its server closes the port and listens anew in between. The kernel refuses who comes in that
-# moment (REJ, reason 8), perftest's client does not survive that, and its server is left halfway: no other client gets on
-# with it. It happens to two rxe too. So both begin again.
+# moment (REJ, reason 8; Verbena lets him wait), perftest's client does not survive that, and its server is left halfway: it
+# answers another client's first SEND with RNR NAKs for ever. So both begin again.
 twice() { # WAY SERVER… -- CLIENT…
 	local _
 	for _ in $(seq 10); do
