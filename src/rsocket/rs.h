@@ -24,8 +24,7 @@ enum {
 	RS_QP_MAX = 0xFFFE,
 	RS_CONNECT_TRIES = 6,
 	RS_INLINE_MAX = 256,  /* longer ones gain nothing */
-	RS_SPAN_START = 2048, /* the first piece of a long send is short, so that the wire is busy early */
-	RS_SPAN_MAX = 65536,
+	RS_PIECE_MAX = 65536, /* shorter ones cost the adapter more; longer ones keep the peer waiting */
 };
 
 enum rs_state {
@@ -204,6 +203,7 @@ static inline uint64_t rs_wr_id(enum rs_wr kind, uint32_t value)
 
 /* rs_stream.c and rs_cq.c; those with rs->lock held say so. */
 void rs_process(struct rsocket *rs);        /* lock */
+void rs_give_credits(struct rsocket *rs);   /* lock */
 void rs_arm(struct rsocket *rs);            /* lock */
 void rs_drain(struct rsocket *rs);          /* lock */
 void rs_break(struct rsocket *rs, int err); /* lock */
@@ -231,7 +231,7 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags);
 ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags);
 int rs_stream_shutdown(struct rsocket *rs, int how);
 /* One piece, of at most what is inline or in the ring; send_lock and lock are held. */
-uint32_t rs_piece(struct rsocket *rs, size_t left, uint32_t *span);
+uint32_t rs_piece(struct rsocket *rs, size_t left);
 struct rs_load {
 	struct ibv_sge sges[2];
 	int n;

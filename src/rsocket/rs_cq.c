@@ -6,6 +6,8 @@
 #include <endian.h>
 #include <string.h>
 
+enum { TAKE = 16 }; /* completions at once */
+
 /* The connection cannot go on; rs->lock is held. */
 void rs_break(struct rsocket *rs, int err)
 {
@@ -111,7 +113,7 @@ static void sent(struct rsocket *rs, const struct ibv_wc *wc)
 		rs_break(rs, error_of(wc->status));
 }
 
-static void give_credits(struct rsocket *rs)
+void rs_give_credits(struct rsocket *rs)
 {
 	int err;
 
@@ -126,7 +128,7 @@ static void give_credits(struct rsocket *rs)
 /* Takes in all that has happened; rs->lock is held. */
 void rs_process(struct rsocket *rs)
 {
-	struct ibv_wc wc[16];
+	struct ibv_wc wc[TAKE];
 	bool news = false;
 	int n;
 
@@ -137,19 +139,20 @@ void rs_process(struct rsocket *rs)
 	/* Until it is established the other side's data waits in the queue. */
 	if (!rs->cq || rs->state < RS_CONNECTED)
 		return;
-	give_credits(rs);
-	while ((n = ibv_poll_cq(rs->cq, 16, wc)) > 0) {
-		news = true;
+	rs_give_credits(rs);
+	do {
+		n = ibv_poll_cq(rs->cq, TAKE, wc);
 		for (int i = 0; i < n; i++) {
 			if (wc[i].wr_id >> 32 == RS_WR_RECV)
 				received(rs, &wc[i]);
 			else
 				sent(rs, &wc[i]);
 		}
-	}
+		news |= n > 0;
+	} while (n == TAKE); /* fewer: that was all, and to look again would cost */
 	if (n < 0)
 		rs_break(rs, EIO);
-	give_credits(rs);
+	rs_give_credits(rs);
 	if (news)
 		rs_wake(rs);
 }

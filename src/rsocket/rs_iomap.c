@@ -164,7 +164,7 @@ static bool find(struct rsocket *rs, uint64_t offset, struct rs_iomap *out)
 	return false;
 }
 
-static int write_piece(struct rsocket *rs, struct rs_cursor *c, uint64_t offset, uint32_t *span, uint32_t *done)
+static int write_piece(struct rsocket *rs, struct rs_cursor *c, uint64_t offset, uint32_t *done)
 {
 	struct rs_iomap m;
 	struct rs_load l;
@@ -173,7 +173,7 @@ static int write_piece(struct rsocket *rs, struct rs_cursor *c, uint64_t offset,
 
 	if (!find(rs, offset, &m))
 		return ENXIO;
-	n = rs_piece(rs, c->left, span);
+	n = rs_piece(rs, c->left);
 	room = m.sge.length - (uint32_t)(offset - m.offset);
 	*done = n = n < room ? n : room;
 	m.sge.addr += offset - m.offset;
@@ -189,7 +189,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 {
 	struct rsocket *rs = rs_get(socket);
 	struct iovec iov = {(void *)buf, count};
-	uint32_t span = RS_SPAN_START, done;
+	uint32_t done;
 	struct rs_cursor c;
 	int err = 0;
 
@@ -205,7 +205,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 	while (!err && c.left) {
 		err = settle(rs, flags);
 		if (!err)
-			err = write_piece(rs, &c, (uint64_t)offset, &span, &done);
+			err = write_piece(rs, &c, (uint64_t)offset, &done);
 		if (!err)
 			offset += done;
 	}

@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+/*
+ * Short sends for which one look at what came has to do: across a network, a look is a system call of the adapter's. Long
+ * ones look each time, lest acknowledgements lie there and the adapter's window stays shut.
+ */
+enum { LOOK_EVERY = 8 };
+
 static uint32_t min_size(uint32_t a, size_t b)
 {
 	return b < a ? (uint32_t)b : a;
@@ -48,12 +54,14 @@ bool rs_sends_done(struct rsocket *rs)
 	return rs->state != RS_CONNECTED || rs_tx_idle(&rs->tx);
 }
 
-uint32_t rs_piece(struct rsocket *rs, size_t left, uint32_t *span)
+/*
+ * A last packet with an immediate and a full payload is longer than those before it, and an adapter that sends packets of
+ * one size together sends it by itself: where more follows, a piece ends short of a full packet, whatever the MTU.
+ */
+uint32_t rs_piece(struct rsocket *rs, size_t left)
 {
-	uint32_t n = min_size(*span, left);
+	uint32_t n = left > RS_PIECE_MAX ? RS_PIECE_MAX - 64 : (uint32_t)left;
 
-	if (left > *span && *span < RS_SPAN_MAX)
-		*span *= 2;
 	return n <= rs->inline_max ? n : min_size(n, rs->tx.ring.size - rs->tx.ring.used);
 }
 
@@ -79,9 +87,9 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 	pthread_mutex_lock(&rs->lock);
 }
 
-static int send_piece(struct rsocket *rs, struct rs_cursor *c, uint32_t *span)
+static int send_piece(struct rsocket *rs, struct rs_cursor *c)
 {
-	uint32_t n = min_size(rs_piece(rs, c->left, span), rs->tx.to.length);
+	uint32_t n = min_size(rs_piece(rs, c->left), rs->tx.to.length);
 	struct rs_sge to = rs_tx_take(&rs->tx, n);
 	struct rs_load l;
 	int err;
@@ -100,11 +108,15 @@ static int cannot_write(struct rsocket *rs)
 	return rs_error_of(rs, rs->we_shut ? EPIPE : ECONNRESET);
 }
 
+static bool look_first(struct rsocket *rs, size_t left)
+{
+	return left > rs->inline_max || rs->tx.seq % LOOK_EVERY == 0 || !rs_can_send(rs);
+}
+
 static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->send_timeout);
 	bool nonblock = rs_nonblocking(rs, flags);
-	uint32_t span = RS_SPAN_START;
 	int err;
 
 	if (rs->maps_pending) {
@@ -113,11 +125,11 @@ static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 			return err;
 	}
 	do {
-		err = rs_wait(rs, rs_send_settled, nonblock, &until);
+		err = look_first(rs, c->left) ? rs_wait(rs, rs_send_settled, nonblock, &until) : 0;
 		if (!err && !rs_can_send(rs))
 			err = cannot_write(rs);
 		if (!err && c->left)
-			err = send_piece(rs, c, &span);
+			err = send_piece(rs, c);
 	} while (!err && c->left);
 	return err;
 }
@@ -155,7 +167,7 @@ static void take(struct rsocket *rs, struct rs_cursor *c)
 	struct rs_span s;
 
 	while (c->left && rs->rx.unread) {
-		s = rs_rx_peek(&rs->rx, 0, min_size(RS_SPAN_MAX, c->left));
+		s = rs_rx_peek(&rs->rx, 0, min_size(RS_PIECE_MAX, c->left));
 		pthread_mutex_unlock(&rs->lock);
 		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
 		pthread_mutex_lock(&rs->lock);
@@ -166,10 +178,11 @@ static void take(struct rsocket *rs, struct rs_cursor *c)
 static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
-	bool nonblock = rs_nonblocking(rs, flags);
+	bool nonblock = rs_nonblocking(rs, flags), looked = false;
 	int err = 0;
 
 	do {
+		looked |= !rs->rx.unread;
 		if (!rs->rx.unread)
 			err = rs_wait(rs, rs_recv_settled, nonblock, &until);
 		if (err)
@@ -184,7 +197,11 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 		}
 		take(rs, c);
 	} while (c->left && (flags & MSG_WAITALL));
-	rs_process(rs); /* what was read can be granted again */
+	/* what was read can be granted again */
+	if (looked)
+		rs_give_credits(rs);
+	else
+		rs_process(rs);
 	return err;
 }
 
