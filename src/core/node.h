@@ -30,6 +30,7 @@ struct vb_node {
 	_Atomic uint32_t idle_polls;/* calls since the last ibv_req_notify_cq, or since the duty changed */
 	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
 	_Atomic uint32_t yield_every; /* how many of these until the next */
+	_Atomic uint64_t yield_after; /* and not before; 0: whenever */
 	atomic_uint held;           /* completions that wait for a moment, or for who goes to sleep: io/iwarp.c */
 	_Atomic uint64_t sleep_until; /* ns: the adapter thread looks at the clock then; UINT64_MAX: unknown, or never */
 	struct vb_io *io;           /* io/'s own part: threads, descriptors, broker */

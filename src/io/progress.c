@@ -23,6 +23,9 @@
 #define YIELD_MAX 512u
 #define YIELD_MIN 16u
 #define YIELD_TAKEN 3000u /* ns: a yield that lasted so long let somebody run */
+/* Who waits for another host gives the core away to strangers, for a slice of theirs: then keeps it as long, up to this, in
+ * ns, lest beside a busy program it has the core for microseconds in each slice. */
+#define YIELD_HOLD 4000000u
 /* A QP without anything outstanding is visited so often before it leaves the list. */
 #define ACTIVE_IDLE 1000u
 /* A ring looked at in vain so often may lose its place to one that rings. */
@@ -331,6 +334,12 @@ static void poller_takes_over(struct vb_node *node)
 		return;
 }
 
+static bool awaits_network(struct vb_io *io)
+{
+	return atomic_load_explicit(&io->wire->users, memory_order_relaxed) ||
+	       atomic_load_explicit(&io->iwarp->users, memory_order_relaxed);
+}
+
 static void yield_sometimes(struct vb_node *node)
 {
 	uint32_t n = atomic_load_explicit(&node->empty_polls, memory_order_relaxed) + 1;
@@ -342,12 +351,19 @@ static void yield_sometimes(struct vb_node *node)
 	}
 	uint64_t before = vb_now();
 
+	atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
+	if (before < atomic_load_explicit(&node->yield_after, memory_order_relaxed))
+		return;
 	sched_yield();
-	if (vb_now() - before > YIELD_TAKEN)
+	uint64_t taken = vb_now() - before;
+
+	if (taken > YIELD_TAKEN)
 		every = YIELD_MIN;
 	else if (every < YIELD_MAX)
 		every *= 2;
-	atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
+	if (awaits_network(node->io))
+		atomic_store_explicit(&node->yield_after, before + taken + (taken < YIELD_HOLD ? taken : YIELD_HOLD),
+		                      memory_order_relaxed);
 	atomic_store_explicit(&node->yield_every, every, memory_order_relaxed);
 }
 
