@@ -117,6 +117,8 @@ struct vb_wire_path {
 	struct vb_wire_ahead ahead;
 	struct vb_tx *tx;
 	uint64_t next_burst; /* UC: ns */
+	uint64_t kicked_at;  /* when something was posted last */
+	uint32_t train;      /* posts, one close behind the other */
 	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
 	bool touched;
 	struct vb_qp *touched_next;

@@ -33,6 +33,16 @@ struct vb_wire_stats vb_wire_totals;
 #define AHEAD (16u << 20)
 #define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
 
+/*
+ * To hand a packet to the network costs as much as many of them. While a program posts one short request after the other
+ * and earlier ones are under way, a few wait for each other: for so many or so long, if somebody polls; else the adapter
+ * thread would have to be woken for them.
+ */
+#define TRAIN_GAP 10000u /* ns between two posts */
+#define TRAIN_MIN 8      /* posts in a row before any waits */
+#define TRAIN_MAX 16     /* requests that wait */
+#define TRAIN_SHORT 512u /* bytes */
+
 /* --- queues and memory, beside what is in queue_ops.c --- */
 
 /* Payload of a packet: what fills one is added up for the ICRC while it is copied. */
@@ -391,11 +401,30 @@ void vb_wire_settle(struct vb_qp *qp)
 		vb_async_raise(ctx, IBV_EVENT_QP_ACCESS_ERR, &qp->qp);
 }
 
+static bool waits_for_more(struct vb_qp *qp, uint64_t now)
+{
+	struct vb_wire_path *w = qp->wire;
+	const struct vb_wire_requester *rq = &w->q.rq;
+
+	w->train = now - w->kicked_at < TRAIN_GAP ? w->train + 1 : 0;
+	w->kicked_at = now;
+	if (w->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
+		return false;
+	return qp->sq_head - qp->sq_emit < TRAIN_MAX && vb_sq_at(qp, qp->sq_head - 1)->length <= TRAIN_SHORT &&
+	       atomic_load_explicit(&qp->node->duty, memory_order_relaxed) == VB_DUTY_POLLER;
+}
+
 bool vb_wire_kick(struct vb_qp *qp)
 {
+	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed);
+
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	if (waits_for_more(qp, now)) {
+		set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
+		return false;
+	}
 	vb_wire_ack_now(&qp->wire->q);
-	emit(qp, vb_now());
+	emit(qp, now);
 	return qp->wire->failed;
 }
 
