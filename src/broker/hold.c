@@ -63,6 +63,17 @@ static void close_all(const int *fds, int n)
 		close(fds[i]);
 }
 
+/* With a time limit a stop and its end, too, cut it short (signal(7)). */
+static ssize_t receive_message(int sock, struct msghdr *mh)
+{
+	ssize_t len;
+
+	do
+		len = recvmsg(sock, mh, MSG_CMSG_CLOEXEC);
+	while (len < 0 && errno == EINTR);
+	return len;
+}
+
 /* 0 with exactly want descriptors, ECONNRESET when it has gone, or another errno. */
 static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
 {
@@ -75,9 +86,9 @@ static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	int got[2], n = 0;
 
-	ssize_t len = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+	ssize_t len = receive_message(sock, &mh);
 	if (len < 0 && errno == ECONNRESET) /* it went without having read all: told once, ahead of its last words */
-		len = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+		len = receive_message(sock, &mh);
 	if (len <= 0)
 		return len == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;
 	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);

@@ -303,9 +303,11 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	struct vb_peer *p;
 	int err;
 
-	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 1000, &err);
-	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, 3000))))
+	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, iwarp ? 1000 : VB_WAY_WAIT, &err);
+	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, VB_WAY_WAIT))))
 		return false;
+	if (err == EAGAIN)
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
 	/* it maps us while it handles the introduction */
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
 		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
@@ -345,10 +347,10 @@ void vb_path_connect(struct vb_qp *qp)
 			connect_here(qp, true);
 	} else if (qp->type == IBV_QPT_UD) {
 		qp->wire_always = always;
-		if (!vb_wire_up(qp->node, 3000)) /* without it, programs of this host can still be met */
+		if (!vb_wire_up(qp->node, VB_WAY_WAIT)) /* without it, programs of this host can still be met */
 			err = vb_wire_path_open(qp);
 	} else if (always) {
-		err = vb_wire_up(qp->node, 3000);
+		err = vb_wire_up(qp->node, VB_WAY_WAIT);
 		if (!err)
 			err = vb_wire_path_open(qp);
 	} else if (!connect_here(qp, false)) {

@@ -136,7 +136,7 @@ void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_f
 		s->lifeline_fd = lifeline_fd;
 		err = open_lane(node, s, lane_fd);
 	}
-	if (err)
+	if (err && err != ETIMEDOUT)
 		say(err, holder_uid, holder_pid);
 	pthread_mutex_lock(&io->meet_lock);
 	s->err = err;
@@ -168,27 +168,44 @@ static void after(struct timespec *t, unsigned ms)
 	}
 }
 
-int vb_wire_up(struct vb_node *node, unsigned wait_ms)
+/* Asks where it must, and waits. Under meet_lock. */
+static int ask(struct vb_node *node, const struct timespec *until, bool wait)
 {
 	struct vb_io *io = node->io;
 	struct vb_wire_sockets *s = io->wire;
+
+	if (s->asked == VB_LANE_UNASKED || (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
+		s->asked = VB_LANE_ASKED;
+		vb_broker_wire(io->broker); /* away: asked again when it is back */
+	}
+	while (s->asked == VB_LANE_ASKED && wait)
+		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, until))
+			break;
+	return s->asked == VB_LANE_HELD_BY_US ? 0 : s->asked == VB_LANE_ASKED ? EAGAIN : s->err;
+}
+
+int vb_wire_up(struct vb_node *node, unsigned wait_ms)
+{
+	const struct timespec pause = {0, ASK_AGAIN / 4};
+	uint64_t end = vb_now() + wait_ms * 1000000ull;
 	struct timespec until;
 	int err;
 
 	if (vb_wire_mode() == VB_WIRE_MODE_NEVER)
 		return ENETUNREACH;
-	if (atomic_load_explicit(&s->up, memory_order_acquire))
+	if (atomic_load_explicit(&node->io->wire->up, memory_order_acquire))
 		return 0;
 	after(&until, wait_ms);
-	pthread_mutex_lock(&io->meet_lock);
-	if (s->asked == VB_LANE_UNASKED || (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
-		s->asked = VB_LANE_ASKED;
-		vb_broker_wire(io->broker); /* away: asked again when it is back */
-	}
-	while (s->asked == VB_LANE_ASKED && wait_ms)
-		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
+	for (;;) {
+		pthread_mutex_lock(&node->io->meet_lock);
+		err = ask(node, &until, wait_ms);
+		pthread_mutex_unlock(&node->io->meet_lock);
+		if (err != ETIMEDOUT || !wait_ms)
+			return err;
+		if (vb_now() >= end)
 			break;
-	err = s->asked == VB_LANE_HELD_BY_US ? 0 : s->asked == VB_LANE_ASKED ? EAGAIN : s->err;
-	pthread_mutex_unlock(&io->meet_lock);
+		nanosleep(&pause, NULL); /* who owns the sockets was too busy to answer the broker */
+	}
+	say(err, 0, 0);
 	return err;
 }

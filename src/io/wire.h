@@ -44,6 +44,9 @@ struct vb_wire_sockets {
 /* Made with the node, without a socket yet. NULL without memory. */
 struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node);
 void vb_wire_sockets_free(struct vb_wire_sockets *s);
+/* How long a queue pair waits to be told its way, ms. It is looked for once: on a machine that is very busy, too, the broker
+ * and the owner of the sockets get to answer within this. */
+#define VB_WAY_WAIT 10000
 /* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
 int vb_wire_up(struct vb_node *node, unsigned wait_ms);
 /* The broker's answer; takes the descriptors. Adapter thread. */

@@ -12,7 +12,7 @@
 
 int vb_wire_ready(struct vb_node *node)
 {
-	int err = vb_wire_up(node, 3000);
+	int err = vb_wire_up(node, VB_WAY_WAIT);
 
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }

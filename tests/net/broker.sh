@@ -62,4 +62,20 @@ later() {
 	return $status
 }
 check "a pair that comes later works beside the old one" later
+
+# a machine may be so busy that the broker answers after seconds: who waits for its way then still finds it
+sleepy() {
+	local p status=0
+	start_server "$work/verify" -d $DEV -g $V4 -S 50 -n 4000000 || { said_by_both; return 1; }
+	p=$(broker_of b)
+	[ -n "$p" ] || { echo "no broker"; return 1; }
+	kill -STOP $p
+	(sleep 3; kill -CONT $p) &
+	start_client "$work/verify" -d $DEV -g $V4 -S 50 -n 4000000
+	wait "$client" || status=1
+	wait "$server" || status=1
+	[ $status = 0 ] || said_by_both
+	return $status
+}
+check "a broker that answers late is waited for" sleepy
 finish
