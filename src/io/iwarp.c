@@ -280,6 +280,16 @@ static void close_engine(struct vb_iwarp_path *w)
 	vb_iw_closed(&w->q, lost == ESHUTDOWN ? VB_IW_FIN : VB_IW_RESET);
 }
 
+static void log_end(const struct vb_iwarp_path *w)
+{
+	struct vb_iw_terminate t;
+	bool ours = vb_iw_sent_terminate(&w->q, &t);
+
+	if (ours || vb_iw_got_terminate(&w->q, &t))
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: %s ended its connection: %s", w->qp->qp.qp_num, ours ? "we" : "the peer",
+		       vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
+}
+
 void vb_iwarp_settle(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
@@ -299,6 +309,8 @@ void vb_iwarp_settle(struct vb_qp *qp)
 		if (!w->status)
 			w->status = EPROTO;
 	}
+	if (atomic_load(&qp->state) != IBV_QPS_ERR)
+		log_end(w);
 	vb_qp_error(qp);
 	if (event)
 		vb_async_raise(ctx, event_of((enum vb_wire_event)(event - 1)), &qp->qp);

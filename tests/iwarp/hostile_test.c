@@ -651,6 +651,26 @@ static void a_terminate_in_every_state(void)
 	CHECK(!vb_iw_output(&fx.qp, iov, 8, 1) && fx.events == 1);
 }
 
+/* siw's, for an opcode that it does not know, has layer and error type in each other's place. */
+static void a_terminate_that_means_something_else_of_siw(void)
+{
+	struct vb_iw_terminate got;
+
+	for (int spoken = 0; spoken < 2; spoken++) {
+		struct vb_ddp h;
+
+		begin();
+		h = fx_header(&fx, VB_RDMAP_SEND);
+		if (spoken)
+			fx_in(&fx, &h, bytes, 8);
+		fx_post(&fx, VB_WIRE_READ, 100);
+		fx_output(&fx);
+		terminate_in(VB_TERM_MPA_IRD, NULL);
+		CHECK(vb_iw_got_terminate(&fx.qp, &got) && got.layer == (spoken ? 0 : 2) && got.code == 6);
+		CHECK(fx.done[0].status == (spoken ? VB_WIRE_REM_INV_REQ_ERR : VB_WIRE_REM_OP_ERR));
+	}
+}
+
 static void a_terminate_that_is_cut_off(void)
 {
 	for (uint32_t len = 0; len < VB_TERMINATE_MAX; len++) {
@@ -727,6 +747,7 @@ int main(void)
 	RUN(a_terminate_ends_the_read_it_is_about);
 	RUN(a_terminate_about_nothing_ends_the_oldest);
 	RUN(a_terminate_in_every_state);
+	RUN(a_terminate_that_means_something_else_of_siw);
 	RUN(a_terminate_that_is_cut_off);
 	RUN(a_terminate_goes_behind_the_fpdu_that_is_half_out);
 	RUN(a_terminate_has_its_crc_and_markers);

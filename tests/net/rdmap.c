@@ -5,8 +5,8 @@
 //   rdmap -s ADDRESS | -c ADDRESS  [-p PORT] [-k KIND,…] [-l LONGEST] [-d DEPTH] [-f]
 //
 // -k: what this end asks for, the client first, then the server: send, send-se, send-inv, send-se-inv, write, read, send-imm,
-// write-imm, cmp-swap, fetch-add. The last one may be bad-read, bad-write, bad-send (too long), bad-atomic or no-receive: the connection
-// ends by it. -f: the client writes, sends and reads until the connection ends. How it ended is said, at either end.
+// write-imm, cmp-swap, fetch-add. The last one may be bad-read, bad-write, bad-send (too long), bad-atomic, bad-imm (a write with
+// immediate, to who knows none) or no-receive: the connection ends by it. -f: the client writes, sends and reads until the connection ends. How it ended is said, at either end.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -34,9 +34,9 @@ struct note {
 	uint32_t what, kind, len, seq;
 	struct info info;
 };
-enum kind { SEND, SEND_SE, SEND_INV, SEND_SE_INV, WRITE, READ, SEND_IMM, WRITE_IMM, CMP_SWAP, FETCH_ADD, BAD_READ, BAD_WRITE, BAD_SEND, BAD_ATOMIC, NO_RECEIVE, KINDS };
+enum kind { SEND, SEND_SE, SEND_INV, SEND_SE_INV, WRITE, READ, SEND_IMM, WRITE_IMM, CMP_SWAP, FETCH_ADD, BAD_READ, BAD_WRITE, BAD_SEND, BAD_ATOMIC, BAD_IMM, NO_RECEIVE, KINDS };
 static const char *const names[] = {"send", "send-se", "send-inv", "send-se-inv", "write", "read", "send-imm", "write-imm", "cmp-swap", "fetch-add",
-                                    "bad-read", "bad-write", "bad-send", "bad-atomic", "no-receive"};
+                                    "bad-read", "bad-write", "bad-send", "bad-atomic", "bad-imm", "no-receive"};
 
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *id;
@@ -307,7 +307,7 @@ static void request(enum kind kind, uint32_t len)
 	static const enum ibv_wr_opcode opcodes[] = {
 	        IBV_WR_SEND, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND_WITH_IMM,
 	        IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
-	        IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND};
+	        IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND};
 	struct ibv_send_wr wr = {.opcode = opcodes[kind]};
 	bool fetches = kind == READ || kind == CMP_SWAP || kind == FETCH_ADD;
 
@@ -321,7 +321,7 @@ static void request(enum kind kind, uint32_t len)
 		wr.send_flags = IBV_SEND_SOLICITED;
 	if (kind == SEND_INV || kind == SEND_SE_INV)
 		wr.invalidate_rkey = wr.wr.rdma.rkey = peer.inv_rkey; /* libsiw takes the second */
-	if (kind == SEND_IMM || kind == WRITE_IMM)
+	if (kind == SEND_IMM || kind == WRITE_IMM || kind == BAD_IMM)
 		wr.imm_data = htonl(seq);
 	if (kind == CMP_SWAP || kind == FETCH_ADD || kind == BAD_ATOMIC) {
 		wr.wr.atomic.remote_addr = peer.addr + WORD;

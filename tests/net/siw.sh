@@ -230,5 +230,7 @@ for way in verbena siw; do
 	! grep -q -- "$only" <<<"$way serves, $f: markers are refused" || check "$way serves, $f: markers are refused" wants_markers $way
 done
 # siw knows nothing of RFC 7306
-ends_of siw bad-atomic "request: remote operation error" "receive: $flushed"
+ends_of siw bad-atomic "request: remote invalid request error" "receive: $flushed"
+# the write is complete by then; RFC 7306, 1.1, has no way to ask before
+ends_of siw bad-imm "receive: $flushed" "receive: $flushed"
 finish

@@ -154,6 +154,15 @@ static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 	return rq->head != rq->tail ? rq->head : VB_IW_NOBODY;
 }
 
+/* deviates: a Terminate of siw without headers has layer and error type in each other's place. Of those that it sends this
+ * tells the one that matters, an opcode that it does not know, from RFC 6581's, which are an initiator's first words. */
+static uint16_t right_siw(const struct vb_iw_qp *q, const struct vb_terminate *t)
+{
+	bool speaks_first = q->stats.rcvd_fpdus == 1;
+
+	return !t->has_ddp && !speaks_first && t->term == VB_TERM_MPA_IRD ? VB_TERM_OPERATION_OPCODE : t->term;
+}
+
 /* RFC 5040, 5.4: nothing is sent any more, what comes behind it is not read. */
 void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len)
 {
@@ -161,6 +170,7 @@ void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t le
 
 	if (!vb_terminate_decode(&t, bytes, len))
 		t.term = VB_TERM_OPERATION_OTHER;
+	t.term = right_siw(q, &t);
 	q->heard = true;
 	q->hear = t.term;
 	q->stats.terminates_rcvd++;
