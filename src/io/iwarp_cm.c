@@ -468,7 +468,10 @@ EXPORT int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len)
 
 EXPORT int vb_iwcm_disconnect(struct vb_iwcm_conn *c)
 {
-	struct vb_qp *qp = c->tie ? find_qp(c->cm->node, c->qpn) : NULL;
+	c->cm->ops->lock();
+	bool lives = c->tie;
+	c->cm->ops->unlock();
+	struct vb_qp *qp = lives ? find_qp(c->cm->node, c->qpn) : NULL;
 
 	if (!qp)
 		return c->state == IW_STATE_STREAM ? 0 : EINVAL;

@@ -363,8 +363,11 @@ int rcm_iw_disconnect(struct rcm_id *id)
 
 	if (err)
 		return rcm_fail(err);
+	rcm_lock();
+	bool lives = id->state == RCM_CONNECT;
+	rcm_unlock();
 	/* Where it has ended already, and that was told, no event would come to wait for. */
-	return id->state == RCM_CONNECT || rcm_pending(id) ? rcm_complete(id) : 0;
+	return lives || rcm_pending(id) ? rcm_complete(id) : 0;
 }
 
 void rcm_iw_end(struct rcm_id *id)
