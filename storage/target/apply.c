@@ -170,6 +170,13 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 	struct nt_listener *l = calloc(1, sizeof(*l)), **at = &sv->listeners;
 	int error = l ? nt_listener_open(l, sv, a, limits) : ENOMEM;
 
+	/* iWARP's ports are TCP's: beside TCP it takes any other, which the discovery log names */
+	if (error == EADDRINUSE && a->optional) {
+		struct nt_config_address other = *a;
+
+		other.port = 0;
+		error = nt_listener_open(l, sv, &other, limits);
+	}
 	if (error) {
 		nt_say("%s, port %u, %s: %s", a->address, a->port, a->transport, strerror(error));
 		free(l);
