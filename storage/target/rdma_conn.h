@@ -112,8 +112,8 @@ struct nt_rdma_item {
 	struct nt_request *next;
 	struct nt_rdma_map *map;
 	struct ibv_mr *sink; /* of a read under way, where the adapter tells sinks */
-	uint16_t capsule; /* 1 + the capsule that holds its data, while it waits for memory */
-	uint8_t used;     /* work requests */
+	uint16_t capsule;    /* 1 + the capsule that holds its data, while it waits for memory */
+	uint8_t used;        /* work requests */
 };
 
 static inline struct nt_rdma_item *nt_ritem(struct nt_request *r)
@@ -151,7 +151,7 @@ bool nt_rconn_poll(struct nt_rconn *c); /* false: there was nothing, and it will
 void nt_rconn_fetch(struct nt_request *r);
 
 /* rdma_send.c */
-void nt_rconn_read(struct nt_request *r); /* the data of a request from the host's memory */
+void nt_rconn_read(struct nt_request *r);     /* the data of a request from the host's memory */
 void nt_rconn_end_sink(struct nt_request *r); /* from now on no host writes there */
 void nt_rconn_respond(struct nt_request *r);
 void nt_rconn_flush(struct nt_rconn *c);

@@ -26,8 +26,13 @@ int main(int argc, char **argv)
 	CHECK(argc == 3 || argc == 4);
 	vn_options_init(&o);
 	o.numeric = 1;
-	o.keep_alive_ms = 4000; /* what becomes silent is noticed soon */
-	o.connect_ms = 5000;
+	if (getenv("SLOW_PEER")) {
+		o.connect_ms = 60000;
+		o.rdma_ms = 20000; /* half of it where the log does not name a port */
+	} else {
+		o.connect_ms = 5000;
+		o.keep_alive_ms = 4000; /* what becomes silent is noticed soon */
+	}
 	if (vn_open(argv[1], &o, &l.disk, why, sizeof(why))) {
 		fprintf(stderr, "%s: %s\n", argv[1], why);
 		return 1;
@@ -50,8 +55,8 @@ int main(int argc, char **argv)
 	load_end(&l);
 	expect(l.disk, argv[argc - 1]);
 	vn_statistics(l.disk, &s);
-	printf("%s, %llu commands, %llu of them again, %llu reconnects\n", vn_transport_name(l.disk), (unsigned long long)s.commands,
-	       (unsigned long long)s.retries, (unsigned long long)s.reconnects);
+	printf("%s, %llu commands, %llu of them again, %llu reconnects\n", vn_transport_name(l.disk),
+	       (unsigned long long)s.commands, (unsigned long long)s.retries, (unsigned long long)s.reconnects);
 	vn_close(l.disk);
 	return 0;
 }

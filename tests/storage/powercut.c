@@ -86,8 +86,9 @@ static void look_at(uint64_t number, const uint8_t *at)
 	lost++;
 	if (control)
 		return;
-	fprintf(stderr, "block %llu was safe at its write %llu, and is back at %llu of %llu\n", (unsigned long long)number,
-	        (unsigned long long)b->lasting, (unsigned long long)found, (unsigned long long)b->sent);
+	fprintf(stderr, "block %llu was safe at its write %llu, and is back at %llu of %llu\n",
+	        (unsigned long long)number, (unsigned long long)b->lasting, (unsigned long long)found,
+	        (unsigned long long)b->sent);
 	exit(1);
 }
 
@@ -138,7 +139,8 @@ static void begin_write(struct slot *s)
 	}
 	s->busy = true;
 	under_way++;
-	SAME(vn_write(disk, s->data, (size_t)s->n * block_size, s->first * block_size, s->fua ? VN_FUA : 0, written, s), 0);
+	SAME(vn_write(disk, s->data, (size_t)s->n * block_size, s->first * block_size, s->fua ? VN_FUA : 0, written, s),
+	     0);
 }
 
 /*
@@ -261,7 +263,8 @@ int main(int argc, char **argv)
 	make_ready();
 	for (unsigned i = 0; i < rounds; i++)
 		one_round(argv[1], &o, i % 2);
-	printf("%u cuts, %llu reconnects, %llu writes, %llu flushes; blocks answered and gone: %llu, flushed and gone: %llu\n",
+	printf("%u cuts, %llu reconnects, %llu writes, %llu flushes; blocks answered and gone: %llu, flushed and gone: "
+	       "%llu\n",
 	       rounds, (unsigned long long)epoch(), (unsigned long long)writes, (unsigned long long)flushes,
 	       (unsigned long long)gone, (unsigned long long)lost);
 	vn_close(disk);

@@ -99,6 +99,8 @@ trap 'exit 130' INT TERM
 comes_through() {
 	local program line status
 	kind=$1 transport=$2 backend=$3
+	unset VERBENA_DEVICES
+	[ $2 != iwarp ] || { transport=rdma; export VERBENA_DEVICES=iwarp:lo; }
 	rm -f "$work/image" "$work/to" "$work/from"
 	truncate -s ${MB}M "$work/image"
 	: >"$work/disk"
@@ -106,7 +108,7 @@ comes_through() {
 	mkfifo "$work/to" "$work/from"
 	free_port
 	disk_on && target_on || return 1
-	timeout -k 2 $((60 * SLOW + 3 * $4)) "${run[@]}" "$PROGRAM" "nvme+$2://127.0.0.1:$port/$NQN" "$4" "$SEED" "$1" <"$work/to" >"$work/from" 2>"$work/program.err" &
+	timeout -k 2 $((60 * SLOW + 3 * $4)) "${run[@]}" "$PROGRAM" "nvme+$transport://127.0.0.1:$port/$NQN" "$4" "$SEED" "$1" <"$work/to" >"$work/from" 2>"$work/program.err" &
 	program=$!
 	exec 8>"$work/to" 9<"$work/from"
 	while read -r line <&9; do
@@ -156,6 +158,7 @@ for t in tcp rdma; do
 		check "power cut, by $t, $b: nothing is lost that was flushed" comes_through power $t $b "$ROUNDS"
 	done
 done
+check "power cut, by iwarp, file: nothing is lost that was flushed" comes_through power iwarp file "$ROUNDS"
 check "power cut, by tcp, file without io_uring: nothing is lost that was flushed" comes_through power tcp threads "$ROUNDS"
 if [ -e /dev/loop-control ] && losetup -f >/dev/null 2>&1; then
 	check "power cut, by tcp, block: nothing is lost that was flushed" comes_through power tcp block "$ROUNDS"
