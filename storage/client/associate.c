@@ -37,7 +37,11 @@ static int open_queue(struct vn_link *l, uint16_t qid, uint16_t depth, const str
                       uint32_t kato, struct vn_queue **out)
 {
 	struct vn_queue *q;
-	int e = l->transport->open(l, qid, depth, &q);
+	int e;
+
+	l->who = who;
+	l->nqn = nqn;
+	e = l->transport->open(l, qid, depth, &q);
 
 	if (e)
 		return e;
@@ -187,6 +191,12 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 {
 	uint64_t deadline = vn_now() + d->options.connect_ms;
 
+	if (d->who.tls.length && d->url.scheme == VN_SCHEME_RDMA) {
+		vn_say(d->why, "there is no TLS with RDMA");
+		return -EOPNOTSUPP;
+	}
+	if (d->who.tls.length) /* auto: what is to be secret is not sent by RDMA */
+		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA
 	if (d->url.scheme == VN_SCHEME_RDMA)
 		return by_rdma(d, deadline, a);

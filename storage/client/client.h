@@ -89,6 +89,8 @@ struct vn_link {
 	const struct vn_options *options;
 	char host[257], service[33];
 	struct vn_domain *domain;
+	const struct vn_identity *who;
+	const char *nqn; /* of the subsystem */
 	uint16_t cntlid;
 	uint32_t inline_max;     /* for I/O queues: bytes in a capsule */
 	uint64_t deadline;       /* ms */
@@ -187,7 +189,7 @@ struct vn_cmds {
 
 /* ---- addresses ---- */
 
-enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_RDMA };
+enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_TLS, VN_SCHEME_RDMA };
 
 struct vn_url {
 	enum vn_scheme scheme;
@@ -210,7 +212,7 @@ struct vn_limits {
 struct vn_identity {
 	char host_nqn[NV_NQN_SIZE];
 	uint8_t host_id[16];
-	struct nv_secret secret, controller_secret; /* length 0: none */
+	struct nv_secret secret, controller_secret, tls; /* length 0: none */
 };
 
 int vn_identity(const struct vn_options *o, struct vn_identity *i);

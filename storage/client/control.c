@@ -347,7 +347,9 @@ static int read_log(struct vn_link *l, struct vn_queue *admin, uint64_t at, uint
 static void take_entry(const uint8_t *e, struct vn_found *f)
 {
 	memset(f, 0, sizeof(*f));
-	strcpy(f->transport, e[0] == NV_TRTYPE_TCP ? "tcp" : e[0] == NV_TRTYPE_RDMA ? "rdma" : "");
+	bool tls = e[0] == NV_TRTYPE_TCP && (e[3] & 3) == 1 && e[768] == 2; /* it is required, and 1.3 */
+
+	strcpy(f->transport, tls ? "tls" : e[0] == NV_TRTYPE_TCP ? "tcp" : e[0] == NV_TRTYPE_RDMA ? "rdma" : "");
 	f->referral = e[2] == NV_SUBTYPE_REFERRAL;
 	f->discovery = e[2] == NV_SUBTYPE_CURRENT;
 	f->port_id = nv_get16(e + 4);

@@ -68,7 +68,7 @@ static struct vn_disk *disk_new(const struct vn_options *o)
 	d->options = *o;
 	d->options.host_nqn = NULL; /* the caller's memory */
 	d->options.host_id = NULL;
-	d->options.secret = d->options.controller_secret = NULL;
+	d->options.secret = d->options.controller_secret = d->options.tls_key = NULL;
 	d->state = VN_LOST;
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -144,7 +144,12 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 		return fail(why, why_len, -ENOMEM, "");
 	d->url = u;
 	e = vn_identity(options, &d->who);
-	if (e)
+	bool keyless = !e && u.scheme == VN_SCHEME_TLS && !d->who.tls.length;
+
+	e = keyless ? -EINVAL : e;
+	if (keyless)
+		vn_say(d->why, "nvme+tls needs a key");
+	else if (e)
 		vn_say(d->why, e == -EOPNOTSUPP ? "built without OpenSSL: no secrets" : "host NQN, identifier or secret: %s", strerror(-e));
 	else
 		e = connect_disk(d);
@@ -226,6 +231,8 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	e = check_options(options);
 	if (!e)
 		e = vn_identity(options, &who);
+	if (!e && ((u.scheme == VN_SCHEME_TLS && !who.tls.length) || (u.scheme == VN_SCHEME_RDMA && who.tls.length)))
+		e = -EINVAL;
 	if (e)
 		return fail(why, why_len, e, "an option makes no sense");
 	vn_domain_init(&domain);

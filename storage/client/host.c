@@ -52,14 +52,14 @@ static int made_nqn(char nqn[NV_NQN_SIZE])
 }
 
 /* NULL: there is none. */
-static int secret(const char *text, struct nv_secret *s)
+static int secret(const char *text, bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *s)
 {
 	if (!text)
 		return 0;
 #ifndef VN_HAVE_AUTH
 	return -EOPNOTSUPP;
 #endif
-	return nv_secret_parse(text, s) ? 0 : -EINVAL;
+	return parse(text, s) ? 0 : -EINVAL;
 }
 
 int vn_identity(const struct vn_options *o, struct vn_identity *i)
@@ -78,9 +78,11 @@ int vn_identity(const struct vn_options *o, struct vn_identity *i)
 		e = made_nqn(i->host_nqn);
 	}
 	if (!e)
-		e = secret(o->secret, &i->secret);
+		e = secret(o->secret, nv_secret_parse, &i->secret);
 	if (!e)
-		e = secret(o->controller_secret, &i->controller_secret);
+		e = secret(o->controller_secret, nv_secret_parse, &i->controller_secret);
+	if (!e)
+		e = secret(o->tls_key, nv_tls_key_parse, &i->tls);
 	if (!e && i->controller_secret.length && !i->secret.length)
 		e = -EINVAL;
 	if (e)

@@ -14,7 +14,7 @@
 
 #define H2C_MIN 4096u /* MAXH2CDATA is at least that, and a multiple of 4. 3.6.2.3 */
 
-static int wait_for(const struct vn_link *l, int fd, short events)
+int vn_tcp_wait(const struct vn_link *l, int fd, short events)
 {
 	struct pollfd p = {.fd = fd, .events = events};
 
@@ -41,7 +41,7 @@ static int connect_one(const struct vn_link *l, const struct addrinfo *a)
 		return -errno;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
-		e = errno == EINPROGRESS ? wait_for(l, fd, POLLOUT) : -errno;
+		e = errno == EINPROGRESS ? vn_tcp_wait(l, fd, POLLOUT) : -errno;
 		if (!e && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len))
 			e = -e;
 	}
@@ -69,10 +69,10 @@ static int connect_any(struct vn_link *l)
 	return fd;
 }
 
-static int receive_all(const struct vn_link *l, int fd, uint8_t *at, size_t len)
+static int receive_all(const struct vn_link *l, struct vn_tcp_queue *t, uint8_t *at, size_t len)
 {
 	while (len) {
-		ssize_t n = recv(fd, at, len, 0);
+		ssize_t n = vn_tcp_read(t, &(struct iovec){at, len}, 1);
 
 		if (n > 0) {
 			at += n;
@@ -81,7 +81,7 @@ static int receive_all(const struct vn_link *l, int fd, uint8_t *at, size_t len)
 		}
 		if (!n)
 			return -ECONNRESET;
-		int e = errno == EAGAIN || errno == EINTR ? wait_for(l, fd, POLLIN) : -errno;
+		int e = errno == EAGAIN || errno == EINTR ? vn_tcp_wait(l, t->fd, POLLIN) : -errno;
 
 		if (e)
 			return e;
@@ -122,9 +122,9 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 	int e;
 
 	nv_tcp_ic_encode(&ic, false, pdu);
-	if (send(t->fd, pdu, sizeof(pdu), MSG_NOSIGNAL) != sizeof(pdu)) /* a new connection has room for it */
+	if (vn_tcp_write(t, &(struct iovec){pdu, sizeof(pdu)}, 1) != sizeof(pdu)) /* a new connection has room for it */
 		return refused(l, strerror(errno));
-	e = receive_all(l, t->fd, pdu, NV_TCP_COMMON_LEN);
+	e = receive_all(l, t, pdu, NV_TCP_COMMON_LEN);
 	if (e) {
 		vn_say(l->why, "%s port %s, greeting: %s", l->host, l->service, strerror(-e));
 		return e;
@@ -134,7 +134,7 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 
 	if (h.type != NV_TCP_ICRESP || nv_tcp_check(&h, true, 0, 0, &data, &fei))
 		return refused(l, "no greeting");
-	e = receive_all(l, t->fd, pdu + NV_TCP_COMMON_LEN, NV_TCP_IC_LEN - NV_TCP_COMMON_LEN);
+	e = receive_all(l, t, pdu + NV_TCP_COMMON_LEN, NV_TCP_IC_LEN - NV_TCP_COMMON_LEN);
 	if (e) {
 		vn_say(l->why, "%s port %s, greeting: %s", l->host, l->service, strerror(-e));
 		return e;
@@ -146,6 +146,7 @@ static void tcp_close(struct vn_queue *q)
 {
 	struct vn_tcp_queue *t = vn_tcp_of(q);
 
+	vn_tcp_unwrap(t);
 	if (t->fd >= 0)
 		close(t->fd);
 	vn_queue_fini(q);
@@ -166,6 +167,8 @@ static int tcp_open(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_q
 	if (!e) {
 		e = t->fd = connect_any(l);
 		if (e >= 0)
+			e = vn_tcp_wrap(l, t);
+		if (!e)
 			e = greet(l, t);
 	}
 	if (e) {
@@ -196,7 +199,7 @@ static int tcp_descriptors(const struct vn_queue *q, struct pollfd p[2])
 
 static bool tcp_arm(struct vn_queue *q)
 {
-	return false;
+	return !q->error && vn_tcp_unread(vn_tcp_of(q));
 }
 
 static void tcp_done(struct vn_queue *q, struct vn_cmd *c)

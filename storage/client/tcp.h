@@ -4,14 +4,21 @@
 #ifndef VN_TCP_H
 #define VN_TCP_H
 
+#include <sys/types.h>
+#include <sys/uio.h>
+
 #include "client/client.h"
 #include "nvme/tcp_pdu.h"
+#ifdef VN_HAVE_TLS
+#include "nvme/tls.h"
+#endif
 
 enum vn_rx { VN_RX_HEAD, VN_RX_DATA, VN_RX_DIGEST };
 
 struct vn_tcp_queue {
 	struct vn_queue q; /* the first */
 	int fd;
+	struct nv_tls *tls; /* NULL: none */
 	uint8_t digests, cpda;
 	uint32_t h2c_max;
 	unsigned large; /* reads under way whose data should not pass through in[] */
@@ -35,6 +42,15 @@ static inline struct vn_tcp_queue *vn_tcp_of(struct vn_queue *q)
 {
 	return (struct vn_tcp_queue *)q;
 }
+
+/* tcp_tls.c: the connection's bytes, inside of TLS or not. As recvmsg and sendmsg. */
+int vn_tcp_wrap(struct vn_link *l, struct vn_tcp_queue *t); /* if there is to be TLS. 0 or -errno, and why */
+ssize_t vn_tcp_read(struct vn_tcp_queue *t, struct iovec *v, int n);
+ssize_t vn_tcp_write(struct vn_tcp_queue *t, struct iovec *v, int n);
+bool vn_tcp_unread(const struct vn_tcp_queue *t);
+bool vn_tcp_unsent(const struct vn_tcp_queue *t);
+void vn_tcp_unwrap(struct vn_tcp_queue *t); /* before its descriptor is closed */
+int vn_tcp_wait(const struct vn_link *l, int fd, short events);
 
 void vn_tcp_submit(struct vn_queue *q, struct vn_cmd *c);
 void vn_tcp_push(struct vn_queue *q);

@@ -22,7 +22,7 @@ static void refuse(struct vn_tcp_queue *t, uint16_t fes, const char *what)
 	if (!t->out || !t->out->tcp.sent) { /* not into the middle of another PDU */
 		size_t n = nv_tcp_term_encode(&term, false, t->head, t->head_len, pdu);
 
-		(void)!send(t->fd, pdu, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)!vn_tcp_write(t, &(struct iovec){pdu, n}, 1);
 	}
 }
 
@@ -273,8 +273,7 @@ static ssize_t read_more(struct vn_tcp_queue *t)
 {
 	uint32_t direct = t->rx == VN_RX_DATA ? t->rx_left : 0;
 	struct iovec v[2] = {{direct ? t->rx_cmd->data + t->rx_cmd->tcp.moved : NULL, direct}, {t->in, room(t)}};
-	struct msghdr m = {.msg_iov = direct ? v : v + 1, .msg_iovlen = direct ? 2 : 1};
-	ssize_t n = recvmsg(t->fd, &m, MSG_DONTWAIT);
+	ssize_t n = vn_tcp_read(t, direct ? v : v + 1, direct ? 2 : 1);
 
 	if (n <= 0)
 		return n;
@@ -289,7 +288,7 @@ static ssize_t read_more(struct vn_tcp_queue *t)
 
 void vn_tcp_receive(struct vn_tcp_queue *t)
 {
-	for (uint32_t total = 0; total < TURN;) {
+	for (uint32_t total = 0; total < TURN || vn_tcp_unread(t);) {
 		while (consume(t))
 			;
 		if (t->q.error)

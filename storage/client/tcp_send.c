@@ -155,10 +155,10 @@ void vn_tcp_push(struct vn_queue *q)
 {
 	struct vn_tcp_queue *t = vn_tcp_of(q);
 
-	while (t->out && !q->error) {
+	while ((t->out || vn_tcp_unsent(t)) && !q->error && !t->cut) {
 		struct iovec v[PIECES];
-		struct msghdr m = {.msg_iov = v, .msg_iovlen = (size_t)gather(t, v)};
-		ssize_t n = sendmsg(t->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int count = gather(t, v);
+		ssize_t n = vn_tcp_write(t, v, count);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -171,6 +171,8 @@ void vn_tcp_push(struct vn_queue *q)
 			return;
 		}
 		advance(t, (size_t)n);
+		if (!count)
+			break;
 	}
-	set_blocked(t, false);
+	set_blocked(t, vn_tcp_unsent(t) && !t->cut);
 }

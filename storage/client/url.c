@@ -10,7 +10,10 @@
 static const struct {
 	const char *name;
 	enum vn_scheme scheme;
-} schemes[] = {{"nvme+tcp://", VN_SCHEME_TCP}, {"nvme+rdma://", VN_SCHEME_RDMA}, {"nvme+auto://", VN_SCHEME_AUTO}};
+} schemes[] = {{"nvme+tcp://", VN_SCHEME_TCP},
+               {"nvme+tls://", VN_SCHEME_TLS},
+               {"nvme+rdma://", VN_SCHEME_RDMA},
+               {"nvme+auto://", VN_SCHEME_AUTO}};
 
 static bool take(char *to, size_t size, const char *from, size_t len)
 {

@@ -42,7 +42,8 @@ struct vn_disk;
 /* ---- opening ---- */
 
 /*
- * An address is  nvme+tcp://HOST[:PORT][/NQN][?nsid=N],  nvme+rdma://…  or  nvme+auto://….  HOST is a name, an IPv4
+ * An address is  nvme+tcp://HOST[:PORT][/NQN][?nsid=N],  nvme+tls://…  (the same, and there must be a key),
+ * nvme+rdma://…  or  nvme+auto://….  HOST is a name, an IPv4
  * address or an IPv6 address in brackets; PORT is 4420 where none is named; the namespace is the first one in the
  * target's list where none is named.
  *
@@ -75,6 +76,11 @@ struct vn_options {
 	 * that it has it; there is no disk (-EACCES) if it cannot. NULL, NULL
 	 */
 	const char *secret, *controller_secret;
+	/*
+	 * The key of TLS, "NVMeTLSkey-1:0N:BASE64:"; copied and wiped in the same way. With it TCP is only spoken inside of TLS
+	 * 1.3, and RDMA, which has nothing like it, is not used (auto), or refused (-EOPNOTSUPP). NULL
+	 */
+	const char *tls_key;
 };
 
 /* Fills in the values that are named above. */
@@ -207,7 +213,7 @@ VN_API void vn_statistics(struct vn_disk *disk, struct vn_statistics *s);
 /* ---- discovery ---- */
 
 struct vn_found {
-	char transport[8]; /* "tcp", "rdma", or "" for one this library does not know */
+	char transport[8]; /* "tcp", "tls", "rdma", or "" for one this library does not know */
 	char address[257], service[33];
 	char nqn[224];
 	unsigned char referral;  /* another discovery service, not a subsystem */

@@ -153,7 +153,8 @@ static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_sub
 
 static bool same_address(const struct nt_config_address *a, const struct nt_config_address *b)
 {
-	return same(a->transport, b->transport) && same(a->address, b->address) && a->port == b->port;
+	return same(a->transport, b->transport) && same(a->address, b->address) && a->port == b->port &&
+	       a->tls == b->tls;
 }
 
 static bool listed(const struct nt_config_address *list, size_t n, const struct nt_config_address *a)
@@ -183,7 +184,7 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 		return !a->optional;
 	}
 	l->where = (struct nt_config_address){
-	        .transport = strdup(a->transport), .address = strdup(a->address), .port = a->port};
+	        .transport = strdup(a->transport), .address = strdup(a->address), .port = a->port, .tls = a->tls};
 	while (*at)
 		at = &(*at)->next;
 	*at = l;

@@ -167,6 +167,17 @@ static size_t list_length(struct reader *r, const char *key, json_object *v)
 	return json_object_array_length(v);
 }
 
+static enum nt_tls get_security(struct reader *r, const char *key, json_object *v)
+{
+	static const char *const names[] = {[NT_TLS_OFF] = "off", [NT_TLS_ALLOWED] = "allowed", [NT_TLS_REQUIRED] = "required"};
+
+	for (size_t i = 0; json_object_is_type(v, json_type_string) && i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(json_object_get_string(v), names[i]))
+			return (enum nt_tls)i;
+	wrong(r, key, "off, allowed or required is wanted");
+	return NT_TLS_REQUIRED;
+}
+
 static void read_address(struct reader *r, json_object *o, struct nt_config_address *a)
 {
 	if (!json_object_is_type(o, json_type_object)) {
@@ -182,11 +193,19 @@ static void read_address(struct reader *r, json_object *o, struct nt_config_addr
 			get_text(r, key, v, &a->address);
 		else if (!strcmp(key, "port"))
 			a->port = (uint16_t)get_number(r, key, v, 0, 65535);
+		else if (!strcmp(key, "tls"))
+			a->tls = get_security(r, key, v);
 		else
 			wrong(r, key, "no such field");
 	}
 	if (!r->failed && !a->transport && !(a->transport = strdup("tcp")))
 		wrong(r, "transport", "no memory");
+	if (!r->failed && a->tls && strcmp(a->transport, "tcp"))
+		wrong(r, "tls", "is for tcp alone");
+#ifndef NT_HAVE_TLS
+	if (a->tls)
+		wrong(r, "tls", "built without OpenSSL");
+#endif
 	if (!r->failed && !a->address)
 		wrong(r, "address", "is missing");
 	if (!r->failed && strlen(a->address) > 256)
@@ -233,7 +252,8 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 }
 
 /* A secret as it stands there, or the file that it stands in. What json-c has of it is wiped. */
-static void get_secret(struct reader *r, const char *key, json_object *v, struct nv_secret *out)
+static void get_secret(struct reader *r, const char *key, json_object *v,
+                       bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *out)
 {
 	char text[NV_SECRET_TEXT_MAX] = "", *value = NULL;
 
@@ -244,8 +264,8 @@ static void get_secret(struct reader *r, const char *key, json_object *v, struct
 
 	if (error)
 		wrong(r, value, strerror(error));
-	else if (!nv_secret_parse(*value == '/' ? text : value, out))
-		wrong(r, key, "DHHC-1:0N:BASE64: is wanted, or the file that it stands in");
+	else if (!parse(*value == '/' ? text : value, out))
+		wrong(r, key, "DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64: is wanted, or the file that it stands in");
 	explicit_bzero(text, sizeof(text));
 	explicit_bzero(value, strlen(value));
 	explicit_bzero((char *)(uintptr_t)json_object_get_string(v), (size_t)json_object_get_string_len(v));
@@ -280,9 +300,11 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 		if (!strcmp(key, "nqn"))
 			get_text(r, key, v, &h->nqn);
 		else if (!strcmp(key, "secret"))
-			get_secret(r, key, v, &h->secrets.host);
+			get_secret(r, key, v, nv_secret_parse, &h->secrets.host);
 		else if (!strcmp(key, "controller_secret"))
-			get_secret(r, key, v, &h->secrets.controller);
+			get_secret(r, key, v, nv_secret_parse, &h->secrets.controller);
+		else if (!strcmp(key, "tls_key"))
+			get_secret(r, key, v, nv_tls_key_parse, &h->secrets.tls);
 		else if (!strcmp(key, "hashes"))
 			h->secrets.hashes = get_numbers(r, key, v, nv_hash_number);
 		else if (!strcmp(key, "dh_groups"))
@@ -295,7 +317,7 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 	if (h->secrets.controller.length && !h->secrets.host.length)
 		wrong(r, "controller_secret", "is of no use without a secret");
 #ifndef NT_HAVE_AUTH
-	if (h->secrets.host.length)
+	if (h->secrets.host.length || h->secrets.tls.length)
 		wrong(r, "secret", "built without OpenSSL");
 #endif
 }

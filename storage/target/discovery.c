@@ -21,7 +21,6 @@ enum {
 	E_TRADDR = 512,
 	E_TSAS = 768
 };
-#define TREQ_NOT_SPECIFIED 0u
 #define TREQ_NO_SQ_FLOW 4u
 
 static void put_padded(uint8_t *at, const char *text, size_t size)
@@ -39,7 +38,7 @@ static void put_entry(uint8_t *e, const struct nt_port *p, enum nv_subtype subty
 	/* a listener on all addresses of both families tells the host of the one it came to */
 	e[E_ADRFAM] = !p->any ? p->adrfam : strchr(address, ':') ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4;
 	e[E_SUBTYPE] = (uint8_t)subtype;
-	e[E_TREQ] = TREQ_NOT_SPECIFIED | TREQ_NO_SQ_FLOW;
+	e[E_TREQ] = p->treq | TREQ_NO_SQ_FLOW;
 	nv_put16(e + E_PORTID, p->id);
 	nv_put16(e + E_CNTLID, NV_CNTLID_DYNAMIC);
 	nv_put16(e + E_ASQSZ, NT_ADMIN_ENTRIES);

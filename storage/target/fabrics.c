@@ -103,7 +103,9 @@ static uint16_t connect_to(struct nt_request *r)
 
 	if (!s)
 		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
-	if (!nt_allowed(s, hostnqn)) {
+	if (q->only_subsystem && strcmp(q->only_subsystem, subnqn))
+		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
+	if (!nt_allowed(s, hostnqn) || (q->only_host && strcmp(q->only_host, hostnqn))) {
 		r->cqe.result = NV_CONNECT_AT_HOSTNQN | 1u << 16;
 		return NV_CONNECT_HOST | NV_DNR;
 	}

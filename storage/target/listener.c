@@ -27,8 +27,15 @@ struct nt_rdma_counts {
 int nt_listener_open(struct nt_listener *l, struct nt_server *s, const struct nt_config_address *a,
                      const struct nt_tcp_limits *limits)
 {
-	if (!strcmp(a->transport, "tcp"))
-		return nt_tcp_open(s->loop, &s->target, a->address, a->port, limits, &l->tcp);
+	if (!strcmp(a->transport, "tcp")) {
+		int error = nt_tcp_open(s->loop, &s->target, a->address, a->port, limits, &l->tcp);
+
+		if (!error)
+			nt_tcp_secure(l->tcp, a->tls);
+		return error;
+	}
+	if (a->tls)
+		return EOPNOTSUPP;
 	if (!strcmp(a->transport, "rdma"))
 		return nt_rdma_open(s->loop, &s->target, a->address, a->port, limits, &l->rdma);
 	return EPROTONOSUPPORT;

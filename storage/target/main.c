@@ -272,7 +272,7 @@ static void print_urls(const struct nt_server *s)
 				host = other;
 			}
 			v6 = strchr(host, ':');
-			printf("nvme+%s://%s%s%s:%u/%s\n", nt_listener_transport(l), v6 ? "[" : "", host, v6 ? "]" : "", nt_listener_port(l),
+			printf("nvme+%s://%s%s%s:%u/%s\n", l->where.tls == NT_TLS_REQUIRED ? "tls" : nt_listener_transport(l), v6 ? "[" : "", host, v6 ? "]" : "", nt_listener_port(l),
 			       s->config.subsystems[i].nqn);
 		}
 	fflush(stdout);

@@ -33,6 +33,7 @@ struct nt_config_subsystem {
 struct nt_config_address {
 	char *transport, *address; /* tcp or rdma */
 	uint16_t port;
+	enum nt_tls tls;
 	bool optional; /* well if it cannot be had */
 };
 

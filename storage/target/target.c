@@ -171,7 +171,7 @@ void nt_subsystem_any_host(struct nt_subsystem *s, bool any)
 static bool same_secrets(const struct nt_secrets *a, const struct nt_secrets *b)
 {
 	return nv_secret_same(&a->host, &b->host) && nv_secret_same(&a->controller, &b->controller) &&
-	       a->hashes == b->hashes && a->groups == b->groups;
+	       nv_secret_same(&a->tls, &b->tls) && a->hashes == b->hashes && a->groups == b->groups;
 }
 
 void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const struct nt_secrets *secrets)
@@ -199,6 +199,21 @@ const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s, const char 
 	const struct nt_host *h = *find_host((struct nt_subsystem *)(uintptr_t)s, hostnqn);
 
 	return h && h->secrets.host.length ? &h->secrets : NULL;
+}
+
+bool nt_tls_secret(const struct nt_target *t, const char *hostnqn, const char *subnqn, struct nv_secret *out)
+{
+	bool discovery = !strcmp(subnqn, NV_DISCOVERY_NQN);
+
+	for (struct nt_subsystem *s = t->subsystems; s; s = s->next) {
+		const struct nt_host *h = discovery || !strcmp(s->nqn, subnqn) ? *find_host(s, hostnqn) : NULL;
+
+		if (!h || !h->secrets.tls.length)
+			continue;
+		*out = h->secrets.tls;
+		return true;
+	}
+	return false;
 }
 
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state)

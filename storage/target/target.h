@@ -68,6 +68,7 @@ struct nt_ops {
 struct nt_port {
 	uint8_t trtype, adrfam;
 	uint16_t id;
+	uint8_t treq;      /* whether there has to be a secure channel: 0 not said, 1 yes, 2 no */
 	bool any;          /* listens on every address: hosts are told the one they came to */
 	char address[257]; /* text */
 	char service[33];  /* port number */
@@ -129,6 +130,8 @@ struct nt_queue {
 	struct nt_queue *next;      /* of the controller */
 	char address[257];          /* ours, as this host reached it */
 	char peer[300];             /* for messages */
+	const char *only_host;      /* NULL, or the two names that this connection's secure channel is for */
+	const char *only_subsystem;
 	uint32_t inline_max;        /* bytes of data that a capsule may carry */
 	bool stable;                /* data that is sent must not change meanwhile (a digest is computed over it) */
 
@@ -190,6 +193,7 @@ struct nt_namespace {
 /* What a host has to prove, and what we prove to it: with length 0, nothing. */
 struct nt_secrets {
 	struct nv_secret host, controller;
+	struct nv_secret tls;   /* of secure channels by TCP */
 	uint8_t hashes, groups; /* which may be used, as bits by number; 0: any */
 };
 
@@ -260,6 +264,8 @@ void nt_subsystem_any_host(struct nt_subsystem *s, bool any);
 /* Of a host that is listed. One that is connected by other secrets has to go. */
 void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const struct nt_secrets *secrets);
 void nt_subsystem_auth(struct nt_subsystem *s, bool required); /* and ends those who have no secret */
+/* The key of a secure channel; of the discovery subsystem, the host's first in any. false: there is none. */
+bool nt_tls_secret(const struct nt_target *t, const char *hostnqn, const char *subnqn, struct nv_secret *s);
 const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s, const char *hostnqn); /* NULL: there is no host secret */
 bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn);
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state);

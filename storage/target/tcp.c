@@ -80,6 +80,7 @@ void nt_conn_end(struct nt_conn *c)
 static void close_conn(struct nt_conn *c)
 {
 	nt_loop_remove(c->tcp->loop, &c->watch);
+	nt_conn_unwrap(c);
 	/* a stranger's last words unread would turn ours into a reset: what is there is passed over */
 	shutdown(c->watch.fd, SHUT_WR);
 	for (int i = 0; i < 16 && recv(c->watch.fd, c->in, sizeof(c->in), MSG_DONTWAIT) > 0; i++)
@@ -92,7 +93,7 @@ static void close_conn(struct nt_conn *c)
 
 static bool pending(const struct nt_conn *c)
 {
-	return c->own_len || c->tx_first;
+	return c->own_len || c->tx_first || nt_conn_unsent(c);
 }
 
 /* After everything that may have changed it: sends, goes on reading, ends. Meanwhile it counts as dirty: what comes up is seen
@@ -107,8 +108,8 @@ static void settle(struct nt_conn *c)
 		close_conn(c);
 		return;
 	}
-	if (c->in_at < c->in_len && c->rx != NT_RX_PAUSED &&
-	    c->rx != NT_RX_OFF) { /* it was paused, and data lies in the buffer */
+	/* it was paused, and data lies in the buffer, or with TLS */
+	if ((c->in_at < c->in_len || nt_conn_unread(c)) && c->rx != NT_RX_PAUSED && c->rx != NT_RX_OFF) {
 		nt_conn_receive(c);
 		more = true;
 	}
@@ -126,7 +127,7 @@ static void ready(struct nt_watch *w, uint32_t events)
 
 	if (events & (EPOLLERR | EPOLLHUP))
 		nt_conn_fail(c);
-	else if (events & EPOLLIN)
+	else if ((events & EPOLLIN) || c->tls) /* what TLS has to write may be for what it has to read */
 		nt_conn_receive(c);
 	nt_conn_dirty(c);
 }
@@ -321,6 +322,17 @@ int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uin
 	nt_port_add(t, &p->port);
 	*out = p;
 	return 0;
+}
+
+#define SECTYPE_TLS_1_3 2u
+#define TREQ_REQUIRED 1u
+#define TREQ_NOT_REQUIRED 2u
+
+void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security)
+{
+	p->security = security;
+	p->port.tsas[0] = security ? SECTYPE_TLS_1_3 : 0;
+	p->port.treq = !security ? 0 : security == NT_TLS_REQUIRED ? TREQ_REQUIRED : TREQ_NOT_REQUIRED;
 }
 
 uint16_t nt_tcp_port(const struct nt_tcp *p)

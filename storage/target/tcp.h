@@ -23,6 +23,10 @@ uint16_t nt_tcp_port(const struct nt_tcp *p);
 const char *nt_tcp_address(const struct nt_tcp *p);
 uint32_t nt_tcp_connections(const struct nt_tcp *p);
 
+/* Before anybody comes, and where it is built with OpenSSL. */
+enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };
+void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security);
+
 /* Once in each turn of the loop: sends what has gathered, ends what has to end. When to be called again at the latest
  * (ms). */
 uint64_t nt_tcp_turn(struct nt_tcp *p);

@@ -5,6 +5,9 @@
 #define NT_TCP_CONN_H
 
 #include "nvme/tcp_pdu.h"
+#ifdef NT_HAVE_TLS
+#include "nvme/tls.h"
+#endif
 #include "target/tcp.h"
 
 #define NT_TCP_INLINE 16384u /* data in a capsule; at least 8192. 3.3.2 */
@@ -24,6 +27,8 @@ struct nt_conn {
 	struct nt_queue q;
 	struct nt_watch watch;
 	struct nt_tcp *tcp;
+	struct nv_tls *tls; /* NULL: none */
+	bool looked;        /* whether there is to be TLS is known */
 	struct nt_conn *next, *prev, *next_dirty;
 	bool dirty;   /* has something to be sent, or to be ended */
 	bool greeted; /* ICReq has come */
@@ -64,6 +69,7 @@ struct nt_tcp {
 	struct nt_watch watch;
 	struct nt_port port;
 	struct nt_tcp_limits limits;
+	enum nt_tls security;
 	struct nt_conn *conns, *dirty;
 	uint32_t count;
 	uint64_t swept, accept_again;
@@ -97,6 +103,13 @@ static inline struct nt_conn *nt_conn_of(struct nt_queue *q)
 void nt_conn_dirty(struct nt_conn *c);
 void nt_conn_fail(struct nt_conn *c); /* it ends in this turn, without a word */
 void nt_conn_end(struct nt_conn *c);  /* it ends when everything is sent */
+
+/* tcp_tls.c: the connection's bytes, inside of TLS or not. As recvmsg and sendmsg. */
+ssize_t nt_conn_read(struct nt_conn *c, struct iovec *v, int n);
+ssize_t nt_conn_write(struct nt_conn *c, struct iovec *v, int n);
+bool nt_conn_unread(const struct nt_conn *c);
+bool nt_conn_unsent(const struct nt_conn *c);
+void nt_conn_unwrap(struct nt_conn *c); /* before its descriptor is closed */
 
 /* tcp_receive.c */
 void nt_conn_receive(struct nt_conn *c);

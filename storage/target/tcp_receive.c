@@ -113,7 +113,7 @@ static void take_icreq(struct nt_conn *c)
 	nv_tcp_ic_encode(&a, true, pdu);
 	nt_conn_send_own(c, pdu, sizeof(pdu));
 	c->digests = a.digests;
-	c->q.stable = c->digests & NV_TCP_DDGST;
+	c->q.stable |= !!(c->digests & NV_TCP_DDGST);
 	next_pdu(c);
 }
 
@@ -325,8 +325,7 @@ static ssize_t read_more(struct nt_conn *c)
 {
 	uint32_t direct = c->rx == NT_RX_DATA ? c->rx_left : 0;
 	struct iovec v[2] = {{c->rx_at, direct}, {c->in, sizeof(c->in)}};
-	struct msghdr m = {.msg_iov = direct ? v : v + 1, .msg_iovlen = direct ? 2 : 1};
-	ssize_t n = recvmsg(c->watch.fd, &m, MSG_DONTWAIT);
+	ssize_t n = nt_conn_read(c, direct ? v : v + 1, direct ? 2 : 1);
 
 	if (n <= 0)
 		return n;
@@ -344,7 +343,7 @@ void nt_conn_receive(struct nt_conn *c)
 	for (uint32_t total = 0;;) {
 		while (consume(c))
 			;
-		if (c->failed || c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF || total >= TURN)
+		if (c->failed || c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF || (total >= TURN && !nt_conn_unread(c)))
 			return;
 		ssize_t n = read_more(c);
 

@@ -229,11 +229,11 @@ void nt_conn_flush(struct nt_conn *c)
 {
 	for (int turns = 0; turns < 16; turns++) {
 		struct iovec v[PIECES];
-		struct msghdr m = {.msg_iov = v, .msg_iovlen = (size_t)gather(c, v)};
+		int count = gather(c, v);
 
-		if (!m.msg_iovlen)
+		if (!count && !nt_conn_unsent(c))
 			return;
-		ssize_t n = sendmsg(c->watch.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = nt_conn_write(c, v, count);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -243,5 +243,7 @@ void nt_conn_flush(struct nt_conn *c)
 			return;
 		}
 		sent(c, (size_t)n);
+		if (!count)
+			return;
 	}
 }

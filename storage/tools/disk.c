@@ -18,9 +18,9 @@ static const char usage[] =
         "  write URL [OFFSET]             from standard input\n"
         "  copy SOURCE DESTINATION        either may be a URL or a file\n"
         "  bench URL                      random reads, if nothing else is said\n"
-        "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+rdma://... or nvme+auto://...\n"
+        "URL: nvme+tcp://HOST[:PORT]/NQN[?nsid=N], nvme+tls://..., nvme+rdma://... or nvme+auto://...\n"
         "options: --json --quiet --queues=N --queue-depth=N --host-nqn=NQN --digests --no-sparse --reconnect=SECONDS\n"
-        "  --secret-file=FILE --controller-secret-file=FILE\n"
+        "  --secret-file=FILE --controller-secret-file=FILE --tls-key-file=FILE\n"
         "of bench: --sequential --write[=PERCENT] --depth=N --size=BYTES --seconds=N\n";
 
 int vd_error(const char *what, int error)
@@ -187,6 +187,7 @@ enum {
 	O_NQN,
 	O_SECRET,
 	O_CONTROLLER_SECRET,
+	O_TLS_KEY,
 	O_DIGESTS,
 	O_NO_SPARSE,
 	O_RECONNECT,
@@ -205,6 +206,7 @@ static const struct option options[] = {{"json", 0, NULL, O_JSON},
                                         {"host-nqn", 1, NULL, O_NQN},
                                         {"secret-file", 1, NULL, O_SECRET},
                                         {"controller-secret-file", 1, NULL, O_CONTROLLER_SECRET},
+                                        {"tls-key-file", 1, NULL, O_TLS_KEY},
                                         {"digests", 0, NULL, O_DIGESTS},
                                         {"no-sparse", 0, NULL, O_NO_SPARSE},
                                         {"reconnect", 1, NULL, O_RECONNECT},
@@ -221,7 +223,7 @@ static bool take_number(uint64_t max, uint64_t *n)
 	return vd_number(optarg, n) && *n && *n <= max;
 }
 
-static char secrets[2][NV_SECRET_TEXT_MAX]; /* ours, the controller's */
+static char secrets[3][NV_SECRET_TEXT_MAX]; /* ours, the controller's, that of TLS */
 
 static bool take_secret(const char *file, char text[NV_SECRET_TEXT_MAX], const char **to)
 {
@@ -255,6 +257,8 @@ static bool take_option(int o, struct vd_settings *s)
 		return take_secret(optarg, secrets[0], &s->options.secret);
 	case O_CONTROLLER_SECRET:
 		return take_secret(optarg, secrets[1], &s->options.controller_secret);
+	case O_TLS_KEY:
+		return take_secret(optarg, secrets[2], &s->options.tls_key);
 	case O_DIGESTS:
 		s->options.header_digest = s->options.data_digest = s->options.require_digest = 1;
 		return true;
@@ -291,6 +295,7 @@ int main(int argc, char **argv)
 	vn_options_init(&s.options);
 	s.options.secret = getenv("VERBENA_NVME_SECRET");
 	s.options.controller_secret = getenv("VERBENA_NVME_CONTROLLER_SECRET");
+	s.options.tls_key = getenv("VERBENA_NVME_TLS_KEY");
 	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		if (o == O_HELP || o == 'h') {
 			fputs(usage, stdout);

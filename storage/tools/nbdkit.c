@@ -15,7 +15,7 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 #define LARGEST (32u << 20)
 
-static char *url, *host_nqn, *secret, *controller_secret;
+static char *url, *host_nqn, *secret, *controller_secret, *tls_key;
 static struct vn_options options;
 static struct vn_disk *disk; /* one for all clients: what one has flushed is stable for all */
 /* Requests that are not whole blocks read, change and write blocks: alone. The others share it. */
@@ -42,6 +42,7 @@ static void verbena_unload(void)
 	free(host_nqn);
 	forget(&secret);
 	forget(&controller_secret);
+	forget(&tls_key);
 }
 
 /* As nbdkit takes passwords: +FILE, - to be asked, -FD, or the secret itself. */
@@ -73,6 +74,8 @@ static int verbena_config(const char *key, const char *value)
 		return read_secret(value, &secret);
 	if (!strcmp(key, "controller-secret"))
 		return read_secret(value, &controller_secret);
+	if (!strcmp(key, "tls-key"))
+		return read_secret(value, &tls_key);
 	if (!strcmp(key, "digests")) {
 		digests = nbdkit_parse_bool(value);
 		options.header_digest = options.data_digest = options.require_digest = digests > 0;
@@ -96,6 +99,7 @@ static int verbena_after_fork(void)
 
 	options.secret = secret;
 	options.controller_secret = controller_secret;
+	options.tls_key = tls_key;
 	if (!vn_open(url, &options, &disk, why, sizeof(why)))
 		return 0;
 	nbdkit_error("%s: %s", url, why);
@@ -291,7 +295,7 @@ static struct nbdkit_plugin plugin = {
 	.config_complete = verbena_config_complete,
 	.config_help = "url=nvme+auto://HOST[:PORT]/NQN  (required) the disk\n"
 		       "queues=N  queue-depth=N  digests=BOOL\n"
-		       "host-nqn=NQN  secret=+FILE  controller-secret=+FILE",
+		       "host-nqn=NQN  secret=+FILE  controller-secret=+FILE  tls-key=+FILE",
 	.magic_config_key = "url",
 	.after_fork = verbena_after_fork,
 	.open = verbena_open,

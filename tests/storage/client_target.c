@@ -1,7 +1,7 @@
 // client_target.c - the initiator against verbena-target: what is written is read, whatever happens to the target
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
-// usage: client_target TARGET SCHEME; the program, and tcp, rdma or auto
+// usage: client_target TARGET SCHEME; the program, and tcp, tls (with secrets, too), rdma or auto
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,16 +17,43 @@
 #define SIZE (16u << 20)
 
 static const char *program, *scheme;
-static char image[] = "/tmp/verbena-client.XXXXXX", url[300];
+static char image[] = "/tmp/verbena-client.XXXXXX", config[sizeof(image) + 5], url[300];
+static bool secure;
 static unsigned port;
 static pid_t target;
 
 /* ---- the target ---- */
 
+#define HOSTNQN "nqn.2026-01.test:host"
+#define TLS_KEY "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:"
+#define SECRET "DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:"
+#define CONTROLLER_SECRET "DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:"
+
+/* What no option can say. */
+static void write_config(void)
+{
+	FILE *f = fopen(config, "w");
+
+	CHECK(f);
+	fprintf(f, "{\"listen\": [{\"address\": \"127.0.0.1\", \"port\": %u, \"tls\": \"required\"}],"
+	           " \"subsystems\": [{\"nqn\": \"" NQN "\", \"require_authentication\": true, \"hosts\": ["
+	           "{\"nqn\": \"" HOSTNQN "\", \"tls_key\": \"" TLS_KEY "\", \"secret\": \"" SECRET "\","
+	           " \"controller_secret\": \"" CONTROLLER_SECRET "\"}],"
+	           " \"namespaces\": [{\"nsid\": 1, \"backend\": \"file\", \"buffered\": true, \"path\": \"%s\"}]}]}\n",
+	        port, image);
+	CHECK(!fclose(f));
+}
+
 static void run_target(int out)
 {
 	char p[16];
 
+	if (secure) {
+		write_config();
+		dup2(out, 1);
+		execl(program, program, "--config", config, (char *)NULL);
+		_exit(127);
+	}
 	snprintf(p, sizeof(p), "%u", port);
 	dup2(out, 1);
 	execl(program, program, "--export", image, "--buffered", "--port", p, "--nqn", NQN, "--transport", scheme, (char *)NULL);
@@ -74,12 +101,15 @@ static void kill_target(void)
 	target = 0;
 }
 
+static struct vn_options usual(void);
+
 static struct vn_disk *open_with(const struct vn_options *o)
 {
+	struct vn_options standard = usual();
 	struct vn_disk *d;
 	char why[200] = "";
 
-	if (vn_open(url, o, &d, why, sizeof(why))) {
+	if (vn_open(url, o ? o : &standard, &d, why, sizeof(why))) {
 		fprintf(stderr, "%s: %s\n", url, why);
 		exit(1);
 	}
@@ -92,6 +122,12 @@ static struct vn_options usual(void)
 
 	vn_options_init(&o);
 	o.numeric = 1;
+	if (secure) {
+		o.host_nqn = HOSTNQN;
+		o.tls_key = TLS_KEY;
+		o.secret = SECRET;
+		o.controller_secret = CONTROLLER_SECRET;
+	}
 	return o;
 }
 
@@ -106,6 +142,11 @@ static void load_with(const struct vn_options *o, unsigned depth, uint32_t large
 	vn_close(l.disk);
 }
 
+static bool by_tcp(void)
+{
+	return secure || !strcmp(scheme, "tcp");
+}
+
 /* ---- tests ---- */
 
 static void the_target_says_what_the_disk_is(void)
@@ -116,21 +157,22 @@ static void the_target_says_what_the_disk_is(void)
 	SAME(i->size, SIZE);
 	CHECK(i->block_size >= 512 && i->max_transfer >= i->block_size && *i->model && *i->serial);
 	CHECK(!strcmp(i->nqn, NQN));
-	CHECK(!strcmp(vn_transport_name(d), strcmp(scheme, "tcp") ? "rdma" : "tcp"));
+	CHECK(!strcmp(vn_transport_name(d), by_tcp() ? "tcp" : "rdma"));
 	vn_close(d);
 }
 
 static void discovery_lists_the_disk(void)
 {
+	struct vn_options o = usual();
 	struct vn_found *f;
 	size_t n;
 	char at[100];
 	bool seen = false;
 
 	snprintf(at, sizeof(at), "nvme+%s://127.0.0.1:%u", scheme, port);
-	SAME(vn_discover(at, NULL, &f, &n, NULL, 0), 0);
+	SAME(vn_discover(at, &o, &f, &n, NULL, 0), 0);
 	for (size_t i = 0; i < n; i++)
-		seen |= !strcmp(f[i].nqn, NQN) && !strcmp(f[i].transport, strcmp(scheme, "tcp") ? "rdma" : "tcp");
+		seen |= !strcmp(f[i].nqn, NQN) && !strcmp(f[i].transport, by_tcp() ? scheme : "rdma");
 	CHECK(seen);
 	free(f);
 }
@@ -156,10 +198,11 @@ static void what_makes_no_sense_is_refused(void)
 		SAME(vn_open(bad[i], NULL, &d, NULL, 0), (unsigned long long)-EINVAL);
 	o.queues = 0;
 	SAME(vn_open(url, &o, &d, NULL, 0), (unsigned long long)-EINVAL);
+	o = usual();
 	snprintf(elsewhere, sizeof(elsewhere), "%sx", url);
-	SAME(vn_open(elsewhere, NULL, &d, NULL, 0), (unsigned long long)-ENXIO);
+	SAME(vn_open(elsewhere, &o, &d, NULL, 0), (unsigned long long)(secure ? -EACCES : -ENXIO)); /* no key for it */
 	snprintf(elsewhere, sizeof(elsewhere), "%s?nsid=7", url);
-	SAME(vn_open(elsewhere, NULL, &d, NULL, 0), (unsigned long long)-ENXIO);
+	SAME(vn_open(elsewhere, &o, &d, NULL, 0), (unsigned long long)-ENXIO);
 }
 
 static void never(void *arg, int error)
@@ -220,7 +263,7 @@ static void digests_are_made_and_checked(void)
 {
 	struct vn_options o = usual();
 
-	if (strcmp(scheme, "tcp"))
+	if (!by_tcp())
 		return;
 	o.header_digest = o.data_digest = o.require_digest = 1;
 	load_with(&o, 32, 256 << 10, true, 1500);
@@ -388,6 +431,7 @@ static void clean_up(void)
 	if (target)
 		kill(target, SIGKILL);
 	unlink(image);
+	unlink(config);
 }
 
 int main(int argc, char **argv)
@@ -397,6 +441,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 3 && fd >= 0 && !ftruncate(fd, SIZE));
 	program = argv[1];
 	scheme = argv[2];
+	secure = !strcmp(scheme, "tls");
+	snprintf(config, sizeof(config), "%s.json", image);
 	atexit(clean_up);
 	start_target();
 	RUN(the_target_says_what_the_disk_is);
