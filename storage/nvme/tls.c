@@ -15,7 +15,8 @@
 
 #include "nvme/nqn.h"
 
-#define STAGE 16384u /* one record */
+#define STAGE 16384u         /* one record */
+#define RECORDS (1u << 23) /* with one key: a third of what AES-GCM is good for. RFC 8446, 5.5 */
 
 /* ---- keys ---- */
 
@@ -94,7 +95,7 @@ struct nv_tls {
 	void *arg;
 	struct nv_secret secret; /* the client's */
 	char host[NV_NQN_SIZE], subsystem[NV_NQN_SIZE];
-	uint32_t out_at, out_len;
+	uint32_t out_at, out_len, records; /* records: sent with this key */
 	uint8_t out[STAGE]; /* taken, and not all with OpenSSL yet */
 };
 
@@ -259,6 +260,7 @@ static SSL_CTX *make_context(bool client)
 	}
 	SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
 	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_clear_mode(c, SSL_MODE_AUTO_RETRY); /* one record at a time: a peer that sends key updates only gets nowhere */
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(c, 0);
 	SSL_CTX_set_max_cert_list(c, 4096); /* nobody has a certificate to show */
@@ -436,8 +438,11 @@ static int push(struct nv_tls *t)
 			return e ? e : (t->error = EPIPE);
 		}
 		t->out_at += (uint32_t)sent;
+		t->records++;
 	}
 	t->out_at = t->out_len = 0;
+	if (t->records >= RECORDS && SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+		t->records = 0;
 	t->blocked = false;
 	return 0;
 }
