@@ -84,6 +84,9 @@ with_none() { local on_a=("${on_a[@]}" "${none[@]}"); goes "$@"; }
 check "auto takes TCP, the client without an adapter" with_none by_tcp auto $V4_B tcp --transport auto
 without_at_target() { local on_b=("${on_b[@]}" "${none[@]}"); goes "$@"; }
 check "auto takes TCP, the target without an adapter" without_at_target crosses auto $V4_B tcp --transport auto
+another() { local on_b=("${on_b[@]}" env "VERBENA_DEVICES=$1"); goes "${@:2}"; } # kind of adapter at the target
+check "auto takes TCP, RoCE here and iWARP there" another iwarp:net0 crosses auto $V4_B tcp --transport auto
+VERBENA_DEVICES=iwarp:net0 check "auto takes TCP, iWARP here and RoCE there" another roce:net0 by_tcp auto $V4_B tcp --transport auto
 check "auto takes TCP, the target not asked for RDMA" goes crosses auto $V4_B tcp --transport tcp
 VERBENA_DEVICES=iwarp:net0 check "auto takes TCP, the target not asked for iWARP" goes by_tcp auto $V4_B tcp --transport tcp
 
