@@ -44,7 +44,7 @@ static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 	       !memcmp(a->dst, b->dst, VB_GID_LEN);
 }
 
-static struct vb_icrc_known *known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
+struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
 {
 	struct vb_icrc_known *k = &cache->of[(len / 4 ^ flow->sport) % VB_ICRC_FLOWS];
 
@@ -58,14 +58,14 @@ static struct vb_icrc_known *known(struct vb_icrc_cache *cache, const struct vb_
 }
 
 /* What the ICRC is in front of the BTH. */
-static uint32_t before_bth(struct vb_icrc_known *k, const struct vb_flow *flow, uint16_t ipv4_id, size_t len)
+static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
 	uint8_t pseudo[IPV6_LEN + UDP_LEN];
 
 	if (ipv4_id >= VB_ICRC_IDS)
-		return vb_crc32(ONES_CRC, pseudo, outer(pseudo, flow, ipv4_id, len));
+		return vb_crc32(ONES_CRC, pseudo, outer(pseudo, &k->flow, ipv4_id, k->len));
 	if (!(k->known >> ipv4_id & 1)) {
-		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer(pseudo, flow, ipv4_id, len));
+		k->start[ipv4_id] = vb_crc32(ONES_CRC, pseudo, outer(pseudo, &k->flow, ipv4_id, k->len));
 		k->known |= 1ull << ipv4_id;
 	}
 	return k->start[ipv4_id];
@@ -78,17 +78,15 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 
 	packet[BTH_RESV8A] = 0xff;
 	len += VB_ICRC_LEN;
-	uint32_t crc = vb_crc32(before_bth(known(cache, flow, len), flow, ipv4_id, len), packet, len - VB_ICRC_LEN);
+	uint32_t crc = vb_crc32(before_bth(vb_icrc_known(cache, flow, len), ipv4_id), packet, len - VB_ICRC_LEN);
 
 	packet[BTH_RESV8A] = resv8a;
 	return crc;
 }
 
-uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *bth,
-                        const uint64_t sum[2], size_t len)
+uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t *bth, const uint64_t sum[2], size_t len)
 {
 	static const uint8_t ones[4] = {0xff}; /* resv8a */
-	struct vb_icrc_known *k = known(cache, flow, len + VB_BTH_LEN + VB_ICRC_LEN);
 	uint32_t head[3], mask; /* words: the packet was only just written, by words */
 
 	for (int i = 0; i < 3; i++)
@@ -97,7 +95,7 @@ uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 	head[BTH_RESV8A / 4] |= mask;
 	if (__builtin_expect(!k->payload.v[0], 0))
 		k->payload = vb_crc32_powers(len);
-	return vb_crc32_summed(before_bth(k, flow, ipv4_id, k->len), head, sum, &k->payload);
+	return vb_crc32_summed(before_bth(k, ipv4_id), head, sum, &k->payload);
 }
 
 /* The register's low byte goes first: its bits are in the order of the wire (IBA volume 1, 7.8.1). */

@@ -36,9 +36,12 @@ struct vb_icrc_cache {
 uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, uint8_t *packet,
                         size_t len);
 
-/* The same for a BTH and len bytes of payload that vb_guard_copy_sum has laid behind it. */
-uint32_t vb_icrc_summed(struct vb_icrc_cache *cache, const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *bth,
-                        const uint64_t sum[2], size_t len);
+/*
+ * The same for a BTH and len bytes of payload that vb_guard_copy_sum has laid behind it. known: of the flow and the length
+ * from BTH to ICRC, good until the cache is asked for another.
+ */
+struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len);
+uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *bth, const uint64_t sum[2], size_t len);
 
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
 

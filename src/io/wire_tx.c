@@ -51,6 +51,7 @@ struct vb_tx {
 	struct vb_fault *fault;
 	struct vb_flow flow; /* of the last message */
 	struct vb_icrc_cache icrc;
+	struct vb_icrc_known *known; /* of it, for the packets of the last message; or NULL */
 	struct message msg[MESSAGES];
 	uint8_t stage[STAGE];
 };
@@ -169,6 +170,7 @@ static void flow_of(const struct vb_tx *tx, const struct vb_wire_addr *to, struc
 
 static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
 {
+	tx->known = NULL;
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
 }
 
@@ -298,6 +300,16 @@ static struct message *joins(struct vb_tx *tx, const struct vb_wire_addr *to, ui
 	return m;
 }
 
+/* The same where the payload was added up while it was laid behind the BTH. */
+static void seal_summed(struct vb_tx *tx, uint8_t *packet, uint16_t id, const struct vb_tx_laid *laid)
+{
+	size_t len = VB_BTH_LEN + laid->len;
+
+	if (!tx->known || tx->known->len != len + VB_ICRC_LEN)
+		tx->known = vb_icrc_known(&tx->icrc, &tx->flow, len + VB_ICRC_LEN);
+	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, id, packet, laid->sum, laid->len));
+}
+
 /* What stands in the stage at `used` becomes a packet. */
 static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
@@ -309,10 +321,11 @@ static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len
 		m = &tx->msg[tx->n++];
 		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .to = *to};
 		flow_of(tx, to, &tx->flow);
+		tx->known = NULL;
 	}
 	/* the kernel numbers the segments of a send: 0, 1, 2 */
 	if (laid && laid->at == packet + VB_BTH_LEN && laid->len == len - VB_BTH_LEN)
-		vb_icrc_encode(packet + len, vb_icrc_summed(&tx->icrc, &tx->flow, m->n, packet, laid->sum, laid->len));
+		seal_summed(tx, packet, m->n, laid);
 	else
 		seal(tx, packet, &tx->flow, m->n, len);
 	m->closed = size < m->seg;

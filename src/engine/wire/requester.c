@@ -8,6 +8,7 @@
 #define BURST_MIN 4 /* packets at once, where they are paced */
 #define BURST_MAX 64
 #define HOLD 2        /* bursts to wait for */
+#define FIRST_WITH 2  /* the first packet of a message is longer: it and the next are no part of a burst */
 #define HOLD_WINDOW 4 /* bursts: with a smaller window losses are found too late */
 #define PACED 1000000 /* ns: round trips from which on it is always paced, and nothing waits for a burst */
 #define ASK_EVERY 256 /* packets after which an acknowledgement is asked for, at the latest */
@@ -82,13 +83,16 @@ static bool short_path(const struct vb_wire_requester *rq)
 static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 {
 	uint32_t reads = reads_at_once(qp), share = reads < 4 ? reads : reads < 8 ? 4 : reads / 2;
-	uint32_t burst = qp->cfg.burst, third = qp->rq.window.packets / 3;
+	uint32_t third = qp->rq.window.packets / 3, whole = qp->cfg.burst + CHUNK_ENDS;
 
 	if (s->chunk)
 		return;
 	s->chunk = qp->rq.window.packets / share;
-	if (burst && short_path(&qp->rq) && s->chunk < third && third >= burst + CHUNK_ENDS)
-		s->chunk = (third - CHUNK_ENDS) / burst * burst + CHUNK_ENDS;
+	if (qp->cfg.burst && short_path(&qp->rq) && s->chunk < third) {
+		s->chunk = qp->rq.window.packets / 2 >= whole ? whole : third;
+		if (third > whole)
+			s->chunk = third - (third - CHUNK_ENDS) % qp->cfg.burst;
+	}
 	if (s->chunk < CHUNK_MIN)
 		s->chunk = CHUNK_MIN;
 }
@@ -233,7 +237,9 @@ static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t p
 		qp->stats.resent_pkts++;
 	rq->rd += vb_is_answered(s);
 	rq->held = false;
-	if (!rq->burst_left)
+	if (rq->seq == s->seq && s->packets > FIRST_WITH && psns == 1 && qp->cfg.burst)
+		rq->burst_left = HOLD * qp->cfg.burst + FIRST_WITH;
+	else if (!rq->burst_left)
 		rq->burst_left = HOLD * qp->cfg.burst;
 	rq->burst_left -= rq->burst_left > 0;
 	rq->seq += psns;
