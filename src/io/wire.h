@@ -100,6 +100,12 @@ bool vb_tx_begin(struct vb_tx *tx);
 uint8_t *vb_tx_room(struct vb_tx *tx);
 /* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */
 void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid);
+/* How many more packets of len bytes that go to addr fit beside it: they lie one behind the other from vb_tx_room on, each
+ * with room for its ICRC. At most VB_TX_MORE. */
+#define VB_TX_MORE 16u
+uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len);
+/* They are there, n of them, each a BTH and payload. */
+void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid);
 /* Hands over what was added, and unlocks. false: some of it has to wait. */
 bool vb_tx_end(struct vb_tx *tx);
 
@@ -126,7 +132,8 @@ struct vb_wire_path {
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
-	struct vb_tx_laid laid; /* in the packet that is being made */
+	unsigned laying;
+	struct vb_tx_laid laid[VB_TX_MORE]; /* in the packets that are being made */
 	struct vb_wire_send sends[];
 };
 

@@ -50,9 +50,11 @@ static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return vb_guard_copy(dst, src, len);
-	w->laid.at = dst;
-	w->laid.len = len;
-	return vb_guard_copy_sum(dst, src, len, w->laid.sum);
+	struct vb_tx_laid *laid = &w->laid[w->laying++ % VB_TX_MORE];
+
+	laid->at = dst;
+	laid->len = len;
+	return vb_guard_copy_sum(dst, src, len, laid->sum);
 }
 
 static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
@@ -334,6 +336,23 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 	vb_timer_at(qp->node, at);
 }
 
+/* The middle packets that follow, as many as fit beside it at once. */
+static void emit_more(struct vb_wire_path *w, struct vb_wire_out *out)
+{
+	uint32_t mtu = w->q.cfg.mtu, n;
+
+	while (out->run.left > 1 && (n = vb_tx_more(w->tx, &w->to, VB_BTH_LEN + mtu))) {
+		out->packet = vb_tx_room(w->tx);
+		w->laying = 0;
+		for (uint32_t i = 0; i < n; i++)
+			w->laid[i].at = NULL;
+		n = out->packet ? vb_wire_output_more(&w->q, out, n, VB_BTH_LEN + mtu + VB_ICRC_LEN) : 0;
+		if (!n)
+			break;
+		vb_tx_add_more(w->tx, n, VB_BTH_LEN + mtu, w->laid);
+	}
+}
+
 /* Everything that may go. Under sq_lock. */
 static void emit(struct vb_qp *qp, uint64_t now)
 {
@@ -359,11 +378,14 @@ static void emit(struct vb_qp *qp, uint64_t now)
 			all = false;
 			break;
 		}
-		w->laid.at = NULL;
+		w->laying = 0;
+		w->laid[0].at = NULL;
 		if (!vb_wire_output(&w->q, &out, now))
 			break;
-		vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, &w->laid);
+		vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, w->laid);
 		bytes += out.payload_len;
+		if (!paced)
+			emit_more(w, &out);
 	}
 	all = vb_tx_end(w->tx) && all;
 	if (qp->type == IBV_QPT_UC)

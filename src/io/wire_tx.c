@@ -310,6 +310,14 @@ static void seal_summed(struct vb_tx *tx, uint8_t *packet, uint16_t id, const st
 	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, id, packet, laid->sum, laid->len));
 }
 
+static void seal_laid(struct vb_tx *tx, uint8_t *packet, uint16_t id, uint32_t len, const struct vb_tx_laid *laid)
+{
+	if (laid && laid->at == packet + VB_BTH_LEN && laid->len == len - VB_BTH_LEN)
+		seal_summed(tx, packet, id, laid);
+	else
+		seal(tx, packet, &tx->flow, id, len);
+}
+
 /* What stands in the stage at `used` becomes a packet. */
 static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
@@ -323,11 +331,7 @@ static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len
 		flow_of(tx, to, &tx->flow);
 		tx->known = NULL;
 	}
-	/* the kernel numbers the segments of a send: 0, 1, 2 */
-	if (laid && laid->at == packet + VB_BTH_LEN && laid->len == len - VB_BTH_LEN)
-		seal_summed(tx, packet, m->n, laid);
-	else
-		seal(tx, packet, &tx->flow, m->n, len);
+	seal_laid(tx, packet, m->n, len, laid); /* the kernel numbers the segments of a send: 0, 1, 2 */
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
@@ -373,6 +377,29 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 		return;
 	}
 	append(tx, to, (uint32_t)len, laid);
+}
+
+uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
+{
+	uint32_t size = (uint32_t)len + VB_ICRC_LEN, n;
+	const struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
+
+	if (!m || m->closed || m->seg != size || tx->used > FULL || tx->full >= BURST || tx->fault || !same_addr(&m->to, to))
+		return 0;
+	n = (DATAGRAM_MAX - m->len) / size;
+	n = n < SEGMENTS - m->n ? n : SEGMENTS - m->n;
+	n = n < (STAGE - tx->used) / size ? n : (uint32_t)(STAGE - tx->used) / size;
+	return n < VB_TX_MORE ? n : VB_TX_MORE;
+}
+
+void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)
+{
+	struct message *m = &tx->msg[tx->n - 1];
+
+	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
+		seal_laid(tx, tx->stage + tx->used, m->n, (uint32_t)len, laid + i);
+	m->len += n * m->seg;
+	tx->full += m->n == SEGMENTS || m->len + m->seg > DATAGRAM_MAX;
 }
 
 bool vb_tx_end(struct vb_tx *tx)

@@ -164,6 +164,15 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_
 	assert(p.payload_at == header_len && p.payload_at + p.payload_len + p.bth.pad == len);
 }
 
+uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len)
+{
+	return 0;
+}
+
+void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)
+{
+}
+
 bool vb_tx_end(struct vb_tx *tx)
 {
 	return true;

@@ -47,6 +47,7 @@ static inline struct vb_psn vb_send_psn(const struct vb_wire_qp *qp, uint64_t se
 
 /* requester.c */
 bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+uint32_t vb_requester_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
 bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
 
 /* complete.c: una has moved, or sends failed: what is done completes, in order. */
@@ -122,6 +123,7 @@ void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now);
 void vb_owe_rnr(struct vb_wire_qp *qp);
 void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn);
 bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out);
+uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
 bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
 /* With an error NAK the QP ends; receipt_status: of the receive that was taken, if one was. */
 void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn, enum vb_wire_status receipt_status,
@@ -139,6 +141,15 @@ uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode);
 void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p);
 /* Behind the packet in out so many middle packets with this opcode may go. */
 void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_wire_resource *answered);
+/* The header of one of them. */
+static inline void vb_wire_middle_bth(struct vb_wire_out *out, uint8_t *packet, struct vb_psn psn, bool ask)
+{
+	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
+
+	vb_put32(&w, (uint32_t)ask << 31 | psn.v);
+	memcpy(packet, out->run.bth, VB_BTH_LEN);
+}
+
 /* The next of them; its payload is in out already. */
 void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_psn psn, bool ask);
 

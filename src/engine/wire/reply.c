@@ -141,6 +141,23 @@ bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out)
 	return true;
 }
 
+/* The same for several. */
+uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart)
+{
+	struct vb_wire_resource *r = out->run.answered;
+	uint32_t mtu = qp->cfg.mtu, i;
+
+	for (i = 0; i < n; i++) {
+		uint8_t *packet = out->packet + (size_t)i * apart;
+
+		if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)(r->next + i) * mtu, packet + VB_BTH_LEN, mtu))
+			break;
+		vb_wire_middle_bth(out, packet, vb_psn_add(r->psn, (int32_t)(r->next + i)), false);
+	}
+	r->next += i;
+	return i;
+}
+
 bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
 	struct vb_wire_responder *rs = &qp->rs;

@@ -218,12 +218,16 @@ static bool fetch(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, ui
 }
 
 /* When the answer is needed to go on, and often enough (IBA 9.7.3.3 leaves it to us). */
+static uint32_t ask_every(const struct vb_wire_requester *rq)
+{
+	uint32_t most = short_path(rq) ? ASK_EVERY : ASK_EVERY_LONG;
+
+	return rq->window.packets / 4 < most ? rq->window.packets / 4 : most;
+}
+
 static bool ask(struct vb_wire_qp *qp, bool more)
 {
-	uint32_t most = short_path(&qp->rq) ? ASK_EVERY : ASK_EVERY_LONG;
-	uint32_t every = qp->rq.window.packets / 4 < most ? qp->rq.window.packets / 4 : most;
-
-	if (++qp->rq.unasked < every && (more || ready(qp)))
+	if (++qp->rq.unasked < ask_every(&qp->rq) && (more || ready(qp)))
 		return false;
 	qp->rq.unasked = 0;
 	return true;
@@ -395,6 +399,35 @@ bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_
 	}
 	vb_wire_seal_middle(qp, out, vb_send_psn(qp, seq), asks);
 	return true;
+}
+
+/* The same for several, of which none asks; the last of the run goes by itself. */
+uint32_t vb_requester_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+	uint32_t mtu = qp->cfg.mtu, every = ask_every(rq), i;
+
+	if (n == out->run.left)
+		n--;
+	if (qp->cfg.type == VB_WIRE_RC && n > rq->burst_left)
+		n = rq->burst_left;
+	if (qp->cfg.type == VB_WIRE_RC && rq->unasked + n >= every)
+		n = rq->unasked + 1 < every ? every - rq->unasked - 1 : 0;
+	for (i = 0; i < n; i++) {
+		uint8_t *packet = out->packet + (size_t)i * apart;
+
+		if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(rq->seq + i - s->seq) * mtu, packet + VB_BTH_LEN, mtu))
+			break;
+		vb_wire_middle_bth(out, packet, vb_send_psn(qp, rq->seq + i), false);
+	}
+	rq->seq += i;
+	rq->high = rq->seq;
+	if (qp->cfg.type == VB_WIRE_RC) {
+		rq->burst_left -= i;
+		rq->unasked += i;
+	}
+	return i;
 }
 
 bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)

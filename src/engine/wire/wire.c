@@ -235,10 +235,7 @@ void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_
 
 void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_psn psn, bool ask)
 {
-	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
-
-	vb_put32(&w, (uint32_t)ask << 31 | psn.v);
-	memcpy(out->packet, out->run.bth, VB_BTH_LEN);
+	vb_wire_middle_bth(out, out->packet, psn, ask);
 	out->header_len = VB_BTH_LEN;
 	out->payload_len = qp->cfg.mtu;
 	out->pad = 0;
@@ -247,6 +244,17 @@ void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct 
 	out->run.left--;
 	qp->stats.sent_pkts++;
 	qp->stats.sent_bytes += qp->cfg.mtu;
+}
+
+uint32_t vb_wire_output_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart)
+{
+	if (n > out->run.left)
+		n = out->run.left;
+	n = out->run.answered ? vb_reply_more(qp, out, n, apart) : vb_requester_more(qp, out, n, apart);
+	out->run.left -= n;
+	qp->stats.sent_pkts += n;
+	qp->stats.sent_bytes += (uint64_t)n * qp->cfg.mtu;
+	return n;
 }
 
 static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)

@@ -333,6 +333,11 @@ bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t le
 void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now);
 /* The next packet to send, until false. After each input, timeout, and after something was posted. */
 bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+/*
+ * After a vb_wire_output that has left run.left: up to n more packets, full middle ones that follow it, each `apart` bytes
+ * behind the one before, the first at out->packet. Only a BTH and payload each. How many there are; 0: vb_wire_output.
+ */
+uint32_t vb_wire_output_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
 /* UC, UD: all that was output has been handed to the network: its requests complete. */
 void vb_wire_sent(struct vb_wire_qp *qp);
 /* When vb_wire_timeout is to be called, then vb_wire_output; 0: never. For timers, and for packets that are paced. */
