@@ -96,11 +96,11 @@ check "verbena serves: path MTU 256" verbena_serves "$work/verify" -g $V4 -m 256
 # the guest's end of the cable turns bad, for what it sends; then ours, for what we send
 for bad in "loss 2%" "duplicate 3%" "delay 1ms reorder 95%"; do
 	check "the guest's end of the cable turns bad: $bad" "$LAB" guest "tc qdisc replace dev eth0 root netem $bad"
-	check "$bad: verbena serves" verbena_serves "$work/verify" -g $V4 -T 12 -l 8192 -n 200000
-	check "$bad: rxe serves" rxe_serves "$work/verify" -g $V4 -T 12 -l 8192 -n 200000
+	check "$bad: verbena serves" verbena_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
+	check "$bad: rxe serves" rxe_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
 done
 "$LAB" guest "tc qdisc del dev eth0 root"
 export VERBENA_FAULT=loss=2,dup=2,reorder=2
-check "$VERBENA_FAULT: verbena serves" verbena_serves "$work/verify" -g $V4 -T 12 -l 8192 -n 200000
-check "$VERBENA_FAULT: rxe serves" rxe_serves "$work/verify" -g $V4 -T 12 -l 8192 -n 200000
+check "$VERBENA_FAULT: verbena serves" verbena_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
+check "$VERBENA_FAULT: rxe serves" rxe_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
 finish

@@ -26,19 +26,19 @@ on_cable() {
 }
 
 check "a good cable" on_cable "" crossing 10000000 pair "${verify[@]}" -n 10000000
-check "1 % lost" on_cable "loss=1 seed=1" pair "${verify[@]}" -n 4000000 -T 12
-check "5 % lost" on_cable "loss=5 seed=2" pair "${verify[@]}" -n 2000000 -T 12
-check "20 % lost" on_cable "loss=20 seed=3" pair "${verify[@]}" -n 200000 -l 4096 -T 11
-check "5 % late" on_cable "reorder=5 seed=4" pair "${verify[@]}" -n 2000000 -T 12
-check "5 % twice" on_cable "dup=5 seed=5" pair "${verify[@]}" -n 4000000 -T 12
-check "1 % corrupted" on_cable "corrupt=1 seed=6" pair "${verify[@]}" -n 4000000 -T 12
-check "all of it" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=7" pair "${verify[@]}" -n 1000000 -T 12
-check "all of it, IPv6" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=8" pair "${verify[@]}" -g $V6 -n 1000000 -T 12
-check "all of it, and few receives" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=9" pair "${verify[@]}" -r 2 -n 500000 -T 12
-check "all of it, events" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=10" pair "${verify[@]}" -e -n 1000000 -T 12
-check "all of it, one read at a time" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=11" pair "${verify[@]}" -o 1 -n 500000 -T 12
+check "1 % lost" on_cable "loss=1 seed=1" pair "${verify[@]}" -n 4000000 -T 14
+check "5 % lost" on_cable "loss=5 seed=2" pair "${verify[@]}" -n 2000000 -T 14
+check "20 % lost" on_cable "loss=20 seed=3" pair "${verify[@]}" -n 200000 -l 4096 -T 13
+check "5 % late" on_cable "reorder=5 seed=4" pair "${verify[@]}" -n 2000000 -T 14
+check "5 % twice" on_cable "dup=5 seed=5" pair "${verify[@]}" -n 4000000 -T 14
+check "1 % corrupted" on_cable "corrupt=1 seed=6" pair "${verify[@]}" -n 4000000 -T 14
+check "all of it" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=7" pair "${verify[@]}" -n 1000000 -T 14
+check "all of it, IPv6" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=8" pair "${verify[@]}" -g $V6 -n 1000000 -T 14
+check "all of it, and few receives" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=9" pair "${verify[@]}" -r 2 -n 500000 -T 14
+check "all of it, events" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=10" pair "${verify[@]}" -e -n 1000000 -T 14
+check "all of it, one read at a time" on_cable "loss=2 dup=2 reorder=2 corrupt=2 seed=11" pair "${verify[@]}" -o 1 -n 500000 -T 14
 for k in read,read-back,write add,swap send,send-imm write,write-imm; do
-	check "5 % lost, $k" on_cable "loss=5 dup=2 seed=12" pair "${verify[@]}" -k $k -n $([ $k = add,swap ] && echo 20000 || echo 1000000) -T 12
+	check "5 % lost, $k" on_cable "loss=5 dup=2 seed=12" pair "${verify[@]}" -k $k -n $([ $k = add,swap ] && echo 20000 || echo 1000000) -T 14
 done
 check "datagrams: what arrives is right, what is lost is only lost" on_cable "loss=5 seed=13" pair "${verify[@]}" -t ud -n 500000 -L 15
 check "datagrams: late, twice, corrupted" on_cable "dup=5 reorder=5 corrupt=1 seed=14" pair "${verify[@]}" -t ud -n 500000 -L 5
@@ -47,7 +47,7 @@ check "datagrams: late, twice, corrupted" on_cable "dup=5 reorder=5 corrupt=1 se
 fault() { # SETTINGS COMMAND…
 	VERBENA_FAULT=$1 "${@:2}"
 }
-check "VERBENA_FAULT: loss" fault loss=1,seed=7 pair "${verify[@]}" -n 2000000 -T 12
+check "VERBENA_FAULT: loss" fault loss=1,seed=7 pair "${verify[@]}" -n 2000000 -T 14
 check "VERBENA_FAULT: all" fault loss=1,dup=5,reorder=5,corrupt=1,seed=7 pair "${verify[@]}" -n 2000000 -T 12
 check "VERBENA_FAULT: all, UD" fault loss=1,dup=5,reorder=5,corrupt=1,seed=7 pair "${verify[@]}" -t ud -n 500000 -L 15
 
