@@ -130,8 +130,7 @@ void vn_queue_break(struct vn_queue *q, int error, const char *format, ...) __at
 void vn_answer(struct vn_queue *q, struct vn_cmd *c);
 void vn_queue_watch(struct vn_queue *q, int epoll);
 
-/* A command on a queue that is ours alone; data of VN_CONTROL_MAX bytes at most. 0, -errno when the queue broke; *cqe
- */
+/* A command on a queue that is ours alone; data of VN_CONTROL_MAX bytes at most. 0 and *cqe; -errno: the queue broke */
 int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, void *data, uint32_t length,
                uint64_t deadline, struct nv_cqe *cqe);
 

@@ -173,8 +173,7 @@ static void take_pdu(struct vn_tcp_queue *t, uint32_t data)
 
 /* ---- headers ---- */
 
-/* How many bytes the header is going to have, by what is known of it; at most sizeof(t->head) once it has been checked.
- */
+/* How many bytes the header is going to have, by what is known of it; once it is checked, sizeof(t->head) at most. */
 static uint32_t header_length(const struct vn_tcp_queue *t)
 {
 	if (t->head_len < NV_TCP_COMMON_LEN)

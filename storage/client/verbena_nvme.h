@@ -90,14 +90,14 @@ VN_API void vn_options_init(struct vn_options *o);
  * Connects, and returns when requests can be made: after connect_ms at the latest, but for what looking up a name
  * takes. options: NULL for the default; copied. why: NULL, or room for a sentence (at most why_len bytes) that says
  * what went wrong. -EINVAL: the address or an option makes no sense. -ENXIO: no such subsystem or namespace there.
- * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EPROTO: it does not speak NVMe/TCP, or not correctly. -ENODEV: no RDMA
- * device reaches it. -EOPNOTSUPP: a library built without RDMA, or without OpenSSL for secrets, a namespace with metadata, digests that were required.
- * Else what connect(2) and rdma_cm say.
+ * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EPROTO: it does not speak
+ * NVMe/TCP, or not correctly. -ENODEV: no RDMA device reaches it. -EOPNOTSUPP: a library built without RDMA, or without
+ * OpenSSL for secrets and keys; a namespace with metadata; digests that were required. Else what connect(2) and rdma_cm
+ * say.
  */
 VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len);
 
-/* Requests that are under way end with -ECANCELED; a target may yet execute them. vn_flush_wait first is the caller's.
- */
+/* Requests that are under way end with -ECANCELED; a target may yet execute them. To flush before is the caller's. */
 VN_API void vn_close(struct vn_disk *disk);
 
 /* What the target says about the disk. Does not change while it is open; belongs to it. */
@@ -172,8 +172,7 @@ VN_API int vn_compare(struct vn_disk *disk, const void *buffer, size_t length, u
                       vn_done *done, void *arg);
 VN_API int vn_write_zeroes(struct vn_disk *disk, uint64_t length, uint64_t offset, unsigned flags, vn_done *done,
                            void *arg);
-/* The contents are undefined afterwards; a target that cannot do it says so in info, and the request succeeds without
- * effect. */
+/* The contents are undefined afterwards. Where the target cannot do it (info says so) nothing happens, and it succeeds. */
 VN_API int vn_discard(struct vn_disk *disk, uint64_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg);
 VN_API int vn_flush(struct vn_disk *disk, unsigned flags, vn_done *done, void *arg);
 

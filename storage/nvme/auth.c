@@ -7,7 +7,7 @@
 
 #include "nvme/le.h"
 
-#define HEAD 8u  /* of Negotiate */
+#define HEAD 8u   /* of Negotiate */
 #define FIXED 16u /* of the others, in front of what has no fixed length */
 #define DESCRIPTOR 64u
 #define DHCHAP 1u /* authentication protocol identifier */

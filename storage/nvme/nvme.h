@@ -1,5 +1,5 @@
-// nvme.h - commands, completions and the numbers in them; structures are in host order, bytes only in
-// nv_*_decode/encode follows: NVM Express Base 1.4, chapters 3 to 6; NVMe over Fabrics 1.1, chapters 2 to 5
+// nvme.h - commands, completions and the numbers in them; structures are in host order, bytes only in nv_*_decode/encode
+// follows: NVM Express Base 1.4, chapters 3 to 6; NVMe over Fabrics 1.1, chapters 2 to 5
 // SPDX-License-Identifier: MIT
 #ifndef NV_NVME_H
 #define NV_NVME_H
@@ -138,8 +138,7 @@ struct nv_sgl {
 	uint64_t address;
 };
 
-/* A submission queue entry. For NV_FABRICS fctype stands where nsid begins, and cdw[] are the bytes from 40 on all the
- * same. */
+/* A submission queue entry. For NV_FABRICS fctype stands where nsid begins; cdw[] are the bytes from 40 on as well. */
 struct nv_sqe {
 	uint8_t opcode, fuse, psdt;
 	uint16_t cid;

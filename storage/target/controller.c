@@ -7,9 +7,8 @@
 #include "target/core.h"
 
 #define ID_MAX 0xffefu
-#define DISCOVERY_KATO \
-	120000u /* a discovery controller without a keep-alive timer is not kept for longer when nothing comes */
-#define KATO_SLACK 1000u /* the granularity that Identify says (KAS) */
+#define DISCOVERY_KATO 120000u /* a discovery controller without a timer is not kept for longer when nothing comes */
+#define KATO_SLACK 1000u       /* the granularity that Identify says (KAS) */
 
 struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id)
 {

@@ -63,19 +63,18 @@ struct nt_server {
 	struct nt_config config; /* what is in force */
 	struct nt_listener {
 		struct nt_listener *next;
-		struct nt_tcp *tcp;   /* one of the two */
+		struct nt_tcp *tcp; /* one of the two */
 		struct nt_rdma *rdma;
 		struct nt_config_address where;
 		bool leaving;
-	} * listeners;
+	} *listeners;
 	struct nt_control *control;
 	struct nt_watch signals, backend;
 	const char *file;
 	bool reload, stop;
 };
 
-/* Brings the server to what config says, and takes config over; how many things could not be had (each is said on
- * stderr). */
+/* Brings the server to what config says, and takes config over. How many things could not be had; each is said. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 

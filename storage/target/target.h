@@ -54,8 +54,7 @@ struct nt_ops {
 	const char *name;
 	uint8_t trtype;
 	bool keyed; /* data is described by keyed descriptors with a host address (RDMA), instead of 5Ah */
-	/* Whether this descriptor is one for the transport; in-capsule ones are the core's. 0 or a status. NULL: 5Ah
-	 * alone. */
+	/* Whether this descriptor is one for the transport (in-capsule ones are the core's): 0, or a status. NULL: 5Ah alone */
 	uint16_t (*sgl)(struct nt_queue *q, const struct nv_sgl *sgl);
 	void (*fetch)(struct nt_request *r);
 	void (*respond)(struct nt_request *r);
@@ -63,8 +62,7 @@ struct nt_ops {
 	void (*gone)(struct nt_queue *q);
 };
 
-/* An address at which hosts find us: an entry of the discovery log. The transport keeps it as long as the target lives.
- */
+/* An address at which hosts find us: an entry of the discovery log. The transport's, for as long as the target lives. */
 struct nt_port {
 	uint8_t trtype, adrfam;
 	uint16_t id;
@@ -169,8 +167,7 @@ void nt_release(struct nt_request *r);
 
 void nt_queue_close(struct nt_queue *q);
 
-/* The request in a slot, 0 to entries, that is in use; NULL: none. For transports that name requests by their slots to
- * hosts. */
+/* The request in a slot, 0 to entries, that is in use; NULL: none. For transports that tell hosts their slots. */
 struct nt_request *nt_slot(struct nt_queue *q, uint32_t slot);
 
 /* ---- subsystems and namespaces ---- */
@@ -281,7 +278,8 @@ void nt_port_remove(struct nt_target *t, struct nt_port *p);
 bool nt_referral_add(struct nt_target *t, const struct nt_port *p);
 void nt_referrals_clear(struct nt_target *t);
 
-/* Keep-alive timers, and authentications that get nowhere: what has expired ends. When to call again at the latest, UINT64_MAX for never. */
+/* Keep-alive timers, and authentications that get nowhere: what has expired ends. When to call again at the latest,
+ * UINT64_MAX for never. */
 uint64_t nt_target_tick(struct nt_target *t);
 
 /* ---- controllers, for status displays ---- */

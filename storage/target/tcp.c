@@ -96,8 +96,8 @@ static bool pending(const struct nt_conn *c)
 	return c->own_len || c->tx_first || nt_conn_unsent(c);
 }
 
-/* After everything that may have changed it: sends, goes on reading, ends. Meanwhile it counts as dirty: what comes up is seen
- * here. */
+/* After everything that may have changed it: sends, goes on reading, ends. It counts as dirty meanwhile, so that what
+ * comes up is seen here. */
 static void settle(struct nt_conn *c)
 {
 	bool more = false;

@@ -12,11 +12,10 @@ struct nt_tcp;
 struct nt_tcp_limits {
 	uint32_t connections; /* in all */
 	uint32_t hello_ms;    /* for the first exchange and Connect */
-	uint32_t stall_ms; /* for a PDU, or the answer to an R2T, that has begun; and for a host that does not read */
+	uint32_t stall_ms;    /* for a PDU, or the answer to an R2T, that has begun; and for a host that does not read */
 };
 
-/* 4420 is NVMe/TCP's, too; port 0: any. The listener is a port of the target's, found in its discovery log. 0 or errno.
- */
+/* Port 0: any. The listener is a port of the target's, found in its discovery log. 0 or errno. */
 int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port,
                 const struct nt_tcp_limits *limits, struct nt_tcp **out);
 uint16_t nt_tcp_port(const struct nt_tcp *p);
@@ -27,18 +26,15 @@ uint32_t nt_tcp_connections(const struct nt_tcp *p);
 enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };
 void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security);
 
-/* Once in each turn of the loop: sends what has gathered, ends what has to end. When to be called again at the latest
- * (ms). */
+/* Once in each turn of the loop: sends what has gathered, ends what has to end. When to call again at the latest (ms). */
 uint64_t nt_tcp_turn(struct nt_tcp *p);
 
 /* No new connections; those there are finish what they have begun and end. */
 void nt_tcp_stop(struct nt_tcp *p);
-/* false: connections of it wait for a backend; all others have ended, and it is to be called again when the backend is
- * through. */
+/* false: connections of it wait for a backend. All others have ended; call it again when the backend is through. */
 bool nt_tcp_close(struct nt_tcp *p);
 
-/* A connection on a descriptor that is connected already: for tests and for whoever accepts by other means. 0 or errno.
- */
+/* A connection on a descriptor that is connected already: for tests, and who accepts by other means. 0 or errno. */
 int nt_tcp_serve(struct nt_tcp *p, int fd);
 
 #endif

@@ -72,8 +72,7 @@ static void put_response(struct nt_conn *c, const struct nt_request *r, uint8_t 
 	*len = seal(c, at, NV_TCP_RESPONSE_LEN);
 }
 
-/* All data is one PDU. The response may be left out where it says nothing and the host does not look at SQHD. 3.3.2.2
- */
+/* All data is one PDU. A response that says nothing may be left out if the host does not look at SQHD. 3.3.2.2 */
 static void put_data(struct nt_conn *c, struct nt_request *r)
 {
 	struct nt_tcp_item *i = nt_item(r);
@@ -121,8 +120,7 @@ void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
 	nt_conn_dirty(c);
 }
 
-/* The error is said where that can be understood: not in the middle of another PDU. Nothing else goes out, nothing is
- * read. 3.5.1 */
+/* The error is said where that can be understood: not within another PDU. Nothing else goes out or is read. 3.5.1 */
 void nt_conn_terminate(struct nt_conn *c, uint16_t fes, uint32_t fei)
 {
 	uint8_t pdu[NV_TCP_TERM_MAX];
