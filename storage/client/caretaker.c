@@ -82,7 +82,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 
 	if (vn_associate(d, tries, &a))
 		return false;
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	bool good = same(&d->info, &a.info) && d->state == VN_LOST;
 
 	if (good) {
@@ -100,7 +100,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 
 static void give_up(struct vn_disk *d)
 {
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	if (d->state == VN_LOST) {
 		d->state = VN_GIVEN_UP;
 		vn_requests_end(d, -ENOTCONN);
@@ -114,7 +114,7 @@ static void reconnect(struct vn_disk *d)
 	uint64_t until = vn_now() + d->options.reconnect_ms;
 	unsigned most = d->options.reconnect_pause_ms, pause = most / 10 ? most / 10 : 1;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	vn_withdraw(d);
 	struct vn_association old = d->now;
 
@@ -153,7 +153,7 @@ static uint64_t look(struct vn_disk *d, uint64_t now)
 {
 	uint64_t at = now + LOOK_MS, again;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	if (d->state == VN_UP)
 		look_for_silence(d, now);
 	again = vn_again_at(d);
@@ -167,7 +167,7 @@ static uint64_t look(struct vn_disk *d, uint64_t now)
 
 static void lose(struct vn_disk *d)
 {
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	vn_lost(d);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -176,7 +176,7 @@ static bool keep_alive(struct vn_disk *d)
 {
 	if (vn_ctl_keep_alive(d->now.admin, vn_now() + d->options.connect_ms))
 		return false;
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	d->stats.keep_alives++;
 	pthread_mutex_unlock(&d->lock);
 	return true;
@@ -209,7 +209,7 @@ static void mind(struct vn_disk *d)
 		}
 		if (admin->error)
 			lose(d);
-		pthread_mutex_lock(&d->lock);
+		vn_lock(d);
 		bool up = d->state == VN_UP;
 
 		pthread_mutex_unlock(&d->lock);
@@ -223,7 +223,7 @@ void *vn_caretaker(void *disk)
 	struct vn_disk *d = disk;
 
 	while (!d->stop) {
-		pthread_mutex_lock(&d->lock);
+		vn_lock(d);
 		enum vn_state state = d->state;
 
 		pthread_mutex_unlock(&d->lock);

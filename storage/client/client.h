@@ -150,10 +150,15 @@ struct vn_memory {
 	size_t length;
 	void *mr;       /* ibv_mr, in domain->pd */
 	unsigned users; /* requests; domain->lock */
+	bool ours;      /* vn_allocate's */
+	int fd;         /* … what it is a mapping of */
 };
 
 void vn_domain_init(struct vn_domain *d);
 void vn_domain_fini(struct vn_domain *d);
+/* Pages that a program of this host can map, too, if it may see our descriptors. NULL: errno; *fd may be -1 */
+void *vn_shared_new(size_t length, int *fd);
+void vn_shared_free(void *at, size_t length, int fd);
 struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t length); /* NULL: not registered */
 void vn_memory_put(struct vn_domain *d, struct vn_memory *m);
 #ifdef VN_HAVE_RDMA
@@ -246,6 +251,8 @@ struct vn_disk {
 	pthread_mutex_t lock; /* everything below, but for what says otherwise */
 	pthread_cond_t cond;  /* nobody polls any more */
 	enum vn_state state;
+	atomic_uint wanting;       /* threads that wait for the lock: who looks in a loop lets them */
+	unsigned vain, skip;       /* looks in a loop that found nothing, one after the other; sleeps before the next try */
 	bool polling;              /* a thread does what vn_poll does: one at a time */
 	bool fd_given;             /* vn_fd has been called */
 	struct vn_waiter *waiters; /* who would like to do it next */
@@ -276,6 +283,13 @@ struct vn_disk {
 
 uint64_t vn_now(void);          /* ms */
 int vn_left(uint64_t deadline); /* ms, for poll */
+
+static inline void vn_lock(struct vn_disk *d)
+{
+	atomic_fetch_add(&d->wanting, 1);
+	pthread_mutex_lock(&d->lock);
+	atomic_fetch_sub(&d->wanting, 1);
+}
 
 /* 0: a. tries: how many have failed since the connection broke */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);

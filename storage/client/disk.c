@@ -107,7 +107,7 @@ static int connect_disk(struct vn_disk *d)
 	if (e)
 		return e;
 	d->info = a.info;
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	vn_install(d, &a);
 	pthread_mutex_unlock(&d->lock);
 	e = start_caretaker(d);
@@ -167,14 +167,14 @@ void vn_close(struct vn_disk *d)
 	int n = 0;
 	bool up;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	up = d->state == VN_UP;
 	d->state = VN_CLOSING;
 	d->stop = true;
 	pthread_mutex_unlock(&d->lock);
 	vn_care(d);
 	pthread_join(d->caretaker, NULL);
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	vn_withdraw(d);
 	vn_requests_end(d, -ECANCELED);
 	while (vn_callbacks(d, &n))
@@ -196,7 +196,7 @@ const char *vn_transport_name(struct vn_disk *d)
 {
 	const char *name;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	name = d->transport->name;
 	pthread_mutex_unlock(&d->lock);
 	return name;
@@ -204,7 +204,7 @@ const char *vn_transport_name(struct vn_disk *d)
 
 void vn_statistics(struct vn_disk *d, struct vn_statistics *s)
 {
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	*s = d->stats;
 	for (unsigned i = 0; i < d->now.n; i++) {
 		s->bytes_copied += d->now.io[i]->copied;

@@ -1,11 +1,46 @@
 // memory.c - memory that requests use: by which registration a buffer is reached
-// follows: nothing
+// follows: memfd_create(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "client/client.h"
+
+/* Without a memfd any memory will do, a copy into it is just dearer. The descriptor stays: by it the memory is found. */
+void *vn_shared_new(size_t length, int *fd)
+{
+	void *at;
+
+	*fd = memfd_create("verbena-nvme", MFD_CLOEXEC);
+	if (*fd >= 0 && ftruncate(*fd, (off_t)length)) {
+		close(*fd);
+		*fd = -1;
+	}
+	at = mmap(NULL, length, PROT_READ | PROT_WRITE, *fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, *fd, 0);
+	if (at != MAP_FAILED)
+		return at;
+	if (*fd >= 0)
+		close(*fd);
+	return NULL;
+}
+
+void vn_shared_free(void *at, size_t length, int fd)
+{
+	if (at)
+		munmap(at, length);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void free_memory(struct vn_memory *m)
+{
+	if (m->ours)
+		vn_shared_free(m->address, m->length, m->fd);
+	free(m);
+}
 
 void vn_domain_init(struct vn_domain *d)
 {
@@ -20,7 +55,7 @@ void vn_domain_fini(struct vn_domain *d)
 		if (d->all[i]->mr)
 			vn_mr_drop(d->all[i]->mr);
 #endif
-		free(d->all[i]);
+		free_memory(d->all[i]);
 	}
 	free(d->all);
 #ifdef VN_HAVE_RDMA
@@ -125,6 +160,28 @@ int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_me
 	return e;
 }
 
+int vn_allocate(struct vn_disk *disk, size_t length, void **address, struct vn_memory **memory)
+{
+	int fd, e;
+	void *at;
+
+	if (!length || length > SIZE_MAX / 2)
+		return -EINVAL;
+	length = (length + 4095) / 4096 * 4096;
+	at = vn_shared_new(length, &fd);
+	if (!at)
+		return -ENOMEM;
+	e = vn_register(disk, at, length, memory);
+	if (e) {
+		vn_shared_free(at, length, fd);
+		return e;
+	}
+	(*memory)->fd = fd;
+	(*memory)->ours = true;
+	*address = at;
+	return 0;
+}
+
 int vn_unregister(struct vn_disk *disk, struct vn_memory *m)
 {
 	struct vn_domain *d = &disk->domain;
@@ -146,6 +203,6 @@ int vn_unregister(struct vn_disk *disk, struct vn_memory *m)
 #endif
 	pthread_mutex_unlock(&d->lock);
 	if (!e)
-		free(m);
+		free_memory(m);
 	return e;
 }

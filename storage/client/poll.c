@@ -10,6 +10,9 @@
 
 #include "client/client.h"
 
+#define LOOKS 16u   /* between two looks at the clock */
+#define VAIN_MAX 6u /* one sleep in 64 begins with looking, at the least */
+
 /* A thread that waits for one request. It polls itself if nobody else does. */
 struct vn_waiter {
 	struct vn_waiter *next, **at; /* in d->waiters */
@@ -45,21 +48,39 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Whether something was done meanwhile. Others have the lock in between. */
-static bool spin(struct vn_disk *d)
+/* Whether something was done meanwhile. Who wants the lock gets it. */
+static bool look_for_a_while(struct vn_disk *d)
 {
-	uint64_t until;
+	uint64_t until = now_us() + d->options.spin_us;
 
-	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
-		return false;
-	for (until = now_us() + d->options.spin_us; now_us() < until;) {
+	for (unsigned n = 1; n % LOOKS || now_us() < until; n++) {
 		look(d);
 		if (d->done.first || d->again.first || d->state != VN_UP)
 			return true;
+		if (n % LOOKS && !atomic_load_explicit(&d->wanting, memory_order_relaxed))
+			continue;
 		pthread_mutex_unlock(&d->lock);
 		sched_yield(); /* the target may need this very core */
-		pthread_mutex_lock(&d->lock);
+		vn_lock(d);
 	}
+	return false;
+}
+
+/* The more often in vain, the more seldom: where answers take long, or requests are few, it costs next to nothing. */
+static bool spin(struct vn_disk *d)
+{
+	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
+		return false;
+	if (d->skip) {
+		d->skip--;
+		return false;
+	}
+	if (look_for_a_while(d)) {
+		d->vain = 0;
+		return true;
+	}
+	d->vain += d->vain < VAIN_MAX;
+	d->skip = (1u << d->vain) - 1;
 	return false;
 }
 
@@ -84,7 +105,7 @@ static void sleep_on(struct vn_disk *d, int ms)
 		return;
 	pthread_mutex_unlock(&d->lock);
 	k = epoll_wait(d->epoll, e, 8, ms);
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	for (int i = 0; i < k; i++)
 		if (e[i].data.fd == d->wake)
 			eventfd_read(d->wake, &n);
@@ -138,7 +159,7 @@ int vn_poll(struct vn_disk *d, int timeout_ms)
 	uint64_t until = timeout_ms < 0 ? UINT64_MAX : timeout_ms ? vn_now() + (uint64_t)timeout_ms : 0;
 	int n = 0;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	for (;;) {
 		if (!d->polling) {
 			n = poll_as_the_one(d, until);
@@ -157,7 +178,7 @@ int vn_poll(struct vn_disk *d, int timeout_ms)
 
 int vn_fd(struct vn_disk *d)
 {
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	d->fd_given = true;
 	pthread_mutex_unlock(&d->lock);
 	vn_wake(d); /* nothing is armed yet: vn_poll has to come first */
@@ -171,7 +192,7 @@ static void waited_for(void *arg, int error)
 	struct vn_waiter *w = arg;
 	struct vn_disk *d = w->disk;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	w->error = error;
 	w->done = true;
 	pthread_cond_signal(&w->cond);
@@ -196,7 +217,7 @@ static int finish(struct vn_waiter *w, int e)
 	struct vn_disk *d = w->disk;
 
 	if (!e) {
-		pthread_mutex_lock(&d->lock);
+		vn_lock(d);
 		while (!w->done) {
 			if (d->polling) {
 				stand_in_line(d, w);

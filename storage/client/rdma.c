@@ -266,7 +266,8 @@ static void rdma_close(struct vn_queue *q)
 		rdma_destroy_id(r->id);
 	if (r->events)
 		rdma_destroy_event_channel(r->events);
-	free(r->memory);
+	if (r->memory)
+		vn_shared_free(r->memory, r->memory_length, r->memory_fd);
 	vn_queue_fini(q);
 	free(r);
 }
@@ -297,6 +298,7 @@ const struct vn_transport vn_rdma = {
         .kick = rdma_kick,
         .progress = rdma_progress,
         .descriptors = rdma_descriptors,
+        .spins = true,
         .arm = rdma_arm,
         .done = rdma_done,
         .cut = rdma_cut,

@@ -22,6 +22,8 @@ struct vn_rdma_queue {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr; /* of memory */
 	uint8_t *memory;   /* capsules, bounces, answers */
+	size_t memory_length;
+	int memory_fd;
 	size_t capsule_size;
 	uint8_t *answers; /* depth + 1 of NV_CQE_LEN */
 	uint8_t *bounces[VN_RDMA_BOUNCES];

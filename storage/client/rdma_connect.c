@@ -149,9 +149,10 @@ static int make_memory(struct vn_rdma_queue *r)
 	r->capsule_size = rounded(NV_SQE_LEN + room);
 	answers = r->capsule_size * r->q.depth;
 	all = rounded(answers + (r->q.depth + 1u) * NV_CQE_LEN) + (size_t)bounces * VN_RDMA_BOUNCE;
-	if (posix_memalign((void **)&r->memory, 4096, all))
+	r->memory = vn_shared_new(all, &r->memory_fd);
+	if (!r->memory)
 		return -ENOMEM;
-	memset(r->memory, 0, all);
+	r->memory_length = all;
 	r->answers = r->memory + answers;
 	for (unsigned i = 0; i < bounces; i++)
 		r->bounces[r->n_bounces++] = r->memory + all - (size_t)(i + 1) * VN_RDMA_BOUNCE;

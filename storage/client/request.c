@@ -185,7 +185,7 @@ bool vn_callbacks(struct vn_disk *d, int *n)
 	for (o = all; o; o = o->next, ++*n)
 		o->done(o->arg, o->error);
 	calling_back = outer;
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	while ((o = all)) {
 		all = o->next;
 		o->next = d->spare_ops;
@@ -332,7 +332,7 @@ static int begin(struct vn_disk *d, const struct vn_op *what)
 	struct vn_op *o = NULL;
 	int e = 0;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	if (d->state == VN_GIVEN_UP || d->state == VN_CLOSING)
 		e = -ESHUTDOWN;
 	else if (!(o = new_op(d)))
@@ -403,7 +403,7 @@ static int begin_nothing(struct vn_disk *d, vn_done *done, void *arg)
 {
 	struct vn_op *o;
 
-	pthread_mutex_lock(&d->lock);
+	vn_lock(d);
 	o = new_op(d);
 	if (o) {
 		*o = (struct vn_op){.whole = true, .opcode = NV_IO_FLUSH, .done = done, .arg = arg};

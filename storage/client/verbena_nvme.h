@@ -65,7 +65,7 @@ struct vn_options {
 	unsigned io_ms;   /* a command not answered in this time: the connection counts as broken. 30,000; 0: never */
 	unsigned reconnect_ms;       /* for how long to try, once a connection has broken. 600,000; 0: not at all */
 	unsigned reconnect_pause_ms; /* between two attempts, at most (it begins with a tenth of it). 1,000 */
-	unsigned spin_us;          /* with RDMA, who waits looks for so long before sleeping: for cores to spare. 0 */
+	unsigned spin_us;          /* with RDMA, who waits looks for so long before sleeping; seldom where that is in vain. 50 */
 	unsigned retries;            /* of a command that the target failed, but says may be tried again. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C of TCP's PDUs and data; used if the target agrees. 0, 0 */
 	unsigned char require_digest;             /* … and no connection if it does not. 0 */
@@ -136,7 +136,14 @@ struct vn_memory;
  */
 VN_API int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_memory **memory);
 
-/* -EBUSY: requests still use it. vn_close does it for what is left. The memory itself is always the caller's. */
+/*
+ * The same with memory that the library makes: zeros, and page-aligned. What is read into it takes the shortest way there
+ * is: a target on this host that uses Verbena, too, and may look into this process, maps it and needs no system call to
+ * reach it. vn_unregister gives it back.
+ */
+VN_API int vn_allocate(struct vn_disk *disk, size_t length, void **address, struct vn_memory **memory);
+
+/* -EBUSY: requests still use it. vn_close does it for what is left. What vn_register was given remains the caller's. */
 VN_API int vn_unregister(struct vn_disk *disk, struct vn_memory *memory);
 
 /* ---- requests ---- */

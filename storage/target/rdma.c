@@ -19,6 +19,7 @@
 #define SWEEP_MS 1000
 #define BACKLOG 128
 #define EVENTS 32 /* in one go */
+#define ROUNDS 16 /* of looking at connections before others have their turn */
 
 /* Transport specific address subtype of a discovery log entry. Fabrics 1.1, 7.3.8 */
 enum { TSAS_QPTYPE = 0, TSAS_PRTYPE = 1, TSAS_CMS = 2 };
@@ -376,7 +377,7 @@ uint64_t nt_rdma_turn(struct nt_rdma *p)
 	if (now - p->swept >= SWEEP_MS)
 		sweep(p, now);
 	/* settling one may make others dirty: as often as there is something new, but not for ever */
-	for (int rounds = 0; p->dirty && rounds < 8; rounds++) {
+	for (int rounds = 0; p->dirty && rounds < ROUNDS; rounds++) {
 		struct nt_rconn *c = p->dirty, *next;
 
 		p->dirty = NULL;

@@ -67,6 +67,8 @@ struct nt_rconn {
 	bool closed; /* the queue has been told */
 	bool armed;  /* the completion queue will say when there is something */
 	bool told;   /* its capsule has come while it was waited for */
+	uint64_t hoped;       /* ns: until when it is looked at before it is armed; 0: it is not */
+	unsigned vain, skip;  /* how often in vain, one after the other; how often not to, before the next time */
 	uint64_t began, ending_at;
 	struct rdma_cm_id *id;
 	struct ibv_cq *cq;

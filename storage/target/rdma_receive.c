@@ -2,11 +2,14 @@
 // follows: NVMe over Fabrics 1.1, 7.3.2 (capsules), 7.3.5 (data transfers); ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 #include <string.h>
+#include <time.h>
 
 #include "target/rdma_conn.h"
 
 #define BUDGET 64 /* completions of one connection before others have their turn */
 #define BATCH 16
+#define HOPE_NS 50000u
+#define VAIN_MAX 6u /* one time in 64 at the least */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
 {
@@ -158,6 +161,43 @@ static int poll_some(struct nt_rconn *c)
 	return n;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The next command of a host that is busy comes soon, and to be woken takes longer. The more often that was in vain, the
+ * more seldom it is tried. */
+static bool hopes(struct nt_rconn *c)
+{
+	uint64_t now = now_ns();
+
+	if (c->hoped && now >= c->hoped) {
+		c->hoped = 0;
+		c->vain += c->vain < VAIN_MAX;
+		c->skip = (1u << c->vain) - 1;
+		return false;
+	}
+	if (!c->hoped && c->skip) {
+		c->skip--;
+		return false;
+	}
+	if (!c->hoped)
+		c->hoped = now + HOPE_NS;
+	return true;
+}
+
+static bool came_to_something(struct nt_rconn *c)
+{
+	if (c->hoped)
+		c->vain = 0;
+	c->hoped = 0;
+	return true;
+}
+
 bool nt_rconn_poll(struct nt_rconn *c)
 {
 	int total = 0, n;
@@ -167,9 +207,11 @@ bool nt_rconn_poll(struct nt_rconn *c)
 		total += n;
 	} while (n == BATCH && total < BUDGET && !c->failed);
 	if (c->failed || total > 0)
-		return true;
+		return came_to_something(c);
 	if (c->armed)
 		return false;
+	if (hopes(c))
+		return true;
 	if (ibv_req_notify_cq(c->cq, 0)) {
 		nt_rconn_fail(c);
 		return true;

@@ -154,23 +154,23 @@ int vd_bench(const char *url, const struct vd_settings *s)
 	struct bench b = {.settings = s, .random = 88172645463325252u};
 	struct slot *slots = calloc(s->depth, sizeof(*slots));
 	struct vn_memory *memory;
-	uint8_t *data = NULL;
+	void *data = NULL;
 	size_t bytes = s->size * s->depth;
 
-	b.disk = slots && !posix_memalign((void **)&data, 4096, bytes) ? vd_open(url, s) : NULL;
+	b.disk = slots ? vd_open(url, s) : NULL;
 	if (!b.disk) {
 		free(slots);
-		free(data);
 		return 1;
 	}
-	memset(data, 0x5a, bytes);
-	vn_register(b.disk, data, bytes, &memory); /* without it the library makes do */
+	b.error = vn_allocate(b.disk, bytes, &data, &memory);
+	if (!b.error)
+		memset(data, 0x5a, bytes);
 	b.blocks = vn_info(b.disk)->size / s->size;
 	for (unsigned i = 0; i < s->depth; i++)
-		slots[i] = (struct slot){.bench = &b, .data = data + i * s->size};
-	if (!b.blocks || s->size % vn_info(b.disk)->block_size)
+		slots[i] = (struct slot){.bench = &b, .data = (uint8_t *)data + i * s->size};
+	if (!b.error && (!b.blocks || s->size % vn_info(b.disk)->block_size))
 		b.error = -EINVAL;
-	else
+	if (!b.error)
 		run(&b, slots);
 	if (b.error)
 		vd_error(url, b.error);
@@ -178,6 +178,5 @@ int vd_bench(const char *url, const struct vd_settings *s)
 		report(&b);
 	vn_close(b.disk);
 	free(slots);
-	free(data);
 	return !!b.error;
 }
