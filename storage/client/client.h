@@ -252,6 +252,7 @@ struct vn_disk {
 	pthread_cond_t cond;  /* nobody polls any more */
 	enum vn_state state;
 	atomic_uint wanting;       /* threads that wait for the lock: who looks in a loop lets them */
+	uint64_t answered;         /* commands */
 	unsigned vain, skip;       /* looks in a loop that found nothing, one after the other; sleeps before the next try */
 	bool polling;              /* a thread does what vn_poll does: one at a time */
 	bool fd_given;             /* vn_fd has been called */

@@ -51,11 +51,11 @@ static uint64_t now_us(void)
 /* Whether something was done meanwhile. Who wants the lock gets it. */
 static bool look_for_a_while(struct vn_disk *d)
 {
-	uint64_t until = now_us() + d->options.spin_us;
+	uint64_t until = now_us() + d->options.spin_us, answered = d->answered;
 
 	for (unsigned n = 1; n % LOOKS || now_us() < until; n++) {
 		look(d);
-		if (d->done.first || d->again.first || d->state != VN_UP)
+		if (d->answered != answered || d->done.first || d->again.first || d->state != VN_UP)
 			return true;
 		if (n % LOOKS && !atomic_load_explicit(&d->wanting, memory_order_relaxed))
 			continue;

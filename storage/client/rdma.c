@@ -64,26 +64,43 @@ static int put_inside(struct vn_rdma_queue *r, struct vn_cmd *c, uint8_t *capsul
 	return 1;
 }
 
+static void rdma_kick(struct vn_queue *q)
+{
+	struct vn_rdma_queue *r = vn_rdma_of(q);
+	struct ibv_send_wr *bad;
+
+	if (!r->n_sends || q->error)
+		return;
+	r->sends[r->n_sends - 1].next = NULL;
+	r->n_sends = 0;
+	int e = ibv_post_send(r->id->qp, r->sends, &bad);
+
+	if (e)
+		vn_queue_break(q, e < 0 ? -e : e, "posting a send: %s", strerror(e < 0 ? -e : e));
+}
+
 static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 	uint8_t *capsule = r->memory + (c->cid & q->mask) * r->capsule_size;
-	struct ibv_sge sge[2] = {{.addr = (uintptr_t)capsule, .length = NV_SQE_LEN, .lkey = r->mr->lkey}};
-	struct ibv_send_wr w = {.wr_id = c->cid,
-	                        .sg_list = sge,
-	                        .num_sge = 1,
-	                        .opcode = IBV_WR_SEND,
-	                        .send_flags = IBV_SEND_SIGNALED},
-	                   *bad;
+	struct ibv_sge *sge = r->at[r->n_sends];
+	struct ibv_send_wr *w = &r->sends[r->n_sends];
 	struct nv_sqe s = c->sqe;
 
+	sge[0] = (struct ibv_sge){.addr = (uintptr_t)capsule, .length = NV_SQE_LEN, .lkey = r->mr->lkey};
+	*w = (struct ibv_send_wr){.wr_id = c->cid,
+	                          .next = w + 1,
+	                          .sg_list = sge,
+	                          .num_sge = 1,
+	                          .opcode = IBV_WR_SEND,
+	                          .send_flags = IBV_SEND_SIGNALED};
 	memset(&c->rdma, 0, sizeof(c->rdma));
 	s.cid = c->cid;
 	s.psdt = NV_PSDT_SGL;
 	s.sgl = (struct nv_sgl){.type = NV_SGL_KEYED};
 	if (c->way == VN_TO_TARGET && c->length <= q->inline_max) {
 		s.sgl = (struct nv_sgl){.type = NV_SGL_DATA, .subtype = NV_SGL_OFFSET, .length = c->length};
-		w.num_sge = put_inside(r, c, capsule, sge);
+		w->num_sge = put_inside(r, c, capsule, sge);
 	} else if (c->way != VN_NO_DATA) {
 		s.sgl.length = c->length;
 		if (!make_reachable(r, c, &s.sgl)) {
@@ -93,14 +110,8 @@ static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
 		}
 	}
 	nv_sqe_encode(&s, capsule);
-	int e = ibv_post_send(r->id->qp, &w, &bad);
-
-	if (e)
-		vn_queue_break(q, e < 0 ? -e : e, "posting a send: %s", strerror(e < 0 ? -e : e));
-}
-
-static void rdma_kick(struct vn_queue *q)
-{
+	if (++r->n_sends == VN_RDMA_CHAIN)
+		rdma_kick(q);
 }
 
 /* ---- what comes in ---- */

@@ -12,6 +12,7 @@
 #define VN_RDMA_INLINE_MAX 8192u   /* bytes of data in a capsule that we make use of */
 #define VN_RDMA_BOUNCE (32u << 10) /* memory that is not registered: up to here it is copied */
 #define VN_RDMA_BOUNCES 16u
+#define VN_RDMA_CHAIN 16u
 
 struct vn_rdma_queue {
 	struct vn_queue q; /* the first */
@@ -30,6 +31,9 @@ struct vn_rdma_queue {
 	unsigned n_bounces;
 	unsigned unacknowledged; /* events of the CQ */
 	bool armed, cut;
+	struct ibv_send_wr sends[VN_RDMA_CHAIN]; /* to be posted together */
+	struct ibv_sge at[VN_RDMA_CHAIN][2];
+	unsigned n_sends;
 };
 
 static inline struct vn_rdma_queue *vn_rdma_of(struct vn_queue *q)

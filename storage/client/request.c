@@ -146,6 +146,7 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
 {
+	d->answered++;
 	if (!may_try_again(d, c)) {
 		cmd_ended(d, c, io_errno(c->cqe.status));
 		return;

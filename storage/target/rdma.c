@@ -113,8 +113,10 @@ static void close_conn(struct nt_rconn *c)
 /* After everything that may have changed it. Meanwhile it counts as dirty: what comes up is seen here. */
 static void settle(struct nt_rconn *c)
 {
+	c->gathering = true;
 	bool more = !c->failed && nt_rconn_poll(c);
 
+	c->gathering = false;
 	nt_rconn_flush(c);
 	if (c->failed || (c->ending && !c->answering && !c->wait_first)) {
 		close_conn(c);

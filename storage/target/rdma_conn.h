@@ -66,6 +66,7 @@ struct nt_rconn {
 	bool failed; /* ends at once */
 	bool closed; /* the queue has been told */
 	bool armed;  /* the completion queue will say when there is something */
+	bool gathering; /* what is to be sent is sent when its completions have been looked through */
 	bool told;   /* its capsule has come while it was waited for */
 	uint64_t hoped;       /* ns: until when it is looked at before it is armed; 0: it is not */
 	unsigned vain, skip;  /* how often in vain, one after the other; how often not to, before the next time */

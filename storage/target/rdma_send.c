@@ -10,17 +10,29 @@ static uint8_t *response_at(const struct nt_rconn *c, uint16_t slot)
 	return c->memory + (size_t)c->depth * c->capsule + (size_t)slot * NV_CQE_LEN;
 }
 
-static bool post(struct nt_rconn *c, struct nt_request *r, struct ibv_send_wr *wr, uint8_t n)
+#define CHAIN 16u                /* requests that are answered by one post … */
+#define CHAIN_DATA (128u << 10) /* … unless they have so much data: then the first is not to wait for the last */
+
+/* Data first, then the responses: small messages of one size one after the other, and data that waits for no response. */
+struct chain {
+	struct ibv_send_wr data[CHAIN], responses[CHAIN];
+	struct ibv_sge data_at[CHAIN], responses_at[CHAIN];
+	uint32_t n_data, n, bytes;
+};
+
+static bool post(struct nt_rconn *c, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
-	if (ibv_post_send(c->id->qp, wr, &bad))
-		return false;
+	return !ibv_post_send(c->id->qp, wr, &bad);
+}
+
+static void count_work(struct nt_rconn *c, struct nt_request *r, uint8_t n)
+{
 	if (!c->posted++)
 		c->since = c->rdma->target->now;
 	nt_ritem(r)->used = n;
 	c->room -= n;
-	return true;
 }
 
 /*
@@ -54,7 +66,8 @@ static bool post_read(struct nt_rconn *c, struct nt_request *r)
 	                         .send_flags = IBV_SEND_SIGNALED,
 	                         .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
 
-	return post(c, r, &wr, 1);
+	count_work(c, r, 1);
+	return post(c, &wr);
 }
 
 /* The response, and where the host asks for it the end of its key. */
@@ -84,27 +97,47 @@ static void count_data(struct nt_rconn *c, const struct nt_request *r, bool from
 		c->rdma->counts.from_pool += r->length;
 }
 
-static bool post_response(struct nt_rconn *c, struct nt_request *r)
+static void make_data(struct nt_rconn *c, struct nt_request *r, struct ibv_sge *s, struct ibv_send_wr *wr)
 {
 	struct nt_rdma_map *m = nt_ritem(r)->map;
-	struct ibv_sge ds = {.addr = (uintptr_t)r->data,
-	                     .length = r->length,
-	                     .lkey = m ? m->mr->lkey : c->device->pool->lkey},
-	               rs;
-	struct ibv_send_wr response, data = {.wr_id = nt_rdma_wr(NT_RDMA_DATA, r->slot),
-	                                     .next = &response,
-	                                     .sg_list = &ds,
-	                                     .num_sge = 1,
-	                                     .opcode = IBV_WR_RDMA_WRITE,
-	                                     .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
 
-	make_response(c, r, &rs, &response);
-	if (!post(c, r, r->send ? &data : &response, r->send ? 2 : 1))
-		return false;
+	*s = (struct ibv_sge){.addr = (uintptr_t)r->data,
+	                      .length = r->length,
+	                      .lkey = m ? m->mr->lkey : c->device->pool->lkey};
+	*wr = (struct ibv_send_wr){.wr_id = nt_rdma_wr(NT_RDMA_DATA, r->slot),
+	                           .sg_list = s,
+	                           .num_sge = 1,
+	                           .opcode = IBV_WR_RDMA_WRITE,
+	                           .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
+	count_data(c, r, m);
+}
+
+static bool post_chain(struct nt_rconn *c, struct chain *h)
+{
+	if (!h->n)
+		return true;
+	for (uint32_t i = 0; i < h->n_data; i++)
+		h->data[i].next = i + 1 < h->n_data ? &h->data[i + 1] : h->responses;
+	for (uint32_t i = 0; i + 1 < h->n; i++)
+		h->responses[i].next = &h->responses[i + 1];
+	struct ibv_send_wr *first = h->n_data ? h->data : h->responses;
+
+	h->n = h->n_data = h->bytes = 0;
+	return post(c, first);
+}
+
+static bool add_response(struct nt_rconn *c, struct chain *h, struct nt_request *r)
+{
+	count_work(c, r, r->send ? 2 : 1);
 	c->answering++;
-	if (r->send)
-		count_data(c, r, m);
-	return true;
+	if (r->send) {
+		make_data(c, r, &h->data_at[h->n_data], &h->data[h->n_data]);
+		h->n_data++;
+		h->bytes += r->length;
+	}
+	make_response(c, r, &h->responses_at[h->n], &h->responses[h->n]);
+	h->n++;
+	return (h->n < CHAIN && h->bytes < CHAIN_DATA) || post_chain(c, h);
 }
 
 static uint32_t needs(const struct nt_request *r)
@@ -123,14 +156,19 @@ static bool fetch(struct nt_rconn *c, struct nt_request *r)
 /* In the order in which they came to it, as far as there is room. */
 void nt_rconn_flush(struct nt_rconn *c)
 {
+	struct chain h;
+
+	h.n = h.n_data = h.bytes = 0;
 	while (c->wait_first && !c->failed && c->room >= needs(c->wait_first)) {
 		struct nt_request *r = c->wait_first;
 
 		if (!(c->wait_first = nt_ritem(r)->next))
 			c->wait_end = &c->wait_first;
-		if (!(r->state == NT_FETCH ? fetch(c, r) : post_response(c, r)))
+		if (!(r->state == NT_FETCH ? fetch(c, r) : add_response(c, &h, r)))
 			nt_rconn_fail(c);
 	}
+	if (!c->failed && !post_chain(c, &h))
+		nt_rconn_fail(c);
 }
 
 static void append(struct nt_rconn *c, struct nt_request *r)
@@ -138,7 +176,8 @@ static void append(struct nt_rconn *c, struct nt_request *r)
 	nt_ritem(r)->next = NULL;
 	*c->wait_end = r;
 	c->wait_end = &nt_ritem(r)->next;
-	nt_rconn_flush(c);
+	if (!c->gathering)
+		nt_rconn_flush(c);
 	nt_rconn_dirty(c);
 }
 
