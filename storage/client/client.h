@@ -33,7 +33,7 @@ enum vn_way { VN_NO_DATA, VN_TO_TARGET, VN_FROM_TARGET };
 struct vn_tcp_part {
 	struct vn_cmd *next;
 	bool queued, h2c, sent_capsule, in_capsule;
-	uint8_t head[136], tail[4]; /* head: with a data offset aligned to 128 bytes at most */
+	uint8_t head[144], tail[4]; /* head: 76 bytes, up to a multiple of 4 to 128 bytes: 144 for 72 */
 	uint32_t head_len, data_at, data_len, tail_len, sent;
 	uint32_t moved;   /* bytes that have come or been asked for, from the first on */
 	uint32_t h2c_end; /* … and up to where they have been asked for */

@@ -117,7 +117,8 @@ static int gather(struct vn_tcp_queue *t, struct iovec v[PIECES])
 		uint32_t skip = p->sent;
 
 		add(v, &n, p->head, p->head_len, &skip);
-		add(v, &n, c->data + p->data_at, p->data_len, &skip);
+		if (p->data_len) /* else there may be no data to point into */
+			add(v, &n, c->data + p->data_at, p->data_len, &skip);
 		add(v, &n, p->tail, p->tail_len, &skip);
 	}
 	return n;

@@ -44,6 +44,8 @@ static struct {
 	enum how how;
 	uint64_t seed;
 	bool digests;       /* of data: made */
+	bool head_digests;
+	uint8_t align;      /* CPDA */
 	unsigned wrong;     /* that many of them, of data for reads, are wrong */
 } fake;
 
@@ -67,11 +69,18 @@ static void put(struct conn *c, const void *at, size_t n)
 static void put_head(struct conn *c, uint8_t type, uint8_t flags, uint8_t hlen, uint8_t pdo, uint32_t plen, const uint8_t *rest)
 {
 	uint8_t h[NV_TCP_DATA_LEN];
-	struct nv_tcp_common common = {.type = type, .flags = flags, .hlen = hlen, .pdo = pdo, .plen = plen};
+	uint8_t digest[NV_TCP_DIGEST_LEN], more = fake.head_digests ? NV_TCP_DIGEST_LEN : 0;
+	struct nv_tcp_common common = {.type = type,
+	                               .flags = flags | (more ? NV_TCP_HDGST : 0),
+	                               .hlen = hlen,
+	                               .pdo = (uint8_t)(pdo ? pdo + more : 0),
+	                               .plen = plen + more};
 
 	nv_tcp_common_encode(&common, h);
 	memcpy(h + 8, rest, 16);
 	put(c, h, sizeof(h));
+	nv_put32(digest, vb_crc32c(0, h, sizeof(h)));
+	put(c, digest, more);
 }
 
 static void answer(struct conn *c, uint16_t cid, uint16_t status, uint64_t result)
@@ -117,7 +126,7 @@ static void r2t(struct conn *c, uint16_t cid, uint32_t offset, uint32_t length)
 static void greet(struct conn *c)
 {
 	uint8_t pdu[NV_TCP_IC_LEN];
-	struct nv_tcp_ic ic = {.number = 65536};
+	struct nv_tcp_ic ic = {.number = 65536, .align = fake.align, .digests = fake.head_digests ? NV_TCP_HDGST : 0};
 
 	if (fake.how == IC_ALIGN)
 		ic.align = 32;
@@ -260,9 +269,9 @@ static void take_data(struct conn *c, uint32_t length)
 	uint8_t h[NV_TCP_DATA_LEN];
 
 	while (length && receive(c->fd, h, sizeof(h))) {
-		uint32_t n = nv_get32(h + 16);
+		uint32_t n = nv_get32(h + 16), skip = h[3] - (uint32_t)sizeof(h);
 
-		if (n > length || !receive(c->fd, c->pdu, n))
+		if (n > length || h[3] < sizeof(h) || !receive(c->fd, c->pdu, skip) || !receive(c->fd, c->pdu, n))
 			return;
 		length -= n;
 	}
@@ -367,6 +376,7 @@ static int open_it(struct vn_disk **d)
 	o.numeric = 1;
 	o.reconnect_ms = 0;
 	o.data_digest = fake.digests;
+	o.header_digest = fake.head_digests;
 	snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" NQN, fake.port);
 	return vn_open(url, &o, d, why, sizeof(why));
 }
@@ -458,6 +468,24 @@ static void data_whose_digest_is_wrong_are_asked_for_again(void)
 	fake.digests = false;
 }
 
+/* Data may have to begin far behind the header: 144 bytes for an alignment of 72. */
+static void data_are_aligned_as_the_target_wants_them(void)
+{
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	fake.head_digests = true;
+	for (fake.align = 0; fake.align < 32; fake.align++) {
+		SAME(open_it(&d), 0);
+		SAME(vn_write_wait(d, memory + GUARD, BLOCK, 0, 0), 0);
+		SAME(vn_write_wait(d, memory + GUARD, BUFFER, 0, 0), 0);
+		SAME(vn_read_wait(d, memory + GUARD, BUFFER, 0), 0);
+		vn_close(d);
+	}
+	fake.align = 0;
+	fake.head_digests = false;
+}
+
 int main(void)
 {
 	memset(memory, 0xa5, sizeof(memory));
@@ -467,5 +495,6 @@ int main(void)
 	RUN(misbehaviour_ends_the_connection_and_the_request);
 	RUN(random_bytes_do_no_harm);
 	RUN(data_whose_digest_is_wrong_are_asked_for_again);
+	RUN(data_are_aligned_as_the_target_wants_them);
 	return 0;
 }
