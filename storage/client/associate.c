@@ -25,6 +25,8 @@ static struct vn_link link_of(struct vn_disk *d, const struct vn_transport *t, u
 
 void vn_dissolve(struct vn_association *a)
 {
+	if (a->admin)
+		vn_events_end(a);
 	for (unsigned i = 0; i < a->n; i++)
 		a->io[i]->transport->close(a->io[i]);
 	if (a->admin)
@@ -94,6 +96,9 @@ static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 	a->info.nsid = d->url.nsid;
 	strcpy(a->info.nqn, d->url.nqn);
 	e = open_admin(l, &d->who, d->url.nqn, d->options.keep_alive_ms, a);
+	/* before it is looked at what they would tell of: no change goes unseen */
+	if (!e && a->limits.events && vn_ctl_want_events(l, a->admin, a->limits.events))
+		a->limits.events = 0;
 	if (!e)
 		e = vn_ctl_namespace(l, a->admin, &a->info);
 	if (!e)

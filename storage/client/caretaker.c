@@ -69,11 +69,10 @@ static void nap(struct vn_disk *d, int ms)
 		eventfd_read(d->care, &n);
 }
 
-/* Whether it is the disk that it was. */
+/* Whether it is the disk that it was. One without a name that has become smaller is likely another. */
 static bool same(const struct vn_info *was, const struct vn_info *is)
 {
-	return was->block_size == is->block_size && was->size <= is->size &&
-	       !memcmp(was->uuid, is->uuid, sizeof(was->uuid));
+	return vn_same_disk(was, is) && (*is->uuid || was->size <= is->size);
 }
 
 static bool try_once(struct vn_disk *d, unsigned tries)
@@ -87,6 +86,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 
 	if (good) {
 		vn_install(d, &a);
+		vn_resize(d, a.info.size);
 		d->stats.reconnects++;
 		vn_issue(d);
 	}
@@ -188,6 +188,7 @@ static void mind(struct vn_disk *d)
 	struct vn_queue *admin = d->now.admin;
 	uint64_t every = d->options.keep_alive_ms / 2, at = vn_now() + every;
 
+	vn_events_begin(d);
 	while (!d->stop) {
 		struct pollfd p[3];
 		uint64_t now = vn_now(), until = look(d, now);
@@ -202,6 +203,7 @@ static void mind(struct vn_disk *d)
 		if (p[0].revents)
 			eventfd_read(d->care, &x);
 		admin->transport->progress(admin);
+		vn_events_look(d);
 		if (!admin->error && every && vn_now() >= at) {
 			at = vn_now() + every;
 			if (!keep_alive(d))

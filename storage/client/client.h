@@ -58,6 +58,7 @@ struct vn_cmd {
 	uint16_t tries;
 	uint64_t since; /* ms */
 	uint64_t due;   /* ms: not to be sent again before */
+	uint64_t unreachable; /* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
 	bool answered, done, digest_failed;
 	struct nv_cqe cqe;
 	uint8_t range[16]; /* of a discard */
@@ -211,6 +212,7 @@ struct vn_limits {
 	uint32_t transfer;   /* bytes of one command, UINT32_MAX: no limit */
 	uint32_t page;       /* bytes of its smallest page */
 	uint32_t inline_max; /* bytes in capsules of I/O queues */
+	uint32_t events;     /* those it can tell of, of the ones that are of use here */
 };
 
 struct vn_identity {
@@ -230,6 +232,8 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info); /* info->nsid: 0 for the first */
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
+int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);
+int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log); /* what it says is of no interest */
 int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
@@ -245,6 +249,7 @@ struct vn_association {
 	unsigned n;
 	struct vn_limits limits;
 	struct vn_info info;
+	struct vn_cmd *event; /* the request to be told of events; the caretaker's, NULL: none */
 };
 
 struct vn_disk {
@@ -274,7 +279,7 @@ struct vn_disk {
 	struct vn_options options;
 	struct vn_identity who;
 	struct vn_url url;
-	struct vn_info info;
+	struct vn_info info; /* but for its size: vn_resize */
 	uint32_t max_part;
 	/* the caretaker's, and vn_open's before */
 	bool tcp_only;    /* auto: RDMA is given up for good */
@@ -299,7 +304,14 @@ void *vn_caretaker(void *disk);
 void vn_care(struct vn_disk *d); /* wakes it */
 void vn_wake(struct vn_disk *d); /* wakes whoever polls */
 
+/* events: the caretaker's */
+void vn_events_begin(struct vn_disk *d);
+void vn_events_look(struct vn_disk *d);
+void vn_events_end(struct vn_association *a);
+
 /* under d->lock */
+bool vn_same_disk(const struct vn_info *was, const struct vn_info *is);
+void vn_resize(struct vn_disk *d, uint64_t size);
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* it was answered */
 void vn_install(struct vn_disk *d, const struct vn_association *a);
 void vn_withdraw(struct vn_disk *d); /* the queues touch no memory any more; what was under way is to be sent again */

@@ -18,6 +18,7 @@ enum {
 	C_MN = 24,
 	C_FR = 64,
 	C_MDTS = 77,
+	C_OAES = 92,
 	C_ONCS = 520,
 	C_VWC = 525,
 	C_SUBNQN = 768,
@@ -235,6 +236,7 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	info->discard = !!(oncs & ONCS_DSM);
 	info->write_zeroes = !!(oncs & ONCS_WRITE_ZEROES);
 	info->volatile_cache = d[C_VWC] & 1;
+	lim->events = nv_get32(d + C_OAES) & (NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED);
 	while (lim->page >> shift > 1)
 		shift++;
 	lim->transfer = mdts && mdts + shift < 32 ? 1u << (mdts + shift) : UINT32_MAX;
@@ -333,15 +335,30 @@ int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline)
 	return command(&l, admin, "keep alive", &s, VN_NO_DATA, NULL, 0, &cqe);
 }
 
-static int read_log(struct vn_link *l, struct vn_queue *admin, uint64_t at, uint8_t *data, uint32_t length)
+static int read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log, uint64_t at, uint8_t *data, uint32_t length)
 {
 	uint32_t dwords = length / 4 - 1;
 	struct nv_sqe s = {.opcode = NV_ADMIN_GET_LOG,
-	                   .cdw = {NV_LOG_DISCOVERY | dwords << 16, dwords >> 16, (uint32_t)at, (uint32_t)(at >> 32)}};
+	                   .cdw = {log | dwords << 16, dwords >> 16, (uint32_t)at, (uint32_t)(at >> 32)}};
 	struct nv_cqe cqe;
 
 	memset(data, 0, length);
-	return command(l, admin, "discovery log", &s, VN_FROM_TARGET, data, length, &cqe);
+	return command(l, admin, log == NV_LOG_DISCOVERY ? "discovery log" : "log of changes", &s, VN_FROM_TARGET, data, length, &cqe);
+}
+
+int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events)
+{
+	struct nv_sqe s = {.opcode = NV_ADMIN_SET_FEATURES, .cdw = {NV_FEAT_ASYNC_EVENTS, events}};
+	struct nv_cqe cqe;
+
+	return command(l, admin, "asking for events", &s, VN_NO_DATA, NULL, 0, &cqe);
+}
+
+int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log)
+{
+	uint8_t d[VN_CONTROL_MAX];
+
+	return read_log(l, admin, log, 0, d, sizeof(d));
 }
 
 static void take_entry(const uint8_t *e, struct vn_found *f)
@@ -362,7 +379,7 @@ static void take_entry(const uint8_t *e, struct vn_found *f)
 static int log_once(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count, bool *changed)
 {
 	uint8_t d[VN_CONTROL_MAX];
-	int e = read_log(l, admin, 0, d, LOG_HEAD);
+	int e = read_log(l, admin, NV_LOG_DISCOVERY, 0, d, LOG_HEAD);
 	uint64_t generation = nv_get64(d), n = nv_get64(d + 8);
 
 	if (e)
@@ -376,11 +393,11 @@ static int log_once(struct vn_link *l, struct vn_queue *admin, struct vn_found *
 	if (!f)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < n && !e; i++) {
-		e = read_log(l, admin, LOG_HEAD + i * LOG_ENTRY, d, LOG_ENTRY);
+		e = read_log(l, admin, NV_LOG_DISCOVERY, LOG_HEAD + i * LOG_ENTRY, d, LOG_ENTRY);
 		take_entry(d, &f[i]);
 	}
 	if (!e)
-		e = read_log(l, admin, 0, d, LOG_HEAD);
+		e = read_log(l, admin, NV_LOG_DISCOVERY, 0, d, LOG_HEAD);
 	*changed = !e && nv_get64(d) != generation;
 	if (e || *changed) {
 		free(f);

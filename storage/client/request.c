@@ -144,15 +144,29 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && c->tries < d->options.retries;
 }
 
+/* The namespace cannot be reached through this controller for now: the same as a connection that broke. Base 1.4, 8.20.3 */
+static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
+{
+	uint16_t status = c->cqe.status & 0x7ff;
+
+	if (c->cqe.status & NV_DNR || (status != NV_ANA_INACCESSIBLE_PATH && status != NV_ANA_TRANSITION_PATH))
+		return false;
+	if (!c->unreachable)
+		c->unreachable = vn_now();
+	return vn_now() - c->unreachable < d->options.reconnect_ms;
+}
+
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
 {
+	bool away = unreachable(d, c);
+
 	d->answered++;
-	if (!may_try_again(d, c)) {
+	if (!away && !may_try_again(d, c)) {
 		cmd_ended(d, c, io_errno(c->cqe.status));
 		return;
 	}
-	c->tries++;
-	c->due = c->digest_failed ? 0 : vn_now() + AGAIN_MS * c->tries;
+	c->tries += !away;
+	c->due = c->digest_failed ? 0 : vn_now() + (away ? AGAIN_MS : AGAIN_MS * c->tries);
 	d->stats.retries++;
 	append_cmd(&d->again, c);
 	vn_care(d);
@@ -228,6 +242,7 @@ static void make_cmd(struct vn_disk *d, struct vn_op *o, struct vn_cmd *c)
 	c->op = o;
 	c->tries = 0;
 	c->due = 0;
+	c->unreachable = 0;
 	c->memory = NULL;
 	c->data = NULL;
 	c->length = 0;
@@ -309,12 +324,13 @@ void vn_issue(struct vn_disk *d)
 static int check(const struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags, unsigned allowed)
 {
 	uint32_t block = d->info.block_size;
+	uint64_t size = __atomic_load_n(&d->info.size, __ATOMIC_RELAXED);
 
 	if (flags & ~(allowed | VN_MORE))
 		return -EINVAL;
 	if (!length || length % block || offset % block)
 		return -EINVAL;
-	return offset > d->info.size || length > d->info.size - offset ? -EINVAL : 0;
+	return offset > size || length > size - offset ? -EINVAL : 0;
 }
 
 static struct vn_op *new_op(struct vn_disk *d)

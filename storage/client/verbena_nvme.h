@@ -100,7 +100,10 @@ VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_
 /* Requests that are under way end with -ECANCELED; a target may yet execute them. To flush before is the caller's. */
 VN_API void vn_close(struct vn_disk *disk);
 
-/* What the target says about the disk. Does not change while it is open; belongs to it. */
+/*
+ * What the target says about the disk; belongs to it. Does not change while it is open, but for the size: that is the new
+ * one as soon as the target has told of it, or after a reconnect.
+ */
 struct vn_info {
 	uint64_t size;         /* bytes */
 	uint32_t block_size;   /* bytes: all offsets and lengths are multiples of it */

@@ -1,0 +1,113 @@
+// events.c - what the target tells unasked: that the namespace has changed, or how it can be reached
+// follows: NVM Express Base 1.4, 5.2 (asynchronous events), 5.14.1.5 (changed namespaces), 8.20 (asymmetric access)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+
+#define TYPE(result) ((result) & 7)
+#define INFO(result) ((result) >> 8 & 0xff)
+
+static struct vn_link link_to(struct vn_disk *d, char *why)
+{
+	return (struct vn_link){.transport = d->transport,
+	                        .options = &d->options,
+	                        .deadline = vn_now() + d->options.connect_ms,
+	                        .stop = &d->stop,
+	                        .why = why};
+}
+
+static void ask(struct vn_queue *admin, struct vn_cmd *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->sqe.opcode = NV_ADMIN_ASYNC_EVENT;
+	vn_queue_submit(admin, c);
+	admin->transport->kick(admin);
+}
+
+void vn_events_begin(struct vn_disk *d)
+{
+	struct vn_association *a = &d->now;
+
+	if (a->event || a->admin->error || !a->limits.events)
+		return; /* without them a disk works, too */
+	a->event = calloc(1, sizeof(*a->event));
+	if (a->event)
+		ask(a->admin, a->event);
+}
+
+void vn_events_end(struct vn_association *a)
+{
+	if (a->event && !a->event->done) {
+		a->admin->transport->cut(a->admin);
+		vn_queue_release(a->admin, a->event);
+	}
+	free(a->event);
+	a->event = NULL;
+}
+
+bool vn_same_disk(const struct vn_info *was, const struct vn_info *is)
+{
+	return was->block_size == is->block_size && !memcmp(was->uuid, is->uuid, sizeof(was->uuid));
+}
+
+void vn_resize(struct vn_disk *d, uint64_t size)
+{
+	__atomic_store_n(&d->info.size, size, __ATOMIC_RELAXED); /* the caller's vn_info is this memory */
+}
+
+static void look_again(struct vn_disk *d)
+{
+	struct vn_info info = {.nsid = d->info.nsid};
+	char why[120];
+	struct vn_link l = link_to(d, why);
+
+	if (vn_ctl_namespace(&l, d->now.admin, &info))
+		return; /* if it is gone, requests will be told */
+	pthread_mutex_lock(&d->lock);
+	if (vn_same_disk(&d->info, &info))
+		vn_resize(d, info.size);
+	else
+		vn_lost(d);
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* Who waits for the namespace to be reached again need not wait any longer. */
+static void try_again(struct vn_disk *d)
+{
+	pthread_mutex_lock(&d->lock);
+	for (struct vn_cmd *c = d->again.first; c; c = c->next)
+		c->due = 0;
+	pthread_mutex_unlock(&d->lock);
+	vn_wake(d);
+}
+
+/* The log page is read so that the target tells the next time, too. */
+static void happened(struct vn_disk *d, uint32_t result)
+{
+	uint8_t log = INFO(result) == NV_AEN_ANA_CHANGED ? NV_LOG_ANA : NV_LOG_CHANGED_NS;
+	char why[120];
+	struct vn_link l = link_to(d, why);
+
+	if (TYPE(result) != NV_AEN_NOTICE || (INFO(result) != NV_AEN_ANA_CHANGED && INFO(result) != NV_AEN_NS_CHANGED))
+		return;
+	if (vn_ctl_read_log(&l, d->now.admin, log))
+		return;
+	if (log == NV_LOG_ANA)
+		try_again(d);
+	else
+		look_again(d);
+}
+
+void vn_events_look(struct vn_disk *d)
+{
+	struct vn_cmd *c = d->now.event;
+
+	if (!c || !c->done || c->cqe.status || d->now.admin->error)
+		return;
+	happened(d, (uint32_t)c->cqe.result);
+	if (!d->now.admin->error)
+		ask(d->now.admin, c);
+}
