@@ -71,6 +71,7 @@ struct nb_backend {
 	 */
 	const uint8_t *map;
 	uint64_t map_len;
+	bool map_lost; /* a transport could not read there: requests can, or say why not */
 };
 
 /* The largest size there is: offsets stay positive as off_t, and a multiple of every block. */

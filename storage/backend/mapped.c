@@ -36,6 +36,8 @@ static int mapped_resize(struct nb_backend *b, uint64_t size)
 
 	if (!error && b->size < b->map_len)
 		b->map_len = b->size;
+	if (!error)
+		b->map_lost = false;
 	return error;
 }
 

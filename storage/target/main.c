@@ -365,6 +365,7 @@ static bool set_up(const struct options *o, struct nt_config *c)
 	int error;
 
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a medium that may not be that large is an error of one request */
 	sigemptyset(&set);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGINT);

@@ -139,6 +139,8 @@ static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 	enum nt_rdma_work work = wc->wr_id >> 32;
 	uint32_t which = (uint32_t)wc->wr_id;
 
+	if (wc->status == IBV_WC_LOC_PROT_ERR && work == NT_RDMA_DATA && nt_slot(&c->q, which))
+		nt_map_lost(nt_slot(&c->q, which));
 	if (wc->status != IBV_WC_SUCCESS)
 		nt_rconn_fail(c);
 	else if (work != NT_RDMA_CAPSULE)

@@ -318,6 +318,8 @@ struct nt_controller {
 
 /* Ends a request. For nt_auth, too. */
 void nt_complete(struct nt_request *r, uint16_t status);
+/* r's data could not be read where it lies, if that is the backend's memory: nobody else is told to read there. */
+void nt_map_lost(struct nt_request *r);
 
 #define NT_AUTH_MS 20000u /* for an authentication, and from Connect to its end */
 

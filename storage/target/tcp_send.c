@@ -235,7 +235,10 @@ void nt_conn_flush(struct nt_conn *c)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0) { /* EFAULT: a mapped file has become shorter: what was announced cannot be sent */
+		if (n < 0) {
+			if (errno == EFAULT) /* a mapped file that became shorter: what was announced cannot be sent */
+				for (struct nt_request *r = c->tx_first; r; r = nt_item(r)->next)
+					nt_map_lost(r);
 			if (errno != EAGAIN)
 				nt_conn_fail(c);
 			return;

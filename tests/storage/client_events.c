@@ -1,10 +1,13 @@
-// client_events.c - the initiator and what the target tells while a disk is open: another size, no access for a while, gone
+// client_events.c - what can happen to a medium while a disk is open: another size, no access, gone, full, cut short
 // follows: verbena_nvme.h; NVM Express Base 1.4, 5.2 and 8.20
 // SPDX-License-Identifier: MIT
 // usage: client_events TARGET SCHEME
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +18,7 @@
 #define NQN "nqn.2026-01.test:events"
 #define SIZE (1u << 20)
 
-static const char *program, *scheme;
+static const char *program, *scheme, *kind = "file", *threads;
 static char dir[] = "/tmp/verbena-events.XXXXXX", image[100], config[100], url[300], port[16] = "0";
 static pid_t target;
 static uint8_t b[4096];
@@ -26,7 +29,7 @@ static void configure(unsigned nsid)
 
 	CHECK(f);
 	fprintf(f, "{\"listen\": [{\"transport\": \"%s\", \"address\": \"127.0.0.1\", \"port\": %s}], \"subsystems\": [{\"nqn\": \"" NQN "\", \"allow_any_host\": true,"
-	           " \"namespaces\": [{\"nsid\": %u, \"backend\": \"file\", \"path\": \"%s\", \"buffered\": true}]}]}\n", scheme, port, nsid, image);
+	           " \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}]}\n", scheme, port, nsid, kind, image);
 	CHECK(!fclose(f));
 }
 
@@ -38,8 +41,9 @@ static bool try_to_start(void)
 	CHECK(!pipe2(pipes, O_CLOEXEC));
 	target = fork();
 	if (!target) {
+		setrlimit(RLIMIT_FSIZE, &(struct rlimit){8 * SIZE, 8 * SIZE});
 		dup2(pipes[1], 1);
-		execl(program, program, "--config", config, (char *)NULL);
+		execl(program, program, "--config", config, threads, (char *)NULL);
 		_exit(127);
 	}
 	close(pipes[1]);
@@ -216,6 +220,73 @@ static void a_namespace_that_is_gone_says_so(void)
 	vn_close(d);
 }
 
+/* What a few megabytes hold that are a file system of their own. */
+static bool small_file_system(void)
+{
+	return !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("none", dir, "tmpfs", 0, "size=4m,mode=0700");
+}
+
+static void a_full_disk_says_so_and_goes_on_when_there_is_room(void)
+{
+	struct vn_disk *d = open_it(60000);
+	uint64_t at = 0;
+	int e = 0;
+
+	resize(d, 16 * SIZE);
+	memset(b, 7, sizeof(b));
+	for (; !e && at < 16 * SIZE; at += sizeof(b))
+		e = vn_write_wait(d, b, sizeof(b), at, 0);
+	SAME(e, (unsigned long long)-ENOSPC);
+	SAME(vn_compare_wait(d, b, sizeof(b), 0), 0);
+	SAME(vn_write_wait(d, b, sizeof(b), 0, 0), 0); /* where there is something already */
+	SAME(vn_discard_wait(d, SIZE, 0), 0);
+	SAME(vn_write_wait(d, b, sizeof(b), 6 * SIZE, 0), 0);
+	resize(d, SIZE);
+	vn_close(d);
+}
+
+static void a_file_that_may_not_be_that_large_gives_errors(void)
+{
+	struct vn_disk *d = open_it(60000);
+
+	end_target();
+	threads = "--threads"; /* a signal that comes with the error is that of whoever writes */
+	start();
+	resize(d, 16 * SIZE);
+	SAME(vn_write_wait(d, b, sizeof(b), 12 * SIZE, 0), (unsigned long long)-EIO);
+	SAME(vn_write_wait(d, b, sizeof(b), 0, 0), 0);
+	SAME(waitpid(target, NULL, WNOHANG), 0);
+	resize(d, SIZE);
+	vn_close(d);
+}
+
+static void a_file_cut_short_under_a_map_gives_errors_and_is_read_again_when_it_is_whole(void)
+{
+	end_target();
+	SAME(truncate(image, SIZE), 0);
+	kind = "mapped";
+	configure(1);
+	start();
+	struct vn_disk *d = open_it(60000);
+	struct vn_statistics s;
+
+	memset(b, 9, sizeof(b));
+	SAME(vn_write_wait(d, b, sizeof(b), SIZE / 2, 0), 0);
+	SAME(vn_compare_wait(d, b, sizeof(b), SIZE / 2), 0);
+	SAME(vn_read_wait(d, b, sizeof(b), SIZE / 2), 0);
+	SAME(truncate(image, 4096), 0);
+	SAME(vn_read_wait(d, b, sizeof(b), SIZE / 2), (unsigned long long)-EIO);
+	SAME(vn_read_wait(d, b, sizeof(b), 0), 0);
+	vn_statistics(d, &s);
+	CHECK(s.reconnects <= 1);
+	SAME(waitpid(target, NULL, WNOHANG), 0);
+	SAME(truncate(image, SIZE), 0);
+	SAME(vn_read_wait(d, b, sizeof(b), SIZE / 2), 0);
+	CHECK(b[0] == 0 && b[4095] == 0);
+	vn_close(d);
+}
+
 static void clean_up(void)
 {
 	if (target > 0)
@@ -224,6 +295,7 @@ static void clean_up(void)
 		waitpid(target, NULL, 0);
 	unlink(image);
 	unlink(config);
+	umount(dir);
 	rmdir(dir);
 }
 
@@ -233,6 +305,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 3 && mkdtemp(dir));
 	program = argv[1];
 	scheme = argv[2];
+	bool small = small_file_system();
+
 	setenv("VERBENA_RUNTIME", dir, strcmp(scheme, "tcp") == 0);
 	snprintf(image, sizeof(image), "%s/image", dir);
 	snprintf(config, sizeof(config), "%s/config", dir);
@@ -250,5 +324,11 @@ int main(int argc, char **argv)
 	RUN(requests_wait_until_the_namespace_can_be_reached);
 	RUN(requests_end_where_access_does_not_come_back);
 	RUN(a_namespace_that_is_gone_says_so);
+	if (small)
+		RUN(a_full_disk_says_so_and_goes_on_when_there_is_room);
+	else
+		puts("skip a_full_disk_says_so_and_goes_on_when_there_is_room: only root mounts");
+	RUN(a_file_that_may_not_be_that_large_gives_errors);
+	RUN(a_file_cut_short_under_a_map_gives_errors_and_is_read_again_when_it_is_whole);
 	return 0;
 }
