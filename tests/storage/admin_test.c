@@ -247,6 +247,19 @@ static void a_host_that_is_not_heard_of_is_given_up(void)
 	down();
 }
 
+static void a_host_without_a_keep_alive_timeout_may_be_silent(void)
+{
+	up();
+	feature(NV_ADMIN_SET_FEATURES, NV_FEAT_KATO, 0);
+	for (int i = 0; i < 10; i++) {
+		target.now += 100000000;
+		SAME(nt_target_tick(&target), UINT64_MAX);
+		CHECK(!h->asked_to_close);
+	}
+	SAME(host_do(h, (struct nv_sqe){.opcode = NV_ADMIN_KEEP_ALIVE, .sgl = by_transport(0)}).status, 0);
+	down();
+}
+
 static void a_discovery_controller_tells_where_subsystems_are(void)
 {
 	static const struct nt_port elsewhere = {
@@ -312,6 +325,7 @@ int main(void)
 	RUN(events_that_were_not_asked_for_are_not_told);
 	RUN(event_requests_are_limited_and_can_be_aborted);
 	RUN(a_host_that_is_not_heard_of_is_given_up);
+	RUN(a_host_without_a_keep_alive_timeout_may_be_silent);
 	RUN(a_discovery_controller_tells_where_subsystems_are);
 	return 0;
 }

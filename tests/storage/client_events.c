@@ -22,14 +22,18 @@ static const char *program, *scheme, *kind = "file", *threads;
 static char dir[] = "/tmp/verbena-events.XXXXXX", image[100], config[100], url[300], port[16] = "0";
 static pid_t target;
 static uint8_t b[4096];
+static unsigned queues = 8, others; /* others: subsystems beside ours */
 
 static void configure(unsigned nsid)
 {
 	FILE *f = fopen(config, "w");
 
 	CHECK(f);
-	fprintf(f, "{\"listen\": [{\"transport\": \"%s\", \"address\": \"127.0.0.1\", \"port\": %s}], \"subsystems\": [{\"nqn\": \"" NQN "\", \"allow_any_host\": true,"
-	           " \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}]}\n", scheme, port, nsid, kind, image);
+	fprintf(f, "{\"queues\": %u, \"listen\": [{\"transport\": \"%s\", \"address\": \"127.0.0.1\", \"port\": %s}], \"subsystems\": [{\"nqn\": \"" NQN "\", \"allow_any_host\": true,"
+	           " \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}", queues, scheme, port, nsid, kind, image);
+	for (unsigned i = 0; i < others; i++)
+		fprintf(f, ", {\"nqn\": \"" NQN "%u\", \"allow_any_host\": true}", i);
+	fprintf(f, "]}\n");
 	CHECK(!fclose(f));
 }
 
@@ -227,6 +231,73 @@ static bool small_file_system(void)
 	       !mount("none", dir, "tmpfs", 0, "size=4m,mode=0700");
 }
 
+/* blktests nvme/048 */
+static void a_target_that_comes_back_with_other_queues_is_used_with_those(void)
+{
+	struct vn_options o;
+	struct vn_disk *d;
+	struct vn_statistics s;
+
+	vn_options_init(&o);
+	o.numeric = 1;
+	o.queues = 6;
+	SAME(vn_open(url, &o, &d, NULL, 0), 0);
+	SAME(vn_info(d)->queues, 6);
+	for (unsigned i = 1; i <= 2; i++) {
+		struct load l = {.disk = d, .depth = 16, .largest = 16384, .seed = i};
+
+		load_begin(&l);
+		load_run(&l, 200);
+		end_target();
+		queues = i == 1 ? 2 : 8;
+		configure(1);
+		start();
+		load_run(&l, 200);
+		load_end(&l);
+		vn_statistics(d, &s);
+		CHECK(s.reconnects >= i);
+	}
+	vn_close(d);
+}
+
+static size_t found(void)
+{
+	struct vn_options o;
+	struct vn_found *f;
+	char at[100], why[200] = "";
+	size_t n;
+
+	vn_options_init(&o);
+	o.numeric = 1;
+	o.connect_ms = 60000;
+	snprintf(at, sizeof(at), "nvme+%s://127.0.0.1:%s", scheme, port);
+	int e = vn_discover(at, &o, &f, &n, why, sizeof(why));
+
+	if (e == -EAGAIN) /* the log changes meanwhile */
+		return 0;
+	if (e) {
+		fprintf(stderr, "%s\n", why);
+		exit(1);
+	}
+	free(f);
+	return n;
+}
+
+/* blktests nvme/002, nvme/030 */
+static void a_thousand_subsystems_come_and_go_in_the_discovery_log(void)
+{
+	size_t few = found();
+
+	for (unsigned i = 0; i < 2; i++) {
+		others = i ? 0 : 1000;
+		configure(1);
+		SAME(kill(target, SIGHUP), 0);
+		for (unsigned tries = 0; tries < 200 && found() != few + others; tries++)
+			usleep(50000);
+		SAME(found(), few + others);
+	}
+}
+
 static void a_full_disk_says_so_and_goes_on_when_there_is_room(void)
 {
 	struct vn_disk *d = open_it(60000);
@@ -324,6 +395,8 @@ int main(int argc, char **argv)
 	RUN(requests_wait_until_the_namespace_can_be_reached);
 	RUN(requests_end_where_access_does_not_come_back);
 	RUN(a_namespace_that_is_gone_says_so);
+	RUN(a_target_that_comes_back_with_other_queues_is_used_with_those);
+	RUN(a_thousand_subsystems_come_and_go_in_the_discovery_log);
 	if (small)
 		RUN(a_full_disk_says_so_and_goes_on_when_there_is_room);
 	else

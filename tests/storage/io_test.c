@@ -187,6 +187,29 @@ static void ranges_are_deallocated(void)
 	down();
 }
 
+/* As many as a command can name; those of no length are nothing, and one that is wrong is found whichever it is. */
+static void so_many_ranges_as_there_can_be(void)
+{
+	struct nv_sqe c = {.opcode = NV_IO_DSM, .nsid = 1, .sgl = by_transport(4096), .cdw = {255, 4}};
+
+	up(16 << 20);
+	memset(m->bytes, 0xee, 8 << 20);
+	memset(h->out, 0, 4096);
+	for (unsigned i = 0; i < 256; i++) {
+		nv_put32(h->out + 16 * i + 4, i % 2);
+		nv_put64(h->out + 16 * i + 8, 3 * i);
+	}
+	SAME(host_do(h, c).status, 0);
+	SAME(m->count[NB_DISCARD], 128);
+	SAME(m->bytes[3 * 512], 0);
+	SAME(m->bytes[4 * 512], 0xee);
+	SAME(m->bytes[765 * 512], 0);
+	nv_put64(h->out + 16 * 255 + 8, 16384);
+	SAME(host_do(h, c).status, DNR(NV_LBA_RANGE));
+	SAME(m->count[NB_DISCARD], 128);
+	down();
+}
+
 static void the_write_cache_can_be_switched_off(void)
 {
 	up(16 << 20);
@@ -442,6 +465,7 @@ int main(void)
 	RUN(errors_of_the_medium_are_told);
 	RUN(zeros_are_written_where_the_medium_knows_no_better);
 	RUN(ranges_are_deallocated);
+	RUN(so_many_ranges_as_there_can_be);
 	RUN(the_write_cache_can_be_switched_off);
 	RUN(compare_and_write_is_one);
 	RUN(halves_of_a_fused_command_do_nothing);
