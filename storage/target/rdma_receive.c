@@ -8,7 +8,7 @@
 
 #define BUDGET 64 /* completions of one connection before others have their turn */
 #define BATCH 16
-#define HOPE_NS 50000u
+#define HOPE_NS 200000u
 #define VAIN_MAX 6u /* one time in 64 at the least */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
