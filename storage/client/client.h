@@ -77,6 +77,7 @@ struct vn_queue {
 	struct vn_cmd **slots;
 	uint16_t *unused;
 	unsigned n_unused, busy;
+	uint64_t bytes;          /* of the commands under way */
 	int error;               /* errno of what broke it, 0 while it works */
 	int epoll;               /* where its descriptors are watched, -1: nowhere */
 	const atomic_bool *stop; /* NULL, or what ends a wait */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "client/client.h"
@@ -12,9 +13,12 @@
 /* Without a memfd any memory will do, a copy into it is just dearer. The descriptor stays: by it the memory is found. */
 void *vn_shared_new(size_t length, int *fd)
 {
+	struct rlimit most; /* a memfd is a file: beyond this there would be SIGXFSZ */
 	void *at;
 
-	*fd = memfd_create("verbena-nvme", MFD_CLOEXEC);
+	*fd = -1;
+	if (!getrlimit(RLIMIT_FSIZE, &most) && length <= most.rlim_cur)
+		*fd = memfd_create("verbena-nvme", MFD_CLOEXEC);
 	if (*fd >= 0 && ftruncate(*fd, (off_t)length)) {
 		close(*fd);
 		*fd = -1;

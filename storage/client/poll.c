@@ -10,6 +10,7 @@
 
 #include "client/client.h"
 
+#define BYTES_US 4096u /* what is under way may take a microsecond for so much */
 #define LOOKS 16u   /* between two looks at the clock */
 #define VAIN_MAX 6u /* one sleep in 64 begins with looking, at the least */
 
@@ -52,6 +53,9 @@ static uint64_t now_us(void)
 static bool look_for_a_while(struct vn_disk *d)
 {
 	uint64_t until = now_us() + d->options.spin_us, answered = d->answered;
+
+	for (unsigned i = 0; i < d->now.n; i++)
+		until += d->now.io[i]->bytes / BYTES_US;
 
 	for (unsigned n = 1; n % LOOKS || now_us() < until; n++) {
 		look(d);

@@ -63,6 +63,7 @@ void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c)
 	c->answered = c->done = c->digest_failed = false;
 	q->slots[slot] = c;
 	q->busy++;
+	q->bytes += c->length;
 	q->transport->submit(q, c);
 }
 
@@ -82,6 +83,7 @@ void vn_queue_release(struct vn_queue *q, struct vn_cmd *c)
 	q->generation[slot]++;
 	q->unused[q->n_unused++] = slot;
 	q->busy--;
+	q->bytes -= c->length;
 }
 
 void vn_queue_break(struct vn_queue *q, int error, const char *format, ...)

@@ -9,6 +9,7 @@
 #define BUDGET 64 /* completions of one connection before others have their turn */
 #define BATCH 16
 #define HOPE_NS 200000u
+#define MOVING_NS 1000000u /* while data goes out: who looks may be who moves it */
 #define VAIN_MAX 6u /* one time in 64 at the least */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
@@ -188,7 +189,7 @@ static bool hopes(struct nt_rconn *c)
 		return false;
 	}
 	if (!c->hoped)
-		c->hoped = now + HOPE_NS;
+		c->hoped = now + (c->posted ? MOVING_NS : HOPE_NS);
 	return true;
 }
 
