@@ -81,7 +81,7 @@ stop_both() { kill "$client" "$server" 2>/dev/null; wait "$client" "$server"; }
 
 spent_by_loss() {
 	VERBENA_FAULT=loss=100 start_server "${endless[@]}" -T 10 -R 2 -q 3 && VERBENA_FAULT=loss=100 start_client "${endless[@]}" -T 10 -R 2 -q 3 || return 1
-	ends 8 "$spent" server client
+	ends 3 "$spent" server client
 }
 check "VERBENA_FAULT: when all is lost, both learn that their retries are spent" spent_by_loss
 
@@ -90,7 +90,7 @@ dies() { # WHO SURVIVES: the other is killed
 	[ "$1" = client ] && dead=server
 	running -T 14 -R 5 || { stop_both; return 1; }
 	kill -9 "$(program_of "${!dead}")"
-	ends 8 "$spent" "$1"
+	ends 3 "$spent" "$1"
 	local status=$?
 	stop_both
 	return $status
@@ -102,7 +102,7 @@ check "a pair after that" pair "${verify[@]}" -n 1000000
 cut_for_good() {
 	running -T 14 -R 5 -q 3 || { stop_both; return 1; }
 	cable cut=1
-	ends 8 "$spent" server client
+	ends 3 "$spent" server client
 	local status=$?
 	cable
 	stop_both
