@@ -7,8 +7,8 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -34,12 +34,6 @@
 #define HOLD_MIN 2000u /* ns */
 #define HOLD_START 20000u
 #define HOLD_MAX 500000u
-/* seconds: a connection whose other end is silent, or takes nothing, for about a minute has ended */
-#define KEEP_IDLE 20
-#define KEEP_INTERVAL 5
-#define KEEP_COUNT 8
-#define SHORT_WAY 1000u /* us, there and back */
-#define USER_TIMEOUT (KEEP_IDLE + KEEP_INTERVAL * KEEP_COUNT)
 
 struct vb_iw_stats vb_iw_totals;
 
@@ -56,7 +50,9 @@ struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
 		free(h);
 		return NULL;
 	}
-	h->congestion = getenv("VERBENA_CONGESTION");
+	const char *congestion = getenv("VERBENA_CONGESTION");
+
+	snprintf(h->congestion, sizeof(h->congestion), "%s", congestion ? congestion : "");
 	node->io->iwarp = h;
 	vb_iwarp_watch(node, true); /* the duty begins with the adapter thread */
 	return h;
@@ -462,48 +458,6 @@ bool vb_iwarp_path_idle(const struct vb_qp *qp)
 
 /* --- beginning --- */
 
-static void set_option(int fd, int level, int name, int value)
-{
-	setsockopt(fd, level, name, &value, sizeof(value)); /* what it does not have, it does without */
-}
-
-static bool set_congestion_control(int fd, const char *name)
-{
-	return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
-}
-
-/* On a short way BBR, which paces, has half the speed, or less where cores are scarce. All else that an administrator chose
- * is right, and so is BBR on a long one. */
-static void choose_congestion_control(int fd, const char *wish)
-{
-	struct tcp_info info = {0};
-	char is[16] = "";
-	socklen_t is_len = sizeof(is) - 1, len = sizeof(info);
-
-	if (wish && *wish) {
-		if (strcmp(wish, "system") != 0 && !set_congestion_control(fd, wish))
-			vb_log(VB_LOG_ERROR, "VERBENA_CONGESTION: this system does not give us '%s'", wish);
-		return;
-	}
-	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, is, &is_len) || strncmp(is, "bbr", 3) != 0)
-		return;
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) || info.tcpi_rtt > SHORT_WAY)
-		return;
-	if (!set_congestion_control(fd, "cubic"))
-		set_congestion_control(fd, "reno");
-}
-
-static void prepare_socket(int fd, const char *congestion)
-{
-	choose_congestion_control(fd, congestion);
-	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE);
-	set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL);
-	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT);
-	set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT * 1000);
-}
-
 static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
 	struct vb_iwarp_path *w = calloc(1, sizeof(*w) + qp->sq_max_wr * sizeof(w->sends[0]));
@@ -611,7 +565,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 	if (err)
 		return err;
 	vb_guard_install();
-	prepare_socket(s->fd, qp->node->io->iwarp->congestion);
+	vb_iwarp_prepare_socket(s->fd, qp->node->io->iwarp->congestion);
 	pthread_mutex_lock(&qp->modify_lock);
 	vb_lock(&qp->node->progress);
 	if (atomic_load(&qp->state) == IBV_QPS_INIT)

@@ -52,7 +52,7 @@ struct vb_iwarp_host {
 	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
 	atomic_uint users; /* = n: a hint */
-	const char *congestion; /* VERBENA_CONGESTION; NULL: not set */
+	char congestion[16]; /* VERBENA_CONGESTION; empty: not set */
 	_Atomic uint64_t trim_at; /* ns: when to look for idle ones; 0: all are */
 };
 
@@ -100,6 +100,10 @@ extern const struct vb_iw_ops vb_iwarp_ops;
 /* The completion that waits does not any longer. Under sq_lock. */
 void vb_iwarp_release(struct vb_iwarp_path *w);
 void vb_iwarp_release_all(struct vb_node *node); /* under progress */
+
+/* --- iwarp_socket.c --- */
+
+void vb_iwarp_prepare_socket(int fd, const char *congestion);
 
 /* --- iwarp_tail.c: the end of a stream. All is allocated with its beginning --- */
 

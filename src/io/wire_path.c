@@ -50,11 +50,14 @@ static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return vb_guard_copy(dst, src, len);
-	struct vb_tx_laid *laid = &w->laid[w->laying++ % VB_TX_MORE];
+	struct vb_tx_laid *laid = &w->laid[w->laying % VB_TX_MORE];
 
-	laid->at = dst;
+	if (!vb_guard_copy_sum(dst, src, len, laid->sum))
+		return false;
+	laid->at = dst; /* what failed may be tried again at the same place */
 	laid->len = len;
-	return vb_guard_copy_sum(dst, src, len, laid->sum);
+	w->laying++;
+	return true;
 }
 
 static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)

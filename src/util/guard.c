@@ -320,18 +320,13 @@ bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2])
 }
 
 /* Between the lengths where short and long string moves are best. */
-static bool copy(void *dst, const void *src, size_t n)
+bool vb_guard_copy(void *dst, const void *src, size_t n)
 {
 #if defined(__x86_64__)
 	if (n - WIDE_MIN <= WIDE_MAX - WIDE_MIN && vb_guard_can_sum())
 		return vb_guard_raw_copy_wide(dst, src, n);
 #endif
 	return vb_guard_raw_copy(dst, src, n);
-}
-
-bool vb_guard_copy(void *dst, const void *src, size_t n)
-{
-	return copy(dst, src, n);
 }
 
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
@@ -341,7 +336,7 @@ bool vb_guard_copy_tail(void *dst, const void *src, size_t n)
 
 	if (tail > n)
 		tail = n;
-	if (n > tail && !copy(dst, src, n - tail))
+	if (n > tail && !vb_guard_copy(dst, src, n - tail))
 		return false;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	if (tail == 8)
