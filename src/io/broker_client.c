@@ -16,6 +16,7 @@
 #include "broker/proto.h"
 #include "broker/runtime.h"
 #include "broker/spawn.h"
+#include "io/broker_incoming.h"
 #include "util/log.h"
 
 #define CONNECT_MS 5000   /* bound of vb_broker_connect */
@@ -67,22 +68,6 @@ struct vb_broker_client {
 	uint64_t incarnation, secret;
 };
 
-/* One message as it came, with its descriptors. */
-struct incoming {
-	union {
-		struct vb_msg_head head;
-		struct vb_msg_attached attached;
-		struct vb_msg_meet_reply peer;
-		struct vb_msg_wire_reply wire;
-		struct vb_msg_cm_mad mad;
-		struct vb_msg_service_reply service;
-		struct vb_msg_error error;
-		char bytes[VB_MAX_MSG];
-	};
-	int fds[VB_MAX_FDS], nfds;
-	bool fds_cut; /* this program had no room for all */
-};
-
 uint32_t vb_broker_proc_id(const struct vb_broker_client *c)
 {
 	return c->lane;
@@ -125,13 +110,6 @@ static void unwatch_and_close(struct vb_broker_client *c, int *fd)
 	epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
 	close(*fd);
 	*fd = -1;
-}
-
-static void close_fds(struct incoming *in)
-{
-	for (int i = 0; i < in->nfds; i++)
-		close(in->fds[i]);
-	in->nfds = 0;
 }
 
 /* ---- sending ---- */
@@ -502,37 +480,7 @@ static void step_starting(struct vb_broker_client *c)
 
 /* ---- receiving ---- */
 
-/* 1: a message; 0: nothing now; -1: the connection is over. */
-static int receive(struct vb_broker_client *c, struct incoming *in)
-{
-	union {
-		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = {.iov_base = in->bytes, .iov_len = sizeof(in->bytes)};
-	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
-
-	ssize_t n = recvmsg(c->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0 && errno == ECONNRESET) /* told once, before what was sent ahead of it: an ERROR perhaps */
-		n = recvmsg(c->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
-	in->nfds = 0;
-	in->fds_cut = mh.msg_flags & MSG_CTRUNC;
-	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
-	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
-		in->nfds = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(in->fds, CMSG_DATA(cm), (size_t)in->nfds * sizeof(int));
-	}
-	if (n < (ssize_t)sizeof(in->head) || in->head.len != n || (mh.msg_flags & MSG_TRUNC)) {
-		close_fds(in);
-		return -1;
-	}
-	return 1;
-}
-
-static void on_attached(struct vb_broker_client *c, const struct incoming *in)
+static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in)
 {
 	const struct vb_msg_attached *m = &in->attached;
 
@@ -555,7 +503,7 @@ static void on_attached(struct vb_broker_client *c, const struct incoming *in)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void on_error(struct vb_broker_client *c, struct incoming *in)
+static void on_error(struct vb_broker_client *c, struct vb_incoming *in)
 {
 	in->error.text[sizeof(in->error.text) - 1] = 0;
 	c->error = in->error.err > 0 ? in->error.err : EPROTO;
@@ -565,70 +513,8 @@ static void on_error(struct vb_broker_client *c, struct incoming *in)
 	c->refused = true;
 }
 
-/* False: no such message can be. */
-static bool is_peer(const struct incoming *in)
-{
-	const struct vb_msg_meet_reply *m = &in->peer;
-
-	if (in->head.len != sizeof(*m))
-		return false;
-	return m->err || (m->lane > 0 && m->lane < VB_LANE_COUNT && m->incarnation);
-}
-
-static void on_peer(struct incoming *in, const struct vb_broker_ops *ops, void *arg)
-{
-	const struct vb_msg_meet_reply *m = &in->peer;
-	bool reply = in->head.type == VB_MSG_MEET_REPLY;
-
-	if (m->err || in->fds_cut || in->nfds != 4) {
-		close_fds(in);
-		if (reply)
-			ops->meet_reply(arg, m->tag, m->err ? m->err : EMFILE, NULL);
-		else
-			vb_log(VB_LOG_WARN, "broker: no descriptors left for a peer that met us");
-		return;
-	}
-	struct vb_peer_info info = {
-		.proc_id = m->lane, .incarnation = m->incarnation, .uid = m->uid,
-		.pid = vb_pidfd_pid(in->fds[3]),
-		.seg_fd = in->fds[0], .bell_fd = in->fds[1], .wake_fd = in->fds[2], .pid_fd = in->fds[3],
-	};
-	if (reply)
-		ops->meet_reply(arg, m->tag, 0, &info);
-	else
-		ops->introduced(arg, &info);
-}
-
-/* False: no such message can be. */
-static bool is_wire(const struct incoming *in)
-{
-	const struct vb_msg_wire_reply *m = &in->wire;
-
-	if (in->head.len != sizeof(*m) || m->err < 0)
-		return false;
-	return m->err || (m->nlanes > 0 && m->nlanes <= VB_LANE_COUNT);
-}
-
-static void on_wire(struct incoming *in, const struct vb_broker_ops *ops, void *arg)
-{
-	const struct vb_msg_wire_reply *m = &in->wire;
-	int err = m->err;
-
-	if (!err && (in->fds_cut || in->nfds != 2))
-		err = EMFILE;
-	if (err || !ops->wire_reply)
-		close_fds(in);
-	if (!ops->wire_reply)
-		return;
-	if (err)
-		ops->wire_reply(arg, err, -1, -1, 0, err == EADDRINUSE ? m->holder_uid : 0,
-				err == EADDRINUSE ? (int)m->holder_pid : 0);
-	else
-		ops->wire_reply(arg, 0, in->fds[0], in->fds[1], m->nlanes, 0, 0);
-}
-
 /* Of queue pair 1. False: no such message can be. */
-static bool on_qp1(struct vb_broker_client *c, const struct incoming *in, const struct vb_broker_ops *ops, void *arg)
+static bool on_qp1(struct vb_broker_client *c, const struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	bool mad = in->head.type == VB_MSG_CM_RECV;
 
@@ -642,13 +528,13 @@ static bool on_qp1(struct vb_broker_client *c, const struct incoming *in, const 
 }
 
 /* False: the broker makes no sense. */
-static bool on_message(struct vb_broker_client *c, struct incoming *in, const struct vb_broker_ops *ops, void *arg)
+static bool on_message(struct vb_broker_client *c, struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	bool first = !c->lane;
 
 	switch (in->head.type) {
 	case VB_MSG_ATTACHED:
-		close_fds(in);
+		vb_incoming_close(in);
 		if (c->state != ATTACHING || in->head.len != sizeof(in->attached) || !in->attached.lane)
 			return false;
 		if (c->lane && in->attached.lane != c->lane)
@@ -658,40 +544,38 @@ static bool on_message(struct vb_broker_client *c, struct incoming *in, const st
 			ops->reattached(arg);
 		return true;
 	case VB_MSG_ERROR:
-		close_fds(in);
+		vb_incoming_close(in);
 		if (in->head.len == sizeof(in->error))
 			on_error(c, in);
 		return false;
 	case VB_MSG_MEET_REPLY:
 	case VB_MSG_INTRODUCED:
-		if (c->state != ATTACHED || !ops || !is_peer(in))
+		if (c->state != ATTACHED || !ops || !vb_incoming_peer(in, ops, arg))
 			break;
-		on_peer(in, ops, arg);
 		return true;
 	case VB_MSG_WIRE_REPLY:
-		if (c->state != ATTACHED || !ops || !is_wire(in))
+		if (c->state != ATTACHED || !ops || !vb_incoming_wire(in, ops, arg))
 			break;
-		on_wire(in, ops, arg);
 		return true;
 	case VB_MSG_CM_RECV:
 	case VB_MSG_SERVICE_REPLY:
-		close_fds(in);
+		vb_incoming_close(in);
 		return on_qp1(c, in, ops, arg);
 	default: /* of a later broker */
-		close_fds(in);
+		vb_incoming_close(in);
 		return true;
 	}
-	close_fds(in);
+	vb_incoming_close(in);
 	return false;
 }
 
 /* Reads what is there. Without ops (vb_broker_connect) it stops after ATTACHED: the rest is for dispatch. */
 static void step_connected(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
 {
-	struct incoming in;
+	struct vb_incoming in;
 
 	for (int i = 0; i < READS_PER_DISPATCH; i++) {
-		int got = receive(c, &in);
+		int got = vb_incoming_receive(c->sock, &in);
 		if (!got)
 			break;
 		if (got < 0 || !on_message(c, &in, ops, arg)) {
