@@ -84,7 +84,7 @@ static void put_req_path(struct vb_writer *w, const struct vb_cm_path *p, uint8_
 static void get_req(struct vb_reader *r, struct vb_cm_req *m)
 {
 	m->local_comm_id = vb_get32(r);
-	vb_get32(r);
+	m->ece.vendor_id = vb_get32(r) & 0xffffff;
 	m->service_id = vb_get64(r);
 	m->local_ca_guid = vb_get64(r);
 	vb_get32(r);
@@ -120,7 +120,7 @@ static void get_req(struct vb_reader *r, struct vb_cm_req *m)
 static void put_req(struct vb_writer *w, const struct vb_cm_req *m)
 {
 	vb_put32(w, m->local_comm_id);
-	vb_put32(w, 0);
+	vb_put32(w, m->ece.vendor_id & 0xffffff);
 	vb_put64(w, m->service_id);
 	vb_put64(w, m->local_ca_guid);
 	vb_put32(w, 0);
@@ -182,11 +182,11 @@ static void get_rep(struct vb_reader *r, struct vb_cm_rep *m)
 	GET_IDS(r, m);
 	m->local_qkey = vb_get32(r);
 	m->local_qpn = vb_get24(r);
-	vb_get8(r);
+	m->ece.vendor_id = (uint32_t)vb_get8(r) << 16;
 	m->local_eecn = vb_get24(r);
-	vb_get8(r);
+	m->ece.vendor_id |= (uint32_t)vb_get8(r) << 8;
 	m->starting_psn = vb_get24(r);
-	vb_get8(r);
+	m->ece.vendor_id |= vb_get8(r);
 	m->responder_resources = vb_get8(r);
 	m->initiator_depth = vb_get8(r);
 	uint8_t v = vb_get8(r);
@@ -206,11 +206,11 @@ static void put_rep(struct vb_writer *w, const struct vb_cm_rep *m)
 	PUT_IDS(w, m);
 	vb_put32(w, m->local_qkey);
 	vb_put24(w, m->local_qpn);
-	vb_put8(w, 0);
+	vb_put8(w, (uint8_t)(m->ece.vendor_id >> 16));
 	vb_put24(w, m->local_eecn);
-	vb_put8(w, 0);
+	vb_put8(w, (uint8_t)(m->ece.vendor_id >> 8));
 	vb_put24(w, m->starting_psn);
-	vb_put8(w, 0);
+	vb_put8(w, (uint8_t)m->ece.vendor_id);
 	vb_put8(w, m->responder_resources);
 	vb_put8(w, m->initiator_depth);
 	vb_put8(w, (uint8_t)(m->target_ack_delay << 3 | (m->failover_accepted & 3) << 1 | m->flow_control));
@@ -342,9 +342,9 @@ static void get_sidr_rep(struct vb_reader *r, struct vb_cm_sidr_rep *m)
 	m->request_id = vb_get32(r);
 	m->status = vb_get8(r);
 	m->ari_len = at_most_ari(vb_get8(r));
-	vb_get16(r);
+	m->ece.vendor_id = (uint32_t)vb_get16(r) << 8;
 	m->qpn = vb_get24(r);
-	vb_get8(r);
+	m->ece.vendor_id |= vb_get8(r);
 	m->service_id = vb_get64(r);
 	m->qkey = vb_get32(r);
 	get_bytes(r, m->ari, sizeof(m->ari));
@@ -356,13 +356,22 @@ static void put_sidr_rep(struct vb_writer *w, const struct vb_cm_sidr_rep *m)
 	vb_put32(w, m->request_id);
 	vb_put8(w, m->status);
 	vb_put8(w, at_most_ari(m->ari_len));
-	vb_put16(w, 0);
+	vb_put16(w, (uint16_t)(m->ece.vendor_id >> 8));
 	vb_put24(w, m->qpn);
-	vb_put8(w, 0);
+	vb_put8(w, (uint8_t)m->ece.vendor_id);
 	vb_put64(w, m->service_id);
 	vb_put32(w, m->qkey);
 	vb_put_bytes(w, m->ari, sizeof(m->ari));
 	vb_put_bytes(w, m->private_data, sizeof(m->private_data));
+}
+
+/* Where a message has them. */
+static uint32_t *ece_options(struct vb_cm_msg *msg)
+{
+	return msg->attr == VB_CM_REQ        ? &msg->req.ece.options
+	       : msg->attr == VB_CM_REP      ? &msg->rep.ece.options
+	       : msg->attr == VB_CM_SIDR_REP ? &msg->sidr_rep.ece.options
+	                                     : NULL;
 }
 
 static bool ours(const struct vb_mad *h)
@@ -393,19 +402,25 @@ bool vb_cm_decode(struct vb_cm_msg *msg, const uint8_t *mad, size_t len)
 	}
 	msg->attr = h.attr_id;
 	msg->tid = h.tid;
+	uint32_t *options = ece_options(msg);
+
+	if (options)
+		*options = h.attr_mod;
 	return true;
 }
 
 void vb_cm_encode(uint8_t mad[VB_MAD_LEN], const struct vb_cm_msg *msg)
 {
 	struct vb_writer w = vb_writer(mad, VB_MAD_LEN);
+	const uint32_t *options = ece_options((struct vb_cm_msg *)msg);
 
 	vb_mad_encode(&w, &(struct vb_mad){.base_version = VB_MAD_BASE_VERSION,
 	                                   .mgmt_class = VB_MAD_CLASS_CM,
 	                                   .class_version = VB_MAD_CLASS_CM_VERSION,
 	                                   .method = VB_MAD_METHOD_SEND,
 	                                   .tid = msg->tid,
-	                                   .attr_id = (uint16_t)msg->attr});
+	                                   .attr_id = (uint16_t)msg->attr,
+	                                   .attr_mod = options ? *options : 0});
 	switch (msg->attr) {
 #define X(code, name, field, n)               \
 	case code:                            \

@@ -118,6 +118,12 @@ struct vb_cm_path {
 	uint8_t ack_timeout; /* 5 bits */
 };
 
+/* Enhanced connection establishment: what vendors tell each other. */
+struct vb_cm_ece {
+	uint32_t vendor_id; /* 24 bits; 0: nothing is said */
+	uint32_t options;   /* the MAD's attribute modifier */
+};
+
 struct vb_cm_req {
 	uint32_t local_comm_id;
 	uint64_t service_id, local_ca_guid;
@@ -133,6 +139,7 @@ struct vb_cm_req {
 	uint8_t mtu;            /* 4 bits: enum ibv_mtu */
 	uint8_t max_cm_retries; /* 4 bits */
 	struct vb_cm_path primary, alternate;
+	struct vb_cm_ece ece;
 	uint8_t private_data[VB_CM_REQ_PRIVATE];
 };
 
@@ -160,6 +167,7 @@ struct vb_cm_rep {
 	bool flow_control, srq;
 	uint8_t rnr_retry_count;
 	uint64_t local_ca_guid;
+	struct vb_cm_ece ece;
 	uint8_t private_data[VB_CM_REP_PRIVATE];
 };
 
@@ -210,6 +218,7 @@ struct vb_cm_sidr_rep {
 	uint64_t service_id;
 	uint32_t qkey;
 	uint8_t ari[VB_CM_ARI];
+	struct vb_cm_ece ece;
 	uint8_t private_data[VB_CM_SIDR_REP_PRIVATE];
 };
 

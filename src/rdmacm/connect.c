@@ -88,6 +88,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	                    .hop_limit = id->iwarp ? RCM_IWARP_HOPS : path->hop_limit,
 	                    .sl = path->sl,
 	                    .ack_timeout = path->timeout},
+	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
 	};
 	rcm_addr_gid(&id->src, req->primary.local_gid);
 	rcm_addr_gid(&id->dst, req->primary.remote_gid);
@@ -205,6 +206,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	        .srq = c->srq,
 	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
 	        .local_ca_guid = id->source.dev->guid,
+	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
 	};
 
 	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE - id->iwarp)

@@ -53,6 +53,7 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	if (!e)
 		return;
 	take_rep(id, rep);
+	id->remote_ece = rep->ece;
 	e->event.param.conn = (struct rdma_conn_param){
 	        .responder_resources = rep->initiator_depth,
 	        .initiator_depth = rep->responder_resources,

@@ -141,10 +141,7 @@ RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, vo
 	return rcm_result(err);
 }
 
-/*
- * deviates: the options are kept, and not sent: the peer sees what it sees of a peer that does not know of them (vendor
- * id 0), and so do we of it.
- */
+/* They go with the REQ or the answer to one; the adapter has none of its own, and does nothing with the peer's. */
 RCM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 {
 	struct rcm_id *id = rcm_id(cm_id);
@@ -157,8 +154,12 @@ RCM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 
 RCM_EXPORT int rdma_get_remote_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 {
-	if (!rcm_ours(rcm_id(cm_id)) || cm_id->qp || !ece)
+	struct rcm_id *id = rcm_id(cm_id);
+
+	if (!rcm_ours(id) || cm_id->qp || !ece)
 		return rcm_fail(EINVAL);
-	*ece = (struct ibv_ece){0};
+	rcm_lock();
+	*ece = (struct ibv_ece){.vendor_id = id->remote_ece.vendor_id, .options = id->remote_ece.options};
+	rcm_unlock();
 	return 0;
 }

@@ -159,7 +159,7 @@ static void widen_inline(struct ibv_qp_cap *cap)
 		cap->max_inline_data = room;
 }
 
-/* What the adapter offers of its own accord; the peer's never comes, see option.c. */
+/* What the adapter offers of its own accord. */
 static void note_ece(struct rcm_id *id, struct ibv_qp *qp)
 {
 	struct ibv_ece ece = {0};

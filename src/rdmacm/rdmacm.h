@@ -112,6 +112,7 @@ struct rcm_id {
 	bool reuse, afonly, afonly_set, ack_timeout_set;
 	uint8_t tos, ack_timeout;
 	int backlog; /* requests that may still be queued */
+	struct vb_cm_ece remote_ece;
 
 	struct vb_cm_conn *conn;
 	struct rcm_path path;

@@ -112,6 +112,7 @@ static void take_req(struct rcm_id *id, const struct vb_cm_req *req)
 	        .rate = req->primary.packet_rate,
 	        .flow_label = req->primary.flow_label,
 	};
+	id->remote_ece = req->ece;
 	id->responder_resources = id->path.responder_resources;
 	id->initiator_depth = id->path.initiator_depth;
 }

@@ -4,18 +4,22 @@
 #include "../frame/check.h"
 #include "frame/cm.h"
 
-/* A field: byte from the end of the MAD header, bit from the highest of that byte, width in bits; where in the struct.
- */
+/* A field: byte from the end of the MAD header, bit from the highest of that byte, width in bits; where in the struct;
+ * after how many bits something else comes between, for three bytes. */
 struct field {
 	enum vb_cm_attr attr;
-	uint16_t byte, bit, width;
+	int16_t byte;
+	uint16_t bit, width;
 	size_t at, size;
+	uint16_t split;
 };
 
-#define F(NAME, m, byte, bit, width, f)                                                                               \
-	{                                                                                                             \
-		VB_CM_##NAME, byte, bit, width, offsetof(struct vb_cm_msg, m.f), sizeof(((struct vb_cm_msg *)0)->m.f) \
+#define SPLIT(NAME, m, byte, bit, width, f, split)                                                                            \
+	{                                                                                                                     \
+		VB_CM_##NAME, byte, bit, width, offsetof(struct vb_cm_msg, m.f), sizeof(((struct vb_cm_msg *)0)->m.f), split \
 	}
+#define F(NAME, m, byte, bit, width, f) SPLIT(NAME, m, byte, bit, width, f, width)
+#define ECE(NAME, m, byte, split) F(NAME, m, -4, 0, 32, ece.options), SPLIT(NAME, m, byte, 0, 24, ece.vendor_id, split)
 
 #define REQ_PATH(p, base)                                                                                 \
 	F(REQ, req, base, 0, 16, p.local_lid), F(REQ, req, base + 2, 0, 16, p.remote_lid),                \
@@ -27,6 +31,7 @@ struct field {
 
 static const struct field fields[] = {
         F(REQ, req, 0, 0, 32, local_comm_id),
+        ECE(REQ, req, 5, 24),
         F(REQ, req, 8, 0, 64, service_id),
         F(REQ, req, 16, 0, 64, local_ca_guid),
         F(REQ, req, 28, 0, 32, local_qkey),
@@ -71,6 +76,7 @@ static const struct field fields[] = {
         F(REP, rep, 4, 0, 32, remote_comm_id),
         F(REP, rep, 8, 0, 32, local_qkey),
         F(REP, rep, 12, 0, 24, local_qpn),
+        ECE(REP, rep, 15, 8),
         F(REP, rep, 16, 0, 24, local_eecn),
         F(REP, rep, 20, 0, 24, starting_psn),
         F(REP, rep, 24, 0, 8, responder_resources),
@@ -128,6 +134,7 @@ static const struct field fields[] = {
         F(SIDR_REP, sidr_rep, 0, 0, 32, request_id),
         F(SIDR_REP, sidr_rep, 4, 0, 8, status),
         F(SIDR_REP, sidr_rep, 5, 0, 8, ari_len),
+        ECE(SIDR_REP, sidr_rep, 6, 16),
         F(SIDR_REP, sidr_rep, 8, 0, 24, qpn),
         F(SIDR_REP, sidr_rep, 12, 0, 64, service_id),
         F(SIDR_REP, sidr_rep, 20, 0, 32, qkey),
@@ -159,6 +166,12 @@ static void put_bit(uint8_t *mad, unsigned bit, bool v)
 	mad[bit / 8] |= (uint8_t)(v << (7 - bit % 8));
 }
 
+/* Of bit i of the field, from the start of the MAD. */
+static unsigned bit_at(const struct field *f, unsigned i)
+{
+	return (unsigned)(VB_MAD_HEADER_LEN + f->byte) * 8 + f->bit + i + i / f->split * 24;
+}
+
 static void store(struct vb_cm_msg *m, const struct field *f, uint64_t v)
 {
 	uint8_t *at = (uint8_t *)m + f->at;
@@ -184,7 +197,7 @@ static void store(struct vb_cm_msg *m, const struct field *f, uint64_t v)
 /* Gives the field a value, in the struct and on the wire. */
 static void set(struct vb_cm_msg *m, uint8_t *mad, const struct field *f, uint64_t v)
 {
-	unsigned bit = (VB_MAD_HEADER_LEN + f->byte) * 8 + f->bit;
+	unsigned bit = bit_at(f, 0);
 
 	if (f->width > 64) {
 		CHECK(f->size == f->width / 8);
@@ -201,7 +214,7 @@ static void set(struct vb_cm_msg *m, uint8_t *mad, const struct field *f, uint64
 		v %= VB_CM_ARI + 1;
 	store(m, f, v);
 	for (unsigned i = 0; i < f->width; i++)
-		put_bit(mad, bit + i, v >> (f->width - 1 - i) & 1);
+		put_bit(mad, bit_at(f, i), v >> (f->width - 1 - i) & 1);
 }
 
 static void put_header(uint8_t *mad, struct vb_cm_msg *m, enum vb_cm_attr attr)
@@ -283,7 +296,7 @@ static void reserved_bits_are_not_looked_at(void)
 		mask[18] = mask[19] = 0;
 		for (size_t i = 0; i < COUNT(fields); i++)
 			for (unsigned b = 0; fields[i].attr == attrs[a] && b < fields[i].width; b++)
-				put_bit(mask, (VB_MAD_HEADER_LEN + fields[i].byte) * 8 + fields[i].bit + b, true);
+				put_bit(mask, bit_at(&fields[i], b), true);
 		put_header(mad, &m, attrs[a]);
 		for (int i = 0; i < VB_MAD_LEN; i++)
 			noise[i] = (uint8_t)(mad[i] | (~mask[i] & 0xff));

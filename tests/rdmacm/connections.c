@@ -326,9 +326,15 @@ static void queue_pairs_may_be_the_programs_own(void)
 	struct ibv_qp *mine = own_qp(&client), *theirs;
 
 	param.qp_num = mine->qp_num;
+	MUST(rdma_set_local_ece(client.id, &(struct ibv_ece){.vendor_id = 0x123456, .options = 0x89abcdef}));
 	MUST(rdma_connect(client.id, &param));
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
 	struct end server = {.ch = listener.ch, .id = e->id};
+	struct ibv_ece ece;
+
+	MUST(rdma_get_remote_ece(server.id, &ece));
+	CHECK(ece.vendor_id == 0x123456 && ece.options == 0x89abcdef && !ece.comp_mask);
+	MUST(rdma_set_local_ece(server.id, &(struct ibv_ece){.vendor_id = 0xfedcba, .options = 1}));
 
 	CHECK_INT(e->param.conn.qp_num, mine->qp_num);
 	MUST(rdma_ack_cm_event(e));
@@ -337,6 +343,8 @@ static void queue_pairs_may_be_the_programs_own(void)
 	MUST(rdma_accept(server.id, &param));
 	e = fetch(client.ch, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	CHECK_INT(e->param.conn.qp_num, theirs->qp_num);
+	MUST(rdma_get_remote_ece(client.id, &ece));
+	CHECK(ece.vendor_id == 0xfedcba && ece.options == 1);
 	MUST(rdma_ack_cm_event(e));
 	bring_up(&client, mine, IBV_QPS_RTS);
 	CHECK(attr_of(mine).dest_qp_num == theirs->qp_num && attr_of(theirs).dest_qp_num == mine->qp_num);

@@ -363,7 +363,7 @@ static void events_have_names(void)
 	CHECK(!strcmp(rdma_event_str((enum rdma_cm_event_type)-1), "UNKNOWN EVENT"));
 }
 
-static void vendor_options_are_kept_and_not_sent(void)
+static void vendor_options_of_a_peer_are_those_of_nobody_at_first(void)
 {
 	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP);
 	struct ibv_ece ece = {.vendor_id = 0x15b3, .options = 1};
@@ -489,7 +489,7 @@ int main(int argc, char **argv)
 	        T(later_releases_resolve_names_by_an_id),
 	        T(all_devices_are_listed),
 	        T(events_have_names),
-	        T(vendor_options_are_kept_and_not_sent),
+	        T(vendor_options_of_a_peer_are_those_of_nobody_at_first),
 	        T(calls_out_of_turn_are_refused),
 	        T(an_adapter_that_goes_is_told_of),
 	        T(a_child_starts_anew),
