@@ -46,7 +46,7 @@ void rcm_rearm(void)
 {
 	uint64_t cm = vb_cm_deadline(&rcm.cm), iw = rcm.iwcm ? vb_iwcm_deadline(rcm.iwcm) : 0;
 
-	vb_qp1_timer(rcm.qp1, sooner(sooner(cm, rcm_late_due()), iw));
+	vb_qp1_timer(rcm.qp1, sooner(sooner(cm, rcm_late_due()), sooner(iw, rcm_resolve_due())));
 }
 
 bool rcm_ours(const struct rcm_id *id)
@@ -91,6 +91,7 @@ static void on_timeout(void *own, uint64_t now)
 	if (rcm.qp1) {
 		vb_cm_timeout(&rcm.cm, now);
 		rcm_late_timeout(now);
+		rcm_resolve_timeout(now);
 		if (rcm.iwcm)
 			vb_iwcm_timeout(rcm.iwcm, now);
 		rcm_rearm();
@@ -132,6 +133,7 @@ static void in_child(void)
 	rcm.ids = rcm.listeners = NULL;
 	rcm_iw_in_child();
 	rcm_late_forget();
+	rcm_resolve_forget();
 	rcm_devices_forget();
 }
 

@@ -8,6 +8,8 @@
 
 #include "rdmacm/rdmacm.h"
 
+#define AGAIN_US 100000 /* who did not answer may come up before the program's patience is over */
+
 /* Links with more than one other end, which are told apart by an address. */
 static bool has_neighbours(uint32_t ifindex)
 {
@@ -38,10 +40,16 @@ static void *ask(void *arg)
 	uint16_t vid;
 
 	rcm_addr_gid(&found->dst, attr.grh.dgid.raw);
-	int err = ibv_resolve_eth_l2_from_gid(found->source.dev->verbs, &attr, mac, &vid);
+	while (rcm_wanted(found)) {
+		int err = ibv_resolve_eth_l2_from_gid(found->source.dev->verbs, &attr, mac, &vid);
 
-	/* Whatever else went wrong is no proof that nobody is there. */
-	rcm_found(found, err == -EHOSTUNREACH || err == EHOSTUNREACH ? EHOSTUNREACH : 0);
+		/* Whatever else went wrong is no proof that nobody is there. */
+		if (err != -EHOSTUNREACH && err != EHOSTUNREACH) {
+			rcm_found(found);
+			break;
+		}
+		usleep(AGAIN_US);
+	}
 	free(found);
 	return NULL;
 }

@@ -106,6 +106,7 @@ struct rcm_id {
 	union rcm_addr src, dst; /* what the program sees of them it sees from an event on */
 	struct rcm_source source;
 	uint64_t query; /* the last one's number */
+	uint64_t resolve_by; /* ns: until then it is waited for; 0: without end */
 	bool bound, port_given;
 	uint32_t binding;
 
@@ -271,11 +272,14 @@ struct rcm_found {
 	union rcm_addr src, dst;
 	struct rcm_source source;
 };
-int rcm_resolve_addr(struct rcm_id *id, const struct sockaddr *src, const struct sockaddr *dst);
-void rcm_found(const struct rcm_found *found, int err); /* err: the next hop does not answer */
+bool rcm_wanted(const struct rcm_found *found); /* does anybody still wait for this answer? */
+void rcm_found(const struct rcm_found *found); /* the next hop answers */
+uint64_t rcm_resolve_due(void); /* rcm.lock held, here and below */
+void rcm_resolve_timeout(uint64_t now);
+void rcm_resolve_forget(void); /* in a child of fork() */
 
 /* neighbour.c */
-/* True: it is asked, and rcm_found is called by another thread. False: there is nobody to ask. */
+/* True: it is asked, and rcm_found is called by another thread once it has answered. False: there is nobody to ask. */
 bool rcm_ask_neighbour(const struct rcm_found *found);
 
 /* route.c; 0 or errno */

@@ -20,6 +20,9 @@ static void to_loopback(union rcm_addr *dst)
 		dst->sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
+/* When the first of the queries has lasted too long, or earlier; 0: none may. Under rcm.lock. */
+static uint64_t due;
+
 /* rcm.lock held. */
 static int conclude(struct rcm_id *id, const struct rcm_found *found)
 {
@@ -34,43 +37,101 @@ static int conclude(struct rcm_id *id, const struct rcm_found *found)
 	return 0;
 }
 
-void rcm_found(const struct rcm_found *found, int err)
+/* rcm.lock held. NULL: nobody waits for it any more. */
+static struct rcm_id *asker(const struct rcm_found *found)
 {
-	struct rcm_id *id;
+	struct rcm_id *id = rcm.ids;
 
-	rcm_lock();
-	for (id = rcm.ids; id && id->query != found->query;)
+	while (id && id->query != found->query)
 		id = id->next;
-	if (id && id->state == RCM_ADDR_QUERY) {
+	return id && id->state == RCM_ADDR_QUERY ? id : NULL;
+}
+
+bool rcm_wanted(const struct rcm_found *found)
+{
+	rcm_lock();
+	bool wanted = asker(found);
+
+	rcm_unlock();
+	return wanted;
+}
+
+void rcm_found(const struct rcm_found *found)
+{
+	rcm_lock();
+	struct rcm_id *id = asker(found);
+
+	if (id) {
 		id->state = RCM_BOUND;
-		if (err)
-			rcm_post(id, RDMA_CM_EVENT_ADDR_ERROR, -err);
-		else
-			conclude(id, found);
+		conclude(id, found);
 	}
 	rcm_unlock();
 }
 
-/* Where the next hop has to be asked for, that is done by a thread of its own; an event says how it went. */
-static int look(struct rcm_id *id, struct rcm_found *found)
+uint64_t rcm_resolve_due(void)
+{
+	return due;
+}
+
+void rcm_resolve_forget(void)
+{
+	due = 0;
+}
+
+void rcm_resolve_timeout(uint64_t now)
+{
+	if (!due || now < due)
+		return;
+	due = 0;
+	for (struct rcm_id *id = rcm.ids; id; id = id->next) {
+		if (id->state != RCM_ADDR_QUERY || !id->resolve_by)
+			continue;
+		if (id->resolve_by <= now) {
+			id->state = RCM_BOUND;
+			rcm_post(id, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+		} else if (!due || id->resolve_by < due) {
+			due = id->resolve_by;
+		}
+	}
+}
+
+/* rcm.lock held. ms below 0: without end, as for the kernel. */
+static void begin_query(struct rcm_id *id, struct rcm_found *found, int ms)
 {
 	static uint64_t queries;
+
+	id->query = found->query = ++queries;
+	id->state = RCM_ADDR_QUERY;
+	id->resolve_by = ms < 0 ? 0 : vb_qp1_now() + (uint64_t)ms * 1000000u;
+	if (id->resolve_by && (!due || id->resolve_by < due))
+		due = id->resolve_by;
+}
+
+/* Where the next hop has to be asked for, that is done by a thread of its own; an event says how it went. */
+static int look(struct rcm_id *id, struct rcm_found *found, int ms)
+{
 	int err = EINVAL;
 
 	rcm_lock();
 	if (id->state == RCM_BOUND) {
-		id->query = found->query = ++queries;
-		id->state = RCM_ADDR_QUERY;
+		begin_query(id, found, ms);
 		err = 0;
 	}
 	rcm_unlock();
-	if (!err && !rcm_ask_neighbour(found))
-		rcm_found(found, 0);
-	return err;
+	if (err)
+		return err;
+	if (rcm_ask_neighbour(found)) {
+		rcm_lock();
+		rcm_rearm();
+		rcm_unlock();
+	} else {
+		rcm_found(found);
+	}
+	return 0;
 }
 
 /* What follows is reported by an event, as the kernel's work queue does: no adapter has the source. */
-static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rcm_addr *src)
+static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rcm_addr *src, int ms)
 {
 	struct rcm_found found = {.src = *src, .dst = *dst, .source = id->source};
 	uint8_t gid[16];
@@ -79,10 +140,10 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 	if (!found.source.dev && rcm_find_source(RCM_EITHER, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
-	return look(id, &found);
+	return look(id, &found, ms);
 }
 
-int rcm_resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struct sockaddr *to)
+static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struct sockaddr *to, int ms)
 {
 	union rcm_addr src, dst, local;
 	int err;
@@ -107,7 +168,7 @@ int rcm_resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struc
 		local = id->src;
 		err = 0;
 	}
-	return err ? err : resolved(id, &dst, &local);
+	return err ? err : resolved(id, &dst, &local, ms);
 }
 
 RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
@@ -116,7 +177,7 @@ RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src,
 
 	if (!rcm_ours(id) || !rcm_addr_len(dst) || (src && src->sa_family && !rcm_addr_len(src)))
 		return -1;
-	int err = rcm_resolve_addr(id, src, dst);
+	int err = resolve_addr(id, src, dst, timeout_ms);
 
 	if (err)
 		return rcm_fail(err);
