@@ -431,7 +431,7 @@ void link_rts(struct link *l)
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = l->me.psn,
-		.timeout = (uint8_t)or(k->timeout, 14),
+		.timeout = (uint8_t)or(k->timeout, 16),
 		.retry_cnt = (uint8_t)or(k->retry, 7),
 		.rnr_retry = (uint8_t)or(k->rnr_retry, 7),
 		.max_rd_atomic = (uint8_t)or(k->rd, 16),

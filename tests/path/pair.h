@@ -87,7 +87,7 @@ struct conf {
 	unsigned sge, inline_max; /* [4, 0] */
 	unsigned access;        /* [all remote] */
 	bool no_access;
-	int timeout;            /* [14; -1: 0] */
+	int timeout;            /* [16; -1: 0] */
 	int retry;              /* [7; -1: 0] */
 	int rnr_retry;          /* [7; -1: 0] */
 	int rnr_timer;          /* [1: 10 us] */

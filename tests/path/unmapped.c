@@ -77,7 +77,7 @@ static void remote_hole(const struct job *j)
 	if (j->by_ring)
 		CHECK(forbid_process_vm(EPERM));
 	mem_make(&m, &d, 4 << 20);
-	link_make(&l, &d, &(struct conf){.timeout = 12});
+	link_make(&l, &d, &(struct conf){.timeout = 17});
 	struct far far = far_hear(p.fd);
 	link_join(&l, p.fd);
 	/* more than once: a shared mapping is mapped over here too after some uses, and must be guarded then */
@@ -191,7 +191,7 @@ static void a_file_cut_under_a_shared_mapping_fails_the_writer_only(void)
 
 		dev_open(&d);
 		mem_make(&m, &d, 1 << 20);
-		link_make(&l, &d, &(struct conf){.timeout = 12});
+		link_make(&l, &d, &(struct conf){.timeout = 17});
 		struct far far = far_hear(p.fd);
 		link_join(&l, p.fd);
 		enum ibv_wr_opcode op = read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
@@ -260,7 +260,7 @@ static void local_holes(bool by_ring)
 		if (by_ring)
 			CHECK(forbid_process_vm(EPERM));
 		mem_make_apart(&m, &d, 4 << 20);
-		link_make(&l, &d, &(struct conf){.timeout = 12});
+		link_make(&l, &d, &(struct conf){.timeout = 17});
 		struct far far = far_hear(p.fd);
 		link_join(&l, p.fd);
 		munmap(m.p, m.n);
