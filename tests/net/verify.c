@@ -531,7 +531,7 @@ static void options(struct options *o, int argc, char **argv)
 	                      .largest = 65536,
 	                      .receives = SLOTS,
 	                      .kinds = (1u << KINDS) - 1,
-	                      .timeout = 14,
+	                      .timeout = 17,
 	                      .retries = 7,
 	                      .reads = 8,
 	                      .seconds = 60};
