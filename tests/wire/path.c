@@ -1,18 +1,18 @@
 // path.c - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
-// follows: RFC 5681 (the TCP's AIMD)
+// follows: nothing; the TCP is tcp.c
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "path.h"
+#include "tcp.h"
 
 #define RING 131072u
 #define SENDS 4096u
 #define MESSAGE (w.path->read ? 1u << 20 : 65536u)
 #define OVERHEAD 62u /* Ethernet, IPv4, UDP, ICRC */
 #define TCP PATH_PAIRS
-#define TCP_LEN 1448u
 
 struct parcel {
 	uint64_t at, number; /* number: TCP */
@@ -35,18 +35,14 @@ struct end {
 	uint64_t asked, bytes;
 };
 
-/* Each packet is acknowledged by itself; what is lost is known when three later ones are, and is sent as a new one. */
-struct tcp {
-	uint64_t sent, acked, bytes, recover, heard_at;
-	uint32_t in_flight, window, threshold, grown;
-};
-
 static struct {
 	const struct path *path;
 	uint64_t random, now;
 	struct pipe pipe[2];
 	struct end end[PATH_PAIRS][2];
 	struct tcp tcp;
+	uint64_t tcp_bytes;
+	bool begun;
 	uint64_t busy_from[2], busy_to[2]; /* the next time that an end is stalled */
 } w;
 
@@ -208,58 +204,23 @@ static void input(const struct parcel *parcel, int id)
 
 static void tcp_output(void)
 {
-	struct tcp *t = &w.tcp;
-
-	while (t->in_flight < t->window) {
+	while (tcp_may_send(&w.tcp, w.now)) {
+		uint64_t number = w.tcp.sent;
 		struct parcel *p = put(!w.path->read, TCP_LEN + 20);
 
-		t->in_flight++;
+		tcp_sending(&w.tcp, w.now);
 		if (p) {
 			p->flow = TCP;
-			p->number = t->sent;
+			p->number = number;
 		}
-		t->sent++;
-	}
-}
-
-static void tcp_grow(struct tcp *t)
-{
-	t->window += t->window < t->threshold;
-	if (t->window >= t->threshold && ++t->grown >= t->window) {
-		t->window++;
-		t->grown = 0;
 	}
 }
 
 /* The network keeps the order: what this one has overtaken is lost. */
 static void tcp_input(uint64_t number)
 {
-	struct tcp *t = &w.tcp;
-	uint32_t lost = (uint32_t)(number - t->acked);
-
-	t->heard_at = w.now;
-	t->acked = number + 1;
-	t->in_flight -= lost + 1 < t->in_flight ? lost + 1 : t->in_flight;
-	t->bytes += w.now >= w.path->from ? TCP_LEN : 0;
-	if (lost && number >= t->recover) {
-		t->recover = t->sent;
-		t->threshold = t->window / 2 > 2 ? t->window / 2 : 2;
-		t->window = t->threshold;
-	} else if (number >= t->recover) {
-		tcp_grow(t);
-	}
-	tcp_output();
-}
-
-/* Nothing came back for long. */
-static void tcp_silence(void)
-{
-	struct tcp *t = &w.tcp;
-
-	t->heard_at = w.now;
-	t->threshold = t->window / 2 > 2 ? t->window / 2 : 2;
-	t->window = 1;
-	t->in_flight = 0;
+	w.tcp_bytes += w.now >= w.path->from ? TCP_LEN : 0;
+	tcp_acknowledged(&w.tcp, number, w.now);
 	tcp_output();
 }
 
@@ -315,12 +276,15 @@ static uint64_t deadline(uint32_t pair, int id)
 
 static uint64_t tcp_deadline(void)
 {
-	return w.path->tcp ? w.tcp.heard_at + 10 * w.path->rtt : 0;
+	return w.path->tcp ? earlier(tcp_paced_until(&w.tcp), w.tcp.heard_at + 10 * w.path->rtt) : 0;
 }
 
 static uint64_t next_event(void)
 {
 	uint64_t at = earlier(tcp_deadline(), earlier(head_at(0), head_at(1)));
+
+	if (w.now < w.path->pairs_at)
+		at = earlier(at, w.path->pairs_at);
 
 	for (uint32_t i = 0; i < w.path->pairs; i++)
 		at = earlier(at, earlier(deadline(i, 0), deadline(i, 1)));
@@ -329,6 +293,11 @@ static uint64_t next_event(void)
 
 static void step(void)
 {
+	if (w.path->pairs_at && !w.begun && w.now >= w.path->pairs_at) {
+		w.begun = true;
+		for (uint32_t i = 0; i < w.path->pairs; i++)
+			output(i, 0);
+	}
 	for (int to = 0; to < 2; to++) {
 		if (head_at(to) && head_at(to) <= w.now)
 			arrive(to);
@@ -342,8 +311,10 @@ static void step(void)
 		vb_wire_timeout(qp, w.now);
 		output(i / 2, i % 2);
 	}
-	if (tcp_deadline() && tcp_deadline() <= w.now)
-		tcp_silence();
+	if (w.path->tcp && w.tcp.heard_at + 10 * w.path->rtt <= w.now)
+		tcp_silent(&w.tcp, w.now);
+	if (w.path->tcp && w.now >= w.path->tcp_at)
+		tcp_output();
 }
 
 static double percent(uint64_t bytes)
@@ -358,11 +329,13 @@ struct path_result path_run(const struct path *path)
 	memset(&w, 0, sizeof(w));
 	w.path = path;
 	w.now = w.random = 1;
-	w.tcp = (struct tcp){.window = 10, .threshold = UINT32_MAX, .heard_at = path->tcp_at};
+	tcp_start(&w.tcp, path->tcp, path->tcp_at);
+	w.tcp.pace_at = path->tcp_at;
 	for (uint32_t i = 0; i < path->pairs; i++) {
 		init_end(i, 0);
 		init_end(i, 1);
-		output(i, 0);
+		if (!path->pairs_at)
+			output(i, 0);
 	}
 	for (uint64_t at; (at = next_event()) && at <= path->time;) {
 		w.now = at > w.now ? at : w.now;
@@ -373,7 +346,7 @@ struct path_result path_run(const struct path *path)
 		free(w.end[i][0].slots);
 		free(w.end[i][1].slots);
 	}
-	result.tcp = percent(w.tcp.bytes);
+	result.tcp = percent(w.tcp_bytes);
 	result.stats = w.end[0][0].qp.stats;
 	result.requester = w.end[0][0].qp.rq;
 	return result;

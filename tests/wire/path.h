@@ -1,10 +1,11 @@
 // path.h - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
-// follows: RFC 5681 (the TCP's AIMD)
+// follows: nothing; the TCP is tcp.c
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_PATH_H
 #define VB_TEST_WIRE_PATH_H
 
 #include "engine/wire/wire.h"
+#include "tcp.h"
 
 #define PATH_PAIRS 2
 
@@ -15,8 +16,9 @@ struct path {
 	uint32_t queue;                  /* bytes that wait at most; 0: no limit */
 	uint32_t mtu, keep, pairs;       /* keep: slots of each receiver */
 	uint64_t stall;                  /* ns: each end is busy with something else for so long, on average, every five times that */
-	bool tcp, read;                  /* read: the responder sends the data */
-	uint64_t tcp_at;                 /* when the TCP begins */
+	enum tcp_kind tcp;
+	bool read; /* the responder sends the data */
+	uint64_t tcp_at, pairs_at;       /* when the TCP begins; the queue pairs */
 };
 
 struct path_result {

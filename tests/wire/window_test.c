@@ -19,7 +19,8 @@ struct scenario {
 #define LONG .bits_per_us = 1000, .rtt = 20 * MS, .time = 4000 * MS, .from = 1000 * MS, .pairs = 1
 #define FAR .bits_per_us = 1000, .rtt = 200 * MS, .time = 20000 * MS, .from = 5000 * MS, .pairs = 1
 #define SHORT .bits_per_us = 40000, .rtt = 50 * US, .time = 60 * MS, .from = 10 * MS, .pairs = 1
-#define SHARED .bits_per_us = 1000, .rtt = 20 * MS, .time = 120000 * MS, .from = 20000 * MS, .pairs = 1, .tcp = true
+#define SHARED .bits_per_us = 1000, .rtt = 20 * MS, .time = 120000 * MS, .from = 20000 * MS, .pairs = 1
+#define ALONE .bits_per_us = 1000, .rtt = 20 * MS, .time = 60000 * MS, .from = 10000 * MS
 #define TWO .bits_per_us = 1000, .rtt = 20 * MS, .time = 30000 * MS, .from = 10000 * MS, .pairs = 2
 #define SMALL .mtu = 1024, .keep = 8192
 #define LARGE .mtu = 4096, .keep = 4096
@@ -59,11 +60,21 @@ static const struct scenario scenarios[] = {
           LARGE,
           .queue = 128 * KIB},
          85},
-        {"beside a TCP, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000}, 40, 20},
-        {"beside a TCP, queue 1.25 MB, 4096", {SHARED, LARGE, .queue = 1250000}, 40, 20},
-        {"beside a TCP, queue 625 KB, 4096", {SHARED, LARGE, .queue = 625000}, 40, 20},
-        {"beside a TCP, queue 250 KB, 4096", {SHARED, LARGE, .queue = 250000}, 40, 10},
-        {"beside a TCP, queue 2.5 MB, 4096, peer drops", {SHARED, .mtu = 4096, .queue = 2500000}, 40, 10},
+        {"beside a TCP, queue 2.5 MB, 1024", {SHARED, .tcp = TCP_RENO, SMALL, .queue = 2500000}, 40, 20},
+        {"beside a TCP, queue 1.25 MB, 4096", {SHARED, .tcp = TCP_RENO, LARGE, .queue = 1250000}, 40, 20},
+        {"beside a TCP, queue 625 KB, 4096", {SHARED, .tcp = TCP_RENO, LARGE, .queue = 625000}, 40, 20},
+        {"beside a TCP, queue 250 KB, 4096", {SHARED, .tcp = TCP_RENO, LARGE, .queue = 250000}, 40, 10},
+        {"beside a TCP, queue 2.5 MB, 4096, peer drops", {SHARED, .tcp = TCP_RENO, .mtu = 4096, .queue = 2500000}, 40, 10},
+        {"reno alone, queue 2.5 MB", {ALONE, .queue = 2500000, .tcp = TCP_RENO}, 0, 75},
+        {"cubic alone, queue 2.5 MB", {ALONE, .queue = 2500000, .tcp = TCP_CUBIC}, 0, 80},
+        {"BBR alone, queue 2.5 MB", {ALONE, .queue = 2500000, .tcp = TCP_BBR}, 0, 85},
+        {"BBR alone, queue 2.5 MB, 0.1 % loss", {ALONE, .queue = 2500000, .tcp = TCP_BBR, .lose = 100}, 0, 85},
+        {"cubic alone, queue 2.5 MB, 0.1 % loss", {ALONE, .queue = 2500000, .tcp = TCP_CUBIC, .lose = 100}, 0, 1},
+        {"beside cubic, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_CUBIC}, 40, 20},
+        /* BBR holds two bandwidth-delay products whatever is lost: here nothing is left for who gives way at a loss */
+        {"beside BBR, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR}, 0.3, 20},
+        {"beside BBR, queue 2.5 MB, 0.1 % loss, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR, .lose = 100}, 0.3, 20},
+        {"beside cubic that was there before, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_CUBIC, .pairs_at = 5000 * MS}, 40, 15},
         {"two pairs, queue 1.25 MB, 4096", {TWO, LARGE, .queue = 1250000}, 30, 30},
 };
 
