@@ -272,9 +272,15 @@ bool vb_tx_begin(struct vb_tx *tx)
 	return false;
 }
 
+/* Before anything is added to what is laid out. */
+static bool must_go(const struct vb_tx *tx)
+{
+	return tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES;
+}
+
 uint8_t *vb_tx_room(struct vb_tx *tx)
 {
-	if (__builtin_expect(tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES, 0) && !flush(tx))
+	if (__builtin_expect(must_go(tx), 0) && !flush(tx))
 		return NULL;
 	return tx->stage + tx->used;
 }
@@ -384,7 +390,9 @@ uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *to, size_
 	uint32_t size = (uint32_t)len + VB_ICRC_LEN, n;
 	const struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
-	if (!m || m->closed || m->seg != size || tx->used > FULL || tx->full >= BURST || tx->fault || !same_addr(&m->to, to))
+	if (!m || m->closed || m->seg != size || tx->fault || !same_addr(&m->to, to))
+		return 0;
+	if (must_go(tx))
 		return 0;
 	n = (DATAGRAM_MAX - m->len) / size;
 	n = n < SEGMENTS - m->n ? n : SEGMENTS - m->n;

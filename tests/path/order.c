@@ -354,6 +354,58 @@ static void sequence_numbers_wrap_around(void)
 	finish(&p);
 }
 
+static void list_target(int fd, void *arg)
+{
+	struct conf c = {0};
+	struct receiver r;
+
+	receiver_open(&r, fd, &c);
+	meet_up(fd);
+}
+
+/* Far more at once than a sender lays out before it hands over: each message of this length is two pieces of it. */
+static void post_list(struct link *l, enum ibv_wr_opcode op, struct mem *m, uint64_t off, struct far far, unsigned n, uint32_t len)
+{
+	struct ibv_send_wr wr[64] = {0}, *bad;
+	struct ibv_sge sge[64];
+
+	for (unsigned i = 0; i < n; i++) {
+		sge[i] = (struct ibv_sge){(uintptr_t)m->p + off + i * len, len, m->mr->lkey};
+		wr[i] = (struct ibv_send_wr){.wr_id = i, .next = i + 1 < n ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = 1, .opcode = op,
+		                             .send_flags = IBV_SEND_SIGNALED, .wr.rdma = {far.addr + i * len, far.rkey}};
+	}
+	CHECK_INT(ibv_post_send(l->qp, wr, &bad), 0);
+	for (unsigned i = 0; i < n; i++)
+		expect(l->scq, i, IBV_WC_SUCCESS);
+}
+
+static void a_list_of_many_requests_arrives_whole(void)
+{
+	static const uint32_t lens[] = {2000, 3072, 4096, 5000, 8192, 16000};
+	struct peer p = start(list_target, NULL);
+	struct conf c = {0};
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	link_make(&l, &d, &c);
+	mem_make(&m, &d, 2 << 20);
+	struct far far = far_hear(p.fd);
+	link_join(&l, p.fd);
+	for (unsigned round = 0; round < 60; round++) { /* the window has to open first */
+		uint32_t len = lens[round % 6];
+
+		fill(m.p, 60 * len, round);
+		memset(m.p + (1 << 20), 0, 1 << 20);
+		post_list(&l, IBV_WR_RDMA_WRITE, &m, 0, far, 60, len);
+		post_list(&l, IBV_WR_RDMA_READ, &m, 1 << 20, far, 60, len);
+		CHECK(holds(m.p + (1 << 20), 60 * len, round));
+	}
+	meet_up(p.fd);
+	finish(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -362,6 +414,7 @@ int main(int argc, char **argv)
 		{"requests of all kinds complete in posting order", requests_of_all_kinds_complete_in_posting_order},
 		{"a fenced send carries what the read before it brought", a_fenced_send_carries_what_the_read_before_it_brought},
 		{"a fenced send carries what a read by ring brought", a_fenced_send_carries_what_a_read_by_ring_brought},
+		{"a list of many requests arrives whole", a_list_of_many_requests_arrives_whole},
 		{"sequence numbers wrap around", sequence_numbers_wrap_around},
 	};
 
