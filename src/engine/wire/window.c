@@ -11,10 +11,13 @@
 #define CAREFUL_AGAIN 1024          /* ... so many */
 #define KNOWN 4                     /* round trips for which the last delay that was seen stands */
 #define DELAY_SLACK 10000ull        /* ns that are no sign of a queue */
+#define STALL_MAX 20000000ull       /* ns: who was busy for so long at times may be again */
+#define AMPLE (1u << 20)            /* bytes */
+#define AMPLE_AGAIN 256             /* round trips after a loss */
 
-void vb_wire_window_init(struct vb_wire_window *w, uint32_t max)
+void vb_wire_window_init(struct vb_wire_window *w, uint32_t max, uint32_t mtu)
 {
-	*w = (struct vb_wire_window){.max = max ? max : VB_WIRE_WINDOW_MAX};
+	*w = (struct vb_wire_window){.max = max ? max : VB_WIRE_WINDOW_MAX, .ample = AMPLE / mtu};
 	w->packets = w->max < VB_WIRE_WINDOW_FIRST ? w->max : VB_WIRE_WINDOW_FIRST;
 	w->slow_start_below = w->max;
 }
@@ -90,6 +93,15 @@ bool vb_wire_window_crowded(const struct vb_wire_window *w)
 	return w->rtt_min && rtt > calm(w) && rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
 }
 
+/*
+ * On a short path of busy machines a round trip takes what the schedulers take, a hundred times the least, and says nothing of
+ * the network: to this size only losses count, which a small socket buffer at the other end makes soon.
+ */
+static bool modest(const struct vb_wire_window *w, uint64_t now)
+{
+	return w->packets < w->ample && w->rtt_min < LONG_PATH && (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
+}
+
 /* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
 static void count(struct vb_wire_window *w, uint32_t packets, uint64_t now)
 {
@@ -124,6 +136,8 @@ static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
 {
 	uint32_t step = w->rtt_min > LONG_PATH ? 8 : 32;
 
+	if (modest(w, now))
+		return step < w->packets ? step : w->packets;
 	if (now < w->careful_until && w->packets >= w->ceiling)
 		return 4 * w->packets;
 	if (!known(w, now))
@@ -139,7 +153,7 @@ void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full,
 	if (!full)
 		return;
 	if (w->packets < w->slow_start_below) {
-		if (w->rtt_min && w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
+		if (w->rtt_min && !modest(w, now) && w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
 			w->slow_start_below = w->packets; /* a queue builds up: enough */
 		w->packets += packets;
 	} else {
@@ -183,6 +197,7 @@ void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
 {
 	uint32_t carried = w->carried > w->carried_before ? w->carried : w->carried_before;
 
+	w->lost_at = now;
 	if (!vb_wire_window_crowded(w)) {
 		if (w->rtt_min < LONG_PATH || !cheap || !known(w, now) || least_of_late(w) > calm(w))
 			reduce(w, cheap ? 15 : 14, carried, now);
@@ -199,8 +214,10 @@ void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
 
 void vb_wire_window_late(struct vb_wire_window *w, uint64_t now)
 {
+	uint32_t least = w->rtt_min < LONG_PATH ? w->ample : w->carried / 2;
+
 	if (w->srtt)
-		reduce(w, 8, w->carried / 2, now);
+		reduce(w, 8, least, now);
 }
 
 /* Nothing came back at all: begin again with little, and grow to half of what it was. */
@@ -232,5 +249,7 @@ uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least)
 	uint64_t spread = 4 * w->rttvar > w->srtt / 2 ? 4 * w->rttvar : w->srtt / 2;
 	uint64_t rto = w->srtt ? w->srtt + spread : RTT_UNKNOWN;
 
+	if (w->srtt && w->rtt_min < LONG_PATH && w->rtt_max > rto)
+		rto = w->rtt_max < STALL_MAX ? w->rtt_max : STALL_MAX;
 	return rto > least ? rto : least;
 }

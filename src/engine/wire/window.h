@@ -19,6 +19,8 @@
 struct vb_wire_window {
 	uint32_t packets; /* at least 1 */
 	uint32_t slow_start_below, max;
+	uint32_t ample;   /* on a short path delay says nothing as long as it is smaller */
+	uint64_t lost_at; /* 0: nothing was lost yet */
 	uint32_t acked;                 /* since the last growth */
 	uint64_t rtt_min, srtt, rttvar; /* ns; 0: none seen yet */
 	uint64_t rtt_min_at;            /* when rtt_min was last seen */
@@ -38,7 +40,8 @@ struct vb_wire_window {
 	uint8_t counts;
 };
 
-void vb_wire_window_init(struct vb_wire_window *w, uint32_t max);
+/* max: 0 for VB_WIRE_WINDOW_MAX. mtu: bytes of payload in a packet. */
+void vb_wire_window_init(struct vb_wire_window *w, uint32_t max, uint32_t mtu);
 /* first: of a packet that was sent once only; else it may be too short. */
 void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint64_t now);
 /* Where nothing is known yet: it took so long at most. */

@@ -36,7 +36,7 @@ void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const
 	if (!qp->cfg.probe_min)
 		qp->cfg.probe_min = 1000000;
 	qp->rs.epsn = cfg->rq_psn;
-	vb_wire_window_init(&qp->rq.window, cfg->max_window);
+	vb_wire_window_init(&qp->rq.window, cfg->max_window, cfg->mtu);
 }
 
 void vb_wire_reconfigure(struct vb_wire_qp *qp, const struct vb_wire_config *cfg)
