@@ -264,6 +264,8 @@ __attribute__((destructor)) static void at_end(void)
 {
 	struct vb_node *node = the_node;
 
+	if (node)
+		log_counters();
 	if (!node || !node->io->wire || !node->io->iwarp || !vb_trylock(&node->progress))
 		return;
 	vb_iwarp_last_words(node);

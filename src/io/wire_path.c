@@ -45,6 +45,18 @@ struct vb_wire_stats vb_wire_totals;
 
 /* --- queues and memory, beside what is in queue_ops.c --- */
 
+static bool copied_out(struct vb_wire_path *w, bool done, uint32_t len)
+{
+	w->q.stats.bytes_copied_out += done ? len : 0;
+	return done;
+}
+
+static bool copied_in(struct vb_wire_path *w, bool done, uint32_t len)
+{
+	w->q.stats.bytes_copied_in += done ? len : 0;
+	return done;
+}
+
 /* Payload of a packet: what fills one is added up for the ICRC while it is copied. */
 static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32_t len)
 {
@@ -66,21 +78,22 @@ static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, 
 	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
-		return lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len);
-	return k && vb_copy_from(k->iov, k->n, offset, dst, len);
+		return copied_out(w, lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len), len);
+	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
 /* A read's data, an atomic's result. */
 static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
-	const struct vb_known *k = vb_queue_pieces(own, &((struct vb_qp *)own)->wire->known, rq, IBV_ACCESS_LOCAL_WRITE);
+	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, IBV_ACCESS_LOCAL_WRITE);
 
-	return k && vb_copy_to(k->iov, k->n, offset, bytes, len);
+	return copied_in(w, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
 }
 
 static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
 {
-	return vb_receive_store(own, offset, bytes, len);
+	return copied_in(((struct vb_qp *)own)->wire, vb_receive_store(own, offset, bytes, len), len);
 }
 
 static uint32_t receives(void *own)
@@ -108,15 +121,15 @@ static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *byte
 
 	if (!named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
 		return false;
-	return (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len);
+	return copied_in(((struct vb_qp *)own)->wire, (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
 }
 
 static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
 {
+	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
 	uint64_t at;
 
-	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
-	       lay(((struct vb_qp *)own)->wire, dst, (const void *)(uintptr_t)at, len);
+	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && copied_out(w, lay(w, dst, (const void *)(uintptr_t)at, len), len);
 }
 
 static bool local(void *own, const struct vb_wire_request *rq)

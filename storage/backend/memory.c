@@ -61,9 +61,11 @@ static void memory_submit(struct nb_backend *b, struct nb_request *r)
 	switch (r->op) {
 	case NB_READ:
 		memcpy(r->data, at, r->length);
+		b->copied += r->length;
 		break;
 	case NB_WRITE:
 		memcpy(at, r->data, r->length);
+		b->copied += r->length;
 		break;
 	case NB_DISCARD:
 	case NB_ZERO:

@@ -88,6 +88,7 @@ void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const 
 {
 	const struct nt_rdma_counts *c = l->rdma ? nt_rdma_counted(l->rdma) : NULL;
 
+	say(to, "copied", c ? c->in_capsule : nt_tcp_copied(l->tcp));
 	if (!c)
 		return;
 	say(to, "sent_from_pool", c->from_pool);

@@ -13,7 +13,7 @@ struct nt_rdma;
 struct nt_rdma_counts {
 	uint64_t from_pool,
 	        from_map; /* bytes sent to hosts: copied by the backend into the pool; sent from where they lie */
-	uint64_t fetched, in_capsule; /* bytes from hosts: read from their memory; that came with the command */
+	uint64_t fetched, in_capsule; /* bytes from hosts: read from their memory; that came with the command, and were copied */
 	uint64_t rejected;            /* connections */
 };
 

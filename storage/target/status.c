@@ -57,6 +57,7 @@ static json_object *namespace(const struct nt_namespace *ns)
 	number(o, "block_size", ns->backend->block);
 	json_object_object_add(o, "readonly", json_object_new_boolean(ns->backend->readonly));
 	number(o, "ana_group", ns->ana_group);
+	number(o, "copied", ns->backend->copied);
 	return o;
 }
 

@@ -350,6 +350,11 @@ uint32_t nt_tcp_connections(const struct nt_tcp *p)
 	return p->count;
 }
 
+uint64_t nt_tcp_copied(const struct nt_tcp *p)
+{
+	return p->copied;
+}
+
 void nt_tcp_stop(struct nt_tcp *p)
 {
 	if (p->stopped)

@@ -21,6 +21,7 @@ int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uin
 uint16_t nt_tcp_port(const struct nt_tcp *p);
 const char *nt_tcp_address(const struct nt_tcp *p);
 uint32_t nt_tcp_connections(const struct nt_tcp *p);
+uint64_t nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that came with headers: copied to where they belong */
 
 /* Before anybody comes, and where it is built with OpenSSL. */
 enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };

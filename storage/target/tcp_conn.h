@@ -72,7 +72,7 @@ struct nt_tcp {
 	enum nt_tls security;
 	struct nt_conn *conns, *dirty;
 	uint32_t count;
-	uint64_t swept, accept_again;
+	uint64_t swept, accept_again, copied;
 	bool stopped;
 };
 

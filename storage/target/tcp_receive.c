@@ -305,8 +305,10 @@ static bool consume(struct nt_conn *c)
 	case NT_RX_DATA:
 	case NT_RX_DRAIN:
 		n = left < c->rx_left ? left : c->rx_left;
-		if (c->rx == NT_RX_DATA)
+		if (c->rx == NT_RX_DATA) {
 			memcpy(c->rx_at, at, n);
+			c->tcp->copied += n;
+		}
 		took(c, at, n);
 		break;
 	case NT_RX_DIGEST:

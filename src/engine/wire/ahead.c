@@ -33,6 +33,7 @@ void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	memcpy(k->payload, payload, p->payload_len);
 	qp->rs.kept++;
 	qp->stats.kept_pkts++;
+	qp->stats.bytes_copied_in += p->payload_len;
 }
 
 struct vb_wire_kept *vb_ahead_take(struct vb_wire_qp *qp)

@@ -12,6 +12,8 @@
 	X(rcvd_pkts, "packets received")                                         \
 	X(sent_bytes, "payload bytes sent")                                      \
 	X(rcvd_bytes, "payload bytes received")                                  \
+	X(bytes_copied_out, "payload bytes copied by us, to be sent")            \
+	X(bytes_copied_in, "payload bytes copied by us, of what came")           \
 	X(resent_pkts, "request packets sent again")                             \
 	X(acks_sent, "acknowledgements sent")                                    \
 	X(acks_rcvd, "acknowledgements received")                                \
