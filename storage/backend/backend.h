@@ -64,6 +64,7 @@ struct nb_backend {
 	uint32_t block;
 	bool readonly;
 	bool volatile_cache; /* a flush does something */
+	bool cached;         /* what is written waits in the page cache: that it got lost is told by whatever is durable next */
 	bool zeros_after_discard;
 	/*
 	 * Memory in which the bytes stand from offset 0 on, that a transport may read from directly, and register: or

@@ -67,7 +67,8 @@ static int check_medium(struct nb_descriptor *d, const struct nb_config *config,
 	bool direct = medium != NB_MEDIUM_MAPPED && !config->buffered && unit && unit <= d->b.block;
 	int flags = fcntl(d->fd, F_GETFL) & ~O_NONBLOCK; /* that was for what is no file: opening must not wait */
 
-	if (!direct || fcntl(d->fd, F_SETFL, flags | O_DIRECT))
+	d->b.cached = !direct || fcntl(d->fd, F_SETFL, flags | O_DIRECT);
+	if (d->b.cached)
 		fcntl(d->fd, F_SETFL, flags); /* where O_DIRECT is refused the page cache serves */
 	return 0;
 }

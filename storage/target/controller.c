@@ -51,6 +51,7 @@ struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue
 	c->admin = c->queues[0] = q;
 	c->attached = 1;
 	c->seen = c->connected_at = t->now;
+	c->losses_before = t->losses;
 	c->granted = s->discovery ? 0 : t->queues < NT_QUEUES_MAX ? t->queues : NT_QUEUES_MAX;
 	nt_features_reset(c);
 	q->ctrl = c;
@@ -191,6 +192,8 @@ static void flushed(struct nb_request *io, int error)
 	struct flush *f = (struct flush *)(void *)((uint8_t *)io - offsetof(struct flush, io));
 	struct nt_controller *c = f->ctrl;
 
+	if (error)
+		nt_lost(f->ns);
 	nt_ns_put(f->ns);
 	free(f);
 	shut_down_more(c);

@@ -54,6 +54,7 @@ bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* tr
 /* io.c */
 void nt_write_done(struct nt_request *r);
 void nt_waiting_remove(struct nt_request *r);
+void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
 void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* controller.c */

@@ -153,8 +153,36 @@ static bool next_step(struct nt_request *r);
 
 enum { SUBMITTING, WAITING, DONE };
 
+/*
+ * A medium says once that it could not keep what it had taken, to whoever comes first; the next flush succeeds. So each
+ * host is told by a flush of its own, once, and not to try that again.
+ */
+void nt_lost(struct nt_namespace *ns)
+{
+	ns->lost = ++ns->subsystem->target->losses;
+}
+
+static bool loses(const struct nb_request *io, int error)
+{
+	if (io->op == NB_WRITE)
+		return error && io->fua && io->backend->cached;
+	return error && io->op == NB_FLUSH;
+}
+
+static bool told_of_loss(struct nt_request *r)
+{
+	struct nt_controller *c = r->queue->ctrl;
+	uint64_t *told = &c->told_lost[r->ns->nsid];
+	bool knows = r->ns->lost <= c->losses_before || r->ns->lost <= *told;
+
+	*told = r->ns->lost;
+	return knows;
+}
+
 static uint16_t io_status(const struct nt_request *r, int error)
 {
+	if (error && r->io.op == NB_FLUSH)
+		return NV_WRITE_FAULT | NV_DNR;
 	switch (error) {
 	case 0:
 		return 0;
@@ -227,6 +255,8 @@ static void step_done(struct nb_request *io, int error)
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
 
 	r->error = error;
+	if (loses(io, error))
+		nt_lost(r->ns);
 	if (r->phase == SUBMITTING)
 		r->phase = DONE;
 	else
@@ -278,8 +308,13 @@ static bool move_step(struct nt_request *r, enum nb_op op)
 
 static bool flush_step(struct nt_request *r)
 {
-	if (r->error || r->index || !r->ns->backend->volatile_cache)
+	if (!r->ns->backend->volatile_cache)
+		return false;
+	if (r->index) {
+		if (!told_of_loss(r))
+			r->fate = NV_WRITE_FAULT | NV_DNR;
 		return over(r);
+	}
 	step(r, NB_FLUSH, NULL, 0);
 	return true;
 }

@@ -181,6 +181,7 @@ struct nt_namespace {
 	uint8_t block_shift;
 	bool removed;
 	uint32_t users; /* requests that hold it; the last one of a removed namespace frees it */
+	uint64_t lost;  /* number of the last loss of what hosts had written and not flushed, 0: there was none */
 	/* a fused compare and write runs alone: writers wait for it, it waits for them */
 	uint32_t writers;
 	struct nt_request *fused, *waiting;
@@ -244,6 +245,7 @@ struct nt_target {
 	uint32_t share;      /* bytes of the pool for each controller */
 	uint64_t generation; /* of the discovery log */
 	uint64_t started;
+	uint64_t losses; /* of all namespaces */
 	bool stopping; /* no new associations */
 	char firmware[9];
 };
@@ -314,6 +316,7 @@ struct nt_controller {
 		uint16_t sqid, cid, status, at;
 	} error_log[16];
 	uint64_t reads, writes, read_blocks, written_blocks; /* blocks of 512 bytes */
+	uint64_t losses_before, told_lost[NT_NAMESPACES_MAX + 1]; /* losses before it came; by nsid, the last that it was told of */
 };
 
 /* Ends a request. For nt_auth, too. */

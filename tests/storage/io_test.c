@@ -112,6 +112,48 @@ static void what_cannot_be_is_refused(void)
 	down();
 }
 
+static uint16_t flush(struct host *x)
+{
+	return host_do(x, io_command(NV_IO_FLUSH, 0, 1)).status;
+}
+
+static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
+{
+	up(16 << 20);
+	struct host *other_admin = host_admin(), *other = host_io(other_admin, 1);
+	struct nv_sqe c = io_command(NV_IO_WRITE, 0, 1);
+
+	m->error = EIO;
+	SAME(flush(h), DNR(NV_WRITE_FAULT));
+	m->error = 0; /* from now on the medium is content */
+	SAME(flush(h), 0);
+	SAME(flush(other), DNR(NV_WRITE_FAULT));
+	SAME(flush(other), 0);
+	m->error = ENOSPC;
+	SAME(flush(other), DNR(NV_WRITE_FAULT));
+	m->error = EIO;
+	c.cdw[2] |= 1u << 30; /* FUA */
+	SAME(host_do(h, c).status, NV_WRITE_FAULT);
+	m->error = 0;
+	SAME(flush(h), DNR(NV_WRITE_FAULT)); /* the other's loss */
+	SAME(flush(other), 0);
+	m->b.cached = true;
+	m->error = EIO;
+	SAME(host_do(h, c).status, NV_WRITE_FAULT);
+	m->error = 0;
+	SAME(flush(other), DNR(NV_WRITE_FAULT)); /* where the page cache holds what both have written, either may have lost it */
+	SAME(flush(h), DNR(NV_WRITE_FAULT));
+	SAME(flush(h), 0);
+	struct host *late_admin = host_admin(), *late = host_io(late_admin, 1);
+
+	SAME(flush(late), 0); /* it has lost nothing */
+	host_close(late);
+	host_close(late_admin);
+	host_close(other);
+	host_close(other_admin);
+	down();
+}
+
 static void errors_of_the_medium_are_told(void)
 {
 	up(16 << 20);
@@ -119,7 +161,6 @@ static void errors_of_the_medium_are_told(void)
 	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, NV_READ_ERROR);
 	SAME(host_do(h, io_command(NV_IO_WRITE, 0, 1)).status, NV_WRITE_FAULT);
 	SAME(host_do(h, io_command(NV_IO_VERIFY, 0, 1)).status, NV_READ_ERROR);
-	SAME(host_do(h, io_command(NV_IO_FLUSH, 0, 1)).status, NV_WRITE_FAULT);
 	m->error = ENOSPC;
 	SAME(host_do(h, io_command(NV_IO_WRITE, 0, 1)).status, NV_CAPACITY);
 	SAME(host_do(h, io_command(NV_IO_WRITE_ZEROES, 0, 1)).status, NV_CAPACITY);
@@ -463,6 +504,7 @@ int main(void)
 	RUN(what_is_written_is_read);
 	RUN(what_cannot_be_is_refused);
 	RUN(errors_of_the_medium_are_told);
+	RUN(each_host_is_told_once_that_what_was_not_flushed_is_lost);
 	RUN(zeros_are_written_where_the_medium_knows_no_better);
 	RUN(ranges_are_deallocated);
 	RUN(so_many_ranges_as_there_can_be);
