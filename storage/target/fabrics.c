@@ -26,7 +26,7 @@ static uint16_t connect_check(struct nt_request *r)
 		return NV_CONNECT_FORMAT | NV_DNR;
 	if (!c.sqsize || c.sqsize >= (c.qid ? NT_IO_ENTRIES_MAX : NT_ADMIN_ENTRIES))
 		return IN_COMMAND(r, NV_CONNECT_AT_SQSIZE);
-	if (c.qid > NT_QUEUES_MAX)
+	if (c.qid > NT_QUEUES_MAX || (q->named && c.qid != q->name))
 		return IN_COMMAND(r, NV_CONNECT_AT_QID);
 	r->length = NV_CONNECT_DATA_LEN;
 	return 0;

@@ -155,6 +155,8 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
 	c->armed = true;
 	nt_queue_open(&c->q, p->target, ops, port_for(p, id), NT_RDMA_INLINE, NULL);
 	name_ends(c);
+	c->q.named = true; /* there is room for its responses, and for no more */
+	c->q.name = h->qid;
 	c->q.stable = device->no_maps;
 	id->context = c;
 	if (!get_memory(c, h->qid) || !make_pair(c) || !accept_it(c, peer)) {

@@ -146,7 +146,7 @@ static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 		nt_rconn_fail(c);
 	else if (work != NT_RDMA_CAPSULE)
 		finished(c, work, which);
-	else if (wc->opcode != IBV_WC_RECV) /* with immediate data: no capsule is sent like that */
+	else if (wc->opcode != IBV_WC_RECV || wc->wc_flags & IBV_WC_WITH_IMM) /* no capsule is sent like that */
 		nt_rconn_fail(c);
 	else
 		came(c, (uint16_t)which, wc->byte_len);

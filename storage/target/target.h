@@ -131,6 +131,8 @@ struct nt_queue {
 	const char *only_host;      /* NULL, or the two names that this connection's secure channel is for */
 	const char *only_subsystem;
 	uint32_t inline_max;        /* bytes of data that a capsule may carry */
+	bool named;                 /* the transport knows which queue it is to become: Connect has to say the same */
+	uint16_t name;              /* … its number */
 	bool stable;                /* data that is sent must not change meanwhile (a digest is computed over it) */
 
 	bool connected, closing, gone_called, no_sq_flow;

@@ -90,7 +90,7 @@ int host_dial(const char *address, uint16_t port, const struct hello *hello, str
 	SAME(getaddrinfo(address, service, &hints, &list), 0);
 	CHECK(h && (h->channel = rdma_create_event_channel()));
 	SAME(rdma_create_id(h->channel, &h->id, NULL, RDMA_PS_TCP), 0);
-	SAME(rdma_resolve_addr(h->id, NULL, list->ai_addr, 5000), 0);
+	SAME(rdma_resolve_addr(h->id, NULL, list->ai_addr, 5000) ? errno : 0, 0);
 	freeaddrinfo(list);
 	SAME(next_event(h, NULL), RDMA_CM_EVENT_ADDR_RESOLVED);
 	SAME(rdma_resolve_route(h->id, 5000), 0);
