@@ -66,7 +66,7 @@ int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 		return EINVAL;
 	if (!rcm_addr_any(&addr)) {
 		rcm_addr_gid(&addr, gid);
-		err = rcm_find_source(RCM_EITHER, gid, rcm_addr_scope(&addr), &source);
+		err = rcm_find_source(id->kind, gid, rcm_addr_scope(&addr), &source);
 		/* As the kernel has it: where no adapter has the loopback address, it is bound to as the unspecified one is. */
 		if (err && !(err == ENODEV && rcm_addr_loopback(&addr)))
 			return err;

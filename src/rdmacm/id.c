@@ -14,6 +14,7 @@ struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *
 	id->id.context = context;
 	id->id.ps = ps;
 	id->id.qp_type = type;
+	id->kind = RCM_EITHER;
 	id->generation = rcm.generation;
 	return id;
 }

@@ -68,6 +68,25 @@ static int set_id_option(struct rcm_id *id, int name, const void *val, size_t le
 	}
 }
 
+/* Which adapter, where the interface has two: nothing else that a program can say tells them apart. */
+static int set_transport(struct rcm_id *id, const void *val, size_t len)
+{
+	int transport;
+
+	if (len != sizeof(transport) || id->state != RCM_IDLE)
+		return EINVAL;
+	memcpy(&transport, val, sizeof(transport));
+	if (transport != IBV_TRANSPORT_IB && transport != IBV_TRANSPORT_IWARP)
+		return EINVAL;
+	id->kind = transport == IBV_TRANSPORT_IWARP ? RCM_IWARP : RCM_ROCE;
+	return 0;
+}
+
+static int set_verbena_option(struct rcm_id *id, int name, const void *val, size_t len)
+{
+	return name == RCM_OPTION_TRANSPORT ? set_transport(id, val, len) : ENOSYS;
+}
+
 static const struct ibv_path_data *primary(const void *val, size_t len)
 {
 	const uint32_t need = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY;
@@ -133,6 +152,9 @@ RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, vo
 		break;
 	case RDMA_OPTION_IB:
 		err = set_ib_option(id, name, val, len);
+		break;
+	case RCM_OPTION_VERBENA:
+		err = set_verbena_option(id, name, val, len);
 		break;
 	default:
 		err = ENOSYS;

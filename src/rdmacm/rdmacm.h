@@ -92,6 +92,12 @@ struct rcm_mcast {
 	unsigned reported, acked;
 };
 
+/* Which of two adapters that have an address. */
+enum rcm_kind { RCM_ROCE, RCM_IWARP, RCM_EITHER /* RoCE first */ };
+
+/* A level of rdma_set_option(3) that others do not know, and what it has: an int, enum ibv_transport_type. */
+enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1 };
+
 /* Fields without a remark are changed under rcm.lock. */
 struct rcm_id {
 	struct rdma_cm_id id; /* the program's, and first */
@@ -111,6 +117,7 @@ struct rcm_id {
 	uint32_t binding;
 
 	bool reuse, afonly, afonly_set, ack_timeout_set;
+	enum rcm_kind kind;
 	uint8_t tos, ack_timeout;
 	int backlog; /* requests that may still be queued */
 	struct vb_cm_ece remote_ece;
@@ -288,8 +295,6 @@ int rcm_path_record(struct rcm_id *id);
 uint8_t rcm_packet_lifetime(const struct rcm_id *id);
 
 /* device.c */
-/* Which of two adapters that have an address. */
-enum rcm_kind { RCM_ROCE, RCM_IWARP, RCM_EITHER /* RoCE first */ };
 /* 0, EADDRNOTAVAIL, ENODEV: no adapter of this kind has this address. ifindex 0: any. */
 int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
 bool rcm_any_iwarp(void); /* of those that are open */

@@ -137,7 +137,7 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 	uint8_t gid[16];
 
 	rcm_addr_gid(src, gid);
-	if (!found.source.dev && rcm_find_source(RCM_EITHER, gid, rcm_addr_scope(src), &found.source))
+	if (!found.source.dev && rcm_find_source(id->kind, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
 	return look(id, &found, ms);

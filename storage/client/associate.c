@@ -135,15 +135,16 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 }
 
 #ifdef VN_HAVE_RDMA
-static int by_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_association *a)
 {
 	struct vn_link l = link_of(d, &vn_rdma, deadline);
 
+	l.iwarp = iwarp;
 	return at(d, &l, a);
 }
 
 /* At the ports for RDMA that the discovery log names. -ENOENT: there is none; -ENOTCONN: there is no log */
-static int by_rdma_listed(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_association *a)
 {
 	struct vn_link l = link_of(d, &vn_tcp, deadline);
 	struct vn_found *found;
@@ -157,6 +158,7 @@ static int by_rdma_listed(struct vn_disk *d, uint64_t deadline, struct vn_associ
 		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, d->url.nqn))
 			continue;
 		l = link_of(d, &vn_rdma, deadline);
+		l.iwarp = iwarp;
 		strcpy(l.host, found[i].address);
 		strcpy(l.service, found[i].service);
 		e = at(d, &l, a);
@@ -170,19 +172,37 @@ static uint64_t least64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
+static int by_this_rdma(struct vn_disk *d, bool iwarp, unsigned ms, uint64_t deadline, struct vn_association *a)
 {
-	uint64_t soon = vn_now() + d->options.rdma_ms;
+	uint64_t soon = least64(vn_now() + ms, deadline);
+	int e = by_rdma_listed(d, iwarp, soon, a);
+
+	if (e == -ENOENT) /* not every target lists its other ports: a shorter look */
+		soon = least64(soon, vn_now() + ms / 2);
+	return e == -ENOTCONN || e == -ENOENT ? by_rdma(d, iwarp, soon, a) : e;
+}
+
+/* RoCE, which is what an address has if it has both, then iWARP, which gets through where UDP does not; what has worked comes
+ * first. */
+static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	unsigned kinds = vn_rdma_kinds();
 	int e = -ENODEV;
 
-	if (!d->tcp_only && vn_rdma_there()) {
-		soon = least64(soon, deadline);
-		e = by_rdma_listed(d, soon, a);
-		if (e == -ENOENT) /* not every target lists its other ports: a shorter look */
-			soon = least64(soon, vn_now() + d->options.rdma_ms / 2);
-		if (e == -ENOTCONN || e == -ENOENT)
-			e = by_rdma(d, soon, a);
+	for (unsigned i = 0; i < kinds && e && !d->stop; i++) {
+		bool iwarp = kinds == 2 && d->by_iwarp != (i == 1);
+
+		e = by_this_rdma(d, iwarp, d->options.rdma_ms / kinds, deadline, a);
+		if (!e)
+			d->by_iwarp = iwarp;
 	}
+	return e;
+}
+
+static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
+{
+	int e = d->tcp_only ? -ENODEV : by_any_rdma(d, deadline, a);
+
 	/* a target that is down altogether should come back with RDMA: not at the first failure */
 	if (e && !d->stop && (tries != 1 || d->tcp_only)) {
 		e = by_tcp(d, deadline, a);
@@ -204,7 +224,7 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA
 	if (d->url.scheme == VN_SCHEME_RDMA)
-		return by_rdma(d, deadline, a);
+		return by_rdma(d, false, deadline, a);
 	if (d->url.scheme == VN_SCHEME_AUTO)
 		return by_either(d, tries, deadline, a);
 #else

@@ -94,6 +94,7 @@ struct vn_link {
 	const struct vn_identity *who;
 	const char *nqn; /* of the subsystem */
 	uint16_t cntlid;
+	bool iwarp;              /* by this one of two adapters */
 	uint32_t inline_max;     /* for I/O queues: bytes in a capsule */
 	uint64_t deadline;       /* ms */
 	const atomic_bool *stop; /* NULL, or what ends all waiting with -ECANCELED */
@@ -119,7 +120,7 @@ struct vn_transport {
 extern const struct vn_transport vn_tcp;
 #ifdef VN_HAVE_RDMA
 extern const struct vn_transport vn_rdma;
-bool vn_rdma_there(void); /* a device is */
+unsigned vn_rdma_kinds(void); /* of devices that are there: 1, or 2 with iWARP beside others */
 #endif
 
 int vn_queue_init(struct vn_queue *q, const struct vn_transport *t, uint16_t qid, uint16_t depth);
@@ -284,6 +285,7 @@ struct vn_disk {
 	uint32_t max_part;
 	/* the caretaker's, and vn_open's before */
 	bool tcp_only;    /* auto: RDMA is given up for good */
+	bool by_iwarp;    /* auto: where there are two kinds of RDMA, this is the one that has worked */
 	atomic_bool stop; /* vn_close has been called */
 	char why[120];
 };

@@ -11,14 +11,16 @@
 #define BATCH 32
 #define ANSWER (1ull << 32) /* in wr_id: a receive, not a send */
 
-bool vn_rdma_there(void)
+unsigned vn_rdma_kinds(void)
 {
-	int n = 0;
+	int n = 0, iwarp = 0;
 	struct ibv_device **all = ibv_get_device_list(&n);
 
+	for (int i = 0; all && i < n; i++)
+		iwarp += all[i]->transport_type == IBV_TRANSPORT_IWARP;
 	if (all)
 		ibv_free_device_list(all);
-	return n > 0;
+	return !all || !n ? 0 : iwarp && iwarp < n ? 2 : 1;
 }
 
 /* ---- what goes out ---- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/rdma.h"
+#include "nvme/rdma_choice.h"
 
 #define PRIVATE_LEN 32
 enum { P_RECFMT = 0, P_QID = 2, P_HRQSIZE = 4, P_HSQSIZE = 6, P_CNTLID = 8 };
@@ -250,6 +251,10 @@ int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
 	    rdma_create_id(r->events, &r->id, NULL, RDMA_PS_TCP)) {
 		vn_say(l->why, "rdma_cm: %s", strerror(errno));
 		return -errno;
+	}
+	if (l->iwarp && !nv_rdma_take_iwarp(r->id)) {
+		vn_say(l->why, "rdma_cm: there is no choice of adapters");
+		return -ENODEV;
 	}
 	e = resolve(l, r);
 	if (!e)

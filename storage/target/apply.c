@@ -179,7 +179,8 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 		error = nt_listener_open(l, sv, &other, limits);
 	}
 	if (error) {
-		nt_say("%s, port %u, %s: %s", a->address, a->port, a->transport, strerror(error));
+		if (error != ENODEV || !a->second)
+			nt_say("%s, port %u, %s: %s", a->address, a->port, a->transport, strerror(error));
 		free(l);
 		return !a->optional;
 	}
@@ -240,7 +241,7 @@ static void apply_referrals(struct nt_server *sv, const struct nt_config *new)
 	nt_referrals_clear(&sv->target);
 	for (size_t i = 0; i < new->referral_count; i++) {
 		const struct nt_config_address *a = &new->referrals[i];
-		struct nt_port p = {.trtype = strcmp(a->transport, "rdma") ? NV_TRTYPE_TCP : NV_TRTYPE_RDMA,
+		struct nt_port p = {.trtype = strcmp(a->transport, "tcp") ? NV_TRTYPE_RDMA : NV_TRTYPE_TCP,
 		                    .adrfam = strchr(a->address, ':') ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4};
 
 		set_text(p.address, a->address, sizeof(p.address));

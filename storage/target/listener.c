@@ -36,8 +36,8 @@ int nt_listener_open(struct nt_listener *l, struct nt_server *s, const struct nt
 	}
 	if (a->tls)
 		return EOPNOTSUPP;
-	if (!strcmp(a->transport, "rdma"))
-		return nt_rdma_open(s->loop, &s->target, a->address, a->port, limits, &l->rdma);
+	if (!strcmp(a->transport, "rdma") || !strcmp(a->transport, "iwarp"))
+		return nt_rdma_open(s->loop, &s->target, a->address, a->port, *a->transport == 'i', limits, &l->rdma);
 	return EPROTONOSUPPORT;
 }
 

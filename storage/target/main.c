@@ -202,6 +202,7 @@ static bool listen_by(struct nt_config *c, const struct options *o, const char *
 	a->address = strdup(o->listen ? o->listen : "127.0.0.1");
 	a->port = o->port;
 	a->optional = optional;
+	a->second = !strcmp(transport, "iwarp");
 	return a->transport && a->address;
 }
 
@@ -210,7 +211,7 @@ static bool from_options(const struct options *o, struct nt_config *c)
 	struct nt_config_subsystem *s = nt_config_subsystem(c);
 	bool both = !strcmp(o->transport, "auto");
 
-	if (!s || !listen_by(c, o, both ? "tcp" : o->transport, false) || (both && !listen_by(c, o, "rdma", true)))
+	if (!s || !listen_by(c, o, both ? "tcp" : o->transport, false) || (both && (!listen_by(c, o, "rdma", true) || !listen_by(c, o, "iwarp", true))))
 		return false;
 	for (size_t i = 0; i < o->export_count; i++) {
 		struct nt_config_ns *ns = nt_config_ns(s);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "nvme/rdma_choice.h"
 #include "target/rdma_conn.h"
 
 #define LINGER_MS 2000 /* for what still has to be sent when a connection ends */
@@ -215,6 +216,8 @@ static int listen_on(struct nt_rdma *p, struct sockaddr *a)
 
 	if (rdma_create_id(p->channel, &p->listener, NULL, RDMA_PS_TCP))
 		return errno;
+	if (p->second)
+		nv_rdma_take_iwarp(p->listener);
 	if (a->sa_family == AF_INET6) /* :: is for IPv4, too */
 		rdma_set_option(p->listener, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &zero, sizeof(zero));
 	if (!rdma_bind_addr(p->listener, a) && !rdma_listen(p->listener, BACKLOG))
@@ -224,6 +227,27 @@ static int listen_on(struct nt_rdma *p, struct sockaddr *a)
 	rdma_destroy_id(p->listener);
 	p->listener = NULL;
 	return error;
+}
+
+/* Whether an address has two adapters, and there is a choice. A listener on all addresses has both of them. */
+static bool has_second(struct nt_rdma *p, const struct sockaddr *a)
+{
+	struct sockaddr_storage any_port;
+	struct rdma_cm_id *id;
+	bool both = false;
+
+	memcpy(&any_port, a, a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	((struct sockaddr_in *)(void *)&any_port)->sin_port = 0; /* where sockaddr_in6 has it, too */
+	for (int i = 0; i < 2; i++) {
+		if (rdma_create_id(p->channel, &id, NULL, RDMA_PS_TCP))
+			return false;
+		both = (!i || nv_rdma_take_iwarp(id)) && !rdma_bind_addr(id, (struct sockaddr *)(void *)&any_port) && id->verbs &&
+		       (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP) == (i == 1);
+		rdma_destroy_id(id);
+		if (!both)
+			break;
+	}
+	return both;
 }
 
 static void listen_again(struct nt_rdma *p)
@@ -285,6 +309,8 @@ static int set_up(struct nt_rdma *p, struct sockaddr *a)
 	p->watch = (struct nt_watch){.fd = -1, .events = EPOLLIN, .ready = ready};
 	if (!(p->channel = rdma_create_event_channel()))
 		return errno;
+	if (p->second && !has_second(p, a))
+		return ENODEV;
 	int flags = fcntl(p->channel->fd, F_GETFL), error;
 
 	if (flags < 0 || fcntl(p->channel->fd, F_SETFL, flags | O_NONBLOCK))
@@ -309,7 +335,7 @@ static void tear_down(struct nt_rdma *p)
 	nt_rdma_devices_release();
 }
 
-int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port,
+int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port, bool second,
                  const struct nt_tcp_limits *limits, struct nt_rdma **out)
 {
 	struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *list;
@@ -327,6 +353,7 @@ int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, ui
 	p->loop = l;
 	p->target = t;
 	p->limits = *limits;
+	p->second = second;
 	nt_rdma_devices_hold();
 	int error = set_up(p, list->ai_addr);
 

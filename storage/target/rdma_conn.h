@@ -108,6 +108,7 @@ struct nt_rdma {
 	uint32_t count;
 	uint64_t swept;
 	bool stopped;
+	bool second; /* of two adapters, iWARP's */
 };
 
 /* What a request needs of the transport: in its priv words. */

@@ -31,10 +31,11 @@ struct nt_config_subsystem {
 };
 
 struct nt_config_address {
-	char *transport, *address; /* tcp or rdma */
+	char *transport, *address; /* tcp, rdma, iwarp */
 	uint16_t port;
 	enum nt_tls tls;
 	bool optional; /* well if it cannot be had */
+	bool second;   /* … which is nothing that has to be said */
 };
 
 struct nt_config {

@@ -242,7 +242,7 @@ static void options_are_checked(void)
 {
 	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP), *ud = new_id(NULL, RDMA_PS_UDP);
 	uint8_t tos = 8, code = 14, too_long = 32;
-	int on = 1, off = 0;
+	int on = 1, off = 0, roce = IBV_TRANSPORT_IB, iwarp = IBV_TRANSPORT_IWARP, neither = 77;
 	union address a = at("127.0.0.1", 5);
 
 	MUST(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)));
@@ -253,9 +253,14 @@ static void options_are_checked(void)
 	FAILS(rdma_set_option(ud, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &code, sizeof(code)), EINVAL);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, 77, &on, sizeof(on)), ENOSYS);
 	FAILS(rdma_set_option(id, 77, 0, &on, sizeof(on)), ENOSYS);
+	MUST(rdma_set_option(id, 0x5642, 1, &roce, sizeof(roce))); /* Verbena's own: which adapter */
+	FAILS(rdma_set_option(id, 0x5642, 1, &roce, 1), EINVAL);
+	FAILS(rdma_set_option(id, 0x5642, 1, &neither, sizeof(neither)), EINVAL);
+	FAILS(rdma_set_option(id, 0x5642, 2, &roce, sizeof(roce)), ENOSYS);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1), EINVAL);
 	MUST(rdma_resolve_addr(id, NULL, &a.sa, 1000));
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)), EINVAL);
+	FAILS(rdma_set_option(id, 0x5642, 1, &iwarp, sizeof(iwarp)), EINVAL);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off, sizeof(off)), EINVAL);
 	MUST(rdma_resolve_route(id, 1000));
 	CHECK_INT(id->route.path_rec->traffic_class, tos);

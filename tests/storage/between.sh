@@ -90,6 +90,15 @@ VERBENA_DEVICES=iwarp:net0 check "auto takes TCP, iWARP here and RoCE there" ano
 check "auto takes TCP, the target not asked for RDMA" goes crosses auto $V4_B tcp --transport tcp
 VERBENA_DEVICES=iwarp:net0 check "auto takes TCP, the target not asked for iWARP" goes by_tcp auto $V4_B tcp --transport tcp
 
+# --- both kinds ---
+export VERBENA_DEVICES=roce:net0,iwarp:net0
+check "auto takes RoCE where both ends have both kinds, IPv4" goes by_udp auto $V4_B rdma --transport auto
+check "auto takes RoCE where both ends have both kinds, IPv6" goes by_udp auto $V6_B rdma --transport auto
+check "auto takes iWARP where the target has no other" another iwarp:net0 by_tcp auto $V4_B rdma --transport auto
+check "auto takes RoCE where the target has no other" another roce:net0 by_udp auto $V4_B rdma --transport auto
+check "auto takes TCP where both kinds are here and none there" without_at_target by_tcp auto $V4_B tcp --transport auto
+unset VERBENA_DEVICES
+
 nft() { ip netns exec $B nft "$@"; }
 close_port() { # RULE: what of the packets to b is dropped
 	nft add table inet closed && nft add chain inet closed in '{ type filter hook input priority 0; }' && nft add rule inet closed in "$@" drop
@@ -124,6 +133,9 @@ if close_port udp dport 4791 2>"$work/said"; then
 	export VERBENA_DEVICES=iwarp:net0
 	check "auto takes TCP, iWARP's port closed" closed tcp dport != 4420 -- goes by_tcp auto $V4_B tcp --transport auto
 	check "it moves to TCP when iWARP's port is closed under it" by_tcp moves tcp dport != 4420
+	export VERBENA_DEVICES=roce:net0,iwarp:net0
+	check "auto takes iWARP where both ends have both, UDP port 4791 closed" closed udp dport 4791 -- goes by_tcp auto $V4_B rdma --transport auto
+	check "auto takes TCP where both ends have both, and neither gets through" closed meta l4proto { udp, tcp } th dport != 4420 -- goes by_tcp auto $V4_B tcp --transport auto
 	unset VERBENA_DEVICES
 else
 	skip "ports that are closed" "nft: $(tail -1 "$work/said")"

@@ -85,8 +85,8 @@ static void serve(void)
 	add(s, 1, &(struct nb_config){.kind = "file", .path = image, .size = SIZE, .buffered = true});
 	add(s, 2, &(struct nb_config){.kind = "memory", .size = SIZE});
 	add(s, 3, &(struct nb_config){.kind = "mapped", .path = "/proc/self/fd/9"});
-	SAME(nt_rdma_open(loop, &target, address, 0, &limits, &one), 0);
-	SAME(nt_rdma_open(loop, &target, "::", 0, &limits, &any), 0);
+	SAME(nt_rdma_open(loop, &target, address, 0, false, &limits, &one), 0);
+	SAME(nt_rdma_open(loop, &target, "::", 0, false, &limits, &any), 0);
 	shared->port = nt_rdma_port(one);
 	shared->port_any = nt_rdma_port(any);
 	while (!shared->stop) {
