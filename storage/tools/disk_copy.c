@@ -40,9 +40,11 @@ struct job {
 	struct end from, to;
 	const struct vd_settings *settings;
 	struct chunk chunks[CHUNKS];
-	uint8_t *memory;
+	uint8_t *memory; /* where the library has none */
 	uint64_t next, end, done, to_at;
+	struct timespec begun;
 	unsigned busy;
+	bool json; /* says how it went */
 	int error;
 	const char *failed;
 };
@@ -276,19 +278,24 @@ static void wait_for_any(struct job *j)
 	poll(p, n, 1000);
 }
 
+/* Memory that a target of this host can map, if it can be had. It goes with the disk that is closed last. */
 static bool memory(struct job *j)
 {
+	struct end *owner = j->to.disk ? &j->to : &j->from;
 	size_t size = (size_t)CHUNK * CHUNKS;
+	void *at;
 
-	if (posix_memalign((void **)&j->memory, 4096, size))
-		return false;
-	memset(j->memory, 0, size);
+	if (!owner->disk || vn_allocate(owner->disk, size, &at, &owner->memory)) {
+		if (posix_memalign((void **)&j->memory, 4096, size))
+			return false;
+		at = memset(j->memory, 0, size);
+		if (owner->disk && vn_register(owner->disk, at, size, &owner->memory))
+			owner->memory = NULL;
+	}
 	for (int i = 0; i < CHUNKS; i++)
-		j->chunks[i] = (struct chunk){.job = j, .data = j->memory + (size_t)CHUNK * i};
-	if (j->from.disk && vn_register(j->from.disk, j->memory, size, &j->from.memory))
+		j->chunks[i] = (struct chunk){.job = j, .data = (uint8_t *)at + (size_t)CHUNK * i};
+	if (owner != &j->from && j->from.disk && vn_register(j->from.disk, at, size, &j->from.memory))
 		j->from.memory = NULL;
-	if (j->to.disk && vn_register(j->to.disk, j->memory, size, &j->to.memory))
-		j->to.memory = NULL;
 	return true;
 }
 
@@ -375,6 +382,31 @@ static void close_end(struct end *e)
 		close(e->fd);
 }
 
+static void add_up(const struct end *e, struct vn_statistics *sum)
+{
+	struct vn_statistics s = {0};
+
+	if (e->disk)
+		vn_statistics(e->disk, &s);
+	sum->bytes_copied += s.bytes_copied;
+	sum->retries += s.retries;
+	sum->reconnects += s.reconnects;
+}
+
+static void report(const struct job *j)
+{
+	struct vn_statistics s = {0};
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	add_up(&j->from, &s);
+	add_up(&j->to, &s);
+	printf("{\"bytes\": %llu, \"seconds\": %.3f, \"copied_bytes\": %llu, \"retries\": %llu, \"reconnects\": %llu}\n",
+	       (unsigned long long)j->done,
+	       (double)(now.tv_sec - j->begun.tv_sec) + (double)(now.tv_nsec - j->begun.tv_nsec) / 1e9,
+	       (unsigned long long)s.bytes_copied, (unsigned long long)s.retries, (unsigned long long)s.reconnects);
+}
+
 static int finish(struct job *j)
 {
 	if (!j->error && j->to.disk) {
@@ -385,6 +417,8 @@ static int finish(struct job *j)
 	} else if (!j->error && j->to.regular && fsync(j->to.fd)) {
 		fail(j, &j->to, -errno);
 	}
+	if (j->json && !j->error)
+		report(j);
 	close_end(&j->from);
 	close_end(&j->to);
 	free(j->memory);
@@ -393,6 +427,7 @@ static int finish(struct job *j)
 
 static int go(struct job *j)
 {
+	clock_gettime(CLOCK_MONOTONIC, &j->begun);
 	if (memory(j))
 		run(j);
 	else
@@ -402,7 +437,7 @@ static int go(struct job *j)
 
 int vd_copy(const char *from, const char *to, const struct vd_settings *s)
 {
-	struct job j = {.settings = s, .from.fd = -1, .to.fd = -1};
+	struct job j = {.settings = s, .json = s->json, .from.fd = -1, .to.fd = -1};
 
 	if (!open_source(&j.from, from, s) || !open_destination(&j.to, to, s, j.from.size)) {
 		close_end(&j.from);

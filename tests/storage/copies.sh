@@ -3,7 +3,7 @@
 # follows: man/verbena-target.8 (status), verbena_nvme.h (statistics), VERBENA_LOG in man/verbena.7
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
-TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/storage/storage_client_copies
+TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/storage/storage_client_copies DISK=$BUILD/storage/verbena-disk
 [ -x "$TARGET" ] && [ -x "$CLIENT" ] || { skip copies "verbena-target is not built"; exit 0; }
 need python3
 NQN=nqn.2026-01.test:copies
@@ -120,6 +120,16 @@ pooled() { reads $V4_A allocated $((1 << 20)) && is "sent from the page cache" "
 check "an image that is not mapped: its data comes by the target's memory" pooled
 
 # --- one host ---
+# A copy to a file: the disk's data goes straight into memory that both have mapped
+disk_copies() {
+	serve $V4_A --mapped || { cat "$work/target.err"; return 1; }
+	VERBENA_LOG=debug "${on_a[@]}" "${run[@]}" "$DISK" --json --no-sparse copy "$(head -1 "$work/target.out")" "$work/copy" >"$work/client.json" 2>"$work/client.err" &&
+		"${on_b[@]}" "$TARGET" status >"$work/status" && kill "$target" && wait "$target" && cmp "$work/file" "$work/copy" || { cat "$work"/{target,client}.err; return 1; }
+	python3 -c 'import json, sys; print("copied", json.load(open(sys.argv[1]))["copied_bytes"])' "$work/client.json" >"$work/client.out" || return 1
+	storage_copies_nothing && no_wire && by_ring && is "moved by the target's adapter" "$(moved target 1)" $SIZE $((SIZE + SOME)) &&
+		is "of these, in memory that both have mapped" "$(moved target 2)" $((SIZE * 3 / 4)) $((SIZE + SOME))
+}
+check "one host: verbena-disk's memory is mapped by the target" disk_copies
 check "one host: nobody copies but the adapter, once, in memory that both have mapped" one_host allocated $SIZE
 check "one host: nobody copies but the adapter, once, into the other's memory" one_host registered 0
 VERBENA_DEVICES=iwarp:net0 check "one host, iWARP: nobody copies but the adapter, once" one_host allocated $SIZE
