@@ -51,7 +51,6 @@ struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue
 	c->admin = c->queues[0] = q;
 	c->attached = 1;
 	c->seen = c->connected_at = t->now;
-	c->losses_before = t->losses;
 	c->granted = s->discovery ? 0 : t->queues < NT_QUEUES_MAX ? t->queues : NT_QUEUES_MAX;
 	nt_features_reset(c);
 	q->ctrl = c;
@@ -65,6 +64,7 @@ static void drop(struct nt_controller *c)
 
 	if (c->attached || c->flushes)
 		return;
+	nt_losses_end(c);
 	while (*at != c)
 		at = &(*at)->chain;
 	*at = c->chain;

@@ -54,7 +54,13 @@ bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* tr
 /* io.c */
 void nt_write_done(struct nt_request *r);
 void nt_waiting_remove(struct nt_request *r);
+
+/* losses.c */
 void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
+bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns); /* true: there was one that it did not know of */
+void nt_losses_begin(struct nt_controller *c); /* whose host is known */
+void nt_losses_end(struct nt_controller *c);
+void nt_losses_forget(const struct nt_subsystem *s);
 void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* controller.c */

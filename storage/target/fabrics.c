@@ -51,6 +51,7 @@ static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, 
 	if (!ctrl)
 		return NV_CONNECT_BUSY;
 	memcpy(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16);
+	nt_losses_begin(ctrl);
 	strcpy(ctrl->hostnqn, hostnqn);
 	ctrl->kato = rounded_kato(c->kato);
 	return 0;

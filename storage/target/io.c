@@ -153,30 +153,12 @@ static bool next_step(struct nt_request *r);
 
 enum { SUBMITTING, WAITING, DONE };
 
-/*
- * A medium says once that it could not keep what it had taken, to whoever comes first; the next flush succeeds. So each
- * host is told by a flush of its own, once, and not to try that again.
- */
-void nt_lost(struct nt_namespace *ns)
-{
-	ns->lost = ++ns->subsystem->target->losses;
-}
-
+/* Where the page cache takes writes, that one could not be made durable may be the loss of others before it. */
 static bool loses(const struct nb_request *io, int error)
 {
 	if (io->op == NB_WRITE)
 		return error && io->fua && io->backend->cached;
 	return error && io->op == NB_FLUSH;
-}
-
-static bool told_of_loss(struct nt_request *r)
-{
-	struct nt_controller *c = r->queue->ctrl;
-	uint64_t *told = &c->told_lost[r->ns->nsid];
-	bool knows = r->ns->lost <= c->losses_before || r->ns->lost <= *told;
-
-	*told = r->ns->lost;
-	return knows;
 }
 
 static uint16_t io_status(const struct nt_request *r, int error)
@@ -311,7 +293,7 @@ static bool flush_step(struct nt_request *r)
 	if (!r->ns->backend->volatile_cache)
 		return false;
 	if (r->index) {
-		if (!told_of_loss(r))
+		if (nt_tell_loss(r->queue->ctrl, r->ns)) /* another flush could not bring it back */
 			r->fate = NV_WRITE_FAULT | NV_DNR;
 		return over(r);
 	}

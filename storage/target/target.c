@@ -81,6 +81,7 @@ static void free_host(struct nt_host *h)
 
 static void free_subsystem(struct nt_subsystem *s)
 {
+	nt_losses_forget(s);
 	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
 		if (s->ns[i])
 			nt_namespace_remove(s->ns[i]);

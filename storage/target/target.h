@@ -39,6 +39,7 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
+#define NT_GONE_MAX 64u
 #define NT_PRIV_WORDS 24
 
 struct nt_target;
@@ -248,6 +249,12 @@ struct nt_target {
 	uint64_t generation; /* of the discovery log */
 	uint64_t started;
 	uint64_t losses; /* of all namespaces */
+	struct nt_gone { /* hosts that went without a word, and may come back: up to which loss they have been told */
+		const struct nt_subsystem *subsystem;
+		uint8_t hostid[16];
+		uint64_t known;
+	} gone[NT_GONE_MAX];
+	uint32_t next_gone;
 	bool stopping; /* no new associations */
 	char firmware[9];
 };

@@ -154,6 +154,63 @@ static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
 	down();
 }
 
+/* By another host's flush: this one's has not been answered, or not yet begun. */
+static void lose(struct host *other)
+{
+	m->error = EIO;
+	SAME(flush(other), DNR(NV_WRITE_FAULT));
+	m->error = 0;
+}
+
+static void come_back(void)
+{
+	admin = host_admin();
+	h = host_io(admin, 1);
+}
+
+static void a_host_that_comes_back_is_told_what_it_has_lost(void)
+{
+	up(16 << 20);
+	struct host *other_admin = host_open(), *other;
+	struct nv_sqe c = connect_command(other_admin, 0, NV_CNTLID_DYNAMIC);
+
+	memset(other_admin->out + NV_CONNECT_AT_HOSTID, 9, 16); /* another host's */
+	SAME(host_do(other_admin, c).status, 0);
+	SAME(property_set(other_admin, NV_PROP_CC, 0x460001, 0).status, 0);
+	other = host_open();
+	c = connect_command(other, 1, other_admin->q.ctrl->id);
+	memset(other->out + NV_CONNECT_AT_HOSTID, 9, 16);
+	SAME(host_do(other, c).status, 0);
+	for (int when = 0; when < 3; when++) {
+		struct host *before = h, *admin_before = admin;
+
+		if (when == 0) /* the loss comes while its connection stands, … */
+			lose(other);
+		if (when == 2) /* … while there are two of them, … */
+			come_back();
+		if (when == 2)
+			lose(other);
+		host_close(before);
+		host_close(admin_before);
+		if (when == 1) /* … while there is none */
+			lose(other);
+		if (when < 2)
+			come_back();
+		SAME(flush(h), DNR(NV_WRITE_FAULT));
+		SAME(flush(h), 0);
+		SAME(flush(other), 0);
+	}
+	SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status, 0); /* it shuts down: what it had written is flushed */
+	host_close(h);
+	host_close(admin);
+	lose(other);
+	come_back();
+	SAME(flush(h), 0);
+	host_close(other);
+	host_close(other_admin);
+	down();
+}
+
 static void errors_of_the_medium_are_told(void)
 {
 	up(16 << 20);
@@ -505,6 +562,7 @@ int main(void)
 	RUN(what_cannot_be_is_refused);
 	RUN(errors_of_the_medium_are_told);
 	RUN(each_host_is_told_once_that_what_was_not_flushed_is_lost);
+	RUN(a_host_that_comes_back_is_told_what_it_has_lost);
 	RUN(zeros_are_written_where_the_medium_knows_no_better);
 	RUN(ranges_are_deallocated);
 	RUN(so_many_ranges_as_there_can_be);

@@ -1,0 +1,87 @@
+// losses.c - what a medium has lost of what hosts had written and not flushed: each is told by a flush of its own, once
+// follows: NVM Express Base 1.4, 6.8 (Flush); fsync(2): an error is reported once
+// SPDX-License-Identifier: MIT
+#include <string.h>
+
+#include "target/core.h"
+
+/*
+ * A medium says once that it could not keep what it had taken, to whoever comes first; the next flush succeeds. So losses
+ * are numbered, and what each controller knows of is remembered: also when its connection breaks, since its host comes
+ * back with the flush that was not answered.
+ */
+void nt_lost(struct nt_namespace *ns)
+{
+	ns->lost = ++ns->subsystem->target->losses;
+}
+
+static bool untold(const struct nt_controller *c, const struct nt_namespace *ns)
+{
+	return ns->lost > c->losses_before && ns->lost > c->told_lost[ns->nsid];
+}
+
+bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns)
+{
+	bool news = untold(c, ns);
+
+	c->told_lost[ns->nsid] = ns->lost;
+	return news;
+}
+
+/* Up to which loss all are known to it. */
+static uint64_t known(const struct nt_controller *c)
+{
+	uint64_t n = c->subsystem->target->losses;
+
+	for (uint32_t i = 1; n && i <= NT_NAMESPACES_MAX; i++) {
+		const struct nt_namespace *ns = c->subsystem->ns[i];
+
+		if (ns && untold(c, ns) && ns->lost <= n)
+			n = ns->lost - 1;
+	}
+	return n;
+}
+
+static struct nt_gone *find_gone(const struct nt_controller *c)
+{
+	struct nt_target *t = c->subsystem->target;
+
+	for (uint32_t i = 0; i < NT_GONE_MAX; i++)
+		if (t->gone[i].subsystem == c->subsystem && !memcmp(t->gone[i].hostid, c->hostid, sizeof(c->hostid)))
+			return &t->gone[i];
+	return NULL;
+}
+
+void nt_losses_begin(struct nt_controller *c)
+{
+	const struct nt_gone *g = find_gone(c);
+	uint64_t n = g ? g->known : c->subsystem->target->losses;
+
+	/* the one before may not have noticed yet that it is over */
+	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
+		if (o != c && !memcmp(o->hostid, c->hostid, sizeof(c->hostid)) && known(o) < n)
+			n = known(o);
+	c->losses_before = n;
+}
+
+/* Who has shut down has flushed. The longest gone is forgotten. */
+void nt_losses_end(struct nt_controller *c)
+{
+	struct nt_target *t = c->subsystem->target;
+	struct nt_gone *g = find_gone(c);
+	bool flushed = (c->csts & NV_CSTS_SHST) == NV_CSTS_SHST_DONE && known(c) == t->losses;
+
+	if (!g && !flushed && !c->subsystem->discovery)
+		g = &t->gone[t->next_gone++ % NT_GONE_MAX];
+	if (!g)
+		return;
+	*g = (struct nt_gone){.subsystem = flushed ? NULL : c->subsystem, .known = known(c)};
+	memcpy(g->hostid, c->hostid, sizeof(g->hostid));
+}
+
+void nt_losses_forget(const struct nt_subsystem *s)
+{
+	for (uint32_t i = 0; i < NT_GONE_MAX; i++)
+		if (s->target->gone[i].subsystem == s)
+			s->target->gone[i].subsystem = NULL;
+}
