@@ -71,7 +71,7 @@ static void start(void)
 	unsigned tries = 0;
 
 	while (!try_to_start()) {
-		CHECK(++tries < 500);
+		CHECK(++tries < 3000);
 		usleep(20000);
 	}
 }
@@ -291,7 +291,7 @@ static void a_thousand_subsystems_come_and_go_in_the_discovery_log(void)
 		others = i ? 0 : 1000;
 		configure(1);
 		SAME(kill(target, SIGHUP), 0);
-		for (unsigned tries = 0; tries < 200 && found() != few + others; tries++)
+		for (unsigned tries = 0; tries < 1200 && found() != few + others; tries++)
 			usleep(50000);
 		SAME(found(), few + others);
 	}

@@ -85,7 +85,7 @@ medium() {
 	local url status=0
 	serve "${@:2}" || { cat "$work/target.err"; return 1; }
 	url=$(head -1 "$work/target.out")
-	timeout -k 2 $((60 * SLOW)) "${run[@]}" "$PROGRAM" "$1" "$url" "$url?nsid=2" "$work/bad" || status=1
+	timeout -k 2 $((120 * SLOW)) "${run[@]}" "$PROGRAM" "$1" "$url" "$url?nsid=2" "$work/bad" || status=1
 	ends || { cat "$work/target.err"; status=1; }
 	return $status
 }
