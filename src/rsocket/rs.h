@@ -191,6 +191,7 @@ int rs_post_message(struct rsocket *rs, uint32_t msg, uint64_t wr_id);
 int rs_post_write(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint64_t wr_id);
 int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint32_t msg,
                           uint64_t wr_id);
+int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg, uint64_t wr_id);
 int rs_post_receive(struct rsocket *rs);
 int rs_grant(struct rsocket *rs); /* lock */
 

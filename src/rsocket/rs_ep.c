@@ -273,6 +273,21 @@ int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool 
 	return post_notice(rs, msg, control ? rs_wr_id(RS_WR_CTRL, 1) : rs_wr_id(RS_WR_NOTICE, 0));
 }
 
+/* RoCE: the message is a write of its own, of no bytes. */
+int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg, uint64_t wr_id)
+{
+	struct ibv_send_wr say = {
+	        .wr_id = rs_wr_id(RS_WR_NOTICE, 0), .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htobe32(msg)};
+	struct ibv_send_wr wr = {.wr_id = wr_id,
+	                         .next = &say,
+	                         .sg_list = sges,
+	                         .num_sge = n,
+	                         .opcode = IBV_WR_RDMA_WRITE,
+	                         .wr.rdma = {.remote_addr = to.addr, .rkey = to.key}};
+
+	return post(rs, &wr);
+}
+
 int rs_post_message(struct rsocket *rs, uint32_t msg, uint64_t wr_id)
 {
 	struct rs_sge nowhere = {0};

@@ -10,6 +10,7 @@
  * ones look each time, lest acknowledgements lie there and the adapter's window stays shut.
  */
 enum { LOOK_EVERY = 8 };
+enum { MTU_MIN = 256 }; /* of a path; the others are multiples of it */
 
 static uint32_t min_size(uint32_t a, size_t b)
 {
@@ -54,13 +55,10 @@ bool rs_sends_done(struct rsocket *rs)
 	return rs->state != RS_CONNECTED || rs_tx_idle(&rs->tx);
 }
 
-/*
- * A last packet with an immediate and a full payload is longer than those before it, and an adapter that sends packets of
- * one size together sends it by itself: where more follows, a piece ends short of a full packet, whatever the MTU.
- */
+/* Where much follows, the peer has something to do meanwhile. */
 uint32_t rs_piece(struct rsocket *rs, size_t left)
 {
-	uint32_t n = left > RS_PIECE_MAX ? RS_PIECE_MAX - 64 : (uint32_t)left;
+	uint32_t n = min_size(left >= 4 * RS_PIECE_MAX ? 2 * RS_PIECE_MAX : RS_PIECE_MAX, left);
 
 	return n <= rs->inline_max ? n : min_size(n, rs->tx.ring.size - rs->tx.ring.used);
 }
@@ -87,15 +85,29 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 	pthread_mutex_lock(&rs->lock);
 }
 
+/*
+ * A last packet with an immediate and a full payload is longer than those before it, and an adapter that sends packets of
+ * one size together sends it by itself: where it may be full, whatever the MTU, the message follows as a short packet.
+ */
+static bool goes_apart(const struct rsocket *rs, uint32_t n)
+{
+	return n >= RS_PIECE_MAX / 4 && n % MTU_MIN == 0 && !rs->message_sends && rs->tx.sq;
+}
+
 static int send_piece(struct rsocket *rs, struct rs_cursor *c)
 {
-	uint32_t n = min_size(rs_piece(rs, c->left), rs->tx.to.length);
+	uint32_t n = min_size(rs_piece(rs, c->left), rs->tx.to.length), msg = rs_msg(RS_DATA, n);
 	struct rs_sge to = rs_tx_take(&rs->tx, n);
+	bool apart = goes_apart(rs, n);
 	struct rs_load l;
 	int err;
 
+	rs->tx.sq -= apart;
 	rs_load(rs, &l, c, n);
-	err = rs_post_write_message(rs, l.sges, l.n, l.inl, to, rs_msg(RS_DATA, n), rs_wr_id(RS_WR_DATA, l.ring));
+	if (apart)
+		err = rs_post_write_then_message(rs, l.sges, l.n, to, msg, rs_wr_id(RS_WR_DATA, l.ring));
+	else
+		err = rs_post_write_message(rs, l.sges, l.n, l.inl, to, msg, rs_wr_id(RS_WR_DATA, l.ring));
 	if (err)
 		rs_break(rs, err);
 	return err;
