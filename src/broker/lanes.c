@@ -40,14 +40,15 @@ static void set(int fd, int level, int name, int value)
 static void set_options(int fd, int family)
 {
 	set(fd, SOL_UDP, UDP_GRO, 1);
-	set(fd, IPPROTO_IP, IP_PKTINFO, 1);
 	set(fd, IPPROTO_IP, IP_RECVTOS, 1);
 	set(fd, IPPROTO_IP, IP_RECVTTL, 1);
 	set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
-	if (family != AF_INET6)
+	if (family != AF_INET6) {
+		set(fd, IPPROTO_IP, IP_PKTINFO, 1);
 		return;
+	}
 	set(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1); /* Linux's software RoCE sends no checksum */
-	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* of IPv4's datagrams, too */
 	set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 	set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);

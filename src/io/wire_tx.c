@@ -44,6 +44,7 @@ struct vb_tx {
 	struct vb_wire_sockets *sockets;
 	int fd[2]; /* IPv4, IPv6 */
 	uint16_t sport[2];
+	int hops[2]; /* what the sockets are set to; -1: the kernel's default */
 	bool no_gso;
 	unsigned full; /* sends that take no more: they go before more is laid out, while all of it is in the cache */
 	uint32_t used;
@@ -64,6 +65,7 @@ struct vb_tx *vb_tx_new(struct vb_wire_sockets *s)
 		return NULL;
 	tx->sockets = s;
 	tx->fd[0] = tx->fd[1] = -1;
+	tx->hops[0] = tx->hops[1] = -1;
 	tx->fault = vb_fault_new();
 	return tx;
 }
@@ -127,14 +129,34 @@ static bool needs_interface(const uint8_t *gid)
 	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
 }
 
-static void control_of(struct control *c, const struct message *m)
+static bool is_multicast(const struct vb_wire_addr *to)
+{
+	return vb_gid_is_ipv4(to->dst) ? (to->dst[12] & 0xf0) == 0xe0 : to->dst[0] == 0xff;
+}
+
+/* Said to the socket once, in place of with each send; that does not hold for multicast. */
+static bool hops_are_set(struct vb_tx *tx, const struct vb_wire_addr *to)
+{
+	bool v6 = !vb_gid_is_ipv4(to->dst);
+	int hops = to->hop_limit ? to->hop_limit : -1;
+
+	if (is_multicast(to))
+		return !to->hop_limit;
+	if (tx->hops[v6] != hops &&
+	    !setsockopt(tx->fd[v6], v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_UNICAST_HOPS : IP_TTL, &hops, sizeof(hops)))
+		tx->hops[v6] = hops;
+	return tx->hops[v6] == hops || !to->hop_limit;
+}
+
+static void control_of(struct vb_tx *tx, struct control *c, const struct message *m)
 {
 	const struct vb_wire_addr *to = &m->to;
+	bool hops = !hops_are_set(tx, to);
 	int value;
 
 	c->len = 0;
 	if (vb_gid_is_ipv4(to->dst)) {
-		struct in_pktinfo info = {.ipi_ifindex = (to->dst[12] & 0xf0) == 0xe0 ? (int)to->ifindex : 0};
+		struct in_pktinfo info = {.ipi_ifindex = is_multicast(to) ? (int)to->ifindex : 0};
 
 		memcpy(&info.ipi_spec_dst, to->src + 12, 4);
 		put(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
@@ -142,7 +164,7 @@ static void control_of(struct control *c, const struct message *m)
 		if (value)
 			put(c, IPPROTO_IP, IP_TOS, &value, sizeof(value));
 		value = to->hop_limit;
-		if (value)
+		if (hops)
 			put(c, IPPROTO_IP, IP_TTL, &value, sizeof(value));
 	} else {
 		struct in6_pktinfo info = {.ipi6_ifindex = needs_interface(to->dst) ? to->ifindex : 0};
@@ -153,7 +175,7 @@ static void control_of(struct control *c, const struct message *m)
 		if (value)
 			put(c, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
 		value = to->hop_limit;
-		if (value)
+		if (hops)
 			put(c, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
 	}
 	if (m->n > 1)
@@ -183,7 +205,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	struct message one = *m;
 
 	one.n = 1;
-	control_of(&c, &one);
+	control_of(tx, &c, &one);
 	mh->msg_control = c.buf;
 	mh->msg_controllen = c.len;
 	flow_of(tx, &m->to, &flow);
@@ -210,7 +232,7 @@ static int send_one(struct vb_tx *tx, struct message *m)
 	mh.msg_namelen = vb_gid_to_sockaddr(&sa, m->to.dst, VB_ROCE_PORT, m->to.ifindex);
 	if (m->n > 1 && tx->no_gso)
 		return send_singly(tx, m, &mh);
-	control_of(&c, m);
+	control_of(tx, &c, m);
 	mh.msg_controllen = c.len;
 	for (int tries = 0; tries < 3; tries++) {
 		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh, MSG_DONTWAIT) >= 0)
