@@ -96,6 +96,8 @@ struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qp
 uint32_t vb_tx_burst(uint32_t len);
 /* Locks it. false: the network does not take what is there already; try again in a moment. */
 bool vb_tx_begin(struct vb_tx *tx);
+/* Is something of an earlier time still there? */
+bool vb_tx_waits(const struct vb_tx *tx);
 /* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
 uint8_t *vb_tx_room(struct vb_tx *tx);
 /* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */

@@ -518,9 +518,14 @@ void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 	if (qp->type == IBV_QPT_UD)
 		return;
 	vb_lock(&qp->sq_lock);
+	struct vb_wire_path *w = qp->wire;
+
 	if (crowded && qp->type == IBV_QPT_UC)
-		vb_wire_congested(&qp->wire->q, now);
-	emit(qp, now);
+		vb_wire_congested(&w->q, now);
+	if (qp->sq_emit == qp->sq_head && vb_wire_silent(&w->q, now) && !vb_tx_waits(w->tx))
+		set_due(qp, vb_wire_deadline(&w->q));
+	else
+		emit(qp, now);
 	vb_wire_settle(qp);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);

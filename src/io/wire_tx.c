@@ -49,6 +49,7 @@ struct vb_tx {
 	unsigned full; /* sends that take no more: they go before more is laid out, while all of it is in the cache */
 	uint32_t used;
 	unsigned n, sent;
+	atomic_bool waits; /* the network did not take it all */
 	struct vb_fault *fault;
 	struct vb_flow flow; /* of the last message */
 	struct vb_icrc_cache icrc;
@@ -268,8 +269,10 @@ static bool flush(struct vb_tx *tx)
 		struct message *m = &tx->msg[tx->sent];
 		int err = send_one(tx, m);
 
-		if (err == EAGAIN)
+		if (err == EAGAIN) {
+			atomic_store_explicit(&tx->waits, true, memory_order_relaxed);
 			return false;
+		}
 		if (err)
 			complain(m, err);
 		VB_COUNT(tx_packets, m->n);
@@ -279,7 +282,13 @@ static bool flush(struct vb_tx *tx)
 	tx->n = tx->sent = 0;
 	tx->used = 0;
 	tx->full = 0;
+	atomic_store_explicit(&tx->waits, false, memory_order_relaxed);
 	return true;
+}
+
+bool vb_tx_waits(const struct vb_tx *tx)
+{
+	return atomic_load_explicit(&tx->waits, memory_order_relaxed);
 }
 
 bool vb_tx_begin(struct vb_tx *tx)

@@ -328,6 +328,14 @@ void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now)
 	vb_requester_timeout(qp, now);
 }
 
+bool vb_wire_silent(const struct vb_wire_qp *qp, uint64_t now)
+{
+	const struct vb_wire_responder *rs = &qp->rs;
+	bool waits = rs->owed == VB_WIRE_ACK && rs->ack_at > now;
+
+	return qp->rq.head == qp->rq.tail && !rs->unanswered && !rs->cnp && (waits || rs->owed == VB_WIRE_NO_ACK);
+}
+
 void vb_wire_ack_now(struct vb_wire_qp *qp)
 {
 	qp->rs.ack_at = 0;

@@ -343,6 +343,8 @@ void vb_wire_sent(struct vb_wire_qp *qp);
 /* When vb_wire_timeout is to be called, then vb_wire_output; 0: never. For timers, and for packets that are paced. */
 uint64_t vb_wire_deadline(const struct vb_wire_qp *qp);
 void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now);
+/* Is there nothing to send now, unless more was posted? false: perhaps there is. */
+bool vb_wire_silent(const struct vb_wire_qp *qp, uint64_t now);
 /* A delayed acknowledgement waits no longer: something goes to this peer anyway. */
 void vb_wire_ack_now(struct vb_wire_qp *qp);
 
