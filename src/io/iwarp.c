@@ -422,13 +422,22 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 
 void vb_iwarp_last_words(struct vb_node *node)
 {
-	static uint8_t nowhere[65536];
-
 	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
 		if (!vb_trylock(&w->qp->sq_lock))
 			continue;
 		vb_known_forget(&w->known);
 		emit(w);
+		vb_unlock(&w->qp->sq_lock);
+	}
+}
+
+void vb_iwarp_last_ends(struct vb_node *node)
+{
+	static uint8_t nowhere[65536];
+
+	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
+		if (!vb_trylock(&w->qp->sq_lock))
+			continue;
 		shutdown(w->fd, SHUT_WR);
 		for (int i = 0; i < 64 && recv(w->fd, nowhere, sizeof(nowhere), MSG_DONTWAIT) > 0; i++)
 			; /* what is unread when it closes would reset the connection */

@@ -68,8 +68,10 @@ void vb_iwarp_in_child(struct vb_node *node);
 void vb_iwarp_watch(struct vb_node *node, bool watch);
 /* Takes what has come, sends what could not go. Under progress. Returns work done. wait: as with vb_requester_visit. */
 unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
-/* The program ends without a word: what it has said shall arrive. Under progress. */
+/* The program ends without a word: what it has said shall arrive. First the one, then vb_iwarp_tails_wait, then the other.
+ * Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
+void vb_iwarp_last_ends(struct vb_node *node);
 /* The state or the attributes have changed. Under progress + sq_lock. */
 void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next);
 /* Under sq_lock. */
@@ -116,6 +118,8 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 /* Tells of ends, sees to what lingers; when it wants to be called again (0: never). Adapter thread, no lock held. */
 void vb_iwarp_tails(struct vb_node *node);
 uint64_t vb_iwarp_tails_at(void);
+/* Until the peers of all streams have what was sent, or for half a second. No lock held. */
+void vb_iwarp_tails_wait(struct vb_node *node);
 /* The node ends, its adapter thread has. */
 void vb_iwarp_tails_free(struct vb_node *node);
 void vb_iwarp_tails_in_child(void);

@@ -2,18 +2,27 @@
 // follows: RFC 5044, 7.4 (connection tear down); tcp(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/iwarp_path.h"
 
 #define LINGER 2000000000ull /* ns: how long the peer has to take what is left, and to close its end */
+#define PARTING 500000000ull /* ns: how long a program that ends waits for its peers to have all */
+#define LOOK_MIN 1000000ull  /* ns: how often it is asked whether a peer has all: less and less */
+#define LOOK_MAX 16000000ull
 
 /*
  * A socket that is closed while something unread stands in it resets the connection, and what is on its way to the peer is
- * lost. So it is shut down for sending first, and read until the peer has closed, too.
+ * lost. So it is shut down for sending first, and read until the peer has closed, too. And not before the peer has
+ * acknowledged all: siw, which finds the last message and the end in one segment, or hears of both while it is sending, may
+ * end the connection first and drop the message, and whoever waits for that waits for ever.
  */
 struct vb_iwarp_tail {
 	struct vb_watch watch; /* once it lingers */
@@ -24,7 +33,9 @@ struct vb_iwarp_tail {
 	int status;
 	uint8_t *rest;
 	size_t len, done;
-	uint64_t until; /* ns */
+	uint64_t until;       /* ns */
+	uint64_t look_at;     /* ns: when to see whether the end can be said; 0: it has been, or there is a rest */
+	uint64_t pause;
 	struct vb_iwarp_tail *next;
 };
 
@@ -102,7 +113,28 @@ static bool drain(int fd)
 	return true;
 }
 
-/* Sends the rest; once it is out, says that nothing follows. false: it cannot. */
+/* Has the peer acknowledged everything, or is it gone? */
+static bool has_all(int fd)
+{
+	struct pollfd p = {.fd = fd};
+	int left = 0;
+
+	return poll(&p, 1, 0) > 0 || ioctl(fd, SIOCOUTQ, &left) || !left;
+}
+
+/* Nothing follows: the peer is told now, or will be later. */
+static void say_end(struct vb_iwarp_tail *t, uint64_t now)
+{
+	if (has_all(t->watch.fd)) {
+		shutdown(t->watch.fd, SHUT_WR);
+		t->look_at = 0;
+		return;
+	}
+	t->pause = !t->pause ? LOOK_MIN : t->pause < LOOK_MAX ? 2 * t->pause : LOOK_MAX;
+	t->look_at = now + t->pause;
+}
+
+/* Sends the rest. false: it cannot. */
 static bool flush(struct vb_iwarp_tail *t)
 {
 	while (t->done < t->len) {
@@ -112,7 +144,7 @@ static bool flush(struct vb_iwarp_tail *t)
 			return errno == EAGAIN || errno == EINTR;
 		t->done += (size_t)n;
 	}
-	shutdown(t->watch.fd, SHUT_WR);
+	t->look_at = 1;
 	return true;
 }
 
@@ -132,13 +164,12 @@ static void ready(struct vb_watch *w, uint32_t events)
 		forget(t);
 	} else if (more && t->done == t->len) {
 		vb_watch_change(t->node, w, interest(t));
+		atomic_store(&due, 1);
 	}
 }
 
 static void linger(struct vb_iwarp_tail *t)
 {
-	t->stage = LINGERS;
-	t->until = vb_now() + LINGER;
 	t->watch.fn = ready;
 	if (!flush(t) || !drain(t->watch.fd) || vb_watch_add(t->node, &t->watch, interest(t)))
 		forget(t);
@@ -154,7 +185,7 @@ static struct vb_iwarp_tail *next_ended(struct vb_node *node)
 	return NULL;
 }
 
-/* One whose time is up; else the time of the next, in *at. Under the_lock. */
+/* Sees to those whose turn it is. Returns one whose time is up; else the time of the next, in *at. Under the_lock. */
 static struct vb_iwarp_tail *next_late(struct vb_node *node, uint64_t now, uint64_t *at)
 {
 	*at = 0;
@@ -163,8 +194,12 @@ static struct vb_iwarp_tail *next_late(struct vb_node *node, uint64_t now, uint6
 			continue;
 		if (t->until <= now)
 			return t;
-		if (!*at || t->until < *at)
-			*at = t->until;
+		if (t->look_at && t->look_at <= now)
+			say_end(t, now);
+		uint64_t next = t->look_at ? t->look_at : t->until;
+
+		if (!*at || next < *at)
+			*at = next;
 	}
 	return NULL;
 }
@@ -178,6 +213,8 @@ void vb_iwarp_tails(struct vb_node *node)
 		return;
 	pthread_mutex_lock(&the_lock);
 	while ((t = next_ended(node))) {
+		t->stage = LINGERS;
+		t->until = vb_now() + LINGER;
 		pthread_mutex_unlock(&the_lock);
 		if (t->closed)
 			t->closed(t->own, t->status);
@@ -200,10 +237,43 @@ uint64_t vb_iwarp_tails_at(void)
 	return atomic_load(&due);
 }
 
+/* Has each peer got all? alone: no adapter thread sees to them any more. Under the_lock. */
+static bool all_have(struct vb_node *node, bool alone)
+{
+	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
+		if (t->node != node)
+			continue;
+		if (alone ? flush(t) && drain(t->watch.fd) && !has_all(t->watch.fd) : t->stage == ENDED || !has_all(t->watch.fd))
+			return false;
+	}
+	return true;
+}
+
+static void wait_for_all(struct vb_node *node, bool alone)
+{
+	uint64_t until = vb_now() + PARTING;
+	struct timespec ts = {0, LOOK_MIN};
+	bool have;
+
+	do {
+		pthread_mutex_lock(&the_lock);
+		have = all_have(node, alone);
+		pthread_mutex_unlock(&the_lock);
+		if (!have)
+			nanosleep(&ts, NULL);
+	} while (!have && vb_now() < until);
+}
+
+void vb_iwarp_tails_wait(struct vb_node *node)
+{
+	wait_for_all(node, false);
+}
+
 void vb_iwarp_tails_free(struct vb_node *node)
 {
 	struct vb_iwarp_tail *t;
 
+	wait_for_all(node, true);
 	pthread_mutex_lock(&the_lock);
 	do { /* nobody is told any more: whoever closes the last device holds locks of its own */
 		for (t = all; t && t->node != node; t = t->next)

@@ -278,6 +278,11 @@ __attribute__((destructor)) static void at_end(void)
 		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
+	vb_iwarp_tails_wait(node);
+	if (!vb_trylock(&node->progress))
+		return;
+	vb_iwarp_last_ends(node);
+	vb_unlock(&node->progress);
 }
 
 void vb_node_put(struct vb_node *node)

@@ -2,6 +2,7 @@
 // follows: RFC 5040, RFC 5044, RFC 7306; ARCHITECTURE.md, "iWARP"
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -325,6 +326,12 @@ static void a_program_that_sleeps_is_written_to_and_read_from(void)
 
 /* --- ends --- */
 
+static void on_end(void *own, int status)
+{
+	closed_status = status;
+	closed_calls++;
+}
+
 static void wait_closed(int calls)
 {
 	for (int i = 0; i < 5000 && closed_calls < calls; i++)
@@ -479,6 +486,42 @@ static void what_was_sent_before_a_disconnect_arrives(void)
 static void what_was_sent_before_an_exit_arrives(void)
 {
 	the_last_words_arrive(true);
+}
+
+/* Who takes the end of a stream for more urgent than what came with it loses that: siw does. */
+static void the_end_is_said_when_the_peer_has_all(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t at_len = sizeof(at), info_len = sizeof(struct tcp_info);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0), little = 4096, theirs, copy;
+	static uint8_t bytes[65536];
+	struct tcp_info info;
+	size_t all = 0;
+	ssize_t n;
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	CHECK(!setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little)));
+	CHECK(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 1) && !getsockname(listener, (struct sockaddr *)&at, &at_len));
+	CHECK(!connect(ours, (struct sockaddr *)&at, sizeof(at)) && (theirs = accept(listener, NULL, NULL)) >= 0 && (copy = dup(ours)) >= 0);
+	open_iwarp(&d);
+	mem_make(&m, &d, 4000);
+	link_make(&l, &d, &(struct conf){0});
+	CHECK_INT(vb_iwarp_attach(vb_qp(l.qp), &(struct vb_iwarp_stream){.fd = ours, .initiator = true, .closed = on_end}), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		POST(&l, IBV_WR_SEND, i, &m, 0, 4000);
+		expect(l.scq, i, IBV_WC_SUCCESS);
+	}
+	vb_iwarp_disconnect(vb_qp(l.qp));
+	wait_closed(1);
+	sleep_ms(30);
+	CHECK(!getsockopt(copy, IPPROTO_TCP, TCP_INFO, &info, &info_len));
+	CHECK_INT(info.tcpi_state, TCP_ESTABLISHED);
+	while ((n = recv(theirs, bytes, sizeof(bytes), 0)) > 0)
+		all += (size_t)n;
+	CHECK(!n && all > 12000);
+	link_end(&l);
 }
 
 /* --- errors --- */
@@ -807,6 +850,7 @@ int main(int argc, char **argv)
 		{"a program that is killed ends its peer's queue pair", a_program_that_is_killed_ends_its_peers_queue_pair},
 		{"what was sent before a disconnect arrives", what_was_sent_before_a_disconnect_arrives},
 		{"what was sent before an exit arrives", what_was_sent_before_an_exit_arrives},
+		{"the end is said when the peer has all", the_end_is_said_when_the_peer_has_all},
 		{"a wrong key ends the stream", a_wrong_key_ends_the_stream},
 		{"reading beyond a region is refused", reading_beyond_a_region_is_refused},
 		{"a reset in the middle ends both", a_reset_in_the_middle_ends_both},

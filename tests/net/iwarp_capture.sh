@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 source "$(dirname "$0")/../cm.sh"
-need tcpdump tshark nc python3
+need tcpdump tshark nc python3 tc rstream
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
 flat
@@ -89,6 +89,31 @@ for f in IPv4 IPv6; do
 	check "$f, CRC and markers: every FPDU is right" walked both-$f $walks crc markers
 	unset VERBENA_MPA
 done
+
+# The end of a stream in one segment with its last message: siw may take that first, and drop the message. b's program ends
+# long before its end of the cable has taken all.
+ends_behind_a_slow_cable() {
+	local status
+	ip netns exec $B tc qdisc add dev net0 root tbf rate 20mbit burst 5k latency 1s || return 1
+	both rstream -b $V4_B -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
+	status=$?
+	ip netns exec $B tc qdisc del dev net0 root
+	return $status
+}
+ends_apart() { # NAME
+	[ "$(read_pcap "$1" -Y 'tcp.flags.fin == 1 && ip.src == '$V4_B | wc -l)" -ge 1 ] &&
+		[ -z "$(read_pcap "$1" -Y 'tcp.flags.fin == 1 && tcp.len > 0')" ] && return 0
+	read_pcap "$1" | tail -20
+	return 1
+}
+there=$V4_B
+if ip netns exec $B tc qdisc add dev lo root tbf rate 1gbit burst 1m latency 1s 2>/dev/null; then
+	ip netns exec $B tc qdisc del dev lo root
+	check "a program ends while its last messages are under way" captured ends ends_behind_a_slow_cable
+	check "the end of a stream comes by itself, behind them" ends_apart ends
+else
+	skip "the end of a stream comes by itself" "this kernel has no tbf"
+fi
 
 # revision 1: of one who asks by it, and of one who does not answer another
 there=$V4_B
