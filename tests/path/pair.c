@@ -672,8 +672,7 @@ void fill(void *p, size_t n, uint32_t seed)
 		((uint8_t *)p)[i] = pattern(i, seed);
 }
 
-/* The kernel may have written there for another thread, which thread sanitizers cannot know. */
-__attribute__((no_sanitize("thread"))) bool holds(const void *p, size_t n, uint32_t seed)
+bool holds(const void *p, size_t n, uint32_t seed)
 {
 	for (size_t i = 0; i < n; i++)
 		if (((const uint8_t *)p)[i] != pattern(i, seed))
