@@ -116,6 +116,13 @@ static void ended(struct ibv_wc *first)
 			sched_yield();
 	}
 	printf("flushed: %d receives\n", flushed);
+	struct pollfd a = {.fd = id->verbs->async_fd, .events = POLLIN};
+	struct ibv_async_event async;
+
+	if (poll(&a, 1, 0) == 1 && !ibv_get_async_event(id->verbs, &async)) {
+		printf("async: %s\n", ibv_event_type_str(async.event_type));
+		ibv_ack_async_event(&async);
+	}
 	if (e)
 		rdma_ack_cm_event(e);
 	rdma_disconnect(id);

@@ -47,8 +47,48 @@ siw_set() { "$LAB" guest "cd /sys/module/siw/parameters; $(printf 'echo %s >%s;'
 
 # --- the two hosts ---
 on_here=(ip netns exec $VERBENA_LAB_NAME env "VERBENA_RUNTIME=$work/run")
-ours() { "${on_here[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "$@"; }
-theirs() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "timeout -k 2 $LIMIT $*"; }
+# bounded SECONDS PROGRAM ARGS…: one that has not ended by then says where it hangs, and is ended
+cat >"$work/bounded" <<'EOF'
+#!/bin/sh
+said=$(mktemp) limit=$1
+shift
+"$@" &
+program=$!
+{
+	trap 'kill $asleep; exit' TERM
+	sleep $limit &
+	asleep=$!
+	wait $asleep
+	echo "--- $*: not done after $limit s"
+	for t in /proc/$program/task/*; do
+		echo "$(cat $t/comm): $(cat $t/wchan)"
+		cat $t/stack
+	done
+	command -v gdb >/dev/null && gdb -p $program -batch -ex 'thread apply all bt'
+	ss -tinm
+	rdma resource show qp
+	rdma resource show cq
+	dmesg | tail -5
+	kill $program
+	sleep 2
+	kill -9 $program
+} >"$said" 2>/dev/null </dev/null &
+watch=$!
+wait $program
+status=$?
+kill $watch 2>/dev/null
+wait $watch
+if [ -s "$said" ]; then
+	cat "$said"
+	status=124
+fi
+rm -f "$said"
+exit $status
+EOF
+chmod 755 "$work/bounded"
+check "the guest gets the one that tells where a program hangs" "$LAB" put "$work/bounded"
+ours() { "${on_here[@]}" "$work/bounded" $((LIMIT * SLOW)) "${run[@]}" "$@"; }
+theirs() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "/root/bounded $LIMIT $*"; }
 came() { ip -n $VERBENA_LAB_NAME -s -j link show tap0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
 # another round trip to the guest for each look is slow
 guest_listens() { "$LAB" guest "for i in \$(seq 50); do rdma resource show cm_id | grep -q LISTEN && exit 0; sleep 0.1; done; exit 1"; }
@@ -92,12 +132,15 @@ both() { # WAY SERVER… -- CLIENT…
 	[ -z "$LASTS" ] || s=0
 	[ $s = 0 ] && [ $c = 0 ] && return 0
 	echo "server ended with $s, client with $c: $*"
-	said_by_both
+	hung || said_by_both
 	return 1
+}
+hung() { # one of the two: where, in full
+	grep -q '^--- .*: not done after' "$work/server.out" "$work/client.out" && tail -n 70 "$work/server.out" "$work/client.out"
 }
 stop_server() {
 	if [ "$1" = verbena ]; then
-		kill "$server" 2>/dev/null
+		kill "$(program_of "$server")" 2>/dev/null
 	else
 		theirs pkill "'rping|ucmatose|rdma|rcopy|rstream|ib_'"
 	fi
@@ -181,12 +224,14 @@ siw_set 2 mpa_version
 
 # --- what cannot be ---
 # siw turns M, D, R and layer and type of its Terminate messages around; what they are about is found all the same
+fatal= # what an IBV_EVENT_QP_FATAL is about, if there is to be one
 ends() { # WAY KIND REQUEST RECEIVE: by this message of the client's; what became of it there, and of the server's receive
 	local status
 	[ "$1" = verbena ] || LASTS=1 # siw does not flush receives in every case
 	both "$1" "$work/rdmap" -s $any -k bad-read -- "$work/rdmap" -c @ -k $2
 	status=$?
 	LASTS=
+	[ -z "$fatal" ] || { grep -q "^async: local work queue catastrophic error" "$work/client.out" && grep -q "the peer ended its connection: $fatal" "$work/client.out"; } || status=1
 	[ "$1" = siw ] || { grep -q "^ended: $4" "$work/server.out" && grep -q "^event: RDMA_CM_EVENT_DISCONNECTED, 0" "$work/server.out"; } || status=1
 	grep -q "^ended: \($3\)" "$work/client.out" && grep -q "^event: RDMA_CM_EVENT_DISCONNECTED, 0" "$work/client.out" && [ $status = 0 ] && return 0
 	said_by_both
@@ -233,5 +278,7 @@ done
 # siw knows nothing of RFC 7306
 ends_of siw bad-atomic "request: remote invalid request error" "receive: $flushed"
 # the write is complete by then; RFC 7306, 1.1, has no way to ask before
+fatal="unexpected opcode"
+export VERBENA_LOG=warn
 ends_of siw bad-imm "receive: $flushed" "receive: $flushed"
 finish
