@@ -43,7 +43,7 @@ check() {
 	"$@" >"$work/said" 2>&1 || status=$?
 	if [ $status != 0 ] && [ -n "${AGAIN:-}" ]; then
 		echo "# once more: $sentence (status $status)"
-		sed 's/^/#	/' "$work/said" | tail -20
+		sed 's/^/#	/' "$work/said" | tail -150
 		status=0
 		"$@" >"$work/said" 2>&1 || status=$?
 	fi
@@ -51,7 +51,7 @@ check() {
 		echo "ok $sentence${VERBENA_TEST_TIMES:+ ($(((${EPOCHREALTIME/./} - since) / 1000)) ms)}"
 	else
 		echo "not ok $sentence (status $status)"
-		sed 's/^/	/' "$work/said" | tail -40
+		sed 's/^/	/' "$work/said" | tail -150
 		failed=$((failed + 1))
 	fi
 }
