@@ -190,16 +190,25 @@ static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 	return (size_t)done == want && *budget;
 }
 
+/* Is there anything that may go? Under sq_lock. */
+static bool wants(const struct vb_iwarp_path *w)
+{
+	return w->qp->sq_emit != w->qp->sq_head || !vb_iw_quiet(&w->q);
+}
+
 /* Everything that may go. Under sq_lock. */
 static void emit(struct vb_iwarp_path *w)
 {
 	size_t budget = SEND_BUDGET;
 	int saved = errno;
+	bool more;
 
 	if (++w->turn % EMSS_EVERY == 0)
 		refresh_emss(w);
-	while (send_some(w, &budget))
+	while ((more = send_some(w, &budget)) && wants(w))
 		;
+	if (more)
+		w->blocked = false;
 	vb_iwarp_rewatch(w);
 	errno = saved;
 }
@@ -383,7 +392,7 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 		vb_iwarp_heat(w);
 	if ((w->held || w->missed) && end_hold(w, done))
 		done = 1;
-	if ((done || w->blocked) && !w->lost)
+	if ((w->blocked || (done && wants(w))) && !w->lost)
 		emit(w);
 	if (ended(w)) {
 		vb_iwarp_settle(qp);

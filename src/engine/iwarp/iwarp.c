@@ -67,6 +67,12 @@ bool vb_iw_idle(const struct vb_iw_qp *q)
 	return !q->rq.started && !q->rq.unsent && !q->rq.rd;
 }
 
+bool vb_iw_quiet(const struct vb_iw_qp *q)
+{
+	return q->life == VB_IW_LIVES && q->out.head == q->out.tail && q->rq.cur == q->rq.tail && !q->rq.started && !q->rq.rtr &&
+	       q->rs.cur == q->rs.tail;
+}
+
 bool vb_iw_over(const struct vb_iw_qp *q)
 {
 	return q->life != VB_IW_LIVES;

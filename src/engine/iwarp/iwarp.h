@@ -130,6 +130,8 @@ bool vb_iw_empty(const struct vb_iw_qp *q);
  * next call of any function here, and while no region is deregistered. To be asked again after a post, after input, and
  * after vb_iw_sent (a local request may have waited for it) until it gives 0. max: 2 at least. */
 int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most);
+/* Nothing is to be sent, but for requests that were not taken. */
+bool vb_iw_quiet(const struct vb_iw_qp *q);
 /* n bytes of it have been handed over. Sends and writes complete by it. */
 void vb_iw_sent(struct vb_iw_qp *q, size_t n);
 
