@@ -129,6 +129,7 @@ static bool enter(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state nex
 		enter_sqd(qp, cur);
 		return false;
 	case IBV_QPS_ERR:
+		vb_path_abort(qp);
 		vb_qp_error(qp);
 		return false;
 	default:

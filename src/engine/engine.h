@@ -79,6 +79,8 @@ bool vb_iwarp_kick(struct vb_qp *qp);
 void vb_iwarp_settle(struct vb_qp *qp);
 /* The queue pair leaves its connection, which ends. What the engine had taken completes. Under progress + sq_lock. */
 void vb_iwarp_path_end(struct vb_qp *qp);
+/* When it does, what is left of the stream is not sent, not even what is in the socket. Under progress + sq_lock. */
+void vb_iwarp_path_abort(struct vb_qp *qp);
 
 /* --- what all ways share --- */
 

@@ -632,6 +632,25 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 	return rest;
 }
 
+/*
+ * The program takes its queue pair to ERR while the stream stands. What it has posted may lie in the socket, complete, and the
+ * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants all of it to
+ * arrive disconnects.
+ */
+void vb_iwarp_path_abort(struct vb_qp *qp)
+{
+	struct vb_iwarp_path *w = qp->iwarp;
+
+	if (w && !w->lost && !vb_iw_over(&w->q))
+		w->aborted = true;
+}
+
+static void reset_stream(struct vb_iwarp_path *w)
+{
+	vb_iw_abort(&w->q, false);
+	connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+}
+
 void vb_iwarp_path_end(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
@@ -643,6 +662,8 @@ void vb_iwarp_path_end(struct vb_qp *qp)
 		return;
 	vb_known_forget(&w->known);
 	vb_iwarp_release(w);
+	if (w->aborted)
+		reset_stream(w);
 	if (!vb_iw_over(&w->q)) {
 		emit(w);
 		vb_iw_abort(&w->q, false);

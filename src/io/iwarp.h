@@ -29,8 +29,8 @@ struct vb_iwarp_stream {
 int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s);
 /* A responder whose initiator has sent nothing so far may send all the same. No lock held but the caller's own. */
 void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn);
-/* The program disconnects: the queue pair goes to ERR, what is in the socket is still delivered, then the stream ends. No
- * lock held. */
+/* The program disconnects: the queue pair goes to ERR, what is in the socket is still delivered, then the stream ends. One that
+ * it takes to ERR by itself is reset instead. No lock held. */
 void vb_iwarp_disconnect(struct vb_qp *qp);
 
 #endif

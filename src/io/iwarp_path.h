@@ -23,6 +23,7 @@ struct vb_iwarp_path {
 	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
 	int lost;       /* errno of the socket: nothing can be sent any more */
 	int status;     /* for closed() */
+	bool aborted;   /* by the program: it ends with a reset */
 	uint32_t turn;
 	struct vb_known known;
 	/* A completion that waits for company; see vb_iwarp_kick. */

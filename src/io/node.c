@@ -367,6 +367,11 @@ void vb_path_connect(struct vb_qp *qp)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
 }
 
+void vb_path_abort(struct vb_qp *qp)
+{
+	vb_iwarp_path_abort(qp);
+}
+
 void vb_path_closed(struct vb_qp *qp)
 {
 	vb_wire_path_abort(qp);

@@ -250,13 +250,20 @@ static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
 	memset(&c->rdma, 0, sizeof(c->rdma));
 }
 
+/*
+ * By iWARP a stream that is disconnected goes on until all of it has arrived. What is sent again on another connection must
+ * not be overtaken by that: the queue pair's own way to ERR resets it.
+ */
 static void rdma_cut(struct vn_queue *q)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
 
 	if (r->cut)
 		return;
 	r->cut = true;
+	if (q->busy)
+		ibv_modify_qp(r->id->qp, &a, IBV_QP_STATE);
 	rdma_disconnect(r->id);
 	rdma_destroy_qp(r->id);
 }

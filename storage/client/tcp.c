@@ -35,11 +35,14 @@ int vn_tcp_wait(const struct vn_link *l, int fd, short events)
 static int connect_one(const struct vn_link *l, const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), e = 0, one = 1;
+	/* the kernel shall not go on sending for a program that has died: another may have taken its place */
+	const struct linger at_once = {.l_onoff = 1};
 	socklen_t len = sizeof(e);
 
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	if (connect(fd, a->ai_addr, a->ai_addrlen) < 0) {
 		e = errno == EINPROGRESS ? vn_tcp_wait(l, fd, POLLOUT) : -errno;
 		if (!e && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len))
@@ -142,13 +145,43 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 	return take_icresp(l, t, pdu, asked);
 }
 
+/* What the kernel still has to send must not reach the target behind what is sent again on another connection. */
+static void reset(int fd)
+{
+	connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+}
+
+/* From here on close sends what is left, and a FIN. */
+static void end(int fd)
+{
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
+	shutdown(fd, SHUT_RDWR);
+}
+
+static void tcp_cut(struct vn_queue *q)
+{
+	struct vn_tcp_queue *t = vn_tcp_of(q);
+
+	if (t->cut)
+		return;
+	t->cut = true;
+	t->out = NULL;
+	t->out_end = &t->out;
+	if (q->busy)
+		reset(t->fd);
+	else
+		end(t->fd);
+}
+
 static void tcp_close(struct vn_queue *q)
 {
 	struct vn_tcp_queue *t = vn_tcp_of(q);
 
 	vn_tcp_unwrap(t);
-	if (t->fd >= 0)
+	if (t->fd >= 0) {
+		tcp_cut(q);
 		close(t->fd);
+	}
 	vn_queue_fini(q);
 	free(t);
 }
@@ -205,18 +238,6 @@ static bool tcp_arm(struct vn_queue *q)
 static void tcp_done(struct vn_queue *q, struct vn_cmd *c)
 {
 	vn_tcp_of(q)->large -= c->way == VN_FROM_TARGET && c->length > NV_PAGE;
-}
-
-static void tcp_cut(struct vn_queue *q)
-{
-	struct vn_tcp_queue *t = vn_tcp_of(q);
-
-	if (t->cut)
-		return;
-	t->cut = true;
-	t->out = NULL;
-	t->out_end = &t->out;
-	shutdown(t->fd, SHUT_RDWR);
 }
 
 const struct vn_transport vn_tcp = {

@@ -91,6 +91,10 @@ void vb_path_reset(struct vb_qp *qp)
 	fake.resets++;
 }
 
+void vb_path_abort(struct vb_qp *qp)
+{
+}
+
 void vb_path_closed(struct vb_qp *qp)
 {
 	CHECK(atomic_load(&qp->sq_lock.held) && atomic_load(&qp->node->progress.held));

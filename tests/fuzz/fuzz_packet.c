@@ -80,6 +80,10 @@ void vb_path_connect(struct vb_qp *qp)
 	assert(!vb_wire_path_open(qp));
 }
 
+void vb_path_abort(struct vb_qp *qp)
+{
+}
+
 void vb_path_closed(struct vb_qp *qp)
 {
 	vb_wire_path_abort(qp);

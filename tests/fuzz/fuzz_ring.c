@@ -119,6 +119,10 @@ void vb_path_connect(struct vb_qp *qp)
 	qp->remote = NULL;
 }
 
+void vb_path_abort(struct vb_qp *qp)
+{
+}
+
 void vb_path_closed(struct vb_qp *qp)
 {
 	atomic_store(&qp->shared->acked, atomic_load(&qp->executed));
