@@ -171,8 +171,10 @@ typedef void vn_done(void *arg, int error);
  * data to the same place. Nobody else can have been told of another write there in between unless the caller itself
  * lets two requests for one place be under way at a time, which has no defined result anyway. A compare has no such
  * effect. What was answered is not sent again: a target that lost power has lost what it had not flushed, as any disk
- * does, and a flush after that cannot bring it back; use VN_FUA where that matters. A target has to end the commands of
- * a broken connection before it accepts the next one of the same host, or let them have no effect afterwards.
+ * does, and a flush after that cannot bring it back; use VN_FUA where that matters. A broken connection is reset: what the
+ * target has not received of it by then it never will. What it has received it may still be executing. verbena-target, if
+ * the reset has come to it, lets the same host connect again when that is over; other targets may do so at once (before
+ * NVMe 2.1 nothing is said about it), and what they execute only then undoes what was written there meanwhile.
  */
 VN_API int vn_read(struct vn_disk *disk, void *buffer, size_t length, uint64_t offset, unsigned flags, vn_done *done,
                    void *arg);

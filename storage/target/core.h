@@ -26,6 +26,8 @@ void nt_hold(struct nt_request *r);                  /* state NT_HELD */
 void nt_lend(struct nt_request *r);                  /* state NT_BACKEND */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 
+void nt_connects_again(struct nt_target *t); /* fabrics.c: a queue is gone */
+
 /* fabrics.c, admin.c, io.c: the row of a command, or NULL with *status */
 const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status);
 const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status);

@@ -85,6 +85,24 @@ static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, str
 	return 0;
 }
 
+#define WAITS 0xffffu /* no status: it is not decided yet */
+
+/*
+ * A host that connects anew may send again what it has had no answer to. Where the backend still works for a connection of
+ * its that has ended, that comes first; what follows the second time must not be overwritten by the first.
+ */
+static bool must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid)
+{
+	for (const struct nt_controller *c = s->controllers; c; c = c->next) {
+		if (strcmp(c->hostnqn, hostnqn) || memcmp(c->hostid, hostid, 16))
+			continue;
+		for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
+			if (c->queues[i] && c->queues[i]->closing && c->queues[i]->busy)
+				return true;
+	}
+	return false;
+}
+
 /* Names must end in their fields; who they are is found out then. */
 static uint16_t connect_to(struct nt_request *r)
 {
@@ -112,6 +130,8 @@ static uint16_t connect_to(struct nt_request *r)
 	}
 	if (q->target->stopping)
 		return NV_CONNECT_BUSY;
+	if (!c.qid && must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID))
+		return WAITS;
 	q->no_sq_flow = c.cattr & NV_CONNECT_NO_SQ_FLOW;
 	return c.qid ? connect_io(r, &c, s, hostnqn) : connect_admin(r, &c, s, hostnqn);
 }
@@ -119,8 +139,15 @@ static uint16_t connect_to(struct nt_request *r)
 static void connect_run(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
+	struct nt_target *t = q->target;
 	uint16_t status = connect_to(r);
 
+	if (status == WAITS) { /* for as long as the transport lets it */
+		nt_hold(r);
+		r->next = t->connects;
+		t->connects = r;
+		return;
+	}
 	if (status) {
 		q->no_sq_flow = false;
 		nt_complete(r, status);
@@ -136,6 +163,20 @@ static void connect_run(struct nt_request *r)
 		nt_auth_begin(q);
 	r->cqe.result = q->ctrl->id | (auth ? NV_AUTHREQ_ATR : 0);
 	nt_complete(r, 0);
+}
+
+void nt_connects_again(struct nt_target *t)
+{
+	struct nt_request *all = t->connects;
+
+	t->connects = NULL;
+	while (all) {
+		struct nt_request *r = all;
+
+		all = r->next;
+		r->next = NULL;
+		connect_run(r);
+	}
 }
 
 /* ---- properties: of the admin queue only ---- */

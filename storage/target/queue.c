@@ -366,6 +366,14 @@ void nt_fail(struct nt_request *r, uint16_t status)
 		r->fate = status;
 }
 
+static void leave(struct nt_request **at, const struct nt_request *r)
+{
+	while (*at && *at != r)
+		at = &(*at)->next;
+	if (*at)
+		*at = r->next;
+}
+
 static void forget(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
@@ -380,6 +388,8 @@ static void forget(struct nt_request *r)
 	if (r->ns)
 		nt_ns_put(r->ns);
 	r->ns = NULL;
+	if (!r->slot)
+		leave(&q->target->connects, r);
 	if (r->slot) {
 		r->next = q->unused;
 		q->unused = r;
@@ -390,6 +400,8 @@ static void forget(struct nt_request *r)
 
 static void gone(struct nt_queue *q)
 {
+	struct nt_target *t = q->target;
+
 	if (q->busy || q->gone_called)
 		return;
 	q->gone_called = true;
@@ -402,6 +414,7 @@ static void gone(struct nt_queue *q)
 	q->requests = NULL;
 	q->cids = NULL;
 	q->ops->gone(q);
+	nt_connects_again(t);
 }
 
 void nt_complete(struct nt_request *r, uint16_t status)

@@ -241,6 +241,7 @@ struct nt_target {
 	struct nt_referral *referrals;
 	struct nt_request *waiting, **waiting_end; /* for memory */
 	bool serving;
+	struct nt_request *connects; /* that wait for the end of what the same host has begun */
 	struct nt_controller *by_id[256];
 	uint16_t next_id;
 	uint16_t queues;     /* I/O queues for each controller */

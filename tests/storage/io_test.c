@@ -453,6 +453,45 @@ static void a_connection_may_end_at_any_moment(void)
 	}
 }
 
+static uint16_t connect_again(struct host *again, bool other)
+{
+	struct nv_sqe c = connect_command(again, 0, NV_CNTLID_DYNAMIC);
+
+	again->out[NV_CONNECT_AT_HOSTID] += other;
+	return host_post(again, c, c.sgl.length);
+}
+
+static void a_host_comes_back_when_the_medium_has_done_what_it_had_begun(void)
+{
+	struct host *again[3];
+	uint16_t cid[3];
+
+	up(16 << 20);
+	m->slow = true;
+	host_post(h, io_command(NV_IO_WRITE, 0, 1), 0);
+	nt_queue_close(&h->q);
+	host_close(admin);
+	CHECK(!h->gone);
+	for (int i = 0; i < 3; i++) {
+		again[i] = host_open();
+		cid[i] = connect_again(again[i], i == 2);
+	}
+	CHECK(!host_answer(again[0], cid[0]) && !host_answer(again[1], cid[1]));
+	SAME(host_answer(again[2], cid[2])->status, 0); /* another host */
+	host_close(again[1]);
+	medium_go(m);
+	CHECK(h->gone);
+	host_settle(again[0]);
+	SAME(host_answer(again[0], cid[0])->status, 0);
+	SAME(property_set(again[0], NV_PROP_CC, 0x460001, 0).status, 0);
+	host_close(again[2]);
+	m->slow = false;
+	free(h);
+	admin = again[0];
+	h = host_io(admin, 1);
+	down();
+}
+
 static void a_namespace_that_is_removed_finishes_what_it_has_begun(void)
 {
 	up(16 << 20);
@@ -571,6 +610,7 @@ int main(void)
 	RUN(halves_of_a_fused_command_do_nothing);
 	RUN(nobody_writes_between_compare_and_write);
 	RUN(a_connection_may_end_at_any_moment);
+	RUN(a_host_comes_back_when_the_medium_has_done_what_it_had_begun);
 	RUN(a_namespace_that_is_removed_finishes_what_it_has_begun);
 	RUN(memory_is_shared_out);
 	RUN(a_command_that_waits_for_memory_can_be_aborted);
