@@ -65,6 +65,8 @@ static void after_data(struct nt_conn *c)
 
 static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_t length, uint32_t beyond)
 {
+	if (c->ending) /* and nothing is read any more: memory may have been waited for until now */
+		return;
 	c->rx_crc = 0;
 	c->rx_request = r;
 	c->rx_at = at;
