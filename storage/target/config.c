@@ -322,6 +322,16 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 #endif
 }
 
+/* Two entries could differ in what they ask of the host. */
+static bool listed_twice(const struct nt_config_subsystem *s, const char *nqn)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->host_count; i++)
+		n += s->hosts[i].nqn && !strcmp(s->hosts[i].nqn, nqn);
+	return n > 1;
+}
+
 static void read_subsystem(struct reader *r, json_object *o, struct nt_config_subsystem *s)
 {
 	if (!json_object_is_type(o, json_type_object)) {
@@ -346,6 +356,8 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 
 				if (h)
 					read_host(r, json_object_array_get_idx(v, i), h);
+				if (!r->failed && listed_twice(s, h->nqn))
+					wrong(r, h->nqn, "is listed twice");
 			}
 		} else if (!strcmp(key, "namespaces")) {
 			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
@@ -403,6 +415,9 @@ static void read_all(struct reader *r, json_object *o, struct nt_config *c)
 
 				if (s)
 					read_subsystem(r, json_object_array_get_idx(v, i), s);
+				for (size_t k = 0; !r->failed && k + 1 < c->subsystem_count; k++)
+					if (!strcmp(c->subsystems[k].nqn, s->nqn))
+						wrong(r, s->nqn, "is there twice");
 			}
 		} else {
 			wrong(r, key, "no such field");

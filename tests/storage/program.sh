@@ -106,6 +106,9 @@ check "it ends well" stops
 for bad in '' '{' '[]' '{"x": 1}' '{"subsystems": [{"nqn": "disk"}]}' '{"subsystems": [{"nqn": "nqn.2026-01.a:b", "namespaces": [{"nsid": 0}]}]}' \
 	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": [{"nqn": "nqn.2026-01.a:h", "secret": "DHHC-1:00:AAAA:"}]}]}' \
 	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": [{"secret": "/nowhere"}]}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": ["nqn.2026-01.a:h", {"nqn": "nqn.2026-01.a:h"}]}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": [{"nqn": "nqn.2026-01.a:h", "dh_groups": []}]}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b"}, {"nqn": "nqn.2026-01.a:b"}]}' \
 	'{"memory": -1}' '{"listen": [{"address": 5}]}' '{"queues": "many"}'; do
 	printf %s "$bad" >"$work/conf.json"
 	check "no configuration: $bad" refused --config "$work/conf.json"
