@@ -251,15 +251,25 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 		wrong(r, ns->nsid ? "backend" : "nsid", "is missing");
 }
 
-/* A secret as it stands there, or the file that it stands in. What json-c has of it is wiped. */
+static void wipe(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
+/* A secret as it stands there, or the file that it stands in. What json-c gives out of it is wiped; what it has read the
+ * configuration into it frees as it is, so that a file of its own is the better place for a secret. */
 static void get_secret(struct reader *r, const char *key, json_object *v,
                        bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *out)
 {
 	char text[NV_SECRET_TEXT_MAX] = "", *value = NULL;
 
 	get_text(r, key, v, &value);
-	if (r->failed)
+	if (r->failed) {
+		wipe(value);
 		return;
+	}
 	int error = *value == '/' ? nv_secret_file(value, text) : 0;
 
 	if (error)
@@ -267,9 +277,8 @@ static void get_secret(struct reader *r, const char *key, json_object *v,
 	else if (!parse(*value == '/' ? text : value, out))
 		wrong(r, key, "DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64: is wanted, or the file that it stands in");
 	explicit_bzero(text, sizeof(text));
-	explicit_bzero(value, strlen(value));
+	wipe(value);
 	explicit_bzero((char *)(uintptr_t)json_object_get_string(v), (size_t)json_object_get_string_len(v));
-	free(value);
 }
 
 static uint8_t get_numbers(struct reader *r, const char *key, json_object *v, int (*number)(const char *name))
@@ -285,6 +294,8 @@ static uint8_t get_numbers(struct reader *r, const char *key, json_object *v, in
 		else
 			bits |= (uint8_t)(1u << k);
 	}
+	if (!r->failed && !bits)
+		wrong(r, key, "names none");
 	return bits;
 }
 
@@ -356,6 +367,8 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 
 				if (h)
 					read_host(r, json_object_array_get_idx(v, i), h);
+				else
+					wrong(r, key, "no memory");
 				if (!r->failed && listed_twice(s, h->nqn))
 					wrong(r, h->nqn, "is listed twice");
 			}
@@ -365,6 +378,8 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 
 				if (ns)
 					read_ns(r, json_object_array_get_idx(v, i), ns);
+				else
+					wrong(r, key, "no memory");
 			}
 		} else {
 			wrong(r, key, "no such field");
@@ -386,6 +401,8 @@ static void read_addresses(struct reader *r, const char *key, json_object *v, st
 
 		if (a)
 			read_address(r, json_object_array_get_idx(v, i), a);
+		else
+			wrong(r, key, "no memory");
 	}
 }
 
@@ -415,6 +432,8 @@ static void read_all(struct reader *r, json_object *o, struct nt_config *c)
 
 				if (s)
 					read_subsystem(r, json_object_array_get_idx(v, i), s);
+				else
+					wrong(r, key, "no memory");
 				for (size_t k = 0; !r->failed && k + 1 < c->subsystem_count; k++)
 					if (!strcmp(c->subsystems[k].nqn, s->nqn))
 						wrong(r, s->nqn, "is there twice");
