@@ -27,6 +27,7 @@ bool nt_queue_ready(struct nt_queue *q, uint16_t entries)
 {
 	free(q->requests); /* of a Connect that came to nothing later on */
 	free(q->cids);
+	q->unused = NULL;
 	q->requests = calloc(entries, sizeof(*q->requests));
 	q->cids = calloc(CID_WORDS, sizeof(*q->cids));
 	if (!q->requests || !q->cids) {

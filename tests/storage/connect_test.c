@@ -112,6 +112,23 @@ static void the_admin_queue_is_connected_only_with_good_parameters(void)
 	target_close();
 }
 
+/* As after a Connect for which no controller could be had. */
+static void a_connect_after_one_that_failed_begins_with_new_slots(void)
+{
+	uint32_t n = 0;
+
+	target_open(16 << 20);
+	struct host *h = host_open();
+
+	CHECK(nt_queue_ready(&h->q, 8));
+	SAME(host_do(h, connect_command(h, 0, NV_CNTLID_DYNAMIC)).status, 0);
+	for (const struct nt_request *r = h->q.unused; r && n < 100; r = r->next, n++)
+		CHECK(r >= h->q.requests && r < h->q.requests + h->q.entries);
+	SAME(n, 32);
+	host_close(h);
+	target_close();
+}
+
 static void only_hosts_of_the_list_may_connect(void)
 {
 	target_open(16 << 20);
@@ -293,6 +310,7 @@ static void where_authentication_is_wanted_nothing_else_is_done(void)
 int main(void)
 {
 	RUN(the_admin_queue_is_connected_only_with_good_parameters);
+	RUN(a_connect_after_one_that_failed_begins_with_new_slots);
 	RUN(only_hosts_of_the_list_may_connect);
 	RUN(an_io_queue_belongs_to_its_controller);
 	RUN(nothing_is_done_before_connect_and_enable);
