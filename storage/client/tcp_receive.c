@@ -287,7 +287,7 @@ static ssize_t read_more(struct vn_tcp_queue *t)
 
 void vn_tcp_receive(struct vn_tcp_queue *t)
 {
-	for (uint32_t total = 0; total < TURN || vn_tcp_unread(t);) {
+	for (uint32_t total = 0; total < TURN;) { /* what TLS has ready then is found by arm */
 		while (consume(t))
 			;
 		if (t->q.error)

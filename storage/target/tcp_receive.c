@@ -347,8 +347,8 @@ void nt_conn_receive(struct nt_conn *c)
 	for (uint32_t total = 0;;) {
 		while (consume(c))
 			;
-		if (c->failed || c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF || (total >= TURN && !nt_conn_unread(c)))
-			return;
+		if (c->failed || c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF || total >= TURN)
+			return; /* what TLS has ready is found by settle */
 		ssize_t n = read_more(c);
 
 		if (n < 0 && errno == EINTR)
