@@ -29,9 +29,10 @@ static bool get_memory(struct nt_rconn *c, uint16_t qid)
 	c->memory = mmap(NULL, c->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (c->memory == MAP_FAILED)
 		c->memory = NULL;
+	else
+		d->rings += c->memory_len;
 	if (!c->held || !c->memory)
 		return false;
-	d->rings += c->memory_len;
 	c->mr = ibv_reg_mr(d->pd, c->memory, c->memory_len, IBV_ACCESS_LOCAL_WRITE);
 	return c->mr;
 }
