@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "frame/crc32c.h"
 #include "target/tcp_conn.h"
@@ -223,6 +224,30 @@ static void sent(struct nt_conn *c, size_t bytes)
 	c->tx_since = c->own_len ? c->tx_since : 0;
 }
 
+/* The kernel gathers from several requests at once, and does not say whose data it could not read. */
+static bool readable(const struct nt_request *r)
+{
+	static uint8_t nowhere[64 << 10];
+	struct iovec to = {nowhere, sizeof(nowhere)}, from = {r->data, sizeof(nowhere)};
+
+	for (uint32_t at = 0; at < r->length; at += (uint32_t)from.iov_len) {
+		from.iov_base = r->data + at;
+		if (from.iov_len > r->length - at)
+			from.iov_len = to.iov_len = r->length - at;
+		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)from.iov_len)
+			return false;
+	}
+	return true;
+}
+
+/* Of a mapped file that became shorter: what was announced cannot be sent. */
+static void find_lost(struct nt_conn *c)
+{
+	for (struct nt_request *r = c->tx_first; r; r = nt_item(r)->next)
+		if (r->borrowed && r->send && !readable(r))
+			nt_map_lost(r);
+}
+
 void nt_conn_flush(struct nt_conn *c)
 {
 	for (int turns = 0; turns < 16; turns++) {
@@ -236,10 +261,11 @@ void nt_conn_flush(struct nt_conn *c)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			if (errno == EFAULT) /* a mapped file that became shorter: what was announced cannot be sent */
-				for (struct nt_request *r = c->tx_first; r; r = nt_item(r)->next)
-					nt_map_lost(r);
-			if (errno != EAGAIN)
+			int error = errno;
+
+			if (error == EFAULT)
+				find_lost(c);
+			if (error != EAGAIN)
 				nt_conn_fail(c);
 			return;
 		}
