@@ -482,7 +482,11 @@ void nt_waiting_remove(struct nt_request *r)
 		return;
 	*at = r->next;
 	r->fused = NULL;
-	pump(r->ns);
+}
+
+void nt_waiting_go(struct nt_namespace *ns)
+{
+	pump(ns);
 }
 
 /* ---- what the commands do when their data is there ---- */

@@ -463,33 +463,48 @@ void nt_release(struct nt_request *r)
 	forget(r);
 }
 
-/*
- * What waits for memory first, then what waits for its turn to write: nothing of this queue is to be started by what is
- * given back with the rest.
- */
+static void each(struct nt_queue *q, void (*fn)(struct nt_request *r))
+{
+	for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
+		struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
+
+		if (r->state != NT_FREE && r->state != NT_BACKEND)
+			fn(r);
+	}
+}
+
+static void leave_lines(struct nt_request *r)
+{
+	if (r->state == NT_MEMORY) {
+		leave_waiting(r);
+		forget(r);
+	} else if (r->state == NT_HELD && r->ns) {
+		nt_waiting_remove(r);
+	}
+}
+
+static void let_others_go(struct nt_request *r)
+{
+	if (r->state == NT_HELD && r->ns)
+		nt_waiting_go(r->ns);
+}
+
+static void give_up(struct nt_request *r)
+{
+	if (r->queue->ctrl)
+		nt_event_forget(r->queue->ctrl, r);
+	forget(r);
+}
+
+/* First all leave the lines for memory and for a turn to write: nothing of this queue is started by what the others free. */
 void nt_queue_close(struct nt_queue *q)
 {
 	if (q->closing)
 		return;
 	q->closing = true;
-	for (int pass = 0; pass < 3; pass++) {
-		for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
-			struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
-
-			if (r->state == NT_FREE || r->state == NT_BACKEND)
-				continue;
-			if (pass == 0 && r->state == NT_MEMORY) {
-				leave_waiting(r);
-				forget(r);
-			} else if (pass == 1 && r->state == NT_HELD && r->ns) {
-				nt_waiting_remove(r);
-			} else if (pass == 2) {
-				if (q->ctrl)
-					nt_event_forget(q->ctrl, r);
-				forget(r);
-			}
-		}
-	}
+	each(q, leave_lines);
+	each(q, let_others_go);
+	each(q, give_up);
 	if (q->ctrl && !q->qid)
 		nt_controller_end(q->ctrl);
 	serve_waiting(q->target);

@@ -453,6 +453,33 @@ static void a_connection_may_end_at_any_moment(void)
 	}
 }
 
+static void what_waits_for_its_turn_is_not_begun_when_its_connection_ends(void)
+{
+	struct nv_sqe first, second;
+
+	up(16 << 20);
+	struct host *other = host_io(admin, 2);
+
+	fuse(&first, &second);
+	m->slow = true;
+	uint16_t cid = host_post(other, io_command(NV_IO_WRITE, 0, 1), 0);
+
+	host_post(h, first, 0); /* for the write */
+	host_post(h, second, 0);
+	host_post(h, io_command(NV_IO_WRITE, 8, 1), 0); /* for the pair */
+	nt_queue_close(&h->q);
+	CHECK(h->gone);
+	SAME(m->count[NB_WRITE], 1);
+	medium_go(m);
+	host_settle(other);
+	SAME(host_answer(other, cid)->status, 0);
+	SAME(m->count[NB_WRITE], 1);
+	free(h);
+	h = other;
+	m->slow = false;
+	down();
+}
+
 static uint16_t connect_again(struct host *again, bool other)
 {
 	struct nv_sqe c = connect_command(again, 0, NV_CNTLID_DYNAMIC);
@@ -610,6 +637,7 @@ int main(void)
 	RUN(halves_of_a_fused_command_do_nothing);
 	RUN(nobody_writes_between_compare_and_write);
 	RUN(a_connection_may_end_at_any_moment);
+	RUN(what_waits_for_its_turn_is_not_begun_when_its_connection_ends);
 	RUN(a_host_comes_back_when_the_medium_has_done_what_it_had_begun);
 	RUN(a_namespace_that_is_removed_finishes_what_it_has_begun);
 	RUN(memory_is_shared_out);
