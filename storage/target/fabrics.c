@@ -85,6 +85,16 @@ static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, str
 	return 0;
 }
 
+/* It may have been taken back, or replaced, since the secure channel was made. */
+static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char *subnqn)
+{
+	struct nv_secret s = {.length = 0};
+	bool same = !q->only_key || (nt_tls_secret(q->target, hostnqn, subnqn, &s) && nv_secret_same(&s, q->only_key));
+
+	nv_secret_wipe(&s);
+	return same;
+}
+
 #define WAITS 0xffffu /* no status: it is not decided yet */
 
 /*
@@ -124,7 +134,8 @@ static uint16_t connect_to(struct nt_request *r)
 		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
 	if (q->only_subsystem && strcmp(q->only_subsystem, subnqn))
 		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
-	if (!nt_allowed(s, hostnqn) || (q->only_host && strcmp(q->only_host, hostnqn))) {
+	if (!nt_allowed(s, hostnqn) || (q->only_host && strcmp(q->only_host, hostnqn)) ||
+	    !key_holds(q, hostnqn, subnqn)) {
 		r->cqe.result = NV_CONNECT_AT_HOSTNQN | 1u << 16;
 		return NV_CONNECT_HOST | NV_DNR;
 	}

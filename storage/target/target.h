@@ -131,6 +131,7 @@ struct nt_queue {
 	char peer[300];             /* for messages */
 	const char *only_host;      /* NULL, or the two names that this connection's secure channel is for */
 	const char *only_subsystem;
+	const struct nv_secret *only_key; /* … and by which key it is so */
 	uint32_t inline_max;        /* bytes of data that a capsule may carry */
 	bool named;                 /* the transport knows which queue it is to become: Connect has to say the same */
 	uint16_t name;              /* … its number */

@@ -28,6 +28,7 @@ struct nt_conn {
 	struct nt_watch watch;
 	struct nt_tcp *tcp;
 	struct nv_tls *tls; /* NULL: none */
+	struct nv_secret key; /* of tls */
 	bool looked;        /* whether there is to be TLS is known */
 	struct nt_conn *next, *prev, *next_dirty;
 	bool dirty;   /* has something to be sent, or to be ended */

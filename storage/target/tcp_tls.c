@@ -10,9 +10,15 @@
 
 #ifdef NT_HAVE_TLS
 
-static bool find(void *target, const char *hostnqn, const char *subnqn, struct nv_secret *s)
+/* The last that was found is the one that is used. */
+static bool find(void *conn, const char *hostnqn, const char *subnqn, struct nv_secret *s)
 {
-	return nt_tls_secret(target, hostnqn, subnqn, s);
+	struct nt_conn *c = conn;
+
+	if (!nt_tls_secret(c->tcp->target, hostnqn, subnqn, s))
+		return false;
+	c->key = *s;
+	return true;
 }
 
 /* Its first byte says what a host speaks: no record begins like an ICReq. */
@@ -27,7 +33,7 @@ static bool begin(struct nt_conn *c)
 	c->looked = true;
 	if (first != NV_TLS_RECORD)
 		return true;
-	c->tls = nv_tls_server(c->watch.fd, find, c->tcp->target);
+	c->tls = nv_tls_server(c->watch.fd, find, c);
 	c->q.stable = true; /* it is read here, not by the kernel: what is mapped could fault */
 	errno = ENOMEM;
 	return c->tls;
@@ -40,6 +46,7 @@ static void bind_names(struct nt_conn *c)
 		return;
 	c->q.only_host = nv_tls_host(c->tls);
 	c->q.only_subsystem = nv_tls_subsystem(c->tls);
+	c->q.only_key = &c->key;
 }
 
 ssize_t nt_conn_read(struct nt_conn *c, struct iovec *v, int n)
@@ -76,6 +83,8 @@ bool nt_conn_unsent(const struct nt_conn *c)
 void nt_conn_unwrap(struct nt_conn *c)
 {
 	c->q.only_host = c->q.only_subsystem = NULL;
+	c->q.only_key = NULL;
+	nv_secret_wipe(&c->key);
 	nv_tls_close(c->tls);
 	c->tls = NULL;
 }

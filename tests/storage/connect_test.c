@@ -129,6 +129,39 @@ static void a_connect_after_one_that_failed_begins_with_new_slots(void)
 	target_close();
 }
 
+static uint16_t status_with_key(const struct nv_secret *key)
+{
+	struct host *h = host_open();
+
+	h->q.only_host = HOSTNQN;
+	h->q.only_subsystem = SUBNQN;
+	h->q.only_key = key;
+	uint16_t status = host_do(h, connect_command(h, 0, NV_CNTLID_DYNAMIC)).status;
+
+	host_close(h);
+	return status;
+}
+
+static void a_key_that_was_taken_back_lets_nobody_in(void)
+{
+	const struct nv_secret key = {.bytes = {1, 2, 3}, .length = 32};
+	struct nt_secrets s = {.tls = key};
+
+	target_open(16 << 20);
+	CHECK(nt_subsystem_allow(subsystem, HOSTNQN));
+	nt_subsystem_secrets(subsystem, HOSTNQN, &s);
+	SAME(status_with_key(&key), 0);
+	s.tls.bytes[31]++;
+	nt_subsystem_secrets(subsystem, HOSTNQN, &s);
+	SAME(status_with_key(&key), DNR(NV_CONNECT_HOST));
+	s.tls.length = 0;
+	nt_subsystem_secrets(subsystem, HOSTNQN, &s);
+	SAME(status_with_key(&key), DNR(NV_CONNECT_HOST));
+	nt_subsystem_disallow(subsystem, HOSTNQN);
+	SAME(status_with_key(&key), DNR(NV_CONNECT_HOST));
+	target_close();
+}
+
 static void only_hosts_of_the_list_may_connect(void)
 {
 	target_open(16 << 20);
@@ -311,6 +344,7 @@ int main(void)
 {
 	RUN(the_admin_queue_is_connected_only_with_good_parameters);
 	RUN(a_connect_after_one_that_failed_begins_with_new_slots);
+	RUN(a_key_that_was_taken_back_lets_nobody_in);
 	RUN(only_hosts_of_the_list_may_connect);
 	RUN(an_io_queue_belongs_to_its_controller);
 	RUN(nothing_is_done_before_connect_and_enable);
