@@ -14,8 +14,11 @@ struct transaction {
 	enum step step;
 	bool mutual; /* the host wants a proof, too */
 	enum nv_auth_why why;
+	uint64_t proven_at; /* ms */
 	struct nv_chap chap;
 };
+
+#define AGAIN_MS 1000 /* so long after it has proven who it is a host may do so again: it costs everybody's time */
 
 static bool required(struct nt_subsystem *s, const char *hostnqn)
 {
@@ -39,6 +42,7 @@ static void over(struct nt_queue *q)
 	t->step = IDLE;
 	q->authenticated = q->proven = true;
 	q->auth_due = 0;
+	t->proven_at = q->target->now;
 }
 
 static const struct nt_secrets *secrets(const struct nt_queue *q)
@@ -48,7 +52,8 @@ static const struct nt_secrets *secrets(const struct nt_queue *q)
 
 /* ---- what the host sends ---- */
 
-/* The strongest hash; of groups one that costs us milliseconds, and only then those that cost more or protect less. */
+/* The strongest hash; of groups one that costs us milliseconds, and only then those that protect less. The two that cost
+ * more, while all other hosts wait, are for hosts whose entry names them: whoever asks is not known yet. */
 static uint8_t first_of(const uint8_t *order, size_t n, unsigned bits)
 {
 	for (size_t i = 0; i < n; i++)
@@ -59,11 +64,12 @@ static uint8_t first_of(const uint8_t *order, size_t n, unsigned bits)
 
 static enum nv_auth_why choose(struct nv_chap *c, const struct nv_negotiate *n, const struct nt_secrets *s)
 {
+	const uint8_t cheap = 1u << NV_DH_NULL | 1u << NV_DH_2048 | 1u << NV_DH_3072 | 1u << NV_DH_4096;
 	static const uint8_t hashes[] = {NV_SHA512, NV_SHA384, NV_SHA256},
 	                     groups[] = {NV_DH_3072, NV_DH_4096, NV_DH_2048, NV_DH_6144, NV_DH_8192, NV_DH_NULL};
 
 	c->hash = first_of(hashes, sizeof(hashes), n->hashes & (s->hashes ? s->hashes : UINT8_MAX));
-	c->group = first_of(groups, sizeof(groups), n->groups & (s->groups ? s->groups : UINT8_MAX));
+	c->group = first_of(groups, sizeof(groups), n->groups & (s->groups ? s->groups : cheap));
 	return c->hash == UINT8_MAX ? NV_AUTH_HASH : c->group == UINT8_MAX ? NV_AUTH_GROUP : NV_AUTH_OK;
 }
 
@@ -80,6 +86,8 @@ static enum nv_auth_why negotiate(struct nt_queue *q, struct transaction *t, con
 	if (n.sc_c)
 		return NV_AUTH_CONCATENATION;
 	if (!s)
+		return NV_AUTH_FAILED;
+	if (q->proven && q->target->now - t->proven_at < AGAIN_MS)
 		return NV_AUTH_FAILED;
 	t->step = CHALLENGE;
 	return choose(&t->chap, &n, s);

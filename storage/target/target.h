@@ -196,7 +196,7 @@ struct nt_namespace {
 struct nt_secrets {
 	struct nv_secret host, controller;
 	struct nv_secret tls;   /* of secure channels by TCP */
-	uint8_t hashes, groups; /* which may be used, as bits by number; 0: any */
+	uint8_t hashes, groups; /* which may be used, as bits by number; 0: any hash, the usual groups */
 };
 
 struct nt_host {

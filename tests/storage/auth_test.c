@@ -263,12 +263,32 @@ static void a_host_may_prove_it_again(void)
 	SAME(try_queue(h, 0, 0), 0);
 	memset(&wire.q, 0, sizeof(wire.q));
 	SAME(vn_queue_init(&wire.q, &transport, 0, 31), 0);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++) {
+		target.now += 1000;
 		SAME(vn_ctl_authenticate(&l, &wire.q, &who, SUBNQN), 0);
+	}
 	CHECK(h->q.authenticated && !h->asked_to_close);
+	target.now += 1000;
 	client_has(wrong, proof);
 	SAME(vn_ctl_authenticate(&l, &wire.q, &who, SUBNQN), (unsigned long long)-EACCES);
 	CHECK(!h->q.authenticated && h->asked_to_close);
+	vn_queue_fini(&wire.q);
+	host_close(h);
+	close_both();
+}
+
+static void but_not_at_once(void)
+{
+	open_both();
+	struct host *h = host_open();
+	struct vn_link l = {.transport = &transport, .deadline = vn_now() + 60000, .why = why};
+
+	SAME(try_queue(h, 0, 0), 0);
+	memset(&wire.q, 0, sizeof(wire.q));
+	SAME(vn_queue_init(&wire.q, &transport, 0, 31), 0);
+	target.now += 999;
+	SAME(vn_ctl_authenticate(&l, &wire.q, &who, SUBNQN), (unsigned long long)-EACCES);
+	CHECK(h->asked_to_close);
 	vn_queue_fini(&wire.q);
 	host_close(h);
 	close_both();
@@ -509,6 +529,27 @@ static void fails(struct host *h, enum nv_auth_why reason)
 	host_close(h);
 }
 
+/* What is dear is not for everybody who knows the name of a host. */
+static void the_largest_groups_are_used_where_they_are_named(void)
+{
+	struct nv_negotiate n = {.tid = 3, .hashes = 0xe, .groups = 1u << NV_DH_6144 | 1u << NV_DH_8192};
+	uint8_t m[NV_AUTH_MAX];
+	uint16_t tid;
+
+	open_both();
+	for (int named = 0; named < 2; named++) {
+		target_has(right, proof, 0, named ? NV_DH_6144 : NV_DH_GROUPS);
+		struct host *h = connected();
+
+		SAME(send_message(h, m, nv_negotiate_encode(&n, m)), 0);
+		SAME(command_of(h, NV_FCT_AUTH_RECEIVE, 1024), 0);
+		SAME(nv_auth_kind(h->in, 1024, &tid), named ? NV_AUTH_CHALLENGE : NV_AUTH_FAILURE1);
+		SAME(h->asked_to_close, !named);
+		host_close(h);
+	}
+	close_both();
+}
+
 static void messages_out_of_their_order_are_refused(void)
 {
 	struct nv_negotiate n = {.tid = 3, .hashes = 0xe, .groups = 1};
@@ -647,6 +688,8 @@ int main(void)
 	RUN(until_then_nothing_else_is_done);
 	RUN(whoever_is_asked_for_nothing_comes_in_as_before);
 	RUN(a_host_may_prove_it_again);
+	RUN(but_not_at_once);
+	RUN(the_largest_groups_are_used_where_they_are_named);
 	RUN(the_wrong_secret_is_refused_on_either_side);
 	RUN(a_missing_secret_is_refused_on_either_side);
 	RUN(hashes_and_groups_that_are_not_allowed_are_refused);
