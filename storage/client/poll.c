@@ -11,6 +11,7 @@
 #include "client/client.h"
 
 #define BYTES_US 4096u /* what is under way may take a microsecond for so much */
+#define SPINS 8u       /* but not more than so many times spin_us */
 #define LOOKS 16u   /* between two looks at the clock */
 #define VAIN_MAX 6u /* one sleep in 64 begins with looking, at the least */
 
@@ -49,14 +50,22 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Whether something was done meanwhile. Who wants the lock gets it. */
-static bool look_for_a_while(struct vn_disk *d)
+static uint64_t patience_us(const struct vn_disk *d)
 {
-	uint64_t until = now_us() + d->options.spin_us, answered = d->answered;
+	uint64_t us = d->options.spin_us, most = (uint64_t)SPINS * us;
 
 	for (unsigned i = 0; i < d->now.n; i++)
-		until += d->now.io[i]->bytes / BYTES_US;
+		us += d->now.io[i]->bytes / BYTES_US;
+	return us < most ? us : most;
+}
 
+/* Whether something was done meanwhile. Who wants the lock gets it. */
+static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
+{
+	uint64_t until = now_us() + patience_us(d), answered = d->answered;
+
+	if (deadline < until / 1000)
+		until = deadline * 1000;
 	for (unsigned n = 1; n % LOOKS || now_us() < until; n++) {
 		look(d);
 		if (d->answered != answered || d->done.first || d->again.first || d->state != VN_UP)
@@ -71,7 +80,7 @@ static bool look_for_a_while(struct vn_disk *d)
 }
 
 /* The more often in vain, the more seldom: where answers take long, or requests are few, it costs next to nothing. */
-static bool spin(struct vn_disk *d)
+static bool spin(struct vn_disk *d, uint64_t deadline)
 {
 	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
 		return false;
@@ -79,7 +88,7 @@ static bool spin(struct vn_disk *d)
 		d->skip--;
 		return false;
 	}
-	if (look_for_a_while(d)) {
+	if (look_for_a_while(d, deadline)) {
 		d->vain = 0;
 		return true;
 	}
@@ -98,17 +107,17 @@ static bool arm(struct vn_disk *d)
 	return again;
 }
 
-/* Until something may have happened. The lock is let go of. */
-static void sleep_on(struct vn_disk *d, int ms)
+/* Until something may have happened, or the deadline (ms). The lock is let go of. */
+static void sleep_on(struct vn_disk *d, uint64_t deadline)
 {
 	struct epoll_event e[8];
 	eventfd_t n;
 	int k;
 
-	if (spin(d) || arm(d))
+	if (spin(d, deadline) || arm(d))
 		return;
 	pthread_mutex_unlock(&d->lock);
-	k = epoll_wait(d->epoll, e, 8, ms);
+	k = epoll_wait(d->epoll, e, 8, deadline == UINT64_MAX ? -1 : vn_left(deadline));
 	vn_lock(d);
 	for (int i = 0; i < k; i++)
 		if (e[i].data.fd == d->wake)
@@ -153,7 +162,7 @@ static int poll_as_the_one(struct vn_disk *d, uint64_t until)
 	if (d->fd_given) /* who sleeps on the descriptor does not come by sleep_on */
 		eventfd_read(d->wake, &x);
 	while (!(n = work(d)) && vn_now() < until)
-		sleep_on(d, until == UINT64_MAX ? -1 : vn_left(until));
+		sleep_on(d, until);
 	step_down(d);
 	return n;
 }
@@ -229,7 +238,7 @@ static int finish(struct vn_waiter *w, int e)
 			}
 			d->polling = true;
 			while (work(d), !w->done)
-				sleep_on(d, -1);
+				sleep_on(d, UINT64_MAX);
 			step_down(d);
 		}
 		if (!d->polling) /* it may have been my turn just now */

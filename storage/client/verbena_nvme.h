@@ -65,7 +65,8 @@ struct vn_options {
 	unsigned io_ms;   /* a command not answered in this time: the connection counts as broken. 30,000; 0: never */
 	unsigned reconnect_ms;       /* for how long to try, once a connection has broken. 600,000; 0: not at all */
 	unsigned reconnect_pause_ms; /* between two attempts, at most (it begins with a tenth of it). 1,000 */
-	unsigned spin_us;          /* with RDMA, who waits looks for so long before sleeping; seldom where that is in vain. 200 */
+	unsigned spin_us;          /* with RDMA, who waits looks for so long before sleeping, with much data under way for up to
+	                            * eight times as long, but not longer than it waits; seldom where that is in vain. 200 */
 	unsigned retries;            /* of a command that the target failed, but says may be tried again. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C of TCP's PDUs and data; used if the target agrees. 0, 0 */
 	unsigned char require_digest;             /* … and no connection if it does not. 0 */
