@@ -16,7 +16,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-unset VERBENA_DEVICES VERBENA_WIRE VERBENA_MPA VERBENA_NVME_SECRET VERBENA_NVME_CONTROLLER_SECRET
+unset VERBENA_DEVICES VERBENA_WIRE VERBENA_MPA VERBENA_NVME_SECRET VERBENA_NVME_CONTROLLER_SECRET VERBENA_NVME_TLS_KEY
 WIRE_WORK=$work setpriv --pdeathsig KILL unshare --net --pid --fork --kill-child --mount-proc "$here/storage.py" "$@" </dev/null &
 inside=$!
 wait "$inside"
