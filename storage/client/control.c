@@ -10,7 +10,6 @@
 #define LOG_HEAD 1024u
 #define LOG_ENTRY 1024u
 #define LOG_ENTRIES_MAX 4096u
-#define ACTIVE_MAX 1024u /* entries of an active namespace list */
 
 /* bytes of Identify Controller and Identify Namespace. Base 1.4, figures 247 and 245 */
 enum {
@@ -21,7 +20,6 @@ enum {
 	C_OAES = 92,
 	C_ONCS = 520,
 	C_VWC = 525,
-	C_SUBNQN = 768,
 	C_IOCCSZ = 1792,
 	C_ICDOFF = 1800
 };
@@ -95,6 +93,7 @@ static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_i
 #ifdef VN_HAVE_AUTH
 	return vn_ctl_authenticate(l, q, who, nqn);
 #else
+	vn_say(l->why, "the target wants authentication: built without OpenSSL");
 	return -EOPNOTSUPP;
 #endif
 }

@@ -213,12 +213,38 @@ void vn_statistics(struct vn_disk *d, struct vn_statistics *s)
 	pthread_mutex_unlock(&d->lock);
 }
 
+static int discover(const struct vn_url *u, const struct vn_options *options, const struct vn_identity *who,
+                    struct vn_found **found, size_t *count, char *said)
+{
+	struct vn_domain domain;
+	struct vn_link l = {.transport = &vn_tcp,
+	                    .options = options,
+	                    .domain = &domain,
+	                    .deadline = vn_now() + options->connect_ms,
+	                    .why = said};
+	int e;
+
+	strcpy(l.host, u->host);
+	strcpy(l.service, u->service);
+	if (u->scheme == VN_SCHEME_RDMA) {
+#ifdef VN_HAVE_RDMA
+		l.transport = &vn_rdma;
+#else
+		vn_say(said, "built without RDMA");
+		return -EOPNOTSUPP;
+#endif
+	}
+	vn_domain_init(&domain);
+	e = vn_discover_at(&l, who, found, count);
+	vn_domain_fini(&domain);
+	return e;
+}
+
 int vn_discover(const char *url, const struct vn_options *options, struct vn_found **found, size_t *count, char *why,
                 size_t why_len)
 {
 	struct vn_options standard;
 	struct vn_identity who = {0};
-	struct vn_domain domain;
 	struct vn_url u;
 	char said[120] = "";
 	int e;
@@ -234,26 +260,9 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	if (!e && ((u.scheme == VN_SCHEME_TLS && !who.tls.length) || (u.scheme == VN_SCHEME_RDMA && who.tls.length)))
 		e = -EINVAL;
 	if (e)
-		return fail(why, why_len, e, "an option makes no sense");
-	vn_domain_init(&domain);
-	struct vn_link l = {.transport = &vn_tcp,
-	                    .options = options,
-	                    .domain = &domain,
-	                    .deadline = vn_now() + options->connect_ms,
-	                    .why = said};
-
-	strcpy(l.host, u.host);
-	strcpy(l.service, u.service);
-	if (u.scheme == VN_SCHEME_RDMA) {
-#ifdef VN_HAVE_RDMA
-		l.transport = &vn_rdma;
-#else
-		vn_domain_fini(&domain);
-		return fail(why, why_len, -EOPNOTSUPP, "built without RDMA");
-#endif
-	}
-	e = vn_discover_at(&l, &who, found, count);
-	vn_domain_fini(&domain);
+		vn_say(said, "an option makes no sense");
+	else
+		e = discover(&u, options, &who, found, count, said);
 	explicit_bzero(&who, sizeof(who));
 	return e ? fail(why, why_len, e, said) : 0;
 }

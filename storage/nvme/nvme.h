@@ -149,7 +149,6 @@ struct nv_sqe {
 };
 
 #define NV_PSDT_SGL 1    /* SGL, metadata pointer is a contiguous buffer: what fabrics ask for */
-#define NV_PSDT_SGL_MD 2 /* SGL, metadata pointer is an SGL */
 #define NV_FUSE_FIRST 1
 #define NV_FUSE_SECOND 2
 
