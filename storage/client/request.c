@@ -125,18 +125,10 @@ int vn_status_errno(uint16_t status)
 
 /* Of the codes of type 1 the NVM commands have their own, where Connect has others. NVM command set: 80h and up */
 #define IO_READ_ONLY 0x182u
-#define IO_NOT_SUPPORTED 0x183u
 
 static int io_errno(uint16_t status)
 {
-	switch (status & 0x7ff) {
-	case IO_READ_ONLY:
-		return -EROFS;
-	case IO_NOT_SUPPORTED:
-		return -EOPNOTSUPP;
-	default:
-		return vn_status_errno(status);
-	}
+	return (status & 0x7ff) == IO_READ_ONLY ? -EROFS : vn_status_errno(status);
 }
 
 /* A second flush could not bring back what the first has lost, and would succeed. Type 2h: media errors */
