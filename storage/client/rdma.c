@@ -262,7 +262,7 @@ static void rdma_cut(struct vn_queue *q)
 	if (r->cut)
 		return;
 	r->cut = true;
-	if (q->busy)
+	if (q->qid && q->busy)
 		ibv_modify_qp(r->id->qp, &a, IBV_QP_STATE);
 	rdma_disconnect(r->id);
 	rdma_destroy_qp(r->id);

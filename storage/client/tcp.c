@@ -167,7 +167,7 @@ static void tcp_cut(struct vn_queue *q)
 	t->cut = true;
 	t->out = NULL;
 	t->out_end = &t->out;
-	if (q->busy)
+	if (q->qid && q->busy)
 		reset(t->fd);
 	else
 		end(t->fd);
