@@ -102,15 +102,17 @@ static int run_one(const struct test *t)
 	pid_t pid = fork();
 	if (pid == 0) {
 		setpgid(0, 0);
-		alarm(30);
+		alarm(100);
 		t->run();
 		exit(0);
 	}
 	waitpid(pid, &status, 0);
 	kill(-pid, SIGKILL); /* its programs */
-	if (!wait_gone(3000)) {
+	if (!wait_gone(LONG)) {
+		pid_t broker = broker_pid();
 		fprintf(stderr, "a broker runs on\n");
-		kill(broker_pid(), SIGKILL);
+		if (broker > 0)
+			kill(broker, SIGKILL);
 		status = 1;
 	}
 	print_file(log);
@@ -290,7 +292,7 @@ int wire(struct diary *d)
 	int before = d->wires;
 
 	CHECK_IS(vb_broker_wire(d->c), 0);
-	CHECK(wait_for(d, &d->wires, before + 1, 10000));
+	CHECK(wait_for(d, &d->wires, before + 1, LONG));
 	return d->wire_err;
 }
 
@@ -300,7 +302,7 @@ int raw_connect(void)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct timeval tv = {.tv_sec = 5};
+	struct timeval tv = {.tv_sec = LONG / 1000};
 
 	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/broker.sock", getenv("VERBENA_RUNTIME"));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
@@ -363,6 +365,39 @@ int count_fds(pid_t pid)
 	if (d)
 		closedir(d);
 	return n;
+}
+
+bool wait_fds(pid_t pid, int most)
+{
+	int64_t until = now_ms() + LONG;
+
+	while (count_fds(pid) > most && now_ms() < until)
+		sleep_ms(5);
+	return count_fds(pid) <= most;
+}
+
+static void read_schedstat(pid_t pid, char *text, size_t size)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+	FILE *f = fopen(path, "re");
+	CHECK(f && fgets(text, (int)size, f));
+	fclose(f);
+}
+
+bool wait_idle(pid_t pid)
+{
+	char before[64], after[64];
+
+	for (int i = 0; i < LONG / 500; i++) {
+		read_schedstat(pid, before, sizeof(before));
+		sleep_ms(500);
+		read_schedstat(pid, after, sizeof(after));
+		if (!strcmp(before, after))
+			return true;
+	}
+	return false;
 }
 
 /* ---- networks, and who keeps the port in them ---- */

@@ -31,7 +31,8 @@ static bool runs(pid_t pid)
 	FILE *f = fopen(path, "r");
 	if (!f)
 		return false;
-	CHECK(fscanf(f, "%*d %*s %c", &state) == 1);
+	if (fscanf(f, "%*d %*s %c", &state) != 1) /* collected just now */
+		state = 'X';
 	fclose(f);
 	return state != 'Z' && state != 'X';
 }
@@ -47,12 +48,12 @@ static void it_goes_with_the_last_and_leaves_only_the_lock(void)
 	sleep_ms(400);
 	CHECK_IS(broker_pid(), broker);
 	leave(&b);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 	DIR *d = opendir(getenv("VERBENA_RUNTIME"));
 	for (struct dirent *e; (e = readdir(d));)
 		CHECK(e->d_name[0] == '.' || !strcmp(e->d_name, "broker.sock.lock") || !strcmp(e->d_name, "log"));
 	closedir(d);
-	for (int i = 0; i < 100 && runs(broker); i++)
+	for (int ms = 0; ms < LONG && runs(broker); ms += 10)
 		sleep_ms(10);
 	CHECK(!runs(broker));
 }
@@ -66,10 +67,8 @@ static void one_that_nobody_came_to_goes_too(void)
 		_exit(127);
 	}
 	int status;
-	int64_t start = now_ms();
 	waitpid(pid, &status, 0);
 	CHECK_IS(status, 0);
-	CHECK(now_ms() - start < 6000);
 	CHECK(wait_gone(0));
 }
 
@@ -191,7 +190,7 @@ static void the_program_does_not_notice_its_birth(void)
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 	leave(&a);
 	CHECK_IS(count_fds(getpid()), fds);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 	CHECK_IS(child_signals, 0);
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 }
@@ -287,7 +286,7 @@ static void a_pipe_ends_when_its_program_ends(void)
 	int pipe_fd[2];
 	char byte;
 
-	setenv("VERBENA_BROKER_LINGER", "1500", 1);
+	setenv("VERBENA_BROKER_LINGER", "3600000", 1);
 	CHECK(pipe(pipe_fd) == 0);
 	if (fork() == 0) {
 		struct diary a;
@@ -298,24 +297,19 @@ static void a_pipe_ends_when_its_program_ends(void)
 		_exit(0); /* without good-bye */
 	}
 	close(pipe_fd[1]);
-	int64_t start = now_ms();
-	CHECK(read(pipe_fd[0], &byte, 1) == 0);
-	CHECK(now_ms() - start < 1300);
-	CHECK(broker_pid() != 0);
+	CHECK(read(pipe_fd[0], &byte, 1) == 0); /* though the broker stays */
+	pid_t broker = broker_pid();
+	CHECK(broker > 0);
+	kill(broker, SIGTERM);
+	CHECK(wait_gone(LONG));
 }
 
 static void an_idle_broker_uses_no_processor_time(void)
 {
 	struct diary a;
-	char before[64], after[64];
 
 	join_as(&a, 1);
-	pid_t broker = broker_pid();
-	sleep_ms(50);
-	read_proc(broker, "schedstat", before, sizeof(before));
-	sleep_ms(500);
-	read_proc(broker, "schedstat", after, sizeof(after));
-	CHECK(!strcmp(before, after));
+	CHECK(wait_idle(broker_pid()));
 	leave(&a);
 }
 
@@ -331,17 +325,17 @@ static void check_inside(void)
 	start_program(&p, 2, 0); /* forked: must hold nothing of the broker's */
 	CHECK_IS(broker_pid(), getpid());
 	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
-	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK(wait_for(&a, &a.replies, 1, LONG));
 	CHECK_IS(a.err, 0);
 	CHECK_IS(a.peer.pid, p.pid);
 	end_program(&p, SIGKILL);
-	CHECK(wait_lanes(1, 1000));
+	CHECK(wait_lanes(1, LONG));
 	leave(&a);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 	join_as(&b, 1); /* it can be started again */
 	CHECK_IS(broker_pid(), getpid());
 	leave(&b);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 }
 
 static void without_an_executable_it_runs_inside_the_program(void)
@@ -411,7 +405,7 @@ static void when_the_program_with_the_broker_ends_another_takes_over(void)
 		setenv("VERBENA_BROKER", "/nonexistent/verbena-broker", 1);
 		join_as(&a, 1);
 		CHECK(write(ready[1], "r", 1) == 1);
-		sleep_ms(30000);
+		sleep_ms(100000);
 	}
 	CHECK(read(ready[0], &byte, 1) == 1);
 	join_as(&a, 2);
@@ -419,9 +413,9 @@ static void when_the_program_with_the_broker_ends_another_takes_over(void)
 	uint32_t lane = vb_broker_proc_id(a.c);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	CHECK(wait_for(&a, &a.reattached, 1, 5000));
+	CHECK(wait_for(&a, &a.reattached, 1, LONG));
 	CHECK(broker_pid() != 0 && broker_pid() != pid && broker_pid() != getpid());
-	CHECK(wait_lanes(1, 1000));
+	CHECK(wait_lanes(1, LONG));
 	CHECK_IS(vb_broker_proc_id(a.c), lane);
 	leave(&a);
 }
@@ -438,12 +432,12 @@ static void a_long_runtime_path_works(void)
 	CHECK(lanes_held() == 2);
 	leave(&a);
 	leave(&b);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 	setenv("VERBENA_BROKER", "/nonexistent", 1);
 	join_as(&a, 1);
 	CHECK_IS(broker_pid(), getpid());
 	leave(&a);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 }
 
 static void a_relative_runtime_path_works(void)
@@ -455,12 +449,13 @@ static void a_relative_runtime_path_works(void)
 	join_as(&a, 1);
 	CHECK(access("here/broker.sock", F_OK) == 0);
 	leave(&a);
-	CHECK(wait_gone(10000));
+	CHECK(wait_gone(LONG));
 }
 
 static void without_a_named_directory_it_is_found_by_network_namespace(void)
 {
-	char dir[300], want[400];
+	char dir[300], tmp[64], want[400];
+	uid_t user = 60000 + (uid_t)getpid() % 5000; /* another test like this one may run */
 	struct stat st;
 	int status;
 
@@ -470,14 +465,18 @@ static void without_a_named_directory_it_is_found_by_network_namespace(void)
 		skip("no network namespaces here");
 	CHECK(chmod(getenv("VERBENA_RUNTIME"), 0777) == 0);
 	snprintf(dir, sizeof(dir), "%s/xdg", getenv("VERBENA_RUNTIME"));
+	snprintf(tmp, sizeof(tmp), "/tmp/verbena-%u", (unsigned)user);
+	snprintf(want, sizeof(want), "rm -rf %s %s", tmp, dir);
+	CHECK(system(want) == 0); /* of a test that was killed */
+	CHECK(stat("/proc/self/ns/net", &st) == 0);
+	unsigned long net = st.st_ino;
 	unsetenv("VERBENA_RUNTIME");
 	pid_t pid = fork();
 	if (pid == 0) {
 		struct diary a;
-		CHECK(setgid(64123) == 0 && setuid(64123) == 0);
+		CHECK(setgid(user) == 0 && setuid(user) == 0);
 		CHECK(mkdir(dir, 0700) == 0 && setenv("XDG_RUNTIME_DIR", dir, 1) == 0);
-		CHECK(stat("/proc/self/ns/net", &st) == 0);
-		snprintf(want, sizeof(want), "%s/verbena/broker-%lu.sock", dir, (unsigned long)st.st_ino);
+		snprintf(want, sizeof(want), "%s/verbena/broker-%lu.sock", dir, net);
 		join_as(&a, 1);
 		CHECK(stat(want, &st) == 0 && (st.st_mode & 0777) == 0600);
 		leave(&a);
@@ -485,20 +484,24 @@ static void without_a_named_directory_it_is_found_by_network_namespace(void)
 			sleep_ms(10);
 		/* without XDG_RUNTIME_DIR, and with a directory in /tmp that others could have prepared */
 		unsetenv("XDG_RUNTIME_DIR");
-		CHECK(mkdir("/tmp/verbena-64123", 0700) == 0);
-		CHECK(chmod("/tmp/verbena-64123", 0777) == 0);
+		CHECK(mkdir(tmp, 0700) == 0);
+		CHECK(chmod(tmp, 0777) == 0);
 		struct vb_broker_client *c;
 		freopen("/dev/null", "w", stderr);
 		CHECK_IS(vb_broker_connect(&a.fds, &c), EPERM);
-		CHECK(rmdir("/tmp/verbena-64123") == 0);
+		CHECK(rmdir(tmp) == 0);
 		join_as(&a, 1);
-		CHECK(stat("/tmp/verbena-64123", &st) == 0 && (st.st_mode & 0777) == 0700);
+		CHECK(stat(tmp, &st) == 0 && (st.st_mode & 0777) == 0700);
+		snprintf(want, sizeof(want), "%s/broker-%lu.sock", tmp, net);
+		CHECK(!access(want, F_OK));
 		leave(&a);
-		sleep_ms(600);
-		snprintf(want, sizeof(want), "rm -r /tmp/verbena-64123 %s", dir);
-		_exit(system(want) != 0);
+		while (!access(want, F_OK))
+			sleep_ms(10);
+		_exit(0);
 	}
 	waitpid(pid, &status, 0);
+	snprintf(want, sizeof(want), "rm -rf %s %s", tmp, dir);
+	CHECK(system(want) == 0);
 	CHECK_IS(status, 0);
 	setenv("VERBENA_RUNTIME", "/tmp", 1);
 }
@@ -523,7 +526,7 @@ static void a_dead_socket_and_alien_state_do_no_harm(void)
 		join_as(&a, 1);
 		CHECK_IS(lanes_held(), 1);
 		leave(&a);
-		CHECK(wait_gone(10000));
+		CHECK(wait_gone(LONG));
 	}
 }
 

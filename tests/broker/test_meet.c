@@ -27,9 +27,9 @@ static void programs_get_different_lanes_and_one_secret(void)
 	CHECK(la && lb && lc && la != lb && lb != lc && la != lc);
 	CHECK(vb_broker_incarnation(a.c) && vb_broker_incarnation(a.c) != vb_broker_incarnation(b.c));
 	CHECK(vb_broker_key_secret(a.c) == vb_broker_key_secret(b.c) && vb_broker_key_secret(a.c));
-	CHECK(wait_lanes(3, 1000));
+	CHECK(wait_lanes(3, LONG));
 	leave(&b);
-	CHECK(wait_lanes(2, 1000));
+	CHECK(wait_lanes(2, LONG));
 	join_as(&b, 2);
 	CHECK(vb_broker_proc_id(b.c) != lb);
 	leave(&a);
@@ -64,11 +64,11 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 	join_as(&a, 1);
 	join_as(&b, 2);
 	CHECK_IS(ask(&a, 77, vb_broker_proc_id(b.c), 2), 0);
-	CHECK(wait_for(&a, &a.replies, 1, 2000));
+	CHECK(wait_for(&a, &a.replies, 1, LONG));
 	CHECK_IS(a.err, 0);
 	CHECK_IS(a.tag, 77);
 	check_is(&a.peer, &b);
-	CHECK(wait_for(&b, &b.introductions, 1, 2000));
+	CHECK(wait_for(&b, &b.introductions, 1, LONG));
 	check_is(&b.peer, &a);
 	/* peers read the segment and write the bell */
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, a.peer.seg_fd, 0) != MAP_FAILED);
@@ -76,12 +76,12 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.bell_fd, 0) != MAP_FAILED);
 	/* again, and the other way round */
 	CHECK_IS(ask(&a, 78, vb_broker_proc_id(b.c), 2), 0);
-	CHECK(wait_for(&a, &a.replies, 2, 2000));
-	CHECK(wait_for(&b, &b.introductions, 2, 2000));
+	CHECK(wait_for(&a, &a.replies, 2, LONG));
+	CHECK(wait_for(&b, &b.introductions, 2, LONG));
 	CHECK_IS(ask(&b, 79, vb_broker_proc_id(a.c), 1), 0);
-	CHECK(wait_for(&b, &b.replies, 1, 2000));
+	CHECK(wait_for(&b, &b.replies, 1, LONG));
 	CHECK_IS(b.err, 0);
-	CHECK(wait_for(&a, &a.introductions, 1, 2000));
+	CHECK(wait_for(&a, &a.introductions, 1, LONG));
 	leave(&a);
 	leave(&b);
 }
@@ -91,7 +91,7 @@ static int meet_err(struct diary *d, uint32_t proc_id, uint8_t gid)
 	int before = d->replies;
 
 	CHECK_IS(ask(d, 1, proc_id, gid), 0);
-	CHECK(wait_for(d, &d->replies, before + 1, 2000));
+	CHECK(wait_for(d, &d->replies, before + 1, LONG));
 	return d->err;
 }
 
@@ -242,7 +242,6 @@ static void nonsense_is_answered_with_an_error_and_counted(void)
 
 	join_as(&a, 1);
 	pid_t broker = broker_pid();
-	sleep_ms(50); /* that question's descriptors are gone by then */
 	int before = count_fds(broker);
 	for (int i = 0; i < 16; i++)
 		many[i] = 0;
@@ -266,8 +265,7 @@ static void nonsense_is_answered_with_an_error_and_counted(void)
 	CHECK_IS(report.counters.bad_messages, 10);
 	CHECK_IS(report.counters.refused, 2);
 	CHECK_IS(report.nlanes, 1);
-	sleep_ms(50);
-	CHECK_IS(count_fds(broker), before);
+	CHECK(wait_fds(broker, before));
 	CHECK_IS(broker_pid(), broker);
 	leave(&a);
 }
@@ -324,10 +322,10 @@ static void a_program_that_does_not_read_holds_up_nobody(void)
 	CHECK_IS(meet_err(&b, vb_broker_proc_id(a.c), 2), 0);
 	CHECK_IS(meet_err(&b, lane, 1), 0);
 	/* now it reads: everything is there */
-	CHECK(wait_for(&deaf, &deaf.replies, 3000, 10000));
+	CHECK(wait_for(&deaf, &deaf.replies, 3000, LONG));
 	CHECK_IS(deaf.err, 0);
 	CHECK(deaf.introductions >= 2);
-	CHECK(wait_for(&a, &a.introductions, 1, 2000));
+	CHECK(wait_for(&a, &a.introductions, 1, LONG));
 	CHECK_IS(vb_broker_status(&report), 0);
 	CHECK_IS(report.nlanes, 3);
 	leave(&deaf);
@@ -347,10 +345,10 @@ static void hundreds_of_programs_meet_one(void)
 	for (int i = 0; i < N; i++)
 		CHECK_IS(ask(&many[i], 1, vb_broker_proc_id(hub.c), 1), 0);
 	for (int i = 0; i < N; i++) {
-		CHECK(wait_for(&many[i], &many[i].replies, 1, 5000));
+		CHECK(wait_for(&many[i], &many[i].replies, 1, LONG));
 		CHECK_IS(many[i].err, 0);
 	}
-	CHECK(wait_for(&hub, &hub.introductions, N, 5000));
+	CHECK(wait_for(&hub, &hub.introductions, N, LONG));
 	CHECK_IS(vb_broker_status(&report), 0);
 	CHECK_IS(report.nlanes, N + 1);
 	CHECK_IS(report.counters.meets, N);
@@ -379,21 +377,19 @@ static void no_descriptor_leaks_on_either_side(void)
 	join_as(&d, 2);
 	CHECK_IS(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
 	leave(&d);
-	CHECK(wait_for(&hub, &hub.introductions, 1, 2000));
-	CHECK(wait_lanes(1, 1000));
+	CHECK(wait_for(&hub, &hub.introductions, 1, LONG));
+	CHECK(wait_lanes(1, LONG));
 	pid_t broker = broker_pid();
-	sleep_ms(50);
 	int own = count_fds(getpid()), its = count_fds(broker);
 	for (int i = 0; i < 50; i++) {
 		join_as(&d, 2);
 		CHECK_IS(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
 		leave(&d);
-		CHECK(wait_for(&hub, &hub.introductions, i + 2, 2000));
+		CHECK(wait_for(&hub, &hub.introductions, i + 2, LONG));
 	}
-	CHECK(wait_lanes(1, 1000));
-	sleep_ms(50);
+	CHECK(wait_lanes(1, LONG));
 	CHECK_IS(count_fds(getpid()), own);
-	CHECK_IS(count_fds(broker), its);
+	CHECK(wait_fds(broker, its));
 	leave(&hub);
 }
 
