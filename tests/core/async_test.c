@@ -62,7 +62,7 @@ static void destroying_waits_for_the_acknowledgement(void)
 
 static void *raise_later(void *arg)
 {
-	usleep(50000);
+	wait_for_handover();
 	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_GID_CHANGE, (void *)1);
 	return NULL;
 }
@@ -83,10 +83,27 @@ static void on_signal(int sig)
 {
 }
 
+static atomic_bool interrupted;
+
+/* Until it has been: the first may come too early. */
 static void *interrupt_later(void *thread)
 {
+	for (int i = 0; i < 400 && !interrupted; i++) {
+		usleep(50000);
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	}
 	usleep(50000);
-	pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_GID_CHANGE, (void *)1);
+	return NULL;
+}
+
+/* Nobody knows of it. */
+static void *interrupt_twice(void *thread)
+{
+	for (int i = 0; i < 2; i++) {
+		usleep(50000);
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	}
 	usleep(50000);
 	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_GID_CHANGE, (void *)1);
 	return NULL;
@@ -103,9 +120,11 @@ static void a_signal_interrupts_only_where_its_handler_says_so(void)
 		struct sigaction sa = {.sa_handler = on_signal, .sa_flags = restart ? SA_RESTART : 0};
 
 		sigaction(SIGUSR1, &sa, NULL);
-		pthread_create(&thread, NULL, interrupt_later, &self);
+		interrupted = false;
+		pthread_create(&thread, NULL, restart ? interrupt_twice : interrupt_later, &self);
 		int r = vb_get_async_event(o.ctx, &ev);
 
+		interrupted = true;
 		CHECK(restart ? !r : r == -1 && errno == EINTR);
 		pthread_join(thread, NULL);
 		if (!restart)

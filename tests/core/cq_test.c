@@ -239,7 +239,7 @@ static void destroying_waits_for_the_acknowledgement(void)
 
 static void *push_later(void *cq)
 {
-	usleep(50000);
+	wait_for_handover();
 	push(cq, 42, false);
 	return NULL;
 }

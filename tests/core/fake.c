@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 struct fake fake;
 struct vb_node fake_node;
@@ -52,6 +53,13 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 void vb_duty_handover(struct vb_node *node)
 {
 	fake.handovers++;
+}
+
+void wait_for_handover(void)
+{
+	for (int ms = 0; ms < 20000 && !fake.handovers; ms++)
+		usleep(1000);
+	usleep(50000);
 }
 
 void vb_timer_armed(struct vb_node *node)

@@ -31,7 +31,8 @@
 /* What core/ asked of the layers that are not there. */
 struct fake {
 	int nodes; /* vb_node_get minus vb_node_put */
-	int kicks, settles, connects, resets, handovers, timers, progressed;
+	int kicks, settles, connects, resets, timers, progressed;
+	atomic_int handovers;
 	uint32_t quiesced_key, quiesced_qpn;
 	bool locked_in_connect; /* somebody called with a lock held */
 	bool threads;           /* other threads may hold what the caller must not */
@@ -43,6 +44,9 @@ extern struct vb_node fake_node;
 extern struct vb_device fake_device; /* GID 0 is fe80::1, GID 1 is ::ffff:10.0.0.1, GID 2 a hole */
 
 void fake_reset(void);
+
+/* Another thread has gone to sleep, or is about to. */
+void wait_for_handover(void);
 
 struct objects {
 	struct ibv_context *ctx;
