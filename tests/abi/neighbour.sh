@@ -21,9 +21,9 @@ expect() { # wanted, device, source, destination
 set -e
 ip link set lo up
 ip link add v0 address 02:00:00:00:00:10 type veth peer name v1 address 02:00:00:00:00:20
-unshare -n sleep 60 &
+unshare -n sleep 600 &
 peer=$!
-trap 'kill $peer' EXIT
+trap 'kill $peer; wait $peer 2>/dev/null' EXIT
 until [ "$(readlink /proc/$peer/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
 ip link set v1 netns $peer
 nsenter -t $peer -n sh -c 'ip link set v1 up && ip addr add 10.9.0.2/24 dev v1 && ip addr add fd09::2/64 dev v1 nodad'

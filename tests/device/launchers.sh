@@ -46,8 +46,8 @@ VERBENA_DEVICES=lo "$verbena" run ls /sys/class/infiniband | xargs | grep -qx ro
 # a writer that was stopped with the lock delays a start, but does not stop it
 exec 9>"$tree/.lock"; flock 9
 ip addr add 10.6.0.1/24 dev w0
-timeout 20 "$verbena" run --no-shim true || fail "no start with --no-shim"
-timeout 20 "$verbena" run true 2>/dev/null || fail "no start while the lock is held"
+timeout 100 "$verbena" run --no-shim true || fail "no start with --no-shim"
+timeout 100 "$verbena" run true 2>/dev/null || fail "no start while the lock is held"
 IN
 status=$?
 [ $status = 0 ] || exit $status

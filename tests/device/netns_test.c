@@ -55,12 +55,12 @@ static struct vb_device *hold(const char *name)
 	return dev;
 }
 
-/* The kernel tells of a carrier a little later (linkwatch): looks until it has, two seconds at most. */
+/* The kernel tells of a carrier a little later (linkwatch): looks until it has, twenty seconds at most. */
 static bool happens(struct vb_device *dev, unsigned change)
 {
 	unsigned seen = 0;
 
-	for (int i = 0; i < 200 && !(seen & change); i++) {
+	for (int i = 0; i < 2000 && !(seen & change); i++) {
 		seen |= vb_device_refresh(dev);
 		if (!(seen & change))
 			usleep(10000);
@@ -72,7 +72,7 @@ static bool becomes_active(struct vb_device *dev)
 {
 	struct ibv_port_attr port;
 
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 2000; i++) {
 		vb_device_refresh(dev);
 		if (!vb_query_port_attr(dev, 1, &port) && port.state == IBV_PORT_ACTIVE)
 			return true;
@@ -261,7 +261,7 @@ static bool wait_for(struct vb_netmon *mon)
 {
 	struct pollfd p = {.fd = vb_netmon_fd(mon), .events = POLLIN};
 
-	return poll(&p, 1, 2000) == 1;
+	return poll(&p, 1, 20000) == 1;
 }
 
 /* Duplicate address detection and carriers speak up late: waits until nothing has for half a second. */
@@ -315,7 +315,7 @@ static void threads_and_forks_may_list_while_interfaces_change(void)
 		add("x0");
 		pid_t pid = fork();
 		if (!pid) {
-			alarm(10);
+			alarm(60);
 			_exit(vb_device_list(NULL) ? 0 : 1);
 		}
 		int status;
