@@ -7,6 +7,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "core/device.h"
+#include "core/verbs.h"
+
 struct stream how;
 _Atomic int closed_calls, closed_status = -1;
 
@@ -73,4 +76,46 @@ void stream_open(struct link *l, struct dev *d, const struct conf *c, int fd)
 {
 	link_make(l, d, c);
 	stream_join(l, fd);
+}
+
+void open_iwarp(struct dev *d)
+{
+	setenv("VERBENA_DEVICES", "iwarp:lo", 1);
+	dev_open(d);
+	CHECK(vb_ctx(d->ctx)->dev->iwarp);
+}
+
+void wait_closed(int calls)
+{
+	for (int i = 0; i < PATIENCE && closed_calls < calls; i++)
+		sleep_ms(1);
+	CHECK_INT(closed_calls, calls);
+}
+
+/* The other process says that it has written: which is true, but nothing that ThreadSanitizer hears of. The adapter thread,
+ * which has placed it, had this lock meanwhile. */
+static void has_been_placed(struct dev *d)
+{
+	struct vb_node *node = vb_ctx(d->ctx)->node;
+
+	vb_lock(&node->progress);
+	vb_unlock(&node->progress);
+}
+
+void idle_peer(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+	char c;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 8 << 20);
+	link_make(&l, &d, &(struct conf){0});
+	mem_tell(&m, fd);
+	stream_join(&l, fd);
+	hear(fd, &c, 1);
+	has_been_placed(&d);
+	CHECK(holds(m.p, 8 << 20, 9));
+	link_end(&l);
 }

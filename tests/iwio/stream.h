@@ -24,5 +24,10 @@ void stream_join(struct link *l, int fd);
 void stream_open(struct link *l, struct dev *d, const struct conf *c, int fd);
 /* With whatever `own` and status were told: closed() of the streams that stream_join makes. */
 extern _Atomic int closed_calls, closed_status;
+void wait_closed(int calls);
+
+void open_iwarp(struct dev *d);
+/* A peer that lends 8 MiB, and ends when it hears something: then they hold what fill() gives for 9. */
+void idle_peer(int fd, void *arg);
 
 #endif

@@ -10,12 +10,6 @@
 
 #define BIG (4u << 20)
 
-static void open_iwarp(struct dev *d)
-{
-	setenv("VERBENA_DEVICES", "iwarp:lo", 1);
-	dev_open(d);
-}
-
 /* One who does nothing but live; what it hears: how many links, then a byte when all is over. */
 static void target(int fd, void *arg)
 {
@@ -99,15 +93,21 @@ static void a_lone_small_write_is_there_for_who_looks_once(void)
 	stream_open(&l, &d, &(struct conf){.scq = cq}, p.fd);
 	for (int i = 0; i < 20; i++) {
 		write_once(&l, &m, far);
-		sleep_ms(i);
-		CHECK_INT(ibv_poll_cq(cq, 1, &wc), 1);
+		int found = 0;
+
+		/* on a loaded machine the first look may come too early all the same */
+		for (unsigned ms = (unsigned)i; !found && ms < PATIENCE; ms = 2 * ms + 1) {
+			sleep_ms(ms);
+			found = ibv_poll_cq(cq, 1, &wc);
+		}
+		CHECK_INT(found, 1);
 	}
 	for (int i = 0; i < 200; i++) {
 		write_once(&l, &m, far);
 		CHECK(!ibv_req_notify_cq(cq, 0));
 		if (ibv_poll_cq(cq, 1, &wc) == 1)
 			continue;
-		if (!heard(ch->fd, 20000))
+		if (!heard(ch->fd, PATIENCE))
 			fail(__FILE__, __LINE__, "nobody is told of the completion");
 		CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
 		ibv_ack_cq_events(cq, 1);
@@ -168,7 +168,7 @@ static void late_peer(int fd, void *arg)
 		sleep_ms(i % 8);
 		post_one(&l, srq, &m, i, late->len);
 		if (late->sleeps) {
-			if (!heard(ch->fd, 20000))
+			if (!heard(ch->fd, PATIENCE))
 				fail(__FILE__, __LINE__, "message %u does not come", i);
 			CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
 			ibv_ack_cq_events(cq, 1);
@@ -253,7 +253,7 @@ static void never_peer(int fd, void *arg)
 	if (cpu_used() - before > 1)
 		fail(__FILE__, __LINE__, "%.1f s of processor time to wait for a receive", cpu_used() - before);
 	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
-	CHECK_INT(next_event(&d, 2000), IBV_EVENT_QP_REQ_ERR);
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_REQ_ERR);
 }
 
 static void a_message_that_waits_too_long_ends_the_stream(void)
@@ -315,10 +315,10 @@ static void who_waits_finds_its_peer_gone(void)
 		meet_up(p.fd);
 		if (!disconnects)
 			kill_peer(&p);
-		for (int i = 0; i < 15000 && state_of(l.qp) != IBV_QPS_ERR; i++)
+		for (int i = 0; i < PATIENCE && state_of(l.qp) != IBV_QPS_ERR; i++)
 			sleep_ms(1);
 		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
-		for (int i = 0; i < 5000 && !closed_calls; i++)
+		for (int i = 0; i < PATIENCE && !closed_calls; i++)
 			sleep_ms(1);
 		CHECK_INT(closed_calls, 1);
 		if (disconnects)
@@ -363,7 +363,7 @@ static void in_the_middle(char what)
 		break;
 	case 's':
 		CHECK_INT(ibv_modify_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
-		CHECK_INT(next_event(&d, 20000), IBV_EVENT_SQ_DRAINED);
+		CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_SQ_DRAINED);
 		CHECK(!ibv_query_qp(l.qp, &a, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_CAP, &init));
 		CHECK(a.qp_state == IBV_QPS_SQD && !a.sq_draining);
 		CHECK_INT(to_state(l.qp, IBV_QPS_RTS), 0);
@@ -419,8 +419,8 @@ int main(int argc, char **argv)
 		{"messages wait for one that sleeps", messages_wait_for_one_that_sleeps},
 		{"messages wait, with CRC and markers", messages_wait_with_crc_and_markers},
 		{"messages wait for a shared queue", messages_wait_for_a_shared_queue},
-		{"a message that waits too long ends the stream", a_message_that_waits_too_long_ends_the_stream, 40},
-		{"who waits finds its peer gone", who_waits_finds_its_peer_gone, 40},
+		{"a message that waits too long ends the stream", a_message_that_waits_too_long_ends_the_stream},
+		{"who waits finds its peer gone", who_waits_finds_its_peer_gone, 200},
 		{"a busy queue pair is destroyed", a_busy_queue_pair_is_destroyed},
 		{"a busy queue pair is taken to error", a_busy_queue_pair_is_taken_to_error},
 		{"a busy queue pair is drained and goes on", a_busy_queue_pair_is_drained_and_goes_on},

@@ -68,9 +68,9 @@ void go_to(struct end *e, const char *host, unsigned port, enum rdma_port_space 
 	*e = (struct end){.ch = rdma_create_event_channel()};
 	CHECK(e->ch);
 	MUST(rdma_create_id(e->ch, &e->id, e, ps));
-	MUST(rdma_resolve_addr(e->id, NULL, &a.sa, 1000));
+	MUST(rdma_resolve_addr(e->id, NULL, &a.sa, PATIENCE));
 	next_is(e->ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
-	MUST(rdma_resolve_route(e->id, 1000));
+	MUST(rdma_resolve_route(e->id, PATIENCE));
 	next_is(e->ch, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
 }
 

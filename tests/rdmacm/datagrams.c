@@ -197,7 +197,7 @@ static void joining_is_checked(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 30}
+#define T(name) {#name, name, 0}
 	static const struct test tests[] = {
 	        T(a_service_is_found_and_reached),
 	        T(a_service_may_refuse),

@@ -36,14 +36,14 @@ static void a_channel_is_readable_while_an_event_waits(void)
 	CHECK(!event_waits(ch));
 	MUST(fcntl(ch->fd, F_SETFL, fcntl(ch->fd, F_GETFL) | O_NONBLOCK));
 	FAILS(rdma_get_cm_event(ch, &e), EAGAIN);
-	MUST(rdma_resolve_addr(id, NULL, &a.sa, 1000));
+	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	CHECK(event_waits(ch));
 	MUST(rdma_get_cm_event(ch, &e));
 	CHECK(!event_waits(ch));
 	MUST(rdma_ack_cm_event(e));
 	FAILS(rdma_get_cm_event(ch, &e), EAGAIN);
 	/* what nobody fetched goes with its id */
-	MUST(rdma_resolve_route(id, 1000));
+	MUST(rdma_resolve_route(id, PATIENCE));
 	CHECK(event_waits(ch));
 	MUST(rdma_destroy_id(id));
 	CHECK(!event_waits(ch));
@@ -108,19 +108,19 @@ static void resolve(const char *host, const char *from)
 
 	if (from)
 		src = at(from, 0);
-	MUST(rdma_resolve_addr(id, from ? &src.sa : NULL, &to.sa, 1000));
+	MUST(rdma_resolve_addr(id, from ? &src.sa : NULL, &to.sa, PATIENCE));
 	CHECK_INT(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(id->verbs && id->pd);
 	CHECK_INT(ntohs(rdma_get_dst_port(id)), 4000);
 	CHECK(rdma_get_src_port(id));
 	CHECK_INT(rdma_get_local_addr(id)->sa_family, to.sa.sa_family);
 	CHECK_INT(rdma_get_peer_addr(id)->sa_family, to.sa.sa_family);
-	FAILS(rdma_resolve_addr(id, NULL, &to.sa, 1000), EINVAL);
-	MUST(rdma_resolve_route(id, 1000));
+	FAILS(rdma_resolve_addr(id, NULL, &to.sa, PATIENCE), EINVAL);
+	MUST(rdma_resolve_route(id, PATIENCE));
 	CHECK_INT(id->route.num_paths, 1);
 	CHECK(!memcmp(&id->route.path_rec->sgid, &id->route.addr.addr.ibaddr.sgid, 16));
 	CHECK_INT(id->route.path_rec->pkey, htons(0xffff));
-	FAILS(rdma_resolve_route(id, 1000), EINVAL);
+	FAILS(rdma_resolve_route(id, PATIENCE), EINVAL);
 	MUST(rdma_destroy_id(id));
 }
 
@@ -136,9 +136,9 @@ static void addresses_are_resolved_as_the_kernel_routes(void)
 	resolve("0.0.0.0", NULL);
 	resolve("::1", NULL);
 	resolve("::1", "::1");
-	FAILS(rdma_resolve_addr(id, NULL, NULL, 1000), EINVAL);
-	FAILS(rdma_resolve_route(id, 1000), EINVAL);
-	FAILS(rdma_resolve_addr(id, &six.sa, &four.sa, 1000), EINVAL);
+	FAILS(rdma_resolve_addr(id, NULL, NULL, PATIENCE), EINVAL);
+	FAILS(rdma_resolve_route(id, PATIENCE), EINVAL);
+	FAILS(rdma_resolve_addr(id, &six.sa, &four.sa, PATIENCE), EINVAL);
 	MUST(rdma_destroy_id(id));
 }
 
@@ -160,10 +160,10 @@ static void a_host_that_does_not_answer_is_an_error(void)
 	if (!to.sa.sa_family)
 		skip("no network with room for another host");
 	to.sin.sin_addr.s_addr ^= htonl(0xb0);
-	MUST(rdma_resolve_addr(gone, NULL, &to.sa, 1000));
+	MUST(rdma_resolve_addr(gone, NULL, &to.sa, PATIENCE));
 	MUST(rdma_destroy_id(gone));
-	MUST(rdma_resolve_addr(id, NULL, &to.sa, 1000));
-	FAILS(rdma_resolve_addr(id, NULL, &to.sa, 1000), EINVAL);
+	MUST(rdma_resolve_addr(id, NULL, &to.sa, PATIENCE));
+	FAILS(rdma_resolve_addr(id, NULL, &to.sa, PATIENCE), EINVAL);
 	next_is(ch, RDMA_CM_EVENT_ADDR_ERROR, &e);
 	CHECK_INT(e.status, -ETIMEDOUT);
 	MUST(rdma_destroy_id(id));
@@ -186,7 +186,7 @@ static void only_one_listens_at_a_port(void)
 	MUST(rdma_bind_addr(id, &same.sa)); /* another port space */
 	MUST(rdma_destroy_id(id));
 	id = new_id(NULL, RDMA_PS_TCP);
-	MUST(rdma_resolve_addr(id, NULL, &other.sa, 1000));
+	MUST(rdma_resolve_addr(id, NULL, &other.sa, PATIENCE));
 	FAILS(rdma_listen(id, 3), EINVAL);
 	FAILS(rdma_get_request(a.id, &id), EINVAL); /* not synchronous */
 	MUST(rdma_destroy_id(id));
@@ -258,11 +258,11 @@ static void options_are_checked(void)
 	FAILS(rdma_set_option(id, 0x5642, 1, &neither, sizeof(neither)), EINVAL);
 	FAILS(rdma_set_option(id, 0x5642, 2, &roce, sizeof(roce)), ENOSYS);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1), EINVAL);
-	MUST(rdma_resolve_addr(id, NULL, &a.sa, 1000));
+	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)), EINVAL);
 	FAILS(rdma_set_option(id, 0x5642, 1, &iwarp, sizeof(iwarp)), EINVAL);
 	FAILS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off, sizeof(off)), EINVAL);
-	MUST(rdma_resolve_route(id, 1000));
+	MUST(rdma_resolve_route(id, PATIENCE));
 	CHECK_INT(id->route.path_rec->traffic_class, tos);
 	CHECK_INT(id->route.path_rec->packet_life_time, code - 1);
 	MUST(rdma_destroy_id(id));
@@ -277,7 +277,7 @@ static void a_known_path_needs_no_resolving(void)
 	                             .path = {.mtu = IBV_MTU_1024, .flowlabel_hoplimit = htonl(3)}};
 
 	FAILS(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)), EINVAL);
-	MUST(rdma_resolve_addr(id, NULL, &a.sa, 1000));
+	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	FAILS(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 3), EINVAL);
 	path.path.sgid = id->route.addr.addr.ibaddr.sgid;
 	path.path.dgid = id->route.addr.addr.ibaddr.dgid;
@@ -464,7 +464,7 @@ static void a_child_starts_anew(void)
 		MUST(rdma_destroy_id(a.id));
 		struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP);
 
-		MUST(rdma_resolve_addr(id, NULL, &addr.sa, 1000));
+		MUST(rdma_resolve_addr(id, NULL, &addr.sa, PATIENCE));
 		MUST(rdma_destroy_id(id));
 		_exit(0);
 	}
@@ -478,7 +478,7 @@ static void a_child_starts_anew(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 30}
+#define T(name) {#name, name, 0}
 	static const struct test tests[] = {
 	        T(a_channel_is_readable_while_an_event_waits),
 	        T(ids_are_of_a_known_port_space),

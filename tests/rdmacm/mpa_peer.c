@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "mpa_peer.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 struct bytes frame(bool reply, unsigned flags, unsigned revision, const void *data, size_t len)
@@ -72,6 +74,18 @@ void say(int fd, const struct bytes *b)
 	CHECK_INT(send(fd, b->at, b->len, MSG_NOSIGNAL), b->len);
 }
 
+void has_arrived(int fd)
+{
+	int left = 1;
+
+	for (int ms = 0; ms < PATIENCE && left; ms++) {
+		MUST(ioctl(fd, SIOCOUTQ, &left));
+		if (left)
+			sleep_ms(1);
+	}
+	CHECK_INT(left, 0);
+}
+
 static unsigned get16(const uint8_t *at)
 {
 	return (unsigned)(at[0] << 8 | at[1]);
@@ -103,6 +117,11 @@ struct heard listen_to(int fd)
 	}
 	hear_all(fd, h.data, h.len);
 	return h;
+}
+
+bool says(const struct heard *h, const char *text)
+{
+	return h->len == strlen(text) && !memcmp(h->data, text, h->len);
 }
 
 static ssize_t drain(int fd)

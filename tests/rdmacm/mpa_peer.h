@@ -28,7 +28,9 @@ int tcp_to(unsigned port);            /* of 127.0.0.1 */
 int tcp_listen(unsigned *port);
 int tcp_accept(int fd);
 void say(int fd, const struct bytes *b);
+void has_arrived(int fd);             /* waits until the other kernel has all that was sent, the end too */
 struct heard listen_to(int fd);       /* one frame, whole */
+bool says(const struct heard *h, const char *text);
 bool ends(int fd);                    /* the other end has closed; what comes before is passed over */
 bool ends_in_order(int fd);           /* the same, and nobody has reset it */
 unsigned port_of(int fd, bool peer);

@@ -17,6 +17,8 @@
 		}                                                                                 \
 	} while (0)
 
+#define LONG 20000 /* milliseconds: what should come has come by then, however loaded the machine */
+
 #define RUN(test)                         \
 	do {                              \
 		test();                   \
