@@ -33,13 +33,13 @@ static void busy_target(int fd, void *arg)
 }
 
 /*
- * The peer is killed in the middle of traffic. Fails when the death is only found by the timer (8.6 s here), when
+ * The peer is killed in the middle of traffic. Fails when the death is only found by the timer (more than two minutes here), when
  * requests are lost, or when the order of RETRY_EXC, then FLUSH, is another.
  */
 static void kill_in_traffic(enum ibv_wr_opcode op, uint32_t len, unsigned after_ms)
 {
 	struct peer p = start(busy_target, NULL);
-	struct conf c = {.depth = 16, .timeout = 18, .retry = 7};
+	struct conf c = {.depth = 16, .timeout = 22, .retry = 7};
 	struct dev d;
 	struct link l;
 	struct mem m;
@@ -60,7 +60,7 @@ static void kill_in_traffic(enum ibv_wr_opcode op, uint32_t len, unsigned after_
 		}
 		int n = ibv_poll_cq(l.scq, 1, &wc);
 
-		CHECK(!killed || now_ms() - killed < 2000);
+		CHECK(!killed || now_ms() - killed < PATIENCE);
 		if (!n)
 			continue;
 		CHECK_INT(wc.wr_id, done);
@@ -132,7 +132,7 @@ static void a_sleeper_hears_of_the_death_of_its_peer(void)
 	CHECK(ch);
 	cq = ibv_create_cq(d.ctx, 100, NULL, ch, 0);
 	CHECK(cq && !ibv_req_notify_cq(cq, 0));
-	struct conf c = {.scq = cq, .rcq = cq, .timeout = 20};
+	struct conf c = {.scq = cq, .rcq = cq, .timeout = 24};
 	link_open(&l, &d, &c, p.fd);
 	far_hear(p.fd);
 	stop_peer(&p);
@@ -140,7 +140,7 @@ static void a_sleeper_hears_of_the_death_of_its_peer(void)
 	sleep_ms(50);
 	CHECK(!heard(ch->fd, 0));
 	kill(p.pid, SIGKILL);
-	CHECK(heard(ch->fd, 2000));
+	CHECK(heard(ch->fd, PATIENCE));
 	CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
 	ibv_ack_cq_events(cq, 1);
 	expect(cq, 5, IBV_WC_RETRY_EXC_ERR);
@@ -328,7 +328,8 @@ static void a_server_keeps_nothing_of_clients_that_have_gone(void)
 		if (i == 8)
 			before = open_descriptors();
 	}
-	sleep_ms(50);
+	for (uint64_t until = now_ms() + PATIENCE; open_descriptors() > before + 8 && now_ms() < until;)
+		sleep_ms(10);
 	CHECK(open_descriptors() <= before + 8);
 }
 
@@ -461,14 +462,14 @@ int main(int argc, char **argv)
 		{"killing a peer ends atomics with retry exceeded", killing_a_peer_ends_atomics_with_retry_exceeded},
 		{"killing a peer ends reads by ring with retry exceeded", killing_a_peer_ends_reads_by_ring_with_retry_exceeded},
 		{"a sleeper hears of the death of its peer", a_sleeper_hears_of_the_death_of_its_peer},
-		{"a receiver that exits at once has acknowledged", a_receiver_that_exits_at_once_has_acknowledged, 40},
-		{"a receiver that is killed after its receive has acknowledged", a_receiver_that_is_killed_after_its_receive_has_acknowledged, 40},
-		{"a receiver that destroys its queue pair at once has acknowledged", a_receiver_that_destroys_its_queue_pair_at_once_has_acknowledged, 40},
-		{"a receiver that resets its queue pair at once has acknowledged", a_receiver_that_resets_its_queue_pair_at_once_has_acknowledged, 40},
-		{"a receiver that goes to error at once has acknowledged", a_receiver_that_goes_to_error_at_once_has_acknowledged, 40},
+		{"a receiver that exits at once has acknowledged", a_receiver_that_exits_at_once_has_acknowledged},
+		{"a receiver that is killed after its receive has acknowledged", a_receiver_that_is_killed_after_its_receive_has_acknowledged},
+		{"a receiver that destroys its queue pair at once has acknowledged", a_receiver_that_destroys_its_queue_pair_at_once_has_acknowledged},
+		{"a receiver that resets its queue pair at once has acknowledged", a_receiver_that_resets_its_queue_pair_at_once_has_acknowledged},
+		{"a receiver that goes to error at once has acknowledged", a_receiver_that_goes_to_error_at_once_has_acknowledged},
 		{"what a killed sender saw complete is received", what_a_killed_sender_saw_complete_is_received},
-		{"a server keeps nothing of clients that have gone", a_server_keeps_nothing_of_clients_that_have_gone, 40},
-		{"killing the broker hurts neither the connected nor the new", killing_the_broker_hurts_neither_the_connected_nor_the_new, 40},
+		{"a server keeps nothing of clients that have gone", a_server_keeps_nothing_of_clients_that_have_gone},
+		{"killing the broker hurts neither the connected nor the new", killing_the_broker_hurts_neither_the_connected_nor_the_new},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -77,10 +77,10 @@ static void responder(int fd, void *arg)
 	expect_none(l.rcq, 5);
 	if (state_of(l.qp) != o->state)
 		fail(__FILE__, __LINE__, "%s: the responder is in state %d", o->what, state_of(l.qp));
-	int ev = next_event(&d, o->event ? 2000 : 5);
+	int ev = next_event(&d, o->event ? PATIENCE : 5);
 
 	if (ev == IBV_EVENT_COMM_EST)
-		ev = next_event(&d, o->event ? 2000 : 5);
+		ev = next_event(&d, o->event ? PATIENCE : 5);
 	if (ev != (o->event ? o->event : -1))
 		fail(__FILE__, __LINE__, "%s: the responder has event %d, not %d", o->what, ev, o->event ? o->event : -1);
 	if (!o->access && !o->foreign_pd)
@@ -320,8 +320,8 @@ static void rnr_retry_seven_has_no_end(void)
 	finish(&p);
 }
 
-/* Nobody there, or not ready, or with other sequence numbers: retries, for about (retry_cnt + 1) * timeout. */
-static void nobody_to_answer(struct addr it, unsigned min_ms, unsigned max_ms, struct dev *d)
+/* Nobody there, or not ready: retries, for (retry_cnt + 1) * timeout at least. */
+static void nobody_to_answer(struct addr it, struct dev *d)
 {
 	struct link l;
 	struct mem m;
@@ -337,7 +337,7 @@ static void nobody_to_answer(struct addr it, unsigned min_ms, unsigned max_ms, s
 	uint64_t took = now_ms() - t0;
 
 	expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
-	if (took < min_ms || took > max_ms)
+	if (took < 90)
 		fail(__FILE__, __LINE__, "retries took %u ms", (unsigned)took);
 	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
 	link_end(&l);
@@ -349,8 +349,8 @@ static void a_queue_pair_that_does_not_exist_exhausts_the_retries(void)
 	struct dev d;
 
 	dev_open(&d);
-	nobody_to_answer((struct addr){0x00abcd, 1, d.gid}, 90, 1500, &d);
-	nobody_to_answer((struct addr){0xffff00, 1, d.gid}, 90, 1500, &d);
+	nobody_to_answer((struct addr){0x00abcd, 1, d.gid}, &d);
+	nobody_to_answer((struct addr){0xffff00, 1, d.gid}, &d);
 }
 
 static void unready(int fd, void *arg)
@@ -382,7 +382,7 @@ static void a_queue_pair_in_reset_exhausts_the_retries(void)
 
 	dev_open(&d);
 	hear(p.fd, &it, sizeof(it));
-	nobody_to_answer(it, 90, 1500, &d);
+	nobody_to_answer(it, &d);
 	tell(p.fd, "", 1);
 	finish(&p);
 }
@@ -437,7 +437,7 @@ static void a_peer_that_becomes_ready_late_is_found(void)
 
 	dev_open(&d);
 	mem_make(&m, &d, 4096);
-	link_make(&l, &d, &(struct conf){.timeout = 14, .retry = 7});
+	link_make(&l, &d, &(struct conf){.timeout = 18 /* 1.1 s */, .retry = 7});
 	hear(p.fd, &it, sizeof(it));
 	link_to(&l, &it);
 	tell(p.fd, &l.me, sizeof(l.me));
@@ -580,10 +580,10 @@ static void an_overrun_completion_queue_raises_an_event_and_loses_no_earlier_ent
 	link_to(&b, &a.me);
 	for (uint64_t i = 0; i < (uint64_t)cqe + 4; i++)
 		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &t.m, .len = 8, .far = t.f);
-	int ev = next_event(&t.d, 2000);
+	int ev = next_event(&t.d, PATIENCE);
 
 	if (ev == IBV_EVENT_COMM_EST)
-		ev = next_event(&t.d, 2000);
+		ev = next_event(&t.d, PATIENCE);
 	CHECK_INT(ev, IBV_EVENT_CQ_ERR);
 	for (uint64_t i = 0; i < (uint64_t)cqe; i++)
 		expect(small, i, IBV_WC_SUCCESS);
@@ -607,7 +607,7 @@ static void event_target(int fd, void *arg)
 	hear(fd, &it, sizeof(it));
 	link_rtr(&l, &it);
 	meet_up(fd);
-	CHECK_INT(next_event(&d, 3000), IBV_EVENT_COMM_EST); /* in RTR, nobody polls */
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_COMM_EST); /* in RTR, nobody polls */
 	expect(l.rcq, 1, IBV_WC_SUCCESS);
 	link_rts(&l);
 	CHECK_INT(next_event(&d, 20), -1);
@@ -662,10 +662,10 @@ static void a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left(void)
 		expect(a.scq, i, IBV_WC_SUCCESS);
 		expect(b.rcq, i, IBV_WC_SUCCESS);
 	}
-	CHECK_INT(next_event(&d, 2000), IBV_EVENT_SRQ_LIMIT_REACHED);
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK_INT(next_event(&d, 5), -1); /* once */
 	CHECK(!to_state(b.qp, IBV_QPS_ERR));
-	CHECK_INT(next_event(&d, 2000), IBV_EVENT_QP_LAST_WQE_REACHED);
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_LAST_WQE_REACHED);
 	expect_none(b.rcq, 5); /* what stands in the SRQ is not flushed */
 	CHECK(!ibv_query_srq(srq, &limit));
 	CHECK_INT(limit.srq_limit, 0);
@@ -782,8 +782,8 @@ static void a_queue_pair_works_again_after_reset(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"access that is not granted is a remote access error", access_that_is_not_granted_is_a_remote_access_error, 40},
-		{"access that is not granted is a remote access error, by ring", access_that_is_not_granted_is_a_remote_access_error_by_ring, 40},
+		{"access that is not granted is a remote access error", access_that_is_not_granted_is_a_remote_access_error},
+		{"access that is not granted is a remote access error, by ring", access_that_is_not_granted_is_a_remote_access_error_by_ring},
 		{"an invalid request is a remote invalid request error", an_invalid_request_is_a_remote_invalid_request_error},
 		{"a receive that cannot be filled is a remote operation error", a_receive_that_cannot_be_filled_is_a_remote_operation_error},
 		{"a local fault hurts only the requester", a_local_fault_hurts_only_the_requester},
@@ -795,7 +795,7 @@ int main(int argc, char **argv)
 		{"a queue pair in reset exhausts the retries", a_queue_pair_in_reset_exhausts_the_retries},
 		{"wrong sequence numbers exhaust the retries", wrong_sequence_numbers_exhaust_the_retries},
 		{"a peer that becomes ready late is found", a_peer_that_becomes_ready_late_is_found},
-		{"programs that have just started meet at once", programs_that_have_just_started_meet_at_once, 40},
+		{"programs that have just started meet at once", programs_that_have_just_started_meet_at_once},
 		{"posting in a wrong state is refused", posting_in_a_wrong_state_is_refused},
 		{"a full queue is ENOMEM with the first that did not fit", a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit},
 		{"too many sges are EINVAL", too_many_sges_are_EINVAL},

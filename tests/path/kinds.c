@@ -189,7 +189,7 @@ static void only_a_solicited_completion_wakes_who_asked_for_such(void)
 	expect(t.a.scq, 0, IBV_WC_SUCCESS);
 	CHECK(!heard(ch->fd, 30));
 	POST(&t.a, .op = IBV_WR_SEND, .id = 1, .m = &t.m, .len = 8, .flags = IBV_SEND_SOLICITED);
-	CHECK(heard(ch->fd, 3000));
+	CHECK(heard(ch->fd, PATIENCE));
 	CHECK(!ibv_get_cq_event(ch, &cq, &x));
 	CHECK(cq == t.b.rcq);
 	ibv_ack_cq_events(cq, 1);
@@ -200,7 +200,7 @@ static void only_a_solicited_completion_wakes_who_asked_for_such(void)
 	CHECK(!heard(ch->fd, 30));
 	CHECK(!ibv_req_notify_cq(t.b.rcq, 1));
 	CHECK(!to_state(t.b.qp, IBV_QPS_ERR));
-	CHECK(heard(ch->fd, 3000));
+	CHECK(heard(ch->fd, PATIENCE));
 	CHECK(!ibv_get_cq_event(ch, &cq, &x));
 	ibv_ack_cq_events(cq, 1);
 }
@@ -232,7 +232,7 @@ static void event_side(int fd, void *arg)
 			expect(l.scq, i, IBV_WC_SUCCESS);
 		}
 		while (!ibv_poll_cq(l.rcq, 1, &wc)) {
-			if (!heard(ch->fd, 5000))
+			if (!heard(ch->fd, PATIENCE))
 				fail(__FILE__, __LINE__, "round %u: no event", i);
 			CHECK(!ibv_get_cq_event(ch, &cq, &x));
 			ibv_ack_cq_events(cq, 1);
@@ -695,8 +695,8 @@ int main(int argc, char **argv)
 		{"datagrams that wait for a stranger say what they said when they were posted",
 		 datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were_posted},
 		{"a queue pair connected to itself", a_queue_pair_connected_to_itself},
-		{"four threads on one queue pair", four_threads_on_one_queue_pair, 40},
-		{"four threads with queue pairs of their own", four_threads_with_queue_pairs_of_their_own, 40},
+		{"four threads on one queue pair", four_threads_on_one_queue_pair},
+		{"four threads with queue pairs of their own", four_threads_with_queue_pairs_of_their_own},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

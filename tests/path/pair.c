@@ -19,8 +19,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define PATIENCE 20000 /* ms: no wait is longer */
-
 unsigned long test_count;
 static int why_fd = -1;
 static bool verbose;
@@ -81,7 +79,7 @@ static void reap_group(pid_t pid)
 
 static int run_one(const struct test *t)
 {
-	int why[2], status = 0, seconds = t->seconds ? t->seconds : 20;
+	int why[2], status = 0, seconds = t->seconds ? t->seconds : 100;
 	char text[600] = "";
 	uint64_t start_ms = now_ms();
 	pid_t pid;
@@ -173,7 +171,9 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 			bad += run_one(&tests[i]);
 	/* the broker leaves by itself; its directory goes when it has */
 	if (!getenv("VERBENA_TEST_RUNTIME")) {
-		sleep_ms(600);
+		snprintf(command, sizeof(command), "%s/broker.sock", dir);
+		for (uint64_t until = now_ms() + 10000; !access(command, F_OK) && now_ms() < until;)
+			sleep_ms(10);
 		snprintf(command, sizeof(command), "rm -rf %s", dir);
 		if (system(command))
 			bad++;
@@ -431,7 +431,7 @@ void link_rts(struct link *l)
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = l->me.psn,
-		.timeout = (uint8_t)or(k->timeout, 16),
+		.timeout = (uint8_t)or(k->timeout, 20),
 		.retry_cnt = (uint8_t)or(k->retry, 7),
 		.rnr_retry = (uint8_t)or(k->rnr_retry, 7),
 		.max_rd_atomic = (uint8_t)or(k->rd, 16),

@@ -146,7 +146,7 @@ static void a_sleeping_target_serves_sends_and_atomics(void)
 	struct side s;
 	uint64_t v;
 
-	open_side(&s, IBV_QPT_RC, (struct conf){.timeout = 14});
+	open_side(&s, IBV_QPT_RC, (struct conf){0});
 	sleep_ms(20);
 	for (uint64_t i = 0; i < 4; i++) {
 		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = i & 1 ? 60000 : 60);
@@ -224,7 +224,7 @@ static void a_sleeping_requester_is_woken_when_its_target_goes_on(void)
 		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 1, .m = &s.m, .len = 8, .far = s.far);
 		CHECK(!heard(ch->fd, 50));
 		cont_peer(&s.p);
-		CHECK(heard(ch->fd, 5000));
+		CHECK(heard(ch->fd, PATIENCE));
 		CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
 		ibv_ack_cq_events(cq, 1);
 		expect(cq, 1, IBV_WC_SUCCESS);

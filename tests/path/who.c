@@ -80,7 +80,7 @@ static void writer(int fd, void *arg)
 	tell(fd, "w", 1);
 	for (uint64_t i = 0; wc.status == IBV_WC_SUCCESS; i++) {
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = len, .far = far);
-		CHECK(wait_wc_ms(l.scq, &wc, 10000));
+		CHECK(wait_wc_ms(l.scq, &wc, PATIENCE));
 		CHECK_INT(wc.wr_id, i);
 		/* Between two writes, not in one: a writer that loses its core right between its last look at the peer and the
 		 * system call's own may still hit whoever has the number by then (ARCHITECTURE.md, "Who is there"). */
@@ -282,8 +282,8 @@ static void a_forked_child_does_not_get_what_is_written_to_its_parent(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a number that is used again is another process", a_number_that_is_used_again_is_another_process, 60},
-		{"a peer that execs is another program", a_peer_that_execs_is_another_program, 40},
+		{"a number that is used again is another process", a_number_that_is_used_again_is_another_process},
+		{"a peer that execs is another program", a_peer_that_execs_is_another_program},
 		{"a forked child does not get what is written to its parent", a_forked_child_does_not_get_what_is_written_to_its_parent},
 	};
 

@@ -360,7 +360,7 @@ static void open_all(struct ctx *c, int fd)
 	for (unsigned i = 0; i < w->qps; i++) {
 		struct qpair *q = &c->q[i];
 		struct conf k = {
-			.type = type_of(w, i), .depth = depth_of(w) + 2, .rdepth = RECVS, .rnr_timer = 1, .timeout = 17, .rd = (int)(i % 3 == 2 ? 1 : 4 + i % 12),
+			.type = type_of(w, i), .depth = depth_of(w) + 2, .rdepth = RECVS, .rnr_timer = 1, .rd = (int)(i % 3 == 2 ? 1 : 4 + i % 12),
 		};
 
 		link_make(&q->l, c->d, &k);
