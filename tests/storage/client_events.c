@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ static bool try_to_start(void)
 	CHECK(!pipe2(pipes, O_CLOEXEC));
 	target = fork();
 	if (!target) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(pipes[1], 1);
 		execl(program, program, "--config", config, threads, (char *)NULL);
 		_exit(127);

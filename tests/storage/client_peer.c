@@ -30,7 +30,8 @@ int main(int argc, char **argv)
 		o.connect_ms = 60000;
 		o.rdma_ms = 20000; /* half of it where the log does not name a port */
 	} else {
-		o.connect_ms = 5000;
+		o.connect_ms = 30000;
+		o.rdma_ms = 10000;
 		o.keep_alive_ms = 4000; /* what becomes silent is noticed soon */
 	}
 	if (vn_open(argv[1], &o, &l.disk, why, sizeof(why))) {

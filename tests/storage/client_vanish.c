@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ static void start(void)
 	CHECK(!pipe2(pipes, O_CLOEXEC));
 	target = fork();
 	if (!target) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(pipes[1], 1);
 		execl(program, program, "--export", "memory:16M", "--export", "memory:1M", "--port", "0", "--nqn", NQN, "--transport", scheme, (char *)NULL);
 		_exit(127);

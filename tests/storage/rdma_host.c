@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define WAIT_MS 20000
+#define WAIT_MS 40000
 
 struct hello hello_for(uint16_t qid)
 {
@@ -90,10 +90,10 @@ int host_dial(const char *address, uint16_t port, const struct hello *hello, str
 	SAME(getaddrinfo(address, service, &hints, &list), 0);
 	CHECK(h && (h->channel = rdma_create_event_channel()));
 	SAME(rdma_create_id(h->channel, &h->id, NULL, RDMA_PS_TCP), 0);
-	SAME(rdma_resolve_addr(h->id, NULL, list->ai_addr, 5000) ? errno : 0, 0);
+	SAME(rdma_resolve_addr(h->id, NULL, list->ai_addr, WAIT_MS) ? errno : 0, 0);
 	freeaddrinfo(list);
 	SAME(next_event(h, NULL), RDMA_CM_EVENT_ADDR_RESOLVED);
-	SAME(rdma_resolve_route(h->id, 5000), 0);
+	SAME(rdma_resolve_route(h->id, WAIT_MS), 0);
 	SAME(next_event(h, NULL), RDMA_CM_EVENT_ROUTE_RESOLVED);
 	make_pair(h);
 	nt_rdma_hello_encode(&hello->h, said);

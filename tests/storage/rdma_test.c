@@ -19,7 +19,7 @@
 #define SIZE (4u << 20)
 #define BLOCKS (SIZE / 512)
 #define CONNECTIONS 40
-#define WAIT_MS 20000
+#define WAIT_MS 40000
 
 /* What the target shows, and is told. */
 static struct shared {
@@ -69,7 +69,7 @@ static void replace(struct nt_subsystem *s, struct nt_rdma *p, struct nt_loop *l
 static void serve(void)
 {
 	static struct nt_target target;
-	static const struct nt_tcp_limits limits = {.connections = CONNECTIONS, .hello_ms = 4000, .stall_ms = 3000};
+	static const struct nt_tcp_limits limits = {.connections = CONNECTIONS, .hello_ms = 8000, .stall_ms = 7000};
 	struct nt_loop *loop = nt_loop_open();
 	struct nt_rdma *one, *any;
 	struct nt_watch w = {.events = EPOLLIN, .ready = backend_done};
@@ -250,7 +250,8 @@ static void reads_of_a_map_are_sent_from_where_they_lie(void)
 		SAME(host_do(io, io_command(NV_IO_READ, 3, 0, 256, host_keyed(io, 0, 128 << 10, false)), 0, NULL)
 		             .status,
 		     0);
-	usleep(50000);
+	for (int i = 0; i < WAIT_MS / 10 && shared->counts.from_map - map + (shared->counts.from_pool - pool) < 1 << 20; i++)
+		usleep(10000); /* they are told of once a turn */
 	/* an adapter that pins pages gets copies: see rdma_device.c */
 	SAME(shared->counts.from_map - map + (shared->counts.from_pool - pool), 1 << 20);
 	CHECK(shared->counts.from_map > map || shared->counts.from_pool > pool);
