@@ -2,36 +2,15 @@
 # rxe.sh - Verbena and the Linux kernel's own RoCEv2 adapter in an emulated guest, each as server and as client
 # follows: IBA volume 1, annex A17 (RoCEv2)
 # SPDX-License-Identifier: MIT
-HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
-need ip qemu-system-x86_64 mmdebstrap nc ibv_rc_pingpong ib_send_bw
-[ "$(id -u)" = 0 ] || { skip rxe "only root makes network namespaces"; exit 0; }
-[ -c /dev/net/tun ] || { skip rxe "there is no /dev/net/tun"; exit 0; }
-
-export VERBENA_LAB_NAME=vblab$$
-LAB=$HERE/../lab/lab
+source "$(dirname "$0")/../lab/lib.sh"
+lab_needs ibv_rc_pingpong ib_send_bw
 V4=1 V6=2 HERE_V4=192.0.2.1 THERE_V4=192.0.2.2
-lab_cleanup() {
-	local status=$?
-	trap - EXIT INT TERM
-	"$LAB" down
-	(exit $status)
-	cleanup
-}
-trap lab_cleanup EXIT
-trap 'exit 130' INT TERM
-
-check "the guest boots" "$LAB" up
-[ $failed = 0 ] || exit 1
+lab_boots vblab
 AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
 (cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
 check "the guest gets the program that verifies" "$LAB" put "$work/verify"
 
-on_here=(ip netns exec $VERBENA_LAB_NAME env "VERBENA_RUNTIME=$work/run")
 there() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "timeout -k 2 $LIMIT $*"; }
-came() { ip -n $VERBENA_LAB_NAME -s -j link show tap0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
-listens_here() { ip netns exec $VERBENA_LAB_NAME cat /proc/net/tcp /proc/net/tcp6 | grep -qi ":$(printf %04X "$1") [0-9A-F]*:0000 0A"; }
-server_up() { listens_here "$port" || gone "$server"; }
 # another round trip to the guest for each look is slow
 guest_listens() { "$LAB" guest "for i in \$(seq 100); do busybox netstat -ltn | grep -q ':$1 ' && exit 0; sleep 0.1; done; exit 1"; }
 
@@ -69,7 +48,7 @@ rxe_serves() {
 }
 basename_in_guest() { case $1 in */verify) echo /root/verify ;; *) echo "$1" ;; esac; }
 
-LIMIT=20
+LIMIT=40
 for f in IPv4 IPv6; do
 	g=$V4
 	[ $f = IPv4 ] || g=$V6
@@ -97,11 +76,11 @@ check "verbena serves: path MTU 256" verbena_serves "$work/verify" -g $V4 -m 256
 # the guest's end of the cable turns bad, for what it sends; then ours, for what we send
 for bad in "loss 2%" "duplicate 3%" "delay 1ms reorder 95%"; do
 	check "the guest's end of the cable turns bad: $bad" "$LAB" guest "tc qdisc replace dev eth0 root netem $bad"
-	check "$bad: verbena serves" verbena_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
-	check "$bad: rxe serves" rxe_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
+	check "$bad: verbena serves" verbena_serves "$work/verify" -g $V4 -T 17 -l 8192 -n 200000
+	check "$bad: rxe serves" rxe_serves "$work/verify" -g $V4 -T 17 -l 8192 -n 200000
 done
 "$LAB" guest "tc qdisc del dev eth0 root"
 export VERBENA_FAULT=loss=2,dup=2,reorder=2
-check "$VERBENA_FAULT: verbena serves" verbena_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
-check "$VERBENA_FAULT: rxe serves" rxe_serves "$work/verify" -g $V4 -T 15 -l 8192 -n 200000
+check "$VERBENA_FAULT: verbena serves" verbena_serves "$work/verify" -g $V4 -T 17 -l 8192 -n 200000
+check "$VERBENA_FAULT: rxe serves" rxe_serves "$work/verify" -g $V4 -T 17 -l 8192 -n 200000
 finish

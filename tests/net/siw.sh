@@ -4,31 +4,13 @@
 # SPDX-License-Identifier: MIT
 # usage: siw.sh [PATTERN]   only the cases whose sentence matches
 # SIW_LAB: the name of a guest that is up already; it is left up
-HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
-need ip qemu-system-x86_64 mmdebstrap nc rping ib_send_bw
-[ "$(id -u)" = 0 ] || { skip siw "only root makes network namespaces"; exit 0; }
-[ -c /dev/net/tun ] || { skip siw "there is no /dev/net/tun"; exit 0; }
-
-export VERBENA_LAB_NAME=${SIW_LAB:-vbsiw$$} VERBENA_DEVICES=iwarp:tap0
-LAB=$HERE/../lab/lab
+source "$(dirname "$0")/../lab/lib.sh"
+source "$(dirname "$0")/../lab/cm.sh"
+lab_needs rping ib_send_bw
+export VERBENA_DEVICES=iwarp:tap0
 only=${1:-.}
-LIMIT=20
-lab_cleanup() {
-	local status=$?
-	trap - EXIT INT TERM
-	[ -n "${SIW_LAB:-}" ] || "$LAB" down
-	(exit $status)
-	cleanup
-}
-trap lab_cleanup EXIT
-trap 'exit 130' INT TERM
-
-[ -n "${SIW_LAB:-}" ] || check "the guest boots" "$LAB" up
-[ $failed = 0 ] || exit 1
-release=$("$LAB" guest uname -r)
-module=$("$HERE/../lab/siw" "$release" 2>"$work/said") || { skip siw "no siw.ko for the guest: $(tail -1 "$work/said")"; exit 0; }
-cp "$module" "$work/siw.ko"
+lab_boots vbsiw "${SIW_LAB:-}"
+why=$(siw_module) || { skip siw "no siw.ko for the guest: $why"; exit 0; }
 adapter() {
 	"$LAB" put "$work/siw.ko" || return 1
 	"$LAB" guest "rdma link show rxe0/1 >/dev/null 2>&1 && rdma link del rxe0; modprobe -a iw_cm libcrc32c; lsmod | grep -q ^siw || insmod /root/siw.ko
@@ -41,138 +23,17 @@ check "the guest's answers are slow" "$LAB" guest "tc qdisc replace dev eth0 roo
 (cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/rdmap" rdmap.c -lrdmacm -libverbs) || exit 1
 chmod 755 "$work/rdmap"
 check "the guest gets the program that verifies" "$LAB" put "$work/rdmap"
+guest_gets_bounded
 [ $failed = 0 ] || exit 1
 AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
 siw_set() { "$LAB" guest "cd /sys/module/siw/parameters; $(printf 'echo %s >%s;' "$@")"; } # VALUE NAME…
 
-# --- the two hosts ---
-on_here=(ip netns exec $VERBENA_LAB_NAME env "VERBENA_RUNTIME=$work/run")
-# bounded SECONDS PROGRAM ARGS…: one that has not ended by then says where it hangs, and is ended
-cat >"$work/bounded" <<'EOF'
-#!/bin/sh
-said=$(mktemp) limit=$1
-shift
-"$@" &
-program=$!
-{
-	trap 'kill $asleep; exit' TERM
-	sleep $limit &
-	asleep=$!
-	wait $asleep
-	echo "--- $*: not done after $limit s"
-	for t in /proc/$program/task/*; do
-		echo "$(cat $t/comm): $(cat $t/wchan)"
-		cat $t/stack
-	done
-	command -v gdb >/dev/null && gdb -p $program -batch -ex 'thread apply all bt'
-	ss -tinm
-	rdma resource show qp
-	rdma resource show cq
-	dmesg | tail -5
-	kill $program
-	sleep 2
-	kill -9 $program
-} >"$said" 2>/dev/null </dev/null &
-watch=$!
-wait $program
-status=$?
-kill $watch 2>/dev/null
-wait $watch
-if [ -s "$said" ]; then
-	cat "$said"
-	status=124
-fi
-rm -f "$said"
-exit $status
-EOF
-chmod 755 "$work/bounded"
-check "the guest gets the one that tells where a program hangs" "$LAB" put "$work/bounded"
-ours() { "${on_here[@]}" "$work/bounded" $((LIMIT * SLOW)) "${run[@]}" "$@"; }
-theirs() { VERBENA_LAB_S=$((LIMIT + 10)) "$LAB" guest "/root/bounded $LIMIT $*"; }
-came() { ip -n $VERBENA_LAB_NAME -s -j link show tap0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }
-# another round trip to the guest for each look is slow
-guest_listens() { "$LAB" guest "for i in \$(seq 50); do rdma resource show cm_id | grep -q LISTEN && exit 0; sleep 0.1; done; exit 1"; }
-guest_is_free() { "$LAB" guest "for i in \$(seq 50); do rdma resource show cm_id | grep -q LISTEN || exit 0; sleep 0.1; done; exit 1"; }
+early='REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111\|onnection refused\|UNREACHABLE[,;] error:\{0,1\} -1' # too early: nobody listens there yet
 
-# One attempt came too early: nobody listens there yet
-early='REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111\|onnection refused\|UNREACHABLE, error:\{0,1\} -1'
-client_until_served() { # COMMAND…: sets $c
-	local _
-	for _ in 1 2 3 4 5; do
-		"$@" >"$work/client.out" 2>&1 </dev/null && c=0 || c=$?
-		[ $c != 0 ] && grep -q "$early" "$work/client.out" && ! gone "$server" || return 0
-		sleep 0.5
-	done
-}
-
-# The address of the server in the arguments of the client is @. LASTS=: the server has no end of its own.
-LASTS=
-both() { # WAY SERVER… -- CLIENT…
-	local way=$1 server_args=() client_args s c
-	shift
-	while [ "$1" != -- ]; do server_args+=("$1"); shift; done
-	shift
-	if [ "$way" = verbena ]; then
-		client_args=("${@//@/$HERE_IP}")
-		ours "${server_args[@]}" >"$work/server.out" 2>&1 </dev/null &
-		server=$!
-		sleep 0.3
-		client_until_served theirs "${client_args[@]//"$work"\/rdmap//root/rdmap}"
-	else
-		client_args=("${@//@/$THERE_IP}")
-		guest_is_free
-		theirs "${server_args[@]//"$work"\/rdmap//root/rdmap}" >"$work/server.out" 2>&1 &
-		server=$!
-		guest_listens
-		client_until_served ours "${client_args[@]}"
-	fi
-	[ $c = 0 ] && [ -z "$LASTS" ] || wait_for 3 gone "$server" || stop_server "$way"
-	wait "$server"
-	s=$?
-	[ -z "$LASTS" ] || s=0
-	[ $s = 0 ] && [ $c = 0 ] && return 0
-	echo "server ended with $s, client with $c: $*"
-	hung || said_by_both
-	return 1
-}
-hung() { # one of the two: where, in full
-	grep -q '^--- .*: not done after' "$work/server.out" "$work/client.out" && tail -n 70 "$work/server.out" "$work/client.out"
-}
-stop_server() {
-	if [ "$1" = verbena ]; then
-		kill "$(program_of "$server")" 2>/dev/null
-	else
-		theirs pkill "'rping|ucmatose|rdma|rcopy|rstream|ib_'"
-	fi
-}
-
-case_of() { # WAY SENTENCE SERVER… -- CLIENT…
-	local sentence="$1 serves, $f: $2"
-	grep -q -- "$only" <<<"$sentence" || return 0
-	check "$sentence" both "$1" "${@:3}"
-}
 perf() { # WAY PROGRAM ARGS…
 	local way=$1 p=$2
 	shift 2
 	case_of "$way" "$p -R $*" "$p" -R -F "$@" -- "$p" -R -F "$@" @
-}
-
-copies() { # WAY: what arrives is what was sent
-	local to
-	LASTS=1
-	rm -f "$work/copy"
-	if [ "$1" = verbena ]; then
-		"$LAB" guest "rm -f /tmp/copy; head -c 300000 /dev/urandom >/tmp/big"
-		both "$1" rcopy -- rcopy /tmp/big "@:$work/copy" || { LASTS=; return 1; }
-		to=$(md5sum <"$work/copy")
-		[ "$("$LAB" guest "md5sum </tmp/big")" = "$to" ] || { LASTS=; return 1; }
-	else
-		head -c 300000 /dev/urandom >"$work/big"
-		both "$1" rcopy -- rcopy "$work/big" "@:/tmp/copy" || { LASTS=; return 1; }
-		to=$(md5sum <"$work/big")
-		[ "$("$LAB" guest "md5sum </tmp/copy")" = "$to" ] || { LASTS=; return 1; }
-	fi
-	LASTS=
 }
 
 few() { # what each of the settings is tried with
@@ -199,7 +60,7 @@ for f in IPv4 IPv6; do
 		case_of $way "ucmatose" ucmatose -b $any -c 5 -C 10 -- ucmatose -s @ -c 5 -C 10
 		case_of $way "rdma_client" rdma_server -s $here -- rdma_client -s @
 		# rcopy takes what stands before the first colon for the address
-		[ $f = IPv6 ] || ! grep -q "$only" <<<"$way serves, $f: rcopy" || check "$way serves, $f: rcopy" copies $way
+		[ $f = IPv6 ] || ! wanted "$way serves, $f: rcopy" || check "$way serves, $f: rcopy" copies $way
 		case_of $way "rstream" rstream -b $here -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
 		# this perftest looks names up as IPv4's only
 		[ $f = IPv4 ] || continue
@@ -239,9 +100,7 @@ ends() { # WAY KIND REQUEST RECEIVE: by this message of the client's; what becam
 }
 flushed="Work Request Flushed Error"
 ends_of() { # WAY KIND …
-	local sentence="$1 serves, $f: ends by $2"
-	grep -q -- "$only" <<<"$sentence" || return 0
-	check "$sentence" ends "$@"
+	! wanted "$1 serves, $f: ends by $2" || check "$1 serves, $f: ends by $2" ends "$@"
 }
 refused() { # COMMAND…: in the words of iWARP
 	"$@" >"$work/client.out" 2>&1 && return 1
@@ -254,7 +113,7 @@ wants_markers() { # WAY: siw has none
 	if [ "$1" = verbena ]; then
 		VERBENA_MPA=markers ours "$work/rdmap" -s $any >"$work/server.out" 2>&1 </dev/null &
 		server=$!
-		sleep 0.5
+		wait_for 20 listens 7471 || return 1
 		refused theirs /root/rdmap -c $HERE_IP
 	else
 		theirs /root/rdmap -s $any >"$work/server.out" 2>&1 &
@@ -273,7 +132,7 @@ for way in verbena siw; do
 	ends_of $way bad-read "$request" "receive: $flushed"
 	ends_of $way bad-write "request: $flushed\\|receive: $flushed\\|request: remote access error" "receive: $flushed"
 	ends_of $way bad-send "request: \\|receive: $flushed" "receive: \\(local length error\\|$flushed\\)"
-	! grep -q -- "$only" <<<"$way serves, $f: markers are refused" || check "$way serves, $f: markers are refused" wants_markers $way
+	! wanted "$way serves, $f: markers are refused" || check "$way serves, $f: markers are refused" wants_markers $way
 done
 # siw knows nothing of RFC 7306
 ends_of siw bad-atomic "request: remote invalid request error" "receive: $flushed"

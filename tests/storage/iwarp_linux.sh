@@ -2,33 +2,13 @@
 # iwarp_linux.sh - the Linux kernel's NVMe over RDMA on siw, in the emulated guest: its host and verbena-target, its target and our client
 # follows: nvme(1), nvmet in configfs; tests/lab
 # SPDX-License-Identifier: MIT
-HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
-need ip qemu-system-x86_64 mmdebstrap nc
+source "$(dirname "$0")/../lab/lib.sh"
+source "$(dirname "$0")/guest.sh"
+lab_needs
 TARGET=$BUILD/storage/verbena-target CLIENT=$BUILD/tests/storage/storage_client_peer DISK=$BUILD/storage/verbena-disk
 [ -x "$TARGET" ] && [ -x "$CLIENT" ] || { skip iwarp_linux "verbena-target is not built"; exit 0; }
-[ "$(id -u)" = 0 ] || { skip iwarp_linux "only root makes network namespaces"; exit 0; }
-[ -c /dev/net/tun ] || { skip iwarp_linux "there is no /dev/net/tun"; exit 0; }
-
-export VERBENA_LAB_NAME=vbnvi$$ VERBENA_LAB_S=200
-LAB=${LAB:-$HERE/../lab/lab}
-NQN=nqn.2026-01.test:linux
-target=
-lab_cleanup() {
-	local status=$?
-	trap - EXIT INT TERM
-	[ -z "$target" ] || kill -9 "$target" 2>/dev/null
-	"$LAB" down
-	(exit $status)
-	cleanup
-}
-trap lab_cleanup EXIT
-trap 'exit 130' INT TERM
-
-check "the guest boots" "$LAB" up
-[ $failed = 0 ] || exit 1
-there() { "$LAB" guest "$*"; }
-here=(ip netns exec "$VERBENA_LAB_NAME" env "VERBENA_RUNTIME=$work/run" "${run[@]}")
+lab_boots vbnvi
+here=("${on_here[@]}" "${run[@]}")
 
 # --- the guest's target, our client: first by what the guest has anyway ---
 # nvmet serves a file in memory; a port for RDMA is of whatever adapter has the address
@@ -63,8 +43,7 @@ else
 fi
 
 # --- siw in place of rxe ---
-module=$("$HERE/../lab/siw" "$("$LAB" guest uname -r)" 2>"$work/said") || { skip iwarp_linux "no siw.ko for the guest: $(tail -1 "$work/said")"; exit $failed; }
-cp "$module" "$work/siw.ko"
+why=$(siw_module) || { skip iwarp_linux "no siw.ko for the guest: $why"; exit $((failed > 0)); }
 # why the answers are to be slow ones says tests/net/siw.sh
 adapter() {
 	"$LAB" put "$work/siw.ko" && there "rdma link del rxe0; modprobe -a iw_cm libcrc32c nvme-rdma; insmod /root/siw.ko
@@ -87,33 +66,16 @@ serve() { # ADDRESS TRANSPORT: sets $port, that for RDMA
 	target=$!
 	wait_for 20 grep -qs nvme+rdma "$work/target.out" && port=$(sed -n 's,^nvme+rdma://.*:\([0-9]*\)/.*,\1,p' "$work/target.out")
 }
-ended_well() { # it was told to
-	kill -TERM "$target"
-	wait "$target"
-	local status=$?
-	target=
-	[ $status = 0 ] && ! grep Sanitizer "$work/target.err"
-}
-killed() {
-	kill -KILL "$target"
-	wait "$target" 2>/dev/null
-	target=
-}
-connect() { there "nvme connect -t rdma -n $NQN -k 60 -c 1 -l 100 $* && for i in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/nvme0n2 ] && exit 0; sleep 1; done; exit 1"; }
-disconnect() { there "nvme disconnect -n $NQN"; }
-verifies() { # DEVICE ARGS…
-	there "fio --name=v --filename=$1 --ioengine=libaio --direct=1 --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 ${*:2}"
-}
 truncate -s 128M "$work/a.img"
 check "verbena-target serves by TCP and by iWARP" serve 192.0.2.1 auto
 check "its port for iWARP is in the log of that for TCP" there "modprobe nvme-tcp; nvme discover -t tcp -a 192.0.2.1 -s 4420 | grep -A5 'trtype: *rdma' | grep $port"
-check "the host connects there" connect -a 192.0.2.1 -s "$port"
+check "the host connects there" connects rdma -c 1 -a 192.0.2.1 -s "$port"
 check "the host leaves" disconnect
 check "the target ends well" ended_well
 check "it serves by iWARP alone" serve :: rdma
 check "its subsystem is discovered by IPv4" there "nvme discover -t rdma -a 192.0.2.1 -s 4420 | grep $NQN"
 check "… and by IPv6" there "nvme discover -t rdma -a 2001:db8:2::1 -s 4420 | grep $NQN"
-check "the host connects" connect -a 192.0.2.1 -s 4420
+check "the host connects" connects rdma -c 1 -a 192.0.2.1 -s 4420
 check "compare, zeroes, verify, deallocate, flush" there 'set -e; nvme write-zeroes /dev/nvme0n2 -s 0 -c 7; nvme compare /dev/nvme0n2 -s 0 -c 0 -z 512 -d /dev/zero
 	nvme verify /dev/nvme0n2 -s 0 -c 7; nvme dsm /dev/nvme0n2 -d 1 -s 0 -b 8; nvme flush /dev/nvme0n2 -n 2'
 check "a file system is made, filled, checked and trimmed" there 'set -e; mkfs.ext4 -q /dev/nvme0n1; mkdir -p /m; mount /dev/nvme0n1 /m; cp -r /usr/bin/[a-d]* /m
@@ -121,16 +83,13 @@ check "a file system is made, filled, checked and trimmed" there 'set -e; mkfs.e
 	cd /; fstrim /m; umount /m'
 check "what was written is read" verifies /dev/nvme0n1 --rw=randrw --bsrange=512-256k --size=8M
 check "… from memory" verifies /dev/nvme0n2 --rw=randrw --bsrange=512-256k --size=8M
-there 'dd if=/dev/nvme0n1 of=/dev/null bs=1M count=8 iflag=direct; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /m
-	for i in 1 2 3 4; do cp -r /usr/bin/[a-d]* /m; sync; done; umount /m; fsck.ext4 -fn /dev/nvme0n1' >"$work/through" 2>&1 &
-through=$!
-sleep 3
+works_on 'dd if=/dev/nvme0n1 of=/dev/null bs=1M count=8 iflag=direct; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /m
+	for i in 1 2 3 4; do cp -r /usr/bin/[a-d]* /m; sync; done; umount /m; fsck.ext4 -fn /dev/nvme0n1'
 check "the target is killed in the middle of it" killed
 check "another takes its place" serve :: rdma
-came_through() { wait $through || { cat "$work/through"; return 1; }; }
 check "the host goes on as if nothing had been" came_through
 check "the host leaves" disconnect
-check "it comes back by IPv6" connect -a 2001:db8:2::1 -s 4420
+check "it comes back by IPv6" connects rdma -c 1 -a 2001:db8:2::1 -s 4420
 check "what was written is read by IPv6" verifies /dev/nvme0n1 --rw=randrw --bsrange=4k-64k --size=4M
 check "the target ends well with a host connected" ended_well
-exit $failed
+exit $((failed > 0))

@@ -2,32 +2,12 @@
 # linux.sh - the Linux kernel's own NVMe/TCP host, in the emulated guest, and verbena-target: found, used, changed, restarted
 # follows: nvme(1); tests/lab
 # SPDX-License-Identifier: MIT
-HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
-need ip qemu-system-x86_64 mmdebstrap nc
+source "$(dirname "$0")/../lab/lib.sh"
+source "$(dirname "$0")/guest.sh"
+lab_needs
 TARGET=$BUILD/storage/verbena-target
 [ -x "$TARGET" ] || { skip linux "verbena-target is not built"; exit 0; }
-[ "$(id -u)" = 0 ] || { skip linux "only root makes network namespaces"; exit 0; }
-[ -c /dev/net/tun ] || { skip linux "there is no /dev/net/tun"; exit 0; }
-
-export VERBENA_LAB_NAME=vbnvme$$ VERBENA_LAB_S=200
-LAB=${LAB:-$HERE/../lab/lab}
-NQN=nqn.2026-01.test:linux
-target=
-lab_cleanup() {
-	local status=$?
-	trap - EXIT INT TERM
-	[ -z "$target" ] || kill -9 "$target" 2>/dev/null
-	"$LAB" down
-	(exit $status)
-	cleanup
-}
-trap lab_cleanup EXIT
-trap 'exit 130' INT TERM
-
-check "the guest boots" "$LAB" up
-[ $failed = 0 ] || exit 1
-there() { "$LAB" guest "$*"; }
+lab_boots vbnvme
 there 'command -v nvme && modprobe nvme-tcp' >/dev/null || { skip linux "the guest has no nvme-cli, or its kernel no nvme-tcp"; exit 0; }
 
 conf() { # MORE NAMESPACES
@@ -43,20 +23,8 @@ serve() {
 	target=$!
 	wait_for 20 test -s "$work/target.out"
 }
-ended_well() { # it was told to
-	kill -TERM "$target"
-	wait "$target"
-	local status=$?
-	target=
-	[ $status = 0 ] && ! grep -q Sanitizer "$work/target.err"
-}
-connect() { there "nvme connect -t tcp -s 4420 -n $NQN -k 60 -l 100 $* && for i in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/nvme0n2 ] && exit 0; sleep 1; done; exit 1"; }
-disconnect() { there "nvme disconnect -n $NQN"; }
-verifies() { # DEVICE ARGS…
-	there "fio --name=v --filename=$1 --ioengine=libaio --direct=1 --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 ${*:2}"
-}
 comes() { # PATTERN in what nvme list says
-	there "for i in 1 2 3 4 5 6 7 8 9 10; do nvme list | grep -q '$1' && exit 0; sleep 1; done; nvme list; exit 1"
+	there "for i in \$(seq 60); do nvme list | grep -q '$1' && exit 0; sleep 1; done; nvme list; exit 1"
 }
 
 truncate -s 256M "$work/a.img"
@@ -65,7 +33,7 @@ conf ""
 check "the target serves" serve
 check "its subsystem is discovered by IPv4" there "nvme discover -t tcp -a 192.0.2.1 -s 4420 | grep $NQN"
 check "… and by IPv6" there "nvme discover -t tcp -a 2001:db8:2::1 -s 4420 | grep $NQN"
-check "the host connects" connect -a 192.0.2.1
+check "the host connects" connects tcp -s 4420 -a 192.0.2.1
 check "controller, namespaces and logs are read" there 'set -e; nvme id-ctrl /dev/nvme0; nvme id-ns /dev/nvme0n1; nvme ns-descs /dev/nvme0n1
 	nvme smart-log /dev/nvme0; nvme error-log /dev/nvme0; nvme fw-log /dev/nvme0; nvme effects-log /dev/nvme0; nvme ana-log /dev/nvme0'
 check "compare, zeroes, verify, deallocate, flush" there 'set -e; nvme write-zeroes /dev/nvme0n2 -s 0 -c 7; nvme compare /dev/nvme0n2 -s 0 -c 0 -z 512 -d /dev/zero
@@ -78,18 +46,15 @@ truncate -s 384M "$work/a.img"
 kill -HUP "$target"
 check "a namespace that is added comes up" comes nvme0n3
 check "one that has grown is seen to have" comes "402.65  *MB"
-there 'dd if=/dev/nvme0n1 of=/dev/null bs=1M iflag=direct; dd if=/dev/zero of=/dev/nvme0n2 bs=64k oflag=direct; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /m
-	for i in 1 2 3 4 5 6; do cp -r /usr/bin /m/$i; sync; done; umount /m; fsck.ext4 -fn /dev/nvme0n1' >"$work/through" 2>&1 &
-through=$!
-sleep 3
+works_on 'dd if=/dev/nvme0n1 of=/dev/null bs=1M iflag=direct; dd if=/dev/zero of=/dev/nvme0n2 bs=64k oflag=direct; mkfs.ext4 -q /dev/nvme0n1; mount /dev/nvme0n1 /m
+	for i in 1 2 3 4 5 6; do cp -r /usr/bin /m/$i; sync; done; umount /m; fsck.ext4 -fn /dev/nvme0n1'
 check "the target ends well in the middle of it" ended_well
 check "another takes its place" serve --threads
-came_through() { wait $through || { cat "$work/through"; return 1; }; }
 check "the host goes on as if nothing had been" came_through
 check "the host leaves" disconnect
-check "it comes back with digests" connect -a 192.0.2.1 -g -G
+check "it comes back with digests" connects tcp -s 4420 -a 192.0.2.1 -g -G
 check "what was written is read, with digests" verifies /dev/nvme0n1 --rw=randrw --bsrange=4k-256k --size=24M
 check "… from the page cache" verifies /dev/nvme0n2 --rw=randrw --bsrange=512-256k --size=24M
 check "the host leaves" disconnect
 check "the target ends well" ended_well
-exit $failed
+exit $((failed > 0))
