@@ -3,40 +3,11 @@
 # follows: man/verbena-disk.1, man/nbdkit-verbena-plugin.1
 # SPDX-License-Identifier: MIT
 # client_tools.sh TARGET DISK [PLUGIN]
-set -u
+source "$(dirname "$0")/lib.sh"
 target=$(realpath "$1")
 disk=$(realpath "$2")
 plugin=${3:+$(realpath "$3")}
-work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-tools.XXXXXX")
-export VERBENA_RUNTIME=$work
-pid= server= vault=
-cleanup() {
-	for p in $server $vault $pid; do
-		kill -9 "$p"
-		wait "$p"
-	done 2>/dev/null
-	rm -rf "$work"
-}
-trap cleanup EXIT
-failed=0
-check() { # SENTENCE COMMAND…
-	if "${@:2}" >"$work/said" 2>&1; then
-		echo "ok $1"
-	else
-		echo "not ok $1"
-		tail -20 "$work/said"
-		failed=1
-	fi
-}
-refused() { ! "$@"; }
-same() { cmp "$1" "$2"; }
-
-"$target" --export memory:64M --port 0 --nqn nqn.2026-01.test:tools >"$work/out" 2>"$work/err" &
-pid=$!
-for _ in $(seq 300); do
-	[ -s "$work/out" ] && break
-	sleep 0.05
-done
+serve out 1 --export memory:64M --port 0 --nqn nqn.2026-01.test:tools
 url=$(head -1 "$work/out")
 address=${url%/*}
 
@@ -79,12 +50,7 @@ if "$disk" --secret-file="$work/secret" info "$url" >/dev/null 2>"$work/said" ||
 		  "hosts": ["nqn.2026-01.test:poor", {"nqn": "$host", "secret": "$work/secret", "controller_secret": "$proof", "dh_groups": ["ffdhe2048"]}],
 		  "namespaces": [{"nsid": 1, "backend": "memory", "size": "64M"}]}]}
 	EOF
-	"$target" --config "$work/conf.json" >"$work/locked" 2>"$work/err" &
-	vault=$!
-	for _ in $(seq 300); do
-		[ -s "$work/locked" ] && break
-		sleep 0.05
-	done
+	serve locked 1 --config "$work/conf.json"
 	locked=$(head -1 "$work/locked")
 	own() { "$disk" --host-nqn=$host "$@"; }
 	check "authentication: the secret opens the disk" own --secret-file="$work/secret" --queues=2 copy "$work/source" "$locked"
@@ -105,11 +71,8 @@ if [ -z "$plugin" ] || ! command -v nbdkit >/dev/null || ! command -v nbdcopy >/
 	exit $failed
 fi
 nbdkit -f -U "$work/nbd" "$plugin" url="$url" queues=2 >"$work/nbdkit" 2>&1 &
-server=$!
-for _ in $(seq 300); do
-	[ -S "$work/nbd" ] && break
-	sleep 0.05
-done
+pids+=($!)
+in_time test -S "$work/nbd"
 nbd="nbd+unix:///?socket=$work/nbd"
 copies() { nbdcopy "$work/source" "$nbd" && nbdcopy "$nbd" "$work/nbd.back" && cmp -n "$size" "$work/source" "$work/nbd.back"; }
 check "nbdkit: a file is copied there and back" copies

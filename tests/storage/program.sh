@@ -2,42 +2,17 @@
 # program.sh - verbena-target as a program: what it says first, its control socket, its configuration read again, its end
 # follows: man/verbena-target.8
 # SPDX-License-Identifier: MIT
-set -u
+source "$(dirname "$0")/lib.sh"
 target=$(realpath "$1")
-work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-target.XXXXXX")
-export VERBENA_RUNTIME=$work
-pid=
-cleanup() {
-	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
-	rm -rf "$work"
-}
-trap cleanup EXIT
-failed=0
-check() { # SENTENCE COMMAND…
-	if "${@:2}" >"$work/said" 2>&1; then
-		echo "ok $1"
-	else
-		echo "not ok $1"
-		cat "$work/said" "$work/err" 2>/dev/null
-		failed=1
-	fi
-}
 start() { # ARGS…: until it has said where it is
-	rm -f "$work/out"
-	"$target" "$@" >"$work/out" 2>"$work/err" &
-	pid=$!
-	for _ in $(seq 300); do
-		[ -s "$work/out" ] && break
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.05
-	done
+	serve out 1 "$@"
 	port=$(sed -n '1s/.*:\([0-9]*\)\/nqn.*/\1/p' "$work/out")
 }
 ends_with() { # STATUS
 	local status
 	wait "$pid"
 	status=$?
-	pid=
+	pids=()
 	[ $status = "$1" ]
 }
 stops() {
@@ -48,14 +23,9 @@ says() { # PATTERN: what the status says
 	"$target" status --port "$port" >"$work/status" && grep -q "$1" "$work/status"
 }
 soon_says() {
-	for _ in $(seq 200); do
-		says "$1" && return 0
-		sleep 0.05
-	done
-	cat "$work/status"
-	return 1
+	in_time says "$1" || { cat "$work/status"; return 1; }
 }
-refused() { ! "$target" "$@"; }
+denied() { refused timeout 60 "$target" "$@"; }
 url_is() { [ "$(head -1 "$work/out")" = "nvme+tcp://127.0.0.1:$port/$1" ]; }
 
 truncate -s 8M "$work/a.img"
@@ -63,8 +33,8 @@ truncate -s 4M "$work/b.img"
 start --export "$work/a.img" --export memory:16M --port 0 --nqn nqn.2026-01.test:disk
 check "the first line is the URL" url_is nqn.2026-01.test:disk
 check "status tells of both namespaces" says '"size": 16777216'
-check "an image that is served is not served twice" refused --export "$work/a.img" --port 0
-check "a request that is none is refused" refused sing --port "$port"
+check "an image that is served is not served twice" denied --export "$work/a.img" --port 0
+check "a request that is none is refused" denied sing --port "$port"
 check "SIGTERM ends it well" stops
 check "its control socket is gone" test ! -e "$work/target-$port.sock"
 
@@ -96,8 +66,7 @@ check "… and sees that a file has grown" soon_says '"size": 12582912'
 config "$b"
 check "the control socket reads it again, too" "$target" reload --port "$port"
 gone() { says '"size": 4194304' && ! grep -q '"nsid": 1' "$work/status"; }
-soon_gone() { for _ in $(seq 200); do gone && return 0; sleep 0.05; done; return 1; }
-check "a namespace that is not in it any more is gone" soon_gone
+check "a namespace that is not in it any more is gone" in_time gone
 echo '{"listen": 7}' >"$work/conf.json"
 kill -HUP "$pid"
 check "a configuration that is wrong changes nothing" soon_says '"nsid": 2'
@@ -111,7 +80,7 @@ for bad in '' '{' '[]' '{"x": 1}' '{"subsystems": [{"nqn": "disk"}]}' '{"subsyst
 	'{"subsystems": [{"nqn": "nqn.2026-01.a:b"}, {"nqn": "nqn.2026-01.a:b"}]}' \
 	'{"memory": -1}' '{"listen": [{"address": 5}]}' '{"queues": "many"}'; do
 	printf %s "$bad" >"$work/conf.json"
-	check "no configuration: $bad" refused --config "$work/conf.json"
+	check "no configuration: $bad" denied --config "$work/conf.json"
 done
-check "nothing to serve is no use" refused --port 0
+check "nothing to serve is no use" denied --port 0
 exit $failed

@@ -3,31 +3,9 @@
 # follows: man/verbena-target.8, man/verbena-disk.1; NVMe/TCP transport specification 1.0, 3.6.1
 # SPDX-License-Identifier: MIT
 # tls_strangers.sh TARGET DISK
-set -u
+source "$(dirname "$0")/lib.sh"
 target=$(realpath "$1")
 disk=$(realpath "$2")
-work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-tls.XXXXXX")
-export VERBENA_RUNTIME=$work
-pids=()
-cleanup() {
-	for p in "${pids[@]}"; do
-		kill -9 "$p"
-		wait "$p"
-	done 2>/dev/null
-	rm -rf "$work"
-}
-trap cleanup EXIT
-failed=0
-check() { # SENTENCE COMMAND…
-	if "${@:2}" >"$work/said" 2>&1; then
-		echo "ok $1"
-	else
-		echo "not ok $1"
-		tail -20 "$work/said"
-		failed=1
-	fi
-}
-refused() { ! "$@"; }
 host=nqn.2026-01.test:host
 nqn=nqn.2026-01.test:disk
 echo NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ: >"$work/key"
@@ -39,12 +17,7 @@ cat >"$work/conf.json" <<-EOF
 	 "subsystems": [{"nqn": "$nqn", "hosts": [{"nqn": "$host", "tls_key": "$work/key"}, {"nqn": "$host.long", "tls_key": "$work/long"}],
 	  "namespaces": [{"nsid": 1, "backend": "memory", "size": "64M"}]}]}
 EOF
-"$target" --config "$work/conf.json" >"$work/out" 2>"$work/err" &
-pids+=($!)
-for _ in $(seq 300); do
-	[ "$(wc -l <"$work/out")" = 3 ] && break
-	sleep 0.05
-done
+serve out 3 --config "$work/conf.json"
 url=$(sed -n 1p "$work/out")
 lax=$(sed -n 2p "$work/out")
 plain=$(sed -n 3p "$work/out")
@@ -88,7 +61,7 @@ psk=$(
 	EOF
 )
 shakes() { # IDENTITY PSK…
-	timeout 20 openssl s_client -connect 127.0.0.1:"$port" -tls1_3 -psk_identity "$1" -psk "$2" "${@:3}" </dev/null >"$work/shaken" 2>&1
+	timeout 60 openssl s_client -connect 127.0.0.1:"$port" -tls1_3 -psk_identity "$1" -psk "$2" "${@:3}" </dev/null >"$work/shaken" 2>&1
 	cat "$work/shaken"
 	grep -q 'Reused, TLSv1.3, Cipher is TLS_AES_128_GCM_SHA256' "$work/shaken"
 }
@@ -97,19 +70,17 @@ check "… by the group that the specification wants" shakes "NVMe0R01 $host $nq
 check "… not with another key" refused shakes "NVMe0R01 $host $nqn" "${psk//1/2}"
 check "… not with another name" refused shakes "NVMe0R01 $host.long $nqn" "$psk"
 check "… not with a name that is none" refused shakes "NVMe0R01 $host" "$psk"
-check "… not by TLS 1.2" refused timeout 20 openssl s_client -connect 127.0.0.1:"$port" -tls1_2 -psk_identity "NVMe0R01 $host $nqn" -psk "$psk" </dev/null
+check "… not by TLS 1.2" refused timeout 60 openssl s_client -connect 127.0.0.1:"$port" -tls1_2 -psk_identity "NVMe0R01 $host $nqn" -psk "$psk" </dev/null
 
 # an impostor with a certificate of its own, which nobody asked for
 openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/pem" -out "$work/cert" -days 2 -subj /CN=impostor >/dev/null 2>&1
-openssl s_server -accept 127.0.0.1:$((port ^ 1)) -tls1_3 -cert "$work/cert" -key "$work/pem" >"$work/server" 2>&1 &
+openssl s_server -accept 127.0.0.1:0 -tls1_3 -cert "$work/cert" -key "$work/pem" >"$work/server" 2>&1 &
 pids+=($!)
-for _ in $(seq 100); do
-	grep -q ACCEPT "$work/server" && break
-	sleep 0.05
-done
+in_time grep -q ACCEPT "$work/server"
+impostor_port=$(sed -n 's/^ACCEPT .*://p' "$work/server")
 impostor() {
 	local said
-	said=$(own --tls-key-file="$work/key" --reconnect=0 info "nvme+tls://127.0.0.1:$((port ^ 1))/$nqn" 2>&1) && return 1
+	said=$(own --tls-key-file="$work/key" --reconnect=0 info "nvme+tls://127.0.0.1:$impostor_port/$nqn" 2>&1) && return 1
 	echo "$said"
 	grep -q 'no TLS with this key' <<<"$said"
 }
