@@ -147,7 +147,8 @@ static bool wanted(int argc, char **argv, int first, const char *name)
 
 int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 {
-	char dir[] = "/tmp/verbena-path-XXXXXX", command[100];
+	const char *tmp = getenv("TMPDIR");
+	char dir[200], command[300];
 	int first = 1, bad = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -161,6 +162,7 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 		first++;
 	}
 	if (!getenv("VERBENA_TEST_RUNTIME")) {
+		snprintf(dir, sizeof(dir), "%s/verbena-path-XXXXXX", tmp && strlen(tmp) < 150 ? tmp : "/tmp");
 		if (!mkdtemp(dir))
 			return 1;
 		setenv("VERBENA_RUNTIME", dir, 1);
