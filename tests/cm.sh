@@ -3,24 +3,26 @@
 # SPDX-License-Identifier: MIT
 # sourced after lib.sh, or after net/lib.sh: then the server runs on b, the client on a
 declare -p on_a on_b >/dev/null 2>&1 || on_a=(env) on_b=(env)
-LIMIT=20
+LIMIT=60
 there=127.0.0.1 # the address of the server: @ in the client's arguments
 endless=        # not empty: the server has no end of its own
+ready=(sleep 0.2) # what a client waits for before it comes the first time
 
 # Who listens for rdma_cm is in no table: a client that came too early is refused and comes again
 early='REJECTED[,;] error:\{0,1\} 8\|UNREACHABLE[,;] error:\{0,1\} 1\|onnection refused\|CM event bl blka 8'
 
 # both SERVER… -- CLIENT…: both end well
 both() {
-	local server_args=() s c _
+	local server_args=() end=$((SECONDS + 20 * SLOW)) s c
 	while [ "$1" != -- ]; do server_args+=("$1"); shift; done
 	shift
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "${server_args[@]}" >"$work/server.out" 2>&1 </dev/null &
 	s=$!
-	for _ in 1 2 3 4 5 6 7 8 9 10; do
-		sleep 0.2
+	wait_for 20 "${ready[@]}"
+	while :; do
 		timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "${@//@/$there}" >"$work/client.out" 2>&1 </dev/null && c=0 || c=$?
-		[ $c != 0 ] && grep -q "$early" "$work/client.out" && ! gone $s || break
+		[ $c != 0 ] && grep -q "$early" "$work/client.out" && ! gone $s && [ $SECONDS -lt $end ] || break
+		sleep 0.2
 	done
 	[ $c = 0 ] && [ -z "$endless" ] || wait_for 3 gone $s || kill $s
 	wait $s
@@ -39,6 +41,13 @@ served() {
 	local status=$?
 	endless=
 	return $status
+}
+
+# A datagram to a group that nobody has joined yet is lost
+joined() { "${on_b[@]}" ip maddr show | grep -q " $1\( \|\$\)"; } # GROUP
+group() { # GROUP ADDRESS-OF-SERVER ADDRESS-OF-CLIENT
+	local ready=(joined "$1")
+	both mckey -m "$1" -b "$2" -C 5 -- mckey -s -m "$1" -b "$3" -C 5
 }
 
 # rcopy writes a file where it is told to

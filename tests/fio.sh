@@ -7,7 +7,7 @@ on_server=(env) on_client=(env) there=127.0.0.1
 # job VERB SIZE ARGS…: both ends move SIZE without an error. The server names no address: this fio binds to the bytes of the name
 # The side that writes is the client, whatever its verb
 job() {
-	local verb=$1 size=$2 depth=() s c
+	local verb=$1 size=$2 depth=() end=$((SECONDS + 20 * SLOW)) s c
 	shift 2
 	# it allows no RNR retries: a receive for each message
 	[ "$verb" != send ] || depth=(--iodepth=300)
@@ -15,11 +15,11 @@ job() {
 	(cd "$work" && exec timeout -k 2 $((LIMIT * SLOW)) "${on_server[@]}" "${run[@]}" fio --name=s --ioengine=rdma --port=$port \
 		--verb=recv --rw=read --size="$size" "$@" "${depth[@]}" >"$work/server.out" 2>&1 </dev/null) &
 	s=$!
-	for _ in 1 2 3 4 5 6 7 8; do
+	while :; do
 		sleep 0.5
 		(cd "$work" && exec timeout -k 2 $((LIMIT * SLOW)) "${on_client[@]}" "${run[@]}" fio --name=c --ioengine=rdma --hostname=$there --port=$port \
 			--verb="$verb" --rw=write --size="$size" "$@" >"$work/client.out" 2>&1 </dev/null) && c=0 || c=$?
-		grep -q "REJECTED" "$work/client.out" && ! gone $s || break # nobody listens yet
+		grep -q "REJECTED" "$work/client.out" && ! gone $s && [ $SECONDS -lt $end ] || break # nobody listens yet
 	done
 	[ $c = 0 ] || wait_for 2 gone $s || kill $s
 	wait $s

@@ -38,7 +38,7 @@ adm() { tgtadm -C "$control" --lld iser "$@"; }
 url() { echo "iser://${1:-$where}:3260/$IQN/1"; }
 # The same for QEMU, which is told not to ask for more at once
 node() { echo "driver=raw,file.driver=blkdebug,file.max-transfer=$STEP,file.image.driver=iscsi,file.image.transport=iser,file.image.portal=$where:3260,file.image.target=$IQN,file.image.lun=1"; }
-on_client() { timeout -k 2 $((60 * SLOW)) ${at_a[@]+"${at_a[@]}"} "${run[@]}" "$@"; }
+on_client() { timeout -k 2 $((120 * SLOW)) ${at_a[@]+"${at_a[@]}"} "${run[@]}" "$@"; }
 
 # --- the target ---
 # It knows who may come by the address and by the initiator's name, and wants both
@@ -54,7 +54,7 @@ answers() { adm --op show --mode target >/dev/null 2>&1 || gone "$target"; }
 # One disk. It listens at 0.0.0.0 and at ::, at iSER's own port (ports of RDMA are this broker's); TCP is not used
 start_target() {
 	free_port
-	timeout -k 2 $((120 * SLOW)) ${at_b[@]+"${at_b[@]}"} "${run[@]}" tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$port" >"$work/target.out" 2>&1 &
+	timeout -k 2 $((300 * SLOW)) ${at_b[@]+"${at_b[@]}"} "${run[@]}" tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$port" >"$work/target.out" 2>&1 &
 	target=$!
 	truncate -s 0 "$work/disk"
 	truncate -s ${MB}M "$work/disk"
@@ -70,8 +70,8 @@ has_no_session() { [ "$(sessions)" = 0 ]; }
 # tgtd 1.0.85 has no function to close an iSER connection for a target that is deleted by force: the last has to be gone
 target_ends() {
 	local status
-	wait_for 20 has_no_session || { adm --op show --mode target; return 1; }
-	adm --op delete --mode target --tid 1 && adm --op delete --mode system && wait_for 10 gone "$target" || return 1
+	wait_for 30 has_no_session || { adm --op show --mode target; return 1; }
+	adm --op delete --mode target --tid 1 && adm --op delete --mode system && wait_for 30 gone "$target" || return 1
 	wait "$target"
 	status=$?
 	[ $status = 0 ] || tail "$work/target.out"
@@ -101,12 +101,21 @@ reads_at_once() {
 	return $status
 }
 # many BLOCKS REQUESTS: reads of so many blocks, so many at once, until it is told to stop
-many() { on_client timeout -s INT 4 iscsi-perf -b "$1" -m "$2" "$(url)" | tr '\r' '\n' | tail -3 | tee /dev/stderr | grep -q iops; }
+many() {
+	local c
+	on_client iscsi-perf -b "$1" -m "$2" "$(url)" >"$work/perf.out" 2>&1 &
+	c=$!
+	wait_for 30 grep -qs iops "$work/perf.out" # it tells of each second
+	sleep 2
+	kill -INT "$(program_of $c)"
+	wait $c
+	tr '\r' '\n' <"$work/perf.out" | tail -3 | tee /dev/stderr | grep -q iops
+}
 survives_a_kill() {
 	local c
 	on_client iscsi-perf -b 512 -m 32 "$(url)" >/dev/null 2>&1 &
 	c=$!
-	wait_for 10 has_sessions 1 && sleep 0.5 && kill -9 "$(program_of $c)"
+	wait_for 30 has_sessions 1 && sleep 0.5 && kill -9 "$(program_of $c)"
 	wait $c
-	wait_for 20 has_no_session && inquires
+	wait_for 30 has_no_session && inquires
 }

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../lib.sh"
 need ib_send_lat unshare
-export LIMIT=30
+export LIMIT
 
 # the functions of lib.sh inside a shell that was started elsewhere
 inside() { # LAUNCHER… -- COMMAND: the command in a bash below the launcher
@@ -13,7 +13,7 @@ inside() { # LAUNCHER… -- COMMAND: the command in a bash below the launcher
 	shift
 	declare -p run SLOW HOST LIMIT work >"$work/state"
 	declare -f >>"$work/state"
-	timeout $((120 * SLOW)) "${launcher[@]}" "$BASH" -uc "source $work/state; $*"
+	timeout $((300 * SLOW)) "${launcher[@]}" "$BASH" -uc "source $work/state; $*"
 }
 
 if unshare -Urn true 2>/dev/null; then
@@ -21,7 +21,7 @@ if unshare -Urn true 2>/dev/null; then
 	check "a user namespace with lo alone: writes" inside unshare -Urn -- "ip link set lo up; pair ib_write_bw -F -d roce_lo -n 200"
 	check "a user namespace with lo alone: the suite's example" inside unshare -Urn -- "ip link set lo up; pair ibv_rc_pingpong -g 1 -c"
 	check "a user namespace, lo is down: the adapter is there, and down" inside unshare -Urn -- \
-		"timeout 20 \"\${run[@]}\" ibv_devinfo -d roce_lo | grep -q 'PORT_DOWN (1)'"
+		"timeout 60 \"\${run[@]}\" ibv_devinfo -d roce_lo | grep -q 'PORT_DOWN (1)'"
 	check "a user and process namespace of its own" inside unshare -Urnpf --mount-proc -- "ip link set lo up; pair ib_read_bw -F -d roce_lo -n 200"
 else
 	skip "a user namespace with lo alone" "user namespaces are forbidden here"

@@ -12,7 +12,6 @@ else
 fi
 need fio
 fio --enghelp=rdma >/dev/null 2>&1 || { skip fio "this fio has no rdma engine"; exit 0; }
-LIMIT=25
 source "$HERE/../fio.sh"
 
 jobs_here() { # WHERE COMMAND-IN-FRONT…

@@ -19,7 +19,7 @@ idle_for() { # SECONDS PID…: together less than 50 ms
 	return 1
 }
 
-timeout 60 "${run[@]}" ibv_asyncwatch -d roce_lo >"$work/watch" 2>&1 </dev/null &
+timeout 300 "${run[@]}" ibv_asyncwatch -d roce_lo >"$work/watch" 2>&1 </dev/null &
 watch=$!
 wait_for 20 grep -q 'async event FD' "$work/watch"
 sleep 0.5
@@ -30,7 +30,7 @@ wait $watch 2>/dev/null
 # the server sleeps in ibv_get_cq_event while its client is stopped
 connected_and_stopped() {
 	local s c status
-	LIMIT=60 start_server ib_send_lat -F -d roce_lo -e -n 50000000 && LIMIT=60 start_client ib_send_lat -F -d roce_lo -e -n 50000000 || return 1
+	start_server ib_send_lat -F -d roce_lo -e -n 50000000 && start_client ib_send_lat -F -d roce_lo -e -n 50000000 || return 1
 	sleep 1.5
 	gone "$server" || gone "$client" && { said_by_both; return 1; }
 	s=$(program_of "$server") c=$(program_of "$client")
@@ -48,7 +48,7 @@ check "a program that sleeps in ibv_get_cq_event, with its peer stopped, uses no
 # ib_write_bw's server is one-sided traffic's target: it only waits for the end of the test
 target_stopped() { # PROGRAM: the client's test runs to its end while the server is stopped
 	local s status
-	LIMIT=60 start_server "$1" -F -d roce_lo -D 3 -s 65536 && LIMIT=60 start_client "$1" -F -d roce_lo -D 3 -s 65536 || return 1
+	start_server "$1" -F -d roce_lo -D 3 -s 65536 && start_client "$1" -F -d roce_lo -D 3 -s 65536 || return 1
 	sleep 1.5
 	s=$(program_of "$server")
 	kill -STOP "$s"

@@ -7,7 +7,7 @@ need ib_write_bw
 export VERBENA_BROKER_LINGER=200
 
 # The first program keeps the broker between two pairs, so that its tables can be compared
-timeout 600 "${run[@]}" ibv_asyncwatch -d roce_lo >"$work/keeper" 2>&1 </dev/null &
+timeout 1200 "${run[@]}" ibv_asyncwatch -d roce_lo >"$work/keeper" 2>&1 </dev/null &
 keeper=$!
 wait_for 20 grep -q 'async event FD' "$work/keeper"
 broker=$(brokers)
@@ -18,7 +18,7 @@ same_tables() { [ "$(tables)" = "$before" ]; }
 before=$(tables)
 
 start_pair() {
-	LIMIT=60 start_server "$@" && LIMIT=60 start_client "$@" && sleep 1
+	start_server "$@" && start_client "$@" && sleep 1
 	gone "$server" || gone "$client" || return 0
 	said_by_both
 	return 1
@@ -46,7 +46,7 @@ for p in ib_write_bw ib_send_bw ib_read_bw; do
 		[ $p-$victim = ib_send_bw-client ] && how="when its time is over" any=any seconds=4
 		kill_one() { start_pair "$p" -F -d roce_lo -D $seconds -s 65536 && killed "${!victim}" "${!survivor}" $any; }
 		check "$p: the $victim is killed, the $survivor ends $how" kill_one
-		check "$p: the broker's tables are as before" wait_for 10 same_tables
+		check "$p: the broker's tables are as before" wait_for 30 same_tables
 	done
 done
 reports_status() { start_pair ib_write_bw -F -d roce_lo -D 20 -s 65536 && killed "$server" "$client" && grep -q 'Failed status\|Completion with error' "$work/client.out"; }
@@ -64,7 +64,7 @@ for p in ib_write_bw ib_send_bw ib_read_bw; do
 	check "a new pair starts afterwards" pair ib_send_lat -F -d roce_lo -n 100
 done
 one_broker() { [ "$(brokers | wc -w)" = 1 ]; }
-check "there is one broker again" wait_for 10 one_broker
+check "there is one broker again" wait_for 30 one_broker
 kill $keeper
 wait $keeper 2>/dev/null
 finish

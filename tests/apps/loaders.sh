@@ -5,7 +5,7 @@
 source "$(dirname "$0")/../lib.sh"
 
 ctypes() { # NAME: what Python's ctypes finds under it is ours, and works
-	timeout 30 "${run[@]}" /usr/bin/python3 - "$1" "$lib_dir/" <<-'EOF'
+	timeout 60 "${run[@]}" /usr/bin/python3 - "$1" "$lib_dir/" <<-'EOF'
 		import ctypes, sys
 		v = ctypes.CDLL(sys.argv[1], use_errno=True)
 		v.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
@@ -30,7 +30,7 @@ else
 fi
 
 ucx_sees() {
-	timeout 60 "${run[@]}" ucx_info -d >"$work/out" 2>&1 || { tail -20 "$work/out"; return 1; }
+	timeout 120 "${run[@]}" ucx_info -d >"$work/out" 2>&1 || { tail -20 "$work/out"; return 1; }
 	grep -q 'Device: roce_lo:1' "$work/out" || { echo "no roce_lo:1 in:"; grep Device: "$work/out"; return 1; }
 }
 if sanitized; then

@@ -17,7 +17,7 @@ export MPIR_CVAR_NOLOCAL=1
 export UCX_UD_VERBS_ETH_DGID_CHECK=n UCX_LOG_LEVEL=info UCX_WARN_UNUSED_ENV_VARS=n
 export UCX_UD_VERBS_TIMEOUT=300s # on a machine with other things to do, too
 RC=rc_verbs,ud_verbs
-LIMIT=90 # the ranks are more than the cores, and all of them spin
+LIMIT=200 # the ranks are more than the cores, and all of them spin
 
 compile_mpi() { # MPI PROGRAM
 	mpicc."$1" -std=gnu17 -O2 -w -o "$work/$2.$1" "$PROGRAMS/$2.c" && chmod 755 "$work/$2.$1"

@@ -6,7 +6,7 @@ source "$(dirname "$0")/../lib.sh"
 need qemu-system-x86_64 gcc
 sanitized && { skip qemu "its emulator and the sanitizer both want the address space"; exit 0; }
 ldd "$(command -v qemu-system-x86_64)" | grep -q librdmacm || { skip qemu "this QEMU knows no RDMA"; exit 0; }
-TAKES=40 # seconds for what takes two
+TAKES=60 # seconds for what takes two
 
 # The guest: no system, one program. It counts on the serial console; a pass looks at three stretches of its memory: one that
 # every pass changes, one written once, one that stays zero
@@ -74,7 +74,7 @@ start() {
 	mkfifo "$work/$who.in"
 	exec {fd}<>"$work/$who.in"
 	monitor[$who]=$fd
-	timeout -k 2 80 "${run[@]}" qemu-system-x86_64 -accel tcg -nodefaults -display none -m 128 -kernel "$work/guest" \
+	timeout -k 2 240 "${run[@]}" qemu-system-x86_64 -accel tcg -nodefaults -display none -m 128 -kernel "$work/guest" \
 		-serial "file:$work/$who.serial" -monitor stdio "$@" <&$fd >"$work/$who.out" 2>&1 &
 	pid[$who]=$!
 }

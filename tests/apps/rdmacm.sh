@@ -37,7 +37,7 @@ check "ucmatose: ids that move" both ucmatose -c 4 -C 5 -m -- ucmatose -s @ -c 4
 check "ucmatose: 200 connections" both ucmatose -c 200 -C 2 -- ucmatose -s @ -c 200 -C 2
 check "udaddy: 100 datagram ids" both udaddy -c 100 -C 2 -- udaddy -s @ -c 100 -C 2
 check "cmtime: 1000 connections" cmtimes 127.0.0.1 1000
-check "mckey: a group" both mckey -m 239.9.8.7 -b 127.0.0.1 -C 5 -- mckey -s -m 239.9.8.7 -b 127.0.0.1 -C 5
+check "mckey: a group" group 239.9.8.7 127.0.0.1 127.0.0.1
 check "rcopy" copies
 
 if pkg-config --exists libibverbs librdmacm; then

@@ -24,7 +24,7 @@ on_the_wire() { # PROGRAM
 	local before
 	before=$(datagrams)
 	ip netns exec $ns env VERBENA_WIRE=always "VERBENA_RUNTIME=$work/runtime" LD_LIBRARY_PATH="$BUILD/src/abi" \
-		timeout 200 "$BUILD/tests/path/path_$1" >"$work/$1.out" 2>&1 || { grep -A5 '^not ok' "$work/$1.out"; tail -3 "$work/$1.out"; return 1; }
+		timeout 600 "$BUILD/tests/path/path_$1" >"$work/$1.out" 2>&1 || { grep -A5 '^not ok' "$work/$1.out"; tail -3 "$work/$1.out"; return 1; }
 	[ $(($(datagrams) - before)) -gt 100 ] || { echo "it did not go by the network"; return 1; }
 }
 for t in random order many unmapped; do

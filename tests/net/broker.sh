@@ -19,8 +19,8 @@ has_broker() { [ -n "$(broker_of "$1")" ]; }
 killed() {
 	local sides=$1 times=$2 s i p
 	shift 2
-	start_server "$work/verify" -d $DEV -g $V4 -S 50 "$@" || { said_by_both; return 1; }
-	start_client "$work/verify" -d $DEV -g $V4 -S 50 "$@"
+	start_server "$work/verify" -d $DEV -g $V4 -S 100 "$@" || { said_by_both; return 1; }
+	start_client "$work/verify" -d $DEV -g $V4 -S 100 "$@"
 	for ((i = 0; i < times; i++)); do
 		sleep 0.4
 		for s in $sides; do
@@ -39,18 +39,18 @@ killed() {
 	said_by_both
 	return 1
 }
-LIMIT=60
+LIMIT=120
 check "killed on the client's host" killed a 2 -n 400000000
 check "killed on the server's host" killed b 2 -n 400000000
 check "killed on both, again and again" killed "a b" 4 -n 600000000
-check "UD goes on too" killed "a b" 2 -t ud -n 40000000 -L 5
+check "UD goes on too" killed "a b" 2 -t ud -n 40000000 -L 20
 
 # a pair that comes when the old broker is dead and others still run
 later() {
 	local one two status=0
-	start_server "$work/verify" -d $DEV -g $V4 -S 50 -n 400000000 || return 1
+	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 400000000 || return 1
 	one=$server
-	start_client "$work/verify" -d $DEV -g $V4 -S 50 -n 400000000
+	start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 400000000
 	two=$client
 	sleep 0.4
 	for p in $(broker_of a) $(broker_of b); do kill -9 "$p"; done
@@ -66,12 +66,12 @@ check "a pair that comes later works beside the old one" later
 # a machine may be so busy that the broker answers after seconds: who waits for its way then still finds it
 sleepy() {
 	local p status=0
-	start_server "$work/verify" -d $DEV -g $V4 -S 50 -n 4000000 || { said_by_both; return 1; }
+	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000 || { said_by_both; return 1; }
 	p=$(broker_of b)
 	[ -n "$p" ] || { echo "no broker"; return 1; }
 	kill -STOP $p
 	(sleep 3; kill -CONT $p) &
-	start_client "$work/verify" -d $DEV -g $V4 -S 50 -n 4000000
+	start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000
 	wait "$client" || status=1
 	wait "$server" || status=1
 	[ $status = 0 ] || said_by_both

@@ -9,21 +9,8 @@ flat
 compile_verify || exit 1
 check "the tool that reads captures builds" compile pcap pcap.c ../frame/reference.c
 
-# captured NAME COMMAND…: it succeeds while its RoCEv2 packets go to a file
-captured() {
-	local pcap=$work/$1.pcap status dump
-	shift
-	"${on_b[@]}" tcpdump -i net0 -s 0 -B 65536 -U -w "$pcap" udp port 4791 >"$work/tcpdump.out" 2>&1 &
-	dump=$!
-	wait_for 10 grep -q 'listening on' "$work/tcpdump.out" || return 1
-	"$@"
-	status=$?
-	sleep 0.5
-	kill -INT $dump
-	wait $dump
-	grep -q '^0 packets dropped by kernel' "$work/tcpdump.out" || { cat "$work/tcpdump.out"; return 1; }
-	return $status
-}
+capture=(udp port 4791)
+captured() { capturing "$work/$1.pcap" "${@:2}"; } # NAME COMMAND…
 
 crcs() { "$work/pcap" "$work/$1.pcap"; }
 

@@ -7,7 +7,6 @@ source "$(dirname "$0")/../fio.sh"
 source "$(dirname "$0")/../iser.sh"
 source "$(dirname "$0")/../cm.sh"
 need rping ib_send_lat rstream rcopy
-LIMIT=60
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
 

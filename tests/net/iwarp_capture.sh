@@ -11,20 +11,8 @@ flat
 compile rdmap rdmap.c -lrdmacm -libverbs || exit 1
 there=$V4_B
 
-captured() { # NAME COMMAND…: it succeeds while its packets go to a file
-	local pcap=$work/$1.pcap status dump
-	shift
-	"${on_b[@]}" tcpdump -i net0 -s 0 -B 65536 --immediate-mode -U -w "$pcap" tcp >"$work/tcpdump.out" 2>&1 &
-	dump=$!
-	wait_for 10 grep -q 'listening on' "$work/tcpdump.out" || return 1
-	"$@"
-	status=$?
-	sleep 0.5
-	kill -INT $dump
-	wait $dump
-	grep -q '^0 packets dropped by kernel' "$work/tcpdump.out" || { cat "$work/tcpdump.out"; return 1; }
-	return $status
-}
+capture=(--immediate-mode tcp)
+captured() { capturing "$work/$1.pcap" "${@:2}"; } # NAME COMMAND…
 
 # what FPDUs carry is not a protocol of these
 read_pcap() { tshark -n -r "$work/$1.pcap" --disable-protocol rpcordma "${@:2}" 2>"$work/tshark.err"; }
@@ -118,19 +106,31 @@ fi
 # revision 1: of one who asks by it, and of one who does not answer another
 there=$V4_B
 asked_by_1() {
-	"${on_b[@]}" timeout 5 "${run[@]}" "$work/rdmap" -s "$there" >"$work/server.out" 2>&1 &
+	timeout $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "$work/rdmap" -s "$there" >"$work/server.out" 2>&1 &
 	server=$!
-	wait_for 5 listens 7471
-	{ printf 'MPA ID Req Frame\0\1\0\0'; sleep 1; } | "${on_a[@]}" timeout 5 nc "$there" 7471 >"$work/reply"
+	wait_for 20 listens 7471
+	timeout 30 "${on_a[@]}" bash -c 'exec 3<>/dev/tcp/"$0"/7471 && printf "MPA ID Req Frame\0\1\0\0" >&3 && head -c 20 <&3' "$there" >"$work/reply"
 	kill $server
 	wait $server
 	[ "$(head -c 16 "$work/reply")" = "MPA ID Rep Frame" ]
 }
+# One that ends the first connection, answers the second by revision 1, and leaves when something has come by that
+cat >"$work/old.py" <<'EOF2'
+import socket, sys
+listener = socket.create_server((sys.argv[1], 7471))
+connection, _ = listener.accept()
+connection.recv(1000)
+connection.close()
+connection, _ = listener.accept()
+connection.recv(1000)
+connection.sendall(b"MPA ID Rep Frame\0\1\0\0")
+connection.recv(1000)
+EOF2
 asks_by_1() {
-	"${on_b[@]}" bash -c "nc -N -l $there 7471 </dev/null >/dev/null; { sleep 0.3; printf 'MPA ID Rep Frame\\0\\1\\0\\0'; sleep 1; } | nc -l $there 7471 >/dev/null" &
+	timeout $((LIMIT * SLOW)) "${on_b[@]}" python3 "$work/old.py" "$there" &
 	server=$!
-	wait_for 5 listens 7471
-	"${on_a[@]}" timeout 3 "${run[@]}" "$work/rdmap" -c "$there" >"$work/client.out" 2>&1
+	wait_for 20 listens 7471
+	timeout $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "$work/rdmap" -c "$there" >"$work/client.out" 2>&1
 	kill $server 2>/dev/null
 	wait $server
 	return 0

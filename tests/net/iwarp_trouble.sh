@@ -8,11 +8,11 @@ need python3 rping
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
 compile rdmap rdmap.c -lrdmacm -libverbs || exit 1
-LIMIT=60
+LIMIT=120
 
 # --- nobody there ---
 refused() { # ADDRESS: says so at once, in the words of iWARP
-	"${on_a[@]}" timeout 10 "${run[@]}" "$work/rdmap" -c "$1" >"$work/client.out" 2>&1 && return 1
+	"${on_a[@]}" timeout 60 "${run[@]}" "$work/rdmap" -c "$1" >"$work/client.out" 2>&1 && return 1
 	grep -q 'RDMA_CM_EVENT_REJECTED, error -111' "$work/client.out" && return 0
 	cat "$work/client.out"
 	return 1
@@ -20,12 +20,21 @@ refused() { # ADDRESS: says so at once, in the words of iWARP
 check "nobody listens: rejected, connection refused" refused $V4_B
 check "nobody listens, IPv6: rejected, connection refused" refused $V6_B
 closes() { # who is no RDMA program, and closes
-	timeout 5 "${on_b[@]}" bash -c "for i in 1 2 3; do nc -N -l $V4_B 7471 </dev/null >/dev/null; done" &
-	wait_for 5 listens 7471
-	"${on_a[@]}" timeout 10 "${run[@]}" "$work/rdmap" -c $V4_B >"$work/client.out" 2>&1
+	timeout 60 "${on_b[@]}" python3 -c 'if True:
+		import socket
+		l = socket.create_server(("'$V4_B'", 7471))
+		while True:
+		    c, _ = l.accept()
+		    c.recv(1000)
+		    c.close()' &
+	server=$!
+	wait_for 20 listens 7471
+	"${on_a[@]}" timeout 60 "${run[@]}" "$work/rdmap" -c $V4_B >"$work/client.out" 2>&1
+	kill $server
+	wait $server
 	grep -q 'RDMA_CM_EVENT_REJECTED, error -104' "$work/client.out" || { cat "$work/client.out"; return 1; }
 }
-command -v nc >/dev/null && check "the peer closes in place of an answer: rejected, connection reset" closes
+check "the peer closes in place of an answer: rejected, connection reset" closes
 
 # --- under way ---
 # The two of them, each with the words in $with before it; where $between says something, by between.py
@@ -35,14 +44,14 @@ start_pair() {
 	[ -z "$between" ] || port=7472
 	"${on_b[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "${with[@]}" "$work/rdmap" -s $V4_B -f >"$work/server.out" 2>&1 &
 	server=$!
-	wait_for 10 listens 7471 || return 1
+	wait_for 20 listens 7471 || return 1
 	if [ -n "$between" ]; then
 		"${on_b[@]}" timeout $((LIMIT * SLOW)) python3 "$HERE/between.py" 7472 $V4_B 7471 $between &
-		wait_for 10 listens 7472 || return 1
+		wait_for 20 listens 7472 || return 1
 	fi
 	"${on_a[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "${with[@]}" "$work/rdmap" -c $V4_B -p $port -l 60000 -f >"$work/client.out" 2>&1 &
 	client=$!
-	wait_for 10 grep -q 'under way' "$work/client.out" || { said_by_both; return 1; }
+	wait_for 30 grep -q 'under way' "$work/client.out" || { said_by_both; return 1; }
 }
 # said_end WHO REQUEST…: one of these became of its oldest request, the rest was flushed, and the event came
 said_end() {

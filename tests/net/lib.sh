@@ -50,7 +50,7 @@ bad_hosts() {
 	"$work/cable" $A $B net0 <"$work/cable.in" >"$work/cable.out" 2>&1 &
 	cable_pid=$!
 	exec 8>"$work/cable.in"
-	wait_for 5 grep -q ready "$work/cable.out" || { cat "$work/cable.out"; return 1; }
+	wait_for 20 grep -q ready "$work/cable.out" || { cat "$work/cable.out"; return 1; }
 	addresses "${1:-1500}"
 }
 
@@ -59,7 +59,7 @@ cable() {
 	local lines
 	lines=$(wc -l <"$work/cable.out")
 	echo "$* " >&8
-	wait_for 5 cable_answers "$lines"
+	wait_for 20 cable_answers "$lines"
 }
 cable_answers() { [ "$(wc -l <"$work/cable.out")" -gt "$1" ]; }
 
@@ -82,7 +82,7 @@ addresses() { # MTU
 	ip -n $B addr add $V4_B/24 dev net0
 	ip -n $A addr add $V6_A/64 dev net0 nodad
 	ip -n $B addr add $V6_B/64 dev net0 nodad
-	wait_for 10 settled $A && wait_for 10 settled $B
+	wait_for 20 settled $A && wait_for 20 settled $B
 }
 settled() { ip -n "$1" -6 addr show dev net0 scope link | grep -q inet6 && ! ip -n "$1" addr show dev net0 | grep -q tentative; }
 
@@ -90,6 +90,28 @@ settled() { ip -n "$1" -6 addr show dev net0 scope link | grep -q inet6 && ! ip 
 flat() {
 	local n
 	for n in $A $B; do ip netns exec $n ethtool -K net0 tx-udp-segmentation off tso off gso off gro off >/dev/null 2>&1; done
+}
+
+# capturing FILE COMMAND…: it succeeds while b's packets go to a file; which, and tcpdump's options, says ${capture[@]}
+capturing() {
+	local pcap=$1 status dump
+	shift
+	"${on_b[@]}" tcpdump -i net0 -s 0 -B 65536 -U -w "$pcap" "${capture[@]}" >"$work/tcpdump.out" 2>&1 &
+	dump=$!
+	wait_for 20 grep -q 'listening on' "$work/tcpdump.out" || { kill $dump; return 1; }
+	"$@"
+	status=$?
+	wait_for 30 quiet "$pcap"
+	kill -INT $dump
+	wait $dump
+	grep -q '^0 packets dropped by kernel' "$work/tcpdump.out" || { cat "$work/tcpdump.out"; return 1; }
+	return $status
+}
+quiet() { # FILE: it does not grow any more; tcpdump hands packets over once a second
+	local before
+	before=$(stat -c %s "$1")
+	sleep 1.5
+	[ "$(stat -c %s "$1")" = "$before" ]
 }
 
 # --- a small program of this folder ---

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX = 300000, RECEIVES = 6, ROOM = MAX + 64, WORD = MAX, PATIENCE = 15 };
+enum { MAX = 300000, RECEIVES = 6, ROOM = MAX + 64, WORD = MAX, PATIENCE = 20 };
 enum { FILL = 1, CHECK, END, OK, BAD };
 #define MAGIC UINT64_C(0x72646d617020ff01)
 

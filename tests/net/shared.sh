@@ -3,7 +3,7 @@
 # follows: ARCHITECTURE.md, "The wire"
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
-LIMIT=40
+LIMIT=100
 export VERBENA_LANES=2
 hosts || exit 1
 compile_verify || exit 1
@@ -13,5 +13,5 @@ check "six pairs of programs over two sockets on each side" crossing 10000000 se
 check "sends, writes, reads and atomics of four pairs, all right" crossing 4000000 several 4 work_of
 sockets() { ip netns exec $B ss -uanH | grep -c ':4791 '; }
 gone() { [ "$(sockets)" = 0 ]; }
-check "the sockets go with their programs" wait_for 10 gone
+check "the sockets go with their programs" wait_for 30 gone
 finish

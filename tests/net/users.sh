@@ -62,18 +62,18 @@ across() {
 	return 1
 }
 
-timeout 200 "$VERBENA" run ibv_asyncwatch -d roce_lo >"$work/root" 2>&1 </dev/null &
+timeout 900 "$VERBENA" run ibv_asyncwatch -d roce_lo >"$work/root" 2>&1 </dev/null &
 root=$!
 check "root's broker is there" wait_for 20 grep -q 'async event FD' "$work/root"
 D=(-d roce_lo)
 for pair in "$USER_A $USER_B" "$USER_B $USER_A" "0 $USER_A" "$USER_A 0"; do
 	for t in rc uc ud; do
-		check "users $pair: $t, data right" across 5000000 $pair "$work/verify" "${D[@]}" -t $t -n 5000000 -S 30
+		check "users $pair: $t, data right" across 5000000 $pair "$work/verify" "${D[@]}" -t $t -n 5000000
 	done
 	check "users $pair: ibv_rc_pingpong" across 1000000 $pair ibv_rc_pingpong "${D[@]}" -g 1 -s 4096 -n 200 -c
 done
-check "users $USER_A $USER_B: IPv6" across 5000000 $USER_A $USER_B "$work/verify" "${D[@]}" -g 2 -n 5000000 -S 30
-check "users $USER_A $USER_B: ib_write_bw" across 60000000 $USER_A $USER_B ib_write_bw -F "${D[@]}" -n 1000
+check "users $USER_A $USER_B: IPv6" across 5000000 $USER_A $USER_B "$work/verify" "${D[@]}" -g 2 -n 5000000
+check "users $USER_A $USER_B: ib_write_bw" across 60000000 $USER_A $USER_B ib_write_bw -F -u 18 "${D[@]}" -n 1000
 
 less() { # BYTES COMMAND…: less than that went over lo
 	local most=$1 before
@@ -84,9 +84,9 @@ less() { # BYTES COMMAND…: less than that went over lo
 	echo "$(($(came) - before)) bytes went over lo"
 	return 1
 }
-check "within one user nothing of it goes over lo" less 1000000 across 0 $USER_A $USER_A "$work/verify" "${D[@]}" -n 20000000 -S 30
+check "within one user nothing of it goes over lo" less 1000000 across 0 $USER_A $USER_A "$work/verify" "${D[@]}" -n 20000000
 always() { VERBENA_WIRE=always "$@"; }
-check "within one user, VERBENA_WIRE=always: all of it" always across 20000000 $USER_A $USER_A "$work/verify" "${D[@]}" -n 20000000 -S 30
+check "within one user, VERBENA_WIRE=always: all of it" always across 20000000 $USER_A $USER_A "$work/verify" "${D[@]}" -n 20000000
 kill $root
 wait $root 2>/dev/null
 rm -rf /tmp/verbena-$USER_A /tmp/verbena-$USER_B

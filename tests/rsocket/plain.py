@@ -41,7 +41,7 @@ def echo_ready(c, wait):
 
 
 def by_select(c, r, w):
-    a, b, _ = select.select([c] if r else [], [c] if w else [], [], 10)
+    a, b, _ = select.select([c] if r else [], [c] if w else [], [], 30)
     assert a or b
     return a, b
 
@@ -49,7 +49,7 @@ def by_select(c, r, w):
 def by_poll(c, r, w):
     p = select.poll()
     p.register(c, (select.POLLIN if r else 0) | (select.POLLOUT if w else 0))
-    got = p.poll(10000)
+    got = p.poll(30000)
     assert got
     return got[0][1] & (select.POLLIN | select.POLLHUP), got[0][1] & select.POLLOUT
 
@@ -66,7 +66,7 @@ class by_epoll:
         elif m != self.mask:
             self.e.modify(c, m)
         self.mask = m
-        got = self.e.poll(10)
+        got = self.e.poll(30)
         assert got
         return got[0][1] & (select.EPOLLIN | select.EPOLLHUP), got[0][1] & select.EPOLLOUT
 
@@ -101,14 +101,14 @@ def call(how, to):
     if how == "dgram":
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         s.connect((to, PORT))
-        s.settimeout(5)
+        s.settimeout(20)
         for i in range(20):
             b = data[i:i + 1 + 100 * i]
             s.send(b)
             assert s.recv(3000) == b, i
         return
-    s = socket.create_connection((to, PORT), 10)
-    s.settimeout(20)
+    s = socket.create_connection((to, PORT), 30)
+    s.settimeout(30)
     got = b""
     for i in range(0, len(data), 50000):
         s.sendall(data[i:i + 50000])
@@ -145,13 +145,13 @@ async def aio_serve():
         done.set()
 
     async with await asyncio.start_server(echo, "0.0.0.0", PORT):
-        await asyncio.wait_for(done.wait(), 30)
+        await asyncio.wait_for(done.wait(), 60)
 
 
 async def aio_call(to):
     r, w = await asyncio.open_connection(to, PORT)
     w.write(data)
-    assert await asyncio.wait_for(r.readexactly(len(data)), 20) == data
+    assert await asyncio.wait_for(r.readexactly(len(data)), 30) == data
     w.write_eof()
     assert await r.read(10) == b""
     w.close()

@@ -14,8 +14,11 @@ start_rserver() { # COMMAND…
 }
 # Port 4791 is open: before, a request to connect is lost, and comes again after seconds
 answers() { gone "$server" || ip netns exec "$B" grep -qsi ':12B7 ' /proc/net/udp /proc/net/udp6; }
+datagrams_come() { # PORT
+	gone "$server" || ${on_b[@]+ip netns exec "$B"} grep -qsi ":$(printf %04X "$1") " /proc/net/udp /proc/net/udp6
+}
 client() { # COMMAND…
-	local end=$((SECONDS + 15 * SLOW)) status
+	local end=$((SECONDS + 20 * SLOW)) status
 	while :; do
 		timeout -k 2 $((LIMIT * SLOW)) ${on_a[@]+"${on_a[@]}"} "${run[@]}" "$@" >"$work/client.out" 2>&1 </dev/null
 		status=$?
@@ -75,7 +78,7 @@ echoed() { # udpong ARGS…
 	local status
 	next_port
 	start_rserver udpong -b "$HOST" -p $rport "$@"
-	sleep 1 # a datagram for nobody is lost
+	wait_for 20 datagrams_come "$rport" # one for nobody is lost
 	client udpong -p $rport -s "$HOST" "$@"
 	status=$?
 	[ $status = 0 ] || said_by_both
@@ -116,7 +119,7 @@ iperf() { # ARGS…: of the client
 python() { # HOW [HOW OF THE CLIENT]
 	local s
 	start_rserver python3 "$ROOT/tests/rsocket/plain.py" serve "$1" "$HOST"
-	[ "$1" != dgram ] || sleep 1
+	[ "$1" != dgram ] || wait_for 20 datagrams_come 7475
 	client python3 "$ROOT/tests/rsocket/plain.py" call "${2:-block}" "$HOST"
 	ended $?
 }

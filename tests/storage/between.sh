@@ -15,7 +15,7 @@ check "two hosts" hosts
 target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
 serve() { # ADDRESS ARGS…
 	rm -f "$work/target.out"
-	timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:${MB}M --listen "$1" --port 4420 --nqn $NQN "${@:2}" \
+	timeout -k 2 $((300 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:${MB}M --listen "$1" --port 4420 --nqn $NQN "${@:2}" \
 		>"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
@@ -30,7 +30,7 @@ ends() {
 	cat "$work/target.err"
 	return 1
 }
-client() { timeout -k 2 $((60 * SLOW)) "${on_a[@]}" "${run[@]}" "$CLIENT" "$@"; } # URL TRANSPORT…
+client() { timeout -k 2 $((150 * SLOW)) "${on_a[@]}" "${run[@]}" "$CLIENT" "$@"; } # URL TRANSPORT…
 url() { case $2 in *:*) echo "nvme+$1://[$2]/$NQN" ;; *) echo "nvme+$1://$2/$NQN" ;; esac; } # SCHEME ADDRESS
 
 # goes BY SCHEME ADDRESS TRANSPORT ARGS…: with a target that is started with them

@@ -67,7 +67,7 @@ target_speaks() { grep -qs "^nvme" "$work/target.out" || gone "$target"; }
 # The file is locked until the kernel is through with what a killed one had asked for
 target_on() {
 	local _
-	for _ in $(seq 50); do
+	for _ in $(seq 300); do
 		serve && return 0
 		die "$target"
 		sleep 0.1
@@ -108,7 +108,7 @@ comes_through() {
 	mkfifo "$work/to" "$work/from"
 	free_port
 	disk_on && target_on || return 1
-	timeout -k 2 $((60 * SLOW + 3 * $4)) "${run[@]}" "$PROGRAM" "nvme+$transport://127.0.0.1:$port/$NQN" "$4" "$SEED" "$1" <"$work/to" >"$work/from" 2>"$work/program.err" &
+	timeout -k 2 $((200 * SLOW + 10 * $4)) "${run[@]}" "$PROGRAM" "nvme+$transport://127.0.0.1:$port/$NQN" "$4" "$SEED" "$1" <"$work/to" >"$work/from" 2>"$work/program.err" &
 	program=$!
 	exec 8>"$work/to" 9<"$work/from"
 	while read -r line <&9; do
