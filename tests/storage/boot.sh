@@ -125,10 +125,10 @@ boots() {
 }
 goes_on_to_the_end() { heard "done" && ends "$qemu" && ! grep "cannot\|something else" "$work/console"; }
 kills_the_target() {
-	heard "wrote 0" || return 1
+	heard "wrote 1" || return 1
 	kill -9 "$(program_of "$target")"
 	wait "$target"
-	! says done && serve_again
+	! says "wrote 12" && serve_again
 }
 file() { debugfs -R "cat /$1" "$work/disk" 2>/dev/null; }
 has_written() { # HOW-OFTEN
