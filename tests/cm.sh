@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 # sourced after lib.sh, or after net/lib.sh: then the server runs on b, the client on a
 declare -p on_a on_b >/dev/null 2>&1 || on_a=(env) on_b=(env)
-LIMIT=60
+LIMIT=100
 there=127.0.0.1 # the address of the server: @ in the client's arguments
 endless=        # not empty: the server has no end of its own
 ready=(sleep 0.2) # what a client waits for before it comes the first time

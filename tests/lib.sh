@@ -97,7 +97,7 @@ free_port() {
 
 # --- a server and a client of one program ---
 HOST=127.0.0.1
-LIMIT=60 # seconds for each of the two
+LIMIT=100 # seconds for each of the two
 # start_server PROGRAM ARGS…: in the background; sets $port and $server. A fake: the pid is that of timeout, which hands signals on
 start_server() {
 	free_port
