@@ -10,7 +10,7 @@ declare -p on_a on_b >/dev/null 2>&1 || on_a=() on_b=()
 start_rserver() { # COMMAND…
 	timeout -k 2 $((LIMIT * SLOW)) ${on_b[@]+"${on_b[@]}"} "${run[@]}" "$@" >"$work/server.out" 2>&1 </dev/null &
 	server=$!
-	[ ${#on_b[@]} = 0 ] || wait_for 5 answers || :
+	[ ${#on_b[@]} = 0 ] || wait_for 20 answers || :
 }
 # Port 4791 is open: before, a request to connect is lost, and comes again after seconds
 answers() { gone "$server" || ip netns exec "$B" grep -qsi ':12B7 ' /proc/net/udp /proc/net/udp6; }
