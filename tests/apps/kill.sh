@@ -17,8 +17,10 @@ tables() { # what the broker holds: its open descriptors, one or more for each p
 same_tables() { [ "$(tables)" = "$before" ]; }
 before=$(tables)
 
+# The client has said what its figures will be of: the data goes then
+runs() { grep -qs '#bytes' "$work/client.out" && sleep 1 || gone "$client"; }
 start_pair() {
-	start_server "$@" && start_client "$@" && sleep 1
+	start_server stdbuf -oL "$@" && start_client stdbuf -oL "$@" && wait_for 30 runs
 	gone "$server" || gone "$client" || return 0
 	said_by_both
 	return 1
