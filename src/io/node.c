@@ -354,7 +354,8 @@ void vb_path_connect(struct vb_qp *qp)
 			connect_here(qp, true);
 	} else if (qp->type == IBV_QPT_UD) {
 		qp->wire_always = always;
-		if (!vb_wire_up(qp->node, VB_WAY_WAIT)) /* without it, programs of this host can still be met */
+		/* without it, programs of this host can still be met; and the answer may come later */
+		if (vb_wire_up(qp->node, VB_WAY_WAIT) != ENETUNREACH)
 			err = vb_wire_path_open(qp);
 	} else if (always) {
 		err = vb_wire_up(qp->node, VB_WAY_WAIT);

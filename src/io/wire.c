@@ -127,9 +127,11 @@ void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_f
 	struct vb_io *io = node->io;
 	struct vb_wire_sockets *s = io->wire;
 
-	if (!err && s->asked == VB_LANE_HELD_BY_US) { /* asked twice, over two brokers */
-		close(lane_fd);
-		close(lifeline_fd);
+	if (s->asked == VB_LANE_HELD_BY_US) { /* asked twice, over two brokers: of which the second may have said no */
+		if (!err) {
+			close(lane_fd);
+			close(lifeline_fd);
+		}
 		return;
 	}
 	if (!err) {
