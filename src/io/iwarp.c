@@ -634,8 +634,8 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 
 /*
  * The program takes its queue pair to ERR while the stream stands. What it has posted may lie in the socket, complete, and the
- * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants all of it to
- * arrive disconnects.
+ * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants what has
+ * completed to arrive disconnects.
  */
 void vb_iwarp_path_abort(struct vb_qp *qp)
 {

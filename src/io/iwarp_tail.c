@@ -228,7 +228,7 @@ void vb_iwarp_tails(struct vb_node *node)
 		forget(t);
 		pthread_mutex_lock(&the_lock);
 	}
-	atomic_store(&due, at);
+	atomic_store(&due, next_ended(node) ? 1 : at); /* one may have ended while the lock was open */
 	pthread_mutex_unlock(&the_lock);
 }
 
@@ -256,9 +256,12 @@ static void wait_for_all(struct vb_node *node, bool alone)
 	bool have;
 
 	do {
-		pthread_mutex_lock(&the_lock);
-		have = all_have(node, alone);
-		pthread_mutex_unlock(&the_lock);
+		have = false;
+		/* at exit, whoever has it may never go on: exit() was called by a handler of signals */
+		if (!(alone ? pthread_mutex_lock : pthread_mutex_trylock)(&the_lock)) {
+			have = all_have(node, alone);
+			pthread_mutex_unlock(&the_lock);
+		}
 		if (!have)
 			nanosleep(&ts, NULL);
 	} while (!have && vb_now() < until);

@@ -259,14 +259,32 @@ static void log_counters(void)
 	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
 
+/* From threads that may still run, or never again. */
+static bool take_over(struct vb_node *node)
+{
+	const struct timespec ts = {0, 100000};
+
+	for (int i = 0; i < 200; i++) {
+		if (vb_trylock(&node->progress))
+			return true;
+		nanosleep(&ts, NULL);
+	}
+	return false;
+}
+
 /* A program that ends without closing anything has still received, and its peers want to know. */
 __attribute__((destructor)) static void at_end(void)
 {
-	struct vb_node *node = the_node;
+	struct vb_node *node;
 
+	if (pthread_mutex_trylock(&the_lock))
+		return;
+	node = the_node;
+	the_users += node != NULL; /* nobody frees it any more */
+	pthread_mutex_unlock(&the_lock);
 	if (node)
 		log_counters();
-	if (!node || !node->io->wire || !node->io->iwarp || !vb_trylock(&node->progress))
+	if (!node || !node->io->wire || !node->io->iwarp || !take_over(node))
 		return;
 	vb_iwarp_last_words(node);
 	vb_active_collect(node);
@@ -279,7 +297,7 @@ __attribute__((destructor)) static void at_end(void)
 	}
 	vb_unlock(&node->progress);
 	vb_iwarp_tails_wait(node);
-	if (!vb_trylock(&node->progress))
+	if (!take_over(node))
 		return;
 	vb_iwarp_last_ends(node);
 	vb_unlock(&node->progress);

@@ -98,6 +98,7 @@ static void on_sidr_rep(struct rcm_id *id, const struct vb_cm_sidr_rep *rep)
 	e = rcm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 	if (!e)
 		return;
+	id->remote_ece = rep->ece;
 	e->event.param.ud = (struct rdma_ud_param){.qp_num = rep->qpn, .qkey = rep->qkey};
 	rcm_ah_attr(id, &e->event.param.ud.ah_attr);
 	rcm_event_data(e, rep->private_data, sizeof(rep->private_data));

@@ -183,6 +183,8 @@ static bool wants_tcp(const struct rcm_id *id, const struct rcm_source *source)
 		return false;
 	if (source->dev)
 		return source->dev->iwarp;
+	if (id->kind == RCM_ROCE)
+		return false;
 	rcm_open_devices();
 	return rcm_any_iwarp();
 }

@@ -95,38 +95,39 @@ void rcm_resolve_timeout(uint64_t now)
 	}
 }
 
-/* rcm.lock held. ms below 0: without end, as for the kernel. */
-static void begin_query(struct rcm_id *id, struct rcm_found *found, int ms)
+/* ms below 0: without end, as for the kernel. */
+static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, int ms)
 {
-	static uint64_t queries;
-
-	id->query = found->query = ++queries;
-	id->state = RCM_ADDR_QUERY;
-	id->resolve_by = ms < 0 ? 0 : vb_qp1_now() + (uint64_t)ms * 1000000u;
-	if (id->resolve_by && (!due || id->resolve_by < due))
-		due = id->resolve_by;
+	rcm_lock();
+	if (ms >= 0 && asker(found) == id) {
+		id->resolve_by = vb_qp1_now() + (uint64_t)ms * 1000000u;
+		if (!due || id->resolve_by < due)
+			due = id->resolve_by;
+		rcm_rearm();
+	}
+	rcm_unlock();
 }
 
 /* Where the next hop has to be asked for, that is done by a thread of its own; an event says how it went. */
 static int look(struct rcm_id *id, struct rcm_found *found, int ms)
 {
+	static uint64_t queries;
 	int err = EINVAL;
 
 	rcm_lock();
 	if (id->state == RCM_BOUND) {
-		begin_query(id, found, ms);
+		id->query = found->query = ++queries;
+		id->state = RCM_ADDR_QUERY;
+		id->resolve_by = 0;
 		err = 0;
 	}
 	rcm_unlock();
 	if (err)
 		return err;
-	if (rcm_ask_neighbour(found)) {
-		rcm_lock();
-		rcm_rearm();
-		rcm_unlock();
-	} else {
+	if (rcm_ask_neighbour(found))
+		wait_for_answer(id, found, ms);
+	else
 		rcm_found(found);
-	}
 	return 0;
 }
 

@@ -48,7 +48,8 @@ struct vn_disk;
  * target's list where none is named.
  *
  * auto: RDMA if both ends can do it, else TCP. PORT is the one for TCP: the discovery log there says which port takes
- * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of rdma_ms. A connection that could not be made
+ * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of the time that RDMA is given. That is rdma_ms; where
+ * an interface has two adapters, RoCE and iWARP, half of it for each. A connection that could not be made
  * with RDMA, or breaks and cannot be made again with it, is made with TCP, and remains with TCP.
  */
 

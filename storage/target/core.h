@@ -60,6 +60,7 @@ void nt_waiting_go(struct nt_namespace *ns);
 
 /* losses.c */
 void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
+void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns); /* what was answered to those before it has arrived */
 bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns); /* true: there was one that it did not know of */
 void nt_losses_begin(struct nt_controller *c); /* whose host is known */
 void nt_losses_end(struct nt_controller *c);

@@ -156,9 +156,11 @@ enum { SUBMITTING, WAITING, DONE };
 /* Where the page cache takes writes, that one could not be made durable may be the loss of others before it. */
 static bool loses(const struct nb_request *io, int error)
 {
-	if (io->op == NB_WRITE)
-		return error && io->fua && io->backend->cached;
-	return error && io->op == NB_FLUSH;
+	if (!error || io->op == NB_FLUSH)
+		return error;
+	if (io->op != NB_WRITE && (error == EOPNOTSUPP || error == ENOTTY || error == EINVAL))
+		return false; /* it is done in another way */
+	return io->fua && io->backend->cached;
 }
 
 static uint16_t io_status(const struct nt_request *r, int error)
@@ -297,6 +299,7 @@ static bool flush_step(struct nt_request *r)
 			r->fate = NV_WRITE_FAULT | NV_DNR;
 		return over(r);
 	}
+	nt_flush_comes(r->queue->ctrl, r->ns);
 	step(r, NB_FLUSH, NULL, 0);
 	return true;
 }

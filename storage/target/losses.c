@@ -20,12 +20,16 @@ static bool untold(const struct nt_controller *c, const struct nt_namespace *ns)
 	return ns->lost > c->losses_before && ns->lost > c->told_lost[ns->nsid];
 }
 
+/* An answer that a broken connection has swallowed has told nobody. */
+void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns)
+{
+	c->told_lost[ns->nsid] = c->telling[ns->nsid];
+}
+
 bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns)
 {
-	bool news = untold(c, ns);
-
-	c->told_lost[ns->nsid] = ns->lost;
-	return news;
+	c->telling[ns->nsid] = ns->lost;
+	return untold(c, ns);
 }
 
 /* Up to which loss all are known to it. */
@@ -54,8 +58,11 @@ static struct nt_gone *find_gone(const struct nt_controller *c)
 
 void nt_losses_begin(struct nt_controller *c)
 {
-	const struct nt_gone *g = find_gone(c);
+	struct nt_gone *g = find_gone(c);
 	uint64_t n = g ? g->known : c->subsystem->target->losses;
+
+	if (g && !--g->n)
+		g->subsystem = NULL;
 
 	/* the one before may not have noticed yet that it is over */
 	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
@@ -64,19 +71,23 @@ void nt_losses_begin(struct nt_controller *c)
 	c->losses_before = n;
 }
 
-/* Who has shut down has flushed. The longest gone is forgotten. */
+/* Who has shut down has flushed; who was never enabled may be anybody. The longest gone is forgotten. */
 void nt_losses_end(struct nt_controller *c)
 {
 	struct nt_target *t = c->subsystem->target;
 	struct nt_gone *g = find_gone(c);
 	bool flushed = (c->csts & NV_CSTS_SHST) == NV_CSTS_SHST_DONE && known(c) == t->losses;
 
-	if (!g && !flushed && !c->subsystem->discovery)
-		g = &t->gone[t->next_gone++ % NT_GONE_MAX];
-	if (!g)
+	if (flushed || !(c->cc & NV_CC_EN) || c->subsystem->discovery)
 		return;
-	*g = (struct nt_gone){.subsystem = flushed ? NULL : c->subsystem, .known = known(c)};
-	memcpy(g->hostid, c->hostid, sizeof(g->hostid));
+	if (!g) {
+		g = &t->gone[t->next_gone++ % NT_GONE_MAX];
+		*g = (struct nt_gone){.subsystem = c->subsystem, .known = known(c)};
+		memcpy(g->hostid, c->hostid, sizeof(g->hostid));
+	}
+	if (known(c) < g->known)
+		g->known = known(c);
+	g->n++;
 }
 
 void nt_losses_forget(const struct nt_subsystem *s)

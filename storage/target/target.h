@@ -251,10 +251,11 @@ struct nt_target {
 	uint64_t generation; /* of the discovery log */
 	uint64_t started;
 	uint64_t losses; /* of all namespaces */
-	struct nt_gone { /* hosts that went without a word, and may come back: up to which loss they have been told */
+	struct nt_gone { /* hosts that went without a word, and may come back: up to which loss all of these have been told */
 		const struct nt_subsystem *subsystem;
 		uint8_t hostid[16];
 		uint64_t known;
+		uint32_t n; /* of their controllers that have not come back */
 	} gone[NT_GONE_MAX];
 	uint32_t next_gone;
 	bool stopping; /* no new associations */
@@ -328,6 +329,7 @@ struct nt_controller {
 	} error_log[16];
 	uint64_t reads, writes, read_blocks, written_blocks; /* blocks of 512 bytes */
 	uint64_t losses_before, told_lost[NT_NAMESPACES_MAX + 1]; /* losses before it came; by nsid, the last that it was told of */
+	uint64_t telling[NT_NAMESPACES_MAX + 1]; /* … and the last that an answer says which it may not have had yet */
 };
 
 /* Ends a request. For nt_auth, too. */

@@ -144,6 +144,7 @@ static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
 	SAME(flush(other), DNR(NV_WRITE_FAULT)); /* where the page cache holds what both have written, either may have lost it */
 	SAME(flush(h), DNR(NV_WRITE_FAULT));
 	SAME(flush(h), 0);
+	SAME(flush(other), 0); /* both have had their answers */
 	struct host *late_admin = host_admin(), *late = host_io(late_admin, 1);
 
 	SAME(flush(late), 0); /* it has lost nothing */
@@ -168,47 +169,82 @@ static void come_back(void)
 	h = host_io(admin, 1);
 }
 
+static struct host *far_admin, *far;
+
+static void another_host(void)
+{
+	struct nv_sqe c;
+
+	far_admin = host_open();
+	c = connect_command(far_admin, 0, NV_CNTLID_DYNAMIC);
+	memset(far_admin->out + NV_CONNECT_AT_HOSTID, 9, 16);
+	SAME(host_do(far_admin, c).status, 0);
+	SAME(property_set(far_admin, NV_PROP_CC, 0x460001, 0).status, 0);
+	far = host_open();
+	c = connect_command(far, 1, far_admin->q.ctrl->id);
+	memset(far->out + NV_CONNECT_AT_HOSTID, 9, 16);
+	SAME(host_do(far, c).status, 0);
+}
+
+static void all_down(void)
+{
+	host_close(far);
+	host_close(far_admin);
+	down();
+}
+
 static void a_host_that_comes_back_is_told_what_it_has_lost(void)
 {
 	up(16 << 20);
-	struct host *other_admin = host_open(), *other;
-	struct nv_sqe c = connect_command(other_admin, 0, NV_CNTLID_DYNAMIC);
-
-	memset(other_admin->out + NV_CONNECT_AT_HOSTID, 9, 16); /* another host's */
-	SAME(host_do(other_admin, c).status, 0);
-	SAME(property_set(other_admin, NV_PROP_CC, 0x460001, 0).status, 0);
-	other = host_open();
-	c = connect_command(other, 1, other_admin->q.ctrl->id);
-	memset(other->out + NV_CONNECT_AT_HOSTID, 9, 16);
-	SAME(host_do(other, c).status, 0);
+	another_host();
 	for (int when = 0; when < 3; when++) {
 		struct host *before = h, *admin_before = admin;
 
 		if (when == 0) /* the loss comes while its connection stands, … */
-			lose(other);
+			lose(far);
 		if (when == 2) /* … while there are two of them, … */
 			come_back();
 		if (when == 2)
-			lose(other);
+			lose(far);
 		host_close(before);
 		host_close(admin_before);
 		if (when == 1) /* … while there is none */
-			lose(other);
+			lose(far);
 		if (when < 2)
 			come_back();
 		SAME(flush(h), DNR(NV_WRITE_FAULT));
 		SAME(flush(h), 0);
-		SAME(flush(other), 0);
+		SAME(flush(far), 0);
 	}
+	all_down();
+}
+
+static void a_host_is_told_again_what_its_connection_swallowed(void)
+{
+	up(16 << 20);
+	another_host();
+	lose(h);
+	host_close(h);
+	host_close(admin);
+	come_back();
+	SAME(flush(h), DNR(NV_WRITE_FAULT));
+	SAME(flush(h), 0);
+	SAME(flush(far), DNR(NV_WRITE_FAULT));
+	SAME(flush(far), 0);
+	all_down();
+}
+
+static void a_host_that_shuts_down_has_flushed(void)
+{
+	up(16 << 20);
+	another_host();
 	SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status, 0); /* it shuts down: what it had written is flushed */
 	host_close(h);
 	host_close(admin);
-	lose(other);
+	lose(far);
 	come_back();
 	SAME(flush(h), 0);
-	host_close(other);
-	host_close(other_admin);
-	down();
+	all_down();
 }
 
 static void errors_of_the_medium_are_told(void)
@@ -629,6 +665,8 @@ int main(void)
 	RUN(errors_of_the_medium_are_told);
 	RUN(each_host_is_told_once_that_what_was_not_flushed_is_lost);
 	RUN(a_host_that_comes_back_is_told_what_it_has_lost);
+	RUN(a_host_is_told_again_what_its_connection_swallowed);
+	RUN(a_host_that_shuts_down_has_flushed);
 	RUN(zeros_are_written_where_the_medium_knows_no_better);
 	RUN(ranges_are_deallocated);
 	RUN(so_many_ranges_as_there_can_be);

@@ -35,8 +35,10 @@ static uint64_t probe_time(const struct vb_wire_qp *qp)
 		least = soon;
 	uint64_t patience = vb_wire_window_patience(&rq->window, least);
 	uint64_t enough = rq->window.srtt ? patience : least;
-	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10);
+	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10), stall = vb_wire_window_stall(&rq->window);
 
+	if (t < stall)
+		t = stall;
 	if (most < enough)
 		most = enough;
 	return t < most ? t : most;

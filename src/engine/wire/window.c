@@ -249,7 +249,12 @@ uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least)
 	uint64_t spread = 4 * w->rttvar > w->srtt / 2 ? 4 * w->rttvar : w->srtt / 2;
 	uint64_t rto = w->srtt ? w->srtt + spread : RTT_UNKNOWN;
 
-	if (w->srtt && w->rtt_min < LONG_PATH && w->rtt_max > rto)
-		rto = w->rtt_max < STALL_MAX ? w->rtt_max : STALL_MAX;
 	return rto > least ? rto : least;
+}
+
+uint64_t vb_wire_window_stall(const struct vb_wire_window *w)
+{
+	if (!w->srtt || w->rtt_min >= LONG_PATH)
+		return 0;
+	return w->rtt_max < STALL_MAX ? w->rtt_max : STALL_MAX;
 }

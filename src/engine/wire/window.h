@@ -60,5 +60,7 @@ void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now);
 bool vb_wire_window_crowded(const struct vb_wire_window *w);
 /* After how long without an answer something is sent again. */
 uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least);
+/* How long an answer has taken of late on a short path, where an end was busy: it may be again. ns; 0: that is not known. */
+uint64_t vb_wire_window_stall(const struct vb_wire_window *w);
 
 #endif
