@@ -80,11 +80,13 @@ done
 
 # The end of a stream in one segment with its last message: siw may take that first, and drop the message. b's program ends
 # long before its end of the cable has taken all.
+all_closed() { [ -z "$(ip netns exec $B ss -Htn state connected exclude time-wait)" ]; }
 ends_behind_a_slow_cable() {
 	local status
 	ip netns exec $B tc qdisc add dev net0 root tbf rate 20mbit burst 5k latency 1s || return 1
 	both rstream -b $V4_B -T v -S 16384 -C 5 -I 2 -- rstream -s @ -T v -S 16384 -C 5 -I 2
 	status=$?
+	wait_for 20 all_closed # what still waits for the cable goes with the queue
 	ip netns exec $B tc qdisc del dev net0 root
 	return $status
 }
