@@ -243,7 +243,9 @@ static bool all_have(struct vb_node *node, bool alone)
 	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
 		if (t->node != node)
 			continue;
-		if (alone ? flush(t) && drain(t->watch.fd) && !has_all(t->watch.fd) : t->stage == ENDED || !has_all(t->watch.fd))
+		if (alone && (!flush(t) || !drain(t->watch.fd)))
+			continue; /* broken */
+		if ((!alone && t->stage == ENDED) || t->done < t->len || !has_all(t->watch.fd))
 			return false;
 	}
 	return true;
