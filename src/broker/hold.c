@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "broker/keeper.h"
@@ -19,6 +20,8 @@
 #define KEEPER_S 1       /* a keeper answers within this */
 #define FIRST_ANSWER_S 5 /* … and one that makes the sockets within this */
 #define TRIES 3
+#define GOING_NS 10000000
+#define GOING_TRIES 100
 #define PAUSE_MS 100     /* a program that asks without end must not keep us from serving others */
 
 void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode)
@@ -164,7 +167,8 @@ static int connect_by_name(int *sock, struct vb_holder *who)
 	return 0;
 }
 
-/* 0, ENOENT (nobody has the name), ECONNRESET (it is just going), EADDRINUSE (another's), or another errno. */
+/* 0, ENOENT (nobody has the name), ECONNRESET (it is just going), EBUSY (a broker of ours has it), EADDRINUSE (another's), or
+ * another errno. */
 static int join_once(struct vb_hold *h, struct vb_holder *who)
 {
 	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
@@ -181,18 +185,23 @@ static int join_once(struct vb_hold *h, struct vb_holder *who)
 		close(sock);
 		return err == EPIPE ? ECONNRESET : err;
 	}
-	err = settle(h, sock, KEEPER_S);
-	return err == EBUSY ? EADDRINUSE : err;
+	return settle(h, sock, KEEPER_S);
 }
 
 static int join(struct vb_hold *h, struct vb_holder *who)
 {
-	int err = ECONNRESET;
+	const struct timespec pause = {0, GOING_NS};
+	int err = ECONNRESET, resets = 0;
 
-	for (int i = 0; i < TRIES && err == ECONNRESET; i++)
+	/* the broker before us has given up its place, and may not have ended yet */
+	for (int i = 0; i < GOING_TRIES && resets < TRIES && (err == ECONNRESET || err == EBUSY); i++) {
+		if (err == EBUSY)
+			nanosleep(&pause, NULL);
 		err = join_once(h, who);
+		resets += err == ECONNRESET;
+	}
 	h->unchecked |= !err;
-	return err == ECONNRESET ? EADDRINUSE : err;
+	return err == ECONNRESET || err == EBUSY ? EADDRINUSE : err;
 }
 
 static int start_keeper(struct vb_hold *h)

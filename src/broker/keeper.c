@@ -181,7 +181,7 @@ static bool hello(struct keeper *k, int sock, const struct vb_keeper_ask *m)
 {
 	if (m->op != VB_KEEPER_HELLO)
 		return false;
-	int err = m->dev != k->dev || m->ino != k->ino || broker_lives(k) ? EBUSY : 0;
+	int err = m->dev != k->dev || m->ino != k->ino ? EADDRINUSE : broker_lives(k) ? EBUSY : 0;
 	if (!err)
 		err = welcome(k, sock);
 	if (!err) {

@@ -25,7 +25,7 @@ struct vb_keeper_ask {
 };
 
 struct vb_keeper_answer {
-	int32_t err; /* EBUSY: of another runtime directory, or its broker is here already */
+	int32_t err; /* EADDRINUSE: of another runtime directory; EBUSY: its broker is here already */
 	uint32_t n;
 	struct vb_lane_set given;
 };

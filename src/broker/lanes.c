@@ -28,7 +28,7 @@
 #define BTH_QPN_WORD 4              /* offset of the word whose low 24 bits are the destination QP */
 #define RECEIVE_BUFFER (4 << 20)
 #define MAX_STALE (1 << 20)         /* datagrams thrown away at a time: more than any buffer holds */
-#define PORT_TRIES 10               /* a program that is just ending closes its descriptors one after the other */
+#define PORT_TRIES 150              /* 2 ms each: a program that is just ending closes its descriptors one after the other */
 
 /* ---- one socket ---- */
 
