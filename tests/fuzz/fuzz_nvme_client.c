@@ -64,6 +64,8 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	int pair[2];
 
+	if (to->sa_family == AF_UNSPEC) /* a reset */
+		return shutdown(fd, SHUT_RDWR);
 	need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) && dup2(pair[0], fd) == fd);
 	close(pair[0]);
 	peer = pair[1];
@@ -125,6 +127,8 @@ static uint32_t asked[COMMANDS]; /* bytes that R2Ts of the input can have asked 
 static uint8_t heard[1 << 17];   /* what the client has sent and nobody has looked at */
 static size_t heard_len;
 
+static void listen_to(void);
+
 static const uint32_t lengths[] = {512, 4096, 4100, 8192, 8196, 20000, 70000, 4};
 
 static void command(uint8_t kind)
@@ -137,6 +141,7 @@ static void command(uint8_t kind)
 		return;
 	struct vn_cmd *c = &commands[i];
 
+	listen_to(); /* to what was sent for one that had the same id */
 	memset(c, 0, sizeof(*c));
 	c->way = kind % 3;
 	c->sqe.opcode = (uint8_t)c->way;
@@ -207,8 +212,11 @@ static void listen_to(void)
 	}
 }
 
+/* Whatever it is: it may be an R2T for any of them. */
 static void put(const void *bytes, size_t len)
 {
+	for (unsigned i = 0; i < COMMANDS; i++)
+		asked[i] = busy[i] ? commands[i].length : 0;
 	(void)!send(peer, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -256,8 +264,6 @@ static void likely_pdu(uint8_t kind)
 	} else {
 		nv_tcp_data_encode(&d, head);
 	}
-	if (type == NV_TCP_R2T && busy[i])
-		asked[i] = c->length;
 	put_pdu(head, type, type == NV_TCP_C2H_DATA ? flags : 0, type == NV_TCP_C2H_DATA ? d.length % 70001 : 0, spoil);
 }
 

@@ -177,6 +177,11 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 {
 }
 
+bool vb_tx_waits(const struct vb_tx *tx)
+{
+	return false;
+}
+
 bool vb_tx_end(struct vb_tx *tx)
 {
 	return true;
