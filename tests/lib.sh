@@ -120,6 +120,14 @@ program_of() {
 	echo "$pid"
 }
 
+die() { # PID…
+	local p
+	for p; do
+		kill -9 "$p" 2>/dev/null
+		wait "$p" 2>/dev/null
+	done
+}
+
 said_by_both() {
 	echo "--- server"; tail -12 "$work/server.out"
 	echo "--- client"; tail -12 "$work/client.out"

@@ -20,8 +20,8 @@
 #define KEEPER_S 1       /* a keeper answers within this */
 #define FIRST_ANSWER_S 5 /* … and one that makes the sockets within this */
 #define TRIES 3
-#define GOING_NS 10000000
-#define GOING_TRIES 100
+#define GOING_NS 10000000 /* how long to wait for a broker that is going, */
+#define GOING_TRIES 100   /* so often */
 #define PAUSE_MS 100     /* a program that asks without end must not keep us from serving others */
 
 void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode)
@@ -193,7 +193,7 @@ static int join(struct vb_hold *h, struct vb_holder *who)
 	const struct timespec pause = {0, GOING_NS};
 	int err = ECONNRESET, resets = 0;
 
-	/* the broker before us has given up its place, and may not have ended yet */
+	/* of a broker that was killed, a program may hear before the keeper does */
 	for (int i = 0; i < GOING_TRIES && resets < TRIES && (err == ECONNRESET || err == EBUSY); i++) {
 		if (err == EBUSY)
 			nanosleep(&pause, NULL);

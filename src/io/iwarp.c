@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -27,7 +26,6 @@
 #define BURST (256u << 10)      /* bytes of one sendmsg */
 #define SEND_BUDGET (1u << 20)  /* bytes that one call sends before others have their turn */
 #define READ_BUDGET (512u << 10)
-#define FEW 8u                  /* connections up to this are looked at one by one: a system call each */
 #define READY 32                /* that are looked at in one turn where there are more */
 #define EMSS_EVERY 1024u
 #define HOLD_LENGTH 4096u
@@ -36,102 +34,6 @@
 #define HOLD_MAX 500000u
 
 struct vb_iw_stats vb_iw_totals;
-
-/* --- the set --- */
-
-struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
-{
-	struct vb_iwarp_host *h = calloc(1, sizeof(*h));
-
-	if (!h)
-		return NULL;
-	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (h->epoll_fd < 0) {
-		free(h);
-		return NULL;
-	}
-	const char *congestion = getenv("VERBENA_CONGESTION");
-
-	snprintf(h->congestion, sizeof(h->congestion), "%s", congestion ? congestion : "");
-	node->io->iwarp = h;
-	vb_iwarp_watch(node, true); /* the duty begins with the adapter thread */
-	return h;
-}
-
-void vb_iwarp_host_free(struct vb_node *node)
-{
-	struct vb_iwarp_host *h = node->io->iwarp;
-
-	if (!h)
-		return;
-	vb_iwarp_tails_free(node);
-	close(h->epoll_fd);
-	free(h);
-	node->io->iwarp = NULL;
-}
-
-void vb_iwarp_in_child(struct vb_node *node)
-{
-	struct vb_iwarp_host *h = node->io->iwarp;
-
-	vb_iwarp_tails_in_child(); /* closes the sockets, too */
-	if (!h)
-		return;
-	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
-		w->fd = -1;
-		w->in_set = false;
-	}
-	close(h->epoll_fd);
-	h->epoll_fd = -1;
-}
-
-static struct epoll_event interest(struct vb_iwarp_path *w)
-{
-	return (struct epoll_event){.events = (w->starving ? 0 : EPOLLIN) | (w->blocked ? EPOLLOUT : 0), .data.ptr = w};
-}
-
-/* Under progress + sq_lock. */
-static void enter_set(struct vb_iwarp_host *h, struct vb_iwarp_path *w, bool in)
-{
-	struct epoll_event ev = interest(w);
-
-	if (w->in_set == in)
-		return;
-	if (epoll_ctl(h->epoll_fd, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, w->fd, &ev) && in)
-		vb_log(VB_LOG_ERROR, "queue pair 0x%x: its connection cannot be watched", w->qp->qp.qp_num);
-	w->in_set = in;
-	w->asked = ev.events;
-}
-
-void vb_iwarp_rewatch(struct vb_iwarp_path *w)
-{
-	struct epoll_event ev = interest(w);
-
-	if (!w->in_set || w->asked == ev.events)
-		return;
-	w->asked = ev.events;
-	epoll_ctl(w->qp->node->io->iwarp->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev);
-}
-
-static void enter_all(struct vb_iwarp_host *h, bool in)
-{
-	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
-		vb_lock(&w->qp->sq_lock);
-		enter_set(h, w, in);
-		vb_unlock(&w->qp->sq_lock);
-	}
-}
-
-void vb_iwarp_watch(struct vb_node *node, bool watch)
-{
-	struct vb_iwarp_host *h = node->io->iwarp;
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->iwarp};
-
-	epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, h->epoll_fd, &ev);
-	/* out of the set altogether, where they are looked at anyway: it costs their sender a call for each packet */
-	if (watch || h->n <= FEW)
-		enter_all(h, watch);
-}
 
 /* --- sending --- */
 
@@ -332,7 +234,7 @@ static bool may_hold(struct vb_qp *qp)
 {
 	const struct vb_swqe *e = vb_sq_at(qp, qp->sq_una);
 
-	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= FEW && qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH && (e->flags & IBV_SEND_SIGNALED) &&
+	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= VB_IWARP_FEW && qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH && (e->flags & IBV_SEND_SIGNALED) &&
 	       !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
 }
 
@@ -410,7 +312,7 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 	unsigned done = 0;
 	int saved = errno;
 
-	if (h->n <= FEW) {
+	if (h->n <= VB_IWARP_FEW) {
 		for (struct vb_iwarp_path *w = h->paths, *next; w; w = next) {
 			next = w->next;
 			done += look(w, wait);
@@ -524,37 +426,11 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 }
 
 /* Under progress. */
-static void join_host(struct vb_iwarp_host *h, struct vb_iwarp_path *w)
-{
-	w->next = h->paths;
-	w->prev = &h->paths;
-	if (w->next)
-		w->next->prev = &w->next;
-	h->paths = w;
-	h->n++;
-	atomic_store(&h->users, h->n);
-	if (h->n == FEW + 1)
-		vb_iwarp_release_all(w->qp->node);
-}
-
-static void leave_host(struct vb_iwarp_host *h, struct vb_iwarp_path *w)
-{
-	*w->prev = w->next;
-	if (w->next)
-		w->next->prev = w->prev;
-	h->n--;
-	atomic_store(&h->users, h->n);
-}
-
-/* Under progress. */
 static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
 {
 	struct vb_qp *qp = w->qp;
-	struct vb_iwarp_host *h = qp->node->io->iwarp;
 
-	join_host(h, w);
-	if (atomic_load(&qp->node->duty) == VB_DUTY_ADAPTER || h->n > FEW)
-		enter_all(h, true); /* those that stand in it stay */
+	vb_iwarp_host_join(w);
 	vb_lock(&qp->sq_lock);
 	qp->iwarp = w;
 	qp->attr.max_rd_atomic = (uint8_t)(s->ord < 255 ? s->ord : 255);
@@ -654,7 +530,6 @@ static void reset_stream(struct vb_iwarp_path *w)
 void vb_iwarp_path_end(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
-	struct vb_iwarp_host *h = qp->node->io->iwarp;
 	uint8_t *rest;
 	size_t len;
 
@@ -670,8 +545,7 @@ void vb_iwarp_path_end(struct vb_qp *qp)
 	}
 	rest = leftover(w, &len);
 	vb_iwarp_unstarve(w);
-	enter_set(h, w, false);
-	leave_host(h, w);
+	vb_iwarp_host_leave(w);
 #define X(name, text) vb_iw_totals.name += w->q.stats.name;
 	VB_IW_COUNTERS(X)
 #undef X

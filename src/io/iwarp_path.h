@@ -60,13 +60,24 @@ struct vb_iwarp_host {
 /* Counts of the streams that have ended. */
 extern struct vb_iw_stats vb_iw_totals;
 
-/* --- iwarp.c --- */
+/* --- iwarp_host.c --- */
+
+#define VB_IWARP_FEW 8u /* streams up to this are looked at one by one: a system call each */
 
 struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node); /* NULL without memory or descriptors */
 void vb_iwarp_host_free(struct vb_node *node);
 void vb_iwarp_in_child(struct vb_node *node);
 /* Who looks at the sockets: with watch, the adapter thread is woken by them; without, somebody polls. Under progress. */
 void vb_iwarp_watch(struct vb_node *node, bool watch);
+/* The set is asked for what is of interest now. Under sq_lock. */
+void vb_iwarp_rewatch(struct vb_iwarp_path *w);
+/* Under progress, no queue pair's lock held. */
+void vb_iwarp_host_join(struct vb_iwarp_path *w);
+/* Under progress + sq_lock. */
+void vb_iwarp_host_leave(struct vb_iwarp_path *w);
+
+/* --- iwarp.c --- */
+
 /* Takes what has come, sends what could not go. Under progress. Returns work done. wait: as with vb_requester_visit. */
 unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
 /* The program ends without a word: what it has said shall arrive. First the one, then vb_iwarp_tails_wait, then the other.
@@ -77,9 +88,6 @@ void vb_iwarp_last_ends(struct vb_node *node);
 void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next);
 /* Under sq_lock. */
 bool vb_iwarp_path_idle(const struct vb_qp *qp);
-
-/* The set is asked for what is of interest now. Under sq_lock. */
-void vb_iwarp_rewatch(struct vb_iwarp_path *w);
 
 /* --- iwarp_rest.c --- */
 

@@ -47,9 +47,7 @@ static void ends_with(char what)
 	struct link l;
 	struct mem m;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 4096);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 4096);
 	far_hear(p.fd);
 	post_recv(&l, 5, &m, 0, 64);
 	post_recv(&l, 6, &m, 0, 64);
@@ -133,9 +131,7 @@ static void the_last_words_arrive(bool exits)
 	struct link l;
 	struct mem m;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 1 << 20);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 1 << 20);
 	post_recv(&l, 1, &m, 0, 1 << 20);
 	post_recv(&l, 2, &m, 0, 64);
 	post_recv(&l, 3, &m, 0, 64);
@@ -183,9 +179,7 @@ static void the_end_is_said_when_the_peer_has_all(void)
 	CHECK(!setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little)));
 	CHECK(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 1) && !getsockname(listener, (struct sockaddr *)&at, &at_len));
 	CHECK(!connect(ours, (struct sockaddr *)&at, sizeof(at)) && (theirs = accept(listener, NULL, NULL)) >= 0 && (copy = dup(ours)) >= 0);
-	open_iwarp(&d);
-	mem_make(&m, &d, 4000);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 4000);
 	CHECK_INT(vb_iwarp_attach(vb_qp(l.qp), &(struct vb_iwarp_stream){.fd = ours, .initiator = true, .closed = on_end}), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		POST(&l, IBV_WR_SEND, i, &m, 0, 4000);
@@ -212,9 +206,7 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 	struct mem m;
 	int got;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 8192);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 8192);
 	struct far far = far_hear(p.fd);
 
 	stream_join(&l, p.fd);
@@ -276,9 +268,7 @@ static void reset_peer(int fd, void *arg)
 	struct mem m;
 	char c;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 8 << 20);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 8 << 20);
 	mem_tell(&m, fd);
 	stream_join(&l, fd);
 	hear(fd, &c, 1);
@@ -294,9 +284,7 @@ static void a_reset_in_the_middle_ends_both(void)
 	struct mem m;
 	struct ibv_wc wc;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 8 << 20);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 8 << 20);
 	struct far far = far_hear(p.fd);
 
 	stream_join(&l, p.fd);
@@ -336,9 +324,7 @@ static void unmapped_memory(enum ibv_wr_opcode op, uint32_t len)
 	struct link l;
 	struct mem m;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 1 << 20);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 1 << 20);
 	struct far far = far_hear(p.fd);
 
 	stream_join(&l, p.fd);

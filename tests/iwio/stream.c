@@ -85,6 +85,13 @@ void open_iwarp(struct dev *d)
 	CHECK(vb_ctx(d->ctx)->dev->iwarp);
 }
 
+void open_side(struct dev *d, struct link *l, struct mem *m, size_t n)
+{
+	open_iwarp(d);
+	mem_make(m, d, n);
+	link_make(l, d, &(struct conf){0});
+}
+
 void wait_closed(int calls)
 {
 	for (int i = 0; i < PATIENCE && closed_calls < calls; i++)
@@ -109,9 +116,7 @@ void idle_peer(int fd, void *arg)
 	struct mem m;
 	char c;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 8 << 20);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 8 << 20);
 	mem_tell(&m, fd);
 	stream_join(&l, fd);
 	hear(fd, &c, 1);

@@ -27,6 +27,8 @@ extern _Atomic int closed_calls, closed_status;
 void wait_closed(int calls);
 
 void open_iwarp(struct dev *d);
+/* … with memory of n bytes, and a queue pair in INIT. */
+void open_side(struct dev *d, struct link *l, struct mem *m, size_t n);
 /* A peer that lends 8 MiB, and ends when it hears something: then they hold what fill() gives for 9. */
 void idle_peer(int fd, void *arg);
 

@@ -56,9 +56,7 @@ static void every_operation(const struct stream *s)
 	struct mem m;
 
 	how = *s;
-	open_iwarp(&d);
-	mem_make(&m, &d, 2 * BIG);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 2 * BIG);
 	struct far far = far_hear(p.fd);
 
 	stream_join(&l, p.fd);
@@ -346,9 +344,7 @@ static void here_peer(int fd, void *arg)
 	struct link l;
 	struct mem m;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 1 << 20);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 1 << 20);
 	post_recv(&l, 1, &m, 0, 1 << 20);
 	here(&l, fd);
 	expect(l.rcq, 1, IBV_WC_SUCCESS);

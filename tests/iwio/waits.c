@@ -263,9 +263,7 @@ static void a_message_that_waits_too_long_ends_the_stream(void)
 	struct link l;
 	struct mem m;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 2 * BIG);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 2 * BIG);
 	stream_join(&l, p.fd);
 	for (int i = 0; i < 8; i++) /* more than what the sockets hold */
 		POST(&l, IBV_WR_SEND, 5, &m, 0, 2 * BIG);
@@ -288,9 +286,7 @@ static void leaving_peer(int fd, void *arg)
 	struct mem m;
 	char c;
 
-	open_iwarp(&d);
-	mem_make(&m, &d, 2 * BIG);
-	link_make(&l, &d, &(struct conf){0});
+	open_side(&d, &l, &m, 2 * BIG);
 	stream_join(&l, fd);
 	POST(&l, IBV_WR_SEND, 1, &m, 0, arg ? 64 : 2 * BIG);
 	if (arg) {

@@ -15,13 +15,6 @@ MB=8
 NQN=nqn.2026-01.test:media
 target= disk= fuse= loop= small=
 
-die() { # PID…
-	local p
-	for p; do
-		kill -9 "$p" 2>/dev/null
-		wait "$p" 2>/dev/null
-	done
-}
 disk_off() {
 	[ -z "$loop" ] || losetup -d "$loop"
 	[ -z "$fuse" ] || { umount "$work/disk" 2>/dev/null || umount -l "$work/disk"; die "$fuse"; }

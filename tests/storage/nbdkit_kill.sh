@@ -16,13 +16,6 @@ MB=16
 NQN=nqn.2026-01.test:nbd
 target= server=
 
-die() { # PID…
-	local p
-	for p; do
-		kill -9 "$p" 2>/dev/null
-		wait "$p" 2>/dev/null
-	done
-}
 nbdkit_kill_cleanup() {
 	local status=$?
 	trap - EXIT INT TERM

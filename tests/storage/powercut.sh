@@ -21,13 +21,6 @@ target= disk= fuse= loop= transport= backend= kind=
 echo "# seed $SEED, $ROUNDS rounds each"
 
 # --- the disk: $served is what the target gets ---
-die() { # PID…
-	local p
-	for p; do
-		kill -9 "$p" 2>/dev/null
-		wait "$p" 2>/dev/null
-	done
-}
 disk_off() {
 	[ -z "$disk" ] || die "$disk"
 	[ -z "$loop" ] || losetup -d "$loop" 2>/dev/null

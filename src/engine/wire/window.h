@@ -14,7 +14,8 @@
  * Loss alone is not congestion: on a path that is lossy but not full (its delay is near the least ever seen) the window
  * gives way a little and grows back quickly, or does not give way at all, where round trips are long; where the delay
  * has grown it gives way as a TCP's would, and grows as slowly for a while. In neither case it falls below what the path
- * has carried of late, without a queue.
+ * has carried of late, without a queue. On a short path, where schedulers make the delay, only losses count up to a
+ * certain size.
  */
 struct vb_wire_window {
 	uint32_t packets; /* at least 1 */
