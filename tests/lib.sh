@@ -36,7 +36,8 @@ sanitized() { [ $SLOW != 1 ]; }
 
 # --- one line for each case ---
 # check SENTENCE COMMAND ARGS…: ok if it succeeds; what it said is shown if not. AGAIN: set where one end is an
-# emulated guest, or has a timer that a busy machine may miss; what fails is tried once more, and the run says so
+# emulated guest, or has a timer that a busy machine may miss; what fails is tried once more, and the run says so. BETWEEN:
+# what is to be done before that
 check() {
 	local sentence=$1 since=${EPOCHREALTIME/./} status=0
 	shift
@@ -44,6 +45,7 @@ check() {
 	if [ $status != 0 ] && [ -n "${AGAIN:-}" ]; then
 		echo "# once more: $sentence (status $status)"
 		sed 's/^/#	/' "$work/said" | tail -150
+		[ -z "${BETWEEN:-}" ] || $BETWEEN
 		status=0
 		"$@" >"$work/said" 2>&1 || status=$?
 	fi

@@ -28,6 +28,8 @@
 #define READ_BUDGET (512u << 10)
 #define READY 32                /* that are looked at in one turn where there are more */
 #define EMSS_EVERY 1024u
+#define QUIET 1000u /* looks in vain … */
+#define SELDOM 16u  /* … and one in so many is made */
 #define HOLD_LENGTH 4096u
 #define HOLD_MIN 2000u /* ns */
 #define HOLD_START 20000u
@@ -265,6 +267,7 @@ bool vb_iwarp_kick(struct vb_qp *qp)
 	if (w->blocked) /* its turn comes with the socket's */
 		return false;
 	vb_known_forget(&w->known);
+	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
 	vb_iwarp_heat(w);
 	w->may_hold = may_hold(qp);
 	emit(w);
@@ -273,6 +276,14 @@ bool vb_iwarp_kick(struct vb_qp *qp)
 }
 
 /* --- at work --- */
+
+/* A system call for a stream on which nothing comes delays those on which something does. Under progress + sq_lock. */
+static void judge(struct vb_iwarp_path *w, bool done)
+{
+	w->in_vain = done || w->held || w->missed || w->blocked || w->starving || w->lost ? 0 : w->in_vain + 1;
+	if ((w->in_vain >= QUIET) != atomic_load_explicit(&w->seldom, memory_order_relaxed))
+		atomic_store_explicit(&w->seldom, w->in_vain >= QUIET, memory_order_relaxed);
+}
 
 /* Under progress. */
 static unsigned look(struct vb_iwarp_path *w, bool wait)
@@ -300,9 +311,15 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 		vb_iwarp_settle(qp);
 		done = 1;
 	}
+	judge(w, done);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);
 	return done != 0;
+}
+
+static bool has_turn(const struct vb_iwarp_host *h, struct vb_iwarp_path *w)
+{
+	return h->n == 1 || !(h->turn % SELDOM) || !atomic_load_explicit(&w->seldom, memory_order_relaxed);
 }
 
 unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
@@ -312,10 +329,12 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 	unsigned done = 0;
 	int saved = errno;
 
+	h->turn++;
 	if (h->n <= VB_IWARP_FEW) {
 		for (struct vb_iwarp_path *w = h->paths, *next; w; w = next) {
 			next = w->next;
-			done += look(w, wait);
+			if (wait || has_turn(h, w))
+				done += look(w, wait);
 		}
 	} else {
 		int n = epoll_wait(h->epoll_fd, ev, READY, 0);
@@ -411,6 +430,7 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	                         .markers_out = s->markers_out,
 	                         .initiator = s->initiator,
 	                         .emss = 1024,
+	                         .large = s->large,
 	                         .ird = s->ird,
 	                         .ord = s->ord,
 	                         .access = vb_queue_access(qp->attr.qp_access_flags)};

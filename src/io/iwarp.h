@@ -11,7 +11,8 @@
 struct vb_iwarp_stream {
 	int fd;
 	bool initiator, crc, markers_in, markers_out;
-	bool hold; /* the responder of MPA revision 1: it sends nothing before the initiator has */
+	bool large; /* FPDUs may be longer than a TCP segment: struct vb_iw_config */
+	bool hold;  /* the responder of MPA revision 1: it sends nothing before the initiator has */
 	uint16_t ird, ord;
 	enum vb_iw_rtr send_rtr, expect_rtr;
 	const void *early; /* what was read behind the MPA frame already */

@@ -20,12 +20,17 @@
 
 /* --- VERBENA_MPA: a list of what we ask for --- */
 
-static bool wishes(const char *list, const char *what)
+static bool is_item(const char *at, const char *what)
 {
 	size_t len = strlen(what);
 
+	return strcspn(at, ",") == len && !strncmp(at, what, len);
+}
+
+static bool wishes(const char *list, const char *what)
+{
 	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
-		if (strcspn(at, ",") == len && !strncmp(at, what, len))
+		if (is_item(at, what))
 			return true;
 	return false;
 }
@@ -36,11 +41,12 @@ void iw_wishes(struct vb_iwcm *cm)
 
 	cm->crc = wishes(list, "crc");
 	cm->markers = wishes(list, "markers");
+	cm->large = !wishes(list, "emss");
 	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
 		int len = (int)strcspn(at, ",");
 
-		if ((len != 3 || strncmp(at, "crc", 3) != 0) && (len != 7 || strncmp(at, "markers", 7) != 0))
-			vb_log(VB_LOG_ERROR, "VERBENA_MPA is a list of crc and markers, not of \"%.*s\"", len, at);
+		if (!is_item(at, "crc") && !is_item(at, "markers") && !is_item(at, "emss"))
+			vb_log(VB_LOG_ERROR, "VERBENA_MPA is a list of crc, markers and emss, not of \"%.*s\"", len, at);
 	}
 }
 
@@ -104,6 +110,7 @@ static void take_terms(struct vb_iwcm_conn *c, const struct vb_mpa_terms *terms)
 	c->stream = (struct vb_iwarp_stream){.crc = terms->crc,
 	                                     .markers_in = terms->markers_in,
 	                                     .markers_out = terms->markers_out,
+	                                     .large = c->cm->large,
 	                                     .hold = terms->hold,
 	                                     .ird = terms->ird,
 	                                     .ord = terms->ord,

@@ -94,7 +94,7 @@ struct vb_iwcm {
 	struct vb_node *node;
 	struct iw_queue queues[IW_QUEUES];
 	struct vb_iwcm_listener *listeners;
-	bool closed_listeners, crc, markers;
+	bool closed_listeners, crc, markers, large;
 	uint64_t paused_until; /* no descriptors: listeners wait */
 	struct vb_iwcm_stats stats;
 };

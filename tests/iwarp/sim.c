@@ -34,13 +34,14 @@ uint32_t sim_below(struct sim *sim, uint32_t n)
 
 static struct vb_iw_config configure(struct sim *sim, int id)
 {
-	static const uint32_t emss[] = {128, 132, 200, 536, 1448, 1460, 4000, 8948, 16384, 32741, 65000};
+	static const uint32_t emss[] = {128, 132, 200, 536, 1448, 1460, 4000, 8948, 16384, 32788, 65000};
 	static const uint32_t direct[] = {0, 1, 100, 2000, UINT32_MAX};
 
 	return (struct vb_iw_config){
 	        .crc = sim->seed / 8 & 1,
 	        .initiator = !id,
 	        .emss = emss[sim_below(sim, 11)],
+	        .large = sim->seed / 32 & 1,
 	        .ird = (uint16_t)(1 + sim_below(sim, sim_below(sim, 4) ? 4 : 200)),
 	        .access = VB_WIRE_REMOTE_READ | VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_ATOMIC,
 	        .direct_min = direct[sim_below(sim, 5)],

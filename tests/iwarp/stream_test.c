@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <string.h>
 
+#include "engine/iwarp/machine.h"
 #include "fixture.h"
 
 static struct fx fx;
@@ -34,7 +35,7 @@ static void look(void)
 		rest[sents] = r.bytes + r.pos;
 		sent_len[sents++] = (uint32_t)vb_left(&r);
 		at += vb_mpa_fpdu_len(ulpdu);
-		CHECK(at <= fx.sent_len && vb_mpa_fpdu_len(ulpdu) <= fx.qp.cfg.emss);
+		CHECK(at <= fx.sent_len && vb_mpa_fpdu_len(ulpdu) <= (fx.qp.large ? VB_IW_LARGE : fx.qp.cfg.emss));
 	}
 }
 
@@ -238,23 +239,78 @@ static void a_large_write_goes_in_place_but_for_its_end(void)
 	h = fx_header(&fx, VB_RDMAP_WRITE);
 	uint32_t len = fx_forge(&fx, bytes, &h, memset(bytes + 30000, 0xee, 10000), 10000);
 
-	CHECK(vb_iw_room(&fx.qp, iov, 4) == 1 && iov[0].iov_len == VB_IW_STAGE_MIN);
+	CHECK(vb_iw_room(&fx.qp, iov, 4) == 1 && iov[0].iov_len >= 116);
 	memcpy(iov[0].iov_base, bytes, 116);
 	vb_iw_received(&fx.qp, 116);
 	CHECK(vb_iw_room(&fx.qp, iov, 4) == 2 && fx.stores == 1);
 	CHECK(iov[0].iov_base == fx.region + 100 && iov[0].iov_len == 10000 - 100 - 64);
 	memcpy(iov[0].iov_base, bytes + 116, iov[0].iov_len);
 	memcpy(iov[1].iov_base, bytes + 116 + iov[0].iov_len, len - 116 - iov[0].iov_len);
-	CHECK(iov[1].iov_len < 1000); /* so that the next one goes in place too */
+	CHECK(iov[1].iov_len < 1000 && iov[1].iov_len >= len - 116 - iov[0].iov_len); /* so that the next one goes in place too */
 	vb_iw_received(&fx.qp, len - 116);
 	CHECK(fx.stores == 2 && fx.qp.stats.rcvd_fpdus == 1 && fx.qp.stats.bytes_direct_in == 9836);
 	for (uint32_t i = 0; i < FX_REGION; i++)
 		CHECK(fx.region[i] == (i < 10000 ? 0xee : (uint8_t)(i * 3)));
-	/* a small one ends that */
-	CHECK(vb_iw_room(&fx.qp, iov, 4) == 1 && iov[0].iov_len < 1000);
-	h = fx_header(&fx, VB_RDMAP_WRITE);
-	fx_in(&fx, &h, bytes, 8);
+	/* many small ones end that */
+	for (uint32_t i = 0; i < 16; i++) {
+		CHECK(vb_iw_room(&fx.qp, iov, 4) == 1 && iov[0].iov_len < 1000);
+		h = fx_header(&fx, VB_RDMAP_WRITE);
+		fx_in(&fx, &h, bytes, 8);
+	}
 	CHECK(vb_iw_room(&fx.qp, iov, 4) == 1 && iov[0].iov_len == VB_IW_STAGE_MIN);
+}
+
+/* As from a socket that has it all: what is asked for is what comes, but no more than piece at a time. */
+static void come(const uint8_t *from, uint32_t len, uint32_t piece)
+{
+	while (len) {
+		struct iovec iov[VB_IW_PIECES + 1];
+		int n = vb_iw_room(&fx.qp, iov, VB_IW_PIECES + 1);
+		uint32_t got = 0;
+
+		CHECK(n > 0);
+		for (int i = 0; i < n && got < len && got < piece; i++) {
+			uint32_t left = len - got < piece - got ? len - got : piece - got, here = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
+
+			memcpy(iov[i].iov_base, from + got, here);
+			got += here;
+		}
+		CHECK(got);
+		vb_iw_received(&fx.qp, got);
+		from += got;
+		len -= got;
+	}
+}
+
+/* Of a message of several FPDUs, the beginning and the end go through the stage; so do short messages between two of them. */
+static void of_long_messages_little_is_copied(void)
+{
+	enum { MESSAGES = 3, FPDUS = 7, LENGTH = 8928, SHORT = 16 };
+	static uint8_t stream[MESSAGES * (FPDUS * (LENGTH + 20) + SHORT + 40)];
+
+	for (uint32_t piece = 1; piece < 100000; piece = piece * 3 + 1) {
+		uint32_t len = 0;
+
+		begin();
+		fx.receives = MESSAGES;
+		for (uint32_t i = 0; i < MESSAGES; i++) {
+			struct vb_ddp h = fx_header(&fx, VB_RDMAP_WRITE);
+
+			for (uint32_t k = 0; k < FPDUS; k++) {
+				h.last = k == FPDUS - 1;
+				len += fx_forge(&fx, stream + len, &h, memset(bytes, (int)(i * FPDUS + k + 1), LENGTH), LENGTH);
+			}
+			h = fx_header(&fx, VB_RDMAP_SEND);
+			len += fx_forge(&fx, stream + len, &h, bytes, SHORT);
+			fx.msn[h.qn]++;
+		}
+		come(stream, len, piece);
+		CHECK(fx.receipts == MESSAGES && !vb_iw_over(&fx.qp) && vb_iw_empty(&fx.qp));
+		CHECK(fx.region[0] == MESSAGES * FPDUS && fx.region[LENGTH - 1] == MESSAGES * FPDUS);
+		CHECK(fx.qp.stats.bytes_direct_in + fx.qp.stats.bytes_copied_in == MESSAGES * (FPDUS * LENGTH + SHORT));
+		CHECK(fx.qp.stats.bytes_copied_in <= MESSAGES * 256);
+		fx_free(&fx);
+	}
 }
 
 /* With a CRC and markers it must not be unmarked twice. */
@@ -461,6 +517,84 @@ static void a_ready_message_that_reads_is_answered_whatever_the_depth(void)
 	CHECK(vb_iw_over(&fx.qp));
 }
 
+/* What the other side says of itself by its first FPDU: a write of nothing, to a place that means nothing. */
+static void says_that_it_is_large(void)
+{
+	struct vb_ddp h = fx_header(&fx, VB_RDMAP_WRITE);
+
+	h.stag = VB_IW_LARGE_STAG;
+	h.to = VB_IW_LARGE_TO;
+	fx_in(&fx, &h, bytes, 0);
+}
+
+static void begin_large(bool large, bool initiator)
+{
+	struct vb_iw_config cfg;
+
+	fx_config(&cfg);
+	cfg.large = large;
+	cfg.initiator = initiator;
+	fx_init(&fx, &cfg);
+	if (initiator)
+		vb_iw_send_rtr(&fx.qp, VB_IW_RTR_WRITE);
+	else
+		vb_iw_hold_until_input(&fx.qp);
+}
+
+/* FPDUs that it takes to write 8000 bytes, without those of before. */
+static uint32_t fpdus_of_a_write(void)
+{
+	uint32_t before = sents;
+
+	fx_post(&fx, VB_WIRE_WRITE, 8000);
+	look();
+	CHECK(sents > before && !vb_iw_over(&fx.qp));
+	return sents - before;
+}
+
+static bool said_large(void)
+{
+	return sents && sent[0].opcode == VB_RDMAP_WRITE && !sent_len[0] && sent[0].stag == VB_IW_LARGE_STAG && sent[0].to == VB_IW_LARGE_TO;
+}
+
+static void who_takes_long_fpdus_says_so_and_gets_them(void)
+{
+	for (int initiator = 0; initiator < 2; initiator++) {
+		begin_large(true, initiator);
+		look();
+		CHECK(sents == (uint32_t)initiator && (!initiator || (said_large() && fpdus_of_a_write() == 6)));
+		says_that_it_is_large();
+		look();
+		CHECK(said_large() && !fx.receipts && !fx.stores && fpdus_of_a_write() == 1);
+		fx_free(&fx);
+	}
+}
+
+static void nobody_else_hears_or_says_that(void)
+{
+	begin_large(false, false);
+	says_that_it_is_large(); /* to one that does not look */
+	sents = 0;
+	CHECK(fpdus_of_a_write() == 6 && !said_large());
+	fx_free(&fx);
+
+	begin_large(true, false);
+	struct vb_ddp h = fx_header(&fx, VB_RDMAP_WRITE);
+
+	fx_in(&fx, &h, bytes, 0); /* the first FPDU says nothing, the second comes too late */
+	says_that_it_is_large();
+	sents = 0;
+	CHECK(fpdus_of_a_write() == 6 && !said_large());
+	fx_free(&fx);
+
+	begin_large(true, false); /* it has not waited: nothing in the middle of its stream */
+	vb_iw_hold_no_longer(&fx.qp);
+	fx_post(&fx, VB_WIRE_WRITE, 8);
+	look();
+	says_that_it_is_large();
+	CHECK(fpdus_of_a_write() == 1 && sents == 2 && !said_large());
+}
+
 static void an_abort_flushes_and_may_say_so(void)
 {
 	struct vb_iw_terminate t;
@@ -509,6 +643,7 @@ int main(void)
 	RUN(memory_that_goes_away_within_an_fpdu_ends_the_stream);
 	RUN(a_fault_of_the_kernel_is_laid_to_its_request);
 	RUN(a_large_write_goes_in_place_but_for_its_end);
+	RUN(of_long_messages_little_is_copied);
 	RUN(a_write_with_immediate_comes_in);
 	RUN(a_send_that_invalidates_comes_in);
 	RUN(reads_are_answered_in_turn_with_our_own_messages);
@@ -518,6 +653,8 @@ int main(void)
 	RUN(a_message_waits_for_its_receive);
 	RUN(a_starved_stream_takes_what_the_stage_holds);
 	RUN(a_ready_message_that_reads_is_answered_whatever_the_depth);
+	RUN(who_takes_long_fpdus_says_so_and_gets_them);
+	RUN(nobody_else_hears_or_says_that);
 	RUN(an_abort_flushes_and_may_say_so);
 	RUN(the_end_of_the_connection_flushes);
 	fx_free(&fx);

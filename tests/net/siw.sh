@@ -19,14 +19,27 @@ adapter() {
 check "the guest has siw0" adapter
 # siw answers an MPA request before it looks at its socket: what a fast peer sends at once would wait there for more to come,
 # and a connection that ends before the kernel knows it as established is a BUG() of iw_cm. So its answers are slow ones.
-check "the guest's answers are slow" "$LAB" guest "tc qdisc replace dev eth0 root netem delay 3ms limit 10000"
+slow() { "$LAB" guest "tc qdisc replace dev eth0 root netem delay 3ms limit 10000"; }
+check "the guest's answers are slow" slow
 (cd "$HERE" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/rdmap" rdmap.c -lrdmacm -libverbs) || exit 1
 chmod 755 "$work/rdmap"
 check "the guest gets the program that verifies" "$LAB" put "$work/rdmap"
 guest_gets_bounded
 [ $failed = 0 ] || exit 1
 AGAIN=1 # a guest whose emulated processors get no time hangs by itself, the kernel with itself too
-siw_set() { "$LAB" guest "cd /sys/module/siw/parameters; $(printf 'echo %s >%s;' "$@")"; } # VALUE NAME…
+BETWEEN=revive
+settings= # of the module
+siw_set() { # VALUE NAME…
+	settings+=$(printf 'echo %s >%s;' "$@")
+	"$LAB" guest "cd /sys/module/siw/parameters; $settings"
+}
+# That BUG() all the same: another guest
+revive() {
+	"$LAB" broke >"$work/broke" || return 0
+	sed 's/^/# the guest has broken: /' "$work/broke"
+	{ "$LAB" up && adapter && slow && "$LAB" put "$work/rdmap" "$ROOT/tests/lab/bounded" && "$LAB" guest "cd /sys/module/siw/parameters; $settings"; } >"$work/said" 2>&1 || cat "$work/said"
+	before=0
+}
 
 early='REJECTED[,;] error:\{0,1\} -111\|REJECTED; error: -111\|onnection refused\|UNREACHABLE[,;] error:\{0,1\} -1' # too early: nobody listens there yet
 

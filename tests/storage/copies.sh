@@ -1,5 +1,5 @@
 #!/bin/bash
-# copies.sh - who copies what is read from a file: on one host nobody does; by RoCE each end stages it; by iWARP the reading end, in part
+# copies.sh - who copies what is read from a file: on one host nobody does; by RoCE each end stages it; by iWARP the reading end, where units are small
 # follows: man/verbena-target.8 (status), verbena_nvme.h (statistics), VERBENA_LOG in man/verbena.7
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
@@ -88,7 +88,7 @@ roce() {
 	is "staged to be sent" "$(said target "$OUT")" $SIZE $((SIZE + SOME + again)) && is "staged as it came" "$(said client "$IN")" $SIZE $((SIZE + SOME + $(kept))) &&
 		is "staged the other way" $(($(said client "$OUT") + $(said target "$IN"))) 1 $SOME
 }
-# Large units are received in place: what stands in the stage before that is known, and small ones, are copied from there
+# Large units are received in place, but for the ends of a message; small ones are copied from the stage
 iwarp() { # MEMORY IN-PLACE: bytes at least
 	local placed copied
 	reads $V4_B "$1" $((1 << 20)) --mapped && storage_copies_nothing && no_memory && no_wire || return 1
@@ -103,11 +103,13 @@ iwarp() { # MEMORY IN-PLACE: bytes at least
 check "RoCE, IPv4: each end stages once what is read, and nobody else copies" crossing $SIZE roce $V4_B
 check "RoCE, IPv6: each end stages once what is read, and nobody else copies" crossing $SIZE roce $V6_B
 export VERBENA_DEVICES=iwarp:net0
-check "iWARP: small units are copied by who reads, once" iwarp allocated 0
+VERBENA_MPA=emss check "iWARP, units no longer than TCP's segments: who reads copies, once" iwarp allocated 0
+check "iWARP: nobody copies" iwarp allocated $((SIZE / 1000 * 999))
+check "iWARP: nobody copies into memory of the program's own, either" iwarp registered $((SIZE / 1000 * 999))
 jumbo() { ip -n $A link set net0 mtu 9000 && ip -n $B link set net0 mtu 9000; }
 check "a larger MTU" jumbo
-check "iWARP: most of the large ones goes in place" iwarp allocated $((SIZE / 2))
-check "iWARP: most goes in place in memory of the program's own, too" iwarp registered $((SIZE / 2))
+check "iWARP: nobody copies there, either" iwarp allocated $((SIZE / 1000 * 999))
+VERBENA_MPA=emss check "iWARP, units no longer than such segments: few are so small that they are copied" iwarp registered $((SIZE / 100 * 99))
 
 # --- the counters count: where a copy has to be, there is one ---
 crc() { VERBENA_MPA=crc reads $V4_B allocated $((1 << 20)) --mapped && is "copied to be sent" "$(said target "$IW_OUT")" $SIZE $((SIZE + SOME)) &&

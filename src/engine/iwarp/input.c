@@ -4,7 +4,8 @@
 #include "engine/iwarp/machine.h"
 
 #define FPDU_MAX (66u << 10) /* with markers */
-#define BEHIND 512u /* of the stage behind a large FPDU: the header of the next, so that that can go in place too */
+#define BEHIND 128u /* of the stage behind what is expected: a short message, and little of a long one, that can go in place */
+#define FEW 16u     /* small FPDUs behind a large one: more than these, and no large one is expected */
 #define KEEP 64u    /* the end of an RDMA write in place, that is copied: its last byte has to be stored last */
 
 /* --- one FPDU --- */
@@ -80,17 +81,32 @@ static void take_fpdu(struct vb_iw_qp *q, uint32_t ulpdu, uint32_t marked)
 
 /* --- in place --- */
 
+static bool may_go_in_place(const struct vb_iw_qp *q)
+{
+	return !q->cfg.crc && !q->cfg.markers_in;
+}
+
 static bool is_large(const struct vb_iw_qp *q, uint32_t ulpdu)
 {
 	uint32_t least = q->cfg.direct_min ? q->cfg.direct_min : VB_IW_DIRECT_MIN;
 
-	return !q->cfg.crc && !q->cfg.markers_in && ulpdu >= VB_DDP_UNTAGGED_LEN && ulpdu - VB_DDP_UNTAGGED_LEN >= least;
+	return may_go_in_place(q) && ulpdu >= VB_DDP_UNTAGGED_LEN && ulpdu - VB_DDP_UNTAGGED_LEN >= least;
+}
+
+static uint32_t header_len(bool tagged)
+{
+	return VB_MPA_LENGTH_LEN + vb_ddp_len(tagged);
+}
+
+/* The header of the FPDU at the head is there. */
+static bool has_header(const struct vb_iw_qp *q, const uint8_t *bytes)
+{
+	return waiting(q) > VB_MPA_LENGTH_LEN && waiting(q) >= header_len(bytes[VB_MPA_LENGTH_LEN] >> 7);
 }
 
 static bool goes_in_place(const struct vb_iw_qp *q, const uint8_t *bytes, uint32_t ulpdu)
 {
-	return is_large(q, ulpdu) && waiting(q) >= VB_MPA_LENGTH_LEN + VB_DDP_UNTAGGED_LEN &&
-	       vb_rdmap_table[bytes[3] & 15].flags & VB_RDMAP_PAYLOAD;
+	return is_large(q, ulpdu) && has_header(q, bytes) && vb_rdmap_table[bytes[3] & 15].flags & VB_RDMAP_PAYLOAD;
 }
 
 static void begin_in_place(struct vb_iw_qp *q, uint32_t ulpdu)
@@ -100,7 +116,7 @@ static void begin_in_place(struct vb_iw_qp *q, uint32_t ulpdu)
 
 	if (!read_header(q, &s, stage_head(q), ulpdu) || !vb_iw_segment_begin(q, &s))
 		return;
-	consume(q, VB_MPA_LENGTH_LEN + vb_ddp_len(s.ddp.tagged));
+	consume(q, header_len(s.ddp.tagged));
 	*d = (struct vb_iw_direct){.active = true, .segment = s, .tail = vb_mpa_pad(ulpdu) + VB_MPA_CRC_LEN};
 	if (s.ddp.opcode == VB_RDMAP_WRITE && s.ddp.last)
 		d->keep = s.length < KEEP ? s.length : KEEP;
@@ -147,13 +163,18 @@ static bool step(struct vb_iw_qp *q)
 	uint32_t ulpdu = (uint32_t)bytes[0] << 8 | bytes[1], len = vb_mpa_fpdu_len(ulpdu);
 	uint32_t marked = q->cfg.markers_in ? vb_mpa_marked_len(q->in.position, len) : len;
 
-	q->in.bulk = is_large(q, ulpdu);
-	if (waiting(q) >= marked)
-		take_fpdu(q, ulpdu, marked);
-	else if (goes_in_place(q, bytes, ulpdu))
-		begin_in_place(q, ulpdu);
-	else
+	bool there = waiting(q) >= marked;
+
+	if (!there && !goes_in_place(q, bytes, ulpdu))
 		return false;
+	if (is_large(q, ulpdu))
+		q->in.small = 0;
+	else if (q->in.small < FEW)
+		q->in.small++;
+	if (there)
+		take_fpdu(q, ulpdu, marked);
+	else
+		begin_in_place(q, ulpdu);
 	return true;
 }
 
@@ -217,10 +238,34 @@ static int room_in_place(struct vb_iw_qp *q, struct iovec *iov, int max, bool *w
 	return n <= max ? n : max;
 }
 
+/* Bytes to be had in the stage, where no FPDU is under way in place: no more of a large one than its header. */
+static uint32_t stage_limit(const struct vb_iw_qp *q)
+{
+	const uint8_t *bytes = stage_head(q);
+
+	if (!may_go_in_place(q) || q->in.small == FEW)
+		return UINT32_MAX;
+	if (waiting(q) < VB_MPA_LENGTH_LEN)
+		return BEHIND;
+	uint32_t ulpdu = (uint32_t)bytes[0] << 8 | bytes[1], len = vb_mpa_fpdu_len(ulpdu);
+
+	if (is_large(q, ulpdu) && !has_header(q, bytes))
+		return header_len(waiting(q) > VB_MPA_LENGTH_LEN && bytes[VB_MPA_LENGTH_LEN] >> 7) - waiting(q);
+	return (len > waiting(q) ? len - waiting(q) : 0) + BEHIND;
+}
+
+/* … and behind one that is: the header of the next of its message, so that that goes in place, too. */
+static uint32_t limit_behind(const struct vb_iw_direct *d)
+{
+	uint32_t behind = d->segment.ddp.last ? BEHIND : header_len(d->segment.ddp.tagged);
+
+	return d->segment.length - d->done - d->given + d->tail + behind;
+}
+
 int vb_iw_room(struct vb_iw_qp *q, struct iovec *iov, int max)
 {
 	struct vb_iw_direct *d = &q->in.direct;
-	uint32_t limit = q->in.bulk && !waiting(q) ? BEHIND : UINT32_MAX;
+	uint32_t limit = 0;
 	bool whole = true;
 	int n = 0;
 
@@ -231,7 +276,9 @@ int vb_iw_room(struct vb_iw_qp *q, struct iovec *iov, int max)
 	make_room(q);
 	if (d->active) {
 		n = room_in_place(q, iov, max - 1, &whole);
-		limit = d->segment.length - d->done - d->given + d->tail + BEHIND;
+		limit = limit_behind(d);
+	} else {
+		limit = stage_limit(q);
 	}
 	if (n < 0 || !whole)
 		return n < 0 ? 0 : n;

@@ -17,6 +17,7 @@
 #define VB_IW_STAGE_MIN (160u << 10)
 #define VB_IW_OUT_MIN (72u << 10)
 #define VB_IW_EMSS_MIN 128 /* smaller ones are taken for this */
+#define VB_IW_LARGE (32768u + 20) /* bytes of an FPDU at most, between two that say so: 32 KiB of a write */
 
 /*
  * How a stream reaches queues and memory. Called only from within the functions below, for one stream by one thread at a
@@ -66,6 +67,10 @@ struct vb_iw_config {
 	bool markers_in, markers_out; /* the peer's stream has markers; ours has */
 	bool initiator;               /* of MPA: the active side */
 	uint32_t emss;                /* bytes of an FPDU at most, markers and CRC included; it may change: vb_iw_reconfigure */
+	/* RFC 5044 has FPDUs that fit TCP's segments, so that an adapter can place each segment that arrives. Who reads a stream
+	 * from a socket gains nothing by it. Two that both are such say so to each other by their first FPDU, an RDMA write of
+	 * nothing (an RTR message, and another in return), whose STag and offset mean nothing to anybody else. */
+	bool large;
 	uint16_t ird, ord;            /* reads and atomics: served at once, asked for at once; 0: none */
 	uint8_t access;               /* enum vb_wire_access: what the queue pair allows at all */
 	uint32_t direct_min;          /* 0: VB_IW_DIRECT_MIN */

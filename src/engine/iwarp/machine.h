@@ -8,6 +8,9 @@
 #include "frame/mpa.h"
 
 #define VB_IW_NOBODY UINT32_MAX /* no request */
+/* Where a write of nothing goes that says that its sender takes large FPDUs */
+#define VB_IW_LARGE_STAG 0x56657262u
+#define VB_IW_LARGE_TO 0x656e61206c617267u
 
 static inline struct vb_wire_send *vb_iw_send_at(const struct vb_iw_qp *q, uint32_t i)
 {

@@ -16,7 +16,7 @@ static uint32_t length_of(const struct vb_iw_fpdu *f)
 /* A multiple of four, so that only a message's last FPDU is padded. */
 uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged)
 {
-	uint32_t emss = q->cfg.emss < VB_IW_EMSS_MIN ? VB_IW_EMSS_MIN : q->cfg.emss;
+	uint32_t least = q->large ? VB_IW_LARGE : VB_IW_EMSS_MIN, emss = q->cfg.emss < least ? least : q->cfg.emss;
 	uint32_t mulpdu = vb_mpa_mulpdu(emss, q->cfg.markers_out);
 
 	return ((VB_MPA_LENGTH_LEN + mulpdu) & ~3u) - VB_MPA_LENGTH_LEN - vb_ddp_len(tagged);

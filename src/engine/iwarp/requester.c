@@ -348,6 +348,8 @@ enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q)
 		p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	} else if (q->rq.rtr == VB_IW_RTR_WRITE) {
 		p.ddp = header(VB_RDMAP_WRITE, true);
+		p.ddp.stag = q->cfg.large ? VB_IW_LARGE_STAG : 0;
+		p.ddp.to = q->cfg.large ? VB_IW_LARGE_TO : 0;
 	} else {
 		p.ddp = header(VB_RDMAP_READ_REQUEST, true);
 		p.ddp.msn = q->rq.msn[VB_QN_READ];

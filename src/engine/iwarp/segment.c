@@ -346,8 +346,24 @@ bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint3
 	return true;
 }
 
+/* The peer takes large FPDUs; by our first we say the same. */
+static void meet_large(struct vb_iw_qp *q)
+{
+	q->large = true;
+	if (!q->cfg.initiator && !q->out.position)
+		q->rq.rtr = VB_IW_RTR_WRITE;
+}
+
+static bool says_large(const struct vb_iw_qp *q, const struct vb_iw_segment *s)
+{
+	return q->cfg.large && q->stats.rcvd_fpdus == 1 && !s->length && s->ddp.last && s->ddp.stag == VB_IW_LARGE_STAG &&
+	       s->ddp.to == VB_IW_LARGE_TO;
+}
+
 static void end_write(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
+	if (says_large(q, s))
+		meet_large(q);
 	if (!q->rs.writing)
 		q->rs.written = 0;
 	q->rs.written += s->length;

@@ -80,7 +80,7 @@ struct vb_iw_direct {
 struct vb_iw_in {
 	uint64_t position; /* of the first byte in the stage, in the stream */
 	uint32_t head, tail; /* bytes of the stage that wait */
-	bool bulk;           /* the last FPDU was large: the next is likely to be */
+	uint32_t small;      /* FPDUs that were not large, since one was; few: the next is likely to be */
 	bool starved;        /* the FPDU at the head waits for a receive */
 	bool waited, gave_up; /* it has done so before; it does not any longer */
 	bool framed;         /* its CRC is right, its markers are out: it is looked at with these */
@@ -115,6 +115,7 @@ struct vb_iw_qp {
 	uint32_t stage_len, out_len;
 	uint8_t life;     /* enum vb_iw_life */
 	bool held;        /* until the first FPDU has come */
+	bool large;       /* the peer takes FPDUs of VB_IW_LARGE */
 	bool told, heard; /* a Terminate went out, has come */
 	bool filled;      /* the last to name memory was vb_iw_room, not vb_iw_output */
 	uint16_t hear;    /* enum vb_term */
