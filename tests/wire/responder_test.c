@@ -482,10 +482,44 @@ static void a_read_that_comes_again_is_answered_again_from_where_it_says(void)
 	silence(2);
 }
 
+static void read_again(uint32_t psn, uint32_t len, uint64_t now)
+{
+	p = fx_packet(&fx, VB_RC_READ_REQUEST, psn, 0);
+	p.reth = (struct vb_reth){FX_VA + (psn - 100) * FX_MTU, FX_KEY, len};
+	fx_in(&fx, &p, now);
+}
+
+static void a_read_that_comes_again_may_ask_for_a_part(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 700, 1);
+	CHECK(fx_drain(&fx, 1) == 3);
+	read_again(100, 300, 2);
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 2);
+	expect(VB_RC_READ_RESPONSE_LAST, 101, 44, 2);
+	CHECK(!memcmp(payload, fx.region + 256, 44));
+	silence(2);
+	read_again(101, 256, 3);
+	expect(VB_RC_READ_RESPONSE_ONLY, 101, 256, 3);
+	CHECK(!memcmp(payload, fx.region + 256, 256));
+	silence(3);
+	read_again(100, 500, 4);
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 4);
+	read_again(101, 10, 4); /* within what is on its way: that is enough */
+	expect(VB_RC_READ_RESPONSE_ONLY, 101, 244, 4);
+	read_again(100, 10, 5);
+	read_again(100, 700, 5); /* more than that */
+	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 5);
+	expect(VB_RC_READ_RESPONSE_MIDDLE, 101, 256, 5);
+	expect(VB_RC_READ_RESPONSE_LAST, 102, 188, 5);
+	silence(5);
+	CHECK(fx.qp.rs.unanswered == 0 && !fx.qp.stats.drop_replay && !fx.events);
+}
+
 static void a_repeated_read_of_something_else_is_dropped(void)
 {
 	static const struct vb_reth rows[] = {
-	        {FX_VA, FX_KEY, 701}, {FX_VA, FX_KEY, 699}, {FX_VA + 1, FX_KEY, 700}, {FX_VA, 8, 700}};
+	        {FX_VA, FX_KEY, 701}, {FX_VA, FX_KEY, 0}, {FX_VA + 1, FX_KEY, 700}, {FX_VA, 8, 700}};
 
 	fx_init(&fx);
 	request_of(VB_RC_READ_REQUEST, 100, 0, 700, 1);
@@ -776,6 +810,7 @@ int main(void)
 	RUN(a_read_is_answered_in_packets);
 	RUN(an_acknowledgement_waits_for_reads_before_it);
 	RUN(a_read_that_comes_again_is_answered_again_from_where_it_says);
+	RUN(a_read_that_comes_again_may_ask_for_a_part);
 	RUN(a_repeated_read_of_something_else_is_dropped);
 	RUN(an_atomic_is_executed_once_and_answered_as_often_as_asked);
 	RUN(the_oldest_result_makes_room);

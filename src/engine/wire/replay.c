@@ -25,9 +25,13 @@ bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
 	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* more: the limit has been lowered */
 		struct vb_wire_resource *old = at(qp, rs->res_head++);
 
-		rs->unanswered -= old->next != old->packets;
+		rs->unanswered -= old->next != old->end;
 	}
-	*at(qp, rs->res_tail++) = *r;
+	struct vb_wire_resource *added = at(qp, rs->res_tail++);
+
+	*added = *r;
+	added->end = r->packets;
+	added->end_length = r->length;
 	rs->unanswered++;
 	return true;
 }
@@ -54,20 +58,20 @@ struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp)
 		return NULL;
 	uint32_t i = qp->rs.res_head;
 
-	while (at(qp, i)->next == at(qp, i)->packets)
+	while (at(qp, i)->next == at(qp, i)->end)
 		i++;
 	return at(qp, i);
 }
 
 void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r)
 {
-	if (++r->next < r->packets)
+	if (++r->next < r->end)
 		return;
 	r->answered = true;
 	qp->rs.unanswered--;
 }
 
-/* Does the request ask for just what is left of r from this packet on? */
+/* Does the request ask for what r answers from this packet on, or the beginning of that? */
 static bool asks_for(const struct vb_wire_qp *qp, const struct vb_wire_resource *r, const struct vb_packet *p,
                      uint32_t from)
 {
@@ -76,7 +80,18 @@ static bool asks_for(const struct vb_wire_qp *qp, const struct vb_wire_resource 
 	if (r->atomic)
 		return p->info->ext & VB_EXT_ATOMIC && p->atomic.va == r->va && p->atomic.rkey == r->rkey;
 	return p->info->op == VB_OP_READ && p->reth.va == r->va + offset && p->reth.rkey == r->rkey &&
-	       p->reth.length == r->length - offset;
+	       p->reth.length <= r->length - offset && (p->reth.length || !r->length);
+}
+
+/* What is still being answered is answered to the end that it had, or this one. */
+static void answer_to(const struct vb_wire_qp *qp, struct vb_wire_resource *r, uint32_t from, uint32_t length)
+{
+	uint32_t end = from + vb_packet_count(length, qp->cfg.mtu);
+
+	if (r->atomic || (r->next != r->end && r->end >= end))
+		return;
+	r->end = end;
+	r->end_length = from * qp->cfg.mtu + length;
 }
 
 /* An answer that had not got further than this goes on, but begins anew for the requester; what is not known is
@@ -91,7 +106,8 @@ void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p)
 			continue;
 		if ((uint32_t)from > r->next)
 			return;
-		qp->rs.unanswered += r->next == r->packets;
+		qp->rs.unanswered += r->next == r->end;
+		answer_to(qp, r, (uint32_t)from, p->reth.length);
 		r->next = r->from = (uint32_t)from;
 		return;
 	}

@@ -80,7 +80,7 @@ static void make_ack(struct vb_wire_qp *qp, struct vb_wire_out *out)
 
 static uint8_t response_opcode(const struct vb_wire_resource *r)
 {
-	enum vb_position position = (r->next == r->from ? VB_FIRST : 0) | (r->next + 1 == r->packets ? VB_LAST : 0);
+	enum vb_position position = (r->next == r->from ? VB_FIRST : 0) | (r->next + 1 == r->end ? VB_LAST : 0);
 	static const uint8_t opcodes[] = {[VB_MIDDLE] = VB_RC_READ_RESPONSE_MIDDLE,
 	                                  [VB_FIRST] = VB_RC_READ_RESPONSE_FIRST,
 	                                  [VB_LAST] = VB_RC_READ_RESPONSE_LAST,
@@ -96,7 +96,7 @@ static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, uint8
 
 	if (r->atomic || !r->length)
 		return true;
-	uint32_t len = r->length - offset < qp->cfg.mtu ? (uint32_t)(r->length - offset) : qp->cfg.mtu;
+	uint32_t len = r->end_length - offset < qp->cfg.mtu ? (uint32_t)(r->end_length - offset) : qp->cfg.mtu;
 
 	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_wire_payload(out, opcode), len))
 		return false;
@@ -122,8 +122,8 @@ static bool make_response(struct vb_wire_qp *qp, struct vb_wire_resource *r, str
 		rs->ack_at = 0;
 	}
 	vb_wire_seal(qp, out, &p);
-	if (r->next > r->from && r->next + 1 < r->packets)
-		vb_wire_run(out, r->packets - 1 - r->next < RUN ? r->packets - 1 - r->next : RUN,
+	if (r->next > r->from && r->next + 1 < r->end)
+		vb_wire_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN,
 		            VB_RC_READ_RESPONSE_MIDDLE, r);
 	return true;
 }

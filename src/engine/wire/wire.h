@@ -157,9 +157,10 @@ struct vb_wire_resource {
 	bool atomic, answered; /* answered: in full, at least once */
 	struct vb_psn psn;
 	uint32_t packets, next; /* of the response; next to be sent */
-	uint32_t from;          /* where this answer began: that packet is a FIRST or ONLY */
+	uint32_t from, end;     /* where this answer began: that packet is a FIRST or ONLY; where it ends */
 	uint64_t va, original;
 	uint32_t rkey, length, msn;
+	uint32_t end_length; /* bytes up to the end of this answer */
 };
 
 #define VB_WIRE_TIMED 8 /* a power of two */
