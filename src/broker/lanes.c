@@ -22,6 +22,9 @@
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
 #endif
@@ -51,6 +54,7 @@ static void set_options(int fd, int family)
 	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* of IPv4's datagrams, too */
 	set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 	set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+	set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1); /* a datagram shows its whole header */
 	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 }
 

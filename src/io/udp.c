@@ -15,6 +15,10 @@
 #define UDP_GRO 104
 #endif
 
+#ifndef IPV6_FLOWINFO /* glibc has it not */
+#define IPV6_FLOWINFO 11
+#endif
+
 #define PORTS 0xc000 /* and up */
 
 /* --- sending --- */
@@ -104,11 +108,15 @@ static void read_v4(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *known)
 {
 	struct in6_pktinfo info;
+	uint32_t label;
 
 	if (c->cmsg_type == IPV6_TCLASS) {
 		a->ip.traffic_class = first_byte(c);
 	} else if (c->cmsg_type == IPV6_HOPLIMIT) {
 		a->ip.hop_limit = first_byte(c);
+	} else if (c->cmsg_type == IPV6_FLOWINFO) { /* and the class, which we have */
+		memcpy(&label, CMSG_DATA(c), sizeof(label));
+		a->ip.flow_label = ntohl(label) & 0xfffff;
 	} else if (c->cmsg_type == IPV6_PKTINFO && !*known) {
 		memcpy(&info, CMSG_DATA(c), sizeof(info));
 		memcpy(a->flow.dst, &info.ipi6_addr, VB_GID_LEN);

@@ -14,7 +14,7 @@ int vb_udp_sender(bool v6, uint16_t *port);
 
 struct vb_udp_arrival {
 	struct vb_flow flow;    /* dport is RoCEv2's */
-	struct vb_ip_fields ip; /* traffic class and hop limit, where the socket was told to say them */
+	struct vb_ip_fields ip; /* traffic class, hop limit, flow label: where the socket was told to say them */
 	uint32_t ifindex;
 	uint32_t seg;           /* 0, or the size of the packets that were merged */
 };

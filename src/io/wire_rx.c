@@ -132,9 +132,12 @@ void vb_wire_settle_batch(struct vb_node *node)
 	}
 }
 
+/* IBA 9.6.1.2: between the addresses of the path; anybody's datagrams are taken */
 static bool from_its_peer(const struct vb_qp *qp, const struct vb_wire_arrival *a)
 {
-	return qp->type == IBV_QPT_UD || !memcmp(a->flow.src, qp->wire->to.dst, VB_GID_LEN);
+	const struct vb_wire_addr *path = &qp->wire->to;
+
+	return qp->type == IBV_QPT_UD || (!memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
 }
 
 void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes,

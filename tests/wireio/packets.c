@@ -1,0 +1,501 @@
+// packets.c - what a stranger may send to a queue pair, and what comes of it: legal but odd, and hostile
+// follows: IBA volume 1, 9.2 to 9.9; annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include "stranger.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "engine/engine.h"
+#include "io/wire.h"
+
+static struct stranger s;
+static struct came c;
+
+static uint32_t first(void) /* PSN of our own first request */
+{
+	return s.l.me.psn;
+}
+
+static void acked(uint32_t n)
+{
+	stranger_expect(&s, &c, VB_RC_ACK, s.l.it.psn + n);
+	CHECK_INT(c.p.aeth.kind, VB_AETH_ACK);
+}
+
+static void ack(uint32_t psn)
+{
+	struct vb_packet p = stranger_packet(&s, VB_RC_ACK, psn, 0);
+
+	stranger_say(&s, &p, NULL);
+}
+
+static uint64_t counted(_Atomic uint64_t *counter)
+{
+	return atomic_load(counter);
+}
+
+#define COUNTED(name) counted(&vb_counters.name)
+
+/* --- a conversation --- */
+
+static void asks(bool v6, bool migreq)
+{
+	struct how how = {.no_migreq = !migreq};
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){0}, v6);
+	uint32_t psn = s.l.it.psn;
+
+	post_recv(&s.l, 1, &s.m, 65536, 8192);
+	p = stranger_packet(&s, VB_RC_SEND_FIRST, psn, 1024);
+	stranger_say(&s, &p, &how);
+	p = stranger_packet(&s, VB_RC_SEND_MIDDLE, psn + 1, 1024);
+	stranger_say(&s, &p, &how);
+	p = stranger_packet(&s, VB_RC_SEND_LAST_IMM, psn + 2, 5);
+	stranger_say(&s, &p, &how);
+	CHECK_INT(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 2053);
+	CHECK_INT(s.m.p[65536 + 2052], (psn + 2) & 0xff);
+	do { /* each asked */
+		CHECK(stranger_take(&s, &c, PATIENCE));
+		CHECK_INT(c.p.bth.opcode, VB_RC_ACK);
+	} while (c.p.bth.psn.v != psn + 2);
+	CHECK_INT(c.p.aeth.msn, 1);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, psn + 3, 7);
+	stranger_say(&s, &p, &how);
+	acked(3);
+	CHECK_INT(s.m.p[6], (psn + 3) & 0xff);
+	CHECK_INT(s.m.p[7], 0);
+	p = stranger_packet(&s, VB_RC_READ_REQUEST, psn + 4, 0);
+	p.reth.length = 1500;
+	stranger_say(&s, &p, &how);
+	stranger_expect(&s, &c, VB_RC_READ_RESPONSE_FIRST, psn + 4);
+	CHECK(c.p.payload_len == 1024 && !memcmp(c.payload, s.m.p, 1024) && c.p.aeth.msn == 3);
+	stranger_expect(&s, &c, VB_RC_READ_RESPONSE_LAST, psn + 5);
+	CHECK(c.p.payload_len == 476 && !memcmp(c.payload, s.m.p + 1024, 476));
+	memset(s.m.p, 0, 8);
+	p = stranger_packet(&s, VB_RC_FETCH_ADD, psn + 6, 0);
+	stranger_say(&s, &p, &how);
+	stranger_expect(&s, &c, VB_RC_ATOMIC_ACK, psn + 6);
+	CHECK(c.p.atomic_ack.original == 0 && *(volatile uint64_t *)s.m.p == 1);
+	stranger_silence(&s, 20);
+}
+
+static void a_stranger_is_served_whatever_its_migration_bit(void)
+{
+	asks(false, true);
+}
+
+static void a_stranger_without_the_migration_bit_is_served(void)
+{
+	asks(false, false);
+}
+
+static void a_stranger_is_served_over_ipv6(void)
+{
+	asks(true, true);
+}
+
+/* Its packets carry the fields of the address vector; its ICRC is looked at for each. */
+static void our(bool v6)
+{
+	stranger_meet(&s, &(struct conf){0}, v6);
+	fill(s.m.p, 3000, 5);
+	POST(&s.l, .op = IBV_WR_SEND, .id = 1, .m = &s.m, .len = 2999);
+	stranger_expect(&s, &c, VB_RC_SEND_FIRST, first());
+	CHECK_INT(c.hops, 64);
+	stranger_expect(&s, &c, VB_RC_SEND_MIDDLE, first() + 1);
+	stranger_expect(&s, &c, VB_RC_SEND_LAST, first() + 2);
+	CHECK(c.p.payload_len == 951 && c.p.bth.pad == 1 && c.p.bth.ack_req && !memcmp(c.payload, s.m.p + 2048, 951));
+	expect_none(s.l.scq, 5);
+	ack(first() + 2);
+	expect(s.l.scq, 1, IBV_WC_SUCCESS);
+	POST(&s.l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &s.m, .off = 8192, .len = 1025, .far = {0x1234, 0x99, 0});
+	stranger_expect(&s, &c, VB_RC_READ_REQUEST, first() + 3);
+	CHECK(c.p.reth.va == 0x1234 && c.p.reth.rkey == 0x99 && c.p.reth.length == 1025);
+	for (int i = 0; i < 2; i++) { /* each twice, and the last before the first */
+		struct vb_packet p = stranger_packet(&s, VB_RC_READ_RESPONSE_LAST, first() + 4, 1);
+
+		stranger_say(&s, &p, NULL);
+		p = stranger_packet(&s, VB_RC_READ_RESPONSE_FIRST, first() + 3, 1024);
+		stranger_say(&s, &p, NULL);
+	}
+	expect(s.l.scq, 2, IBV_WC_SUCCESS);
+	CHECK_INT(s.m.p[8192], (first() + 3) & 0xff);
+	CHECK_INT(s.m.p[8192 + 1024], (first() + 4) & 0xff);
+	CHECK_INT(s.m.p[8192 + 1025], 0);
+	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+}
+
+static void our_requests_reach_a_stranger(void)
+{
+	our(false);
+}
+
+static void our_requests_reach_a_stranger_over_ipv6(void)
+{
+	our(true);
+}
+
+/* A window that lies across 2^24, both ways. */
+static void sequence_numbers_go_round_both_ways(void)
+{
+	stranger_meet(&s, &(struct conf){.psn = 0xfffffc}, false);
+	for (uint64_t i = 0; i < 8; i++)
+		post_recv(&s.l, i, &s.m, 65536 + i * 64, 64);
+	for (uint32_t i = 0; i < 8; i++)
+		stranger_request(&s, VB_RC_SEND_ONLY, i, 4);
+	for (uint64_t i = 0; i < 8; i++) {
+		expect(s.l.rcq, i, IBV_WC_SUCCESS);
+		CHECK_INT(s.m.p[65536 + i * 64], (0xfc + i) & 0xff);
+	}
+	while (stranger_take(&s, &c, PATIENCE) && c.p.bth.psn.v != 3)
+		;
+	for (uint64_t i = 0; i < 8; i++)
+		POST(&s.l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &s.m, .len = 8);
+	for (uint32_t i = 0; i < 8; i++)
+		stranger_expect(&s, &c, VB_RC_WRITE_ONLY, 0xfffffc + i);
+	ack(0xfffffe);
+	for (uint64_t i = 0; i < 3; i++)
+		expect(s.l.scq, i, IBV_WC_SUCCESS);
+	struct vb_packet p = stranger_packet(&s, VB_RC_ACK, 1, 0); /* the sixth is missing */
+
+	p.aeth.kind = VB_AETH_NAK;
+	p.aeth.value = VB_NAK_PSN_SEQUENCE;
+	stranger_say(&s, &p, NULL);
+	for (uint64_t i = 3; i < 5; i++)
+		expect(s.l.scq, i, IBV_WC_SUCCESS);
+	stranger_expect(&s, &c, VB_RC_WRITE_ONLY, 1);
+	while (c.p.bth.psn.v != 3)
+		CHECK(stranger_take(&s, &c, PATIENCE));
+	ack(3);
+	for (uint64_t i = 5; i < 8; i++)
+		expect(s.l.scq, i, IBV_WC_SUCCESS);
+	stranger_request(&s, VB_RC_SEND_ONLY, 2, 4); /* of before the turn: again */
+	acked(7);
+	CHECK_INT(STAT(&s, duplicate_request), 1);
+}
+
+/* --- what is dropped, and where it is counted --- */
+
+static void nothing_happened(void)
+{
+	stranger_silence(&s, 50);
+	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+	for (unsigned i = 0; i < 4096; i++)
+		CHECK_INT(s.m.p[i], 0);
+}
+
+static void broken(uint8_t opcode, uint32_t len, const struct how *how)
+{
+	struct vb_packet p = stranger_packet(&s, opcode, s.l.it.psn, len);
+
+	stranger_say(&s, &p, how);
+}
+
+static void what_is_no_packet_is_counted_and_dropped(void)
+{
+	static const uint8_t none[] = {21, 24, 31, 39, 0x40 + 17, 0x60, 0x60 + 12, 0x80, 0x82, 0xa4, 0xff};
+	uint8_t bytes[64] = {0};
+	struct vb_packet p;
+	unsigned malformed = 0, icrc = 0;
+
+	stranger_meet(&s, &(struct conf){0}, false);
+	for (size_t len = 0; len < VB_BTH_LEN; len++) /* these go to lane 0, or are too short for an ICRC */
+		stranger_bytes(&s, bytes, len, NULL);
+	uint32_t qpn = s.l.qp->qp_num;
+
+	for (size_t i = 0; i < sizeof(none); i++, malformed++) {
+		memcpy(bytes, (uint8_t[]){none[i], 0x40, 0xff, 0xff, 0, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn, 0x80, 0, 3, 232}, 12);
+		stranger_bytes(&s, bytes, 40, NULL);
+	}
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
+	p.bth.tver = 1;
+	stranger_say(&s, &p, NULL);
+	p.bth.tver = 0;
+	p.bth.pad = 3; /* more than there is */
+	p.payload_len = 0;
+	stranger_say(&s, &p, &(struct how){.cut = 3});
+	broken(VB_RC_WRITE_ONLY, 0, &(struct how){.cut = 4});
+	broken(VB_RC_WRITE_ONLY, 0, &(struct how){.cut = 16});
+	broken(VB_RC_WRITE_ONLY, 8, &(struct how){.cut = 1});
+	broken(VB_RC_WRITE_ONLY, 8, &(struct how){.more = 3});
+	broken(VB_RC_READ_REQUEST, 0, &(struct how){.more = 4});
+	broken(VB_RC_FETCH_ADD, 0, &(struct how){.cut = 4});
+	broken(VB_RC_ACK, 0, &(struct how){.cut = 4});
+	broken(VB_RC_WRITE_ONLY, 4100, NULL);
+	malformed += 9;
+	for (int i = 0; i < 3; i++, icrc++)
+		broken(VB_RC_WRITE_ONLY, i * 512, &(struct how){.bad_icrc = true});
+	WAIT_FOR(COUNTED(drop_malformed) + COUNTED(drop_icrc) >= malformed + icrc);
+	nothing_happened();
+	CHECK_INT(COUNTED(drop_icrc), icrc);
+	CHECK_INT(COUNTED(drop_malformed), malformed);
+	stranger_request(&s, VB_RC_WRITE_ONLY, 0, 8);
+	acked(0);
+}
+
+static void of_number(uint32_t qpn, const struct how *how)
+{
+	struct vb_packet p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
+
+	p.bth.dest_qpn = qpn;
+	stranger_say(&s, &p, how);
+}
+
+/* Everything else about them is right. */
+static void what_is_for_others_is_counted_and_dropped(void)
+{
+	struct vb_packet p;
+	uint32_t qpn;
+
+	stranger_meet(&s, &(struct conf){0}, false);
+	qpn = s.l.qp->qp_num;
+	of_number(0, NULL);
+	of_number(1, NULL);
+	of_number(0xffffff, NULL);
+	of_number(qpn ^ 1, NULL);
+	of_number(qpn ^ 0x2000, NULL); /* the same place in the table */
+	WAIT_FOR(COUNTED(drop_no_qp) >= 2);
+	of_number(qpn, &(struct how){.spoofed = true});
+	of_number(qpn, &(struct how){.astray = true});
+	WAIT_FOR(COUNTED(drop_source) >= 2);
+	p = stranger_packet(&s, VB_CNP, 0, 0); /* a spoofed one would slow us down */
+	stranger_say(&s, &p, &(struct how){.spoofed = true});
+	WAIT_FOR(COUNTED(drop_source) >= 3);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
+	p.bth.pkey = 0x8001;
+	stranger_say(&s, &p, NULL);
+	p.bth.pkey = 0;
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_pkey) == 2);
+	p = stranger_packet(&s, VB_UC_WRITE_ONLY, s.l.it.psn, 8);
+	stranger_say(&s, &p, NULL);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY, s.l.it.psn, 8);
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_type) == 2);
+	ack(first());
+	ack(first() + 0x7fffff);
+	p = stranger_packet(&s, VB_RC_READ_RESPONSE_ONLY, first() + 1, 8);
+	stranger_say(&s, &p, NULL);
+	p = stranger_packet(&s, VB_RC_ATOMIC_ACK, first(), 0);
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_ghost) == 4);
+	nothing_happened();
+	CHECK_INT(STAT(&s, cnp_rcvd), 0);
+	CHECK_INT(COUNTED(drop_icrc) + COUNTED(drop_malformed), 0);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8); /* a limited member of the partition */
+	p.bth.pkey = 0x7fff;
+	stranger_say(&s, &p, NULL);
+	acked(0);
+}
+
+/* The first packet that asks for what is not its, and it is over; what it asked for has not happened. */
+static void memory_that_is_not_its_is_refused(void)
+{
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){0}, false);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 0); /* nothing needs no key */
+	p.reth = (struct vb_reth){0x10, 0xdead, 0};
+	stranger_say(&s, &p, NULL);
+	acked(0);
+	p = stranger_packet(&s, VB_RC_READ_REQUEST, s.l.it.psn + 1, 0);
+	p.reth = (struct vb_reth){0x10, 0xdead, 0};
+	stranger_say(&s, &p, NULL);
+	stranger_expect(&s, &c, VB_RC_READ_RESPONSE_ONLY, s.l.it.psn + 1);
+	CHECK_INT(c.p.payload_len, 0);
+	p = stranger_packet(&s, VB_RC_READ_REQUEST, s.l.it.psn + 2, 0);
+	p.reth.length = (uint32_t)s.m.n + 1;
+	stranger_say(&s, &p, NULL);
+	stranger_expect(&s, &c, VB_RC_ACK, s.l.it.psn + 2);
+	CHECK(c.p.aeth.kind == VB_AETH_NAK && c.p.aeth.value == VB_NAK_REMOTE_ACCESS);
+	CHECK_INT(next_event(&s.d, PATIENCE), IBV_EVENT_QP_ACCESS_ERR);
+	CHECK_INT(state_of(s.l.qp), IBV_QPS_ERR);
+	for (unsigned i = 0; i < 4096; i++)
+		CHECK_INT(s.m.p[i], 0);
+}
+
+/* --- what is in the IP header --- */
+
+static void any_identification_will_do(void)
+{
+	static const uint16_t ids[] = {0, 1, 63, 64, 0x8000, 0xfffe, 0xffff, 0x1234};
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){0}, false);
+	for (uint32_t i = 0; i < 8; i++) {
+		p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn + i, 100 * i);
+		stranger_say(&s, &p, &(struct how){.id = ids[i], .sport = (uint16_t)(0xc000 + i), .tos = (uint8_t)(i << 2), .hops = (uint8_t)(1 + i * 36)});
+		acked(i);
+	}
+	CHECK_INT(COUNTED(drop_icrc), 0);
+}
+
+/* Nobody may send these; they are no reason to fail. */
+static void fragments_and_options_do_no_harm(void)
+{
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){0}, false);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 1000);
+	stranger_say(&s, &p, &(struct how){.fragment = 256, .id = 7, .only_first = true});
+	stranger_say(&s, &p, &(struct how){.fragment = 8, .id = 8, .only_first = true});
+	stranger_silence(&s, 20);
+	stranger_say(&s, &p, &(struct how){.fragment = 256, .id = 9});
+	acked(0);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn + 1, 1000);
+	stranger_say(&s, &p, &(struct how){.option = true});
+	while (stranger_take(&s, &c, 20))
+		CHECK(c.p.bth.opcode == VB_RC_ACK);
+	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
+	stranger_say(&s, &p, NULL);
+	acked(1);
+}
+
+static void the_network_s_marks_are_told_to_the_sender(void)
+{
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){0}, false);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
+	stranger_say(&s, &p, &(struct how){.tos = 2}); /* it could be marked */
+	acked(0);
+	p.bth.psn = vb_psn(s.l.it.psn + 1);
+	stranger_say(&s, &p, &(struct how){.tos = 3});
+	for (unsigned seen = 0; seen != 3;) {
+		CHECK(stranger_take(&s, &c, PATIENCE));
+		CHECK(c.p.bth.opcode == VB_CNP || c.p.bth.opcode == VB_RC_ACK);
+		if (c.p.bth.opcode == VB_CNP)
+			CHECK(c.p.bth.becn && !c.p.bth.fecn);
+		seen |= c.p.bth.opcode == VB_CNP ? 1 : 2;
+	}
+	p = stranger_packet(&s, VB_CNP, 0, 0);
+	p.bth.becn = true;
+	p.bth.pkey = 0; /* says nothing in it */
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, cnp_rcvd) == 1);
+	CHECK_INT(STAT(&s, cnp_sent), 1);
+}
+
+static void a_checksum_may_be_missing(void)
+{
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){0}, true);
+	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
+	stranger_say(&s, &p, &(struct how){.no_checksum = true});
+	acked(0);
+}
+
+/* --- datagrams --- */
+
+static void a_datagram_shows_the_header_that_it_came_with(void)
+{
+	struct vb_packet p;
+	uint8_t *grh;
+
+	stranger_meet(&s, &(struct conf){.type = IBV_QPT_UD}, false);
+	grh = s.m.p + 65536;
+	memset(grh, 0xee, 40);
+	post_recv(&s.l, 1, &s.m, 65536, 200);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY_IMM, 0x777777, 50);
+	p.immdt.data = 0x01020304;
+	stranger_say(&s, &p, &(struct how){.tos = 0xb8, .hops = 9, .id = 0x4321});
+	struct ibv_wc wc = expect(s.l.rcq, 1, IBV_WC_SUCCESS);
+
+	CHECK(wc.byte_len == 90 && wc.src_qp == STRANGER_QPN && wc.wc_flags == (IBV_WC_GRH | IBV_WC_WITH_IMM));
+	CHECK(!memcmp(&wc.imm_data, "\1\2\3\4", 4));
+	for (int i = 0; i < 20; i++)
+		CHECK_INT(grh[i], 0);
+	grh += 20;
+	CHECK_INT(grh[0], 0x45);
+	CHECK_INT(grh[1], 0xb8);
+	CHECK_INT(grh[2] << 8 | grh[3], 20 + 8 + 12 + 8 + 4 + 52 + 4);
+	CHECK_INT(grh[4] << 8 | grh[5], 0x4321);
+	CHECK_INT(grh[6] << 8 | grh[7], 0x4000);
+	CHECK_INT(grh[8], 9);
+	CHECK_INT(grh[9], 17);
+	uint32_t sum = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)grh[i] << 8 | grh[i + 1];
+	CHECK_INT((sum & 0xffff) + (sum >> 16), 0xffff);
+	CHECK(!memcmp(grh + 12, s.there + 12, 4) && !memcmp(grh + 16, s.here + 12, 4));
+}
+
+static void a_datagram_over_ipv6_shows_its_header_too(void)
+{
+	struct vb_packet p;
+	uint8_t *grh;
+
+	stranger_meet(&s, &(struct conf){.type = IBV_QPT_UD}, true);
+	grh = s.m.p + 65536;
+	post_recv(&s.l, 1, &s.m, 65536, 200);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY, 5, 50);
+	stranger_say(&s, &p, &(struct how){.tos = 0xb8, .hops = 9, .flow_label = 0xabcde});
+	CHECK_INT(expect(s.l.rcq, 1, IBV_WC_SUCCESS).byte_len, 90);
+	CHECK_INT((uint32_t)grh[0] << 24 | grh[1] << 16 | grh[2] << 8 | grh[3], 0x6b8abcde);
+	CHECK_INT(grh[4] << 8 | grh[5], 8 + 12 + 8 + 52 + 4);
+	CHECK_INT(grh[6], 17);
+	CHECK_INT(grh[7], 9);
+	CHECK(!memcmp(grh + 8, s.there, 16) && !memcmp(grh + 24, s.here, 16));
+}
+
+static void datagrams_with_other_keys_are_counted_and_dropped(void)
+{
+	struct vb_packet p;
+
+	stranger_meet(&s, &(struct conf){.type = IBV_QPT_UD}, false);
+	post_recv(&s.l, 1, &s.m, 65536, 200);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY, 5, 50);
+	p.deth.qkey = QKEY + 1;
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_qkey) == 1);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY, 5, 50);
+	p.bth.pkey = 0x8123;
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_pkey) == 1);
+	p.bth.pkey = 0xffff;
+	p.bth.dest_qpn = 0xffffff; /* to no group */
+	stranger_say(&s, &p, NULL);
+	p = stranger_packet(&s, VB_RC_SEND_ONLY, 5, 50);
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_type) == 1);
+	expect_none(s.l.rcq, 20);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY, 6, 50);
+	stranger_say(&s, &p, &(struct how){.spoofed = true}); /* anybody may */
+	expect(s.l.rcq, 1, IBV_WC_SUCCESS);
+	p = stranger_packet(&s, VB_UD_SEND_ONLY, 6, 50);
+	stranger_say(&s, &p, NULL);
+	WAIT_FOR(STAT(&s, drop_no_receive) == 1);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"a stranger is served", a_stranger_is_served_whatever_its_migration_bit},
+		{"a stranger without the migration bit is served", a_stranger_without_the_migration_bit_is_served},
+		{"a stranger is served over IPv6", a_stranger_is_served_over_ipv6},
+		{"our requests reach a stranger", our_requests_reach_a_stranger},
+		{"our requests reach a stranger over IPv6", our_requests_reach_a_stranger_over_ipv6},
+		{"sequence numbers go round, both ways", sequence_numbers_go_round_both_ways},
+		{"what is no packet is counted and dropped", what_is_no_packet_is_counted_and_dropped},
+		{"what is for others is counted and dropped", what_is_for_others_is_counted_and_dropped},
+		{"memory that is not its is refused", memory_that_is_not_its_is_refused},
+		{"any identification will do", any_identification_will_do},
+		{"fragments and options do no harm", fragments_and_options_do_no_harm},
+		{"the network's marks are told to the sender", the_network_s_marks_are_told_to_the_sender},
+		{"a checksum may be missing", a_checksum_may_be_missing},
+		{"a datagram shows the header that it came with", a_datagram_shows_the_header_that_it_came_with},
+		{"a datagram over IPv6 shows its header, too", a_datagram_over_ipv6_shows_its_header_too},
+		{"datagrams with other keys are counted and dropped", datagrams_with_other_keys_are_counted_and_dropped},
+	};
+
+	setenv("VERBENA_WIRE", "always", 1);
+	if (!stranger_network()) {
+		printf("ok # skipped: no network namespaces here\n");
+		return 77;
+	}
+	return RUN_TESTS(argc, argv, tests);
+}
