@@ -178,7 +178,7 @@ static uint64_t serve(struct vb_node *node)
 	waiting = vb_work_waiting(node);
 	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
 	vb_active_collect(node);
-	deadline = sooner(vb_requester_deadline(node), vb_iwarp_due(node));
+	deadline = sooner(sooner(vb_requester_deadline(node), vb_iwarp_due(node)), vb_wire_forward_due(node));
 	vb_unlock(&node->progress);
 	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
 	deadline = sooner(deadline, vb_iwarp_tails_at());

@@ -53,6 +53,7 @@ void vb_wire_sockets_free(struct vb_wire_sockets *s)
 	for (int i = 0; i < VB_TX_COUNT; i++)
 		vb_tx_free(s->tx[i]);
 	vb_wire_rx_free(s->rx);
+	vb_wire_forward_free(s);
 	if (s->lane_fd >= 0) {
 		/* others hold the lane too: closing alone would leave it in the set */
 		epoll_ctl(s->node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);

@@ -35,6 +35,11 @@ struct vb_wire_sockets {
 	struct vb_wire_rx *rx;
 	struct vb_tx *tx[VB_TX_COUNT];
 
+	/* packets for programs that we have still to meet: wire_forward.c, under progress */
+	struct vb_wire_held *held;
+	unsigned held_count;
+	uint64_t held_at; /* when they are looked at again, 0: there are none */
+
 	/* the question to the broker: under io->meet_lock */
 	enum { VB_LANE_UNASKED, VB_LANE_ASKED, VB_LANE_HELD_BY_US, VB_LANE_REFUSED } asked;
 	uint64_t asked_at;
@@ -111,10 +116,15 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 /* Hands over what was added, and unlocks. false: some of it has to wait. */
 bool vb_tx_end(struct vb_tx *tx);
 
-/* --- what is for others: wire_more.c. Under progress --- */
+/* --- what is for others: wire_forward.c, wire_more.c. Under progress --- */
 
-/* A packet for another lane of this host: by ring to the program that has it. */
+/* A packet for another lane of this host: by ring to the program that has it. Where that has to be met first it waits. */
 void vb_wire_forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len);
+/* Those that wait go, if they can by now. */
+void vb_wire_forward_held(struct vb_node *node);
+/* When to look at them again; 0: there are none. */
+uint64_t vb_wire_forward_due(const struct vb_node *node);
+void vb_wire_forward_free(struct vb_wire_sockets *s);
 /* One to all queue pairs that joined its group. */
 void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len);
 

@@ -260,6 +260,8 @@ unsigned vb_wire_poll(struct vb_node *node)
 {
 	struct vb_wire_rx *rx = node->io->wire->rx;
 
+	if (__builtin_expect(node->io->wire->held != NULL, 0))
+		vb_wire_forward_held(node);
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare(rx, i);
 	int n = receive(rx);
