@@ -68,10 +68,10 @@ static void set_far(struct vb_ah *ah, uint32_t lane)
 			      memory_order_relaxed);
 }
 
-/* To another host, or to a group. */
-static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
+/* What the network made of it. */
+static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_datagram_result result)
 {
-	switch (vb_wire_datagram(qp, w)) {
+	switch (result) {
 	case VB_DATAGRAM_SENT:
 		return vb_emit_done(w);
 	case VB_DATAGRAM_LOST:
@@ -82,6 +82,22 @@ static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
 	default:
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	}
+}
+
+/* To another host, or to a group. */
+static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
+{
+	return settle_far(qp, w, vb_wire_datagram(qp, w));
+}
+
+/* To nobody of this host. Where the network is no way either, who comes to this host is found at once. */
+static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
+{
+	enum vb_datagram_result result = vb_wire_datagram(qp, w);
+
+	if (result != VB_DATAGRAM_LOST)
+		set_far(w->ah, VB_QP_LANE(w->ud_qpn));
+	return settle_far(qp, w, result);
 }
 
 /* The header that the packet would have had on the wire. */
@@ -114,11 +130,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		if (is_far(w->ah, lane))
 			return emit_far(qp, w);
 		peer = vb_peer_find(qp->node, w->ud_qpn, &w->ah->attr.grh.dgid, 0, &err);
-		if (!peer && err != EAGAIN) {
-			if (qp->wire)
-				set_far(w->ah, lane);
-			return emit_far(qp, w);
-		}
+		if (!peer && err != EAGAIN)
+			return emit_to_unknown(qp, w);
 		if (peer)
 			atomic_store_explicit(&w->ah->last_peer, peer, memory_order_release);
 	}

@@ -474,7 +474,10 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 	while (m && m->asking && wait_ms)
 		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
 			break;
-	*err = !m ? ENOMEM : m->asking && wait_ms ? EAGAIN : m->err;
+	/* an old answer stands while it is asked anew, unless somebody waits, or there is no other way anyhow */
+	bool stands = !wait_ms && atomic_load_explicit(&io->wire->up, memory_order_relaxed);
+
+	*err = !m ? ENOMEM : m->asking && !stands ? EAGAIN : m->err;
 	p = m ? m->peer : NULL;
 	pthread_mutex_unlock(&io->meet_lock);
 	return p;
