@@ -21,6 +21,17 @@ static bool same_type(const struct rcm_id *id, const struct vb_cm_msg *msg)
 	}
 }
 
+static bool is_for_iwarp(const struct vb_cm_msg *msg)
+{
+	return msg->attr == VB_CM_REQ && msg->req.primary.hop_limit == RCM_IWARP_HOPS && msg->req.pkey == RCM_IWARP_PKEY;
+}
+
+/* Of the adapters that the program chose, if it did. */
+static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
+{
+	return id->kind == RCM_EITHER || (id->kind == RCM_IWARP) == is_for_iwarp(msg);
+}
+
 /* deviates: a listener at a loopback address that no adapter has is for this host; the kernel's lets other hosts in, too. */
 static bool may_come(const struct rcm_id *id, const struct vb_cm_addr *from)
 {
@@ -58,7 +69,7 @@ struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_ms
 		return NULL;
 	for (struct rcm_id *id = rcm.listeners; id; id = id->next) {
 		if (id->state != RCM_LISTEN || (int)id->id.ps != (int)ps || rcm_addr_port(&id->src) != port ||
-		    !same_type(id, msg))
+		    !same_type(id, msg) || !same_kind(id, msg))
 			continue;
 		int at = listens_at(id, hdr, from);
 
@@ -166,7 +177,7 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 		return;
 	}
 	if (msg->attr == VB_CM_REQ) {
-		child->iwarp = msg->req.primary.hop_limit == RCM_IWARP_HOPS && msg->req.pkey == RCM_IWARP_PKEY;
+		child->iwarp = is_for_iwarp(msg);
 		take_req(child, &msg->req);
 		show_req(e, &msg->req, child->iwarp);
 		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_qp1_now());
