@@ -6,6 +6,7 @@
 #define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
 #define IPV6_LEN 40
 #define UDP_LEN 8
+#define SHORT 64 /* an acknowledgement is, and what fills the smallest path MTU is not */
 #define BTH_RESV8A 4 /* FECN, BECN and what is reserved beside them: switches may set it */
 
 /* IP and UDP header as the ICRC sees them. Returns their length. */
@@ -46,7 +47,7 @@ static bool same_flow(const struct vb_flow *a, const struct vb_flow *b)
 
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len)
 {
-	struct vb_icrc_known *k = &cache->of[(len / 4 ^ flow->sport) % VB_ICRC_FLOWS];
+	struct vb_icrc_known *k = &cache->of[(len / 4 ^ (len > SHORT ? 16 : 0) ^ flow->sport) % VB_ICRC_FLOWS];
 
 	if (__builtin_expect(k->len != len || !same_flow(&k->flow, flow), 0)) {
 		k->flow = *flow;

@@ -20,7 +20,7 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
  * The same for packets in one piece, many of few flows and sizes: what is known of a flow is kept. Zeros at first. id is
  * what ipv4_id is above. The packet, BTH to pad, is changed while this runs, and then as it was.
  */
-#define VB_ICRC_FLOWS 16 /* of one flow the lengths that take turns must not meet: a first packet is 4 words longer, an acknowledgement has 5 */
+#define VB_ICRC_FLOWS 32 /* of one flow the lengths that take turns must not meet: full packets, some words more in the first and last, and an acknowledgement */
 #define VB_ICRC_IDS 64
 
 struct vb_icrc_cache {

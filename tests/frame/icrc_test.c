@@ -330,6 +330,25 @@ static void what_is_no_packet_is_wrong_and_not_read(void)
 	CHECK(vb_icrc_find_id(0, 7, 65535) == 7 && vb_icrc_find_id(0, 7, 16) == 7);
 }
 
+/* Else what is known of one is forgotten with each of the other. */
+static void packets_of_a_flow_that_take_turns_are_known_at_once(void)
+{
+	static const size_t headers[] = {VB_BTH_LEN, VB_BTH_LEN + 4, VB_BTH_LEN + 16, VB_BTH_LEN + 20};
+	static struct vb_icrc_cache cache;
+	const struct vb_icrc_known *seen[5];
+	struct vb_flow f = {.sport = 0xc123, .dport = 4791};
+
+	for (size_t mtu = 256; mtu <= 4096; mtu *= 2) {
+		memset(&cache, 0, sizeof(cache));
+		seen[0] = vb_icrc_known(&cache, &f, VB_BTH_LEN + 4 + VB_ICRC_LEN); /* an acknowledgement */
+		for (int i = 0; i < 4; i++) {
+			seen[i + 1] = vb_icrc_known(&cache, &f, headers[i] + mtu + VB_ICRC_LEN);
+			for (int k = 0; k <= i; k++)
+				CHECK(seen[k] != seen[i + 1]);
+		}
+	}
+}
+
 int main(void)
 {
 	RUN(both_crcs_are_the_standard_one);
@@ -344,5 +363,6 @@ int main(void)
 	RUN(a_corrupted_packet_seldom_has_an_identification_that_fits);
 	RUN(a_single_flipped_bit_never_has_an_identification_that_fits);
 	RUN(what_is_no_packet_is_wrong_and_not_read);
+	RUN(packets_of_a_flow_that_take_turns_are_known_at_once);
 	return 0;
 }
