@@ -235,24 +235,48 @@ int vb_node_get(struct vb_node **out)
 	return err;
 }
 
-/* With VERBENA_LOG=debug: what was dropped, refused, repeated and copied. */
-static void log_counters(void)
+/* And what those count that are still there. Under progress. */
+static void count_open(struct vb_node *node, struct vb_wire_stats *wire, struct vb_iw_stats *iwarp)
+{
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		left -= qp != NULL;
+#define X(name, text) wire->name += qp->wire->q.stats.name;
+		if (qp && qp->wire) {
+			VB_WIRE_COUNTERS(X)
+		}
+#undef X
+#define X(name, text) iwarp->name += qp->iwarp->q.stats.name;
+		if (qp && qp->iwarp) {
+			VB_IW_COUNTERS(X)
+		}
+#undef X
+	}
+}
+
+/* With VERBENA_LOG=debug: what was dropped, refused, repeated and copied. node: under its progress, or NULL */
+static void log_counters(struct vb_node *node)
 {
 	const struct vb_counters *c = &vb_counters;
+	struct vb_wire_stats wire = vb_wire_totals;
+	struct vb_iw_stats iwarp = vb_iw_totals;
 
+	if (node)
+		count_open(node, &wire, &iwarp);
 	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
 	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey, c->drop_length, c->bad_record);
 	vb_log(VB_LOG_DEBUG, "wire: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits; %lu packets and %lu bytes received; dropped: %lu malformed, "
 	       "%lu ICRC, %lu source; %lu forwarded, %lu not", c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes,
 	       c->drop_malformed, c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
 #define X(name, text) \
-	if (vb_wire_totals.name) \
-		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, vb_wire_totals.name);
+	if (wire.name) \
+		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, wire.name);
 	VB_WIRE_COUNTERS(X)
 #undef X
 #define X(name, text) \
-	if (vb_iw_totals.name) \
-		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, vb_iw_totals.name);
+	if (iwarp.name) \
+		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, iwarp.name);
 	VB_IW_COUNTERS(X)
 #undef X
 	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
@@ -272,6 +296,17 @@ static bool take_over(struct vb_node *node)
 	return false;
 }
 
+static void log_at_end(struct vb_node *node)
+{
+	if (vb_log_threshold() < VB_LOG_DEBUG)
+		return;
+	bool taken = take_over(node);
+
+	log_counters(taken ? node : NULL);
+	if (taken)
+		vb_unlock(&node->progress);
+}
+
 /* A program that ends without closing anything has still received, and its peers want to know. */
 __attribute__((destructor)) static void at_end(void)
 {
@@ -283,7 +318,7 @@ __attribute__((destructor)) static void at_end(void)
 	the_users += node != NULL; /* nobody frees it any more */
 	pthread_mutex_unlock(&the_lock);
 	if (node)
-		log_counters();
+		log_at_end(node);
 	if (!node || !node->io->wire || !node->io->iwarp || !take_over(node))
 		return;
 	vb_iwarp_last_words(node);
@@ -311,8 +346,8 @@ void vb_node_put(struct vb_node *node)
 		vb_adapter_stop(node);
 		vb_lock(&node->progress);
 		vb_flush(node);
+		log_counters(node);
 		vb_unlock(&node->progress);
-		log_counters();
 		atomic_store(&node->hdr->life, 0x40000000u);
 		node_free(node);
 	}

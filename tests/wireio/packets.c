@@ -471,6 +471,35 @@ static void datagrams_with_other_keys_are_counted_and_dropped(void)
 	WAIT_FOR(STAT(&s, drop_no_receive) == 1);
 }
 
+/* --- what is told --- */
+
+static void leaves(int fd, void *arg)
+{
+	dup2(fd, 2);
+	setenv("VERBENA_LOG", "debug", 1);
+	stranger_meet(&s, &(struct conf){0}, false);
+	stranger_request(&s, VB_RC_WRITE_ONLY, 0, 8);
+	acked(0);
+	stranger_request(&s, VB_RC_WRITE_ONLY, 0, 8);
+	acked(0);
+	fflush(NULL);
+	exit(0); /* it closes nothing */
+}
+
+static void a_program_that_just_ends_tells_what_its_queue_pairs_counted(void)
+{
+	struct peer p = start(leaves, NULL);
+	char text[65536];
+	size_t n = 0;
+
+	for (ssize_t k = 1; k > 0 && n < sizeof(text) - 1; n += k > 0 ? (size_t)k : 0)
+		k = read(p.fd, text + n, sizeof(text) - 1 - n);
+	text[n] = 0;
+	CHECK(strstr(text, "wire: acknowledgements sent: 2\n"));
+	CHECK(strstr(text, "wire: requests that came again: 1\n"));
+	finish(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -490,6 +519,7 @@ int main(int argc, char **argv)
 		{"a datagram shows the header that it came with", a_datagram_shows_the_header_that_it_came_with},
 		{"a datagram over IPv6 shows its header, too", a_datagram_over_ipv6_shows_its_header_too},
 		{"datagrams with other keys are counted and dropped", datagrams_with_other_keys_are_counted_and_dropped},
+		{"a program that just ends tells what its queue pairs counted", a_program_that_just_ends_tells_what_its_queue_pairs_counted},
 	};
 
 	setenv("VERBENA_WIRE", "always", 1);
