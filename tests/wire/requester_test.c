@@ -454,6 +454,49 @@ static void an_rnr_nak_waits_as_long_as_its_code_says(void)
 	}
 }
 
+/* All of it, or from where the peer says: what it had taken of the message is acknowledged. */
+static void an_rnr_nak_within_a_long_message_goes_back_to_where_it_says(void)
+{
+	for (uint32_t at = 100; at < 104; at++) {
+		fx_init(&fx);
+		fx_post(&fx, VB_WIRE_SEND, 4 * FX_MTU);
+		fx_post(&fx, VB_WIRE_WRITE, 1);
+		CHECK(fx_drain(&fx, 1) == 5);
+		fx_nak(&fx, at, VB_AETH_RNR_NAK, 1, 2);
+		fx_nak(&fx, at, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 3); /* of before: it still waits */
+		silence(9999);
+		CHECK(fx.qp.rq.una == at - 100);
+		vb_wire_timeout(&fx.qp, 10002);
+		for (uint32_t psn = at; psn < 104; psn++)
+			expect(psn == 100   ? VB_RC_SEND_FIRST
+			       : psn == 103 ? VB_RC_SEND_LAST
+			                    : VB_RC_SEND_MIDDLE,
+			       psn, 256, 10002);
+		expect(VB_RC_WRITE_ONLY, 104, 1, 10002);
+		fx_ack(&fx, 104, 31, 10003);
+		completed(2, VB_WIRE_SUCCESS);
+	}
+}
+
+static void a_read_may_have_to_wait_too(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+	CHECK(fx_drain(&fx, 1) == 2);
+	fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, 2);
+	silence(3);
+	vb_wire_timeout(&fx.qp, 10002);
+	expect(VB_RC_READ_REQUEST, 100, 0, 10002);
+	expect(VB_RC_FETCH_ADD, 101, 0, 10002);
+	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 10003);
+	fx_nak(&fx, 101, VB_AETH_RNR_NAK, 1, 10004);
+	vb_wire_timeout(&fx.qp, 20004);
+	expect(VB_RC_FETCH_ADD, 101, 0, 20004);
+	respond(VB_RC_ATOMIC_ACK, 101, 0, 20005);
+	completed(2, VB_WIRE_SUCCESS);
+}
+
 static void rnr_retries_are_counted_apart_and_seven_is_for_ever(void)
 {
 	for (uint8_t retries = 1; retries <= 7; retries += 6) {
@@ -622,6 +665,36 @@ static void responses_ahead_of_two_missing_ones_are_stored(void)
 	respond(VB_RC_READ_RESPONSE_FIRST, 103, 256, 8);
 	completed(3, VB_WIRE_SUCCESS);
 	CHECK(fx.local[2][0] == 103 && fx.local[2][256] == 104 && !fx.qp.rq.rd && vb_wire_idle(&fx.qp));
+}
+
+/* Each twice, in an order that the network may make of them; what each says is stored once. */
+static void responses_that_come_again_in_any_order_change_nothing(void)
+{
+	static const uint8_t opcodes[] = {VB_RC_READ_RESPONSE_FIRST, VB_RC_READ_RESPONSE_MIDDLE, VB_RC_READ_RESPONSE_LAST};
+
+	for (int order = 0; order < 27; order++) {
+		int n[3] = {order % 3, order / 3 % 3, order / 9};
+
+		fx_init(&fx);
+		fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU + 7);
+		fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+		CHECK(fx_drain(&fx, 1) == 2);
+		for (int i = 0; i < 3; i++) /* some of them, perhaps the same */
+			respond(opcodes[n[i]], 100 + (uint32_t)n[i], n[i] == 2 ? 7 : 256, 2);
+		respond(VB_RC_ATOMIC_ACK, 103, 0, 2); /* ahead */
+		for (int i = 2; i >= 0; i--)
+			respond(opcodes[i], 100 + (uint32_t)i, i == 2 ? 7 : 256, 3);
+		for (int i = 0; i < 3; i++) {
+			respond(opcodes[i], 100 + (uint32_t)i, i == 2 ? 7 : 256, 4);
+			respond(VB_RC_ATOMIC_ACK, 103, 0, 4);
+		}
+		completed(2, VB_WIRE_SUCCESS);
+		CHECK(fx.local[0][0] == 100 && fx.local[0][256] == 101 && fx.local[0][512 + 6] == 102);
+		fx_drain(&fx, 5); /* a request that was repeated meanwhile */
+		respond(VB_RC_ATOMIC_ACK, 103, 0, 6);
+		completed(2, VB_WIRE_SUCCESS);
+		CHECK(!fx.events && vb_wire_idle(&fx.qp) && !fx.qp.rq.rd);
+	}
 }
 
 static void a_long_read_is_asked_for_in_pieces(void)
@@ -885,6 +958,22 @@ static void a_congestion_notification_narrows_the_window(void)
 	CHECK(fx.qp.rq.window.packets < before && fx.qp.stats.cnp_rcvd == 1);
 }
 
+static void a_congestion_notification_stops_an_unreliable_pair_for_a_moment(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.type = VB_WIRE_UC;
+	fx_init_with(&fx, &cfg);
+	respond(VB_CNP, 0, 0, 1);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	silence(2);
+	CHECK(vb_wire_deadline(&fx.qp) == 100001);
+	vb_wire_timeout(&fx.qp, 100001);
+	expect(VB_UC_SEND_ONLY, 100, 1, 100001);
+	silence(100001);
+}
+
 int main(void)
 {
 	RUN(a_message_is_cut_at_the_path_mtu);
@@ -910,6 +999,8 @@ int main(void)
 	RUN(a_round_trip_may_be_longer_than_the_timer);
 	RUN(without_a_timer_it_asks_for_ever);
 	RUN(an_rnr_nak_waits_as_long_as_its_code_says);
+	RUN(an_rnr_nak_within_a_long_message_goes_back_to_where_it_says);
+	RUN(a_read_may_have_to_wait_too);
 	RUN(rnr_retries_are_counted_apart_and_seven_is_for_ever);
 	RUN(a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing);
 	RUN(a_peer_that_drops_what_is_ahead_is_found_out_once);
@@ -919,6 +1010,7 @@ int main(void)
 	RUN(a_read_brings_its_bytes);
 	RUN(a_read_is_resumed_in_the_middle);
 	RUN(responses_ahead_of_two_missing_ones_are_stored);
+	RUN(responses_that_come_again_in_any_order_change_nothing);
 	RUN(a_long_read_is_asked_for_in_pieces);
 	RUN(an_acknowledgement_behind_a_read_means_its_response_was_lost);
 	RUN(a_response_acknowledges_what_was_before_it);
@@ -937,5 +1029,6 @@ int main(void)
 	RUN(a_paused_queue_ends_what_it_began);
 	RUN(abort_flushes_all_that_was_taken);
 	RUN(a_congestion_notification_narrows_the_window);
+	RUN(a_congestion_notification_stops_an_unreliable_pair_for_a_moment);
 	return 0;
 }

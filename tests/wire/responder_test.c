@@ -667,6 +667,67 @@ static void marks_of_congestion_are_told_but_not_each(void)
 	silence(2);
 }
 
+/* rxe sends 0, adapters send 1: both ways through the engine take either. */
+static void the_migration_bit_is_not_looked_at(void)
+{
+	struct vb_writer w;
+	uint8_t bytes[VB_BTH_LEN + FX_MTU + VB_ICRC_LEN];
+
+	fx_init(&fx);
+	request_of(VB_RC_WRITE_FIRST, 100, 256, 4 * FX_MTU, 1);
+	for (uint32_t i = 1; i < 3; i++) {
+		p = fx_packet(&fx, VB_RC_WRITE_MIDDLE, 100 + i, 256);
+		p.bth.migreq = i & 1;
+		w = vb_writer(bytes, sizeof(bytes));
+		vb_packet_encode(&w, &p);
+		memset(bytes + w.pos, (int)i, FX_MTU);
+		CHECK(vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 2));
+		CHECK(fx.region[i * FX_MTU] == i && fx.region[(i + 1) * FX_MTU - 1] == i);
+	}
+	p = fx_packet(&fx, VB_RC_WRITE_LAST, 103, 256);
+	p.bth.migreq = false;
+	fx_in(&fx, &p, 3);
+	expect(VB_RC_ACK, 103, 0, 3);
+	CHECK(p.bth.migreq && p.aeth.msn == 1);
+}
+
+/* What is ahead, behind, and expected, across 2^24. */
+static void psns_go_round(void)
+{
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.rq_psn = vb_psn(0xfffffe);
+	fx_init_with(&fx, &cfg);
+	fx.receives = 9;
+	request(VB_RC_SEND_ONLY, 1, 1, 1);
+	nak(0xfffffe, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_SEND_FIRST, 0xfffffe, 256, 2);
+	request(VB_RC_SEND_MIDDLE, 0xffffff, 256, 2);
+	request(VB_RC_SEND_LAST, 0, 8, 2);
+	acked(0, 1, 2);
+	CHECK(fx.receipts == 1 && fx.receipt[0].length == 520);
+	request(VB_RC_SEND_ONLY, 0xffffff, 1, 3);
+	acked(0, 1, 3);
+	CHECK(fx.qp.stats.duplicate_request == 1);
+
+	cfg.rq_psn = vb_psn(0xffffff);
+	fx_init_with(&fx, &cfg);
+	for (int i = 0; i < 2; i++) { /* and again, from where it is behind */
+		request_of(VB_RC_READ_REQUEST, 0xffffff, 0, 700, 1);
+		expect(VB_RC_READ_RESPONSE_FIRST, 0xffffff, 256, 1);
+		expect(VB_RC_READ_RESPONSE_MIDDLE, 0, 256, 1);
+		expect(VB_RC_READ_RESPONSE_LAST, 1, 188, 1);
+		silence(1);
+	}
+	p = fx_packet(&fx, VB_RC_READ_REQUEST, 0, 0);
+	p.reth = (struct vb_reth){FX_VA + 256, FX_KEY, 444};
+	fx_in(&fx, &p, 2);
+	expect(VB_RC_READ_RESPONSE_FIRST, 0, 256, 2);
+	expect(VB_RC_READ_RESPONSE_LAST, 1, 188, 2);
+	silence(2);
+}
+
 /* --- unreliable --- */
 
 static void init_as(enum vb_wire_type type)
@@ -821,6 +882,8 @@ int main(void)
 	RUN(credits_are_the_receives_that_are_left);
 	RUN(packets_that_are_not_for_it_are_counted_and_dropped);
 	RUN(marks_of_congestion_are_told_but_not_each);
+	RUN(the_migration_bit_is_not_looked_at);
+	RUN(psns_go_round);
 	RUN(uc_drops_a_message_with_a_gap_and_takes_the_next);
 	RUN(uc_begins_anew_where_a_message_is_cut_off);
 	RUN(uc_errors_are_silent);
