@@ -400,8 +400,7 @@ static void packet(struct world *w, struct input *in)
 		bytes[take(in, 2) % total] = (uint8_t)take(in, 1);
 	memcpy(a.flow.src, head & 128 ? node.hdr : (const void *)&there, VB_GID_LEN);
 	a.flow.src[0] = 0xfe;
-	a.flow.dst[0] = 0xfe;
-	a.flow.dst[15] = 1;
+	vb_query_gid_at(NULL, 1, 0, (union ibv_gid *)(void *)a.flow.dst);
 	if (take(in, 1) & 1)
 		total -= take(in, 1) % total;
 	vb_lock(&node.progress);

@@ -90,6 +90,43 @@ static void a_responder_waits_for_the_first_message_but_not_for_ever(void)
 	lives(0);
 }
 
+/* As much as a frame holds, with the words of the enhanced setup in it; a program is shown what its events have room for. */
+static void private_data_may_fill_its_frame(void)
+{
+	struct end listener, server;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	uint8_t much[512];
+
+	memset(much, 'x', sizeof(much));
+	for (unsigned revision = 1; revision <= 2; revision++) {
+		struct bytes b = revision == 1 ? frame(false, 0, 1, much, 512) : enhanced(false, 0, 3, 5, much, 508);
+		int fd = tcp_to(port);
+
+		CHECK_INT(b.len, 20 + 512);
+		CHECK_INT(send(fd, b.at, 19, 0), 19); /* within the length */
+		has_arrived(fd);
+		CHECK_INT(send(fd, b.at + 19, 500, 0), 500);
+		has_arrived(fd);
+		CHECK(!event_waits(listener.ch));
+		CHECK_INT(send(fd, b.at + 519, b.len - 519, 0), b.len - 519);
+		struct rdma_cm_event *e = requested(&listener, &server);
+
+		CHECK_INT(e->param.conn.private_data_len, 255);
+		CHECK(!memcmp(e->param.conn.private_data, much, 255));
+		CHECK_INT(e->param.conn.initiator_depth, revision == 1 ? e->param.conn.responder_resources : 3);
+		make_qp(&server);
+		MUST(rdma_accept(server.id, NULL));
+		MUST(rdma_ack_cm_event(e));
+		next_is(listener.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+		CHECK_INT(listen_to(fd).revision, revision);
+		close(fd);
+		next_is(listener.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+		drop_end(&server);
+	}
+	drop_end(&listener);
+	lives(0);
+}
+
 static void revision_2_agrees_on_depths_and_on_a_first_message(void)
 {
 	struct end listener, server;
@@ -400,6 +437,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 	        T(revision_1_is_answered_with_revision_1),
 	        T(a_responder_waits_for_the_first_message_but_not_for_ever),
+	        T(private_data_may_fill_its_frame),
 	        T(revision_2_agrees_on_depths_and_on_a_first_message),
 	        T(a_crc_is_used_if_one_wants_it_and_markers_if_the_receiver_does),
 	        T(the_environment_asks_for_a_crc_and_markers),
