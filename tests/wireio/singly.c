@@ -1,0 +1,112 @@
+// singly.c - a kernel, or a device, that does not cut one send into packets: each goes by itself
+// follows: udp(7) (UDP_SEGMENT); the errors are those that Linux has for it
+// SPDX-License-Identifier: MIT
+#include "stranger.h"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "engine/engine.h"
+#include "io/wire.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+#define PACKETS 40u
+
+static int refusal;
+static unsigned refused, busy;
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
+
+/* Of the adapter's sends, by the linker: those that ask for segments fail; of the others so many have to be tried again. */
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
+{
+	const struct cmsghdr *c = mh->msg_controllen ? CMSG_FIRSTHDR(mh) : NULL;
+	bool ours = c && (c->cmsg_level == IPPROTO_IP || c->cmsg_level == IPPROTO_IPV6);
+
+	for (; c && refusal; c = CMSG_NXTHDR((struct msghdr *)mh, (struct cmsghdr *)c)) {
+		if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT) {
+			refused++;
+			errno = refusal;
+			return -1;
+		}
+	}
+	if (ours && busy) {
+		busy--;
+		errno = ENOBUFS;
+		return -1;
+	}
+	return __real_sendmsg(fd, mh, flags);
+}
+
+static void all_come(bool v6, int err)
+{
+	struct stranger s;
+	struct came c;
+
+	refusal = err;
+	stranger_meet(&s, &(struct conf){.psn = 500}, v6);
+	fill(s.m.p, PACKETS * 1024, 3);
+	POST(&s.l, .op = IBV_WR_SEND, .id = 1, .m = &s.m, .len = PACKETS * 1024);
+	for (uint32_t i = 0; i < PACKETS; i++) {
+		struct vb_packet ack = stranger_packet(&s, VB_RC_ACK, 500 + i, 0);
+
+		stranger_expect(&s, &c, i == 0 ? VB_RC_SEND_FIRST : i == PACKETS - 1 ? VB_RC_SEND_LAST : VB_RC_SEND_MIDDLE, 500 + i);
+		CHECK(c.p.payload_len == 1024 && !memcmp(c.payload, s.m.p + i * 1024, 1024));
+		if (c.p.bth.ack_req)
+			stranger_say(&s, &ack, NULL);
+	}
+	expect(s.l.scq, 1, IBV_WC_SUCCESS);
+	CHECK_INT(refused, 1); /* it is not tried again */
+	CHECK_INT(atomic_load(&vb_counters.tx_refused), 0);
+}
+
+static void a_device_that_cannot_checksum_gets_packets(void)
+{
+	all_come(false, EIO);
+}
+
+static void an_older_kernel_gets_packets(void)
+{
+	all_come(true, ENOPROTOOPT);
+}
+
+/* What the network has no room for now waits, and goes in its order. */
+static void what_has_no_room_now_goes_later(void)
+{
+	struct stranger s;
+	struct came c;
+
+	stranger_meet(&s, &(struct conf){.psn = 500}, false);
+	busy = 5;
+	for (uint32_t i = 0; i < 8; i++)
+		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 100 + i);
+	for (uint32_t i = 0; i < 8; i++) {
+		stranger_expect(&s, &c, VB_RC_SEND_ONLY, 500 + i);
+		CHECK_INT(c.p.payload_len, 100 + i);
+	}
+	CHECK_INT(busy, 0);
+	CHECK(atomic_load(&vb_counters.tx_waits) > 0);
+	CHECK_INT(STAT(&s, resent_pkts), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"a device that cannot checksum gets packets", a_device_that_cannot_checksum_gets_packets},
+		{"an older kernel gets packets", an_older_kernel_gets_packets},
+		{"what has no room now goes later", what_has_no_room_now_goes_later},
+	};
+
+	setenv("VERBENA_WIRE", "always", 1);
+	if (!stranger_network()) {
+		printf("ok # skipped: no network namespaces here\n");
+		return 77;
+	}
+	return RUN_TESTS(argc, argv, tests);
+}
