@@ -388,6 +388,44 @@ static void a_checksum_may_be_missing(void)
 	acked(0);
 }
 
+/* --- several interfaces --- */
+
+/* Each pair has the address of its device, for what it sends and what it takes. */
+static void each_interface_and_address_has_its_own_pairs(void)
+{
+	static const struct {
+		const char *device, *address;
+	} at[] = {{"roce_lo", "127.0.0.1"}, {"roce_cable", "192.0.2.1"}, {"roce_cable", "192.0.2.9"}, {"roce_lo", "fd00::1"}};
+	struct stranger of[4];
+
+	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
+	           "ip addr add 192.0.2.9/24 dev cable && ip link set cable up && ip link set other up"))
+		skip("no second interface can be made here");
+	for (int i = 0; i < 4; i++)
+		stranger_meet_at(&of[i], &(struct conf){0}, at[i].device, at[i].address);
+	for (uint32_t n = 0; n < 3; n++)
+		for (int i = 0; i < 4; i++) {
+			stranger_request(&of[i], VB_RC_WRITE_ONLY, n, 8);
+			stranger_expect(&of[i], &c, VB_RC_ACK, of[i].l.it.psn + n);
+		}
+	for (int i = 0; i < 3; i++) { /* to the address of another */
+		struct stranger wrong = of[i];
+
+		memcpy(wrong.here, of[(i + 1) % 3].here, 16);
+		stranger_request(&wrong, VB_RC_WRITE_ONLY, 3, 8);
+	}
+	WAIT_FOR(COUNTED(drop_source) == 3);
+	for (int i = 0; i < 4; i++) {
+		POST(&of[i].l, .op = IBV_WR_SEND, .id = 1, .m = &of[i].m, .len = 100);
+		stranger_expect(&of[i], &c, VB_RC_SEND_ONLY, of[i].l.me.psn);
+		struct vb_packet p = stranger_packet(&of[i], VB_RC_ACK, of[i].l.me.psn, 0);
+
+		stranger_say(&of[i], &p, NULL);
+		expect(of[i].l.scq, 1, IBV_WC_SUCCESS);
+	}
+	CHECK(!system("ip link del cable"));
+}
+
 /* --- datagrams --- */
 
 static void a_datagram_shows_the_header_that_it_came_with(void)
@@ -516,6 +554,7 @@ int main(int argc, char **argv)
 		{"fragments and options do no harm", fragments_and_options_do_no_harm},
 		{"the network's marks are told to the sender", the_network_s_marks_are_told_to_the_sender},
 		{"a checksum may be missing", a_checksum_may_be_missing},
+		{"each interface and address has its own pairs", each_interface_and_address_has_its_own_pairs},
 		{"a datagram shows the header that it came with", a_datagram_shows_the_header_that_it_came_with},
 		{"a datagram over IPv6 shows its header, too", a_datagram_over_ipv6_shows_its_header_too},
 		{"datagrams with other keys are counted and dropped", datagrams_with_other_keys_are_counted_and_dropped},

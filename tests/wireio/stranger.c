@@ -97,6 +97,19 @@ static void set(int fd, int level, int name, int value)
 
 /* --- the pair --- */
 
+static void open_device(struct dev *d, const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	memset(d, 0, sizeof(*d));
+	for (int i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			d->ctx = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	CHECK(d->ctx && (d->pd = ibv_alloc_pd(d->ctx)));
+	CHECK(!ibv_query_port(d->ctx, 1, &d->port));
+}
+
 static void use_gid(struct dev *d, const uint8_t gid[16])
 {
 	union ibv_gid g;
@@ -114,9 +127,16 @@ static void use_gid(struct dev *d, const uint8_t gid[16])
 /* Beside the lanes, at an address of its own: the kernel prefers it there. */
 static void listen_there(struct stranger *s)
 {
+	static int open[2];
 	struct sockaddr_storage sa;
 	socklen_t len = vb_gid_to_sockaddr(&sa, s->there, VB_ROCE_PORT, 0);
 
+	s->raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+	CHECK(s->raw >= 0);
+	if (open[s->v6]) {
+		s->fd = open[s->v6];
+		return;
+	}
 	s->fd = socket(sa.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	CHECK(s->fd >= 0);
 	set(s->fd, SOL_SOCKET, SO_REUSEPORT, 1);
@@ -129,17 +149,21 @@ static void listen_there(struct stranger *s)
 		set(s->fd, IPPROTO_IP, IP_RECVTTL, 1);
 	}
 	CHECK(!bind(s->fd, (struct sockaddr *)&sa, len));
-	s->raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
-	CHECK(s->raw >= 0);
+	open[s->v6] = s->fd;
 }
 
 void stranger_meet(struct stranger *s, const struct conf *c, bool v6)
 {
+	stranger_meet_at(s, c, "roce_lo", v6 ? HERE6 : HERE4);
+}
+
+void stranger_meet_at(struct stranger *s, const struct conf *c, const char *device, const char *here)
+{
 	memset(s, 0, sizeof(*s));
-	s->v6 = v6;
-	address(s->here, v6 ? HERE6 : HERE4);
-	address(s->there, v6 ? THERE6 : THERE4);
-	dev_open(&s->d);
+	s->v6 = strchr(here, ':');
+	address(s->here, here);
+	address(s->there, s->v6 ? THERE6 : THERE4);
+	open_device(&s->d, device);
 	use_gid(&s->d, s->here);
 	mem_make(&s->m, &s->d, 1 << 20);
 	link_make(&s->l, &s->d, c);

@@ -42,6 +42,8 @@ bool stranger_network(void);
 
 /* Makes the pair and connects it, RTS; conf as for link_make. VERBENA_WIRE has to be always. */
 void stranger_meet(struct stranger *s, const struct conf *c, bool v6);
+/* The same of this device, at this address of it. A second pair of the same program shares the stranger's socket. */
+void stranger_meet_at(struct stranger *s, const struct conf *c, const char *device, const char *here);
 
 /* A packet as a right peer sends it: of the right P_Key, QP number, keys, into the beginning of the memory. */
 struct vb_packet stranger_packet(const struct stranger *s, uint8_t opcode, uint32_t psn, uint32_t len);
