@@ -168,6 +168,8 @@ struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn);
 bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint64_t now);
 /* Hands a packet to its QP. Under progress + sq_lock. */
 void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now);
+/* The same for one whose opcode nobody has. Under progress + sq_lock. */
+void vb_wire_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth);
 /* Sends what it has to say, after input. crowded: much more waits in the socket. Under progress. */
 void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded);
 

@@ -513,6 +513,14 @@ void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 		vb_wire_settle(qp);
 }
 
+void vb_wire_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
+{
+	if (!qp->wire || atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR)
+		return;
+	vb_wire_input_unknown(&qp->wire->q, bth);
+	vb_wire_settle(qp);
+}
+
 void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 {
 	if (qp->type == IBV_QPT_UD)

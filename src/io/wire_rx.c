@@ -155,12 +155,31 @@ void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_
 	touch(node->io->wire->rx, qp);
 }
 
+/* Whose peer asks for what does not exist is told, if it is connected. */
+static void unknown_opcode(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes)
+{
+	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
+	struct vb_bth bth;
+
+	vb_bth_decode(&r, &bth);
+	struct vb_qp *qp = vb_wire_qp_of(node, bth.dest_qpn);
+
+	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
+		return;
+	hold(node->io->wire->rx, qp);
+	vb_wire_path_input_unknown(qp, &bth);
+	touch(node->io->wire->rx, qp);
+}
+
 void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes, size_t len)
 {
 	struct vb_packet p;
+	enum vb_verdict verdict = vb_packet_decode(&p, bytes, len);
 
-	if (vb_packet_decode(&p, bytes, len) != VB_PACKET_OK) {
+	if (verdict != VB_PACKET_OK) {
 		VB_COUNT(drop_malformed, 1);
+		if (verdict == VB_PACKET_OPCODE)
+			unknown_opcode(node, a, bytes);
 		return;
 	}
 	if (p.bth.dest_qpn == 0xffffff) {

@@ -128,8 +128,16 @@ static void raw(struct vb_reader *r)
 	size_t len = vb_get8(r);
 	const uint8_t *bytes = vb_take(r, len);
 	struct vb_packet p;
+	enum vb_verdict verdict = bytes ? vb_packet_decode(&p, bytes, len) : VB_PACKET_TRUNCATED;
 
-	if (!bytes || vb_packet_decode(&p, bytes, len) != VB_PACKET_OK)
+	if (verdict == VB_PACKET_OPCODE) {
+		struct vb_reader head = vb_reader(bytes, VB_BTH_LEN);
+		struct vb_bth bth;
+
+		vb_bth_decode(&head, &bth);
+		vb_wire_input_unknown(&fx.qp, &bth);
+	}
+	if (verdict != VB_PACKET_OK)
 		return;
 	uint8_t *payload = malloc(p.payload_len + 1), grh[40] = {0x45};
 

@@ -667,6 +667,35 @@ static void marks_of_congestion_are_told_but_not_each(void)
 	silence(2);
 }
 
+/* In its turn, of RC, of the partition; else it is dropped. */
+static void an_opcode_that_is_none_is_invalid(void)
+{
+	struct vb_bth bth = {.opcode = 28, .dest_qpn = 0x11, .pkey = 0xffff, .psn = vb_psn(101)};
+
+	fx_init(&fx);
+	vb_wire_input_unknown(&fx.qp, &bth);
+	bth.psn = vb_psn(99);
+	vb_wire_input_unknown(&fx.qp, &bth);
+	bth.psn = vb_psn(100);
+	bth.pkey = 0x8001;
+	vb_wire_input_unknown(&fx.qp, &bth);
+	bth.pkey = 0xffff;
+	bth.opcode = 0x20 + 28;
+	vb_wire_input_unknown(&fx.qp, &bth);
+	silence(1);
+	CHECK(!fx.events);
+	bth.opcode = 28;
+	fx.receives = 1;
+	request(VB_RC_SEND_FIRST, 100, 256, 1);
+	acked(100, 0, 1);
+	bth.psn = vb_psn(101);
+	vb_wire_input_unknown(&fx.qp, &bth);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
+	ended(VB_NAK_INVALID_REQUEST, 101, VB_WIRE_EVENT_REQ, 2);
+	vb_wire_input_unknown(&fx.qp, &bth);
+	nak(101, VB_AETH_NAK, VB_NAK_INVALID_REQUEST, 3);
+}
+
 /* rxe sends 0, adapters send 1: both ways through the engine take either. */
 static void the_migration_bit_is_not_looked_at(void)
 {
@@ -882,6 +911,7 @@ int main(void)
 	RUN(credits_are_the_receives_that_are_left);
 	RUN(packets_that_are_not_for_it_are_counted_and_dropped);
 	RUN(marks_of_congestion_are_told_but_not_each);
+	RUN(an_opcode_that_is_none_is_invalid);
 	RUN(the_migration_bit_is_not_looked_at);
 	RUN(psns_go_round);
 	RUN(uc_drops_a_message_with_a_gap_and_takes_the_next);

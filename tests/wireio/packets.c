@@ -195,7 +195,7 @@ static void broken(uint8_t opcode, uint32_t len, const struct how *how)
 
 static void what_is_no_packet_is_counted_and_dropped(void)
 {
-	static const uint8_t none[] = {21, 24, 31, 39, 0x40 + 17, 0x60, 0x60 + 12, 0x80, 0x82, 0xa4, 0xff};
+	static const uint8_t none[] = {39, 0x40 + 17, 0x60, 0x60 + 12, 0x80, 0x82, 0xa4, 0xff};
 	uint8_t bytes[64] = {0};
 	struct vb_packet p;
 	unsigned malformed = 0, icrc = 0;
@@ -233,6 +233,37 @@ static void what_is_no_packet_is_counted_and_dropped(void)
 	CHECK_INT(COUNTED(drop_malformed), malformed);
 	stranger_request(&s, VB_RC_WRITE_ONLY, 0, 8);
 	acked(0);
+}
+
+/* A request in its turn that asks for what does not exist, and one out of it. */
+static void an_opcode_that_is_reserved_is_an_invalid_request(void)
+{
+	static const uint8_t reserved[] = {21, 24, 28, 29, 31};
+
+	for (size_t i = 0; i < sizeof(reserved); i++) {
+		uint8_t bytes[VB_BTH_LEN + 16];
+		struct vb_writer w;
+		struct vb_bth bth;
+
+		stranger_meet(&s, &(struct conf){0}, false);
+		bth = stranger_packet(&s, VB_RC_SEND_ONLY, s.l.it.psn + 1, 0).bth;
+		bth.opcode = reserved[i];
+		for (int turn = 0; turn < 3; turn++) { /* ahead: dropped; the next: refused; and again, if the NAK was lost */
+			memset(bytes, 0, sizeof(bytes));
+			w = vb_writer(bytes, sizeof(bytes));
+			vb_bth_encode(&w, &bth);
+			stranger_bytes(&s, bytes, sizeof(bytes), NULL);
+			bth.psn.v = s.l.it.psn;
+			if (!turn) {
+				stranger_silence(&s, 10);
+				continue;
+			}
+			stranger_expect(&s, &c, VB_RC_ACK, s.l.it.psn);
+			CHECK(c.p.aeth.kind == VB_AETH_NAK && c.p.aeth.value == VB_NAK_INVALID_REQUEST);
+		}
+		CHECK_INT(next_event(&s.d, PATIENCE), IBV_EVENT_QP_REQ_ERR);
+		CHECK_INT(state_of(s.l.qp), IBV_QPS_ERR);
+	}
 }
 
 static void of_number(uint32_t qpn, const struct how *how)
@@ -548,6 +579,7 @@ int main(int argc, char **argv)
 		{"our requests reach a stranger over IPv6", our_requests_reach_a_stranger_over_ipv6},
 		{"sequence numbers go round, both ways", sequence_numbers_go_round_both_ways},
 		{"what is no packet is counted and dropped", what_is_no_packet_is_counted_and_dropped},
+		{"an opcode that is reserved is an invalid request", an_opcode_that_is_reserved_is_an_invalid_request},
 		{"what is for others is counted and dropped", what_is_for_others_is_counted_and_dropped},
 		{"memory that is not its is refused", memory_that_is_not_its_is_refused},
 		{"any identification will do", any_identification_will_do},

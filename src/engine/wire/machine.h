@@ -93,6 +93,8 @@ static inline void vb_untime(struct vb_wire_requester *rq)
 
 /* responder.c: RC and UC */
 void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+/* A request of RC whose opcode is none. */
+void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn);
 /* A full middle packet of a send or write. false: not the next one, or not so simple. */
 bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint64_t now);

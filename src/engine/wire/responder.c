@@ -359,10 +359,10 @@ static enum state (*const steps[])(struct job *) = {
 };
 
 /* The request that ended it comes again: its NAK was lost. */
-static void repeat_nak(struct vb_wire_qp *qp, const struct vb_packet *p)
+static void repeat_nak(struct vb_wire_qp *qp, struct vb_psn psn)
 {
 	qp->stats.drop_state++;
-	if (vb_psn_equal(p->bth.psn, qp->rs.nak_psn))
+	if (vb_psn_equal(psn, qp->rs.nak_psn))
 		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
@@ -373,6 +373,15 @@ static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t 
 	j.rc = qp->cfg.type == VB_WIRE_RC;
 	for (enum state s = CHECK_PSN; s != DONE;)
 		s = steps[s](&j);
+}
+
+/* IBA 9.7.5.2: an opcode that is reserved is an invalid request, in its turn; any other time it is just dropped. */
+void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn)
+{
+	if (qp->rs.closed)
+		repeat_nak(qp, psn);
+	else if (!qp->dead && vb_psn_equal(psn, qp->rs.epsn))
+		vb_responder_refuse(qp, VB_NAK_INVALID_REQUEST, psn, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_REQ);
 }
 
 /* What the steps above come to for most packets. A fault is left to them. */
@@ -407,7 +416,7 @@ void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const 
 	struct vb_wire_kept *k;
 
 	if (qp->rs.closed) {
-		repeat_nak(qp, p);
+		repeat_nak(qp, p->bth.psn);
 		return;
 	}
 	run(qp, p, payload, now);

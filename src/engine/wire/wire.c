@@ -172,6 +172,14 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	}
 }
 
+void vb_wire_input_unknown(struct vb_wire_qp *qp, const struct vb_bth *bth)
+{
+	bool rc = qp->cfg.type == VB_WIRE_RC && bth->opcode >> 5 == VB_SVC_RC >> 5;
+
+	if (rc && bth->dest_qpn == qp->cfg.qpn && pkey_matches(bth->pkey, qp->cfg.pkey))
+		vb_responder_input_unknown(qp, bth->psn);
+}
+
 /* Byte by byte, as vb_bth_decode: BTH is opcode; flags; P_Key; resv8a; DestQP; ack; PSN. */
 static uint32_t get24(const uint8_t *p)
 {

@@ -330,6 +330,8 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *packet, const 
  * no plain middle packet in its turn, and nothing was done; vb_wire_input is for it.
  */
 bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint64_t now);
+/* The same for one that only has a BTH that can be read: nobody has its opcode. */
+void vb_wire_input_unknown(struct vb_wire_qp *qp, const struct vb_bth *bth);
 /* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to itself. */
 void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now);
 /* The next packet to send, until false. After each input, timeout, and after something was posted. */
