@@ -145,10 +145,28 @@ static uint64_t tick_auth(struct nt_target *t)
 	return t->auth_due ? t->auth_due : UINT64_MAX;
 }
 
+/* Hosts that wait for a medium to end what they had begun: for so long. */
+static uint64_t tick_connects(struct nt_target *t)
+{
+	uint64_t next = UINT64_MAX;
+	bool due = false;
+
+	for (const struct nt_request *r = t->connects; r; r = r->next) {
+		due |= r->at <= t->now;
+		if (r->at > t->now && r->at < next)
+			next = r->at;
+	}
+	if (due)
+		nt_connects_again(t);
+	return next;
+}
+
 uint64_t nt_target_tick(struct nt_target *t)
 {
-	uint64_t next = tick_auth(t);
+	uint64_t next = tick_auth(t), connects = tick_connects(t);
 
+	if (connects < next)
+		next = connects;
 	for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
 		for (struct nt_controller *c = s->controllers; c; c = c->next) {
 			uint32_t kato = c->kato ? c->kato : s->discovery ? DISCOVERY_KATO : 0;

@@ -101,16 +101,32 @@ static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char 
  * A host that connects anew may send again what it has had no answer to. Where the backend still works for a connection of
  * its that has ended, that comes first; what follows the second time must not be overwritten by the first.
  */
-static bool must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid)
+static struct nt_controller *must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid)
 {
-	for (const struct nt_controller *c = s->controllers; c; c = c->next) {
+	for (struct nt_controller *c = s->controllers; c; c = c->next) {
 		if (strcmp(c->hostnqn, hostnqn) || memcmp(c->hostid, hostid, 16))
 			continue;
 		for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
 			if (c->queues[i] && c->queues[i]->closing && c->queues[i]->busy)
-				return true;
+				return c;
 	}
-	return false;
+	return NULL;
+}
+
+/* For a while. A medium that may never answer is said, once; its host is to come again, whatever connection that is by. */
+static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
+{
+	struct nt_target *t = r->queue->target;
+
+	if (!r->at)
+		r->at = t->now + NT_CONNECT_MS;
+	if (r->at > t->now)
+		return WAITS;
+	if (!c->stuck && t->say)
+		t->say("%s: a medium does not end what this host had begun on a connection that is gone; until then the host is kept out of %s",
+		       c->hostnqn, c->subsystem->nqn);
+	c->stuck = true;
+	return NV_CONNECT_BUSY;
 }
 
 /* Names must end in their fields; who they are is found out then. */
@@ -141,8 +157,11 @@ static uint16_t connect_to(struct nt_request *r)
 	}
 	if (q->target->stopping)
 		return NV_CONNECT_BUSY;
-	if (!c.qid && must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID))
-		return WAITS;
+	struct nt_controller *before = c.qid ? NULL : must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID);
+	uint16_t status = before ? wait_for(r, before) : 0;
+
+	if (status)
+		return status;
 	q->no_sq_flow = c.cattr & NV_CONNECT_NO_SQ_FLOW;
 	return c.qid ? connect_io(r, &c, s, hostnqn) : connect_admin(r, &c, s, hostnqn);
 }
@@ -153,7 +172,7 @@ static void connect_run(struct nt_request *r)
 	struct nt_target *t = q->target;
 	uint16_t status = connect_to(r);
 
-	if (status == WAITS) { /* for as long as the transport lets it */
+	if (status == WAITS) {
 		nt_hold(r);
 		r->next = t->connects;
 		t->connects = r;

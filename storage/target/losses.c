@@ -56,10 +56,16 @@ static struct nt_gone *find_gone(const struct nt_controller *c)
 	return NULL;
 }
 
+/* Anybody who comes may be one that was forgotten: told of a loss for nothing is better than not told. */
+static uint64_t known_to_strangers(const struct nt_subsystem *s)
+{
+	return s->forgot && s->forgot_known < s->target->losses ? s->forgot_known : s->target->losses;
+}
+
 void nt_losses_begin(struct nt_controller *c)
 {
 	struct nt_gone *g = find_gone(c);
-	uint64_t n = g ? g->known : c->subsystem->target->losses;
+	uint64_t n = g ? g->known : known_to_strangers(c->subsystem);
 
 	if (g && !--g->n)
 		g->subsystem = NULL;
@@ -71,7 +77,32 @@ void nt_losses_begin(struct nt_controller *c)
 	c->losses_before = n;
 }
 
-/* Who has shut down has flushed; who was never enabled may be anybody. The longest gone is forgotten. */
+static void forget_gone(struct nt_gone *g)
+{
+	struct nt_subsystem *s = g->subsystem;
+
+	if (!s->forgot || g->known < s->forgot_known)
+		s->forgot_known = g->known;
+	s->forgot = true;
+	g->subsystem = NULL;
+}
+
+/* A place that is free, or the one of who was remembered first. */
+static struct nt_gone *new_gone(struct nt_target *t)
+{
+	for (uint32_t i = 0; i < NT_GONE_MAX; i++) {
+		struct nt_gone *g = &t->gone[t->next_gone++ % NT_GONE_MAX];
+
+		if (!g->subsystem)
+			return g;
+	}
+	struct nt_gone *g = &t->gone[t->next_gone++ % NT_GONE_MAX];
+
+	forget_gone(g);
+	return g;
+}
+
+/* Who has shut down has flushed; who was never enabled may be anybody. */
 void nt_losses_end(struct nt_controller *c)
 {
 	struct nt_target *t = c->subsystem->target;
@@ -81,7 +112,7 @@ void nt_losses_end(struct nt_controller *c)
 	if (flushed || !(c->cc & NV_CC_EN) || c->subsystem->discovery)
 		return;
 	if (!g) {
-		g = &t->gone[t->next_gone++ % NT_GONE_MAX];
+		g = new_gone(t);
 		*g = (struct nt_gone){.subsystem = c->subsystem, .known = known(c)};
 		memcpy(g->hostid, c->hostid, sizeof(g->hostid));
 	}

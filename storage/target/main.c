@@ -381,6 +381,7 @@ static bool set_up(const struct options *o, struct nt_config *c)
 		nt_say("%s", strerror(error));
 		return false;
 	}
+	server.target.say = nt_say;
 #ifdef NT_HAVE_AUTH
 	server.target.auth = &nt_dhchap;
 #endif

@@ -39,7 +39,7 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
-#define NT_GONE_MAX 64u
+#define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
 
 struct nt_target;
@@ -216,6 +216,9 @@ struct nt_subsystem {
 	struct nt_namespace *ns[NT_NAMESPACES_MAX + 1]; /* by nsid */
 	uint8_t ana[NT_ANA_GROUPS + 1];                 /* enum nv_ana_state by group */
 	uint64_t ana_changes;
+	/* hosts that went without a word and are remembered no more: the last loss that all of them know of */
+	bool forgot;
+	uint64_t forgot_known;
 };
 
 /* In-band authentication. NULL in the target: nobody needs any. */
@@ -242,7 +245,8 @@ struct nt_target {
 	struct nt_referral *referrals;
 	struct nt_request *waiting, **waiting_end; /* for memory */
 	bool serving;
-	struct nt_request *connects; /* that wait for the end of what the same host has begun */
+	struct nt_request *connects; /* that wait for the end of what the same host has begun; at: until then */
+	void (*say)(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* to whoever runs it; may be NULL */
 	struct nt_controller *by_id[256];
 	uint16_t next_id;
 	uint16_t queues;     /* I/O queues for each controller */
@@ -252,7 +256,7 @@ struct nt_target {
 	uint64_t started;
 	uint64_t losses; /* of all namespaces */
 	struct nt_gone { /* hosts that went without a word, and may come back: up to which loss all of these have been told */
-		const struct nt_subsystem *subsystem;
+		struct nt_subsystem *subsystem; /* NULL: a free place */
 		uint8_t hostid[16];
 		uint64_t known;
 		uint32_t n; /* of their controllers that have not come back */
@@ -306,6 +310,7 @@ struct nt_controller {
 	uint32_t attached;                                  /* queues, the admin queue too */
 	uint16_t id, granted;                               /* I/O queues */
 	bool dying;
+	bool stuck; /* a medium keeps it, and its host out: that has been said */
 	char hostnqn[NV_NQN_SIZE];
 	uint8_t hostid[16];
 	uint32_t cc, csts;
@@ -337,6 +342,7 @@ void nt_complete(struct nt_request *r, uint16_t status);
 /* r's data could not be read where it lies, if that is the backend's memory: nobody else is told to read there. */
 void nt_map_lost(struct nt_request *r);
 
+#define NT_CONNECT_MS 2000u /* so long a Connect may wait for what its host had begun before */
 #define NT_AUTH_MS 20000u /* for an authentication, and from Connect to its end */
 
 extern const struct nt_auth nt_dhchap; /* auth.c, where it is built with OpenSSL */

@@ -247,6 +247,49 @@ static void a_host_that_shuts_down_has_flushed(void)
 	all_down();
 }
 
+static void come_with(uint32_t hostid)
+{
+	admin = host_open();
+	struct nv_sqe c = connect_command(admin, 0, NV_CNTLID_DYNAMIC);
+
+	nv_put32(admin->out + NV_CONNECT_AT_HOSTID, hostid);
+	SAME(host_do(admin, c).status, 0);
+	SAME(property_set(admin, NV_PROP_CC, 0x460001, 0).status, 0);
+	h = host_open();
+	c = connect_command(h, 1, admin->q.ctrl->id);
+	nv_put32(h->out + NV_CONNECT_AT_HOSTID, hostid);
+	SAME(host_do(h, c).status, 0);
+}
+
+static void go(void)
+{
+	host_close(h);
+	host_close(admin);
+}
+
+static void a_host_that_is_remembered_no_more_is_told_all_the_same(void)
+{
+	up(16 << 20);
+	another_host();
+	go();
+	for (uint32_t i = 1; i <= NT_GONE_MAX; i++) { /* one more than there is room for */
+		come_with(i);
+		go();
+	}
+	lose(far);
+	for (uint32_t i = 2; i <= NT_GONE_MAX; i += NT_GONE_MAX - 2) {
+		come_with(i);
+		SAME(flush(h), DNR(NV_WRITE_FAULT));
+		SAME(flush(h), 0);
+		go();
+	}
+	come_back(); /* the first one that went */
+	SAME(flush(h), DNR(NV_WRITE_FAULT));
+	SAME(flush(h), 0);
+	SAME(flush(far), 0);
+	all_down();
+}
+
 static void errors_of_the_medium_are_told(void)
 {
 	up(16 << 20);
@@ -555,6 +598,53 @@ static void a_host_comes_back_when_the_medium_has_done_what_it_had_begun(void)
 	down();
 }
 
+static unsigned said;
+
+static void say(const char *fmt, ...)
+{
+	said++;
+}
+
+static void a_host_is_told_to_come_again_while_the_medium_does_not_end(void)
+{
+	struct host *again[2];
+	uint16_t cid[2];
+
+	up(16 << 20);
+	target.say = say;
+	said = 0;
+	m->slow = true;
+	host_post(h, io_command(NV_IO_WRITE, 0, 1), 0);
+	nt_queue_close(&h->q);
+	host_close(admin);
+	for (int i = 0; i < 2; i++) {
+		again[i] = host_open();
+		cid[i] = connect_again(again[i], false);
+		target.now += NT_CONNECT_MS / 2;
+	}
+	SAME(nt_target_tick(&target), target.now + NT_CONNECT_MS / 2);
+	SAME(host_answer(again[0], cid[0])->status, NV_CONNECT_BUSY);
+	CHECK(!host_answer(again[1], cid[1]));
+	target.now += NT_CONNECT_MS / 2;
+	nt_target_tick(&target);
+	SAME(host_answer(again[1], cid[1])->status, NV_CONNECT_BUSY);
+	SAME(said, 1);
+	host_settle(again[0]);
+	cid[0] = connect_again(again[0], false); /* on the same connection */
+	CHECK(!host_answer(again[0], cid[0]));
+	host_close(again[1]);
+	medium_go(m);
+	SAME(host_answer(again[0], cid[0])->status, 0);
+	SAME(nt_target_tick(&target), UINT64_MAX);
+	host_settle(again[0]);
+	SAME(property_set(again[0], NV_PROP_CC, 0x460001, 0).status, 0);
+	m->slow = false;
+	free(h);
+	admin = again[0];
+	h = host_io(admin, 1);
+	down();
+}
+
 static void a_namespace_that_is_removed_finishes_what_it_has_begun(void)
 {
 	up(16 << 20);
@@ -667,6 +757,7 @@ int main(void)
 	RUN(a_host_that_comes_back_is_told_what_it_has_lost);
 	RUN(a_host_is_told_again_what_its_connection_swallowed);
 	RUN(a_host_that_shuts_down_has_flushed);
+	RUN(a_host_that_is_remembered_no_more_is_told_all_the_same);
 	RUN(zeros_are_written_where_the_medium_knows_no_better);
 	RUN(ranges_are_deallocated);
 	RUN(so_many_ranges_as_there_can_be);
@@ -677,6 +768,7 @@ int main(void)
 	RUN(a_connection_may_end_at_any_moment);
 	RUN(what_waits_for_its_turn_is_not_begun_when_its_connection_ends);
 	RUN(a_host_comes_back_when_the_medium_has_done_what_it_had_begun);
+	RUN(a_host_is_told_to_come_again_while_the_medium_does_not_end);
 	RUN(a_namespace_that_is_removed_finishes_what_it_has_begun);
 	RUN(memory_is_shared_out);
 	RUN(a_command_that_waits_for_memory_can_be_aborted);
