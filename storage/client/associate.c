@@ -8,6 +8,8 @@
 #include "client/client.h"
 
 #define KATO_OF_DISCOVERY 0
+#define BUSY_MS 200 /* a target that is busy is asked again after that */
+#define RDMA_AGAIN_MAX_MS 3600000u /* after many failures RDMA is still tried now and then */
 
 static struct vn_link link_of(struct vn_disk *d, const struct vn_transport *t, uint64_t deadline)
 {
@@ -135,6 +137,12 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 }
 
 #ifdef VN_HAVE_RDMA
+/* Who is told by RDMA to come again later would not fare better by another way. */
+static bool goes_on(const struct vn_disk *d, int e)
+{
+	return e && e != -EBUSY && !d->stop;
+}
+
 static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_association *a)
 {
 	struct vn_link l = link_of(d, &vn_rdma, deadline);
@@ -144,9 +152,9 @@ static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_a
 }
 
 /* At the ports for RDMA that the discovery log names. -ENOENT: there is none; -ENOTCONN: there is no log */
-static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_association *a)
+static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, uint64_t deadline, struct vn_association *a)
 {
-	struct vn_link l = link_of(d, &vn_tcp, deadline);
+	struct vn_link l = link_of(d, &vn_tcp, log_deadline);
 	struct vn_found *found;
 	size_t n;
 	int e = vn_discover_at(&l, &d->who, &found, &n);
@@ -154,7 +162,7 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t deadline, stru
 	if (e)
 		return -ENOTCONN;
 	e = -ENOENT;
-	for (size_t i = 0; i < n && e; i++) {
+	for (size_t i = 0; i < n && goes_on(d, e); i++) {
 		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, d->url.nqn))
 			continue;
 		l = link_of(d, &vn_rdma, deadline);
@@ -175,7 +183,8 @@ static uint64_t least64(uint64_t a, uint64_t b)
 static int by_this_rdma(struct vn_disk *d, bool iwarp, unsigned ms, uint64_t deadline, struct vn_association *a)
 {
 	uint64_t soon = least64(vn_now() + ms, deadline);
-	int e = by_rdma_listed(d, iwarp, soon, a);
+	/* TCP that does not get through leaves time for RDMA */
+	int e = by_rdma_listed(d, iwarp, least64(vn_now() + ms / 2, deadline), soon, a);
 
 	if (e == -ENOENT) /* not every target lists its other ports: a shorter look */
 		soon = least64(soon, vn_now() + ms / 2);
@@ -189,7 +198,7 @@ static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_associati
 	unsigned kinds = vn_rdma_kinds();
 	int e = -ENODEV;
 
-	for (unsigned i = 0; i < kinds && e && !d->stop; i++) {
+	for (unsigned i = 0; i < kinds && goes_on(d, e); i++) {
 		bool iwarp = kinds == 2 && d->by_iwarp != (i == 1);
 
 		e = by_this_rdma(d, iwarp, d->options.rdma_ms / kinds, deadline, a);
@@ -199,23 +208,46 @@ static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_associati
 	return e;
 }
 
+/* At the port that is named, without TCP: each kind has its share of the time, the last all that is left. */
+static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
+{
+	bool both = vn_rdma_kinds() == 2;
+	int e = by_rdma(d, both && d->by_iwarp, both ? deadline - (unsigned)vn_left(deadline) / 2 : deadline, a);
+
+	if (both && goes_on(d, e)) {
+		e = by_rdma(d, !d->by_iwarp, deadline, a);
+		if (!e)
+			d->by_iwarp = !d->by_iwarp;
+	}
+	return e;
+}
+
+/* Not with every connection that breaks: each try that fails costs who waits for the disk as long as RDMA is given. */
+static void put_rdma_off(struct vn_disk *d)
+{
+	d->rdma_pause = !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)least64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
+	d->rdma_at = vn_now() + d->rdma_pause;
+}
+
 static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
-	int e = d->tcp_only ? -ENODEV : by_any_rdma(d, deadline, a);
+	bool due = vn_now() >= d->rdma_at;
+	int e = due ? by_any_rdma(d, deadline, a) : -ENODEV;
 
+	if (!e)
+		d->rdma_pause = 0;
 	/* a target that is down altogether should come back with RDMA: not at the first failure */
-	if (e && !d->stop && (tries != 1 || d->tcp_only)) {
-		e = by_tcp(d, deadline, a);
-		d->tcp_only |= !e;
-	}
+	if (!goes_on(d, e) || (tries == 1 && d->transport != &vn_tcp))
+		return e;
+	e = by_tcp(d, deadline, a);
+	if (!e && due)
+		put_rdma_off(d);
 	return e;
 }
 #endif
 
-int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
+static int associate(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
-	uint64_t deadline = vn_now() + d->options.connect_ms;
-
 	if (d->who.tls.length && d->url.scheme == VN_SCHEME_RDMA) {
 		vn_say(d->why, "there is no TLS with RDMA");
 		return -EOPNOTSUPP;
@@ -224,7 +256,7 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA
 	if (d->url.scheme == VN_SCHEME_RDMA)
-		return by_rdma(d, false, deadline, a);
+		return by_rdma_alone(d, deadline, a);
 	if (d->url.scheme == VN_SCHEME_AUTO)
 		return by_either(d, tries, deadline, a);
 #else
@@ -234,4 +266,16 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 	}
 #endif
 	return by_tcp(d, deadline, a);
+}
+
+int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
+{
+	uint64_t deadline = vn_now() + d->options.connect_ms;
+	int e = associate(d, tries, deadline, a);
+
+	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* the caretaker tries again by itself */
+		poll(NULL, 0, BUSY_MS);
+		e = associate(d, tries, deadline, a);
+	}
+	return e;
 }

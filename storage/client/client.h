@@ -284,8 +284,9 @@ struct vn_disk {
 	struct vn_info info; /* but for its size: vn_resize */
 	uint32_t max_part;
 	/* the caretaker's, and vn_open's before */
-	bool tcp_only;    /* auto: RDMA is given up for good */
-	bool by_iwarp;    /* auto: where there are two kinds of RDMA, this is the one that has worked */
+	uint64_t rdma_at;    /* ms; auto: TCP was taken, RDMA is not tried before */
+	uint32_t rdma_pause; /* … how long that was, 0: RDMA has worked */
+	bool by_iwarp;       /* where there are two kinds of RDMA, this is the one that has worked */
 	atomic_bool stop; /* vn_close has been called */
 	char why[120];
 };

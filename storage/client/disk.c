@@ -22,7 +22,7 @@ static int check_options(const struct vn_options *o)
 		return -EINVAL;
 	/* the rest would not fit into the sums */
 	return o->reconnect_ms > INT32_MAX || o->reconnect_pause_ms > INT32_MAX || o->connect_ms > INT32_MAX ||
-	                       o->keep_alive_ms > INT32_MAX
+	                       o->keep_alive_ms > INT32_MAX || o->rdma_again_ms > INT32_MAX
 	               ? -EINVAL
 	               : 0;
 }

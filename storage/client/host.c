@@ -16,6 +16,7 @@ void vn_options_init(struct vn_options *o)
 	                         .keep_alive_ms = 15000,
 	                         .connect_ms = 10000,
 	                         .rdma_ms = 3000,
+	                         .rdma_again_ms = 60000,
 	                         .spin_us = 200,
 	                         .io_ms = 30000,
 	                         .reconnect_ms = 600000,

@@ -50,7 +50,10 @@ struct vn_disk;
  * auto: RDMA if both ends can do it, else TCP. PORT is the one for TCP: the discovery log there says which port takes
  * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of the time that RDMA is given. That is rdma_ms; where
  * an interface has two adapters, RoCE and iWARP, half of it for each. A connection that could not be made
- * with RDMA, or breaks and cannot be made again with it, is made with TCP, and remains with TCP.
+ * with RDMA, or breaks and cannot be made again with it, is made with TCP. When that breaks, too, and rdma_again_ms have
+ * passed, RDMA is tried again; where that is in vain, not before twice that time, and so on.
+ *
+ * rdma: where an interface has two adapters, RoCE is tried first, iWARP if that fails; each has half of connect_ms.
  */
 
 struct vn_options {
@@ -63,6 +66,7 @@ struct vn_options {
 	unsigned keep_alive_ms; /* the target may forget us after so long without a sign of life. 15,000; 0: never */
 	unsigned connect_ms;    /* for one attempt to connect, with all its queues. 10,000 */
 	unsigned rdma_ms; /* … for the part of it that rdma_cm may take when TCP is the alternative (auto). 3,000 */
+	unsigned rdma_again_ms; /* auto: RDMA that has failed is not tried again before. 60,000 */
 	unsigned io_ms;   /* a command not answered in this time: the connection counts as broken. 30,000; 0: never */
 	unsigned reconnect_ms;       /* for how long to try, once a connection has broken. 600,000; 0: not at all */
 	unsigned reconnect_pause_ms; /* between two attempts, at most (it begins with a tenth of it). 1,000 */
@@ -92,10 +96,10 @@ VN_API void vn_options_init(struct vn_options *o);
  * Connects, and returns when requests can be made: after connect_ms at the latest, but for what looking up a name
  * takes. options: NULL for the default; copied. why: NULL, or room for a sentence (at most why_len bytes) that says
  * what went wrong. -EINVAL: the address or an option makes no sense. -ENXIO: no such subsystem or namespace there.
- * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EPROTO: it does not speak
- * NVMe/TCP, or not correctly. -ENODEV: no RDMA device reaches it. -EOPNOTSUPP: a library built without RDMA, or without
- * OpenSSL for secrets and keys; a namespace with metadata; digests that were required. Else what connect(2) and rdma_cm
- * say.
+ * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EBUSY: it says to come
+ * again later, all the time. -EPROTO: it does not speak NVMe/TCP, or not correctly. -ENODEV: no RDMA device reaches it.
+ * -EOPNOTSUPP: a library built without RDMA, or without OpenSSL for secrets and keys; a namespace with metadata; digests
+ * that were required. Else what connect(2) and rdma_cm say.
  */
 VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len);
 

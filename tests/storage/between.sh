@@ -96,12 +96,13 @@ check "auto takes RoCE where both ends have both kinds, IPv4" goes by_udp auto $
 check "auto takes RoCE where both ends have both kinds, IPv6" goes by_udp auto $V6_B rdma --transport auto
 check "auto takes iWARP where the target has no other" another iwarp:net0 by_tcp auto $V4_B rdma --transport auto
 check "auto takes RoCE where the target has no other" another roce:net0 by_udp auto $V4_B rdma --transport auto
+check "RDMA by name takes iWARP where the target has no other" another iwarp:net0 by_tcp rdma $V4_B rdma --transport rdma
 check "auto takes TCP where both kinds are here and none there" without_at_target by_tcp auto $V4_B tcp --transport auto
 unset VERBENA_DEVICES
 
 nft() { ip netns exec $B nft "$@"; }
-close_port() { # RULE: what of the packets to b is dropped
-	nft add table inet closed && nft add chain inet closed in '{ type filter hook input priority 0; }' && nft add rule inet closed in "$@" drop
+close_port() { # RULE: what of the packets to b is dropped, or what else VERDICT says
+	nft add table inet closed && nft add chain inet closed in '{ type filter hook input priority 0; }' && nft add rule inet closed in "$@" ${VERDICT:-drop}
 }
 open_port() { nft delete table inet closed; }
 closed() { # RULE -- COMMAND…
@@ -121,7 +122,20 @@ moves() { # RULE…
 	serve $V4_B --transport auto || { cat "$work/target.err"; return 1; }
 	client "$(url auto $V4_B)" rdma tcp >"$work/client.out" 2>&1 &
 	c=$!
-	wait_for 20 grep -qs begun "$work/client.out" && close_port "$@" || status=1
+	wait_for 20 grep -qs 'now by rdma' "$work/client.out" && close_port "$@" || status=1
+	wait $c || { cat "$work/client.out"; status=1; }
+	open_port
+	ends && return $status
+}
+# … and by RDMA again, once that gets through and TCP does not
+moves_back() {
+	local c status=0
+	rm -f "$work/client.out"
+	serve $V4_B --transport auto || { cat "$work/target.err"; return 1; }
+	client "$(url auto $V4_B)" rdma tcp rdma >"$work/client.out" 2>&1 &
+	c=$!
+	wait_for 20 grep -qs 'now by rdma' "$work/client.out" && close_port udp dport 4791 || status=1
+	wait_for 120 grep -qs 'now by tcp' "$work/client.out" && open_port && VERDICT='reject with tcp reset' close_port tcp dport 4420 || status=1
 	wait $c || { cat "$work/client.out"; status=1; }
 	open_port
 	ends && return $status
@@ -130,6 +144,8 @@ if close_port udp dport 4791 2>"$work/said"; then
 	open_port
 	check "auto takes TCP, UDP port 4791 closed" closed udp dport 4791 -- goes crosses auto $V4_B tcp --transport auto
 	check "it moves to TCP when UDP port 4791 is closed under it" crosses moves udp dport 4791
+	check "it moves back to RDMA when that gets through again, and TCP is closed under it" crosses moves_back
+	check "auto takes RDMA, TCP port 4420 closed" closed tcp dport 4420 -- goes by_udp auto $V4_B rdma --transport auto
 	export VERBENA_DEVICES=iwarp:net0
 	check "auto takes TCP, iWARP's port closed" closed tcp dport != 4420 -- goes by_tcp auto $V4_B tcp --transport auto
 	check "it moves to TCP when iWARP's port is closed under it" by_tcp moves tcp dport != 4420

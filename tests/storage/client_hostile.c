@@ -47,6 +47,7 @@ static struct {
 	bool head_digests;
 	uint8_t align;      /* CPDA */
 	unsigned wrong;     /* that many of them, of data for reads, are wrong */
+	unsigned busy;      /* that many Connects are told to come again */
 } fake;
 
 struct conn {
@@ -196,6 +197,11 @@ static void fabrics(struct conn *c)
 	}
 	if (c->sqe.fctype == NV_FCT_PROPERTY_GET)
 		result = property(c->sqe.cdw[1]);
+	if (c->sqe.fctype == NV_FCT_CONNECT && fake.busy) {
+		fake.busy--;
+		answer(c, c->sqe.cid, NV_CONNECT_BUSY, 0);
+		return;
+	}
 	answer(c, c->sqe.cid, fake.how == CONNECT_FAILS ? NV_INTERNAL : 0, result);
 }
 
@@ -367,6 +373,8 @@ static void start(void)
 
 static char why[200]; /* what the last vn_open said */
 
+static unsigned connect_ms = 10000;
+
 static int open_it(struct vn_disk **d)
 {
 	struct vn_options o;
@@ -375,6 +383,7 @@ static int open_it(struct vn_disk **d)
 	vn_options_init(&o);
 	o.numeric = 1;
 	o.reconnect_ms = 0;
+	o.connect_ms = connect_ms;
 	o.data_digest = fake.digests;
 	o.header_digest = fake.head_digests;
 	snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" NQN, fake.port);
@@ -401,6 +410,23 @@ static void an_honest_target_is_understood(void)
 	SAME(vn_write_wait(d, memory + GUARD, BUFFER, 0, 0), 0);
 	SAME(vn_write_wait(d, memory + GUARD, BLOCK, 0, 0), 0);
 	vn_close(d);
+}
+
+static void a_target_that_is_busy_is_asked_again(void)
+{
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	fake.busy = 3;
+	SAME(open_it(&d), 0);
+	SAME(fake.busy, 0);
+	vn_close(d);
+	fake.busy = 1000;
+	connect_ms = 1000;
+	SAME((unsigned)-open_it(&d), EBUSY);
+	CHECK(fake.busy < 999);
+	fake.busy = 0;
+	connect_ms = 10000;
 }
 
 static void a_target_that_makes_no_sense_is_not_connected_to(void)
@@ -491,6 +517,7 @@ int main(void)
 	memset(memory, 0xa5, sizeof(memory));
 	start();
 	RUN(an_honest_target_is_understood);
+	RUN(a_target_that_is_busy_is_asked_again);
 	RUN(a_target_that_makes_no_sense_is_not_connected_to);
 	RUN(misbehaviour_ends_the_connection_and_the_request);
 	RUN(random_bytes_do_no_harm);
