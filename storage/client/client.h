@@ -139,9 +139,14 @@ int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, vo
 
 /* ---- memory ---- */
 
-/* What the registrations of a disk belong to. lock: all of it. */
+/*
+ * What the registrations of a disk belong to. lock: all of it. To register much memory takes long, and every request needs the
+ * lock: that is done without it, and the protection domain stays for as long.
+ */
 struct vn_domain {
 	pthread_mutex_t lock;
+	pthread_cond_t idle;
+	unsigned busy;          /* threads that register at pd, or end that, without the lock; idle: it is 0 */
 	struct vn_memory **all; /* by address */
 	size_t n, room;
 	void *pd;      /* ibv_pd, of the device that queues use */
@@ -153,6 +158,7 @@ struct vn_memory {
 	size_t length;
 	void *mr;       /* ibv_mr, in domain->pd */
 	unsigned users; /* requests; domain->lock */
+	bool coming;    /* vn_register has not returned yet: nobody uses it; domain->lock */
 	bool ours;      /* vn_allocate's */
 	int fd;         /* … what it is a mapping of */
 };

@@ -50,6 +50,7 @@ void vn_domain_init(struct vn_domain *d)
 {
 	memset(d, 0, sizeof(*d));
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->idle, NULL);
 }
 
 void vn_domain_fini(struct vn_domain *d)
@@ -66,6 +67,7 @@ void vn_domain_fini(struct vn_domain *d)
 	d->n = 0;
 	vn_domain_detach(d);
 #endif
+	pthread_cond_destroy(&d->idle);
 	pthread_mutex_destroy(&d->lock);
 }
 
@@ -96,7 +98,7 @@ struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t leng
 		m = d->all[n - 1];
 		size_t skip = (size_t)((const uint8_t *)at - m->address);
 
-		if (skip > m->length || length > m->length - skip)
+		if (m->coming || skip > m->length || length > m->length - skip)
 			m = NULL;
 		else
 			m->users++;
@@ -129,15 +131,51 @@ static int insert(struct vn_domain *d, struct vn_memory *m)
 		d->all = all;
 		d->room = room;
 	}
-#ifdef VN_HAVE_RDMA
-	int e = d->pd ? vn_mr_make(d, m) : 0;
-
-	if (e)
-		return e;
-#endif
 	memmove(d->all + n + 1, d->all + n, (d->n - n) * sizeof(struct vn_memory *));
 	d->all[n] = m;
 	d->n++;
+	return 0;
+}
+
+static void take_out(struct vn_domain *d, const struct vn_memory *m)
+{
+	size_t i = upto(d, m->address) - 1;
+
+	memmove(d->all + i, d->all + i + 1, (d->n - i - 1) * sizeof(struct vn_memory *));
+	d->n--;
+}
+
+/* Registers it, or ends that, without the lock, which is held. */
+static int unlocked(struct vn_domain *d, struct vn_memory *m, int (*work)(struct vn_domain *d, struct vn_memory *m))
+{
+	int e;
+
+	if (!d->pd)
+		return 0;
+	d->busy++;
+	pthread_mutex_unlock(&d->lock);
+	e = work(d, m);
+	pthread_mutex_lock(&d->lock);
+	if (!--d->busy)
+		pthread_cond_broadcast(&d->idle);
+	return e;
+}
+
+static int make(struct vn_domain *d, struct vn_memory *m)
+{
+#ifdef VN_HAVE_RDMA
+	return vn_mr_make(d, m);
+#else
+	return 0;
+#endif
+}
+
+static int drop(struct vn_domain *d, struct vn_memory *m)
+{
+#ifdef VN_HAVE_RDMA
+	if (m->mr)
+		vn_mr_drop(m->mr);
+#endif
 	return 0;
 }
 
@@ -155,7 +193,14 @@ int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_me
 	m->address = address;
 	m->length = length;
 	pthread_mutex_lock(&d->lock);
+	m->coming = true;
 	e = insert(d, m);
+	if (!e) {
+		e = unlocked(d, m, make);
+		m->coming = false;
+		if (e)
+			take_out(d, m);
+	}
 	pthread_mutex_unlock(&d->lock);
 	if (e)
 		free(m);
@@ -198,13 +243,9 @@ int vn_unregister(struct vn_disk *disk, struct vn_memory *m)
 		e = m->users ? -EBUSY : 0;
 		if (e)
 			break;
-		memmove(d->all + i, d->all + i + 1, (d->n - i - 1) * sizeof(struct vn_memory *));
-		d->n--;
+		take_out(d, m);
+		unlocked(d, m, drop);
 	}
-#ifdef VN_HAVE_RDMA
-	if (!e && m->mr)
-		vn_mr_drop(m->mr);
-#endif
 	pthread_mutex_unlock(&d->lock);
 	if (!e)
 		free_memory(m);

@@ -48,6 +48,8 @@ int vn_domain_attach(struct vn_domain *d, void *context)
 	int e = 0;
 
 	pthread_mutex_lock(&d->lock);
+	while (d->context != context && d->busy)
+		pthread_cond_wait(&d->idle, &d->lock);
 	if (d->context != context) {
 		vn_domain_detach(d);
 		d->pd = ibv_alloc_pd(context);

@@ -320,6 +320,41 @@ static void any_number_of_threads_may_wait(void)
 	vn_close(d);
 }
 
+/* Other threads' requests use memory while theirs comes and goes. */
+static void *register_thread(void *arg)
+{
+	struct vn_disk *d = arg;
+	static uint64_t next;
+	uint64_t at = __atomic_fetch_add(&next, 1 << 20, __ATOMIC_RELAXED), seed = at + 7;
+	uint8_t b[8192];
+
+	for (unsigned i = 0; i < 50; i++) {
+		struct vn_memory *m, *again;
+		void *c;
+
+		memset(b, (int)draw(&seed), sizeof(b));
+		SAME(vn_allocate(d, 1 << 20, &c, &m), 0);
+		SAME((unsigned)-vn_register(d, (uint8_t *)c + 4096, 4096, &again), EEXIST);
+		SAME(vn_write_wait(d, b, sizeof(b), at, 0), 0);
+		SAME(vn_read_wait(d, c, sizeof(b), at), 0);
+		CHECK(!memcmp(b, c, sizeof(b)));
+		SAME(vn_unregister(d, m), 0);
+	}
+	return NULL;
+}
+
+static void memory_comes_and_goes_in_many_threads(void)
+{
+	struct vn_disk *d = open_with(NULL);
+	pthread_t t[8];
+
+	for (int i = 0; i < 8; i++)
+		CHECK(!pthread_create(&t[i], NULL, register_thread, d));
+	for (int i = 0; i < 8; i++)
+		CHECK(!pthread_join(t[i], NULL));
+	vn_close(d);
+}
+
 static void note(void *arg, int error)
 {
 	*(int *)arg = error;
@@ -470,6 +505,7 @@ int main(int argc, char **argv)
 	RUN(digests_are_made_and_checked);
 	RUN(a_compare_sees_a_difference);
 	RUN(any_number_of_threads_may_wait);
+	RUN(memory_comes_and_goes_in_many_threads);
 	RUN(the_descriptor_tells_when_there_is_something_to_do);
 	RUN(memory_in_use_is_not_unregistered);
 	RUN(what_is_under_way_when_a_disk_is_closed_is_cancelled);
