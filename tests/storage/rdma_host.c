@@ -60,7 +60,7 @@ static void listen_for(struct host *h, uint32_t i)
 static void make_pair(struct host *h)
 {
 	struct ibv_qp_init_attr q = {.qp_type = IBV_QPT_RC,
-	                             .cap = {.max_send_wr = 2 * HOST_DEPTH,
+	                             .cap = {.max_send_wr = HOST_SENDS,
 	                                     .max_recv_wr = HOST_DEPTH,
 	                                     .max_send_sge = 1,
 	                                     .max_recv_sge = 1}};
@@ -69,7 +69,7 @@ static void make_pair(struct host *h)
 	CHECK(h->cq);
 	q.send_cq = q.recv_cq = h->cq;
 	SAME(rdma_create_qp(h->id, NULL, &q), 0);
-	h->capsules = room(h, HOST_DEPTH * HOST_CAPSULE, 0, &h->capsules_mr);
+	h->capsules = room(h, HOST_SENDS * HOST_CAPSULE, 0, &h->capsules_mr);
 	h->answers = room(h, HOST_DEPTH * NV_CQE_LEN, IBV_ACCESS_LOCAL_WRITE, &h->answers_mr);
 	h->data = room(h, HOST_DATA, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
 	               &h->data_mr);
@@ -127,7 +127,7 @@ void host_free(struct host *h)
 	ibv_dereg_mr(h->capsules_mr);
 	ibv_dereg_mr(h->answers_mr);
 	ibv_dereg_mr(h->data_mr);
-	munmap(h->capsules, HOST_DEPTH * HOST_CAPSULE);
+	munmap(h->capsules, HOST_SENDS * HOST_CAPSULE);
 	munmap(h->answers, HOST_DEPTH * NV_CQE_LEN);
 	munmap(h->data, HOST_DATA);
 	rdma_destroy_id(h->id);
@@ -151,7 +151,7 @@ struct nv_sgl host_inline(uint32_t length)
 
 void host_send_raw(struct host *h, const uint8_t sqe[NV_SQE_LEN], uint32_t len, const void *data)
 {
-	uint8_t *at = h->capsules + (size_t)(h->next++ % HOST_DEPTH) * HOST_CAPSULE;
+	uint8_t *at = h->capsules + (size_t)(h->next++ % HOST_SENDS) * HOST_CAPSULE;
 	struct ibv_sge s = {.addr = (uintptr_t)at, .length = len, .lkey = h->capsules_mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = ~0ull,
 	                         .sg_list = &s,

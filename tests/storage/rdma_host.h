@@ -13,6 +13,7 @@
 #define SUBNQN "nqn.2026-01.test:one"
 #define HOSTNQN "nqn.2026-01.test:host"
 #define HOST_DEPTH 128u
+#define HOST_SENDS (2 * HOST_DEPTH) /* that may be under way: the memory of each is its own until then */
 #define HOST_DATA (4u << 20)
 #define HOST_CAPSULE 8192u
 
@@ -21,7 +22,8 @@ struct host {
 	struct rdma_cm_id *id;
 	struct ibv_cq *cq;
 	struct ibv_mr *capsules_mr, *answers_mr, *data_mr;
-	uint8_t *capsules, *answers, *data; /* HOST_DEPTH of each; HOST_DATA bytes that the target may read and write */
+	/* HOST_SENDS, HOST_DEPTH; HOST_DATA bytes that the target may read and write */
+	uint8_t *capsules, *answers, *data;
 	uint32_t next;                      /* capsule */
 	uint16_t next_cid, cntlid;
 	unsigned invalidated; /* answers that came with it */
