@@ -23,11 +23,12 @@ enum {
 	C_IOCCSZ = 1792,
 	C_ICDOFF = 1800
 };
-enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_NPWG = 64, N_LBAF = 128 };
+enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_NPWG = 64, N_NSATTR = 99, N_LBAF = 128 };
 #define ONCS_COMPARE 0x01u
 #define ONCS_DSM 0x04u
 #define ONCS_WRITE_ZEROES 0x08u
 #define NSFEAT_OPTPERF 0x10u
+#define NSATTR_PROTECTED 0x01u
 #define DESC_UUID 3u
 
 /* The command, and the sentence for when it goes wrong. */
@@ -300,6 +301,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *
 	}
 	info->block_size = 1u << shift;
 	info->size = blocks << shift;
+	info->readonly = d[N_NSATTR] & NSATTR_PROTECTED;
 	if (d[N_NSFEAT] & NSFEAT_OPTPERF)
 		info->optimal_io = (nv_get16(d + N_NPWG) + 1u) << shift;
 	namespace_uuid(l, admin, info->nsid, info->uuid);

@@ -121,6 +121,7 @@ struct vn_info {
 	uint16_t controller;                          /* its id, when it was opened */
 	unsigned char volatile_cache;                 /* a flush does something */
 	unsigned char compare, discard, write_zeroes; /* the command is there */
+	unsigned char readonly;                       /* it was write protected when it was opened: writes fail with -EROFS */
 	char model[41], serial[21], firmware[9];
 	char nqn[224]; /* of the subsystem */
 	char uuid[37]; /* of the namespace, "" if it has none */

@@ -92,10 +92,11 @@ static void info_json(struct vn_disk *d, const struct vn_info *i)
 	quoted("uuid", i->uuid, ", ");
 	printf("\"nsid\": %u, \"size\": %llu, \"block_size\": %u, \"max_transfer\": %u, \"optimal_io\": %u, "
 	       "\"queues\": %u, \"queue_depth\": %u, "
-	       "\"controller\": %u, \"volatile_cache\": %s, \"compare\": %s, \"discard\": %s, \"write_zeroes\": %s}\n",
+	       "\"controller\": %u, \"volatile_cache\": %s, \"compare\": %s, \"discard\": %s, \"write_zeroes\": %s, "
+	       "\"readonly\": %s}\n",
 	       i->nsid, (unsigned long long)i->size, i->block_size, i->max_transfer, i->optimal_io, i->queues,
 	       i->queue_depth, i->controller, i->volatile_cache ? "true" : "false", i->compare ? "true" : "false",
-	       i->discard ? "true" : "false", i->write_zeroes ? "true" : "false");
+	       i->discard ? "true" : "false", i->write_zeroes ? "true" : "false", i->readonly ? "true" : "false");
 }
 
 static int info(const char *url, const struct vd_settings *s)
@@ -116,8 +117,8 @@ static int info(const char *url, const struct vd_settings *s)
 		printf("model         %s, serial number %s, firmware %s\n", i->model, i->serial, i->firmware);
 		printf("connected by  %s, controller %u, queues %u of %u commands, %u bytes each at most\n",
 		       vn_transport_name(d), i->controller, i->queues, i->queue_depth, i->max_transfer);
-		printf("can           read, write, flush%s%s%s%s\n", i->compare ? ", compare" : "",
-		       i->discard ? ", discard" : "", i->write_zeroes ? ", write zeroes" : "",
+		printf("can           read%s, flush%s%s%s%s\n", i->readonly ? ", not write" : ", write", i->compare ? ", compare" : "",
+		       i->discard && !i->readonly ? ", discard" : "", i->write_zeroes && !i->readonly ? ", write zeroes" : "",
 		       i->volatile_cache ? "; has a volatile write cache" : "");
 	}
 	vn_close(d);

@@ -353,8 +353,17 @@ static bool open_source(struct end *e, const char *name, const struct vd_setting
 	return true;
 }
 
-static bool open_destination(struct end *e, const char *name, const struct vd_settings *s, uint64_t size)
+static bool is_same_file(const struct end *from, const char *name)
 {
+	struct stat a, b;
+
+	return !from->disk && !fstat(from->fd, &a) && !stat(name, &b) && S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static bool open_destination(struct end *e, const char *name, const struct vd_settings *s, const struct end *from)
+{
+	uint64_t size = from->size;
+
 	if (vd_is_url(name)) {
 		if (!open_disk(e, name, s))
 			return false;
@@ -366,7 +375,12 @@ static bool open_destination(struct end *e, const char *name, const struct vd_se
 		return true;
 	}
 	e->name = name;
-	e->fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (is_same_file(from, name)) {
+		fprintf(stderr, "verbena-disk: %s: is the source\n", name);
+		return false;
+	}
+	/* not to be read, too: a pipe whose reader has gone is to say so */
+	e->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (e->fd < 0 || !look_at(e) || (e->blank && size != UINT64_MAX && ftruncate(e->fd, (off_t)size))) {
 		vd_error(name, errno);
 		return false;
@@ -439,7 +453,7 @@ int vd_copy(const char *from, const char *to, const struct vd_settings *s)
 {
 	struct job j = {.settings = s, .json = s->json, .from.fd = -1, .to.fd = -1};
 
-	if (!open_source(&j.from, from, s) || !open_destination(&j.to, to, s, j.from.size)) {
+	if (!open_source(&j.from, from, s) || !open_destination(&j.to, to, s, &j.from)) {
 		close_end(&j.from);
 		close_end(&j.to);
 		return 1;

@@ -128,6 +128,11 @@ static int verbena_block_size(void *handle, uint32_t *minimum, uint32_t *preferr
 	return 0;
 }
 
+static int can_write(void *handle)
+{
+	return !vn_info(disk)->readonly;
+}
+
 static int yes(void *handle)
 {
 	return 1;
@@ -301,7 +306,7 @@ static struct nbdkit_plugin plugin = {
 	.open = verbena_open,
 	.get_size = verbena_get_size,
 	.block_size = verbena_block_size,
-	.can_write = yes,
+	.can_write = can_write,
 	.can_flush = yes,
 	.can_trim = yes,
 	.can_zero = yes,
