@@ -182,6 +182,11 @@ typedef void vn_done(void *arg, int error);
  * target has not received of it by then it never will. What it has received it may still be executing. verbena-target, if
  * the reset has come to it, lets the same host connect again when that is over; other targets may do so at once (before
  * NVMe 2.1 nothing is said about it), and what they execute only then undoes what was written there meanwhile.
+ *
+ * A program that is killed. By TCP and RoCE nothing more of it goes out. By iWARP the kernel goes on sending what it has
+ * taken: where the network holds that up, a write of 8 KiB or less may come to the target behind those of another program
+ * that has taken the place of this one. A target knows that it is over when it hears of the end of any of its connections, or
+ * has heard nothing for keep_alive_ms: a program that takes over what another one wrote by iWARP waits for so long.
  */
 VN_API int vn_read(struct vn_disk *disk, void *buffer, size_t length, uint64_t offset, unsigned flags, vn_done *done,
                    void *arg);

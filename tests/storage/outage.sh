@@ -59,7 +59,37 @@ last_write_stays() { # SCHEME TRANSPORT
 	[ $status = 0 ] || cat "$work"/{client,target}.{out,err}
 	return $status
 }
+# What a program had begun when it was killed, and the network had not taken, does not come behind another program's write
+killed_is_over() { # SCHEME TRANSPORT
+	local target client status=0 url="nvme+$1://$V4_B/$NQN"
+	rm -f "$work"/{target,client}.{out,err} "$work/line"
+	mkfifo "$work/line"
+	timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$2" \
+		>"$work/target.out" 2>"$work/target.err" </dev/null &
+	target=$!
+	wait_for 20 speaks $target
+	"${on_a[@]}" "${run[@]}" "$CLIENT" "$url" >"$work/client.out" 2>"$work/client.err" <"$work/line" &
+	client=$!
+	exec 7>"$work/line"
+	wait_for 40 said begun && down && echo >&7 && wait_for 20 said sent || status=1
+	sleep 0.3
+	kill -9 "$(program_of $client)"
+	exec 7>&-
+	wait $client
+	sleep 3
+	up
+	disk() { timeout -k 2 $((60 * SLOW)) "${on_a[@]}" "${run[@]}" "$BUILD/storage/verbena-disk" "$@"; }
+	[ $status = 0 ] && head -c 4096 /dev/zero | tr '\0' B | disk write "$url" 0 && wait_for 60 all_sent || status=1
+	sleep 0.5
+	[ "$(disk read "$url" 0 4096 | tr -d B | wc -c)" = 0 ] || { echo "the killed program's write came last"; status=1; }
+	kill $target
+	wait $target || status=1
+	[ $status = 0 ] || cat "$work"/{client,target}.{out,err}
+	return $status
+}
 check "by TCP a write that was sent again does not come once more" last_write_stays tcp tcp
 check "… nor by RoCE" last_write_stays rdma rdma
 VERBENA_DEVICES=iwarp:net0 check "… nor by iWARP" last_write_stays rdma rdma
+check "by TCP nothing comes of a program that was killed" killed_is_over tcp tcp
+check "… nor by RoCE" killed_is_over rdma rdma
 finish
