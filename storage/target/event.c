@@ -1,6 +1,8 @@
 // event.c - asynchronous events: told once, and again only when the host has read the log page that goes with it
 // follows: NVM Express Base 1.4, 5.2; NVMe over Fabrics 1.1, 4.3 (discovery log change)
 // SPDX-License-Identifier: MIT
+#include <string.h>
+
 #include "target/core.h"
 
 static const struct kind {
@@ -45,17 +47,27 @@ void nt_event_read(struct nt_controller *c, uint8_t info)
 	deliver(c);
 }
 
+/* A namespace list is in increasing order. Base 1.4, 4.10 */
+static void note_change(struct nt_controller *c, uint32_t nsid)
+{
+	uint32_t n = 0, most = sizeof(c->changed_ns) / sizeof(*c->changed_ns);
+
+	if (c->changed_count > most)
+		return;
+	while (n < c->changed_count && c->changed_ns[n] < nsid)
+		n++;
+	if (n < c->changed_count && c->changed_ns[n] == nsid)
+		return;
+	if (c->changed_count++ == most)
+		return;
+	memmove(c->changed_ns + n + 1, c->changed_ns + n, (c->changed_count - 1 - n) * sizeof(*c->changed_ns));
+	c->changed_ns[n] = nsid;
+}
+
 void nt_event_ns(struct nt_subsystem *s, uint32_t nsid)
 {
 	for (struct nt_controller *c = s->controllers; c; c = c->next) {
-		uint32_t n = 0;
-
-		while (n < c->changed_count && n < 1024 && c->changed_ns[n] != nsid)
-			n++;
-		if (n == c->changed_count && n < 1024)
-			c->changed_ns[n] = nsid;
-		if (n == c->changed_count)
-			c->changed_count++;
+		note_change(c, nsid);
 		nt_event(c, NV_AEN_NS_CHANGED);
 	}
 }

@@ -186,6 +186,67 @@ static void a_change_is_told_once_until_its_log_is_read(void)
 	down();
 }
 
+static void changes_are_listed_in_order(void)
+{
+	static const uint32_t changed[] = {9, 3, 1024, 1, 9, 5}, listed[] = {1, 3, 5, 9, 1024, 0};
+	struct medium *others[6] = {NULL};
+
+	up();
+	for (int i = 0; i < 6; i++)
+		if (subsystem->ns[changed[i]])
+			nt_namespace_resize(subsystem->ns[changed[i]], 1 << 18);
+		else
+			medium_add(others[i] = medium_open(4096, 512), changed[i]);
+	SAME(host_do(h, get_log(NV_LOG_CHANGED_NS, 4096, 0)).status, 0);
+	for (int i = 0; i < 6; i++)
+		SAME(nv_get32(h->in + 4 * i), listed[i]);
+	down();
+	for (int i = 0; i < 6; i++)
+		if (others[i]) {
+			CHECK(others[i]->closed);
+			free(others[i]->bytes);
+			free(others[i]);
+		}
+}
+
+/* All of them come, go and come again under the same numbers, while a host is connected. */
+static void as_many_namespaces_as_there_can_be(void)
+{
+	struct medium **all = calloc(NT_NAMESPACES_MAX + 1, sizeof(*all));
+
+	CHECK(all);
+	up();
+	feature(NV_ADMIN_SET_FEATURES, NV_FEAT_ASYNC_EVENTS, NV_AEC_NS_CHANGED);
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t n = NT_NAMESPACES_MAX; n > 1; n--)
+			medium_add(all[n] = medium_open(4096, 512), n);
+		CHECK(!nt_namespace_add(subsystem, NT_NAMESPACES_MAX + 1, &m->b, NULL));
+		SAME(host_do(h, identify(NV_CNS_ACTIVE, 0)).status, 0);
+		for (uint32_t n = 1; n <= NT_NAMESPACES_MAX; n++)
+			SAME(nv_get32(h->in + 4 * (n - 1)), n);
+		SAME(host_do(h, identify(NV_CNS_NS, NT_NAMESPACES_MAX)).status, 0);
+		SAME(nv_get64(h->in), 8);
+		SAME(host_do(h, get_log(NV_LOG_CHANGED_NS, 4096, 0)).status, 0);
+		SAME(nv_get32(h->in), 2 - (uint32_t)round); /* round 1: number 1 has changed, too */
+		SAME(host_do(h, get_log(NV_LOG_ANA, 4096, 0)).status, 0);
+		SAME(nv_get32(h->in + 20), NT_NAMESPACES_MAX);
+		SAME(host_do(h, get_log(NV_LOG_ANA, 4096, 4096)).status, 0); /* the rest of it */
+		SAME(nv_get32(h->in), 4096 / 4 - 12 + 1);
+		for (uint32_t n = 2; n <= NT_NAMESPACES_MAX; n++) {
+			nt_namespace_remove(subsystem->ns[n]);
+			CHECK(all[n]->closed);
+			free(all[n]->bytes);
+			free(all[n]);
+		}
+		SAME(host_do(h, identify(NV_CNS_ACTIVE, 0)).status, 0);
+		SAME(nv_get32(h->in), 1);
+		SAME(nv_get32(h->in + 4), 0);
+		nt_namespace_resize(subsystem->ns[1], round ? 1 << 20 : 1 << 19);
+	}
+	down();
+	free(all);
+}
+
 static void events_that_were_not_asked_for_are_not_told(void)
 {
 	up();
@@ -322,6 +383,8 @@ int main(void)
 	RUN(features_are_set_and_read_back);
 	RUN(log_pages_are_read_in_parts);
 	RUN(a_change_is_told_once_until_its_log_is_read);
+	RUN(changes_are_listed_in_order);
+	RUN(as_many_namespaces_as_there_can_be);
 	RUN(events_that_were_not_asked_for_are_not_told);
 	RUN(event_requests_are_limited_and_can_be_aborted);
 	RUN(a_host_that_is_not_heard_of_is_given_up);
