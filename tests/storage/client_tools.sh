@@ -36,6 +36,28 @@ bench() { "$disk" --json --seconds=1 --write=30 "$@" bench "$url" | python3 -c '
 check "bench, random" bench
 check "bench, sequential and with digests" bench --sequential --size=64k --depth=8 --digests
 
+bar() { script -qec "'$disk' copy '$work/source' '$url'" /dev/null | tr '\r' '\n' | grep -q '100%'; }
+if command -v script >/dev/null; then check "a copy shows on a terminal how far it is" bar; fi
+
+# what a target says about itself and others
+cat >"$work/two.json" <<-EOF
+	{"listen": [{"address": "127.0.0.1", "port": 0}],
+	 "referrals": [{"transport": "tcp", "address": "192.0.2.9", "port": 8009}, {"transport": "rdma", "address": "2001:db8::9", "port": 4420}],
+	 "subsystems": [{"nqn": "nqn.2026-01.test:a", "allow_any_host": true, "namespaces": [{"nsid": 1, "backend": "memory", "size": "1M"}]},
+	  {"nqn": "nqn.2026-01.test:b", "allow_any_host": true, "namespaces": [{"nsid": 9, "backend": "null", "size": "1G"}]}]}
+EOF
+serve two 2 --config "$work/two.json"
+two=$(head -1 "$work/two")
+names() {
+	"$disk" list "${two%/*}" >"$work/list" && diff - "$work/list" <<-EOF
+		$two
+		${two%a}b
+		ask also nvme+tcp://192.0.2.9:8009/nqn.2014-08.org.nvmexpress.discovery
+		ask also nvme+rdma://[2001:db8::9]:4420/nqn.2014-08.org.nvmexpress.discovery
+	EOF
+}
+check "list names all subsystems, and who else may be asked" names
+
 # authentication: who has no secret, or another, is not let in
 secret=DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:
 proof=DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:
@@ -76,6 +98,14 @@ in_time test -S "$work/nbd"
 nbd="nbd+unix:///?socket=$work/nbd"
 copies() { nbdcopy "$work/source" "$nbd" && nbdcopy "$nbd" "$work/nbd.back" && cmp -n "$size" "$work/source" "$work/nbd.back"; }
 check "nbdkit: a file is copied there and back" copies
+counted() {
+	"$target" status --port "$(sed 's,.*:\([0-9]*\)/.*,\1,' <<<"$url")" | python3 -c 'import json, sys
+s = [s for s in json.load(sys.stdin)["subsystems"] if s["nqn"] == "nqn.2026-01.test:tools"][0]
+c, = s["controllers"]
+assert c["transport"] == "tcp" and c["queues"] == 2 and c["host"] and c["peer"], c
+assert c["written_bytes"] >= 9000000 and c["read_bytes"] >= s["namespaces"][0]["size"] and c["errors"] == 0, c'
+}
+check "the target's status tells who is connected, and how much it has read and written" counted
 check "nbdkit: what was written by NBD is on the disk" sh -c "'$disk' copy '$url' '$work/back' && cmp '$work/back' '$work/nbd.back'"
 odd() {
 	local s
