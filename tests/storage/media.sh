@@ -82,6 +82,24 @@ medium() {
 	ends || { cat "$work/target.err"; status=1; }
 	return $status
 }
+# hangs TRANSPORT: a host that goes while the medium does not answer is kept out for as long; others are not
+hangs() {
+	local url status=0
+	own() { timeout -k 2 $((60 * SLOW)) "${run[@]}" "$BUILD/storage/verbena-disk" --reconnect=0 "$@"; }
+	serve "$1" --block-size 4096 || { cat "$work/target.err"; return 1; }
+	url=$(head -1 "$work/target.out")
+	kill -STOP "$disk"
+	timeout -s KILL 3 "${run[@]}" "$BUILD/storage/verbena-disk" read "$url" 1m 4k
+	for i in 1 2; do # more than once
+		own info "$url" && { echo "it was let in"; status=1; }
+	done
+	own --host-nqn=nqn.2026-01.test:other info "$url" && own --host-nqn=nqn.2026-01.test:other read "$url?nsid=2" 0 4k >/dev/null || { echo "another host is kept out, too"; status=1; }
+	[ "$(grep -c 'a medium does not end' "$work/target.err")" = 1 ] || { echo "it is not said once"; status=1; }
+	kill -CONT "$disk"
+	wait_for 20 own info "$url" && own read "$url" 1m 4k >/dev/null || { echo "it is not let in again"; status=1; }
+	ends || { cat "$work/target.err"; status=1; }
+	return $status
+}
 # on KIND RATE COMMAND…: a disk for it
 on() {
 	local status=0
@@ -94,6 +112,9 @@ on() {
 why=$(on file 100% true) || { skip media "nbdfuse cannot mount here"; exit 0; }
 for t in tcp rdma; do
 	check "a file, by $t: errors are told, have no effect, and disturb nobody" on file 100% medium direct $t --block-size 4096
+done
+for t in tcp rdma; do
+	check "a file that hangs, by $t: its host comes back when it goes on, others before" on file 0 hangs $t
 done
 check "a file, without io_uring: errors are told, have no effect, and disturb nobody" on file 100% medium direct tcp --block-size 4096 --threads
 check "a file that fails now and then: requests are tried again, and nothing is lost" on file 3% medium sometimes tcp --block-size 4096
