@@ -32,17 +32,17 @@ there_and_back() { # URI NBDCOPY-ARGS…
 }
 run="nbdcopy '$work/source' \"\$uri\" && nbdcopy \"\$uri\" '$work/back' && cmp -n $size '$work/source' '$work/back'" # … of nbdkit
 
-truncate -s $((50000 * 512 + 100)) "$work/odd" # a last block of 4096 bytes that is not whole, a last one of 512 neither
+truncate -s $((50001 * 512 + 100)) "$work/odd" # a last block of 4096 bytes that is not whole, a last one of 512 neither
 serve out 1 --export "$work/odd" --export memory:64M --port 0 --nqn nqn.2026-01.test:nbd --block-size 512
 url=$(head -1 "$work/out")
 plug odd "$url"
 odd=$nbd
-check "a file has as many blocks as are whole" sh -c "nbdinfo --size '$odd' | grep -qx $((50000 * 512))"
+check "a file has as many blocks as are whole" sh -c "nbdinfo --size '$odd' | grep -qx $((50001 * 512))"
 check "nbdcopy, one connection" there_and_back "$odd" --connections=1
 check "nbdcopy, many connections and requests" there_and_back "$odd" --connections=4 --requests=64 --threads=4
 images() {
-	qemu-img create -q -f qcow2 "$work/a.qcow2" $((50000 * 512)) &&
-		qemu-io -f qcow2 -c 'write -P 7 1M 10M' -c 'write -z 12M 5M' -c 'write -P 9 25599488 512' "$work/a.qcow2" >/dev/null &&
+	qemu-img create -q -f qcow2 "$work/a.qcow2" $((50001 * 512)) &&
+		qemu-io -f qcow2 -c 'write -P 7 1M 10M' -c 'write -z 12M 5M' -c 'write -P 9 25600000 512' "$work/a.qcow2" >/dev/null &&
 		qemu-img convert -n -f qcow2 -O raw "$work/a.qcow2" "$odd" && qemu-img compare -f qcow2 -F raw "$work/a.qcow2" "$odd" &&
 		qemu-img convert -f raw -O qcow2 "$odd" "$work/b.qcow2" && qemu-img compare "$work/a.qcow2" "$work/b.qcow2"
 }
@@ -78,6 +78,14 @@ between_disks() {
 }
 check "from one disk to another, and to a file" between_disks
 check "… that has holes again" sh -c "[ \$(du -k '$work/sparse.back' | cut -f1) -lt 1200 ]"
+wider() { # to a disk of larger blocks: the last one is not whole
+	serve wide 1 --export memory:32M --block-size 4096 --port 0 --nqn nqn.2026-01.test:wide || return 1
+	wide=$(head -1 "$work/wide")
+	head -c $((32 << 20)) /dev/zero | tr '\0' w | "$disk" write "$wide" 0 && head -c $((50001 * 512)) /dev/urandom >"$work/all" &&
+		"$disk" --quiet copy "$work/all" "$url" && "$disk" --quiet copy "$url" "$wide" && "$disk" read "$wide" 0 32m >"$work/back" &&
+		cmp -n $((50001 * 512)) "$work/all" "$work/back" && [ -z "$(tail -c +$((50001 * 512 + 1)) "$work/back" | tr -d w)" ]
+}
+check "to a disk of larger blocks: what is behind the last byte remains" wider
 check "a file is not copied onto itself" refused "$disk" copy "$work/source" "$work/source"
 ln -s source "$work/link"
 check "… by another name neither" refused "$disk" copy "$work/source" "$work/link"
