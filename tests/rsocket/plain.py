@@ -111,7 +111,8 @@ def call(how, to):
     s.settimeout(30)
     got = b""
     for i in range(0, len(data), 50000):
-        s.sendall(data[i:i + 50000])
+        n = s.sendto(data[i:i + 50000], (to, PORT))  # TCP does not look at the address
+        s.sendall(data[i + n:i + 50000])
         while len(got) < min(i + 50000, len(data)):
             b = s.recv(65536)
             assert b, len(got)

@@ -136,6 +136,93 @@ downloaded() { # BYTES: python's server, curl
 	return $status
 }
 
+# fetched COMMAND…: it gets the file of $work/web whole, in $work/got
+fetched() {
+	rm -f "$work/got"
+	client "$@" "http://$HOST:$rport/file" && cmp "$work/web/file" "$work/got" && return 0
+	echo "$1"
+	said_by_both
+	return 1
+}
+# ab, of which every answer has to be right
+asked() { # ARGS…
+	client ab -q -n 40 "$@" "http://$HOST:$rport/small" && grep -q '^Failed requests: *0$' "$work/client.out" && return 0
+	echo "ab $*"
+	cat "$work/client.out"
+	return 1
+}
+# Workers have no environment but what the configuration names
+nginx_serves() { # LINES of the configuration
+	next_port
+	mkdir -p "$work/web" "$work/nginx"
+	head -c 20000000 /dev/urandom >"$work/web/file"
+	chmod -R a+rX "$work/web"
+	cat >"$work/nginx.conf" <<-EOF
+		env VERBENA_RUNTIME; env VERBENA_WIRE;
+		daemon off; pid $work/nginx/pid; error_log stderr; user root;
+		$1
+		events {}
+		http {
+			access_log off; sendfile on;
+			client_body_temp_path $work/nginx/a; proxy_temp_path $work/nginx/b; fastcgi_temp_path $work/nginx/c;
+			uwsgi_temp_path $work/nginx/d; scgi_temp_path $work/nginx/e;
+			server { listen $HOST:$rport; root $work/web; }
+		}
+	EOF
+	start_rserver nginx -c "$work/nginx.conf"
+}
+# With fork support a client that waits for one connection does not go on with another, which a worker may be waiting for
+from_nginx() { # LINES CONNECTIONS-AT-A-TIME
+	local status=0
+	nginx_serves "$1"
+	head -c 100 /dev/urandom >"$work/web/small"
+	fetched curl -sS -o "$work/got" || status=1
+	! command -v wget >/dev/null || fetched wget -q --tries=1 -O "$work/got" || status=1
+	! command -v ab >/dev/null || { asked -c "$2" && asked -c "$2" -k; } || status=1
+	stop_server
+	return $status
+}
+from_redis() {
+	local status=0
+	next_port
+	start_rserver redis-server --port $rport --bind "$HOST" --save '' --protected-mode no --dir "$work"
+	client redis-cli -h "$HOST" -p $rport set key value && client redis-cli -h "$HOST" -p $rport get key &&
+		grep -qx value "$work/client.out" || status=1
+	client redis-benchmark -h "$HOST" -p $rport -n 2000 -c 10 -P 4 -t set,get,lpush -q || status=1
+	[ $status = 0 ] || said_by_both
+	stop_server
+	return $status
+}
+sockperf_says() { # ARGS…
+	local status
+	next_port
+	start_rserver sockperf sr -i "$HOST" -p $rport "$@"
+	[ "${1:-}" = --tcp ] || wait_for 20 datagrams_come "$rport"
+	client sockperf pp -i "$HOST" -p $rport -t 1 "$@" && grep -q 'avg-latency=' "$work/client.out"
+	status=$?
+	[ $status = 0 ] || said_by_both
+	stop_server
+	return $status
+}
+by_socat() { # BYTES
+	next_port
+	head -c "$1" /dev/urandom >"$work/from"
+	start_rserver socat -u "TCP-LISTEN:$rport,bind=$HOST" "OPEN:$work/to,creat,trunc"
+	client socat -u "OPEN:$work/from" "TCP:$HOST:$rport"
+	ended $? && cmp "$work/from" "$work/to"
+}
+# A client that has no adapter: what the server has said for RDMA is not the program's to read
+without_adapter() {
+	start_rserver python3 "$ROOT/tests/rsocket/plain.py" serve fork "$HOST"
+	client env VERBENA_DEVICES=none python3 "$ROOT/tests/rsocket/plain.py" call block "$HOST"
+	ended $?
+}
+# where_there_is PROGRAM SENTENCE COMMAND…
+where_there_is() {
+	if command -v "$1" >/dev/null; then check "${@:2}"
+	else skip "$1" "it is not installed"; fi
+}
+
 plain_programs() {
 	local m
 	if sanitized || [ ! -e "$PRELOAD" ]; then
@@ -156,6 +243,13 @@ plain_programs() {
 	check "python: asyncio" plain python aio aio
 	check "python: datagrams" plain python dgram dgram
 	RDMAV_FORK_SAFE=1 check "python: accept, then fork" plain python fork
+	RDMAV_FORK_SAFE=1 check "python: accept, then fork, and a client without an adapter" plain without_adapter
+	where_there_is nginx "nginx, one process: curl, wget, ab" plain from_nginx "master_process off;" 4
+	RDMAV_FORK_SAFE=1 where_there_is nginx "nginx with two workers: curl, wget, ab" plain from_nginx "worker_processes 2;" 1
+	where_there_is redis-server "redis: redis-cli, redis-benchmark" plain from_redis
+	where_there_is sockperf "sockperf" plain sockperf_says --tcp
+	AGAIN=1 where_there_is sockperf "sockperf, datagrams" plain sockperf_says
+	where_there_is socat "socat: 10 MB" plain by_socat 10000000
 }
 
 # api ADDRESS: both ends in one process, on the client's host

@@ -253,13 +253,35 @@ PRE_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 	SEND(len, rsend, send, buf, len, flags);
 }
 
+/* Where a stream goes has been settled: TCP does not look at an address, rsendto refuses it. */
+static bool is_stream(int fd)
+{
+	struct pre_sock *s = pre_get(fd);
+	bool stream = s && s->type == SOCK_STREAM;
+
+	if (s)
+		pre_put(s);
+	return stream;
+}
+
 PRE_EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
+	if (to && is_stream(fd)) {
+		to = NULL;
+		to_len = 0;
+	}
 	SEND(len, rsendto, sendto, buf, len, flags, to, to_len);
 }
 
 PRE_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
+	struct msghdr bare = *msg;
+
+	if (msg->msg_name && is_stream(fd)) {
+		bare.msg_name = NULL;
+		bare.msg_namelen = 0;
+		msg = &bare;
+	}
 	SEND(sum(msg->msg_iov, msg->msg_iovlen), rsendmsg, sendmsg, msg, flags);
 }
 

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define COMING_MS 2000 /* after the end of TCP, for the last message of the connection */
+
 /* A socket that becomes the other kind takes these along. */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket)
 {
@@ -37,6 +39,14 @@ int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket)
 	return 0;
 }
 
+/* Without RDMA the connection stays TCP: there the word is not the program's. */
+static void take_word(int plain)
+{
+	uint32_t word;
+
+	pre_real.recv(plain, &word, sizeof(word), MSG_DONTWAIT);
+}
+
 /* The server says four zero bytes over TCP when its rsocket listens. */
 static int connect_rs(struct pre_sock *s)
 {
@@ -56,12 +66,13 @@ static int connect_rs(struct pre_sock *s)
 	if (n != sizeof(word) || word || pre_real.getpeername(s->plain, (struct sockaddr *)&addr, &len))
 		return -1;
 	rs = rsocket(addr.ss_family, SOCK_STREAM, 0);
-	if (rs < 0)
-		return -1;
-	pre_tune(rs);
-	if (!rconnect(rs, (struct sockaddr *)&addr, len))
-		return rs;
-	rclose(rs);
+	if (rs >= 0) {
+		pre_tune(rs);
+		if (!rconnect(rs, (struct sockaddr *)&addr, len))
+			return rs;
+		rclose(rs);
+	}
+	take_word(s->plain);
 	return -1;
 }
 
@@ -92,6 +103,28 @@ static int listen_rs(struct pre_sock *s)
 	return -1;
 }
 
+static int rpoll_all(struct pollfd *p, nfds_t count, int timeout)
+{
+	int n;
+
+	do
+		n = rpoll(p, count, timeout);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/* A client that RDMA does not bring here goes on by TCP, or goes. One that has come shuts TCP down, which may be seen first. */
+static int accept_or_tcp(int l, int plain)
+{
+	struct pollfd p[2] = {{.fd = l, .events = POLLIN}, {.fd = plain, .events = POLLIN}};
+	int n = rpoll_all(p, 2, -1);
+	char byte;
+
+	if (n > 0 && !p[0].revents && pre_real.recv(plain, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+		n = rpoll_all(p, 1, COMING_MS);
+	return n > 0 && p[0].revents ? raccept(l, NULL, NULL) : -1;
+}
+
 /* The children of one server have the same port: a semaphore lets one of them listen at a time. */
 static int accept_rs(struct pre_sock *s)
 {
@@ -105,7 +138,7 @@ static int accept_rs(struct pre_sock *s)
 		;
 	l = listen_rs(s);
 	if (l >= 0 && pre_real.write(s->plain, &word, sizeof(word)) == sizeof(word))
-		rs = raccept(l, NULL, NULL);
+		rs = accept_or_tcp(l, s->plain);
 	if (l >= 0)
 		rclose(l);
 	sem_post(sem);
