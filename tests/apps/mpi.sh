@@ -80,5 +80,44 @@ for m in openmpi mpich; do
 		check "$m: $p, 4 ranks, ud_verbs" ranks $m 4 $p ud_verbs
 	done
 done
+# Debian's python alone has the module
+cat >"$work/each.py" <<-EOF2
+	from mpi4py import MPI
+	from array import array
+	c = MPI.COMM_WORLD
+	r, n = c.rank, c.size
+	b = array("d", [0]) * 100000
+	c.Allreduce(array("d", [r]) * 100000, b)
+	assert set(b) == {n * (n - 1) / 2}
+	assert c.allgather(str(r) * 10000) == [str(i) * 10000 for i in range(n)]
+	w = MPI.Win.Allocate(8 * n, 8, comm=c)
+	w.Fence()
+	for i in range(n):
+	    w.Put(array("d", [r + 1]), i, r)
+	w.Fence()
+	assert list(memoryview(w.tomemory()).cast("B").cast("d")) == [i + 1 for i in range(n)]
+	w.Free()
+	c.Barrier()
+	r or print("mpi4py:", n, "ranks agree")
+EOF2
+each() { # RANKS
+	UCX_TLS=$RC,self timeout -k 2 $LIMIT "${run[@]}" mpirun.openmpi -np "$1" /usr/bin/python3 "$work/each.py" >"$work/ranks.out" 2>&1 </dev/null &&
+		grep -q "^mpi4py: $1 ranks agree" "$work/ranks.out" && return 0
+	grep -v 'UCX  INFO' "$work/ranks.out" | tail -30
+	return 1
+}
+if /usr/bin/python3 -c 'from mpi4py import rc; rc.initialize = False; from mpi4py import MPI' 2>/dev/null; then
+	for n in 2 4; do check "openmpi: mpi4py, $n ranks, rc_verbs" each $n; done
+else
+	skip mpi4py "it is not installed"
+fi
+netpipe() {
+	UCX_TLS=$RC,self timeout -k 2 $LIMIT "${run[@]}" mpirun.openmpi -np 2 NPopenmpi -n 20 -u 20000 -o "$work/np.out" >"$work/ranks.out" 2>&1 </dev/null &&
+		grep -q '16384 bytes .* Mbps' "$work/ranks.out" && return 0
+	grep -v 'UCX  INFO' "$work/ranks.out" | tail -30
+	return 1
+}
+if command -v NPopenmpi >/dev/null; then check "openmpi: NetPIPE, rc_verbs" netpipe
+else skip NetPIPE "it is not installed"; fi
 "$0" cable || failed=1
 finish
