@@ -7,9 +7,9 @@ source "$(dirname "$0")/../lib.sh"
 suite=/usr/share/doc/rdma-core/tests
 [ -e $suite/run_tests.py ] || { skip pyverbs "python3-pyverbs is not installed"; exit 0; }
 /usr/bin/python3 -c 'import pyverbs.device' 2>/dev/null || { skip pyverbs "Debian's python cannot import pyverbs"; exit 0; }
-modules=${*:-addr atomic cq cq_events cqex device fork mr parent_domain pd qp qpex relaxed_ordering}
+modules=${*:-addr atomic cq cq_events cqex device fork mr parent_domain pd qp qpex rdmacm relaxed_ordering}
 declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 [fork]=1 [mr]=27 [parent_domain]=6 [pd]=4 [qp]=26 [qpex]=20
-	[relaxed_ordering]=3)
+	[rdmacm]=10 [relaxed_ordering]=3)
 
 # Which tests may skip, and why. All others must pass.
 cat >"$work/may_skip" <<'EOF'
@@ -91,7 +91,7 @@ if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
 		ip addr add 10.1.1.1/24 dev v0
 		ip link set v0 up
 		ip link set v1 up
-		for _ in $(seq 200); do grep -q 1 /sys/class/net/v0/carrier && break; sleep 0.1; done
+		for _ in $(seq 200); do ip -o link show v0 | grep -q LOWER_UP && break; sleep 0.1; done
 		for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
 		echo $failed >"$work/failed"
 	}
