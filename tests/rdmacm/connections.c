@@ -429,6 +429,94 @@ static void endpoints_do_it_all_in_order(void)
 	rdma_destroy_ep(t.listen);
 }
 
+/* Both with two pieces of 8 bytes, 100 apart. */
+static void in_two(struct ibv_sge sge[2], const char *at, const struct ibv_mr *mr)
+{
+	for (int i = 0; i < 2; i++)
+		sge[i] = (struct ibv_sge){.addr = (uintptr_t)at + 100 * (unsigned)i, .length = 8, .lkey = mr->lkey};
+}
+
+static struct rdma_cm_id *endpoint_with_two_sges(const char *host, const char *port, int flags)
+{
+	struct rdma_addrinfo hints = {.ai_flags = flags, .ai_port_space = RDMA_PS_TCP}, *res;
+	struct ibv_qp_init_attr attr = qp_attr(NULL, IBV_QPT_RC);
+	struct rdma_cm_id *id;
+
+	attr.cap.max_send_sge = attr.cap.max_recv_sge = 2;
+	MUST(rdma_getaddrinfo(host, port, &hints, &res));
+	MUST(rdma_create_ep(&id, res, NULL, &attr));
+	rdma_freeaddrinfo(res);
+	return id;
+}
+
+static void *accept_one(void *listener)
+{
+	struct rdma_cm_id *id;
+
+	MUST(rdma_get_request(listener, &id));
+	MUST(rdma_accept(id, NULL));
+	return id;
+}
+
+static void done(int (*get)(struct rdma_cm_id *, struct ibv_wc *), struct rdma_cm_id *id, void *context)
+{
+	struct ibv_wc wc;
+
+	CHECK_INT(get(id, &wc), 1);
+	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	CHECK(wc.wr_id == (uintptr_t)context);
+}
+
+/* rdma_verbs.h: what is scattered is gathered, by each of its operations. */
+static void the_helpers_of_rdma_verbs_take_more_than_one_piece(void)
+{
+	static char here[4096], to_read[4096] = "what is there to be read", to_write[4096];
+	struct rdma_cm_id *listener = endpoint_with_two_sges(NULL, "0", RAI_PASSIVE), *client;
+	struct ibv_mr *mr, *may_read, *may_write;
+	struct ibv_sge sge[2];
+	char port[8];
+	pthread_t thread;
+	void *server;
+
+	MUST(rdma_listen(listener, 1));
+	snprintf(port, sizeof(port), "%u", ntohs(rdma_get_src_port(listener)));
+	MUST(pthread_create(&thread, NULL, accept_one, listener));
+	client = endpoint_with_two_sges("127.0.0.1", port, 0);
+	MUST(rdma_connect(client, NULL));
+	MUST(pthread_join(thread, &server));
+	mr = rdma_reg_msgs(client, here, sizeof(here));
+	may_read = rdma_reg_read(server, to_read, sizeof(to_read));
+	may_write = rdma_reg_write(server, to_write, sizeof(to_write));
+	CHECK(mr && may_read && may_write);
+	memcpy(here, "a piece,", 8);
+	memcpy(here + 100, " another", 8);
+	in_two(sge, to_write + 1000, may_write);
+	MUST(rdma_post_recvv(server, to_write, sge, 2));
+	in_two(sge, here, mr);
+	MUST(rdma_post_sendv(client, here, sge, 2, 0));
+	done(rdma_get_send_comp, client, here);
+	done(rdma_get_recv_comp, server, to_write);
+	CHECK(!memcmp(to_write + 1000, "a piece,", 8) && !memcmp(to_write + 1100, " another", 8));
+	MUST(rdma_post_writev(client, sge, sge, 2, 0, (uintptr_t)to_write, may_write->rkey));
+	done(rdma_get_send_comp, client, sge);
+	CHECK(!strcmp(to_write, "a piece, another"));
+	in_two(sge, here + 2000, mr);
+	MUST(rdma_post_readv(client, NULL, sge, 2, 0, (uintptr_t)to_read, may_read->rkey));
+	done(rdma_get_send_comp, client, NULL);
+	CHECK(!memcmp(here + 2000, to_read, 8) && !memcmp(here + 2100, to_read + 8, 8));
+	MUST(rdma_post_write(client, NULL, here + 100, 8, mr, 0, (uintptr_t)to_write + 50, may_write->rkey));
+	MUST(rdma_post_read(client, here, here + 3000, 4, mr, 0, (uintptr_t)to_read + 8, may_read->rkey));
+	done(rdma_get_send_comp, client, NULL);
+	done(rdma_get_send_comp, client, here);
+	CHECK(!strcmp(to_write + 50, " another") && !memcmp(here + 3000, to_read + 8, 4));
+	MUST(rdma_dereg_mr(mr));
+	MUST(rdma_dereg_mr(may_read));
+	MUST(rdma_dereg_mr(may_write));
+	rdma_destroy_ep(client);
+	rdma_destroy_ep(server);
+	rdma_destroy_ep(listener);
+}
+
 static void a_synchronous_connect_tells_that_it_was_refused(void)
 {
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *res;
@@ -595,6 +683,45 @@ static void a_program_that_is_killed_is_disconnected(void)
 	drop_end(&listener);
 }
 
+static void listen_and_wait(int fd, void *arg)
+{
+	struct end listener;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+
+	tell(fd, &port, sizeof(port));
+	fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	meet_up(fd);
+	pause();
+}
+
+/* Between REQ and REP: long before the requests have been repeated as often as they may be. */
+static void a_listener_that_dies_with_a_request_in_hand_refuses_it(void)
+{
+	struct end client;
+	struct rdma_cm_event got;
+	unsigned port;
+
+	if (fake_settle)
+		skip("one process");
+	struct peer p = start(listen_and_wait, NULL);
+
+	hear(p.fd, &port, sizeof(port));
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	meet_up(p.fd);
+	kill_peer(&p);
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &got);
+	CHECK(got.status);
+	drop_end(&client);
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	next_is(client.ch, RDMA_CM_EVENT_REJECTED, &got);
+	CHECK_INT(got.status, 8);
+	drop_end(&client);
+}
+
 static void start_listening_again(struct end *e, unsigned port)
 {
 	union address a = at("127.0.0.1", port);
@@ -680,6 +807,44 @@ static void a_burst_of_requests_loses_none(void)
 	drop_end(&listener);
 }
 
+/* 10,000 requests for a listener that has as many as it takes: all refused, and it serves as before. */
+static void a_storm_upon_a_full_backlog_is_refused(void)
+{
+	static struct rdma_cm_id *ids[BURST];
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct end listener, first;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 1);
+	union address to = at("127.0.0.1", port);
+	struct rdma_cm_event *e, got;
+
+	CHECK(ch);
+	go_to(&first, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&first);
+	MUST(rdma_connect(first.id, NULL));
+	while (!event_waits(listener.ch))
+		sleep_ms(1);
+	for (int n = 0; n < 10000; n += BURST) {
+		connect_all(ch, ids, &to.sa);
+		for (int i = 0; i < BURST; i++) {
+			next_is(ch, RDMA_CM_EVENT_REJECTED, &got);
+			CHECK_INT(got.status, 28);
+		}
+		for (int i = 0; i < BURST; i++)
+			MUST(rdma_destroy_id(ids[i]));
+	}
+	rdma_destroy_event_channel(ch);
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct end server = {.ch = listener.ch, .id = e->id};
+
+	CHECK(!event_waits(listener.ch));
+	make_qp(&server);
+	MUST(rdma_accept(server.id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(first.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	finish_pair(&listener, &first, &server);
+}
+
 /* rdma_xclient does not ask for it and sends inline. */
 static void a_queue_pair_has_room_for_inline_data_where_its_sges_are(void)
 {
@@ -720,6 +885,7 @@ int main(int argc, char **argv)
 	        T(an_id_moves_with_what_waits_for_it),
 	        T(queue_pairs_may_be_the_programs_own),
 	        T(endpoints_do_it_all_in_order),
+	        T(the_helpers_of_rdma_verbs_take_more_than_one_piece),
 	        T(a_synchronous_connect_tells_that_it_was_refused),
 	        T(shared_receive_queues_come_with_an_id),
 	        T(queue_pairs_bring_their_completion_queues),
@@ -727,8 +893,10 @@ int main(int argc, char **argv)
 	        T(destroying_an_id_disconnects_its_peer),
 	        T(a_program_that_just_ends_disconnects),
 	        T(a_program_that_is_killed_is_disconnected),
+	        T(a_listener_that_dies_with_a_request_in_hand_refuses_it),
 	        T(a_listener_made_anew_gets_what_came_meanwhile),
 	        T(a_burst_of_requests_loses_none),
+	        T(a_storm_upon_a_full_backlog_is_refused),
 	        T(a_queue_pair_has_room_for_inline_data_where_its_sges_are),
 	        T(many_come_and_go),
 	};
