@@ -78,4 +78,28 @@ sleepy() {
 	return $status
 }
 check "a broker that answers late is waited for" sleepy
+
+# one that answers later than a datagram waits: it goes by the network, where its queue pair has been all the time
+asleep() {
+	local p status=0 sender receiver from to
+	mkfifo "$work/a.in" "$work/b.in"
+	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "$work/late" $DEV $V4 <"$work/b.in" >"$work/server.out" 2>&1 &
+	receiver=$!
+	timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "$work/late" $DEV $V4 <"$work/a.in" >"$work/client.out" 2>&1 &
+	sender=$!
+	exec 6>"$work/b.in" 7>"$work/a.in"
+	wait_for 20 test -s "$work/server.out" && wait_for 20 test -s "$work/client.out" || status=1
+	p=$(broker_of a)
+	kill -STOP $p || status=1
+	echo receive >&6
+	echo "send $(head -1 "$work/server.out")" >&7
+	wait $receiver || status=1
+	kill -CONT $p
+	wait $sender || status=1
+	exec 6>&- 7>&-
+	[ $status = 0 ] || said_by_both
+	return $status
+}
+check "late.c compiles" compile late late.c -libverbs
+LIMIT=30 check "a broker that does not answer loses no datagram" asleep
 finish
