@@ -38,6 +38,15 @@ check "ucmatose: 200 connections" both ucmatose -c 200 -C 2 -- ucmatose -s @ -c 
 check "udaddy: 100 datagram ids" both udaddy -c 100 -C 2 -- udaddy -s @ -c 100 -C 2
 check "cmtime: 1000 connections" cmtimes 127.0.0.1 1000
 check "mckey: a group" group 239.9.8.7 127.0.0.1 127.0.0.1
+sends_only() {
+	local ready=(joined 239.9.8.6)
+	both mckey -m 239.9.8.6 -b $there -C 5 -c 3 -- mckey -s -o -m 239.9.8.6 -b $there -C 5 -c 3
+}
+check "mckey: three members, three that only send" sends_only
+check "rping: a server for many" served rping -s -P -a $there -- rping -c -a @ -C 200 -S 100 -V
+check "ucmatose: 100 messages of 6000 bytes on each of 50 connections, a type of service" both ucmatose -c 50 -C 100 -S 6000 -t 8 -- ucmatose -s @ -c 50 -C 100 -S 6000 -t 8
+check "udaddy: datagrams of 4096 bytes" both udaddy -c 3 -S 4096 -t 4 -- udaddy -s @ -c 3 -S 4096 -t 4
+check "udaddy: the port space of IPoIB" both udaddy -p 0x0002 -- udaddy -s @ -p 0x0002
 check "rcopy" copies
 
 if pkg-config --exists libibverbs librdmacm; then
