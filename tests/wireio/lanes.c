@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "core/device.h"
 #include "engine/engine.h"
 #include "io/wire.h"
 
@@ -121,84 +120,6 @@ static void a_flood_for_others_is_bounded(void)
 	CHECK_INT(COUNTED(forwarded), 0);
 }
 
-/* --- multicast --- */
-
-static const union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3}}, other_group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 4}};
-
-static void cast(struct stranger *s, const union ibv_gid *to, uint32_t n)
-{
-	struct stranger from = *s;
-	int index = (int)vb_ctx(s->d.ctx)->dev->ifindex;
-	struct ip_mreqn m = {.imr_ifindex = index};
-	struct vb_packet p = stranger_packet(s, VB_UD_SEND_ONLY, n, 50 + n);
-
-	CHECK(!setsockopt(s->raw, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof(m)));
-	p.bth.dest_qpn = 0xffffff;
-	memcpy(from.here, to->raw, 16);
-	memcpy(from.there, s->here, 16); /* the network takes no address of lo */
-	from.there[15] = 9;
-	stranger_say(&from, &p, NULL);
-}
-
-static void member(int fd, void *arg)
-{
-	struct stranger s;
-
-	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
-	for (uint64_t i = 0; i < 8; i++)
-		post_recv(&s.l, i, &s.m, i * 256, 256);
-	if (arg)
-		CHECK(!ibv_attach_mcast(s.l.qp, &group, 0));
-	meet_up(fd);
-	if (arg)
-		CHECK_INT(expect(s.l.rcq, 0, IBV_WC_SUCCESS).byte_len, 40 + 51);
-	meet_up(fd);
-	expect_none(s.l.rcq, 20); /* once, and not what came for others */
-	CHECK_INT(COUNTED(forwarded), 0);
-}
-
-/* One program is a member of its group by two queue pairs, one by one, one is none. */
-static void members_of_a_group_each_get_what_is_for_it_once(void)
-{
-	struct stranger s;
-	struct link second;
-	struct peer in, out;
-
-	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
-	           "ip addr add 192.0.2.9/24 dev cable && ip link set cable up && ip link set other up"))
-		skip("no interface with multicast can be made here");
-	in = start(member, &(int){1});
-	out = start(member, NULL);
-	stranger_meet_at(&s, &(struct conf){.type = IBV_QPT_UD}, "roce_cable", "192.0.2.1");
-	link_make(&second, &s.d, &(struct conf){.type = IBV_QPT_UD});
-	link_rtr(&second, &(struct addr){0});
-	link_rts(&second);
-	for (uint64_t i = 0; i < 8; i++) {
-		post_recv(&s.l, i, &s.m, i * 256, 256);
-		post_recv(&second, i, &s.m, 4096 + i * 256, 256);
-	}
-	CHECK(!ibv_attach_mcast(s.l.qp, &group, 0) && !ibv_attach_mcast(second.qp, &group, 0));
-	CHECK(!ibv_attach_mcast(second.qp, &other_group, 0));
-	meet_up(in.fd);
-	meet_up(out.fd);
-	cast(&s, &group, 1);
-	CHECK_INT(expect(s.l.rcq, 0, IBV_WC_SUCCESS).byte_len, 91);
-	CHECK_INT(expect(second.rcq, 0, IBV_WC_SUCCESS).byte_len, 91);
-	CHECK(!memcmp(s.m.p + 20 + 16, group.raw + 12, 4)); /* the header says to whom it was */
-	cast(&s, &other_group, 2);
-	CHECK_INT(expect(second.rcq, 1, IBV_WC_SUCCESS).byte_len, 92);
-	CHECK(!ibv_detach_mcast(second.qp, &other_group, 0) && !ibv_detach_mcast(s.l.qp, &group, 0));
-	cast(&s, &other_group, 3);
-	meet_up(in.fd);
-	meet_up(out.fd);
-	expect_none(s.l.rcq, 20);
-	expect_none(second.rcq, 5);
-	CHECK_INT(COUNTED(forwarded), 0);
-	finish(&in);
-	finish(&out);
-	CHECK(!system("ip link del cable"));
-}
-
 /* --- no socket at all --- */
 
 static void late(int fd, void *arg)
@@ -265,7 +186,6 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		{"the first packets for a program that is not met yet wait for it", the_first_packets_for_a_program_that_is_not_met_yet_wait_for_it},
 		{"a flood for others is bounded", a_flood_for_others_is_bounded},
-		{"members of a group each get what is for it, once", members_of_a_group_each_get_what_is_for_it_once},
 		{"a program that comes late is found where there is no wire", a_program_that_comes_late_is_found_where_there_is_no_wire},
 	};
 
