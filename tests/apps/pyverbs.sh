@@ -95,7 +95,8 @@ if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
 		for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
 		echo $failed >"$work/failed"
 	}
-	export VERBENA_RUNTIME work BUILD
+	mkdir -m 700 "$work/run/ethernet" # a broker of its own: the other one has no network here
+	export VERBENA_RUNTIME=$work/run/ethernet work BUILD
 	export -f on_ethernet module skip check
 	declare -p run tests SLOW modules failed >"$work/state"
 	unshare -n bash -uc 'trap - EXIT; source "$work/state"; on_ethernet'
