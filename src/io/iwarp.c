@@ -307,11 +307,11 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 		done = 1;
 	if ((w->blocked || (done && wants(w))) && !w->lost)
 		emit(w);
-	if (ended(w)) {
+	judge(w, done);
+	if (ended(w)) { /* and then it may be no more */
 		vb_iwarp_settle(qp);
 		done = 1;
 	}
-	judge(w, done);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);
 	return done != 0;
