@@ -5,19 +5,17 @@
 # usage: rdma.sh PROGRAM
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../lib.sh"
+source "$HERE/beside.sh"
 limit=$((200 * SLOW))
+if may_wire; then
+	begin wire on_wire wire "$1"
+	VERBENA_DEVICES=iwarp:lo begin iwarp on_wire iwarp "$1"
+fi
 check "hosts on the same machine" timeout -k 2 $limit "${run[@]}" "$1"
 check "hosts on the same machine, iWARP" env VERBENA_DEVICES=iwarp:lo timeout -k 2 $limit "${run[@]}" "$1"
-if [ "$(id -u)" = 0 ] && unshare -n true 2>/dev/null; then # port 4791 may be somebody else's outside
-	mkdir -m 700 "$work/wire" "$work/iwarp"
-	broker=wire
-	on_wire() {
-		unshare -n env VERBENA_WIRE=always "VERBENA_RUNTIME=$work/$broker" sh -c 'ip link set lo up; exec "$@"' sh \
-			timeout -k 2 $limit "${run[@]}" "$1"
-	}
-	check "hosts by the wire" on_wire "$1"
-	broker=iwarp
-	VERBENA_DEVICES=iwarp:lo check "hosts by the wire, iWARP" on_wire "$1"
+if may_wire; then
+	check "hosts by the wire" ended wire
+	check "hosts by the wire, iWARP" ended iwarp
 else
 	skip "hosts by the wire" "only root makes network namespaces"
 fi
