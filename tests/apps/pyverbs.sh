@@ -81,27 +81,33 @@ module() { # NAME WHAT ARGS…
 }
 
 cd "$work/suite" || exit 1
-for m in $modules; do module "$m" "" --dev roce_lo --gid 1; done
-
-# the same on an Ethernet adapter, in a network namespace of its own
-if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
-	on_ethernet() {
-		ip link set lo up
-		ip link add v0 type veth peer name v1
-		ip addr add 10.1.1.1/24 dev v0
-		ip link set v0 up
-		ip link set v1 up
-		for _ in $(seq 200); do ip -o link show v0 | grep -q LOWER_UP && break; sleep 0.1; done
-		for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
-		echo $failed >"$work/failed"
-	}
-	mkdir -m 700 "$work/run/ethernet" # a broker of its own: the other one has no network here
-	export VERBENA_RUNTIME=$work/run/ethernet work BUILD
-	export -f on_ethernet module skip check
+on_loopback() {
+	for m in $modules; do module "$m" "" --dev roce_lo --gid 1; done
+	echo $failed >"$work/failed"
+}
+on_ethernet() {
+	ip link add v0 type veth peer name v1
+	ip addr add 10.1.1.1/24 dev v0
+	ip link set v0 up
+	ip link set v1 up
+	for _ in $(seq 200); do ip -o link show v0 | grep -q LOWER_UP && break; sleep 0.1; done
+	for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
+	echo $failed >"$work/failed"
+}
+# apart FUNCTION: in a network namespace of its own, where nobody else has the port, with a broker of its own
+apart() {
+	mkdir -m 700 "$work/run/$1"
 	declare -p run tests SLOW modules failed >"$work/state"
-	unshare -n bash -uc 'trap - EXIT; source "$work/state"; on_ethernet'
+	VERBENA_RUNTIME=$work/run/$1 unshare -n bash -uc 'trap - EXIT; source "$work/state"; ip link set lo up; "$1"' bash "$1"
 	failed=$(cat "$work/failed" || echo 1)
+}
+export work BUILD
+export -f on_loopback on_ethernet module skip check
+if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
+	apart on_loopback
+	apart on_ethernet
 else
+	on_loopback
 	skip "the suite on Ethernet" "no right to make network namespaces with veth"
 fi
 finish
