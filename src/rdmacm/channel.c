@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include "rdmacm/rdmacm.h"
+
+#define READER_MS 100
 
 /* An eventfd that blocks, in an epoll descriptor for the program, which may make that one nonblocking. */
 static int open_fds(struct rcm_channel *ch)
@@ -53,12 +56,29 @@ RCM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	return &ch->channel;
 }
 
+/* The thread that had the last event lives, and is not back to wait for the next. */
+static bool reader_is_away(const struct rcm_channel *ch)
+{
+	int reader = atomic_load(&ch->reader), flags = fcntl(ch->channel.fd, F_GETFL);
+
+	return reader && reader != gettid() && flags >= 0 && !(flags & O_NONBLOCK) && !atomic_load(&ch->inside) && !tgkill(getpid(), reader, 0);
+}
+
+/*
+ * Programs end so: one thread acknowledges the last event and asks for the next, while another destroys the id and the channel,
+ * and exits. With the kernel's the first is asleep in the meantime; here it could find the descriptor closed, and says that it
+ * failed (rping).
+ */
 RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct rcm_channel *ch = rcm_channel(channel);
 
 	if (!ch)
 		return;
+	for (int ms = 0; ms < READER_MS && reader_is_away(ch); ms++)
+		poll(NULL, 0, 1);
+	if (atomic_load(&ch->inside))
+		poll(NULL, 0, 1); /* it goes to sleep */
 	close(ch->channel.fd);
 	close(ch->units);
 	free(ch);
@@ -201,8 +221,13 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 	if (!ch || !event || ch->generation != rcm.generation)
 		return rcm_fail(EINVAL);
 	for (;;) {
+		atomic_fetch_add(&ch->inside, 1);
 		int err = take(ch);
 
+		if (err == EBADF) /* the channel was destroyed, and may be no more */
+			return rcm_fail(err);
+		atomic_store(&ch->reader, gettid());
+		atomic_fetch_sub(&ch->inside, 1);
 		if (err)
 			return rcm_fail(err);
 		struct rcm_event *e = pop(ch);

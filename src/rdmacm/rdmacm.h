@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -150,6 +151,8 @@ struct rcm_channel {
 	int units;                         /* an eventfd: one unit for each queued event */
 	unsigned generation;
 	struct rcm_event *first, **last; /* rcm.lock */
+	atomic_int inside;               /* threads in rdma_get_cm_event */
+	atomic_int reader;               /* the thread that had the last event */
 };
 
 struct rcm_event {

@@ -7,8 +7,10 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "cm.h"
@@ -52,6 +54,46 @@ static void a_channel_is_readable_while_an_event_waits(void)
 	FAILS(rdma_get_cm_event(ch, NULL), EINVAL);
 	FAILS(rdma_ack_cm_event(NULL), EINVAL);
 	rdma_destroy_event_channel(ch);
+}
+
+struct reader {
+	struct rdma_event_channel *ch;
+	atomic_int acked, failed;
+};
+
+/* As rping's: whatever it is that fails, the program ends with it. */
+static void *take_events(void *arg)
+{
+	struct reader *r = arg;
+	struct rdma_cm_event *e;
+
+	while (!rdma_get_cm_event(r->ch, &e)) {
+		rdma_ack_cm_event(e);
+		atomic_fetch_add(&r->acked, 1);
+		sleep_ms(5);
+	}
+	atomic_store(&r->failed, errno);
+	return NULL;
+}
+
+static void who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_goes(void)
+{
+	struct reader r = {.ch = rdma_create_event_channel()};
+	struct rdma_cm_id *id = new_id(r.ch, RDMA_PS_TCP);
+	union address a = at("127.0.0.1", 7);
+	pthread_t thread;
+
+	MUST(pthread_create(&thread, NULL, take_events, &r));
+	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
+	for (int i = 0; i < PATIENCE && !atomic_load(&r.acked); i++)
+		sleep_ms(1);
+	CHECK_INT(atomic_load(&r.acked), 1);
+	MUST(rdma_destroy_id(id));
+	rdma_destroy_event_channel(r.ch);
+	sleep_ms(20);
+	CHECK_INT(atomic_load(&r.failed), 0);
+	MUST(pthread_cancel(thread));
+	MUST(pthread_join(thread, NULL));
 }
 
 static void ids_are_of_a_known_port_space(void)
@@ -481,6 +523,7 @@ int main(int argc, char **argv)
 #define T(name) {#name, name, 0}
 	static const struct test tests[] = {
 	        T(a_channel_is_readable_while_an_event_waits),
+	        T(who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_goes),
 	        T(ids_are_of_a_known_port_space),
 	        T(binding_gives_a_port_and_a_device),
 	        T(addresses_are_resolved_as_the_kernel_routes),
