@@ -3,12 +3,13 @@
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
+#include "../leave_network.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -401,32 +402,6 @@ bool wait_idle(pid_t pid)
 }
 
 /* ---- networks, and who keeps the port in them ---- */
-
-static void write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
-		fd = -1;
-	if (fd >= 0)
-		close(fd);
-}
-
-static bool leave_network(void)
-{
-	char uid[32], gid[32];
-
-	if (!unshare(CLONE_NEWNET))
-		return true;
-	snprintf(uid, sizeof(uid), "0 %u 1", (unsigned)geteuid());
-	snprintf(gid, sizeof(gid), "0 %u 1", (unsigned)getegid());
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
-		return false;
-	write_file("/proc/self/setgroups", "deny");
-	write_file("/proc/self/uid_map", uid);
-	write_file("/proc/self/gid_map", gid);
-	return geteuid() == 0;
-}
 
 void own_network(void)
 {

@@ -104,11 +104,11 @@ check "RoCE, IPv4: each end stages once what is read, and nobody else copies" cr
 check "RoCE, IPv6: each end stages once what is read, and nobody else copies" crossing $SIZE roce $V6_B
 export VERBENA_DEVICES=iwarp:net0
 VERBENA_MPA=emss check "iWARP, units no longer than TCP's segments: who reads copies, once" iwarp allocated 0
-check "iWARP: nobody copies" iwarp allocated $((SIZE / 1000 * 999))
-check "iWARP: nobody copies into memory of the program's own, either" iwarp registered $((SIZE / 1000 * 999))
+check "iWARP: nobody copies but the ends of messages" iwarp allocated $((SIZE / 1000 * 999))
+check "iWARP: the same into memory of the program's own" iwarp registered $((SIZE / 1000 * 999))
 jumbo() { ip -n $A link set net0 mtu 9000 && ip -n $B link set net0 mtu 9000; }
 check "a larger MTU" jumbo
-check "iWARP: nobody copies there, either" iwarp allocated $((SIZE / 1000 * 999))
+check "iWARP: the same there" iwarp allocated $((SIZE / 1000 * 999))
 VERBENA_MPA=emss check "iWARP, units no longer than such segments: few are so small that they are copied" iwarp registered $((SIZE / 100 * 99))
 
 # --- the counters count: where a copy has to be, there is one ---

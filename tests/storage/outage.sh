@@ -37,14 +37,17 @@ away() {
 	sleep 3
 	only "$rest"
 }
-last_write_stays() { # SCHEME TRANSPORT
-	local target client status=0
+begin_target() { # TRANSPORT: sets $target; what a client is to be told goes by $work/line
 	rm -f "$work"/{target,client}.{out,err} "$work/line"
 	mkfifo "$work/line"
-	timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$2" \
+	timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$1" \
 		>"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 speaks $target
+}
+last_write_stays() { # SCHEME TRANSPORT
+	local target client status=0
+	begin_target "$2"
 	timeout -k 2 $((110 * SLOW)) "${on_a[@]}" "${run[@]}" "$CLIENT" "nvme+$1://$V4_B/$NQN" >"$work/client.out" 2>"$work/client.err" <"$work/line" &
 	client=$!
 	exec 7>"$work/line"
@@ -62,12 +65,7 @@ last_write_stays() { # SCHEME TRANSPORT
 # What a program had begun when it was killed, and the network had not taken, does not come behind another program's write
 killed_is_over() { # SCHEME TRANSPORT
 	local target client status=0 url="nvme+$1://$V4_B/$NQN"
-	rm -f "$work"/{target,client}.{out,err} "$work/line"
-	mkfifo "$work/line"
-	timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$2" \
-		>"$work/target.out" 2>"$work/target.err" </dev/null &
-	target=$!
-	wait_for 20 speaks $target
+	begin_target "$2"
 	"${on_a[@]}" "${run[@]}" "$CLIENT" "$url" >"$work/client.out" 2>"$work/client.err" <"$work/line" &
 	client=$!
 	exec 7>"$work/line"

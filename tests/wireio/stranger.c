@@ -4,18 +4,17 @@
 #include "stranger.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/in6.h>
 #include <linux/ipv6.h>
 #include <net/if.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
-#include <sched.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "../frame/reference.h"
+#include "../leave_network.h"
 #include "frame/net.h"
 #include "io/wire.h"
 
@@ -27,32 +26,6 @@
 #define THERE6 "fd00::77"
 
 /* --- the network --- */
-
-static void write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
-		perror(path);
-	if (fd >= 0)
-		close(fd);
-}
-
-static bool leave_network(void)
-{
-	char uid[32], gid[32];
-
-	if (!unshare(CLONE_NEWNET))
-		return true;
-	snprintf(uid, sizeof(uid), "0 %u 1", (unsigned)geteuid());
-	snprintf(gid, sizeof(gid), "0 %u 1", (unsigned)getegid());
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
-		return false;
-	write_file("/proc/self/setgroups", "deny");
-	write_file("/proc/self/uid_map", uid);
-	write_file("/proc/self/gid_map", gid);
-	return true;
-}
 
 static bool add_address6(const char *text)
 {

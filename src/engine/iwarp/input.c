@@ -162,7 +162,6 @@ static bool step(struct vb_iw_qp *q)
 	const uint8_t *bytes = stage_head(q) + before;
 	uint32_t ulpdu = (uint32_t)bytes[0] << 8 | bytes[1], len = vb_mpa_fpdu_len(ulpdu);
 	uint32_t marked = q->cfg.markers_in ? vb_mpa_marked_len(q->in.position, len) : len;
-
 	bool there = waiting(q) >= marked;
 
 	if (!there && !goes_in_place(q, bytes, ulpdu))
