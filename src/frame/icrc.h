@@ -28,7 +28,7 @@ struct vb_icrc_cache {
 		struct vb_flow flow;
 		size_t len;
 		uint64_t known; /* a bit for each of start */
-		struct vb_crc32_powers payload; /* for a BTH and payload; 0: not known yet */
+		struct vb_crc32_powers payload; /* for headers and payload; 0: not known yet */
 		uint32_t start[VB_ICRC_IDS];
 	} of[VB_ICRC_FLOWS];
 };
@@ -37,11 +37,12 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
                         size_t len);
 
 /*
- * The same for a BTH and len bytes of payload that vb_guard_copy_sum has laid behind it. known: of the flow and the length
- * from BTH to ICRC, good until the cache is asked for another.
+ * The same for a BTH, extension headers and len bytes of payload that vb_guard_copy_sum or vb_guard_sum has added up, wherever
+ * they lie. known: of the flow and the length from BTH to ICRC, good until the cache is asked for another.
  */
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len);
-uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *bth, const uint64_t sum[2], size_t len);
+uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len, const uint64_t sum[2],
+                        size_t len);
 
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
 

@@ -86,9 +86,13 @@ void vb_wire_settle_batch(struct vb_node *node);
 
 /* --- sending: wire_tx.c --- */
 
-/* Payload that was added up while it was copied (vb_guard_copy_sum): to here, so much. 0 if none was. */
+/*
+ * Payload that was added up (vb_guard.h): for here, so much. from: it was not copied, and goes out from there; the memory has
+ * to be there until vb_tx_end. NULL: it was. at: NULL if it was not added up.
+ */
 struct vb_tx_laid {
 	uint8_t *at;
+	const uint8_t *from;
 	uint32_t len;
 	uint64_t sum[2];
 };
@@ -103,6 +107,9 @@ uint32_t vb_tx_burst(uint32_t len);
 bool vb_tx_begin(struct vb_tx *tx);
 /* Is something of an earlier time still there? */
 bool vb_tx_waits(const struct vb_tx *tx);
+/* Does it take payload from where that lies, if there is at least so much of it? */
+#define VB_TX_IN_PLACE_MIN 1024u
+bool vb_tx_in_place(const struct vb_tx *tx);
 /* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
 uint8_t *vb_tx_room(struct vb_tx *tx);
 /* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */
@@ -144,7 +151,8 @@ struct vb_wire_path {
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
-	unsigned laying;
+	uint8_t *laying; /* the first of the packets that are being made, and how far apart they are */
+	uint32_t laying_apart;
 	struct vb_tx_laid laid[VB_TX_MORE]; /* in the packets that are being made */
 	struct vb_wire_send sends[];
 };

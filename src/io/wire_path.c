@@ -57,19 +57,24 @@ static bool copied_in(struct vb_wire_path *w, bool done, uint32_t len)
 	return done;
 }
 
-/* Payload of a packet: what fills one is added up for the ICRC while it is copied. */
+/*
+ * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it is long and can go
+ * again.
+ */
 static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32_t len)
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
-		return vb_guard_copy(dst, src, len);
-	struct vb_tx_laid *laid = &w->laid[w->laying % VB_TX_MORE];
+		return copied_out(w, vb_guard_copy(dst, src, len), len);
+	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
+	bool in_place = len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_WIRE_RC && !w->q.again && vb_tx_in_place(w->tx);
 
-	if (!vb_guard_copy_sum(dst, src, len, laid->sum))
+	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
 	laid->at = dst; /* what failed may be tried again at the same place */
+	laid->from = in_place ? src : NULL;
 	laid->len = len;
-	w->laying++;
-	return true;
+	w->q.stats.bytes_in_place += in_place ? len : 0;
+	return copied_out(w, true, in_place ? 0 : len);
 }
 
 static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
@@ -78,7 +83,7 @@ static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, 
 	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
-		return copied_out(w, lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len), len);
+		return lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len);
 	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
@@ -129,7 +134,7 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
 	uint64_t at;
 
-	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && copied_out(w, lay(w, dst, (const void *)(uintptr_t)at, len), len);
+	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && lay(w, dst, (const void *)(uintptr_t)at, len);
 }
 
 static bool local(void *own, const struct vb_wire_request *rq)
@@ -359,10 +364,11 @@ static void emit_more(struct vb_wire_path *w, struct vb_wire_out *out)
 
 	while (out->run.left > 1 && (n = vb_tx_more(w->tx, &w->to, VB_BTH_LEN + mtu))) {
 		out->packet = vb_tx_room(w->tx);
-		w->laying = 0;
+		w->laying = out->packet;
+		w->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
 		for (uint32_t i = 0; i < n; i++)
 			w->laid[i].at = NULL;
-		n = out->packet ? vb_wire_output_more(&w->q, out, n, VB_BTH_LEN + mtu + VB_ICRC_LEN) : 0;
+		n = out->packet ? vb_wire_output_more(&w->q, out, n, w->laying_apart) : 0;
 		if (!n)
 			break;
 		vb_tx_add_more(w->tx, n, VB_BTH_LEN + mtu, w->laid);
@@ -394,7 +400,8 @@ static void emit(struct vb_qp *qp, uint64_t now)
 			all = false;
 			break;
 		}
-		w->laying = 0;
+		w->laying = out.packet;
+		w->laying_apart = UINT32_MAX;
 		w->laid[0].at = NULL;
 		if (!vb_wire_output(&w->q, &out, now))
 			break;

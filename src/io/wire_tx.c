@@ -13,6 +13,7 @@
 #include "io/udp.h"
 #include "io/wire.h"
 #include "io/wire_fault.h"
+#include "util/guard.h"
 #include "util/log.h"
 
 #ifndef UDP_SEGMENT
@@ -20,8 +21,10 @@
 #endif
 
 /*
- * Packets are copied here, so that what the ICRC was computed over is what goes out, whatever the program does to its
- * memory meanwhile. The stage is used again at once and stays in the processor's cache.
+ * Packets are laid side by side here. Payload may stay where it lies: its place in the stage is a gap then, and the kernel
+ * takes it from the program's memory. If that changes between the sum and the send, the ICRC is wrong, the peer drops the
+ * packet, and it goes again, copied: so only what can go again is sent that way. The stage is used again at once and stays in
+ * the processor's cache.
  */
 #define BURST 2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
 #define STAGE ((BURST + 1) * 64u << 10) /* and what goes beside them: the first packet of a message is longer */
@@ -30,13 +33,21 @@
 #define SEGMENTS 64           /* of one send: the kernel's limit before 6.9 */
 #define DATAGRAM_MAX 65000u   /* bytes of one send with its headers: below 65,535 */
 #define SNDBUF (4 << 20)
+#define GAPS (STAGE / VB_TX_IN_PLACE_MIN)
 
 /* One send: n packets of seg bytes to one address, the last perhaps shorter. */
 struct message {
 	uint32_t at, len;
 	uint16_t seg, n;
+	uint16_t gap, gaps; /* the first, and how many */
 	bool closed;
 	struct vb_wire_addr to;
+};
+
+/* Payload that is not in the stage. */
+struct gap {
+	uint32_t at, len;
+	const uint8_t *from;
 };
 
 struct vb_tx {
@@ -48,13 +59,15 @@ struct vb_tx {
 	bool no_gso;
 	unsigned full; /* sends that take no more: they go before more is laid out, while all of it is in the cache */
 	uint32_t used;
-	unsigned n, sent;
+	unsigned n, sent, gaps;
 	atomic_bool waits; /* the network did not take it all */
 	struct vb_fault *fault;
 	struct vb_flow flow; /* of the last message */
 	struct vb_icrc_cache icrc;
 	struct vb_icrc_known *known; /* of it, for the packets of the last message; or NULL */
 	struct message msg[MESSAGES];
+	struct gap gap[GAPS];
+	struct iovec pieces[2 * SEGMENTS + 1];
 	uint8_t stage[STAGE];
 };
 
@@ -191,6 +204,30 @@ static void flow_of(const struct vb_tx *tx, const struct vb_wire_addr *to, struc
 	flow->dport = VB_ROCE_PORT;
 }
 
+/* What lies elsewhere is copied after all: it is not known when the message goes. */
+static void fill_gaps(struct vb_tx *tx, struct message *m)
+{
+	for (const struct gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++)
+		if (!vb_guard_copy(tx->stage + g->at, g->from, g->len))
+			memset(tx->stage + g->at, 0, g->len);
+	m->gaps = 0;
+}
+
+/* The message from its beginning to its end. Returns how many pieces. */
+static size_t lay_pieces(struct vb_tx *tx, const struct message *m)
+{
+	struct iovec *p = tx->pieces;
+	uint32_t at = m->at;
+
+	for (const struct gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++) {
+		*p++ = (struct iovec){tx->stage + at, g->at - at};
+		*p++ = (struct iovec){(void *)(uintptr_t)g->from, g->len};
+		at = g->at + g->len;
+	}
+	*p++ = (struct iovec){tx->stage + at, m->at + m->len - at};
+	return (size_t)(p - tx->pieces);
+}
+
 static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
 {
 	tx->known = NULL;
@@ -206,9 +243,11 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	struct message one = *m;
 
 	one.n = 1;
+	fill_gaps(tx, m);
 	control_of(tx, &c, &one);
 	mh->msg_control = c.buf;
 	mh->msg_controllen = c.len;
+	mh->msg_iovlen = 1;
 	flow_of(tx, &m->to, &flow);
 	for (uint32_t off = 0; off < m->len; off += m->seg) {
 		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
@@ -227,14 +266,14 @@ static int send_one(struct vb_tx *tx, struct message *m)
 {
 	struct control c;
 	struct sockaddr_storage sa;
-	struct iovec iov = {tx->stage + m->at, m->len};
-	struct msghdr mh = {.msg_name = &sa, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf};
+	struct msghdr mh = {.msg_name = &sa, .msg_iov = tx->pieces, .msg_control = c.buf};
 
 	mh.msg_namelen = vb_gid_to_sockaddr(&sa, m->to.dst, VB_ROCE_PORT, m->to.ifindex);
 	if (m->n > 1 && tx->no_gso)
 		return send_singly(tx, m, &mh);
 	control_of(tx, &c, m);
 	mh.msg_controllen = c.len;
+	mh.msg_iovlen = lay_pieces(tx, m);
 	for (int tries = 0; tries < 3; tries++) {
 		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh, MSG_DONTWAIT) >= 0)
 			return 0;
@@ -245,8 +284,12 @@ static int send_one(struct vb_tx *tx, struct message *m)
 		/* ENOBUFS and ENOMEM pass; an ICMP error of an earlier packet is told once, and of no use to us */
 		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
 			return EAGAIN;
-		if (errno != ECONNREFUSED && errno != EINTR)
+		if (errno == EFAULT && m->gaps) { /* memory is gone: its packets will be wrong, the others go */
+			fill_gaps(tx, m);
+			mh.msg_iovlen = lay_pieces(tx, m);
+		} else if (errno != ECONNREFUSED && errno != EINTR) {
 			break;
+		}
 	}
 	return errno;
 }
@@ -270,6 +313,8 @@ static bool flush(struct vb_tx *tx)
 		int err = send_one(tx, m);
 
 		if (err == EAGAIN) {
+			for (unsigned i = tx->sent; i < tx->n; i++)
+				fill_gaps(tx, &tx->msg[i]);
 			atomic_store_explicit(&tx->waits, true, memory_order_relaxed);
 			return false;
 		}
@@ -281,6 +326,7 @@ static bool flush(struct vb_tx *tx)
 	}
 	tx->n = tx->sent = 0;
 	tx->used = 0;
+	tx->gaps = 0;
 	tx->full = 0;
 	atomic_store_explicit(&tx->waits, false, memory_order_relaxed);
 	return true;
@@ -307,6 +353,11 @@ bool vb_tx_begin(struct vb_tx *tx)
 static bool must_go(const struct vb_tx *tx)
 {
 	return tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES;
+}
+
+bool vb_tx_in_place(const struct vb_tx *tx)
+{
+	return !tx->fault && !tx->no_gso;
 }
 
 uint8_t *vb_tx_room(struct vb_tx *tx)
@@ -337,22 +388,27 @@ static struct message *joins(struct vb_tx *tx, const struct vb_wire_addr *to, ui
 	return m;
 }
 
-/* The same where the payload was added up while it was laid behind the BTH. */
-static void seal_summed(struct vb_tx *tx, uint8_t *packet, uint16_t id, const struct vb_tx_laid *laid)
+/* The same where the payload was added up. */
+static void seal_summed(struct vb_tx *tx, struct message *m, uint8_t *packet, const struct vb_tx_laid *laid)
 {
-	size_t len = VB_BTH_LEN + laid->len;
+	size_t header_len = (size_t)(laid->at - packet), len = header_len + laid->len;
 
+	if (laid->from) {
+		tx->gap[tx->gaps++] = (struct gap){(uint32_t)(laid->at - tx->stage), laid->len, laid->from};
+		m->gaps++;
+	}
 	if (!tx->known || tx->known->len != len + VB_ICRC_LEN)
 		tx->known = vb_icrc_known(&tx->icrc, &tx->flow, len + VB_ICRC_LEN);
-	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, id, packet, laid->sum, laid->len));
+	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, m->n, packet, header_len, laid->sum, laid->len));
 }
 
-static void seal_laid(struct vb_tx *tx, uint8_t *packet, uint16_t id, uint32_t len, const struct vb_tx_laid *laid)
+/* As the next of m: the kernel numbers the segments of a send, 0, 1, 2. */
+static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint32_t len, const struct vb_tx_laid *laid)
 {
-	if (laid && laid->at == packet + VB_BTH_LEN && laid->len == len - VB_BTH_LEN)
-		seal_summed(tx, packet, id, laid);
+	if (laid && laid->at && laid->at + laid->len == packet + len)
+		seal_summed(tx, m, packet, laid);
 	else
-		seal(tx, packet, &tx->flow, id, len);
+		seal(tx, packet, &tx->flow, m->n, len);
 }
 
 /* What stands in the stage at `used` becomes a packet. */
@@ -364,11 +420,11 @@ static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len
 
 	if (!m) {
 		m = &tx->msg[tx->n++];
-		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .to = *to};
+		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .gap = (uint16_t)tx->gaps, .to = *to};
 		flow_of(tx, to, &tx->flow);
 		tx->known = NULL;
 	}
-	seal_laid(tx, packet, m->n, len, laid); /* the kernel numbers the segments of a send: 0, 1, 2 */
+	seal_laid(tx, m, packet, len, laid);
 	m->closed = size < m->seg;
 	m->n++;
 	m->len += size;
@@ -436,7 +492,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 	struct message *m = &tx->msg[tx->n - 1];
 
 	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
-		seal_laid(tx, tx->stage + tx->used, m->n, (uint32_t)len, laid + i);
+		seal_laid(tx, m, tx->stage + tx->used, (uint32_t)len, laid + i);
 	m->len += n * m->seg;
 	tx->full += m->n == SEGMENTS || m->len + m->seg > DATAGRAM_MAX;
 }

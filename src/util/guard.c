@@ -114,6 +114,22 @@ __asm__(".text\n"
 	"	vmovdqu64 %zmm7, 192(%rdi)\n"
 	GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
 	"	jmp 1b\n"
+	/* bool raw_sum(rdi: nothing, rsi src, rdx n, rcx sum): the same without the copy */
+	"vb_guard_raw_sum:\n"
+	"	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
+	"	vmovdqu64 (%rsi), %zmm0\n"
+	"	vmovdqu64 64(%rsi), %zmm1\n"
+	"	vmovdqu64 128(%rsi), %zmm2\n"
+	"	vmovdqu64 192(%rsi), %zmm3\n"
+	"1:	subq $256, %rdx\n"
+	"	je 2f\n"
+	"	addq $256, %rsi\n"
+	"	vmovdqu64 (%rsi), %zmm4\n"
+	"	vmovdqu64 64(%rsi), %zmm5\n"
+	"	vmovdqu64 128(%rsi), %zmm6\n"
+	"	vmovdqu64 192(%rsi), %zmm7\n"
+	GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
+	"	jmp 1b\n"
 	"2:	vbroadcasti32x4 16+vb_guard_fold(%rip), %zmm10\n"
 	GUARD_FOLD(0, 2) GUARD_FOLD(1, 3)
 	"	vbroadcasti32x4 32+vb_guard_fold(%rip), %zmm10\n"
@@ -214,6 +230,7 @@ bool vb_guard_raw_copy(void *dst, const void *src, size_t n) __attribute__((visi
 #if defined(__x86_64__)
 bool vb_guard_raw_copy_wide(void *dst, const void *src, size_t n) __attribute__((visibility("hidden")));
 bool vb_guard_raw_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
+bool vb_guard_raw_sum(void *none, const void *src, size_t n, uint64_t sum[2]) __attribute__((visibility("hidden")));
 #endif
 bool vb_guard_raw_word(void *dst, const void *src) __attribute__((visibility("hidden")));
 bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) __attribute__((visibility("hidden")));
@@ -316,6 +333,16 @@ bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2])
 #else
 	(void)sum;
 	return vb_guard_raw_copy(dst, src, n);
+#endif
+}
+
+bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2])
+{
+#if defined(__x86_64__)
+	return vb_guard_raw_sum(NULL, src, n, sum);
+#else
+	(void)src, (void)n, (void)sum;
+	return false;
 #endif
 }
 

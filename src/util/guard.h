@@ -24,6 +24,8 @@ bool vb_guard_copy(void *dst, const void *src, size_t n);
  */
 bool vb_guard_can_sum(void);
 bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]);
+/* Adds them up where they are. */
+bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2]);
 
 /* The same as vb_guard_copy, but the last aligned word (at most 8 bytes) is stored after the rest, with release: programs poll it. */
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n);

@@ -62,6 +62,7 @@ static void copies_survive_a_page_that_is_not_there(void)
 	}
 	for (size_t n = 256; vb_guard_can_sum() && n <= 4096; n += 256) {
 		CHECK(!vb_guard_copy_sum(to, p + page - 1, n, sum));
+		CHECK(!vb_guard_sum(p + page - 1, n, sum));
 		CHECK(!vb_guard_copy_sum(p + page - n + 1, from, n, sum));
 	}
 	munmap(p, page);
@@ -81,11 +82,16 @@ static void what_a_copy_has_added_up_gives_the_icrc_of_the_packet(void)
 		size_t n = 256 * (1 + ref_random() % 16);
 		uint16_t id = (uint16_t)(ref_random() % 70);
 
+		size_t headers = VB_BTH_LEN + 4 * (ref_random() % 10);
+		uint32_t icrc;
+
 		ref_random_bytes(from, n);
-		ref_random_bytes(bth, VB_BTH_LEN);
-		CHECK(vb_guard_copy_sum(bth + VB_BTH_LEN, from, n, sum));
-		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, VB_BTH_LEN + n + VB_ICRC_LEN), id, bth, sum, n) ==
-		      vb_icrc_packet(&whole, &f, id, bth, VB_BTH_LEN + n));
+		ref_random_bytes(bth, headers);
+		CHECK(vb_guard_copy_sum(bth + headers, from, n, sum));
+		icrc = vb_icrc_packet(&whole, &f, id, bth, headers + n);
+		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, headers + n + VB_ICRC_LEN), id, bth, headers, sum, n) == icrc);
+		CHECK(vb_guard_sum(from, n, sum));
+		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, headers + n + VB_ICRC_LEN), id, bth, headers, sum, n) == icrc);
 	}
 }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# copies.sh - who copies what is read from a file: on one host nobody does; by RoCE each end stages it; by iWARP the reading end, where units are small
+# copies.sh - who copies what is read from a file: on one host nobody does; by RoCE the reading end, once; by iWARP that end, where units are small
 # follows: man/verbena-target.8 (status), verbena_nvme.h (statistics), VERBENA_LOG in man/verbena.7
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
@@ -44,7 +44,7 @@ backend() { python3 -c 'import json, sys; print(sum(n["copied"] for s in json.lo
 library() { awk '/^copied / { print $2 }' "$work/client.out"; }
 said() { sed -n "s/.*$2: \([0-9]*\)\$/\1/p" "$work/$1.err" | awk '{ n += $1 } END { print n + 0 }'; } # target|client WHAT
 moved() { sed -n 's/.*bytes: \([0-9]*\) by one copy, of these \([0-9]*\) mapped; \([0-9]*\) by ring.*/\'"$2"'/p' "$work/$1.err" | awk '{ n += $1 } END { print n + 0 }'; }
-OUT="payload bytes copied by us, to be sent" IN="payload bytes copied by us, of what came"
+OUT="payload bytes copied by us, to be sent" PLACE="payload bytes sent from where they lay" IN="payload bytes copied by us, of what came"
 IW_OUT="of those sent, copied by us" IW_IN="of those received, copied by us"
 
 # is WHAT NUMBER LEAST MOST
@@ -85,7 +85,7 @@ kept() { echo $(($(said client "of those, kept until the missing one came") * PA
 roce() {
 	reads "$1" allocated $((1 << 20)) --mapped && storage_copies_nothing && no_memory && no_stream || return 1
 	local again=$(($(said target "request packets sent again") * PACKET)) # on a busy machine some are lost
-	is "staged to be sent" "$(said target "$OUT")" $SIZE $((SIZE + SOME + again)) && is "staged as it came" "$(said client "$IN")" $SIZE $((SIZE + SOME + $(kept))) &&
+	is "sent from where it lay" "$(said target "$PLACE")" $((SIZE - again)) $((SIZE + SOME)) && is "staged to be sent" "$(said target "$OUT")" 0 $((SOME + again)) && is "staged as it came" "$(said client "$IN")" $SIZE $((SIZE + SOME + $(kept))) &&
 		is "staged the other way" $(($(said client "$OUT") + $(said target "$IN"))) 1 $SOME
 }
 # Large units are received in place, but for the ends of a message; small ones are copied from the stage
@@ -100,8 +100,8 @@ iwarp() { # MEMORY IN-PLACE: bytes at least
 }
 
 # --- two hosts ---
-check "RoCE, IPv4: each end stages once what is read, and nobody else copies" crossing $SIZE roce $V4_B
-check "RoCE, IPv6: each end stages once what is read, and nobody else copies" crossing $SIZE roce $V6_B
+check "RoCE, IPv4: who reads stages what comes, once, and nobody else copies" crossing $SIZE roce $V4_B
+check "RoCE, IPv6: who reads stages what comes, once, and nobody else copies" crossing $SIZE roce $V6_B
 export VERBENA_DEVICES=iwarp:net0
 VERBENA_MPA=emss check "iWARP, units no longer than TCP's segments: who reads copies, once" iwarp allocated 0
 check "iWARP: nobody copies but the ends of messages" iwarp allocated $((SIZE / 1000 * 999))

@@ -377,7 +377,8 @@ bool stranger_take(struct stranger *s, struct came *c, int ms)
 
 	CHECK(n > 0 && vb_gid_of_sockaddr(gid, (struct sockaddr *)&from));
 	CHECK(!memcmp(gid, s->here, 16));
-	CHECK(icrc_right(s, bytes, (size_t)n, ntohs(((struct sockaddr_in *)&from)->sin_port)));
+	c->right = icrc_right(s, bytes, (size_t)n, ntohs(((struct sockaddr_in *)&from)->sin_port));
+	CHECK(c->right || s->any_icrc);
 	CHECK_INT(vb_packet_decode(&c->p, bytes, (size_t)n), VB_PACKET_OK);
 	CHECK(c->p.bth.migreq && c->p.bth.pkey == 0xffff && c->p.bth.dest_qpn == STRANGER_QPN);
 	memcpy(c->payload, bytes + c->p.payload_at, c->p.payload_len);

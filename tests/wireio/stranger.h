@@ -17,6 +17,7 @@ struct stranger {
 	struct link l;
 	struct mem m;
 	bool v6;
+	bool any_icrc; /* a wrong one is no failure: struct came says so */
 	int fd, raw;
 	uint8_t here[16], there[16]; /* the program's address, the stranger's */
 };
@@ -58,6 +59,7 @@ struct came {
 	struct vb_packet p;
 	uint8_t payload[VB_PAYLOAD_MAX];
 	uint8_t tos, hops;
+	bool right; /* its ICRC */
 };
 /* The next packet that comes to the stranger, its ICRC checked by the table of the tests. */
 bool stranger_take(struct stranger *s, struct came *c, int ms);

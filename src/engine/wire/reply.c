@@ -89,6 +89,11 @@ static uint8_t response_opcode(const struct vb_wire_resource *r)
 	return r->atomic ? VB_RC_ATOMIC_ACK : opcodes[position];
 }
 
+static bool went_before(const struct vb_wire_resource *r)
+{
+	return r->answered || r->from;
+}
+
 /* The key is looked at again for each packet: it may have been invalidated since. */
 static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, uint8_t opcode, struct vb_wire_out *out)
 {
@@ -98,6 +103,7 @@ static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, uint8
 		return true;
 	uint32_t len = r->end_length - offset < qp->cfg.mtu ? (uint32_t)(r->end_length - offset) : qp->cfg.mtu;
 
+	qp->again = went_before(r);
 	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_wire_payload(out, opcode), len))
 		return false;
 	out->payload_len = len;
@@ -134,6 +140,7 @@ bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out)
 	struct vb_wire_resource *r = out->run.answered;
 	struct vb_psn psn = vb_psn_add(r->psn, (int32_t)r->next);
 
+	qp->again = went_before(r);
 	if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)r->next * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
 		return false;
 	r->next++;
@@ -147,6 +154,7 @@ uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t 
 	struct vb_wire_resource *r = out->run.answered;
 	uint32_t mtu = qp->cfg.mtu, i;
 
+	qp->again = went_before(r);
 	for (i = 0; i < n; i++) {
 		uint8_t *packet = out->packet + (size_t)i * apart;
 

@@ -209,6 +209,7 @@ static bool fetch(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, ui
 
 	if (vb_is_answered(s))
 		return true;
+	qp->again = qp->rq.seq < qp->rq.high || qp->rq.mend_next < qp->rq.mend_end;
 	if (len && !qp->ops->fetch(qp->own, &s->rq, offset, vb_wire_payload(out, opcode), len)) {
 		s->status = VB_WIRE_LOC_PROT_ERR;
 		return false;
@@ -389,6 +390,7 @@ bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_
 	uint64_t seq = rq->seq;
 	bool asks = false;
 
+	qp->again = seq < rq->high;
 	if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
 		return false;
 	count_sent(qp, s, 1);
@@ -414,6 +416,7 @@ uint32_t vb_requester_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint3
 		n = rq->burst_left;
 	if (qp->cfg.type == VB_WIRE_RC && rq->unasked + n >= every)
 		n = rq->unasked + 1 < every ? every - rq->unasked - 1 : 0;
+	qp->again = false;
 	for (i = 0; i < n; i++) {
 		uint8_t *packet = out->packet + (size_t)i * apart;
 

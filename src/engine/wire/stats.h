@@ -13,6 +13,7 @@
 	X(sent_bytes, "payload bytes sent")                                      \
 	X(rcvd_bytes, "payload bytes received")                                  \
 	X(bytes_copied_out, "payload bytes copied by us, to be sent")            \
+	X(bytes_in_place, "payload bytes sent from where they lay")              \
 	X(bytes_copied_in, "payload bytes copied by us, of what came")           \
 	X(resent_pkts, "request packets sent again")                             \
 	X(acks_sent, "acknowledgements sent")                                    \

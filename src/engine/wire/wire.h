@@ -273,6 +273,7 @@ struct vb_wire_qp {
 	struct vb_wire_send *sends;
 	uint32_t mask;
 	bool dead, turn;
+	bool again;     /* what is fetched or read goes out anew: the first time it was lost, or came changed */
 	uint8_t passed; /* requests that went out before the acknowledgement that is due */
 	struct vb_wire_requester rq;
 	struct vb_wire_responder rs;
