@@ -101,12 +101,23 @@ void vb_queue_complete_send(void *own, const struct vb_wire_request *rq, enum vb
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
 
+/* Of the first piece. */
+static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
+
+	if (w->flags & IBV_SEND_INLINE || !w->num_sge)
+		return 0;
+	return atomic_load_explicit(&vb_seg_mr(qp->node->seg, VB_KEY_INDEX(vb_key_plain(sge->lkey, qp->node->key_secret)))->length, memory_order_relaxed);
+}
+
 const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_wire_request *rq, uint32_t access)
 {
 	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
 		return k;
 	k->n = vb_gather(qp, entry(qp, rq), access, k->iov);
 	k->gathered = k->n >= 0;
+	k->region = k->n == 1 ? region(qp, entry(qp, rq)) : 0;
 	k->cookie = (uint32_t)rq->cookie;
 	k->access = access;
 	return k->gathered ? k : NULL;

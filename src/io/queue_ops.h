@@ -14,6 +14,7 @@ struct vb_known {
 	bool gathered, granted;
 	uint32_t cookie, access, rkey;
 	int n;
+	uint64_t region; /* bytes of the region that the first piece lies in; 0: none */
 	struct vb_mr_view view;
 	struct iovec iov[VB_MAX_SGE + 1];
 };

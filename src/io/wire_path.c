@@ -31,6 +31,7 @@ struct vb_wire_stats vb_wire_totals;
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD 100000u     /* ns */
 #define AHEAD (16u << 20)
+#define NEAR (4u << 20) /* bytes: a region that is larger is not in the cache next to a processor */
 #define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
 
 /*
@@ -58,15 +59,16 @@ static bool copied_in(struct vb_wire_path *w, bool done, uint32_t len)
 }
 
 /*
- * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it is long and can go
- * again.
+ * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it can go again and is
+ * likely to come from memory: for the kernel to gather it costs more than to copy it within a cache, less than that from
+ * further away.
  */
-static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32_t len)
+static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return copied_out(w, vb_guard_copy(dst, src, len), len);
 	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
-	bool in_place = len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_WIRE_RC && !w->q.again && vb_tx_in_place(w->tx);
+	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_WIRE_RC && !w->q.again && vb_tx_in_place(w->tx);
 
 	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
@@ -83,7 +85,7 @@ static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, 
 	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
-		return lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len);
+		return lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
 	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
@@ -134,7 +136,7 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
 	uint64_t at;
 
-	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && lay(w, dst, (const void *)(uintptr_t)at, len);
+	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && lay(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
 static bool local(void *own, const struct vb_wire_request *rq)

@@ -51,11 +51,18 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 	return __real_sendmsg(fd, mh, flags);
 }
 
-static void meet(struct stranger *s, bool v6)
+static void meet_with(struct stranger *s, bool v6, size_t length)
 {
 	stranger_meet(s, &(struct conf){.psn = FIRST}, v6);
+	mem_end(&s->m);
+	mem_make(&s->m, &s->d, length);
 	fill(s->m.p, s->m.n, 3);
 	memory = s->m.p;
+}
+
+static void meet(struct stranger *s, bool v6)
+{
+	meet_with(s, v6, 8 << 20);
 }
 
 /* The requests of one message, each at least once; lost: those whose ICRC is wrong are asked for again. Returns how many. */
@@ -137,6 +144,19 @@ static void payload_goes_out_from_where_it_lies(void)
 static void payload_goes_out_from_where_it_lies_by_ipv6(void)
 {
 	nothing_is_copied(true);
+}
+
+/* What is likely to be near is copied: that costs less. */
+static void a_small_region_is_copied(void)
+{
+	struct stranger s;
+
+	meet_with(&s, false, 1 << 20);
+	write_all(&s);
+	CHECK_INT(take_all(&s, s.m.p), 0);
+	ends(&s);
+	CHECK_INT(STAT(&s, bytes_in_place), 0);
+	CHECK(STAT(&s, bytes_copied_out) >= PACKETS * MTU);
 }
 
 static void memory_that_changes_under_way_goes_again(void)
@@ -252,6 +272,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		{"payload goes out from where it lies", payload_goes_out_from_where_it_lies},
 		{"payload goes out from where it lies by IPv6", payload_goes_out_from_where_it_lies_by_ipv6},
+		{"a small region is copied", a_small_region_is_copied},
 		{"memory that changes under way goes again", memory_that_changes_under_way_goes_again},
 		{"what waits is what it was when it was added up", what_waits_is_what_it_was_when_it_was_added_up},
 		{"a send that faults is tried with copies", a_send_that_faults_is_tried_with_copies},
