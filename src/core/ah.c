@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/device.h"
+#include "core/lid.h"
 #include "core/node.h"
 #include "core/verbs.h"
 
@@ -25,18 +26,21 @@ static bool plausible(const union ibv_gid *dgid)
 	return !vb_gid_is_zero(dgid) && !(is_v4(dgid) && !memcmp(dgid->raw + 12, nothing, 4));
 }
 
-int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, union ibv_gid *sgid)
+int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct ibv_ah_attr *whole, union ibv_gid *sgid)
 {
-	const union ibv_gid *dgid = &attr->grh.dgid;
+	struct ibv_ah_attr av = *attr;
+	const union ibv_gid *dgid = &av.grh.dgid;
 	struct ibv_gid_entry entry;
 
-	if (!attr->is_global || attr->port_num != 1 || !plausible(dgid))
+	if (av.port_num != 1 || (!av.is_global && vb_lid_route(ctx->dev, &av)) || !plausible(dgid))
 		return EINVAL;
-	if (vb_query_gid_entry(ctx->dev, 1, attr->grh.sgid_index, &entry))
+	if (vb_query_gid_entry(ctx->dev, 1, av.grh.sgid_index, &entry))
 		return EINVAL;
 	if (dgid->raw[0] != 0xff &&
 	    is_v4(dgid) != is_v4(&entry.gid)) /* there is no route from one family to the other */
 		return EINVAL;
+	if (whole)
+		*whole = av;
 	if (sgid)
 		*sgid = entry.gid;
 	return 0;
@@ -45,8 +49,9 @@ int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, union ib
 struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct vb_context *ctx = vb_ctx(pd->context);
+	struct ibv_ah_attr whole;
 	union ibv_gid sgid;
-	int err = ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &sgid);
+	int err = ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &whole, &sgid);
 	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
 
 	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {
@@ -60,7 +65,7 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	ah->ah.context = pd->context;
 	ah->ah.pd = pd;
-	ah->attr = *attr;
+	ah->attr = whole;
 	ah->sgid = sgid;
 	atomic_fetch_add(&vb_pd(pd)->users, 1);
 	return &ah->ah;

@@ -6,8 +6,9 @@
 
 #include "core/core.h"
 
-/* 0, or EINVAL for a vector that no packet could be made from: no GRH, no such port or source GID, no destination, or
- * source and destination of different IP families. *sgid (may be NULL) is what sgid_index names. */
-int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, union ibv_gid *sgid);
+/* 0, or EINVAL for a vector that no packet could be made from: no GRH (and no LID that stands for one: core/lid.h), no
+ * such port or source GID, no destination, or source and destination of different IP families. *whole is the vector with
+ * what packets need in its grh, *sgid what sgid_index names (both may be NULL). */
+int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct ibv_ah_attr *whole, union ibv_gid *sgid);
 
 #endif

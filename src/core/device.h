@@ -31,6 +31,7 @@ struct vb_device {
 
 	int ifindex;	  /* constant */
 	bool iwarp;	  /* constant: RDMAP over TCP instead of RoCEv2 */
+	bool lids;	  /* constant: has a LID, and addresses without a GRH lead somewhere (core/lid.h) */
 	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */
 	unsigned refs;	  /* atomic */
 

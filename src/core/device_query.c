@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "core/device.h"
+#include "core/lid.h"
+#include "util/log.h"
 
 /*
  * True ones only. Not here: BAD_PKEY_CNTR and BAD_QKEY_CNTR (nobody counts), RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
@@ -111,6 +113,18 @@ static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 	*speed = row[i].speed;
 }
 
+/* A LID for those who know nothing else, and with it the right to leave out the GRH. */
+static void with_lid(struct ibv_port_attr *attr, const struct vb_netdev *nd)
+{
+	static int said;
+
+	attr->lid = vb_lid_of(nd);
+	if (attr->lid)
+		attr->flags = 0;
+	else if (nd->n_addrs && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		vb_log(VB_LOG_WARN, "VERBENA_LIDS: the host part of %s's first IPv4 address is no LID (1 to 49151): it has none", nd->name);
+}
+
 int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_attr *attr)
 {
 	struct vb_netdev nd;
@@ -140,6 +154,8 @@ int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_att
 		attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_DEVICE_MGMT_SUP;
 		attr->flags = 0;
 	}
+	if (dev->lids)
+		with_lid(attr, &nd);
 	speed_codes(nd.speed_mbps, &attr->active_width, &attr->active_speed);
 	return 0;
 }

@@ -109,6 +109,11 @@ static int lid(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "0x%x", t->port.lid);
 }
 
+static int sm_lid(struct vb_device *dev, struct text *t)
+{
+	return snprintf(t->buf, t->size, "0x%x", t->port.sm_lid);
+}
+
 static int zero(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "0");
@@ -153,7 +158,7 @@ static const struct {
 	{"ports/1/link_layer", link_layer},
 	{"ports/1/lid", lid},
 	{"ports/1/lid_mask_count", zero},
-	{"ports/1/sm_lid", lid},
+	{"ports/1/sm_lid", sm_lid},
 	{"ports/1/sm_sl", zero},
 	{"ports/1/cap_mask", cap_mask},
 	{"ports/1/pkeys/0", pkey},

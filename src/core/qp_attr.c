@@ -6,6 +6,7 @@
 
 #include "core/ah.h"
 #include "core/device.h"
+#include "core/lid.h"
 #include "core/qp.h"
 
 /* --- values of attributes: 0 or EINVAL --- */
@@ -22,7 +23,7 @@ static bool port_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 
 static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
-	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL);
+	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL, NULL);
 }
 
 /* As rxe: up to the largest MTU of the protocol, whatever the interface takes. */
@@ -164,6 +165,8 @@ void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		if (mask & fields[i].bit)
 			memcpy((char *)&qp->attr + fields[i].offset, (const char *)attr + fields[i].offset,
 			       fields[i].size);
+	if ((mask & IBV_QP_AV) && !qp->attr.ah_attr.is_global)
+		vb_lid_route(vb_ctx(qp->qp.context)->dev, &qp->attr.ah_attr);
 	qp->attr.rq_psn &= 0xffffff;
 	qp->attr.sq_psn &= 0xffffff;
 	qp->attr.dest_qp_num &= 0xffffff;

@@ -20,6 +20,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 		attr->sq_psn = qp->psn_next;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
+	if (!attr->ah_attr.is_global) /* what stands there is ours */
+		attr->ah_attr.grh = (struct ibv_global_route){0};
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
 	        .qp_context = ibqp->qp_context,

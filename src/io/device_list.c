@@ -95,8 +95,10 @@ static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_
 		return vb_device_get(dev);
 	}
 	struct vb_device *dev = (kind == VB_DEVICE_IWARP ? vb_device_new_iwarp : vb_device_new)(nd, name, guid_of(nd));
-	if (dev)
+	if (dev) {
+		dev->lids = kind == VB_DEVICE_ROCE && vb_lids_wanted();
 		set_paths(&dev->dev);
+	}
 	return dev;
 }
 

@@ -153,6 +153,8 @@ static void parse_address(struct vb_netdev_gather *g, struct span body)
 	struct vb_netdev *nd = find(g, (int)m.ifa_index);
 	if (!want || own.len != want || !nd || nd->n_addrs == VB_NETDEV_ADDRS || (flags & IFA_F_DADFAILED))
 		return;
+	if (want == 4 && !nd->n_addrs)
+		nd->v4_prefix = m.ifa_prefixlen;
 	uint8_t *to = nd->addrs[nd->n_addrs++];
 	memset(to, 0, 16);
 	if (want == 4)

@@ -98,6 +98,13 @@ int vb_runtime_dir(char *buf, size_t size)
 	return is_own_directory(buf, false) ? 0 : EPERM;
 }
 
+bool vb_lids_wanted(void)
+{
+	const char *text = secure_getenv("VERBENA_LIDS");
+
+	return text && !strcmp(text, "1");
+}
+
 int vb_runtime_tree(char *buf, size_t size)
 {
 	const char *devices = secure_getenv("VERBENA_DEVICES");
@@ -119,5 +126,7 @@ int vb_runtime_tree(char *buf, size_t size)
 		put(&w, ".");
 		put_number(&w, h, 16);
 	}
+	if (vb_lids_wanted())
+		put(&w, ".lids");
 	return finish(&w);
 }

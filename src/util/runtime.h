@@ -4,6 +4,7 @@
 #ifndef VB_UTIL_RUNTIME_H
 #define VB_UTIL_RUNTIME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -14,8 +15,11 @@
 int vb_runtime_path(char *buf, size_t size);
 int vb_runtime_dir(char *buf, size_t size);
 
+/* VERBENA_LIDS=1: RoCE adapters have LIDs (core/lid.h). */
+bool vb_lids_wanted(void);
+
 /*
- * The tree of the calling thread's network namespace and choice of devices (VERBENA_DEVICES): below it stand
+ * The tree of the calling thread's network namespace, choice of devices (VERBENA_DEVICES) and of LIDs: below it stand
  * class/infiniband and so on. Nothing is made; no allocation and no lock, so that the path shim may ask in a signal handler.
  * 0 or an errno value.
  */

@@ -30,6 +30,11 @@ devices_json() { "$VERBENA" devices --json | /usr/bin/python3 -c 'import json, s
 check "verbena devices has a row for roce_lo" devices_table
 [ -x /usr/bin/python3 ] && check "verbena devices --json is JSON" devices_json
 
+# the first address of lo, by the library and by what stands for /sys
+lids() { (export VERBENA_LIDS=$1; shows "port_lid:.*$2\$" ibv_devinfo -d roce_lo && { sanitized || shows "^0x$2\$" cat /sys/class/infiniband/roce_lo/ports/1/lid; }); }
+check "VERBENA_LIDS gives a LID" lids 1 1
+check "… and none if it is 0" lids 0 0
+
 if sanitized; then
 	skip "ibstat, ibstatus" "they need the path shim, which a sanitized build does not preload"
 elif command -v ibstat >/dev/null; then

@@ -30,6 +30,16 @@ check "srq: 32 queue pairs, events" pair ibv_srq_pingpong "${D[@]}" -g 1 -q 32 -
 check "rc: time stamps" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -t
 check "rc: the new post API" pair ibv_rc_pingpong "${D[@]}" -g 1 -n 100 -c -N
 
+# programs that know only LIDs: none unless the variable gives them some
+refused() { ! pair "$@" >/dev/null && grep -q 'Failed to modify QP to RTR' "$work/server.out"; }
+check "rc: without a GID, and without LIDs, is refused" refused ibv_rc_pingpong "${D[@]}" -n 10
+export VERBENA_LIDS=1
+for t in rc uc ud srq; do
+	check "$t: LIDs instead of GIDs" pair ibv_${t}_pingpong "${D[@]}" -n 200 -c
+	check "$t: GIDs beside LIDs" pair ibv_${t}_pingpong "${D[@]}" -g 1 -n 200 -c
+done
+unset VERBENA_LIDS
+
 if [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6; then
 	for t in rc uc ud srq; do
 		check "$t: IPv6, GID ::1" pair ibv_${t}_pingpong "${D[@]}" -g 2 -n 100 -c

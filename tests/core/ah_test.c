@@ -50,6 +50,47 @@ static void a_handle_needs_all_that_a_packet_needs(void)
 	CHECK(make(a) == EINVAL);
 }
 
+/* 10.0.0.1/16 */
+static void give_lids(void)
+{
+	fake_device.lids = true;
+	fake_device.nd.v4_prefix = 16;
+	fake_device.nd.n_addrs = 1;
+	memcpy(fake_device.nd.addrs[0], (uint8_t[16]){[10] = 0xff, 0xff, 10, 0, 0, 1}, 16);
+}
+
+static void without_a_grh_a_lid_names_the_subnets_address(void)
+{
+	struct ibv_ah_attr a = {.port_num = 1, .dlid = 0x1234, .grh = {.sgid_index = 77, .hop_limit = 5}};
+	static const union ibv_gid to = {.raw = {[10] = 0xff, 0xff, 10, 0, 0x12, 0x34}};
+
+	CHECK(make(a) == EINVAL); /* nobody has asked for LIDs */
+	give_lids();
+	struct ibv_ah *ah = vb_create_ah(o.pd, &a);
+	CHECK(ah);
+	CHECK(vb_ah(ah)->attr.grh.sgid_index == 1 && !vb_ah(ah)->attr.grh.hop_limit);
+	CHECK(!memcmp(&vb_ah(ah)->attr.grh.dgid, &to, sizeof(to)) && vb_ah(ah)->sgid.raw[12] == 10);
+	CHECK(!vb_destroy_ah(ah));
+	static const uint16_t none[] = {0, 0xc000, 0xffff};
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		a.dlid = none[i];
+		CHECK(make(a) == EINVAL);
+	}
+	a.dlid = 0x1234;
+	a.port_num = 2;
+	CHECK(make(a) == EINVAL);
+	a.port_num = 1;
+	fake_device.nd.v4_prefix = 24; /* there is no such host */
+	CHECK(make(a) == EINVAL);
+	fake_device.nd.v4_prefix = 32;
+	CHECK(make(a) == EINVAL);
+	fake_device.nd.v4_prefix = 16;
+	fake_device.nd.addrs[0][0] = 0x20; /* IPv6 alone */
+	CHECK(make(a) == EINVAL);
+	CHECK(!make(good));
+	fake_device.lids = false;
+}
+
 static void a_multicast_group_may_be_of_either_family(void)
 {
 	struct ibv_ah_attr a = good;
@@ -112,6 +153,7 @@ int main(void)
 	CHECK(!vb_destroy_qp(o.qp));
 	o.qp = NULL;
 	RUN(a_handle_needs_all_that_a_packet_needs);
+	RUN(without_a_grh_a_lid_names_the_subnets_address);
 	RUN(a_multicast_group_may_be_of_either_family);
 	RUN(an_ipv6_datagram_is_answered);
 	RUN(an_ipv4_datagram_is_answered);

@@ -169,6 +169,30 @@ static void values_out_of_range_change_nothing(void)
 	CHECK(!vb_destroy_qp(qp));
 }
 
+static void a_lid_stands_for_an_address_and_is_told_as_it_was_set(void)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+	                        .path_mtu = IBV_MTU_1024,
+	                        .dest_qp_num = 9 << VB_LANE_SHIFT | 5,
+	                        .ah_attr = {.port_num = 1, .dlid = 9, .sl = 3}},
+	                   now;
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_UC, NULL);
+	struct ibv_qp_init_attr init;
+
+	to_state(qp, IBV_QPS_INIT);
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL);
+	fake_device.lids = true;
+	fake_device.nd.v4_prefix = 24;
+	fake_device.nd.n_addrs = 1;
+	memcpy(fake_device.nd.addrs[0], (uint8_t[16]){[10] = 0xff, 0xff, 10, 0, 0, 1}, 16);
+	CHECK(!vb_modify_qp(qp, &a, mask));
+	CHECK(vb_qp(qp)->attr.ah_attr.grh.sgid_index == 1 && vb_qp(qp)->attr.ah_attr.grh.dgid.raw[15] == 9);
+	CHECK(!vb_query_qp(qp, &now, 0, &init) && !memcmp(&now.ah_attr, &a.ah_attr, sizeof(a.ah_attr)));
+	CHECK(!vb_destroy_qp(qp));
+	fake_device.lids = false;
+}
+
 static void each_value_has_its_limit(void)
 {
 	static const struct {
@@ -385,6 +409,7 @@ int main(void)
 	RUN(a_queue_pair_holds_what_it_is_made_of);
 	RUN(the_way_to_rts_publishes_what_peers_need);
 	RUN(values_out_of_range_change_nothing);
+	RUN(a_lid_stands_for_an_address_and_is_told_as_it_was_set);
 	RUN(each_value_has_its_limit);
 	RUN(posting_depends_on_the_state);
 	RUN(an_error_flushes_sends_then_receives_in_order);

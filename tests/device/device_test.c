@@ -234,6 +234,40 @@ static void an_iwarp_adapter_is_what_siw_shows(void)
 	vb_device_put(dev);
 }
 
+static void with_lids_the_host_part_of_the_address_is_one(void)
+{
+	static const struct {
+		uint8_t addr[4], prefix;
+		uint16_t lid;
+	} row[] = {{{10, 0, 0, 1}, 24, 1},	{{127, 0, 0, 1}, 8, 1},	     {{10, 1, 0xbf, 0xff}, 16, 0xbfff}, {{10, 1, 0xc0, 0}, 16, 0},
+		   {{10, 3, 2, 1}, 8, 0},	{{10, 3, 2, 1}, 32, 0},	     {{10, 0, 0, 7}, 30, 3},		{{0, 0, 2, 1}, 0, 0x201}};
+	struct vb_netdev nd = eth0();
+	struct vb_device *dev = vb_device_new(&nd, "roce_eth0", 1);
+	struct ibv_port_attr port;
+	char text[64];
+
+	nd.v4_prefix = 24;
+	vb_device_apply(dev, &nd);
+	CHECK(!vb_query_port_attr(dev, 1, &port) && port.lid == 0 && port.flags == IBV_QPF_GRH_REQUIRED);
+	dev->lids = true;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		char expected[16];
+
+		memcpy(nd.addrs[0] + 12, row[i].addr, 4);
+		nd.v4_prefix = row[i].prefix;
+		vb_device_apply(dev, &nd);
+		CHECK(!vb_query_port_attr(dev, 1, &port) && port.lid == row[i].lid && port.sm_lid == 0);
+		CHECK(port.flags == (row[i].lid ? 0 : IBV_QPF_GRH_REQUIRED));
+		snprintf(expected, sizeof(expected), "0x%x", row[i].lid);
+		CHECK(vb_device_attr_text(dev, "ports/1/lid", text, sizeof(text)) > 0 && !strcmp(text, expected));
+		CHECK(vb_device_attr_text(dev, "ports/1/sm_lid", text, sizeof(text)) > 0 && !strcmp(text, "0x0"));
+	}
+	nd.addrs[0][0] = 0xfd; /* no IPv4 address */
+	vb_device_apply(dev, &nd);
+	CHECK(!vb_query_port_attr(dev, 1, &port) && port.lid == 0);
+	vb_device_put(dev);
+}
+
 static void a_guid_without_mac_is_stable_and_local(void)
 {
 	CHECK(vb_host_guid("lo") == vb_host_guid("lo") && vb_host_guid("lo") != vb_host_guid("lo1"));
@@ -252,6 +286,7 @@ int main(void)
 	RUN(verbena_devices_chooses);
 	RUN(names_are_fit_for_a_device);
 	RUN(an_iwarp_adapter_is_what_siw_shows);
+	RUN(with_lids_the_host_part_of_the_address_is_one);
 	RUN(a_guid_without_mac_is_stable_and_local);
 	return 0;
 }

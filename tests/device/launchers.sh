@@ -34,6 +34,10 @@ for p in $pids; do wait "$p" || fail "a launcher"; done
 "$verbena" run true
 [ "$("$verbena" run cat /sys/class/infiniband/roce_v0/ports/1/gids/40)" = 0000:0000:0000:0000:0000:ffff:0a05:0028 ] || fail "the last address"
 
+# with LIDs a tree of its own, too
+[ "$(VERBENA_LIDS=1 "$verbena" run cat /sys/class/infiniband/roce_v0/ports/1/lid)" = 0x1 ] || fail "VERBENA_LIDS"
+[ "$("$verbena" run cat /sys/class/infiniband/roce_v0/ports/1/lid)" = 0x0 ] || fail "the tree without LIDs"
+
 # a device that went, and one that came
 ip link del v0
 ip link add w0 type veth peer name w1

@@ -31,6 +31,9 @@ for g in $V4 $V6; do
 	check "srq, $f: 32 queue pairs on one shared receive queue" ping ibv_srq_pingpong 4096 500 -g $g -q 32
 done
 check "rc: GID 0, made of the MAC" ping ibv_rc_pingpong 4096 100 -g 0 -c
+export VERBENA_LIDS=1
+for t in rc uc ud; do check "$t: LIDs instead of GIDs" ping ibv_${t}_pingpong 1024 200 -c; done
+unset VERBENA_LIDS
 check "rc: the new post API" ping ibv_rc_pingpong 4096 100 -g $V4 -c -N
 check "rc: four at once" several 4 ping ibv_rc_pingpong 4096 500 -g $V4 -c
 finish

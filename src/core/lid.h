@@ -1,0 +1,19 @@
+// lid.h - local identifiers for programs that know no GIDs (VERBENA_LIDS): the host part of an IPv4 address
+// follows: IBA volume 1, 4.1.3 (LIDs); verbena(7)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_LID_H
+#define VB_CORE_LID_H
+
+#include "core/device.h"
+
+/* The LID of an interface: the host part of its first IPv4 address; 0 where that is no unicast LID. */
+uint16_t vb_lid_of(const struct vb_netdev *nd);
+
+/*
+ * Where an address vector without a GRH leads: from the interface's first IPv4 address to the one in its subnet that
+ * dlid is the host part of. Fills in av->grh, and leaves is_global as it is. EINVAL where the device has no LIDs or the
+ * subnet has no such address.
+ */
+int vb_lid_route(struct vb_device *dev, struct ibv_ah_attr *av);
+
+#endif
