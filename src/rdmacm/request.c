@@ -26,9 +26,11 @@ static bool is_for_iwarp(const struct vb_cm_msg *msg)
 	return msg->attr == VB_CM_REQ && msg->req.primary.hop_limit == RCM_IWARP_HOPS && msg->req.pkey == RCM_IWARP_PKEY;
 }
 
-/* Of the adapters that the program chose, if it did. */
+/* Of the adapter whose address it is bound to, or of those that the program chose, if it did (rdma_bind_addr(3)). */
 static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
 {
+	if (id->source.dev)
+		return id->source.dev->iwarp == is_for_iwarp(msg);
 	return id->kind == RCM_EITHER || (id->kind == RCM_IWARP) == is_for_iwarp(msg);
 }
 

@@ -40,26 +40,34 @@ static void ask_by(struct end *e, unsigned port, int transport)
 	MUST(rdma_connect(e->id, NULL));
 }
 
-static void a_listener(int transport, int other)
+/* Asked by the other kind and by its own. */
+static void is_asked_by_its_own_alone(struct end *listener, unsigned port, int transport, int other)
 {
-	struct end listener, client, server;
-	unsigned port = listen_for(&listener, transport);
+	struct end client, server;
 	struct rdma_cm_event *e;
 
 	ask_by(&client, port, other);
 	next_is(client.ch, RDMA_CM_EVENT_REJECTED, NULL);
-	CHECK(!event_waits(listener.ch));
+	CHECK(!event_waits(listener->ch));
 	drop_end(&client);
 	ask_by(&client, port, transport);
-	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
-	server = (struct end){.ch = listener.ch, .id = e->id};
+	e = fetch(listener->ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server = (struct end){.ch = listener->ch, .id = e->id};
 	CHECK_INT(e->id->verbs->device->transport_type, transport);
 	make_qp(&server);
 	MUST(rdma_accept(server.id, NULL));
 	MUST(rdma_ack_cm_event(e));
 	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
 	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
-	finish_pair(&listener, &client, &server);
+	finish_pair(listener, &client, &server);
+}
+
+static void a_listener(int transport, int other)
+{
+	struct end listener;
+	unsigned port = listen_for(&listener, transport);
+
+	is_asked_by_its_own_alone(&listener, port, transport, other);
 }
 
 static void who_listens_for_iwarp_is_not_asked_by_roce(void)
@@ -94,6 +102,16 @@ static void who_listens_for_either_is_asked_by_both(void)
 	drop_end(&listener);
 }
 
+/* RoCE is what an address stands for where nobody chooses. */
+static void who_is_bound_to_an_adapters_address_is_asked_by_that_adapter(void)
+{
+	struct end listener;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+
+	CHECK_INT(listener.id->verbs->device->transport_type, IBV_TRANSPORT_IB);
+	is_asked_by_its_own_alone(&listener, port, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP);
+}
+
 int main(int argc, char **argv)
 {
 #define T(name) {#name, name, 0}
@@ -101,6 +119,7 @@ int main(int argc, char **argv)
 	        T(who_listens_for_iwarp_is_not_asked_by_roce),
 	        T(who_listens_for_roce_is_not_asked_by_iwarp),
 	        T(who_listens_for_either_is_asked_by_both),
+	        T(who_is_bound_to_an_adapters_address_is_asked_by_that_adapter),
 	};
 
 	setenv("VERBENA_DEVICES", "roce:lo,iwarp:lo", 1);
