@@ -195,6 +195,62 @@ static void headers_that_are_none_are_refused(void)
 	drop_end(&ud);
 }
 
+/* What asks and then is silent gets no further than the backlog, and whom the program has accepted of it ends. */
+static void forged_requests_leave_nothing_behind(void)
+{
+	enum { FORGED = 10000, BACKLOG = 64, ACCEPTED = 8 };
+	static struct rdma_cm_event *requests[BACKLOG];
+	static struct end accepted[ACCEPTED];
+	struct end listener, client, server;
+	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, BACKLOG);
+	struct rdma_cm_event *e;
+	struct vb_cm_msg msg;
+	uint8_t mad[VB_QP1_MAD];
+
+	fake_speed = 20;
+	losing(VB_CM_REP, ~0u);
+	for (unsigned i = 0; i < FORGED; i++) {
+		forge(&msg, port, stranger, loopback);
+		msg.tid = i;
+		msg.req.local_comm_id = 1000 + i;
+		msg.req.local_qpn = 1000 + i;
+		vb_cm_encode(mad, &msg);
+		fake_inject(loopback, stranger, mad, sizeof(mad));
+		if (i % 64 == 63)
+			fake_settle();
+	}
+	fake_settle();
+	for (unsigned i = 0; i < BACKLOG; i++)
+		requests[i] = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(!event_waits(listener.ch));
+	for (unsigned i = 0; i < BACKLOG; i++) {
+		if (i < ACCEPTED) {
+			accepted[i] = (struct end){.ch = listener.ch, .id = requests[i]->id};
+			make_qp(&accepted[i]);
+			MUST(rdma_accept(requests[i]->id, NULL));
+		} else {
+			MUST(rdma_destroy_id(requests[i]->id));
+		}
+		MUST(rdma_ack_cm_event(requests[i]));
+	}
+	for (unsigned i = 0; i < ACCEPTED; i++)
+		next_is(listener.ch, RDMA_CM_EVENT_UNREACHABLE, NULL);
+	for (unsigned i = 0; i < ACCEPTED; i++)
+		drop_end(&accepted[i]);
+	fake_drop = NULL;
+	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, NULL));
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server = (struct end){.ch = listener.ch, .id = e->id};
+	make_qp(&server);
+	MUST(rdma_accept(server.id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	finish_pair(&listener, &client, &server);
+}
+
 /* Messages of a real connection with bytes changed, while it lives: it may end, the program may not. */
 static uint8_t caught[64][VB_QP1_MAD];
 static unsigned n_caught;
@@ -261,6 +317,7 @@ int main(int argc, char **argv)
 	        T(data_before_the_rtu_may_establish),
 	        T(nobody_has_our_packets_sent_to_a_third),
 	        T(headers_that_are_none_are_refused),
+	        T(forged_requests_leave_nothing_behind),
 	        T(changed_messages_do_no_harm),
 	};
 
