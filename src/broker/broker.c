@@ -214,14 +214,14 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 	}
 	if (b->sweep_at && now >= b->sweep_at)
 		sweep_lanes(b);
-	if (b->nsessions || b->table.reserved || b->config.stay)
+	sooner(&when, vb_gsi_timer(b, now));
+	if (b->nsessions || b->table.reserved || b->config.stay || vb_gsi_is_busy(b))
 		b->exit_at = 0;
 	else if (!b->exit_at)
 		b->exit_at = now + b->config.linger_ms;
 	sooner(&when, b->retry_at);
 	sooner(&when, b->exit_at);
 	sooner(&when, b->sweep_at);
-	sooner(&when, vb_gsi_timer(b, now));
 	return when;
 }
 

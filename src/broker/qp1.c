@@ -63,6 +63,17 @@ static bool join(struct vb_broker *b, struct vb_session *s)
 	return true;
 }
 
+bool vb_gsi_is_busy(const struct vb_broker *b)
+{
+	return b->gsi && b->gsi->gone;
+}
+
+static void rest(struct vb_broker *b)
+{
+	if (!b->gsi->members && !b->gsi->gone && b->gsi->wire)
+		vb_gsi_wire_shut(b, b->gsi->wire);
+}
+
 void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
 {
 	struct vb_gsi_member *m = s->gsi;
@@ -80,8 +91,8 @@ void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
 	vb_gsi_conns_end(b, m->conns, !b->stop);
 	free(m);
 	vb_services_forget(&b->gsi->services, s->lane);
-	if (!--b->gsi->members && b->gsi->wire)
-		vb_gsi_wire_shut(b, b->gsi->wire);
+	b->gsi->members--;
+	rest(b);
 }
 
 static void log_counters(const struct vb_gsi_counters *c)
@@ -98,6 +109,7 @@ void vb_gsi_close(struct vb_broker *b)
 	if (!b->gsi)
 		return;
 	log_counters(&b->gsi->counters);
+	vb_gsi_gone_forget(b->gsi);
 	vb_gsi_wire_free(b, b->gsi->wire);
 	free(b->gsi);
 	b->gsi = NULL;
@@ -216,6 +228,11 @@ static bool is_unicast(const uint8_t gid[16])
 	return gid[0] != 0xff && memcmp(gid, zeros, sizeof(zeros));
 }
 
+bool vb_gsi_is_here(const struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16])
+{
+	return is_announced(b, remote) && is_announced(b, local);
+}
+
 void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                      const uint8_t mad[VB_CM_MAD])
 {
@@ -223,7 +240,7 @@ void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t
 		b->gsi->counters.refused++;
 		return;
 	}
-	if (is_announced(b, remote) && is_announced(b, local)) {
+	if (vb_gsi_is_here(b, local, remote)) {
 		vb_gsi_input(b, remote, local, 0, mad);
 		return;
 	}
@@ -308,6 +325,8 @@ void vb_gsi_input(struct vb_broker *b, const uint8_t local[16], const uint8_t re
 {
 	struct vb_cm_route_info info;
 
+	if (vb_gsi_gone_input(b->gsi, remote, mad))
+		return;
 	switch (vb_cm_route(mad, VB_CM_MAD, &info)) {
 	case VB_CM_TO_SERVICE:
 		request(b, &info, local, remote, ifindex, mad);
@@ -439,14 +458,21 @@ static const char *on_binding(struct vb_broker *b, struct vb_session *s, uint8_t
 
 /* ---- the rest ---- */
 
+/* Of two times, of which 0 is never. */
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
 int64_t vb_gsi_timer(struct vb_broker *b, int64_t now)
 {
 	if (!b->gsi)
 		return 0;
-	int64_t late = vb_gsi_late_due(b, now);
+	int64_t late = vb_gsi_late_due(b, now), gone = vb_gsi_gone_due(b, now);
 	int64_t wire = b->gsi->wire ? vb_gsi_wire_timer(b, b->gsi->wire, now) : 0;
 
-	return late && (!wire || late < wire) ? late : wire;
+	rest(b);
+	return earlier(earlier(late, gone), wire);
 }
 
 static const char *on_send(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)

@@ -57,6 +57,8 @@ struct vb_gsi_counters {
 /* Made with the first member, and there until the broker ends. */
 struct vb_gsi {
 	uint32_t members, nmads; /* MADs that wait for them */
+	uint32_t ngone;
+	struct vb_gsi_conns *gone; /* of programs that have ended; ngone connections, the oldest program's first */
 	struct vb_services services;
 	struct vb_gsi_late late;
 	struct vb_gsi_wire *wire; /* NULL: the broker has no part in the network */
@@ -68,6 +70,8 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 /* The program is no member any more: its bindings go, and the peers of its connections are told, unless it is the broker
  * that goes. Also for one that never was. */
 void vb_gsi_leave(struct vb_broker *b, struct vb_session *s);
+/* Is there a peer that is still to be told? */
+bool vb_gsi_is_busy(const struct vb_broker *b);
 /* All have left. */
 void vb_gsi_close(struct vb_broker *b);
 
@@ -86,6 +90,8 @@ int64_t vb_gsi_timer(struct vb_broker *b, int64_t now);
 void vb_gsi_input(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                   const uint8_t mad[VB_CM_MAD]);
 
+/* Are both addresses of this host's programs? */
+bool vb_gsi_is_here(const struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16]);
 /* From an address of ours to whoever has the other. */
 void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                      const uint8_t mad[VB_CM_MAD]);
@@ -105,13 +111,18 @@ int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_received(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, bool tell);
+/* Tells those who have not answered again; when to call again, 0: need not be. */
+int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now);
+/* True: the answer to that. */
+bool vb_gsi_gone_input(struct vb_gsi *gsi, const uint8_t remote[16], const uint8_t mad[VB_CM_MAD]);
+void vb_gsi_gone_forget(struct vb_gsi *gsi);
 
 /* qp1_wire.c. NULL where there is no memory, or this broker has no part in the network. */
 struct vb_gsi_wire *vb_gsi_wire_new(struct vb_broker *b);
 /* Does what is due; when to call again, 0: need not be. */
 int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now);
 void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w);
-/* The first member has come; the last has gone. */
+/* There is a member, or a peer to hear from; there is none. */
 void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w);
 void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w);
 /* False: it is lost. */

@@ -9,7 +9,12 @@
 #include "engine/cm/cm.h"
 
 #define BUCKETS 4096
-#define CONNS 16384 /* of one program; beyond them the oldest is forgotten */
+#define CONNS 16384 /* of one program, and of all that have ended; beyond them the oldest is forgotten */
+/* The peers in the network of a program that has ended are told until they answer: so often, ever more seldom. The broker
+ * does not stay longer for that than for the fewer. */
+#define TOLD 8
+#define TOLD_ALONE 5
+#define FIRST_PAUSE_MS 100
 
 struct conn {
 	struct conn *next;            /* in its bucket */
@@ -20,6 +25,9 @@ struct conn {
 };
 
 struct vb_gsi_conns {
+	struct vb_gsi_conns *next; /* of a program that ended later */
+	int64_t due;               /* ms; of one that has ended: its peers are told again */
+	unsigned told;
 	uint32_t n;
 	struct conn *oldest, *newest, *buckets[BUCKETS];
 };
@@ -126,23 +134,117 @@ void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m)
 	}
 }
 
-static void disconnect(struct vb_broker *b, const struct conn *conn)
+/* By value: an answer may be there before this returns, and then the connection is forgotten. */
+static void disconnect(struct vb_broker *b, struct conn conn)
 {
-	struct vb_cm_msg dreq = {.attr = VB_CM_DREQ, .tid = (uint64_t)conn->local_id << 32 | conn->remote_id,
-				 .dreq = {.local_comm_id = conn->local_id, .remote_comm_id = conn->remote_id,
-					  .remote_qpn = conn->remote_qpn}};
+	struct vb_cm_msg dreq = {.attr = VB_CM_DREQ, .tid = (uint64_t)conn.local_id << 32 | conn.remote_id,
+				 .dreq = {.local_comm_id = conn.local_id, .remote_comm_id = conn.remote_id,
+					  .remote_qpn = conn.remote_qpn}};
 	uint8_t mad[VB_CM_MAD];
 
 	vb_cm_encode(mad, &dreq);
-	vb_gsi_send_out(b, conn->local, conn->remote, conn->ifindex, mad);
+	vb_gsi_send_out(b, conn.local, conn.remote, conn.ifindex, mad);
+}
+
+static void free_conns(struct vb_gsi_conns *c)
+{
+	while (c->oldest)
+		forget_id(c, c->oldest->remote, c->oldest->remote_id);
+	free(c);
+}
+
+static void forget_oldest_gone(struct vb_gsi *gsi)
+{
+	struct vb_gsi_conns *c = gsi->gone;
+
+	gsi->gone = c->next;
+	gsi->ngone -= c->n;
+	free_conns(c);
+}
+
+static void keep(struct vb_gsi *gsi, struct vb_gsi_conns *c)
+{
+	struct vb_gsi_conns **at = &gsi->gone;
+
+	while (gsi->gone && gsi->ngone + c->n > CONNS)
+		forget_oldest_gone(gsi);
+	while (*at)
+		at = &(*at)->next;
+	*at = c;
+	gsi->ngone += c->n;
+	c->told = 1;
+	c->due = vb_broker_now_ms() + FIRST_PAUSE_MS;
 }
 
 void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, bool tell)
 {
-	while (c && c->oldest) {
-		if (tell && c->oldest->local_id)
-			disconnect(b, c->oldest);
-		forget_id(c, c->oldest->remote, c->oldest->remote_id);
+	for (struct conn *conn = c ? c->oldest : NULL, *newer; conn; conn = newer) {
+		bool connected = tell && conn->local_id;
+
+		newer = conn->newer;
+		if (connected)
+			disconnect(b, *conn);
+		if (!connected || !b->gsi->wire || vb_gsi_is_here(b, conn->local, conn->remote))
+			forget_id(c, conn->remote, conn->remote_id);
 	}
-	free(c);
+	if (c && c->n)
+		keep(b->gsi, c);
+	else
+		free(c);
+}
+
+static void tell_again(struct vb_broker *b, struct vb_gsi_conns *c, int64_t now)
+{
+	for (const struct conn *conn = c->oldest, *newer; conn; conn = newer) {
+		newer = conn->newer;
+		disconnect(b, *conn);
+	}
+	c->due = now + ((int64_t)FIRST_PAUSE_MS << c->told++);
+}
+
+int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now)
+{
+	struct vb_gsi *gsi = b->gsi;
+	int64_t when = 0;
+
+	for (struct vb_gsi_conns **at = &gsi->gone, *c; (c = *at);) {
+		bool due = now >= c->due;
+
+		if (!c->n || (due && c->told >= (gsi->members ? TOLD : TOLD_ALONE))) {
+			*at = c->next;
+			gsi->ngone -= c->n;
+			free_conns(c);
+			continue;
+		}
+		if (due)
+			tell_again(b, c, now);
+		if (!when || c->due < when)
+			when = c->due;
+		at = &c->next;
+	}
+	return when;
+}
+
+bool vb_gsi_gone_input(struct vb_gsi *gsi, const uint8_t remote[16], const uint8_t mad[VB_CM_MAD])
+{
+	struct vb_cm_msg msg;
+
+	if (!gsi->gone || !vb_cm_decode(&msg, mad, VB_CM_MAD) || msg.attr != VB_CM_DREP)
+		return false;
+	for (struct vb_gsi_conns *c = gsi->gone; c; c = c->next) {
+		struct conn **at = place_of(c, remote, msg.drep.local_comm_id);
+
+		if (!*at || (*at)->local_id != msg.drep.remote_comm_id)
+			continue;
+		forget(c, at);
+		gsi->ngone--;
+		return true;
+	}
+	return false;
+}
+
+void vb_gsi_gone_forget(struct vb_gsi *gsi)
+{
+	while (gsi->gone)
+		forget_oldest_gone(gsi);
 }

@@ -83,6 +83,8 @@ static void take_lane(struct vb_broker *b, struct vb_gsi_wire *w)
 
 void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w)
 {
+	if (w->wanted)
+		return;
 	w->wanted = true;
 	w->pause_ms = FIRST_PAUSE_MS;
 	take_lane(b, w);
@@ -90,6 +92,8 @@ void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w)
 
 void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w)
 {
+	if (!w->wanted)
+		return;
 	w->wanted = false;
 	w->again_at = 0;
 	lose_lane(b, w);

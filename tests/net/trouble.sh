@@ -100,6 +100,38 @@ check "the client is killed: the server learns of it" dies server
 check "the server is killed: the client learns of it" dies client
 check "a pair after that" pair "${verify[@]}" -n 1000000
 
+# By rdma_cm: whoever outlives it is told of its end, by the broker of its host, though every fourth datagram is lost
+disconnects() { # WHO SURVIVES: rping's other end is killed
+	local survivor=$1 dead=client status=0 i
+	[ "$1" = client ] && dead=server
+	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" rping -s -a $V4_B -v >"$work/server.out" 2>&1 </dev/null &
+	server=$!
+	for i in 1 2 3 4 5; do # until it listens
+		timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" rping -c -a $V4_B -v >"$work/client.out" 2>&1 </dev/null &
+		client=$!
+		wait_for 20 connected_or_gone
+		gone "$client" || break
+		sleep 0.3
+	done
+	cable loss=25 seed=9 || return 1
+	kill -9 "$(program_of "${!dead}")"
+	wait_for 60 gone "${!survivor}" || status=1
+	cable
+	stop_both
+	grep -q 'DISCONNECT EVENT' "$work/$survivor.out" || status=1
+	[ $status = 0 ] || { tail -3 "$work/$survivor.out"; echo "$survivor knows nothing of it"; }
+	return $status
+}
+connected_or_gone() { gone "$client" || grep -q 'ping data' "$work/client.out"; }
+if command -v rping >/dev/null; then
+	for i in 1 2 3; do
+		check "rping's client is killed: the server is disconnected ($i)" disconnects server
+		check "rping's server is killed: the client is disconnected ($i)" disconnects client
+	done
+else
+	skip "killed programs of rdma_cm" "rping is not installed"
+fi
+
 cut_for_good() {
 	running -T 19 -R 4 -q 3 || { stop_both; return 1; }
 	cable cut=1

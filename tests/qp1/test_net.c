@@ -384,6 +384,106 @@ static void a_flood_leaves_room_for_programs(void)
 	agent_end(&c);
 }
 
+/* A connection of b's with the foreign host: their ids. */
+static uint32_t connect_foreign(struct agent *b, uint32_t of_foreign)
+{
+	uint8_t mad[VB_MAD_LEN], out[VB_MAD_LEN];
+	struct arrived m;
+	uint32_t of_b = comm_id_of(b, 7);
+
+	make_req(mad, VB_PS_TCP, PORT, of_foreign, 8);
+	send_foreign(&right, mad);
+	CHECK(agent_take(b, &m, LONG));
+	struct vb_cm_msg rep = {.attr = VB_CM_REP, .tid = 8, .rep = {.local_comm_id = of_b, .remote_comm_id = of_foreign}};
+	vb_cm_encode(mad, &rep);
+	agent_send(b, b4, a4, 0, mad, 1);
+	do /* after what is left of another connection */
+		CHECK(take_foreign(out, LONG));
+	while (cm_of(out).attr == VB_CM_DREQ);
+	CHECK_IS(cm_of(out).attr, VB_CM_REP);
+	return of_b;
+}
+
+static void dreq_comes(uint32_t of_b, uint32_t of_foreign)
+{
+	uint8_t out[VB_MAD_LEN];
+
+	CHECK(take_foreign(out, LONG));
+	CHECK_IS(cm_of(out).attr, VB_CM_DREQ);
+	CHECK_IS(cm_of(out).dreq.local_comm_id, of_b);
+	CHECK_IS(cm_of(out).dreq.remote_comm_id, of_foreign);
+}
+
+static void answer_dreq(uint32_t of_b, uint32_t of_foreign)
+{
+	struct vb_cm_msg drep = {.attr = VB_CM_DREP, .drep = {.local_comm_id = of_foreign, .remote_comm_id = of_b}};
+	uint8_t mad[VB_MAD_LEN];
+
+	vb_cm_encode(mad, &drep);
+	send_foreign(&right, mad);
+}
+
+static bool broker_of_b_gone(void)
+{
+	char *of_a = strdup(getenv("VERBENA_RUNTIME"));
+
+	setenv("VERBENA_RUNTIME", runtime_b, 1);
+	bool gone = wait_gone(LONG);
+	setenv("VERBENA_RUNTIME", of_a, 1);
+	free(of_a);
+	return gone;
+}
+
+static void a_dead_programs_peer_is_told_until_it_answers(void)
+{
+	struct agent b, other;
+	uint8_t out[VB_MAD_LEN];
+
+	be_foreign();
+	start_on_b(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	uint32_t of_b = connect_foreign(&b, 4711);
+	agent_kill(&b);
+	for (int i = 0; i < 3; i++) /* as if lost on the way */
+		dreq_comes(of_b, 4711);
+	answer_dreq(of_b, 4712); /* of another connection */
+	dreq_comes(of_b, 4711);
+	answer_dreq(of_b, 4711);
+	CHECK(broker_of_b_gone()); /* it was the last */
+	while (take_foreign(out, 0)) /* sent before the answer came */
+		CHECK_IS(cm_of(out).attr, VB_CM_DREQ);
+
+	start_on_b(&other); /* beside another it goes on in the same way */
+	start_on_b(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	of_b = connect_foreign(&b, 4713);
+	agent_kill(&b);
+	for (int i = 0; i < 2; i++)
+		dreq_comes(of_b, 4713);
+	answer_dreq(of_b, 4713);
+	serve(&other, VB_PS_TCP, PORT);
+	uint32_t other_id = connect_foreign(&other, 4714);
+	agent_end(&other);
+	dreq_comes(other_id, 4714); /* and the other had its end */
+}
+
+static void a_peer_that_never_answers_is_given_up(void)
+{
+	struct agent b;
+	uint8_t out[VB_MAD_LEN];
+	int n = 0;
+
+	be_foreign();
+	start_on_b(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	connect_foreign(&b, 4711);
+	agent_kill(&b);
+	CHECK(broker_of_b_gone());
+	while (take_foreign(out, 0))
+		n++;
+	CHECK_IS(n, 5);
+}
+
 /* Until what was sent before has been looked at; answers to that are thrown away. */
 static void wait_for_broker(uint32_t probe)
 {
@@ -536,6 +636,8 @@ int main(int argc, char **argv)
 		{"a foreign host can talk to it", a_foreign_host_can_talk_to_it},
 		{"what is not for queue pair 1 is dropped", what_is_not_for_queue_pair_1_is_dropped},
 		{"a flood leaves room for programs", a_flood_leaves_room_for_programs},
+		{"a dead program's peer is told until it answers", a_dead_programs_peer_is_told_until_it_answers},
+		{"a peer that never answers is given up", a_peer_that_never_answers_is_given_up},
 		{"a storm leaves the broker small", a_storm_leaves_the_broker_small},
 		{"nobody answers before a program asks for it", nobody_answers_before_a_program_asks_for_it},
 	};
