@@ -56,7 +56,8 @@ RCM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	return &ch->channel;
 }
 
-/* The thread that had the last event lives, and is not back to wait for the next. */
+/* The thread that waits for events here lives, and is not back to wait for the next. Whoever looks first whether there is one
+ * (poll, epoll) does not wait here. */
 static bool reader_is_away(const struct rcm_channel *ch)
 {
 	int reader = atomic_load(&ch->reader), flags = fcntl(ch->channel.fd, F_GETFL);
@@ -191,6 +192,7 @@ static int take(struct rcm_channel *ch)
 
 	if (flags < 0 || flags & O_NONBLOCK)
 		return flags < 0 ? errno : EAGAIN;
+	atomic_store(&ch->reader, gettid());
 	return read(ch->units, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
 }
 
@@ -226,7 +228,6 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 
 		if (err == EBADF) /* the channel was destroyed, and may be no more */
 			return rcm_fail(err);
-		atomic_store(&ch->reader, gettid());
 		atomic_fetch_sub(&ch->inside, 1);
 		if (err)
 			return rcm_fail(err);
@@ -287,6 +288,7 @@ int rcm_complete(struct rcm_id *id)
 	rcm_drop_event(id);
 	int ret = rdma_get_cm_event(id->id.channel, &id->id.event);
 
+	atomic_store(&rcm_channel(id->id.channel)->reader, 0); /* it does not come back for the next */
 	if (ret)
 		return ret;
 	int status = id->id.event->status;

@@ -152,7 +152,7 @@ struct rcm_channel {
 	unsigned generation;
 	struct rcm_event *first, **last; /* rcm.lock */
 	atomic_int inside;               /* threads in rdma_get_cm_event */
-	atomic_int reader;               /* the thread that had the last event */
+	atomic_int reader;               /* the thread that last slept there until there was an event */
 };
 
 struct rcm_event {

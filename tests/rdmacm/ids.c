@@ -11,6 +11,7 @@
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "cm.h"
@@ -58,8 +59,22 @@ static void a_channel_is_readable_while_an_event_waits(void)
 
 struct reader {
 	struct rdma_event_channel *ch;
-	atomic_int acked, failed;
+	atomic_int tid, acked, failed;
 };
+
+static bool sleeps_in_read(pid_t tid)
+{
+	char path[64];
+	long nr = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	FILE *f = fopen(path, "r");
+	if (f && fscanf(f, "%ld", &nr) != 1)
+		nr = -1; /* it runs */
+	if (f)
+		fclose(f);
+	return nr == SYS_read;
+}
 
 /* As rping's: whatever it is that fails, the program ends with it. */
 static void *take_events(void *arg)
@@ -67,6 +82,7 @@ static void *take_events(void *arg)
 	struct reader *r = arg;
 	struct rdma_cm_event *e;
 
+	atomic_store(&r->tid, gettid());
 	while (!rdma_get_cm_event(r->ch, &e)) {
 		rdma_ack_cm_event(e);
 		atomic_fetch_add(&r->acked, 1);
@@ -84,6 +100,8 @@ static void who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_go
 	pthread_t thread;
 
 	MUST(pthread_create(&thread, NULL, take_events, &r));
+	for (int i = 0; i < PATIENCE && !sleeps_in_read(atomic_load(&r.tid)); i++)
+		sleep_ms(1);
 	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	for (int i = 0; i < PATIENCE && !atomic_load(&r.acked); i++)
 		sleep_ms(1);
