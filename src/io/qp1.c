@@ -18,7 +18,7 @@
 #define BUCKETS 256
 
 /* What somebody waits for. */
-enum awaited { AWAITS_NOTHING, AWAITS_BIND, AWAITS_LISTEN };
+enum awaited { AWAITS_NOTHING, AWAITS_BIND, AWAITS_LISTEN, AWAITS_UNBIND };
 
 struct binding {
 	struct binding *next;
@@ -237,7 +237,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 {
 	if (!m->err && m->port)
 		b->msg.port = m->port;
-	if (b->awaited == AWAITS_BIND) {
+	if (b->awaited == AWAITS_BIND || b->awaited == AWAITS_UNBIND) {
 		answer(b, m->err);
 	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
 		answer(b, m->err); /* ENOENT: that broker is new, and is being told */
@@ -271,8 +271,13 @@ void vb_qp1_reattached(struct vb_node *node)
 	post_head(q, VB_MSG_CM_OPEN);
 	pthread_mutex_lock(&q->lock);
 	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct binding *b = q->bindings[i]; b; b = b->next)
-			vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
+		for (struct binding *b = q->bindings[i]; b; b = b->next) {
+			if (b->awaited == AWAITS_UNBIND) /* this broker has never heard of it */
+				answer(b, 0);
+			else
+				vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
+		}
+	pthread_cond_broadcast(&q->answered);
 	pthread_mutex_unlock(&q->lock);
 	end(node);
 }
@@ -304,16 +309,37 @@ static void post_id(struct vb_qp1 *q, uint8_t type, uint32_t id)
 }
 
 /* Under lock. */
-static void forget(struct vb_qp1 *q, uint32_t id)
+static void erase(struct vb_qp1 *q, uint32_t id)
 {
 	struct binding **at = place_of(q, id), *b = *at;
 
-	if (!b)
-		return;
 	*at = b->next;
 	free(b);
 	pthread_cond_broadcast(&q->answered);
+}
+
+/* Under lock. */
+static void forget(struct vb_qp1 *q, uint32_t id)
+{
+	if (!*place_of(q, id))
+		return;
+	erase(q, id);
 	post_id(q, VB_MSG_CM_UNBIND, id);
+}
+
+/* Under lock. Until the broker has read it, another program could not listen there: it may be told by us that it can. What
+ * is asked behind that is answered with ENOENT. */
+static void stop_listening(struct vb_qp1 *q, uint32_t id)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* who closes something is not stopped half way */
+	(*place_of(q, id))->awaited = AWAITS_UNBIND;
+	post_id(q, VB_MSG_CM_UNBIND, id);
+	post_id(q, VB_MSG_CM_LISTEN, id);
+	if (await(q, id) != ECANCELED)
+		erase(q, id);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
@@ -376,6 +402,10 @@ EXPORT void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding)
 	if (!is_ours(q))
 		return;
 	pthread_mutex_lock(&q->lock);
-	forget(q, binding);
+	struct binding *b = *place_of(q, binding);
+	if (b && b->msg.listen && b->awaited == AWAITS_NOTHING)
+		stop_listening(q, binding);
+	else
+		forget(q, binding);
 	pthread_mutex_unlock(&q->lock);
 }

@@ -52,7 +52,8 @@ int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], 
                 uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
 /* REQs and SIDR_REQs to it are handed to mad() from now on. 0, EADDRINUSE (another listens). */
 int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding);
-/* The number may be used again. Any thread; does not block. */
+/* The number may be used again. Of one that listens: waits until the broker knows it, so that other programs may listen
+ * there; not from a callback, then. */
 void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding);
 
 /* timeout() is to be called at this time at the latest (ns; 0: never). Any thread, any lock of the caller's held. */

@@ -408,6 +408,23 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 	agent_end(&b);
 }
 
+/* A program that has closed its listener may tell another one that the port is free. */
+static void a_closed_listeners_port_is_free_at_once(void)
+{
+	struct agent a, b;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	for (int i = 0; i < 500; i++) {
+		struct agent *it = i % 2 ? &a : &b;
+
+		agent_unbind(it, serve(it, VB_PS_TCP, PORT));
+	}
+	agent_end(&a);
+	agent_end(&b);
+}
+
 static long kilobytes_of(pid_t pid)
 {
 	char path[64], line[128];
@@ -653,6 +670,7 @@ int main(int argc, char **argv)
 		{"a child has its own", a_child_has_its_own},
 		{"a timer is called once, and not early", a_timer_is_called_once_and_not_early},
 		{"bindings and lanes live through a broker's death", bindings_and_lanes_live_through_a_brokers_death},
+		{"a closed listener's port is free at once", a_closed_listeners_port_is_free_at_once},
 		{"a program that does not read costs little and holds nobody up",
 	         a_program_that_does_not_read_costs_little_and_holds_nobody_up},
 		{"a request waits for a listener that is being made anew",
