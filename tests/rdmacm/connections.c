@@ -807,6 +807,53 @@ static void a_burst_of_requests_loses_none(void)
 	drop_end(&listener);
 }
 
+static void listen_at(struct end *e, const char *host, unsigned port, enum rdma_port_space ps)
+{
+	union address a = at(host, port);
+
+	*e = (struct end){.ch = rdma_create_event_channel()};
+	MUST(rdma_create_id(e->ch, &e->id, e, ps));
+	MUST(rdma_bind_addr(e->id, &a.sa));
+	MUST(rdma_listen(e->id, 4));
+}
+
+static void connect_to(struct end *client, struct end *server, struct end *listener, const char *host, unsigned port,
+                       enum rdma_port_space ps)
+{
+	struct rdma_cm_event *e;
+
+	go_to(client, host, port, ps);
+	make_qp(client);
+	MUST(rdma_connect(client->id, NULL));
+	e = fetch(listener->ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	*server = (struct end){.ch = listener->ch, .id = e->id};
+	CHECK_INT(server->id->ps, ps);
+	make_qp(server);
+	MUST(rdma_accept(server->id, NULL));
+	MUST(rdma_ack_cm_event(e));
+	next_is(client->ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	next_is(server->ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+}
+
+/* The same number in two of them is two services. */
+static void a_port_is_one_of_its_port_space(void)
+{
+	static const char *const hosts[] = {"127.0.0.1", "::1"};
+	struct end tcp, ib, client, server;
+
+	for (int i = 0; i < 2; i++) {
+		unsigned port = start_listening(&tcp, hosts[i], RDMA_PS_TCP, 4);
+
+		listen_at(&ib, hosts[i], port, RDMA_PS_IB);
+		connect_to(&client, &server, &ib, hosts[i], port, RDMA_PS_IB);
+		CHECK(!event_waits(tcp.ch));
+		send_and_receive(&client, &server);
+		finish_pair(&ib, &client, &server);
+		connect_to(&client, &server, &tcp, hosts[i], port, RDMA_PS_TCP);
+		finish_pair(&tcp, &client, &server);
+	}
+}
+
 /* 10,000 requests for a listener that has as many as it takes: all refused, and it serves as before. */
 static void a_storm_upon_a_full_backlog_is_refused(void)
 {
@@ -896,6 +943,7 @@ int main(int argc, char **argv)
 	        T(a_listener_that_dies_with_a_request_in_hand_refuses_it),
 	        T(a_listener_made_anew_gets_what_came_meanwhile),
 	        T(a_burst_of_requests_loses_none),
+	        T(a_port_is_one_of_its_port_space),
 	        T(a_storm_upon_a_full_backlog_is_refused),
 	        T(a_queue_pair_has_room_for_inline_data_where_its_sges_are),
 	        T(many_come_and_go),

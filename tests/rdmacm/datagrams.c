@@ -10,16 +10,16 @@
 #define GRH 40
 #define EVERYBODY 0xffffff
 
-static void a_service_is_found_and_reached(void)
+static void a_service_of(enum rdma_port_space ps)
 {
 	struct end listener, client;
 	char data[181] = "who?";
 	struct rdma_conn_param param = {.private_data = data, .private_data_len = 181};
-	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_UDP, 4);
+	unsigned port = start_listening(&listener, "0.0.0.0", ps, 4);
 	struct rdma_cm_event *e;
 	struct ibv_wc wc;
 
-	go_to(&client, "127.0.0.1", port, RDMA_PS_UDP);
+	go_to(&client, "127.0.0.1", port, ps);
 	make_qp(&client);
 	CHECK_INT(client.id->qp->state, IBV_QPS_RTS);
 	FAILS(rdma_connect(client.id, &param), EINVAL);
@@ -56,6 +56,16 @@ static void a_service_is_found_and_reached(void)
 	drop_end(&client);
 	drop_end(&server);
 	drop_end(&listener);
+}
+
+static void a_service_is_found_and_reached(void)
+{
+	a_service_of(RDMA_PS_UDP);
+}
+
+static void one_of_ipoib_too(void)
+{
+	a_service_of(RDMA_PS_IPOIB);
 }
 
 static void a_service_may_refuse(void)
@@ -200,6 +210,7 @@ int main(int argc, char **argv)
 #define T(name) {#name, name, 0}
 	static const struct test tests[] = {
 	        T(a_service_is_found_and_reached),
+	        T(one_of_ipoib_too),
 	        T(a_service_may_refuse),
 	        T(a_service_that_is_not_there_is_unreachable),
 	        T(groups_are_those_of_ip),

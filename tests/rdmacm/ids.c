@@ -442,6 +442,24 @@ static void vendor_options_of_a_peer_are_those_of_nobody_at_first(void)
 	MUST(rdma_destroy_id(id));
 }
 
+/* AF_IB, of which libc has no name. */
+static void names_of_a_fabric_are_refused(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_IB);
+	struct sockaddr_storage ib = {.ss_family = 27}, ip = {.ss_family = AF_INET};
+	struct rdma_addrinfo hints = {.ai_family = 27, .ai_port_space = RDMA_PS_IB}, *info = NULL;
+
+	FAILS(rdma_bind_addr(id, (struct sockaddr *)&ib), EAFNOSUPPORT);
+	FAILS(rdma_resolve_addr(id, NULL, (struct sockaddr *)&ib, PATIENCE), EAFNOSUPPORT);
+	FAILS(rdma_resolve_addr(id, (struct sockaddr *)&ib, (struct sockaddr *)&ip, PATIENCE), EAFNOSUPPORT);
+	FAILS(rdma_join_multicast(id, (struct sockaddr *)&ib, NULL), EAFNOSUPPORT);
+	FAILS(rdma_getaddrinfo("fe80::1", "5", &hints, &info), EAFNOSUPPORT);
+	CHECK(!info);
+	MUST(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
 static void calls_out_of_turn_are_refused(void)
 {
 	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP);
@@ -556,6 +574,7 @@ int main(int argc, char **argv)
 	        T(all_devices_are_listed),
 	        T(events_have_names),
 	        T(vendor_options_of_a_peer_are_those_of_nobody_at_first),
+	        T(names_of_a_fabric_are_refused),
 	        T(calls_out_of_turn_are_refused),
 	        T(an_adapter_that_goes_is_told_of),
 	        T(a_child_starts_anew),
