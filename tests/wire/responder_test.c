@@ -535,6 +535,23 @@ static void a_repeated_read_of_something_else_is_dropped(void)
 	CHECK(fx.qp.stats.drop_replay == 6 && !fx.events && !fx.atomics);
 }
 
+/* Who has got the answer takes its memory back; a request that was late, or sent twice, does no harm then. */
+static void a_read_that_comes_again_when_its_memory_is_gone_is_dropped(void)
+{
+	fx_init(&fx);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 700, 1);
+	CHECK(fx_drain(&fx, 1) == 3);
+	fx.key = 0;
+	read_again(100, 700, 2);
+	read_again(102, 188, 2);
+	silence(2);
+	CHECK(fx.qp.stats.drop_replay == 1 && !fx.events && !fx.qp.dead && !fx.qp.rs.unanswered);
+	fx.key = FX_KEY;
+	request_of(VB_RC_READ_REQUEST, 103, 0, 10, 3);
+	expect(VB_RC_READ_RESPONSE_ONLY, 103, 10, 3);
+	CHECK(!fx.events);
+}
+
 static void an_atomic_is_executed_once_and_answered_as_often_as_asked(void)
 {
 	uint64_t value = 41, was = 41;
@@ -902,6 +919,7 @@ int main(void)
 	RUN(a_read_that_comes_again_is_answered_again_from_where_it_says);
 	RUN(a_read_that_comes_again_may_ask_for_a_part);
 	RUN(a_repeated_read_of_something_else_is_dropped);
+	RUN(a_read_that_comes_again_when_its_memory_is_gone_is_dropped);
 	RUN(an_atomic_is_executed_once_and_answered_as_often_as_asked);
 	RUN(the_oldest_result_makes_room);
 	RUN(a_crooked_atomic_is_invalid);

@@ -166,14 +166,30 @@ uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t 
 	return i;
 }
 
+/*
+ * An answer that had gone out once, and whose memory the program has taken back since: most likely it had arrived, and the
+ * request was late. A requester that does need it finds out by its own retries.
+ */
+static bool was_answered(struct vb_wire_qp *qp, struct vb_wire_resource *r)
+{
+	if (!r->answered)
+		return false;
+	r->next = r->end;
+	qp->rs.unanswered--;
+	qp->stats.drop_replay++;
+	return true;
+}
+
 bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
 {
 	struct vb_wire_responder *rs = &qp->rs;
-	struct vb_wire_resource *r = vb_resource_unanswered(qp);
+	struct vb_wire_resource *r;
 
-	if (r) {
+	while ((r = vb_resource_unanswered(qp))) {
 		if (make_response(qp, r, out))
 			return true;
+		if (was_answered(qp, r))
+			continue;
 		rs->unanswered = 0;
 		rs->res_head = rs->res_tail;
 		vb_responder_refuse(qp, VB_NAK_REMOTE_ACCESS, vb_psn_add(r->psn, (int32_t)r->next),

@@ -42,7 +42,7 @@
 	X(drop_state, "dropped: the QP is not in a state for it")                \
 	X(drop_ghost, "dropped: answers to what was never sent")                 \
 	X(drop_response, "dropped: responses that nothing asked for")            \
-	X(drop_replay, "dropped: repeated reads and atomics that are not known") \
+	X(drop_replay, "dropped: repeated reads and atomics that are not known, or whose memory is gone") \
 	X(drop_sequence, "dropped: UC, parts of a broken message")               \
 	X(drop_no_receive, "dropped: UC and UD, no receive")                     \
 	X(drop_length, "dropped: UC and UD, length")                             \
