@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #define PAGE 4096u
-#define ORDERS 9 /* 4 KiB … 1 MiB */
+#define ORDERS 10 /* 4 KiB … 2 MiB */
 #define NONE UINT32_MAX
 
 /* For each page that begins a free block: its order, and its neighbours in the list of that order. Never in the memory

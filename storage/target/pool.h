@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Blocks are powers of two from a page to this; each aligned to its size. */
-#define NT_POOL_BLOCK_MAX (1u << 20)
+#define NT_POOL_BLOCK_MAX (2u << 20)
 
 struct nt_pool;
 

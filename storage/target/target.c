@@ -20,7 +20,7 @@ int nt_target_init(struct nt_target *t, uint32_t memory)
 	if (!t->pool)
 		return ENOMEM;
 	t->memory = memory / NT_POOL_BLOCK_MAX * NT_POOL_BLOCK_MAX;
-	t->share = memory / 4 > 4 * NT_TRANSFER_MAX ? memory / 4 : 4 * NT_TRANSFER_MAX;
+	t->share = memory / 4 > 2 * NT_TRANSFER_MAX ? memory / 4 : 2 * NT_TRANSFER_MAX;
 	struct nt_subsystem *s = nt_subsystem_add(t, NV_DISCOVERY_NQN);
 
 	if (!s) {

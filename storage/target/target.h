@@ -35,7 +35,7 @@
 #define NT_IO_ENTRIES_MAX 256u /* CAP.MQES + 1 */
 #define NT_QUEUES_MAX 64u      /* I/O queues of a controller; configurable below that */
 #define NT_AERS 4u
-#define NT_MDTS 8u /* 2^8 pages: 1 MiB */
+#define NT_MDTS 9u /* 2^9 pages: 2 MiB */
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u

@@ -264,6 +264,40 @@ static void a_request_beyond_the_limit_is_split(void)
 	load_with(&o, 8, 2 << 20, true, 300);
 }
 
+/* One command for each, whatever memory it is in. */
+static void a_request_may_be_as_large_as_the_target_takes(void)
+{
+	struct vn_options o = usual();
+	struct vn_disk *d;
+	struct vn_memory *m;
+	struct vn_statistics s;
+	uint8_t *b;
+	void *c;
+
+	o.max_transfer = 8 << 20;
+	d = open_with(&o);
+	uint32_t n = vn_info(d)->max_transfer;
+
+	SAME(n, 2 << 20);
+	CHECK((b = malloc(n)));
+	SAME(vn_allocate(d, n, &c, &m), 0);
+	for (uint32_t i = 0; i < n; i++)
+		b[i] = (uint8_t)(i * 2654435761u >> 24);
+	SAME(vn_write_wait(d, b, n, 4096, 0), 0);
+	SAME(vn_read_wait(d, c, n, 4096), 0);
+	CHECK(!memcmp(b, c, n));
+	memset(b, 0, n);
+	SAME(vn_write_wait(d, c, n, n, 0), 0);
+	SAME(vn_compare_wait(d, c, n, n), 0);
+	SAME(vn_read_wait(d, b, n, n), 0);
+	CHECK(!memcmp(b, c, n));
+	vn_statistics(d, &s);
+	SAME(s.commands, 5);
+	vn_close(d);
+	free(b);
+	load_with(&o, 8, 6 << 20, true, 100);
+}
+
 static void digests_are_made_and_checked(void)
 {
 	struct vn_options o = usual();
@@ -502,6 +536,7 @@ int main(int argc, char **argv)
 	RUN(memory_need_not_be_registered);
 	RUN(many_queues_are_used);
 	RUN(a_request_beyond_the_limit_is_split);
+	RUN(a_request_may_be_as_large_as_the_target_takes);
 	RUN(digests_are_made_and_checked);
 	RUN(a_compare_sees_a_difference);
 	RUN(any_number_of_threads_may_wait);
