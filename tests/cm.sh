@@ -6,6 +6,7 @@ declare -p on_a on_b >/dev/null 2>&1 || on_a=(env) on_b=(env)
 LIMIT=100
 there=127.0.0.1 # the address of the server: @ in the client's arguments
 endless=        # not empty: the server has no end of its own
+enough=(true)   # what has to be so before such a server is stopped
 ready=(sleep 0.2) # what a client waits for before it comes the first time
 
 # Who listens for rdma_cm is in no table: a client that came too early is refused and comes again
@@ -24,7 +25,12 @@ both() {
 		[ $c != 0 ] && grep -q "$early" "$work/client.out" && ! gone $s && [ $SECONDS -lt $end ] || break
 		sleep 0.2
 	done
-	[ $c = 0 ] && [ -z "$endless" ] || wait_for 3 gone $s || kill $s
+	if [ $c = 0 ] && [ -n "$endless" ]; then
+		wait_for 20 "${enough[@]}"
+		kill $s 2>/dev/null
+	elif [ $c != 0 ]; then
+		wait_for 3 gone $s || kill $s
+	fi
 	wait $s
 	s=$?
 	[ -z "$endless" ] || s=0
@@ -54,6 +60,7 @@ group() { # GROUP ADDRESS-OF-SERVER ADDRESS-OF-CLIENT
 copies() {
 	head -c 3000000 /dev/urandom >"$work/big"
 	rm -f "$work/copy"
+	local enough=(cmp -s "$work/big" "$work/copy")
 	served rcopy -- rcopy "$work/big" "@:$work/copy" && cmp "$work/big" "$work/copy"
 }
 

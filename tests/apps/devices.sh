@@ -46,12 +46,13 @@ else
 fi
 
 # --- changes while a program runs ---
+carries() { ip -o link show v0 | grep -q LOWER_UP; } # /sys is that of the network it was mounted in
 watch_changes() {
 	ip link set lo up
 	ip link add v0 type veth peer name v1
 	ip link set v0 up; ip link set v1 up
 	trap 'kill $(jobs -p) 2>/dev/null' EXIT
-	wait_for 20 grep -q 1 /sys/class/net/v0/carrier
+	wait_for 20 carries
 	timeout $((120 * SLOW)) stdbuf -oL "${run[@]}" ibv_asyncwatch -d roce_v0 >"$work/watch" 2>&1 &
 	local watch=$!
 	wait_for 20 grep -q 'async event FD' "$work/watch" || { cat "$work/watch"; return 1; }
@@ -68,7 +69,7 @@ watch_changes() {
 	return 0
 }
 if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
-	export -f watch_changes wait_for
+	export -f watch_changes wait_for carries
 	export work SLOW
 	declare -p run >"$work/state"
 	check "ibv_asyncwatch sees addresses, links and interfaces come and go" unshare -n bash -uc 'source "$work/state"; watch_changes'
