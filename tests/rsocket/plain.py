@@ -1,10 +1,10 @@
 # plain.py - a server and a client that know only sockets; run with the preload library on both sides
 # follows: nothing
 # SPDX-License-Identifier: MIT
-# plain.py serve|call HOW [ADDRESS]   HOW: block, select, poll, epoll, edge, aio, fork, dgram
+# plain.py serve|call HOW [ADDRESS]   HOW: block, select, poll, epoll, edge, aio, fork, forks, dgram
 import asyncio, hashlib, os, select, socket, sys
 
-PORT, SIZE = 7475, 300_000
+PORT, SIZE, MANY = 7475, 300_000, 6
 data = b"".join(hashlib.sha256(i.to_bytes(4, "big")).digest() for i in range(SIZE // 32))
 
 
@@ -82,6 +82,15 @@ def serve(how):
         return
     l.listen(5)
     print("listening", flush=True)
+    if how == "forks":  # a child for each connection
+        for _ in range(MANY):
+            c, a = l.accept()
+            if os.fork() == 0:
+                l.close()
+                echo_blocking(c)
+                os._exit(0)
+            c.close()
+        os._exit(any(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(MANY)))
     c, a = l.accept()
     if how == "fork":
         if os.fork() == 0:
@@ -106,6 +115,19 @@ def call(how, to):
             b = data[i:i + 1 + 100 * i]
             s.send(b)
             assert s.recv(3000) == b, i
+        return
+    if how == "forks":  # all are there before one is used, and the last is used first
+        many = [socket.create_connection((to, PORT)) for _ in range(MANY)]
+        for s in reversed(many):
+            s.sendall(data[:20000])
+        for s in many:
+            got = b""
+            while len(got) < 20000:
+                b = s.recv(65536)
+                assert b, len(got)
+                got += b
+            assert got == data[:20000]
+            s.close()
         return
     s = socket.create_connection((to, PORT), 30)
     s.settimeout(30)

@@ -171,7 +171,6 @@ nginx_serves() { # LINES of the configuration
 	EOF
 	start_rserver nginx -c "$work/nginx.conf"
 }
-# With fork support a client that waits for one connection does not go on with another, which a worker may be waiting for
 from_nginx() { # LINES CONNECTIONS-AT-A-TIME
 	local status=0
 	nginx_serves "$1"
@@ -243,9 +242,10 @@ plain_programs() {
 	check "python: asyncio" plain python aio aio
 	check "python: datagrams" plain python dgram dgram
 	RDMAV_FORK_SAFE=1 check "python: accept, then fork" plain python fork
+	RDMAV_FORK_SAFE=1 check "python: a child for each connection, of which a client with one thread has six" plain python forks forks
 	RDMAV_FORK_SAFE=1 check "python: accept, then fork, and a client without an adapter" plain without_adapter
 	where_there_is nginx "nginx, one process: curl, wget, ab" plain from_nginx "master_process off;" 4
-	RDMAV_FORK_SAFE=1 where_there_is nginx "nginx with two workers: curl, wget, ab" plain from_nginx "worker_processes 2;" 1
+	RDMAV_FORK_SAFE=1 where_there_is nginx "nginx with two workers: curl, wget, ab" plain from_nginx "worker_processes 2;" 8
 	where_there_is redis-server "redis: redis-cli, redis-benchmark" plain from_redis
 	where_there_is sockperf "sockperf" plain sockperf_says --tcp
 	AGAIN=1 where_there_is sockperf "sockperf, datagrams" plain sockperf_says

@@ -153,7 +153,7 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	} else {
 		r = pre_real.connect(s->plain, addr, len);
 		if (s->fork == PRE_FORK_NEW && (!r || errno == EINPROGRESS))
-			s->fork = PRE_FORK_ACTIVE;
+			pre_connecting(s);
 	}
 	pre_put(s);
 	return r;

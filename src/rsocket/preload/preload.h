@@ -67,6 +67,10 @@ struct pre_sock {
 	int rs;    /* the rsocket; -1: plain */
 	int plain; /* where rs is -1 */
 	enum pre_fork fork;
+	/* preload_fork.c's: the process where somebody is at it; the thread that called connect, and how many forks came before. */
+	unsigned settling;
+	const void *owner;
+	unsigned forks;
 	/* For epoll: sets it is in; for those that are edge-triggered: reads done, writes that found no room. */
 	unsigned refs_by_epoll, in_reads, out_blocks;
 };
@@ -79,6 +83,7 @@ int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
 bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */
 bool pre_any(void);    /* is there anything of ours at all? */
+unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out, unsigned room); /* a reference on each */
 
 /* preload_config.c */
 extern bool pre_fork_support;
@@ -88,6 +93,7 @@ void pre_tune(int rs);
 
 /* preload_fork.c */
 void pre_settle(struct pre_sock *s);
+void pre_connecting(struct pre_sock *s); /* connect was called */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket);
 
 /* preload_epoll.c */

@@ -124,6 +124,25 @@ struct pre_sock *pre_get(int fd)
 	return s;
 }
 
+unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out, unsigned room)
+{
+	unsigned n = 0;
+
+	enter();
+	for (int i = 0; i < PAGES; i++) {
+		for (int k = 0; pages[i] && k < PAGE && n < room; k++) {
+			struct pre_sock *s = pages[i][k];
+
+			if (!s || !wanted(s))
+				continue;
+			s->refs++;
+			out[n++] = s;
+		}
+	}
+	leave();
+	return n;
+}
+
 struct pre_sock *pre_take(int fd)
 {
 	struct pre_sock *s = pre_get(fd);

@@ -7,11 +7,51 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <semaphore.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define COMING_MS 2000 /* after the end of TCP, for the last message of the connection */
+#define TURN_MS 10000
+#define LOOK_MS 5
+#define TOGETHER 256   /* connections that are waited for at once */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* fork and settling of all sockets */
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
+static unsigned forks, process = 1; /* process: another number in each child */
+static __thread char me;
+
+static void enter(void)
+{
+	pthread_mutex_lock(&lock);
+	forks++;
+}
+
+static void leave(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void leave_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&settled, NULL);
+	process++; /* whoever settled something is not here */
+}
+
+__attribute__((constructor)) static void follow_forks(void)
+{
+	pthread_atfork(enter, leave, leave_in_child);
+}
+
+void pre_connecting(struct pre_sock *s)
+{
+	s->owner = &me;
+	s->forks = forks;
+	s->fork = PRE_FORK_ACTIVE;
+}
 
 /* A socket that becomes the other kind takes these along. */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket)
@@ -47,18 +87,17 @@ static void take_word(int plain)
 	pre_real.recv(plain, &word, sizeof(word), MSG_DONTWAIT);
 }
 
-/* The server says four zero bytes over TCP when its rsocket listens. */
-static int connect_rs(struct pre_sock *s)
+/* The server says four zero bytes over TCP when its rsocket listens: something has come. */
+static int connect_rs(struct pre_sock *s, short revents)
 {
 	struct sockaddr_storage addr;
 	socklen_t len = sizeof(addr);
 	uint32_t word;
 	int flags = pre_real.fcntl(s->plain, F_GETFL), rs;
-	struct pollfd p = {.fd = s->plain, .events = POLLIN};
 	ssize_t n;
 
 	/* Where the connection was refused the program is to see it, not we. */
-	if (pre_real.poll(&p, 1, -1) < 0 || (p.revents & POLLERR))
+	if (revents & (POLLERR | POLLNVAL))
 		return -1;
 	pre_real.fcntl(s->plain, F_SETFL, 0);
 	n = pre_real.recv(s->plain, &word, sizeof(word), MSG_PEEK | MSG_WAITALL);
@@ -99,7 +138,10 @@ static int listen_rs(struct pre_sock *s)
 	rsetsockopt(rs, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (!rbind(rs, &addr.sa, len) && !rlisten(rs, 1))
 		return rs;
+	int err = errno;
+
 	rclose(rs);
+	errno = err;
 	return -1;
 }
 
@@ -125,44 +167,124 @@ static int accept_or_tcp(int l, int plain)
 	return n > 0 && p[0].revents ? raccept(l, NULL, NULL) : -1;
 }
 
-/* The children of one server have the same port: a semaphore lets one of them listen at a time. */
+/* The children of one server have the same port: one of them listens at a time. A lock that ends with its process keeps the
+ * others asleep meanwhile; where there is none, or somebody has another, they try until they can. */
+static int take_turn(void)
+{
+	struct stat st;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/dev/shm/rsocket_fork.%u", (unsigned)geteuid());
+	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+
+	if (fd >= 0 && (fstat(fd, &st) || st.st_uid != geteuid())) {
+		pre_real.close(fd);
+		return -1;
+	}
+	while (fd >= 0 && flock(fd, LOCK_EX) && errno == EINTR)
+		;
+	return fd;
+}
+
+static int listen_in_turn(struct pre_sock *s)
+{
+	int l = -1;
+
+	for (int ms = 0; ms < TURN_MS; ms += LOOK_MS) {
+		l = listen_rs(s);
+		if (l >= 0 || errno != EADDRINUSE)
+			break;
+		pre_real.poll(NULL, 0, LOOK_MS);
+	}
+	return l;
+}
+
 static int accept_rs(struct pre_sock *s)
 {
-	sem_t *sem = sem_open("/rsocket_fork", O_CREAT | O_RDWR, S_IRWXU | S_IRWXG, 1);
+	int turn = take_turn(), l = listen_in_turn(s), rs = -1;
 	uint32_t word = 0;
-	int l, rs = -1;
 
-	if (sem == SEM_FAILED)
-		return -1;
-	while (sem_wait(sem) && errno == EINTR)
-		;
-	l = listen_rs(s);
 	if (l >= 0 && pre_real.write(s->plain, &word, sizeof(word)) == sizeof(word))
 		rs = accept_or_tcp(l, s->plain);
 	if (l >= 0)
 		rclose(l);
-	sem_post(sem);
-	sem_close(sem);
+	if (turn >= 0) {
+		flock(turn, LOCK_UN); /* a child that was made meanwhile has it, too */
+		pre_real.close(turn);
+	}
 	return rs;
+}
+
+/* True: it is ours to settle, until done() is called. False: somebody else has. */
+static bool claim(struct pre_sock *s, bool wait)
+{
+	pthread_mutex_lock(&lock);
+	while (wait && s->settling == process)
+		pthread_cond_wait(&settled, &lock);
+	bool mine = s->settling != process && (s->fork == PRE_FORK_ACTIVE || s->fork == PRE_FORK_PASSIVE);
+
+	if (mine)
+		s->settling = process;
+	pthread_mutex_unlock(&lock);
+	return mine;
+}
+
+static void done(struct pre_sock *s, int rs)
+{
+	int plain = s->plain;
+
+	if (rs >= 0)
+		pre_copy_options(rs, plain, s->domain, s->type, true);
+	pthread_mutex_lock(&lock);
+	if (rs >= 0) {
+		s->plain = -1;
+		s->rs = rs;
+	}
+	s->fork = PRE_READY;
+	s->settling = 0;
+	pthread_cond_broadcast(&settled);
+	pthread_mutex_unlock(&lock);
+	if (rs < 0)
+		return;
+	pre_real.shutdown(plain, SHUT_RDWR);
+	pre_real.close(plain);
+}
+
+/* This thread has connected it, and no process has been made since that it might be for. */
+static bool is_mine(const struct pre_sock *s)
+{
+	return s->fork == PRE_FORK_ACTIVE && s->settling != process && s->owner == &me && s->forks == forks;
+}
+
+/* The server may wait with one process for another of our connections, before it comes to this one: those are settled too
+ * when it is their turn. */
+static void settle_active(struct pre_sock *s)
+{
+	struct pre_sock *all[TOGETHER] = {s};
+	struct pollfd p[TOGETHER];
+	unsigned n = 1 + pre_list(is_mine, all + 1, TOGETHER - 1);
+
+	do {
+		for (unsigned i = 0; i < n; i++)
+			p[i] = (struct pollfd){.fd = i && all[i]->fork != PRE_FORK_ACTIVE ? -1 : all[i]->plain, .events = POLLIN};
+		if (pre_real.poll(p, n, -1) < 0 && errno != EINTR)
+			p[0].revents = POLLERR;
+		for (unsigned i = 1; i < n; i++)
+			if (p[i].fd >= 0 && p[i].revents && claim(all[i], false))
+				done(all[i], connect_rs(all[i], p[i].revents));
+	} while (!p[0].revents);
+	done(s, connect_rs(s, p[0].revents));
+	for (unsigned i = 1; i < n; i++)
+		pre_put(all[i]);
 }
 
 /* First data. Where RDMA does not come about the connection stays TCP. */
 void pre_settle(struct pre_sock *s)
 {
-	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-	int rs;
-
-	pthread_mutex_lock(&one_at_a_time);
-	if (s->fork == PRE_FORK_ACTIVE || s->fork == PRE_FORK_PASSIVE) {
-		rs = s->fork == PRE_FORK_ACTIVE ? connect_rs(s) : accept_rs(s);
-		if (rs >= 0) {
-			pre_copy_options(rs, s->plain, s->domain, s->type, true);
-			pre_real.shutdown(s->plain, SHUT_RDWR);
-			pre_real.close(s->plain);
-			s->plain = -1;
-			s->rs = rs;
-		}
-		s->fork = PRE_READY;
-	}
-	pthread_mutex_unlock(&one_at_a_time);
+	if (!claim(s, true))
+		return;
+	if (s->fork == PRE_FORK_ACTIVE)
+		settle_active(s);
+	else
+		done(s, accept_rs(s));
 }
