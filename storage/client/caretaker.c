@@ -134,6 +134,14 @@ static void reconnect(struct vn_disk *d)
 	}
 }
 
+/* In a slow network whoever is far behind in the line waits for long, while others are answered: fewer than can be in it. */
+static bool overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_t now, uint64_t ms)
+{
+	if (now <= c->since || now - c->since <= ms)
+		return false;
+	return now - q->moved > ms || q->answers - c->before > 2 * q->depth;
+}
+
 /* Commands that have waited for too long break their connection. */
 static void look_for_silence(struct vn_disk *d, uint64_t now)
 {
@@ -142,8 +150,12 @@ static void look_for_silence(struct vn_disk *d, uint64_t now)
 	for (unsigned i = 0; i < d->now.n; i++) {
 		struct vn_queue *q = d->now.io[i];
 
+		if (q->looked != q->answers) {
+			q->looked = q->answers;
+			q->moved = now;
+		}
 		for (unsigned s = 0; s <= q->mask && q->busy; s++)
-			if (q->slots[s] && now - q->slots[s]->since > d->options.io_ms && now > q->slots[s]->since)
+			if (q->slots[s] && overdue(q, q->slots[s], now, d->options.io_ms))
 				vn_lost(d);
 	}
 }

@@ -57,6 +57,7 @@ struct vn_cmd {
 	uint16_t cid;
 	uint16_t tries;
 	uint64_t since; /* ms */
+	uint64_t before; /* answers that its queue had got when it was sent */
 	uint64_t due;   /* ms: not to be sent again before */
 	uint64_t unreachable; /* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
 	bool answered, done, digest_failed;
@@ -78,6 +79,8 @@ struct vn_queue {
 	uint16_t *unused;
 	unsigned n_unused, busy;
 	uint64_t bytes;          /* of the commands under way */
+	uint64_t answers;        /* ever */
+	uint64_t looked, moved;  /* the caretaker's: answers when it looked last, and when there were new ones (ms) */
 	int error;               /* errno of what broke it, 0 while it works */
 	int epoll;               /* where its descriptors are watched, -1: nowhere */
 	const atomic_bool *stop; /* NULL, or what ends a wait */

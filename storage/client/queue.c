@@ -60,6 +60,7 @@ void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c)
 
 	c->cid = (uint16_t)(slot | (uint16_t)(q->generation[slot] * (q->mask + 1u)));
 	c->since = vn_now();
+	c->before = q->answers;
 	c->answered = c->done = c->digest_failed = false;
 	q->slots[slot] = c;
 	q->busy++;
@@ -105,6 +106,7 @@ void vn_answer(struct vn_queue *q, struct vn_cmd *c)
 		c->cqe.status = NV_TRANSIENT_TRANSPORT;
 	}
 	vn_queue_release(q, c);
+	q->answers++;
 	c->done = true;
 	if (c->op)
 		vn_cmd_over(q->disk, c);

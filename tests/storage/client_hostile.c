@@ -48,6 +48,8 @@ static struct {
 	uint8_t align;      /* CPDA */
 	unsigned wrong;     /* that many of them, of data for reads, are wrong */
 	unsigned busy;      /* that many Connects are told to come again */
+	unsigned slow_ms;   /* so long every read takes, one after the other */
+	unsigned kept;      /* that many reads are never answered */
 } fake;
 
 struct conn {
@@ -240,6 +242,11 @@ static void misread(struct conn *c, uint32_t length)
 	uint16_t cid = c->sqe.cid;
 	uint32_t whole = NV_TCP_DATA_LEN + length;
 
+	usleep(fake.slow_ms * 1000);
+	if (fake.kept) {
+		fake.kept--;
+		return;
+	}
 	switch (fake.how) {
 	case READ_CID: data(c, NV_TCP_LAST, cid ^ 0x8000, 0, d, length); break;
 	case READ_OFFSET: data(c, 0, cid, 4, d, length - 4); break;
@@ -373,7 +380,7 @@ static void start(void)
 
 static char why[200]; /* what the last vn_open said */
 
-static unsigned connect_ms = 10000;
+static unsigned connect_ms = 10000, io_ms = 30000, queue_depth = 128;
 
 static int open_it(struct vn_disk **d)
 {
@@ -384,6 +391,8 @@ static int open_it(struct vn_disk **d)
 	o.numeric = 1;
 	o.reconnect_ms = 0;
 	o.connect_ms = connect_ms;
+	o.io_ms = io_ms;
+	o.queue_depth = queue_depth;
 	o.data_digest = fake.digests;
 	o.header_digest = fake.head_digests;
 	snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" NQN, fake.port);
@@ -512,6 +521,64 @@ static void data_are_aligned_as_the_target_wants_them(void)
 	fake.head_digests = false;
 }
 
+static void ended(void *arg, int error)
+{
+	*(int *)arg = error;
+}
+
+static int begin_reads(struct vn_disk *d, int n, int ends[])
+{
+	for (int i = 0; i < n; i++) {
+		ends[i] = 1;
+		SAME(vn_read(d, memory + GUARD + i * BLOCK, BLOCK, 0, 0, ended, &ends[i]), 0);
+	}
+	return n;
+}
+
+/* The last of them waits longer than a command may, while others are answered. */
+static void a_target_that_is_slow_is_not_lost(void)
+{
+	struct vn_disk *d;
+	int ends[16];
+
+	fake.how = HONEST;
+	io_ms = 5000;
+	SAME(open_it(&d), 0);
+	fake.slow_ms = 600;
+	for (int left = begin_reads(d, 16, ends); left;) {
+		int n = vn_poll(d, -1);
+
+		CHECK(n > 0);
+		left -= n;
+	}
+	for (int i = 0; i < 16; i++)
+		SAME(ends[i], 0);
+	fake.slow_ms = 0;
+	vn_close(d);
+}
+
+static void a_command_that_all_others_overtake_is_lost(void)
+{
+	struct vn_disk *d;
+	int end, e;
+
+	fake.how = HONEST;
+	io_ms = 1000;
+	queue_depth = 4;
+	SAME(open_it(&d), 0);
+	fake.kept = 1;
+	begin_reads(d, 1, &end);
+	fake.slow_ms = 100;
+	for (int i = 0; i < 6000 && !(e = vn_read_wait(d, memory + GUARD + BLOCK, BLOCK, 0)); i++)
+		;
+	SAME(e, (unsigned long long)-ENOTCONN);
+	vn_close(d);
+	SAME(end, (unsigned long long)-ENOTCONN);
+	fake.slow_ms = 0;
+	io_ms = 30000;
+	queue_depth = 128;
+}
+
 int main(void)
 {
 	memset(memory, 0xa5, sizeof(memory));
@@ -523,5 +590,7 @@ int main(void)
 	RUN(random_bytes_do_no_harm);
 	RUN(data_whose_digest_is_wrong_are_asked_for_again);
 	RUN(data_are_aligned_as_the_target_wants_them);
+	RUN(a_target_that_is_slow_is_not_lost);
+	RUN(a_command_that_all_others_overtake_is_lost);
 	return 0;
 }
