@@ -12,7 +12,7 @@ void vn_options_init(struct vn_options *o)
 	*o = (struct vn_options){.size = sizeof(*o),
 	                         .queue_depth = 128,
 	                         .queues = 1,
-	                         .max_transfer = 1u << 20,
+	                         .max_transfer = 2u << 20,
 	                         .keep_alive_ms = 15000,
 	                         .connect_ms = 10000,
 	                         .rdma_ms = 3000,

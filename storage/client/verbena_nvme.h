@@ -60,7 +60,7 @@ struct vn_options {
 	size_t size;          /* of this struct, as vn_options_init left it */
 	unsigned queue_depth; /* commands under way on each I/O queue; 1 to 1023, and what the target allows. 128 */
 	unsigned queues; /* I/O queues, each with a connection of its own; 1 to 64, and what the target allows. 1 */
-	unsigned max_transfer; /* bytes of the largest command; more are split. The target's limit counts, too. 1 MiB */
+	unsigned max_transfer; /* bytes of the largest command; more are split. The target's limit counts, too. 2 MiB */
 	const char *host_nqn;  /* NULL: /etc/nvme/hostnqn, or one made from /etc/machine-id */
 	const unsigned char *host_id; /* 16 bytes. NULL: /etc/nvme/hostid, or one made from the host NQN */
 	unsigned keep_alive_ms; /* the target may forget us after so long without a sign of life. 15,000; 0: never */
