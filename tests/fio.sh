@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: MIT
 # sourced after lib.sh
 on_server=(env) on_client=(env) there=127.0.0.1
+fio_ready=(sleep 0.5) # what a client waits for before it comes the first time
+# Of another host: port 4791 is open; before, a request to connect is lost, and comes again after seconds
+fio_answers() { gone "$s" || "${on_server[@]}" cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -qi ':12B7 '; }
 
 # job VERB SIZE ARGS…: both ends move SIZE without an error. The server names no address: this fio binds to the bytes of the name
 # The side that writes is the client, whatever its verb
@@ -15,11 +18,12 @@ job() {
 	(cd "$work" && exec timeout -k 2 $((LIMIT * SLOW)) "${on_server[@]}" "${run[@]}" fio --name=s --ioengine=rdma --port=$port \
 		--verb=recv --rw=read --size="$size" "$@" "${depth[@]}" >"$work/server.out" 2>&1 </dev/null) &
 	s=$!
+	wait_for 20 "${fio_ready[@]}"
 	while :; do
-		sleep 0.5
 		(cd "$work" && exec timeout -k 2 $((LIMIT * SLOW)) "${on_client[@]}" "${run[@]}" fio --name=c --ioengine=rdma --hostname=$there --port=$port \
 			--verb="$verb" --rw=write --size="$size" "$@" >"$work/client.out" 2>&1 </dev/null) && c=0 || c=$?
 		grep -q "REJECTED" "$work/client.out" && ! gone $s && [ $SECONDS -lt $end ] || break # nobody listens yet
+		sleep 0.2
 	done
 	[ $c = 0 ] || wait_for 2 gone $s || kill $s
 	wait $s

@@ -30,7 +30,7 @@ jobs_here() { # WHERE COMMAND-IN-FRONT…
 jobs_here "on one host"
 if [ -n "$two_hosts" ]; then
 	check "two hosts" hosts
-	on_server=("${on_b[@]}") on_client=("${on_a[@]}") there=$V4_B
+	on_server=("${on_b[@]}") on_client=("${on_a[@]}") there=$V4_B fio_ready=(fio_answers)
 	jobs_here "across the cable" crossing 1000000
 else
 	skip "fio between two hosts" "only root makes network namespaces"
