@@ -16,7 +16,7 @@
 
 #define ADDRESS "127.0.0.1"
 #define BLOCKS ((16u << 20) / 512)
-#define LARGE 2048u /* blocks of the largest command */
+#define LARGE 4096u /* blocks of the largest command */
 #define WAIT_MS 60000
 
 static const char *program;
@@ -331,7 +331,7 @@ static void keys_that_do_not_fit_end_the_connection(void)
 
 static void lengths_that_do_not_fit_are_answered(void)
 {
-	static const uint32_t blocks[] = {1, 8, LARGE, LARGE + 1, 4096, 65536}, lengths[] = {0, 1, 511, 513, LARGE * 512 - 1, LARGE * 512 + 1, 0xffffff};
+	static const uint32_t blocks[] = {1, 8, LARGE, LARGE + 1, 2 * LARGE, 65536}, lengths[] = {0, 1, 511, 513, LARGE * 512 - 1, LARGE * 512 + 1, 0xffffff};
 	struct host *h;
 
 	up();
