@@ -42,6 +42,7 @@ with=() between=
 start_pair() {
 	local port=7471
 	[ -z "$between" ] || port=7472
+	: >"$work/client.out" # what an earlier one has said
 	"${on_b[@]}" timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "${with[@]}" "$work/rdmap" -s $V4_B -f >"$work/server.out" 2>&1 &
 	server=$!
 	wait_for 20 listens 7471 || return 1

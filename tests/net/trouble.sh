@@ -107,6 +107,7 @@ disconnects() { # WHO SURVIVES: rping's other end is killed
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" rping -s -a $V4_B -v >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	for i in 1 2 3 4 5; do # until it listens
+		: >"$work/client.out"
 		timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" rping -c -a $V4_B -v >"$work/client.out" 2>&1 </dev/null &
 		client=$!
 		wait_for 20 connected_or_gone
