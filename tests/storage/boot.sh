@@ -4,10 +4,9 @@
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../lib.sh"
+source "$HERE/plugged.sh"
 need qemu-system-x86_64 nbdkit mmdebstrap mke2fs debugfs extlinux
-sanitized && { skip boot "nbdkit takes no plugin with a sanitizer in it"; exit 0; }
-TARGET=$BUILD/storage/verbena-target PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so
-[ -x "$TARGET" ] && [ -f "$PLUGIN" ] || { skip boot "verbena-target or the nbdkit plugin is not built"; exit 0; }
+pluggable boot || exit 0
 [ "$(id -u)" = 0 ] || { skip boot "only root mounts an image"; exit 0; }
 LAB=${VERBENA_LAB:-/var/tmp/verbena-lab}
 NQN=nqn.2026-01.test:boot
@@ -62,7 +61,7 @@ make_disk() {
 }
 
 # --- the way to it ---
-target= nbd= qemu=
+qemu=
 boot_cleanup() {
 	local status=$?
 	trap - EXIT INT TERM
@@ -74,35 +73,11 @@ boot_cleanup() {
 trap boot_cleanup EXIT
 trap 'exit 130' INT TERM
 
-serve() {
-	rm -f "$work/target.out"
-	"${run[@]}" "$TARGET" --export "$work/disk" --transport rdma --port "$port" --nqn $NQN >"$work/target.out" 2>>"$work/target.err" </dev/null &
-	target=$!
-	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
-}
-target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
-serve_again() { # the image is locked until the kernel is through with what a killed one had asked for
-	local _
-	for _ in $(seq 300); do
-		serve && return 0
-		sleep 0.1
-	done
-	cat "$work/target.err"
-	return 1
-}
+serve() { serve_by "${run[@]}" "$TARGET" --export "$work/disk" --transport rdma --port "$port" --nqn $NQN; }
+plugged() { [ -S "$work/nbd" ]; }
 plug() {
 	rm -f "$work/nbd"
-	"${run[@]}" nbdkit -f -U "$work/nbd" "$PLUGIN" "url=nvme+rdma://127.0.0.1:$port/$NQN" >"$work/nbdkit.out" 2>&1 </dev/null &
-	nbd=$!
-	wait_for 20 test -S "$work/nbd" || { cat "$work/nbdkit.out"; return 1; }
-}
-ends() { # PID
-	local status
-	wait_for 30 gone "$1" || { kill -9 "$1"; echo "it did not end"; }
-	wait "$1"
-	status=$?
-	[ $status = 0 ] || echo "it ended with $status"
-	return $status
+	plug_by "${run[@]}" nbdkit -f -U "$work/nbd" "$PLUGIN" "url=nvme+rdma://127.0.0.1:$port/$NQN"
 }
 
 # --- the guest ---

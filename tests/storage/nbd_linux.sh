@@ -4,11 +4,9 @@
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../lab/lib.sh"
 source "$(dirname "$0")/guest.sh"
+source "$(dirname "$0")/plugged.sh"
 lab_needs nbdkit
-sanitized && { skip nbd_linux "nbdkit takes no plugin with a sanitizer in it"; exit 0; }
-TARGET=$BUILD/storage/verbena-target PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so
-[ -x "$TARGET" ] && [ -f "$PLUGIN" ] || { skip nbd_linux "verbena-target or the nbdkit plugin is not built"; exit 0; }
-nbd=
+pluggable nbd_linux || exit 0
 nbd_cleanup() {
 	local status=$?
 	trap - EXIT INT TERM
@@ -21,28 +19,10 @@ trap nbd_cleanup EXIT
 there 'command -v nbd-client && modprobe nbd' >/dev/null || { skip nbd_linux "the guest has no nbd-client, or its kernel no nbd"; exit 0; }
 
 serve() { # TRANSPORT: on this host, whose programs meet by the same
-	rm -f "$work/target.out"
-	"${on_here[@]}" "${run[@]}" "$TARGET" --listen 127.0.0.1 --transport "$1" --nqn $NQN --export "$work/a.img" \
-		>"$work/target.out" 2>>"$work/target.err" </dev/null &
-	target=$!
-	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
+	serve_by "${on_here[@]}" "${run[@]}" "$TARGET" --listen 127.0.0.1 --transport "$1" --nqn $NQN --export "$work/a.img"
 }
-target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
-serve_again() { # the image is locked until the kernel is through with what a killed one had asked for
-	local _
-	for _ in $(seq 100); do
-		serve "$@" && return 0
-		sleep 0.1
-	done
-	cat "$work/target.err"
-	return 1
-}
-plug() { # the disk for NBD programs, on the guest's cable
-	"${on_here[@]}" "${run[@]}" nbdkit -f -i 192.0.2.1 -p 10809 "$PLUGIN" url="$(head -1 "$work/target.out")" >"$work/nbdkit.out" 2>&1 </dev/null &
-	nbd=$!
-	wait_for 20 nbd_up && listens 10809 || { cat "$work/nbdkit.out"; return 1; }
-}
-nbd_up() { listens 10809 || gone "$nbd"; }
+plugged() { listens 10809; }
+plug() { plug_by "${on_here[@]}" "${run[@]}" nbdkit -f -i 192.0.2.1 -p 10809 "$PLUGIN" url="$(head -1 "$work/target.out")"; } # for the guest's cable
 unplugged() {
 	kill "$nbd"
 	wait_for 30 gone "$nbd" || kill -9 "$nbd"
