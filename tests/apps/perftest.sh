@@ -21,11 +21,11 @@ for p in $lat $bw; do
 done
 # -C: in cycles. Else perftest measures the processor's frequency for each size, which takes it up to a second
 for p in ib_send_lat ib_write_lat ib_read_lat; do
-	check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -a -C -n 50
+	check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -a -C -n 10
 	for x in 0 1 2; do check "$p: GID $x" perf $p -x $x -n 50; done
 done
 for p in ib_send_bw ib_write_bw ib_read_bw; do
-	check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -a -n 20
+	check "$p -a: all sizes, 2 bytes to 8 MiB" perf $p -a -n 10
 	for x in 0 1 2; do check "$p: GID $x" perf $p -x $x -n 50; done
 done
 for p in ib_send_lat ib_write_lat; do
