@@ -9,6 +9,7 @@ source "$HERE/beside.sh"
 limit=$((200 * SLOW))
 if may_wire; then
 	begin wire on_wire wire "$1" "$2" rdma
+	VERBENA_FAULT=loss=1,reorder=2 begin bad on_wire bad "$1" "$2" rdma
 	VERBENA_DEVICES=iwarp:lo begin iwarp on_wire iwarp "$1" "$2" rdma
 fi
 check "RDMA on the same machine" timeout -k 2 $limit "${run[@]}" "$1" "$2" rdma
@@ -20,6 +21,7 @@ check "RDMA found by auto" timeout -k 2 $limit "${run[@]}" "$1" "$2" auto
 if may_wire; then
 	check "RDMA by the wire" ended wire
 	check "iWARP by the wire" ended iwarp
+	check "RDMA by a wire that loses packets, and changes their order" ended bad
 else
 	skip "RDMA by the wire" "only root makes network namespaces"
 fi
