@@ -71,6 +71,9 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 bool vb_path_idle(const struct vb_qp *qp);
 /* Forgets peer, link, timers, list membership, ring state. Under progress + sq_lock. */
 void vb_path_reset(struct vb_qp *qp);
+/* The program is about to take the QP to ERR: what the peer has executed by now completes with success first, whether it has
+ * said so or not; it may have said by another way that all is done. No lock held. */
+void vb_path_closing(struct vb_qp *qp);
 /* The program itself is taking the QP to ERR: what the peer does not have yet it shall not get. Under progress + sq_lock. */
 void vb_path_abort(struct vb_qp *qp);
 /* The QP has left the states that receive: its last acknowledgements are published, its peer is told to look.

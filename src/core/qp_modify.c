@@ -190,7 +190,7 @@ again:
 	if (here && next == IBV_QPS_RTR && !qp->peer)
 		return EHOSTUNREACH;
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
-		vb_path_settle(qp); /* what has succeeded is not flushed */
+		vb_path_closing(qp);
 	lock_both(qp);
 	if (atomic_load(&qp->state) != cur) { /* an error came in between: what was allowed may not be any more */
 		unlock_both(qp);

@@ -21,6 +21,8 @@ bool vb_requester_ack(struct vb_qp *qp, uint32_t ack);
 /* One look at a QP with something unfinished: acknowledgements, NAKs, timers, what waits for room. Under progress.
  * wait: also if somebody is just posting; else the next look will do. Returns work done. */
 unsigned vb_requester_visit(struct vb_qp *qp, bool wait);
+/* Completes what has been executed, however little has been said of it. Under progress + sq_lock. */
+void vb_requester_closing(struct vb_qp *qp);
 /* When the earliest of the active QPs wants to be visited again at the latest: ns, 0 for never. Under progress. */
 uint64_t vb_requester_deadline(struct vb_node *node);
 /* Takes newly active QPs into node->active. Under progress. */

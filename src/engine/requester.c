@@ -358,6 +358,14 @@ static void take_acks(struct vb_qp *qp, bool gone)
 	}
 }
 
+void vb_requester_closing(struct vb_qp *qp)
+{
+	if (qp->type == IBV_QPT_RC && !qp->wire && !qp->iwarp && qp->peer && qp->remote &&
+	    atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen <= 1)
+		take_acks(qp, true);
+	settle_locked(qp);
+}
+
 /* Consumed but neither executed nor refused: dropped, because the QP there was not ready. */
 static void check_dropped(struct vb_qp *qp)
 {

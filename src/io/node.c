@@ -421,6 +421,17 @@ void vb_path_connect(struct vb_qp *qp)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
 }
 
+void vb_path_closing(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	if (qp->wire || qp->iwarp) /* an acknowledgement may have come and not be looked at yet */
+		vb_progress_locked(qp->node, NULL, 0, true);
+	vb_lock(&qp->sq_lock);
+	vb_requester_closing(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
 void vb_path_abort(struct vb_qp *qp)
 {
 	vb_iwarp_path_abort(qp);

@@ -671,6 +671,68 @@ static void a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left(void)
 	CHECK_INT(limit.srq_limit, 0);
 }
 
+/* --- the end --- */
+
+#define ENDS 30
+
+static void poll_idly(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	for (int i = 0; i < 3000; i++)
+		CHECK(!ibv_poll_cq(cq, 1, &wc));
+}
+
+static void says_what_it_has(int fd, void *arg)
+{
+	struct dev d;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	for (uint64_t i = 0; i < ENDS; i++) {
+		struct link l;
+		struct ibv_wc wc;
+
+		link_make(&l, &d, &(struct conf){0});
+		post_recv(&l, i, &m, 0, 64);
+		link_join(&l, fd);
+		poll_idly(l.rcq);
+		meet_up(fd);
+		while (!ibv_poll_cq(l.rcq, 1, &wc))
+			;
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		tell(fd, &i, sizeof(i)); /* by another way, before it looks for work again */
+		meet_up(fd);
+		link_end(&l);
+	}
+}
+
+/* Who ends a connection because the peer has said that it has all is not told that it does not. */
+static void what_the_peer_has_is_no_failure_of_who_ends(void)
+{
+	struct peer p = start(says_what_it_has, NULL);
+	struct dev d;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	for (uint64_t i = 0, n; i < ENDS; i++) {
+		struct link l;
+
+		link_open(&l, &d, &(struct conf){0}, p.fd);
+		poll_idly(l.scq);
+		meet_up(p.fd);
+		POST(&l, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 64);
+		hear(p.fd, &n, sizeof(n));
+		CHECK(!to_state(l.qp, IBV_QPS_ERR));
+		expect(l.scq, i, IBV_WC_SUCCESS);
+		meet_up(p.fd);
+		link_end(&l);
+	}
+	finish(&p);
+}
+
 /* --- nothing --- */
 
 static void requests_of_length_zero_succeed(void)
@@ -802,6 +864,7 @@ int main(int argc, char **argv)
 		{"an overrun completion queue raises an event and loses no earlier entry", an_overrun_completion_queue_raises_an_event_and_loses_no_earlier_entry},
 		{"a first message in RTR raises communication established", a_first_message_in_rtr_raises_communication_established},
 		{"a queue pair with a shared receive queue says when it has left", a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left},
+		{"what the peer has is no failure of who ends", what_the_peer_has_is_no_failure_of_who_ends},
 		{"requests of length zero succeed", requests_of_length_zero_succeed},
 		{"requests of length zero succeed by one copy", requests_of_length_zero_succeed_by_one_copy},
 		{"requests of length zero succeed by ring", requests_of_length_zero_succeed_by_ring},

@@ -20,7 +20,7 @@ head -c $SIZE /dev/urandom >"$work/file"
 target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
 serve() { # ADDRESS ARGS…
 	rm -f "$work"/{target,client}.{out,err} "$work/status"
-	VERBENA_LOG=debug timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export "$work/file" --read-only --listen "$1" --port 4420 \
+	VERBENA_LOG=debug timeout -k 30 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export "$work/file" --read-only --listen "$1" --port 4420 \
 		--nqn $NQN --transport rdma "${@:2}" >"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"
