@@ -54,7 +54,7 @@ answers() { adm --op show --mode target >/dev/null 2>&1 || gone "$target"; }
 # One disk. It listens at 0.0.0.0 and at ::, at iSER's own port (ports of RDMA are this broker's); TCP is not used
 start_target() {
 	free_port
-	timeout -k 2 $((300 * SLOW)) ${at_b[@]+"${at_b[@]}"} "${run[@]}" tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$port" >"$work/target.out" 2>&1 &
+	timeout -k 30 $((300 * SLOW)) ${at_b[@]+"${at_b[@]}"} "${run[@]}" tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$port" >"$work/target.out" 2>&1 &
 	target=$!
 	truncate -s 0 "$work/disk"
 	truncate -s ${MB}M "$work/disk"

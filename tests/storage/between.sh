@@ -15,7 +15,7 @@ check "two hosts" hosts
 target_speaks() { grep -qs ^nvme "$work/target.out" || gone "$target"; }
 serve() { # ADDRESS ARGS…
 	rm -f "$work/target.out"
-	timeout -k 2 $((300 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:${MB}M --listen "$1" --port 4420 --nqn $NQN "${@:2}" \
+	timeout -k 30 $((300 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:${MB}M --listen "$1" --port 4420 --nqn $NQN "${@:2}" \
 		>"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 target_speaks && grep -qs ^nvme "$work/target.out"

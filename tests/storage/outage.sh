@@ -40,7 +40,7 @@ away() {
 begin_target() { # TRANSPORT: sets $target; what a client is to be told goes by $work/line
 	rm -f "$work"/{target,client}.{out,err} "$work/line"
 	mkfifo "$work/line"
-	timeout -k 2 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$1" \
+	timeout -k 30 $((120 * SLOW)) "${on_b[@]}" "${run[@]}" "$TARGET" --export memory:16M --listen $V4_B --port 4420 --nqn $NQN --transport "$1" \
 		>"$work/target.out" 2>"$work/target.err" </dev/null &
 	target=$!
 	wait_for 20 speaks $target
