@@ -99,6 +99,11 @@ void vb_path_reset(struct vb_qp *qp)
 	fake.resets++;
 }
 
+void vb_path_closing(struct vb_qp *qp)
+{
+	vb_path_settle(qp);
+}
+
 void vb_path_abort(struct vb_qp *qp)
 {
 }

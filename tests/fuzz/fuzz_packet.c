@@ -80,6 +80,15 @@ void vb_path_connect(struct vb_qp *qp)
 	assert(!vb_wire_path_open(qp));
 }
 
+void vb_path_closing(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	vb_requester_closing(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
 void vb_path_abort(struct vb_qp *qp)
 {
 }
@@ -152,6 +161,12 @@ uint32_t vb_tx_burst(uint32_t len)
 bool vb_tx_begin(struct vb_tx *tx)
 {
 	return true;
+}
+
+/* What is not copied is not looked at here. */
+bool vb_tx_in_place(const struct vb_tx *tx)
+{
+	return false;
 }
 
 uint8_t *vb_tx_room(struct vb_tx *tx)

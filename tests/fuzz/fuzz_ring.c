@@ -119,6 +119,15 @@ void vb_path_connect(struct vb_qp *qp)
 	qp->remote = NULL;
 }
 
+void vb_path_closing(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	vb_requester_closing(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
 void vb_path_abort(struct vb_qp *qp)
 {
 }

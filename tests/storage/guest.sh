@@ -24,7 +24,8 @@ connects() { # TRANSPORT ARGS…: its two namespaces come up
 }
 disconnect() { there "nvme disconnect -n $NQN"; }
 verifies() { # DEVICE ARGS…
-	there "fio --name=v --filename=$1 --ioengine=libaio --direct=1 --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 ${*:2}"
+	there "for i in \$(seq 60); do [ ! -b $1 ] || break; sleep 1; done # its kernel looks for disks in its own time
+		fio --name=v --filename=$1 --allow_file_create=0 --ioengine=libaio --direct=1 --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 ${*:2}"
 }
 
 # works_on COMMANDS: in the background, while something happens to the target
