@@ -1,10 +1,13 @@
 // qp_query.c - what a queue pair says of itself
 // follows: IBA volume 1, 11.2.5.3 (query queue pair); ibv_query_qp(3)
 // SPDX-License-Identifier: MIT
+#include <string.h>
+
 #include "core/qp.h"
 #include "core/verbs.h"
 
-/* The mask is a hint (ibv_query_qp(3)): all is filled in. PSNs are those that come next. */
+/* The mask is a hint (ibv_query_qp(3)): all is filled in that programs had room for before 2016. PSNs are those that come
+ * next. Who asks for the rate limit knows of it: there is none. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
@@ -13,7 +16,9 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	vb_lock(&qp->sq_lock);
 	uint8_t state = atomic_load(&qp->state);
 
-	*attr = qp->attr;
+	memcpy(attr, &qp->attr, offsetof(struct ibv_qp_attr, rate_limit));
+	if (mask & IBV_QP_RATE_LIMIT)
+		attr->rate_limit = 0;
 	if (state >= IBV_QPS_RTR && state <= IBV_QPS_SQE)
 		attr->rq_psn = qp->type == IBV_QPT_UD ? qp->attr.rq_psn : qp->epsn;
 	if (state >= IBV_QPS_RTS && state <= IBV_QPS_SQE)

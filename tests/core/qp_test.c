@@ -375,6 +375,23 @@ static void *post_thirty(void *qp)
 	return NULL;
 }
 
+/* A program of old ends its struct before the rate limit, and has something else there. */
+static void a_query_writes_no_further_than_an_old_program_has_room(void)
+{
+	const size_t old = offsetof(struct ibv_qp_attr, rate_limit);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	uint8_t *bytes = (uint8_t *)&attr;
+
+	memset(&attr, 0x5a, sizeof(attr));
+	CHECK(!vb_query_qp(o.qp, &attr, (IBV_QP_DEST_QPN << 1) - 1, &init) && attr.qp_state == IBV_QPS_RESET && !attr.alt_timeout);
+	for (size_t i = old; i < sizeof(attr); i++)
+		CHECK(bytes[i] == 0x5a);
+	CHECK(!vb_query_qp(o.qp, &attr, IBV_QP_RATE_LIMIT, &init) && !attr.rate_limit);
+	/* nor is it read */
+	CHECK(vb_modify_qp(o.qp, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT) == EINVAL);
+}
+
 static void every_receive_completes_once_whoever_comes_first(void)
 {
 	struct ibv_wc wc;
@@ -418,6 +435,7 @@ int main(void)
 	RUN(a_drained_queue_says_so);
 	RUN(with_a_shared_queue_the_last_receive_is_told);
 	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
+	RUN(a_query_writes_no_further_than_an_old_program_has_room);
 	RUN(every_receive_completes_once_whoever_comes_first);
 	fake.nodes = nodes;
 	close_objects(&o);
