@@ -77,13 +77,33 @@ static bool same(const struct ibv_async_event *a, const struct ibv_async_event *
 	                                         : a->element.qp == b->element.qp;
 }
 
-/* Says the same as one that the program has not taken yet: once is enough. Under async_lock. */
-static bool queued(struct vb_context *ctx, const struct ibv_async_event *ev)
+/* The one that says the same and that the program has not taken yet: once is enough. Under async_lock. */
+static struct vb_async **queued(struct vb_context *ctx, const struct ibv_async_event *ev)
 {
-	for (struct vb_async *a = ctx->async_head; a; a = a->next)
-		if (same(&a->event, ev))
-			return true;
-	return false;
+	struct vb_async **at = &ctx->async_head;
+
+	while (*at && !same(&(*at)->event, ev))
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+/* Under async_lock. */
+static void append(struct vb_context *ctx, struct vb_async *a)
+{
+	a->next = NULL;
+	*ctx->async_tail = a;
+	ctx->async_tail = &a->next;
+}
+
+/* A port that went up, down, and up again is up: what it said last is told last. Under async_lock. */
+static void say_last(struct vb_context *ctx, struct vb_async **at)
+{
+	struct vb_async *a = *at;
+
+	if (!a->next)
+		return;
+	*at = a->next;
+	append(ctx, a);
 }
 
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element)
@@ -100,15 +120,17 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 	else
 		a->event.element.qp = element;
 	vb_lock(&ctx->async_lock);
-	if (queued(ctx, &a->event)) {
-		vb_unlock(&ctx->async_lock);
-		free(a);
-		return;
+	struct vb_async **before = queued(ctx, &a->event);
+
+	if (before && element_of(type) == NONE)
+		say_last(ctx, before);
+	if (!before) {
+		append(ctx, a);
+		vb_event_fd_add(ctx->async_event_fd);
 	}
-	*ctx->async_tail = a;
-	ctx->async_tail = &a->next;
-	vb_event_fd_add(ctx->async_event_fd);
 	vb_unlock(&ctx->async_lock);
+	if (before)
+		free(a);
 }
 
 /* The oldest, counted as taken before a destroyer can look. */

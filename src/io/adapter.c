@@ -40,6 +40,8 @@ static void show_life(struct vb_node *node)
 	syscall(SYS_set_robust_list, &robust.head, sizeof(robust.head));
 }
 
+#define PORT ((void *)(intptr_t)1) /* the only one: what element.port_num of its events says */
+
 /* Addresses and links changed: the programs hear of it (IBA 11.6.3), and the broker where we can be met. */
 static void network_changed(struct vb_node *node)
 {
@@ -60,11 +62,11 @@ static void network_changed(struct vb_node *node)
 		}
 		bits = what[i];
 		if (bits & VB_DEV_PORT_UP)
-			vb_async_raise(c, IBV_EVENT_PORT_ACTIVE, NULL);
+			vb_async_raise(c, IBV_EVENT_PORT_ACTIVE, PORT);
 		if (bits & VB_DEV_PORT_DOWN)
-			vb_async_raise(c, IBV_EVENT_PORT_ERR, NULL);
+			vb_async_raise(c, IBV_EVENT_PORT_ERR, PORT);
 		if (bits & VB_DEV_GID_CHANGE)
-			vb_async_raise(c, IBV_EVENT_GID_CHANGE, NULL);
+			vb_async_raise(c, IBV_EVENT_GID_CHANGE, PORT);
 		if (bits & VB_DEV_GONE)
 			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
 	}

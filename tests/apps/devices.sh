@@ -57,11 +57,11 @@ watch_changes() {
 	local watch=$!
 	wait_for 20 grep -q 'async event FD' "$work/watch" || { cat "$work/watch"; return 1; }
 	ip addr add 10.9.8.7/24 dev v0
-	wait_for 20 grep -q '(18)' "$work/watch" || { echo "no GID event:"; cat "$work/watch"; return 1; }
+	wait_for 20 grep -q '(18), port 1$' "$work/watch" || { echo "no GID event:"; cat "$work/watch"; return 1; }
 	ip link set v1 down
-	wait_for 20 grep -q '(10)' "$work/watch" || { echo "no port error event:"; cat "$work/watch"; return 1; }
+	wait_for 20 grep -q '(10), port 1$' "$work/watch" || { echo "no port error event:"; cat "$work/watch"; return 1; }
 	ip link set v1 up
-	wait_for 20 grep -q '(9)' "$work/watch" || { echo "no port active event:"; cat "$work/watch"; return 1; }
+	wait_for 20 grep -q '(9), port 1$' "$work/watch" || { echo "no port active event:"; cat "$work/watch"; return 1; }
 	ip link del v0
 	wait_for 20 grep -q '(8)' "$work/watch" || { echo "no fatal event when the interface went:"; cat "$work/watch"; return 1; }
 	kill $watch

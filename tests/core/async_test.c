@@ -24,6 +24,28 @@ static void events_come_in_order_and_once(void)
 	CHECK(o.qp->events_completed == 1);
 }
 
+/* Nobody takes them meanwhile: the queue does not grow, and who reads it to its end knows how the port is. */
+static void the_last_word_on_a_port_comes_last(void)
+{
+	static const enum ibv_event_type told[] = {IBV_EVENT_GID_CHANGE, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR};
+	struct ibv_async_event ev;
+
+	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_GID_CHANGE, (void *)1);
+	for (int i = 0; i < 10; i++) {
+		vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_PORT_ERR, (void *)1);
+		vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_PORT_ACTIVE, (void *)1);
+	}
+	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_PORT_ERR, (void *)1);
+	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_PORT_ERR, (void *)1);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!vb_get_async_event(o.ctx, &ev) && ev.event_type == told[i] && ev.element.port_num == 1);
+		vb_ack_async_event(&ev);
+	}
+	CHECK(vb_get_async_event(o.ctx, &ev) == -1 && errno == EAGAIN);
+	vb_async_raise(vb_ctx(o.ctx), IBV_EVENT_PORT_ACTIVE, (void *)1);
+	CHECK(!vb_get_async_event(o.ctx, &ev) && ev.event_type == IBV_EVENT_PORT_ACTIVE);
+}
+
 static void events_of_a_destroyed_object_are_gone(void)
 {
 	struct ibv_qp *qp = make_qp(&o, IBV_QPT_UD, NULL);
@@ -164,6 +186,7 @@ int main(void)
 
 	CHECK(!fcntl(o.ctx->async_fd, F_SETFL, O_NONBLOCK));
 	RUN(events_come_in_order_and_once);
+	RUN(the_last_word_on_a_port_comes_last);
 	RUN(events_of_a_destroyed_object_are_gone);
 	RUN(destroying_waits_for_the_acknowledgement);
 	RUN(a_waiter_sleeps_until_the_event);
