@@ -373,10 +373,52 @@ static void a_connection_that_the_peer_forgot_is_stale(void)
 	                          .drep = {.local_comm_id = cb->remote_comm_id, .remote_comm_id = cb->local_comm_id}});
 	expect(&b, VB_CM_DREP_RECEIVED);
 	CHECK(cb->state == VB_CM_TIMEWAIT);
-	forge(&b, &again); /* still */
+	forge(&b, &again);
+	expect(&b, VB_CM_REQ_RECEIVED);
+	nothing_more();
+	end_all();
+}
+
+static void what_has_ended_makes_nothing_stale(void)
+{
+	struct vb_cm_msg again = {.attr = VB_CM_REQ, .req = a_req()}, first;
+
+	start();
+	establish(&ca, &cb);
+	first = again;
+	first.tid = cb->tid;
+	first.req.local_comm_id = cb->remote_comm_id;
+	CHECK(vb_cm_disconnect(&b.cm, cb, NULL, 0, now));
+	deliver(VB_CM_DREQ);
+	expect(&a, VB_CM_DREQ_RECEIVED);
+	CHECK(vb_cm_dreply(&a.cm, ca, NULL, 0, now));
+	deliver(VB_CM_DREP);
+	expect(&b, VB_CM_DREP_RECEIVED);
+	CHECK(cb->state == VB_CM_TIMEWAIT);
+	forge(&b, &first); /* its own request, late */
 	CHECK(lose(VB_CM_REJ).rej.reason == VB_CM_REJ_STALE_CONN);
-	wait_for(&b);
-	expect(&b, VB_CM_TIMEWAIT_EXIT);
+	again.tid = 100;
+	again.req.local_comm_id = 77; /* another of the same queue pair */
+	forge(&b, &again);
+	struct vb_cm_conn *second = expect(&b, VB_CM_REQ_RECEIVED)->conn;
+	CHECK(second != cb && second->remote_qpn == cb->remote_qpn && cb->state == VB_CM_TIMEWAIT);
+	vb_cm_destroy(&b.cm, second, now);
+	lose(VB_CM_REJ);
+	again.tid = 101;
+	again.req.local_comm_id = cb->remote_comm_id; /* and of the same id */
+	forge(&b, &again);
+	second = expect(&b, VB_CM_REQ_RECEIVED)->conn;
+	CHECK(second != cb && second->tid == 101);
+	forge(&b, &first); /* which is not what the late one is of */
+	CHECK(lose(VB_CM_REJ).rej.reason == VB_CM_REJ_STALE_CONN);
+	CHECK(second->state == VB_CM_REQ_RCVD);
+	nothing_more();
+	end_all();
+	start();
+	establish(&ca, &cb);
+	vb_cm_destroy(&b.cm, cb, now); /* whether or not a knows already */
+	lose(VB_CM_DREQ);
+	again.req.local_comm_id = 78;
 	forge(&b, &again);
 	expect(&b, VB_CM_REQ_RECEIVED);
 	nothing_more();
@@ -698,6 +740,7 @@ int main(void)
 	RUN(an_mra_buys_time_once_for_each_message);
 	RUN(an_mra_may_wait_until_the_peer_asks_again);
 	RUN(a_connection_that_the_peer_forgot_is_stale);
+	RUN(what_has_ended_makes_nothing_stale);
 	RUN(another_host_with_the_same_guid_makes_nothing_stale);
 	RUN(two_sides_part_in_order);
 	RUN(both_may_part_at_once);

@@ -24,6 +24,7 @@ bool vb_cm_dreply(struct vb_cm *cm, struct vb_cm_conn *conn, const void *private
 void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 {
 	conn->orphan = true;
+	vb_cm_unindex_qp(cm, conn);
 	switch (conn->state) {
 	case VB_CM_REQ_SENT:
 		vb_cm_send_timeout(cm, conn);

@@ -105,7 +105,8 @@ static void new_conn(const struct input *in)
 static void input_req(const struct input *in)
 {
 	const struct vb_cm_req *req = &in->msg->req;
-	struct vb_cm_conn *old = vb_cm_by_id(in->cm, in->from, false, req->local_ca_guid, req->local_comm_id);
+	struct vb_cm_conn *old = vb_cm_by_id(in->cm, in->from, false, req->local_ca_guid, req->local_comm_id,
+	                                     in->msg->tid);
 
 	if (old && old->tid == in->msg->tid) {
 		repeated_req(in, old);
@@ -210,7 +211,7 @@ static struct vb_cm_conn *given_up(const struct input *in)
 
 	if (rej->reason != VB_CM_REJ_TIMEOUT || r.failed)
 		return NULL;
-	struct vb_cm_conn *conn = vb_cm_by_id(in->cm, in->from, false, guid, rej->local_comm_id);
+	struct vb_cm_conn *conn = vb_cm_by_id(in->cm, in->from, false, guid, rej->local_comm_id, in->msg->tid);
 
 	return conn && conn->tid == in->msg->tid && vb_cm_same_addr(conn, in->from) ? conn : NULL;
 }

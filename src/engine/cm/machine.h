@@ -15,7 +15,10 @@ struct vb_cm_conn *vb_cm_lookup(struct vb_cm *cm, uint32_t local_comm_id);
 void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_index_qp(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn);
-struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id);
+void vb_cm_unindex_qp(struct vb_cm *cm, struct vb_cm_conn *conn);
+/* Of a peer's connections with this id the one of the transaction; without one, that which has not ended. */
+struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id,
+                               uint64_t tid);
 struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, uint64_t guid, uint32_t qpn);
 
 /* timer.c */

@@ -56,7 +56,7 @@ static void refuse(struct vb_cm *cm, const struct vb_cm_addr *from, const struct
 /* One that is repeated after the answer is asked anew: nothing is remembered of it. */
 void vb_cm_input_sidr_req(struct vb_cm *cm, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
 {
-	if (vb_cm_by_id(cm, from, true, 0, msg->sidr_req.request_id))
+	if (vb_cm_by_id(cm, from, true, 0, msg->sidr_req.request_id, msg->tid))
 		return;
 	uint16_t status = cm->ops->admit(cm->own, from, msg);
 

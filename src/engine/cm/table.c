@@ -180,28 +180,41 @@ void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn)
 			at = &cm->conns[*at - 1].id_next;
 		*at = conn->id_next;
 	}
-	if (conn->in_qps) {
-		at = &cm->conns[bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn)]
-		              .place.qp_head;
-		while (*at != self)
-			at = &cm->conns[*at - 1].qp_next;
-		*at = conn->qp_next;
-	}
-	conn->in_ids = conn->in_qps = false;
+	conn->in_ids = false;
+	vb_cm_unindex_qp(cm, conn);
 }
 
-struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id)
+void vb_cm_unindex_qp(struct vb_cm *cm, struct vb_cm_conn *conn)
+{
+	uint32_t self = (uint32_t)(conn - cm->conns) + 1, *at;
+
+	if (!conn->in_qps)
+		return;
+	at = &cm->conns[bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn)].place.qp_head;
+	while (*at != self)
+		at = &cm->conns[*at - 1].qp_next;
+	*at = conn->qp_next;
+	conn->in_qps = false;
+}
+
+struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id,
+                               uint64_t tid)
 {
 	uint32_t i = cm->conns[bucket(cm, from->remote, sidr, guid, id)].place.id_head;
+	struct vb_cm_conn *other = NULL;
 
 	for (; i != VB_CM_NONE; i = cm->conns[i - 1].id_next) {
 		struct vb_cm_conn *conn = &cm->conns[i - 1];
 
-		if (conn->remote_comm_id == id && conn->sidr == sidr && conn->remote_guid == guid &&
-		    !memcmp(conn->addr.remote, from->remote, VB_GID_LEN))
+		if (conn->remote_comm_id != id || conn->sidr != sidr || conn->remote_guid != guid ||
+		    memcmp(conn->addr.remote, from->remote, VB_GID_LEN) != 0)
+			continue;
+		if (conn->tid == tid)
 			return conn;
+		if (conn->state != VB_CM_TIMEWAIT)
+			other = conn;
 	}
-	return NULL;
+	return other;
 }
 
 struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, uint64_t guid, uint32_t qpn)
