@@ -89,7 +89,7 @@ check "VERBENA_FAULT: when all is lost, both learn that their retries are spent"
 dies() { # WHO SURVIVES: the other is killed
 	local dead=client
 	[ "$1" = client ] && dead=server
-	running -T 19 -R 4 || { stop_both; return 1; }
+	running -T 18 -R 4 || { stop_both; return 1; }
 	kill -9 "$(program_of "${!dead}")"
 	ends 3 "$spent" "$1"
 	local status=$?
@@ -134,7 +134,7 @@ else
 fi
 
 cut_for_good() {
-	running -T 19 -R 4 -q 3 || { stop_both; return 1; }
+	running -T 18 -R 4 -q 3 || { stop_both; return 1; }
 	cable cut=1
 	ends 3 "$spent" server client
 	local status=$?

@@ -7,7 +7,7 @@ LIMIT=110
 hosts || exit 1
 compile_verify || exit 1
 # Retries for half a minute
-work_on() { "start_$1" "$work/verify" -d $DEV -g $V4 -n 100000000000 -S 100 -T 20 -R 7; }
+work_on() { "start_$1" "$work/verify" -d $DEV -g $V4 -n 100000000000 -S 100 -T 18 -R 7; }
 ended() { ! kill -0 "$server" 2>/dev/null || ! kill -0 "$client" 2>/dev/null; }
 flows() { ended || [ "$(came $B)" -ge "$until" ]; }
 stop_both() {

@@ -278,10 +278,33 @@ static void retries_are_spent_when_nothing_comes(void)
 	silence(t);
 	vb_wire_timeout(&fx.qp, 1 + t);
 	CHECK(fx_drain(&fx, 1 + t) == 2 && fx.qp.stats.timeouts == 1);
-	CHECK(vb_wire_deadline(&fx.qp) == 1 + 2 * t);
-	vb_wire_timeout(&fx.qp, 1 + 2 * t);
+	CHECK(vb_wire_deadline(&fx.qp) == 1 + 3 * t);
+	vb_wire_timeout(&fx.qp, 1 + 3 * t);
 	completed(2, VB_WIRE_WR_FLUSH_ERR);
 	CHECK(fx.done[0].status == VB_WIRE_RETRY_EXC_ERR && fx.events == 1);
+}
+
+/* IBA 9.7.6.1: one timer may take up to four times what it was set to. */
+static void retries_come_after_once_twice_then_four_times_the_timer(void)
+{
+	static const uint64_t after[] = {1, 2, 4, 4, 4, 4, 4};
+	uint64_t t = 4096 << 8, now = 1;
+	struct vb_wire_config cfg;
+
+	fx_config(&cfg);
+	cfg.retry_cnt = 7;
+	fx_init_with(&fx, &cfg);
+	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_drain(&fx, now);
+	for (uint32_t i = 0; i < 7; i++) {
+		CHECK(vb_wire_deadline(&fx.qp) == now + after[i] * t);
+		now += after[i] * t;
+		vb_wire_timeout(&fx.qp, now);
+		CHECK(fx_drain(&fx, now) == 1 && fx.qp.stats.timeouts == i + 1);
+	}
+	CHECK(!fx.events);
+	fx_ack(&fx, 100, 31, now + 1);
+	completed(1, VB_WIRE_SUCCESS);
 }
 
 static void an_answer_gives_the_retries_back(void)
@@ -297,7 +320,7 @@ static void an_answer_gives_the_retries_back(void)
 	fx_ack(&fx, 100, 31, 2 + t);
 	vb_wire_timeout(&fx.qp, 2 + 2 * t);
 	CHECK(!fx.events && fx_drain(&fx, 2 + 2 * t) == 1);
-	vb_wire_timeout(&fx.qp, 2 + 3 * t);
+	vb_wire_timeout(&fx.qp, 2 + 4 * t);
 	completed(2, VB_WIRE_RETRY_EXC_ERR);
 }
 
@@ -309,7 +332,7 @@ static void a_sequence_nak_does_not_put_off_the_end(void)
 	fx_post(&fx, VB_WIRE_SEND, 1);
 	fx_post(&fx, VB_WIRE_SEND, 1);
 	fx_drain(&fx, 1);
-	for (uint64_t now = 2; now < 2 * t; now += t / 16) {
+	for (uint64_t now = 2; now < 3 * t; now += t / 16) {
 		fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, now);
 		vb_wire_timeout(&fx.qp, now);
 		fx_drain(&fx, now);
@@ -991,6 +1014,7 @@ int main(void)
 	RUN(a_gap_is_sent_again_from_its_start);
 	RUN(what_is_answered_meanwhile_is_not_sent_again);
 	RUN(retries_are_spent_when_nothing_comes);
+	RUN(retries_come_after_once_twice_then_four_times_the_timer);
 	RUN(an_answer_gives_the_retries_back);
 	RUN(a_sequence_nak_does_not_put_off_the_end);
 	RUN(who_looks_late_at_a_timer_may_find_the_answer_first);

@@ -19,6 +19,19 @@ static uint64_t retry_time(const struct vb_wire_qp *qp)
 }
 
 /*
+ * A retry comes after that, the next after twice, all others after four times the program's timer, which the standard
+ * allows: a peer that gets no processor for ten seconds, as beside programs that yield theirs without end, is not dead,
+ * and what comes of rdma_cm has seven retries of half a second.
+ */
+static uint64_t next_retry(const struct vb_wire_qp *qp)
+{
+	const uint8_t made = (uint8_t)(qp->cfg.retry_cnt - qp->rq.retry_left);
+	uint64_t t = retry_time(qp), backed_off = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) << (made < 2 ? made : 2) : 0;
+
+	return t > backed_off ? t : backed_off;
+}
+
+/*
  * deviates: beside the program's timer, which may run for seconds, an earlier one by the round-trip times that were
  * seen sends again what was not answered. It counts against nothing, so the error comes when the program asked for it.
  * It waits longer each time until an answer can be timed, but no longer than a quarter of a retry, so that a retry
@@ -47,7 +60,7 @@ static uint64_t probe_time(const struct vb_wire_qp *qp)
 void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now)
 {
 	if (!qp->rq.retry_at && retry_time(qp))
-		qp->rq.retry_at = now + retry_time(qp);
+		qp->rq.retry_at = now + next_retry(qp);
 	if (!qp->rq.probe_at)
 		qp->rq.probe_at = now + probe_time(qp);
 }
