@@ -254,6 +254,7 @@ struct vb_qp {
 	struct vb_qp *acks_next;
 	struct {                   /* a message that arrives in several records */
 		bool active;
+		bool dropped;      /* UC: and so is what is left of it */
 		uint32_t slot;     /* receive queue slot it goes to */
 		uint32_t offset;
 		struct vb_rwqe wqe;

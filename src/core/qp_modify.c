@@ -39,7 +39,7 @@ static void reset_responder(struct vb_qp *qp)
 	qp->epsn = qp->attr.rq_psn;
 	qp->nak_counter = 0;
 	qp->nak_state = false;
-	qp->inbound->active = false;
+	qp->inbound->active = qp->inbound->dropped = false;
 	qp->inread_head = qp->inread_tail = 0;
 }
 

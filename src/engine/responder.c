@@ -172,6 +172,12 @@ static enum verdict receive_failed(struct vb_qp *qp, struct req *q, enum ibv_wc_
 	return v;
 }
 
+/* IBA 9.9.3: RC, both ends learn of it; UC, nobody does, and the receive is there for the next message. */
+static enum verdict too_long(struct vb_qp *qp, struct req *q)
+{
+	return qp->type == IBV_QPT_UC ? DROP : receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
+}
+
 /* IBA 10.6.5: SEND with Invalidate. */
 static enum verdict invalidate(struct vb_qp *qp, struct req *q)
 {
@@ -198,7 +204,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 		return DROP;
 	}
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
-		return receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
+		return too_long(qp, q);
 
 	enum verdict v = scatter(qp, q->payload, q->rec.length);
 
@@ -230,10 +236,10 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	if (total > qp->inbound->wqe.length)
-		return receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
+		return too_long(qp, q);
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
-			return receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
+			return too_long(qp, q);
 		int k = vb_receive_pieces(qp, off, span[i].length, iov);
 		int err = k < 0 ? VB_EFAULT_LOCAL : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length) : ESRCH;
 
@@ -407,36 +413,59 @@ void vb_first_contact(struct vb_qp *qp)
 	}
 }
 
+/* IBA 9.8.2.2, 9.9.3: what fails is dropped with all that is left of its message, and nobody hears of it; where it is our
+ * own receive that failed, this end goes to ERR. As engine/wire/responder.c has it. */
+static void input_unreliable(struct vb_qp *qp, struct req *q)
+{
+	bool begins = q->flags & VB_RECF_FIRST;
+	enum verdict v = begins || !qp->inbound->dropped ? execute(qp, q) : DROP;
+
+	if (v == OK) {
+		qp->inbound->dropped = false;
+		return;
+	}
+	VB_COUNT(drop_state, 1);
+	dropped(q);
+	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
+	if (v == NAK_OP) {
+		vb_lock(&qp->sq_lock);
+		vb_qp_error(qp);
+		vb_unlock(&qp->sq_lock);
+	}
+}
+
 static void input_connected(struct vb_qp *qp, struct req *q)
 {
 	uint32_t psn = q->rec.psn & 0xffffff;
 
 	vb_first_contact(qp);
-	if (qp->type == IBV_QPT_RC) {
-		/* what we had sent completes before what the peer sent in answer to it */
-		if (vb_requester_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
-			vb_requester_visit(qp, true);
-		if (!receiving(qp)) /* that ended in an error */
+	if (qp->type == IBV_QPT_UC) {
+		input_unreliable(qp, q);
+		return;
+	}
+	/* what we had sent completes before what the peer sent in answer to it */
+	if (vb_requester_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+		vb_requester_visit(qp, true);
+	if (!receiving(qp)) /* that ended in an error */
+		return;
+	if (psn != qp->epsn) {
+		/* behind: executed already, say so again; ahead: what was before it has been refused */
+		if (((psn - qp->epsn) & 0xffffff) >= 0x800000)
+			ack_later(qp);
+		else
+			VB_COUNT(drop_psn, 1);
+		return;
+	}
+	if (qp->nak_state) {
+		if (!(q->flags & VB_RECF_FIRST)) /* the rest of what was refused */
 			return;
-		if (psn != qp->epsn) {
-			/* behind: executed already, say so again; ahead: what was before it has been refused */
-			if (((psn - qp->epsn) & 0xffffff) >= 0x800000)
-				ack_later(qp);
-			else
-				VB_COUNT(drop_psn, 1);
-			return;
-		}
-		if (qp->nak_state) {
-			if (!(q->flags & VB_RECF_FIRST)) /* the rest of what was refused */
-				return;
-			qp->nak_state = false; /* it comes again, and its later pieces too */
-		}
+		qp->nak_state = false; /* it comes again, and its later pieces too */
 	}
 	enum verdict v = execute(qp, q);
 
 	if (v == OK)
 		return;
-	if (v == DROP || qp->type == IBV_QPT_UC) { /* IBA 9.8.2.2: silently */
+	if (v == DROP) {
 		VB_COUNT(drop_state, 1);
 		dropped(q);
 		return;

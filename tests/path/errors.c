@@ -813,6 +813,84 @@ static void requests_of_length_zero_succeed_by_ring(void)
 	requests_of_length_zero_succeed_between_programs(&(int){1});
 }
 
+/* What does not fit is dropped, whole, and the receive is for the next message; what cannot be written is an error of this
+ * end alone. Fails when the same host tells more than the wire. */
+static void an_unreliable_connection_drops_what_does_not_fit(void)
+{
+	struct two t;
+	struct mem read_only;
+
+	two_open(&t, &(struct conf){.type = IBV_QPT_UC}, &(struct conf){.type = IBV_QPT_UC});
+	read_only = t.far;
+	mem_reg(&read_only, &t.d, 0);
+	fill(t.m.p, 5000, 9);
+	post_recv(&t.b, 1, &t.far, 0, 100000);
+	POST(&t.a, .op = IBV_WR_SEND, .id = 1, .m = &t.m, .off = 5000, .len = 100001);
+	expect(t.a.scq, 1, IBV_WC_SUCCESS);
+	POST(&t.a, .op = IBV_WR_SEND, .id = 2, .m = &t.m, .off = 5000, .len = 300000);
+	expect(t.a.scq, 2, IBV_WC_SUCCESS);
+	POST(&t.a, .op = IBV_WR_SEND, .id = 3, .m = &t.m, .len = 5000);
+	expect(t.a.scq, 3, IBV_WC_SUCCESS);
+	CHECK_INT(expect(t.b.rcq, 1, IBV_WC_SUCCESS).byte_len, 5000);
+	CHECK(holds(t.far.p, 5000, 9));
+	CHECK_INT(state_of(t.b.qp), IBV_QPS_RTS);
+
+	post_recv(&t.b, 2, &read_only, 0, 64);
+	post_recv(&t.b, 3, &t.far, 0, 64);
+	POST(&t.a, .op = IBV_WR_SEND, .id = 4, .m = &t.m, .len = 8);
+	expect(t.a.scq, 4, IBV_WC_SUCCESS);
+	expect(t.b.rcq, 2, IBV_WC_LOC_PROT_ERR);
+	expect(t.b.rcq, 3, IBV_WC_WR_FLUSH_ERR);
+	CHECK_INT(state_of(t.b.qp), IBV_QPS_ERR);
+	CHECK_INT(state_of(t.a.qp), IBV_QPS_RTS);
+	int event;
+
+	while ((event = next_event(&t.d, 5)) != -1)
+		CHECK_INT(event, IBV_EVENT_COMM_EST);
+}
+
+static void uc_refuser(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 1 << 20);
+	fill(m.p, m.n, 6);
+	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UC});
+	post_recv(&l, 1, NULL, 0, 0);
+	mem_tell(&m, fd);
+	link_join(&l, fd);
+	CHECK_INT(expect(l.rcq, 1, IBV_WC_SUCCESS).imm_data, 2);
+	CHECK(holds(m.p, m.n, 6));
+	meet_up(fd);
+}
+
+/* The first piece of a write is refused for all of it: the rest, which would be within bounds, is not written. */
+static void an_unreliable_write_that_is_refused_writes_nothing(void)
+{
+	struct peer p = start(uc_refuser, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+
+	dev_open(&d);
+	CHECK(forbid_process_vm(EPERM));
+	mem_make(&m, &d, 1 << 20);
+	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UC});
+	struct far far = far_hear(p.fd);
+
+	far.addr += (1 << 20) - 150000;
+	link_join(&l, p.fd);
+	POST(&l, .op = IBV_WR_RDMA_WRITE_WITH_IMM, .id = 1, .m = &m, .len = 200000, .far = far, .imm = 1);
+	POST(&l, .op = IBV_WR_SEND_WITH_IMM, .id = 2, .imm = 2);
+	expect(l.scq, 1, IBV_WC_SUCCESS);
+	expect(l.scq, 2, IBV_WC_SUCCESS);
+	meet_up(p.fd);
+	finish(&p);
+}
+
 /* A queue pair that failed works again after RESET. */
 static void a_queue_pair_works_again_after_reset(void)
 {
@@ -868,6 +946,8 @@ int main(int argc, char **argv)
 		{"requests of length zero succeed", requests_of_length_zero_succeed},
 		{"requests of length zero succeed by one copy", requests_of_length_zero_succeed_by_one_copy},
 		{"requests of length zero succeed by ring", requests_of_length_zero_succeed_by_ring},
+		{"an unreliable connection drops what does not fit", an_unreliable_connection_drops_what_does_not_fit},
+		{"an unreliable write that is refused writes nothing", an_unreliable_write_that_is_refused_writes_nothing},
 		{"a queue pair works again after reset", a_queue_pair_works_again_after_reset},
 	};
 
