@@ -39,7 +39,7 @@ __be64 vb_get_device_guid(struct ibv_device *device)
 
 int vb_get_device_index(struct ibv_device *device)
 {
-	return vb_device_of(device)->ifindex;
+	return vb_device_of(device)->number;
 }
 
 VB_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,

@@ -25,7 +25,8 @@ static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, cons
 	dev->dev.transport_type = iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	snprintf(dev->dev.name, sizeof(dev->dev.name), "%s", name);
 	/* The interface index is unique in its namespace and stable, and costs no agreement between processes. */
-	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", nd->ifindex - 1 + (iwarp ? IWARP_MINOR : 0));
+	dev->number = nd->ifindex - 1 + (iwarp ? IWARP_MINOR : 0);
+	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", dev->number);
 	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
 	snprintf(dev->dev.ibdev_path, sizeof(dev->dev.ibdev_path), "/sys/class/infiniband/%s", dev->dev.name);
 	dev->ifindex = nd->ifindex;

@@ -30,6 +30,7 @@ struct vb_device {
 	char rdma_core_tail[4096 - sizeof(struct ibv_device)];
 
 	int ifindex;	  /* constant */
+	int number;	  /* constant: of /dev/infiniband/uverbsN, and what netlink and ibv_get_device_index(3) say */
 	bool iwarp;	  /* constant: RDMAP over TCP instead of RoCEv2 */
 	bool lids;	  /* constant: has a LID, and addresses without a GRH lead somewhere (core/lid.h) */
 	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */

@@ -136,7 +136,15 @@ static void names_are_known(struct ibv_device *device)
 {
 	CHECK(!strcmp(ibv_get_device_name(device), device->name));
 	CHECK(ibv_get_device_guid(device));
-	CHECK(ibv_get_device_index(device) > 0);
+}
+
+/* One number for netlink, the device file and the call: two adapters of one interface have two. */
+static void a_device_has_one_number(struct ibv_device *device)
+{
+	int number = -1;
+
+	CHECK(sscanf(device->dev_name, "uverbs%d", &number) == 1 && number >= 0);
+	CHECK(ibv_get_device_index(device) == number);
 }
 
 static void memory_is_registered_in_every_way(struct ibv_context *context)
@@ -208,6 +216,8 @@ int main(void)
 	struct ibv_context *context = ibv_open_device(devices[0]);
 	CHECK(context && context->device == devices[0]);
 	names_are_known(devices[0]);
+	for (int i = 0; i < n; i++)
+		a_device_has_one_number(devices[i]);
 	device_attributes_come_in_the_size_that_is_asked_for(context);
 	port_attributes_come_in_the_size_that_is_asked_for(context);
 	gids_are_the_same_in_each_of_their_calls(context);
