@@ -122,7 +122,7 @@ static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_
 {
 	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
 	                        .len = {id->connect_len, param && param->private_data ? param->private_data_len : 0},
-	                        .qp_num = param ? param->qp_num : 0,
+	                        .qp_num = param ? param->qp_num & 0xffffff : 0, /* what the messages have room for */
 	                        .srq = param && param->srq,
 	                        .retry_count = param ? param->retry_count : 7,
 	                        .rnr_retry_count = param ? param->rnr_retry_count : 7,

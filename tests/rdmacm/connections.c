@@ -325,7 +325,7 @@ static void queue_pairs_may_be_the_programs_own(void)
 	go_to(&client, "127.0.0.1", port, RDMA_PS_TCP);
 	struct ibv_qp *mine = own_qp(&client), *theirs;
 
-	param.qp_num = mine->qp_num;
+	param.qp_num = mine->qp_num | 0x5a000000; /* of which a queue pair has 24 bits */
 	MUST(rdma_set_local_ece(client.id, &(struct ibv_ece){.vendor_id = 0x123456, .options = 0x89abcdef}));
 	MUST(rdma_connect(client.id, &param));
 	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -339,7 +339,7 @@ static void queue_pairs_may_be_the_programs_own(void)
 	CHECK_INT(e->param.conn.qp_num, mine->qp_num);
 	MUST(rdma_ack_cm_event(e));
 	theirs = bring_up(&server, own_qp(&server), IBV_QPS_RTS);
-	param.qp_num = theirs->qp_num;
+	param.qp_num = theirs->qp_num | 0xa5000000;
 	MUST(rdma_accept(server.id, &param));
 	e = fetch(client.ch, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	CHECK_INT(e->param.conn.qp_num, theirs->qp_num);
