@@ -87,13 +87,14 @@ static int set_verbena_option(struct rcm_id *id, int name, const void *val, size
 	return name == RCM_OPTION_TRANSPORT ? set_transport(id, val, len) : ENOSYS;
 }
 
+/* The flags are a number of this machine, of the record all is as a packet has it. */
 static const struct ibv_path_data *primary(const void *val, size_t len)
 {
-	const uint32_t need = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY;
+	const uint32_t need = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 	const struct ibv_path_data *path = val;
 
 	for (size_t i = 0; i < len / sizeof(*path); i++)
-		if ((be32toh(path[i].flags) & (need | IBV_PATH_FLAG_BIDIRECTIONAL)) == (need | IBV_PATH_FLAG_BIDIRECTIONAL))
+		if ((path[i].flags & need) == need)
 			return &path[i];
 	return NULL;
 }
@@ -116,6 +117,7 @@ static int set_path(struct rcm_id *id, const struct ibv_path_record *rec)
 	        .hop_limit = hop & 0xff ? (uint8_t)hop : RCM_HOP_LIMIT,
 	        .flow_label = hop >> 8 & 0xfffff,
 	        .sl = be16toh(copy.path.qosclass_sl) & 0xf,
+	        .lifetime = copy.path.packetlifetime & 0x3f,
 	};
 	int err = rcm_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 

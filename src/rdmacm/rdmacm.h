@@ -81,6 +81,7 @@ struct rcm_path {
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
 	uint8_t traffic_class, hop_limit, sl, rate;
+	uint8_t lifetime; /* of a packet; 0: nobody has said */
 	uint32_t flow_label;
 };
 

@@ -30,7 +30,9 @@ int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, uni
 
 uint8_t rcm_packet_lifetime(const struct rcm_id *id)
 {
-	return id->ack_timeout_set && id->ack_timeout ? (uint8_t)(id->ack_timeout - 1) : RCM_LIFETIME;
+	if (id->ack_timeout_set && id->ack_timeout)
+		return (uint8_t)(id->ack_timeout - 1);
+	return id->path.lifetime ? id->path.lifetime : RCM_LIFETIME;
 }
 
 /* enum ibv_rate for the port's speed, rounded down; 0: as the port. */

@@ -333,18 +333,32 @@ static void a_known_path_needs_no_resolving(void)
 {
 	struct rdma_cm_id *id = new_id(NULL, RDMA_PS_TCP);
 	union address a = at("127.0.0.1", 5);
-	struct ibv_path_data path = {.flags = htonl(IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL),
-	                             .path = {.mtu = IBV_MTU_1024, .flowlabel_hoplimit = htonl(3)}};
+	struct ibv_path_data path = {.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
+	                             .path = {.mtu = 2 << 6 | IBV_MTU_1024,
+	                                      .rate = 2 << 6 | IBV_RATE_10_GBPS,
+	                                      .packetlifetime = 2 << 6 | 14,
+	                                      .tclass = 0x28,
+	                                      .pkey = 0xffff,
+	                                      .qosclass_sl = htons(0xabc << 4 | 5),
+	                                      .flowlabel_hoplimit = htonl(0x12345 << 8 | 3)}};
 
 	FAILS(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)), EINVAL);
 	MUST(rdma_resolve_addr(id, NULL, &a.sa, PATIENCE));
 	FAILS(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 3), EINVAL);
 	path.path.sgid = id->route.addr.addr.ibaddr.sgid;
 	path.path.dgid = id->route.addr.addr.ibaddr.dgid;
+	path.flags = htonl(path.flags);
+	FAILS(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)), EINVAL);
+	path.flags = ntohl(path.flags);
 	MUST(rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof(path)));
 	next_is(id->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
 	CHECK_INT(id->route.path_rec->mtu, IBV_MTU_1024);
 	CHECK_INT(id->route.path_rec->hop_limit, 3);
+	CHECK_INT(ntohl(id->route.path_rec->flow_label), 0x12345);
+	CHECK_INT(id->route.path_rec->traffic_class, 0x28);
+	CHECK_INT(id->route.path_rec->sl, 5);
+	CHECK_INT(id->route.path_rec->rate, IBV_RATE_10_GBPS);
+	CHECK_INT(id->route.path_rec->packet_life_time, 14);
 	MUST(rdma_destroy_id(id));
 }
 
