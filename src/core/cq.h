@@ -8,7 +8,7 @@
 
 /* Takes up to n completions that stand in the queue; does not look for more. Returns how many. */
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
-/* Removes the completions of a queue pair that goes back to RESET. */
+/* Removes the completions of a queue pair that goes back to RESET, or is destroyed. */
 void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
 /* What both ways of creating one share; errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,

@@ -9,6 +9,7 @@
 
 #include "core/async.h"
 #include "core/context.h"
+#include "core/cq.h"
 #include "core/device.h"
 #include "core/opcode.h"
 #include "core/pd.h"
@@ -239,6 +240,13 @@ struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return qp;
 }
 
+void vb_qp_clean_cqs(struct vb_qp *qp)
+{
+	vb_cq_clean(qp->scq, qp->qp.qp_num);
+	if (qp->rcq != qp->scq)
+		vb_cq_clean(qp->rcq, qp->qp.qp_num);
+}
+
 static void leave_table(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
@@ -264,6 +272,7 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_quiesce(qp->node, 0, ibqp->qp_num);
+	vb_qp_clean_cqs(qp);
 	vb_async_forget(vb_ctx(ibqp->context), IBV_EVENT_QP_FATAL, qp);
 	count_users(qp, -1);
 	qp_free(qp);

@@ -61,9 +61,7 @@ static void enter_reset(struct vb_qp *qp)
 	atomic_store(&qp->rq.tail, 0);
 	vb_unlock(&qp->rq.lock);
 	qp->comm_est_raised = qp->last_wqe_raised = false;
-	vb_cq_clean(qp->scq, qp->qp.qp_num);
-	if (qp->rcq != qp->scq)
-		vb_cq_clean(qp->rcq, qp->qp.qp_num);
+	vb_qp_clean_cqs(qp);
 }
 
 /* From here on requests are taken. Peers trust what they read when they see the new, odd gen. */

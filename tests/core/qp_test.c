@@ -307,6 +307,30 @@ static void a_reset_forgets_everything(void)
 	CHECK(!vb_destroy_qp(qp) && !vb_destroy_qp(other));
 }
 
+/* As with adapters: a program that has freed what wr_id pointed to is not told of it any more. */
+static void a_queue_pair_that_is_destroyed_takes_its_completions_along(void)
+{
+	struct ibv_cq_init_attr_ex xa = {.cqe = 15, .wc_flags = IBV_WC_STANDARD_FLAGS};
+	struct ibv_cq_ex *ex = vb_create_cq_ex(o.ctx, &xa);
+	struct ibv_qp_init_attr a = {.send_cq = o.cq, .recv_cq = ibv_cq_ex_to_cq(ex), .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp *qp = vb_create_qp(o.pd, &a), *other = vb_create_qp(o.pd, &a);
+	struct ibv_poll_cq_attr none = {0};
+
+	to_state(qp, IBV_QPS_RTS);
+	to_state(other, IBV_QPS_RTS);
+	for (uint64_t i = 1; i <= 2; i++)
+		CHECK(!post_send(qp, i, 0) && !post_recv(qp, 100 + i));
+	CHECK(!post_send(other, 3, 0) && !post_recv(other, 103) && !change(qp, IBV_QPS_ERR) && !change(other, IBV_QPS_ERR));
+	expect_flushed(1);
+	CHECK(!ibv_start_poll(ex, &none) && ex->wr_id == 101 && !vb_destroy_qp(qp));
+	CHECK(ex->wr_id == 101 && ibv_wc_read_opcode(ex) == IBV_WC_RECV); /* what is being read stays */
+	CHECK(!ibv_next_poll(ex) && ex->wr_id == 103 && ibv_next_poll(ex) == ENOENT);
+	ibv_end_poll(ex);
+	expect_flushed(3);
+	expect_nothing();
+	CHECK(!vb_destroy_qp(other) && !vb_destroy_cq(ibv_cq_ex_to_cq(ex)));
+}
+
 static void a_drained_queue_says_so(void)
 {
 	struct ibv_qp *qp = make_qp(&o, IBV_QPT_RC, NULL);
@@ -432,6 +456,7 @@ int main(void)
 	RUN(an_error_flushes_sends_then_receives_in_order);
 	RUN(a_send_queue_error_leaves_the_receives);
 	RUN(a_reset_forgets_everything);
+	RUN(a_queue_pair_that_is_destroyed_takes_its_completions_along);
 	RUN(a_drained_queue_says_so);
 	RUN(with_a_shared_queue_the_last_receive_is_told);
 	RUN(an_extended_queue_pair_is_refused_what_is_not_there);
