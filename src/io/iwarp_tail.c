@@ -85,14 +85,16 @@ void vb_iwarp_tail_drop(struct vb_iwarp_tail *t)
 
 void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_t len)
 {
+	struct vb_node *node = t->node;
+
 	pthread_mutex_lock(&the_lock);
 	t->stage = ENDED;
 	t->status = status;
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	pthread_mutex_unlock(&the_lock);
-	vb_qp1_wake(t->node);
+	pthread_mutex_unlock(&the_lock); /* from here on it is the adapter thread's, which may free it */
+	vb_qp1_wake(node);
 }
 
 /* --- what lingers --- */
