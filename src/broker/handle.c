@@ -365,6 +365,7 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 	case VB_MSG_CM_OPEN:
 	case VB_MSG_CM_CLOSE:
 	case VB_MSG_CM_SEND:
+	case VB_MSG_CM_AT_DEATH:
 	case VB_MSG_CM_BIND:
 	case VB_MSG_CM_LISTEN:
 	case VB_MSG_CM_UNBIND:

@@ -50,6 +50,7 @@ enum vb_msg_type {
 	VB_MSG_CM_OPEN = 0x20,  /* the head alone: queue pair 1 is to be reachable. No answer */
 	VB_MSG_CM_CLOSE = 0x21, /* the head alone: no MADs any more, and the bindings go */
 	VB_MSG_CM_SEND = 0x22,  /* vb_msg_cm_mad */
+	VB_MSG_CM_AT_DEATH = 0x23, /* vb_msg_cm_at_death. No answer */
 	VB_MSG_CM_BIND = 0x30,  /* vb_msg_cm_bind; answered by SERVICE_REPLY, as is CM_LISTEN */
 	VB_MSG_CM_LISTEN = 0x31, /* vb_msg_cm_binding, as CM_UNBIND, which has no answer */
 	VB_MSG_CM_UNBIND = 0x32,
@@ -149,6 +150,15 @@ struct vb_msg_cm_mad {
 	uint8_t mad[VB_CM_MAD];
 };
 
+/* A connection that the broker before knew from its messages: its peer is to be told when the program dies. */
+struct vb_msg_cm_at_death {
+	struct vb_msg_head head;
+	uint8_t local[16], remote[16];
+	uint32_t ifindex;
+	uint32_t local_id, remote_id; /* local_id: not 0, and of the program's lane */
+	uint32_t remote_qpn;
+};
+
 /* The number is the program's choice, and the same for a broker that comes after: one it has already is answered as if it
  * was new, so that everything may be said twice. */
 struct vb_msg_cm_bind {
@@ -189,6 +199,7 @@ static_assert(sizeof(struct vb_msg_status_part) == 16 + 32 * VB_STATUS_CHUNK, "f
 static_assert(sizeof(struct vb_msg_status_end) == 56, "format");
 static_assert(sizeof(struct vb_msg_wire_reply) == 24, "format");
 static_assert(sizeof(struct vb_msg_cm_mad) == 304, "format");
+static_assert(sizeof(struct vb_msg_cm_at_death) == 56, "format");
 static_assert(sizeof(struct vb_msg_cm_bind) == 40, "format");
 static_assert(sizeof(struct vb_msg_cm_binding) == 16, "format");
 static_assert(sizeof(struct vb_msg_service_reply) == 24, "format");

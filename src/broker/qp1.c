@@ -219,6 +219,11 @@ static bool some_are_missing(const struct vb_broker *b)
 	return b->table.reserved || (b->returned_at && vb_broker_now_ms() - b->returned_at < RETURN_MS);
 }
 
+bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane)
+{
+	return b->table.lanes[lane].state != VB_LANE_FREE && !(b->holder[lane] && b->holder[lane]->gsi) && some_are_missing(b);
+}
+
 static bool is_unicast(const uint8_t gid[16])
 {
 	static const uint8_t zeros[16];
@@ -487,6 +492,19 @@ static const char *on_send(struct vb_broker *b, struct vb_session *s, const void
 	return NULL;
 }
 
+static const char *on_at_death(const struct vb_session *s, const void *msg, size_t len)
+{
+	struct vb_msg_cm_at_death m;
+
+	if (len != sizeof(m))
+		return "CM_AT_DEATH of a wrong length";
+	memcpy(&m, msg, sizeof(m));
+	if (!m.local_id || vb_cm_lane_of(m.local_id) != s->lane)
+		return "CM_AT_DEATH of somebody else's connection";
+	vb_gsi_conns_told(&s->gsi->conns, &m);
+	return NULL;
+}
+
 const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len)
 {
 	if (!s->lane)
@@ -506,6 +524,8 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 		return NULL;
 	case VB_MSG_CM_SEND:
 		return on_send(b, s, msg, len);
+	case VB_MSG_CM_AT_DEATH:
+		return on_at_death(s, msg, len);
 	case VB_MSG_CM_BIND:
 		return on_bind(b, s, msg, len);
 	case VB_MSG_CM_LISTEN:

@@ -107,9 +107,14 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
 void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
 int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 
-/* qp1_conns.c: what a program sends and gets; *all is NULL at first. tell: the peers that are still connected. */
+/* Its program lives, but has not come back from the broker before us, or has not said yet that it is a member. */
+bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane);
+
+/* qp1_conns.c: what a program sends and gets, and what it says of its connections; *all is NULL at first. tell: the peers
+ * that are still connected. */
 void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_received(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
+void vb_gsi_conns_told(struct vb_gsi_conns **all, const struct vb_msg_cm_at_death *m);
 void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, bool tell);
 /* Tells those who have not answered again; when to call again, 0: need not be. */
 int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now);

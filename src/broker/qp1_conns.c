@@ -60,7 +60,8 @@ static void forget_id(struct vb_gsi_conns *c, const uint8_t remote[16], uint32_t
 		forget(c, place_of(c, remote, remote_id));
 }
 
-static void remember(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m, const struct conn *what)
+static void remember(struct vb_gsi_conns **all, const uint8_t local[16], const uint8_t remote[16],
+                     const struct conn *what)
 {
 	struct vb_gsi_conns *c = *all ? *all : calloc(1, sizeof(*c));
 	struct conn *conn = c ? malloc(sizeof(*conn)) : NULL;
@@ -68,13 +69,12 @@ static void remember(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m, c
 	*all = c;
 	if (!conn)
 		return;
-	forget_id(c, m->remote, what->remote_id);
+	forget_id(c, remote, what->remote_id);
 	if (c->n == CONNS)
 		forget_id(c, c->oldest->remote, c->oldest->remote_id);
 	*conn = *what;
-	conn->ifindex = m->ifindex;
-	memcpy(conn->local, m->local, sizeof(conn->local));
-	memcpy(conn->remote, m->remote, sizeof(conn->remote));
+	memcpy(conn->local, local, sizeof(conn->local));
+	memcpy(conn->remote, remote, sizeof(conn->remote));
 	struct conn **at = place_of(c, conn->remote, conn->remote_id);
 
 	*at = conn;
@@ -92,11 +92,13 @@ void vb_gsi_conns_received(struct vb_gsi_conns **all, const struct vb_msg_cm_mad
 		return;
 	switch (msg.attr) {
 	case VB_CM_REQ:
-		remember(all, m, &(struct conn){.remote_id = msg.req.local_comm_id, .remote_qpn = msg.req.local_qpn});
+		remember(all, m->local, m->remote, &(struct conn){
+			.remote_id = msg.req.local_comm_id, .remote_qpn = msg.req.local_qpn, .ifindex = m->ifindex});
 		break;
 	case VB_CM_REP:
-		remember(all, m, &(struct conn){.local_id = msg.rep.remote_comm_id, .remote_id = msg.rep.local_comm_id,
-						.remote_qpn = msg.rep.local_qpn});
+		remember(all, m->local, m->remote, &(struct conn){
+			.local_id = msg.rep.remote_comm_id, .remote_id = msg.rep.local_comm_id,
+			.remote_qpn = msg.rep.local_qpn, .ifindex = m->ifindex});
 		break;
 	case VB_CM_REJ:
 		forget_id(*all, m->remote, msg.rej.local_comm_id);
@@ -132,6 +134,12 @@ void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m)
 	default:
 		break;
 	}
+}
+
+void vb_gsi_conns_told(struct vb_gsi_conns **all, const struct vb_msg_cm_at_death *m)
+{
+	remember(all, m->local, m->remote, &(struct conn){
+		.local_id = m->local_id, .remote_id = m->remote_id, .remote_qpn = m->remote_qpn, .ifindex = m->ifindex});
 }
 
 /* By value: an answer may be there before this returns, and then the connection is forgotten. */
@@ -176,6 +184,13 @@ static void keep(struct vb_gsi *gsi, struct vb_gsi_conns *c)
 	c->due = vb_broker_now_ms() + FIRST_PAUSE_MS;
 }
 
+/* It has got there: both are on this host, and the peer is not one that comes back to this broker only now. */
+static bool is_told(const struct vb_broker *b, const struct conn *conn)
+{
+	return (!b->gsi->wire || vb_gsi_is_here(b, conn->local, conn->remote)) &&
+	       !vb_gsi_is_awaited(b, vb_cm_lane_of(conn->remote_id));
+}
+
 void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, bool tell)
 {
 	for (struct conn *conn = c ? c->oldest : NULL, *newer; conn; conn = newer) {
@@ -184,7 +199,7 @@ void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, bool tell)
 		newer = conn->newer;
 		if (connected)
 			disconnect(b, *conn);
-		if (!connected || !b->gsi->wire || vb_gsi_is_here(b, conn->local, conn->remote))
+		if (!connected || is_told(b, conn))
 			forget_id(c, conn->remote, conn->remote_id);
 	}
 	if (c && c->n)
@@ -210,7 +225,7 @@ int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now)
 	for (struct vb_gsi_conns **at = &gsi->gone, *c; (c = *at);) {
 		bool due = now >= c->due;
 
-		if (!c->n || (due && c->told >= (gsi->members ? TOLD : TOLD_ALONE))) {
+		if (!c->n || (due && c->told >= (gsi->members || b->table.reserved ? TOLD : TOLD_ALONE))) {
 			*at = c->next;
 			gsi->ngone -= c->n;
 			free_conns(c);

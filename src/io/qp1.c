@@ -215,6 +215,19 @@ EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), false);
 }
 
+EXPORT void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                            uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
+{
+	struct vb_msg_cm_at_death m = {
+		.ifindex = ifindex, .local_id = local_id, .remote_id = remote_id, .remote_qpn = remote_qpn};
+
+	if (!is_ours(q))
+		return;
+	memcpy(m.local, local, sizeof(m.local));
+	memcpy(m.remote, remote, sizeof(m.remote));
+	vb_broker_post(q->node->io->broker, VB_MSG_CM_AT_DEATH, &m, sizeof(m), false);
+}
+
 /* ---- bindings ---- */
 
 static struct binding **place_of(struct vb_qp1 *q, uint32_t id)
@@ -279,6 +292,9 @@ void vb_qp1_reattached(struct vb_node *node)
 		}
 	pthread_cond_broadcast(&q->answered);
 	pthread_mutex_unlock(&q->lock);
+	if (q->ops->again)
+		q->ops->again(q->own);
+	vb_log(VB_LOG_DEBUG, "queue pair 1: a broker that is new has been told of all bindings and connections");
 	end(node);
 }
 

@@ -16,7 +16,7 @@ struct vb_qp1;
 
 #define VB_QP1_MAD 256
 
-/* Both are called by the adapter thread, one at a time, with no lock held. They must not block. */
+/* All are called by the adapter thread, one at a time, with no lock held. They must not block. */
 struct vb_qp1_ops {
 	/* A datagram for this program: a message about one of its comm ids (those whose high bits are its lane), a REQ or
 	 * SIDR_REQ to one of its listeners, or a REJ to everybody. local is the address it came to. Any bytes: hostile. */
@@ -24,6 +24,8 @@ struct vb_qp1_ops {
 	            const uint8_t *mad, size_t len);
 	/* The time of vb_qp1_timer has come. It has to be set again. */
 	void (*timeout)(void *own, uint64_t now);
+	/* The broker is another one, which knows none of our connections: vb_qp1_at_death for each. May be NULL. */
+	void (*again)(void *own);
 };
 
 /* One for each process: the program becomes a member of its host, as with an open device, and stays until the
@@ -40,6 +42,11 @@ uint64_t vb_qp1_now(void);
  * broker cannot take now waits, and is lost only with the broker, or by the network. Any thread. */
 void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                  const uint8_t mad[VB_QP1_MAD]);
+
+/* When this program dies, the broker disconnects this connection's peer (IBA 12.6.10). A broker that has seen its
+ * messages does so anyhow. Any thread. */
+void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                     uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn);
 
 /*
  * Binds a port of a port space (enum rdma_port_space) on an address of ours (zeros: all; of the family AF_INET where

@@ -104,7 +104,21 @@ static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[V
 	vb_qp1_send(rcm.qp1, to->local, to->remote, to->port, mad);
 }
 
-static const struct vb_qp1_ops qp1_ops = {.mad = on_mad, .timeout = on_timeout};
+static void say_at_death(void *own, const struct vb_cm_conn *conn)
+{
+	vb_qp1_at_death(rcm.qp1, conn->addr.local, conn->addr.remote, conn->addr.port, conn->local_comm_id,
+	                conn->remote_comm_id, conn->remote_qpn);
+}
+
+static void on_again(void *own)
+{
+	rcm_lock();
+	if (rcm.qp1)
+		vb_cm_again(&rcm.cm, say_at_death);
+	rcm_unlock();
+}
+
+static const struct vb_qp1_ops qp1_ops = {.mad = on_mad, .timeout = on_timeout, .again = on_again};
 static const struct vb_cm_ops cm_ops = {.admit = rcm_admit, .send = send_mad, .event = rcm_on_event};
 
 /* A queue pair 1 of before fork(): to be closed when the child first needs its own. */

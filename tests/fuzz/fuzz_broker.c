@@ -151,6 +151,24 @@ static size_t shape_mad(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], siz
 	return sizeof(m);
 }
 
+/* One of few connections of the program's own, with another that announces its address. */
+static size_t shape_at_death(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], size_t len)
+{
+	static const uint8_t gid[16] = {0xfe, 0x80, [15] = 1};
+	struct vb_msg_cm_at_death m = {0};
+
+	memcpy(&m, msg, len < sizeof(m) ? len : sizeof(m));
+	m.head.len = sizeof(m);
+	if (s->lane)
+		vb_table_set_gids(&broker.table, s->lane, &gid, 1);
+	memcpy(m.local, gid, sizeof(gid));
+	memcpy(m.remote, gid, sizeof(gid));
+	m.local_id = s->lane << 22 | m.local_id % 8;
+	m.remote_id = (m.remote_id % 8) << 22 | 1;
+	memcpy(msg, &m, sizeof(m));
+	return sizeof(m);
+}
+
 /* One of few bindings, for the programs to be in each other's way. */
 static size_t shape_bind(uint8_t msg[VB_MAX_MSG], size_t len)
 {
@@ -184,6 +202,8 @@ static size_t shape(const struct vb_session *s, uint8_t type, uint8_t msg[VB_MAX
 	switch (type) {
 	case VB_MSG_CM_SEND:
 		return shape_mad(s, msg, len);
+	case VB_MSG_CM_AT_DEATH:
+		return shape_at_death(s, msg, len);
 	case VB_MSG_CM_BIND:
 		return shape_bind(msg, len);
 	case VB_MSG_CM_LISTEN:
@@ -228,7 +248,7 @@ static size_t one(const uint8_t *data, size_t size)
 	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
 		static const uint8_t types[] = {0, VB_MSG_ATTACH, VB_MSG_SET_GIDS, VB_MSG_MEET, VB_MSG_STATUS, VB_MSG_DETACH,
 						VB_MSG_WIRE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_CM_SEND, VB_MSG_CM_BIND,
-						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND};
+						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND, VB_MSG_CM_AT_DEATH};
 		struct vb_msg_head head = {.type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 		memcpy(msg, &head, sizeof(head));
 		if (data[1] & 0x20)

@@ -102,4 +102,30 @@ asleep() {
 }
 check "late.c compiles" compile late late.c -libverbs
 LIMIT=30 check "a broker that does not answer loses no datagram" asleep
+
+# a program that dies when its connection is known to no broker but by its own word; nothing is sent that could fail
+told() { # WHO SURVIVES
+	local dead=client p status=0
+	[ "$1" = client ] && dead=server
+	: >"$work/client.out"
+	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" VERBENA_LOG=debug "${run[@]}" "$work/told" $V4_B 7471 >"$work/server.out" 2>&1 </dev/null &
+	server=$!
+	wait_for 20 grep -qx listening "$work/server.out" || status=1
+	timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" VERBENA_LOG=debug "${run[@]}" "$work/told" $V4_B 7471 client >"$work/client.out" 2>&1 </dev/null &
+	client=$!
+	wait_for 20 grep -qx connected "$work/client.out" && wait_for 20 grep -qx connected "$work/server.out" || status=1
+	for p in $(broker_of a) $(broker_of b); do kill -9 "$p"; done
+	wait_for 20 new_broker_knows "$work/client.out" && wait_for 20 new_broker_knows "$work/server.out" || status=1
+	kill -9 "$(program_of "${!dead}")"
+	wait_for 60 grep -qx RDMA_CM_EVENT_DISCONNECTED "$work/$1.out" || status=1
+	kill "$client" "$server" 2>/dev/null
+	wait "$client" "$server"
+	[ $status = 0 ] || said_by_both
+	return $status
+}
+new_broker_knows() { grep -q 'a broker that is new has been told' "$1"; }
+check "told.c compiles" compile told told.c -lrdmacm -libverbs
+LIMIT=100
+check "brokers killed, the client dies later: the server is disconnected" told server
+check "brokers killed, the server dies later: the client is disconnected" told client
 finish

@@ -17,12 +17,12 @@
 
 #include "io/qp1.h"
 
-enum op { OPEN, CLOSE, BIND, LISTEN, UNBIND, SEND, TAKE, COUNT, TIMER, FORK, END };
+enum op { OPEN, CLOSE, BIND, LISTEN, UNBIND, SEND, TAKE, COUNT, TIMER, FORK, CONNECTED, FOUND, END };
 
 struct order {
 	enum op op;
 	struct wanted want;
-	uint32_t id;
+	uint32_t id, remote_id, remote_qpn;
 	struct arrived m;
 	unsigned times;
 	uint64_t ns;
@@ -39,6 +39,7 @@ struct result {
 /* ---- inside of it ---- */
 
 #define KEPT 8192 /* more than any test sends in one go */
+#define CONNS 8
 
 static struct {
 	pthread_mutex_t lock;
@@ -48,6 +49,8 @@ static struct {
 	int timeouts;
 	bool early;
 	uint64_t at;
+	struct order conns[CONNS]; /* CONNECTED */
+	unsigned nconns, found;
 	struct vb_qp1 *q;
 } us = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
 
@@ -75,18 +78,50 @@ static void on_timeout(void *own, uint64_t now)
 	pthread_mutex_unlock(&us.lock);
 }
 
-static const struct vb_qp1_ops ops = {on_mad, on_timeout};
+static void on_again(void *own)
+{
+	pthread_mutex_lock(&us.lock);
+	for (unsigned i = 0; i < us.nconns; i++) {
+		const struct order *o = &us.conns[i];
 
-static int take(struct arrived *m, int ms)
+		vb_qp1_at_death(us.q, o->m.local, o->m.remote, o->m.ifindex, o->id, o->remote_id, o->remote_qpn);
+	}
+	us.found++;
+	pthread_cond_signal(&us.came);
+	pthread_mutex_unlock(&us.lock);
+}
+
+static const struct vb_qp1_ops ops = {on_mad, on_timeout, on_again};
+
+static struct timespec after(int ms)
 {
 	struct timespec until;
-	int err = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += ms / 1000;
 	until.tv_nsec += ms % 1000 * 1000000L;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
+	return until;
+}
+
+static int await_found(unsigned times)
+{
+	struct timespec until = after(LONG);
+	int err = 0;
+
+	pthread_mutex_lock(&us.lock);
+	while (us.found < times && !err)
+		err = pthread_cond_timedwait(&us.came, &us.lock, &until);
+	pthread_mutex_unlock(&us.lock);
+	return err;
+}
+
+static int take(struct arrived *m, int ms)
+{
+	struct timespec until = after(ms);
+	int err = 0;
+
 	pthread_mutex_lock(&us.lock);
 	while (!us.n && !err)
 		err = pthread_cond_timedwait(&us.came, &us.lock, &until);
@@ -176,6 +211,14 @@ static void obey(const struct order *o, struct result *r)
 		break;
 	case FORK:
 		r->id = (uint32_t)in_a_child();
+		break;
+	case CONNECTED:
+		pthread_mutex_lock(&us.lock);
+		us.conns[us.nconns++ % CONNS] = *o;
+		pthread_mutex_unlock(&us.lock);
+		break;
+	case FOUND:
+		r->err = await_found(o->times);
 		break;
 	case END:
 		if (us.q)
@@ -324,6 +367,24 @@ unsigned agent_count(struct agent *a)
 int agent_timer(struct agent *a, uint64_t ns, int ms)
 {
 	return tell(a, &(struct order){.op = TIMER, .ns = ns, .ms = ms}).err;
+}
+
+void agent_connected(struct agent *a, const uint8_t local[16], const uint8_t remote[16], uint32_t local_id,
+                     uint32_t remote_id, uint32_t remote_qpn)
+{
+	struct order o = {.op = CONNECTED, .id = local_id, .remote_id = remote_id, .remote_qpn = remote_qpn};
+
+	memcpy(o.m.local, local, 16);
+	memcpy(o.m.remote, remote, 16);
+	tell(a, &o);
+}
+
+bool agent_found(struct agent *a, int times)
+{
+	bool found = !tell(a, &(struct order){.op = FOUND, .times = (unsigned)times}).err;
+
+	/* what is answered comes behind it */
+	return found && !agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL);
 }
 
 uint32_t agent_fork(struct agent *a)

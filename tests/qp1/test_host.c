@@ -595,6 +595,72 @@ static void the_peers_of_a_killed_program_are_disconnected(void)
 	agent_end(&c);
 }
 
+static void kill_broker(void)
+{
+	pid_t old = broker_pid();
+
+	CHECK(old && kill(old, SIGKILL) == 0);
+}
+
+static void connect_both(struct agent *a, struct agent *b, uint32_t rest)
+{
+	exchange(a, b, rest);
+	agent_connected(a, lo, lo, comm_id_of(a, rest), comm_id_of(b, rest), 0x200 + rest);
+	agent_connected(b, lo, lo, comm_id_of(b, rest), comm_id_of(a, rest), 0x100 + rest);
+}
+
+static void the_peers_of_one_that_dies_under_another_broker_are_disconnected(void)
+{
+	struct agent a, b, c;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	agent_start(&c);
+	serve(&b, VB_PS_TCP, PORT);
+	connect_both(&a, &b, 1);
+	connect_both(&c, &b, 2);
+	kill_broker();
+	CHECK(agent_found(&a, 1) && agent_found(&b, 1) && agent_found(&c, 1));
+	agent_kill(&a);
+	check_dreq(&b, &a, 1, 0x201);
+	kill_broker(); /* not what the last broker knew, but what the program says */
+	CHECK(agent_found(&b, 2) && agent_found(&c, 2));
+	agent_kill(&b);
+	check_dreq(&c, &b, 2, 0x102);
+	agent_end(&c);
+}
+
+static bool is_alone(void *arg)
+{
+	return lanes_held() == 1;
+}
+
+static bool nobody_is_there(void *arg)
+{
+	return broker_pid() && !lanes_held();
+}
+
+static void a_peer_that_comes_back_late_is_disconnected(void)
+{
+	struct agent a, b;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	connect_both(&a, &b, 1);
+	kill(b.pid, SIGSTOP);
+	kill_broker();
+	CHECK(agent_found(&a, 1));
+	CHECK(is_alone(NULL));
+	agent_kill(&a);
+	CHECK(wait_until(nobody_is_there, NULL, LONG));
+	kill(b.pid, SIGCONT);
+	check_dreq(&b, &a, 1, 0x201);
+	agent_end(&b);
+}
+
 static void where_the_port_is_somebody_elses_the_host_works_all_the_same(void)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(4791)};
@@ -677,6 +743,9 @@ int main(int argc, char **argv)
 	         a_request_waits_for_a_listener_that_is_being_made_anew},
 		{"a burst waits for a program that is busy", a_burst_waits_for_a_program_that_is_busy},
 		{"the peers of a killed program are disconnected", the_peers_of_a_killed_program_are_disconnected},
+		{"the peers of one that dies under another broker are disconnected",
+	         the_peers_of_one_that_dies_under_another_broker_are_disconnected},
+		{"a peer that comes back late is disconnected", a_peer_that_comes_back_late_is_disconnected},
 		{"where the port is somebody else's, the host works all the same",
 	         where_the_port_is_somebody_elses_the_host_works_all_the_same},
 		{"programs that want the wire have it", programs_that_want_the_wire_have_it},

@@ -152,6 +152,12 @@ EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t
 		put(q, remote, local, mad, VB_QP1_MAD);
 }
 
+/* There is no broker here that could be another one. */
+EXPORT void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                            uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
+{
+}
+
 void fake_inject(const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len)
 {
 	put(only, local, remote, mad, len);

@@ -54,3 +54,29 @@ void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 		break;
 	}
 }
+
+/* The peer knows it, and has not agreed to its end. */
+static bool is_connected(const struct vb_cm_conn *conn)
+{
+	switch (conn->state) {
+	case VB_CM_REQ_RCVD:
+	case VB_CM_MRA_REQ_SENT:
+	case VB_CM_REP_SENT:
+	case VB_CM_REP_RCVD:
+	case VB_CM_MRA_REP_SENT:
+	case VB_CM_MRA_REP_RCVD:
+	case VB_CM_ESTABLISHED:
+	case VB_CM_DREQ_SENT:
+	case VB_CM_DREQ_RCVD:
+		return conn->used;
+	default:
+		return false;
+	}
+}
+
+void vb_cm_again(const struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn))
+{
+	for (uint32_t i = 0; i < cm->fresh; i++)
+		if (is_connected(&cm->conns[i]))
+			say(cm->own, &cm->conns[i]);
+}
