@@ -20,25 +20,33 @@ static int invalid(int value)
 	return value;
 }
 
+/* errno says it as well: programs look there, since with rdma-core most failures are those of a system call. */
+static int told(int err)
+{
+	if (err)
+		errno = err;
+	return err;
+}
+
 /* An object that is NULL is an error here; rdma-core mostly crashes on it. */
-#define VERB(node, type, name, owner, params, args, null)       \
+#define VERB(node, type, name, owner, params, args, told, null) \
 	VB_SYMVER(vbx_##name, "ibv_" #name "@@IBVERBS_" #node); \
 	VB_EXPORT type vbx_##name params                        \
 	{                                                       \
 		switch (owner) {                                \
 		case VB_OWNER_US:                               \
-			return vb_##name args;                  \
+			return told(vb_##name args);            \
 		case VB_OWNER_REAL:                             \
 			return vb_real.name args;               \
 		default:                                        \
 			return null;                            \
 		}                                               \
 	}
-#define PTR(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, (invalid(0), NULL))
-#define ERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, invalid(EINVAL))
-#define NEG(node, name, owner, params, args) VERB(node, int, name, owner, params, args, invalid(-1))
-#define NEGERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, invalid(-EINVAL))
-#define ZERO(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, invalid(0))
+#define PTR(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, , (invalid(0), NULL))
+#define ERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, told, invalid(EINVAL))
+#define NEG(node, name, owner, params, args) VERB(node, int, name, owner, params, args, , invalid(-1))
+#define NEGERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, , invalid(-EINVAL))
+#define ZERO(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, , invalid(0))
 #define VOID(node, name, owner, params, args)                   \
 	VB_SYMVER(vbx_##name, "ibv_" #name "@@IBVERBS_" #node); \
 	VB_EXPORT void vbx_##name params                        \

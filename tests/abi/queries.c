@@ -205,6 +205,37 @@ static void a_local_address_has_the_mac_of_its_interface(struct ibv_context *con
 	CHECK(ibv_resolve_eth_l2_from_gid(context, &attr, mac, NULL) < 0);
 }
 
+/* The man pages have these return an errno value; programs that say perror() get the same. */
+static void a_failure_stands_in_errno_too(struct ibv_context *context)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = {
+	        .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	union ibv_gid gid = {0};
+
+	CHECK(pd && cq && qp);
+#define SAYS(err, call) CHECK((errno = 0, (call) == (err)) && errno == (err))
+	SAYS(EBUSY, ibv_dealloc_pd(pd));
+	SAYS(EBUSY, ibv_destroy_cq(cq));
+	SAYS(EINVAL, ibv_resize_cq(cq, 0));
+	SAYS(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	SAYS(EINVAL, ibv_attach_mcast(qp, &gid, 0));
+	SAYS(EINVAL, ibv_detach_mcast(qp, &gid, 0));
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1};
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	attr.qp_state = IBV_QPS_ERR;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTR; /* there is one way out of ERR */
+	SAYS(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RESET;
+	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd));
+#undef SAYS
+}
+
 int main(void)
 {
 	int n;
@@ -225,6 +256,7 @@ int main(void)
 	attribute_files_need_no_file(devices[0]);
 	memory_is_registered_in_every_way(context);
 	a_local_address_has_the_mac_of_its_interface(context);
+	a_failure_stands_in_errno_too(context);
 	CHECK(!ibv_close_device(context));
 	ibv_free_device_list(devices);
 	return 0;
