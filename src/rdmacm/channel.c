@@ -78,6 +78,8 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 		return;
 	for (int ms = 0; ms < READER_MS && reader_is_away(ch); ms++)
 		poll(NULL, 0, 1);
+	if (ch->generation == rcm.generation)
+		rcm_detach(channel);
 	if (atomic_load(&ch->inside))
 		poll(NULL, 0, 1); /* it goes to sleep */
 	close(ch->channel.fd);
@@ -161,8 +163,11 @@ static int try_take(int units)
 struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcast)
 {
 	struct rcm_channel *ch = rcm_channel(owner->id.channel);
-	struct rcm_event *taken = NULL, **end = &taken, **at = &ch->first;
+	struct rcm_event *taken = NULL, **end = &taken, **at;
 
+	if (!ch)
+		return NULL;
+	at = &ch->first;
 	while (*at) {
 		struct rcm_event *e = *at;
 

@@ -51,7 +51,7 @@ void rcm_rearm(void)
 
 bool rcm_ours(const struct rcm_id *id)
 {
-	if (id && id->generation == rcm.generation)
+	if (id && id->generation == rcm.generation && id->id.channel)
 		return true;
 	errno = EINVAL;
 	return false;

@@ -150,6 +150,46 @@ static void await_acks(const struct rcm_id *id)
 	rcm_unlock();
 }
 
+static struct rcm_id *first_at(struct rcm_id *id, const struct rdma_event_channel *channel)
+{
+	while (id && id->id.channel != channel)
+		id = id->next;
+	return id;
+}
+
+/* deviates: programs are to destroy the ids first; a kernel that sees the channel closed ends what they did, too. */
+void rcm_detach(const struct rdma_event_channel *channel)
+{
+	struct rcm_id *id;
+
+	do {
+		rcm_lock();
+		id = first_at(rcm.ids, channel);
+		if (!id)
+			id = first_at(rcm.listeners, channel);
+		rcm_unlock();
+		if (id) {
+			silence(id);
+			id->id.channel = NULL;
+		}
+	} while (id);
+}
+
+/* Of a channel that is gone nobody can be expected to acknowledge an event. 0 or errno. */
+static int destroy_detached(struct rcm_id *id)
+{
+	rcm_drop_event(id);
+	rcm_lock();
+	bool awaited = id->acked < id->reported;
+
+	rcm_unlock();
+	if (awaited)
+		return EINVAL;
+	rcm_leave_all(id);
+	rcm_free_id(id);
+	return 0;
+}
+
 RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 {
 	struct rcm_id *id = rcm_id(cm_id);
@@ -160,6 +200,8 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 		free(id);
 		return 0;
 	}
+	if (!cm_id->channel)
+		return rcm_result(destroy_detached(id));
 	rcm_leave_all(id);
 	silence(id);
 	rcm_drop_event(id);
@@ -177,6 +219,8 @@ static void move_events(struct rcm_id *id, struct rdma_event_channel *channel)
 	while (e) {
 		struct rcm_event *next = e->next;
 
+		if (e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			e->event.id->channel = channel;
 		rcm_queue(e);
 		e = next;
 	}

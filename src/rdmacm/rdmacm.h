@@ -211,7 +211,7 @@ void rcm_lock(void); /* and no cancellation of the thread */
 void rcm_unlock(void);
 void rcm_wait(void);  /* rcm.lock held: for the next acknowledgement */
 void rcm_rearm(void); /* rcm.lock held, after each call of vb_cm_ */
-/* False: not of this process, and then errno is EINVAL. */
+/* False: not of this process, or its channel is gone, and then errno is EINVAL. */
 bool rcm_ours(const struct rcm_id *id);
 void rcm_random(void *buf, size_t len);
 
@@ -259,6 +259,8 @@ void rcm_link(struct rcm_id *id); /* rcm.lock held; to the ids, or where it list
 void rcm_unlink(struct rcm_id *id); /* rcm.lock held */
 void rcm_free_id(struct rcm_id *id);
 void rcm_discard(struct rcm_event *e); /* a list that rcm_unqueue gave; rcm.lock held */
+/* The channel goes: what its ids did ends, and they can only be destroyed. */
+void rcm_detach(const struct rdma_event_channel *channel);
 
 /* address.c */
 socklen_t rcm_addr_len(const struct sockaddr *addr); /* 0, and errno: not a family that we have */

@@ -279,6 +279,8 @@ static void an_id_moves_with_what_waits_for_it(void)
 		sleep_ms(1);
 	MUST(rdma_migrate_id(listener.id, other));
 	CHECK(!event_waits(listener.ch) && event_waits(other));
+	rdma_destroy_event_channel(listener.ch); /* the request is no longer its business */
+	listener.ch = NULL;
 	e = fetch(other, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(e->id->channel == other);
 	MUST(rdma_reject(e->id, NULL, 0));
@@ -290,6 +292,44 @@ static void an_id_moves_with_what_waits_for_it(void)
 	drop_end(&client);
 	drop_end(&listener);
 	rdma_destroy_event_channel(other);
+}
+
+static void the_channel_goes(struct end *e)
+{
+	rdma_destroy_event_channel(e->ch);
+	e->ch = NULL;
+	FAILS(rdma_disconnect(e->id), EINVAL);
+	FAILS(rdma_bind_addr(e->id, &(union address){.sin.sin_family = AF_INET}.sa), EINVAL);
+}
+
+static void what_ids_did_ends_with_their_channel(void)
+{
+	struct end listener, client, server, other;
+	struct rdma_cm_event *e;
+
+	connect_pair(&listener, &client, &server);
+	go_to(&other, "127.0.0.1", ntohs(rdma_get_src_port(listener.id)), RDMA_PS_TCP);
+	the_channel_goes(&client);
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&client);
+	make_qp(&other);
+	MUST(rdma_connect(other.id, NULL)); /* for which nobody will ask */
+	while (!event_waits(listener.ch))
+		sleep_ms(1);
+	the_channel_goes(&listener);
+	next_is(other.ch, RDMA_CM_EVENT_REJECTED, NULL);
+	drop_end(&server);
+	drop_end(&listener);
+	drop_end(&other);
+	/* An event of such an id may still be in hand. */
+	other.ch = rdma_create_event_channel();
+	MUST(rdma_create_id(other.ch, &other.id, NULL, RDMA_PS_TCP));
+	MUST(rdma_resolve_addr(other.id, NULL, &(union address){.sin.sin_family = AF_INET}.sa, PATIENCE));
+	e = fetch(other.ch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	the_channel_goes(&other);
+	FAILS(rdma_destroy_id(other.id), EINVAL);
+	MUST(rdma_ack_cm_event(e));
+	MUST(rdma_destroy_id(other.id));
 }
 
 static struct ibv_qp *bring_up(struct end *e, struct ibv_qp *qp, enum ibv_qp_state to)
@@ -930,6 +970,7 @@ int main(int argc, char **argv)
 	        T(what_waits_at_a_listener_goes_with_it),
 	        T(destroying_waits_for_acknowledgements),
 	        T(an_id_moves_with_what_waits_for_it),
+	        T(what_ids_did_ends_with_their_channel),
 	        T(queue_pairs_may_be_the_programs_own),
 	        T(endpoints_do_it_all_in_order),
 	        T(the_helpers_of_rdma_verbs_take_more_than_one_piece),
