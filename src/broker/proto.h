@@ -160,7 +160,7 @@ struct vb_msg_cm_at_death {
 };
 
 /* The number is the program's choice, and the same for a broker that comes after: one it has already is answered as if it
- * was new, so that everything may be said twice. */
+ * was new, so that everything may be said twice; reuse and v6_only are from then on what was said last. */
 struct vb_msg_cm_bind {
 	struct vb_msg_head head;
 	uint32_t id;       /* not 0 */

@@ -380,8 +380,17 @@ static bool is_port_space(uint16_t ps)
 static bool is_same(const struct vb_binding *a, const struct vb_binding *want)
 {
 	return a->port_space == want->port_space && (!want->port || a->port == want->port) &&
-	       a->ifindex == want->ifindex && a->v4_only == want->v4_only &&
-	       a->v6_only == want->v6_only && !memcmp(a->local, want->local, sizeof(a->local));
+	       a->ifindex == want->ifindex && a->v4_only == want->v4_only && !memcmp(a->local, want->local, sizeof(a->local));
+}
+
+/* Said twice, or with other options: whom they concern comes later. 0 or EINVAL. */
+static int change(struct vb_binding *s, const struct vb_binding *want)
+{
+	if (!is_same(s, want) || (s->listening && s->v6_only != want->v6_only))
+		return EINVAL;
+	s->reuse = want->reuse;
+	s->v6_only = want->v6_only;
+	return 0;
 }
 
 static int bind_service(struct vb_broker *b, const struct vb_session *s, const struct vb_msg_cm_bind *m, struct vb_binding **out)
@@ -394,7 +403,7 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 	set_address(&want, m);
 	*out = vb_service_of(&b->gsi->services, s->lane, m->id);
 	if (*out)
-		return is_same(*out, &want) ? 0 : EINVAL;
+		return change(*out, &want);
 	if (!is_port_space(m->port_space))
 		return EPROTONOSUPPORT;
 	if (m->port && !vb_port_allowed(m->port, s->uid, s->pid, s->pid_fd))

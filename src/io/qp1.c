@@ -390,6 +390,25 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t loca
 	return err;
 }
 
+EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse)
+{
+	int err = EINVAL;
+
+	if (!is_ours(q))
+		return err;
+	pthread_mutex_lock(&q->lock);
+	struct binding *b = *place_of(q, binding);
+	if (b && !b->msg.listen && b->awaited == AWAITS_NOTHING) {
+		b->msg.v6_only = v6_only;
+		b->msg.reuse = reuse;
+		b->awaited = AWAITS_BIND;
+		vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
+		err = await(q, binding);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return err;
+}
+
 EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 {
 	int err = EINVAL;

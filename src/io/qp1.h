@@ -57,6 +57,8 @@ void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t re
  */
 int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
                 uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
+/* Of a binding that does not listen: who binds the port from now on meets it so. 0, ETIMEDOUT. Not from a callback. */
+int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse);
 /* REQs and SIDR_REQs to it are handed to mad() from now on. 0, EADDRINUSE (another listens). */
 int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding);
 /* The number may be used again. Of one that listens: waits until the broker knows it, so that other programs may listen

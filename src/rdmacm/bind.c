@@ -86,6 +86,13 @@ int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 	return 0;
 }
 
+int rcm_rebind(struct rcm_id *id)
+{
+	bool v6 = id->src.sa.sa_family == AF_INET6;
+
+	return id->bound ? vb_qp1_change(rcm.qp1, id->binding, v6 && id->afonly, id->reuse) : 0;
+}
+
 /* The program sees what it is bound to now. */
 static int show(struct rcm_id *id)
 {

@@ -162,6 +162,8 @@ RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, vo
 		err = ENOSYS;
 	}
 	rcm_unlock();
+	if (!err && level == RDMA_OPTION_ID && (name == RDMA_OPTION_ID_REUSEADDR || name == RDMA_OPTION_ID_AFONLY))
+		err = rcm_rebind(id);
 	return rcm_result(err);
 }
 

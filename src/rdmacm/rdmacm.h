@@ -278,6 +278,8 @@ uint32_t rcm_addr_scope(const union rcm_addr *addr);
 /* bind.c; 0 or errno */
 /* passive: to listen there, perhaps. */
 int rcm_bind(struct rcm_id *id, const union rcm_addr *addr, bool passive);
+/* Its options have changed; rcm.lock not held. */
+int rcm_rebind(struct rcm_id *id);
 
 /* resolve.c */
 struct rcm_found {

@@ -231,6 +231,18 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], b
 	return err;
 }
 
+EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse)
+{
+	pthread_mutex_lock(&q->lock);
+	for (struct service *s = q->services; s; s = s->next)
+		if (s->id == binding) {
+			s->v6_only = v6_only;
+			s->reuse = reuse;
+		}
+	pthread_mutex_unlock(&q->lock);
+	return 0;
+}
+
 EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 {
 	struct service *own = NULL;

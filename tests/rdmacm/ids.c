@@ -272,6 +272,33 @@ static void two_may_share_a_port_while_neither_listens(void)
 	rdma_destroy_event_channel(ch);
 }
 
+static void what_a_port_is_shared_for_may_be_said_after_it_is_bound(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *a = new_id(ch, RDMA_PS_TCP), *b = new_id(ch, RDMA_PS_TCP), *four = new_id(ch, RDMA_PS_TCP);
+	union address addr = at("::", 0), any_four = at("0.0.0.0", 0);
+	int on = 1, off = 0;
+
+	MUST(rdma_bind_addr(a, &addr.sa));
+	addr.sin6.sin6_port = any_four.sin.sin_port = rdma_get_src_port(a);
+	MUST(rdma_set_option(b, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)));
+	FAILS(rdma_bind_addr(b, &addr.sa), EADDRINUSE);
+	MUST(rdma_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)));
+	MUST(rdma_bind_addr(b, &addr.sa));
+	FAILS(rdma_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &off, sizeof(off)), EINVAL);
+	MUST(rdma_destroy_id(b));
+	FAILS(rdma_bind_addr(four, &any_four.sa), EADDRINUSE);
+	MUST(rdma_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)));
+	MUST(rdma_bind_addr(four, &any_four.sa));
+	MUST(rdma_listen(four, 1));
+	MUST(rdma_listen(a, 1));
+	FAILS(rdma_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &off, sizeof(off)), EINVAL);
+	FAILS(rdma_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), EINVAL);
+	MUST(rdma_destroy_id(four));
+	MUST(rdma_destroy_id(a));
+	rdma_destroy_event_channel(ch);
+}
+
 static void bind_both(bool only_six, int expect)
 {
 	struct rdma_cm_id *six = new_id(NULL, RDMA_PS_TCP), *four = new_id(NULL, RDMA_PS_TCP);
@@ -580,6 +607,7 @@ int main(int argc, char **argv)
 	        T(a_host_that_does_not_answer_is_an_error),
 	        T(only_one_listens_at_a_port),
 	        T(two_may_share_a_port_while_neither_listens),
+	        T(what_a_port_is_shared_for_may_be_said_after_it_is_bound),
 	        T(two_families_may_share_a_port),
 	        T(options_are_checked),
 	        T(a_known_path_needs_no_resolving),
