@@ -74,7 +74,7 @@ struct rsocket {
 	enum rs_state state;
 	bool closed, can_read, can_write;
 	bool we_shut; /* the writing side was shut by this program */
-	bool shut_pending;
+	bool end_said, end_heard; /* RS_CTRL_SHUTDOWN: was posted, has come */
 	int err; /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;
 	int watchers; /* threads asleep that want to know of this rsocket */

@@ -28,10 +28,19 @@ static void disconnected(struct rsocket *rs)
 
 static void control(struct rsocket *rs, uint32_t what)
 {
-	if (what == RS_CTRL_DISCONNECT || (what == RS_CTRL_SHUTDOWN && !rs->can_write))
+	if (what == RS_CTRL_DISCONNECT)
 		disconnected(rs);
-	else if (what == RS_CTRL_SHUTDOWN)
-		rs->can_read = false;
+	if (what != RS_CTRL_SHUTDOWN)
+		return;
+	rs->can_read = false;
+	rs->end_heard = true;
+}
+
+/* Both halves were shut, each by its end. What was sent here is still to arrive: until it has, the connection stays. */
+static void settle_ends(struct rsocket *rs)
+{
+	if (rs->state == RS_CONNECTED && rs->end_said && rs->end_heard && rs_tx_idle(&rs->tx))
+		disconnected(rs);
 }
 
 static void message(struct rsocket *rs, uint32_t msg)
@@ -153,6 +162,7 @@ void rs_process(struct rsocket *rs)
 	if (n < 0)
 		rs_break(rs, EIO);
 	rs_give_credits(rs);
+	settle_ends(rs);
 	if (news)
 		rs_wake(rs);
 }

@@ -251,6 +251,7 @@ int rs_send_control(struct rsocket *rs, enum rs_control what)
 		                      rs_wr_id(what == RS_CTRL_DISCONNECT ? RS_WR_DISCONNECT : RS_WR_CTRL, 1));
 	if (err)
 		rs_break(rs, err);
+	rs->end_said |= what == RS_CTRL_SHUTDOWN;
 	return err;
 }
 
@@ -296,7 +297,8 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 		err = ENOTCONN;
 	else if (rs->state == RS_CONNECTED)
 		say_goodbye(rs, how, &until);
-	if (rs->state == RS_DISCONNECTED && rs->qp) {
+	/* Not where both halves have ended by themselves: the peer may still ask whether its last has arrived. */
+	if (rs->state == RS_DISCONNECTED && rs->qp && !(how == SHUT_WR && rs->end_heard)) {
 		if (rs->message_sends)
 			attr.qp_state = IBV_QPS_SQD;
 		ibv_modify_qp(rs->qp, &attr, IBV_QP_STATE);

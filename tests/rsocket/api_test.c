@@ -157,6 +157,48 @@ static void half_a_close_leaves_the_other_half(void)
 	finish(p);
 }
 
+static void *shut_writing(void *arg)
+{
+	return (void *)(intptr_t)rshutdown(*(int *)arg, SHUT_WR);
+}
+
+static ssize_t fill(int fd)
+{
+	static char block[5000];
+	ssize_t n, all = 0;
+
+	while ((n = rsend(fd, block, sizeof(block), MSG_DONTWAIT)) > 0)
+		all += n;
+	return all;
+}
+
+static ssize_t drain(int fd)
+{
+	char block[5000];
+	ssize_t n, all = 0;
+
+	while ((n = rrecv(fd, block, sizeof(block), 0)) > 0)
+		all += n;
+	CHECK(n == 0);
+	return all;
+}
+
+static void both_halves_shut_at_once_lose_nothing(void)
+{
+	for (int i = 0; i < 10; i++) {
+		struct pair p = connected();
+		ssize_t to_b = fill(p.a), to_a = fill(p.b);
+		pthread_t a, b;
+		void *r;
+
+		CHECK(!pthread_create(&a, NULL, shut_writing, &p.a) && !pthread_create(&b, NULL, shut_writing, &p.b));
+		CHECK(drain(p.a) == to_a && drain(p.b) == to_b);
+		CHECK(!pthread_join(a, &r) && !r && !pthread_join(b, &r) && !r);
+		CHECK(hangs_up(p.a) && hangs_up(p.b));
+		finish(p);
+	}
+}
+
 static void what_was_sent_before_a_close_is_read_after_it(void)
 {
 	static char block[60000], in[60000];
@@ -496,6 +538,7 @@ int main(int argc, char **argv)
 	RUN(peeking_leaves_what_it_sees);
 	RUN(a_full_connection_says_so);
 	RUN(half_a_close_leaves_the_other_half);
+	RUN(both_halves_shut_at_once_lose_nothing);
 	RUN(what_was_sent_before_a_close_is_read_after_it);
 	RUN(nobody_there_is_a_refusal);
 	RUN(connecting_and_accepting_need_not_block);
