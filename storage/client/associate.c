@@ -95,14 +95,15 @@ static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 	int e;
 
 	memset(a, 0, sizeof(*a));
-	a->info.nsid = d->url.nsid;
+	/* the one it was, whatever stands first in the list by now */
+	a->info.nsid = d->info.nsid ? d->info.nsid : d->url.nsid;
 	strcpy(a->info.nqn, d->url.nqn);
 	e = open_admin(l, &d->who, d->url.nqn, d->options.keep_alive_ms, a);
 	/* before it is looked at what they would tell of: no change goes unseen */
 	if (!e && a->limits.events && vn_ctl_want_events(l, a->admin, a->limits.events))
 		a->limits.events = 0;
 	if (!e)
-		e = vn_ctl_namespace(l, a->admin, &a->info);
+		e = vn_ctl_namespace(l, a->admin, &a->info, &a->names);
 	if (!e)
 		e = open_io(d, l, a);
 	a->info.controller = l->cntlid;

@@ -70,9 +70,12 @@ static void nap(struct vn_disk *d, int ms)
 }
 
 /* Whether it is the disk that it was. One without a name that has become smaller is likely another. */
-static bool same(const struct vn_info *was, const struct vn_info *is)
+static bool same(const struct vn_disk *d, const struct vn_association *a)
 {
-	return vn_same_disk(was, is) && (*is->uuid || was->size <= is->size);
+	static const struct vn_names none;
+	bool named = *a->info.uuid || memcmp(&a->names, &none, sizeof(none));
+
+	return vn_same_disk(d, &a->info, &a->names) && (named || d->info.size <= a->info.size);
 }
 
 static bool try_once(struct vn_disk *d, unsigned tries)
@@ -82,7 +85,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 	if (vn_associate(d, tries, &a))
 		return false;
 	vn_lock(d);
-	bool good = same(&d->info, &a.info) && d->state == VN_LOST;
+	bool good = same(d, &a) && d->state == VN_LOST;
 
 	if (good) {
 		vn_install(d, &a);

@@ -226,6 +226,11 @@ struct vn_limits {
 	uint32_t events;     /* those it can tell of, of the ones that are of use here */
 };
 
+/* What a namespace is known again by, beside its UUID; zeroes: it has none */
+struct vn_names {
+	uint8_t nguid[16], eui64[8];
+};
+
 struct vn_identity {
 	char host_nqn[NV_NQN_SIZE];
 	uint8_t host_id[16];
@@ -240,7 +245,8 @@ int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identi
 int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn);
 int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim);
 int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info);
-int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info); /* info->nsid: 0 for the first */
+/* info->nsid: 0 for the first */
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info, struct vn_names *names);
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);
@@ -260,6 +266,7 @@ struct vn_association {
 	unsigned n;
 	struct vn_limits limits;
 	struct vn_info info;
+	struct vn_names names;
 	struct vn_cmd *event; /* the request to be told of events; the caretaker's, NULL: none */
 };
 
@@ -291,6 +298,7 @@ struct vn_disk {
 	struct vn_identity who;
 	struct vn_url url;
 	struct vn_info info; /* but for its size: vn_resize */
+	struct vn_names names;
 	uint32_t max_part;
 	/* the caretaker's, and vn_open's before */
 	uint64_t rdma_at;    /* ms; auto: TCP was taken, RDMA is not tried before */
@@ -323,7 +331,7 @@ void vn_events_look(struct vn_disk *d);
 void vn_events_end(struct vn_association *a);
 
 /* under d->lock */
-bool vn_same_disk(const struct vn_info *was, const struct vn_info *is);
+bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struct vn_names *names);
 void vn_resize(struct vn_disk *d, uint64_t size);
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* it was answered */
 void vn_install(struct vn_disk *d, const struct vn_association *a);

@@ -23,7 +23,7 @@ enum {
 	C_IOCCSZ = 1792,
 	C_ICDOFF = 1800
 };
-enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_NPWG = 64, N_NSATTR = 99, N_LBAF = 128 };
+enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_NPWG = 64, N_NSATTR = 99, N_NGUID = 104, N_EUI64 = 120, N_LBAF = 128 };
 #define ONCS_COMPARE 0x01u
 #define ONCS_DSM 0x04u
 #define ONCS_WRITE_ZEROES 0x08u
@@ -273,7 +273,7 @@ static void namespace_uuid(struct vn_link *l, struct vn_queue *admin, uint32_t n
 			nv_uuid_format(d + at + 4, uuid);
 }
 
-int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info)
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info, struct vn_names *names)
 {
 	uint8_t d[VN_CONTROL_MAX];
 	int e = info->nsid ? 0 : first_namespace(l, admin, &info->nsid);
@@ -304,6 +304,8 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *
 	info->readonly = d[N_NSATTR] & NSATTR_PROTECTED;
 	if (d[N_NSFEAT] & NSFEAT_OPTPERF)
 		info->optimal_io = (nv_get16(d + N_NPWG) + 1u) << shift;
+	memcpy(names->nguid, d + N_NGUID, sizeof(names->nguid));
+	memcpy(names->eui64, d + N_EUI64, sizeof(names->eui64));
 	namespace_uuid(l, admin, info->nsid, info->uuid);
 	return admin->error ? -admin->error : 0;
 }

@@ -107,6 +107,7 @@ static int connect_disk(struct vn_disk *d)
 	if (e)
 		return e;
 	d->info = a.info;
+	d->names = a.names;
 	vn_lock(d);
 	vn_install(d, &a);
 	pthread_mutex_unlock(&d->lock);

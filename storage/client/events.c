@@ -48,9 +48,10 @@ void vn_events_end(struct vn_association *a)
 	a->event = NULL;
 }
 
-bool vn_same_disk(const struct vn_info *was, const struct vn_info *is)
+bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struct vn_names *names)
 {
-	return was->block_size == is->block_size && !memcmp(was->uuid, is->uuid, sizeof(was->uuid));
+	return d->info.block_size == is->block_size && !memcmp(d->info.uuid, is->uuid, sizeof(is->uuid)) &&
+	       !memcmp(&d->names, names, sizeof(*names));
 }
 
 void vn_resize(struct vn_disk *d, uint64_t size)
@@ -61,13 +62,14 @@ void vn_resize(struct vn_disk *d, uint64_t size)
 static void look_again(struct vn_disk *d)
 {
 	struct vn_info info = {.nsid = d->info.nsid};
+	struct vn_names names;
 	char why[120];
 	struct vn_link l = link_to(d, why);
 
-	if (vn_ctl_namespace(&l, d->now.admin, &info))
+	if (vn_ctl_namespace(&l, d->now.admin, &info, &names))
 		return; /* if it is gone, requests will be told */
 	pthread_mutex_lock(&d->lock);
-	if (vn_same_disk(&d->info, &info))
+	if (vn_same_disk(d, &info, &names))
 		vn_resize(d, info.size);
 	else
 		vn_lost(d);

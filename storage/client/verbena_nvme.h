@@ -45,7 +45,7 @@ struct vn_disk;
  * An address is  nvme+tcp://HOST[:PORT][/NQN][?nsid=N],  nvme+tls://…  (the same, and there must be a key),
  * nvme+rdma://…  or  nvme+auto://….  HOST is a name, an IPv4
  * address or an IPv6 address in brackets; PORT is 4420 where none is named; the namespace is the first one in the
- * target's list where none is named.
+ * target's list where none is named, and stays that one.
  *
  * auto: RDMA if both ends can do it, else TCP. PORT is the one for TCP: the discovery log there says which port takes
  * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of the time that RDMA is given. That is rdma_ms; where
@@ -175,7 +175,8 @@ typedef void vn_done(void *arg, int error);
  * for the first before beginning the second. A flush makes stable what was done (its callback called) when the flush
  * was begun.
  *
- * Reconnects. What had not been answered when a connection broke is sent again, and may so be executed twice: the same
+ * Reconnects. A connection is made again to the namespace that it was, by number and by names (UUID, NGUID, EUI-64): where
+ * another one has taken its place, requests wait, and end with -ENOTCONN after reconnect_ms. What had not been answered when a connection broke is sent again, and may so be executed twice: the same
  * data to the same place. Nobody else can have been told of another write there in between unless the caller itself
  * lets two requests for one place be under way at a time, which has no defined result anyway. A compare has no such
  * effect. What was answered is not sent again: a target that lost power has lost what it had not flushed, as any disk

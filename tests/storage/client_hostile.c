@@ -50,6 +50,10 @@ static struct {
 	unsigned busy;      /* that many Connects are told to come again */
 	unsigned slow_ms;   /* so long every read takes, one after the other */
 	unsigned kept;      /* that many reads are never answered */
+	unsigned closes;    /* that many reads end their connection */
+	uint32_t first;     /* the first namespace in the list, 0: 1 */
+	uint8_t nguid;      /* the last byte of it, less the namespace's number; 0: it has none */
+	uint32_t nsid;      /* of the last read that was answered */
 } fake;
 
 struct conn {
@@ -166,10 +170,11 @@ static void identify(struct conn *c)
 		break;
 	case NV_CNS_NS:
 		nv_put64(d, fake.how == NO_BLOCKS ? 0 : fake.how == SIZE_OVERFLOW ? UINT64_MAX / 2 : BLOCKS);
+		d[119] = (uint8_t)(fake.nguid ? fake.nguid + c->sqe.nsid : 0);
 		nv_put32(d + 128, (uint32_t)shift << 16 | (fake.how == METADATA ? 8 : 0));
 		break;
 	case NV_CNS_ACTIVE:
-		nv_put32(d, 1);
+		nv_put32(d, fake.first ? fake.first : 1);
 		break;
 	default:
 		memset(d, 0xff, sizeof(d)); /* descriptors that have no end */
@@ -243,6 +248,12 @@ static void misread(struct conn *c, uint32_t length)
 	uint32_t whole = NV_TCP_DATA_LEN + length;
 
 	usleep(fake.slow_ms * 1000);
+	if (fake.closes) {
+		fake.closes--;
+		shutdown(c->fd, SHUT_RDWR);
+		return;
+	}
+	fake.nsid = c->sqe.nsid;
 	if (fake.kept) {
 		fake.kept--;
 		return;
@@ -380,7 +391,7 @@ static void start(void)
 
 static char why[200]; /* what the last vn_open said */
 
-static unsigned connect_ms = 10000, io_ms = 30000, queue_depth = 128;
+static unsigned connect_ms = 10000, io_ms = 30000, queue_depth = 128, reconnect_ms;
 
 static int open_it(struct vn_disk **d)
 {
@@ -389,7 +400,8 @@ static int open_it(struct vn_disk **d)
 
 	vn_options_init(&o);
 	o.numeric = 1;
-	o.reconnect_ms = 0;
+	o.reconnect_ms = reconnect_ms;
+	o.reconnect_pause_ms = 100;
 	o.connect_ms = connect_ms;
 	o.io_ms = io_ms;
 	o.queue_depth = queue_depth;
@@ -579,6 +591,47 @@ static void a_command_that_all_others_overtake_is_lost(void)
 	queue_depth = 128;
 }
 
+static void a_disk_stays_at_its_namespace_when_another_has_come_before_it(void)
+{
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	fake.first = 2;
+	fake.nguid = 1;
+	reconnect_ms = 60000;
+	SAME(open_it(&d), 0);
+	SAME(vn_info(d)->nsid, 2);
+	fake.first = 1;
+	fake.closes = 1;
+	SAME(vn_read_wait(d, memory + GUARD, BLOCK, 0), 0);
+	SAME(fake.closes, 0);
+	SAME(fake.nsid, 2);
+	vn_close(d);
+	fake.first = fake.nguid = 0;
+}
+
+/* It has no UUID, but another name, which is not what it was. */
+static void a_namespace_with_another_name_is_another_disk(void)
+{
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	fake.nguid = 1;
+	reconnect_ms = 60000;
+	SAME(open_it(&d), 0);
+	fake.closes = 1;
+	SAME(vn_read_wait(d, memory + GUARD, BLOCK, 0), 0);
+	vn_close(d);
+	reconnect_ms = 500;
+	SAME(open_it(&d), 0);
+	fake.nguid = 2;
+	fake.closes = 1;
+	SAME(vn_read_wait(d, memory + GUARD, BLOCK, 0), (unsigned long long)-ENOTCONN);
+	vn_close(d);
+	fake.nguid = 0;
+	reconnect_ms = 0;
+}
+
 int main(void)
 {
 	memset(memory, 0xa5, sizeof(memory));
@@ -592,5 +645,7 @@ int main(void)
 	RUN(data_are_aligned_as_the_target_wants_them);
 	RUN(a_target_that_is_slow_is_not_lost);
 	RUN(a_command_that_all_others_overtake_is_lost);
+	RUN(a_disk_stays_at_its_namespace_when_another_has_come_before_it);
+	RUN(a_namespace_with_another_name_is_another_disk);
 	return 0;
 }
