@@ -139,6 +139,8 @@ static bool has_lost(const struct vn_cmd *c)
 
 static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 {
+	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller says the same for ever */
+		return false;
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) && c->tries < d->options.retries;
 }
 

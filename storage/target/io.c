@@ -39,8 +39,8 @@ static uint16_t check_access(const struct nt_namespace *ns)
 	switch (ns->subsystem->ana[ns->ana_group]) {
 	case NV_ANA_INACCESSIBLE:
 		return NV_ANA_INACCESSIBLE_PATH;
-	case NV_ANA_LOSS:
-		return NV_ANA_LOSS_PATH | NV_DNR;
+	case NV_ANA_LOSS: /* DNR would be about the command, which another controller may well execute */
+		return NV_ANA_LOSS_PATH;
 	case NV_ANA_CHANGE:
 		return NV_ANA_TRANSITION_PATH;
 	default:

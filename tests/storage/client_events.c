@@ -195,11 +195,15 @@ static void requests_wait_until_the_namespace_can_be_reached(void)
 static void requests_end_where_access_does_not_come_back(void)
 {
 	struct vn_disk *d = open_it(200);
+	struct vn_statistics before, s;
 
 	tell("inaccessible");
 	SAME(vn_read_wait(d, b, sizeof(b), 0), (unsigned long long)-EIO);
 	tell("persistent-loss");
+	vn_statistics(d, &before);
 	SAME(vn_read_wait(d, b, sizeof(b), 0), (unsigned long long)-EIO);
+	vn_statistics(d, &s);
+	SAME(s.retries, before.retries);
 	tell("optimized");
 	SAME(vn_read_wait(d, b, sizeof(b), 0), 0);
 	vn_close(d);
