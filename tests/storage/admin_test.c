@@ -41,6 +41,9 @@ static void identify_tells_of_controller_and_namespaces(void)
 	SAME(host_do(h, identify(NV_CNS_NS, 1)).status, 0);
 	SAME(nv_get64(h->in), 2048);
 	SAME(h->in[130], 9);
+	SAME(h->in[24] & 1 << 4, 1 << 4);
+	SAME(nv_get16(h->in + 64), 7); /* pages are the best: of 8 blocks, counted from 0 */
+	SAME(nv_get16(h->in + 72), 7);
 	SAME(host_do(h, identify(NV_CNS_NS, 2)).status, 0); /* inactive: zeros */
 	SAME(nv_get64(h->in), 0);
 	SAME(host_do(h, identify(NV_CNS_NS, 0)).status, DNR(NV_INVALID_NS));
