@@ -223,6 +223,8 @@ struct vn_limits {
 	uint32_t transfer;   /* bytes of one command, UINT32_MAX: no limit */
 	uint32_t page;       /* bytes of its smallest page */
 	uint32_t inline_max; /* bytes in capsules of I/O queues */
+	uint64_t zeroes;     /* bytes of a Write Zeroes, UINT64_MAX: no limit */
+	uint64_t discard;    /* blocks of a Dataset Management, and of its one range; UINT64_MAX: no limit */
 	uint32_t events;     /* those it can tell of, of the ones that are of use here */
 };
 

@@ -17,6 +17,7 @@ enum {
 	C_MN = 24,
 	C_FR = 64,
 	C_MDTS = 77,
+	C_VER = 80,
 	C_OAES = 92,
 	C_ONCS = 520,
 	C_VWC = 525,
@@ -24,6 +25,9 @@ enum {
 	C_ICDOFF = 1800
 };
 enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_NPWG = 64, N_NSATTR = 99, N_NGUID = 104, N_EUI64 = 120, N_LBAF = 128 };
+/* … and of what the controller says for the NVM command set alone. NVM command set 1.0, 4.1.5.4 */
+enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
+#define VERSION_1_2 0x00010200u /* before, it is asked for nothing but what it knows: CNS had two bits */
 #define ONCS_COMPARE 0x01u
 #define ONCS_DSM 0x04u
 #define ONCS_WRITE_ZEROES 0x08u
@@ -219,6 +223,23 @@ static void text(char *to, const uint8_t *from, size_t len)
 	to[len] = 0;
 }
 
+/* Zero is no limit, and a target that does not know the question has none. */
+static void command_limits(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim)
+{
+	uint8_t d[VN_CONTROL_MAX];
+
+	if (identify(l, admin, NV_CNS_CSI_CTRL, 0, d))
+		return;
+	uint64_t range = nv_get32(d + L_DMRSL), all = nv_get64(d + L_DMSL);
+
+	if (d[L_WZSL] && d[L_WZSL] < 32)
+		lim->zeroes = (uint64_t)lim->page << d[L_WZSL];
+	if (range)
+		lim->discard = range;
+	if (all && all < lim->discard)
+		lim->discard = all;
+}
+
 int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info)
 {
 	uint8_t d[VN_CONTROL_MAX];
@@ -244,7 +265,10 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	lim->inline_max = capsule > 4 && !nv_get16(d + C_ICDOFF)
 	                          ? (capsule - 4 < VN_TRANSFER_MAX / 16 ? capsule - 4 : VN_TRANSFER_MAX / 16) * 16
 	                          : 0;
-	return 0;
+	lim->zeroes = lim->discard = UINT64_MAX;
+	if (nv_get32(d + C_VER) >= VERSION_1_2 && (info->discard || info->write_zeroes))
+		command_limits(l, admin, lim);
+	return admin->error ? -admin->error : 0;
 }
 
 static int first_namespace(struct vn_link *l, struct vn_queue *admin, uint32_t *nsid)

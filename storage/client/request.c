@@ -211,14 +211,21 @@ bool vn_callbacks(struct vn_disk *d, int *n)
 
 /* ---- commands ---- */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static uint64_t part_length(const struct vn_disk *d, const struct vn_op *o)
 {
-	uint64_t left = o->length - o->issued, most = d->max_part;
+	uint64_t left = o->length - o->issued, most = d->max_part, block = d->info.block_size;
 
 	if (o->opcode == NV_IO_WRITE_ZEROES)
-		most = (uint64_t)ZEROES_MAX * d->info.block_size;
+		most = block * least(ZEROES_MAX, d->now.limits.zeroes / block);
 	if (o->opcode == NV_IO_DSM)
-		most = DISCARD_MAX / d->info.block_size * d->info.block_size;
+		most = block * least(DISCARD_MAX / block, d->now.limits.discard);
+	if (most < block) /* no command is smaller */
+		most = block;
 	return left < most ? left : most;
 }
 

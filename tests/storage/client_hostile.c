@@ -53,6 +53,9 @@ static struct {
 	unsigned closes;    /* that many reads end their connection */
 	uint32_t first;     /* the first namespace in the list, 0: 1 */
 	uint8_t nguid;      /* the last byte of it, less the namespace's number; 0: it has none */
+	unsigned dmsl;      /* of limits it has: blocks of a discard; */
+	uint8_t wzsl;       /* … of zeroes, as a power of pages */
+	unsigned cuts, longest; /* commands for that, and the most blocks of one */
 	uint32_t nsid;      /* of the last read that was answered */
 } fake;
 
@@ -166,6 +169,7 @@ static void identify(struct conn *c)
 		memcpy(d + 24, "hostile\"\n\x01model", 15);
 		d[77] = 4;
 		d[520] = 0x0d;
+		nv_put32(d + 80, fake.wzsl ? 0x00020000 : 0);
 		nv_put32(d + 1792, (INLINE + 64) / 16);
 		break;
 	case NV_CNS_NS:
@@ -175,6 +179,11 @@ static void identify(struct conn *c)
 		break;
 	case NV_CNS_ACTIVE:
 		nv_put32(d, fake.first ? fake.first : 1);
+		break;
+	case NV_CNS_CSI_CTRL:
+		d[1] = fake.wzsl;
+		nv_put32(d + 4, 2 * fake.dmsl);
+		nv_put64(d + 8, fake.dmsl);
 		break;
 	default:
 		memset(d, 0xff, sizeof(d)); /* descriptors that have no end */
@@ -320,6 +329,17 @@ static void miswrite(struct conn *c, uint32_t length)
 	}
 }
 
+/* Zeroes and discards */
+static void count_cut(struct conn *c)
+{
+	unsigned n = (c->sqe.cdw[2] & 0xffff) + 1;
+
+	if (c->sqe.opcode == NV_IO_DSM)
+		n = nv_get32(c->pdu + c->pdu[3] + 4); /* of the range in the capsule */
+	fake.cuts++;
+	fake.longest = n > fake.longest ? n : fake.longest;
+}
+
 static void command(struct conn *c)
 {
 	uint32_t length = ((c->sqe.cdw[2] & 0xffff) + 1) * BLOCK;
@@ -332,8 +352,11 @@ static void command(struct conn *c)
 		misread(c, length);
 	else if (c->sqe.opcode == NV_IO_WRITE && length > INLINE)
 		miswrite(c, length);
-	else
+	else {
+		if (c->sqe.opcode == NV_IO_DSM || c->sqe.opcode == NV_IO_WRITE_ZEROES)
+			count_cut(c);
 		answer(c, c->sqe.cid, 0, 0);
+	}
 }
 
 static void *serve(void *arg)
@@ -632,6 +655,29 @@ static void a_namespace_with_another_name_is_another_disk(void)
 	reconnect_ms = 0;
 }
 
+static void zeroes_and_discards_are_as_large_as_the_target_takes_them(void)
+{
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	for (unsigned limits = 0; limits < 2; limits++) {
+		fake.wzsl = limits ? 1 : 0; /* 8 KiB */
+		fake.dmsl = limits ? 100 : 0;
+		SAME(open_it(&d), 0);
+		fake.cuts = fake.longest = 0;
+		SAME(vn_write_zeroes_wait(d, BLOCKS * BLOCK, 0, 0), 0);
+		SAME(fake.cuts, limits ? BLOCKS / 16 : 1);
+		SAME(fake.longest, limits ? 16 : BLOCKS);
+		fake.cuts = fake.longest = 0;
+		SAME(vn_discard_wait(d, BLOCKS * BLOCK, 0), 0);
+		SAME(fake.cuts, limits ? BLOCKS / 100 + 1 : 1);
+		SAME(fake.longest, limits ? 100 : BLOCKS);
+		vn_close(d);
+	}
+	fake.wzsl = 0;
+	fake.dmsl = 0;
+}
+
 int main(void)
 {
 	memset(memory, 0xa5, sizeof(memory));
@@ -645,6 +691,7 @@ int main(void)
 	RUN(data_are_aligned_as_the_target_wants_them);
 	RUN(a_target_that_is_slow_is_not_lost);
 	RUN(a_command_that_all_others_overtake_is_lost);
+	RUN(zeroes_and_discards_are_as_large_as_the_target_takes_them);
 	RUN(a_disk_stays_at_its_namespace_when_another_has_come_before_it);
 	RUN(a_namespace_with_another_name_is_another_disk);
 	return 0;
