@@ -107,7 +107,7 @@ LIMIT=30 check "a broker that does not answer loses no datagram" asleep
 told() { # WHO SURVIVES
 	local dead=client p status=0
 	[ "$1" = client ] && dead=server
-	: >"$work/client.out"
+	: >"$work/client.out" >"$work/server.out" # not what the one before said
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" VERBENA_LOG=debug "${run[@]}" "$work/told" $V4_B 7471 >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	wait_for 20 grep -qx listening "$work/server.out" || status=1
