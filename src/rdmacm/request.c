@@ -102,8 +102,8 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
 	if (!sidr && !honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
-	if (!listener->backlog)
-		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_REJ_CONSUMER_DEFINED;
+	if (!listener->backlog) /* as the kernel's: who wants a connection asks again after some seconds, and there may be room */
+		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
 	return 0;
 }
 

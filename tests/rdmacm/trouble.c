@@ -107,6 +107,55 @@ static void data_before_the_rtu_may_establish(void)
 }
 
 /* A REQ as a peer at from might make it. */
+/* Who comes while the backlog is full comes again, and nobody is refused. */
+static void a_crowd_gets_in_although_few_may_wait(void)
+{
+	enum { CROWD = 100, BACKLOG = 20 };
+	static struct rdma_cm_id *ids[CROWD], *served[CROWD];
+	struct rdma_conn_param param = {.retry_count = 7};
+	struct end listener;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, BACKLOG), n = 0;
+	union address to = at("127.0.0.1", port);
+	struct rdma_cm_event *e;
+
+	for (unsigned i = 0; i < CROWD; i++) {
+		MUST(rdma_create_id(listener.ch, &ids[i], NULL, RDMA_PS_TCP));
+		MUST(rdma_resolve_addr(ids[i], NULL, &to.sa, PATIENCE));
+		next_is(listener.ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+		MUST(rdma_resolve_route(ids[i], PATIENCE));
+		next_is(listener.ch, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+	}
+	for (unsigned i = 0; i < CROWD; i++) {
+		param.qp_num = 0x1000 + i;
+		MUST(rdma_connect(ids[i], &param));
+	}
+	fake_settle();
+	fake_speed = 4; /* later there is room */
+	for (unsigned established = 0; established < CROWD;) {
+		MUST(rdma_get_cm_event(listener.ch, &e));
+		switch (e->event) {
+		case RDMA_CM_EVENT_CONNECT_REQUEST:
+			param.qp_num = 0x2000 + n;
+			CHECK(n < CROWD);
+			served[n++] = e->id;
+			MUST(rdma_accept(e->id, &param));
+			break;
+		case RDMA_CM_EVENT_CONNECT_RESPONSE:
+			MUST(rdma_establish(e->id));
+			break;
+		default:
+			CHECK_INT(e->event, RDMA_CM_EVENT_ESTABLISHED);
+			established++;
+		}
+		MUST(rdma_ack_cm_event(e));
+	}
+	for (unsigned i = 0; i < CROWD; i++) {
+		MUST(rdma_destroy_id(ids[i]));
+		MUST(rdma_destroy_id(served[i]));
+	}
+	drop_end(&listener);
+}
+
 static void forge(struct vb_cm_msg *msg, unsigned port, const uint8_t from[16], const uint8_t to[16])
 {
 	struct vb_cma hdr = {.src_port = 99};
@@ -315,6 +364,7 @@ int main(int argc, char **argv)
 	        T(a_datagram_service_is_asked_again),
 	        T(silence_ends_in_unreachable),
 	        T(data_before_the_rtu_may_establish),
+	        T(a_crowd_gets_in_although_few_may_wait),
 	        T(nobody_has_our_packets_sent_to_a_third),
 	        T(headers_that_are_none_are_refused),
 	        T(forged_requests_leave_nothing_behind),
