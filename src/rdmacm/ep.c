@@ -17,6 +17,14 @@ static void *copy(const void *from, size_t len)
 	return to;
 }
 
+/* What the addresses say, or the port space. */
+static enum ibv_qp_type type_of(const struct rdma_addrinfo *res)
+{
+	if (res->ai_qp_type)
+		return (enum ibv_qp_type)res->ai_qp_type;
+	return res->ai_port_space == RDMA_PS_UDP || res->ai_port_space == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
+}
+
 static int passive(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
                    const struct ibv_qp_init_attr *attr)
 {
@@ -29,7 +37,7 @@ static int passive(struct rcm_id *id, const struct rdma_addrinfo *res, struct ib
 	id->qp_init_attr = copy(attr, sizeof(*attr));
 	if (!id->qp_init_attr)
 		return -1;
-	id->qp_init_attr->qp_type = (enum ibv_qp_type)res->ai_qp_type;
+	id->qp_init_attr->qp_type = type_of(res);
 	return 0;
 }
 
@@ -48,7 +56,7 @@ static int active(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv
 	    route(&id->id, res))
 		return -1;
 	if (attr) {
-		attr->qp_type = (enum ibv_qp_type)res->ai_qp_type;
+		attr->qp_type = type_of(res);
 		if (rdma_create_qp(&id->id, pd, attr))
 			return -1;
 	}
@@ -68,7 +76,7 @@ RCM_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res
 
 	if (!res || !out)
 		return rcm_fail(EINVAL);
-	if (rcm_create_id(NULL, &id, NULL, (enum rdma_port_space)res->ai_port_space, (enum ibv_qp_type)res->ai_qp_type))
+	if (rcm_create_id(NULL, &id, NULL, (enum rdma_port_space)res->ai_port_space, type_of(res)))
 		return -1;
 	if (res->ai_flags & RAI_PASSIVE ? passive(rcm_id(id), res, pd, attr) : active(rcm_id(id), res, pd, attr)) {
 		int err = errno;

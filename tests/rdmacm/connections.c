@@ -490,6 +490,28 @@ static void endpoints_do_it_all_in_order(void)
 	rdma_destroy_ep(t.listen);
 }
 
+static void an_endpoint_whose_type_nobody_names_has_that_of_its_port_space(void)
+{
+	static const struct {
+		enum rdma_port_space ps;
+		enum ibv_qp_type type;
+	} of[] = {{RDMA_PS_TCP, IBV_QPT_RC}, {RDMA_PS_UDP, IBV_QPT_UD}};
+	union address to = at("127.0.0.1", 7);
+
+	for (int i = 0; i < 2; i++) {
+		struct rdma_addrinfo res = {
+		        .ai_port_space = of[i].ps, .ai_dst_addr = &to.sa, .ai_dst_len = sizeof(to.sin)};
+		struct ibv_qp_init_attr attr = qp_attr(NULL, (enum ibv_qp_type)0);
+		struct rdma_cm_id *id;
+
+		MUST(rdma_create_ep(&id, &res, NULL, &attr));
+		CHECK_INT(id->qp_type, of[i].type);
+		CHECK_INT(id->qp->qp_type, of[i].type);
+		CHECK_INT(attr.qp_type, of[i].type);
+		rdma_destroy_ep(id);
+	}
+}
+
 /* Both with two pieces of 8 bytes, 100 apart. */
 static void in_two(struct ibv_sge sge[2], const char *at, const struct ibv_mr *mr)
 {
@@ -992,6 +1014,7 @@ int main(int argc, char **argv)
 	        T(what_ids_did_ends_with_their_channel),
 	        T(queue_pairs_may_be_the_programs_own),
 	        T(endpoints_do_it_all_in_order),
+	        T(an_endpoint_whose_type_nobody_names_has_that_of_its_port_space),
 	        T(the_helpers_of_rdma_verbs_take_more_than_one_piece),
 	        T(a_synchronous_connect_tells_that_it_was_refused),
 	        T(shared_receive_queues_come_with_an_id),
