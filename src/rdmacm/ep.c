@@ -113,7 +113,7 @@ RCM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **o
 
 	if (!rcm_ours(id))
 		return -1;
-	if (!id->sync)
+	if (!id->sync || id->state != RCM_LISTEN) /* otherwise nothing would ever come */
 		return rcm_fail(EINVAL);
 	rcm_drop_event(id);
 	if (rdma_get_cm_event(listen->channel, &event))

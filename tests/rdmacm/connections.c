@@ -664,6 +664,64 @@ static void queue_pairs_bring_their_completion_queues(void)
 	drop_end(&client);
 }
 
+static void what_is_said_twice_or_too_late_changes_nothing(void)
+{
+	struct end listener, client, server;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	union address own = at("127.0.0.1", 0), other = at("::1", 0), to = at("127.0.0.1", port);
+	struct rdma_conn_param param = {.private_data = "x", .private_data_len = 1, .retry_count = 7};
+	struct rdma_cm_id *sync, *none;
+	struct rdma_cm_event *e;
+
+	client = (struct end){.ch = rdma_create_event_channel()};
+	MUST(rdma_create_id(client.ch, &client.id, &client, RDMA_PS_TCP));
+	MUST(rdma_bind_addr(client.id, &own.sa));
+	__be16 bound = rdma_get_src_port(client.id);
+	MUST(rdma_resolve_addr(client.id, &other.sa, &to.sa, PATIENCE)); /* it has a source */
+	next_is(client.ch, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+	CHECK_INT(rdma_get_src_port(client.id), bound);
+	FAILS(rdma_connect(client.id, &param), EINVAL); /* without a route */
+	MUST(rdma_resolve_route(client.id, PATIENCE));
+	FAILS(rdma_resolve_route(client.id, PATIENCE), EINVAL);
+	next_is(client.ch, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+	FAILS(rdma_connect(client.id, NULL), EINVAL); /* of which queue pair? */
+	FAILS(rdma_disconnect(client.id), EINVAL);
+	FAILS(rdma_establish(client.id), EINVAL);
+	make_qp(&client);
+	MUST(rdma_connect(client.id, &param));
+	FAILS(rdma_connect(client.id, &param), EINVAL);
+	FAILS(rdma_accept(listener.id, &param), EINVAL);
+	e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(data_is(e, "x", 56));
+	server = (struct end){.ch = listener.ch, .id = e->id};
+	FAILS(rdma_connect(server.id, &param), EINVAL);
+	FAILS(rdma_notify(server.id, IBV_EVENT_COMM_EST), EINVAL);
+	make_qp(&server);
+	MUST(rdma_accept(server.id, &e->param.conn));
+	MUST(rdma_ack_cm_event(e));
+	FAILS(rdma_accept(server.id, NULL), EINVAL);
+	next_is(client.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	next_is(server.ch, RDMA_CM_EVENT_ESTABLISHED, NULL);
+	FAILS(rdma_accept(server.id, NULL), EINVAL);
+	FAILS(rdma_reject(server.id, NULL, 0), EINVAL);
+	FAILS(rdma_establish(client.id), EINVAL);
+	FAILS(rdma_notify(server.id, IBV_EVENT_QP_FATAL), EINVAL);
+	FAILS(rdma_listen(server.id, 1), EINVAL);
+	MUST(rdma_create_id(NULL, &sync, NULL, RDMA_PS_TCP));
+	FAILS(rdma_get_request(sync, &none), EINVAL); /* and does not wait */
+	MUST(rdma_destroy_id(sync));
+	send_and_receive(&client, &server);
+	MUST(rdma_disconnect(client.id));
+	MUST(rdma_disconnect(client.id));
+	next_is(server.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	FAILS(rdma_accept(server.id, NULL), EINVAL);
+	MUST(rdma_disconnect(server.id));
+	next_is(client.ch, RDMA_CM_EVENT_DISCONNECTED, NULL);
+	drop_end(&client);
+	drop_end(&server);
+	drop_end(&listener);
+}
+
 static void both_may_disconnect_at_once(void)
 {
 	struct end listener, client, server;
@@ -1019,6 +1077,7 @@ int main(int argc, char **argv)
 	        T(a_synchronous_connect_tells_that_it_was_refused),
 	        T(shared_receive_queues_come_with_an_id),
 	        T(queue_pairs_bring_their_completion_queues),
+	        T(what_is_said_twice_or_too_late_changes_nothing),
 	        T(both_may_disconnect_at_once),
 	        T(destroying_an_id_disconnects_its_peer),
 	        T(a_program_that_just_ends_disconnects),
