@@ -138,8 +138,11 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	n = vb_gather(qp, w, 0, iov);
 	if (n < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
-	if (!peer || !vb_peer_ready(peer))
+	if (!peer || !vb_peer_ready(peer)) {
+		if (peer)
+			vb_peer_remind(peer);
 		goto wait;
+	}
 	vb_lock(&peer->tx_lock);
 	struct vb_rec *rec = vb_ring_reserve(peer, 64 + 40 + w->length);
 	if (!rec && vb_want_space(peer))

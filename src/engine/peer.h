@@ -69,6 +69,7 @@ struct vb_peer {
 	void *ring_map;
 	union ibv_gid gids[8];               /* addresses the broker has confirmed for it; under io->meet_lock */
 	unsigned ngids;
+	uint64_t reminded;                   /* ns; under io->meet_lock */
 	struct vb_peer *next;                /* every peer ever met */
 };
 
@@ -122,5 +123,9 @@ static inline bool vb_want_space(struct vb_peer *p)
  * up to that many ms. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES. io/peer.c; no lock held if wait > 0.
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
+
+/* It is not ready yet: our introduction may have been lost to it, by want of descriptors. Now and then the broker is asked
+ * to introduce us again. Any lock but meet_lock may be held. */
+void vb_peer_remind(struct vb_peer *p);
 
 #endif

@@ -326,8 +326,13 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 
 	if (qp->type == IBV_QPT_UD || now < qp->meet_after)
 		return;
-	if (qp->peer && vb_peer_alive(qp->peer))
+	if (qp->peer && vb_peer_alive(qp->peer)) {
+		if (!qp->remote && !vb_peer_ready(qp->peer)) {
+			vb_peer_remind(qp->peer);
+			qp->meet_after = now + 1000000;
+		}
 		return;
+	}
 	if (qp->peer && qp->remote)
 		return; /* it was connected, and the other program is gone: that is for the timer */
 	qp->peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);

@@ -372,6 +372,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
 		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
 
+		if (i % 128 == 127)
+			vb_peer_remind(p);
 		nanosleep(&ts, NULL);
 	}
 	vb_lock(&qp->node->progress);

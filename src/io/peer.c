@@ -41,6 +41,8 @@ struct vb_meeting {
 /* A question that has no answer is put again after this, as the same one: the broker may have little of the machine, and its
  * first answer be on the way. */
 #define ASK_AGAIN_NS 1000000000ull
+/* Who has not mapped us by then has lost our introduction, or is slow: it hears of us again. */
+#define REMIND_NS 100000000ull
 
 static bool sealed(int fd, uint64_t size)
 {
@@ -481,6 +483,23 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 	p = m ? m->peer : NULL;
 	pthread_mutex_unlock(&io->meet_lock);
 	return p;
+}
+
+void vb_peer_remind(struct vb_peer *p)
+{
+	struct vb_io *io = p->node->io;
+	uint64_t now = vb_now();
+
+	pthread_mutex_lock(&io->meet_lock);
+	const struct vb_meeting *m = io->meetings;
+
+	while (m && m->peer != p)
+		m = m->next;
+	if (m && !m->asking && now - m->answered > REMIND_NS && now - p->reminded > REMIND_NS) {
+		p->reminded = now;
+		vb_broker_meet(io->broker, ++io->meet_tag, m->qpn, &m->dgid); /* nobody waits for this answer */
+	}
+	pthread_mutex_unlock(&io->meet_lock);
 }
 
 /* Where the device's programs can be met: the GIDs of RoCE, the addresses of the interface of iWARP. */

@@ -37,6 +37,8 @@ static enum way find_way(struct vb_node *node, const struct vb_wire_arrival *a, 
 	*out = p;
 	if (!p)
 		return err == EAGAIN ? WAY_SOON : WAY_NONE;
+	if (!p->self && !vb_peer_ready(p))
+		vb_peer_remind(p);
 	return p->self ? WAY_NONE : vb_peer_ready(p) ? WAY_HERE : WAY_SOON;
 }
 

@@ -183,6 +183,10 @@ struct vb_peer *vb_peer_find(struct vb_node *n, uint32_t qpn, const union ibv_gi
 	return *err ? NULL : &peer;
 }
 
+void vb_peer_remind(struct vb_peer *p)
+{
+}
+
 void vb_peer_bell(struct vb_peer *p)
 {
 }

@@ -4,6 +4,7 @@
 #include "pair.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 /* --- within one process: two queue pairs, polled by the same thread, so that both ends are easily looked at --- */
 
@@ -441,6 +442,59 @@ static void a_peer_that_becomes_ready_late_is_found(void)
 	hear(p.fd, &it, sizeof(it));
 	link_to(&l, &it);
 	tell(p.fd, &l.me, sizeof(l.me));
+	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 8);
+	expect(l.scq, 1, IBV_WC_SUCCESS);
+	meet_up(p.fd);
+	finish(&p);
+}
+
+/* A peer that had no descriptor free when we were introduced is met when it has. Fails when the introduction is said once. */
+static void full_target(int fd, void *arg)
+{
+	struct rlimit before, full;
+	struct dev d;
+	struct link l;
+	struct mem m;
+	struct addr it;
+	char c;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	link_make(&l, &d, &(struct conf){0});
+	post_recv(&l, 1, &m, 0, 64);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	full = before;
+	int lowest = dup(fd);
+	close(lowest);
+	full.rlim_cur = (rlim_t)lowest;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &full));
+	tell(fd, &l.me, sizeof(l.me));
+	hear(fd, &it, sizeof(it));
+	link_to(&l, &it);
+	tell(fd, "", 1);
+	hear(fd, &c, 1); /* it has been introduced */
+	CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	expect(l.rcq, 1, IBV_WC_SUCCESS);
+	meet_up(fd);
+}
+
+static void a_peer_without_a_free_descriptor_is_met_when_it_has_one(void)
+{
+	struct peer p = start(full_target, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+	struct addr it;
+	char c;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	link_make(&l, &d, &(struct conf){.timeout = 18 /* 1.1 s */, .retry = 7});
+	hear(p.fd, &it, sizeof(it));
+	tell(p.fd, &l.me, sizeof(l.me));
+	hear(p.fd, &c, 1);
+	link_to(&l, &it);
+	tell(p.fd, "", 1);
 	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 8);
 	expect(l.scq, 1, IBV_WC_SUCCESS);
 	meet_up(p.fd);
@@ -935,6 +989,7 @@ int main(int argc, char **argv)
 		{"a queue pair in reset exhausts the retries", a_queue_pair_in_reset_exhausts_the_retries},
 		{"wrong sequence numbers exhaust the retries", wrong_sequence_numbers_exhaust_the_retries},
 		{"a peer that becomes ready late is found", a_peer_that_becomes_ready_late_is_found},
+		{"a peer without a free descriptor is met when it has one", a_peer_without_a_free_descriptor_is_met_when_it_has_one},
 		{"programs that have just started meet at once", programs_that_have_just_started_meet_at_once},
 		{"posting in a wrong state is refused", posting_in_a_wrong_state_is_refused},
 		{"a full queue is ENOMEM with the first that did not fit", a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit},
