@@ -58,7 +58,7 @@ enum vb_msg_type {
 	VB_MSG_ATTACHED = 0x81,
 	VB_MSG_MEET_REPLY = 0x82, /* descriptors when err is 0: seg, bell, wake, pidfd */
 	VB_MSG_INTRODUCED = 0x83, /* vb_msg_meet_reply with tag 0; the same descriptors */
-	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes */
+	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes. EAGAIN: come back in a while */
 	VB_MSG_STATUS_PART = 0x85,
 	VB_MSG_STATUS_END = 0x86,
 	VB_MSG_WIRE_REPLY = 0x90, /* descriptors when err is 0: the lane's socket, the lifeline's writing end */

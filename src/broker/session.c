@@ -430,9 +430,14 @@ static bool read_one(struct vb_broker *b, struct vb_session *s, bool *more)
 	}
 	int nfds = take_fds(&mh, fds);
 	if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		bool short_of_fds = !(mh.msg_flags & MSG_TRUNC) && nfds < VB_MAX_FDS; /* cut where there is room: we have no more */
+
 		for (int i = 0; i < nfds; i++)
 			close(fds[i]);
-		vb_session_refuse(b, s, EBADMSG, "message too long, or too many descriptors");
+		if (short_of_fds)
+			vb_session_refuse(b, s, EAGAIN, "the broker has no descriptor left: again later");
+		else
+			vb_session_refuse(b, s, EBADMSG, "message too long, or too many descriptors");
 		return false;
 	}
 	if (n == 0) {

@@ -507,6 +507,10 @@ static void on_error(struct vb_broker_client *c, struct vb_incoming *in)
 {
 	in->error.text[sizeof(in->error.text) - 1] = 0;
 	c->error = in->error.err > 0 ? in->error.err : EPROTO;
+	if (c->error == EAGAIN) { /* it is asked again, and may have room then */
+		vb_log(VB_LOG_INFO, "broker: %s", in->error.text);
+		return;
+	}
 	if (!c->refused)
 		vb_log(VB_LOG_ERROR, "broker: refused: %s (%s)%s", in->error.text, strerror(c->error),
 		       c->lane && c->error == EBUSY ? "; programs on this host cannot meet this one until that one ends" : "");

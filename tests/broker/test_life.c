@@ -530,6 +530,54 @@ static void a_dead_socket_and_alien_state_do_no_harm(void)
 	}
 }
 
+/* So that it can make n descriptors more. */
+static void leave_room(pid_t pid, int n)
+{
+	struct rlimit lim;
+	char path[64];
+	int fd = -1;
+
+	while (n >= 0) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, ++fd);
+		n -= access(path, F_OK) != 0;
+	}
+	CHECK(prlimit(pid, RLIMIT_NOFILE, NULL, &lim) == 0);
+	lim.rlim_cur = (rlim_t)fd;
+	CHECK(prlimit(pid, RLIMIT_NOFILE, &lim, NULL) == 0);
+}
+
+static void a_broker_short_of_descriptors_is_asked_again(void)
+{
+	struct vb_broker_client *c = NULL;
+	struct vb_attach_fds fds;
+	struct program p;
+	int err;
+
+	start_program(&p, 1, 0);
+	pid_t broker = broker_pid();
+	make_fds(&fds);
+	CHECK(wait_idle(broker)); /* it has closed what the question took */
+	leave_room(broker, 4); /* for the socket and its process, not for what comes with ATTACH */
+	pid_t rescuer = fork();
+	if (rescuer == 0) {
+		static struct vb_broker_report r;
+
+		while (vb_broker_status(&r) || !(r.counters.refused + r.counters.bad_messages))
+			sleep_ms(10);
+		leave_room(broker, 100);
+		_exit(0);
+	}
+	do
+		err = vb_broker_connect(&fds, &c);
+	while (err == ETIMEDOUT); /* the rescuer may have had no turn yet */
+	kill(rescuer, SIGKILL);
+	CHECK_IS(err, 0);
+	CHECK(waitpid(rescuer, NULL, 0) == rescuer);
+	CHECK(wait_lanes(2, LONG));
+	vb_broker_disconnect(c);
+	end_program(&p, 0);
+}
+
 static const struct test tests[] = {
 	{"it goes with the last and leaves only the lock", it_goes_with_the_last_and_leaves_only_the_lock},
 	{"one that nobody came to goes too", one_that_nobody_came_to_goes_too},
@@ -551,6 +599,7 @@ static const struct test tests[] = {
 	{"a relative runtime path works", a_relative_runtime_path_works},
 	{"without a named directory it is found by network namespace",
 	 without_a_named_directory_it_is_found_by_network_namespace},
+	{"a broker short of descriptors is asked again", a_broker_short_of_descriptors_is_asked_again},
 	{"a dead socket and alien state do no harm", a_dead_socket_and_alien_state_do_no_harm},
 };
 
