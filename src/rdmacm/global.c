@@ -194,10 +194,25 @@ int rcm_open(void)
 	return err;
 }
 
-/* A program that just ends leaves its connections as the kernel would: their peers are told. */
-__attribute__((destructor)) static void at_exit(void)
+/* From a thread that may never run again: exit() called by a signal's handler. */
+static bool take_over(void)
 {
-	rcm_lock();
+	const struct timespec ts = {0, 100000};
+
+	for (int i = 0; i < 200; i++) {
+		if (!pthread_mutex_trylock(&rcm.lock))
+			return true;
+		nanosleep(&ts, NULL);
+	}
+	return false;
+}
+
+/* A program that just ends leaves its connections as the kernel would: their peers are told. A priority is for it to come
+ * behind those without, which may need the connections: rsockets. */
+__attribute__((destructor(60000))) static void at_exit(void)
+{
+	if (!take_over())
+		return;
 	for (struct rcm_id *id = rcm.qp1 ? rcm.ids : NULL; id; id = id->next) {
 		if (id->conn)
 			vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
@@ -205,5 +220,5 @@ __attribute__((destructor)) static void at_exit(void)
 		rcm_iw_end(id);
 		id->told = false;
 	}
-	rcm_unlock();
+	pthread_mutex_unlock(&rcm.lock);
 }

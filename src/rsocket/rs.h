@@ -74,6 +74,8 @@ struct rsocket {
 	enum rs_state state;
 	bool closed, can_read, can_write;
 	bool we_shut; /* the writing side was shut by this program */
+	bool goodbye_said; /* RS_CTRL_DISCONNECT was posted */
+	bool lingering;    /* closed, and the service thread waits until what was sent has arrived */
 	bool end_said, end_heard; /* RS_CTRL_SHUTDOWN: was posted, has come */
 	int err; /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;
@@ -131,6 +133,7 @@ struct rsocket *rs_get(int fd);
 struct rsocket *rs_find(int fd); /* no errno, no complaint */
 bool rs_foreign(int fd);         /* made before the fork that made this process; is forgotten */
 struct rsocket *rs_get_serial(int fd, uint32_t serial);
+unsigned rs_list(struct rsocket **out, unsigned room); /* this process's, a reference on each */
 void rs_put(struct rsocket *rs);
 
 /* rs_config.c */
@@ -158,12 +161,22 @@ int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, c
 bool rs_nonblocking(const struct rsocket *rs, int flags);
 
 /* rs_service.c: one thread that drives connections, datagram look-ups and keep-alives. */
-enum rs_watch { RS_WATCH_CM, RS_WATCH_TIMER, RS_WATCH_UDP, RS_WATCH_PATH };
+enum rs_watch { RS_WATCH_CM, RS_WATCH_TIMER, RS_WATCH_UDP, RS_WATCH_PATH, RS_WATCH_LINGER };
 int rs_service_add(struct rsocket *rs, enum rs_watch what, int fd);
 void rs_service_pause(int fd, bool pause, struct rsocket *rs, enum rs_watch what);
 void rs_service_del(int fd);
 void rs_service_forked(void);
 int rs_keep_alive_set(struct rsocket *rs);
+int rs_timer_set(struct rsocket *rs, int s); /* lock */
+void rs_service_finish(int ms);              /* has it call rs_linger_all(), and waits so long */
+
+/* rs_linger.c. rs_linger: goodbye; true: the service thread goes on with it, and has the table's reference. */
+bool rs_linger(struct rsocket *rs);
+void rs_linger_look(struct rsocket *rs, bool too_late); /* service thread */
+void rs_linger_all(void);                               /* service thread: the program ends */
+
+/* rs_api.c */
+void rs_teardown(struct rsocket *rs);
 
 /* rs_connect.c: everything that rdma_cm has a say in. */
 void rs_cm_ready(struct rsocket *rs); /* service thread */
@@ -231,6 +244,9 @@ void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* bytes in
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags);
 ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags);
 int rs_stream_shutdown(struct rsocket *rs, int how);
+void rs_part(struct rsocket *rs, const struct rs_deadline *until);  /* lock: says that this is the end, waits until it has come */
+void rs_abort(struct rsocket *rs, const struct rs_deadline *until); /* lock: breaks the connection for the peer, too */
+void rs_end_qp(struct rsocket *rs);                                 /* lock */
 /* One piece, of at most what is inline or in the ring; send_lock and lock are held. */
 uint32_t rs_piece(struct rsocket *rs, size_t left);
 struct rs_load {

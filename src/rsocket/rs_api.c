@@ -130,7 +130,7 @@ RS_EXPORT int rshutdown(int socket, int how)
 }
 
 /* Threads that are in a call on it leave with an error before anything is freed. */
-static void teardown(struct rsocket *rs)
+void rs_teardown(struct rsocket *rs)
 {
 	pthread_mutex_lock(&rs->lock);
 	rs->can_read = rs->can_write = false;
@@ -174,15 +174,14 @@ RS_EXPORT int rclose(int socket)
 		return 0;
 	if (!rs) /* of a parent's, the descriptor is all that is ours */
 		return rs_foreign(socket) ? close(socket) : rs_fail(EBADF);
-	if (rs->type == SOCK_STREAM)
-		rs_stream_shutdown(rs, SHUT_RDWR);
 	if (!mark_closed(rs))
 		return done(rs, EBADF);
 	rs_accept_flush(rs);
-	teardown(rs);
+	if (rs->type == SOCK_STREAM && rs_linger(rs))
+		return done(rs, 0);
+	rs_teardown(rs);
 	rs_put(rs); /* the table's */
-	rs_put(rs);
-	return 0;
+	return done(rs, 0);
 }
 
 static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union rs_addr *from, bool *truncated)

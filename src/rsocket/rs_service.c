@@ -4,12 +4,14 @@
 
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static int epfd = -1;
+static int epfd = -1, finish_fd = -1, finished_fd = -1;
+enum { FINISH = UINT32_MAX }; /* no event of an rsocket: the program ends */
 
 /* An event names its rsocket by descriptor and serial: it may be closed by the time the thread looks. */
 static uint64_t tag(const struct rsocket *rs, enum rs_watch what)
@@ -52,8 +54,30 @@ static void handle(uint64_t what)
 	case RS_WATCH_PATH:
 		rs_dgram_path_ready(rs);
 		break;
+	case RS_WATCH_LINGER:
+		break;
 	}
+	if (rs->lingering)
+		rs_linger_look(rs, (what >> 28 & 15) == RS_WATCH_TIMER);
 	rs_put(rs);
+}
+
+static void finish(void)
+{
+	uint64_t n = 1;
+
+	(void)!read(finish_fd, &n, sizeof(n));
+	rs_linger_all();
+	(void)!write(finished_fd, &n, sizeof(n));
+}
+
+void rs_service_finish(int ms)
+{
+	struct pollfd p = {.fd = finished_fd, .events = POLLIN};
+	uint64_t one = 1;
+
+	if (epfd >= 0 && write(finish_fd, &one, sizeof(one)) == sizeof(one))
+		poll(&p, 1, ms);
 }
 
 static void *run(void *arg)
@@ -65,34 +89,61 @@ static void *run(void *arg)
 	for (;;) {
 		n = epoll_wait(fd, ev, 8, -1);
 		for (int i = 0; i < n; i++)
-			handle(ev[i].data.u64);
+			if (ev[i].data.u64 == FINISH)
+				finish();
+			else
+				handle(ev[i].data.u64);
 	}
 	return NULL;
 }
 
-static int start(void)
+static void shut(void)
+{
+	int *const fds[] = {&epfd, &finish_fd, &finished_fd};
+
+	for (int i = 0; i < 3; i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+static int open_fds(void)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = FINISH};
+
+	finish_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	epfd = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+	return finish_fd < 0 || finished_fd < 0 || epfd < 0 || epoll_ctl(epfd, EPOLL_CTL_ADD, finish_fd, &ev) ? errno : 0;
+}
+
+static int start_thread(void)
 {
 	sigset_t all, before;
 	pthread_t thread;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, NULL, run, (void *)(intptr_t)epfd);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!err)
+		pthread_detach(thread);
+	return err;
+}
+
+static int start(void)
+{
 	int err = 0;
 
 	pthread_mutex_lock(&start_lock);
 	if (epfd < 0) {
-		epfd = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
-		if (epfd < 0) {
-			err = errno;
-		} else {
-			sigfillset(&all);
-			pthread_sigmask(SIG_SETMASK, &all, &before);
-			err = pthread_create(&thread, NULL, run, (void *)(intptr_t)epfd);
-			pthread_sigmask(SIG_SETMASK, &before, NULL);
-			if (err) {
-				close(epfd);
-				epfd = -1;
-			} else {
-				pthread_detach(thread);
-			}
-		}
+		err = open_fds();
+		if (!err)
+			err = start_thread();
+		if (err)
+			shut();
 	}
 	pthread_mutex_unlock(&start_lock);
 	return err;
@@ -102,9 +153,7 @@ static int start(void)
 void rs_service_forked(void)
 {
 	pthread_mutex_init(&start_lock, NULL);
-	if (epfd >= 0)
-		close(epfd);
-	epfd = -1;
+	shut();
 }
 
 int rs_service_add(struct rsocket *rs, enum rs_watch what, int fd)
@@ -129,16 +178,14 @@ void rs_service_del(int fd)
 	epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-/* Follows SO_KEEPALIVE, TCP_KEEPIDLE and the state; rs->lock is held. */
-int rs_keep_alive_set(struct rsocket *rs)
+/* Every s seconds, 0: never; rs->lock is held. */
+int rs_timer_set(struct rsocket *rs, int s)
 {
-	struct itimerspec every = {{0}, {0}};
+	struct itimerspec every = {{s, 0}, {s, 0}};
 	int err;
 
-	if (rs->keep_alive && rs->state == RS_CONNECTED)
-		every.it_value.tv_sec = every.it_interval.tv_sec = rs->keep_idle_s;
 	if (rs->keep_timer < 0) {
-		if (!every.it_value.tv_sec)
+		if (!s)
 			return 0;
 		rs->keep_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 		if (rs->keep_timer < 0)
@@ -152,4 +199,12 @@ int rs_keep_alive_set(struct rsocket *rs)
 	}
 	timerfd_settime(rs->keep_timer, 0, &every, NULL);
 	return 0;
+}
+
+/* Follows SO_KEEPALIVE, TCP_KEEPIDLE and the state; rs->lock is held. */
+int rs_keep_alive_set(struct rsocket *rs)
+{
+	if (rs->lingering) /* the timer is its end */
+		return 0;
+	return rs_timer_set(rs, rs->keep_alive && rs->state == RS_CONNECTED ? rs->keep_idle_s : 0);
 }

@@ -252,6 +252,7 @@ int rs_send_control(struct rsocket *rs, enum rs_control what)
 	if (err)
 		rs_break(rs, err);
 	rs->end_said |= what == RS_CTRL_SHUTDOWN;
+	rs->goodbye_said |= what == RS_CTRL_DISCONNECT;
 	return err;
 }
 
@@ -284,9 +285,43 @@ static void say_goodbye(struct rsocket *rs, int how, const struct rs_deadline *u
 	wait_through(rs, rs_sends_done, until);
 }
 
+void rs_end_qp(struct rsocket *rs)
+{
+	struct ibv_qp_attr attr = {.qp_state = rs->message_sends ? IBV_QPS_SQD : IBV_QPS_ERR};
+
+	if (rs->state == RS_DISCONNECTED && rs->qp)
+		ibv_modify_qp(rs->qp, &attr, IBV_QP_STATE);
+}
+
+void rs_part(struct rsocket *rs, const struct rs_deadline *until)
+{
+	if (rs->state == RS_CONNECTED)
+		say_goodbye(rs, SHUT_RDWR, until);
+	rs_end_qp(rs);
+	rs_wake(rs);
+}
+
+/* A write where the peer has no memory: its queue pair takes it for an error, and so does its rsocket. */
+void rs_abort(struct rsocket *rs, const struct rs_deadline *until)
+{
+	struct rs_sge nowhere = {.addr = rs->peer_sgl.addr ^ UINT64_C(1) << 63, .key = rs->peer_sgl.key};
+	struct ibv_sge one = {.addr = (uintptr_t)rs->send_buf, .length = 1};
+	bool inl = rs->inline_max > 0;
+
+	rs->can_read = rs->can_write = false;
+	rs_wake(rs);
+	if (rs->state != RS_CONNECTED || !rs_tx_may_control(&rs->tx, 1))
+		return;
+	rs->goodbye_said = true;
+	rs->tx.ctrl++;
+	one.lkey = rs->send_mr->lkey;
+	if (rs_post_write(rs, &one, 1, inl, nowhere, rs_wr_id(RS_WR_CTRL, 1)))
+		rs_break(rs, ECONNABORTED);
+	wait_through(rs, rs_sends_done, until);
+}
+
 int rs_stream_shutdown(struct rsocket *rs, int how)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 	struct rs_deadline until = {0};
 	int err = 0;
 
@@ -298,11 +333,8 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 	else if (rs->state == RS_CONNECTED)
 		say_goodbye(rs, how, &until);
 	/* Not where both halves have ended by themselves: the peer may still ask whether its last has arrived. */
-	if (rs->state == RS_DISCONNECTED && rs->qp && !(how == SHUT_WR && rs->end_heard)) {
-		if (rs->message_sends)
-			attr.qp_state = IBV_QPS_SQD;
-		ibv_modify_qp(rs->qp, &attr, IBV_QP_STATE);
-	}
+	if (!(how == SHUT_WR && rs->end_heard))
+		rs_end_qp(rs);
 	rs_wake(rs);
 	pthread_mutex_unlock(&rs->lock);
 	return err;

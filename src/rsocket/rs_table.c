@@ -145,6 +145,21 @@ struct rsocket *rs_get_serial(int fd, uint32_t serial)
 	return look(fd, serial);
 }
 
+unsigned rs_list(struct rsocket **out, unsigned room)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < PAGE * PAGES && n < room; fd++) {
+		if (!pages[fd / PAGE]) {
+			fd += PAGE - 1;
+			continue;
+		}
+		out[n] = rs_find(fd);
+		n += out[n] != NULL;
+	}
+	return n;
+}
+
 bool rs_foreign(int fd)
 {
 	struct rsocket *rs = look(fd, 0);
@@ -179,11 +194,14 @@ struct rsocket *rs_get(int fd)
 		errno = EBADF;
 		return NULL;
 	}
-	if (rs->fork_generation == rs_fork_generation)
+	if (rs->fork_generation == rs_fork_generation && !__atomic_load_n(&rs->lingering, __ATOMIC_RELAXED))
 		return rs;
+	errno = EBADF;
+	if (rs->fork_generation != rs_fork_generation) {
+		complain();
+		errno = ENOTSUP;
+	}
 	rs_put(rs);
-	complain();
-	errno = ENOTSUP;
 	return NULL;
 }
 

@@ -15,9 +15,15 @@ fi
 check "the calls behave as those of sockets" api 127.0.0.1
 # outside UDP port 4791 may be somebody else's
 alone() {
-	mkdir -m 700 "$work/alone"
-	(on_a=("$ROOT/tests/own-network" env "VERBENA_RUNTIME=$work/alone"); "$@")
+	local own
+	own=$(mktemp -d "$work/alone.XXXXXX") && (on_a=("$ROOT/tests/own-network" env "VERBENA_RUNTIME=$own"); "$@")
 }
 check "the calls behave as those of sockets, by RoCEv2" on_wire alone api 127.0.0.1
 plain_programs
+if ! sanitized && [ -e "$PRELOAD" ]; then
+	check "calls of plain sockets" plain calls
+	check "calls of plain sockets, by RoCEv2" on_wire alone plain calls
+	VERBENA_FAULT=loss=2 check "what a program wrote before its end arrives, though packets are lost" \
+		on_wire alone plain calls what_a_program_wrote_before_its_end_arrives
+fi
 finish

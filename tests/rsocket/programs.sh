@@ -256,4 +256,8 @@ plain_programs() {
 api() {
 	timeout -k 2 $((LIMIT * SLOW)) ${on_a[@]+"${on_a[@]}"} "${run[@]}" "$BUILD/tests/rsocket/rsocket_api" "$1"
 }
+# calls [TEST]: the same of a program that knows only sockets
+calls() {
+	timeout -k 2 $((LIMIT * SLOW)) ${on_a[@]+"${on_a[@]}"} "${run[@]}" "$BUILD/tests/rsocket/rsocket_plain" 127.0.0.1 "$@"
+}
 on_wire() { (export VERBENA_WIRE=always; "$@"); }
