@@ -118,6 +118,7 @@ struct rsocket {
 	/* A listener's queue of established connections, and the way from one of those to its listener. */
 	struct rsocket *accept_head, *accept_next;
 	int accept_count, backlog;
+	bool deaf; /* a listener that was shut down */
 	int listener_fd;
 	uint32_t listener_serial;
 

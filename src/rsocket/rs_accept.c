@@ -12,6 +12,8 @@ int rs_stream_listen(struct rsocket *rs, int backlog)
 
 	if (rs->state == RS_INIT)
 		err = rs_stream_bind(rs, &any);
+	if (!err && rs->state == RS_LISTENING)
+		rs->deaf = false;
 	if (err || rs->state == RS_LISTENING)
 		return err;
 	if (rs->state != RS_BOUND)
@@ -91,7 +93,7 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	int err = EPROTO;
 	bool full;
 
-	if (rs_conn_decode(&peer, param.private_data, param.private_data_len)) {
+	if (!listener->deaf && rs_conn_decode(&peer, param.private_data, param.private_data_len)) {
 		rs = heir(listener);
 		err = rs ? 0 : ENOMEM;
 	}
@@ -149,7 +151,7 @@ void rs_accepted(struct rsocket *rs, bool ok)
 	pthread_mutex_unlock(&rs->lock);
 	if (listener) {
 		pthread_mutex_lock(&listener->lock);
-		taken = ok && !listener->closed;
+		taken = ok && !listener->closed && !listener->deaf;
 		if (taken)
 			enqueue(listener, rs);
 		else
@@ -163,7 +165,7 @@ void rs_accepted(struct rsocket *rs, bool ok)
 
 static bool waiting(struct rsocket *rs)
 {
-	return rs->accept_head || rs->closed;
+	return rs->accept_head || rs->closed || rs->deaf;
 }
 
 struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
@@ -179,6 +181,8 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 		err = rs_wait(rs, waiting, rs_nonblocking(rs, flags), &until);
 	if (!err && rs->closed)
 		err = EBADF;
+	if (!err && rs->deaf)
+		err = EINVAL;
 	if (!err) {
 		got = rs->accept_head;
 		rs->accept_head = got->accept_next;
@@ -190,7 +194,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 	return got;
 }
 
-/* A listener is closed: nobody will ask for what waits in its queue. */
+/* A listener is closed or shut down: nobody will ask for what waits in its queue. */
 void rs_accept_flush(struct rsocket *listener)
 {
 	struct rsocket *rs, *next;
@@ -198,6 +202,8 @@ void rs_accept_flush(struct rsocket *listener)
 	pthread_mutex_lock(&listener->lock);
 	rs = listener->accept_head;
 	listener->accept_head = NULL;
+	for (struct rsocket *i = rs; i; i = i->accept_next)
+		one_less(listener);
 	pthread_mutex_unlock(&listener->lock);
 	for (; rs; rs = next) {
 		next = rs->accept_next;

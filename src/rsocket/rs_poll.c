@@ -35,6 +35,8 @@ short rs_ready(struct rsocket *rs, short events)
 		                         (rs_dgram_writable(rs) ? POLLOUT | POLLWRNORM : 0)));
 	switch (rs->state) {
 	case RS_LISTENING:
+		if (rs->deaf)
+			return (short)(POLLHUP | (events & (POLLIN | POLLRDNORM | POLLRDHUP)));
 		return (short)(events & (rs->accept_head ? POLLIN | POLLRDNORM : 0));
 	case RS_CONNECTED:
 	case RS_DISCONNECTED:

@@ -320,11 +320,26 @@ void rs_abort(struct rsocket *rs, const struct rs_deadline *until)
 	wait_through(rs, rs_sends_done, until);
 }
 
+/* As Linux has it: whoever accepts is told, and who connects is refused, until it is to listen again. */
+static int shut_listener(struct rsocket *rs, int how)
+{
+	if (how == SHUT_WR)
+		return 0;
+	pthread_mutex_lock(&rs->lock);
+	rs->deaf = true;
+	rs_wake(rs);
+	pthread_mutex_unlock(&rs->lock);
+	rs_accept_flush(rs);
+	return 0;
+}
+
 int rs_stream_shutdown(struct rsocket *rs, int how)
 {
 	struct rs_deadline until = {0};
 	int err = 0;
 
+	if (rs->state == RS_LISTENING)
+		return shut_listener(rs, how);
 	pthread_mutex_lock(&rs->lock);
 	if (rs->linger_on)
 		until = rs_deadline_ms((int64_t)rs->linger_s * 1000);

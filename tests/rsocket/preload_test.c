@@ -42,6 +42,105 @@ static int client(const struct sockaddr_in *at)
 	return s;
 }
 
+struct pair {
+	int a, b; /* who connected, who accepted */
+};
+
+static struct pair connected(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, 0);
+	struct pair p = {.a = client(&at)};
+
+	p.b = accept(l, NULL, NULL);
+	CHECK(p.b >= 0 && !close(l));
+	return p;
+}
+
+static void finish(struct pair p)
+{
+	CHECK(!close(p.a) && !close(p.b));
+}
+
+static int events(int fd, short want, int timeout)
+{
+	struct pollfd p = {.fd = fd, .events = want};
+
+	CHECK(poll(&p, 1, timeout) >= 0);
+	return p.revents;
+}
+
+/* --- listeners --- */
+static void *accept_one(void *arg)
+{
+	int fd = accept(*(int *)arg, NULL, NULL);
+
+	return (void *)(intptr_t)(fd < 0 ? -errno : fd);
+}
+
+static void a_listener_that_is_shut_down_wakes_who_accepts(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, 0), s;
+	pthread_t t;
+	void *r;
+
+	CHECK(!pthread_create(&t, NULL, accept_one, &l));
+	usleep(200000);
+	CHECK(!shutdown(l, SHUT_RDWR) && !pthread_join(t, &r) && r == (void *)(intptr_t)-EINVAL);
+	CHECK(events(l, POLLIN, LONG) & (POLLIN | POLLHUP));
+	CHECK(accept(l, NULL, NULL) < 0 && errno == EINVAL);
+	s = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(connect(s, (struct sockaddr *)&at, home_len) < 0 && errno == ECONNREFUSED && !close(s));
+	CHECK(!close(l));
+}
+
+static int waited(int set, int timeout)
+{
+	struct epoll_event got[4];
+	int n = epoll_wait(set, got, 4, timeout);
+
+	CHECK(n >= 0 && n <= 1);
+	return n ? (int)got[0].events : 0;
+}
+
+static void an_edge_is_raised_for_each_new_connection(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, SOCK_NONBLOCK), set = epoll_create1(0), c[3], a[3];
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+
+	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, l, &e) && waited(set, 0) == 0);
+	for (int i = 0; i < 3; i++) {
+		c[i] = client(&at);
+		CHECK(waited(set, LONG) == EPOLLIN);
+		CHECK((a[i] = accept(l, NULL, NULL)) >= 0);
+		if (i == 1)
+			CHECK(accept(l, NULL, NULL) < 0 && errno == EAGAIN);
+		CHECK(waited(set, 0) == 0);
+	}
+	for (int i = 0; i < 3; i++)
+		finish((struct pair){c[i], a[i]});
+	CHECK(!close(l) && !close(set));
+}
+
+static void what_is_told_once_is_told_again_when_it_is_asked_for(void)
+{
+	struct pair p = connected();
+	int set = epoll_create1(0);
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT};
+	char c;
+
+	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p.b, &e) && write(p.a, "ab", 2) == 2);
+	CHECK(waited(set, LONG) == EPOLLIN && waited(set, 50) == 0);
+	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, p.b, &e) && waited(set, LONG) == EPOLLIN);
+	CHECK(read(p.b, &c, 1) == 1 && waited(set, 50) == 0);
+	e.events |= EPOLLET;
+	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, p.b, &e) && waited(set, LONG) == EPOLLIN && waited(set, 50) == 0);
+	CHECK(!epoll_ctl(set, EPOLL_CTL_DEL, p.b, NULL) && !close(set));
+	finish(p);
+}
+
 /* --- the end --- */
 enum { MUCH = 3000000 };
 
@@ -166,6 +265,9 @@ int main(int argc, char **argv)
 		if (argc < 3 || !strcmp(argv[2], #t)) \
 			RUN(t);                    \
 	} while (0)
+	R(a_listener_that_is_shut_down_wakes_who_accepts);
+	R(an_edge_is_raised_for_each_new_connection);
+	R(what_is_told_once_is_told_again_when_it_is_asked_for);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);
 	return 0;

@@ -83,6 +83,16 @@ PRE_EXPORT int listen(int fd, int backlog)
 	return r;
 }
 
+static void note(struct pre_sock *s, unsigned *counter)
+{
+	int saved = errno;
+
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&s->refs_by_epoll, __ATOMIC_RELAXED))
+		pre_epoll_kick(s);
+	errno = saved;
+}
+
 static int accept_from(struct pre_sock *l, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	struct pre_sock *s;
@@ -116,6 +126,7 @@ PRE_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	if (!l)
 		return pre_real.accept4(fd, addr, len, flags);
 	r = accept_from(l, addr, len, flags);
+	note(l, &l->in_reads);
 	pre_put(l);
 	return r;
 }
@@ -157,16 +168,6 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	}
 	pre_put(s);
 	return r;
-}
-
-static void note(struct pre_sock *s, unsigned *counter)
-{
-	int saved = errno;
-
-	__atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
-	if (__atomic_load_n(&s->refs_by_epoll, __ATOMIC_RELAXED))
-		pre_epoll_kick(s);
-	errno = saved;
 }
 
 #define RECV(call, name, ...)                                                                 \
