@@ -4,6 +4,7 @@
 #include "rsocket/rs.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -204,6 +205,28 @@ static int sleep_for(struct rsocket *rs, bool (*test)(struct rsocket *), const s
 	return err;
 }
 
+/*
+ * A signal's handler has run while we slept, and poll(2) does not say which. Where every handler that may have been it is
+ * installed with SA_RESTART, the call goes on, as the system's would; where some are not, the program is told.
+ */
+static bool goes_on(void)
+{
+	static const int own_fault[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	struct sigaction act;
+	sigset_t not;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &not);
+	for (size_t i = 0; i < sizeof(own_fault) / sizeof(*own_fault); i++)
+		sigaddset(&not, own_fault[i]);
+	for (int sig = 1; sig <= SIGRTMAX; sig++) {
+		if (sigismember(&not, sig) == 1 || sigaction(sig, NULL, &act) || act.sa_handler == SIG_DFL || act.sa_handler == SIG_IGN)
+			continue;
+		if (!(act.sa_flags & SA_RESTART))
+			return false;
+	}
+	return true;
+}
+
 int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until)
 {
 	struct timespec start = {0}, t;
@@ -213,6 +236,8 @@ int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, c
 		rs_process(rs);
 		if (test(rs))
 			return 0;
+		if (err == EINTR && !(until && until->set) && goes_on()) /* signal(7): with a timeout, never */
+			err = 0;
 		if (err || nonblock)
 			return err ? err : EAGAIN;
 		t = now();

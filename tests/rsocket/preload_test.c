@@ -141,6 +141,55 @@ static void what_is_told_once_is_told_again_when_it_is_asked_for(void)
 	finish(p);
 }
 
+/* --- signals --- */
+static volatile sig_atomic_t alarms;
+static int alarm_fd;
+static void on_alarm(int sig)
+{
+	(void)sig;
+	if (++alarms == 3 && alarm_fd >= 0)
+		(void)!write(alarm_fd, "x", 1);
+}
+
+static void alarms_every(int ms, int flags)
+{
+	struct itimerval every = {{0, ms * 1000}, {0, ms * 1000}};
+	struct sigaction act = {.sa_handler = ms ? on_alarm : SIG_DFL, .sa_flags = flags};
+
+	if (ms) {
+		alarms = 0;
+		CHECK(!sigaction(SIGALRM, &act, NULL));
+	}
+	CHECK(!setitimer(ITIMER_REAL, &every, NULL));
+	if (!ms) {
+		usleep(1000);
+		CHECK(!sigaction(SIGALRM, &act, NULL));
+	}
+}
+
+static void a_handler_interrupts_or_not_as_it_was_installed(void)
+{
+	struct pair p = connected();
+	struct timeval tv = {.tv_sec = LONG / 1000};
+	struct pollfd f = {.fd = p.b, .events = POLLIN};
+	char c;
+
+	alarm_fd = -1;
+	alarms_every(50, 0);
+	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR && alarms);
+	alarms_every(0, 0);
+	alarm_fd = p.a;
+	alarms_every(50, SA_RESTART);
+	CHECK(read(p.b, &c, 1) == 1 && alarms >= 3);
+	CHECK(poll(&f, 1, LONG) < 0 && errno == EINTR);
+	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR); /* with a timeout, whatever the handler says */
+	alarms_every(0, 0);
+	tv = (struct timeval){.tv_usec = 20000};
+	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) && read(p.b, &c, 1) < 0 && errno == EAGAIN);
+	finish(p);
+}
+
 /* --- the end --- */
 enum { MUCH = 3000000 };
 
@@ -268,6 +317,7 @@ int main(int argc, char **argv)
 	R(a_listener_that_is_shut_down_wakes_who_accepts);
 	R(an_edge_is_raised_for_each_new_connection);
 	R(what_is_told_once_is_told_again_when_it_is_asked_for);
+	R(a_handler_interrupts_or_not_as_it_was_installed);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);
 	return 0;
