@@ -74,6 +74,7 @@ struct rsocket {
 	enum rs_state state;
 	bool closed, can_read, can_write;
 	bool we_shut; /* the writing side was shut by this program */
+	bool reset_told;
 	bool goodbye_said; /* RS_CTRL_DISCONNECT was posted */
 	bool lingering;    /* closed, and the service thread waits until what was sent has arrived */
 	bool end_said, end_heard; /* RS_CTRL_SHUTDOWN: was posted, has come */

@@ -115,9 +115,13 @@ static int send_piece(struct rsocket *rs, struct rs_cursor *c)
 
 static int cannot_write(struct rsocket *rs)
 {
+	int err;
+
 	if (rs->state < RS_CONNECTED)
 		return ENOTCONN;
-	return rs_error_of(rs, rs->we_shut ? EPIPE : ECONNRESET);
+	err = rs_error_of(rs, rs->we_shut || rs->reset_told ? EPIPE : ECONNRESET);
+	rs->reset_told = true; /* once: a program that does not care is to be stopped by SIGPIPE */
+	return err;
 }
 
 static bool look_first(struct rsocket *rs, size_t left)

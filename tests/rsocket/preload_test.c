@@ -190,6 +190,32 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	finish(p);
 }
 
+static volatile sig_atomic_t pipes_broken;
+static void on_pipe(int sig)
+{
+	(void)sig;
+	pipes_broken++;
+}
+
+static void writing_after_the_end_is_a_signal(void)
+{
+	struct pair p = connected();
+	char c;
+
+	signal(SIGPIPE, on_pipe);
+	CHECK(!shutdown(p.a, SHUT_WR));
+	CHECK(write(p.a, "x", 1) < 0 && errno == EPIPE && pipes_broken == 1);
+	CHECK(send(p.a, "x", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE && pipes_broken == 1);
+	CHECK(send(p.a, "x", 1, 0) < 0 && errno == EPIPE && pipes_broken == 2);
+	CHECK(read(p.b, &c, 1) == 0 && write(p.b, "y", 1) == 1 && read(p.a, &c, 1) == 1);
+	CHECK(!close(p.a));
+	for (int i = 0; pipes_broken == 2 && i < LONG; i++) /* one that the peer no longer takes says so to the next */
+		if (write(p.b, "z", 1) > 0)
+			usleep(1000);
+	CHECK(errno == EPIPE && pipes_broken == 3 && !close(p.b));
+	signal(SIGPIPE, SIG_IGN);
+}
+
 /* --- the end --- */
 enum { MUCH = 3000000 };
 
@@ -318,6 +344,7 @@ int main(int argc, char **argv)
 	R(an_edge_is_raised_for_each_new_connection);
 	R(what_is_told_once_is_told_again_when_it_is_asked_for);
 	R(a_handler_interrupts_or_not_as_it_was_installed);
+	R(writing_after_the_end_is_a_signal);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);
 	return 0;

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
@@ -228,8 +229,17 @@ PRE_EXPORT ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
 	return len > room ? (abort(), -1) : read(fd, buf, len);
 }
 
-/* want: bytes asked for, so that a short write is seen. */
-#define SEND(want, call, name, ...)                                                           \
+/* rsockets only say EPIPE. */
+static void broken_pipe(const struct pre_sock *s, int flags)
+{
+	if (errno != EPIPE || s->rs < 0 || s->type != SOCK_STREAM || (flags & MSG_NOSIGNAL))
+		return;
+	raise(SIGPIPE);
+	errno = EPIPE;
+}
+
+/* want: bytes asked for, so that a short write is seen; how: flags. */
+#define SEND(want, how, call, name, ...)                                                           \
 	struct pre_sock *s_ = pre_take(fd);                                                   \
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
@@ -237,6 +247,8 @@ PRE_EXPORT ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
 	if (r_ < (ssize_t)(want))                                                             \
 		note(s_, &s_->out_blocks);                                                    \
+	if (r_ < 0)                                                                           \
+		broken_pipe(s_, how);                                                         \
 	pre_put(s_);                                                                          \
 	return r_
 
@@ -251,7 +263,7 @@ static size_t sum(const struct iovec *iov, size_t n)
 
 PRE_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
-	SEND(len, rsend, send, buf, len, flags);
+	SEND(len, flags, rsend, send, buf, len, flags);
 }
 
 /* Where a stream goes has been settled: TCP does not look at an address, rsendto refuses it. */
@@ -271,7 +283,7 @@ PRE_EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const 
 		to = NULL;
 		to_len = 0;
 	}
-	SEND(len, rsendto, sendto, buf, len, flags, to, to_len);
+	SEND(len, flags, rsendto, sendto, buf, len, flags, to, to_len);
 }
 
 PRE_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -283,17 +295,17 @@ PRE_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 		bare.msg_namelen = 0;
 		msg = &bare;
 	}
-	SEND(sum(msg->msg_iov, msg->msg_iovlen), rsendmsg, sendmsg, msg, flags);
+	SEND(sum(msg->msg_iov, msg->msg_iovlen), flags, rsendmsg, sendmsg, msg, flags);
 }
 
 PRE_EXPORT ssize_t write(int fd, const void *buf, size_t len)
 {
-	SEND(len, rwrite, write, buf, len);
+	SEND(len, 0, rwrite, write, buf, len);
 }
 
 PRE_EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
 {
-	SEND(n > 0 ? sum(iov, (size_t)n) : 0, rwritev, writev, iov, n);
+	SEND(n > 0 ? sum(iov, (size_t)n) : 0, 0, rwritev, writev, iov, n);
 }
 
 static ssize_t copy_file(struct pre_sock *s, int in, off_t *offset, size_t count)
@@ -307,6 +319,8 @@ static ssize_t copy_file(struct pre_sock *s, int in, off_t *offset, size_t count
 	put = rwrite(s->rs, buf, (size_t)n);
 	if (put < n)
 		note(s, &s->out_blocks);
+	if (put < 0)
+		broken_pipe(s, 0);
 	if (offset && put > 0)
 		*offset += put;
 	else if (!offset && put < n)
