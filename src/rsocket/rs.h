@@ -271,6 +271,7 @@ int rs_poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, 
 
 /* rs_epoll.c */
 bool rs_epoll_close(int epfd); /* false: none of ours */
+void rs_epoll_forked(void);
 
 /* rs_dgram.c, rs_dgram_path.c */
 int rs_dgram_open(struct rsocket *rs);

@@ -36,6 +36,13 @@ static struct set *find(int epfd)
 	return s;
 }
 
+/* The sets are the parent's, and another of its threads may have been at them. */
+void rs_epoll_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	sets = NULL;
+}
+
 RS_EXPORT int repoll_create(int flags)
 {
 	struct set *s = calloc(1, sizeof(*s));

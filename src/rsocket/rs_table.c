@@ -54,6 +54,7 @@ static void after_fork(void)
 {
 	rs_fork_generation++;
 	rs_service_forked();
+	rs_epoll_forked();
 	/* Another thread of the parent may have been inside. */
 	for (unsigned i = 0; i < PAGES; i++)
 		for (unsigned j = 0; pages[i] && j < PAGE; j++)

@@ -216,6 +216,61 @@ static void writing_after_the_end_is_a_signal(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* --- processes and threads --- */
+static void a_child_of_vfork_leaves_the_sockets_alone(void)
+{
+	struct pair p = connected();
+	char b;
+	int status;
+	pid_t pid = vfork();
+
+	if (!pid) {
+		close(p.a);
+		dup2(2, p.b);
+		execl("/bin/true", "true", NULL);
+		_exit(1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &b, 1) == 1 && b == 'x');
+	finish(p);
+}
+
+static volatile bool enough;
+static void *busy_with_sets(void *arg)
+{
+	int set = epoll_create1(0);
+	struct epoll_event e = {.events = EPOLLIN};
+
+	while (!enough) {
+		CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, *(int *)arg, &e) && epoll_wait(set, &e, 1, 0) >= 0);
+		CHECK(!epoll_ctl(set, EPOLL_CTL_DEL, *(int *)arg, &e));
+	}
+	close(set);
+	return NULL;
+}
+
+static void a_child_waits_for_no_lock_of_another_thread(void)
+{
+	struct pair p = connected();
+	pthread_t t;
+	int status;
+
+	CHECK(!pthread_create(&t, NULL, busy_with_sets, &p.b));
+	for (int i = 0; i < 300; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			alarm(LONG / 1000);
+			_exit(close(p.a) || close(p.b));
+		}
+		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
+	}
+	enough = true;
+	CHECK(!pthread_join(t, NULL));
+	CHECK(write(p.a, "x", 1) == 1);
+	finish(p);
+}
+
 /* --- the end --- */
 enum { MUCH = 3000000 };
 
@@ -345,6 +400,8 @@ int main(int argc, char **argv)
 	R(what_is_told_once_is_told_again_when_it_is_asked_for);
 	R(a_handler_interrupts_or_not_as_it_was_installed);
 	R(writing_after_the_end_is_a_signal);
+	R(a_child_of_vfork_leaves_the_sockets_alone);
+	R(a_child_waits_for_no_lock_of_another_thread);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);
 	return 0;

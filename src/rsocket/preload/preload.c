@@ -376,7 +376,7 @@ PRE_EXPORT int getsockopt(int fd, int level, int name, void *restrict value, soc
 
 PRE_EXPORT int close(int fd)
 {
-	if (pre_any()) {
+	if (pre_any() && !pre_borrowed()) {
 		pre_epoll_forget(fd);
 		pre_drop(fd);
 	}
@@ -386,7 +386,7 @@ PRE_EXPORT int close(int fd)
 /* The copy of a placeholder stands for the same socket. */
 static int copied(int fd, int to)
 {
-	struct pre_sock *s = to < 0 ? NULL : pre_take(fd);
+	struct pre_sock *s = to < 0 || pre_borrowed() ? NULL : pre_take(fd);
 
 	if (!s)
 		return to;
@@ -407,7 +407,7 @@ PRE_EXPORT int dup(int fd)
 
 PRE_EXPORT int dup3(int fd, int to, int flags)
 {
-	if (pre_any() && fd != to && pre_real.fcntl(fd, F_GETFD) >= 0) {
+	if (pre_any() && fd != to && !pre_borrowed() && pre_real.fcntl(fd, F_GETFD) >= 0) {
 		pre_epoll_forget(to);
 		pre_drop(to);
 	}

@@ -83,6 +83,7 @@ int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
 bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */
 bool pre_any(void);    /* is there anything of ours at all? */
+bool pre_borrowed(void); /* by a child of vfork(), which is to change nothing here */
 unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out, unsigned room); /* a reference on each */
 
 /* preload_config.c */

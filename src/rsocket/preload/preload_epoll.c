@@ -32,6 +32,26 @@ struct set {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct set *sets; /* all of this under lock */
 
+static void enter(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void leave(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void leave_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void follow_forks(void)
+{
+	pthread_atfork(enter, leave, leave_in_child);
+}
+
 static struct set *find(int epfd)
 {
 	struct set *s = sets;

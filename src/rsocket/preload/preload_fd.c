@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct pre_real pre_real;
 
@@ -15,6 +16,7 @@ enum { PAGE = 1024, PAGES = 1024 };
 static struct pre_sock *_Atomic *_Atomic pages[PAGES];
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* guards the counts, and changes of the table */
 static atomic_int ours;
+static pid_t owner; /* of the table: a child of vfork() has its parent's memory, but descriptors of its own */
 
 static void load(void)
 {
@@ -65,11 +67,23 @@ static void leave(void)
 	atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
+static void leave_in_child(void)
+{
+	owner = getpid();
+	leave();
+}
+
+bool pre_borrowed(void)
+{
+	return getpid() != owner;
+}
+
 static void set_up(void)
 {
 	load();
 	pre_read_config();
-	pthread_atfork(enter, leave, leave);
+	owner = getpid();
+	pthread_atfork(enter, leave, leave_in_child);
 }
 
 /* Other libraries' constructors may call before ours. */
