@@ -103,7 +103,7 @@ static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 	if (!e && a->limits.events && vn_ctl_want_events(l, a->admin, a->limits.events))
 		a->limits.events = 0;
 	if (!e)
-		e = vn_ctl_namespace(l, a->admin, &a->info, &a->names);
+		e = vn_ctl_namespace(l, a->admin, &a->limits, &a->info, &a->names);
 	if (!e)
 		e = open_io(d, l, a);
 	a->info.controller = l->cntlid;

@@ -226,6 +226,7 @@ struct vn_limits {
 	uint64_t zeroes;     /* bytes of a Write Zeroes, UINT64_MAX: no limit */
 	uint64_t discard;    /* blocks of a Dataset Management, and of its one range; UINT64_MAX: no limit */
 	uint32_t events;     /* those it can tell of, of the ones that are of use here */
+	bool frees_zeroes;   /* the namespace may deallocate what a Write Zeroes names: that reads as zeroes */
 };
 
 /* What a namespace is known again by, beside its UUID; zeroes: it has none */
@@ -248,7 +249,7 @@ int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_i
 int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim);
 int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info);
 /* info->nsid: 0 for the first */
-int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info, struct vn_names *names);
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info, struct vn_names *names);
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);

@@ -24,7 +24,7 @@ enum {
 	C_IOCCSZ = 1792,
 	C_ICDOFF = 1800
 };
-enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_NPWG = 64, N_NSATTR = 99, N_NGUID = 104, N_EUI64 = 120, N_LBAF = 128 };
+enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_DLFEAT = 33, N_NPWG = 64, N_NSATTR = 99, N_NGUID = 104, N_EUI64 = 120, N_LBAF = 128 };
 /* … and of what the controller says for the NVM command set alone. NVM command set 1.0, 4.1.5.4 */
 enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
 #define VERSION_1_2 0x00010200u /* before, it is asked for nothing but what it knows: CNS had two bits */
@@ -32,6 +32,9 @@ enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
 #define ONCS_DSM 0x04u
 #define ONCS_WRITE_ZEROES 0x08u
 #define NSFEAT_OPTPERF 0x10u
+#define DLFEAT_READS 0x07u /* what is deallocated reads as … */
+#define DLFEAT_ZEROES 0x01u
+#define DLFEAT_DEAC 0x08u  /* Write Zeroes may deallocate */
 #define NSATTR_PROTECTED 0x01u
 #define DESC_UUID 3u
 
@@ -297,7 +300,7 @@ static void namespace_uuid(struct vn_link *l, struct vn_queue *admin, uint32_t n
 			nv_uuid_format(d + at + 4, uuid);
 }
 
-int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *info, struct vn_names *names)
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info, struct vn_names *names)
 {
 	uint8_t d[VN_CONTROL_MAX];
 	int e = info->nsid ? 0 : first_namespace(l, admin, &info->nsid);
@@ -328,6 +331,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_info *
 	info->readonly = d[N_NSATTR] & NSATTR_PROTECTED;
 	if (d[N_NSFEAT] & NSFEAT_OPTPERF)
 		info->optimal_io = (nv_get16(d + N_NPWG) + 1u) << shift;
+	lim->frees_zeroes = (d[N_DLFEAT] & DLFEAT_READS) == DLFEAT_ZEROES && (d[N_DLFEAT] & DLFEAT_DEAC);
 	memcpy(names->nguid, d + N_NGUID, sizeof(names->nguid));
 	memcpy(names->eui64, d + N_EUI64, sizeof(names->eui64));
 	namespace_uuid(l, admin, info->nsid, info->uuid);

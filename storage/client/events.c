@@ -63,10 +63,11 @@ static void look_again(struct vn_disk *d)
 {
 	struct vn_info info = {.nsid = d->info.nsid};
 	struct vn_names names;
+	struct vn_limits lim; /* those of the beginning stay */
 	char why[120];
 	struct vn_link l = link_to(d, why);
 
-	if (vn_ctl_namespace(&l, d->now.admin, &info, &names))
+	if (vn_ctl_namespace(&l, d->now.admin, &lim, &info, &names))
 		return; /* if it is gone, requests will be told */
 	pthread_mutex_lock(&d->lock);
 	if (vn_same_disk(d, &info, &names))

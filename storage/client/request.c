@@ -261,7 +261,7 @@ static void make_cmd(struct vn_disk *d, struct vn_op *o, struct vn_cmd *c)
 		c->sqe.cdw[0] = (uint32_t)block;
 		c->sqe.cdw[1] = (uint32_t)(block >> 32);
 		c->sqe.cdw[2] = (blocks - 1) | (o->flags & VN_FUA ? CDW12_FUA : 0) |
-		                (o->flags & VN_DISCARD ? CDW12_DEALLOCATE : 0);
+		                (o->flags & VN_DISCARD && d->now.limits.frees_zeroes ? CDW12_DEALLOCATE : 0);
 	}
 	if (o->data) {
 		c->data = o->data + o->issued;

@@ -451,7 +451,7 @@ static void learn_disk(struct vn_link *l, const struct vn_identity *who)
 	if (!e) {
 		need(lim.transfer >= 4096 && lim.inline_max <= VN_TRANSFER_MAX);
 		need(ends(info.model, 41) && ends(info.serial, 21) && ends(info.firmware, 9));
-		e = vn_ctl_namespace(l, q, &info, &names);
+		e = vn_ctl_namespace(l, q, &lim, &info, &names);
 	}
 	if (!e) {
 		need(info.block_size >= 512 && info.block_size <= 1u << 20 && info.size && info.size <= INT64_MAX);

@@ -56,6 +56,8 @@ static struct {
 	unsigned dmsl;      /* of limits it has: blocks of a discard; */
 	uint8_t wzsl;       /* … of zeroes, as a power of pages */
 	unsigned cuts, longest; /* commands for that, and the most blocks of one */
+	uint8_t dlfeat;
+	bool deallocates;   /* the last write of zeroes was to */
 	uint32_t nsid;      /* of the last read that was answered */
 } fake;
 
@@ -175,6 +177,7 @@ static void identify(struct conn *c)
 	case NV_CNS_NS:
 		nv_put64(d, fake.how == NO_BLOCKS ? 0 : fake.how == SIZE_OVERFLOW ? UINT64_MAX / 2 : BLOCKS);
 		d[119] = (uint8_t)(fake.nguid ? fake.nguid + c->sqe.nsid : 0);
+		d[33] = fake.dlfeat;
 		nv_put32(d + 128, (uint32_t)shift << 16 | (fake.how == METADATA ? 8 : 0));
 		break;
 	case NV_CNS_ACTIVE:
@@ -336,6 +339,7 @@ static void count_cut(struct conn *c)
 
 	if (c->sqe.opcode == NV_IO_DSM)
 		n = nv_get32(c->pdu + c->pdu[3] + 4); /* of the range in the capsule */
+	fake.deallocates = c->sqe.cdw[2] >> 25 & 1;
 	fake.cuts++;
 	fake.longest = n > fake.longest ? n : fake.longest;
 }
@@ -678,6 +682,25 @@ static void zeroes_and_discards_are_as_large_as_the_target_takes_them(void)
 	fake.dmsl = 0;
 }
 
+/* Else they might read as something else then. Base 1.4, figure 245: DLFEAT */
+static void zeroes_may_be_deallocated_where_that_reads_as_zeroes(void)
+{
+	static const uint8_t features[] = {0, 1, 8, 1 | 8, 2 | 8};
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	for (unsigned i = 0; i < sizeof(features); i++) {
+		fake.dlfeat = features[i];
+		SAME(open_it(&d), 0);
+		SAME(vn_write_zeroes_wait(d, BLOCK, 0, VN_DISCARD), 0);
+		SAME(fake.deallocates, features[i] == (1 | 8));
+		SAME(vn_write_zeroes_wait(d, BLOCK, 0, 0), 0);
+		SAME(fake.deallocates, 0);
+		vn_close(d);
+	}
+	fake.dlfeat = 0;
+}
+
 int main(void)
 {
 	memset(memory, 0xa5, sizeof(memory));
@@ -692,6 +715,7 @@ int main(void)
 	RUN(a_target_that_is_slow_is_not_lost);
 	RUN(a_command_that_all_others_overtake_is_lost);
 	RUN(zeroes_and_discards_are_as_large_as_the_target_takes_them);
+	RUN(zeroes_may_be_deallocated_where_that_reads_as_zeroes);
 	RUN(a_disk_stays_at_its_namespace_when_another_has_come_before_it);
 	RUN(a_namespace_with_another_name_is_another_disk);
 	return 0;
