@@ -9,7 +9,15 @@
 
 #define KATO_OF_DISCOVERY 0
 #define BUSY_MS 200 /* a target that is busy is asked again after that */
+/* Who is reached by RDMA may hold Connect back for a while (verbena-target 2 s, while it ends what a broken connection has left):
+ * that is no reason to take TCP. */
+#define HELD_MS 4000
 #define RDMA_AGAIN_MAX_MS 3600000u /* after many failures RDMA is still tried now and then */
+
+static uint64_t least64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
 
 static struct vn_link link_of(struct vn_disk *d, const struct vn_transport *t, uint64_t deadline)
 {
@@ -49,6 +57,10 @@ static int open_queue(struct vn_link *l, uint16_t qid, uint16_t depth, const str
 
 	if (e)
 		return e;
+	uint64_t held = least64(vn_now() + HELD_MS, l->latest);
+
+	if (l->deadline < held)
+		l->deadline = held;
 	q->stop = l->stop;
 	e = vn_ctl_connect(l, q, who, nqn, kato);
 	if (e)
@@ -148,6 +160,7 @@ static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_a
 {
 	struct vn_link l = link_of(d, &vn_rdma, deadline);
 
+	l.latest = d->latest;
 	l.iwarp = iwarp;
 	return at(d, &l, a);
 }
@@ -167,6 +180,7 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, d->url.nqn))
 			continue;
 		l = link_of(d, &vn_rdma, deadline);
+		l.latest = d->latest;
 		l.iwarp = iwarp;
 		strcpy(l.host, found[i].address);
 		strcpy(l.service, found[i].service);
@@ -174,11 +188,6 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 	}
 	free(found);
 	return e;
-}
-
-static uint64_t least64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 static int by_this_rdma(struct vn_disk *d, bool iwarp, unsigned ms, uint64_t deadline, struct vn_association *a)
@@ -272,6 +281,8 @@ static int associate(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 {
 	uint64_t deadline = vn_now() + d->options.connect_ms;
+
+	d->latest = deadline;
 	int e = associate(d, tries, deadline, a);
 
 	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* the caretaker tries again by itself */

@@ -100,6 +100,7 @@ struct vn_link {
 	bool iwarp;              /* by this one of two adapters */
 	uint32_t inline_max;     /* for I/O queues: bytes in a capsule */
 	uint64_t deadline;       /* ms */
+	uint64_t latest;         /* … and how far it is put off once the target can be reached, 0: not at all */
 	const atomic_bool *stop; /* NULL, or what ends all waiting with -ECANCELED */
 	char *why;               /* 120 bytes */
 };
@@ -306,6 +307,7 @@ struct vn_disk {
 	/* the caretaker's, and vn_open's before */
 	uint64_t rdma_at;    /* ms; auto: TCP was taken, RDMA is not tried before */
 	uint32_t rdma_pause; /* … how long that was, 0: RDMA has worked */
+	uint64_t latest;     /* ms; when the attempt to connect that is under way ends in any case */
 	bool by_iwarp;       /* where there are two kinds of RDMA, this is the one that has worked */
 	atomic_bool stop; /* vn_close has been called */
 	char why[120];

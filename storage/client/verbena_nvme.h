@@ -49,7 +49,8 @@ struct vn_disk;
  *
  * auto: RDMA if both ends can do it, else TCP. PORT is the one for TCP: the discovery log there says which port takes
  * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of the time that RDMA is given. That is rdma_ms; where
- * an interface has two adapters, RoCE and iWARP, half of it for each. A connection that could not be made
+ * an interface has two adapters, RoCE and iWARP, half of it for each. A target that rdma_cm has reached then has 4 s more for
+ * its answers, within connect_ms: it may hold the first one back for a while. A connection that could not be made
  * with RDMA, or breaks and cannot be made again with it, is made with TCP. When that breaks, too, and rdma_again_ms have
  * passed, RDMA is tried again; where that is in vain, not before twice that time, and so on.
  *

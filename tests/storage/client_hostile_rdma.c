@@ -35,6 +35,7 @@ static const char *address = "127.0.0.1";
 static enum how how;
 static unsigned port;
 static uint64_t seed = 77;
+static unsigned held_ms; /* so long it takes for the answer to an admin queue's Connect */
 
 struct conn {
 	struct rdma_cm_id *id;
@@ -127,6 +128,7 @@ static void admin(struct conn *c, const struct nv_sqe *s)
 		result = 1;
 		if (how == SILENT)
 			return;
+		usleep(c->qid ? 0 : held_ms * 1000);
 		if (how == LEAVES_AT_CONNECT) {
 			rdma_disconnect(c->id);
 			return;
@@ -355,6 +357,34 @@ static void random_answers_do_no_harm(void)
 		request(RANDOM, BUFFER);
 }
 
+/* Longer than RDMA is given where TCP is the alternative: that is for reaching the target. */
+static void a_connect_that_is_held_back_does_not_end_rdma(void)
+{
+	struct vn_options o;
+	struct vn_disk *d;
+	char url[200], why[200] = "";
+	int e = -1;
+
+	vn_options_init(&o);
+	o.numeric = 1;
+	o.reconnect_ms = 0;
+	o.queue_depth = 16;
+	o.connect_ms = 60000;
+	o.rdma_ms = 2000;
+	held_ms = 2500;
+	/* nobody is there for TCP. On a machine that is busy enough all the rest may take too long, too */
+	snprintf(url, sizeof(url), "nvme+auto://%s:%u/" NQN, address, port);
+	for (unsigned tries = 0; e && tries < 10; tries++)
+		e = vn_open(url, &o, &d, why, sizeof(why));
+	if (e)
+		fprintf(stderr, "%s\n", why);
+	SAME(e, 0);
+	CHECK(!strcmp(vn_transport_name(d), "rdma"));
+	SAME(vn_read_wait(d, memory + GUARD, BLOCK, 0), 0);
+	vn_close(d);
+	held_ms = 0;
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -363,6 +393,7 @@ int main(int argc, char **argv)
 	start();
 	RUN(an_honest_target_is_understood);
 	RUN(a_target_that_does_not_answer_as_it_should_is_not_connected_to);
+	RUN(a_connect_that_is_held_back_does_not_end_rdma);
 	RUN(misbehaviour_ends_the_connection_and_the_request);
 	RUN(random_answers_do_no_harm);
 	return 0;
