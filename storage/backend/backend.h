@@ -66,6 +66,8 @@ struct nb_backend {
 	bool volatile_cache; /* a flush does something */
 	bool cached;         /* what is written waits in the page cache: that it got lost is told by whatever is durable next */
 	bool zeros_after_discard;
+	char *identity;         /* by which the medium is known again, NULL: it has none; the backend's */
+	bool identity_anywhere; /* … and told from all others; else, from others at this place */
 	/*
 	 * Memory in which the bytes stand from offset 0 on, that a transport may read from directly, and register: or
 	 * NULL. It may change while it is sent, and the pages of a file that became shorter are not there any more.

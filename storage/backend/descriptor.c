@@ -106,6 +106,7 @@ int nb_descriptor_open(const struct nb_config *config, struct nb_ring *ring, enu
 		nb_descriptor_close(&d->b);
 		return error;
 	}
+	d->b.identity = nb_identity(d->fd, config->path, &d->b.identity_anywhere);
 	d->b.readonly = config->readonly;
 	d->b.volatile_cache = true;
 	d->b.zeros_after_discard = true;
@@ -144,5 +145,6 @@ void nb_descriptor_close(struct nb_backend *b)
 
 	if (d->fd >= 0)
 		close(d->fd);
+	free(b->identity);
 	free(d);
 }

@@ -255,6 +255,28 @@ static uint8_t shift_of(uint32_t block)
 	return shift;
 }
 
+static bool uuid_taken(const struct nt_target *t, const uint8_t uuid[16])
+{
+	for (const struct nt_subsystem *s = t->subsystems; s; s = s->next)
+		for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++)
+			if (s->ns[i] && !memcmp(s->ns[i]->uuid, uuid, 16))
+				return true;
+	return false;
+}
+
+/* A medium has its UUID wherever it is served, but twice at a time: hosts refuse two namespaces with one name. */
+static void make_uuid(const struct nt_subsystem *s, uint32_t nsid, const struct nb_backend *b, uint8_t uuid[16])
+{
+	nv_uuid_from(s->nqn, nsid, uuid);
+	if (!b->identity)
+		return;
+	uint64_t names = nv_get64(uuid);
+
+	nv_uuid_from(b->identity, b->identity_anywhere ? 0 : names, uuid);
+	if (b->identity_anywhere && uuid_taken(s->target, uuid))
+		nv_uuid_from(b->identity, names, uuid);
+}
+
 struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, struct nb_backend *b,
                                       const uint8_t uuid[16])
 {
@@ -271,7 +293,7 @@ struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, str
 	if (uuid)
 		memcpy(ns->uuid, uuid, 16);
 	else
-		nv_uuid_from(s->nqn, nsid, ns->uuid);
+		make_uuid(s, nsid, b, ns->uuid);
 	memcpy(ns->nguid, ns->uuid, 16);
 	s->ns[nsid] = ns;
 	nt_event_ns(s, nsid);

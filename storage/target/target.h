@@ -285,7 +285,8 @@ const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s, const char 
 bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn);
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state);
 
-/* Takes the backend over if it succeeds. uuid NULL: one that follows from the names. Hosts are told. */
+/* Takes the backend over if it succeeds. uuid NULL: one that follows from the
+ * medium, or from the names where that is not known again. Hosts are told. */
 struct nt_namespace *nt_namespace_add(struct nt_subsystem *s, uint32_t nsid, struct nb_backend *b,
                                       const uint8_t uuid[16]);
 void nt_namespace_remove(struct nt_namespace *ns);

@@ -94,6 +94,49 @@ static void lists_of_namespaces_begin_behind_the_one_named(void)
 	down();
 }
 
+/* The image is known again at another place, and another image at this place is another disk. */
+static void a_namespace_is_named_by_what_its_medium_is(void)
+{
+	char image[] = "an image", copy[] = "a copy of it";
+	uint8_t uuids[6][16];
+
+	up();
+	struct medium *other = medium_open(4096, 512);
+
+	for (unsigned i = 0; i < 6; i++) {
+		other->b.identity = i == 3 || i == 4 ? copy : i == 5 ? NULL : image;
+		other->b.identity_anywhere = i < 4;
+		other->closed = false;
+		struct nt_namespace *ns = medium_add(other, i == 1 ? 9 : 7);
+
+		memcpy(uuids[i], ns->uuid, 16);
+		SAME(host_do(h, identify(NV_CNS_NS, ns->nsid)).status, 0);
+		CHECK(!memcmp(h->in + 104, uuids[i], 16)); /* NGUID, and among the descriptors as well */
+		SAME(host_do(h, identify(NV_CNS_NS_DESC, ns->nsid)).status, 0);
+		CHECK(!memcmp(h->in + 4, uuids[i], 16) && !memcmp(h->in + 24, uuids[i], 16));
+		nt_namespace_remove(ns);
+		CHECK(other->closed);
+		if (i == 1) { /* served twice, it has two names */
+			m->b.identity = image;
+			m->b.identity_anywhere = true;
+			medium_add(m, 8);
+		}
+		if (i == 2) {
+			CHECK(!memcmp(subsystem->ns[8]->uuid, uuids[0], 16));
+			nt_namespace_remove(subsystem->ns[8]);
+			m->closed = false;
+			m->b.identity = NULL;
+		}
+	}
+	CHECK(!memcmp(uuids[0], uuids[1], 16));
+	for (unsigned i = 2; i < 6; i++)
+		for (unsigned k = 0; k < i; k++)
+			CHECK(memcmp(uuids[i], uuids[k], 16));
+	free(other->bytes);
+	free(other);
+	down();
+}
+
 static void features_are_set_and_read_back(void)
 {
 	up();
@@ -383,6 +426,7 @@ int main(void)
 {
 	RUN(identify_tells_of_controller_and_namespaces);
 	RUN(lists_of_namespaces_begin_behind_the_one_named);
+	RUN(a_namespace_is_named_by_what_its_medium_is);
 	RUN(features_are_set_and_read_back);
 	RUN(log_pages_are_read_in_parts);
 	RUN(a_change_is_told_once_until_its_log_is_read);

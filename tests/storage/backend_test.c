@@ -147,6 +147,43 @@ static void a_file_that_is_shorter_than_its_namespace_gives_errors(void)
 	nb_ring_close(ring);
 }
 
+static bool known_as(const char *name, const char *as)
+{
+	struct nb_backend *b;
+
+	SAME(nb_open(&(struct nb_config){.kind = "file", .path = name, .readonly = true}, ring, &b), 0);
+	CHECK(b->identity);
+	bool same = !strcmp(b->identity, as);
+
+	nb_close(b);
+	return same;
+}
+
+static void an_image_is_known_again(void)
+{
+	struct nb_backend *b;
+	char as[5000], moved[80];
+
+	make_file(SIZE);
+	SAME(nb_open(&(struct nb_config){.kind = "file", .path = path}, ring, &b), 0);
+	CHECK(b->identity && strlen(b->identity) < sizeof(as));
+	strcpy(as, b->identity);
+	bool anywhere = b->identity_anywhere;
+
+	nb_close(b);
+	CHECK(known_as(path, as));
+	snprintf(moved, sizeof(moved), "%s.moved", path);
+	SAME(rename(path, moved), 0);
+	if (anywhere) { /* else where it lies is all that is known of it */
+		CHECK(known_as(moved, as));
+		make_file(SIZE);
+		CHECK(!known_as(path, as));
+		SAME(rename(path, moved), 0); /* another one in its place */
+	}
+	CHECK(!known_as(moved, as));
+	unlink(moved);
+}
+
 static void what_cannot_be_opened_says_so(void)
 {
 	struct nb_backend *b;
@@ -170,6 +207,7 @@ int main(void)
 	RUN(files_and_memory_keep_what_they_are_given);
 	RUN(many_requests_are_under_way_at_a_time);
 	RUN(a_file_that_is_shorter_than_its_namespace_gives_errors);
+	RUN(an_image_is_known_again);
 	RUN(what_cannot_be_opened_says_so);
 	return 0;
 }

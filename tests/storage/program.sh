@@ -47,6 +47,21 @@ start --export "$work/a.img" --port 0
 check "an image keeps its name" test "${first##*/}" = "$(head -1 "$work/out" | sed 's,.*/,,')"
 stops
 
+uuid() { says '"uuid"' && sed -n 's/.*"uuid": "\([^"]*\)".*/\1/p' "$work/status" | head -1; }
+named_by_image() {
+	local first second third
+	truncate -s 4M "$work/c.img" "$work/d.img"
+	start --export "$work/c.img" --port 0 --nqn nqn.2026-01.test:c && first=$(uuid) && stops && mv "$work/c.img" "$work/e.img" &&
+		start --export "$work/e.img" --port 0 --nqn nqn.2026-01.test:e && second=$(uuid) && stops && mv "$work/d.img" "$work/c.img" &&
+		start --export "$work/c.img" --port 0 --nqn nqn.2026-01.test:c && third=$(uuid) && stops && echo "$first $second $third" &&
+		[ -n "$first" ] && [ "$first" = "$second" ] && [ "$first" != "$third" ]
+}
+if [ "$(stat -f -c %i "$work")" != 0 ] && [ "$(stat -c %W "$work/a.img")" != 0 ]; then
+	check "a namespace's UUID is that of its image" named_by_image
+else
+	echo "skip a namespace's UUID is that of its image: the file system here has no id, or its files no time of birth"
+fi
+
 config() { # NAMESPACES
 	cat >"$work/conf.json" <<-EOF
 		{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": 0}],

@@ -1,0 +1,79 @@
+// identity.c - by what a medium is known again: a file by its file system and inode, a device by the name it has from its maker
+// follows: statx(2), statfs(2); Linux Documentation/ABI/stable/sysfs-block, testing/sysfs-block-dm, testing/sysfs-block-loop
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "backend/descriptor.h"
+
+/* A line of text under a block device in sysfs. false: there is none */
+static bool attribute(dev_t device, const char *name, char text[256])
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(device), minor(device), name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, 255);
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = 0;
+	text[strcspn(text, "\n")] = 0;
+	return *text;
+}
+
+/* A partition's attributes are those of the device that it is on. */
+static char *name_of_device(dev_t device, bool *anywhere)
+{
+	static const char *const names[] = {"dm/uuid", "wwid", "device/wwid", "../wwid", "../device/wwid"};
+	char text[256], part[256] = "", *name = NULL;
+
+	attribute(device, "partition", part);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !name; i++)
+		if ((*part || *names[i] != '.') && attribute(device, names[i], text) &&
+		    asprintf(&name, "device %s %s", text, part) < 0)
+			name = NULL;
+	*anywhere = name;
+	if (!name && attribute(device, "loop/backing_file", text))
+		name = strdup(text);
+	return name;
+}
+
+/* The time of its birth tells a file from one that had its inode before. File systems without an id of their own may give any
+ * inode to any file the next time. */
+static char *name_of_file(int fd, bool *anywhere)
+{
+	struct statfs fs;
+	struct statx x;
+	uint64_t id;
+	char *name = NULL;
+
+	if (fstatfs(fd, &fs) || statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x))
+		return NULL;
+	memcpy(&id, &fs.f_fsid, sizeof(id));
+	if (!id || !(x.stx_mask & STATX_BTIME) ||
+	    asprintf(&name, "file %" PRIx64 " %" PRIu64 " %" PRId64 " %u", id, (uint64_t)x.stx_ino, (int64_t)x.stx_btime.tv_sec,
+	             x.stx_btime.tv_nsec) < 0)
+		return NULL;
+	*anywhere = true;
+	return name;
+}
+
+char *nb_identity(int fd, const char *path, bool *anywhere)
+{
+	struct stat st;
+	char *name = NULL;
+
+	*anywhere = false;
+	if (fstat(fd, &st))
+		return NULL;
+	name = S_ISBLK(st.st_mode) ? name_of_device(st.st_rdev, anywhere) : name_of_file(fd, anywhere);
+	return name ? name : realpath(path, NULL);
+}
