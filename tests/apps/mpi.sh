@@ -1,6 +1,6 @@
 #!/bin/bash
-# mpi.sh - Debian's Open MPI and MPICH, unmodified, over UCX over Verbena: rings, reductions, one-sided operations
-# follows: MPI 3.1; mpirun(1)
+# mpi.sh - Debian's Open MPI, its OpenSHMEM, and MPICH, unmodified, over UCX over Verbena: rings, reductions, one-sided operations
+# follows: MPI 3.1; OpenSHMEM 1.4; mpirun(1)
 # SPDX-License-Identifier: MIT
 # UCX_TLS names nothing but verbs (and self, a rank with itself); MPICH's own shared memory is off (MPIR_CVAR_NOLOCAL), Open MPI
 # takes its UCX parts only. UCX says which lanes it took
@@ -13,7 +13,7 @@ sanitized && { skip "mpi" "UCX takes the place of the sanitizer's signal handler
 PROGRAMS=$ROOT/tests/apps/mpi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx OMPI_MCA_btl=self OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-export MPIR_CVAR_NOLOCAL=1
+export MPIR_CVAR_NOLOCAL=1 SHMEM_SYMMETRIC_SIZE=16M
 export UCX_UD_VERBS_ETH_DGID_CHECK=n UCX_LOG_LEVEL=info UCX_WARN_UNUSED_ENV_VARS=n
 export UCX_UD_VERBS_TIMEOUT=300s # on a machine with other things to do, too
 RC=rc_verbs,ud_verbs
@@ -22,6 +22,9 @@ LIMIT=200 # the ranks are more than the cores, and all of them spin
 compile_mpi() { # MPI PROGRAM
 	mpicc."$1" -std=gnu17 -O2 -w -o "$work/$2.$1" "$PROGRAMS/$2.c" && chmod 755 "$work/$2.$1"
 }
+
+compile_shmem() { oshcc -std=gnu17 -O2 -w -o "$work/shmem.openmpi" "$PROGRAMS/shmem.c" && chmod 755 "$work/shmem.openmpi"; }
+has_shmem() { command -v oshcc >/dev/null && command -v oshrun >/dev/null || { skip OpenSHMEM "it is not installed"; false; }; }
 
 # ranks MPI N PROGRAM TLS: all agree, and no lane was of anything else
 ranks() {
@@ -34,6 +37,7 @@ ranks() {
 	}
 	grep -q "^$3: $2 ranks agree" "$work/ranks.out" || { tail -20 "$work/ranks.out"; return 1; }
 	grep -q "ep_cfg.*$kind/$UCX_NET_DEVICES" "$work/ranks.out" || { echo "no lane of $kind"; return 1; }
+	[ "$3" != shmem ] || grep -q "ep_cfg.* rma\(_am\)\?($kind/$UCX_NET_DEVICES" "$work/ranks.out" || { echo "its puts did not go by $kind"; return 1; }
 	! grep 'ep_cfg' "$work/ranks.out" | grep -E '(tcp|sysv|posix|cma|xpmem)/'
 }
 
@@ -67,6 +71,10 @@ if [ "${1:-}" = cable ]; then
 		check "two hosts, $m: ring, 4 ranks, rc_verbs" crossing 100000 ranks $m 4 ring $RC
 		check "two hosts, $m: reduce, 4 ranks, ud_verbs" crossing 100000 ranks $m 4 reduce ud_verbs
 	done
+	if has_shmem; then
+		check "OpenSHMEM compiles" compile_shmem
+		for n in 2 4; do check "two hosts, OpenSHMEM, $n ranks, rc_verbs" crossing 100000 ranks openmpi $n shmem $RC; done
+	fi
 	finish
 fi
 
@@ -80,6 +88,11 @@ for m in openmpi mpich; do
 		check "$m: $p, 4 ranks, ud_verbs" ranks $m 4 $p ud_verbs
 	done
 done
+if has_shmem; then
+	check "OpenSHMEM compiles" compile_shmem
+	for n in 2 4; do check "OpenSHMEM, $n ranks, rc_verbs" ranks openmpi $n shmem $RC; done
+	check "OpenSHMEM, 4 ranks, ud_verbs" ranks openmpi 4 shmem ud_verbs
+fi
 # Debian's python alone has the module
 cat >"$work/each.py" <<-EOF2
 	from mpi4py import MPI
