@@ -14,7 +14,7 @@
 
 #define MADS_EACH 16384 /* that wait for one program: what a listener with that many connections gets at once */
 #define MADS_ALL 65536  /* … for all; what comes beyond is dropped */
-#define RETURN_MS 1000 /* a program that has come back says within this what it listens to */
+#define RETURN_MS 4500 /* a program that has come back says within this what it listens to, however busy the machine is */
 
 struct waiting_mad {
 	struct waiting_mad *next;
@@ -60,6 +60,7 @@ static bool join(struct vb_broker *b, struct vb_session *s)
 	s->gsi->last = &s->gsi->first;
 	if (!b->gsi->members++ && b->gsi->wire)
 		vb_gsi_wire_open(b, b->gsi->wire);
+	vb_gsi_late_returned(b, s->lane);
 	return true;
 }
 
@@ -157,6 +158,17 @@ int vb_gsi_send_next(struct vb_session *s)
 	return 0;
 }
 
+static struct vb_msg_cm_mad arrived(const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                                    const uint8_t mad[VB_CM_MAD])
+{
+	struct vb_msg_cm_mad m = {.head = head_of(VB_MSG_CM_RECV, sizeof(m)), .ifindex = ifindex};
+
+	memcpy(m.local, local, sizeof(m.local));
+	memcpy(m.remote, remote, sizeof(m.remote));
+	memcpy(m.mad, mad, sizeof(m.mad));
+	return m;
+}
+
 static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16], const uint8_t remote[16],
                     uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
 {
@@ -168,10 +180,7 @@ static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
 		return;
 	}
 	w->next = NULL;
-	w->msg = (struct vb_msg_cm_mad){.head = head_of(VB_MSG_CM_RECV, sizeof(w->msg)), .ifindex = ifindex};
-	memcpy(w->msg.local, local, sizeof(w->msg.local));
-	memcpy(w->msg.remote, remote, sizeof(w->msg.remote));
-	memcpy(w->msg.mad, mad, sizeof(w->msg.mad));
+	w->msg = arrived(local, remote, ifindex, mad);
 	vb_gsi_conns_received(&s->gsi->conns, &w->msg);
 	*s->gsi->last = w;
 	s->gsi->last = &w->next;
@@ -213,15 +222,14 @@ static bool is_behind(void *arg, uint32_t lane)
 	return a->b->holder[lane] && a->b->holder[lane]->gsi && (!l->ngids || announces(l, a->local));
 }
 
-/* Programs of the broker before us may not have told us yet what is theirs. */
-static bool some_are_missing(const struct vb_broker *b)
+bool vb_gsi_some_are_missing(const struct vb_broker *b)
 {
 	return b->table.reserved || (b->returned_at && vb_broker_now_ms() - b->returned_at < RETURN_MS);
 }
 
 bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane)
 {
-	return b->table.lanes[lane].state != VB_LANE_FREE && !(b->holder[lane] && b->holder[lane]->gsi) && some_are_missing(b);
+	return b->table.lanes[lane].state != VB_LANE_FREE && !(b->holder[lane] && b->holder[lane]->gsi) && vb_gsi_some_are_missing(b);
 }
 
 static bool is_unicast(const uint8_t gid[16])
@@ -260,7 +268,7 @@ void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m)
 {
 	uint8_t out[VB_MAD_LEN];
 
-	if (some_are_missing(b)) {
+	if (vb_gsi_some_are_missing(b)) {
 		b->gsi->counters.absent++;
 		return;
 	}
@@ -281,6 +289,12 @@ static void to_lane(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
 		deliver(b, lane, local, remote, ifindex, mad);
 		return;
 	}
+	if (lane && vb_gsi_is_awaited(b, lane)) {
+		struct vb_msg_cm_mad m = arrived(local, remote, ifindex, mad);
+
+		vb_gsi_late_keep_for(b, lane, &m);
+		return;
+	}
 	b->gsi->counters.absent++;
 	if (b->table.lanes[lane].state != VB_LANE_FREE) /* it may say in a moment that it is a member */
 		return;
@@ -288,6 +302,11 @@ static void to_lane(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
 		return;
 	b->gsi->counters.answered++;
 	vb_gsi_send_out(b, local, remote, ifindex, out);
+}
+
+void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m)
+{
+	to_lane(b, lane, m->local, m->remote, m->ifindex, m->mad);
 }
 
 static void to_all(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
@@ -314,12 +333,9 @@ bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, 
 static void request(struct vb_broker *b, const struct vb_cm_route_info *info, const uint8_t local[16],
                     const uint8_t remote[16], uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
 {
-	struct vb_msg_cm_mad m = {.head = head_of(VB_MSG_CM_RECV, sizeof(m)), .ifindex = ifindex};
+	struct vb_msg_cm_mad m = arrived(local, remote, ifindex, mad);
 	uint16_t ps = (uint16_t)info->ps;
 
-	memcpy(m.local, local, sizeof(m.local));
-	memcpy(m.remote, remote, sizeof(m.remote));
-	memcpy(m.mad, mad, sizeof(m.mad));
 	if (!info->port_space ||
 	    (!vb_gsi_to_service(b, ps, info->port, &m) && !vb_gsi_late_keep(b, ps, info->port, &m)))
 		vb_gsi_refuse(b, &m);

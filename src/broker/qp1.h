@@ -25,6 +25,7 @@ struct vb_gsi_late {
 	uint32_t n, next_closed;
 	struct vb_gsi_held {
 		int64_t until;
+		uint32_t lane; /* it is for, and not for a service; 0: for a service */
 		uint16_t port_space, port;
 		struct vb_msg_cm_mad msg;
 	} held[VB_GSI_LATE]; /* in the order they came */
@@ -95,16 +96,22 @@ bool vb_gsi_is_here(const struct vb_broker *b, const uint8_t local[16], const ui
 /* From an address of ours to whoever has the other. */
 void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                      const uint8_t mad[VB_CM_MAD]);
+/* Programs of the broker before us may not have told us yet what is theirs. */
+bool vb_gsi_some_are_missing(const struct vb_broker *b);
+/* To this member. */
+void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m);
 /* A request, to who listens; false: nobody. */
 bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m);
 /* … as is to be said then. */
 void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m);
 
-/* qp1_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; when to call again
- * (0: need not be). */
+/* qp1_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; may this for a
+ * program wait until it has come back; here it is; when to call again (0: need not be). */
 void vb_gsi_late_closed(struct vb_broker *b, uint16_t port);
 bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m);
 void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
+void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m);
+void vb_gsi_late_returned(struct vb_broker *b, uint32_t lane);
 int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 
 /* Its program lives, but has not come back from the broker before us, or has not said yet that it is a member. */

@@ -24,7 +24,8 @@ struct vb_qp1_ops {
 	            const uint8_t *mad, size_t len);
 	/* The time of vb_qp1_timer has come. It has to be set again. */
 	void (*timeout)(void *own, uint64_t now);
-	/* The broker is another one, which knows none of our connections: vb_qp1_at_death for each. May be NULL. */
+	/* The broker is another one, which knows none of our connections: vb_qp1_at_death for each. What was sent of late may
+	 * be lost. May be NULL. */
 	void (*again)(void *own);
 };
 

@@ -722,6 +722,50 @@ static void a_place_never_has_the_same_id_twice_in_a_row(void)
 	check_empty(&a);
 }
 
+static uint32_t said[PLACES];
+static unsigned nsaid;
+
+static void say(void *own, const struct vb_cm_conn *conn)
+{
+	said[nsaid++ % PLACES] = conn->local_comm_id;
+}
+
+/* Who is asked again is who has not answered, and the peer of each connection is named. */
+static void another_broker_is_told_of_connections_and_what_was_lost_is_sent_again(void)
+{
+	receive_req();
+	nsaid = 0;
+	vb_cm_again(&a.cm, say);
+	CHECK(nsaid == 0); /* the peer knows nothing that could end */
+	lose(VB_CM_REQ);
+	accept_b();
+	lose(VB_CM_REP);
+	vb_cm_again(&b.cm, say);
+	CHECK(nsaid == 1 && said[0] == cb->local_comm_id);
+	deliver(VB_CM_REP);
+	expect(&a, VB_CM_REP_RECEIVED);
+	CHECK(vb_cm_rtu(&a.cm, ca, NULL, 0, now));
+	deliver(VB_CM_RTU);
+	expect(&b, VB_CM_RTU_RECEIVED);
+	vb_cm_again(&a.cm, say);
+	CHECK(nsaid == 2 && said[1] == ca->local_comm_id);
+	nothing_more();
+	CHECK(vb_cm_disconnect(&a.cm, ca, NULL, 0, now));
+	lose(VB_CM_DREQ);
+	vb_cm_again(&a.cm, say);
+	CHECK(nsaid == 3);
+	deliver(VB_CM_DREQ);
+	expect(&b, VB_CM_DREQ_RECEIVED);
+	CHECK(vb_cm_dreply(&b.cm, cb, NULL, 0, now));
+	deliver(VB_CM_DREP);
+	expect(&a, VB_CM_DREP_RECEIVED);
+	vb_cm_again(&a.cm, say);
+	vb_cm_again(&b.cm, say);
+	CHECK(nsaid == 3);
+	nothing_more();
+	end_all();
+}
+
 int main(void)
 {
 	RUN(three_messages_make_a_connection_and_bring_private_data);
@@ -755,5 +799,6 @@ int main(void)
 	RUN(the_peer_cannot_make_us_wait_forever);
 	RUN(other_transports_and_alternate_paths_are_refused);
 	RUN(a_place_never_has_the_same_id_twice_in_a_row);
+	RUN(another_broker_is_told_of_connections_and_what_was_lost_is_sent_again);
 	return 0;
 }

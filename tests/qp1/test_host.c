@@ -661,6 +661,52 @@ static void a_peer_that_comes_back_late_is_disconnected(void)
 	agent_end(&b);
 }
 
+/* Sends mad from a to b, when a has found the broker of round, and b not yet. */
+static bool reaches_the_late(struct agent *a, struct agent *b, const uint8_t mad[VB_MAD_LEN], int round)
+{
+	struct arrived m;
+	bool got = false;
+
+	kill(b->pid, SIGSTOP);
+	kill_broker();
+	CHECK(agent_found(a, round));
+	CHECK(is_alone(NULL));
+	agent_send(a, lo, lo, 0, mad, 1);
+	CHECK_IS(agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL), 0); /* answered behind it */
+	kill(b->pid, SIGCONT);
+	while (!got && agent_take(b, &m, 4500))
+		got = !memcmp(m.mad, mad, sizeof(m.mad));
+	CHECK(agent_found(b, round));
+	return got;
+}
+
+/* A machine that is busy elsewhere may let the time pass: then it is lost, and another broker is killed. */
+static void what_is_for_one_that_comes_back_late_waits(void)
+{
+	struct agent a, b;
+	uint8_t mad[VB_MAD_LEN];
+	int round = 0;
+	bool got = false;
+
+	begin();
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	while (!got && round++ < 4) {
+		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
+		got = reaches_the_late(&a, &b, mad, round);
+	}
+	CHECK(got);
+	got = false;
+	while (!got && round++ < 8) {
+		make_dreq(mad, comm_id_of(&b, 1), comm_id_of(&a, (uint32_t)round));
+		got = reaches_the_late(&a, &b, mad, round);
+	}
+	CHECK(got);
+	agent_end(&a);
+	agent_end(&b);
+}
+
 static void where_the_port_is_somebody_elses_the_host_works_all_the_same(void)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(4791)};
@@ -746,6 +792,7 @@ int main(int argc, char **argv)
 		{"the peers of one that dies under another broker are disconnected",
 	         the_peers_of_one_that_dies_under_another_broker_are_disconnected},
 		{"a peer that comes back late is disconnected", a_peer_that_comes_back_late_is_disconnected},
+		{"what is for one that comes back late waits", what_is_for_one_that_comes_back_late_waits},
 		{"where the port is somebody else's, the host works all the same",
 	         where_the_port_is_somebody_elses_the_host_works_all_the_same},
 		{"programs that want the wire have it", programs_that_want_the_wire_have_it},

@@ -197,8 +197,9 @@ bool vb_cm_sidr_reply(struct vb_cm *cm, struct vb_cm_conn *conn, const struct vb
 void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
 
 /* A broker that comes after one that died knows of no connection: say is called for each whose peer has to hear of this
- * program's death. Calls nothing of this table. */
-void vb_cm_again(const struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn));
+ * program's death. It calls nothing of this table. What was sent and not answered may have been lost with that broker: it
+ * is sent again. */
+void vb_cm_again(struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn));
 
 /* The connection with this id, unless it was destroyed; NULL. */
 struct vb_cm_conn *vb_cm_find(struct vb_cm *cm, uint32_t local_comm_id);

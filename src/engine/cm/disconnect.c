@@ -74,9 +74,18 @@ static bool is_connected(const struct vb_cm_conn *conn)
 	}
 }
 
-void vb_cm_again(const struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn))
+static bool waits_for_an_answer(const struct vb_cm_conn *conn)
+{
+	return conn->used && (conn->state == VB_CM_REQ_SENT || conn->state == VB_CM_REP_SENT ||
+	                      conn->state == VB_CM_DREQ_SENT || conn->state == VB_CM_SIDR_REQ_SENT);
+}
+
+void vb_cm_again(struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn))
 {
 	for (uint32_t i = 0; i < cm->fresh; i++)
 		if (is_connected(&cm->conns[i]))
 			say(cm->own, &cm->conns[i]);
+	for (uint32_t i = 0; i < cm->fresh; i++)
+		if (waits_for_an_answer(&cm->conns[i]))
+			vb_cm_repeat(cm, &cm->conns[i]);
 }
