@@ -85,7 +85,7 @@ struct rsocket {
 
 	/* Options. */
 	bool reuse_addr, keep_alive, no_delay, v6_only, oob_inline, linger_on;
-	int linger_s, tos, keep_idle_s, keep_timer;
+	int linger_s, tos, keep_idle_s, keep_timer, keep_interval_s, keep_count, user_timeout_ms;
 	struct timeval recv_timeout, send_timeout;
 	void *route;
 	size_t route_len;

@@ -115,15 +115,18 @@ static int set_int(struct rsocket *rs, int level, int name, int v)
 			return EINVAL;
 		rs->keep_idle_s = v;
 		return rs_keep_alive_set(rs);
-	/* Of no meaning here, and of no harm. */
+	/* Of no meaning here, and of no harm: some are remembered. */
+	case OPTION(IPPROTO_TCP, TCP_KEEPCNT):
+		return v < 1 || v > 127 ? EINVAL : (rs->keep_count = v, 0);
+	case OPTION(IPPROTO_TCP, TCP_KEEPINTVL):
+		return v < 1 || v > 32767 ? EINVAL : (rs->keep_interval_s = v, 0);
+	case OPTION(IPPROTO_TCP, TCP_USER_TIMEOUT):
+		return v < 0 ? EINVAL : (rs->user_timeout_ms = v, 0);
 	case OPTION(SOL_SOCKET, SO_PRIORITY):
 	case OPTION(SOL_SOCKET, SO_BROADCAST):
-	case OPTION(IPPROTO_TCP, TCP_KEEPCNT):
-	case OPTION(IPPROTO_TCP, TCP_KEEPINTVL):
 	case OPTION(IPPROTO_TCP, TCP_MAXSEG):
 	case OPTION(IPPROTO_TCP, TCP_QUICKACK):
 	case OPTION(IPPROTO_TCP, TCP_CORK):
-	case OPTION(IPPROTO_TCP, TCP_USER_TIMEOUT):
 		return 0;
 	default:
 		return ENOPROTOOPT;
@@ -244,8 +247,11 @@ static int get_int(struct rsocket *rs, int level, int name, int *v)
 	case OPTION(IPPROTO_TCP, TCP_KEEPIDLE):
 		return *v = keep_idle(rs), 0;
 	case OPTION(IPPROTO_TCP, TCP_KEEPCNT):
+		return *v = rs->keep_count ? rs->keep_count : 1, 0;
 	case OPTION(IPPROTO_TCP, TCP_KEEPINTVL):
-		return *v = 1, 0;
+		return *v = rs->keep_interval_s ? rs->keep_interval_s : 1, 0;
+	case OPTION(IPPROTO_TCP, TCP_USER_TIMEOUT):
+		return *v = rs->user_timeout_ms, 0;
 	case OPTION(IPPROTO_TCP, TCP_MAXSEG):
 		return *v = max_segment(rs), 0;
 	case OPTION(SOL_RDMA, RDMA_SQSIZE):

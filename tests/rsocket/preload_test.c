@@ -216,6 +216,59 @@ static void writing_after_the_end_is_a_signal(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* --- options, messages, copies --- */
+static int option(int fd, int level, int name)
+{
+	int v = -1;
+	socklen_t len = sizeof(v);
+
+	CHECK(!getsockopt(fd, level, name, &v, &len));
+	return v;
+}
+
+static void set_option(int fd, int level, int name, int v)
+{
+	CHECK(!setsockopt(fd, level, name, &v, sizeof(v)));
+}
+
+static void options_are_those_of_a_socket(void)
+{
+	struct pair p = connected();
+	struct sockaddr_in at;
+	int l = listener(&at, 0);
+	struct tcp_info info;
+	struct timeval tv = {1, 500000}, got;
+	socklen_t len = sizeof(info);
+
+	CHECK(option(l, SOL_SOCKET, SO_ACCEPTCONN) == 1 && option(p.a, SOL_SOCKET, SO_ACCEPTCONN) == 0);
+	CHECK(option(p.a, SOL_SOCKET, SO_TYPE) == SOCK_STREAM && option(p.a, SOL_SOCKET, SO_DOMAIN) == AF_INET);
+	CHECK(option(p.a, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP && option(p.a, SOL_SOCKET, SO_ERROR) == 0);
+	CHECK(option(p.a, IPPROTO_TCP, TCP_MAXSEG) > 0 && option(p.a, SOL_SOCKET, SO_SNDBUF) > 0);
+	CHECK(!getsockopt(p.a, IPPROTO_TCP, TCP_INFO, &info, &len) && info.tcpi_state == TCP_ESTABLISHED);
+	set_option(p.a, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_option(p.a, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_option(p.a, IPPROTO_TCP, TCP_KEEPIDLE, 100);
+	set_option(p.a, IPPROTO_TCP, TCP_KEEPINTVL, 20);
+	set_option(p.a, IPPROTO_TCP, TCP_KEEPCNT, 5);
+	set_option(p.a, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
+	set_option(p.a, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 16384);
+	set_option(p.a, SOL_SOCKET, SO_RCVLOWAT, 1);
+	set_option(p.a, SOL_SOCKET, SO_REUSEPORT, 1);
+	set_option(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, 5);
+	set_option(p.a, IPPROTO_IP, IP_TTL, 33);
+	CHECK(option(p.a, IPPROTO_TCP, TCP_NODELAY) && option(p.a, SOL_SOCKET, SO_KEEPALIVE) == 1);
+	CHECK(option(p.a, IPPROTO_TCP, TCP_KEEPIDLE) == 100 && option(p.a, IPPROTO_TCP, TCP_KEEPINTVL) == 20);
+	CHECK(option(p.a, IPPROTO_TCP, TCP_KEEPCNT) == 5 && option(p.a, IPPROTO_IP, IP_TTL) == 33);
+	CHECK(option(p.a, IPPROTO_TCP, TCP_USER_TIMEOUT) == 30000 && option(p.a, SOL_SOCKET, SO_REUSEPORT) == 1);
+	CHECK(setsockopt(p.a, IPPROTO_TCP, 9999, &l, sizeof(l)) < 0 && errno == ENOPROTOOPT);
+	CHECK(setsockopt(p.a, SOL_SOCKET, SO_KEEPALIVE, &l, 1) < 0 && errno == EINVAL);
+	CHECK(!setsockopt(p.a, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+	len = sizeof(got);
+	CHECK(!getsockopt(p.a, SOL_SOCKET, SO_SNDTIMEO, &got, &len) && got.tv_sec == 1 && got.tv_usec == 500000);
+	CHECK(!close(l));
+	finish(p);
+}
+
 /* --- processes and threads --- */
 static void a_child_of_vfork_leaves_the_sockets_alone(void)
 {
@@ -232,6 +285,25 @@ static void a_child_of_vfork_leaves_the_sockets_alone(void)
 	}
 	CHECK(waitpid(pid, &status, 0) == pid && !status);
 	CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &b, 1) == 1 && b == 'x');
+	finish(p);
+}
+
+static int inherited(void)
+{
+	int n = 0, flags;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += (flags = fcntl(fd, F_GETFD)) >= 0 && !(flags & FD_CLOEXEC);
+	return n;
+}
+
+static void a_program_inherits_the_sockets_alone(void)
+{
+	int before = inherited(), s;
+	struct pair p = connected();
+
+	CHECK(inherited() == before + 2 && (s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0 && inherited() == before + 2);
+	CHECK(!close(s));
 	finish(p);
 }
 
@@ -400,7 +472,9 @@ int main(int argc, char **argv)
 	R(what_is_told_once_is_told_again_when_it_is_asked_for);
 	R(a_handler_interrupts_or_not_as_it_was_installed);
 	R(writing_after_the_end_is_a_signal);
+	R(options_are_those_of_a_socket);
 	R(a_child_of_vfork_leaves_the_sockets_alone);
+	R(a_program_inherits_the_sockets_alone);
 	R(a_child_waits_for_no_lock_of_another_thread);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);

@@ -364,14 +364,33 @@ PRE_EXPORT int getsockname(int fd, struct sockaddr *restrict addr, socklen_t *re
 	PASS(pre_get, int, rgetsockname, getsockname, fd, addr, len);
 }
 
+/* An option that rsockets do not know is the placeholder's to judge and to remember. */
 PRE_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
-	PASS(pre_get, int, rsetsockopt, setsockopt, fd, level, name, value, len);
+	struct pre_sock *s = pre_get(fd);
+	int r;
+
+	if (!s)
+		return pre_real.setsockopt(fd, level, name, value, len);
+	r = s->rs >= 0 ? rsetsockopt(s->rs, level, name, value, len) : pre_real.setsockopt(s->plain, level, name, value, len);
+	if (r && errno == ENOPROTOOPT && s->rs >= 0)
+		r = pre_real.setsockopt(fd, level, name, value, len);
+	pre_put(s);
+	return r;
 }
 
 PRE_EXPORT int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict len)
 {
-	PASS(pre_get, int, rgetsockopt, getsockopt, fd, level, name, value, len);
+	struct pre_sock *s = pre_get(fd);
+	int r;
+
+	if (!s)
+		return pre_real.getsockopt(fd, level, name, value, len);
+	r = s->rs >= 0 ? rgetsockopt(s->rs, level, name, value, len) : pre_real.getsockopt(s->plain, level, name, value, len);
+	if (r && errno == ENOPROTOOPT && s->rs >= 0)
+		r = pre_real.getsockopt(fd, level, name, value, len);
+	pre_put(s);
+	return r;
 }
 
 PRE_EXPORT int close(int fd)
