@@ -269,6 +269,51 @@ static void options_are_those_of_a_socket(void)
 	finish(p);
 }
 
+static void many_messages_go_with_one_call(void)
+{
+	struct pair p = connected();
+	char buf[20];
+	struct iovec out[] = {{(void *)"ab", 2}, {(void *)"cde", 3}, {(void *)"f", 1}};
+	struct iovec in[] = {{buf, 4}, {buf + 4, 2}, {buf + 6, 2}};
+	struct mmsghdr m[3] = {0};
+	struct timespec ts = {.tv_sec = LONG / 1000};
+
+	for (int i = 0; i < 3; i++)
+		m[i].msg_hdr = (struct msghdr){.msg_iov = &out[i], .msg_iovlen = 1};
+	CHECK(sendmmsg(p.a, m, 3, 0) == 3 && m[0].msg_len == 2 && m[1].msg_len == 3 && m[2].msg_len == 1);
+	CHECK(recv(p.b, buf, 6, MSG_WAITALL | MSG_PEEK) > 0 && recv(p.b, buf, 6, MSG_WAITALL) == 6 && !memcmp(buf, "abcdef", 6));
+	CHECK(write(p.a, "123456", 6) == 6);
+	for (int i = 0; i < 3; i++)
+		m[i].msg_hdr = (struct msghdr){.msg_iov = &in[i], .msg_iovlen = 1};
+	CHECK(events(p.b, POLLIN, LONG) == POLLIN);
+	CHECK(recvmmsg(p.b, m, 3, MSG_WAITFORONE, &ts) >= 2 && m[0].msg_len == 4 && m[1].msg_len == 2);
+	CHECK(!memcmp(buf, "123456", 6));
+	CHECK(recvmmsg(p.b, m, 1, MSG_DONTWAIT, NULL) < 0 && errno == EAGAIN);
+	finish(p);
+}
+
+static void a_file_is_sent_and_a_pipe_is_spliced(void)
+{
+	struct pair p = connected();
+	FILE *f = tmpfile();
+	off_t at = 3;
+	int fds[2];
+	char buf[20];
+	ssize_t n;
+
+	CHECK(f && fputs("0123456789", f) >= 0 && !fflush(f) && !pipe(fds));
+	CHECK(sendfile(p.a, fileno(f), &at, 5) == 5 && at == 8 && recv(p.b, buf, 5, MSG_WAITALL) == 5 && !memcmp(buf, "34567", 5));
+	CHECK(write(fds[1], "piped", 5) == 5);
+	n = splice(fds[0], NULL, p.a, NULL, 5, 0);
+	CHECK(n == 5 && recv(p.b, buf, 5, MSG_WAITALL) == 5 && !memcmp(buf, "piped", 5));
+	CHECK(write(p.a, "taken", 5) == 5 && events(p.b, POLLIN, LONG) == POLLIN);
+	CHECK(splice(p.b, NULL, fds[1], NULL, 100, SPLICE_F_MOVE) == 5 && read(fds[0], buf, 20) == 5 && !memcmp(buf, "taken", 5));
+	CHECK(!fcntl(p.b, F_SETFL, O_NONBLOCK) && splice(p.b, NULL, fds[1], NULL, 100, 0) < 0 && errno == EAGAIN);
+	fclose(f);
+	CHECK(!close(fds[0]) && !close(fds[1]));
+	finish(p);
+}
+
 /* --- processes and threads --- */
 static void a_child_of_vfork_leaves_the_sockets_alone(void)
 {
@@ -473,6 +518,8 @@ int main(int argc, char **argv)
 	R(a_handler_interrupts_or_not_as_it_was_installed);
 	R(writing_after_the_end_is_a_signal);
 	R(options_are_those_of_a_socket);
+	R(many_messages_go_with_one_call);
+	R(a_file_is_sent_and_a_pipe_is_spliced);
 	R(a_child_of_vfork_leaves_the_sockets_alone);
 	R(a_program_inherits_the_sockets_alone);
 	R(a_child_waits_for_no_lock_of_another_thread);

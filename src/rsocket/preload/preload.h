@@ -34,6 +34,9 @@ struct pre_real {
 	ssize_t (*sendmsg)(int, const struct msghdr *, int);
 	ssize_t (*write)(int, const void *, size_t);
 	ssize_t (*writev)(int, const struct iovec *, int);
+	int (*recvmmsg)(int, struct mmsghdr *, unsigned, int, struct timespec *);
+	int (*sendmmsg)(int, struct mmsghdr *, unsigned, int);
+	ssize_t (*splice)(int, off64_t *, int, off64_t *, size_t, unsigned);
 	ssize_t (*sendfile)(int, int, off_t *, size_t);
 	int (*poll)(struct pollfd *, nfds_t, int);
 	int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);

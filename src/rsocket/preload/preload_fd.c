@@ -36,6 +36,9 @@ static void load(void)
 	LOAD(sendmsg);
 	LOAD(write);
 	LOAD(writev);
+	LOAD(recvmmsg);
+	LOAD(sendmmsg);
+	LOAD(splice);
 	LOAD(sendfile);
 	LOAD(poll);
 	LOAD(ppoll);

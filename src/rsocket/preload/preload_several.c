@@ -1,0 +1,127 @@
+// preload_several.c - calls that are several of another: recvmmsg, sendmmsg, splice
+// follows: recvmmsg(2), sendmmsg(2), splice(2)
+// SPDX-License-Identifier: MIT
+#undef _FORTIFY_SOURCE
+#include "rsocket/preload/preload.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool is_ours(int fd)
+{
+	struct pre_sock *s = pre_get(fd);
+
+	if (s)
+		pre_put(s);
+	return s;
+}
+
+static bool is_over(const struct timespec *start, const struct timespec *timeout)
+{
+	struct timespec now;
+
+	if (!timeout)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	now.tv_sec -= start->tv_sec + timeout->tv_sec;
+	now.tv_nsec -= start->tv_nsec + timeout->tv_nsec;
+	return now.tv_sec * 1000000000 + now.tv_nsec >= 0;
+}
+
+PRE_EXPORT int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *timeout)
+{
+	int one = flags & ~MSG_WAITFORONE;
+	struct timespec start;
+	unsigned i = 0;
+	ssize_t got;
+
+	pre_init();
+	if (!is_ours(fd))
+		return pre_real.recvmmsg(fd, m, n, flags, timeout);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (i < n && !(i && is_over(&start, timeout))) {
+		got = recvmsg(fd, &m[i].msg_hdr, one);
+		if (got < 0)
+			break;
+		m[i++].msg_len = (unsigned)got;
+		if (flags & MSG_WAITFORONE)
+			one |= MSG_DONTWAIT;
+	}
+	return i || !n ? (int)i : -1;
+}
+
+PRE_EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
+{
+	unsigned i = 0;
+	ssize_t put;
+
+	pre_init();
+	if (!is_ours(fd))
+		return pre_real.sendmmsg(fd, m, n, flags);
+	while (i < n) {
+		put = sendmsg(fd, &m[i].msg_hdr, flags);
+		if (put < 0)
+			break;
+		m[i++].msg_len = (unsigned)put;
+	}
+	return i || !n ? (int)i : -1;
+}
+
+/* What the socket does not take stays in the pipe: it is looked at in a copy first. */
+static ssize_t from_pipe(int in, int out, size_t len, unsigned flags)
+{
+	char buf[65536];
+	int copy[2];
+	ssize_t n, put, part;
+
+	if (pipe2(copy, O_CLOEXEC))
+		return -1;
+	put = n = tee(in, copy[1], len < sizeof(buf) ? len : sizeof(buf), flags & SPLICE_F_NONBLOCK);
+	if (n > 0)
+		n = pre_real.read(copy[0], buf, (size_t)n);
+	if (n > 0)
+		put = write(out, buf, (size_t)n);
+	for (ssize_t left = put; left > 0; left -= part) {
+		part = pre_real.read(in, buf, (size_t)left);
+		if (part <= 0)
+			break;
+	}
+	pre_real.close(copy[0]);
+	pre_real.close(copy[1]);
+	return put;
+}
+
+static ssize_t to_pipe(int in, int out, size_t len, unsigned flags)
+{
+	struct pollfd p = {.fd = out, .events = POLLOUT};
+	size_t room = flags & SPLICE_F_NONBLOCK ? PIPE_BUF : 65536;
+	char buf[65536];
+	ssize_t n = recv(in, buf, len < room ? len : room, MSG_PEEK);
+
+	if (n <= 0)
+		return n;
+	if ((flags & SPLICE_F_NONBLOCK) && pre_real.poll(&p, 1, 0) <= 0) {
+		errno = EAGAIN;
+		return -1;
+	}
+	n = pre_real.write(out, buf, (size_t)n);
+	return n > 0 ? recv(in, buf, (size_t)n, MSG_WAITALL) : n;
+}
+
+PRE_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t len, unsigned flags)
+{
+	bool from, to;
+
+	pre_init();
+	from = is_ours(in);
+	to = is_ours(out);
+	if (!from && !to)
+		return pre_real.splice(in, in_at, out, out_at, len, flags);
+	if ((from && to) || in_at || out_at) {
+		errno = from && to ? EINVAL : ESPIPE;
+		return -1;
+	}
+	return from ? to_pipe(in, out, len, flags) : from_pipe(in, out, len, flags);
+}
