@@ -314,6 +314,23 @@ static void a_file_is_sent_and_a_pipe_is_spliced(void)
 	finish(p);
 }
 
+static void streams_of_the_c_library_are_over_it(void)
+{
+	struct pair p = connected();
+	FILE *in = fdopen(p.b, "r"), *out = fdopen(dup(p.b), "w"), *both = fdopen(p.a, "r+");
+	char line[100];
+
+	CHECK(in && out && both && fileno(in) == p.b);
+	CHECK(write(p.a, "one\ntwo\nthr", 11) == 11);
+	CHECK(fgets(line, sizeof(line), in) && !strcmp(line, "one\n") && fgets(line, sizeof(line), in) && !strcmp(line, "two\n"));
+	CHECK(write(p.a, "ee\n", 3) == 3 && fgets(line, sizeof(line), in) && !strcmp(line, "three\n"));
+	CHECK(fprintf(out, "answer %d\n", 42) == 10 && !fflush(out) && fgets(line, sizeof(line), both) && !strcmp(line, "answer 42\n"));
+	CHECK(dprintf(p.a, "%s-%d\n", "direct", 1) == 9 && fgets(line, sizeof(line), in) && !strcmp(line, "direct-1\n"));
+	CHECK(fputs("last\n", out) >= 0 && !fclose(out) && !fclose(in));
+	CHECK(fgets(line, sizeof(line), both) && !strcmp(line, "last\n") && !fgets(line, sizeof(line), both) && feof(both));
+	CHECK(!fclose(both) && close(p.a) < 0 && close(p.b) < 0);
+}
+
 /* --- processes and threads --- */
 static void a_child_of_vfork_leaves_the_sockets_alone(void)
 {
@@ -441,6 +458,8 @@ static int leaver(const char *how, const char *port)
 		for (;;)
 			write_all(s, 1);
 	}
+	if (!strcmp(how, "stream"))
+		return fputs("stream\n", fdopen(s, "w")) < 0;
 	write_all(s, MUCH);
 	if (!strcmp(how, "abort")) {
 		CHECK(!setsockopt(s, SOL_SOCKET, SO_LINGER, &abort, sizeof(abort)));
@@ -500,6 +519,17 @@ static void a_connection_that_is_aborted_is_reset(void)
 	CHECK(waitpid(pid, &status, 0) == pid && !status && !close(c) && !close(l));
 }
 
+static void what_a_stream_holds_at_the_end_arrives(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, 0), c, status;
+	pid_t pid = left("stream", l);
+	char buf[20];
+
+	CHECK((c = accept(l, NULL, NULL)) >= 0 && recv(c, buf, sizeof(buf), MSG_WAITALL) == 7 && !memcmp(buf, "stream\n", 7));
+	CHECK(waitpid(pid, &status, 0) == pid && !status && !close(c) && !close(l));
+}
+
 int main(int argc, char **argv)
 {
 	where = argc > 1 ? argv[1] : "127.0.0.1";
@@ -520,6 +550,8 @@ int main(int argc, char **argv)
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);
 	R(a_file_is_sent_and_a_pipe_is_spliced);
+	R(streams_of_the_c_library_are_over_it);
+	R(what_a_stream_holds_at_the_end_arrives);
 	R(a_child_of_vfork_leaves_the_sockets_alone);
 	R(a_program_inherits_the_sockets_alone);
 	R(a_child_waits_for_no_lock_of_another_thread);

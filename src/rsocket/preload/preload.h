@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -52,6 +53,8 @@ struct pre_real {
 	int (*getsockopt)(int, int, int, void *, socklen_t *);
 	int (*fcntl)(int, int, ...);
 	int (*ioctl)(int, unsigned long, ...);
+	FILE *(*fdopen)(int, const char *);
+	int (*vdprintf)(int, const char *, va_list);
 	int (*dup)(int);
 	int (*dup3)(int, int, int);
 };

@@ -53,6 +53,8 @@ static void load(void)
 	LOAD(getsockopt);
 	LOAD(fcntl);
 	LOAD(ioctl);
+	LOAD(fdopen);
+	LOAD(vdprintf);
 	LOAD(dup);
 	LOAD(dup3);
 	LOAD(close);

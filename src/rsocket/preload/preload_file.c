@@ -1,0 +1,153 @@
+// preload_file.c - streams of the C library over rsockets: stdio calls nothing of ours by itself
+// follows: fdopen(3), fopencookie(3), dprintf(3)
+// SPDX-License-Identifier: MIT
+#undef _FORTIFY_SOURCE
+#include "rsocket/preload/preload.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct stream {
+	struct stream *next;
+	FILE *file;
+	int fd;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stream *streams; /* under lock */
+
+static ssize_t stream_read(void *cookie, char *buf, size_t len)
+{
+	return read(((struct stream *)cookie)->fd, buf, len);
+}
+
+static ssize_t stream_write(void *cookie, const char *buf, size_t len)
+{
+	ssize_t n = write(((struct stream *)cookie)->fd, buf, len);
+
+	return n < 0 ? 0 : n; /* fopencookie(3): an error is 0 */
+}
+
+static int stream_seek(void *cookie, off64_t *at, int whence)
+{
+	(void)cookie, (void)at, (void)whence;
+	errno = ESPIPE;
+	return -1;
+}
+
+static int stream_close(void *cookie)
+{
+	struct stream *s = cookie, **at;
+	int r = close(s->fd);
+
+	pthread_mutex_lock(&lock);
+	for (at = &streams; *at != s; at = &(*at)->next)
+		;
+	*at = s->next;
+	pthread_mutex_unlock(&lock);
+	free(s);
+	return r;
+}
+
+static FILE *open_stream(int fd, const char *mode)
+{
+	const cookie_io_functions_t calls = {stream_read, stream_write, stream_seek, stream_close};
+	struct stream *s = malloc(sizeof(*s));
+	FILE *file = s ? fopencookie(s, mode, calls) : NULL;
+
+	if (!file) {
+		free(s);
+		return NULL;
+	}
+	file->_fileno = fd; /* for fileno(3) */
+	pthread_mutex_lock(&lock);
+	*s = (struct stream){streams, file, fd};
+	streams = s;
+	pthread_mutex_unlock(&lock);
+	return file;
+}
+
+static bool is_ours(int fd)
+{
+	struct pre_sock *s = pre_get(fd);
+
+	if (s)
+		pre_put(s);
+	return s;
+}
+
+PRE_EXPORT FILE *fdopen(int fd, const char *mode)
+{
+	pre_init();
+	return is_ours(fd) ? open_stream(fd, mode) : pre_real.fdopen(fd, mode);
+}
+
+PRE_EXPORT int vdprintf(int fd, const char *format, va_list args)
+{
+	char *text;
+	int n, at = 0;
+
+	pre_init();
+	if (!is_ours(fd))
+		return pre_real.vdprintf(fd, format, args);
+	n = vasprintf(&text, format, args);
+	if (n < 0)
+		return -1;
+	while (at < n) {
+		ssize_t put = write(fd, text + at, (size_t)(n - at));
+
+		if (put < 0)
+			break;
+		at += (int)put;
+	}
+	free(text);
+	return at < n ? -1 : n;
+}
+
+PRE_EXPORT int dprintf(int fd, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vdprintf(fd, format, args);
+	va_end(args);
+	return n;
+}
+
+/* What programs that were compiled with fortification call. */
+int __vdprintf_chk(int fd, int flag, const char *format, va_list args);
+int __dprintf_chk(int fd, int flag, const char *format, ...);
+
+PRE_EXPORT int __vdprintf_chk(int fd, int flag, const char *format, va_list args)
+{
+	(void)flag;
+	return vdprintf(fd, format, args);
+}
+
+PRE_EXPORT int __dprintf_chk(int fd, int flag, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	(void)flag;
+	va_start(args, format);
+	n = vdprintf(fd, format, args);
+	va_end(args);
+	return n;
+}
+
+/* The C library writes out what is left after all destructors, and then it is too late for an rsocket. */
+__attribute__((destructor)) static void write_out(void)
+{
+	if (pthread_mutex_trylock(&lock))
+		return;
+	for (struct stream *s = streams; s; s = s->next) {
+		if (ftrylockfile(s->file))
+			continue;
+		fflush_unlocked(s->file);
+		funlockfile(s->file);
+	}
+	pthread_mutex_unlock(&lock);
+}
