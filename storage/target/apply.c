@@ -144,6 +144,7 @@ static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_sub
 		nt_say("%s cannot be a subsystem here", new->nqn);
 		return 1;
 	}
+	nt_subsystem_ids(s, new->first_id ? new->first_id : 1, new->last_id ? new->last_id : NT_ID_MAX);
 	set_text(s->serial, new->serial, sizeof(s->serial));
 	set_text(s->model, new->model, sizeof(s->model));
 	return apply_hosts(s, new) + apply_ns(sv, s, old, new);

@@ -343,6 +343,17 @@ static bool listed_twice(const struct nt_config_subsystem *s, const char *nqn)
 	return n > 1;
 }
 
+/* [FIRST, LAST] */
+static void read_ids(struct reader *r, const char *key, json_object *v, struct nt_config_subsystem *s)
+{
+	if (list_length(r, key, v) != 2) {
+		wrong(r, key, "two numbers are wanted, the first and the last");
+		return;
+	}
+	s->first_id = (uint16_t)get_number(r, key, json_object_array_get_idx(v, 0), 1, NT_ID_MAX);
+	s->last_id = (uint16_t)get_number(r, key, json_object_array_get_idx(v, 1), s->first_id, NT_ID_MAX);
+}
+
 static void read_subsystem(struct reader *r, json_object *o, struct nt_config_subsystem *s)
 {
 	if (!json_object_is_type(o, json_type_object)) {
@@ -357,6 +368,8 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 			get_text(r, key, v, &s->serial);
 		else if (!strcmp(key, "model"))
 			get_text(r, key, v, &s->model);
+		else if (!strcmp(key, "cntlid"))
+			read_ids(r, key, v, s);
 		else if (!strcmp(key, "allow_any_host"))
 			s->any_host = get_bool(r, key, v);
 		else if (!strcmp(key, "require_authentication"))

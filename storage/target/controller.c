@@ -6,7 +6,6 @@
 
 #include "target/core.h"
 
-#define ID_MAX 0xffefu
 #define DISCOVERY_KATO 120000u /* a discovery controller without a timer is not kept for longer when nothing comes */
 #define KATO_SLACK 1000u       /* the granularity that Identify says (KAS) */
 
@@ -19,13 +18,13 @@ struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id)
 	return c;
 }
 
-static uint16_t take_id(struct nt_target *t)
+static uint16_t take_id(struct nt_subsystem *s)
 {
-	for (uint32_t tries = 0; tries < ID_MAX; tries++) {
-		uint16_t id = t->next_id;
+	for (uint32_t tries = s->first_id; tries <= s->last_id; tries++) {
+		uint16_t id = s->next_id;
 
-		t->next_id = (uint16_t)(id % ID_MAX + 1);
-		if (!nt_controller_find(t, id))
+		s->next_id = id == s->last_id ? s->first_id : id + 1;
+		if (!nt_controller_find(s->target, id))
 			return id;
 	}
 	return 0;
@@ -34,7 +33,7 @@ static uint16_t take_id(struct nt_target *t)
 struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q)
 {
 	struct nt_target *t = s->target;
-	uint16_t id = take_id(t);
+	uint16_t id = take_id(s);
 	struct nt_controller *c = id ? calloc(1, sizeof(*c)) : NULL;
 
 	if (!c)

@@ -27,6 +27,7 @@ struct nt_config_subsystem {
 	bool any_host, auth_required;
 	struct nt_config_host *hosts;
 	size_t host_count, ns_count;
+	uint16_t first_id, last_id; /* of its controllers; 0: any */
 	struct nt_config_ns *ns;
 };
 

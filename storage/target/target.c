@@ -13,7 +13,6 @@ int nt_target_init(struct nt_target *t, uint32_t memory)
 	memset(t, 0, sizeof(*t));
 	t->waiting_end = &t->waiting;
 	t->queues = 16;
-	t->next_id = 1;
 	t->generation = 1;
 	snprintf(t->firmware, sizeof(t->firmware), "%s", VB_VERSION);
 	t->pool = nt_pool_open(memory);
@@ -66,6 +65,7 @@ struct nt_subsystem *nt_subsystem_add(struct nt_target *t, const char *nqn)
 	strcpy(s->model, "Verbena target");
 	for (int i = 1; i <= (int)NT_ANA_GROUPS; i++)
 		s->ana[i] = NV_ANA_OPTIMIZED;
+	nt_subsystem_ids(s, 1, NT_ID_MAX);
 	while (*at)
 		at = &(*at)->next;
 	*at = s;
@@ -167,6 +167,14 @@ void nt_subsystem_any_host(struct nt_subsystem *s, bool any)
 		return;
 	s->any_host = any;
 	end_strangers(s);
+}
+
+void nt_subsystem_ids(struct nt_subsystem *s, uint16_t first, uint16_t last)
+{
+	s->first_id = first;
+	s->last_id = last;
+	if (s->next_id < first || s->next_id > last)
+		s->next_id = first;
 }
 
 static bool same_secrets(const struct nt_secrets *a, const struct nt_secrets *b)

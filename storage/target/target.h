@@ -39,6 +39,7 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
+#define NT_ID_MAX 0xffefu /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
 
@@ -216,6 +217,7 @@ struct nt_subsystem {
 	struct nt_namespace *ns[NT_NAMESPACES_MAX + 1]; /* by nsid */
 	uint8_t ana[NT_ANA_GROUPS + 1];                 /* enum nv_ana_state by group */
 	uint64_t ana_changes;
+	uint16_t first_id, last_id, next_id; /* of its controllers */
 	/* hosts that went without a word and are remembered no more: the last loss that all of them know of */
 	bool forgot;
 	uint64_t forgot_known;
@@ -248,7 +250,6 @@ struct nt_target {
 	struct nt_request *connects; /* that wait for the end of what the same host has begun; at: until then */
 	void (*say)(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* to whoever runs it; may be NULL */
 	struct nt_controller *by_id[256];
-	uint16_t next_id;
 	uint16_t queues;     /* I/O queues for each controller */
 	uint32_t memory;     /* bytes of the pool */
 	uint32_t share;      /* bytes of the pool for each controller */
@@ -276,6 +277,8 @@ struct nt_subsystem *nt_subsystem_find(struct nt_target *t, const char *nqn);
 bool nt_subsystem_allow(struct nt_subsystem *s, const char *hostnqn);
 void nt_subsystem_disallow(struct nt_subsystem *s, const char *hostnqn); /* and ends that host's associations */
 void nt_subsystem_any_host(struct nt_subsystem *s, bool any);
+/* From now on: two targets that serve one subsystem must not give two controllers the same id. */
+void nt_subsystem_ids(struct nt_subsystem *s, uint16_t first, uint16_t last);
 /* Of a host that is listed. One that is connected by other secrets has to go. */
 void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const struct nt_secrets *secrets);
 void nt_subsystem_auth(struct nt_subsystem *s, bool required); /* and ends those who have no secret */

@@ -31,7 +31,7 @@ static void configure(unsigned nsid)
 
 	CHECK(f);
 	fprintf(f, "{\"queues\": %u, \"listen\": [{\"transport\": \"%s\", \"address\": \"127.0.0.1\", \"port\": %s}], \"subsystems\": [{\"nqn\": \"" NQN "\", \"allow_any_host\": true,"
-	           " \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}", queues, scheme, port, nsid, kind, image);
+	           " \"cntlid\": [500, 599], \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}", queues, scheme, port, nsid, kind, image);
 	for (unsigned i = 0; i < others; i++)
 		fprintf(f, ", {\"nqn\": \"" NQN "%u\", \"allow_any_host\": true}", i);
 	fprintf(f, "]}\n");
@@ -133,6 +133,7 @@ static void a_disk_that_is_resized_has_its_new_size(void)
 	struct vn_disk *d = open_it(60000);
 	struct vn_statistics s;
 
+	CHECK(vn_info(d)->controller >= 500 && vn_info(d)->controller <= 599);
 	for (uint64_t size = SIZE; size < 4 * SIZE; size += SIZE) { /* told again each time */
 		SAME(vn_write_wait(d, b, sizeof(b), size, 0), (unsigned long long)-EINVAL);
 		resize(d, size + SIZE);

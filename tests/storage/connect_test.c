@@ -203,6 +203,28 @@ static void an_io_queue_belongs_to_its_controller(void)
 	target_close();
 }
 
+static void controllers_have_ids_of_the_subsystems_range(void)
+{
+	struct host *h[3];
+
+	target_open(16 << 20);
+	nt_subsystem_ids(subsystem, 65518, 65519);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 2; i++)
+			h[i] = host_admin();
+		CHECK(h[0]->q.ctrl->id >= 65518 && h[1]->q.ctrl->id >= 65518 && h[0]->q.ctrl->id != h[1]->q.ctrl->id);
+		h[2] = host_open();
+		SAME(host_do(h[2], connect_command(h[2], 0, NV_CNTLID_DYNAMIC)).status, NV_CONNECT_BUSY);
+		for (unsigned i = 0; i < 3; i++)
+			host_close(h[i]);
+	}
+	nt_subsystem_ids(subsystem, 7, 8);
+	h[0] = host_admin();
+	SAME(h[0]->q.ctrl->id, 7);
+	host_close(h[0]);
+	target_close();
+}
+
 static void nothing_is_done_before_connect_and_enable(void)
 {
 	target_open(16 << 20);
@@ -347,6 +369,7 @@ int main(void)
 	RUN(a_key_that_was_taken_back_lets_nobody_in);
 	RUN(only_hosts_of_the_list_may_connect);
 	RUN(an_io_queue_belongs_to_its_controller);
+	RUN(controllers_have_ids_of_the_subsystems_range);
 	RUN(nothing_is_done_before_connect_and_enable);
 	RUN(properties_are_read_and_written_in_their_sizes);
 	RUN(a_controller_is_enabled_reset_and_shut_down);

@@ -93,6 +93,8 @@ for bad in '' '{' '[]' '{"x": 1}' '{"subsystems": [{"nqn": "disk"}]}' '{"subsyst
 	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": ["nqn.2026-01.a:h", {"nqn": "nqn.2026-01.a:h"}]}]}' \
 	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "hosts": [{"nqn": "nqn.2026-01.a:h", "dh_groups": []}]}]}' \
 	'{"subsystems": [{"nqn": "nqn.2026-01.a:b"}, {"nqn": "nqn.2026-01.a:b"}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "cntlid": [7]}]}' '{"subsystems": [{"nqn": "nqn.2026-01.a:b", "cntlid": [0, 7]}]}' \
+	'{"subsystems": [{"nqn": "nqn.2026-01.a:b", "cntlid": [8, 7]}]}' '{"subsystems": [{"nqn": "nqn.2026-01.a:b", "cntlid": [1, 65520]}]}' \
 	'{"memory": -1}' '{"listen": [{"address": 5}]}' '{"queues": "many"}'; do
 	printf %s "$bad" >"$work/conf.json"
 	check "no configuration: $bad" denied --config "$work/conf.json"
