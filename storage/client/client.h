@@ -219,7 +219,7 @@ int vn_url_parse(const char *text, struct vn_url *u);
 /* ---- the controller's side of a connection ---- */
 
 struct vn_limits {
-	uint16_t cntlid, mqes;
+	uint16_t cntlid, mqes; /* mqes: commands of a queue at a time */
 	uint32_t ready_ms;   /* how long it may take to become ready, and to shut down */
 	uint32_t transfer;   /* bytes of one command, UINT32_MAX: no limit */
 	uint32_t page;       /* bytes of its smallest page */

@@ -19,6 +19,7 @@ enum {
 	C_MDTS = 77,
 	C_VER = 80,
 	C_OAES = 92,
+	C_MAXCMD = 514,
 	C_ONCS = 520,
 	C_VWC = 525,
 	C_IOCCSZ = 1792,
@@ -251,7 +252,7 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	if (e)
 		return e;
 	uint32_t capsule = nv_get32(d + C_IOCCSZ), mdts = d[C_MDTS], shift = 0;
-	uint16_t oncs = nv_get16(d + C_ONCS);
+	uint16_t oncs = nv_get16(d + C_ONCS), at_once = nv_get16(d + C_MAXCMD);
 
 	text(info->serial, d + C_SN, 20);
 	text(info->model, d + C_MN, 40);
@@ -261,6 +262,8 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	info->write_zeroes = !!(oncs & ONCS_WRITE_ZEROES);
 	info->volatile_cache = d[C_VWC] & 1;
 	lim->events = nv_get32(d + C_OAES) & (NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED);
+	if (at_once && at_once < lim->mqes)
+		lim->mqes = at_once;
 	while (lim->page >> shift > 1)
 		shift++;
 	lim->transfer = mdts && mdts + shift < 32 ? 1u << (mdts + shift) : UINT32_MAX;

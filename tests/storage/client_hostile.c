@@ -57,6 +57,7 @@ static struct {
 	uint8_t wzsl;       /* … of zeroes, as a power of pages */
 	unsigned cuts, longest; /* commands for that, and the most blocks of one */
 	uint8_t dlfeat;
+	uint16_t maxcmd;    /* commands that it takes at a time, 0: what a queue holds */
 	bool deallocates;   /* the last write of zeroes was to */
 	uint32_t nsid;      /* of the last read that was answered */
 } fake;
@@ -171,6 +172,7 @@ static void identify(struct conn *c)
 		memcpy(d + 24, "hostile\"\n\x01model", 15);
 		d[77] = 4;
 		d[520] = 0x0d;
+		nv_put16(d + 514, fake.maxcmd);
 		nv_put32(d + 80, fake.wzsl ? 0x00020000 : 0);
 		nv_put32(d + 1792, (INLINE + 64) / 16);
 		break;
@@ -682,6 +684,20 @@ static void zeroes_and_discards_are_as_large_as_the_target_takes_them(void)
 	fake.dmsl = 0;
 }
 
+static void no_more_commands_are_sent_than_the_target_takes_at_a_time(void)
+{
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	for (unsigned i = 0; i < 2; i++) {
+		fake.maxcmd = i ? 5 : 0;
+		SAME(open_it(&d), 0);
+		SAME(vn_info(d)->queue_depth, i ? 5 : 63);
+		vn_close(d);
+	}
+	fake.maxcmd = 0;
+}
+
 /* Else they might read as something else then. Base 1.4, figure 245: DLFEAT */
 static void zeroes_may_be_deallocated_where_that_reads_as_zeroes(void)
 {
@@ -715,6 +731,7 @@ int main(void)
 	RUN(a_target_that_is_slow_is_not_lost);
 	RUN(a_command_that_all_others_overtake_is_lost);
 	RUN(zeroes_and_discards_are_as_large_as_the_target_takes_them);
+	RUN(no_more_commands_are_sent_than_the_target_takes_at_a_time);
 	RUN(zeroes_may_be_deallocated_where_that_reads_as_zeroes);
 	RUN(a_disk_stays_at_its_namespace_when_another_has_come_before_it);
 	RUN(a_namespace_with_another_name_is_another_disk);
