@@ -26,7 +26,7 @@
 enum how {
 	HONEST,
 	/* in the greeting */
-	IC_VERSION, IC_SHORT, IC_NO_IC, IC_ALIGN, IC_H2C_ZERO, IC_H2C_ODD, IC_DIGESTS, IC_CLOSE,
+	IC_VERSION, IC_SHORT, IC_NO_IC, IC_ALIGN, IC_H2C_ZERO, IC_H2C_SMALL, IC_H2C_ODD, IC_DIGESTS, IC_CLOSE,
 	/* in admin commands */
 	NO_QUEUE_ROOM, NO_BLOCKS, BLOCK_SIZE_ZERO, BLOCK_SIZE_HUGE, METADATA, SIZE_OVERFLOW, CONNECT_FAILS, WANTS_AUTH, IDENTIFY_SHORT, NEVER_READY,
 	/* in reads */
@@ -57,6 +57,8 @@ static struct {
 	uint8_t wzsl;       /* … of zeroes, as a power of pages */
 	unsigned cuts, longest; /* commands for that, and the most blocks of one */
 	uint8_t dlfeat;
+	uint32_t h2c;       /* MAXH2CDATA, 0: 65536 */
+	unsigned pdus, too_long; /* of data that came; of these, longer than that */
 	uint16_t maxcmd;    /* commands that it takes at a time, 0: what a queue holds */
 	bool deallocates;   /* the last write of zeroes was to */
 	uint32_t nsid;      /* of the last read that was answered */
@@ -139,7 +141,7 @@ static void r2t(struct conn *c, uint16_t cid, uint32_t offset, uint32_t length)
 static void greet(struct conn *c)
 {
 	uint8_t pdu[NV_TCP_IC_LEN];
-	struct nv_tcp_ic ic = {.number = 65536, .align = fake.align, .digests = fake.head_digests ? NV_TCP_HDGST : 0};
+	struct nv_tcp_ic ic = {.number = fake.h2c ? fake.h2c : 65536, .align = fake.align, .digests = fake.head_digests ? NV_TCP_HDGST : 0};
 
 	if (fake.how == IC_ALIGN)
 		ic.align = 32;
@@ -147,6 +149,8 @@ static void greet(struct conn *c)
 		ic.number = 0;
 	if (fake.how == IC_H2C_ODD)
 		ic.number = 65537;
+	if (fake.how == IC_H2C_SMALL)
+		ic.number = 4092;
 	if (fake.how == IC_DIGESTS || fake.digests)
 		ic.digests = NV_TCP_DDGST;
 	if (fake.how == IC_VERSION)
@@ -309,6 +313,8 @@ static void take_data(struct conn *c, uint32_t length)
 	while (length && receive(c->fd, h, sizeof(h))) {
 		uint32_t n = nv_get32(h + 16), skip = h[3] - (uint32_t)sizeof(h);
 
+		fake.pdus++;
+		fake.too_long += n > (fake.h2c ? fake.h2c : 65536);
 		if (n > length || h[3] < sizeof(h) || !receive(c->fd, c->pdu, skip) || !receive(c->fd, c->pdu, n))
 			return;
 		length -= n;
@@ -562,6 +568,24 @@ static void data_are_aligned_as_the_target_wants_them(void)
 	fake.head_digests = false;
 }
 
+static void data_come_in_pieces_that_the_target_takes(void)
+{
+	static const uint32_t sizes[] = {4096, 5000, 65532, 65536, UINT32_MAX - 3};
+	struct vn_disk *d;
+
+	fake.how = HONEST;
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		fake.h2c = sizes[i];
+		SAME(open_it(&d), 0);
+		fake.pdus = 0;
+		SAME(vn_write_wait(d, memory + GUARD, BUFFER, 0, 0), 0);
+		SAME(fake.pdus, sizes[i] < BUFFER ? (BUFFER + sizes[i] - 1) / sizes[i] : 1);
+		SAME(fake.too_long, 0);
+		vn_close(d);
+	}
+	fake.h2c = 0;
+}
+
 static void ended(void *arg, int error)
 {
 	*(int *)arg = error;
@@ -728,6 +752,7 @@ int main(void)
 	RUN(random_bytes_do_no_harm);
 	RUN(data_whose_digest_is_wrong_are_asked_for_again);
 	RUN(data_are_aligned_as_the_target_wants_them);
+	RUN(data_come_in_pieces_that_the_target_takes);
 	RUN(a_target_that_is_slow_is_not_lost);
 	RUN(a_command_that_all_others_overtake_is_lost);
 	RUN(zeroes_and_discards_are_as_large_as_the_target_takes_them);
