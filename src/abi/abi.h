@@ -75,6 +75,7 @@ struct ibv_context *vb_context_of_any_age(struct ibv_context *context);
 #define PTR(node, type, name, owner, params, args) type vbx_##name params;
 #define ERR(node, name, owner, params, args) int vbx_##name params;
 #define NEG ERR
+#define WAIT ERR
 #define NEGERR ERR
 #define ZERO PTR
 #define VOID(node, name, owner, params, args) void vbx_##name params;
@@ -82,6 +83,7 @@ struct ibv_context *vb_context_of_any_age(struct ibv_context *context);
 #undef PTR
 #undef ERR
 #undef NEG
+#undef WAIT
 #undef NEGERR
 #undef ZERO
 #undef VOID

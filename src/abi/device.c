@@ -7,13 +7,16 @@
 
 #include "abi/abi.h"
 #include "abi/real.h"
+#include "util/calls.h"
 
 VB_SYMVER(vbx_get_device_list, "ibv_get_device_list@@IBVERBS_1.1");
 VB_EXPORT struct ibv_device **vbx_get_device_list(int *n)
 {
-	int found = 0;
-	struct ibv_device **list = vb_device_list(&found);
+	int found = 0, cancel;
 
+	vb_cancel_defer(&cancel);
+	struct ibv_device **list = vb_device_list(&found);
+	vb_cancel_restore(cancel);
 	if (n)
 		*n = list ? found : 0;
 	return list;

@@ -7,6 +7,7 @@
 
 #include "abi/abi.h"
 #include "abi/real.h"
+#include "util/calls.h"
 
 char vb_priv_mark[4096];
 
@@ -28,34 +29,50 @@ static int told(int err)
 	return err;
 }
 
-/* An object that is NULL is an error here; rdma-core mostly crashes on it. */
-#define VERB(node, type, name, owner, params, args, told, null) \
-	VB_SYMVER(vbx_##name, "ibv_" #name "@@IBVERBS_" #node); \
-	VB_EXPORT type vbx_##name params                        \
-	{                                                       \
-		switch (owner) {                                \
-		case VB_OWNER_US:                               \
-			return told(vb_##name args);            \
-		case VB_OWNER_REAL:                             \
-			return vb_real.name args;               \
-		default:                                        \
-			return null;                            \
-		}                                               \
+/* Most take locks and make system calls: a thread is not cancelled in them (util/calls.h), but in those that wait. An object
+ * that is NULL is an error here; rdma-core mostly crashes on it. */
+#define VERB(node, type, name, owner, params, args, waits, told, null) \
+	VB_SYMVER(vbx_##name, "ibv_" #name "@@IBVERBS_" #node);        \
+	VB_EXPORT type vbx_##name params                               \
+	{                                                              \
+		int cancel = 0;                                        \
+		type result;                                           \
+                                                                       \
+		switch (owner) {                                       \
+		case VB_OWNER_US:                                      \
+			if (!(waits))                                  \
+				vb_cancel_defer(&cancel);              \
+			result = vb_##name args;                       \
+			if (!(waits))                                  \
+				vb_cancel_restore(cancel);             \
+			return told(result);                           \
+		case VB_OWNER_REAL:                                    \
+			return vb_real.name args;                      \
+		default:                                               \
+			return null;                                   \
+		}                                                      \
 	}
-#define PTR(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, , (invalid(0), NULL))
-#define ERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, told, invalid(EINVAL))
-#define NEG(node, name, owner, params, args) VERB(node, int, name, owner, params, args, , invalid(-1))
-#define NEGERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, , invalid(-EINVAL))
-#define ZERO(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, , invalid(0))
+#define PTR(node, type, name, owner, params, args) \
+	VERB(node, type, name, owner, params, args, false, , (invalid(0), NULL))
+#define ERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, told, invalid(EINVAL))
+#define NEG(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, , invalid(-1))
+#define WAIT(node, name, owner, params, args) VERB(node, int, name, owner, params, args, true, , invalid(-1))
+#define NEGERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, , invalid(-EINVAL))
+#define ZERO(node, type, name, owner, params, args) VERB(node, type, name, owner, params, args, false, , invalid(0))
 #define VOID(node, name, owner, params, args)                   \
 	VB_SYMVER(vbx_##name, "ibv_" #name "@@IBVERBS_" #node); \
 	VB_EXPORT void vbx_##name params                        \
 	{                                                       \
 		enum vb_owner who = owner;                      \
-		if (who == VB_OWNER_US)                         \
+		int cancel;                                     \
+                                                                \
+		if (who == VB_OWNER_US) {                       \
+			vb_cancel_defer(&cancel);               \
 			vb_##name args;                         \
-		else if (who == VB_OWNER_REAL)                  \
+			vb_cancel_restore(cancel);              \
+		} else if (who == VB_OWNER_REAL) {              \
 			vb_real.name args;                      \
+		}                                               \
 	}
 #include "abi/verbs.inc"
 

@@ -14,6 +14,7 @@
 #define PTR(node, type, name, owner, params, args) FAIL(type, name, params, NULL)
 #define ERR(node, name, owner, params, args) FAIL(int, name, params, EOPNOTSUPP)
 #define NEG(node, name, owner, params, args) FAIL(int, name, params, -1)
+#define WAIT NEG
 #define NEGERR(node, name, owner, params, args) FAIL(int, name, params, -EOPNOTSUPP)
 #define ZERO(node, type, name, owner, params, args) FAIL(type, name, params, 0)
 #define VOID(node, name, owner, params, args) \
@@ -24,6 +25,7 @@
 #undef PTR
 #undef ERR
 #undef NEG
+#undef WAIT
 #undef NEGERR
 #undef ZERO
 #undef VOID
@@ -40,6 +42,7 @@ FAIL(int, query_gid_type, (struct ibv_context * context, uint8_t port, unsigned 
 #define PTR(node, type, name, owner, params, args) .name = no_##name,
 #define ERR(node, name, owner, params, args) .name = no_##name,
 #define NEG ERR
+#define WAIT ERR
 #define NEGERR ERR
 #define ZERO PTR
 #define VOID ERR

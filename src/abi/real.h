@@ -9,6 +9,7 @@
 #define PTR(node, type, name, owner, params, args) type(*name) params;
 #define ERR(node, name, owner, params, args) int(*name) params;
 #define NEG ERR
+#define WAIT ERR
 #define NEGERR ERR
 #define ZERO PTR
 #define VOID(node, name, owner, params, args) void(*name) params;
@@ -23,6 +24,7 @@ struct vb_real {
 #undef PTR
 #undef ERR
 #undef NEG
+#undef WAIT
 #undef NEGERR
 #undef ZERO
 #undef VOID

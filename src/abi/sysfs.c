@@ -10,6 +10,7 @@
 
 #include "abi/dispatch.h"
 #include "core/device.h"
+#include "util/calls.h"
 
 VB_EXPORT const char *ibv_get_sysfs_path(void);
 const char *ibv_get_sysfs_path(void)
@@ -87,12 +88,15 @@ VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {
 	char *path;
+	int cancel;
 
 	if (asprintf(&path, "%s/%s", dir, file) < 0)
 		return -1;
+	vb_cancel_defer(&cancel);
 	int len = read_ours(path, buf, size);
 	if (len == -2)
 		len = read_file(path, buf, size);
+	vb_cancel_restore(cancel);
 	free(path);
 	return len;
 }

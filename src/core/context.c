@@ -15,6 +15,7 @@
 #include "core/event_fd.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "util/calls.h"
 #include "util/log.h"
 
 #define TAIL 4096 /* zeros behind the struct: libmlx5 reads there, as if it were its own */
@@ -130,8 +131,13 @@ void vb_context_drop(struct vb_context *ctx)
 	pthread_mutex_lock(&ctx->lock);
 	bool last = atomic_fetch_sub(&ctx->objects, 1) == 1 && ctx->closed;
 	pthread_mutex_unlock(&ctx->lock);
-	if (last)
+	if (last) { /* whatever brought that about: some of it is inline in the program */
+		int cancel;
+
+		vb_cancel_defer(&cancel);
 		free_context(ctx);
+		vb_cancel_restore(cancel);
+	}
 }
 
 /* deviates: where objects are left the kernel destroys them. A program may still be inside one (and many destroy them

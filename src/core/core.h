@@ -17,7 +17,8 @@
 /*
  * Lock order (outermost first): librdmacm's rcm.lock; ctx->lock and other control mutexes; node->progress; qp->sq_lock;
  * peer->tx_lock; srq/rq lock; cq->lock; channel->lock; those of io/watch.c and io/iwarp_tail.c. Whoever takes two, takes them
- * in this order. None is held across a call-out to the program, or to librdmacm.
+ * in this order. None is held across a call-out to the program, or to librdmacm, and no thread is cancelled while it holds one
+ * (util/calls.h).
  */
 struct vb_node;
 struct vb_peer;

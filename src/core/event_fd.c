@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/node.h"
+#include "util/calls.h"
 
 int vb_event_fd_open(int *epfd, int *evfd)
 {
@@ -44,10 +45,12 @@ void vb_event_fd_close(int epfd, int evfd)
 void vb_event_fd_add(int evfd)
 {
 	const uint64_t one = 1;
-	int saved = errno;
+	int saved = errno, cancel;
 
+	vb_cancel_defer(&cancel);
 	while (write(evfd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
+	vb_cancel_restore(cancel);
 	errno = saved;
 }
 
@@ -71,10 +74,12 @@ static int try_take(int evfd)
 
 void vb_event_fd_remove(int evfd, unsigned n)
 {
-	int saved = errno;
+	int saved = errno, cancel;
 
+	vb_cancel_defer(&cancel);
 	while (n && !try_take(evfd))
 		n--;
+	vb_cancel_restore(cancel);
 	errno = saved;
 }
 

@@ -17,6 +17,7 @@
 #include "core/device.h"
 #include "io/iwarp_path.h"
 #include "io/wire.h"
+#include "util/calls.h"
 
 #define SLICE 100000ull       /* ns */
 #define LINGER 20000u         /* ns: how long to look for more after the last work before sleeping */
@@ -237,13 +238,21 @@ static void *adapter(void *arg)
 	return NULL;
 }
 
+void vb_adapter_wake(struct vb_node *node)
+{
+	const uint64_t one = 1;
+	int saved = errno, cancel;
+
+	vb_cancel_defer(&cancel);
+	if (write(node->io->wake_fd, &one, sizeof(one)) < 0)
+		errno = saved; /* a full counter wakes as well */
+	vb_cancel_restore(cancel);
+}
+
 void vb_timer_armed(struct vb_node *node)
 {
-	uint64_t one = 1;
-
-	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER &&
-	    write(node->io->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER)
+		vb_adapter_wake(node);
 }
 
 void vb_timer_at(struct vb_node *node, uint64_t at)
@@ -254,11 +263,8 @@ void vb_timer_at(struct vb_node *node, uint64_t at)
 
 void vb_qp1_wake(struct vb_node *node)
 {
-	uint64_t one = 1;
-
 	/* whoever has the duty: this is not among the work that a poller does */
-	if (write(node->io->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	vb_adapter_wake(node);
 }
 
 int vb_adapter_start(struct vb_node *node)

@@ -17,6 +17,7 @@
 #include "broker/runtime.h"
 #include "broker/spawn.h"
 #include "io/broker_incoming.h"
+#include "util/calls.h"
 #include "util/log.h"
 
 #define CONNECT_MS 5000   /* bound of vb_broker_connect */
@@ -131,7 +132,12 @@ static void want_room(struct vb_broker_client *c, bool want)
 /* 0, EAGAIN, or EPIPE: then the end shows on the receiving side, too. */
 static int send_bytes(int sock, const void *msg, size_t len)
 {
-	if (send(sock, msg, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* any lock may be held */
+	ssize_t n = send(sock, msg, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	vb_cancel_restore(cancel);
+	if (n >= 0)
 		return 0;
 	return errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM ? EAGAIN : EPIPE;
 }

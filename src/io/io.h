@@ -66,6 +66,7 @@ void vb_qp1_wake(struct vb_node *node);    /* adapter.c: the adapter thread look
 /* adapter.c */
 int vb_adapter_start(struct vb_node *node);
 void vb_adapter_stop(struct vb_node *node);
+void vb_adapter_wake(struct vb_node *node); /* any thread, under any lock; keeps errno */
 
 /* watch.c */
 

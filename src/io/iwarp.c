@@ -19,6 +19,7 @@
 #include "core/sq.h"
 #include "core/verbs.h"
 #include "io/iwarp_path.h"
+#include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
 
@@ -62,8 +63,14 @@ static ssize_t hand_over(int fd, struct iovec *iov, int n)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
 
-	return n == 1 ? syscall(SYS_sendto, fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0)
-	              : sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n == 1)
+		return syscall(SYS_sendto, fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* under sq_lock */
+	ssize_t sent = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	vb_cancel_restore(cancel);
+	return sent;
 }
 
 /* One system call. false: enough for now, or for ever. */
@@ -119,12 +126,27 @@ static void emit(struct vb_iwarp_path *w)
 
 /* --- receiving --- */
 
+/* Where nothing comes this is all that a poller does: one piece goes without the C library's preparations for
+ * pthread_cancel(3). */
+static ssize_t fetch(int fd, struct iovec *iov, int n)
+{
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
+
+	if (n == 1)
+		return syscall(SYS_recvfrom, fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT, NULL, NULL);
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* under progress + sq_lock */
+	ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT);
+	vb_cancel_restore(cancel);
+	return got;
+}
+
 /* One system call. Returns bytes taken; *more: there may be more at once. Under progress + sq_lock. */
 static size_t take_some(struct vb_iwarp_path *w, bool *more)
 {
 	struct iovec iov[VB_IW_PIECES + 8];
 	int n = vb_iw_room(&w->q, iov, VB_IW_PIECES + 8);
-	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
 	size_t want = 0;
 
 	*more = false;
@@ -132,9 +154,7 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 		return 0;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
-	/* where nothing comes this is all that a poller does: without the preparations for pthread_cancel(3) of the C library */
-	ssize_t got = n == 1 ? syscall(SYS_recvfrom, w->fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT, NULL, NULL)
-	                     : recvmsg(w->fd, &m, MSG_DONTWAIT);
+	ssize_t got = fetch(w->fd, iov, n);
 
 	if (got > 0) {
 		vb_iw_received(&w->q, (size_t)got);
@@ -337,7 +357,11 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 				done += look(w, wait);
 		}
 	} else {
+		int cancel;
+
+		vb_cancel_defer(&cancel);
 		int n = epoll_wait(h->epoll_fd, ev, READY, 0);
+		vb_cancel_restore(cancel);
 
 		for (int i = 0; i < n; i++)
 			done += look(ev[i].data.ptr, wait);

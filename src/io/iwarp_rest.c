@@ -8,6 +8,7 @@
 
 #include "core/rq.h"
 #include "io/iwarp_path.h"
+#include "util/calls.h"
 
 #define PATIENCE 5000000000u /* ns: how long a message waits for a receive */
 #define AFTER_FIN 500000000u /* and once its sender has closed */
@@ -81,11 +82,14 @@ static void find_end(struct vb_iwarp_path *w, uint64_t now)
 {
 	struct pollfd p = {.fd = w->fd, .events = w->fin ? 0 : POLLRDHUP};
 	socklen_t len = sizeof(int);
-	int err = 0;
+	int err = 0, cancel;
 
 	w->look_at = now + EVERY;
 	want_receive(w); /* of a shared queue's another stream may have had the last */
-	if (poll(&p, 1, 0) <= 0)
+	vb_cancel_defer(&cancel);
+	int n = poll(&p, 1, 0);
+	vb_cancel_restore(cancel);
+	if (n <= 0)
 		return;
 	if (p.revents & (POLLERR | POLLHUP)) {
 		getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &err, &len);

@@ -17,6 +17,7 @@
 #include "engine/ring.h"
 #include "io/iwarp_path.h"
 #include "io/wire.h"
+#include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
 
@@ -71,7 +72,9 @@ static void fill_hole(void *at, size_t bytes)
 static void in_child(void)
 {
 	struct vb_node *node = the_node;
+	int cancel;
 
+	vb_cancel_defer(&cancel);
 	pthread_mutex_init(&the_lock, NULL);
 	if (node) {
 		fill_hole(node->seg, VB_SEG_BYTES);
@@ -90,6 +93,7 @@ static void in_child(void)
 	}
 	the_node = NULL;
 	the_users = 0;
+	vb_cancel_restore(cancel);
 }
 
 static void node_free(struct vb_node *node)
@@ -441,8 +445,12 @@ void vb_path_abort(struct vb_qp *qp)
 
 void vb_path_closed(struct vb_qp *qp)
 {
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* descriptors are closed, and streams reset */
 	vb_wire_path_abort(qp);
 	vb_iwarp_path_end(qp);
+	vb_cancel_restore(cancel);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
 	if (qp->peer && vb_peer_alive(qp->peer))
 		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */

@@ -18,6 +18,7 @@
 #include "io/io.h"
 #include "io/shared_map.h"
 #include "io/wire.h"
+#include "util/calls.h"
 #include "util/log.h"
 
 /* A question to the broker. Answered ones stay until somebody asks again, so that a retry finds the answer. */
@@ -433,6 +434,17 @@ static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ib
 	return m;
 }
 
+/* Asks the kernel, perhaps under the caller's locks. */
+static bool is_local(const union ibv_gid *gid)
+{
+	int cancel;
+
+	vb_cancel_defer(&cancel);
+	bool local = vb_gid_is_local(gid);
+	vb_cancel_restore(cancel);
+	return local;
+}
+
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
 {
 	struct vb_io *io = node->io;
@@ -449,7 +461,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 		pthread_mutex_unlock(&io->meet_lock);
 		if (ours)
 			return p;
-		if (!vb_gid_is_local(dgid)) {
+		if (!is_local(dgid)) {
 			*err = ENOENT;
 			return NULL;
 		}

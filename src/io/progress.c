@@ -10,6 +10,7 @@
 #include "engine/ring.h"
 #include "io/iwarp_path.h"
 #include "io/wire.h"
+#include "util/calls.h"
 
 /* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
 #define BATCH 64u
@@ -57,10 +58,12 @@ void vb_peer_bell(struct vb_peer *p)
 	atomic_fetch_or(&p->bell->summary, 1ull << (lane / 64));
 	/* a bell that still rings has woken it, or is found before it goes to sleep */
 	if (!(was & bit) && atomic_load(&p->seg->sleeping)) {
-		int saved = errno;
+		int saved = errno, cancel;
 
+		vb_cancel_defer(&cancel);
 		if (write(p->wake_fd, &one, sizeof(one)) < 0)
 			errno = saved; /* a full counter wakes as well */
+		vb_cancel_restore(cancel);
 	}
 }
 
@@ -316,8 +319,6 @@ bool vb_work_waiting(struct vb_node *node)
 /* The program polls: it does the work from here on, and nobody needs to wake us. Under progress. */
 static void poller_takes_over(struct vb_node *node)
 {
-	struct vb_io *io = node->io;
-	uint64_t one = 1;
 	unsigned n = 0;
 
 	atomic_store(&node->duty, VB_DUTY_POLLER);
@@ -330,8 +331,7 @@ static void poller_takes_over(struct vb_node *node)
 		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
 			n += hot_add(node, p);
 	}
-	if (write(io->wake_fd, &one, sizeof(one)) < 0) /* the adapter thread watches from here on whether we go on */
-		return;
+	vb_adapter_wake(node); /* it watches from here on whether we go on */
 }
 
 static bool awaits_network(struct vb_io *io)
@@ -416,7 +416,6 @@ void vb_duty_take(struct vb_node *node)
 void vb_duty_handover(struct vb_node *node)
 {
 	bool more;
-	uint64_t one = 1;
 
 	if (atomic_load_explicit(&node->duty, memory_order_relaxed) != VB_DUTY_POLLER) {
 		atomic_store_explicit(&node->idle_polls, 0, memory_order_relaxed);
@@ -432,6 +431,6 @@ void vb_duty_handover(struct vb_node *node)
 	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
 	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->bell->summary);
 	vb_unlock(&node->progress);
-	if (more && write(node->io->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	if (more)
+		vb_adapter_wake(node);
 }

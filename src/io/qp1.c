@@ -11,6 +11,7 @@
 
 #include "broker/proto.h"
 #include "io/io.h"
+#include "util/calls.h"
 #include "util/log.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -347,15 +348,27 @@ static void forget(struct vb_qp1 *q, uint32_t id)
  * is asked behind that is answered with ENOENT. */
 static void stop_listening(struct vb_qp1 *q, uint32_t id)
 {
-	int cancel;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* who closes something is not stopped half way */
 	(*place_of(q, id))->awaited = AWAITS_UNBIND;
 	post_id(q, VB_MSG_CM_UNBIND, id);
 	post_id(q, VB_MSG_CM_LISTEN, id);
 	if (await(q, id) != ECANCELED)
 		erase(q, id);
-	pthread_setcancelstate(cancel, NULL);
+}
+
+/* Who waits for the broker is not cancelled: it would keep the lock, and leave things half done. */
+static int enter(struct vb_qp1 *q)
+{
+	int cancel;
+
+	vb_cancel_defer(&cancel);
+	pthread_mutex_lock(&q->lock);
+	return cancel;
+}
+
+static void leave(struct vb_qp1 *q, int cancel)
+{
+	pthread_mutex_unlock(&q->lock);
+	vb_cancel_restore(cancel);
 }
 
 EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
@@ -371,7 +384,7 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t loca
 		.v6_only = v6_only};
 	memcpy(b->msg.local, local, sizeof(b->msg.local));
 	b->awaited = AWAITS_BIND;
-	pthread_mutex_lock(&q->lock);
+	int cancel = enter(q);
 	do
 		b->msg.id = ++q->last_id;
 	while (!b->msg.id || *place_of(q, b->msg.id));
@@ -386,7 +399,7 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t loca
 		*port = b->msg.port;
 		*binding = id;
 	}
-	pthread_mutex_unlock(&q->lock);
+	leave(q, cancel);
 	return err;
 }
 
@@ -415,7 +428,7 @@ EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 
 	if (!is_ours(q))
 		return err;
-	pthread_mutex_lock(&q->lock);
+	int cancel = enter(q);
 	struct binding *b = *place_of(q, binding);
 	if (b && !b->msg.listen) {
 		b->msg.listen = true;
@@ -428,7 +441,7 @@ EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 	} else if (b) {
 		err = 0;
 	}
-	pthread_mutex_unlock(&q->lock);
+	leave(q, cancel);
 	return err;
 }
 
@@ -436,11 +449,11 @@ EXPORT void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding)
 {
 	if (!is_ours(q))
 		return;
-	pthread_mutex_lock(&q->lock);
+	int cancel = enter(q);
 	struct binding *b = *place_of(q, binding);
 	if (b && b->msg.listen && b->awaited == AWAITS_NOTHING)
 		stop_listening(q, binding);
 	else
 		forget(q, binding);
-	pthread_mutex_unlock(&q->lock);
+	leave(q, cancel);
 }

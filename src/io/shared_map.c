@@ -17,6 +17,7 @@
 
 #include "engine/engine.h"
 #include "io/shared_map.h"
+#include "util/calls.h"
 
 /* A region is looked into after so many operations on it, so that short-lived ones cost nothing. */
 #define TRY_AFTER 16u
@@ -152,14 +153,16 @@ static bool proc_is_ours(void)
 static void try_map(struct vb_peer *peer, struct vb_map *m)
 {
 	struct vma v;
-	int saved = errno;
+	int saved = errno, cancel;
 
+	vb_cancel_defer(&cancel); /* under map_lock */
 	if (proc_is_ours() && find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
 		if (!strncmp(v.path, "/SYSV", 5))
 			map_sysv(m, &v);
 		else
 			map_file(m, peer->pid, &v);
 	}
+	vb_cancel_restore(cancel);
 	errno = saved;
 }
 

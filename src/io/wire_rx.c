@@ -12,6 +12,7 @@
 #include "frame/icrc.h"
 #include "io/udp.h"
 #include "io/wire.h"
+#include "util/calls.h"
 
 #define BATCH 8u
 #define BUFFER 65536u
@@ -267,12 +268,19 @@ static void prepare(struct vb_wire_rx *rx, unsigned i)
 
 static int receive(struct vb_wire_rx *rx)
 {
-	if (rx->vlen > 1)
-		return recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
-	ssize_t len = recvmsg(rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
+	int n, cancel;
 
-	rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
-	return len < 0 ? -1 : 1;
+	vb_cancel_defer(&cancel); /* under progress */
+	if (rx->vlen > 1) {
+		n = recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
+	} else {
+		ssize_t len = recvmsg(rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
+
+		rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
+		n = len < 0 ? -1 : 1;
+	}
+	vb_cancel_restore(cancel);
+	return n;
 }
 
 unsigned vb_wire_poll(struct vb_node *node)

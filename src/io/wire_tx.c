@@ -13,6 +13,7 @@
 #include "io/udp.h"
 #include "io/wire.h"
 #include "io/wire_fault.h"
+#include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
 
@@ -110,8 +111,11 @@ uint32_t vb_tx_burst(uint32_t len)
 
 static bool open_socket(struct vb_tx *tx, bool v6)
 {
-	int fd = vb_udp_sender(v6, &tx->sport[v6]), size = SNDBUF;
+	int size = SNDBUF, cancel;
 
+	vb_cancel_defer(&cancel);
+	int fd = vb_udp_sender(v6, &tx->sport[v6]);
+	vb_cancel_restore(cancel);
 	if (fd < 0)
 		return false;
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
@@ -310,7 +314,11 @@ static bool flush(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
 		struct message *m = &tx->msg[tx->sent];
+		int cancel;
+
+		vb_cancel_defer(&cancel);
 		int err = send_one(tx, m);
+		vb_cancel_restore(cancel);
 
 		if (err == EAGAIN) {
 			for (unsigned i = tx->sent; i < tx->n; i++)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "rdmacm/rdmacm.h"
+#include "util/calls.h"
 
 #define READER_MS 100
 
@@ -76,6 +77,9 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 
 	if (!ch)
 		return;
+	int cancel;
+
+	vb_cancel_defer(&cancel);
 	for (int ms = 0; ms < READER_MS && reader_is_away(ch); ms++)
 		poll(NULL, 0, 1);
 	if (ch->generation == rcm.generation)
@@ -85,6 +89,7 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	close(ch->channel.fd);
 	close(ch->units);
 	free(ch);
+	vb_cancel_restore(cancel);
 }
 
 struct rcm_event *rcm_event_new(struct rcm_id *id, enum rdma_cm_event_type type, int status)

@@ -7,11 +7,28 @@
 #include <unistd.h>
 
 #include "rdmacm/rdmacm.h"
+#include "util/calls.h"
 #include "util/log.h"
 
 /* Guards the list and its devices' pd and xrcd. Not taken with rcm.lock held, but the other way round. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rcm_device *devices;
+
+/* Adapters are opened and asked under it: a thread is not cancelled meanwhile. */
+static int enter(void)
+{
+	int cancel;
+
+	vb_cancel_defer(&cancel);
+	pthread_mutex_lock(&lock);
+	return cancel;
+}
+
+static void leave(int cancel)
+{
+	pthread_mutex_unlock(&lock);
+	vb_cancel_restore(cancel);
+}
 
 static struct rcm_device *open_device(struct ibv_device *ibdev)
 {
@@ -108,9 +125,9 @@ void rcm_devices_forget(void)
 
 void rcm_device_gone(struct rcm_device *dev)
 {
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	remove_device(dev);
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 }
 
 /* Its one GID is a MAC address: the interface is asked for its own. */
@@ -190,7 +207,7 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 {
 	uint8_t main_address[16];
 
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	bool found = devices && find(kind, gid, ifindex, out);
 
 	if (!found) {
@@ -198,7 +215,7 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 		found = find(kind, gid, ifindex, out) ||
 		        (loopback_net(gid, main_address) && find(kind, main_address, 0, out));
 	}
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 	if (found)
 		return 0;
 	return rcm_local_address(gid, ifindex) ? ENODEV : EADDRNOTAVAIL;
@@ -206,33 +223,33 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 
 void rcm_open_devices(void)
 {
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	if (!devices) /* later ones are found when they are needed */
 		refresh();
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 }
 
 bool rcm_any_iwarp(void)
 {
 	const struct rcm_device *dev;
 
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	for (dev = devices; dev && (dev->gone || !dev->iwarp);)
 		dev = dev->next;
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 	return dev;
 }
 
 int rcm_device_pd(struct rcm_device *dev)
 {
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	if (!dev->pd)
 		dev->pd = ibv_alloc_pd(dev->verbs);
 	int err = dev->pd ? 0 : errno;
 
 	if (!dev->watch)
 		rcm_watch(dev);
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 	return err;
 }
 
@@ -241,12 +258,12 @@ int rcm_device_xrcd(struct rcm_device *dev)
 	struct ibv_xrcd_init_attr attr = {
 	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
 
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	if (!dev->xrcd)
 		dev->xrcd = ibv_open_xrcd(dev->verbs, &attr);
 	int err = dev->xrcd ? 0 : errno;
 
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 	return err;
 }
 
@@ -276,10 +293,10 @@ RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 	struct ibv_context **list;
 	int n = 0;
 
-	pthread_mutex_lock(&lock);
+	int cancel = enter();
 	refresh();
 	list = contexts(&n);
-	pthread_mutex_unlock(&lock);
+	leave(cancel);
 	if (num_devices)
 		*num_devices = n;
 	return list;

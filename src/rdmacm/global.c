@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "rdmacm/rdmacm.h"
+#include "util/calls.h"
 
 /* Who opens; before rcm.lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -15,7 +16,7 @@ void rcm_lock(void)
 	int old;
 
 	/* A thread that is cancelled while it sends would keep the lock. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	vb_cancel_defer(&old);
 	pthread_mutex_lock(&rcm.lock);
 	rcm.cancel_state = old;
 }
@@ -25,7 +26,7 @@ void rcm_unlock(void)
 	int old = rcm.cancel_state;
 
 	pthread_mutex_unlock(&rcm.lock);
-	pthread_setcancelstate(old, NULL);
+	vb_cancel_restore(old);
 }
 
 void rcm_wait(void)
@@ -137,6 +138,9 @@ static void after_fork(void)
 /* The ids, the table and the devices are the parent's; their memory stays. */
 static void in_child(void)
 {
+	int cancel;
+
+	vb_cancel_defer(&cancel);
 	pthread_mutex_init(&opening, NULL);
 	pthread_mutex_init(&rcm.lock, NULL);
 	pthread_cond_init(&rcm.acked, NULL);
@@ -149,6 +153,7 @@ static void in_child(void)
 	rcm_late_forget();
 	rcm_resolve_forget();
 	rcm_devices_forget();
+	vb_cancel_restore(cancel);
 }
 
 static int start(void)
@@ -176,10 +181,11 @@ static int start(void)
 int rcm_open(void)
 {
 	static bool watching;
-	int err = 0;
+	int err = 0, cancel;
 
 	if (__atomic_load_n(&rcm.qp1, __ATOMIC_ACQUIRE))
 		return 0;
+	vb_cancel_defer(&cancel);
 	pthread_mutex_lock(&opening);
 	if (!watching)
 		err = pthread_atfork(before_fork, after_fork, in_child);
@@ -191,6 +197,7 @@ int rcm_open(void)
 	if (!err && !rcm.qp1)
 		err = start();
 	pthread_mutex_unlock(&opening);
+	vb_cancel_restore(cancel);
 	return err;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "rdmacm/rdmacm.h"
+#include "util/calls.h"
 
 struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context)
 {
@@ -202,11 +203,15 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 	}
 	if (!cm_id->channel)
 		return rcm_result(destroy_detached(id));
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* all of it, or nothing */
 	rcm_leave_all(id);
 	silence(id);
 	rcm_drop_event(id);
 	await_acks(id);
 	rcm_free_id(id);
+	vb_cancel_restore(cancel);
 	return 0;
 }
 

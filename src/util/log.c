@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/calls.h"
+
 enum vb_log_level vb_log_threshold(void)
 {
 	static const char *const names[] = {"error", "warn", "info", "debug"};
@@ -30,7 +32,7 @@ enum vb_log_level vb_log_threshold(void)
 void vb_log(enum vb_log_level level, const char *fmt, ...)
 {
 	char line[512] = "verbena: ";
-	int saved = errno;
+	int saved = errno, cancel;
 	va_list ap;
 
 	if (level > vb_log_threshold())
@@ -40,7 +42,9 @@ void vb_log(enum vb_log_level level, const char *fmt, ...)
 	va_end(ap);
 	size_t len = 9 + (n < 0 ? 0 : (size_t)n < sizeof(line) - 11 ? (size_t)n : sizeof(line) - 11);
 	line[len++] = '\n';
+	vb_cancel_defer(&cancel); /* any lock may be held */
 	if (write(STDERR_FILENO, line, len) < 0)
 		errno = saved;
+	vb_cancel_restore(cancel);
 	errno = saved;
 }

@@ -13,6 +13,7 @@ enum kind { PTR, ERR, NEG, NEGERR, ZERO, VOID };
 #define PTR(node, type, name, owner, params, args) {"ibv_" #name, "IBVERBS_" #node, #owner, PTR},
 #define ERR(node, name, owner, params, args) {"ibv_" #name, "IBVERBS_" #node, #owner, ERR},
 #define NEG(node, name, owner, params, args) {"ibv_" #name, "IBVERBS_" #node, #owner, NEG},
+#define WAIT NEG
 #define NEGERR(node, name, owner, params, args) {"ibv_" #name, "IBVERBS_" #node, #owner, NEGERR},
 #define ZERO(node, type, name, owner, params, args) {"ibv_" #name, "IBVERBS_" #node, #owner, ZERO},
 #define VOID(node, name, owner, params, args) {"ibv_" #name, "IBVERBS_" #node, #owner, VOID},
@@ -28,6 +29,7 @@ static const struct verb {
 #undef PTR
 #undef ERR
 #undef NEG
+#undef WAIT
 #undef NEGERR
 #undef ZERO
 #undef VOID
