@@ -54,6 +54,7 @@ answers() { adm --op show --mode target >/dev/null 2>&1 || gone "$target"; }
 # One disk. It listens at 0.0.0.0 and at ::, at iSER's own port (ports of RDMA are this broker's); TCP is not used
 start_target() {
 	free_port
+	rm -f "$work/target.out"
 	timeout -k 30 $((300 * SLOW)) ${at_b[@]+"${at_b[@]}"} "${run[@]}" tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$port" >"$work/target.out" 2>&1 &
 	target=$!
 	truncate -s 0 "$work/disk"
@@ -103,6 +104,7 @@ reads_at_once() {
 # many BLOCKS REQUESTS: reads of so many blocks, so many at once, until it is told to stop
 many() {
 	local c
+	rm -f "$work/perf.out"
 	on_client iscsi-perf -b "$1" -m "$2" "$(url)" >"$work/perf.out" 2>&1 &
 	c=$!
 	wait_for 30 grep -qs iops "$work/perf.out" # it tells of each second

@@ -101,8 +101,11 @@ free_port() {
 HOST=127.0.0.1
 LIMIT=100 # seconds for each of the two
 # start_server PROGRAM ARGS…: in the background; sets $port and $server. A fake: the pid is that of timeout, which hands signals on
+# What an earlier one has said goes before, here and wherever something waits for what one in the background says: that one
+# truncates its file when it gets to it
 start_server() {
 	free_port
+	rm -f "$work/server.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "$@" -p "$port" >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	wait_for 20 server_up
@@ -111,6 +114,7 @@ server_up() { listens "$port" || gone "$server"; }
 
 # start_client PROGRAM ARGS…: in the background; sets $client
 start_client() {
+	rm -f "$work/client.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${run[@]}" "$@" -p "$port" "$HOST" >"$work/client.out" 2>&1 </dev/null &
 	client=$!
 }

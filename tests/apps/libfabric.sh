@@ -17,12 +17,14 @@ on=() # what a program is started with
 start_server() {
 	free_port
 	[ "${cable:-}" ] && on=("${on_b[@]}" sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$work/hosts.b")
+	rm -f "$work/server.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${on[@]}" "${run[@]}" "$@" -B "$port" >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	wait_for 20 server_up
 }
 start_client() {
 	[ "${cable:-}" ] && on=("${on_a[@]}" sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$work/hosts.a")
+	rm -f "$work/client.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${on[@]}" "${run[@]}" "$@" -P "$port" "$HOST" >"$work/client.out" 2>&1 </dev/null &
 	client=$!
 }

@@ -15,8 +15,19 @@ broker_of() { # SIDE
 }
 has_broker() { [ -n "$(broker_of "$1")" ]; }
 
-# killed SIDES TIMES VERIFY-ARGS…: the transfer is right all the same
+# killed SIDES TIMES BYTES VERIFY-ARGS…: the transfer is right all the same. One that was over before is made again with more
 killed() {
+	local sides=$1 times=$2 bytes=$3 status _
+	shift 3
+	for _ in 1 2 3 4; do
+		killed_once "$sides" "$times" -n "$bytes" "$@"
+		status=$?
+		[ $status = 2 ] || return $status
+		bytes=$((bytes * 3))
+	done
+	return 1
+}
+killed_once() { # 2: it was over before
 	local sides=$1 times=$2 s i p
 	shift 2
 	start_server "$work/verify" -d $DEV -g $V4 -S 100 "$@" || { said_by_both; return 1; }
@@ -26,7 +37,7 @@ killed() {
 		for s in $sides; do
 			for p in $(broker_of "$s"); do kill -9 "$p"; done
 		done
-		gone "$client" && { echo "over before it was killed $((i + 1)) times"; said_by_both; wait "$client" "$server"; return 1; }
+		gone "$client" && { over_before $((i + 1)); return; }
 	done
 	local at
 	at=$(came $B)
@@ -36,14 +47,26 @@ killed() {
 	local s=$?
 	[ $c = 0 ] && [ $s = 0 ] && [ "$(came $B)" -gt "$at" ] && return 0
 	echo "server ended with $s, client with $c; $(($(came $B) - at)) bytes since the last kill"
+	[ $c = 0 ] && [ $s = 0 ] && return 2
 	said_by_both
 	return 1
 }
+over_before() { # TIMES
+	local c s
+	wait "$client"
+	c=$?
+	wait "$server"
+	s=$?
+	echo "server ended with $s, client with $c, before it was killed $1 times"
+	said_by_both
+	[ $c = 0 ] && [ $s = 0 ] && return 2
+	return 1
+}
 LIMIT=120
-check "killed on the client's host" killed a 2 -n 400000000
-check "killed on the server's host" killed b 2 -n 400000000
-check "killed on both, again and again" killed "a b" 4 -n 600000000
-check "UD goes on too" killed "a b" 2 -t ud -n 40000000 -L 20
+check "killed on the client's host" killed a 2 400000000
+check "killed on the server's host" killed b 2 400000000
+check "killed on both, again and again" killed "a b" 4 600000000
+check "UD goes on too" killed "a b" 2 40000000 -t ud -L 20
 
 # a pair that comes when the old broker is dead and others still run
 later() {
@@ -83,6 +106,7 @@ check "a broker that answers late is waited for" sleepy
 asleep() {
 	local p status=0 sender receiver from to
 	mkfifo "$work/a.in" "$work/b.in"
+	rm -f "$work/server.out" "$work/client.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "$work/late" $DEV $V4 <"$work/b.in" >"$work/server.out" 2>&1 &
 	receiver=$!
 	timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "$work/late" $DEV $V4 <"$work/a.in" >"$work/client.out" 2>&1 &

@@ -96,9 +96,10 @@ flat() {
 capturing() {
 	local pcap=$1 status dump
 	shift
+	rm -f "$work/tcpdump.out"
 	"${on_b[@]}" tcpdump -i net0 -s 0 -B 65536 -U -w "$pcap" "${capture[@]}" >"$work/tcpdump.out" 2>&1 &
 	dump=$!
-	wait_for 20 grep -q 'listening on' "$work/tcpdump.out" || { kill $dump; return 1; }
+	wait_for 20 grep -qs 'listening on' "$work/tcpdump.out" || { kill $dump; return 1; }
 	"$@"
 	status=$?
 	wait_for 30 quiet "$pcap"
@@ -126,11 +127,13 @@ listens() {
 }
 start_server() {
 	free_port
+	rm -f "$work/server.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" "$@" -p "$port" >"$work/server.out" 2>&1 </dev/null &
 	server=$!
 	wait_for 20 server_up
 }
 start_client() {
+	rm -f "$work/client.out"
 	timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" "$@" -p "$port" "$HOST" >"$work/client.out" 2>&1 </dev/null &
 	client=$!
 }
