@@ -121,6 +121,7 @@ void rcm_queue(struct rcm_event *e)
 	const uint64_t one = 1;
 	int saved = errno;
 
+	rcm_trace_event(e);
 	e->next = NULL;
 	*ch->last = e;
 	ch->last = &e->next;

@@ -80,6 +80,7 @@ static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16],
 	memcpy(from.remote, remote, sizeof(from.remote));
 	rcm_lock();
 	if (rcm.qp1) {
+		rcm_trace_mad(false, &from, mad, len);
 		rcm_late_input(&from, mad, len, vb_qp1_now());
 		rcm_rearm();
 	}
@@ -102,6 +103,7 @@ static void on_timeout(void *own, uint64_t now)
 
 static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
+	rcm_trace_mad(true, to, mad, VB_MAD_LEN);
 	vb_qp1_send(rcm.qp1, to->local, to->remote, to->port, mad);
 }
 

@@ -215,6 +215,10 @@ void rcm_rearm(void); /* rcm.lock held, after each call of vb_cm_ */
 bool rcm_ours(const struct rcm_id *id);
 void rcm_random(void *buf, size_t len);
 
+/* trace.c: a line with VERBENA_LOG=debug, otherwise nothing; rcm.lock held */
+void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad, size_t len);
+void rcm_trace_event(const struct rcm_event *e);
+
 /* incoming.c: what connection management tells; rcm.lock held */
 uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg);
 void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *event);

@@ -144,6 +144,7 @@ told() { # WHO SURVIVES
 	wait_for 60 grep -qx RDMA_CM_EVENT_DISCONNECTED "$work/$1.out" || status=1
 	kill "$client" "$server" 2>/dev/null
 	wait "$client" "$server"
+	grep -q 'cm: gets DREQ from .*: ESTABLISHED$' "$work/$1.out" && grep -q 'cm: event RDMA_CM_EVENT_DISCONNECTED, ' "$work/$1.out" || status=1
 	[ $status = 0 ] || said_by_both
 	return $status
 }
