@@ -172,16 +172,15 @@ union ibv_gid gid_of(uint8_t byte)
 	return gid;
 }
 
-void join_as(struct diary *d, uint8_t gid)
+int connect_with(const struct vb_attach_fds *fds, struct vb_broker_client **out)
 {
-	union ibv_gid g = gid_of(gid);
+	int64_t until = now_ms() + LONG;
+	int err;
 
-	memset(d, 0, sizeof(*d));
-	d->peer.seg_fd = d->peer.bell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
-	d->lane_fd = d->lifeline_fd = -1;
-	make_fds(&d->fds);
-	CHECK_IS(vb_broker_connect(&d->fds, &d->c), 0);
-	CHECK_IS(vb_broker_set_gids(d->c, &g, 1), 0);
+	do
+		err = vb_broker_connect(fds, out);
+	while (err == ETIMEDOUT && now_ms() < until);
+	return err;
 }
 
 static void close_peer(struct diary *d)
@@ -288,13 +287,49 @@ bool wait_for(struct diary *d, const int *counter, int want, int ms)
 	return *counter >= want;
 }
 
-int wire(struct diary *d)
+/* An answer on the same connection comes after the GIDs, another broker got them with ATTACH. */
+static void await_gids(struct diary *d, uint8_t gid)
+{
+	int64_t until = now_ms() + LONG;
+
+	CHECK_IS(ask(d, 0, vb_broker_proc_id(d->c), gid), 0);
+	while (!d->replies && !d->reattached && now_ms() < until)
+		dispatch_once(d, (int)(until - now_ms()), -1);
+	CHECK(d->replies || d->reattached);
+	d->replies = d->reattached = d->err = 0;
+}
+
+void join_as(struct diary *d, uint8_t gid)
+{
+	union ibv_gid g = gid_of(gid);
+
+	memset(d, 0, sizeof(*d));
+	d->peer.seg_fd = d->peer.bell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
+	d->lane_fd = d->lifeline_fd = -1;
+	make_fds(&d->fds);
+	CHECK_IS(connect_with(&d->fds, &d->c), 0);
+	CHECK_IS(vb_broker_set_gids(d->c, &g, 1), 0);
+	await_gids(d, gid);
+}
+
+int wire_once(struct diary *d)
 {
 	int before = d->wires;
 
 	CHECK_IS(vb_broker_wire(d->c), 0);
 	CHECK(wait_for(d, &d->wires, before + 1, LONG));
 	return d->wire_err;
+}
+
+int wire(struct diary *d)
+{
+	int64_t until = now_ms() + LONG;
+	int err;
+
+	do
+		err = wire_once(d);
+	while (err == ETIMEDOUT && now_ms() < until);
+	return err;
 }
 
 /* ---- the broker, seen from outside ---- */
@@ -311,11 +346,22 @@ int raw_connect(void)
 	return fd;
 }
 
+int status_of(struct vb_broker_report *r)
+{
+	int64_t until = now_ms() + LONG;
+	int err;
+
+	do
+		err = vb_broker_status(r);
+	while ((err == ETIMEDOUT || err == EAGAIN) && now_ms() < until);
+	return err;
+}
+
 pid_t broker_pid(void)
 {
 	static struct vb_broker_report r;
 
-	return vb_broker_status(&r) ? 0 : r.broker_pid;
+	return status_of(&r) ? 0 : r.broker_pid;
 }
 
 /* By the socket's absence: asking the broker would keep it from going. */
@@ -338,7 +384,7 @@ uint32_t lanes_held(void)
 	static struct vb_broker_report r;
 	uint32_t n = 0;
 
-	if (vb_broker_status(&r))
+	if (status_of(&r))
 		return 0;
 	for (size_t i = 0; i < r.nlanes; i++)
 		n += !r.lanes[i].reserved;
@@ -526,12 +572,16 @@ struct program_news news_of(struct program *p)
 
 int wire_program(struct program *p)
 {
+	int64_t until = now_ms() + LONG;
 	struct program_news news;
-	int before = news_of(p).wires;
 
-	CHECK(write(p->to, "w", 1) == 1);
-	while ((news = news_of(p)).wires == before)
-		sleep_ms(2);
+	do {
+		int before = news_of(p).wires;
+
+		CHECK(write(p->to, "w", 1) == 1);
+		while ((news = news_of(p)).wires == before)
+			sleep_ms(2);
+	} while (news.wire_err == ETIMEDOUT && now_ms() < until);
 	return news.wire_err;
 }
 

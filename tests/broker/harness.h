@@ -62,13 +62,17 @@ struct diary {
 };
 
 void make_fds(struct vb_attach_fds *fds);
-void join_as(struct diary *d, uint8_t gid); /* connects with one GID, whose bytes all are gid; fails the test if it cannot */
+/* Connects with one GID, whose bytes all are gid, and returns when the broker knows it; fails the test if it cannot. */
+void join_as(struct diary *d, uint8_t gid);
+/* vb_broker_connect, by a machine that is slow, too. */
+int connect_with(const struct vb_attach_fds *fds, struct vb_broker_client **out);
 void leave(struct diary *d);
 union ibv_gid gid_of(uint8_t byte);
 int ask(struct diary *d, uint64_t tag, uint32_t proc_id, uint8_t gid);
 
 /* Asks for the lane's socket and waits: the answer's errno. */
-int wire(struct diary *d);
+int wire_once(struct diary *d);
+int wire(struct diary *d); /* again, where a machine is slow and the keeper had no turn (ETIMEDOUT) */
 
 /* Dispatches until *counter reaches at least want; false after ms. */
 bool wait_for(struct diary *d, const int *counter, int want, int ms);
@@ -79,7 +83,9 @@ int64_t now_ms(void);
 /* A raw connection to the broker of this runtime directory, blocking; fails the test if there is none. */
 int raw_connect(void);
 
-/* The broker's pid, 0 when none answers. */
+/* vb_broker_status, by a machine that is slow, too. */
+int status_of(struct vb_broker_report *r);
+/* The broker's pid, 0 when there is none. */
 pid_t broker_pid(void);
 bool wait_gone(int ms); /* until no broker answers */
 uint32_t lanes_held(void); /* that are not reserved */

@@ -32,7 +32,7 @@ static void a_killed_program_frees_its_lane(void)
 	struct pollfd dead = {.fd = a.peer.pid_fd, .events = POLLIN};
 	CHECK_IS(poll(&dead, 1, LONG), 1);
 	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(status_of(&report), 0);
 	CHECK_IS(report.counters.deaths, 1);
 	CHECK_IS(ask(&a, 2, p.proc_id, 2), 0);
 	CHECK(wait_for(&a, &a.replies, 2, LONG));
@@ -75,7 +75,7 @@ static void a_program_that_executes_another_frees_its_lane(void)
 	pid_t pid = fork();
 	if (pid == 0) {
 		join_as(&d, 2);
-		CHECK(lanes_held() == 2);
+		CHECK(wait_lanes(2, LONG));
 		execlp("sleep", "sleep", "100", NULL);
 		_exit(127);
 	}
@@ -83,7 +83,7 @@ static void a_program_that_executes_another_frees_its_lane(void)
 	CHECK(read(until_exec[0], &byte, 1) == 0);
 	CHECK(wait_lanes(1, LONG));
 	CHECK(waitpid(pid, NULL, WNOHANG) == 0);
-	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(status_of(&report), 0);
 	CHECK_IS(report.counters.attaches, 2);
 	leave(&a);
 }
@@ -203,7 +203,7 @@ static void after_the_broker_s_death_all_have_their_lanes_and_secret_again(void)
 		CHECK(third.proc_id != p[i].proc_id);
 	}
 	CHECK(broker_pid() != 0 && broker_pid() != first);
-	CHECK_IS(lanes_held(), N + 1);
+	CHECK(wait_lanes(N + 1, LONG));
 	struct diary a;
 	join_as(&a, 1);
 	CHECK_IS(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again, too */
@@ -245,9 +245,9 @@ static void a_stopped_program_keeps_its_lane_and_a_meet_waits_for_it(void)
 	kill(p.pid, SIGSTOP);
 	kill(broker_pid(), SIGKILL);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(status_of(&report), 0);
 	CHECK_IS(report.nlanes, 2);
-	CHECK_IS(lanes_held(), 1);
+	CHECK(wait_lanes(1, LONG));
 	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
 	CHECK(!wait_for(&a, &a.replies, 1, 300));
 	kill(p.pid, SIGCONT);
@@ -292,7 +292,7 @@ static void one_that_died_together_with_the_broker_is_forgotten(void)
 	waitpid(p.pid, NULL, 0);
 	kill(broker, SIGKILL);
 	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(vb_broker_status(&report), 0);
+	CHECK_IS(status_of(&report), 0);
 	CHECK_IS(report.nlanes, 1);
 	leave(&a);
 }

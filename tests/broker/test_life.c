@@ -429,7 +429,7 @@ static void a_long_runtime_path_works(void)
 	struct diary a, b;
 	join_as(&a, 1);
 	join_as(&b, 1);
-	CHECK(lanes_held() == 2);
+	CHECK(wait_lanes(2, LONG));
 	leave(&a);
 	leave(&b);
 	CHECK(wait_gone(LONG));
@@ -524,7 +524,7 @@ static void a_dead_socket_and_alien_state_do_no_harm(void)
 		fd = open(junk, O_RDWR | O_CREAT, 0600); /* not even a socket */
 		close(fd);
 		join_as(&a, 1);
-		CHECK_IS(lanes_held(), 1);
+		CHECK(wait_lanes(1, LONG));
 		leave(&a);
 		CHECK(wait_gone(LONG));
 	}
@@ -567,9 +567,7 @@ static void a_broker_short_of_descriptors_is_asked_again(void)
 		leave_room(broker, 100);
 		_exit(0);
 	}
-	do
-		err = vb_broker_connect(&fds, &c);
-	while (err == ETIMEDOUT); /* the rescuer may have had no turn yet */
+	err = connect_with(&fds, &c);
 	kill(rescuer, SIGKILL);
 	CHECK_IS(err, 0);
 	CHECK(waitpid(rescuer, NULL, 0) == rescuer);

@@ -271,12 +271,12 @@ static void calm(struct vb_netmon *mon)
 
 	for (int i = 0; i < 100 && poll(&p, 1, 500) == 1; i++)
 		vb_netmon_drain(mon);
-	CHECK(!vb_netmon_drain(mon));
 }
 
 static void the_monitor_tells_of_links_and_addresses_and_of_overruns(void)
 {
 	struct vb_netmon *mon;
+	bool quiet = false;
 
 	CHECK(!vb_netmon_open(&mon));
 	calm(mon);
@@ -284,9 +284,12 @@ static void the_monitor_tells_of_links_and_addresses_and_of_overruns(void)
 	CHECK(wait_for(mon) && vb_netmon_drain(mon));
 	ip("addr add 10.10.0.1/24 dev d0");
 	CHECK(wait_for(mon) && vb_netmon_drain(mon));
-	calm(mon);
-	ip("route add 10.11.0.0/16 dev d0");
-	CHECK(!vb_netmon_drain(mon));
+	for (int i = 0; i < 20 && !quiet; i++) { /* linkwatch may come between, a second late and more */
+		calm(mon);
+		ip(i % 2 ? "route del 10.11.0.0/16 dev d0" : "route add 10.11.0.0/16 dev d0");
+		quiet = !vb_netmon_drain(mon);
+	}
+	CHECK(quiet);
 	CHECK(!system("for i in $(seq 400); do echo link set d0 down; echo link set d0 up; done | ip -batch -"));
 	CHECK(wait_for(mon) && vb_netmon_drain(mon));
 	calm(mon);
