@@ -44,7 +44,7 @@ struct vb_context {
 
 struct vb_pd {
 	struct ibv_pd pd;          /* pd.handle is the id, unique in the process, never 0 */
-	atomic_int users;          /* MRs, QPs, SRQs, AHs: ibv_dealloc_pd answers EBUSY while there are any */
+	atomic_int users;          /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent;      /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;          /* a parent domain's thread domain, or NULL */
 };
@@ -96,6 +96,7 @@ struct vb_cq {
 	bool overrun;              /* lost one: IBV_EVENT_CQ_ERR was raised, nothing more goes in */
 	bool is_ex, single_threaded, want_timestamp;
 	struct vb_channel *channel;
+	struct vb_pd *domain;      /* a parent domain that it was made in, or NULL */
 	struct vb_cq *ch_next;     /* under channel->lock */
 	uint32_t ch_pending;       /* events queued in the channel, under channel->lock */
 	uint32_t events_taken, events_acked; /* under ack_lock */

@@ -141,6 +141,8 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 	pthread_cond_destroy(&cq->cq.cond);
 	pthread_mutex_destroy(&cq->ack_lock);
 	pthread_cond_destroy(&cq->ack_cond);
+	if (cq->domain)
+		atomic_fetch_sub(&cq->domain->users, 1);
 	free(cq->ring);
 	free(cq);
 	atomic_fetch_sub(&ctx->node->cq_count, 1);

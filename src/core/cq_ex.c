@@ -127,7 +127,13 @@ void vb_cq_ex_fill(struct vb_cq *cq)
 	ex->read_completion_wallclock_ns = read_completion_wallclock_ns;
 }
 
-static int check_attr(const struct ibv_cq_init_attr_ex *attr)
+/* The parent domain, or NULL where there is none to be. */
+static struct vb_pd *domain_of(const struct ibv_cq_init_attr_ex *attr)
+{
+	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? vb_pd(attr->parent_domain) : NULL;
+}
+
+static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
 {
 	const uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
@@ -136,12 +142,18 @@ static int check_attr(const struct ibv_cq_init_attr_ex *attr)
 		return EINVAL;
 	if (attr->wc_flags & ~(uint64_t)FLAGS_KNOWN)
 		return EINVAL;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+		const struct vb_pd *domain = domain_of(attr);
+
+		if (!domain || domain->pd.context != context || !domain->parent)
+			return EINVAL;
+	}
 	return attr->wc_flags & ~(uint64_t)FLAGS_SUPPORTED ? EOPNOTSUPP : 0;
 }
 
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
-	int err = check_attr(attr);
+	int err = check_attr(context, attr);
 
 	if (err) {
 		errno = err;
@@ -151,6 +163,9 @@ struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_ini
 	if (!cq)
 		return NULL;
 	cq->is_ex = true;
+	cq->domain = domain_of(attr);
+	if (cq->domain)
+		atomic_fetch_add(&cq->domain->users, 1);
 	cq->wc_flags = attr->wc_flags;
 	cq->want_timestamp = attr->wc_flags & TIMESTAMPS;
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {

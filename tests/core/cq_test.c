@@ -304,6 +304,22 @@ static void what_is_not_supported_is_refused(void)
 	CHECK(!make_ex(0, 4) && errno == EINVAL);
 }
 
+static void a_queue_holds_its_parent_domain(void)
+{
+	struct ibv_pd *pd = vb_alloc_pd(ctx);
+	struct ibv_pd *parent = vb_alloc_parent_domain(ctx, &(struct ibv_parent_domain_init_attr){.pd = pd});
+	struct ibv_cq_init_attr_ex a = {.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent};
+	struct ibv_cq_ex *cq = vb_create_cq_ex(ctx, &a);
+
+	CHECK(pd && parent && cq && vb_dealloc_pd(parent) == EBUSY);
+	CHECK(!vb_destroy_cq((struct ibv_cq *)cq) && !vb_dealloc_pd(parent));
+	a.parent_domain = pd; /* is none */
+	CHECK(!vb_create_cq_ex(ctx, &a) && errno == EINVAL);
+	a.parent_domain = NULL;
+	CHECK(!vb_create_cq_ex(ctx, &a) && errno == EINVAL);
+	CHECK(!vb_dealloc_pd(pd));
+}
+
 static void overrun_can_be_ignored(void)
 {
 	struct ibv_cq *cq =
@@ -334,6 +350,7 @@ int main(void)
 	RUN(a_waiter_sleeps_until_the_completion);
 	RUN(extended_polling_walks_through);
 	RUN(what_is_not_supported_is_refused);
+	RUN(a_queue_holds_its_parent_domain);
 	RUN(overrun_can_be_ignored);
 	fake.nodes = nodes;
 	CHECK(!vb_close_device(ctx) && !fake.nodes);
