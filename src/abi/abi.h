@@ -4,9 +4,20 @@
 #ifndef VB_ABI_ABI_H
 #define VB_ABI_ABI_H
 
+#include <errno.h>
+
 #include "abi/dispatch.h"
 #include "abi/newer.h"
 #include "core/verbs.h"
+
+/* An errno value that a verb returns stands in errno as well: programs look there, since with rdma-core most failures are
+ * those of a system call. */
+static inline int vb_told(int err)
+{
+	if (err)
+		errno = err;
+	return err;
+}
 
 /* The owner of the object that an event is about; an event of a port or device needs no owner: OWNER_US. */
 enum vb_owner vb_owner_of_event(const struct ibv_async_event *event);

@@ -21,14 +21,6 @@ static int invalid(int value)
 	return value;
 }
 
-/* errno says it as well: programs look there, since with rdma-core most failures are those of a system call. */
-static int told(int err)
-{
-	if (err)
-		errno = err;
-	return err;
-}
-
 /* Most take locks and make system calls: a thread is not cancelled in them (util/calls.h), but in those that wait. An object
  * that is NULL is an error here; rdma-core mostly crashes on it. */
 #define VERB(node, type, name, owner, params, args, waits, told, null) \
@@ -54,7 +46,7 @@ static int told(int err)
 	}
 #define PTR(node, type, name, owner, params, args) \
 	VERB(node, type, name, owner, params, args, false, , (invalid(0), NULL))
-#define ERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, told, invalid(EINVAL))
+#define ERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, vb_told, invalid(EINVAL))
 #define NEG(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, , invalid(-1))
 #define WAIT(node, name, owner, params, args) VERB(node, int, name, owner, params, args, true, , invalid(-1))
 #define NEGERR(node, name, owner, params, args) VERB(node, int, name, owner, params, args, false, , invalid(-EINVAL))

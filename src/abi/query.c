@@ -40,11 +40,11 @@ int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 	struct ibv_device_attr_ex all;
 
 	if ((input && input->comp_mask) || size < sizeof(attr->orig_attr))
-		return EINVAL;
+		return vb_told(EINVAL);
 	int err = vb_query_device_attr(device_of(context), &all);
 	if (!err)
 		give(attr, size, &all, sizeof(all));
-	return err;
+	return vb_told(err);
 }
 
 int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
@@ -54,7 +54,7 @@ int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_po
 
 	if (!err)
 		give(attr, size, &all, sizeof(all));
-	return err;
+	return vb_told(err);
 }
 
 int vb_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
@@ -95,11 +95,11 @@ int vb_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, 
 	struct ibv_gid_entry all;
 
 	if (flags || entry_size < sizeof(all))
-		return EINVAL;
+		return vb_told(EINVAL);
 	int err = vb_query_gid_entry(device_of(context), port, index, &all);
 	if (!err)
 		give(entry, entry_size, &all, sizeof(all));
-	return err;
+	return vb_told(err);
 }
 
 ssize_t vb_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max, uint32_t flags,

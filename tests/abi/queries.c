@@ -214,12 +214,16 @@ static void a_failure_stands_in_errno_too(struct ibv_context *context)
 	        .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	struct ibv_port_attr port;
+	struct ibv_gid_entry entry;
 	union ibv_gid gid = {0};
 
 	CHECK(pd && cq && qp);
 #define SAYS(err, call) CHECK((errno = 0, (call) == (err)) && errno == (err))
 	SAYS(EBUSY, ibv_dealloc_pd(pd));
 	SAYS(EBUSY, ibv_destroy_cq(cq));
+	SAYS(EINVAL, ibv_query_port(context, 2, &port)); /* inline in the program, as the next */
+	SAYS(EINVAL, ibv_query_gid_ex(context, 2, 0, &entry, 0));
 	SAYS(EINVAL, ibv_resize_cq(cq, 0));
 	SAYS(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 	SAYS(EINVAL, ibv_attach_mcast(qp, &gid, 0));
