@@ -160,6 +160,15 @@ void rs_wake_all(void);
  * Waits, with rs->lock held, until test is true. 0, or an errno: EAGAIN (nonblock, or too late), EINTR.
  */
 int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until);
+/*
+ * The same, where the thread may be cancelled: it then gives back rs->lock, the lock of the call (held, NULL: none) and the
+ * call's reference. Between rs_firm and rs_soft it is cancelled nowhere else.
+ */
+int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until,
+                 pthread_mutex_t *held);
+void rs_firm(void);
+void rs_soft(void);
+int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *), void *arg); /* undo: when it is cancelled */
 bool rs_nonblocking(const struct rsocket *rs, int flags);
 
 /* rs_service.c: one thread that drives connections, datagram look-ups and keep-alives. */

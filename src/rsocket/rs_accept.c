@@ -178,7 +178,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 	if (rs->state != RS_LISTENING)
 		err = EINVAL;
 	else
-		err = rs_wait(rs, waiting, rs_nonblocking(rs, flags), &until);
+		err = rs_wait_soft(rs, waiting, rs_nonblocking(rs, flags), &until, NULL);
 	if (!err && rs->closed)
 		err = EBADF;
 	if (!err && rs->deaf)

@@ -8,6 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The calls that may sleep, or change much: not to be stopped half way. */
+static struct rsocket *begin(int socket)
+{
+	struct rsocket *rs = rs_get(socket);
+
+	if (rs)
+		rs_firm();
+	return rs;
+}
+
+static int finish(struct rsocket *rs, int err)
+{
+	rs_put(rs);
+	rs_soft();
+	return err ? rs_fail(err) : 0;
+}
+
 static int done(struct rsocket *rs, int err)
 {
 	rs_put(rs);
@@ -86,7 +103,7 @@ RS_EXPORT int rlisten(int socket, int backlog)
 
 RS_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct rsocket *rs = rs_get(socket), *got;
+	struct rsocket *rs = begin(socket), *got;
 	int fd = -1, err = EOPNOTSUPP;
 
 	if (!rs)
@@ -100,13 +117,13 @@ RS_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 			err = 0;
 		}
 	}
-	done(rs, err);
+	finish(rs, err);
 	return fd;
 }
 
 RS_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
-	struct rsocket *rs = rs_get(socket);
+	struct rsocket *rs = begin(socket);
 	union rs_addr a;
 	int err;
 
@@ -115,18 +132,18 @@ RS_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrle
 	err = take_addr(&a, addr, addrlen);
 	if (!err)
 		err = rs->type == SOCK_STREAM ? rs_stream_connect(rs, &a) : rs_dgram_connect(rs, &a);
-	return done(rs, err);
+	return finish(rs, err);
 }
 
 RS_EXPORT int rshutdown(int socket, int how)
 {
-	struct rsocket *rs = rs_get(socket);
+	struct rsocket *rs = begin(socket);
 
 	if (!rs)
 		return -1;
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-		return done(rs, EINVAL);
-	return done(rs, rs->type == SOCK_STREAM ? rs_stream_shutdown(rs, how) : rs_dgram_shutdown(rs, how));
+		return finish(rs, EINVAL);
+	return finish(rs, rs->type == SOCK_STREAM ? rs_stream_shutdown(rs, how) : rs_dgram_shutdown(rs, how));
 }
 
 /* Threads that are in a call on it leave with an error before anything is freed. */
@@ -174,19 +191,20 @@ RS_EXPORT int rclose(int socket)
 		return 0;
 	if (!rs) /* of a parent's, the descriptor is all that is ours */
 		return rs_foreign(socket) ? close(socket) : rs_fail(EBADF);
+	rs_firm();
 	if (!mark_closed(rs))
-		return done(rs, EBADF);
+		return finish(rs, EBADF);
 	rs_accept_flush(rs);
 	if (rs->type == SOCK_STREAM && rs_linger(rs))
-		return done(rs, 0);
+		return finish(rs, 0);
 	rs_teardown(rs);
 	rs_put(rs); /* the table's */
-	return done(rs, 0);
+	return finish(rs, 0);
 }
 
 static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union rs_addr *from, bool *truncated)
 {
-	struct rsocket *rs = rs_get(socket);
+	struct rsocket *rs = begin(socket);
 	struct rs_cursor c;
 	ssize_t got = -1;
 
@@ -201,13 +219,14 @@ static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union
 	if (got >= 0 && rs->type == SOCK_STREAM)
 		*from = rs->peer;
 	rs_put(rs);
+	rs_soft();
 	return got;
 }
 
 static ssize_t transmit(int socket, const struct iovec *iov, size_t n, int flags, const struct sockaddr *to,
                         socklen_t len)
 {
-	struct rsocket *rs = rs_get(socket);
+	struct rsocket *rs = begin(socket);
 	union rs_addr a;
 	struct rs_cursor c;
 	int err = 0;
@@ -228,6 +247,7 @@ static ssize_t transmit(int socket, const struct iovec *iov, size_t n, int flags
 	else
 		put = rs_dgram_send(rs, &c, flags, to ? &a : NULL);
 	rs_put(rs);
+	rs_soft();
 	return put;
 }
 

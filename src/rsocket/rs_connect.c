@@ -298,7 +298,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	pthread_mutex_unlock(&rs->cm_lock);
 	if (!err) {
 		until = rs_deadline_tv(&rs->send_timeout);
-		err = rs_wait(rs, settled, rs->fs_flags & O_NONBLOCK, &until);
+		err = rs_wait_soft(rs, settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
 		if (err == EAGAIN)
 			err = EINPROGRESS;
 		else if (!err)

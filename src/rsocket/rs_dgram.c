@@ -235,7 +235,7 @@ static ssize_t send_to(struct rsocket *rs, struct rs_cursor *c, int flags, const
 	if (!err && !rs->can_write)
 		err = EPIPE;
 	if (!err)
-		err = rs_wait(rs, rs_dgram_writable, rs_nonblocking(rs, flags), &until);
+		err = rs_wait_soft(rs, rs_dgram_writable, rs_nonblocking(rs, flags), &until, NULL);
 	if (!err && rs->closed)
 		err = EBADF;
 	if (!err)
@@ -286,7 +286,7 @@ ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union 
 	pthread_mutex_lock(&rs->lock);
 	err = rs_dgram_start(rs);
 	if (!err)
-		err = rs_wait(rs, rs_dgram_readable, rs_nonblocking(rs, flags), &until);
+		err = rs_wait_soft(rs, rs_dgram_readable, rs_nonblocking(rs, flags), &until, NULL);
 	if (!err && rs->closed)
 		err = EBADF;
 	if (!err && rs->dgram->head)

@@ -144,6 +144,33 @@ static int collect(struct set *s, const struct pollfd *seen, unsigned n, struct 
 	return got;
 }
 
+struct waiting {
+	struct set *set;
+	struct pollfd *fds;
+};
+
+static void called_off(void *arg)
+{
+	struct waiting *w = arg;
+
+	pthread_mutex_lock(&lock);
+	w->set->users--;
+	release(w->set);
+	pthread_mutex_unlock(&lock);
+	free(w->fds);
+}
+
+static int poll_list(struct set *s, struct pollfd *fds, unsigned n, const struct rs_deadline *d, unsigned version)
+{
+	struct waiting w = {s, fds};
+	int r;
+
+	pthread_cleanup_push(called_off, &w);
+	r = rs_poll_until(fds, n, d, &s->version, version);
+	pthread_cleanup_pop(0);
+	return r;
+}
+
 RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
 {
 	struct rs_deadline d = rs_deadline_ms(timeout);
@@ -165,7 +192,7 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 		if (fds && n)
 			memcpy(fds, s->fds, n * sizeof(*fds));
 		pthread_mutex_unlock(&lock);
-		r = fds ? rs_poll_until(fds, n, &d, &s->version, version) : -1;
+		r = fds ? poll_list(s, fds, n, &d, version) : -1;
 		pthread_mutex_lock(&lock);
 		if (r > 0)
 			r = collect(s, fds, n, events, maxevents);

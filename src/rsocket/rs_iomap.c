@@ -107,7 +107,7 @@ void rs_iomap_free(struct rsocket *rs)
 static int settle(struct rsocket *rs, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->send_timeout);
-	int err = rs_wait(rs, rs_send_settled, rs_nonblocking(rs, flags), &until);
+	int err = rs_wait_soft(rs, rs_send_settled, rs_nonblocking(rs, flags), &until, &rs->send_lock);
 
 	if (!err && !rs_can_send(rs))
 		err = rs_error_of(rs, rs->we_shut ? EPIPE : ECONNRESET);
@@ -195,6 +195,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 
 	if (!rs)
 		return (size_t)-1;
+	rs_firm();
 	rs_cursor_init(&c, &iov, 1);
 	pthread_mutex_lock(&rs->send_lock);
 	pthread_mutex_lock(&rs->lock);
@@ -212,6 +213,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 	pthread_mutex_unlock(&rs->lock);
 	pthread_mutex_unlock(&rs->send_lock);
 	rs_put(rs);
+	rs_soft();
 	/* An offset that nobody maps is no error in the interface: nothing was written there. */
 	if (err == ENXIO)
 		err = 0;

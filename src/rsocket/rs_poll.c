@@ -122,30 +122,45 @@ static void unwatch(nfds_t n, struct pollfd *real, struct rsocket **held)
 	}
 }
 
+struct watched {
+	nfds_t n;
+	struct pollfd *real;
+	struct rsocket **held;
+};
+
+/* Awake, or cancelled. */
+static void up(void *arg)
+{
+	struct watched *w = arg;
+
+	unwatch(w->n, w->real, w->held);
+	rs_sleeper_end();
+	free(w->real);
+	free(w->held);
+}
+
 static int doze(struct pollfd *fds, nfds_t n, const struct rs_deadline *d, const unsigned *version, unsigned was)
 {
-	struct pollfd *real = calloc(n + 1, sizeof(*real));
-	struct rsocket **held = calloc(n + 1, sizeof(struct rsocket *));
+	struct watched w = {n, calloc(n + 1, sizeof(struct pollfd)), calloc(n + 1, sizeof(struct rsocket *))};
 	int wake = rs_sleeper_begin(), r = -1, err = ENOMEM;
 
-	if (real && held && wake >= 0) {
-		real[n] = (struct pollfd){.fd = wake, .events = POLLIN};
-		r = watch(fds, n, real, held);
+	if (w.real && w.held && wake >= 0) {
+		w.real[n] = (struct pollfd){.fd = wake, .events = POLLIN};
+		r = watch(fds, n, w.real, w.held);
 		if (!r && version && __atomic_load_n(version, __ATOMIC_ACQUIRE) != was)
 			r = 1;
 		if (!r)
-			r = poll(real, n + 1, rs_deadline_left(d));
+			r = rs_poll_soft(w.real, n + 1, rs_deadline_left(d), up, &w);
 		err = r < 0 ? errno : 0;
-		unwatch(n, real, held);
+	} else {
+		w.n = 0;
 	}
-	rs_sleeper_end();
-	free(real);
-	free(held);
+	up(&w);
 	errno = err;
 	return r;
 }
 
-int rs_poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version, unsigned was)
+static int poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version, unsigned was)
 {
 	struct timespec t, start;
 	int r;
@@ -163,6 +178,16 @@ int rs_poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, 
 		if (doze(fds, nfds, d, version, was) < 0)
 			return -1;
 	}
+}
+
+int rs_poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version, unsigned was)
+{
+	int r;
+
+	rs_firm();
+	r = poll_until(fds, nfds, d, version, was);
+	rs_soft();
+	return r;
 }
 
 RS_EXPORT int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
@@ -228,7 +253,9 @@ RS_EXPORT int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *excep
 	if (timeout)
 		d = rs_deadline_ms((int64_t)timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
 	n = from_select(nfds, readfds, writefds, exceptfds, fds);
+	pthread_cleanup_push(free, fds);
 	r = rs_poll_until(fds, (nfds_t)n, &d, NULL, 0);
+	pthread_cleanup_pop(0);
 	for (int i = 0; r > 0 && i < n; i++)
 		if (fds[i].revents & POLLNVAL)
 			r = rs_fail(EBADF);

@@ -141,7 +141,7 @@ static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 			return err;
 	}
 	do {
-		err = look_first(rs, c->left) ? rs_wait(rs, rs_send_settled, nonblock, &until) : 0;
+		err = look_first(rs, c->left) ? rs_wait_soft(rs, rs_send_settled, nonblock, &until, &rs->send_lock) : 0;
 		if (!err && !rs_can_send(rs))
 			err = cannot_write(rs);
 		if (!err && c->left)
@@ -200,7 +200,7 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 	do {
 		looked |= !rs->rx.unread;
 		if (!rs->rx.unread)
-			err = rs_wait(rs, rs_recv_settled, nonblock, &until);
+			err = rs_wait_soft(rs, rs_recv_settled, nonblock, &until, &rs->recv_lock);
 		if (err)
 			break;
 		if (!rs->rx.unread) { /* the end of the stream, or of the connection */

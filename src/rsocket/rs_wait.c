@@ -105,10 +105,12 @@ void rs_wake_all(void)
 {
 	uint64_t one = 1;
 
+	rs_firm();
 	lock_asleep();
 	for (struct sleeper *s = asleep; s; s = s->next)
 		(void)!write(s->fd, &one, sizeof(one));
 	pthread_mutex_unlock(&asleep_lock);
+	rs_soft();
 }
 
 void rs_wake(struct rsocket *rs)
@@ -165,6 +167,41 @@ bool rs_nonblocking(const struct rsocket *rs, int flags)
 	return (rs->fs_flags & O_NONBLOCK) || (flags & MSG_DONTWAIT);
 }
 
+/* How deep this thread is in our calls, and whether it could be cancelled before. */
+static __thread int firm, cancel_before;
+
+void rs_firm(void)
+{
+	int before;
+
+	if (firm++)
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	cancel_before = before;
+}
+
+void rs_soft(void)
+{
+	int before;
+
+	if (!--firm)
+		pthread_setcancelstate(cancel_before, &before);
+}
+
+int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *), void *arg)
+{
+	int r, err, firmly;
+
+	pthread_cleanup_push(undo, arg);
+	pthread_setcancelstate(cancel_before, &firmly);
+	r = poll(fds, n, ms);
+	err = errno;
+	pthread_setcancelstate(firmly, NULL);
+	pthread_cleanup_pop(0);
+	errno = err;
+	return r;
+}
+
 static int wait_fd(struct rsocket *rs)
 {
 	if (rs->type == SOCK_DGRAM)
@@ -172,22 +209,46 @@ static int wait_fd(struct rsocket *rs)
 	return rs->channel ? rs->channel->fd : -1;
 }
 
-/* Sleeps once; rs->lock is held, but not while asleep. */
-static int doze(struct rsocket *rs, int wake_fd, int ms)
+struct nap {
+	struct rsocket *rs;
+	pthread_mutex_t *held;
+	bool soft; /* may be cancelled */
+};
+
+/* The thread is cancelled while it sleeps. */
+static void called_off(void *arg)
 {
+	struct nap *nap = arg;
+	struct rsocket *rs = nap->rs;
+
+	firm = 0;
+	pthread_mutex_lock(&rs->lock);
+	rs->watchers--;
+	pthread_mutex_unlock(&rs->lock);
+	rs_sleeper_end();
+	if (nap->held)
+		pthread_mutex_unlock(nap->held);
+	rs_put(rs);
+}
+
+/* Sleeps once; rs->lock is held, but not while asleep. */
+static int doze(struct nap *nap, int wake_fd, int ms)
+{
+	struct rsocket *rs = nap->rs;
 	struct pollfd fds[2] = {{.fd = wait_fd(rs), .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
 	int n, err;
 
 	pthread_mutex_unlock(&rs->lock);
-	n = poll(fds, 2, ms);
+	n = nap->soft ? rs_poll_soft(fds, 2, ms, called_off, nap) : poll(fds, 2, ms);
 	err = n < 0 ? errno : 0;
 	pthread_mutex_lock(&rs->lock);
 	rs_drain(rs);
 	return err;
 }
 
-static int sleep_for(struct rsocket *rs, bool (*test)(struct rsocket *), const struct rs_deadline *until)
+static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const struct rs_deadline *until)
 {
+	struct rsocket *rs = nap->rs;
 	int fd = rs_sleeper_begin(), ms, err = 0;
 
 	if (fd < 0) {
@@ -199,7 +260,7 @@ static int sleep_for(struct rsocket *rs, bool (*test)(struct rsocket *), const s
 	rs_process(rs);
 	ms = rs_deadline_left(until);
 	if (!test(rs))
-		err = ms ? doze(rs, fd, ms) : EAGAIN;
+		err = ms ? doze(nap, fd, ms) : EAGAIN;
 	rs->watchers--;
 	rs_sleeper_end();
 	return err;
@@ -227,8 +288,9 @@ static bool goes_on(void)
 	return true;
 }
 
-int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until)
+static int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until)
 {
+	struct rsocket *rs = nap->rs;
 	struct timespec start = {0}, t;
 	int err = 0;
 
@@ -249,6 +311,25 @@ int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, c
 			pthread_mutex_lock(&rs->lock);
 			continue;
 		}
-		err = sleep_for(rs, test, until);
+		err = sleep_for(nap, test, until);
 	}
+}
+
+int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until)
+{
+	struct nap nap = {.rs = rs};
+	int err;
+
+	rs_firm();
+	err = wait_until(&nap, test, nonblock, until);
+	rs_soft();
+	return err;
+}
+
+int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until,
+                 pthread_mutex_t *held)
+{
+	struct nap nap = {.rs = rs, .held = held, .soft = true};
+
+	return wait_until(&nap, test, nonblock, until);
 }

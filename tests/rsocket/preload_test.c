@@ -405,6 +405,48 @@ static void a_child_waits_for_no_lock_of_another_thread(void)
 	finish(p);
 }
 
+static void *read_for_ever(void *arg)
+{
+	char buf[10];
+
+	while (read(*(int *)arg, buf, sizeof(buf)) > 0)
+		;
+	return NULL;
+}
+static void *poll_for_ever(void *arg)
+{
+	return (void *)(intptr_t)events(*(int *)arg, POLLIN, -1);
+}
+static void *wait_for_ever(void *arg)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int set = epoll_create1(0);
+
+	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, *(int *)arg, &e));
+	return (void *)(intptr_t)epoll_wait(set, &e, 1, -1);
+}
+
+static void a_thread_is_cancelled_while_it_waits(void)
+{
+	void *(*const calls[])(void *) = {read_for_ever, poll_for_ever, wait_for_ever, accept_one};
+	struct sockaddr_in at;
+	int l = listener(&at, 0);
+	struct pair p = connected();
+	pthread_t t;
+	void *r;
+	char c;
+
+	for (int i = 0; i < 4; i++) {
+		CHECK(!pthread_create(&t, NULL, calls[i], i == 3 ? &l : &p.b));
+		usleep(100000);
+		CHECK(!pthread_cancel(t) && !pthread_join(t, &r) && r == PTHREAD_CANCELED);
+		CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &c, 1) == 1 && c == 'x');
+	}
+	finish((struct pair){client(&at), accept(l, NULL, NULL)});
+	CHECK(!close(l));
+	finish(p);
+}
+
 /* --- the end --- */
 enum { MUCH = 3000000 };
 
@@ -555,6 +597,7 @@ int main(int argc, char **argv)
 	R(a_child_of_vfork_leaves_the_sockets_alone);
 	R(a_program_inherits_the_sockets_alone);
 	R(a_child_waits_for_no_lock_of_another_thread);
+	R(a_thread_is_cancelled_while_it_waits);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);
 	return 0;

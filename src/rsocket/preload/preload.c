@@ -57,12 +57,11 @@ PRE_EXPORT int socket(int domain, int type, int protocol)
 
 /* Most calls: to the rsocket, to the socket behind the placeholder, or to whatever else the descriptor is. */
 #define PASS(get, type, rcall, pcall, fd, ...)                                                      \
-	struct pre_sock *s_ = get(fd);                                                              \
+	PRE_HELD struct pre_sock *s_ = get(fd);                                                     \
 	type r_;                                                                                    \
 	if (!s_)                                                                                    \
 		return pre_real.pcall(fd, ##__VA_ARGS__);                                           \
 	r_ = s_->rs >= 0 ? rcall(s_->rs, ##__VA_ARGS__) : pre_real.pcall(s_->plain, ##__VA_ARGS__); \
-	pre_put(s_);                                                                                \
 	return r_
 
 PRE_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
@@ -121,14 +120,13 @@ static int accept_from(struct pre_sock *l, struct sockaddr *addr, socklen_t *len
 
 PRE_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	struct pre_sock *l = pre_get(fd);
+	PRE_HELD struct pre_sock *l = pre_get(fd);
 	int r;
 
 	if (!l)
 		return pre_real.accept4(fd, addr, len, flags);
 	r = accept_from(l, addr, len, flags);
 	note(l, &l->in_reads);
-	pre_put(l);
 	return r;
 }
 
@@ -153,7 +151,7 @@ static int connect_plain(struct pre_sock *s, const struct sockaddr *addr, sockle
 
 PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct pre_sock *s = pre_get(fd);
+	PRE_HELD struct pre_sock *s = pre_get(fd);
 	int r;
 
 	if (!s)
@@ -167,18 +165,16 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		if (s->fork == PRE_FORK_NEW && (!r || errno == EINPROGRESS))
 			pre_connecting(s);
 	}
-	pre_put(s);
 	return r;
 }
 
 #define RECV(call, name, ...)                                                                 \
-	struct pre_sock *s_ = pre_take(fd);                                                   \
+	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                          \
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
 		return pre_real.name(fd, __VA_ARGS__);                                        \
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
 	note(s_, &s_->in_reads);                                                              \
-	pre_put(s_);                                                                          \
 	return r_
 
 PRE_EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
@@ -240,7 +236,7 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 
 /* want: bytes asked for, so that a short write is seen; how: flags. */
 #define SEND(want, how, call, name, ...)                                                           \
-	struct pre_sock *s_ = pre_take(fd);                                                   \
+	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                          \
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
 		return pre_real.name(fd, __VA_ARGS__);                                        \
@@ -249,7 +245,6 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 		note(s_, &s_->out_blocks);                                                    \
 	if (r_ < 0)                                                                           \
 		broken_pipe(s_, how);                                                         \
-	pre_put(s_);                                                                          \
 	return r_
 
 static size_t sum(const struct iovec *iov, size_t n)
@@ -330,7 +325,7 @@ static ssize_t copy_file(struct pre_sock *s, int in, off_t *offset, size_t count
 
 PRE_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t count)
 {
-	struct pre_sock *s = pre_take(out);
+	PRE_HELD struct pre_sock *s = pre_take(out);
 	ssize_t r, all = 0;
 
 	if (!s)
@@ -343,7 +338,6 @@ PRE_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t count)
 			all = r > 0 ? all + r : all ? all : r;
 		} while (r > 0 && (size_t)all < count);
 	}
-	pre_put(s);
 	return all;
 }
 

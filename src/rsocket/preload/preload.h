@@ -85,6 +85,13 @@ struct pre_sock {
 struct pre_sock *pre_get(int fd);  /* a reference; NULL: not one of ours */
 struct pre_sock *pre_take(int fd); /* the same, and the way to a connection in fork mode is finished first */
 void pre_put(struct pre_sock *s);
+/* A reference for the block: given back however it is left, by a thread that is cancelled too. */
+#define PRE_HELD __attribute__((cleanup(pre_put_held)))
+static inline void pre_put_held(struct pre_sock **s)
+{
+	if (*s)
+		pre_put(*s);
+}
 int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
 bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */

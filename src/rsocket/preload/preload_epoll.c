@@ -302,10 +302,18 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+static void free_list(struct pollfd **fds)
+{
+	int saved = errno;
+
+	free(*fds);
+	errno = saved;
+}
+
 static int once(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
 	unsigned count;
-	struct pollfd *fds = wishes(epfd, &count);
+	__attribute__((cleanup(free_list))) struct pollfd *fds = wishes(epfd, &count);
 	int n, more;
 
 	if (!fds) {
@@ -320,7 +328,6 @@ static int once(int epfd, struct epoll_event *ev, int max, int timeout, const si
 			n += more > 0 ? strip(epfd, ev + n, more) : 0;
 		}
 	}
-	free(fds);
 	return n;
 }
 

@@ -23,28 +23,41 @@ static bool any_of(struct pollfd *fds, nfds_t n)
 	return false;
 }
 
+struct mixed {
+	nfds_t n;
+	struct pollfd *real;
+	struct pre_sock **held;
+};
+
+static void give_back(struct mixed *m)
+{
+	int saved = errno;
+
+	for (nfds_t i = 0; m->held && i < m->n; i++)
+		if (m->held[i])
+			pre_put(m->held[i]);
+	free(m->real);
+	free(m->held);
+	errno = saved;
+}
+
 static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout)
 {
-	struct pollfd *real = calloc(n + 1, sizeof(*real));
-	struct pre_sock **held = calloc(n + 1, sizeof(struct pre_sock *));
-	int r = -1;
+	__attribute__((cleanup(give_back))) struct mixed m = {n, calloc(n + 1, sizeof(struct pollfd)),
+	                                                      calloc(n + 1, sizeof(struct pre_sock *))};
+	int r;
 
-	for (nfds_t i = 0; real && held && i < n; i++) {
-		held[i] = fds[i].fd < 0 ? NULL : pre_take(fds[i].fd);
-		real[i] = fds[i];
-		if (held[i])
-			real[i].fd = held[i]->rs >= 0 ? held[i]->rs : held[i]->plain;
+	if (!m.real || !m.held)
+		return -1;
+	for (nfds_t i = 0; i < n; i++) {
+		m.held[i] = fds[i].fd < 0 ? NULL : pre_take(fds[i].fd);
+		m.real[i] = fds[i];
+		if (m.held[i])
+			m.real[i].fd = m.held[i]->rs >= 0 ? m.held[i]->rs : m.held[i]->plain;
 	}
-	if (real && held)
-		r = rpoll(real, n, timeout);
-	for (nfds_t i = 0; real && held && i < n; i++) {
-		if (r >= 0)
-			fds[i].revents = real[i].revents;
-		if (held[i])
-			pre_put(held[i]);
-	}
-	free(real);
-	free(held);
+	r = rpoll(m.real, n, timeout);
+	for (nfds_t i = 0; r >= 0 && i < n; i++)
+		fds[i].revents = m.real[i].revents;
 	return r;
 }
 
@@ -137,12 +150,20 @@ static int select_mixed(struct pollfd *fds, nfds_t n, fd_set *r, fd_set *w, fd_s
 	return count;
 }
 
+static void free_list(struct pollfd **fds)
+{
+	int saved = errno;
+
+	free(*fds);
+	errno = saved;
+}
+
 PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
                       struct timeval *restrict timeout)
 {
-	struct pollfd *fds;
+	__attribute__((cleanup(free_list))) struct pollfd *fds = NULL;
 	nfds_t count;
-	int ms = -1, got;
+	int ms = -1;
 
 	pre_init();
 	if (!pre_any() || n < 0 || n > FD_SETSIZE)
@@ -153,9 +174,7 @@ PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *res
 	count = to_poll(n, r, w, x, fds);
 	if (timeout)
 		ms = ms_of(&(struct timespec){timeout->tv_sec, timeout->tv_usec * 1000});
-	got = any_of(fds, count) ? select_mixed(fds, count, r, w, x, ms) : pre_real.select(n, r, w, x, timeout);
-	free(fds);
-	return got;
+	return any_of(fds, count) ? select_mixed(fds, count, r, w, x, ms) : pre_real.select(n, r, w, x, timeout);
 }
 
 PRE_EXPORT int pselect(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
