@@ -296,6 +296,8 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	pthread_mutex_lock(&rs->lock);
 	err = begin(rs, addr);
 	pthread_mutex_unlock(&rs->cm_lock);
+	if (err == EALREADY && !(rs->fs_flags & O_NONBLOCK))
+		err = 0; /* interrupted, or begun without blocking: who may wait, waits for it */
 	if (!err) {
 		until = rs_deadline_tv(&rs->send_timeout);
 		err = rs_wait_soft(rs, settled, rs->fs_flags & O_NONBLOCK, &until, NULL);

@@ -36,7 +36,8 @@ static bool hand_over(struct rsocket *rs)
 
 bool rs_linger(struct rsocket *rs)
 {
-	struct rs_deadline until = rs_deadline_ms(rs->linger_on && rs->linger_s > 0 ? (int64_t)rs->linger_s * 1000 : CLOSE_MS);
+	struct rs_deadline until =
+	        rs_deadline_ms(rs->linger_on && rs->linger_s > 0 ? (int64_t)rs->linger_s * 1000 : CLOSE_MS);
 	bool behind = false;
 
 	pthread_mutex_lock(&rs->lock);
@@ -99,7 +100,8 @@ void rs_linger_all(void)
 			if (!all[i] || parted_or_busy(all[i], &ms))
 				all[i] = NULL;
 			else
-				fds[waiting++] = (struct pollfd){.fd = all[i]->channel ? all[i]->channel->fd : -1, .events = POLLIN};
+				fds[waiting++] = (struct pollfd){.fd = all[i]->channel ? all[i]->channel->fd : -1,
+				                                 .events = POLLIN};
 		}
 		if (waiting)
 			poll(fds, waiting, ms);

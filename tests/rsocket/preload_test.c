@@ -281,7 +281,8 @@ static void many_messages_go_with_one_call(void)
 	for (int i = 0; i < 3; i++)
 		m[i].msg_hdr = (struct msghdr){.msg_iov = &out[i], .msg_iovlen = 1};
 	CHECK(sendmmsg(p.a, m, 3, 0) == 3 && m[0].msg_len == 2 && m[1].msg_len == 3 && m[2].msg_len == 1);
-	CHECK(recv(p.b, buf, 6, MSG_WAITALL | MSG_PEEK) > 0 && recv(p.b, buf, 6, MSG_WAITALL) == 6 && !memcmp(buf, "abcdef", 6));
+	CHECK(recv(p.b, buf, 6, MSG_WAITALL | MSG_PEEK) > 0 && recv(p.b, buf, 6, MSG_WAITALL) == 6 &&
+	      !memcmp(buf, "abcdef", 6));
 	CHECK(write(p.a, "123456", 6) == 6);
 	for (int i = 0; i < 3; i++)
 		m[i].msg_hdr = (struct msghdr){.msg_iov = &in[i], .msg_iovlen = 1};
@@ -302,16 +303,67 @@ static void a_file_is_sent_and_a_pipe_is_spliced(void)
 	ssize_t n;
 
 	CHECK(f && fputs("0123456789", f) >= 0 && !fflush(f) && !pipe(fds));
-	CHECK(sendfile(p.a, fileno(f), &at, 5) == 5 && at == 8 && recv(p.b, buf, 5, MSG_WAITALL) == 5 && !memcmp(buf, "34567", 5));
+	CHECK(sendfile(p.a, fileno(f), &at, 5) == 5 && at == 8 && recv(p.b, buf, 5, MSG_WAITALL) == 5 &&
+	      !memcmp(buf, "34567", 5));
 	CHECK(write(fds[1], "piped", 5) == 5);
 	n = splice(fds[0], NULL, p.a, NULL, 5, 0);
 	CHECK(n == 5 && recv(p.b, buf, 5, MSG_WAITALL) == 5 && !memcmp(buf, "piped", 5));
 	CHECK(write(p.a, "taken", 5) == 5 && events(p.b, POLLIN, LONG) == POLLIN);
-	CHECK(splice(p.b, NULL, fds[1], NULL, 100, SPLICE_F_MOVE) == 5 && read(fds[0], buf, 20) == 5 && !memcmp(buf, "taken", 5));
+	CHECK(splice(p.b, NULL, fds[1], NULL, 100, SPLICE_F_MOVE) == 5 && read(fds[0], buf, 20) == 5 &&
+	      !memcmp(buf, "taken", 5));
 	CHECK(!fcntl(p.b, F_SETFL, O_NONBLOCK) && splice(p.b, NULL, fds[1], NULL, 100, 0) < 0 && errno == EAGAIN);
 	fclose(f);
 	CHECK(!close(fds[0]) && !close(fds[1]));
 	finish(p);
+}
+
+static void copies_are_the_same_socket(void)
+{
+	struct pair p = connected();
+	int d = dup(p.b), e = fcntl(p.b, F_DUPFD_CLOEXEC, 100), n = -1, on = 1;
+	char buf[10];
+
+	CHECK(d >= 0 && e >= 100 && (fcntl(e, F_GETFD) & FD_CLOEXEC) && !(fcntl(d, F_GETFD) & FD_CLOEXEC));
+	CHECK(!close(p.b) && write(p.a, "hello", 5) == 5 && events(d, POLLIN, LONG) == POLLIN);
+	CHECK(!ioctl(e, FIONREAD, &n) && n == 5 && recv(d, buf, 2, 0) == 2);
+	CHECK(dup2(e, d) == d && !close(e) && recv(d, buf, 3, MSG_WAITALL) == 3);
+	CHECK(!ioctl(d, FIONBIO, &on) && (fcntl(d, F_GETFL) & O_NONBLOCK) && read(d, buf, 1) < 0 && errno == EAGAIN);
+	finish((struct pair){p.a, d});
+}
+
+static void names_and_states_are_told(void)
+{
+	struct sockaddr_in at, name;
+	socklen_t len = sizeof(name);
+	int l = listener(&at, 0), s = socket(AF_INET, SOCK_STREAM, 0), c;
+	char b;
+
+	CHECK(getpeername(s, (struct sockaddr *)&name, &len) < 0 && errno == ENOTCONN);
+	CHECK(read(s, &b, 1) < 0 && errno == ENOTCONN && shutdown(s, SHUT_RD) < 0 && errno == ENOTCONN);
+	CHECK(!fcntl(s, F_SETFL, O_NONBLOCK) && connect(s, (struct sockaddr *)&at, home_len) <= 0);
+	CHECK((c = accept(l, NULL, NULL)) >= 0 && events(s, POLLOUT, LONG) == POLLOUT &&
+	      !option(s, SOL_SOCKET, SO_ERROR));
+	CHECK(connect(s, (struct sockaddr *)&at, home_len) == 0 || errno == EISCONN);
+	CHECK(connect(s, (struct sockaddr *)&at, home_len) < 0 && errno == EISCONN);
+	len = sizeof(name);
+	CHECK(!getpeername(s, (struct sockaddr *)&name, &len) && len == home_len && name.sin_port == at.sin_port);
+	CHECK(!getsockname(c, (struct sockaddr *)&name, &len) && name.sin_port == at.sin_port);
+	CHECK(listen(s, 1) < 0 && errno == EINVAL && accept(s, NULL, NULL) < 0 && errno == EINVAL);
+	CHECK(getpeername(l, (struct sockaddr *)&name, &len) < 0 && errno == ENOTCONN && !close(l));
+	CHECK(read(l, &b, 1) < 0 && errno == EBADF);
+	finish((struct pair){s, c});
+}
+
+static void who_connects_again_waits_for_it(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, 0), s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), c;
+
+	connect(s, (struct sockaddr *)&at, home_len);
+	CHECK(!fcntl(s, F_SETFL, 0));
+	CHECK(!connect(s, (struct sockaddr *)&at, home_len) || errno == EISCONN);
+	CHECK((c = accept(l, NULL, NULL)) >= 0 && write(s, "x", 1) == 1 && !close(l));
+	finish((struct pair){s, c});
 }
 
 static void streams_of_the_c_library_are_over_it(void)
@@ -322,12 +374,16 @@ static void streams_of_the_c_library_are_over_it(void)
 
 	CHECK(in && out && both && fileno(in) == p.b);
 	CHECK(write(p.a, "one\ntwo\nthr", 11) == 11);
-	CHECK(fgets(line, sizeof(line), in) && !strcmp(line, "one\n") && fgets(line, sizeof(line), in) && !strcmp(line, "two\n"));
+	CHECK(fgets(line, sizeof(line), in) && !strcmp(line, "one\n") && fgets(line, sizeof(line), in) &&
+	      !strcmp(line, "two\n"));
 	CHECK(write(p.a, "ee\n", 3) == 3 && fgets(line, sizeof(line), in) && !strcmp(line, "three\n"));
-	CHECK(fprintf(out, "answer %d\n", 42) == 10 && !fflush(out) && fgets(line, sizeof(line), both) && !strcmp(line, "answer 42\n"));
-	CHECK(dprintf(p.a, "%s-%d\n", "direct", 1) == 9 && fgets(line, sizeof(line), in) && !strcmp(line, "direct-1\n"));
+	CHECK(fprintf(out, "answer %d\n", 42) == 10 && !fflush(out) && fgets(line, sizeof(line), both) &&
+	      !strcmp(line, "answer 42\n"));
+	CHECK(dprintf(p.a, "%s-%d\n", "direct", 1) == 9 && fgets(line, sizeof(line), in) &&
+	      !strcmp(line, "direct-1\n"));
 	CHECK(fputs("last\n", out) >= 0 && !fclose(out) && !fclose(in));
-	CHECK(fgets(line, sizeof(line), both) && !strcmp(line, "last\n") && !fgets(line, sizeof(line), both) && feof(both));
+	CHECK(fgets(line, sizeof(line), both) && !strcmp(line, "last\n") && !fgets(line, sizeof(line), both) &&
+	      feof(both));
 	CHECK(!fclose(both) && close(p.a) < 0 && close(p.b) < 0);
 }
 
@@ -364,7 +420,8 @@ static void a_program_inherits_the_sockets_alone(void)
 	int before = inherited(), s;
 	struct pair p = connected();
 
-	CHECK(inherited() == before + 2 && (s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0 && inherited() == before + 2);
+	CHECK(inherited() == before + 2 && (s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0 &&
+	      inherited() == before + 2);
 	CHECK(!close(s));
 	finish(p);
 }
@@ -440,11 +497,30 @@ static void a_thread_is_cancelled_while_it_waits(void)
 		CHECK(!pthread_create(&t, NULL, calls[i], i == 3 ? &l : &p.b));
 		usleep(100000);
 		CHECK(!pthread_cancel(t) && !pthread_join(t, &r) && r == PTHREAD_CANCELED);
-		CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &c, 1) == 1 && c == 'x');
+		CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &c, 1) == 1 &&
+		      c == 'x');
 	}
 	finish((struct pair){client(&at), accept(l, NULL, NULL)});
 	CHECK(!close(l));
 	finish(p);
+}
+
+static void *close_it(void *arg)
+{
+	usleep(100000);
+	return (void *)(intptr_t)close(*(int *)arg);
+}
+
+static void a_close_in_another_thread_leaves_the_reader_its_data(void)
+{
+	struct pair p = connected();
+	pthread_t t, r;
+	void *got;
+	int b = p.b;
+
+	CHECK(!pthread_create(&r, NULL, read_for_ever, &b) && !pthread_create(&t, NULL, close_it, &p.b));
+	CHECK(!pthread_join(t, &got) && !got && write(p.a, "x", 1) == 1);
+	CHECK(!pthread_join(r, &got) && !close(p.a));
 }
 
 /* --- the end --- */
@@ -568,7 +644,8 @@ static void what_a_stream_holds_at_the_end_arrives(void)
 	pid_t pid = left("stream", l);
 	char buf[20];
 
-	CHECK((c = accept(l, NULL, NULL)) >= 0 && recv(c, buf, sizeof(buf), MSG_WAITALL) == 7 && !memcmp(buf, "stream\n", 7));
+	CHECK((c = accept(l, NULL, NULL)) >= 0 && recv(c, buf, sizeof(buf), MSG_WAITALL) == 7 &&
+	      !memcmp(buf, "stream\n", 7));
 	CHECK(waitpid(pid, &status, 0) == pid && !status && !close(c) && !close(l));
 }
 
@@ -578,11 +655,11 @@ int main(int argc, char **argv)
 	CHECK(inet_pton(AF_INET, where, &home.sin_addr) == 1);
 	if (argc > 3)
 		return leaver(argv[2], argv[3]);
-	/* Another program may ask for one of them. */
-#define R(t)                                       \
-	do {                                       \
+		/* Another program may ask for one of them. */
+#define R(t)                                          \
+	do {                                          \
 		if (argc < 3 || !strcmp(argv[2], #t)) \
-			RUN(t);                    \
+			RUN(t);                       \
 	} while (0)
 	R(a_listener_that_is_shut_down_wakes_who_accepts);
 	R(an_edge_is_raised_for_each_new_connection);
@@ -592,12 +669,16 @@ int main(int argc, char **argv)
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);
 	R(a_file_is_sent_and_a_pipe_is_spliced);
+	R(copies_are_the_same_socket);
+	R(names_and_states_are_told);
+	R(who_connects_again_waits_for_it);
 	R(streams_of_the_c_library_are_over_it);
 	R(what_a_stream_holds_at_the_end_arrives);
 	R(a_child_of_vfork_leaves_the_sockets_alone);
 	R(a_program_inherits_the_sockets_alone);
 	R(a_child_waits_for_no_lock_of_another_thread);
 	R(a_thread_is_cancelled_while_it_waits);
+	R(a_close_in_another_thread_leaves_the_reader_its_data);
 	R(what_a_program_wrote_before_its_end_arrives);
 	R(a_connection_that_is_aborted_is_reset);
 	return 0;
