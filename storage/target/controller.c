@@ -18,6 +18,13 @@ struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id)
 	return c;
 }
 
+bool nt_controller_known(struct nt_target *t, uint16_t id)
+{
+	const struct nt_controller *c = nt_controller_find(t, id);
+
+	return c && !c->dying;
+}
+
 static uint16_t take_id(struct nt_subsystem *s)
 {
 	for (uint32_t tries = s->first_id; tries <= s->last_id; tries++) {

@@ -156,6 +156,9 @@ static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_rea
 
 	if (!why && (p->stopped || p->count >= p->limits.connections))
 		why = NT_RDMA_NO_RESOURCES;
+	/* not every host says it */
+	if (!why && h->qid && h->cntlid && !nt_controller_known(p->target, h->cntlid))
+		why = NT_RDMA_INVALID_CNTLID;
 	if (!why)
 		why = nt_rconn_open(p, &ops, id, h, peer, &c);
 	if (why) {

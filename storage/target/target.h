@@ -172,6 +172,9 @@ void nt_release(struct nt_request *r);
 
 void nt_queue_close(struct nt_queue *q);
 
+/* Whether there is a controller with this id: a transport on which hosts name it before Connect can refuse others. */
+bool nt_controller_known(struct nt_target *t, uint16_t id);
+
 /* The request in a slot, 0 to entries, that is in use; NULL: none. For transports that tell hosts their slots. */
 struct nt_request *nt_slot(struct nt_queue *q, uint32_t slot);
 

@@ -419,6 +419,13 @@ static void private_data_that_is_none_is_rejected(void)
 	h = hello_for(1);
 	h.responder_resources = 0;
 	SAME(dial_with(h), NT_RDMA_INVALID_IRD);
+	admin = host_admin(address, (uint16_t)shared->port, SUBNQN);
+	h = hello_for(1);
+	h.h.cntlid = admin->cntlid + 1; /* there is but one */
+	SAME(dial_with(h), NT_RDMA_INVALID_CNTLID);
+	h.h.cntlid = admin->cntlid;
+	SAME(dial_with(h), 0);
+	host_hang_up(admin);
 	CHECK(within(alone));
 }
 
