@@ -20,6 +20,7 @@ before=$(tables)
 # The client has said what its figures will be of: the data goes then
 runs() { grep -qs '#bytes' "$work/client.out" && sleep 1 || gone "$client"; }
 start_pair() {
+	rm -f "$work/client.out" # what an earlier one has said
 	start_server stdbuf -oL "$@" && start_client stdbuf -oL "$@" && wait_for 30 runs
 	gone "$server" || gone "$client" || return 0
 	said_by_both
@@ -45,7 +46,7 @@ for p in ib_write_bw ib_send_bw ib_read_bw; do
 		# a server of one-sided traffic has nothing outstanding: it hears of the end on perftest's own TCP connection
 		how="with an error" any="" seconds=20
 		# and one that only receives hears nothing, on any adapter: it waits until its time is over
-		[ $p-$victim = ib_send_bw-client ] && how="when its time is over" any=any seconds=4
+		[ $p-$victim = ib_send_bw-client ] && how="when its time is over" any=any seconds=10
 		kill_one() { start_pair "$p" -F -d roce_lo -D $seconds -s 65536 && killed "${!victim}" "${!survivor}" $any; }
 		check "$p: the $victim is killed, the $survivor ends $how" kill_one
 		check "$p: the broker's tables are as before" wait_for 30 same_tables
