@@ -102,16 +102,16 @@ check "a pair after that" pair "${verify[@]}" -n 1000000
 
 # By rdma_cm: whoever outlives it is told of its end, by the broker of its host, though every fourth datagram is lost
 disconnects() { # WHO SURVIVES: rping's other end is killed
-	local survivor=$1 dead=client status=0 i
+	local survivor=$1 dead=client status=0 end=$((SECONDS + 30 * SLOW))
 	[ "$1" = client ] && dead=server
 	timeout -k 2 $((LIMIT * SLOW)) "${on_b[@]}" "${run[@]}" rping -s -a $V4_B -v >"$work/server.out" 2>&1 </dev/null &
 	server=$!
-	for i in 1 2 3 4 5; do # until it listens
+	while :; do # until it listens
 		: >"$work/client.out"
 		timeout -k 2 $((LIMIT * SLOW)) "${on_a[@]}" "${run[@]}" rping -c -a $V4_B -v >"$work/client.out" 2>&1 </dev/null &
 		client=$!
 		wait_for 20 connected_or_gone
-		gone "$client" || break
+		gone "$client" && ! gone "$server" && [ $SECONDS -lt $end ] || break
 		sleep 0.3
 	done
 	cable loss=25 seed=9 || return 1
