@@ -89,7 +89,7 @@ hangs() {
 	serve "$1" --block-size 4096 || { cat "$work/target.err"; return 1; }
 	url=$(head -1 "$work/target.out")
 	kill -STOP "$disk"
-	timeout -s KILL 3 "${run[@]}" "$BUILD/storage/verbena-disk" read "$url" 1m 4k
+	timeout -s KILL 10 "${run[@]}" "$BUILD/storage/verbena-disk" read "$url" 1m 4k
 	for i in 1 2; do # more than once
 		own info "$url" && { echo "it was let in"; status=1; }
 	done
