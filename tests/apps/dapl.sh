@@ -8,7 +8,6 @@ cable) source "$(dirname "$0")/../net/lib.sh" ;;
 esac
 source "$(dirname "$0")/../cm.sh"
 need dtest dtestx dtestsrq dtestcm dapltest
-LIMIT=60
 export DAT_OVERRIDE=$work/dat.conf
 interface=lo
 [ "${1:-}" = cable ] && interface=net0

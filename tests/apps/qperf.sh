@@ -11,7 +11,6 @@ else
 	namespaces_too=
 fi
 need qperf
-LIMIT=60
 
 # One server for all tests of a part; the addresses of the parts differ, so that they do not disturb each other.
 # on_server, on_client: what stands before the command. T: for how long each test runs, in whole seconds
@@ -34,7 +33,7 @@ stop_serving() { # the one that listens, and those that it left behind
 figure() {
 	local test=$1
 	shift
-	timeout -k 2 $((LIMIT * SLOW)) "${on_client[@]}" "${run[@]}" qperf -lp "$port" -t $T -to 30 "$@" "$HOST" "$test" >"$work/client.out" 2>&1 </dev/null ||
+	timeout -k 2 $((LIMIT * SLOW)) "${on_client[@]}" "${run[@]}" qperf -lp "$port" -t $T -to 80 "$@" "$HOST" "$test" >"$work/client.out" 2>&1 </dev/null ||
 		{ echo "client ended with $?"; said_by_both; return 1; }
 	awk '$2 == "=" { if ($3 > 0) n++; else none = 1 } END { exit !n || none }' "$work/client.out" && return 0
 	echo "no figure"

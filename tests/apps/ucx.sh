@@ -13,7 +13,6 @@ export UCX_LOG_LEVEL=info UCX_WARN_UNUSED_ENV_VARS=n
 # UCX before 1.14 would take each datagram's header for IPv6's and compare its destination
 export UCX_UD_VERBS_ETH_DGID_CHECK=n
 RC=rc_verbs,ud_verbs # a reliable connection is made with the help of datagrams
-LIMIT=60
 
 # perf TLS TEST ARGS…: both ends succeed, the client prints the final row, and every lane of both is of the first transport
 perf() {
