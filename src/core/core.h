@@ -239,6 +239,7 @@ struct vb_qp {
 	struct vb_iwarp_path *iwarp; /* a TCP connection instead of either */
 	_Atomic uint64_t wire_due; /* ns: when it wants to be visited; 0: never */
 	unsigned mcasts;           /* groups it is in; under progress */
+	bool wayless;              /* it has none of these yet: io/way.c; under progress */
 	bool wire_always;          /* UD: VERBENA_WIRE=always */
 	struct vb_tx *tx_open;     /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
 

@@ -185,6 +185,7 @@ static uint64_t serve(struct vb_node *node)
 	vb_unlock(&node->progress);
 	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
 	deadline = sooner(deadline, vb_iwarp_tails_at());
+	deadline = sooner(deadline, atomic_load(&node->io->way_at));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -232,6 +233,7 @@ static void *adapter(void *arg)
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
 		vb_qp1_timeout(node);
+		vb_way_look(node);
 		vb_iwarp_tails(node);
 		vb_iwarp_trim(node);
 	}

@@ -28,6 +28,12 @@ struct vb_io {
 	unsigned wire_turn, timer_turn, iwarp_turn;
 	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
 
+	/* way.c */
+	unsigned wayless;          /* queue pairs that have no way yet: under progress, as is the pause between two looks */
+	uint64_t way_pause;        /* ns */
+	_Atomic uint64_t way_at;   /* when a way is looked for, 0: never */
+	bool way_news;             /* adapter thread: the broker has said something */
+
 	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
 	pthread_cond_t meet_cond;
 	struct vb_peer *_Atomic all; /* pushed under meet_lock, read without: a peer's struct stays as long as the node */
@@ -48,6 +54,15 @@ void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
+
+/* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is open, or none was. */
+struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
+
+/* way.c */
+void vb_way_check(struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
+void vb_way_drop(struct vb_qp *qp);  /* not any more. Under progress */
+void vb_way_again(struct vb_node *node); /* there is another broker: at once. No lock held */
+void vb_way_look(struct vb_node *node);  /* if it is time, or something new was said; adapter thread */
 
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);

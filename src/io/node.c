@@ -397,6 +397,7 @@ static void forget_wire(struct vb_qp *qp)
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
 	vb_wire_path_close(qp);
+	vb_way_drop(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 }
@@ -425,6 +426,7 @@ void vb_path_connect(struct vb_qp *qp)
 	}
 	if (err)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
+	vb_way_check(qp);
 }
 
 void vb_path_closing(struct vb_qp *qp)
@@ -473,6 +475,7 @@ void vb_path_reset(struct vb_qp *qp)
 	vb_active_collect(node);
 	vb_active_remove(qp);
 	vb_wire_path_close(qp);
+	vb_way_drop(qp);
 	atomic_store(&qp->deadline, 0);
 	qp->timer_kind = VB_TIMER_NONE;
 	qp->peer = NULL;

@@ -314,6 +314,7 @@ static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 	}
 	pthread_cond_broadcast(&io->meet_cond);
 	pthread_mutex_unlock(&io->meet_lock);
+	io->way_news = true;
 }
 
 static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
@@ -338,6 +339,7 @@ static void on_reattached(void *arg)
 			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
 	pthread_mutex_unlock(&io->meet_lock);
 	vb_wire_reattached(arg);
+	vb_way_again(arg);
 	vb_qp1_reattached(arg);
 }
 
@@ -396,16 +398,23 @@ static bool confirmed(struct vb_peer *p, const union ibv_gid *dgid)
 	return false;
 }
 
-/* The one question about this QP and address, asked if it must be. Under meet_lock. */
+/* The one question about this QP and address. Under meet_lock. */
+static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
+{
+	struct vb_meeting *m = io->meetings;
+
+	while (m && (VB_QP_LANE(m->qpn) != VB_QP_LANE(qpn) || memcmp(&m->dgid, dgid, sizeof(*dgid)) != 0))
+		m = m->next;
+	return m;
+}
+
+/* The same, asked if it must be. */
 static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_io *io = node->io;
-	struct vb_meeting *m;
+	struct vb_meeting *m = meeting_of(io, qpn, dgid);
 	uint64_t now = vb_now();
 
-	for (m = io->meetings; m; m = m->next)
-		if (VB_QP_LANE(m->qpn) == VB_QP_LANE(qpn) && !memcmp(&m->dgid, dgid, sizeof(*dgid)))
-			break;
 	if (m) {
 		bool gone = m->err == 0 && (!m->peer || !vb_peer_alive(m->peer));
 		bool stale = m->asking ? now - m->asked > ASK_AGAIN_NS : m->err ? now - m->asked > NOBODY_NS : gone;
@@ -512,6 +521,26 @@ void vb_peer_remind(struct vb_peer *p)
 		vb_broker_meet(io->broker, ++io->meet_tag, m->qpn, &m->dgid); /* nobody waits for this answer */
 	}
 	pthread_mutex_unlock(&io->meet_lock);
+}
+
+struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err)
+{
+	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
+	struct vb_io *io = node->io;
+
+	if (p && p->self) /* nobody has to be asked */
+		return vb_peer_find(node, qpn, dgid, 0, err);
+	pthread_mutex_lock(&io->meet_lock);
+	struct vb_meeting *m = meeting_of(io, qpn, dgid);
+
+	*err = m && !m->asking ? m->err : EAGAIN;
+	p = *err ? NULL : m->peer;
+	if (!*err && (!p || !vb_peer_alive(p))) {
+		*err = EAGAIN;
+		p = NULL;
+	}
+	pthread_mutex_unlock(&io->meet_lock);
+	return p;
 }
 
 /* Where the device's programs can be met: the GIDs of RoCE, the addresses of the interface of iWARP. */

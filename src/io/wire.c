@@ -148,6 +148,7 @@ void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_f
 	atomic_store(&s->up, !err);
 	pthread_cond_broadcast(&io->meet_cond);
 	pthread_mutex_unlock(&io->meet_lock);
+	io->way_news = true;
 }
 
 void vb_wire_reattached(struct vb_node *node)

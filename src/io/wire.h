@@ -49,8 +49,8 @@ struct vb_wire_sockets {
 /* Made with the node, without a socket yet. NULL without memory. */
 struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node);
 void vb_wire_sockets_free(struct vb_wire_sockets *s);
-/* How long a queue pair waits to be told its way, ms. It is looked for once: on a machine that is very busy, too, the broker
- * and the owner of the sockets get to answer within this. */
+/* How long a queue pair waits to be told its way, ms: on a machine that is very busy, too, the broker and the owner of the sockets
+ * get to answer within this. Later it is looked for beside its work (way.c). */
 #define VB_WAY_WAIT 10000
 /* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
 int vb_wire_up(struct vb_node *node, unsigned wait_ms);
@@ -168,6 +168,8 @@ extern struct vb_wire_stats vb_wire_totals;
 
 /* Gives the QP its engine. 0 or an errno. No lock held. */
 int vb_wire_path_open(struct vb_qp *qp);
+/* The same under progress + sq_lock. */
+int vb_wire_path_open_locked(struct vb_qp *qp);
 /* Acknowledgements wait for company no longer: nobody may be left to send them later. Under progress + sq_lock. */
 void vb_wire_last_words(struct vb_qp *qp);
 /* The QP with this number whose packets come from the wire, or NULL. Under progress. */

@@ -240,7 +240,7 @@ static void *ahead_open(uint32_t mtu, struct vb_wire_ahead *ahead)
 	return ahead->slots;
 }
 
-int vb_wire_path_open(struct vb_qp *qp)
+int vb_wire_path_open_locked(struct vb_qp *qp)
 {
 	static const uint8_t types[] = {[IBV_QPT_RC] = VB_WIRE_RC, [IBV_QPT_UC] = VB_WIRE_UC, [IBV_QPT_UD] = VB_WIRE_UD};
 	struct vb_wire_sockets *s = qp->node->io->wire;
@@ -267,14 +267,21 @@ int vb_wire_path_open(struct vb_qp *qp)
 	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, sends);
 	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
 		vb_wire_keep_ahead(&w->q, &w->ahead);
-	vb_lock(&qp->node->progress);
-	vb_lock(&qp->sq_lock);
 	qp->wire = w;
 	configure(qp);
 	atomic_fetch_add(&s->users, 1);
+	return 0;
+}
+
+int vb_wire_path_open(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	int err = vb_wire_path_open_locked(qp);
+
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
-	return 0;
+	return err;
 }
 
 void vb_wire_path_close(struct vb_qp *qp)

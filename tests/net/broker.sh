@@ -87,20 +87,21 @@ later() {
 check "a pair that comes later works beside the old one" later
 
 # a machine may be so busy that the broker answers after seconds: who waits for its way then still finds it
-sleepy() {
+sleepy() { # SECONDS
 	local p status=0
 	start_server "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000 || { said_by_both; return 1; }
 	p=$(broker_of b)
 	[ -n "$p" ] || { echo "no broker"; return 1; }
 	kill -STOP $p
-	(sleep 3; kill -CONT $p) &
+	(sleep "$1"; kill -CONT $p) &
 	start_client "$work/verify" -d $DEV -g $V4 -S 100 -n 4000000
 	wait "$client" || status=1
 	wait "$server" || status=1
 	[ $status = 0 ] || said_by_both
 	return $status
 }
-check "a broker that answers late is waited for" sleepy
+check "a broker that answers late is waited for" sleepy 3
+check "a broker that answers when nobody waits for it any more is heard all the same" sleepy 13
 
 # one that answers later than a datagram waits: it goes by the network, where its queue pair has been all the time
 asleep() {
@@ -153,4 +154,36 @@ check "told.c compiles" compile told told.c -lrdmacm -libverbs
 LIMIT=100
 check "brokers killed, the client dies later: the server is disconnected" told server
 check "brokers killed, the server dies later: the client is disconnected" told client
+
+# another program has the port when two connect: they find their way when it has gone
+held() { # SIDES VERIFY-ARGS…: the sides that it has it on
+	local sides=$1 s holders=() status=0
+	local -x VERBENA_LOG=warn # who has no port says so
+	shift
+	rm -f "$work/server.out" "$work/client.out"
+	for s in $sides; do
+		rm -f "$work/holder.$s"
+		ip netns exec "vb$$$s" python3 "$HERE/holder.py" >"$work/holder.$s" 2>&1 &
+		holders+=($!)
+	done
+	for s in $sides; do
+		wait_for 70 test -s "$work/holder.$s"
+		grep -q held "$work/holder.$s" || { cat "$work/holder.$s"; kill "${holders[@]}"; return 1; }
+	done
+	start_server "$work/verify" -d $DEV -g $V4 -S 100 -T 21 "$@" || status=1
+	start_client "$work/verify" -d $DEV -g $V4 -S 100 -T 21 "$@"
+	wait_for 30 wayless || { echo "nobody says that port 4791 is held"; status=1; }
+	sleep 3
+	kill "${holders[@]}"
+	wait "${holders[@]}" 2>/dev/null
+	wait "$client" || status=1
+	wait "$server" || status=1
+	[ $status = 0 ] || said_by_both
+	return $status
+}
+wayless() { { [[ $sides != *a* ]] || grep -q 4791 "$work/client.out"; } && { [[ $sides != *b* ]] || grep -q 4791 "$work/server.out"; }; }
+check "the port is another's for a while: on the client's host" held a -n 4000000
+check "the port is another's for a while: on the server's host" held b -n 4000000
+check "the port is another's for a while: on both" held "a b" -n 4000000
+check "the port is another's for a while: datagrams" held "a b" -t ud -n 40000000 -L 50
 finish
