@@ -531,7 +531,7 @@ static void options(struct options *o, int argc, char **argv)
 	                      .largest = 65536,
 	                      .receives = SLOTS,
 	                      .kinds = (1u << KINDS) - 1,
-	                      .timeout = 20, /* 34 seconds with the retries: a busy machine is no network that loses everything */
+	                      .timeout = 20, /* two minutes with the retries: a busy machine is no network that loses everything */
 	                      .retries = 7,
 	                      .reads = 8,
 	                      .seconds = 60};
