@@ -661,48 +661,51 @@ static void a_peer_that_comes_back_late_is_disconnected(void)
 	agent_end(&b);
 }
 
-/* Sends mad from a to b, when a has found the broker of round, and b not yet. */
+/* Sends mad from a to b, when a has found the broker of round, and b not yet. A machine that is busy elsewhere may let the
+ * time pass for which it is kept: false, and it has to be tried with another broker. */
 static bool reaches_the_late(struct agent *a, struct agent *b, const uint8_t mad[VB_MAD_LEN], int round)
 {
 	struct arrived m;
-	bool got = false;
 
 	kill(b->pid, SIGSTOP);
 	kill_broker();
 	CHECK(agent_found(a, round));
 	CHECK(is_alone(NULL));
+	int64_t sent = now_ms();
 	agent_send(a, lo, lo, 0, mad, 1);
 	CHECK_IS(agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL), 0); /* answered behind it */
 	kill(b->pid, SIGCONT);
-	while (!got && agent_take(b, &m, 4500))
-		got = !memcmp(m.mad, mad, sizeof(m.mad));
 	CHECK(agent_found(b, round));
-	return got;
+	bool in_time = now_ms() - sent < 4000;
+	while (agent_take(b, &m, in_time ? LONG : 0))
+		if (!memcmp(m.mad, mad, sizeof(m.mad)))
+			return true;
+	CHECK(!in_time);
+	return false;
 }
 
-/* A machine that is busy elsewhere may let the time pass: then it is lost, and another broker is killed. */
 static void what_is_for_one_that_comes_back_late_waits(void)
 {
 	struct agent a, b;
 	uint8_t mad[VB_MAD_LEN];
-	int round = 0;
-	bool got = false;
+	bool req = false, dreq = false;
 
 	begin();
 	agent_start(&a);
 	agent_start(&b);
 	serve(&b, VB_PS_TCP, PORT);
-	while (!got && round++ < 4) {
-		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
-		got = reaches_the_late(&a, &b, mad, round);
+	for (int round = 1; round <= 6 && !dreq; round++) {
+		if (!req)
+			make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
+		else
+			make_dreq(mad, comm_id_of(&b, 1), comm_id_of(&a, (uint32_t)round));
+		bool got = reaches_the_late(&a, &b, mad, round);
+
+		dreq = req && got;
+		req |= got;
 	}
-	CHECK(got);
-	got = false;
-	while (!got && round++ < 8) {
-		make_dreq(mad, comm_id_of(&b, 1), comm_id_of(&a, (uint32_t)round));
-		got = reaches_the_late(&a, &b, mad, round);
-	}
-	CHECK(got);
+	if (!dreq)
+		skip("this machine is too busy");
 	agent_end(&a);
 	agent_end(&b);
 }
