@@ -190,6 +190,33 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	finish(p);
 }
 
+static void a_signal_that_is_let_in_while_it_waits_is_not_lost(void)
+{
+	struct pair p = connected();
+	struct pollfd f = {.fd = p.b, .events = POLLIN};
+	struct timespec ts = {.tv_sec = LONG / 1000};
+	struct epoll_event e = {.events = EPOLLIN};
+	int set = epoll_create1(0);
+	sigset_t usr, none;
+	fd_set r;
+
+	alarm_fd = -1;
+	signal(SIGUSR1, on_alarm);
+	sigemptyset(&none);
+	sigemptyset(&usr);
+	sigaddset(&usr, SIGUSR1);
+	CHECK(!pthread_sigmask(SIG_BLOCK, &usr, NULL) && !epoll_ctl(set, EPOLL_CTL_ADD, p.b, &e));
+	alarms = 0;
+	CHECK(!raise(SIGUSR1) && ppoll(&f, 1, &ts, &none) < 0 && errno == EINTR && alarms == 1);
+	FD_ZERO(&r);
+	FD_SET(p.b, &r);
+	CHECK(!raise(SIGUSR1) && pselect(p.b + 1, &r, NULL, NULL, &ts, &none) < 0 && errno == EINTR && alarms == 2);
+	CHECK(!raise(SIGUSR1) && epoll_pwait(set, &e, 1, LONG, &none) < 0 && errno == EINTR && alarms == 3);
+	CHECK(write(p.a, "x", 1) == 1 && ppoll(&f, 1, &ts, &none) == 1 && epoll_pwait(set, &e, 1, LONG, &none) == 1);
+	CHECK(!pthread_sigmask(SIG_UNBLOCK, &usr, NULL) && !close(set));
+	finish(p);
+}
+
 static volatile sig_atomic_t pipes_broken;
 static void on_pipe(int sig)
 {
@@ -665,6 +692,7 @@ int main(int argc, char **argv)
 	R(an_edge_is_raised_for_each_new_connection);
 	R(what_is_told_once_is_told_again_when_it_is_asked_for);
 	R(a_handler_interrupts_or_not_as_it_was_installed);
+	R(a_signal_that_is_let_in_while_it_waits_is_not_lost);
 	R(writing_after_the_end_is_a_signal);
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <rdma/rsocket.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,6 +110,14 @@ void pre_tune(int rs);
 void pre_settle(struct pre_sock *s);
 void pre_connecting(struct pre_sock *s); /* connect was called */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket);
+
+/* preload_mask.c: from begin to end the mask's signals are let in by end alone, which says whether a handler has run; begin
+ * gives a descriptor to poll meanwhile, or -1. */
+struct pre_mask {
+	sigset_t before, inside, let_in;
+};
+int pre_mask_begin(struct pre_mask *m, const sigset_t *mask);
+bool pre_mask_end(struct pre_mask *m, int fd);
 
 /* preload_epoll.c */
 void pre_epoll_forget(int fd);

@@ -227,7 +227,7 @@ static struct pollfd wish(struct entry *e)
 	return (struct pollfd){.fd = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain, .events = (short)events};
 }
 
-/* NULL: no rsockets in this set (or no memory). The last place is for the kernel's set. */
+/* NULL: no rsockets in this set (or no memory). The last places are for the kernel's set and for a signal. */
 static struct pollfd *wishes(int epfd, unsigned *count)
 {
 	struct pollfd *fds = NULL;
@@ -237,7 +237,7 @@ static struct pollfd *wishes(int epfd, unsigned *count)
 	s = find(epfd);
 	*count = 0;
 	if (s && s->count)
-		fds = calloc(s->count + 1, sizeof(*fds));
+		fds = calloc(s->count + 2, sizeof(*fds));
 	if (fds) {
 		for (struct entry *e = s->entries; e; e = e->next)
 			fds[(*count)++] = wish(e);
@@ -310,45 +310,60 @@ static void free_list(struct pollfd **fds)
 	errno = saved;
 }
 
-static int once(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
+/* What the rsockets, the kernel's set and a signal have to say together. */
+static int look(int epfd, struct pollfd *fds, unsigned count, struct epoll_event *ev, int max, int timeout, int also)
+{
+	int n, more;
+
+	fds[count + 1] = (struct pollfd){.fd = also, .events = POLLIN};
+	n = rpoll(fds, count + 1 + (also >= 0), timeout);
+	if (n <= 0)
+		return n;
+	n = collect(epfd, fds, count, ev, max);
+	if (n < max && fds[count].revents) {
+		more = pre_real.epoll_pwait(epfd, ev + n, max - n, 0, NULL);
+		n += more > 0 ? strip(epfd, ev + n, more) : 0;
+	}
+	return n;
+}
+
+static int once(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask, bool *interrupted)
 {
 	unsigned count;
 	__attribute__((cleanup(free_list))) struct pollfd *fds = wishes(epfd, &count);
-	int n, more;
+	struct pre_mask m;
+	int n, fd;
 
 	if (!fds) {
 		n = pre_real.epoll_pwait(epfd, ev, max, timeout, mask);
 		return n > 0 ? strip(epfd, ev, n) : n;
 	}
-	n = rpoll(fds, count + 1, timeout);
-	if (n > 0) {
-		n = collect(epfd, fds, count, ev, max);
-		if (n < max && fds[count].revents) {
-			more = pre_real.epoll_pwait(epfd, ev + n, max - n, 0, mask);
-			n += more > 0 ? strip(epfd, ev + n, more) : 0;
-		}
-	}
+	if (!mask)
+		return look(epfd, fds, count, ev, max, timeout, -1);
+	fd = pre_mask_begin(&m, mask);
+	n = look(epfd, fds, count, ev, max, timeout, fd);
+	*interrupted = pre_mask_end(&m, fd);
 	return n;
 }
 
 PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
 	int64_t end = now_ms() + timeout;
-	sigset_t before;
+	bool interrupted = false;
 	int n, left = timeout;
 
 	pre_init();
 	if (max <= 0)
 		return pre_real.epoll_pwait(epfd, ev, max, timeout, mask);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &before);
 	do {
-		n = once(epfd, ev, max, left, NULL);
+		n = once(epfd, ev, max, left, mask, &interrupted);
 		if (timeout > 0)
 			left = end > now_ms() ? (int)(end - now_ms()) : 0;
-	} while (!n && left);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	} while (!n && left && !interrupted);
+	if (!n && interrupted) {
+		errno = EINTR;
+		n = -1;
+	}
 	return n;
 }
 

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/select.h>
+#include <time.h>
 
 static bool any_of(struct pollfd *fds, nfds_t n)
 {
@@ -41,7 +42,8 @@ static void give_back(struct mixed *m)
 	errno = saved;
 }
 
-static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout)
+/* also: one more descriptor that ends the wait, or -1. */
+static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout, int also)
 {
 	__attribute__((cleanup(give_back))) struct mixed m = {n, calloc(n + 1, sizeof(struct pollfd)),
 	                                                      calloc(n + 1, sizeof(struct pre_sock *))};
@@ -55,7 +57,10 @@ static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout)
 		if (m.held[i])
 			m.real[i].fd = m.held[i]->rs >= 0 ? m.held[i]->rs : m.held[i]->plain;
 	}
-	r = rpoll(m.real, n, timeout);
+	m.real[n] = (struct pollfd){.fd = also, .events = POLLIN};
+	r = rpoll(m.real, n + (also >= 0), timeout);
+	if (r > 0 && also >= 0)
+		r -= m.real[n].revents != 0;
 	for (nfds_t i = 0; r >= 0 && i < n; i++)
 		fds[i].revents = m.real[i].revents;
 	return r;
@@ -64,7 +69,7 @@ static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout)
 PRE_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	pre_init();
-	return any_of(fds, n) ? poll_mixed(fds, n, timeout) : pre_real.poll(fds, n, timeout);
+	return any_of(fds, n) ? poll_mixed(fds, n, timeout, -1) : pre_real.poll(fds, n, timeout);
 }
 
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room);
@@ -83,21 +88,49 @@ static int ms_of(const struct timespec *t)
 	return ms > INT32_MAX ? INT32_MAX : (int)ms;
 }
 
-/* The mask is not changed in one step with the sleep: a signal just before it is seen when the next one comes. */
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t *mask)
+{
+	int64_t end = now_ms() + timeout;
+	struct pre_mask m;
+	bool interrupted;
+	int r, fd;
+
+	if (!mask)
+		return poll_mixed(fds, n, timeout, -1);
+	do {
+		fd = pre_mask_begin(&m, mask);
+		r = poll_mixed(fds, n, timeout, fd);
+		interrupted = pre_mask_end(&m, fd);
+		if (timeout > 0)
+			timeout = end > now_ms() ? (int)(end - now_ms()) : 0;
+	} while (!r && !interrupted && timeout);
+	if (!r && interrupted) {
+		errno = EINTR;
+		r = -1;
+	}
+	return r;
+}
+
 PRE_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	sigset_t before;
-	int r;
-
 	pre_init();
 	if (!any_of(fds, n))
 		return pre_real.ppoll(fds, n, timeout, mask);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &before);
-	r = poll_mixed(fds, n, ms_of(timeout));
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return r;
+	return poll_masked(fds, n, ms_of(timeout), mask);
+}
+
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room);
+PRE_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
+{
+	return room / sizeof(*fds) < n ? (abort(), -1) : ppoll(fds, n, timeout, mask);
 }
 
 /* Three sets as one list. */
@@ -123,9 +156,9 @@ static int set_if(fd_set *set, const struct pollfd *p, short asked, short got)
 	return 1;
 }
 
-static int select_mixed(struct pollfd *fds, nfds_t n, fd_set *r, fd_set *w, fd_set *x, int timeout)
+static int select_mixed(struct pollfd *fds, nfds_t n, fd_set *r, fd_set *w, fd_set *x, int timeout, const sigset_t *mask)
 {
-	int count = poll_mixed(fds, n, timeout);
+	int count = poll_masked(fds, n, timeout, mask);
 
 	if (count < 0)
 		return -1;
@@ -158,41 +191,43 @@ static void free_list(struct pollfd **fds)
 	errno = saved;
 }
 
-PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
-                      struct timeval *restrict timeout)
+static int select_masked(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
 {
-	__attribute__((cleanup(free_list))) struct pollfd *fds = NULL;
+	__attribute__((cleanup(free_list))) struct pollfd *fds = calloc((size_t)n + 1, sizeof(*fds));
 	nfds_t count;
-	int ms = -1;
+
+	if (!fds)
+		return -1;
+	count = to_poll(n, r, w, x, fds);
+	if (!any_of(fds, count))
+		return pre_real.pselect(n, r, w, x, timeout, mask);
+	return select_mixed(fds, count, r, w, x, ms_of(timeout), mask);
+}
+
+PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x, struct timeval *restrict timeout)
+{
+	struct timespec ts;
+	int64_t left;
+	int got;
 
 	pre_init();
 	if (!pre_any() || n < 0 || n > FD_SETSIZE)
 		return pre_real.select(n, r, w, x, timeout);
-	fds = calloc((size_t)n + 1, sizeof(*fds));
-	if (!fds)
-		return -1;
-	count = to_poll(n, r, w, x, fds);
-	if (timeout)
-		ms = ms_of(&(struct timespec){timeout->tv_sec, timeout->tv_usec * 1000});
-	return any_of(fds, count) ? select_mixed(fds, count, r, w, x, ms) : pre_real.select(n, r, w, x, timeout);
+	if (!timeout)
+		return select_masked(n, r, w, x, NULL, NULL);
+	ts = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+	left = now_ms() + ms_of(&ts);
+	got = select_masked(n, r, w, x, &ts, NULL);
+	left -= now_ms();
+	*timeout = left > 0 ? (struct timeval){left / 1000, left % 1000 * 1000} : (struct timeval){0}; /* as Linux does */
+	return got;
 }
 
-PRE_EXPORT int pselect(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
-                       const struct timespec *restrict timeout, const sigset_t *restrict mask)
+PRE_EXPORT int pselect(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x, const struct timespec *restrict timeout,
+                       const sigset_t *restrict mask)
 {
-	struct timeval tv;
-	sigset_t before;
-	int got;
-
 	pre_init();
-	if (!pre_any())
+	if (!pre_any() || n < 0 || n > FD_SETSIZE)
 		return pre_real.pselect(n, r, w, x, timeout, mask);
-	if (timeout)
-		tv = (struct timeval){timeout->tv_sec, (timeout->tv_nsec + 999) / 1000};
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &before);
-	got = select(n, r, w, x, timeout ? &tv : NULL);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return got;
+	return select_masked(n, r, w, x, timeout, mask);
 }
