@@ -45,8 +45,11 @@ bool rcm_addr_loopback(const union rcm_addr *addr)
 
 bool rcm_addr_multicast(const union rcm_addr *addr)
 {
-	return addr->sa.sa_family == AF_INET6 ? IN6_IS_ADDR_MULTICAST(&addr->sin6.sin6_addr)
-	                                      : IN_MULTICAST(ntohl(addr->sin.sin_addr.s_addr));
+	const struct in6_addr *v6 = &addr->sin6.sin6_addr;
+
+	if (addr->sa.sa_family != AF_INET6)
+		return IN_MULTICAST(ntohl(addr->sin.sin_addr.s_addr));
+	return IN6_IS_ADDR_MULTICAST(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && IN_MULTICAST(ntohl(v6->s6_addr32[3])));
 }
 
 bool rcm_addr_link_local(const union rcm_addr *addr)

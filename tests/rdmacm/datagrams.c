@@ -158,6 +158,7 @@ static void groups_are_those_of_ip(void)
 	union address lo = at("127.0.0.1", 0);
 
 	talk_in(&lo, "239.1.2.3");
+	talk_in(&lo, "::ffff:239.1.2.5"); /* the same, as mckey says it where there is IPv6 */
 }
 
 /* lo has no groups of IPv6. */
