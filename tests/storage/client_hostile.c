@@ -614,9 +614,9 @@ static void a_target_that_is_slow_is_not_lost(void)
 	int ends[16];
 
 	fake.how = HONEST;
-	io_ms = 5000;
+	io_ms = 10000;
 	SAME(open_it(&d), 0);
-	fake.slow_ms = 600;
+	fake.slow_ms = 750;
 	for (int left = begin_reads(d, 16, ends); left;) {
 		int n = vn_poll(d, -1);
 
