@@ -26,6 +26,29 @@ compile_mpi() { # MPI PROGRAM
 compile_shmem() { oshcc -std=gnu17 -O2 -w -o "$work/shmem.openmpi" "$PROGRAMS/shmem.c" && chmod 755 "$work/shmem.openmpi"; }
 has_shmem() { command -v oshcc >/dev/null && command -v oshrun >/dev/null || { skip OpenSHMEM "it is not installed"; false; }; }
 
+# HPC Challenge: eight parts, which look at their results. Of its transpositions (PTRANS) each has a line by the wall's clock; one
+# by the processor's is not there where that clock saw no time
+make_hpcc() {
+	mkdir -p "$work/hpcc"
+	printf '%s\n' Linpack small hpl.out 8 1 400 1 40 0 1 2 2 16.0 1 2 1 4 1 2 1 1 1 1 1 1 2 64 0 0 1 8 "" 0 "" 0 "" >"$work/hpcc/hpccinf.txt"
+	cat >"$work/hpcc.openmpi" <<-EOF2
+		#!/bin/sh
+		cd "$work/hpcc" && hpcc || exit
+		[ \$OMPI_COMM_WORLD_RANK = 0 ] || exit 0
+		[ \$(grep -c '^WALL .* PASSED ' hpccoutf.txt) = 5 ] && [ \$(grep -c '^Found 0 errors in .* (passed)' hpccoutf.txt) = 4 ] &&
+			[ \$(grep -c '^Node(s) with error 0' hpccoutf.txt) = 10 ] && grep -q ' 1 tests completed and passed residual checks' hpccoutf.txt &&
+			grep -qx Success=1 hpccoutf.txt && ! grep 'FAILED\|[1-9] tests completed and failed' hpccoutf.txt && echo "hpcc: 4 ranks agree" && exit
+		grep -i 'pass\|fail\|error\|end of\|success' hpccoutf.txt
+		exit 1
+	EOF2
+	chmod 755 "$work/hpcc.openmpi"
+}
+challenge() {
+	rm -f "$work/hpcc/hpccoutf.txt" # it would go on where that ends
+	ranks openmpi 4 hpcc $RC
+}
+has_hpcc() { command -v hpcc >/dev/null || { skip "HPC Challenge" "it is not installed"; false; }; }
+
 # ranks MPI N PROGRAM TLS: all agree, and no lane was of anything else
 ranks() {
 	local kind=${4%%,*} launch
@@ -93,6 +116,7 @@ if has_shmem; then
 	for n in 2 4; do check "OpenSHMEM, $n ranks, rc_verbs" ranks openmpi $n shmem $RC; done
 	check "OpenSHMEM, 4 ranks, ud_verbs" ranks openmpi 4 shmem ud_verbs
 fi
+if has_hpcc; then make_hpcc && check "openmpi: HPC Challenge, 4 ranks, rc_verbs" challenge; fi
 # Debian's python alone has the module
 cat >"$work/each.py" <<-EOF2
 	from mpi4py import MPI
