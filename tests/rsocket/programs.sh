@@ -247,7 +247,7 @@ plain_programs() {
 	where_there_is nginx "nginx, one process: curl, wget, ab" plain from_nginx "master_process off;" 4
 	RDMAV_FORK_SAFE=1 where_there_is nginx "nginx with two workers: curl, wget, ab" plain from_nginx "worker_processes 2;" 8
 	where_there_is redis-server "redis: redis-cli, redis-benchmark" plain from_redis
-	where_there_is sockperf "sockperf" plain sockperf_says --tcp
+	AGAIN=1 where_there_is sockperf "sockperf" plain sockperf_says --tcp
 	AGAIN=1 where_there_is sockperf "sockperf, datagrams" plain sockperf_says
 	where_there_is socat "socat: 10 MB" plain by_socat 10000000
 }
