@@ -409,7 +409,7 @@ EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool 
 
 	if (!is_ours(q))
 		return err;
-	pthread_mutex_lock(&q->lock);
+	int cancel = enter(q);
 	struct binding *b = *place_of(q, binding);
 	if (b && !b->msg.listen && b->awaited == AWAITS_NOTHING) {
 		b->msg.v6_only = v6_only;
@@ -418,7 +418,7 @@ EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool 
 		vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 		err = await(q, binding);
 	}
-	pthread_mutex_unlock(&q->lock);
+	leave(q, cancel);
 	return err;
 }
 

@@ -186,6 +186,7 @@ RS_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 
 	if (!rs)
 		return -1;
+	rs_firm();
 	pthread_mutex_lock(&rs->lock);
 	err = set(rs, level, optname, optval, optlen);
 	/* What the UDP socket knows, it is told; that it knows it is enough. */
@@ -193,6 +194,7 @@ RS_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 		err = 0;
 	pthread_mutex_unlock(&rs->lock);
 	rs_put(rs);
+	rs_soft();
 	return err ? rs_fail(err) : 0;
 }
 
