@@ -280,7 +280,10 @@ static bool goes_on(void)
 	for (size_t i = 0; i < sizeof(own_fault) / sizeof(*own_fault); i++)
 		sigaddset(&not, own_fault[i]);
 	for (int sig = 1; sig <= SIGRTMAX; sig++) {
-		if (sigismember(&not, sig) == 1 || sigaction(sig, NULL, &act) || act.sa_handler == SIG_DFL || act.sa_handler == SIG_IGN)
+		if (sigismember(&not, sig) == 1 || sigaction(sig, NULL, &act) || act.sa_handler == SIG_IGN)
+			continue;
+		/* of a handler that runs once the flags are left */
+		if (act.sa_handler == SIG_DFL && !(act.sa_flags & SA_RESETHAND))
 			continue;
 		if (!(act.sa_flags & SA_RESTART))
 			return false;

@@ -196,6 +196,10 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
 	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR); /* with a timeout, whatever the handler says */
 	alarms_every(0, 0);
+	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0}, sizeof(tv)));
+	alarms = 0;
+	CHECK(!sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = (int)SA_RESETHAND}, NULL) && !alarm(1));
+	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR && alarms == 1); /* it is gone by then, and interrupts all the same */
 	tv = (struct timeval){.tv_usec = 20000};
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) && read(p.b, &c, 1) < 0 && errno == EAGAIN);
 	finish(p);
@@ -224,6 +228,7 @@ static void a_signal_that_is_let_in_while_it_waits_is_not_lost(void)
 	CHECK(!raise(SIGUSR1) && epoll_pwait(set, &e, 1, LONG, &none) < 0 && errno == EINTR && alarms == 3);
 	CHECK(write(p.a, "x", 1) == 1 && ppoll(&f, 1, &ts, &none) == 1 && epoll_pwait(set, &e, 1, LONG, &none) == 1);
 	CHECK(!pthread_sigmask(SIG_UNBLOCK, &usr, NULL) && !close(set));
+	CHECK(!select(0, NULL, NULL, NULL, &(struct timeval){0, 1000001}));
 	finish(p);
 }
 
@@ -649,13 +654,16 @@ static void what_a_program_wrote_before_its_end_arrives(void)
 	struct sockaddr_in at;
 	int l = listener(&at, 0), c, status;
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0, tries = 0; i < 5; i++) {
 		pid_t pid = left(ways[i], l);
 		size_t all;
 
 		CHECK((c = accept(l, NULL, NULL)) >= 0);
 		all = read_all(c);
-		CHECK(i >= 2 || all == MUCH);
+		if (i == 1 && all != MUCH && tries++ < 4) /* we had no processor for the two seconds that exit() waits */
+			i--;
+		else
+			CHECK(i >= 2 || all == MUCH);
 		CHECK(waitpid(pid, &status, 0) == pid && !status && !close(c));
 	}
 	CHECK(!close(l));

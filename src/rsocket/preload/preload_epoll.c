@@ -52,6 +52,22 @@ __attribute__((constructor)) static void follow_forks(void)
 	pthread_atfork(enter, leave, leave_in_child);
 }
 
+/* Nobody is cancelled under it. */
+static int hold(void)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&lock);
+	return cancel;
+}
+
+static void let_go(int cancel)
+{
+	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(cancel, NULL);
+}
+
 static struct set *find(int epfd)
 {
 	struct set *s = sets;
@@ -93,14 +109,14 @@ static void kick(struct set *s)
 
 void pre_epoll_kick(struct pre_sock *sock)
 {
-	pthread_mutex_lock(&lock);
+	const int cancel = hold();
 	for (struct set *s = sets; s; s = s->next)
 		for (struct entry *e = s->entries; e; e = e->next)
 			if (e->sock == sock && (e->ev.events & EPOLLET)) {
 				kick(s);
 				break;
 			}
-	pthread_mutex_unlock(&lock);
+	let_go(cancel);
 }
 
 static struct entry **entry_at(struct set *s, int fd)
@@ -156,13 +172,13 @@ PRE_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	sock = pre_take(fd);
 	if (!sock)
 		return pre_real.epoll_ctl(epfd, op, fd, ev);
-	pthread_mutex_lock(&lock);
+	const int cancel = hold();
 	s = find_or_make(epfd);
 	if (s)
 		err = change(s, op, fd, ev, sock);
 	if (!err)
 		kick(s);
-	pthread_mutex_unlock(&lock);
+	let_go(cancel);
 	/* The program's descriptor holds the socket: closing it takes the entry out first. */
 	pre_put(sock);
 	if (err)
@@ -184,7 +200,7 @@ static void forget_set(struct set **at)
 /* The program closes fd: an rsocket, or an epoll set of which this is the last we hear. */
 void pre_epoll_forget(int fd)
 {
-	pthread_mutex_lock(&lock);
+	const int cancel = hold();
 	for (struct set **at = &sets; *at;) {
 		if ((*at)->epfd == fd) {
 			forget_set(at);
@@ -194,7 +210,7 @@ void pre_epoll_forget(int fd)
 			change(*at, EPOLL_CTL_DEL, fd, NULL, NULL);
 		at = &(*at)->next;
 	}
-	pthread_mutex_unlock(&lock);
+	let_go(cancel);
 }
 
 static uint32_t told_still(struct entry *e)
@@ -233,7 +249,7 @@ static struct pollfd *wishes(int epfd, unsigned *count)
 	struct pollfd *fds = NULL;
 	struct set *s;
 
-	pthread_mutex_lock(&lock);
+	const int cancel = hold();
 	s = find(epfd);
 	*count = 0;
 	if (s && s->count)
@@ -243,7 +259,7 @@ static struct pollfd *wishes(int epfd, unsigned *count)
 			fds[(*count)++] = wish(e);
 		fds[*count] = (struct pollfd){.fd = epfd, .events = POLLIN};
 	}
-	pthread_mutex_unlock(&lock);
+	let_go(cancel);
 	return fds;
 }
 
@@ -262,7 +278,7 @@ static int collect(int epfd, const struct pollfd *fds, unsigned count, struct ep
 	unsigned i = 0;
 	int n = 0;
 
-	pthread_mutex_lock(&lock);
+	const int cancel = hold();
 	s = find(epfd);
 	for (struct entry *e = s ? s->entries : NULL; e && i < count && n < max; e = e->next, i++) {
 		int now = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain;
@@ -271,7 +287,7 @@ static int collect(int epfd, const struct pollfd *fds, unsigned count, struct ep
 		if (fds[i].revents && fds[i].fd == now)
 			tell(e, fds[i].revents, &out[n++]);
 	}
-	pthread_mutex_unlock(&lock);
+	let_go(cancel);
 	return n;
 }
 
@@ -282,7 +298,7 @@ static int strip(int epfd, struct epoll_event *ev, int n)
 	uint64_t value;
 	int kept = 0;
 
-	pthread_mutex_lock(&lock);
+	const int cancel = hold();
 	s = find(epfd);
 	for (int i = 0; i < n; i++) {
 		if (s && ev[i].data.ptr == s)
@@ -290,7 +306,7 @@ static int strip(int epfd, struct epoll_event *ev, int n)
 		else
 			ev[kept++] = ev[i];
 	}
-	pthread_mutex_unlock(&lock);
+	let_go(cancel);
 	return kept;
 }
 

@@ -13,19 +13,38 @@ struct stream {
 	struct stream *next;
 	FILE *file;
 	int fd;
+	int busy; /* somebody is in a read or write of it, perhaps the thread that calls exit() in a signal's handler */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *streams; /* under lock */
 
+static void unlock_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void follow_forks(void)
+{
+	pthread_atfork(NULL, NULL, unlock_in_child);
+}
+
 static ssize_t stream_read(void *cookie, char *buf, size_t len)
 {
-	return read(((struct stream *)cookie)->fd, buf, len);
+	struct stream *s = cookie;
+
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	ssize_t n = read(s->fd, buf, len);
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
+	return n;
 }
 
 static ssize_t stream_write(void *cookie, const char *buf, size_t len)
 {
-	ssize_t n = write(((struct stream *)cookie)->fd, buf, len);
+	struct stream *s = cookie;
 
+	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
+	ssize_t n = write(s->fd, buf, len);
+	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
 	return n < 0 ? 0 : n; /* fopencookie(3): an error is 0 */
 }
 
@@ -62,7 +81,7 @@ static FILE *open_stream(int fd, const char *mode)
 	}
 	file->_fileno = fd; /* for fileno(3) */
 	pthread_mutex_lock(&lock);
-	*s = (struct stream){streams, file, fd};
+	*s = (struct stream){.next = streams, .file = file, .fd = fd};
 	streams = s;
 	pthread_mutex_unlock(&lock);
 	return file;
@@ -146,7 +165,8 @@ __attribute__((destructor)) static void write_out(void)
 	for (struct stream *s = streams; s; s = s->next) {
 		if (ftrylockfile(s->file))
 			continue;
-		fflush_unlocked(s->file);
+		if (!__atomic_load_n(&s->busy, __ATOMIC_RELAXED))
+			fflush_unlocked(s->file);
 		funlockfile(s->file);
 	}
 	pthread_mutex_unlock(&lock);

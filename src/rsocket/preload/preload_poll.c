@@ -215,7 +215,8 @@ PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *res
 		return pre_real.select(n, r, w, x, timeout);
 	if (!timeout)
 		return select_masked(n, r, w, x, NULL, NULL);
-	ts = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+	/* more than a second of microseconds is good for select, and for pselect is not */
+	ts = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
 	left = now_ms() + ms_of(&ts);
 	got = select_masked(n, r, w, x, &ts, NULL);
 	left -= now_ms();
