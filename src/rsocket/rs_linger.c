@@ -6,10 +6,11 @@
 #include <stdlib.h>
 
 /*
- * A close waits a little: mostly all has arrived by then. What has not goes on without the program, which does not see its
- * rsocket any more; it is in the table until it is over.
+ * A close waits a little, and longer where the socket blocks: mostly all has arrived by then. What has not goes on without the
+ * program, which does not see its rsocket any more; it is in the table until it is over. It ends with a program that leaves
+ * by _exit().
  */
-enum { CLOSE_MS = 20, BEHIND_S = 60, EXIT_MS = 2000, AT_EXIT = 4096 };
+enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_S = 60, EXIT_MS = 2000, AT_EXIT = 4096 };
 
 /* One look; rs->lock is held. True: there is nothing more to wait for. */
 static bool parted(struct rsocket *rs)
@@ -36,8 +37,8 @@ static bool hand_over(struct rsocket *rs)
 
 bool rs_linger(struct rsocket *rs)
 {
-	struct rs_deadline until =
-	        rs_deadline_ms(rs->linger_on && rs->linger_s > 0 ? (int64_t)rs->linger_s * 1000 : CLOSE_MS);
+	int64_t ms = rs_nonblocking(rs, 0) ? CLOSE_NONBLOCK_MS : CLOSE_MS;
+	struct rs_deadline until = rs_deadline_ms(rs->linger_on && rs->linger_s > 0 ? (int64_t)rs->linger_s * 1000 : ms);
 	bool behind = false;
 
 	pthread_mutex_lock(&rs->lock);

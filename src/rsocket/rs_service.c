@@ -19,25 +19,32 @@ static uint64_t tag(const struct rsocket *rs, enum rs_watch what)
 	return (uint64_t)rs->serial << 32 | (uint64_t)what << 28 | (uint32_t)rs->fd;
 }
 
-static void timer_ready(struct rsocket *rs)
+/* True: what a close left behind has had its time. The timer is read whatever it was for: it would be told again at once. */
+static bool timer_ready(struct rsocket *rs)
 {
+	bool late = false;
 	uint64_t n;
 
 	pthread_mutex_lock(&rs->cm_lock);
 	pthread_mutex_lock(&rs->lock);
-	if (!rs->closed && rs->keep_timer >= 0 && read(rs->keep_timer, &n, sizeof(n)) == sizeof(n) &&
-	    rs->state == RS_CONNECTED) {
-		rs_process(rs);
-		if (rs_tx_may_control(&rs->tx, 1))
-			rs_send_control(rs, RS_CTRL_KEEPALIVE);
+	if (rs->keep_timer >= 0 && read(rs->keep_timer, &n, sizeof(n)) == sizeof(n)) {
+		late = rs->lingering;
+		if (!rs->closed && rs->state == RS_CONNECTED) {
+			rs_process(rs);
+			if (rs_tx_may_control(&rs->tx, 1))
+				rs_send_control(rs, RS_CTRL_KEEPALIVE);
+		}
 	}
 	pthread_mutex_unlock(&rs->lock);
 	pthread_mutex_unlock(&rs->cm_lock);
+	return late;
 }
 
 static void handle(uint64_t what)
 {
 	struct rsocket *rs = rs_get_serial((int)(what & 0x0FFFFFFF), (uint32_t)(what >> 32));
+
+	bool late = false;
 
 	if (!rs)
 		return;
@@ -46,7 +53,7 @@ static void handle(uint64_t what)
 		rs_cm_ready(rs);
 		break;
 	case RS_WATCH_TIMER:
-		timer_ready(rs);
+		late = timer_ready(rs);
 		break;
 	case RS_WATCH_UDP:
 		rs_dgram_udp_ready(rs);
@@ -58,7 +65,7 @@ static void handle(uint64_t what)
 		break;
 	}
 	if (rs->lingering)
-		rs_linger_look(rs, (what >> 28 & 15) == RS_WATCH_TIMER);
+		rs_linger_look(rs, late);
 	rs_put(rs);
 }
 
@@ -74,10 +81,12 @@ static void finish(void)
 void rs_service_finish(int ms)
 {
 	struct pollfd p = {.fd = finished_fd, .events = POLLIN};
+	struct rs_deadline until = rs_deadline_ms(ms);
 	uint64_t one = 1;
 
 	if (epfd >= 0 && write(finish_fd, &one, sizeof(one)) == sizeof(one))
-		poll(&p, 1, ms);
+		while (poll(&p, 1, rs_deadline_left(&until)) < 0 && errno == EINTR)
+			; /* a program that ends may still have handlers that run */
 }
 
 static void *run(void *arg)
