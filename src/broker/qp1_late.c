@@ -55,7 +55,7 @@ void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_ms
 {
 	struct vb_gsi_late *l = &b->gsi->late;
 
-	if (l->n == VB_GSI_LATE)
+	if (l->n >= VB_GSI_LATE / 2) /* the other half is for requests: who is told of a death is told again */
 		b->gsi->counters.absent++;
 	else
 		l->held[l->n++] = (struct vb_gsi_held){

@@ -21,7 +21,7 @@ static bool lacks_way(const struct vb_qp *qp)
 		return false;
 	if (qp->type == IBV_QPT_UD)
 		return !qp->wire || !atomic_load(&qp->node->io->wire->up);
-	return !qp->wire && !(qp->peer && vb_peer_alive(qp->peer));
+	return !qp->wire && !qp->remote && !(qp->peer && vb_peer_alive(qp->peer));
 }
 
 void vb_way_drop(struct vb_qp *qp)
