@@ -46,8 +46,9 @@ static char *name_of_device(dev_t device, bool *anywhere)
 	return name;
 }
 
-/* The time of its birth tells a file from one that had its inode before. File systems without an id of their own may give any
- * inode to any file the next time. */
+/* The time of its birth tells a file from one that had its inode before, and from those of other file systems: their own id is
+ * left out, since for some it follows from the device's number, or is another one each time. Those without one may give any inode
+ * to any file the next time. */
 static char *name_of_file(int fd, bool *anywhere)
 {
 	struct statfs fs;
@@ -59,8 +60,7 @@ static char *name_of_file(int fd, bool *anywhere)
 		return NULL;
 	memcpy(&id, &fs.f_fsid, sizeof(id));
 	if (!id || !(x.stx_mask & STATX_BTIME) ||
-	    asprintf(&name, "file %" PRIx64 " %" PRIu64 " %" PRId64 " %u", id, (uint64_t)x.stx_ino, (int64_t)x.stx_btime.tv_sec,
-	             x.stx_btime.tv_nsec) < 0)
+	    asprintf(&name, "file %" PRIu64 " %" PRId64 " %u", (uint64_t)x.stx_ino, (int64_t)x.stx_btime.tv_sec, x.stx_btime.tv_nsec) < 0)
 		return NULL;
 	*anywhere = true;
 	return name;
@@ -75,5 +75,5 @@ char *nb_identity(int fd, const char *path, bool *anywhere)
 	if (fstat(fd, &st))
 		return NULL;
 	name = S_ISBLK(st.st_mode) ? name_of_device(st.st_rdev, anywhere) : name_of_file(fd, anywhere);
-	return name ? name : realpath(path, NULL);
+	return name || S_ISBLK(st.st_mode) ? name : realpath(path, NULL); /* the kernel's names of devices change at a boot */
 }

@@ -242,6 +242,9 @@ static void put_rdma_off(struct vn_disk *d)
 static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
 	bool due = vn_now() >= d->rdma_at;
+
+	/* a target that is reached by RDMA, and does not answer, leaves time for TCP */
+	d->latest = deadline - (unsigned)vn_left(deadline) / 4;
 	int e = due ? by_any_rdma(d, deadline, a) : -ENODEV;
 
 	if (!e)
@@ -249,6 +252,7 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 	/* a target that is down altogether should come back with RDMA: not at the first failure */
 	if (!goes_on(d, e) || (tries == 1 && d->transport != &vn_tcp))
 		return e;
+	d->latest = deadline;
 	e = by_tcp(d, deadline, a);
 	if (!e && due)
 		put_rdma_off(d);
