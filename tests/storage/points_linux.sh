@@ -184,6 +184,12 @@ conf 8
 check "the target serves" serve
 check "… another, too" other_target
 [ $failed = 0 ] || exit 1
+# An emulated guest that gets no processor loses its connection now and then, and makes the next: that is said, and waited for
+comes_back() {
+	there 'dmesg | tail -5' | sed 's/^/#	/'
+	in_guest 60 '[ $(cat /sys/class/nvme/nvme0/state) = live ]'
+}
+still() { AGAIN=1 BETWEEN=comes_back "$@"; }
 for t in tcp rdma; do
 	check "$t: two hundred subsystems are discovered, and gone again (002)" many_subsystems
 	check "$t: a connection to the discovery service is kept alive (003)" persists
@@ -191,12 +197,12 @@ for t in tcp rdma; do
 	check "$t: referrals are followed" refers
 	check "$t: a host that leaves at once leaves nothing (031)" leaves_at_once
 	check "$t: the host connects" connect
-	check "$t: namespaces are named by what they are in sysfs (004, 008, 009)" names_itself
-	check "$t: lists, id-ctrl, id-ns, registers: no complaint (021, 026, 028)" lists
-	check "$t: smart-log, error-log, effects, other logs: no complaint (023, 024, 025)" logs
-	check "$t: features: no complaint" features
-	check "$t: what is beyond the end is refused (018)" beyond_the_end
-	check "$t: reads and writes of any number of blocks from user space (014, 019, 029)" from_user_space
+	still check "$t: namespaces are named by what they are in sysfs (004, 008, 009)" names_itself
+	still check "$t: lists, id-ctrl, id-ns, registers: no complaint (021, 026, 028)" lists
+	still check "$t: smart-log, error-log, effects, other logs: no complaint (023, 024, 025)" logs
+	still check "$t: features: no complaint" features
+	still check "$t: what is beyond the end is refused (018)" beyond_the_end
+	still check "$t: reads and writes of any number of blocks from user space (014, 019, 029)" from_user_space
 	check "$t: namespaces come and go while another is used (016, 017, 051, 052)" comes_and_goes
 	check "$t: the controller is reset, and looked through again, under load (005, 022, 027, 040, 053)" resets
 	check "$t: access that is taken away is waited for" waits_for_access
