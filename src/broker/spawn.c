@@ -21,6 +21,7 @@
 
 #include "broker/broker.h"
 #include "broker/proto.h"
+#include "util/calls.h"
 #include "util/log.h"
 
 #if __has_include("broker/vb_broker_path.h")
@@ -152,7 +153,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int launch
 	l->stack = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	if (l->stack == MAP_FAILED)
 		return ENOMEM;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	vb_cancel_defer(&cancel);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* a handler of the program must not run in a child on our memory */
 	pid_t pid = __clone(middle_child, l->stack + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, l);
@@ -160,7 +161,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int launch
 	while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
 		;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_setcancelstate(cancel, NULL);
+	vb_cancel_restore(cancel);
 	munmap(l->stack, 2 * STACK_BYTES);
 	errno = saved;
 	return err;

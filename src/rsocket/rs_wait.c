@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "util/calls.h"
+
 /*
  * A completion event wakes one thread's poll(2), and that thread may not be the one whose condition has come true: so
  * each thread that sleeps has a descriptor of its own beside the channel's, and whoever changes an rsocket that
@@ -172,20 +174,14 @@ static __thread int firm, cancel_before;
 
 void rs_firm(void)
 {
-	int before;
-
-	if (firm++)
-		return;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	cancel_before = before;
+	if (!firm++)
+		vb_cancel_defer(&cancel_before);
 }
 
 void rs_soft(void)
 {
-	int before;
-
 	if (!--firm)
-		pthread_setcancelstate(cancel_before, &before);
+		vb_cancel_restore(cancel_before);
 }
 
 int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *), void *arg)

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/calls.h"
+
 /*
  * The kernel's epoll keeps what is not an rsocket; the rsockets are kept here, and rpoll waits for them and for the
  * epoll descriptor together. Edge-triggered: an event is told again when the program has read, or has found no room to
@@ -57,7 +59,7 @@ static int hold(void)
 {
 	int cancel;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	vb_cancel_defer(&cancel);
 	pthread_mutex_lock(&lock);
 	return cancel;
 }
@@ -65,7 +67,7 @@ static int hold(void)
 static void let_go(int cancel)
 {
 	pthread_mutex_unlock(&lock);
-	pthread_setcancelstate(cancel, NULL);
+	vb_cancel_restore(cancel);
 }
 
 static struct set *find(int epfd)
