@@ -12,7 +12,7 @@ export DAT_OVERRIDE=$work/dat.conf
 interface=lo
 [ "${1:-}" = cable ] && interface=net0
 echo "verbena u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"$interface 0\" \"\"" >"$work/dat.conf"
-early="$early\|CONN_REFUSED\|REJECTED\|UNREACHABLE\|Could not connect"
+early="$early\|CONN_REFUSED\|non-consumer REJ, reason=8\|REJECTED\|UNREACHABLE\|Could not connect"
 
 # passed WORDS PROGRAM…: both ends of it, and both say so
 passed() {
