@@ -167,10 +167,11 @@ waits_for_access() {
 	"${on_here[@]}" "$TARGET" ana $NQN 1 optimized --port 4420 || return 1
 	in_guest 20 'grep -q "^optimized" /sys/class/nvme/nvme0/nvme0*n1/ana_state && grep -q 262144 /run/dd'
 }
+ways() { there "for i in \$(seq 60); do [ \$(nvme list-subsys | grep -c live) != $1 ] || exit 0; sleep 1; done; nvme list-subsys; exit 1"; }
 another_way() { # of two to the same namespaces, one goes under load
-	connects rdma -s 4420 -c 1 -a 192.0.2.1 -I $HOSTID && there "nvme connect -t tcp -n $NQN -s 4420 -a 192.0.2.1 -I $HOSTID && nvme list-subsys | grep -c live | grep -qx 2" || return 1
+	connects rdma -s 4420 -c 1 -a 192.0.2.1 -I $HOSTID && there "nvme connect -t tcp -n $NQN -s 4420 -a 192.0.2.1 -I $HOSTID" && ways 2 || return 1
 	works_on "fio --name=v --filename=/dev/nvme0n1 --ioengine=libaio --direct=1 --iodepth=8 --rw=randrw --bsrange=4k-64k --size=16M --loops=4 --verify=crc32c --verify_fatal=1"
-	there "set -e; nvme disconnect -d nvme0; sleep 2; nvme list-subsys | grep -c live | grep -qx 1" && came_through && disconnect && alone
+	there "nvme disconnect -d nvme0 && sleep 2" && ways 1 && came_through && disconnect && alone
 }
 strangers() {
 	conf 8 && sed -i 's/"allow_any_host": true/"hosts": ["nqn.2026-01.test:friend"]/' "$work/conf.json" && kill -HUP "$target"
