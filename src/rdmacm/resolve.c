@@ -138,6 +138,7 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 	uint8_t gid[16];
 
 	rcm_addr_gid(src, gid);
+	id->id.route.addr.dst_storage = dst->ss; /* before there is an event: who fetches that writes here */
 	if (!found.source.dev && rcm_find_source(id->kind, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
@@ -182,6 +183,5 @@ RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src,
 
 	if (err)
 		return rcm_fail(err);
-	memcpy(&id->id.route.addr.dst_storage, dst, rcm_addr_len(dst));
 	return rcm_complete(id);
 }

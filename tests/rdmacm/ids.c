@@ -202,6 +202,35 @@ static void addresses_are_resolved_as_the_kernel_routes(void)
 	MUST(rdma_destroy_id(id));
 }
 
+static void *take_one(void *ch)
+{
+	struct rdma_cm_event *e;
+
+	MUST(rdma_get_cm_event(ch, &e));
+	CHECK_INT(e->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	MUST(rdma_ack_cm_event(e));
+	return NULL;
+}
+
+/* Fails, under ThreadSanitizer every time, when the id is written to after the event is there. */
+static void what_was_resolved_is_what_stays(void)
+{
+	union address any = at("0.0.0.0", 7);
+
+	for (int i = 0; i < 100; i++) {
+		struct rdma_event_channel *ch = rdma_create_event_channel();
+		struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+		pthread_t thread;
+
+		MUST(pthread_create(&thread, NULL, take_one, ch));
+		MUST(rdma_resolve_addr(id, NULL, &any.sa, PATIENCE));
+		MUST(pthread_join(thread, NULL));
+		CHECK_INT(ntohl(id->route.addr.dst_sin.sin_addr.s_addr), INADDR_LOOPBACK);
+		MUST(rdma_destroy_id(id));
+		rdma_destroy_event_channel(ch);
+	}
+}
+
 /* Some address beside ours that nobody has; a destroyed id is not waited for. */
 static void a_host_that_does_not_answer_is_an_error(void)
 {
@@ -604,6 +633,7 @@ int main(int argc, char **argv)
 	        T(ids_are_of_a_known_port_space),
 	        T(binding_gives_a_port_and_a_device),
 	        T(addresses_are_resolved_as_the_kernel_routes),
+	        T(what_was_resolved_is_what_stays),
 	        T(a_host_that_does_not_answer_is_an_error),
 	        T(only_one_listens_at_a_port),
 	        T(two_may_share_a_port_while_neither_listens),
