@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rsocket.h>
+#include <stdatomic.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -76,7 +77,7 @@ struct rsocket {
 	bool we_shut; /* the writing side was shut by this program */
 	bool reset_told;
 	bool goodbye_said; /* RS_CTRL_DISCONNECT was posted */
-	bool lingering;    /* closed, and the service thread waits until what was sent has arrived */
+	atomic_bool lingering; /* closed, and the service thread waits until all has arrived; changes under lock */
 	bool end_said, end_heard; /* RS_CTRL_SHUTDOWN: was posted, has come */
 	int err; /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;

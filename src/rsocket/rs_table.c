@@ -195,7 +195,7 @@ struct rsocket *rs_get(int fd)
 		errno = EBADF;
 		return NULL;
 	}
-	if (rs->fork_generation == rs_fork_generation && !__atomic_load_n(&rs->lingering, __ATOMIC_RELAXED))
+	if (rs->fork_generation == rs_fork_generation && !rs->lingering)
 		return rs;
 	errno = EBADF;
 	if (rs->fork_generation != rs_fork_generation) {

@@ -335,10 +335,11 @@ static int victim(const char *port)
 	return pause();
 }
 
-static void a_killed_peer_ends_the_stream(void)
+/* This program once more, which connects, sends a byte and lives until it is killed: that byte has come. */
+static pid_t sender(int *c)
 {
 	union address at;
-	int l = listener(&at), c, status;
+	int l = listener(&at);
 	char x, port[10];
 	pid_t pid;
 
@@ -346,10 +347,41 @@ static void a_killed_peer_ends_the_stream(void)
 	pid = fork();
 	if (!pid)
 		_exit(execl("/proc/self/exe", "api_test", where, port, NULL));
-	CHECK(pid > 0 && (c = raccept(l, NULL, NULL)) >= 0 && rrecv(c, &x, 1, 0) == 1);
+	CHECK(pid > 0 && (*c = raccept(l, NULL, NULL)) >= 0 && rrecv(*c, &x, 1, 0) == 1 && !rclose(l));
+	return pid;
+}
+
+static void a_killed_peer_ends_the_stream(void)
+{
+	int c, status;
+	pid_t pid = sender(&c);
+	char x;
+
 	CHECK(!kill(pid, SIGKILL) && waitpid(pid, &status, 0) == pid);
 	CHECK(rrecv(c, &x, 1, 0) <= 0);
-	CHECK(!rclose(c) && !rclose(l));
+	CHECK(!rclose(c));
+}
+
+static void *ask_until_closed(void *arg)
+{
+	while (rfcntl(*(int *)arg, F_GETFL) >= 0)
+		usleep(100);
+	return (void *)(intptr_t)errno;
+}
+
+/* What was sent has not arrived, and waits for that behind the close. ThreadSanitizer sees the threads that look. */
+static void a_close_that_goes_on_behind_is_one_to_all_threads(void)
+{
+	int c, status;
+	pid_t pid = sender(&c);
+	pthread_t t;
+	void *r;
+
+	CHECK(!kill(pid, SIGSTOP) && waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+	CHECK(!rfcntl(c, F_SETFL, O_NONBLOCK) && rsend(c, "xyz", 3, 0) == 3);
+	CHECK(!pthread_create(&t, NULL, ask_until_closed, &c));
+	CHECK(!rclose(c) && !pthread_join(t, &r) && (intptr_t)r == EBADF);
+	CHECK(!kill(pid, SIGKILL) && waitpid(pid, &status, 0) == pid);
 }
 
 static void a_child_is_told_that_it_has_no_rsockets(void)
@@ -553,5 +585,6 @@ int main(int argc, char **argv)
 	RUN(a_polled_set_stays_between_calls);
 	RUN(a_set_is_changed_while_somebody_waits);
 	RUN(a_killed_peer_ends_the_stream);
+	RUN(a_close_that_goes_on_behind_is_one_to_all_threads);
 	return 0;
 }
