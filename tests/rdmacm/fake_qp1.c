@@ -38,8 +38,8 @@ struct vb_qp1 {
 	bool busy, closing;
 };
 
-bool (*fake_drop)(const uint8_t mad[VB_QP1_MAD]);
-unsigned fake_speed = 1;
+bool (*_Atomic fake_drop)(const uint8_t mad[VB_QP1_MAD]);
+atomic_uint fake_speed = 1;
 static struct vb_qp1 *only;
 
 EXPORT uint64_t vb_qp1_now(void)
@@ -148,7 +148,9 @@ static void put(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[
 EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                         const uint8_t mad[VB_QP1_MAD])
 {
-	if (!fake_drop || !fake_drop(mad))
+	bool (*drop)(const uint8_t mad[VB_QP1_MAD]) = fake_drop;
+
+	if (!drop || !drop(mad))
 		put(q, remote, local, mad, VB_QP1_MAD);
 }
 

@@ -4,11 +4,13 @@
 #ifndef VB_TEST_FAKE_QP1_H
 #define VB_TEST_FAKE_QP1_H
 
+#include <stdatomic.h>
+
 #include "io/qp1.h"
 
 /* A program that links fake_qp1.c has it in place of the one of libibverbs. */
-extern bool (*fake_drop)(const uint8_t mad[VB_QP1_MAD]); /* true: this one is lost */
-extern unsigned fake_speed;                              /* how much faster its clock goes */
+extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_QP1_MAD]); /* true: this one is lost */
+extern atomic_uint fake_speed;                                   /* how much faster its clock goes */
 /* As if it had come from the network. */
 void fake_inject(const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len);
 /* All that was sent has been handed over, and its callbacks are done. */
