@@ -338,30 +338,45 @@ RS_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 	if (!rs)
 		return -1;
 	if (rs->type == SOCK_DGRAM)
-		err = getpeername(rs->fd, addr, addrlen) ? errno : 0;
-	else if (rs->state < RS_ACCEPTING || rs->state == RS_REFUSED)
+		return done(rs, getpeername(rs->fd, addr, addrlen) ? errno : 0);
+	pthread_mutex_lock(&rs->lock);
+	if (rs->state < RS_ACCEPTING || rs->state == RS_REFUSED)
 		err = ENOTCONN;
 	else
 		give_addr(&rs->peer, addr, addrlen);
+	pthread_mutex_unlock(&rs->lock);
 	return done(rs, err);
+}
+
+/* The service thread writes there when it takes an event. */
+static int own_name(struct rsocket *rs, union rs_addr *a)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&rs->cm_lock);
+	if (rs->id)
+		memcpy(a, rdma_get_local_addr(rs->id), sizeof(*a));
+	else
+		err = EBADF;
+	pthread_mutex_unlock(&rs->cm_lock);
+	return err;
 }
 
 RS_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
 	struct rsocket *rs = rs_get(socket);
 	union rs_addr a = {0};
-	int err = 0;
+	int err;
 
 	if (!rs)
 		return -1;
-	if (rs->type == SOCK_DGRAM) {
-		err = getsockname(rs->fd, addr, addrlen) ? errno : 0;
-	} else {
-		memcpy(&a, rdma_get_local_addr(rs->id), sizeof(a));
-		if (a.sa.sa_family != AF_INET && a.sa.sa_family != AF_INET6)
-			a.sa.sa_family = (sa_family_t)rs->domain; /* not bound yet */
+	if (rs->type == SOCK_DGRAM)
+		return done(rs, getsockname(rs->fd, addr, addrlen) ? errno : 0);
+	err = own_name(rs, &a);
+	if (a.sa.sa_family != AF_INET && a.sa.sa_family != AF_INET6)
+		a.sa.sa_family = (sa_family_t)rs->domain; /* not bound yet */
+	if (!err)
 		give_addr(&a, addr, addrlen);
-	}
 	return done(rs, err);
 }
 

@@ -402,6 +402,34 @@ static void a_child_is_told_that_it_has_no_rsockets(void)
 	finish(p);
 }
 
+static void *ask_for_names(void *arg)
+{
+	union address name;
+	socklen_t len;
+
+	do
+		len = sizeof(name);
+	while (!rgetsockname(*(int *)arg, &name.any, &len) &&
+	       (!rgetpeername(*(int *)arg, &name.any, &len) || errno == ENOTCONN));
+	return (void *)(intptr_t)errno;
+}
+
+/* Fails, under ThreadSanitizer every time, when names are looked for where a connection was. */
+static void names_may_be_asked_for_until_it_is_closed(void)
+{
+	for (int i = 0; i < 10; i++) {
+		union address at;
+		int l = listener(&at), s = new_socket(SOCK_STREAM | SOCK_NONBLOCK);
+		pthread_t t;
+		void *r;
+
+		CHECK(!pthread_create(&t, NULL, ask_for_names, &s));
+		CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EINPROGRESS);
+		CHECK(events(s, POLLOUT, LONG) == POLLOUT);
+		CHECK(!rclose(s) && !pthread_join(t, &r) && (intptr_t)r == EBADF && !rclose(l));
+	}
+}
+
 static void mapped_memory_is_written_directly(void)
 {
 	static char target[10000], data[10000];
@@ -578,6 +606,7 @@ int main(int argc, char **argv)
 	RUN(all_that_poll_one_rsocket_are_woken);
 	RUN(options_are_remembered);
 	RUN(a_child_is_told_that_it_has_no_rsockets);
+	RUN(names_may_be_asked_for_until_it_is_closed);
 	RUN(mapped_memory_is_written_directly);
 	RUN(datagrams_keep_their_bounds);
 	RUN(messages_are_scattered_and_gathered);
