@@ -69,6 +69,7 @@ struct vb_peer {
 	void *ring_map;
 	union ibv_gid gids[8];               /* addresses the broker has confirmed for it; under io->meet_lock */
 	unsigned ngids;
+	unsigned held;                       /* by whom it was found, and no queue pair says so yet; under io->meet_lock */
 	uint64_t reminded;                   /* ns; under io->meet_lock */
 	struct vb_peer *next;                /* every peer ever met */
 };

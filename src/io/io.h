@@ -55,6 +55,10 @@ void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mappe
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
 
+/* Between the two what is mapped of it stays, though it may have ended. false: it has, and that is gone. */
+bool vb_peer_hold(struct vb_peer *p);
+void vb_peer_release(struct vb_peer *p);
+
 /* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is open, or none was. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 

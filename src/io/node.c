@@ -372,6 +372,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 		return false;
 	if (err == EAGAIN)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
+	if (p && !vb_peer_hold(p))
+		p = NULL;
 	/* it maps us while it handles the introduction */
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
 		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
@@ -386,6 +388,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	qp->remote = NULL;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
+	if (p)
+		vb_peer_release(p);
 	return true;
 }
 

@@ -126,24 +126,50 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		if (!qp)
 			continue;
 		left--;
-		if (qp->peer == p)
-			return true;
-		/* a datagram to it may be under way: whoever posts after this sees that it is dead */
+		/* it may be found just now, or a datagram to it be under way: whoever posts after this sees that it is dead */
 		while (atomic_load(&qp->sq_lock.held))
 			sched_yield();
+		if (qp->peer == p)
+			return true;
 	}
 	return false;
 }
 
-/* Gives back what the dead have left, once no queue pair looks at it. The struct stays: address handles remember it. */
+bool vb_peer_hold(struct vb_peer *p)
+{
+	struct vb_io *io = p->node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	bool there = p->self || p->map;
+
+	p->held += there;
+	pthread_mutex_unlock(&io->meet_lock);
+	return there;
+}
+
+void vb_peer_release(struct vb_peer *p)
+{
+	struct vb_io *io = p->node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	p->held--;
+	pthread_mutex_unlock(&io->meet_lock);
+}
+
+/* Gives back what the dead have left, once nobody looks at it: no queue pair, nor who asks under meet_lock whether it is alive.
+ * The struct stays: address handles remember it. */
 static void reap(struct vb_node *node)
 {
 	vb_lock(&node->progress);
 	for (struct vb_peer *p = node->io->all; p; p = p->next) {
 		if (p->self || !p->map || atomic_load(&p->state) != VB_PEER_DEAD || atomic_load(&node->io->scanning))
 			continue;
-		if (p->hot_index < 0 && atomic_load(&node->peers[p->lane]) != p && !node->io->ndirty && !referred_to(node, p))
+		if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty || referred_to(node, p))
+			continue;
+		pthread_mutex_lock(&node->io->meet_lock);
+		if (!p->held)
 			peer_unmap(p);
+		pthread_mutex_unlock(&node->io->meet_lock);
 	}
 	vb_unlock(&node->progress);
 }

@@ -4,6 +4,7 @@
 #include "pair.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -144,6 +145,52 @@ static void a_sleeper_hears_of_the_death_of_its_peer(void)
 	CHECK(!ibv_get_cq_event(ch, &cq, &ctx));
 	ibv_ack_cq_events(cq, 1);
 	expect(cq, 5, IBV_WC_RETRY_EXC_ERR);
+}
+
+/* --- before anything was sent --- */
+
+static void only_an_address(int fd, void *arg)
+{
+	struct dev d;
+	struct link l;
+	char c;
+
+	dev_open(&d);
+	link_make(&l, &d, &(struct conf){0});
+	tell(fd, &l.me, sizeof(l.me));
+	hear(fd, &c, 1);
+}
+
+static void *kill_soon(void *arg)
+{
+	sleep_ms(100);
+	kill(((struct peer *)arg)->pid, SIGKILL);
+	return NULL;
+}
+
+/* Stopped, the peer does not map us, and who becomes ready to receive waits for that. Fails when the death takes away what is
+ * looked at meanwhile. */
+static void a_peer_may_die_while_a_queue_pair_is_made_ready_to_receive(void)
+{
+	struct peer p = start(only_an_address, NULL);
+	struct conf c = {.timeout = 8, .retry = 1};
+	struct addr it;
+	struct dev d;
+	struct link l;
+	struct mem m;
+	pthread_t t;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	link_make(&l, &d, &c);
+	hear(p.fd, &it, sizeof(it));
+	stop_peer(&p);
+	CHECK(!pthread_create(&t, NULL, kill_soon, &p));
+	link_to(&l, &it);
+	CHECK(!pthread_join(t, NULL));
+	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 64);
+	expect(l.scq, 1, IBV_WC_RETRY_EXC_ERR);
+	link_end(&l);
 }
 
 /* --- what was received before the end --- */
@@ -462,6 +509,7 @@ int main(int argc, char **argv)
 		{"killing a peer ends atomics with retry exceeded", killing_a_peer_ends_atomics_with_retry_exceeded},
 		{"killing a peer ends reads by ring with retry exceeded", killing_a_peer_ends_reads_by_ring_with_retry_exceeded},
 		{"a sleeper hears of the death of its peer", a_sleeper_hears_of_the_death_of_its_peer},
+		{"a peer may die while a queue pair is made ready to receive", a_peer_may_die_while_a_queue_pair_is_made_ready_to_receive},
 		{"a receiver that exits at once has acknowledged", a_receiver_that_exits_at_once_has_acknowledged},
 		{"a receiver that is killed after its receive has acknowledged", a_receiver_that_is_killed_after_its_receive_has_acknowledged},
 		{"a receiver that destroys its queue pair at once has acknowledged", a_receiver_that_destroys_its_queue_pair_at_once_has_acknowledged},
