@@ -19,6 +19,7 @@
 struct sleeper {
 	struct sleeper *next, **at;
 	int fd;
+	unsigned depth; /* how often it has lain down: a signal's handler, too, may wait */
 	unsigned fork_generation;
 };
 static pthread_mutex_t asleep_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,6 +58,7 @@ static struct sleeper *me(void)
 		pthread_setspecific(key, s);
 	}
 	s->fork_generation = rs_fork_generation;
+	s->depth = 0;
 	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return s;
 }
@@ -75,32 +77,42 @@ static void lock_asleep(void)
 int rs_sleeper_begin(void)
 {
 	struct sleeper *s = me();
+	uint64_t n;
 
 	if (!s)
 		return -1;
 	lock_asleep();
-	s->next = asleep;
-	s->at = &asleep;
-	if (asleep)
-		asleep->at = &s->next;
-	asleep = s;
+	if (!s->depth++) {
+		s->next = asleep;
+		s->at = &asleep;
+		if (asleep)
+			asleep->at = &s->next;
+		asleep = s;
+	}
 	pthread_mutex_unlock(&asleep_lock);
+	if (s->depth > 1)
+		(void)!read(s->fd, &n, sizeof(n));
 	return s->fd;
 }
 
 void rs_sleeper_end(void)
 {
 	struct sleeper *s = me();
-	uint64_t n;
+	uint64_t n = 1;
 
-	if (!s)
+	if (!s || !s->depth) /* in a child that a handler has made */
 		return;
 	lock_asleep();
-	*s->at = s->next;
-	if (s->next)
-		s->next->at = s->at;
+	if (!--s->depth) {
+		*s->at = s->next;
+		if (s->next)
+			s->next->at = s->at;
+	}
 	pthread_mutex_unlock(&asleep_lock);
-	(void)!read(s->fd, &n, sizeof(n));
+	if (s->depth) /* who was interrupted looks again */
+		(void)!write(s->fd, &n, sizeof(n));
+	else
+		(void)!read(s->fd, &n, sizeof(n));
 }
 
 void rs_wake_all(void)

@@ -233,6 +233,68 @@ static void a_signal_that_is_let_in_while_it_waits_is_not_lost(void)
 }
 
 static volatile sig_atomic_t pipes_broken;
+static struct sockaddr_in others;
+static int asleep_fd;
+static pthread_t sleeper;
+
+static void call_others(int sig)
+{
+	int saved = errno, c = client(&others);
+	struct pollfd f = {.fd = c, .events = POLLIN};
+
+	(void)sig;
+	CHECK(!poll(&f, 1, 20) && write(c, "y", 1) == 1 && !close(c));
+	alarms++;
+	errno = saved;
+}
+
+/* The thread whose number is the process's. */
+static bool is_asleep(void)
+{
+	FILE *f = fopen("/proc/self/stat", "re");
+	char state = 0;
+
+	CHECK(f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1 && !fclose(f));
+	return state == 'S';
+}
+
+static void *signal_who_sleeps(void *arg)
+{
+	for (int i = 1; i <= 2; i++) {
+		usleep(100000);
+		while (!is_asleep())
+			usleep(1000);
+		CHECK(!pthread_kill(sleeper, SIGUSR1));
+		while (alarms < i)
+			usleep(1000);
+	}
+	return (void *)write(asleep_fd, "x", 1);
+}
+
+/* As psql does, which cancels a query by another connection. */
+static void a_handler_waits_while_its_thread_does(void)
+{
+	struct sigaction act = {.sa_handler = call_others, .sa_flags = SA_RESTART};
+	struct pair p = connected();
+	int l = listener(&others, 0), c;
+	pthread_t t;
+	ssize_t n;
+	void *r;
+	char byte;
+
+	asleep_fd = p.a;
+	sleeper = pthread_self();
+	alarms = 0;
+	CHECK(!sigaction(SIGUSR1, &act, NULL) && !pthread_create(&t, NULL, signal_who_sleeps, NULL));
+	while ((n = read(p.b, &byte, 1)) < 0 && errno == EINTR) /* another signal's handler, here or before, may not have SA_RESTART */
+		;
+	CHECK(n == 1 && byte == 'x' && alarms == 2 && !pthread_join(t, &r) && r == (void *)1);
+	for (int i = 0; i < 2; i++)
+		CHECK((c = accept(l, NULL, NULL)) >= 0 && read(c, &byte, 1) == 1 && byte == 'y' && !close(c));
+	CHECK(!close(l));
+	finish(p);
+}
+
 static void on_pipe(int sig)
 {
 	(void)sig;
@@ -713,6 +775,7 @@ int main(int argc, char **argv)
 	R(what_is_told_once_is_told_again_when_it_is_asked_for);
 	R(a_handler_interrupts_or_not_as_it_was_installed);
 	R(a_signal_that_is_let_in_while_it_waits_is_not_lost);
+	R(a_handler_waits_while_its_thread_does);
 	R(writing_after_the_end_is_a_signal);
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);
