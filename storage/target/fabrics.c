@@ -129,7 +129,11 @@ static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
 	return NV_CONNECT_BUSY;
 }
 
-/* Names must end in their fields; who they are is found out then. */
+/*
+ * Names must end in their fields; who they are is found out then.
+ * deviates: a host without a name comes in where any host does, as with other targets: SPDK's perf and identify have none
+ * unless they are told one.
+ */
 static uint16_t connect_to(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
@@ -140,7 +144,7 @@ static uint16_t connect_to(struct nt_request *r)
 
 	if (!nv_nqn_valid(subnqn, NV_NQN_SIZE))
 		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
-	if (!nv_nqn_valid(hostnqn, NV_NQN_SIZE))
+	if (*hostnqn && !nv_nqn_valid(hostnqn, NV_NQN_SIZE))
 		return IN_DATA(r, NV_CONNECT_AT_HOSTNQN);
 	if (!memcmp(r->data + NV_CONNECT_AT_HOSTID, none, 16)) /* Base 1.4, 5.21.1.19: over fabrics it is never zero */
 		return IN_DATA(r, NV_CONNECT_AT_HOSTID);

@@ -55,6 +55,16 @@ static void other_host(struct host *h, struct nv_sqe *c)
 	strcpy((char *)h->out + NV_CONNECT_AT_HOSTNQN, "nqn.2026-01.test:stranger");
 }
 
+static void other_name(struct host *h, struct nv_sqe *c)
+{
+	strcpy((char *)h->out + NV_CONNECT_AT_HOSTNQN, "nobody");
+}
+
+static void nameless(struct host *h, struct nv_sqe *c)
+{
+	memset(h->out + NV_CONNECT_AT_HOSTNQN, 0, NV_NQN_SIZE);
+}
+
 static void no_host_id(struct host *h, struct nv_sqe *c)
 {
 	memset(h->out, 0, 16);
@@ -91,6 +101,7 @@ static void the_admin_queue_is_connected_only_with_good_parameters(void)
 	        {subsystem_unknown, NV_CONNECT_PARAMETER, WRONG_IN_DATA(256)},
 	        {subsystem_endless, NV_CONNECT_PARAMETER, WRONG_IN_DATA(256)},
 	        {host_endless, NV_CONNECT_PARAMETER, WRONG_IN_DATA(512)},
+	        {other_name, NV_CONNECT_PARAMETER, WRONG_IN_DATA(512)},
 	        {no_host_id, NV_CONNECT_PARAMETER, WRONG_IN_DATA(0)},
 	        {short_data, NV_SGL_LENGTH, 0},
 	        {prp, NV_INVALID_FIELD, 0},
@@ -175,6 +186,16 @@ static void only_hosts_of_the_list_may_connect(void)
 	CHECK(admin->asked_to_close);
 	host_close(admin);
 	SAME(try(0, NV_CNTLID_DYNAMIC, NULL).status, DNR(NV_CONNECT_HOST));
+	target_close();
+}
+
+static void a_host_without_a_name_is_any_host(void)
+{
+	target_open(16 << 20);
+	SAME(try(0, NV_CNTLID_DYNAMIC, nameless).status, 0);
+	subsystem->any_host = false;
+	CHECK(!nt_subsystem_allow(subsystem, ""));
+	SAME(try(0, NV_CNTLID_DYNAMIC, nameless).status, DNR(NV_CONNECT_HOST));
 	target_close();
 }
 
@@ -368,6 +389,7 @@ int main(void)
 	RUN(a_connect_after_one_that_failed_begins_with_new_slots);
 	RUN(a_key_that_was_taken_back_lets_nobody_in);
 	RUN(only_hosts_of_the_list_may_connect);
+	RUN(a_host_without_a_name_is_any_host);
 	RUN(an_io_queue_belongs_to_its_controller);
 	RUN(controllers_have_ids_of_the_subsystems_range);
 	RUN(nothing_is_done_before_connect_and_enable);
