@@ -52,6 +52,7 @@ void nt_event_read(struct nt_controller *c, uint8_t info); /* its log page has b
 void nt_event_ns(struct nt_subsystem *s, uint32_t nsid);
 void nt_event_discovery(struct nt_target *t);                              /* what hosts would discover has changed */
 bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* true: it was waiting for an event */
+bool nt_event_drop(struct nt_controller *c, uint16_t cid);                 /* … with this number, and gets no answer */
 
 /* io.c */
 void nt_write_done(struct nt_request *r);

@@ -106,3 +106,17 @@ bool nt_event_forget(struct nt_controller *c, const struct nt_request *r)
 	}
 	return false;
 }
+
+bool nt_event_drop(struct nt_controller *c, uint16_t cid)
+{
+	for (uint32_t i = 0; i < c->aer_count; i++) {
+		struct nt_request *r = c->aers[i];
+
+		if (r->sqe.cid != cid)
+			continue;
+		nt_event_forget(c, r);
+		nt_release(r);
+		return true;
+	}
+	return false;
+}

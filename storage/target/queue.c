@@ -300,6 +300,12 @@ static void begin(struct nt_request *r)
 	r->verb->run(r);
 }
 
+/* A host that uses the number of an event request again has given that up: SPDK does, before it shuts a controller down. */
+static bool cid_again(struct nt_queue *q, uint16_t cid)
+{
+	return !q->qid && q->ctrl && nt_event_drop(q->ctrl, cid) && cid_take(q, cid);
+}
+
 bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t capsule, struct nt_request **out)
 {
 	struct nt_request *r = q->closing ? NULL : take_slot(q);
@@ -312,7 +318,7 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 	r->capsule = capsule;
 	if (q->ctrl)
 		q->ctrl->seen = q->target->now;
-	if (!cid_take(q, r->sqe.cid)) {
+	if (!cid_take(q, r->sqe.cid) && !cid_again(q, r->sqe.cid)) {
 		r->stranger = true;
 		nt_complete(r, NV_CID_CONFLICT | NV_DNR);
 		return true;

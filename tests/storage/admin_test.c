@@ -332,6 +332,25 @@ static void event_requests_are_limited_and_can_be_aborted(void)
 	down();
 }
 
+/* Another command under the number of an event request is done; the event request is over. */
+static void an_event_request_whose_number_is_used_again_is_given_up(void)
+{
+	up();
+	feature(NV_ADMIN_SET_FEATURES, NV_FEAT_ASYNC_EVENTS, NV_AEC_NS_CHANGED);
+	for (int i = 0; i < 100; i++) {
+		uint16_t cid = host_post(h, aer(), 0);
+
+		h->next_cid = cid;
+		SAME(host_do(h, get_log(NV_LOG_CHANGED_NS, 4096, 0)).status, 0);
+	}
+	h->count = 0;
+	nt_namespace_resize(subsystem->ns[1], 1 << 19);
+	SAME(h->count, 0); /* nobody is there to be told */
+	host_post(h, aer(), 0);
+	SAME(h->count, 1);
+	down();
+}
+
 static void a_host_that_is_not_heard_of_is_given_up(void)
 {
 	up();
@@ -434,6 +453,7 @@ int main(void)
 	RUN(as_many_namespaces_as_there_can_be);
 	RUN(events_that_were_not_asked_for_are_not_told);
 	RUN(event_requests_are_limited_and_can_be_aborted);
+	RUN(an_event_request_whose_number_is_used_again_is_given_up);
 	RUN(a_host_that_is_not_heard_of_is_given_up);
 	RUN(a_host_without_a_keep_alive_timeout_may_be_silent);
 	RUN(a_discovery_controller_tells_where_subsystems_are);
