@@ -31,7 +31,7 @@
  * touches its memory no more.
  */
 
-#define NT_ADMIN_ENTRIES 32u
+#define NT_ADMIN_ENTRIES 128u /* 32 are usual; who aborts much at a time wants more */
 #define NT_IO_ENTRIES_MAX 256u /* CAP.MQES + 1 */
 #define NT_QUEUES_MAX 64u      /* I/O queues of a controller; configurable below that */
 #define NT_AERS 4u

@@ -140,6 +140,29 @@ static void a_connect_after_one_that_failed_begins_with_new_slots(void)
 	target_close();
 }
 
+/* 128 entries, where each command is still under way when the next comes. */
+static void an_admin_queue_may_be_deeper_than_usual(void)
+{
+	target_open(16 << 20);
+	struct host *h = host_open();
+	struct nv_sqe c = connect_command(h, 0, NV_CNTLID_DYNAMIC);
+	struct nv_sqe csts = {
+	        .opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_GET, .sgl = by_transport(0), .cdw = {0, NV_PROP_CSTS}};
+
+	c.cdw[1] = (c.cdw[1] & ~0xffffu) | 127;
+	SAME(host_do(h, c).status, 0);
+	h->hold_answers = true;
+	h->count = 0;
+	for (uint32_t i = 0; i < 127; i++)
+		host_post(h, csts, 0);
+	SAME(h->count, 127);
+	for (uint32_t i = 0; i < 127; i++)
+		SAME(h->answers[i].status, 0);
+	host_settle(h);
+	host_close(h);
+	target_close();
+}
+
 static uint16_t status_with_key(const struct nv_secret *key)
 {
 	struct host *h = host_open();
@@ -387,6 +410,7 @@ int main(void)
 {
 	RUN(the_admin_queue_is_connected_only_with_good_parameters);
 	RUN(a_connect_after_one_that_failed_begins_with_new_slots);
+	RUN(an_admin_queue_may_be_deeper_than_usual);
 	RUN(a_key_that_was_taken_back_lets_nobody_in);
 	RUN(only_hosts_of_the_list_may_connect);
 	RUN(a_host_without_a_name_is_any_host);
