@@ -300,7 +300,10 @@ static void begin(struct nt_request *r)
 	r->verb->run(r);
 }
 
-/* A host that uses the number of an event request again has given that up: SPDK does, before it shuts a controller down. */
+/*
+ * deviates: a host that uses the number of an event request again has given that up, and there is no conflict: SPDK does so before
+ * it shuts a controller down.
+ */
 static bool cid_again(struct nt_queue *q, uint16_t cid)
 {
 	return !q->qid && q->ctrl && nt_event_drop(q->ctrl, cid) && cid_take(q, cid);
