@@ -320,6 +320,32 @@ static void writing_after_the_end_is_a_signal(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* OpenSSL asks again where read has come to the end and errno is EAGAIN from before. */
+static void what_succeeds_leaves_errno_alone(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, 0), set = epoll_create1(0);
+	struct pair p = {.a = socket(AF_INET, SOCK_STREAM, 0)};
+	struct epoll_event e = {.events = EPOLLIN};
+	struct pollfd f;
+	char buf[100000];
+
+	errno = 0;
+	CHECK(!connect(p.a, (struct sockaddr *)&at, home_len) && !errno && (p.b = accept(l, NULL, NULL)) >= 0 && !errno);
+	f = (struct pollfd){.fd = p.b, .events = POLLIN};
+	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p.b, &e) && !poll(&f, 1, 20) && !errno && waited(set, 20) == 0 && !errno);
+	for (int i = 0; i < 3; i++) {
+		memset(buf, i, sizeof(buf));
+		CHECK(send(p.a, buf, 30000, 0) == 30000 && !errno && poll(&f, 1, LONG) == 1 && !errno && waited(set, LONG) == EPOLLIN && !errno);
+		CHECK(recv(p.b, buf, 30000, MSG_WAITALL) == 30000 && !errno);
+	}
+	CHECK(!shutdown(p.a, SHUT_WR) && !errno);
+	for (int i = 0; i < 3; i++)
+		CHECK(read(p.b, buf, 1) == 0 && !errno);
+	CHECK(!close(l) && !close(set));
+	finish(p);
+}
+
 /* --- options, messages, copies --- */
 static int option(int fd, int level, int name)
 {
@@ -777,6 +803,7 @@ int main(int argc, char **argv)
 	R(a_signal_that_is_let_in_while_it_waits_is_not_lost);
 	R(a_handler_waits_while_its_thread_does);
 	R(writing_after_the_end_is_a_signal);
+	R(what_succeeds_leaves_errno_alone);
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);
 	R(a_file_is_sent_and_a_pipe_is_spliced);

@@ -57,11 +57,13 @@ PRE_EXPORT int socket(int domain, int type, int protocol)
 
 /* Most calls: to the rsocket, to the socket behind the placeholder, or to whatever else the descriptor is. */
 #define PASS(get, type, rcall, pcall, fd, ...)                                                      \
+	PRE_ERRNO;                                                                                  \
 	PRE_HELD struct pre_sock *s_ = get(fd);                                                     \
 	type r_;                                                                                    \
 	if (!s_)                                                                                    \
 		return pre_real.pcall(fd, ##__VA_ARGS__);                                           \
 	r_ = s_->rs >= 0 ? rcall(s_->rs, ##__VA_ARGS__) : pre_real.pcall(s_->plain, ##__VA_ARGS__); \
+	errno_.good = r_ >= 0;                                                                      \
 	return r_
 
 PRE_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
@@ -120,6 +122,7 @@ static int accept_from(struct pre_sock *l, struct sockaddr *addr, socklen_t *len
 
 PRE_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	PRE_ERRNO;
 	PRE_HELD struct pre_sock *l = pre_get(fd);
 	int r;
 
@@ -127,6 +130,7 @@ PRE_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 		return pre_real.accept4(fd, addr, len, flags);
 	r = accept_from(l, addr, len, flags);
 	note(l, &l->in_reads);
+	errno_.good = r >= 0;
 	return r;
 }
 
@@ -151,6 +155,7 @@ static int connect_plain(struct pre_sock *s, const struct sockaddr *addr, sockle
 
 PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
+	PRE_ERRNO;
 	PRE_HELD struct pre_sock *s = pre_get(fd);
 	int r;
 
@@ -165,16 +170,19 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		if (s->fork == PRE_FORK_NEW && (!r || errno == EINPROGRESS))
 			pre_connecting(s);
 	}
+	errno_.good = !r;
 	return r;
 }
 
 #define RECV(call, name, ...)                                                                 \
+	PRE_ERRNO;                                                                            \
 	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                          \
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
 		return pre_real.name(fd, __VA_ARGS__);                                        \
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
 	note(s_, &s_->in_reads);                                                              \
+	errno_.good = r_ >= 0;                                                                \
 	return r_
 
 PRE_EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
@@ -236,6 +244,7 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 
 /* want: bytes asked for, so that a short write is seen; how: flags. */
 #define SEND(want, how, call, name, ...)                                                           \
+	PRE_ERRNO;                                                                            \
 	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                          \
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
@@ -245,6 +254,7 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 		note(s_, &s_->out_blocks);                                                    \
 	if (r_ < 0)                                                                           \
 		broken_pipe(s_, how);                                                         \
+	errno_.good = r_ >= 0;                                                                \
 	return r_
 
 static size_t sum(const struct iovec *iov, size_t n)

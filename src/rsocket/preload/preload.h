@@ -93,6 +93,17 @@ static inline void pre_put_held(struct pre_sock **s)
 	if (*s)
 		pre_put(*s);
 }
+/* A call of the system that succeeds leaves errno alone, and OpenSSL, where it has read the end, looks at it. */
+#define PRE_ERRNO __attribute__((cleanup(pre_errno_back))) struct pre_errno errno_ = {errno, false}
+struct pre_errno {
+	int before;
+	bool good; /* it has succeeded */
+};
+static inline void pre_errno_back(const struct pre_errno *e)
+{
+	if (e->good)
+		errno = e->before;
+}
 int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
 bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */

@@ -366,6 +366,7 @@ static int once(int epfd, struct epoll_event *ev, int max, int timeout, const si
 
 PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
+	PRE_ERRNO;
 	int64_t end = now_ms() + timeout;
 	bool interrupted = false;
 	int n, left = timeout;
@@ -382,6 +383,7 @@ PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeou
 		errno = EINTR;
 		n = -1;
 	}
+	errno_.good = n >= 0;
 	return n;
 }
 

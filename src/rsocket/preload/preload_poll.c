@@ -45,6 +45,7 @@ static void give_back(struct mixed *m)
 /* also: one more descriptor that ends the wait, or -1. */
 static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout, int also)
 {
+	PRE_ERRNO;
 	__attribute__((cleanup(give_back))) struct mixed m = {n, calloc(n + 1, sizeof(struct pollfd)),
 	                                                      calloc(n + 1, sizeof(struct pre_sock *))};
 	int r;
@@ -63,6 +64,7 @@ static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout, int also)
 		r -= m.real[n].revents != 0;
 	for (nfds_t i = 0; r >= 0 && i < n; i++)
 		fds[i].revents = m.real[i].revents;
+	errno_.good = r >= 0;
 	return r;
 }
 
@@ -98,6 +100,7 @@ static int64_t now_ms(void)
 
 static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t *mask)
 {
+	PRE_ERRNO;
 	int64_t end = now_ms() + timeout;
 	struct pre_mask m;
 	bool interrupted;
@@ -116,6 +119,7 @@ static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t
 		errno = EINTR;
 		r = -1;
 	}
+	errno_.good = r >= 0;
 	return r;
 }
 
