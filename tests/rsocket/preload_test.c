@@ -15,6 +15,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -344,6 +345,18 @@ static void what_succeeds_leaves_errno_alone(void)
 		CHECK(read(p.b, buf, 1) == 0 && !errno);
 	CHECK(!close(l) && !close(set));
 	finish(p);
+}
+
+/* As libuv does. */
+static void what_is_closed_by_its_number_is_closed(void)
+{
+	struct pair p = connected();
+	struct pollfd f = {.fd = p.b, .events = POLLIN};
+	char c;
+
+	CHECK(!syscall(SYS_close, p.a) && poll(&f, 1, LONG) == 1 && read(p.b, &c, 1) == 0);
+	CHECK(syscall(SYS_close, p.a) == -1 && errno == EBADF && syscall(SYS_getpid) == getpid());
+	CHECK(!close(p.b));
 }
 
 /* --- options, messages, copies --- */
@@ -804,6 +817,7 @@ int main(int argc, char **argv)
 	R(a_handler_waits_while_its_thread_does);
 	R(writing_after_the_end_is_a_signal);
 	R(what_succeeds_leaves_errno_alone);
+	R(what_is_closed_by_its_number_is_closed);
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);
 	R(a_file_is_sent_and_a_pipe_is_spliced);

@@ -58,6 +58,7 @@ struct pre_real {
 	int (*vdprintf)(int, const char *, va_list);
 	int (*dup)(int);
 	int (*dup3)(int, int, int);
+	long (*syscall)(long, ...);
 };
 extern struct pre_real pre_real;
 void pre_init(void);

@@ -21,6 +21,7 @@ static pid_t owner; /* of the table: a child of vfork() has its parent's memory,
 static void load(void)
 {
 #define LOAD(name) pre_real.name = (__typeof__(pre_real.name))dlsym(RTLD_NEXT, #name)
+	LOAD(syscall);
 	LOAD(socket);
 	LOAD(bind);
 	LOAD(listen);

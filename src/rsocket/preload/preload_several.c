@@ -1,11 +1,13 @@
-// preload_several.c - calls that are several of another: recvmmsg, sendmmsg, splice
-// follows: recvmmsg(2), sendmmsg(2), splice(2)
+// preload_several.c - calls that are several of another: recvmmsg, sendmmsg, splice; and those by number
+// follows: recvmmsg(2), sendmmsg(2), splice(2), syscall(2)
 // SPDX-License-Identifier: MIT
 #undef _FORTIFY_SOURCE
 #include "rsocket/preload/preload.h"
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -124,4 +126,30 @@ PRE_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size
 		return -1;
 	}
 	return from ? to_pipe(in, out, len, flags) : from_pipe(in, out, len, flags);
+}
+
+/* What libuv (node, uvloop) does with sockets by number. */
+PRE_EXPORT long syscall(long number, ...)
+{
+	long a[6];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(args, long);
+	va_end(args);
+	switch (number) {
+	case SYS_close:
+		return close((int)a[0]);
+	case SYS_dup3:
+		return dup3((int)a[0], (int)a[1], (int)a[2]);
+	case SYS_recvmmsg:
+		return recvmmsg((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3], (struct timespec *)a[4]);
+	case SYS_sendmmsg:
+		return sendmmsg((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
+	default:
+		if (!pre_real.syscall)
+			pre_init();
+		return pre_real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	}
 }
