@@ -23,6 +23,8 @@ plain_programs
 if ! sanitized && [ -e "$PRELOAD" ]; then
 	check "calls of plain sockets" plain calls
 	check "calls of plain sockets, by RoCEv2" on_wire alone plain calls
+	RDMAV_FORK_SAFE=1 check "accepting is put off until data comes, where who accepts may fork" \
+		plain calls accepting_may_be_put_off_until_data_comes
 	VERBENA_FAULT=loss=2 check "what a program wrote before its end arrives, though packets are lost" \
 		on_wire alone plain calls what_a_program_wrote_before_its_end_arrives
 fi

@@ -142,6 +142,15 @@ static void what_is_told_once_is_told_again_when_it_is_asked_for(void)
 	finish(p);
 }
 
+static int option(int fd, int level, int name)
+{
+	int v = -1;
+	socklen_t len = sizeof(v);
+
+	CHECK(!getsockopt(fd, level, name, &v, &len));
+	return v;
+}
+
 /* --- signals --- */
 static volatile sig_atomic_t alarms;
 static void on_alarm(int sig)
@@ -347,6 +356,30 @@ static void what_succeeds_leaves_errno_alone(void)
 	finish(p);
 }
 
+static void *asks(void *arg)
+{
+	int s = client(arg);
+	char c;
+
+	CHECK(write(s, "x", 1) == 1 && read(s, &c, 1) == 1 && c == 'y' && !close(s));
+	return NULL;
+}
+
+/* As apache has it. Where who accepts may fork (RDMAV_FORK_SAFE) no data comes before. */
+static void accepting_may_be_put_off_until_data_comes(void)
+{
+	struct sockaddr_in at;
+	int l = listener(&at, 0), s, seconds = 60;
+	struct pollfd f = {.fd = l, .events = POLLIN};
+	pthread_t t;
+	char c;
+
+	CHECK(!setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)) && option(l, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= 60);
+	CHECK(!pthread_create(&t, NULL, asks, &at) && poll(&f, 1, LONG) == 1 && (s = accept(l, NULL, NULL)) >= 0);
+	CHECK(read(s, &c, 1) == 1 && c == 'x' && write(s, "y", 1) == 1 && read(s, &c, 1) == 0 && !pthread_join(t, NULL));
+	CHECK(!close(s) && !close(l));
+}
+
 /* As libuv does. */
 static void what_is_closed_by_its_number_is_closed(void)
 {
@@ -360,15 +393,6 @@ static void what_is_closed_by_its_number_is_closed(void)
 }
 
 /* --- options, messages, copies --- */
-static int option(int fd, int level, int name)
-{
-	int v = -1;
-	socklen_t len = sizeof(v);
-
-	CHECK(!getsockopt(fd, level, name, &v, &len));
-	return v;
-}
-
 static void set_option(int fd, int level, int name, int v)
 {
 	CHECK(!setsockopt(fd, level, name, &v, sizeof(v)));
@@ -817,6 +841,7 @@ int main(int argc, char **argv)
 	R(a_handler_waits_while_its_thread_does);
 	R(writing_after_the_end_is_a_signal);
 	R(what_succeeds_leaves_errno_alone);
+	R(accepting_may_be_put_off_until_data_comes);
 	R(what_is_closed_by_its_number_is_closed);
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);

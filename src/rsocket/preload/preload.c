@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -368,6 +369,13 @@ PRE_EXPORT int getsockname(int fd, struct sockaddr *restrict addr, socklen_t *re
 	PASS(pre_get, int, rgetsockname, getsockname, fd, addr, len);
 }
 
+/* Before a connection that is to become RDMA no data comes by TCP: nothing may wait for it. */
+static bool waits_for_data(const struct pre_sock *s, int level, int name)
+{
+	return (s->fork == PRE_FORK_NEW || s->fork == PRE_FORK_LISTEN) && level == IPPROTO_TCP &&
+	       (name == TCP_DEFER_ACCEPT || name == TCP_FASTOPEN_CONNECT);
+}
+
 /* An option that rsockets do not know is the placeholder's to judge and to remember. */
 PRE_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
@@ -376,7 +384,10 @@ PRE_EXPORT int setsockopt(int fd, int level, int name, const void *value, sockle
 
 	if (!s)
 		return pre_real.setsockopt(fd, level, name, value, len);
-	r = s->rs >= 0 ? rsetsockopt(s->rs, level, name, value, len) : pre_real.setsockopt(s->plain, level, name, value, len);
+	bool aside = s->rs < 0 && waits_for_data(s, level, name);
+
+	r = s->rs >= 0 ? rsetsockopt(s->rs, level, name, value, len)
+	               : pre_real.setsockopt(aside ? fd : s->plain, level, name, value, len);
 	if (r && errno == ENOPROTOOPT && s->rs >= 0)
 		r = pre_real.setsockopt(fd, level, name, value, len);
 	pre_put(s);
@@ -390,7 +401,10 @@ PRE_EXPORT int getsockopt(int fd, int level, int name, void *restrict value, soc
 
 	if (!s)
 		return pre_real.getsockopt(fd, level, name, value, len);
-	r = s->rs >= 0 ? rgetsockopt(s->rs, level, name, value, len) : pre_real.getsockopt(s->plain, level, name, value, len);
+	bool aside = s->rs < 0 && waits_for_data(s, level, name);
+
+	r = s->rs >= 0 ? rgetsockopt(s->rs, level, name, value, len)
+	               : pre_real.getsockopt(aside ? fd : s->plain, level, name, value, len);
 	if (r && errno == ENOPROTOOPT && s->rs >= 0)
 		r = pre_real.getsockopt(fd, level, name, value, len);
 	pre_put(s);
