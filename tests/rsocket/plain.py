@@ -1,7 +1,7 @@
 # plain.py - a server and a client that know only sockets; run with the preload library on both sides
 # follows: nothing
 # SPDX-License-Identifier: MIT
-# plain.py serve|call HOW [ADDRESS]   HOW: block, select, poll, epoll, edge, aio, fork, forks, dgram
+# plain.py serve|call HOW [ADDRESS]   HOW: block, select, poll, epoll, edge, aio, uv, fork, forks, dgram
 import asyncio, hashlib, os, select, socket, sys
 
 PORT, SIZE, MANY = 7475, 300_000, 6
@@ -147,7 +147,11 @@ def call(how, to):
 
 def main():
     mode, how = sys.argv[1], sys.argv[2]
-    if how == "aio":
+    if how == "uv":
+        import uvloop
+
+        uvloop.install()
+    if how in ("aio", "uv"):
         asyncio.run(aio_serve() if mode == "serve" else aio_call(sys.argv[3]))
     elif mode == "serve":
         serve(how)

@@ -118,9 +118,9 @@ iperf() { # ARGS…: of the client
 }
 python() { # HOW [HOW OF THE CLIENT]
 	local s
-	start_rserver python3 "$ROOT/tests/rsocket/plain.py" serve "$1" "$HOST"
+	start_rserver "${PYTHON:-python3}" "$ROOT/tests/rsocket/plain.py" serve "$1" "$HOST"
 	[ "$1" != dgram ] || wait_for 20 datagrams_come 7475
-	client python3 "$ROOT/tests/rsocket/plain.py" call "${2:-block}" "$HOST"
+	client "${PYTHON:-python3}" "$ROOT/tests/rsocket/plain.py" call "${2:-block}" "$HOST"
 	ended $?
 }
 downloaded() { # BYTES: python's server, curl
@@ -210,6 +210,30 @@ by_socat() { # BYTES
 	client socat -u "OPEN:$work/from" "TCP:$HOST:$rport"
 	ended $? && cmp "$work/from" "$work/to"
 }
+from_memcached() {
+	local status=0
+	next_port
+	head -c 900000 /dev/urandom >"$work/blob"
+	start_rserver memcached -u root -U 0 -l "$HOST" -p $rport -t 4
+	client memccp "--servers=$HOST:$rport" "$work/blob" && client memccat "--servers=$HOST:$rport" blob &&
+		head -c 900000 "$work/client.out" | cmp - "$work/blob" &&
+		client memcslap "--servers=$HOST:$rport" --concurrency=8 --initial-load=200 --execute-number=50 --test=get &&
+		grep -q '^Time to get *[1-9]' "$work/client.out" || status=1
+	[ $status = 0 ] || said_by_both | strings
+	stop_server
+	return $status
+}
+from_nbdkit() { # BYTES
+	local status=0
+	next_port
+	head -c "$1" /dev/urandom >"$work/from"
+	start_rserver nbdkit -f -i "$HOST" -p $rport memory "$1"
+	client nbdcopy "$work/from" "nbd://$HOST:$rport" && client nbdcopy "nbd://$HOST:$rport" "$work/to" &&
+		cmp "$work/from" "$work/to" || status=1
+	[ $status = 0 ] || said_by_both
+	stop_server
+	return $status
+}
 # A client that has no adapter: what the server has said for RDMA is not the program's to read
 without_adapter() {
 	start_rserver python3 "$ROOT/tests/rsocket/plain.py" serve fork "$HOST"
@@ -240,6 +264,11 @@ plain_programs() {
 	else skip curl "it is not installed"; fi
 	for m in block select poll epoll edge; do check "python: $m" plain python $m; done
 	check "python: asyncio" plain python aio aio
+	if /usr/bin/python3 -c "import uvloop" 2>/dev/null; then
+		PYTHON=/usr/bin/python3 check "python: uvloop" plain python uv uv
+	else
+		skip "python: uvloop" "it is not installed"
+	fi
 	check "python: datagrams" plain python dgram dgram
 	RDMAV_FORK_SAFE=1 check "python: accept, then fork" plain python fork
 	RDMAV_FORK_SAFE=1 check "python: a child for each connection, of which a client with one thread has six" plain python forks forks
@@ -250,6 +279,8 @@ plain_programs() {
 	AGAIN=1 where_there_is sockperf "sockperf" plain sockperf_says --tcp
 	AGAIN=1 where_there_is sockperf "sockperf, datagrams" plain sockperf_says
 	where_there_is socat "socat: 10 MB" plain by_socat 10000000
+	where_there_is memccp "memcached: memccp, memccat, memcslap" plain from_memcached
+	where_there_is nbdcopy "nbdkit: nbdcopy there and back, 10 MB" plain from_nbdkit 10485760
 }
 
 # api ADDRESS: both ends in one process, on the client's host
