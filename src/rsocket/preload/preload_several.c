@@ -4,6 +4,7 @@
 #undef _FORTIFY_SOURCE
 #include "rsocket/preload/preload.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -128,7 +129,8 @@ PRE_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size
 	return from ? to_pipe(in, out, len, flags) : from_pipe(in, out, len, flags);
 }
 
-/* What libuv (node, uvloop) does with sockets by number. */
+/* What libuv (node, uvloop) does with sockets by number. A memory allocator may call before anything is set up, and under its
+ * own lock (jemalloc): nothing is allocated here. */
 PRE_EXPORT long syscall(long number, ...)
 {
 	long a[6];
@@ -138,7 +140,7 @@ PRE_EXPORT long syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(args, long);
 	va_end(args);
-	switch (number) {
+	switch (pre_real.close ? number : -1) {
 	case SYS_close:
 		return close((int)a[0]);
 	case SYS_dup3:
@@ -149,7 +151,7 @@ PRE_EXPORT long syscall(long number, ...)
 		return sendmmsg((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
 	default:
 		if (!pre_real.syscall)
-			pre_init();
+			pre_real.syscall = (__typeof__(pre_real.syscall))dlsym(RTLD_NEXT, "syscall");
 		return pre_real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 	}
 }
