@@ -406,7 +406,7 @@ static void private_data_that_is_none_is_rejected(void)
 	h = hello_for(NT_QUEUES_MAX + 1);
 	SAME(dial_with(h), NT_RDMA_INVALID_QID);
 	h = hello_for(0);
-	h.h.hsqsize = 32;
+	h.h.hsqsize = 128;
 	SAME(dial_with(h), NT_RDMA_INVALID_HSQSIZE);
 	h.h.hsqsize = 0;
 	SAME(dial_with(h), NT_RDMA_INVALID_HSQSIZE);
