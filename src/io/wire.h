@@ -114,6 +114,8 @@ bool vb_tx_in_place(const struct vb_tx *tx);
 uint8_t *vb_tx_room(struct vb_tx *tx);
 /* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */
 void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid);
+/* The same, of headers alone; but it arrives before, or with the first of, what was laid out since begin. */
+void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len);
 /* How many more packets of len bytes that go to addr fit beside it: they lie one behind the other from vb_tx_room on, each
  * with room for its ICRC. At most VB_TX_MORE. */
 #define VB_TX_MORE 16u

@@ -384,14 +384,25 @@ static void emit_more(struct vb_wire_path *w, struct vb_wire_out *out)
 	}
 }
 
-/* Everything that may go. Under sq_lock. */
+static bool is_send(uint8_t opcode)
+{
+	const struct vb_opcode_info *info = vb_opcode_info(opcode);
+
+	return info->op == VB_OP_SEND && info->flags & VB_REQUEST;
+}
+
+/*
+ * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_wire_output), and arrives before them where
+ * they are sends: programs expect what they sent to complete before what was sent in answer to it, and have no room in their
+ * send queue otherwise. Not so with writes, whose receiver may look at nothing but its memory once its own request has completed.
+ */
 static void emit(struct vb_qp *qp, uint64_t now)
 {
 	struct vb_wire_path *w = qp->wire;
 	bool paced = qp->type == IBV_QPT_UC;
 	uint32_t bytes = 0;
 	struct vb_wire_out out;
-	bool all = true;
+	bool all = true, sends = true; /* so far nothing but these */
 
 	vb_wire_path_locked(w);
 	out.run.left = 0;
@@ -414,7 +425,11 @@ static void emit(struct vb_qp *qp, uint64_t now)
 		w->laid[0].at = NULL;
 		if (!vb_wire_output(&w->q, &out, now))
 			break;
-		vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, w->laid);
+		if (out.opcode == VB_RC_ACK && sends)
+			vb_tx_add_ahead(w->tx, &w->to, out.header_len);
+		else
+			vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, w->laid);
+		sends = sends && is_send(out.opcode);
 		bytes += out.payload_len;
 		if (!paced)
 			emit_more(w, &out);
@@ -468,11 +483,21 @@ static bool waits_for_more(struct vb_qp *qp, uint64_t now)
 	       atomic_load_explicit(&qp->node->duty, memory_order_relaxed) == VB_DUTY_POLLER;
 }
 
+/* What was just posted may be the answer to what was received. */
+static bool answers_by_send(struct vb_qp *qp)
+{
+	uint8_t opcode = vb_sq_at(qp, qp->sq_head - 1)->opcode;
+
+	return qp->type == IBV_QPT_RC && (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
+}
+
 bool vb_wire_kick(struct vb_qp *qp)
 {
 	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed);
 
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	if (answers_by_send(qp))
+		vb_wire_ack_all(&qp->wire->q);
 	if (waits_for_more(qp, now)) {
 		set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
 		return false;

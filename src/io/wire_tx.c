@@ -480,6 +480,24 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 	append(tx, to, (uint32_t)len, laid);
 }
 
+/* The first of what waits, where it shares its send with what was laid out before; else one of its own, which goes first. */
+void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
+{
+	unsigned waits = tx->n - tx->sent;
+	bool alone = !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
+
+	if (alone)
+		tx->msg[tx->n - 1].closed = true;
+	vb_tx_add(tx, to, len, len, NULL);
+	if (!alone || tx->n - tx->sent != waits + 1)
+		return;
+	struct message m = tx->msg[tx->n - 1];
+
+	memmove(&tx->msg[tx->sent + 1], &tx->msg[tx->sent], waits * sizeof(m));
+	tx->msg[tx->sent] = m;
+	tx->msg[tx->n - 1].closed = true; /* what comes next does not lie behind it */
+}
+
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
 {
 	uint32_t size = (uint32_t)len + VB_ICRC_LEN, n;

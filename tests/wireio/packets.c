@@ -137,6 +137,30 @@ static void our_requests_reach_a_stranger_over_ipv6(void)
 	our(true);
 }
 
+/*
+ * The answer is of two packets, the second the shorter, so that nothing can go behind them with the same send. Each other
+ * question does not ask for an acknowledgement, as those in the middle of a burst. Fails when the question has not completed
+ * over there when the answer is received: a program that has room for so many questions under way has none for the next.
+ */
+static void a_question_is_acknowledged_before_it_is_answered(void)
+{
+	stranger_meet(&s, &(struct conf){0}, false);
+	for (uint32_t i = 0; i < 100; i++) {
+		post_recv(&s.l, i, &s.m, 65536, 64);
+		struct vb_packet p = stranger_packet(&s, VB_RC_SEND_ONLY, s.l.it.psn + i, 4);
+
+		p.bth.ack_req = i % 2;
+		stranger_say(&s, &p, NULL);
+		expect(s.l.rcq, i, IBV_WC_SUCCESS);
+		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 1100);
+		acked(i);
+		stranger_expect(&s, &c, VB_RC_SEND_FIRST, first() + 2 * i);
+		stranger_expect(&s, &c, VB_RC_SEND_LAST, first() + 2 * i + 1);
+		ack(first() + 2 * i + 1);
+		expect(s.l.scq, i, IBV_WC_SUCCESS);
+	}
+}
+
 /* A window that lies across 2^24, both ways. */
 static void sequence_numbers_go_round_both_ways(void)
 {
@@ -577,6 +601,7 @@ int main(int argc, char **argv)
 		{"a stranger is served over IPv6", a_stranger_is_served_over_ipv6},
 		{"our requests reach a stranger", our_requests_reach_a_stranger},
 		{"our requests reach a stranger over IPv6", our_requests_reach_a_stranger_over_ipv6},
+		{"a question is acknowledged before it is answered", a_question_is_acknowledged_before_it_is_answered},
 		{"sequence numbers go round, both ways", sequence_numbers_go_round_both_ways},
 		{"what is no packet is counted and dropped", what_is_no_packet_is_counted_and_dropped},
 		{"an opcode that is reserved is an invalid request", an_opcode_that_is_reserved_is_an_invalid_request},

@@ -75,6 +75,7 @@ static void make_ack(struct vb_wire_qp *qp, struct vb_wire_out *out)
 	}
 	rs->owed = VB_WIRE_NO_ACK;
 	rs->ack_at = 0;
+	rs->told = rs->epsn;
 	vb_wire_seal(qp, out, &p);
 }
 

@@ -35,7 +35,7 @@ void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const
 		qp->cfg.ack_every = 32;
 	if (!qp->cfg.probe_min)
 		qp->cfg.probe_min = 1000000;
-	qp->rs.epsn = cfg->rq_psn;
+	qp->rs.epsn = qp->rs.told = cfg->rq_psn;
 	vb_wire_window_init(&qp->rq.window, cfg->max_window, cfg->mtu);
 }
 
@@ -286,7 +286,7 @@ static bool ack_waits(struct vb_wire_qp *qp)
 {
 	if (qp->rs.owed != VB_WIRE_ACK || vb_resource_unanswered(qp))
 		qp->passed = 0;
-	return qp->rs.owed == VB_WIRE_ACK && qp->passed < ACK_BEHIND;
+	return qp->rs.owed == VB_WIRE_ACK && qp->passed < ACK_BEHIND && (!qp->passed || qp->passed < qp->cfg.burst);
 }
 
 /* Answers and requests take turns, so that neither side of a busy pair starves the other. */
@@ -347,4 +347,13 @@ bool vb_wire_silent(const struct vb_wire_qp *qp, uint64_t now)
 void vb_wire_ack_now(struct vb_wire_qp *qp)
 {
 	qp->rs.ack_at = 0;
+}
+
+void vb_wire_ack_all(struct vb_wire_qp *qp)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	if (rs->owed == VB_WIRE_NO_ACK && !rs->closed && !qp->dead && !vb_psn_equal(rs->told, rs->epsn))
+		rs->owed = VB_WIRE_ACK;
+	rs->ack_at = 0;
 }

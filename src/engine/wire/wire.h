@@ -257,6 +257,7 @@ struct vb_wire_responder {
 	struct vb_psn nak_psn; /* of RNR and NAK */
 	uint32_t owed_for;     /* packets */
 	uint64_t ack_at;       /* when it is due, 0: now */
+	struct vb_psn told;    /* epsn, when the last one went out */
 	bool cnp;              /* a congestion notification is due */
 	uint64_t cnp_after;
 	struct vb_wire_inbound in;
@@ -351,5 +352,7 @@ void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now);
 bool vb_wire_silent(const struct vb_wire_qp *qp, uint64_t now);
 /* A delayed acknowledgement waits no longer: something goes to this peer anyway. */
 void vb_wire_ack_now(struct vb_wire_qp *qp);
+/* The same of all that has come, whether the peer has asked for that or not. */
+void vb_wire_ack_all(struct vb_wire_qp *qp);
 
 #endif
