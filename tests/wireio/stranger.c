@@ -144,7 +144,8 @@ void stranger_meet_at(struct stranger *s, const struct conf *c, const char *devi
 
 	memcpy(it.gid.raw, s->there, 16);
 	link_to(&s->l, &it);
-	CHECK(vb_qp(s->l.qp)->wire);
+	/* a broker may be silent for long on a busy machine: then io/way.c goes on looking */
+	WAIT_FOR(*(struct vb_wire_path *volatile *)&vb_qp(s->l.qp)->wire);
 	listen_there(s);
 }
 
