@@ -187,6 +187,11 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_
 	assert(p.payload_at == header_len && p.payload_at + p.payload_len + p.bth.pad == len);
 }
 
+void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len)
+{
+	vb_tx_add(tx, addr, len, len, NULL);
+}
+
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len)
 {
 	return 0;

@@ -144,21 +144,31 @@ static void our_requests_reach_a_stranger_over_ipv6(void)
  */
 static void a_question_is_acknowledged_before_it_is_answered(void)
 {
+	unsigned before = 0;
+
 	stranger_meet(&s, &(struct conf){0}, false);
 	for (uint32_t i = 0; i < 100; i++) {
-		post_recv(&s.l, i, &s.m, 65536, 64);
 		struct vb_packet p = stranger_packet(&s, VB_RC_SEND_ONLY, s.l.it.psn + i, 4);
 
 		p.bth.ack_req = i % 2;
+		post_recv(&s.l, i, &s.m, 65536, 64);
 		stranger_say(&s, &p, NULL);
 		expect(s.l.rcq, i, IBV_WC_SUCCESS);
 		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 1100);
-		acked(i);
-		stranger_expect(&s, &c, VB_RC_SEND_FIRST, first() + 2 * i);
-		stranger_expect(&s, &c, VB_RC_SEND_LAST, first() + 2 * i + 1);
+		for (unsigned came = 0; came != 7;) {
+			CHECK(stranger_take(&s, &c, PATIENCE));
+			bool is_ack = c.p.bth.opcode == VB_RC_ACK;
+			uint32_t n = (c.p.bth.psn.v - (is_ack ? s.l.it.psn + i : first() + 2 * i)) & 0xffffff;
+
+			if (n > !is_ack) /* of an earlier round: we are late, and it was sent again */
+				continue;
+			before += is_ack && !came;
+			came |= is_ack ? 1 : 2u << n;
+		}
 		ack(first() + 2 * i + 1);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 	}
+	CHECK(before >= 90); /* of two sends that follow each other the network may now and then bring the second first */
 }
 
 /* A window that lies across 2^24, both ways. */
