@@ -63,7 +63,7 @@ struct came {
 };
 /* The next packet that comes to the stranger, its ICRC checked by the table of the tests. */
 bool stranger_take(struct stranger *s, struct came *c, int ms);
-/* It has this opcode, and this PSN, counted from the first that the answer or request could have. */
+/* It has this opcode, and this PSN; requests that come again are passed over. */
 void stranger_expect(struct stranger *s, struct came *c, uint8_t opcode, uint32_t psn);
 /* What comes for so long is nothing. */
 void stranger_silence(struct stranger *s, int ms);
