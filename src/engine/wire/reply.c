@@ -124,9 +124,12 @@ static bool make_response(struct vb_wire_qp *qp, struct vb_wire_resource *r, str
 		p.aeth.value = credits(qp);
 	vb_resource_sent(qp, r);
 	/* the answer to the last request says all that an acknowledgement would */
-	if (rs->owed == VB_WIRE_ACK && vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
-		rs->owed = VB_WIRE_NO_ACK;
-		rs->ack_at = 0;
+	if (vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
+		rs->told = rs->epsn;
+		if (rs->owed == VB_WIRE_ACK) {
+			rs->owed = VB_WIRE_NO_ACK;
+			rs->ack_at = 0;
+		}
 	}
 	vb_wire_seal(qp, out, &p);
 	if (r->next > r->from && r->next + 1 < r->end)

@@ -4,7 +4,6 @@
 #include "engine/wire/machine.h"
 
 #define UC_PAUSE 100000ull /* ns */
-#define ACK_BEHIND 64      /* packets */
 #define MIGREQ 0x40        /* of the BTH's second byte */
 #define CNP_EVERY 50000ull /* ns */
 
@@ -278,7 +277,7 @@ static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
 }
 
 /*
- * A plain acknowledgement goes behind the request that it travels with, and not far behind. A program that waits for
+ * A plain acknowledgement goes behind the request that it travels with, and no more than a burst behind. A program that waits for
  * its completion looks at the network until it has it, and then perhaps only at its memory: by then the peer's data has
  * to be there.
  */
@@ -286,7 +285,7 @@ static bool ack_waits(struct vb_wire_qp *qp)
 {
 	if (qp->rs.owed != VB_WIRE_ACK || vb_resource_unanswered(qp))
 		qp->passed = 0;
-	return qp->rs.owed == VB_WIRE_ACK && qp->passed < ACK_BEHIND && (!qp->passed || qp->passed < qp->cfg.burst);
+	return qp->rs.owed == VB_WIRE_ACK && (!qp->passed || qp->passed < qp->cfg.burst);
 }
 
 /* Answers and requests take turns, so that neither side of a busy pair starves the other. */

@@ -257,7 +257,7 @@ struct vb_wire_responder {
 	struct vb_psn nak_psn; /* of RNR and NAK */
 	uint32_t owed_for;     /* packets */
 	uint64_t ack_at;       /* when it is due, 0: now */
-	struct vb_psn told;    /* epsn, when the last one went out */
+	struct vb_psn told;    /* epsn, when the last one went out, or an answer that says as much */
 	bool cnp;              /* a congestion notification is due */
 	uint64_t cnp_after;
 	struct vb_wire_inbound in;

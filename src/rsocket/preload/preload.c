@@ -384,10 +384,8 @@ PRE_EXPORT int setsockopt(int fd, int level, int name, const void *value, sockle
 
 	if (!s)
 		return pre_real.setsockopt(fd, level, name, value, len);
-	bool aside = s->rs < 0 && waits_for_data(s, level, name);
-
 	r = s->rs >= 0 ? rsetsockopt(s->rs, level, name, value, len)
-	               : pre_real.setsockopt(aside ? fd : s->plain, level, name, value, len);
+	               : pre_real.setsockopt(waits_for_data(s, level, name) ? fd : s->plain, level, name, value, len);
 	if (r && errno == ENOPROTOOPT && s->rs >= 0)
 		r = pre_real.setsockopt(fd, level, name, value, len);
 	pre_put(s);
@@ -401,10 +399,8 @@ PRE_EXPORT int getsockopt(int fd, int level, int name, void *restrict value, soc
 
 	if (!s)
 		return pre_real.getsockopt(fd, level, name, value, len);
-	bool aside = s->rs < 0 && waits_for_data(s, level, name);
-
 	r = s->rs >= 0 ? rgetsockopt(s->rs, level, name, value, len)
-	               : pre_real.getsockopt(aside ? fd : s->plain, level, name, value, len);
+	               : pre_real.getsockopt(waits_for_data(s, level, name) ? fd : s->plain, level, name, value, len);
 	if (r && errno == ENOPROTOOPT && s->rs >= 0)
 		r = pre_real.getsockopt(fd, level, name, value, len);
 	pre_put(s);
