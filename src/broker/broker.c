@@ -50,6 +50,8 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 void vb_broker_fini(struct vb_broker *b, bool keep_state)
 {
 	vb_state_close(&b->state, &b->config.rt, keep_state); /* first: what is closed now has not left */
+	if (!keep_state)
+		vb_gsi_off_port(b);
 	vb_hold_close(&b->hold);                              /* … nor has it given back its lane */
 	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
 		if (b->sessions[i])
@@ -314,7 +316,10 @@ static int wait_for_lock(const struct vb_runtime *rt, int *lock)
 /* The keeper, if there is one, has lived through the death of the broker before us. */
 static void adopt_lanes(struct vb_broker *b)
 {
-	if (!vb_hold_adopt(&b->hold, &b->config.rt) || !b->state.followed)
+	if (!vb_hold_adopt(&b->hold, &b->config.rt))
+		return;
+	vb_gsi_on_port(b);
+	if (!b->state.followed)
 		return;
 	b->hold.unchecked = false;
 	sweep_lanes(b);

@@ -72,7 +72,13 @@ bool vb_gsi_is_busy(const struct vb_broker *b)
 static void rest(struct vb_broker *b)
 {
 	if (!b->gsi->members && !b->gsi->gone && b->gsi->wire)
-		vb_gsi_wire_shut(b, b->gsi->wire);
+		vb_gsi_wire_rest(b->gsi->wire);
+}
+
+void vb_gsi_on_port(struct vb_broker *b)
+{
+	if (found(b) && b->gsi->wire)
+		vb_gsi_wire_open(b, b->gsi->wire);
 }
 
 void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
@@ -103,6 +109,12 @@ static void log_counters(const struct vb_gsi_counters *c)
 		vb_log(VB_LOG_DEBUG, "broker: queue pair 1: %s: %lu", text, (unsigned long)c->field);
 	VB_GSI_COUNTERS(X)
 #undef X
+}
+
+void vb_gsi_off_port(struct vb_broker *b)
+{
+	if (b->gsi && b->gsi->wire)
+		vb_gsi_wire_shut(b, b->gsi->wire);
 }
 
 void vb_gsi_close(struct vb_broker *b)

@@ -75,6 +75,9 @@ void vb_gsi_leave(struct vb_broker *b, struct vb_session *s);
 bool vb_gsi_is_busy(const struct vb_broker *b);
 /* All have left. */
 void vb_gsi_close(struct vb_broker *b);
+/* UDP port 4791 is ours, whether there are members or not; it is so no longer, and nobody takes it over from us. */
+void vb_gsi_on_port(struct vb_broker *b);
+void vb_gsi_off_port(struct vb_broker *b);
 
 /* Is there something to send to it? Sends one message: 0 or as vb_session_send. */
 bool vb_gsi_waiting(const struct vb_session *s);
@@ -134,8 +137,12 @@ struct vb_gsi_wire *vb_gsi_wire_new(struct vb_broker *b);
 /* Does what is due; when to call again, 0: need not be. */
 int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now);
 void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w);
-/* There is a member, or a peer to hear from; there is none. */
+/* There is a member, a peer to hear from, or a program on the port. Stays open where that ends: as long as the port is ours,
+ * who asks for a service is told at once that there is none. */
 void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w);
+/* There is neither member nor peer: a port that we have not got is not looked for any more. */
+void vb_gsi_wire_rest(struct vb_gsi_wire *w);
+/* The broker ends, and leaves nothing to the next one. */
 void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w);
 /* False: it is lost. */
 bool vb_gsi_wire_send(struct vb_gsi_wire *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,

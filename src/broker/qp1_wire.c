@@ -90,6 +90,14 @@ void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w)
 	take_lane(b, w);
 }
 
+void vb_gsi_wire_rest(struct vb_gsi_wire *w)
+{
+	if (w->rx >= 0)
+		return;
+	w->wanted = false;
+	w->again_at = 0;
+}
+
 void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w)
 {
 	if (!w->wanted)

@@ -277,8 +277,10 @@ static int send_wire(struct vb_broker *b, struct vb_session *s)
 
 	fds[1] = b->hold.lifeline;
 	int sent = vb_session_send(s, &m, sizeof(m), fds, err ? 0 : 2);
-	if (!err)
+	if (!err) {
 		close(fds[0]);
+		vb_gsi_on_port(b);
+	}
 	if (!sent)
 		s->wire_due = false;
 	return sent;

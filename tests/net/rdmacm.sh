@@ -20,6 +20,40 @@ without_lo() { # LOOPBACK-ADDRESS
 	return $c
 }
 
+# Port 4791 is open, but no program listens: who asks is refused (8: invalid service id), and does not ask until it gives up
+port_sockets() { ip netns exec "$B" grep -ci ':12B7 ' /proc/net/udp6; }
+open_port() { # and no longer being opened, when what comes is lost
+	local n
+	n=$(port_sockets)
+	[ "$n" -gt 0 ] && [ "$n" = "$(port_sockets)" ]
+}
+is_refused() {
+	wait_for 20 open_port || { echo "port 4791 is not open"; return 1; }
+	! asks "${on_a[@]}" && grep -q 'RDMA_CM_EVENT_REJECTED, error 8' "$work/client.out" && return 0
+	said_by_both
+	return 1
+}
+nobody_listens() {
+	local status
+	start_server ibv_rc_pingpong -g $V4 -e -n 100000000 && start_client ibv_rc_pingpong -g $V4 -e -n 100000000 && is_refused
+	status=$?
+	kill "$client" "$server"
+	wait "$client" "$server" 2>/dev/null
+	return $status
+}
+have_gone() {
+	local status broker
+	wait_for 20 test ! -e "$work/b/broker.sock" || return 1
+	"${on_b[@]}" "${VERBENA_BROKER:-$BUILD/src/broker/verbena-broker}" --stay >"$work/broker.out" 2>&1 &
+	broker=$!
+	wait_for 20 test -S "$work/b/broker.sock" && both rping -s -a $there -C 1 -- rping -c -a @ -C 1 && is_refused
+	status=$?
+	kill $broker
+	wait $broker
+	[ $status = 0 ] || cat "$work/broker.out"
+	return $status
+}
+
 # AGAIN: a datagram may be lost, and udaddy then waits for it for ever
 for f in IPv4 IPv6; do
 	case $f in
@@ -29,6 +63,8 @@ for f in IPv4 IPv6; do
 	check "rping, $f" crossing 2000 both rping -s -a $there -C 20 -V -- rping -c -a @ -C 20 -V
 	check "rping, any address, $f" crossing 2000 both rping -s -a $any -C 5 -V -- rping -c -a @ -C 5 -V
 	check "rping, $lo where lo is no adapter" without_lo $lo
+	check "a host whose programs do not listen, $f" nobody_listens
+	check "a host whose programs have gone, $f" have_gone
 	check "rping, 60000 bytes, $f" crossing 1000000 both rping -s -a $there -C 10 -S 60000 -- rping -c -a @ -C 10 -S 60000
 	check "ucmatose, 20 connections, $f" crossing 20000 both ucmatose -b $any -c 20 -C 10 -- ucmatose -s @ -c 20 -C 10
 	AGAIN=1 check "udaddy, 5 datagram ids, $f" crossing 5000 both udaddy -b $there -c 5 -C 10 -- udaddy -s @ -b $here -c 5 -C 10
