@@ -156,6 +156,12 @@ static int add_socket(struct vb_lane_group *g, int family)
 	return 0;
 }
 
+/* Lane 0 is the broker's, which hands nothing on: it shares its socket with nobody. attach_choice() says the same. */
+static uint32_t socket_of(const struct vb_lane_group *g, uint32_t lane)
+{
+	return lane ? 1 + (lane - 1) % (g->n - 1) : 0;
+}
+
 /* The program sees the datagram from the BTH on. One that is too short ends it with 0, which is lane 0. */
 static int attach_choice(const struct vb_lane_group *g)
 {
@@ -163,7 +169,10 @@ static int attach_choice(const struct vb_lane_group *g)
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
 		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
-		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, g->n - 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, g->n - 1),
+		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
 		BPF_STMT(BPF_RET | BPF_A, 0),
 	};
 	struct sock_fprog prog = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
@@ -184,13 +193,13 @@ static int make_group(struct vb_lane_group *g, int family, uint32_t n)
 	return err;
 }
 
-/* VERBENA_LANES: fewer sockets than programs, which then share and hand packets on. A power of two. */
+/* VERBENA_LANES: fewer sockets than programs, which then share and hand packets on. A power of two, and more than one. */
 static uint32_t wanted(void)
 {
 	const char *text = getenv("VERBENA_LANES");
 	long n = text ? strtol(text, NULL, 10) : 0;
 
-	return n > 0 && n <= VB_LANE_COUNT && !(n & (n - 1)) ? (uint32_t)n : VB_LANE_COUNT;
+	return n > 1 && n <= VB_LANE_COUNT && !(n & (n - 1)) ? (uint32_t)n : VB_LANE_COUNT;
 }
 
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
@@ -222,7 +231,7 @@ void vb_lanes_close(struct vb_lane_group *g)
 
 int vb_lanes_give(struct vb_lane_group *g, uint32_t lane)
 {
-	uint32_t i = lane % g->n;
+	uint32_t i = socket_of(g, lane);
 	int unused = 0, size = RECEIVE_BUFFER;
 
 	if (g->shut[i]) {
@@ -238,11 +247,11 @@ int vb_lanes_give(struct vb_lane_group *g, uint32_t lane)
 
 void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
 {
-	uint32_t i = lane % g->n;
+	uint32_t i = socket_of(g, lane);
 
 	vb_lane_set_remove(&g->given, lane);
-	for (uint32_t other = i; other < VB_LANE_COUNT; other += g->n)
-		if (vb_lane_set_has(&g->given, other))
+	for (uint32_t other = 0; other < VB_LANE_COUNT; other++)
+		if (vb_lane_set_has(&g->given, other) && socket_of(g, other) == i)
 			return;
 	g->shut[i] = !shut(g->fd[i]);
 	drain(g->fd[i]);

@@ -18,7 +18,7 @@ struct vb_lane_group {
 	uint32_t n;                    /* sockets, a power of two; 0: there is no group */
 	int fd[VB_LANE_COUNT];         /* the first n */
 	bool shut[VB_LANE_COUNT];      /* of a socket: it drops what arrives */
-	struct vb_lane_set given;      /* lanes, not sockets: below 1024 sockets several lanes share one */
+	struct vb_lane_set given;      /* lanes, not sockets: below 1024 sockets several lanes share one, 0 excepted */
 };
 
 /* Makes the group, every socket shut: as many as fit beside spare other descriptors, a power of two. 0, EADDRINUSE

@@ -137,7 +137,7 @@ struct vb_msg_status_end {
 struct vb_msg_wire_reply {
 	struct vb_msg_head head;
 	int32_t err;
-	uint32_t nlanes;     /* sockets in the group: lane l is number l % nlanes */
+	uint32_t nlanes;     /* sockets in the group: lane 0 has the first, the others share the rest */
 	uint32_t holder_uid; /* with EADDRINUSE: whose the port is, where holder_pid is not 0 */
 	uint32_t holder_pid;
 };

@@ -47,8 +47,8 @@ struct vb_broker_ops {
 	 * holder_pid tell whose where holder_pid is not 0), EMFILE (no room for the descriptors, here or there), or another
 	 * errno. The descriptors, -1 with an error, are the callee's to close: the lane's receiving socket, non-blocking,
 	 * and the lifeline, which nobody reads or writes: the group lives until the last one has closed it. Never
-	 * connect() a lane, or give it another reuseport program: that takes it out of the group. Datagrams of lane
-	 * l arrive at socket l % nlanes: below 1024, programs share sockets. A lane asked for twice is the same socket. */
+	 * connect() a lane, or give it another reuseport program: that takes it out of the group. With fewer
+	 * than 1024 sockets, programs share them. A lane asked for twice is the same socket. */
 	void (*wire_reply)(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid,
 			   int holder_pid);
 	/* From queue pair 1, and what became of a binding; both may be NULL. */

@@ -124,15 +124,23 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	lim.rlim_cur = 120;
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 	set_up(40, 64);
+	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
+		CHECK_IS(vb_lanes_give(&group, i), group.fd[i ? 1 + (i - 1) % 63 : 0]);
+	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) { /* the broker's is nobody else's */
+		send_bth(AF_INET, i << 14, 12);
+		arrives_at(i ? 1 + (i - 1) % 63 : 0);
+	}
+	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
+		vb_lanes_take_back(&group, i);
 	vb_lanes_give(&group, 3);
-	vb_lanes_give(&group, 64 + 3);
-	send_bth(AF_INET, 67 << 14, 12);
+	vb_lanes_give(&group, 63 + 3);
+	send_bth(AF_INET, 66 << 14, 12);
 	arrives_at(3);
 	vb_lanes_take_back(&group, 3);
-	send_bth(AF_INET, 67 << 14, 12);
+	send_bth(AF_INET, 66 << 14, 12);
 	arrives_at(3);
-	vb_lanes_take_back(&group, 67);
-	send_bth(AF_INET, 67 << 14, 12);
+	vb_lanes_take_back(&group, 66);
+	send_bth(AF_INET, 66 << 14, 12);
 	CHECK_IS(where(), -1);
 	vb_lanes_close(&group);
 	lim.rlim_cur = 100; /* the limit would allow more than there is room for */

@@ -3,13 +3,21 @@
 # follows: ARCHITECTURE.md, "The wire"
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
+source "$HERE/../cm.sh"
+there=$V4_B
 LIMIT=100
-export VERBENA_LANES=2
+export VERBENA_LANES=4 # of which the broker has one
 hosts || exit 1
 compile_verify || exit 1
+# … whose packets are never the programs', nor theirs its own
+connects() {
+	free_port
+	both rping -s -a $there -p $port -C 100 -V -- rping -c -a @ -p $port -C 100 -V
+}
 ping() { pair ibv_rc_pingpong -d $DEV -g $V4 -e -c -n 300; }
 work_of() { pair "$work/../verify" -d $DEV -g $V4 -n 500000; }
-check "six pairs of programs over two sockets on each side" crossing 10000000 several 6 ping
+check "six pairs of programs over three sockets on each side" crossing 10000000 several 6 ping
+check "six pairs that connect by rdma_cm" crossing 100000 several 6 connects
 check "sends, writes, reads and atomics of four pairs, all right" crossing 4000000 several 4 work_of
 sockets() { ip netns exec $B ss -uanH | grep -c ':4791 '; }
 gone() { [ "$(sockets)" = 0 ]; }
