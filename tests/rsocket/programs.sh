@@ -7,13 +7,24 @@ declare -p on_a on_b >/dev/null 2>&1 || on_a=() on_b=()
 
 # An rsocket that listens is not in /proc/net/tcp: who is refused comes again. (rstream and riostream that connect without
 # blocking then say "rpoll" and the errno of the call before.)
-start_rserver() { # COMMAND…
+start_rserver() { # COMMAND…; datagrams: the port where it waits for them
+	[ ${#on_b[@]} = 0 ] || wait_for 20 test ! -e "$work/b/broker.sock" || : # the port is not that of the last server's broker
 	timeout -k 2 $((LIMIT * SLOW)) ${on_b[@]+"${on_b[@]}"} "${run[@]}" "$@" >"$work/server.out" 2>&1 </dev/null &
 	server=$!
-	[ ${#on_b[@]} = 0 ] || wait_for 20 answers || :
+	if [ -n "${datagrams:-}" ]; then
+		wait_for 20 datagrams_come "$datagrams" || : # one for nobody is lost
+	elif [ ${#on_b[@]} != 0 ]; then
+		wait_for 20 answers || :
+	fi
 }
-# Port 4791 is open: before, a request to connect is lost, and comes again after seconds
-answers() { gone "$server" || ip netns exec "$B" grep -qsi ':12B7 ' /proc/net/udp /proc/net/udp6; }
+# Port 4791 is open, and no longer being opened: before, a request to connect is lost, and comes again after seconds
+port_sockets() { ip netns exec "$B" cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -ci ':12B7 '; }
+answers() {
+	local n
+	gone "$server" && return 0
+	n=$(port_sockets)
+	[ "$n" -gt 0 ] && [ "$n" = "$(port_sockets)" ]
+}
 datagrams_come() { # PORT
 	gone "$server" || ${on_b[@]+ip netns exec "$B"} grep -qsi ":$(printf %04X "$1") " /proc/net/udp /proc/net/udp6
 }
@@ -75,10 +86,10 @@ copied() { # BYTES
 }
 
 echoed() { # udpong ARGS…
-	local status
+	local status datagrams
 	next_port
+	datagrams=$rport
 	start_rserver udpong -b "$HOST" -p $rport "$@"
-	wait_for 20 datagrams_come "$rport" # one for nobody is lost
 	client udpong -p $rport -s "$HOST" "$@"
 	status=$?
 	[ $status = 0 ] || said_by_both
@@ -117,9 +128,9 @@ iperf() { # ARGS…: of the client
 	ended $?
 }
 python() { # HOW [HOW OF THE CLIENT]
-	local s
+	local s datagrams=
+	[ "$1" != dgram ] || datagrams=7475
 	start_rserver "${PYTHON:-python3}" "$ROOT/tests/rsocket/plain.py" serve "$1" "$HOST"
-	[ "$1" != dgram ] || wait_for 20 datagrams_come 7475
 	client "${PYTHON:-python3}" "$ROOT/tests/rsocket/plain.py" call "${2:-block}" "$HOST"
 	ended $?
 }
@@ -193,10 +204,10 @@ from_redis() {
 	return $status
 }
 sockperf_says() { # ARGS…
-	local status
+	local status datagrams=
 	next_port
+	[ "${1:-}" = --tcp ] || datagrams=$rport
 	start_rserver sockperf sr -i "$HOST" -p $rport "$@"
-	[ "${1:-}" = --tcp ] || wait_for 20 datagrams_come "$rport"
 	client sockperf pp -i "$HOST" -p $rport -t 1 "$@" && grep -q 'avg-latency=' "$work/client.out"
 	status=$?
 	[ $status = 0 ] || said_by_both
