@@ -20,7 +20,7 @@
 #include "util/calls.h"
 #include "util/log.h"
 
-#define CONNECT_MS 5000   /* bound of vb_broker_connect */
+#define CONNECT_MS 15000  /* bound of vb_broker_connect: beside programs that spin, others may not run for ten seconds */
 #define FIRST_BACKOFF_MS 5
 #define LAST_BACKOFF_MS 1000
 #define LOCKED_MS 10      /* somebody else is starting a broker: look again */
