@@ -52,7 +52,7 @@ void vb_broker_fini(struct vb_broker *b, bool keep_state)
 	vb_state_close(&b->state, &b->config.rt, keep_state); /* first: what is closed now has not left */
 	if (!keep_state)
 		vb_gsi_off_port(b);
-	vb_hold_close(&b->hold);                              /* … nor has it given back its lane */
+	vb_hold_close(&b->hold); /* before the sessions, which have not given back their lanes either */
 	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
 		if (b->sessions[i])
 			vb_session_close(b, b->sessions[i], false);

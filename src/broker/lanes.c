@@ -159,7 +159,7 @@ static int add_socket(struct vb_lane_group *g, int family)
 /* Lane 0 is the broker's, which hands nothing on: it shares its socket with nobody. attach_choice() says the same. */
 static uint32_t socket_of(const struct vb_lane_group *g, uint32_t lane)
 {
-	return lane ? 1 + (lane - 1) % (g->n - 1) : 0;
+	return lane < g->n ? lane : 1 + (lane - 1) % (g->n - 1);
 }
 
 /* The program sees the datagram from the BTH on. One that is too short ends it with 0, which is lane 0. */
@@ -169,7 +169,7 @@ static int attach_choice(const struct vb_lane_group *g)
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
 		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n, 0, 3), /* with all sockets, no division */
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
 		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, g->n - 1),
 		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),

@@ -1,23 +1,17 @@
 // broker_client.c - a program's connection to the broker: found, started, lost and found again
 // follows: broker/proto.h
 // SPDX-License-Identifier: MIT
-#include "io/broker_client.h"
-
 #include <errno.h>
-#include <infiniband/verbs.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker/proto.h"
-#include "broker/runtime.h"
 #include "broker/spawn.h"
 #include "io/broker_incoming.h"
-#include "util/calls.h"
+#include "io/broker_outgoing.h"
 #include "util/log.h"
 
 #define CONNECT_MS 15000  /* bound of vb_broker_connect: beside programs that spin, others may not run for ten seconds */
@@ -25,49 +19,6 @@
 #define LAST_BACKOFF_MS 1000
 #define LOCKED_MS 10      /* somebody else is starting a broker: look again */
 #define READS_PER_DISPATCH 64
-
-/*
- * AWAY -> ATTACHING -> ATTACHED, with STARTING between AWAY and AWAY where no broker runs. Each step is short; what takes
- * time is waited for in the epoll descriptor, or by a deadline.
- */
-enum client_state {
-	AWAY,
-	STARTING,  /* a broker of ours comes up: ready_fd tells, lock_fd is held */
-	ATTACHING, /* ATTACH is sent */
-	ATTACHED,
-};
-
-/* A message that the socket did not take yet. */
-struct pending {
-	struct pending *next;
-	size_t len;
-	char bytes[];
-};
-
-struct vb_broker_client {
-	pthread_mutex_t lock; /* guards what the any-thread calls touch: down to pending_tail */
-	enum client_state state;
-	int sock;             /* -1 but when ATTACHING or ATTACHED */
-	uint32_t ngids;
-	uint8_t gids[VB_MAX_GIDS][16];
-	bool gids_due;        /* the broker has not been told */
-	bool wire_due;        /* … nor asked */
-	bool want_out;        /* epoll watches for room in the socket */
-	struct pending *pending, **pending_tail;
-
-	/* the adapter thread's own */
-	struct vb_attach_fds fds;
-	pid_t owner;          /* a child of a fork must not speak for its parent */
-	int epoll_fd, ready_fd, lock_fd;
-	struct vb_runtime rt; /* the place that is being started */
-	bool as_thread;       /* an exec failed before: the broker runs in here */
-	bool refused;         /* said in the log already */
-	int error;            /* why the last attempt was refused; 0: it was not */
-	int64_t deadline;     /* AWAY: when to try again; STARTING, ATTACHING: when to give up */
-	int backoff_ms;
-	uint32_t lane;        /* 0 before the first ATTACHED; these three stay for life */
-	uint64_t incarnation, secret;
-};
 
 uint32_t vb_broker_proc_id(const struct vb_broker_client *c)
 {
@@ -113,175 +64,6 @@ static void unwatch_and_close(struct vb_broker_client *c, int *fd)
 	*fd = -1;
 }
 
-/* ---- sending ---- */
-
-static struct vb_msg_head head_of(uint8_t type, size_t len)
-{
-	return (struct vb_msg_head){.type = type, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
-}
-
-/* Caller holds the lock. */
-static void want_room(struct vb_broker_client *c, bool want)
-{
-	struct epoll_event ev = {.events = EPOLLIN | (want ? EPOLLOUT : 0), .data.fd = c->sock};
-
-	if (want != c->want_out && !epoll_ctl(c->epoll_fd, EPOLL_CTL_MOD, c->sock, &ev))
-		c->want_out = want;
-}
-
-/* 0, EAGAIN, or EPIPE: then the end shows on the receiving side, too. */
-static int send_bytes(int sock, const void *msg, size_t len)
-{
-	int cancel;
-
-	vb_cancel_defer(&cancel); /* any lock may be held */
-	ssize_t n = send(sock, msg, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-	vb_cancel_restore(cancel);
-	if (n >= 0)
-		return 0;
-	return errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM ? EAGAIN : EPIPE;
-}
-
-static int send_gids(struct vb_broker_client *c)
-{
-	struct {
-		struct vb_msg_set_gids m;
-		uint8_t gids[VB_MAX_GIDS][16];
-	} out;
-	size_t len = sizeof(out.m) + c->ngids * 16ull;
-
-	out.m = (struct vb_msg_set_gids){.head = head_of(VB_MSG_SET_GIDS, len), .n = c->ngids};
-	memcpy(out.gids, c->gids, c->ngids * 16ull);
-	return send_bytes(c->sock, &out, len);
-}
-
-static int send_wire(struct vb_broker_client *c)
-{
-	struct vb_msg_head m = head_of(VB_MSG_WIRE, sizeof(m));
-
-	return send_bytes(c->sock, &m, sizeof(m));
-}
-
-static void drop_pending(struct vb_broker_client *c)
-{
-	for (struct pending *p; (p = c->pending);) {
-		c->pending = p->next;
-		free(p);
-	}
-	c->pending_tail = &c->pending;
-}
-
-/* What waited for room, in order. Caller holds the lock; state is ATTACHED. */
-static void flush(struct vb_broker_client *c)
-{
-	struct pending *p;
-	int err = 0;
-
-	if (c->gids_due) {
-		err = send_gids(c);
-		c->gids_due = err == EAGAIN;
-	}
-	if (!err && c->wire_due) {
-		err = send_wire(c);
-		c->wire_due = err == EAGAIN;
-	}
-	while (!err && (p = c->pending)) {
-		err = send_bytes(c->sock, p->bytes, p->len);
-		if (err)
-			break;
-		c->pending = p->next;
-		if (!c->pending)
-			c->pending_tail = &c->pending;
-		free(p);
-	}
-	want_room(c, err == EAGAIN);
-}
-
-int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, size_t n)
-{
-	if (n > VB_MAX_GIDS)
-		return EINVAL;
-	pthread_mutex_lock(&c->lock);
-	if (n)
-		memcpy(c->gids, gids, n * 16);
-	c->ngids = (uint32_t)n;
-	c->gids_due = true;
-	if (c->state == ATTACHED)
-		flush(c);
-	pthread_mutex_unlock(&c->lock);
-	return 0;
-}
-
-/* Caller holds the lock. */
-static int queue(struct vb_broker_client *c, const void *msg, size_t len)
-{
-	struct pending *p = malloc(sizeof(*p) + len);
-
-	if (!p)
-		return ENOMEM;
-	p->next = NULL;
-	p->len = len;
-	memcpy(p->bytes, msg, len);
-	*c->pending_tail = p;
-	c->pending_tail = &p->next;
-	flush(c);
-	return 0;
-}
-
-/* In order, behind what waits already. 0, ENOTCONN, ENOMEM. */
-static int post(struct vb_broker_client *c, const void *msg, size_t len)
-{
-	int err;
-
-	pthread_mutex_lock(&c->lock);
-	if (c->state != ATTACHED)
-		err = ENOTCONN;
-	else if (c->gids_due || c->wire_due || c->pending)
-		err = queue(c, msg, len);
-	else
-		err = send_bytes(c->sock, msg, len);
-	if (err == EAGAIN)
-		err = queue(c, msg, len);
-	pthread_mutex_unlock(&c->lock);
-	return err == EPIPE ? ENOTCONN : err;
-}
-
-int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const union ibv_gid *dgid)
-{
-	struct vb_msg_meet m = {.head = head_of(VB_MSG_MEET, sizeof(m)), .tag = tag, .qpn = qpn};
-
-	memcpy(m.dgid, dgid, 16);
-	return post(c, &m, sizeof(m));
-}
-
-int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy)
-{
-	struct vb_msg_head head = head_of(type, len);
-	int err;
-
-	memcpy(msg, &head, sizeof(head));
-	if (!lossy)
-		return post(c, msg, len);
-	pthread_mutex_lock(&c->lock);
-	err = c->state == ATTACHED ? send_bytes(c->sock, msg, len) : ENOTCONN;
-	pthread_mutex_unlock(&c->lock);
-	return err == EPIPE ? ENOTCONN : err;
-}
-
-int vb_broker_wire(struct vb_broker_client *c)
-{
-	int err = ENOTCONN;
-
-	pthread_mutex_lock(&c->lock);
-	if (c->state == ATTACHED) {
-		c->wire_due = true;
-		flush(c);
-		err = 0;
-	}
-	pthread_mutex_unlock(&c->lock);
-	return err;
-}
-
 /* ---- losing and finding ---- */
 
 static void set_state(struct vb_broker_client *c, enum client_state state, int in_ms)
@@ -299,7 +81,7 @@ static void lose_socket(struct vb_broker_client *c)
 	unwatch_and_close(c, &c->sock);
 	c->want_out = false;
 	c->wire_due = false;
-	drop_pending(c); /* their callers repeat them when we are attached again */
+	vb_outgoing_drop(c); /* their callers repeat them when we are attached again */
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -325,7 +107,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	pthread_mutex_lock(&c->lock);
 	size_t len = sizeof(out.m) + c->ngids * 16ull;
 	out.m = (struct vb_msg_attach){
-		.head = head_of(VB_MSG_ATTACH, len),
+		.head = vb_outgoing_head(VB_MSG_ATTACH, len),
 		.lane = c->lane, .incarnation = c->incarnation, .secret = c->secret, .ngids = c->ngids,
 	};
 	memcpy(out.gids, c->gids, c->ngids * 16ull);
@@ -505,7 +287,7 @@ static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in
 	set_state(c, ATTACHED, 0);
 	pthread_mutex_lock(&c->lock);
 	if (c->gids_due)
-		flush(c);
+		vb_outgoing_flush(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -603,7 +385,7 @@ static void step_connected(struct vb_broker_client *c, const struct vb_broker_op
 	}
 	pthread_mutex_lock(&c->lock);
 	if (c->state == ATTACHED && c->want_out)
-		flush(c);
+		vb_outgoing_flush(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -685,11 +467,11 @@ int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client *
 
 static void say_goodbye(struct vb_broker_client *c)
 {
-	struct vb_msg_head bye = head_of(VB_MSG_DETACH, sizeof(bye));
+	struct vb_msg_head bye = vb_outgoing_head(VB_MSG_DETACH, sizeof(bye));
 
 	if (c->sock < 0)
 		return;
-	send_bytes(c->sock, &bye, sizeof(bye));
+	vb_outgoing_send(c->sock, &bye, sizeof(bye));
 	shutdown(c->sock, SHUT_RDWR); /* children that inherited it would keep it open */
 }
 
@@ -700,7 +482,7 @@ void vb_broker_disconnect(struct vb_broker_client *c)
 	/* in a child the epoll set and the socket are the parent's, too */
 	if (c->owner == getpid())
 		say_goodbye(c);
-	drop_pending(c);
+	vb_outgoing_drop(c);
 	const int fds[] = {c->sock, c->ready_fd, c->lock_fd, c->epoll_fd};
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)

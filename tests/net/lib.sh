@@ -138,6 +138,14 @@ start_client() {
 	client=$!
 }
 
+# UDP port 4791 of b is open, and no longer being opened, when what comes is lost
+port_sockets() { ip netns exec "$B" cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -ci ':12B7 '; }
+port_is_open() {
+	local n
+	n=$(port_sockets)
+	[ "$n" -gt 0 ] && [ "$n" = "$(port_sockets)" ]
+}
+
 # --- did it cross? ---
 # The bytes that each side has received
 came() { ip -n "$1" -s -j link show net0 | sed -n 's/.*"rx":{"bytes":\([0-9]*\).*/\1/p'; }

@@ -21,14 +21,8 @@ without_lo() { # LOOPBACK-ADDRESS
 }
 
 # Port 4791 is open, but no program listens: who asks is refused (8: invalid service id), and does not ask until it gives up
-port_sockets() { ip netns exec "$B" grep -ci ':12B7 ' /proc/net/udp6; }
-open_port() { # and no longer being opened, when what comes is lost
-	local n
-	n=$(port_sockets)
-	[ "$n" -gt 0 ] && [ "$n" = "$(port_sockets)" ]
-}
 is_refused() {
-	wait_for 20 open_port || { echo "port 4791 is not open"; return 1; }
+	wait_for 20 port_is_open || { echo "port 4791 is not open"; return 1; }
 	! asks "${on_a[@]}" && grep -q 'RDMA_CM_EVENT_REJECTED, error 8' "$work/client.out" && return 0
 	said_by_both
 	return 1

@@ -17,14 +17,8 @@ start_rserver() { # COMMAND…; datagrams: the port where it waits for them
 		wait_for 20 answers || :
 	fi
 }
-# Port 4791 is open, and no longer being opened: before, a request to connect is lost, and comes again after seconds
-port_sockets() { ip netns exec "$B" cat /proc/net/udp /proc/net/udp6 2>/dev/null | grep -ci ':12B7 '; }
-answers() {
-	local n
-	gone "$server" && return 0
-	n=$(port_sockets)
-	[ "$n" -gt 0 ] && [ "$n" = "$(port_sockets)" ]
-}
+# Before the port is open, a request to connect is lost, and comes again after seconds
+answers() { gone "$server" || port_is_open; }
 datagrams_come() { # PORT
 	gone "$server" || ${on_b[@]+ip netns exec "$B"} grep -qsi ":$(printf %04X "$1") " /proc/net/udp /proc/net/udp6
 }
