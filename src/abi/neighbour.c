@@ -91,8 +91,33 @@ static void add(struct request *req, unsigned short type, const void *data, size
 	req->head.nlmsg_len = NLMSG_ALIGN(req->head.nlmsg_len) + (uint32_t)RTA_SPACE(len);
 }
 
-/* Sends one request for one object; the length of the answer's body and attributes, or minus an errno value. */
-static int ask(struct request *req, char *answer, size_t size, struct nlmsghdr **head)
+/* What the kernel says: whoever administers the network may send to any netlink socket, but not as port 0. */
+static ssize_t hear(int fd, char *answer, size_t size)
+{
+	for (;;) {
+		struct sockaddr_nl from = {0};
+		socklen_t from_len = sizeof(from);
+		ssize_t n = recvfrom(fd, answer, size, 0, (struct sockaddr *)&from, &from_len);
+
+		if (n >= 0 ? from.nl_pid == 0 : errno != EINTR)
+			return n;
+	}
+}
+
+/* 0 where the answer is a message of this type with room for its body, or minus an errno value. */
+static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
+{
+	const struct nlmsgerr *refusal = NLMSG_DATA(head);
+
+	if (!NLMSG_OK(head, (unsigned)len))
+		return -EPROTO;
+	if (head->nlmsg_type == NLMSG_ERROR && head->nlmsg_len >= NLMSG_LENGTH(sizeof(*refusal)) && refusal->error < 0)
+		return refusal->error;
+	return head->nlmsg_type == type && head->nlmsg_len >= NLMSG_LENGTH(body) ? 0 : -EPROTO;
+}
+
+/* Sends one request for one object, which a message of this type and body answers; 0, or minus an errno value. */
+static int ask(struct request *req, unsigned short type, size_t body, char *answer, size_t size, struct nlmsghdr **head)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 
@@ -100,27 +125,22 @@ static int ask(struct request *req, char *answer, size_t size, struct nlmsghdr *
 		return -errno;
 	ssize_t n = send(fd, req, req->head.nlmsg_len, 0);
 	if (n >= 0)
-		n = recv(fd, answer, size, 0);
+		n = hear(fd, answer, size);
 	int err = n < 0 ? -errno : 0;
 	close(fd);
 	*head = (struct nlmsghdr *)answer;
-	if (err)
-		return err;
-	if (!NLMSG_OK(*head, (unsigned)n))
-		return -EPROTO;
-	if ((*head)->nlmsg_type == NLMSG_ERROR)
-		return ((struct nlmsgerr *)NLMSG_DATA(*head))->error;
-	return 0;
+	return err ? err : judge(*head, (size_t)n, type, body);
 }
 
-static const struct rtattr *find(const struct nlmsghdr *head, size_t body, unsigned short type)
+/* The first attribute of this type, if it has this many bytes. */
+static const struct rtattr *find(const struct nlmsghdr *head, size_t body, unsigned short type, size_t payload)
 {
 	const struct rtattr *attr = (const struct rtattr *)((const char *)NLMSG_DATA(head) + NLMSG_ALIGN(body));
 	int len = (int)head->nlmsg_len - (int)NLMSG_LENGTH(NLMSG_ALIGN(body));
 
 	for (; RTA_OK(attr, len); attr = RTA_NEXT(attr, len))
 		if (attr->rta_type == type)
-			return attr;
+			return RTA_PAYLOAD(attr) == payload ? attr : NULL;
 	return NULL;
 }
 
@@ -134,11 +154,11 @@ static int route(const struct address *to, int *ifindex, uint8_t hop[16])
 	req.route = (struct rtmsg){.rtm_family = to->family, .rtm_dst_len = (unsigned char)(to->len * 8)};
 	add(&req, RTA_DST, to->bytes, to->len);
 	add(&req, RTA_OIF, ifindex, sizeof(*ifindex));
-	int err = ask(&req, answer, sizeof(answer), &head);
+	int err = ask(&req, RTM_NEWROUTE, sizeof(struct rtmsg), answer, sizeof(answer), &head);
 	if (err)
 		return err;
-	const struct rtattr *gateway = find(head, sizeof(struct rtmsg), RTA_GATEWAY);
-	const struct rtattr *oif = find(head, sizeof(struct rtmsg), RTA_OIF);
+	const struct rtattr *gateway = find(head, sizeof(struct rtmsg), RTA_GATEWAY, to->len);
+	const struct rtattr *oif = find(head, sizeof(struct rtmsg), RTA_OIF, sizeof(*ifindex));
 	memcpy(hop, gateway ? RTA_DATA(gateway) : to->bytes, to->len);
 	if (oif)
 		memcpy(ifindex, RTA_DATA(oif), sizeof(*ifindex));
@@ -153,14 +173,15 @@ static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN
 
 	req.neighbour = (struct ndmsg){.ndm_family = hop->family, .ndm_ifindex = ifindex};
 	add(&req, NDA_DST, hop->bytes, hop->len);
-	int err = ask(&req, answer, sizeof(answer), &head);
+	const struct ndmsg *entry;
+	int err = ask(&req, RTM_NEWNEIGH, sizeof(*entry), answer, sizeof(answer), &head);
 	if (err)
 		return err;
-	const struct ndmsg *entry = NLMSG_DATA(head);
-	const struct rtattr *lladdr = find(head, sizeof(*entry), NDA_LLADDR);
+	entry = NLMSG_DATA(head);
+	const struct rtattr *lladdr = find(head, sizeof(*entry), NDA_LLADDR, MAC_LEN);
 	if (entry->ndm_state & NUD_FAILED)
 		return -EHOSTUNREACH;
-	if (!lladdr || RTA_PAYLOAD(lladdr) != MAC_LEN || (entry->ndm_state & NUD_INCOMPLETE))
+	if (!lladdr || (entry->ndm_state & NUD_INCOMPLETE))
 		return -EAGAIN;
 	memcpy(mac, RTA_DATA(lladdr), MAC_LEN);
 	return 0;

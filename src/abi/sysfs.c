@@ -11,6 +11,7 @@
 #include "abi/dispatch.h"
 #include "core/device.h"
 #include "util/calls.h"
+#include "util/env.h"
 
 VB_EXPORT const char *ibv_get_sysfs_path(void);
 const char *ibv_get_sysfs_path(void)
@@ -20,7 +21,7 @@ const char *ibv_get_sysfs_path(void)
 
 	pthread_mutex_lock(&lock);
 	if (!path[0]) {
-		const char *env = secure_getenv("SYSFS_PATH");
+		const char *env = vb_env("SYSFS_PATH");
 		size_t len = (size_t)snprintf(path, sizeof(path), "%s", env && *env ? env : "/sys");
 
 		len = len < sizeof(path) ? len : sizeof(path) - 1;

@@ -8,13 +8,19 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "broker/discard.h"
 #include "util/log.h"
 
 #define EVENTS_PER_TURN 32
+#define ACCEPTS_PER_TURN 16
+#define TAKES_PER_TURN 4 /* each waits for a thread's turn */
+#define DESCRIPTORS_EACH 9 /* of a session: 5, one in use meanwhile; and the 8 under way that another user's may have not read */
+#define DESCRIPTORS_OWN 64
 
 static uint64_t source(enum vb_source kind, uint32_t number, uint32_t gen)
 {
@@ -26,6 +32,17 @@ int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source
 	struct epoll_event ev = {.events = events, .data.u64 = source(kind, number, gen)};
 
 	return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
+}
+
+/* As long as descriptors last, no message loses those that it brings. */
+static uint32_t max_lanes(void)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+
+	getrlimit(RLIMIT_NOFILE, &lim);
+	if (lim.rlim_cur > VB_LANE_COUNT * DESCRIPTORS_EACH + DESCRIPTORS_OWN + VB_MAX_PENDING)
+		return VB_LANE_COUNT - 1;
+	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / DESCRIPTORS_EACH : DESCRIPTORS_OWN / 4;
 }
 
 int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
@@ -42,9 +59,17 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 	if (getrandom(&start, sizeof(start), 0) != sizeof(start))
 		start = (uint32_t)vb_broker_now_ms();
 	vb_table_init(&b->table, start);
-	b->exit_at = vb_broker_now_ms() + VB_GRACE_MS;
+	b->began_at = vb_broker_now_ms();
+	b->exit_at = b->began_at + VB_GRACE_MS;
+	b->max_lanes = max_lanes();
+	b->takes_left = TAKES_PER_TURN;
 	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	return b->epoll_fd < 0 ? errno : 0;
+	if (b->epoll_fd < 0)
+		return errno;
+	b->addresses = vb_addresses_open();
+	if (b->addresses)
+		vb_broker_watch(b, vb_addresses_fd(b->addresses), EPOLLIN, VB_SRC_ADDRESSES, 0, 0);
+	return 0;
 }
 
 void vb_broker_fini(struct vb_broker *b, bool keep_state)
@@ -61,6 +86,8 @@ void vb_broker_fini(struct vb_broker *b, bool keep_state)
 			vb_lane_release(b, i);
 	vb_gsi_close(b);
 	vb_table_close(&b->table);
+	vb_addresses_close(b->addresses);
+	vb_discard_flush();
 	close(b->epoll_fd);
 }
 
@@ -96,11 +123,12 @@ static void retry_stalled(struct vb_broker *b)
 
 /* ---- events ---- */
 
-static void accept_all(struct vb_broker *b)
+/* A few: who connects without end must not keep us from the others. */
+static void accept_some(struct vb_broker *b)
 {
 	struct vb_session *s;
 
-	for (;;) {
+	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
 		int sock = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (sock >= 0) {
 			if (vb_session_open(b, sock, &s) == 0)
@@ -141,7 +169,7 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 
 	switch ((enum vb_source)(data >> 56)) {
 	case VB_SRC_LISTEN:
-		accept_all(b);
+		accept_some(b);
 		break;
 	case VB_SRC_STOP:
 		b->stop = true;
@@ -163,6 +191,9 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 		break;
 	case VB_SRC_QP1:
 		vb_gsi_readable(b);
+		break;
+	case VB_SRC_ADDRESSES:
+		vb_addresses_changed(b->addresses);
 		break;
 	}
 }
@@ -238,13 +269,13 @@ static bool try_leave(struct vb_broker *b)
 		b->exit_at = vb_broker_now_ms() + 10;
 		return false;
 	}
-	accept_all(b);
+	accept_some(b);
 	if (b->nsessions || b->accept_paused) {
 		vb_runtime_unlock(&lock);
 		return false;
 	}
 	vb_runtime_unlink(&b->config.rt, b->sock_dev, b->sock_ino);
-	close(b->listen_fd);
+	vb_discard(&b->listen_fd, 1); /* what has connected and is not accepted may have sent descriptors */
 	vb_broker_fini(b, false);
 	vb_runtime_unlock(&lock);
 	return true;
@@ -258,7 +289,7 @@ static void leave_for_another(struct vb_broker *b)
 	/* without the lock a new broker's socket might be in that place by now; then the unlink sees another inode */
 	vb_runtime_lock(&b->config.rt, &lock);
 	vb_runtime_unlink(&b->config.rt, b->sock_dev, b->sock_ino);
-	close(b->listen_fd);
+	vb_discard(&b->listen_fd, 1); /* what has connected and is not accepted may have sent descriptors */
 	vb_broker_fini(b, keep);
 	vb_runtime_unlock(&lock);
 }
@@ -279,6 +310,8 @@ static void serve(struct vb_broker *b)
 			leave_for_another(b);
 			return;
 		}
+		vb_discard_flush();
+		b->takes_left = TAKES_PER_TURN;
 		int wait = !when ? -1 : when <= now ? 0 : (int)(when - now);
 		int n = epoll_wait(b->epoll_fd, events, EVENTS_PER_TURN, wait);
 		for (int i = 0; i < n; i++)
@@ -292,10 +325,10 @@ static bool keep_lane(void *arg, const struct vb_state_lane *lane, int pid_fd)
 {
 	struct vb_broker *b = arg;
 
-	if (vb_table_reserve(&b->table, lane->lane, lane->uid, lane->incarnation, lane->secret))
+	if (vb_table_reserve(&b->table, lane->lane, lane->uid, lane->incarnation))
 		return false;
 	if (pid_fd >= 0 && vb_broker_watch(b, pid_fd, EPOLLIN, VB_SRC_RESERVED, lane->lane, 0)) {
-		vb_table_free(&b->table, lane->lane);
+		vb_table_free(&b->table, lane->lane, 0);
 		return false;
 	}
 	b->reserved[lane->lane] = (struct vb_reserved){.pid_fd = pid_fd, .deadline = vb_broker_now_ms() + VB_FOREIGN_MS};
@@ -341,7 +374,7 @@ static int begin(struct vb_broker *b)
 		return EADDRINUSE;
 	}
 	vb_state_open(&b->state, &c->rt, keep_lane, b, &b->table.next);
-	err = vb_runtime_listen(&c->rt, &b->listen_fd, &b->sock_dev, &b->sock_ino);
+	err = vb_runtime_listen(&c->rt, vb_runtime_clients(), &b->listen_fd, &b->sock_dev, &b->sock_ino);
 	if (!err)
 		err = vb_broker_watch(b, b->listen_fd, EPOLLIN, VB_SRC_LISTEN, 0, 0);
 	if (!err)

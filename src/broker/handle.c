@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -34,11 +36,15 @@ static bool refuse(struct vb_broker *b, struct vb_session *s, int err, const cha
 static bool is_memfd(int fd, int sealed, int unsealed, uint64_t max_bytes)
 {
 	struct stat st;
+	struct statfs fs;
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	if (seals < 0 || (seals & sealed) != sealed || (seals & unsealed))
 		return false;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return false;
+	/* huge pages: who touches one after its owner has punched it out gets SIGBUS when there is none left */
+	if (fstatfs(fd, &fs) || fs.f_type == HUGETLBFS_MAGIC)
 		return false;
 	return st.st_size > 0 && st.st_size % 4096 == 0 && (uint64_t)st.st_size <= max_bytes;
 }
@@ -62,7 +68,7 @@ static bool is_eventfd(int fd)
 	return !strcmp(target, "anon_inode:[eventfd]");
 }
 
-static const char *wrong_fds(const int fds[3])
+const char *vb_attach_wrong(const int fds[3])
 {
 	if (!is_memfd(fds[VB_FD_SEG], F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE, 0, VB_MAX_SEG_BYTES))
 		return "the segment is not a sealed memfd";
@@ -84,16 +90,6 @@ static uint64_t random_nonzero(void)
 	return v;
 }
 
-/* One secret per uid; a broker that lost its state takes it over from the first that comes back. */
-static uint64_t secret_for(const struct vb_broker *b, uid_t uid, const struct vb_msg_attach *m)
-{
-	uint64_t secret;
-
-	if (vb_table_secret(&b->table, uid, &secret))
-		return secret;
-	return m->lane && m->secret ? m->secret : random_nonzero();
-}
-
 /* The same program on a second connection, because it gave up the first before we saw its end. */
 static bool replaces_itself(const struct vb_broker *b, const struct vb_session *s, const struct vb_msg_attach *m)
 {
@@ -103,25 +99,32 @@ static bool replaces_itself(const struct vb_broker *b, const struct vb_session *
 	       b->table.lanes[m->lane].incarnation == m->incarnation;
 }
 
+static struct vb_table_asker asker_of(const struct vb_broker *b, const struct vb_session *s)
+{
+	return (struct vb_table_asker){.uid = s->uid, .foreign = s->foreign, .now = vb_broker_now_ms(), .max_lanes = b->max_lanes};
+}
+
 static int take_lane(struct vb_broker *b, struct vb_session *s, const struct vb_msg_attach *m, uint32_t *lane)
 {
-	uint64_t secret = secret_for(b, s->uid, m);
+	struct vb_table_asker asker = asker_of(b, s);
 
 	if (!m->lane) {
-		*lane = vb_table_take(&b->table, s->uid, random_nonzero(), secret);
+		*lane = vb_table_take(&b->table, &asker, random_nonzero());
 		return *lane ? 0 : ENOSPC;
 	}
-	if (replaces_itself(b, s, m))
+	if (replaces_itself(b, s, m)) {
 		vb_session_close(b, b->holder[m->lane], false);
+		vb_table_reserve(&b->table, m->lane, s->uid, m->incarnation);
+	}
 	*lane = m->lane;
-	return vb_table_claim(&b->table, m->lane, s->uid, m->incarnation, secret);
+	return vb_table_claim(&b->table, m->lane, &asker, m->incarnation);
 }
 
 static void save(struct vb_broker *b, const struct vb_session *s)
 {
 	const struct vb_lane *l = &b->table.lanes[s->lane];
 	struct vb_state_lane rec = {
-		.lane = s->lane, .uid = s->uid, .incarnation = l->incarnation, .secret = l->secret,
+		.lane = s->lane, .uid = s->uid, .incarnation = l->incarnation,
 		.pid = s->pid, .starttime = s->pid ? vb_process_starttime(s->pid) : 0,
 	};
 
@@ -137,7 +140,9 @@ static void reopen(struct vb_broker *b, uint32_t lane)
 	if (!vb_lane_set_has(&b->swept, lane))
 		return;
 	vb_lane_set_remove(&b->swept, lane);
-	if (!vb_hold_give(&b->hold, &b->config.rt, lane, &fd, &holder))
+	if (b->holder[lane]->foreign) /* its channel has ended: it asks again */
+		return;
+	if (!vb_hold_give(&b->hold, &b->config.rt, lane, false, &fd, &holder))
 		close(fd);
 }
 
@@ -173,9 +178,11 @@ static bool attach(struct vb_broker *b, struct vb_session *s, const void *msg, s
 	memcpy(&m, msg, sizeof(m));
 	if (m.ngids > VB_MAX_GIDS || len != sizeof(m) + m.ngids * 16ull || nfds != 3)
 		return garbage(b, s, "ATTACH of a wrong length");
-	const char *wrong = wrong_fds(fds);
+	const char *wrong = vb_attach_wrong(fds);
 	if (wrong)
 		return refuse(b, s, EBADF, wrong);
+	/* a program of the broker before us; not one that connects anew to this one */
+	bool back = m.lane < VB_LANE_COUNT && b->table.lanes[m.lane].state == VB_LANE_RESERVED;
 	int err = take_lane(b, s, &m, &lane);
 	if (err == EBUSY)
 		return refuse(b, s, err, "the lane claimed is another program's by now");
@@ -186,7 +193,7 @@ static bool attach(struct vb_broker *b, struct vb_session *s, const void *msg, s
 		vb_lane_release(b, lane);
 		return refuse(b, s, err, "no memory");
 	}
-	if (m.lane)
+	if (back)
 		b->returned_at = vb_broker_now_ms();
 	if (!m.lane) { /* whatever an earlier holder left */
 		vb_lane_set_remove(&b->swept, lane);
@@ -198,9 +205,21 @@ static bool attach(struct vb_broker *b, struct vb_session *s, const void *msg, s
 
 /* ---- MEET ---- */
 
+/* Of all the programs of its user. */
+static uint32_t parked_of(const struct vb_broker *b, uid_t uid)
+{
+	uint32_t n = 0;
+
+	for (const struct vb_parked *p = b->parked; p; p = p->next)
+		n += b->holder[p->asker] && b->holder[p->asker]->uid == uid;
+	return n;
+}
+
 static int park(struct vb_broker *b, struct vb_session *s, const struct vb_msg_meet *m)
 {
 	if (b->nparked >= VB_MAX_PARKED || s->nparked >= VB_MAX_PARKED_EACH)
+		return ENOENT;
+	if (s->foreign && parked_of(b, s->uid) >= (VB_MAX_PARKED - b->nparked) / 2)
 		return ENOENT;
 	struct vb_parked *p = malloc(sizeof(*p));
 	if (!p)
@@ -310,7 +329,24 @@ static bool wire(struct vb_broker *b, struct vb_session *s, size_t len)
 {
 	if (len != sizeof(struct vb_msg_head) || !s->lane)
 		return garbage(b, s, "WIRE of a wrong length, or before ATTACH");
+	/* the keeper is asked and waited for: not as often as another user's program likes */
+	int64_t now = vb_broker_now_ms();
+	if (s->foreign && s->wire_at && now - s->wire_at < VB_WIRE_EACH_MS)
+		return refuse(b, s, EAGAIN, "the lane was asked for a moment ago");
+	s->wire_at = now;
 	s->wire_due = true;
+	return true;
+}
+
+static bool wire_group(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
+{
+	struct vb_msg_wire_group m;
+
+	if (len != sizeof(m) || !s->lane)
+		return garbage(b, s, "WIRE_GROUP of a wrong length, or before ATTACH");
+	memcpy(&m, msg, sizeof(m));
+	if (s->foreign && s->groups_changed++ < VB_GROUP_CHANGES)
+		vb_hold_group(&b->hold, s->lane, m.group, m.ifindex, m.join);
 	return true;
 }
 
@@ -322,12 +358,6 @@ static bool status(struct vb_broker *b, struct vb_session *s, size_t len)
 	return true;
 }
 
-static void close_all(const int *fds, int nfds)
-{
-	for (int i = 0; i < nfds; i++)
-		close(fds[i]);
-}
-
 bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
 {
 	struct vb_msg_head head;
@@ -337,20 +367,20 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 	if (len >= sizeof(head))
 		memcpy(&head, msg, sizeof(head));
 	if (len < sizeof(head) || head.len != len) {
-		close_all(fds, nfds);
+		vb_session_drop_fds(s, fds, nfds);
 		return garbage(b, s, "length in the head is not the message's");
 	}
 	if (head.version != VB_PROTO_VERSION) {
-		close_all(fds, nfds);
+		vb_session_drop_fds(s, fds, nfds);
 		return refuse(b, s, EPROTONOSUPPORT, "broker and program are of different versions of Verbena");
 	}
 	if (head.type == VB_MSG_ATTACH) {
 		ok = attach(b, s, msg, len, fds, nfds);
 		if (!ok)
-			close_all(fds, nfds);
+			vb_session_drop_fds(s, fds, nfds);
 		return ok;
 	}
-	close_all(fds, nfds); /* uninvited */
+	vb_session_drop_fds(s, fds, nfds); /* uninvited */
 	if (nfds)
 		return garbage(b, s, "descriptors that nobody asked for");
 	switch (head.type) {
@@ -360,6 +390,8 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 		return meet(b, s, msg, len);
 	case VB_MSG_WIRE:
 		return wire(b, s, len);
+	case VB_MSG_WIRE_GROUP:
+		return wire_group(b, s, msg, len);
 	case VB_MSG_STATUS:
 		return status(b, s, len);
 	case VB_MSG_CM_OPEN:

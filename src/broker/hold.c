@@ -1,5 +1,5 @@
 // hold.c - the broker's hold on the group of lane sockets
-// follows: design "Receiving on UDP 4791 in several processes"; unix(7)
+// follows: ARCHITECTURE.md, "The wire"; unix(7)
 // SPDX-License-Identifier: MIT
 #include "broker/hold.h"
 
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 
 #include "broker/keeper.h"
 #include "broker/lanes.h"
+#include "broker/ports.h"
 #include "util/log.h"
 
 #define KEEPER_S 1       /* a keeper answers within this */
@@ -22,11 +24,12 @@
 #define TRIES 3
 #define GOING_NS 10000000 /* how long to wait for a broker that is going, */
 #define GOING_TRIES 100   /* so often */
+#define TIMED_OUT_MS 1000
 #define PAUSE_MS 100     /* a program that asks without end must not keep us from serving others */
 
 void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode)
 {
-	*h = (struct vb_hold){.mode = mode, .sock = -1, .name_fd = -1, .lifeline = -1, .lane0 = -1};
+	*h = (struct vb_hold){.mode = mode, .sock = -1, .lifeline = -1, .lane0 = -1};
 }
 
 static void close_fd(int *fd)
@@ -46,7 +49,6 @@ void vb_hold_close(struct vb_hold *h)
 	close_fd(&h->lane0);
 	close_fd(&h->lifeline);
 	close_fd(&h->sock);
-	close_fd(&h->name_fd);
 	vb_hold_init(h, h->mode);
 }
 
@@ -143,43 +145,29 @@ static struct vb_keeper_ask ask_of(const struct vb_hold *h, enum vb_keeper_op op
 
 /* ---- finding one, or making one ---- */
 
-/* 0 with the listener's identity, ENOENT when there is none, or another errno. */
-static int connect_by_name(int *sock, struct vb_holder *who)
+/* 0, ENOENT (nobody listens there, or nobody of ours: then the port tells), or another errno. */
+static int connect_to(const struct vb_runtime *rt, int *sock)
 {
-	struct sockaddr_un sun;
-	socklen_t len = vb_keeper_address(&sun), cred_len = sizeof(struct ucred);
-	struct ucred cred = {0};
-	int err = 0, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct vb_runtime place;
+	int err;
 
-	if (fd < 0)
-		return errno;
-	set_patience(fd, KEEPER_S);
-	if (connect(fd, (struct sockaddr *)&sun, len))
-		err = errno == ECONNREFUSED ? ENOENT : errno == EAGAIN ? ETIMEDOUT : errno;
-	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len))
-		err = errno;
-	if (err) {
-		close(fd);
-		return err;
-	}
-	*who = (struct vb_holder){.uid = cred.uid, .pid = cred.pid};
-	*sock = fd;
+	vb_keeper_runtime(rt, &place);
+	err = vb_runtime_connect(&place, sock);
+	if (err)
+		return err == EAGAIN ? ETIMEDOUT : err == EACCES || err == EPERM ? ENOENT : err;
+	fcntl(*sock, F_SETFL, fcntl(*sock, F_GETFL) & ~O_NONBLOCK);
+	set_patience(*sock, KEEPER_S);
 	return 0;
 }
 
-/* 0, ENOENT (nobody has the name), ECONNRESET (it is just going), EBUSY (a broker of ours has it), EADDRINUSE (another's), or
- * another errno. */
-static int join_once(struct vb_hold *h, struct vb_holder *who)
+/* 0, ENOENT (there is none), ECONNRESET (it is just going), EBUSY (a broker of ours has it), EADDRINUSE, or another errno. */
+static int join_once(struct vb_hold *h, const struct vb_runtime *rt)
 {
 	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
-	int sock = -1, err = connect_by_name(&sock, who);
+	int sock = -1, err = connect_to(rt, &sock);
 
 	if (err)
 		return err;
-	if (who->uid != geteuid() || !vb_uid_is_known(who->uid)) {
-		close(sock);
-		return EADDRINUSE;
-	}
 	err = vb_keeper_send(sock, &m, sizeof(m), NULL, 0);
 	if (err) {
 		close(sock);
@@ -188,7 +176,7 @@ static int join_once(struct vb_hold *h, struct vb_holder *who)
 	return settle(h, sock, KEEPER_S);
 }
 
-static int join(struct vb_hold *h, struct vb_holder *who)
+static int join(struct vb_hold *h, const struct vb_runtime *rt)
 {
 	const struct timespec pause = {0, GOING_NS};
 	int err = ECONNRESET, resets = 0;
@@ -197,40 +185,34 @@ static int join(struct vb_hold *h, struct vb_holder *who)
 	for (int i = 0; i < GOING_TRIES && resets < TRIES && (err == ECONNRESET || err == EBUSY); i++) {
 		if (err == EBUSY)
 			nanosleep(&pause, NULL);
-		err = join_once(h, who);
+		err = join_once(h, rt);
 		resets += err == ECONNRESET;
 	}
 	h->unchecked |= !err;
 	return err == ECONNRESET || err == EBUSY ? EADDRINUSE : err;
 }
 
-static int start_keeper(struct vb_hold *h)
+static int start_keeper(struct vb_hold *h, const struct vb_runtime *rt)
 {
 	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
-	int sock, err = vb_keeper_start(&m, &sock);
+	struct vb_runtime place;
+	int sock, err;
+
+	vb_keeper_runtime(rt, &place);
+	err = vb_keeper_start(&place, &m, &sock);
 
 	return err ? err : settle(h, sock, FIRST_ANSWER_S);
-}
-
-/* Bound, but not listening: it keeps others off, and they see that there is no keeper to talk with. */
-static int take_name(struct vb_hold *h)
-{
-	struct sockaddr_un sun;
-	socklen_t len = vb_keeper_address(&sun);
-
-	h->name_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	return h->name_fd < 0 || bind(h->name_fd, (struct sockaddr *)&sun, len) ? errno : 0;
 }
 
 /* The program's limit is not ours to raise, and half of it stays the program's. */
 static int start_inside(struct vb_hold *h)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
-	int pipe_fd[2] = {-1, -1}, err = take_name(h);
+	int pipe_fd[2] = {-1, -1}, err = 0;
 
 	getrlimit(RLIMIT_NOFILE, &lim);
-	h->group = err ? NULL : calloc(1, sizeof(*h->group));
-	if (!err && !h->group)
+	h->group = calloc(1, sizeof(*h->group));
+	if (!h->group)
 		err = ENOMEM;
 	if (!err && pipe2(pipe_fd, O_CLOEXEC))
 		err = errno;
@@ -270,9 +252,11 @@ static int acquire(struct vb_hold *h, const struct vb_runtime *rt, struct vb_hol
 	}
 	int err = find_identity(h, rt);
 	if (!err)
-		err = join(h, who);
+		err = join(h, rt);
 	if (err == ENOENT)
-		err = h->mode == VB_LANES_KEEPER ? start_keeper(h) : start_inside(h);
+		err = h->mode == VB_LANES_KEEPER ? start_keeper(h, rt) : start_inside(h);
+	if (err == EADDRINUSE)
+		who->known = vb_port_holder(VB_ROCE_PORT, &who->uid);
 	if (err) {
 		vb_log(VB_LOG_INFO, "broker: no sockets on UDP port %d: %s", VB_ROCE_PORT, strerror(err));
 		h->again_at = vb_broker_now_ms() + PAUSE_MS;
@@ -284,41 +268,56 @@ static int acquire(struct vb_hold *h, const struct vb_runtime *rt, struct vb_hol
 
 bool vb_hold_adopt(struct vb_hold *h, const struct vb_runtime *rt)
 {
-	struct vb_holder who;
-
-	return h->mode != VB_LANES_NONE && !find_identity(h, rt) && !join(h, &who);
+	return h->mode != VB_LANES_NONE && !find_identity(h, rt) && !join(h, rt);
 }
 
 /* ---- lanes ---- */
 
-static int give(struct vb_hold *h, uint32_t lane, int *fd)
+static int give_inside(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
 {
-	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_GIVE, lane);
+	if (relay)
+		return EOPNOTSUPP;
+	int sock = vb_lanes_give(h->group, lane, false);
+
+	if (sock < 0)
+		return EBUSY;
+	*fd = fcntl(sock, F_DUPFD_CLOEXEC, 3);
+	return *fd < 0 ? errno : 0;
+}
+
+static int give(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
+{
+	struct vb_keeper_ask m = ask_of(h, relay ? VB_KEEPER_RELAY : VB_KEEPER_GIVE, lane);
 	struct vb_keeper_answer in;
 
-	if (h->group) {
-		*fd = fcntl(vb_lanes_give(h->group, lane), F_DUPFD_CLOEXEC, 3);
-		return *fd < 0 ? errno : 0;
-	}
+	if (h->group)
+		return give_inside(h, lane, relay, fd);
 	int err = vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0);
 	return err ? err : receive(h->sock, &in, fd, 1);
 }
 
-int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, int *fd, struct vb_holder *holder)
+int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd, struct vb_holder *holder)
 {
+	bool timed_out = false;
 	int err = EPIPE;
 
 	*holder = (struct vb_holder){0};
 	for (int i = 0; i < 2 && (err == EPIPE || err == ECONNRESET); i++) {
 		err = acquire(h, rt, holder);
-		if (!err)
-			err = give(h, lane, fd);
+		if (!err) {
+			vb_lane_set_add(&h->given, lane); /* also where the answer gets lost: it is taken back then */
+			err = give(h, lane, relay, fd);
+			timed_out = err == ETIMEDOUT;
+		}
 		/* its answers and our questions no longer belong together, or it has died: start afresh */
-		if (err && h->n && !h->group && err != EMFILE)
+		if (err && h->n && !h->group && err != EMFILE && err != EBUSY)
 			vb_hold_close(h);
 	}
-	if (!err)
-		vb_lane_set_add(&h->given, lane);
+	if (timed_out) { /* a keeper without a turn: who asks within a moment is not waited for, too */
+		h->again_at = vb_broker_now_ms() + TIMED_OUT_MS;
+		h->failed = err;
+		h->failed_for = *holder;
+	}
 	if (err != EADDRINUSE)
 		*holder = (struct vb_holder){0};
 	return err;
@@ -334,5 +333,15 @@ void vb_hold_take_back(struct vb_hold *h, uint32_t lane)
 	if (h->group)
 		vb_lanes_take_back(h->group, lane);
 	else if (vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0))
+		vb_hold_close(h);
+}
+
+void vb_hold_group(struct vb_hold *h, uint32_t lane, const uint8_t group[16], uint32_t ifindex, bool join)
+{
+	struct vb_keeper_ask m = ask_of(h, join ? VB_KEEPER_JOIN : VB_KEEPER_LEAVE, lane);
+
+	m.ifindex = ifindex;
+	memcpy(m.group, group, sizeof(m.group));
+	if (h->n && !h->group && vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0))
 		vb_hold_close(h);
 }

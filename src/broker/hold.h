@@ -19,10 +19,10 @@ enum vb_lanes_mode {
 
 struct vb_lane_group;
 
-/* Who has the port; pid 0: unknown. */
+/* Who has the port, where that is known. */
 struct vb_holder {
+	bool known;
 	uid_t uid;
-	pid_t pid;
 };
 
 struct vb_hold {
@@ -31,8 +31,7 @@ struct vb_hold {
 	uint32_t n;                /* sockets in the group; 0: we have none */
 	int sock;                  /* to the keeper, -1: none */
 	struct vb_lane_group *group; /* our own, else NULL */
-	int name_fd;               /* … and the name that goes with it */
-	int lifeline;              /* what programs get a duplicate of */
+	int lifeline;              /* what the own user's programs get a duplicate of */
 	int lane0;                 /* shut until somebody opens it; borrowed of our own group */
 	struct vb_lane_set given;  /* whose holders have, or had, their socket */
 	bool unchecked;            /* some were given by an earlier broker: their holders may have gone since */
@@ -46,9 +45,14 @@ void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode);
 /* Takes over the group of an earlier broker of this runtime directory, if its keeper lives. True: there is one. */
 bool vb_hold_adopt(struct vb_hold *h, const struct vb_runtime *rt);
 
-/* The socket of a lane, made with all others if need be. Blocks for as long as a keeper takes, a second or two at most.
- * 0: *fd is the caller's to close. An errno: EADDRINUSE tells whose the port is. */
-int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, int *fd, struct vb_holder *holder);
+/* The receiving end of a lane, made with all others if need be: its socket, or, relay, a channel (broker/relay.h): for a
+ * program of another user, which must not have a socket of the group. Blocks for as long as a keeper takes, a second or two
+ * at most. 0: *fd is the caller's to close. An errno: EADDRINUSE tells whose the port is; EBUSY: of the few sockets that
+ * there are, programs of the other kind have this lane's; EOPNOTSUPP: nobody relays here. */
+int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd, struct vb_holder *holder);
+
+/* A lane that is relayed to is in this multicast group, or no longer. */
+void vb_hold_group(struct vb_hold *h, uint32_t lane, const uint8_t group[16], uint32_t ifindex, bool join);
 
 /* Its holder has gone; others are left alone. */
 void vb_hold_take_back(struct vb_hold *h, uint32_t lane);

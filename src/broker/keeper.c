@@ -1,36 +1,53 @@
 // keeper.c - the process that owns the group of lane sockets
-// follows: design "Receiving on UDP 4791 in several processes"; unix(7) on abstract names; pipe(7)
+// follows: ARCHITECTURE.md, "The wire"; pipe(7), unix(7)
 // SPDX-License-Identifier: MIT
 #include "broker/keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "broker/confine.h"
+#include "broker/groups.h"
 #include "broker/lanes.h"
-#include "broker/runtime.h"
+#include "broker/relay.h"
 
-#define NAME "verbena-4791"
 #define SPARE 64         /* descriptors beside the sockets: lifelines of earlier brokers whose programs live, above all */
 #define MAX_NEWCOMERS 8
+#define SLICE_NS 100000
+#define NICE (-10)
+#define LINGER_NS 10000  /* after the last datagram that was relayed: the next mostly follows at once */
 #define BROKER_FD 3
 
-enum source { SRC_LISTEN, SRC_NEWCOMER, SRC_BROKER, SRC_LIFELINE };
+enum source { SRC_LISTEN, SRC_NEWCOMER, SRC_BROKER, SRC_LIFELINE, SRC_LANE, SRC_CHANNEL };
 
-/* Each broker gets a lifeline of its own, which it hands on to its programs: the keeper stays while somebody holds the
- * writing end of any, or a broker is connected. It holds none itself, so the kernel tells it of the last one's end, however
+/* Each broker gets a lifeline of its own, which it hands on to its user's programs: the keeper stays while somebody holds the
+ * writing end of any, or the other end of a channel, or a broker is connected. It holds none itself, so the kernel tells it of the
+ * last one's end, however
  * that came. */
 struct keeper {
 	struct vb_lane_group group;
+	struct vb_groups groups;
+	struct vb_relay relay;
+	uint32_t nchannels;
+	int64_t linger_until;            /* ns: datagrams are looked for without sleeping; 0: not now */
+	struct vb_runtime place;         /* where it listens */
+	dev_t sock_dev;
+	ino_t sock_ino;
 	uint64_t dev, ino;
 	int epoll_fd, listen_fd;
 	int broker;                      /* -1: none */
@@ -40,12 +57,14 @@ struct keeper {
 	int reserve;                     /* given up to turn a newcomer away when there are no descriptors left */
 };
 
-socklen_t vb_keeper_address(struct sockaddr_un *sun)
+void vb_keeper_runtime(const struct vb_runtime *broker, struct vb_runtime *rt)
 {
-	memset(sun, 0, sizeof(*sun));
-	sun->sun_family = AF_UNIX;
-	memcpy(sun->sun_path + 1, NAME, sizeof(NAME) - 1);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(NAME));
+	struct stat st;
+
+	*rt = *broker;
+	if (stat("/proc/thread-self/ns/net", &st))
+		st.st_ino = 0;
+	snprintf(rt->name, sizeof(rt->name), "keeper-%llu.sock", (unsigned long long)st.st_ino);
 }
 
 int vb_keeper_send(int sock, const void *msg, size_t len, const int *fds, int nfds)
@@ -71,11 +90,16 @@ int vb_keeper_send(int sock, const void *msg, size_t len, const int *fds, int nf
 
 /* ---- who is connected ---- */
 
-static int watch(struct keeper *k, int fd, uint32_t events, enum source kind)
+static int watch_as(struct keeper *k, int fd, uint32_t events, enum source kind, uint32_t number)
 {
-	struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)kind << 32 | (uint32_t)fd};
+	struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)kind << 32 | number};
 
 	return epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
+}
+
+static int watch(struct keeper *k, int fd, uint32_t events, enum source kind)
+{
+	return watch_as(k, fd, events, kind, (uint32_t)fd);
 }
 
 static void forget_newcomer(struct keeper *k, int fd)
@@ -194,18 +218,95 @@ static bool hello(struct keeper *k, int sock, const struct vb_keeper_ask *m)
 	return false;
 }
 
+/* ---- programs of other users ---- */
+
+static bool is_relayed(const struct keeper *k, uint32_t socket)
+{
+	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++)
+		if (k->relay.channel[lane] >= 0 && vb_lanes_socket(&k->group, lane) == socket)
+			return true;
+	return false;
+}
+
+static void close_channel(struct keeper *k, uint32_t lane)
+{
+	uint32_t socket = vb_lanes_socket(&k->group, lane);
+
+	if (k->relay.channel[lane] < 0)
+		return;
+	close(k->relay.channel[lane]);
+	k->relay.channel[lane] = -1;
+	k->nchannels--;
+	vb_groups_forget(&k->groups, &k->group, lane);
+	if (!is_relayed(k, socket)) /* programs never have it: so it is not watched by anybody else */
+		epoll_ctl(k->epoll_fd, EPOLL_CTL_DEL, k->group.fd[socket], NULL);
+}
+
+/* The lane's datagrams come to us from now on: 0 or an errno. */
+static int open_channel(struct keeper *k, uint32_t lane, int *theirs)
+{
+	uint32_t socket = vb_lanes_socket(&k->group, lane);
+	int ours, err;
+
+	close_channel(k, lane);
+	err = vb_relay_channel(&ours, theirs);
+	if (err)
+		return err;
+	if (vb_lanes_give(&k->group, lane, true) < 0)
+		err = EBUSY;
+	if (!err)
+		err = watch_as(k, ours, 0, SRC_CHANNEL, lane); /* its end is always told */
+	if (!err && !is_relayed(k, socket))
+		err = watch_as(k, k->group.fd[socket], EPOLLIN, SRC_LANE, socket);
+	if (err) {
+		close(ours);
+		close(*theirs);
+		vb_lanes_take_back(&k->group, lane);
+		return err;
+	}
+	k->relay.channel[lane] = ours;
+	k->nchannels++;
+	return 0;
+}
+
+static bool relay(struct keeper *k, uint32_t lane)
+{
+	int theirs, err = lane ? open_channel(k, lane, &theirs) : EINVAL;
+
+	if (err)
+		return !answer(k, k->broker, err, NULL, 0);
+	bool sent = !answer(k, k->broker, 0, &theirs, 1);
+	close(theirs);
+	return sent;
+}
+
+/* ---- what a broker asks ---- */
+
+static bool give(struct keeper *k, uint32_t lane)
+{
+	close_channel(k, lane);
+	int fd = vb_lanes_give(&k->group, lane, false);
+
+	return !answer(k, k->broker, fd < 0 ? EBUSY : 0, &fd, fd >= 0);
+}
+
 static bool serve(struct keeper *k, const struct vb_keeper_ask *m)
 {
-	int fd;
-
 	if (m->lane >= VB_LANE_COUNT)
 		return false;
 	switch (m->op) {
 	case VB_KEEPER_GIVE:
-		fd = vb_lanes_give(&k->group, m->lane);
-		return !answer(k, k->broker, 0, &fd, 1);
+		return give(k, m->lane);
+	case VB_KEEPER_RELAY:
+		return relay(k, m->lane);
 	case VB_KEEPER_TAKE_BACK:
+		close_channel(k, m->lane);
 		vb_lanes_take_back(&k->group, m->lane);
+		return true;
+	case VB_KEEPER_JOIN:
+	case VB_KEEPER_LEAVE:
+		if (k->relay.channel[m->lane] >= 0)
+			vb_groups_set(&k->groups, &k->group, m->lane, m->group, m->ifindex, m->op == VB_KEEPER_JOIN);
 		return true;
 	default:
 		return false;
@@ -253,6 +354,14 @@ static void on_broker(struct keeper *k)
 		lose_broker(k);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 static void on_event(struct keeper *k, enum source kind, int fd)
 {
 	switch (kind) {
@@ -269,32 +378,50 @@ static void on_event(struct keeper *k, enum source kind, int fd)
 		close(fd);
 		k->nlifelines--;
 		break;
+	case SRC_LANE:
+		vb_relay_socket(&k->relay, (uint32_t)fd);
+		k->linger_until = now_ns() + LINGER_NS;
+		if (k->broker >= 0) /* it waits for answers: not behind a flood */
+			on_broker(k);
+		break;
+	case SRC_CHANNEL: /* its program has gone, or wants no packets: what nobody reads must not fill a socket */
+		close_channel(k, (uint32_t)fd);
+		vb_lanes_take_back(&k->group, (uint32_t)fd);
+		break;
 	}
+}
+
+/* Who sleeps between two datagrams of one exchange makes it several times as slow. */
+static int wait_event(struct keeper *k, struct epoll_event *ev)
+{
+	int n;
+
+	while (k->linger_until) {
+		n = epoll_wait(k->epoll_fd, ev, 1, 0);
+		if (n)
+			return n;
+		if (now_ns() >= k->linger_until)
+			k->linger_until = 0;
+		else
+			sched_yield();
+	}
+	return epoll_wait(k->epoll_fd, ev, 1, -1);
 }
 
 /* ---- its life ---- */
 
-static int listen_by_name(struct keeper *k)
-{
-	struct sockaddr_un sun;
-	socklen_t len = vb_keeper_address(&sun);
-
-	k->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (k->listen_fd < 0 || bind(k->listen_fd, (struct sockaddr *)&sun, len) || listen(k->listen_fd, 16))
-		return errno;
-	return watch(k, k->listen_fd, EPOLLIN, SRC_LISTEN);
-}
-
-/* The name first: who has it may look for the port. */
+/* The port first: who has it is the keeper, and what listens at the place beside it is a dead one's. */
 static int set_up(struct keeper *k)
 {
 	k->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	k->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (k->epoll_fd < 0)
 		return errno;
-	int err = listen_by_name(k);
+	int err = vb_lanes_open(&k->group, SPARE);
 	if (!err)
-		err = vb_lanes_open(&k->group, SPARE);
+		err = vb_runtime_listen(&k->place, 0600, &k->listen_fd, &k->sock_dev, &k->sock_ino);
+	if (!err)
+		err = watch(k, k->listen_fd, EPOLLIN, SRC_LISTEN);
 	if (!err)
 		err = watch(k, BROKER_FD, EPOLLIN, SRC_NEWCOMER);
 	k->newcomers[k->nnewcomers++] = BROKER_FD;
@@ -331,29 +458,55 @@ static void leave_surroundings(void)
 		_exit(1);
 }
 
-__attribute__((noreturn)) static void be_keeper(const struct vb_keeper_ask *of, int sock)
+/* It runs for microseconds, and programs that spin wait for that: a short slice lets it go first (Linux 6.12; before, it is
+ * ignored). */
+static void be_prompt(void)
 {
-	struct keeper k = {.dev = of->dev, .ino = of->ino, .broker = -1};
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = {.size = sizeof(attr), .runtime = SLICE_NS};
+
+	prctl(PR_SET_TIMERSLACK, 1000);
+	attr.nice = getpriority(PRIO_PROCESS, 0);
+	/* root's relays for programs that spin beside it: what an interrupt does for a program with a socket must not wait for them */
+	if (geteuid() == 0 && attr.nice > NICE)
+		attr.nice = NICE;
+	if (syscall(SYS_sched_setattr, 0, &attr, 0))
+		setpriority(PRIO_PROCESS, 0, attr.nice);
+}
+
+__attribute__((noreturn)) static void be_keeper(const struct vb_runtime *rt, const struct vb_keeper_ask *of, int sock)
+{
+	static struct keeper k;
 	struct epoll_event ev;
 
+	k = (struct keeper){.dev = of->dev, .ino = of->ino, .place = *rt, .listen_fd = -1, .broker = -1};
+	vb_relay_init(&k.relay, &k.group);
 	leave_surroundings();
 	leave_descriptors(sock);
+	be_prompt();
 	int err = set_up(&k);
+	vb_confine_keeper();
 	if (err) {
 		vb_lanes_close(&k.group);
 		answer(&k, BROKER_FD, err, NULL, 0);
 		_exit(1);
 	}
 	/* one event at a time: no other then speaks of a descriptor that has been closed */
-	while (!k.met || k.broker >= 0 || k.nlifelines)
-		if (epoll_wait(k.epoll_fd, &ev, 1, -1) == 1)
+	while (!k.met || k.broker >= 0 || k.nlifelines || k.nchannels)
+		if (wait_event(&k, &ev) == 1)
 			on_event(&k, (enum source)(ev.data.u64 >> 32), (int)(uint32_t)ev.data.u64);
-	/* the port before the name: who finds the name free finds the port free */
+	/* the place before the port: who finds the port free makes a keeper of his own there */
+	vb_runtime_unlink(&k.place, k.sock_dev, k.sock_ino);
 	vb_lanes_close(&k.group);
 	_exit(0);
 }
 
-int vb_keeper_start(const struct vb_keeper_ask *hello_msg, int *sock)
+int vb_keeper_start(const struct vb_runtime *rt, const struct vb_keeper_ask *hello_msg, int *sock)
 {
 	int pair[2], status;
 
@@ -366,7 +519,7 @@ int vb_keeper_start(const struct vb_keeper_ask *hello_msg, int *sock)
 		pid = fork(); /* init adopts the keeper */
 		if (pid)
 			_exit(pid < 0);
-		be_keeper(hello_msg, pair[1]);
+		be_keeper(rt, hello_msg, pair[1]);
 	}
 	if (!err && pid < 0)
 		err = errno;

@@ -18,7 +18,9 @@ struct vb_lane_group {
 	uint32_t n;                    /* sockets, a power of two; 0: there is no group */
 	int fd[VB_LANE_COUNT];         /* the first n */
 	bool shut[VB_LANE_COUNT];      /* of a socket: it drops what arrives */
+	bool split;                    /* it serves several users: see vb_lanes_socket */
 	struct vb_lane_set given;      /* lanes, not sockets: below 1024 sockets several lanes share one, 0 excepted */
+	struct vb_lane_set relayed;    /* of those: their programs get datagrams from us, and no socket */
 };
 
 /* Makes the group, every socket shut: as many as fit beside spare other descriptors, a power of two. 0, EADDRINUSE
@@ -26,8 +28,12 @@ struct vb_lane_group {
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare);
 void vb_lanes_close(struct vb_lane_group *g);
 
-/* The socket of a lane that gets a holder: open, and rid of what arrived for an earlier one. It stays the group's. */
-int vb_lanes_give(struct vb_lane_group *g, uint32_t lane);
+/* Which socket is this lane's. */
+uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane);
+
+/* The socket of a lane that gets a holder: open, and rid of what arrived for an earlier one. It stays the group's.
+ * relayed: the holder is another user's program, which must not have it. -1: it is shared with lanes of the other kind. */
+int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed);
 
 /* Its holder has gone: shut, unless another lane shares it. */
 void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane);

@@ -2,6 +2,7 @@
 // follows: man/verbena-broker.8
 // SPDX-License-Identifier: MIT
 #include "broker/broker.h"
+#include "broker/confine.h"
 #include "broker/spawn.h"
 
 #include <errno.h>
@@ -14,15 +15,19 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/env.h"
 #include "util/log.h"
 
 enum { LOCK_FD = 3, READY_FD = 4 }; /* with --started; see spawn.c */
+enum { ROOT_FILES = 524288 };	    /* as systemd's services may have */
 
 struct options {
 	bool stay, started;
+	bool alien_limits; /* the resource limits are those of a user with fewer rights than ours */
 	const char *dir, *name;
 };
 
@@ -38,6 +43,7 @@ static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
 		{"stay", no_argument, NULL, 's'},	{"started", no_argument, NULL, 'S'},
+		{"alien-limits", no_argument, NULL, 'a'},
 		{"dir", required_argument, NULL, 'd'},	{"name", required_argument, NULL, 'n'},
 		{"help", no_argument, NULL, 'h'},	{0},
 	};
@@ -49,6 +55,9 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'S':
 			o->started = true;
+			break;
+		case 'a':
+			o->alien_limits = true;
 			break;
 		case 'd':
 			o->dir = optarg;
@@ -65,7 +74,8 @@ static int parse(int argc, char **argv, struct options *o)
 	return optind == argc ? 0 : usage(stderr);
 }
 
-/* What the program that started us had set up for itself must not be ours. The nice value stays. */
+/* What the program that started us had set up for itself must not be ours. The nice value stays, but for a broker that one
+ * user's call has started and all users need. */
 static void reset_signals(void)
 {
 	static const char by_default[64]; /* a kernel's struct sigaction with all zeros: SIG_DFL */
@@ -77,6 +87,20 @@ static void reset_signals(void)
 		syscall(SYS_rt_sigaction, sig, by_default, NULL, 8);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Hard limits that root may raise and a set-user-ID program's caller has lowered. */
+static void replace_alien_limits(void)
+{
+	static const int unlimited[] = {RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU, RLIMIT_FSIZE};
+	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, files = {ROOT_FILES, ROOT_FILES};
+	struct rlimit lim;
+
+	for (size_t i = 0; i < sizeof(unlimited) / sizeof(unlimited[0]); i++)
+		setrlimit(unlimited[i], &none);
+	if (!getrlimit(RLIMIT_NOFILE, &lim) && lim.rlim_max < ROOT_FILES)
+		setrlimit(RLIMIT_NOFILE, &files);
+	setpriority(PRIO_PROCESS, 0, 0);
 }
 
 static void reset_limits(void)
@@ -105,8 +129,6 @@ static void reset_scheduling(void)
 
 static void reset_descriptors(const struct options *o)
 {
-	const char *log = secure_getenv("VERBENA_BROKER_LOG");
-
 	if (!o->started)
 		return; /* from a shell or a service manager: theirs are meant for us */
 	if (syscall(SYS_close_range, READY_FD + 1, ~0U, 0U)) {
@@ -116,18 +138,29 @@ static void reset_descriptors(const struct options *o)
 	}
 	fcntl(LOCK_FD, F_SETFD, FD_CLOEXEC);
 	fcntl(READY_FD, F_SETFD, FD_CLOEXEC);
-	int fd = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
-	if (fd >= 0) {
-		dup2(fd, STDERR_FILENO);
-		close(fd);
-	}
 }
 
-/* A set-user-ID program starts us with two users' rights: one is enough, and it is the one its sockets show. */
+/* Standard error of a broker that a program started: a file of our user's, and of nobody else's. Non-blocking, for a FIFO
+ * without a reader. */
+static void open_log(const struct options *o)
+{
+	const char *log = o->started ? vb_env("VERBENA_BROKER_LOG") : NULL;
+	int fd = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600) : -1;
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1)
+		dup2(fd, STDERR_FILENO);
+	close(fd);
+}
+
+/* A set-user-ID program starts us with two users' rights: one is enough, and it is the one its sockets show. The group of a
+ * set-group-ID program is not for a broker that serves all programs of its user. */
 static int reset_user(void)
 {
 	uid_t me = geteuid();
-	gid_t group = getegid();
+	gid_t group = getuid() == me ? getgid() : getegid();
 
 	if (setresgid(group, group, group) || setresuid(me, me, me))
 		return errno;
@@ -160,6 +193,13 @@ static int set_runtime(struct vb_runtime *rt, const struct options *o)
 	return strchr(rt->name, '/') ? EINVAL : 0;
 }
 
+static bool is_of_another(const char *dir)
+{
+	struct stat st;
+
+	return !stat(dir, &st) && st.st_uid != geteuid();
+}
+
 int main(int argc, char **argv)
 {
 	static struct vb_broker_config config;
@@ -169,9 +209,13 @@ int main(int argc, char **argv)
 		return 2;
 	reset_descriptors(&o);
 	reset_signals();
+	int err = reset_user();
+	if (!err && o.alien_limits && geteuid() == 0)
+		replace_alien_limits();
 	reset_limits();
 	reset_scheduling();
-	int err = reset_user();
+	if (!err)
+		open_log(&o);
 	if (!err)
 		err = set_runtime(&config.rt, &o);
 	config.lock_fd = o.started ? LOCK_FD : -1;
@@ -180,6 +224,7 @@ int main(int argc, char **argv)
 	config.linger_ms = vb_spawn_linger_ms();
 	config.stay = o.stay;
 	config.lanes = VB_LANES_KEEPER;
+	vb_confine_broker(is_of_another(config.rt.dir));
 	if (!err)
 		err = vb_broker_run(&config);
 	if (err)

@@ -1,5 +1,5 @@
 // ports.c - what the host says of ports
-// follows: ip(7), ip_local_port_range and ip_unprivileged_port_start; capabilities(7); proc_pid_status(5)
+// follows: ip(7), ip_local_port_range and ip_unprivileged_port_start; capabilities(7), user_namespaces(7); proc(5)
 // SPDX-License-Identifier: MIT
 #include "broker/ports.h"
 
@@ -40,21 +40,31 @@ static unsigned first_for_everybody(void)
 	return first;
 }
 
-/* In another user namespace capabilities are worth nothing here: everybody can have all of them there. */
+static size_t read_map(const char *path, char *text, size_t size)
+{
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(text, 1, size, f) : 0;
+
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* In another user namespace capabilities are worth nothing here: everybody can have all of them there. Only who has
+ * CAP_SETUID here can make one with the same map. */
 static bool is_of_our_users(pid_t pid)
 {
-	char path[64], theirs[64], ours[64];
+	char path[64], theirs[4096], ours[4096];
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	ssize_t n = readlink(path, theirs, sizeof(theirs));
-	ssize_t m = readlink("/proc/self/ns/user", ours, sizeof(ours));
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	size_t n = read_map(path, theirs, sizeof(theirs)), m = read_map("/proc/self/uid_map", ours, sizeof(ours));
 
-	return n > 0 && n == m && !memcmp(theirs, ours, (size_t)n);
+	return n > 0 && n == m && !memcmp(theirs, ours, n);
 }
 
 static bool has_capability(pid_t pid)
 {
-	unsigned long long effective = 0;
+	unsigned long long ambient = 0;
 	char path[64], line[128];
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
@@ -62,10 +72,10 @@ static bool has_capability(pid_t pid)
 	if (!f)
 		return false;
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+		if (sscanf(line, "CapAmb: %llx", &ambient) == 1)
 			break;
 	fclose(f);
-	return effective >> NET_BIND_SERVICE & 1;
+	return ambient >> NET_BIND_SERVICE & 1;
 }
 
 static bool lives(int pid_fd)
@@ -80,4 +90,29 @@ bool vb_port_allowed(uint16_t port, uid_t uid, pid_t pid, int pid_fd)
 	if (uid == 0 || port >= first_for_everybody())
 		return true;
 	return pid > 0 && is_of_our_users(pid) && has_capability(pid) && lives(pid_fd);
+}
+
+/* One of the kernel's tables of sockets: "  sl  local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid …". */
+static bool holder_in(const char *path, uint16_t port, uid_t *uid)
+{
+	char line[512];
+	FILE *f = fopen(path, "re");
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		unsigned local, owner;
+
+		found = sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %*x %*x:%*x %*x:%*x %*x %u", &local, &owner) == 2 &&
+			local == port;
+		if (found)
+			*uid = owner;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+bool vb_port_holder(uint16_t port, uid_t *uid)
+{
+	return holder_in("/proc/thread-self/net/udp", port, uid) || holder_in("/proc/thread-self/net/udp6", port, uid);
 }

@@ -7,15 +7,20 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define VB_PROTO_VERSION 1
+#define VB_PROTO_VERSION 2
 
 /* A QP number is lane (top 10 bits) and index (14 bits). Lane 0 is the broker's own: QP 1 will live there. */
 #define VB_LANE_COUNT 1024
 #define VB_LANE_SHIFT 14
+#define VB_FOREIGN_LANES 512      /* from here on, and as long as there are any, programs of users other than the broker's get theirs */
 #define VB_QPN_MASK 0xffffffu
 
 #define VB_MAX_GIDS 256
 #define VB_MAX_PENDING 64         /* connections that have not attached (yet) */
+#define VB_MAX_PENDING_EACH 16    /* … of one user other than the broker's */
+#define VB_LANES_OWN 64           /* of the lanes the last so many are for the broker's own user */
+#define VB_QUARANTINE_MS 60000    /* a lane that one user had is not another's before: packets for it may be on their way */
+#define VB_QUARANTINE_EACH 64     /* … and of one user other than the broker's at most so many wait: more are his own again */
 #define VB_MAX_SESSIONS (VB_LANE_COUNT - 1 + VB_MAX_PENDING)
 #define VB_MAX_ANSWERS 64         /* meets a program may have unanswered because it does not read; then it is not read */
 #define VB_MAX_PARKED 4096        /* meets that wait for a program to come back to a restarted broker, of all */
@@ -24,13 +29,16 @@
 #define VB_MAX_FDS 4              /* descriptors in one message */
 #define VB_MAX_SEG_BYTES (1ull << 40)
 #define VB_MAX_BELL_BYTES (16ull << 20)
-#define VB_SEND_BUFFER 8192       /* per program: bounds what a stopped one keeps in flight, descriptors above all */
+#define VB_SEND_BUFFER 8192       /* per program: bounds what a stopped one keeps in flight */
+#define VB_SEND_BUFFER_OTHERS 2304 /* … of a user other than the broker's: what the kernel makes the least of */
 #define VB_ERROR_TEXT 88
 #define VB_CM_MAD 256
 #define VB_MAX_SERVICE_REPLIES 64 /* answers about bindings a program may have not read; then it is not read */
 #define VB_MAX_BINDINGS_EACH 16384
 #define VB_MAX_BINDINGS (1u << 18)
 
+#define VB_WIRE_EACH_MS 100       /* another user's program asks for its lane no more often */
+#define VB_GROUP_CHANGES 4096     /* multicast groups joined and left by one program of another user's, in all */
 #define VB_PENDING_MS 5000        /* a connection must say something within this */
 #define VB_GRACE_MS 3000          /* a new broker waits this long for its first client */
 #define VB_LINGER_MS 200          /* … and this long after the last has left */
@@ -46,7 +54,8 @@ enum vb_msg_type {
 	VB_MSG_MEET = 0x03,
 	VB_MSG_STATUS = 0x04,   /* the head alone */
 	VB_MSG_DETACH = 0x05,   /* the head alone; who goes without it counts as dead */
-	VB_MSG_WIRE = 0x10,     /* the head alone: the receiving socket of the asker's lane, please */
+	VB_MSG_WIRE = 0x10,     /* the head alone: the receiving end of the asker's lane, please */
+	VB_MSG_WIRE_GROUP = 0x11, /* vb_msg_wire_group: for programs that are relayed to. No answer */
 	VB_MSG_CM_OPEN = 0x20,  /* the head alone: queue pair 1 is to be reachable. No answer */
 	VB_MSG_CM_CLOSE = 0x21, /* the head alone: no MADs any more, and the bindings go */
 	VB_MSG_CM_SEND = 0x22,  /* vb_msg_cm_mad */
@@ -61,7 +70,8 @@ enum vb_msg_type {
 	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes. EAGAIN: come back in a while */
 	VB_MSG_STATUS_PART = 0x85,
 	VB_MSG_STATUS_END = 0x86,
-	VB_MSG_WIRE_REPLY = 0x90, /* descriptors when err is 0: the lane's socket, the lifeline's writing end */
+	VB_MSG_WIRE_REPLY = 0x90, /* descriptors when err is 0: the lane's socket, the lifeline's writing end; relayed: a socket of
+	                           * type SOCK_SEQPACKET alone, which brings each datagram behind a vb_relay_head */
 	VB_MSG_CM_RECV = 0xa0,    /* vb_msg_cm_mad */
 	VB_MSG_SERVICE_REPLY = 0xb0,
 };
@@ -77,13 +87,13 @@ struct vb_msg_attach {
 	uint32_t lane;        /* 0, or the one held before */
 	uint32_t ngids;
 	uint64_t incarnation; /* with lane: what went with it */
-	uint64_t secret;      /* with lane: the key secret known so far, for a broker that has lost its state */
+	uint64_t reserved;    /* zero */
 };
 
 struct vb_msg_attached {
 	struct vb_msg_head head;
 	uint32_t lane, zero;
-	uint64_t incarnation, secret;
+	uint64_t incarnation, reserved;
 };
 
 struct vb_msg_set_gids {
@@ -138,8 +148,27 @@ struct vb_msg_wire_reply {
 	struct vb_msg_head head;
 	int32_t err;
 	uint32_t nlanes;     /* sockets in the group: lane 0 has the first, the others share the rest */
-	uint32_t holder_uid; /* with EADDRINUSE: whose the port is, where holder_pid is not 0 */
-	uint32_t holder_pid;
+	uint32_t holder_uid; /* with EADDRINUSE: whose the port is, where holder_known */
+	uint8_t holder_known, relayed, zero[2];
+};
+
+/* A multicast group of the lane's, on an interface: joined, or left. */
+struct vb_msg_wire_group {
+	struct vb_msg_head head;
+	uint8_t group[16];
+	uint32_t ifindex;
+	uint8_t join, zero[3];
+};
+
+/* In front of datagrams that are relayed. What follows are packets of seg bytes each, the last perhaps shorter. */
+struct vb_relay_head {
+	uint8_t src[16], dst[16];
+	uint16_t sport;
+	uint8_t traffic_class, hop_limit;
+	uint32_t flow_label, ifindex, seg;
+	uint16_t id;     /* IPv4: of the first packet; the next have the next */
+	uint8_t crowded; /* much more waits: who has no window has to be told */
+	uint8_t zero[13];
 };
 
 /* Between queue pairs 1: local is the program's address in both directions. */
@@ -198,6 +227,8 @@ static_assert(sizeof(struct vb_status_lane) == 32, "format");
 static_assert(sizeof(struct vb_msg_status_part) == 16 + 32 * VB_STATUS_CHUNK, "format");
 static_assert(sizeof(struct vb_msg_status_end) == 56, "format");
 static_assert(sizeof(struct vb_msg_wire_reply) == 24, "format");
+static_assert(sizeof(struct vb_msg_wire_group) == 32, "format");
+static_assert(sizeof(struct vb_relay_head) == 64, "format");
 static_assert(sizeof(struct vb_msg_cm_mad) == 304, "format");
 static_assert(sizeof(struct vb_msg_cm_at_death) == 56, "format");
 static_assert(sizeof(struct vb_msg_cm_bind) == 40, "format");

@@ -13,7 +13,8 @@
 #include "util/log.h"
 
 #define MADS_EACH 16384 /* that wait for one program: what a listener with that many connections gets at once */
-#define MADS_ALL 65536  /* … for all; what comes beyond is dropped */
+#define MADS_ALL 65536  /* … for all; what comes beyond is dropped, */
+#define MADS_RESERVE 64 /* but not the first few for any program */
 #define RETURN_MS 4500 /* a program that has come back says within this what it listens to, however busy the machine is */
 
 struct waiting_mad {
@@ -95,7 +96,7 @@ void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
 		free(w);
 	}
 	s->gsi = NULL;
-	vb_gsi_conns_end(b, m->conns, !b->stop);
+	vb_gsi_conns_end(b, m->conns, s->lane, !b->stop);
 	free(m);
 	vb_services_forget(&b->gsi->services, s->lane);
 	b->gsi->members--;
@@ -170,30 +171,40 @@ int vb_gsi_send_next(struct vb_session *s)
 	return 0;
 }
 
-static struct vb_msg_cm_mad arrived(const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                                    const uint8_t mad[VB_CM_MAD])
+/* What waits for all programs of a user. */
+static uint32_t mads_of(const struct vb_broker *b, uid_t uid)
 {
-	struct vb_msg_cm_mad m = {.head = head_of(VB_MSG_CM_RECV, sizeof(m)), .ifindex = ifindex};
+	uint32_t n = 0;
 
-	memcpy(m.local, local, sizeof(m.local));
-	memcpy(m.remote, remote, sizeof(m.remote));
-	memcpy(m.mad, mad, sizeof(m.mad));
-	return m;
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
+		if (b->holder[i] && b->holder[i]->gsi && b->holder[i]->uid == uid)
+			n += b->holder[i]->gsi->nmads;
+	return n;
 }
 
-static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16], const uint8_t remote[16],
-                    uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
+/* A user whose programs do not read has no more than is left for others. */
+static bool has_room(const struct vb_broker *b, const struct vb_session *s)
+{
+	if (s->gsi->nmads < MADS_RESERVE)
+		return true;
+	if (s->gsi->nmads >= MADS_EACH || b->gsi->nmads >= MADS_ALL)
+		return false;
+	return b->gsi->nmads < MADS_ALL / 4 || mads_of(b, s->uid) < MADS_ALL - b->gsi->nmads;
+}
+
+static void deliver(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m)
 {
 	struct vb_session *s = b->holder[lane];
-	struct waiting_mad *w = s->gsi->nmads < MADS_EACH && b->gsi->nmads < MADS_ALL ? malloc(sizeof(*w)) : NULL;
+	struct waiting_mad *w = has_room(b, s) ? malloc(sizeof(*w)) : NULL;
 
 	if (!w) {
 		b->gsi->counters.overflow++;
 		return;
 	}
 	w->next = NULL;
-	w->msg = arrived(local, remote, ifindex, mad);
-	vb_gsi_conns_received(&s->gsi->conns, &w->msg);
+	w->msg = *m;
+	w->msg.head = head_of(VB_MSG_CM_RECV, sizeof(w->msg));
+	vb_gsi_conns_received(b->gsi, s->uid, &s->gsi->conns, &w->msg);
 	*s->gsi->last = w;
 	s->gsi->last = &w->next;
 	s->gsi->nmads++;
@@ -204,18 +215,10 @@ static void deliver(struct vb_broker *b, uint32_t lane, const uint8_t local[16],
 
 /* ---- whose it is ---- */
 
-static bool announces(const struct vb_lane *l, const uint8_t gid[16])
-{
-	for (uint32_t i = 0; i < l->ngids; i++)
-		if (!memcmp(l->gids[i], gid, sizeof(l->gids[i])))
-			return true;
-	return false;
-}
-
-static bool is_announced(const struct vb_broker *b, const uint8_t gid[16])
+bool vb_gsi_is_announced(const struct vb_broker *b, const struct vb_gsi_scope *scope, const uint8_t gid[16])
 {
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
-		if (b->holder[i] && announces(&b->table.lanes[i], gid))
+		if (b->holder[i] && (!scope->one_user || b->holder[i]->uid == scope->uid) && vb_lane_announces(&b->table.lanes[i], gid))
 			return true;
 	return false;
 }
@@ -223,6 +226,7 @@ static bool is_announced(const struct vb_broker *b, const uint8_t gid[16])
 struct arrival {
 	const struct vb_broker *b;
 	const uint8_t *local;
+	const struct vb_gsi_scope *scope;
 };
 
 /* A program that announces nothing is behind any address: it is to be reached by the network alone. */
@@ -230,13 +234,18 @@ static bool is_behind(void *arg, uint32_t lane)
 {
 	const struct arrival *a = arg;
 	const struct vb_lane *l = &a->b->table.lanes[lane];
+	const struct vb_session *s = a->b->holder[lane];
 
-	return a->b->holder[lane] && a->b->holder[lane]->gsi && (!l->ngids || announces(l, a->local));
+	if (!s || !s->gsi || (a->scope->one_user && s->uid != a->scope->uid))
+		return false;
+	return !l->ngids || vb_lane_announces(l, a->local);
 }
 
 bool vb_gsi_some_are_missing(const struct vb_broker *b)
 {
-	return b->table.reserved || (b->returned_at && vb_broker_now_ms() - b->returned_at < RETURN_MS);
+	bool awaited = b->table.reserved && vb_broker_now_ms() - b->began_at < VB_FOREIGN_MS;
+
+	return awaited || (b->returned_at && vb_broker_now_ms() - b->returned_at < RETURN_MS);
 }
 
 bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane)
@@ -253,30 +262,72 @@ static bool is_unicast(const uint8_t gid[16])
 	return gid[0] != 0xff && memcmp(gid, zeros, sizeof(zeros));
 }
 
-bool vb_gsi_is_here(const struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16])
+/* A user who announces an address of another host would else have what is sent there. */
+bool vb_gsi_is_here(const struct vb_broker *b, uid_t uid, const uint8_t local[16], const uint8_t remote[16],
+                    struct vb_gsi_scope *scope)
 {
-	return is_announced(b, remote) && is_announced(b, local);
+	bool confirmed = vb_addresses_has(b->addresses, remote) && vb_addresses_has(b->addresses, local);
+
+	*scope = (struct vb_gsi_scope){.one_user = !confirmed, .uid = uid};
+	return vb_gsi_is_announced(b, scope, remote) && vb_gsi_is_announced(b, scope, local);
 }
 
-void vb_gsi_send_out(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                     const uint8_t mad[VB_CM_MAD])
+static struct vb_msg_cm_mad turned(const struct vb_msg_cm_mad *m)
 {
-	if (!is_unicast(local) || !is_unicast(remote)) {
-		b->gsi->counters.refused++;
-		return;
-	}
-	if (vb_gsi_is_here(b, local, remote)) {
-		vb_gsi_input(b, remote, local, 0, mad);
-		return;
-	}
-	if (b->gsi->wire && vb_gsi_wire_send(b->gsi->wire, local, remote, ifindex, mad))
+	struct vb_msg_cm_mad back = *m;
+
+	memcpy(back.local, m->remote, sizeof(back.local));
+	memcpy(back.remote, m->local, sizeof(back.remote));
+	return back;
+}
+
+static void send_by_network(struct vb_broker *b, const struct vb_msg_cm_mad *m)
+{
+	if (b->gsi->wire && vb_gsi_wire_send(b->gsi->wire, m->local, m->remote, m->ifindex, m->mad))
 		b->gsi->counters.sent++;
 	else
 		b->gsi->counters.refused++;
 }
 
+void vb_gsi_send_to(struct vb_broker *b, const struct vb_gsi_scope *scope, const struct vb_msg_cm_mad *m)
+{
+	if (!is_unicast(m->local) || !is_unicast(m->remote)) {
+		b->gsi->counters.refused++;
+	} else if (scope) {
+		struct vb_msg_cm_mad there = turned(m);
+
+		there.ifindex = 0;
+		vb_gsi_input(b, &there, scope);
+	} else {
+		send_by_network(b, m);
+	}
+}
+
+void vb_gsi_send_out(struct vb_broker *b, uid_t uid, const struct vb_msg_cm_mad *m)
+{
+	struct vb_gsi_scope scope;
+
+	vb_gsi_send_to(b, vb_gsi_is_here(b, uid, m->local, m->remote, &scope) ? &scope : NULL, m);
+}
+
+/* The way that the question came. */
+static void answer(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope,
+                   const uint8_t mad[VB_MAD_LEN])
+{
+	struct vb_msg_cm_mad out = *m;
+
+	memcpy(out.mad, mad, sizeof(out.mad));
+	b->gsi->counters.answered++;
+	if (m->ifindex) {
+		send_by_network(b, &out);
+		return;
+	}
+	out = turned(&out);
+	vb_gsi_input(b, &out, scope);
+}
+
 /* None of these answers is answered again. */
-void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m)
+void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
 	uint8_t out[VB_MAD_LEN];
 
@@ -284,91 +335,84 @@ void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m)
 		b->gsi->counters.absent++;
 		return;
 	}
-	if (!vb_cm_make_rej(out, m->mad, VB_CM_MAD, VB_CM_REJ_INVALID_SERVICE_ID) &&
-	    !vb_cm_make_sidr_rep(out, m->mad, VB_CM_MAD, VB_CM_SIDR_INVALID_SERVICE_ID))
-		return;
-	b->gsi->counters.answered++;
-	vb_gsi_send_out(b, m->local, m->remote, m->ifindex, out);
+	if (vb_cm_make_rej(out, m->mad, VB_CM_MAD, VB_CM_REJ_INVALID_SERVICE_ID) ||
+	    vb_cm_make_sidr_rep(out, m->mad, VB_CM_MAD, VB_CM_SIDR_INVALID_SERVICE_ID))
+		answer(b, m, scope, out);
 }
 
-static void to_lane(struct vb_broker *b, uint32_t lane, const uint8_t local[16], const uint8_t remote[16],
-                    uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
+void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
-	struct arrival a = {.b = b, .local = local};
+	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	uint8_t out[VB_MAD_LEN];
 
 	if (lane && is_behind(&a, lane)) {
-		deliver(b, lane, local, remote, ifindex, mad);
+		deliver(b, lane, m);
 		return;
 	}
 	if (lane && vb_gsi_is_awaited(b, lane)) {
-		struct vb_msg_cm_mad m = arrived(local, remote, ifindex, mad);
-
-		vb_gsi_late_keep_for(b, lane, &m);
+		vb_gsi_late_keep_for(b, lane, m, scope);
 		return;
 	}
 	b->gsi->counters.absent++;
 	if (b->table.lanes[lane].state != VB_LANE_FREE) /* it may say in a moment that it is a member */
 		return;
-	if (!vb_cm_make_unknown(out, mad, VB_CM_MAD))
-		return;
-	b->gsi->counters.answered++;
-	vb_gsi_send_out(b, local, remote, ifindex, out);
+	if (vb_cm_make_unknown(out, m->mad, VB_CM_MAD))
+		answer(b, m, scope, out);
 }
 
-void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m)
+/* A rejection by who does not know our id yet names only the sender's: it is for who has to do with that. */
+static void to_whom_it_concerns(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
-	to_lane(b, lane, m->local, m->remote, m->ifindex, m->mad);
+	struct arrival a = {.b = b, .local = m->local, .scope = scope};
+	uint32_t id = vb_cm_sender_id(m->mad, VB_CM_MAD);
+	bool found = false;
+
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++) {
+		if (!is_behind(&a, i) || !vb_gsi_conns_has(b->holder[i]->gsi->conns, m->remote, id))
+			continue;
+		deliver(b, i, m);
+		found = true;
+	}
+	b->gsi->counters.absent += !found;
 }
 
-static void to_all(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                   const uint8_t mad[VB_CM_MAD])
+bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m,
+                       const struct vb_gsi_scope *scope)
 {
-	struct arrival a = {.b = b, .local = local};
-
-	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
-		if (is_behind(&a, i))
-			deliver(b, i, local, remote, ifindex, mad);
-}
-
-bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m)
-{
-	struct arrival a = {.b = b, .local = m->local};
+	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	const struct vb_binding *s =
 		vb_service_find(&b->gsi->services, port_space, port, m->local, m->ifindex, is_behind, &a);
 
 	if (s)
-		deliver(b, s->lane, m->local, m->remote, m->ifindex, m->mad);
+		deliver(b, s->lane, m);
 	return s;
 }
 
-static void request(struct vb_broker *b, const struct vb_cm_route_info *info, const uint8_t local[16],
-                    const uint8_t remote[16], uint32_t ifindex, const uint8_t mad[VB_CM_MAD])
+static void request(struct vb_broker *b, const struct vb_cm_route_info *info, const struct vb_msg_cm_mad *m,
+                    const struct vb_gsi_scope *scope)
 {
-	struct vb_msg_cm_mad m = arrived(local, remote, ifindex, mad);
 	uint16_t ps = (uint16_t)info->ps;
 
 	if (!info->port_space ||
-	    (!vb_gsi_to_service(b, ps, info->port, &m) && !vb_gsi_late_keep(b, ps, info->port, &m)))
-		vb_gsi_refuse(b, &m);
+	    (!vb_gsi_to_service(b, ps, info->port, m, scope) && !vb_gsi_late_keep(b, ps, info->port, m, scope)))
+		vb_gsi_refuse(b, m, scope);
 }
 
-void vb_gsi_input(struct vb_broker *b, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                  const uint8_t mad[VB_CM_MAD])
+void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
 	struct vb_cm_route_info info;
 
-	if (vb_gsi_gone_input(b->gsi, remote, mad))
+	if (vb_gsi_gone_input(b->gsi, m->remote, m->mad))
 		return;
-	switch (vb_cm_route(mad, VB_CM_MAD, &info)) {
+	switch (vb_cm_route(m->mad, VB_CM_MAD, &info)) {
 	case VB_CM_TO_SERVICE:
-		request(b, &info, local, remote, ifindex, mad);
+		request(b, &info, m, scope);
 		break;
 	case VB_CM_TO_LANE:
-		to_lane(b, info.lane, local, remote, ifindex, mad);
+		vb_gsi_to_member(b, info.lane, m, scope);
 		break;
 	case VB_CM_TO_ALL:
-		to_all(b, local, remote, ifindex, mad);
+		to_whom_it_concerns(b, m, scope);
 		break;
 	case VB_CM_DROP:
 		b->gsi->counters.nonsense++;
@@ -425,7 +469,7 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 {
 	struct vb_binding want = {
 		.lane = s->lane, .id = m->id, .port_space = m->port_space, .port = m->port, .ifindex = m->ifindex,
-		.reuse = m->reuse,
+		.reuse = m->reuse, .uid = s->uid, .foreign = s->foreign,
 	};
 
 	set_address(&want, m);
@@ -437,7 +481,7 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 	if (m->port && !vb_port_allowed(m->port, s->uid, s->pid, s->pid_fd))
 		return EACCES;
 	struct vb_port_range range = {0};
-	if (!m->port)
+	if (!m->port || s->foreign)
 		range = vb_ephemeral_ports();
 	return vb_service_bind(&b->gsi->services, &want, &range, out);
 }
@@ -482,7 +526,7 @@ static const char *on_unbind(struct vb_broker *b, struct vb_session *s, uint32_t
 	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
 
 	if (service && service->listening)
-		vb_gsi_late_closed(b, service->port);
+		vb_gsi_late_closed(b, s->uid, service->port);
 	if (service)
 		vb_service_unbind(&b->gsi->services, service);
 	return NULL;
@@ -517,6 +561,22 @@ int64_t vb_gsi_timer(struct vb_broker *b, int64_t now)
 	return earlier(earlier(late, gone), wire);
 }
 
+/* A program sends from addresses of this host, or those it announces, which then count for its own user alone. */
+static bool may_send_from(const struct vb_broker *b, const struct vb_session *s, const uint8_t local[16])
+{
+	return vb_lane_announces(&b->table.lanes[s->lane], local) || vb_addresses_has(b->addresses, local);
+}
+
+/* Who rejects a request may have no id for it; then it is one that he got. */
+static bool may_be_nameless(const struct vb_session *s, const struct vb_msg_cm_mad *m)
+{
+	struct vb_cm_msg msg;
+
+	if (!vb_cm_decode(&msg, m->mad, sizeof(m->mad)) || msg.attr != VB_CM_REJ)
+		return true;
+	return vb_gsi_conns_has(s->gsi->conns, m->remote, msg.rej.remote_comm_id);
+}
+
 static const char *on_send(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_msg_cm_mad m;
@@ -524,12 +584,18 @@ static const char *on_send(struct vb_broker *b, struct vb_session *s, const void
 	if (len != sizeof(m))
 		return "CM_SEND of a wrong length";
 	memcpy(&m, msg, sizeof(m));
+	uint32_t id = vb_cm_sender_id(m.mad, sizeof(m.mad));
+
+	if ((id ? vb_cm_lane_of(id) != s->lane : !may_be_nameless(s, &m)) || !may_send_from(b, s, m.local)) {
+		b->gsi->counters.forged++;
+		return NULL;
+	}
 	vb_gsi_conns_sent(&s->gsi->conns, &m);
-	vb_gsi_send_out(b, m.local, m.remote, m.ifindex, m.mad);
+	vb_gsi_send_out(b, s->uid, &m);
 	return NULL;
 }
 
-static const char *on_at_death(const struct vb_session *s, const void *msg, size_t len)
+static const char *on_at_death(const struct vb_broker *b, const struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_msg_cm_at_death m;
 
@@ -538,7 +604,10 @@ static const char *on_at_death(const struct vb_session *s, const void *msg, size
 	memcpy(&m, msg, sizeof(m));
 	if (!m.local_id || vb_cm_lane_of(m.local_id) != s->lane)
 		return "CM_AT_DEATH of somebody else's connection";
-	vb_gsi_conns_told(&s->gsi->conns, &m);
+	if (may_send_from(b, s, m.local))
+		vb_gsi_conns_told(b->gsi, s->uid, &s->gsi->conns, &m);
+	else
+		b->gsi->counters.forged++;
 	return NULL;
 }
 
@@ -562,7 +631,7 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 	case VB_MSG_CM_SEND:
 		return on_send(b, s, msg, len);
 	case VB_MSG_CM_AT_DEATH:
-		return on_at_death(s, msg, len);
+		return on_at_death(b, s, msg, len);
 	case VB_MSG_CM_BIND:
 		return on_bind(b, s, msg, len);
 	case VB_MSG_CM_LISTEN:

@@ -3,6 +3,7 @@
 // follows: IBA volume 1, 12.6.7.2 (REJ, code 8); deviates: such a port refuses a little later
 // SPDX-License-Identifier: MIT
 #include <string.h>
+#include <unistd.h>
 
 #include "broker/qp1.h"
 #include "broker/session.h"
@@ -13,53 +14,113 @@
 /* Until who has asked repeats it: librdmacm after 4.8 s. */
 #define RETURN_PATIENCE_MS 4500
 
-void vb_gsi_late_closed(struct vb_broker *b, uint16_t port)
+/* In the place of the same port's; else of his that ends first, where he has as many as he may have; else of who ends first. */
+static struct vb_gsi_closed *place_to_close(struct vb_gsi_late *l, uid_t uid, uint16_t port, int64_t now)
 {
-	struct vb_gsi_late *l = &b->gsi->late;
+	struct vb_gsi_closed *first = &l->closed[0], *his = NULL;
+	uint32_t n = 0;
 
-	l->closed[l->next_closed++ % VB_GSI_CLOSED] =
-		(struct vb_gsi_closed){.until = vb_broker_now_ms() + CLOSED_MS, .port = port};
+	for (struct vb_gsi_closed *c = l->closed; c < l->closed + VB_GSI_CLOSED; c++) {
+		if (c->until < first->until)
+			first = c;
+		if (c->until <= now || c->uid != uid)
+			continue;
+		if (c->port == port)
+			return c;
+		if (!his || c->until < his->until)
+			his = c;
+		n++;
+	}
+	return n >= VB_GSI_CLOSED_USER ? his : first;
+}
+
+void vb_gsi_late_closed(struct vb_broker *b, uid_t uid, uint16_t port)
+{
+	int64_t now = vb_broker_now_ms();
+
+	*place_to_close(&b->gsi->late, uid, port, now) = (struct vb_gsi_closed){.until = now + CLOSED_MS, .port = port, .uid = uid};
 }
 
 /* Whatever its port space: a program meets its peer by a connection, and goes on with datagrams at the same port. */
-static bool was_closed_now(const struct vb_gsi_late *l, uint16_t port, int64_t now)
+static const struct vb_gsi_closed *was_closed_now(const struct vb_gsi_late *l, uint16_t port, int64_t now)
 {
 	for (int i = 0; i < VB_GSI_CLOSED; i++)
 		if (l->closed[i].until > now && l->closed[i].port == port)
-			return true;
-	return false;
+			return &l->closed[i];
+	return NULL;
 }
 
-/* 0: it may not wait. */
-static int64_t patience(const struct vb_broker *b, uint16_t port_space, uint16_t port, int64_t now)
+/* Whom it is for, if it may wait: *ms is 0 otherwise. */
+static void set_patience(const struct vb_broker *b, struct vb_gsi_held *h, int64_t now, int64_t *ms)
 {
-	if (vb_gsi_some_are_missing(b))
-		return RETURN_PATIENCE_MS;
-	if (was_closed_now(&b->gsi->late, port, now) || vb_service_bound(&b->gsi->services, port_space, port))
-		return PATIENCE_MS;
-	return 0;
+	const struct vb_gsi_closed *closed = was_closed_now(&b->gsi->late, h->port, now);
+	const struct vb_binding *bound = vb_service_bound(&b->gsi->services, h->port_space, h->port);
+
+	*ms = vb_gsi_some_are_missing(b) ? RETURN_PATIENCE_MS : closed || bound ? PATIENCE_MS : 0;
+	if (!closed && !bound)
+		return;
+	h->charged = true;
+	h->payer = bound ? bound->uid : closed->uid;
 }
 
-bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m)
+/* A program of this host has it charged to its own user: nobody takes another's places. */
+static void charge_sender(struct vb_gsi_held *h)
 {
+	if (h->msg.ifindex)
+		return;
+	h->charged = true;
+	h->payer = h->scope.uid;
+}
+
+static bool has_place(const struct vb_gsi_late *l, const struct vb_gsi_held *h)
+{
+	uid_t us = geteuid();
+	uint32_t his = 0, all = 0;
+
+	if (!h->charged || h->payer == us)
+		return true;
+	for (uint32_t i = 0; i < l->n; i++) {
+		all += l->held[i].charged && l->held[i].payer != us;
+		his += l->held[i].charged && l->held[i].payer == h->payer;
+	}
+	return his < VB_GSI_LATE_USER && all < VB_GSI_LATE - VB_GSI_LATE / 8;
+}
+
+static uint32_t held_for(const struct vb_gsi_late *l, uint16_t port_space, uint16_t port)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < l->n; i++)
+		n += !l->held[i].lane && l->held[i].port == port && l->held[i].port_space == port_space;
+	return n;
+}
+
+bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m,
+                      const struct vb_gsi_scope *scope)
+{
+	struct vb_gsi_held h = {.port_space = port_space, .port = port, .scope = *scope, .msg = *m};
 	struct vb_gsi_late *l = &b->gsi->late;
-	int64_t now = vb_broker_now_ms(), ms = patience(b, port_space, port, now);
+	int64_t now = vb_broker_now_ms(), ms;
 
-	if (l->n == VB_GSI_LATE || !ms)
+	set_patience(b, &h, now, &ms);
+	charge_sender(&h);
+	if (l->n == VB_GSI_LATE || !ms || held_for(l, port_space, port) >= VB_GSI_LATE_EACH || !has_place(l, &h))
 		return false;
-	l->held[l->n++] = (struct vb_gsi_held){.until = now + ms, .port_space = port_space, .port = port, .msg = *m};
+	h.until = now + ms;
+	l->held[l->n++] = h;
 	return true;
 }
 
-void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m)
+void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
+	struct vb_gsi_held h = {.until = vb_broker_now_ms() + RETURN_PATIENCE_MS, .lane = lane, .scope = *scope, .msg = *m};
 	struct vb_gsi_late *l = &b->gsi->late;
 
-	if (l->n >= VB_GSI_LATE / 2) /* the other half is for requests: who is told of a death is told again */
+	charge_sender(&h);
+	if (l->n >= VB_GSI_LATE / 2 || !has_place(l, &h)) /* the other half is for requests: who is told of a death is told again */
 		b->gsi->counters.absent++;
 	else
-		l->held[l->n++] = (struct vb_gsi_held){
-			.until = vb_broker_now_ms() + RETURN_PATIENCE_MS, .lane = lane, .msg = *m};
+		l->held[l->n++] = h;
 }
 
 static struct vb_gsi_held take(struct vb_gsi_late *l, uint32_t i)
@@ -76,7 +137,7 @@ void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t po
 
 	for (uint32_t i = 0; i < l->n;) {
 		if (l->held[i].lane || l->held[i].port != port || l->held[i].port_space != port_space ||
-		    !vb_gsi_to_service(b, port_space, port, &l->held[i].msg))
+		    !vb_gsi_to_service(b, port_space, port, &l->held[i].msg, &l->held[i].scope))
 			i++;
 		else
 			take(l, i);
@@ -94,7 +155,7 @@ void vb_gsi_late_returned(struct vb_broker *b, uint32_t lane)
 		}
 		struct vb_gsi_held held = take(l, i);
 
-		vb_gsi_to_member(b, lane, &held.msg);
+		vb_gsi_to_member(b, lane, &held.msg, &held.scope);
 	}
 }
 
@@ -103,7 +164,7 @@ static void give_up(struct vb_broker *b, const struct vb_gsi_held *held)
 	if (held->lane)
 		b->gsi->counters.absent++;
 	else
-		vb_gsi_refuse(b, &held->msg);
+		vb_gsi_refuse(b, &held->msg, &held->scope);
 }
 
 int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now)

@@ -64,7 +64,7 @@ static void lose_lane(struct vb_broker *b, struct vb_gsi_wire *w)
 static void take_lane(struct vb_broker *b, struct vb_gsi_wire *w)
 {
 	struct vb_holder holder;
-	int fd, err = vb_hold_give(&b->hold, &b->config.rt, 0, &fd, &holder);
+	int fd, err = vb_hold_give(&b->hold, &b->config.rt, 0, false, &fd, &holder);
 
 	if (!err) {
 		err = vb_broker_watch(b, fd, EPOLLIN, VB_SRC_QP1, 0, 0);
@@ -229,8 +229,13 @@ static void packet(struct vb_broker *b, const struct vb_udp_arrival *a, const ui
 	} else if (p.deth.qkey != VB_GSI_QKEY || (p.bth.pkey & PKEY_BITS) != (PKEY & PKEY_BITS)) {
 		count->qkey++;
 	} else {
+		struct vb_msg_cm_mad m = {.ifindex = a->ifindex};
+
+		memcpy(m.local, a->flow.dst, sizeof(m.local));
+		memcpy(m.remote, a->flow.src, sizeof(m.remote));
+		memcpy(m.mad, bytes + p.payload_at, sizeof(m.mad));
 		count->received++;
-		vb_gsi_input(b, a->flow.dst, a->flow.src, a->ifindex, bytes + p.payload_at);
+		vb_gsi_input(b, &m, &(struct vb_gsi_scope){0});
 	}
 }
 

@@ -16,6 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/env.h"
+#include "util/trust.h"
+
 #define ROOT_DIR "/run/verbena"
 
 int64_t vb_broker_now_ms(void)
@@ -61,9 +64,15 @@ static int use_explicit(struct vb_runtime *rt, const char *dir)
 	return set_dir(rt, cwd, dir);
 }
 
+/* With the rights that we have, not with those of a set-user-ID program's caller. */
+static bool can_write(const char *dir)
+{
+	return !faccessat(AT_FDCWD, dir, W_OK, AT_EACCESS);
+}
+
 int vb_runtime_own(struct vb_runtime *rt)
 {
-	const char *dir = secure_getenv("VERBENA_RUNTIME");
+	const char *dir = vb_env("VERBENA_RUNTIME");
 	uid_t me = geteuid();
 	struct stat st;
 	char tmp[64];
@@ -73,10 +82,10 @@ int vb_runtime_own(struct vb_runtime *rt)
 		return use_explicit(rt, dir);
 	name_by_netns(rt);
 	/* a container's root may have a /run that it cannot write */
-	if (me == 0 && (!access(ROOT_DIR, W_OK) || (errno == ENOENT && !access("/run", W_OK))))
+	if (me == 0 && (can_write(ROOT_DIR) || (errno == ENOENT && can_write("/run"))))
 		return set_dir(rt, ROOT_DIR, "");
-	dir = secure_getenv("XDG_RUNTIME_DIR");
-	if (dir && dir[0] == '/' && !stat(dir, &st) && S_ISDIR(st.st_mode) && st.st_uid == me)
+	dir = vb_env("XDG_RUNTIME_DIR");
+	if (dir && dir[0] == '/' && !stat(dir, &st) && vb_trust_is_private(&st, me))
 		return set_dir(rt, dir, "/verbena");
 	snprintf(tmp, sizeof(tmp), "/tmp/verbena-%u", (unsigned)me);
 	return set_dir(rt, tmp, "");
@@ -84,28 +93,88 @@ int vb_runtime_own(struct vb_runtime *rt)
 
 bool vb_runtime_root(struct vb_runtime *rt)
 {
-	const char *dir = secure_getenv("VERBENA_RUNTIME");
+	const char *dir = vb_env("VERBENA_RUNTIME");
 
 	if ((dir && *dir) || vb_runtime_own(rt) || !strcmp(rt->dir, ROOT_DIR))
 		return false;
 	return !set_dir(rt, ROOT_DIR, "");
 }
 
+/* Whatever the umask: of a set-user-ID program it is the caller's. By descriptor, and only what is ours. */
+static void set_mode(const char *dir, mode_t mode)
+{
+	int fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char path[64];
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+	if (!fstat(fd, &st) && st.st_uid == geteuid())
+		chmod(path, mode);
+	close(fd);
+}
+
+/* In a directory that others may write in (VERBENA_RUNTIME=/tmp), a file of another user's that stands where one of ours is to
+ * stand and that we cannot remove: sticky directories let only owners. A directory's owner may do what he likes in it. */
+static bool find_squatter(const struct vb_runtime *rt, char *text, size_t size)
+{
+	static const char *const suffixes[] = {"", ".lock", ".state", ".state.new"};
+	int dir_fd = vb_runtime_open_dir(rt);
+	char name[sizeof(rt->name) + 16];
+	struct stat dir, st;
+	bool found = false;
+
+	if (dir_fd < 0)
+		return false;
+	for (size_t i = 0; i < 4 && !found && !fstat(dir_fd, &dir); i++) {
+		snprintf(name, sizeof(name), "%s%s", rt->name, suffixes[i]);
+		found = !fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) && st.st_uid && st.st_uid != geteuid() &&
+			st.st_uid != dir.st_uid;
+	}
+	close(dir_fd);
+	if (found)
+		snprintf(text, size, "%s/%s belongs to user %u, not to this program's user %u", rt->dir, name, (unsigned)st.st_uid,
+			 (unsigned)geteuid());
+	return found;
+}
+
 int vb_runtime_prepare(const struct vb_runtime *rt)
 {
 	uid_t me = geteuid();
 	struct stat st;
+	char text[PATH_MAX];
+	mode_t mode = me == 0 ? 0755 : 0700; /* through a root's broker others must find the way to the socket */
 
-	/* through a root's broker others must find the way to the socket */
-	if (mkdir(rt->dir, me == 0 ? 0755 : 0700) && errno != EEXIST)
+	if (!mkdir(rt->dir, mode))
+		set_mode(rt->dir, mode);
+	else if (errno != EEXIST)
 		return errno;
-	if (rt->explicit_dir)
-		return stat(rt->dir, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+	if (rt->explicit_dir) {
+		if (stat(rt->dir, &st))
+			return errno;
+		if (!S_ISDIR(st.st_mode))
+			return ENOTDIR;
+		return find_squatter(rt, text, sizeof(text)) ? EPERM : 0;
+	}
 	if (lstat(rt->dir, &st))
 		return errno;
-	if (!S_ISDIR(st.st_mode) || st.st_uid != me || (st.st_mode & 022))
-		return EPERM;
-	return 0;
+	return vb_trust_is_private(&st, me) ? 0 : EPERM;
+}
+
+bool vb_runtime_is_squatted(const struct vb_runtime *rt)
+{
+	struct stat st;
+
+	return !rt->explicit_dir && !lstat(rt->dir, &st) && !vb_trust_is_private(&st, geteuid()) &&
+	       !vb_trust_is_private(&st, 0);
+}
+
+bool vb_runtime_complaint(const struct vb_runtime *rt, char *text, size_t size)
+{
+	if (rt->explicit_dir && find_squatter(rt, text, size))
+		return true;
+	return vb_trust_complaint(rt->dir, text, size);
 }
 
 int vb_runtime_open_dir(const struct vb_runtime *rt)
@@ -197,9 +266,14 @@ int vb_runtime_connect(const struct vb_runtime *rt, int *sock)
 	return 0;
 }
 
-/* Opens who may connect: everybody to root's broker. The umask, which a thread must not change, has had its say at bind.
+mode_t vb_runtime_clients(void)
+{
+	return geteuid() == 0 ? 0666 : 0600;
+}
+
+/* Opens it to those who may connect. The umask, which a thread must not change, has had its say at bind.
  * By descriptor, so that a link put in the socket's place is not followed. */
-static int open_to_clients(int dir_fd, const char *name, struct stat *st)
+static int open_to_clients(int dir_fd, const char *name, mode_t mode, struct stat *st)
 {
 	char path[64];
 	int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC), err = 0;
@@ -211,13 +285,13 @@ static int open_to_clients(int dir_fd, const char *name, struct stat *st)
 		err = errno;
 	else if (!S_ISSOCK(st->st_mode) || st->st_uid != geteuid() || st->st_nlink != 1)
 		err = EPERM;
-	else if (chmod(path, geteuid() == 0 ? 0666 : 0600))
+	else if (chmod(path, mode))
 		err = errno;
 	close(fd);
 	return err;
 }
 
-int vb_runtime_listen(const struct vb_runtime *rt, int *sock, dev_t *dev, ino_t *ino)
+int vb_runtime_listen(const struct vb_runtime *rt, mode_t mode, int *sock, dev_t *dev, ino_t *ino)
 {
 	struct sockaddr_un sun;
 	struct stat st;
@@ -238,7 +312,7 @@ int vb_runtime_listen(const struct vb_runtime *rt, int *sock, dev_t *dev, ino_t 
 	if (!err && bind(fd, (struct sockaddr *)&sun, len))
 		err = errno;
 	if (!err)
-		err = open_to_clients(dir_fd, rt->name, &st);
+		err = open_to_clients(dir_fd, rt->name, mode, &st);
 	if (!err && listen(fd, 128))
 		err = errno;
 	close_if_open(name_fd);
@@ -269,6 +343,7 @@ int vb_runtime_lock(const struct vb_runtime *rt, int *lock_fd)
 {
 	char name[sizeof(rt->name) + 8];
 	int dir_fd = vb_runtime_open_dir(rt);
+	struct stat st;
 
 	if (dir_fd < 0)
 		return errno;
@@ -278,6 +353,10 @@ int vb_runtime_lock(const struct vb_runtime *rt, int *lock_fd)
 	close(dir_fd);
 	if (err)
 		return err;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return EPERM;
+	}
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		err = errno;
 		close(fd);

@@ -23,15 +23,25 @@ int vb_runtime_own(struct vb_runtime *rt);
 /* Root's, which serves everybody. False when there is no other than our own. */
 bool vb_runtime_root(struct vb_runtime *rt);
 
-/* Makes the directory and refuses one in which others could put things. 0 or an errno (EPERM). */
+/* Makes the directory and refuses one in which others could put things, or, where VERBENA_RUNTIME names it, in which they
+ * have put something in our place. 0 or an errno (EPERM). */
 int vb_runtime_prepare(const struct vb_runtime *rt);
+
+/* Somebody else stands where our directory is to stand: what listens there is not to be asked. */
+bool vb_runtime_is_squatted(const struct vb_runtime *rt);
+
+/* What is wrong with the directory, in one clause: its path or that of a file in it, and the owner. False: nothing is. */
+bool vb_runtime_complaint(const struct vb_runtime *rt, char *text, size_t size);
 
 /* Connects without blocking. 0, ENOENT (nobody there, or a dead broker's socket), EAGAIN (alive, too busy now), EPERM
  * (a listener that is neither ours nor root's), or another errno. */
 int vb_runtime_connect(const struct vb_runtime *rt, int *sock);
 
-/* A listening socket at the place of whatever was there; the caller holds the lock. 0 or an errno. */
-int vb_runtime_listen(const struct vb_runtime *rt, int *sock, dev_t *dev, ino_t *ino);
+/* A listening socket of this mode at the place of whatever was there; the caller is the only one who does so: it holds the
+ * lock, or the port. 0 or an errno. */
+int vb_runtime_listen(const struct vb_runtime *rt, mode_t mode, int *sock, dev_t *dev, ino_t *ino);
+/* Who may connect to a broker: its own user, and to root's everybody. */
+mode_t vb_runtime_clients(void);
 
 /* Removes the socket if it is still the one that was made with dev and ino. */
 void vb_runtime_unlink(const struct vb_runtime *rt, dev_t dev, ino_t ino);

@@ -4,6 +4,7 @@
 #include "broker/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "broker/discard.h"
+#include "broker/take.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -38,23 +42,57 @@ static bool is_served(uid_t uid)
 	return (geteuid() == 0 || geteuid() == uid) && vb_uid_is_known(uid);
 }
 
-static void close_oldest_pending(struct vb_broker *b)
+static uint32_t pending_of(const struct vb_broker *b, uid_t uid)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
+		n += b->sessions[i] && !b->sessions[i]->lane && b->sessions[i]->uid == uid;
+	return n;
+}
+
+static void close_oldest_pending(struct vb_broker *b, uid_t uid)
 {
 	struct vb_session *oldest = NULL;
 
 	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++) {
 		struct vb_session *s = b->sessions[i];
-		if (s && !s->lane && (!oldest || s->deadline < oldest->deadline))
+		if (s && !s->lane && s->uid == uid && (!oldest || s->deadline < oldest->deadline))
 			oldest = s;
 	}
 	if (oldest)
 		vb_session_close(b, oldest, false);
 }
 
+static uid_t uid_of_most_pending(const struct vb_broker *b)
+{
+	uint32_t most = 0;
+	uid_t uid = 0;
+
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++) {
+		if (!b->sessions[i] || b->sessions[i]->lane)
+			continue;
+		uint32_t n = pending_of(b, b->sessions[i]->uid);
+		if (n > most) {
+			most = n;
+			uid = b->sessions[i]->uid;
+		}
+	}
+	return uid;
+}
+
+/* Who connects and says nothing is in the way of his own programs first. */
+static void make_room(struct vb_broker *b, const struct vb_session *s)
+{
+	if (s->foreign && pending_of(b, s->uid) >= VB_MAX_PENDING_EACH)
+		close_oldest_pending(b, s->uid);
+	if (b->npending >= VB_MAX_PENDING)
+		close_oldest_pending(b, uid_of_most_pending(b));
+}
+
 static int add(struct vb_broker *b, struct vb_session *s)
 {
-	if (b->npending >= VB_MAX_PENDING)
-		close_oldest_pending(b);
+	make_room(b, s);
 	for (s->slot = 0; s->slot < VB_MAX_SESSIONS && b->sessions[s->slot]; s->slot++)
 		;
 	if (s->slot == VB_MAX_SESSIONS)
@@ -75,15 +113,29 @@ static int add(struct vb_broker *b, struct vb_session *s)
 	return 0;
 }
 
+/* Its end of everything. What a program of ours sent is closed here; with others' there is no telling how long that takes. */
+static void let_go(const struct vb_session *s)
+{
+	const int fds[] = {s->sock, s->pid_fd, s->fds[0], s->fds[1], s->fds[2]};
+
+	if (s->foreign) {
+		vb_discard(fds, sizeof(fds) / sizeof(fds[0]));
+		return;
+	}
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
 int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
 {
 	struct vb_session *s = calloc(1, sizeof(*s));
 	struct ucred cred = {0};
 	socklen_t len = sizeof(cred);
-	int err = 0, small = VB_SEND_BUFFER;
+	int err = 0, small;
 
 	if (!s) {
-		close(sock);
+		vb_discard(&sock, 1);
 		return ENOMEM;
 	}
 	s->sock = sock;
@@ -93,6 +145,8 @@ int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
 		err = errno;
 	s->uid = cred.uid;
 	s->pid = cred.pid;
+	s->foreign = s->uid != geteuid();
+	small = s->foreign ? VB_SEND_BUFFER_OTHERS : VB_SEND_BUFFER;
 	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	if (!err && !is_served(s->uid)) {
 		vb_session_refuse(b, s, EACCES, "this broker serves another user");
@@ -103,9 +157,7 @@ int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
 		err = s->pid_fd < 0 ? ESRCH : add(b, s);
 	}
 	if (err) {
-		if (s->pid_fd >= 0)
-			close(s->pid_fd);
-		close(sock);
+		let_go(s);
 		free(s);
 		return err;
 	}
@@ -116,22 +168,29 @@ int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
 /* ---- its end ---- */
 
 /* The file description of a pidfd is shared with peers: closing ours would not take it out of the epoll set. */
+static void unwatch(struct vb_broker *b, int fd)
+{
+	if (fd >= 0)
+		epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static void unwatch_and_close(struct vb_broker *b, int *fd)
 {
-	if (*fd < 0)
-		return;
-	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
-	close(*fd);
+	unwatch(b, *fd);
+	if (*fd >= 0)
+		close(*fd);
 	*fd = -1;
 }
 
 void vb_lane_release(struct vb_broker *b, uint32_t lane)
 {
+	int64_t now = vb_broker_now_ms();
+
 	unwatch_and_close(b, &b->reserved[lane].pid_fd);
 	b->holder[lane] = NULL;
 	vb_state_clear(&b->state, lane);
 	vb_hold_take_back(&b->hold, lane);
-	vb_table_free(&b->table, lane);
+	vb_table_free(&b->table, lane, now);
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
 		if (b->holder[i])
 			vb_lane_set_remove(&b->holder[i]->introduce, lane);
@@ -151,11 +210,9 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 		b->npending--;
 	}
 	b->exit_at = 0; /* the lingering, if it was the last, is counted from here */
-	unwatch_and_close(b, &s->sock);
-	unwatch_and_close(b, &s->pid_fd);
-	for (int i = 0; i < 3; i++)
-		if (s->fds[i] >= 0)
-			close(s->fds[i]);
+	unwatch(b, s->sock);
+	unwatch(b, s->pid_fd);
+	let_go(s);
 	free(s);
 }
 
@@ -164,6 +221,18 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 static struct vb_msg_head head_of(uint8_t type, size_t len)
 {
 	return (struct vb_msg_head){.type = type, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+}
+
+/*
+ * The kernel bounds the descriptors that one user has sent and others have not taken, and it is the broker's user who sends: programs
+ * of others that do not read would use up what his have. So such a program has no more than two messages with descriptors under
+ * way: what it has not read has to be a quarter of its small buffer, which is one message.
+ */
+static bool has_read(const struct vb_session *s)
+{
+	struct pollfd p = {.fd = s->sock, .events = POLLOUT};
+
+	return !s->foreign || poll(&p, 1, 0) != 0;
 }
 
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
@@ -175,6 +244,8 @@ int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int
 	struct iovec iov = {.iov_base = (void *)msg, .iov_len = len};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
 
+	if (nfds && !has_read(s))
+		return EAGAIN;
 	if (nfds) {
 		mh.msg_control = control.buf;
 		mh.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)nfds);
@@ -216,7 +287,7 @@ static int send_attached(struct vb_broker *b, struct vb_session *s)
 	const struct vb_lane *l = &b->table.lanes[s->lane];
 	struct vb_msg_attached m = {
 		.head = head_of(VB_MSG_ATTACHED, sizeof(m)),
-		.lane = s->lane, .incarnation = l->incarnation, .secret = l->secret,
+		.lane = s->lane, .incarnation = l->incarnation,
 	};
 	int err = vb_session_send(s, &m, sizeof(m), NULL, 0);
 
@@ -269,14 +340,17 @@ static int send_introduction(struct vb_broker *b, struct vb_session *s, uint32_t
 static int send_wire(struct vb_broker *b, struct vb_session *s)
 {
 	struct vb_holder holder;
-	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, &fds[0], &holder);
+
+	if (!has_read(s)) /* before the keeper is asked for what could not be sent */
+		return EAGAIN;
+	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, &fds[0], &holder);
 	struct vb_msg_wire_reply m = {
 		.head = head_of(VB_MSG_WIRE_REPLY, sizeof(m)), .err = err, .nlanes = err ? 0 : b->hold.n,
-		.holder_uid = holder.uid, .holder_pid = (uint32_t)holder.pid,
+		.holder_uid = holder.uid, .holder_known = holder.known, .relayed = s->foreign,
 	};
 
 	fds[1] = b->hold.lifeline;
-	int sent = vb_session_send(s, &m, sizeof(m), fds, err ? 0 : 2);
+	int sent = vb_session_send(s, &m, sizeof(m), fds, err ? 0 : s->foreign ? 1 : 2);
 	if (!err) {
 		close(fds[0]);
 		vb_gsi_on_port(b);
@@ -392,38 +466,52 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 
 /* ---- receiving ---- */
 
-static int take_fds(struct msghdr *mh, int fds[VB_MAX_FDS])
+/* All that came, in an array that has room for as many as can. */
+static int take_fds(struct msghdr *mh, int fds[VB_FDS_PER_MESSAGE])
 {
 	int n = 0;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		size_t got = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < got; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (n < VB_MAX_FDS)
-				fds[n++] = fd;
-			else
-				close(fd);
-		}
+		int got = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		if (got > VB_FDS_PER_MESSAGE - n)
+			got = VB_FDS_PER_MESSAGE - n;
+		memcpy(fds + n, CMSG_DATA(c), (size_t)got * sizeof(int));
+		n += got;
 	}
 	return n;
 }
 
-/* One message. False: the session is over. */
-static bool read_one(struct vb_broker *b, struct vb_session *s, bool *more)
+/* Of programs of other users only those get here that are of the right kinds: broker/take.h. */
+void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds)
 {
-	static _Thread_local char msg[VB_MAX_MSG]; /* in a program the stack of our thread is small */
-	union {
-		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
+	if (s->foreign && nfds)
+		vb_discard(fds, nfds);
+	for (int i = 0; !s->foreign && i < nfds; i++)
+		close(fds[i]);
+}
+
+static bool cut(struct vb_broker *b, struct vb_session *s, int flags)
+{
+	if (flags & MSG_TRUNC)
+		vb_session_refuse(b, s, EBADMSG, "message too long");
+	else /* cut where there is room: we have no more */
+		vb_session_refuse(b, s, EAGAIN, "the broker has no descriptor left: again later");
+	return false;
+}
+
+/* One message of a program of our user's. False: the session is over. */
+static bool read_own(struct vb_broker *b, struct vb_session *s, char *msg, bool *more)
+{
+	static _Thread_local union {
+		char buf[CMSG_SPACE(sizeof(int) * VB_FDS_PER_MESSAGE)];
 		struct cmsghdr align;
 	} control;
-	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(msg)};
+	struct iovec iov = {.iov_base = msg, .iov_len = VB_MAX_MSG};
 	struct msghdr mh = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
-	int fds[VB_MAX_FDS];
+	int fds[VB_FDS_PER_MESSAGE];
 
 	ssize_t n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0) {
@@ -431,23 +519,70 @@ static bool read_one(struct vb_broker *b, struct vb_session *s, bool *more)
 		return errno == EAGAIN || errno == EINTR;
 	}
 	int nfds = take_fds(&mh, fds);
-	if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		bool short_of_fds = !(mh.msg_flags & MSG_TRUNC) && nfds < VB_MAX_FDS; /* cut where there is room: we have no more */
+	bool whole = n > 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
 
-		for (int i = 0; i < nfds; i++)
-			close(fds[i]);
-		if (short_of_fds)
-			vb_session_refuse(b, s, EAGAIN, "the broker has no descriptor left: again later");
-		else
-			vb_session_refuse(b, s, EBADMSG, "message too long, or too many descriptors");
-		return false;
-	}
-	if (n == 0) {
-		for (int i = 0; i < nfds; i++)
-			close(fds[i]);
-		return false;
-	}
+	if (!whole)
+		vb_session_drop_fds(s, fds, nfds);
+	if (!whole)
+		return n > 0 && cut(b, s, mh.msg_flags);
 	return vb_session_handle(b, s, msg, (size_t)n, fds, nfds);
+}
+
+static bool take_attach(struct vb_broker *b, struct vb_session *s, char *msg)
+{
+	const char *wrong = NULL;
+	size_t len = 0;
+	int fds[3], err = vb_take_attach(s->uid, s->sock, msg, VB_MAX_MSG, &len, fds, &wrong);
+
+	if (err == EAGAIN)
+		vb_session_refuse(b, s, EAGAIN, "the broker has no room for descriptors: again later");
+	else if (err)
+		vb_session_refuse(b, s, EBADMSG, "message too long, or not three descriptors");
+	else if (wrong)
+		vb_session_refuse(b, s, EBADF, wrong);
+	return !err && !wrong && vb_session_handle(b, s, msg, len, fds, 3);
+}
+
+/*
+ * Another user's message is looked at before it is taken: with descriptors that nobody asked for it stays in the socket, which
+ * is discarded with what is in it. To look brings no descriptor, and MSG_CTRUNC tells that there are some.
+ */
+static bool read_foreign(struct vb_broker *b, struct vb_session *s, char *msg, bool *more)
+{
+	struct iovec iov = {.iov_base = msg, .iov_len = VB_MAX_MSG};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_PEEK);
+
+	if (n < 0 && errno == ECONNRESET) /* told once, ahead of its last words */
+		n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_PEEK);
+	if (n <= 0) {
+		*more = false;
+		return n < 0 && (errno == EAGAIN || errno == EINTR);
+	}
+	if (mh.msg_flags & MSG_CTRUNC) {
+		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && !b->takes_left) { /* it is told again */
+			*more = false;
+			return true;
+		}
+		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && b->takes_left--)
+			return take_attach(b, s, msg);
+		vb_session_refuse(b, s, EBADMSG, "descriptors that nobody asked for");
+		return false;
+	}
+	if (mh.msg_flags & MSG_TRUNC)
+		return cut(b, s, mh.msg_flags);
+	/* the same message, which has no descriptors */
+	if (recv(s->sock, msg, VB_MAX_MSG, MSG_DONTWAIT) != n)
+		return false;
+	return vb_session_handle(b, s, msg, (size_t)n, NULL, 0);
+}
+
+/* False: the session is over. */
+static bool read_one(struct vb_broker *b, struct vb_session *s, bool *more)
+{
+	static _Thread_local char msg[VB_MAX_MSG]; /* in a program the stack of our thread is small */
+
+	return s->foreign ? read_foreign(b, s, msg, more) : read_own(b, s, msg, more);
 }
 
 void vb_session_readable(struct vb_broker *b, struct vb_session *s)

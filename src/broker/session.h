@@ -4,6 +4,7 @@
 #ifndef VB_BROKER_SESSION_H
 #define VB_BROKER_SESSION_H
 
+#include "broker/addresses.h"
 #include "broker/broker.h"
 #include "broker/hold.h"
 #include "broker/proto.h"
@@ -31,12 +32,15 @@ struct vb_session {
 	int sock, pid_fd;
 	pid_t pid; /* in our pid namespace, 0: not visible */
 	uid_t uid;
+	bool foreign;     /* not our own user's: nothing of it is believed, and nothing of the group leaves us for it */
 	uint32_t lane;    /* 0: not attached */
 	int fds[3];
 	int64_t deadline; /* of one that has not attached; 0: none */
 	uint32_t interest; /* what epoll watches the socket for */
 	bool stalled;     /* the kernel has too many descriptors in flight: again after a while */
 	bool attached_due, wire_due;
+	uint32_t groups_changed; /* … how often it has joined or left a multicast group */
+	int64_t wire_at; /* another user's program: when its lane was asked for last; not so soon again */
 	bool detached;    /* it said good-bye */
 	uint32_t nanswers, nparked;
 	struct vb_answer answers[VB_MAX_ANSWERS + VB_MAX_PARKED_EACH]; /* a parked one has its room, too */
@@ -79,7 +83,11 @@ struct vb_broker {
 	struct vb_reserved reserved[VB_LANE_COUNT];
 	struct vb_parked *parked;
 	uint32_t nparked;
+	uint32_t takes_left;  /* messages with descriptors of other users' programs that are taken before the others have their turn */
+	uint32_t max_lanes;   /* programs that our descriptors are enough for */
+	struct vb_addresses *addresses; /* of this host; NULL: not known */
 	struct vb_gsi *gsi;   /* NULL: nobody has asked for queue pair 1 yet */
+	int64_t began_at;     /* when this broker began: who has not come back long after is not waited for */
 	int64_t returned_at;  /* when the last program of an earlier broker came back; 0: never */
 	struct vb_msg_status_end counters; /* head unused */
 };
@@ -89,7 +97,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config);
 void vb_broker_fini(struct vb_broker *b, bool keep_state);
 void vb_broker_stall(struct vb_broker *b);
 /* What an epoll event is about: kind, number, generation in one word. */
-enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_QP1 };
+enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_QP1, VB_SRC_ADDRESSES };
 int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source kind, uint32_t number, uint32_t gen);
 
 /* session.c. Takes a connected socket (closed on failure): 0 or an errno. */
@@ -100,13 +108,18 @@ void vb_session_readable(struct vb_broker *b, struct vb_session *s);
 /* Sends what waits, as far as the socket takes it, and tells epoll what else is of interest. */
 void vb_session_flush(struct vb_broker *b, struct vb_session *s);
 void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const char *text);
+/* Descriptors that a message brought and nobody has a use for. */
+void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds);
 /* 0, EAGAIN (the socket is full), ETOOMANYREFS (short of something; again later), or anything else: it is broken. */
 int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
 void vb_lane_release(struct vb_broker *b, uint32_t lane);
 
 /* handle.c. One message with its descriptors, whose owner it becomes; false: the session is over (an ERROR was sent).
  * The entry for the fuzzer, too. */
+#define VB_FDS_PER_MESSAGE 253 /* as many as the kernel lets one bring (SCM_MAX_FD) */
 bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
+/* What is wrong with the descriptors of an ATTACH: NULL, or words for its program. */
+const char *vb_attach_wrong(const int fds[3]);
 /* Asks again for the parked meets whose target is lane. */
 void vb_parked_retry(struct vb_broker *b, uint32_t lane);
 /* Forgets those of an asker. */

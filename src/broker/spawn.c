@@ -1,5 +1,5 @@
 // spawn.c - starting a broker from inside a program that must not notice
-// follows: clone(2), close_range(2), dladdr(3)
+// follows: clone(2), close_range(2), dladdr(3), getauxval(3)
 // SPDX-License-Identifier: MIT
 #include "broker/spawn.h"
 
@@ -22,6 +22,7 @@
 #include "broker/broker.h"
 #include "broker/proto.h"
 #include "util/calls.h"
+#include "util/env.h"
 #include "util/log.h"
 
 #if __has_include("broker/vb_broker_path.h")
@@ -43,7 +44,7 @@ int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...); /* NOLIN
 
 int vb_spawn_linger_ms(void)
 {
-	const char *s = secure_getenv("VERBENA_BROKER_LINGER");
+	const char *s = vb_env("VERBENA_BROKER_LINGER");
 	char *end;
 	long v = s ? strtol(s, &end, 10) : -1;
 
@@ -70,19 +71,32 @@ static void add_path(struct launch *l, const char *dir, size_t dir_len, const ch
 		l->npaths++;
 }
 
+/* The directory of the file that this code was loaded from, as the dynamic linker knows it. For the program itself that
+ * is argv[0], which its caller chooses: there the kernel is asked, and one with privileges is not believed at all, since
+ * its caller may have linked it into a directory of his. */
+static bool find_own_directory(char real[PATH_MAX])
+{
+	Dl_info info, program;
+
+	if (!dladdr((void *)vb_spawn_process, &info) || !info.dli_fname)
+		return false;
+	if (dladdr((void *)getauxval(AT_PHDR), &program) && program.dli_fbase == info.dli_fbase)
+		return !vb_env_is_hostile() && realpath("/proc/self/exe", real);
+	return realpath(info.dli_fname, real);
+}
+
 /* A path of the user's stands alone: what it cannot start, the thread replaces. */
 static void find_paths(struct launch *l)
 {
-	const char *named = secure_getenv("VERBENA_BROKER");
+	const char *named = vb_env("VERBENA_BROKER");
 	char real[PATH_MAX];
-	Dl_info info;
 
 	if (named && *named) {
 		if (realpath(named, real)) /* the broker's working directory is another one */
 			add_path(l, real, strlen(real), "");
 		return;
 	}
-	if (dladdr((void *)vb_spawn_process, &info) && info.dli_fname && realpath(info.dli_fname, real)) {
+	if (find_own_directory(real)) {
 		size_t dir = (size_t)(strrchr(real, '/') - real);
 		add_path(l, real, dir, "/verbena-broker");
 		add_path(l, real, dir, "/verbena/verbena-broker");
@@ -93,10 +107,18 @@ static void find_paths(struct launch *l)
 #endif
 }
 
+/* What the caller of a program with privileges set is not passed on: the broker, started by a program that has become root
+ * altogether, could not tell any more that it must not be honoured. */
 static void make_env(struct launch *l)
 {
+	static char fixed_path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
 	int n = 0;
 
+	if (vb_env_is_hostile()) {
+		l->env[0] = fixed_path;
+		l->env[1] = NULL;
+		return;
+	}
 	for (char **e = environ; e && *e && n < MAX_ENV; e++)
 		if (!strncmp(*e, "VERBENA_", 8) || !strncmp(*e, "PATH=", 5))
 			l->env[n++] = *e;
@@ -194,7 +216,8 @@ int vb_spawn_process(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 	make_env(l);
 	l->lock_fd = lock_fd;
 	l->ready_fd = pipe_fd[1];
-	const char *argv[] = {"verbena-broker", "--started", "--dir", rt->dir, "--name", rt->name, NULL};
+	const char *argv[] = {"verbena-broker", "--started", "--dir", rt->dir, "--name", rt->name,
+			      vb_env_is_hostile() ? "--alien-limits" : NULL, NULL};
 	memcpy(l->argv, argv, sizeof(argv));
 	int err = l->npaths ? launch(l) : ENOENT;
 	free(l);

@@ -1,4 +1,4 @@
-// state.c - what survives the broker's death: which living program holds which lane, and the key secrets
+// state.c - what survives the broker's death: which living program holds which lane
 // follows: proc(5) for starttime; pidfd_open(2)
 // SPDX-License-Identifier: MIT
 #include "broker/state.h"
@@ -27,7 +27,7 @@ struct file_head {
 
 struct file_lane {
 	uint64_t check;
-	uint64_t incarnation, secret, starttime;
+	uint64_t incarnation, reserved, starttime;
 	uint32_t lane, uid;
 	int32_t pid;
 	uint32_t zero[5];
@@ -145,7 +145,7 @@ static void offer(struct vb_state *s, const struct file_lane *rec, uint32_t slot
 	if (known && pid_fd < 0)
 		return;
 	struct vb_state_lane lane = {
-		.lane = slot, .uid = rec->uid, .incarnation = rec->incarnation, .secret = rec->secret,
+		.lane = slot, .uid = rec->uid, .incarnation = rec->incarnation,
 		.pid = known ? rec->pid : 0, .starttime = known ? rec->starttime : 0,
 	};
 	if (accept(arg, &lane, pid_fd))
@@ -214,7 +214,7 @@ out:
 void vb_state_put(struct vb_state *s, const struct vb_state_lane *lane, uint32_t next)
 {
 	struct file_lane rec = {
-		.incarnation = lane->incarnation, .secret = lane->secret, .starttime = lane->starttime,
+		.incarnation = lane->incarnation, .starttime = lane->starttime,
 		.lane = lane->lane, .uid = lane->uid, .pid = lane->pid,
 	};
 

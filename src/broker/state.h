@@ -1,4 +1,4 @@
-// state.h - what survives the broker's death: which living program holds which lane, and the key secrets
+// state.h - what survives the broker's death: which living program holds which lane
 // follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_BROKER_STATE_H
@@ -24,7 +24,7 @@ struct vb_state {
 struct vb_state_lane {
 	uint32_t lane;
 	uid_t uid;
-	uint64_t incarnation, secret;
+	uint64_t incarnation;
 	pid_t pid;          /* in the broker's pid namespace; 0: not visible there */
 	uint64_t starttime; /* of pid, clock ticks since boot */
 };

@@ -16,7 +16,6 @@
 	 IBV_ACCESS_ZERO_BASED)
 #define ACCESS_UNSUPPORTED (IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-#define GEN_USED 0x80 /* in node->mr_gen: the entry belongs to a region, even while its key is 0 */
 
 /* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). */
 static int check_access(uint32_t access)
@@ -38,24 +37,6 @@ static int check_range(const void *addr, uint64_t length, uint64_t iova, uint32_
 	if (start + length - 1 < start || iova + length - 1 < iova)
 		return EINVAL;
 	return vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
-}
-
-/* A free entry and its new key; under mr_lock. The caller has seen that the table is not full. */
-static uint32_t take_entry(struct vb_node *node, uint32_t *key)
-{
-	for (;;) {
-		uint32_t i = node->mr_next++ & (VB_SEG_MRS - 1);
-
-		if (node->mr_gen[i] & GEN_USED)
-			continue;
-		node->mr_gen[i] = (node->mr_gen[i] + 1) & 15;
-		*key = vb_key_scramble(VB_KEY_PLAIN(node->lane, node->mr_gen[i], i), node->key_secret);
-		if (!*key) /* the one plain number that is scrambled to 0: "no region" */
-			continue;
-		node->mr_gen[i] |= GEN_USED;
-		node->mr_count++;
-		return i;
-	}
 }
 
 /* The entry is odd from here ... */
@@ -103,12 +84,13 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->iova = iova;
 	mr->access = access;
 	pthread_mutex_lock(&node->mr_lock);
-	if (node->mr_count >= VB_MAX_MR) {
+	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey)) {
 		pthread_mutex_unlock(&node->mr_lock);
 		free(mr);
 		return NULL;
 	}
-	mr->index = take_entry(node, &mr->mr.lkey);
+	node->mr_count++;
+	mr->index = VB_KEY_INDEX(mr->mr.lkey);
 	mr->mr.rkey = mr->mr.lkey;
 	mr->mr.handle = mr->index + 1;
 	mr->shared = vb_seg_mr(node->seg, mr->index);
@@ -147,7 +129,7 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	close_entry(node, mr);
 	pthread_mutex_lock(&node->mr_lock);
 	rewrite_end(mr, 0);
-	node->mr_gen[mr->index] &= (uint8_t)~GEN_USED;
+	vb_key_give_back(node->keys, ibmr->rkey);
 	node->mr_count--;
 	pthread_mutex_unlock(&node->mr_lock);
 	atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
@@ -197,7 +179,7 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote)
 {
-	struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(vb_key_plain(rkey, node->key_secret)));
+	struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(rkey));
 
 	if (!rkey || atomic_load(&e->key) != rkey || atomic_load(&e->pd) != pd_id)
 		return -EINVAL;

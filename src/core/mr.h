@@ -15,7 +15,7 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
                                                            uint64_t addr, uint64_t len, uint32_t need_access,
                                                            uint64_t *va)
 {
-	const struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(vb_key_plain(lkey, node->key_secret)));
+	const struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(lkey));
 
 	if (!lkey || atomic_load_explicit(&e->key, memory_order_acquire) != lkey)
 		return NULL;

@@ -6,6 +6,8 @@
 
 #include "core/core.h"
 
+struct vb_keys;
+
 enum vb_duty { VB_DUTY_ADAPTER, VB_DUTY_POLLER };
 
 /* One per process, alive while a context is open. Made by vb_node_get(), io/node.c. */
@@ -14,7 +16,7 @@ struct vb_node {
 	struct vb_seg_header *hdr;
 	struct vb_bell *bell;       /* our bell page */
 	uint32_t lane;
-	uint64_t incarnation, key_secret;
+	uint64_t incarnation;
 	bool membarrier;            /* asymmetric fences work here */
 
 	struct vb_lock progress;    /* the receiving side: rings, responders, completers, timers, lists below */
@@ -40,12 +42,12 @@ struct vb_node {
 
 	struct vb_lock ctx_lock;
 	struct vb_context *contexts;
-	pthread_mutex_t mr_lock;    /* key table below */
-	uint32_t mr_next;           /* round robin */
+	pthread_mutex_t mr_lock;    /* keys, and the key table in the segment */
+	struct vb_keys *keys;
 	uint32_t mr_count;
 	uint32_t qp_next, qp_count; /* under progress */
+	uint64_t qp_key[2];         /* random: by it their numbers are in an order that nobody else knows */
 	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;
-	uint8_t *mr_gen;            /* VB_SEG_MRS entries */
 };
 
 /* --- implemented in io/ and engine/; core/ calls them --- */

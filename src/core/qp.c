@@ -16,6 +16,7 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "util/sip.h"
 
 static int check_cap(const struct ibv_qp_cap *cap, bool has_srq)
 {
@@ -158,7 +159,8 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	}
 }
 
-/* Gives the QP the next free number of our lane, and shows it to peers and responder, in RESET. */
+/* Gives the QP the next free number of our lane, and shows it to peers and responder, in RESET. All others come before one is used
+ * again, and from one nobody can tell another. */
 static int enter_table(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
@@ -170,7 +172,7 @@ static int enter_table(struct vb_qp *qp)
 		return ENOMEM;
 	}
 	do
-		i = VB_QP_INDEX(node->qp_next++);
+		i = vb_shuffle(node->qp_key, VB_LANE_SHIFT, VB_QP_INDEX(node->qp_next++));
 	while (atomic_load_explicit(&node->qps[i], memory_order_relaxed));
 	qp->qp.qp_num = node->lane << VB_LANE_SHIFT | i;
 	qp->qp.handle = qp->qp.qp_num;

@@ -33,9 +33,9 @@ static void hazard_drop(_Atomic uint64_t *h)
 }
 
 /* The owner's entry for key, copied consistently; false when there is none or it is being changed. */
-bool vb_mr_read_shared(void *seg, uint32_t key, uint64_t secret, struct vb_mr_view *out)
+bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 {
-	struct vb_mr_shared *m = vb_seg_mr(seg, VB_KEY_INDEX(vb_key_plain(key, secret)));
+	struct vb_mr_shared *m = vb_seg_mr(seg, VB_KEY_INDEX(key));
 	uint64_t seq = atomic_load_explicit(&m->seq, memory_order_acquire);
 
 	if ((seq & 1) || atomic_load_explicit(&m->key, memory_order_acquire) != key || !key)
@@ -68,7 +68,7 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 		return false;
 	if (w->remote_addr + off < off)
 		return false;
-	return vb_mr_read_shared(qp->peer->seg, w->rkey, qp->node->key_secret, view) &&
+	return vb_mr_read_shared(qp->peer->seg, w->rkey, view) &&
 	       vb_mr_view_allows(view, atomic_load_explicit(&qp->remote->pd, memory_order_relaxed), w->remote_addr + off, length,
 				 access, va);
 }

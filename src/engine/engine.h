@@ -47,7 +47,7 @@ struct vb_mr_view {
 	uint32_t access, pd, map_id;
 	uint64_t iova, length, addr;
 };
-bool vb_mr_read_shared(void *seg, uint32_t key, uint64_t secret, struct vb_mr_view *out);
+bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out);
 /* PD, rights and range, without wrap-around. *va: the owner's address. */
 bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 

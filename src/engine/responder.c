@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/key.h"
 #include "core/mr.h"
 #include "core/pd.h"
 #include "core/rq.h"
@@ -272,7 +271,7 @@ bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t lengt
 {
 	struct vb_mr_view view;
 
-	return vb_mr_read_shared(qp->node->seg, key, qp->node->key_secret, &view) &&
+	return vb_mr_read_shared(qp->node->seg, key, &view) &&
 	       vb_mr_view_allows(&view, vb_pd_id(qp->pd), addr, length, access, va);
 }
 

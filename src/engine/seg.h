@@ -13,7 +13,7 @@
  * A second, small memfd, the bell page, is writable by peers: what stands there can only cause a needless look.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 1u
+#define VB_SEG_VERSION 2u
 
 #define VB_LANES 1024u           /* processes of one host; lane 0 is the broker's */
 #define VB_LANE_SHIFT 14         /* a QP number is lane | index */

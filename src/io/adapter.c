@@ -16,8 +16,8 @@
 
 #include "core/device.h"
 #include "io/iwarp_path.h"
+#include "io/wake.h"
 #include "io/wire.h"
-#include "util/calls.h"
 
 #define SLICE 100000ull       /* ns */
 #define LINGER 20000u         /* ns: how long to look for more after the last work before sleeping */
@@ -94,14 +94,12 @@ static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t n
 static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 {
 	struct vb_io *io = node->io;
-	uint64_t v;
 
 	for (int i = 0; i < n; i++) {
 		void *p = ev[i].data.ptr;
 
 		if (p == &io->wake_fd) {
-			if (read(io->wake_fd, &v, sizeof(v)) < 0)
-				continue;
+			continue; /* we are awake */
 		} else if (p == &io->broker) {
 			vb_peers_dispatch(node);
 		} else if (p == &io->watches) {
@@ -186,6 +184,7 @@ static uint64_t serve(struct vb_node *node)
 	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
 	deadline = sooner(deadline, vb_iwarp_tails_at());
 	deadline = sooner(deadline, atomic_load(&node->io->way_at));
+	deadline = sooner(deadline, vb_wire_lost_at(node));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -234,6 +233,7 @@ static void *adapter(void *arg)
 		handle(node, ev, n);
 		vb_qp1_timeout(node);
 		vb_way_look(node);
+		vb_wire_ask_again(node);
 		vb_iwarp_tails(node);
 		vb_iwarp_trim(node);
 	}
@@ -242,13 +242,7 @@ static void *adapter(void *arg)
 
 void vb_adapter_wake(struct vb_node *node)
 {
-	const uint64_t one = 1;
-	int saved = errno, cancel;
-
-	vb_cancel_defer(&cancel);
-	if (write(node->io->wake_fd, &one, sizeof(one)) < 0)
-		errno = saved; /* a full counter wakes as well */
-	vb_cancel_restore(cancel);
+	vb_wake_ring(node->io->wake_fd);
 }
 
 void vb_timer_armed(struct vb_node *node)
@@ -294,10 +288,7 @@ int vb_adapter_start(struct vb_node *node)
 
 void vb_adapter_stop(struct vb_node *node)
 {
-	uint64_t one = 1;
-
 	atomic_store(&node->io->stop, true);
-	if (write(node->io->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	vb_wake_ring(node->io->wake_fd);
 	pthread_join(node->io->thread, NULL);
 }

@@ -30,11 +30,6 @@ uint64_t vb_broker_incarnation(const struct vb_broker_client *c)
 	return c->incarnation;
 }
 
-uint64_t vb_broker_key_secret(const struct vb_broker_client *c)
-{
-	return c->secret;
-}
-
 int vb_broker_pollfd(const struct vb_broker_client *c)
 {
 	return c->epoll_fd;
@@ -108,7 +103,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	size_t len = sizeof(out.m) + c->ngids * 16ull;
 	out.m = (struct vb_msg_attach){
 		.head = vb_outgoing_head(VB_MSG_ATTACH, len),
-		.lane = c->lane, .incarnation = c->incarnation, .secret = c->secret, .ngids = c->ngids,
+		.lane = c->lane, .incarnation = c->incarnation, .ngids = c->ngids,
 	};
 	memcpy(out.gids, c->gids, c->ngids * 16ull);
 	c->gids_due = false;
@@ -127,6 +122,11 @@ static int send_attach(struct vb_broker_client *c, int sock)
 
 static void attach(struct vb_broker_client *c, int sock)
 {
+	struct ucred cred = {.uid = (uid_t)-1};
+	socklen_t len = sizeof(cred);
+
+	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	c->asked = cred.uid;
 	int err = send_attach(c, sock);
 
 	if (err) {
@@ -144,21 +144,66 @@ static void attach(struct vb_broker_client *c, int sock)
 	set_state(c, ATTACHING, VB_ATTACHING_MS);
 }
 
-/* Own user's broker first, then root's. 0, ENOENT when there is none, or another errno. */
-static int find(int *sock)
+/* One line that says who is in the way and what to do; once, until a broker was found. */
+static void say_refused(struct vb_broker_client *c, enum vb_log_level level, const struct vb_runtime *rt, const char *what, int err)
 {
-	struct vb_runtime rt;
-	int err = vb_runtime_own(&rt);
+	bool denied = err == EPERM || err == EACCES || err == ENOTDIR || err == ENOENT;
+	char text[PATH_MAX];
+	bool known = denied && vb_runtime_complaint(rt, text, sizeof(text));
+
+	if (!c->refused)
+		vb_log(level, "broker: %s: %s: remove it, or set VERBENA_RUNTIME to a directory of yours", what,
+		       known ? text : err == EPERM ? rt->dir : strerror(err));
+	c->refused = true;
+}
+
+/* The broker that gave our lane was root's, and we cannot start one in its place. */
+static int find_roots(struct vb_broker_client *c, int *sock)
+{
+	struct vb_runtime root;
+	int err = vb_runtime_root(&root) ? vb_runtime_connect(&root, sock) : ENOENT;
+
+	if (err == ENOENT && c->backoff_ms == LAST_BACKOFF_MS && !c->missed) {
+		vb_log(VB_LOG_WARN, "broker: root's, which this program came to, has gone: it is waited for");
+		c->missed = true;
+	}
+	return err == ENOENT ? EAGAIN : err;
+}
+
+/* Who has a lane goes to a broker of the user whose broker gave it: another one knows other lanes. */
+static int find_giver(struct vb_broker_client *c, const struct vb_runtime *own, int *sock)
+{
+	if (c->giver != geteuid())
+		return find_roots(c, sock);
+	int err = vb_runtime_connect(own, sock);
+	if (err == EPERM || err == EACCES)
+		say_refused(c, VB_LOG_ERROR, own, "the socket in the runtime directory belongs to another user", err);
+	return err;
+}
+
+/* Own user's broker first, then root's. 0, ENOENT when there is none, or another errno. */
+static int find(struct vb_broker_client *c, int *sock)
+{
+	struct vb_runtime own, root;
+	int err = vb_runtime_own(&own);
+
+	if (!err && c->lane && !own.explicit_dir) /* in a directory that was named there is one broker, whosever */
+		return find_giver(c, &own, sock);
+	bool squatted = !err && vb_runtime_is_squatted(&own);
 
 	if (!err)
-		err = vb_runtime_connect(&rt, sock);
+		err = squatted ? ENOENT : vb_runtime_connect(&own, sock);
 	if (err != ENOENT && err != EPERM && err != EACCES)
 		return err;
-	if (vb_runtime_root(&rt)) {
-		int root_err = vb_runtime_connect(&rt, sock);
+	if (vb_runtime_root(&root)) {
+		int root_err = vb_runtime_connect(&root, sock);
+		if (!root_err && (squatted || err != ENOENT))
+			say_refused(c, VB_LOG_WARN, &own, "root's is used, since this user's directory cannot be", err);
 		if (!root_err || root_err == EAGAIN)
 			return root_err;
 	}
+	if (err == EPERM || err == EACCES)
+		say_refused(c, VB_LOG_ERROR, &own, "the socket in the runtime directory belongs to another user", err);
 	return err;
 }
 
@@ -199,10 +244,7 @@ static void start(struct vb_broker_client *c)
 	}
 	if (err) {
 		c->error = err;
-		if (!c->refused)
-			vb_log(VB_LOG_ERROR, "broker: cannot be started in %s: %s; set VERBENA_RUNTIME to a directory that is yours",
-			       c->rt.dir, strerror(err));
-		c->refused = true;
+		say_refused(c, VB_LOG_ERROR, &c->rt, "cannot be started", err);
 		try_later(c);
 		return;
 	}
@@ -220,19 +262,15 @@ static void start(struct vb_broker_client *c)
 
 static void step_away(struct vb_broker_client *c)
 {
-	int sock, err = find(&sock);
+	int sock, err = find(c, &sock);
 
 	if (!err)
 		attach(c, sock);
 	else if (err == ENOENT)
 		start(c);
 	else {
-		if (err == EPERM || err == EACCES) {
-			if (!c->refused)
-				vb_log(VB_LOG_ERROR, "broker: the socket in the runtime directory belongs to another user");
-			c->refused = true;
+		if (err == EPERM || err == EACCES)
 			c->error = EACCES;
-		}
 		try_later(c);
 	}
 }
@@ -275,14 +313,11 @@ static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in
 	if (!c->lane) {
 		c->lane = m->lane;
 		c->incarnation = m->incarnation;
-		c->secret = m->secret;
-	} else if (m->secret != c->secret) {
-		/* keys made with ours are out in the world: they stay */
-		vb_log(VB_LOG_WARN, "broker: came back without our key secret");
+		c->giver = c->asked;
 	}
 	c->backoff_ms = FIRST_BACKOFF_MS;
 	c->error = 0;
-	c->refused = false;
+	c->refused = c->missed = false;
 	c->as_thread = false; /* the next may be executable again */
 	set_state(c, ATTACHED, 0);
 	pthread_mutex_lock(&c->lock);

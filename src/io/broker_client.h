@@ -1,4 +1,4 @@
-// broker_client.h - a program's connection to the broker: its lane, its key secret, the meeting of other programs
+// broker_client.h - a program's connection to the broker: its lane, the meeting of other programs
 // follows: nothing; the messages are those of broker/proto.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_IO_BROKER_CLIENT_H
@@ -14,7 +14,7 @@ struct vb_msg_cm_mad;
 struct vb_msg_service_reply;
 
 /* Thread rules: dispatch, pollfd, timeout_ms and disconnect belong to one thread (the adapter's); set_gids, meet, wire,
- * post and the three getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe
+ * post and the two getters may be called from any. After fork() a child leaves its parent's client alone (disconnect is safe
  * there: it closes the child's copies and nothing else); it may connect one of its own. */
 struct vb_broker_client;
 
@@ -35,6 +35,23 @@ struct vb_peer_info {
 	int seg_fd, bell_fd, wake_fd, pid_fd;
 };
 
+/*
+ * The receiving end of our lane. err: 0, EADDRINUSE (UDP port 4791 is somebody else's: holder_uid tells whose where
+ * holder_known), EMFILE (no room for the descriptors, here or there), or another errno. The descriptors, -1 where there is
+ * none, are the callee's to close. From a broker of our own user: the lane's socket, non-blocking, and the lifeline, which
+ * nobody reads or writes: the group lives until the last one has closed it. Never connect() a lane, or give it another
+ * reuseport program: that takes it out of the group. With fewer than 1024 sockets, programs share them. A lane asked for
+ * twice is the same socket. From root's broker to another user, relayed: a channel, non-blocking, with no lifeline, that
+ * brings a struct vb_relay_head (broker/proto.h) and packets in each message; a lane asked for twice is another channel, and
+ * the first has ended.
+ */
+struct vb_wire_grant {
+	int err, lane_fd, lifeline_fd;
+	uint32_t nlanes;
+	bool relayed, holder_known;
+	uid_t holder_uid;
+};
+
 struct vb_broker_ops {
 	/* Answer to vb_broker_meet. info is NULL when err is not 0. err: 0, ENOENT (nobody), EACCES (another user's),
 	 * EINVAL (ourselves), EMFILE (no room in this program for the descriptors). */
@@ -43,14 +60,8 @@ struct vb_broker_ops {
 	void (*introduced)(void *arg, const struct vb_peer_info *info);
 	/* A broker came back, with our lane: meets that were not answered are to be repeated. */
 	void (*reattached)(void *arg);
-	/* Answer to vb_broker_wire; may be NULL. err: 0, EADDRINUSE (UDP port 4791 is somebody else's: holder_uid and
-	 * holder_pid tell whose where holder_pid is not 0), EMFILE (no room for the descriptors, here or there), or another
-	 * errno. The descriptors, -1 with an error, are the callee's to close: the lane's receiving socket, non-blocking,
-	 * and the lifeline, which nobody reads or writes: the group lives until the last one has closed it. Never
-	 * connect() a lane, or give it another reuseport program: that takes it out of the group. With fewer
-	 * than 1024 sockets, programs share them. A lane asked for twice is the same socket. */
-	void (*wire_reply)(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid,
-			   int holder_pid);
+	/* Answer to vb_broker_wire; may be NULL. */
+	void (*wire_reply)(void *arg, const struct vb_wire_grant *g);
 	/* From queue pair 1, and what became of a binding; both may be NULL. */
 	void (*mad)(void *arg, const struct vb_msg_cm_mad *m);
 	void (*service_reply)(void *arg, const struct vb_msg_service_reply *m);
@@ -62,7 +73,6 @@ int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client *
 
 uint32_t vb_broker_proc_id(const struct vb_broker_client *c);     /* our lane, 1..1023; the same for the client's life */
 uint64_t vb_broker_incarnation(const struct vb_broker_client *c); /* never 0; the same for the client's life */
-uint64_t vb_broker_key_secret(const struct vb_broker_client *c);  /* one per uid and broker; the same for the life */
 
 /* One descriptor to poll for reading, valid for the client's life, across reconnects. */
 int vb_broker_pollfd(const struct vb_broker_client *c);
@@ -85,7 +95,7 @@ int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const
  * reattached); what was answered holds for good, whoever is the broker. */
 int vb_broker_wire(struct vb_broker_client *c);
 
-/* A message about queue pair 1 (broker/proto.h, 0x20 to 0x3f), whose head is filled in here. lossy: it is dropped where
+/* A message about the lane's multicast groups or queue pair 1 (broker/proto.h, 0x11, 0x20 to 0x3f), whose head is filled in here. lossy: it is dropped where
  * the socket is full, others wait for room. 0, ENOTCONN while the broker is away (say it again at reattached), EAGAIN
  * (dropped), ENOMEM. */
 int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy);

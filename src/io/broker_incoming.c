@@ -100,19 +100,23 @@ static bool is_wire(const struct vb_incoming *in)
 static void wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	const struct vb_msg_wire_reply *m = &in->wire;
-	int err = m->err;
+	struct vb_wire_grant g = {.err = m->err, .lane_fd = -1, .lifeline_fd = -1, .relayed = m->relayed};
 
-	if (!err && (in->fds_cut || in->nfds != 2))
-		err = EMFILE;
-	if (err || !ops->wire_reply)
+	if (!g.err && (in->fds_cut || in->nfds != (m->relayed ? 1 : 2)))
+		g.err = EMFILE;
+	if (g.err || !ops->wire_reply)
 		vb_incoming_close(in);
 	if (!ops->wire_reply)
 		return;
-	if (err)
-		ops->wire_reply(arg, err, -1, -1, 0, err == EADDRINUSE ? m->holder_uid : 0,
-				err == EADDRINUSE ? (int)m->holder_pid : 0);
-	else
-		ops->wire_reply(arg, 0, in->fds[0], in->fds[1], m->nlanes, 0, 0);
+	if (g.err) {
+		g.holder_known = g.err == EADDRINUSE && m->holder_known;
+		g.holder_uid = m->holder_uid;
+	} else {
+		g.lane_fd = in->fds[0];
+		g.lifeline_fd = m->relayed ? -1 : in->fds[1];
+		g.nlanes = m->nlanes;
+	}
+	ops->wire_reply(arg, &g);
 }
 
 bool vb_incoming_wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)

@@ -48,7 +48,10 @@ struct vb_broker_client {
 	int64_t deadline;     /* AWAY: when to try again; STARTING, ATTACHING: when to give up */
 	int backoff_ms;
 	uint32_t lane;        /* 0 before the first ATTACHED; these three stay for life */
-	uint64_t incarnation, secret;
+	uint64_t incarnation;
+	uid_t giver;          /* the user whose broker gave the lane */
+	uid_t asked;          /* … whose broker we are attached to, or want to be */
+	bool missed;          /* said in the log that the giver's broker has gone */
 };
 
 struct vb_msg_head vb_outgoing_head(uint8_t type, size_t len);

@@ -14,6 +14,7 @@
 #include "io/device_choice.h"
 #include "io/host_guid.h"
 #include "io/netdev.h"
+#include "util/env.h"
 #include "util/runtime.h"
 
 /* Held over each look at the machine and its taking over, so that an older look never follows a newer one. Guards all
@@ -152,7 +153,7 @@ static int scan_devices(void)
 	if (rc)
 		return rc;
 	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
-	const char *spec = secure_getenv("VERBENA_DEVICES");
+	const char *spec = vb_env("VERBENA_DEVICES");
 	for (size_t i = 0; dev && i < 2 * n_list; i++) {
 		const struct vb_netdev *nd = &list[i / 2];
 		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "util/env.h"
 #include "util/log.h"
 
 #define TAKEN_AT_ONCE 32
@@ -37,7 +38,7 @@ static bool wishes(const char *list, const char *what)
 
 void iw_wishes(struct vb_iwcm *cm)
 {
-	const char *list = getenv("VERBENA_MPA");
+	const char *list = vb_env("VERBENA_MPA");
 
 	cm->crc = wishes(list, "crc");
 	cm->markers = wishes(list, "markers");
@@ -518,17 +519,40 @@ void iw_refuse(struct vb_iwcm_conn *c, const void *data, size_t len)
 
 /* --- listeners --- */
 
-/* The oldest of those that have not asked yet makes room. */
-static void make_room(struct vb_iwcm_listener *l)
+static struct vb_iwcm_conn *next_half_open(const struct vb_iwcm_listener *l, struct vb_iwcm_conn *c)
 {
-	struct vb_iwcm_conn *c = l->cm->queues[IW_HALF_OPEN].first;
-
 	while (c && c->listener != l)
 		c = c->next;
-	if (!c)
+	return c;
+}
+
+static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb_iwcm_conn *c)
+{
+	struct vb_iwcm_conn *i = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first);
+	unsigned n = 0;
+
+	for (; i; i = next_half_open(l, i->next))
+		n += !memcmp(i->ends.remote, c->ends.remote, sizeof(c->ends.remote));
+	return n;
+}
+
+/* Of those that have not asked yet, the oldest of the host that has most of them makes room: nobody crowds another one out. */
+static void make_room(struct vb_iwcm_listener *l)
+{
+	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first), *victim = NULL;
+	unsigned most = 0, n;
+
+	for (; c && most <= l->half_open / 2; c = next_half_open(l, c->next)) {
+		n = from_same_host(l, c);
+		if (n > most) {
+			most = n;
+			victim = c;
+		}
+	}
+	if (!victim)
 		return;
 	l->cm->stats.crowded_out++;
-	iw_drop(c);
+	iw_drop(victim);
 }
 
 static void take(struct vb_iwcm_listener *l, int fd)

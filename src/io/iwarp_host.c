@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "io/iwarp_path.h"
+#include "util/env.h"
 #include "util/log.h"
 
 struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
@@ -20,7 +21,7 @@ struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
 		free(h);
 		return NULL;
 	}
-	const char *congestion = getenv("VERBENA_CONGESTION");
+	const char *congestion = vb_env("VERBENA_CONGESTION");
 
 	snprintf(h->congestion, sizeof(h->congestion), "%s", congestion ? congestion : "");
 	node->io->iwarp = h;

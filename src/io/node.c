@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/device.h"
+#include "core/key.h"
 #include "engine/ring.h"
 #include "io/iwarp_path.h"
+#include "io/wake.h"
 #include "io/wire.h"
 #include "util/calls.h"
 #include "util/guard.h"
@@ -126,8 +128,8 @@ static void node_free(struct vb_node *node)
 		munmap((void *)node->qps, VB_LANE_QPS * sizeof(*node->qps));
 	if (node->peers)
 		munmap((void *)node->peers, VB_LANES * sizeof(*node->peers));
-	if (node->mr_gen)
-		munmap(node->mr_gen, VB_SEG_MRS);
+	if (node->keys)
+		munmap(node->keys, sizeof(*node->keys));
 	pthread_mutex_destroy(&node->mr_lock);
 	free(node);
 }
@@ -147,8 +149,8 @@ static int node_start(struct vb_node *node)
 
 	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
 	node->peers = table(VB_LANES * sizeof(*node->peers));
-	node->mr_gen = table(VB_SEG_MRS);
-	if (!node->qps || !node->peers || !node->mr_gen)
+	node->keys = table(sizeof(*node->keys));
+	if (!node->qps || !node->peers || !node->keys)
 		return ENOMEM;
 	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
 			   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
@@ -160,7 +162,7 @@ static int node_start(struct vb_node *node)
 		vb_log(VB_LOG_ERROR, "cannot make the shared segment (%s); is there a limit on file size or address space?", strerror(err));
 		return err;
 	}
-	io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	io->wake_fd = vb_wake_new();
 	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (io->wake_fd < 0 || io->epoll_fd < 0)
 		return errno;
@@ -184,7 +186,6 @@ static int node_start(struct vb_node *node)
 	}
 	node->lane = vb_broker_proc_id(io->broker);
 	node->incarnation = vb_broker_incarnation(io->broker);
-	node->key_secret = vb_broker_key_secret(io->broker);
 	node->hdr->lane = node->lane;
 	node->hdr->incarnation = node->incarnation;
 	node->hdr->pid = (uint32_t)getpid();
@@ -193,7 +194,7 @@ static int node_start(struct vb_node *node)
 	node->hdr->magic = VB_SEG_MAGIC;
 	if (!vb_peer_self(node))
 		return ENOMEM;
-	err = watch_fd(io, io->wake_fd, &io->wake_fd);
+	err = vb_wake_watch(io->epoll_fd, io->wake_fd, &io->wake_fd);
 	if (!err)
 		err = watch_fd(io, vb_broker_pollfd(io->broker), &io->broker);
 	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses are those of the start */
@@ -219,7 +220,9 @@ int vb_node_get(struct vb_node **out)
 		node = calloc(1, sizeof(*node));
 		if (node)
 			node->io = calloc(1, sizeof(*node->io));
-		if (!node || !node->io) {
+		if (!node || !node->io || getrandom(node->qp_key, sizeof(node->qp_key), 0) != sizeof(node->qp_key)) {
+			if (node)
+				free(node->io);
 			free(node);
 			pthread_mutex_unlock(&the_lock);
 			return ENOMEM;

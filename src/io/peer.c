@@ -369,9 +369,9 @@ static void on_reattached(void *arg)
 	vb_qp1_reattached(arg);
 }
 
-static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
+static void on_wire(void *arg, const struct vb_wire_grant *g)
 {
-	vb_wire_answered(arg, err, lane_fd, lifeline_fd, holder_uid, holder_pid);
+	vb_wire_answered(arg, g);
 }
 
 static void on_mad(void *arg, const struct vb_msg_cm_mad *m)
@@ -397,9 +397,16 @@ void vb_peers_dispatch(struct vb_node *node)
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 {
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
+	unsigned left = VB_RING_BYTES / VB_LINE; /* no more can be its: a process that it shared its segment with may go on */
+
 	vb_lock(&node->progress);
-	while (vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD && vb_rx_drain(p, 1000))
-		;
+	while (left && vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD) {
+		unsigned n = vb_rx_drain(p, left);
+
+		left -= n;
+		if (!n)
+			break;
+	}
 	vb_hot_drop(node, p);
 	vb_flush(node);
 	atomic_store(&p->state, VB_PEER_DEAD);

@@ -1,7 +1,6 @@
 // progress.c - whoever has time does the adapter's work: which rings to look at, when to tell a peer
 // follows: ARCHITECTURE.md, "Progress"
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -9,8 +8,8 @@
 
 #include "engine/ring.h"
 #include "io/iwarp_path.h"
+#include "io/wake.h"
 #include "io/wire.h"
-#include "util/calls.h"
 
 /* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
 #define BATCH 64u
@@ -52,19 +51,13 @@ void vb_fence_all(struct vb_node *node)
 void vb_peer_bell(struct vb_peer *p)
 {
 	uint32_t lane = p->node->lane;
-	uint64_t one = 1, bit = 1ull << (lane % 64);
+	uint64_t bit = 1ull << (lane % 64);
 	uint64_t was = atomic_fetch_or(&p->bell->word[lane / 64], bit);
 
 	atomic_fetch_or(&p->bell->summary, 1ull << (lane / 64));
 	/* a bell that still rings has woken it, or is found before it goes to sleep */
-	if (!(was & bit) && atomic_load(&p->seg->sleeping)) {
-		int saved = errno, cancel;
-
-		vb_cancel_defer(&cancel);
-		if (write(p->wake_fd, &one, sizeof(one)) < 0)
-			errno = saved; /* a full counter wakes as well */
-		vb_cancel_restore(cancel);
-	}
+	if (!(was & bit) && atomic_load(&p->seg->sleeping))
+		vb_wake_ring(p->wake_fd);
 }
 
 void vb_flush(struct vb_node *node)

@@ -108,7 +108,7 @@ static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
 
 	if (w->flags & IBV_SEND_INLINE || !w->num_sge)
 		return 0;
-	return atomic_load_explicit(&vb_seg_mr(qp->node->seg, VB_KEY_INDEX(vb_key_plain(sge->lkey, qp->node->key_secret)))->length, memory_order_relaxed);
+	return atomic_load_explicit(&vb_seg_mr(qp->node->seg, VB_KEY_INDEX(sge->lkey))->length, memory_order_relaxed);
 }
 
 const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_wire_request *rq, uint32_t access)
@@ -174,7 +174,7 @@ void vb_queue_complete_receive(void *own, const struct vb_wire_receipt *r)
 bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 {
 	if (!k->granted || k->rkey != rkey) {
-		k->granted = vb_mr_read_shared(qp->node->seg, rkey, qp->node->key_secret, &k->view);
+		k->granted = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
 		k->rkey = rkey;
 	}
 	return k->granted;

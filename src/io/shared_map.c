@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "io/io.h"
 #include "io/shared_map.h"
 #include "util/calls.h"
 
@@ -40,34 +42,59 @@ struct vb_map {
 struct vma {
 	uint64_t start, end, offset, inode;
 	unsigned major, minor;
-	char path[512];
+	char path[PATH_MAX + 16]; /* " (deleted)" may follow */
 };
 
+/* The peer chooses the names of its files: a line is read as a whole, or its middle would be taken for another line. */
 static bool find_vma(int pid, uint64_t addr, struct vma *out)
 {
-	char name[64], line[1024], perms[8];
+	char name[64], perms[8], *line = NULL;
+	size_t room = 0;
 	FILE *f;
 	bool found = false;
 
 	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
 	f = fopen(name, "re");
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		out->path[0] = 0;
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %511[^\n]", &out->start, &out->end, perms,
-			   &out->offset, &out->major, &out->minor, &out->inode, out->path) < 7)
+	while (f && !found && getline(&line, &room, f) > 0) {
+		int at = 0;
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &out->start, &out->end, perms,
+			   &out->offset, &out->major, &out->minor, &out->inode, &at) < 7)
 			continue;
+		snprintf(out->path, sizeof(out->path), "%.*s", (int)strcspn(line + at, "\n"), line + at);
 		found = addr >= out->start && addr < out->end && perms[3] == 's' && perms[1] == 'w' && out->inode;
 	}
+	free(line);
 	if (f)
 		fclose(f);
 	return found;
+}
+
+static bool is_on(const struct stat *st, const struct vma *v)
+{
+	return major(st->st_dev) == v->major && minor(st->st_dev) == v->minor;
 }
 
 static bool is_file(int fd, const struct vma *v)
 {
 	struct stat st;
 
-	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && major(st.st_dev) == v->major && minor(st.st_dev) == v->minor;
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && is_on(&st, v);
+}
+
+/* What stands under a name that the peer chose is opened only once it is known for the file: a FIFO or a device would feel it. */
+static int open_if_file(const char *name, int flags, const struct vma *v)
+{
+	int seen = open(name, O_PATH | O_CLOEXEC | flags), fd = -1;
+	char again[64];
+
+	if (seen >= 0 && is_file(seen, v)) {
+		snprintf(again, sizeof(again), "/proc/self/fd/%d", seen);
+		fd = open(again, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (seen >= 0)
+		close(seen);
+	return fd;
 }
 
 /* The file by its path, or by a descriptor that the peer still has. -1: neither. */
@@ -75,31 +102,38 @@ static int open_file(int pid, const struct vma *v)
 {
 	char name[300];
 	struct dirent *e;
-	int fd = v->path[0] == '/' ? open(v->path, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
-	DIR *d;
+	int fd = v->path[0] == '/' ? open_if_file(v->path, O_NOFOLLOW, v) : -1;
+	DIR *d = NULL;
 
-	if (fd >= 0 && is_file(fd, v))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	snprintf(name, sizeof(name), "/proc/%d/fd", pid);
-	d = opendir(name);
-	fd = -1;
+	if (fd < 0) {
+		snprintf(name, sizeof(name), "/proc/%d/fd", pid);
+		d = opendir(name);
+	}
 	while (d && fd < 0 && (e = readdir(d))) {
-		struct stat st;
-
 		snprintf(name, sizeof(name), "/proc/%d/fd/%s", pid, e->d_name);
-		if (stat(name, &st) || st.st_ino != v->inode || major(st.st_dev) != v->major || minor(st.st_dev) != v->minor)
-			continue;
-		fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-		if (fd >= 0 && !is_file(fd, v)) {
-			close(fd);
-			fd = -1;
-		}
+		fd = open_if_file(name, 0, v);
 	}
 	if (d)
 		closedir(d);
 	return fd;
+}
+
+/* Its SysV ids are ours: a container may have its own. */
+static bool same_ipc(int pid)
+{
+	struct stat theirs, ours;
+	char name[64];
+
+	snprintf(name, sizeof(name), "/proc/%d/ns/ipc", pid);
+	return !stat(name, &theirs) && !stat("/proc/self/ns/ipc", &ours) && theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
+/* A SysV segment, and not a file that is called like one: it lies where memfds do. */
+static bool is_sysv(const struct vb_peer *peer, const struct vma *v)
+{
+	struct stat memfd;
+
+	return !strncmp(v->path, "/SYSV", 5) && !fstat(peer->node->io->seg_fd, &memfd) && is_on(&memfd, v) && same_ipc(peer->pid);
 }
 
 static void map_sysv(struct vb_map *m, const struct vma *v)
@@ -107,8 +141,6 @@ static void map_sysv(struct vb_map *m, const struct vma *v)
 	struct shmid_ds ds;
 	void *p;
 
-	if (strncmp(v->path, "/SYSV", 5))
-		return;
 	p = shmat((int)v->inode, NULL, 0);
 	if (p == (void *)-1)
 		return;
@@ -124,11 +156,14 @@ static void map_sysv(struct vb_map *m, const struct vma *v)
 static void map_file(struct vb_map *m, int pid, const struct vma *v)
 {
 	int fd = open_file(pid, v);
-	void *p;
+	struct vma now;
+	void *p = MAP_FAILED;
 
 	if (fd < 0)
 		return;
-	p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
+	/* while we hold the file its number is no other's: is it still the one? */
+	if (find_vma(pid, m->addr, &now) && is_file(fd, &now) && now.start == v->start && now.end == v->end && now.offset == v->offset)
+		p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
 	close(fd);
 	if (p == MAP_FAILED)
 		return;
@@ -157,7 +192,7 @@ static void try_map(struct vb_peer *peer, struct vb_map *m)
 
 	vb_cancel_defer(&cancel); /* under map_lock */
 	if (proc_is_ours() && find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
-		if (!strncmp(v.path, "/SYSV", 5))
+		if (is_sysv(peer, &v))
 			map_sysv(m, &v);
 		else
 			map_file(m, peer->pid, &v);
@@ -183,7 +218,7 @@ static void sweep(struct vb_peer *peer)
 	for (struct vb_map **at = &peer->maps; *at;) {
 		struct vb_map *m = *at;
 		struct vb_mr_view view;
-		bool live = vb_mr_read_shared(peer->seg, m->key, peer->node->key_secret, &view) && view.addr == m->addr && view.length == m->length;
+		bool live = vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
 
 		if (!m->busy && (!live || ++n > MAPS_MAX)) {
 			*at = m->next;

@@ -8,6 +8,7 @@
 
 #include "engine/wire/wire.h"
 #include "frame/net.h"
+#include "io/broker_client.h"
 #include "io/io.h"
 #include "io/queue_ops.h"
 
@@ -30,6 +31,8 @@ struct vb_wire_addr {
 struct vb_wire_sockets {
 	struct vb_node *node;
 	int lane_fd, lifeline_fd;
+	bool relayed; /* lane_fd is a channel, not a socket of the group: root's broker serves us, who are another user */
+	_Atomic uint64_t lost_at; /* that channel has ended: when another is asked for; 0: it has not */
 	atomic_bool up;
 	atomic_uint users; /* queue pairs that may receive by the lane: it is looked at when there are any */
 	struct vb_wire_rx *rx;
@@ -55,8 +58,12 @@ void vb_wire_sockets_free(struct vb_wire_sockets *s);
 /* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
 int vb_wire_up(struct vb_node *node, unsigned wait_ms);
 /* The broker's answer; takes the descriptors. Adapter thread. */
-void vb_wire_answered(struct vb_node *node, int err, int lane_fd, int lifeline_fd, uid_t holder_uid, int holder_pid);
-/* Another broker: a question that was open is asked again. */
+void vb_wire_answered(struct vb_node *node, const struct vb_wire_grant *g);
+/* The channel by which our lane was relayed to us has ended: another is asked for. Under progress. */
+void vb_wire_lost(struct vb_node *node);
+uint64_t vb_wire_lost_at(const struct vb_node *node); /* when to call the next; 0: need not be */
+void vb_wire_ask_again(struct vb_node *node);         /* if it is time. Adapter thread */
+/* Another broker: a question that was open is asked again, and our groups are joined again. Adapter thread, no lock held. */
 void vb_wire_reattached(struct vb_node *node);
 /* Who reads the lane: with watch, the adapter thread is woken by it; without, somebody polls. Under progress. */
 void vb_wire_watch(struct vb_node *node, bool watch);
@@ -65,7 +72,9 @@ void vb_wire_in_child(struct vb_node *node);
 
 /* --- receiving: wire_rx.c --- */
 
-struct vb_wire_rx *vb_wire_rx_new(int fd);
+struct vb_wire_rx *vb_wire_rx_new(int fd, bool relayed);
+/* Another descriptor in place of the one it had. Under progress. */
+void vb_wire_rx_replace(struct vb_wire_rx *rx, int fd);
 void vb_wire_rx_free(struct vb_wire_rx *rx);
 /* Takes what has come, at most a batch, and answers it. Under progress. Returns how many packets. */
 unsigned vb_wire_poll(struct vb_node *node);
@@ -134,6 +143,8 @@ void vb_wire_forward_held(struct vb_node *node);
 /* When to look at them again; 0: there are none. */
 uint64_t vb_wire_forward_due(const struct vb_node *node);
 void vb_wire_forward_free(struct vb_wire_sockets *s);
+/* All groups of this process are joined again: by a new channel, or as a new broker is told. */
+void vb_wire_join_again(struct vb_node *node);
 /* One to all queue pairs that joined its group. */
 void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len);
 
@@ -177,7 +188,7 @@ void vb_wire_last_words(struct vb_qp *qp);
 /* The QP with this number whose packets come from the wire, or NULL. Under progress. */
 struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn);
 /* The same for a plain middle packet, BTH to ICRC; false: it is none. Under progress + sq_lock. */
-bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint64_t now);
+bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* Hands a packet to its QP. Under progress + sq_lock. */
 void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now);
 /* The same for one whose opcode nobody has. Under progress + sq_lock. */

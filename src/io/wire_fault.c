@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/wire/wire.h"
+#include "util/env.h"
 #include "util/log.h"
 
 enum { LOSS, DUP, REORDER, CORRUPT, KINDS };
@@ -68,7 +69,7 @@ static bool parse(struct vb_fault *f, const char *text)
 
 struct vb_fault *vb_fault_new(void)
 {
-	const char *text = getenv("VERBENA_FAULT");
+	const char *text = vb_env("VERBENA_FAULT");
 	struct vb_fault *f = text && *text ? calloc(1, sizeof(*f)) : NULL;
 
 	if (!f)

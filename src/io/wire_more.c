@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "broker/proto.h"
 #include "core/mcast.h"
 #include "io/wire.h"
 
@@ -16,9 +17,29 @@ int vb_wire_ready(struct vb_node *node)
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }
 
+/* By the broker, which does not answer: the socket is not ours. */
+static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+{
+	struct vb_msg_wire_group m = {.ifindex = ifindex, .join = join};
+
+	memcpy(m.group, group->raw, sizeof(m.group));
+	int err = vb_broker_post(node->io->broker, VB_MSG_WIRE_GROUP, &m, sizeof(m), false);
+
+	return err == ENOTCONN ? EAGAIN : err;
+}
+
+void vb_wire_join_again(struct vb_node *node)
+{
+	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
+		ask_for_membership(node, &m->group, m->ifindex, true);
+}
+
 int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	int fd = node->io->wire->lane_fd, r;
+
+	if (node->io->wire->relayed)
+		return ask_for_membership(node, group, ifindex, join);
 
 	if (vb_gid_is_ipv4(group->raw)) {
 		struct ip_mreqn m = {.imr_ifindex = (int)ifindex};

@@ -9,7 +9,6 @@
 
 #include "core/cq.h"
 #include "core/device.h"
-#include "core/key.h"
 #include "core/mcast.h"
 #include "core/mr.h"
 #include "core/pd.h"
@@ -155,6 +154,12 @@ static bool invalidate(void *own, uint32_t rkey)
 	return vb_queue_invalidate(qp, rkey);
 }
 
+/* The next access finds zeros. */
+static void ahead_unused(void *own)
+{
+	madvise(((struct vb_qp *)own)->wire->ahead.slots, AHEAD, MADV_DONTNEED);
+}
+
 static void failed(void *own, enum vb_wire_event event)
 {
 	struct vb_qp *qp = own;
@@ -177,6 +182,7 @@ static const struct vb_wire_ops ops = {
         .read = read_memory,
         .atomic = vb_queue_atomic,
         .invalidate = invalidate,
+        .ahead_unused = ahead_unused,
         .failed = failed,
 };
 
@@ -228,7 +234,7 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 	return qp->type == IBV_QPT_UD ? qp->max_msg < VB_PAYLOAD_MAX ? qp->max_msg : VB_PAYLOAD_MAX : 128u << qp->attr.path_mtu;
 }
 
-/* Room for what comes ahead of a lost packet: address space, that costs nothing until something is lost. */
+/* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was lost. */
 static void *ahead_open(uint32_t mtu, struct vb_wire_ahead *ahead)
 {
 	ahead->n = 1;
@@ -534,12 +540,12 @@ struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn)
 	return qp && qp->qp.qp_num == qpn && qp->wire ? qp : NULL;
 }
 
-bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint64_t now)
+bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
 	struct vb_wire_path *w = qp->wire;
 
 	return w && !w->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
-	       vb_wire_input_middle(&w->q, bytes, len, now);
+	       vb_wire_input_middle(&w->q, bytes, len, port, now);
 }
 
 void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now)
@@ -548,7 +554,8 @@ void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 		VB_COUNT(drop_state, 1);
 		return;
 	}
-	vb_first_contact(qp);
+	if (vb_wire_expects(&qp->wire->q, p))
+		vb_first_contact(qp);
 	vb_wire_input(&qp->wire->q, p, payload, from, now);
 	if (__builtin_expect(qp->wire->failed, 0))
 		vb_wire_settle(qp);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "broker/proto.h"
 #include "frame/icrc.h"
 #include "io/udp.h"
 #include "io/wire.h"
@@ -21,6 +22,10 @@
 
 struct vb_wire_rx {
 	int fd;
+	bool relayed; /* fd brings a head and packets in each message: root's broker serves us, who are another user */
+	bool crowded; /* … and says so */
+	struct vb_relay_head head[BATCH];
+	struct iovec with_head[BATCH][2];
 	unsigned vlen; /* datagrams asked for: more where there was more than one */
 	struct vb_qp *touched;
 	struct vb_qp *locked; /* whose sq_lock is held: packets come in runs for one queue pair */
@@ -33,7 +38,7 @@ struct vb_wire_rx {
 	uint8_t *buffers;
 };
 
-struct vb_wire_rx *vb_wire_rx_new(int fd)
+struct vb_wire_rx *vb_wire_rx_new(int fd, bool relayed)
 {
 	struct vb_wire_rx *rx = calloc(1, sizeof(*rx));
 	void *p = mmap(NULL, (size_t)BATCH * BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,9 +50,15 @@ struct vb_wire_rx *vb_wire_rx_new(int fd)
 		return NULL;
 	}
 	rx->fd = fd;
+	rx->relayed = relayed;
 	rx->vlen = 1;
 	rx->buffers = p;
 	return rx;
+}
+
+void vb_wire_rx_replace(struct vb_wire_rx *rx, int fd)
+{
+	rx->fd = fd;
 }
 
 void vb_wire_rx_free(struct vb_wire_rx *rx)
@@ -122,7 +133,7 @@ void vb_wire_settle_batch(struct vb_node *node)
 
 	release(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
-	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx->fd);
+	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && (rx->relayed ? rx->crowded : crowded(rx->fd));
 
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
@@ -145,7 +156,7 @@ void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_
                   size_t len)
 {
 	uint8_t grh[40];
-	struct vb_wire_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE};
+	struct vb_wire_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
 
 	if (qp->type == IBV_QPT_UD) {
 		vb_grh(grh, &a->flow, &a->ip, len);
@@ -214,7 +225,7 @@ static void segment(struct vb_node *node, struct vb_wire_arrival *a, uint8_t *by
 		VB_COUNT(drop_icrc, 1);
 		return;
 	}
-	if (rx->run && vb_wire_path_middle(rx->run, bytes, n, a->now))
+	if (rx->run && vb_wire_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
 	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
 
@@ -224,18 +235,50 @@ static void segment(struct vb_node *node, struct vb_wire_arrival *a, uint8_t *by
 		vb_wire_packet(node, a, bytes, n);
 }
 
-static void datagram(struct vb_node *node, const struct msghdr *mh, uint8_t *bytes, size_t len)
+/* What the owner of the socket says of it. False: nobody can have sent that. */
+static bool relayed_arrival(const struct vb_relay_head *h, struct vb_udp_arrival *a)
 {
+	*a = (struct vb_udp_arrival){
+		.flow = {.sport = h->sport, .dport = VB_ROCE_PORT},
+		.ip = {.traffic_class = h->traffic_class, .hop_limit = h->hop_limit, .flow_label = h->flow_label, .id = h->id},
+		.ifindex = h->ifindex, .seg = h->seg,
+	};
+	memcpy(a->flow.src, h->src, sizeof(a->flow.src));
+	memcpy(a->flow.dst, h->dst, sizeof(a->flow.dst));
+	return vb_gid_is_ipv4(h->src) == vb_gid_is_ipv4(h->dst);
+}
+
+static bool arrived(struct vb_wire_rx *rx, unsigned i, size_t *len, struct vb_udp_arrival *came)
+{
+	const struct msghdr *mh = &rx->mh[i].msg_hdr;
+
+	if (!rx->relayed)
+		return *len && vb_udp_arrived(mh, came);
+	if (*len <= sizeof(rx->head[i]) || (mh->msg_flags & MSG_TRUNC))
+		return false;
+	*len -= sizeof(rx->head[i]);
+	rx->crowded = rx->head[i].crowded;
+	return relayed_arrival(&rx->head[i], came);
+}
+
+static void datagram(struct vb_node *node, unsigned i, size_t len)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
 	struct vb_udp_arrival came;
 
-	if (!len || !vb_udp_arrived(mh, &came)) {
+	if (!len && rx->relayed) {
+		vb_wire_lost(node);
+		return;
+	}
+	if (!arrived(rx, i, &len, &came)) {
 		VB_COUNT(drop_malformed, 1);
 		return;
 	}
 	struct vb_wire_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
 	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
 
-	node->io->wire->rx->run = NULL;
+	rx->run = NULL;
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
 	VB_COUNT(rx_bytes, len);
 	/*
@@ -246,9 +289,9 @@ static void datagram(struct vb_node *node, const struct msghdr *mh, uint8_t *byt
 	bool ack = last && bytes[last] == VB_RC_ACK;
 
 	if (ack) {
-		a.ip.id = (uint16_t)(last / seg);
+		a.ip.id = (uint16_t)(came.ip.id + last / seg);
 		segment(node, &a, bytes + last, len - last);
-		a.ip.id = 0;
+		a.ip.id = came.ip.id;
 		len = last;
 	}
 	for (size_t off = 0; off < len; off += seg, a.ip.id++)
@@ -264,6 +307,11 @@ static void prepare(struct vb_wire_rx *rx, unsigned i)
 	                                    .msg_iovlen = 1,
 	                                    .msg_control = rx->control[i],
 	                                    .msg_controllen = sizeof(rx->control[i])};
+	if (!rx->relayed)
+		return;
+	rx->with_head[i][0] = (struct iovec){&rx->head[i], sizeof(rx->head[i])};
+	rx->with_head[i][1] = rx->iov[i];
+	rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = rx->with_head[i], .msg_iovlen = 2};
 }
 
 static int receive(struct vb_wire_rx *rx)
@@ -289,6 +337,8 @@ unsigned vb_wire_poll(struct vb_node *node)
 
 	if (__builtin_expect(node->io->wire->held != NULL, 0))
 		vb_wire_forward_held(node);
+	if (rx->relayed && vb_wire_lost_at(node)) /* its end would be read again and again, as if something had come */
+		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare(rx, i);
 	int n = receive(rx);
@@ -300,7 +350,7 @@ unsigned vb_wire_poll(struct vb_node *node)
 	size_t bytes = 0;
 
 	for (int i = 0; i < n; i++) {
-		datagram(node, &rx->mh[i].msg_hdr, rx->iov[i].iov_base, rx->mh[i].msg_len);
+		datagram(node, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
 	vb_wire_settle_batch(node);

@@ -148,6 +148,7 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 	if (!id->source.dev)
 		rcm_open_devices();
 	id->backlog = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
+	id->most = id->backlog;
 	/* First the state: a request may come before the call returns. */
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);

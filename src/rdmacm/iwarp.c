@@ -67,8 +67,10 @@ static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_
 {
 	struct rcm_id *listener = own, *child = NULL;
 	struct rcm_event *e = NULL;
+	struct vb_iwcm_ends ends;
 
-	if (listener->backlog)
+	vb_iwcm_ends(c, &ends);
+	if (listener->backlog && !rcm_has_its_share(listener, ends.remote))
 		child = rcm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
 	if (child)
 		e = rcm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);

@@ -26,6 +26,7 @@ enum {
 	RCM_CM_RETRIES = 15,
 	RCM_LIFETIME = 16, /* of a packet */
 	RCM_BACKLOG = 1024,
+	RCM_SHARED = 128, /* of a backlog at least that long, one host has half at most */
 	RCM_HOP_LIMIT = 64,
 	/* A REQ with both is of an iWARP queue pair, and never leaves the host. */
 	RCM_IWARP_HOPS = 0,
@@ -122,6 +123,7 @@ struct rcm_id {
 	enum rcm_kind kind;
 	uint8_t tos, ack_timeout;
 	int backlog; /* requests that may still be queued */
+	int most;    /* of them, in all */
 	struct vb_cm_ece remote_ece;
 
 	struct vb_cm_conn *conn;
@@ -225,6 +227,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 
 /* request.c: new connections and what a listener says to them; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
+bool rcm_has_its_share(const struct rcm_id *listener, const uint8_t remote[16]); /* may this host have no more wait there? */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 
 /* late.c; rcm.lock held */

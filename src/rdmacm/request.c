@@ -90,6 +90,19 @@ static bool honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
 	       !memcmp(req->primary.remote_gid, from->local, VB_GID_LEN);
 }
 
+bool rcm_has_its_share(const struct rcm_id *listener, const uint8_t remote[16])
+{
+	const int share = listener->most / 2;
+	int n = 0;
+
+	if (listener->most < RCM_SHARED || listener->backlog > share)
+		return false;
+	for (const struct rcm_event *e = rcm_channel(listener->id.channel)->first; e; e = e->next)
+		n += e->owner == listener && e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST &&
+		     !memcmp(rcm_id(e->event.id)->path.dgid.raw, remote, VB_GID_LEN);
+	return n >= share;
+}
+
 uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
 {
 	bool sidr = msg->attr == VB_CM_SIDR_REQ;
@@ -102,7 +115,7 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
 	if (!sidr && !honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
-	if (!listener->backlog) /* as the kernel's: who wants a connection asks again after some seconds, and there may be room */
+	if (!listener->backlog || rcm_has_its_share(listener, from->remote)) /* as the kernel's: who wants a connection asks again after some seconds, and there may be room */
 		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
 	return 0;
 }

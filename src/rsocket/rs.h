@@ -78,6 +78,8 @@ struct rsocket {
 	bool reset_told;
 	bool goodbye_said; /* RS_CTRL_DISCONNECT was posted */
 	atomic_bool lingering; /* closed, and the service thread waits until all has arrived; changes under lock */
+	struct rsocket *linger_next; /* under rs_linger.c's lock */
+	uint8_t owed;                /* enum rs_control and one: to be said as soon as there is room; 0: nothing */
 	bool end_said, end_heard; /* RS_CTRL_SHUTDOWN: was posted, has come */
 	int err; /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;
@@ -120,15 +122,22 @@ struct rsocket {
 	/* A listener's queue of established connections, and the way from one of those to its listener. */
 	struct rsocket *accept_head, *accept_next;
 	int accept_count, backlog;
-	bool deaf; /* a listener that was shut down */
+	bool deaf;   /* a listener that was shut down */
+	atomic_bool paused; /* it takes no requests for now */
 	int listener_fd;
 	uint32_t listener_serial;
+	/* Those that the peer has not confirmed yet, the oldest first: changed by the service thread, under lock. */
+	struct rsocket *half_head, *half_next;
+	int half_count;
+	uint64_t half_since; /* ns */
 
 	struct rs_dgram *dgram;
 };
 
 /* rs_table.c: descriptors. rs_get takes a reference; NULL with errno: no rsocket, or one of the parent's. */
 extern unsigned rs_fork_generation;
+/* send_lock or recv_lock. False: this thread has it already, further up, and sleeps there. */
+bool rs_lock_call(pthread_mutex_t *lock);
 struct rsocket *rs_new(int type, int domain, const struct rs_config *config);
 int rs_publish(struct rsocket *rs, int fd);
 void rs_retract(struct rsocket *rs);
@@ -179,11 +188,12 @@ void rs_service_pause(int fd, bool pause, struct rsocket *rs, enum rs_watch what
 void rs_service_del(int fd);
 void rs_service_forked(void);
 int rs_keep_alive_set(struct rsocket *rs);
-int rs_timer_set(struct rsocket *rs, int s); /* lock */
+int rs_timer_set(struct rsocket *rs, int64_t ms); /* lock */
 void rs_service_finish(int ms);              /* has it call rs_linger_all(), and waits so long */
 
 /* rs_linger.c. rs_linger: goodbye; true: the service thread goes on with it, and has the table's reference. */
 bool rs_linger(struct rsocket *rs);
+struct rs_deadline rs_patience(const struct rsocket *rs); /* how long an end waits for the peer */
 void rs_linger_look(struct rsocket *rs, bool too_late); /* service thread */
 void rs_linger_all(void);                               /* service thread: the program ends */
 
@@ -202,6 +212,7 @@ void rs_stream_close(struct rsocket *rs);
 int rs_stream_listen(struct rsocket *rs, int backlog);
 struct rsocket *rs_stream_accept(struct rsocket *rs, int flags);
 bool rs_request(struct rsocket *listener, struct rdma_cm_event *event); /* acknowledges it; false: enough for now */
+void rs_half_open_look(struct rsocket *listener);                       /* service thread: the listener's timer */
 void rs_accepted(struct rsocket *rs, bool ok);
 void rs_accept_flush(struct rsocket *listener);
 

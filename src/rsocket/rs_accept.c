@@ -4,6 +4,51 @@
 #include "rsocket/rs.h"
 
 #include <string.h>
+#include <sys/resource.h>
+
+/*
+ * A connection that the program has not accepted has four descriptors and its buffers already, and who asks for it may be forged:
+ * of those that the peer has not confirmed, and of those that wait for the program, a listener has no more than this share of the
+ * descriptors each. Where there are that many unconfirmed ones, those of the most frequent source go first, but not before the
+ * peer has had time to answer.
+ */
+enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, HALF_OPEN_MS = 30000, LOOK_FULL_MS = 50, LOOK_MS = 5000 };
+
+static int share(const struct rsocket *listener)
+{
+	struct rlimit fds;
+	rlim_t most = SHARE_MIN;
+
+	if (!getrlimit(RLIMIT_NOFILE, &fds) && fds.rlim_cur / SHARE_OF_FDS > most)
+		most = fds.rlim_cur / SHARE_OF_FDS;
+	return (rlim_t)listener->backlog < most ? listener->backlog : (int)most;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static bool is_full_of_half_open(const struct rsocket *listener)
+{
+	return listener->half_count >= share(listener);
+}
+
+/* What is not taken waits in librdmacm, and costs no descriptor there. The listener's lock is held. */
+static void pause_or_go_on(struct rsocket *listener)
+{
+	bool full = is_full_of_half_open(listener), pause = full || listener->accept_count >= share(listener);
+
+	if (pause == listener->paused || !listener->cm || listener->closed)
+		return;
+	listener->paused = pause;
+	rs_service_pause(listener->cm->fd, pause, listener, RS_WATCH_CM);
+	if (full)
+		rs_timer_set(listener, LOOK_FULL_MS);
+}
 
 int rs_stream_listen(struct rsocket *rs, int backlog)
 {
@@ -83,6 +128,32 @@ static void drop(struct rsocket *rs)
 	rs_put(rs);
 }
 
+/* Both with the listener's lock held. */
+static void half_open(struct rsocket *listener, struct rsocket *rs)
+{
+	struct rsocket **at = &listener->half_head;
+
+	while (*at)
+		at = &(*at)->half_next;
+	*at = rs;
+	rs->half_next = NULL;
+	rs->half_since = now_ns();
+	if (!listener->half_count++)
+		rs_timer_set(listener, LOOK_MS);
+}
+
+static void no_longer_half_open(struct rsocket *listener, struct rsocket *rs)
+{
+	struct rsocket **at = &listener->half_head;
+
+	while (*at && *at != rs)
+		at = &(*at)->half_next;
+	if (!*at)
+		return;
+	*at = rs->half_next;
+	listener->half_count--;
+}
+
 /* Service thread; the listener's cm_lock is held. */
 bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 {
@@ -113,14 +184,14 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	if (err)
 		return true;
 	pthread_mutex_lock(&listener->lock);
-	full = ++listener->accept_count >= listener->backlog;
-	if (full)
-		rs_service_pause(listener->cm->fd, true, listener, RS_WATCH_CM);
+	half_open(listener, rs);
+	pause_or_go_on(listener);
+	full = listener->paused;
 	pthread_mutex_unlock(&listener->lock);
 	return !full;
 }
 
-/* Both with the listener's lock held. */
+/* With the listener's lock held. */
 static void enqueue(struct rsocket *listener, struct rsocket *rs)
 {
 	struct rsocket **at = &listener->accept_head;
@@ -129,13 +200,8 @@ static void enqueue(struct rsocket *listener, struct rsocket *rs)
 		at = &(*at)->accept_next;
 	*at = rs;
 	rs->accept_next = NULL;
+	listener->accept_count++;
 	rs_wake(listener);
-}
-
-static void one_less(struct rsocket *listener)
-{
-	if (listener->accept_count-- >= listener->backlog && listener->cm && !listener->closed)
-		rs_service_pause(listener->cm->fd, false, listener, RS_WATCH_CM);
 }
 
 /* Service thread, with the cm_lock of the new connection: it is established (ok), or will never be. */
@@ -151,16 +217,70 @@ void rs_accepted(struct rsocket *rs, bool ok)
 	pthread_mutex_unlock(&rs->lock);
 	if (listener) {
 		pthread_mutex_lock(&listener->lock);
+		no_longer_half_open(listener, rs);
 		taken = ok && !listener->closed && !listener->deaf;
 		if (taken)
 			enqueue(listener, rs);
-		else
-			one_less(listener);
+		pause_or_go_on(listener);
 		pthread_mutex_unlock(&listener->lock);
 		rs_put(listener);
 	}
 	if (!taken)
 		drop(rs);
+}
+
+static unsigned from_same_host(const struct rsocket *listener, const struct rsocket *rs)
+{
+	union rs_addr a = rs->peer, b;
+	unsigned n = 0;
+
+	rs_addr_set_port(&a, 0);
+	for (const struct rsocket *i = listener->half_head; i; i = i->half_next) {
+		b = i->peer;
+		rs_addr_set_port(&b, 0);
+		n += rs_addr_equal(&a, &b);
+	}
+	return n;
+}
+
+/* NULL: none has had its time. The listener's lock is held. */
+static struct rsocket *to_give_up(struct rsocket *listener, bool full)
+{
+	struct rsocket *victim = NULL;
+	uint64_t now = now_ns();
+	unsigned most = 0, n;
+
+	for (struct rsocket *rs = listener->half_head; rs; rs = rs->half_next) {
+		if (rs->half_since + HALF_OPEN_MS * UINT64_C(1000000) <= now)
+			return rs;
+		if (!full || rs->half_since + ANSWER_MS * UINT64_C(1000000) > now)
+			break;
+		n = from_same_host(listener, rs);
+		if (n > most) {
+			most = n;
+			victim = rs;
+		}
+	}
+	return victim;
+}
+
+/* With the listener's cm_lock. */
+void rs_half_open_look(struct rsocket *listener)
+{
+	struct rsocket *rs;
+	bool full;
+
+	pthread_mutex_lock(&listener->lock);
+	full = is_full_of_half_open(listener);
+	while ((rs = to_give_up(listener, full && listener->half_count > share(listener) / 2))) {
+		no_longer_half_open(listener, rs);
+		pthread_mutex_unlock(&listener->lock);
+		drop(rs);
+		pthread_mutex_lock(&listener->lock);
+	}
+	pause_or_go_on(listener);
+	rs_timer_set(listener, is_full_of_half_open(listener) ? LOOK_FULL_MS : listener->half_count ? LOOK_MS : 0);
+	pthread_mutex_unlock(&listener->lock);
 }
 
 static bool waiting(struct rsocket *rs)
@@ -187,7 +307,8 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 		got = rs->accept_head;
 		rs->accept_head = got->accept_next;
 		got->accept_next = NULL;
-		one_less(rs);
+		rs->accept_count--;
+		pause_or_go_on(rs);
 	}
 	pthread_mutex_unlock(&rs->lock);
 	errno = err;
@@ -202,8 +323,8 @@ void rs_accept_flush(struct rsocket *listener)
 	pthread_mutex_lock(&listener->lock);
 	rs = listener->accept_head;
 	listener->accept_head = NULL;
-	for (struct rsocket *i = rs; i; i = i->accept_next)
-		one_less(listener);
+	listener->accept_count = 0;
+	pause_or_go_on(listener);
 	pthread_mutex_unlock(&listener->lock);
 	for (; rs; rs = next) {
 		next = rs->accept_next;

@@ -3,12 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
 
-#include <limits.h>
-#include <stdio.h>
-
-#ifndef RS_CONF_DIR
-#define RS_CONF_DIR "/etc/rdma/rsocket"
-#endif
+#include "rsocket/conf_file.h"
 
 struct rs_config rs_defaults = {
         .send_size = 1 << 18, .recv_size = 1 << 19, .sq = 384, .rq = 384, .inline_size = 64, .iomap_size = 0};
@@ -16,12 +11,9 @@ unsigned rs_spin_us = 50; /* longer than an answer takes across a local network:
 
 static void read_file(const char *name, uint32_t *value, uint32_t min, uint32_t max)
 {
-	char path[PATH_MAX];
+	FILE *f = rs_open_conf(name);
 	unsigned long n;
-	FILE *f;
 
-	snprintf(path, sizeof(path), RS_CONF_DIR "/%s", name);
-	f = fopen(path, "re");
 	if (!f)
 		return;
 	if (fscanf(f, "%lu", &n) == 1)

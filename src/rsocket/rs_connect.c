@@ -226,7 +226,7 @@ void rs_cm_ready(struct rsocket *rs)
 	int status;
 
 	pthread_mutex_lock(&rs->cm_lock);
-	while (rs->cm && readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
+	while (rs->cm && !rs->paused && readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
 		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 			if (!rs_request(rs, ev))
 				break;

@@ -162,6 +162,12 @@ void rs_process(struct rsocket *rs)
 	if (n < 0)
 		rs_break(rs, EIO);
 	rs_give_credits(rs);
+	if (rs->owed && rs->state == RS_CONNECTED && rs_tx_may_control(&rs->tx, 1)) {
+		enum rs_control what = (enum rs_control)(rs->owed - 1);
+
+		rs->owed = 0;
+		rs_send_control(rs, what);
+	}
 	settle_ends(rs);
 	if (news)
 		rs_wake(rs);

@@ -23,6 +23,7 @@ int rs_dgram_open(struct rsocket *rs)
 	if (!d)
 		return ENOMEM;
 	d->tail = &d->head;
+	d->look_last = &d->looking;
 	d->epfd = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
 	fd = d->epfd < 0 ? -1 : rs_plain_socket(rs->domain);
 	if (fd < 0)
@@ -243,7 +244,7 @@ static ssize_t send_to(struct rsocket *rs, struct rs_cursor *c, int flags, const
 	if (err)
 		return rs_fail(err);
 	/* Too long for one packet, or the queue pair over there is not known yet. */
-	if (!t->ah || c->left + RS_UD_HEADER_MAX > t->qp->mtu)
+	if (!rs_dest_has_ud(t) || c->left + RS_UD_HEADER_MAX > t->qp->mtu)
 		return rs_udp_send(rs, t, c, RS_DATA, flags | (rs_nonblocking(rs, flags) ? MSG_DONTWAIT : 0));
 	return send_ud(rs, t, c);
 }

@@ -10,7 +10,10 @@ enum {
 	RS_UD_GRH = 40,
 	RS_UD_MAX = 2048, /* header and data; what a receive of rdma-core's takes */
 	RS_UDP_MAX = 65507,
-	RS_DESTS_MAX = 4096,
+	RS_DESTS_MAX = 1024,  /* addresses that the program sends to and that are remembered */
+	RS_LOOK_UPS_MAX = 32, /* at once */
+	RS_ASKED = 64,
+	RS_UNASKED_QPS = 16, /* queue pairs that strangers may have us make: one for each local address */
 };
 
 /* A datagram that waits for the program; part of a receive slot, or of an allocation of its own (qp NULL). */
@@ -36,16 +39,27 @@ struct rs_dqp {
 	bool armed;
 };
 
+/* Whom the program sends to. Somebody who only sends to us has none: a source is easily forged. */
 struct rs_dest {
 	struct rs_dest *next;
 	union rs_addr addr;
 	struct rs_dqp *qp;
 	struct ibv_ah *ah; /* with it datagrams go by UD */
-	uint32_t qpn;
+	uint32_t qpn;      /* 0: not told yet */
 	unsigned in_flight;
-	/* While the way there is looked up. */
+	/* Another number was told since: UDP carries the data until nobody has contradicted for a while. */
+	bool doubted;
+	uint64_t sure_at; /* ns; 0: nothing was sent since */
+	/* While the way there is looked up; in the order in which that began. */
 	struct rdma_cm_id *id;
-	struct rdma_event_channel *cm;
+	struct rs_dest *look_next;
+};
+
+/* A stranger that was told our queue pair, and from which address it is reached: to find that out takes system calls. */
+struct rs_asked {
+	union rs_addr addr;
+	struct rs_dqp *qp; /* NULL: it cannot be answered */
+	uint64_t until;    /* ns */
 };
 
 struct rs_send_slot {
@@ -60,7 +74,12 @@ struct rs_dgram {
 	union rs_addr peer;
 	struct rs_dqp *qps;
 	struct rs_dest *dests; /* the last one used first */
-	unsigned dest_count;
+	unsigned dest_count, qp_count;
+	struct rdma_event_channel *look_cm; /* of all look-ups */
+	struct rs_dest *looking, **look_last;
+	unsigned look_ups;
+	uint64_t gave_up; /* ns: when the last one went in favour of another */
+	struct rs_asked asked[RS_ASKED];
 	uint8_t *send_buf;
 	struct rs_send_slot *slots;
 	int free_slot;
@@ -75,6 +94,7 @@ int rs_plain_socket(int domain);
 /* rs_dgram_path.c */
 int rs_dest_get(struct rsocket *rs, const union rs_addr *addr, struct rs_dest **out);
 ssize_t rs_udp_send(struct rsocket *rs, struct rs_dest *to, struct rs_cursor *c, unsigned op, int flags);
+bool rs_dest_has_ud(struct rs_dest *t); /* do datagrams go there by UD? */
 void rs_dest_drop_all(struct rsocket *rs);
 
 /* rs_dgram_qp.c */

@@ -7,6 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SURE_NS UINT64_C(1000000000)
+#define GIVE_UP_NS UINT64_C(100000000)
+#define ASKED_NS UINT64_C(1000000000)
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 static bool anywhere(const union rs_addr *a)
 {
 	if (a->sa.sa_family == AF_INET)
@@ -51,21 +63,25 @@ static int source_for(struct rsocket *rs, const union rs_addr *to, union rs_addr
 	return err;
 }
 
-static void stop_looking(struct rs_dest *t)
+static void stop_looking(struct rs_dgram *d, struct rs_dest *t)
 {
-	if (t->cm)
-		rs_service_del(t->cm->fd);
-	if (t->id)
-		rdma_destroy_id(t->id);
-	if (t->cm)
-		rdma_destroy_event_channel(t->cm);
+	struct rs_dest **at = &d->looking;
+
+	if (!t->id)
+		return;
+	while (*at != t)
+		at = &(*at)->look_next;
+	*at = t->look_next;
+	if (d->look_last == &t->look_next)
+		d->look_last = at;
+	d->look_ups--;
+	rdma_destroy_id(t->id);
 	t->id = NULL;
-	t->cm = NULL;
 }
 
-static void drop(struct rs_dest *t)
+static void drop(struct rs_dgram *d, struct rs_dest *t)
 {
-	stop_looking(t);
+	stop_looking(d, t);
 	if (t->ah)
 		ibv_destroy_ah(t->ah);
 	free(t);
@@ -73,16 +89,27 @@ static void drop(struct rs_dest *t)
 
 void rs_dest_drop_all(struct rsocket *rs)
 {
+	struct rs_dgram *d = rs->dgram;
 	struct rs_dest *t, *next;
 
-	for (t = rs->dgram->dests; t; t = next) {
+	for (t = d->dests; t; t = next) {
 		next = t->next;
-		drop(t);
+		drop(d, t);
 	}
-	rs->dgram->dests = NULL;
+	d->dests = NULL;
+	d->dest_count = 0;
+	memset(d->asked, 0, sizeof(d->asked)); /* they name queue pairs */
+	if (!d->look_cm)
+		return;
+	rs_service_del(d->look_cm->fd);
+	rdma_destroy_event_channel(d->look_cm);
+	d->look_cm = NULL;
 }
 
-/* Strangers can make us remember addresses; not without end. The one unused for longest goes. */
+/*
+ * A program that answers strangers has us remember addresses; not without end. The one unused for longest goes, and rather one
+ * whose way was never found.
+ */
 static void make_room(struct rs_dgram *d)
 {
 	struct rs_dest **at, **victim = NULL, *t;
@@ -90,14 +117,14 @@ static void make_room(struct rs_dgram *d)
 	if (d->dest_count < RS_DESTS_MAX)
 		return;
 	for (at = &d->dests; *at; at = &(*at)->next)
-		if (!(*at)->in_flight)
+		if (!(*at)->in_flight && (!victim || (*victim)->ah || !(*at)->ah))
 			victim = at;
 	if (!victim)
 		return;
 	t = *victim;
 	*victim = t->next;
 	d->dest_count--;
-	drop(t);
+	drop(d, t);
 }
 
 static struct rs_dest *known(struct rs_dgram *d, const union rs_addr *addr)
@@ -143,13 +170,14 @@ int rs_dest_get(struct rsocket *rs, const union rs_addr *addr, struct rs_dest **
 	return 0;
 }
 
-ssize_t rs_udp_send(struct rsocket *rs, struct rs_dest *to, struct rs_cursor *c, unsigned op, int flags)
+static ssize_t udp_send(struct rsocket *rs, const union rs_addr *to, struct rs_dqp *from, struct rs_cursor *c, unsigned op,
+                        int flags)
 {
-	struct rs_udp_header h = {.op = op, .qpn = to->qp->id->qp->qp_num, .local = to->qp->local};
+	struct rs_udp_header h = {.op = op, .qpn = from->id->qp->qp_num, .local = from->local};
 	struct iovec iov[9];
 	uint8_t head[RS_UDP_HEADER_MAX], *flat = NULL;
 	struct msghdr msg = {
-	        .msg_name = &to->addr, .msg_namelen = rs_addr_len(&to->addr), .msg_iov = iov, .msg_iovlen = 1};
+	        .msg_name = (void *)to, .msg_namelen = rs_addr_len(to), .msg_iov = iov, .msg_iovlen = 1};
 	size_t len = rs_udp_encode(head, &h);
 	ssize_t n;
 
@@ -169,18 +197,63 @@ ssize_t rs_udp_send(struct rsocket *rs, struct rs_dest *to, struct rs_cursor *c,
 	return n < 0 ? -1 : n - (ssize_t)len;
 }
 
-/* Asks rdma_cm for the way to a queue pair's address; rs_dgram_path_ready goes on. Until then UDP carries the data. */
+ssize_t rs_udp_send(struct rsocket *rs, struct rs_dest *to, struct rs_cursor *c, unsigned op, int flags)
+{
+	return udp_send(rs, &to->addr, to->qp, c, op, flags);
+}
+
+static bool open_look_ups(struct rsocket *rs)
+{
+	struct rs_dgram *d = rs->dgram;
+
+	if (d->look_cm)
+		return true;
+	d->look_cm = rdma_create_event_channel();
+	if (d->look_cm && !rs_service_add(rs, RS_WATCH_PATH, d->look_cm->fd))
+		return true;
+	if (d->look_cm)
+		rdma_destroy_event_channel(d->look_cm);
+	d->look_cm = NULL;
+	return false;
+}
+
+/* The oldest is given up: who is there answers at once. Not too often, since its thread goes on asking for some seconds. */
+static bool room_to_look_up(struct rs_dgram *d)
+{
+	uint64_t now;
+
+	if (d->look_ups < RS_LOOK_UPS_MAX)
+		return true;
+	now = now_ns();
+	if (now < d->gave_up + GIVE_UP_NS)
+		return false;
+	d->gave_up = now;
+	stop_looking(d, d->looking);
+	return true;
+}
+
+/*
+ * Asks rdma_cm for the way to a queue pair's address; rs_dgram_path_ready goes on. Until then UDP carries the data. All share one
+ * channel.
+ */
 static void look_up(struct rsocket *rs, struct rs_dest *t)
 {
 	union rs_addr from = t->qp->local;
+	struct rs_dgram *d = rs->dgram;
 
-	if (t->ah || t->cm)
+	if (t->ah || t->id || !open_look_ups(rs) || !room_to_look_up(d))
 		return;
 	rs_addr_set_port(&from, 0);
-	t->cm = rdma_create_event_channel();
-	if (!t->cm || rdma_create_id(t->cm, &t->id, t, RDMA_PS_UDP) || rs_service_add(rs, RS_WATCH_PATH, t->cm->fd) ||
-	    rdma_resolve_addr(t->id, &from.sa, &t->addr.sa, 2000))
-		stop_looking(t);
+	if (rdma_create_id(d->look_cm, &t->id, t, RDMA_PS_UDP)) {
+		t->id = NULL;
+		return;
+	}
+	t->look_next = NULL;
+	*d->look_last = t;
+	d->look_last = &t->look_next;
+	d->look_ups++;
+	if (rdma_resolve_addr(t->id, &from.sa, &t->addr.sa, 2000))
+		stop_looking(d, t);
 }
 
 static uint8_t gid_index(struct ibv_context *verbs, uint8_t port, const union ibv_gid *gid)
@@ -224,16 +297,8 @@ static void found_way(struct rs_dest *t)
 }
 
 /* true: the search is over. */
-static bool step(struct rs_dest *t)
+static bool step(struct rs_dest *t, enum rdma_cm_event_type what)
 {
-	struct pollfd p = {.fd = t->cm->fd, .events = POLLIN};
-	enum rdma_cm_event_type what;
-	struct rdma_cm_event *ev;
-
-	if (poll(&p, 1, 0) <= 0 || rdma_get_cm_event(t->cm, &ev))
-		return false;
-	what = ev->event;
-	rdma_ack_cm_event(ev);
 	if (what == RDMA_CM_EVENT_ADDR_RESOLVED)
 		return rdma_resolve_route(t->id, 2000) != 0;
 	if (what == RDMA_CM_EVENT_ROUTE_RESOLVED)
@@ -243,44 +308,118 @@ static bool step(struct rs_dest *t)
 
 void rs_dgram_path_ready(struct rsocket *rs)
 {
+	struct rs_dgram *d = rs->dgram;
+	enum rdma_cm_event_type what;
+	struct rdma_cm_event *ev;
+	struct rs_dest *t;
+
 	pthread_mutex_lock(&rs->lock);
-	for (struct rs_dest *t = rs->closed ? NULL : rs->dgram->dests; t; t = t->next)
-		if (t->cm && step(t))
-			stop_looking(t);
+	while (!rs->closed && d->look_cm) {
+		struct pollfd p = {.fd = d->look_cm->fd, .events = POLLIN};
+
+		if (poll(&p, 1, 0) <= 0 || rdma_get_cm_event(d->look_cm, &ev))
+			break;
+		t = ev->id->context;
+		what = ev->event;
+		rdma_ack_cm_event(ev);
+		if (step(t, what))
+			stop_looking(d, t);
+	}
 	pthread_mutex_unlock(&rs->lock);
 }
 
-static void keep(struct rsocket *rs, const union rs_addr *from, const uint8_t *data, size_t len)
+/*
+ * Somebody at this address says which queue pair is there, and anybody may have forged it. A peer says its number again whenever
+ * data comes by UDP: so a second number is believed once data went there by UDP and for a second nobody named another.
+ */
+static void told(struct rs_dest *t, uint32_t qpn)
 {
+	if (!qpn || t->qpn == qpn)
+		return;
+	t->doubted = t->qpn;
+	t->sure_at = 0;
+	t->qpn = qpn;
+}
+
+bool rs_dest_has_ud(struct rs_dest *t)
+{
+	if (t->ah && t->doubted) {
+		if (!t->sure_at)
+			t->sure_at = now_ns() + SURE_NS;
+		else
+			t->doubted = now_ns() < t->sure_at;
+	}
+	return t->ah && !t->doubted;
+}
+
+/* Full of strangers' datagrams it still takes those of the program's peers. */
+static void keep(struct rsocket *rs, bool known_peer, const union rs_addr *from, const uint8_t *data, size_t len)
+{
+	struct rs_dgram *d = rs->dgram;
 	struct rs_gram *g;
 
-	if (rs->dgram->by_udp >= rs->dgram->rq)
+	if (d->by_udp >= (known_peer ? d->rq : d->rq - d->rq / 4))
 		return;
 	g = malloc(sizeof(*g) + len);
 	if (!g)
 		return;
 	*g = (struct rs_gram){.from = *from, .data = (uint8_t *)(g + 1), .len = (uint32_t)len};
 	memcpy(g->data, data, len);
-	rs->dgram->by_udp++;
+	d->by_udp++;
 	rs_gram_queue(rs, g);
+}
+
+static struct rs_dqp *qp_towards(struct rsocket *rs, const union rs_addr *to)
+{
+	struct rs_dgram *d = rs->dgram;
+	union rs_addr local;
+	struct rs_dqp *qp;
+
+	if (source_for(rs, to, &local))
+		return NULL;
+	for (qp = d->qps; qp && !rs_addr_equal(&qp->local, &local); qp = qp->next)
+		;
+	if (!qp && (d->qp_count >= RS_UNASKED_QPS || rs_dqp_get(rs, &local, &qp)))
+		return NULL;
+	return qp;
+}
+
+/* Who sends data is told where our queue pair is. Nothing of a stranger is kept but a place in a table that others take, too. */
+static void answer_stranger(struct rsocket *rs, const union rs_addr *from)
+{
+	const uint8_t *raw = (const uint8_t *)from;
+	struct rs_asked *a;
+	uint64_t now = now_ns();
+	uint32_t at = 0;
+
+	for (size_t i = 0; i < rs_addr_len(from); i++)
+		at = at * 31 + raw[i];
+	a = &rs->dgram->asked[at % RS_ASKED];
+	if (!rs_addr_equal(&a->addr, from) || now >= a->until)
+		*a = (struct rs_asked){.addr = *from, .qp = qp_towards(rs, from), .until = now + ASKED_NS};
+	if (a->qp)
+		udp_send(rs, from, a->qp, NULL, RS_CONTROL, MSG_DONTWAIT);
 }
 
 static void arrived(struct rsocket *rs, const union rs_addr *from, const uint8_t *data, size_t len)
 {
 	struct rs_udp_header h;
 	size_t head = rs_udp_decode(&h, data, len, from->sa.sa_family);
-	struct rs_dest *t;
+	struct rs_dest *t = head ? known(rs->dgram, from) : NULL;
 
 	if (!head)
 		return;
-	if (!rs_dest_get(rs, from, &t)) {
+	if (t) {
 		if (h.op == RS_DATA)
 			rs_udp_send(rs, t, NULL, RS_CONTROL, MSG_DONTWAIT);
-		t->qpn = h.qpn;
-		look_up(rs, t);
+		told(t, h.qpn);
+		if (t->qpn)
+			look_up(rs, t);
+	} else if (h.op == RS_DATA) {
+		answer_stranger(rs, from);
 	}
 	if (h.op == RS_DATA)
-		keep(rs, from, data + head, len - head);
+		keep(rs, t, from, data + head, len - head);
 }
 
 void rs_dgram_udp_ready(struct rsocket *rs)

@@ -132,6 +132,7 @@ int rs_dqp_get(struct rsocket *rs, const union rs_addr *local, struct rs_dqp **o
 	}
 	qp->next = rs->dgram->qps;
 	*out = rs->dgram->qps = qp;
+	rs->dgram->qp_count++;
 	return 0;
 }
 
@@ -144,4 +145,5 @@ void rs_dqp_drop_all(struct rsocket *rs)
 		close_dqp(qp);
 	}
 	rs->dgram->qps = NULL;
+	rs->dgram->qp_count = 0;
 }

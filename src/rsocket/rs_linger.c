@@ -4,13 +4,14 @@
 #include "rsocket/rs.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 /*
  * A close waits a little, and longer where the socket blocks: mostly all has arrived by then. What has not goes on without the
  * program, which does not see its rsocket any more; it is in the table until it is over. It ends with a program that leaves
  * by _exit().
  */
-enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_S = 60, EXIT_MS = 2000, AT_EXIT = 4096 };
+enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_MS = 60000, EXIT_MS = 2000, AT_EXIT = 4096 };
 
 /* One look; rs->lock is held. True: there is nothing more to wait for. */
 static bool parted(struct rsocket *rs)
@@ -22,24 +23,92 @@ static bool parted(struct rsocket *rs)
 	return rs->state != RS_CONNECTED || (rs->goodbye_said && rs_tx_idle(&rs->tx));
 }
 
+/*
+ * A peer that takes nothing would have a program keep descriptors for all it has closed. So many may go on at once: a share of
+ * the descriptors, as for those that are not accepted; of more, the oldest is given up.
+ */
+enum { SHARE_OF_FDS = 24, SHARE_MIN = 8 };
+static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* after rs->lock */
+static struct rsocket *behind; /* by linger_next, the oldest first */
+static unsigned behind_count, behind_generation;
+
+static unsigned share(void)
+{
+	struct rlimit fds;
+
+	return getrlimit(RLIMIT_NOFILE, &fds) || fds.rlim_cur / SHARE_OF_FDS < SHARE_MIN ? SHARE_MIN
+	                                                                                  : (unsigned)(fds.rlim_cur / SHARE_OF_FDS);
+}
+
+/* In a child of fork() they are the parent's. */
+static void lock_behind(void)
+{
+	if (behind_generation != rs_fork_generation) {
+		behind_generation = rs_fork_generation;
+		pthread_mutex_init(&behind_lock, NULL);
+		behind = NULL;
+		behind_count = 0;
+	}
+	pthread_mutex_lock(&behind_lock);
+}
+
+static void add_behind(struct rsocket *rs)
+{
+	struct rsocket **at = &behind, *oldest;
+
+	lock_behind();
+	while (*at)
+		at = &(*at)->linger_next;
+	*at = rs;
+	rs->linger_next = NULL;
+	oldest = behind;
+	/* one of a higher order is held; who has this one's is about to look at it */
+	if (++behind_count > share() && !pthread_mutex_trylock(&oldest->lock)) {
+		rs_timer_set(oldest, 1);
+		pthread_mutex_unlock(&oldest->lock);
+	}
+	pthread_mutex_unlock(&behind_lock);
+}
+
+static void remove_behind(struct rsocket *rs)
+{
+	struct rsocket **at = &behind;
+
+	lock_behind();
+	while (*at && *at != rs)
+		at = &(*at)->linger_next;
+	if (*at) {
+		*at = rs->linger_next;
+		behind_count--;
+	}
+	pthread_mutex_unlock(&behind_lock);
+}
+
 /* To the service thread; rs->lock is held. */
 static bool hand_over(struct rsocket *rs)
 {
 	if (rs_service_add(rs, RS_WATCH_LINGER, rs->channel->fd))
 		return false;
-	if (rs_timer_set(rs, BEHIND_S)) {
+	if (rs_timer_set(rs, BEHIND_MS)) {
 		rs_service_del(rs->channel->fd);
 		return false;
 	}
 	rs->lingering = true;
+	add_behind(rs);
 	return true;
+}
+
+struct rs_deadline rs_patience(const struct rsocket *rs)
+{
+	int64_t ms = rs_nonblocking(rs, 0) ? CLOSE_NONBLOCK_MS : CLOSE_MS;
+
+	return rs_deadline_ms(rs->linger_on && rs->linger_s > 0 ? (int64_t)rs->linger_s * 1000 : ms);
 }
 
 bool rs_linger(struct rsocket *rs)
 {
-	int64_t ms = rs_nonblocking(rs, 0) ? CLOSE_NONBLOCK_MS : CLOSE_MS;
-	struct rs_deadline until = rs_deadline_ms(rs->linger_on && rs->linger_s > 0 ? (int64_t)rs->linger_s * 1000 : ms);
-	bool behind = false;
+	struct rs_deadline until = rs_patience(rs);
+	bool goes_on = false;
 
 	pthread_mutex_lock(&rs->lock);
 	if (rs->linger_on && !rs->linger_s)
@@ -47,9 +116,9 @@ bool rs_linger(struct rsocket *rs)
 	else
 		rs_part(rs, &until);
 	if (rs->state == RS_CONNECTED && !parted(rs))
-		behind = hand_over(rs);
+		goes_on = hand_over(rs);
 	pthread_mutex_unlock(&rs->lock);
-	return behind;
+	return goes_on;
 }
 
 void rs_linger_look(struct rsocket *rs, bool too_late)
@@ -61,6 +130,7 @@ void rs_linger_look(struct rsocket *rs, bool too_late)
 	over = rs->lingering && (too_late || parted(rs));
 	if (over) {
 		rs->lingering = false;
+		remove_behind(rs);
 		rs_service_del(rs->channel->fd);
 		rs_end_qp(rs);
 	}
@@ -98,9 +168,11 @@ void rs_linger_all(void)
 		ms = rs_deadline_left(&until);
 		waiting = 0;
 		for (unsigned i = 0; i < n; i++) {
-			if (!all[i] || parted_or_busy(all[i], &ms))
+			if (all[i] && parted_or_busy(all[i], &ms)) {
+				rs_put(all[i]);
 				all[i] = NULL;
-			else
+			}
+			if (all[i])
 				fds[waiting++] = (struct pollfd){.fd = all[i]->channel ? all[i]->channel->fd : -1,
 				                                 .events = POLLIN};
 		}

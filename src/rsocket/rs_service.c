@@ -36,6 +36,8 @@ static bool timer_ready(struct rsocket *rs)
 		}
 	}
 	pthread_mutex_unlock(&rs->lock);
+	if (rs->state == RS_LISTENING && !rs->closed)
+		rs_half_open_look(rs);
 	pthread_mutex_unlock(&rs->cm_lock);
 	return late;
 }
@@ -187,14 +189,15 @@ void rs_service_del(int fd)
 	epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-/* Every s seconds, 0: never; rs->lock is held. */
-int rs_timer_set(struct rsocket *rs, int s)
+/* Every so often, 0: never; rs->lock is held. */
+int rs_timer_set(struct rsocket *rs, int64_t ms)
 {
-	struct itimerspec every = {{s, 0}, {s, 0}};
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+	struct itimerspec every = {t, t};
 	int err;
 
 	if (rs->keep_timer < 0) {
-		if (!s)
+		if (!ms)
 			return 0;
 		rs->keep_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 		if (rs->keep_timer < 0)
@@ -213,7 +216,7 @@ int rs_timer_set(struct rsocket *rs, int s)
 /* Follows SO_KEEPALIVE, TCP_KEEPIDLE and the state; rs->lock is held. */
 int rs_keep_alive_set(struct rsocket *rs)
 {
-	if (rs->lingering) /* the timer is its end */
+	if (rs->lingering || rs->state == RS_LISTENING) /* the timer has another use */
 		return 0;
-	return rs_timer_set(rs, rs->keep_alive && rs->state == RS_CONNECTED ? rs->keep_idle_s : 0);
+	return rs_timer_set(rs, rs->keep_alive && rs->state == RS_CONNECTED ? (int64_t)rs->keep_idle_s * 1000 : 0);
 }

@@ -153,17 +153,19 @@ static int send_all(struct rsocket *rs, struct rs_cursor *c, int flags)
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	size_t all = c->left;
+	bool locked;
 	int err;
 
 	if (flags & MSG_OOB)
 		return rs_fail(EOPNOTSUPP);
-	pthread_mutex_lock(&rs->send_lock);
+	locked = rs_lock_call(&rs->send_lock);
 	pthread_mutex_lock(&rs->lock);
 	err = rs_connected(rs);
 	if (!err || err == EAGAIN)
 		err = send_all(rs, c, flags);
 	pthread_mutex_unlock(&rs->lock);
-	pthread_mutex_unlock(&rs->send_lock);
+	if (locked)
+		pthread_mutex_unlock(&rs->send_lock);
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
@@ -224,19 +226,21 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	size_t all = c->left;
+	bool locked;
 	int err;
 
 	if (flags & MSG_OOB)
 		return rs_fail(EINVAL);
 	if (!all)
 		return 0;
-	pthread_mutex_lock(&rs->recv_lock);
+	locked = rs_lock_call(&rs->recv_lock);
 	pthread_mutex_lock(&rs->lock);
 	err = rs_connected(rs);
 	if (!err || err == EAGAIN)
 		err = receive(rs, c, flags);
 	pthread_mutex_unlock(&rs->lock);
-	pthread_mutex_unlock(&rs->recv_lock);
+	if (locked)
+		pthread_mutex_unlock(&rs->recv_lock);
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
@@ -285,6 +289,8 @@ static void say_goodbye(struct rsocket *rs, int how, const struct rs_deadline *u
 	wait_through(rs, rs_control_settled, until);
 	if (rs->state == RS_CONNECTED && rs_tx_may_control(&rs->tx, 1))
 		rs_send_control(rs, what);
+	else if (rs->state == RS_CONNECTED)
+		rs->owed = (uint8_t)(what + 1);
 	/* The program may end as soon as this returns, and its adapter with it. */
 	wait_through(rs, rs_sends_done, until);
 }
@@ -339,14 +345,13 @@ static int shut_listener(struct rsocket *rs, int how)
 
 int rs_stream_shutdown(struct rsocket *rs, int how)
 {
-	struct rs_deadline until = {0};
+	struct rs_deadline until;
 	int err = 0;
 
 	if (rs->state == RS_LISTENING)
 		return shut_listener(rs, how);
 	pthread_mutex_lock(&rs->lock);
-	if (rs->linger_on)
-		until = rs_deadline_ms((int64_t)rs->linger_s * 1000);
+	until = rs_patience(rs); /* a peer that takes nothing does not hold the program up: what was sent is still under way */
 	if (rs->state < RS_CONNECTED || rs->state == RS_REFUSED)
 		err = ENOTCONN;
 	else if (rs->state == RS_CONNECTED)

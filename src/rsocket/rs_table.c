@@ -66,6 +66,22 @@ static void at_fork(void)
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
+/* Held while its owner sleeps, and then a handler of a signal may make the same call: rs_lock_call sees that. */
+static void make_call_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+bool rs_lock_call(pthread_mutex_t *lock)
+{
+	return !pthread_mutex_lock(lock);
+}
+
 struct rsocket *rs_new(int type, int domain, const struct rs_config *config)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -81,8 +97,8 @@ struct rsocket *rs_new(int type, int domain, const struct rs_config *config)
 	rs->fork_generation = rs_fork_generation;
 	rs->refs = 1;
 	rs->config = *config;
-	pthread_mutex_init(&rs->send_lock, NULL);
-	pthread_mutex_init(&rs->recv_lock, NULL);
+	make_call_lock(&rs->send_lock);
+	make_call_lock(&rs->recv_lock);
 	pthread_mutex_init(&rs->cm_lock, NULL);
 	pthread_mutex_init(&rs->lock, NULL);
 	return rs;

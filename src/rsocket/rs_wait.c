@@ -196,13 +196,15 @@ void rs_soft(void)
 		vb_cancel_restore(cancel_before);
 }
 
+/* By ppoll, where it holds no lock but those of whole calls: the preload library lets a signal's handler run there. */
 int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *), void *arg)
 {
+	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
 	int r, err, firmly;
 
 	pthread_cleanup_push(undo, arg);
 	pthread_setcancelstate(cancel_before, &firmly);
-	r = poll(fds, n, ms);
+	r = ppoll(fds, n, ms < 0 ? NULL : &ts, NULL);
 	err = errno;
 	pthread_setcancelstate(firmly, NULL);
 	pthread_cleanup_pop(0);

@@ -11,6 +11,8 @@
 #include "tools/run_paths.h"
 #include "tools/sysfs_tree.h"
 #include "tools/verbena.h"
+#include "util/env.h"
+#include "util/runtime.h"
 
 /* As the shell and env(1) have it. */
 enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
@@ -18,6 +20,7 @@ enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 /* Without the tree verbs programs still work: no reason not to start. */
 static void write_tree(void)
 {
+	char why[PATH_MAX];
 	int n, rc;
 	struct ibv_device **devices = vb_device_list(&n);
 
@@ -29,7 +32,8 @@ static void write_tree(void)
 	vb_device_list_free(devices);
 	if (rc)
 		complain("run", "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
-				"to a directory of yours)", strerror(rc));
+				"to a directory of yours)",
+			 rc == EPERM && vb_runtime_tree_complaint(why, sizeof(why)) ? why : strerror(rc));
 }
 
 static bool set_environment(bool want_shim)
@@ -62,6 +66,10 @@ int cmd_run(int argc, char **argv)
 	char path[PATH_MAX];
 	int i = 1;
 
+	if (vb_env_is_hostile()) {
+		complain("run", "this launcher has more privileges than its caller, and would give them to any program: it starts none");
+		return EXIT_OURS;
+	}
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		if (!strcmp(argv[i], "--")) {
 			i++;

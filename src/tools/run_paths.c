@@ -10,6 +10,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "util/env.h"
+
 static bool has_file(const char *dir, const char *name, char out[PATH_MAX])
 {
 	int n = snprintf(out, PATH_MAX, "%s/%s", dir, name);
@@ -59,7 +61,7 @@ static bool is_program(const char *path, int mode)
 
 bool run_find_program(const char *name, int mode, char path[PATH_MAX])
 {
-	const char *dirs = getenv("PATH");
+	const char *dirs = vb_env("PATH");
 
 	if (strchr(name, '/')) {
 		snprintf(path, PATH_MAX, "%s", name);
@@ -92,7 +94,7 @@ bool run_is_privileged(const char *path)
 
 bool run_prepend(const char *variable, const char *item)
 {
-	const char *old = getenv(variable);
+	const char *old = vb_env(variable);
 	size_t n = strlen(item);
 	char *value;
 

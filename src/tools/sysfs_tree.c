@@ -16,6 +16,7 @@
 #include "core/device.h"
 #include "tools/tree_files.h"
 #include "util/runtime.h"
+#include "util/trust.h"
 
 enum { TEXT = 512, LOCK_TRIES = 200, LOCK_PAUSE_NS = 10000000 };
 
@@ -211,21 +212,25 @@ int vb_sysfs_tree_write(struct ibv_device *const *devices, int n)
 {
 	char path[PATH_MAX], stamp[64];
 	struct vb_tree t = {.fd = -1};
+	struct stat st;
 	int lock_fd = -1;
 	int rc = vb_runtime_dir(path, sizeof(path));
 
-	if (!rc)
-		rc = vb_runtime_tree(path, sizeof(path));
 	if (rc)
 		return rc;
-	if (!mkdir(path, 0755))
-		chmod(path, 0755);
-	else if (errno != EEXIST)
+	rc = vb_runtime_tree(path, sizeof(path));
+	if (rc && rc != ENOENT)
+		return rc;
+	bool made = !mkdir(path, 0755);
+	if (!made && errno != EEXIST)
 		return errno;
 	t.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (t.fd < 0)
 		return errno;
-	rc = take_lock(t.fd, &lock_fd);
+	/* nothing is written through the links of another user's tree, and no mode of another's directory is changed */
+	if (made && !fstat(t.fd, &st) && st.st_uid == geteuid())
+		fchmod(t.fd, 0755);
+	rc = !fstat(t.fd, &st) && vb_trust_is_private(&st, geteuid()) ? take_lock(t.fd, &lock_fd) : EPERM;
 	if (!rc) {
 		snprintf(stamp, sizeof(stamp), VB_VERSION " %016llx\n", (unsigned long long)fingerprint(devices, n));
 		if (!is_current(&t, stamp, devices, n)) {

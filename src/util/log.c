@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/calls.h"
+#include "util/env.h"
 
 enum vb_log_level vb_log_threshold(void)
 {
@@ -21,7 +22,7 @@ enum vb_log_level vb_log_threshold(void)
 	if (level >= 0)
 		return level;
 	level = VB_LOG_ERROR;
-	const char *want = getenv("VERBENA_LOG");
+	const char *want = vb_env("VERBENA_LOG");
 	for (int i = 0; want && i < 4; i++)
 		if (!strcmp(want, names[i]))
 			level = i;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "util/env.h"
+#include "util/trust.h"
 
 /* snprintf is not safe in a signal handler. */
 struct writer {
@@ -57,7 +61,7 @@ static bool is_own_directory(const char *path, bool follow)
 int vb_runtime_path(char *buf, size_t size)
 {
 	struct writer w = {buf, buf + size};
-	const char *dir = secure_getenv("VERBENA_RUNTIME");
+	const char *dir = vb_env("VERBENA_RUNTIME");
 
 	if (dir && *dir) {
 		if (*dir != '/') {
@@ -69,7 +73,7 @@ int vb_runtime_path(char *buf, size_t size)
 		put(&w, dir);
 		return finish(&w);
 	}
-	dir = secure_getenv("XDG_RUNTIME_DIR");
+	dir = vb_env("XDG_RUNTIME_DIR");
 	if (geteuid() == 0) {
 		put(&w, "/run/verbena");
 	} else if (dir && *dir == '/' && is_own_directory(dir, true)) {
@@ -84,7 +88,7 @@ int vb_runtime_path(char *buf, size_t size)
 
 int vb_runtime_dir(char *buf, size_t size)
 {
-	const char *explicit = secure_getenv("VERBENA_RUNTIME");
+	const char *explicit = vb_env("VERBENA_RUNTIME");
 	int rc = vb_runtime_path(buf, size);
 	struct stat st;
 
@@ -100,14 +104,15 @@ int vb_runtime_dir(char *buf, size_t size)
 
 bool vb_lids_wanted(void)
 {
-	const char *text = secure_getenv("VERBENA_LIDS");
+	const char *text = vb_env("VERBENA_LIDS");
 
 	return text && !strcmp(text, "1");
 }
 
-int vb_runtime_tree(char *buf, size_t size)
+/* The path of the tree, whoever made it. */
+static int tree_path(char *buf, size_t size)
 {
-	const char *devices = secure_getenv("VERBENA_DEVICES");
+	const char *devices = vb_env("VERBENA_DEVICES");
 	struct statx ns;
 	int rc = vb_runtime_path(buf, size);
 
@@ -129,4 +134,50 @@ int vb_runtime_tree(char *buf, size_t size)
 	if (vb_lids_wanted())
 		put(&w, ".lids");
 	return finish(&w);
+}
+
+static bool is_explicit(void)
+{
+	const char *dir = vb_env("VERBENA_RUNTIME");
+
+	return dir && *dir;
+}
+
+/* Who reads the tree believes it. In a directory that VERBENA_RUNTIME names, which others may write in (/tmp), it must be ours,
+ * root's, or the directory's owner's; the directory that we choose ourselves must be ours. There must be one: what is made
+ * after this look would not be looked at. The tree's path is changed meanwhile, for want of room on a signal handler's stack. */
+static int judge(char *tree)
+{
+	bool named = is_explicit();
+	char *slash = strrchr(tree, '/');
+	struct statx dir, stx;
+
+	*slash = '\0';
+	bool found = !syscall(SYS_statx, AT_FDCWD, tree, named ? 0 : AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &dir);
+	*slash = '/';
+	if (!found)
+		return ENOENT;
+	if (!named)
+		return S_ISDIR(dir.stx_mode) && dir.stx_uid == geteuid() && !(dir.stx_mode & 022) ? 0 : EPERM;
+	if (syscall(SYS_statx, AT_FDCWD, tree, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &stx))
+		return ENOENT;
+	if (!S_ISDIR(stx.stx_mode) || (stx.stx_mode & 022))
+		return EPERM;
+	return stx.stx_uid == geteuid() || stx.stx_uid == 0 || stx.stx_uid == dir.stx_uid ? 0 : EPERM;
+}
+
+int vb_runtime_tree(char *buf, size_t size)
+{
+	int rc = tree_path(buf, size);
+
+	return rc ? rc : judge(buf);
+}
+
+bool vb_runtime_tree_complaint(char *text, size_t size)
+{
+	char path[PATH_MAX];
+
+	if (!is_explicit() && !vb_runtime_path(path, sizeof(path)) && vb_trust_complaint(path, text, size))
+		return true;
+	return !tree_path(path, sizeof(path)) && vb_trust_complaint(path, text, size);
 }

@@ -21,8 +21,12 @@ bool vb_lids_wanted(void);
 /*
  * The tree of the calling thread's network namespace, choice of devices (VERBENA_DEVICES) and of LIDs: below it stand
  * class/infiniband and so on. Nothing is made; no allocation and no lock, so that the path shim may ask in a signal handler.
- * 0 or an errno value.
+ * 0 or an errno value: EPERM where another user has made it, or the runtime directory, and could let us read anything; ENOENT
+ * where nobody has (buf has its path all the same).
  */
 int vb_runtime_tree(char *buf, size_t size);
+
+/* What is wrong with the directory or the tree, in one clause: its path and owner. False: nothing is. */
+bool vb_runtime_tree_complaint(char *text, size_t size);
 
 #endif

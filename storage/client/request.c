@@ -110,6 +110,8 @@ int vn_status_errno(uint16_t status)
 		return -ENOSPC;
 	case NV_WRITE_PROTECTED:
 		return -EROFS;
+	case NV_CONNECT_BUSY: /* also of enabling: the target still ends what this host had begun */
+		return -EBUSY;
 	case NV_INVALID_OPCODE:
 		return -EOPNOTSUPP;
 	case NV_INVALID_NS:

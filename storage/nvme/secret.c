@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "frame/crc32.h"
@@ -95,9 +96,24 @@ void nv_secret_wipe(struct nv_secret *s)
 	explicit_bzero(s, sizeof(*s));
 }
 
+bool nv_secret_exposed(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISREG(st.st_mode) && (st.st_mode & S_IROTH);
+}
+
+/* Everybody's: what stands in it proves nothing. */
+static int check_file(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? errno : S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH) ? EPERM : 0;
+}
+
 int nv_secret_file(const char *path, char text[NV_SECRET_TEXT_MAX])
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), error = fd < 0 ? errno : 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), error = fd < 0 ? errno : check_file(fd);
 	size_t n = 0;
 
 	while (!error && n < NV_SECRET_TEXT_MAX) {

@@ -25,7 +25,9 @@ bool nv_tls_key_parse(const char *text, struct nv_secret *out);
 bool nv_secret_same(const struct nv_secret *a, const struct nv_secret *b);
 void nv_secret_wipe(struct nv_secret *s);
 
-/* The first line of a file: text with its zero. 0 or errno; EINVAL: there is none, or it is too long. */
+/* The first line of a file: text with its zero. 0 or errno; EINVAL: there is none, or it is too long; EPERM: everybody can write to
+ * the file. */
 int nv_secret_file(const char *path, char text[NV_SECRET_TEXT_MAX]);
+bool nv_secret_exposed(const char *path); /* everybody can read it */
 
 #endif

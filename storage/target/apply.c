@@ -258,6 +258,7 @@ unsigned nt_apply(struct nt_server *s, struct nt_config *config)
 	unsigned wrong = 0;
 
 	s->target.queues = (uint16_t)config->queues;
+	nt_peers_limit(&s->target, config->limits.connections, config->connections_per_host);
 	for (size_t i = 0; i < s->config.subsystem_count; i++) {
 		struct nt_subsystem *gone = find_subsystem(config, s->config.subsystems[i].nqn)
 		                                    ? NULL

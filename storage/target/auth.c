@@ -38,11 +38,16 @@ static void over(struct nt_queue *q)
 {
 	struct transaction *t = q->auth;
 
+	if (t->chap.group)
+		nt_peer_succeeds(q);
 	nv_chap_wipe(&t->chap);
 	t->step = IDLE;
-	q->authenticated = q->proven = true;
+	q->proven = true;
 	q->auth_due = 0;
 	t->proven_at = q->target->now;
+	q->authenticated = nt_peer_in(q, q->ctrl->hostnqn) && nt_controller_place(q);
+	if (!q->authenticated)
+		q->ops->close(q);
 }
 
 static const struct nt_secrets *secrets(const struct nt_queue *q)
@@ -186,7 +191,8 @@ static size_t challenge(struct nt_queue *q, struct transaction *t, uint8_t *at)
 	        .tid = c->tid, .hash = c->hash, .group = c->group, .challenge = c->c1, .exponential = exponential};
 
 	c->s1 = q->target->auth_seq = m.seq = nv_sequence(q->target->auth_seq);
-	if (!m.seq || !nv_random(c->c1, nv_hash_length(c->hash)) || (c->group && !nv_chap_exponential(c, exponential)))
+	if (!m.seq || !nv_random(c->c1, nv_hash_length(c->hash)) ||
+	    (c->group && (!nt_peer_tries(q) || !nv_chap_exponential(c, exponential))))
 		return 0;
 	t->step = REPLY;
 	return nv_challenge_encode(&m, at);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "target/server.h"
 
@@ -17,7 +18,7 @@ void nt_config_default(struct nt_config *c)
 {
 	*c = (struct nt_config){.memory = MEMORY_DEFAULT,
 	                        .queues = 16,
-	                        .limits = {.connections = 512, .hello_ms = 10000, .stall_ms = 30000}};
+	                        .limits = {.connections = NT_CONNECTIONS, .hello_ms = 10000, .stall_ms = 30000}};
 }
 
 static void free_addresses(struct nt_config_address *a, size_t n)
@@ -114,6 +115,7 @@ bool nt_size_parse(const char *text, uint64_t *size)
 /* ---- the file ---- */
 
 struct reader {
+	const char *file;
 	char **why;
 	bool failed;
 };
@@ -272,8 +274,12 @@ static void get_secret(struct reader *r, const char *key, json_object *v,
 	}
 	int error = *value == '/' ? nv_secret_file(value, text) : 0;
 
+	const char *stands_in = *value == '/' ? value : r->file;
+
+	if (!error && nv_secret_exposed(stands_in))
+		nt_say("%s: everybody can read the secret in it", stands_in);
 	if (error)
-		wrong(r, value, strerror(error));
+		wrong(r, value, error == EPERM ? "everybody can write to it" : strerror(error));
 	else if (!parse(*value == '/' ? text : value, out))
 		wrong(r, key, "DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64: is wanted, or the file that it stands in");
 	explicit_bzero(text, sizeof(text));
@@ -437,6 +443,8 @@ static void read_all(struct reader *r, json_object *o, struct nt_config *c)
 			c->memory = (uint32_t)get_number(r, key, v, MEMORY_MIN, MEMORY_MAX);
 		else if (!strcmp(key, "connections"))
 			c->limits.connections = (uint32_t)get_number(r, key, v, 1, 65535);
+		else if (!strcmp(key, "connections_per_host"))
+			c->connections_per_host = (uint32_t)get_number(r, key, v, 1, 65535);
 		else if (!strcmp(key, "stall_seconds"))
 			c->limits.stall_ms = (uint32_t)get_number(r, key, v, 1, 3600) * 1000;
 		else if (!strcmp(key, "subsystems")) {
@@ -459,11 +467,17 @@ static void read_all(struct reader *r, json_object *o, struct nt_config *c)
 
 bool nt_config_read(const char *file, struct nt_config *out, char **why)
 {
-	struct reader r = {.why = why};
-	json_object *o = json_object_from_file(file);
+	struct reader r = {.why = why, .file = file};
+	struct stat st;
 
 	*why = NULL;
 	nt_config_default(out);
+	if (!stat(file, &st) && S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH)) {
+		wrong(&r, file, "everybody can write to it");
+		return false;
+	}
+	json_object *o = json_object_from_file(file);
+
 	if (!o) {
 		wrong(&r, file, json_util_get_last_err() ? json_util_get_last_err() : "is not JSON");
 		return false;

@@ -45,9 +45,18 @@ static bool own_directory(const char *path)
 	return !lstat(path, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022);
 }
 
+/* Whoever holds the other end is us, or root. */
+static bool trusted(int fd)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) && (who.uid == geteuid() || !who.uid);
+}
+
 char *nt_control_path(uint16_t port)
 {
-	const char *dir = getenv("VERBENA_RUNTIME"), *xdg = getenv("XDG_RUNTIME_DIR");
+	const char *dir = secure_getenv("VERBENA_RUNTIME"), *xdg = secure_getenv("XDG_RUNTIME_DIR");
 	char *own = NULL, *path = NULL;
 
 	if (!dir || !*dir) {
@@ -172,8 +181,9 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 {
 	struct nt_control *c = (struct nt_control *)(void *)((uint8_t *)w - offsetof(struct nt_control, watch));
 	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	bool may = fd >= 0 && trusted(fd);
 
-	for (int i = 0; fd >= 0 && i < ASKERS; i++) {
+	for (int i = 0; may && i < ASKERS; i++) {
 		struct asker *a = &c->askers[i];
 
 		if (a->control)
@@ -191,6 +201,14 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 
 /* ---- its life ---- */
 
+/* A socket that nobody listens at any more; what else has this name is not ours to remove. */
+static bool is_left(int error, const char *path)
+{
+	struct stat st;
+
+	return error == ECONNREFUSED && !lstat(path, &st) && S_ISSOCK(st.st_mode) && st.st_uid == geteuid();
+}
+
 int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out)
 {
 	struct nt_control *c = calloc(1, sizeof(*c));
@@ -207,7 +225,7 @@ int nt_control_open(struct nt_server *s, const char *path, struct nt_control **o
 		free(c);
 		return EADDRINUSE; /* somebody answers there */
 	}
-	if (fd >= 0 && errno == ECONNREFUSED) /* somebody did */
+	if (fd >= 0 && is_left(errno, path))
 		unlink(path);
 	mode_t mask = umask(0177);
 
@@ -254,13 +272,17 @@ int nt_control_ask(const char *path, const char *line)
 	ssize_t n;
 	bool first = true, refused = false;
 
-	if (error || fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a))) {
-		nt_say("%s: %s", path, strerror(error ? error : errno));
+	if (!error && (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a))))
+		error = errno;
+	if (!error && !trusted(fd)) /* somebody else's: what it would say is not for us */
+		error = EPERM;
+	if (error) {
+		nt_say("%s: %s", path, strerror(error));
 		if (fd >= 0)
 			close(fd);
 		return 1;
 	}
-	if (dprintf(fd, "%s\n", line) < 0)
+	if (send(fd, line, strlen(line), MSG_NOSIGNAL) < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) < 0) /* it may not listen to us */
 		refused = true;
 	while ((n = read(fd, buf, sizeof(buf))) > 0) {
 		refused |= first && n >= 6 && !memcmp(buf, "error:", 6);

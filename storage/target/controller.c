@@ -82,12 +82,45 @@ static void drop(struct nt_controller *c)
 	nt_subsystem_put(s);
 }
 
+static bool leave_unproven(struct nt_queue *q)
+{
+	struct nt_queue **at = &q->ctrl->unproven;
+
+	while (*at && *at != q)
+		at = &(*at)->next;
+	if (!*at)
+		return false;
+	*at = q->next;
+	q->next = NULL;
+	return true;
+}
+
+/* Anybody can name a controller and its host: no queue that has proven nothing keeps one of the host's own out. */
+void nt_controller_unproven(struct nt_queue *q)
+{
+	q->next = q->ctrl->unproven;
+	q->ctrl->unproven = q;
+}
+
+bool nt_controller_place(struct nt_queue *q)
+{
+	struct nt_controller *c = q->ctrl;
+
+	if (c->queues[q->qid])
+		return c->queues[q->qid] == q;
+	leave_unproven(q);
+	c->queues[q->qid] = q;
+	c->seen = q->target->now;
+	return true;
+}
+
 void nt_controller_detach(struct nt_queue *q)
 {
 	struct nt_controller *c = q->ctrl;
 
+	if (!leave_unproven(q))
+		c->queues[q->qid] = NULL;
 	q->ctrl = NULL;
-	c->queues[q->qid] = NULL;
 	if (!q->qid)
 		c->admin = NULL;
 	c->attached--;
@@ -99,6 +132,9 @@ static void close_io_queues(struct nt_controller *c)
 	for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
 		if (c->queues[i] && !c->queues[i]->closing)
 			c->queues[i]->ops->close(c->queues[i]);
+	for (struct nt_queue *q = c->unproven; q; q = q->next)
+		if (!q->closing)
+			q->ops->close(q);
 }
 
 void nt_controller_end(struct nt_controller *c)
@@ -123,20 +159,24 @@ void nt_auth_begin(struct nt_queue *q)
 		t->auth_due = q->auth_due;
 }
 
-static void tick_auth_of(struct nt_controller *c, struct nt_target *t)
+static void tick_auth_of(struct nt_queue *q, struct nt_target *t)
 {
-	for (uint32_t i = 0; i <= NT_QUEUES_MAX && !c->dying; i++) {
-		struct nt_queue *q = c->queues[i];
+	if (!q || !q->auth_due || q->closing)
+		return;
+	if (q->auth_due > t->now)
+		t->auth_due = !t->auth_due || q->auth_due < t->auth_due ? q->auth_due : t->auth_due;
+	else if (q->qid)
+		q->ops->close(q);
+	else
+		nt_controller_end(q->ctrl);
+}
 
-		if (!q || !q->auth_due || q->closing)
-			continue;
-		if (q->auth_due > t->now)
-			t->auth_due = !t->auth_due || q->auth_due < t->auth_due ? q->auth_due : t->auth_due;
-		else if (i)
-			q->ops->close(q);
-		else
-			nt_controller_end(c);
-	}
+static void tick_auth_all(struct nt_controller *c, struct nt_target *t)
+{
+	for (uint32_t i = 0; i <= NT_QUEUES_MAX && !c->dying; i++)
+		tick_auth_of(c->queues[i], t);
+	for (struct nt_queue *q = c->unproven; q && !c->dying; q = q->next)
+		tick_auth_of(q, t);
 }
 
 /* Whoever is asked to authenticate, or has begun to, and does not get to the end of it goes. */
@@ -146,7 +186,7 @@ static uint64_t tick_auth(struct nt_target *t)
 		t->auth_due = 0;
 		for (struct nt_subsystem *s = t->subsystems; s; s = s->next)
 			for (struct nt_controller *c = s->controllers; c; c = c->next)
-				tick_auth_of(c, t);
+				tick_auth_all(c, t);
 	}
 	return t->auth_due ? t->auth_due : UINT64_MAX;
 }
@@ -255,6 +295,8 @@ static void enable(struct nt_controller *c, uint32_t cc)
 		return;
 	}
 	c->csts = NV_CSTS_RDY;
+	if (!c->subsystem->discovery)
+		nt_losses_begin(c);
 	c->seen = c->subsystem->target->now;
 }
 
@@ -268,6 +310,8 @@ void nt_controller_configure(struct nt_controller *c, uint32_t cc)
 	if (!(cc & NV_CC_EN) && (before & NV_CC_EN)) { /* a controller reset ends the I/O queues. Base 1.4, 7.3.2 */
 		close_io_queues(c);
 		nt_features_reset(c);
+		if ((c->csts & NV_CSTS_SHST) == NV_CSTS_SHST_DONE)
+			nt_losses_end(c);
 		c->csts &= ~(NV_CSTS_RDY | NV_CSTS_CFS | NV_CSTS_SHST);
 	}
 	if ((cc & NV_CC_SHN) && !(before & NV_CC_SHN))

@@ -24,6 +24,7 @@ struct nt_verb {
 void nt_fail(struct nt_request *r, uint16_t status); /* as soon as it is ours */
 void nt_hold(struct nt_request *r);                  /* state NT_HELD */
 void nt_lend(struct nt_request *r);                  /* state NT_BACKEND */
+void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* its requests' memory, and their places in line */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 
 void nt_connects_again(struct nt_target *t); /* fabrics.c: a queue is gone */
@@ -63,10 +64,18 @@ void nt_waiting_go(struct nt_namespace *ns);
 void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
 void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns); /* what was answered to those before it has arrived */
 bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns); /* true: there was one that it did not know of */
-void nt_losses_begin(struct nt_controller *c); /* whose host is known */
+void nt_losses_begin(struct nt_controller *c); /* it is enabled: its host is who it says, as far as that is asked for */
 void nt_losses_end(struct nt_controller *c);
 void nt_losses_forget(const struct nt_subsystem *s);
 void nt_fuse(struct nt_request *first, struct nt_request *second);
+
+/* peer.c */
+bool nt_peer_discovers(struct nt_queue *q); /* it is to see the discovery log; false: there are too many of these */
+bool nt_peer_in(struct nt_queue *q, const char *hostnqn); /* it has proven what is asked of it; false: its host has enough */
+
+bool nt_peer_tries(struct nt_queue *q); /* what costs milliseconds of everybody's time; false: it has been too often in vain */
+void nt_peer_succeeds(struct nt_queue *q);
+void nt_peers_forget(struct nt_target *t); /* all queues are gone */
 
 /* controller.c */
 struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q);
@@ -75,6 +84,8 @@ void nt_controller_detach(struct nt_queue *q);                      /* the queue
 void nt_controller_configure(struct nt_controller *c, uint32_t cc); /* CC is written */
 struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id);
 uint64_t nt_controller_cap(void);
+bool nt_controller_place(struct nt_queue *q); /* an I/O queue gets its place; false: that is taken */
+void nt_controller_unproven(struct nt_queue *q);
 void nt_auth_begin(struct nt_queue *q); /* from now on there is so long for it, if there was nothing before */
 
 /* target.c */

@@ -37,6 +37,11 @@ static uint32_t rounded_kato(uint32_t kato)
 	return !kato ? 0 : kato > UINT32_MAX - 999 ? UINT32_MAX / 1000 * 1000 : (kato + 999) / 1000 * 1000;
 }
 
+static bool needs_proof(struct nt_subsystem *s, const char *hostnqn)
+{
+	return s->target->auth && s->target->auth->required(s, hostnqn);
+}
+
 static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, struct nt_subsystem *s,
                               const char *hostnqn)
 {
@@ -44,14 +49,13 @@ static uint16_t connect_admin(struct nt_request *r, const struct nv_connect *c, 
 
 	if (nv_get16(r->data + NV_CONNECT_AT_CNTLID) != NV_CNTLID_DYNAMIC)
 		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
-	if (!nt_queue_ready(q, (uint16_t)(c->sqsize + 1)))
+	if (!nt_queue_ready(q, (uint16_t)(c->sqsize + 1)) || (s->discovery && !nt_peer_discovers(q)))
 		return NV_CONNECT_BUSY;
 	struct nt_controller *ctrl = nt_controller_open(s, q);
 
 	if (!ctrl)
 		return NV_CONNECT_BUSY;
 	memcpy(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16);
-	nt_losses_begin(ctrl);
 	strcpy(ctrl->hostnqn, hostnqn);
 	ctrl->kato = rounded_kato(c->kato);
 	return 0;
@@ -79,9 +83,11 @@ static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, str
 		return NV_CONNECT_BUSY;
 	q->ctrl = ctrl;
 	q->qid = c->qid;
-	ctrl->queues[c->qid] = q;
 	ctrl->attached++;
-	ctrl->seen = q->target->now;
+	if (needs_proof(s, hostnqn))
+		nt_controller_unproven(q);
+	else
+		nt_controller_place(q);
 	return 0;
 }
 
@@ -101,10 +107,11 @@ static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char 
  * A host that connects anew may send again what it has had no answer to. Where the backend still works for a connection of
  * its that has ended, that comes first; what follows the second time must not be overwritten by the first.
  */
-static struct nt_controller *must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid)
+static struct nt_controller *must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid,
+                                       const struct nt_controller *but)
 {
 	for (struct nt_controller *c = s->controllers; c; c = c->next) {
-		if (strcmp(c->hostnqn, hostnqn) || memcmp(c->hostid, hostid, 16))
+		if (c == but || strcmp(c->hostnqn, hostnqn) || memcmp(c->hostid, hostid, 16))
 			continue;
 		for (uint32_t i = 1; i <= NT_QUEUES_MAX; i++)
 			if (c->queues[i] && c->queues[i]->closing && c->queues[i]->busy)
@@ -161,7 +168,9 @@ static uint16_t connect_to(struct nt_request *r)
 	}
 	if (q->target->stopping)
 		return NV_CONNECT_BUSY;
-	struct nt_controller *before = c.qid ? NULL : must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID);
+	/* a host that has to prove who it is waits when it has: see property_set */
+	struct nt_controller *before =
+	        c.qid || needs_proof(s, hostnqn) ? NULL : must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID, NULL);
 	uint16_t status = before ? wait_for(r, before) : 0;
 
 	if (status)
@@ -170,16 +179,23 @@ static uint16_t connect_to(struct nt_request *r)
 	return c.qid ? connect_io(r, &c, s, hostnqn) : connect_admin(r, &c, s, hostnqn);
 }
 
+static void wait_on(struct nt_request *r)
+{
+	struct nt_target *t = r->queue->target;
+
+	nt_hold(r);
+	r->waits = true;
+	r->next = t->connects;
+	t->connects = r;
+}
+
 static void connect_run(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
-	struct nt_target *t = q->target;
 	uint16_t status = connect_to(r);
 
 	if (status == WAITS) {
-		nt_hold(r);
-		r->next = t->connects;
-		t->connects = r;
+		wait_on(r);
 		return;
 	}
 	if (status) {
@@ -189,12 +205,14 @@ static void connect_run(struct nt_request *r)
 	}
 	if (q->ctrl) /* the room of this very request is the controller's now */
 		q->ctrl->memory += nt_pool_room(r->room);
-	bool auth = q->target->auth && q->target->auth->required(q->ctrl->subsystem, q->ctrl->hostnqn);
+	bool auth = needs_proof(q->ctrl->subsystem, q->ctrl->hostnqn);
 
 	q->connected = true;
-	q->authenticated = !auth;
+	q->authenticated = !auth && nt_peer_in(q, q->ctrl->hostnqn);
 	if (auth)
 		nt_auth_begin(q);
+	else if (!q->authenticated)
+		q->ops->close(q);
 	r->cqe.result = q->ctrl->id | (auth ? NV_AUTHREQ_ATR : 0);
 	nt_complete(r, 0);
 }
@@ -209,7 +227,8 @@ void nt_connects_again(struct nt_target *t)
 
 		all = r->next;
 		r->next = NULL;
-		connect_run(r);
+		r->waits = false;
+		r->verb->run(r);
 	}
 }
 
@@ -254,11 +273,31 @@ static void property_get(struct nt_request *r)
 	nt_complete(r, ok ? 0 : NV_INVALID_FIELD | NV_DNR);
 }
 
+/* As Connect, of a host that had to prove first who it is: nobody holds it up, or learns what it does, in its name. */
+static uint16_t enabling_waits(struct nt_request *r)
+{
+	struct nt_controller *c = r->queue->ctrl;
+	bool first = (r->sqe.cdw[2] & NV_CC_EN) && !(c->cc & NV_CC_EN) && needs_proof(c->subsystem, c->hostnqn);
+	struct nt_controller *before = first ? must_wait(c->subsystem, c->hostnqn, c->hostid, c) : NULL;
+
+	return before ? wait_for(r, before) : 0;
+}
+
 static void property_set(struct nt_request *r)
 {
 	r->error_at = 44;
 	if ((r->sqe.cdw[0] & 7) || r->sqe.cdw[1] != NV_PROP_CC) {
 		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
+		return;
+	}
+	uint16_t status = enabling_waits(r);
+
+	if (status == WAITS) {
+		wait_on(r);
+		return;
+	}
+	if (status) {
+		nt_complete(r, status);
 		return;
 	}
 	nt_controller_configure(r->queue->ctrl, r->sqe.cdw[2]);

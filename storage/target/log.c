@@ -12,7 +12,7 @@ void nt_log_error(struct nt_request *r, uint16_t status)
 {
 	struct nt_controller *c = r->queue->ctrl;
 
-	if (!c || !r->queue->connected)
+	if (!c || !r->queue->connected || (r->queue->qid && !r->queue->authenticated)) /* not in another's log */
 		return;
 	c->error_log[c->errors % ERRORS] =
 	        (struct nt_error){.count = c->errors + 1,

@@ -51,7 +51,8 @@ static struct nt_gone *find_gone(const struct nt_controller *c)
 	struct nt_target *t = c->subsystem->target;
 
 	for (uint32_t i = 0; i < NT_GONE_MAX; i++)
-		if (t->gone[i].subsystem == c->subsystem && !memcmp(t->gone[i].hostid, c->hostid, sizeof(c->hostid)))
+		if (t->gone[i].subsystem == c->subsystem && !memcmp(t->gone[i].hostid, c->hostid, sizeof(c->hostid)) &&
+		    !strcmp(t->gone[i].hostnqn, c->hostnqn))
 			return &t->gone[i];
 	return NULL;
 }
@@ -62,8 +63,18 @@ static uint64_t known_to_strangers(const struct nt_subsystem *s)
 	return s->forgot && s->forgot_known < s->target->losses ? s->forgot_known : s->target->losses;
 }
 
+/* Both names: a host proves its NQN; its identifier it only says. */
+static bool same_host(const struct nt_controller *a, const struct nt_controller *b)
+{
+	return !memcmp(a->hostid, b->hostid, sizeof(a->hostid)) && !strcmp(a->hostnqn, b->hostnqn);
+}
+
+/* Not with Connect, which anybody can send in anybody's name: whoever enables a controller has proven what is asked of it. */
 void nt_losses_begin(struct nt_controller *c)
 {
+	if (c->knows)
+		return;
+	c->knows = true;
 	struct nt_gone *g = find_gone(c);
 	uint64_t n = g ? g->known : known_to_strangers(c->subsystem);
 
@@ -72,7 +83,7 @@ void nt_losses_begin(struct nt_controller *c)
 
 	/* the one before may not have noticed yet that it is over */
 	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
-		if (o != c && !memcmp(o->hostid, c->hostid, sizeof(c->hostid)) && known(o) < n)
+		if (o != c && o->knows && same_host(o, c) && known(o) < n)
 			n = known(o);
 	c->losses_before = n;
 }
@@ -102,19 +113,24 @@ static struct nt_gone *new_gone(struct nt_target *t)
 	return g;
 }
 
-/* Who has shut down has flushed; who was never enabled may be anybody. */
+/* Whoever has shut down has flushed, whoever was never enabled has written nothing. */
 void nt_losses_end(struct nt_controller *c)
 {
 	struct nt_target *t = c->subsystem->target;
-	struct nt_gone *g = find_gone(c);
 	bool flushed = (c->csts & NV_CSTS_SHST) == NV_CSTS_SHST_DONE && known(c) == t->losses;
 
-	if (flushed || !(c->cc & NV_CC_EN) || c->subsystem->discovery)
+	if (!c->knows)
 		return;
+	c->knows = false;
+	if (flushed)
+		return;
+	struct nt_gone *g = find_gone(c);
+
 	if (!g) {
 		g = new_gone(t);
 		*g = (struct nt_gone){.subsystem = c->subsystem, .known = known(c)};
 		memcpy(g->hostid, c->hostid, sizeof(g->hostid));
+		strcpy(g->hostnqn, c->hostnqn);
 	}
 	if (known(c) < g->known)
 		g->known = known(c);

@@ -104,9 +104,16 @@ static bool urgent(const struct nt_request *r)
 
 static bool over_share(const struct nt_request *r)
 {
-	const struct nt_controller *c = r->queue->ctrl;
+	const struct nt_peer *p = r->queue->owner;
 
-	return !urgent(r) && c && c->memory && c->memory + room_for(r) > r->queue->target->share;
+	return !urgent(r) && p->memory && p->memory + room_for(r) > r->queue->target->share;
+}
+
+static void count(struct nt_request *r, uint32_t room)
+{
+	r->queue->owner->memory += room;
+	if (r->queue->ctrl)
+		r->queue->ctrl->memory += room;
 }
 
 static bool take_memory(struct nt_request *r)
@@ -124,61 +131,102 @@ static bool take_memory(struct nt_request *r)
 	if (!r->data)
 		return false;
 	r->room = r->length;
-	if (r->queue->ctrl)
-		r->queue->ctrl->memory += room_for(r);
+	count(r, room_for(r));
 	return true;
 }
 
 static void begin(struct nt_request *r);
 
-/* The first in the line that is within its share goes; one that has to wait for the pool lets only the urgent pass. */
+static struct nt_line *line_of(struct nt_request *r)
+{
+	return urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
+}
+
+/* A peer whose line has its first stands behind the others that wait. */
+static void enter_line(struct nt_request *r)
+{
+	struct nt_line *l = line_of(r);
+	struct nt_target *t = r->queue->target;
+	struct nt_peer *p = r->queue->owner;
+
+	if (!l->first && l == &p->line) {
+		p->line_next = NULL;
+		p->line_back = t->in_line_end;
+		*t->in_line_end = p;
+		t->in_line_end = &p->line_next;
+	}
+	r->state = NT_MEMORY;
+	r->next = NULL;
+	r->back = l->end;
+	*l->end = r;
+	l->end = &r->next;
+}
+
+static void leave_line(struct nt_request *r)
+{
+	struct nt_line *l = line_of(r);
+	struct nt_target *t = r->queue->target;
+	struct nt_peer *p = r->queue->owner;
+
+	*r->back = r->next;
+	if (r->next)
+		r->next->back = r->back;
+	else
+		l->end = r->back;
+	if (l->first || l != &p->line)
+		return;
+	*p->line_back = p->line_next;
+	if (p->line_next)
+		p->line_next->line_back = p->line_back;
+	else
+		t->in_line_end = p->line_back;
+}
+
+/* To the end of the peers that wait, if there is more that does. */
+static void next_peer(struct nt_target *t, struct nt_peer *p)
+{
+	if (!p->line.first || !p->line_next)
+		return;
+	*p->line_back = p->line_next;
+	p->line_next->line_back = p->line_back;
+	p->line_next = NULL;
+	p->line_back = t->in_line_end;
+	*t->in_line_end = p;
+	t->in_line_end = &p->line_next;
+}
+
+/* Who gets memory next, and has it: the urgent, then peers in turn, of which those that have their share wait for themselves alone.
+ * One that has to wait for the pool lets only the urgent pass. */
+static struct nt_request *next_served(struct nt_target *t)
+{
+	struct nt_request *r = t->urgent.first;
+
+	if (r) {
+		if (!take_memory(r))
+			return NULL;
+		leave_line(r);
+		return r;
+	}
+	struct nt_peer *p = t->in_line;
+
+	while (p && over_share(p->line.first))
+		p = p->line_next;
+	r = p && take_memory(p->line.first) ? p->line.first : NULL;
+	if (r) {
+		leave_line(r);
+		next_peer(t, p);
+	}
+	return r;
+}
+
 static void serve_waiting(struct nt_target *t)
 {
 	if (t->serving)
 		return;
 	t->serving = true;
-	bool full = false;
-
-	for (struct nt_request **at = &t->waiting; *at;) {
-		struct nt_request *r = *at;
-
-		if ((full && !urgent(r)) || over_share(r)) {
-			at = &r->next;
-			continue;
-		}
-		if (!take_memory(r)) {
-			full = true;
-			at = &r->next;
-			continue;
-		}
-		if (!(*at = r->next))
-			t->waiting_end = at;
+	for (struct nt_request *r; (r = next_served(t));)
 		begin(r);
-		at = &t->waiting; /* much may have happened */
-		full = false;
-	}
 	t->serving = false;
-}
-
-static void wait_for_memory(struct nt_request *r)
-{
-	struct nt_target *t = r->queue->target;
-
-	r->state = NT_MEMORY;
-	r->next = NULL;
-	*t->waiting_end = r;
-	t->waiting_end = &r->next;
-}
-
-static void leave_waiting(struct nt_request *r)
-{
-	struct nt_target *t = r->queue->target;
-	struct nt_request **at = &t->waiting;
-
-	while (*at && *at != r)
-		at = &(*at)->next;
-	if (*at && !(*at = r->next))
-		t->waiting_end = at;
 }
 
 static void give_memory(struct nt_request *r)
@@ -190,11 +238,30 @@ static void give_memory(struct nt_request *r)
 	nt_pool_put(t->pool, r->data, r->room);
 	if (r->other)
 		nt_pool_put(t->pool, r->other, r->room);
-	if (r->queue->ctrl)
-		r->queue->ctrl->memory -= nt_pool_room(r->room) * (r->other ? 2 : 1);
+	count(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
 	r->room = 0;
 	r->data = r->other = NULL;
 	serve_waiting(t);
+}
+
+void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)
+{
+	struct nt_peer *from = q->owner;
+
+	for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
+		struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
+		uint32_t room = r->room && r->state != NT_FREE ? nt_pool_room(r->room) * (r->other ? 2 : 1) : 0;
+		bool waits = r->state == NT_MEMORY;
+
+		if (waits)
+			leave_line(r);
+		from->memory -= room;
+		to->memory += room;
+		q->owner = to;
+		if (waits)
+			enter_line(r);
+		q->owner = from;
+	}
 }
 
 /* ---- from the capsule to the work ---- */
@@ -319,7 +386,7 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 	r->state = NT_HELD;
 	r->sqe = nv_sqe_decode(sqe);
 	r->capsule = capsule;
-	if (q->ctrl)
+	if (q->ctrl && (q->authenticated || !q->qid)) /* who has proven nothing keeps nobody's controller alive */
 		q->ctrl->seen = q->target->now;
 	if (!cid_take(q, r->sqe.cid) && !cid_again(q, r->sqe.cid)) {
 		r->stranger = true;
@@ -334,8 +401,8 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 		nt_complete(r, status);
 	else if (!r->length || r->borrowed)
 		begin(r);
-	else if (q->target->waiting || over_share(r) || !take_memory(r))
-		wait_for_memory(r), serve_waiting(q->target);
+	else if (q->target->urgent.first || q->target->in_line || over_share(r) || !take_memory(r))
+		enter_line(r), serve_waiting(q->target);
 	else
 		begin(r);
 	return true;
@@ -369,7 +436,7 @@ void nt_lend(struct nt_request *r)
 void nt_fail(struct nt_request *r, uint16_t status)
 {
 	if (r->state == NT_MEMORY)
-		leave_waiting(r);
+		leave_line(r);
 	if (r->state == NT_MEMORY || r->state == NT_HELD)
 		nt_complete(r, status);
 	else
@@ -398,8 +465,9 @@ static void forget(struct nt_request *r)
 	if (r->ns)
 		nt_ns_put(r->ns);
 	r->ns = NULL;
-	if (!r->slot)
+	if (r->waits)
 		leave(&q->target->connects, r);
+	r->waits = false;
 	if (r->slot) {
 		r->next = q->unused;
 		q->unused = r;
@@ -419,6 +487,7 @@ static void gone(struct nt_queue *q)
 		q->target->auth->release(q);
 	if (q->ctrl)
 		nt_controller_detach(q);
+	nt_peer_leave(q);
 	free(q->requests);
 	free(q->cids);
 	q->requests = NULL;
@@ -485,7 +554,7 @@ static void each(struct nt_queue *q, void (*fn)(struct nt_request *r))
 static void leave_lines(struct nt_request *r)
 {
 	if (r->state == NT_MEMORY) {
-		leave_waiting(r);
+		leave_line(r);
 		forget(r);
 	} else if (r->state == NT_HELD && r->ns) {
 		nt_waiting_remove(r);

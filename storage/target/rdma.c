@@ -108,6 +108,7 @@ static void close_conn(struct nt_rconn *c)
 		if (r && r->state == NT_FETCH)
 			nt_rconn_end_sink(r);
 	}
+	nt_rconn_leave(c);
 	nt_queue_close(&c->q); /* and maybe free */
 }
 

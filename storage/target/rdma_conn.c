@@ -33,7 +33,7 @@ static bool get_memory(struct nt_rconn *c, uint16_t qid)
 		d->rings += c->memory_len;
 	if (!c->held || !c->memory)
 		return false;
-	c->mr = ibv_reg_mr(d->pd, c->memory, c->memory_len, IBV_ACCESS_LOCAL_WRITE);
+	c->mr = ibv_reg_mr(c->domain->pd, c->memory, c->memory_len, IBV_ACCESS_LOCAL_WRITE);
 	return c->mr;
 }
 
@@ -59,10 +59,10 @@ static bool make_pair(struct nt_rconn *c)
 	                                     .max_inline_data = NV_CQE_LEN}};
 	struct ibv_qp_init_attr plain = q;
 
-	if (rdma_create_qp(c->id, c->device->pd, &q)) {
+	if (rdma_create_qp(c->id, c->domain->pd, &q)) {
 		plain.cap.max_inline_data = 0;
 		q = plain;
-		if (rdma_create_qp(c->id, c->device->pd, &q))
+		if (rdma_create_qp(c->id, c->domain->pd, &q))
 			return false;
 	}
 	c->inline_send = q.cap.max_inline_data;
@@ -133,6 +133,17 @@ void nt_rconn_close(struct nt_rconn *c)
 	c->cq = NULL;
 }
 
+static bool get_domain(struct nt_rconn *c)
+{
+	c->domain = c->device->tells_sinks ? &c->own : &c->device->shared;
+	return c->domain != &c->own || !nt_rdma_domain_open(c->device, c->rdma->target, &c->own);
+}
+
+void nt_rconn_leave(struct nt_rconn *c)
+{
+	nt_rdma_domain_close(c->device, &c->own);
+}
+
 enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, struct rdma_cm_id *id,
                                   const struct nt_rdma_hello *h, const struct rdma_conn_param *peer,
                                   struct nt_rconn **out)
@@ -160,8 +171,10 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
 	c->q.name = h->qid;
 	c->q.stable = device->no_maps;
 	id->context = c;
-	if (!get_memory(c, h->qid) || !make_pair(c) || !accept_it(c, peer)) {
+	if (!nt_peer_join(&c->q, rdma_get_peer_addr(id)) || !get_domain(c) || !get_memory(c, h->qid) || !make_pair(c) || !accept_it(c, peer)) {
 		nt_rconn_close(c);
+		nt_rconn_leave(c);
+		nt_peer_leave(&c->q);
 		free(c);
 		return NT_RDMA_NO_RESOURCES;
 	}

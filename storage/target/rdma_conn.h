@@ -23,16 +23,25 @@ struct nt_rdma_map {
 	uint32_t in_flight;
 };
 
+/*
+ * What the keys of a connection reach. Where no host gets a key of ours all connections of an adapter have one together; where
+ * the peer is told sinks each has its own: another host that guesses the key of a sink reaches nothing with it.
+ */
+struct nt_rdma_domain {
+	struct nt_rdma_domain *next; /* of the device */
+	struct ibv_pd *pd;
+	struct ibv_mr *pool;
+	struct nt_rdma_map *maps;
+};
+
 struct nt_rdma_device {
 	struct nt_rdma_device *next;
 	struct nt_loop *loop;
 	struct ibv_context *ctx;
 	struct ibv_device_attr attr;
-	struct ibv_pd *pd;
-	struct ibv_mr *pool;
+	struct nt_rdma_domain shared, *domains; /* domains: all of them */
 	struct ibv_comp_channel *channel;
 	struct nt_watch completions, events;
-	struct nt_rdma_map *maps;
 	bool tells_sinks; /* a peer is told where the data of a read goes, and has to be allowed to write there: iWARP */
 	bool on_demand;   /* registers memory without pinning it, if asked to */
 	bool pins;        /* a registration is a hold on pages, not on addresses */
@@ -46,8 +55,11 @@ struct nt_rdma_device {
 int nt_rdma_device_get(struct nt_loop *l, struct nt_target *t, struct ibv_context *ctx, struct nt_rdma_device **out);
 void nt_rdma_devices_hold(void);
 void nt_rdma_devices_release(void); /* the last: they are closed */
+/* One more on the same adapter, with the pool registered in it. 0 or errno */
+int nt_rdma_domain_open(struct nt_rdma_device *d, struct nt_target *t, struct nt_rdma_domain *o);
+void nt_rdma_domain_close(struct nt_rdma_device *d, struct nt_rdma_domain *o);
 /* The registered memory of a namespace, in_flight counted up; NULL: it cannot be had. */
-struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_namespace *ns);
+struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_rdma_domain *o, struct nt_namespace *ns);
 
 /* ---- connections ---- */
 
@@ -60,6 +72,7 @@ struct nt_rconn {
 	struct nt_queue q;
 	struct nt_rdma *rdma;
 	struct nt_rdma_device *device;
+	struct nt_rdma_domain own, *domain; /* domain: own, or that of the device */
 	struct nt_rconn *next, *prev, *next_dirty;
 	bool dirty;  /* something may have come, or is to be sent, or it has to end */
 	bool ending; /* what is to be sent is sent, then it ends */
@@ -147,7 +160,8 @@ void nt_rconn_fail(struct nt_rconn *c); /* it ends in this turn */
 enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, struct rdma_cm_id *id,
                                   const struct nt_rdma_hello *h, const struct rdma_conn_param *peer,
                                   struct nt_rconn **out);
-void nt_rconn_close(struct nt_rconn *c); /* everything but the memory of the structure */
+void nt_rconn_close(struct nt_rconn *c); /* everything but its domain and the memory of the structure */
+void nt_rconn_leave(struct nt_rconn *c); /* then its domain: no request has anything registered in it any more */
 
 /* rdma_receive.c */
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index); /* a capsule may come into its place */

@@ -90,19 +90,21 @@ static bool can_on_demand(struct ibv_context *ctx)
 	       (a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE);
 }
 
-static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
+int nt_rdma_domain_open(struct nt_rdma_device *d, struct nt_target *t, struct nt_rdma_domain *o)
 {
-	unsigned long before = pinned();
 	size_t size;
 	void *at = nt_pool_memory(t->pool, &size);
 
-	d->pool = ibv_reg_mr(d->pd, at, size, IBV_ACCESS_LOCAL_WRITE);
-	if (!d->pool)
-		return errno ? errno : ENOMEM;
-	d->pins = pinned() > before;
-	d->on_demand = can_on_demand(d->ctx);
-	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what they held */
-	d->no_maps = d->pins && !d->on_demand;
+	if (!(o->pd = ibv_alloc_pd(d->ctx)) || !(o->pool = ibv_reg_mr(o->pd, at, size, IBV_ACCESS_LOCAL_WRITE))) {
+		int error = errno ? errno : ENOMEM;
+
+		if (o->pd)
+			ibv_dealloc_pd(o->pd);
+		o->pd = NULL;
+		return error;
+	}
+	o->next = d->domains;
+	d->domains = o;
 	return 0;
 }
 
@@ -116,24 +118,60 @@ static void map_close(struct nt_rdma_map **at)
 	free(m);
 }
 
+void nt_rdma_domain_close(struct nt_rdma_device *d, struct nt_rdma_domain *o)
+{
+	struct nt_rdma_domain **at = &d->domains;
+
+	if (!o->pd)
+		return;
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+	while (o->maps)
+		map_close(&o->maps);
+	ibv_dereg_mr(o->pool);
+	ibv_dealloc_pd(o->pd);
+	o->pd = NULL;
+}
+
+static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
+{
+	unsigned long before = pinned();
+	int error = nt_rdma_domain_open(d, t, &d->shared);
+
+	if (error)
+		return error;
+	d->pins = pinned() > before;
+	d->on_demand = can_on_demand(d->ctx);
+	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what they held */
+	d->no_maps = d->pins && !d->on_demand;
+	return 0;
+}
+
+static void let_go(struct nt_rdma_domain *o)
+{
+	for (struct nt_rdma_map **at = &o->maps; *at;)
+		if ((*at)->ns->removed && !(*at)->in_flight)
+			map_close(at);
+		else
+			at = &(*at)->next;
+}
+
 void nt_rdma_devices_turn(void)
 {
 	for (struct nt_rdma_device *d = devices; d; d = d->next)
-		for (struct nt_rdma_map **at = &d->maps; *at;)
-			if ((*at)->ns->removed && !(*at)->in_flight)
-				map_close(at);
-			else
-				at = &(*at)->next;
+		for (struct nt_rdma_domain *o = d->domains; o; o = o->next)
+			let_go(o);
 }
 
-struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_namespace *ns)
+struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_rdma_domain *o, struct nt_namespace *ns)
 {
-	struct nt_rdma_map *m = d->maps;
+	struct nt_rdma_map *m = o->maps;
 
 	while (m && m->ns != ns)
 		m = m->next;
 	if (!m && !d->no_maps && (m = calloc(1, sizeof(*m)))) {
-		m->mr = ibv_reg_mr(d->pd, (void *)(uintptr_t)ns->backend->map, ns->backend->map_len,
+		m->mr = ibv_reg_mr(o->pd, (void *)(uintptr_t)ns->backend->map, ns->backend->map_len,
 		                   d->on_demand ? IBV_ACCESS_ON_DEMAND : 0);
 		if (!m->mr) {
 			free(m);
@@ -142,8 +180,8 @@ struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_namespac
 		}
 		m->ns = ns;
 		ns->users++;
-		m->next = d->maps;
-		d->maps = m;
+		m->next = o->maps;
+		o->maps = m;
 	}
 	if (m)
 		m->in_flight++;
@@ -154,18 +192,13 @@ struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_namespac
 
 static void device_close(struct nt_rdma_device *d)
 {
-	while (d->maps)
-		map_close(&d->maps);
 	if (d->completions.fd >= 0)
 		nt_loop_remove(d->loop, &d->completions);
 	if (d->events.fd >= 0)
 		nt_loop_remove(d->loop, &d->events);
 	if (d->channel)
 		ibv_destroy_comp_channel(d->channel);
-	if (d->pool)
-		ibv_dereg_mr(d->pool);
-	if (d->pd)
-		ibv_dealloc_pd(d->pd);
+	nt_rdma_domain_close(d, &d->shared);
 	free(d);
 }
 
@@ -176,7 +209,7 @@ static int device_open(struct nt_rdma_device *d, struct nt_target *t)
 	if (error)
 		return error;
 	d->tells_sinks = d->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
-	if (!(d->pd = ibv_alloc_pd(d->ctx)) || !(d->channel = ibv_create_comp_channel(d->ctx)))
+	if (!(d->channel = ibv_create_comp_channel(d->ctx)))
 		return errno ? errno : ENOMEM;
 	error = register_pool(d, t);
 	if (!error)

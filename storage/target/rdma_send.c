@@ -44,7 +44,7 @@ static bool make_sink(struct nt_rconn *c, struct nt_request *r)
 {
 	if (c->device->tells_sinks)
 		nt_ritem(r)->sink =
-		        ibv_reg_mr(c->device->pd, r->data, r->length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+		        ibv_reg_mr(c->domain->pd, r->data, r->length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return !c->device->tells_sinks || nt_ritem(r)->sink;
 }
 
@@ -57,7 +57,7 @@ void nt_rconn_end_sink(struct nt_request *r)
 
 static bool post_read(struct nt_rconn *c, struct nt_request *r)
 {
-	const struct ibv_mr *sink = nt_ritem(r)->sink ? nt_ritem(r)->sink : c->device->pool;
+	const struct ibv_mr *sink = nt_ritem(r)->sink ? nt_ritem(r)->sink : c->domain->pool;
 	struct ibv_sge s = {.addr = (uintptr_t)r->data, .length = r->length, .lkey = sink->lkey};
 	struct ibv_send_wr wr = {.wr_id = nt_rdma_wr(NT_RDMA_FETCH, r->slot),
 	                         .sg_list = &s,
@@ -103,7 +103,7 @@ static void make_data(struct nt_rconn *c, struct nt_request *r, struct ibv_sge *
 
 	*s = (struct ibv_sge){.addr = (uintptr_t)r->data,
 	                      .length = r->length,
-	                      .lkey = m ? m->mr->lkey : c->device->pool->lkey};
+	                      .lkey = m ? m->mr->lkey : c->domain->pool->lkey};
 	*wr = (struct ibv_send_wr){.wr_id = nt_rdma_wr(NT_RDMA_DATA, r->slot),
 	                           .sg_list = s,
 	                           .num_sge = 1,
@@ -211,7 +211,7 @@ void nt_rconn_respond(struct nt_request *r)
 	if (capsule && !c->failed && !nt_rconn_receive(c, capsule - 1)) /* its data is not wanted any more */
 		nt_rconn_fail(c);
 	if (r->send && r->borrowed) {
-		i->map = nt_rdma_map_get(c->device, r->ns);
+		i->map = nt_rdma_map_get(c->device, c->domain, r->ns);
 		if (i->map && !within(i->map->mr, r)) {
 			i->map->in_flight--;
 			i->map = NULL;

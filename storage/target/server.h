@@ -43,7 +43,7 @@ struct nt_config {
 	struct nt_config_address *listen, *referrals;
 	size_t listen_count, referral_count, subsystem_count;
 	struct nt_config_subsystem *subsystems;
-	uint32_t memory, queues;
+	uint32_t memory, queues, connections_per_host; /* 0: three quarters of connections */
 	struct nt_tcp_limits limits;
 };
 

@@ -11,7 +11,10 @@
 int nt_target_init(struct nt_target *t, uint32_t memory)
 {
 	memset(t, 0, sizeof(*t));
-	t->waiting_end = &t->waiting;
+	t->urgent.end = &t->urgent.first;
+	t->in_line_end = &t->in_line;
+	t->guests_end = &t->guests;
+	nt_peers_limit(t, NT_CONNECTIONS, 0);
 	t->queues = 16;
 	t->generation = 1;
 	snprintf(t->firmware, sizeof(t->firmware), "%s", VB_VERSION);
@@ -35,6 +38,7 @@ void nt_target_fini(struct nt_target *t)
 	while (t->subsystems)
 		nt_subsystem_remove(t->subsystems);
 	nt_referrals_clear(t);
+	nt_peers_forget(t);
 	nt_pool_close(t->pool);
 }
 

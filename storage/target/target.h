@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "backend/backend.h"
 #include "nvme/auth.h"
@@ -39,12 +40,14 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
+#define NT_CONNECTIONS 512u /* unless the configuration says another number */
 #define NT_ID_MAX 0xffefu /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
 
 struct nt_target;
 struct nt_queue;
+struct nt_peer;
 struct nt_request;
 struct nt_controller;
 struct nt_namespace;
@@ -104,7 +107,7 @@ struct nt_request {
 	/* the core's own */
 	const struct nt_verb *verb;
 	struct nt_namespace *ns;
-	struct nt_request *next, *fused;
+	struct nt_request *next, **back, *fused; /* back: in a line for memory, where next of the one in front is */
 	uint32_t room;     /* bytes of the pool in data */
 	uint32_t capsule;  /* bytes of data that came with the capsule */
 	uint16_t error_at; /* which byte of the command was wrong: for the error log */
@@ -112,6 +115,7 @@ struct nt_request {
 	bool stranger;     /* its command id is another's, too */
 	bool writing;      /* counted in ns->writers, or the one in ns->fused */
 	bool ready;        /* a fused command that has its data */
+	bool waits;        /* in target->connects */
 	uint8_t phase;     /* of a step: see io.c */
 	int error;         /* of a step */
 	uint64_t at, left; /* how far a request of several steps has come */
@@ -127,7 +131,7 @@ struct nt_queue {
 	const struct nt_ops *ops;
 	const struct nt_port *port;
 	struct nt_controller *ctrl; /* NULL before Connect */
-	struct nt_queue *next;      /* of the controller */
+	struct nt_queue *next;      /* of the controller's unproven */
 	char address[257];          /* ours, as this host reached it */
 	char peer[300];             /* for messages */
 	const char *only_host;      /* NULL, or the two names that this connection's secure channel is for */
@@ -137,6 +141,10 @@ struct nt_queue {
 	bool named;                 /* the transport knows which queue it is to become: Connect has to say the same */
 	uint16_t name;              /* … its number */
 	bool stable;                /* data that is sent must not change meanwhile (a digest is computed over it) */
+
+	struct nt_peer *owner;      /* whom it counts for */
+	enum nt_guest { NT_GUEST_NONE, NT_GUEST_STRANGER, NT_GUEST_DISCOVERY, NT_GUESTS } guest;
+	struct nt_queue *guest_next, **guest_back;
 
 	bool connected, closing, gone_called, no_sq_flow;
 	bool authenticated; /* as far as that is asked for */
@@ -157,6 +165,10 @@ struct nt_queue {
 /* inline_max: also said in Identify for I/O queues (IOCCSZ). address: ours, as this host reached it, or NULL */
 void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops *ops, const struct nt_port *port,
                    uint32_t inline_max, const char *address);
+
+/* Whom it counts for: where it comes from, until it has proven more. NULL: it cannot be said. false: that peer has enough. */
+bool nt_peer_join(struct nt_queue *q, const struct sockaddr *from);
+void nt_peer_leave(struct nt_queue *q); /* of one that was not taken after all; nt_queue_close does it, too */
 
 /*
  * A command, and how many bytes of data stand in its capsule. false: there is no room for it, or no sense in it, and
@@ -239,6 +251,34 @@ struct nt_referral {
 	struct nt_port port;
 };
 
+/* Requests that wait for memory, in the order in which they came. */
+struct nt_line {
+	struct nt_request *first, **end;
+};
+
+/*
+ * Whom connections, and the memory of their requests, count for: an address, or the network of one of IPv6, and the host when it has
+ * proven which it is. Where nobody has to prove anything it stays with addresses: anybody can say another's name.
+ */
+struct nt_peer {
+	struct nt_peer *next; /* of its bucket */
+	char name[NV_NQN_SIZE];
+	bool proven;
+	uint32_t queues, guests, discovery; /* guests: those that have not come in yet */
+	uint32_t memory;                    /* bytes of the pool in use */
+	uint32_t tries;                     /* at authenticating that have come to nothing yet, … */
+	uint64_t tries_at;                  /* … at that time: they are forgotten little by little */
+	struct nt_line line;
+	struct nt_peer *line_next, **line_back; /* of those whose line is not empty */
+};
+
+#define NT_PEER_BUCKETS 256u
+
+struct nt_peer_limits {
+	uint32_t of_one; /* connections of one peer */
+	uint32_t guests_of_one, guests, discovery_of_one, discovery;
+};
+
 struct nt_target {
 	struct nt_pool *pool;
 	const struct nt_auth *auth;
@@ -248,20 +288,26 @@ struct nt_target {
 	struct nt_subsystem *subsystems; /* the discovery subsystem is the first */
 	struct nt_port *ports;
 	struct nt_referral *referrals;
-	struct nt_request *waiting, **waiting_end; /* for memory */
+	struct nt_peer *peers[NT_PEER_BUCKETS];
+	struct nt_peer_limits limits;
+	struct nt_queue *guests, **guests_end; /* the oldest first */
+	uint32_t guest_count[NT_GUESTS];
+	struct nt_line urgent;                   /* for memory, before all others */
+	struct nt_peer *in_line, **in_line_end;  /* peers that wait for it, in turn */
 	bool serving;
-	struct nt_request *connects; /* that wait for the end of what the same host has begun; at: until then */
+	struct nt_request *connects; /* that wait for the end of what the same host has begun, Connect or enabling; at: until then */
 	void (*say)(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* to whoever runs it; may be NULL */
 	struct nt_controller *by_id[256];
 	uint16_t queues;     /* I/O queues for each controller */
 	uint32_t memory;     /* bytes of the pool */
-	uint32_t share;      /* bytes of the pool for each controller */
+	uint32_t share;      /* bytes of the pool for each peer */
 	uint64_t generation; /* of the discovery log */
 	uint64_t started;
 	uint64_t losses; /* of all namespaces */
 	struct nt_gone { /* hosts that went without a word, and may come back: up to which loss all of these have been told */
 		struct nt_subsystem *subsystem; /* NULL: a free place */
 		uint8_t hostid[16];
+		char hostnqn[NV_NQN_SIZE];
 		uint64_t known;
 		uint32_t n; /* of their controllers that have not come back */
 	} gone[NT_GONE_MAX];
@@ -307,6 +353,9 @@ void nt_referrals_clear(struct nt_target *t);
  * UINT64_MAX for never. */
 uint64_t nt_target_tick(struct nt_target *t);
 
+/* How many connections one peer may have, of so many in all; of_one 0: three quarters. After target->queues has been set. */
+void nt_peers_limit(struct nt_target *t, uint32_t connections, uint32_t of_one);
+
 /* ---- controllers, for status displays ---- */
 
 struct nt_controller {
@@ -314,9 +363,11 @@ struct nt_controller {
 	struct nt_controller *chain;
 	struct nt_subsystem *subsystem;
 	struct nt_queue *admin, *queues[NT_QUEUES_MAX + 1]; /* [0] is admin */
+	struct nt_queue *unproven; /* I/O queues that have said whose they are, and have not shown it: they have no place yet */
 	uint32_t attached;                                  /* queues, the admin queue too */
 	uint16_t id, granted;                               /* I/O queues */
 	bool dying;
+	bool knows; /* which losses it has been told of is kept: from when it is enabled to when it has shut down */
 	bool stuck; /* a medium keeps it, and its host out: that has been said */
 	char hostnqn[NV_NQN_SIZE];
 	uint8_t hostid[16];

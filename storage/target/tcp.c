@@ -183,17 +183,17 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 
 /* ---- who comes ---- */
 
-static void name_ends(struct nt_conn *c, char *address, size_t size)
+static void name_ends(struct nt_conn *c, const struct sockaddr_storage *peer, socklen_t peer_len, char *address, size_t size)
 {
-	struct sockaddr_storage own, peer;
-	socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+	struct sockaddr_storage own;
+	socklen_t own_len = sizeof(own);
 	char host[256], service[32];
 
 	address[0] = 0;
 	if (!getsockname(c->watch.fd, (struct sockaddr *)&own, &own_len))
 		getnameinfo((struct sockaddr *)&own, own_len, address, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
-	if (!getpeername(c->watch.fd, (struct sockaddr *)&peer, &peer_len) &&
-	    !getnameinfo((struct sockaddr *)&peer, peer_len, host, sizeof(host), service, sizeof(service),
+	if (peer_len &&
+	    !getnameinfo((const struct sockaddr *)peer, peer_len, host, sizeof(host), service, sizeof(service),
 	                 NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(c->q.peer, sizeof(c->q.peer), "%s port %s", host, service);
 }
@@ -207,6 +207,8 @@ static void plain_ipv4(char *address)
 int nt_tcp_serve(struct nt_tcp *p, int fd)
 {
 	struct nt_conn *c = calloc(1, sizeof(*c));
+	struct sockaddr_storage peer = {0};
+	socklen_t peer_len = sizeof(peer);
 	const int one = 1;
 	char address[257];
 
@@ -219,12 +221,19 @@ int nt_tcp_serve(struct nt_tcp *p, int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	nt_queue_open(&c->q, p->target, &ops, &p->port, NT_TCP_INLINE, NULL);
-	name_ends(c, address, sizeof(address));
+	if (getpeername(fd, (struct sockaddr *)&peer, &peer_len))
+		peer_len = 0;
+	if (!nt_peer_join(&c->q, peer_len ? (struct sockaddr *)&peer : NULL)) {
+		free(c);
+		return ECONNREFUSED;
+	}
+	name_ends(c, &peer, peer_len, address, sizeof(address));
 	plain_ipv4(address);
 	memcpy(c->q.address, address, sizeof(c->q.address));
 	int error = nt_loop_add(p->loop, &c->watch);
 
 	if (error) {
+		nt_peer_leave(&c->q);
 		free(c);
 		return error;
 	}

@@ -231,8 +231,12 @@ static bool take_secret(const char *file, char text[NV_SECRET_TEXT_MAX], const c
 	int e = nv_secret_file(file, text);
 
 	*to = text;
-	if (e)
+	if (e == EPERM)
+		fprintf(stderr, "verbena-disk: %s: everybody can write to it\n", file);
+	else if (e)
 		vd_error(file, e);
+	else if (nv_secret_exposed(file))
+		fprintf(stderr, "verbena-disk: %s: everybody can read it\n", file);
 	return !e;
 }
 
@@ -294,9 +298,9 @@ int main(int argc, char **argv)
 	struct vd_settings s = {.sparse = true, .depth = 32, .seconds = 10, .size = 4096};
 
 	vn_options_init(&s.options);
-	s.options.secret = getenv("VERBENA_NVME_SECRET");
-	s.options.controller_secret = getenv("VERBENA_NVME_CONTROLLER_SECRET");
-	s.options.tls_key = getenv("VERBENA_NVME_TLS_KEY");
+	s.options.secret = secure_getenv("VERBENA_NVME_SECRET");
+	s.options.controller_secret = secure_getenv("VERBENA_NVME_CONTROLLER_SECRET");
+	s.options.tls_key = secure_getenv("VERBENA_NVME_TLS_KEY");
 	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		if (o == O_HELP || o == 'h') {
 			fputs(usage, stdout);

@@ -15,7 +15,7 @@
 
 #include "tools/disk.h"
 
-#define CHUNK (512u << 10)
+#define CHUNK (512u << 10) /* unless a block is larger */
 #define CHUNKS 16 /* under way */
 
 struct end {
@@ -40,6 +40,7 @@ struct job {
 	struct end from, to;
 	const struct vd_settings *settings;
 	struct chunk chunks[CHUNKS];
+	uint32_t chunk; /* bytes of one: whole blocks of both ends */
 	uint8_t *memory; /* where the library has none */
 	uint64_t next, end, done, to_at;
 	struct timespec begun;
@@ -121,7 +122,7 @@ static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
 
 	if (!beyond)
 		return 0;
-	block = malloc(to->block);
+	block = calloc(1, to->block); /* a target may say that it has read, and has not: what stood in memory is not for it */
 	if (!block)
 		return -ENOMEM;
 	e = vn_read_wait(to->disk, block, to->block, at + n);
@@ -174,7 +175,9 @@ static uint64_t data_from(const struct job *j, uint64_t at)
 
 	if (n < 0)
 		return errno == ENXIO ? j->end : at;
-	return (uint64_t)n / CHUNK * CHUNK > at ? (uint64_t)n / CHUNK * CHUNK : at;
+	uint64_t whole = (uint64_t)n / j->chunk * j->chunk;
+
+	return whole > at ? whole : at;
 }
 
 static ssize_t read_all(int fd, uint8_t *at, size_t n, uint64_t offset, bool seekable)
@@ -225,7 +228,7 @@ static void start(struct job *j, struct chunk *c)
 	if (at >= j->end)
 		return;
 	c->at = at;
-	c->length = j->end - at < CHUNK ? (uint32_t)(j->end - at) : CHUNK;
+	c->length = j->end - at < j->chunk ? (uint32_t)(j->end - at) : j->chunk;
 	c->busy = true;
 	j->busy++;
 	j->next += c->length;
@@ -282,8 +285,12 @@ static void wait_for_any(struct job *j)
 static bool memory(struct job *j)
 {
 	struct end *owner = j->to.disk ? &j->to : &j->from;
-	size_t size = (size_t)CHUNK * CHUNKS;
 	void *at;
+
+	j->chunk = CHUNK; /* blocks are powers of two */
+	j->chunk = j->chunk < j->from.block ? j->from.block : j->chunk;
+	j->chunk = j->chunk < j->to.block ? j->to.block : j->chunk;
+	size_t size = (size_t)j->chunk * CHUNKS;
 
 	if (!owner->disk || vn_allocate(owner->disk, size, &at, &owner->memory)) {
 		if (posix_memalign((void **)&j->memory, 4096, size))
@@ -293,7 +300,7 @@ static bool memory(struct job *j)
 			owner->memory = NULL;
 	}
 	for (int i = 0; i < CHUNKS; i++)
-		j->chunks[i] = (struct chunk){.job = j, .data = (uint8_t *)at + (size_t)CHUNK * i};
+		j->chunks[i] = (struct chunk){.job = j, .data = (uint8_t *)at + (size_t)j->chunk * i};
 	if (owner != &j->from && j->from.disk && vn_register(j->from.disk, at, size, &j->from.memory))
 		j->from.memory = NULL;
 	return true;

@@ -176,7 +176,7 @@ static int read_around(uint64_t offset, uint32_t count, struct around *a)
 
 	a->at = offset / block * block;
 	a->length = (size_t)((offset + count + block - 1) / block * block - a->at);
-	a->data = malloc(a->length);
+	a->data = calloc(1, a->length); /* a target may say that it has read, and has not: our heap is nobody's */
 	if (!a->data)
 		return -ENOMEM;
 	e = vn_read_wait(disk, a->data, a->length, a->at);

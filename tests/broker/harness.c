@@ -245,19 +245,21 @@ static void on_reattached(void *arg)
 	((struct diary *)arg)->reattached++;
 }
 
-static void on_wire(void *arg, int err, int lane_fd, int lifeline_fd, uint32_t nlanes, uid_t holder_uid, int holder_pid)
+static void on_wire(void *arg, const struct vb_wire_grant *g)
 {
 	struct diary *d = arg;
 
-	CHECK((err == 0) == (lane_fd >= 0) && (err == 0) == (lifeline_fd >= 0) && (err == 0) == (nlanes > 0));
+	CHECK((g->err == 0) == (g->lane_fd >= 0) && (g->err == 0 && !g->relayed) == (g->lifeline_fd >= 0) &&
+	      (g->err == 0) == (g->nlanes > 0));
 	close_lane(d);
 	d->wires++;
-	d->wire_err = err;
-	d->lane_fd = lane_fd;
-	d->lifeline_fd = lifeline_fd;
-	d->nlanes = nlanes;
-	d->holder_uid = holder_uid;
-	d->holder_pid = holder_pid;
+	d->wire_err = g->err;
+	d->lane_fd = g->lane_fd;
+	d->lifeline_fd = g->lifeline_fd;
+	d->nlanes = g->nlanes;
+	d->relayed = g->relayed;
+	d->holder_known = g->holder_known;
+	d->holder_uid = g->holder_uid;
 }
 
 static const struct vb_broker_ops ops = {on_reply, on_introduced, on_reattached, on_wire};
@@ -504,7 +506,7 @@ bool wait_no_keeper(int ms)
 static void tell(int to, struct diary *d)
 {
 	struct program_news news = {
-		.proc_id = vb_broker_proc_id(d->c), .secret = vb_broker_key_secret(d->c),
+		.proc_id = vb_broker_proc_id(d->c),
 		.reattached = d->reattached, .introductions = d->introductions, .wires = d->wires, .wire_err = d->wire_err,
 	};
 
@@ -558,7 +560,6 @@ void start_program(struct program *p, uint8_t gid, uid_t uid)
 	read_all(p->from, &p->incarnation, sizeof(p->incarnation));
 	read_all(p->from, &news, sizeof(news));
 	p->proc_id = news.proc_id;
-	p->secret = news.secret;
 }
 
 struct program_news news_of(struct program *p)

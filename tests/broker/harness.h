@@ -56,7 +56,8 @@ struct diary {
 	uint64_t tag;
 	int err;
 	struct vb_peer_info peer; /* the last one, from either; its descriptors are open */
-	int wires, wire_err, lane_fd, lifeline_fd, holder_pid;
+	int wires, wire_err, lane_fd, lifeline_fd;
+	bool relayed, holder_known;
 	uint32_t nlanes;
 	uid_t holder_uid;
 };
@@ -95,14 +96,13 @@ bool wait_lanes(uint32_t n, int ms);
 struct program {
 	pid_t pid;
 	uint32_t proc_id;
-	uint64_t incarnation, secret;
+	uint64_t incarnation;
 	int to, from;
 };
 void start_program(struct program *p, uint8_t gid, uid_t uid);
 /* What it was told so far. */
 struct program_news {
 	uint32_t proc_id;
-	uint64_t secret;
 	int reattached, introductions, wires, wire_err;
 };
 struct program_news news_of(struct program *p);

@@ -80,7 +80,7 @@ static void a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else(void)
 {
 	set_up(32, VB_LANE_COUNT);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
-		vb_lanes_give(&group, i);
+		vb_lanes_give(&group, i, false);
 	for (uint32_t lane = 0; lane < VB_LANE_COUNT; lane += lane < 8 || lane > 1014 ? 1 : 23) {
 		send_bth(AF_INET, lane << 14 | (lane * 77 & 0x3fff), 12);
 		arrives_at(lane);
@@ -100,20 +100,30 @@ static void a_lane_without_a_holder_collects_nothing(void)
 	set_up(32, VB_LANE_COUNT);
 	send_bth(AF_INET, 5 << 14, 12);
 	CHECK_IS(where(), -1);
-	vb_lanes_give(&group, 5);
+	vb_lanes_give(&group, 5, false);
 	send_bth(AF_INET, 6 << 14, 12);
 	CHECK_IS(where(), -1);
 	send_bth(AF_INET, 5 << 14, 12);
-	vb_lanes_give(&group, 5); /* asked twice: nothing is lost */
+	vb_lanes_give(&group, 5, false); /* asked twice: nothing is lost */
 	arrives_at(5);
 	send_bth(AF_INET, 5 << 14, 12);
 	vb_lanes_take_back(&group, 5);
 	CHECK_IS(where(), -1);
 	send_bth(AF_INET, 5 << 14, 12);
-	vb_lanes_give(&group, 5);
+	vb_lanes_give(&group, 5, false);
 	CHECK_IS(where(), -1);
 	send_bth(AF_INET, 5 << 14, 12);
 	arrives_at(5);
+}
+
+/* Of 64. Root's group has one half for root's programs, and one for those of others. */
+static uint32_t shared_socket(uint32_t lane)
+{
+	if (!lane)
+		return 0;
+	if (geteuid() != 0)
+		return 1 + (lane - 1) % 63;
+	return lane < 512 ? 1 + (lane - 1) % 31 : 32 + lane % 32;
 }
 
 static void with_few_descriptors_lanes_share_sockets(void)
@@ -125,22 +135,23 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 	set_up(40, 64);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
-		CHECK_IS(vb_lanes_give(&group, i), group.fd[i ? 1 + (i - 1) % 63 : 0]);
+		CHECK_IS(vb_lanes_give(&group, i, false), group.fd[shared_socket(i)]);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) { /* the broker's is nobody else's */
 		send_bth(AF_INET, i << 14, 12);
-		arrives_at(i ? 1 + (i - 1) % 63 : 0);
+		arrives_at(shared_socket(i));
 	}
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
 		vb_lanes_take_back(&group, i);
-	vb_lanes_give(&group, 3);
-	vb_lanes_give(&group, 63 + 3);
-	send_bth(AF_INET, 66 << 14, 12);
+	vb_lanes_give(&group, 3, false);
+	uint32_t same = geteuid() == 0 ? 31 + 3 : 63 + 3;
+	vb_lanes_give(&group, same, false);
+	send_bth(AF_INET, same << 14, 12);
 	arrives_at(3);
 	vb_lanes_take_back(&group, 3);
-	send_bth(AF_INET, 66 << 14, 12);
+	send_bth(AF_INET, same << 14, 12);
 	arrives_at(3);
-	vb_lanes_take_back(&group, 66);
-	send_bth(AF_INET, 66 << 14, 12);
+	vb_lanes_take_back(&group, same);
+	send_bth(AF_INET, same << 14, 12);
 	CHECK_IS(where(), -1);
 	vb_lanes_close(&group);
 	lim.rlim_cur = 100; /* the limit would allow more than there is room for */
@@ -153,6 +164,31 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	for (int i = 0; i < 30; i++)
 		dup(0);
 	CHECK_IS(vb_lanes_open(&group, 0), EMFILE);
+}
+
+static void a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads_it(void)
+{
+	struct rlimit lim;
+
+	if (geteuid() != 0)
+		skip("only root's group is relayed from");
+	CHECK(getrlimit(RLIMIT_NOFILE, &lim) == 0);
+	lim.rlim_cur = 120;
+	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+	set_up(40, 64);
+	CHECK(vb_lanes_give(&group, 3, false) >= 0);
+	CHECK_IS(vb_lanes_give(&group, 3 + 31, true), -1);
+	CHECK(vb_lanes_give(&group, 600, true) >= 0);
+	CHECK(vb_lanes_give(&group, 632, true) >= 0);
+	CHECK_IS(vb_lanes_give(&group, 664, false), -1);
+	vb_lanes_take_back(&group, 3);
+	CHECK_IS(vb_lanes_give(&group, 3 + 31, true), -1); /* of the half for those that read themselves */
+	CHECK(vb_lanes_give(&group, 3, false) >= 0);
+	vb_lanes_take_back(&group, 600);
+	CHECK_IS(vb_lanes_give(&group, 664, false), -1);
+	vb_lanes_take_back(&group, 632);
+	CHECK(vb_lanes_give(&group, 664, false) >= 0);
+	vb_lanes_close(&group);
 }
 
 static int option(int fd, int level, int name)
@@ -168,7 +204,7 @@ static void every_socket_has_its_options(void)
 {
 	set_up(32, VB_LANE_COUNT);
 	for (uint32_t i = 0; i < group.n; i += 341) {
-		int fd = vb_lanes_give(&group, i);
+		int fd = vb_lanes_give(&group, i, false);
 		CHECK_IS(option(fd, IPPROTO_UDP, 104), 1); /* UDP_GRO */
 		CHECK_IS(option(fd, IPPROTO_IP, IP_PKTINFO), option(fd, SOL_SOCKET, SO_DOMAIN) != AF_INET6);
 		CHECK_IS(option(fd, IPPROTO_IP, IP_RECVTOS), 1);
@@ -220,7 +256,7 @@ static void without_ipv6_there_is_ipv4(void)
 		skip("no seccomp filters here");
 	set_up(32, VB_LANE_COUNT);
 	CHECK_IS(option(group.fd[0], SOL_SOCKET, SO_DOMAIN), AF_INET);
-	vb_lanes_give(&group, 700);
+	vb_lanes_give(&group, 700, false);
 	send_bth(AF_INET, 700 << 14, 12);
 	arrives_at(700);
 }
@@ -229,6 +265,8 @@ static const struct test tests[] = {
 	{"a datagram arrives at the lane of its QP and nowhere else", a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else},
 	{"a lane without a holder collects nothing", a_lane_without_a_holder_collects_nothing},
 	{"with few descriptors lanes share sockets", with_few_descriptors_lanes_share_sockets},
+	{"a lane that is relayed to shares no socket with a program that reads it",
+	 a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads_it},
 	{"every socket has its options", every_socket_has_its_options},
 	{"without IPv6 there is IPv4", without_ipv6_there_is_ipv4},
 	{"a port that this user shares already is not joined", a_port_that_this_user_shares_already_is_not_joined},

@@ -19,6 +19,7 @@
 
 #include "broker/keeper.h"
 #include "broker/proto.h"
+#include "broker/runtime.h"
 
 #define PORT 4791
 
@@ -331,7 +332,8 @@ static void a_port_that_somebody_holds_is_reported_and_asked_for_again(void)
 	join_as(&a, 1);
 	join_as(&b, 2);
 	CHECK_IS(wire(&a), EADDRINUSE);
-	CHECK_IS(a.holder_pid, 0);
+	CHECK(a.holder_known);
+	CHECK_IS(a.holder_uid, geteuid());
 	CHECK(wait_no_keeper(LONG));
 	CHECK_IS(wire(&b), EADDRINUSE); /* as it was */
 	CHECK_IS(wire_again(&b), EADDRINUSE);
@@ -359,12 +361,11 @@ static void a_second_runtime_directory_does_not_get_into_the_group(void)
 	snprintf(other, sizeof(other), "%s/other", first);
 	join_as(&a, 1);
 	CHECK_IS(wire(&a), 0);
-	pid_t keeper = keeper_pid();
 	setenv("VERBENA_RUNTIME", other, 1);
 	join_as(&b, 1);
 	CHECK_IS(wire(&b), EADDRINUSE);
 	CHECK_IS(wire(&b), EADDRINUSE); /* as it was */
-	CHECK_IS(b.holder_pid, keeper);
+	CHECK(b.holder_known);
 	CHECK_IS(b.holder_uid, geteuid());
 	CHECK(reaches(&a));
 	setenv("VERBENA_RUNTIME", first, 1);
@@ -394,9 +395,8 @@ static void another_user_s_keeper_is_left_alone(void)
 	setenv("VERBENA_RUNTIME", other, 1);
 	start_program(&p, 1, 64123);
 	CHECK_IS(wire_program(&p), 0);
-	pid_t keeper = keeper_pid();
 	CHECK_IS(wire(&a), EADDRINUSE);
-	CHECK_IS(a.holder_pid, keeper);
+	CHECK(a.holder_known);
 	CHECK_IS(a.holder_uid, 64123);
 	end_program(&p, 0);
 	end_all();
@@ -446,15 +446,26 @@ static void a_stopped_keeper_holds_nobody_up_for_long(void)
 	end_all();
 }
 
-static int call_keeper(void)
+/* -1 where we may not. */
+static int try_keeper(void)
 {
-	struct sockaddr_un sun;
-	socklen_t len = vb_keeper_address(&sun);
+	struct vb_runtime rt, place;
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
 	struct timeval tv = {.tv_sec = LONG / 1000};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
+	CHECK_IS(vb_runtime_own(&rt), 0);
+	vb_keeper_runtime(&rt, &place);
+	CHECK((size_t)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/%s", place.dir, place.name) < sizeof(sun.sun_path));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
-	CHECK(connect(fd, (struct sockaddr *)&sun, len) == 0);
+	return connect(fd, (struct sockaddr *)&sun, sizeof(sun)) ? -1 : fd;
+}
+
+static int call_keeper(void)
+{
+	int fd = try_keeper();
+
+	CHECK(fd >= 0);
 	return fd;
 }
 
@@ -501,7 +512,6 @@ static void another_user_is_not_listened_to(void)
 {
 	struct diary a;
 	int status;
-	char byte;
 
 	if (geteuid() != 0)
 		skip("needs root to be another user");
@@ -512,13 +522,201 @@ static void another_user_is_not_listened_to(void)
 	if (pid == 0) {
 		if (setuid(64123))
 			_exit(SKIPPED);
-		int fd = call_keeper();
-		_exit(recv(fd, &byte, 1, 0) != 0);
+		_exit(try_keeper() >= 0 || errno != EACCES);
 	}
 	waitpid(pid, &status, 0);
 	if (WEXITSTATUS(status) != SKIPPED)
 		CHECK_IS(status, 0);
 	leave(&a);
+	end_all();
+}
+
+/* ---- programs of another user, with root's broker ---- */
+
+#define STRANGER 64123
+
+/* In a process of its own; main tells it when to go on. */
+static void as_stranger(int (*run)(int from_main), int expect)
+{
+	int pair[2], status;
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(pair[0]);
+		sender = -1;
+		if (setgid(STRANGER) || setuid(STRANGER))
+			_exit(SKIPPED);
+		_exit(run(pair[1]));
+	}
+	close(pair[1]);
+	waitpid(pid, &status, 0);
+	close(pair[0]);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+		skip("only one user here");
+	CHECK_IS(status, expect << 8);
+}
+
+static void begin_with_strangers(struct diary *root)
+{
+	if (geteuid() != 0)
+		skip("needs root to be another user");
+	begin();
+	join_as(root, 1);
+	CHECK_IS(wire(root), 0);
+	CHECK(!root->relayed);
+}
+
+/* One relayed datagram: its packets, all for this lane. */
+static int take_relayed(const struct diary *d)
+{
+	struct {
+		struct vb_relay_head head;
+		uint8_t bytes[65536];
+	} m;
+	struct pollfd p = {.fd = d->lane_fd, .events = POLLIN};
+	int n = 0;
+
+	if (poll(&p, 1, LONG) != 1)
+		return 0;
+	for (ssize_t len; (len = recv(d->lane_fd, &m, sizeof(m), MSG_DONTWAIT)) > (ssize_t)sizeof(m.head);) {
+		size_t bytes = (size_t)len - sizeof(m.head), seg = m.head.seg ? m.head.seg : bytes;
+		for (size_t off = 0; off < bytes; off += seg, n++)
+			CHECK_IS((m.bytes[off + 5] << 16 | m.bytes[off + 6] << 8 | m.bytes[off + 7]) >> 14, lane_of(d));
+	}
+	return n;
+}
+
+static bool is_udp(int fd)
+{
+	int proto;
+	socklen_t len = sizeof(proto);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &proto, &len) && proto == IPPROTO_UDP;
+}
+
+static int receives_without_a_socket_of_the_group(int from_main)
+{
+	struct diary d;
+
+	join_as(&d, 2);
+	CHECK_IS(wire(&d), 0);
+	CHECK(d.relayed && d.lifeline_fd < 0);
+	for (int fd = 0; fd < 2000; fd++) /* what it has by the fork is the parent's */
+		CHECK(fd == d.lane_fd ? !is_udp(fd) : true);
+	CHECK(lane_of(&d) >= VB_FOREIGN_LANES);
+	for (int i = 0; i < 100; i++) {
+		send_to_lane(lane_of(&d));
+		CHECK_IS(take_relayed(&d), 1);
+	}
+	leave(&d);
+	return 0;
+}
+
+static void another_user_s_program_receives_without_a_socket_of_the_group(void)
+{
+	struct diary root;
+
+	begin_with_strangers(&root);
+	as_stranger(receives_without_a_socket_of_the_group, 0);
+	CHECK(reaches(&root));
+	leave(&root);
+	end_all();
+}
+
+static int writes_to_its_channel(int from_main)
+{
+	struct diary d;
+
+	join_as(&d, 2);
+	CHECK_IS(wire(&d), 0);
+	/* nothing gets into the keeper's end, a descriptor whose close takes an hour least of all */
+	CHECK(send(d.lane_fd, "x", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE);
+	/* a channel that nobody reads fills up, and that is all */
+	for (int i = 0; i < 200000; i++)
+		send_to_lane(lane_of(&d));
+	while (take_relayed(&d) > 0 && recv(d.lane_fd, NULL, 0, MSG_DONTWAIT | MSG_PEEK) >= 0)
+		;
+	send_to_lane(lane_of(&d));
+	CHECK(take_relayed(&d) >= 1);
+	leave(&d);
+	return 0;
+}
+
+static void a_channel_that_is_not_read_or_written_to_harms_nobody(void)
+{
+	struct diary root;
+
+	begin_with_strangers(&root);
+	as_stranger(writes_to_its_channel, 0);
+	CHECK(reaches(&root));
+	leave(&root);
+	end_all();
+}
+
+static int keeps_its_channel_when_it_leaves(int from_main)
+{
+	struct diary d;
+	char byte;
+
+	join_as(&d, 2);
+	CHECK_IS(wire(&d), 0);
+	int keep = dup(d.lane_fd);
+	uint32_t lane = lane_of(&d);
+	leave(&d);
+	struct pollfd p = {.fd = keep, .events = POLLIN};
+	CHECK_IS(poll(&p, 1, LONG), 1); /* its end */
+	send_to_lane(lane);
+	sleep_ms(50);
+	return recv(keep, &byte, 1, MSG_DONTWAIT) != 0;
+}
+
+static void a_channel_ends_with_the_lane(void)
+{
+	struct diary root;
+
+	begin_with_strangers(&root);
+	as_stranger(keeps_its_channel_when_it_leaves, 0);
+	leave(&root);
+	end_all();
+}
+
+static int outlives_broker_and_keeper(int from_main)
+{
+	struct diary d;
+
+	join_as(&d, 2);
+	CHECK_IS(wire(&d), 0);
+	CHECK(send(from_main, "k", 1, 0) == 1); /* the broker is killed */
+	CHECK(wait_for(&d, &d.reattached, 1, LONG));
+	send_to_lane(lane_of(&d));
+	CHECK_IS(take_relayed(&d), 1); /* by the channel it had */
+	return 0;
+}
+
+static void a_channel_outlives_the_broker(void)
+{
+	struct diary root;
+	int pair[2], status;
+	char byte;
+
+	begin_with_strangers(&root);
+	pid_t broker = broker_pid();
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (setgid(STRANGER) || setuid(STRANGER))
+			_exit(SKIPPED);
+		_exit(outlives_broker_and_keeper(pair[1]));
+	}
+	close(pair[1]);
+	if (recv(pair[0], &byte, 1, 0) == 1)
+		kill(broker, SIGKILL);
+	CHECK(wait_for(&root, &root.reattached, 1, LONG));
+	waitpid(pid, &status, 0);
+	CHECK_IS(status, 0);
+	CHECK(reaches(&root));
+	leave(&root);
 	end_all();
 }
 
@@ -565,7 +763,7 @@ static void a_keeper_holds_nothing_of_the_broker_s_and_sleeps(void)
 		sockets += !strncmp(target, "socket:", 7);
 		unix_like += strncmp(target, "socket:", 7) != 0;
 	}
-	CHECK_IS(sockets, a.nlanes + 2); /* the name's and the broker's */
+	CHECK_IS(sockets, a.nlanes + 2); /* where it listens, and the broker's */
 	CHECK_IS(unix_like, 3 + 3);      /* and a reserve, epoll, one lifeline */
 	CHECK(wait_idle(keeper));
 	leave(&a);
@@ -653,6 +851,10 @@ static const struct test tests[] = {
 	{"with few descriptors the group is smaller", with_few_descriptors_the_group_is_smaller},
 	{"programs that ask one after the other always get their lane",
 	 programs_that_ask_one_after_the_other_always_get_their_lane},
+	{"another user's program receives without a socket of the group", another_user_s_program_receives_without_a_socket_of_the_group},
+	{"a channel that is not read, or written to, harms nobody", a_channel_that_is_not_read_or_written_to_harms_nobody},
+	{"a channel ends with the lane", a_channel_ends_with_the_lane},
+	{"a channel outlives the broker", a_channel_outlives_the_broker},
 };
 
 int main(int argc, char **argv)

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/key.h"
+
 struct fake fake;
 struct vb_node fake_node;
 struct vb_device fake_device = {.dev.name = "roce_fake"};
@@ -28,9 +30,8 @@ int vb_node_get(struct vb_node **out)
 		n->hdr = n->seg;
 		n->lane = 7;
 		n->incarnation = 1;
-		n->key_secret = 0x123456789abcdef0;
 		n->qps = calloc(VB_LANE_QPS, sizeof(*n->qps));
-		n->mr_gen = calloc(VB_SEG_MRS, 1);
+		n->keys = calloc(1, sizeof(*n->keys));
 		pthread_mutex_init(&n->mr_lock, NULL);
 	}
 	*out = n;

@@ -182,10 +182,12 @@ static void an_invalidated_key_opens_nothing_until_rereg(void)
 	CHECK(vb_mr_invalidate(&fake_node, pd, local->rkey, true) == -EACCES && opens(local, BASE, 1, 0));
 	CHECK(!vb_mr_invalidate(&fake_node, pd, mr->rkey, true) && !opens(mr, BASE, 1, 0));
 	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey, true) == -EINVAL);
-	fake_node.mr_next = mr->handle - 1; /* its entry is not free */
+	fake_node.keys->drawn[0] = 1; /* the next key, */
+	fake_node.keys->drawn[1] = mr->rkey ^ 1; /* after one of its entry, which is not free */
+	fake_node.keys->left = 2;
 	struct ibv_mr *next = reg(buf, 1, BASE, 0);
 
-	CHECK(next->handle != mr->handle);
+	CHECK(next->handle == 1 && next->handle != mr->handle);
 	CHECK(!vb_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW) && opens(mr, BASE, 1, LW));
 	CHECK(!vb_dereg_mr(mr) && !vb_dereg_mr(local) && !vb_dereg_mr(next));
 }

@@ -86,20 +86,27 @@ static void capabilities_are_rounded_up_or_refused(void)
 	CHECK(!try_make(ok[1], IBV_QPT_XRC_SEND) && errno == EOPNOTSUPP);
 }
 
+/* Each comes once before any comes again, in an order that tells nothing of the next. */
 static void numbers_are_of_our_lane_and_not_used_again_soon(void)
 {
+	static bool used[VB_LANE_QPS];
 	struct ibv_qp_cap cap = {1, 1, 1, 1, 0};
-	uint32_t last = 0;
+	uint32_t last = 0, near = 0;
 
-	for (int i = 0; i < 100; i++) {
+	fake_node.qp_key[0] = 0x243f6a8885a308d3;
+	for (uint32_t i = 0; i < VB_LANE_QPS - 2; i++) {
 		struct ibv_qp *qp = try_make(cap, IBV_QPT_RC);
 
 		CHECK(VB_QP_LANE(qp->qp_num) == 7 && qp->qp_num != last && qp->qp_num != o.qp->qp_num);
+		CHECK(!used[VB_QP_INDEX(qp->qp_num)]);
+		used[VB_QP_INDEX(qp->qp_num)] = true;
+		near += qp->qp_num - last < 16;
 		CHECK(atomic_load(&fake_node.qps[VB_QP_INDEX(qp->qp_num)]) == vb_qp(qp));
 		last = qp->qp_num;
 		CHECK(!vb_destroy_qp(qp) && fake.quiesced_qpn == last &&
 		      !atomic_load(&fake_node.qps[VB_QP_INDEX(last)]));
 	}
+	CHECK(near < 100); /* 16 by chance */
 }
 
 static void a_queue_pair_of_128_costs_less_than_18_kilobytes(void)

@@ -1,10 +1,10 @@
-// fuzz_broker.c - arbitrary messages from several programs, with and without descriptors, to the broker's handler
+// fuzz_broker.c - arbitrary messages from programs of three users, with and without descriptors, to the broker's handler
 // follows: src/broker/proto.h; llvm.org/docs/LibFuzzer.html
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \
-//   src/broker/{broker,handle,hold,keeper,lanes,ports,qp1,qp1_wire,runtime,services,session,state,table}.c
-//   src/engine/cm/{answer,route}.c src/frame/*.c src/util/log.c -o fuzz_broker
+//   src/broker/{addresses,broker,confine,discard,groups,handle,hold,keeper,lanes,ports,qp1,qp1_*,relay,runtime,services,session,state,table}.c
+//   src/io/{netdev,netdev_parse,udp}.c src/engine/cm/{answer,route}.c src/frame/*.c src/util/log.c -o fuzz_broker
 #include "broker/session.h"
 
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 #define PROGRAMS 4
+#define OTHER_UID 47111 /* of program 2, and one more of program 3 */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -55,6 +56,10 @@ static struct vb_session *program(unsigned i)
 	if (vb_session_open(&broker, pair[0], &session[i]))
 		abort();
 	session_gen[i] = session[i]->gen;
+	if (i >= 2) {
+		session[i]->foreign = true;
+		session[i]->uid = OTHER_UID + i - 2;
+	}
 	return session[i];
 }
 
@@ -88,6 +93,31 @@ static void check_qp1(void)
 		abort();
 }
 
+/* Programs of two users do not meet. */
+static void check_users(void)
+{
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++) {
+		const struct vb_session *s = broker.holder[i];
+
+		if (!s)
+			continue;
+		if (broker.table.lanes[i].uid != s->uid)
+			abort();
+		for (uint32_t other = 1; other < VB_LANE_COUNT; other++) {
+			const struct vb_session *o = broker.holder[other];
+
+			if (o && o->uid != s->uid &&
+			    vb_lane_set_has(&s->introduce, other))
+				abort();
+		}
+		for (uint32_t a = 0; a < s->nanswers; a++)
+			if (!s->answers[a].err && broker.holder[s->answers[a].lane] &&
+			    broker.table.lanes[s->answers[a].lane].incarnation == s->answers[a].incarnation &&
+			    broker.holder[s->answers[a].lane]->uid != s->uid)
+				abort();
+	}
+}
+
 /* What holds after every message. */
 static void check(void)
 {
@@ -115,6 +145,7 @@ static void check(void)
 	    pending != broker.npending || held + pending != sessions || parked != broker.nparked)
 		abort();
 	check_qp1();
+	check_users();
 	for (const struct vb_parked *p = broker.parked; p; p = p->next)
 		parked--;
 	if (parked || broker.holder[0] || broker.hold.n)
@@ -241,14 +272,14 @@ static size_t one(const uint8_t *data, size_t size)
 	if (data[0] & 0x20)
 		drain(i);
 	if (data[0] & 0x80 && len >= 2)
-		vb_table_reserve(&broker.table, msg[1] % 16, geteuid(), 1 + msg[0] % 4, 7);
+		vb_table_reserve(&broker.table, msg[1] % 16, msg[1] & 16 ? OTHER_UID : geteuid(), 1 + msg[0] % 4);
 	struct vb_session *s = program(i);
 	if (data[0] & 0x08 && !s->lane)
 		attach(s);
 	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
 		static const uint8_t types[] = {0, VB_MSG_ATTACH, VB_MSG_SET_GIDS, VB_MSG_MEET, VB_MSG_STATUS, VB_MSG_DETACH,
 						VB_MSG_WIRE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_CM_SEND, VB_MSG_CM_BIND,
-						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND, VB_MSG_CM_AT_DEATH};
+						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND, VB_MSG_CM_AT_DEATH, VB_MSG_WIRE_GROUP};
 		struct vb_msg_head head = {.type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 		memcpy(msg, &head, sizeof(head));
 		if (data[1] & 0x20)

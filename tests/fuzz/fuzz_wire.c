@@ -33,7 +33,7 @@ static void check(void)
 	uint32_t unanswered = 0;
 
 	for (uint32_t i = rs->res_head; i != rs->res_tail; i++)
-		unanswered += rs->res[i % VB_WIRE_MAX_RESOURCES].next != rs->res[i % VB_WIRE_MAX_RESOURCES].packets;
+		unanswered += rs->res[i % VB_WIRE_MAX_RESOURCES].next != rs->res[i % VB_WIRE_MAX_RESOURCES].end;
 	CHECK(rs->unanswered == (fx.qp.dead && !rs->closed ? 0 : unanswered));
 	CHECK(fx.dones <= fx.taken && fx.taken <= fx.posts && fx.receipts <= given);
 	CHECK(fx.events <= 1 && (!fx.events || fx.dones == fx.taken || fx.cfg.type != VB_WIRE_RC));
@@ -42,7 +42,7 @@ static void check(void)
 
 	for (uint32_t i = 0; i < sizeof(slots) / VB_WIRE_SLOT(FX_MTU); i++)
 		kept += ((const struct vb_wire_kept *)(const void *)(slots + i * VB_WIRE_SLOT(FX_MTU)))->used;
-	CHECK(kept == rs->kept && (!kept || kept < fx.qp.ahead.n));
+	CHECK(kept == rs->kept && (!kept || kept <= fx.qp.ahead.n));
 	CHECK(!rq->mending || (rq->mend_seq <= rq->una && rq->mend_to <= rq->high && rq->mend_end <= rq->high));
 	CHECK(rq->got_to <= rq->high && rq->executed <= rq->high);
 }

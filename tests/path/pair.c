@@ -690,12 +690,12 @@ uint32_t random_next(uint64_t *s)
 	return (uint32_t)(*s >> 16);
 }
 
-bool forbid_process_vm(int err)
+static bool forbid(long call, long other, int err)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)other, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)err),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -705,4 +705,14 @@ bool forbid_process_vm(int err)
 		return false;
 	/* all threads: the adapter's too */
 	return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog);
+}
+
+bool forbid_process_vm(int err)
+{
+	return forbid(SYS_process_vm_readv, SYS_process_vm_writev, err);
+}
+
+bool forbid_preadv2(int err)
+{
+	return forbid(SYS_preadv2, SYS_preadv2, err);
 }

@@ -187,5 +187,6 @@ uint32_t random_next(uint64_t *state);
 
 /* process_vm_readv and _writev fail with this errno in the calling process from here on. False: no seccomp here. */
 bool forbid_process_vm(int err);
+bool forbid_preadv2(int err);
 
 #endif

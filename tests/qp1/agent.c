@@ -425,9 +425,9 @@ void make_req(uint8_t mad[VB_MAD_LEN], uint16_t ps, uint16_t port, uint32_t comm
 	vb_cm_encode(mad, &m);
 }
 
-void make_rep(uint8_t mad[VB_MAD_LEN], uint32_t to_comm_id, uint64_t tag)
+void make_rep(uint8_t mad[VB_MAD_LEN], const struct agent *from, uint32_t to_comm_id, uint64_t tag)
 {
-	struct vb_cm_msg m = {.attr = VB_CM_REP, .tid = tag, .rep = {.local_comm_id = 77, .remote_comm_id = to_comm_id}};
+	struct vb_cm_msg m = {.attr = VB_CM_REP, .tid = tag, .rep = {.local_comm_id = comm_id_of(from, 77), .remote_comm_id = to_comm_id}};
 
 	vb_cm_encode(mad, &m);
 }
@@ -447,9 +447,9 @@ void make_sidr_req(uint8_t mad[VB_MAD_LEN], uint16_t port, uint32_t request_id)
 	vb_cm_encode(mad, &m);
 }
 
-void make_rej_to_all(uint8_t mad[VB_MAD_LEN])
+void make_timeout(uint8_t mad[VB_MAD_LEN], uint32_t comm_id)
 {
-	struct vb_cm_msg m = {.attr = VB_CM_REJ, .rej = {.local_comm_id = 5, .reason = VB_CM_REJ_TIMEOUT}};
+	struct vb_cm_msg m = {.attr = VB_CM_REJ, .rej = {.local_comm_id = comm_id, .reason = VB_CM_REJ_TIMEOUT}};
 
 	vb_cm_encode(mad, &m);
 }

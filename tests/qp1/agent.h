@@ -64,10 +64,10 @@ void v6(uint8_t gid[16], const char *text);
 
 /* MADs. tag stands in the transaction id. */
 void make_req(uint8_t mad[VB_MAD_LEN], uint16_t ps, uint16_t port, uint32_t comm_id, uint64_t tag);
-void make_rep(uint8_t mad[VB_MAD_LEN], uint32_t to_comm_id, uint64_t tag);
+void make_rep(uint8_t mad[VB_MAD_LEN], const struct agent *from, uint32_t to_comm_id, uint64_t tag);
 void make_dreq(uint8_t mad[VB_MAD_LEN], uint32_t to_comm_id, uint32_t comm_id);
 void make_sidr_req(uint8_t mad[VB_MAD_LEN], uint16_t port, uint32_t request_id);
-void make_rej_to_all(uint8_t mad[VB_MAD_LEN]);
+void make_timeout(uint8_t mad[VB_MAD_LEN], uint32_t comm_id); /* a rejection by who never learnt the other's id */
 uint32_t comm_id_of(const struct agent *a, uint32_t rest);
 /* Decodes it, or fails the test. */
 struct vb_cm_msg cm_of(const uint8_t mad[VB_MAD_LEN]);

@@ -36,7 +36,7 @@ static void two_programs_exchange_mads_by_service_and_by_lane(void)
 	agent_send(&a, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&b, &m, LONG));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.local, lo, 16) && !memcmp(m.remote, lo, 16));
-	make_rep(mad, comm_id_of(&a, 9), 4711);
+	make_rep(mad, &b, comm_id_of(&a, 9), 4711);
 	agent_send(&b, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, &m, LONG));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)));
@@ -117,7 +117,8 @@ static void a_listener_that_died_is_nobody(void)
 	agent_end(&c);
 }
 
-static void a_rejection_of_an_unknown_id_goes_to_all(void)
+/* One datagram is not one for each program of the host. */
+static void a_rejection_that_names_no_program_goes_to_who_has_the_request(void)
 {
 	struct agent a, b, c;
 	uint8_t mad[VB_MAD_LEN];
@@ -126,15 +127,45 @@ static void a_rejection_of_an_unknown_id_goes_to_all(void)
 	agent_start(&a);
 	agent_start(&b);
 	agent_start(&c);
-	agent_close(&c);
-	make_rej_to_all(mad);
+	serve(&b, VB_PS_TCP, PORT);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 5), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, NULL, LONG));
 	CHECK(agent_take(&b, NULL, LONG));
+	make_timeout(mad, comm_id_of(&a, 6));
+	agent_send(&a, lo, lo, 0, mad, 1);
+	make_timeout(mad, comm_id_of(&a, 5));
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, NULL, LONG));
+	CHECK_IS(agent_count(&a), 0);
+	CHECK_IS(agent_count(&b), 0);
 	CHECK_IS(agent_count(&c), 0);
 	agent_end(&a);
 	agent_end(&b);
 	agent_end(&c);
+}
+
+static void an_id_or_an_address_of_somebody_else_is_not_sent_from(void)
+{
+	struct agent a, b;
+	struct arrived m;
+	uint8_t mad[VB_MAD_LEN], elsewhere[16];
+
+	begin();
+	v4(elsewhere, "192.0.2.7");
+	agent_start(&a);
+	agent_start(&b);
+	serve(&b, VB_PS_TCP, PORT);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&b, 5), 1); /* b's lane */
+	agent_send(&a, lo, lo, 0, mad, 1);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 5), 2);
+	agent_send(&a, elsewhere, lo, 0, mad, 1);
+	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 5), 3);
+	agent_send(&a, lo, lo, 0, mad, 1);
+	CHECK(agent_take(&b, &m, LONG));
+	CHECK_IS(cm_of(m.mad).tid, 3);
+	CHECK_IS(agent_count(&b), 0);
+	agent_end(&a);
+	agent_end(&b);
 }
 
 static void nonsense_is_dropped(void)
@@ -398,7 +429,7 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 		CHECK(got);
 		agent_count(&b);
 		CHECK_IS(agent_count(&a), 0); /* nothing was rejected meanwhile */
-		make_rep(mad, comm_id_of(&a, 9), 4711);
+		make_rep(mad, &b, comm_id_of(&a, 9), 4711);
 		agent_send(&b, lo, lo, 0, mad, 1);
 		CHECK(agent_take(&a, &m, LONG));
 		CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), EADDRINUSE);
@@ -746,7 +777,7 @@ static void programs_that_want_the_wire_have_it(void)
 	agent_send(&a, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&b, &m, LONG));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.remote, lo, 16));
-	make_rep(mad, comm_id_of(&a, 1), 1);
+	make_rep(mad, &b, comm_id_of(&a, 1), 1);
 	agent_send(&b, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, &m, LONG));
 	CHECK(packets_of("lo") >= before + 2);
@@ -774,7 +805,8 @@ int main(int argc, char **argv)
 		{"who asks for a service of nobody is rejected", who_asks_for_a_service_of_nobody_is_rejected},
 		{"a binding alone does not listen", a_binding_alone_does_not_listen},
 		{"a listener that died is nobody", a_listener_that_died_is_nobody},
-		{"a rejection of an unknown id goes to all", a_rejection_of_an_unknown_id_goes_to_all},
+		{"a rejection that names no program goes to who has the request", a_rejection_that_names_no_program_goes_to_who_has_the_request},
+		{"an id or an address of somebody else is not sent from", an_id_or_an_address_of_somebody_else_is_not_sent_from},
 		{"nonsense is dropped", nonsense_is_dropped},
 		{"a port has one owner for each address", a_port_has_one_owner_for_each_address},
 		{"both may reuse a port until one listens", both_may_reuse_a_port_until_one_listens},

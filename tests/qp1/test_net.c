@@ -115,7 +115,7 @@ static void exchange(struct agent *a, struct agent *b, const uint8_t *of_a, cons
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(a, 9), ++tag);
 	expect(a, of_a, of_b, ifindex, mad, b, &m);
 	CHECK(m.ifindex != 0);
-	make_rep(mad, comm_id_of(a, 9), tag);
+	make_rep(mad, b, comm_id_of(a, 9), tag);
 	expect(b, of_b, of_a, m.ifindex, mad, a, &m);
 	CHECK_IS(m.ifindex, if_nametoindex("cable"));
 }
@@ -289,7 +289,7 @@ static void a_foreign_host_can_talk_to_it(void)
 	send_foreign(&right, mad);
 	CHECK(agent_take(&b, &m, LONG));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.local, b4, 16) && !memcmp(m.remote, a4, 16));
-	make_rep(mad, 0x12345678, 8);
+	make_rep(mad, &b, 0x12345678, 8);
 	agent_send(&b, b4, a4, 0, mad, 1);
 	CHECK(take_foreign(out, LONG));
 	CHECK(!memcmp(mad, out, sizeof(mad)));
@@ -518,7 +518,7 @@ static void storm_mad(uint8_t mad[VB_MAD_LEN], uint32_t n)
 		make_dreq(mad, n * 0x9e3779b1u, n);
 		break;
 	case 6:
-		make_rep(mad, n * 0x9e3779b1u, n);
+		make_rep(mad, &(struct agent){.lane = n}, n * 0x9e3779b1u, n);
 		break;
 	default:
 		make_req(mad, VB_PS_TCP, PORT, n, n);

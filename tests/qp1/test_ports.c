@@ -4,6 +4,9 @@
 #include "broker/ports.h"
 
 #include <errno.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -15,8 +18,23 @@
 
 #define SOMEBODY 47111
 
-/* A process of that user; with users of its own, where it has every capability. */
-static pid_t process_of(uid_t uid, bool own_users, int *pid_fd)
+/* Root may give a process an ambient capability, which it keeps as another user. */
+static bool make_ambient(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, data))
+		return false;
+	data[0].inheritable |= 1u << CAP_NET_BIND_SERVICE;
+	return !syscall(SYS_capset, &head, data) && !prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_BIND_SERVICE, 0, 0);
+}
+
+enum kind { PLAIN, AMBIENT, EFFECTIVE, OWN_USERS };
+
+/* A process of that user. EFFECTIVE: as one that has become another program, with capabilities of that. OWN_USERS: in a user
+ * namespace of its own, where it has every capability. */
+static pid_t process_of(uid_t uid, enum kind kind, int *pid_fd)
 {
 	int ready[2];
 	char byte;
@@ -25,9 +43,12 @@ static pid_t process_of(uid_t uid, bool own_users, int *pid_fd)
 	pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (uid && setresuid(uid, uid, uid))
+		if (kind == AMBIENT && !make_ambient())
 			_exit(1);
-		if (own_users && unshare(CLONE_NEWUSER))
+		prctl(PR_SET_SECUREBITS, kind == AMBIENT ? SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP : 0);
+		if (uid && kind != EFFECTIVE && setresuid(uid, uid, uid))
+			_exit(1);
+		if (kind == OWN_USERS && unshare(CLONE_NEWUSER))
 			_exit(1);
 		if (write(ready[1], "R", 1) != 1)
 			_exit(1);
@@ -59,7 +80,7 @@ static void low_ports_are_roots(void)
 	int pid_fd;
 
 	own_network();
-	pid_t pid = process_of(SOMEBODY, false, &pid_fd);
+	pid_t pid = process_of(SOMEBODY, PLAIN, &pid_fd);
 	CHECK(vb_port_allowed(80, 0, pid, pid_fd));
 	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd));
 	CHECK(vb_port_allowed(1024, SOMEBODY, pid, pid_fd));
@@ -71,13 +92,36 @@ static void a_capability_counts_where_it_is_of_our_users(void)
 	int pid_fd;
 
 	own_network();
-	pid_t pid = process_of(0, false, &pid_fd);
+	pid_t pid = process_of(SOMEBODY, AMBIENT, &pid_fd);
 	CHECK(vb_port_allowed(80, SOMEBODY, pid, pid_fd));
 	kill(pid, SIGKILL);
 	CHECK(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
 	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd)); /* the number may be another's by now */
-	pid = process_of(SOMEBODY, true, &pid_fd);
+	pid = process_of(SOMEBODY, OWN_USERS, &pid_fd);
 	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd));
+}
+
+/* A child keeps the connection, and its parent, whose pid it shows, becomes a set-user-ID program. */
+static void what_a_process_has_become_gives_its_child_nothing(void)
+{
+	int pid_fd;
+
+	own_network();
+	pid_t pid = process_of(0, EFFECTIVE, &pid_fd);
+	CHECK(!vb_port_allowed(80, SOMEBODY, pid, pid_fd));
+}
+
+static void the_holder_of_a_port_is_named(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(4791)};
+	uid_t uid = 4711;
+
+	own_network();
+	CHECK(!vb_port_holder(4791, &uid));
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0);
+	CHECK(vb_port_holder(4791, &uid) && uid == geteuid());
+	close(fd);
 }
 
 int main(int argc, char **argv)
@@ -86,6 +130,8 @@ int main(int argc, char **argv)
 		{"the ephemeral range is the kernel's", the_ephemeral_range_is_the_kernels},
 		{"low ports are root's", low_ports_are_roots},
 		{"a capability counts where it is of our users", a_capability_counts_where_it_is_of_our_users},
+		{"what a process has become gives its child nothing", what_a_process_has_become_gives_its_child_nothing},
+		{"the holder of a port is named", the_holder_of_a_port_is_named},
 	};
 
 	if (geteuid())

@@ -176,6 +176,85 @@ static void it_forgets_nobody_and_keeps_nobody(void)
 	clear();
 }
 
+/* ---- other users' ---- */
+
+static const struct vb_port_range wide = {.low = 32768, .high = 60999, .start = 12345};
+
+static int add_of(uid_t uid, uint32_t lane, uint32_t id, uint16_t port, struct vb_binding **out)
+{
+	struct vb_port_range from = wide;
+	struct vb_binding want = of(lane, id, port, 0), *b;
+
+	from.start += id * 7919 + lane;
+	want.uid = uid;
+	want.foreign = uid != 0;
+	want.reuse = port;
+	return vb_service_bind(&t, &want, &from, out ? out : &b);
+}
+
+/* So many bindings of one port has a user, so many all of them together; the broker's own user has his. */
+static void nobody_crowds_a_port(void)
+{
+	for (uint32_t i = 1; i <= VB_MAX_AT_PORT_USER; i++)
+		CHECK(add_of(7, 1, i, 7, NULL) == 0);
+	CHECK(add_of(7, 1, 100, 7, NULL) == ENOSPC && add_of(7, 2, 100, 7, NULL) == ENOSPC);
+	for (uint32_t uid = 8; uid < 7 + VB_MAX_AT_PORT / VB_MAX_AT_PORT_USER; uid++)
+		for (uint32_t i = 1; i <= VB_MAX_AT_PORT_USER; i++)
+			CHECK(add_of(uid, uid, i, 7, NULL) == 0);
+	CHECK(add_of(1000, 700, 1, 7, NULL) == ENOSPC);
+	for (uint32_t i = 1; i <= 5000; i++)
+		CHECK(add_of(0, 800, i, 7, NULL) == 0);
+	vb_services_forget(&t, 1);
+	CHECK(add_of(1000, 700, 1, 7, NULL) == 0);
+	clear();
+	CHECK(t.foreign == 0 && !t.users);
+}
+
+static uint32_t all_he_can(uid_t uid, uint32_t lane)
+{
+	uint32_t n = 0;
+
+	while (add_of(uid, lane + n / VB_MAX_BINDINGS_EACH, n + 1, 0, NULL) == 0)
+		n++;
+	return n;
+}
+
+/* However many users take all the ports they can: there are some for one more, and an eighth for the broker's own. */
+static void users_do_not_take_all_ports(void)
+{
+	uint32_t all = 28232, first = all_he_can(1, 1), second = all_he_can(2, 3), third = all_he_can(3, 5);
+
+	CHECK(first > all / 3 && second > all / 6 && third > all / 12);
+	CHECK(first + second + third == t.foreign_ephemeral);
+	for (uid_t uid = 4; uid < 50; uid++)
+		all_he_can(uid, uid * 2);
+	CHECK(t.foreign_ephemeral <= all - all / 8);
+	CHECK(add_of(1, 1, 70000, 40000, NULL) == ENOSPC); /* named, it is one of them */
+	CHECK(add_of(60, 500, 1, 7, NULL) == 0);           /* others are free */
+	for (uint32_t i = 1; i <= all / 8; i++)
+		CHECK(add_of(0, 900, i, 0, NULL) == 0);
+	clear();
+	CHECK(t.foreign_ephemeral == 0 && !t.users);
+}
+
+/* Numbers that were in one bucket when the hash had no key. */
+static void numbers_are_not_chosen_to_collide(void)
+{
+	uint32_t longest = 0;
+
+	for (uint32_t i = 0; i < 8192; i++)
+		CHECK(add_of(0, 1, 1 + i * VB_SERVICE_BUCKETS, (uint16_t)(1 + i), NULL) == 0);
+	for (uint32_t i = 0; i < VB_SERVICE_BUCKETS; i++) {
+		uint32_t n = 0;
+
+		for (const struct vb_binding *b = t.by_id[i]; b; b = b->next_id)
+			n++;
+		longest = n > longest ? n : longest;
+	}
+	CHECK(longest < 1024);
+	clear();
+}
+
 int main(void)
 {
 	one_address_on_two_interfaces_is_two();
@@ -184,6 +263,9 @@ int main(void)
 	the_range_of_ports_has_an_end();
 	a_program_has_so_many_and_others_theirs();
 	it_forgets_nobody_and_keeps_nobody();
+	nobody_crowds_a_port();
+	users_do_not_take_all_ports();
+	numbers_are_not_chosen_to_collide();
 	puts("ok   services: bindings, conflicts, ports");
 	return 0;
 }

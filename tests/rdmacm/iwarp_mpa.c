@@ -393,6 +393,43 @@ static void one_who_does_not_finish_is_closed(void)
 	drop_end(&listener);
 }
 
+static int tcp_from(const char *host, unsigned port)
+{
+	union address a = at("127.0.0.1", port), own = at(host, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	MUST(bind(fd, &own.sa, sizeof(own.sin)));
+	MUST(connect(fd, &a.sa, sizeof(a.sin)));
+	return fd;
+}
+
+static void a_crowd_of_one_host_crowds_out_its_own(void)
+{
+	enum { CROWD = 300 };
+	struct end listener, server;
+	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
+	struct bytes b = frame(false, 0, 1, "here", 4);
+	int fd = tcp_to(port), crowd[CROWD];
+
+	CHECK(send(fd, b.at, 10, MSG_NOSIGNAL) == 10); /* the rest is slow to come */
+	REACHES(1, accepted);
+	for (unsigned i = 0; i < CROWD; i++)
+		crowd[i] = tcp_from("127.0.0.2", port);
+	REACHES(CROWD + 1, accepted);
+	CHECK(send(fd, b.at + 10, b.len - 10, MSG_NOSIGNAL) == (ssize_t)b.len - 10);
+	struct rdma_cm_event *e = requested(&listener, &server);
+
+	CHECK(data_is(e, "here"));
+	MUST(rdma_ack_cm_event(e));
+	MUST(rdma_destroy_id(server.id));
+	close(fd);
+	for (unsigned i = 0; i < CROWD; i++)
+		close(crowd[i]);
+	lives(0);
+	drop_end(&listener);
+}
+
 static void many_who_say_nothing_keep_nobody_out(void)
 {
 	struct end listener, server;
@@ -451,6 +488,7 @@ int main(int argc, char **argv)
 	        T(what_is_no_request_is_closed),
 	        T(one_who_does_not_finish_is_closed),
 	        T(many_who_say_nothing_keep_nobody_out),
+	        T(a_crowd_of_one_host_crowds_out_its_own),
 	        T(thousands_who_come_and_go_leave_nothing),
 	};
 

@@ -300,6 +300,37 @@ static void forged_requests_leave_nothing_behind(void)
 	finish_pair(&listener, &client, &server);
 }
 
+static void one_host_fills_half_a_backlog(void)
+{
+	enum { BACKLOG = 128, FORGED = 300 };
+	struct end listener;
+	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, BACKLOG), of_stranger = 0, of_third = 0;
+	struct rdma_cm_event *e;
+	struct vb_cm_msg msg;
+
+	for (unsigned i = 0; i <= FORGED; i++) {
+		const uint8_t *from = i == FORGED ? third : stranger;
+
+		forge(&msg, port, from, loopback);
+		msg.tid = i;
+		msg.req.local_comm_id = 1000 + i;
+		msg.req.local_qpn = 1000 + i;
+		inject(&msg, from, loopback);
+	}
+	while (event_waits(listener.ch)) {
+		e = fetch(listener.ch, RDMA_CM_EVENT_CONNECT_REQUEST);
+		const struct sockaddr_in *a = (struct sockaddr_in *)rdma_get_peer_addr(e->id);
+
+		of_stranger += !memcmp(&a->sin_addr, stranger + 12, 4);
+		of_third += !memcmp(&a->sin_addr, third + 12, 4);
+		MUST(rdma_destroy_id(e->id));
+		MUST(rdma_ack_cm_event(e));
+	}
+	CHECK_INT(of_stranger, BACKLOG / 2);
+	CHECK_INT(of_third, 1);
+	drop_end(&listener);
+}
+
 /* Messages of a real connection with bytes changed, while it lives: it may end, the program may not. */
 static uint8_t caught[64][VB_QP1_MAD];
 static unsigned n_caught;
@@ -368,6 +399,7 @@ int main(int argc, char **argv)
 	        T(nobody_has_our_packets_sent_to_a_third),
 	        T(headers_that_are_none_are_refused),
 	        T(forged_requests_leave_nothing_behind),
+	        T(one_host_fills_half_a_backlog),
 	        T(changed_messages_do_no_harm),
 	};
 

@@ -821,6 +821,21 @@ static void what_a_stream_holds_at_the_end_arrives(void)
 	CHECK(waitpid(pid, &status, 0) == pid && !status && !close(c) && !close(l));
 }
 
+/* A number that the kernel gives out again is no longer the socket's that had it. */
+static void what_is_closed_by_a_range_is_closed(void)
+{
+	struct pair p = connected();
+	int end[2];
+	char c = 0;
+
+	CHECK(!syscall(SYS_close_range, p.a, p.a, 0));
+	CHECK(!pipe(end) && (end[0] == p.a || end[1] == p.a || fcntl(end[1], F_DUPFD, p.a) == p.a));
+	CHECK(write(end[1] == p.a || end[0] == p.a ? end[1] : p.a, "x", 1) == 1 && !fcntl(end[0], F_SETFL, O_NONBLOCK));
+	CHECK(read(end[0], &c, 1) == 1 && c == 'x');
+	CHECK(read(p.b, &c, 1) == 0); /* the peer sees the end */
+	CHECK(!close(end[0]) && !close(end[1]) && !close(p.b));
+}
+
 int main(int argc, char **argv)
 {
 	where = argc > 1 ? argv[1] : "127.0.0.1";
@@ -843,6 +858,7 @@ int main(int argc, char **argv)
 	R(what_succeeds_leaves_errno_alone);
 	R(accepting_may_be_put_off_until_data_comes);
 	R(what_is_closed_by_its_number_is_closed);
+	R(what_is_closed_by_a_range_is_closed);
 	R(options_are_those_of_a_socket);
 	R(many_messages_go_with_one_call);
 	R(a_file_is_sent_and_a_pipe_is_spliced);

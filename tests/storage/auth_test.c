@@ -680,6 +680,294 @@ static void a_secret_that_changes_ends_what_stood_on_it(void)
 	close_both();
 }
 
+/* A challenge with an exponential costs milliseconds of the one thread that serves all. */
+static bool challenged(void)
+{
+	struct nv_negotiate n = {.tid = 3, .hashes = 0xe, .groups = 1u << NV_DH_2048};
+	uint8_t m[NV_AUTH_MAX];
+	uint16_t tid;
+	struct host *h = connected();
+
+	SAME(send_message(h, m, nv_negotiate_encode(&n, m)), 0);
+	SAME(command_of(h, NV_FCT_AUTH_RECEIVE, 1024), 0);
+	bool is = nv_auth_kind(h->in, 1024, &tid) == NV_AUTH_CHALLENGE;
+
+	CHECK(is == !h->asked_to_close);
+	host_close(h);
+	return is;
+}
+
+static void whoever_tries_in_vain_is_not_served_for_ever(void)
+{
+	unsigned n = 0;
+
+	open_both();
+	target.now = 1000000;
+	target_has(right, proof, 0, NV_DH_2048);
+	for (int i = 0; i < 20; i++)
+		SAME(try_admin(), 0); /* these are not in vain */
+	while (n < 1000 && challenged())
+		n++;
+	SAME(n, 256);
+	target.now += 640;
+	for (n = 0; n < 1000 && challenged();)
+		n++;
+	SAME(n, 10);
+	target.now += 20000; /* all is forgotten */
+	SAME(try_admin(), 0);
+	for (unsigned i = 0; i < NT_PEER_BUCKETS; i++)
+		CHECK(!target.peers[i]);
+	close_both();
+}
+
+/* ---- a stranger who knows the names of a host, and has no secret ---- */
+
+static struct medium *medium;
+
+static void open_with_medium(void)
+{
+	open_both();
+	client_has(right, NULL);
+	medium = medium_open(1 << 20, 512);
+	medium_add(medium, 1);
+}
+
+static void close_with_medium(void)
+{
+	close_both();
+	free(medium->bytes);
+	free(medium);
+}
+
+static void enable(struct host *h)
+{
+	SAME(property_set(h, NV_PROP_CC, 0x460001, 0).status, 0);
+	SAME(property_get(h, NV_PROP_CSTS, 0).result, NV_CSTS_RDY);
+}
+
+static void come_in(struct host **admin, struct host **io)
+{
+	*admin = host_open();
+	SAME(try_queue(*admin, 0, 0), 0);
+	enable(*admin);
+	*io = host_open();
+	SAME(try_queue(*io, 1, (*admin)->q.ctrl->id), 0);
+}
+
+/* The loss happens while the host is away. */
+static void lose_behind(void)
+{
+	nt_lost(subsystem->ns[1]);
+}
+
+static uint16_t flush(struct host *io)
+{
+	return host_do(io, io_command(NV_IO_FLUSH, 0, 1)).status;
+}
+
+static void a_stranger_does_not_take_what_a_host_is_still_to_be_told(void)
+{
+	struct host *admin, *io;
+
+	open_with_medium();
+	for (int when = 0; when < 2; when++) { /* it comes and goes before the host is back, or stays */
+		come_in(&admin, &io);
+		host_close(io);
+		host_close(admin);
+		lose_behind();
+		struct host *stranger = connected();
+
+		if (!when)
+			host_close(stranger);
+		come_in(&admin, &io);
+		SAME(flush(io), NV_WRITE_FAULT | NV_DNR);
+		SAME(flush(io), 0);
+		if (when)
+			host_close(stranger);
+		SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status, 0);
+		host_close(io);
+		host_close(admin);
+	}
+	close_with_medium();
+}
+
+static void a_host_with_its_own_secret_does_not_take_anothers_loss_by_its_identifier(void)
+{
+	struct nt_secrets s = {.host = secret_of(wrong), .groups = 1};
+	struct host *admin, *io;
+
+	open_with_medium();
+	CHECK(nt_subsystem_allow(subsystem, OTHER));
+	nt_subsystem_secrets(subsystem, OTHER, &s);
+	come_in(&admin, &io);
+	host_close(io);
+	host_close(admin);
+	lose_behind();
+	strcpy(who.host_nqn, OTHER);
+	who.secret = secret_of(wrong);
+	come_in(&admin, &io);
+	SAME(flush(io), 0); /* it has lost nothing */
+	host_close(io);
+	host_close(admin);
+	client_has(right, NULL);
+	come_in(&admin, &io);
+	SAME(flush(io), NV_WRITE_FAULT | NV_DNR);
+	host_close(io);
+	host_close(admin);
+	close_with_medium();
+}
+
+static void a_stranger_does_not_take_the_place_of_an_io_queue(void)
+{
+	open_with_medium();
+	struct host *admin = host_open(), *stranger = host_open(), *io = host_open(), *second = host_open();
+
+	SAME(try_queue(admin, 0, 0), 0);
+	enable(admin);
+	uint16_t id = admin->q.ctrl->id;
+
+	SAME(host_do(stranger, connect_command(stranger, 1, id)).result >> 16, NV_AUTHREQ_ATR >> 16);
+	SAME(try_queue(second, 1, id), 0); /* the host's own */
+	SAME(flush(second), 0);
+	SAME(try_queue(io, 1, id), (unsigned long long)-EIO); /* the place is taken by now */
+	uint64_t seen = admin->q.ctrl->seen, errors = admin->q.ctrl->errors;
+
+	target.now += 1000;
+	SAME(host_do(stranger, io_command(NV_IO_READ, 0, 1)).status, NV_AUTH_REQUIRED | NV_DNR);
+	SAME(admin->q.ctrl->seen, seen); /* nor does it keep the controller alive, or fill its log */
+	SAME(admin->q.ctrl->errors, errors);
+	target.now += NT_AUTH_MS;
+	nt_target_tick(&target);
+	CHECK(stranger->asked_to_close && !second->asked_to_close && !admin->asked_to_close);
+	host_close(stranger);
+	host_close(second);
+	host_close(io);
+	host_close(admin);
+	close_with_medium();
+}
+
+static void a_host_counts_for_itself_when_it_has_proven_who_it_is(void)
+{
+	struct host *admin, *io;
+
+	open_with_medium();
+	struct host *stranger = connected();
+	struct nt_peer *street = stranger->q.owner;
+
+	come_in(&admin, &io);
+	CHECK(admin->q.owner == io->q.owner && io->q.owner != street && io->q.owner->proven);
+	SAME(street->queues, 1);
+	SAME(target.guest_count[NT_GUEST_STRANGER], 1); /* until then it is one of them */
+	SAME(street->memory, 0);
+	SAME(io->q.owner->memory, 0);
+	nt_peers_limit(&target, 64, 2); /* from wherever it comes */
+	struct host *third = host_open();
+
+	try_queue(third, 2, admin->q.ctrl->id);
+	CHECK(third->asked_to_close && !third->q.authenticated);
+	host_close(third);
+	SAME(flush(io), 0);
+	host_close(stranger);
+	host_close(io);
+	host_close(admin);
+	SAME(target.guest_count[NT_GUEST_STRANGER], 0);
+	for (unsigned i = 0; i < NT_PEER_BUCKETS; i++)
+		CHECK(!target.peers[i]);
+	close_with_medium();
+}
+
+static void of_two_queues_that_prove_it_the_first_has_the_place(void)
+{
+	struct nv_negotiate n = {.tid = 3, .hashes = 0xe, .groups = 1};
+	uint8_t m[NV_AUTH_MAX];
+
+	open_with_medium();
+	struct host *admin = host_open(), *late = host_open(), *first = host_open();
+
+	SAME(try_queue(admin, 0, 0), 0);
+	enable(admin);
+	uint16_t id = admin->q.ctrl->id;
+
+	SAME(host_do(late, connect_command(late, 1, id)).status, 0);
+	SAME(try_queue(first, 1, id), 0);
+	struct vn_link l = {.transport = &transport, .deadline = vn_now() + 60000, .why = why};
+
+	wire.h = late;
+	memset(&wire.q, 0, sizeof(wire.q));
+	SAME(vn_queue_init(&wire.q, &transport, 1, 31), 0);
+	vn_ctl_authenticate(&l, &wire.q, &who, SUBNQN);
+	vn_queue_fini(&wire.q);
+	CHECK(late->asked_to_close && !late->q.authenticated);
+	SAME(send_message(late, m, nv_negotiate_encode(&n, m)), 0);
+	SAME(host_do(late, io_command(NV_IO_READ, 0, 1)).status, NV_AUTH_REQUIRED | NV_DNR);
+	SAME(flush(first), 0);
+	host_close(late);
+	SAME(flush(first), 0);
+	host_close(first);
+	host_close(admin);
+	close_with_medium();
+}
+
+static void a_stranger_is_not_told_that_a_host_is_still_busy(void)
+{
+	struct host *admin, *io;
+
+	open_with_medium();
+	come_in(&admin, &io);
+	medium->slow = true;
+	host_post(io, io_command(NV_IO_WRITE, 0, 1), 0);
+	nt_queue_close(&io->q);
+	host_close(admin);
+	CHECK(!io->gone);
+	struct host *stranger = connected(), *again = host_open(), *late = host_open(); /* answered at once */
+
+	SAME(try_queue(again, 0, 0), 0);
+	SAME(try_queue(late, 0, 0), 0);
+	struct nv_sqe set = {.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_SET, .cdw = {0, NV_PROP_CC, 0x460001}};
+	uint16_t cid = host_post(late, set, 0);
+
+	SAME(nt_target_tick(&target), target.now + NT_CONNECT_MS);
+	target.now += NT_CONNECT_MS;
+	nt_target_tick(&target);
+	SAME(host_answer(late, cid)->status, NV_CONNECT_BUSY);
+	host_settle(late);
+	host_close(late);
+	cid = host_post(again, set, 0); /* the host itself waits when it has proven who it is */
+	CHECK(!host_answer(again, cid));
+	medium_go(medium);
+	CHECK(io->gone);
+	SAME(host_answer(again, cid)->status, 0);
+	host_settle(again);
+	SAME(property_get(again, NV_PROP_CSTS, 0).result, NV_CSTS_RDY);
+	medium->slow = false;
+	free(io);
+	host_close(stranger);
+	host_close(again);
+	close_with_medium();
+}
+
+static void what_waits_to_be_enabled_may_go(void)
+{
+	struct host *admin, *io;
+
+	open_with_medium();
+	come_in(&admin, &io);
+	medium->slow = true;
+	host_post(io, io_command(NV_IO_WRITE, 0, 1), 0);
+	nt_queue_close(&io->q);
+	host_close(admin);
+	struct host *again = host_open();
+
+	SAME(try_queue(again, 0, 0), 0);
+	host_post(again, (struct nv_sqe){.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_SET, .cdw = {0, NV_PROP_CC, 0x460001}}, 0);
+	host_close(again);
+	CHECK(!target.connects);
+	medium_go(medium);
+	medium->slow = false;
+	free(io);
+	close_with_medium();
+}
+
 int main(void)
 {
 	RUN(every_hash_and_group_lets_the_host_in);
@@ -702,5 +990,13 @@ int main(void)
 	RUN(commands_that_make_no_sense_are_refused);
 	RUN(whoever_does_not_get_to_the_end_goes);
 	RUN(a_secret_that_changes_ends_what_stood_on_it);
+	RUN(whoever_tries_in_vain_is_not_served_for_ever);
+	RUN(a_stranger_does_not_take_what_a_host_is_still_to_be_told);
+	RUN(a_host_with_its_own_secret_does_not_take_anothers_loss_by_its_identifier);
+	RUN(a_stranger_does_not_take_the_place_of_an_io_queue);
+	RUN(a_host_counts_for_itself_when_it_has_proven_who_it_is);
+	RUN(of_two_queues_that_prove_it_the_first_has_the_place);
+	RUN(a_stranger_is_not_told_that_a_host_is_still_busy);
+	RUN(what_waits_to_be_enabled_may_go);
 	return 0;
 }

@@ -63,7 +63,11 @@ static struct {
 	uint16_t maxcmd;    /* commands that it takes at a time, 0: what a queue holds */
 	bool deallocates;   /* the last write of zeroes was to */
 	uint32_t nsid;      /* of the last read that was answered */
+	uint8_t shift;      /* of its blocks, 0: 9; with others it keeps what is written */
 } fake;
+
+#define KEPT (4u << 20)
+static uint8_t kept[KEPT];
 
 struct conn {
 	int fd;
@@ -170,19 +174,19 @@ static void identify(struct conn *c)
 {
 	static const uint8_t nothing[4096];
 	uint8_t d[4096] = {0};
-	uint8_t shift = fake.how == BLOCK_SIZE_ZERO ? 0 : fake.how == BLOCK_SIZE_HUGE ? 63 : 9;
+	uint8_t shift = fake.how == BLOCK_SIZE_ZERO ? 0 : fake.how == BLOCK_SIZE_HUGE ? 63 : fake.shift ? fake.shift : 9;
 
 	switch (c->sqe.cdw[0] & 0xff) {
 	case NV_CNS_CTRL:
 		memcpy(d + 24, "hostile\"\n\x01model", 15);
-		d[77] = 4;
+		d[77] = fake.shift ? 0 : 4;
 		d[520] = 0x0d;
 		nv_put16(d + 514, fake.maxcmd);
 		nv_put32(d + 80, fake.wzsl ? 0x00020000 : 0);
 		nv_put32(d + 1792, (INLINE + 64) / 16);
 		break;
 	case NV_CNS_NS:
-		nv_put64(d, fake.how == NO_BLOCKS ? 0 : fake.how == SIZE_OVERFLOW ? UINT64_MAX / 2 : BLOCKS);
+		nv_put64(d, fake.how == NO_BLOCKS ? 0 : fake.how == SIZE_OVERFLOW ? UINT64_MAX / 2 : fake.shift ? KEPT >> fake.shift : BLOCKS);
 		d[119] = (uint8_t)(fake.nguid ? fake.nguid + c->sqe.nsid : 0);
 		d[33] = fake.dlfeat;
 		nv_put32(d + 128, (uint32_t)shift << 16 | (fake.how == METADATA ? 8 : 0));
@@ -262,6 +266,20 @@ static void read_random(struct conn *c)
 	shutdown(c->fd, SHUT_WR);
 }
 
+static uint8_t *kept_at(const struct conn *c)
+{
+	return kept + ((uint64_t)c->sqe.cdw[0] << fake.shift) % KEPT;
+}
+
+static void read_kept(struct conn *c, uint32_t length)
+{
+	for (uint32_t at = 0, n; at < length; at += n) {
+		n = length - at < BUFFER ? length - at : BUFFER;
+		data(c, at + n == length ? NV_TCP_LAST : 0, c->sqe.cid, at, kept_at(c) + at, n);
+	}
+	answer(c, c->sqe.cid, 0, 0);
+}
+
 static void misread(struct conn *c, uint32_t length)
 {
 	static const uint8_t d[2 * BUFFER];
@@ -320,6 +338,8 @@ static void take_data(struct conn *c, uint32_t length)
 		fake.too_long += n > (fake.h2c ? fake.h2c : 65536);
 		if (n > length || h[3] < sizeof(h) || !receive(c->fd, c->pdu, skip) || !receive(c->fd, c->pdu, n))
 			return;
+		if (fake.shift)
+			memcpy(kept_at(c) + nv_get32(h + 12) % KEPT, c->pdu, n);
 		length -= n;
 	}
 }
@@ -357,12 +377,14 @@ static void count_cut(struct conn *c)
 
 static void command(struct conn *c)
 {
-	uint32_t length = ((c->sqe.cdw[2] & 0xffff) + 1) * BLOCK;
+	uint32_t length = ((c->sqe.cdw[2] & 0xffff) + 1) << (fake.shift ? fake.shift : 9);
 
 	if (c->sqe.opcode == NV_FABRICS)
 		fabrics(c);
 	else if (!c->qid)
 		admin(c);
+	else if (c->sqe.opcode == NV_IO_READ && fake.shift)
+		read_kept(c, length);
 	else if (c->sqe.opcode == NV_IO_READ)
 		misread(c, length);
 	else if (c->sqe.opcode == NV_IO_WRITE && length > INLINE)
@@ -748,8 +770,51 @@ static void zeroes_may_be_deallocated_where_that_reads_as_zeroes(void)
 	fake.dlfeat = 0;
 }
 
-int main(void)
+static const char *disk_program;
+
+static void copy(const char *from, const char *to)
 {
+	char line[600];
+
+	snprintf(line, sizeof(line), "timeout 60 '%s' --quiet --queue-depth=1 copy %s %s", disk_program, from, to);
+	SAME(system(line), 0);
+}
+
+/* Its blocks are larger than the tool's chunks: what it gets of them has room all the same. */
+static void a_disk_with_large_blocks_is_copied(void)
+{
+	static uint8_t file[KEPT];
+	char url[200], in[] = "/tmp/client_hostile.XXXXXX", out[] = "/tmp/client_hostile.XXXXXX";
+	int fd = mkstemp(in), back = mkstemp(out);
+	uint64_t seed = 5;
+	uint32_t length = (3u << 19) + 100;
+
+	fake.how = HONEST;
+	for (fake.shift = 19; fake.shift <= 20; fake.shift++) {
+		for (uint32_t i = 0; i < length; i++)
+			file[i] = (uint8_t)draw(&seed);
+		memset(file + length, 0x5a, KEPT - length);
+		memset(kept, 0x5a, KEPT);
+		SAME(ftruncate(fd, 0) | (pwrite(fd, file, length, 0) != (ssize_t)length), 0);
+		snprintf(url, sizeof(url), "nvme+tcp://127.0.0.1:%u/" NQN, fake.port);
+		copy(in, url);
+		CHECK(!memcmp(kept, file, KEPT));
+		copy(url, out);
+		memset(file, 0, KEPT);
+		SAME(pread(back, file, KEPT, 0), KEPT);
+		CHECK(!memcmp(kept, file, KEPT));
+	}
+	fake.shift = 0;
+	unlink(in);
+	unlink(out);
+	close(fd);
+	close(back);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2);
+	disk_program = argv[1];
 	memset(memory, 0xa5, sizeof(memory));
 	start();
 	RUN(an_honest_target_is_understood);
@@ -765,6 +830,7 @@ int main(void)
 	RUN(zeroes_and_discards_are_as_large_as_the_target_takes_them);
 	RUN(no_more_commands_are_sent_than_the_target_takes_at_a_time);
 	RUN(zeroes_may_be_deallocated_where_that_reads_as_zeroes);
+	RUN(a_disk_with_large_blocks_is_copied);
 	RUN(a_disk_stays_at_its_namespace_when_another_has_come_before_it);
 	RUN(a_namespace_with_another_name_is_another_disk);
 	return 0;

@@ -2,7 +2,7 @@
 // buffer changes
 // follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport)
 // SPDX-License-Identifier: MIT
-// usage: client_hostile_rdma [ADDRESS]
+// usage: client_hostile_rdma [ADDRESS [DISK [PLUGIN]]]   DISK: verbena-disk; PLUGIN: of nbdkit
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
@@ -35,6 +35,8 @@ static const char *address = "127.0.0.1";
 static enum how how;
 static unsigned port;
 static uint64_t seed = 77;
+static bool large; /* its blocks are, and it says that it has read without doing so */
+static uint8_t taken[2 * BUFFER]; /* the last write, where they are */
 static unsigned held_ms; /* so long it takes for the answer to an admin queue's Connect */
 
 struct conn {
@@ -44,7 +46,7 @@ struct conn {
 	struct ibv_mr *mr;
 	uint16_t qid;
 	uint8_t capsules[CAPSULES][CAPSULE];
-	uint8_t data[BUFFER];
+	uint8_t data[2 * BUFFER];
 	uint8_t answers[CAPSULES][64];
 	unsigned next;
 };
@@ -103,7 +105,7 @@ static void identify(struct conn *c, const struct nv_sqe *s)
 		break;
 	case NV_CNS_NS:
 		nv_put64(d, BLOCKS);
-		nv_put32(d + 128, 9u << 16);
+		nv_put32(d + 128, (large ? 16u : 9u) << 16);
 		break;
 	case NV_CNS_ACTIVE:
 		nv_put32(d, 1);
@@ -173,12 +175,33 @@ static void misread(struct conn *c, const struct nv_sqe *s, uint32_t length)
 	}
 }
 
+/* What it is given is looked at when it is here: the answer waits for that. */
+static void fetch(struct conn *c, const struct nv_sqe *s, uint32_t length)
+{
+	struct ibv_sge at = {(uintptr_t)c->data, length, c->mr->lkey}, said = {(uintptr_t)cqe(c, s->cid, 0), NV_CQE_LEN, c->mr->lkey};
+	struct ibv_send_wr w = {.wr_id = CAPSULES, .sg_list = &said, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_FENCE},
+	                   read = {.wr_id = CAPSULES,
+	                           .next = &w,
+	                           .sg_list = &at,
+	                           .num_sge = 1,
+	                           .opcode = IBV_WR_RDMA_READ,
+	                           .wr.rdma = {.remote_addr = s->sgl.address, .rkey = s->sgl.key}},
+	                   *bad;
+
+	CHECK(length <= sizeof(c->data));
+	ibv_post_send(c->id->qp, &read, &bad);
+}
+
 static void command(struct conn *c, const struct nv_sqe *s)
 {
-	uint32_t length = ((s->cdw[2] & 0xffff) + 1) * BLOCK;
+	uint32_t length = ((s->cdw[2] & 0xffff) + 1) * (large ? BUFFER : BLOCK);
 
 	if (!c->qid || s->opcode == NV_FABRICS)
 		admin(c, s);
+	else if (large && s->opcode == NV_IO_WRITE)
+		fetch(c, s, length);
+	else if (large)
+		answer(c, s->cid, 0);
 	else if (s->opcode == NV_IO_READ && length <= BUFFER)
 		misread(c, s, length);
 	else
@@ -198,6 +221,8 @@ static void *serve(void *arg)
 		}
 		if (w.status) {
 			over = true;
+		} else if (w.opcode == IBV_WC_RDMA_READ) {
+			memcpy(taken, c->data, sizeof(taken));
 		} else if (w.wr_id < CAPSULES) {
 			struct nv_sqe s = nv_sqe_decode(c->capsules[w.wr_id]);
 
@@ -385,6 +410,40 @@ static void a_connect_that_is_held_back_does_not_end_rdma(void)
 	held_ms = 0;
 }
 
+/* Around what is written stands what was read, which nobody has written: zeroes, and not what the heap had there before. */
+static void writes(const char *command, uint32_t at, uint32_t length)
+{
+	memset(taken, 1, sizeof(taken));
+	large = true;
+	SAME(system(command), 0);
+	large = false;
+	for (uint32_t i = 0; i < BUFFER; i++)
+		SAME(taken[i], i >= at && i < at + length ? 0x42 : 0);
+}
+
+static const char *disk_program, *plugin;
+
+static void a_tool_does_not_send_its_heap(void)
+{
+	char line[800];
+
+	snprintf(line, sizeof(line),
+	         "head -c 100 /dev/zero | tr '\\0' B | MALLOC_PERTURB_=90 timeout 60 '%s' --quiet write nvme+rdma://%s:%u/" NQN, disk_program,
+	         address, port);
+	writes(line, 0, 100);
+}
+
+static void nor_does_the_plugin(void)
+{
+	char line[1000];
+
+	snprintf(line, sizeof(line),
+	         "MALLOC_PERTURB_=90 timeout 60 nbdkit -U - '%s' url=nvme+rdma://%s:%u/" NQN
+	         " --run 'qemu-io -f raw -c \"write -P 0x42 100 40000\" \"$uri\"' >/dev/null",
+	         plugin, address, port);
+	writes(line, 100, 40000);
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -396,5 +455,13 @@ int main(int argc, char **argv)
 	RUN(a_connect_that_is_held_back_does_not_end_rdma);
 	RUN(misbehaviour_ends_the_connection_and_the_request);
 	RUN(random_answers_do_no_harm);
+	disk_program = argc > 2 ? argv[2] : NULL;
+	plugin = argc > 3 ? argv[3] : NULL;
+	if (disk_program)
+		RUN(a_tool_does_not_send_its_heap);
+	if (plugin && !system("command -v nbdkit qemu-io >/dev/null"))
+		RUN(nor_does_the_plugin);
+	else
+		puts("skip nor_does_the_plugin: nbdkit, its plugin or qemu-io is not there");
 	return 0;
 }

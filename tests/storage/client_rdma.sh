@@ -2,7 +2,7 @@
 # client_rdma.sh - the initiator and verbena-target, both on Verbena: RDMA named and found, on one host and by the wire
 # follows: tests/storage/client_target.c
 # SPDX-License-Identifier: MIT
-# usage: client_rdma.sh CLIENT TARGET EVENTS HOSTILE VANISH
+# usage: client_rdma.sh CLIENT TARGET EVENTS HOSTILE VANISH DISK [PLUGIN]
 HERE=$(cd "$(dirname "$0")" && pwd)
 source "$HERE/../lib.sh"
 source "$HERE/beside.sh"
@@ -15,7 +15,7 @@ fi
 check "RDMA on the same machine" timeout -k 2 $limit "${run[@]}" "$1" "$2" rdma
 check "iWARP on the same machine" env VERBENA_DEVICES=iwarp:lo timeout -k 2 $limit "${run[@]}" "$1" "$2" rdma
 check "what the target tells while a disk is open" timeout -k 2 $limit "${run[@]}" "$3" "$2" rdma
-check "a target that breaks the protocol" timeout -k 2 $limit "${run[@]}" "$4"
+check "a target that breaks the protocol" timeout -k 2 $limit "${run[@]}" "$4" 127.0.0.1 "${@:6}"
 check "hosts that vanish" timeout -k 2 $limit "${run[@]}" "$5" "$2" rdma $((200 / SLOW))
 check "RDMA found by auto" timeout -k 2 $limit "${run[@]}" "$1" "$2" auto
 if may_wire; then

@@ -171,6 +171,7 @@ struct host *host_open(void)
 	CHECK(h);
 	memset(h, 0, offsetof(struct host, in));
 	nt_queue_open(&h->q, &target, &ops, &port, 8192, "192.0.2.1");
+	CHECK(nt_peer_join(&h->q, NULL));
 	return h;
 }
 

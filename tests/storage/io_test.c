@@ -171,6 +171,12 @@ static void come_back(void)
 
 static struct host *far_admin, *far;
 
+static void go(void)
+{
+	host_close(h);
+	host_close(admin);
+}
+
 static void another_host(void)
 {
 	struct nv_sqe c;
@@ -234,6 +240,45 @@ static void a_host_is_told_again_what_its_connection_swallowed(void)
 	all_down();
 }
 
+/* Where no host has to prove anything its names are believed; to say them and go takes nothing yet. */
+static void a_connection_in_a_hosts_name_takes_nothing_until_it_flushes(void)
+{
+	up(16 << 20);
+	another_host();
+	go();
+	lose(far);
+	for (int enabled = 0; enabled < 2; enabled++) {
+		struct host *stranger = host_open();
+
+		SAME(host_do(stranger, connect_command(stranger, 0, NV_CNTLID_DYNAMIC)).status, 0);
+		if (enabled)
+			SAME(property_set(stranger, NV_PROP_CC, 0x460001, 0).status, 0);
+		host_close(stranger);
+	}
+	struct host *idle = host_open();
+
+	SAME(host_do(idle, connect_command(idle, 0, NV_CNTLID_DYNAMIC)).status, 0);
+	come_back();
+	SAME(flush(h), DNR(NV_WRITE_FAULT));
+	SAME(flush(h), 0);
+	host_close(idle);
+	all_down();
+}
+
+static void a_controller_that_was_reset_still_has_to_be_told(void)
+{
+	up(16 << 20);
+	another_host();
+	host_close(h);
+	SAME(property_set(admin, NV_PROP_CC, 0x460000, 0).status, 0);
+	host_close(admin);
+	lose(far);
+	come_back();
+	SAME(flush(h), DNR(NV_WRITE_FAULT));
+	SAME(flush(h), 0);
+	all_down();
+}
+
 static void a_host_that_shuts_down_has_flushed(void)
 {
 	up(16 << 20);
@@ -259,12 +304,6 @@ static void come_with(uint32_t hostid)
 	c = connect_command(h, 1, admin->q.ctrl->id);
 	nv_put32(h->out + NV_CONNECT_AT_HOSTID, hostid);
 	SAME(host_do(h, c).status, 0);
-}
-
-static void go(void)
-{
-	host_close(h);
-	host_close(admin);
 }
 
 static void a_host_that_is_remembered_no_more_is_told_all_the_same(void)
@@ -755,6 +794,8 @@ int main(void)
 	RUN(errors_of_the_medium_are_told);
 	RUN(each_host_is_told_once_that_what_was_not_flushed_is_lost);
 	RUN(a_host_that_comes_back_is_told_what_it_has_lost);
+	RUN(a_connection_in_a_hosts_name_takes_nothing_until_it_flushes);
+	RUN(a_controller_that_was_reset_still_has_to_be_told);
 	RUN(a_host_is_told_again_what_its_connection_swallowed);
 	RUN(a_host_that_shuts_down_has_flushed);
 	RUN(a_host_that_is_remembered_no_more_is_told_all_the_same);

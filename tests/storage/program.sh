@@ -100,4 +100,60 @@ for bad in '' '{' '[]' '{"x": 1}' '{"subsystems": [{"nqn": "disk"}]}' '{"subsyst
 	check "no configuration: $bad" denied --config "$work/conf.json"
 done
 check "nothing to serve is no use" denied --port 0
+
+with_secret() { # FILE
+	cat >"$work/conf.json" <<-EOF
+		{"listen": [{"transport": "tcp", "address": "127.0.0.1", "port": 0}],
+		 "subsystems": [{"nqn": "nqn.2026-01.test:one", "hosts": [{"nqn": "nqn.2026-01.test:host", "secret": "$1"}]}]}
+	EOF
+}
+if "$target" --help >/dev/null && grep -q libcrypto < <(ldd "$target"); then
+	secret=DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:
+	echo $secret >"$work/secret"
+	with_secret "$work/secret"
+	chmod 666 "$work/secret"
+	check "a secret that everybody can write is refused" denied --config "$work/conf.json"
+	for mode in 644 600; do
+		chmod $mode "$work/secret"
+		"$target" --config "$work/conf.json" >"$work/out" 2>"$work/err" &
+		pid=$!
+		pids+=($pid)
+		in_time grep -q nqn "$work/out"
+		stops
+		[ $mode = 600 ] || check "a secret that everybody can read is told of" grep -q "secret: everybody can read" "$work/err"
+		[ $mode = 644 ] || check "one for its owner is not" refused grep "everybody" "$work/err"
+	done
+fi
+config "$a"
+chmod 666 "$work/conf.json"
+check "a configuration that everybody can write is refused" denied --config "$work/conf.json"
+chmod 644 "$work/conf.json"
+
+echo precious >"$work/file"
+start --export memory:1M --port 0 --control "$work/file"
+check "a file in the place of the control socket stays" grep -q precious "$work/file"
+stops
+check "… also at the end" grep -q precious "$work/file"
+if [ "$(id -u)" = 0 ] && command -v setpriv /usr/bin/python3 >/dev/null; then
+	stranger=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	mkdir -m 777 "$work/open"
+	chmod 711 "$work"
+	start --export memory:1M --port 0 --control "$work/open/socket"
+	chmod 666 "$work/open/socket"
+	cp "$target" "$work/open/target" && chmod 755 "$work/open/target"
+	check "its own user is answered" "$target" status --control "$work/open/socket"
+	check "another user is not, whatever the socket's mode" refused timeout 20 "${stranger[@]}" "$work/open/target" stop --control "$work/open/socket"
+	check "… and has changed nothing" "$target" status --control "$work/open/socket"
+	stops
+	"${stranger[@]}" /usr/bin/python3 -c "import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1]); s.listen()
+while True: s.accept()[0].sendall(b'not for you\n')" "$work/open/theirs" &
+	pids+=($!)
+	in_time test -S "$work/open/theirs" && sleep 0.2
+	timeout 20 "$target" status --control "$work/open/theirs" >"$work/out" 2>&1
+	check "a stranger's socket is not believed" refused grep "not for you" "$work/out"
+else
+	echo "skip other users at the control socket: only root can be one"
+fi
 exit $failed

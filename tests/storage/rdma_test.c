@@ -14,7 +14,7 @@
 
 #include "backend/ring.h"
 #include "rdma_host.h"
-#include "target/rdma.h"
+#include "target/rdma_conn.h"
 
 #define SIZE (4u << 20)
 #define BLOCKS (SIZE / 512)
@@ -24,8 +24,10 @@
 /* What the target shows, and is told. */
 static struct shared {
 	struct nt_rdma_counts counts;
-	_Atomic uint32_t connections, used, port, port_any, stop, replace;
+	_Atomic uint32_t connections, used, port, port_any, stop, replace, sink, sink_key, written;
+	_Atomic uint64_t sink_at;
 } * shared;
+enum { SINK_WANTED = 1, SINK_THERE, SINK_DONE, SINK_CLOSED };
 static const char *address = "127.0.0.1";
 static bool plain;
 static char image[] = "/tmp/rdma_test.XXXXXX";
@@ -66,6 +68,27 @@ static void replace(struct nt_subsystem *s, struct nt_rdma *p, struct nt_loop *l
 	shared->replace = 0;
 }
 
+/* As a read's of the connection that came first: the last in the list. */
+static void open_sink(struct nt_rdma *p)
+{
+	static uint8_t at[4096];
+	struct nt_rconn *c = p->conns;
+
+	while (c->next)
+		c = c->next;
+	struct ibv_mr *mr = ibv_reg_mr(c->id->qp->pd, at, sizeof(at), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+
+	CHECK(mr);
+	shared->sink_at = (uintptr_t)at;
+	shared->sink_key = mr->rkey;
+	shared->sink = SINK_THERE;
+	while (shared->sink != SINK_DONE) /* hosts' writes need nothing of us */
+		usleep(1000);
+	shared->written = at[0];
+	ibv_dereg_mr(mr);
+	shared->sink = SINK_CLOSED;
+}
+
 static void serve(void)
 {
 	static struct nt_target target;
@@ -97,6 +120,8 @@ static void serve(void)
 		shared->used = nt_pool_used(target.pool);
 		if (shared->replace)
 			replace(s, one, loop, &target.now);
+		if (shared->sink == SINK_WANTED)
+			open_sink(one);
 		nb_ring_flush(ring);
 		nt_target_tick(&target);
 		nt_loop_once(loop, next > target.now ? 20 : 0, &target.now);
@@ -648,6 +673,52 @@ static void a_host_that_does_not_listen_is_not_waited_for(void)
 	hang_up_both();
 }
 
+/* Writes to the sink as a host may that has guessed its key. */
+static void write_to_sink(struct host *h)
+{
+	struct ibv_sge s = {.addr = (uintptr_t)h->data, .length = 64, .lkey = h->data_mr->lkey};
+	struct ibv_send_wr w = {.wr_id = 77,
+	                        .sg_list = &s,
+	                        .num_sge = 1,
+	                        .opcode = IBV_WR_RDMA_WRITE,
+	                        .send_flags = IBV_SEND_SIGNALED,
+	                        .wr.rdma = {.remote_addr = shared->sink_at, .rkey = shared->sink_key}},
+	                   *bad;
+	struct ibv_wc wc = {0};
+
+	h->data[0] = 0xa5;
+	SAME(ibv_post_send(h->id->qp, &w, &bad), 0);
+	for (int i = 0; i < WAIT_MS / 10 && wc.wr_id != 77; i++) {
+		if (ibv_poll_cq(h->cq, 1, &wc) == 1 && wc.wr_id == 77)
+			break;
+		usleep(10000);
+	}
+	SAME(wc.wr_id, 77);
+	usleep(300000); /* by iWARP it is done when it is sent, not when it is there */
+}
+
+static void a_sink_is_for_its_own_connection_alone(void)
+{
+	connect_both();
+	if (admin->id->verbs->device->transport_type != IBV_TRANSPORT_IWARP) {
+		hang_up_both();
+		return;
+	}
+	for (int own = 0; own < 2; own++) {
+		if (own)
+			connect_both();
+		shared->sink = SINK_WANTED;
+		while (shared->sink != SINK_THERE)
+			usleep(1000);
+		write_to_sink(own ? admin : io);
+		shared->sink = SINK_DONE;
+		while (shared->sink != SINK_CLOSED)
+			usleep(1000);
+		SAME(shared->written, own ? 0xa5 : 0);
+		hang_up_both();
+	}
+}
+
 static void no_more_connections_than_allowed(void)
 {
 	static struct host *many[CONNECTIONS];
@@ -713,6 +784,7 @@ int main(int argc, char **argv)
 	RUN(hosts_that_die);
 	RUN(a_host_that_says_nothing_is_not_waited_for);
 	RUN(a_host_that_does_not_listen_is_not_waited_for);
+	RUN(a_sink_is_for_its_own_connection_alone);
 	RUN(no_more_connections_than_allowed);
 	RUN(a_file_that_shrinks_ends_the_connection_at_most);
 	down();

@@ -275,7 +275,7 @@ void fx_in(struct fx *fx, const struct vb_packet *p, uint64_t now)
 	uint8_t payload[4096], grh[40] = {0x45};
 
 	memset(payload, (int)p->bth.psn.v, sizeof(payload));
-	vb_wire_input(&fx->qp, p, payload, &(struct vb_wire_from){.grh = grh}, now);
+	vb_wire_input(&fx->qp, p, payload, &(struct vb_wire_from){.grh = grh, .port = fx->port}, now);
 }
 
 void fx_ack(struct fx *fx, uint32_t psn, uint8_t credits, uint64_t now)

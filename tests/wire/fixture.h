@@ -50,6 +50,7 @@ struct fx {
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
 	uint32_t atomics, locals;
+	uint16_t port; /* that forged packets come from */
 	enum vb_wire_event event[FX_LIST];
 	uint32_t events;
 };

@@ -193,6 +193,7 @@ static void input(const struct parcel *parcel, int id)
 	struct vb_packet p;
 	uint32_t len = vb_opcode_info(parcel->header[0])->header_len;
 
+	memset(bytes, 0, VB_WIRE_MAX_HEADER); /* payload is zeros */
 	memcpy(bytes, parcel->header, len);
 	if (vb_packet_decode(&p, bytes, len + parcel->payload_len + VB_ICRC_LEN) != VB_PACKET_OK)
 		abort();

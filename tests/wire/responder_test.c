@@ -1,6 +1,7 @@
 // responder_test.c - each rule of the responder, by a forged packet
 // follows: IBA volume 1, 9.7.4, 9.7.5, 9.7.7, 9.8.2, 9.8.3, 9.9.3
 // SPDX-License-Identifier: MIT
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -124,6 +125,14 @@ static void a_gap_is_named_once_until_it_is_filled(void)
 	CHECK(!fx.events);
 }
 
+/* It comes a second time, and asks for no acknowledgement. */
+static void echo(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
+{
+	p = fx_packet(&fx, opcode, psn, len);
+	p.bth.ack_req = false;
+	fx_in(&fx, &p, now);
+}
+
 static uint8_t slots[8 * VB_WIRE_SLOT(FX_MTU)];
 
 static void keep(void)
@@ -133,24 +142,213 @@ static void keep(void)
 	vb_wire_keep_ahead(&fx.qp, &(struct vb_wire_ahead){slots, 8});
 }
 
-static void what_comes_ahead_is_kept_and_executed_in_its_turn(void)
+static void what_comes_ahead_is_executed_when_the_peer_vouches_for_it(void)
 {
 	keep();
-	fx.receives = 3;
+	fx.receives = 4;
 	request(VB_RC_SEND_ONLY, 101, 1, 1);
 	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
 	request(VB_RC_SEND_ONLY, 102, 1, 2);
-	request(VB_RC_SEND_ONLY, 102, 2, 2); /* the first stays */
+	request(VB_RC_SEND_ONLY, 102, 1, 2);
 	request(VB_RC_SEND_ONLY, 104, 1, 2);
 	silence(2);
 	CHECK(!fx.receipts && fx.qp.rs.kept == 3);
 	request(VB_RC_SEND_ONLY, 100, 1, 3);
+	silence(3);
+	CHECK(fx.receipts == 1);
+	request(VB_RC_SEND_ONLY, 99, 1, 3); /* any duplicate will not do */
+	request(VB_RC_SEND_ONLY, 100, 1, 3); /* nor one that does not come right behind the first */
+	silence(3);
+	CHECK(fx.receipts == 1);
+	request(VB_RC_SEND_ONLY, 101, 1, 3);
+	request(VB_RC_SEND_ONLY, 101, 1, 3); /* nor one that was just sent again */
+	CHECK(fx.receipts == 2);
+	silence(3);
+	echo(VB_RC_SEND_ONLY, 101, 1, 3);
 	CHECK(fx.receipts == 3 && fx.receipt[2].length == 1 && fx.inbox[0] == 102);
 	acked(102, 3, 3);
 	request(VB_RC_SEND_ONLY, 101, 1, 4);
 	acked(102, 3, 4);
 	request(VB_RC_WRITE_ONLY, 105, 1, 5); /* the next gap is named when there is something behind it */
 	nak(103, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 5);
+	request(VB_RC_WRITE_ONLY, 103, 1, 6); /* who has vouched once is trusted from then on */
+	CHECK(!fx.qp.rs.kept && fx.receipts == 4);
+	acked(105, 6, 6);
+	CHECK(!fx.qp.stats.disputed_pkts);
+}
+
+/* Its port is as good as a secret, and the peer's packets come from no other. */
+static void who_has_vouched_is_known_by_its_port(void)
+{
+	keep();
+	fx.port = 50000;
+	request(VB_RC_WRITE_ONLY, 100, 1, 1);
+	acked(100, 1, 1);
+	fx.port = 50001; /* nobody has vouched yet: what is ahead is named, but not kept */
+	request(VB_RC_WRITE_ONLY, 102, 1, 2);
+	nak(101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+	CHECK(!fx.qp.rs.kept);
+	fx.port = 50000;
+	request(VB_RC_WRITE_ONLY, 102, 1, 2);
+	request(VB_RC_WRITE_ONLY, 101, 1, 3);
+	echo(VB_RC_WRITE_ONLY, 101, 1, 3);
+	acked(102, 3, 3);
+	fx.port = 50001;
+	request(VB_RC_WRITE_ONLY, 104, 1, 4);
+	silence(4);
+	CHECK(!fx.qp.rs.kept && !fx.qp.rs.refused && fx.qp.stats.drop_port == 1);
+	request(VB_RC_WRITE_ONLY, 103, 1, 5); /* the peer may have chosen another */
+	acked(103, 4, 5);
+	request(VB_RC_WRITE_ONLY, 105, 1, 6);
+	nak(104, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
+	CHECK(fx.qp.rs.kept == 1);
+}
+
+static void who_does_not_vouch_is_told_how_far_all_is_executed(void)
+{
+	keep();
+	request(VB_RC_WRITE_ONLY, 101, 1, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_WRITE_ONLY, 100, 1, 2);
+	silence(2);
+	CHECK(vb_wire_deadline(&fx.qp) == 200002);
+	vb_wire_timeout(&fx.qp, 200002);
+	acked(100, 1, 200002);
+	request(VB_RC_WRITE_ONLY, 101, 1, 200003);
+	acked(101, 2, 200003);
+	CHECK(!fx.qp.rs.kept);
+}
+
+/* A forger who knows the queue pair and is lucky enough to hit a PSN ahead, of which there are many. */
+static void forged(uint8_t opcode, uint32_t psn, uint64_t now)
+{
+	p = fx_packet(&fx, opcode, psn, 8);
+	p.reth.va += 1024;
+	fx_in(&fx, &p, now);
+}
+
+static bool was_forged(void)
+{
+	return fx.region[1024] != (uint8_t)(1024 / 7);
+}
+
+static void what_was_forged_ahead_gives_way_to_what_the_peer_sends(void)
+{
+	for (uint32_t ahead = 1; ahead < 8; ahead++) {
+		keep();
+		forged(VB_RC_WRITE_ONLY, 100 + ahead, 1);
+		nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+		for (uint32_t psn = 100; psn < 110; psn++) {
+			request(VB_RC_WRITE_ONLY, psn, 8, psn);
+			CHECK(fx.region[0] == psn && !was_forged());
+			fx_drain(&fx, psn);
+		}
+		CHECK(!fx.qp.rs.kept && fx.qp.rs.msn == 10 && !fx.events);
+	}
+}
+
+static void what_was_forged_behind_the_last_request_is_never_executed(void)
+{
+	keep();
+	forged(VB_RC_WRITE_ONLY, 103, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	for (uint32_t psn = 100; psn < 103; psn++) {
+		request(VB_RC_WRITE_ONLY, psn, 8, 2);
+		CHECK(fx.region[0] == psn);
+	}
+	for (uint32_t psn = 100; psn < 102; psn++) /* the NAK crossed them */
+		request(VB_RC_WRITE_ONLY, psn, 8, 3);
+	CHECK(!was_forged());
+	vb_wire_timeout(&fx.qp, 300000);
+	acked(102, 3, 300000);
+	request(VB_RC_WRITE_ONLY, 102, 8, 1000000); /* the acknowledgement was lost */
+	acked(102, 3, 1000000);
+	CHECK(!was_forged());
+	vb_wire_timeout(&fx.qp, 2000000001); /* it is not kept for ever */
+	CHECK(!fx.qp.rs.kept && !was_forged() && !vb_wire_deadline(&fx.qp));
+	request(VB_RC_WRITE_ONLY, 103, 8, 2000000002);
+	acked(103, 4, 2000000002);
+}
+
+static void of_two_that_differ_neither_is_executed_and_the_peer_is_asked(void)
+{
+	for (int forged_first = 0; forged_first < 2; forged_first++) {
+		keep();
+		if (forged_first)
+			forged(VB_RC_WRITE_ONLY, 102, 1);
+		for (uint32_t psn = 101; psn < 104; psn++)
+			request(VB_RC_WRITE_ONLY, psn, 8, 1);
+		if (!forged_first)
+			forged(VB_RC_WRITE_ONLY, 102, 1);
+		nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+		request(VB_RC_WRITE_ONLY, 100, 8, 2);
+		echo(VB_RC_WRITE_ONLY, 100, 8, 2);
+		CHECK(fx.region[0] == 101 && !was_forged() && fx.qp.stats.disputed_pkts == 1);
+		nak(102, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+		request(VB_RC_WRITE_ONLY, 102, 8, 3);
+		CHECK(fx.region[0] == 103 && !was_forged());
+		acked(103, 4, 3);
+	}
+}
+
+/* Every kind of difference is one. */
+static void what_asks_for_something_else_is_another_packet(void)
+{
+	static const struct {
+		uint8_t opcode;
+		size_t at; /* of struct vb_packet: a byte that differs */
+	} t[] = {
+	        {VB_RC_WRITE_ONLY, offsetof(struct vb_packet, reth.va)},
+	        {VB_RC_WRITE_ONLY, offsetof(struct vb_packet, reth.rkey)},
+	        {VB_RC_READ_REQUEST, offsetof(struct vb_packet, reth.length)},
+	        {VB_RC_FETCH_ADD, offsetof(struct vb_packet, atomic.va)},
+	        {VB_RC_FETCH_ADD, offsetof(struct vb_packet, atomic.rkey)},
+	        {VB_RC_FETCH_ADD, offsetof(struct vb_packet, atomic.swap_add)},
+	        {VB_RC_CMP_SWAP, offsetof(struct vb_packet, atomic.compare)},
+	        {VB_RC_SEND_ONLY_IMM, offsetof(struct vb_packet, immdt.data)},
+	        {VB_RC_SEND_ONLY_INV, offsetof(struct vb_packet, ieth.rkey)},
+	        {VB_RC_SEND_ONLY, offsetof(struct vb_packet, bth.solicited)},
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		keep();
+		for (int n = 0; n < 3; n++) {
+			p = fx_packet(&fx, t[i].opcode, 101, vb_opcode_info(t[i].opcode)->ext & VB_EXT_ATOMIC ? 0 : 8);
+			if (t[i].opcode == VB_RC_READ_REQUEST)
+				p.payload_len = 0;
+			p.bth.ack_req = n;
+			((uint8_t *)&p)[t[i].at] ^= n == 2;
+			fx_in(&fx, &p, 1);
+			CHECK(fx.qp.stats.disputed_pkts == (n == 2));
+		}
+	}
+}
+
+static bool unused;
+
+static void ahead_unused(void *own)
+{
+	unused = true;
+	memset(slots, 0, sizeof(slots));
+}
+
+static void slots_are_given_back_when_nothing_was_kept_for_a_while(void)
+{
+	keep();
+	struct vb_wire_ops with = *fx.qp.ops;
+
+	with.ahead_unused = ahead_unused;
+	fx.qp.ops = &with;
+	request(VB_RC_WRITE_ONLY, 101, 8, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request(VB_RC_WRITE_ONLY, 100, 8, 2);
+	echo(VB_RC_WRITE_ONLY, 100, 8, 2);
+	acked(101, 2, 2);
+	CHECK(vb_wire_deadline(&fx.qp) == 2000000001);
+	vb_wire_timeout(&fx.qp, 2000000000);
+	CHECK(!unused);
+	vb_wire_timeout(&fx.qp, 2000000001);
+	CHECK(unused && !vb_wire_deadline(&fx.qp));
 }
 
 static void what_is_kept_is_checked_in_its_turn(void)
@@ -162,6 +360,7 @@ static void what_is_kept_is_checked_in_its_turn(void)
 	fx_in(&fx, &p, 1);
 	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
 	request(VB_RC_WRITE_ONLY, 100, 0, 2);
+	echo(VB_RC_WRITE_ONLY, 100, 0, 2);
 	CHECK(region_untouched() && fx.event[0] == VB_WIRE_EVENT_ACCESS && !fx.qp.rs.kept);
 	nak(101, VB_AETH_NAK, VB_NAK_REMOTE_ACCESS, 2);
 	for (uint32_t i = 0; i < 8; i++)
@@ -171,10 +370,14 @@ static void what_is_kept_is_checked_in_its_turn(void)
 static void what_is_too_far_ahead_is_dropped(void)
 {
 	keep();
+	request(VB_RC_WRITE_ONLY, 100 + (1 << 18) + 1, 8, 1);
+	request(VB_RC_WRITE_ONLY, 100 + 0x7fffff, 8, 1);
+	silence(1); /* nobody sends that */
+	CHECK(fx.qp.stats.drop_far == 2 && !fx.qp.rs.refused);
 	request(VB_RC_WRITE_ONLY, 108, 8, 1);
 	request(VB_RC_WRITE_ONLY, 107, 8, 1);
-	request(VB_RC_WRITE_ONLY, 100 + 0x7fffff, 8, 1);
-	CHECK(fx.qp.rs.kept == 1 && fx.qp.stats.out_of_seq_request == 3);
+	request(VB_RC_WRITE_ONLY, 100 + (1 << 18), 8, 1);
+	CHECK(fx.qp.rs.kept == 1 && fx.qp.stats.out_of_seq_request == 5);
 }
 
 static void what_is_kept_within_the_responses_of_a_read_goes(void)
@@ -185,6 +388,7 @@ static void what_is_kept_within_the_responses_of_a_read_goes(void)
 	request(VB_RC_WRITE_ONLY, 104, 8, 1);
 	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
 	request(VB_RC_WRITE_ONLY, 100, 0, 2);
+	echo(VB_RC_WRITE_ONLY, 100, 0, 2);
 	CHECK(!fx.qp.rs.kept && fx.qp.rs.epsn.v == 105 && fx.region[0] == 104);
 	expect(VB_RC_READ_RESPONSE_FIRST, 101, FX_MTU, 2);
 }
@@ -196,13 +400,16 @@ static void without_a_receive_for_what_was_kept_the_peer_waits(void)
 	request(VB_RC_WRITE_ONLY, 102, 1, 1);
 	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
 	request(VB_RC_WRITE_ONLY, 100, 0, 2);
+	echo(VB_RC_WRITE_ONLY, 100, 0, 2);
 	nak(101, VB_AETH_RNR_NAK, 12, 2);
 	request(VB_RC_WRITE_ONLY, 103, 1, 3); /* all behind it comes again */
 	silence(3);
-	CHECK(fx.qp.rs.kept == 1);
+	CHECK(!fx.qp.rs.kept);
 	fx.receives = 1;
 	request(VB_RC_SEND_ONLY, 101, 1, 4);
+	request(VB_RC_WRITE_ONLY, 102, 1, 4);
 	acked(102, 3, 4);
+	CHECK(!fx.qp.rs.kept);
 }
 
 static void a_nak_that_has_not_left_is_not_needed_any_more(void)
@@ -727,7 +934,7 @@ static void the_migration_bit_is_not_looked_at(void)
 		w = vb_writer(bytes, sizeof(bytes));
 		vb_packet_encode(&w, &p);
 		memset(bytes + w.pos, (int)i, FX_MTU);
-		CHECK(vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 2));
+		CHECK(vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 0, 2));
 		CHECK(fx.region[i * FX_MTU] == i && fx.region[(i + 1) * FX_MTU - 1] == i);
 	}
 	p = fx_packet(&fx, VB_RC_WRITE_LAST, 103, 256);
@@ -800,6 +1007,68 @@ static void uc_drops_a_message_with_a_gap_and_takes_the_next(void)
 	request(VB_UC_SEND_ONLY, 200, 7, 1);
 	CHECK(fx.receipts == 2);
 	silence(1);
+}
+
+static void uc_takes_nothing_whose_psn_or_port_is_not_the_peers(void)
+{
+	static const uint32_t far[] = {100 + 4096, 100 - 65 + 0x1000000, 100 + 0x800000, 100 + 0x7fffff};
+
+	init_as(VB_WIRE_UC);
+	fx.receives = FX_LIST;
+	for (unsigned i = 0; i < 4; i++)
+		request(VB_UC_SEND_ONLY, far[i], 7, 1);
+	CHECK(!fx.receipts && fx.qp.stats.drop_stranger == 4);
+	fx.port = 50000;
+	request(VB_UC_SEND_ONLY, 100 + 4095, 7, 1); /* the first that is taken tells the port */
+	request(VB_UC_SEND_ONLY, 100 + 4096 + 4095, 7, 1);
+	request(VB_UC_SEND_ONLY, 100 + 4096 + 4096 - 64, 7, 1);
+	CHECK(fx.receipts == 3);
+	fx.port = 50001;
+	request(VB_UC_SEND_ONLY, 100 + 4096 + 4096 - 63, 7, 1);
+	request_of(VB_UC_WRITE_ONLY, 100 + 4096 + 4096 - 63, 8, 8, 1);
+	CHECK(fx.receipts == 3 && fx.qp.stats.drop_stranger == 6 && region_untouched());
+	uint8_t bytes[VB_BTH_LEN + FX_MTU + VB_ICRC_LEN] = {VB_UC_SEND_MIDDLE, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0x20, 0x26};
+
+	fx.port = 50000;
+	request(VB_UC_SEND_FIRST, 0x2025, 256, 1);
+	CHECK(fx.qp.rs.epsn.v == 0x2026 && !vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 50001, 2));
+	CHECK(vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 50000, 2));
+}
+
+/* A peer that comes back after an outage, or with another port, some of whose packets are lost. */
+static void uc_believes_who_goes_on_for_long(void)
+{
+	for (uint16_t port = 0; port < 2; port++) {
+		uint32_t psn = 100;
+
+		init_as(VB_WIRE_UC);
+		fx.receives = FX_LIST;
+		request(VB_UC_SEND_ONLY, psn, 7, 1);
+		fx.port = port;
+		psn += port ? 1 : 100000;
+		for (uint32_t i = 0; i < 4095; i++, psn += i % 10 ? 1 : 30)
+			request(VB_UC_SEND_ONLY, psn, 7, 1);
+		CHECK(fx.receipts == 1);
+		request(VB_UC_SEND_ONLY, psn, 7, 1);
+		request(VB_UC_SEND_ONLY, psn + 1, 7, 1);
+		CHECK(fx.receipts == 3);
+	}
+}
+
+static void uc_does_not_believe_a_stranger_while_the_peer_is_there(void)
+{
+	init_as(VB_WIRE_UC);
+	fx.receives = FX_LIST;
+	for (uint32_t i = 0; i < 10000; i++) {
+		fx.port = 0;
+		if (i % 1000 == 0)
+			request(VB_UC_SEND_ONLY, 100 + i / 1000, 7, 1);
+		fx.port = 50001;
+		request(VB_UC_SEND_ONLY, 500000 + i, 8, 1);
+	}
+	CHECK(fx.receipts == 10 && fx.qp.stats.drop_stranger == 10000);
+	for (uint32_t i = 0; i < 10; i++)
+		CHECK(fx.receipt[i].length == 7);
 }
 
 static void uc_begins_anew_where_a_message_is_cut_off(void)
@@ -896,7 +1165,14 @@ int main(void)
 	RUN(a_write_goes_where_it_says);
 	RUN(an_immediate_takes_a_receive_before_the_last_bytes_are_stored);
 	RUN(a_gap_is_named_once_until_it_is_filled);
-	RUN(what_comes_ahead_is_kept_and_executed_in_its_turn);
+	RUN(what_comes_ahead_is_executed_when_the_peer_vouches_for_it);
+	RUN(who_has_vouched_is_known_by_its_port);
+	RUN(who_does_not_vouch_is_told_how_far_all_is_executed);
+	RUN(what_was_forged_ahead_gives_way_to_what_the_peer_sends);
+	RUN(what_was_forged_behind_the_last_request_is_never_executed);
+	RUN(of_two_that_differ_neither_is_executed_and_the_peer_is_asked);
+	RUN(what_asks_for_something_else_is_another_packet);
+	RUN(slots_are_given_back_when_nothing_was_kept_for_a_while);
 	RUN(what_is_kept_is_checked_in_its_turn);
 	RUN(what_is_too_far_ahead_is_dropped);
 	RUN(what_is_kept_within_the_responses_of_a_read_goes);
@@ -933,6 +1209,9 @@ int main(void)
 	RUN(the_migration_bit_is_not_looked_at);
 	RUN(psns_go_round);
 	RUN(uc_drops_a_message_with_a_gap_and_takes_the_next);
+	RUN(uc_takes_nothing_whose_psn_or_port_is_not_the_peers);
+	RUN(uc_believes_who_goes_on_for_long);
+	RUN(uc_does_not_believe_a_stranger_while_the_peer_is_there);
 	RUN(uc_begins_anew_where_a_message_is_cut_off);
 	RUN(uc_errors_are_silent);
 	RUN(uc_and_ud_sends_complete_when_they_are_sent);

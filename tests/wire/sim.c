@@ -132,6 +132,7 @@ void sim_init(struct sim *sim, uint64_t seed)
 	if (seed % 16 == 11)
 		sim->mode = seed & 16 ? SIM_UNRELIABLE : SIM_DATAGRAMS;
 	sim->clean = seed % 16 == 5 || seed % 16 == 13;
+	sim->attacked = sim->clean && seed / 64 % 2;
 	for (int id = 0; id < 2; id++) {
 		sim_node_init(sim, id);
 		init_link(sim, &sim->net.link[id]);
@@ -163,15 +164,15 @@ static void check_node(struct sim *sim, struct sim_node *n)
 	SIM_MUST(sim, n->completed <= n->taken && n->taken <= n->posted);
 	SIM_MUST(sim, n->r_completed <= n->r_taken && n->r_taken <= n->r_posted);
 	SIM_MUST(sim, sim->mode != SIM_NORMAL || !n->failed);
-	SIM_MUST(sim, rs->kept ? rs->kept < n->qp.ahead.n && !n->qp.dead : true);
+	SIM_MUST(sim, rs->kept ? rs->kept <= n->qp.ahead.n && !n->qp.dead : true);
 	SIM_MUST(sim, !rq->mending || (rq->mend_seq <= rq->una && rq->mend_to <= rq->high));
 
 	uint32_t unanswered = 0;
 
 	for (uint32_t i = rs->res_head; i != rs->res_tail; i++)
-		unanswered += rs->res[i % VB_WIRE_MAX_RESOURCES].next != rs->res[i % VB_WIRE_MAX_RESOURCES].packets;
+		unanswered += rs->res[i % VB_WIRE_MAX_RESOURCES].next != rs->res[i % VB_WIRE_MAX_RESOURCES].end;
 	SIM_MUST(sim, rs->unanswered == (n->qp.dead && !rs->closed ? 0 : unanswered));
-	if (sim->clean && sim->mode == SIM_NORMAL) {
+	if (sim->clean && !sim->attacked && sim->mode == SIM_NORMAL) {
 		SIM_MUST(sim, !n->qp.stats.timeouts && !n->qp.stats.probes && !n->qp.stats.seq_naks_sent);
 		SIM_MUST(sim, !n->qp.stats.resent_pkts || n->qp.stats.rnr_naks_rcvd);
 	}
@@ -262,6 +263,25 @@ static void output(struct sim *sim, struct sim_node *n)
 	vb_wire_sent(&n->qp);
 }
 
+/*
+ * Who forges the peer's address and knows the queue pair takes the place of packets that are under way, with a key that is
+ * right: he knows the peer's port as long as that is no secret.
+ */
+static void forge(struct sim *sim, struct sim_node *n)
+{
+	const struct vb_wire_responder *rs = &n->qp.rs;
+	const struct sim_node *peer = &sim->node[!n->id];
+	uint32_t ahead = (vb_psn(peer->qp.cfg.sq_psn.v + (uint32_t)peer->qp.rq.seq).v - rs->epsn.v) & 0xffffff;
+	struct vb_psn psn = vb_psn_add(rs->epsn, (int32_t)(1 + net_below(&sim->net, ahead - 1)));
+	struct vb_packet p = {.bth = {.opcode = VB_RC_WRITE_ONLY, .pkey = 0xffff, .dest_qpn = n->qp.cfg.qpn, .psn = psn, .ack_req = true},
+	                      .info = vb_opcode_info(VB_RC_WRITE_ONLY),
+	                      .payload_len = 8,
+	                      .reth = {n->base[SIM_R_TARGET], sim_key(n->id, SIM_R_TARGET), 8}};
+
+	if (ahead > 1 && ahead < 1u << 23)
+		vb_wire_input(&n->qp, &p, (const uint8_t *)"forged!", &(struct vb_wire_from){.port = 1 + rs->vouches}, sim->now);
+}
+
 static void arrive(struct sim *sim)
 {
 	struct net_packet *np = net_take(&sim->net);
@@ -275,12 +295,14 @@ static void arrive(struct sim *sim)
 		uint8_t *bytes = malloc(np->len);
 
 		memcpy(bytes, np->bytes, np->len);
-		if (np->marked || !(sim->seed / 32 & 1) || !vb_wire_input_middle(&n->qp, bytes, np->len, sim->now))
+		if (np->marked || !(sim->seed / 32 & 1) || !vb_wire_input_middle(&n->qp, bytes, np->len, 1, sim->now))
 			vb_wire_input(&n->qp, &p, bytes + p.payload_at,
-			              &(struct vb_wire_from){.congested = np->marked, .grh = grh}, sim->now);
+			              &(struct vb_wire_from){.congested = np->marked, .port = 1, .grh = grh}, sim->now);
 		free(bytes);
 	}
 	free(np);
+	if (sim->attacked && !n->qp.dead && net_below(&sim->net, 4) == 0)
+		forge(sim, n);
 }
 
 /* --- time --- */

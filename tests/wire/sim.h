@@ -75,6 +75,7 @@ struct sim {
 	uint64_t seed, now, events;
 	enum sim_mode mode;
 	bool clean; /* the network loses nothing and keeps the order */
+	bool attacked; /* and somebody forges what is under way */
 	bool verbose;
 	struct net net;
 	struct sim_node node[2];

@@ -9,7 +9,7 @@
 /*
  * A communication id names its owner: the lane stands in the ten high bits, as in a QP number, so that whoever receives
  * for all can hand replies on without a table. The other 22 are the connection's place and a random tag that is another
- * each time the place is used.
+ * each time the place is used, shuffled by a secret key: of what is in use they tell nothing.
  */
 #define VB_CM_LANE_BITS 10
 #define VB_CM_MAX_CONNS (1u << 16)
@@ -112,7 +112,7 @@ struct vb_cm_conn {
 	uint8_t retries, max_retries; /* left; in all */
 	uint8_t ack_timeout;
 	uint64_t tid;      /* of the REQ and its answers */
-	uint64_t dreq_tid; /* of the DREQ, whoever sent it */
+	uint64_t dreq_tid; /* of the DREQ, whoever sent it; before that, of the question whether the peer knows the connection */
 	uint64_t local_guid, remote_guid;
 	uint64_t timeout;          /* ns to the next repetition */
 	uint64_t deadline;         /* 0: none */
@@ -240,6 +240,8 @@ enum vb_cm_route vb_cm_route(const uint8_t *mad, size_t len, struct vb_cm_route_
 bool vb_cm_make_rej(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len, uint16_t reason);
 /* SIDR_REQ. */
 bool vb_cm_make_sidr_rep(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len, uint8_t status);
+/* The id by which the sender of a message calls the connection, or what it asks for; 0: the message has none. */
+uint32_t vb_cm_sender_id(const uint8_t *mad, size_t len);
 /* What goes to one whose message names a connection that does not exist: REP: REJ; DREQ: DREP; LAP: APR. */
 bool vb_cm_make_unknown(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len);
 

@@ -43,12 +43,33 @@ static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_i
 	return conn && conn->active == active && conn->tid == in->msg->tid ? conn : NULL;
 }
 
-/* The peer's queue pair or communication id is that of a connection which the peer has forgotten (12.9.8.3). */
+/*
+ * Does the peer still know this connection? A DREQ for another queue pair is ignored by who does, by Linux too; who does not
+ * answers each with a DREP, by which it has then ended.
+ */
+static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
+{
+	if (!conn->dreq_tid)
+		conn->dreq_tid = vb_cm_random(in->cm);
+	const struct vb_cm_msg msg = {.attr = VB_CM_DREQ,
+	                              .tid = conn->dreq_tid,
+	                              .dreq = {.local_comm_id = conn->local_comm_id,
+	                                       .remote_comm_id = conn->remote_comm_id,
+	                                       .remote_qpn = conn->remote_qpn ^ 1}};
+
+	vb_cm_send_msg(in->cm, &conn->addr, &msg);
+}
+
+/*
+ * The peer's queue pair or communication id is that of a connection which the peer has forgotten (12.9.8.3). deviates: that
+ * connection would end by this. But anybody who forges the peer's address can say so, for all queue pair numbers in turn; so the
+ * peer is asked.
+ */
 static void stale(const struct input *in, struct vb_cm_conn *old)
 {
 	refuse(in, VB_CM_REJ_STALE_CONN);
 	if (old->state == VB_CM_ESTABLISHED)
-		vb_cm_to_dreq_sent(in->cm, old, NULL, 0, in->now);
+		ask_whether_known(in, old);
 }
 
 static void repeated_req(const struct input *in, struct vb_cm_conn *conn)
@@ -309,8 +330,8 @@ static void input_drep(const struct input *in)
 {
 	struct vb_cm_conn *conn = named(in, in->msg->drep.remote_comm_id);
 
-	if (!conn || conn->state != VB_CM_DREQ_SENT || conn->dreq_tid != in->msg->tid ||
-	    conn->remote_comm_id != in->msg->drep.local_comm_id)
+	if (!conn || !conn->dreq_tid || (conn->state != VB_CM_DREQ_SENT && conn->state != VB_CM_ESTABLISHED) ||
+	    conn->dreq_tid != in->msg->tid || conn->remote_comm_id != in->msg->drep.local_comm_id)
 		return;
 	vb_cm_to_timewait(in->cm, conn, in->now);
 	vb_cm_emit(in->cm, conn, VB_CM_DREP_RECEIVED, in->msg);

@@ -53,3 +53,36 @@ enum vb_cm_route vb_cm_route(const uint8_t *mad, size_t len, struct vb_cm_route_
 	}
 	return VB_CM_DROP;
 }
+
+uint32_t vb_cm_sender_id(const uint8_t *mad, size_t len)
+{
+	struct vb_cm_msg msg;
+
+	if (!vb_cm_decode(&msg, mad, len))
+		return 0;
+	switch (msg.attr) {
+	case VB_CM_REQ:
+		return msg.req.local_comm_id;
+	case VB_CM_SIDR_REQ:
+		return msg.sidr_req.request_id;
+	case VB_CM_SIDR_REP: /* the asker's id, and no other */
+		return 0;
+	case VB_CM_REJ:
+		return msg.rej.local_comm_id;
+	case VB_CM_MRA:
+		return msg.mra.local_comm_id;
+	case VB_CM_REP:
+		return msg.rep.local_comm_id;
+	case VB_CM_RTU:
+		return msg.rtu.local_comm_id;
+	case VB_CM_DREQ:
+		return msg.dreq.local_comm_id;
+	case VB_CM_DREP:
+		return msg.drep.local_comm_id;
+	case VB_CM_LAP:
+		return msg.lap.local_comm_id;
+	case VB_CM_APR:
+		return msg.apr.local_comm_id;
+	}
+	return 0;
+}

@@ -1,58 +1,16 @@
 // table.c - places and ids of connections, and how a peer's words find them
-// follows: IBA volume 1, 12.9.8.3 (stale connections are found by CA GUID and QPN, or communication id);
-// Aumasson and Bernstein, SipHash (2012)
+// follows: IBA volume 1, 12.9.8.3 (stale connections are found by CA GUID and QPN, or communication id)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
+#include "util/sip.h"
 
+#define ID_BITS (32 - VB_CM_LANE_BITS)
 #define REST 1024 /* places that a table has unused before it uses one again */
-
-struct sip {
-	uint64_t v[4];
-};
-
-static uint64_t rotl(uint64_t x, int n)
-{
-	return x << n | x >> (64 - n);
-}
-
-static void sip_round(struct sip *s)
-{
-	uint64_t *v = s->v;
-
-	v[0] += v[1], v[1] = rotl(v[1], 13) ^ v[0], v[0] = rotl(v[0], 32);
-	v[2] += v[3], v[3] = rotl(v[3], 16) ^ v[2];
-	v[0] += v[3], v[3] = rotl(v[3], 21) ^ v[0];
-	v[2] += v[1], v[1] = rotl(v[1], 17) ^ v[2], v[2] = rotl(v[2], 32);
-}
-
-static void sip_word(struct sip *s, uint64_t word)
-{
-	s->v[3] ^= word;
-	sip_round(s);
-	sip_round(s);
-	s->v[0] ^= word;
-}
-
-/* SipHash-2-4 of whole words: ids that cannot be guessed, and buckets that no peer can fill. */
-static uint64_t keyed(const struct vb_cm *cm, const uint64_t *words, int n)
-{
-	const uint64_t *k = cm->cfg.key;
-	struct sip s = {{k[0] ^ 0x736f6d6570736575, k[1] ^ 0x646f72616e646f6d, k[0] ^ 0x6c7967656e657261,
-	                 k[1] ^ 0x7465646279746573}};
-
-	for (int i = 0; i < n; i++)
-		sip_word(&s, words[i]);
-	sip_word(&s, (uint64_t)n << 59);
-	s.v[2] ^= 0xff;
-	for (int i = 0; i < 4; i++)
-		sip_round(&s);
-	return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];
-}
 
 uint64_t vb_cm_random(struct vb_cm *cm)
 {
 	cm->drawn++;
-	return keyed(cm, &cm->drawn, 1);
+	return vb_sip(cm->cfg.key, &cm->drawn, 1);
 }
 
 void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct vb_cm_ops *ops, void *own,
@@ -69,14 +27,14 @@ void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct v
 		cm->index_bits++;
 }
 
-/* Another tag than the last. */
+/* Another tag than the last; nobody learns the place from it, or the next one's id. */
 static uint32_t new_id(struct vb_cm *cm, uint32_t i)
 {
-	uint32_t tag_bits = 32 - VB_CM_LANE_BITS - cm->index_bits, tag, id;
+	uint32_t tag_bits = ID_BITS - cm->index_bits, tag, id;
 
 	do {
 		tag = (uint32_t)vb_cm_random(cm) & ((1u << tag_bits) - 1);
-		id = cm->cfg.lane << (32 - VB_CM_LANE_BITS) | tag << cm->index_bits | i;
+		id = cm->cfg.lane << ID_BITS | vb_shuffle(cm->cfg.key, ID_BITS, tag << cm->index_bits | i);
 	} while (tag == cm->conns[i].place.tag || !id);
 	cm->conns[i].place.tag = tag;
 	return id;
@@ -123,7 +81,8 @@ void vb_cm_release(struct vb_cm *cm, struct vb_cm_conn *conn)
 
 struct vb_cm_conn *vb_cm_lookup(struct vb_cm *cm, uint32_t local_comm_id)
 {
-	struct vb_cm_conn *conn = &cm->conns[local_comm_id & (cm->len - 1)];
+	uint32_t i = vb_unshuffle(cm->cfg.key, ID_BITS, local_comm_id) & (cm->len - 1);
+	struct vb_cm_conn *conn = &cm->conns[i];
 
 	return conn->used && conn->local_comm_id == local_comm_id ? conn : NULL;
 }
@@ -148,7 +107,7 @@ static uint32_t bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], ui
 	uint64_t words[5] = {[2] = kind, [3] = guid, [4] = number};
 
 	memcpy(words, gid, VB_GID_LEN);
-	return (uint32_t)keyed(cm, words, 5) & (cm->len - 1);
+	return (uint32_t)vb_sip(cm->cfg.key, words, 5) & (cm->len - 1);
 }
 
 void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn)

@@ -92,23 +92,31 @@ static inline void vb_untime(struct vb_wire_requester *rq)
 /* --- responder --- */
 
 /* responder.c: RC and UC */
-void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now);
 /* A request of RC whose opcode is none. */
 void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn);
 /* A full middle packet of a send or write. false: not the next one, or not so simple. */
 bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
-                               const uint8_t *payload, uint64_t now);
+                               const uint8_t *payload, uint16_t port, uint64_t now);
 
 /* ud.c */
 void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh);
 
-/* uc.c: is the packet part of a message that is whole so far? */
-bool vb_uc_in_sequence(struct vb_wire_qp *qp, const struct vb_packet *p);
+/* uc.c: is the packet from the peer, and part of a message that is whole so far? */
+bool vb_uc_in_sequence(struct vb_wire_qp *qp, const struct vb_packet *p, uint16_t port);
 
 /* ahead.c: requests that came before one that is missing */
-void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload);
-/* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. */
+void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+/* Is the one that is expected now kept? */
+bool vb_ahead_waits(const struct vb_wire_qp *qp);
+/* A packet that was executed before has come again: does the peer vouch by that for what waits? */
+bool vb_ahead_vouches(const struct vb_wire_qp *qp, const struct vb_bth *bth, uint64_t now);
+/* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. A disputed one is asked for again. */
 struct vb_wire_kept *vb_ahead_take(struct vb_wire_qp *qp);
+/* All that is kept. */
+void vb_ahead_drop(struct vb_wire_qp *qp);
+/* Nothing was kept for a while: what is left is dropped, and the memory given back. */
+void vb_ahead_timeout(struct vb_wire_qp *qp, uint64_t now);
 /* These PSNs are behind us now: nothing of them is kept any more. */
 void vb_ahead_pass(struct vb_wire_qp *qp, struct vb_psn from, uint32_t count);
 

@@ -24,7 +24,11 @@ static bool una_is_answered(struct vb_wire_qp *qp)
 	return s && vb_is_answered(s);
 }
 
-/* From una on, len packets, but no further than the first request that the peer has to answer. */
+/*
+ * From una on, len packets, but no further than the first request that the peer has to answer. As long as it is not known
+ * whether the peer keeps anything, and there is something to keep, the first, the last and some in between go twice: by that we
+ * vouch for what it has kept (ahead.c).
+ */
 static void again(struct vb_wire_qp *qp, uint32_t len, uint64_t now)
 {
 	struct vb_wire_requester *rq = &qp->rq;
@@ -43,6 +47,8 @@ static void again(struct vb_wire_qp *qp, uint32_t len, uint64_t now)
 	}
 	rq->mending = true;
 	rq->mend_response = una_is_answered(qp);
+	rq->echoes = !rq->mend_response && rq->keeps != VB_WIRE_KEEPS && rq->seq > rq->una + 1;
+	rq->echo = false;
 	rq->mend_seq = rq->mend_next = rq->una;
 	rq->mend_end = rq->una + len;
 	rq->mend_to = rq->seq;
@@ -61,7 +67,7 @@ void vb_mend_stop(struct vb_wire_qp *qp)
 {
 	struct vb_wire_requester *rq = &qp->rq;
 
-	rq->mending = false;
+	rq->mending = rq->echo = false;
 	rq->mend_next = rq->mend_end; /* nothing goes again */
 	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
 		rq->keeps = VB_WIRE_KEEPS_UNKNOWN;

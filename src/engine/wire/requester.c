@@ -12,6 +12,7 @@
 #define HOLD_WINDOW 4 /* bursts: with a smaller window losses are found too late */
 #define PACED 1000000 /* ns: round trips from which on it is always paced, and nothing waits for a burst */
 #define ASK_EVERY 256 /* packets after which an acknowledgement is asked for, at the latest */
+#define ECHO_EVERY 4 /* packets that are mended: one goes twice */
 #define ASK_EVERY_LONG 64 /* where round trips are long */
 
 static const uint8_t operations[] = {[VB_WIRE_SEND] = VB_OP_SEND,
@@ -266,13 +267,28 @@ static void time_it(struct vb_wire_qp *qp, uint64_t seq, bool first, uint64_t no
 	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_WIRE_TIMED] = (struct vb_wire_timed){.seq = seq, .at = now, .first = first};
 }
 
-/* Of a packet that is sent again by itself, the first and the last ask. */
+/* Of packets that are sent again by themselves, the first and the last ask; no second one does. */
 static bool ask_mended(struct vb_wire_qp *qp, uint64_t seq, uint64_t psns, uint64_t now)
 {
+	struct vb_wire_requester *rq = &qp->rq;
+	bool second = rq->echo, last = seq + psns == rq->mend_end;
+
 	qp->stats.resent_pkts++;
-	qp->rq.mend_next = seq + psns;
-	qp->rq.mend_last_at = now;
-	return seq == qp->rq.mend_seq || qp->rq.mend_next == qp->rq.mend_end;
+	rq->echo = rq->echoes && !second && (last || (seq - rq->mend_seq) % ECHO_EVERY == 0);
+	rq->mend_next = rq->echo ? seq : seq + psns;
+	rq->mend_last_at = now;
+	return !second && (last || seq == rq->mend_seq);
+}
+
+/* The first packet after going back goes twice, as the first one that is mended. */
+static void echo(struct vb_wire_requester *rq, const struct vb_wire_send *s, uint64_t seq)
+{
+	if (!vb_is_answered(s) && seq == rq->back_una && rq->high > seq + 1) {
+		rq->mend_next = rq->mend_seq = seq;
+		rq->mend_end = seq + 1;
+		rq->echoes = rq->echo = true;
+	}
+	rq->back_echo = false;
 }
 
 static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t seq, uint8_t opcode, struct vb_wire_out *out,
@@ -289,6 +305,8 @@ static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t seq, ui
 	fill_request(&p, qp, s, (uint32_t)(seq - s->seq), (uint32_t)psns);
 	if (!mended)
 		count_sent(qp, s, psns);
+	if (!mended && qp->rq.back_echo)
+		echo(&qp->rq, s, seq);
 	if (qp->cfg.type == VB_WIRE_RC) {
 		vb_requester_arm(qp, now);
 		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp, false)) && !vb_is_answered(s);
@@ -349,7 +367,8 @@ static bool paced(struct vb_wire_qp *qp, uint64_t now)
 	burst = (burst < BURST_MIN ? BURST_MIN : burst < BURST_MAX ? burst : BURST_MAX) * apart;
 
 	rq->wake_at = 0;
-	if (!apart || (rq->window.rtt_min < PACED && !rq->mending))
+	if (!apart || (rq->window.rtt_min < PACED && !rq->mending) ||
+	    (rq->echo && rq->mend_next < rq->mend_end))
 		return true;
 	if (rq->pace_at + burst < now)
 		rq->pace_at = now - burst;

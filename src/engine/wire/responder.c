@@ -3,6 +3,9 @@
 // SPDX-License-Identifier: MIT
 #include "engine/wire/machine.h"
 
+#define FAR (1 << 18)    /* PSNs: so much a peer may have in flight, and a READ may take */
+#define VOUCH_WAIT 200000 /* ns: acknowledgements wait so long for the peer to vouch for what was kept */
+
 enum state {
 	CHECK_PSN,
 	CHECK_OP_SEQUENCE,
@@ -30,8 +33,15 @@ struct job {
 	const uint8_t *payload;
 	uint64_t now;
 	unsigned flags; /* of the opcode */
+	uint16_t port;  /* that it came from */
 	bool rc;
 };
+
+/* A READ takes those of its response. */
+static uint32_t psns(const struct job *j)
+{
+	return j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
+}
 
 /* IBA 9.7.4.1: expected, behind (a duplicate), or ahead (something is missing); UC: 9.8.2.2 */
 static enum state check_psn(struct job *j)
@@ -39,7 +49,7 @@ static enum state check_psn(struct job *j)
 	struct vb_wire_responder *rs = &j->qp->rs;
 
 	if (!j->rc)
-		return vb_uc_in_sequence(j->qp, j->p) ? CHECK_OP_SEQUENCE : DONE;
+		return vb_uc_in_sequence(j->qp, j->p, j->port) ? CHECK_OP_SEQUENCE : DONE;
 
 	int32_t ahead = vb_psn_diff(j->p->bth.psn, rs->epsn);
 
@@ -47,6 +57,8 @@ static enum state check_psn(struct job *j)
 		return ERROR_SEQUENCE;
 	if (ahead < 0)
 		return DUPLICATE;
+	rs->port = j->port;
+	vb_ahead_pass(j->qp, rs->epsn, 1); /* what comes in its turn is it, whatever was kept in its place */
 	if (rs->refused) {
 		rs->refused = rs->not_ready = false;
 		if (rs->owed >= VB_WIRE_RNR) { /* it had not left yet, and is not needed any more */
@@ -240,10 +252,9 @@ static void complete_receive(struct job *j)
 static enum state complete(struct job *j)
 {
 	struct vb_wire_responder *rs = &j->qp->rs;
-	uint32_t psns = j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
 
-	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)psns);
-	vb_ahead_pass(j->qp, j->p->bth.psn, psns);
+	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)psns(j));
+	vb_ahead_pass(j->qp, j->p->bth.psn, psns(j));
 	rs->in.offset += j->p->payload_len;
 	rs->in.op = j->p->info->op;
 	rs->in.active = !(j->flags & VB_LAST);
@@ -265,6 +276,7 @@ static enum state acknowledge(struct job *j)
 static enum state duplicate(struct job *j)
 {
 	j->qp->stats.duplicate_request++;
+	j->qp->rs.vouched = !(j->flags & VB_ANSWERED) && vb_ahead_vouches(j->qp, &j->p->bth, j->now);
 	if (j->flags & VB_ANSWERED)
 		vb_resource_replay(j->qp, j->p);
 	else
@@ -272,15 +284,33 @@ static enum state duplicate(struct job *j)
 	return DONE;
 }
 
-/* IBA 9.7.5.2: one NAK for a gap, then silence until what is expected comes */
+/* What is expected has come, but nobody has vouched for it yet. */
+static bool awaits_voucher(const struct vb_wire_qp *qp, uint64_t now)
+{
+	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_ahead_waits(qp);
+}
+
+/*
+ * IBA 9.7.5.2: one NAK for a gap, then silence until what is expected comes. deviates: half of all PSNs would be answered so.
+ * Of those further ahead than what can be in flight most come from nobody who knows the PSN, and change nothing.
+ */
 static enum state error_sequence(struct job *j)
 {
 	j->qp->stats.out_of_seq_request++;
-	if (!j->qp->rs.refused)
+	if (vb_psn_diff(j->p->bth.psn, j->qp->rs.epsn) > FAR) {
+		j->qp->stats.drop_far++;
+		return DONE;
+	}
+	if (j->qp->rs.vouches && j->port != j->qp->rs.port) {
+		j->qp->stats.drop_port++;
+		return DONE;
+	}
+	if (!j->qp->rs.refused && !awaits_voucher(j->qp, j->now)) {
 		vb_owe_nak(j->qp, VB_NAK_PSN_SEQUENCE, j->qp->rs.epsn);
-	j->qp->rs.refused = true;
-	if (!j->qp->rs.not_ready) /* then all of it comes again anyway */
-		vb_ahead_keep(j->qp, j->p, j->payload);
+		j->qp->rs.refused = true;
+	}
+	if (!j->qp->rs.not_ready && j->port == j->qp->rs.port) /* if not ready all of it comes again anyway */
+		vb_ahead_keep(j->qp, j->p, j->payload, j->now);
 	return DONE;
 }
 
@@ -297,6 +327,7 @@ static enum state error_not_ready(struct job *j)
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_no_receive);
 	vb_owe_rnr(j->qp);
+	vb_ahead_drop(j->qp); /* all of it comes again */
 	j->qp->rs.refused = j->qp->rs.not_ready = true;
 	return DONE;
 }
@@ -366,9 +397,9 @@ static void repeat_nak(struct vb_wire_qp *qp, struct vb_psn psn)
 		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
-static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
 {
-	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags};
+	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags, .port = port};
 
 	j.rc = qp->cfg.type == VB_WIRE_RC;
 	for (enum state s = CHECK_PSN; s != DONE;)
@@ -386,13 +417,13 @@ void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn)
 
 /* What the steps above come to for most packets. A fault is left to them. */
 bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
-                               const uint8_t *payload, uint64_t now)
+                               const uint8_t *payload, uint16_t port, uint64_t now)
 {
 	struct vb_wire_responder *rs = &qp->rs;
 	struct vb_wire_inbound *in = &rs->in;
 	uint32_t mtu = qp->cfg.mtu;
 
-	if (!vb_psn_equal(psn, rs->epsn) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
+	if (!vb_psn_equal(psn, rs->epsn) || (qp->cfg.type == VB_WIRE_UC && port != rs->port) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
 		return false;
 	if (op == VB_OP_WRITE) {
 		if (!(qp->cfg.access & VB_WIRE_REMOTE_WRITE) || mtu >= in->left ||
@@ -411,17 +442,41 @@ bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_p
 	return true;
 }
 
-void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+/* All that is kept without a gap. */
+static void run_kept(struct vb_wire_qp *qp, uint64_t now)
 {
 	struct vb_wire_kept *k;
 
-	if (qp->rs.closed) {
+	while (!qp->dead && (k = vb_ahead_take(qp))) {
+		run(qp, &k->packet, k->payload, qp->rs.port, now);
+		qp->rs.ack_at = 0; /* the requester waits for it */
+	}
+}
+
+/* An acknowledgement would say that all of what is kept is missing. Nobody vouches with a READ or an atomic. */
+static void wait_for_voucher(struct vb_wire_qp *qp, uint64_t now)
+{
+	qp->rs.vouch_by = now + VOUCH_WAIT;
+	if (qp->rs.owed == VB_WIRE_ACK && vb_ahead_waits(qp))
+		qp->rs.ack_at = qp->rs.vouch_by;
+}
+
+void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	if (rs->closed) {
 		repeat_nak(qp, p->bth.psn);
 		return;
 	}
-	run(qp, p, payload, now);
-	while (!qp->dead && (k = vb_ahead_take(qp))) {
-		run(qp, &k->packet, k->payload, now);
-		qp->rs.ack_at = 0; /* the requester waits for it */
-	}
+	struct vb_psn before = rs->epsn;
+
+	rs->vouched = false;
+	run(qp, p, payload, port, now);
+	rs->last = p->bth.psn;
+	rs->vouches = rs->vouches || rs->vouched;
+	if (rs->vouches)
+		run_kept(qp, now);
+	else if (rs->kept && !vb_psn_equal(before, rs->epsn) && !(p->info->flags & VB_ANSWERED))
+		wait_for_voucher(qp, now);
 }

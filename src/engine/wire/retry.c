@@ -82,7 +82,8 @@ static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
 	struct vb_wire_requester *rq = &qp->rq;
 
 	vb_mend_stop(qp);
-	rq->sure_from = refused ? rq->una : rq->high;
+	rq->back_echo = false;
+	rq->sure_from = refused && rq->keeps == VB_WIRE_KEEPS ? rq->una : rq->high;
 	rq->back_una = rq->una;
 	rq->back_at = now;
 	rq->seq = rq->una;
@@ -100,6 +101,7 @@ bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now)
 		return false;
 	rq->stale = (uint32_t)(rq->seq - rq->una) / 2;
 	back_to_una(qp, refused, now);
+	rq->back_echo = rq->keeps != VB_WIRE_KEEPS;
 	rq->probe_at = 0; /* the peer lives: patience anew */
 	vb_requester_arm(qp, now);
 	return true;
@@ -123,6 +125,7 @@ static void retry(struct vb_wire_qp *qp, uint64_t now)
 	vb_wire_window_silent(&qp->rq.window, now);
 	qp->rq.stale = 0;
 	back_to_una(qp, false, now);
+	qp->rq.back_echo = qp->rq.keeps != VB_WIRE_KEEPS;
 	vb_requester_arm(qp, now);
 }
 

@@ -20,6 +20,9 @@
 	X(acks_rcvd, "acknowledgements received")                                \
 	X(out_of_seq_request, "requests ahead of the expected PSN")              \
 	X(kept_pkts, "of those, kept until the missing one came")                \
+	X(disputed_pkts, "of those, two that differ in one PSN: neither was executed") \
+	X(drop_port, "dropped: such requests from another source port than the peer's") \
+	X(drop_far, "dropped: requests further ahead than a peer has in flight") \
 	X(duplicate_request, "requests that came again")                         \
 	X(seq_naks_sent, "NAKs sent: PSN sequence")                              \
 	X(seq_naks_rcvd, "NAKs received: PSN sequence")                          \
@@ -44,6 +47,7 @@
 	X(drop_response, "dropped: responses that nothing asked for")            \
 	X(drop_replay, "dropped: repeated reads and atomics that are not known, or whose memory is gone") \
 	X(drop_sequence, "dropped: UC, parts of a broken message")               \
+	X(drop_stranger, "dropped: UC, PSN or source port are not the peer's")   \
 	X(drop_no_receive, "dropped: UC and UD, no receive")                     \
 	X(drop_length, "dropped: UC and UD, length")                             \
 	X(drop_access, "dropped: UC, no access")

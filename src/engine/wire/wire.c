@@ -88,7 +88,7 @@ static void flush(struct vb_wire_qp *qp)
 	vb_requester_flush(qp);
 	vb_end_receive(qp, VB_WIRE_WR_FLUSH_ERR);
 	qp->rs.in = (struct vb_wire_inbound){0};
-	vb_ahead_pass(qp, qp->rs.epsn, qp->ahead.n);
+	vb_ahead_drop(qp);
 	if (qp->rs.closed) /* a NAK has to go out */
 		return;
 	qp->rs.owed = VB_WIRE_NO_ACK;
@@ -144,6 +144,23 @@ void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now)
 	qp->rs.cnp_after = now + CNP_EVERY;
 }
 
+/* UC has no window. Between two pauses something goes: anybody can forge a notification, which has no PSN. */
+static void pause(struct vb_wire_qp *qp, uint64_t now)
+{
+	if (qp->rq.rnr_at || qp->rq.seq + 1 == qp->rq.cnp_seq)
+		return;
+	qp->rq.rnr_at = now + UC_PAUSE;
+	qp->rq.cnp_seq = qp->rq.seq + 1;
+}
+
+/* Is it what the peer would send now? Else it is no sign that the peer is there. */
+bool vb_wire_expects(const struct vb_wire_qp *qp, const struct vb_packet *p)
+{
+	bool request = p->info->flags & VB_REQUEST && p->info->service == services[qp->cfg.type];
+
+	return qp->cfg.type == VB_WIRE_UD || (request && vb_psn_equal(p->bth.psn, qp->rs.epsn));
+}
+
 void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload,
                    const struct vb_wire_from *from, uint64_t now)
 {
@@ -156,14 +173,14 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	if (p->info->op == VB_OP_CNP) {
 		qp->stats.cnp_rcvd++;
 		vb_wire_window_marked(&qp->rq.window, now);
-		if (qp->cfg.type == VB_WIRE_UC) /* it has no window: a pause */
-			qp->rq.rnr_at = now + UC_PAUSE;
+		if (qp->cfg.type == VB_WIRE_UC)
+			pause(qp, now);
 	} else if (qp->dead && !qp->rs.closed) {
 		qp->stats.drop_state++;
 	} else if (qp->cfg.type == VB_WIRE_UD) {
 		vb_datagram_input(qp, p, payload, from->grh);
 	} else if (p->info->flags & VB_REQUEST) {
-		vb_responder_input(qp, p, payload, now);
+		vb_responder_input(qp, p, payload, from->port, now);
 	} else if (qp->rq.started) {
 		vb_requester_input(qp, p, payload, now);
 	} else {
@@ -185,7 +202,7 @@ static uint32_t get24(const uint8_t *p)
 	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
 }
 
-bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint64_t now)
+bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
 	const uint8_t *payload = bytes + VB_BTH_LEN;
 
@@ -197,9 +214,9 @@ bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t le
 	bool ask = bytes[8] >> 7, taken = false;
 
 	if (bytes[0] == (VB_RC_WRITE_MIDDLE | services[qp->cfg.type]))
-		taken = vb_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, now);
+		taken = vb_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, port, now);
 	else if (bytes[0] == (VB_RC_SEND_MIDDLE | services[qp->cfg.type]))
-		taken = vb_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, now);
+		taken = vb_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, port, now);
 	else if (bytes[0] == VB_RC_READ_RESPONSE_MIDDLE && qp->cfg.type == VB_WIRE_RC)
 		taken = vb_requester_input_middle(qp, psn, payload, now);
 	qp->stats.rcvd_pkts += taken;
@@ -325,6 +342,7 @@ uint64_t vb_wire_deadline(const struct vb_wire_qp *qp)
 {
 	uint64_t at = earlier(qp->rq.retry_at, earlier(qp->rq.probe_at, earlier(qp->rq.rnr_at, qp->rq.wake_at)));
 
+	at = earlier(at, qp->rs.kept_until);
 	return qp->rs.owed == VB_WIRE_ACK ? earlier(at, qp->rs.ack_at) : at;
 }
 
@@ -332,6 +350,7 @@ void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now)
 {
 	if (qp->rs.ack_at && qp->rs.ack_at <= now)
 		qp->rs.ack_at = 0;
+	vb_ahead_timeout(qp, now);
 	vb_requester_timeout(qp, now);
 }
 

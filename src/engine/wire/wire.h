@@ -131,6 +131,8 @@ struct vb_wire_ops {
 	bool (*read)(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len);
 	enum vb_wire_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 	bool (*invalidate)(void *own, uint32_t rkey);
+	/* Nothing is kept ahead any more, for the moment: the slots may become zeros. NULL: they stay as they are. */
+	void (*ahead_unused)(void *own);
 
 	/* The QP is in error. What it had taken of both queues has been completed; the rest is the owner's to flush. */
 	void (*failed)(void *own, enum vb_wire_event event);
@@ -184,6 +186,7 @@ struct vb_wire_requester {
 	uint8_t retry_left, rnr_left, probes;
 	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
 	uint64_t back_una, back_at;          /* the last time that it went back: to where, when */
+	bool back_echo;                      /* its first packet is still to go twice */
 	uint64_t sure_from;                  /* packets from here on were never executed: their answer can be timed */
 	struct vb_wire_timed {
 		uint64_t seq, at;
@@ -205,12 +208,14 @@ struct vb_wire_requester {
 	uint64_t mend_seq, mend_next, mend_end; /* of those: first, next to go, end */
 	uint64_t mend_to;                       /* what had gone out when they went */
 	uint64_t mend_at, mend_last_at;         /* when the first of them went, and the last so far */
+	bool echoes, echo;                      /* some of those go twice; the next is such a second one */
 	uint64_t mended_to;                     /* packets from here on never went again */
 	bool mend_response;                     /* what is missing is not at the peer but its response */
 	uint64_t executed;                      /* packets before this one are at the peer; some responses may be missing */
 	uint64_t got_to;                        /* no response from here on has come */
 	uint32_t uncounted;                     /* packets that una has passed and the window does not know of yet */
 	uint64_t progress_at;                   /* when una moved last */
+	uint64_t cnp_seq;                       /* UC: seq at the last pause, and one */
 	uint64_t got[VB_WIRE_WINDOW_MAX / 64];  /* responses ahead of a missing one: a bit each */
 	uint64_t pace_at, wake_at;              /* when the next packet may go; 0: nothing waits for it */
 	struct vb_wire_window window;
@@ -239,12 +244,20 @@ struct vb_wire_ahead {
 struct vb_wire_kept {
 	struct vb_packet packet;
 	bool used;
+	bool disputed; /* two different packets claimed this PSN: neither is executed */
 	uint8_t payload[];
 };
 
 #define VB_WIRE_SLOT(mtu) (sizeof(struct vb_wire_kept) + (mtu)) /* the mtu is a multiple of 256 */
 
 enum vb_wire_ack_kind { VB_WIRE_NO_ACK, VB_WIRE_ACK, VB_WIRE_RNR, VB_WIRE_NAK };
+
+/* UC: packets of somebody that the peer is not known by. He is believed after so many of them (uc.c). */
+struct vb_wire_stranger {
+	struct vb_psn next;
+	uint16_t port;
+	uint32_t came;
+};
 
 struct vb_wire_responder {
 	struct vb_psn epsn;
@@ -263,7 +276,16 @@ struct vb_wire_responder {
 	struct vb_wire_inbound in;
 	struct vb_wire_resource res[VB_WIRE_MAX_RESOURCES];
 	uint32_t res_head, res_tail, unanswered;
+	bool known;    /* UC: a packet has come from that port */
+	struct vb_wire_stranger stranger;
 	uint32_t kept; /* requests ahead of epsn */
+	struct vb_psn kept_to; /* behind the last of them */
+	uint64_t kept_until;   /* when those that are left are given up, and their memory; 0: there is none */
+	bool vouched;          /* the peer has shown that what is kept at epsn is in flight */
+	bool vouches;          /* it has done so once */
+	uint64_t vouch_by;     /* it is waited for until then */
+	struct vb_psn last;    /* of the last request that came */
+	uint16_t port;         /* the source port of the last packet that came in its turn */
 };
 
 /* Bounded, and all of it: the caller owns it and sends[]. */
@@ -285,6 +307,7 @@ struct vb_wire_qp {
 /* What came with a packet. */
 struct vb_wire_from {
 	bool congested;     /* marked by the network: ECN CE */
+	uint16_t port;      /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
 	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
 };
 
@@ -327,11 +350,13 @@ void vb_wire_abort(struct vb_wire_qp *qp);
 /* A packet that was decoded, whose ICRC is right and whose source is the peer (RC, UC). */
 void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
                    const struct vb_wire_from *from, uint64_t now);
+/* Before that: is it what the peer would send now, or anybody's (UD)? */
+bool vb_wire_expects(const struct vb_wire_qp *qp, const struct vb_packet *packet);
 /*
  * The same for a packet that is most of all: BTH to ICRC, right and from the peer, not marked by the network. false: it is
  * no plain middle packet in its turn, and nothing was done; vb_wire_input is for it.
  */
-bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint64_t now);
+bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* The same for one that only has a BTH that can be read: nobody has its opcode. */
 void vb_wire_input_unknown(struct vb_wire_qp *qp, const struct vb_bth *bth);
 /* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to itself. */

@@ -7,11 +7,14 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Calls of the libraries below us are not the program's. */
@@ -28,31 +31,44 @@ static bool from_below(void *caller)
 	return false;
 }
 
+static int open_rsocket(int domain, int type, int protocol)
+{
+	struct pre_sock *s;
+	int fd = pre_open(&s, domain, type);
+
+	if (fd < 0)
+		return -1;
+	if (pre_fork_support && s->type == SOCK_STREAM) {
+		s->fork = PRE_FORK_NEW;
+		s->plain = pre_real.socket(domain, type, protocol);
+	} else {
+		s->rs = rsocket(domain, type, protocol);
+		if (s->rs >= 0)
+			pre_tune(s->rs);
+	}
+	if (s->rs < 0 && s->plain < 0)
+		pre_drop(fd); /* the placeholder itself serves */
+	pre_put(s);
+	return fd;
+}
+
 PRE_EXPORT int socket(int domain, int type, int protocol)
 {
 	static __thread bool inside;
-	struct pre_sock *s;
 	int fd;
 
 	pre_init();
-	if (inside || !pre_wanted(domain, type, protocol) || from_below(__builtin_return_address(0)))
+	/* a handler may have interrupted the allocator: there it is the kernel's */
+	if (inside || !pre_wanted(domain, type, protocol) || pre_is_fragile())
 		return pre_real.socket(domain, type, protocol);
+	pre_enter(); /* of the loader's lock, too */
 	inside = true;
-	fd = pre_open(&s, domain, type);
-	if (fd >= 0) {
-		if (pre_fork_support && s->type == SOCK_STREAM) {
-			s->fork = PRE_FORK_NEW;
-			s->plain = pre_real.socket(domain, type, protocol);
-		} else {
-			s->rs = rsocket(domain, type, protocol);
-			if (s->rs >= 0)
-				pre_tune(s->rs);
-		}
-		if (s->rs < 0 && s->plain < 0)
-			pre_drop(fd); /* the placeholder itself serves */
-		pre_put(s);
-	}
+	if (from_below(__builtin_return_address(0)))
+		fd = pre_real.socket(domain, type, protocol);
+	else
+		fd = open_rsocket(domain, type, protocol);
 	inside = false;
+	pre_leave();
 	return fd;
 }
 
@@ -63,7 +79,7 @@ PRE_EXPORT int socket(int domain, int type, int protocol)
 	type r_;                                                                                    \
 	if (!s_)                                                                                    \
 		return pre_real.pcall(fd, ##__VA_ARGS__);                                           \
-	r_ = s_->rs >= 0 ? rcall(s_->rs, ##__VA_ARGS__) : pre_real.pcall(s_->plain, ##__VA_ARGS__); \
+	r_ = s_->rs >= 0 ? rcall(s_->rs, ##__VA_ARGS__) : PRE_SLEEP(pre_real.pcall(s_->plain, ##__VA_ARGS__)); \
 	errno_.good = r_ >= 0;                                                                      \
 	return r_
 
@@ -99,7 +115,7 @@ static void note(struct pre_sock *s, unsigned *counter)
 static int accept_from(struct pre_sock *l, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	struct pre_sock *s;
-	int fd, got = l->rs >= 0 ? raccept(l->rs, addr, len) : pre_real.accept4(l->plain, addr, len, flags);
+	int fd, got = l->rs >= 0 ? raccept(l->rs, addr, len) : PRE_SLEEP(pre_real.accept4(l->plain, addr, len, flags));
 	bool rsock = l->rs >= 0;
 
 	if (got < 0)
@@ -151,7 +167,7 @@ static int connect_plain(struct pre_sock *s, const struct sockaddr *addr, sockle
 	rclose(s->rs);
 	s->rs = -1;
 	s->plain = plain;
-	return pre_real.connect(plain, addr, len);
+	return PRE_SLEEP(pre_real.connect(plain, addr, len));
 }
 
 PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
@@ -167,7 +183,7 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		if (r && errno != EINPROGRESS && errno != EALREADY && errno != EISCONN && errno != EINTR)
 			r = connect_plain(s, addr, len);
 	} else {
-		r = pre_real.connect(s->plain, addr, len);
+		r = PRE_SLEEP(pre_real.connect(s->plain, addr, len));
 		if (s->fork == PRE_FORK_NEW && (!r || errno == EINPROGRESS))
 			pre_connecting(s);
 	}
@@ -181,7 +197,7 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
 		return pre_real.name(fd, __VA_ARGS__);                                        \
-	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
+	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : PRE_SLEEP(pre_real.name(s_->plain, __VA_ARGS__)); \
 	note(s_, &s_->in_reads);                                                              \
 	errno_.good = r_ >= 0;                                                                \
 	return r_
@@ -250,7 +266,7 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 	ssize_t r_;                                                                           \
 	if (!s_)                                                                              \
 		return pre_real.name(fd, __VA_ARGS__);                                        \
-	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : pre_real.name(s_->plain, __VA_ARGS__); \
+	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : PRE_SLEEP(pre_real.name(s_->plain, __VA_ARGS__)); \
 	if (r_ < (ssize_t)(want))                                                             \
 		note(s_, &s_->out_blocks);                                                    \
 	if (r_ < 0)                                                                           \
@@ -342,7 +358,7 @@ PRE_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t count)
 	if (!s)
 		return pre_real.sendfile(out, in, offset, count);
 	if (s->rs < 0) {
-		all = pre_real.sendfile(s->plain, in, offset, count);
+		all = PRE_SLEEP(pre_real.sendfile(s->plain, in, offset, count));
 	} else {
 		do {
 			r = copy_file(s, in, offset, count - (size_t)all);
@@ -414,6 +430,24 @@ PRE_EXPORT int close(int fd)
 		pre_drop(fd);
 	}
 	return pre_real.close(fd);
+}
+
+PRE_EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+	bool ours = pre_any() && !pre_borrowed() && !(flags & CLOSE_RANGE_CLOEXEC) && first <= last && first <= INT_MAX;
+
+	if (ours)
+		pre_epoll_forget_range(first, last);
+	for (int fd = (int)first; ours && (fd = pre_next(fd, last)) >= 0; fd++) {
+		pre_epoll_forget(fd);
+		pre_drop(fd);
+	}
+	return (int)pre_real.syscall(SYS_close_range, first, last, flags);
+}
+
+PRE_EXPORT void closefrom(int low)
+{
+	close_range(low < 0 ? 0 : (unsigned)low, UINT_MAX, 0);
 }
 
 /* The copy of a placeholder stands for the same socket. */

@@ -59,9 +59,55 @@ struct pre_real {
 	int (*dup)(int);
 	int (*dup3)(int, int, int);
 	long (*syscall)(long, ...);
+	int (*sigaction)(int, const struct sigaction *, struct sigaction *);
 };
 extern struct pre_real pre_real;
 void pre_init(void);
+
+/* preload_signal.c: the thread, and the program's handlers that it has to call */
+enum { PRE_DEFERRED_MAX = 8 };
+struct pre_thread {
+	int inside; /* how many references and locks of ours it holds */
+	int asleep; /* and yet no lock: it sleeps */
+	int deferred;
+	const char *handler; /* the frame of the handler that runs */
+	bool fragile;        /* it may have interrupted the allocator, or another that is not to be called again */
+	siginfo_t kept[PRE_DEFERRED_MAX];
+};
+extern __thread struct pre_thread pre_me __attribute__((tls_model("initial-exec")));
+void pre_handle_deferred(void);
+bool pre_fall_asleep(void); /* false: a handler has run first */
+void pre_wake_up(void);
+bool pre_is_fragile(void);
+static inline void pre_enter(void)
+{
+	pre_me.inside++;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+static inline void pre_leave(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (--pre_me.inside > 0)
+		return;
+	pre_me.inside = 0; /* it was that where a handler has left by longjmp() */
+	if (pre_me.deferred)
+		pre_handle_deferred();
+}
+/* A call of the system that may sleep, with no lock of ours held. */
+#define PRE_SLEEP(call)                     \
+	({                                  \
+		(void)pre_fall_asleep();    \
+		__auto_type r__ = (call);   \
+		pre_wake_up();              \
+		r__;                        \
+	})
+/* Something that is to end, by a thread of ours where a handler lets go of it. */
+struct pre_late {
+	struct pre_late *next;
+	void (*end)(struct pre_late *);
+};
+void pre_end(struct pre_late *l, void (*end)(struct pre_late *));
+void pre_start_closer(void);
 
 /* With fork support a connection is TCP until the first data: then it is known which process it belongs to. */
 enum pre_fork { PRE_READY, PRE_FORK_NEW, PRE_FORK_LISTEN, PRE_FORK_ACTIVE, PRE_FORK_PASSIVE };
@@ -71,6 +117,7 @@ enum pre_fork { PRE_READY, PRE_FORK_NEW, PRE_FORK_LISTEN, PRE_FORK_ACTIVE, PRE_F
  * connects, so that numbers, flags, dup and fstat are right. In fork mode, plain is the TCP socket behind them.
  */
 struct pre_sock {
+	struct pre_late late;
 	int refs, domain, type;
 	int rs;    /* the rsocket; -1: plain */
 	int plain; /* where rs is -1 */
@@ -83,7 +130,7 @@ struct pre_sock {
 	unsigned refs_by_epoll, in_reads, out_blocks;
 };
 
-/* preload_fd.c */
+/* preload_fd.c. While a thread has a reference it is inside. */
 struct pre_sock *pre_get(int fd);  /* a reference; NULL: not one of ours */
 struct pre_sock *pre_take(int fd); /* the same, and the way to a connection in fork mode is finished first */
 void pre_put(struct pre_sock *s);
@@ -108,6 +155,7 @@ static inline void pre_errno_back(const struct pre_errno *e)
 int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
 bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */
+int pre_next(int fd, unsigned last); /* the first of ours from fd on; -1: none up to last */
 bool pre_any(void);    /* is there anything of ours at all? */
 bool pre_borrowed(void); /* by a child of vfork(), which is to change nothing here */
 unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out, unsigned room); /* a reference on each */
@@ -133,6 +181,7 @@ bool pre_mask_end(struct pre_mask *m, int fd);
 
 /* preload_epoll.c */
 void pre_epoll_forget(int fd);
+void pre_epoll_forget_range(unsigned first, unsigned last);
 void pre_epoll_kick(struct pre_sock *s); /* one of the counters has changed */
 
 #endif

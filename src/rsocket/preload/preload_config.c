@@ -9,9 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
-#ifndef RS_CONF_DIR
-#define RS_CONF_DIR "/etc/rdma/rsocket"
-#endif
+#include "rsocket/conf_file.h"
+
+enum { RULES_MAX = 1024 };
 
 bool pre_fork_support;
 static int sq_size, rq_size, inline_size;
@@ -77,15 +77,16 @@ static void read_rule(const char *line)
 
 static int number(const char *name)
 {
-	const char *text = getenv(name);
+	const char *text = secure_getenv(name);
 
 	return text ? atoi(text) : 0;
 }
 
 void pre_read_config(void)
 {
-	FILE *f = fopen(RS_CONF_DIR "/preload_config", "re");
+	FILE *f = rs_open_conf("preload_config");
 	char line[160];
+	int left = RULES_MAX;
 
 	sq_size = number("RS_SQ_SIZE");
 	rq_size = number("RS_RQ_SIZE");
@@ -93,7 +94,7 @@ void pre_read_config(void)
 	pre_fork_support = number("RDMAV_FORK_SAFE") != 0;
 	if (!f)
 		return;
-	while (fgets(line, sizeof(line), f))
+	while (left-- && fgets(line, sizeof(line), f))
 		read_rule(line);
 	fclose(f);
 }

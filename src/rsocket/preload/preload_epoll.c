@@ -18,6 +18,7 @@
  * write, since the last time.
  */
 struct entry {
+	struct pre_late late;
 	struct entry *next;
 	struct pre_sock *sock;
 	int fd; /* the program's */
@@ -26,6 +27,7 @@ struct entry {
 	unsigned reads, blocks;
 };
 struct set {
+	struct pre_late late;
 	struct set *next;
 	int epfd, kick; /* kick: in the kernel's set, to end its waits */
 	struct entry *entries;
@@ -59,6 +61,7 @@ static int hold(void)
 {
 	int cancel;
 
+	pre_enter();
 	vb_cancel_defer(&cancel);
 	pthread_mutex_lock(&lock);
 	return cancel;
@@ -68,6 +71,7 @@ static void let_go(int cancel)
 {
 	pthread_mutex_unlock(&lock);
 	vb_cancel_restore(cancel);
+	pre_leave();
 }
 
 static struct set *find(int epfd)
@@ -136,6 +140,16 @@ static void arm(struct entry *e, const struct epoll_event *ev)
 	e->told = 0;
 }
 
+static void free_entry(struct pre_late *l)
+{
+	free((char *)l - offsetof(struct entry, late));
+}
+
+static void free_set(struct pre_late *l)
+{
+	free((char *)l - offsetof(struct set, late));
+}
+
 /* sock: with a reference that an entry takes over. */
 static int change(struct set *s, int op, int fd, struct epoll_event *ev, struct pre_sock *sock)
 {
@@ -160,7 +174,7 @@ static int change(struct set *s, int op, int fd, struct epoll_event *ev, struct 
 	*at = e->next;
 	s->count--;
 	__atomic_fetch_sub(&e->sock->refs_by_epoll, 1, __ATOMIC_RELAXED);
-	free(e);
+	pre_end(&e->late, free_entry);
 	return 0;
 }
 
@@ -196,7 +210,7 @@ static void forget_set(struct set **at)
 	while (s->entries)
 		change(s, EPOLL_CTL_DEL, s->entries->fd, NULL, NULL);
 	pre_real.close(s->kick);
-	free(s);
+	pre_end(&s->late, free_set);
 }
 
 /* The program closes fd: an rsocket, or an epoll set of which this is the last we hear. */
@@ -211,6 +225,18 @@ void pre_epoll_forget(int fd)
 		if (*entry_at(*at, fd))
 			change(*at, EPOLL_CTL_DEL, fd, NULL, NULL);
 		at = &(*at)->next;
+	}
+	let_go(cancel);
+}
+
+void pre_epoll_forget_range(unsigned first, unsigned last)
+{
+	const int cancel = hold();
+	for (struct set **at = &sets; *at;) {
+		if ((unsigned)(*at)->epfd >= first && (unsigned)(*at)->epfd <= last)
+			forget_set(at);
+		else
+			at = &(*at)->next;
 	}
 	let_go(cancel);
 }

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct pre_real pre_real;
@@ -22,6 +23,7 @@ static void load(void)
 {
 #define LOAD(name) pre_real.name = (__typeof__(pre_real.name))dlsym(RTLD_NEXT, #name)
 	LOAD(syscall);
+	LOAD(sigaction);
 	LOAD(socket);
 	LOAD(bind);
 	LOAD(listen);
@@ -64,6 +66,7 @@ static void load(void)
 
 static void enter(void)
 {
+	pre_enter();
 	while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
 		sched_yield();
 }
@@ -71,6 +74,7 @@ static void enter(void)
 static void leave(void)
 {
 	atomic_flag_clear_explicit(&busy, memory_order_release);
+	pre_leave();
 }
 
 static void leave_in_child(void)
@@ -120,7 +124,9 @@ static struct pre_sock *_Atomic *place(int fd, bool make)
 		return NULL;
 	page = pages[fd / PAGE];
 	if (!page && make) {
-		page = calloc(PAGE, sizeof(*page));
+		page = mmap(NULL, PAGE * sizeof(*page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (page == MAP_FAILED)
+			return NULL;
 		pages[fd / PAGE] = page;
 	}
 	return page ? page + fd % PAGE : NULL;
@@ -138,8 +144,10 @@ struct pre_sock *pre_get(int fd)
 		return NULL;
 	enter();
 	s = *p;
-	if (s)
+	if (s) {
 		s->refs++;
+		pre_enter();
+	}
 	leave();
 	return s;
 }
@@ -156,11 +164,23 @@ unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out
 			if (!s || !wanted(s))
 				continue;
 			s->refs++;
+			pre_enter();
 			out[n++] = s;
 		}
 	}
 	leave();
 	return n;
+}
+
+int pre_next(int fd, unsigned last)
+{
+	for (; fd < PAGE * PAGES && (unsigned)fd <= last; fd++) {
+		if (!pages[fd / PAGE])
+			fd |= PAGE - 1;
+		else if (pages[fd / PAGE][fd % PAGE])
+			return fd;
+	}
+	return -1;
 }
 
 struct pre_sock *pre_take(int fd)
@@ -172,6 +192,41 @@ struct pre_sock *pre_take(int fd)
 	return s;
 }
 
+/* What a handler accepts: it may have interrupted the allocator. */
+enum { RESERVE = 16 };
+static struct pre_sock reserve[RESERVE];
+static atomic_bool reserved[RESERVE];
+
+static struct pre_sock *new_sock(void)
+{
+	if (!pre_is_fragile())
+		return calloc(1, sizeof(struct pre_sock));
+	for (int i = 0; i < RESERVE; i++)
+		if (!atomic_exchange(&reserved[i], true))
+			return &reserve[i];
+	errno = ENOMEM;
+	return NULL;
+}
+
+static void free_sock(struct pre_sock *s)
+{
+	if (s >= reserve && s < reserve + RESERVE)
+		atomic_store(&reserved[s - reserve], false);
+	else
+		free(s);
+}
+
+static void end_sock(struct pre_late *l)
+{
+	struct pre_sock *s = (struct pre_sock *)((char *)l - offsetof(struct pre_sock, late));
+
+	if (s->rs >= 0)
+		rclose(s->rs);
+	else if (s->plain >= 0)
+		pre_real.close(s->plain);
+	free_sock(s);
+}
+
 void pre_put(struct pre_sock *s)
 {
 	int saved = errno;
@@ -180,14 +235,10 @@ void pre_put(struct pre_sock *s)
 	enter();
 	last = !--s->refs;
 	leave();
-	if (!last)
-		return;
-	if (s->rs >= 0)
-		rclose(s->rs);
-	else if (s->plain >= 0)
-		pre_real.close(s->plain);
-	free(s);
+	if (last)
+		pre_end(&s->late, end_sock);
 	errno = saved;
+	pre_leave();
 }
 
 int pre_alias(int fd, struct pre_sock *s)
@@ -208,18 +259,26 @@ int pre_alias(int fd, struct pre_sock *s)
 /* A placeholder, and behind it nothing yet. The caller owns a reference too. */
 int pre_open(struct pre_sock **out, int domain, int type)
 {
-	struct pre_sock *s = calloc(1, sizeof(*s));
-	int fd = s ? pre_real.socket(domain, type, 0) : -1;
+	struct pre_sock *s;
+	int fd;
+
+	pre_start_closer();
+	pre_enter();
+	s = new_sock();
+	fd = s ? pre_real.socket(domain, type, 0) : -1;
 
 	if (fd < 0) {
-		free(s);
+		if (s)
+			free_sock(s);
+		pre_leave();
 		return -1;
 	}
 	*s = (struct pre_sock){
 	        .refs = 1, .domain = domain, .type = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC), .rs = -1, .plain = -1};
 	if (pre_alias(fd, s)) {
 		pre_real.close(fd);
-		free(s);
+		free_sock(s);
+		pre_leave();
 		errno = EMFILE;
 		return -1;
 	}
@@ -240,6 +299,7 @@ bool pre_drop(int fd)
 	if (s) {
 		*p = NULL;
 		atomic_fetch_sub(&ours, 1);
+		pre_enter(); /* the table's reference is this thread's now */
 	}
 	leave();
 	if (s)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define COMING_MS 2000 /* after the end of TCP, for the last message of the connection */
+#define CLIENT_MS 2000 /* for a client to come by RDMA: others wait for the same port meanwhile */
 #define TURN_MS 10000
 #define LOOK_MS 5
 #define TOGETHER 256   /* connections that are waited for at once */
@@ -155,11 +156,11 @@ static int rpoll_all(struct pollfd *p, nfds_t count, int timeout)
 	return n;
 }
 
-/* A client that RDMA does not bring here goes on by TCP, or goes. One that has come shuts TCP down, which may be seen first. */
+/* A client that RDMA does not bring here goes on by TCP, or goes, or says nothing. One that has come shuts TCP down, which may be seen first. */
 static int accept_or_tcp(int l, int plain)
 {
 	struct pollfd p[2] = {{.fd = l, .events = POLLIN}, {.fd = plain, .events = POLLIN}};
-	int n = rpoll_all(p, 2, -1);
+	int n = rpoll_all(p, 2, CLIENT_MS);
 	char byte;
 
 	if (n > 0 && !p[0].revents && pre_real.recv(plain, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
@@ -267,7 +268,7 @@ static void settle_active(struct pre_sock *s)
 	do {
 		for (unsigned i = 0; i < n; i++)
 			p[i] = (struct pollfd){.fd = i && all[i]->fork != PRE_FORK_ACTIVE ? -1 : all[i]->plain, .events = POLLIN};
-		if (pre_real.poll(p, n, -1) < 0 && errno != EINTR)
+		if (PRE_SLEEP(pre_real.poll(p, n, -1)) < 0 && errno != EINTR)
 			p[0].revents = POLLERR;
 		for (unsigned i = 1; i < n; i++)
 			if (p[i].fd >= 0 && p[i].revents && claim(all[i], false))

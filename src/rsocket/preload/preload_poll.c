@@ -28,6 +28,7 @@ struct mixed {
 	nfds_t n;
 	struct pollfd *real;
 	struct pre_sock **held;
+	bool many;
 };
 
 static void give_back(struct mixed *m)
@@ -37,18 +38,28 @@ static void give_back(struct mixed *m)
 	for (nfds_t i = 0; m->held && i < m->n; i++)
 		if (m->held[i])
 			pre_put(m->held[i]);
-	free(m->real);
-	free(m->held);
+	if (m->many) {
+		free(m->real);
+		free(m->held);
+	}
 	errno = saved;
 }
+
+enum { FEW = 16 }; /* without the allocator, which a handler may have interrupted */
 
 /* also: one more descriptor that ends the wait, or -1. */
 static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout, int also)
 {
 	PRE_ERRNO;
-	__attribute__((cleanup(give_back))) struct mixed m = {n, calloc(n + 1, sizeof(struct pollfd)),
-	                                                      calloc(n + 1, sizeof(struct pre_sock *))};
+	struct pollfd real[FEW];
+	struct pre_sock *held[FEW] = {0};
+	__attribute__((cleanup(give_back))) struct mixed m = {.n = n, .real = real, .held = held, .many = n >= FEW};
 	int r;
+
+	if (m.many) {
+		m.real = calloc(n + 1, sizeof(struct pollfd));
+		m.held = calloc(n + 1, sizeof(struct pre_sock *));
+	}
 
 	if (!m.real || !m.held)
 		return -1;
@@ -123,9 +134,25 @@ static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t
 	return r;
 }
 
+/* librdmacm's rsockets sleep by ppoll, holding no lock, and wherever else they may hold one by poll: rs_wait.c. */
+static int sleep_below(struct pollfd *fds, nfds_t n, const struct timespec *timeout)
+{
+	int r = -1, err = EINTR;
+
+	if (pre_fall_asleep()) {
+		r = pre_real.ppoll(fds, n, timeout, NULL);
+		err = errno;
+	}
+	pre_wake_up();
+	errno = err;
+	return r;
+}
+
 PRE_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
 	pre_init();
+	if (pre_me.inside && !mask)
+		return sleep_below(fds, n, timeout);
 	if (!any_of(fds, n))
 		return pre_real.ppoll(fds, n, timeout, mask);
 	return poll_masked(fds, n, ms_of(timeout), mask);

@@ -143,6 +143,8 @@ PRE_EXPORT long syscall(long number, ...)
 	switch (pre_real.close ? number : -1) {
 	case SYS_close:
 		return close((int)a[0]);
+	case SYS_close_range:
+		return close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
 	case SYS_dup3:
 		return dup3((int)a[0], (int)a[1], (int)a[2]);
 	case SYS_recvmmsg:

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tools/shim/next.h"
@@ -25,21 +27,51 @@ NEXT_OF(recvfrom)
 NEXT_OF(recvmsg)
 NEXT_OF(close)
 
-/* A program has one or two of these. fd is atomic: -1 free, -2 being filled. The first test of every call is of count. */
+/* A program has one or two of these. fd is atomic: -1 free, -2 being filled. The first test of every call is of count. The inodes
+ * tell a socket of ours from what stands under its number after a dup2, a close_range or a system call that we do not see. */
 static struct {
 	int fd, peer;
+	uint64_t inode, peer_inode;
 } table[8] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
 static int count;
 
 enum { SLOTS = sizeof(table) / sizeof(table[0]), FREE = -1, FILLING = -2, PEER_FROM = 512 };
 
+static uint64_t inode_of(int fd)
+{
+	int saved = errno;
+	struct statx stx = {0};
+
+	if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &stx) || !S_ISSOCK(stx.stx_mode))
+		stx.stx_ino = 0;
+	errno = saved;
+	return stx.stx_ino;
+}
+
+/* The program's end of a slot has gone, or is about to: the other one goes, if it has not been closed in the same way. */
+static void free_slot(int i, int fd)
+{
+	int expected = fd;
+
+	if (!__atomic_compare_exchange_n(&table[i].fd, &expected, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return;
+	if (inode_of(table[i].peer) == table[i].peer_inode)
+		NEXT(close)(table[i].peer);
+	__atomic_sub_fetch(&count, 1, __ATOMIC_ACQ_REL);
+	__atomic_store_n(&table[i].fd, FREE, __ATOMIC_RELEASE);
+}
+
 static int slot_of(int fd)
 {
 	if (__builtin_expect(!__atomic_load_n(&count, __ATOMIC_ACQUIRE), 1) || fd < 0)
 		return -1;
-	for (int i = 0; i < SLOTS; i++)
-		if (__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE) == fd)
+	for (int i = 0; i < SLOTS; i++) {
+		if (__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE) != fd)
+			continue;
+		if (inode_of(fd) == table[i].inode)
 			return i;
+		free_slot(i, fd);
+	}
 	return -1;
 }
 
@@ -48,8 +80,10 @@ static int keep_apart(int fd)
 {
 	int high = fcntl(fd, F_DUPFD_CLOEXEC, PEER_FROM);
 
-	if (high < 0)
+	if (high < 0) {
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
 		return fd;
+	}
 	NEXT(close)(fd);
 	return high;
 }
@@ -59,9 +93,10 @@ static int make_socket(int type)
 	int pair[2];
 
 	for (int i = 0; i < SLOTS; i++) {
-		int free_slot = FREE;
+		int was = FREE;
 
-		if (!__atomic_compare_exchange_n(&table[i].fd, &free_slot, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		slot_of(__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE)); /* one that was closed behind our back is free */
+		if (!__atomic_compare_exchange_n(&table[i].fd, &was, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			continue;
 		int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (socketpair(AF_UNIX, SOCK_DGRAM | flags, 0, pair)) {
@@ -69,6 +104,8 @@ static int make_socket(int type)
 			return -1;
 		}
 		table[i].peer = keep_apart(pair[1]);
+		table[i].inode = inode_of(pair[0]);
+		table[i].peer_inode = inode_of(table[i].peer);
 		__atomic_add_fetch(&count, 1, __ATOMIC_ACQ_REL);
 		__atomic_store_n(&table[i].fd, pair[0], __ATOMIC_RELEASE);
 		return pair[0];
@@ -88,11 +125,8 @@ EXPORT int close(int fd)
 {
 	int i = slot_of(fd);
 
-	if (i >= 0) {
-		NEXT(close)(table[i].peer);
-		__atomic_sub_fetch(&count, 1, __ATOMIC_ACQ_REL);
-		__atomic_store_n(&table[i].fd, FREE, __ATOMIC_RELEASE);
-	}
+	if (i >= 0)
+		free_slot(i, fd);
 	return NEXT(close)(fd);
 }
 

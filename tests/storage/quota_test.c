@@ -1,0 +1,284 @@
+// quota_test.c - what one peer may have of what all share: memory of the pool, connections, places of the discovery service
+// follows: storage/target/peer.c
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "host.h"
+
+#define HOSTS 200
+
+static struct host *hosts[HOSTS];
+
+/* A connection from an address; NULL: it is not taken. */
+static struct host *from(const char *address)
+{
+	struct sockaddr_storage a = {0};
+	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&a;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&a;
+	struct host *h = host_open();
+
+	a.ss_family = strchr(address, ':') ? AF_INET6 : AF_INET;
+	SAME(inet_pton(a.ss_family, address, strchr(address, ':') ? (void *)&v6->sin6_addr : (void *)&v4->sin_addr), 1);
+	nt_peer_leave(&h->q);
+	if (nt_peer_join(&h->q, (struct sockaddr *)&a))
+		return h;
+	host_close(h);
+	return NULL;
+}
+
+static uint16_t come_in(struct host *h, const char *subnqn)
+{
+	struct nv_sqe c = connect_command(h, 0, NV_CNTLID_DYNAMIC);
+
+	memset(h->out + NV_CONNECT_AT_SUBNQN, 0, NV_NQN_SIZE);
+	strcpy((char *)h->out + NV_CONNECT_AT_SUBNQN, subnqn);
+	return host_do(h, c).status;
+}
+
+static struct host *io_from(const char *address)
+{
+	struct host *admin = from(address), *io = from(address);
+
+	CHECK(admin && io);
+	SAME(come_in(admin, SUBNQN), 0);
+	SAME(property_set(admin, NV_PROP_CC, 0x460001, 0).status, 0);
+	SAME(host_do(io, connect_command(io, 1, admin->q.ctrl->id)).status, 0);
+	return io;
+}
+
+static void close_io(struct host *io)
+{
+	struct host *admin = (struct host *)(void *)io->q.ctrl->admin;
+
+	host_close(io);
+	host_close(admin);
+}
+
+static struct medium *medium;
+
+static void up(void)
+{
+	target_open(16 << 20); /* 4 MiB for each peer */
+	medium = medium_open(16 << 20, 512);
+	medium_add(medium, 1);
+	target.queues = 8;
+}
+
+static void down(void)
+{
+	target_close();
+	free(medium->bytes);
+	free(medium);
+}
+
+/* ---- memory ---- */
+
+static void withhold(struct host *io, int n)
+{
+	io->hold_data = true;
+	for (int i = 0; i < n; i++)
+		host_post(io, io_command(NV_IO_WRITE, 0, 2048), 0);
+}
+
+static void a_host_with_many_controllers_has_one_share_of_the_memory(void)
+{
+	up();
+	for (int i = 0; i < 6; i++)
+		withhold(hosts[i] = io_from("192.0.2.1"), 3);
+	SAME(nt_pool_used(target.pool), 4 << 20);
+	struct host *other = io_from("192.0.2.2");
+
+	SAME(host_do(other, io_command(NV_IO_WRITE, 0, 2048)).status, 0); /* at once */
+	SAME(nt_pool_used(target.pool), 4 << 20);
+	for (int i = 0; i < 6; i++)
+		close_io(hosts[i]);
+	SAME(nt_pool_used(target.pool), 0);
+	close_io(other);
+	down();
+}
+
+static void what_waits_is_served_in_turn(void)
+{
+	up();
+	withhold(hosts[0] = io_from("192.0.2.1"), 9);
+	withhold(hosts[1] = io_from("192.0.2.2"), 9);
+	withhold(hosts[2] = io_from("192.0.2.3"), 9);
+	SAME(nt_pool_used(target.pool), 12 << 20); /* all that is not in reserve */
+	withhold(hosts[3] = io_from("192.0.2.4"), 9);
+	withhold(hosts[4] = io_from("192.0.2.5"), 9);
+	SAME(hosts[0]->fetch_count, 4);
+	SAME(hosts[3]->fetch_count, 0);
+	for (int i = 0; i < 5; i++) { /* whoever has been served stands behind the others */
+		nt_fetched(hosts[i % 3]->fetching[i / 3], 0);
+		host_settle(hosts[i % 3]);
+	}
+	SAME(nt_pool_used(target.pool), 12 << 20);
+	SAME(hosts[0]->fetch_count + hosts[1]->fetch_count + hosts[2]->fetch_count, 15);
+	SAME(hosts[3]->fetch_count, 1);
+	SAME(hosts[4]->fetch_count, 1);
+	for (int i = 0; i < 5; i++)
+		close_io(hosts[i]);
+	SAME(nt_pool_used(target.pool), 0);
+	CHECK(!target.in_line && !target.urgent.first);
+	down();
+}
+
+/* ---- connections ---- */
+
+static unsigned as_many_as(const char *address, unsigned most)
+{
+	unsigned n = 0;
+
+	while (n < most && (hosts[n] = from(address)))
+		n++;
+	return n;
+}
+
+static void close_all(unsigned n)
+{
+	while (n)
+		host_close(hosts[--n]);
+}
+
+static void strangers_have_a_share_of_the_connections(void)
+{
+	up();
+	nt_peers_limit(&target, 64, 0);
+	unsigned n = as_many_as("192.0.2.1", HOSTS);
+
+	SAME(n, 16);
+	struct host *other = from("192.0.2.2");
+
+	CHECK(other);
+	SAME(come_in(hosts[0], SUBNQN), 0); /* it is in, and another may come */
+	CHECK((hosts[n] = from("192.0.2.1")));
+	CHECK(!from("192.0.2.1"));
+	host_close(other);
+	close_all(n + 1);
+	down();
+}
+
+static void one_peer_does_not_have_all_connections(void)
+{
+	up();
+	nt_peers_limit(&target, 64, 0);
+	unsigned n = 0;
+
+	for (; n < HOSTS && (hosts[n] = from("192.0.2.1")); n++)
+		SAME(come_in(hosts[n], SUBNQN), 0);
+	SAME(n, 48);
+	struct host *other = from("192.0.2.2");
+
+	CHECK(other);
+	host_close(other);
+	nt_peers_limit(&target, 64, 50);
+	for (; n < HOSTS && (hosts[n] = from("192.0.2.1")); n++)
+		SAME(come_in(hosts[n], SUBNQN), 0);
+	SAME(n, 50);
+	close_all(n);
+	down();
+}
+
+static void however_few_there_are_a_host_gets_all_of_a_controller(void)
+{
+	up();
+	nt_peers_limit(&target, 9, 0);
+	struct host *admin = from("192.0.2.1");
+
+	SAME(come_in(admin, SUBNQN), 0);
+	SAME(as_many_as("192.0.2.1", 8), 8);
+	close_all(8);
+	host_close(admin);
+	down();
+}
+
+static void a_network_of_ipv6_is_one_peer(void)
+{
+	char address[64];
+	unsigned n = 0;
+
+	up();
+	nt_peers_limit(&target, 64, 0);
+	for (; n < HOSTS; n++) {
+		snprintf(address, sizeof(address), "2001:db8::%x:%x", n * 77, n + 1);
+		if (!(hosts[n] = from(address)))
+			break;
+	}
+	SAME(n, 16);
+	struct host *other = from("2001:db8:0:1::1"), *v4 = from("::ffff:192.0.2.1"), *same = from("192.0.2.1");
+
+	CHECK(other && v4 && same && v4->q.owner == same->q.owner && v4->q.owner != other->q.owner);
+	host_close(other);
+	host_close(v4);
+	host_close(same);
+	close_all(n);
+	down();
+}
+
+static void where_all_places_are_taken_whoever_has_most_gives_up_its_oldest(void)
+{
+	char address[32];
+	unsigned n = 0;
+
+	up();
+	nt_peers_limit(&target, 64, 0);
+	n = as_many_as("192.0.2.1", HOSTS);
+	for (unsigned k = 2; n < 32; k++) {
+		snprintf(address, sizeof(address), "192.0.2.%u", k);
+		CHECK((hosts[n++] = from(address)));
+	}
+	struct host *late = from("192.0.2.200");
+
+	CHECK(late && hosts[0]->asked_to_close && !hosts[1]->asked_to_close);
+	for (unsigned i = 16; i < 32; i++)
+		CHECK(!hosts[i]->asked_to_close);
+	SAME(come_in(late, SUBNQN), 0);
+	host_close(late);
+	close_all(n);
+	SAME(target.guest_count[NT_GUEST_STRANGER], 0);
+	down();
+}
+
+static void discovery_has_a_share_for_each_and_in_all(void)
+{
+	char address[32];
+	unsigned n = 0;
+
+	up();
+	nt_peers_limit(&target, 64, 0);
+	for (; n < HOSTS && (hosts[n] = from("192.0.2.1")); n++)
+		if (come_in(hosts[n], NV_DISCOVERY_NQN))
+			break;
+	SAME(n, 4);
+	host_close(hosts[n]);
+	SAME(come_in(hosts[n] = from("192.0.2.1"), SUBNQN), 0); /* of a subsystem it may have more */
+	host_close(hosts[n]);
+	for (unsigned k = 2; n < 16; n++, k++) {
+		snprintf(address, sizeof(address), "192.0.2.%u", k);
+		SAME(come_in(hosts[n] = from(address), NV_DISCOVERY_NQN), 0);
+	}
+	struct host *late = from("192.0.2.200");
+
+	SAME(come_in(late, NV_DISCOVERY_NQN), 0);
+	CHECK(hosts[0]->asked_to_close && !hosts[1]->asked_to_close);
+	host_close(late);
+	close_all(n);
+	SAME(target.guest_count[NT_GUEST_DISCOVERY], 0);
+	for (unsigned i = 0; i < NT_PEER_BUCKETS; i++)
+		CHECK(!target.peers[i]);
+	down();
+}
+
+int main(void)
+{
+	RUN(a_host_with_many_controllers_has_one_share_of_the_memory);
+	RUN(what_waits_is_served_in_turn);
+	RUN(strangers_have_a_share_of_the_connections);
+	RUN(one_peer_does_not_have_all_connections);
+	RUN(however_few_there_are_a_host_gets_all_of_a_controller);
+	RUN(a_network_of_ipv6_is_one_peer);
+	RUN(where_all_places_are_taken_whoever_has_most_gives_up_its_oldest);
+	RUN(discovery_has_a_share_for_each_and_in_all);
+	return 0;
+}
