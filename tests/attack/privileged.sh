@@ -15,7 +15,8 @@ fi
 mount -t tmpfs -o mode=755 run /run && mount -t tmpfs -o mode=1777 tmp /tmp || { echo "skipped: no tmpfs"; exit 77; }
 ip link set lo up
 cd / || exit 1
-work=$(mktemp -d) hostile=$(mktemp -d)
+unset TMPDIR # its folder is below the new /tmp
+work=$(mktemp -d) && hostile=$(mktemp -d) || exit 1
 brokers() { # pids of the brokers in our mount namespace
 	pgrep --ns $$ --nslist mnt -f '^verbena-broker'
 }
