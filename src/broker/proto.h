@@ -160,6 +160,8 @@ struct vb_msg_wire_group {
 	uint8_t join, zero[3];
 };
 
+#define VB_RELAY_CHANNEL (4 << 20) /* bytes that may wait in a channel */
+
 /* In front of datagrams that are relayed. What follows are packets of seg bytes each, the last perhaps shorter. */
 struct vb_relay_head {
 	uint8_t src[16], dst[16];

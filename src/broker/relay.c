@@ -10,7 +10,6 @@
 
 #include "io/udp.h"
 
-#define CHANNEL_BUFFER (4 << 20)
 #define BTH_QPN 5 /* offset of the destination's 24 bits */
 #define MULTICAST_QPN 0xffffffu
 
@@ -26,7 +25,7 @@ void vb_relay_init(struct vb_relay *r, const struct vb_lane_group *group)
 
 int vb_relay_channel(int *ours, int *theirs)
 {
-	int pair[2], size = CHANNEL_BUFFER;
+	int pair[2], size = VB_RELAY_CHANNEL;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
 		return errno;

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -98,13 +99,23 @@ static void touch(struct vb_wire_rx *rx, struct vb_qp *qp)
 	rx->touched = qp;
 }
 
+/* A quarter of the channel's buffer waits for us, or of the socket's in front of it. */
+static bool channel_crowded(const struct vb_wire_rx *rx)
+{
+	int waits = 0;
+
+	return rx->crowded || (!ioctl(rx->fd, FIONREAD, &waits) && waits > VB_RELAY_CHANNEL / 4);
+}
+
 /* A quarter of the socket's buffer is taken: who has no window has to be told (sock_diag(7): SK_MEMINFO). */
-static bool crowded(int fd)
+static bool crowded(const struct vb_wire_rx *rx)
 {
 	uint32_t info[16] = {0};
 	socklen_t len = sizeof(info);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
+	if (rx->relayed)
+		return channel_crowded(rx);
+	if (getsockopt(rx->fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
 		return false;
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
@@ -133,7 +144,7 @@ void vb_wire_settle_batch(struct vb_node *node)
 
 	release(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
-	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && (rx->relayed ? rx->crowded : crowded(rx->fd));
+	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx);
 
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
