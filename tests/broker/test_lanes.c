@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "broker/lanes.h"
+#include "broker/relay.h"
 
 static struct vb_lane_group group;
 static int sender4, sender6;
@@ -93,6 +94,37 @@ static void a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else(void)
 	arrives_at(0);
 	send_bth(AF_INET, 0, 0);
 	arrives_at(0);
+}
+
+/* One datagram to the number of all queue pairs goes to all lanes of its socket only where its address is a group's. */
+static void what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody(void)
+{
+	static const uint8_t bth[12] = {0x64, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff};
+	static struct vb_relay relay;
+	const struct vb_lane_group few = {.n = 32, .split = true};
+	uint32_t lane[2] = {VB_FOREIGN_LANES, VB_FOREIGN_LANES + 16}, socket = vb_lanes_socket(&few, lane[0]);
+	struct vb_relay_head head = {.dst = {[10] = 0xff, 0xff, 127, 0, 0, 1}};
+	uint8_t buf[128];
+	int theirs[2];
+
+	CHECK_IS(vb_lanes_socket(&few, lane[1]), socket);
+	vb_relay_init(&relay, &few);
+	for (int i = 0; i < 2; i++)
+		CHECK_IS(vb_relay_channel(&relay.channel[lane[i]], &theirs[i]), 0);
+	vb_relay_datagram(&relay, socket, &head, bth, sizeof(bth));
+	vb_relay_flush(&relay);
+	CHECK(relay.relayed == 0 && relay.dropped == 1);
+	for (int i = 0; i < 2; i++)
+		CHECK(recv(theirs[i], buf, sizeof(buf), MSG_DONTWAIT) < 0);
+	head.dst[12] = 239;
+	vb_relay_datagram(&relay, socket, &head, bth, sizeof(bth));
+	vb_relay_flush(&relay);
+	CHECK(relay.relayed == 2 && relay.dropped == 1);
+	for (int i = 0; i < 2; i++) {
+		CHECK_IS(recv(theirs[i], buf, sizeof(buf), MSG_DONTWAIT), sizeof(head) + sizeof(bth));
+		close(relay.channel[lane[i]]);
+		close(theirs[i]);
+	}
 }
 
 static void a_lane_without_a_holder_collects_nothing(void)
@@ -263,6 +295,8 @@ static void without_ipv6_there_is_ipv4(void)
 
 static const struct test tests[] = {
 	{"a datagram arrives at the lane of its QP and nowhere else", a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else},
+	{"what is for all queue pairs at one address is handed to nobody",
+	 what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody},
 	{"a lane without a holder collects nothing", a_lane_without_a_holder_collects_nothing},
 	{"with few descriptors lanes share sockets", with_few_descriptors_lanes_share_sockets},
 	{"a lane that is relayed to shares no socket with a program that reads it",

@@ -22,6 +22,7 @@ static struct vb_relay relay;
 static struct vb_lane_group group;
 static int theirs[CHANNELS];
 static uint64_t handed;
+static bool to_group; /* the datagram's address */
 
 static uint32_t qpn_of(const uint8_t *p, size_t len)
 {
@@ -32,7 +33,7 @@ static bool is_for(const uint8_t *packet, size_t len, uint32_t lane, uint32_t so
 {
 	uint32_t qpn = qpn_of(packet, len);
 
-	return qpn == VB_QPN_MASK ? vb_lanes_socket(&group, lane) == socket : qpn >> VB_LANE_SHIFT == lane;
+	return qpn == VB_QPN_MASK ? to_group && vb_lanes_socket(&group, lane) == socket : qpn >> VB_LANE_SHIFT == lane;
 }
 
 /* What the channel brings are the datagram's packets for this lane, in their order, with the number that each had; a channel
@@ -122,6 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	head.seg = (uint32_t)(data[3] | (data[4] & 3) << 8);
 	memset(head.src, data[3], sizeof(head.src));
+	to_group = !(data[0] & 0x80);
+	head.dst[0] = to_group ? 0xff : 0xfe;
 	memcpy(bytes, data + 5, len);
 	size_t seg = head.seg && head.seg < len ? head.seg : len;
 
