@@ -45,6 +45,15 @@ static uint32_t max_lanes(void)
 	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / DESCRIPTORS_EACH : DESCRIPTORS_OWN / 4;
 }
 
+/* The next keeper finds the port taken for as long as anybody has a socket of the one before. */
+static void group_ended(void *of)
+{
+	struct vb_broker *b = of;
+
+	if (b->gsi && b->gsi->wire)
+		vb_gsi_wire_lost(b, b->gsi->wire);
+}
+
 int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 {
 	uint32_t start = 0;
@@ -53,6 +62,8 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 	b->config = *config;
 	b->listen_fd = b->state.fd = -1;
 	vb_hold_init(&b->hold, config->lanes);
+	b->hold.ended = group_ended;
+	b->hold.ended_of = b;
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
 		b->reserved[i].pid_fd = -1;
 	/* not where the last broker started: its numbers may still be on the wire */

@@ -49,7 +49,14 @@ void vb_hold_close(struct vb_hold *h)
 	close_fd(&h->lane0);
 	close_fd(&h->lifeline);
 	close_fd(&h->sock);
+	void (*ended)(void *) = h->ended;
+	void *of = h->ended_of;
+
 	vb_hold_init(h, h->mode);
+	h->ended = ended;
+	h->ended_of = of;
+	if (ended)
+		ended(of);
 }
 
 /* ---- talking with the keeper ---- */

@@ -38,6 +38,8 @@ struct vb_hold {
 	int64_t again_at;          /* after a failure: until then the answer stays */
 	int failed;
 	struct vb_holder failed_for;
+	void (*ended)(void *of); /* the group has been let go: whoever has a socket of it closes that, for it holds the port. May be NULL */
+	void *ended_of;
 };
 
 void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode);

@@ -168,6 +168,8 @@ void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w);
 void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w);
 /* There is neither member nor peer: a port that we have not got is not looked for any more. */
 void vb_gsi_wire_rest(struct vb_gsi_wire *w);
+/* The group has ended with its keeper: our socket of it goes at once, and the next is asked for. */
+void vb_gsi_wire_lost(struct vb_broker *b, struct vb_gsi_wire *w);
 /* The broker ends, and leaves nothing to the next one. */
 void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w);
 /* False: it is lost. */

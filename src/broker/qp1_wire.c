@@ -119,14 +119,18 @@ void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w)
 	free(w);
 }
 
+void vb_gsi_wire_lost(struct vb_broker *b, struct vb_gsi_wire *w)
+{
+	if (w->rx < 0)
+		return;
+	lose_lane(b, w);
+	w->again_at = vb_broker_now_ms();
+}
+
 int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now)
 {
 	if (!w->wanted)
 		return 0;
-	if (w->rx >= 0 && !b->hold.n) { /* the group has ended with its keeper */
-		lose_lane(b, w);
-		w->again_at = now;
-	}
 	if (w->again_at && now >= w->again_at)
 		take_lane(b, w);
 	return w->again_at;

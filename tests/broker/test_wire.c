@@ -720,6 +720,52 @@ static void a_channel_outlives_the_broker(void)
 	end_all();
 }
 
+static int is_relayed_to_by_the_next_keeper(int from_main)
+{
+	struct diary d;
+	struct pollfd p = {.events = POLLIN};
+
+	join_as(&d, 2);
+	CHECK_IS(wire(&d), 0);
+	CHECK(send(from_main, "k", 1, 0) == 1); /* the keeper is killed */
+	p.fd = d.lane_fd;
+	CHECK(poll(&p, 1, LONG) == 1 && recv(d.lane_fd, &p, sizeof(p), MSG_DONTWAIT) == 0);
+	CHECK_IS(wire_again(&d), 0); /* the first question: nothing of the broker's holds the port */
+	send_to_lane(lane_of(&d));
+	CHECK_IS(take_relayed(&d), 1);
+	leave(&d);
+	return 0;
+}
+
+static void a_killed_keeper_is_replaced_where_all_is_relayed(void)
+{
+	struct diary root;
+	int pair[2], status;
+	char byte;
+
+	if (geteuid() != 0)
+		skip("needs root to be another user");
+	begin();
+	join_as(&root, 1); /* and has no socket of the group */
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (setgid(STRANGER) || setuid(STRANGER))
+			_exit(SKIPPED);
+		_exit(is_relayed_to_by_the_next_keeper(pair[1]));
+	}
+	close(pair[1]);
+	if (recv(pair[0], &byte, 1, 0) == 1)
+		kill(keeper_pid(), SIGKILL);
+	waitpid(pid, &status, 0);
+	close(pair[0]);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+		skip("only one user here");
+	CHECK_IS(status, 0);
+	leave(&root);
+	end_all();
+}
+
 static void wire_out_of_place_is_refused(void)
 {
 	struct {
@@ -855,6 +901,7 @@ static const struct test tests[] = {
 	{"a channel that is not read, or written to, harms nobody", a_channel_that_is_not_read_or_written_to_harms_nobody},
 	{"a channel ends with the lane", a_channel_ends_with_the_lane},
 	{"a channel outlives the broker", a_channel_outlives_the_broker},
+	{"a killed keeper is replaced where all is relayed", a_killed_keeper_is_replaced_where_all_is_relayed},
 };
 
 int main(int argc, char **argv)
