@@ -12,7 +12,13 @@ if [ -z "${VB_TEST_INSIDE:-}" ]; then
 	unshare -mn true 2>/dev/null || { echo "skipped: no namespaces here"; exit 77; }
 	VB_TEST_INSIDE=1 exec unshare -mn "$0" "$program" "$verbena"
 fi
-mount -t tmpfs -o mode=755 run /run && mount -t tmpfs -o mode=1777 tmp /tmp || { echo "skipped: no tmpfs"; exit 77; }
+tree=$(dirname "$verbena")
+mount -t tmpfs -o mode=755 run /run && mkdir /run/tree && mount --bind "$tree" /run/tree && mount -t tmpfs -o mode=1777 tmp /tmp || {
+	echo "skipped: no mounts"
+	exit 77
+}
+[ -e "$verbena" ] || { mkdir -p "$tree" && mount --bind /run/tree "$tree"; } || exit 1 # it was built below /tmp
+umount /run/tree && rmdir /run/tree || exit 1
 ip link set lo up
 cd / || exit 1
 unset TMPDIR # its folder is below the new /tmp
