@@ -127,6 +127,7 @@ keeper_killed() {
 	echo "it was over before the keeper was killed"
 	return 1
 }
+check "users $USER_A $USER_B: the keeper is killed, and a connection goes on by the next one's channels" keeper_killed -t rc
 check "users $USER_A $USER_B: the keeper is killed, and datagrams go on by the next one's channels" keeper_killed -t ud -L 50
 
 # What root's broker has not read when it is killed: the next is told
