@@ -26,7 +26,8 @@
 #include "broker/lanes.h"
 #include "broker/relay.h"
 
-#define SPARE 64         /* descriptors beside the sockets: lifelines of earlier brokers whose programs live, above all */
+#define SPARE 64         /* descriptors beside the sockets and channels: lifelines of earlier brokers whose programs live, above all */
+#define EACH 9           /* … of which a broker needs so many for each program, which bounds the channels */
 #define MAX_NEWCOMERS 8
 #define SLICE_NS 100000
 #define NICE (-10)
@@ -410,6 +411,17 @@ static int wait_event(struct keeper *k, struct epoll_event *ev)
 
 /* ---- its life ---- */
 
+/* So many at most of root's, which relays. */
+static uint32_t channels(void)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+
+	getrlimit(RLIMIT_NOFILE, &lim);
+	if (geteuid() != 0)
+		return 0;
+	return lim.rlim_cur / EACH < VB_LANE_COUNT - VB_FOREIGN_LANES ? (uint32_t)lim.rlim_cur / EACH : VB_LANE_COUNT - VB_FOREIGN_LANES;
+}
+
 /* The port first: who has it is the keeper, and what listens at the place beside it is a dead one's. */
 static int set_up(struct keeper *k)
 {
@@ -417,7 +429,7 @@ static int set_up(struct keeper *k)
 	k->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (k->epoll_fd < 0)
 		return errno;
-	int err = vb_lanes_open(&k->group, SPARE);
+	int err = vb_lanes_open(&k->group, SPARE + channels());
 	if (!err)
 		err = vb_runtime_listen(&k->place, 0600, &k->listen_fd, &k->sock_dev, &k->sock_ino);
 	if (!err)
