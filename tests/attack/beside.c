@@ -163,6 +163,14 @@ static int sender(uint16_t *sport)
 
 /* ---- one round: some programs of mine, and what they do ---- */
 
+/* Any but 10000 to 29999, where honest programs listen: a port is whose who is there first. */
+static uint16_t some_port(void)
+{
+	uint32_t which = draw() % 3;
+
+	return (uint16_t)(which == 0 ? 0 : which == 1 ? draw() % 10000 : 30000 + draw() % 35536);
+}
+
 static int round_of_mischief(int udp, uint16_t sport)
 {
 	static struct raw held[HELD];
@@ -177,7 +185,7 @@ static int round_of_mischief(int udp, uint16_t sport)
 			n++;
 	}
 	for (int i = 0; i < n; i++)
-		raw_listen(&held[i], 1, (uint16_t)(draw() % 3 ? draw() % 65536 : 0));
+		raw_listen(&held[i], 1, some_port());
 	for (int i = 0; n && i < 300; i++) {
 		struct raw *r = &held[draw() % (uint32_t)n];
 

@@ -93,9 +93,14 @@ stream() {
 	return 1
 }
 
-# honest NAME UID UID: one thing after the other until the time is up; each has to succeed
-honest() { # in a subshell, with files of its own
+# honest NUMBER UID UID: one thing after the other until the time is up; each has to succeed
+honest() { # in a subshell, with files and ports of its own
 	trap - EXIT
+	ports=$((10000 + 3000 * $1))
+	free_port() {
+		port=$((ports + RANDOM % 3000))
+		while listens "$port"; do port=$((ports + RANDOM % 3000)); done
+	}
 	work=$work/$1
 	mkdir -p "$work"
 	local n=0 t
@@ -119,8 +124,7 @@ broker=$(brokers)
 end=$((SECONDS + seconds))
 names=() pids=()
 for pair in "0 0" "$USER_A $USER_A" "$USER_B $USER_B" "$USER_A $USER_B" "0 $USER_A" "$USER_B 0"; do
-	name=${pair/ /-}
-	(honest "$name" $pair) >"$work/$name.said" 2>&1 &
+	(honest ${#names[@]} $pair) >"$work/said.${#names[@]}" 2>&1 &
 	names+=("$pair") pids+=($!)
 done
 attackers=()
@@ -130,7 +134,7 @@ for u in $USER_A $USER_B; do
 done
 unharmed() { # NUMBER
 	wait "${pids[$1]}" && return 0
-	cat "$work/${names[$1]/ /-}.said"
+	cat "$work/said.$1"
 	return 1
 }
 for i in "${!names[@]}"; do check "users ${names[i]}, attackers beside: every transfer whole, every connection made" unharmed $i; done
