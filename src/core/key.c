@@ -6,7 +6,21 @@
 #include <errno.h>
 #include <sys/random.h>
 
-enum { FREE, USED, RESTING };
+/* A slot: free, or its entry and one of these. */
+#define FREE 0u
+#define USED (1u << 30)
+#define RESTING (1u << 31)
+_Static_assert(VB_SEG_MRS <= USED, "an entry is below the flags");
+
+static uint32_t look(const struct vb_keys *k, uint32_t slot)
+{
+	return atomic_load_explicit(&k->slots[slot], memory_order_relaxed);
+}
+
+static void set(struct vb_keys *k, uint32_t slot, uint32_t value)
+{
+	atomic_store_explicit(&k->slots[slot], value, memory_order_relaxed); /* who knows the key was told it later */
+}
 
 static int draw(struct vb_keys *k, uint32_t *word)
 {
@@ -24,12 +38,15 @@ static int draw(struct vb_keys *k, uint32_t *word)
 
 static void wake_oldest(struct vb_keys *k)
 {
-	k->state[k->rest[k->rest_head]] = FREE;
+	uint32_t slot = k->rest[k->rest_head];
+
+	k->spare[k->nspare++] = look(k, slot) & (VB_SEG_MRS - 1);
+	set(k, slot, FREE);
 	k->rest_head = (k->rest_head + 1) % VB_KEY_REST;
 	k->resting--;
 }
 
-int vb_key_take(struct vb_keys *k, uint32_t *key)
+int vb_key_take(struct vb_keys *k, uint32_t *key, uint32_t *entry)
 {
 	uint32_t word = 0;
 
@@ -38,8 +55,9 @@ int vb_key_take(struct vb_keys *k, uint32_t *key)
 
 		if (err)
 			return err;
-	} while (!word || k->state[VB_KEY_INDEX(word)] != FREE); /* 0: "no region" */
-	k->state[VB_KEY_INDEX(word)] = USED;
+	} while (!word || look(k, VB_KEY_SLOT(word)) != FREE); /* 0: "no region" */
+	*entry = k->nspare ? k->spare[--k->nspare] : k->fresh++;
+	set(k, VB_KEY_SLOT(word), USED | *entry);
 	k->used++;
 	if (k->resting && k->used + k->resting > VB_KEY_ROOM)
 		wake_oldest(k);
@@ -49,10 +67,12 @@ int vb_key_take(struct vb_keys *k, uint32_t *key)
 
 void vb_key_give_back(struct vb_keys *k, uint32_t key)
 {
+	uint32_t slot = VB_KEY_SLOT(key);
+
 	if (k->resting == VB_KEY_REST || (k->resting && k->used + k->resting > VB_KEY_ROOM))
 		wake_oldest(k);
-	k->state[VB_KEY_INDEX(key)] = RESTING;
-	k->rest[(k->rest_head + k->resting) % VB_KEY_REST] = VB_KEY_INDEX(key);
+	set(k, slot, RESTING | (look(k, slot) & (VB_SEG_MRS - 1)));
+	k->rest[(k->rest_head + k->resting) % VB_KEY_REST] = slot;
 	k->resting++;
 	k->used--;
 }

@@ -84,13 +84,12 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->iova = iova;
 	mr->access = access;
 	pthread_mutex_lock(&node->mr_lock);
-	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey)) {
+	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey, &mr->index)) {
 		pthread_mutex_unlock(&node->mr_lock);
 		free(mr);
 		return NULL;
 	}
 	node->mr_count++;
-	mr->index = VB_KEY_INDEX(mr->mr.lkey);
 	mr->mr.rkey = mr->mr.lkey;
 	mr->mr.handle = mr->index + 1;
 	mr->shared = vb_seg_mr(node->seg, mr->index);
@@ -179,7 +178,7 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote)
 {
-	struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(rkey));
+	struct vb_mr_shared *e = vb_seg_mr_of(node->seg, rkey);
 
 	if (!rkey || atomic_load(&e->key) != rkey || atomic_load(&e->pd) != pd_id)
 		return -EINVAL;

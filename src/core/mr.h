@@ -15,7 +15,7 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
                                                            uint64_t addr, uint64_t len, uint32_t need_access,
                                                            uint64_t *va)
 {
-	const struct vb_mr_shared *e = vb_seg_mr(node->seg, VB_KEY_INDEX(lkey));
+	const struct vb_mr_shared *e = vb_seg_mr_of(node->seg, lkey);
 
 	if (!lkey || atomic_load_explicit(&e->key, memory_order_acquire) != lkey)
 		return NULL;

@@ -45,7 +45,7 @@ struct vb_node {
 	pthread_mutex_t mr_lock;    /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
-	uint32_t qp_next, qp_count; /* under progress */
+	uint32_t qp_next, qp_count, qp_entries; /* under progress. entries: that a number has been given */
 	uint64_t qp_key[2];         /* random: by it their numbers are in an order that nobody else knows */
 	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;
 };

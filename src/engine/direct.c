@@ -35,7 +35,7 @@ static void hazard_drop(_Atomic uint64_t *h)
 /* The owner's entry for key, copied consistently; false when there is none or it is being changed. */
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 {
-	struct vb_mr_shared *m = vb_seg_mr(seg, VB_KEY_INDEX(key));
+	struct vb_mr_shared *m = vb_seg_mr_of(seg, key);
 	uint64_t seq = atomic_load_explicit(&m->seq, memory_order_acquire);
 
 	if ((seq & 1) || atomic_load_explicit(&m->key, memory_order_acquire) != key || !key)

@@ -13,7 +13,7 @@
  * A second, small memfd, the bell page, is writable by peers: what stands there can only cause a needless look.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
-#define VB_SEG_VERSION 2u
+#define VB_SEG_VERSION 3u
 
 #define VB_LANES 1024u           /* processes of one host; lane 0 is the broker's */
 #define VB_LANE_SHIFT 14         /* a QP number is lane | index */
@@ -21,6 +21,8 @@
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
 #define VB_QP_LANE(qpn) (((qpn) >> VB_LANE_SHIFT) & (VB_LANES - 1))
 #define VB_SEG_MRS (1u << 18)
+#define VB_KEY_TAG_BITS 14 /* of a memory key; the upper 18 are its slot: core/key.h */
+#define VB_KEY_SLOT(key) ((key) >> VB_KEY_TAG_BITS)
 
 #define VB_RING_BYTES (256u << 10) /* data of one ring; a power of two */
 #define VB_LINE 64u
@@ -110,7 +112,9 @@ struct vb_seg_header {
 #define VB_SEG_SLOTS_OFF 4096ull
 #define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANES * 256ull)
 #define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * 320ull)
-#define VB_SEG_RINGS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * 64ull)
+#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * 64ull)
+#define VB_SEG_QP_PLACES_OFF (VB_SEG_KEYS_OFF + VB_SEG_MRS * 4ull)
+#define VB_SEG_RINGS_OFF (VB_SEG_QP_PLACES_OFF + VB_LANE_QPS * 2ull)
 #define VB_SEG_BYTES (VB_SEG_RINGS_OFF + VB_LANES * (uint64_t)VB_RING_BYTES)
 
 _Static_assert(sizeof(struct vb_mr_shared) == 64, "one line");
@@ -122,14 +126,35 @@ static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * 256ull);
 }
 
+/* Numbers come in a secret order, and entries one beside the other, so that few queue pairs touch few pages. Of a number: its entry
+ * ^ its index. */
+static inline _Atomic uint16_t *vb_seg_qp_places(void *seg)
+{
+	return (_Atomic uint16_t *)((char *)seg + VB_SEG_QP_PLACES_OFF);
+}
+
 static inline struct vb_qp_shared *vb_seg_qp(void *seg, uint32_t qpn)
 {
-	return (struct vb_qp_shared *)((char *)seg + VB_SEG_QPS_OFF + VB_QP_INDEX(qpn) * 320ull);
+	uint32_t i = VB_QP_INDEX(qpn), place = atomic_load_explicit(&vb_seg_qp_places(seg)[i], memory_order_relaxed);
+
+	return (struct vb_qp_shared *)((char *)seg + VB_SEG_QPS_OFF + VB_QP_INDEX(place ^ i) * 320ull);
 }
 
 static inline struct vb_mr_shared *vb_seg_mr(void *seg, uint32_t index)
 {
 	return (struct vb_mr_shared *)((char *)seg + VB_SEG_MRS_OFF + (index & (VB_SEG_MRS - 1)) * 64ull);
+}
+
+/* A key's slot says which entry is the key's: masked, for more than that is the owner's alone. */
+static inline _Atomic uint32_t *vb_seg_key_slots(void *seg)
+{
+	return (_Atomic uint32_t *)((char *)seg + VB_SEG_KEYS_OFF);
+}
+
+/* The entry that the key leads to; its key is this one, or there is no such region. */
+static inline struct vb_mr_shared *vb_seg_mr_of(void *seg, uint32_t key)
+{
+	return vb_seg_mr(seg, atomic_load_explicit(&vb_seg_key_slots(seg)[VB_KEY_SLOT(key)], memory_order_relaxed));
 }
 
 /* The bell page: who rings sets its lane's bit, then the summary bit of that word. */

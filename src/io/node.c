@@ -162,6 +162,7 @@ static int node_start(struct vb_node *node)
 		vb_log(VB_LOG_ERROR, "cannot make the shared segment (%s); is there a limit on file size or address space?", strerror(err));
 		return err;
 	}
+	node->keys->slots = vb_seg_key_slots(node->seg);
 	io->wake_fd = vb_wake_new();
 	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (io->wake_fd < 0 || io->epoll_fd < 0)

@@ -108,7 +108,7 @@ static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
 
 	if (w->flags & IBV_SEND_INLINE || !w->num_sge)
 		return 0;
-	return atomic_load_explicit(&vb_seg_mr(qp->node->seg, VB_KEY_INDEX(sge->lkey))->length, memory_order_relaxed);
+	return atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, sge->lkey)->length, memory_order_relaxed);
 }
 
 const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_wire_request *rq, uint32_t access)

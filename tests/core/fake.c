@@ -32,6 +32,7 @@ int vb_node_get(struct vb_node **out)
 		n->incarnation = 1;
 		n->qps = calloc(VB_LANE_QPS, sizeof(*n->qps));
 		n->keys = calloc(1, sizeof(*n->keys));
+		n->keys->slots = vb_seg_key_slots(n->seg);
 		pthread_mutex_init(&n->mr_lock, NULL);
 	}
 	*out = n;

@@ -31,10 +31,10 @@ static void a_lookup_finds_the_entry_by_the_key_alone(void)
 	struct ibv_mr *mr = reg(&o);
 	uint64_t va;
 
-	CHECK(atomic_load(&vb_seg_mr(fake_node.seg, VB_KEY_INDEX(mr->rkey))->key) == mr->rkey);
-	/* any other key of this entry opens nothing */
+	CHECK(atomic_load(&vb_seg_mr_of(fake_node.seg, mr->rkey)->key) == mr->rkey);
+	/* any other key of this slot opens nothing */
 	for (uint32_t tag = 0; tag < 1u << VB_KEY_TAG_BITS; tag++) {
-		uint32_t key = VB_KEY_INDEX(mr->rkey) << VB_KEY_TAG_BITS | tag;
+		uint32_t key = VB_KEY_SLOT(mr->rkey) << VB_KEY_TAG_BITS | tag;
 
 		CHECK((vb_mr_check_local(&fake_node, o.pd->handle, key, (uintptr_t)buf, 1, 0, &va) != NULL) ==
 		      (key == mr->rkey));
@@ -95,11 +95,11 @@ static void a_key_tells_nothing_of_its_neighbours(void)
 			word[i] = key[i] ^ (key[i + 1] << turn | key[i + 1] >> (-turn & 31));
 		check_balance(word, N);
 	}
-	/* entries that are neighbours in the table do not belong to neighbours in time */
+	/* slots that are neighbours in the table do not belong to neighbours in time */
 	int near = 0;
 
 	for (int i = 0; i < N; i++) {
-		int64_t apart = (int64_t)VB_KEY_INDEX(key[i]) - VB_KEY_INDEX(key[i + 1]);
+		int64_t apart = (int64_t)VB_KEY_SLOT(key[i]) - VB_KEY_SLOT(key[i + 1]);
 
 		near += apart > -64 && apart < 64;
 	}
@@ -109,7 +109,7 @@ static void a_key_tells_nothing_of_its_neighbours(void)
 	close_objects(&o);
 }
 
-static void a_region_that_has_gone_is_refused_and_its_entry_rests(void)
+static void a_region_that_has_gone_is_refused_and_its_slot_rests(void)
 {
 	static int last[VB_SEG_MRS];
 	struct objects o = open_objects(IBV_QPT_RC);
@@ -117,7 +117,7 @@ static void a_region_that_has_gone_is_refused_and_its_entry_rests(void)
 
 	for (int i = 1; i <= 200000; i++) {
 		uint32_t key = used_once(&o);
-		int *seen = &last[VB_KEY_INDEX(key)];
+		int *seen = &last[VB_KEY_SLOT(key)];
 
 		CHECK(!vb_mr_check_local(&fake_node, o.pd->handle, key, (uintptr_t)buf, 1, 0, &va));
 		CHECK(!*seen || i - *seen > (int)VB_KEY_REST);
@@ -126,17 +126,33 @@ static void a_region_that_has_gone_is_refused_and_its_entry_rests(void)
 	close_objects(&o);
 }
 
-/* A table that is nearly full leaves nothing for rest, and still gives each region an entry of its own. */
-static void the_last_entry_of_a_full_table_is_found(void)
+static struct vb_keys *keys_of_its_own(void)
 {
 	struct vb_keys *k = calloc(1, sizeof(*k));
-	uint32_t *key = calloc(VB_SEG_MRS, sizeof(*key));
 
-	CHECK(k && key);
-	for (int round = 0; round < 2; round++) {
+	CHECK(k && (k->slots = calloc(VB_SEG_MRS, sizeof(*k->slots))));
+	return k;
+}
+
+static void end_keys(struct vb_keys *k)
+{
+	free((void *)k->slots);
+	free(k);
+}
+
+/* A table that is nearly full leaves nothing for rest, and still gives each region a slot and an entry of its own. */
+static void the_last_slot_of_a_full_table_is_found(void)
+{
+	struct vb_keys *k = keys_of_its_own();
+	uint32_t *key = calloc(VB_SEG_MRS, sizeof(*key)), *round_of_entry = calloc(VB_SEG_MRS, sizeof(*key)), entry;
+
+	CHECK(key && round_of_entry);
+	for (uint32_t round = 1; round <= 2; round++) {
 		for (uint32_t i = 0; i < VB_SEG_MRS; i++) {
-			CHECK(!vb_key_take(k, &key[i]) && key[i]);
-			CHECK(k->state[VB_KEY_INDEX(key[i])] == 1 && k->used == i + 1);
+			CHECK(!vb_key_take(k, &key[i], &entry) && key[i]);
+			CHECK(entry < VB_SEG_MRS && round_of_entry[entry] < round);
+			round_of_entry[entry] = round;
+			CHECK((k->slots[VB_KEY_SLOT(key[i])] & (VB_SEG_MRS - 1)) == entry && k->used == i + 1);
 			CHECK(k->used + k->resting <= VB_KEY_ROOM || !k->resting);
 		}
 		CHECK(!k->resting);
@@ -144,30 +160,46 @@ static void the_last_entry_of_a_full_table_is_found(void)
 			vb_key_give_back(k, key[i]);
 		CHECK(!k->used && k->resting == VB_KEY_REST);
 	}
+	free(round_of_entry);
 	free(key);
-	free(k);
+	end_keys(k);
+}
+
+/* Few regions touch few pages: their entries lie one beside the other. */
+static void entries_are_taken_one_beside_the_other(void)
+{
+	struct vb_keys *k = keys_of_its_own();
+	uint32_t key, entry;
+
+	for (uint32_t i = 0; i < 1000; i++)
+		CHECK(!vb_key_take(k, &key, &entry) && entry == i);
+	for (uint32_t i = 0; i < 4 * VB_KEY_REST; i++) {
+		CHECK(!vb_key_take(k, &key, &entry) && entry < 1000 + VB_KEY_REST + 1);
+		vb_key_give_back(k, key);
+	}
+	end_keys(k);
 }
 
 /* 0 says "no region" in the table, and to many programs. */
 static void no_key_is_zero(void)
 {
-	struct vb_keys *k = calloc(1, sizeof(*k)); /* of its own: no entry rests here */
-	uint32_t key = 0;
+	struct vb_keys *k = keys_of_its_own();
+	uint32_t key = 0, entry;
 
-	CHECK(k);
 	k->drawn[0] = 0x12345678;
 	k->drawn[1] = 0;
 	k->left = 2;
-	CHECK(!vb_key_take(k, &key) && key == 0x12345678);
-	free(k);
+	CHECK(!vb_key_take(k, &key, &entry) && key == 0x12345678);
+	end_keys(k);
 }
 
 int main(void)
 {
 	RUN(a_lookup_finds_the_entry_by_the_key_alone);
-	RUN(a_region_that_has_gone_is_refused_and_its_entry_rests);
+	RUN(a_region_that_has_gone_is_refused_and_its_slot_rests);
 	RUN(the_keys_of_four_million_regions_do_not_foretell_the_next);
 	RUN(a_key_tells_nothing_of_its_neighbours);
-	RUN(the_last_entry_of_a_full_table_is_found);
+	RUN(the_last_slot_of_a_full_table_is_found);
+	RUN(entries_are_taken_one_beside_the_other);
 	RUN(no_key_is_zero);
 }

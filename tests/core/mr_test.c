@@ -187,7 +187,7 @@ static void an_invalidated_key_opens_nothing_until_rereg(void)
 	fake_node.keys->left = 2;
 	struct ibv_mr *next = reg(buf, 1, BASE, 0);
 
-	CHECK(next->handle == 1 && next->handle != mr->handle);
+	CHECK(next->rkey == 1 && next->handle != mr->handle);
 	CHECK(!vb_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW) && opens(mr, BASE, 1, LW));
 	CHECK(!vb_dereg_mr(mr) && !vb_dereg_mr(local) && !vb_dereg_mr(next));
 }
