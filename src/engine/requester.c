@@ -20,7 +20,11 @@ struct vb_counters vb_counters;
 void vb_send_complete(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_status status)
 {
 	struct vb_cqe cqe = {
-		.wc = {.wr_id = w->wr_id, .status = status, .opcode = vb_wr_lookup(w->opcode)->wc_opcode, .byte_len = w->length, .qp_num = qp->qp.qp_num},
+		.wc = {.wr_id = w->wr_id,
+		       .status = status,
+		       .opcode = vb_wr_lookup(w->opcode)->wc_opcode,
+		       .byte_len = status == IBV_WC_SUCCESS ? w->length : 0,
+		       .qp_num = qp->qp.qp_num},
 	};
 
 	vb_cq_push(qp->scq, &cqe, false);
