@@ -67,14 +67,9 @@ static void nak(struct vb_qp *qp, enum vb_nak_code code)
 
 /* --- receive queue --- */
 
-static struct vb_rq *rq_of(struct vb_qp *qp)
-{
-	return qp->srq ? &qp->srq->rq : &qp->rq;
-}
-
 bool vb_receive_take(struct vb_qp *qp)
 {
-	struct vb_rq *rq = rq_of(qp);
+	struct vb_rq *rq = vb_rq_of(qp);
 	struct ibv_sge *sge;
 
 	if (!vb_rq_peek(rq, &qp->inbound->wqe, &sge))
@@ -99,6 +94,7 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 		       .byte_len = length,
 		       .qp_num = qp->qp.qp_num,
 		       .src_qp = q ? q->rec.src & 0xffffff : 0},
+		.receive = vb_rq_of(qp),
 	};
 
 	if (q && (q->flags & VB_RECF_IMM)) {

@@ -7,6 +7,7 @@
 #include <malloc.h>
 
 #include "core/qp.h"
+#include "core/rq.h"
 
 static struct objects o;
 static char buf[64];
@@ -250,10 +251,12 @@ static void an_error_flushes_sends_then_receives_in_order(void)
 	struct vb_qp *q = vb_qp(qp);
 
 	to_state(qp, IBV_QPS_RTS);
+	CHECK(!post_recv(qp, 100));
 	for (uint64_t i = 1; i <= 5; i++)
 		CHECK(!post_send(qp, i, i & 1 ? IBV_SEND_SIGNALED : 0) && !post_recv(qp, 100 + i));
 	q->inbound->active = true; /* a message is half in */
 	q->inbound->wqe.wr_id = 100;
+	vb_rq_advance(&q->rq);
 	q->sq_una = q->sq_head - 4; /* the first has completed */
 	CHECK(!change(qp, IBV_QPS_ERR) && qp->state == IBV_QPS_ERR);
 	for (uint64_t i = 2; i <= 5; i++)
@@ -402,7 +405,7 @@ static void an_extended_queue_pair_is_refused_what_is_not_there(void)
 static void *post_thirty(void *qp)
 {
 	for (uint64_t i = 0; i < 30;)
-		i += !post_recv(qp, 100 + i); /* a full queue is tried again: it is flushed soon */
+		i += !post_recv(qp, 100 + i); /* a full queue is tried again: it is flushed, and polled, soon */
 	return NULL;
 }
 
@@ -437,9 +440,12 @@ static void every_receive_completes_once_whoever_comes_first(void)
 		for (volatile int spin = 0; spin < round * 50; spin++)
 			;
 		CHECK(!change(qp, IBV_QPS_ERR));
+		for (uint64_t i = 0; i < 30; i++) {
+			while (!vb_poll_cq(o.cq, 1, &wc))
+				sched_yield();
+			CHECK(wc.wr_id == 100 + i && wc.status == IBV_WC_WR_FLUSH_ERR);
+		}
 		pthread_join(thread, NULL);
-		for (uint64_t i = 0; i < 30; i++)
-			CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == 100 + i && wc.status == IBV_WC_WR_FLUSH_ERR);
 		expect_nothing();
 		CHECK(!vb_destroy_qp(qp));
 	}
