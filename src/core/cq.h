@@ -14,6 +14,8 @@ void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
 /* What both ways of creating one share; errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                         uint32_t comp_vector);
+/* What CLOCK_REALTIME says where CLOCK_MONOTONIC says `at`: ns. clock.c */
+uint64_t vb_wall_clock(uint64_t at);
 /* Fills the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
 
