@@ -201,6 +201,24 @@ static void a_lid_stands_for_an_address_and_is_told_as_it_was_set(void)
 	fake_device.lids = false;
 }
 
+/* The port of the fake device has 1024: a packet of more would never arrive. */
+static void a_path_mtu_above_the_active_one_is_refused(void)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+	                        .path_mtu = IBV_MTU_2048,
+	                        .dest_qp_num = 9 << VB_LANE_SHIFT | 5,
+	                        .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid.raw = {0xfe, 0x80, [15] = 2}}};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_UC, NULL);
+
+	to_state(qp, IBV_QPS_INIT);
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL);
+	a.path_mtu = IBV_MTU_4096;
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL && qp->state == IBV_QPS_INIT);
+	a.path_mtu = IBV_MTU_1024;
+	CHECK(!vb_modify_qp(qp, &a, mask) && !vb_destroy_qp(qp));
+}
+
 static void each_value_has_its_limit(void)
 {
 	static const struct {
@@ -464,6 +482,7 @@ int main(void)
 	RUN(the_way_to_rts_publishes_what_peers_need);
 	RUN(values_out_of_range_change_nothing);
 	RUN(a_lid_stands_for_an_address_and_is_told_as_it_was_set);
+	RUN(a_path_mtu_above_the_active_one_is_refused);
 	RUN(each_value_has_its_limit);
 	RUN(posting_depends_on_the_state);
 	RUN(an_error_flushes_sends_then_receives_in_order);
