@@ -8,7 +8,7 @@
 #include "core/node.h"
 #include "core/verbs.h"
 
-#define STEP 10000 /* ns: by less nobody sets a wall clock, and what is read from both is off by that much now and then */
+#define STEP 10000 /* ns: by less nobody sets a wall clock, and two readings are that far apart now and then */
 #define TRIES 16
 
 static int64_t wall_now(void)

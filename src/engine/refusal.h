@@ -10,7 +10,7 @@
 	X(INVALID, WR_FLUSH_ERR, REQ)     /* what this end does not take at all */                                   \
 	X(TOO_LONG, LOC_LEN_ERR, REQ)     /* for its receive */                                                      \
 	X(DENIED, WR_FLUSH_ERR, ACCESS)   /* a key or a range of what takes no receive */                            \
-	X(ACCESS, LOC_ACCESS_ERR, ACCESS) /* … of what takes one: its immediate, or the key that it invalidates */   \
+	X(ACCESS, LOC_ACCESS_ERR, ACCESS) /* … of what takes one: its immediate, or the key that it invalidates */ \
 	X(RECEIVE, LOC_PROT_ERR, RQ)      /* our own fault: the receive's memory */
 
 enum vb_refusal {

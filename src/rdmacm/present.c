@@ -76,8 +76,10 @@ static int fit_mtu(struct rcm_id *child)
 	if (fits)
 		return 0;
 	if (!atomic_exchange(&said, true)) /* once: anybody can ask */
-		vb_log(VB_LOG_ERROR, "%s: a connection is refused: its path MTU is %u, our interface takes packets of %u only",
-		       ibv_get_device_name(child->source.dev->verbs->device), 128u << child->path.mtu, 128u << port.active_mtu);
+		vb_log(VB_LOG_ERROR,
+		       "%s: a connection is refused: its path MTU is %u, our interface takes packets of %u only",
+		       ibv_get_device_name(child->source.dev->verbs->device), 128u << child->path.mtu,
+		       128u << port.active_mtu);
 	rcm_reject(child, VB_CM_REJ_INVALID_MTU);
 	return EMSGSIZE;
 }
