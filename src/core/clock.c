@@ -1,8 +1,67 @@
 // clock.c - the adapter's clock, as completion timestamps count it
 // follows: ibv_query_rt_values_ex(3)
 // SPDX-License-Identifier: MIT
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/cq.h"
 #include "core/node.h"
 #include "core/verbs.h"
+
+#define STEP 10000 /* ns: by less nobody sets a wall clock, and two readings are that far apart now and then */
+#define TRIES 16
+
+static int64_t wall_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Of some, the reading that took least: how far the wall clock is ahead, and in *width how sure that is. */
+static int64_t measure(uint64_t *width)
+{
+	int64_t ahead = 0;
+
+	*width = UINT64_MAX;
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t before = vb_now();
+		int64_t wall = wall_now();
+		uint64_t took = vb_now() - before;
+
+		if (took < *width) {
+			*width = took;
+			ahead = wall - (int64_t)(before + took / 2);
+		}
+	}
+	return ahead;
+}
+
+/*
+ * The kernel slews both clocks alike: what is between them changes only when somebody sets the wall clock. So it is kept, and
+ * completions are as far apart on one clock as on the other.
+ */
+uint64_t vb_wall_clock(uint64_t at)
+{
+	static _Atomic int64_t kept; /* 0: not measured yet */
+	int64_t ahead = atomic_load_explicit(&kept, memory_order_relaxed);
+	uint64_t width;
+
+	if (ahead && llabs(wall_now() - (int64_t)vb_now() - ahead) < STEP)
+		return at + (uint64_t)ahead;
+	int64_t measured = measure(&width);
+
+	if (!ahead) { /* the first to measure it does so for all */
+		if (!atomic_compare_exchange_strong(&kept, &ahead, measured))
+			measured = ahead;
+		return at + (uint64_t)measured;
+	}
+	if (width >= STEP || llabs(measured - ahead) < STEP)
+		return at + (uint64_t)ahead;
+	atomic_store_explicit(&kept, measured, memory_order_relaxed);
+	return at + (uint64_t)measured;
+}
 
 /* Providers leave the seconds at 0 and put raw ticks into tv_nsec: ours are nanoseconds. */
 int vb_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)

@@ -73,12 +73,17 @@ struct vb_channel {
 	struct vb_cq *head, *tail;  /* CQs with events not yet taken, linked by ch_next */
 };
 
-/* A completion as it stands in the queue. */
+/* A completion as it stands in the queue. Its request has its slot until the completion leaves the queue: by the opcode a
+ * send's or a receive's. */
 struct vb_cqe {
 	struct ibv_wc wc;
-	uint64_t timestamp;  /* CLOCK_MONOTONIC ns, where the CQ asks for it; else 0 */
-	uint64_t reserved;
+	uint64_t timestamp;          /* CLOCK_MONOTONIC ns, where the CQ asks for it; else 0 */
+	union {
+		struct vb_swqe *send;
+		struct vb_rq *receive;
+	};
 };
+_Static_assert(sizeof(struct vb_cqe) == 64, "one line");
 
 struct vb_cq {
 	union {
@@ -93,7 +98,7 @@ struct vb_cq {
 	uint32_t capacity;         /* cq.cqe */
 	struct vb_cqe *ring;
 	atomic_int armed;          /* 0, 1: next solicited, 2: next of any kind */
-	bool overrun;              /* lost one: IBV_EVENT_CQ_ERR was raised, nothing more goes in */
+	atomic_bool overrun;       /* lost one: IBV_EVENT_CQ_ERR was raised, nothing more goes in. Written under lock */
 	bool is_ex, single_threaded, want_timestamp;
 	struct vb_channel *channel;
 	struct vb_pd *domain;      /* a parent domain that it was made in, or NULL */
@@ -123,6 +128,8 @@ struct vb_rq {
 	uint32_t mask, max_wr, max_sge;
 	_Atomic uint32_t head;     /* next to consume */
 	_Atomic uint32_t tail;     /* next to post */
+	_Atomic uint32_t polled;   /* how many of those consumed have been polled: their slots may be posted to again */
+	bool shared;               /* an SRQ's: its completions are polled from several queues */
 	struct vb_node *hungry;    /* whose adapter waits for a receive; NULL: none does. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
@@ -173,6 +180,7 @@ struct vb_swqe {
 	uint8_t status;            /* enum ibv_wc_status, when DONE */
 	uint8_t slot;              /* atomics: result slot */
 	uint8_t direct;            /* the data went by one copy, not by the ring */
+	_Atomic bool told;         /* its completion stands in the queue: the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 

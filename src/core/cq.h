@@ -5,6 +5,7 @@
 #define VB_CORE_CQ_H
 
 #include "core/core.h"
+#include "core/rq.h"
 
 /* Takes up to n completions that stand in the queue; does not look for more. Returns how many. */
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
@@ -13,8 +14,21 @@ void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
 /* What both ways of creating one share; errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                         uint32_t comp_vector);
+/* What CLOCK_REALTIME says where CLOCK_MONOTONIC says `at`: ns. clock.c */
+uint64_t vb_wall_clock(uint64_t at);
 /* Fills the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
+
+/* An entry leaves the queue, polled or not: the slot of its request may be posted to again. Under cq->lock. */
+static inline void vb_cqe_leaves(const struct vb_cqe *cqe)
+{
+	if (__builtin_expect(!cqe->send, 0))
+		return;
+	if (cqe->wc.opcode & IBV_WC_RECV)
+		vb_rq_give_back(cqe->receive);
+	else
+		atomic_store_explicit(&cqe->send->told, false, memory_order_release);
+}
 
 static inline bool vb_cq_empty(const struct vb_cq *cq)
 {

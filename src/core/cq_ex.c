@@ -2,7 +2,6 @@
 // follows: ibv_create_cq_ex(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
-#include <time.h>
 
 #include "core/cq.h"
 #include "core/node.h"
@@ -97,10 +96,7 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - (vb_now() - of(ex)->current.timestamp);
+	return vb_wall_clock(of(ex)->current.timestamp);
 }
 
 void vb_cq_ex_fill(struct vb_cq *cq)

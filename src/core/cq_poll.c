@@ -5,22 +5,24 @@
 #include "core/cq.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "util/log.h"
 
 /* Room for one more? Where there is none an adapter may do what it likes with the CQ, but must say so (IBA C11-39). */
 static bool make_room(struct vb_cq *cq, bool *raise)
 {
 	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 
-	if (cq->overrun)
+	if (atomic_load_explicit(&cq->overrun, memory_order_relaxed))
 		return false;
 	if (atomic_load_explicit(&cq->tail, memory_order_relaxed) - head < cq->capacity)
 		return true;
 	if (cq->ignore_overrun) {
+		vb_cqe_leaves(&cq->ring[head & cq->mask]);
 		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
 		return true;
 	}
-	cq->overrun = *raise = true;
-	return false;
+	atomic_store_explicit(&cq->overrun, true, memory_order_relaxed);
+	return !(*raise = true);
 }
 
 /* Is somebody to be told, and only now? */
@@ -32,6 +34,15 @@ static bool disarm(struct vb_cq *cq, bool solicited)
 		return false;
 	atomic_store_explicit(&cq->armed, 0, memory_order_relaxed);
 	return true;
+}
+
+/* Its queue pairs end, too: by whoever makes progress next, since this is called under their locks. */
+static void tell_overrun(struct vb_cq *cq)
+{
+	vb_log(VB_LOG_ERROR, "a completion queue of %u entries has overrun: its queue pairs end", cq->capacity);
+	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+	atomic_store(&cq->node->overrun, true);
+	vb_timer_armed(cq->node);
 }
 
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
@@ -48,12 +59,14 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 			slot->timestamp = vb_now();
 		atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
 		notify = disarm(cq, solicited || cqe->wc.status != IBV_WC_SUCCESS);
+	} else {
+		vb_cqe_leaves(cqe);
 	}
 	vb_unlock(&cq->lock);
 	if (notify && cq->channel)
 		vb_channel_notify(cq->channel, cq);
 	if (raise)
-		vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
+		tell_overrun(cq);
 }
 
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
@@ -64,8 +77,10 @@ uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out)
 
 	if (n > there)
 		n = there;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		out[i] = cq->ring[(head + i) & cq->mask];
+		vb_cqe_leaves(&out[i]);
+	}
 	atomic_store_explicit(&cq->head, head + n, memory_order_relaxed);
 	vb_unlock(&cq->lock);
 	return n;
@@ -81,8 +96,12 @@ static int pop_wc(struct vb_cq *cq, uint32_t n, struct ibv_wc *wc)
 
 	if (n > there)
 		n = there;
-	for (uint32_t i = 0; i < n; i++)
-		wc[i] = cq->ring[(head + i) & cq->mask].wc;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct vb_cqe *cqe = &cq->ring[(head + i) & cq->mask];
+
+		wc[i] = cqe->wc;
+		vb_cqe_leaves(cqe);
+	}
 	atomic_store_explicit(&cq->head, head + n, memory_order_relaxed);
 	vb_unlock(&cq->lock);
 	return (int)n;
@@ -123,9 +142,12 @@ void vb_cq_clean(struct vb_cq *cq, uint32_t qpn)
 	vb_lock(&cq->lock);
 	uint32_t head = atomic_load(&cq->head), tail = atomic_load(&cq->tail), keep = head;
 
-	for (uint32_t i = head; i != tail; i++)
+	for (uint32_t i = head; i != tail; i++) {
 		if (cq->ring[i & cq->mask].wc.qp_num != qpn)
 			cq->ring[keep++ & cq->mask] = cq->ring[i & cq->mask];
+		else
+			vb_cqe_leaves(&cq->ring[i & cq->mask]);
+	}
 	atomic_store(&cq->tail, keep);
 	vb_unlock(&cq->lock);
 }

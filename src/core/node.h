@@ -28,6 +28,7 @@ struct vb_node {
 	struct vb_qp *active_cursor;
 
 	_Atomic uint32_t duty;      /* enum vb_duty */
+	atomic_bool overrun;        /* a CQ lost a completion, and its queue pairs have not been ended yet */
 	_Atomic uint32_t polls;     /* counts calls that looked for work; the adapter thread watches it */
 	_Atomic uint32_t idle_polls;/* calls since the last ibv_req_notify_cq, or since the duty changed */
 	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
@@ -105,11 +106,13 @@ uint64_t vb_now(void);
 /* --- implemented in core/; engine/ and io/ call them --- */
 
 /* Appends a completion; rings the channel if armed. solicited: counts for solicited-only arming (errors always do).
- * Overrun: the entry is dropped, IBV_EVENT_CQ_ERR raised once. Any thread; takes cq->lock. */
+ * Overrun: the entry is dropped, IBV_EVENT_CQ_ERR raised once, node->overrun set. Any thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
 /* Puts the QP into ERR: state, shared state, then every outstanding send and receive of its own queues completes with
  * IBV_WC_WR_FLUSH_ERR, in order; IBV_EVENT_QP_LAST_WQE_REACHED if it has an SRQ. Under progress + sq_lock. Idempotent.*/
 void vb_qp_error(struct vb_qp *qp);
+/* Ends the queue pairs of those CQs that overran, each with IBV_EVENT_QP_FATAL. Under progress, no sq_lock. */
+void vb_qp_end_overrun(struct vb_node *node);
 /* UC, UD: IBV_QPS_SQE, outstanding sends flushed. Under progress + sq_lock. */
 void vb_qp_sq_error(struct vb_qp *qp);
 /* Queues an asynchronous event on the context; element as ibv_async_event's union wants it (qp, cq, srq, or port). */

@@ -28,9 +28,9 @@ static inline uint64_t sum(const struct ibv_sge *sge, int n)
 }
 
 /* In the order of the man page's reasons: the queue, the request, the operation. 0 or errno. */
-static inline int check(const struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
+static inline int check(struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
 {
-	if (qp->sq_head - qp->sq_una >= qp->sq_max_wr)
+	if (!vb_sq_has_room(qp, qp->sq_head))
 		return ENOMEM;
 	if ((uint32_t)wr->num_sge > qp->sq_max_sge) /* negative ones, too */
 		return EINVAL;

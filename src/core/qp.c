@@ -261,6 +261,7 @@ static void leave_table(struct vb_qp *qp)
 	vb_qp_close_shared(qp); /* before peers are told to look */
 	vb_path_reset(qp);
 	vb_sq_drop_held(qp);
+	vb_receive_abandon(qp);
 	atomic_store_explicit(&node->qps[VB_QP_INDEX(qp->qp.qp_num)], NULL, memory_order_release);
 	node->qp_count--;
 	vb_unlock(&qp->sq_lock);

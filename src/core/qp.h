@@ -28,6 +28,9 @@ void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state);
 /* The queue pair's face to its peers: no more requests from now on. gen becomes even. Under progress. */
 void vb_qp_close_shared(struct vb_qp *qp);
 
+/* The receive that a message was half in will not complete. Under progress. qp_flush.c */
+void vb_receive_abandon(struct vb_qp *qp);
+
 /* Its completions that nobody has polled vanish. It takes part in nothing any more, or progress is held. qp.c */
 void vb_qp_clean_cqs(struct vb_qp *qp);
 

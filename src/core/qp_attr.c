@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/lid.h"
 #include "core/qp.h"
+#include "util/log.h"
 
 /* --- values of attributes: 0 or EINVAL --- */
 
@@ -26,10 +27,20 @@ static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL, NULL);
 }
 
-/* As rxe: up to the largest MTU of the protocol, whatever the interface takes. */
+/* What the interface takes: a longer packet would be lost without a word. deviates: rxe takes the largest of the protocol,
+ * and such a queue pair fails with its first large message. */
 static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
-	return a->path_mtu >= IBV_MTU_256 && a->path_mtu <= IBV_MTU_4096;
+	struct vb_device *dev = vb_ctx(qp->qp.context)->dev;
+	struct ibv_port_attr port;
+
+	if (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096 || vb_query_port_attr(dev, 1, &port))
+		return false;
+	if (a->path_mtu <= port.active_mtu)
+		return true;
+	vb_log(VB_LOG_ERROR, "%s: no path MTU of %u, its interface takes packets of %u only", dev->dev.name,
+	       128u << a->path_mtu, 128u << port.active_mtu);
+	return false;
 }
 
 static bool timeout_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
@@ -120,8 +131,8 @@ int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_
 		return EINVAL;
 	if (iwarp)
 		mask &= VB_QP_IWARP_ATTRS;
-	if (here) /* an address of the peer, not an entry of a GID table that leads to it */
-		mask &= ~IBV_QP_AV;
+	if (here) /* an address of the peer, not an entry of a GID table that leads to it; and no packet is sent */
+		mask &= ~(IBV_QP_AV | IBV_QP_PATH_MTU);
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
 		if ((mask & values[i].bit) && !values[i].ok(qp, attr))
 			return EINVAL;

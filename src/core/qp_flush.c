@@ -21,13 +21,14 @@ void vb_qp_close_shared(struct vb_qp *qp)
 		atomic_store(&qp->shared->gen, gen + 1);
 }
 
-static void push_flushed(struct vb_qp *qp, struct vb_cq *cq, uint64_t wr_id, enum ibv_wc_opcode opcode)
+static void flush_receive(struct vb_qp *qp, uint64_t wr_id)
 {
 	struct vb_cqe cqe = {
-	        .wc = {.wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = opcode, .qp_num = qp->qp.qp_num},
+	        .wc = {.wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qp.qp_num},
+	        .receive = vb_rq_of(qp),
 	};
 
-	vb_cq_push(cq, &cqe, true);
+	vb_cq_push(qp->rcq, &cqe, true);
 }
 
 void vb_sq_drop_held(struct vb_qp *qp)
@@ -40,17 +41,22 @@ void vb_sq_drop_held(struct vb_qp *qp)
 static void flush_sends(struct vb_qp *qp)
 {
 	vb_sq_drop_held(qp);
-	for (; qp->sq_una != qp->sq_head; qp->sq_una++) {
-		const struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
-
-		push_flushed(qp, qp->scq, w->wr_id, vb_wr_lookup(w->opcode)->wc_opcode);
-	}
+	for (; qp->sq_una != qp->sq_head; vb_sq_retire(qp))
+		vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_WR_FLUSH_ERR);
 	qp->sq_emit = qp->sq_head;
 	qp->sq_emit_off = 0;
 	qp->rd_outstanding = 0;
 	qp->deadline = 0;
 	qp->timer_kind = VB_TIMER_NONE;
 	atomic_store_explicit(&qp->sq_pending, 0, memory_order_relaxed);
+}
+
+void vb_receive_abandon(struct vb_qp *qp)
+{
+	if (!qp->inbound->active)
+		return;
+	qp->inbound->active = false;
+	vb_rq_give_back(vb_rq_of(qp));
 }
 
 /* The receive that a message was half in, then those that wait. What stands in an SRQ belongs to the others. Under
@@ -62,7 +68,7 @@ static void flush_receives(struct vb_qp *qp)
 
 	if (qp->inbound->active) {
 		qp->inbound->active = false;
-		push_flushed(qp, qp->rcq, qp->inbound->wqe.wr_id, IBV_WC_RECV);
+		flush_receive(qp, qp->inbound->wqe.wr_id);
 	}
 	if (qp->srq)
 		return;
@@ -70,7 +76,7 @@ static void flush_receives(struct vb_qp *qp)
 	                        */
 	while (vb_rq_peek(&qp->rq, &w, &sges)) {
 		vb_rq_advance(&qp->rq);
-		push_flushed(qp, qp->rcq, w.wr_id, IBV_WC_RECV);
+		flush_receive(qp, w.wr_id);
 	}
 	vb_unlock(&qp->rq.lock);
 }
@@ -88,6 +94,36 @@ void vb_qp_error(struct vb_qp *qp)
 	if (qp->srq && !qp->last_wqe_raised) {
 		qp->last_wqe_raised = true;
 		vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_LAST_WQE_REACHED, &qp->qp);
+	}
+}
+
+static bool has_overrun(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->scq->overrun, memory_order_relaxed) ||
+	       atomic_load_explicit(&qp->rcq->overrun, memory_order_relaxed);
+}
+
+/* IBA 10.2.6.3, 11.6.3.1: work that can complete nowhere is not done. */
+static void end_overrun(struct vb_qp *qp)
+{
+	uint8_t state = atomic_load(&qp->state);
+
+	if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_ERR || !has_overrun(qp))
+		return;
+	vb_lock(&qp->sq_lock);
+	vb_qp_error(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_async_raise(vb_ctx(qp->qp.context), IBV_EVENT_QP_FATAL, &qp->qp);
+}
+
+void vb_qp_end_overrun(struct vb_node *node)
+{
+	atomic_store(&node->overrun, false);
+	for (uint32_t i = 0; i < VB_LANE_QPS; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (qp)
+			end_overrun(qp);
 	}
 }
 

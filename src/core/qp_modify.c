@@ -39,7 +39,8 @@ static void reset_responder(struct vb_qp *qp)
 	qp->epsn = qp->attr.rq_psn;
 	qp->nak_counter = 0;
 	qp->nak_state = false;
-	qp->inbound->active = qp->inbound->dropped = false;
+	vb_receive_abandon(qp);
+	qp->inbound->dropped = false;
 	qp->inread_head = qp->inread_tail = 0;
 }
 
@@ -56,12 +57,13 @@ static void enter_reset(struct vb_qp *qp)
 	atomic_store(&qp->sq_pending, 0);
 	reset_requester(qp);
 	reset_responder(qp);
+	vb_qp_clean_cqs(qp);
 	vb_lock(&qp->rq.lock);
 	atomic_store(&qp->rq.head, 0);
 	atomic_store(&qp->rq.tail, 0);
+	atomic_store(&qp->rq.polled, 0); /* from here on nobody polls one of its receives */
 	vb_unlock(&qp->rq.lock);
 	qp->comm_est_raised = qp->last_wqe_raised = false;
-	vb_qp_clean_cqs(qp);
 }
 
 /* From here on requests are taken. Peers trust what they read when they see the new, odd gen. */

@@ -39,7 +39,7 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	for (; wr; wr = wr->next) {
 		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
 			err = EINVAL;
-		else if (tail - atomic_load_explicit(&rq->head, memory_order_acquire) >= rq->max_wr)
+		else if (tail - atomic_load_explicit(&rq->polled, memory_order_acquire) >= rq->max_wr)
 			err = ENOMEM;
 		if (err) {
 			*bad_wr = wr;

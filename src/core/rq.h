@@ -6,6 +6,11 @@
 
 #include "core/core.h"
 
+static inline struct vb_rq *vb_rq_of(struct vb_qp *qp)
+{
+	return qp->srq ? &qp->srq->rq : &qp->rq;
+}
+
 /* The oldest receive, which stays in the queue; *sges point into it until vb_rq_advance. False: none. Under progress.
  */
 static inline bool vb_rq_peek(const struct vb_rq *rq, struct vb_rwqe *wqe, struct ibv_sge **sges)
@@ -24,6 +29,17 @@ static inline void vb_rq_advance(struct vb_rq *rq)
 {
 	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1,
 	                      memory_order_release);
+}
+
+/* A receive that had left the queue is over, for the program too. Under the lock of the CQ that it completed in; where it
+ * did not complete, under progress. */
+static inline void vb_rq_give_back(struct vb_rq *rq)
+{
+	if (__builtin_expect(rq->shared, 0))
+		atomic_fetch_add_explicit(&rq->polled, 1, memory_order_release);
+	else
+		atomic_store_explicit(&rq->polled, atomic_load_explicit(&rq->polled, memory_order_relaxed) + 1,
+		                      memory_order_release);
 }
 
 static inline uint32_t vb_rq_count(const struct vb_rq *rq)

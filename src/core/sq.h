@@ -53,6 +53,37 @@ static inline bool vb_sq_accepts(uint8_t state)
 	return state >= IBV_QPS_RTS;
 }
 
+/* May entry i be posted to? The one that had its slot before has been executed, and its completion, if it had one, been
+ * polled (IBA 10.8.5.1: until then it is outstanding). Under sq_lock, or wr_lock. */
+static inline bool vb_sq_has_room(struct vb_qp *qp, uint32_t i)
+{
+	uint32_t una = __atomic_load_n(&qp->sq_una, __ATOMIC_ACQUIRE);
+
+	return i - una < qp->sq_max_wr && !atomic_load_explicit(&vb_sq_at(qp, i)->told, memory_order_acquire);
+}
+
+/* The oldest request is over: where it is told of, that has been said before. Under sq_lock. */
+static inline void vb_sq_retire(struct vb_qp *qp)
+{
+	__atomic_store_n(&qp->sq_una, qp->sq_una + 1, __ATOMIC_RELEASE);
+}
+
+/* The completion of an entry. It has its slot until that leaves the queue. Under sq_lock. */
+static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status status)
+{
+	struct vb_cqe cqe = {
+	        .wc = {.wr_id = w->wr_id,
+	               .status = status,
+	               .opcode = vb_wr_lookup(w->opcode)->wc_opcode,
+	               .byte_len = status == IBV_WC_SUCCESS ? w->length : 0,
+	               .qp_num = qp->qp.qp_num},
+	        .send = w,
+	};
+
+	atomic_store_explicit(&w->told, true, memory_order_relaxed);
+	vb_cq_push(qp->scq, &cqe, false);
+}
+
 /* The entry at sq_head is complete but for its place in the order: gives it that. Under sq_lock. */
 static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t length)
 {

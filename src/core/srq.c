@@ -24,6 +24,7 @@ static int rq_alloc(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 	rq->mask = slots - 1;
 	rq->max_wr = slots;
 	rq->max_sge = max_sge;
+	rq->shared = true;
 	return 0;
 }
 
@@ -109,6 +110,7 @@ static void move_ring(struct vb_rq *from, struct vb_rq *to)
 	}
 	from->wqe = to->wqe;
 	from->sge = to->sge;
+	atomic_fetch_sub(&from->polled, head); /* as many are consumed and not polled as before */
 	from->mask = to->mask;
 	from->max_wr = to->max_wr;
 	atomic_store(&from->head, 0);

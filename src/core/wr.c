@@ -89,11 +89,9 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 
 static struct vb_swqe *begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
-	uint32_t una = __atomic_load_n(&qp->sq_una, __ATOMIC_RELAXED); /* grows only: at worst there is more room */
-
 	if (!(vb_wr_lookup(opcode)->send_op & qp->send_ops))
 		fail(qp, EOPNOTSUPP);
-	else if (qp->sq_head + qp->wr_count - una >= qp->sq_max_wr)
+	else if (!vb_sq_has_room(qp, qp->sq_head + qp->wr_count)) /* at worst there is more by now */
 		fail(qp, ENOMEM);
 	if (qp->wr_error)
 		return NULL;

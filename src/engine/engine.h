@@ -86,8 +86,6 @@ void vb_iwarp_path_abort(struct vb_qp *qp);
 
 /* --- what all ways share --- */
 
-/* A send has ended; its entry is the caller's to retire. Under sq_lock. */
-void vb_send_complete(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_status status);
 /* Copies n bytes at off of a gathered message; false: the memory is not there, or ends before. */
 bool vb_copy_from(const struct iovec *iov, int niov, uint64_t off, void *dst, uint32_t n);
 bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src, uint32_t n);

@@ -17,15 +17,6 @@ struct vb_counters vb_counters;
 
 /* --- completion --- */
 
-void vb_send_complete(struct vb_qp *qp, const struct vb_swqe *w, enum ibv_wc_status status)
-{
-	struct vb_cqe cqe = {
-		.wc = {.wr_id = w->wr_id, .status = status, .opcode = vb_wr_lookup(w->opcode)->wc_opcode, .byte_len = w->length, .qp_num = qp->qp.qp_num},
-	};
-
-	vb_cq_push(qp->scq, &cqe, false);
-}
-
 /* What the peer's QP says an atomic returned, into the program's buffer. */
 static bool take_atomic(struct vb_qp *qp, struct vb_swqe *w)
 {
@@ -78,8 +69,8 @@ static bool retire(struct vb_qp *qp)
 			break;
 		}
 		if (w->flags & IBV_SEND_SIGNALED)
-			vb_send_complete(qp, w, IBV_WC_SUCCESS);
-		qp->sq_una++;
+			vb_sq_tell(qp, w, IBV_WC_SUCCESS);
+		vb_sq_retire(qp);
 	}
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 	return false;
@@ -166,8 +157,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 	struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
 	vb_stop_timer(qp);
-	vb_send_complete(qp, w, status);
-	qp->sq_una++;
+	vb_sq_tell(qp, w, status);
+	vb_sq_retire(qp);
 	if ((int32_t)(qp->sq_emit - qp->sq_una) < 0)
 		qp->sq_emit = qp->sq_una;
 	qp->sq_emit_off = 0;

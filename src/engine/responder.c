@@ -8,6 +8,7 @@
 #include "core/pd.h"
 #include "core/rq.h"
 #include "engine/engine.h"
+#include "engine/refusal.h"
 #include "engine/ring.h"
 #include "util/guard.h"
 
@@ -21,7 +22,16 @@ struct req {
 	unsigned type, flags;
 };
 
-enum verdict { OK, DROP, NAK_INV, NAK_ACCESS, NAK_OP, RNR, SOURCE };
+/* The last are those of VB_REFUSALS: the QP ends. */
+enum verdict {
+	OK,
+	DROP,
+	RNR,
+	SOURCE,
+#define X(name, receive, event) name,
+	VB_REFUSALS(X)
+#undef X
+};
 
 /* --- acknowledgement --- */
 
@@ -67,14 +77,9 @@ static void nak(struct vb_qp *qp, enum vb_nak_code code)
 
 /* --- receive queue --- */
 
-static struct vb_rq *rq_of(struct vb_qp *qp)
-{
-	return qp->srq ? &qp->srq->rq : &qp->rq;
-}
-
 bool vb_receive_take(struct vb_qp *qp)
 {
-	struct vb_rq *rq = rq_of(qp);
+	struct vb_rq *rq = vb_rq_of(qp);
 	struct ibv_sge *sge;
 
 	if (!vb_rq_peek(rq, &qp->inbound->wqe, &sge))
@@ -99,6 +104,7 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 		       .byte_len = length,
 		       .qp_num = qp->qp.qp_num,
 		       .src_qp = q ? q->rec.src & 0xffffff : 0},
+		.receive = vb_rq_of(qp),
 	};
 
 	if (q && (q->flags & VB_RECF_IMM)) {
@@ -158,23 +164,10 @@ bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *from, uint32_t
 static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
 {
 	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
-		return NAK_OP;
+		return RECEIVE;
 	qp->inbound->offset += n;
 	VB_COUNT(ring_bytes, n);
 	return OK;
-}
-
-/* The receive failed at our side: it completes in error, the requester learns of an operational error (IBA 9.9.3). */
-static enum verdict receive_failed(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum verdict v)
-{
-	complete_receive(qp, q, status, IBV_WC_RECV, 0);
-	return v;
-}
-
-/* IBA 9.9.3: RC, both ends learn of it; UC, nobody does, and the receive is there for the next message. */
-static enum verdict too_long(struct vb_qp *qp, struct req *q)
-{
-	return qp->type == IBV_QPT_UC ? DROP : receive_failed(qp, q, IBV_WC_LOC_LEN_ERR, NAK_INV);
 }
 
 /* IBA 10.6.5: SEND with Invalidate. */
@@ -182,7 +175,7 @@ static enum verdict invalidate(struct vb_qp *qp, struct req *q)
 {
 	if (!(q->flags & VB_RECF_INV))
 		return OK;
-	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? NAK_ACCESS : OK;
+	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? ACCESS : OK;
 }
 
 static void dropped(struct req *q)
@@ -203,17 +196,17 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 		return DROP;
 	}
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
-		return too_long(qp, q);
+		return TOO_LONG;
 
 	enum verdict v = scatter(qp, q->payload, q->rec.length);
 
 	if (v != OK)
-		return receive_failed(qp, q, IBV_WC_LOC_PROT_ERR, v);
+		return v;
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
 	v = invalidate(qp, q);
 	if (v != OK)
-		return receive_failed(qp, q, IBV_WC_LOC_ACCESS_ERR, v);
+		return v;
 	uint32_t length = qp->inbound->offset;
 
 	executed(qp);
@@ -230,20 +223,20 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	uint64_t off = 0;
 
 	if (n > VB_MAX_SGE || q->rec.length > q->room)
-		return NAK_INV;
+		return INVALID;
 	memcpy(span, q->payload, n * sizeof(span[0]));
 	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	if (total > qp->inbound->wqe.length)
-		return too_long(qp, q);
+		return TOO_LONG;
 	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
 		if (span[i].length > total - off)
-			return too_long(qp, q);
+			return TOO_LONG;
 		int k = vb_receive_pieces(qp, off, span[i].length, iov);
 		int err = k < 0 ? VB_EFAULT_LOCAL : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length) : ESRCH;
 
 		if (err == VB_EFAULT_LOCAL)
-			return receive_failed(qp, q, IBV_WC_LOC_PROT_ERR, NAK_OP);
+			return RECEIVE;
 		if (err == ESRCH)
 			return DROP; /* the sender is gone; the receive stays for whoever comes (inbound->active) */
 		if (err == EFAULT)
@@ -254,7 +247,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	enum verdict v = invalidate(qp, q);
 
 	if (v != OK)
-		return receive_failed(qp, q, IBV_WC_LOC_ACCESS_ERR, v);
+		return v;
 	VB_COUNT(one_copy_bytes, total);
 	executed(qp);
 	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
@@ -285,23 +278,39 @@ static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
 	return OK;
 }
 
+/* Does this part of an RDMA write take a receive before its key is looked at? On the wire the packet with the immediate does,
+ * and the first packet is that if there is one only: both ways the same receives are left. */
+static bool receives_first(const struct vb_qp *qp, const struct req *q)
+{
+	unsigned ends = q->flags & (VB_RECF_LAST | VB_RECF_IMM);
+
+	if (ends != (VB_RECF_LAST | VB_RECF_IMM))
+		return false;
+	return !(q->flags & VB_RECF_FIRST) || q->ext.total <= 128u << qp->attr.path_mtu;
+}
+
 static enum verdict do_write(struct vb_qp *qp, struct req *q)
 {
 	bool last = q->flags & VB_RECF_LAST;
 	uint64_t va;
 
 	if (q->rec.length) {
+		bool receives = receives_first(qp, q);
+		enum verdict refused = receives ? ACCESS : DENIED;
+
 		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
-			return NAK_INV;
+			return INVALID;
+		if (receives && !qp->inbound->active && !vb_receive_take(qp))
+			return RNR; /* before the data: it comes again with the retry */
 		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
 		uint32_t checked = (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
 
 		if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
-			return NAK_ACCESS;
+			return refused;
 		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !vb_receive_take(qp))
-			return RNR; /* before the data: it comes again with the retry */
+			return RNR;
 		if (!(last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)va, q->payload, q->rec.length))
-			return NAK_ACCESS;
+			return refused;
 		VB_COUNT(ring_bytes, q->rec.length);
 	}
 	if (!last)
@@ -317,11 +326,11 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 	uint64_t va = 0;
 
 	if (q->ext.total && !takes(qp, IBV_ACCESS_REMOTE_READ))
-		return NAK_INV;
+		return INVALID;
 	if (q->ext.total && !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
-		return NAK_ACCESS;
+		return DENIED;
 	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS || qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
-		return NAK_INV; /* more than we offered (IBA C9-59) */
+		return INVALID; /* more than we offered (IBA C9-59) */
 	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){
 		.index = qp->processed, .addr = q->ext.remote_addr, .key = q->ext.rkey, .psn = qp->epsn, .length = q->ext.total};
 	executed(qp);
@@ -334,14 +343,14 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 	uint64_t va, old;
 
 	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
-		return NAK_INV;
+		return INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
-		return NAK_ACCESS;
+		return DENIED;
 	if (va & 7)
-		return NAK_INV;
+		return INVALID;
 	if (!(q->flags & VB_RECF_FETCH_ADD ? vb_guard_add((uint64_t *)(uintptr_t)va, q->ext.compare_add, &old)
 					   : vb_guard_cas((uint64_t *)(uintptr_t)va, q->ext.compare_add, q->ext.swap, &old)))
-		return NAK_ACCESS;
+		return DENIED;
 	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old, memory_order_relaxed);
 	executed(qp);
 	return OK;
@@ -354,10 +363,12 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	uint64_t va;
 
 	if (!takes(qp, access))
-		return NAK_INV;
+		return INVALID;
+	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
+		return RNR;
 	if (!(q->flags & VB_RECF_FAULT) && vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
 		return DROP; /* good by now (a re-registration): it tries again */
-	return NAK_ACCESS;
+	return receives_first(qp, q) ? ACCESS : DENIED;
 }
 
 static enum verdict execute(struct vb_qp *qp, struct req *q)
@@ -382,19 +393,41 @@ static enum verdict execute(struct vb_qp *qp, struct req *q)
 	}
 }
 
+static const struct {
+	enum ibv_wc_status receive;
+	enum vb_nak_code nak;
+	enum ibv_event_type event;
+} refusals[] = {
+#define EVENT_REQ IBV_EVENT_QP_REQ_ERR
+#define EVENT_ACCESS IBV_EVENT_QP_ACCESS_ERR
+#define EVENT_RQ 0
+#define NAK_REQ VB_NAK_INV_REQ
+#define NAK_ACCESS VB_NAK_ACCESS
+#define NAK_RQ VB_NAK_OP
+#define X(name, receive, event) [name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
+	VB_REFUSALS(X)
+#undef X
+};
+
+/* The receive that the message had taken. */
+static void end_receive(struct vb_qp *qp, enum verdict v)
+{
+	if (qp->inbound->active)
+		complete_receive(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
+}
+
 /* RC: the QP goes to ERR with its NAK; where no receive could tell the program, an asynchronous event does. */
 static void refuse(struct vb_qp *qp, enum verdict v, bool serving)
 {
-	enum ibv_event_type event = v == NAK_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
-
 	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
 		vb_inread_serve(qp); /* earlier requests are answered first, as far as there is room */
-	nak(qp, v == NAK_ACCESS ? VB_NAK_ACCESS : v == NAK_OP ? VB_NAK_OP : VB_NAK_INV_REQ);
+	end_receive(qp, v);
+	nak(qp, refusals[v].nak);
 	vb_lock(&qp->sq_lock);
 	vb_qp_error(qp);
 	vb_unlock(&qp->sq_lock);
-	if (v != NAK_OP)
-		vb_async_raise(vb_ctx(qp->qp.context), event, &qp->qp);
+	if (refusals[v].event)
+		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
 }
 
 static bool receiving(struct vb_qp *qp)
@@ -426,7 +459,8 @@ static void input_unreliable(struct vb_qp *qp, struct req *q)
 	VB_COUNT(drop_state, 1);
 	dropped(q);
 	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
-	if (v == NAK_OP) {
+	if (v == RECEIVE) {
+		end_receive(qp, v);
 		vb_lock(&qp->sq_lock);
 		vb_qp_error(qp);
 		vb_unlock(&qp->sq_lock);
@@ -577,7 +611,7 @@ bool vb_inread_serve(struct vb_qp *qp)
 		}
 		vb_unlock(&peer->tx_lock);
 		if (!ok) {
-			refuse(qp, NAK_ACCESS, true);
+			refuse(qp, DENIED, true);
 			return true;
 		}
 		moved = true;

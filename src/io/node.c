@@ -499,8 +499,6 @@ void vb_path_reset(struct vb_qp *qp)
 	qp->processed = 0;
 	qp->nak_state = false;
 	qp->inread_head = qp->inread_tail = 0;
-	if (qp->inbound)
-		qp->inbound->active = qp->inbound->dropped = false;
 	atomic_store(&qp->ack_told, 0);
 	atomic_store(&qp->executed, 0); /* what peers see stays until the next RTR: it was their requests */
 }

@@ -277,6 +277,8 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		adapter = true;
 		cq = NULL;
 	}
+	if (__builtin_expect(atomic_load_explicit(&node->overrun, memory_order_relaxed), 0))
+		vb_qp_end_overrun(node);
 	if (atomic_load_explicit(&io->owing, memory_order_relaxed))
 		vb_flush(node);
 	for (unsigned i = 0; i < io->nhot; i++) {

@@ -96,8 +96,8 @@ void vb_queue_complete_send(void *own, const struct vb_wire_request *rq, enum vb
 	struct vb_swqe *w = entry(qp, rq);
 
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WIRE_SUCCESS)
-		vb_send_complete(qp, w, status == VB_WIRE_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
-	qp->sq_una++;
+		vb_sq_tell(qp, w, status == VB_WIRE_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
+	vb_sq_retire(qp);
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
 
@@ -151,6 +151,7 @@ void vb_queue_complete_receive(void *own, const struct vb_wire_receipt *r)
 	               .byte_len = r->status == VB_WIRE_SUCCESS ? r->length : 0,
 	               .qp_num = qp->qp.qp_num,
 	               .src_qp = qp->type == IBV_QPT_UD ? r->src_qpn : qp->attr.dest_qp_num},
+	        .receive = vb_rq_of(qp),
 	};
 
 	if (r->flags & VB_WIRE_IMM) {

@@ -317,6 +317,15 @@ static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, u
 	return rcm_result(err);
 }
 
+void rcm_reject(struct rcm_id *id, uint16_t reason)
+{
+	rcm_lock();
+	if (id->conn)
+		reject_conn(id, reason, NULL, 0);
+	rcm_rearm();
+	rcm_unlock();
+}
+
 RCM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
 	return reject(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len);

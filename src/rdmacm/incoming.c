@@ -2,6 +2,7 @@
 // follows: rdma_get_cm_event(3); IBA volume 1, 12.9 (states)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
+#include "util/log.h"
 
 static void post_data(struct rcm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len)
 {
@@ -71,6 +72,9 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 /* iWARP knows two kinds of refusal; where nobody of this host listens, somebody else may. */
 static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 {
+	if (rej->reason == VB_CM_REJ_INVALID_MTU)
+		vb_log(VB_LOG_ERROR, "a connection is refused: the peer's interface takes no packets of %u",
+		       128u << id->path.mtu);
 	if (!id->iwarp)
 		post_data(id, RDMA_CM_EVENT_REJECTED, rej->reason, rej->private_data, sizeof(rej->private_data));
 	else if (!id->conn->active || rej->reason != VB_CM_REJ_INVALID_SERVICE_ID || rcm_iw_connect_elsewhere(id))

@@ -1,9 +1,11 @@
 // present.c - what is done with an event in the thread that fetches it: devices, queue pairs, what the id shows
 // follows: rdma_get_cm_event(3), rdma_create_qp(3) (queue pairs change their state by themselves)
 // SPDX-License-Identifier: MIT
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "rdmacm/rdmacm.h"
+#include "util/log.h"
 
 int rcm_show_device(struct rcm_id *id)
 {
@@ -53,6 +55,35 @@ static void route_resolved(struct rcm_event *e)
 		fail(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
 }
 
+/* A path MTU above what our port takes. Within one host no packet is sent, and the smaller one will do; a peer elsewhere would
+ * send what is lost: it is told so. */
+static int fit_mtu(struct rcm_id *child)
+{
+	const uint8_t *remote = child->path.dgid.raw;
+	static atomic_bool said;
+	struct ibv_port_attr port;
+	bool fits = true;
+
+	if (ibv_query_port(child->source.dev->verbs, child->source.port, &port))
+		return ENODEV;
+	rcm_lock();
+	if (child->path.mtu > port.active_mtu) {
+		fits = rcm_local_address(remote, child->source.ifindex);
+		if (fits)
+			child->path.mtu = port.active_mtu;
+	}
+	rcm_unlock();
+	if (fits)
+		return 0;
+	if (!atomic_exchange(&said, true)) /* once: anybody can ask */
+		vb_log(VB_LOG_ERROR,
+		       "%s: a connection is refused: its path MTU is %u, our interface takes packets of %u only",
+		       ibv_get_device_name(child->source.dev->verbs->device), 128u << child->path.mtu,
+		       128u << port.active_mtu);
+	rcm_reject(child, VB_CM_REJ_INVALID_MTU);
+	return EMSGSIZE;
+}
+
 /* The new id's device, and its event channel: one of its own where its listener is synchronous. */
 static int adopt(struct rcm_id *child, const struct rcm_id *listener)
 {
@@ -66,6 +97,8 @@ static int adopt(struct rcm_id *child, const struct rcm_id *listener)
 	rcm_unlock();
 	if (!err)
 		err = rcm_show_device(child);
+	if (!err && kind == RCM_ROCE && !rcm_is_ud(child))
+		err = fit_mtu(child);
 	if (!err && listener->sync && rdma_migrate_id(&child->id, NULL))
 		err = errno;
 	rcm_show_addresses(child);

@@ -328,6 +328,8 @@ void rcm_watch_forget(void);
 /* Detached, and no signal of the program's is handled in it; 0 or errno. */
 int rcm_thread(void *(*fn)(void *), void *arg);
 
+/* The peer of a request is told this reason; connect.c */
+void rcm_reject(struct rcm_id *id, uint16_t reason);
 /* connect.c, sidr.c; 0 or errno */
 struct rcm_connect {
 	const void *data[2];

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/cq.h"
@@ -295,6 +296,67 @@ static void extended_polling_walks_through(void)
 	CHECK(poll_one(cq) == 8 && !vb_destroy_cq(cq));
 }
 
+static atomic_llong wall_set; /* ns: somebody has set the wall clock by so much */
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, ts);
+	int64_t ns = (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec + (id == CLOCK_REALTIME ? atomic_load(&wall_set) : 0);
+
+	*ts = (struct timespec){ns / 1000000000, ns % 1000000000};
+	return r;
+}
+
+#define STAMPED 3
+
+/* How far the wall clock is ahead of the other at each of the completions, which come a moment after one another. */
+static void stamps(int64_t ahead[STAMPED])
+{
+	struct ibv_cq_ex *ex = make_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, 0);
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
+	struct ibv_poll_cq_attr none = {0};
+	uint64_t last = 0, wall;
+
+	for (int i = 0; i < STAMPED; i++)
+		push(cq, (uint64_t)i + 1, false);
+	for (int i = 0; i < STAMPED; i++) {
+		CHECK(!(i ? ibv_next_poll(ex) : ibv_start_poll(ex, &none)));
+		wall = ibv_wc_read_completion_wallclock_ns(ex);
+		CHECK(wall >= last);
+		last = wall;
+		ahead[i] = (int64_t)(wall - ibv_wc_read_completion_ts(ex));
+	}
+	ibv_end_poll(ex);
+	CHECK(!vb_destroy_cq(cq));
+}
+
+static void both_clocks_of_a_completion_go_alike(void)
+{
+	int64_t first[STAMPED], ahead[STAMPED];
+
+	stamps(first);
+	for (int n = 0; n < 2000; n++) {
+		stamps(ahead);
+		for (int i = 0; i < STAMPED; i++)
+			CHECK(ahead[i] == first[0]);
+	}
+}
+
+static void a_wall_clock_that_is_set_is_followed(void)
+{
+	const int64_t steps[] = {-3600000000000, 2000000000, -1000000, 1000000};
+	int64_t before[STAMPED], after[STAMPED];
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		stamps(before);
+		atomic_fetch_add(&wall_set, steps[i]);
+		stamps(after);
+		int64_t by = after[0] - before[0] - steps[i];
+
+		CHECK(by < 20000 && by > -20000 && after[0] == after[1] && after[1] == after[2]);
+	}
+}
+
 static void what_is_not_supported_is_refused(void)
 {
 	CHECK(!make_ex(IBV_WC_EX_WITH_CVLAN, 0) && errno == EOPNOTSUPP);
@@ -349,6 +411,8 @@ int main(void)
 	RUN(destroying_waits_for_the_acknowledgement);
 	RUN(a_waiter_sleeps_until_the_completion);
 	RUN(extended_polling_walks_through);
+	RUN(both_clocks_of_a_completion_go_alike);
+	RUN(a_wall_clock_that_is_set_is_followed);
 	RUN(what_is_not_supported_is_refused);
 	RUN(a_queue_holds_its_parent_domain);
 	RUN(overrun_can_be_ignored);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/key.h"
+#include "core/sq.h"
 
 struct fake fake;
 struct vb_node fake_node;
@@ -116,26 +117,19 @@ void vb_path_closed(struct vb_qp *qp)
 	CHECK(!(atomic_load(&qp->shared->gen) & 1));
 }
 
-static void complete(struct vb_qp *qp, const struct vb_swqe *w)
-{
-	struct vb_cqe cqe = {.wc = {.wr_id = w->wr_id, .qp_num = qp->qp.qp_num}};
-
-	vb_cq_push(qp->scq, &cqe, false);
-}
-
 bool vb_sq_kick(struct vb_qp *qp)
 {
 	CHECK(atomic_load(&qp->sq_lock.held));
 	fake.kicks++;
 	if (!fake.kick_completes)
 		return false;
-	for (; qp->sq_una != qp->sq_head; qp->sq_una++) {
-		const struct vb_swqe *w = &qp->swqe[qp->sq_una & qp->sq_mask];
+	for (; qp->sq_una != qp->sq_head; vb_sq_retire(qp)) {
+		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
 		if (w->state == VB_SWQE_DONE && w->status != IBV_WC_SUCCESS)
 			return true;
 		if (w->flags & IBV_SEND_SIGNALED)
-			complete(qp, w);
+			vb_sq_tell(qp, w, IBV_WC_SUCCESS);
 	}
 	qp->sq_emit = qp->sq_una;
 	return false;

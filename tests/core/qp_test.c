@@ -7,6 +7,7 @@
 #include <malloc.h>
 
 #include "core/qp.h"
+#include "core/rq.h"
 
 static struct objects o;
 static char buf[64];
@@ -200,6 +201,24 @@ static void a_lid_stands_for_an_address_and_is_told_as_it_was_set(void)
 	fake_device.lids = false;
 }
 
+/* The port of the fake device has 1024: a packet of more would never arrive. */
+static void a_path_mtu_above_the_active_one_is_refused(void)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+	                        .path_mtu = IBV_MTU_2048,
+	                        .dest_qp_num = 9 << VB_LANE_SHIFT | 5,
+	                        .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid.raw = {0xfe, 0x80, [15] = 2}}};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	struct ibv_qp *qp = make_qp(&o, IBV_QPT_UC, NULL);
+
+	to_state(qp, IBV_QPS_INIT);
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL);
+	a.path_mtu = IBV_MTU_4096;
+	CHECK(vb_modify_qp(qp, &a, mask) == EINVAL && qp->state == IBV_QPS_INIT);
+	a.path_mtu = IBV_MTU_1024;
+	CHECK(!vb_modify_qp(qp, &a, mask) && !vb_destroy_qp(qp));
+}
+
 static void each_value_has_its_limit(void)
 {
 	static const struct {
@@ -250,10 +269,12 @@ static void an_error_flushes_sends_then_receives_in_order(void)
 	struct vb_qp *q = vb_qp(qp);
 
 	to_state(qp, IBV_QPS_RTS);
+	CHECK(!post_recv(qp, 100));
 	for (uint64_t i = 1; i <= 5; i++)
 		CHECK(!post_send(qp, i, i & 1 ? IBV_SEND_SIGNALED : 0) && !post_recv(qp, 100 + i));
 	q->inbound->active = true; /* a message is half in */
 	q->inbound->wqe.wr_id = 100;
+	vb_rq_advance(&q->rq);
 	q->sq_una = q->sq_head - 4; /* the first has completed */
 	CHECK(!change(qp, IBV_QPS_ERR) && qp->state == IBV_QPS_ERR);
 	for (uint64_t i = 2; i <= 5; i++)
@@ -402,7 +423,7 @@ static void an_extended_queue_pair_is_refused_what_is_not_there(void)
 static void *post_thirty(void *qp)
 {
 	for (uint64_t i = 0; i < 30;)
-		i += !post_recv(qp, 100 + i); /* a full queue is tried again: it is flushed soon */
+		i += !post_recv(qp, 100 + i); /* a full queue is tried again: it is flushed, and polled, soon */
 	return NULL;
 }
 
@@ -437,9 +458,12 @@ static void every_receive_completes_once_whoever_comes_first(void)
 		for (volatile int spin = 0; spin < round * 50; spin++)
 			;
 		CHECK(!change(qp, IBV_QPS_ERR));
+		for (uint64_t i = 0; i < 30; i++) {
+			while (!vb_poll_cq(o.cq, 1, &wc))
+				sched_yield();
+			CHECK(wc.wr_id == 100 + i && wc.status == IBV_WC_WR_FLUSH_ERR);
+		}
 		pthread_join(thread, NULL);
-		for (uint64_t i = 0; i < 30; i++)
-			CHECK(vb_poll_cq(o.cq, 1, &wc) == 1 && wc.wr_id == 100 + i && wc.status == IBV_WC_WR_FLUSH_ERR);
 		expect_nothing();
 		CHECK(!vb_destroy_qp(qp));
 	}
@@ -458,6 +482,7 @@ int main(void)
 	RUN(the_way_to_rts_publishes_what_peers_need);
 	RUN(values_out_of_range_change_nothing);
 	RUN(a_lid_stands_for_an_address_and_is_told_as_it_was_set);
+	RUN(a_path_mtu_above_the_active_one_is_refused);
 	RUN(each_value_has_its_limit);
 	RUN(posting_depends_on_the_state);
 	RUN(an_error_flushes_sends_then_receives_in_order);

@@ -26,7 +26,7 @@ static int post(struct ibv_srq *srq, uint64_t id)
 	return vb_post_srq_recv(srq, &wr, &bad);
 }
 
-static uint64_t consume(struct ibv_srq *srq)
+static uint64_t take(struct ibv_srq *srq)
 {
 	struct vb_rwqe w;
 	struct ibv_sge *sge;
@@ -37,6 +37,21 @@ static uint64_t consume(struct ibv_srq *srq)
 	vb_rq_advance(&vb_srq(srq)->rq);
 	vb_srq_check_limit(vb_srq(srq));
 	return w.wr_id;
+}
+
+static void poll_one(struct ibv_srq *srq)
+{
+	vb_rq_give_back(&vb_srq(srq)->rq);
+}
+
+/* … and its completion is polled. */
+static uint64_t consume(struct ibv_srq *srq)
+{
+	uint64_t id = take(srq);
+
+	if (id)
+		poll_one(srq);
+	return id;
 }
 
 static void limits_hold(void)
@@ -56,7 +71,9 @@ static void receives_come_out_in_order_and_a_full_queue_says_so(void)
 	for (uint64_t i = 1; i <= 4; i++)
 		CHECK(!post(srq, i));
 	CHECK(post(srq, 5) == ENOMEM);
-	CHECK(consume(srq) == 1 && !post(srq, 5));
+	CHECK(take(srq) == 1 && post(srq, 5) == ENOMEM);
+	poll_one(srq);
+	CHECK(!post(srq, 5));
 	for (uint64_t i = 2; i <= 5; i++)
 		CHECK(consume(srq) == i);
 	CHECK(!consume(srq) && !vb_destroy_srq(srq));
@@ -114,6 +131,22 @@ static void resizing_keeps_receives_and_changes_all_or_nothing(void)
 	CHECK(!vb_destroy_srq(srq));
 }
 
+static void resizing_keeps_the_slots_of_what_nobody_has_polled(void)
+{
+	struct ibv_srq *srq = make(4, 1);
+	struct ibv_srq_attr a = {.max_wr = 8};
+
+	for (uint64_t i = 1; i <= 4; i++)
+		post(srq, i);
+	CHECK(consume(srq) == 1 && take(srq) == 2 && take(srq) == 3);
+	CHECK(!vb_modify_srq(srq, &a, IBV_SRQ_MAX_WR));
+	for (uint64_t i = 5; i <= 9; i++) /* with the fourth and two that have not been polled: eight */
+		CHECK(!post(srq, i));
+	CHECK(post(srq, 10) == ENOMEM);
+	poll_one(srq);
+	CHECK(!post(srq, 10) && post(srq, 11) == ENOMEM && !vb_destroy_srq(srq));
+}
+
 static void a_queue_in_use_stays(void)
 {
 	struct ibv_srq *srq = make(4, 2);
@@ -147,6 +180,7 @@ int main(void)
 	RUN(the_first_bad_request_is_named);
 	RUN(below_the_limit_one_event_comes);
 	RUN(resizing_keeps_receives_and_changes_all_or_nothing);
+	RUN(resizing_keeps_the_slots_of_what_nobody_has_polled);
 	RUN(a_queue_in_use_stays);
 	RUN(only_the_basic_type_is_made);
 	fake.nodes = nodes;

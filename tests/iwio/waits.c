@@ -406,6 +406,79 @@ static void a_fork_in_the_middle_disturbs_nothing(void)
 	in_the_middle('f');
 }
 
+/* --- slots --- */
+
+/* Posts until the queue says that it is full, and goes on saying so. Returns how many it took. */
+static unsigned post_all(struct link *l, struct mem *m, struct far far, uint64_t id)
+{
+	unsigned n = 0;
+
+	for (int refused = 0; refused < 30 && n < 100; refused++) {
+		int err = try_post(l, &(struct wr){.op = IBV_WR_RDMA_WRITE, .id = id + n, .m = m, .len = 8, .far = far});
+
+		CHECK(!err || err == ENOMEM);
+		if (err)
+			sleep_ms(1);
+		else
+			n++, refused = 0;
+	}
+	return n;
+}
+
+/* TCP has taken them long ago. */
+static void requests_hold_their_slots_until_their_completions_are_polled(void)
+{
+	struct peer p = start(target, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+	int n = 1;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 4096);
+	struct far far = far_hear(p.fd);
+
+	tell(p.fd, &n, sizeof(n));
+	stream_open(&l, &d, &(struct conf){.depth = 8, .cqe = 511}, p.fd);
+	CHECK_INT(post_all(&l, &m, far, 0), 8);
+	for (uint64_t i = 0; i < 20; i++) {
+		expect(l.scq, i, IBV_WC_SUCCESS);
+		CHECK_INT(post_all(&l, &m, far, 8 + i), 1);
+	}
+	for (uint64_t i = 20; i < 28; i++)
+		expect(l.scq, i, IBV_WC_SUCCESS);
+	expect_none(l.scq, 5);
+	tell(p.fd, "e", 1);
+	finish(&p);
+}
+
+static void a_queue_that_overruns_ends_its_stream(void)
+{
+	struct peer p = start(target, NULL);
+	struct dev d;
+	struct link l;
+	struct mem m;
+	int n = 1;
+
+	open_iwarp(&d);
+	mem_make(&m, &d, 4096);
+	struct far far = far_hear(p.fd);
+
+	tell(p.fd, &n, sizeof(n));
+	struct ibv_cq *small = ibv_create_cq(d.ctx, 3, NULL, NULL, 0);
+
+	CHECK(small);
+	stream_open(&l, &d, &(struct conf){.depth = 8, .scq = small}, p.fd);
+	post_all(&l, &m, far, 0);
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_CQ_ERR);
+	CHECK_INT(next_event(&d, PATIENCE), IBV_EVENT_QP_FATAL);
+	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
+	wait_closed(1);
+	for (uint64_t i = 0; i < 3; i++)
+		expect(small, i, IBV_WC_SUCCESS);
+	kill_peer(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -421,6 +494,8 @@ int main(int argc, char **argv)
 		{"a busy queue pair is taken to error", a_busy_queue_pair_is_taken_to_error},
 		{"a busy queue pair is drained and goes on", a_busy_queue_pair_is_drained_and_goes_on},
 		{"a fork in the middle disturbs nothing", a_fork_in_the_middle_disturbs_nothing},
+		{"requests hold their slots until their completions are polled", requests_hold_their_slots_until_their_completions_are_polled},
+		{"a queue that overruns ends its stream", a_queue_that_overruns_ends_its_stream},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

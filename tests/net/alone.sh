@@ -27,7 +27,7 @@ on_the_wire() { # PROGRAM
 		timeout 600 "$BUILD/tests/path/path_$1" >"$work/$1.out" 2>&1 || { grep -A5 '^not ok' "$work/$1.out"; tail -3 "$work/$1.out"; return 1; }
 	[ $(($(datagrams) - before)) -gt 100 ] || { echo "it did not go by the network"; return 1; }
 }
-for t in random order many unmapped; do
+for t in random order many unmapped slots; do
 	check "path_$t over UDP" on_the_wire $t
 done
 finish

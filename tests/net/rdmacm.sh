@@ -48,6 +48,22 @@ have_gone() {
 	return $status
 }
 
+# One end's interface takes packets that the other's does not: no connection, instead of one that its first large message ends
+mtu_is_refused() { ! asks "${on_a[@]}" && grep -q 'RDMA_CM_EVENT_REJECTED, error 26' "$work/client.out"; }
+mtus_differ() {
+	local s status
+	ip -n $A link set net0 mtu 9000
+	"${on_b[@]}" "${run[@]}" rping -s -a $there -C 1 >"$work/server.out" 2>&1 </dev/null &
+	s=$!
+	wait_for 20 mtu_is_refused && grep -q "takes no packets of 4096" "$work/client.out" && grep -q "takes packets of 1024 only" "$work/server.out"
+	status=$?
+	[ $status = 0 ] || said_by_both
+	ip -n $A link set net0 mtu 1500
+	kill $s
+	wait $s
+	return $status
+}
+
 # AGAIN: a datagram may be lost, and udaddy then waits for it for ever
 for f in IPv4 IPv6; do
 	case $f in
@@ -58,6 +74,7 @@ for f in IPv4 IPv6; do
 	check "rping, any address, $f" crossing 2000 both rping -s -a $any -C 5 -V -- rping -c -a @ -C 5 -V
 	check "rping, $lo where lo is no adapter" without_lo $lo
 	check "a host whose programs do not listen, $f" nobody_listens
+	check "another MTU at the other end, $f" mtus_differ
 	check "a host whose programs have gone, $f" have_gone
 	check "rping, 60000 bytes, $f" crossing 1000000 both rping -s -a $there -C 10 -S 60000 -- rping -c -a @ -C 10 -S 60000
 	check "ucmatose, 20 connections, $f" crossing 20000 both ucmatose -b $any -c 20 -C 10 -- ucmatose -s @ -c 20 -C 10

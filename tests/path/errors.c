@@ -166,6 +166,10 @@ static const struct try remote_access[] = {
 	{.o = {"a write to a region without remote write", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT}, WRITE(8), .status = IBV_WC_REM_ACCESS_ERR},
 	{.o = {"a read of a region without remote read", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ACCESS_EVENT}, READ(8), .status = IBV_WC_REM_ACCESS_ERR},
 	{.o = {"an atomic in a region without remote atomic", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT}, ADD, .status = IBV_WC_REM_ACCESS_ERR},
+	/* the receive that its immediate takes tells of it (IBA 9.9.3), if the first packet is the one with the immediate */
+	{.o = {"a write with immediate and a bad key", .recvs = 2, .recv_len = 64, .first_fails = true, .status = IBV_WC_LOC_ACCESS_ERR, ACCESS_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8}, .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
+	{.o = {"a large write with immediate and a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 65536}, .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
+	{.o = {"a write with immediate to a queue pair without remote write", .recvs = 2, .recv_len = 64, .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8}, .status = IBV_WC_REM_INV_REQ_ERR},
 	/* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter likes; ours: access */
 	{.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT}, WRITE(8), .status = IBV_WC_REM_INV_REQ_ERR},
 	{.o = {"a read from a queue pair without remote read", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT}, READ(8), .status = IBV_WC_REM_INV_REQ_ERR},

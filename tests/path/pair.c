@@ -641,6 +641,8 @@ struct ibv_wc expect_at(const char *file, int line, struct ibv_cq *cq, uint64_t 
 	if (wc.wr_id != id || wc.status != status)
 		fail(file, line, "request %llu completes: %s; expected %llu: %s", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status),
 		     (unsigned long long)id, ibv_wc_status_str(status));
+	if (status != IBV_WC_SUCCESS && wc.byte_len) /* undefined there; one thing on all ways */
+		fail(file, line, "request %llu has failed and moved %u bytes", (unsigned long long)id, wc.byte_len);
 	return wc;
 }
 

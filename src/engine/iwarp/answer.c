@@ -16,8 +16,7 @@ static struct vb_iw_answer *next_free(struct vb_iw_qp *q, const struct vb_iw_seg
 	uint32_t waiting = q->rs.tail - q->rs.head;
 
 	if ((waiting >= q->cfg.ird && !(rtr && !waiting)) || waiting == VB_IW_ANSWERS) {
-		vb_iw_refuse(q, &q->stats.refused_ird, VB_TERM_UNTAGGED_NO_BUFFER, s, body, VB_WIRE_WR_FLUSH_ERR,
-		             VB_WIRE_EVENT_REQ);
+		vb_iw_refuse(q, &q->stats.refused_ird, VB_TERM_UNTAGGED_NO_BUFFER, s, body, VB_REFUSE_INVALID);
 		return NULL;
 	}
 	q->stats.reads_rcvd++;
@@ -35,7 +34,7 @@ static bool granted(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uin
 		return true;
 	enum vb_term term = vb_iw_denied(q, why, false);
 
-	vb_iw_refuse(q, NULL, term, s, body, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_ACCESS);
+	vb_iw_refuse(q, NULL, term, s, body, VB_REFUSE_DENIED);
 	return false;
 }
 
@@ -71,7 +70,7 @@ static bool understood(const struct vb_atomic_request *ar)
 
 static void refuse_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body, enum vb_term term)
 {
-	vb_iw_refuse(q, &q->stats.refused_atomic, term, s, body, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_REQ);
+	vb_iw_refuse(q, &q->stats.refused_atomic, term, s, body, VB_REFUSE_INVALID);
 }
 
 /* It is done at once; what it found waits for its turn. */
@@ -149,8 +148,7 @@ void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 	if (!granted(q, &s, body, a->stag, a->to, a->length, VB_WIRE_REMOTE_READ))
 		return;
 	/* the region is there, its memory is not */
-	vb_iw_refuse(q, &q->stats.local_faults, VB_TERM_PROTECTION_STAG, &s, body, VB_WIRE_WR_FLUSH_ERR,
-	             VB_WIRE_EVENT_ACCESS);
+	vb_iw_refuse(q, &q->stats.local_faults, VB_TERM_PROTECTION_STAG, &s, body, VB_REFUSE_DENIED);
 }
 
 static enum vb_iw_made made_answer(struct vb_iw_qp *q, struct vb_iw_answer *a, struct vb_iw_part *p)

@@ -59,7 +59,7 @@ static bool tells_of_request(uint16_t term, const struct vb_iw_segment *s)
 }
 
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
-                  enum vb_wire_status receive, enum vb_wire_event event)
+                  enum vb_refusal why)
 {
 	if (q->life != VB_IW_LIVES)
 		return;
@@ -76,8 +76,8 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		q->tell.has_rdma = true;
 		memcpy(q->tell.rdma, body, sizeof(q->tell.rdma));
 	}
-	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR, receive);
-	q->ops->failed(q->own, event);
+	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR, vb_wire_refusals[why].receive);
+	q->ops->failed(q->own, vb_wire_refusals[why].event);
 }
 
 enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)

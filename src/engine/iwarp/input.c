@@ -28,7 +28,7 @@ static void consume(struct vb_iw_qp *q, uint32_t n)
 
 static bool refuse_framing(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term)
 {
-	vb_iw_refuse(q, counter, term, NULL, NULL, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_REQ);
+	vb_iw_refuse(q, counter, term, NULL, NULL, VB_REFUSE_INVALID);
 	return false;
 }
 

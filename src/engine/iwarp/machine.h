@@ -83,7 +83,7 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 /* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and, of a Read Request,
  * the RDMAP header in body where the standard wants it. */
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
-                  enum vb_wire_status receive, enum vb_wire_event event);
+                  enum vb_refusal why);
 /* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */
 void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive,
                 enum vb_wire_event event);

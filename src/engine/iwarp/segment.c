@@ -11,7 +11,7 @@ static const struct vb_rdmap_info *info_of(const struct vb_iw_segment *s)
 
 static bool refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s)
 {
-	vb_iw_refuse(q, counter, term, s, NULL, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_REQ);
+	vb_iw_refuse(q, counter, term, s, NULL, VB_REFUSE_INVALID);
 	return false;
 }
 
@@ -52,7 +52,7 @@ static bool deny_write(struct vb_iw_qp *q, const struct vb_iw_segment *s, enum v
 {
 	enum vb_term term = vb_iw_denied(q, why, true);
 
-	vb_iw_refuse(q, NULL, term, s, NULL, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_ACCESS);
+	vb_iw_refuse(q, NULL, term, s, NULL, VB_REFUSE_DENIED);
 	return false;
 }
 
@@ -141,8 +141,7 @@ static bool begin_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	}
 	if (!(info_of(s)->flags & VB_RDMAP_PAYLOAD) || s->length <= rs->room - rs->offset)
 		return true;
-	vb_iw_refuse(q, &q->stats.refused_too_long, VB_TERM_UNTAGGED_TOO_LONG, s, NULL, VB_WIRE_LOC_LEN_ERR,
-	             VB_WIRE_EVENT_REQ);
+	vb_iw_refuse(q, &q->stats.refused_too_long, VB_TERM_UNTAGGED_TOO_LONG, s, NULL, VB_REFUSE_TOO_LONG);
 	return false;
 }
 
@@ -167,8 +166,7 @@ static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	if (!s->ddp.last)
 		return;
 	if (invalidates && !q->ops->invalidate(q->own, s->ddp.stag)) {
-		vb_iw_refuse(q, &q->stats.refused_invalidate, VB_TERM_PROTECTION_INVALIDATE, s, NULL, VB_WIRE_LOC_ACCESS_ERR,
-		             VB_WIRE_EVENT_ACCESS);
+		vb_iw_refuse(q, &q->stats.refused_invalidate, VB_TERM_PROTECTION_INVALIDATE, s, NULL, VB_REFUSE_ACCESS);
 		return;
 	}
 	complete_receive(q, &(struct vb_wire_receipt){
@@ -301,8 +299,8 @@ static void pieces_gone(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	if (s->ddp.tagged)
 		deny_write(q, s, VB_IW_INVALID_STAG);
 	else
-		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_LOC_PROT_ERR,
-		           VB_WIRE_EVENT_RQ);
+		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR,
+		           vb_wire_refusals[VB_REFUSE_RECEIVE].receive, vb_wire_refusals[VB_REFUSE_RECEIVE].event);
 }
 
 static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len, struct iovec *iov)

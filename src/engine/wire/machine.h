@@ -135,9 +135,8 @@ void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn);
 bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out);
 uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
 bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
-/* With an error NAK the QP ends; receipt_status: of the receive that was taken, if one was. */
-void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn, enum vb_wire_status receipt_status,
-                         enum vb_wire_event event);
+/* With the NAK that says so the QP ends. */
+void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_refusal why, struct vb_psn psn);
 
 /* --- wire.c --- */
 

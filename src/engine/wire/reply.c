@@ -36,13 +36,18 @@ void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn)
  * The answers to earlier reads go out before the NAK. deviates: IBA 10.3.1 has an adapter in ERR send nothing; this one
  * still sends what it owes, and repeats the NAK if it was lost, so that the requester learns what was wrong.
  */
-void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn, enum vb_wire_status receipt_status,
-                         enum vb_wire_event event)
+void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_refusal why, struct vb_psn psn)
 {
-	vb_owe_nak(qp, nak, psn);
+	static const uint8_t naks[] = {[VB_REFUSE_INVALID] = VB_NAK_INVALID_REQUEST,
+	                               [VB_REFUSE_TOO_LONG] = VB_NAK_INVALID_REQUEST,
+	                               [VB_REFUSE_DENIED] = VB_NAK_REMOTE_ACCESS,
+	                               [VB_REFUSE_ACCESS] = VB_NAK_REMOTE_ACCESS,
+	                               [VB_REFUSE_RECEIVE] = VB_NAK_REMOTE_OPERATIONAL};
+
+	vb_owe_nak(qp, (enum vb_nak)naks[why], psn);
 	qp->rs.closed = true;
-	vb_end_receive(qp, receipt_status);
-	vb_wire_kill(qp, event);
+	vb_end_receive(qp, vb_wire_refusals[why].receive);
+	vb_wire_kill(qp, vb_wire_refusals[why].event);
 }
 
 static uint8_t credits(struct vb_wire_qp *qp)
@@ -196,8 +201,7 @@ bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t no
 			continue;
 		rs->unanswered = 0;
 		rs->res_head = rs->res_tail;
-		vb_responder_refuse(qp, VB_NAK_REMOTE_ACCESS, vb_psn_add(r->psn, (int32_t)r->next),
-		                    VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_ACCESS);
+		vb_responder_refuse(qp, VB_REFUSE_DENIED, vb_psn_add(r->psn, (int32_t)r->next));
 	}
 	if (rs->owed == VB_WIRE_NO_ACK || (rs->owed == VB_WIRE_ACK && rs->ack_at > now))
 		return false;

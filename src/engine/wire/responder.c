@@ -336,7 +336,7 @@ static enum state error_invalid(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_sequence);
-	vb_responder_refuse(j->qp, VB_NAK_INVALID_REQUEST, j->qp->rs.epsn, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_REQ);
+	vb_responder_refuse(j->qp, VB_REFUSE_INVALID, j->qp->rs.epsn);
 	return DONE;
 }
 
@@ -345,7 +345,7 @@ static enum state error_too_long(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_length);
-	vb_responder_refuse(j->qp, VB_NAK_INVALID_REQUEST, j->qp->rs.epsn, VB_WIRE_LOC_LEN_ERR, VB_WIRE_EVENT_REQ);
+	vb_responder_refuse(j->qp, VB_REFUSE_TOO_LONG, j->qp->rs.epsn);
 	return DONE;
 }
 
@@ -353,7 +353,7 @@ static enum state error_access(struct job *j)
 {
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_access);
-	vb_responder_refuse(j->qp, VB_NAK_REMOTE_ACCESS, j->qp->rs.epsn, VB_WIRE_LOC_ACCESS_ERR, VB_WIRE_EVENT_ACCESS);
+	vb_responder_refuse(j->qp, j->qp->rs.in.receive ? VB_REFUSE_ACCESS : VB_REFUSE_DENIED, j->qp->rs.epsn);
 	return DONE;
 }
 
@@ -361,12 +361,11 @@ static enum state error_access(struct job *j)
 static enum state error_receive(struct job *j)
 {
 	if (j->rc) {
-		vb_responder_refuse(j->qp, VB_NAK_REMOTE_OPERATIONAL, j->qp->rs.epsn, VB_WIRE_LOC_PROT_ERR,
-		                    VB_WIRE_EVENT_RQ);
+		vb_responder_refuse(j->qp, VB_REFUSE_RECEIVE, j->qp->rs.epsn);
 		return DONE;
 	}
-	vb_end_receive(j->qp, VB_WIRE_LOC_PROT_ERR);
-	vb_wire_kill(j->qp, VB_WIRE_EVENT_RQ);
+	vb_end_receive(j->qp, vb_wire_refusals[VB_REFUSE_RECEIVE].receive);
+	vb_wire_kill(j->qp, vb_wire_refusals[VB_REFUSE_RECEIVE].event);
 	return DONE;
 }
 
@@ -412,7 +411,7 @@ void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn)
 	if (qp->rs.closed)
 		repeat_nak(qp, psn);
 	else if (!qp->dead && vb_psn_equal(psn, qp->rs.epsn))
-		vb_responder_refuse(qp, VB_NAK_INVALID_REQUEST, psn, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_REQ);
+		vb_responder_refuse(qp, VB_REFUSE_INVALID, psn);
 }
 
 /* What the steps above come to for most packets. A fault is left to them. */

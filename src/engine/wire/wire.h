@@ -4,6 +4,7 @@
 #ifndef VB_ENGINE_WIRE_H
 #define VB_ENGINE_WIRE_H
 
+#include "engine/refusal.h"
 #include "engine/wire/stats.h"
 #include "engine/wire/window.h"
 #include "frame/packet.h"
@@ -96,6 +97,16 @@ enum vb_wire_event {
 	VB_WIRE_EVENT_REQ,    /* the peer asked for something invalid: IBV_EVENT_QP_REQ_ERR */
 	VB_WIRE_EVENT_ACCESS, /* it asked for memory it may not have: IBV_EVENT_QP_ACCESS_ERR */
 	VB_WIRE_EVENT_RQ,     /* a receive failed; its completion tells */
+};
+
+/* The rows of VB_REFUSALS, for the engines of both wires. */
+static const struct vb_wire_refusal {
+	enum vb_wire_status receive;
+	enum vb_wire_event event;
+} vb_wire_refusals[] = {
+#define X(name, receive, event) [VB_REFUSE_##name] = {VB_WIRE_##receive, VB_WIRE_EVENT_##event},
+        VB_REFUSALS(X)
+#undef X
 };
 
 enum vb_wire_result { VB_WIRE_OK, VB_WIRE_DENIED, VB_WIRE_MISALIGNED };

@@ -1,0 +1,406 @@
+// slots.c - a request has its slot until its completion has been polled; a completion queue that overruns says so
+// follows: IBA volume 1, 10.8.5 (returning completions), 11.6.3.1 (CQ error); ibv_post_send(3), ibv_get_async_event(3)
+// SPDX-License-Identifier: MIT
+#include "pair.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define DEPTH 8u
+#define PLENTY 511u
+
+/* Two queue pairs of one process; a's completions go to a queue that has room for many times its depth. */
+struct two {
+	struct dev d;
+	struct link a, b;
+	struct mem m;
+	struct far f;
+};
+
+static void two_open(struct two *t, struct conf ca, struct conf cb)
+{
+	dev_open(&t->d);
+	mem_make(&t->m, &t->d, 1 << 16);
+	t->f = (struct far){(uintptr_t)t->m.p, t->m.mr->rkey, 0};
+	if (!ca.depth)
+		ca.depth = DEPTH;
+	if (!ca.cqe)
+		ca.cqe = PLENTY;
+	link_make(&t->a, &t->d, &ca);
+	link_make(&t->b, &t->d, &cb);
+	link_to(&t->a, &t->b.me);
+	link_to(&t->b, &t->a.me);
+}
+
+static int write_8(struct two *t, uint64_t id, bool quiet)
+{
+	return try_post(&t->a, &(struct wr){.op = IBV_WR_RDMA_WRITE, .id = id, .m = &t->m, .len = 8, .far = t->f, .far_off = 64, .quiet = quiet});
+}
+
+static int write_by_builder(struct two *t, uint64_t id, bool quiet)
+{
+	struct ibv_qp_ex *x = ibv_qp_to_qp_ex(t->a.qp);
+
+	ibv_wr_start(x);
+	x->wr_id = id;
+	x->wr_flags = quiet ? 0 : IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(x, t->f.rkey, t->f.addr + 64);
+	ibv_wr_set_sge(x, t->m.mr->lkey, (uintptr_t)t->m.p, 8);
+	return ibv_wr_complete(x);
+}
+
+typedef int post_fn(struct two *t, uint64_t id, bool quiet);
+
+/* Posts until the queue says that it is full, and goes on saying so. Returns how many it took. */
+static unsigned post_all(struct two *t, post_fn *one, uint64_t id, bool quiet)
+{
+	unsigned n = 0;
+
+	for (unsigned refused = 0; refused < 30 && n < PLENTY;) {
+		int err = one(t, id + n, quiet);
+
+		if (!err) {
+			n++;
+			refused = 0;
+			continue;
+		}
+		CHECK_INT(err, ENOMEM);
+		refused++;
+		sleep_ms(1); /* the adapter goes on meanwhile */
+	}
+	return n;
+}
+
+static void hold_their_slots(post_fn *one, bool ex)
+{
+	struct two t;
+
+	two_open(&t, (struct conf){.ex = ex}, (struct conf){0});
+	CHECK_INT(post_all(&t, one, 0, false), DEPTH);
+	for (uint64_t i = 0; i < 40; i++) { /* one polled: one more, several times round */
+		expect(t.a.scq, i, IBV_WC_SUCCESS);
+		CHECK_INT(post_all(&t, one, DEPTH + i, false), 1);
+	}
+	for (uint64_t i = 40; i < 40 + DEPTH; i++)
+		expect(t.a.scq, i, IBV_WC_SUCCESS);
+	expect_none(t.a.scq, 5);
+}
+
+static void requests_hold_their_slots_until_their_completions_are_polled(void)
+{
+	hold_their_slots(write_8, false);
+}
+
+static void built_requests_hold_their_slots_until_their_completions_are_polled(void)
+{
+	hold_their_slots(write_by_builder, true);
+}
+
+static void extended_polling_gives_slots_back(void)
+{
+	struct ibv_poll_cq_attr attr = {0};
+	struct two t;
+
+	dev_open(&t.d);
+	struct ibv_cq_init_attr_ex ca = {.cqe = PLENTY, .wc_flags = IBV_WC_STANDARD_FLAGS};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(t.d.ctx, &ca);
+
+	CHECK(cq);
+	mem_make(&t.m, &t.d, 4096);
+	t.f = (struct far){(uintptr_t)t.m.p, t.m.mr->rkey, 0};
+	link_make(&t.a, &t.d, &(struct conf){.depth = DEPTH, .scq = ibv_cq_ex_to_cq(cq)});
+	link_make(&t.b, &t.d, &(struct conf){0});
+	link_to(&t.a, &t.b.me);
+	link_to(&t.b, &t.a.me);
+	CHECK_INT(post_all(&t, write_8, 0, false), DEPTH);
+	CHECK_INT(ibv_start_poll(cq, &attr), 0);
+	CHECK_INT(cq->wr_id, 0);
+	CHECK_INT(write_8(&t, DEPTH, false), 0); /* what has been read is polled, while the others are being read */
+	CHECK_INT(write_8(&t, 99, false), ENOMEM);
+	CHECK_INT(ibv_next_poll(cq), 0);
+	CHECK_INT(cq->wr_id, 1);
+	CHECK_INT(write_8(&t, DEPTH + 1, false), 0);
+	ibv_end_poll(cq);
+	for (uint64_t i = 2; i < DEPTH + 2; i++)
+		expect(t.a.scq, i, IBV_WC_SUCCESS);
+}
+
+/* What tells nobody is done when it is done: a program that never signals goes on for ever. */
+static void requests_without_a_completion_hold_no_slot_when_they_are_done(void)
+{
+	struct two t;
+
+	two_open(&t, (struct conf){0}, (struct conf){0});
+	CHECK_INT(post_all(&t, write_8, 0, true), PLENTY);
+	CHECK_INT(write_8(&t, 1, false), 0);
+	expect(t.a.scq, 1, IBV_WC_SUCCESS);
+	expect_none(t.a.scq, 5);
+}
+
+/* One of four is told of: those before it count until it has been polled. */
+static void requests_before_one_that_is_signaled_wait_for_it(void)
+{
+	struct two t;
+	uint64_t posted = 0, told = 3;
+
+	two_open(&t, (struct conf){0}, (struct conf){0});
+	for (; told < 200; told += 4) {
+		for (uint64_t until = now_ms() + PATIENCE; posted <= told;) {
+			int err = write_8(&t, posted, posted % 4 != 3);
+
+			CHECK(!err || (err == ENOMEM && now_ms() < until));
+			posted += !err;
+		}
+		expect(t.a.scq, told, IBV_WC_SUCCESS);
+	}
+	expect_none(t.a.scq, 5);
+}
+
+static void failed_requests_hold_their_slots_too(void)
+{
+	struct far bad;
+	struct two t;
+
+	two_open(&t, (struct conf){0}, (struct conf){0});
+	bad = (struct far){t.f.addr, t.f.rkey ^ 0x5a5, 0};
+	POST(&t.a, .op = IBV_WR_RDMA_WRITE, .id = 0, .m = &t.m, .len = 8, .far = bad, .quiet = true);
+	for (uint64_t until = now_ms() + PATIENCE; state_of(t.a.qp) != IBV_QPS_ERR && now_ms() < until;)
+		sleep_ms(1);
+	CHECK_INT(post_all(&t, write_8, 1, true), DEPTH - 1); /* told of, and so held, signaled or not */
+	expect(t.a.scq, 0, IBV_WC_REM_ACCESS_ERR);
+	CHECK_INT(post_all(&t, write_8, DEPTH, true), 1);
+	for (uint64_t i = 1; i <= DEPTH; i++)
+		expect(t.a.scq, i, IBV_WC_WR_FLUSH_ERR);
+	expect_none(t.a.scq, 5);
+}
+
+static void back_to_rts(struct two *t)
+{
+	for (int k = 0; k < 2; k++) {
+		struct link *l = k ? &t->a : &t->b;
+		struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_ACCESS};
+
+		CHECK(!to_state(l->qp, IBV_QPS_RESET));
+		CHECK(!ibv_modify_qp(l->qp, &q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	}
+	link_to(&t->a, &t->b.me);
+	link_to(&t->b, &t->a.me);
+}
+
+static void after_reset_all_slots_are_free(void)
+{
+	struct two t;
+
+	two_open(&t, (struct conf){0}, (struct conf){.rdepth = DEPTH});
+	for (int round = 0; round < 3; round++) {
+		for (uint64_t i = 0; i < DEPTH; i++)
+			post_recv(&t.b, i, &t.m, 0, 64);
+		for (uint64_t i = 0; i < DEPTH; i++)
+			POST(&t.a, .op = IBV_WR_SEND, .id = i, .m = &t.m, .len = 8);
+		CHECK_INT(post_all(&t, write_8, 0, false), 0);
+		expect(t.a.scq, 0, IBV_WC_SUCCESS);
+		back_to_rts(&t); /* the others vanish with it, and so do the receives of the other end */
+	}
+	CHECK_INT(post_all(&t, write_8, 0, false), DEPTH);
+}
+
+/* --- receives --- */
+
+static int try_recv(struct link *l, struct ibv_srq *srq, uint64_t id, struct mem *m)
+{
+	struct ibv_sge sge = {(uintptr_t)m->p, 64, m->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad = NULL;
+
+	return srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(l->qp, &wr, &bad);
+}
+
+static void receives_hold(bool shared)
+{
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
+	struct ibv_srq *srq = NULL;
+	struct two t;
+
+	dev_open(&t.d);
+	mem_make(&t.m, &t.d, 4096);
+	if (shared)
+		CHECK((srq = ibv_create_srq(t.d.pd, &sa)));
+	link_make(&t.a, &t.d, &(struct conf){0});
+	link_make(&t.b, &t.d, &(struct conf){.srq = srq, .rdepth = DEPTH, .cqe = PLENTY});
+	link_to(&t.a, &t.b.me);
+	link_to(&t.b, &t.a.me);
+	for (uint64_t i = 0; i < 5 * DEPTH; i += DEPTH) {
+		for (uint64_t k = i; k < i + DEPTH; k++)
+			CHECK_INT(try_recv(&t.b, srq, k, &t.m), 0);
+		for (uint64_t k = i; k < i + DEPTH; k++)
+			POST(&t.a, .op = IBV_WR_SEND, .id = k, .m = &t.m, .len = 8);
+		for (uint64_t k = i; k < i + DEPTH; k++)
+			expect(t.a.scq, k, IBV_WC_SUCCESS);
+		CHECK_INT(try_recv(&t.b, srq, 999, &t.m), ENOMEM);
+		for (uint64_t k = i; k < i + DEPTH; k++)
+			expect(t.b.rcq, k, IBV_WC_SUCCESS);
+	}
+}
+
+static void receives_hold_their_slots_until_their_completions_are_polled(void)
+{
+	receives_hold(false);
+}
+
+static void receives_of_a_shared_queue_hold_their_slots_until_their_completions_are_polled(void)
+{
+	receives_hold(true);
+}
+
+/* A queue pair that is reset, or destroyed, with completions that nobody has polled, and in the middle of a message. */
+static void a_shared_queue_has_back_what_a_queue_pair_leaves(void)
+{
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
+	struct dev d;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 1 << 16);
+	struct ibv_srq *srq = ibv_create_srq(d.pd, &sa);
+
+	CHECK(srq);
+	for (int round = 0; round < 6; round++) {
+		struct link a, b;
+
+		link_make(&a, &d, &(struct conf){0});
+		link_make(&b, &d, &(struct conf){.srq = srq});
+		link_to(&a, &b.me);
+		link_to(&b, &a.me);
+		for (uint64_t i = 0; i < DEPTH; i++)
+			CHECK_INT(try_recv(&b, srq, i, &m), 0);
+		for (uint64_t i = 0; i < DEPTH; i++)
+			POST(&a, .op = IBV_WR_SEND, .id = i, .m = &m, .len = 8);
+		for (uint64_t i = 0; i < DEPTH; i++)
+			expect(a.scq, i, IBV_WC_SUCCESS);
+		CHECK_INT(try_recv(&b, srq, 99, &m), ENOMEM);
+		if (round & 1)
+			CHECK(!to_state(b.qp, IBV_QPS_RESET));
+		link_end(&b);
+		link_end(&a);
+	}
+}
+
+/* --- overrun --- */
+
+static void expect_event(struct dev *d, int type)
+{
+	int ev;
+
+	while ((ev = next_event(d, PATIENCE)) == IBV_EVENT_COMM_EST)
+		;
+	CHECK_INT(ev, type);
+}
+
+/* Two queue pairs that share a completion queue with too little room are ended by it; the others are not. */
+static void a_queue_that_overruns_ends_its_queue_pairs(void)
+{
+	struct dev d;
+	struct link a, b;
+	struct mem m;
+
+	dev_open(&d);
+	mem_make(&m, &d, 4096);
+	struct far f = {(uintptr_t)m.p, m.mr->rkey, 0};
+	struct ibv_cq *small = ibv_create_cq(d.ctx, 3, NULL, NULL, 0);
+
+	CHECK(small);
+	link_make(&a, &d, &(struct conf){.scq = small});
+	link_make(&b, &d, &(struct conf){0});
+	link_to(&a, &b.me);
+	link_to(&b, &a.me);
+	uint64_t room = (uint64_t)small->cqe;
+
+	for (uint64_t i = 0; i < room; i++)
+		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = 8, .far = f);
+	CHECK_INT(next_event(&d, 50), -1); /* full is not over */
+	CHECK_INT(state_of(a.qp), IBV_QPS_RTS);
+	POST(&a, .op = IBV_WR_RDMA_WRITE, .id = room, .m = &m, .len = 8, .far = f);
+	expect_event(&d, IBV_EVENT_CQ_ERR);
+	expect_event(&d, IBV_EVENT_QP_FATAL);
+	CHECK_INT(state_of(a.qp), IBV_QPS_ERR);
+	CHECK_INT(state_of(b.qp), IBV_QPS_RTS);
+	for (uint64_t i = 0; i < room; i++)
+		expect(small, i, IBV_WC_SUCCESS);
+	expect_none(small, 5);
+	CHECK_INT(next_event(&d, 20), -1);
+	link_end(&a);
+	CHECK(!ibv_destroy_cq(small));
+}
+
+/* --- threads --- */
+
+#define THREADS 4u
+#define EACH 20000u
+
+struct crowd {
+	struct two t;
+	atomic_uint done;
+};
+
+static void *posts(void *arg)
+{
+	struct crowd *c = arg;
+
+	for (unsigned i = 0; i < EACH;) {
+		int err = write_8(&c->t, i, false);
+
+		if (err != ENOMEM)
+			CHECK_INT(err, 0);
+		else
+			sched_yield();
+		i += !err;
+	}
+	return NULL;
+}
+
+static void all_that_four_threads_post_to_a_queue_pair_completes(void)
+{
+	static struct crowd c;
+	pthread_t th[THREADS];
+	struct ibv_wc wc[16];
+	unsigned n = 0;
+
+	two_open(&c.t, (struct conf){.depth = 128, .cqe = 4096}, (struct conf){0});
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&th[i], NULL, posts, &c));
+	for (uint64_t last = now_ms(); n < THREADS * EACH;) {
+		int got = ibv_poll_cq(c.t.a.scq, 16, wc);
+
+		for (int i = 0; i < got; i++)
+			CHECK_INT(wc[i].status, IBV_WC_SUCCESS);
+		n += (unsigned)got;
+		if (got)
+			last = now_ms();
+		else if (now_ms() - last > PATIENCE / 4)
+			fail(__FILE__, __LINE__, "no completion after %u, event %d", n, next_event(&c.t.d, 0));
+		if (got && n % 7 == 0)
+			sleep_ms(1); /* they are ahead of who polls */
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(th[i], NULL);
+	expect_none(c.t.a.scq, 5);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{"requests hold their slots until their completions are polled", requests_hold_their_slots_until_their_completions_are_polled},
+		{"built requests hold their slots until their completions are polled", built_requests_hold_their_slots_until_their_completions_are_polled},
+		{"extended polling gives slots back", extended_polling_gives_slots_back},
+		{"requests without a completion hold no slot when they are done", requests_without_a_completion_hold_no_slot_when_they_are_done},
+		{"requests before one that is signaled wait for it", requests_before_one_that_is_signaled_wait_for_it},
+		{"failed requests hold their slots too", failed_requests_hold_their_slots_too},
+		{"after reset all slots are free", after_reset_all_slots_are_free},
+		{"receives hold their slots until their completions are polled", receives_hold_their_slots_until_their_completions_are_polled},
+		{"receives of a shared queue hold their slots until their completions are polled", receives_of_a_shared_queue_hold_their_slots_until_their_completions_are_polled},
+		{"a shared queue has back what a queue pair leaves", a_shared_queue_has_back_what_a_queue_pair_leaves},
+		{"a queue that overruns ends its queue pairs", a_queue_that_overruns_ends_its_queue_pairs},
+		{"all that four threads post to a queue pair completes", all_that_four_threads_post_to_a_queue_pair_completes},
+	};
+
+	return RUN_TESTS(argc, argv, tests);
+}
