@@ -13,11 +13,12 @@
 
 #define ACCESS_KNOWN                                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
-	 IBV_ACCESS_ZERO_BASED)
-#define ACCESS_UNSUPPORTED (IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
+	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_MW_BIND)
+#define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). */
+/* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). Programs set MW_BIND without asking
+ * for windows, and the kernel takes it from adapters that have none: it allows a bind, and does nothing by itself. */
 static int check_access(uint32_t access)
 {
 	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
