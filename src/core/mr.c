@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/handle.h"
 #include "core/pages.h"
 #include "core/pd.h"
 #include "core/verbs.h"
@@ -53,7 +54,7 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 	struct vb_mr_shared *e = mr->shared;
 
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
-	atomic_store_explicit(&e->pd, mr->mr.pd->handle, memory_order_relaxed);
+	atomic_store_explicit(&e->pd, vb_pd_id(vb_pd(mr->mr.pd)), memory_order_relaxed);
 	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
 	atomic_store_explicit(&e->iova, mr->iova, memory_order_relaxed);
 	atomic_store_explicit(&e->length, mr->mr.length, memory_order_relaxed);
@@ -94,6 +95,7 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->index = VB_KEY_INDEX(mr->mr.lkey);
 	mr->mr.rkey = mr->mr.lkey;
 	mr->mr.handle = mr->index + 1;
+	mr->made = VB_MADE(mr->mr);
 	mr->shared = vb_seg_mr(node->seg, mr->index);
 	rewrite_begin(mr->shared);
 	rewrite_end(mr, mr->mr.rkey);
@@ -106,7 +108,7 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 	vb_guard_install();
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
-	int err = check_access(access);
+	int err = vb_pd_is_sound(pd) ? check_access(access) : EINVAL;
 	if (!err)
 		err = check_range(addr, length, iova, access);
 	if (err) {
@@ -127,6 +129,8 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	struct vb_mr *mr = vb_mr(ibmr);
 	struct vb_node *node = vb_ctx(ibmr->context)->node;
 
+	if (!vb_mr_is_sound(ibmr))
+		return ENOENT;
 	close_entry(node, mr);
 	pthread_mutex_lock(&node->mr_lock);
 	rewrite_end(mr, 0);
@@ -150,7 +154,8 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
 	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
 		return EINVAL;
-	if ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context))
+	if (!vb_mr_is_sound(ibmr) ||
+	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
 		return EINVAL;
 	void *new_addr = moves ? addr : ibmr->addr;
 	uint64_t new_length = moves ? length : ibmr->length;
