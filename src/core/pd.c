@@ -102,7 +102,8 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 	struct vb_td *td = (struct vb_td *)attr->td;
 	struct vb_pd *pd;
 
-	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) || (td && td->td.context != context)) {
+	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) ||
+	    (td && td->td.context != context)) {
 		errno = EINVAL;
 		return NULL;
 	}
