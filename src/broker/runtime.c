@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "util/env.h"
+#include "util/runtime.h"
 #include "util/trust.h"
 
 #define ROOT_DIR "/run/verbena"
@@ -42,53 +43,17 @@ static void name_by_netns(struct vb_runtime *rt)
 	snprintf(rt->name, sizeof(rt->name), "broker-%llu.sock", (unsigned long long)netns_inode());
 }
 
-static int set_dir(struct vb_runtime *rt, const char *a, const char *b)
-{
-	int n = snprintf(rt->dir, sizeof(rt->dir), "%s%s", a, b);
-
-	return n < 0 || (size_t)n >= sizeof(rt->dir) ? ENAMETOOLONG : 0;
-}
-
-static int use_explicit(struct vb_runtime *rt, const char *dir)
-{
-	char cwd[PATH_MAX];
-
-	rt->explicit_dir = true;
-	snprintf(rt->name, sizeof(rt->name), "broker.sock");
-	if (dir[0] == '/')
-		return set_dir(rt, dir, "");
-	/* the broker's working directory is another one */
-	if (!getcwd(cwd, sizeof(cwd) - 1))
-		return errno;
-	strcat(cwd, "/");
-	return set_dir(rt, cwd, dir);
-}
-
-/* With the rights that we have, not with those of a set-user-ID program's caller. */
-static bool can_write(const char *dir)
-{
-	return !faccessat(AT_FDCWD, dir, W_OK, AT_EACCESS);
-}
-
 int vb_runtime_own(struct vb_runtime *rt)
 {
 	const char *dir = vb_env("VERBENA_RUNTIME");
-	uid_t me = geteuid();
-	struct stat st;
-	char tmp[64];
 
 	memset(rt, 0, sizeof(*rt));
-	if (dir && *dir)
-		return use_explicit(rt, dir);
-	name_by_netns(rt);
-	/* a container's root may have a /run that it cannot write */
-	if (me == 0 && (can_write(ROOT_DIR) || (errno == ENOENT && can_write("/run"))))
-		return set_dir(rt, ROOT_DIR, "");
-	dir = vb_env("XDG_RUNTIME_DIR");
-	if (dir && dir[0] == '/' && !stat(dir, &st) && vb_trust_is_private(&st, me))
-		return set_dir(rt, dir, "/verbena");
-	snprintf(tmp, sizeof(tmp), "/tmp/verbena-%u", (unsigned)me);
-	return set_dir(rt, tmp, "");
+	rt->explicit_dir = dir && *dir;
+	if (rt->explicit_dir)
+		snprintf(rt->name, sizeof(rt->name), "broker.sock");
+	else
+		name_by_netns(rt);
+	return vb_runtime_path(rt->dir, sizeof(rt->dir));
 }
 
 bool vb_runtime_root(struct vb_runtime *rt)
@@ -97,7 +62,8 @@ bool vb_runtime_root(struct vb_runtime *rt)
 
 	if ((dir && *dir) || vb_runtime_own(rt) || !strcmp(rt->dir, ROOT_DIR))
 		return false;
-	return !set_dir(rt, ROOT_DIR, "");
+	strcpy(rt->dir, ROOT_DIR);
+	return true;
 }
 
 /* Whatever the umask: of a set-user-ID program it is the caller's. By descriptor, and only what is ours. */

@@ -15,9 +15,8 @@ struct vb_runtime {
 	bool explicit_dir;    /* VERBENA_RUNTIME: the caller answers for who may write there */
 };
 
-/* The directory in which this program's user starts brokers, and the socket of this network namespace in it:
- * $VERBENA_RUNTIME, else /run/verbena for root if it can be written, else $XDG_RUNTIME_DIR/verbena or
- * /tmp/verbena-<uid>. */
+/* The directory in which this program's user starts brokers (vb_runtime_path, util/runtime.h), and the socket of this network
+ * namespace in it. */
 int vb_runtime_own(struct vb_runtime *rt);
 
 /* Root's, which serves everybody. False when there is no other than our own. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/device.h"
+#include "core/handle.h"
 #include "core/lid.h"
 #include "core/node.h"
 #include "core/verbs.h"
@@ -48,10 +49,11 @@ int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct i
 
 struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
+	static _Atomic uint32_t last;
 	struct vb_context *ctx = vb_ctx(pd->context);
 	struct ibv_ah_attr whole;
 	union ibv_gid sgid;
-	int err = ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &whole, &sgid);
+	int err = !vb_pd_is_sound(pd) ? EINVAL : ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &whole, &sgid);
 	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
 
 	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {
@@ -65,6 +67,8 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	}
 	ah->ah.context = pd->context;
 	ah->ah.pd = pd;
+	ah->ah.handle = vb_handle_next(&last);
+	ah->made = VB_MADE(ah->ah);
 	ah->attr = whole;
 	ah->sgid = sgid;
 	atomic_fetch_add(&vb_pd(pd)->users, 1);
@@ -73,6 +77,8 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 int vb_destroy_ah(struct ibv_ah *ibah)
 {
+	if (!vb_ah_is_sound(ibah))
+		return ENOENT;
 	atomic_fetch_sub(&vb_pd(ibah->pd)->users, 1);
 	atomic_fetch_sub(&vb_ctx(ibah->context)->node->ah_count, 1);
 	free(vb_ah(ibah));

@@ -42,8 +42,15 @@ struct vb_context {
 	struct vb_lock async_lock; /* async queue: taken last of all, because events are raised under progress */
 };
 
+/* What stood in an object's public part when it was made (core/handle.h). */
+struct vb_made {
+	const struct ibv_context *context;
+	uint32_t handle;
+};
+
 struct vb_pd {
-	struct ibv_pd pd;          /* pd.handle is the id, unique in the process, never 0 */
+	struct ibv_pd pd;
+	struct vb_made made;       /* made.handle is the id, unique in the process, never 0 */
 	atomic_int users;          /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
 	struct vb_pd *parent;      /* a parent domain's protection domain, whose id it shares; or NULL */
 	struct vb_td *td;          /* a parent domain's thread domain, or NULL */
@@ -51,6 +58,7 @@ struct vb_pd {
 
 struct vb_mr {
 	struct ibv_mr mr;          /* lkey == rkey */
+	struct vb_made made;
 	uint32_t index;            /* in the segment's table */
 	uint64_t iova;
 	uint32_t access;
@@ -63,6 +71,7 @@ struct vb_ah {
 	union ibv_gid sgid;        /* what sgid_index named when the handle was made */
 	/* lane << 40 | ms: until then no program of this host is looked for behind that lane, there was none */
 	_Atomic uint64_t far;
+	struct vb_made made;
 	_Atomic(struct vb_peer *) last_peer; /* where the last datagram went: a cache, checked against the QP number's lane */
 };
 
@@ -91,6 +100,7 @@ struct vb_cq {
 		struct ibv_cq_ex ex;
 	};
 	struct vb_node *node;
+	struct vb_made made;
 	struct vb_lock lock;       /* ring, arm */
 	uint32_t mask;             /* slots - 1, slots a power of two > cqe */
 	_Atomic uint32_t head;     /* next to poll */
@@ -142,6 +152,7 @@ struct vb_srq {
 	struct vb_pd *pd;
 	_Atomic uint32_t limit;    /* armed limit; 0: none. Below it: IBV_EVENT_SRQ_LIMIT_REACHED, once */
 	atomic_int users;
+	struct vb_made made;
 	uint32_t async_taken, async_acked;
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
@@ -279,6 +290,7 @@ struct vb_qp {
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
 
+	struct vb_made made;
 	pthread_mutex_t modify_lock; /* one ibv_modify_qp at a time: a control mutex */
 	uint32_t max_msg;          /* longest message that may be posted: UD, the port's MTU */
 	uint64_t send_ops;         /* IBV_QP_EX_WITH_* asked for */

@@ -10,6 +10,7 @@
 #include "core/async.h"
 #include "core/channel.h"
 #include "core/context.h"
+#include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
 
@@ -34,6 +35,7 @@ static void init_locks(struct vb_cq *cq)
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                         uint32_t comp_vector)
 {
+	static _Atomic uint32_t last;
 	struct vb_context *ctx = vb_ctx(context);
 
 	if (!cqe || cqe > VB_MAX_CQE || comp_vector >= (uint32_t)context->num_comp_vectors ||
@@ -55,6 +57,8 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 		return NULL;
 	}
 	cq->cq.context = context;
+	cq->cq.handle = vb_handle_next(&last);
+	cq->made = VB_MADE(cq->cq);
 	cq->cq.channel = channel;
 	cq->cq.cq_context = cq_context;
 	cq->cq.cqe = (int)slots - 1;
@@ -83,7 +87,7 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct vb_cq *cq = vb_cq(ibcq);
 
-	if (cqe < 1 || cqe > VB_MAX_CQE)
+	if (!vb_cq_is_sound(ibcq) || cqe < 1 || cqe > VB_MAX_CQE)
 		return EINVAL;
 	uint32_t slots = slots_for((uint32_t)cqe);
 	struct vb_cqe *ring = calloc(slots, sizeof(*ring)), *old = ring;
@@ -129,6 +133,8 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 	struct vb_cq *cq = vb_cq(ibcq);
 	struct vb_context *ctx = vb_ctx(ibcq->context);
 
+	if (!vb_cq_is_sound(ibcq))
+		return ENOENT;
 	if (atomic_load(&cq->users))
 		return EBUSY;
 	if (cq->channel)

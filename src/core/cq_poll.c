@@ -1,8 +1,11 @@
 // cq_poll.c - completions: put in, taken out, announced
 // follows: IBA volume 1, 10.8.5 (returning completions), 11.4.2 (poll, request notification); ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
+#include <errno.h>
+
 #include "core/channel.h"
 #include "core/cq.h"
+#include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
 #include "util/log.h"
@@ -127,6 +130,8 @@ int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	struct vb_cq *cq = vb_cq(ibcq);
 	int want = solicited_only ? 1 : 2;
 
+	if (!vb_cq_is_sound(ibcq))
+		return EINVAL;
 	vb_lock(&cq->lock);
 	if (atomic_load_explicit(&cq->armed, memory_order_relaxed) < want)
 		atomic_store_explicit(&cq->armed, want, memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/device.h"
+#include "core/handle.h"
 #include "core/verbs.h"
 
 bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group)
@@ -43,6 +44,9 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
 	struct vb_node *node = qp->node;
+
+	if (!vb_qp_is_sound(ibqp))
+		return EINVAL;
 	struct vb_mcast *m = calloc(1, sizeof(*m));
 	int err = 0;
 
@@ -83,7 +87,7 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	struct vb_node *node = qp->node;
 	union ibv_gid group;
 
-	if (!vb_mcast_address(gid, &group))
+	if (!vb_qp_is_sound(ibqp) || !vb_mcast_address(gid, &group))
 		return EINVAL;
 	vb_lock(&node->progress);
 	struct vb_mcast **at = find(node, qp, &group), *m = *at;

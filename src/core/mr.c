@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/handle.h"
 #include "core/pages.h"
 #include "core/pd.h"
 #include "core/verbs.h"
@@ -13,11 +14,12 @@
 
 #define ACCESS_KNOWN                                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
-	 IBV_ACCESS_ZERO_BASED)
-#define ACCESS_UNSUPPORTED (IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
+	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_MW_BIND)
+#define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). */
+/* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). Programs set MW_BIND without asking
+ * for windows, and the kernel takes it from adapters that have none: it allows a bind, and does nothing by itself. */
 static int check_access(uint32_t access)
 {
 	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
@@ -52,7 +54,7 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 	struct vb_mr_shared *e = mr->shared;
 
 	atomic_store_explicit(&e->access, mr->access, memory_order_relaxed);
-	atomic_store_explicit(&e->pd, mr->mr.pd->handle, memory_order_relaxed);
+	atomic_store_explicit(&e->pd, vb_pd_id(vb_pd(mr->mr.pd)), memory_order_relaxed);
 	atomic_store_explicit(&e->map_id, 0, memory_order_relaxed);
 	atomic_store_explicit(&e->iova, mr->iova, memory_order_relaxed);
 	atomic_store_explicit(&e->length, mr->mr.length, memory_order_relaxed);
@@ -92,6 +94,7 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	node->mr_count++;
 	mr->mr.rkey = mr->mr.lkey;
 	mr->mr.handle = mr->index + 1;
+	mr->made = VB_MADE(mr->mr);
 	mr->shared = vb_seg_mr(node->seg, mr->index);
 	rewrite_begin(mr->shared);
 	rewrite_end(mr, mr->mr.rkey);
@@ -104,7 +107,7 @@ struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 	vb_guard_install();
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
-	int err = check_access(access);
+	int err = vb_pd_is_sound(pd) ? check_access(access) : EINVAL;
 	if (!err)
 		err = check_range(addr, length, iova, access);
 	if (err) {
@@ -125,6 +128,8 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	struct vb_mr *mr = vb_mr(ibmr);
 	struct vb_node *node = vb_ctx(ibmr->context)->node;
 
+	if (!vb_mr_is_sound(ibmr))
+		return ENOENT;
 	close_entry(node, mr);
 	pthread_mutex_lock(&node->mr_lock);
 	rewrite_end(mr, 0);
@@ -148,7 +153,8 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || (moves && (!addr || !length)) ||
 	    (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)))
 		return EINVAL;
-	if ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context))
+	if (!vb_mr_is_sound(ibmr) ||
+	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context || !vb_pd_is_sound(pd))))
 		return EINVAL;
 	void *new_addr = moves ? addr : ibmr->addr;
 	uint64_t new_length = moves ? length : ibmr->length;

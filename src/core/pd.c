@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/context.h"
+#include "core/handle.h"
 #include "core/node.h"
 #include "core/verbs.h"
 
@@ -20,6 +21,7 @@ static struct vb_pd *pd_new(struct vb_context *ctx, uint32_t id)
 	}
 	pd->pd.context = &ctx->vctx.context;
 	pd->pd.handle = id;
+	pd->made = VB_MADE(pd->pd);
 	vb_context_hold(ctx);
 	return pd;
 }
@@ -33,9 +35,7 @@ struct ibv_pd *vb_alloc_pd(struct ibv_context *context)
 	if (atomic_fetch_add(&node->pd_count, 1) >= VB_MAX_PD) {
 		errno = ENOMEM;
 	} else {
-		uint32_t id = atomic_fetch_add(&node->pd_next, 1) + 1;
-
-		pd = pd_new(ctx, id ? id : atomic_fetch_add(&node->pd_next, 1) + 1);
+		pd = pd_new(ctx, vb_handle_next(&node->pd_next));
 	}
 	if (!pd) {
 		atomic_fetch_sub(&node->pd_count, 1);
@@ -49,6 +49,8 @@ int vb_dealloc_pd(struct ibv_pd *ibpd)
 	struct vb_pd *pd = vb_pd(ibpd);
 	struct vb_context *ctx = vb_ctx(ibpd->context);
 
+	if (!vb_pd_is_sound(ibpd))
+		return ENOENT;
 	if (atomic_load(&pd->users))
 		return EBUSY;
 	if (pd->parent)
@@ -100,7 +102,8 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 	struct vb_td *td = (struct vb_td *)attr->td;
 	struct vb_pd *pd;
 
-	if (!attr->pd || attr->pd->context != context || (td && td->td.context != context)) {
+	if (!attr->pd || attr->pd->context != context || !vb_pd_is_sound(attr->pd) ||
+	    (td && td->td.context != context)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -108,7 +111,7 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 		errno = attr->comp_mask & ~3u ? EINVAL : EOPNOTSUPP;
 		return NULL;
 	}
-	pd = pd_new(vb_ctx(context), attr->pd->handle);
+	pd = pd_new(vb_ctx(context), vb_pd_id(vb_pd(attr->pd)));
 	if (!pd)
 		return NULL;
 	pd->parent = vb_pd(attr->pd);

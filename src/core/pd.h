@@ -14,7 +14,7 @@ struct vb_td {
 /* What a region, a queue and an address handle must agree on: a parent domain has the id of its protection domain. */
 static inline uint32_t vb_pd_id(const struct vb_pd *pd)
 {
-	return pd->pd.handle;
+	return pd->made.handle;
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include "core/context.h"
 #include "core/cq.h"
 #include "core/device.h"
+#include "core/handle.h"
 #include "core/opcode.h"
 #include "core/pd.h"
 #include "core/rq.h"
@@ -39,10 +40,12 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
 		return EOPNOTSUPP;
-	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != context)
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || a->pd->context != context || !vb_pd_is_sound(a->pd))
 		return EINVAL;
 	if (!a->send_cq || a->send_cq->context != context || !a->recv_cq || a->recv_cq->context != context ||
 	    (a->srq && a->srq->context != context))
+		return EINVAL;
+	if (!vb_cq_is_sound(a->send_cq) || !vb_cq_is_sound(a->recv_cq) || (a->srq && !vb_srq_is_sound(a->srq)))
 		return EINVAL;
 	if ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~vb_wr_send_ops(a->qp_type)))
 		return EOPNOTSUPP;
@@ -178,6 +181,7 @@ static int enter_table(struct vb_qp *qp)
 	qp->qp.handle = qp->qp.qp_num;
 	if (node->qp_entries < VB_LANE_QPS) /* the first time that this number is used: it keeps its entry */
 		atomic_store_explicit(&vb_seg_qp_places(node->seg)[i], (uint16_t)(node->qp_entries++ ^ i), memory_order_relaxed);
+	qp->made = VB_MADE(qp->qp);
 	qp->shared = vb_seg_qp(node->seg, qp->qp.qp_num);
 	atomic_store(&qp->shared->qpn, qp->qp.qp_num);
 	atomic_store(&qp->shared->type, qp->type);
@@ -272,6 +276,8 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
 
+	if (!vb_qp_is_sound(ibqp))
+		return ENOENT;
 	if (qp->mcasts) /* ibv_destroy_qp(3) */
 		return EBUSY;
 	leave_table(qp);

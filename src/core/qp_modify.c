@@ -6,6 +6,7 @@
 
 #include "core/cq.h"
 #include "core/device.h"
+#include "core/handle.h"
 #include "core/qp.h"
 #include "core/sq.h"
 #include "core/verbs.h"
@@ -219,7 +220,7 @@ static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 
 int vb_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
-	return modify_alone(vb_qp(ibqp), attr, mask, false);
+	return vb_qp_is_sound(ibqp) ? modify_alone(vb_qp(ibqp), attr, mask, false) : EINVAL;
 }
 
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)

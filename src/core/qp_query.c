@@ -1,8 +1,10 @@
 // qp_query.c - what a queue pair says of itself
 // follows: IBA volume 1, 11.2.5.3 (query queue pair); ibv_query_qp(3)
 // SPDX-License-Identifier: MIT
+#include <errno.h>
 #include <string.h>
 
+#include "core/handle.h"
 #include "core/qp.h"
 #include "core/verbs.h"
 
@@ -12,6 +14,8 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 {
 	struct vb_qp *qp = vb_qp(ibqp);
 
+	if (!vb_qp_is_sound(ibqp))
+		return EINVAL;
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
 	uint8_t state = atomic_load(&qp->state);

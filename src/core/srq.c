@@ -7,6 +7,7 @@
 
 #include "core/async.h"
 #include "core/context.h"
+#include "core/handle.h"
 #include "core/node.h"
 #include "core/rq.h"
 #include "core/verbs.h"
@@ -56,7 +57,7 @@ static struct vb_srq *srq_new(struct vb_node *node, const struct ibv_srq_attr *a
 struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	struct vb_context *ctx = vb_ctx(pd->context);
-	int err = check_attr(&attr->attr);
+	int err = vb_pd_is_sound(pd) ? check_attr(&attr->attr) : EINVAL;
 	struct vb_srq *srq = err ? NULL : srq_new(ctx->node, &attr->attr);
 
 	if (!srq) {
@@ -68,6 +69,7 @@ struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 	srq->srq.pd = pd;
 	srq->node = ctx->node;
 	srq->pd = vb_pd(pd);
+	srq->made = VB_MADE(srq->srq);
 	atomic_fetch_add(&srq->pd->users, 1);
 	attr->attr.max_wr = srq->rq.max_wr;
 	attr->attr.max_sge = srq->rq.max_sge;
@@ -124,7 +126,7 @@ int vb_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 	struct vb_rq bigger = {0};
 	int err = 0;
 
-	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+	if (!vb_srq_is_sound(ibsrq) || (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)))
 		return EINVAL;
 	if (mask & IBV_SRQ_MAX_WR) {
 		if (!attr->max_wr || attr->max_wr > VB_MAX_SRQ_WR)
@@ -155,6 +157,8 @@ int vb_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
 {
 	struct vb_srq *srq = vb_srq(ibsrq);
 
+	if (!vb_srq_is_sound(ibsrq))
+		return EINVAL;
 	vb_lock(&srq->rq.lock);
 	*attr = (struct ibv_srq_attr){
 	        .max_wr = srq->rq.max_wr, .max_sge = srq->rq.max_sge, .srq_limit = atomic_load(&srq->limit)};
@@ -166,6 +170,8 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 {
 	struct vb_srq *srq = vb_srq(ibsrq);
 
+	if (!vb_srq_is_sound(ibsrq))
+		return ENOENT;
 	if (atomic_load(&srq->users))
 		return EBUSY;
 	vb_async_forget(vb_ctx(ibsrq->context), IBV_EVENT_SRQ_ERR, srq);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if_arp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -205,6 +206,43 @@ static void configure(struct vb_qp *qp)
 	vb_wire_reconfigure(&qp->wire->q, &c);
 }
 
+/* The default GID of an interface that has no MAC address: lo. */
+static const uint8_t default_of_lo[VB_GID_LEN] = {0xfe, 0x80, [8] = 2, [11] = 0xff, [12] = 0xfe};
+
+static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
+{
+	return !memcmp(gid, default_of_lo, VB_GID_LEN);
+}
+
+/* One of the interface's addresses, of IPv6 where it has one: what the receiver of a datagram sees is a GRH then. NULL: none. */
+static const uint8_t *choose_address(const struct vb_netdev *nd)
+{
+	for (size_t i = 0; i < nd->n_addrs; i++)
+		if (!vb_gid_is_ipv4(nd->addrs[i]))
+			return nd->addrs[i];
+	return nd->n_addrs ? nd->addrs[0] : NULL;
+}
+
+/* The default GID of lo is no address of this host, so that packets for it have no way. Both ends use one of lo's addresses in its
+ * place, which they find by the same rule. Nothing of that leaves the host. */
+static void replace_default(struct vb_wire_addr *to, struct vb_device *dev)
+{
+	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
+	struct vb_netdev nd;
+
+	vb_device_netdev(dev, &nd);
+	if (nd.arphrd != ARPHRD_LOOPBACK)
+		return;
+	for (size_t i = 0; i < nd.n_addrs; i++)
+		if (is_default_of_lo(nd.addrs[i])) /* somebody has given it that one */
+			return;
+	const uint8_t *own = choose_address(&nd);
+	if (own && src)
+		memcpy(to->src, own, VB_GID_LEN);
+	if (own && dst)
+		memcpy(to->dst, own, VB_GID_LEN);
+}
+
 static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
 {
 	union ibv_gid group; /* or the destination as it is */
@@ -215,6 +253,8 @@ static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_g
 	memcpy(to->src, sgid->raw, VB_GID_LEN);
 	vb_mcast_address(&ah->grh.dgid, &group);
 	memcpy(to->dst, group.raw, VB_GID_LEN);
+	if (is_default_of_lo(to->dst) || is_default_of_lo(to->src))
+		replace_default(to, vb_ctx(qp->qp.context)->dev);
 }
 
 /* The way of a connected queue pair, as its address vector has it now. */

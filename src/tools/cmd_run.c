@@ -20,7 +20,7 @@ enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 /* Without the tree verbs programs still work: no reason not to start. */
 static void write_tree(void)
 {
-	char why[PATH_MAX];
+	char tree[PATH_MAX], why[PATH_MAX];
 	int n, rc;
 	struct ibv_device **devices = vb_device_list(&n);
 
@@ -28,8 +28,10 @@ static void write_tree(void)
 		complain("run", "the network interfaces cannot be listed: %s", strerror(errno));
 		return;
 	}
-	rc = vb_sysfs_tree_write(devices, n);
+	rc = vb_sysfs_tree_write(devices, n, tree, sizeof(tree));
 	vb_device_list_free(devices);
+	if (!rc)
+		rc = vb_runtime_tree_announce(tree);
 	if (rc)
 		complain("run", "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
 				"to a directory of yours)",
@@ -53,6 +55,7 @@ static bool set_environment(bool want_shim)
 		return false;
 	}
 	if (want_shim && paths.shim[0]) {
+		vb_runtime_tree_announce(NULL); /* one that an outer launcher has written need not be of this namespace */
 		write_tree();
 		if (!run_prepend("LD_PRELOAD", paths.shim))
 			return false;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "tools/dead_trees.h"
 #include "tools/tree_files.h"
 #include "util/runtime.h"
 #include "util/trust.h"
@@ -177,7 +178,7 @@ static uint64_t fingerprint(struct ibv_device *const *devices, int n)
 
 static bool is_current(struct vb_tree *t, const char *stamp, struct ibv_device *const *devices, int n)
 {
-	char path[PATH_MAX], old[64];
+	char path[PATH_MAX], old[VB_TREE_STAMP];
 
 	if (vb_tree_read(t->fd, ".stamp", old, sizeof(old)) < 0 || strcmp(old, stamp))
 		return false;
@@ -208,40 +209,69 @@ static int take_lock(int tree_fd, int *lock_fd)
 	return EBUSY;
 }
 
-int vb_sysfs_tree_write(struct ibv_device *const *devices, int n)
+/* Opens the tree and takes its lock. Who removes trees of dead namespaces takes it too: what is locked then may stand there no
+ * more. 0, EAGAIN in that case, EBUSY where somebody else keeps the lock (the tree is open then), or another errno value. */
+static int enter_tree(const char *path, struct vb_tree *t, int *lock_fd)
 {
-	char path[PATH_MAX], stamp[64];
+	bool made = !mkdir(path, 0755);
+	struct stat st, now;
+
+	if (!made && errno != EEXIST)
+		return errno;
+	t->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (t->fd < 0)
+		return errno;
+	/* nothing is written through the links of another user's tree, and no mode of another's directory is changed */
+	if (made && !fstat(t->fd, &st) && st.st_uid == geteuid())
+		fchmod(t->fd, 0755);
+	int rc = !fstat(t->fd, &st) && vb_trust_is_private(&st, geteuid()) ? take_lock(t->fd, lock_fd) : EPERM;
+	if (!rc && !lstat(path, &now) && now.st_dev == st.st_dev && now.st_ino == st.st_ino)
+		return 0;
+	if (!rc)
+		close(*lock_fd);
+	if (rc != EBUSY)
+		close(t->fd);
+	return rc ? rc : EAGAIN;
+}
+
+/* 0 or an errno value. Without the lock: EBUSY, unless the tree is in line already. */
+static int bring_in_line(struct vb_tree *t, bool locked, struct ibv_device *const *devices, int n)
+{
+	char stamp[VB_TREE_STAMP], origin[VB_TREE_ORIGIN];
+
+	vb_tree_origin(origin);
+	snprintf(stamp, sizeof(stamp), "%s " VB_VERSION " %016llx\n", origin, (unsigned long long)fingerprint(devices, n));
+	if (is_current(t, stamp, devices, n))
+		return 0;
+	if (!locked)
+		return EBUSY;
+	vb_tree_remove(t, ".stamp");
+	write_all(t, devices, n);
+	if (!t->err)
+		vb_tree_file(t, ".stamp", stamp);
+	return t->err;
+}
+
+int vb_sysfs_tree_write(struct ibv_device *const *devices, int n, char *path, size_t size)
+{
 	struct vb_tree t = {.fd = -1};
-	struct stat st;
 	int lock_fd = -1;
-	int rc = vb_runtime_dir(path, sizeof(path));
+	int rc = vb_runtime_dir(path, size);
 
 	if (rc)
 		return rc;
-	rc = vb_runtime_tree(path, sizeof(path));
+	rc = vb_runtime_tree_place(path, size);
 	if (rc && rc != ENOENT)
 		return rc;
-	bool made = !mkdir(path, 0755);
-	if (!made && errno != EEXIST)
-		return errno;
-	t.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (t.fd < 0)
-		return errno;
-	/* nothing is written through the links of another user's tree, and no mode of another's directory is changed */
-	if (made && !fstat(t.fd, &st) && st.st_uid == geteuid())
-		fchmod(t.fd, 0755);
-	rc = !fstat(t.fd, &st) && vb_trust_is_private(&st, geteuid()) ? take_lock(t.fd, &lock_fd) : EPERM;
-	if (!rc) {
-		snprintf(stamp, sizeof(stamp), VB_VERSION " %016llx\n", (unsigned long long)fingerprint(devices, n));
-		if (!is_current(&t, stamp, devices, n)) {
-			vb_tree_remove(&t, ".stamp");
-			write_all(&t, devices, n);
-			if (!t.err)
-				vb_tree_file(&t, ".stamp", stamp);
-		}
-		rc = t.err;
+	do
+		rc = enter_tree(path, &t, &lock_fd);
+	while (rc == EAGAIN);
+	if (rc && rc != EBUSY)
+		return rc;
+	rc = bring_in_line(&t, !rc, devices, n);
+	if (lock_fd >= 0)
 		close(lock_fd);
-	}
 	close(t.fd);
+	vb_dead_trees_remove(path);
 	return rc;
 }

@@ -7,9 +7,10 @@
 #include <infiniband/verbs.h>
 
 /*
- * Brings the tree (vb_runtime_tree) in line with these devices. Many may do so at once, and programs may read meanwhile:
- * each file has its old or its new content at any time, a new device appears with all its files. 0 or an errno value.
+ * Brings the tree (vb_runtime_tree_place, which comes back in path) in line with these devices. Many may do so at once, and programs may read meanwhile:
+ * each file has its old or its new content at any time, a new device appears with all its files. Our trees of namespaces that have
+ * ended are removed. 0 or an errno value.
  */
-int vb_sysfs_tree_write(struct ibv_device *const *devices, int n);
+int vb_sysfs_tree_write(struct ibv_device *const *devices, int n, char *path, size_t size);
 
 #endif

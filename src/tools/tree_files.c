@@ -159,6 +159,11 @@ static void remove_below(int fd, const char *name)
 	unlinkat(fd, name, AT_REMOVEDIR);
 }
 
+void vb_tree_discard(int dirfd, const char *name)
+{
+	remove_below(dirfd, name);
+}
+
 void vb_tree_remove(struct vb_tree *t, const char *path)
 {
 	if (t->err)

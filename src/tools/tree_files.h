@@ -28,6 +28,9 @@ void vb_tree_remove(struct vb_tree *t, const char *path);
 /* Removes what keep() does not know from a directory. */
 void vb_tree_prune(struct vb_tree *t, const char *dir, bool (*keep)(const char *name, const void *arg), const void *arg);
 
+/* A directory of any place and all in it, as far as that goes. */
+void vb_tree_discard(int dirfd, const char *name);
+
 /* A whole file as a string, at most size - 1 bytes of it: its length, or -1 with errno. */
 ssize_t vb_tree_read(int dirfd, const char *path, char *buf, size_t size);
 

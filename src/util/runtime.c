@@ -1,5 +1,5 @@
 // runtime.c - the runtime directory, and where in it the tree stands that programs read instead of /sys and /dev
-// follows: the same rule as broker/runtime.h
+// follows: verbena(7), VERBENA_RUNTIME
 // SPDX-License-Identifier: MIT
 #include "util/runtime.h"
 
@@ -16,6 +16,9 @@
 
 #include "util/env.h"
 #include "util/trust.h"
+
+#define ROOT_DIR "/run/verbena"
+#define TREE "VERBENA_TREE" /* the tree that the launcher has written for its program, and for all that this starts */
 
 /* snprintf is not safe in a signal handler. */
 struct writer {
@@ -58,6 +61,21 @@ static bool is_own_directory(const char *path, bool follow)
 	       S_ISDIR(stx.stx_mode) && stx.stx_uid == geteuid() && !(stx.stx_mode & 022);
 }
 
+/* With the rights that we have, not with those of a set-user-ID program's caller. */
+static bool can_write(const char *dir)
+{
+	if (!syscall(SYS_faccessat2, AT_FDCWD, dir, W_OK, AT_EACCESS))
+		return true;
+	/* before Linux 5.8, and where a filter does not know it; then by the real user */
+	return (errno == ENOSYS || errno == EPERM) && !syscall(SYS_faccessat, AT_FDCWD, dir, W_OK);
+}
+
+/* A container's root may have a /run that it cannot write, and that of a user namespace another root's. */
+static bool has_root_directory(void)
+{
+	return geteuid() == 0 && (can_write(ROOT_DIR) || (errno == ENOENT && can_write("/run")));
+}
+
 int vb_runtime_path(char *buf, size_t size)
 {
 	struct writer w = {buf, buf + size};
@@ -74,8 +92,8 @@ int vb_runtime_path(char *buf, size_t size)
 		return finish(&w);
 	}
 	dir = vb_env("XDG_RUNTIME_DIR");
-	if (geteuid() == 0) {
-		put(&w, "/run/verbena");
+	if (has_root_directory()) {
+		put(&w, ROOT_DIR);
 	} else if (dir && *dir == '/' && is_own_directory(dir, true)) {
 		put(&w, dir);
 		put(&w, "/verbena");
@@ -166,11 +184,26 @@ static int judge(char *tree)
 	return stx.stx_uid == geteuid() || stx.stx_uid == 0 || stx.stx_uid == dir.stx_uid ? 0 : EPERM;
 }
 
-int vb_runtime_tree(char *buf, size_t size)
+int vb_runtime_tree_place(char *buf, size_t size)
 {
 	int rc = tree_path(buf, size);
 
 	return rc ? rc : judge(buf);
+}
+
+int vb_runtime_tree(char *buf, size_t size)
+{
+	const char *written = vb_env(TREE);
+	int rc = tree_path(buf, size);
+
+	if (rc)
+		return rc;
+	return written && !strcmp(written, buf) ? judge(buf) : ENOENT;
+}
+
+int vb_runtime_tree_announce(const char *tree)
+{
+	return (tree ? setenv(TREE, tree, 1) : unsetenv(TREE)) ? errno : 0;
 }
 
 bool vb_runtime_tree_complaint(char *text, size_t size)

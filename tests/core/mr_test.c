@@ -88,13 +88,26 @@ static void access_flags_that_make_no_sense_are_refused(void)
 	CHECK(refusal(buf, 8, BASE, 1 << 8) == EINVAL);
 	CHECK(refusal(buf, 8, BASE, 1u << 31) == EINVAL);
 	CHECK(refusal(buf, 8, BASE, LW | IBV_ACCESS_ON_DEMAND) == EOPNOTSUPP);
-	CHECK(refusal(buf, 8, BASE, LW | IBV_ACCESS_MW_BIND) == EOPNOTSUPP);
 	CHECK(refusal(buf, 8, BASE, LW | IBV_ACCESS_HUGETLB) == EOPNOTSUPP);
 	struct ibv_mr *mr = reg(buf, 8, BASE, LW | IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_REMOTE_READ);
 
 	CHECK(mr && !vb_dereg_mr(mr));
 	mr = reg(buf, 8, BASE, IBV_ACCESS_REMOTE_READ);
 	CHECK(mr && !vb_dereg_mr(mr));
+}
+
+/* As the kernel's adapters, with windows or without: the flag alone grants nothing. */
+static void a_region_may_allow_windows(void)
+{
+	const unsigned all = LW | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND;
+	struct ibv_mr *mr = reg(buf, 100, BASE, all), *alone = reg(buf, 100, BASE, IBV_ACCESS_MW_BIND);
+
+	CHECK(mr && opens(mr, BASE, 100, LW | IBV_ACCESS_REMOTE_WRITE));
+	CHECK(alone && opens(alone, BASE, 100, 0) && !opens(alone, BASE, 1, LW) &&
+	      !opens(alone, BASE, 1, IBV_ACCESS_REMOTE_READ));
+	CHECK(!vb_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, LW | IBV_ACCESS_MW_BIND));
+	CHECK(opens(mr, BASE, 100, LW) && !opens(mr, BASE, 1, IBV_ACCESS_REMOTE_WRITE));
+	CHECK(!vb_dereg_mr(mr) && !vb_dereg_mr(alone));
 }
 
 static void memory_that_is_not_there_is_refused(void)
@@ -219,6 +232,7 @@ int main(void)
 	RUN(iova_names_the_memory);
 	RUN(rights_and_protection_domain_are_checked);
 	RUN(access_flags_that_make_no_sense_are_refused);
+	RUN(a_region_may_allow_windows);
 	RUN(memory_that_is_not_there_is_refused);
 	RUN(nothing_can_be_registered_where_it_is_not_aligned);
 	RUN(a_key_dies_with_its_region);

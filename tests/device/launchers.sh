@@ -52,9 +52,35 @@ exec 9>"$tree/.lock"; flock 9
 ip addr add 10.6.0.1/24 dev w0
 timeout 100 "$verbena" run --no-shim true || fail "no start with --no-shim"
 timeout 100 "$verbena" run true 2>/dev/null || fail "no start while the lock is held"
+
+# which then has written no tree, and reads none that an earlier start has left
+"$verbena" run ls /sys/class/infiniband 2>/dev/null | grep -q roce_w0 && fail "a tree that another start has written"
+ip addr del 10.6.0.1/24 dev w0
+"$verbena" run ls /sys/class/infiniband | xargs | grep -qx "roce_lo roce_w0 roce_w1" || fail "a tree that is in line needs no lock"
 IN
 status=$?
 [ $status = 0 ] || exit $status
 outside=$("$verbena" run ls /sys/class/infiniband)
 case $outside in *roce_w0*) echo "FAILED: a device of another namespace"; exit 1 ;; esac
+
+# trees of namespaces that have ended go at the next start; those of namespaces that live stay, and those of others
+trees() { ls "$VERBENA_RUNTIME" | grep -c '^sys\.'; }
+rm -rf "$VERBENA_RUNTIME"/sys.*
+unshare -n "$verbena" run true
+mkfifo "$VERBENA_RUNTIME/end"
+unshare -n "$verbena" run cat "$VERBENA_RUNTIME/end" &
+living=$!
+for _ in $(seq 100); do [ "$(cat /proc/$living/comm)" = cat ] && break; sleep 0.05; done
+tree=$VERBENA_RUNTIME/sys.$(stat -Lc %i /proc/$living/ns/net)
+mkdir -m 755 "$VERBENA_RUNTIME/sys.1"
+[ "$(id -u)" != 0 ] || chown 65533 "$VERBENA_RUNTIME/sys.1"
+"$verbena" run true
+[ "$(id -u)" != 0 ] || [ -d "$VERBENA_RUNTIME/sys.1" ] || { echo "FAILED: another user's tree is gone"; exit 1; }
+rm -rf "$VERBENA_RUNTIME/sys.1"
+[ -d "$tree" ] || { echo "FAILED: the tree of a namespace that lives is gone"; exit 1; }
+[ "$(trees)" = 2 ] || { echo "FAILED: there are $(trees) trees: $(ls "$VERBENA_RUNTIME")"; exit 1; }
+echo >"$VERBENA_RUNTIME/end"
+wait $living
+"$verbena" run true
+[ "$(trees)" = 1 ] || { echo "FAILED: there are still $(trees) trees: $(ls "$VERBENA_RUNTIME")"; exit 1; }
 echo ok

@@ -29,7 +29,8 @@ static void make_tree(void)
 	if (*tree)
 		return;
 	assert(mkdtemp(runtime) && !setenv("VERBENA_RUNTIME", runtime, 1));
-	assert(vb_runtime_tree(tree, sizeof(tree)) == ENOENT && !mkdir(tree, 0755));
+	assert(vb_runtime_tree_place(tree, sizeof(tree)) == ENOENT && !mkdir(tree, 0755));
+	assert(vb_runtime_tree(tree, sizeof(tree)) == ENOENT && !vb_runtime_tree_announce(tree));
 	atexit(remove_tree);
 	struct vb_map_buf buf;
 	assert(vb_map(AT_FDCWD, "/sys/class/infiniband/x", &buf) == buf.path && !strncmp(buf.path, tree, strlen(tree)));

@@ -18,7 +18,7 @@ trap alone_cleanup EXIT
 trap 'exit 130' INT TERM
 ip netns add $ns && ip -n $ns link set lo up || exit 1
 mkdir -m 700 "$work/runtime"
-datagrams() { ip netns exec $ns cat /proc/net/snmp | awk '/^Udp:/ { n = $2 } END { print n }'; }
+datagrams() { ip netns exec $ns cat /proc/net/snmp /proc/net/snmp6 | awk '/^Udp:/ { n = $2 } /^Udp6InDatagrams/ { n += $2 } END { print n }'; }
 
 on_the_wire() { # PROGRAM
 	local before
@@ -27,7 +27,10 @@ on_the_wire() { # PROGRAM
 		timeout 600 "$BUILD/tests/path/path_$1" >"$work/$1.out" 2>&1 || { grep -A5 '^not ok' "$work/$1.out"; tail -3 "$work/$1.out"; return 1; }
 	[ $(($(datagrams) - before)) -gt 100 ] || { echo "it did not go by the network"; return 1; }
 }
-for t in random order many unmapped slots; do
+for t in random order many unmapped slots default_gid; do
 	check "path_$t over UDP" on_the_wire $t
 done
+# lo has the default GID without IPv6, too
+ip netns exec $ns sysctl -qw net.ipv6.conf.lo.disable_ipv6=1
+check "path_default_gid over UDP without IPv6" on_the_wire default_gid
 finish

@@ -1,0 +1,25 @@
+#!/bin/bash
+# manuals.sh - every page in man/ is installed where what it describes is built
+# follows: nothing
+# SPDX-License-Identifier: MIT
+# usage: manuals.sh SOURCE BUILD
+set -u
+source=$1 build=$2
+command -v meson >/dev/null || { echo "skipped: no meson"; exit 77; }
+installed=$(meson introspect --installed "$build") || { echo "FAILED: meson does not say what is installed"; exit 1; }
+optional=(verbena-target verbena-disk nbdkit-verbena-plugin) # built where their libraries are there
+failed=0
+is_built() { # NAME: or it always is
+	[[ " ${optional[*]} " != *" $1 "* ]] || grep -qF "/$1" <<<"$installed"
+}
+for page in "$source"/man/*.[1-9]; do
+	name=$(basename "${page%.*}")
+	is_built "$name" || { echo "left out $name: it is not built"; continue; }
+	if grep -qF "/man${page##*.}/$(basename "$page")\"" <<<"$installed"; then
+		echo "ok $(basename "$page")"
+	else
+		echo "FAILED $(basename "$page") is not installed"
+		failed=1
+	fi
+done
+exit $failed
