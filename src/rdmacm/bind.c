@@ -93,20 +93,11 @@ int rcm_rebind(struct rcm_id *id)
 	return id->bound ? vb_qp1_change(rcm.qp1, id->binding, v6 && id->afonly, id->reuse) : 0;
 }
 
-/* The kernel takes a loopback address for every adapter's: an id that is bound to one has none. Programs that look for adapters by
- * binding to "localhost" (libfabric) then take any, and would find lo alone here: it is not named where others are. Who listens, or
- * resolves an address, does so by lo all the same. Datagrams need the adapter now; who has chosen a kind asks for it. */
-static bool is_for_any_adapter(const struct rcm_id *id)
-{
-	return id->id.ps == RDMA_PS_TCP && id->kind == RCM_EITHER && rcm_addr_loopback(&id->src) &&
-	       rcm_has_adapter_beside(id->source.ifindex);
-}
-
 /* The program sees what it is bound to now. */
 static int show(struct rcm_id *id)
 {
 	rcm_show_addresses(id);
-	return id->source.dev && !is_for_any_adapter(id) ? rcm_show_device(id) : 0;
+	return id->source.dev ? rcm_show_device(id) : 0;
 }
 
 RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)

@@ -6,17 +6,13 @@
 
 #include <rdma/rdma_cma.h>
 
-/* IBV_TRANSPORT_IWARP, or IBV_TRANSPORT_IB, which RoCE is. false: there is no choice, with other adapters' librdmacm. The id is new. */
-static inline bool nv_rdma_take(struct rdma_cm_id *id, int transport)
-{
-	enum { VERBENA = 0x5642, TRANSPORT = 1 };
-
-	return !rdma_set_option(id, VERBENA, TRANSPORT, &transport, sizeof(transport));
-}
-
+/* The iWARP one. false: there is no choice, with other adapters' librdmacm. The id is new. */
 static inline bool nv_rdma_take_iwarp(struct rdma_cm_id *id)
 {
-	return nv_rdma_take(id, IBV_TRANSPORT_IWARP);
+	enum { VERBENA = 0x5642, TRANSPORT = 1 };
+	int transport = IBV_TRANSPORT_IWARP;
+
+	return !rdma_set_option(id, VERBENA, TRANSPORT, &transport, sizeof(transport));
 }
 
 #endif

@@ -135,61 +135,6 @@ static void ids_are_of_a_known_port_space(void)
 	rdma_destroy_event_channel(ch);
 }
 
-static void ip(const char *what)
-{
-	char line[200];
-
-	snprintf(line, sizeof(line), "ip %s 2>/dev/null", what);
-	if (system(line))
-		skip("ip %s does not work here", what);
-}
-
-static void shows_its_device(const struct rdma_cm_id *id, bool shows)
-{
-	CHECK(!id->verbs == !shows && !id->pd == !shows);
-	CHECK_INT(id->port_num, shows);
-}
-
-/* As the kernel has it: an id at a loopback address has no adapter. Where lo is all there is, it has that one. */
-static void an_id_at_a_loopback_address_names_no_adapter_where_others_are(void)
-{
-	struct rdma_event_channel *ch = rdma_create_event_channel();
-	union address lo = at("127.0.0.1", 0), lo6 = at("::1", 0), own = at("fd00:6f::1", 0);
-	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP), *six = new_id(ch, RDMA_PS_TCP), *other = new_id(ch, RDMA_PS_TCP),
-	                  *alone, *gram = new_id(ch, RDMA_PS_UDP);
-
-	if (!if_nametoindex("own0"))
-		skip("there is nothing beside lo");
-	MUST(rdma_bind_addr(id, &lo.sa));
-	shows_its_device(id, false);
-	MUST(rdma_bind_addr(six, &lo6.sa));
-	shows_its_device(six, false);
-	MUST(rdma_bind_addr(other, &own.sa));
-	shows_its_device(other, true);
-	CHECK(!strcmp(ibv_get_device_name(other->verbs->device), "roce_own0"));
-	MUST(rdma_bind_addr(gram, &lo.sa)); /* who is to send datagrams needs it now */
-	shows_its_device(gram, true);
-	/* what it resolves then is by lo */
-	MUST(rdma_resolve_addr(id, NULL, &lo.sa, 1000));
-	struct rdma_cm_event e;
-
-	next_is(ch, RDMA_CM_EVENT_ADDR_RESOLVED, &e);
-	shows_its_device(id, true);
-	CHECK(!strcmp(ibv_get_device_name(id->verbs->device), "roce_lo"));
-	ip("link set own0 down");
-	alone = new_id(ch, RDMA_PS_TCP);
-	MUST(rdma_bind_addr(alone, &lo.sa));
-	shows_its_device(alone, true);
-	ip("link set own0 up");
-	ip("addr add fd00:6f::1/64 dev own0 nodad"); /* it goes with the link */
-	MUST(rdma_destroy_id(id));
-	MUST(rdma_destroy_id(six));
-	MUST(rdma_destroy_id(other));
-	MUST(rdma_destroy_id(gram));
-	MUST(rdma_destroy_id(alone));
-	rdma_destroy_event_channel(ch);
-}
-
 static void binding_gives_a_port_and_a_device(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -203,7 +148,8 @@ static void binding_gives_a_port_and_a_device(void)
 	FAILS(rdma_bind_addr(id, (struct sockaddr *)&ib), EAFNOSUPPORT);
 	FAILS(rdma_bind_addr(id, &nowhere.sa), EADDRNOTAVAIL);
 	MUST(rdma_bind_addr(id, &lo.sa));
-	shows_its_device(id, !if_nametoindex("own0"));
+	CHECK(id->verbs && id->pd);
+	CHECK_INT(id->port_num, 1);
 	CHECK(rdma_get_src_port(id));
 	FAILS(rdma_bind_addr(id, &lo.sa), EINVAL);
 	lo.sin.sin_port = rdma_get_src_port(id);
@@ -615,6 +561,15 @@ static void calls_out_of_turn_are_refused(void)
 	MUST(rdma_destroy_id(id));
 }
 
+static void ip(const char *what)
+{
+	char line[200];
+
+	snprintf(line, sizeof(line), "ip %s 2>/dev/null", what);
+	if (system(line))
+		skip("ip %s does not work here", what);
+}
+
 static void an_adapter_that_goes_is_told_of(void)
 {
 	union address a = at("198.51.100.7", 0);
@@ -712,7 +667,6 @@ int main(int argc, char **argv)
 	        T(who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_goes),
 	        T(ids_are_of_a_known_port_space),
 	        T(binding_gives_a_port_and_a_device),
-	        T(an_id_at_a_loopback_address_names_no_adapter_where_others_are),
 	        T(addresses_are_resolved_as_the_kernel_routes),
 	        T(what_was_resolved_is_what_stays),
 	        T(a_host_that_does_not_answer_is_an_error),
