@@ -292,6 +292,7 @@ static void once(void)
 	node.incarnation = 1;
 	node.qps = calloc(VB_LANE_QPS, sizeof(*node.qps));
 	node.keys = calloc(1, sizeof(*node.keys));
+	node.keys->slots = vb_seg_key_slots(node.seg);
 	pthread_mutex_init(&node.mr_lock, NULL);
 }
 

