@@ -4,7 +4,7 @@
 BUILD ?= build
 MESON_ARGS ?=
 
-.PHONY: run build test bench soak install clean format help
+.PHONY: run build check test bench soak install clean format help
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,11 @@ run: ## install what is missing, build, and show a stock RDMA program at work
 build: ## only build, into build/
 	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) $(MESON_ARGS) >/dev/null
 	@ninja -C $(BUILD) --quiet
+
+check: ## before each commit, four minutes at most: style, units, a stock program on each transport
+	@tests/install-packages test
+	@$(MAKE) --no-print-directory build
+	@BUILD=$(BUILD) tests/check
 
 test: ## all tests: units, stock programs, sanitizers
 	@tests/install-packages test
