@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "broker/discard.h"
+#include "broker/lanes.h"
 #include "util/log.h"
 
 #define EVENTS_PER_TURN 32
 #define ACCEPTS_PER_TURN 16
 #define TAKES_PER_TURN 4 /* each waits for a thread's turn */
-#define DESCRIPTORS_EACH 9 /* of a session: 5, one in use meanwhile; and the 8 under way that another user's may have not read */
 #define DESCRIPTORS_OWN 64
 
 static uint64_t source(enum vb_source kind, uint32_t number, uint32_t gen)
@@ -40,9 +40,9 @@ static uint32_t max_lanes(void)
 	struct rlimit lim = {.rlim_cur = 1024};
 
 	getrlimit(RLIMIT_NOFILE, &lim);
-	if (lim.rlim_cur > VB_LANE_COUNT * DESCRIPTORS_EACH + DESCRIPTORS_OWN + VB_MAX_PENDING)
+	if (lim.rlim_cur > VB_LANE_COUNT * VB_DESCRIPTORS_EACH + DESCRIPTORS_OWN + VB_MAX_PENDING)
 		return VB_LANE_COUNT - 1;
-	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / DESCRIPTORS_EACH : DESCRIPTORS_OWN / 4;
+	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / VB_DESCRIPTORS_EACH : DESCRIPTORS_OWN / 4;
 }
 
 /* The next keeper finds the port taken for as long as anybody has a socket of the one before. */

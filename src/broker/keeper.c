@@ -27,7 +27,6 @@
 #include "broker/relay.h"
 
 #define SPARE 64         /* descriptors beside the sockets and channels: lifelines of earlier brokers whose programs live, above all */
-#define EACH 9           /* … of which a broker needs so many for each program, which bounds the channels */
 #define MAX_NEWCOMERS 8
 #define SLICE_NS 100000
 #define NICE (-10)
@@ -417,9 +416,11 @@ static uint32_t channels(void)
 	struct rlimit lim = {.rlim_cur = 1024};
 
 	getrlimit(RLIMIT_NOFILE, &lim);
+	rlim_t n = lim.rlim_cur / VB_DESCRIPTORS_EACH; /* the broker serves no more programs */
+
 	if (geteuid() != 0)
 		return 0;
-	return lim.rlim_cur / EACH < VB_LANE_COUNT - VB_FOREIGN_LANES ? (uint32_t)lim.rlim_cur / EACH : VB_LANE_COUNT - VB_FOREIGN_LANES;
+	return n < VB_LANE_COUNT - VB_FOREIGN_LANES ? (uint32_t)n : VB_LANE_COUNT - VB_FOREIGN_LANES;
 }
 
 /* The port first: who has it is the keeper, and what listens at the place beside it is a dead one's. */

@@ -12,6 +12,7 @@
 
 #define VB_ROCE_PORT 4791
 #define VB_MIN_LANE_SOCKETS 16
+#define VB_DESCRIPTORS_EACH 9 /* a session's: 5, one in use meanwhile; and the 8 under way that another user's may have not read */
 
 /* Whoever owns a group closes it as a whole: when one socket goes, the kernel gives its index to the last. */
 struct vb_lane_group {

@@ -75,13 +75,6 @@ static void hand_over(struct vb_relay *r, uint32_t lane, const struct vb_relay_h
 	r->out[i].msg_hdr = (struct msghdr){.msg_iov = r->iov[i], .msg_iovlen = 2};
 }
 
-static bool is_multicast(const uint8_t *gid)
-{
-	static const uint8_t v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-	return gid[0] == 0xff || (!memcmp(gid, v4, sizeof(v4)) && gid[12] >> 4 == 0xe);
-}
-
 /* Every lane of this socket gets it, and its program knows which groups it is in. */
 static void hand_to_all(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len)
 {
@@ -129,7 +122,7 @@ void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_hea
 		h.id = (uint16_t)(off / seg);
 		if (qpn != MULTICAST_QPN)
 			hand_over(r, qpn >> VB_LANE_SHIFT, &h, bytes + off, n, (uint32_t)((n + seg - 1) / seg));
-		else if (is_multicast(h.dst))
+		else if (vb_gid_is_multicast(h.dst))
 			hand_to_all(r, i, &h, bytes + off, n);
 		else
 			r->dropped++; /* nobody's: one packet would be many */

@@ -59,7 +59,6 @@ struct vb_pd {
 struct vb_mr {
 	struct ibv_mr mr;          /* lkey == rkey */
 	struct vb_made made;
-	uint32_t index;            /* in the segment's table */
 	uint64_t iova;
 	uint32_t access;
 	struct vb_mr_shared *shared;

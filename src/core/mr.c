@@ -85,17 +85,19 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
 	mr->iova = iova;
 	mr->access = access;
+	uint32_t entry;
+
 	pthread_mutex_lock(&node->mr_lock);
-	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey, &mr->index)) {
+	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey, &entry)) {
 		pthread_mutex_unlock(&node->mr_lock);
 		free(mr);
 		return NULL;
 	}
 	node->mr_count++;
 	mr->mr.rkey = mr->mr.lkey;
-	mr->mr.handle = mr->index + 1;
+	mr->mr.handle = entry + 1;
 	mr->made = VB_MADE(mr->mr);
-	mr->shared = vb_seg_mr(node->seg, mr->index);
+	mr->shared = vb_seg_mr(node->seg, entry);
 	rewrite_begin(mr->shared);
 	rewrite_end(mr, mr->mr.rkey);
 	pthread_mutex_unlock(&node->mr_lock);

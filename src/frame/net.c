@@ -17,6 +17,11 @@ bool vb_gid_is_ipv4(const uint8_t gid[VB_GID_LEN])
 	return !memcmp(gid, mapped, sizeof(mapped));
 }
 
+bool vb_gid_is_multicast(const uint8_t gid[VB_GID_LEN])
+{
+	return vb_gid_is_ipv4(gid) ? (gid[12] & 0xf0) == 0xe0 : gid[0] == 0xff;
+}
+
 socklen_t vb_gid_to_sockaddr(struct sockaddr_storage *sa, const uint8_t gid[VB_GID_LEN], uint16_t port, uint32_t scope)
 {
 	memset(sa, 0, sizeof(*sa));

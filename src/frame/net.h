@@ -27,6 +27,8 @@ struct vb_ip_fields {
 };
 
 bool vb_gid_is_ipv4(const uint8_t gid[VB_GID_LEN]);
+/* ff00::/8, or an IPv4-mapped address of 224.0.0.0/4. */
+bool vb_gid_is_multicast(const uint8_t gid[VB_GID_LEN]);
 
 /* AF_INET for IPv4-mapped, AF_INET6 for the rest; scope is the interface, for link-local addresses. Returns its size.
  */

@@ -147,18 +147,13 @@ static bool needs_interface(const uint8_t *gid)
 	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
 }
 
-static bool is_multicast(const struct vb_wire_addr *to)
-{
-	return vb_gid_is_ipv4(to->dst) ? (to->dst[12] & 0xf0) == 0xe0 : to->dst[0] == 0xff;
-}
-
 /* Said to the socket once, in place of with each send; that does not hold for multicast. */
 static bool hops_are_set(struct vb_tx *tx, const struct vb_wire_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
 	int hops = to->hop_limit ? to->hop_limit : -1;
 
-	if (is_multicast(to))
+	if (vb_gid_is_multicast(to->dst))
 		return !to->hop_limit;
 	if (tx->hops[v6] != hops &&
 	    !setsockopt(tx->fd[v6], v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_UNICAST_HOPS : IP_TTL, &hops, sizeof(hops)))
@@ -174,7 +169,7 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct message
 
 	c->len = 0;
 	if (vb_gid_is_ipv4(to->dst)) {
-		struct in_pktinfo info = {.ipi_ifindex = is_multicast(to) ? (int)to->ifindex : 0};
+		struct in_pktinfo info = {.ipi_ifindex = vb_gid_is_multicast(to->dst) ? (int)to->ifindex : 0};
 
 		memcpy(&info.ipi_spec_dst, to->src + 12, 4);
 		put(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
