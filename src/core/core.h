@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 #include "core/limits.h"
-#include "engine/seg.h"
+#include "core/seg.h"
 #include "util/lock.h"
 
 /*
  * Lock order (outermost first): librdmacm's rcm.lock; ctx->lock and other control mutexes; node->progress; qp->sq_lock;
- * peer->tx_lock; srq/rq lock; cq->lock; channel->lock; those of io/watch.c and io/iwarp_tail.c. Whoever takes two, takes them
+ * peer->tx_lock; srq/rq lock; cq->lock; channel->lock; those of node/watch.c and path/iwarp/tail.c. Whoever takes two, takes them
  * in this order. None is held across a call-out to the program, or to librdmacm, and no thread is cancelled while it holds one
  * (util/calls.h).
  */
@@ -257,7 +257,7 @@ struct vb_qp {
 	struct vb_iwarp_path *iwarp; /* a TCP connection instead of either */
 	_Atomic uint64_t wire_due; /* ns: when it wants to be visited; 0: never */
 	unsigned mcasts;           /* groups it is in; under progress */
-	bool wayless;              /* it has none of these yet: io/way.c; under progress */
+	bool wayless;              /* it has none of these yet: path/unresolved.c; under progress */
 	bool wire_always;          /* UD: VERBENA_WIRE=always */
 	struct vb_tx *tx_open;     /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
 

@@ -36,14 +36,14 @@ struct vb_device {
 	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */
 	unsigned refs;	  /* atomic */
 
-	pthread_mutex_t lock; /* guards all below; taken after the scan lock of io/device_list.c, before nothing */
+	pthread_mutex_t lock; /* guards all below; taken after the scan lock of node/device_list.c, before nothing */
 	struct vb_netdev nd;
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet handed out by vb_device_refresh */
 	bool gone;
 };
 
-/* The device list (io/device_list.c: these look at the machine). All are thread-safe. */
+/* The device list (node/device_list.c: these look at the machine). All are thread-safe. */
 
 /*
  * The devices of this machine now, as ibv_get_device_list(3): an array that ends with NULL, one reference on each device

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "engine/seg.h"
+#include "core/seg.h"
 
 /*
  * All 32 bits of a key are drawn from the kernel's generator. The upper 18 are the region's slot, which says which entry of the
@@ -15,7 +15,7 @@
  * they take, and nothing else of the next one. With R regions a guess hits one of them with R / 2^32.
  *
  * Secret from whom: from programs of other users and of other hosts, which see a key only when they are told it. Programs of
- * the same user map the table (engine/seg.h), and may read it.
+ * the same user map the table (core/seg.h), and may read it.
  *
  * A process's keys are its own: two processes may have the same. A key is looked up in the table of the process that
  * the queue pair leads to, and in no other.

@@ -1,4 +1,4 @@
-// netif.h - what an adapter knows of its network interface (a plain value; io/netdev.h fills it)
+// netif.h - what an adapter knows of its network interface (a plain value; net/netdev.h fills it)
 // follows: rtnetlink(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_NETIF_H

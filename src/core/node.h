@@ -10,7 +10,7 @@ struct vb_keys;
 
 enum vb_duty { VB_DUTY_ADAPTER, VB_DUTY_POLLER };
 
-/* One per process, alive while a context is open. Made by vb_node_get(), io/node.c. */
+/* One per process, alive while a context is open. Made by vb_node_get(), node/node.c. */
 struct vb_node {
 	void *seg;                  /* our segment, writable */
 	struct vb_seg_header *hdr;
@@ -34,7 +34,7 @@ struct vb_node {
 	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
 	_Atomic uint32_t yield_every; /* how many of these until the next */
 	_Atomic uint64_t yield_after; /* and not before; 0: whenever */
-	atomic_uint held;           /* completions that wait for a moment, or for who goes to sleep: io/iwarp.c */
+	atomic_uint held;           /* completions that wait for a moment, or for who goes to sleep: path/iwarp/path.c */
 	_Atomic uint64_t sleep_until; /* ns: the adapter thread looks at the clock then; UINT64_MAX: unknown, or never */
 	struct vb_io *io;           /* io/'s own part: threads, descriptors, broker */
 

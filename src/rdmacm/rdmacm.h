@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "engine/cm/cm.h"
-#include "io/iwarp_cm.h"
-#include "io/qp1.h"
+#include "path/iwarp/cm.h"
+#include "node/gsi.h"
 
 #define RCM_EXPORT __attribute__((visibility("default")))
 

@@ -9,7 +9,7 @@
 
 /*
  * $VERBENA_RUNTIME, else /run/verbena for root if it can write there, $XDG_RUNTIME_DIR/verbena where that directory is the
- * user's, else /tmp/verbena-<uid>. Brokers (broker/runtime.h) and trees stand in the same directory. vb_runtime_path only says which; vb_runtime_dir also makes it, and refuses one that is not a
+ * user's, else /tmp/verbena-<uid>. Brokers (broker/proto/runtime.h) and trees stand in the same directory. vb_runtime_path only says which; vb_runtime_dir also makes it, and refuses one that is not a
  * directory of ours (EPERM), unless VERBENA_RUNTIME names it: then the user answers for it. 0 or an errno value.
  */
 int vb_runtime_path(char *buf, size_t size);

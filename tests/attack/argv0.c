@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "broker/spawn.h"
+#include "broker/client/spawn.h"
 
 #define CHECK(x) \
 	do { \

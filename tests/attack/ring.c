@@ -1,7 +1,7 @@
 // ring.c - descriptors of every kind as a peer's wake descriptor: who rings is never held up
-// follows: io/wake.h
+// follows: node/wake.h
 // SPDX-License-Identifier: MIT
-#include "io/wake.h"
+#include "node/wake.h"
 
 #include <errno.h>
 #include <fcntl.h>

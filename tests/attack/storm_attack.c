@@ -1,5 +1,5 @@
 // storm_attack.c - one life of an attacker: a random walk over everything that a program can do to broker and keeper
-// follows: src/broker/proto.h; unix(7), udp(7); IBA 12.6
+// follows: src/broker/proto/proto.h; unix(7), udp(7); IBA 12.6
 // SPDX-License-Identifier: MIT
 #include "storm_walk.h"
 

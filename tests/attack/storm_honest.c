@@ -1,5 +1,5 @@
 // storm_honest.c - two programs of one user that do what programs do, all the time, and check each step: the broker serves them
-// follows: src/broker/proto.h; IBA 9.2 (BTH)
+// follows: src/broker/proto/proto.h; IBA 9.2 (BTH)
 // SPDX-License-Identifier: MIT
 #include "storm.h"
 

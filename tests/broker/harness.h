@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
-#include "io/broker_client.h"
+#include "broker/client/client.h"
 
 struct test {
 	const char *sentence;

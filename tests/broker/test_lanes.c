@@ -1,5 +1,5 @@
 // test_lanes.c - the group of sockets on UDP 4791 by itself: which datagram arrives where
-// follows: src/broker/lanes.h; IBA 9.2 (BTH)
+// follows: src/broker/server/lanes.h; IBA 9.2 (BTH)
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
@@ -18,8 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "broker/lanes.h"
-#include "broker/relay.h"
+#include "broker/server/lanes.h"
+#include "broker/server/relay.h"
 
 static struct vb_lane_group group;
 static int sender4, sender6;

@@ -1,5 +1,5 @@
 // test_meet.c - attaching, meeting, users, and what the broker does with nonsense
-// follows: src/io/broker_client.h, src/broker/proto.h
+// follows: src/broker/client/client.h, src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "broker/proto.h"
+#include "broker/proto/proto.h"
 
 static struct vb_broker_report report;
 

@@ -1,7 +1,7 @@
 // test_table.c - who holds which lane
-// follows: src/broker/table.h
+// follows: src/broker/server/table.h
 // SPDX-License-Identifier: MIT
-#include "broker/table.h"
+#include "broker/server/table.h"
 #include "harness.h"
 
 #include <errno.h>

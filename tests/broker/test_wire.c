@@ -1,5 +1,5 @@
 // test_wire.c - programs, broker and keeper share UDP 4791: who gets what, and what remains when some of them die
-// follows: design "Receiving on UDP 4791 in several processes"; src/broker/keeper.h
+// follows: design "Receiving on UDP 4791 in several processes"; src/broker/server/keeper.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "broker/keeper.h"
-#include "broker/proto.h"
-#include "broker/runtime.h"
+#include "broker/server/keeper.h"
+#include "broker/proto/proto.h"
+#include "broker/proto/runtime.h"
 
 #define PORT 4791
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "io/device_choice.h"
-#include "io/host_guid.h"
+#include "node/device_choice.h"
+#include "node/host_guid.h"
 
 static struct vb_netdev eth0(void)
 {

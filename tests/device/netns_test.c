@@ -12,7 +12,7 @@
 
 #include "check.h"
 #include "core/device.h"
-#include "io/netdev.h"
+#include "net/netdev.h"
 
 static void ip(const char *args)
 {

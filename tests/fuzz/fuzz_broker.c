@@ -1,11 +1,11 @@
 // fuzz_broker.c - arbitrary messages from programs of three users, with and without descriptors, to the broker's handler
-// follows: src/broker/proto.h; llvm.org/docs/LibFuzzer.html
+// follows: src/broker/proto/proto.h; llvm.org/docs/LibFuzzer.html
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \
-//   src/broker/{addresses,broker,confine,discard,groups,handle,hold,keeper,lanes,ports,qp1,qp1_*,relay,runtime,services,session,state,table}.c
-//   src/io/{netdev,netdev_parse,udp}.c src/engine/cm/{answer,route}.c src/frame/*.c src/util/log.c -o fuzz_broker
-#include "broker/session.h"
+//   src/broker/proto/runtime.c src/broker/server/{addresses,broker,confine,discard,groups,gsi*,handle,hold,keeper,lanes,ports,relay,services,session,state,table,take}.c
+//   src/net/{netdev,netdev_parse,udp}.c src/engine/cm/{answer,route}.c src/frame/*.c src/util/log.c -o fuzz_broker
+#include "broker/server/session.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

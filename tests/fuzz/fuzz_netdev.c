@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/device.h"
-#include "io/netdev_parse.h"
+#include "net/netdev_parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

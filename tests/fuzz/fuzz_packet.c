@@ -14,7 +14,7 @@
 #include "core/key.h"
 #include "core/gid.h"
 #include "core/verbs.h"
-#include "io/wire.h"
+#include "path/roce/roce.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,10 +1,10 @@
 // fuzz_relay.c - datagrams of any bytes, merged in any way, through the relay: each packet comes once, to its lane, as it was
-// follows: src/broker/relay.h; udp(7) (UDP_GRO); llvm.org/docs/LibFuzzer.html
+// follows: src/broker/server/relay.h; udp(7) (UDP_GRO); llvm.org/docs/LibFuzzer.html
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_relay.c \
-//   src/broker/{lanes,relay}.c src/io/udp.c src/frame/*.c -o fuzz_relay
-#include "broker/relay.h"
+//   src/broker/server/{lanes,relay}.c src/net/udp.c src/frame/*.c -o fuzz_relay
+#include "broker/server/relay.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 // granted stays as it was, each request completes once and in order, and we live
 // follows: ARCHITECTURE.md, "The same host"
 // build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-strict-aliasing -Isrc tests/fuzz/fuzz_ring.c \
-//        src/core/{ah,ah_wc,async,channel,clock,context,cq,cq_ex,cq_poll,event_fd,key,mcast,mr,opcode,pages,pd,post}.c \
-//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/*.c src/frame/*.c src/util/{guard,log}.c -lpthread
+//        src/core/{active,ah,ah_wc,async,buffer,channel,clock,context,cq,cq_ex,cq_poll,event_fd,inbound,key,mcast,mr,opcode,pages,pd,post}.c \
+//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/local/*.c src/frame/*.c src/util/{guard,log}.c -lpthread
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "core/device.h"
 #include "core/key.h"
 #include "core/verbs.h"
-#include "engine/engine.h"
-#include "engine/ring.h"
+#include "engine/local/local.h"
+#include "engine/local/ring.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -138,7 +138,7 @@ void vb_path_closed(struct vb_qp *qp)
 	atomic_store(&qp->shared->acked, atomic_load(&qp->executed));
 }
 
-/* As io/node.c. */
+/* As node/node.c. */
 void vb_path_reset(struct vb_qp *qp)
 {
 	for (struct vb_qp **q = &node.acks; *q; q = &(*q)->acks_next) {

@@ -1,11 +1,11 @@
 // stream.h - two programs whose queue pairs are joined by a TCP connection of the test's own
-// follows: RFC 5044; io/iwarp.h
+// follows: RFC 5044; path/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_STREAM_H
 #define VB_TEST_STREAM_H
 
 #include "../path/pair.h"
-#include "io/iwarp.h"
+#include "path/iwarp/iwarp.h"
 
 struct stream {
 	bool crc, markers;  /* in both directions */

@@ -1,5 +1,5 @@
 // hostile.c - a peer that writes anything into what it shares with us: we live, and others are served
-// follows: ARCHITECTURE.md, "The same host"; engine/seg.h, engine/record.h (the attacker's view of them)
+// follows: ARCHITECTURE.md, "The same host"; core/seg.h, engine/local/record.h (the attacker's view of them)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 
@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "engine/record.h"
-#include "engine/seg.h"
+#include "engine/local/record.h"
+#include "core/seg.h"
 
 enum attack { RING, RECORDS, QUEUE_PAIR, REGIONS, SLOT, HAZARD, BELL, TRUNCATE, ATTACKS };
 struct raid {

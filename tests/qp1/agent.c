@@ -1,5 +1,5 @@
 // agent.c - programs that use queue pair 1 and do what the test tells them
-// follows: src/io/qp1.h
+// follows: src/node/gsi.h
 // SPDX-License-Identifier: MIT
 #include "agent.h"
 
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/qp1.h"
+#include "node/gsi.h"
 
 enum op { OPEN, CLOSE, BIND, LISTEN, UNBIND, SEND, TAKE, COUNT, TIMER, FORK, CONNECTED, FOUND, END };
 

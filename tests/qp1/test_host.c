@@ -1,5 +1,5 @@
 // test_host.c - queue pair 1 between programs of one host: who gets which datagram, who has which port, what outlives whom
-// follows: src/io/qp1.h; IBA volume 1, 12; annex A11 (RDMA IP CM service)
+// follows: src/node/gsi.h; IBA volume 1, 12; annex A11 (RDMA IP CM service)
 // SPDX-License-Identifier: MIT
 #include "agent.h"
 

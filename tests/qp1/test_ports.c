@@ -1,7 +1,7 @@
 // test_ports.c - which ports the broker gives to whom
-// follows: src/broker/ports.h
+// follows: src/broker/server/ports.h
 // SPDX-License-Identifier: MIT
-#include "broker/ports.h"
+#include "broker/server/ports.h"
 
 #include <errno.h>
 #include <linux/capability.h>

@@ -1,7 +1,7 @@
 // test_services.c - who may bind which port beside whom, and who is found
-// follows: src/broker/services.h
+// follows: src/broker/server/services.h
 // SPDX-License-Identifier: MIT
-#include "broker/services.h"
+#include "broker/server/services.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // fake_qp1.c - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
-// follows: io/qp1.h
+// follows: node/gsi.h
 // SPDX-License-Identifier: MIT
 #include "fake_qp1.h"
 

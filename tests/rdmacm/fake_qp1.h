@@ -1,12 +1,12 @@
 // fake_qp1.h - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
-// follows: io/qp1.h
+// follows: node/gsi.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_FAKE_QP1_H
 #define VB_TEST_FAKE_QP1_H
 
 #include <stdatomic.h>
 
-#include "io/qp1.h"
+#include "node/gsi.h"
 
 /* A program that links fake_qp1.c has it in place of the one of libibverbs. */
 extern bool (*_Atomic fake_drop)(const uint8_t mad[VB_QP1_MAD]); /* true: this one is lost */

@@ -1,5 +1,5 @@
 // iwarp.h - what the tests of iWARP's connections have in common: what rdma_cm counts, and what is said with a connection
-// follows: io/iwarp_cm.h
+// follows: path/iwarp/cm.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_H
 #define VB_TEST_IWARP_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "cm.h"
-#include "io/iwarp_cm.h"
+#include "path/iwarp/cm.h"
 
 struct vb_iwcm_stats stats(void);
 /* Waits for the adapter thread to come to it. */

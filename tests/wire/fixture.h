@@ -4,7 +4,7 @@
 #ifndef VB_TEST_WIRE_FIXTURE_H
 #define VB_TEST_WIRE_FIXTURE_H
 
-#include "engine/wire/wire.h"
+#include "engine/roce/roce.h"
 
 #define FX_MTU 256u
 #define FX_VA 0x10000u /* of the region */

@@ -4,7 +4,7 @@
 #ifndef VB_TEST_WIRE_PATH_H
 #define VB_TEST_WIRE_PATH_H
 
-#include "engine/wire/wire.h"
+#include "engine/roce/roce.h"
 #include "tcp.h"
 
 #define PATH_PAIRS 2

@@ -6,7 +6,7 @@
 
 #include <sys/uio.h>
 
-#include "engine/wire/wire.h"
+#include "engine/roce/roce.h"
 #include "net.h"
 
 #define SIM_GUARD 512u

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "engine/engine.h"
-#include "io/wire.h"
+#include "engine/local/local.h"
+#include "path/roce/roce.h"
 #include "util/guard.h"
 
 #define MTU 1024u

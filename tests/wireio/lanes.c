@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "engine/engine.h"
-#include "io/wire.h"
+#include "engine/local/local.h"
+#include "path/roce/roce.h"
 
 #define COUNTED(name) atomic_load(&vb_counters.name)
 #define PACKETS 20u

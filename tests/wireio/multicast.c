@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 
 #include "core/device.h"
-#include "engine/engine.h"
-#include "io/wire.h"
+#include "engine/local/local.h"
+#include "path/roce/roce.h"
 
 #define COUNTED(name) atomic_load(&vb_counters.name)
 

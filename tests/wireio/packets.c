@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "engine/engine.h"
-#include "io/wire.h"
+#include "engine/local/local.h"
+#include "path/roce/roce.h"
 
 static struct stranger s;
 static struct came c;

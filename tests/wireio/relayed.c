@@ -1,5 +1,5 @@
 // relayed.c - the channel of a program whose lane is relayed to it, when it ends, and a lane that cannot be opened
-// follows: src/io/wire.h; verbena-broker(8), "Users"
+// follows: src/path/roce/roce.h; verbena-broker(8), "Users"
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
 
@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "engine/engine.h"
-#include "io/wire.h"
+#include "engine/local/local.h"
+#include "path/roce/roce.h"
 
 static bool no_memory;
 

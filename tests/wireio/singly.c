@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "engine/engine.h"
-#include "io/wire.h"
+#include "engine/local/local.h"
+#include "path/roce/roce.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

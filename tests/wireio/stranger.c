@@ -16,7 +16,7 @@
 #include "../frame/reference.h"
 #include "../leave_network.h"
 #include "frame/net.h"
-#include "io/wire.h"
+#include "path/roce/roce.h"
 
 #define HERE4 "127.0.0.1"
 #define ALSO4 "127.0.0.9"
@@ -144,7 +144,7 @@ void stranger_meet_at(struct stranger *s, const struct conf *c, const char *devi
 
 	memcpy(it.gid.raw, s->there, 16);
 	link_to(&s->l, &it);
-	/* a broker may be silent for long on a busy machine: then io/way.c goes on looking */
+	/* a broker may be silent for long on a busy machine: then path/unresolved.c goes on looking */
 	WAIT_FOR(*(struct vb_wire_path *volatile *)&vb_qp(s->l.qp)->wire);
 	listen_there(s);
 }

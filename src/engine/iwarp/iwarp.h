@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 
 #include "engine/iwarp/stats.h"
-#include "engine/wire/wire.h" /* work requests, receipts, statuses, rights: the same for both wires */
+#include "engine/roce/roce.h" /* work requests, receipts, statuses, rights: the same for both wires */
 
 #define VB_IW_PIECES 40       /* pieces of memory that one call of ops may give */
 #define VB_IW_DIRECT_MIN 4096 /* payload of an FPDU from here on is received in place */

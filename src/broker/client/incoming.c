@@ -1,0 +1,128 @@
+// incoming.c - messages from the broker: read from the socket, checked, and their descriptors handed over or closed
+// follows: broker/proto/proto.h; unix(7) (SCM_RIGHTS)
+// SPDX-License-Identifier: MIT
+#include "broker/client/incoming.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "broker/proto/runtime.h"
+#include "util/log.h"
+
+void vb_incoming_close(struct vb_incoming *in)
+{
+	for (int i = 0; i < in->nfds; i++)
+		close(in->fds[i]);
+	in->nfds = 0;
+}
+
+int vb_incoming_receive(int sock, struct vb_incoming *in)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = in->bytes, .iov_len = sizeof(in->bytes)};
+	struct msghdr mh = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+
+	ssize_t n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0 && errno == ECONNRESET) /* told once, before what was sent ahead of it: an ERROR perhaps */
+		n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	in->nfds = 0;
+	in->fds_cut = mh.msg_flags & MSG_CTRUNC;
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
+		in->nfds = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(in->fds, CMSG_DATA(cm), (size_t)in->nfds * sizeof(int));
+	}
+	if (n < (ssize_t)sizeof(in->head) || in->head.len != n || (mh.msg_flags & MSG_TRUNC)) {
+		vb_incoming_close(in);
+		return -1;
+	}
+	return 1;
+}
+
+static bool is_peer(const struct vb_incoming *in)
+{
+	const struct vb_msg_meet_reply *m = &in->peer;
+
+	if (in->head.len != sizeof(*m))
+		return false;
+	return m->err || (m->lane > 0 && m->lane < VB_LANE_COUNT && m->incarnation);
+}
+
+static void peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	const struct vb_msg_meet_reply *m = &in->peer;
+	bool reply = in->head.type == VB_MSG_MEET_REPLY;
+
+	if (m->err || in->fds_cut || in->nfds != 4) {
+		vb_incoming_close(in);
+		if (reply)
+			ops->meet_reply(arg, m->tag, m->err ? m->err : EMFILE, NULL);
+		else
+			vb_log(VB_LOG_WARN, "broker: no descriptors left for a peer that met us");
+		return;
+	}
+	struct vb_peer_info info = {
+		.proc_id = m->lane, .incarnation = m->incarnation, .uid = m->uid,
+		.pid = vb_pidfd_pid(in->fds[3]),
+		.seg_fd = in->fds[0], .bell_fd = in->fds[1], .wake_fd = in->fds[2], .pid_fd = in->fds[3],
+	};
+	if (reply)
+		ops->meet_reply(arg, m->tag, 0, &info);
+	else
+		ops->introduced(arg, &info);
+}
+
+bool vb_incoming_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	if (!is_peer(in))
+		return false;
+	peer(in, ops, arg);
+	return true;
+}
+
+static bool is_wire(const struct vb_incoming *in)
+{
+	const struct vb_msg_wire_reply *m = &in->wire;
+
+	if (in->head.len != sizeof(*m) || m->err < 0)
+		return false;
+	return m->err || (m->nlanes > 0 && m->nlanes <= VB_LANE_COUNT);
+}
+
+static void wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	const struct vb_msg_wire_reply *m = &in->wire;
+	struct vb_wire_grant g = {.err = m->err, .lane_fd = -1, .lifeline_fd = -1, .relayed = m->relayed};
+
+	if (!g.err && (in->fds_cut || in->nfds != (m->relayed ? 1 : 2)))
+		g.err = EMFILE;
+	if (g.err || !ops->wire_reply)
+		vb_incoming_close(in);
+	if (!ops->wire_reply)
+		return;
+	if (g.err) {
+		g.holder_known = g.err == EADDRINUSE && m->holder_known;
+		g.holder_uid = m->holder_uid;
+	} else {
+		g.lane_fd = in->fds[0];
+		g.lifeline_fd = m->relayed ? -1 : in->fds[1];
+		g.nlanes = m->nlanes;
+	}
+	ops->wire_reply(arg, &g);
+}
+
+bool vb_incoming_wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+{
+	if (!is_wire(in))
+		return false;
+	wire(in, ops, arg);
+	return true;
+}

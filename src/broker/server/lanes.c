@@ -1,0 +1,309 @@
+// lanes.c - the group of sockets on UDP port 4791
+// follows: design "Receiving on UDP 4791 in several processes"; IBA 9.2 (BTH), RoCEv2 annex A17.4; socket(7), udp(7)
+// SPDX-License-Identifier: MIT
+#include "broker/server/lanes.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/env.h"
+
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11
+#endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
+#define BTH_QPN_WORD 4              /* offset of the word whose low 24 bits are the destination QP */
+#define RECEIVE_BUFFER (4 << 20)
+#define MAX_STALE (1 << 20)         /* datagrams thrown away at a time: more than any buffer holds */
+#define FEWEST 2                    /* the broker's, and one that all programs share; */
+#define FEWEST_SPLIT 4              /* … of its own user, and two for the programs of others */
+#define PORT_TRIES 150              /* 2 ms each: a program that is just ending closes its descriptors one after the other */
+
+/* ---- one socket ---- */
+
+static void set(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof(value)); /* without it, too, datagrams arrive */
+}
+
+static void set_options(int fd, int family)
+{
+	set(fd, SOL_UDP, UDP_GRO, 1);
+	set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+	set(fd, IPPROTO_IP, IP_RECVTTL, 1);
+	set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+	if (family != AF_INET6) {
+		set(fd, IPPROTO_IP, IP_PKTINFO, 1);
+		return;
+	}
+	set(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1); /* Linux's software RoCE sends no checksum */
+	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* of IPv4's datagrams, too */
+	set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+	set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+	set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1); /* a datagram shows its whole header */
+	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+}
+
+static int bind_port(int fd, int family)
+{
+	struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(VB_ROCE_PORT)};
+	struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT)};
+
+	if (family == AF_INET6)
+		return bind(fd, (struct sockaddr *)&any6, sizeof(any6)) ? errno : 0;
+	return bind(fd, (struct sockaddr *)&any4, sizeof(any4)) ? errno : 0;
+}
+
+static int make_socket(int family, int *out)
+{
+	int off = 0, fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP);
+
+	if (fd < 0)
+		return errno;
+	/* a kernel's default may be otherwise, and then half of the addresses would be missing */
+	if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off))) {
+		int err = errno;
+		close(fd);
+		return err;
+	}
+	*out = fd;
+	return 0;
+}
+
+static int shut(int fd)
+{
+	struct sock_filter drop[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+	struct sock_fprog prog = {.len = 1, .filter = drop};
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) ? errno : 0;
+}
+
+static void drain(int fd)
+{
+	char byte;
+
+	for (int i = 0; i < MAX_STALE; i++)
+		if (recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EBADF))
+			return;
+}
+
+static void set_receive_buffer(int fd)
+{
+	int size = RECEIVE_BUFFER;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
+		set(fd, SOL_SOCKET, SO_RCVBUF, size);
+}
+
+/* ---- the group ---- */
+
+/*
+ * The first socket binds alone, without SO_REUSEPORT: so a group of this user that is there already, or is being made, is
+ * told from a free port, and no two groups become one. The others join it.
+ */
+static int add_socket(struct vb_lane_group *g, int family)
+{
+	int fd = -1, one = 1, err = make_socket(family, &fd);
+
+	if (err)
+		return err;
+	set_options(fd, family);
+	set_receive_buffer(fd);
+	err = shut(fd);
+	if (!err && g->n && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
+		err = errno;
+	if (!err)
+		err = bind_port(fd, family);
+	if (!err && !g->n && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
+		err = errno;
+	if (err) {
+		close(fd);
+		return err;
+	}
+	g->shut[g->n] = true;
+	g->fd[g->n++] = fd;
+	return 0;
+}
+
+static int add_first(struct vb_lane_group *g, int *family)
+{
+	static const int families[] = {AF_INET6, AF_INET};
+	int err = EAFNOSUPPORT;
+
+	for (int i = 0; i < 2; i++) {
+		*family = families[i];
+		err = add_socket(g, *family);
+		if (!err || err == EADDRINUSE || err == EMFILE || err == ENFILE)
+			return err;
+	}
+	return err;
+}
+
+static int wait_for_port(struct vb_lane_group *g, int *family)
+{
+	struct timespec pause = {.tv_nsec = 2000000};
+	int err = add_first(g, family);
+
+	for (int i = 0; err == EADDRINUSE && i < PORT_TRIES; i++) {
+		nanosleep(&pause, NULL);
+		err = add_first(g, family);
+	}
+	return err;
+}
+
+/*
+ * Lane 0 is the broker's, which hands nothing on: it shares its socket with nobody. Where sockets are fewer than lanes,
+ * a group that serves several users has one half of them for its own user's programs and one for those that are relayed
+ * to. attach_choice() says the same.
+ */
+uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
+{
+	uint32_t half = g->n / 2;
+
+	if (g->n == VB_LANE_COUNT || !lane)
+		return lane;
+	if (!g->split)
+		return 1 + (lane - 1) % (g->n - 1);
+	return lane < VB_FOREIGN_LANES ? 1 + (lane - 1) % (half - 1) : half + lane % half;
+}
+
+/* The program sees the datagram from the BTH on. One that is too short ends it with 0, which is lane 0. */
+static int attach_choice(const struct vb_lane_group *g)
+{
+	uint32_t own = g->split ? g->n / 2 - 1 : g->n - 1, half = g->n / 2;
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1, 0, 7), /* no division */
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->split ? VB_FOREIGN_LANES : VB_LANE_COUNT, 4, 0),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, own),
+		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, half),
+		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, half),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+	};
+	struct sock_fprog prog = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+
+	return setsockopt(g->fd[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &prog, sizeof(prog)) ? errno : 0;
+}
+
+/* The first socket is there. */
+static int make_group(struct vb_lane_group *g, int family, uint32_t n)
+{
+	int err = 0;
+
+	while (!err && g->n < n)
+		err = add_socket(g, family);
+	return err ? err : attach_choice(g);
+}
+
+static void shrink(struct vb_lane_group *g, uint32_t n)
+{
+	while (g->n > n)
+		close(g->fd[--g->n]);
+}
+
+/* VERBENA_LANES: fewer sockets than programs, which then share and hand packets on. A power of two. */
+static uint32_t wanted(bool split)
+{
+	const char *text = vb_env("VERBENA_LANES");
+	long n = text ? strtol(text, NULL, 10) : 0;
+
+	if (n < FEWEST || n > VB_LANE_COUNT || (n & (n - 1)))
+		return VB_LANE_COUNT;
+	return split && n < FEWEST_SPLIT ? FEWEST_SPLIT : (uint32_t)n;
+}
+
+int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+	bool split = geteuid() == 0;
+	uint32_t n = wanted(split);
+	int family, err;
+
+	*g = (struct vb_lane_group){.split = split};
+	getrlimit(RLIMIT_NOFILE, &lim);
+	while (n > VB_MIN_LANE_SOCKETS && lim.rlim_cur < n + (rlim_t)spare)
+		n /= 2;
+	err = wait_for_port(g, &family);
+	if (err)
+		return err;
+	/* the limit says nothing of what is open already. The first socket stays: nobody else gets the port meanwhile */
+	do {
+		shrink(g, 1);
+		err = make_group(g, family, n);
+	} while ((err == EMFILE || err == ENFILE) && (n /= 2) >= VB_MIN_LANE_SOCKETS);
+	if (err)
+		vb_lanes_close(g);
+	return err;
+}
+
+void vb_lanes_close(struct vb_lane_group *g)
+{
+	shrink(g, 0);
+}
+
+/* Does a lane of the other kind have this socket? A relayed one must not share with a program that reads it. */
+static bool serves_others(const struct vb_lane_group *g, uint32_t i, bool relayed)
+{
+	const struct vb_lane_set *set = relayed ? &g->given : &g->relayed;
+
+	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++)
+		if (vb_lane_set_has(set, lane) && vb_lanes_socket(g, lane) == i && (!relayed || !vb_lane_set_has(&g->relayed, lane)))
+			return true;
+	return false;
+}
+
+int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed)
+{
+	uint32_t i = vb_lanes_socket(g, lane);
+	int unused = 0;
+
+	if (lane && g->n < VB_LANE_COUNT && (serves_others(g, i, relayed) || (relayed && lane < VB_FOREIGN_LANES)))
+		return -1;
+	if (g->shut[i]) {
+		drain(g->fd[i]);
+		setsockopt(g->fd[i], SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+		g->shut[i] = false;
+	}
+	vb_lane_set_add(&g->given, lane);
+	if (relayed)
+		vb_lane_set_add(&g->relayed, lane);
+	else
+		vb_lane_set_remove(&g->relayed, lane);
+	return g->fd[i];
+}
+
+void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
+{
+	uint32_t i = vb_lanes_socket(g, lane);
+
+	vb_lane_set_remove(&g->given, lane);
+	vb_lane_set_remove(&g->relayed, lane);
+	for (uint32_t other = 0; other < VB_LANE_COUNT; other++)
+		if (vb_lane_set_has(&g->given, other) && vb_lanes_socket(g, other) == i)
+			return;
+	g->shut[i] = !shut(g->fd[i]);
+	drain(g->fd[i]);
+}

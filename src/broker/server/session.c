@@ -1,0 +1,599 @@
+// session.c - one connected program: its descriptors, what waits to be sent to it, its end
+// follows: unix(7), pidfd_open(2)
+// SPDX-License-Identifier: MIT
+#include "broker/server/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "broker/server/discard.h"
+#include "broker/server/take.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#define READS_PER_TURN 16 /* one program's messages before others have theirs */
+
+/* ---- opening ---- */
+
+static int peer_pidfd(int sock, pid_t pid)
+{
+	int fd = -1;
+	socklen_t len = sizeof(fd);
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len))
+		return fd;
+	if (errno != ENOPROTOOPT || pid <= 0) /* the peer is gone, or cannot be named before Linux 6.5 */
+		return -1;
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return fd;
+}
+
+static bool is_served(uid_t uid)
+{
+	return (geteuid() == 0 || geteuid() == uid) && vb_uid_is_known(uid);
+}
+
+static uint32_t pending_of(const struct vb_broker *b, uid_t uid)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
+		n += b->sessions[i] && !b->sessions[i]->lane && b->sessions[i]->uid == uid;
+	return n;
+}
+
+static void close_oldest_pending(struct vb_broker *b, uid_t uid)
+{
+	struct vb_session *oldest = NULL;
+
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++) {
+		struct vb_session *s = b->sessions[i];
+		if (s && !s->lane && s->uid == uid && (!oldest || s->deadline < oldest->deadline))
+			oldest = s;
+	}
+	if (oldest)
+		vb_session_close(b, oldest, false);
+}
+
+static uid_t uid_of_most_pending(const struct vb_broker *b)
+{
+	uint32_t most = 0;
+	uid_t uid = 0;
+
+	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++) {
+		if (!b->sessions[i] || b->sessions[i]->lane)
+			continue;
+		uint32_t n = pending_of(b, b->sessions[i]->uid);
+		if (n > most) {
+			most = n;
+			uid = b->sessions[i]->uid;
+		}
+	}
+	return uid;
+}
+
+/* Who connects and says nothing is in the way of his own programs first. */
+static void make_room(struct vb_broker *b, const struct vb_session *s)
+{
+	if (s->foreign && pending_of(b, s->uid) >= VB_MAX_PENDING_EACH)
+		close_oldest_pending(b, s->uid);
+	if (b->npending >= VB_MAX_PENDING)
+		close_oldest_pending(b, uid_of_most_pending(b));
+}
+
+static int add(struct vb_broker *b, struct vb_session *s)
+{
+	make_room(b, s);
+	for (s->slot = 0; s->slot < VB_MAX_SESSIONS && b->sessions[s->slot]; s->slot++)
+		;
+	if (s->slot == VB_MAX_SESSIONS)
+		return ENOSPC;
+	s->gen = ++b->generation;
+	s->interest = EPOLLIN;
+	int err = vb_broker_watch(b, s->sock, s->interest, VB_SRC_SOCK, s->slot, s->gen);
+	if (err)
+		return err;
+	err = vb_broker_watch(b, s->pid_fd, EPOLLIN, VB_SRC_PID, s->slot, s->gen);
+	if (err) {
+		epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, s->sock, NULL);
+		return err;
+	}
+	b->sessions[s->slot] = s;
+	b->nsessions++;
+	b->npending++;
+	return 0;
+}
+
+/* Its end of everything. What a program of ours sent is closed here; with others' there is no telling how long that takes. */
+static void let_go(const struct vb_session *s)
+{
+	const int fds[] = {s->sock, s->pid_fd, s->fds[0], s->fds[1], s->fds[2]};
+
+	if (s->foreign) {
+		vb_discard(fds, sizeof(fds) / sizeof(fds[0]));
+		return;
+	}
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
+{
+	struct vb_session *s = calloc(1, sizeof(*s));
+	struct ucred cred = {0};
+	socklen_t len = sizeof(cred);
+	int err = 0, small;
+
+	if (!s) {
+		vb_discard(&sock, 1);
+		return ENOMEM;
+	}
+	s->sock = sock;
+	s->pid_fd = s->fds[0] = s->fds[1] = s->fds[2] = -1;
+	s->deadline = vb_broker_now_ms() + VB_PENDING_MS;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		err = errno;
+	s->uid = cred.uid;
+	s->pid = cred.pid;
+	s->foreign = s->uid != geteuid();
+	small = s->foreign ? VB_SEND_BUFFER_OTHERS : VB_SEND_BUFFER;
+	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	if (!err && !is_served(s->uid)) {
+		vb_session_refuse(b, s, EACCES, "this broker serves another user");
+		err = EACCES;
+	}
+	if (!err) {
+		s->pid_fd = peer_pidfd(sock, s->pid);
+		err = s->pid_fd < 0 ? ESRCH : add(b, s);
+	}
+	if (err) {
+		let_go(s);
+		free(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+/* ---- its end ---- */
+
+/* The file description of a pidfd is shared with peers: closing ours would not take it out of the epoll set. */
+static void unwatch(struct vb_broker *b, int fd)
+{
+	if (fd >= 0)
+		epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void unwatch_and_close(struct vb_broker *b, int *fd)
+{
+	unwatch(b, *fd);
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void vb_lane_release(struct vb_broker *b, uint32_t lane)
+{
+	int64_t now = vb_broker_now_ms();
+
+	unwatch_and_close(b, &b->reserved[lane].pid_fd);
+	b->holder[lane] = NULL;
+	vb_state_clear(&b->state, lane);
+	vb_hold_take_back(&b->hold, lane);
+	vb_table_free(&b->table, lane, now);
+	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
+		if (b->holder[i])
+			vb_lane_set_remove(&b->holder[i]->introduce, lane);
+	vb_parked_retry(b, lane);
+}
+
+void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
+{
+	b->sessions[s->slot] = NULL;
+	b->nsessions--;
+	vb_gsi_leave(b, s);
+	if (s->lane) {
+		b->counters.deaths += died;
+		vb_parked_forget(b, s->lane);
+		vb_lane_release(b, s->lane);
+	} else {
+		b->npending--;
+	}
+	b->exit_at = 0; /* the lingering, if it was the last, is counted from here */
+	unwatch(b, s->sock);
+	unwatch(b, s->pid_fd);
+	let_go(s);
+	free(s);
+}
+
+/* ---- sending ---- */
+
+static struct vb_msg_head head_of(uint8_t type, size_t len)
+{
+	return (struct vb_msg_head){.type = type, .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+}
+
+/*
+ * The kernel bounds the descriptors that one user has sent and others have not taken, and it is the broker's user who sends: programs
+ * of others that do not read would use up what his have. So such a program has no more than two messages with descriptors under
+ * way: what it has not read has to be a quarter of its small buffer, which is one message.
+ */
+static bool has_read(const struct vb_session *s)
+{
+	struct pollfd p = {.fd = s->sock, .events = POLLOUT};
+
+	return !s->foreign || poll(&p, 1, 0) != 0;
+}
+
+int vb_session_send(struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)msg, .iov_len = len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (nfds && !has_read(s))
+		return EAGAIN;
+	if (nfds) {
+		mh.msg_control = control.buf;
+		mh.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)nfds);
+		struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)nfds);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)nfds);
+	}
+	if (sendmsg(s->sock, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return 0;
+	switch (errno) {
+	case EAGAIN:
+	case EINTR:
+		return EAGAIN;
+	case ETOOMANYREFS:
+	case ENOBUFS:
+	case ENOMEM:
+		return ETOOMANYREFS;
+	default:
+		return EPIPE;
+	}
+}
+
+void vb_session_refuse(struct vb_broker *b, struct vb_session *s, int err, const char *text)
+{
+	struct vb_msg_error m = {.head = head_of(VB_MSG_ERROR, sizeof(m)), .err = err};
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	if (err == EBADMSG)
+		b->counters.bad_messages++;
+	else
+		b->counters.refused++;
+	vb_session_send(s, &m, sizeof(m), NULL, 0);
+}
+
+static int send_attached(struct vb_broker *b, struct vb_session *s)
+{
+	const struct vb_lane *l = &b->table.lanes[s->lane];
+	struct vb_msg_attached m = {
+		.head = head_of(VB_MSG_ATTACHED, sizeof(m)),
+		.lane = s->lane, .incarnation = l->incarnation,
+	};
+	int err = vb_session_send(s, &m, sizeof(m), NULL, 0);
+
+	if (!err)
+		s->attached_due = false;
+	return err;
+}
+
+static int send_peer(struct vb_broker *b, struct vb_session *s, uint8_t type, uint64_t tag, uint32_t lane)
+{
+	const struct vb_session *peer = b->holder[lane];
+	const int fds[4] = {peer->fds[VB_FD_SEG], peer->fds[VB_FD_BELL], peer->fds[VB_FD_WAKE], peer->pid_fd};
+	struct vb_msg_meet_reply m = {
+		.head = head_of(type, sizeof(m)), .tag = tag, .lane = lane,
+		.incarnation = b->table.lanes[lane].incarnation, .uid = peer->uid,
+	};
+
+	return vb_session_send(s, &m, sizeof(m), fds, 4);
+}
+
+static int send_answer(struct vb_broker *b, struct vb_session *s)
+{
+	const struct vb_answer *a = &s->answers[0];
+	int err = a->err;
+
+	if (!err && (!b->holder[a->lane] || b->table.lanes[a->lane].incarnation != a->incarnation))
+		err = ENOENT;
+	if (err) {
+		struct vb_msg_meet_reply m = {.head = head_of(VB_MSG_MEET_REPLY, sizeof(m)), .tag = a->tag, .err = err};
+		err = vb_session_send(s, &m, sizeof(m), NULL, 0);
+	} else {
+		err = send_peer(b, s, VB_MSG_MEET_REPLY, a->tag, a->lane);
+	}
+	if (!err)
+		memmove(&s->answers[0], &s->answers[1], --s->nanswers * sizeof(s->answers[0]));
+	return err;
+}
+
+static int send_introduction(struct vb_broker *b, struct vb_session *s, uint32_t lane)
+{
+	int err = send_peer(b, s, VB_MSG_INTRODUCED, 0, lane);
+
+	if (!err) {
+		vb_lane_set_remove(&s->introduce, lane);
+		b->counters.introductions++;
+	}
+	return err;
+}
+
+static int send_wire(struct vb_broker *b, struct vb_session *s)
+{
+	struct vb_holder holder;
+
+	if (!has_read(s)) /* before the keeper is asked for what could not be sent */
+		return EAGAIN;
+	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, &fds[0], &holder);
+	struct vb_msg_wire_reply m = {
+		.head = head_of(VB_MSG_WIRE_REPLY, sizeof(m)), .err = err, .nlanes = err ? 0 : b->hold.n,
+		.holder_uid = holder.uid, .holder_known = holder.known, .relayed = s->foreign,
+	};
+
+	fds[1] = b->hold.lifeline;
+	int sent = vb_session_send(s, &m, sizeof(m), fds, err ? 0 : s->foreign ? 1 : 2);
+	if (!err) {
+		close(fds[0]);
+		vb_gsi_on_port(b);
+	}
+	if (!sent)
+		s->wire_due = false;
+	return sent;
+}
+
+static void read_comm(pid_t pid, char out[16])
+{
+	char path[64];
+
+	memset(out, 0, 16);
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	FILE *f = pid > 0 ? fopen(path, "re") : NULL;
+	if (!f)
+		return;
+	if (fgets(out, 16, f))
+		out[strcspn(out, "\n")] = 0;
+	fclose(f);
+}
+
+static int send_status(struct vb_broker *b, struct vb_session *s)
+{
+	struct vb_msg_status_part m = {0};
+	uint32_t lane = s->status_next;
+
+	for (; lane < VB_LANE_COUNT && m.n < VB_STATUS_CHUNK; lane++) {
+		const struct vb_lane *l = &b->table.lanes[lane];
+		const struct vb_session *holder = b->holder[lane];
+		if (l->state == VB_LANE_FREE || (s->uid != 0 && s->uid != l->uid))
+			continue;
+		struct vb_status_lane *o = &m.lanes[m.n++];
+		*o = (struct vb_status_lane){
+			.lane = lane, .uid = l->uid, .ngids = (uint16_t)l->ngids,
+			.pid = holder ? holder->pid : vb_pidfd_pid(b->reserved[lane].pid_fd),
+			.reserved = l->state == VB_LANE_RESERVED,
+		};
+		read_comm(o->pid, o->comm);
+	}
+	if (m.n) {
+		size_t len = offsetof(struct vb_msg_status_part, lanes) + m.n * sizeof(m.lanes[0]);
+		m.head = head_of(VB_MSG_STATUS_PART, len);
+		int err = vb_session_send(s, &m, len, NULL, 0);
+		if (!err)
+			s->status_next = lane;
+		return err;
+	}
+	struct vb_msg_status_end end = b->counters;
+	end.head = head_of(VB_MSG_STATUS_END, sizeof(end));
+	int err = vb_session_send(s, &end, sizeof(end), NULL, 0);
+	if (!err)
+		s->status_next = 0;
+	return err;
+}
+
+static bool has_output(const struct vb_session *s)
+{
+	return s->attached_due || s->wire_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce) ||
+	       vb_gsi_waiting(s);
+}
+
+static int send_next(struct vb_broker *b, struct vb_session *s)
+{
+	if (s->attached_due)
+		return send_attached(b, s);
+	if (s->wire_due)
+		return send_wire(b, s);
+	if (s->nanswers)
+		return send_answer(b, s);
+	if (s->status_next)
+		return send_status(b, s);
+	uint32_t lane = vb_lane_set_any(&s->introduce);
+	return lane ? send_introduction(b, s, lane) : vb_gsi_send_next(s);
+}
+
+static void break_off(struct vb_session *s)
+{
+	shutdown(s->sock, SHUT_RDWR); /* its own event closes it: others may be walking over it now */
+	s->attached_due = s->wire_due = false;
+	s->nanswers = s->status_next = 0;
+	memset(&s->introduce, 0, sizeof(s->introduce));
+}
+
+void vb_session_flush(struct vb_broker *b, struct vb_session *s)
+{
+	uint32_t want = 0;
+
+	while (has_output(s) && !s->stalled) {
+		int err = send_next(b, s);
+		if (!err)
+			continue;
+		if (err == ETOOMANYREFS) {
+			s->stalled = true;
+			vb_broker_stall(b);
+		} else if (err == EAGAIN) {
+			want |= EPOLLOUT;
+		} else {
+			break_off(s);
+		}
+		break;
+	}
+	if (s->nanswers < VB_MAX_ANSWERS && !s->status_next && !vb_gsi_is_full(s))
+		want |= EPOLLIN;
+	if (want == s->interest)
+		return;
+	struct epoll_event ev = {.events = want,
+		.data.u64 = (uint64_t)VB_SRC_SOCK << 56 | (uint64_t)s->slot << 32 | s->gen};
+	if (!epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, s->sock, &ev))
+		s->interest = want;
+}
+
+/* ---- receiving ---- */
+
+/* All that came, in an array that has room for as many as can. */
+static int take_fds(struct msghdr *mh, int fds[VB_FDS_PER_MESSAGE])
+{
+	int n = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		int got = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		if (got > VB_FDS_PER_MESSAGE - n)
+			got = VB_FDS_PER_MESSAGE - n;
+		memcpy(fds + n, CMSG_DATA(c), (size_t)got * sizeof(int));
+		n += got;
+	}
+	return n;
+}
+
+/* Of programs of other users only those get here that are of the right kinds: broker/server/take.h. */
+void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds)
+{
+	if (s->foreign && nfds)
+		vb_discard(fds, nfds);
+	for (int i = 0; !s->foreign && i < nfds; i++)
+		close(fds[i]);
+}
+
+static bool cut(struct vb_broker *b, struct vb_session *s, int flags)
+{
+	if (flags & MSG_TRUNC)
+		vb_session_refuse(b, s, EBADMSG, "message too long");
+	else /* cut where there is room: we have no more */
+		vb_session_refuse(b, s, EAGAIN, "the broker has no descriptor left: again later");
+	return false;
+}
+
+/* One message of a program of our user's. False: the session is over. */
+static bool read_own(struct vb_broker *b, struct vb_session *s, char *msg, bool *more)
+{
+	static _Thread_local union {
+		char buf[CMSG_SPACE(sizeof(int) * VB_FDS_PER_MESSAGE)];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = msg, .iov_len = VB_MAX_MSG};
+	struct msghdr mh = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	int fds[VB_FDS_PER_MESSAGE];
+
+	ssize_t n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0) {
+		*more = false;
+		return errno == EAGAIN || errno == EINTR;
+	}
+	int nfds = take_fds(&mh, fds);
+	bool whole = n > 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+
+	if (!whole)
+		vb_session_drop_fds(s, fds, nfds);
+	if (!whole)
+		return n > 0 && cut(b, s, mh.msg_flags);
+	return vb_session_handle(b, s, msg, (size_t)n, fds, nfds);
+}
+
+static bool take_attach(struct vb_broker *b, struct vb_session *s, char *msg)
+{
+	const char *wrong = NULL;
+	size_t len = 0;
+	int fds[3], err = vb_take_attach(s->uid, s->sock, msg, VB_MAX_MSG, &len, fds, &wrong);
+
+	if (err == EAGAIN)
+		vb_session_refuse(b, s, EAGAIN, "the broker has no room for descriptors: again later");
+	else if (err)
+		vb_session_refuse(b, s, EBADMSG, "message too long, or not three descriptors");
+	else if (wrong)
+		vb_session_refuse(b, s, EBADF, wrong);
+	return !err && !wrong && vb_session_handle(b, s, msg, len, fds, 3);
+}
+
+/*
+ * Another user's message is looked at before it is taken: with descriptors that nobody asked for it stays in the socket, which
+ * is discarded with what is in it. To look brings no descriptor, and MSG_CTRUNC tells that there are some.
+ */
+static bool read_foreign(struct vb_broker *b, struct vb_session *s, char *msg, bool *more)
+{
+	struct iovec iov = {.iov_base = msg, .iov_len = VB_MAX_MSG};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_PEEK);
+
+	if (n < 0 && errno == ECONNRESET) /* told once, ahead of its last words */
+		n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_PEEK);
+	if (n <= 0) {
+		*more = false;
+		return n < 0 && (errno == EAGAIN || errno == EINTR);
+	}
+	if (mh.msg_flags & MSG_CTRUNC) {
+		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && !b->takes_left) { /* it is told again */
+			*more = false;
+			return true;
+		}
+		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && b->takes_left--)
+			return take_attach(b, s, msg);
+		vb_session_refuse(b, s, EBADMSG, "descriptors that nobody asked for");
+		return false;
+	}
+	if (mh.msg_flags & MSG_TRUNC)
+		return cut(b, s, mh.msg_flags);
+	/* the same message, which has no descriptors */
+	if (recv(s->sock, msg, VB_MAX_MSG, MSG_DONTWAIT) != n)
+		return false;
+	return vb_session_handle(b, s, msg, (size_t)n, NULL, 0);
+}
+
+/* False: the session is over. */
+static bool read_one(struct vb_broker *b, struct vb_session *s, bool *more)
+{
+	static _Thread_local char msg[VB_MAX_MSG]; /* in a program the stack of our thread is small */
+
+	return s->foreign ? read_foreign(b, s, msg, more) : read_own(b, s, msg, more);
+}
+
+void vb_session_readable(struct vb_broker *b, struct vb_session *s)
+{
+	bool more = true;
+
+	for (int i = 0; more && i < READS_PER_TURN && (s->interest & EPOLLIN); i++) {
+		if (!read_one(b, s, &more)) {
+			vb_session_close(b, s, !s->detached);
+			return;
+		}
+		vb_session_flush(b, s);
+	}
+}

@@ -1,0 +1,15 @@
+// active.h - the queue pairs that the completer looks after
+// follows: ARCHITECTURE.md, "Progress"
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_ACTIVE_H
+#define VB_CORE_ACTIVE_H
+
+#include "core/node.h"
+
+/* Takes newly active QPs into node->active. Under progress. */
+void vb_active_collect(struct vb_node *node);
+void vb_active_remove(struct vb_qp *qp);
+/* Called by the sending side: puts the QP before the completer. Under sq_lock. */
+void vb_active_add(struct vb_qp *qp);
+
+#endif

@@ -1,0 +1,112 @@
+// buffer.c - the program's buffers: looked up, read and stored with guarded copies
+// follows: IBA volume 1, 10.6.3 (access), 10.7.3 (scatter, gather)
+// SPDX-License-Identifier: MIT
+#include "core/buffer.h"
+
+#include "core/mr.h"
+#include "core/pd.h"
+#include "core/sq.h"
+#include "util/guard.h"
+
+/* The owner's entry for key, copied consistently; false when there is none or it is being changed. */
+bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
+{
+	struct vb_mr_shared *m = vb_seg_mr_of(seg, key);
+	uint64_t seq = atomic_load_explicit(&m->seq, memory_order_acquire);
+
+	if ((seq & 1) || atomic_load_explicit(&m->key, memory_order_acquire) != key || !key)
+		return false;
+	out->access = atomic_load_explicit(&m->access, memory_order_relaxed);
+	out->pd = atomic_load_explicit(&m->pd, memory_order_relaxed);
+	out->map_id = atomic_load_explicit(&m->map_id, memory_order_relaxed);
+	out->iova = atomic_load_explicit(&m->iova, memory_order_relaxed);
+	out->length = atomic_load_explicit(&m->length, memory_order_relaxed);
+	out->addr = atomic_load_explicit(&m->addr, memory_order_relaxed);
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&m->seq, memory_order_relaxed) == seq;
+}
+
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
+{
+	if (v->pd != pd || (v->access & access) != access)
+		return false;
+	if (addr < v->iova || length > v->length || addr - v->iova > v->length - length)
+		return false;
+	*va = v->addr + (addr - v->iova);
+	return true;
+}
+
+bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
+{
+	struct vb_mr_view view;
+
+	return vb_mr_read_shared(qp->node->seg, key, &view) &&
+	       vb_mr_view_allows(&view, vb_pd_id(qp->pd), addr, length, access, va);
+}
+
+int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov)
+{
+	uint32_t slot = (uint32_t)(w - qp->swqe);
+	int n = 0;
+
+	if (w->flags & IBV_SEND_INLINE) {
+		if (w->length)
+			iov[n++] = (struct iovec){qp->sinline + (size_t)slot * qp->sq_max_inline, w->length};
+		return n;
+	}
+	if (qp->type == IBV_QPT_UD && w->held) {
+		iov[0] = (struct iovec){w->held->bytes, w->length};
+		return 1;
+	}
+	for (uint32_t i = 0; i < w->num_sge; i++) {
+		const struct ibv_sge *sge = &qp->ssge[(size_t)slot * qp->sq_max_sge + i];
+		uint64_t va;
+
+		if (!sge->length)
+			continue;
+		if (!vb_mr_check_local(qp->node, vb_pd_id(qp->pd), sge->lkey, sge->addr, sge->length, access, &va))
+			return -1;
+		iov[n++] = (struct iovec){(void *)(uintptr_t)va, sge->length};
+	}
+	return n;
+}
+
+bool vb_copy_from(const struct iovec *iov, int niov, uint64_t off, void *to, uint32_t n)
+{
+	uint8_t *dst = to;
+
+	for (int i = 0; i < niov && n; i++) {
+		if (off >= iov[i].iov_len) {
+			off -= iov[i].iov_len;
+			continue;
+		}
+		uint32_t piece = iov[i].iov_len - off < n ? (uint32_t)(iov[i].iov_len - off) : n;
+
+		if (!vb_guard_copy(dst, (uint8_t *)iov[i].iov_base + off, piece))
+			return false;
+		dst += piece;
+		n -= piece;
+		off = 0;
+	}
+	return !n;
+}
+
+bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *from, uint32_t n)
+{
+	const uint8_t *src = from;
+
+	for (int i = 0; i < niov && n; i++) {
+		if (off >= iov[i].iov_len) {
+			off -= iov[i].iov_len;
+			continue;
+		}
+		uint32_t piece = iov[i].iov_len - off < n ? (uint32_t)(iov[i].iov_len - off) : n;
+
+		if (!vb_guard_copy_tail((uint8_t *)iov[i].iov_base + off, src, piece))
+			return false;
+		src += piece;
+		n -= piece;
+		off = 0;
+	}
+	return !n;
+}

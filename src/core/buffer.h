@@ -1,0 +1,28 @@
+// buffer.h - the program's buffers and regions: looked up, read and stored with guarded copies
+// follows: IBA volume 1, 10.6.3 (access), 10.7.3 (scatter, gather)
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_BUFFER_H
+#define VB_CORE_BUFFER_H
+
+#include <sys/uio.h>
+
+#include "core/node.h"
+
+/* A peer's (or our own) memory region, read once. */
+struct vb_mr_view {
+	uint32_t access, pd, map_id;
+	uint64_t iova, length, addr;
+};
+bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out);
+/* PD, rights and range, without wrap-around. *va: the owner's address. */
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
+/* Our own memory as a peer's request names it: the key is good for all of the range. */
+bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
+
+/* Resolves the local sges of w. Returns the count, or -1 (protection). iov has room for VB_MAX_SGE + 1. */
+int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov);
+/* Copies n bytes at off of a gathered message; false: the memory is not there, or ends before. */
+bool vb_copy_from(const struct iovec *iov, int niov, uint64_t off, void *dst, uint32_t n);
+bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src, uint32_t n);
+
+#endif

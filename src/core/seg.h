@@ -1,0 +1,167 @@
+// seg.h - what a process shows to its peers on the same host: one segment, by offset, written by its owner only
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#ifndef VB_CORE_SEG_H
+#define VB_CORE_SEG_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/*
+ * Every process has one memfd that it alone can write (F_SEAL_FUTURE_WRITE); its peers map it read-only. Whatever a
+ * peer shows here is hostile until checked: indices are masked, lengths compared, values read once into a local.
+ * A second, small memfd, the bell page, is writable by peers: what stands there can only cause a needless look.
+ */
+#define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
+#define VB_SEG_VERSION 3u
+
+#define VB_LANES 1024u           /* processes of one host; lane 0 is the broker's */
+#define VB_LANE_SHIFT 14         /* a QP number is lane | index */
+#define VB_LANE_QPS (1u << VB_LANE_SHIFT)
+#define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
+#define VB_QP_LANE(qpn) (((qpn) >> VB_LANE_SHIFT) & (VB_LANES - 1))
+#define VB_SEG_MRS (1u << 18)
+#define VB_KEY_TAG_BITS 14 /* of a memory key; the upper 18 are its slot: core/key.h */
+#define VB_KEY_SLOT(key) ((key) >> VB_KEY_TAG_BITS)
+
+#define VB_RING_BYTES (256u << 10) /* data of one ring; a power of two */
+#define VB_LINE 64u
+
+/* What other processes may read of a memory region. key == 0: no region. Written under the owner's MR lock. */
+struct vb_mr_shared {
+	_Atomic uint32_t key;    /* the rkey (lkey is the same number) */
+	_Atomic uint32_t access; /* IBV_ACCESS_* that hold remotely */
+	_Atomic uint32_t pd;     /* protection domain id, unique in the owner */
+	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping a peer may ask for (io/direct.c) */
+	_Atomic uint64_t iova;   /* first address as peers name it */
+	_Atomic uint64_t length;
+	_Atomic uint64_t addr;   /* the owner's virtual address of iova */
+	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
+	uint64_t reserved[2];
+};
+
+/* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */
+enum vb_nak_code {
+	VB_NAK_NONE,
+	VB_NAK_RNR,        /* IBA 9.7.5.2.8 */
+	VB_NAK_INV_REQ,    /* invalid request */
+	VB_NAK_ACCESS,     /* remote access error */
+	VB_NAK_OP,         /* remote operational error */
+	VB_NAK_SOURCE,     /* the requester's own memory was not there when it was fetched: its local error */
+};
+
+#define VB_RD_ATOM_SLOTS 16u
+
+/* What peers may read of a queue pair. Line 0 changes with ibv_modify_qp, the others with progress. */
+struct vb_qp_shared {
+	_Atomic uint32_t gen;      /* changes each time the QP leaves RESET or is destroyed; odd: may receive (RTR..SQE) */
+	_Atomic uint32_t qpn;
+	_Atomic uint32_t type;     /* enum ibv_qp_type */
+	_Atomic uint32_t access;   /* qp_access_flags */
+	_Atomic uint32_t pd;
+	_Atomic uint32_t dest_qpn;
+	_Atomic uint32_t dest_lane;
+	_Atomic uint32_t rq_psn;
+	_Atomic uint32_t min_rnr_timer;
+	_Atomic uint32_t max_dest_rd_atomic;
+	_Atomic uint32_t qkey;
+	uint32_t reserved0[5];
+	/* line 1: written by the responder */
+	_Atomic uint64_t acked;    /* requests executed since gen, in order */
+	_Atomic uint64_t nak;
+	_Atomic uint64_t processed; /* requests taken, in order: a read among them may still be waiting for its answer */
+	uint64_t reserved1[5];
+	/* lines 2, 3: what atomics returned, by the slot that the requester chose */
+	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
+	/* line 4: like acked, but stored at once: read only when the owner has died or left, so that the line stays its */
+	_Atomic uint64_t executed;
+	uint64_t reserved2[7];
+};
+
+/* One per peer process, indexed by the peer's lane. */
+struct vb_slot_shared {
+	/* line 0: rarely written */
+	_Atomic uint64_t peer_incarnation; /* != 0: I have mapped that peer, and watch its hazards */
+	_Atomic uint32_t hot;              /* I look at this ring (and its acknowledgements) by myself: no bell needed */
+	_Atomic uint32_t want_space;       /* I wait for room in my ring to that peer: ring my bell when you have consumed */
+	_Atomic uint32_t can_pull;         /* I can read that peer's memory: its large SENDs may come by reference */
+	uint32_t reserved0[11];
+	/* line 1: often written */
+	_Atomic uint64_t rx_head;          /* bytes of the peer's ring that I have consumed */
+	uint64_t reserved1[7];
+	/* line 2: copies in flight from me into (or out of) that peer's memory: key << 32 | qpn; 0: none */
+	_Atomic uint64_t hazard[8];
+};
+
+struct vb_seg_header {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t lane;
+	uint32_t pid;              /* as its owner sees it; informative */
+	uint64_t incarnation;
+	uint64_t self;             /* the owner's address of this header: process_vm_readv finds the same incarnation there */
+	uint32_t fence_needed;     /* the owner has no membarrier: its peers fence after they publish */
+	_Atomic uint32_t sleeping; /* its adapter thread sleeps: who rings the bell also writes the wake descriptor */
+	uint32_t reserved0[6];
+	/* own line: a robust futex of the adapter thread. The kernel sets FUTEX_OWNER_DIED when the program exits or execs,
+	 * before its pid can be used again. */
+	_Atomic uint32_t life;
+	uint32_t reserved1[15];
+};
+
+#define VB_SEG_SLOTS_OFF 4096ull
+#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANES * 256ull)
+#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * 320ull)
+#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * 64ull)
+#define VB_SEG_QP_PLACES_OFF (VB_SEG_KEYS_OFF + VB_SEG_MRS * 4ull)
+#define VB_SEG_RINGS_OFF (VB_SEG_QP_PLACES_OFF + VB_LANE_QPS * 2ull)
+#define VB_SEG_BYTES (VB_SEG_RINGS_OFF + VB_LANES * (uint64_t)VB_RING_BYTES)
+
+_Static_assert(sizeof(struct vb_mr_shared) == 64, "one line");
+_Static_assert(sizeof(struct vb_qp_shared) == 320, "five lines");
+_Static_assert(sizeof(struct vb_slot_shared) == 192, "three lines");
+
+static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
+{
+	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * 256ull);
+}
+
+/* Numbers come in a secret order, and entries one beside the other, so that few queue pairs touch few pages. Of a number: its entry
+ * ^ its index. */
+static inline _Atomic uint16_t *vb_seg_qp_places(void *seg)
+{
+	return (_Atomic uint16_t *)((char *)seg + VB_SEG_QP_PLACES_OFF);
+}
+
+static inline struct vb_qp_shared *vb_seg_qp(void *seg, uint32_t qpn)
+{
+	uint32_t i = VB_QP_INDEX(qpn), place = atomic_load_explicit(&vb_seg_qp_places(seg)[i], memory_order_relaxed);
+
+	return (struct vb_qp_shared *)((char *)seg + VB_SEG_QPS_OFF + VB_QP_INDEX(place ^ i) * 320ull);
+}
+
+static inline struct vb_mr_shared *vb_seg_mr(void *seg, uint32_t index)
+{
+	return (struct vb_mr_shared *)((char *)seg + VB_SEG_MRS_OFF + (index & (VB_SEG_MRS - 1)) * 64ull);
+}
+
+/* A key's slot says which entry is the key's: masked, for more than that is the owner's alone. */
+static inline _Atomic uint32_t *vb_seg_key_slots(void *seg)
+{
+	return (_Atomic uint32_t *)((char *)seg + VB_SEG_KEYS_OFF);
+}
+
+/* The entry that the key leads to; its key is this one, or there is no such region. */
+static inline struct vb_mr_shared *vb_seg_mr_of(void *seg, uint32_t key)
+{
+	return vb_seg_mr(seg, atomic_load_explicit(&vb_seg_key_slots(seg)[VB_KEY_SLOT(key)], memory_order_relaxed));
+}
+
+/* The bell page: who rings sets its lane's bit, then the summary bit of that word. */
+struct vb_bell {
+	_Atomic uint64_t summary; /* bit w: word[w] is not zero */
+	uint64_t reserved[7];
+	_Atomic uint64_t word[VB_LANES / 64];
+};
+
+#endif

@@ -1,0 +1,251 @@
+// datagram.c - a datagram on its way: to a program of this host, or to the network
+// follows: IBA volume 1, 9.8.3 (UD), 10.2.5 (controlled Q_Key)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ah.h"
+#include "core/gid.h"
+#include "core/mr.h"
+#include "core/pd.h"
+#include "core/sq.h"
+#include "engine/local/requester.h"
+#include "engine/local/ring.h"
+#include "frame/header.h"
+#include "frame/net.h"
+#include "frame/segment.h"
+
+/* A datagram is dropped when its receiver makes no room for so long, or cannot be met: the broker and a busy program may
+ * need a while for that, as address resolution does on a network. */
+#define UD_PATIENCE 100000000ull /* ns */
+#define UD_MEETING 3000000000ull /* ns */
+#define FAR_MS 50                /* a new program with an old number may have come by then */
+
+/* How many may wait before those behind them do, too, whatever their own way. */
+#define OVERTAKEN_MAX 128
+
+/* What it says, and where to, is taken from the program now. */
+static enum vb_emit hold(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+	struct vb_held *h;
+	int n = vb_gather(qp, w, 0, iov);
+
+	if (n < 0)
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	h = malloc(sizeof(*h) + w->length);
+	if (!h)
+		return VB_EMIT_BLOCKED;
+	*h = (struct vb_held){.ah = {.ah = w->ah->ah, .attr = w->ah->attr, .sgid = w->ah->sgid}};
+	if (!vb_copy_from(iov, n, 0, h->bytes, w->length)) {
+		free(h);
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	}
+	w->held = h;
+	w->ah = &h->ah;
+	return VB_EMIT_BLOCKED;
+}
+
+static enum vb_emit ud_waits(struct vb_qp *qp, struct vb_swqe *w, uint64_t patience)
+{
+	if (!w->until)
+		w->until = vb_now() + patience;
+	return patience == UD_MEETING && !w->held ? hold(qp, w) : VB_EMIT_BLOCKED;
+}
+
+/* The broker need not be asked for each datagram. */
+static bool is_far(const struct vb_ah *ah, uint32_t lane)
+{
+	uint64_t far = atomic_load_explicit(&ah->far, memory_order_relaxed);
+
+	return far >> 40 == lane && vb_now() / 1000000 < (far & 0xffffffffffull);
+}
+
+static void set_far(struct vb_ah *ah, uint32_t lane)
+{
+	atomic_store_explicit(&ah->far, (uint64_t)lane << 40 | ((vb_now() / 1000000 + FAR_MS) & 0xffffffffffull),
+			      memory_order_relaxed);
+}
+
+/* What the network made of it. */
+static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_datagram_result result)
+{
+	switch (result) {
+	case VB_DATAGRAM_SENT:
+		return vb_emit_done(w);
+	case VB_DATAGRAM_LOST:
+		VB_COUNT(drop_ud_path, 1);
+		return vb_emit_done(w);
+	case VB_DATAGRAM_WAIT:
+		return ud_waits(qp, w, UD_PATIENCE);
+	default:
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	}
+}
+
+/* To another host, or to a group. */
+static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
+{
+	return settle_far(qp, w, vb_wire_datagram(qp, w));
+}
+
+/* To nobody of this host. Where the network is no way either, who comes to this host is found at once. */
+static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
+{
+	enum vb_datagram_result result = vb_wire_datagram(qp, w);
+
+	if (result != VB_DATAGRAM_LOST)
+		set_far(w->ah, VB_QP_LANE(w->ud_qpn));
+	return settle_far(qp, w, result);
+}
+
+/* The header that the packet would have had on the wire. */
+static void put_grh(uint8_t grh[40], const struct vb_swqe *w)
+{
+	const struct ibv_global_route *route = &w->ah->attr.grh;
+	struct vb_ip_fields ip = {
+		.traffic_class = route->traffic_class, .hop_limit = route->hop_limit, .flow_label = route->flow_label & 0xfffff};
+	uint32_t headers = w->opcode == IBV_WR_SEND_WITH_IMM ? VB_HEADER_LEN(VB_EXT_DETH | VB_EXT_IMMDT) : VB_HEADER_LEN(VB_EXT_DETH);
+	struct vb_flow flow;
+
+	memcpy(flow.src, w->ah->sgid.raw, VB_GID_LEN);
+	memcpy(flow.dst, route->dgid.raw, VB_GID_LEN);
+	vb_grh(grh, &flow, &ip, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
+}
+
+/* A datagram goes to whoever its address handle names; one that finds nobody is lost, as datagrams are. */
+static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+	struct vb_peer *peer = atomic_load_explicit(&w->ah->last_peer, memory_order_acquire);
+	uint32_t lane = VB_QP_LANE(w->ud_qpn);
+	int err = 0, n;
+
+	if (w->length > 4096)
+		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
+	if (qp->wire_always || w->ah->attr.grh.dgid.raw[0] == 0xff || vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
+		return emit_far(qp, w);
+	if (!peer || peer->lane != lane || !vb_peer_alive(peer)) {
+		if (is_far(w->ah, lane))
+			return emit_far(qp, w);
+		peer = vb_peer_find(qp->node, w->ud_qpn, &w->ah->attr.grh.dgid, 0, &err);
+		if (!peer && err != EAGAIN)
+			return emit_to_unknown(qp, w);
+		if (peer)
+			atomic_store_explicit(&w->ah->last_peer, peer, memory_order_release);
+	}
+	n = vb_gather(qp, w, 0, iov);
+	if (n < 0)
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	if (!peer || !vb_peer_ready(peer)) {
+		if (peer)
+			vb_peer_remind(peer);
+		goto wait;
+	}
+	vb_lock(&peer->tx_lock);
+	struct vb_rec *rec = vb_ring_reserve(peer, 64 + 40 + w->length);
+	if (!rec && vb_want_space(peer))
+		rec = vb_ring_reserve(peer, 64 + 40 + w->length);
+	if (!rec) {
+		vb_unlock(&peer->tx_lock);
+		goto wait;
+	}
+	struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
+	uint8_t *payload = (uint8_t *)(ext + 1);
+	bool ok = vb_copy_from(iov, n, 0, payload + 40, w->length);
+
+	if (ok) {
+		put_grh(payload, w);
+		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length, w->imm);
+		rec->dest = w->ud_qpn | (uint32_t)VB_REC_UD << 24;
+		ext->rkey = w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey; /* IBA 10.2.5: controlled Q_Key */
+		ext->total = w->length;
+		vb_ring_commit(peer, 64 + 40 + w->length);
+		vb_peer_notify(peer);
+		vb_ring_prepare(peer);
+	}
+	vb_unlock(&peer->tx_lock);
+	return ok ? vb_emit_done(w) : vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+wait:
+	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
+}
+
+/* --- the queue: one datagram that waits does not hold up those that go elsewhere --- */
+
+/* Those that were looked at and wait: the lane each goes to, and whether that has to be met yet. */
+struct waiting {
+	unsigned n;
+	uint64_t due;
+	uint16_t lane[OVERTAKEN_MAX];
+	bool held[OVERTAKEN_MAX];
+};
+
+static void add(struct waiting *waiting, const struct vb_swqe *w)
+{
+	waiting->lane[waiting->n] = (uint16_t)VB_QP_LANE(w->ud_qpn);
+	waiting->held[waiting->n++] = w->held;
+	if (w->until && (!waiting->due || w->until < waiting->due))
+		waiting->due = w->until;
+}
+
+/* It has waited long enough. A broker that has not said whether its receiver is here may be short of the machine: then it goes by
+ * the network, where it came to the right program even on this host. */
+static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
+{
+	if (!w->held || !qp->wire || vb_wire_datagram(qp, w) != VB_DATAGRAM_SENT)
+		VB_COUNT(drop_ud_path, 1);
+	return vb_emit_done(w);
+}
+
+/* Datagrams of one queue pair to another do not overtake each other, although they might (IBA 9.8.3). */
+static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct waiting *waiting)
+{
+	if (w->state == VB_SWQE_DONE) /* sent already, or refused when it was posted */
+		return w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
+	if (w->until && vb_now() >= w->until) /* lost or not, it completes */
+		return last_try(qp, w);
+	for (unsigned i = 0; i < waiting->n; i++)
+		if (waiting->lane[i] == VB_QP_LANE(w->ud_qpn))
+			return waiting->held[i] ? ud_waits(qp, w, UD_MEETING) : VB_EMIT_BLOCKED;
+	return emit_one(qp, w);
+}
+
+static void set_timer(struct vb_qp *qp, uint64_t due)
+{
+	uint64_t before = qp->deadline;
+
+	if (due == before)
+		return;
+	qp->timer_kind = due ? VB_TIMER_RETRY : VB_TIMER_NONE;
+	qp->deadline = due;
+	if (due && (!before || due < before))
+		vb_timer_armed(qp->node);
+}
+
+bool vb_emit_datagrams(struct vb_qp *qp)
+{
+	struct waiting waiting;
+	bool failed = false;
+
+	waiting.n = 0;
+	waiting.due = 0;
+	for (uint32_t i = qp->sq_emit; i != qp->sq_head && waiting.n < OVERTAKEN_MAX; i++) {
+		struct vb_swqe *w = vb_sq_at(qp, i);
+		enum vb_emit r = in_turn(qp, w, &waiting);
+
+		if (r == VB_EMIT_BLOCKED) {
+			add(&waiting, w);
+			continue;
+		}
+		vb_sq_release(w);
+		if (r == VB_EMIT_FAILED) { /* completes in its turn; nothing behind it goes out */
+			failed = !waiting.n;
+			break;
+		}
+		if (!waiting.n)
+			qp->sq_emit = i + 1;
+	}
+	set_timer(qp, waiting.due);
+	return failed;
+}

@@ -1,0 +1,130 @@
+// direct.c - RDMA writes and reads by one copy, straight between two programs' memories
+// follows: IBA volume 1, 9.7.4.1.5 (R_Key check), 10.6; ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "core/key.h"
+#include "engine/local/local.h"
+
+/* A copy holds up an ibv_dereg_mr over there; between two of these the key is looked up again. */
+#define PIECE (4u << 20)
+
+/*
+ * A hazard says "I am copying under this key, into this QP". It is stored before the key is looked up, so that either
+ * the owner, who marks the region invalid first and then looks at hazards, sees it, or we see the mark.
+ */
+static _Atomic uint64_t *hazard_take(struct vb_peer *peer, uint64_t what)
+{
+	for (unsigned spins = 0;; spins++) {
+		for (int i = 0; i < 8; i++) {
+			uint64_t none = 0;
+
+			if (atomic_compare_exchange_strong(&peer->ours->hazard[i], &none, what))
+				return &peer->ours->hazard[i];
+		}
+		if (spins > 100)
+			sched_yield();
+	}
+}
+
+static void hazard_drop(_Atomic uint64_t *h)
+{
+	atomic_store_explicit(h, 0, memory_order_release);
+}
+
+/* What the responder would check: the QP takes such requests, the key is good for all of the range. */
+static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access, struct vb_mr_view *view, uint64_t *va)
+{
+	if (atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen ||
+	    (atomic_load_explicit(&qp->remote->access, memory_order_relaxed) & access) != access)
+		return false;
+	if (w->remote_addr + off < off)
+		return false;
+	return vb_mr_read_shared(qp->peer->seg, w->rkey, view) &&
+	       vb_mr_view_allows(view, atomic_load_explicit(&qp->remote->pd, memory_order_relaxed), w->remote_addr + off, length,
+				 access, va);
+}
+
+/* The part [off, off + n) of a gathered message. Returns the number of pieces. */
+static int slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
+{
+	int k = 0;
+
+	for (int i = 0; i < niov && n; i++) {
+		if (off >= iov[i].iov_len) {
+			off -= iov[i].iov_len;
+			continue;
+		}
+		uint64_t piece = iov[i].iov_len - off < n ? iov[i].iov_len - off : n;
+
+		out[k++] = (struct iovec){(uint8_t *)iov[i].iov_base + off, piece};
+		n -= piece;
+		off = 0;
+	}
+	return k;
+}
+
+static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, const struct iovec *iov, int n, uint64_t off, uint32_t length)
+{
+	bool is_read = w->opcode == IBV_WR_RDMA_READ;
+	struct vb_peer *peer = qp->peer;
+	struct iovec part[VB_MAX_SGE + 1];
+	const struct vb_copy_ops *copy = peer->copy;
+	struct vb_mr_view view;
+	uint64_t va = 0;
+	int err = 0;
+
+	if (!vb_peer_alive(peer))
+		return VB_DIRECT_GONE;
+	/* all that is left, not this piece alone: nothing lands if the end is out of range */
+	if (!remote_allows(qp, w, off, w->length - (uint32_t)off, is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
+		return VB_DIRECT_REFUSED;
+	n = slice(iov, n, off, length, part);
+
+	struct vb_map *map = vb_map_take(peer, w->rkey, &view, va, &va);
+
+	if (map)
+		copy = peer->copy_mapped;
+	err = is_read ? copy->read(peer, va, part, n, length) : copy->write(peer, va, part, n, length);
+	if (map) {
+		vb_map_drop(peer, map);
+		VB_COUNT(mapped_bytes, length);
+	}
+	switch (err) {
+	case 0:
+		VB_COUNT(one_copy_bytes, length);
+		return VB_DIRECT_DONE;
+	case VB_EFAULT_LOCAL:
+		return VB_DIRECT_LOCAL;
+	case EFAULT:
+		return VB_DIRECT_FAULT;
+	case ESRCH:
+		return VB_DIRECT_GONE;
+	default:
+		return VB_DIRECT_FORBIDDEN;
+	}
+}
+
+enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
+{
+	bool is_read = w->opcode == IBV_WR_RDMA_READ;
+	struct iovec iov[VB_MAX_SGE + 1];
+	enum vb_direct_result r = VB_DIRECT_DONE;
+	int n;
+
+	/* our own regions are held the same way: a dereg over here waits for this too (vb_quiesce looks at self's slot) */
+	n = vb_gather(qp, w, is_read ? IBV_ACCESS_LOCAL_WRITE : 0, iov);
+	if (n < 0)
+		return VB_DIRECT_LOCAL;
+	for (uint64_t off = 0; r == VB_DIRECT_DONE && off < w->length; off += PIECE) {
+		uint32_t length = w->length - off < PIECE ? (uint32_t)(w->length - off) : PIECE;
+		_Atomic uint64_t *h = hazard_take(qp->peer, (uint64_t)w->rkey << 32 | qp->attr.dest_qp_num);
+
+		if (is_read && off == 0 && vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
+			r = VB_DIRECT_LOCAL;
+		else
+			r = one_piece(qp, w, iov, n, off, length);
+		hazard_drop(h);
+	}
+	return r; /* a zero-length request succeeds without a check of the key (IBA C9-88) */
+}

@@ -1,0 +1,319 @@
+// emit.c - hands send queue entries to the ring of their peer, or copies their data
+// follows: IBA volume 1, 9.7.3 (requester), 10.8 (ordering), over rings in shared memory
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "core/mr.h"
+#include "core/opcode.h"
+#include "core/pd.h"
+#include "engine/local/requester.h"
+#include "engine/local/ring.h"
+
+/* Up to here a SEND's bytes are copied through the ring; from here on the receiver fetches them in one copy. */
+#define PULL_MIN 8192u
+/* Up to here an RDMA write goes by ring when earlier records of its QP are still on the way. */
+#define RING_WRITE_MAX 4096u
+
+/* --- which process, which queue pair --- */
+
+bool vb_linked(struct vb_qp *qp)
+{
+	struct vb_peer *peer = qp->peer;
+
+	if (!peer || !vb_peer_alive(peer))
+		return false;
+	if (qp->remote)
+		return atomic_load_explicit(&qp->remote->gen, memory_order_acquire) == qp->remote_gen;
+	if (!vb_peer_ready(peer))
+		return false;
+
+	struct vb_qp_shared *r = vb_seg_qp(peer->seg, qp->attr.dest_qp_num);
+	uint32_t gen = atomic_load_explicit(&r->gen, memory_order_acquire);
+	uint64_t acked = atomic_load_explicit(&r->acked, memory_order_relaxed);
+
+	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != qp->type ||
+	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
+		return false;
+	if (qp->type == IBV_QPT_RC &&
+	    ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) & 0xffffff)) /* IBA 9.7.1: PSNs must meet */
+		return false;
+	qp->remote = r;
+	qp->remote_gen = gen;
+	qp->acked_base = qp->ssn_una - acked;
+	qp->nak_seen = (uint32_t)(atomic_load_explicit(&r->nak, memory_order_relaxed) >> 32);
+	return true;
+}
+
+uint64_t vb_timeout_ns(const struct vb_qp *qp)
+{
+	return qp->attr.timeout ? 4096ull << qp->attr.timeout : 0;
+}
+
+void vb_wait_retry(struct vb_qp *qp)
+{
+	if (qp->deadline)
+		return;
+	uint64_t t = vb_timeout_ns(qp);
+
+	qp->timer_kind = VB_TIMER_RETRY;
+	qp->deadline = vb_now() + (t ? t : 100000000ull);
+	vb_timer_armed(qp->node);
+}
+
+/* --- records --- */
+
+void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length, uint32_t imm)
+{
+	uint64_t executed = atomic_load_explicit(&qp->executed, memory_order_relaxed);
+
+	rec->dest = qp->attr.dest_qp_num | type << 24;
+	rec->src = qp->qp.qp_num | flags << 24;
+	rec->psn = psn | (atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff) << 24;
+	rec->length = length;
+	rec->ack = (uint32_t)executed;
+	rec->imm = imm;
+	if (qp->type == IBV_QPT_RC)
+		atomic_store_explicit(&qp->ack_told, executed, memory_order_relaxed);
+}
+
+static uint32_t next_psn(const struct vb_qp *qp)
+{
+	return (uint32_t)(qp->attr.sq_psn + qp->ssn_emit) & 0xffffff;
+}
+
+/* The payload of a SEND or a WRITE, in pieces, as the ring has room. qp->sq_emit_off remembers where it stopped. */
+static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned type)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+	struct vb_peer *peer = qp->peer;
+	uint32_t head = type == VB_REC_WRITE ? 64 : 32;
+	int n = vb_gather(qp, w, 0, iov);
+
+	if (n < 0)
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	do {
+		uint32_t off = qp->sq_emit_off, left = w->length - off;
+		uint32_t piece = left < VB_RING_RECORD_MAX / 2 ? left : VB_RING_RECORD_MAX / 2;
+		unsigned flags = (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_message_flags(w) : 0);
+		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
+
+		if (!rec)
+			return VB_EMIT_BLOCKED;
+		if (head == 64) {
+			struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
+
+			ext->remote_addr = w->remote_addr + off;
+			ext->rkey = w->rkey;
+			ext->total = w->length;
+		}
+		if (!vb_copy_from(iov, n, off, (uint8_t *)rec + head, piece))
+			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		vb_rec_fill(qp, rec, type, flags, next_psn(qp), piece, w->imm);
+		vb_ring_commit(peer, head + piece);
+		if (left > piece) {
+			vb_peer_notify(peer);
+			vb_ring_prepare(peer);
+		}
+		qp->sq_emit_off = off + piece;
+	} while (qp->sq_emit_off < w->length);
+	qp->sq_emit_off = 0;
+	return VB_EMIT_OK;
+}
+
+/* A SEND that the receiver fetches itself. */
+static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+	int n = vb_gather(qp, w, 0, iov);
+
+	if (n < 0)
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	uint32_t bytes = (uint32_t)(n * sizeof(struct vb_rec_span));
+	struct vb_rec *rec = vb_ring_reserve(qp->peer, 32 + 32 + bytes);
+
+	if (!rec)
+		return VB_EMIT_BLOCKED;
+	struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
+	struct vb_rec_span *span = (struct vb_rec_span *)(ext + 1);
+
+	ext->total = w->length;
+	for (int i = 0; i < n; i++)
+		span[i] = (struct vb_rec_span){(uintptr_t)iov[i].iov_base, iov[i].iov_len};
+	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), bytes, w->imm);
+	vb_ring_commit(qp->peer, 64 + bytes);
+	return VB_EMIT_OK;
+}
+
+/* A record of head and extension only. */
+static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type, unsigned flags)
+{
+	struct vb_rec *rec = vb_ring_reserve(qp->peer, 64);
+
+	if (!rec)
+		return VB_EMIT_BLOCKED;
+	struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
+
+	ext->remote_addr = w->remote_addr;
+	ext->rkey = w->rkey;
+	ext->total = type == VB_REC_ATOMIC ? w->slot : w->length;
+	ext->compare_add = w->compare_add;
+	ext->swap = w->swap;
+	vb_rec_fill(qp, rec, type, flags | VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), 0, w->imm);
+	vb_ring_commit(qp->peer, 64);
+	return VB_EMIT_OK;
+}
+
+/* --- one work request --- */
+
+/* Have all records of this QP been executed? Then a one-copy operation may start. */
+static bool ring_settled(struct vb_qp *qp)
+{
+	if (qp->type == IBV_QPT_RC)
+		return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+	/* without tx_lock: only looked at, not taken over */
+	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >= 0;
+}
+
+static enum vb_emit sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit r)
+{
+	if (r != VB_EMIT_OK)
+		return r;
+	w->ring_end = qp->last_ring_end = qp->peer->tx_tail;
+	w->psn = next_psn(qp);
+	qp->ssn_emit++;
+	if (qp->type == IBV_QPT_RC) {
+		w->state = VB_SWQE_SENT;
+	} else {
+		w->state = VB_SWQE_DONE;
+		w->status = IBV_WC_SUCCESS;
+	}
+	return VB_EMIT_OK;
+}
+
+static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct vb_peer *peer = qp->peer;
+	enum vb_emit r;
+
+	vb_lock(&peer->tx_lock);
+	/* UC completes when it is handed over, so that its buffers may be reused: they cannot be fetched later. Nor can
+	 * inline data and a message that has begun to go by ring. */
+	if (w->length >= PULL_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) && !qp->sq_emit_off &&
+	    atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
+		r = emit_pull(qp, w);
+	else
+		r = emit_pieces(qp, w, VB_REC_SEND);
+	r = sent(qp, w, r);
+	vb_unlock(&peer->tx_lock);
+	return r;
+}
+
+static enum vb_emit emit_by_ring(struct vb_qp *qp, struct vb_swqe *w, unsigned type, unsigned flags)
+{
+	enum vb_emit r;
+
+	vb_lock(&qp->peer->tx_lock);
+	r = type == VB_REC_WRITE ? emit_pieces(qp, w, type) : emit_ext(qp, w, type, flags);
+	r = sent(qp, w, r);
+	vb_unlock(&qp->peer->tx_lock);
+	return r;
+}
+
+static bool rd_atomic_full(struct vb_qp *qp)
+{
+	return qp->rd_outstanding >= qp->attr.max_rd_atomic || qp->rd_outstanding >= VB_RD_ATOM_SLOTS;
+}
+
+static enum vb_emit counted(struct vb_qp *qp, enum vb_emit r)
+{
+	if (r == VB_EMIT_OK)
+		qp->rd_outstanding++;
+	return r;
+}
+
+/* RDMA write and read: by one copy where nothing of this QP is on the way and the peer's memory is open to us. */
+static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
+{
+	bool is_read = w->opcode == IBV_WR_RDMA_READ, imm = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	struct iovec iov[VB_MAX_SGE + 1];
+	bool may_copy = qp->peer->self || atomic_load_explicit(&qp->peer->copy_ok, memory_order_relaxed);
+
+	if (is_read && !qp->attr.max_rd_atomic)
+		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+	if (may_copy && !qp->sq_emit_off) {
+		if (!ring_settled(qp)) {
+			if (is_read || w->length > RING_WRITE_MAX)
+				return VB_EMIT_BLOCKED;
+			return emit_by_ring(qp, w, VB_REC_WRITE, 0);
+		}
+		switch (w->direct ? VB_DIRECT_DONE : vb_direct(qp, w)) {
+		case VB_DIRECT_DONE:
+			w->direct = imm; /* the notice may have to wait for room; the data is there */
+			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
+		case VB_DIRECT_REFUSED:
+			return emit_by_ring(qp, w, VB_REC_VERDICT, is_read ? VB_RECF_IS_READ : 0);
+		case VB_DIRECT_FAULT:
+			return emit_by_ring(qp, w, VB_REC_VERDICT, VB_RECF_FAULT | (is_read ? VB_RECF_IS_READ : 0));
+		case VB_DIRECT_LOCAL:
+			return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+		case VB_DIRECT_GONE:
+			return VB_EMIT_BLOCKED;
+		case VB_DIRECT_FORBIDDEN:
+			break;
+		}
+	}
+	if (!is_read)
+		return emit_by_ring(qp, w, VB_REC_WRITE, 0);
+	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0) /* now: later requests must not go out before it fails */
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	if (rd_atomic_full(qp))
+		return VB_EMIT_BLOCKED;
+	return counted(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
+}
+
+static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+
+	if (w->length != 8)
+		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
+	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
+		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
+	if (!qp->attr.max_rd_atomic)
+		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
+	if (rd_atomic_full(qp))
+		return VB_EMIT_BLOCKED;
+	w->slot = (uint8_t)(qp->rd_slot % VB_RD_ATOM_SLOTS);
+	enum vb_emit r = counted(qp, emit_by_ring(qp, w, VB_REC_ATOMIC, w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
+
+	if (r == VB_EMIT_OK)
+		qp->rd_slot++;
+	return r;
+}
+
+static enum vb_emit emit_local_inv(struct vb_qp *qp, struct vb_swqe *w)
+{
+	if (qp->sq_una != qp->sq_emit) /* earlier requests may still use the region */
+		return VB_EMIT_BLOCKED;
+	if (vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), w->imm, false))
+		return vb_emit_fault(w, IBV_WC_MW_BIND_ERR);
+	return vb_emit_done(w);
+}
+
+enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w)
+{
+	if (w->opcode == IBV_WR_LOCAL_INV)
+		return emit_local_inv(qp, w);
+	switch (w->opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		return emit_rdma(qp, w);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return emit_atomic(qp, w);
+	default:
+		return emit_send(qp, w);
+	}
+}

@@ -1,0 +1,541 @@
+// requester.c - the send queue on one host: what goes now, what has been executed, refused or lost
+// follows: IBA volume 1, 9.7.5 (acknowledgements), 9.9 (errors), 10.8 (ordering), over rings in shared memory
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "core/mr.h"
+#include "core/opcode.h"
+#include "core/pd.h"
+#include "engine/local/requester.h"
+#include "engine/local/ring.h"
+#include "util/guard.h"
+
+#define GIVE_UP_MAX 1000000000ull /* ns: a program that has ended is given up after this, or after the QP's own retries */
+
+/* --- completion --- */
+
+/* What the peer's QP says an atomic returned, into the program's buffer. */
+static bool take_atomic(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+	uint64_t old = atomic_load_explicit(&qp->remote->atomic_result[w->slot % VB_RD_ATOM_SLOTS], memory_order_relaxed);
+	int n = vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov);
+	const uint8_t *src = (const uint8_t *)&old;
+
+	if (n < 0)
+		return false;
+	for (int i = 0; i < n; i++) {
+		if (!vb_guard_copy_tail(iov[i].iov_base, src, iov[i].iov_len))
+			return false;
+		src += iov[i].iov_len;
+	}
+	return true;
+}
+
+static bool is_atomic(const struct vb_swqe *w)
+{
+	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Completes from the oldest on, as long as they are done. Returns true when the oldest has failed. Under sq_lock. */
+static bool retire(struct vb_qp *qp)
+{
+	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
+		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
+
+		if (qp->sq_una == qp->sq_head)
+			break;
+		if (w->state == VB_SWQE_SENT) {
+			if (qp->ssn_una >= qp->acked_seen || w->opcode == IBV_WR_RDMA_READ)
+				break;
+			if (is_atomic(w)) {
+				qp->rd_outstanding--;
+				if (!take_atomic(qp, w)) {
+					w->state = VB_SWQE_DONE;
+					w->status = IBV_WC_LOC_PROT_ERR;
+					return true;
+				}
+			}
+			qp->ssn_una++;
+		} else if (w->state == VB_SWQE_DONE) {
+			if (w->status != IBV_WC_SUCCESS)
+				return true;
+			if (w->opcode == IBV_WR_RDMA_READ && w->slot) /* answered by ring */
+				qp->ssn_una++;
+		} else {
+			break;
+		}
+		if (w->flags & IBV_SEND_SIGNALED)
+			vb_sq_tell(qp, w, IBV_WC_SUCCESS);
+		vb_sq_retire(qp);
+	}
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	return false;
+}
+
+static bool path_open(struct vb_qp *qp)
+{
+	if (qp->timer_kind != VB_TIMER_NONE)
+		return false;
+	if (vb_linked(qp))
+		return true;
+	vb_wait_retry(qp);
+	return false;
+}
+
+static bool emit_all(struct vb_qp *qp)
+{
+	while (qp->sq_emit != qp->sq_head) {
+		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+		enum vb_emit r;
+
+		if (w->state == VB_SWQE_DONE) { /* refused when it was posted */
+			r = w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
+		} else {
+			if ((w->flags & IBV_SEND_FENCE) && qp->rd_outstanding) /* IBA 10.8.3.3 */
+				return false;
+			r = vb_emit_one(qp, w);
+		}
+		if (r == VB_EMIT_BLOCKED)
+			return false;
+		if (r == VB_EMIT_FAILED)
+			return true;
+		qp->sq_emit++;
+		if (w->state == VB_SWQE_DONE && retire(qp))
+			return true;
+	}
+	return false;
+}
+
+bool vb_sq_kick(struct vb_qp *qp)
+{
+	bool failed = false;
+
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
+		return false;
+	if (qp->wire && qp->type != IBV_QPT_UD)
+		return vb_wire_kick(qp);
+	if (qp->iwarp)
+		return vb_iwarp_kick(qp);
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	/* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
+	if (qp->sq_una != qp->sq_head && !atomic_load_explicit(&qp->on_active, memory_order_relaxed))
+		vb_active_add(qp);
+	if (qp->sq_emit != qp->sq_head) {
+		if (qp->type == IBV_QPT_UD) {
+			failed = vb_emit_datagrams(qp) || retire(qp);
+			if (qp->tx_open)
+				vb_wire_datagrams_end(qp);
+		} else if (path_open(qp)) {
+			struct vb_peer *peer = qp->peer;
+			uint64_t before = qp->last_ring_end;
+
+			failed = emit_all(qp);
+			if (!failed && qp->sq_emit != qp->sq_head && vb_want_space(peer))
+				failed = emit_all(qp);
+			if (qp->last_ring_end != before || qp->sq_emit_off) {
+				vb_peer_notify(peer);
+				if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
+					vb_lock(&peer->tx_lock);
+					vb_ring_prepare(peer);
+					vb_unlock(&peer->tx_lock);
+				}
+			}
+		}
+	}
+	return failed;
+}
+
+/* --- failure --- */
+
+/* The oldest request fails. Under progress + sq_lock. */
+static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
+
+	vb_stop_timer(qp);
+	vb_sq_tell(qp, w, status);
+	vb_sq_retire(qp);
+	if ((int32_t)(qp->sq_emit - qp->sq_una) < 0)
+		qp->sq_emit = qp->sq_una;
+	qp->sq_emit_off = 0;
+	if (qp->type == IBV_QPT_RC)
+		vb_qp_error(qp);
+	else
+		vb_qp_sq_error(qp);
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+}
+
+static void settle_locked(struct vb_qp *qp)
+{
+	if (qp->wire && qp->type != IBV_QPT_UD) {
+		vb_wire_settle(qp);
+		return;
+	}
+	if (qp->iwarp) {
+		vb_iwarp_settle(qp);
+		return;
+	}
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
+		return;
+	if (retire(qp))
+		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
+}
+
+void vb_path_settle(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	settle_locked(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+/* --- what comes back --- */
+
+/* How many of our requests the other end has taken. Those are not repeated, acknowledged or not: a read may be waiting
+ * for its answer, and what came behind it has been executed. */
+static uint64_t taken(const struct vb_qp *qp)
+{
+	uint64_t n = qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
+
+	if (n > qp->ssn_emit) /* of what was never sent: not believed */
+		n = 0;
+	if (n < qp->acked_seen)
+		n = qp->acked_seen;
+	return n < qp->ssn_una ? qp->ssn_una : n;
+}
+
+/* Back to the oldest request that was not taken (from: a count like ssn_una); everything from there goes out again.
+ * Between sq_una and sq_emit each entry has its own PSN, so that counts are distances. */
+static void rollback(struct vb_qp *qp, uint64_t from)
+{
+	uint32_t first = qp->sq_una + (uint32_t)(from - qp->ssn_una);
+
+	for (uint32_t i = first; i != qp->sq_emit; i++) {
+		struct vb_swqe *w = vb_sq_at(qp, i);
+
+		if (w->state != VB_SWQE_SENT)
+			continue;
+		if (is_atomic(w) || w->opcode == IBV_WR_RDMA_READ)
+			qp->rd_outstanding--;
+		w->state = VB_SWQE_POSTED;
+		w->direct = 0;
+	}
+	qp->sq_emit = first;
+	qp->sq_emit_off = 0;
+	qp->ssn_emit = from;
+	VB_COUNT(retry, 1);
+}
+
+/* IBA table 45: RNR NAK timer field, in units of 10 us. */
+static uint64_t rnr_ns(uint32_t code)
+{
+	static const uint32_t unit[32] = {65536, 1,   2,   3,   4,   6,   8,    12,   16,   24,   32,	  48,	 64,   96,   128,   192,
+					  256,	 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+	return unit[code & 31] * 10000ull;
+}
+
+/* Returns true when the QP failed. */
+static bool take_nak(struct vb_qp *qp, uint64_t nak)
+{
+	qp->nak_seen = (uint32_t)(nak >> 32);
+	if (qp->sq_una == qp->sq_emit && !qp->sq_emit_off)
+		return false; /* of something that has been given up since */
+	switch (nak & 0xff) {
+	case VB_NAK_RNR:
+		VB_COUNT(rnr_nak, 1);
+		if (qp->attr.rnr_retry != 7) { /* 7: without end (IBA 9.7.5.2.8) */
+			if (!qp->rnr_left) {
+				fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+				return true;
+			}
+			qp->rnr_left--;
+		}
+		rollback(qp, taken(qp));
+		qp->timer_kind = VB_TIMER_RNR;
+		qp->deadline = vb_now() + rnr_ns(atomic_load_explicit(&qp->remote->min_rnr_timer, memory_order_relaxed));
+		vb_timer_armed(qp->node);
+		return false;
+	case VB_NAK_INV_REQ:
+		fail_oldest(qp, IBV_WC_REM_INV_REQ_ERR);
+		return true;
+	case VB_NAK_ACCESS:
+		fail_oldest(qp, IBV_WC_REM_ACCESS_ERR);
+		return true;
+	case VB_NAK_OP:
+		fail_oldest(qp, IBV_WC_REM_OP_ERR);
+		return true;
+	case VB_NAK_SOURCE:
+		fail_oldest(qp, IBV_WC_LOC_PROT_ERR);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void timer_expired(struct vb_qp *qp)
+{
+	bool retry = qp->timer_kind == VB_TIMER_RETRY;
+
+	vb_stop_timer(qp);
+	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams looks which it was for */
+		return;
+	if (qp->type == IBV_QPT_UC) {
+		/* nobody there: unreliable requests are lost, and complete (IBA 9.8.2) */
+		if (retry && qp->sq_emit != qp->sq_head && !vb_linked(qp)) {
+			VB_COUNT(drop_ud_path, 1);
+			vb_emit_done(vb_sq_at(qp, qp->sq_emit));
+			qp->sq_emit++;
+			qp->sq_emit_off = 0;
+		}
+		return;
+	}
+	if (!retry)
+		return;
+	if (vb_timeout_ns(qp) || qp->gone) {
+		if (!qp->retry_left || qp->gone) {
+			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
+			return;
+		}
+		qp->retry_left--;
+	}
+	rollback(qp, taken(qp));
+	qp->stall = 0;
+	if (qp->remote && atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen)
+		qp->remote = NULL; /* look at the other end anew */
+}
+
+/* The peer's process is not known yet, or a new one has its number: asks for it, without waiting. */
+static void look_for_peer(struct vb_qp *qp, uint64_t now)
+{
+	int err;
+
+	if (qp->type == IBV_QPT_UD || now < qp->meet_after)
+		return;
+	if (qp->peer && vb_peer_alive(qp->peer)) {
+		if (!qp->remote && !vb_peer_ready(qp->peer)) {
+			vb_peer_remind(qp->peer);
+			qp->meet_after = now + 1000000;
+		}
+		return;
+	}
+	if (qp->peer && qp->remote)
+		return; /* it was connected, and the other program is gone: that is for the timer */
+	qp->peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
+	qp->meet_after = now + 1000000;
+}
+
+/* gone: the other end, or its program, has left; what it had executed by then counts too. */
+static void take_acks(struct vb_qp *qp, bool gone)
+{
+	uint64_t executed = gone ? atomic_load_explicit(&qp->remote->executed, memory_order_acquire) : 0;
+	uint64_t count = atomic_load_explicit(&qp->remote->acked, memory_order_acquire);
+
+	if (executed > count)
+		count = executed;
+	if ((int32_t)(qp->ack_in - (uint32_t)count) > 0)
+		count += qp->ack_in - (uint32_t)count;
+	uint64_t acked = qp->acked_base + count;
+
+	if (acked > qp->ssn_emit) /* of what was never sent: not believed */
+		acked = qp->acked_seen;
+	if (acked > qp->acked_seen) {
+		qp->acked_seen = acked;
+		qp->retry_left = qp->attr.retry_cnt;
+		qp->rnr_left = qp->attr.rnr_retry;
+		qp->stall = 0;
+		if (qp->timer_kind == VB_TIMER_RETRY)
+			vb_stop_timer(qp);
+	}
+}
+
+void vb_requester_closing(struct vb_qp *qp)
+{
+	if (qp->type == IBV_QPT_RC && !qp->wire && !qp->iwarp && qp->peer && qp->remote &&
+	    atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen <= 1)
+		take_acks(qp, true);
+	settle_locked(qp);
+}
+
+/* Consumed but neither executed nor refused: dropped, because the QP there was not ready. */
+static void check_dropped(struct vb_qp *qp)
+{
+	if (qp->sq_una == qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state != VB_SWQE_SENT || qp->timer_kind != VB_TIMER_NONE)
+		return;
+	if (taken(qp) > qp->ssn_una)
+		return;
+	if (atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) < vb_sq_at(qp, qp->sq_una)->ring_end)
+		qp->stall = 0;
+	else if (vb_ring_ready(qp->peer))
+		return;
+	else if (++qp->stall > 3)
+		vb_wait_retry(qp);
+}
+
+/*
+ * The other program has ended. An adapter would find that out by its retries: not before, since a program may be done
+ * with its work while something that it sent is still on the way. Nor much later, whatever the timeout: nobody answers.
+ */
+static void give_up_later(struct vb_qp *qp)
+{
+	uint64_t total = vb_timeout_ns(qp) ? vb_timeout_ns(qp) * (qp->retry_left + 1u) : GIVE_UP_MAX;
+
+	if (qp->timer_kind == VB_TIMER_RETRY && qp->gone)
+		return;
+	qp->gone = true;
+	qp->timer_kind = VB_TIMER_RETRY;
+	qp->deadline = vb_now() + (total < GIVE_UP_MAX ? total : GIVE_UP_MAX);
+	vb_timer_armed(qp->node);
+}
+
+static void peer_died(struct vb_qp *qp)
+{
+	if (qp->type == IBV_QPT_RC) {
+		take_acks(qp, true);
+		if (retire(qp))
+			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
+		else if (qp->sq_una != qp->sq_head)
+			give_up_later(qp);
+		return;
+	}
+	if (qp->type == IBV_QPT_UC)
+		while (qp->sq_emit != qp->sq_head)
+			vb_emit_done(vb_sq_at(qp, qp->sq_emit++));
+}
+
+static void visit_locked(struct vb_qp *qp)
+{
+	uint64_t now;
+
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS &&
+	    atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_SQD)
+		return;
+	now = qp->deadline || !qp->remote ? vb_now() : 0;
+	look_for_peer(qp, now);
+	if (qp->peer && qp->remote) {
+		if (!vb_peer_alive(qp->peer)) {
+			peer_died(qp);
+		} else if (qp->type == IBV_QPT_RC) {
+			/* published in the order acknowledgements, NAK, gen: read the other way round, so that none is missed */
+			uint32_t gens = atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen;
+			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
+
+			if (gens <= 1) /* 1: it has left the receiving states, and what it says is still about us */
+				take_acks(qp, gens);
+			if (retire(qp)) {
+				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
+				return;
+			}
+			if (gens <= 1 && nak && (uint32_t)(nak >> 32) != qp->nak_seen && take_nak(qp, nak))
+				return;
+			if (gens && qp->sq_una != qp->sq_head) {
+				rollback(qp, qp->ssn_una);
+				qp->remote = NULL;
+				vb_wait_retry(qp);
+			} else {
+				check_dropped(qp);
+			}
+		}
+	} else if (qp->timer_kind == VB_TIMER_RETRY && qp->type != IBV_QPT_UD && vb_linked(qp)) {
+		vb_stop_timer(qp);
+	}
+	if (qp->deadline && now && now >= qp->deadline)
+		timer_expired(qp);
+	if (vb_sq_kick(qp) || retire(qp))
+		settle_locked(qp);
+	vb_qp_check_drained(qp);
+}
+
+unsigned vb_requester_visit(struct vb_qp *qp, bool wait)
+{
+	if (qp->wire && qp->type != IBV_QPT_UD)
+		return vb_wire_visit(qp, wait);
+	if (qp->iwarp) /* looked after with its socket */
+		return 0;
+	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+		return 0;
+	if (wait)
+		vb_lock(&qp->sq_lock);
+	else if (!vb_trylock(&qp->sq_lock))
+		return 0;
+	uint32_t una = qp->sq_una, emit = qp->sq_emit, off = qp->sq_emit_off;
+
+	visit_locked(qp);
+	unsigned work = (una != qp->sq_una) + (emit != qp->sq_emit) + (off != qp->sq_emit_off);
+	vb_unlock(&qp->sq_lock);
+	return work;
+}
+
+uint64_t vb_requester_deadline(struct vb_node *node)
+{
+	uint64_t earliest = 0, soon = 0;
+
+	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
+		uint64_t d = atomic_load(&qp->wire_due);
+
+		if (d && (!earliest || d < earliest))
+			earliest = d;
+		d = 0;
+		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || (qp->wire && qp->type != IBV_QPT_UD) || qp->iwarp)
+			continue;
+		vb_lock(&qp->sq_lock);
+		if (qp->deadline || qp->stall) /* stalled: looks dropped, so look again */
+			d = qp->deadline ? qp->deadline : vb_now() + 200000;
+		if (d && !qp->remote) {
+			/* the other end may become ready without a word: look before the time is up */
+			if (!soon)
+				soon = vb_now() + 2000000;
+			if (d > soon)
+				d = soon;
+		}
+		vb_unlock(&qp->sq_lock);
+		if (!d)
+			continue;
+		if (!earliest || d < earliest)
+			earliest = d;
+	}
+	return earliest;
+}
+
+bool vb_requester_ack(struct vb_qp *qp, uint32_t ack)
+{
+	if ((int32_t)(ack - qp->ack_in) <= 0)
+		return false;
+	qp->ack_in = ack;
+	return true;
+}
+
+void vb_requester_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload)
+{
+	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & 0xffffff)];
+	struct iovec iov[VB_MAX_SGE + 1];
+
+	if (!qp || qp->qp.qp_num != (rec->dest & 0xffffff) || qp->peer != peer || qp->attr.dest_qp_num != (rec->src & 0xffffff))
+		return;
+	vb_lock(&qp->sq_lock);
+	uint32_t delta = ((rec->psn & 0xffffff) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & 0xffffff;
+	struct vb_swqe *w = NULL;
+
+	/* between una and emit every entry has its PSN: LOCAL_INV and one-copy operations never stand among them */
+	if (delta < qp->sq_emit - qp->sq_una)
+		w = vb_sq_at(qp, qp->sq_una + delta);
+	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & 0xffffff) ||
+	    ext->remote_addr > w->length || rec->length > w->length - ext->remote_addr)
+		goto out;
+	int n = vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov);
+	bool ok = n >= 0 && vb_copy_to(iov, n, ext->remote_addr, payload, rec->length);
+
+	if (!ok || ext->remote_addr + rec->length == w->length) {
+		w->state = VB_SWQE_DONE;
+		w->status = ok ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+		w->slot = 1; /* it took a PSN */
+		qp->rd_outstanding--;
+		/* all requests before a read have been executed before it answers; the read itself is acknowledged too */
+		vb_requester_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
+	}
+out:
+	vb_unlock(&qp->sq_lock);
+}

@@ -1,0 +1,650 @@
+// responder.c - takes records from a peer's ring and does what they ask for, in the order of the specification's checks
+// follows: IBA volume 1, 9.6 (packet validation), 9.7.3 to 9.7.4 (responder), 9.8.2 (UC), 9.8.3 (UD)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <string.h>
+
+#include "core/mr.h"
+#include "core/pd.h"
+#include "core/rq.h"
+#include "engine/local/local.h"
+#include "engine/refusal.h"
+#include "engine/local/ring.h"
+#include "util/guard.h"
+
+/* A record, copied to local memory as far as it is looked at twice: the peer may change what stands in the ring. */
+struct req {
+	struct vb_peer *peer;
+	struct vb_rec rec;
+	struct vb_rec_ext ext;
+	const uint8_t *payload;
+	uint32_t room;   /* payload bytes that the record has room for */
+	unsigned type, flags;
+};
+
+/* The last are those of VB_REFUSALS: the QP ends. */
+enum verdict {
+	OK,
+	DROP,
+	RNR,
+	SOURCE,
+#define X(name, receive, event) name,
+	VB_REFUSALS(X)
+#undef X
+};
+
+/* --- acknowledgement --- */
+
+static void ack_later(struct vb_qp *qp)
+{
+	struct vb_node *node = qp->node;
+
+	if (qp->on_acks)
+		return;
+	qp->on_acks = true;
+	qp->acks_next = node->acks;
+	node->acks = qp;
+}
+
+/* What may be acknowledged: everything before the oldest read that still waits to be answered. */
+static void update_executed(struct vb_qp *qp)
+{
+	uint64_t n = qp->inread_head == qp->inread_tail ? qp->processed
+							: qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS].index;
+
+	atomic_store_explicit(&qp->executed, n, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->executed, n, memory_order_release);
+	ack_later(qp);
+}
+
+static void executed(struct vb_qp *qp)
+{
+	qp->processed++;
+	qp->epsn = (qp->epsn + 1) & 0xffffff;
+	qp->nak_state = false;
+	update_executed(qp);
+}
+
+static void nak(struct vb_qp *qp, enum vb_nak_code code)
+{
+	atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_relaxed);
+	qp->nak_counter++;
+	atomic_store_explicit(&qp->shared->nak, (uint64_t)qp->nak_counter << 32 | (uint64_t)qp->epsn << 8 | code, memory_order_release);
+	qp->nak_state = true;
+	ack_later(qp);
+}
+
+/* --- receive queue --- */
+
+static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode, uint32_t length)
+{
+	struct vb_cqe cqe = {
+		.wc = {.wr_id = qp->inbound->wqe.wr_id,
+		       .status = status,
+		       .opcode = opcode,
+		       .byte_len = length,
+		       .qp_num = qp->qp.qp_num,
+		       .src_qp = q ? q->rec.src & 0xffffff : 0},
+		.receive = vb_rq_of(qp),
+	};
+
+	if (q && (q->flags & VB_RECF_IMM)) {
+		cqe.wc.wc_flags |= IBV_WC_WITH_IMM;
+		cqe.wc.imm_data = q->rec.imm;
+	}
+	if (q && (q->flags & VB_RECF_INV)) {
+		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
+		cqe.wc.invalidated_rkey = q->rec.imm;
+	}
+	if (qp->type == IBV_QPT_UD) {
+		cqe.wc.wc_flags |= IBV_WC_GRH;
+		cqe.wc.sl = q && q->rec.length >= 40 && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
+	}
+	qp->inbound->active = false;
+	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
+}
+
+static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+{
+	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
+		return RECEIVE;
+	qp->inbound->offset += n;
+	VB_COUNT(ring_bytes, n);
+	return OK;
+}
+
+/* IBA 10.6.5: SEND with Invalidate. */
+static enum verdict invalidate(struct vb_qp *qp, struct req *q)
+{
+	if (!(q->flags & VB_RECF_INV))
+		return OK;
+	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? ACCESS : OK;
+}
+
+static void dropped(struct req *q)
+{
+	q->peer->dropped = true;
+}
+
+/* --- requests --- */
+
+static enum verdict do_send(struct vb_qp *qp, struct req *q)
+{
+	if (q->flags & VB_RECF_FIRST) {
+		if (qp->inbound->active) /* UC: the message before was cut off; its receive is used again (IBA C9-9.8.2.2.1) */
+			qp->inbound->offset = 0;
+		else if (!vb_receive_take(qp))
+			return RNR;
+	} else if (!qp->inbound->active) {
+		return DROP;
+	}
+	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
+		return TOO_LONG;
+
+	enum verdict v = scatter(qp, q->payload, q->rec.length);
+
+	if (v != OK)
+		return v;
+	if (!(q->flags & VB_RECF_LAST))
+		return OK;
+	v = invalidate(qp, q);
+	if (v != OK)
+		return v;
+	uint32_t length = qp->inbound->offset;
+
+	executed(qp);
+	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
+	return OK;
+}
+
+/* A SEND whose bytes we fetch: one copy from the sender's buffers to the receiver's. */
+static enum verdict do_pull(struct vb_qp *qp, struct req *q)
+{
+	struct vb_rec_span span[VB_MAX_SGE + 1];
+	uint32_t n = q->rec.length / sizeof(span[0]), total = q->ext.total;
+	struct iovec iov[VB_MAX_SGE];
+	uint64_t off = 0;
+
+	if (n > VB_MAX_SGE || q->rec.length > q->room)
+		return INVALID;
+	memcpy(span, q->payload, n * sizeof(span[0]));
+	if (!qp->inbound->active && !vb_receive_take(qp))
+		return RNR;
+	if (total > qp->inbound->wqe.length)
+		return TOO_LONG;
+	for (uint32_t i = 0; i < n; off += span[i].length, i++) {
+		if (span[i].length > total - off)
+			return TOO_LONG;
+		int k = vb_receive_pieces(qp, off, span[i].length, iov);
+		int err = k < 0 ? VB_EFAULT_LOCAL : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length) : ESRCH;
+
+		if (err == VB_EFAULT_LOCAL)
+			return RECEIVE;
+		if (err == ESRCH)
+			return DROP; /* the sender is gone; the receive stays for whoever comes (inbound->active) */
+		if (err == EFAULT)
+			return SOURCE; /* a wire would have been cut off here: the receive stays, this end goes on */
+		if (err)
+			return DROP; /* forbidden: copy_ok is off for us; the sender will find out by its own means */
+	}
+	enum verdict v = invalidate(qp, q);
+
+	if (v != OK)
+		return v;
+	VB_COUNT(one_copy_bytes, total);
+	executed(qp);
+	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
+	return OK;
+}
+
+/* What the queue pair does not take at all is an invalid request, whatever the key (IBA 9.7.4.1.4, as rxe). */
+static bool takes(const struct vb_qp *qp, uint32_t access)
+{
+	return (qp->attr.qp_access_flags & access) == access;
+}
+
+/* The immediate of an RDMA write consumes a receive (IBA 9.7.4.1.1). */
+static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
+{
+	if (!qp->inbound->active && !vb_receive_take(qp))
+		return RNR;
+	executed(qp);
+	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
+	return OK;
+}
+
+/* Does this part of an RDMA write take a receive before its key is looked at? On the wire the packet with the immediate does,
+ * and the first packet is that if there is one only: both ways the same receives are left. */
+static bool receives_first(const struct vb_qp *qp, const struct req *q)
+{
+	unsigned ends = q->flags & (VB_RECF_LAST | VB_RECF_IMM);
+
+	if (ends != (VB_RECF_LAST | VB_RECF_IMM))
+		return false;
+	return !(q->flags & VB_RECF_FIRST) || q->ext.total <= 128u << qp->attr.path_mtu;
+}
+
+static enum verdict do_write(struct vb_qp *qp, struct req *q)
+{
+	bool last = q->flags & VB_RECF_LAST;
+	uint64_t va;
+
+	if (q->rec.length) {
+		bool receives = receives_first(qp, q);
+		enum verdict refused = receives ? ACCESS : DENIED;
+
+		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
+			return INVALID;
+		if (receives && !qp->inbound->active && !vb_receive_take(qp))
+			return RNR; /* before the data: it comes again with the retry */
+		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
+		uint32_t checked = (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
+
+		if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
+			return refused;
+		if (last && (q->flags & VB_RECF_IMM) && !qp->inbound->active && !vb_receive_take(qp))
+			return RNR;
+		if (!(last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)va, q->payload, q->rec.length))
+			return refused;
+		VB_COUNT(ring_bytes, q->rec.length);
+	}
+	if (!last)
+		return OK;
+	if (q->flags & VB_RECF_IMM)
+		return notify(qp, q, q->ext.total);
+	executed(qp);
+	return OK;
+}
+
+static enum verdict do_read(struct vb_qp *qp, struct req *q)
+{
+	uint64_t va = 0;
+
+	if (q->ext.total && !takes(qp, IBV_ACCESS_REMOTE_READ))
+		return INVALID;
+	if (q->ext.total && !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
+		return DENIED;
+	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS || qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
+		return INVALID; /* more than we offered (IBA C9-59) */
+	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){
+		.index = qp->processed, .addr = q->ext.remote_addr, .key = q->ext.rkey, .psn = qp->epsn, .length = q->ext.total};
+	executed(qp);
+	vb_inread_serve(qp);
+	return OK;
+}
+
+static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
+{
+	uint64_t va, old;
+
+	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
+		return INVALID;
+	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
+		return DENIED;
+	if (va & 7)
+		return INVALID;
+	if (!(q->flags & VB_RECF_FETCH_ADD ? vb_guard_add((uint64_t *)(uintptr_t)va, q->ext.compare_add, &old)
+					   : vb_guard_cas((uint64_t *)(uintptr_t)va, q->ext.compare_add, q->ext.swap, &old)))
+		return DENIED;
+	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old, memory_order_relaxed);
+	executed(qp);
+	return OK;
+}
+
+/* The requester's own check refused; it asks us, so that both ends end in the state of the specification. */
+static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
+{
+	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	uint64_t va;
+
+	if (!takes(qp, access))
+		return INVALID;
+	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
+		return RNR;
+	if (!(q->flags & VB_RECF_FAULT) && vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
+		return DROP; /* good by now (a re-registration): it tries again */
+	return receives_first(qp, q) ? ACCESS : DENIED;
+}
+
+static enum verdict execute(struct vb_qp *qp, struct req *q)
+{
+	switch (q->type) {
+	case VB_REC_SEND:
+		return do_send(qp, q);
+	case VB_REC_PULL:
+		return do_pull(qp, q);
+	case VB_REC_WRITE:
+		return do_write(qp, q);
+	case VB_REC_NOTIFY:
+		return notify(qp, q, q->ext.total);
+	case VB_REC_READ:
+		return qp->type == IBV_QPT_RC ? do_read(qp, q) : DROP;
+	case VB_REC_ATOMIC:
+		return qp->type == IBV_QPT_RC ? do_atomic(qp, q) : DROP;
+	case VB_REC_VERDICT:
+		return do_verdict(qp, q);
+	default:
+		return DROP;
+	}
+}
+
+static const struct {
+	enum ibv_wc_status receive;
+	enum vb_nak_code nak;
+	enum ibv_event_type event;
+} refusals[] = {
+#define EVENT_REQ IBV_EVENT_QP_REQ_ERR
+#define EVENT_ACCESS IBV_EVENT_QP_ACCESS_ERR
+#define EVENT_RQ 0
+#define NAK_REQ VB_NAK_INV_REQ
+#define NAK_ACCESS VB_NAK_ACCESS
+#define NAK_RQ VB_NAK_OP
+#define X(name, receive, event) [name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
+	VB_REFUSALS(X)
+#undef X
+};
+
+/* The receive that the message had taken. */
+static void end_receive(struct vb_qp *qp, enum verdict v)
+{
+	if (qp->inbound->active)
+		complete_receive(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
+}
+
+/* RC: the QP goes to ERR with its NAK; where no receive could tell the program, an asynchronous event does. */
+static void refuse(struct vb_qp *qp, enum verdict v, bool serving)
+{
+	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
+		vb_inread_serve(qp); /* earlier requests are answered first, as far as there is room */
+	end_receive(qp, v);
+	nak(qp, refusals[v].nak);
+	vb_lock(&qp->sq_lock);
+	vb_qp_error(qp);
+	vb_unlock(&qp->sq_lock);
+	if (refusals[v].event)
+		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
+}
+
+static bool receiving(struct vb_qp *qp)
+{
+	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
+
+	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
+}
+
+/* IBA 9.8.2.2, 9.9.3: what fails is dropped with all that is left of its message, and nobody hears of it; where it is our
+ * own receive that failed, this end goes to ERR. As engine/roce/responder.c has it. */
+static void input_unreliable(struct vb_qp *qp, struct req *q)
+{
+	bool begins = q->flags & VB_RECF_FIRST;
+	enum verdict v = begins || !qp->inbound->dropped ? execute(qp, q) : DROP;
+
+	if (v == OK) {
+		qp->inbound->dropped = false;
+		return;
+	}
+	VB_COUNT(drop_state, 1);
+	dropped(q);
+	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
+	if (v == RECEIVE) {
+		end_receive(qp, v);
+		vb_lock(&qp->sq_lock);
+		vb_qp_error(qp);
+		vb_unlock(&qp->sq_lock);
+	}
+}
+
+static void input_connected(struct vb_qp *qp, struct req *q)
+{
+	uint32_t psn = q->rec.psn & 0xffffff;
+
+	vb_first_contact(qp);
+	if (qp->type == IBV_QPT_UC) {
+		input_unreliable(qp, q);
+		return;
+	}
+	/* what we had sent completes before what the peer sent in answer to it */
+	if (vb_requester_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+		vb_requester_visit(qp, true);
+	if (!receiving(qp)) /* that ended in an error */
+		return;
+	if (psn != qp->epsn) {
+		/* behind: executed already, say so again; ahead: what was before it has been refused */
+		if (((psn - qp->epsn) & 0xffffff) >= 0x800000)
+			ack_later(qp);
+		else
+			VB_COUNT(drop_psn, 1);
+		return;
+	}
+	if (qp->nak_state) {
+		if (!(q->flags & VB_RECF_FIRST)) /* the rest of what was refused */
+			return;
+		qp->nak_state = false; /* it comes again, and its later pieces too */
+	}
+	enum verdict v = execute(qp, q);
+
+	if (v == OK)
+		return;
+	if (v == DROP) {
+		VB_COUNT(drop_state, 1);
+		dropped(q);
+		return;
+	}
+	if (v == RNR || v == SOURCE)
+		nak(qp, v == RNR ? VB_NAK_RNR : VB_NAK_SOURCE);
+	else
+		refuse(qp, v, false);
+}
+
+static void input_ud(struct vb_qp *qp, struct req *q)
+{
+	if (q->ext.rkey != qp->attr.qkey) { /* IBA 9.6.1.4.1: dropped, and counted */
+		VB_COUNT(drop_qkey, 1);
+		return;
+	}
+	if (q->rec.length < 40 || !vb_receive_take(qp)) {
+		VB_COUNT(drop_rnr_ud, 1);
+		return;
+	}
+	if (q->rec.length > qp->inbound->wqe.length) {
+		/* as adapters do: the receive tells, the queue pair goes on (IBA 9.8.3.2.2 drops; programs expect the former) */
+		complete_receive(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
+		VB_COUNT(drop_length, 1);
+		return;
+	}
+	if (scatter(qp, q->payload, q->rec.length) != OK)
+		complete_receive(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
+	else
+		complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
+}
+
+static void input(struct req *q)
+{
+	struct vb_node *node = q->peer->node;
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(q->rec.dest & 0xffffff)], memory_order_relaxed);
+
+	if (!qp || qp->qp.qp_num != (q->rec.dest & 0xffffff)) {
+		VB_COUNT(drop_no_qp, 1);
+		dropped(q);
+		return;
+	}
+	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || (qp->wire && qp->type != IBV_QPT_UD) || qp->iwarp) {
+		VB_COUNT(drop_state, 1);
+		dropped(q);
+		return;
+	}
+	if (qp->type == IBV_QPT_UD) {
+		input_ud(qp, q);
+		return;
+	}
+	/* from the QP that this one is connected to, and from that QP's present life, or the one that has just ended */
+	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & 0xffffff);
+
+	if (qp->attr.dest_qp_num != (q->rec.src & 0xffffff) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
+	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - (q->rec.psn >> 24)) & 0xff) > 1) {
+		VB_COUNT(drop_stale, 1);
+		dropped(q);
+		return;
+	}
+	if (qp->peer != q->peer) {
+		if (qp->peer && vb_peer_alive(qp->peer)) {
+			VB_COUNT(drop_stale, 1);
+			return;
+		}
+		vb_lock(&qp->sq_lock);
+		qp->peer = q->peer;
+		qp->remote = NULL;
+		vb_unlock(&qp->sq_lock);
+	}
+	input_connected(qp, q);
+}
+
+/* --- reads answered by ring --- */
+
+bool vb_inread_serve(struct vb_qp *qp)
+{
+	struct vb_peer *peer = qp->peer;
+	bool moved = false;
+
+	while (qp->inread_head != qp->inread_tail) {
+		struct vb_inread *r = &qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS];
+		uint32_t piece = r->length - r->offset < VB_RING_RECORD_MAX / 2 ? r->length - r->offset : VB_RING_RECORD_MAX / 2;
+		uint64_t va = 0;
+
+		vb_lock(&peer->tx_lock);
+		struct vb_rec *rec = vb_ring_reserve(peer, 64 + piece);
+		if (!rec && vb_want_space(peer))
+			rec = vb_ring_reserve(peer, 64 + piece);
+		if (!rec) {
+			vb_unlock(&peer->tx_lock);
+			break;
+		}
+		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
+		bool ok = !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
+				     vb_guard_copy(ext + 1, (const void *)(uintptr_t)va, piece));
+
+		if (ok) {
+			ext->remote_addr = r->offset;
+			ext->rkey = 0;
+			ext->total = r->length;
+			rec->dest = qp->attr.dest_qp_num | (uint32_t)VB_REC_READ_DATA << 24;
+			rec->src = qp->qp.qp_num;
+			rec->psn = r->psn;
+			rec->length = piece;
+			rec->ack = 0;
+			vb_ring_commit(peer, 64 + piece);
+			vb_peer_notify(peer);
+			vb_ring_prepare(peer);
+		}
+		vb_unlock(&peer->tx_lock);
+		if (!ok) {
+			refuse(qp, DENIED, true);
+			return true;
+		}
+		moved = true;
+		r->offset += piece;
+		if (r->offset == r->length) {
+			qp->inread_head++;
+			update_executed(qp);
+		}
+	}
+	if (qp->inread_head != qp->inread_tail)
+		ack_later(qp); /* keeps it in sight of vb_rx_flush, which tries again */
+	return moved;
+}
+
+/* --- the ring --- */
+
+/* Copies what will be looked at, once. false: the record cannot be what its mark says. */
+static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
+{
+	static const uint8_t with_ext[VB_REC_TYPES] = {[VB_REC_PULL] = 1, [VB_REC_WRITE] = 1, [VB_REC_NOTIFY] = 1, [VB_REC_READ] = 1,
+						       [VB_REC_READ_DATA] = 1, [VB_REC_ATOMIC] = 1, [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1};
+
+	q->peer = peer;
+	memcpy((char *)&q->rec + 8, at + 8, sizeof(q->rec) - 8);
+	q->type = q->rec.dest >> 24;
+	q->flags = q->rec.src >> 24;
+	if (q->type >= VB_REC_TYPES || !q->type)
+		return false;
+	uint32_t head = with_ext[q->type] ? 64 : 32;
+
+	if (with_ext[q->type])
+		memcpy(&q->ext, at + 32, sizeof(q->ext));
+	q->payload = at + head;
+	q->room = size - head;
+	return q->type == VB_REC_PAD || q->rec.length <= q->room;
+}
+
+unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
+{
+	unsigned done = 0;
+	struct req q;
+
+	while (done < budget) {
+		const uint8_t *at = peer->rx + (peer->rx_head & VB_RING_MASK);
+		uint64_t mark = atomic_load_explicit((_Atomic uint64_t *)at, memory_order_acquire);
+		uint64_t size = (uint64_t)(uint32_t)mark * VB_LINE;
+
+		if (!mark)
+			break;
+		if (mark >> 32 != (uint32_t)(peer->rx_head / VB_LINE) || !size ||
+		    size > VB_RING_BYTES - (peer->rx_head & VB_RING_MASK) || !load(&q, peer, at, (uint32_t)size)) {
+			VB_COUNT(bad_record, 1);
+			atomic_store(&peer->state, VB_PEER_DEAD);
+			break;
+		}
+		__builtin_prefetch(at + size);
+		if (q.type == VB_REC_READ_DATA)
+			vb_requester_data(peer, &q.rec, &q.ext, q.payload);
+		else if (q.type == VB_REC_PACKET)
+			vb_wire_forwarded(peer->node, q.payload, q.rec.length);
+		else if (q.type != VB_REC_PAD)
+			input(&q);
+		peer->rx_head += size;
+		done++;
+	}
+	return done;
+}
+
+static void publish_ack(struct vb_qp *qp)
+{
+	uint64_t n = atomic_load_explicit(&qp->executed, memory_order_relaxed);
+
+	if (n != qp->processed)
+		atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_release);
+	if (atomic_load_explicit(&qp->ack_told, memory_order_relaxed) != n || qp->nak_state) {
+		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
+		atomic_store_explicit(&qp->ack_told, n, memory_order_relaxed);
+		if (qp->peer)
+			qp->peer->ack_bell = true;
+	}
+}
+
+void vb_rx_flush(struct vb_node *node)
+{
+	struct vb_qp *again = NULL;
+
+	while (node->acks) {
+		struct vb_qp *qp = node->acks;
+		struct vb_peer *peer = qp->peer;
+
+		node->acks = qp->acks_next;
+		qp->on_acks = false;
+		if (qp->inread && qp->inread_head != qp->inread_tail && peer && vb_peer_alive(peer)) {
+			vb_inread_serve(qp); /* may put it back into the list */
+			if (qp->on_acks) {
+				node->acks = qp->acks_next;
+				qp->acks_next = again;
+				again = qp;
+			}
+		}
+		publish_ack(qp);
+		if (peer && peer->ack_bell) {
+			peer->ack_bell = false;
+			vb_peer_notify(peer);
+		}
+	}
+	node->acks = again;
+}

@@ -1,0 +1,112 @@
+// ring.h - the producing and the consuming end of a ring of records in shared memory
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_LOCAL_RING_H
+#define VB_ENGINE_LOCAL_RING_H
+
+#include "engine/local/peer.h"
+
+/*
+ * A record is published by its mark, the first word of its first line, so that one cache line carries a small
+ * message. The consumer only looks where the last record ended; the producer keeps the word there 0 until it
+ * publishes, so that no stale payload is ever taken for a mark. It zeroes ahead, after publishing, off the way of
+ * the message.
+ */
+#define VB_RING_AHEAD 1024u
+#define VB_RING_MASK (VB_RING_BYTES - 1)
+#define VB_RING_RECORD_MAX (32u << 10) /* largest record: several fit, so that both ends copy at the same time */
+
+static inline uint32_t vb_ring_size(uint32_t bytes)
+{
+	return (bytes + VB_LINE - 1) & ~(VB_LINE - 1);
+}
+
+static inline _Atomic uint64_t *vb_ring_word(uint8_t *ring, uint64_t pos)
+{
+	return (_Atomic uint64_t *)(ring + (pos & VB_RING_MASK));
+}
+
+/* How far the consumer has come; what it shows is believed only within what we have published. */
+static inline uint64_t vb_ring_consumed(struct vb_peer *p)
+{
+	uint64_t head = atomic_load_explicit(&p->theirs->rx_head, memory_order_acquire);
+
+	if (head - p->tx_head <= p->tx_tail - p->tx_head)
+		p->tx_head = head;
+	return p->tx_head;
+}
+
+static inline bool vb_ring_room(struct vb_peer *p, uint64_t bytes)
+{
+	/* the line behind the record must be free too: its word is zeroed */
+	return p->tx_tail + bytes + VB_LINE - p->tx_head <= VB_RING_BYTES;
+}
+
+static inline void vb_ring_publish(struct vb_peer *p, uint64_t pos, uint32_t size)
+{
+	uint64_t end = pos + size;
+
+	if (p->tx_zeroed < end + VB_LINE) {
+		atomic_store_explicit(vb_ring_word(p->tx, end), 0, memory_order_relaxed);
+		p->tx_zeroed = end + VB_LINE;
+	}
+	p->tx_tail = end;
+	if (p->tx_zeroed < end + VB_RING_AHEAD / 2)
+		atomic_store_explicit(&p->tx_low, true, memory_order_relaxed);
+	atomic_store_explicit(vb_ring_word(p->tx, pos), (uint64_t)(size / VB_LINE) | (uint64_t)(uint32_t)(pos / VB_LINE) << 32,
+			      memory_order_release);
+}
+
+/*
+ * Space for a record of `bytes`, in one piece, or NULL while the ring is full. Under tx_lock. The caller fills all
+ * but the mark and calls vb_ring_commit with the same size.
+ */
+static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
+{
+	uint32_t size = vb_ring_size(bytes), left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
+	uint64_t need = size + (size > left ? left : 0);
+
+	/* its lane may be another process's by now, and this ring too (path/local/peer.c, reset_lane) */
+	if (__builtin_expect(atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD, 0))
+		return NULL;
+
+	if (!vb_ring_room(p, need)) {
+		vb_ring_consumed(p);
+		if (!vb_ring_room(p, need))
+			return NULL;
+	}
+	if (size > left) {
+		struct vb_rec *pad = (struct vb_rec *)(p->tx + (p->tx_tail & VB_RING_MASK));
+
+		pad->dest = (uint32_t)VB_REC_PAD << 24;
+		vb_ring_publish(p, p->tx_tail, left);
+	}
+	return (struct vb_rec *)(p->tx + (p->tx_tail & VB_RING_MASK));
+}
+
+static inline void vb_ring_commit(struct vb_peer *p, uint32_t bytes)
+{
+	vb_ring_publish(p, p->tx_tail, vb_ring_size(bytes));
+}
+
+/* Zeroes words ahead of the tail; called after the bell, when the message is on its way. Under tx_lock. */
+static inline void vb_ring_prepare(struct vb_peer *p)
+{
+	uint64_t limit = p->tx_head + VB_RING_BYTES, want = p->tx_tail + VB_RING_AHEAD;
+
+	if (want > limit)
+		want = limit;
+	if (p->tx_zeroed < p->tx_tail)
+		p->tx_zeroed = p->tx_tail;
+	for (; p->tx_zeroed + VB_LINE <= want; p->tx_zeroed += VB_LINE)
+		atomic_store_explicit(vb_ring_word(p->tx, p->tx_zeroed), 0, memory_order_relaxed);
+	atomic_store_explicit(&p->tx_low, false, memory_order_relaxed);
+}
+
+/* Is there a record to consume? */
+static inline bool vb_ring_ready(const struct vb_peer *p)
+{
+	return atomic_load_explicit((_Atomic uint64_t *)(p->rx + (p->rx_head & VB_RING_MASK)), memory_order_acquire) != 0;
+}
+
+#endif

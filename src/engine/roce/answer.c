@@ -1,0 +1,342 @@
+// answer.c - what the peer answers: acknowledgements, NAKs, read responses, atomics' results
+// follows: IBA volume 1, 9.7.5.1 (requester: responses), 9.7.5.2 (NAK codes), 9.7.7.2 (credits), 9.9.2 (requester
+// errors) SPDX-License-Identifier: MIT
+#include "engine/roce/machine.h"
+
+/* Which packet a PSN is; before una: a lower number, or nonsense. */
+static int64_t seq_of(const struct vb_wire_qp *qp, struct vb_psn psn)
+{
+	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_send_psn(qp, qp->rq.una));
+}
+
+static struct vb_wire_send *find(struct vb_wire_qp *qp, uint64_t seq)
+{
+	for (uint32_t i = qp->rq.head; i != qp->rq.tail; i++) {
+		struct vb_wire_send *s = vb_send_at(qp, i);
+
+		if (seq >= s->seq && seq < s->seq + s->packets)
+			return s;
+	}
+	return NULL;
+}
+
+/* --- what came ahead of a missing response --- */
+
+static bool has_come(const struct vb_wire_requester *rq, uint64_t seq)
+{
+	return seq < rq->got_to && rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] >> seq % 64 & 1;
+}
+
+static void mark(struct vb_wire_requester *rq, uint64_t seq)
+{
+	rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] |= 1ull << seq % 64;
+	if (rq->got_to <= seq)
+		rq->got_to = seq + 1;
+}
+
+/* How far all is executed and answered. */
+static uint64_t settled(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	uint64_t seq = rq->una;
+
+	for (uint32_t i = rq->head; i != rq->tail; i++) {
+		const struct vb_wire_send *s = vb_send_at(qp, i);
+		uint64_t end = s->seq + s->packets;
+
+		if (vb_is_answered(s))
+			while (seq < end && has_come(rq, seq))
+				seq++;
+		else if (seq < end && seq < rq->executed)
+			seq = end < rq->executed ? end : rq->executed;
+		if (seq < end)
+			break;
+	}
+	return seq;
+}
+
+/* These responses need not be remembered any more; requests that they end are not under way any more. */
+static void forget(struct vb_wire_qp *qp, uint64_t to)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < to; i++) {
+		const struct vb_wire_send *s = vb_send_at(qp, i);
+
+		if (!vb_is_answered(s))
+			continue;
+		for (uint64_t seq = s->seq > rq->una ? s->seq : rq->una; seq < to && seq < s->seq + s->packets; seq++) {
+			rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] &= ~(1ull << seq % 64);
+			if (seq < rq->seq && (vb_is_atomic(s) || seq + 1 == vb_chunk_end(s, seq)))
+				rq->rd--;
+		}
+	}
+}
+
+/* --- acknowledgements --- */
+
+static void time_answered(struct vb_wire_requester *rq, uint64_t now)
+{
+	const struct vb_wire_timed *t = NULL;
+
+	/* of several, the answer is to the last: to the others it is late */
+	for (; rq->timed_n && rq->timed[rq->timed_0].seq < rq->una; rq->timed_n--) {
+		t = &rq->timed[rq->timed_0];
+		rq->timed_0 = (rq->timed_0 + 1) % VB_WIRE_TIMED;
+	}
+	if (!t)
+		return;
+	if (t->guess)
+		vb_wire_window_guess(&rq->window, now - t->at);
+	else
+		vb_wire_window_rtt(&rq->window, now - t->at, t->first, now);
+	rq->probes = 0;
+}
+
+/* una goes forward to here. What was to be sent again, and is answered by now, is not. */
+static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	bool full = rq->held || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
+
+	forget(qp, una);
+	if (rq->silent.at) {
+		if (now - rq->silent.at < rq->window.rtt_min) /* no answer to what went again: it was late, not lost */
+			vb_wire_window_restore(&rq->window, rq->silent.packets, rq->silent.slow_start_below);
+		rq->silent.at = 0;
+	}
+	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una) + rq->uncounted, full || rq->seq < rq->una, now);
+	rq->uncounted = 0;
+	if (rq->stale && now - rq->back_at > rq->window.srtt)
+		rq->stale = 0;
+	rq->stale -= una - rq->una < rq->stale ? (uint32_t)(una - rq->una) : rq->stale;
+	rq->una = una;
+	time_answered(rq, now);
+	if (rq->seq < rq->una)
+		rq->seq = rq->una;
+	while (rq->cur != rq->tail) {
+		struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+
+		if (!s->packets || s->seq + s->packets > rq->seq)
+			break;
+		rq->cur++;
+	}
+	vb_requester_progressed(qp, now);
+	vb_mend_progressed(qp, now);
+	vb_requester_retire(qp);
+}
+
+/*
+ * Everything before this packet has been executed (IBA 9.7.5, coalesced acknowledgements). false: but a response
+ * is missing, which has to be asked for again (implied NAK).
+ */
+static bool acknowledged(struct vb_wire_qp *qp, uint64_t before, uint64_t now)
+{
+	if (qp->rq.executed < before)
+		qp->rq.executed = before;
+	uint64_t una = settled(qp);
+
+	if (una > qp->rq.una)
+		move_una(qp, una, now);
+	return una >= before;
+}
+
+static void response_lost(struct vb_wire_qp *qp, uint64_t now)
+{
+	qp->stats.lost_responses++;
+	if (vb_mend_response(qp, now))
+		vb_wire_window_lost(&qp->rq.window, true, now);
+}
+
+/* Counted from what is acknowledged. */
+static void take_credits(struct vb_wire_qp *qp, uint8_t code)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	uint64_t base = rq->receives;
+
+	rq->credits = code != VB_CREDITS_UNLIMITED;
+	if (!rq->credits)
+		return;
+	if (rq->head != rq->tail) {
+		struct vb_wire_send *s = vb_send_at(qp, rq->head);
+
+		base = s->receives - vb_takes_receive(s);
+	}
+	rq->credit_limit = base + vb_credits(code);
+}
+
+static void take_ack(struct vb_wire_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
+{
+	qp->stats.acks_rcvd++;
+	bool whole = acknowledged(qp, seq + 1, now);
+
+	if (!qp->rq.started)
+		return;
+	take_credits(qp, p->aeth.value);
+	if (!whole)
+		response_lost(qp, now);
+}
+
+static void take_sequence_nak(struct vb_wire_qp *qp, uint64_t now)
+{
+	/*
+	 * deviates: IBA 9.7.5 counts these against retry_cnt too. Here only time does: a NAK that the network
+	 * doubled must not cost a retry, and without progress the timer, which no NAK restarts, ends it.
+	 */
+	qp->stats.seq_naks_rcvd++;
+	if (qp->rq.seq > qp->rq.una && vb_mend(qp, now))
+		vb_wire_window_lost(&qp->rq.window, qp->rq.mending, now);
+}
+
+static void take_rnr_nak(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
+{
+	qp->stats.rnr_naks_rcvd++;
+	if (qp->rq.rnr_at || qp->rq.seq == qp->rq.una)
+		return; /* it waits already, or nothing was sent since */
+	if (qp->cfg.rnr_retry != 7 && !qp->rq.rnr_left) {
+		vb_requester_fail(qp, VB_WIRE_RNR_RETRY_EXC_ERR);
+		return;
+	}
+	if (qp->cfg.rnr_retry != 7)
+		qp->rq.rnr_left--;
+	vb_requester_wait_rnr(qp, timer, now);
+}
+
+/* A NAK names the packet that was not executed; all before it were. */
+static void take_nak(struct vb_wire_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
+{
+	static const uint8_t statuses[] = {[VB_NAK_INVALID_REQUEST] = VB_WIRE_REM_INV_REQ_ERR,
+	                                   [VB_NAK_REMOTE_ACCESS] = VB_WIRE_REM_ACCESS_ERR,
+	                                   [VB_NAK_REMOTE_OPERATIONAL] = VB_WIRE_REM_OP_ERR,
+	                                   [VB_NAK_INVALID_RD_REQUEST] = VB_WIRE_REM_INV_REQ_ERR};
+
+	if (p->aeth.kind == VB_AETH_NAK && p->aeth.value >= sizeof(statuses)) {
+		qp->stats.drop_response++; /* reserved: IBA 9.7.5.2 */
+		return;
+	}
+	if (!acknowledged(qp, seq, now)) {
+		response_lost(qp, now);
+		return;
+	}
+	if (!qp->rq.started)
+		return;
+	if (p->aeth.kind == VB_AETH_RNR_NAK) {
+		take_rnr_nak(qp, p->aeth.value, now);
+	} else if (p->aeth.value == VB_NAK_PSN_SEQUENCE) {
+		take_sequence_nak(qp, now);
+	} else {
+		qp->stats.error_naks_rcvd++;
+		vb_requester_fail(qp, statuses[p->aeth.value]);
+	}
+}
+
+/* --- reads and atomics --- */
+
+/*
+ * The shape that this packet of the response must have. A response to a request that was repeated in the middle may
+ * arrive beside what is left of the first one, so FIRST and MIDDLE, LAST and ONLY, are not told apart.
+ * deviates: IBA 9.9.2 ends the QP for a bad response. Here it is dropped, and retries end what stays wrong: a ghost
+ * of an earlier connection must not end this one.
+ */
+static bool fits(const struct vb_wire_qp *qp, const struct vb_wire_send *s, const struct vb_packet *p, uint64_t seq)
+{
+	if ((p->info->ext & VB_EXT_AETH) && p->aeth.kind != VB_AETH_ACK)
+		return false;
+	if (p->info->op == VB_OP_ATOMIC_ACK)
+		return vb_is_atomic(s);
+	if (s->rq.verb != VB_WIRE_READ)
+		return false;
+	bool last = seq + 1 == s->seq + s->packets;
+
+	return s->chunk && p->payload_len == (last ? vb_last_len(s->rq.length, qp->cfg.mtu) : qp->cfg.mtu) &&
+	       !(p->info->flags & VB_LAST) == (seq + 1 != vb_chunk_end(s, seq));
+}
+
+static bool store(struct vb_wire_qp *qp, const struct vb_wire_send *s, const struct vb_packet *p,
+                  const uint8_t *payload, uint64_t seq)
+{
+	if (p->info->op == VB_OP_ATOMIC_ACK)
+		return qp->ops->scatter(qp->own, &s->rq, 0, &p->atomic_ack.original, 8);
+	return !p->payload_len ||
+	       qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, p->payload_len);
+}
+
+static void take_response(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t seq,
+                          uint64_t now)
+{
+	struct vb_wire_send *s = find(qp, seq);
+
+	if (!s || !fits(qp, s, p, seq)) {
+		qp->stats.drop_response++;
+		return;
+	}
+	bool whole = acknowledged(qp, seq, now);
+
+	if (!qp->rq.started)
+		return;
+	if (has_come(&qp->rq, seq)) {
+		qp->stats.duplicate_response++;
+	} else if (seq - qp->rq.una < VB_WIRE_WINDOW_MAX) {
+		if (store(qp, s, p, payload, seq))
+			mark(&qp->rq, seq);
+		else
+			s->status = VB_WIRE_LOC_PROT_ERR;
+	}
+	if (!whole) {
+		response_lost(qp, now);
+		return;
+	}
+	if (s->status)
+		vb_requester_retire(qp);
+	else
+		acknowledged(qp, seq + 1, now);
+	if (qp->rq.started && p->info->ext & VB_EXT_AETH)
+		take_credits(qp, p->aeth.value);
+}
+
+/* una moves on by one, within a request: the rest of move_una is done with the request's last packet. */
+bool vb_requester_input_middle(struct vb_wire_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+	uint64_t seq = rq->una;
+	struct vb_wire_send *s = vb_send_at(qp, rq->head);
+
+	if (!rq->started || rq->head == rq->tail || !vb_psn_equal(psn, vb_send_psn(qp, seq)) || seq + 1 >= rq->seq ||
+	    rq->mending || rq->stale || has_come(rq, seq))
+		return false;
+	if (s->rq.verb != VB_WIRE_READ || s->status || seq < s->seq || !s->chunk || seq + 1 >= vb_chunk_end(s, seq))
+		return false;
+	if (!qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, qp->cfg.mtu))
+		return false;
+	rq->una = seq + 1;
+	if (rq->executed < seq)
+		rq->executed = seq;
+	rq->uncounted++;
+	time_answered(rq, now);
+	if (rq->progress_at != now)
+		vb_requester_progressed(qp, now);
+	rq->progress_at = now;
+	return true;
+}
+
+void vb_requester_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+{
+	int64_t seq = seq_of(qp, p->bth.psn);
+
+	if (seq < (int64_t)qp->rq.una) {
+		qp->stats.duplicate_response++;
+		/* the last one again may bring new credits (IBA 9.7.7.2, unsolicited acknowledgement) */
+		if (seq + 1 == (int64_t)qp->rq.una && p->info->op == VB_OP_ACK && p->aeth.kind == VB_AETH_ACK)
+			take_credits(qp, p->aeth.value);
+	} else if (seq >= (int64_t)qp->rq.high) {
+		qp->stats.drop_ghost++; /* a ghost acknowledgement */
+	} else if (p->info->op != VB_OP_ACK) {
+		take_response(qp, p, payload, (uint64_t)seq, now);
+	} else if (p->aeth.kind == VB_AETH_ACK) {
+		take_ack(qp, p, (uint64_t)seq, now);
+	} else if (p->aeth.kind == VB_AETH_RNR_NAK || p->aeth.kind == VB_AETH_NAK) {
+		take_nak(qp, p, (uint64_t)seq, now);
+	} else {
+		qp->stats.drop_response++;
+	}
+}

@@ -1,0 +1,201 @@
+// mend.c - a peer that keeps what comes ahead of a missing packet needs only the missing one again
+// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); RFC 6582 (partial acknowledgements) in spirit
+// SPDX-License-Identifier: MIT
+#include "engine/roce/machine.h"
+
+#define TRIAL_WINDOW 16 /* packets: with fewer there is not much to save */
+#define TRIAL_LEN 8     /* what may be missing in one piece */
+#define TRIALS_MAX 4
+#define FLAT_MAX 5 /* mends after which the peer had nothing kept: it does not, after all */
+
+static struct vb_wire_send *una_of(struct vb_wire_qp *qp)
+{
+	uint32_t i = qp->rq.head;
+
+	while (i != qp->rq.tail && vb_send_at(qp, i)->seq + vb_send_at(qp, i)->packets <= qp->rq.una)
+		i++;
+	return i == qp->rq.tail ? NULL : vb_send_at(qp, i);
+}
+
+static bool una_is_answered(struct vb_wire_qp *qp)
+{
+	const struct vb_wire_send *s = una_of(qp);
+
+	return s && vb_is_answered(s);
+}
+
+/*
+ * From una on, len packets, but no further than the first request that the peer has to answer. As long as it is not known
+ * whether the peer keeps anything, and there is something to keep, the first, the last and some in between go twice: by that we
+ * vouch for what it has kept (ahead.c).
+ */
+static void again(struct vb_wire_qp *qp, uint32_t len, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (len > rq->seq - rq->una)
+		len = (uint32_t)(rq->seq - rq->una);
+	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < rq->una + len; i++) {
+		struct vb_wire_send *s = vb_send_at(qp, i);
+
+		if (!vb_is_answered(s) || s->seq + s->packets <= rq->una)
+			continue;
+		len = s->seq > rq->una ? (uint32_t)(s->seq - rq->una) : 1;
+		if (s->seq <= rq->una && s->rq.verb == VB_WIRE_READ)
+			len = (uint32_t)(vb_chunk_end(s, rq->una) - rq->una);
+		break;
+	}
+	rq->mending = true;
+	rq->mend_response = una_is_answered(qp);
+	rq->echoes = !rq->mend_response && rq->keeps != VB_WIRE_KEEPS && rq->seq > rq->una + 1;
+	rq->echo = false;
+	rq->mend_seq = rq->mend_next = rq->una;
+	rq->mend_end = rq->una + len;
+	rq->mend_to = rq->seq;
+	rq->mend_at = rq->mend_last_at = now;
+	vb_untime(rq);
+	rq->sure_from = rq->una > rq->mended_to ? rq->una : rq->mended_to;
+	if (rq->mend_response)
+		rq->sure_from = rq->high;
+	if (rq->mended_to < rq->mend_end)
+		rq->mended_to = rq->mend_end;
+	rq->probe_at = 0; /* the peer lives: patience anew */
+	vb_requester_arm(qp, now);
+}
+
+void vb_mend_stop(struct vb_wire_qp *qp)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	rq->mending = rq->echo = false;
+	rq->mend_next = rq->mend_end; /* nothing goes again */
+	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
+		rq->keeps = VB_WIRE_KEEPS_UNKNOWN;
+}
+
+/* Where a queue was full, what follows may be lost as well: then another trial may tell more. */
+static bool all_of_it(struct vb_wire_qp *qp, uint64_t now)
+{
+	bool doubt =
+	        qp->rq.trials < TRIALS_MAX && (qp->rq.keeps == VB_WIRE_KEEPS || vb_wire_window_crowded(&qp->rq.window));
+
+	qp->rq.keeps = doubt ? VB_WIRE_KEEPS_UNKNOWN : VB_WIRE_KEEPS_NOT;
+	return vb_requester_go_back(qp, true, now);
+}
+
+bool vb_mend(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->rnr_at)
+		return false;
+	if (rq->mending && rq->una < rq->mend_end &&
+	    (rq->una >= rq->mend_next || !rq->window.rtt_min || now - rq->mend_last_at < rq->window.rtt_min))
+		return false; /* it is on its way */
+	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
+		return all_of_it(qp, now);
+	if (rq->keeps == VB_WIRE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
+		rq->keeps = VB_WIRE_KEEPS_NOT;
+	if (rq->keeps == VB_WIRE_KEEPS_NOT || rq->seq < rq->high)
+		return vb_requester_go_back(qp, true, now);
+	if (rq->keeps == VB_WIRE_KEEPS) {
+		again(qp, rq->mend_len, now);
+		return true;
+	}
+	if (rq->seq - rq->una < TRIAL_WINDOW || una_is_answered(qp))
+		return vb_requester_go_back(qp, true, now);
+	rq->keeps = VB_WIRE_KEEPS_TRIAL;
+	rq->trials++;
+	rq->mend_len = 1;
+	again(qp, TRIAL_LEN, now);
+	return true;
+}
+
+bool vb_mend_response(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->rnr_at || rq->seq <= rq->una)
+		return false;
+	if (rq->seq < rq->high)
+		return vb_requester_go_back(qp, false, now);
+	if (rq->mending && rq->mend_response && rq->una < rq->mend_end &&
+	    (rq->una >= rq->mend_next || now - rq->mend_last_at < vb_wire_window_patience(&rq->window, 0)))
+		return false;
+	vb_mend_stop(qp);
+	again(qp, 1, now);
+	return true;
+}
+
+/* The peer answers it in any case: it takes it, or says how far it is. */
+void vb_mend_probe(struct vb_wire_qp *qp, uint64_t now)
+{
+	vb_mend_stop(qp);
+	again(qp, 1, now);
+	qp->rq.sure_from = qp->rq.high;
+}
+
+/* What had gone out before the last mend is there: fewer go blindly the next time. */
+static void healed(struct vb_wire_qp *qp)
+{
+	qp->rq.flat = 0;
+	qp->rq.mend_len = (qp->rq.mend_len + 1) / 2;
+	vb_mend_stop(qp);
+}
+
+/*
+ * The peer has executed all up to another gap. Packets behind it that went out before are missing too, some of them:
+ * each gap costs a round trip, so more and more go again with the first.
+ */
+static void another(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	rq->flat = rq->una == rq->mend_end ? rq->flat + 1 : 0;
+	if (rq->flat >= FLAT_MAX) {
+		all_of_it(qp, now);
+		return;
+	}
+	if (rq->mend_len < rq->window.packets / 2)
+		rq->mend_len *= 2;
+	again(qp, rq->mend_len, now);
+	vb_wire_window_lost(&rq->window, true, now);
+}
+
+void vb_mend_progressed(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (!rq->mending)
+		return;
+	if (now - rq->mend_at < rq->window.rtt_min) { /* too early for an answer: it was late, not lost */
+		vb_mend_stop(qp);
+		return;
+	}
+	if (rq->una < rq->mend_end && rq->una < rq->mend_to)
+		return;
+	if (rq->mend_response) {
+		vb_mend_stop(qp);
+		if (rq->una < rq->got_to && una_is_answered(qp) && vb_mend_response(qp, now))
+			vb_wire_window_lost(&rq->window, true, now);
+		return;
+	}
+	if (rq->keeps == VB_WIRE_KEEPS_NOT || rq->keeps == VB_WIRE_KEEPS_UNKNOWN) { /* it was a probe */
+		vb_mend_stop(qp);
+		if (rq->una == rq->mend_end && rq->una < rq->mend_to)
+			vb_requester_go_back(qp, true, now);
+		return;
+	}
+	if (rq->keeps == VB_WIRE_KEEPS_TRIAL) {
+		if (rq->una == rq->mend_end && rq->una < rq->mend_to) {
+			all_of_it(qp, now);
+			return;
+		}
+		if (rq->una > rq->mend_end)
+			rq->keeps = VB_WIRE_KEEPS;
+	}
+	if (rq->una >= rq->mend_to || rq->keeps != VB_WIRE_KEEPS)
+		healed(qp);
+	else
+		another(qp, now);
+}

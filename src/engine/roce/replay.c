@@ -1,0 +1,115 @@
+// replay.c - reads and atomics that the responder remembers, to answer them, and to answer them again
+// follows: IBA volume 1, 9.7.4 (responder), 9.7.5 (duplicate requests)
+// SPDX-License-Identifier: MIT
+#include "engine/roce/machine.h"
+
+static struct vb_wire_resource *at(struct vb_wire_qp *qp, uint32_t i)
+{
+	return &qp->rs.res[i % VB_WIRE_MAX_RESOURCES];
+}
+
+/* The oldest makes room if it has been answered: a requester that keeps to the limit does not ask for it again. */
+bool vb_resource_room(struct vb_wire_qp *qp)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	return rs->res_tail - rs->res_head < qp->cfg.max_dest_rd_atomic || at(qp, rs->res_head)->answered;
+}
+
+bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	if (!vb_resource_room(qp))
+		return false;
+	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* more: the limit has been lowered */
+		struct vb_wire_resource *old = at(qp, rs->res_head++);
+
+		rs->unanswered -= old->next != old->end;
+	}
+	struct vb_wire_resource *added = at(qp, rs->res_tail++);
+
+	*added = *r;
+	added->end = r->packets;
+	added->end_length = r->length;
+	rs->unanswered++;
+	return true;
+}
+
+/*
+ * The last PSN up to this one that belongs to no read or atomic: a plain acknowledgement in the place of their answer would
+ * say that they are done, and there are requesters that believe it.
+ */
+struct vb_psn vb_resource_before(struct vb_wire_qp *qp, struct vb_psn psn)
+{
+	for (uint32_t i = qp->rs.res_tail; i != qp->rs.res_head; i--) {
+		const struct vb_wire_resource *r = at(qp, i - 1);
+
+		if (!vb_psn_equal(vb_psn_add(r->psn, (int32_t)r->packets - 1), psn))
+			break;
+		psn = vb_psn_add(r->psn, -1);
+	}
+	return psn;
+}
+
+struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp)
+{
+	if (!qp->rs.unanswered)
+		return NULL;
+	uint32_t i = qp->rs.res_head;
+
+	while (at(qp, i)->next == at(qp, i)->end)
+		i++;
+	return at(qp, i);
+}
+
+void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r)
+{
+	if (++r->next < r->end)
+		return;
+	r->answered = true;
+	qp->rs.unanswered--;
+}
+
+/* Does the request ask for what r answers from this packet on, or the beginning of that? */
+static bool asks_for(const struct vb_wire_qp *qp, const struct vb_wire_resource *r, const struct vb_packet *p,
+                     uint32_t from)
+{
+	uint64_t offset = (uint64_t)from * qp->cfg.mtu;
+
+	if (r->atomic)
+		return p->info->ext & VB_EXT_ATOMIC && p->atomic.va == r->va && p->atomic.rkey == r->rkey;
+	return p->info->op == VB_OP_READ && p->reth.va == r->va + offset && p->reth.rkey == r->rkey &&
+	       p->reth.length <= r->length - offset && (p->reth.length || !r->length);
+}
+
+/* What is still being answered is answered to the end that it had, or this one. */
+static void answer_to(const struct vb_wire_qp *qp, struct vb_wire_resource *r, uint32_t from, uint32_t length)
+{
+	uint32_t end = from + vb_packet_count(length, qp->cfg.mtu);
+
+	if (r->atomic || (r->next != r->end && r->end >= end))
+		return;
+	r->end = end;
+	r->end_length = from * qp->cfg.mtu + length;
+}
+
+/* An answer that had not got further than this goes on, but begins anew for the requester; what is not known is
+ * dropped. */
+void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p)
+{
+	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {
+		struct vb_wire_resource *r = at(qp, i);
+		int32_t from = vb_psn_diff(p->bth.psn, r->psn);
+
+		if (from < 0 || (uint32_t)from >= r->packets || !asks_for(qp, r, p, (uint32_t)from))
+			continue;
+		if ((uint32_t)from > r->next)
+			return;
+		qp->rs.unanswered += r->next == r->end;
+		answer_to(qp, r, (uint32_t)from, p->reth.length);
+		r->next = r->from = (uint32_t)from;
+		return;
+	}
+	qp->stats.drop_replay++;
+}

@@ -1,0 +1,481 @@
+// responder.c - requests of the peer: the checks, one state each, in the specification's order; RC and UC
+// follows: IBA volume 1, 9.7.4 (responder), 9.8.2.2 (UC), 9.9.3 (responder errors)
+// SPDX-License-Identifier: MIT
+#include "engine/roce/machine.h"
+
+#define FAR (1 << 18)    /* PSNs: so much a peer may have in flight, and a READ may take */
+#define VOUCH_WAIT 200000 /* ns: acknowledgements wait so long for the peer to vouch for what was kept */
+
+enum state {
+	CHECK_PSN,
+	CHECK_OP_SEQUENCE,
+	CHECK_OP_ALLOWED,
+	CHECK_RESOURCE,
+	CHECK_LENGTH,
+	CHECK_KEY,
+	EXECUTE,
+	COMPLETE,
+	ACKNOWLEDGE,
+	DUPLICATE,
+	ERROR_SEQUENCE,
+	ERROR_NOT_READY,
+	ERROR_INVALID,
+	ERROR_TOO_LONG, /* for the receive */
+	ERROR_ACCESS,
+	ERROR_RECEIVE,
+	DONE,
+};
+
+/* One request packet on its way. */
+struct job {
+	struct vb_wire_qp *qp;
+	const struct vb_packet *p;
+	const uint8_t *payload;
+	uint64_t now;
+	unsigned flags; /* of the opcode */
+	uint16_t port;  /* that it came from */
+	bool rc;
+};
+
+/* A READ takes those of its response. */
+static uint32_t psns(const struct job *j)
+{
+	return j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
+}
+
+/* IBA 9.7.4.1: expected, behind (a duplicate), or ahead (something is missing); UC: 9.8.2.2 */
+static enum state check_psn(struct job *j)
+{
+	struct vb_wire_responder *rs = &j->qp->rs;
+
+	if (!j->rc)
+		return vb_uc_in_sequence(j->qp, j->p, j->port) ? CHECK_OP_SEQUENCE : DONE;
+
+	int32_t ahead = vb_psn_diff(j->p->bth.psn, rs->epsn);
+
+	if (ahead > 0)
+		return ERROR_SEQUENCE;
+	if (ahead < 0)
+		return DUPLICATE;
+	rs->port = j->port;
+	vb_ahead_pass(j->qp, rs->epsn, 1); /* what comes in its turn is it, whatever was kept in its place */
+	if (rs->refused) {
+		rs->refused = rs->not_ready = false;
+		if (rs->owed >= VB_WIRE_RNR) { /* it had not left yet, and is not needed any more */
+			rs->owed = VB_WIRE_NO_ACK;
+			vb_owe_ack(j->qp, j->now);
+		}
+	}
+	return CHECK_OP_SEQUENCE;
+}
+
+/* IBA 9.7.4.1: a message begins with FIRST or ONLY, and goes on as what it is until LAST */
+static enum state check_op_sequence(struct job *j)
+{
+	const struct vb_wire_inbound *in = &j->qp->rs.in;
+
+	if (in->active == !!(j->flags & VB_FIRST) || (in->active && in->op != j->p->info->op))
+		return ERROR_INVALID;
+	return CHECK_OP_ALLOWED;
+}
+
+/* IBA 9.7.4.1: operations that this QP does not take. As rxe: an invalid request, not an access error. */
+static enum state check_op_allowed(struct job *j)
+{
+	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_WIRE_REMOTE_WRITE,
+	                                [VB_OP_READ] = VB_WIRE_REMOTE_READ,
+	                                [VB_OP_CMP_SWAP] = VB_WIRE_REMOTE_ATOMIC,
+	                                [VB_OP_FETCH_ADD] = VB_WIRE_REMOTE_ATOMIC};
+	uint8_t need = needs[j->p->info->op];
+
+	return (j->qp->cfg.access & need) == need ? CHECK_RESOURCE : ERROR_INVALID;
+}
+
+/* IBA 9.7.4.1: a receive, or room for a read or atomic. A receive left over from a broken UC message is used again. */
+static enum state check_resource(struct job *j)
+{
+	struct vb_wire_inbound *in = &j->qp->rs.in;
+
+	if (j->flags & VB_FIRST)
+		in->offset = 0;
+	if (j->flags & VB_ANSWERED)
+		return j->qp->cfg.max_dest_rd_atomic ? CHECK_LENGTH : ERROR_INVALID;
+	if (j->flags & VB_TAKES_RECEIVE && !in->receive) {
+		in->receive = j->qp->ops->take_receive(j->qp->own, &in->room);
+		if (!in->receive)
+			return ERROR_NOT_READY;
+	}
+	return CHECK_LENGTH;
+}
+
+/* IBA C9-92, C9-94: FIRST and MIDDLE are full, LAST is not empty, none is longer than the path MTU, no message than
+ * 2^31 bytes */
+static enum state check_length(struct job *j)
+{
+	const struct vb_packet *p = j->p;
+	uint32_t mtu = j->qp->cfg.mtu;
+	bool last = j->flags & VB_LAST;
+
+	if (last ? p->payload_len > mtu : p->payload_len != mtu)
+		return ERROR_INVALID;
+	if (last && !(j->flags & VB_FIRST) && !p->payload_len)
+		return ERROR_INVALID;
+	if (p->info->ext & VB_EXT_RETH && p->reth.length > VB_WIRE_MAX_MESSAGE)
+		return ERROR_INVALID;
+	if (p->info->op == VB_OP_SEND && p->payload_len > j->qp->rs.in.room - j->qp->rs.in.offset)
+		return ERROR_TOO_LONG;
+	return CHECK_KEY;
+}
+
+/* For all of the message, with its first packet. No bytes need no key (IBA C9-88). */
+static enum state check_key(struct job *j)
+{
+	struct vb_wire_qp *qp = j->qp;
+	struct vb_wire_inbound *in = &qp->rs.in;
+	const struct vb_reth *reth = &j->p->reth;
+
+	if (j->p->info->op == VB_OP_READ)
+		return !reth->length || qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_WIRE_REMOTE_READ)
+		               ? EXECUTE
+		               : ERROR_ACCESS;
+	if (j->p->info->op != VB_OP_WRITE)
+		return EXECUTE;
+	if (j->flags & VB_FIRST) {
+		if (reth->length && !qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_WIRE_REMOTE_WRITE))
+			return ERROR_ACCESS;
+		in->va = reth->va;
+		in->rkey = reth->rkey;
+		in->left = reth->length;
+	}
+	/* IBA 9.7.4.1: as much as was announced, no more and no less */
+	if (j->flags & VB_LAST ? j->p->payload_len != in->left : j->p->payload_len >= in->left)
+		return ERROR_INVALID;
+	return EXECUTE;
+}
+
+static enum state execute_send(struct job *j)
+{
+	struct vb_wire_qp *qp = j->qp;
+	struct vb_wire_inbound *in = &qp->rs.in;
+
+	if (j->p->payload_len && !qp->ops->scatter_receive(qp->own, in->offset, j->payload, j->p->payload_len))
+		return ERROR_RECEIVE;
+	if (j->p->info->ext & VB_EXT_IETH && !qp->ops->invalidate(qp->own, j->p->ieth.rkey))
+		return ERROR_ACCESS;
+	return COMPLETE;
+}
+
+static enum state execute_write(struct job *j)
+{
+	struct vb_wire_qp *qp = j->qp;
+	struct vb_wire_inbound *in = &qp->rs.in;
+	uint32_t len = j->p->payload_len;
+
+	if (len && !qp->ops->write(qp->own, in->rkey, in->va, j->payload, len, j->flags & VB_LAST))
+		return ERROR_ACCESS;
+	in->va += len;
+	in->left -= len;
+	return COMPLETE;
+}
+
+static enum state execute_read(struct job *j)
+{
+	struct vb_wire_resource r = {
+	        .psn = j->p->bth.psn,
+	        .packets = vb_packet_count(j->p->reth.length, j->qp->cfg.mtu),
+	        .va = j->p->reth.va,
+	        .rkey = j->p->reth.rkey,
+	        .length = j->p->reth.length,
+	        .msn = (j->qp->rs.msn + 1) & 0xffffff,
+	};
+
+	return vb_resource_add(j->qp, &r) ? COMPLETE : ERROR_INVALID;
+}
+
+/* IBA 9.4.5: an address that is not aligned is an invalid request */
+static enum state execute_atomic(struct job *j)
+{
+	struct vb_wire_qp *qp = j->qp;
+	const struct vb_atomic *a = &j->p->atomic;
+	struct vb_wire_resource r = {.atomic = true, .psn = j->p->bth.psn, .packets = 1, .va = a->va, .rkey = a->rkey};
+
+	if (a->va & 7)
+		return ERROR_INVALID;
+	if (!vb_resource_room(qp))
+		return ERROR_INVALID;
+	switch (qp->ops->atomic(qp->own, j->p->info->op == VB_OP_FETCH_ADD, a, &r.original)) {
+	case VB_WIRE_OK:
+		break;
+	case VB_WIRE_MISALIGNED:
+		return ERROR_INVALID;
+	default:
+		return ERROR_ACCESS;
+	}
+	r.msn = (qp->rs.msn + 1) & 0xffffff;
+	vb_resource_add(qp, &r);
+	return COMPLETE;
+}
+
+static enum state execute(struct job *j)
+{
+	switch (j->p->info->op) {
+	case VB_OP_SEND:
+		return execute_send(j);
+	case VB_OP_WRITE:
+		return execute_write(j);
+	case VB_OP_READ:
+		return execute_read(j);
+	default:
+		return execute_atomic(j);
+	}
+}
+
+static void complete_receive(struct job *j)
+{
+	const struct vb_packet *p = j->p;
+	struct vb_wire_qp *qp = j->qp;
+	struct vb_wire_receipt receipt = {
+	        .write_imm = p->info->op == VB_OP_WRITE,
+	        .solicited = p->bth.solicited,
+	        .flags = (p->info->ext & VB_EXT_IMMDT ? VB_WIRE_IMM : 0) |
+	                 (p->info->ext & VB_EXT_IETH ? VB_WIRE_INV : 0),
+	        .imm = p->info->ext & VB_EXT_IMMDT ? p->immdt.data : p->ieth.rkey,
+	        .length = qp->rs.in.offset,
+	        .src_qpn = qp->cfg.dest_qpn,
+	};
+
+	qp->rs.in.receive = false;
+	qp->ops->complete_receive(qp->own, &receipt);
+}
+
+/* IBA 9.7.7.1: the message sequence number counts what has been completed */
+static enum state complete(struct job *j)
+{
+	struct vb_wire_responder *rs = &j->qp->rs;
+
+	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)psns(j));
+	vb_ahead_pass(j->qp, j->p->bth.psn, psns(j));
+	rs->in.offset += j->p->payload_len;
+	rs->in.op = j->p->info->op;
+	rs->in.active = !(j->flags & VB_LAST);
+	if (j->flags & VB_LAST)
+		rs->msn = (rs->msn + 1) & 0xffffff;
+	if (j->flags & VB_COMPLETES_RECEIVE)
+		complete_receive(j);
+	return j->rc ? ACKNOWLEDGE : DONE;
+}
+
+static enum state acknowledge(struct job *j)
+{
+	if (j->p->bth.ack_req)
+		vb_owe_ack(j->qp, j->now);
+	return DONE;
+}
+
+/* IBA C9-105: sends and writes are acknowledged again, not executed. Reads and atomics are answered again. */
+static enum state duplicate(struct job *j)
+{
+	j->qp->stats.duplicate_request++;
+	j->qp->rs.vouched = !(j->flags & VB_ANSWERED) && vb_ahead_vouches(j->qp, &j->p->bth, j->now);
+	if (j->flags & VB_ANSWERED)
+		vb_resource_replay(j->qp, j->p);
+	else
+		vb_owe_ack(j->qp, j->now);
+	return DONE;
+}
+
+/* What is expected has come, but nobody has vouched for it yet. */
+static bool awaits_voucher(const struct vb_wire_qp *qp, uint64_t now)
+{
+	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_ahead_waits(qp);
+}
+
+/*
+ * IBA 9.7.5.2: one NAK for a gap, then silence until what is expected comes. deviates: half of all PSNs would be answered so.
+ * Of those further ahead than what can be in flight most come from nobody who knows the PSN, and change nothing.
+ */
+static enum state error_sequence(struct job *j)
+{
+	j->qp->stats.out_of_seq_request++;
+	if (vb_psn_diff(j->p->bth.psn, j->qp->rs.epsn) > FAR) {
+		j->qp->stats.drop_far++;
+		return DONE;
+	}
+	if (j->qp->rs.vouches && j->port != j->qp->rs.port) {
+		j->qp->stats.drop_port++;
+		return DONE;
+	}
+	if (!j->qp->rs.refused && !awaits_voucher(j->qp, j->now)) {
+		vb_owe_nak(j->qp, VB_NAK_PSN_SEQUENCE, j->qp->rs.epsn);
+		j->qp->rs.refused = true;
+	}
+	if (!j->qp->rs.not_ready && j->port == j->qp->rs.port) /* if not ready all of it comes again anyway */
+		vb_ahead_keep(j->qp, j->p, j->payload, j->now);
+	return DONE;
+}
+
+static enum state drop_message(struct job *j, uint64_t *counter)
+{
+	++*counter;
+	j->qp->rs.in.active = false;
+	j->qp->rs.in.drop = !(j->flags & VB_LAST);
+	return DONE;
+}
+
+static enum state error_not_ready(struct job *j)
+{
+	if (!j->rc)
+		return drop_message(j, &j->qp->stats.drop_no_receive);
+	vb_owe_rnr(j->qp);
+	vb_ahead_drop(j->qp); /* all of it comes again */
+	j->qp->rs.refused = j->qp->rs.not_ready = true;
+	return DONE;
+}
+
+static enum state error_invalid(struct job *j)
+{
+	if (!j->rc)
+		return drop_message(j, &j->qp->stats.drop_sequence);
+	vb_responder_refuse(j->qp, VB_REFUSE_INVALID, j->qp->rs.epsn);
+	return DONE;
+}
+
+/* IBA 9.9.3: the receive tells of it too */
+static enum state error_too_long(struct job *j)
+{
+	if (!j->rc)
+		return drop_message(j, &j->qp->stats.drop_length);
+	vb_responder_refuse(j->qp, VB_REFUSE_TOO_LONG, j->qp->rs.epsn);
+	return DONE;
+}
+
+static enum state error_access(struct job *j)
+{
+	if (!j->rc)
+		return drop_message(j, &j->qp->stats.drop_access);
+	vb_responder_refuse(j->qp, j->qp->rs.in.receive ? VB_REFUSE_ACCESS : VB_REFUSE_DENIED, j->qp->rs.epsn);
+	return DONE;
+}
+
+/* Our own fault: the buffers of the receive cannot be written */
+static enum state error_receive(struct job *j)
+{
+	if (j->rc) {
+		vb_responder_refuse(j->qp, VB_REFUSE_RECEIVE, j->qp->rs.epsn);
+		return DONE;
+	}
+	vb_end_receive(j->qp, vb_wire_refusals[VB_REFUSE_RECEIVE].receive);
+	vb_wire_kill(j->qp, vb_wire_refusals[VB_REFUSE_RECEIVE].event);
+	return DONE;
+}
+
+static enum state (*const steps[])(struct job *) = {
+        [CHECK_PSN] = check_psn,
+        [CHECK_OP_SEQUENCE] = check_op_sequence,
+        [CHECK_OP_ALLOWED] = check_op_allowed,
+        [CHECK_RESOURCE] = check_resource,
+        [CHECK_LENGTH] = check_length,
+        [CHECK_KEY] = check_key,
+        [EXECUTE] = execute,
+        [COMPLETE] = complete,
+        [ACKNOWLEDGE] = acknowledge,
+        [DUPLICATE] = duplicate,
+        [ERROR_SEQUENCE] = error_sequence,
+        [ERROR_NOT_READY] = error_not_ready,
+        [ERROR_INVALID] = error_invalid,
+        [ERROR_TOO_LONG] = error_too_long,
+        [ERROR_ACCESS] = error_access,
+        [ERROR_RECEIVE] = error_receive,
+};
+
+/* The request that ended it comes again: its NAK was lost. */
+static void repeat_nak(struct vb_wire_qp *qp, struct vb_psn psn)
+{
+	qp->stats.drop_state++;
+	if (vb_psn_equal(psn, qp->rs.nak_psn))
+		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
+}
+
+static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+{
+	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags, .port = port};
+
+	j.rc = qp->cfg.type == VB_WIRE_RC;
+	for (enum state s = CHECK_PSN; s != DONE;)
+		s = steps[s](&j);
+}
+
+/* IBA 9.7.5.2: an opcode that is reserved is an invalid request, in its turn; any other time it is just dropped. */
+void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn)
+{
+	if (qp->rs.closed)
+		repeat_nak(qp, psn);
+	else if (!qp->dead && vb_psn_equal(psn, qp->rs.epsn))
+		vb_responder_refuse(qp, VB_REFUSE_INVALID, psn);
+}
+
+/* What the steps above come to for most packets. A fault is left to them. */
+bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+                               const uint8_t *payload, uint16_t port, uint64_t now)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_wire_inbound *in = &rs->in;
+	uint32_t mtu = qp->cfg.mtu;
+
+	if (!vb_psn_equal(psn, rs->epsn) || (qp->cfg.type == VB_WIRE_UC && port != rs->port) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
+		return false;
+	if (op == VB_OP_WRITE) {
+		if (!(qp->cfg.access & VB_WIRE_REMOTE_WRITE) || mtu >= in->left ||
+		    !qp->ops->write(qp->own, in->rkey, in->va, payload, mtu, false))
+			return false;
+		in->va += mtu;
+		in->left -= mtu;
+	} else if (!in->receive || mtu > in->room - in->offset ||
+	           !qp->ops->scatter_receive(qp->own, in->offset, payload, mtu)) {
+		return false;
+	}
+	in->offset += mtu;
+	rs->epsn = vb_psn_add(psn, 1);
+	if (ack_req && qp->cfg.type == VB_WIRE_RC)
+		vb_owe_ack(qp, now);
+	return true;
+}
+
+/* All that is kept without a gap. */
+static void run_kept(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_kept *k;
+
+	while (!qp->dead && (k = vb_ahead_take(qp))) {
+		run(qp, &k->packet, k->payload, qp->rs.port, now);
+		qp->rs.ack_at = 0; /* the requester waits for it */
+	}
+}
+
+/* An acknowledgement would say that all of what is kept is missing. Nobody vouches with a READ or an atomic. */
+static void wait_for_voucher(struct vb_wire_qp *qp, uint64_t now)
+{
+	qp->rs.vouch_by = now + VOUCH_WAIT;
+	if (qp->rs.owed == VB_WIRE_ACK && vb_ahead_waits(qp))
+		qp->rs.ack_at = qp->rs.vouch_by;
+}
+
+void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+{
+	struct vb_wire_responder *rs = &qp->rs;
+
+	if (rs->closed) {
+		repeat_nak(qp, p->bth.psn);
+		return;
+	}
+	struct vb_psn before = rs->epsn;
+
+	rs->vouched = false;
+	run(qp, p, payload, port, now);
+	rs->last = p->bth.psn;
+	rs->vouches = rs->vouches || rs->vouched;
+	if (rs->vouches)
+		run_kept(qp, now);
+	else if (rs->kept && !vb_psn_equal(before, rs->epsn) && !(p->info->flags & VB_ANSWERED))
+		wait_for_voucher(qp, now);
+}

@@ -1,0 +1,195 @@
+// retry.c - what the requester does when nothing comes: timers, going back, giving up
+// follows: IBA volume 1, 9.7.6 (transport timer), 9.7.5.2.8 (RNR NAK), 9.9.2 (retries)
+// SPDX-License-Identifier: MIT
+#include "engine/roce/machine.h"
+
+#define PROBE_MAX 1000000000ull /* ns */
+#define MEND_PATIENCE 4         /* round trips */
+#define RETRY_PATIENCE 5        /* times that an answer may take */
+#define LATE 1000000ull         /* ns: who looks so late at a timer has perhaps not looked at the answer yet */
+
+/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that, if answers take so long; 0: for ever. */
+static uint64_t retry_time(const struct vb_wire_qp *qp)
+{
+	const struct vb_wire_window *w = &qp->rq.window;
+	uint64_t t = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0;
+	uint64_t want = w->srtt ? RETRY_PATIENCE * vb_wire_window_patience(w, 0) : 0;
+
+	return !t || want <= t ? t : want < 4 * t ? want : 4 * t;
+}
+
+/*
+ * A retry comes after that, the next after twice, all others after four times the program's timer, which the standard
+ * allows: a peer that gets no processor for ten seconds, as beside programs that yield theirs without end, is not dead,
+ * and what comes of rdma_cm has seven retries of half a second.
+ */
+static uint64_t next_retry(const struct vb_wire_qp *qp)
+{
+	const uint8_t made = (uint8_t)(qp->cfg.retry_cnt - qp->rq.retry_left);
+	uint64_t t = retry_time(qp), backed_off = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) << (made < 2 ? made : 2) : 0;
+
+	return t > backed_off ? t : backed_off;
+}
+
+/*
+ * deviates: beside the program's timer, which may run for seconds, an earlier one by the round-trip times that were
+ * seen sends again what was not answered. It counts against nothing, so the error comes when the program asked for it.
+ * It waits longer each time until an answer can be timed, but no longer than a quarter of a retry, so that a retry
+ * stands for several tries: where a fifth of all packets is lost, eight are not enough. Only where answers take longer
+ * than that it waits for them.
+ */
+static uint64_t probe_time(const struct vb_wire_qp *qp)
+{
+	const struct vb_wire_requester *rq = &qp->rq;
+	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
+	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * rq->window.srtt;
+
+	if (rq->mending && soon && soon < least) /* there is little that it could be too early for */
+		least = soon;
+	uint64_t patience = vb_wire_window_patience(&rq->window, least);
+	uint64_t enough = rq->window.srtt ? patience : least;
+	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10), stall = vb_wire_window_stall(&rq->window);
+
+	if (t < stall)
+		t = stall;
+	if (most < enough)
+		most = enough;
+	return t < most ? t : most;
+}
+
+void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now)
+{
+	if (!qp->rq.retry_at && retry_time(qp))
+		qp->rq.retry_at = now + next_retry(qp);
+	if (!qp->rq.probe_at)
+		qp->rq.probe_at = now + probe_time(qp);
+}
+
+void vb_requester_progressed(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	rq->retry_left = qp->cfg.retry_cnt;
+	rq->rnr_left = qp->cfg.rnr_retry;
+	rq->retry_at = rq->probe_at = rq->rnr_at = 0;
+	if (rq->una < rq->high)
+		vb_requester_arm(qp, now);
+}
+
+/* refused: the peer says that it has not executed una, so an answer to it is one to what goes out now. */
+static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	vb_mend_stop(qp);
+	rq->back_echo = false;
+	rq->sure_from = refused && rq->keeps == VB_WIRE_KEEPS ? rq->una : rq->high;
+	rq->back_una = rq->una;
+	rq->back_at = now;
+	rq->seq = rq->una;
+	rq->cur = rq->head;
+	rq->rd = 0;
+	vb_untime(rq);
+	rq->unasked = UINT32_MAX / 2; /* the next packet asks */
+}
+
+bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->rnr_at || (rq->back_at && rq->back_una == rq->una && now - rq->back_at < rq->window.rtt_min))
+		return false;
+	rq->stale = (uint32_t)(rq->seq - rq->una) / 2;
+	back_to_una(qp, refused, now);
+	rq->back_echo = rq->keeps != VB_WIRE_KEEPS;
+	rq->probe_at = 0; /* the peer lives: patience anew */
+	vb_requester_arm(qp, now);
+	return true;
+}
+
+void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	qp->stats.rnr_waits++;
+	back_to_una(qp, true, now);
+	rq->rnr_at = now + vb_rnr_timer_us(timer) * 1000ull;
+	rq->retry_at = rq->probe_at = 0;
+}
+
+static void retry(struct vb_wire_qp *qp, uint64_t now)
+{
+	qp->rq.retry_at = qp->rq.probe_at = 0;
+	if (qp->rq.window.rtt)
+		qp->rq.silent = (struct vb_wire_silence){now, qp->rq.window.packets, qp->rq.window.slow_start_below};
+	vb_wire_window_silent(&qp->rq.window, now);
+	qp->rq.stale = 0;
+	back_to_una(qp, false, now);
+	qp->rq.back_echo = qp->rq.keeps != VB_WIRE_KEEPS;
+	vb_requester_arm(qp, now);
+}
+
+/* Who was busy for so long that what goes uncounted was not sent either does that first. */
+static void try_first(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->probe_at && rq->probe_at < rq->retry_at && rq->retry_at <= now)
+		rq->retry_at = now + LATE + retry_time(qp) / 4;
+}
+
+/* This machine was busy with something else: a moment for what came meanwhile. */
+static bool looks_late(struct vb_wire_requester *rq, uint64_t now)
+{
+	bool retry = rq->retry_at && rq->retry_at <= now, probe = rq->probe_at && rq->probe_at <= now;
+	bool late = (retry && now - rq->retry_at > LATE) || (probe && now - rq->probe_at > LATE);
+
+	if (!retry && !probe)
+		return false;
+	if (rq->late || !late) {
+		rq->late = false;
+		return false;
+	}
+	rq->late = true;
+	if (retry)
+		rq->retry_at = now + LATE;
+	if (probe)
+		rq->probe_at = now + LATE;
+	return true;
+}
+
+void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
+{
+	struct vb_wire_requester *rq = &qp->rq;
+
+	if (rq->rnr_at && rq->rnr_at <= now)
+		rq->rnr_at = 0;
+	if (rq->wake_at && rq->wake_at <= now)
+		rq->wake_at = 0;
+	try_first(qp, now);
+	if (looks_late(rq, now))
+		return;
+	if (rq->retry_at && rq->retry_at <= now) {
+		if (!rq->retry_left) {
+			vb_requester_fail(qp, VB_WIRE_RETRY_EXC_ERR);
+			return;
+		}
+		rq->retry_left--;
+		qp->stats.timeouts++;
+		retry(qp, now);
+	} else if (rq->probe_at && rq->probe_at <= now) {
+		uint64_t retry_at = rq->retry_at;
+
+		qp->stats.probes++;
+		if (rq->probes++ || rq->seq < rq->high || rq->seq == rq->una) {
+			retry(qp, now);
+		} else {
+			if (rq->mending)
+				vb_wire_window_lost(&rq->window, true, now);
+			else
+				vb_wire_window_late(&rq->window, now);
+			vb_mend_probe(qp, now);
+		}
+		rq->retry_at = retry_at;
+	}
+}

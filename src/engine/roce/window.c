@@ -1,0 +1,260 @@
+// window.c - how many packets may be under way: slow start, then by delay and loss
+// follows: RFC 5681 (AIMD), RFC 6298 (round-trip time); IBA annex A17.9 (congestion notification)
+// SPDX-License-Identifier: MIT
+#include "engine/roce/window.h"
+
+#define RTT_MIN_LIFE 10000000000ull /* ns: then the path may have changed */
+#define RTT_UNKNOWN 20000000ull     /* ns: patience before the first answer */
+#define LONG_PATH 1000000ull        /* ns: round trips are few, so each has to count */
+#define CAREFUL_MIN 64              /* round trips */
+#define CAREFUL_MAX 512             /* and twice as long, up to this, each time that a full queue is seen again within ... */
+#define CAREFUL_AGAIN 1024          /* ... so many */
+#define KNOWN 4                     /* round trips for which the last delay that was seen stands */
+#define DELAY_SLACK 10000ull        /* ns that are no sign of a queue */
+#define STALL_MAX 20000000ull       /* ns: who was busy for so long at times may be again */
+#define AMPLE (1u << 20)            /* bytes */
+#define AMPLE_AGAIN 256             /* round trips after a loss */
+
+void vb_wire_window_init(struct vb_wire_window *w, uint32_t max, uint32_t mtu)
+{
+	*w = (struct vb_wire_window){.max = max ? max : VB_WIRE_WINDOW_MAX, .ample = AMPLE / mtu};
+	w->packets = w->max < VB_WIRE_WINDOW_FIRST ? w->max : VB_WIRE_WINDOW_FIRST;
+	w->slow_start_below = w->max;
+}
+
+void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint64_t now)
+{
+	if (!rtt)
+		rtt = 1;
+	if (!first && w->guessed)
+		return; /* the answer may be to what went before, and nothing says how short is too short */
+	w->rtt_at = now;
+	w->earlier[1] = w->earlier[0];
+	w->earlier[0] = w->rtt;
+	w->rtt = rtt;
+	w->rtt_max = rtt > w->rtt_max ? rtt : w->rtt_max - (w->rtt_max - rtt) / 2048;
+	if (first && (!w->rtt_least || rtt < w->rtt_least))
+		w->rtt_least = rtt;
+	if (w->guessed)
+		w->srtt = 0;
+	w->guessed = false;
+	bool sure = first || rtt >= w->rtt_least;
+
+	if (!w->rtt_min || (sure && rtt <= w->rtt_min) || now - w->rtt_min_at > RTT_MIN_LIFE) {
+		w->rtt_min = rtt;
+		w->rtt_min_at = now;
+	}
+	if (!w->srtt) {
+		w->srtt = rtt;
+		w->rttvar = rtt / 2;
+		return;
+	}
+	uint64_t off = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
+
+	w->rttvar = w->rttvar - w->rttvar / 4 + off / 4;
+	w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
+}
+
+void vb_wire_window_guess(struct vb_wire_window *w, uint64_t rtt)
+{
+	if (w->srtt)
+		return;
+	w->srtt = rtt ? rtt : 1;
+	w->rttvar = rtt / 2;
+	w->guessed = true;
+}
+
+/* The longest round trip for which the path holds no queue to speak of. */
+static uint64_t calm(const struct vb_wire_window *w)
+{
+	return w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
+}
+
+/* Of the last few round trips: a thread that was late makes one or two of them long, a queue all. */
+static uint64_t least_of_late(const struct vb_wire_window *w)
+{
+	uint64_t rtt = w->rtt;
+
+	for (int i = 0; i < 2; i++)
+		rtt = w->earlier[i] && w->earlier[i] < rtt ? w->earlier[i] : rtt;
+	return rtt;
+}
+
+/* While more and more goes again, no round trip can be timed. */
+static bool known(const struct vb_wire_window *w, uint64_t now)
+{
+	return now - w->rtt_at < KNOWN * w->srtt;
+}
+
+bool vb_wire_window_crowded(const struct vb_wire_window *w)
+{
+	uint64_t rtt = least_of_late(w);
+
+	return w->rtt_min && rtt > calm(w) && rtt - w->rtt_min > (w->rtt_max - w->rtt_min) / 2;
+}
+
+/*
+ * On a short path of busy machines a round trip takes what the schedulers take, a hundred times the least, and says nothing of
+ * the network: to this size only losses count, which a small socket buffer at the other end makes soon.
+ */
+static bool modest(const struct vb_wire_window *w, uint64_t now)
+{
+	return w->packets < w->ample && w->rtt_min < LONG_PATH && (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
+}
+
+/* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
+static void count(struct vb_wire_window *w, uint32_t packets, uint64_t now)
+{
+	uint64_t time = now - w->count_at;
+
+	w->count += packets;
+	if (!w->count_at || !w->srtt) {
+		w->count_at = now;
+		w->count = 0;
+		return;
+	}
+	if (time < 2 * w->srtt)
+		return;
+	uint64_t carried = w->count * w->rtt_min / time;
+
+	if (w->counts++ % 4 == 0) {
+		w->carried_before = w->carried;
+		w->carried = 0;
+	}
+	if (w->carried < carried)
+		w->carried = (uint32_t)carried;
+	w->count_at = now;
+	w->count = 0;
+}
+
+/*
+ * Acknowledged packets that make the window one packet longer: on a quiet path many in each round trip, on a long one
+ * that is neither quiet nor full still some, since its round trips may be uneven for other reasons; in one that is full
+ * a quarter of what a TCP takes, since it gives back less, and its packets are larger than a TCP's.
+ */
+static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
+{
+	uint32_t step = w->rtt_min > LONG_PATH ? 8 : 32;
+
+	if (modest(w, now))
+		return step < w->packets ? step : w->packets;
+	if (now < w->careful_until && w->packets >= w->ceiling)
+		return 4 * w->packets;
+	if (!known(w, now))
+		step = w->packets;
+	else if (w->rtt > calm(w))
+		step = w->rtt_min > LONG_PATH && !vb_wire_window_crowded(w) ? 32 : w->packets;
+	return step < w->packets ? step : w->packets;
+}
+
+void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full, uint64_t now)
+{
+	count(w, packets, now);
+	if (!full)
+		return;
+	if (w->packets < w->slow_start_below) {
+		if (w->rtt_min && !modest(w, now) && w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
+			w->slow_start_below = w->packets; /* a queue builds up: enough */
+		w->packets += packets;
+	} else {
+		uint32_t step = growth(w, now);
+
+		w->acked += packets;
+		w->packets += w->acked / step;
+		w->acked %= step;
+	}
+	if (w->packets > w->max)
+		w->packets = w->max;
+}
+
+/* Once per round trip: to this share of 16, or to least. */
+static void reduce(struct vb_wire_window *w, uint32_t share, uint32_t least, uint64_t now)
+{
+	if (w->reduced_at && now - w->reduced_at < w->srtt)
+		return;
+	uint32_t packets = (uint32_t)((uint64_t)w->packets * share / 16);
+
+	if (packets < least)
+		packets = least < w->packets ? least : w->packets;
+	w->reduced_at = now;
+	w->packets = packets ? packets : 1;
+	w->slow_start_below = w->packets;
+	w->acked = 0;
+}
+
+/* What looked like a full queue once was perhaps none; a TCP that comes up to it again and again has to be left room. */
+static void be_careful(struct vb_wire_window *w, uint64_t now)
+{
+	bool again = w->careful && now - w->careful_at < CAREFUL_AGAIN * w->srtt;
+	uint32_t trips = again ? 2 * w->careful : CAREFUL_MIN;
+
+	w->careful = trips < CAREFUL_MAX ? trips : CAREFUL_MAX;
+	w->careful_at = now;
+	w->careful_until = now + w->careful * w->srtt;
+}
+
+void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
+{
+	uint32_t carried = w->carried > w->carried_before ? w->carried : w->carried_before;
+
+	w->lost_at = now;
+	if (!vb_wire_window_crowded(w)) {
+		if (w->rtt_min < LONG_PATH || !cheap || !known(w, now) || least_of_late(w) > calm(w))
+			reduce(w, cheap ? 15 : 14, carried, now);
+		return;
+	}
+	uint32_t before = w->packets, ceiling = before - before / 8;
+
+	reduce(w, 10, carried < ceiling ? carried : ceiling, now);
+	if (w->packets < before) {
+		be_careful(w, now);
+		w->ceiling = ceiling;
+	}
+}
+
+void vb_wire_window_late(struct vb_wire_window *w, uint64_t now)
+{
+	uint32_t least = w->rtt_min < LONG_PATH ? w->ample : w->carried / 2;
+
+	if (w->srtt)
+		reduce(w, 8, least, now);
+}
+
+/* Nothing came back at all: begin again with little, and grow to half of what it was. */
+void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now)
+{
+	uint32_t half = w->packets / 2;
+
+	if (half >= 2 && w->rtt) /* where nothing was ever heard, or not since the last time, nothing is known */
+		w->slow_start_below = half;
+	w->packets = w->max < 2 ? 1 : 2;
+	w->acked = 0;
+	w->reduced_at = now;
+	w->rtt = w->earlier[0] = w->earlier[1] = 0; /* what the queue was is past */
+}
+
+void vb_wire_window_restore(struct vb_wire_window *w, uint32_t packets, uint32_t slow_start_below)
+{
+	w->packets = packets;
+	w->slow_start_below = slow_start_below;
+}
+
+void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now)
+{
+	reduce(w, 12, 1, now);
+}
+
+uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least)
+{
+	uint64_t spread = 4 * w->rttvar > w->srtt / 2 ? 4 * w->rttvar : w->srtt / 2;
+	uint64_t rto = w->srtt ? w->srtt + spread : RTT_UNKNOWN;
+
+	return rto > least ? rto : least;
+}
+
+uint64_t vb_wire_window_stall(const struct vb_wire_window *w)
+{
+	if (!w->srtt || w->rtt_min >= LONG_PATH)
+		return 0;
+	return w->rtt_max < STALL_MAX ? w->rtt_max : STALL_MAX;
+}

@@ -1,0 +1,29 @@
+// netdev_parse.h - rtnetlink messages about links and addresses, turned into interfaces; bytes in, values out
+// follows: rtnetlink(7), netlink(7)
+// SPDX-License-Identifier: MIT
+#ifndef VB_NET_NETDEV_PARSE_H
+#define VB_NET_NETDEV_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/netif.h"
+
+/* Gathers the answers to the dumps of links, then of IPv4 and IPv6 addresses. Starts as zeros; list is the caller's. */
+struct vb_netdev_gather {
+	struct vb_netdev *list;
+	size_t n, room;
+	uint32_t seq;	  /* messages with another sequence number are strays of an earlier dump */
+	bool done;	  /* the present dump has ended */
+	bool interrupted; /* something changed under the dump: take all of it again */
+	int err;	  /* errno value that the kernel sent, or ENOMEM */
+};
+
+/* One datagram from the kernel. Whatever the bytes are, nothing is read past len. */
+void vb_netdev_parse(struct vb_netdev_gather *g, const void *buf, size_t len);
+
+/* Does this datagram tell of a link or an address that came, went or changed? */
+bool vb_netdev_parse_is_change(const void *buf, size_t len);
+
+#endif

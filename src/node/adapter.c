@@ -1,0 +1,294 @@
+// adapter.c - the adapter thread: sleeps, and takes over when the program does not poll
+// follows: ARCHITECTURE.md, "Progress"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "path/iwarp/path.h"
+#include "node/wake.h"
+#include "path/roce/roce.h"
+
+#define SLICE 100000ull       /* ns */
+#define LINGER 20000u         /* ns: how long to look for more after the last work before sleeping */
+#define WATCH_MIN 100000ull   /* ns: how soon after its last poll a program is found to have stopped */
+#define WATCH_WIRE 200000ull  /* and after a long time of polling: what comes from the network has to be fetched, */
+#define WATCH_MAX 800000ull   /* and after a long time of polling */
+
+/* The kernel marks hdr->life when this thread ends for whatever reason (get_robust_list(2)). */
+static struct {
+	struct robust_list_head head;
+	struct robust_list entry;
+} robust;
+
+static void show_life(struct vb_node *node)
+{
+	robust.head.list.next = &robust.entry;
+	robust.entry.next = &robust.head.list;
+	robust.head.futex_offset = (long)((char *)&node->hdr->life - (char *)&robust.entry);
+	robust.head.list_op_pending = NULL;
+	atomic_store(&node->hdr->life, (uint32_t)syscall(SYS_gettid));
+	syscall(SYS_set_robust_list, &robust.head, sizeof(robust.head));
+}
+
+#define PORT ((void *)(intptr_t)1) /* the only one: what element.port_num of its events says */
+
+/* Addresses and links changed: the programs hear of it (IBA 11.6.3), and the broker where we can be met. */
+static void network_changed(struct vb_node *node)
+{
+	struct vb_device *seen[64];
+	unsigned what[64], n = 0;
+
+	vb_lock(&node->ctx_lock);
+	for (struct vb_context *c = node->contexts; c; c = c->next) {
+		unsigned i = 0, bits;
+
+		while (i < n && seen[i] != c->dev)
+			i++;
+		if (i == n) {
+			if (n == 64)
+				break;
+			seen[n] = c->dev;
+			what[n++] = vb_device_refresh(c->dev); /* says each change once, for all contexts of the device */
+		}
+		bits = what[i];
+		if (bits & VB_DEV_PORT_UP)
+			vb_async_raise(c, IBV_EVENT_PORT_ACTIVE, PORT);
+		if (bits & VB_DEV_PORT_DOWN)
+			vb_async_raise(c, IBV_EVENT_PORT_ERR, PORT);
+		if (bits & VB_DEV_GID_CHANGE)
+			vb_async_raise(c, IBV_EVENT_GID_CHANGE, PORT);
+		if (bits & VB_DEV_GONE)
+			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
+	}
+	vb_unlock(&node->ctx_lock);
+	vb_announce_gids(node);
+}
+
+static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t ns)
+{
+	struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+	int ms = vb_broker_timeout_ms(io->broker);
+
+	if (ms >= 0 && ns > (uint64_t)ms * 1000000u)
+		ts = (struct timespec){ms / 1000, ms % 1000 * 1000000l};
+	bool forever = ns == UINT64_MAX && ms < 0;
+
+	*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
+	if (*n < 0 && errno == ENOSYS)
+		*n = epoll_wait(io->epoll_fd, ev, 16, forever ? -1 : (int)(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000));
+	if (*n < 0)
+		*n = 0;
+}
+
+static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
+{
+	struct vb_io *io = node->io;
+
+	for (int i = 0; i < n; i++) {
+		void *p = ev[i].data.ptr;
+
+		if (p == &io->wake_fd) {
+			continue; /* we are awake */
+		} else if (p == &io->broker) {
+			vb_peers_dispatch(node);
+		} else if (p == &io->watches) {
+			vb_watches_dispatch(node);
+		} else if (p == &io->wire || p == &io->iwarp) {
+			continue; /* readable: the next round takes what came */
+		} else if (p == &io->netmon) {
+			if (vb_netmon_drain(io->netmon))
+				network_changed(node);
+		} else {
+			vb_peer_pidfd(node, p);
+		}
+	}
+	if (!vb_broker_timeout_ms(io->broker))
+		vb_peers_dispatch(node);
+}
+
+/* A poller has the duty: we only look now and then whether it goes on. Returns for how long to sleep. */
+static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
+{
+	uint32_t now = atomic_load_explicit(&node->polls, memory_order_relaxed);
+
+	if (now != *polls) {
+		*polls = now;
+		uint64_t most = atomic_load(&node->io->wire->users) || atomic_load(&node->io->iwarp->users) ? WATCH_WIRE : WATCH_MAX;
+
+		*interval = *interval * 2 < most ? *interval * 2 : most;
+		return *interval;
+	}
+	if (!vb_trylock(&node->progress)) /* somebody is at it, and that may take long: a connection sends a megabyte at once */
+		return *interval;
+	*interval = WATCH_MIN;
+	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+		vb_duty_take(node);
+	vb_unlock(&node->progress);
+	return 0;
+}
+
+/* Where something came, more often follows at once than not: looks for a moment longer, and lets others run meanwhile.
+ * False: it is time to sleep. */
+static bool linger(struct vb_node *node, uint64_t last)
+{
+	for (int i = 0; i < 20; i++)
+		vb_cpu_relax();
+	sched_yield();
+	return vb_now() - last < LINGER && atomic_load(&node->duty) == VB_DUTY_ADAPTER;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a && (a < b || !b) ? a : b;
+}
+
+/* The duty is ours: do what there is, then say that we sleep. Returns for how long. */
+static uint64_t serve(struct vb_node *node)
+{
+	uint64_t deadline, now, last = 0;
+	bool waiting;
+
+	atomic_store(&node->hdr->sleeping, 0);
+	atomic_store(&node->sleep_until, 0);
+	for (int i = 0; i < 1000; i++) {
+		vb_lock(&node->progress);
+		unsigned n = vb_progress_locked(node, NULL, 0, true);
+		vb_unlock(&node->progress);
+		if (n)
+			last = vb_now();
+		else if (!last || !linger(node, last))
+			break;
+	}
+	vb_lock(&node->progress);
+	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER)
+		atomic_store(&node->hdr->sleeping, 1);
+	vb_unlock(&node->progress);
+	vb_fence_all(node);
+	vb_lock(&node->progress);
+	waiting = vb_work_waiting(node);
+	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
+	vb_active_collect(node);
+	deadline = sooner(sooner(vb_requester_deadline(node), vb_iwarp_due(node)), vb_wire_forward_due(node));
+	vb_unlock(&node->progress);
+	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
+	deadline = sooner(deadline, vb_iwarp_tails_at());
+	deadline = sooner(deadline, atomic_load(&node->io->way_at));
+	deadline = sooner(deadline, vb_wire_lost_at(node));
+	if (waiting)
+		return 0;
+	if (!deadline)
+		return UINT64_MAX;
+	atomic_store(&node->sleep_until, deadline);
+	now = vb_now();
+	return deadline > now ? deadline - now : 1000;
+}
+
+/*
+ * A thread that runs for microseconds is wanted at once, beside programs that spin for seconds: timers without slack, and
+ * a short slice, for which the scheduler lets a thread that wakes go first (Linux 6.12; before, it is ignored).
+ */
+static void be_prompt(void)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = {.size = sizeof(attr), .runtime = SLICE};
+
+	prctl(PR_SET_TIMERSLACK, 1000);
+	attr.nice = getpriority(PRIO_PROCESS, 0);
+	syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+static void *adapter(void *arg)
+{
+	struct vb_node *node = arg;
+	struct vb_io *io = node->io;
+	struct epoll_event ev[16];
+	uint64_t interval = WATCH_MIN, sleep_ns;
+	uint32_t polls = 0;
+	int n;
+
+	show_life(node);
+	be_prompt();
+	while (!atomic_load(&io->stop)) {
+		if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+			sleep_ns = watch(node, &polls, &interval);
+		else
+			sleep_ns = serve(node);
+		wait_ns(io, ev, &n, sleep_ns);
+		handle(node, ev, n);
+		vb_qp1_timeout(node);
+		vb_way_look(node);
+		vb_wire_ask_again(node);
+		vb_iwarp_tails(node);
+		vb_iwarp_trim(node);
+	}
+	return NULL;
+}
+
+void vb_adapter_wake(struct vb_node *node)
+{
+	vb_wake_ring(node->io->wake_fd);
+}
+
+void vb_timer_armed(struct vb_node *node)
+{
+	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER)
+		vb_adapter_wake(node);
+}
+
+void vb_timer_at(struct vb_node *node, uint64_t at)
+{
+	if (at < atomic_load(&node->sleep_until))
+		vb_timer_armed(node);
+}
+
+void vb_qp1_wake(struct vb_node *node)
+{
+	/* whoever has the duty: this is not among the work that a poller does */
+	vb_adapter_wake(node);
+}
+
+int vb_adapter_start(struct vb_node *node)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV); /* those of the guarded copies: blocked, they would end the program */
+	sigdelset(&all, SIGBUS);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 512 << 10);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&node->io->thread, &attr, adapter, node);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (err)
+		return err;
+	pthread_setname_np(node->io->thread, "verbena");
+	while (!atomic_load(&node->hdr->life)) /* peers must not meet us before they can see that we live */
+		sched_yield();
+	return 0;
+}
+
+void vb_adapter_stop(struct vb_node *node)
+{
+	atomic_store(&node->io->stop, true);
+	vb_wake_ring(node->io->wake_fd);
+	pthread_join(node->io->thread, NULL);
+}

@@ -1,0 +1,262 @@
+// device_list.c - the device list of this process, kept in line with the machine's network interfaces
+// follows: ibv_get_device_list(3)
+// SPDX-License-Identifier: MIT
+#include <endian.h>
+#include <errno.h>
+#include <limits.h>
+#include <net/if_arp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "node/device_choice.h"
+#include "node/host_guid.h"
+#include "net/netdev.h"
+#include "util/env.h"
+#include "util/runtime.h"
+
+/* Held over each look at the machine and its taking over, so that an older look never follows a newer one. Guards all
+ * of registry; a device's own lock is taken inside it. */
+static pthread_mutex_t scan_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	struct vb_device **dev; /* one reference on each */
+	size_t n;
+} registry;
+
+static void lock_scan(void)
+{
+	pthread_mutex_lock(&scan_lock);
+}
+
+static void unlock_scan(void)
+{
+	pthread_mutex_unlock(&scan_lock);
+}
+
+/* A child must not inherit a lock that a thread it has not got holds. */
+__attribute__((constructor)) static void keep_lock_over_fork(void)
+{
+	pthread_atfork(lock_scan, unlock_scan, unlock_scan);
+}
+
+static __be64 guid_of(const struct vb_netdev *nd)
+{
+	static const uint8_t none[6];
+	uint64_t guid;
+
+	if (!memcmp(nd->mac, none, sizeof(none)))
+		return htobe64(vb_host_guid(nd->name));
+	vb_gid_eui64((uint8_t *)&guid, nd->mac);
+	return guid;
+}
+
+/* Unlike names of interfaces can make like names of devices ("a:b", "a_b"): the later one gets its index. */
+static void unique_name(char *name, size_t size, enum vb_device_kind kind, const struct vb_netdev *nd, struct vb_device *const *dev, size_t n)
+{
+	vb_device_name(name, size, kind, nd->name);
+	for (size_t i = 0; i < n; i++) {
+		if (strcmp(dev[i]->dev.name, name))
+			continue;
+		size_t len = strlen(name);
+		snprintf(name + len, size - len, "_%d", nd->ifindex);
+		return;
+	}
+}
+
+/* Where the launcher has written the tree that stands for /sys, its directories are the better answer: they exist. */
+static void set_paths(struct ibv_device *dev)
+{
+	char tree[IBV_SYSFS_PATH_MAX - 2 * IBV_SYSFS_NAME_MAX], path[PATH_MAX];
+
+	if (vb_runtime_tree(tree, sizeof(tree)))
+		return;
+	int n = snprintf(path, sizeof(path), "%s/class/infiniband/%s", tree, dev->name);
+	if (n < (int)sizeof(dev->ibdev_path) && !access(path, F_OK))
+		memcpy(dev->ibdev_path, path, (size_t)n + 1);
+	n = snprintf(path, sizeof(path), "%s/class/infiniband_verbs/%s", tree, dev->dev_name);
+	if (n < (int)sizeof(dev->dev_path) && !access(path, F_OK))
+		memcpy(dev->dev_path, path, (size_t)n + 1);
+}
+
+/* The device of this interface: the known one, unless it goes by another name now. */
+static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd, struct vb_device *const *made, size_t n_made)
+{
+	char name[IBV_SYSFS_NAME_MAX];
+
+	unique_name(name, sizeof(name), kind, nd, made, n_made);
+	for (size_t i = 0; i < registry.n; i++) {
+		struct vb_device *dev = registry.dev[i];
+
+		if (dev->ifindex != nd->ifindex || strcmp(dev->dev.name, name))
+			continue;
+		vb_device_apply(dev, nd);
+		return vb_device_get(dev);
+	}
+	struct vb_device *dev = (kind == VB_DEVICE_IWARP ? vb_device_new_iwarp : vb_device_new)(nd, name, guid_of(nd));
+	if (dev) {
+		dev->lids = kind == VB_DEVICE_ROCE && vb_lids_wanted();
+		set_paths(&dev->dev);
+	}
+	return dev;
+}
+
+static bool listed(const struct vb_netdev *list, size_t n, int ifindex)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i].ifindex == ifindex)
+			return true;
+	return false;
+}
+
+static void replace_registry(struct vb_device **dev, size_t n, const struct vb_netdev *list, size_t n_list)
+{
+	for (size_t i = 0; i < registry.n; i++) {
+		if (!listed(list, n_list, registry.dev[i]->ifindex))
+			vb_device_apply(registry.dev[i], NULL);
+		vb_device_put(registry.dev[i]);
+	}
+	free(registry.dev);
+	registry.dev = dev;
+	registry.n = n;
+}
+
+/* 0: reaches other hosts; 1: this host; 2: up but without an address; 3: down. */
+static int rank(const struct vb_netdev *nd)
+{
+	if (!vb_netdev_is_up(nd))
+		return 3;
+	if (nd->arphrd == ARPHRD_LOOPBACK)
+		return 1;
+	return nd->n_addrs ? 0 : 2;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct vb_device *x = *(struct vb_device *const *)a, *y = *(struct vb_device *const *)b;
+	int d = rank(&x->nd) - rank(&y->nd);
+
+	if (!d)
+		d = (x->ifindex > y->ifindex) - (x->ifindex < y->ifindex);
+	return d ? d : x->iwarp - y->iwarp;
+}
+
+/* Under scan_lock, which is the only way to a device's nd: no need for its own lock to read it here. */
+static int scan_devices(void)
+{
+	struct vb_netdev *list;
+	size_t n_list, n = 0;
+	int rc = vb_netdev_scan(&list, &n_list);
+
+	if (rc)
+		return rc;
+	struct vb_device **dev = calloc(2 * n_list + 1, sizeof(struct vb_device *));
+	const char *spec = vb_env("VERBENA_DEVICES");
+	for (size_t i = 0; dev && i < 2 * n_list; i++) {
+		const struct vb_netdev *nd = &list[i / 2];
+		enum vb_device_kind kind = i % 2 ? VB_DEVICE_IWARP : VB_DEVICE_ROCE;
+
+		if (!vb_netdev_is_adapter(nd) || !vb_device_chosen(spec, kind, nd->name))
+			continue;
+		dev[n] = find_or_make(kind, nd, dev, n);
+		if (!dev[n]) {
+			while (n)
+				vb_device_put(dev[--n]);
+			free(dev);
+			dev = NULL;
+			break;
+		}
+		n++;
+	}
+	if (dev) {
+		qsort(dev, n, sizeof(struct vb_device *), by_rank);
+		replace_registry(dev, n, list, n_list);
+	}
+	free(list);
+	return dev ? 0 : ENOMEM;
+}
+
+struct ibv_device **vb_device_list(int *n)
+{
+	struct ibv_device **list = NULL;
+
+	lock_scan();
+	int rc = scan_devices();
+	if (!rc) {
+		list = calloc(registry.n + 1, sizeof(struct ibv_device *));
+		rc = list ? 0 : ENOMEM;
+	}
+	for (size_t i = 0; list && i < registry.n; i++)
+		list[i] = &vb_device_get(registry.dev[i])->dev;
+	if (list && n)
+		*n = (int)registry.n;
+	unlock_scan();
+	if (rc)
+		errno = rc;
+	return list;
+}
+
+void vb_device_list_free(struct ibv_device **list)
+{
+	for (size_t i = 0; list && list[i]; i++)
+		vb_device_put(vb_device_of(list[i]));
+	free(list);
+}
+
+unsigned vb_device_refresh(struct vb_device *dev)
+{
+	struct vb_netdev nd;
+
+	lock_scan();
+	int rc = vb_netdev_get(dev->ifindex, &nd);
+	/* Another failure than "no such interface" says nothing about the interface. */
+	if (!rc || rc == ENODEV)
+		vb_device_apply(dev, rc ? NULL : &nd);
+	unsigned changes = vb_device_take_pending(dev);
+	unlock_scan();
+	return changes;
+}
+
+static bool has_gid(const struct vb_netdev *nd, const union ibv_gid *gid)
+{
+	union ibv_gid own;
+
+	for (size_t i = 0; i < nd->n_addrs; i++)
+		if (!memcmp(nd->addrs[i], gid->raw, 16))
+			return true;
+	vb_gid_default(&own, nd->mac);
+	return vb_netdev_is_adapter(nd) && !memcmp(&own, gid, sizeof(own));
+}
+
+static bool is_ipv4_loopback(const union ibv_gid *gid)
+{
+	static const uint8_t prefix[13] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
+
+	return !memcmp(gid->raw, prefix, sizeof(prefix));
+}
+
+int vb_gid_to_ifindex(const union ibv_gid *gid)
+{
+	struct vb_netdev *list;
+	size_t n;
+	int ifindex = 0;
+
+	if (vb_gid_is_zero(gid) || vb_netdev_scan(&list, &n))
+		return 0;
+	for (size_t i = 0; !ifindex && i < n; i++)
+		if (has_gid(&list[i], gid))
+			ifindex = list[i].ifindex;
+	/* All of 127.0.0.0/8 answers on lo, whatever address lo has. */
+	for (size_t i = 0; !ifindex && i < n; i++)
+		if (is_ipv4_loopback(gid) && list[i].arphrd == ARPHRD_LOOPBACK)
+			ifindex = list[i].ifindex;
+	free(list);
+	return ifindex;
+}
+
+bool vb_gid_is_local(const union ibv_gid *gid)
+{
+	return is_ipv4_loopback(gid) || vb_gid_to_ifindex(gid) > 0;
+}

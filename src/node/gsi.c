@@ -1,0 +1,459 @@
+// gsi.c - queue pair 1 as a program uses it, by way of the broker
+// follows: IBA volume 1, 12 (communication management), 13.5 (general services); broker/proto/proto.h
+// SPDX-License-Identifier: MIT
+#include "node/gsi.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "broker/proto/proto.h"
+#include "node/io.h"
+#include "util/calls.h"
+#include "util/log.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define ANSWER_S 10 /* a broker that was just lost is back within this, or one that makes its sockets is through */
+#define BUCKETS 256
+
+/* What somebody waits for. */
+enum awaited { AWAITS_NOTHING, AWAITS_BIND, AWAITS_LISTEN, AWAITS_UNBIND };
+
+struct binding {
+	struct binding *next;
+	struct vb_msg_cm_bind msg; /* as it is said to each broker: with its port, and listen, once we have them */
+	enum awaited awaited;
+	int err; /* the answer */
+};
+
+struct vb_qp1 {
+	const struct vb_qp1_ops *ops;
+	void *own;
+	struct vb_node *node;
+	pid_t owner;
+	pthread_mutex_t lock; /* the bindings. Callbacks run without it */
+	pthread_cond_t answered;
+	uint32_t last_id;
+	struct binding *bindings[BUCKETS];
+};
+
+static bool is_ours(const struct vb_qp1 *q)
+{
+	return q->owner == getpid();
+}
+
+/* ---- life ---- */
+
+static struct vb_qp1 *make(const struct vb_qp1_ops *ops, void *own)
+{
+	struct vb_qp1 *q = calloc(1, sizeof(*q));
+	pthread_condattr_t attr;
+
+	if (!q)
+		return NULL;
+	q->ops = ops;
+	q->own = own;
+	q->owner = getpid();
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&q->answered, &attr);
+	pthread_condattr_destroy(&attr);
+	return q;
+}
+
+static void destroy(struct vb_qp1 *q)
+{
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct binding *b = q->bindings[i], *next; b; b = next) {
+			next = b->next;
+			free(b);
+		}
+	}
+	if (is_ours(q)) { /* in a child somebody may have held them who is not there */
+		pthread_cond_destroy(&q->answered);
+		pthread_mutex_destroy(&q->lock);
+	}
+	free(q);
+}
+
+static void post_head(struct vb_qp1 *q, uint8_t type)
+{
+	struct vb_msg_head m;
+
+	vb_broker_post(q->node->io->broker, type, &m, sizeof(m), false);
+}
+
+EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **out)
+{
+	struct vb_qp1 *q = make(ops, own);
+	int err = q ? vb_node_get(&q->node) : ENOMEM;
+
+	if (err) {
+		free(q);
+		return err;
+	}
+	struct vb_io *io = q->node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	if (io->qp1)
+		err = EBUSY;
+	else
+		io->qp1 = q;
+	pthread_mutex_unlock(&io->meet_lock);
+	if (err) {
+		vb_node_put(q->node);
+		destroy(q);
+		return err;
+	}
+	post_head(q, VB_MSG_CM_OPEN);
+	*out = q;
+	return 0;
+}
+
+EXPORT void vb_qp1_close(struct vb_qp1 *q)
+{
+	struct vb_node *node = q->node;
+	struct vb_io *io = node->io;
+
+	if (is_ours(q)) {
+		pthread_mutex_lock(&io->meet_lock);
+		io->qp1 = NULL;
+		while (io->qp1_calling)
+			pthread_cond_wait(&io->meet_cond, &io->meet_lock);
+		pthread_mutex_unlock(&io->meet_lock);
+		atomic_store(&io->qp1_at, 0);
+		post_head(q, VB_MSG_CM_CLOSE);
+	}
+	destroy(q);
+	vb_node_put(node); /* of a parent's node nothing is done */
+}
+
+EXPORT uint32_t vb_qp1_lane(const struct vb_qp1 *q)
+{
+	return q->node->lane;
+}
+
+EXPORT uint64_t vb_qp1_now(void)
+{
+	return vb_now();
+}
+
+/* ---- the adapter thread ---- */
+
+/* Until the call of end, close waits. NULL: nobody is there. */
+static struct vb_qp1 *begin(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	struct vb_qp1 *q = io->qp1;
+	io->qp1_calling = q != NULL;
+	pthread_mutex_unlock(&io->meet_lock);
+	return q;
+}
+
+static void end(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	io->qp1_calling = false;
+	pthread_cond_broadcast(&io->meet_cond);
+	pthread_mutex_unlock(&io->meet_lock);
+}
+
+void vb_qp1_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
+{
+	struct vb_qp1 *q = begin(node);
+
+	if (!q)
+		return;
+	q->ops->mad(q->own, m->local, m->remote, m->ifindex, m->mad, sizeof(m->mad));
+	end(node);
+}
+
+void vb_qp1_timeout(struct vb_node *node)
+{
+	uint64_t at = atomic_load(&node->io->qp1_at);
+
+	if (!at)
+		return;
+	uint64_t now = vb_now();
+
+	if (now < at || !atomic_compare_exchange_strong(&node->io->qp1_at, &at, 0))
+		return;
+	struct vb_qp1 *q = begin(node);
+	if (!q)
+		return;
+	q->ops->timeout(q->own, now);
+	end(node);
+}
+
+EXPORT void vb_qp1_timer(struct vb_qp1 *q, uint64_t at)
+{
+	if (!is_ours(q))
+		return;
+	atomic_store(&q->node->io->qp1_at, at);
+	if (at && at < atomic_load(&q->node->sleep_until))
+		vb_qp1_wake(q->node);
+}
+
+/* ---- datagrams ---- */
+
+EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                        const uint8_t mad[VB_QP1_MAD])
+{
+	struct vb_msg_cm_mad m = {.ifindex = ifindex};
+
+	if (!is_ours(q))
+		return;
+	memcpy(m.local, local, sizeof(m.local));
+	memcpy(m.remote, remote, sizeof(m.remote));
+	memcpy(m.mad, mad, sizeof(m.mad));
+	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), false);
+}
+
+EXPORT void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                            uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
+{
+	struct vb_msg_cm_at_death m = {
+		.ifindex = ifindex, .local_id = local_id, .remote_id = remote_id, .remote_qpn = remote_qpn};
+
+	if (!is_ours(q))
+		return;
+	memcpy(m.local, local, sizeof(m.local));
+	memcpy(m.remote, remote, sizeof(m.remote));
+	vb_broker_post(q->node->io->broker, VB_MSG_CM_AT_DEATH, &m, sizeof(m), false);
+}
+
+/* ---- bindings ---- */
+
+static struct binding **place_of(struct vb_qp1 *q, uint32_t id)
+{
+	struct binding **at = &q->bindings[id % BUCKETS];
+
+	while (*at && (*at)->msg.id != id)
+		at = &(*at)->next;
+	return at;
+}
+
+static void answer(struct binding *b, int err)
+{
+	b->awaited = AWAITS_NOTHING;
+	b->err = err;
+}
+
+/* Under lock. */
+static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
+{
+	if (!m->err && m->port)
+		b->msg.port = m->port;
+	if (b->awaited == AWAITS_BIND || b->awaited == AWAITS_UNBIND) {
+		answer(b, m->err);
+	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
+		answer(b, m->err); /* ENOENT: that broker is new, and is being told */
+	} else if (m->err && m->err != ENOENT && b->awaited == AWAITS_NOTHING) {
+		vb_log(VB_LOG_WARN, "port %u was ours, and is another program's since the broker was lost", b->msg.port);
+	}
+}
+
+void vb_qp1_service(struct vb_node *node, const struct vb_msg_service_reply *m)
+{
+	struct vb_qp1 *q = begin(node);
+
+	if (!q)
+		return;
+	pthread_mutex_lock(&q->lock);
+	struct binding *b = *place_of(q, m->id);
+	if (b) {
+		take_reply(b, m);
+		pthread_cond_broadcast(&q->answered);
+	}
+	pthread_mutex_unlock(&q->lock);
+	end(node);
+}
+
+void vb_qp1_reattached(struct vb_node *node)
+{
+	struct vb_qp1 *q = begin(node);
+
+	if (!q)
+		return;
+	post_head(q, VB_MSG_CM_OPEN);
+	pthread_mutex_lock(&q->lock);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct binding *b = q->bindings[i]; b; b = b->next) {
+			if (b->awaited == AWAITS_UNBIND) /* this broker has never heard of it */
+				answer(b, 0);
+			else
+				vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
+		}
+	pthread_cond_broadcast(&q->answered);
+	pthread_mutex_unlock(&q->lock);
+	if (q->ops->again)
+		q->ops->again(q->own);
+	vb_log(VB_LOG_DEBUG, "queue pair 1: a broker that is new has been told of all bindings and connections");
+	end(node);
+}
+
+/* Under lock, which it lets go meanwhile. The binding's answer, ETIMEDOUT, or ECANCELED: it is no more. */
+static int await(struct vb_qp1 *q, uint32_t id)
+{
+	struct timespec until;
+	struct binding *b;
+	int err = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += ANSWER_S;
+	while ((b = *place_of(q, id)) && b->awaited != AWAITS_NOTHING && !err)
+		err = pthread_cond_timedwait(&q->answered, &q->lock, &until);
+	if (!b)
+		return ECANCELED;
+	if (b->awaited != AWAITS_NOTHING)
+		answer(b, ETIMEDOUT);
+	return b->err;
+}
+
+/* Under lock. */
+static void post_id(struct vb_qp1 *q, uint8_t type, uint32_t id)
+{
+	struct vb_msg_cm_binding m = {.id = id};
+
+	vb_broker_post(q->node->io->broker, type, &m, sizeof(m), false);
+}
+
+/* Under lock. */
+static void erase(struct vb_qp1 *q, uint32_t id)
+{
+	struct binding **at = place_of(q, id), *b = *at;
+
+	*at = b->next;
+	free(b);
+	pthread_cond_broadcast(&q->answered);
+}
+
+/* Under lock. */
+static void forget(struct vb_qp1 *q, uint32_t id)
+{
+	if (!*place_of(q, id))
+		return;
+	erase(q, id);
+	post_id(q, VB_MSG_CM_UNBIND, id);
+}
+
+/* Under lock. Until the broker has read it, another program could not listen there: it may be told by us that it can. What
+ * is asked behind that is answered with ENOENT. */
+static void stop_listening(struct vb_qp1 *q, uint32_t id)
+{
+	(*place_of(q, id))->awaited = AWAITS_UNBIND;
+	post_id(q, VB_MSG_CM_UNBIND, id);
+	post_id(q, VB_MSG_CM_LISTEN, id);
+	if (await(q, id) != ECANCELED)
+		erase(q, id);
+}
+
+/* Who waits for the broker is not cancelled: it would keep the lock, and leave things half done. */
+static int enter(struct vb_qp1 *q)
+{
+	int cancel;
+
+	vb_cancel_defer(&cancel);
+	pthread_mutex_lock(&q->lock);
+	return cancel;
+}
+
+static void leave(struct vb_qp1 *q, int cancel)
+{
+	pthread_mutex_unlock(&q->lock);
+	vb_cancel_restore(cancel);
+}
+
+EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
+                       uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
+{
+	struct binding *b = is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
+	int err;
+
+	if (!b)
+		return is_ours(q) ? ENOMEM : EINVAL;
+	b->msg = (struct vb_msg_cm_bind){
+		.ifindex = ifindex, .port_space = port_space, .port = *port, .v4_only = v4_only, .reuse = reuse,
+		.v6_only = v6_only};
+	memcpy(b->msg.local, local, sizeof(b->msg.local));
+	b->awaited = AWAITS_BIND;
+	int cancel = enter(q);
+	do
+		b->msg.id = ++q->last_id;
+	while (!b->msg.id || *place_of(q, b->msg.id));
+	uint32_t id = b->msg.id;
+	*place_of(q, id) = b;
+	/* with the broker away: reattached says it */
+	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
+	err = await(q, id);
+	if (err) {
+		forget(q, id);
+	} else {
+		*port = b->msg.port;
+		*binding = id;
+	}
+	leave(q, cancel);
+	return err;
+}
+
+EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse)
+{
+	int err = EINVAL;
+
+	if (!is_ours(q))
+		return err;
+	int cancel = enter(q);
+	struct binding *b = *place_of(q, binding);
+	if (b && !b->msg.listen && b->awaited == AWAITS_NOTHING) {
+		b->msg.v6_only = v6_only;
+		b->msg.reuse = reuse;
+		b->awaited = AWAITS_BIND;
+		vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
+		err = await(q, binding);
+	}
+	leave(q, cancel);
+	return err;
+}
+
+EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
+{
+	int err = EINVAL;
+
+	if (!is_ours(q))
+		return err;
+	int cancel = enter(q);
+	struct binding *b = *place_of(q, binding);
+	if (b && !b->msg.listen) {
+		b->msg.listen = true;
+		b->awaited = AWAITS_LISTEN;
+		post_id(q, VB_MSG_CM_LISTEN, binding);
+		err = await(q, binding);
+		b = *place_of(q, binding);
+		if (b)
+			b->msg.listen = !err;
+	} else if (b) {
+		err = 0;
+	}
+	leave(q, cancel);
+	return err;
+}
+
+EXPORT void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding)
+{
+	if (!is_ours(q))
+		return;
+	int cancel = enter(q);
+	struct binding *b = *place_of(q, binding);
+	if (b && b->msg.listen && b->awaited == AWAITS_NOTHING)
+		stop_listening(q, binding);
+	else
+		forget(q, binding);
+	leave(q, cancel);
+}

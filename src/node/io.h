@@ -1,0 +1,109 @@
+// io.h - io/'s own part of a node: descriptors, the adapter thread, the rings that are looked at
+// follows: ARCHITECTURE.md, "Progress"
+// SPDX-License-Identifier: MIT
+#ifndef VB_NODE_IO_H
+#define VB_NODE_IO_H
+
+#include "engine/local/local.h"
+#include "broker/client/client.h"
+#include "net/netdev.h"
+
+#define VB_HOT_MAX 8
+
+struct vb_io {
+	int seg_fd, bell_fd, wake_fd, epoll_fd;
+	struct vb_broker_client *broker;
+	struct vb_netmon *netmon;
+	struct vb_wire_sockets *wire;
+	struct vb_watches *watches;
+	struct vb_iwarp_host *iwarp;
+	pthread_t thread;
+	atomic_bool stop;
+
+	/* under node->progress */
+	struct vb_peer *hot[VB_HOT_MAX];
+	unsigned nhot;
+	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
+	unsigned ndirty;
+	unsigned wire_turn, timer_turn, iwarp_turn;
+	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
+
+	/* way.c */
+	unsigned wayless;          /* queue pairs that have no way yet: under progress, as is the pause between two looks */
+	uint64_t way_pause;        /* ns */
+	_Atomic uint64_t way_at;   /* when a way is looked for, 0: never */
+	bool way_news;             /* adapter thread: the broker has said something */
+
+	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
+	pthread_cond_t meet_cond;
+	struct vb_peer *_Atomic all; /* pushed under meet_lock, read without: a peer's struct stays as long as the node */
+	atomic_uint scanning;       /* threads that read hazards: nothing is unmapped meanwhile */
+	struct vb_meeting *meetings;
+	uint64_t meet_tag;
+
+	struct vb_qp1 *qp1;         /* under meet_lock */
+	bool qp1_calling;           /* … the adapter thread is in one of its functions: meet_cond tells the end */
+	_Atomic uint64_t qp1_at;    /* when its timeout is due, 0: never */
+};
+
+/* peer.c */
+struct vb_peer *vb_peer_self(struct vb_node *node);
+void vb_peers_dispatch(struct vb_node *node); /* what the broker says; adapter thread */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
+void vb_peers_free(struct vb_node *node);
+void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
+void vb_announce_gids(struct vb_node *node);
+void vb_await_broker(struct vb_node *node);
+
+/* Between the two what is mapped of it stays, though it may have ended. false: it has, and that is gone. */
+bool vb_peer_hold(struct vb_peer *p);
+void vb_peer_release(struct vb_peer *p);
+
+/* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is open, or none was. */
+struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
+
+/* way.c */
+void vb_way_check(struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
+void vb_way_drop(struct vb_qp *qp);  /* not any more. Under progress */
+void vb_way_again(struct vb_node *node); /* there is another broker: at once. No lock held */
+void vb_way_look(struct vb_node *node);  /* if it is time, or something new was said; adapter thread */
+
+/* progress.c */
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
+bool vb_work_waiting(struct vb_node *node); /* under progress */
+void vb_flush(struct vb_node *node);
+void vb_duty_take(struct vb_node *node); /* for the adapter thread; under progress */
+void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
+
+/* qp1.c; adapter thread */
+void vb_qp1_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
+void vb_qp1_service(struct vb_node *node, const struct vb_msg_service_reply *m);
+void vb_qp1_reattached(struct vb_node *node);
+void vb_qp1_timeout(struct vb_node *node); /* calls its timeout if that is due */
+void vb_qp1_wake(struct vb_node *node);    /* adapter.c: the adapter thread looks at qp1_at anew. Any thread */
+
+/* adapter.c */
+int vb_adapter_start(struct vb_node *node);
+void vb_adapter_stop(struct vb_node *node);
+void vb_adapter_wake(struct vb_node *node); /* any thread, under any lock; keeps errno */
+
+/* watch.c */
+
+/* A descriptor that the adapter thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock held,
+ * must not block, and may remove or change any watch. */
+struct vb_watch {
+	int fd;
+	void (*fn)(struct vb_watch *w, uint32_t events); /* EPOLL* */
+	uint32_t slot; /* watch.c's own */
+};
+int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events); /* 0 or an errno. Any thread */
+int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events);
+/* fn does not run any more when it returns, unless it is called from within that fn. The descriptor is still the caller's. */
+void vb_watch_remove(struct vb_node *node, struct vb_watch *w);
+
+struct vb_watches *vb_watches_new(struct vb_node *node);
+void vb_watches_free(struct vb_watches *s);
+void vb_watches_in_child(struct vb_node *node);
+void vb_watches_dispatch(struct vb_node *node); /* calls them; adapter thread */
+
+#endif

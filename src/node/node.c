@@ -1,0 +1,570 @@
+// node.c - the process as a member of its host: made by the first open device, gone with the last
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "core/key.h"
+#include "engine/local/ring.h"
+#include "path/iwarp/path.h"
+#include "node/wake.h"
+#include "path/roce/roce.h"
+#include "util/calls.h"
+#include "util/guard.h"
+#include "util/log.h"
+
+static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_node *the_node;
+static unsigned the_users;
+
+static void *table(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A memfd of this size, mapped. F_SEAL_FUTURE_WRITE: nobody but us can ever map it writable. */
+static void *segment(const char *name, size_t bytes, int seals, int *fd)
+{
+	void *p;
+
+	*fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0)
+		return NULL;
+	if (ftruncate(*fd, (off_t)bytes))
+		return NULL;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *fd, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_DONTFORK);
+	if (fcntl(*fd, F_ADD_SEALS, seals))
+		return NULL;
+	return p;
+}
+
+static int watch_fd(struct vb_io *io, int fd, void *tag)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = tag};
+
+	return epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
+}
+
+/* Private memory where nothing is mapped after fork() (MADV_DONTFORK). */
+static void fill_hole(void *at, size_t bytes)
+{
+	if (at)
+		mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/*
+ * In a child of fork() there is no adapter thread, and the segments are not mapped: the parent's node is not ours. What
+ * the child inherited can still be closed (interpreters do that when they end): it acts upon private memory.
+ */
+static void in_child(void)
+{
+	struct vb_node *node = the_node;
+	int cancel;
+
+	vb_cancel_defer(&cancel);
+	pthread_mutex_init(&the_lock, NULL);
+	if (node) {
+		fill_hole(node->seg, VB_SEG_BYTES);
+		fill_hole(node->bell, 4096);
+		vb_peers_in_child(node);
+		vb_wire_in_child(node);
+		vb_iwarp_in_child(node);
+		vb_watches_in_child(node);
+		pthread_mutex_init(&node->mr_lock, NULL);
+		pthread_mutex_init(&node->io->meet_lock, NULL);
+		atomic_store(&node->progress.held, 0);
+		atomic_store(&node->ctx_lock.held, 0);
+		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
+			if (node->qps[i])
+				atomic_store(&node->qps[i]->sq_lock.held, 0);
+	}
+	the_node = NULL;
+	the_users = 0;
+	vb_cancel_restore(cancel);
+}
+
+static void node_free(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	if (io) {
+		vb_wire_sockets_free(io->wire);
+		vb_iwarp_host_free(node);
+		vb_watches_free(io->watches);
+		if (io->broker)
+			vb_broker_disconnect(io->broker);
+		if (io->netmon)
+			vb_netmon_close(io->netmon);
+		vb_peers_free(node);
+		if (node->seg)
+			munmap(node->seg, VB_SEG_BYTES);
+		if (node->bell)
+			munmap(node->bell, 4096);
+		int fds[] = {io->seg_fd, io->bell_fd, io->wake_fd, io->epoll_fd};
+
+		for (unsigned i = 0; i < 4; i++)
+			if (fds[i] >= 0)
+				close(fds[i]);
+		pthread_mutex_destroy(&io->meet_lock);
+		pthread_cond_destroy(&io->meet_cond);
+		free(io);
+	}
+	if (node->qps)
+		munmap((void *)node->qps, VB_LANE_QPS * sizeof(*node->qps));
+	if (node->peers)
+		munmap((void *)node->peers, VB_LANES * sizeof(*node->peers));
+	if (node->keys)
+		munmap(node->keys, sizeof(*node->keys));
+	pthread_mutex_destroy(&node->mr_lock);
+	free(node);
+}
+
+static int node_start(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+	pthread_condattr_t ca;
+	int err;
+
+	pthread_mutex_init(&node->mr_lock, NULL);
+	pthread_mutex_init(&io->meet_lock, NULL);
+	pthread_condattr_init(&ca);
+	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
+	pthread_cond_init(&io->meet_cond, &ca);
+	pthread_condattr_destroy(&ca);
+
+	node->qps = table(VB_LANE_QPS * sizeof(*node->qps));
+	node->peers = table(VB_LANES * sizeof(*node->peers));
+	node->keys = table(sizeof(*node->keys));
+	if (!node->qps || !node->peers || !node->keys)
+		return ENOMEM;
+	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
+			   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	errno = 0;
+	node->seg = segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, &io->seg_fd);
+	node->bell = node->seg ? segment("verbena-bell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->bell_fd) : NULL;
+	if (!node->bell) {
+		err = errno ? errno : ENOMEM;
+		vb_log(VB_LOG_ERROR, "cannot make the shared segment (%s); is there a limit on file size or address space?", strerror(err));
+		return err;
+	}
+	node->keys->slots = vb_seg_key_slots(node->seg);
+	io->wake_fd = vb_wake_new();
+	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (io->wake_fd < 0 || io->epoll_fd < 0)
+		return errno;
+	io->wire = vb_wire_sockets_new(node);
+	io->watches = vb_watches_new(node);
+	io->iwarp = vb_iwarp_host_new(node);
+	if (!io->wire || !io->watches || !io->iwarp)
+		return ENOMEM;
+	node->hdr = node->seg;
+	node->hdr->fence_needed = !node->membarrier;
+	atomic_store(&node->duty, VB_DUTY_ADAPTER);
+	atomic_store(&node->yield_every, 64);
+	atomic_store(&node->sleep_until, UINT64_MAX);
+
+	struct vb_attach_fds fds = {io->seg_fd, io->bell_fd, io->wake_fd};
+
+	err = vb_broker_connect(&fds, &io->broker);
+	if (err) {
+		vb_log(VB_LOG_ERROR, "no broker: %s", strerror(err));
+		return err;
+	}
+	node->lane = vb_broker_proc_id(io->broker);
+	node->incarnation = vb_broker_incarnation(io->broker);
+	node->hdr->lane = node->lane;
+	node->hdr->incarnation = node->incarnation;
+	node->hdr->pid = (uint32_t)getpid();
+	node->hdr->self = (uintptr_t)node->hdr;
+	node->hdr->version = VB_SEG_VERSION;
+	node->hdr->magic = VB_SEG_MAGIC;
+	if (!vb_peer_self(node))
+		return ENOMEM;
+	err = vb_wake_watch(io->epoll_fd, io->wake_fd, &io->wake_fd);
+	if (!err)
+		err = watch_fd(io, vb_broker_pollfd(io->broker), &io->broker);
+	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses are those of the start */
+		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
+	vb_announce_gids(node);
+	vb_await_broker(node);
+	return err ? err : vb_adapter_start(node);
+}
+
+int vb_node_get(struct vb_node **out)
+{
+	static int registered;
+	struct vb_node *node;
+	int err = 0;
+
+	pthread_mutex_lock(&the_lock);
+	if (!registered) {
+		pthread_atfork(NULL, NULL, in_child);
+		registered = 1;
+	}
+	vb_guard_install();
+	if (!the_node) {
+		node = calloc(1, sizeof(*node));
+		if (node)
+			node->io = calloc(1, sizeof(*node->io));
+		if (!node || !node->io || getrandom(node->qp_key, sizeof(node->qp_key), 0) != sizeof(node->qp_key)) {
+			if (node)
+				free(node->io);
+			free(node);
+			pthread_mutex_unlock(&the_lock);
+			return ENOMEM;
+		}
+		node->io->seg_fd = node->io->bell_fd = node->io->wake_fd = node->io->epoll_fd = -1;
+		err = node_start(node);
+		if (err)
+			node_free(node);
+		else
+			the_node = node;
+	}
+	if (!err) {
+		the_users++;
+		*out = the_node;
+	}
+	pthread_mutex_unlock(&the_lock);
+	return err;
+}
+
+/* And what those count that are still there. Under progress. */
+static void count_open(struct vb_node *node, struct vb_wire_stats *wire, struct vb_iw_stats *iwarp)
+{
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		left -= qp != NULL;
+#define X(name, text) wire->name += qp->wire->q.stats.name;
+		if (qp && qp->wire) {
+			VB_WIRE_COUNTERS(X)
+		}
+#undef X
+#define X(name, text) iwarp->name += qp->iwarp->q.stats.name;
+		if (qp && qp->iwarp) {
+			VB_IW_COUNTERS(X)
+		}
+#undef X
+	}
+}
+
+/* With VERBENA_LOG=debug: what was dropped, refused, repeated and copied. node: under its progress, or NULL */
+static void log_counters(struct vb_node *node)
+{
+	const struct vb_counters *c = &vb_counters;
+	struct vb_wire_stats wire = vb_wire_totals;
+	struct vb_iw_stats iwarp = vb_iw_totals;
+
+	if (node)
+		count_open(node, &wire, &iwarp);
+	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
+	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey, c->drop_length, c->bad_record);
+	vb_log(VB_LOG_DEBUG, "wire: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits; %lu packets and %lu bytes received; dropped: %lu malformed, "
+	       "%lu ICRC, %lu source; %lu forwarded, %lu not", c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes,
+	       c->drop_malformed, c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
+#define X(name, text) \
+	if (wire.name) \
+		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, wire.name);
+	VB_WIRE_COUNTERS(X)
+#undef X
+#define X(name, text) \
+	if (iwarp.name) \
+		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, iwarp.name);
+	VB_IW_COUNTERS(X)
+#undef X
+	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
+	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
+}
+
+/* From threads that may still run, or never again. */
+static bool take_over(struct vb_node *node)
+{
+	const struct timespec ts = {0, 100000};
+
+	for (int i = 0; i < 200; i++) {
+		if (vb_trylock(&node->progress))
+			return true;
+		nanosleep(&ts, NULL);
+	}
+	return false;
+}
+
+static void log_at_end(struct vb_node *node)
+{
+	if (vb_log_threshold() < VB_LOG_DEBUG)
+		return;
+	bool taken = take_over(node);
+
+	log_counters(taken ? node : NULL);
+	if (taken)
+		vb_unlock(&node->progress);
+}
+
+/* A program that ends without closing anything has still received, and its peers want to know. */
+__attribute__((destructor)) static void at_end(void)
+{
+	struct vb_node *node;
+
+	if (pthread_mutex_trylock(&the_lock))
+		return;
+	node = the_node;
+	the_users += node != NULL; /* nobody frees it any more */
+	pthread_mutex_unlock(&the_lock);
+	if (node)
+		log_at_end(node);
+	if (!node || !node->io->wire || !node->io->iwarp || !take_over(node))
+		return;
+	vb_iwarp_last_words(node);
+	vb_active_collect(node);
+	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
+		next = qp->active_next;
+		if (!vb_trylock(&qp->sq_lock))
+			continue;
+		vb_wire_last_words(qp);
+		vb_unlock(&qp->sq_lock);
+	}
+	vb_unlock(&node->progress);
+	vb_iwarp_tails_wait(node);
+	if (!take_over(node))
+		return;
+	vb_iwarp_last_ends(node);
+	vb_unlock(&node->progress);
+}
+
+void vb_node_put(struct vb_node *node)
+{
+	pthread_mutex_lock(&the_lock);
+	if (node == the_node && !--the_users) {
+		the_node = NULL;
+		vb_adapter_stop(node);
+		vb_lock(&node->progress);
+		vb_flush(node);
+		log_counters(node);
+		vb_unlock(&node->progress);
+		atomic_store(&node->hdr->life, 0x40000000u);
+		node_free(node);
+	}
+	pthread_mutex_unlock(&the_lock);
+}
+
+/* --- what core/ asks for --- */
+
+/* The process behind the number, if it is one of this host that can be met. false: the network is the way, or there is
+ * none (iWARP, which has its own). */
+static bool connect_here(struct vb_qp *qp, bool iwarp)
+{
+	struct vb_peer *p;
+	int err;
+
+	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, iwarp ? 1000 : VB_WAY_WAIT, &err);
+	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, VB_WAY_WAIT))))
+		return false;
+	if (err == EAGAIN)
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
+	if (p && !vb_peer_hold(p))
+		p = NULL;
+	/* it maps us while it handles the introduction */
+	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
+		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
+
+		if (i % 128 == 127)
+			vb_peer_remind(p);
+		nanosleep(&ts, NULL);
+	}
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	qp->peer = p;
+	qp->remote = NULL;
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+	if (p)
+		vb_peer_release(p);
+	return true;
+}
+
+/* Of an earlier try: the state changed while it was made. */
+static void forget_wire(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	vb_active_collect(qp->node);
+	vb_active_remove(qp);
+	vb_wire_path_close(qp);
+	vb_way_drop(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+void vb_path_connect(struct vb_qp *qp)
+{
+	bool always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
+	int err = 0;
+
+	vb_guard_install();
+	forget_wire(qp);
+	if (vb_ctx(qp->qp.context)->dev->iwarp) {
+		if (!always)
+			connect_here(qp, true);
+	} else if (qp->type == IBV_QPT_UD) {
+		qp->wire_always = always;
+		/* without it, programs of this host can still be met; and the answer may come later */
+		if (vb_wire_up(qp->node, VB_WAY_WAIT) != ENETUNREACH)
+			err = vb_wire_path_open(qp);
+	} else if (always) {
+		err = vb_wire_up(qp->node, VB_WAY_WAIT);
+		if (!err)
+			err = vb_wire_path_open(qp);
+	} else if (!connect_here(qp, false)) {
+		err = vb_wire_path_open(qp);
+	}
+	if (err)
+		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
+	vb_way_check(qp);
+}
+
+void vb_path_closing(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	if (qp->wire || qp->iwarp) /* an acknowledgement may have come and not be looked at yet */
+		vb_progress_locked(qp->node, NULL, 0, true);
+	vb_lock(&qp->sq_lock);
+	vb_requester_closing(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+void vb_path_abort(struct vb_qp *qp)
+{
+	vb_iwarp_path_abort(qp);
+}
+
+void vb_path_closed(struct vb_qp *qp)
+{
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* descriptors are closed, and streams reset */
+	vb_wire_path_abort(qp);
+	vb_iwarp_path_end(qp);
+	vb_cancel_restore(cancel);
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
+	if (qp->peer && vb_peer_alive(qp->peer))
+		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
+}
+
+void vb_path_reset(struct vb_qp *qp)
+{
+	struct vb_node *node = qp->node;
+
+	for (struct vb_qp **q = &node->acks; *q; q = &(*q)->acks_next) {
+		if (*q == qp) {
+			*q = qp->acks_next;
+			break;
+		}
+	}
+	qp->on_acks = false;
+	vb_wire_last_words(qp);
+	if (!qp->wire) /* what it had taken vanishes with it */
+		vb_path_closed(qp);
+	vb_active_collect(node);
+	vb_active_remove(qp);
+	vb_wire_path_close(qp);
+	vb_way_drop(qp);
+	atomic_store(&qp->deadline, 0);
+	qp->timer_kind = VB_TIMER_NONE;
+	qp->peer = NULL;
+	qp->remote = NULL;
+	qp->sq_emit_off = 0;
+	qp->last_ring_end = 0;
+	qp->rd_outstanding = 0;
+	qp->rd_slot = 0;
+	qp->acked_seen = qp->ssn_una = qp->ssn_emit = 0;
+	qp->ack_in = 0;
+	qp->stall = 0;
+	qp->gone = false;
+	qp->processed = 0;
+	qp->nak_state = false;
+	qp->inread_head = qp->inread_tail = 0;
+	atomic_store(&qp->ack_told, 0);
+	atomic_store(&qp->executed, 0); /* what peers see stays until the next RTR: it was their requests */
+}
+
+static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
+{
+	struct vb_slot_shared *slot = p->theirs; /* its slot for us: its copies into our memory */
+
+	for (int i = 0; i < 8; i++) {
+		uint64_t h = atomic_load(&slot->hazard[i]);
+
+		if (h && (!key || h >> 32 == key) && (!qpn || (h & 0xffffff) == qpn))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The mark in its segment says that its adapter thread has ended; a copy may still run in another of its threads. The
+ * pidfd tells when all have. After an exec it never does: then the threads are gone a moment after the mark.
+ */
+static bool has_ended(struct vb_peer *p, uint64_t *grace)
+{
+	struct pollfd pfd = {.fd = p->pid_fd, .events = POLLIN};
+
+	if (vb_peer_alive(p))
+		return false;
+	if (p->pid_fd < 0 || poll(&pfd, 1, 0) > 0)
+		return true;
+	if (!*grace)
+		*grace = vb_now() + 200000000;
+	return vb_now() > *grace;
+}
+
+void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
+{
+	struct vb_io *io = node->io;
+	unsigned spins = 0;
+	uint64_t grace = 0;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	/* copies by other programs (and by ours, through itself) */
+	atomic_fetch_add(&io->scanning, 1);
+	for (struct vb_peer *p = io->all; p; p = p->next) {
+		while (p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, qpn) && !has_ended(p, &grace)) {
+			struct timespec ts = {0, 50000};
+
+			if (++spins > 1000)
+				nanosleep(&ts, NULL);
+			else
+				vb_cpu_relax();
+		}
+	}
+	atomic_fetch_sub(&io->scanning, 1);
+	if (!key)
+		return;
+	/* copies by our own queue pairs out of, or into, the region as a local buffer: they are made under sq_lock */
+	vb_lock(&node->progress);
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (!qp)
+			continue;
+		left--;
+		while (atomic_load(&qp->sq_lock.held))
+			sched_yield();
+	}
+	vb_unlock(&node->progress);
+}

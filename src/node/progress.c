@@ -1,0 +1,431 @@
+// progress.c - whoever has time does the adapter's work: which rings to look at, when to tell a peer
+// follows: ARCHITECTURE.md, "Progress"
+// SPDX-License-Identifier: MIT
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/local/ring.h"
+#include "path/iwarp/path.h"
+#include "node/wake.h"
+#include "path/roce/roce.h"
+
+/* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
+#define BATCH 64u
+#define VISITS 8u
+/* A poller looks at the wire's timers, and so at the clock, each so many looks. */
+#define TIMERS_EVERY 8u
+/* A poller takes the work over from the adapter thread after so many empty looks in a row. */
+#define TAKE_OVER 64u
+/* A poller that found nothing so often in a row lets others run: the program it waits for may be waiting for this very
+ * core. Seldom where nobody took the core at the last time, often where somebody did. */
+#define YIELD_MAX 512u
+#define YIELD_MIN 16u
+#define YIELD_TAKEN 3000u /* ns: a yield that lasted so long let somebody run */
+/* Who waits for another host gives the core away to strangers, for a slice of theirs: then keeps it as long, up to this, in
+ * ns, lest beside a busy program it has the core for microseconds in each slice. */
+#define YIELD_HOLD 4000000u
+/* A QP without anything outstanding is visited so often before it leaves the list. */
+#define ACTIVE_IDLE 1000u
+/* A ring looked at in vain so often may lose its place to one that rings. */
+#define QUIET 20000u
+
+uint64_t vb_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void vb_fence_all(struct vb_node *node)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (node->membarrier)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+/* --- telling a peer --- */
+
+void vb_peer_bell(struct vb_peer *p)
+{
+	uint32_t lane = p->node->lane;
+	uint64_t bit = 1ull << (lane % 64);
+	uint64_t was = atomic_fetch_or(&p->bell->word[lane / 64], bit);
+
+	atomic_fetch_or(&p->bell->summary, 1ull << (lane / 64));
+	/* a bell that still rings has woken it, or is found before it goes to sleep */
+	if (!(was & bit) && atomic_load(&p->seg->sleeping))
+		vb_wake_ring(p->wake_fd);
+}
+
+void vb_flush(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	vb_rx_flush(node);
+	for (unsigned i = 0; i < io->ndirty; i++) {
+		struct vb_peer *p = io->dirty[i];
+
+		atomic_store_explicit(&p->ours->rx_head, p->rx_head, memory_order_release);
+		if (p->dropped || atomic_load_explicit(&p->theirs->want_space, memory_order_relaxed))
+			vb_peer_notify(p);
+		p->dropped = false;
+	}
+	io->ndirty = 0;
+	atomic_store_explicit(&io->owing, node->acks != NULL, memory_order_relaxed);
+}
+
+static void note_dirty(struct vb_node *node, struct vb_peer *p)
+{
+	struct vb_io *io = node->io;
+
+	for (unsigned i = 0; i < io->ndirty; i++)
+		if (io->dirty[i] == p)
+			return;
+	if (io->ndirty == sizeof(io->dirty) / sizeof(io->dirty[0]))
+		vb_flush(node);
+	io->dirty[io->ndirty++] = p;
+}
+
+/* --- rings looked at by ourselves --- */
+
+static bool hot_add(struct vb_node *node, struct vb_peer *p)
+{
+	struct vb_io *io = node->io;
+
+	if (p->hot_index >= 0)
+		return true;
+	if (io->nhot == VB_HOT_MAX) {
+		for (unsigned i = 0; i < io->nhot; i++) {
+			if (io->hot[i]->quiet > QUIET) {
+				vb_hot_drop(node, io->hot[i]);
+				break;
+			}
+		}
+		if (io->nhot == VB_HOT_MAX)
+			return false;
+	}
+	p->hot_index = (int)io->nhot;
+	p->quiet = 0;
+	io->hot[io->nhot++] = p;
+	atomic_store(&p->ours->hot, 1);
+	return true;
+}
+
+static void hot_forget(struct vb_io *io, struct vb_peer *p)
+{
+	struct vb_peer *last = io->hot[--io->nhot];
+
+	io->hot[p->hot_index] = last;
+	last->hot_index = p->hot_index;
+	p->hot_index = -1;
+	atomic_store(&p->ours->hot, 0);
+}
+
+/* What it published before it saw that we look away has rung no bell: ring ours. */
+static void ring_own_bell(struct vb_node *node, struct vb_peer *p)
+{
+	atomic_fetch_or(&node->bell->word[p->lane / 64], 1ull << (p->lane % 64));
+	atomic_fetch_or(&node->bell->summary, 1ull << (p->lane / 64));
+}
+
+void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
+{
+	if (p->hot_index < 0)
+		return;
+	hot_forget(node->io, p);
+	vb_fence_all(node);
+	ring_own_bell(node, p);
+}
+
+/* --- the work --- */
+
+/* One record. The sender gets its room back while we go on, so that both copy at the same time; what was in the records
+ * is acknowledged first, lest it looks dropped. */
+static unsigned take_one(struct vb_node *node, struct vb_peer *p)
+{
+	uint64_t before = p->rx_head;
+	unsigned n = vb_rx_drain(p, 1);
+
+	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
+		vb_rx_flush(node);
+		atomic_store_explicit(&p->ours->rx_head, p->rx_head, memory_order_release);
+		if (atomic_load_explicit(&p->theirs->want_space, memory_order_relaxed))
+			vb_peer_notify(p);
+	}
+	return n;
+}
+
+static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq, unsigned want)
+{
+	unsigned n = 0;
+
+	if (!vb_ring_ready(p))
+		return 0;
+	while (n < BATCH && vb_ring_ready(p)) {
+		n += take_one(node, p);
+		/* no further than the program wants now: what is left in the ring needs no receive yet */
+		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+					  atomic_load_explicit(&cq->head, memory_order_relaxed) >= want)
+			break;
+		if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
+			break;
+	}
+	if (n)
+		note_dirty(node, p);
+	return n;
+}
+
+static unsigned answer_bells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+{
+	uint64_t summary = atomic_load_explicit(&node->bell->summary, memory_order_relaxed);
+	unsigned done = 0;
+
+	if (!summary)
+		return 0;
+	summary = atomic_exchange(&node->bell->summary, 0);
+	for (unsigned w = 0; w < VB_LANES / 64; w++) {
+		if (!(summary >> w & 1))
+			continue;
+		uint64_t bits = atomic_exchange(&node->bell->word[w], 0);
+
+		for (; bits; bits &= bits - 1) {
+			struct vb_peer *p = atomic_load_explicit(&node->peers[w * 64 + (unsigned)__builtin_ctzll(bits)], memory_order_acquire);
+
+			if (!p)
+				continue;
+			atomic_store_explicit(&p->ours->want_space, 0, memory_order_relaxed);
+			unsigned n = drain(node, p, cq, want);
+
+			done += n + 1;
+			if (!adapter && atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_POLLER)
+				hot_add(node, p);
+			if (vb_ring_ready(p) && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
+				ring_own_bell(node, p);
+		}
+	}
+	return done;
+}
+
+static unsigned look_after(struct vb_qp *qp, bool wait)
+{
+	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || atomic_load_explicit(&qp->wire_due, memory_order_relaxed)) {
+		qp->active_idle = 0;
+		return vb_requester_visit(qp, wait);
+	}
+	if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
+		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->wire_due))
+			vb_active_remove(qp);
+		vb_unlock(&qp->sq_lock);
+	}
+	return 0;
+}
+
+static unsigned visit_active(struct vb_node *node, unsigned visits)
+{
+	bool timers = visits != VISITS || ++node->io->timer_turn % TIMERS_EVERY == 0;
+	unsigned done = 0;
+
+	vb_active_collect(node);
+	for (unsigned i = 0; i < visits && node->active; i++) {
+		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
+
+		node->active_cursor = qp->active_next;
+		if (timers || !qp->wire || qp->type == IBV_QPT_UD)
+			done += look_after(qp, visits != VISITS);
+		if (!node->active_cursor)
+			break; /* once round */
+	}
+	return done;
+}
+
+/* A look costs a system call: less often where the rings are busy. */
+static unsigned look_at_wire(struct vb_node *node, unsigned done)
+{
+	struct vb_io *io = node->io;
+
+	if (!atomic_load_explicit(&io->wire->users, memory_order_relaxed) ||
+	    !atomic_load_explicit(&io->wire->up, memory_order_relaxed))
+		return 0;
+	if ((done || io->nhot) && ++io->wire_turn % 4 != 0)
+		return 0;
+	return vb_wire_poll(node);
+}
+
+/* The same for each connection. */
+static unsigned look_at_iwarp(struct vb_node *node, unsigned done, bool adapter)
+{
+	struct vb_io *io = node->io;
+
+	if (!atomic_load_explicit(&io->iwarp->users, memory_order_relaxed))
+		return 0;
+	if (!adapter && (done || io->nhot) && ++io->iwarp_turn % 4 != 0)
+		return 0;
+	return vb_iwarp_poll(node, adapter);
+}
+
+unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+{
+	struct vb_io *io = node->io;
+	unsigned done = 0;
+
+	/* A program that polls now and then while the adapter thread has the duty may go to sleep after this: then nothing
+	 * may be left undone, since who rang will not ring again. */
+	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER) {
+		adapter = true;
+		cq = NULL;
+	}
+	if (__builtin_expect(atomic_load_explicit(&node->overrun, memory_order_relaxed), 0))
+		vb_qp_end_overrun(node);
+	if (atomic_load_explicit(&io->owing, memory_order_relaxed))
+		vb_flush(node);
+	for (unsigned i = 0; i < io->nhot; i++) {
+		struct vb_peer *p = io->hot[i];
+		unsigned n = drain(node, p, cq, want);
+
+		p->quiet = n ? 0 : p->quiet + 1;
+		done += n;
+	}
+	done += answer_bells(node, cq, want, adapter);
+	done += look_at_wire(node, done);
+	done += look_at_iwarp(node, done, adapter);
+	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
+	if (io->ndirty || node->acks) {
+		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
+		if (adapter || done > BATCH / 2)
+			vb_flush(node);
+	}
+	return done;
+}
+
+bool vb_work_waiting(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	for (unsigned i = 0; i < io->nhot; i++)
+		if (vb_ring_ready(io->hot[i]))
+			return true;
+	return atomic_load_explicit(&node->bell->summary, memory_order_relaxed) ||
+	       atomic_load_explicit(&io->owing, memory_order_relaxed);
+}
+
+/* The program polls: it does the work from here on, and nobody needs to wake us. Under progress. */
+static void poller_takes_over(struct vb_node *node)
+{
+	unsigned n = 0;
+
+	atomic_store(&node->duty, VB_DUTY_POLLER);
+	vb_wire_watch(node, false);
+	vb_iwarp_watch(node, false);
+	atomic_store(&node->hdr->sleeping, 0);
+	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
+		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
+
+		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
+			n += hot_add(node, p);
+	}
+	vb_adapter_wake(node); /* it watches from here on whether we go on */
+}
+
+static bool awaits_network(struct vb_io *io)
+{
+	return atomic_load_explicit(&io->wire->users, memory_order_relaxed) ||
+	       atomic_load_explicit(&io->iwarp->users, memory_order_relaxed);
+}
+
+static void yield_sometimes(struct vb_node *node)
+{
+	uint32_t n = atomic_load_explicit(&node->empty_polls, memory_order_relaxed) + 1;
+	uint32_t every = atomic_load_explicit(&node->yield_every, memory_order_relaxed);
+
+	if (n < every) {
+		atomic_store_explicit(&node->empty_polls, n, memory_order_relaxed);
+		return;
+	}
+	uint64_t before = vb_now();
+
+	atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
+	if (before < atomic_load_explicit(&node->yield_after, memory_order_relaxed))
+		return;
+	sched_yield();
+	uint64_t taken = vb_now() - before;
+
+	if (taken > YIELD_TAKEN)
+		every = YIELD_MIN;
+	else if (every < YIELD_MAX)
+		every *= 2;
+	if (awaits_network(node->io))
+		atomic_store_explicit(&node->yield_after, before + taken + (taken < YIELD_HOLD ? taken : YIELD_HOLD),
+		                      memory_order_relaxed);
+	atomic_store_explicit(&node->yield_every, every, memory_order_relaxed);
+}
+
+unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
+{
+	uint32_t idle;
+	unsigned done;
+
+	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1, memory_order_relaxed);
+	if (!vb_trylock(&node->progress)) {
+		yield_sometimes(node);
+		return 0;
+	}
+	done = vb_progress_locked(node, cq, want, false);
+	idle = atomic_load_explicit(&node->idle_polls, memory_order_relaxed) + 1;
+	atomic_store_explicit(&node->idle_polls, idle, memory_order_relaxed);
+	if (idle > TAKE_OVER && atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER)
+		poller_takes_over(node);
+	vb_unlock(&node->progress);
+	if (done)
+		atomic_store_explicit(&node->empty_polls, 0, memory_order_relaxed);
+	else
+		yield_sometimes(node);
+	return done;
+}
+
+/* From here on who publishes to us rings the bell and wakes us. Under progress. */
+void vb_duty_take(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	while (io->nhot)
+		hot_forget(io, io->hot[0]);
+	atomic_store(&node->duty, VB_DUTY_ADAPTER);
+	vb_wire_watch(node, true);
+	vb_iwarp_watch(node, true);
+	vb_iwarp_release_all(node);
+	atomic_store(&node->idle_polls, 0);
+	atomic_store(&node->hdr->sleeping, 1);
+	vb_fence_all(node);
+	/* what was published before they could see it */
+	for (unsigned lane = 0; lane < VB_LANES; lane++) {
+		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
+
+		if (p && vb_ring_ready(p))
+			ring_own_bell(node, p);
+	}
+}
+
+void vb_duty_handover(struct vb_node *node)
+{
+	bool more;
+
+	if (atomic_load_explicit(&node->duty, memory_order_relaxed) != VB_DUTY_POLLER) {
+		atomic_store_explicit(&node->idle_polls, 0, memory_order_relaxed);
+		if (!atomic_load(&node->held))
+			return;
+	}
+	vb_lock(&node->progress);
+	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+		vb_duty_take(node);
+	else
+		vb_iwarp_release_all(node);
+	vb_progress_locked(node, NULL, 0, true);
+	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
+	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->bell->summary);
+	vb_unlock(&node->progress);
+	if (more)
+		vb_adapter_wake(node);
+}

@@ -1,0 +1,615 @@
+// cm.c - connections of iWARP queue pairs: their life, from a TCP connection to a stream of a queue pair
+// follows: RFC 5044, 7 (connection setup); RFC 6581 (enhanced connection setup)
+// SPDX-License-Identifier: MIT
+#include "path/iwarp/exchange.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/qp.h"
+#include "core/verbs.h"
+#include "core/seg.h"
+#include "frame/net.h"
+#include "path/roce/roce.h"
+#include "util/log.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+static struct vb_iwcm *only; /* for its figures */
+static unsigned speed = 1;
+
+/* --- queues: each connection is in one, and where there is a limit of time the oldest is the first --- */
+
+static const uint64_t limits[IW_QUEUES] = {
+	[IW_HALF_OPEN] = UINT64_C(5000000000),
+	[IW_ASKING] = UINT64_C(30000000000),
+	[IW_RETRYING] = UINT64_C(40000000),
+	/* deviates: RFC 5044, 7.1.3, has the responder wait for ever: programs whose server speaks first, as ucmatose's
+	 * does, would wait, too. Not at once: siw takes what comes before it has read the reply for an error. */
+	[IW_HOLDING] = UINT64_C(500000000),
+	[IW_LINGERING] = UINT64_C(2000000000),
+	[IW_TIMEWAIT] = UINT64_C(1000000000),
+};
+
+static void unqueue(struct vb_iwcm_conn *c)
+{
+	struct iw_queue *q = &c->cm->queues[c->queue];
+
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		q->first = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	else
+		q->last = c->prev;
+	q->n--;
+}
+
+static void enqueue(struct vb_iwcm_conn *c, enum iw_queue_name name)
+{
+	struct iw_queue *q = &c->cm->queues[name];
+
+	c->queue = (uint8_t)name;
+	c->since = vb_now();
+	c->next = NULL;
+	c->prev = q->last;
+	if (q->last)
+		q->last->next = c;
+	else
+		q->first = c;
+	q->last = c;
+	q->n++;
+}
+
+void iw_move(struct vb_iwcm_conn *c, enum iw_queue_name name)
+{
+	if (c->queue == IW_HALF_OPEN && c->listener) {
+		c->listener->half_open--;
+		c->listener = NULL;
+	}
+	unqueue(c);
+	enqueue(c, name);
+}
+
+/* --- connections --- */
+
+struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name queue)
+{
+	struct vb_iwcm_conn *c = calloc(1, sizeof(*c));
+
+	if (c)
+		c->x = calloc(1, sizeof(*c->x));
+	if (!c || !c->x) {
+		free(c);
+		return NULL;
+	}
+	c->cm = cm;
+	c->watch.fd = fd;
+	c->watch.fn = iw_ready;
+	enqueue(c, queue);
+	return c;
+}
+
+/* Nobody's any more; what it has is given back by the adapter thread. */
+void iw_drop(struct vb_iwcm_conn *c)
+{
+	c->own = NULL;
+	if (c->tie)
+		c->tie->conn = NULL;
+	c->tie = NULL;
+	iw_move(c, IW_DEAD);
+}
+
+static void reap_listeners(struct vb_iwcm *cm)
+{
+	for (struct vb_iwcm_listener **at = &cm->listeners, *l; (l = *at);) {
+		if (!l->closed) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		vb_watch_remove(cm->node, &l->watch);
+		close(l->watch.fd);
+		free(l);
+	}
+}
+
+void iw_reap(struct vb_iwcm *cm)
+{
+	struct vb_iwcm_conn *c;
+
+	while ((c = cm->queues[IW_DEAD].first)) {
+		unqueue(c);
+		if (c->watch.fd >= 0) {
+			vb_watch_remove(cm->node, &c->watch);
+			close(c->watch.fd);
+		}
+		free(c->x);
+		free(c);
+	}
+	if (cm->closed_listeners)
+		reap_listeners(cm);
+	cm->closed_listeners = false;
+}
+
+/* A refusal is on its way: closing at once could overtake it with a reset. */
+void iw_linger(struct vb_iwcm_conn *c)
+{
+	struct iw_queue *q = &c->cm->queues[IW_LINGERING];
+
+	c->own = NULL;
+	c->state = IW_STATE_LINGER;
+	shutdown(c->watch.fd, SHUT_WR);
+	iw_move(c, IW_LINGERING);
+	if (q->n > IW_LINGER_MAX)
+		iw_drop(q->first);
+	if (c->watched ? vb_watch_change(c->cm->node, &c->watch, EPOLLIN) : iw_watch(c, EPOLLIN))
+		iw_drop(c);
+}
+
+int iw_watch(struct vb_iwcm_conn *c, uint32_t events)
+{
+	int err = vb_watch_add(c->cm->node, &c->watch, events);
+
+	c->watched = !err;
+	return err;
+}
+
+/* By the adapter thread. */
+void iw_unwatch(struct vb_iwcm_conn *c)
+{
+	if (c->watched)
+		vb_watch_remove(c->cm->node, &c->watch);
+	c->watched = false;
+}
+
+/* --- addresses --- */
+
+static void put_end(const struct sockaddr_storage *ss, uint8_t gid[16], uint16_t *port, uint32_t *ifindex)
+{
+	const struct sockaddr_in6 *sin6 = (const void *)ss;
+
+	vb_gid_of_sockaddr(gid, (const struct sockaddr *)ss);
+	*port = ntohs(sin6->sin6_port); /* at the same place in both families */
+	if (ss->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&sin6->sin6_addr))
+		*ifindex = sin6->sin6_scope_id;
+}
+
+bool iw_learn_ends(struct vb_iwcm_conn *c)
+{
+	struct sockaddr_storage here = {0}, there = {0};
+	socklen_t a = sizeof(here), b = sizeof(there);
+
+	if (getsockname(c->watch.fd, (struct sockaddr *)&here, &a) || getpeername(c->watch.fd, (struct sockaddr *)&there, &b))
+		return false;
+	put_end(&here, c->ends.local, &c->ends.local_port, &c->ends.ifindex);
+	put_end(&there, c->ends.remote, &c->ends.remote_port, &c->ends.ifindex);
+	return true;
+}
+
+static void set_int(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+static void set_tos(int fd, const struct sockaddr_storage *ss, uint8_t tos)
+{
+	if (tos && ss->ss_family == AF_INET6)
+		set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
+	else if (tos)
+		set_int(fd, IPPROTO_IP, IP_TOS, tos);
+}
+
+static int tcp_socket(const struct sockaddr_storage *ss, uint8_t tos)
+{
+	int fd = socket(ss->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+
+	if (fd < 0)
+		return -1;
+	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_tos(fd, ss, tos);
+	return fd;
+}
+
+/* --- listening --- */
+
+static void on_incoming(struct vb_watch *w, uint32_t events)
+{
+	struct vb_iwcm_listener *l = (struct vb_iwcm_listener *)w;
+	struct vb_iwcm *cm = l->cm;
+
+	cm->ops->lock();
+	if (!l->closed)
+		iw_take_connections(l);
+	iw_reap(cm);
+	cm->ops->unlock();
+}
+
+static int listen_at(struct vb_iwcm_listener *l, const struct vb_iwcm_ends *at, bool v4, bool v6_only, uint8_t tos)
+{
+	static const uint8_t any[16];
+	struct sockaddr_storage ss = {0};
+	socklen_t len = sizeof(struct sockaddr_in);
+
+	if (memcmp(at->local, any, sizeof(any)) != 0) {
+		len = vb_gid_to_sockaddr(&ss, at->local, at->local_port, at->ifindex);
+	} else {
+		ss.ss_family = v4 ? AF_INET : AF_INET6;
+		len = v4 ? len : sizeof(struct sockaddr_in6);
+		((struct sockaddr_in *)&ss)->sin_port = htons(at->local_port);
+	}
+	l->watch.fd = tcp_socket(&ss, tos);
+	if (l->watch.fd < 0)
+		return errno;
+	if (ss.ss_family == AF_INET6)
+		set_int(l->watch.fd, IPPROTO_IPV6, IPV6_V6ONLY, v6_only);
+	if (bind(l->watch.fd, (struct sockaddr *)&ss, len) || listen(l->watch.fd, SOMAXCONN))
+		return errno;
+	return vb_watch_add(l->cm->node, &l->watch, EPOLLIN);
+}
+
+EXPORT int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, bool v4, bool v6_only, uint8_t tos,
+                          void *own, struct vb_iwcm_listener **out)
+{
+	struct vb_iwcm_listener *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return ENOMEM;
+	*l = (struct vb_iwcm_listener){.watch = {.fd = -1, .fn = on_incoming}, .cm = cm, .own = own};
+	int err = listen_at(l, at, v4, v6_only, tos);
+
+	if (err) {
+		if (l->watch.fd >= 0)
+			close(l->watch.fd);
+		free(l);
+		return err;
+	}
+	l->next = cm->listeners;
+	cm->listeners = l;
+	cm->stats.listening++;
+	*out = l;
+	return 0;
+}
+
+/* The adapter thread may be about to look at it: it closes the descriptor. The port is given up here. */
+EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
+{
+	struct vb_iwcm *cm = l->cm;
+
+	for (struct vb_iwcm_conn *c = cm->queues[IW_HALF_OPEN].first, *next; c; c = next) {
+		next = c->next;
+		if (c->listener == l)
+			iw_drop(c);
+	}
+	shutdown(l->watch.fd, SHUT_RDWR);
+	l->closed = true;
+	l->own = NULL;
+	cm->closed_listeners = true;
+	cm->stats.listening--;
+}
+
+/* --- asking --- */
+
+static int begin_connect(struct vb_iwcm_conn *c)
+{
+	struct sockaddr_storage from = {0}, to = {0};
+	const struct vb_iwcm_ends *e = &c->ends;
+	socklen_t from_len = vb_gid_to_sockaddr(&from, e->local, e->local_port, e->ifindex);
+	socklen_t to_len = vb_gid_to_sockaddr(&to, e->remote, e->remote_port, e->ifindex);
+	int fd = c->watch.fd = tcp_socket(&to, c->tos);
+
+	if (fd < 0)
+		return errno;
+	if (bind(fd, (struct sockaddr *)&from, from_len))
+		return errno;
+	if (connect(fd, (struct sockaddr *)&to, to_len) && errno != EINPROGRESS)
+		return errno;
+	c->state = IW_STATE_CONNECTING;
+	return iw_watch(c, EPOLLOUT);
+}
+
+int iw_connect(struct vb_iwcm_conn *c)
+{
+	int err = begin_connect(c);
+
+	if ((err != EADDRINUSE && err != EADDRNOTAVAIL) || !c->any_port || !c->ends.local_port)
+		return err;
+	close(c->watch.fd);
+	c->ends.local_port = 0;
+	return begin_connect(c);
+}
+
+EXPORT int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_ends *ends, bool any_port,
+                           const struct vb_iwcm_offer *offer, void *own, struct vb_iwcm_conn **out)
+{
+	struct vb_iwcm_conn *c;
+
+	if (offer->len[0] + offer->len[1] > VB_IWCM_PRIVATE_MAX)
+		return EINVAL;
+	c = iw_conn_new(cm, -1, IW_ASKING);
+	if (!c)
+		return ENOMEM;
+	c->active = true;
+	c->own = own;
+	c->ends = *ends;
+	c->any_port = any_port;
+	c->tos = offer->tos;
+	iw_compose_request(c, offer);
+	int err = iw_connect(c);
+
+	if (err) {
+		iw_drop(c);
+		return err;
+	}
+	cm->stats.asked++;
+	*out = c;
+	return 0;
+}
+
+/* --- streams --- */
+
+static struct vb_qp *find_qp(const struct vb_node *node, uint32_t qpn)
+{
+	struct vb_qp *qp = atomic_load(&node->qps[VB_QP_INDEX(qpn)]);
+
+	return qp && qp->qp.qp_num == qpn && vb_qp_is_iwarp(qp) ? qp : NULL;
+}
+
+static void tell_end(struct vb_iwcm_conn *c)
+{
+	c->cm->ops->closed(c->own, c->over_err);
+	if (c->queue != IW_DEAD)
+		iw_move(c, IW_TIMEWAIT);
+}
+
+static void on_closed(void *own, int status)
+{
+	struct iw_tie *tie = own;
+	struct vb_iwcm *cm = tie->cm;
+
+	cm->ops->lock();
+	struct vb_iwcm_conn *c = tie->conn;
+
+	cm->stats.ended++;
+	if (c) {
+		c->tie = NULL;
+		c->over = true;
+		c->over_err = status;
+		if (c->told)
+			tell_end(c);
+	}
+	iw_reap(cm);
+	cm->ops->unlock();
+	free(tie);
+}
+
+/* RFC 6581, 9.3: the peer is told. */
+static int fail_attach(struct vb_iwcm_conn *c, int err)
+{
+	iw_say_terminate(c, VB_TERM_MPA_CATASTROPHIC);
+	c->state = IW_STATE_REFUSED;
+	return err;
+}
+
+/* Without the lock. */
+static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
+{
+	struct vb_qp *qp = find_qp(c->cm->node, qpn);
+	struct iw_tie *tie = qp ? malloc(sizeof(*tie)) : NULL;
+	struct vb_iwarp_stream s = c->stream;
+
+	if (!tie)
+		return fail_attach(c, qp ? ENOMEM : EINVAL);
+	*tie = (struct iw_tie){.cm = c->cm, .conn = c};
+	s.fd = c->watch.fd;
+	s.initiator = c->active;
+	s.closed = on_closed;
+	s.own = tie;
+	c->watch.fd = -1;
+	c->state = IW_STATE_STREAM;
+	c->qpn = qpn;
+	c->tie = tie;
+	int err = vb_iwarp_attach(qp, &s);
+
+	if (err) {
+		c->tie = NULL;
+		free(tie);
+		c->watch.fd = s.fd;
+		return fail_attach(c, err);
+	}
+	__atomic_fetch_add(&c->cm->stats.streams, 1, __ATOMIC_RELAXED);
+	free(c->x);
+	c->x = NULL;
+	return 0;
+}
+
+EXPORT int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_iwcm_offer *offer)
+{
+	if (c->state != IW_STATE_REQUESTED || offer->len[0] + offer->len[1] > VB_IWCM_PRIVATE_MAX)
+		return EINVAL;
+	if (!find_qp(c->cm->node, qpn))
+		return EINVAL;
+	int err = iw_reply(c, offer);
+
+	return err ? err : attach(c, qpn);
+}
+
+EXPORT int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn)
+{
+	return c->state == IW_STATE_REPLIED ? attach(c, qpn) : EINVAL;
+}
+
+EXPORT void vb_iwcm_told(struct vb_iwcm_conn *c)
+{
+	c->told = true;
+	if (!c->over && c->stream.hold && c->stream.expect_rtr == VB_IW_RTR_NONE)
+		iw_move(c, IW_HOLDING);
+	if (c->over)
+		tell_end(c);
+}
+
+EXPORT int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len)
+{
+	if (c->state != IW_STATE_REQUESTED || len > VB_IWCM_PRIVATE_MAX)
+		return EINVAL;
+	c->cm->stats.refused++;
+	iw_refuse(c, data, len);
+	c->state = IW_STATE_REFUSED;
+	return 0;
+}
+
+EXPORT int vb_iwcm_disconnect(struct vb_iwcm_conn *c)
+{
+	c->cm->ops->lock();
+	bool lives = c->tie;
+	c->cm->ops->unlock();
+	struct vb_qp *qp = lives ? find_qp(c->cm->node, c->qpn) : NULL;
+
+	if (!qp)
+		return c->state == IW_STATE_STREAM ? 0 : EINVAL;
+	vb_iwarp_disconnect(qp);
+	return 0;
+}
+
+EXPORT void vb_iwcm_end(struct vb_iwcm_conn *c)
+{
+	if (c->state == IW_STATE_REQUESTED)
+		vb_iwcm_reject(c, NULL, 0);
+	if (c->state == IW_STATE_REFUSED)
+		iw_linger(c);
+	else
+		iw_drop(c);
+}
+
+EXPORT void vb_iwcm_ends(const struct vb_iwcm_conn *c, struct vb_iwcm_ends *out)
+{
+	*out = c->ends;
+}
+
+EXPORT void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t *ord)
+{
+	*ird = c->stream.ird;
+	*ord = c->stream.ord;
+}
+
+/* --- life --- */
+
+EXPORT int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out)
+{
+	struct vb_iwcm *cm = calloc(1, sizeof(*cm));
+	int err = cm ? vb_node_get(&cm->node) : ENOMEM;
+
+	if (err) {
+		free(cm);
+		return err;
+	}
+	cm->ops = ops;
+	iw_wishes(cm);
+	*out = only = cm;
+	return 0;
+}
+
+/* Its memory stays, as that of its node does. */
+EXPORT void vb_iwcm_in_child(struct vb_iwcm *cm)
+{
+	for (int i = 0; i < IW_QUEUES; i++)
+		for (struct vb_iwcm_conn *c = cm->queues[i].first; c; c = c->next)
+			if (c->watch.fd >= 0)
+				close(c->watch.fd);
+	for (struct vb_iwcm_listener *l = cm->listeners; l; l = l->next)
+		close(l->watch.fd);
+	only = NULL;
+}
+
+EXPORT uint64_t vb_iwcm_deadline(const struct vb_iwcm *cm)
+{
+	uint64_t first = cm->paused_until;
+
+	if (cm->queues[IW_DEAD].first || cm->closed_listeners)
+		return 1;
+	for (int i = 0; i < IW_QUEUES; i++) {
+		const struct vb_iwcm_conn *c = limits[i] ? cm->queues[i].first : NULL;
+		uint64_t due = c ? c->since + limits[i] / speed : 0;
+
+		if (due && (!first || due < first))
+			first = due;
+	}
+	return first;
+}
+
+static void resume(struct vb_iwcm *cm)
+{
+	cm->paused_until = 0;
+	for (struct vb_iwcm_listener *l = cm->listeners; l; l = l->next)
+		if (l->paused && !l->closed)
+			l->paused = vb_watch_change(cm->node, &l->watch, EPOLLIN) != 0;
+}
+
+EXPORT void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now)
+{
+	struct vb_iwcm_conn *c;
+
+	for (int i = 0; i < IW_QUEUES; i++)
+		while (limits[i] && (c = cm->queues[i].first) && c->since + limits[i] / speed <= now)
+			iw_expire(c);
+	if (cm->paused_until && cm->paused_until <= now)
+		resume(cm);
+	iw_reap(cm);
+}
+
+/* --- the same host --- */
+
+EXPORT bool vb_iwcm_here(void)
+{
+	return vb_wire_mode() != VB_WIRE_MODE_ALWAYS;
+}
+
+EXPORT bool vb_iwcm_address(struct ibv_context *ctx, const uint8_t gid[16], uint32_t *ifindex)
+{
+	struct vb_device *dev = vb_ctx(ctx)->dev;
+	struct vb_netdev nd;
+
+	if (!dev->iwarp)
+		return false;
+	vb_device_netdev(dev, &nd);
+	for (size_t i = 0; i < nd.n_addrs; i++)
+		if (!memcmp(nd.addrs[i], gid, 16)) {
+			*ifindex = (uint32_t)nd.ifindex;
+			return true;
+		}
+	return false;
+}
+
+EXPORT int vb_iwcm_modify_here(struct ibv_context *ctx, uint32_t qpn, const struct ibv_qp_attr *attr, int mask)
+{
+	struct vb_qp *qp = find_qp(vb_ctx(ctx)->node, qpn);
+
+	return qp ? vb_modify_qp_here(qp, attr, mask) : EINVAL;
+}
+
+/* --- figures --- */
+
+EXPORT void vb_iwcm_stats(struct vb_iwcm_stats *out)
+{
+	*out = (struct vb_iwcm_stats){0};
+	if (!only)
+		return;
+	only->ops->lock();
+	*out = only->stats;
+	for (int i = 0; i < IW_QUEUES; i++)
+		out->live += only->queues[i].n;
+	only->ops->unlock();
+}
+
+EXPORT void vb_iwcm_hurry(unsigned by)
+{
+	speed = by ? by : 1;
+}

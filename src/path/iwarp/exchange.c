@@ -1,0 +1,641 @@
+// exchange.c - the MPA request and its reply, on nonblocking sockets, from peers that may be anybody
+// follows: RFC 5044, 7.1 (MPA request and reply frames); RFC 6581, 8 (errors) and 9 (IRD, ORD, the peer-to-peer model)
+// SPDX-License-Identifier: MIT
+#include "path/iwarp/exchange.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "util/env.h"
+#include "util/log.h"
+
+#define TAKEN_AT_ONCE 32
+#define PAUSE_NS UINT64_C(100000000)
+#define EARLIER 32 /* connections that are looked at for the order's sake */
+
+/* --- VERBENA_MPA: a list of what we ask for --- */
+
+static bool is_item(const char *at, const char *what)
+{
+	size_t len = strlen(what);
+
+	return strcspn(at, ",") == len && !strncmp(at, what, len);
+}
+
+static bool wishes(const char *list, const char *what)
+{
+	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
+		if (is_item(at, what))
+			return true;
+	return false;
+}
+
+void iw_wishes(struct vb_iwcm *cm)
+{
+	const char *list = vb_env("VERBENA_MPA");
+
+	cm->crc = wishes(list, "crc");
+	cm->markers = wishes(list, "markers");
+	cm->large = !wishes(list, "emss");
+	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
+		int len = (int)strcspn(at, ",");
+
+		if (!is_item(at, "crc") && !is_item(at, "markers") && !is_item(at, "emss"))
+			vb_log(VB_LOG_ERROR, "VERBENA_MPA is a list of crc, markers and emss, not of \"%.*s\"", len, at);
+	}
+}
+
+/* --- what is said --- */
+
+/* The other side may begin: whoever has something to send (RFC 6581, 4.3). */
+static void set_wish(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
+{
+	c->wish = (struct vb_mpa_wish){.revision = 2,
+	                               .markers = c->cm->markers,
+	                               .crc = c->cm->crc,
+	                               .peer_to_peer = true,
+	                               .rtr = VB_MPA_RTR_WRITE | VB_MPA_RTR_READ | VB_MPA_RTR_SEND,
+	                               .ird = offer->ird,
+	                               .ord = offer->ord};
+	if (!offer->ird) /* a read of nothing counts as one, too */
+		c->wish.rtr &= (uint8_t)~VB_MPA_RTR_READ;
+}
+
+static void put_frame(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f)
+{
+	struct vb_writer w = vb_writer(c->x->out, sizeof(c->x->out));
+
+	vb_mpa_encode(&w, f);
+	c->x->out_len = w.pos;
+	c->x->sent = 0;
+}
+
+static void put_request(struct vb_iwcm_conn *c)
+{
+	struct vb_mpa_frame f;
+
+	vb_mpa_request(&f, &c->wish, c->x->data, (uint16_t)c->x->data_len);
+	put_frame(c, &f);
+}
+
+static void keep_data(struct iw_exchange *x, const struct vb_iwcm_offer *offer)
+{
+	x->data_len = 0;
+	for (int i = 0; i < 2; i++) {
+		if (offer->len[i])
+			memcpy(x->data + x->data_len, offer->data[i], offer->len[i]);
+		x->data_len += offer->len[i];
+	}
+}
+
+void iw_compose_request(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
+{
+	set_wish(c, offer);
+	keep_data(c->x, offer);
+	put_request(c);
+}
+
+static void take_terms(struct vb_iwcm_conn *c, const struct vb_mpa_terms *terms)
+{
+	enum vb_iw_rtr rtr = terms->rtr & VB_MPA_RTR_WRITE  ? VB_IW_RTR_WRITE
+	                     : terms->rtr & VB_MPA_RTR_READ ? VB_IW_RTR_READ
+	                     : terms->rtr & VB_MPA_RTR_SEND ? VB_IW_RTR_SEND
+	                                                    : VB_IW_RTR_NONE;
+
+	c->stream = (struct vb_iwarp_stream){.crc = terms->crc,
+	                                     .markers_in = terms->markers_in,
+	                                     .markers_out = terms->markers_out,
+	                                     .large = c->cm->large,
+	                                     .hold = terms->hold,
+	                                     .ird = terms->ird,
+	                                     .ord = terms->ord,
+	                                     .send_rtr = c->active ? rtr : VB_IW_RTR_NONE,
+	                                     .expect_rtr = c->active ? VB_IW_RTR_NONE : rtr};
+}
+
+static struct vb_iwcm_said said_in(const struct vb_mpa_frame *f)
+{
+	bool known = f->enhanced;
+
+	return (struct vb_iwcm_said){
+	        .data = f->private_data,
+	        .len = f->private_len,
+	        .ird = known && f->ird != VB_MPA_ANY_DEPTH ? f->ird : VB_IWCM_DEPTH_UNKNOWN,
+	        .ord = known && f->ord != VB_MPA_ANY_DEPTH ? f->ord : VB_IWCM_DEPTH_UNKNOWN,
+	};
+}
+
+/* --- ends of an exchange --- */
+
+static void tell_failure(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
+{
+	void *own = c->own;
+	const struct vb_iwcm_said nothing = {0};
+
+	c->state = IW_STATE_REFUSED;
+	c->own = NULL;
+	iw_move(c, IW_QUIET); /* until its owner ends it */
+	c->cm->ops->replied(own, err, said ? said : &nothing);
+}
+
+static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
+{
+	iw_unwatch(c);
+	if (c->watch.fd >= 0)
+		close(c->watch.fd);
+	c->watch.fd = -1;
+	tell_failure(c, err, said);
+}
+
+/* The first FPDU, and the last. */
+void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
+{
+	uint8_t bytes[64];
+	bool markers = c->stream.markers_out;
+	uint32_t ulpdu = VB_DDP_UNTAGGED_LEN + 4, len = vb_mpa_fpdu_len(ulpdu), marked = markers ? vb_mpa_marked_len(0, len) : len;
+	struct vb_writer w = vb_writer(bytes + (marked - len), len);
+	const struct vb_ddp h = {.last = true,
+	                         .dv = VB_DDP_VERSION,
+	                         .rv = VB_RDMAP_VERSION,
+	                         .opcode = VB_RDMAP_TERMINATE,
+	                         .qn = VB_QN_TERMINATE,
+	                         .msn = 1};
+
+	vb_put16(&w, (uint16_t)ulpdu);
+	vb_ddp_encode(&w, &h);
+	vb_terminate_encode(&w, &(struct vb_terminate){.term = (uint16_t)term});
+	vb_put_zeros(&w, len - w.pos);
+	if (markers)
+		vb_mpa_mark(bytes, len, 0);
+	if (c->stream.crc)
+		vb_mpa_seal(bytes, marked);
+	send(c->watch.fd, bytes, marked, MSG_NOSIGNAL | MSG_DONTWAIT);
+	shutdown(c->watch.fd, SHUT_WR); /* it lingers when its owner ends it */
+	__atomic_fetch_add(&c->cm->stats.disagreed, 1, __ATOMIC_RELAXED);
+}
+
+/* Nothing of a reply has come: perhaps from one who knows revision 1 alone. */
+static bool ask_by_older(struct vb_iwcm_conn *c)
+{
+	if (c->wish.revision == 1)
+		return false;
+	iw_unwatch(c);
+	close(c->watch.fd);
+	c->watch.fd = -1;
+	if (c->any_port)
+		c->ends.local_port = 0; /* the one of before is on its way out */
+	c->wish.revision = 1;
+	put_request(c);
+	if (iw_connect(c))
+		return false;
+	c->cm->stats.older++;
+	return true;
+}
+
+static void lost(struct vb_iwcm_conn *c, int err)
+{
+	c->cm->stats.lost++;
+	if (!c->active)
+		iw_drop(c);
+	else if (c->x->have || !ask_by_older(c))
+		fail_asking(c, err == ETIMEDOUT ? err : ECONNRESET, NULL);
+}
+
+static void malformed(struct vb_iwcm_conn *c)
+{
+	c->cm->stats.malformed++;
+	if (c->active)
+		fail_asking(c, ECONNRESET, NULL);
+	else
+		iw_drop(c);
+}
+
+/* Programs close a listener and make the next one: it is asked for some more times, as a REQ would be. */
+static bool ask_later(struct vb_iwcm_conn *c)
+{
+	if (c->retries == IW_RETRIES)
+		return false;
+	c->retries++;
+	iw_unwatch(c);
+	close(c->watch.fd);
+	c->watch.fd = -1;
+	iw_move(c, IW_RETRYING);
+	return true;
+}
+
+static void ask_now(struct vb_iwcm_conn *c)
+{
+	iw_move(c, IW_ASKING);
+	int err = iw_connect(c);
+
+	if (err)
+		fail_asking(c, err, NULL);
+}
+
+void iw_expire(struct vb_iwcm_conn *c)
+{
+	if (c->queue == IW_RETRYING) {
+		ask_now(c);
+		return;
+	}
+	if (c->queue == IW_TIMEWAIT) {
+		iw_move(c, IW_QUIET);
+		c->cm->ops->exited(c->own);
+		return;
+	}
+	if (c->queue == IW_HOLDING) {
+		iw_move(c, IW_QUIET);
+		if (c->tie)
+			vb_iwarp_hold_no_longer(c->cm->node, c->qpn);
+		return;
+	}
+	if (c->queue != IW_LINGERING)
+		c->cm->stats.expired++;
+	if (c->queue == IW_ASKING)
+		fail_asking(c, ETIMEDOUT, NULL);
+	else
+		iw_drop(c);
+}
+
+/* --- bytes --- */
+
+/* 0: all is out; EAGAIN, or what is wrong. */
+static int send_some(struct vb_iwcm_conn *c)
+{
+	struct iw_exchange *x = c->x;
+
+	while (x->sent < x->out_len) {
+		ssize_t n = send(c->watch.fd, x->out + x->sent, x->out_len - x->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno;
+		x->sent += (size_t)n;
+	}
+	return 0;
+}
+
+/* How many bytes there have to be, from those that are there. */
+static size_t wanted(const struct iw_exchange *x)
+{
+	if (x->have < VB_MPA_FRAME_LEN)
+		return VB_MPA_FRAME_LEN;
+	return VB_MPA_FRAME_LEN + (size_t)(x->in[18] << 8 | x->in[19]);
+}
+
+/* Exactly one frame: what is behind it stays in the socket, for whom it is meant. 0: whole; EAGAIN; EPROTO: not a frame of
+ * this kind; or what is wrong with the connection. */
+static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
+{
+	struct iw_exchange *x = c->x;
+	size_t used;
+
+	for (;;) {
+		ssize_t n = recv(c->watch.fd, x->in + x->have, wanted(x) - x->have, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : ECONNRESET;
+		x->have += (size_t)n;
+		enum vb_mpa_verdict verdict = vb_mpa_decode(f, &used, x->in, x->have, c->active);
+
+		if (verdict != VB_MPA_SHORT)
+			return verdict == VB_MPA_OK ? 0 : EPROTO;
+	}
+}
+
+/* Has the peer said more than it may before it has an answer, or gone? */
+static int overheard(const struct vb_iwcm_conn *c)
+{
+	uint8_t byte;
+	ssize_t n = recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if (n > 0)
+		return EPROTO;
+	return n == 0 ? ECONNRESET : errno == EAGAIN ? 0 : errno;
+}
+
+/* --- the active side --- */
+
+static void reply_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f)
+{
+	struct vb_iwcm_said said = said_in(f);
+	struct vb_mpa_terms terms;
+
+	c->cm->stats.replies++;
+	enum vb_mpa_refusal refusal = vb_mpa_conclude(&terms, &c->wish, f);
+
+	if (refusal == VB_MPA_REJECTED) {
+		fail_asking(c, ECONNREFUSED, &said);
+		return;
+	}
+	if (refusal == VB_MPA_NEWER) {
+		malformed(c);
+		return;
+	}
+	take_terms(c, &terms);
+	iw_unwatch(c);
+	if (refusal != VB_MPA_AGREED) {
+		iw_say_terminate(c, refusal == VB_MPA_NO_IRD ? VB_TERM_MPA_IRD : VB_TERM_MPA_RTR);
+		tell_failure(c, refusal == VB_MPA_NO_IRD ? ENOMEM : EPROTO, &said);
+		return;
+	}
+	c->state = IW_STATE_REPLIED;
+	iw_move(c, IW_QUIET);
+	c->cm->ops->replied(c->own, 0, &said);
+}
+
+static void read_reply(struct vb_iwcm_conn *c)
+{
+	struct vb_mpa_frame f;
+	int err = read_frame(c, &f);
+
+	if (!err)
+		reply_is_here(c, &f);
+	else if (err == EPROTO)
+		malformed(c);
+	else if (err != EAGAIN)
+		lost(c, err);
+}
+
+static void send_request(struct vb_iwcm_conn *c)
+{
+	int err = send_some(c);
+
+	if (err == EAGAIN)
+		return;
+	if (!err) {
+		c->state = IW_STATE_AWAITS_REPLY;
+		err = vb_watch_change(c->cm->node, &c->watch, EPOLLIN);
+	}
+	if (err)
+		lost(c, err);
+}
+
+static void has_connected(struct vb_iwcm_conn *c)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	if (getsockopt(c->watch.fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		err = errno;
+	if (!err && !iw_learn_ends(c))
+		err = ECONNRESET;
+	if (err == ECONNREFUSED && ask_later(c))
+		return;
+	if (err) {
+		fail_asking(c, err, NULL);
+		return;
+	}
+	c->state = IW_STATE_ASKING;
+	send_request(c);
+}
+
+static bool is_connected(const struct vb_iwcm_conn *c)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return c->state == IW_STATE_CONNECTING && !getpeername(c->watch.fd, (struct sockaddr *)&peer, &len);
+}
+
+/* Those that were begun before it ask first: programs number their queue pairs in that order. */
+static void connected(struct vb_iwcm_conn *c)
+{
+	struct vb_iwcm_conn *e = c->cm->queues[IW_ASKING].first, *next;
+
+	for (int i = 0; i < EARLIER && e && e != c && e->queue == IW_ASKING; i++, e = next) {
+		next = e->next;
+		if (is_connected(e))
+			has_connected(e);
+	}
+	if (c->queue == IW_ASKING && c->state == IW_STATE_CONNECTING)
+		has_connected(c);
+}
+
+/* --- the passive side --- */
+
+static void request_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f)
+{
+	struct vb_iwcm_said said = said_in(f);
+	struct vb_iwcm_listener *l = c->listener;
+
+	if (overheard(c)) {
+		malformed(c);
+		return;
+	}
+	c->cm->stats.requests++;
+	c->x->peers = *f;
+	c->state = IW_STATE_REQUESTED;
+	iw_unwatch(c);
+	iw_move(c, IW_QUIET);
+	c->own = l->own ? c->cm->ops->request(l->own, c, &said) : NULL;
+	if (!c->own && c->queue != IW_DEAD)
+		vb_iwcm_end(c);
+}
+
+static void read_one_request(struct vb_iwcm_conn *c)
+{
+	struct vb_mpa_frame f;
+	int err = read_frame(c, &f);
+
+	if (!err)
+		request_is_here(c, &f);
+	else if (err == EPROTO)
+		malformed(c);
+	else if (err != EAGAIN)
+		lost(c, err);
+}
+
+/* What those have asked that connected before it comes first, as on the other side. */
+static void read_request(struct vb_iwcm_conn *c)
+{
+	struct vb_iwcm_conn *e = c->cm->queues[IW_HALF_OPEN].first, *next;
+
+	for (int i = 0; i < EARLIER && e && e != c && e->queue == IW_HALF_OPEN; i++, e = next) {
+		next = e->next;
+		if (e->listener == c->listener)
+			read_one_request(e);
+	}
+	if (c->queue == IW_HALF_OPEN)
+		read_one_request(c);
+}
+
+/* All of it at once, or the peer does not read at all: the socket is new. */
+static int send_whole(struct vb_iwcm_conn *c)
+{
+	int err = send_some(c);
+
+	return err == EAGAIN || err == EPIPE ? ECONNRESET : err;
+}
+
+int iw_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
+{
+	struct vb_mpa_terms terms;
+	struct vb_mpa_frame f;
+	int err = overheard(c);
+
+	if (!err) {
+		set_wish(c, offer);
+		keep_data(c->x, offer);
+		enum vb_mpa_refusal refusal = vb_mpa_answer(&f, &terms, &c->wish, &c->x->peers);
+
+		f.private_data = c->x->data;
+		f.private_len = (uint16_t)c->x->data_len;
+		put_frame(c, &f);
+		err = send_whole(c);
+		if (refusal != VB_MPA_AGREED)
+			err = EPROTO;
+	}
+	c->state = IW_STATE_REFUSED;
+	if (err)
+		return err == EPROTO ? ECONNRESET : err;
+	take_terms(c, &terms);
+	return 0;
+}
+
+void iw_refuse(struct vb_iwcm_conn *c, const void *data, size_t len)
+{
+	struct vb_iwcm_offer offer = {.ird = c->x->peers.ord, .ord = c->x->peers.ird};
+	struct vb_mpa_terms terms;
+	struct vb_mpa_frame f;
+
+	set_wish(c, &offer);
+	vb_mpa_answer(&f, &terms, &c->wish, &c->x->peers);
+	f.reject = true;
+	f.private_data = data;
+	f.private_len = (uint16_t)len;
+	put_frame(c, &f);
+	send_whole(c);
+}
+
+/* --- listeners --- */
+
+static struct vb_iwcm_conn *next_half_open(const struct vb_iwcm_listener *l, struct vb_iwcm_conn *c)
+{
+	while (c && c->listener != l)
+		c = c->next;
+	return c;
+}
+
+static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb_iwcm_conn *c)
+{
+	struct vb_iwcm_conn *i = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first);
+	unsigned n = 0;
+
+	for (; i; i = next_half_open(l, i->next))
+		n += !memcmp(i->ends.remote, c->ends.remote, sizeof(c->ends.remote));
+	return n;
+}
+
+/* Of those that have not asked yet, the oldest of the host that has most of them makes room: nobody crowds another one out. */
+static void make_room(struct vb_iwcm_listener *l)
+{
+	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first), *victim = NULL;
+	unsigned most = 0, n;
+
+	for (; c && most <= l->half_open / 2; c = next_half_open(l, c->next)) {
+		n = from_same_host(l, c);
+		if (n > most) {
+			most = n;
+			victim = c;
+		}
+	}
+	if (!victim)
+		return;
+	l->cm->stats.crowded_out++;
+	iw_drop(victim);
+}
+
+static void take(struct vb_iwcm_listener *l, int fd)
+{
+	struct vb_iwcm_conn *c = iw_conn_new(l->cm, fd, IW_HALF_OPEN);
+	int one = 1;
+
+	if (!c) {
+		close(fd);
+		return;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	c->state = IW_STATE_AWAITS_REQUEST;
+	c->listener = l;
+	l->half_open++;
+	l->cm->stats.accepted++;
+	if (!iw_learn_ends(c) || iw_watch(c, EPOLLIN)) {
+		iw_drop(c);
+		return;
+	}
+	read_request(c); /* it is often there already */
+}
+
+/* No descriptors, or no memory: the others wait in the kernel. */
+static void pause_listening(struct vb_iwcm_listener *l)
+{
+	l->paused = !vb_watch_change(l->cm->node, &l->watch, 0);
+	l->cm->paused_until = vb_now() + PAUSE_NS;
+}
+
+void iw_take_connections(struct vb_iwcm_listener *l)
+{
+	for (int i = 0; i < TAKEN_AT_ONCE && !l->closed; i++) {
+		int fd = accept4(l->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+			pause_listening(l);
+		if (fd < 0 && errno != ECONNABORTED && errno != EINTR)
+			return;
+		if (fd < 0)
+			continue;
+		if (l->half_open >= IW_HALF_OPEN_MAX)
+			make_room(l);
+		take(l, fd);
+	}
+}
+
+/* --- whichever --- */
+
+static void linger(struct vb_iwcm_conn *c)
+{
+	uint8_t waste[1024];
+	ssize_t n = recv(c->watch.fd, waste, sizeof(waste), MSG_DONTWAIT);
+
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		iw_drop(c);
+}
+
+void iw_ready(struct vb_watch *w, uint32_t events)
+{
+	struct vb_iwcm_conn *c = (struct vb_iwcm_conn *)w;
+	struct vb_iwcm *cm = c->cm;
+
+	cm->ops->lock();
+	switch (c->queue == IW_DEAD ? IW_STATE_STREAM : (enum iw_state)c->state) {
+	case IW_STATE_CONNECTING:
+		connected(c);
+		break;
+	case IW_STATE_ASKING:
+		send_request(c);
+		break;
+	case IW_STATE_AWAITS_REPLY:
+		read_reply(c);
+		break;
+	case IW_STATE_AWAITS_REQUEST:
+		read_request(c);
+		break;
+	case IW_STATE_LINGER:
+		linger(c);
+		break;
+	default:
+		break;
+	}
+	iw_reap(cm);
+	cm->ops->unlock();
+}

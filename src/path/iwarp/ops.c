@@ -1,0 +1,202 @@
+// ops.c - a queue pair's queues and memory, as the engine of iWARP streams calls for them
+// follows: RFC 5040, 8.1 (access); RFC 5041, 5.2 (tagged buffers); engine/iwarp/iwarp.h
+// SPDX-License-Identifier: MIT
+#include "core/pd.h"
+#include "path/iwarp/path.h"
+#include "util/guard.h"
+
+void vb_iwarp_release(struct vb_iwarp_path *w)
+{
+	if (!w->held)
+		return;
+	w->held = false;
+	atomic_fetch_sub(&w->qp->node->held, 1);
+	vb_queue_complete_send(w->qp, &w->held_rq, VB_WIRE_SUCCESS);
+}
+
+void vb_iwarp_release_all(struct vb_node *node)
+{
+	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
+		vb_lock(&w->qp->sq_lock);
+		vb_iwarp_release(w);
+		vb_unlock(&w->qp->sq_lock);
+	}
+}
+
+/* Whoever arms the queue looks at node->held behind cq->lock, too: it finds the completion, or is found here. */
+static bool is_armed(struct vb_cq *cq)
+{
+	vb_lock(&cq->lock);
+	bool armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
+	vb_unlock(&cq->lock);
+	return armed;
+}
+
+static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+{
+	struct vb_iwarp_path *w = ((struct vb_qp *)own)->iwarp;
+
+	vb_iwarp_release(w);
+	if (!w->may_hold || status != VB_WIRE_SUCCESS) {
+		vb_queue_complete_send(own, rq, status);
+		return;
+	}
+	w->may_hold = false;
+	w->held = true;
+	w->held_rq = *rq;
+	w->held_until = vb_now() + w->hold;
+	atomic_fetch_add(&w->qp->node->held, 1);
+	if (is_armed(w->qp->scq))
+		vb_iwarp_release(w);
+}
+
+static bool local(void *own, const struct vb_wire_request *rq)
+{
+	struct vb_qp *qp = own;
+
+	vb_known_forget(&qp->iwarp->known);
+	return vb_queue_local(qp, rq);
+}
+
+static bool invalidate(void *own, uint32_t stag)
+{
+	struct vb_qp *qp = own;
+
+	vb_known_forget(&qp->iwarp->known);
+	return vb_queue_invalidate(qp, stag);
+}
+
+static void failed(void *own, enum vb_wire_event event)
+{
+	struct vb_qp *qp = own;
+
+	if (!qp->iwarp->failed)
+		qp->iwarp->failed = (uint8_t)(1 + event);
+}
+
+/* --- memory of our own requests --- */
+
+static int part(struct vb_qp *qp, const struct vb_wire_request *rq, uint32_t access, uint32_t offset, uint32_t len, struct iovec *out)
+{
+	const struct vb_known *k = vb_queue_pieces(qp, &qp->iwarp->known, rq, access);
+	int n = 0;
+
+	for (int i = 0; k && i < k->n && len; i++) {
+		const struct iovec *v = &k->iov[i];
+
+		if (offset >= v->iov_len) {
+			offset -= (uint32_t)v->iov_len;
+			continue;
+		}
+		uint32_t piece = v->iov_len - offset < len ? (uint32_t)(v->iov_len - offset) : len;
+
+		out[n++] = (struct iovec){(uint8_t *)v->iov_base + offset, piece};
+		len -= piece;
+		offset = 0;
+	}
+	return k && !len ? n : -1;
+}
+
+static int source(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+{
+	return part(own, rq, 0, offset, len, iov);
+}
+
+static int sink(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+{
+	return part(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
+}
+
+/* Says nothing of where the memory is. */
+static void sink_name(void *own, const struct vb_wire_request *rq, uint32_t *stag, uint64_t *to)
+{
+	*stag = (uint32_t)rq->cookie << 8 | 1;
+	*to = 0;
+}
+
+static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *iov)
+{
+	return vb_receive_pieces(own, offset, len, iov);
+}
+
+/* --- memory that the peer names --- */
+
+static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_wire_access access)
+{
+	struct vb_qp *qp = own;
+	const struct vb_mr_view *v = &qp->iwarp->known.view;
+	uint32_t right = vb_queue_right(access);
+
+	if (!vb_queue_named(qp, &qp->iwarp->known, stag))
+		return VB_IW_INVALID_STAG;
+	if (v->pd != vb_pd_id(qp->pd))
+		return VB_IW_NOT_OURS;
+	if (to + len < to)
+		return VB_IW_WRAP;
+	if (to < v->iova || len > v->length || to - v->iova > v->length - len)
+		return VB_IW_BOUNDS;
+	return (v->access & right) == right ? VB_IW_GRANTED : VB_IW_ACCESS;
+}
+
+static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_wire_access access, struct iovec *iov)
+{
+	const struct vb_mr_view *v = &((struct vb_qp *)own)->iwarp->known.view;
+
+	if (check(own, stag, to, len, access) != VB_IW_GRANTED)
+		return -1;
+	if (!len)
+		return 0;
+	iov[0] = (struct iovec){(void *)(uintptr_t)(v->addr + (to - v->iova)), len};
+	return 1;
+}
+
+/* --- copies --- */
+
+static bool copy_in(void *own, const struct iovec *iov, int n, const void *bytes, uint32_t len, bool last)
+{
+	const uint8_t *from = bytes;
+
+	for (int i = 0; i < n && len; i++) {
+		uint32_t piece = iov[i].iov_len < len ? (uint32_t)iov[i].iov_len : len;
+
+		len -= piece;
+		if (!(last && !len ? vb_guard_copy_tail : vb_guard_copy)(iov[i].iov_base, from, piece))
+			return false;
+		from += piece;
+	}
+	return !len;
+}
+
+static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uint32_t len)
+{
+	uint8_t *to = bytes;
+
+	for (int i = 0; i < n && len; i++) {
+		uint32_t piece = iov[i].iov_len < len ? (uint32_t)iov[i].iov_len : len;
+
+		if (!vb_guard_copy(to, iov[i].iov_base, piece))
+			return false;
+		to += piece;
+		len -= piece;
+	}
+	return !len;
+}
+
+const struct vb_iw_ops vb_iwarp_ops = {
+        .next_send = vb_queue_next_send,
+        .complete_send = complete_send,
+        .local = local,
+        .take_receive = vb_queue_take_receive,
+        .complete_receive = vb_queue_complete_receive,
+        .atomic = vb_queue_atomic,
+        .invalidate = invalidate,
+        .failed = failed,
+        .source = source,
+        .sink = sink,
+        .sink_name = sink_name,
+        .sink_receive = sink_receive,
+        .check = check,
+        .target = target,
+        .copy_in = copy_in,
+        .copy_out = copy_out,
+};

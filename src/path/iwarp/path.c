@@ -1,0 +1,632 @@
+// path.c - queue pairs on TCP streams: their sockets read and written, their beginning and end
+// follows: RFC 5040, RFC 5044; ARCHITECTURE.md, "iWARP"
+// SPDX-License-Identifier: MIT
+#include "path/iwarp/iwarp.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "core/qp.h"
+#include "core/sq.h"
+#include "core/verbs.h"
+#include "path/iwarp/path.h"
+#include "util/calls.h"
+#include "util/guard.h"
+#include "util/log.h"
+
+#define PIECES 1024             /* UIO_MAXIOV */
+#define BURST (256u << 10)      /* bytes of one sendmsg */
+#define SEND_BUDGET (1u << 20)  /* bytes that one call sends before others have their turn */
+#define READ_BUDGET (512u << 10)
+#define READY 32                /* that are looked at in one turn where there are more */
+#define EMSS_EVERY 1024u
+#define QUIET 1000u /* looks in vain … */
+#define SELDOM 16u  /* … and one in so many is made */
+#define HOLD_LENGTH 4096u
+#define HOLD_MIN 2000u /* ns */
+#define HOLD_START 20000u
+#define HOLD_MAX 500000u
+
+struct vb_iw_stats vb_iw_totals;
+
+/* --- sending --- */
+
+static void refresh_emss(struct vb_iwarp_path *w)
+{
+	struct vb_iw_config c = w->q.cfg;
+	int mss = 0;
+	socklen_t len = sizeof(mss);
+
+	if (getsockopt(w->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len) || mss <= 0 || (uint32_t)mss == c.emss)
+		return;
+	c.emss = (uint32_t)mss;
+	vb_iw_reconfigure(&w->q, &c);
+}
+
+static void lose(struct vb_iwarp_path *w, int err)
+{
+	w->lost = err;
+	w->status = err;
+}
+
+/* A small message is one piece: without a vector to be copied, and without the C library's preparations for pthread_cancel(3). */
+static ssize_t hand_over(int fd, struct iovec *iov, int n)
+{
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
+
+	if (n == 1)
+		return syscall(SYS_sendto, fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* under sq_lock */
+	ssize_t sent = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	vb_cancel_restore(cancel);
+	return sent;
+}
+
+/* One system call. false: enough for now, or for ever. */
+static bool send_some(struct vb_iwarp_path *w, size_t *budget)
+{
+	struct iovec iov[PIECES];
+	int n = vb_iw_output(&w->q, iov, PIECES, BURST);
+	size_t want = 0;
+
+	w->blocked = n > 0;
+	if (!w->blocked)
+		return false;
+	for (int i = 0; i < n; i++)
+		want += iov[i].iov_len;
+	ssize_t done = hand_over(w->fd, iov, n);
+
+	if (done < 0) {
+		if (errno == EFAULT) {
+			w->status = EFAULT;
+			vb_iw_closed(&w->q, VB_IW_FAULT);
+		} else if (errno != EAGAIN && errno != EINTR) {
+			lose(w, errno);
+		}
+		return errno == EINTR;
+	}
+	vb_iw_sent(&w->q, (size_t)done);
+	*budget -= (size_t)done < *budget ? (size_t)done : *budget;
+	return (size_t)done == want && *budget;
+}
+
+/* Is there anything that may go? Under sq_lock. */
+static bool wants(const struct vb_iwarp_path *w)
+{
+	return w->qp->sq_emit != w->qp->sq_head || !vb_iw_quiet(&w->q);
+}
+
+/* Everything that may go. Under sq_lock. */
+static void emit(struct vb_iwarp_path *w)
+{
+	size_t budget = SEND_BUDGET;
+	int saved = errno;
+	bool more;
+
+	if (++w->turn % EMSS_EVERY == 0)
+		refresh_emss(w);
+	while ((more = send_some(w, &budget)) && wants(w))
+		;
+	if (more)
+		w->blocked = false;
+	vb_iwarp_rewatch(w);
+	errno = saved;
+}
+
+/* --- receiving --- */
+
+/* Where nothing comes this is all that a poller does: one piece goes without the C library's preparations for
+ * pthread_cancel(3). */
+static ssize_t fetch(int fd, struct iovec *iov, int n)
+{
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
+
+	if (n == 1)
+		return syscall(SYS_recvfrom, fd, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT, NULL, NULL);
+	int cancel;
+
+	vb_cancel_defer(&cancel); /* under progress + sq_lock */
+	ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT);
+	vb_cancel_restore(cancel);
+	return got;
+}
+
+/* One system call. Returns bytes taken; *more: there may be more at once. Under progress + sq_lock. */
+static size_t take_some(struct vb_iwarp_path *w, bool *more)
+{
+	struct iovec iov[VB_IW_PIECES + 8];
+	int n = vb_iw_room(&w->q, iov, VB_IW_PIECES + 8);
+	size_t want = 0;
+
+	*more = false;
+	if (!n)
+		return 0;
+	for (int i = 0; i < n; i++)
+		want += iov[i].iov_len;
+	ssize_t got = fetch(w->fd, iov, n);
+
+	if (got > 0) {
+		vb_iw_received(&w->q, (size_t)got);
+		*more = (size_t)got == want;
+		return (size_t)got;
+	}
+	if (!got) {
+		lose(w, ESHUTDOWN);
+		w->status = 0;
+	} else if (errno == EFAULT) {
+		w->status = EFAULT;
+		vb_iw_closed(&w->q, VB_IW_FAULT);
+	} else if (errno != EAGAIN && errno != EINTR) {
+		lose(w, errno);
+	}
+	return 0;
+}
+
+/* What has come. Under progress + sq_lock. */
+static size_t take(struct vb_iwarp_path *w)
+{
+	size_t all = 0;
+	bool more = true;
+
+	while (more && all < READ_BUDGET && !w->failed)
+		all += take_some(w, &more);
+	return all;
+}
+
+/* --- failure --- */
+
+static bool ended(const struct vb_iwarp_path *w)
+{
+	return w->failed || w->lost || vb_iw_over(&w->q);
+}
+
+static enum ibv_event_type event_of(enum vb_wire_event event)
+{
+	return event == VB_WIRE_EVENT_REQ ? IBV_EVENT_QP_REQ_ERR : event == VB_WIRE_EVENT_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
+}
+
+/* The connection has gone: what came before that counts. Under progress + sq_lock. */
+static void close_engine(struct vb_iwarp_path *w)
+{
+	int lost = w->lost, status = w->status;
+
+	vb_iw_retry(&w->q);
+	if (lost != ESHUTDOWN && !w->failed)
+		take(w);
+	w->lost = lost;
+	w->status = status;
+	vb_iw_closed(&w->q, lost == ESHUTDOWN ? VB_IW_FIN : VB_IW_RESET);
+}
+
+static void log_end(const struct vb_iwarp_path *w)
+{
+	struct vb_iw_terminate t;
+	bool ours = vb_iw_sent_terminate(&w->q, &t);
+
+	if (ours || vb_iw_got_terminate(&w->q, &t))
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: %s ended its connection: %s", w->qp->qp.qp_num, ours ? "we" : "the peer",
+		       vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
+}
+
+void vb_iwarp_settle(struct vb_qp *qp)
+{
+	struct vb_iwarp_path *w = qp->iwarp;
+
+	if (!w || !ended(w))
+		return;
+	vb_known_forget(&w->known);
+	struct vb_context *ctx = vb_ctx(qp->qp.context);
+	uint8_t event;
+
+	if (w->lost) {
+		event = w->failed;
+		close_engine(w);
+		event = event || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0}) ? w->failed : 0;
+	} else {
+		event = w->failed;
+		if (!w->status)
+			w->status = EPROTO;
+	}
+	if (atomic_load(&qp->state) != IBV_QPS_ERR)
+		log_end(w);
+	vb_qp_error(qp);
+	if (event)
+		vb_async_raise(ctx, event_of((enum vb_wire_event)(event - 1)), &qp->qp);
+}
+
+/*
+ * A small RDMA write is complete as soon as TCP has it. A program that writes, waits for that, and then spins on memory for
+ * the answer would never be found in ibv_poll_cq when the answer comes, and a thread would have to be woken for it. So the
+ * completion of a write that is alone waits for a moment, or for the answer: the longer, the more often one has come. Who
+ * polls gives it out; who goes to sleep arms the queue before. Not where there are many connections: who polls looks only at
+ * those that have something to say.
+ */
+static bool may_hold(struct vb_qp *qp)
+{
+	const struct vb_swqe *e = vb_sq_at(qp, qp->sq_una);
+
+	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= VB_IWARP_FEW && qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH && (e->flags & IBV_SEND_SIGNALED) &&
+	       !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
+}
+
+/* Something came, or the time is up. */
+static bool end_hold(struct vb_iwarp_path *w, bool company)
+{
+	if (company && (w->held || w->missed) && w->hold < HOLD_MAX)
+		w->hold *= 2;
+	if (company)
+		w->missed = false;
+	if (!w->held || (!company && vb_now() < w->held_until))
+		return false;
+	w->missed = !company;
+	vb_iwarp_release(w);
+	return true;
+}
+
+bool vb_iwarp_kick(struct vb_qp *qp)
+{
+	struct vb_iwarp_path *w = qp->iwarp;
+
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	if (w->missed && w->hold > HOLD_MIN)
+		w->hold /= 2;
+	w->missed = false;
+	if (w->held)
+		vb_iwarp_release(w);
+	if (w->blocked) /* its turn comes with the socket's */
+		return false;
+	vb_known_forget(&w->known);
+	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
+	vb_iwarp_heat(w);
+	w->may_hold = may_hold(qp);
+	emit(w);
+	w->may_hold = false;
+	return ended(w);
+}
+
+/* --- at work --- */
+
+/* A system call for a stream on which nothing comes delays those on which something does. Under progress + sq_lock. */
+static void judge(struct vb_iwarp_path *w, bool done)
+{
+	w->in_vain = done || w->held || w->missed || w->blocked || w->starving || w->lost ? 0 : w->in_vain + 1;
+	if ((w->in_vain >= QUIET) != atomic_load_explicit(&w->seldom, memory_order_relaxed))
+		atomic_store_explicit(&w->seldom, w->in_vain >= QUIET, memory_order_relaxed);
+}
+
+/* Under progress. */
+static unsigned look(struct vb_iwarp_path *w, bool wait)
+{
+	struct vb_qp *qp = w->qp;
+	size_t done = 0;
+
+	if (wait)
+		vb_lock(&qp->sq_lock);
+	else if (!vb_trylock(&qp->sq_lock))
+		return 0;
+	vb_known_forget(&w->known);
+	if (w->starving)
+		done = vb_iwarp_feed(w, wait);
+	done += take(w);
+	if (vb_iw_starved(&w->q) != w->starving)
+		vb_iwarp_starve(w);
+	if (done)
+		vb_iwarp_heat(w);
+	if ((w->held || w->missed) && end_hold(w, done))
+		done = 1;
+	if ((w->blocked || (done && wants(w))) && !w->lost)
+		emit(w);
+	judge(w, done);
+	if (ended(w)) { /* and then it may be no more */
+		vb_iwarp_settle(qp);
+		done = 1;
+	}
+	vb_qp_check_drained(qp);
+	vb_unlock(&qp->sq_lock);
+	return done != 0;
+}
+
+static bool has_turn(const struct vb_iwarp_host *h, struct vb_iwarp_path *w)
+{
+	return h->n == 1 || !(h->turn % SELDOM) || !atomic_load_explicit(&w->seldom, memory_order_relaxed);
+}
+
+unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
+{
+	struct vb_iwarp_host *h = node->io->iwarp;
+	struct epoll_event ev[READY];
+	unsigned done = 0;
+	int saved = errno;
+
+	h->turn++;
+	if (h->n <= VB_IWARP_FEW) {
+		for (struct vb_iwarp_path *w = h->paths, *next; w; w = next) {
+			next = w->next;
+			if (wait || has_turn(h, w))
+				done += look(w, wait);
+		}
+	} else {
+		int cancel;
+
+		vb_cancel_defer(&cancel);
+		int n = epoll_wait(h->epoll_fd, ev, READY, 0);
+		vb_cancel_restore(cancel);
+
+		for (int i = 0; i < n; i++)
+			done += look(ev[i].data.ptr, wait);
+		for (struct vb_iwarp_path *w = h->starved, *next; w; w = next) {
+			next = w->starved_next;
+			done += look(w, wait);
+		}
+	}
+	errno = saved;
+	return done;
+}
+
+void vb_iwarp_last_words(struct vb_node *node)
+{
+	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
+		if (!vb_trylock(&w->qp->sq_lock))
+			continue;
+		vb_known_forget(&w->known);
+		emit(w);
+		vb_unlock(&w->qp->sq_lock);
+	}
+}
+
+void vb_iwarp_last_ends(struct vb_node *node)
+{
+	static uint8_t nowhere[65536];
+
+	for (struct vb_iwarp_path *w = node->io->iwarp->paths; w; w = w->next) {
+		if (!vb_trylock(&w->qp->sq_lock))
+			continue;
+		shutdown(w->fd, SHUT_WR);
+		for (int i = 0; i < 64 && recv(w->fd, nowhere, sizeof(nowhere), MSG_DONTWAIT) > 0; i++)
+			; /* what is unread when it closes would reset the connection */
+		vb_unlock(&w->qp->sq_lock);
+	}
+}
+
+static void configure(struct vb_qp *qp)
+{
+	struct vb_iw_config c = qp->iwarp->q.cfg;
+
+	c.access = vb_queue_access(qp->attr.qp_access_flags);
+	vb_iw_reconfigure(&qp->iwarp->q, &c);
+}
+
+void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next)
+{
+	vb_iwarp_release(qp->iwarp);
+	configure(qp);
+	vb_iw_pause(&qp->iwarp->q, next == IBV_QPS_SQD);
+}
+
+bool vb_iwarp_path_idle(const struct vb_qp *qp)
+{
+	return vb_iw_idle(&qp->iwarp->q);
+}
+
+/* --- beginning --- */
+
+static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_stream *s)
+{
+	struct vb_iwarp_path *w = calloc(1, sizeof(*w) + qp->sq_max_wr * sizeof(w->sends[0]));
+
+	if (!w)
+		return NULL;
+	w->qp = qp;
+	w->fd = s->fd;
+	w->hold = HOLD_START;
+	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	w->tail = w->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
+	if (w->tail)
+		return w;
+	if (w->memory != MAP_FAILED)
+		munmap(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
+	free(w);
+	return NULL;
+}
+
+static void path_free(struct vb_iwarp_path *w)
+{
+	munmap(w->memory, VB_IWARP_STAGE + VB_IWARP_OUT);
+	free(w);
+}
+
+static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
+{
+	struct vb_qp *qp = w->qp;
+	struct vb_iw_config c = {.crc = s->crc,
+	                         .markers_in = s->markers_in,
+	                         .markers_out = s->markers_out,
+	                         .initiator = s->initiator,
+	                         .emss = 1024,
+	                         .large = s->large,
+	                         .ird = s->ird,
+	                         .ord = s->ord,
+	                         .access = vb_queue_access(qp->attr.qp_access_flags)};
+
+	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE, w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
+	refresh_emss(w);
+	if (s->hold)
+		vb_iw_hold_until_input(&w->q);
+	if (s->expect_rtr != VB_IW_RTR_NONE)
+		vb_iw_expect_rtr(&w->q, s->expect_rtr);
+	if (s->send_rtr != VB_IW_RTR_NONE)
+		vb_iw_send_rtr(&w->q, s->send_rtr);
+}
+
+/* Under progress. */
+static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
+{
+	struct vb_qp *qp = w->qp;
+
+	vb_iwarp_host_join(w);
+	vb_lock(&qp->sq_lock);
+	qp->iwarp = w;
+	qp->attr.max_rd_atomic = (uint8_t)(s->ord < 255 ? s->ord : 255);
+	qp->attr.max_dest_rd_atomic = (uint8_t)(s->ird < 255 ? s->ird : 255);
+	start_engine(w, s);
+	vb_qp_set_state(qp, IBV_QPS_RTS);
+	if (s->early_len)
+		vb_iw_input(&w->q, s->early, s->early_len); /* it fits */
+	vb_iwarp_starve(w);
+	if (!w->failed)
+		emit(w);
+	if (ended(w))
+		vb_iwarp_settle(qp);
+	vb_unlock(&qp->sq_lock);
+}
+
+int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
+{
+	struct vb_iwarp_path *w = NULL;
+	int err = EINVAL;
+
+	if (qp->type == IBV_QPT_RC && vb_qp_is_iwarp(qp)) {
+		w = path_new(qp, s);
+		err = w ? 0 : ENOMEM;
+	}
+	if (err)
+		return err;
+	vb_guard_install();
+	vb_iwarp_prepare_socket(s->fd, qp->node->io->iwarp->congestion);
+	pthread_mutex_lock(&qp->modify_lock);
+	vb_lock(&qp->node->progress);
+	if (atomic_load(&qp->state) == IBV_QPS_INIT)
+		begin(w, s);
+	else
+		err = EINVAL;
+	vb_unlock(&qp->node->progress);
+	pthread_mutex_unlock(&qp->modify_lock);
+	if (err) {
+		vb_iwarp_tail_drop(w->tail);
+		path_free(w);
+	}
+	return err;
+}
+
+/* --- end --- */
+
+/* What still is to go out: sent, or copied for whoever sends it later. */
+static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
+{
+	struct iovec iov[64];
+	uint8_t *rest = NULL;
+	int n;
+
+	*len = 0;
+	while (!w->lost && (n = vb_iw_output(&w->q, iov, 64, BURST)) > 0) {
+		size_t bytes = 0, at = *len;
+
+		for (int i = 0; i < n; i++)
+			bytes += iov[i].iov_len;
+		uint8_t *more = realloc(rest, at + bytes);
+
+		if (!more)
+			break;
+		rest = more;
+		for (int i = 0; i < n; i++) {
+			if (!vb_guard_copy(rest + at, iov[i].iov_base, iov[i].iov_len))
+				return rest;
+			at += iov[i].iov_len;
+		}
+		vb_iw_sent(&w->q, bytes);
+		*len = at;
+		if (*len > VB_IWARP_OUT)
+			break;
+	}
+	return rest;
+}
+
+/*
+ * The program takes its queue pair to ERR while the stream stands. What it has posted may lie in the socket, complete, and the
+ * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants what has
+ * completed to arrive disconnects.
+ */
+void vb_iwarp_path_abort(struct vb_qp *qp)
+{
+	struct vb_iwarp_path *w = qp->iwarp;
+
+	if (w && !w->lost && !vb_iw_over(&w->q))
+		w->aborted = true;
+}
+
+static void reset_stream(struct vb_iwarp_path *w)
+{
+	vb_iw_abort(&w->q, false);
+	connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+}
+
+void vb_iwarp_path_end(struct vb_qp *qp)
+{
+	struct vb_iwarp_path *w = qp->iwarp;
+	uint8_t *rest;
+	size_t len;
+
+	if (!w)
+		return;
+	vb_known_forget(&w->known);
+	vb_iwarp_release(w);
+	if (w->aborted)
+		reset_stream(w);
+	if (!vb_iw_over(&w->q)) {
+		emit(w);
+		vb_iw_abort(&w->q, false);
+	}
+	rest = leftover(w, &len);
+	vb_iwarp_unstarve(w);
+	vb_iwarp_host_leave(w);
+#define X(name, text) vb_iw_totals.name += w->q.stats.name;
+	VB_IW_COUNTERS(X)
+#undef X
+	qp->iwarp = NULL;
+	vb_iwarp_tail_end(w->tail, w->status, rest, len);
+	path_free(w);
+}
+
+/* What waits goes out by the socket's turn. */
+void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn)
+{
+	vb_lock(&node->progress);
+	struct vb_qp *qp = atomic_load(&node->qps[VB_QP_INDEX(qpn)]);
+
+	if (qp && qp->qp.qp_num == qpn && vb_qp_is_iwarp(qp)) {
+		vb_lock(&qp->sq_lock);
+		if (qp->iwarp) {
+			vb_iw_hold_no_longer(&qp->iwarp->q);
+			qp->iwarp->blocked = true;
+			vb_iwarp_rewatch(qp->iwarp);
+		}
+		vb_unlock(&qp->sq_lock);
+	}
+	vb_unlock(&node->progress);
+}
+
+void vb_iwarp_disconnect(struct vb_qp *qp)
+{
+	pthread_mutex_lock(&qp->modify_lock);
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	if (qp->iwarp) {
+		vb_iwarp_settle(qp);
+		vb_qp_error(qp);
+	}
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+	pthread_mutex_unlock(&qp->modify_lock);
+	vb_quiesce(qp->node, 0, qp->qp.qp_num);
+}

@@ -1,0 +1,59 @@
+// socket.c - what a stream's socket is told before it is used
+// follows: tcp(7); RFC 5044, 5 (MPA on TCP); VERBENA_CONGESTION in man/verbena.7
+// SPDX-License-Identifier: MIT
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "path/iwarp/path.h"
+#include "util/log.h"
+
+/* seconds: a connection whose other end is silent, or takes nothing, for about a minute has ended */
+#define KEEP_IDLE 20
+#define KEEP_INTERVAL 5
+#define KEEP_COUNT 8
+#define USER_TIMEOUT (KEEP_IDLE + KEEP_INTERVAL * KEEP_COUNT)
+#define SHORT_WAY 1000u /* us, there and back */
+
+static void set_option(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof(value)); /* what it does not have, it does without */
+}
+
+static bool set_congestion_control(int fd, const char *name)
+{
+	return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+}
+
+/* On a short way BBR, which paces, has half the speed, or less where cores are scarce. All else that an administrator chose
+ * is right, and so is BBR on a long one. */
+static void choose_congestion_control(int fd, const char *wish)
+{
+	struct tcp_info info = {0};
+	char is[16] = "";
+	socklen_t is_len = sizeof(is) - 1, len = sizeof(info);
+
+	if (*wish) {
+		if (strcmp(wish, "system") != 0 && !set_congestion_control(fd, wish))
+			vb_log(VB_LOG_ERROR, "VERBENA_CONGESTION: this system does not give us '%s'", wish);
+		return;
+	}
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, is, &is_len) || strncmp(is, "bbr", 3) != 0)
+		return;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) || info.tcpi_rtt > SHORT_WAY)
+		return;
+	if (!set_congestion_control(fd, "cubic"))
+		set_congestion_control(fd, "reno");
+}
+
+void vb_iwarp_prepare_socket(int fd, const char *congestion)
+{
+	choose_congestion_control(fd, congestion);
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL);
+	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT);
+	set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT * 1000);
+}

@@ -1,0 +1,307 @@
+// tail.c - the end of a stream: whoever made the connection is told, and what was said still arrives
+// follows: RFC 5044, 7.4 (connection tear down); tcp(7)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "path/iwarp/path.h"
+
+#define LINGER 2000000000ull /* ns: how long the peer has to take what is left, and to close its end */
+#define PARTING 500000000ull /* ns: how long a program that ends waits for its peers to have all */
+#define LOOK_MIN 1000000ull  /* ns: how often it is asked whether a peer has all: less and less */
+#define LOOK_MAX 16000000ull
+
+/*
+ * A socket that is closed while something unread stands in it resets the connection, and what is on its way to the peer is
+ * lost. So it is shut down for sending first, and read until the peer has closed, too. And not before the peer has
+ * acknowledged all: siw, which finds the last message and the end in one segment, or hears of both while it is sending, may
+ * end the connection first and drop the message, and whoever waits for that waits for ever.
+ */
+struct vb_iwarp_tail {
+	struct vb_watch watch; /* once it lingers */
+	struct vb_node *node;
+	enum { LIVES, ENDED, LINGERS } stage;
+	void (*closed)(void *own, int status); /* NULL: nobody wants to know */
+	void *own;
+	int status;
+	uint8_t *rest;
+	size_t len, done;
+	uint64_t until;       /* ns */
+	uint64_t look_at;     /* ns: when to see whether the end can be said; 0: it has been, or there is a rest */
+	uint64_t pause;
+	struct vb_iwarp_tail *next;
+};
+
+/* One list for the process: connections may be let go after their queue pair, and so after its node. */
+static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_iwarp_tail *all;
+static _Atomic uint64_t due; /* ns; 1: at once; 0: never */
+
+struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iwarp_stream *s)
+{
+	struct vb_iwarp_tail *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->watch.fd = s->fd;
+	t->node = node;
+	t->closed = s->closed;
+	t->own = s->own;
+	pthread_mutex_lock(&the_lock);
+	t->next = all;
+	all = t;
+	pthread_mutex_unlock(&the_lock);
+	return t;
+}
+
+static void forget(struct vb_iwarp_tail *t)
+{
+	pthread_mutex_lock(&the_lock);
+	for (struct vb_iwarp_tail **p = &all; *p; p = &(*p)->next) {
+		if (*p == t) {
+			*p = t->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&the_lock);
+	if (t->watch.fd >= 0)
+		close(t->watch.fd);
+	free(t->rest);
+	free(t);
+}
+
+void vb_iwarp_tail_drop(struct vb_iwarp_tail *t)
+{
+	t->watch.fd = -1;
+	forget(t);
+}
+
+void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_t len)
+{
+	struct vb_node *node = t->node;
+
+	pthread_mutex_lock(&the_lock);
+	t->stage = ENDED;
+	t->status = status;
+	t->rest = rest;
+	t->len = len;
+	atomic_store(&due, 1);
+	pthread_mutex_unlock(&the_lock); /* from here on it is the adapter thread's, which may free it */
+	vb_qp1_wake(node);
+}
+
+/* --- what lingers --- */
+
+/* Reads and drops what comes. false: the peer has closed, or the connection is gone. */
+static bool drain(int fd)
+{
+	static uint8_t nowhere[65536]; /* written by one thread, read by none */
+
+	for (int i = 0; i < 16; i++) {
+		ssize_t n = recv(fd, nowhere, sizeof(nowhere), MSG_DONTWAIT);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR;
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
+/* Has the peer acknowledged everything, or is it gone? */
+static bool has_all(int fd)
+{
+	struct pollfd p = {.fd = fd};
+	int left = 0;
+
+	return poll(&p, 1, 0) > 0 || ioctl(fd, SIOCOUTQ, &left) || !left;
+}
+
+/* Nothing follows: the peer is told now, or will be later. */
+static void say_end(struct vb_iwarp_tail *t, uint64_t now)
+{
+	if (has_all(t->watch.fd)) {
+		shutdown(t->watch.fd, SHUT_WR);
+		t->look_at = 0;
+		return;
+	}
+	t->pause = !t->pause ? LOOK_MIN : t->pause < LOOK_MAX ? 2 * t->pause : LOOK_MAX;
+	t->look_at = now + t->pause;
+}
+
+/* Sends the rest. false: it cannot. */
+static bool flush(struct vb_iwarp_tail *t)
+{
+	while (t->done < t->len) {
+		ssize_t n = send(t->watch.fd, t->rest + t->done, t->len - t->done, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR;
+		t->done += (size_t)n;
+	}
+	t->look_at = 1;
+	return true;
+}
+
+static uint32_t interest(const struct vb_iwarp_tail *t)
+{
+	return EPOLLIN | (t->done < t->len ? EPOLLOUT : 0);
+}
+
+static void ready(struct vb_watch *w, uint32_t events)
+{
+	struct vb_iwarp_tail *t = (struct vb_iwarp_tail *)w; /* its first member */
+
+	bool more = t->done < t->len;
+
+	if ((more && !flush(t)) || !drain(w->fd)) {
+		vb_watch_remove(t->node, w);
+		forget(t);
+	} else if (more && t->done == t->len) {
+		vb_watch_change(t->node, w, interest(t));
+		atomic_store(&due, 1);
+	}
+}
+
+static void linger(struct vb_iwarp_tail *t)
+{
+	t->watch.fn = ready;
+	if (!flush(t) || !drain(t->watch.fd) || vb_watch_add(t->node, &t->watch, interest(t)))
+		forget(t);
+}
+
+/* --- in turn --- */
+
+static struct vb_iwarp_tail *next_ended(struct vb_node *node)
+{
+	for (struct vb_iwarp_tail *t = all; t; t = t->next)
+		if (t->node == node && t->stage == ENDED)
+			return t;
+	return NULL;
+}
+
+/* Sees to those whose turn it is. Returns one whose time is up; else the time of the next, in *at. Under the_lock. */
+static struct vb_iwarp_tail *next_late(struct vb_node *node, uint64_t now, uint64_t *at)
+{
+	*at = 0;
+	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
+		if (t->node != node || t->stage != LINGERS)
+			continue;
+		if (t->until <= now)
+			return t;
+		if (t->look_at && t->look_at <= now)
+			say_end(t, now);
+		uint64_t next = t->look_at ? t->look_at : t->until;
+
+		if (!*at || next < *at)
+			*at = next;
+	}
+	return NULL;
+}
+
+void vb_iwarp_tails(struct vb_node *node)
+{
+	uint64_t at = atomic_load(&due), now;
+	struct vb_iwarp_tail *t;
+
+	if (!at || (at > 1 && vb_now() < at))
+		return;
+	pthread_mutex_lock(&the_lock);
+	while ((t = next_ended(node))) {
+		t->stage = LINGERS;
+		t->until = vb_now() + LINGER;
+		pthread_mutex_unlock(&the_lock);
+		if (t->closed)
+			t->closed(t->own, t->status);
+		linger(t);
+		pthread_mutex_lock(&the_lock);
+	}
+	now = vb_now();
+	while ((t = next_late(node, now, &at))) {
+		pthread_mutex_unlock(&the_lock);
+		vb_watch_remove(node, &t->watch);
+		forget(t);
+		pthread_mutex_lock(&the_lock);
+	}
+	atomic_store(&due, next_ended(node) ? 1 : at); /* one may have ended while the lock was open */
+	pthread_mutex_unlock(&the_lock);
+}
+
+uint64_t vb_iwarp_tails_at(void)
+{
+	return atomic_load(&due);
+}
+
+/* Has each peer got all? alone: no adapter thread sees to them any more. Under the_lock. */
+static bool all_have(struct vb_node *node, bool alone)
+{
+	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
+		if (t->node != node)
+			continue;
+		if (alone && (!flush(t) || !drain(t->watch.fd)))
+			continue; /* broken */
+		if ((!alone && t->stage == ENDED) || t->done < t->len || !has_all(t->watch.fd))
+			return false;
+	}
+	return true;
+}
+
+static void wait_for_all(struct vb_node *node, bool alone)
+{
+	uint64_t until = vb_now() + PARTING;
+	struct timespec ts = {0, LOOK_MIN};
+	bool have;
+
+	do {
+		have = false;
+		/* at exit, whoever has it may never go on: exit() was called by a handler of signals */
+		if (!(alone ? pthread_mutex_lock : pthread_mutex_trylock)(&the_lock)) {
+			have = all_have(node, alone);
+			pthread_mutex_unlock(&the_lock);
+		}
+		if (!have)
+			nanosleep(&ts, NULL);
+	} while (!have && vb_now() < until);
+}
+
+void vb_iwarp_tails_wait(struct vb_node *node)
+{
+	wait_for_all(node, false);
+}
+
+void vb_iwarp_tails_free(struct vb_node *node)
+{
+	struct vb_iwarp_tail *t;
+
+	wait_for_all(node, true);
+	pthread_mutex_lock(&the_lock);
+	do { /* nobody is told any more: whoever closes the last device holds locks of its own */
+		for (t = all; t && t->node != node; t = t->next)
+			;
+		if (!t)
+			break;
+		pthread_mutex_unlock(&the_lock);
+		flush(t);
+		drain(t->watch.fd);
+		forget(t);
+		pthread_mutex_lock(&the_lock);
+	} while (true);
+	atomic_store(&due, 0);
+	pthread_mutex_unlock(&the_lock);
+}
+
+void vb_iwarp_tails_in_child(void)
+{
+	pthread_mutex_init(&the_lock, NULL);
+	for (struct vb_iwarp_tail *t = all; t; t = t->next)
+		close(t->watch.fd); /* the parent's peer shall see the end of the parent */
+	all = NULL;
+	atomic_store(&due, 0);
+}

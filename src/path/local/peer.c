@@ -1,0 +1,666 @@
+// peer.c - the meeting of two processes: through the broker, by descriptors
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "engine/local/ring.h"
+#include "path/local/copy.h"
+#include "node/io.h"
+#include "path/local/shared_map.h"
+#include "path/roce/roce.h"
+#include "util/calls.h"
+#include "util/log.h"
+
+/* A question to the broker. Answered ones stay until somebody asks again, so that a retry finds the answer. */
+struct vb_meeting {
+	uint64_t tag;
+	uint32_t qpn;
+	union ibv_gid dgid;
+	bool asking;         /* no answer yet */
+	int err;             /* what the last answer said; EAGAIN: there was none */
+	uint64_t asked;      /* ns: the last question or answer */
+	uint64_t answered;   /* ns */
+	struct vb_peer *peer;
+	struct vb_meeting *next;
+};
+
+/* After so long an answer that says "nobody" is asked for again … */
+#define NOBODY_NS 1000000ull
+/* … and stands until the next one, up to this age, for those who do not wait: they come back for it when they can, which
+ * on a busy machine is always too late for the former. */
+#define NOBODY_STANDS_NS 10000000000ull
+/* A question that has no answer is put again after this, as the same one: the broker may have little of the machine, and its
+ * first answer be on the way. */
+#define ASK_AGAIN_NS 1000000000ull
+/* Who has not mapped us by then has lost our introduction, or is slow: it hears of us again. */
+#define REMIND_NS 100000000ull
+
+static bool sealed(int fd, uint64_t size)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	/* a file that its owner can cut would be a SIGBUS for us */
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(fd, &st) && (uint64_t)st.st_size >= size;
+}
+
+static struct vb_peer *peer_new(struct vb_node *node, uint32_t lane, uint64_t incarnation)
+{
+	struct vb_peer *p = aligned_alloc(64, (sizeof(*p) + 63) & ~63ul);
+
+	if (!p)
+		return NULL;
+	memset(p, 0, sizeof(*p));
+	p->node = node;
+	p->lane = lane;
+	p->incarnation = incarnation;
+	p->hot_index = -1;
+	p->copy_mapped = &vb_copy_self;
+	p->pid_fd = p->wake_fd = -1;
+	p->ours = vb_seg_slot(node->seg, lane);
+	p->tx = (uint8_t *)node->seg + VB_SEG_RINGS_OFF + (uint64_t)lane * VB_RING_BYTES;
+	return p;
+}
+
+struct vb_peer *vb_peer_self(struct vb_node *node)
+{
+	struct vb_peer *p = peer_new(node, node->lane, node->incarnation);
+
+	if (!p)
+		return NULL;
+	p->self = true;
+	p->seg = node->hdr;
+	p->theirs = p->ours;
+	p->rx = p->tx;
+	p->bell = node->bell;
+	p->wake_fd = node->io->wake_fd;
+	p->copy = &vb_copy_self;
+	atomic_store(&p->copy_ok, true);
+	atomic_store(&p->ours->can_pull, 1);
+	p->fence = node->hdr->fence_needed;
+	atomic_store(&p->ours->peer_incarnation, node->incarnation);
+	p->next = node->io->all;
+	node->io->all = p;
+	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
+	return p;
+}
+
+static void peer_unmap(struct vb_peer *p)
+{
+	if (p->self)
+		return;
+	vb_maps_free(p);
+	if (p->map)
+		munmap(p->map, p->map_len);
+	if (p->ring_map)
+		munmap(p->ring_map, VB_RING_BYTES);
+	if (p->bell)
+		munmap(p->bell, 4096);
+	if (p->pid_fd >= 0) {
+		/* its description is shared with other programs: closing alone would leave it in the set */
+		epoll_ctl(p->node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
+		close(p->pid_fd);
+	}
+	if (p->wake_fd >= 0)
+		close(p->wake_fd);
+	p->map = p->ring_map = NULL;
+	p->bell = NULL;
+	p->pid_fd = p->wake_fd = -1;
+}
+
+static bool referred_to(struct vb_node *node, struct vb_peer *p)
+{
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		if (!qp)
+			continue;
+		left--;
+		/* it may be found just now, or a datagram to it be under way: whoever posts after this sees that it is dead */
+		while (atomic_load(&qp->sq_lock.held))
+			sched_yield();
+		if (qp->peer == p)
+			return true;
+	}
+	return false;
+}
+
+bool vb_peer_hold(struct vb_peer *p)
+{
+	struct vb_io *io = p->node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	bool there = p->self || p->map;
+
+	p->held += there;
+	pthread_mutex_unlock(&io->meet_lock);
+	return there;
+}
+
+void vb_peer_release(struct vb_peer *p)
+{
+	struct vb_io *io = p->node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	p->held--;
+	pthread_mutex_unlock(&io->meet_lock);
+}
+
+/* Gives back what the dead have left, once nobody looks at it: no queue pair, nor who asks under meet_lock whether it is alive.
+ * The struct stays: address handles remember it. */
+static void reap(struct vb_node *node)
+{
+	vb_lock(&node->progress);
+	for (struct vb_peer *p = node->io->all; p; p = p->next) {
+		if (p->self || !p->map || atomic_load(&p->state) != VB_PEER_DEAD || atomic_load(&node->io->scanning))
+			continue;
+		if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty || referred_to(node, p))
+			continue;
+		pthread_mutex_lock(&node->io->meet_lock);
+		if (!p->held)
+			peer_unmap(p);
+		pthread_mutex_unlock(&node->io->meet_lock);
+	}
+	vb_unlock(&node->progress);
+}
+
+void vb_peers_in_child(struct vb_node *node)
+{
+	for (struct vb_peer *p = node->io->all; p; p = p->next) {
+		void *at[] = {p->map, p->ring_map, p->bell};
+		size_t bytes[] = {p->map_len, VB_RING_BYTES, 4096};
+
+		atomic_store(&p->state, VB_PEER_DEAD);
+		atomic_store(&p->tx_lock.held, 0);
+		for (int i = 0; i < 3 && !p->self; i++)
+			if (at[i])
+				mmap(at[i], bytes[i], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	}
+}
+
+/* Maps what the broker gave us of another process and believes nothing of it. Takes the descriptors. */
+static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info *info)
+{
+	struct vb_peer *p = peer_new(node, info->proc_id, info->incarnation);
+	void *m;
+
+	if (!p)
+		goto fail;
+	p->pid = info->pid;
+	p->pid_fd = info->pid_fd;
+	p->wake_fd = info->wake_fd;
+	p->map_len = VB_SEG_RINGS_OFF;
+	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->bell_fd, 4096))
+		goto fail;
+	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
+	if (m == MAP_FAILED)
+		goto fail;
+	p->map = m;
+	p->seg = m;
+	m = mmap(NULL, VB_RING_BYTES, PROT_READ, MAP_SHARED, info->seg_fd, (off_t)(VB_SEG_RINGS_OFF + (uint64_t)node->lane * VB_RING_BYTES));
+	if (m == MAP_FAILED)
+		goto fail;
+	p->ring_map = m;
+	p->rx = m;
+	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, info->bell_fd, 0);
+	if (m == MAP_FAILED)
+		goto fail;
+	p->bell = m;
+	madvise(p->map, p->map_len, MADV_DONTFORK);
+	madvise(p->ring_map, VB_RING_BYTES, MADV_DONTFORK);
+	madvise(p->bell, 4096, MADV_DONTFORK);
+	if (p->seg->magic != VB_SEG_MAGIC || p->seg->version != VB_SEG_VERSION || p->seg->lane != p->lane ||
+	    p->seg->incarnation != p->incarnation)
+		goto fail;
+	p->theirs = vb_seg_slot(p->map, node->lane);
+	p->fence = p->seg->fence_needed;
+	p->copy = &vb_copy_vm;
+	bool can = vb_copy_probe(p->pid, p->seg->self, p->incarnation);
+
+	atomic_store(&p->copy_ok, can);
+	atomic_store(&p->ours->can_pull, can);
+	close(info->seg_fd);
+	close(info->bell_fd);
+	return p;
+fail:
+	vb_log(VB_LOG_WARN, "a process on lane %u shows a segment that makes no sense", info->proc_id);
+	if (p) {
+		peer_unmap(p);
+		free(p);
+	} else {
+		close(info->pid_fd);
+		close(info->wake_fd);
+	}
+	close(info->seg_fd);
+	close(info->bell_fd);
+	return NULL;
+}
+
+static void close_info(const struct vb_peer_info *info)
+{
+	close(info->seg_fd);
+	close(info->bell_fd);
+	close(info->wake_fd);
+	close(info->pid_fd);
+}
+
+/* The lane may have had other holders: their ring and marks are of no use to the new one. */
+static void reset_lane(struct vb_node *node, uint32_t lane)
+{
+	struct vb_slot_shared *slot = vb_seg_slot(node->seg, lane);
+	uint8_t *tx = (uint8_t *)node->seg + VB_SEG_RINGS_OFF + (uint64_t)lane * VB_RING_BYTES;
+	bool used = false;
+
+	for (struct vb_peer *p = node->io->all; p; p = p->next) {
+		if (p->lane != lane)
+			continue;
+		used = true;
+		vb_lock(&p->tx_lock); /* whoever is writing into it ends; who comes later sees that the peer is dead */
+		vb_unlock(&p->tx_lock);
+	}
+	if (!used)
+		return;
+	atomic_store(&slot->peer_incarnation, 0);
+	atomic_store(&slot->rx_head, 0);
+	atomic_store(&slot->hot, 0);
+	atomic_store(&slot->want_space, 0);
+	if (madvise(tx, VB_RING_BYTES, MADV_REMOVE))
+		memset(tx, 0, VB_RING_BYTES);
+}
+
+/* A process that we may already know. Adapter thread. Takes the descriptors. Returns it, or NULL. */
+static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
+{
+	struct vb_io *io = node->io;
+	struct vb_peer *old, *p;
+
+	if (info->proc_id >= VB_LANES || info->proc_id == node->lane) {
+		close_info(info);
+		return NULL;
+	}
+	reap(node);
+	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
+	if (old && old->incarnation == info->incarnation) {
+		close_info(info);
+		return old;
+	}
+	vb_lock(&node->progress);
+	if (old) {
+		vb_hot_drop(node, old);
+		vb_flush(node);
+		atomic_store(&old->state, VB_PEER_DEAD);
+		atomic_store(&node->peers[info->proc_id], NULL);
+	}
+	vb_unlock(&node->progress);
+	reset_lane(node, info->proc_id);
+	p = peer_map(node, info);
+	if (!p)
+		return NULL;
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = p};
+
+	epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, p->pid_fd, &ev);
+	pthread_mutex_lock(&io->meet_lock);
+	p->next = io->all;
+	io->all = p;
+	pthread_mutex_unlock(&io->meet_lock);
+	vb_lock(&node->progress);
+	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
+	vb_unlock(&node->progress);
+	/* from here on it may use us: our hazards scan and our bell know it */
+	atomic_store(&p->ours->peer_incarnation, p->incarnation);
+	return p;
+}
+
+static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
+{
+	struct vb_io *io = node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	for (struct vb_meeting *m = io->meetings; m; m = m->next) {
+		if (m->tag != tag)
+			continue;
+		m->asking = false;
+		m->err = p ? 0 : err ? err : ENOENT;
+		m->peer = p;
+		m->asked = m->answered = vb_now();
+		if (p && p->ngids < 8) {
+			p->gids[p->ngids] = m->dgid;
+			p->ngids++;
+		}
+	}
+	pthread_cond_broadcast(&io->meet_cond);
+	pthread_mutex_unlock(&io->meet_lock);
+	io->way_news = true;
+}
+
+static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
+{
+	struct vb_node *node = arg;
+
+	met(node, tag, err, info ? meet(node, info) : NULL);
+}
+
+static void on_introduced(void *arg, const struct vb_peer_info *info)
+{
+	meet(arg, info);
+}
+
+static void on_reattached(void *arg)
+{
+	struct vb_io *io = ((struct vb_node *)arg)->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	for (struct vb_meeting *m = io->meetings; m; m = m->next)
+		if (m->asking)
+			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
+	pthread_mutex_unlock(&io->meet_lock);
+	vb_wire_reattached(arg);
+	vb_way_again(arg);
+	vb_qp1_reattached(arg);
+}
+
+static void on_wire(void *arg, const struct vb_wire_grant *g)
+{
+	vb_wire_answered(arg, g);
+}
+
+static void on_mad(void *arg, const struct vb_msg_cm_mad *m)
+{
+	vb_qp1_mad(arg, m);
+}
+
+static void on_service(void *arg, const struct vb_msg_service_reply *m)
+{
+	vb_qp1_service(arg, m);
+}
+
+void vb_peers_dispatch(struct vb_node *node)
+{
+	static const struct vb_broker_ops ops = {
+		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .wire_reply = on_wire,
+		.mad = on_mad, .service_reply = on_service};
+
+	vb_broker_dispatch(node->io->broker, &ops, node);
+}
+
+/* The program has ended. Its last acknowledgements stand in its segment, which stays mapped. */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
+{
+	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
+	unsigned left = VB_RING_BYTES / VB_LINE; /* no more can be its: a process that it shared its segment with may go on */
+
+	vb_lock(&node->progress);
+	while (left && vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD) {
+		unsigned n = vb_rx_drain(p, left);
+
+		left -= n;
+		if (!n)
+			break;
+	}
+	vb_hot_drop(node, p);
+	vb_flush(node);
+	atomic_store(&p->state, VB_PEER_DEAD);
+	if (atomic_load(&node->peers[p->lane]) == p)
+		atomic_store(&node->peers[p->lane], NULL);
+	/* who waits for it may sleep */
+	vb_active_collect(node);
+	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
+		next = qp->active_next;
+		if (qp->peer == p)
+			vb_requester_visit(qp, true);
+	}
+	vb_unlock(&node->progress);
+	reap(node);
+}
+
+static bool confirmed(struct vb_peer *p, const union ibv_gid *dgid)
+{
+	for (unsigned i = 0; i < p->ngids; i++)
+		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
+			return true;
+	return false;
+}
+
+/* The one question about this QP and address. Under meet_lock. */
+static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
+{
+	struct vb_meeting *m = io->meetings;
+
+	while (m && (VB_QP_LANE(m->qpn) != VB_QP_LANE(qpn) || memcmp(&m->dgid, dgid, sizeof(*dgid)) != 0))
+		m = m->next;
+	return m;
+}
+
+/* The same, asked if it must be. */
+static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
+{
+	struct vb_io *io = node->io;
+	struct vb_meeting *m = meeting_of(io, qpn, dgid);
+	uint64_t now = vb_now();
+
+	if (m) {
+		bool gone = m->err == 0 && (!m->peer || !vb_peer_alive(m->peer));
+		bool stale = m->asking ? now - m->asked > ASK_AGAIN_NS : m->err ? now - m->asked > NOBODY_NS : gone;
+
+		if (gone || (m->err && now - m->answered > NOBODY_STANDS_NS)) {
+			m->err = EAGAIN;
+			m->peer = NULL;
+		}
+		if (!stale)
+			return m;
+	} else {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			return NULL;
+		m->dgid = *dgid;
+		m->err = EAGAIN;
+		m->next = io->meetings;
+		io->meetings = m;
+	}
+	m->qpn = qpn;
+	if (!m->asking)
+		m->tag = ++io->meet_tag;
+	m->asking = true;
+	m->asked = now;
+	vb_broker_meet(io->broker, m->tag, qpn, dgid); /* away: on_reattached asks again */
+	return m;
+}
+
+/* Asks the kernel, perhaps under the caller's locks. */
+static bool is_local(const union ibv_gid *gid)
+{
+	int cancel;
+
+	vb_cancel_defer(&cancel);
+	bool local = vb_gid_is_local(gid);
+	vb_cancel_restore(cancel);
+	return local;
+}
+
+struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
+{
+	struct vb_io *io = node->io;
+	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
+	struct vb_meeting *m;
+	struct timespec until;
+
+	*err = 0;
+	if (p && p->self) {
+		bool ours;
+
+		pthread_mutex_lock(&io->meet_lock);
+		ours = confirmed(p, dgid);
+		pthread_mutex_unlock(&io->meet_lock);
+		if (ours)
+			return p;
+		if (!is_local(dgid)) {
+			*err = ENOENT;
+			return NULL;
+		}
+		pthread_mutex_lock(&io->meet_lock);
+		p->gids[p->ngids % 8] = *dgid;
+		if (p->ngids < 8)
+			p->ngids++;
+		pthread_mutex_unlock(&io->meet_lock);
+		return p;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += wait_ms % 1000 * 1000000l;
+	if (until.tv_nsec >= 1000000000l) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000l;
+	}
+	pthread_mutex_lock(&io->meet_lock);
+	if (p && vb_peer_alive(p) && confirmed(p, dgid)) {
+		pthread_mutex_unlock(&io->meet_lock);
+		return p;
+	}
+	m = ask(node, qpn, dgid);
+	while (m && m->asking && wait_ms)
+		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
+			break;
+	/* an old answer stands while it is asked anew, unless somebody waits, or there is no other way anyhow */
+	bool stands = !wait_ms && atomic_load_explicit(&io->wire->up, memory_order_relaxed);
+
+	*err = !m ? ENOMEM : m->asking && !stands ? EAGAIN : m->err;
+	p = m ? m->peer : NULL;
+	pthread_mutex_unlock(&io->meet_lock);
+	return p;
+}
+
+void vb_peer_remind(struct vb_peer *p)
+{
+	struct vb_io *io = p->node->io;
+	uint64_t now = vb_now();
+
+	pthread_mutex_lock(&io->meet_lock);
+	const struct vb_meeting *m = io->meetings;
+
+	while (m && m->peer != p)
+		m = m->next;
+	if (m && !m->asking && now - m->answered > REMIND_NS && now - p->reminded > REMIND_NS) {
+		p->reminded = now;
+		vb_broker_meet(io->broker, ++io->meet_tag, m->qpn, &m->dgid); /* nobody waits for this answer */
+	}
+	pthread_mutex_unlock(&io->meet_lock);
+}
+
+struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err)
+{
+	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
+	struct vb_io *io = node->io;
+
+	if (p && p->self) /* nobody has to be asked */
+		return vb_peer_find(node, qpn, dgid, 0, err);
+	pthread_mutex_lock(&io->meet_lock);
+	struct vb_meeting *m = meeting_of(io, qpn, dgid);
+
+	*err = m && !m->asking ? m->err : EAGAIN;
+	p = *err ? NULL : m->peer;
+	if (!*err && (!p || !vb_peer_alive(p))) {
+		*err = EAGAIN;
+		p = NULL;
+	}
+	pthread_mutex_unlock(&io->meet_lock);
+	return p;
+}
+
+/* Where the device's programs can be met: the GIDs of RoCE, the addresses of the interface of iWARP. */
+static size_t addresses_of(struct vb_device *dev, union ibv_gid *all, size_t max)
+{
+	struct vb_netdev nd;
+	size_t n = 0;
+
+	vb_device_netdev(dev, &nd);
+	for (size_t i = 0; dev->iwarp && i < nd.n_addrs && n < max; i++)
+		memcpy(all[n++].raw, nd.addrs[i], sizeof(all->raw));
+	for (int i = 0; !dev->iwarp && i < VB_GID_TBL_LEN && n < max; i++) {
+		union ibv_gid gid;
+
+		if (!vb_query_gid_at(dev, 1, i, &gid) && !vb_gid_is_zero(&gid))
+			all[n++] = gid;
+	}
+	return n;
+}
+
+void vb_announce_gids(struct vb_node *node)
+{
+	struct ibv_device **list;
+	union ibv_gid all[256];
+	int count = 0;
+	size_t n = 0;
+
+	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* nobody is to meet us in memory */
+		return;
+	list = vb_device_list(&count);
+	for (int d = 0; list && d < count; d++)
+		n += addresses_of(vb_device_of(list[d]), all + n, 256 - n);
+	vb_device_list_free(list);
+	vb_broker_set_gids(node->io->broker, all, n);
+}
+
+static void on_settled(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
+{
+	*(bool *)arg = true;
+}
+
+static void ignore(void *arg, const struct vb_peer_info *info)
+{
+	close_info(info);
+}
+
+static void again(void *arg)
+{
+	*(bool *)arg = true; /* another broker: the client has told it all */
+}
+
+/*
+ * Returns when the broker has our addresses: an answer on the same connection comes after them. Else a program that
+ * hears of us at once might be told that nobody has this address. Before the adapter thread runs.
+ */
+void vb_await_broker(struct vb_node *node)
+{
+	static const struct vb_broker_ops ops = {.meet_reply = on_settled, .introduced = ignore, .reattached = again};
+	struct vb_broker_client *broker = node->io->broker;
+	union ibv_gid none = {0};
+	bool settled = false;
+
+	if (vb_broker_meet(broker, 0, node->lane << VB_LANE_SHIFT, &none))
+		return;
+	for (int i = 0; i < 100 && !settled; i++) {
+		struct pollfd p = {.fd = vb_broker_pollfd(broker), .events = POLLIN};
+
+		poll(&p, 1, 10);
+		vb_broker_dispatch(broker, &ops, &settled);
+	}
+}
+
+void vb_peers_free(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	while (io->all) {
+		struct vb_peer *p = io->all;
+
+		io->all = p->next;
+		peer_unmap(p);
+		free(p);
+	}
+	while (io->meetings) {
+		struct vb_meeting *m = io->meetings;
+
+		io->meetings = m->next;
+		free(m);
+	}
+}

@@ -1,0 +1,277 @@
+// shared_map.c - a peer's region that is a shared mapping already (a file, a memfd, SysV) is mapped here too: then a
+// one-copy operation is a memcpy, without a system call
+// follows: proc(5): /proc/pid/maps, /proc/pid/fd; ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "engine/local/local.h"
+#include "node/io.h"
+#include "path/local/shared_map.h"
+#include "util/calls.h"
+
+/* A region is looked into after so many operations on it, so that short-lived ones cost nothing. */
+#define TRY_AFTER 16u
+#define MAPS_MAX 32u
+
+/* One per key that was used; state under peer->map_lock. */
+struct vb_map {
+	uint32_t key;
+	uint32_t uses;        /* operations so far, until it is tried */
+	uint64_t addr, length; /* what the key meant when we looked */
+	uint8_t *local;       /* of addr, or NULL */
+	void *base;           /* of the mapping */
+	size_t size;
+	bool sysv;
+	unsigned busy;        /* copies under way through it */
+	struct vb_map *next;
+};
+
+/* The stretch of the peer's address space around an address. */
+struct vma {
+	uint64_t start, end, offset, inode;
+	unsigned major, minor;
+	char path[PATH_MAX + 16]; /* " (deleted)" may follow */
+};
+
+/* The peer chooses the names of its files: a line is read as a whole, or its middle would be taken for another line. */
+static bool find_vma(int pid, uint64_t addr, struct vma *out)
+{
+	char name[64], perms[8], *line = NULL;
+	size_t room = 0;
+	FILE *f;
+	bool found = false;
+
+	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
+	f = fopen(name, "re");
+	while (f && !found && getline(&line, &room, f) > 0) {
+		int at = 0;
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &out->start, &out->end, perms,
+			   &out->offset, &out->major, &out->minor, &out->inode, &at) < 7)
+			continue;
+		snprintf(out->path, sizeof(out->path), "%.*s", (int)strcspn(line + at, "\n"), line + at);
+		found = addr >= out->start && addr < out->end && perms[3] == 's' && perms[1] == 'w' && out->inode;
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool is_on(const struct stat *st, const struct vma *v)
+{
+	return major(st->st_dev) == v->major && minor(st->st_dev) == v->minor;
+}
+
+static bool is_file(int fd, const struct vma *v)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && is_on(&st, v);
+}
+
+/* What stands under a name that the peer chose is opened only once it is known for the file: a FIFO or a device would feel it. */
+static int open_if_file(const char *name, int flags, const struct vma *v)
+{
+	int seen = open(name, O_PATH | O_CLOEXEC | flags), fd = -1;
+	char again[64];
+
+	if (seen >= 0 && is_file(seen, v)) {
+		snprintf(again, sizeof(again), "/proc/self/fd/%d", seen);
+		fd = open(again, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (seen >= 0)
+		close(seen);
+	return fd;
+}
+
+/* The file by its path, or by a descriptor that the peer still has. -1: neither. */
+static int open_file(int pid, const struct vma *v)
+{
+	char name[300];
+	struct dirent *e;
+	int fd = v->path[0] == '/' ? open_if_file(v->path, O_NOFOLLOW, v) : -1;
+	DIR *d = NULL;
+
+	if (fd < 0) {
+		snprintf(name, sizeof(name), "/proc/%d/fd", pid);
+		d = opendir(name);
+	}
+	while (d && fd < 0 && (e = readdir(d))) {
+		snprintf(name, sizeof(name), "/proc/%d/fd/%s", pid, e->d_name);
+		fd = open_if_file(name, 0, v);
+	}
+	if (d)
+		closedir(d);
+	return fd;
+}
+
+/* Its SysV ids are ours: a container may have its own. */
+static bool same_ipc(int pid)
+{
+	struct stat theirs, ours;
+	char name[64];
+
+	snprintf(name, sizeof(name), "/proc/%d/ns/ipc", pid);
+	return !stat(name, &theirs) && !stat("/proc/self/ns/ipc", &ours) && theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
+/* A SysV segment, and not a file that is called like one: it lies where memfds do. */
+static bool is_sysv(const struct vb_peer *peer, const struct vma *v)
+{
+	struct stat memfd;
+
+	return !strncmp(v->path, "/SYSV", 5) && !fstat(peer->node->io->seg_fd, &memfd) && is_on(&memfd, v) && same_ipc(peer->pid);
+}
+
+static void map_sysv(struct vb_map *m, const struct vma *v)
+{
+	struct shmid_ds ds;
+	void *p;
+
+	p = shmat((int)v->inode, NULL, 0);
+	if (p == (void *)-1)
+		return;
+	if (shmctl((int)v->inode, IPC_STAT, &ds) || ds.shm_segsz < v->offset + (m->addr - v->start) + m->length) {
+		shmdt(p);
+		return;
+	}
+	m->base = p;
+	m->sysv = true;
+	m->local = (uint8_t *)p + v->offset + (m->addr - v->start);
+}
+
+static void map_file(struct vb_map *m, int pid, const struct vma *v)
+{
+	int fd = open_file(pid, v);
+	struct vma now;
+	void *p = MAP_FAILED;
+
+	if (fd < 0)
+		return;
+	/* while we hold the file its number is no other's: is it still the one? */
+	if (find_vma(pid, m->addr, &now) && is_file(fd, &now) && now.start == v->start && now.end == v->end && now.offset == v->offset)
+		p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
+	close(fd);
+	if (p == MAP_FAILED)
+		return;
+	madvise(p, v->end - v->start, MADV_DONTFORK);
+	m->base = p;
+	m->size = v->end - v->start;
+	m->local = (uint8_t *)p + (m->addr - v->start);
+}
+
+/* Does /proc count as we do? In a pid namespace of its own with a foreign /proc a number there is another process. */
+static bool proc_is_ours(void)
+{
+	char self[32];
+	ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
+
+	if (n <= 0)
+		return false;
+	self[n] = 0;
+	return atoi(self) == getpid();
+}
+
+static void try_map(struct vb_peer *peer, struct vb_map *m)
+{
+	struct vma v;
+	int saved = errno, cancel;
+
+	vb_cancel_defer(&cancel); /* under map_lock */
+	if (proc_is_ours() && find_vma(peer->pid, m->addr, &v) && m->length <= v.end - m->addr && vb_peer_alive(peer)) {
+		if (is_sysv(peer, &v))
+			map_sysv(m, &v);
+		else
+			map_file(m, peer->pid, &v);
+	}
+	vb_cancel_restore(cancel);
+	errno = saved;
+}
+
+static void unmap(struct vb_map *m)
+{
+	if (m->base && m->sysv)
+		shmdt(m->base);
+	else if (m->base)
+		munmap(m->base, m->size);
+	free(m);
+}
+
+/* Forgets keys that mean nothing any more, and all when there are too many. Under map_lock. */
+static void sweep(struct vb_peer *peer)
+{
+	unsigned n = 0;
+
+	for (struct vb_map **at = &peer->maps; *at;) {
+		struct vb_map *m = *at;
+		struct vb_mr_view view;
+		bool live = vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
+
+		if (!m->busy && (!live || ++n > MAPS_MAX)) {
+			*at = m->next;
+			unmap(m);
+		} else {
+			at = &m->next;
+		}
+	}
+}
+
+struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local)
+{
+	struct vb_map *m;
+
+	if (peer->self || !atomic_load_explicit(&peer->copy_ok, memory_order_relaxed))
+		return NULL;
+	vb_lock(&peer->map_lock);
+	for (m = peer->maps; m; m = m->next)
+		if (m->key == key && m->addr == view->addr && m->length == view->length)
+			break;
+	if (!m) {
+		sweep(peer);
+		m = calloc(1, sizeof(*m));
+		if (m) {
+			*m = (struct vb_map){.key = key, .addr = view->addr, .length = view->length, .next = peer->maps};
+			peer->maps = m;
+		}
+	}
+	if (m && m->uses <= TRY_AFTER && ++m->uses == TRY_AFTER && m->length)
+		try_map(peer, m);
+	if (m && m->local) {
+		m->busy++;
+		*local = (uintptr_t)m->local + (va - m->addr);
+	} else {
+		m = NULL;
+	}
+	vb_unlock(&peer->map_lock);
+	return m;
+}
+
+void vb_map_drop(struct vb_peer *peer, struct vb_map *m)
+{
+	vb_lock(&peer->map_lock);
+	m->busy--;
+	vb_unlock(&peer->map_lock);
+}
+
+void vb_maps_free(struct vb_peer *peer)
+{
+	while (peer->maps) {
+		struct vb_map *m = peer->maps;
+
+		peer->maps = m->next;
+		unmap(m);
+	}
+}

@@ -1,0 +1,216 @@
+// queue_ops.c - a queue pair's queues and memory, as the engines of both wires call for them
+// follows: IBA volume 1, 10.3 to 10.8; engine/roce/roce.h
+// SPDX-License-Identifier: MIT
+#include "path/queue_ops.h"
+
+#include <arpa/inet.h>
+
+#include "core/cq.h"
+#include "core/mr.h"
+#include "core/pd.h"
+#include "core/sq.h"
+#include "util/guard.h"
+
+/* --- the send queue --- */
+
+static const struct {
+	uint8_t verb, flags;
+} verbs[] = {
+        [IBV_WR_SEND] = {VB_WIRE_SEND, 0},
+        [IBV_WR_SEND_WITH_IMM] = {VB_WIRE_SEND, VB_WIRE_IMM},
+        [IBV_WR_SEND_WITH_INV] = {VB_WIRE_SEND, VB_WIRE_INV},
+        [IBV_WR_RDMA_WRITE] = {VB_WIRE_WRITE, 0},
+        [IBV_WR_RDMA_WRITE_WITH_IMM] = {VB_WIRE_WRITE, VB_WIRE_IMM},
+        [IBV_WR_RDMA_READ] = {VB_WIRE_READ, 0},
+        [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_WIRE_CMP_SWAP, 0},
+        [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_WIRE_FETCH_ADD, 0},
+        [IBV_WR_LOCAL_INV] = {VB_WIRE_LOCAL, 0},
+};
+
+static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_wire_request *rq)
+{
+	return vb_sq_at(qp, (uint32_t)rq->cookie);
+}
+
+/* Where its answer goes to: what is wrong with that is known before the peer is asked. */
+static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
+{
+	struct iovec iov[VB_MAX_SGE + 1];
+
+	if (atomic && w->length != 8)
+		w->status = IBV_WC_LOC_LEN_ERR;
+	else if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
+		w->status = IBV_WC_LOC_PROT_ERR;
+	else
+		return;
+	w->state = VB_SWQE_DONE;
+}
+
+bool vb_queue_next_send(void *own, struct vb_wire_request *rq)
+{
+	struct vb_qp *qp = own;
+
+	if (qp->sq_emit == qp->sq_head)
+		return false;
+	struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
+	bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	bool add = w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+
+	*rq = (struct vb_wire_request){
+	        .cookie = qp->sq_emit,
+	        .remote_addr = w->remote_addr,
+	        .compare = atomic ? w->compare_add : 0,
+	        .swap_add = atomic ? add ? w->compare_add : w->swap : 0,
+	        .rkey = w->rkey,
+	        .imm = verbs[w->opcode].flags & VB_WIRE_IMM ? ntohl(w->imm) : w->imm,
+	        .length = w->length,
+	        .verb = verbs[w->opcode].verb,
+	        .flags = verbs[w->opcode].flags,
+	};
+	if (w->flags & IBV_SEND_SOLICITED)
+		rq->flags |= VB_WIRE_SOLICITED;
+	if (w->flags & IBV_SEND_FENCE)
+		rq->flags |= VB_WIRE_FENCE;
+	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
+		check_target(qp, w, atomic);
+	if (w->state == VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
+		rq->length = UINT32_MAX;
+	qp->sq_emit++;
+	return true;
+}
+
+static enum ibv_wc_status wc_status(enum vb_wire_status status)
+{
+	static const enum ibv_wc_status of[] = {
+#define X(name, text) [VB_WIRE_##name] = IBV_WC_##name,
+	        VB_WIRE_STATUSES(X)
+#undef X
+	};
+
+	return of[status];
+}
+
+void vb_queue_complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+{
+	struct vb_qp *qp = own;
+	struct vb_swqe *w = entry(qp, rq);
+
+	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WIRE_SUCCESS)
+		vb_sq_tell(qp, w, status == VB_WIRE_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
+	vb_sq_retire(qp);
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+}
+
+/* Of the first piece. */
+static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
+
+	if (w->flags & IBV_SEND_INLINE || !w->num_sge)
+		return 0;
+	return atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, sge->lkey)->length, memory_order_relaxed);
+}
+
+const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_wire_request *rq, uint32_t access)
+{
+	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
+		return k;
+	k->n = vb_gather(qp, entry(qp, rq), access, k->iov);
+	k->gathered = k->n >= 0;
+	k->region = k->n == 1 ? region(qp, entry(qp, rq)) : 0;
+	k->cookie = (uint32_t)rq->cookie;
+	k->access = access;
+	return k->gathered ? k : NULL;
+}
+
+bool vb_queue_local(struct vb_qp *qp, const struct vb_wire_request *rq)
+{
+	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
+}
+
+/* --- the receive queue --- */
+
+bool vb_queue_take_receive(void *own, uint32_t *room)
+{
+	struct vb_qp *qp = own;
+
+	if (!qp->inbound->active && !vb_receive_take(qp))
+		return false;
+	qp->inbound->offset = 0;
+	*room = qp->inbound->wqe.length;
+	return true;
+}
+
+void vb_queue_complete_receive(void *own, const struct vb_wire_receipt *r)
+{
+	struct vb_qp *qp = own;
+	struct vb_cqe cqe = {
+	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
+	               .status = wc_status(r->status),
+	               .opcode = r->write_imm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+	               .byte_len = r->status == VB_WIRE_SUCCESS ? r->length : 0,
+	               .qp_num = qp->qp.qp_num,
+	               .src_qp = qp->type == IBV_QPT_UD ? r->src_qpn : qp->attr.dest_qp_num},
+	        .receive = vb_rq_of(qp),
+	};
+
+	if (r->flags & VB_WIRE_IMM) {
+		cqe.wc.wc_flags |= IBV_WC_WITH_IMM;
+		cqe.wc.imm_data = htonl(r->imm);
+	}
+	if (r->flags & VB_WIRE_INV) {
+		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
+		cqe.wc.invalidated_rkey = r->imm;
+	}
+	if (qp->type == IBV_QPT_UD) {
+		cqe.wc.wc_flags |= IBV_WC_GRH;
+		cqe.wc.sl = r->ipv4 ? VB_SL_IPV4 : VB_SL_IPV6;
+	}
+	qp->inbound->active = false;
+	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WIRE_SUCCESS);
+}
+
+/* --- memory that the peer names --- */
+
+bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
+{
+	if (!k->granted || k->rkey != rkey) {
+		k->granted = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
+		k->rkey = rkey;
+	}
+	return k->granted;
+}
+
+uint32_t vb_queue_right(enum vb_wire_access access)
+{
+	static const uint32_t rights[] = {[VB_WIRE_REMOTE_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+	                                  [VB_WIRE_REMOTE_READ] = IBV_ACCESS_REMOTE_READ,
+	                                  [VB_WIRE_REMOTE_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
+
+	return rights[access];
+}
+
+uint8_t vb_queue_access(unsigned flags)
+{
+	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_WIRE_REMOTE_WRITE : 0) | (flags & IBV_ACCESS_REMOTE_READ ? VB_WIRE_REMOTE_READ : 0) |
+	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_WIRE_REMOTE_ATOMIC : 0));
+}
+
+enum vb_wire_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+{
+	uint64_t at;
+
+	if (!vb_own_memory(own, a->rkey, a->va, 8, IBV_ACCESS_REMOTE_ATOMIC, &at))
+		return VB_WIRE_DENIED;
+	if ((at & 7) || (a->va & 7))
+		return VB_WIRE_MISALIGNED;
+	uint64_t *word = (uint64_t *)(uintptr_t)at;
+	bool done = add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
+
+	return done ? VB_WIRE_OK : VB_WIRE_DENIED;
+}
+
+bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey)
+{
+	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rkey, true);
+}

@@ -1,0 +1,180 @@
+// forward.c - packets that came to our lane and are another program's: by ring to that one, when the two have met
+// follows: ARCHITECTURE.md, "The wire"
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/local/ring.h"
+#include "path/roce/roce.h"
+
+/* To meet takes a moment, more where that program is busy; what came first would be lost each time that two begin. */
+#define HELD_MAX 128           /* packets */
+#define PATIENCE 3000000000ull /* ns */
+#define AGAIN 500000u          /* ns */
+
+struct vb_wire_held {
+	struct vb_wire_held *next;
+	uint64_t until;
+	uint32_t qpn;
+	uint32_t len;
+	struct vb_wire_arrival a;
+	uint8_t bytes[];
+};
+
+enum way { WAY_HERE, WAY_SOON, WAY_NONE };
+
+/* To the program behind the lane of this number. */
+static enum way find_way(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, struct vb_peer **out)
+{
+	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
+	union ibv_gid dgid;
+	int err = 0;
+
+	memcpy(dgid.raw, a->flow.dst, VB_GID_LEN);
+	if (!p || !vb_peer_alive(p))
+		p = vb_peer_find(node, qpn, &dgid, 0, &err);
+	*out = p;
+	if (!p)
+		return err == EAGAIN ? WAY_SOON : WAY_NONE;
+	if (!p->self && !vb_peer_ready(p))
+		vb_peer_remind(p);
+	return p->self ? WAY_NONE : vb_peer_ready(p) ? WAY_HERE : WAY_SOON;
+}
+
+static bool write_record(struct vb_peer *p, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+{
+	uint32_t size = (uint32_t)(sizeof(struct vb_rec) + sizeof(*a) + len);
+
+	vb_lock(&p->tx_lock);
+	struct vb_rec *rec = vb_ring_reserve(p, size);
+
+	if (rec) {
+		memcpy(rec + 1, a, sizeof(*a));
+		memcpy((uint8_t *)(rec + 1) + sizeof(*a), bytes, len);
+		rec->dest = qpn | (uint32_t)VB_REC_PACKET << 24;
+		rec->src = rec->psn = rec->ack = rec->imm = 0;
+		rec->length = (uint32_t)(sizeof(*a) + len);
+		vb_ring_commit(p, size);
+		vb_peer_notify(p);
+		vb_ring_prepare(p);
+	}
+	vb_unlock(&p->tx_lock);
+	return rec != NULL;
+}
+
+/* --- those that wait --- */
+
+static bool waits_already(const struct vb_wire_sockets *s, uint32_t qpn)
+{
+	for (const struct vb_wire_held *h = s->held; h; h = h->next)
+		if (VB_QP_LANE(h->qpn) == VB_QP_LANE(qpn))
+			return true;
+	return false;
+}
+
+static bool hold(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+{
+	struct vb_wire_sockets *s = node->io->wire;
+	struct vb_wire_held *h = s->held_count < HELD_MAX ? malloc(sizeof(*h) + len) : NULL, **last = &s->held;
+
+	if (!h)
+		return false;
+	*h = (struct vb_wire_held){.until = a->now + PATIENCE, .qpn = qpn, .len = (uint32_t)len, .a = *a};
+	memcpy(h->bytes, bytes, len);
+	while (*last)
+		last = &(*last)->next;
+	*last = h;
+	s->held_count++;
+	s->held_at = a->now + AGAIN;
+	vb_timer_at(node, s->held_at);
+	return true;
+}
+
+/* false: it waits on. */
+static bool settle(struct vb_node *node, const struct vb_wire_held *h, uint64_t now)
+{
+	struct vb_peer *p;
+	enum way way = find_way(node, &h->a, h->qpn, &p);
+
+	if (way == WAY_HERE && write_record(p, &h->a, h->qpn, h->bytes, h->len)) {
+		VB_COUNT(forwarded, 1);
+		return true;
+	}
+	if (way != WAY_NONE && now < h->until)
+		return false;
+	VB_COUNT(drop_forward, 1);
+	return true;
+}
+
+void vb_wire_forward_held(struct vb_node *node)
+{
+	struct vb_wire_sockets *s = node->io->wire;
+	uint64_t now = vb_now();
+
+	if (now < s->held_at)
+		return;
+	for (struct vb_wire_held **at = &s->held; *at;) {
+		struct vb_wire_held *h = *at;
+
+		if (!settle(node, h, now)) {
+			at = &h->next;
+			continue;
+		}
+		*at = h->next;
+		s->held_count--;
+		free(h);
+	}
+	s->held_at = s->held ? now + AGAIN : 0;
+}
+
+uint64_t vb_wire_forward_due(const struct vb_node *node)
+{
+	const struct vb_wire_sockets *s = node->io->wire;
+
+	return atomic_load_explicit(&s->users, memory_order_relaxed) ? s->held_at : 0;
+}
+
+void vb_wire_forward_free(struct vb_wire_sockets *s)
+{
+	while (s->held) {
+		struct vb_wire_held *h = s->held;
+
+		s->held = h->next;
+		free(h);
+	}
+}
+
+/* --- there and back --- */
+
+void vb_wire_forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+{
+	enum way way = WAY_NONE;
+	struct vb_peer *p;
+
+	if (VB_QP_LANE(qpn) && len <= VB_WIRE_PACKET_MAX + VB_ICRC_LEN)
+		way = waits_already(node->io->wire, qpn) ? WAY_SOON : find_way(node, a, qpn, &p);
+	if (way == WAY_SOON && hold(node, a, qpn, bytes, len))
+		return;
+	if (way == WAY_HERE && write_record(p, a, qpn, bytes, len))
+		VB_COUNT(forwarded, 1);
+	else
+		VB_COUNT(drop_forward, 1);
+}
+
+void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length)
+{
+	uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_wire_arrival a;
+	size_t len = length - sizeof(a);
+
+	if (length < sizeof(a) + VB_BTH_LEN + VB_ICRC_LEN || len > sizeof(bytes) || !node->io->wire->rx) {
+		VB_COUNT(drop_malformed, 1);
+		return;
+	}
+	memcpy(&a, record, sizeof(a));
+	a.now = vb_now();
+	memcpy(bytes, record + sizeof(a), len); /* once: the peer can change what stands there */
+	vb_wire_packet(node, &a, bytes, len);
+	vb_wire_settle_batch(node);
+}

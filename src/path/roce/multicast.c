@@ -1,0 +1,74 @@
+// multicast.c - packets that are for several queue pairs: multicast
+// follows: IBA volume 1, 10.5 (multicast); annex A17 (RoCEv2), A17.4.3; ip(7) (IP_ADD_MEMBERSHIP), ipv6(7)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "broker/proto/proto.h"
+#include "core/mcast.h"
+#include "path/roce/roce.h"
+
+int vb_wire_ready(struct vb_node *node)
+{
+	int err = vb_wire_up(node, VB_WAY_WAIT);
+
+	return err == ENETUNREACH ? EOPNOTSUPP : err;
+}
+
+/* By the broker, which does not answer: the socket is not ours. */
+static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+{
+	struct vb_msg_wire_group m = {.ifindex = ifindex, .join = join};
+
+	memcpy(m.group, group->raw, sizeof(m.group));
+	int err = vb_broker_post(node->io->broker, VB_MSG_WIRE_GROUP, &m, sizeof(m), false);
+
+	return err == ENOTCONN ? EAGAIN : err;
+}
+
+void vb_wire_join_again(struct vb_node *node)
+{
+	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
+		ask_for_membership(node, &m->group, m->ifindex, true);
+}
+
+int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+{
+	int fd = node->io->wire->lane_fd, r;
+
+	if (node->io->wire->relayed)
+		return ask_for_membership(node, group, ifindex, join);
+
+	if (vb_gid_is_ipv4(group->raw)) {
+		struct ip_mreqn m = {.imr_ifindex = (int)ifindex};
+
+		memcpy(&m.imr_multiaddr, group->raw + 12, 4);
+		r = setsockopt(fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &m, sizeof(m));
+	} else {
+		struct ipv6_mreq m = {.ipv6mr_interface = ifindex};
+
+		memcpy(&m.ipv6mr_multiaddr, group->raw, 16);
+		r = setsockopt(fd, IPPROTO_IPV6, join ? IPV6_ADD_MEMBERSHIP : IPV6_DROP_MEMBERSHIP, &m, sizeof(m));
+	}
+	/* a lane that several programs share is in the group already */
+	return r && errno != EADDRINUSE ? errno : 0;
+}
+
+void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len)
+{
+	unsigned taken = 0;
+
+	for (struct vb_mcast *m = node->mcasts; m; m = m->next) {
+		if (m->ifindex != a->ifindex || memcmp(m->group.raw, a->flow.dst, VB_GID_LEN) != 0 || !m->qp->wire)
+			continue;
+		struct vb_packet mine = *p;
+
+		mine.bth.dest_qpn = m->qp->qp.qp_num;
+		vb_wire_to_qp(node, m->qp, a, &mine, bytes, len);
+		taken++;
+	}
+	if (!taken)
+		VB_COUNT(drop_no_qp, 1);
+}

@@ -1,0 +1,696 @@
+// path.c - a queue pair on the wire: its queues and memory as the engine calls for them, its packets to the senders
+// follows: IBA volume 1, 9.7 to 9.9, 10.3; annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if_arp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/cq.h"
+#include "core/device.h"
+#include "core/mcast.h"
+#include "core/mr.h"
+#include "core/pd.h"
+#include "core/rq.h"
+#include "core/sq.h"
+#include "frame/segment.h"
+#include "path/iwarp/path.h"
+#include "path/roce/roce.h"
+#include "util/guard.h"
+#include "util/log.h"
+
+struct vb_wire_stats vb_wire_totals;
+
+/*
+ * An unreliable connection has no window, a socket buffer takes some hundred kilobytes to some megabytes, and a busy
+ * receiver may look away for most of a millisecond: so much goes out in so long, 10 Gb/s, unless the peer's congestion
+ * notifications ask for less.
+ */
+#define UC_BURST (128u << 10) /* bytes */
+#define UC_PERIOD 100000u     /* ns */
+#define AHEAD (16u << 20)
+#define NEAR (4u << 20) /* bytes: a region that is larger is not in the cache next to a processor */
+#define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
+
+/*
+ * To hand a packet to the network costs as much as many of them. While a program posts one short request after the other
+ * and earlier ones are under way, a few wait for each other: for so many or so long, if somebody polls; else the adapter
+ * thread would have to be woken for them.
+ */
+#define TRAIN_GAP 10000u /* ns between two posts */
+#define TRAIN_MIN 8      /* posts in a row before any waits */
+#define TRAIN_MAX 16     /* requests that wait */
+#define TRAIN_SHORT 512u /* bytes */
+
+/* --- queues and memory, beside what is in queue_ops.c --- */
+
+static bool copied_out(struct vb_wire_path *w, bool done, uint32_t len)
+{
+	w->q.stats.bytes_copied_out += done ? len : 0;
+	return done;
+}
+
+static bool copied_in(struct vb_wire_path *w, bool done, uint32_t len)
+{
+	w->q.stats.bytes_copied_in += done ? len : 0;
+	return done;
+}
+
+/*
+ * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it can go again and is
+ * likely to come from memory: for the kernel to gather it costs more than to copy it within a cache, less than that from
+ * further away.
+ */
+static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
+{
+	if (len % 256 || !len || !vb_guard_can_sum())
+		return copied_out(w, vb_guard_copy(dst, src, len), len);
+	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
+	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_WIRE_RC && !w->q.again && vb_tx_in_place(w->tx);
+
+	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
+		return false;
+	laid->at = dst; /* what failed may be tried again at the same place */
+	laid->from = in_place ? src : NULL;
+	laid->len = len;
+	w->q.stats.bytes_in_place += in_place ? len : 0;
+	return copied_out(w, true, in_place ? 0 : len);
+}
+
+static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+{
+	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
+
+	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
+		return lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
+	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
+}
+
+/* A read's data, an atomic's result. */
+static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+{
+	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, IBV_ACCESS_LOCAL_WRITE);
+
+	return copied_in(w, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
+}
+
+static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
+{
+	return copied_in(((struct vb_qp *)own)->wire, vb_receive_store(own, offset, bytes, len), len);
+}
+
+static uint32_t receives(void *own)
+{
+	struct vb_qp *qp = own;
+
+	return qp->srq ? UINT32_MAX : vb_rq_count(&qp->rq);
+}
+
+static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
+{
+	return vb_queue_named(qp, &qp->wire->known, rkey) && vb_mr_view_allows(&qp->wire->known.view, vb_pd_id(qp->pd), va, len, access, at);
+}
+
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+{
+	uint64_t at;
+
+	return named(own, rkey, va, len, vb_queue_right(access), &at);
+}
+
+static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
+{
+	uint64_t at;
+
+	if (!named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
+		return false;
+	return copied_in(((struct vb_qp *)own)->wire, (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
+}
+
+static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
+{
+	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	uint64_t at;
+
+	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && lay(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
+}
+
+static bool local(void *own, const struct vb_wire_request *rq)
+{
+	struct vb_qp *qp = own;
+
+	vb_wire_path_locked(qp->wire);
+	return vb_queue_local(qp, rq);
+}
+
+static bool invalidate(void *own, uint32_t rkey)
+{
+	struct vb_qp *qp = own;
+
+	vb_wire_path_locked(qp->wire);
+	return vb_queue_invalidate(qp, rkey);
+}
+
+/* The next access finds zeros. */
+static void ahead_unused(void *own)
+{
+	madvise(((struct vb_qp *)own)->wire->ahead.slots, AHEAD, MADV_DONTNEED);
+}
+
+static void failed(void *own, enum vb_wire_event event)
+{
+	struct vb_qp *qp = own;
+
+	qp->wire->failed = (uint8_t)(1 + event);
+}
+
+static const struct vb_wire_ops ops = {
+        .next_send = vb_queue_next_send,
+        .complete_send = vb_queue_complete_send,
+        .fetch = fetch,
+        .scatter = scatter,
+        .local = local,
+        .take_receive = vb_queue_take_receive,
+        .scatter_receive = scatter_receive,
+        .complete_receive = vb_queue_complete_receive,
+        .receives = receives,
+        .check = check,
+        .write = write_memory,
+        .read = read_memory,
+        .atomic = vb_queue_atomic,
+        .invalidate = invalidate,
+        .ahead_unused = ahead_unused,
+        .failed = failed,
+};
+
+/* --- beginning and end --- */
+
+/* What ibv_modify_qp has set since, as far as the engine lets it change. */
+static void configure(struct vb_qp *qp)
+{
+	struct vb_wire_config c = qp->wire->q.cfg;
+
+	c.qkey = qp->attr.qkey;
+	c.sq_psn = vb_psn(qp->attr.sq_psn);
+	c.timeout = qp->attr.timeout;
+	c.retry_cnt = qp->attr.retry_cnt;
+	c.rnr_retry = qp->attr.rnr_retry;
+	c.min_rnr_timer = qp->attr.min_rnr_timer;
+	c.max_rd_atomic = qp->attr.max_rd_atomic;
+	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
+	c.access = vb_queue_access(qp->attr.qp_access_flags);
+	vb_wire_reconfigure(&qp->wire->q, &c);
+}
+
+/* The default GID of an interface that has no MAC address: lo. */
+static const uint8_t default_of_lo[VB_GID_LEN] = {0xfe, 0x80, [8] = 2, [11] = 0xff, [12] = 0xfe};
+
+static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
+{
+	return !memcmp(gid, default_of_lo, VB_GID_LEN);
+}
+
+/* One of the interface's addresses, of IPv6 where it has one: what the receiver of a datagram sees is a GRH then. NULL: none. */
+static const uint8_t *choose_address(const struct vb_netdev *nd)
+{
+	for (size_t i = 0; i < nd->n_addrs; i++)
+		if (!vb_gid_is_ipv4(nd->addrs[i]))
+			return nd->addrs[i];
+	return nd->n_addrs ? nd->addrs[0] : NULL;
+}
+
+/* The default GID of lo is no address of this host, so that packets for it have no way. Both ends use one of lo's addresses in its
+ * place, which they find by the same rule. Nothing of that leaves the host. */
+static void replace_default(struct vb_wire_addr *to, struct vb_device *dev)
+{
+	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
+	struct vb_netdev nd;
+
+	vb_device_netdev(dev, &nd);
+	if (nd.arphrd != ARPHRD_LOOPBACK)
+		return;
+	for (size_t i = 0; i < nd.n_addrs; i++)
+		if (is_default_of_lo(nd.addrs[i])) /* somebody has given it that one */
+			return;
+	const uint8_t *own = choose_address(&nd);
+	if (own && src)
+		memcpy(to->src, own, VB_GID_LEN);
+	if (own && dst)
+		memcpy(to->dst, own, VB_GID_LEN);
+}
+
+static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
+{
+	union ibv_gid group; /* or the destination as it is */
+
+	*to = (struct vb_wire_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
+	                            .traffic_class = ah->grh.traffic_class,
+	                            .hop_limit = ah->grh.hop_limit};
+	memcpy(to->src, sgid->raw, VB_GID_LEN);
+	vb_mcast_address(&ah->grh.dgid, &group);
+	memcpy(to->dst, group.raw, VB_GID_LEN);
+	if (is_default_of_lo(to->dst) || is_default_of_lo(to->src))
+		replace_default(to, vb_ctx(qp->qp.context)->dev);
+}
+
+/* The way of a connected queue pair, as its address vector has it now. */
+static int find_way(struct vb_qp *qp, struct vb_wire_addr *to)
+{
+	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+	union ibv_gid sgid;
+	int err = vb_query_gid_at(vb_ctx(qp->qp.context)->dev, 1, ah->grh.sgid_index, &sgid);
+
+	if (!err)
+		address(to, qp, &sgid, ah);
+	return err;
+}
+
+static uint32_t mtu_of(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UD ? qp->max_msg < VB_PAYLOAD_MAX ? qp->max_msg : VB_PAYLOAD_MAX : 128u << qp->attr.path_mtu;
+}
+
+/* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was lost. */
+static void *ahead_open(uint32_t mtu, struct vb_wire_ahead *ahead)
+{
+	ahead->n = 1;
+	while (ahead->n * 2 * VB_WIRE_SLOT(mtu) <= AHEAD)
+		ahead->n *= 2;
+	void *p = mmap(NULL, AHEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	ahead->slots = p == MAP_FAILED ? NULL : p;
+	return ahead->slots;
+}
+
+int vb_wire_path_open_locked(struct vb_qp *qp)
+{
+	static const uint8_t types[] = {[IBV_QPT_RC] = VB_WIRE_RC, [IBV_QPT_UC] = VB_WIRE_UC, [IBV_QPT_UD] = VB_WIRE_UD};
+	struct vb_wire_sockets *s = qp->node->io->wire;
+	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
+	struct vb_wire_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
+
+	if (!w)
+		return ENOMEM;
+	const struct vb_wire_config cfg = {.type = types[qp->type],
+	                                   .mtu = mtu_of(qp),
+	                                   .qpn = qp->qp.qp_num,
+	                                   .dest_qpn = qp->attr.dest_qp_num,
+	                                   .pkey = VB_DEFAULT_PKEY,
+	                                   .rq_psn = vb_psn(qp->attr.rq_psn),
+	                                   .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
+	                                   .ack_delay = ACK_DELAY,
+	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
+
+	if (qp->type != IBV_QPT_UD && find_way(qp, &w->to)) {
+		free(w);
+		return EINVAL;
+	}
+	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
+	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, sends);
+	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
+		vb_wire_keep_ahead(&w->q, &w->ahead);
+	qp->wire = w;
+	configure(qp);
+	atomic_fetch_add(&s->users, 1);
+	return 0;
+}
+
+int vb_wire_path_open(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	int err = vb_wire_path_open_locked(qp);
+
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+	return err;
+}
+
+void vb_wire_path_close(struct vb_qp *qp)
+{
+	struct vb_wire_path *w = qp->wire;
+
+	if (!w)
+		return;
+#define X(name, text) vb_wire_totals.name += w->q.stats.name;
+	VB_WIRE_COUNTERS(X)
+#undef X
+	atomic_fetch_sub(&qp->node->io->wire->users, 1);
+	qp->wire = NULL;
+	atomic_store(&qp->wire_due, 0);
+	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num, w->q.rq.window.packets,
+	       w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
+	if (w->ahead.slots)
+		munmap(w->ahead.slots, AHEAD);
+	free(w);
+}
+
+void vb_wire_path_abort(struct vb_qp *qp)
+{
+	if (!qp->wire || qp->wire->q.dead)
+		return;
+	vb_wire_last_words(qp);
+	vb_wire_abort(&qp->wire->q);
+}
+
+/* The requester anew, after SQE; what the responder knows stays. */
+static void revive(struct vb_qp *qp)
+{
+	struct vb_wire_path *w = qp->wire;
+	struct vb_wire_responder rs = w->q.rs;
+	struct vb_wire_stats stats = w->q.stats;
+	struct vb_wire_config cfg = w->q.cfg;
+
+	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
+	w->q.rs = rs;
+	w->q.stats = stats;
+	w->failed = 0;
+}
+
+void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	struct vb_wire_path *w = qp->wire;
+
+	if (qp->iwarp)
+		vb_iwarp_path_entered(qp, next);
+	if (!w)
+		return;
+	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
+		revive(qp);
+	configure(qp);
+	if (qp->type == IBV_QPT_UD)
+		return;
+	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
+		vb_wire_start(&w->q);
+	vb_wire_pause(&w->q, next == IBV_QPS_SQD);
+	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
+		find_way(qp, &w->to);
+}
+
+bool vb_path_idle(const struct vb_qp *qp)
+{
+	if (qp->wire && qp->type != IBV_QPT_UD)
+		return vb_wire_idle(&qp->wire->q);
+	if (qp->iwarp)
+		return vb_iwarp_path_idle(qp);
+	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+}
+
+/* --- at work --- */
+
+static void set_due(struct vb_qp *qp, uint64_t at)
+{
+	atomic_store(&qp->wire_due, at);
+	if (!at)
+		return;
+	if (!atomic_load_explicit(&qp->on_active, memory_order_relaxed))
+		vb_active_add(qp);
+	vb_timer_at(qp->node, at);
+}
+
+/* The middle packets that follow, as many as fit beside it at once. */
+static void emit_more(struct vb_wire_path *w, struct vb_wire_out *out)
+{
+	uint32_t mtu = w->q.cfg.mtu, n;
+
+	while (out->run.left > 1 && (n = vb_tx_more(w->tx, &w->to, VB_BTH_LEN + mtu))) {
+		out->packet = vb_tx_room(w->tx);
+		w->laying = out->packet;
+		w->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
+		for (uint32_t i = 0; i < n; i++)
+			w->laid[i].at = NULL;
+		n = out->packet ? vb_wire_output_more(&w->q, out, n, w->laying_apart) : 0;
+		if (!n)
+			break;
+		vb_tx_add_more(w->tx, n, VB_BTH_LEN + mtu, w->laid);
+	}
+}
+
+static bool is_send(uint8_t opcode)
+{
+	const struct vb_opcode_info *info = vb_opcode_info(opcode);
+
+	return info->op == VB_OP_SEND && info->flags & VB_REQUEST;
+}
+
+/*
+ * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_wire_output), and arrives before them where
+ * they are sends: programs expect what they sent to complete before what was sent in answer to it, and have no room in their
+ * send queue otherwise. Not so with writes, whose receiver may look at nothing but its memory once its own request has completed.
+ */
+static void emit(struct vb_qp *qp, uint64_t now)
+{
+	struct vb_wire_path *w = qp->wire;
+	bool paced = qp->type == IBV_QPT_UC;
+	uint32_t bytes = 0;
+	struct vb_wire_out out;
+	bool all = true, sends = true; /* so far nothing but these */
+
+	vb_wire_path_locked(w);
+	out.run.left = 0;
+	if (paced && now < w->next_burst) {
+		set_due(qp, w->next_burst);
+		return;
+	}
+	if (!vb_tx_begin(w->tx)) {
+		set_due(qp, now + VB_TX_AGAIN);
+		return;
+	}
+	for (;;) {
+		out.packet = paced && bytes > UC_BURST ? NULL : vb_tx_room(w->tx);
+		if (!out.packet) {
+			all = false;
+			break;
+		}
+		w->laying = out.packet;
+		w->laying_apart = UINT32_MAX;
+		w->laid[0].at = NULL;
+		if (!vb_wire_output(&w->q, &out, now))
+			break;
+		if (out.opcode == VB_RC_ACK && sends)
+			vb_tx_add_ahead(w->tx, &w->to, out.header_len);
+		else
+			vb_tx_add(w->tx, &w->to, out.header_len, out.header_len + out.payload_len + out.pad, w->laid);
+		sends = sends && is_send(out.opcode);
+		bytes += out.payload_len;
+		if (!paced)
+			emit_more(w, &out);
+	}
+	all = vb_tx_end(w->tx) && all;
+	if (qp->type == IBV_QPT_UC)
+		vb_wire_sent(&w->q);
+	if (paced && bytes > UC_BURST)
+		w->next_burst = now + UC_PERIOD;
+	set_due(qp, all ? vb_wire_deadline(&w->q) : paced && bytes > UC_BURST ? w->next_burst : now + VB_TX_AGAIN);
+}
+
+void vb_wire_last_words(struct vb_qp *qp)
+{
+	if (!qp->wire || qp->type == IBV_QPT_UD || qp->wire->q.dead)
+		return;
+	vb_wire_pause(&qp->wire->q, true); /* no new request */
+	vb_wire_ack_now(&qp->wire->q);
+	emit(qp, vb_now());
+}
+
+/* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
+void vb_wire_settle(struct vb_qp *qp)
+{
+	struct vb_context *ctx = vb_ctx(qp->qp.context);
+	unsigned event = qp->wire ? qp->wire->failed : 0;
+
+	if (!event)
+		return;
+	qp->wire->failed = 0;
+	if (qp->type == IBV_QPT_UC && event - 1 == VB_WIRE_EVENT_SQ)
+		vb_qp_sq_error(qp);
+	else
+		vb_qp_error(qp);
+	if (event - 1 == VB_WIRE_EVENT_REQ)
+		vb_async_raise(ctx, IBV_EVENT_QP_REQ_ERR, &qp->qp);
+	else if (event - 1 == VB_WIRE_EVENT_ACCESS)
+		vb_async_raise(ctx, IBV_EVENT_QP_ACCESS_ERR, &qp->qp);
+}
+
+static bool waits_for_more(struct vb_qp *qp, uint64_t now)
+{
+	struct vb_wire_path *w = qp->wire;
+	const struct vb_wire_requester *rq = &w->q.rq;
+
+	w->train = now - w->kicked_at < TRAIN_GAP ? w->train + 1 : 0;
+	w->kicked_at = now;
+	if (w->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
+		return false;
+	return qp->sq_head - qp->sq_emit < TRAIN_MAX && vb_sq_at(qp, qp->sq_head - 1)->length <= TRAIN_SHORT &&
+	       atomic_load_explicit(&qp->node->duty, memory_order_relaxed) == VB_DUTY_POLLER;
+}
+
+/* What was just posted may be the answer to what was received. */
+static bool answers_by_send(struct vb_qp *qp)
+{
+	uint8_t opcode = vb_sq_at(qp, qp->sq_head - 1)->opcode;
+
+	return qp->type == IBV_QPT_RC && (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
+}
+
+bool vb_wire_kick(struct vb_qp *qp)
+{
+	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed);
+
+	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
+	if (answers_by_send(qp))
+		vb_wire_ack_all(&qp->wire->q);
+	if (waits_for_more(qp, now)) {
+		set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
+		return false;
+	}
+	vb_wire_ack_now(&qp->wire->q);
+	emit(qp, now);
+	return qp->wire->failed;
+}
+
+unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
+{
+	uint64_t due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed), now;
+
+	if (!due || (now = vb_now()) < due)
+		return 0;
+	if (wait)
+		vb_lock(&qp->sq_lock);
+	else if (!vb_trylock(&qp->sq_lock))
+		return 0;
+	if (qp->wire) {
+		vb_wire_timeout(&qp->wire->q, now);
+		emit(qp, now);
+		vb_wire_settle(qp);
+		vb_qp_check_drained(qp);
+	}
+	vb_unlock(&qp->sq_lock);
+	return 1;
+}
+
+struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn)
+{
+	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
+
+	return qp && qp->qp.qp_num == qpn && qp->wire ? qp : NULL;
+}
+
+bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
+{
+	struct vb_wire_path *w = qp->wire;
+
+	return w && !w->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
+	       vb_wire_input_middle(&w->q, bytes, len, port, now);
+}
+
+void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now)
+{
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR) {
+		VB_COUNT(drop_state, 1);
+		return;
+	}
+	if (vb_wire_expects(&qp->wire->q, p))
+		vb_first_contact(qp);
+	vb_wire_input(&qp->wire->q, p, payload, from, now);
+	if (__builtin_expect(qp->wire->failed, 0))
+		vb_wire_settle(qp);
+}
+
+void vb_wire_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
+{
+	if (!qp->wire || atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR)
+		return;
+	vb_wire_input_unknown(&qp->wire->q, bth);
+	vb_wire_settle(qp);
+}
+
+void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
+{
+	if (qp->type == IBV_QPT_UD)
+		return;
+	vb_lock(&qp->sq_lock);
+	struct vb_wire_path *w = qp->wire;
+
+	if (crowded && qp->type == IBV_QPT_UC)
+		vb_wire_congested(&w->q, now);
+	if (qp->sq_emit == qp->sq_head && vb_wire_silent(&w->q, now) && !vb_tx_waits(w->tx))
+		set_due(qp, vb_wire_deadline(&w->q));
+	else
+		emit(qp, now);
+	vb_wire_settle(qp);
+	vb_qp_check_drained(qp);
+	vb_unlock(&qp->sq_lock);
+}
+
+/* --- datagrams --- */
+
+static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
+{
+	return vb_tx_of(qp->node->io->wire, qp->qp.qp_num, w->ud_qpn);
+}
+
+static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
+{
+	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
+	struct vb_writer out = vb_writer(to, VB_WIRE_MAX_HEADER);
+	struct vb_packet p = {.bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
+	                              .pad = vb_pad_count(w->length),
+	                              .solicited = w->flags & IBV_SEND_SOLICITED,
+	                              .migreq = true,
+	                              .pkey = VB_DEFAULT_PKEY,
+	                              .dest_qpn = w->ud_qpn,
+	                              .psn = vb_psn(w->psn)},
+	                      .deth = {w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
+	                      .immdt = {ntohl(w->imm)}};
+
+	vb_packet_encode(&out, &p);
+	*header_len = out.pos;
+	*len = out.pos + w->length + p.bth.pad;
+	memset(to + out.pos + w->length, 0, p.bth.pad);
+}
+
+enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w)
+{
+	struct vb_tx *tx;
+	struct vb_wire_addr to;
+	struct iovec iov[VB_MAX_SGE + 1];
+	size_t header_len, len;
+	int n;
+
+	if (!atomic_load_explicit(&qp->node->io->wire->up, memory_order_acquire))
+		return VB_DATAGRAM_LOST;
+	n = vb_gather(qp, w, 0, iov);
+	if (n < 0)
+		return VB_DATAGRAM_FAULT;
+	tx = tx_of_datagram(qp, w);
+	if (qp->tx_open != tx) {
+		vb_wire_datagrams_end(qp);
+		if (!vb_tx_begin(tx))
+			return VB_DATAGRAM_WAIT;
+		qp->tx_open = tx;
+	}
+	uint8_t *room = vb_tx_room(tx);
+
+	if (!room)
+		return VB_DATAGRAM_WAIT;
+	build(qp, w, room, &header_len, &len);
+	if (!vb_copy_from(iov, n, 0, room + header_len, w->length))
+		return VB_DATAGRAM_FAULT;
+	address(&to, qp, &w->ah->sgid, &w->ah->attr);
+	vb_tx_add(tx, &to, header_len, len, NULL);
+	return VB_DATAGRAM_SENT;
+}
+
+void vb_wire_datagrams_end(struct vb_qp *qp)
+{
+	struct vb_tx *tx = qp->tx_open;
+
+	qp->tx_open = NULL;
+	if (tx)
+		vb_tx_end(tx);
+}

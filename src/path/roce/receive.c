@@ -1,0 +1,373 @@
+// receive.c - receiving: what came for our lane, cut into packets, checked, and given to its queue pair
+// follows: udp(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "broker/proto/proto.h"
+#include "frame/icrc.h"
+#include "net/udp.h"
+#include "path/roce/roce.h"
+#include "util/calls.h"
+
+#define BATCH 8u
+#define BUFFER 65536u
+#define ENOUGH (2 * BUFFER) /* bytes at once: then the buffers that come next are still in the nearer cache */
+#define ECN_CE 3
+
+struct vb_wire_rx {
+	int fd;
+	bool relayed; /* fd brings a head and packets in each message: root's broker serves us, who are another user */
+	bool crowded; /* … and says so */
+	struct vb_relay_head head[BATCH];
+	struct iovec with_head[BATCH][2];
+	unsigned vlen; /* datagrams asked for: more where there was more than one */
+	struct vb_qp *touched;
+	struct vb_qp *locked; /* whose sq_lock is held: packets come in runs for one queue pair */
+	struct vb_qp *run;    /* that one, if the last packet of this datagram was for it */
+	struct vb_icrc_cache icrc;
+	struct mmsghdr mh[BATCH];
+	struct iovec iov[BATCH];
+	struct sockaddr_storage from[BATCH];
+	_Alignas(struct cmsghdr) char control[BATCH][256];
+	uint8_t *buffers;
+};
+
+struct vb_wire_rx *vb_wire_rx_new(int fd, bool relayed)
+{
+	struct vb_wire_rx *rx = calloc(1, sizeof(*rx));
+	void *p = mmap(NULL, (size_t)BATCH * BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (!rx || p == MAP_FAILED) {
+		if (p != MAP_FAILED)
+			munmap(p, (size_t)BATCH * BUFFER);
+		free(rx);
+		return NULL;
+	}
+	rx->fd = fd;
+	rx->relayed = relayed;
+	rx->vlen = 1;
+	rx->buffers = p;
+	return rx;
+}
+
+void vb_wire_rx_replace(struct vb_wire_rx *rx, int fd)
+{
+	rx->fd = fd;
+}
+
+void vb_wire_rx_free(struct vb_wire_rx *rx)
+{
+	if (!rx)
+		return;
+	munmap(rx->buffers, (size_t)BATCH * BUFFER);
+	free(rx);
+}
+
+/* --- one packet --- */
+
+/* IPv4's identification is covered by the ICRC and hidden from us: it is found, if there is one that fits. */
+static bool icrc_right(struct vb_wire_rx *rx, const struct vb_wire_arrival *a, uint16_t *id, uint8_t *bytes, size_t len)
+{
+	size_t covered = len - VB_ICRC_LEN;
+	uint32_t residual = vb_icrc_residual(bytes + covered, vb_icrc_packet(&rx->icrc, &a->flow, *id, bytes, covered));
+
+	if (!residual)
+		return true;
+	if (!vb_gid_is_ipv4(a->flow.dst))
+		return false;
+	int found = vb_icrc_find_id(residual, *id, len);
+
+	if (found < 0)
+		return false;
+	*id = (uint16_t)found;
+	return true;
+}
+
+static void touch(struct vb_wire_rx *rx, struct vb_qp *qp)
+{
+	if (qp->wire->touched)
+		return;
+	qp->wire->touched = true;
+	qp->wire->touched_next = rx->touched;
+	rx->touched = qp;
+}
+
+/* A quarter of the channel's buffer waits for us, or of the socket's in front of it. */
+static bool channel_crowded(const struct vb_wire_rx *rx)
+{
+	int waits = 0;
+
+	return rx->crowded || (!ioctl(rx->fd, FIONREAD, &waits) && waits > VB_RELAY_CHANNEL / 4);
+}
+
+/* A quarter of the socket's buffer is taken: who has no window has to be told (sock_diag(7): SK_MEMINFO). */
+static bool crowded(const struct vb_wire_rx *rx)
+{
+	uint32_t info[16] = {0};
+	socklen_t len = sizeof(info);
+
+	if (rx->relayed)
+		return channel_crowded(rx);
+	if (getsockopt(rx->fd, SOL_SOCKET, SO_MEMINFO, info, &len) || len < 2 * sizeof(info[0]))
+		return false;
+	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
+}
+
+static void release(struct vb_wire_rx *rx)
+{
+	if (rx->locked)
+		vb_unlock(&rx->locked->sq_lock);
+	rx->locked = rx->run = NULL;
+}
+
+static void hold(struct vb_wire_rx *rx, struct vb_qp *qp)
+{
+	if (rx->locked == qp)
+		return;
+	release(rx);
+	vb_lock(&qp->sq_lock);
+	rx->locked = qp;
+	if (qp->wire)
+		vb_wire_path_locked(qp->wire);
+}
+
+void vb_wire_settle_batch(struct vb_node *node)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+
+	release(rx);
+	uint64_t now = rx->touched ? vb_now() : 0;
+	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx);
+
+	while (rx->touched) {
+		struct vb_qp *qp = rx->touched;
+
+		rx->touched = qp->wire->touched_next;
+		qp->wire->touched = false;
+		vb_wire_path_answer(qp, now, full);
+	}
+}
+
+/* IBA 9.6.1.2: between the addresses of the path; anybody's datagrams are taken */
+static bool from_its_peer(const struct vb_qp *qp, const struct vb_wire_arrival *a)
+{
+	const struct vb_wire_addr *path = &qp->wire->to;
+
+	return qp->type == IBV_QPT_UD || (!memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
+}
+
+void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes,
+                  size_t len)
+{
+	uint8_t grh[40];
+	struct vb_wire_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
+
+	if (qp->type == IBV_QPT_UD) {
+		vb_grh(grh, &a->flow, &a->ip, len);
+		from.grh = grh;
+	}
+	hold(node->io->wire->rx, qp);
+	vb_wire_path_input(qp, p, bytes + p->payload_at, &from, a->now);
+	touch(node->io->wire->rx, qp);
+}
+
+/* Whose peer asks for what does not exist is told, if it is connected. */
+static void unknown_opcode(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes)
+{
+	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
+	struct vb_bth bth;
+
+	vb_bth_decode(&r, &bth);
+	struct vb_qp *qp = vb_wire_qp_of(node, bth.dest_qpn);
+
+	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
+		return;
+	hold(node->io->wire->rx, qp);
+	vb_wire_path_input_unknown(qp, &bth);
+	touch(node->io->wire->rx, qp);
+}
+
+void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes, size_t len)
+{
+	struct vb_packet p;
+	enum vb_verdict verdict = vb_packet_decode(&p, bytes, len);
+
+	if (verdict != VB_PACKET_OK) {
+		VB_COUNT(drop_malformed, 1);
+		if (verdict == VB_PACKET_OPCODE)
+			unknown_opcode(node, a, bytes);
+		return;
+	}
+	if (p.bth.dest_qpn == 0xffffff) {
+		vb_wire_multicast(node, a, &p, bytes, len);
+		return;
+	}
+	struct vb_qp *qp = vb_wire_qp_of(node, p.bth.dest_qpn);
+
+	if (!qp) {
+		VB_COUNT(drop_no_qp, 1);
+	} else if (!from_its_peer(qp, a)) {
+		VB_COUNT(drop_source, 1);
+	} else {
+		vb_wire_to_qp(node, qp, a, &p, bytes, len);
+		if (qp->type != IBV_QPT_UD && (a->ip.traffic_class & 3) != ECN_CE)
+			node->io->wire->rx->run = qp;
+	}
+}
+
+static void forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+{
+	release(node->io->wire->rx);
+	vb_wire_forward(node, a, qpn, bytes, len);
+}
+
+static void segment(struct vb_node *node, struct vb_wire_arrival *a, uint8_t *bytes, size_t n)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+
+	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
+		VB_COUNT(drop_icrc, 1);
+		return;
+	}
+	if (rx->run && vb_wire_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
+		return;
+	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
+
+	if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
+		forward(node, a, qpn, bytes, n);
+	else
+		vb_wire_packet(node, a, bytes, n);
+}
+
+/* What the owner of the socket says of it. False: nobody can have sent that. */
+static bool relayed_arrival(const struct vb_relay_head *h, struct vb_udp_arrival *a)
+{
+	*a = (struct vb_udp_arrival){
+		.flow = {.sport = h->sport, .dport = VB_ROCE_PORT},
+		.ip = {.traffic_class = h->traffic_class, .hop_limit = h->hop_limit, .flow_label = h->flow_label, .id = h->id},
+		.ifindex = h->ifindex, .seg = h->seg,
+	};
+	memcpy(a->flow.src, h->src, sizeof(a->flow.src));
+	memcpy(a->flow.dst, h->dst, sizeof(a->flow.dst));
+	return vb_gid_is_ipv4(h->src) == vb_gid_is_ipv4(h->dst);
+}
+
+static bool arrived(struct vb_wire_rx *rx, unsigned i, size_t *len, struct vb_udp_arrival *came)
+{
+	const struct msghdr *mh = &rx->mh[i].msg_hdr;
+
+	if (!rx->relayed)
+		return *len && vb_udp_arrived(mh, came);
+	if (*len <= sizeof(rx->head[i]) || (mh->msg_flags & MSG_TRUNC))
+		return false;
+	*len -= sizeof(rx->head[i]);
+	rx->crowded = rx->head[i].crowded;
+	return relayed_arrival(&rx->head[i], came);
+}
+
+static void datagram(struct vb_node *node, unsigned i, size_t len)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
+	struct vb_udp_arrival came;
+
+	if (!len && rx->relayed) {
+		vb_wire_lost(node);
+		return;
+	}
+	if (!arrived(rx, i, &len, &came)) {
+		VB_COUNT(drop_malformed, 1);
+		return;
+	}
+	struct vb_wire_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
+	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
+
+	rx->run = NULL;
+	VB_COUNT(rx_packets, (len + seg - 1) / seg);
+	VB_COUNT(rx_bytes, len);
+	/*
+	 * An acknowledgement that was sent behind a request is taken before it: programs expect what they sent to complete
+	 * before what was sent in answer to it.
+	 */
+	size_t last = (len - 1) / seg * seg;
+	bool ack = last && bytes[last] == VB_RC_ACK;
+
+	if (ack) {
+		a.ip.id = (uint16_t)(came.ip.id + last / seg);
+		segment(node, &a, bytes + last, len - last);
+		a.ip.id = came.ip.id;
+		len = last;
+	}
+	for (size_t off = 0; off < len; off += seg, a.ip.id++)
+		segment(node, &a, bytes + off, len - off < seg ? len - off : seg);
+}
+
+static void prepare(struct vb_wire_rx *rx, unsigned i)
+{
+	rx->iov[i] = (struct iovec){rx->buffers + (size_t)i * BUFFER, BUFFER};
+	rx->mh[i].msg_hdr = (struct msghdr){.msg_name = &rx->from[i],
+	                                    .msg_namelen = sizeof(rx->from[i]),
+	                                    .msg_iov = &rx->iov[i],
+	                                    .msg_iovlen = 1,
+	                                    .msg_control = rx->control[i],
+	                                    .msg_controllen = sizeof(rx->control[i])};
+	if (!rx->relayed)
+		return;
+	rx->with_head[i][0] = (struct iovec){&rx->head[i], sizeof(rx->head[i])};
+	rx->with_head[i][1] = rx->iov[i];
+	rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = rx->with_head[i], .msg_iovlen = 2};
+}
+
+static int receive(struct vb_wire_rx *rx)
+{
+	int n, cancel;
+
+	vb_cancel_defer(&cancel); /* under progress */
+	if (rx->vlen > 1) {
+		n = recvmmsg(rx->fd, rx->mh, rx->vlen, MSG_DONTWAIT, NULL);
+	} else {
+		ssize_t len = recvmsg(rx->fd, &rx->mh[0].msg_hdr, MSG_DONTWAIT);
+
+		rx->mh[0].msg_len = len < 0 ? 0 : (unsigned)len;
+		n = len < 0 ? -1 : 1;
+	}
+	vb_cancel_restore(cancel);
+	return n;
+}
+
+unsigned vb_wire_poll(struct vb_node *node)
+{
+	struct vb_wire_rx *rx = node->io->wire->rx;
+
+	if (__builtin_expect(node->io->wire->held != NULL, 0))
+		vb_wire_forward_held(node);
+	if (rx->relayed && vb_wire_lost_at(node)) /* its end would be read again and again, as if something had come */
+		return 0;
+	for (unsigned i = 0; i < rx->vlen; i++)
+		prepare(rx, i);
+	int n = receive(rx);
+
+	if (n <= 0) {
+		rx->vlen = 1;
+		return 0;
+	}
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++) {
+		datagram(node, (unsigned)i, rx->mh[i].msg_len);
+		bytes += rx->mh[i].msg_len;
+	}
+	vb_wire_settle_batch(node);
+	if (bytes >= ENOUGH)
+		rx->vlen = ENOUGH / BUFFER;
+	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)
+		rx->vlen *= 2;
+	return (unsigned)n;
+}

@@ -1,0 +1,529 @@
+// send.c - sending: packets are laid side by side, sealed, and handed to the kernel many at a time
+// follows: udp(7) (UDP_SEGMENT); IBA annex A17 (RoCEv2)
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "frame/icrc.h"
+#include "net/udp.h"
+#include "path/roce/roce.h"
+#include "path/roce/fault.h"
+#include "util/calls.h"
+#include "util/guard.h"
+#include "util/log.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+/*
+ * Packets are laid side by side here. Payload may stay where it lies: its place in the stage is a gap then, and the kernel
+ * takes it from the program's memory. If that changes between the sum and the send, the ICRC is wrong, the peer drops the
+ * packet, and it goes again, copied: so only what can go again is sent that way. The stage is used again at once and stays in
+ * the processor's cache.
+ */
+#define BURST 2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
+#define STAGE ((BURST + 1) * 64u << 10) /* and what goes beside them: the first packet of a message is longer */
+#define FULL (STAGE - VB_WIRE_PACKET_MAX - VB_ICRC_LEN)
+#define MESSAGES 32
+#define SEGMENTS 64           /* of one send: the kernel's limit before 6.9 */
+#define DATAGRAM_MAX 65000u   /* bytes of one send with its headers: below 65,535 */
+#define SNDBUF (4 << 20)
+#define GAPS (STAGE / VB_TX_IN_PLACE_MIN)
+
+/* One send: n packets of seg bytes to one address, the last perhaps shorter. */
+struct message {
+	uint32_t at, len;
+	uint16_t seg, n;
+	uint16_t gap, gaps; /* the first, and how many */
+	bool closed;
+	struct vb_wire_addr to;
+};
+
+/* Payload that is not in the stage. */
+struct gap {
+	uint32_t at, len;
+	const uint8_t *from;
+};
+
+struct vb_tx {
+	struct vb_lock lock;
+	struct vb_wire_sockets *sockets;
+	int fd[2]; /* IPv4, IPv6 */
+	uint16_t sport[2];
+	int hops[2]; /* what the sockets are set to; -1: the kernel's default */
+	bool no_gso;
+	unsigned full; /* sends that take no more: they go before more is laid out, while all of it is in the cache */
+	uint32_t used;
+	unsigned n, sent, gaps;
+	atomic_bool waits; /* the network did not take it all */
+	struct vb_fault *fault;
+	struct vb_flow flow; /* of the last message */
+	struct vb_icrc_cache icrc;
+	struct vb_icrc_known *known; /* of it, for the packets of the last message; or NULL */
+	struct message msg[MESSAGES];
+	struct gap gap[GAPS];
+	struct iovec pieces[2 * SEGMENTS + 1];
+	uint8_t stage[STAGE];
+};
+
+struct vb_tx *vb_tx_new(struct vb_wire_sockets *s)
+{
+	struct vb_tx *tx = calloc(1, sizeof(*tx));
+
+	if (!tx)
+		return NULL;
+	tx->sockets = s;
+	tx->fd[0] = tx->fd[1] = -1;
+	tx->hops[0] = tx->hops[1] = -1;
+	tx->fault = vb_fault_new();
+	return tx;
+}
+
+void vb_tx_free(struct vb_tx *tx)
+{
+	if (!tx)
+		return;
+	for (int i = 0; i < 2; i++)
+		if (tx->fd[i] >= 0)
+			close(tx->fd[i]);
+	vb_fault_free(tx->fault);
+	free(tx);
+}
+
+struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn)
+{
+	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the way */
+	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
+}
+
+uint32_t vb_tx_burst(uint32_t len)
+{
+	uint32_t n = DATAGRAM_MAX / (len + VB_ICRC_LEN);
+
+	return n < SEGMENTS ? n : SEGMENTS;
+}
+
+static bool open_socket(struct vb_tx *tx, bool v6)
+{
+	int size = SNDBUF, cancel;
+
+	vb_cancel_defer(&cancel);
+	int fd = vb_udp_sender(v6, &tx->sport[v6]);
+	vb_cancel_restore(cancel);
+	if (fd < 0)
+		return false;
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	tx->fd[v6] = fd;
+	return true;
+}
+
+/* --- handing over --- */
+
+struct control {
+	_Alignas(struct cmsghdr) char buf[256];
+	size_t len;
+};
+
+static void put(struct control *c, int level, int type, const void *data, size_t len)
+{
+	struct cmsghdr *h = (struct cmsghdr *)(c->buf + c->len);
+
+	h->cmsg_level = level;
+	h->cmsg_type = type;
+	h->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(h), data, len);
+	c->len += CMSG_SPACE(len);
+}
+
+static bool needs_interface(const uint8_t *gid)
+{
+	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
+}
+
+/* Said to the socket once, in place of with each send; that does not hold for multicast. */
+static bool hops_are_set(struct vb_tx *tx, const struct vb_wire_addr *to)
+{
+	bool v6 = !vb_gid_is_ipv4(to->dst);
+	int hops = to->hop_limit ? to->hop_limit : -1;
+
+	if (vb_gid_is_multicast(to->dst))
+		return !to->hop_limit;
+	if (tx->hops[v6] != hops &&
+	    !setsockopt(tx->fd[v6], v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_UNICAST_HOPS : IP_TTL, &hops, sizeof(hops)))
+		tx->hops[v6] = hops;
+	return tx->hops[v6] == hops || !to->hop_limit;
+}
+
+static void control_of(struct vb_tx *tx, struct control *c, const struct message *m)
+{
+	const struct vb_wire_addr *to = &m->to;
+	bool hops = !hops_are_set(tx, to);
+	int value;
+
+	c->len = 0;
+	if (vb_gid_is_ipv4(to->dst)) {
+		struct in_pktinfo info = {.ipi_ifindex = vb_gid_is_multicast(to->dst) ? (int)to->ifindex : 0};
+
+		memcpy(&info.ipi_spec_dst, to->src + 12, 4);
+		put(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+		value = to->traffic_class;
+		if (value)
+			put(c, IPPROTO_IP, IP_TOS, &value, sizeof(value));
+		value = to->hop_limit;
+		if (hops)
+			put(c, IPPROTO_IP, IP_TTL, &value, sizeof(value));
+	} else {
+		struct in6_pktinfo info = {.ipi6_ifindex = needs_interface(to->dst) ? to->ifindex : 0};
+
+		memcpy(&info.ipi6_addr, to->src, 16);
+		put(c, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+		value = to->traffic_class;
+		if (value)
+			put(c, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
+		value = to->hop_limit;
+		if (hops)
+			put(c, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
+	}
+	if (m->n > 1)
+		put(c, SOL_UDP, UDP_SEGMENT, &m->seg, sizeof(m->seg));
+}
+
+static void flow_of(const struct vb_tx *tx, const struct vb_wire_addr *to, struct vb_flow *flow)
+{
+	memcpy(flow->src, to->src, VB_GID_LEN);
+	memcpy(flow->dst, to->dst, VB_GID_LEN);
+	flow->sport = tx->sport[!vb_gid_is_ipv4(to->dst)];
+	flow->dport = VB_ROCE_PORT;
+}
+
+/* What lies elsewhere is copied after all: it is not known when the message goes. */
+static void fill_gaps(struct vb_tx *tx, struct message *m)
+{
+	for (const struct gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++)
+		if (!vb_guard_copy(tx->stage + g->at, g->from, g->len))
+			memset(tx->stage + g->at, 0, g->len);
+	m->gaps = 0;
+}
+
+/* The message from its beginning to its end. Returns how many pieces. */
+static size_t lay_pieces(struct vb_tx *tx, const struct message *m)
+{
+	struct iovec *p = tx->pieces;
+	uint32_t at = m->at;
+
+	for (const struct gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++) {
+		*p++ = (struct iovec){tx->stage + at, g->at - at};
+		*p++ = (struct iovec){(void *)(uintptr_t)g->from, g->len};
+		at = g->at + g->len;
+	}
+	*p++ = (struct iovec){tx->stage + at, m->at + m->len - at};
+	return (size_t)(p - tx->pieces);
+}
+
+static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, uint16_t id, size_t len)
+{
+	tx->known = NULL;
+	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
+}
+
+/* Without segmentation by the kernel (a device or a kernel that cannot): packet by packet, each with its own
+ * identification of 0. */
+static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
+{
+	struct control c;
+	struct vb_flow flow;
+	struct message one = *m;
+
+	one.n = 1;
+	fill_gaps(tx, m);
+	control_of(tx, &c, &one);
+	mh->msg_control = c.buf;
+	mh->msg_controllen = c.len;
+	mh->msg_iovlen = 1;
+	flow_of(tx, &m->to, &flow);
+	for (uint32_t off = 0; off < m->len; off += m->seg) {
+		uint32_t len = m->len - off < m->seg ? m->len - off : m->seg;
+		struct iovec iov = {tx->stage + m->at + off, len};
+
+		seal(tx, tx->stage + m->at + off, &flow, 0, len - VB_ICRC_LEN);
+		mh->msg_iov = &iov;
+		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], mh, MSG_DONTWAIT) < 0 && errno != EAGAIN)
+			return errno;
+	}
+	return 0;
+}
+
+/* 0, EAGAIN, or what the network has against it: then it is lost, and the timers know what to do. */
+static int send_one(struct vb_tx *tx, struct message *m)
+{
+	struct control c;
+	struct sockaddr_storage sa;
+	struct msghdr mh = {.msg_name = &sa, .msg_iov = tx->pieces, .msg_control = c.buf};
+
+	mh.msg_namelen = vb_gid_to_sockaddr(&sa, m->to.dst, VB_ROCE_PORT, m->to.ifindex);
+	if (m->n > 1 && tx->no_gso)
+		return send_singly(tx, m, &mh);
+	control_of(tx, &c, m);
+	mh.msg_controllen = c.len;
+	mh.msg_iovlen = lay_pieces(tx, m);
+	for (int tries = 0; tries < 3; tries++) {
+		if (sendmsg(tx->fd[!vb_gid_is_ipv4(m->to.dst)], &mh, MSG_DONTWAIT) >= 0)
+			return 0;
+		if (m->n > 1 && (errno == EIO || errno == EOPNOTSUPP || errno == ENOPROTOOPT)) {
+			tx->no_gso = true;
+			return send_singly(tx, m, &mh);
+		}
+		/* ENOBUFS and ENOMEM pass; an ICMP error of an earlier packet is told once, and of no use to us */
+		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
+			return EAGAIN;
+		if (errno == EFAULT && m->gaps) { /* memory is gone: its packets will be wrong, the others go */
+			fill_gaps(tx, m);
+			mh.msg_iovlen = lay_pieces(tx, m);
+		} else if (errno != ECONNREFUSED && errno != EINTR) {
+			break;
+		}
+	}
+	return errno;
+}
+
+static void complain(const struct message *m, int err)
+{
+	static atomic_int said;
+
+	VB_COUNT(tx_refused, m->n);
+	if (atomic_exchange(&said, err) != err)
+		vb_log(VB_LOG_WARN, "the network does not take a packet of %u bytes: %s%s", m->seg, strerror(err),
+		       err == EMSGSIZE ? " (the path MTU of the queue pair is larger than the interface's)"
+		       : err == EINVAL ? " (is the GID in use still an address of this host?)" : "");
+}
+
+/* Under lock. false: something has to wait. */
+static bool flush(struct vb_tx *tx)
+{
+	while (tx->sent < tx->n) {
+		struct message *m = &tx->msg[tx->sent];
+		int cancel;
+
+		vb_cancel_defer(&cancel);
+		int err = send_one(tx, m);
+		vb_cancel_restore(cancel);
+
+		if (err == EAGAIN) {
+			for (unsigned i = tx->sent; i < tx->n; i++)
+				fill_gaps(tx, &tx->msg[i]);
+			atomic_store_explicit(&tx->waits, true, memory_order_relaxed);
+			return false;
+		}
+		if (err)
+			complain(m, err);
+		VB_COUNT(tx_packets, m->n);
+		VB_COUNT(tx_bytes, m->len);
+		tx->sent++;
+	}
+	tx->n = tx->sent = 0;
+	tx->used = 0;
+	tx->gaps = 0;
+	tx->full = 0;
+	atomic_store_explicit(&tx->waits, false, memory_order_relaxed);
+	return true;
+}
+
+bool vb_tx_waits(const struct vb_tx *tx)
+{
+	return atomic_load_explicit(&tx->waits, memory_order_relaxed);
+}
+
+bool vb_tx_begin(struct vb_tx *tx)
+{
+	if (!atomic_load_explicit(&tx->sockets->up, memory_order_acquire))
+		return false;
+	vb_lock(&tx->lock);
+	if (!tx->n || flush(tx))
+		return true;
+	VB_COUNT(tx_waits, 1);
+	vb_unlock(&tx->lock);
+	return false;
+}
+
+/* Before anything is added to what is laid out. */
+static bool must_go(const struct vb_tx *tx)
+{
+	return tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES;
+}
+
+bool vb_tx_in_place(const struct vb_tx *tx)
+{
+	return !tx->fault && !tx->no_gso;
+}
+
+uint8_t *vb_tx_room(struct vb_tx *tx)
+{
+	if (__builtin_expect(must_go(tx), 0) && !flush(tx))
+		return NULL;
+	return tx->stage + tx->used;
+}
+
+static bool same_addr(const struct vb_wire_addr *a, const struct vb_wire_addr *b)
+{
+	uint64_t x[5], y[5];
+
+	_Static_assert(sizeof(*a) == sizeof(x), "five words");
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
+}
+
+/* The message that a packet of this size may join. */
+static struct message *joins(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t size)
+{
+	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
+
+	if (!m || m->closed || size > m->seg || m->n == SEGMENTS || m->len + size > DATAGRAM_MAX ||
+	    !same_addr(&m->to, to))
+		return NULL;
+	return m;
+}
+
+/* The same where the payload was added up. */
+static void seal_summed(struct vb_tx *tx, struct message *m, uint8_t *packet, const struct vb_tx_laid *laid)
+{
+	size_t header_len = (size_t)(laid->at - packet), len = header_len + laid->len;
+
+	if (laid->from) {
+		tx->gap[tx->gaps++] = (struct gap){(uint32_t)(laid->at - tx->stage), laid->len, laid->from};
+		m->gaps++;
+	}
+	if (!tx->known || tx->known->len != len + VB_ICRC_LEN)
+		tx->known = vb_icrc_known(&tx->icrc, &tx->flow, len + VB_ICRC_LEN);
+	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, m->n, packet, header_len, laid->sum, laid->len));
+}
+
+/* As the next of m: the kernel numbers the segments of a send, 0, 1, 2. */
+static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint32_t len, const struct vb_tx_laid *laid)
+{
+	if (laid && laid->at && laid->at + laid->len == packet + len)
+		seal_summed(tx, m, packet, laid);
+	else
+		seal(tx, packet, &tx->flow, m->n, len);
+}
+
+/* What stands in the stage at `used` becomes a packet. */
+static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len, const struct vb_tx_laid *laid)
+{
+	uint8_t *packet = tx->stage + tx->used;
+	uint32_t size = len + VB_ICRC_LEN;
+	struct message *m = joins(tx, to, size);
+
+	if (!m) {
+		m = &tx->msg[tx->n++];
+		*m = (struct message){.at = tx->used, .seg = (uint16_t)size, .gap = (uint16_t)tx->gaps, .to = *to};
+		flow_of(tx, to, &tx->flow);
+		tx->known = NULL;
+	}
+	seal_laid(tx, m, packet, len, laid);
+	m->closed = size < m->seg;
+	m->n++;
+	m->len += size;
+	tx->used += size;
+	tx->full += m->n == SEGMENTS || m->len + size > DATAGRAM_MAX;
+}
+
+static bool open_for(struct vb_tx *tx, const struct vb_wire_addr *to)
+{
+	bool v6 = !vb_gid_is_ipv4(to->dst);
+
+	return tx->fd[v6] >= 0 || open_socket(tx, v6);
+}
+
+void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_len, size_t len, const struct vb_tx_laid *laid)
+{
+	if (__builtin_expect(!open_for(tx, to), 0)) {
+		VB_COUNT(tx_refused, 1);
+		return;
+	}
+	if (__builtin_expect(tx->fault != NULL, 0)) {
+		uint8_t *at = tx->stage + tx->used;
+		unsigned what = vb_fault_next(tx->fault);
+
+		if (what & VB_FAULT_LOSE)
+			return;
+		if (what & VB_FAULT_HOLD && vb_fault_hold(tx->fault, at, len, to, sizeof(*to)))
+			return;
+		append(tx, to, (uint32_t)len, NULL);
+		if (what & VB_FAULT_REPEAT && tx->used <= FULL && tx->n < MESSAGES) {
+			memcpy(tx->stage + tx->used, at, len);
+			append(tx, to, (uint32_t)len, NULL);
+		}
+		if (what & VB_FAULT_CORRUPT)
+			vb_fault_corrupt(tx->fault, at, len);
+		/* what was held back goes behind a later packet */
+		struct vb_wire_addr held_to;
+		size_t held;
+
+		while (tx->used <= FULL && tx->n < MESSAGES &&
+		       (held = vb_fault_release(tx->fault, tx->stage + tx->used, &held_to, sizeof(held_to))))
+			append(tx, &held_to, (uint32_t)held, NULL);
+		return;
+	}
+	append(tx, to, (uint32_t)len, laid);
+}
+
+/* The first of what waits, where it shares its send with what was laid out before; else one of its own, which goes first. */
+void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
+{
+	unsigned waits = tx->n - tx->sent;
+	bool alone = !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
+
+	if (alone)
+		tx->msg[tx->n - 1].closed = true;
+	vb_tx_add(tx, to, len, len, NULL);
+	if (!alone || tx->n - tx->sent != waits + 1)
+		return;
+	struct message m = tx->msg[tx->n - 1];
+
+	memmove(&tx->msg[tx->sent + 1], &tx->msg[tx->sent], waits * sizeof(m));
+	tx->msg[tx->sent] = m;
+	tx->msg[tx->n - 1].closed = true; /* what comes next does not lie behind it */
+}
+
+uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
+{
+	uint32_t size = (uint32_t)len + VB_ICRC_LEN, n;
+	const struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
+
+	if (!m || m->closed || m->seg != size || tx->fault || !same_addr(&m->to, to))
+		return 0;
+	if (must_go(tx))
+		return 0;
+	n = (DATAGRAM_MAX - m->len) / size;
+	n = n < SEGMENTS - m->n ? n : SEGMENTS - m->n;
+	n = n < (STAGE - tx->used) / size ? n : (uint32_t)(STAGE - tx->used) / size;
+	return n < VB_TX_MORE ? n : VB_TX_MORE;
+}
+
+void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx_laid *laid)
+{
+	struct message *m = &tx->msg[tx->n - 1];
+
+	for (uint32_t i = 0; i < n; i++, m->n++, tx->used += m->seg)
+		seal_laid(tx, m, tx->stage + tx->used, (uint32_t)len, laid + i);
+	m->len += n * m->seg;
+	tx->full += m->n == SEGMENTS || m->len + m->seg > DATAGRAM_MAX;
+}
+
+bool vb_tx_end(struct vb_tx *tx)
+{
+	bool all = !tx->n || flush(tx);
+
+	if (!all)
+		VB_COUNT(tx_waits, 1);
+	vb_unlock(&tx->lock);
+	return all;
+}

@@ -1,0 +1,301 @@
+// sockets.c - the sockets of this process: its lane of UDP port 4791, which the broker gives, and its senders
+// follows: IBA annex A17 (RoCEv2); ARCHITECTURE.md, "The wire"
+// SPDX-License-Identifier: MIT
+#include "path/roce/roce.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/env.h"
+#include "util/log.h"
+
+#define ASK_AGAIN 1000000000ull /* ns: a refusal is worth this long */
+
+enum vb_wire_mode vb_wire_mode(void)
+{
+	static atomic_int known; /* 1 + mode */
+	int mode = atomic_load(&known) - 1;
+
+	if (mode >= 0)
+		return (enum vb_wire_mode)mode;
+	const char *text = vb_env("VERBENA_WIRE");
+
+	mode = VB_WIRE_MODE_AUTO;
+	if (text && !strcmp(text, "always"))
+		mode = VB_WIRE_MODE_ALWAYS;
+	else if (text && !strcmp(text, "never"))
+		mode = VB_WIRE_MODE_NEVER;
+	else if (text && *text && strcmp(text, "auto") != 0)
+		vb_log(VB_LOG_ERROR, "VERBENA_WIRE is auto, always or never, not \"%s\"", text);
+	atomic_store(&known, 1 + mode);
+	return (enum vb_wire_mode)mode;
+}
+
+struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node)
+{
+	struct vb_wire_sockets *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->node = node;
+	s->lane_fd = s->lifeline_fd = -1;
+	return s;
+}
+
+void vb_wire_sockets_free(struct vb_wire_sockets *s)
+{
+	if (!s)
+		return;
+	atomic_store(&s->up, false);
+	for (int i = 0; i < VB_TX_COUNT; i++)
+		vb_tx_free(s->tx[i]);
+	vb_wire_rx_free(s->rx);
+	vb_wire_forward_free(s);
+	if (s->lane_fd >= 0) {
+		/* others hold the lane too: closing alone would leave it in the set */
+		epoll_ctl(s->node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
+		close(s->lane_fd);
+	}
+	if (s->lifeline_fd >= 0)
+		close(s->lifeline_fd);
+	free(s);
+}
+
+void vb_wire_in_child(struct vb_node *node)
+{
+	if (node->io->wire)
+		atomic_store(&node->io->wire->up, false);
+}
+
+void vb_wire_watch(struct vb_node *node, bool watch)
+{
+	struct vb_wire_sockets *s = node->io->wire;
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->wire};
+
+	/* out of the set altogether: one that asks for nothing is still told of each packet by its sender */
+	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
+		epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
+}
+
+/* --- the lane --- */
+
+/* Under progress. */
+static int use_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->wire};
+
+	s->lane_fd = lane_fd;
+	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
+		return errno;
+	return 0;
+}
+
+/* Takes the descriptor over, whatever comes of it. */
+static int open_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
+{
+	bool whole = (s->rx = vb_wire_rx_new(lane_fd, s->relayed)) != NULL;
+
+	for (int i = 0; i < VB_TX_COUNT; i++)
+		whole = (s->tx[i] = vb_tx_new(s)) != NULL && whole;
+	if (!whole) {
+		vb_wire_rx_free(s->rx);
+		s->rx = NULL;
+		for (int i = 0; i < VB_TX_COUNT; i++) {
+			vb_tx_free(s->tx[i]);
+			s->tx[i] = NULL;
+		}
+		close(lane_fd);
+		return ENOMEM;
+	}
+	vb_lock(&node->progress);
+	int err = use_lane(node, s, lane_fd);
+
+	vb_unlock(&node->progress);
+	return err;
+}
+
+/* The channel before has ended, or is about to. */
+static int reopen_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
+{
+	vb_lock(&node->progress);
+	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
+	close(s->lane_fd);
+	vb_wire_rx_replace(s->rx, lane_fd);
+	atomic_store(&s->lost_at, 0);
+	int err = use_lane(node, s, lane_fd);
+
+	vb_wire_join_again(node);
+	vb_unlock(&node->progress);
+	return err;
+}
+
+static void say(const struct vb_wire_grant *g)
+{
+	static atomic_bool said;
+
+	if (atomic_exchange(&said, true))
+		return;
+	if (g->holder_known)
+		vb_log(VB_LOG_WARN, "UDP port 4791 is held by a process of uid %d: other hosts cannot be reached", (int)g->holder_uid);
+	else
+		vb_log(VB_LOG_WARN, "no lane of UDP port 4791 (%s%s): other hosts cannot be reached", strerror(g->err),
+		       g->err == EADDRINUSE ? "; does rxe, or another user's Verbena, hold it?" : "");
+}
+
+static void close_grant(const struct vb_wire_grant *g)
+{
+	if (g->lane_fd >= 0)
+		close(g->lane_fd);
+	if (g->lifeline_fd >= 0)
+		close(g->lifeline_fd);
+}
+
+static int take_grant(struct vb_node *node, struct vb_wire_sockets *s, const struct vb_wire_grant *g)
+{
+	int err;
+
+	if (s->rx) {
+		err = reopen_lane(node, s, g->lane_fd);
+	} else {
+		s->relayed = g->relayed;
+		err = open_lane(node, s, g->lane_fd);
+	}
+	if (s->rx && s->lifeline_fd < 0) /* one that is not watched is polled all the same, and needs it as long */
+		s->lifeline_fd = g->lifeline_fd;
+	else if (g->lifeline_fd >= 0)
+		close(g->lifeline_fd);
+	return err;
+}
+
+void vb_wire_answered(struct vb_node *node, const struct vb_wire_grant *g)
+{
+	struct vb_io *io = node->io;
+	struct vb_wire_sockets *s = io->wire;
+	int err = g->err;
+
+	/* asked twice, over two brokers: of which the second may have said no. A second channel has ended the first */
+	if (s->asked == VB_LANE_HELD_BY_US && (err || !g->relayed)) {
+		close_grant(g);
+		return;
+	}
+	if (!err && s->rx && s->relayed != g->relayed) { /* a broker of another user: what was given once holds */
+		close_grant(g);
+		err = EACCES;
+	} else if (!err) {
+		err = take_grant(node, s, g);
+	}
+	if (err && err != ETIMEDOUT)
+		say(&(struct vb_wire_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
+	pthread_mutex_lock(&io->meet_lock);
+	s->err = err;
+	s->asked = err ? VB_LANE_REFUSED : VB_LANE_HELD_BY_US;
+	s->asked_at = vb_now();
+	atomic_store(&s->up, !err || s->rx);
+	pthread_cond_broadcast(&io->meet_cond);
+	pthread_mutex_unlock(&io->meet_lock);
+	io->way_news = true;
+}
+
+/* The descriptor stays until there is another: its number is nobody else's meanwhile. */
+void vb_wire_lost(struct vb_node *node)
+{
+	struct vb_wire_sockets *s = node->io->wire;
+
+	if (atomic_load(&s->lost_at))
+		return;
+	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
+	atomic_store(&s->lost_at, vb_now());
+	vb_adapter_wake(node);
+}
+
+uint64_t vb_wire_lost_at(const struct vb_node *node)
+{
+	return node->io->wire ? atomic_load(&node->io->wire->lost_at) : 0;
+}
+
+void vb_wire_ask_again(struct vb_node *node)
+{
+	struct vb_wire_sockets *s = node->io->wire;
+	uint64_t at = vb_wire_lost_at(node), now = at ? vb_now() : 0;
+
+	if (!at || now < at)
+		return;
+	pthread_mutex_lock(&node->io->meet_lock);
+	if (s->asked != VB_LANE_ASKED) /* one question at a time: each answer would end the channel of the one before */
+		vb_broker_wire(node->io->broker); /* away: asked again when it is back */
+	s->asked = VB_LANE_ASKED;
+	pthread_mutex_unlock(&node->io->meet_lock);
+	atomic_store(&s->lost_at, now + ASK_AGAIN);
+}
+
+void vb_wire_reattached(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+
+	pthread_mutex_lock(&io->meet_lock);
+	if (io->wire->asked == VB_LANE_ASKED)
+		vb_broker_wire(io->broker);
+	pthread_mutex_unlock(&io->meet_lock);
+	if (!io->wire->relayed)
+		return;
+	vb_lock(&node->progress);
+	vb_wire_join_again(node); /* what the broker before did not read is lost; to be in a group already does no harm */
+	vb_unlock(&node->progress);
+}
+
+static void after(struct timespec *t, unsigned ms)
+{
+	clock_gettime(CLOCK_MONOTONIC, t);
+	t->tv_sec += ms / 1000;
+	t->tv_nsec += ms % 1000 * 1000000l;
+	if (t->tv_nsec >= 1000000000l) {
+		t->tv_sec++;
+		t->tv_nsec -= 1000000000l;
+	}
+}
+
+/* Asks where it must, and waits. Under meet_lock. */
+static int ask(struct vb_node *node, const struct timespec *until, bool wait)
+{
+	struct vb_io *io = node->io;
+	struct vb_wire_sockets *s = io->wire;
+
+	if (s->asked == VB_LANE_UNASKED || (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
+		s->asked = VB_LANE_ASKED;
+		vb_broker_wire(io->broker); /* away: asked again when it is back */
+	}
+	while (s->asked == VB_LANE_ASKED && wait)
+		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, until))
+			break;
+	return s->asked == VB_LANE_HELD_BY_US ? 0 : s->asked == VB_LANE_ASKED ? EAGAIN : s->err;
+}
+
+int vb_wire_up(struct vb_node *node, unsigned wait_ms)
+{
+	const struct timespec pause = {0, ASK_AGAIN / 4};
+	uint64_t end = vb_now() + wait_ms * 1000000ull;
+	struct timespec until;
+	int err;
+
+	if (vb_wire_mode() == VB_WIRE_MODE_NEVER)
+		return ENETUNREACH;
+	if (atomic_load_explicit(&node->io->wire->up, memory_order_acquire))
+		return 0;
+	after(&until, wait_ms);
+	for (;;) {
+		pthread_mutex_lock(&node->io->meet_lock);
+		err = ask(node, &until, wait_ms);
+		pthread_mutex_unlock(&node->io->meet_lock);
+		if (err != ETIMEDOUT || !wait_ms)
+			return err;
+		if (vb_now() >= end)
+			break;
+		nanosleep(&pause, NULL); /* who owns the sockets was too busy to answer the broker */
+	}
+	say(&(struct vb_wire_grant){.err = err});
+	return err;
+}
