@@ -252,10 +252,10 @@ struct vb_qp {
 	uint64_t meet_after;       /* ns: when the broker may be asked again for the peer */
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
-	/* the network instead of a ring: RC, UC all of it; UD what comes from there. Set under progress + sq_lock */
-	struct vb_wire_path *wire;
-	struct vb_iwarp_path *iwarp; /* a TCP connection instead of either */
-	_Atomic uint64_t wire_due; /* ns: when it wants to be visited; 0: never */
+	const struct vb_path_ops *path; /* set under progress + sq_lock, as are the two below */
+	struct vb_wire_path *wire;   /* RoCE: RC, UC all of it; UD what comes from the network */
+	struct vb_iwarp_path *iwarp; /* a TCP connection */
+	_Atomic uint64_t due;      /* ns: when the path wants to be visited; 0: never */
 	unsigned mcasts;           /* groups it is in; under progress */
 	bool wayless;              /* it has none of these yet: path/unresolved.c; under progress */
 	bool wire_always;          /* UD: VERBENA_WIRE=always */

@@ -4,7 +4,7 @@
 #ifndef VB_CORE_NODE_H
 #define VB_CORE_NODE_H
 
-#include "core/core.h"
+#include "core/path.h"
 
 struct vb_keys;
 
@@ -64,27 +64,22 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
 /* The program is going to wait for events: the adapter thread takes over. Any thread, no lock held. */
 void vb_duty_handover(struct vb_node *node);
 
-/* Finds the way at RTR: for RC and UC the process behind attr.dest_qp_num / ah_attr.grh.dgid, or the network where no
+/* The QP begins on the path of the same host. Nobody else has it yet. */
+void vb_path_new(struct vb_qp *qp);
+/* Finds the path at RTR: for RC and UC to the process behind attr.dest_qp_num / ah_attr.grh.dgid, or the network where no
  * process of this host is; UD gets its part of the network. Waits a bounded time. Never fails: a peer that is not there
  * yet is looked for again when something is to be sent. No lock held. */
 void vb_path_connect(struct vb_qp *qp);
-/* The QP went from cur to RTS or SQD (or stayed there), its attributes are in place. Under progress + sq_lock. */
+/* The next four as in struct vb_path_ops, under the same locks. */
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
-/* Is nothing under way that was begun? Under sq_lock. */
 bool vb_path_idle(const struct vb_qp *qp);
+void vb_path_abort(struct vb_qp *qp);
+void vb_path_closed(struct vb_qp *qp);
 /* Forgets peer, link, timers, list membership, ring state. Under progress + sq_lock. */
 void vb_path_reset(struct vb_qp *qp);
 /* The program is about to take the QP to ERR: what the peer has executed by now completes with success first, whether it has
  * said so or not; it may have said by another way that all is done. No lock held. */
 void vb_path_closing(struct vb_qp *qp);
-/* The program itself is taking the QP to ERR: what the peer does not have yet it shall not get. Under progress + sq_lock. */
-void vb_path_abort(struct vb_qp *qp);
-/* The QP has left the states that receive: its last acknowledgements are published, its peer is told to look.
- * Under progress + sq_lock. */
-void vb_path_closed(struct vb_qp *qp);
-/* After the QP's state, or its send queue, changed: hands over what can go. Under sq_lock (only). Returns true if a
- * failed entry waits for vb_path_settle(). */
-bool vb_sq_kick(struct vb_qp *qp);
 /* Retires what has completed, in order, and acts upon failures (QP to ERR or SQE). No lock held. */
 void vb_path_settle(struct vb_qp *qp);
 /* Returns when no copy by any process that uses this key (or: into this QP number) is under way. The key (QP) must be
@@ -100,6 +95,8 @@ void vb_timer_at(struct vb_node *node, uint64_t at);
 int vb_wire_ready(struct vb_node *node);
 /* This process joins or leaves a group. Under progress. 0 or an errno. */
 int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
+/* A packet that another program got for us. Under progress. */
+void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 /* CLOCK_MONOTONIC, ns. */
 uint64_t vb_now(void);
 

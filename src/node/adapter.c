@@ -153,6 +153,19 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a && (a < b || !b) ? a : b;
 }
 
+/* When the earliest of the active QPs wants to be visited again at the latest: ns, 0 for never. Under progress. */
+static uint64_t active_deadline(struct vb_node *node)
+{
+	uint64_t earliest = 0;
+
+	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
+		earliest = sooner(earliest, atomic_load(&qp->due));
+		if (qp->path->deadline)
+			earliest = sooner(earliest, qp->path->deadline(qp));
+	}
+	return earliest;
+}
+
 /* The duty is ours: do what there is, then say that we sleep. Returns for how long. */
 static uint64_t serve(struct vb_node *node)
 {
@@ -179,7 +192,7 @@ static uint64_t serve(struct vb_node *node)
 	waiting = vb_work_waiting(node);
 	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
 	vb_active_collect(node);
-	deadline = sooner(sooner(vb_requester_deadline(node), vb_iwarp_due(node)), vb_wire_forward_due(node));
+	deadline = sooner(sooner(active_deadline(node), vb_iwarp_due(node)), vb_wire_forward_due(node));
 	vb_unlock(&node->progress);
 	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
 	deadline = sooner(deadline, vb_iwarp_tails_at());

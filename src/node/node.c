@@ -335,7 +335,8 @@ __attribute__((destructor)) static void at_end(void)
 		next = qp->active_next;
 		if (!vb_trylock(&qp->sq_lock))
 			continue;
-		vb_wire_last_words(qp);
+		if (qp->path->last_words)
+			qp->path->last_words(qp);
 		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
@@ -363,145 +364,6 @@ void vb_node_put(struct vb_node *node)
 }
 
 /* --- what core/ asks for --- */
-
-/* The process behind the number, if it is one of this host that can be met. false: the network is the way, or there is
- * none (iWARP, which has its own). */
-static bool connect_here(struct vb_qp *qp, bool iwarp)
-{
-	struct vb_peer *p;
-	int err;
-
-	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, iwarp ? 1000 : VB_WAY_WAIT, &err);
-	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, VB_WAY_WAIT))))
-		return false;
-	if (err == EAGAIN)
-		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
-	if (p && !vb_peer_hold(p))
-		p = NULL;
-	/* it maps us while it handles the introduction */
-	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
-		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
-
-		if (i % 128 == 127)
-			vb_peer_remind(p);
-		nanosleep(&ts, NULL);
-	}
-	vb_lock(&qp->node->progress);
-	vb_lock(&qp->sq_lock);
-	qp->peer = p;
-	qp->remote = NULL;
-	vb_unlock(&qp->sq_lock);
-	vb_unlock(&qp->node->progress);
-	if (p)
-		vb_peer_release(p);
-	return true;
-}
-
-/* Of an earlier try: the state changed while it was made. */
-static void forget_wire(struct vb_qp *qp)
-{
-	vb_lock(&qp->node->progress);
-	vb_lock(&qp->sq_lock);
-	vb_active_collect(qp->node);
-	vb_active_remove(qp);
-	vb_wire_path_close(qp);
-	vb_way_drop(qp);
-	vb_unlock(&qp->sq_lock);
-	vb_unlock(&qp->node->progress);
-}
-
-void vb_path_connect(struct vb_qp *qp)
-{
-	bool always = vb_wire_mode() == VB_WIRE_MODE_ALWAYS;
-	int err = 0;
-
-	vb_guard_install();
-	forget_wire(qp);
-	if (vb_ctx(qp->qp.context)->dev->iwarp) {
-		if (!always)
-			connect_here(qp, true);
-	} else if (qp->type == IBV_QPT_UD) {
-		qp->wire_always = always;
-		/* without it, programs of this host can still be met; and the answer may come later */
-		if (vb_wire_up(qp->node, VB_WAY_WAIT) != ENETUNREACH)
-			err = vb_wire_path_open(qp);
-	} else if (always) {
-		err = vb_wire_up(qp->node, VB_WAY_WAIT);
-		if (!err)
-			err = vb_wire_path_open(qp);
-	} else if (!connect_here(qp, false)) {
-		err = vb_wire_path_open(qp);
-	}
-	if (err)
-		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
-	vb_way_check(qp);
-}
-
-void vb_path_closing(struct vb_qp *qp)
-{
-	vb_lock(&qp->node->progress);
-	if (qp->wire || qp->iwarp) /* an acknowledgement may have come and not be looked at yet */
-		vb_progress_locked(qp->node, NULL, 0, true);
-	vb_lock(&qp->sq_lock);
-	vb_requester_closing(qp);
-	vb_unlock(&qp->sq_lock);
-	vb_unlock(&qp->node->progress);
-}
-
-void vb_path_abort(struct vb_qp *qp)
-{
-	vb_iwarp_path_abort(qp);
-}
-
-void vb_path_closed(struct vb_qp *qp)
-{
-	int cancel;
-
-	vb_cancel_defer(&cancel); /* descriptors are closed, and streams reset */
-	vb_wire_path_abort(qp);
-	vb_iwarp_path_end(qp);
-	vb_cancel_restore(cancel);
-	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
-	if (qp->peer && vb_peer_alive(qp->peer))
-		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
-}
-
-void vb_path_reset(struct vb_qp *qp)
-{
-	struct vb_node *node = qp->node;
-
-	for (struct vb_qp **q = &node->acks; *q; q = &(*q)->acks_next) {
-		if (*q == qp) {
-			*q = qp->acks_next;
-			break;
-		}
-	}
-	qp->on_acks = false;
-	vb_wire_last_words(qp);
-	if (!qp->wire) /* what it had taken vanishes with it */
-		vb_path_closed(qp);
-	vb_active_collect(node);
-	vb_active_remove(qp);
-	vb_wire_path_close(qp);
-	vb_way_drop(qp);
-	atomic_store(&qp->deadline, 0);
-	qp->timer_kind = VB_TIMER_NONE;
-	qp->peer = NULL;
-	qp->remote = NULL;
-	qp->sq_emit_off = 0;
-	qp->last_ring_end = 0;
-	qp->rd_outstanding = 0;
-	qp->rd_slot = 0;
-	qp->acked_seen = qp->ssn_una = qp->ssn_emit = 0;
-	qp->ack_in = 0;
-	qp->stall = 0;
-	qp->gone = false;
-	qp->processed = 0;
-	qp->nak_state = false;
-	qp->inread_head = qp->inread_tail = 0;
-	atomic_store(&qp->ack_told, 0);
-	atomic_store(&qp->executed, 0); /* what peers see stays until the next RTR: it was their requests */
-}
 
 static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 {

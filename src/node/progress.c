@@ -211,12 +211,12 @@ static unsigned answer_bells(struct vb_node *node, struct vb_cq *cq, unsigned wa
 
 static unsigned look_after(struct vb_qp *qp, bool wait)
 {
-	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || atomic_load_explicit(&qp->wire_due, memory_order_relaxed)) {
+	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || atomic_load_explicit(&qp->due, memory_order_relaxed)) {
 		qp->active_idle = 0;
-		return vb_requester_visit(qp, wait);
+		return qp->path->visit(qp, wait);
 	}
 	if (++qp->active_idle > ACTIVE_IDLE && vb_trylock(&qp->sq_lock)) {
-		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->wire_due))
+		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) && !atomic_load(&qp->due))
 			vb_active_remove(qp);
 		vb_unlock(&qp->sq_lock);
 	}
@@ -233,7 +233,7 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 		struct vb_qp *qp = node->active_cursor ? node->active_cursor : node->active;
 
 		node->active_cursor = qp->active_next;
-		if (timers || !qp->wire || qp->type == IBV_QPT_UD)
+		if (timers || !qp->path->only_timers)
 			done += look_after(qp, visits != VISITS);
 		if (!node->active_cursor)
 			break; /* once round */

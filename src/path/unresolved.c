@@ -118,7 +118,7 @@ static void look(struct vb_qp *qp, bool ask)
 	vb_way_drop(qp);
 	vb_log(VB_LOG_INFO, "queue pair 0x%x has its way now", qp->qp.qp_num);
 	vb_sq_kick(qp);
-	vb_wire_settle(qp);
+	qp->path->settle(qp);
 }
 
 /* From this place of the table on; returns where to go on. */

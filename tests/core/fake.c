@@ -117,7 +117,7 @@ void vb_path_closed(struct vb_qp *qp)
 	CHECK(!(atomic_load(&qp->shared->gen) & 1));
 }
 
-bool vb_sq_kick(struct vb_qp *qp)
+static bool kick(struct vb_qp *qp)
 {
 	CHECK(atomic_load(&qp->sq_lock.held));
 	fake.kicks++;
@@ -133,6 +133,13 @@ bool vb_sq_kick(struct vb_qp *qp)
 	}
 	qp->sq_emit = qp->sq_una;
 	return false;
+}
+
+void vb_path_new(struct vb_qp *qp)
+{
+	static const struct vb_path_ops ops = {.name = "fake", .kick = kick};
+
+	qp->path = &ops;
 }
 
 void vb_path_settle(struct vb_qp *qp)

@@ -14,6 +14,7 @@
 #include "core/key.h"
 #include "core/gid.h"
 #include "core/verbs.h"
+#include "path/path.h"
 #include "path/roce/roce.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -49,24 +50,6 @@ unsigned vb_progress(struct vb_node *n, struct vb_cq *cq, unsigned want)
 	return 0;
 }
 
-bool vb_iwarp_kick(struct vb_qp *qp)
-{
-	return false;
-}
-
-void vb_iwarp_settle(struct vb_qp *qp)
-{
-}
-
-void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next)
-{
-}
-
-bool vb_iwarp_path_idle(const struct vb_qp *qp)
-{
-	return true;
-}
-
 void vb_duty_handover(struct vb_node *n)
 {
 }
@@ -76,16 +59,41 @@ int vb_wire_up(struct vb_node *n, unsigned wait_ms)
 	return 0;
 }
 
+void vb_path_new(struct vb_qp *qp)
+{
+	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
+}
+
 void vb_path_connect(struct vb_qp *qp)
 {
 	assert(!vb_wire_path_open(qp));
+}
+
+void vb_path_settle(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	qp->path->settle(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
+}
+
+void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	if (qp->path->entered)
+		qp->path->entered(qp, cur, next);
+}
+
+bool vb_path_idle(const struct vb_qp *qp)
+{
+	return qp->path->idle(qp);
 }
 
 void vb_path_closing(struct vb_qp *qp)
 {
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	vb_requester_closing(qp);
+	qp->path->closing(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 }
@@ -96,16 +104,13 @@ void vb_path_abort(struct vb_qp *qp)
 
 void vb_path_closed(struct vb_qp *qp)
 {
-	vb_wire_path_abort(qp);
+	qp->path->closed(qp);
 }
 
 void vb_path_reset(struct vb_qp *qp)
 {
-	vb_wire_last_words(qp);
-	vb_active_collect(&node);
-	vb_active_remove(qp);
-	vb_wire_path_close(qp);
-	qp->sq_emit_off = 0;
+	qp->path->reset(qp);
+	vb_path_new(qp);
 	qp->inbound->active = false;
 }
 
@@ -505,7 +510,7 @@ static void pass_time(struct input *in)
 	vb_active_collect(&node);
 	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
 		next = qp->active_next;
-		vb_requester_visit(qp, true);
+		qp->path->visit(qp, true);
 	}
 	vb_unlock(&node.progress);
 }

@@ -3,7 +3,7 @@
 // follows: ARCHITECTURE.md, "The same host"
 // build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-strict-aliasing -Isrc tests/fuzz/fuzz_ring.c \
 //        src/core/{active,ah,ah_wc,async,buffer,channel,clock,context,cq,cq_ex,cq_poll,event_fd,inbound,key,mcast,mr,opcode,pages,pd,post}.c \
-//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/local/*.c src/frame/*.c src/util/{guard,log}.c -lpthread
+//        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/local/*.c src/path/local/path.c src/frame/*.c src/util/{guard,log}.c -lpthread
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "core/verbs.h"
 #include "engine/local/local.h"
 #include "engine/local/ring.h"
+#include "path/path.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -56,36 +57,42 @@ void vb_duty_handover(struct vb_node *n)
 }
 
 /* There is no network here. */
-bool vb_wire_kick(struct vb_qp *qp)
-{
-	return false;
-}
-
-void vb_wire_settle(struct vb_qp *qp)
-{
-}
-
-bool vb_iwarp_kick(struct vb_qp *qp)
-{
-	return false;
-}
-
-void vb_iwarp_settle(struct vb_qp *qp)
-{
-}
-
-unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
-{
-	return 0;
-}
-
-enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_datagram_result no_network(struct vb_qp *qp, struct vb_swqe *w)
 {
 	return VB_DATAGRAM_LOST;
 }
 
-void vb_wire_datagrams_end(struct vb_qp *qp)
+static void nothing_ends(struct vb_qp *qp)
 {
+}
+
+/* As path/datagram.c, without a network. */
+static const struct vb_path_ops datagrams = {
+        .ring = true,
+        .kick = vb_local_kick_datagrams,
+        .settle = vb_local_settle,
+        .visit = vb_local_visit,
+        .deadline = vb_local_deadline,
+        .idle = vb_local_idle,
+        .closing = vb_local_settle,
+        .closed = vb_local_closed,
+        .reset = vb_local_reset,
+        .datagram = no_network,
+        .datagrams_end = nothing_ends,
+};
+
+void vb_path_new(struct vb_qp *qp)
+{
+	qp->path = qp->type == IBV_QPT_UD ? &datagrams : &vb_local_path_ops;
+}
+
+void vb_path_settle(struct vb_qp *qp)
+{
+	vb_lock(&qp->node->progress);
+	vb_lock(&qp->sq_lock);
+	qp->path->settle(qp);
+	vb_unlock(&qp->sq_lock);
+	vb_unlock(&qp->node->progress);
 }
 
 void vb_wire_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)
@@ -101,7 +108,7 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 
 bool vb_path_idle(const struct vb_qp *qp)
 {
-	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+	return qp->path->idle(qp);
 }
 
 int vb_wire_ready(struct vb_node *n)
@@ -124,7 +131,7 @@ void vb_path_closing(struct vb_qp *qp)
 {
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	vb_requester_closing(qp);
+	qp->path->closing(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 }
@@ -135,29 +142,12 @@ void vb_path_abort(struct vb_qp *qp)
 
 void vb_path_closed(struct vb_qp *qp)
 {
-	atomic_store(&qp->shared->acked, atomic_load(&qp->executed));
+	qp->path->closed(qp);
 }
 
-/* As node/node.c. */
 void vb_path_reset(struct vb_qp *qp)
 {
-	for (struct vb_qp **q = &node.acks; *q; q = &(*q)->acks_next) {
-		if (*q == qp) {
-			*q = qp->acks_next;
-			break;
-		}
-	}
-	qp->on_acks = false;
-	vb_active_collect(&node);
-	vb_active_remove(qp);
-	atomic_store(&qp->deadline, 0);
-	qp->timer_kind = VB_TIMER_NONE;
-	qp->peer = NULL;
-	qp->remote = NULL;
-	qp->sq_emit_off = 0;
-	qp->rd_outstanding = qp->rd_slot = 0;
-	qp->nak_state = false;
-	qp->inread_head = qp->inread_tail = 0;
+	qp->path->reset(qp);
 	qp->inbound->active = false;
 }
 
@@ -503,9 +493,10 @@ static void visit(struct world *w)
 	vb_active_collect(&node);
 	for (struct vb_qp *qp = node.active, *next; qp; qp = next) {
 		next = qp->active_next;
-		vb_requester_visit(qp, false);
+		qp->path->visit(qp, false);
 	}
-	vb_requester_deadline(&node);
+	for (struct vb_qp *qp = node.active; qp; qp = qp->active_next)
+		qp->path->deadline(qp);
 	vb_rx_flush(&node);
 	vb_unlock(&node.progress);
 	poll_all(w);

@@ -75,7 +75,7 @@ static void lose_socket(struct vb_broker_client *c)
 	c->state = AWAY;
 	unwatch_and_close(c, &c->sock);
 	c->want_out = false;
-	c->wire_due = false;
+	c->due = false;
 	vb_outgoing_drop(c); /* their callers repeat them when we are attached again */
 	pthread_mutex_unlock(&c->lock);
 }

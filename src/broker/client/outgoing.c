@@ -82,9 +82,9 @@ void vb_outgoing_flush(struct vb_broker_client *c)
 		err = send_gids(c);
 		c->gids_due = err == EAGAIN;
 	}
-	if (!err && c->wire_due) {
+	if (!err && c->due) {
 		err = send_wire(c);
-		c->wire_due = err == EAGAIN;
+		c->due = err == EAGAIN;
 	}
 	while (!err && (p = c->pending)) {
 		err = vb_outgoing_send(c->sock, p->bytes, p->len);
@@ -137,7 +137,7 @@ static int post(struct vb_broker_client *c, const void *msg, size_t len)
 	pthread_mutex_lock(&c->lock);
 	if (c->state != ATTACHED)
 		err = ENOTCONN;
-	else if (c->gids_due || c->wire_due || c->pending)
+	else if (c->gids_due || c->due || c->pending)
 		err = queue(c, msg, len);
 	else
 		err = vb_outgoing_send(c->sock, msg, len);
@@ -175,7 +175,7 @@ int vb_broker_wire(struct vb_broker_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	if (c->state == ATTACHED) {
-		c->wire_due = true;
+		c->due = true;
 		vb_outgoing_flush(c);
 		err = 0;
 	}

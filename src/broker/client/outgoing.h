@@ -33,7 +33,7 @@ struct vb_broker_client {
 	uint32_t ngids;
 	uint8_t gids[VB_MAX_GIDS][16];
 	bool gids_due;        /* the broker has not been told */
-	bool wire_due;        /* … nor asked */
+	bool due;        /* … nor asked */
 	bool want_out;        /* epoll watches for room in the socket */
 	struct vb_outgoing *pending, **pending_tail;
 

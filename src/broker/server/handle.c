@@ -334,7 +334,7 @@ static bool wire(struct vb_broker *b, struct vb_session *s, size_t len)
 	if (s->foreign && s->wire_at && now - s->wire_at < VB_WIRE_EACH_MS)
 		return refuse(b, s, EAGAIN, "the lane was asked for a moment ago");
 	s->wire_at = now;
-	s->wire_due = true;
+	s->due = true;
 	return true;
 }
 

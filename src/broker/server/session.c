@@ -356,7 +356,7 @@ static int send_wire(struct vb_broker *b, struct vb_session *s)
 		vb_gsi_on_port(b);
 	}
 	if (!sent)
-		s->wire_due = false;
+		s->due = false;
 	return sent;
 }
 
@@ -410,7 +410,7 @@ static int send_status(struct vb_broker *b, struct vb_session *s)
 
 static bool has_output(const struct vb_session *s)
 {
-	return s->attached_due || s->wire_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce) ||
+	return s->attached_due || s->due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce) ||
 	       vb_gsi_waiting(s);
 }
 
@@ -418,7 +418,7 @@ static int send_next(struct vb_broker *b, struct vb_session *s)
 {
 	if (s->attached_due)
 		return send_attached(b, s);
-	if (s->wire_due)
+	if (s->due)
 		return send_wire(b, s);
 	if (s->nanswers)
 		return send_answer(b, s);
@@ -431,7 +431,7 @@ static int send_next(struct vb_broker *b, struct vb_session *s)
 static void break_off(struct vb_session *s)
 {
 	shutdown(s->sock, SHUT_RDWR); /* its own event closes it: others may be walking over it now */
-	s->attached_due = s->wire_due = false;
+	s->attached_due = s->due = false;
 	s->nanswers = s->status_next = 0;
 	memset(&s->introduce, 0, sizeof(s->introduce));
 }

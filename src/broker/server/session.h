@@ -38,7 +38,7 @@ struct vb_session {
 	int64_t deadline; /* of one that has not attached; 0: none */
 	uint32_t interest; /* what epoll watches the socket for */
 	bool stalled;     /* the kernel has too many descriptors in flight: again after a while */
-	bool attached_due, wire_due;
+	bool attached_due, due;
 	uint32_t groups_changed; /* … how often it has joined or left a multicast group */
 	int64_t wire_at; /* another user's program: when its lane was asked for last; not so soon again */
 	bool detached;    /* it said good-bye */

@@ -87,13 +87,13 @@ static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_data
 /* To another host, or to a group. */
 static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
 {
-	return settle_far(qp, w, vb_wire_datagram(qp, w));
+	return settle_far(qp, w, qp->path->datagram(qp, w));
 }
 
 /* To nobody of this host. Where the network is no way either, who comes to this host is found at once. */
 static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 {
-	enum vb_datagram_result result = vb_wire_datagram(qp, w);
+	enum vb_datagram_result result = qp->path->datagram(qp, w);
 
 	if (result != VB_DATAGRAM_LOST)
 		set_far(w->ah, VB_QP_LANE(w->ud_qpn));
@@ -193,7 +193,7 @@ static void add(struct waiting *waiting, const struct vb_swqe *w)
  * the network, where it came to the right program even on this host. */
 static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 {
-	if (!w->held || !qp->wire || vb_wire_datagram(qp, w) != VB_DATAGRAM_SENT)
+	if (!w->held || qp->path->datagram(qp, w) != VB_DATAGRAM_SENT)
 		VB_COUNT(drop_ud_path, 1);
 	return vb_emit_done(w);
 }

@@ -11,6 +11,8 @@
 #include "engine/local/ring.h"
 #include "util/guard.h"
 
+#define STALL_LOOK 200000ull     /* ns: how soon a QP whose records look dropped is looked at again */
+#define UNLINKED_LOOK 2000000ull /* ns: and one whose peer is not ready yet */
 #define GIVE_UP_MAX 1000000000ull /* ns: a program that has ended is given up after this, or after the QP's own retries */
 
 /* --- completion --- */
@@ -108,40 +110,43 @@ static bool emit_all(struct vb_qp *qp)
 	return false;
 }
 
-bool vb_sq_kick(struct vb_qp *qp)
+/* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
+static void expect_answers(struct vb_qp *qp)
 {
-	bool failed = false;
-
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
-		return false;
-	if (qp->wire && qp->type != IBV_QPT_UD)
-		return vb_wire_kick(qp);
-	if (qp->iwarp)
-		return vb_iwarp_kick(qp);
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
-	/* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
 	if (qp->sq_una != qp->sq_head && !atomic_load_explicit(&qp->on_active, memory_order_relaxed))
 		vb_active_add(qp);
-	if (qp->sq_emit != qp->sq_head) {
-		if (qp->type == IBV_QPT_UD) {
-			failed = vb_emit_datagrams(qp) || retire(qp);
-			if (qp->tx_open)
-				vb_wire_datagrams_end(qp);
-		} else if (path_open(qp)) {
-			struct vb_peer *peer = qp->peer;
-			uint64_t before = qp->last_ring_end;
+}
 
-			failed = emit_all(qp);
-			if (!failed && qp->sq_emit != qp->sq_head && vb_want_space(peer))
-				failed = emit_all(qp);
-			if (qp->last_ring_end != before || qp->sq_emit_off) {
-				vb_peer_notify(peer);
-				if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
-					vb_lock(&peer->tx_lock);
-					vb_ring_prepare(peer);
-					vb_unlock(&peer->tx_lock);
-				}
-			}
+bool vb_local_kick_datagrams(struct vb_qp *qp)
+{
+	expect_answers(qp);
+	if (qp->sq_emit == qp->sq_head)
+		return false;
+	bool failed = vb_emit_datagrams(qp) || retire(qp);
+
+	if (qp->tx_open)
+		qp->path->datagrams_end(qp);
+	return failed;
+}
+
+bool vb_local_kick(struct vb_qp *qp)
+{
+	expect_answers(qp);
+	if (qp->sq_emit == qp->sq_head || !path_open(qp))
+		return false;
+	struct vb_peer *peer = qp->peer;
+	uint64_t before = qp->last_ring_end;
+	bool failed = emit_all(qp);
+
+	if (!failed && qp->sq_emit != qp->sq_head && vb_want_space(peer))
+		failed = emit_all(qp);
+	if (qp->last_ring_end != before || qp->sq_emit_off) {
+		vb_peer_notify(peer);
+		if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
+			vb_lock(&peer->tx_lock);
+			vb_ring_prepare(peer);
+			vb_unlock(&peer->tx_lock);
 		}
 	}
 	return failed;
@@ -167,29 +172,10 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
 
-static void settle_locked(struct vb_qp *qp)
+void vb_local_settle(struct vb_qp *qp)
 {
-	if (qp->wire && qp->type != IBV_QPT_UD) {
-		vb_wire_settle(qp);
-		return;
-	}
-	if (qp->iwarp) {
-		vb_iwarp_settle(qp);
-		return;
-	}
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
-		return;
-	if (retire(qp))
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire(qp))
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
-}
-
-void vb_path_settle(struct vb_qp *qp)
-{
-	vb_lock(&qp->node->progress);
-	vb_lock(&qp->sq_lock);
-	settle_locked(qp);
-	vb_unlock(&qp->sq_lock);
-	vb_unlock(&qp->node->progress);
 }
 
 /* --- what comes back --- */
@@ -352,12 +338,12 @@ static void take_acks(struct vb_qp *qp, bool gone)
 	}
 }
 
-void vb_requester_closing(struct vb_qp *qp)
+void vb_local_closing(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_RC && !qp->wire && !qp->iwarp && qp->peer && qp->remote &&
+	if (qp->type == IBV_QPT_RC && qp->peer && qp->remote &&
 	    atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen <= 1)
 		take_acks(qp, true);
-	settle_locked(qp);
+	vb_local_settle(qp);
 }
 
 /* Consumed but neither executed nor refused: dropped, because the QP there was not ready. */
@@ -445,16 +431,12 @@ static void visit_locked(struct vb_qp *qp)
 	if (qp->deadline && now && now >= qp->deadline)
 		timer_expired(qp);
 	if (vb_sq_kick(qp) || retire(qp))
-		settle_locked(qp);
+		vb_local_settle(qp);
 	vb_qp_check_drained(qp);
 }
 
-unsigned vb_requester_visit(struct vb_qp *qp, bool wait)
+unsigned vb_local_visit(struct vb_qp *qp, bool wait)
 {
-	if (qp->wire && qp->type != IBV_QPT_UD)
-		return vb_wire_visit(qp, wait);
-	if (qp->iwarp) /* looked after with its socket */
-		return 0;
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		return 0;
 	if (wait)
@@ -469,38 +451,76 @@ unsigned vb_requester_visit(struct vb_qp *qp, bool wait)
 	return work;
 }
 
-uint64_t vb_requester_deadline(struct vb_node *node)
+uint64_t vb_local_deadline(struct vb_qp *qp)
 {
-	uint64_t earliest = 0, soon = 0;
+	uint64_t at = 0;
 
-	for (struct vb_qp *qp = node->active; qp; qp = qp->active_next) {
-		uint64_t d = atomic_load(&qp->wire_due);
+	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+		return 0;
+	vb_lock(&qp->sq_lock);
+	if (qp->deadline || qp->stall) /* stalled: looks dropped, so look again */
+		at = qp->deadline ? qp->deadline : vb_now() + STALL_LOOK;
+	if (at && !qp->remote) { /* the other end may become ready without a word */
+		uint64_t soon = vb_now() + UNLINKED_LOOK;
 
-		if (d && (!earliest || d < earliest))
-			earliest = d;
-		d = 0;
-		if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || (qp->wire && qp->type != IBV_QPT_UD) || qp->iwarp)
-			continue;
-		vb_lock(&qp->sq_lock);
-		if (qp->deadline || qp->stall) /* stalled: looks dropped, so look again */
-			d = qp->deadline ? qp->deadline : vb_now() + 200000;
-		if (d && !qp->remote) {
-			/* the other end may become ready without a word: look before the time is up */
-			if (!soon)
-				soon = vb_now() + 2000000;
-			if (d > soon)
-				d = soon;
-		}
-		vb_unlock(&qp->sq_lock);
-		if (!d)
-			continue;
-		if (!earliest || d < earliest)
-			earliest = d;
+		at = at < soon ? at : soon;
 	}
-	return earliest;
+	vb_unlock(&qp->sq_lock);
+	return at;
 }
 
-bool vb_requester_ack(struct vb_qp *qp, uint32_t ack)
+bool vb_local_idle(const struct vb_qp *qp)
+{
+	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+}
+
+/* --- the end --- */
+
+void vb_local_closed(struct vb_qp *qp)
+{
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
+	if (qp->peer && vb_peer_alive(qp->peer))
+		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
+}
+
+static void leave_acks(struct vb_qp *qp)
+{
+	struct vb_qp **q = &qp->node->acks;
+
+	while (*q && *q != qp)
+		q = &(*q)->acks_next;
+	if (*q)
+		*q = qp->acks_next;
+	qp->on_acks = false;
+}
+
+void vb_local_reset(struct vb_qp *qp)
+{
+	leave_acks(qp);
+	vb_active_collect(qp->node);
+	vb_active_remove(qp);
+	atomic_store(&qp->deadline, 0);
+	qp->timer_kind = VB_TIMER_NONE;
+	qp->peer = NULL;
+	qp->remote = NULL;
+	qp->sq_emit_off = 0;
+	qp->last_ring_end = 0;
+	qp->rd_outstanding = 0;
+	qp->rd_slot = 0;
+	qp->acked_seen = qp->ssn_una = qp->ssn_emit = 0;
+	qp->ack_in = 0;
+	qp->stall = 0;
+	qp->gone = false;
+	qp->processed = 0;
+	qp->nak_state = false;
+	qp->inread_head = qp->inread_tail = 0;
+	atomic_store(&qp->ack_told, 0);
+	atomic_store(&qp->executed, 0); /* what peers see stays until the next RTR: it was their requests */
+}
+
+/* --- answers --- */
+
+bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
 {
 	if ((int32_t)(ack - qp->ack_in) <= 0)
 		return false;
@@ -508,7 +528,7 @@ bool vb_requester_ack(struct vb_qp *qp, uint32_t ack)
 	return true;
 }
 
-void vb_requester_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload)
+void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload)
 {
 	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & 0xffffff)];
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -534,7 +554,7 @@ void vb_requester_data(struct vb_peer *peer, const struct vb_rec *rec, const str
 		w->slot = 1; /* it took a PSN */
 		qp->rd_outstanding--;
 		/* all requests before a read have been executed before it answers; the read itself is acknowledged too */
-		vb_requester_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
+		vb_local_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
 	}
 out:
 	vb_unlock(&qp->sq_lock);

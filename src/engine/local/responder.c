@@ -405,8 +405,8 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	/* what we had sent completes before what the peer sent in answer to it */
-	if (vb_requester_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
-		vb_requester_visit(qp, true);
+	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
+		qp->path->visit(qp, true);
 	if (!receiving(qp)) /* that ended in an error */
 		return;
 	if (psn != qp->epsn) {
@@ -469,7 +469,7 @@ static void input(struct req *q)
 		dropped(q);
 		return;
 	}
-	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || (qp->wire && qp->type != IBV_QPT_UD) || qp->iwarp) {
+	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring) {
 		VB_COUNT(drop_state, 1);
 		dropped(q);
 		return;
@@ -597,7 +597,7 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		}
 		__builtin_prefetch(at + size);
 		if (q.type == VB_REC_READ_DATA)
-			vb_requester_data(peer, &q.rec, &q.ext, q.payload);
+			vb_local_data(peer, &q.rec, &q.ext, q.payload);
 		else if (q.type == VB_REC_PACKET)
 			vb_wire_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)

@@ -18,7 +18,9 @@
 #include "core/qp.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "engine/local/local.h"
 #include "path/iwarp/path.h"
+#include "path/path.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -219,7 +221,7 @@ static void log_end(const struct vb_iwarp_path *w)
 		       vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
 }
 
-void vb_iwarp_settle(struct vb_qp *qp)
+static void settle(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
@@ -274,7 +276,7 @@ static bool end_hold(struct vb_iwarp_path *w, bool company)
 	return true;
 }
 
-bool vb_iwarp_kick(struct vb_qp *qp)
+static bool kick(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
@@ -329,7 +331,7 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 		emit(w);
 	judge(w, done);
 	if (ended(w)) { /* and then it may be no more */
-		vb_iwarp_settle(qp);
+		settle(qp);
 		done = 1;
 	}
 	vb_qp_check_drained(qp);
@@ -407,14 +409,14 @@ static void configure(struct vb_qp *qp)
 	vb_iw_reconfigure(&qp->iwarp->q, &c);
 }
 
-void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next)
+static void entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	vb_iwarp_release(qp->iwarp);
 	configure(qp);
 	vb_iw_pause(&qp->iwarp->q, next == IBV_QPS_SQD);
 }
 
-bool vb_iwarp_path_idle(const struct vb_qp *qp)
+static bool idle(const struct vb_qp *qp)
 {
 	return vb_iw_idle(&qp->iwarp->q);
 }
@@ -477,6 +479,7 @@ static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
 	vb_iwarp_host_join(w);
 	vb_lock(&qp->sq_lock);
 	qp->iwarp = w;
+	qp->path = &vb_iwarp_path_ops;
 	qp->attr.max_rd_atomic = (uint8_t)(s->ord < 255 ? s->ord : 255);
 	qp->attr.max_dest_rd_atomic = (uint8_t)(s->ird < 255 ? s->ird : 255);
 	start_engine(w, s);
@@ -487,7 +490,7 @@ static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
 	if (!w->failed)
 		emit(w);
 	if (ended(w))
-		vb_iwarp_settle(qp);
+		settle(qp);
 	vb_unlock(&qp->sq_lock);
 }
 
@@ -557,11 +560,11 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
  * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants what has
  * completed to arrive disconnects.
  */
-void vb_iwarp_path_abort(struct vb_qp *qp)
+static void abort_stream(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
-	if (w && !w->lost && !vb_iw_over(&w->q))
+	if (!w->lost && !vb_iw_over(&w->q))
 		w->aborted = true;
 }
 
@@ -571,14 +574,13 @@ static void reset_stream(struct vb_iwarp_path *w)
 	connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
-void vb_iwarp_path_end(struct vb_qp *qp)
+/* The queue pair leaves its connection, which ends. What the engine had taken completes. */
+static void closed(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 	uint8_t *rest;
 	size_t len;
 
-	if (!w)
-		return;
 	vb_known_forget(&w->known);
 	vb_iwarp_release(w);
 	if (w->aborted)
@@ -594,9 +596,36 @@ void vb_iwarp_path_end(struct vb_qp *qp)
 	VB_IW_COUNTERS(X)
 #undef X
 	qp->iwarp = NULL;
+	qp->path = &vb_local_path_ops;
 	vb_iwarp_tail_end(w->tail, w->status, rest, len);
 	path_free(w);
+	vb_local_closed(qp);
 }
+
+static void reset(struct vb_qp *qp)
+{
+	closed(qp);
+	vb_local_reset(qp);
+}
+
+static unsigned visit(struct vb_qp *qp, bool wait)
+{
+	return 0; /* looked after with its socket */
+}
+
+const struct vb_path_ops vb_iwarp_path_ops = {
+        .name = "iWARP",
+        .socket = true,
+        .kick = kick,
+        .settle = settle,
+        .visit = visit,
+        .entered = entered,
+        .idle = idle,
+        .closing = settle,
+        .abort = abort_stream,
+        .closed = closed,
+        .reset = reset,
+};
 
 /* What waits goes out by the socket's turn. */
 void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn)
@@ -622,7 +651,7 @@ void vb_iwarp_disconnect(struct vb_qp *qp)
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
 	if (qp->iwarp) {
-		vb_iwarp_settle(qp);
+		settle(qp);
 		vb_qp_error(qp);
 	}
 	vb_unlock(&qp->sq_lock);

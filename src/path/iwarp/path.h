@@ -26,7 +26,7 @@ struct vb_iwarp_path {
 	bool aborted;   /* by the program: it ends with a reset */
 	uint32_t turn;
 	struct vb_known known;
-	/* A completion that waits for company; see vb_iwarp_kick. */
+	/* A completion that waits for company; see may_hold. */
 	bool may_hold, held;
 	bool missed;   /* it waited in vain, and nothing was posted or came since */
 	uint64_t hold; /* ns: how long one waits */
@@ -63,7 +63,7 @@ struct vb_iwarp_host {
 /* Counts of the streams that have ended. */
 extern struct vb_iw_stats vb_iw_totals;
 
-/* --- iwarp_host.c --- */
+/* --- host.c --- */
 
 #define VB_IWARP_FEW 8u /* streams up to this are looked at one by one: a system call each */
 
@@ -79,20 +79,15 @@ void vb_iwarp_host_join(struct vb_iwarp_path *w);
 /* Under progress + sq_lock. */
 void vb_iwarp_host_leave(struct vb_iwarp_path *w);
 
-/* --- iwarp.c --- */
+/* --- path.c --- */
 
-/* Takes what has come, sends what could not go. Under progress. Returns work done. wait: as with vb_requester_visit. */
+/* Takes what has come, sends what could not go. Under progress. Returns work done. wait: as with vb_local_visit. */
 unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
 /* The program ends without a word: what it has said shall arrive. First the one, then vb_iwarp_tails_wait, then the other.
  * Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_last_ends(struct vb_node *node);
-/* The state or the attributes have changed. Under progress + sq_lock. */
-void vb_iwarp_path_entered(struct vb_qp *qp, enum ibv_qp_state next);
-/* Under sq_lock. */
-bool vb_iwarp_path_idle(const struct vb_qp *qp);
-
-/* --- iwarp_rest.c --- */
+/* --- starve.c --- */
 
 /* Follows what the engine says of starvation, after input. Under progress + sq_lock. */
 void vb_iwarp_starve(struct vb_iwarp_path *w);
@@ -108,18 +103,18 @@ void vb_iwarp_heat(struct vb_iwarp_path *w);
 /* Now and then: memory of idle streams goes back. No lock held. */
 void vb_iwarp_trim(struct vb_node *node);
 
-/* --- iwarp_ops.c --- */
+/* --- ops.c --- */
 
 extern const struct vb_iw_ops vb_iwarp_ops;
 /* The completion that waits does not any longer. Under sq_lock. */
 void vb_iwarp_release(struct vb_iwarp_path *w);
 void vb_iwarp_release_all(struct vb_node *node); /* under progress */
 
-/* --- iwarp_socket.c --- */
+/* --- socket.c --- */
 
 void vb_iwarp_prepare_socket(int fd, const char *congestion);
 
-/* --- iwarp_tail.c: the end of a stream. All is allocated with its beginning --- */
+/* --- tail.c: the end of a stream. All is allocated with its beginning --- */
 
 /* Takes the descriptor, unless there is no memory: NULL. */
 struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iwarp_stream *s);

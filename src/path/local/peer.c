@@ -417,7 +417,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
 		if (qp->peer == p)
-			vb_requester_visit(qp, true);
+			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);
 	reap(node);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "path/roce/roce.h"
+
 #include "core/cq.h"
 #include "core/device.h"
 #include "core/mcast.h"
@@ -15,9 +17,9 @@
 #include "core/pd.h"
 #include "core/rq.h"
 #include "core/sq.h"
+#include "engine/local/local.h"
 #include "frame/segment.h"
-#include "path/iwarp/path.h"
-#include "path/roce/roce.h"
+#include "path/path.h"
 #include "util/guard.h"
 #include "util/log.h"
 
@@ -314,6 +316,8 @@ int vb_wire_path_open_locked(struct vb_qp *qp)
 	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
 		vb_wire_keep_ahead(&w->q, &w->ahead);
 	qp->wire = w;
+	if (qp->type != IBV_QPT_UD)
+		qp->path = &vb_roce_path_ops;
 	configure(qp);
 	atomic_fetch_add(&s->users, 1);
 	return 0;
@@ -341,7 +345,7 @@ void vb_wire_path_close(struct vb_qp *qp)
 #undef X
 	atomic_fetch_sub(&qp->node->io->wire->users, 1);
 	qp->wire = NULL;
-	atomic_store(&qp->wire_due, 0);
+	atomic_store(&qp->due, 0);
 	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num, w->q.rq.window.packets,
 	       w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
 	if (w->ahead.slots)
@@ -349,12 +353,22 @@ void vb_wire_path_close(struct vb_qp *qp)
 	free(w);
 }
 
-void vb_wire_path_abort(struct vb_qp *qp)
+void vb_wire_path_closed(struct vb_qp *qp)
 {
-	if (!qp->wire || qp->wire->q.dead)
-		return;
+	if (qp->wire && !qp->wire->q.dead) {
+		vb_wire_last_words(qp);
+		vb_wire_abort(&qp->wire->q);
+	}
+	vb_local_closed(qp);
+}
+
+void vb_wire_path_reset(struct vb_qp *qp)
+{
 	vb_wire_last_words(qp);
-	vb_wire_abort(&qp->wire->q);
+	if (!qp->wire) /* what it had taken vanishes with it */
+		vb_local_closed(qp);
+	vb_local_reset(qp);
+	vb_wire_path_close(qp);
 }
 
 /* The requester anew, after SQE; what the responder knows stays. */
@@ -371,12 +385,10 @@ static void revive(struct vb_qp *qp)
 	w->failed = 0;
 }
 
-void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+void vb_wire_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	struct vb_wire_path *w = qp->wire;
 
-	if (qp->iwarp)
-		vb_iwarp_path_entered(qp, next);
 	if (!w)
 		return;
 	if (cur == IBV_QPS_SQE && qp->type == IBV_QPT_UC)
@@ -391,20 +403,16 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 		find_way(qp, &w->to);
 }
 
-bool vb_path_idle(const struct vb_qp *qp)
+static bool idle(const struct vb_qp *qp)
 {
-	if (qp->wire && qp->type != IBV_QPT_UD)
-		return vb_wire_idle(&qp->wire->q);
-	if (qp->iwarp)
-		return vb_iwarp_path_idle(qp);
-	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+	return vb_wire_idle(&qp->wire->q);
 }
 
 /* --- at work --- */
 
 static void set_due(struct vb_qp *qp, uint64_t at)
 {
-	atomic_store(&qp->wire_due, at);
+	atomic_store(&qp->due, at);
 	if (!at)
 		return;
 	if (!atomic_load_explicit(&qp->on_active, memory_order_relaxed))
@@ -498,7 +506,7 @@ void vb_wire_last_words(struct vb_qp *qp)
 }
 
 /* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
-void vb_wire_settle(struct vb_qp *qp)
+static void settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
 	unsigned event = qp->wire ? qp->wire->failed : 0;
@@ -537,9 +545,9 @@ static bool answers_by_send(struct vb_qp *qp)
 	return qp->type == IBV_QPT_RC && (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
 }
 
-bool vb_wire_kick(struct vb_qp *qp)
+static bool kick(struct vb_qp *qp)
 {
-	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed);
+	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->due, memory_order_relaxed);
 
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 	if (answers_by_send(qp))
@@ -553,9 +561,9 @@ bool vb_wire_kick(struct vb_qp *qp)
 	return qp->wire->failed;
 }
 
-unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
+static unsigned visit(struct vb_qp *qp, bool wait)
 {
-	uint64_t due = atomic_load_explicit(&qp->wire_due, memory_order_relaxed), now;
+	uint64_t due = atomic_load_explicit(&qp->due, memory_order_relaxed), now;
 
 	if (!due || (now = vb_now()) < due)
 		return 0;
@@ -566,7 +574,7 @@ unsigned vb_wire_visit(struct vb_qp *qp, bool wait)
 	if (qp->wire) {
 		vb_wire_timeout(&qp->wire->q, now);
 		emit(qp, now);
-		vb_wire_settle(qp);
+		settle(qp);
 		vb_qp_check_drained(qp);
 	}
 	vb_unlock(&qp->sq_lock);
@@ -598,7 +606,7 @@ void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 		vb_first_contact(qp);
 	vb_wire_input(&qp->wire->q, p, payload, from, now);
 	if (__builtin_expect(qp->wire->failed, 0))
-		vb_wire_settle(qp);
+		settle(qp);
 }
 
 void vb_wire_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
@@ -606,7 +614,7 @@ void vb_wire_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
 	if (!qp->wire || atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR)
 		return;
 	vb_wire_input_unknown(&qp->wire->q, bth);
-	vb_wire_settle(qp);
+	settle(qp);
 }
 
 void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
@@ -622,10 +630,25 @@ void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 		set_due(qp, vb_wire_deadline(&w->q));
 	else
 		emit(qp, now);
-	vb_wire_settle(qp);
+	settle(qp);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);
 }
+
+const struct vb_path_ops vb_roce_path_ops = {
+        .name = "RoCE",
+        .socket = true,
+        .only_timers = true,
+        .kick = kick,
+        .settle = settle,
+        .visit = visit,
+        .entered = vb_wire_path_entered,
+        .idle = idle,
+        .closing = settle,
+        .closed = vb_wire_path_closed,
+        .last_words = vb_wire_last_words,
+        .reset = vb_wire_path_reset,
+};
 
 /* --- datagrams --- */
 

@@ -24,7 +24,7 @@ struct vb_wire_addr {
 	uint16_t zero;
 };
 
-/* --- the sockets of this process: wire.c --- */
+/* --- the sockets of this process: sockets.c --- */
 
 #define VB_TX_COUNT 16
 
@@ -38,7 +38,7 @@ struct vb_wire_sockets {
 	struct vb_wire_rx *rx;
 	struct vb_tx *tx[VB_TX_COUNT];
 
-	/* packets for programs that we have still to meet: wire_forward.c, under progress */
+	/* packets for programs that we have still to meet: forward.c, under progress */
 	struct vb_wire_held *held;
 	unsigned held_count;
 	uint64_t held_at; /* when they are looked at again, 0: there are none */
@@ -53,7 +53,7 @@ struct vb_wire_sockets {
 struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node);
 void vb_wire_sockets_free(struct vb_wire_sockets *s);
 /* How long a queue pair waits to be told its way, ms: on a machine that is very busy, too, the broker and the owner of the sockets
- * get to answer within this. Later it is looked for beside its work (way.c). */
+ * get to answer within this. Later it is looked for beside its work (unresolved.c). */
 #define VB_WAY_WAIT 10000
 /* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
 int vb_wire_up(struct vb_node *node, unsigned wait_ms);
@@ -70,7 +70,7 @@ void vb_wire_watch(struct vb_node *node, bool watch);
 /* In a child of fork(): nothing is sent or received any more. */
 void vb_wire_in_child(struct vb_node *node);
 
-/* --- receiving: wire_rx.c --- */
+/* --- receiving: receive.c --- */
 
 struct vb_wire_rx *vb_wire_rx_new(int fd, bool relayed);
 /* Another descriptor in place of the one it had. Under progress. */
@@ -93,7 +93,7 @@ void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_
 /* After the last of a batch: the queue pairs that got something answer. Under progress. */
 void vb_wire_settle_batch(struct vb_node *node);
 
-/* --- sending: wire_tx.c --- */
+/* --- sending: send.c --- */
 
 /*
  * Payload that was added up (vb_guard.h): for here, so much. from: it was not copied, and goes out from there; the memory has
@@ -134,7 +134,7 @@ void vb_tx_add_more(struct vb_tx *tx, uint32_t n, size_t len, const struct vb_tx
 /* Hands over what was added, and unlocks. false: some of it has to wait. */
 bool vb_tx_end(struct vb_tx *tx);
 
-/* --- what is for others: wire_forward.c, wire_more.c. Under progress --- */
+/* --- what is for others: forward.c, multicast.c. Under progress --- */
 
 /* A packet for another lane of this host: by ring to the program that has it. Where that has to be met first it waits. */
 void vb_wire_forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len);
@@ -150,7 +150,7 @@ void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, co
 
 #define VB_TX_AGAIN 50000u /* ns: how soon to try again what the network did not take */
 
-/* --- queue pairs: wire_path.c --- */
+/* --- queue pairs: path.c --- */
 
 struct vb_wire_path {
 	struct vb_wire_qp q;
@@ -183,6 +183,14 @@ extern struct vb_wire_stats vb_wire_totals;
 int vb_wire_path_open(struct vb_qp *qp);
 /* The same under progress + sq_lock. */
 int vb_wire_path_open_locked(struct vb_qp *qp);
+/* Takes the engine from it. Under progress + sq_lock. */
+void vb_wire_path_close(struct vb_qp *qp);
+/* As in struct vb_path_ops; for UD, too. */
+void vb_wire_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
+void vb_wire_path_closed(struct vb_qp *qp);
+void vb_wire_path_reset(struct vb_qp *qp);
+enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w);
+void vb_wire_datagrams_end(struct vb_qp *qp);
 /* Acknowledgements wait for company no longer: nobody may be left to send them later. Under progress + sq_lock. */
 void vb_wire_last_words(struct vb_qp *qp);
 /* The QP with this number whose packets come from the wire, or NULL. Under progress. */

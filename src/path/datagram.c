@@ -1,0 +1,23 @@
+// datagram.c - the path of UD: shared memory where the receiver is a program of this host, RoCE for all others
+// follows: IBA volume 1, 9.8.3
+// SPDX-License-Identifier: MIT
+#include "engine/local/local.h"
+#include "path/path.h"
+#include "path/roce/roce.h"
+
+const struct vb_path_ops vb_datagram_path_ops = {
+        .name = "datagrams",
+        .ring = true,
+        .socket = true,
+        .kick = vb_local_kick_datagrams,
+        .settle = vb_local_settle,
+        .visit = vb_local_visit,
+        .deadline = vb_local_deadline,
+        .entered = vb_wire_path_entered,
+        .idle = vb_local_idle,
+        .closing = vb_local_settle,
+        .closed = vb_wire_path_closed,
+        .reset = vb_wire_path_reset,
+        .datagram = vb_wire_datagram,
+        .datagrams_end = vb_wire_datagrams_end,
+};

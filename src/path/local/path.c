@@ -1,0 +1,25 @@
+// path.c - the path by shared memory
+// follows: ARCHITECTURE.md, "The same host"
+// SPDX-License-Identifier: MIT
+#include "path/path.h"
+
+#include "engine/local/local.h"
+
+static void reset(struct vb_qp *qp)
+{
+	vb_local_closed(qp); /* what it had taken vanishes with it */
+	vb_local_reset(qp);
+}
+
+const struct vb_path_ops vb_local_path_ops = {
+        .name = "same host",
+        .ring = true,
+        .kick = vb_local_kick,
+        .settle = vb_local_settle,
+        .visit = vb_local_visit,
+        .deadline = vb_local_deadline,
+        .idle = vb_local_idle,
+        .closing = vb_local_closing,
+        .closed = vb_local_closed,
+        .reset = reset,
+};

@@ -1,0 +1,14 @@
+// path.h - the paths that there are
+// follows: ARCHITECTURE.md, "Paths"
+// SPDX-License-Identifier: MIT
+#ifndef VB_PATH_PATH_H
+#define VB_PATH_PATH_H
+
+#include "node/io.h"
+
+extern const struct vb_path_ops vb_local_path_ops;    /* RC and UC: shared memory with a program of this host */
+extern const struct vb_path_ops vb_datagram_path_ops; /* UD: shared memory where the receiver is of this host, RoCE else */
+extern const struct vb_path_ops vb_roce_path_ops;     /* RC and UC over RoCEv2 */
+extern const struct vb_path_ops vb_iwarp_path_ops;    /* RC over a TCP connection */
+
+#endif
