@@ -23,7 +23,7 @@
 struct vb_node;
 struct vb_peer;
 struct vb_device;
-struct vb_wire_path;
+struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_tx;
 
@@ -139,7 +139,7 @@ struct vb_rq {
 	_Atomic uint32_t tail;     /* next to post */
 	_Atomic uint32_t polled;   /* how many of those consumed have been polled: their slots may be posted to again */
 	bool shared;               /* an SRQ's: its completions are polled from several queues */
-	struct vb_node *hungry;    /* whose adapter waits for a receive; NULL: none does. Under lock */
+	struct vb_node *rnr_waiter;    /* whose adapter waits for a receive; NULL: none does. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
 };
@@ -253,12 +253,12 @@ struct vb_qp {
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
 	const struct vb_path_ops *path; /* set under progress + sq_lock, as are the two below */
-	struct vb_wire_path *wire;   /* RoCE: RC, UC all of it; UD what comes from the network */
+	struct vb_roce_path *roce;   /* RoCE: RC, UC all of it; UD what comes from the network */
 	struct vb_iwarp_path *iwarp; /* a TCP connection */
 	_Atomic uint64_t due;      /* ns: when the path wants to be visited; 0: never */
 	unsigned mcasts;           /* groups it is in; under progress */
-	bool wayless;              /* it has none of these yet: path/unresolved.c; under progress */
-	bool wire_always;          /* UD: VERBENA_WIRE=always */
+	bool unresolved;              /* it has none of these yet: path/unresolved.c; under progress */
+	bool roce_always;          /* UD: VERBENA_WIRE=always */
 	struct vb_tx *tx_open;     /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
 
 	/* responder: all under node->progress */

@@ -93,6 +93,6 @@ int vb_event_fd_take(struct vb_node *node, int epfd, int evfd)
 	int flags = fcntl(epfd, F_GETFL);
 	if (flags < 0 || flags & O_NONBLOCK)
 		return flags < 0 ? errno : EAGAIN;
-	vb_duty_handover(node);
+	vb_progress_handover(node);
 	return read(evfd, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
 }

@@ -17,7 +17,7 @@ void vb_event_fd_remove(int evfd, unsigned n);
 
 /*
  * Takes one unit: 0. Waits for it unless the program set O_NONBLOCK on epfd (then EAGAIN); before it sleeps, the
- * adapter thread is told to take over. EINTR as read(2) gives it: not with SA_RESTART.
+ * progress thread is told to take over. EINTR as read(2) gives it: not with SA_RESTART.
  */
 int vb_event_fd_take(struct vb_node *node, int epfd, int evfd);
 

@@ -58,7 +58,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	}
 	m->ifindex = (uint32_t)vb_ctx(ibqp->context)->dev->ifindex;
 	m->qp = qp;
-	err = vb_wire_ready(node);
+	err = vb_roce_ready(node);
 	vb_lock(&node->progress);
 	if (!err && *find(node, qp, &m->group)) { /* already in it: IBA 11.3.1 has that succeed */
 		vb_unlock(&node->progress);
@@ -68,7 +68,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	if (!err && node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
 		err = ENOMEM;
 	if (!err && !members(node, m))
-		err = vb_wire_membership(node, &m->group, m->ifindex, true);
+		err = vb_roce_membership(node, &m->group, m->ifindex, true);
 	if (!err) {
 		m->next = node->mcasts;
 		node->mcasts = m;
@@ -97,7 +97,7 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 		node->mcast_count--;
 		qp->mcasts--;
 		if (!members(node, m))
-			vb_wire_membership(node, &m->group, m->ifindex, false);
+			vb_roce_membership(node, &m->group, m->ifindex, false);
 	}
 	vb_unlock(&node->progress);
 	free(m);

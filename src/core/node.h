@@ -8,13 +8,13 @@
 
 struct vb_keys;
 
-enum vb_duty { VB_DUTY_ADAPTER, VB_DUTY_POLLER };
+enum vb_owner { VB_OWNER_THREAD, VB_OWNER_POLLER };
 
 /* One per process, alive while a context is open. Made by vb_node_get(), node/node.c. */
 struct vb_node {
 	void *seg;                  /* our segment, writable */
 	struct vb_seg_header *hdr;
-	struct vb_bell *bell;       /* our bell page */
+	struct vb_doorbell *doorbell;       /* our doorbell page */
 	uint32_t lane;
 	uint64_t incarnation;
 	bool membarrier;            /* asymmetric fences work here */
@@ -27,15 +27,15 @@ struct vb_node {
 	struct vb_qp *_Atomic active_new; /* pushed by senders, taken in by the completer */
 	struct vb_qp *active_cursor;
 
-	_Atomic uint32_t duty;      /* enum vb_duty */
+	_Atomic uint32_t owner;     /* enum vb_owner: who makes progress */
 	atomic_bool overrun;        /* a CQ lost a completion, and its queue pairs have not been ended yet */
-	_Atomic uint32_t polls;     /* counts calls that looked for work; the adapter thread watches it */
+	_Atomic uint32_t polls;     /* counts calls that looked for work; the progress thread watches it */
 	_Atomic uint32_t idle_polls;/* calls since the last ibv_req_notify_cq, or since the duty changed */
 	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
 	_Atomic uint32_t yield_every; /* how many of these until the next */
 	_Atomic uint64_t yield_after; /* and not before; 0: whenever */
 	atomic_uint held;           /* completions that wait for a moment, or for who goes to sleep: path/iwarp/path.c */
-	_Atomic uint64_t sleep_until; /* ns: the adapter thread looks at the clock then; UINT64_MAX: unknown, or never */
+	_Atomic uint64_t sleep_until; /* ns: the progress thread looks at the clock then; UINT64_MAX: unknown, or never */
 	struct vb_io *io;           /* io/'s own part: threads, descriptors, broker */
 
 	struct vb_mcast *mcasts;    /* under progress */
@@ -53,16 +53,16 @@ struct vb_node {
 
 /* --- implemented in io/ and engine/; core/ calls them --- */
 
-/* The process's node, started (segment, adapter thread, broker) by the first call. 0 or errno. */
+/* The process's node, started (segment, progress thread, broker) by the first call. 0 or errno. */
 int vb_node_get(struct vb_node **out);
-/* The counterpart. The last one stops the adapter thread and leaves the broker. */
+/* The counterpart. The last one stops the progress thread and leaves the broker. */
 void vb_node_put(struct vb_node *node);
 
 /* Looks for work once, if no other thread is at it: receives, acknowledges, retires. Returns how much was done.
  * want: stop early when cq (may be NULL) holds that many completions. */
 unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
-/* The program is going to wait for events: the adapter thread takes over. Any thread, no lock held. */
-void vb_duty_handover(struct vb_node *node);
+/* The program is going to wait for events: the progress thread takes over. Any thread, no lock held. */
+void vb_progress_handover(struct vb_node *node);
 
 /* The QP begins on the path of the same host. Nobody else has it yet. */
 void vb_path_new(struct vb_qp *qp);
@@ -87,16 +87,16 @@ void vb_path_settle(struct vb_qp *qp);
 void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
 /* Our stores become visible to all, theirs to us: the slow side of the fences that the fast side leaves out. */
 void vb_fence_all(struct vb_node *node);
-/* A deadline was set: the adapter thread, if it has the duty, looks at the clock anew. Any lock may be held. */
+/* A deadline was set: the progress thread, if it has the duty, looks at the clock anew. Any lock may be held. */
 void vb_timer_armed(struct vb_node *node);
 /* The same, where the deadline is this: it is left alone if it wakes before. */
 void vb_timer_at(struct vb_node *node, uint64_t at);
 /* The network can be used, or has been asked for: 0 or an errno. No lock held. */
-int vb_wire_ready(struct vb_node *node);
+int vb_roce_ready(struct vb_node *node);
 /* This process joins or leaves a group. Under progress. 0 or an errno. */
-int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
+int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
 /* A packet that another program got for us. Under progress. */
-void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
+void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length);
 /* CLOCK_MONOTONIC, ns. */
 uint64_t vb_now(void);
 

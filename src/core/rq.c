@@ -27,8 +27,8 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 /* A message on an iWARP stream waits for one. */
 static void feed(struct vb_rq *rq)
 {
-	vb_timer_armed(rq->hungry);
-	rq->hungry = NULL;
+	vb_timer_armed(rq->rnr_waiter);
+	rq->rnr_waiter = NULL;
 }
 
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
@@ -48,7 +48,7 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 		fill(rq, tail++ & rq->mask, wr);
 	}
 	atomic_store_explicit(&rq->tail, tail, memory_order_release);
-	if (__builtin_expect(rq->hungry != NULL, 0))
+	if (__builtin_expect(rq->rnr_waiter != NULL, 0))
 		feed(rq);
 	return err;
 }

@@ -10,7 +10,7 @@
 /*
  * Every process has one memfd that it alone can write (F_SEAL_FUTURE_WRITE); its peers map it read-only. Whatever a
  * peer shows here is hostile until checked: indices are masked, lengths compared, values read once into a local.
- * A second, small memfd, the bell page, is writable by peers: what stands there can only cause a needless look.
+ * A second, small memfd, the doorbell page, is writable by peers: what stands there can only cause a needless look.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
 #define VB_SEG_VERSION 3u
@@ -82,8 +82,8 @@ struct vb_qp_shared {
 struct vb_slot_shared {
 	/* line 0: rarely written */
 	_Atomic uint64_t peer_incarnation; /* != 0: I have mapped that peer, and watch its hazards */
-	_Atomic uint32_t hot;              /* I look at this ring (and its acknowledgements) by myself: no bell needed */
-	_Atomic uint32_t want_space;       /* I wait for room in my ring to that peer: ring my bell when you have consumed */
+	_Atomic uint32_t hot;              /* I look at this ring (and its acknowledgements) by myself: no doorbell needed */
+	_Atomic uint32_t want_space;       /* I wait for room in my ring to that peer: ring my doorbell when you have consumed */
 	_Atomic uint32_t can_pull;         /* I can read that peer's memory: its large SENDs may come by reference */
 	uint32_t reserved0[11];
 	/* line 1: often written */
@@ -101,9 +101,9 @@ struct vb_seg_header {
 	uint64_t incarnation;
 	uint64_t self;             /* the owner's address of this header: process_vm_readv finds the same incarnation there */
 	uint32_t fence_needed;     /* the owner has no membarrier: its peers fence after they publish */
-	_Atomic uint32_t sleeping; /* its adapter thread sleeps: who rings the bell also writes the wake descriptor */
+	_Atomic uint32_t sleeping; /* its progress thread sleeps: who rings the doorbell also writes the wake descriptor */
 	uint32_t reserved0[6];
-	/* own line: a robust futex of the adapter thread. The kernel sets FUTEX_OWNER_DIED when the program exits or execs,
+	/* own line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program exits or execs,
 	 * before its pid can be used again. */
 	_Atomic uint32_t life;
 	uint32_t reserved1[15];
@@ -157,8 +157,8 @@ static inline struct vb_mr_shared *vb_seg_mr_of(void *seg, uint32_t key)
 	return vb_seg_mr(seg, atomic_load_explicit(&vb_seg_key_slots(seg)[VB_KEY_SLOT(key)], memory_order_relaxed));
 }
 
-/* The bell page: who rings sets its lane's bit, then the summary bit of that word. */
-struct vb_bell {
+/* The doorbell page: who rings sets its lane's bit, then the summary bit of that word. */
+struct vb_doorbell {
 	_Atomic uint64_t summary; /* bit w: word[w] is not zero */
 	uint64_t reserved[7];
 	_Atomic uint64_t word[VB_LANES / 64];

@@ -28,8 +28,8 @@ struct binding {
 	int err; /* the answer */
 };
 
-struct vb_qp1 {
-	const struct vb_qp1_ops *ops;
+struct vb_gsi_client {
+	const struct vb_gsi_client_ops *ops;
 	void *own;
 	struct vb_node *node;
 	pid_t owner;
@@ -39,16 +39,16 @@ struct vb_qp1 {
 	struct binding *bindings[BUCKETS];
 };
 
-static bool is_ours(const struct vb_qp1 *q)
+static bool is_ours(const struct vb_gsi_client *q)
 {
 	return q->owner == getpid();
 }
 
 /* ---- life ---- */
 
-static struct vb_qp1 *make(const struct vb_qp1_ops *ops, void *own)
+static struct vb_gsi_client *make(const struct vb_gsi_client_ops *ops, void *own)
 {
-	struct vb_qp1 *q = calloc(1, sizeof(*q));
+	struct vb_gsi_client *q = calloc(1, sizeof(*q));
 	pthread_condattr_t attr;
 
 	if (!q)
@@ -64,7 +64,7 @@ static struct vb_qp1 *make(const struct vb_qp1_ops *ops, void *own)
 	return q;
 }
 
-static void destroy(struct vb_qp1 *q)
+static void destroy(struct vb_gsi_client *q)
 {
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		for (struct binding *b = q->bindings[i], *next; b; b = next) {
@@ -79,16 +79,16 @@ static void destroy(struct vb_qp1 *q)
 	free(q);
 }
 
-static void post_head(struct vb_qp1 *q, uint8_t type)
+static void post_head(struct vb_gsi_client *q, uint8_t type)
 {
 	struct vb_msg_head m;
 
 	vb_broker_post(q->node->io->broker, type, &m, sizeof(m), false);
 }
 
-EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **out)
+EXPORT int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, struct vb_gsi_client **out)
 {
-	struct vb_qp1 *q = make(ops, own);
+	struct vb_gsi_client *q = make(ops, own);
 	int err = q ? vb_node_get(&q->node) : ENOMEM;
 
 	if (err) {
@@ -98,10 +98,10 @@ EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **
 	struct vb_io *io = q->node->io;
 
 	pthread_mutex_lock(&io->meet_lock);
-	if (io->qp1)
+	if (io->gsi)
 		err = EBUSY;
 	else
-		io->qp1 = q;
+		io->gsi = q;
 	pthread_mutex_unlock(&io->meet_lock);
 	if (err) {
 		vb_node_put(q->node);
@@ -113,44 +113,44 @@ EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **
 	return 0;
 }
 
-EXPORT void vb_qp1_close(struct vb_qp1 *q)
+EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 {
 	struct vb_node *node = q->node;
 	struct vb_io *io = node->io;
 
 	if (is_ours(q)) {
 		pthread_mutex_lock(&io->meet_lock);
-		io->qp1 = NULL;
-		while (io->qp1_calling)
+		io->gsi = NULL;
+		while (io->gsi_calling)
 			pthread_cond_wait(&io->meet_cond, &io->meet_lock);
 		pthread_mutex_unlock(&io->meet_lock);
-		atomic_store(&io->qp1_at, 0);
+		atomic_store(&io->gsi_at, 0);
 		post_head(q, VB_MSG_CM_CLOSE);
 	}
 	destroy(q);
 	vb_node_put(node); /* of a parent's node nothing is done */
 }
 
-EXPORT uint32_t vb_qp1_lane(const struct vb_qp1 *q)
+EXPORT uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q)
 {
 	return q->node->lane;
 }
 
-EXPORT uint64_t vb_qp1_now(void)
+EXPORT uint64_t vb_gsi_client_now(void)
 {
 	return vb_now();
 }
 
-/* ---- the adapter thread ---- */
+/* ---- the progress thread ---- */
 
 /* Until the call of end, close waits. NULL: nobody is there. */
-static struct vb_qp1 *begin(struct vb_node *node)
+static struct vb_gsi_client *begin(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
 	pthread_mutex_lock(&io->meet_lock);
-	struct vb_qp1 *q = io->qp1;
-	io->qp1_calling = q != NULL;
+	struct vb_gsi_client *q = io->gsi;
+	io->gsi_calling = q != NULL;
 	pthread_mutex_unlock(&io->meet_lock);
 	return q;
 }
@@ -160,14 +160,14 @@ static void end(struct vb_node *node)
 	struct vb_io *io = node->io;
 
 	pthread_mutex_lock(&io->meet_lock);
-	io->qp1_calling = false;
+	io->gsi_calling = false;
 	pthread_cond_broadcast(&io->meet_cond);
 	pthread_mutex_unlock(&io->meet_lock);
 }
 
-void vb_qp1_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
+void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 {
-	struct vb_qp1 *q = begin(node);
+	struct vb_gsi_client *q = begin(node);
 
 	if (!q)
 		return;
@@ -175,36 +175,36 @@ void vb_qp1_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 	end(node);
 }
 
-void vb_qp1_timeout(struct vb_node *node)
+void vb_gsi_client_timeout(struct vb_node *node)
 {
-	uint64_t at = atomic_load(&node->io->qp1_at);
+	uint64_t at = atomic_load(&node->io->gsi_at);
 
 	if (!at)
 		return;
 	uint64_t now = vb_now();
 
-	if (now < at || !atomic_compare_exchange_strong(&node->io->qp1_at, &at, 0))
+	if (now < at || !atomic_compare_exchange_strong(&node->io->gsi_at, &at, 0))
 		return;
-	struct vb_qp1 *q = begin(node);
+	struct vb_gsi_client *q = begin(node);
 	if (!q)
 		return;
 	q->ops->timeout(q->own, now);
 	end(node);
 }
 
-EXPORT void vb_qp1_timer(struct vb_qp1 *q, uint64_t at)
+EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 {
 	if (!is_ours(q))
 		return;
-	atomic_store(&q->node->io->qp1_at, at);
+	atomic_store(&q->node->io->gsi_at, at);
 	if (at && at < atomic_load(&q->node->sleep_until))
-		vb_qp1_wake(q->node);
+		vb_gsi_client_wake(q->node);
 }
 
 /* ---- datagrams ---- */
 
-EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                        const uint8_t mad[VB_QP1_MAD])
+EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                        const uint8_t mad[VB_GSI_MAD])
 {
 	struct vb_msg_cm_mad m = {.ifindex = ifindex};
 
@@ -216,7 +216,7 @@ EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), false);
 }
 
-EXPORT void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                             uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
 {
 	struct vb_msg_cm_at_death m = {
@@ -231,7 +231,7 @@ EXPORT void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uin
 
 /* ---- bindings ---- */
 
-static struct binding **place_of(struct vb_qp1 *q, uint32_t id)
+static struct binding **place_of(struct vb_gsi_client *q, uint32_t id)
 {
 	struct binding **at = &q->bindings[id % BUCKETS];
 
@@ -260,9 +260,9 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	}
 }
 
-void vb_qp1_service(struct vb_node *node, const struct vb_msg_service_reply *m)
+void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m)
 {
-	struct vb_qp1 *q = begin(node);
+	struct vb_gsi_client *q = begin(node);
 
 	if (!q)
 		return;
@@ -276,9 +276,9 @@ void vb_qp1_service(struct vb_node *node, const struct vb_msg_service_reply *m)
 	end(node);
 }
 
-void vb_qp1_reattached(struct vb_node *node)
+void vb_gsi_client_reattached(struct vb_node *node)
 {
-	struct vb_qp1 *q = begin(node);
+	struct vb_gsi_client *q = begin(node);
 
 	if (!q)
 		return;
@@ -300,7 +300,7 @@ void vb_qp1_reattached(struct vb_node *node)
 }
 
 /* Under lock, which it lets go meanwhile. The binding's answer, ETIMEDOUT, or ECANCELED: it is no more. */
-static int await(struct vb_qp1 *q, uint32_t id)
+static int await(struct vb_gsi_client *q, uint32_t id)
 {
 	struct timespec until;
 	struct binding *b;
@@ -318,7 +318,7 @@ static int await(struct vb_qp1 *q, uint32_t id)
 }
 
 /* Under lock. */
-static void post_id(struct vb_qp1 *q, uint8_t type, uint32_t id)
+static void post_id(struct vb_gsi_client *q, uint8_t type, uint32_t id)
 {
 	struct vb_msg_cm_binding m = {.id = id};
 
@@ -326,7 +326,7 @@ static void post_id(struct vb_qp1 *q, uint8_t type, uint32_t id)
 }
 
 /* Under lock. */
-static void erase(struct vb_qp1 *q, uint32_t id)
+static void erase(struct vb_gsi_client *q, uint32_t id)
 {
 	struct binding **at = place_of(q, id), *b = *at;
 
@@ -336,7 +336,7 @@ static void erase(struct vb_qp1 *q, uint32_t id)
 }
 
 /* Under lock. */
-static void forget(struct vb_qp1 *q, uint32_t id)
+static void forget(struct vb_gsi_client *q, uint32_t id)
 {
 	if (!*place_of(q, id))
 		return;
@@ -346,7 +346,7 @@ static void forget(struct vb_qp1 *q, uint32_t id)
 
 /* Under lock. Until the broker has read it, another program could not listen there: it may be told by us that it can. What
  * is asked behind that is answered with ENOENT. */
-static void stop_listening(struct vb_qp1 *q, uint32_t id)
+static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 {
 	(*place_of(q, id))->awaited = AWAITS_UNBIND;
 	post_id(q, VB_MSG_CM_UNBIND, id);
@@ -356,7 +356,7 @@ static void stop_listening(struct vb_qp1 *q, uint32_t id)
 }
 
 /* Who waits for the broker is not cancelled: it would keep the lock, and leave things half done. */
-static int enter(struct vb_qp1 *q)
+static int enter(struct vb_gsi_client *q)
 {
 	int cancel;
 
@@ -365,13 +365,13 @@ static int enter(struct vb_qp1 *q)
 	return cancel;
 }
 
-static void leave(struct vb_qp1 *q, int cancel)
+static void leave(struct vb_gsi_client *q, int cancel)
 {
 	pthread_mutex_unlock(&q->lock);
 	vb_cancel_restore(cancel);
 }
 
-EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
+EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
                        uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
 	struct binding *b = is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
@@ -403,7 +403,7 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t loca
 	return err;
 }
 
-EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse)
+EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool v6_only, bool reuse)
 {
 	int err = EINVAL;
 
@@ -422,7 +422,7 @@ EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool 
 	return err;
 }
 
-EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
+EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 {
 	int err = EINVAL;
 
@@ -445,7 +445,7 @@ EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 	return err;
 }
 
-EXPORT void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding)
+EXPORT void vb_gsi_client_unbind(struct vb_gsi_client *q, uint32_t binding)
 {
 	if (!is_ours(q))
 		return;

@@ -12,41 +12,41 @@
  * librdmacm.so.1 calls these in libibverbs.so.1, by symbols of a version of their own: both are always of one build.
  * GIDs are addresses, 16 bytes, IPv4 mapped. Errors are errno values.
  */
-struct vb_qp1;
+struct vb_gsi_client;
 
-#define VB_QP1_MAD 256
+#define VB_GSI_MAD 256
 
-/* All are called by the adapter thread, one at a time, with no lock held. They must not block. */
-struct vb_qp1_ops {
+/* All are called by the progress thread, one at a time, with no lock held. They must not block. */
+struct vb_gsi_client_ops {
 	/* A datagram for this program: a message about one of its comm ids (those whose high bits are its lane), a REQ or
 	 * SIDR_REQ to one of its listeners, or a REJ to everybody. local is the address it came to. Any bytes: hostile. */
 	void (*mad)(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
 	            const uint8_t *mad, size_t len);
-	/* The time of vb_qp1_timer has come. It has to be set again. */
+	/* The time of vb_gsi_client_timer has come. It has to be set again. */
 	void (*timeout)(void *own, uint64_t now);
-	/* The broker is another one, which knows none of our connections: vb_qp1_at_death for each. What was sent of late may
+	/* The broker is another one, which knows none of our connections: vb_gsi_client_at_death for each. What was sent of late may
 	 * be lost. May be NULL. */
 	void (*again)(void *own);
 };
 
 /* One for each process: the program becomes a member of its host, as with an open device, and stays until the
  * close. EBUSY: there is one. In a child of fork() the parent's is dead: close it, and open another. */
-int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **out);
+int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, struct vb_gsi_client **out);
 /* No callback runs any more when it returns. Not from within a callback. */
-void vb_qp1_close(struct vb_qp1 *q);
+void vb_gsi_client_close(struct vb_gsi_client *q);
 
-uint32_t vb_qp1_lane(const struct vb_qp1 *q);
+uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q);
 /* The clock of all times here: CLOCK_MONOTONIC, ns. */
-uint64_t vb_qp1_now(void);
+uint64_t vb_gsi_client_now(void);
 
 /* To queue pair 1 of remote, from our address local on that interface (0: as the routing says). Never blocks: what the
  * broker cannot take now waits, and is lost only with the broker, or by the network. Any thread. */
-void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                 const uint8_t mad[VB_QP1_MAD]);
+void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                 const uint8_t mad[VB_GSI_MAD]);
 
 /* When this program dies, the broker disconnects this connection's peer (IBA 12.6.10). A broker that has seen its
  * messages does so anyhow. Any thread. */
-void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                      uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn);
 
 /*
@@ -56,17 +56,17 @@ void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t re
  * 0, EADDRINUSE, EACCES (a port below ip_unprivileged_port_start without the right), ENOSPC, ETIMEDOUT. reuse: as
  * SO_REUSEADDR, allowed where neither listens. Bindings live through a broker's restart.
  */
-int vb_qp1_bind(struct vb_qp1 *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
+int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
                 uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
 /* Of a binding that does not listen: who binds the port from now on meets it so. 0, ETIMEDOUT. Not from a callback. */
-int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse);
+int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool v6_only, bool reuse);
 /* REQs and SIDR_REQs to it are handed to mad() from now on. 0, EADDRINUSE (another listens). */
-int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding);
+int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding);
 /* The number may be used again. Of one that listens: waits until the broker knows it, so that other programs may listen
  * there; not from a callback, then. */
-void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding);
+void vb_gsi_client_unbind(struct vb_gsi_client *q, uint32_t binding);
 
 /* timeout() is to be called at this time at the latest (ns; 0: never). Any thread, any lock of the caller's held. */
-void vb_qp1_timer(struct vb_qp1 *q, uint64_t at);
+void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at);
 
 #endif

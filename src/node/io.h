@@ -1,4 +1,4 @@
-// io.h - io/'s own part of a node: descriptors, the adapter thread, the rings that are looked at
+// io.h - io/'s own part of a node: descriptors, the progress thread, the rings that are looked at
 // follows: ARCHITECTURE.md, "Progress"
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_IO_H
@@ -11,10 +11,10 @@
 #define VB_HOT_MAX 8
 
 struct vb_io {
-	int seg_fd, bell_fd, wake_fd, epoll_fd;
+	int seg_fd, doorbell_fd, wake_fd, epoll_fd;
 	struct vb_broker_client *broker;
 	struct vb_netmon *netmon;
-	struct vb_wire_sockets *wire;
+	struct vb_roce_sockets *roce;
 	struct vb_watches *watches;
 	struct vb_iwarp_host *iwarp;
 	pthread_t thread;
@@ -25,14 +25,14 @@ struct vb_io {
 	unsigned nhot;
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
-	unsigned wire_turn, timer_turn, iwarp_turn;
+	unsigned roce_turn, timer_turn, iwarp_turn;
 	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
 
-	/* way.c */
-	unsigned wayless;          /* queue pairs that have no way yet: under progress, as is the pause between two looks */
-	uint64_t way_pause;        /* ns */
-	_Atomic uint64_t way_at;   /* when a way is looked for, 0: never */
-	bool way_news;             /* adapter thread: the broker has said something */
+	/* path/unresolved.c */
+	unsigned unresolved;          /* queue pairs that have no way yet: under progress, as is the pause between two looks */
+	uint64_t resolve_pause;        /* ns */
+	_Atomic uint64_t resolve_at;   /* when a way is looked for, 0: never */
+	bool resolve_news;             /* progress thread: the broker has said something */
 
 	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
 	pthread_cond_t meet_cond;
@@ -41,14 +41,14 @@ struct vb_io {
 	struct vb_meeting *meetings;
 	uint64_t meet_tag;
 
-	struct vb_qp1 *qp1;         /* under meet_lock */
-	bool qp1_calling;           /* … the adapter thread is in one of its functions: meet_cond tells the end */
-	_Atomic uint64_t qp1_at;    /* when its timeout is due, 0: never */
+	struct vb_gsi_client *gsi;         /* under meet_lock */
+	bool gsi_calling;           /* … the progress thread is in one of its functions: meet_cond tells the end */
+	_Atomic uint64_t gsi_at;    /* when its timeout is due, 0: never */
 };
 
-/* peer.c */
+/* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
-void vb_peers_dispatch(struct vb_node *node); /* what the broker says; adapter thread */
+void vb_peers_dispatch(struct vb_node *node); /* what the broker says; progress thread */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
@@ -62,34 +62,34 @@ void vb_peer_release(struct vb_peer *p);
 /* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is open, or none was. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
-/* way.c */
-void vb_way_check(struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
-void vb_way_drop(struct vb_qp *qp);  /* not any more. Under progress */
-void vb_way_again(struct vb_node *node); /* there is another broker: at once. No lock held */
-void vb_way_look(struct vb_node *node);  /* if it is time, or something new was said; adapter thread */
+/* path/unresolved.c */
+void vb_unresolved_check(struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
+void vb_unresolved_drop(struct vb_qp *qp);  /* not any more. Under progress */
+void vb_unresolved_again(struct vb_node *node); /* there is another broker: at once. No lock held */
+void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something new was said; progress thread */
 
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
 void vb_flush(struct vb_node *node);
-void vb_duty_take(struct vb_node *node); /* for the adapter thread; under progress */
+void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 
-/* qp1.c; adapter thread */
-void vb_qp1_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
-void vb_qp1_service(struct vb_node *node, const struct vb_msg_service_reply *m);
-void vb_qp1_reattached(struct vb_node *node);
-void vb_qp1_timeout(struct vb_node *node); /* calls its timeout if that is due */
-void vb_qp1_wake(struct vb_node *node);    /* adapter.c: the adapter thread looks at qp1_at anew. Any thread */
+/* gsi.c; progress thread */
+void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
+void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m);
+void vb_gsi_client_reattached(struct vb_node *node);
+void vb_gsi_client_timeout(struct vb_node *node); /* calls its timeout if that is due */
+void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: the progress thread looks at gsi_at anew. Any thread */
 
-/* adapter.c */
-int vb_adapter_start(struct vb_node *node);
-void vb_adapter_stop(struct vb_node *node);
-void vb_adapter_wake(struct vb_node *node); /* any thread, under any lock; keeps errno */
+/* thread.c */
+int vb_progress_start(struct vb_node *node);
+void vb_progress_stop(struct vb_node *node);
+void vb_progress_wake(struct vb_node *node); /* any thread, under any lock; keeps errno */
 
 /* watch.c */
 
-/* A descriptor that the adapter thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock held,
+/* A descriptor that the progress thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock held,
  * must not block, and may remove or change any watch. */
 struct vb_watch {
 	int fd;
@@ -104,6 +104,6 @@ void vb_watch_remove(struct vb_node *node, struct vb_watch *w);
 struct vb_watches *vb_watches_new(struct vb_node *node);
 void vb_watches_free(struct vb_watches *s);
 void vb_watches_in_child(struct vb_node *node);
-void vb_watches_dispatch(struct vb_node *node); /* calls them; adapter thread */
+void vb_watches_dispatch(struct vb_node *node); /* calls them; progress thread */
 
 #endif

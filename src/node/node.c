@@ -68,7 +68,7 @@ static void fill_hole(void *at, size_t bytes)
 }
 
 /*
- * In a child of fork() there is no adapter thread, and the segments are not mapped: the parent's node is not ours. What
+ * In a child of fork() there is no progress thread, and the segments are not mapped: the parent's node is not ours. What
  * the child inherited can still be closed (interpreters do that when they end): it acts upon private memory.
  */
 static void in_child(void)
@@ -80,9 +80,9 @@ static void in_child(void)
 	pthread_mutex_init(&the_lock, NULL);
 	if (node) {
 		fill_hole(node->seg, VB_SEG_BYTES);
-		fill_hole(node->bell, 4096);
+		fill_hole(node->doorbell, 4096);
 		vb_peers_in_child(node);
-		vb_wire_in_child(node);
+		vb_roce_in_child(node);
 		vb_iwarp_in_child(node);
 		vb_watches_in_child(node);
 		pthread_mutex_init(&node->mr_lock, NULL);
@@ -103,7 +103,7 @@ static void node_free(struct vb_node *node)
 	struct vb_io *io = node->io;
 
 	if (io) {
-		vb_wire_sockets_free(io->wire);
+		vb_roce_sockets_free(io->roce);
 		vb_iwarp_host_free(node);
 		vb_watches_free(io->watches);
 		if (io->broker)
@@ -113,9 +113,9 @@ static void node_free(struct vb_node *node)
 		vb_peers_free(node);
 		if (node->seg)
 			munmap(node->seg, VB_SEG_BYTES);
-		if (node->bell)
-			munmap(node->bell, 4096);
-		int fds[] = {io->seg_fd, io->bell_fd, io->wake_fd, io->epoll_fd};
+		if (node->doorbell)
+			munmap(node->doorbell, 4096);
+		int fds[] = {io->seg_fd, io->doorbell_fd, io->wake_fd, io->epoll_fd};
 
 		for (unsigned i = 0; i < 4; i++)
 			if (fds[i] >= 0)
@@ -156,8 +156,8 @@ static int node_start(struct vb_node *node)
 			   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 	errno = 0;
 	node->seg = segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, &io->seg_fd);
-	node->bell = node->seg ? segment("verbena-bell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->bell_fd) : NULL;
-	if (!node->bell) {
+	node->doorbell = node->seg ? segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd) : NULL;
+	if (!node->doorbell) {
 		err = errno ? errno : ENOMEM;
 		vb_log(VB_LOG_ERROR, "cannot make the shared segment (%s); is there a limit on file size or address space?", strerror(err));
 		return err;
@@ -167,18 +167,18 @@ static int node_start(struct vb_node *node)
 	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (io->wake_fd < 0 || io->epoll_fd < 0)
 		return errno;
-	io->wire = vb_wire_sockets_new(node);
+	io->roce = vb_roce_sockets_new(node);
 	io->watches = vb_watches_new(node);
 	io->iwarp = vb_iwarp_host_new(node);
-	if (!io->wire || !io->watches || !io->iwarp)
+	if (!io->roce || !io->watches || !io->iwarp)
 		return ENOMEM;
 	node->hdr = node->seg;
 	node->hdr->fence_needed = !node->membarrier;
-	atomic_store(&node->duty, VB_DUTY_ADAPTER);
+	atomic_store(&node->owner, VB_OWNER_THREAD);
 	atomic_store(&node->yield_every, 64);
 	atomic_store(&node->sleep_until, UINT64_MAX);
 
-	struct vb_attach_fds fds = {io->seg_fd, io->bell_fd, io->wake_fd};
+	struct vb_attach_fds fds = {io->seg_fd, io->doorbell_fd, io->wake_fd};
 
 	err = vb_broker_connect(&fds, &io->broker);
 	if (err) {
@@ -202,7 +202,7 @@ static int node_start(struct vb_node *node)
 		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
 	vb_announce_gids(node);
 	vb_await_broker(node);
-	return err ? err : vb_adapter_start(node);
+	return err ? err : vb_progress_start(node);
 }
 
 int vb_node_get(struct vb_node **out)
@@ -228,7 +228,7 @@ int vb_node_get(struct vb_node **out)
 			pthread_mutex_unlock(&the_lock);
 			return ENOMEM;
 		}
-		node->io->seg_fd = node->io->bell_fd = node->io->wake_fd = node->io->epoll_fd = -1;
+		node->io->seg_fd = node->io->doorbell_fd = node->io->wake_fd = node->io->epoll_fd = -1;
 		err = node_start(node);
 		if (err)
 			node_free(node);
@@ -244,15 +244,15 @@ int vb_node_get(struct vb_node **out)
 }
 
 /* And what those count that are still there. Under progress. */
-static void count_open(struct vb_node *node, struct vb_wire_stats *wire, struct vb_iw_stats *iwarp)
+static void count_open(struct vb_node *node, struct vb_roce_stats *wire, struct vb_iw_stats *iwarp)
 {
 	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
 		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
 
 		left -= qp != NULL;
-#define X(name, text) wire->name += qp->wire->q.stats.name;
-		if (qp && qp->wire) {
-			VB_WIRE_COUNTERS(X)
+#define X(name, text) wire->name += qp->roce->q.stats.name;
+		if (qp && qp->roce) {
+			VB_ROCE_COUNTERS(X)
 		}
 #undef X
 #define X(name, text) iwarp->name += qp->iwarp->q.stats.name;
@@ -267,7 +267,7 @@ static void count_open(struct vb_node *node, struct vb_wire_stats *wire, struct 
 static void log_counters(struct vb_node *node)
 {
 	const struct vb_counters *c = &vb_counters;
-	struct vb_wire_stats wire = vb_wire_totals;
+	struct vb_roce_stats wire = vb_roce_totals;
 	struct vb_iw_stats iwarp = vb_iw_totals;
 
 	if (node)
@@ -280,7 +280,7 @@ static void log_counters(struct vb_node *node)
 #define X(name, text) \
 	if (wire.name) \
 		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, wire.name);
-	VB_WIRE_COUNTERS(X)
+	VB_ROCE_COUNTERS(X)
 #undef X
 #define X(name, text) \
 	if (iwarp.name) \
@@ -327,7 +327,7 @@ __attribute__((destructor)) static void at_end(void)
 	pthread_mutex_unlock(&the_lock);
 	if (node)
 		log_at_end(node);
-	if (!node || !node->io->wire || !node->io->iwarp || !take_over(node))
+	if (!node || !node->io->roce || !node->io->iwarp || !take_over(node))
 		return;
 	vb_iwarp_last_words(node);
 	vb_active_collect(node);
@@ -352,7 +352,7 @@ void vb_node_put(struct vb_node *node)
 	pthread_mutex_lock(&the_lock);
 	if (node == the_node && !--the_users) {
 		the_node = NULL;
-		vb_adapter_stop(node);
+		vb_progress_stop(node);
 		vb_lock(&node->progress);
 		vb_flush(node);
 		log_counters(node);
@@ -379,7 +379,7 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 }
 
 /*
- * The mark in its segment says that its adapter thread has ended; a copy may still run in another of its threads. The
+ * The mark in its segment says that its progress thread has ended; a copy may still run in another of its threads. The
  * pidfd tells when all have. After an exec it never does: then the threads are gone a moment after the mark.
  */
 static bool has_ended(struct vb_peer *p, uint64_t *grace)

@@ -16,7 +16,7 @@
 #define VISITS 8u
 /* A poller looks at the wire's timers, and so at the clock, each so many looks. */
 #define TIMERS_EVERY 8u
-/* A poller takes the work over from the adapter thread after so many empty looks in a row. */
+/* A poller takes the work over from the progress thread after so many empty looks in a row. */
 #define TAKE_OVER 64u
 /* A poller that found nothing so often in a row lets others run: the program it waits for may be waiting for this very
  * core. Seldom where nobody took the core at the last time, often where somebody did. */
@@ -48,14 +48,14 @@ void vb_fence_all(struct vb_node *node)
 
 /* --- telling a peer --- */
 
-void vb_peer_bell(struct vb_peer *p)
+void vb_peer_doorbell(struct vb_peer *p)
 {
 	uint32_t lane = p->node->lane;
 	uint64_t bit = 1ull << (lane % 64);
-	uint64_t was = atomic_fetch_or(&p->bell->word[lane / 64], bit);
+	uint64_t was = atomic_fetch_or(&p->doorbell->word[lane / 64], bit);
 
-	atomic_fetch_or(&p->bell->summary, 1ull << (lane / 64));
-	/* a bell that still rings has woken it, or is found before it goes to sleep */
+	atomic_fetch_or(&p->doorbell->summary, 1ull << (lane / 64));
+	/* a doorbell that still rings has woken it, or is found before it goes to sleep */
 	if (!(was & bit) && atomic_load(&p->seg->sleeping))
 		vb_wake_ring(p->wake_fd);
 }
@@ -124,11 +124,11 @@ static void hot_forget(struct vb_io *io, struct vb_peer *p)
 	atomic_store(&p->ours->hot, 0);
 }
 
-/* What it published before it saw that we look away has rung no bell: ring ours. */
-static void ring_own_bell(struct vb_node *node, struct vb_peer *p)
+/* What it published before it saw that we look away has rung no doorbell: ring ours. */
+static void ring_own_doorbell(struct vb_node *node, struct vb_peer *p)
 {
-	atomic_fetch_or(&node->bell->word[p->lane / 64], 1ull << (p->lane % 64));
-	atomic_fetch_or(&node->bell->summary, 1ull << (p->lane / 64));
+	atomic_fetch_or(&node->doorbell->word[p->lane / 64], 1ull << (p->lane % 64));
+	atomic_fetch_or(&node->doorbell->summary, 1ull << (p->lane / 64));
 }
 
 void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
@@ -137,7 +137,7 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 		return;
 	hot_forget(node->io, p);
 	vb_fence_all(node);
-	ring_own_bell(node, p);
+	ring_own_doorbell(node, p);
 }
 
 /* --- the work --- */
@@ -178,18 +178,18 @@ static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq,
 	return n;
 }
 
-static unsigned answer_bells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
+static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
 {
-	uint64_t summary = atomic_load_explicit(&node->bell->summary, memory_order_relaxed);
+	uint64_t summary = atomic_load_explicit(&node->doorbell->summary, memory_order_relaxed);
 	unsigned done = 0;
 
 	if (!summary)
 		return 0;
-	summary = atomic_exchange(&node->bell->summary, 0);
+	summary = atomic_exchange(&node->doorbell->summary, 0);
 	for (unsigned w = 0; w < VB_LANES / 64; w++) {
 		if (!(summary >> w & 1))
 			continue;
-		uint64_t bits = atomic_exchange(&node->bell->word[w], 0);
+		uint64_t bits = atomic_exchange(&node->doorbell->word[w], 0);
 
 		for (; bits; bits &= bits - 1) {
 			struct vb_peer *p = atomic_load_explicit(&node->peers[w * 64 + (unsigned)__builtin_ctzll(bits)], memory_order_acquire);
@@ -200,10 +200,10 @@ static unsigned answer_bells(struct vb_node *node, struct vb_cq *cq, unsigned wa
 			unsigned n = drain(node, p, cq, want);
 
 			done += n + 1;
-			if (!adapter && atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_POLLER)
+			if (!adapter && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_POLLER)
 				hot_add(node, p);
 			if (vb_ring_ready(p) && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD)
-				ring_own_bell(node, p);
+				ring_own_doorbell(node, p);
 		}
 	}
 	return done;
@@ -242,16 +242,16 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 }
 
 /* A look costs a system call: less often where the rings are busy. */
-static unsigned look_at_wire(struct vb_node *node, unsigned done)
+static unsigned look_at_roce(struct vb_node *node, unsigned done)
 {
 	struct vb_io *io = node->io;
 
-	if (!atomic_load_explicit(&io->wire->users, memory_order_relaxed) ||
-	    !atomic_load_explicit(&io->wire->up, memory_order_relaxed))
+	if (!atomic_load_explicit(&io->roce->users, memory_order_relaxed) ||
+	    !atomic_load_explicit(&io->roce->up, memory_order_relaxed))
 		return 0;
-	if ((done || io->nhot) && ++io->wire_turn % 4 != 0)
+	if ((done || io->nhot) && ++io->roce_turn % 4 != 0)
 		return 0;
-	return vb_wire_poll(node);
+	return vb_roce_poll(node);
 }
 
 /* The same for each connection. */
@@ -271,9 +271,9 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	struct vb_io *io = node->io;
 	unsigned done = 0;
 
-	/* A program that polls now and then while the adapter thread has the duty may go to sleep after this: then nothing
+	/* A program that polls now and then while the progress thread has the duty may go to sleep after this: then nothing
 	 * may be left undone, since who rang will not ring again. */
-	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER) {
+	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD) {
 		adapter = true;
 		cq = NULL;
 	}
@@ -288,8 +288,8 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		p->quiet = n ? 0 : p->quiet + 1;
 		done += n;
 	}
-	done += answer_bells(node, cq, want, adapter);
-	done += look_at_wire(node, done);
+	done += answer_doorbells(node, cq, want, adapter);
+	done += look_at_roce(node, done);
 	done += look_at_iwarp(node, done, adapter);
 	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
 	if (io->ndirty || node->acks) {
@@ -307,7 +307,7 @@ bool vb_work_waiting(struct vb_node *node)
 	for (unsigned i = 0; i < io->nhot; i++)
 		if (vb_ring_ready(io->hot[i]))
 			return true;
-	return atomic_load_explicit(&node->bell->summary, memory_order_relaxed) ||
+	return atomic_load_explicit(&node->doorbell->summary, memory_order_relaxed) ||
 	       atomic_load_explicit(&io->owing, memory_order_relaxed);
 }
 
@@ -316,8 +316,8 @@ static void poller_takes_over(struct vb_node *node)
 {
 	unsigned n = 0;
 
-	atomic_store(&node->duty, VB_DUTY_POLLER);
-	vb_wire_watch(node, false);
+	atomic_store(&node->owner, VB_OWNER_POLLER);
+	vb_roce_watch(node, false);
 	vb_iwarp_watch(node, false);
 	atomic_store(&node->hdr->sleeping, 0);
 	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
@@ -326,12 +326,12 @@ static void poller_takes_over(struct vb_node *node)
 		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
 			n += hot_add(node, p);
 	}
-	vb_adapter_wake(node); /* it watches from here on whether we go on */
+	vb_progress_wake(node); /* it watches from here on whether we go on */
 }
 
 static bool awaits_network(struct vb_io *io)
 {
-	return atomic_load_explicit(&io->wire->users, memory_order_relaxed) ||
+	return atomic_load_explicit(&io->roce->users, memory_order_relaxed) ||
 	       atomic_load_explicit(&io->iwarp->users, memory_order_relaxed);
 }
 
@@ -375,7 +375,7 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	done = vb_progress_locked(node, cq, want, false);
 	idle = atomic_load_explicit(&node->idle_polls, memory_order_relaxed) + 1;
 	atomic_store_explicit(&node->idle_polls, idle, memory_order_relaxed);
-	if (idle > TAKE_OVER && atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER)
+	if (idle > TAKE_OVER && atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD)
 		poller_takes_over(node);
 	vb_unlock(&node->progress);
 	if (done)
@@ -385,15 +385,15 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	return done;
 }
 
-/* From here on who publishes to us rings the bell and wakes us. Under progress. */
-void vb_duty_take(struct vb_node *node)
+/* From here on who publishes to us rings the doorbell and wakes us. Under progress. */
+void vb_progress_take(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
 	while (io->nhot)
 		hot_forget(io, io->hot[0]);
-	atomic_store(&node->duty, VB_DUTY_ADAPTER);
-	vb_wire_watch(node, true);
+	atomic_store(&node->owner, VB_OWNER_THREAD);
+	vb_roce_watch(node, true);
 	vb_iwarp_watch(node, true);
 	vb_iwarp_release_all(node);
 	atomic_store(&node->idle_polls, 0);
@@ -404,28 +404,28 @@ void vb_duty_take(struct vb_node *node)
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
 		if (p && vb_ring_ready(p))
-			ring_own_bell(node, p);
+			ring_own_doorbell(node, p);
 	}
 }
 
-void vb_duty_handover(struct vb_node *node)
+void vb_progress_handover(struct vb_node *node)
 {
 	bool more;
 
-	if (atomic_load_explicit(&node->duty, memory_order_relaxed) != VB_DUTY_POLLER) {
+	if (atomic_load_explicit(&node->owner, memory_order_relaxed) != VB_OWNER_POLLER) {
 		atomic_store_explicit(&node->idle_polls, 0, memory_order_relaxed);
 		if (!atomic_load(&node->held))
 			return;
 	}
 	vb_lock(&node->progress);
-	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
-		vb_duty_take(node);
+	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
+		vb_progress_take(node);
 	else
 		vb_iwarp_release_all(node);
 	vb_progress_locked(node, NULL, 0, true);
 	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
-	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->bell->summary);
+	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->doorbell->summary);
 	vb_unlock(&node->progress);
 	if (more)
-		vb_adapter_wake(node);
+		vb_progress_wake(node);
 }

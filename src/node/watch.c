@@ -1,4 +1,4 @@
-// watch.c - descriptors that somebody wants to be told of, by the adapter thread
+// watch.c - descriptors that somebody wants to be told of, by the progress thread
 // follows: ARCHITECTURE.md, "Progress"
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "node/io.h"
 
 /*
- * They have an epoll set of their own, which stands in that of the adapter thread. An event names a slot and how often
+ * They have an epoll set of their own, which stands in that of the progress thread. An event names a slot and how often
  * that was given away: one that was fetched before its watch was removed finds nobody.
  */
 struct slot {

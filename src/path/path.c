@@ -30,8 +30,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	struct vb_peer *p;
 	int err;
 
-	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, iwarp ? IWARP_WAIT : VB_WAY_WAIT, &err);
-	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_wire_up(qp->node, VB_WAY_WAIT))))
+	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, iwarp ? IWARP_WAIT : VB_RESOLVE_WAIT, &err);
+	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
@@ -63,9 +63,9 @@ static void start_over(struct vb_qp *qp)
 	vb_lock(&qp->sq_lock);
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
-	vb_wire_path_close(qp);
+	vb_roce_path_close(qp);
 	vb_path_new(qp);
-	vb_way_drop(qp);
+	vb_unresolved_drop(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 }
@@ -81,20 +81,20 @@ void vb_path_connect(struct vb_qp *qp)
 		if (!always)
 			connect_here(qp, true);
 	} else if (qp->type == IBV_QPT_UD) {
-		qp->wire_always = always;
+		qp->roce_always = always;
 		/* without it, programs of this host can still be met; and the answer may come later */
-		if (vb_wire_up(qp->node, VB_WAY_WAIT) != ENETUNREACH)
-			err = vb_wire_path_open(qp);
+		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
+			err = vb_roce_path_open(qp);
 	} else if (always) {
-		err = vb_wire_up(qp->node, VB_WAY_WAIT);
+		err = vb_roce_up(qp->node, VB_RESOLVE_WAIT);
 		if (!err)
-			err = vb_wire_path_open(qp);
+			err = vb_roce_path_open(qp);
 	} else if (!connect_here(qp, false)) {
-		err = vb_wire_path_open(qp);
+		err = vb_roce_path_open(qp);
 	}
 	if (err)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
-	vb_way_check(qp);
+	vb_unresolved_check(qp);
 }
 
 /* --- what core/ asks for --- */
@@ -152,6 +152,6 @@ void vb_path_reset(struct vb_qp *qp)
 	vb_cancel_defer(&cancel);
 	qp->path->reset(qp);
 	vb_cancel_restore(cancel);
-	vb_way_drop(qp);
+	vb_unresolved_drop(qp);
 	vb_path_new(qp);
 }

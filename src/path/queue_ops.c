@@ -16,18 +16,18 @@
 static const struct {
 	uint8_t verb, flags;
 } verbs[] = {
-        [IBV_WR_SEND] = {VB_WIRE_SEND, 0},
-        [IBV_WR_SEND_WITH_IMM] = {VB_WIRE_SEND, VB_WIRE_IMM},
-        [IBV_WR_SEND_WITH_INV] = {VB_WIRE_SEND, VB_WIRE_INV},
-        [IBV_WR_RDMA_WRITE] = {VB_WIRE_WRITE, 0},
-        [IBV_WR_RDMA_WRITE_WITH_IMM] = {VB_WIRE_WRITE, VB_WIRE_IMM},
-        [IBV_WR_RDMA_READ] = {VB_WIRE_READ, 0},
-        [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_WIRE_CMP_SWAP, 0},
-        [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_WIRE_FETCH_ADD, 0},
-        [IBV_WR_LOCAL_INV] = {VB_WIRE_LOCAL, 0},
+        [IBV_WR_SEND] = {VB_VERB_SEND, 0},
+        [IBV_WR_SEND_WITH_IMM] = {VB_VERB_SEND, VB_WORK_IMM},
+        [IBV_WR_SEND_WITH_INV] = {VB_VERB_SEND, VB_WORK_INV},
+        [IBV_WR_RDMA_WRITE] = {VB_VERB_WRITE, 0},
+        [IBV_WR_RDMA_WRITE_WITH_IMM] = {VB_VERB_WRITE, VB_WORK_IMM},
+        [IBV_WR_RDMA_READ] = {VB_VERB_READ, 0},
+        [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_VERB_CMP_SWAP, 0},
+        [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_VERB_FETCH_ADD, 0},
+        [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL, 0},
 };
 
-static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_wire_request *rq)
+static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_work *rq)
 {
 	return vb_sq_at(qp, (uint32_t)rq->cookie);
 }
@@ -46,7 +46,7 @@ static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
 	w->state = VB_SWQE_DONE;
 }
 
-bool vb_queue_next_send(void *own, struct vb_wire_request *rq)
+bool vb_queue_next_send(void *own, struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
@@ -56,21 +56,21 @@ bool vb_queue_next_send(void *own, struct vb_wire_request *rq)
 	bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 	bool add = w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 
-	*rq = (struct vb_wire_request){
+	*rq = (struct vb_work){
 	        .cookie = qp->sq_emit,
 	        .remote_addr = w->remote_addr,
 	        .compare = atomic ? w->compare_add : 0,
 	        .swap_add = atomic ? add ? w->compare_add : w->swap : 0,
 	        .rkey = w->rkey,
-	        .imm = verbs[w->opcode].flags & VB_WIRE_IMM ? ntohl(w->imm) : w->imm,
+	        .imm = verbs[w->opcode].flags & VB_WORK_IMM ? ntohl(w->imm) : w->imm,
 	        .length = w->length,
 	        .verb = verbs[w->opcode].verb,
 	        .flags = verbs[w->opcode].flags,
 	};
 	if (w->flags & IBV_SEND_SOLICITED)
-		rq->flags |= VB_WIRE_SOLICITED;
+		rq->flags |= VB_WORK_SOLICITED;
 	if (w->flags & IBV_SEND_FENCE)
-		rq->flags |= VB_WIRE_FENCE;
+		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_target(qp, w, atomic);
 	if (w->state == VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
@@ -79,24 +79,24 @@ bool vb_queue_next_send(void *own, struct vb_wire_request *rq)
 	return true;
 }
 
-static enum ibv_wc_status wc_status(enum vb_wire_status status)
+static enum ibv_wc_status wc_status(enum vb_work_status status)
 {
 	static const enum ibv_wc_status of[] = {
-#define X(name, text) [VB_WIRE_##name] = IBV_WC_##name,
-	        VB_WIRE_STATUSES(X)
+#define X(name, text) [VB_WORK_##name] = IBV_WC_##name,
+	        VB_WORK_STATUSES(X)
 #undef X
 	};
 
 	return of[status];
 }
 
-void vb_queue_complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct vb_qp *qp = own;
 	struct vb_swqe *w = entry(qp, rq);
 
-	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WIRE_SUCCESS)
-		vb_sq_tell(qp, w, status == VB_WIRE_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
+	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
+		vb_sq_tell(qp, w, status == VB_WORK_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
 	vb_sq_retire(qp);
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
@@ -111,7 +111,7 @@ static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
 	return atomic_load_explicit(&vb_seg_mr_of(qp->node->seg, sge->lkey)->length, memory_order_relaxed);
 }
 
-const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_wire_request *rq, uint32_t access)
+const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *rq, uint32_t access)
 {
 	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
 		return k;
@@ -123,7 +123,7 @@ const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, con
 	return k->gathered ? k : NULL;
 }
 
-bool vb_queue_local(struct vb_qp *qp, const struct vb_wire_request *rq)
+bool vb_queue_local(struct vb_qp *qp, const struct vb_work *rq)
 {
 	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
 }
@@ -141,24 +141,24 @@ bool vb_queue_take_receive(void *own, uint32_t *room)
 	return true;
 }
 
-void vb_queue_complete_receive(void *own, const struct vb_wire_receipt *r)
+void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 {
 	struct vb_qp *qp = own;
 	struct vb_cqe cqe = {
 	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
 	               .status = wc_status(r->status),
 	               .opcode = r->write_imm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-	               .byte_len = r->status == VB_WIRE_SUCCESS ? r->length : 0,
+	               .byte_len = r->status == VB_WORK_SUCCESS ? r->length : 0,
 	               .qp_num = qp->qp.qp_num,
 	               .src_qp = qp->type == IBV_QPT_UD ? r->src_qpn : qp->attr.dest_qp_num},
 	        .receive = vb_rq_of(qp),
 	};
 
-	if (r->flags & VB_WIRE_IMM) {
+	if (r->flags & VB_WORK_IMM) {
 		cqe.wc.wc_flags |= IBV_WC_WITH_IMM;
 		cqe.wc.imm_data = htonl(r->imm);
 	}
-	if (r->flags & VB_WIRE_INV) {
+	if (r->flags & VB_WORK_INV) {
 		cqe.wc.wc_flags |= IBV_WC_WITH_INV;
 		cqe.wc.invalidated_rkey = r->imm;
 	}
@@ -167,7 +167,7 @@ void vb_queue_complete_receive(void *own, const struct vb_wire_receipt *r)
 		cqe.wc.sl = r->ipv4 ? VB_SL_IPV4 : VB_SL_IPV6;
 	}
 	qp->inbound->active = false;
-	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WIRE_SUCCESS);
+	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WORK_SUCCESS);
 }
 
 /* --- memory that the peer names --- */
@@ -181,33 +181,33 @@ bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 	return k->granted;
 }
 
-uint32_t vb_queue_right(enum vb_wire_access access)
+uint32_t vb_queue_right(enum vb_right access)
 {
-	static const uint32_t rights[] = {[VB_WIRE_REMOTE_WRITE] = IBV_ACCESS_REMOTE_WRITE,
-	                                  [VB_WIRE_REMOTE_READ] = IBV_ACCESS_REMOTE_READ,
-	                                  [VB_WIRE_REMOTE_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
+	static const uint32_t rights[] = {[VB_RIGHT_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+	                                  [VB_RIGHT_READ] = IBV_ACCESS_REMOTE_READ,
+	                                  [VB_RIGHT_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
 
 	return rights[access];
 }
 
 uint8_t vb_queue_access(unsigned flags)
 {
-	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_WIRE_REMOTE_WRITE : 0) | (flags & IBV_ACCESS_REMOTE_READ ? VB_WIRE_REMOTE_READ : 0) |
-	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_WIRE_REMOTE_ATOMIC : 0));
+	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) | (flags & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
+	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
 }
 
-enum vb_wire_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
 {
 	uint64_t at;
 
 	if (!vb_own_memory(own, a->rkey, a->va, 8, IBV_ACCESS_REMOTE_ATOMIC, &at))
-		return VB_WIRE_DENIED;
+		return VB_MEMORY_DENIED;
 	if ((at & 7) || (a->va & 7))
-		return VB_WIRE_MISALIGNED;
+		return VB_MEMORY_MISALIGNED;
 	uint64_t *word = (uint64_t *)(uintptr_t)at;
 	bool done = add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
 
-	return done ? VB_WIRE_OK : VB_WIRE_DENIED;
+	return done ? VB_MEMORY_OK : VB_MEMORY_DENIED;
 }
 
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey)

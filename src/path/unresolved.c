@@ -15,49 +15,49 @@
 #define SLOTS_AT_A_TIME 1024 /* … and places where there might be one */
 
 /* Under progress + sq_lock. */
-static bool lacks_way(const struct vb_qp *qp)
+static bool lacks_path(const struct vb_qp *qp)
 {
 	if (vb_ctx(qp->qp.context)->dev->iwarp || vb_wire_mode() == VB_WIRE_MODE_NEVER)
 		return false;
 	if (qp->type == IBV_QPT_UD)
-		return !qp->wire || !atomic_load(&qp->node->io->wire->up);
-	return !qp->wire && !qp->remote && !(qp->peer && vb_peer_alive(qp->peer));
+		return !qp->roce || !atomic_load(&qp->node->io->roce->up);
+	return !qp->roce && !qp->remote && !(qp->peer && vb_peer_alive(qp->peer));
 }
 
-void vb_way_drop(struct vb_qp *qp)
+void vb_unresolved_drop(struct vb_qp *qp)
 {
-	qp->node->io->wayless -= qp->wayless;
-	qp->wayless = false;
+	qp->node->io->unresolved -= qp->unresolved;
+	qp->unresolved = false;
 }
 
-void vb_way_check(struct vb_qp *qp)
+void vb_unresolved_check(struct vb_qp *qp)
 {
 	struct vb_io *io = qp->node->io;
 
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	bool lacks = lacks_way(qp) && !qp->wayless;
+	bool lacks = lacks_path(qp) && !qp->unresolved;
 
 	if (lacks) {
-		qp->wayless = true;
-		io->wayless++;
-		io->way_pause = FIRST;
-		atomic_store(&io->way_at, vb_now() + FIRST);
+		qp->unresolved = true;
+		io->unresolved++;
+		io->resolve_pause = FIRST;
+		atomic_store(&io->resolve_at, vb_now() + FIRST);
 	}
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 	if (lacks)
-		vb_qp1_wake(qp->node);
+		vb_gsi_client_wake(qp->node);
 }
 
-void vb_way_again(struct vb_node *node)
+void vb_unresolved_again(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
 	vb_lock(&node->progress);
-	if (io->wayless) {
-		io->way_pause = FIRST;
-		atomic_store(&io->way_at, vb_now());
+	if (io->unresolved) {
+		io->resolve_pause = FIRST;
+		atomic_store(&io->resolve_at, vb_now());
 	}
 	vb_unlock(&node->progress);
 }
@@ -77,20 +77,20 @@ static int find(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 		if (*peer || (err != ENOENT && err != EACCES))
 			return *peer ? 0 : err;
 	}
-	return vb_wire_up(qp->node, 0);
+	return vb_roce_up(qp->node, 0);
 }
 
 /* The network: as if it had been found at RTR, for what came since. */
-static int join_wire(struct vb_qp *qp, enum ibv_qp_state state)
+static int join_roce(struct vb_qp *qp, enum ibv_qp_state state)
 {
-	int err = qp->wire ? 0 : vb_wire_path_open_locked(qp);
+	int err = qp->roce ? 0 : vb_roce_path_open_locked(qp);
 
 	if (err || qp->type == IBV_QPT_UD)
 		return err;
 	vb_stop_timer(qp);
 	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
-		vb_wire_start(&qp->wire->q);
-		vb_wire_pause(&qp->wire->q, state == IBV_QPS_SQD);
+		vb_roce_start(&qp->roce->q);
+		vb_roce_pause(&qp->roce->q, state == IBV_QPS_SQD);
 	}
 	return 0;
 }
@@ -103,8 +103,8 @@ static void look(struct vb_qp *qp, bool ask)
 
 	if (state == IBV_QPS_INIT) /* on its way to RTR */
 		return;
-	if (state == IBV_QPS_RESET || state == IBV_QPS_ERR || !lacks_way(qp)) {
-		vb_way_drop(qp);
+	if (state == IBV_QPS_RESET || state == IBV_QPS_ERR || !lacks_path(qp)) {
+		vb_unresolved_drop(qp);
 		return;
 	}
 	if (find(qp, ask, &peer))
@@ -112,10 +112,10 @@ static void look(struct vb_qp *qp, bool ask)
 	if (peer) {
 		qp->peer = peer;
 		qp->remote = NULL;
-	} else if (join_wire(qp, state)) {
+	} else if (join_roce(qp, state)) {
 		return;
 	}
-	vb_way_drop(qp);
+	vb_unresolved_drop(qp);
 	vb_log(VB_LOG_INFO, "queue pair 0x%x has its way now", qp->qp.qp_num);
 	vb_sq_kick(qp);
 	qp->path->settle(qp);
@@ -128,28 +128,28 @@ static uint32_t look_at_some(struct vb_node *node, uint32_t from, bool ask)
 	unsigned n = 0;
 
 	vb_lock(&node->progress);
-	for (i = from; i < end && n < AT_A_TIME && node->io->wayless; i++) {
+	for (i = from; i < end && n < AT_A_TIME && node->io->unresolved; i++) {
 		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
 
-		if (!qp || !qp->wayless)
+		if (!qp || !qp->unresolved)
 			continue;
 		n++;
 		vb_lock(&qp->sq_lock);
 		look(qp, ask);
 		vb_unlock(&qp->sq_lock);
 	}
-	i = node->io->wayless ? i : VB_LANE_QPS;
+	i = node->io->unresolved ? i : VB_LANE_QPS;
 	vb_unlock(&node->progress);
 	return i;
 }
 
-void vb_way_look(struct vb_node *node)
+void vb_unresolved_look(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
-	uint64_t at = atomic_load(&io->way_at);
-	bool news = io->way_news, due;
+	uint64_t at = atomic_load(&io->resolve_at);
+	bool news = io->resolve_news, due;
 
-	io->way_news = false;
+	io->resolve_news = false;
 	if (!at)
 		return;
 	due = vb_now() >= at;
@@ -159,12 +159,12 @@ void vb_way_look(struct vb_node *node)
 		i = look_at_some(node, i, due);
 	vb_lock(&node->progress);
 	if (due) {
-		io->way_pause += io->way_pause / 8;
-		if (io->way_pause > LONGEST)
-			io->way_pause = LONGEST;
-		atomic_store(&io->way_at, vb_now() + io->way_pause);
+		io->resolve_pause += io->resolve_pause / 8;
+		if (io->resolve_pause > LONGEST)
+			io->resolve_pause = LONGEST;
+		atomic_store(&io->resolve_at, vb_now() + io->resolve_pause);
 	}
-	if (!io->wayless)
-		atomic_store(&io->way_at, 0);
+	if (!io->unresolved)
+		atomic_store(&io->resolve_at, 0);
 	vb_unlock(&node->progress);
 }

@@ -31,7 +31,7 @@ static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_s
 
 	if (source->dev)
 		rcm_addr_gid(addr, gid);
-	int err = vb_qp1_bind(rcm.qp1, (uint16_t)id->id.ps, gid, v4, !v4 && afonly, source->ifindex, &port, id->reuse,
+	int err = vb_gsi_client_bind(rcm.gsi, (uint16_t)id->id.ps, gid, v4, !v4 && afonly, source->ifindex, &port, id->reuse,
 	                      &id->binding);
 
 	if (!err)
@@ -50,7 +50,7 @@ static int bind_passive(struct rcm_id *id, union rcm_addr *addr, const struct rc
 		err = bind_port(id, addr, source, afonly);
 		if (err || rcm_addr_port(&want) || !rcm_iw_port_is_taken(id, addr, source, afonly))
 			return err;
-		vb_qp1_unbind(rcm.qp1, id->binding);
+		vb_gsi_client_unbind(rcm.gsi, id->binding);
 	}
 	return EADDRINUSE;
 }
@@ -90,7 +90,7 @@ int rcm_rebind(struct rcm_id *id)
 {
 	bool v6 = id->src.sa.sa_family == AF_INET6;
 
-	return id->bound ? vb_qp1_change(rcm.qp1, id->binding, v6 && id->afonly, id->reuse) : 0;
+	return id->bound ? vb_gsi_client_change(rcm.gsi, id->binding, v6 && id->afonly, id->reuse) : 0;
 }
 
 /* The program sees what it is bound to now. */
@@ -154,7 +154,7 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 		return rcm_fail(EINVAL);
 	err = rcm_iw_listen(id);
 	if (!err)
-		err = vb_qp1_listen(rcm.qp1, id->binding);
+		err = vb_gsi_client_listen(rcm.gsi, id->binding);
 	if (err) {
 		rcm_lock();
 		rcm_iw_end(id);

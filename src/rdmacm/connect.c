@@ -113,7 +113,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 	id->path.responder_resources = id->responder_resources;
 	id->path.initiator_depth = id->initiator_depth;
 	fill_req(id, c, &req);
-	id->conn = vb_cm_connect(&rcm.cm, &addr, &req, id, vb_qp1_now());
+	id->conn = vb_cm_connect(&rcm.cm, &addr, &req, id, vb_gsi_client_now());
 	return id->conn ? 0 : ENOMEM;
 }
 
@@ -217,7 +217,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 		rcm_private_data(rep.private_data, c);
 	id->path.responder_resources = id->responder_resources;
 	id->path.initiator_depth = id->initiator_depth;
-	if (!vb_cm_accept(&rcm.cm, id->conn, &rep, vb_qp1_now()))
+	if (!vb_cm_accept(&rcm.cm, id->conn, &rep, vb_gsi_client_now()))
 		return EINVAL;
 	id->told = true;
 	return 0;
@@ -235,7 +235,7 @@ static int answer(struct rcm_id *id, const struct rcm_connect *c)
 	if (err) {
 		id->told = told;
 		if (id->conn && !rcm_is_ud(id))
-			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, vb_qp1_now());
+			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, vb_gsi_client_now());
 	}
 	rcm_rearm();
 	rcm_unlock();
@@ -294,7 +294,7 @@ static bool reject_conn(struct rcm_id *id, uint16_t reason, const void *data, si
 		data = field;
 		len = sizeof(field);
 	}
-	return vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_qp1_now());
+	return vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_gsi_client_now());
 }
 
 static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
@@ -339,7 +339,7 @@ RCM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, 
 static int send_rtu(struct rcm_id *id)
 {
 	rcm_lock();
-	bool sent = id->conn && vb_cm_rtu(&rcm.cm, id->conn, NULL, 0, vb_qp1_now());
+	bool sent = id->conn && vb_cm_rtu(&rcm.cm, id->conn, NULL, 0, vb_gsi_client_now());
 
 	rcm_rearm();
 	rcm_unlock();
@@ -378,7 +378,7 @@ RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 	} else if (id->conn && event == IBV_EVENT_COMM_EST) {
 		if (id->conn->state == VB_CM_ESTABLISHED)
 			err = EISCONN;
-		else if (vb_cm_establish(&rcm.cm, id->conn, vb_qp1_now()))
+		else if (vb_cm_establish(&rcm.cm, id->conn, vb_gsi_client_now()))
 			err = 0;
 		rcm_rearm();
 	}
@@ -403,8 +403,8 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	struct vb_cm_conn *conn = id->conn;
 
 	if (conn) {
-		sent = vb_cm_disconnect(&rcm.cm, conn, NULL, 0, vb_qp1_now()) ||
-		       vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_qp1_now());
+		sent = vb_cm_disconnect(&rcm.cm, conn, NULL, 0, vb_gsi_client_now()) ||
+		       vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_gsi_client_now());
 		rcm_rearm();
 	}
 	rcm_unlock();

@@ -47,7 +47,7 @@ void rcm_rearm(void)
 {
 	uint64_t cm = vb_cm_deadline(&rcm.cm), iw = rcm.iwcm ? vb_iwcm_deadline(rcm.iwcm) : 0;
 
-	vb_qp1_timer(rcm.qp1, sooner(sooner(cm, rcm_late_due()), sooner(iw, rcm_resolve_due())));
+	vb_gsi_client_timer(rcm.gsi, sooner(sooner(cm, rcm_late_due()), sooner(iw, rcm_resolve_due())));
 }
 
 bool rcm_ours(const struct rcm_id *id)
@@ -79,9 +79,9 @@ static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16],
 	memcpy(from.local, local, sizeof(from.local));
 	memcpy(from.remote, remote, sizeof(from.remote));
 	rcm_lock();
-	if (rcm.qp1) {
+	if (rcm.gsi) {
 		rcm_trace_mad(false, &from, mad, len);
-		rcm_late_input(&from, mad, len, vb_qp1_now());
+		rcm_late_input(&from, mad, len, vb_gsi_client_now());
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -90,7 +90,7 @@ static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16],
 static void on_timeout(void *own, uint64_t now)
 {
 	rcm_lock();
-	if (rcm.qp1) {
+	if (rcm.gsi) {
 		vb_cm_timeout(&rcm.cm, now);
 		rcm_late_timeout(now);
 		rcm_resolve_timeout(now);
@@ -104,28 +104,28 @@ static void on_timeout(void *own, uint64_t now)
 static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
 	rcm_trace_mad(true, to, mad, VB_MAD_LEN);
-	vb_qp1_send(rcm.qp1, to->local, to->remote, to->port, mad);
+	vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->port, mad);
 }
 
 static void say_at_death(void *own, const struct vb_cm_conn *conn)
 {
-	vb_qp1_at_death(rcm.qp1, conn->addr.local, conn->addr.remote, conn->addr.port, conn->local_comm_id,
+	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.port, conn->local_comm_id,
 	                conn->remote_comm_id, conn->remote_qpn);
 }
 
 static void on_again(void *own)
 {
 	rcm_lock();
-	if (rcm.qp1)
+	if (rcm.gsi)
 		vb_cm_again(&rcm.cm, say_at_death);
 	rcm_unlock();
 }
 
-static const struct vb_qp1_ops qp1_ops = {.mad = on_mad, .timeout = on_timeout, .again = on_again};
+static const struct vb_gsi_client_ops gsi_ops = {.mad = on_mad, .timeout = on_timeout, .again = on_again};
 static const struct vb_cm_ops cm_ops = {.admit = rcm_admit, .send = send_mad, .event = rcm_on_event};
 
 /* A queue pair 1 of before fork(): to be closed when the child first needs its own. */
-static struct vb_qp1 *parents;
+static struct vb_gsi_client *parents;
 
 static void before_fork(void)
 {
@@ -147,9 +147,9 @@ static void in_child(void)
 	pthread_mutex_init(&rcm.lock, NULL);
 	pthread_cond_init(&rcm.acked, NULL);
 	rcm.generation++;
-	if (rcm.qp1)
-		parents = rcm.qp1;
-	rcm.qp1 = NULL;
+	if (rcm.gsi)
+		parents = rcm.gsi;
+	rcm.gsi = NULL;
 	rcm.ids = rcm.listeners = NULL;
 	rcm_iw_in_child();
 	rcm_late_forget();
@@ -161,21 +161,21 @@ static void in_child(void)
 static int start(void)
 {
 	struct vb_cm_config cfg = {0};
-	struct vb_qp1 *qp1;
+	struct vb_gsi_client *gsi;
 
 	free(rcm.conns); /* the parent's, in a child of fork() */
 	rcm.conns = calloc(RCM_CONNS, sizeof(*rcm.conns));
 	if (!rcm.conns)
 		return ENOMEM;
-	int err = vb_qp1_open(&qp1_ops, NULL, &qp1);
+	int err = vb_gsi_client_open(&gsi_ops, NULL, &gsi);
 
 	if (err)
 		return err;
-	cfg.lane = vb_qp1_lane(qp1);
+	cfg.lane = vb_gsi_client_lane(gsi);
 	rcm_random(cfg.key, sizeof(cfg.key));
 	rcm_lock();
 	vb_cm_init(&rcm.cm, &cfg, &cm_ops, NULL, rcm.conns, RCM_CONNS);
-	rcm.qp1 = qp1;
+	rcm.gsi = gsi;
 	rcm_unlock();
 	return 0;
 }
@@ -185,7 +185,7 @@ int rcm_open(void)
 	static bool watching;
 	int err = 0, cancel;
 
-	if (__atomic_load_n(&rcm.qp1, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&rcm.gsi, __ATOMIC_ACQUIRE))
 		return 0;
 	vb_cancel_defer(&cancel);
 	pthread_mutex_lock(&opening);
@@ -193,10 +193,10 @@ int rcm_open(void)
 		err = pthread_atfork(before_fork, after_fork, in_child);
 	watching = !err;
 	if (parents) {
-		vb_qp1_close(parents);
+		vb_gsi_client_close(parents);
 		parents = NULL;
 	}
-	if (!err && !rcm.qp1)
+	if (!err && !rcm.gsi)
 		err = start();
 	pthread_mutex_unlock(&opening);
 	vb_cancel_restore(cancel);
@@ -222,9 +222,9 @@ __attribute__((destructor(60000))) static void at_exit(void)
 {
 	if (!take_over())
 		return;
-	for (struct rcm_id *id = rcm.qp1 ? rcm.ids : NULL; id; id = id->next) {
+	for (struct rcm_id *id = rcm.gsi ? rcm.ids : NULL; id; id = id->next) {
 		if (id->conn)
-			vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
+			vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 		id->conn = NULL;
 		rcm_iw_end(id);
 		id->told = false;

@@ -102,7 +102,7 @@ static void end_connection(struct rcm_id *id)
 	rcm_iw_end(id);
 	if (!id->conn)
 		return;
-	vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
+	vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 	id->conn = NULL;
 	rcm_rearm();
 }
@@ -139,7 +139,7 @@ static void silence(struct rcm_id *id)
 	rcm_discard(rcm_unqueue(id, NULL));
 	rcm_unlock();
 	if (id->bound)
-		vb_qp1_unbind(rcm.qp1, id->binding);
+		vb_gsi_client_unbind(rcm.gsi, id->binding);
 	id->bound = false;
 }
 

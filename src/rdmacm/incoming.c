@@ -50,7 +50,7 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 {
 	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
 
-	vb_cm_mra(&rcm.cm, id->conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_qp1_now());
+	vb_cm_mra(&rcm.cm, id->conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_gsi_client_now());
 	if (!e)
 		return;
 	take_rep(id, rep);
@@ -146,7 +146,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		return;
 	case VB_CM_DREQ_RECEIVED:
 		if (id->iwarp) /* a stream ends for both at once */
-			vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_qp1_now());
+			vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_gsi_client_now());
 		on_disconnected(id, 0);
 		return;
 	case VB_CM_DREP_RECEIVED:

@@ -26,7 +26,7 @@ size_t rcm_iw_unpack(const uint8_t *field, size_t room)
 	return field[room - 1] < room ? field[room - 1] : room - 1;
 }
 
-/* --- what the connections tell; rcm.lock held, adapter thread --- */
+/* --- what the connections tell; rcm.lock held, progress thread --- */
 
 /* A depth that the peer has not told is the most there is, which is known once the device is: rcm_iw_adopt. */
 static void take_depths(struct rcm_id *id, const struct vb_iwcm_said *said)
@@ -285,7 +285,7 @@ int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here)
 
 int rcm_iw_connect_elsewhere(struct rcm_id *id)
 {
-	vb_cm_destroy(&rcm.cm, id->conn, vb_qp1_now());
+	vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 	id->conn = NULL;
 	id->iwarp = false;
 	return connect_by_tcp(id);

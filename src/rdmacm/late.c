@@ -29,12 +29,12 @@ static bool wanted, replaying, over; /* wanted: admit has seen one that may wait
 void rcm_late_closed(const struct rcm_id *id)
 {
 	closed[nclosed++ % CLOSED] = (struct closed){
-	        .until = vb_qp1_now() + CLOSED_NS, .ps = (int)id->id.ps, .port = rcm_addr_port(&id->src)};
+	        .until = vb_gsi_client_now() + CLOSED_NS, .ps = (int)id->id.ps, .port = rcm_addr_port(&id->src)};
 }
 
 bool rcm_late_may_wait(uint64_t service_id)
 {
-	uint64_t now = vb_qp1_now();
+	uint64_t now = vb_gsi_client_now();
 	enum vb_port_space ps;
 	uint16_t port;
 
@@ -65,7 +65,7 @@ static void replay(uint32_t last, bool may_wait)
 	over = !may_wait;
 	for (uint32_t i = 0; i < last; i++) {
 		wanted = false;
-		vb_cm_input(&rcm.cm, &held[i].from, held[i].mad, sizeof(held[i].mad), vb_qp1_now());
+		vb_cm_input(&rcm.cm, &held[i].from, held[i].mad, sizeof(held[i].mad), vb_gsi_client_now());
 		if (wanted)
 			held[kept++] = held[i];
 	}

@@ -172,7 +172,7 @@ struct rcm {
 	pthread_cond_t acked;
 	int cancel_state;
 	unsigned generation;
-	struct vb_qp1 *qp1;
+	struct vb_gsi_client *gsi;
 	struct vb_cm cm;
 	struct vb_cm_conn *conns;
 	struct vb_iwcm *iwcm; /* from the first iWARP device on */

@@ -188,14 +188,14 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 		e = rcm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 	if (!e) {
 		free(child);
-		vb_cm_destroy(&rcm.cm, conn, vb_qp1_now());
+		vb_cm_destroy(&rcm.cm, conn, vb_gsi_client_now());
 		return;
 	}
 	if (msg->attr == VB_CM_REQ) {
 		child->iwarp = is_for_iwarp(msg);
 		take_req(child, &msg->req);
 		show_req(e, &msg->req, child->iwarp);
-		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_qp1_now());
+		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_gsi_client_now());
 	} else {
 		child->path.hop_limit = RCM_HOP_LIMIT;
 		rcm_event_data(e, msg->sidr_req.private_data + VB_CMA_LEN, VB_CMA_SIDR_REQ_PRIVATE);

@@ -100,7 +100,7 @@ static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, in
 {
 	rcm_lock();
 	if (ms >= 0 && asker(found) == id) {
-		id->resolve_by = vb_qp1_now() + (uint64_t)ms * 1000000u;
+		id->resolve_by = vb_gsi_client_now() + (uint64_t)ms * 1000000u;
 		if (!due || id->resolve_by < due)
 			due = id->resolve_by;
 		rcm_rearm();

@@ -13,7 +13,7 @@ int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c)
 	rcm_cma_header(id, req.private_data);
 	rcm_private_data(req.private_data + VB_CMA_LEN, c);
 	id->conn = vb_cm_sidr_request(&rcm.cm, &addr, &req, vb_cm_time(RCM_RESPONSE_TIMEOUT), RCM_CM_RETRIES, id,
-	                              vb_qp1_now());
+	                              vb_gsi_client_now());
 	return id->conn ? 0 : ENOMEM;
 }
 
@@ -25,7 +25,7 @@ int rcm_sidr_accept(struct rcm_id *id, const struct rcm_connect *c)
 	if (!id->conn || c->len[0] + c->len[1] > VB_CM_SIDR_REP_PRIVATE)
 		return EINVAL;
 	rcm_private_data(rep.private_data, c);
-	return vb_cm_sidr_reply(&rcm.cm, id->conn, &rep, vb_qp1_now()) ? 0 : EINVAL;
+	return vb_cm_sidr_reply(&rcm.cm, id->conn, &rep, vb_gsi_client_now()) ? 0 : EINVAL;
 }
 
 int rcm_sidr_reject(struct rcm_id *id, const void *data, size_t len)
@@ -36,5 +36,5 @@ int rcm_sidr_reject(struct rcm_id *id, const void *data, size_t len)
 		return EINVAL;
 	if (len)
 		memcpy(rep.private_data, data, len);
-	return vb_cm_sidr_reply(&rcm.cm, id->conn, &rep, vb_qp1_now()) ? 0 : EINVAL;
+	return vb_cm_sidr_reply(&rcm.cm, id->conn, &rep, vb_gsi_client_now()) ? 0 : EINVAL;
 }

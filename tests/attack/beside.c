@@ -100,7 +100,7 @@ static int turn_what_there_is(struct raw *r)
 	char in[512];
 	int fds[2], holes = 0;
 
-	if (!raw_say(r, VB_MSG_WIRE, &m, sizeof(m), NULL, 0) || !raw_hear(r, VB_MSG_WIRE_REPLY, in, sizeof(in), fds, 2000))
+	if (!raw_say(r, VB_MSG_ROCE, &m, sizeof(m), NULL, 0) || !raw_hear(r, VB_MSG_ROCE_REPLY, in, sizeof(in), fds, 2000))
 		return 0;
 	for (int fd = 3; fd < 400; fd++)
 		holes += !setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &prog, sizeof(prog));

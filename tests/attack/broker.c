@@ -105,12 +105,12 @@ static int wire_of(struct raw *r, int fds[2])
 {
 	struct vb_msg_head m;
 	union {
-		struct vb_msg_wire_reply reply;
+		struct vb_msg_roce_reply reply;
 		char bytes[512];
 	} in;
 
-	CHECK(raw_say(r, VB_MSG_WIRE, &m, sizeof(m), NULL, 0));
-	CHECK(raw_hear(r, VB_MSG_WIRE_REPLY, &in, sizeof(in), fds, LONG) == sizeof(in.reply));
+	CHECK(raw_say(r, VB_MSG_ROCE, &m, sizeof(m), NULL, 0));
+	CHECK(raw_hear(r, VB_MSG_ROCE_REPLY, &in, sizeof(in), fds, LONG) == sizeof(in.reply));
 	return in.reply.err;
 }
 
@@ -827,7 +827,7 @@ static int announces_a_lot_and_stays(void *arg)
 		struct raw r;
 
 		raw_open(&r);
-		const int fds[] = {r.fds.seg_fd, r.fds.bell_fd, r.fds.wake_fd};
+		const int fds[] = {r.fds.seg_fd, r.fds.doorbell_fd, r.fds.wake_fd};
 		CHECK(raw_say(&r, VB_MSG_ATTACH, &out, sizeof(out), fds, 3));
 		CHECK(raw_hear(&r, VB_MSG_ATTACHED, in, sizeof(in), NULL, LONG));
 	}

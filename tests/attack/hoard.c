@@ -155,7 +155,7 @@ static int join_groups(const struct link *l, int n)
 	int sent = 0;
 
 	for (int i = 0; i < n; i++) {
-		struct vb_msg_wire_group m = {.head = head_for(VB_MSG_WIRE_GROUP, sizeof(m)), .ifindex = 1, .join = 1};
+		struct vb_msg_roce_group m = {.head = head_for(VB_MSG_ROCE_GROUP, sizeof(m)), .ifindex = 1, .join = 1};
 
 		gid_v4(m.group, "239.7.0.0");
 		m.group[15] = (uint8_t)i;
@@ -166,11 +166,11 @@ static int join_groups(const struct link *l, int n)
 
 static bool wire_up(struct link *l)
 {
-	struct vb_msg_head ask = head_for(VB_MSG_WIRE, sizeof(ask));
+	struct vb_msg_head ask = head_for(VB_MSG_ROCE, sizeof(ask));
 	struct came m;
 	bool gone;
 
-	if (!say(l, &ask, sizeof(ask), NULL, 0) || !link_take(l, &m, LONG, &gone) || m.head.type != VB_MSG_WIRE_REPLY ||
+	if (!say(l, &ask, sizeof(ask), NULL, 0) || !link_take(l, &m, LONG, &gone) || m.head.type != VB_MSG_ROCE_REPLY ||
 	    m.wire.err || m.nfds != 1)
 		return false;
 	l->relay = m.fds[0];

@@ -25,7 +25,7 @@ void raw_close(struct raw *r)
 {
 	close(r->sock);
 	close(r->fds.seg_fd);
-	close(r->fds.bell_fd);
+	close(r->fds.doorbell_fd);
 	close(r->fds.wake_fd);
 }
 
@@ -95,7 +95,7 @@ static int attach(struct raw *r, uint32_t lane, uint64_t incarnation, const uint
 		struct vb_msg_attach m;
 		uint8_t gid[16];
 	} out = {.m = {.lane = lane, .incarnation = incarnation, .ngids = gid ? 1 : 0}};
-	const int fds[] = {r->fds.seg_fd, r->fds.bell_fd, r->fds.wake_fd};
+	const int fds[] = {r->fds.seg_fd, r->fds.doorbell_fd, r->fds.wake_fd};
 	union {
 		struct vb_msg_attached attached;
 		struct vb_msg_error error;

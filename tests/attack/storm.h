@@ -41,7 +41,7 @@ struct came {
 		struct vb_msg_meet_reply meet;
 		struct vb_msg_error error;
 		struct vb_msg_status_part part;
-		struct vb_msg_wire_reply wire;
+		struct vb_msg_roce_reply wire;
 		struct vb_msg_cm_mad mad;
 		struct vb_msg_service_reply service;
 	};
@@ -58,7 +58,7 @@ bool link_send(const struct link *l, const void *msg, size_t len, const int *fds
 bool link_take(const struct link *l, struct came *m, int ms, bool *gone);
 void came_close(struct came *m);
 
-/* A segment, a bell and a wake descriptor as the broker wants them. */
+/* A segment, a doorbell and a wake descriptor as the broker wants them. */
 void storm_fds(int fds[3]);
 
 /* ---- random numbers ---- */

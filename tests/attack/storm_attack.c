@@ -84,7 +84,7 @@ static void take_message(struct link *l, struct came *m)
 			if (m->part.lanes[i].uid != geteuid())
 				leaked("another user's program is in the status");
 		break;
-	case VB_MSG_WIRE_REPLY:
+	case VB_MSG_ROCE_REPLY:
 		take_wire(l, m);
 		break;
 	default:

@@ -147,12 +147,12 @@ static void attach(struct pair *p, struct program_of *o)
 
 static void wire_up(struct pair *p, struct link *l)
 {
-	struct vb_msg_head ask = head_for(VB_MSG_WIRE, sizeof(ask));
+	struct vb_msg_head ask = head_for(VB_MSG_ROCE, sizeof(ask));
 	struct came m;
 
 	for (;;) {
 		say(p, l, &ask, sizeof(ask), NULL, 0);
-		must_hear(p, l, VB_MSG_WIRE_REPLY, &m);
+		must_hear(p, l, VB_MSG_ROCE_REPLY, &m);
 		if (!m.wire.err)
 			break;
 		if (is_late(p))

@@ -151,6 +151,6 @@ void storm_fds(int fds[3])
 
 	make_fds(&made);
 	fds[0] = made.seg_fd;
-	fds[1] = made.bell_fd;
+	fds[1] = made.doorbell_fd;
 	fds[2] = made.wake_fd;
 }

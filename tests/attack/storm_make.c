@@ -310,8 +310,8 @@ static size_t make_at_death(uint8_t *out, const struct link *from)
 
 static size_t make_group(uint8_t *out)
 {
-	struct vb_msg_wire_group m = {
-	        .head = head_for(VB_MSG_WIRE_GROUP, sizeof(m)), .ifindex = some(5), .join = !one_in(3)};
+	struct vb_msg_roce_group m = {
+	        .head = head_for(VB_MSG_ROCE_GROUP, sizeof(m)), .ifindex = some(5), .join = !one_in(3)};
 
 	some_gid(m.group);
 	if (!one_in(4))
@@ -348,7 +348,7 @@ static size_t make_meet(uint8_t *out)
 	return sizeof(m);
 }
 
-static const uint8_t plain[] = {VB_MSG_STATUS, VB_MSG_WIRE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_DETACH};
+static const uint8_t plain[] = {VB_MSG_STATUS, VB_MSG_ROCE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_DETACH};
 
 static size_t make_plain(uint8_t *out, uint8_t type)
 {

@@ -69,7 +69,7 @@ static void jammer(int fd, void *arg)
 
 	dev_open(&d);
 	link_open(&l, &d, &(struct conf){0}, fd);
-	sleep_ms(50); /* its adapter thread is asleep */
+	sleep_ms(50); /* its progress thread is asleep */
 	n = all_of("anon_inode:[eventfd]", events);
 	m = all_of("anon_inode:[eventpoll]", epolls);
 	CHECK(n > 0 && m > 0);
@@ -189,7 +189,7 @@ static void take_sends(struct link *l)
 #define TURNS 300
 static int no_preadv2; /* the errno that it gives here, or 0 */
 
-/* Sleeps for each message; the pauses let both adapter threads sleep too. */
+/* Sleeps for each message; the pauses let both progress threads sleep too. */
 static void play(int fd, bool serve)
 {
 	struct dev d;

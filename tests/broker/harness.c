@@ -159,7 +159,7 @@ static int sealed_memfd(const char *name, off_t size, int seals)
 void make_fds(struct vb_attach_fds *fds)
 {
 	fds->seg_fd = sealed_memfd("seg", 65536, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
-	fds->bell_fd = sealed_memfd("bell", 4096, F_SEAL_SHRINK | F_SEAL_GROW);
+	fds->doorbell_fd = sealed_memfd("doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW);
 	fds->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	CHECK(fds->wake_fd >= 0);
 }
@@ -185,12 +185,12 @@ int connect_with(const struct vb_attach_fds *fds, struct vb_broker_client **out)
 
 static void close_peer(struct diary *d)
 {
-	const int fds[] = {d->peer.seg_fd, d->peer.bell_fd, d->peer.wake_fd, d->peer.pid_fd};
+	const int fds[] = {d->peer.seg_fd, d->peer.doorbell_fd, d->peer.wake_fd, d->peer.pid_fd};
 
 	for (int i = 0; i < 4; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	d->peer.seg_fd = d->peer.bell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
+	d->peer.seg_fd = d->peer.doorbell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
 }
 
 static void close_lane(struct diary *d)
@@ -208,7 +208,7 @@ void leave(struct diary *d)
 	close_lane(d);
 	vb_broker_disconnect(d->c);
 	close(d->fds.seg_fd);
-	close(d->fds.bell_fd);
+	close(d->fds.doorbell_fd);
 	close(d->fds.wake_fd);
 	d->c = NULL;
 }
@@ -245,7 +245,7 @@ static void on_reattached(void *arg)
 	((struct diary *)arg)->reattached++;
 }
 
-static void on_wire(void *arg, const struct vb_wire_grant *g)
+static void on_wire(void *arg, const struct vb_roce_grant *g)
 {
 	struct diary *d = arg;
 
@@ -306,7 +306,7 @@ void join_as(struct diary *d, uint8_t gid)
 	union ibv_gid g = gid_of(gid);
 
 	memset(d, 0, sizeof(*d));
-	d->peer.seg_fd = d->peer.bell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
+	d->peer.seg_fd = d->peer.doorbell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
 	d->lane_fd = d->lifeline_fd = -1;
 	make_fds(&d->fds);
 	CHECK_IS(connect_with(&d->fds, &d->c), 0);
@@ -318,7 +318,7 @@ int wire_once(struct diary *d)
 {
 	int before = d->wires;
 
-	CHECK_IS(vb_broker_wire(d->c), 0);
+	CHECK_IS(vb_broker_roce(d->c), 0);
 	CHECK(wait_for(d, &d->wires, before + 1, LONG));
 	return d->wire_err;
 }
@@ -531,7 +531,7 @@ static void be_program(uint8_t gid, uid_t uid, int from, int to)
 		if (n == 1 && command == 'n')
 			tell(to, &d);
 		else if (n == 1 && command == 'w')
-			CHECK_IS(vb_broker_wire(d.c), 0);
+			CHECK_IS(vb_broker_roce(d.c), 0);
 		else if (n == 0 || (n == 1 && command == 'q'))
 			break;
 	}

@@ -51,7 +51,7 @@ static void check_is(const struct vb_peer_info *p, const struct diary *d)
 	CHECK(p->incarnation == vb_broker_incarnation(d->c));
 	CHECK_IS(p->pid, getpid());
 	CHECK_IS(p->uid, geteuid());
-	CHECK(same_file(p->seg_fd, d->fds.seg_fd) && same_file(p->bell_fd, d->fds.bell_fd));
+	CHECK(same_file(p->seg_fd, d->fds.seg_fd) && same_file(p->doorbell_fd, d->fds.doorbell_fd));
 	uint64_t one = 1, got = 0;
 	CHECK(write(p->wake_fd, &one, 8) == 8 && read(d->fds.wake_fd, &got, 8) == 8 && got == 1);
 	CHECK(fcntl(p->pid_fd, F_GETFD) == FD_CLOEXEC);
@@ -70,10 +70,10 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 	check_is(&a.peer, &b);
 	CHECK(wait_for(&b, &b.introductions, 1, LONG));
 	check_is(&b.peer, &a);
-	/* peers read the segment and write the bell */
+	/* peers read the segment and write the doorbell */
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, a.peer.seg_fd, 0) != MAP_FAILED);
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.seg_fd, 0) == MAP_FAILED);
-	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.bell_fd, 0) != MAP_FAILED);
+	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.doorbell_fd, 0) != MAP_FAILED);
 	/* again, and the other way round */
 	CHECK_IS(ask(&a, 78, vb_broker_proc_id(b.c), 2), 0);
 	CHECK(wait_for(&a, &a.replies, 2, LONG));
@@ -287,20 +287,20 @@ static void unsealed_or_alien_descriptors_are_refused(void)
 	make_fds(&good);
 	CHECK(pipe(pipe_fd) == 0 && ftruncate(unsealed, 4096) == 0);
 	CHECK_IS(attach_err(&good), 0);
-	bad = (struct vb_attach_fds){unsealed, good.bell_fd, good.wake_fd};
+	bad = (struct vb_attach_fds){unsealed, good.doorbell_fd, good.wake_fd};
 	CHECK_IS(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){good.seg_fd, unsealed, good.wake_fd};
 	CHECK_IS(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){good.seg_fd, good.seg_fd, good.wake_fd};
 	CHECK_IS(attach_err(&bad), EBADF);
-	bad = (struct vb_attach_fds){good.seg_fd, good.bell_fd, pipe_fd[1]};
+	bad = (struct vb_attach_fds){good.seg_fd, good.doorbell_fd, pipe_fd[1]};
 	CHECK_IS(attach_err(&bad), EBADF);
-	bad = (struct vb_attach_fds){pipe_fd[0], good.bell_fd, good.wake_fd};
+	bad = (struct vb_attach_fds){pipe_fd[0], good.doorbell_fd, good.wake_fd};
 	CHECK_IS(attach_err(&bad), EBADF);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", good.bell_fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", good.doorbell_fd);
 	bad = (struct vb_attach_fds){good.seg_fd, open(path, O_RDONLY | O_CLOEXEC), good.wake_fd};
 	CHECK_IS(attach_err(&bad), EBADF);
-	bad = (struct vb_attach_fds){-1, good.bell_fd, good.wake_fd};
+	bad = (struct vb_attach_fds){-1, good.doorbell_fd, good.wake_fd};
 	CHECK_IS(attach_err(&bad), EBADF);
 	/* whose pages may be gone when somebody rings; where the kernel has such */
 	int huge = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);

@@ -771,7 +771,7 @@ static void wire_out_of_place_is_refused(void)
 	struct {
 		struct vb_msg_head head;
 		char more[8];
-	} m = {.head = {.type = VB_MSG_WIRE, .version = VB_PROTO_VERSION, .len = sizeof(m.head)}};
+	} m = {.head = {.type = VB_MSG_ROCE, .version = VB_PROTO_VERSION, .len = sizeof(m.head)}};
 	struct vb_msg_error in;
 	struct diary a;
 

@@ -183,10 +183,10 @@ static void arming_hands_the_duty_over(void)
 {
 	struct ibv_cq *cq = vb_create_cq(ctx, 1, NULL, NULL, 0);
 
-	atomic_store(&fake_node.duty, VB_DUTY_ADAPTER);
+	atomic_store(&fake_node.owner, VB_OWNER_THREAD);
 	vb_req_notify_cq(cq, 0);
 	CHECK(!fake.handovers);
-	atomic_store(&fake_node.duty, VB_DUTY_POLLER);
+	atomic_store(&fake_node.owner, VB_OWNER_POLLER);
 	vb_req_notify_cq(cq, 0);
 	CHECK(fake.handovers == 1 && !vb_destroy_cq(cq));
 }

@@ -53,7 +53,7 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	return 0;
 }
 
-void vb_duty_handover(struct vb_node *node)
+void vb_progress_handover(struct vb_node *node)
 {
 	fake.handovers++;
 }
@@ -79,12 +79,12 @@ bool vb_path_idle(const struct vb_qp *qp)
 	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
 }
 
-int vb_wire_ready(struct vb_node *node)
+int vb_roce_ready(struct vb_node *node)
 {
 	return 0;
 }
 
-int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	return 0;
 }

@@ -23,7 +23,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int seg_fd = -1, bell_fd, wake_fd;
+static int seg_fd = -1, doorbell_fd, wake_fd;
 
 static struct vb_broker broker;
 static struct vb_session *session[PROGRAMS];
@@ -33,10 +33,10 @@ static int far_end[PROGRAMS];
 static void make_descriptors(void)
 {
 	seg_fd = memfd_create("seg", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	bell_fd = memfd_create("bell", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	doorbell_fd = memfd_create("doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (ftruncate(seg_fd, 4096) || fcntl(seg_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE) ||
-	    ftruncate(bell_fd, 4096) || fcntl(bell_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+	    ftruncate(doorbell_fd, 4096) || fcntl(doorbell_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		abort();
 }
 
@@ -72,7 +72,7 @@ static void drain(unsigned i)
 }
 
 /* Bindings are members', and each is to be found both ways. */
-static void check_qp1(void)
+static void check_gsi(void)
 {
 	uint32_t members = 0, by_port = 0, by_id = 0;
 
@@ -144,7 +144,7 @@ static void check(void)
 	if (held != broker.table.held || reserved != broker.table.reserved || sessions != broker.nsessions ||
 	    pending != broker.npending || held + pending != sessions || parked != broker.nparked)
 		abort();
-	check_qp1();
+	check_gsi();
 	check_users();
 	for (const struct vb_parked *p = broker.parked; p; p = p->next)
 		parked--;
@@ -154,7 +154,7 @@ static void check(void)
 
 static int some_fds(unsigned kind, int fds[VB_MAX_FDS])
 {
-	const int good[3] = {seg_fd, bell_fd, wake_fd};
+	const int good[3] = {seg_fd, doorbell_fd, wake_fd};
 	int n = kind & 4 ? 3 : (int)(kind & 3);
 
 	for (int i = 0; i < n; i++)
@@ -248,7 +248,7 @@ static size_t shape(const struct vb_session *s, uint8_t type, uint8_t msg[VB_MAX
 static void attach(struct vb_session *s)
 {
 	struct vb_msg_attach m = {.head = {.type = VB_MSG_ATTACH, .version = VB_PROTO_VERSION, .len = sizeof(m)}};
-	const int fds[3] = {dup(seg_fd), dup(bell_fd), dup(wake_fd)};
+	const int fds[3] = {dup(seg_fd), dup(doorbell_fd), dup(wake_fd)};
 
 	if (!vb_session_handle(&broker, s, &m, sizeof(m), fds, 3))
 		abort();
@@ -278,8 +278,8 @@ static size_t one(const uint8_t *data, size_t size)
 		attach(s);
 	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
 		static const uint8_t types[] = {0, VB_MSG_ATTACH, VB_MSG_SET_GIDS, VB_MSG_MEET, VB_MSG_STATUS, VB_MSG_DETACH,
-						VB_MSG_WIRE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_CM_SEND, VB_MSG_CM_BIND,
-						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND, VB_MSG_CM_AT_DEATH, VB_MSG_WIRE_GROUP};
+						VB_MSG_ROCE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_CM_SEND, VB_MSG_CM_BIND,
+						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND, VB_MSG_CM_AT_DEATH, VB_MSG_ROCE_GROUP};
 		struct vb_msg_head head = {.type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 		memcpy(msg, &head, sizeof(head));
 		if (data[1] & 0x20)

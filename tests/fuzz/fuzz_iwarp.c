@@ -190,9 +190,9 @@ static void post(struct vb_reader *r)
 
 	if (fx.posts >= POSTS_MAX)
 		return;
-	if (verb == VB_WIRE_SEND)
-		flags &= (uint8_t)~VB_WIRE_IMM;
-	fx_post(&fx, verb, verb == VB_WIRE_CMP_SWAP || verb == VB_WIRE_FETCH_ADD ? 8 : len)->flags = flags & 15;
+	if (verb == VB_VERB_SEND)
+		flags &= (uint8_t)~VB_WORK_IMM;
+	fx_post(&fx, verb, verb == VB_VERB_CMP_SWAP || verb == VB_VERB_FETCH_ADD ? 8 : len)->flags = flags & 15;
 }
 
 static void output(struct vb_reader *r)

@@ -28,10 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct vb_node node;
 static struct vb_io io;
-static struct vb_wire_sockets sockets;
+static struct vb_roce_sockets sockets;
 static struct vb_device device = {.dev.name = "roce_fuzz"};
 static uint64_t clock_ns = 1000000000;
-static uint8_t stage[2 * VB_WIRE_PACKET_MAX];
+static uint8_t stage[2 * VB_ROCE_PACKET_MAX];
 
 /* --- io/, without sockets --- */
 
@@ -50,11 +50,11 @@ unsigned vb_progress(struct vb_node *n, struct vb_cq *cq, unsigned want)
 	return 0;
 }
 
-void vb_duty_handover(struct vb_node *n)
+void vb_progress_handover(struct vb_node *n)
 {
 }
 
-int vb_wire_up(struct vb_node *n, unsigned wait_ms)
+int vb_roce_up(struct vb_node *n, unsigned wait_ms)
 {
 	return 0;
 }
@@ -66,7 +66,7 @@ void vb_path_new(struct vb_qp *qp)
 
 void vb_path_connect(struct vb_qp *qp)
 {
-	assert(!vb_wire_path_open(qp));
+	assert(!vb_roce_path_open(qp));
 }
 
 void vb_path_settle(struct vb_qp *qp)
@@ -145,7 +145,7 @@ void vb_peer_remind(struct vb_peer *p)
 {
 }
 
-void vb_peer_bell(struct vb_peer *p)
+void vb_peer_doorbell(struct vb_peer *p)
 {
 }
 
@@ -158,7 +158,7 @@ void vb_map_drop(struct vb_peer *p, struct vb_map *m)
 {
 }
 
-struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn)
+struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
 	return NULL;
 }
@@ -184,21 +184,21 @@ uint8_t *vb_tx_room(struct vb_tx *tx)
 	return stage;
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid)
+void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid)
 {
 	struct vb_packet p;
 
-	assert(len <= VB_WIRE_PACKET_MAX && header_len <= len);
+	assert(len <= VB_ROCE_PACKET_MAX && header_len <= len);
 	assert(vb_packet_decode(&p, stage, len + VB_ICRC_LEN) == VB_PACKET_OK);
 	assert(p.payload_at == header_len && p.payload_at + p.payload_len + p.bth.pad == len);
 }
 
-void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len)
+void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len)
 {
 	vb_tx_add(tx, addr, len, len, NULL);
 }
 
-uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *addr, size_t len)
+uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len)
 {
 	return 0;
 }
@@ -224,11 +224,11 @@ void vb_device_netdev(struct vb_device *dev, struct vb_netdev *nd)
 	memset(nd, 0, sizeof(*nd));
 }
 
-void vb_wire_lost(struct vb_node *n)
+void vb_roce_lost(struct vb_node *n)
 {
 }
 
-uint64_t vb_wire_lost_at(const struct vb_node *n)
+uint64_t vb_roce_lost_at(const struct vb_node *n)
 {
 	return 0;
 }
@@ -316,7 +316,7 @@ static void once(void)
 	node.io = &io;
 	io.wire = &sockets;
 	sockets.node = &node;
-	sockets.rx = vb_wire_rx_new(-1, false);
+	sockets.rx = vb_roce_rx_new(-1, false);
 	atomic_store(&sockets.up, true);
 	pthread_mutex_init(&node.mr_lock, NULL);
 }
@@ -430,14 +430,14 @@ static void packet(struct world *w, struct input *in)
 	struct vb_qp *qp = vb_qp(w->qp[i]);
 	struct vb_packet p = {.bth = {.opcode = (uint8_t)take(in, 1), .migreq = true, .pkey = 0xffff}};
 	uint8_t bytes[1024] = {0};
-	struct vb_wire_arrival a = {.now = clock_ns, .ip = {.traffic_class = head & 64 ? 3 : 0}};
+	struct vb_roce_arrival a = {.now = clock_ns, .ip = {.traffic_class = head & 64 ? 3 : 0}};
 	struct vb_writer out = vb_writer(bytes, sizeof(bytes));
 	uint32_t len;
 
-	if (!qp->wire || !vb_opcode_info(p.bth.opcode) || !vb_opcode_info(p.bth.opcode)->op)
+	if (!qp->roce || !vb_opcode_info(p.bth.opcode) || !vb_opcode_info(p.bth.opcode)->op)
 		return;
 	bool answer = !(vb_opcode_info(p.bth.opcode)->flags & VB_REQUEST);
-	struct vb_psn base = answer ? vb_psn((uint32_t)qp->wire->q.rq.una + qp->wire->q.cfg.sq_psn.v) : qp->wire->q.rs.epsn;
+	struct vb_psn base = answer ? vb_psn((uint32_t)qp->roce->q.rq.una + qp->roce->q.cfg.sq_psn.v) : qp->roce->q.rs.epsn;
 
 	p.bth.dest_qpn = head & 4 ? take(in, 3) : qp->qp.qp_num;
 	p.bth.psn = head & 8 ? vb_psn(take(in, 3)) : vb_psn_add(base, (int32_t)(k & 7) - (k & 8 ? 2 : 0));
@@ -463,8 +463,8 @@ static void packet(struct world *w, struct input *in)
 	if (take(in, 1) & 1)
 		total -= take(in, 1) % total;
 	vb_lock(&node.progress);
-	vb_wire_packet(&node, &a, bytes, total);
-	vb_wire_settle_batch(&node);
+	vb_roce_packet(&node, &a, bytes, total);
+	vb_roce_settle_batch(&node);
 	vb_unlock(&node.progress);
 }
 

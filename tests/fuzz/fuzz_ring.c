@@ -52,7 +52,7 @@ unsigned vb_progress(struct vb_node *n, struct vb_cq *cq, unsigned want)
 	return 0;
 }
 
-void vb_duty_handover(struct vb_node *n)
+void vb_progress_handover(struct vb_node *n)
 {
 }
 
@@ -95,7 +95,7 @@ void vb_path_settle(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
-void vb_wire_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)
+void vb_roce_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length)
 {
 	assert(length <= VB_RING_BYTES);
 	for (uint32_t i = 0; i < length; i++)
@@ -111,12 +111,12 @@ bool vb_path_idle(const struct vb_qp *qp)
 	return qp->path->idle(qp);
 }
 
-int vb_wire_ready(struct vb_node *n)
+int vb_roce_ready(struct vb_node *n)
 {
 	return ENETDOWN;
 }
 
-int vb_wire_membership(struct vb_node *n, const union ibv_gid *group, uint32_t ifindex, bool join)
+int vb_roce_membership(struct vb_node *n, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	return 0;
 }
@@ -178,7 +178,7 @@ void vb_peer_remind(struct vb_peer *p)
 {
 }
 
-void vb_peer_bell(struct vb_peer *p)
+void vb_peer_doorbell(struct vb_peer *p)
 {
 }
 

@@ -19,12 +19,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct fx fx;
 static uint64_t now;
 static uint32_t given;
-static uint8_t slots[16 * VB_WIRE_SLOT(FX_MTU)];
+static uint8_t slots[16 * VB_ROCE_SLOT(FX_MTU)];
 
 static void check(void)
 {
-	const struct vb_wire_requester *rq = &fx.qp.rq;
-	const struct vb_wire_responder *rs = &fx.qp.rs;
+	const struct vb_roce_requester *rq = &fx.qp.rq;
+	const struct vb_roce_responder *rs = &fx.qp.rs;
 
 	CHECK(rq->una <= rq->seq && rq->seq <= rq->high && rq->high <= rq->taken_seq);
 	CHECK(rq->tail - rq->head <= FX_SENDS && rq->cur - rq->head <= rq->tail - rq->head);
@@ -33,15 +33,15 @@ static void check(void)
 	uint32_t unanswered = 0;
 
 	for (uint32_t i = rs->res_head; i != rs->res_tail; i++)
-		unanswered += rs->res[i % VB_WIRE_MAX_RESOURCES].next != rs->res[i % VB_WIRE_MAX_RESOURCES].end;
+		unanswered += rs->res[i % VB_ROCE_MAX_RESOURCES].next != rs->res[i % VB_ROCE_MAX_RESOURCES].end;
 	CHECK(rs->unanswered == (fx.qp.dead && !rs->closed ? 0 : unanswered));
 	CHECK(fx.dones <= fx.taken && fx.taken <= fx.posts && fx.receipts <= given);
-	CHECK(fx.events <= 1 && (!fx.events || fx.dones == fx.taken || fx.cfg.type != VB_WIRE_RC));
+	CHECK(fx.events <= 1 && (!fx.events || fx.dones == fx.taken || fx.cfg.type != VB_ROCE_RC));
 	CHECK(fx.events || !fx.qp.dead);
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < sizeof(slots) / VB_WIRE_SLOT(FX_MTU); i++)
-		kept += ((const struct vb_wire_kept *)(const void *)(slots + i * VB_WIRE_SLOT(FX_MTU)))->used;
+	for (uint32_t i = 0; i < sizeof(slots) / VB_ROCE_SLOT(FX_MTU); i++)
+		kept += ((const struct vb_roce_kept *)(const void *)(slots + i * VB_ROCE_SLOT(FX_MTU)))->used;
 	CHECK(kept == rs->kept && (!kept || kept <= fx.qp.ahead.n));
 	CHECK(!rq->mending || (rq->mend_seq <= rq->una && rq->mend_to <= rq->high && rq->mend_end <= rq->high));
 	CHECK(rq->got_to <= rq->high && rq->executed <= rq->high);
@@ -49,12 +49,12 @@ static void check(void)
 
 static void setup(struct vb_reader *r)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.type = vb_get8(r) % 8;
-	if (cfg.type > VB_WIRE_UD)
-		cfg.type = VB_WIRE_RC;
+	if (cfg.type > VB_ROCE_UD)
+		cfg.type = VB_ROCE_RC;
 	cfg.sq_psn = vb_psn(vb_get8(r) * 0x10101u);
 	cfg.rq_psn = vb_psn(vb_get8(r) * 0x10101u);
 	cfg.max_rd_atomic = vb_get8(r) % 6;
@@ -70,7 +70,7 @@ static void setup(struct vb_reader *r)
 	fx.count_receives = how & 1;
 	memset(slots, 0, sizeof(slots));
 	if (how & 2)
-		vb_wire_keep_ahead(&fx.qp, &(struct vb_wire_ahead){slots, how & 4 ? 16 : 4});
+		vb_roce_keep_ahead(&fx.qp, &(struct vb_roce_ahead){slots, how & 4 ? 16 : 4});
 	now = 1;
 	given = 0;
 }
@@ -82,7 +82,7 @@ static void post(struct vb_reader *r)
 
 	if (fx.posts >= POSTS_MAX)
 		return;
-	fx_post(&fx, verb, verb == VB_WIRE_CMP_SWAP || verb == VB_WIRE_FETCH_ADD ? 8 : len)->flags = vb_get8(r);
+	fx_post(&fx, verb, verb == VB_VERB_CMP_SWAP || verb == VB_VERB_FETCH_ADD ? 8 : len)->flags = vb_get8(r);
 }
 
 /* A PSN that is near to one that matters, most times. */
@@ -135,39 +135,39 @@ static void raw(struct vb_reader *r)
 		struct vb_bth bth;
 
 		vb_bth_decode(&head, &bth);
-		vb_wire_input_unknown(&fx.qp, &bth);
+		vb_roce_input_unknown(&fx.qp, &bth);
 	}
 	if (verdict != VB_PACKET_OK)
 		return;
 	uint8_t *payload = malloc(p.payload_len + 1), grh[40] = {0x45};
 
 	memcpy(payload, bytes + p.payload_at, p.payload_len);
-	vb_wire_input(&fx.qp, &p, payload, &(struct vb_wire_from){.congested = len & 1, .grh = grh}, now);
+	vb_roce_input(&fx.qp, &p, payload, &(struct vb_roce_from){.congested = len & 1, .grh = grh}, now);
 	free(payload);
 }
 
 static void output(struct vb_reader *r)
 {
-	uint8_t packet[VB_WIRE_PACKET_MAX];
-	struct vb_wire_out out = {.packet = packet};
+	uint8_t packet[VB_ROCE_PACKET_MAX];
+	struct vb_roce_out out = {.packet = packet};
 	uint32_t limit = vb_get8(r);
 
-	for (uint32_t i = 0; i < limit && vb_wire_output(&fx.qp, &out, now); i++) {
-		CHECK(out.header_len <= VB_WIRE_MAX_HEADER && out.payload_len <= fx.cfg.mtu);
+	for (uint32_t i = 0; i < limit && vb_roce_output(&fx.qp, &out, now); i++) {
+		CHECK(out.header_len <= VB_ROCE_MAX_HEADER && out.payload_len <= fx.cfg.mtu);
 		check();
 	}
-	vb_wire_sent(&fx.qp);
+	vb_roce_sent(&fx.qp);
 }
 
 static void wait(struct vb_reader *r)
 {
-	uint64_t at = vb_wire_deadline(&fx.qp);
+	uint64_t at = vb_roce_deadline(&fx.qp);
 
 	now += vb_get16(r);
 	if (at && vb_get8(r) & 1 && at > now)
 		now = at;
-	vb_wire_timeout(&fx.qp, now);
-	at = vb_wire_deadline(&fx.qp);
+	vb_roce_timeout(&fx.qp, now);
+	at = vb_roce_deadline(&fx.qp);
 	CHECK(!at || at > now);
 }
 
@@ -178,7 +178,7 @@ static void change(struct vb_reader *r)
 	if (what & 1)
 		fx.key = FX_KEY;
 	if (what & 2)
-		vb_wire_pause(&fx.qp, what & 4);
+		vb_roce_pause(&fx.qp, what & 4);
 	if (what & 8)
 		fx.no_access ^= 1ull << (what >> 4);
 }
@@ -207,10 +207,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			fx.receives++, given++;
 		check();
 	}
-	vb_wire_abort(&fx.qp);
+	vb_roce_abort(&fx.qp);
 	CHECK(fx.dones == fx.taken);
-	if (vb_wire_deadline(&fx.qp)) /* the memory of what was kept is given back later, and nothing else is due */
-		vb_wire_timeout(&fx.qp, vb_wire_deadline(&fx.qp));
-	CHECK(!vb_wire_deadline(&fx.qp));
+	if (vb_roce_deadline(&fx.qp)) /* the memory of what was kept is given back later, and nothing else is due */
+		vb_roce_timeout(&fx.qp, vb_roce_deadline(&fx.qp));
+	CHECK(!vb_roce_deadline(&fx.qp));
 	return 0;
 }

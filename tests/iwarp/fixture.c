@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static bool next_send(void *own, struct vb_wire_request *rq)
+static bool next_send(void *own, struct vb_work *rq)
 {
 	struct fx *fx = own;
 
@@ -15,7 +15,7 @@ static bool next_send(void *own, struct vb_wire_request *rq)
 	return true;
 }
 
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct fx *fx = own;
 
@@ -24,7 +24,7 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	fx->done[fx->dones++].status = status;
 }
 
-static bool run_local(void *own, const struct vb_wire_request *rq)
+static bool run_local(void *own, const struct vb_work *rq)
 {
 	struct fx *fx = own;
 
@@ -44,7 +44,7 @@ static bool take_receive(void *own, uint32_t *room)
 	return true;
 }
 
-static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
+static void complete_receive(void *own, const struct vb_receipt *receipt)
 {
 	struct fx *fx = own;
 
@@ -52,7 +52,7 @@ static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
 	fx->receipt[fx->receipts++] = *receipt;
 }
 
-static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_wire_access access)
+static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
 {
 	const struct fx *fx = own;
 
@@ -62,10 +62,10 @@ static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t l
 		return VB_IW_INVALID_STAG;
 	if (to < FX_VA || to - FX_VA > FX_REGION || len > FX_REGION - (to - FX_VA))
 		return VB_IW_BOUNDS;
-	return stag == FX_READ_ONLY && access != VB_WIRE_REMOTE_READ ? VB_IW_ACCESS : VB_IW_GRANTED;
+	return stag == FX_READ_ONLY && access != VB_RIGHT_READ ? VB_IW_ACCESS : VB_IW_GRANTED;
 }
 
-static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_wire_access access, struct iovec *iov)
+static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov)
 {
 	struct fx *fx = own;
 
@@ -75,20 +75,20 @@ static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_w
 	return len ? 1 : 0;
 }
 
-static enum vb_wire_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+static enum vb_memory_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
 {
 	struct fx *fx = own;
 	uint64_t value;
 
 	if (a->va % 8)
-		return VB_WIRE_MISALIGNED;
-	CHECK(check(own, a->rkey, a->va, 8, VB_WIRE_REMOTE_ATOMIC) == VB_IW_GRANTED);
+		return VB_MEMORY_MISALIGNED;
+	CHECK(check(own, a->rkey, a->va, 8, VB_RIGHT_ATOMIC) == VB_IW_GRANTED);
 	memcpy(&value, fx->region + (a->va - FX_VA), 8);
 	*original = value;
 	value = add ? value + a->swap_add : value == a->compare ? a->swap_add : value;
 	memcpy(fx->region + (a->va - FX_VA), &value, 8);
 	fx->atomics++;
-	return VB_WIRE_OK;
+	return VB_MEMORY_OK;
 }
 
 static bool invalidate(void *own, uint32_t stag)
@@ -101,7 +101,7 @@ static bool invalidate(void *own, uint32_t stag)
 	return true;
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	struct fx *fx = own;
 
@@ -109,7 +109,7 @@ static void failed(void *own, enum vb_wire_event event)
 	fx->event[fx->events++] = event;
 }
 
-static int local_pieces(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int local_pieces(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	struct fx *fx = own;
 	uint8_t *bytes = fx->local[rq->cookie % 4];
@@ -122,7 +122,7 @@ static int local_pieces(void *own, const struct vb_wire_request *rq, uint32_t of
 	return 2;
 }
 
-static void sink_name(void *own, const struct vb_wire_request *rq, uint32_t *stag, uint64_t *to)
+static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
 {
 	*stag = FX_SINK_STAG;
 	*to = FX_SINK_TO(rq->cookie);
@@ -186,7 +186,7 @@ void fx_config(struct vb_iw_config *cfg)
 	        .emss = 1460,
 	        .ird = 4,
 	        .ord = 4,
-	        .access = VB_WIRE_REMOTE_READ | VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_ATOMIC,
+	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC,
 	};
 }
 
@@ -215,12 +215,12 @@ void fx_free(struct fx *fx)
 	fx->stage = fx->out = NULL;
 }
 
-struct vb_wire_request *fx_post(struct fx *fx, uint8_t verb, uint32_t length)
+struct vb_work *fx_post(struct fx *fx, uint8_t verb, uint32_t length)
 {
-	struct vb_wire_request *rq = &fx->posted[fx->posts];
+	struct vb_work *rq = &fx->posted[fx->posts];
 
 	CHECK(fx->posts < FX_LIST);
-	*rq = (struct vb_wire_request){
+	*rq = (struct vb_work){
 	        .cookie = fx->posts++, .verb = verb, .length = length, .remote_addr = FX_VA, .rkey = FX_STAG};
 	return rq;
 }

@@ -39,14 +39,14 @@
 struct fx {
 	struct vb_iw_qp qp;
 	struct vb_iw_config cfg;
-	struct vb_wire_send sends[FX_SENDS];
+	struct vb_work_sent sends[FX_SENDS];
 	uint8_t *stage, *out;
-	struct vb_wire_request posted[FX_LIST];
+	struct vb_work posted[FX_LIST];
 	uint32_t posts, taken, locals;
 	uint64_t no_access; /* a bit for each cookie whose memory cannot be had */
 	struct {
 		uint64_t cookie;
-		enum vb_wire_status status;
+		enum vb_work_status status;
 	} done[FX_LIST];
 	uint32_t dones;
 	uint8_t local[4][FX_LOCAL]; /* by the low bits of the cookie */
@@ -54,13 +54,13 @@ struct fx {
 	uint32_t receives, room, taken_receives; /* posted; each this long */
 	bool receive_fault, target_fault;
 	uint8_t inbox[FX_LOCAL];
-	struct vb_wire_receipt receipt[FX_LIST];
+	struct vb_receipt receipt[FX_LIST];
 	uint32_t receipts;
 
 	uint8_t region[FX_REGION];
 	bool invalid;
 	uint32_t atomics, stores; /* stores: calls of copy_in */
-	enum vb_wire_event event[FX_LIST];
+	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 
 	uint32_t sent_len; /* of sent */
@@ -73,7 +73,7 @@ struct fx {
 void fx_config(struct vb_iw_config *cfg);
 void fx_init(struct fx *fx, const struct vb_iw_config *cfg);
 void fx_free(struct fx *fx);
-struct vb_wire_request *fx_post(struct fx *fx, uint8_t verb, uint32_t length);
+struct vb_work *fx_post(struct fx *fx, uint8_t verb, uint32_t length);
 /* Everything that wants to go out goes out. */
 void fx_output(struct fx *fx);
 

@@ -53,7 +53,7 @@ static void a_wrong_crc(void)
 	bytes[50] ^= 1;
 	fx_feed(&fx, bytes, len);
 	refused(VB_TERM_MPA_CRC);
-	CHECK(!t.has_ddp && fx.qp.stats.crc_errors == 1 && fx.event[0] == VB_WIRE_EVENT_REQ);
+	CHECK(!t.has_ddp && fx.qp.stats.crc_errors == 1 && fx.event[0] == VB_WORK_EVENT_REQ);
 }
 
 static void a_wrong_crc_of_a_large_one_places_nothing(void)
@@ -181,7 +181,7 @@ static void an_offset_that_does_not_follow(void)
 	h.mo = 4; /* what is there already would be stored again */
 	fx_in(&fx, &h, bytes, 8);
 	fx_expect_terminate(&fx, VB_TERM_UNTAGGED_OFFSET, &t);
-	CHECK(fx.stores == 1 && fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
+	CHECK(fx.stores == 1 && fx.receipts == 1 && fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
 }
 
 static void no_receive(void)
@@ -227,7 +227,7 @@ static void a_message_longer_than_its_receive(void)
 	h.mo = 60;
 	fx_in(&fx, &h, bytes, 41);
 	fx_expect_terminate(&fx, VB_TERM_UNTAGGED_TOO_LONG, &t);
-	CHECK(fx.stores == 1 && fx.receipt[0].status == VB_WIRE_LOC_LEN_ERR && !fx.inbox[60]);
+	CHECK(fx.stores == 1 && fx.receipt[0].status == VB_WORK_LOC_LEN_ERR && !fx.inbox[60]);
 }
 
 static void requests_longer_than_they_can_be(void)
@@ -267,7 +267,7 @@ static void write_refused(uint32_t stag, uint64_t to, uint32_t len, enum vb_term
 	fx_in(&fx, &h, bytes, len);
 	refused(term);
 	tells_of(&h, VB_DDP_TAGGED_LEN + len);
-	CHECK(!t.has_rdma && fx.event[0] == VB_WIRE_EVENT_ACCESS);
+	CHECK(!t.has_rdma && fx.event[0] == VB_WORK_EVENT_ACCESS);
 }
 
 /* Small ones are copied, large ones go in place: the same checks. */
@@ -291,7 +291,7 @@ static void a_write_where_the_queue_pair_allows_none(void)
 
 	begin();
 	cfg = fx.cfg;
-	cfg.access = VB_WIRE_REMOTE_READ;
+	cfg.access = VB_RIGHT_READ;
 	vb_iw_reconfigure(&fx.qp, &cfg);
 	h = fx_header(&fx, VB_RDMAP_WRITE);
 	fx_in(&fx, &h, bytes, 8);
@@ -505,7 +505,7 @@ static void an_stag_that_cannot_be_invalidated(void)
 	h.stag = 99;
 	fx_in(&fx, &h, bytes, 8);
 	fx_expect_terminate(&fx, VB_TERM_PROTECTION_INVALIDATE, &t);
-	CHECK(fx.receipt[0].status == VB_WIRE_LOC_ACCESS_ERR);
+	CHECK(fx.receipt[0].status == VB_WORK_LOC_ACCESS_ERR);
 }
 
 /* --- responses --- */
@@ -516,7 +516,7 @@ static void response_refused(uint32_t posted, uint32_t stag, uint64_t to, uint32
 
 	begin();
 	if (posted)
-		fx_post(&fx, VB_WIRE_READ, posted);
+		fx_post(&fx, VB_VERB_READ, posted);
 	fx_output(&fx);
 	h = fx_header(&fx, VB_RDMAP_READ_RESPONSE);
 	h.stag = stag;
@@ -525,7 +525,7 @@ static void response_refused(uint32_t posted, uint32_t stag, uint64_t to, uint32
 	fx_in(&fx, &h, bytes, len);
 	refused(term);
 	CHECK(fx.qp.stats.refused_response == 1 && fx.local[0][1] == 5);
-	CHECK(!posted || (fx.dones == 1 && fx.done[0].status == VB_WIRE_WR_FLUSH_ERR));
+	CHECK(!posted || (fx.dones == 1 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR));
 }
 
 static void a_response_that_is_not_the_answer(void)
@@ -545,7 +545,7 @@ static void a_response_of_the_other_kind(void)
 	struct vb_ddp h;
 
 	begin();
-	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+	fx_post(&fx, VB_VERB_FETCH_ADD, 8);
 	fx_output(&fx);
 	h = fx_header(&fx, VB_RDMAP_READ_RESPONSE);
 	h.stag = FX_SINK_STAG;
@@ -553,7 +553,7 @@ static void a_response_of_the_other_kind(void)
 	fx_in(&fx, &h, bytes, 8);
 	refused(VB_TERM_OPERATION_OPCODE);
 	begin();
-	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
 	fx_output(&fx);
 	h = fx_header(&fx, VB_RDMAP_ATOMIC_RESPONSE);
 	fx_in(&fx, &h, bytes, VB_ATOMIC_RESPONSE_LEN);
@@ -582,13 +582,13 @@ static void a_terminate_ends_the_read_it_is_about(void)
 
 	begin();
 	for (int i = 0; i < 3; i++)
-		fx_post(&fx, VB_WIRE_READ, 8);
+		fx_post(&fx, VB_VERB_READ, 8);
 	fx_output(&fx);
 	terminate_in(VB_TERM_PROTECTION_ACCESS, &(struct vb_ddp){.dv = 1, .rv = 1, .opcode = VB_RDMAP_READ_REQUEST, .qn = 1, .msn = 2});
 	CHECK(vb_iw_over(&fx.qp) && vb_iw_got_terminate(&fx.qp, &got));
 	CHECK(got.layer == 0 && got.etype == 1 && got.code == 2);
-	CHECK(fx.dones == 3 && fx.done[0].status == VB_WIRE_WR_FLUSH_ERR && fx.done[1].status == VB_WIRE_REM_ACCESS_ERR);
-	CHECK(fx.done[2].status == VB_WIRE_WR_FLUSH_ERR && fx.events == 1 && fx.event[0] == VB_WIRE_EVENT_SQ);
+	CHECK(fx.dones == 3 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR && fx.done[1].status == VB_WORK_REM_ACCESS_ERR);
+	CHECK(fx.done[2].status == VB_WORK_WR_FLUSH_ERR && fx.events == 1 && fx.event[0] == VB_WORK_EVENT_SQ);
 	CHECK(!vb_iw_output(&fx.qp, iov, 2, 1) && !vb_iw_room(&fx.qp, iov, 2));
 	CHECK(!vb_iw_sent_terminate(&fx.qp, &got));
 }
@@ -597,17 +597,17 @@ static void a_terminate_about_nothing_ends_the_oldest(void)
 {
 	static const struct {
 		uint16_t term;
-		enum vb_wire_status status;
+		enum vb_work_status status;
 	} cases[] = {
-	        {VB_TERM_LOCAL_CATASTROPHIC, VB_WIRE_REM_OP_ERR}, {VB_TERM_MPA_CRC, VB_WIRE_REM_OP_ERR},
-	        {VB_TERM_UNTAGGED_NO_BUFFER, VB_WIRE_REM_OP_ERR}, {VB_TERM_TAGGED_BOUNDS, VB_WIRE_REM_ACCESS_ERR},
-	        {VB_TERM_UNTAGGED_MSN, VB_WIRE_REM_INV_REQ_ERR},  {VB_TERM_OPERATION_OPCODE, VB_WIRE_REM_INV_REQ_ERR},
-	        {0xffff, VB_WIRE_REM_OP_ERR},
+	        {VB_TERM_LOCAL_CATASTROPHIC, VB_WORK_REM_OP_ERR}, {VB_TERM_MPA_CRC, VB_WORK_REM_OP_ERR},
+	        {VB_TERM_UNTAGGED_NO_BUFFER, VB_WORK_REM_OP_ERR}, {VB_TERM_TAGGED_BOUNDS, VB_WORK_REM_ACCESS_ERR},
+	        {VB_TERM_UNTAGGED_MSN, VB_WORK_REM_INV_REQ_ERR},  {VB_TERM_OPERATION_OPCODE, VB_WORK_REM_INV_REQ_ERR},
+	        {0xffff, VB_WORK_REM_OP_ERR},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		begin();
-		fx_post(&fx, VB_WIRE_READ, 8);
+		fx_post(&fx, VB_VERB_READ, 8);
 		fx_output(&fx);
 		terminate_in(cases[i].term, NULL);
 		CHECK(vb_iw_over(&fx.qp) && fx.dones == 1 && fx.done[0].status == cases[i].status);
@@ -628,16 +628,16 @@ static void a_terminate_in_every_state(void)
 	h.last = false;
 	fx_in(&fx, &h, bytes, 8);
 	terminate_in(VB_TERM_MPA_CRC, NULL);
-	CHECK(vb_iw_over(&fx.qp) && fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
+	CHECK(vb_iw_over(&fx.qp) && fx.receipts == 1 && fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
 	begin(); /* in the middle of an FPDU of ours */
-	fx_post(&fx, VB_WIRE_SEND, 5000);
+	fx_post(&fx, VB_VERB_SEND, 5000);
 	CHECK(vb_iw_output(&fx.qp, iov, 8, 5000) > 0);
 	vb_iw_sent(&fx.qp, 100);
 	terminate_in(VB_TERM_UNTAGGED_NO_BUFFER, NULL);
 	CHECK(vb_iw_over(&fx.qp) && fx.dones == 1 && !vb_iw_output(&fx.qp, iov, 8, 1));
 	begin(); /* while held */
 	vb_iw_hold_until_input(&fx.qp);
-	fx_post(&fx, VB_WIRE_SEND, 8);
+	fx_post(&fx, VB_VERB_SEND, 8);
 	fx_output(&fx);
 	CHECK(!fx.sent_len);
 	terminate_in(VB_TERM_MPA_CRC, NULL);
@@ -663,11 +663,11 @@ static void a_terminate_that_means_something_else_of_siw(void)
 		h = fx_header(&fx, VB_RDMAP_SEND);
 		if (spoken)
 			fx_in(&fx, &h, bytes, 8);
-		fx_post(&fx, VB_WIRE_READ, 100);
+		fx_post(&fx, VB_VERB_READ, 100);
 		fx_output(&fx);
 		terminate_in(VB_TERM_MPA_IRD, NULL);
 		CHECK(vb_iw_got_terminate(&fx.qp, &got) && got.layer == (spoken ? 0 : 2) && got.code == 6);
-		CHECK(fx.done[0].status == (spoken ? VB_WIRE_REM_INV_REQ_ERR : VB_WIRE_REM_OP_ERR));
+		CHECK(fx.done[0].status == (spoken ? VB_WORK_REM_INV_REQ_ERR : VB_WORK_REM_OP_ERR));
 	}
 }
 
@@ -692,7 +692,7 @@ static void a_terminate_goes_behind_the_fpdu_that_is_half_out(void)
 	struct vb_ddp h;
 
 	begin();
-	fx_post(&fx, VB_WIRE_SEND, 5000);
+	fx_post(&fx, VB_VERB_SEND, 5000);
 	CHECK(vb_iw_output(&fx.qp, iov, 8, 5000) > 0);
 	memcpy(fx.sent, iov[0].iov_base, 10);
 	fx.sent_len = 10;
@@ -701,7 +701,7 @@ static void a_terminate_goes_behind_the_fpdu_that_is_half_out(void)
 	h.qn = 9;
 	fx_in(&fx, &h, bytes, 8);
 	refused(VB_TERM_UNTAGGED_QUEUE);
-	CHECK(fx.sent[3] == 0x43 && fx.dones == 1 && fx.done[0].status == VB_WIRE_WR_FLUSH_ERR);
+	CHECK(fx.sent[3] == 0x43 && fx.dones == 1 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR);
 }
 
 static void a_terminate_has_its_crc_and_markers(void)

@@ -43,7 +43,7 @@ static struct vb_iw_config configure(struct sim *sim, int id)
 	        .emss = emss[sim_below(sim, 11)],
 	        .large = sim->seed / 32 & 1,
 	        .ird = (uint16_t)(1 + sim_below(sim, sim_below(sim, 4) ? 4 : 200)),
-	        .access = VB_WIRE_REMOTE_READ | VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_ATOMIC,
+	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC,
 	        .direct_min = direct[sim_below(sim, 5)],
 	};
 }

@@ -43,7 +43,7 @@ struct sim_region {
 };
 
 struct sim_request {
-	struct vb_wire_request rq;
+	struct vb_work rq;
 	struct sim_buffer local;
 	struct sim_region remote; /* at the other side; its STag is the index and some bits */
 	uint32_t seed;            /* of its data */
@@ -61,7 +61,7 @@ struct sim_node {
 	struct sim *sim;
 	int id;
 	struct vb_iw_qp qp;
-	struct vb_wire_send sends[SIM_SENDS];
+	struct vb_work_sent sends[SIM_SENDS];
 	uint8_t *stage, *out;
 	struct sim_request requests[SIM_REQUESTS];
 	uint32_t goal, posted, taken, completed;
@@ -70,8 +70,8 @@ struct sim_node {
 	uint32_t r_posted, r_open, r_taken, r_completed; /* open: of those posted, those that the stream may have */
 	uint32_t r_most; /* and no more than these */
 	bool failed, closed, bad_seen;
-	enum vb_wire_event event;
-	enum vb_wire_status failure; /* of the first request that failed */
+	enum vb_work_event event;
+	enum vb_work_status failure; /* of the first request that failed */
 	uint8_t pipe[SIM_PIPE];      /* what is on its way to it */
 	uint32_t pipe_len;
 };

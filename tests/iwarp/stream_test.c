@@ -46,11 +46,11 @@ static void a_send_is_cut_to_the_segment_size_and_completes_when_handed_over(voi
 	struct iovec iov[8];
 
 	begin();
-	fx_post(&fx, VB_WIRE_SEND, 3000)->flags = VB_WIRE_SOLICITED;
+	fx_post(&fx, VB_VERB_SEND, 3000)->flags = VB_WORK_SOLICITED;
 	CHECK(vb_iw_output(&fx.qp, iov, 8, 10) == 3 && !fx.dones); /* header, two pieces that touch, CRC */
 	CHECK(iov[1].iov_base == fx.local[0] && iov[0].iov_len == 20);
 	look();
-	CHECK(sents == 3 && fx.dones == 1 && fx.done[0].status == VB_WIRE_SUCCESS);
+	CHECK(sents == 3 && fx.dones == 1 && fx.done[0].status == VB_WORK_SUCCESS);
 	for (uint32_t i = 0; i < 3; i++) {
 		CHECK(sent[i].opcode == VB_RDMAP_SEND_SE && !sent[i].tagged && sent[i].qn == 0 && sent[i].msn == 1);
 		CHECK(sent[i].mo == i * 1436 && sent[i].last == (i == 2) && sent_len[i] == (i == 2 ? 128 : 1436));
@@ -63,9 +63,9 @@ static void each_send_has_its_opcode(void)
 {
 	begin();
 	for (uint8_t i = 0; i < 4; i++) {
-		struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_SEND, 8);
+		struct vb_work *rq = fx_post(&fx, VB_VERB_SEND, 8);
 
-		rq->flags = (uint8_t)((i & 1 ? VB_WIRE_SOLICITED : 0) | (i & 2 ? VB_WIRE_INV : 0));
+		rq->flags = (uint8_t)((i & 1 ? VB_WORK_SOLICITED : 0) | (i & 2 ? VB_WORK_INV : 0));
 		rq->imm = 0x1234;
 	}
 	look();
@@ -77,9 +77,9 @@ static void each_send_has_its_opcode(void)
 static void a_write_with_immediate_is_a_write_and_immediate_data(void)
 {
 	begin();
-	struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_WRITE, 10);
+	struct vb_work *rq = fx_post(&fx, VB_VERB_WRITE, 10);
 
-	rq->flags = VB_WIRE_IMM | VB_WIRE_SOLICITED;
+	rq->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
 	rq->imm = 0xa1b2c3d4;
 	look();
 	CHECK(sents == 2 && sent[0].opcode == VB_RDMAP_WRITE && sent[0].last && sent[0].stag == FX_STAG && sent[0].to == FX_VA);
@@ -92,13 +92,13 @@ static void a_send_with_immediate_is_no_operation_of_rdmap(void)
 	struct vb_terminate t;
 
 	begin();
-	fx_post(&fx, VB_WIRE_WRITE, 8);
-	fx_post(&fx, VB_WIRE_SEND, 8)->flags = VB_WIRE_IMM;
-	fx_post(&fx, VB_WIRE_SEND, 8);
+	fx_post(&fx, VB_VERB_WRITE, 8);
+	fx_post(&fx, VB_VERB_SEND, 8)->flags = VB_WORK_IMM;
+	fx_post(&fx, VB_VERB_SEND, 8);
 	fx_output(&fx);
 	fx_expect_terminate(&fx, VB_TERM_LOCAL_CATASTROPHIC, &t);
-	CHECK(fx.done[0].status == VB_WIRE_SUCCESS && fx.done[1].status == VB_WIRE_LOC_QP_OP_ERR && fx.taken == 2);
-	CHECK(fx.event[0] == VB_WIRE_EVENT_SQ);
+	CHECK(fx.done[0].status == VB_WORK_SUCCESS && fx.done[1].status == VB_WORK_LOC_QP_OP_ERR && fx.taken == 2);
+	CHECK(fx.event[0] == VB_WORK_EVENT_SQ);
 }
 
 static void reads_keep_to_the_limit_and_complete_with_their_answer(void)
@@ -107,8 +107,8 @@ static void reads_keep_to_the_limit_and_complete_with_their_answer(void)
 
 	begin();
 	for (int i = 0; i < 6; i++)
-		fx_post(&fx, VB_WIRE_READ, 8);
-	fx_post(&fx, VB_WIRE_SEND, 8);
+		fx_post(&fx, VB_VERB_READ, 8);
+	fx_post(&fx, VB_VERB_SEND, 8);
 	look();
 	CHECK(sents == 4 && sent[3].qn == 1 && sent[3].msn == 4 && sent_len[0] == VB_READ_REQUEST_LEN && !fx.dones);
 	for (int i = 0; i < 6; i++) {
@@ -118,7 +118,7 @@ static void reads_keep_to_the_limit_and_complete_with_their_answer(void)
 		memset(bytes, i + 1, 8);
 		fx_in(&fx, &h, bytes, 8);
 		fx_output(&fx);
-		CHECK(fx.local[i % 4][0] == i + 1 && fx.done[i].status == VB_WIRE_SUCCESS);
+		CHECK(fx.local[i % 4][0] == i + 1 && fx.done[i].status == VB_WORK_SUCCESS);
 	}
 	look();
 	CHECK(sents == 7 && fx.dones == 7 && vb_iw_idle(&fx.qp) && fx.qp.stats.ord_waits == 2);
@@ -132,7 +132,7 @@ static void an_atomic_asks_and_stores_what_was_there(void)
 	uint64_t original = 0x1122334455667788, got;
 
 	begin();
-	struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_CMP_SWAP, 8);
+	struct vb_work *rq = fx_post(&fx, VB_VERB_CMP_SWAP, 8);
 
 	rq->compare = 5;
 	rq->swap_add = 6;
@@ -155,10 +155,10 @@ static void a_fence_waits_for_reads_and_a_local_one_for_all(void)
 	struct vb_ddp h;
 
 	begin();
-	fx_post(&fx, VB_WIRE_READ, 8);
-	fx_post(&fx, VB_WIRE_SEND, 8);
-	fx_post(&fx, VB_WIRE_SEND, 8)->flags = VB_WIRE_FENCE;
-	fx_post(&fx, VB_WIRE_LOCAL, 0);
+	fx_post(&fx, VB_VERB_READ, 8);
+	fx_post(&fx, VB_VERB_SEND, 8);
+	fx_post(&fx, VB_VERB_SEND, 8)->flags = VB_WORK_FENCE;
+	fx_post(&fx, VB_VERB_LOCAL, 0);
 	look();
 	CHECK(sents == 2 && !fx.locals && !fx.dones);
 	h = fx_header(&fx, VB_RDMAP_READ_RESPONSE);
@@ -175,8 +175,8 @@ static void a_pause_ends_with_the_message(void)
 	struct iovec iov[4];
 
 	begin();
-	fx_post(&fx, VB_WIRE_SEND, 3000);
-	fx_post(&fx, VB_WIRE_SEND, 8);
+	fx_post(&fx, VB_VERB_SEND, 3000);
+	fx_post(&fx, VB_VERB_SEND, 8);
 	CHECK(vb_iw_output(&fx.qp, iov, 4, 1) > 0);
 	vb_iw_pause(&fx.qp, true);
 	CHECK(!vb_iw_idle(&fx.qp));
@@ -193,12 +193,12 @@ static void memory_that_is_gone_fails_its_request_behind_those_before_it(void)
 
 	for (uint32_t length = 100; length <= 5000; length += 4900) {
 		begin();
-		fx_post(&fx, VB_WIRE_SEND, 3000);
-		fx_post(&fx, VB_WIRE_SEND, length);
+		fx_post(&fx, VB_VERB_SEND, 3000);
+		fx_post(&fx, VB_VERB_SEND, length);
 		fx.no_access = 2;
 		fx_output(&fx);
 		fx_expect_terminate(&fx, VB_TERM_LOCAL_CATASTROPHIC, &t);
-		CHECK(fx.done[0].status == VB_WIRE_SUCCESS && fx.done[1].status == VB_WIRE_LOC_PROT_ERR);
+		CHECK(fx.done[0].status == VB_WORK_SUCCESS && fx.done[1].status == VB_WORK_LOC_PROT_ERR);
 	}
 }
 
@@ -207,12 +207,12 @@ static void memory_that_goes_away_within_an_fpdu_ends_the_stream(void)
 	struct iovec iov[8];
 
 	begin();
-	fx_post(&fx, VB_WIRE_SEND, 3000);
+	fx_post(&fx, VB_VERB_SEND, 3000);
 	CHECK(vb_iw_output(&fx.qp, iov, 8, 3000) > 0);
 	vb_iw_sent(&fx.qp, 100);
 	fx.no_access = 1;
 	CHECK(!vb_iw_output(&fx.qp, iov, 8, 3000) && vb_iw_over(&fx.qp));
-	CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_LOC_PROT_ERR && !fx.qp.stats.terminates_sent);
+	CHECK(fx.dones == 1 && fx.done[0].status == VB_WORK_LOC_PROT_ERR && !fx.qp.stats.terminates_sent);
 }
 
 static void a_fault_of_the_kernel_is_laid_to_its_request(void)
@@ -220,11 +220,11 @@ static void a_fault_of_the_kernel_is_laid_to_its_request(void)
 	struct iovec iov[8];
 
 	begin();
-	fx_post(&fx, VB_WIRE_SEND, 3000);
-	fx_post(&fx, VB_WIRE_SEND, 3000);
+	fx_post(&fx, VB_VERB_SEND, 3000);
+	fx_post(&fx, VB_VERB_SEND, 3000);
 	CHECK(vb_iw_output(&fx.qp, iov, 8, 3000) > 0);
 	vb_iw_closed(&fx.qp, VB_IW_FAULT);
-	CHECK(fx.dones == fx.taken && fx.done[0].status == VB_WIRE_LOC_PROT_ERR && !fx.events);
+	CHECK(fx.dones == fx.taken && fx.done[0].status == VB_WORK_LOC_PROT_ERR && !fx.events);
 	CHECK(vb_iw_over(&fx.qp) && !vb_iw_output(&fx.qp, iov, 8, 1));
 }
 
@@ -334,7 +334,7 @@ static void starved(bool crc, bool markers, uint32_t length)
 	fx_in(&fx, &h, bytes, 8);
 	vb_iw_retry(&fx.qp);
 	CHECK(vb_iw_starved(&fx.qp) && !fx.stores);
-	fx_post(&fx, VB_WIRE_WRITE, 100); /* what we have to say is said */
+	fx_post(&fx, VB_VERB_WRITE, 100); /* what we have to say is said */
 	fx_output(&fx);
 	CHECK(fx.sent_len > 100 && fx.dones == 1);
 	fx.receives = 1;
@@ -387,7 +387,7 @@ static void a_write_with_immediate_comes_in(void)
 	fx_in(&fx, &h, bytes, 50);
 	h = fx_header(&fx, VB_RDMAP_IMMEDIATE);
 	fx_in(&fx, &h, (uint8_t[]){1, 2, 3, 4, 0, 0, 0, 0}, 8);
-	CHECK(fx.receipts == 1 && fx.receipt[0].write_imm && fx.receipt[0].flags == VB_WIRE_IMM);
+	CHECK(fx.receipts == 1 && fx.receipt[0].write_imm && fx.receipt[0].flags == VB_WORK_IMM);
 	CHECK(fx.receipt[0].imm == 0x01020304 && fx.receipt[0].length == 150 && !fx.receipt[0].solicited);
 }
 
@@ -400,7 +400,7 @@ static void a_send_that_invalidates_comes_in(void)
 	h = fx_header(&fx, VB_RDMAP_SEND_SE_INVALIDATE);
 	h.stag = FX_STAG;
 	fx_in(&fx, &h, bytes, 100);
-	CHECK(fx.invalid && fx.receipts == 1 && fx.receipt[0].flags == VB_WIRE_INV && fx.receipt[0].imm == FX_STAG);
+	CHECK(fx.invalid && fx.receipts == 1 && fx.receipt[0].flags == VB_WORK_INV && fx.receipt[0].imm == FX_STAG);
 	CHECK(fx.receipt[0].solicited && fx.receipt[0].length == 100 && !memcmp(fx.inbox, bytes, 100));
 }
 
@@ -423,8 +423,8 @@ static void reads_are_answered_in_turn_with_our_own_messages(void)
 	begin();
 	ask_read(2000);
 	ask_read(0);
-	fx_post(&fx, VB_WIRE_SEND, 2000);
-	fx_post(&fx, VB_WIRE_SEND, 8);
+	fx_post(&fx, VB_VERB_SEND, 2000);
+	fx_post(&fx, VB_VERB_SEND, 8);
 	look();
 	CHECK(sents == 6);
 	for (uint32_t i = 0; i < 6; i++)
@@ -468,8 +468,8 @@ static void the_message_that_says_ready_completes_nothing(void)
 
 		begin();
 		vb_iw_send_rtr(&fx.qp, kind);
-		fx_post(&fx, VB_WIRE_SEND, 8);
-		fx_post(&fx, VB_WIRE_READ, 8);
+		fx_post(&fx, VB_VERB_SEND, 8);
+		fx_post(&fx, VB_VERB_READ, 8);
 		look();
 		CHECK(sents == 3 && sent[0].opcode == opcodes[kind] && fx.dones == 1);
 		CHECK(sent[1].msn == (kind == VB_IW_RTR_SEND ? 2 : 1) && sent[2].msn == (kind == VB_IW_RTR_READ ? 2 : 1));
@@ -488,7 +488,7 @@ static void the_message_that_says_ready_takes_no_receive(void)
 	begin();
 	vb_iw_expect_rtr(&fx.qp, VB_IW_RTR_SEND);
 	vb_iw_hold_until_input(&fx.qp);
-	fx_post(&fx, VB_WIRE_SEND, 8);
+	fx_post(&fx, VB_VERB_SEND, 8);
 	look();
 	CHECK(!sents);
 	h = fx_header(&fx, VB_RDMAP_SEND);
@@ -546,7 +546,7 @@ static uint32_t fpdus_of_a_write(void)
 {
 	uint32_t before = sents;
 
-	fx_post(&fx, VB_WIRE_WRITE, 8000);
+	fx_post(&fx, VB_VERB_WRITE, 8000);
 	look();
 	CHECK(sents > before && !vb_iw_over(&fx.qp));
 	return sents - before;
@@ -589,7 +589,7 @@ static void nobody_else_hears_or_says_that(void)
 
 	begin_large(true, false); /* it has not waited: nothing in the middle of its stream */
 	vb_iw_hold_no_longer(&fx.qp);
-	fx_post(&fx, VB_WIRE_WRITE, 8);
+	fx_post(&fx, VB_VERB_WRITE, 8);
 	look();
 	says_that_it_is_large();
 	CHECK(fpdus_of_a_write() == 1 && sents == 2 && !said_large());
@@ -600,11 +600,11 @@ static void an_abort_flushes_and_may_say_so(void)
 	struct vb_iw_terminate t;
 
 	begin();
-	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
 	fx_output(&fx);
 	fx.sent_len = 0;
 	vb_iw_abort(&fx.qp, true);
-	CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_WR_FLUSH_ERR && !fx.events);
+	CHECK(fx.dones == 1 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR && !fx.events);
 	look();
 	CHECK(sents == 1 && sent[0].opcode == VB_RDMAP_TERMINATE && vb_iw_sent_terminate(&fx.qp, &t));
 	begin();
@@ -619,14 +619,14 @@ static void the_end_of_the_connection_flushes(void)
 
 	begin();
 	fx.receives = 1;
-	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
 	fx_output(&fx);
 	h = fx_header(&fx, VB_RDMAP_SEND);
 	h.last = false;
 	fx_in(&fx, &h, bytes, 8);
 	vb_iw_closed(&fx.qp, VB_IW_FIN);
-	CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_WR_FLUSH_ERR && vb_iw_over(&fx.qp) && !fx.events);
-	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
+	CHECK(fx.dones == 1 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR && vb_iw_over(&fx.qp) && !fx.events);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
 }
 
 int main(void)

@@ -63,7 +63,7 @@ static void init_atomic(struct sim_node *n, struct sim_request *r)
 	uint64_t value = ((uint64_t)sim_below(n->sim, UINT32_MAX) << 32) | sim_below(n->sim, UINT32_MAX);
 
 	r->rq.length = 8;
-	init_region(n, r, VB_WIRE_REMOTE_ATOMIC);
+	init_region(n, r, VB_RIGHT_ATOMIC);
 	r->original = value;
 	r->rq.swap_add = (uint64_t)sim_below(n->sim, UINT32_MAX) << 31;
 	r->rq.compare = sim_below(n->sim, 2) ? value : 5;
@@ -77,35 +77,35 @@ static void choose_verb(struct sim_node *n, struct sim_request *r)
 	case 0:
 	case 1:
 	case 2:
-		r->rq.verb = VB_WIRE_WRITE;
-		init_region(n, r, VB_WIRE_REMOTE_WRITE);
+		r->rq.verb = VB_VERB_WRITE;
+		init_region(n, r, VB_RIGHT_WRITE);
 		if (!sim_below(sim, 3))
-			r->rq.flags |= VB_WIRE_IMM;
-		r->takes_receive = r->rq.flags & VB_WIRE_IMM;
+			r->rq.flags |= VB_WORK_IMM;
+		r->takes_receive = r->rq.flags & VB_WORK_IMM;
 		break;
 	case 3:
 	case 4:
 	case 5:
-		r->rq.verb = VB_WIRE_READ;
-		init_region(n, r, VB_WIRE_REMOTE_READ);
+		r->rq.verb = VB_VERB_READ;
+		init_region(n, r, VB_RIGHT_READ);
 		sim_fill(&r->remote.buffer, r->seed);
 		break;
 	case 6:
-		r->rq.verb = sim_below(sim, 2) ? VB_WIRE_CMP_SWAP : VB_WIRE_FETCH_ADD;
+		r->rq.verb = sim_below(sim, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
 		init_atomic(n, r);
 		break;
 	case 7:
-		r->rq.verb = VB_WIRE_LOCAL;
+		r->rq.verb = VB_VERB_LOCAL;
 		break;
 	default:
-		r->rq.verb = VB_WIRE_SEND;
+		r->rq.verb = VB_VERB_SEND;
 		r->takes_receive = true;
 		if (!sim_below(sim, 5)) {
 			uint32_t length = r->rq.length;
 
-			r->rq.flags |= VB_WIRE_INV;
+			r->rq.flags |= VB_WORK_INV;
 			r->rq.length = 16;
-			init_region(n, r, VB_WIRE_REMOTE_WRITE);
+			init_region(n, r, VB_RIGHT_WRITE);
 			r->rq.length = length;
 			r->rq.imm = r->rq.rkey;
 		}
@@ -121,22 +121,22 @@ void sim_post(struct sim_node *n)
 	*r = (struct sim_request){.rq = {.cookie = n->posted, .length = some_length(sim), .imm = sim_below(sim, UINT32_MAX)},
 	                          .seed = sim_below(sim, 65536)};
 	choose_verb(n, r);
-	reads = r->rq.verb >= VB_WIRE_READ && r->rq.verb <= VB_WIRE_FETCH_ADD;
+	reads = r->rq.verb >= VB_VERB_READ && r->rq.verb <= VB_VERB_FETCH_ADD;
 	if (!sim_below(sim, 4))
-		r->rq.flags |= VB_WIRE_SOLICITED;
+		r->rq.flags |= VB_WORK_SOLICITED;
 	if (!sim_below(sim, 6))
-		r->rq.flags |= VB_WIRE_FENCE;
+		r->rq.flags |= VB_WORK_FENCE;
 	sim_buffer_init(sim, &r->local, r->rq.length);
 	if (!reads)
 		sim_fill(&r->local, r->seed);
 	if (r->takes_receive)
-		post_receive(peer_of(n), n->posted, r->rq.verb == VB_WIRE_SEND ? r->rq.length : 0);
+		post_receive(peer_of(n), n->posted, r->rq.verb == VB_VERB_SEND ? r->rq.length : 0);
 	n->posted++;
 }
 
 /* --- queues --- */
 
-static bool next_send(void *own, struct vb_wire_request *rq)
+static bool next_send(void *own, struct vb_work *rq)
 {
 	struct sim_node *n = own;
 
@@ -159,14 +159,14 @@ static void check_atomic(struct sim_node *n, const struct sim_request *r)
 	}
 	memcpy(&got, bytes, 8);
 	/* the value in the cell has been changed in its place: r->original is what it became */
-	uint64_t before = r->rq.verb == VB_WIRE_FETCH_ADD ? r->original - r->rq.swap_add : got;
+	uint64_t before = r->rq.verb == VB_VERB_FETCH_ADD ? r->original - r->rq.swap_add : got;
 
 	SIM_MUST(n->sim, got == before);
-	if (r->rq.verb == VB_WIRE_CMP_SWAP)
+	if (r->rq.verb == VB_VERB_CMP_SWAP)
 		SIM_MUST(n->sim, r->original == (got == r->rq.compare ? r->rq.swap_add : got));
 }
 
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct sim_node *n = own;
 	struct sim_request *r = &n->requests[rq->cookie];
@@ -175,20 +175,20 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	n->completed++;
 	if (n->sim->verbose)
 		fprintf(stderr, "  %d: request %u verb %d length %u: status %d\n", n->id, (unsigned)rq->cookie, rq->verb, rq->length, status);
-	if (status != VB_WIRE_SUCCESS) {
+	if (status != VB_WORK_SUCCESS) {
 		if (!n->bad_seen)
 			n->failure = status;
 		n->bad_seen = true;
 		return;
 	}
 	SIM_MUST(n->sim, !n->bad_seen);
-	if (rq->verb == VB_WIRE_READ)
+	if (rq->verb == VB_VERB_READ)
 		SIM_MUST(n->sim, sim_filled(&r->local, rq->length, r->seed));
-	if (rq->verb == VB_WIRE_CMP_SWAP || rq->verb == VB_WIRE_FETCH_ADD)
+	if (rq->verb == VB_VERB_CMP_SWAP || rq->verb == VB_VERB_FETCH_ADD)
 		check_atomic(n, r);
 }
 
-static bool local(void *own, const struct vb_wire_request *rq)
+static bool local(void *own, const struct vb_work *rq)
 {
 	struct sim_node *n = own;
 
@@ -206,31 +206,31 @@ static bool take_receive(void *own, uint32_t *room)
 	return true;
 }
 
-static void check_receipt(struct sim_node *n, uint32_t i, const struct vb_wire_receipt *receipt)
+static void check_receipt(struct sim_node *n, uint32_t i, const struct vb_receipt *receipt)
 {
 	const struct sim_request *r = &peer_of(n)->requests[n->consumer[i]];
-	bool send = r->rq.verb == VB_WIRE_SEND;
+	bool send = r->rq.verb == VB_VERB_SEND;
 
 	SIM_MUST(n->sim, receipt->length == r->rq.length);
-	SIM_MUST(n->sim, receipt->solicited == !!(r->rq.flags & VB_WIRE_SOLICITED));
-	SIM_MUST(n->sim, receipt->flags == (r->rq.flags & (VB_WIRE_IMM | VB_WIRE_INV)));
+	SIM_MUST(n->sim, receipt->solicited == !!(r->rq.flags & VB_WORK_SOLICITED));
+	SIM_MUST(n->sim, receipt->flags == (r->rq.flags & (VB_WORK_IMM | VB_WORK_INV)));
 	SIM_MUST(n->sim, !receipt->flags || receipt->imm == r->rq.imm);
 	SIM_MUST(n->sim, receipt->write_imm == !send);
 	SIM_MUST(n->sim, sim_filled(send ? &n->receives[i].buffer : &r->remote.buffer, r->rq.length, r->seed));
-	SIM_MUST(n->sim, !(r->rq.flags & VB_WIRE_INV) || !r->remote.valid);
+	SIM_MUST(n->sim, !(r->rq.flags & VB_WORK_INV) || !r->remote.valid);
 }
 
-static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
+static void complete_receive(void *own, const struct vb_receipt *receipt)
 {
 	struct sim_node *n = own;
 
 	SIM_MUST(n->sim, n->r_completed < n->r_taken);
-	if (receipt->status == VB_WIRE_SUCCESS)
+	if (receipt->status == VB_WORK_SUCCESS)
 		check_receipt(n, n->r_completed, receipt);
 	n->r_completed++;
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	struct sim_node *n = own;
 
@@ -242,26 +242,26 @@ static void failed(void *own, enum vb_wire_event event)
 
 /* --- memory --- */
 
-static int source(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int source(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	struct sim_node *n = own;
 	struct sim_request *r = &n->requests[rq->cookie];
 
 	if (!r->sourced)
-		SIM_MUST(n->sim, !(rq->flags & VB_WIRE_FENCE) || !n->qp.rq.rd);
+		SIM_MUST(n->sim, !(rq->flags & VB_WORK_FENCE) || !n->qp.rq.rd);
 	r->sourced = true;
 	SIM_MUST(n->sim, n->completed <= rq->cookie || n->failed);
 	return sim_pieces(&r->local, offset, len, iov);
 }
 
-static int sink(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	struct sim_node *n = own;
 
 	return sim_pieces(&n->requests[rq->cookie].local, offset, len, iov);
 }
 
-static void sink_name(void *own, const struct vb_wire_request *rq, uint32_t *stag, uint64_t *to)
+static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
 {
 	*stag = 0x77000000u | (uint32_t)rq->cookie;
 	*to = rq->cookie << 36;
@@ -283,7 +283,7 @@ static struct sim_region *region_of(struct sim_node *n, uint32_t stag)
 	return i < p->posted && stag == STAG(i) && p->requests[i].remote.buffer.bytes ? &p->requests[i].remote : NULL;
 }
 
-static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_wire_access access)
+static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
 {
 	const struct sim_region *r = region_of(own, stag);
 
@@ -294,27 +294,27 @@ static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t l
 	return r->access & access ? VB_IW_GRANTED : VB_IW_ACCESS;
 }
 
-static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_wire_access access, struct iovec *iov)
+static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov)
 {
 	const struct sim_region *r = region_of(own, stag);
 
 	return check(own, stag, to, len, access) ? -1 : sim_pieces(&r->buffer, (uint32_t)(to - r->base), len, iov);
 }
 
-static enum vb_wire_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+static enum vb_memory_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
 {
 	struct sim_node *n = own;
 	struct sim_request *r;
 
-	if (check(n, a->rkey, a->va, 8, VB_WIRE_REMOTE_ATOMIC))
-		return VB_WIRE_DENIED;
+	if (check(n, a->rkey, a->va, 8, VB_RIGHT_ATOMIC))
+		return VB_MEMORY_DENIED;
 	r = &peer_of(n)->requests[a->rkey >> 8 & 0xffff];
 	*original = r->original;
 	if (add)
 		r->original += a->swap_add;
 	else if (r->original == a->compare)
 		r->original = a->swap_add;
-	return VB_WIRE_OK;
+	return VB_MEMORY_OK;
 }
 
 static bool invalidate(void *own, uint32_t stag)
@@ -405,11 +405,11 @@ static void check_request(struct sim *sim, const struct sim_request *r, bool don
 	SIM_MUST(sim, sim_guarded(&r->local) && sim_guarded(&r->remote.buffer));
 	if (r->remote.frozen)
 		SIM_MUST(sim, !memcmp(r->remote.frozen, r->remote.buffer.bytes, r->remote.buffer.total));
-	if (r->rq.verb != VB_WIRE_READ && r->rq.verb != VB_WIRE_CMP_SWAP && r->rq.verb != VB_WIRE_FETCH_ADD)
+	if (r->rq.verb != VB_VERB_READ && r->rq.verb != VB_VERB_CMP_SWAP && r->rq.verb != VB_VERB_FETCH_ADD)
 		SIM_MUST(sim, sim_filled(&r->local, r->rq.length, r->seed));
-	if (r->rq.verb == VB_WIRE_READ)
+	if (r->rq.verb == VB_VERB_READ)
 		SIM_MUST(sim, sim_filled(&r->remote.buffer, r->rq.length, r->seed));
-	if (done && r->rq.verb == VB_WIRE_WRITE) {
+	if (done && r->rq.verb == VB_VERB_WRITE) {
 		SIM_MUST(sim, sim_filled(&r->remote.buffer, r->rq.length, r->seed));
 		SIM_MUST(sim, r->remote.last_stored == !!r->rq.length);
 	}

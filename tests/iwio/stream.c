@@ -99,7 +99,7 @@ void wait_closed(int calls)
 	CHECK_INT(closed_calls, calls);
 }
 
-/* The other process says that it has written: which is true, but nothing that ThreadSanitizer hears of. The adapter thread,
+/* The other process says that it has written: which is true, but nothing that ThreadSanitizer hears of. The progress thread,
  * which has placed it, had this lock meanwhile. */
 static void has_been_placed(struct dev *d)
 {

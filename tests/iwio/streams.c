@@ -372,7 +372,7 @@ static void programs_of_one_host_may_meet_in_memory(void)
 	finish(&p);
 }
 
-/* --- descriptors for the adapter thread --- */
+/* --- descriptors for the progress thread --- */
 
 static _Atomic int watched;
 static struct vb_node *watched_node;

@@ -11,10 +11,10 @@ define verbena_qp
 	if $qp->peer
 		printf "  by memory to lane %u, linked: %d; executed %lu, told %lu\n", $qp->peer->lane, $qp->remote != 0, $qp->executed, $qp->ack_told
 	end
-	if $qp->wire
-		output $qp->wire->q.rq
+	if $qp->roce
+		output $qp->roce->q.rq
 		printf "\n"
-		output $qp->wire->q.rs
+		output $qp->roce->q.rs
 		printf "\n"
 	end
 end

@@ -116,7 +116,7 @@ static void killing_a_peer_ends_reads_by_ring_with_retry_exceeded(void)
 	kill_in_traffic(IBV_WR_RDMA_WRITE, 1 << 20, 20);
 }
 
-/* The requester sleeps in ibv_get_cq_event. Fails when nobody tells its adapter thread of the death. */
+/* The requester sleeps in ibv_get_cq_event. Fails when nobody tells its progress thread of the death. */
 static void a_sleeper_hears_of_the_death_of_its_peer(void)
 {
 	struct peer p = start(busy_target, NULL);

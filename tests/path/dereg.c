@@ -232,7 +232,7 @@ static void doomed(int fd, void *arg)
 }
 
 /*
- * A killed writer's copy goes on in the kernel for a while (up to 4 MiB), after its adapter thread has died. Fails
+ * A killed writer's copy goes on in the kernel for a while (up to 4 MiB), after its progress thread has died. Fails
  * when its death alone counts as the end of its copies.
  */
 static void no_byte_is_written_after_dereg_by_a_writer_that_was_killed(void)

@@ -106,7 +106,7 @@ static void attacker(int fd, void *arg)
 	uint8_t *ring = seg + VB_SEG_RINGS_OFF + VB_QP_LANE(victim) * (uint64_t)VB_RING_BYTES;
 
 	if (raid->how == TRUNCATE) {
-		int s = own_fd("verbena-segment"), b = own_fd("verbena-bell");
+		int s = own_fd("verbena-segment"), b = own_fd("verbena-doorbell");
 
 		CHECK(s >= 0 && b >= 0);
 		CHECK(ftruncate(s, 0) && errno == EPERM);
@@ -144,8 +144,8 @@ static void attacker(int fd, void *arg)
 				atomic_store(&vb_seg_slot(seg, VB_QP_LANE(victim))->hazard[k], (uint64_t)far.rkey << 32 | victim);
 			break;
 		case BELL:
-			what = own("verbena-bell", 4096);
-			n = sizeof(struct vb_bell);
+			what = own("verbena-doorbell", 4096);
+			n = sizeof(struct vb_doorbell);
 			break;
 		default:
 			break;

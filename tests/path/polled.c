@@ -83,7 +83,7 @@ static void run(const struct job *j)
 
 		memset(m.p, (int)(i % 255 + 1), j->size);
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = j->size, .far = far, .far_off = OFF + j->align);
-		/* by ring it is the target's adapter thread that works: it needs a core, as the target does */
+		/* by ring it is the target's progress thread that works: it needs a core, as the target does */
 		while (*(volatile uint64_t *)flag.p != i) {
 			if (j->ring)
 				sched_yield();

@@ -7,7 +7,7 @@
 
 #define BIG (1u << 20)
 
-/* Posts its receives, and then does nothing at all: whatever happens, its adapter thread does. */
+/* Posts its receives, and then does nothing at all: whatever happens, its progress thread does. */
 static void sleeper(int fd, void *arg)
 {
 	enum ibv_qp_type type = *(enum ibv_qp_type *)arg;
@@ -60,7 +60,7 @@ static void open_side(struct side *s, enum ibv_qp_type type, struct conf c)
 	link_join(&s->l, s->p.fd);
 }
 
-/* Fails when a one-sided request needs the target's program, or its adapter thread. */
+/* Fails when a one-sided request needs the target's program, or its progress thread. */
 static void writes_and_reads_complete_at_a_stopped_target(void)
 {
 	static const uint32_t sizes[] = {1, 8, 64, 4096, 65536, BIG};

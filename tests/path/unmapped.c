@@ -13,7 +13,7 @@ struct job {
 	enum ibv_wr_opcode op;
 	uint32_t len;
 	bool by_ring;      /* process_vm_* is forbidden to the requester */
-	bool sleeps;       /* the target does not poll: its adapter thread meets the hole */
+	bool sleeps;       /* the target does not poll: its progress thread meets the hole */
 	bool truncated;    /* a file mapping whose file was cut, instead of munmap */
 };
 

@@ -10,7 +10,7 @@
 #include "path/iwarp/cm.h"
 
 struct vb_iwcm_stats stats(void);
-/* Waits for the adapter thread to come to it. */
+/* Waits for the progress thread to come to it. */
 void lives(uint64_t n);                   /* so many connections */
 void reaches(uint64_t n, size_t counter); /* offset of the counter */
 #define REACHES(n, name) reaches(n, offsetof(struct vb_iwcm_stats, name))

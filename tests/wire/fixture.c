@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 
-static bool next_send(void *own, struct vb_wire_request *rq)
+static bool next_send(void *own, struct vb_work *rq)
 {
 	struct fx *fx = own;
 
@@ -16,7 +16,7 @@ static bool next_send(void *own, struct vb_wire_request *rq)
 	return true;
 }
 
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct fx *fx = own;
 
@@ -25,7 +25,7 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 	fx->done[fx->dones++].status = status;
 }
 
-static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
 {
 	struct fx *fx = own;
 
@@ -35,7 +35,7 @@ static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, 
 	return true;
 }
 
-static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct fx *fx = own;
 
@@ -46,7 +46,7 @@ static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset
 	return true;
 }
 
-static bool local(void *own, const struct vb_wire_request *rq)
+static bool local(void *own, const struct vb_work *rq)
 {
 	struct fx *fx = own;
 
@@ -75,7 +75,7 @@ static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint3
 	return !fx->receive_fault;
 }
 
-static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
+static void complete_receive(void *own, const struct vb_receipt *receipt)
 {
 	struct fx *fx = own;
 
@@ -96,7 +96,7 @@ static uint8_t *find(struct fx *fx, uint32_t rkey, uint64_t va, uint32_t len)
 	return fx->region + (va - FX_VA);
 }
 
-static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	return find(own, rkey, va, len);
 }
@@ -119,19 +119,19 @@ static bool read_remote(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	return at;
 }
 
-static enum vb_wire_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+static enum vb_memory_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
 {
 	struct fx *fx = own;
 	uint8_t *at = find(own, a->rkey, a->va, 8);
 	uint64_t next;
 
 	if (!at)
-		return VB_WIRE_DENIED;
+		return VB_MEMORY_DENIED;
 	fx->atomics++;
 	memcpy(original, at, 8);
 	next = add ? *original + a->swap_add : *original == a->compare ? a->swap_add : *original;
 	memcpy(at, &next, 8);
-	return VB_WIRE_OK;
+	return VB_MEMORY_OK;
 }
 
 static bool invalidate(void *own, uint32_t rkey)
@@ -144,14 +144,14 @@ static bool invalidate(void *own, uint32_t rkey)
 	return ok;
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	struct fx *fx = own;
 
 	fx->event[fx->events++] = event;
 }
 
-static const struct vb_wire_ops ops = {
+static const struct vb_roce_ops ops = {
         .next_send = next_send,
         .complete_send = complete_send,
         .fetch = fetch,
@@ -169,10 +169,10 @@ static const struct vb_wire_ops ops = {
         .failed = failed,
 };
 
-void fx_config(struct vb_wire_config *cfg)
+void fx_config(struct vb_roce_config *cfg)
 {
-	*cfg = (struct vb_wire_config){
-	        .type = VB_WIRE_RC,
+	*cfg = (struct vb_roce_config){
+	        .type = VB_ROCE_RC,
 	        .mtu = FX_MTU,
 	        .qpn = 0x11,
 	        .dest_qpn = 0x22,
@@ -185,12 +185,12 @@ void fx_config(struct vb_wire_config *cfg)
 	        .min_rnr_timer = 12,
 	        .max_rd_atomic = 4,
 	        .max_dest_rd_atomic = 4,
-	        .access = VB_WIRE_REMOTE_READ | VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_ATOMIC,
+	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC,
 	        .probe_min = 1000000000, /* out of the way */
 	};
 }
 
-void fx_init_rtr(struct fx *fx, const struct vb_wire_config *cfg)
+void fx_init_rtr(struct fx *fx, const struct vb_roce_config *cfg)
 {
 	memset(fx, 0, sizeof(*fx));
 	fx->cfg = *cfg;
@@ -198,28 +198,28 @@ void fx_init_rtr(struct fx *fx, const struct vb_wire_config *cfg)
 	fx->room = 4096;
 	for (uint32_t i = 0; i < FX_REGION; i++)
 		fx->region[i] = (uint8_t)(i / 7);
-	vb_wire_init(&fx->qp, cfg, &ops, fx, fx->sends, FX_SENDS);
+	vb_roce_init(&fx->qp, cfg, &ops, fx, fx->sends, FX_SENDS);
 }
 
-void fx_init_with(struct fx *fx, const struct vb_wire_config *cfg)
+void fx_init_with(struct fx *fx, const struct vb_roce_config *cfg)
 {
 	fx_init_rtr(fx, cfg);
-	vb_wire_start(&fx->qp);
+	vb_roce_start(&fx->qp);
 }
 
 void fx_init(struct fx *fx)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	fx_init_with(fx, &cfg);
 }
 
-struct vb_wire_request *fx_post(struct fx *fx, enum vb_wire_verb verb, uint32_t len)
+struct vb_work *fx_post(struct fx *fx, enum vb_verb verb, uint32_t len)
 {
-	struct vb_wire_request *rq = &fx->posted[fx->posts];
+	struct vb_work *rq = &fx->posted[fx->posts];
 
-	*rq = (struct vb_wire_request){
+	*rq = (struct vb_work){
 	        .cookie = fx->posts, .verb = (uint8_t)verb, .length = len, .remote_addr = FX_VA, .rkey = FX_KEY};
 	memset(fx->local[fx->posts], (int)fx->posts, sizeof(fx->local[0]));
 	fx->posts++;
@@ -228,11 +228,11 @@ struct vb_wire_request *fx_post(struct fx *fx, enum vb_wire_verb verb, uint32_t 
 
 bool fx_out(struct fx *fx, struct vb_packet *p, uint8_t *payload, uint64_t now)
 {
-	uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
-	struct vb_wire_out out = {.packet = bytes};
+	uint8_t bytes[VB_ROCE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_roce_out out = {.packet = bytes};
 
 	memset(bytes, 0xee, sizeof(bytes));
-	if (!vb_wire_output(&fx->qp, &out, now))
+	if (!vb_roce_output(&fx->qp, &out, now))
 		return false;
 	uint32_t len = out.header_len + out.payload_len + out.pad;
 
@@ -275,7 +275,7 @@ void fx_in(struct fx *fx, const struct vb_packet *p, uint64_t now)
 	uint8_t payload[4096], grh[40] = {0x45};
 
 	memset(payload, (int)p->bth.psn.v, sizeof(payload));
-	vb_wire_input(&fx->qp, p, payload, &(struct vb_wire_from){.grh = grh, .port = fx->port}, now);
+	vb_roce_input(&fx->qp, p, payload, &(struct vb_roce_from){.grh = grh, .port = fx->port}, now);
 }
 
 void fx_ack(struct fx *fx, uint32_t psn, uint8_t credits, uint64_t now)

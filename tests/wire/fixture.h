@@ -28,15 +28,15 @@
 	} while (0)
 
 struct fx {
-	struct vb_wire_qp qp;
-	struct vb_wire_config cfg;
-	struct vb_wire_send sends[FX_SENDS];
-	struct vb_wire_request posted[FX_LIST];
+	struct vb_roce_qp qp;
+	struct vb_roce_config cfg;
+	struct vb_work_sent sends[FX_SENDS];
+	struct vb_work posted[FX_LIST];
 	uint32_t posts, taken;
 	uint64_t no_access; /* a bit for each cookie whose local memory cannot be had */
 	struct {
 		uint64_t cookie;
-		enum vb_wire_status status;
+		enum vb_work_status status;
 	} done[FX_LIST];
 	uint32_t dones;
 	uint8_t local[FX_LIST][4096]; /* by cookie */
@@ -44,26 +44,26 @@ struct fx {
 	uint32_t receives, room; /* posted; each this long */
 	bool count_receives, receive_fault;
 	uint8_t inbox[8192];
-	struct vb_wire_receipt receipt[FX_LIST];
+	struct vb_receipt receipt[FX_LIST];
 	uint32_t receipts;
 
 	uint8_t region[FX_REGION];
 	uint32_t key; /* 0: invalidated */
 	uint32_t atomics, locals;
 	uint16_t port; /* that forged packets come from */
-	enum vb_wire_event event[FX_LIST];
+	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 };
 
 /* RC, both PSNs 100, timer 4.096 us * 2^8, retries 1, started. */
-void fx_config(struct vb_wire_config *cfg);
+void fx_config(struct vb_roce_config *cfg);
 void fx_init(struct fx *fx);
-void fx_init_with(struct fx *fx, const struct vb_wire_config *cfg);
+void fx_init_with(struct fx *fx, const struct vb_roce_config *cfg);
 /* Not started. */
-void fx_init_rtr(struct fx *fx, const struct vb_wire_config *cfg);
+void fx_init_rtr(struct fx *fx, const struct vb_roce_config *cfg);
 
 /* Posts a request; returns it for changes before the next call. Its memory holds its cookie. */
-struct vb_wire_request *fx_post(struct fx *fx, enum vb_wire_verb verb, uint32_t len);
+struct vb_work *fx_post(struct fx *fx, enum vb_verb verb, uint32_t len);
 /* The next packet out, with its payload; false: there is none. */
 bool fx_out(struct fx *fx, struct vb_packet *p, uint8_t *payload, uint64_t now);
 /* All that wants to go out, unseen. */

@@ -76,7 +76,7 @@ void sim_check_memory(struct sim *sim, bool finished)
 
 /* --- send queue --- */
 
-static struct sim_request *request_of(struct sim_node *n, const struct vb_wire_request *rq)
+static struct sim_request *request_of(struct sim_node *n, const struct vb_work *rq)
 {
 	struct sim_request *r = &n->requests[rq->cookie];
 
@@ -84,7 +84,7 @@ static struct sim_request *request_of(struct sim_node *n, const struct vb_wire_r
 	return r;
 }
 
-static bool next_send(void *own, struct vb_wire_request *rq)
+static bool next_send(void *own, struct vb_work *rq)
 {
 	struct sim_node *n = own;
 
@@ -94,7 +94,7 @@ static bool next_send(void *own, struct vb_wire_request *rq)
 
 	*rq = r->rq;
 	r->psn = n->psns_taken;
-	r->psns = rq->verb == VB_WIRE_LOCAL ? 0 : rq->length ? (rq->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu : 1;
+	r->psns = rq->verb == VB_VERB_LOCAL ? 0 : rq->length ? (rq->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu : 1;
 	n->psns_taken += r->psns;
 	return true;
 }
@@ -116,24 +116,24 @@ static void check_atomic(struct sim_node *n, struct sim_request *r)
 }
 
 /* In posting order, once each; errors only where they are due. */
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct sim_node *n = own;
 	struct sim_request *r = request_of(n, rq);
 
 	SIM_MUST(n->sim, rq->cookie == n->completed && !r->completed++);
 	n->completed++;
-	if (status != VB_WIRE_SUCCESS) {
-		if (!n->failed && n->failure == VB_WIRE_SUCCESS)
+	if (status != VB_WORK_SUCCESS) {
+		if (!n->failed && n->failure == VB_WORK_SUCCESS)
 			n->failure = status;
 		else
-			SIM_MUST(n->sim, status == VB_WIRE_WR_FLUSH_ERR);
+			SIM_MUST(n->sim, status == VB_WORK_WR_FLUSH_ERR);
 		return;
 	}
-	SIM_MUST(n->sim, !r->bad && n->failure == VB_WIRE_SUCCESS);
-	if (rq->verb == VB_WIRE_READ)
+	SIM_MUST(n->sim, !r->bad && n->failure == VB_WORK_SUCCESS);
+	if (rq->verb == VB_VERB_READ)
 		check_read(n, r);
-	if (rq->verb == VB_WIRE_CMP_SWAP || rq->verb == VB_WIRE_FETCH_ADD)
+	if (rq->verb == VB_VERB_CMP_SWAP || rq->verb == VB_VERB_FETCH_ADD)
 		check_atomic(n, r);
 }
 
@@ -158,7 +158,7 @@ static int pieces(struct sim_node *n, const struct sim_sge *sge, uint32_t sges, 
 	return k;
 }
 
-static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
 {
 	struct sim_node *n = own;
 	struct sim_request *r = request_of(n, rq);
@@ -177,18 +177,18 @@ static void store(const struct iovec *iov, int k, const uint8_t *bytes)
 		memcpy(iov[i].iov_base, bytes, iov[i].iov_len);
 }
 
-static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct sim_node *n = own;
 	struct sim_request *r = request_of(n, rq);
 	struct iovec iov[SIM_SGES];
 
-	SIM_MUST(n->sim, !r->completed && rq->verb >= VB_WIRE_READ);
+	SIM_MUST(n->sim, !r->completed && rq->verb >= VB_VERB_READ);
 	store(iov, pieces(n, r->sge, r->sges, offset, len, iov), bytes);
 	return true;
 }
 
-static bool local(void *own, const struct vb_wire_request *rq)
+static bool local(void *own, const struct vb_work *rq)
 {
 	struct sim_node *n = own;
 
@@ -240,7 +240,7 @@ static void check_bytes(struct sim_node *n, const struct sim_receive *r, const s
 }
 
 /* Reliable: just the next one. Unreliable: one that is known by its immediate. */
-static struct sim_request *sender_of(struct sim_node *n, const struct vb_wire_receipt *receipt)
+static struct sim_request *sender_of(struct sim_node *n, const struct vb_receipt *receipt)
 {
 	struct sim_node *peer = &n->sim->node[!n->id];
 	uint32_t order = n->r_expected;
@@ -256,7 +256,7 @@ static struct sim_request *sender_of(struct sim_node *n, const struct vb_wire_re
 	return NULL;
 }
 
-static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
+static void complete_receive(void *own, const struct vb_receipt *receipt)
 {
 	struct sim_node *n = own;
 	struct sim *sim = n->sim;
@@ -266,7 +266,7 @@ static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
 	SIM_MUST(sim, n->taking && n->r_completed < n->r_taken);
 	n->taking = false;
 	n->r_completed++;
-	if (receipt->status != VB_WIRE_SUCCESS) {
+	if (receipt->status != VB_WORK_SUCCESS) {
 		SIM_MUST(sim, sim->mode == SIM_REFUSED || sim->mode == SIM_BLACKHOLE);
 		return;
 	}
@@ -275,10 +275,10 @@ static void complete_receive(void *own, const struct vb_wire_receipt *receipt)
 	if (!sent)
 		return;
 	SIM_MUST(sim, receipt->length == sent->rq.length + grh);
-	SIM_MUST(sim, receipt->flags == (sent->rq.flags & (VB_WIRE_IMM | VB_WIRE_INV)));
+	SIM_MUST(sim, receipt->flags == (sent->rq.flags & (VB_WORK_IMM | VB_WORK_INV)));
 	SIM_MUST(sim, !receipt->flags || receipt->imm == sent->rq.imm);
-	SIM_MUST(sim, receipt->solicited == !!(sent->rq.flags & VB_WIRE_SOLICITED));
-	SIM_MUST(sim, receipt->write_imm == (sent->rq.verb == VB_WIRE_WRITE));
+	SIM_MUST(sim, receipt->solicited == !!(sent->rq.flags & VB_WORK_SOLICITED));
+	SIM_MUST(sim, receipt->write_imm == (sent->rq.verb == VB_VERB_WRITE));
 	if (!receipt->write_imm)
 		check_bytes(n, r, sent, grh);
 	if (grh) {
@@ -298,10 +298,10 @@ static uint32_t receives(void *own)
 
 /* --- what the peer may touch --- */
 
-static uint8_t *allowed(struct sim_node *n, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+static uint8_t *allowed(struct sim_node *n, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	for (int r = SIM_R_CONST; r <= SIM_R_TARGET; r++) {
-		if (rkey != sim_key(n->id, r) || (r == SIM_R_CONST && access != VB_WIRE_REMOTE_READ))
+		if (rkey != sim_key(n->id, r) || (r == SIM_R_CONST && access != VB_RIGHT_READ))
 			continue;
 		if (va < n->base[r] || va - n->base[r] > n->size[r] || len > n->size[r] - (va - n->base[r]))
 			return NULL;
@@ -310,14 +310,14 @@ static uint8_t *allowed(struct sim_node *n, uint32_t rkey, uint64_t va, uint32_t
 	return NULL;
 }
 
-static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	return allowed(own, rkey, va, len, access);
 }
 
 static bool write_remote(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
 {
-	uint8_t *at = allowed(own, rkey, va, len, VB_WIRE_REMOTE_WRITE);
+	uint8_t *at = allowed(own, rkey, va, len, VB_RIGHT_WRITE);
 
 	if (at)
 		memcpy(at, bytes, len);
@@ -326,24 +326,24 @@ static bool write_remote(void *own, uint32_t rkey, uint64_t va, const void *byte
 
 static bool read_remote(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
 {
-	const uint8_t *at = allowed(own, rkey, va, len, VB_WIRE_REMOTE_READ);
+	const uint8_t *at = allowed(own, rkey, va, len, VB_RIGHT_READ);
 
 	if (at)
 		memcpy(dst, at, len);
 	return at;
 }
 
-static enum vb_wire_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
+static enum vb_memory_result atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)
 {
-	uint8_t *at = allowed(own, a->rkey, a->va, 8, VB_WIRE_REMOTE_ATOMIC);
+	uint8_t *at = allowed(own, a->rkey, a->va, 8, VB_RIGHT_ATOMIC);
 	uint64_t next;
 
 	if (!at)
-		return VB_WIRE_DENIED;
+		return VB_MEMORY_DENIED;
 	memcpy(original, at, 8);
 	next = add ? *original + a->swap_add : *original == a->compare ? a->swap_add : *original;
 	memcpy(at, &next, 8);
-	return VB_WIRE_OK;
+	return VB_MEMORY_OK;
 }
 
 static bool invalidate(void *own, uint32_t rkey)
@@ -351,7 +351,7 @@ static bool invalidate(void *own, uint32_t rkey)
 	return true;
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	struct sim_node *n = own;
 
@@ -360,7 +360,7 @@ static void failed(void *own, enum vb_wire_event event)
 	n->event = event;
 }
 
-const struct vb_wire_ops sim_ops = {
+const struct vb_roce_ops sim_ops = {
         .next_send = next_send,
         .complete_send = complete_send,
         .fetch = fetch,

@@ -18,7 +18,7 @@ struct parcel {
 	uint64_t at, number; /* number: TCP */
 	uint32_t payload_len;
 	uint8_t flow;
-	uint8_t header[VB_WIRE_MAX_HEADER];
+	uint8_t header[VB_ROCE_MAX_HEADER];
 };
 
 /* One direction; all take the same time, so none overtakes another. */
@@ -29,8 +29,8 @@ struct pipe {
 };
 
 struct end {
-	struct vb_wire_qp qp;
-	struct vb_wire_send sends[SENDS];
+	struct vb_roce_qp qp;
+	struct vb_work_sent sends[SENDS];
 	uint8_t *slots;
 	uint64_t asked, bytes;
 };
@@ -83,31 +83,31 @@ static struct parcel *put(int to, uint32_t len)
 
 /* --- queue pairs --- */
 
-static bool next_send(void *own, struct vb_wire_request *rq)
+static bool next_send(void *own, struct vb_work *rq)
 {
 	struct end *e = own;
 
-	*rq = (struct vb_wire_request){.cookie = e->asked++,
-	                               .verb = w.path->read ? VB_WIRE_READ : VB_WIRE_WRITE,
+	*rq = (struct vb_work){.cookie = e->asked++,
+	                               .verb = w.path->read ? VB_VERB_READ : VB_VERB_WRITE,
 	                               .length = MESSAGE,
 	                               .rkey = 1};
 	return true;
 }
 
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct end *e = own;
 
-	if (status == VB_WIRE_SUCCESS && w.now >= w.path->from)
+	if (status == VB_WORK_SUCCESS && w.now >= w.path->from)
 		e->bytes += rq->length;
 }
 
-static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
 {
 	return true;
 }
 
-static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
 	return true;
 }
@@ -117,7 +117,7 @@ static uint32_t receives(void *own)
 	return UINT32_MAX;
 }
 
-static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	return true;
 }
@@ -132,12 +132,12 @@ static bool read_remote(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	return true;
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	fprintf(stderr, "a queue pair failed: %d\n", event);
 }
 
-static const struct vb_wire_ops ops = {
+static const struct vb_roce_ops ops = {
         .next_send = next_send,
         .complete_send = complete_send,
         .fetch = fetch,
@@ -151,7 +151,7 @@ static const struct vb_wire_ops ops = {
 
 static void init_end(uint32_t pair, int id)
 {
-	struct vb_wire_config cfg = {.type = VB_WIRE_RC,
+	struct vb_roce_config cfg = {.type = VB_ROCE_RC,
 	                             .mtu = w.path->mtu,
 	                             .burst = 65000 / (w.path->mtu + 16),
 	                             .pkey = 0xffff,
@@ -160,23 +160,23 @@ static void init_end(uint32_t pair, int id)
 	                             .rnr_retry = 7,
 	                             .max_rd_atomic = 16,
 	                             .max_dest_rd_atomic = 16,
-	                             .access = VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_READ};
+	                             .access = VB_RIGHT_WRITE | VB_RIGHT_READ};
 	struct end *e = &w.end[pair][id];
 
-	vb_wire_init(&e->qp, &cfg, &ops, e, e->sends, SENDS);
-	e->slots = w.path->keep ? calloc(w.path->keep, VB_WIRE_SLOT(cfg.mtu)) : NULL;
-	vb_wire_keep_ahead(&e->qp, &(struct vb_wire_ahead){e->slots, w.path->keep});
+	vb_roce_init(&e->qp, &cfg, &ops, e, e->sends, SENDS);
+	e->slots = w.path->keep ? calloc(w.path->keep, VB_ROCE_SLOT(cfg.mtu)) : NULL;
+	vb_roce_keep_ahead(&e->qp, &(struct vb_roce_ahead){e->slots, w.path->keep});
 	if (!id)
-		vb_wire_start(&e->qp);
+		vb_roce_start(&e->qp);
 }
 
 static void output(uint32_t pair, int id)
 {
-	static uint8_t packet[VB_WIRE_PACKET_MAX];
-	struct vb_wire_out out = {.packet = packet};
-	struct vb_wire_qp *qp = &w.end[pair][id].qp;
+	static uint8_t packet[VB_ROCE_PACKET_MAX];
+	struct vb_roce_out out = {.packet = packet};
+	struct vb_roce_qp *qp = &w.end[pair][id].qp;
 
-	while (vb_wire_output(qp, &out, w.now)) {
+	while (vb_roce_output(qp, &out, w.now)) {
 		struct parcel *p = put(!id, out.header_len + out.payload_len);
 
 		if (!p)
@@ -189,15 +189,15 @@ static void output(uint32_t pair, int id)
 
 static void input(const struct parcel *parcel, int id)
 {
-	static uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
+	static uint8_t bytes[VB_ROCE_PACKET_MAX + VB_ICRC_LEN];
 	struct vb_packet p;
 	uint32_t len = vb_opcode_info(parcel->header[0])->header_len;
 
-	memset(bytes, 0, VB_WIRE_MAX_HEADER); /* payload is zeros */
+	memset(bytes, 0, VB_ROCE_MAX_HEADER); /* payload is zeros */
 	memcpy(bytes, parcel->header, len);
 	if (vb_packet_decode(&p, bytes, len + parcel->payload_len + VB_ICRC_LEN) != VB_PACKET_OK)
 		abort();
-	vb_wire_input(&w.end[parcel->flow][id].qp, &p, bytes + p.payload_at, &(struct vb_wire_from){0}, w.now);
+	vb_roce_input(&w.end[parcel->flow][id].qp, &p, bytes + p.payload_at, &(struct vb_roce_from){0}, w.now);
 	output(parcel->flow, id);
 }
 
@@ -272,7 +272,7 @@ static uint64_t head_at(int to)
 
 static uint64_t deadline(uint32_t pair, int id)
 {
-	return awake(id, vb_wire_deadline(&w.end[pair][id].qp));
+	return awake(id, vb_roce_deadline(&w.end[pair][id].qp));
 }
 
 static uint64_t tcp_deadline(void)
@@ -304,12 +304,12 @@ static void step(void)
 			arrive(to);
 	}
 	for (uint32_t i = 0; i < 2 * w.path->pairs; i++) {
-		struct vb_wire_qp *qp = &w.end[i / 2][i % 2].qp;
+		struct vb_roce_qp *qp = &w.end[i / 2][i % 2].qp;
 		uint64_t at = deadline(i / 2, i % 2);
 
 		if (!at || at > w.now)
 			continue;
-		vb_wire_timeout(qp, w.now);
+		vb_roce_timeout(qp, w.now);
 		output(i / 2, i % 2);
 	}
 	if (w.path->tcp && w.tcp.heard_at + 10 * w.path->rtt <= w.now)

@@ -23,8 +23,8 @@ struct path {
 
 struct path_result {
 	double share[PATH_PAIRS], tcp; /* percent of the link */
-	struct vb_wire_stats stats;    /* of the first pair's requester */
-	struct vb_wire_requester requester;
+	struct vb_roce_stats stats;    /* of the first pair's requester */
+	struct vb_roce_requester requester;
 };
 
 struct path_result path_run(const struct path *path);

@@ -41,7 +41,7 @@ static void silence(uint64_t now)
 }
 
 /* What has completed is n requests, the last of them like this. */
-static void completed(uint32_t n, enum vb_wire_status status)
+static void completed(uint32_t n, enum vb_work_status status)
 {
 	CHECK(fx.dones == n && (!n || fx.done[n - 1].status == status));
 }
@@ -56,7 +56,7 @@ static void respond(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
 static void a_message_is_cut_at_the_path_mtu(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 2 * FX_MTU + 3);
+	fx_post(&fx, VB_VERB_SEND, 2 * FX_MTU + 3);
 	expect(VB_RC_SEND_FIRST, 100, 256, 1);
 	CHECK(!p.bth.ack_req);
 	expect(VB_RC_SEND_MIDDLE, 101, 256, 1);
@@ -65,64 +65,64 @@ static void a_message_is_cut_at_the_path_mtu(void)
 	silence(1);
 	completed(0, 0);
 	fx_ack(&fx, 102, 31, 2);
-	completed(1, VB_WIRE_SUCCESS);
-	CHECK(!vb_wire_deadline(&fx.qp));
+	completed(1, VB_WORK_SUCCESS);
+	CHECK(!vb_roce_deadline(&fx.qp));
 }
 
 /* ibv_modify_qp: RTR knows nothing of the requester, RTS does, SQD changes it. */
 static void attributes_are_set_after_the_beginning(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.max_rd_atomic = cfg.timeout = cfg.retry_cnt = 0;
 	fx_init_rtr(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
 	silence(1);
 	cfg.sq_psn = vb_psn(500);
 	cfg.max_rd_atomic = 1;
 	cfg.timeout = 8;
 	cfg.max_dest_rd_atomic = 255;
-	vb_wire_reconfigure(&fx.qp, &cfg);
-	CHECK(fx.qp.cfg.max_dest_rd_atomic == VB_WIRE_MAX_RESOURCES);
-	vb_wire_start(&fx.qp);
+	vb_roce_reconfigure(&fx.qp, &cfg);
+	CHECK(fx.qp.cfg.max_dest_rd_atomic == VB_ROCE_MAX_RESOURCES);
+	vb_roce_start(&fx.qp);
 	expect(VB_RC_READ_REQUEST, 500, 0, 1);
-	CHECK(vb_wire_deadline(&fx.qp) == 1 + (4096 << 8));
+	CHECK(vb_roce_deadline(&fx.qp) == 1 + (4096 << 8));
 	respond(VB_RC_READ_RESPONSE_ONLY, 500, 8, 2);
-	vb_wire_pause(&fx.qp, true);
-	CHECK(vb_wire_idle(&fx.qp));
+	vb_roce_pause(&fx.qp, true);
+	CHECK(vb_roce_idle(&fx.qp));
 	cfg.sq_psn = vb_psn(900);
 	cfg.timeout = 9;
-	vb_wire_reconfigure(&fx.qp, &cfg);
-	vb_wire_pause(&fx.qp, false);
-	fx_post(&fx, VB_WIRE_WRITE, 8);
+	vb_roce_reconfigure(&fx.qp, &cfg);
+	vb_roce_pause(&fx.qp, false);
+	fx_post(&fx, VB_VERB_WRITE, 8);
 	expect(VB_RC_WRITE_ONLY, 501, 8, 3);
-	CHECK(vb_wire_deadline(&fx.qp) == 3 + (4096 << 9));
+	CHECK(vb_roce_deadline(&fx.qp) == 3 + (4096 << 9));
 }
 
 static void a_read_that_was_taken_goes_when_reads_are_forbidden_then(void)
 {
 	fx_init(&fx);
-	vb_wire_pause(&fx.qp, true);
-	fx_post(&fx, VB_WIRE_READ, 8);
+	vb_roce_pause(&fx.qp, true);
+	fx_post(&fx, VB_VERB_READ, 8);
 	silence(1);
-	struct vb_wire_config cfg = fx.qp.cfg;
+	struct vb_roce_config cfg = fx.qp.cfg;
 
 	cfg.max_rd_atomic = 0;
-	vb_wire_reconfigure(&fx.qp, &cfg);
-	vb_wire_pause(&fx.qp, false);
+	vb_roce_reconfigure(&fx.qp, &cfg);
+	vb_roce_pause(&fx.qp, false);
 	expect(VB_RC_READ_REQUEST, 100, 0, 1);
-	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
 	silence(1);
 	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
 	silence(2);
-	completed(2, VB_WIRE_LOC_QP_OP_ERR);
+	completed(2, VB_WORK_LOC_QP_OP_ERR);
 }
 
 static void a_message_that_fills_its_packets_has_no_empty_one_behind(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_WRITE, 2 * FX_MTU);
+	fx_post(&fx, VB_VERB_WRITE, 2 * FX_MTU);
 	expect(VB_RC_WRITE_FIRST, 100, 256, 1);
 	CHECK(p.reth.va == FX_VA && p.reth.rkey == FX_KEY && p.reth.length == 512);
 	expect(VB_RC_WRITE_LAST, 101, 256, 1);
@@ -132,70 +132,70 @@ static void a_message_that_fills_its_packets_has_no_empty_one_behind(void)
 static void no_bytes_are_one_packet(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 0);
-	fx_post(&fx, VB_WIRE_WRITE, 0);
-	fx_post(&fx, VB_WIRE_READ, 0);
+	fx_post(&fx, VB_VERB_SEND, 0);
+	fx_post(&fx, VB_VERB_WRITE, 0);
+	fx_post(&fx, VB_VERB_READ, 0);
 	expect(VB_RC_SEND_ONLY, 100, 0, 1);
 	expect(VB_RC_WRITE_ONLY, 101, 0, 1);
 	expect(VB_RC_READ_REQUEST, 102, 0, 1);
 	respond(VB_RC_READ_RESPONSE_ONLY, 102, 0, 2);
-	completed(3, VB_WIRE_SUCCESS);
+	completed(3, VB_WORK_SUCCESS);
 }
 
 static void immediate_key_and_solicited_go_with_the_last_packet(void)
 {
 	fx_init(&fx);
-	struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_SEND, FX_MTU + 1);
+	struct vb_work *rq = fx_post(&fx, VB_VERB_SEND, FX_MTU + 1);
 
-	rq->flags = VB_WIRE_IMM | VB_WIRE_SOLICITED;
+	rq->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
 	rq->imm = 0xabcd;
 	expect(VB_RC_SEND_FIRST, 100, 256, 1);
 	CHECK(!p.bth.solicited);
 	expect(VB_RC_SEND_LAST_IMM, 101, 1, 1);
 	CHECK(p.bth.solicited && p.immdt.data == 0xabcd);
-	rq = fx_post(&fx, VB_WIRE_SEND, 1);
-	rq->flags = VB_WIRE_INV;
+	rq = fx_post(&fx, VB_VERB_SEND, 1);
+	rq->flags = VB_WORK_INV;
 	rq->imm = 0x77;
 	expect(VB_RC_SEND_ONLY_INV, 102, 1, 1);
 	CHECK(p.ieth.rkey == 0x77);
-	fx_post(&fx, VB_WIRE_WRITE, 1)->flags = VB_WIRE_IMM;
+	fx_post(&fx, VB_VERB_WRITE, 1)->flags = VB_WORK_IMM;
 	expect(VB_RC_WRITE_ONLY_IMM, 103, 1, 1);
 }
 
 static void what_no_opcode_says_is_not_sent(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_WRITE, 1)->flags = VB_WIRE_INV;
+	fx_post(&fx, VB_VERB_WRITE, 1)->flags = VB_WORK_INV;
 	silence(1);
-	completed(1, VB_WIRE_LOC_QP_OP_ERR);
+	completed(1, VB_WORK_LOC_QP_OP_ERR);
 }
 
 static void one_acknowledgement_completes_all_before_it_in_order(void)
 {
 	fx_init(&fx);
 	for (int i = 0; i < 5; i++)
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 	CHECK(fx_drain(&fx, 1) == 5);
 	fx_ack(&fx, 102, 31, 2);
-	completed(3, VB_WIRE_SUCCESS);
+	completed(3, VB_WORK_SUCCESS);
 	fx_ack(&fx, 104, 31, 3);
-	completed(5, VB_WIRE_SUCCESS);
+	completed(5, VB_WORK_SUCCESS);
 }
 
 static void acknowledgements_again_or_of_the_past_change_nothing(void)
 {
 	fx_init(&fx);
 	for (int i = 0; i < 3; i++)
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	fx_ack(&fx, 101, 31, 2);
-	uint64_t deadline = vb_wire_deadline(&fx.qp);
+	uint64_t deadline = vb_roce_deadline(&fx.qp);
 
 	fx_ack(&fx, 101, 31, 3);
 	fx_ack(&fx, 100, 31, 3);
 	fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_REMOTE_ACCESS, 3);
-	completed(2, VB_WIRE_SUCCESS);
-	CHECK(fx.qp.stats.duplicate_response == 3 && vb_wire_deadline(&fx.qp) == deadline && !fx.events);
+	completed(2, VB_WORK_SUCCESS);
+	CHECK(fx.qp.stats.duplicate_response == 3 && vb_roce_deadline(&fx.qp) == deadline && !fx.events);
 }
 
 static void ghosts_of_what_was_never_sent_are_dropped(void)
@@ -203,7 +203,7 @@ static void ghosts_of_what_was_never_sent_are_dropped(void)
 	static const uint32_t psns[] = {101, 102, 0x500, 0x7fffff, 0x800063};
 
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	for (int i = 0; i < 5; i++) {
 		fx_ack(&fx, psns[i], 31, 2);
@@ -215,38 +215,38 @@ static void ghosts_of_what_was_never_sent_are_dropped(void)
 	completed(0, 0);
 	CHECK(fx.qp.stats.drop_ghost == 25 && !fx.events);
 	fx_ack(&fx, 100, 31, 3);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 }
 
 static void each_nak_has_its_completion(void)
 {
 	static const struct {
 		uint8_t nak;
-		enum vb_wire_status status;
-	} rows[] = {{VB_NAK_INVALID_REQUEST, VB_WIRE_REM_INV_REQ_ERR},
-	            {VB_NAK_REMOTE_ACCESS, VB_WIRE_REM_ACCESS_ERR},
-	            {VB_NAK_REMOTE_OPERATIONAL, VB_WIRE_REM_OP_ERR},
-	            {VB_NAK_INVALID_RD_REQUEST, VB_WIRE_REM_INV_REQ_ERR}};
+		enum vb_work_status status;
+	} rows[] = {{VB_NAK_INVALID_REQUEST, VB_WORK_REM_INV_REQ_ERR},
+	            {VB_NAK_REMOTE_ACCESS, VB_WORK_REM_ACCESS_ERR},
+	            {VB_NAK_REMOTE_OPERATIONAL, VB_WORK_REM_OP_ERR},
+	            {VB_NAK_INVALID_RD_REQUEST, VB_WORK_REM_INV_REQ_ERR}};
 
 	for (int i = 0; i < 4; i++) {
 		fx_init(&fx);
 		for (int k = 0; k < 4; k++)
-			fx_post(&fx, VB_WIRE_WRITE, 1);
+			fx_post(&fx, VB_VERB_WRITE, 1);
 		fx_drain(&fx, 1);
 		fx_nak(&fx, 102, VB_AETH_NAK, rows[i].nak, 2);
-		completed(4, VB_WIRE_WR_FLUSH_ERR);
-		CHECK(fx.done[1].status == VB_WIRE_SUCCESS && fx.done[2].status == rows[i].status);
-		CHECK(fx.events == 1 && fx.event[0] == VB_WIRE_EVENT_SQ);
+		completed(4, VB_WORK_WR_FLUSH_ERR);
+		CHECK(fx.done[1].status == VB_WORK_SUCCESS && fx.done[2].status == rows[i].status);
+		CHECK(fx.events == 1 && fx.event[0] == VB_WORK_EVENT_SQ);
 		fx_ack(&fx, 103, 31, 3);
 		silence(3);
-		CHECK(!vb_wire_deadline(&fx.qp));
+		CHECK(!vb_roce_deadline(&fx.qp));
 	}
 }
 
 static void reserved_syndromes_are_dropped(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_WRITE, 1);
+	fx_post(&fx, VB_VERB_WRITE, 1);
 	fx_drain(&fx, 1);
 	for (uint8_t value = 5; value < 32; value++)
 		fx_nak(&fx, 100, VB_AETH_NAK, value, 2);
@@ -259,7 +259,7 @@ static void reserved_syndromes_are_dropped(void)
 static void a_gap_is_sent_again_from_its_start(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 4 * FX_MTU);
+	fx_post(&fx, VB_VERB_SEND, 4 * FX_MTU);
 	CHECK(fx_drain(&fx, 1) == 4);
 	fx_nak(&fx, 102, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
 	expect(VB_RC_SEND_MIDDLE, 102, 256, 2);
@@ -268,13 +268,13 @@ static void a_gap_is_sent_again_from_its_start(void)
 	silence(2);
 	CHECK(fx.qp.stats.resent_pkts == 3);
 	fx_ack(&fx, 103, 31, 3);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 }
 
 static void what_is_answered_meanwhile_is_not_sent_again(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 4 * FX_MTU);
+	fx_post(&fx, VB_VERB_SEND, 4 * FX_MTU);
 	fx_drain(&fx, 1);
 	fx_nak(&fx, 101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
 	expect(VB_RC_SEND_MIDDLE, 101, 256, 2);
@@ -288,18 +288,18 @@ static void retries_are_spent_when_nothing_comes(void)
 	uint64_t t = 4096 << 8;
 
 	fx_init(&fx); /* retry_cnt 1 */
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	CHECK(vb_wire_deadline(&fx.qp) == 1 + t);
-	vb_wire_timeout(&fx.qp, t);
+	CHECK(vb_roce_deadline(&fx.qp) == 1 + t);
+	vb_roce_timeout(&fx.qp, t);
 	silence(t);
-	vb_wire_timeout(&fx.qp, 1 + t);
+	vb_roce_timeout(&fx.qp, 1 + t);
 	CHECK(fx_drain(&fx, 1 + t) == 3 && fx.qp.stats.timeouts == 1);
-	CHECK(vb_wire_deadline(&fx.qp) == 1 + 3 * t);
-	vb_wire_timeout(&fx.qp, 1 + 3 * t);
-	completed(2, VB_WIRE_WR_FLUSH_ERR);
-	CHECK(fx.done[0].status == VB_WIRE_RETRY_EXC_ERR && fx.events == 1);
+	CHECK(vb_roce_deadline(&fx.qp) == 1 + 3 * t);
+	vb_roce_timeout(&fx.qp, 1 + 3 * t);
+	completed(2, VB_WORK_WR_FLUSH_ERR);
+	CHECK(fx.done[0].status == VB_WORK_RETRY_EXC_ERR && fx.events == 1);
 }
 
 /* IBA 9.7.6.1: one timer may take up to four times what it was set to. */
@@ -307,22 +307,22 @@ static void retries_come_after_once_twice_then_four_times_the_timer(void)
 {
 	static const uint64_t after[] = {1, 2, 4, 4, 4, 4, 4};
 	uint64_t t = 4096 << 8, now = 1;
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.retry_cnt = 7;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, now);
 	for (uint32_t i = 0; i < 7; i++) {
-		CHECK(vb_wire_deadline(&fx.qp) == now + after[i] * t);
+		CHECK(vb_roce_deadline(&fx.qp) == now + after[i] * t);
 		now += after[i] * t;
-		vb_wire_timeout(&fx.qp, now);
+		vb_roce_timeout(&fx.qp, now);
 		CHECK(fx_drain(&fx, now) == 1 && fx.qp.stats.timeouts == i + 1);
 	}
 	CHECK(!fx.events);
 	fx_ack(&fx, 100, 31, now + 1);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 }
 
 static void an_answer_gives_the_retries_back(void)
@@ -330,16 +330,16 @@ static void an_answer_gives_the_retries_back(void)
 	uint64_t t = 4096 << 8;
 
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	vb_wire_timeout(&fx.qp, 1 + t);
+	vb_roce_timeout(&fx.qp, 1 + t);
 	fx_drain(&fx, 1 + t);
 	fx_ack(&fx, 100, 31, 2 + t);
-	vb_wire_timeout(&fx.qp, 2 + 2 * t);
+	vb_roce_timeout(&fx.qp, 2 + 2 * t);
 	CHECK(!fx.events && fx_drain(&fx, 2 + 2 * t) == 1);
-	vb_wire_timeout(&fx.qp, 2 + 4 * t);
-	completed(2, VB_WIRE_RETRY_EXC_ERR);
+	vb_roce_timeout(&fx.qp, 2 + 4 * t);
+	completed(2, VB_WORK_RETRY_EXC_ERR);
 }
 
 static void a_sequence_nak_does_not_put_off_the_end(void)
@@ -347,17 +347,17 @@ static void a_sequence_nak_does_not_put_off_the_end(void)
 	uint64_t t = 4096 << 8;
 
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	for (uint64_t now = 2; now < 3 * t; now += t / 16) {
 		fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, now);
-		vb_wire_timeout(&fx.qp, now);
+		vb_roce_timeout(&fx.qp, now);
 		fx_drain(&fx, now);
 	}
-	vb_wire_timeout(&fx.qp, vb_wire_deadline(&fx.qp));
-	completed(2, VB_WIRE_WR_FLUSH_ERR);
-	CHECK(fx.done[0].status == VB_WIRE_RETRY_EXC_ERR);
+	vb_roce_timeout(&fx.qp, vb_roce_deadline(&fx.qp));
+	completed(2, VB_WORK_WR_FLUSH_ERR);
+	CHECK(fx.done[0].status == VB_WORK_RETRY_EXC_ERR);
 }
 
 static void who_looks_late_at_a_timer_may_find_the_answer_first(void)
@@ -365,45 +365,45 @@ static void who_looks_late_at_a_timer_may_find_the_answer_first(void)
 	uint64_t t = 4096 << 8, late = 10 * t;
 
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	vb_wire_timeout(&fx.qp, late);
+	vb_roce_timeout(&fx.qp, late);
 	silence(late);
-	CHECK(vb_wire_deadline(&fx.qp) > late && !fx.qp.stats.timeouts && !fx.qp.stats.probes);
-	vb_wire_timeout(&fx.qp, vb_wire_deadline(&fx.qp) + late); /* late again: it was given its moment */
+	CHECK(vb_roce_deadline(&fx.qp) > late && !fx.qp.stats.timeouts && !fx.qp.stats.probes);
+	vb_roce_timeout(&fx.qp, vb_roce_deadline(&fx.qp) + late); /* late again: it was given its moment */
 	CHECK(fx.qp.stats.timeouts == 1 && fx_drain(&fx, 3 * late) == 1);
 	fx_ack(&fx, 100, 31, 3 * late);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 }
 
 static void a_retry_counts_when_something_was_sent_in_its_time(void)
 {
 	uint64_t t = 4096 << 8, late = 10 * t;
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.probe_min = t / 8;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	vb_wire_timeout(&fx.qp, late); /* both timers have run out: a moment first */
+	vb_roce_timeout(&fx.qp, late); /* both timers have run out: a moment first */
 	CHECK(!fx.qp.stats.timeouts && !fx.qp.stats.probes && fx_drain(&fx, late) == 0);
-	late = vb_wire_deadline(&fx.qp);
-	vb_wire_timeout(&fx.qp, late);
+	late = vb_roce_deadline(&fx.qp);
+	vb_roce_timeout(&fx.qp, late);
 	CHECK(!fx.qp.stats.timeouts && fx.qp.stats.probes == 1 && fx_drain(&fx, late) == 1);
 	while (!fx.events && late < 100 * t) {
-		late = vb_wire_deadline(&fx.qp);
-		vb_wire_timeout(&fx.qp, late);
+		late = vb_roce_deadline(&fx.qp);
+		vb_roce_timeout(&fx.qp, late);
 		fx_drain(&fx, late);
 	}
 	CHECK(fx.qp.stats.timeouts == 1 && late < 14 * t);
-	completed(1, VB_WIRE_RETRY_EXC_ERR);
+	completed(1, VB_WORK_RETRY_EXC_ERR);
 }
 
 static void a_retry_stands_for_several_tries_however_long_nothing_came(void)
 {
 	const uint64_t rtt = 3000000; /* the timer: 4.096 us * 2^12, 17 ms */
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 	uint64_t now = 1;
 
 	fx_config(&cfg);
@@ -412,26 +412,26 @@ static void a_retry_stands_for_several_tries_however_long_nothing_came(void)
 	cfg.retry_cnt = 7;
 	fx_init_with(&fx, &cfg);
 	for (uint32_t i = 0; i < 8; i++, now += rtt) { /* it learns how long they take */
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 		fx_drain(&fx, now);
 		fx_ack(&fx, 100 + i, 31, now + rtt);
 	}
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, now);
 	while (!fx.events) {
-		now = vb_wire_deadline(&fx.qp);
-		vb_wire_timeout(&fx.qp, now);
+		now = vb_roce_deadline(&fx.qp);
+		vb_roce_timeout(&fx.qp, now);
 		fx_drain(&fx, now);
 	}
 	CHECK(fx.qp.stats.timeouts == 7 && fx.qp.stats.probes >= 3 * 8 - 3);
-	completed(9, VB_WIRE_RETRY_EXC_ERR);
+	completed(9, VB_WORK_RETRY_EXC_ERR);
 }
 
 /* 4.096 us * 2^8 is 1 ms; the network takes 3 ms: as often as the program says, it has to wait all the same. */
 static void a_round_trip_may_be_longer_than_the_timer(void)
 {
 	const uint64_t rtt = 3000000;
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 	uint64_t now = 1;
 
 	fx_config(&cfg);
@@ -440,34 +440,34 @@ static void a_round_trip_may_be_longer_than_the_timer(void)
 	for (uint32_t i = 0; i < 20; i++) {
 		uint64_t sent = now;
 
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 		fx_drain(&fx, now);
-		for (uint64_t at; (at = vb_wire_deadline(&fx.qp)) && at < sent + rtt;) {
-			vb_wire_timeout(&fx.qp, at);
+		for (uint64_t at; (at = vb_roce_deadline(&fx.qp)) && at < sent + rtt;) {
+			vb_roce_timeout(&fx.qp, at);
 			fx_drain(&fx, at);
 		}
 		now = sent + rtt;
 		fx_ack(&fx, 100 + i, 31, now);
 	}
 	CHECK(!fx.events && fx.qp.stats.resent_pkts < 10);
-	completed(20, VB_WIRE_SUCCESS);
+	completed(20, VB_WORK_SUCCESS);
 }
 
 static void without_a_timer_it_asks_for_ever(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.timeout = 0;
 	cfg.probe_min = 1000;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	for (int i = 0; i < 100; i++) {
-		uint64_t at = vb_wire_deadline(&fx.qp);
+		uint64_t at = vb_roce_deadline(&fx.qp);
 
-		vb_wire_timeout(&fx.qp, at);
-		CHECK(vb_wire_deadline(&fx.qp) > at && fx_drain(&fx, at) == 1);
+		vb_roce_timeout(&fx.qp, at);
+		CHECK(vb_roce_deadline(&fx.qp) > at && fx_drain(&fx, at) == 1);
 	}
 	completed(0, 0);
 	CHECK(fx.qp.stats.probes == 100 && !fx.qp.stats.timeouts);
@@ -483,14 +483,14 @@ static void an_rnr_nak_waits_as_long_as_its_code_says(void)
 		uint64_t wait = ten_us[code] * 10000ull;
 
 		fx_init(&fx);
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 		fx_drain(&fx, 1);
 		fx_nak(&fx, 100, VB_AETH_RNR_NAK, code, 2);
 		silence(2);
-		CHECK(vb_wire_deadline(&fx.qp) == 2 + wait);
-		vb_wire_timeout(&fx.qp, 1 + wait);
+		CHECK(vb_roce_deadline(&fx.qp) == 2 + wait);
+		vb_roce_timeout(&fx.qp, 1 + wait);
 		silence(1 + wait);
-		vb_wire_timeout(&fx.qp, 2 + wait);
+		vb_roce_timeout(&fx.qp, 2 + wait);
 		expect(VB_RC_SEND_ONLY, 100, 1, 2 + wait);
 	}
 }
@@ -500,14 +500,14 @@ static void an_rnr_nak_within_a_long_message_goes_back_to_where_it_says(void)
 {
 	for (uint32_t at = 100; at < 104; at++) {
 		fx_init(&fx);
-		fx_post(&fx, VB_WIRE_SEND, 4 * FX_MTU);
-		fx_post(&fx, VB_WIRE_WRITE, 1);
+		fx_post(&fx, VB_VERB_SEND, 4 * FX_MTU);
+		fx_post(&fx, VB_VERB_WRITE, 1);
 		CHECK(fx_drain(&fx, 1) == 5);
 		fx_nak(&fx, at, VB_AETH_RNR_NAK, 1, 2);
 		fx_nak(&fx, at, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 3); /* of before: it still waits */
 		silence(9999);
 		CHECK(fx.qp.rq.una == at - 100);
-		vb_wire_timeout(&fx.qp, 10002);
+		vb_roce_timeout(&fx.qp, 10002);
 		for (uint32_t psn = at; psn < 104; psn++)
 			expect(psn == 100   ? VB_RC_SEND_FIRST
 			       : psn == 103 ? VB_RC_SEND_LAST
@@ -515,50 +515,50 @@ static void an_rnr_nak_within_a_long_message_goes_back_to_where_it_says(void)
 			       psn, 256, 10002);
 		expect(VB_RC_WRITE_ONLY, 104, 1, 10002);
 		fx_ack(&fx, 104, 31, 10003);
-		completed(2, VB_WIRE_SUCCESS);
+		completed(2, VB_WORK_SUCCESS);
 	}
 }
 
 static void a_read_may_have_to_wait_too(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 8);
-	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
+	fx_post(&fx, VB_VERB_FETCH_ADD, 8);
 	CHECK(fx_drain(&fx, 1) == 2);
 	fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, 2);
 	silence(3);
-	vb_wire_timeout(&fx.qp, 10002);
+	vb_roce_timeout(&fx.qp, 10002);
 	expect(VB_RC_READ_REQUEST, 100, 0, 10002);
 	expect(VB_RC_FETCH_ADD, 101, 0, 10002);
 	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 10003);
 	fx_nak(&fx, 101, VB_AETH_RNR_NAK, 1, 10004);
-	vb_wire_timeout(&fx.qp, 20004);
+	vb_roce_timeout(&fx.qp, 20004);
 	expect(VB_RC_FETCH_ADD, 101, 0, 20004);
 	respond(VB_RC_ATOMIC_ACK, 101, 0, 20005);
-	completed(2, VB_WIRE_SUCCESS);
+	completed(2, VB_WORK_SUCCESS);
 }
 
 static void rnr_retries_are_counted_apart_and_seven_is_for_ever(void)
 {
 	for (uint8_t retries = 1; retries <= 7; retries += 6) {
-		struct vb_wire_config cfg;
+		struct vb_roce_config cfg;
 		uint64_t now = 1;
 
 		fx_config(&cfg);
 		cfg.rnr_retry = retries;
 		fx_init_with(&fx, &cfg);
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 		for (int i = 0; i < 20 && !fx.events; i++) {
 			fx_drain(&fx, now);
 			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 1);
 			fx_nak(&fx, 100, VB_AETH_RNR_NAK, 1, now + 2); /* doubled by the network: counts once */
 			now += 10001;
-			vb_wire_timeout(&fx.qp, now);
+			vb_roce_timeout(&fx.qp, now);
 		}
 		CHECK(fx.events == (retries == 1));
 		CHECK(fx.qp.stats.rnr_waits == (retries == 1 ? 1 : 20));
 		if (retries == 1)
-			completed(1, VB_WIRE_RNR_RETRY_EXC_ERR);
+			completed(1, VB_WORK_RNR_RETRY_EXC_ERR);
 	}
 }
 
@@ -568,7 +568,7 @@ static void until_a_peer_is_known_it_is_vouched_for_what_it_may_have_kept(void)
 	unsigned n = 0;
 
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_WRITE, 32 * FX_MTU);
+	fx_post(&fx, VB_VERB_WRITE, 32 * FX_MTU);
 	CHECK(fx_drain(&fx, 1) == 32);
 	fx_nak(&fx, 105, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
 	for (uint32_t psn = 105; psn < 113; psn++) {
@@ -581,7 +581,7 @@ static void until_a_peer_is_known_it_is_vouched_for_what_it_may_have_kept(void)
 	}
 	silence(3);
 	fx_ack(&fx, 131, 31, 4);
-	fx_post(&fx, VB_WIRE_WRITE, 32 * FX_MTU);
+	fx_post(&fx, VB_VERB_WRITE, 32 * FX_MTU);
 	fx_drain(&fx, 5);
 	fx_nak(&fx, 132, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
 	expect_once(VB_RC_WRITE_FIRST, 132, FX_MTU, 6); /* it has kept the others: it needs no more of that */
@@ -592,12 +592,12 @@ static void going_back_vouches_too_if_there_is_something_behind(void)
 {
 	for (uint32_t packets = 1; packets < 3; packets++) {
 		fx_init(&fx);
-		fx_post(&fx, VB_WIRE_WRITE, packets * FX_MTU);
+		fx_post(&fx, VB_VERB_WRITE, packets * FX_MTU);
 		CHECK(fx_drain(&fx, 1) == packets);
 		fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
 		CHECK(fx_drain(&fx, 2) == packets + (packets > 1));
 		fx_ack(&fx, 99 + packets, 31, 3);
-		completed(1, VB_WIRE_SUCCESS);
+		completed(1, VB_WORK_SUCCESS);
 	}
 }
 
@@ -606,7 +606,7 @@ static void lose_one_of_many(void)
 {
 	fx_init(&fx);
 	for (int i = 0; i < 4; i++)
-		fx_post(&fx, VB_WIRE_WRITE, 16 * FX_MTU);
+		fx_post(&fx, VB_VERB_WRITE, 16 * FX_MTU);
 	CHECK(fx_drain(&fx, 1) == 32);
 	fx_nak(&fx, 105, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
 	for (uint32_t psn = 105; psn < 113; psn++)
@@ -620,13 +620,13 @@ static void a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing(void)
 {
 	lose_one_of_many();
 	fx_ack(&fx, 119, 31, 4);
-	CHECK(fx.qp.rq.keeps == VB_WIRE_KEEPS);
+	CHECK(fx.qp.rq.keeps == VB_ROCE_KEEPS);
 	expect(VB_RC_WRITE_MIDDLE, 120, FX_MTU, 5); /* it was behind it that it stopped */
 	expect(VB_RC_WRITE_MIDDLE, 121, FX_MTU, 5);
 	CHECK(p.bth.ack_req);
 	expect(VB_RC_WRITE_FIRST, 132, FX_MTU, 5);
 	fx_ack(&fx, 131, 31, 6);
-	completed(2, VB_WIRE_SUCCESS);
+	completed(2, VB_WORK_SUCCESS);
 	CHECK(!fx.qp.rq.mending);
 	fx_drain(&fx, 6);
 	fx_nak(&fx, 140, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 7);
@@ -634,14 +634,14 @@ static void a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing(void)
 	CHECK(fx.qp.rq.mend_next == fx.qp.rq.mend_end);
 	fx_drain(&fx, 8);
 	fx_ack(&fx, 163, 31, 9);
-	completed(4, VB_WIRE_SUCCESS);
+	completed(4, VB_WORK_SUCCESS);
 }
 
 static void a_peer_that_drops_what_is_ahead_is_found_out_once(void)
 {
 	lose_one_of_many();
 	fx_ack(&fx, 112, 31, 4);
-	CHECK(fx.qp.rq.keeps == VB_WIRE_KEEPS_NOT);
+	CHECK(fx.qp.rq.keeps == VB_ROCE_KEEPS_NOT);
 	for (uint32_t psn = 113; psn < 132; psn++)
 		expect(psn == 116 ? VB_RC_WRITE_FIRST : psn == 115 || psn == 131 ? VB_RC_WRITE_LAST : VB_RC_WRITE_MIDDLE, psn, FX_MTU, 5);
 	fx_nak(&fx, 120, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
@@ -653,7 +653,7 @@ static void a_nak_for_the_next_packet_ends_the_trial_too(void)
 {
 	lose_one_of_many();
 	fx_nak(&fx, 113, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 4);
-	CHECK(fx.qp.rq.keeps == VB_WIRE_KEEPS_NOT);
+	CHECK(fx.qp.rq.keeps == VB_ROCE_KEEPS_NOT);
 	for (uint32_t psn = 113; psn < 132; psn++)
 		expect(psn == 116 ? VB_RC_WRITE_FIRST : psn == 115 || psn == 131 ? VB_RC_WRITE_LAST : VB_RC_WRITE_MIDDLE, psn, FX_MTU, 5);
 }
@@ -661,53 +661,53 @@ static void a_nak_for_the_next_packet_ends_the_trial_too(void)
 static void with_little_under_way_all_goes_again(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_WRITE, 15 * FX_MTU);
+	fx_post(&fx, VB_VERB_WRITE, 15 * FX_MTU);
 	CHECK(fx_drain(&fx, 1) == 15);
 	fx_nak(&fx, 101, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
-	CHECK(fx_drain(&fx, 2) == 15 && fx.qp.rq.keeps == VB_WIRE_KEEPS_UNKNOWN);
+	CHECK(fx_drain(&fx, 2) == 15 && fx.qp.rq.keeps == VB_ROCE_KEEPS_UNKNOWN);
 }
 
 static void an_early_retry_asks_with_one_packet(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.timeout = 20;
 	cfg.probe_min = 1000;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_WRITE, 4 * FX_MTU);
+	fx_post(&fx, VB_VERB_WRITE, 4 * FX_MTU);
 	CHECK(fx_drain(&fx, 1) == 4);
-	uint64_t at = vb_wire_deadline(&fx.qp);
+	uint64_t at = vb_roce_deadline(&fx.qp);
 
-	vb_wire_timeout(&fx.qp, at);
+	vb_roce_timeout(&fx.qp, at);
 	expect(VB_RC_WRITE_FIRST, 100, FX_MTU, at);
 	CHECK(p.bth.ack_req);
 	silence(at);
 	fx_ack(&fx, 100, 31, at + 1); /* no more than that was there */
 	CHECK(fx_drain(&fx, at + 1) == 4);
 	fx_ack(&fx, 103, 31, at + 2);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 }
 
 static void a_read_brings_its_bytes(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU + 8);
+	fx_post(&fx, VB_VERB_READ, 2 * FX_MTU + 8);
 	expect(VB_RC_READ_REQUEST, 100, 0, 1);
 	CHECK(p.reth.length == 520 && p.reth.va == FX_VA);
 	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 2);
 	respond(VB_RC_READ_RESPONSE_MIDDLE, 101, 256, 2);
 	completed(0, 0);
 	respond(VB_RC_READ_RESPONSE_LAST, 102, 8, 2);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 	CHECK(fx.local[0][0] == 100 && fx.local[0][256] == 101 && fx.local[0][519] == 102);
 }
 
 static void a_read_is_resumed_in_the_middle(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 4 * FX_MTU);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_READ, 4 * FX_MTU);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	CHECK(fx_drain(&fx, 1) == 2);
 	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 2);
 	respond(VB_RC_READ_RESPONSE_MIDDLE, 101, 256, 2);
@@ -717,34 +717,34 @@ static void a_read_is_resumed_in_the_middle(void)
 	CHECK(p.reth.va == FX_VA + 512 && p.reth.length == 512);
 	silence(3); /* the rest is there */
 	respond(VB_RC_READ_RESPONSE_FIRST, 102, 256, 4);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 	respond(VB_RC_READ_RESPONSE_LAST, 103, 256, 4);
 	CHECK(fx.qp.stats.duplicate_response == 1 && fx.local[0][512] == 102 && fx.local[0][768] == 103);
 	fx_ack(&fx, 104, 31, 5);
-	completed(2, VB_WIRE_SUCCESS);
+	completed(2, VB_WORK_SUCCESS);
 }
 
 static void responses_ahead_of_two_missing_ones_are_stored(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU);
-	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
-	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU);
+	fx_post(&fx, VB_VERB_READ, 2 * FX_MTU);
+	fx_post(&fx, VB_VERB_FETCH_ADD, 8);
+	fx_post(&fx, VB_VERB_READ, 2 * FX_MTU);
 	CHECK(fx_drain(&fx, 1) == 3);
 	respond(VB_RC_READ_RESPONSE_LAST, 101, 256, 2);
 	respond(VB_RC_READ_RESPONSE_LAST, 104, 256, 2);
 	expect(VB_RC_READ_REQUEST, 100, 0, 3);
 	silence(3);
 	respond(VB_RC_READ_RESPONSE_FIRST, 100, 256, 4);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 	expect(VB_RC_FETCH_ADD, 102, 0, 5); /* it is behind what came */
 	respond(VB_RC_ATOMIC_ACK, 102, 0, 6);
-	completed(2, VB_WIRE_SUCCESS);
+	completed(2, VB_WORK_SUCCESS);
 	expect(VB_RC_READ_REQUEST, 103, 0, 7);
 	CHECK(p.reth.va == FX_VA && p.reth.length == 2 * FX_MTU);
 	respond(VB_RC_READ_RESPONSE_FIRST, 103, 256, 8);
-	completed(3, VB_WIRE_SUCCESS);
-	CHECK(fx.local[2][0] == 103 && fx.local[2][256] == 104 && !fx.qp.rq.rd && vb_wire_idle(&fx.qp));
+	completed(3, VB_WORK_SUCCESS);
+	CHECK(fx.local[2][0] == 103 && fx.local[2][256] == 104 && !fx.qp.rq.rd && vb_roce_idle(&fx.qp));
 }
 
 /* Each twice, in an order that the network may make of them; what each says is stored once. */
@@ -756,8 +756,8 @@ static void responses_that_come_again_in_any_order_change_nothing(void)
 		int n[3] = {order % 3, order / 3 % 3, order / 9};
 
 		fx_init(&fx);
-		fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU + 7);
-		fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
+		fx_post(&fx, VB_VERB_READ, 2 * FX_MTU + 7);
+		fx_post(&fx, VB_VERB_FETCH_ADD, 8);
 		CHECK(fx_drain(&fx, 1) == 2);
 		for (int i = 0; i < 3; i++) /* some of them, perhaps the same */
 			respond(opcodes[n[i]], 100 + (uint32_t)n[i], n[i] == 2 ? 7 : 256, 2);
@@ -768,24 +768,24 @@ static void responses_that_come_again_in_any_order_change_nothing(void)
 			respond(opcodes[i], 100 + (uint32_t)i, i == 2 ? 7 : 256, 4);
 			respond(VB_RC_ATOMIC_ACK, 103, 0, 4);
 		}
-		completed(2, VB_WIRE_SUCCESS);
+		completed(2, VB_WORK_SUCCESS);
 		CHECK(fx.local[0][0] == 100 && fx.local[0][256] == 101 && fx.local[0][512 + 6] == 102);
 		fx_drain(&fx, 5); /* a request that was repeated meanwhile */
 		respond(VB_RC_ATOMIC_ACK, 103, 0, 6);
-		completed(2, VB_WIRE_SUCCESS);
-		CHECK(!fx.events && vb_wire_idle(&fx.qp) && !fx.qp.rq.rd);
+		completed(2, VB_WORK_SUCCESS);
+		CHECK(!fx.events && vb_roce_idle(&fx.qp) && !fx.qp.rq.rd);
 	}
 }
 
 static void a_long_read_is_asked_for_in_pieces(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.max_window = 8;
 	cfg.max_rd_atomic = 1;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_READ, 12 * FX_MTU);
+	fx_post(&fx, VB_VERB_READ, 12 * FX_MTU);
 	expect(VB_RC_READ_REQUEST, 100, 0, 1);
 	CHECK(p.reth.length == 8 * FX_MTU);
 	silence(1);
@@ -800,34 +800,34 @@ static void a_long_read_is_asked_for_in_pieces(void)
 static void an_acknowledgement_behind_a_read_means_its_response_was_lost(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_READ, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_READ, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	fx_ack(&fx, 102, 31, 2);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 	expect(VB_RC_READ_REQUEST, 101, 0, 3);
 	silence(3);
 	respond(VB_RC_READ_RESPONSE_ONLY, 101, 1, 4);
-	completed(3, VB_WIRE_SUCCESS);
+	completed(3, VB_WORK_SUCCESS);
 }
 
 static void a_response_acknowledges_what_was_before_it(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_READ, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_READ, 1);
 	fx_drain(&fx, 1);
 	respond(VB_RC_READ_RESPONSE_ONLY, 101, 1, 2);
-	completed(2, VB_WIRE_SUCCESS);
+	completed(2, VB_WORK_SUCCESS);
 }
 
 static void responses_that_do_not_fit_are_dropped(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 2 * FX_MTU);
-	fx_post(&fx, VB_WIRE_FETCH_ADD, 8);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_READ, 2 * FX_MTU);
+	fx_post(&fx, VB_VERB_FETCH_ADD, 8);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	respond(VB_RC_READ_RESPONSE_FIRST, 100, 255, 2);
 	respond(VB_RC_READ_RESPONSE_ONLY, 100, 256, 2);
@@ -844,7 +844,7 @@ static void an_atomic_brings_what_was_there(void)
 	uint64_t was;
 
 	fx_init(&fx);
-	struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_CMP_SWAP, 8);
+	struct vb_work *rq = fx_post(&fx, VB_VERB_CMP_SWAP, 8);
 
 	rq->compare = 5;
 	rq->swap_add = 6;
@@ -853,7 +853,7 @@ static void an_atomic_brings_what_was_there(void)
 	p = fx_packet(&fx, VB_RC_ATOMIC_ACK, 100, 0);
 	p.atomic_ack.original = 0x1122334455667788;
 	fx_in(&fx, &p, 2);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 	memcpy(&was, fx.local[0], 8);
 	CHECK(was == 0x1122334455667788);
 }
@@ -862,7 +862,7 @@ static void no_more_reads_than_allowed_are_under_way(void)
 {
 	fx_init(&fx); /* 4 */
 	for (int i = 0; i < 6; i++)
-		fx_post(&fx, i % 2 ? VB_WIRE_READ : VB_WIRE_FETCH_ADD, 8);
+		fx_post(&fx, i % 2 ? VB_VERB_READ : VB_VERB_FETCH_ADD, 8);
 	CHECK(fx_drain(&fx, 1) == 4);
 	respond(VB_RC_ATOMIC_ACK, 100, 0, 2);
 	CHECK(fx_drain(&fx, 2) == 1);
@@ -873,9 +873,9 @@ static void no_more_reads_than_allowed_are_under_way(void)
 static void a_fence_waits_for_reads_before_it(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 8);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1)->flags = VB_WIRE_FENCE;
+	fx_post(&fx, VB_VERB_READ, 8);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1)->flags = VB_WORK_FENCE;
 	CHECK(fx_drain(&fx, 1) == 2);
 	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
 	expect(VB_RC_SEND_ONLY, 102, 1, 2);
@@ -884,11 +884,11 @@ static void a_fence_waits_for_reads_before_it(void)
 static void credits_hold_sends_back_but_not_writes(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	fx_ack(&fx, 100, 1, 2); /* one receive is left */
 	for (int i = 0; i < 3; i++)
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 	expect(VB_RC_SEND_ONLY, 101, 1, 3);
 	CHECK(p.bth.ack_req);
 	silence(3);
@@ -898,8 +898,8 @@ static void credits_hold_sends_back_but_not_writes(void)
 	fx_ack(&fx, 102, 31, 5);
 	expect(VB_RC_SEND_ONLY, 103, 1, 5);
 	fx_ack(&fx, 103, 0, 6);
-	fx_post(&fx, VB_WIRE_WRITE, 1);
-	fx_post(&fx, VB_WIRE_WRITE, 1);
+	fx_post(&fx, VB_VERB_WRITE, 1);
+	fx_post(&fx, VB_VERB_WRITE, 1);
 	CHECK(fx_drain(&fx, 7) == 2);
 }
 
@@ -907,10 +907,10 @@ static void credits_count_from_what_is_acknowledged(void)
 {
 	fx_init(&fx);
 	for (int i = 0; i < 3; i++)
-		fx_post(&fx, VB_WIRE_SEND, 1);
+		fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	fx_ack(&fx, 100, 2, 2); /* two receives: for those that are under way already */
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	silence(3);
 	fx_ack(&fx, 102, 1, 4);
 	expect(VB_RC_SEND_ONLY, 103, 1, 4);
@@ -919,11 +919,11 @@ static void credits_count_from_what_is_acknowledged(void)
 static void new_credits_may_come_with_an_old_acknowledgement(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
 	fx_ack(&fx, 100, 0, 2);
-	fx_post(&fx, VB_WIRE_WRITE, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_WRITE, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	CHECK(fx_drain(&fx, 3) == 1);
 	fx_ack(&fx, 100, 4, 4);
 	CHECK(fx_drain(&fx, 4) == 1);
@@ -931,12 +931,12 @@ static void new_credits_may_come_with_an_old_acknowledgement(void)
 
 static void the_window_is_full_and_asks(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.max_window = 2;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_SEND, 5 * FX_MTU);
+	fx_post(&fx, VB_VERB_SEND, 5 * FX_MTU);
 	expect(VB_RC_SEND_FIRST, 100, 256, 1);
 	expect(VB_RC_SEND_MIDDLE, 101, 256, 1);
 	CHECK(p.bth.ack_req);
@@ -948,85 +948,85 @@ static void the_window_is_full_and_asks(void)
 static void a_local_fault_is_told_in_its_turn(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx.no_access = 1 << 1;
 	CHECK(fx_drain(&fx, 1) == 1);
 	completed(0, 0);
 	fx_ack(&fx, 100, 31, 2);
-	completed(2, VB_WIRE_LOC_PROT_ERR); /* the third has not been taken: it is the owner's to flush */
-	CHECK(fx.done[0].status == VB_WIRE_SUCCESS && fx.taken == 2 && fx.events == 1);
+	completed(2, VB_WORK_LOC_PROT_ERR); /* the third has not been taken: it is the owner's to flush */
+	CHECK(fx.done[0].status == VB_WORK_SUCCESS && fx.taken == 2 && fx.events == 1);
 }
 
 static void a_read_that_cannot_be_stored_fails(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_READ, 8);
+	fx_post(&fx, VB_VERB_READ, 8);
 	fx_drain(&fx, 1);
 	fx.no_access = 1;
 	respond(VB_RC_READ_RESPONSE_ONLY, 100, 8, 2);
-	completed(1, VB_WIRE_LOC_PROT_ERR);
+	completed(1, VB_WORK_LOC_PROT_ERR);
 }
 
 static void a_local_request_waits_for_all_before_it(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_LOCAL, 0);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_LOCAL, 0);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	CHECK(fx_drain(&fx, 1) == 1 && !fx.locals);
 	fx_ack(&fx, 100, 31, 2);
 	expect(VB_RC_SEND_ONLY, 101, 1, 2);
 	CHECK(fx.locals == 1);
-	completed(2, VB_WIRE_SUCCESS);
+	completed(2, VB_WORK_SUCCESS);
 }
 
 static void psns_go_round(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.sq_psn = vb_psn(0xffffff);
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_SEND, 2 * FX_MTU);
+	fx_post(&fx, VB_VERB_SEND, 2 * FX_MTU);
 	expect(VB_RC_SEND_FIRST, 0xffffff, 256, 1);
 	expect(VB_RC_SEND_LAST, 0, 256, 1);
 	fx_ack(&fx, 0, 31, 2);
-	completed(1, VB_WIRE_SUCCESS);
+	completed(1, VB_WORK_SUCCESS);
 }
 
 static void a_paused_queue_ends_what_it_began(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.max_window = 1;
 	fx_init_with(&fx, &cfg);
-	fx_post(&fx, VB_WIRE_SEND, 2 * FX_MTU);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 2 * FX_MTU);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	expect(VB_RC_SEND_FIRST, 100, 256, 1);
-	vb_wire_pause(&fx.qp, true);
+	vb_roce_pause(&fx.qp, true);
 	fx_ack(&fx, 100, 31, 2);
 	expect(VB_RC_SEND_LAST, 101, 256, 2);
 	fx_ack(&fx, 101, 31, 3);
 	silence(3);
-	CHECK(vb_wire_idle(&fx.qp));
-	vb_wire_pause(&fx.qp, false);
+	CHECK(vb_roce_idle(&fx.qp));
+	vb_roce_pause(&fx.qp, false);
 	expect(VB_RC_SEND_ONLY, 102, 1, 4);
 }
 
 static void abort_flushes_all_that_was_taken(void)
 {
 	fx_init(&fx);
-	fx_post(&fx, VB_WIRE_SEND, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	fx_drain(&fx, 1);
-	vb_wire_abort(&fx.qp);
-	completed(2, VB_WIRE_WR_FLUSH_ERR);
-	CHECK(!fx.events && !vb_wire_deadline(&fx.qp));
+	vb_roce_abort(&fx.qp);
+	completed(2, VB_WORK_WR_FLUSH_ERR);
+	CHECK(!fx.events && !vb_roce_deadline(&fx.qp));
 	fx_ack(&fx, 101, 31, 2);
-	completed(2, VB_WIRE_WR_FLUSH_ERR);
+	completed(2, VB_WORK_WR_FLUSH_ERR);
 }
 
 static void a_congestion_notification_narrows_the_window(void)
@@ -1040,23 +1040,23 @@ static void a_congestion_notification_narrows_the_window(void)
 
 static void a_congestion_notification_stops_an_unreliable_pair_for_a_moment(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
-	cfg.type = VB_WIRE_UC;
+	cfg.type = VB_ROCE_UC;
 	fx_init_with(&fx, &cfg);
 	respond(VB_CNP, 0, 0, 1);
-	fx_post(&fx, VB_WIRE_SEND, 1);
+	fx_post(&fx, VB_VERB_SEND, 1);
 	silence(2);
-	CHECK(vb_wire_deadline(&fx.qp) == 100001);
+	CHECK(vb_roce_deadline(&fx.qp) == 100001);
 	respond(VB_CNP, 0, 0, 50000);
-	CHECK(vb_wire_deadline(&fx.qp) == 100001); /* no flood of them makes it longer */
-	vb_wire_timeout(&fx.qp, 100001);
+	CHECK(vb_roce_deadline(&fx.qp) == 100001); /* no flood of them makes it longer */
+	vb_roce_timeout(&fx.qp, 100001);
 	respond(VB_CNP, 0, 0, 100001);
 	expect(VB_UC_SEND_ONLY, 100, 1, 100001);
 	silence(100001);
 	respond(VB_CNP, 0, 0, 100002);
-	CHECK(vb_wire_deadline(&fx.qp) == 200002);
+	CHECK(vb_roce_deadline(&fx.qp) == 200002);
 }
 
 int main(void)

@@ -63,7 +63,7 @@ static bool region_untouched(void)
 }
 
 /* The QP has ended for what the peer did. */
-static void ended(uint8_t code, uint32_t psn, enum vb_wire_event event, uint64_t now)
+static void ended(uint8_t code, uint32_t psn, enum vb_work_event event, uint64_t now)
 {
 	nak(psn, VB_AETH_NAK, code, now);
 	CHECK(fx.events == 1 && fx.event[0] == event && fx.qp.dead);
@@ -80,7 +80,7 @@ static void a_send_goes_into_the_oldest_receive(void)
 	request(VB_RC_SEND_FIRST, 100, 256, 1);
 	request(VB_RC_SEND_MIDDLE, 101, 256, 1);
 	request(VB_RC_SEND_LAST_IMM, 102, 3, 1);
-	CHECK(fx.receipts == 1 && fx.receipt[0].length == 515 && fx.receipt[0].flags == VB_WIRE_IMM);
+	CHECK(fx.receipts == 1 && fx.receipt[0].length == 515 && fx.receipt[0].flags == VB_WORK_IMM);
 	CHECK(fx.inbox[0] == 100 && fx.inbox[256] == 101 && fx.inbox[514] == 102);
 	acked(102, 1, 2);
 }
@@ -133,13 +133,13 @@ static void echo(uint8_t opcode, uint32_t psn, uint32_t len, uint64_t now)
 	fx_in(&fx, &p, now);
 }
 
-static uint8_t slots[8 * VB_WIRE_SLOT(FX_MTU)];
+static uint8_t slots[8 * VB_ROCE_SLOT(FX_MTU)];
 
 static void keep(void)
 {
 	fx_init(&fx);
 	memset(slots, 0, sizeof(slots));
-	vb_wire_keep_ahead(&fx.qp, &(struct vb_wire_ahead){slots, 8});
+	vb_roce_keep_ahead(&fx.qp, &(struct vb_roce_ahead){slots, 8});
 }
 
 static void what_comes_ahead_is_executed_when_the_peer_vouches_for_it(void)
@@ -211,8 +211,8 @@ static void who_does_not_vouch_is_told_how_far_all_is_executed(void)
 	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
 	request(VB_RC_WRITE_ONLY, 100, 1, 2);
 	silence(2);
-	CHECK(vb_wire_deadline(&fx.qp) == 200002);
-	vb_wire_timeout(&fx.qp, 200002);
+	CHECK(vb_roce_deadline(&fx.qp) == 200002);
+	vb_roce_timeout(&fx.qp, 200002);
 	acked(100, 1, 200002);
 	request(VB_RC_WRITE_ONLY, 101, 1, 200003);
 	acked(101, 2, 200003);
@@ -259,13 +259,13 @@ static void what_was_forged_behind_the_last_request_is_never_executed(void)
 	for (uint32_t psn = 100; psn < 102; psn++) /* the NAK crossed them */
 		request(VB_RC_WRITE_ONLY, psn, 8, 3);
 	CHECK(!was_forged());
-	vb_wire_timeout(&fx.qp, 300000);
+	vb_roce_timeout(&fx.qp, 300000);
 	acked(102, 3, 300000);
 	request(VB_RC_WRITE_ONLY, 102, 8, 1000000); /* the acknowledgement was lost */
 	acked(102, 3, 1000000);
 	CHECK(!was_forged());
-	vb_wire_timeout(&fx.qp, 2000000001); /* it is not kept for ever */
-	CHECK(!fx.qp.rs.kept && !was_forged() && !vb_wire_deadline(&fx.qp));
+	vb_roce_timeout(&fx.qp, 2000000001); /* it is not kept for ever */
+	CHECK(!fx.qp.rs.kept && !was_forged() && !vb_roce_deadline(&fx.qp));
 	request(VB_RC_WRITE_ONLY, 103, 8, 2000000002);
 	acked(103, 4, 2000000002);
 }
@@ -335,7 +335,7 @@ static void ahead_unused(void *own)
 static void slots_are_given_back_when_nothing_was_kept_for_a_while(void)
 {
 	keep();
-	struct vb_wire_ops with = *fx.qp.ops;
+	struct vb_roce_ops with = *fx.qp.ops;
 
 	with.ahead_unused = ahead_unused;
 	fx.qp.ops = &with;
@@ -344,11 +344,11 @@ static void slots_are_given_back_when_nothing_was_kept_for_a_while(void)
 	request(VB_RC_WRITE_ONLY, 100, 8, 2);
 	echo(VB_RC_WRITE_ONLY, 100, 8, 2);
 	acked(101, 2, 2);
-	CHECK(vb_wire_deadline(&fx.qp) == 2000000001);
-	vb_wire_timeout(&fx.qp, 2000000000);
+	CHECK(vb_roce_deadline(&fx.qp) == 2000000001);
+	vb_roce_timeout(&fx.qp, 2000000000);
 	CHECK(!unused);
-	vb_wire_timeout(&fx.qp, 2000000001);
-	CHECK(unused && !vb_wire_deadline(&fx.qp));
+	vb_roce_timeout(&fx.qp, 2000000001);
+	CHECK(unused && !vb_roce_deadline(&fx.qp));
 }
 
 static void what_is_kept_is_checked_in_its_turn(void)
@@ -361,10 +361,10 @@ static void what_is_kept_is_checked_in_its_turn(void)
 	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
 	request(VB_RC_WRITE_ONLY, 100, 0, 2);
 	echo(VB_RC_WRITE_ONLY, 100, 0, 2);
-	CHECK(region_untouched() && fx.event[0] == VB_WIRE_EVENT_ACCESS && !fx.qp.rs.kept);
+	CHECK(region_untouched() && fx.event[0] == VB_WORK_EVENT_ACCESS && !fx.qp.rs.kept);
 	nak(101, VB_AETH_NAK, VB_NAK_REMOTE_ACCESS, 2);
 	for (uint32_t i = 0; i < 8; i++)
-		CHECK(!((struct vb_wire_kept *)(void *)(slots + i * VB_WIRE_SLOT(FX_MTU)))->used);
+		CHECK(!((struct vb_roce_kept *)(void *)(slots + i * VB_ROCE_SLOT(FX_MTU)))->used);
 }
 
 static void what_is_too_far_ahead_is_dropped(void)
@@ -467,9 +467,9 @@ static void messages_out_of_their_order_are_invalid(void)
 		if (rows[i][0] != NONE)
 			acked(100, 0, 1);
 		request(rows[i][1], psn, vb_opcode_info(rows[i][1])->flags & VB_LAST ? 0 : 256, 2);
-		ended(VB_NAK_INVALID_REQUEST, psn, VB_WIRE_EVENT_REQ, 2);
+		ended(VB_NAK_INVALID_REQUEST, psn, VB_WORK_EVENT_REQ, 2);
 		CHECK(fx.receipts == (rows[i][0] == VB_RC_SEND_FIRST));
-		CHECK(!fx.receipts || fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
+		CHECK(!fx.receipts || fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
 	}
 }
 
@@ -509,7 +509,7 @@ static void lengths_that_cannot_be_are_invalid(void)
 			acked(100, 0, 1);
 		}
 		request_of(rows[i].opcode, psn, rows[i].len, rows[i].announced, 2);
-		ended(VB_NAK_INVALID_REQUEST, psn, VB_WIRE_EVENT_REQ, 2);
+		ended(VB_NAK_INVALID_REQUEST, psn, VB_WORK_EVENT_REQ, 2);
 		CHECK(rows[i].first == VB_RC_WRITE_FIRST || region_untouched());
 	}
 }
@@ -522,8 +522,8 @@ static void what_is_too_long_for_the_receive_is_told_at_both_ends(void)
 	request(VB_RC_SEND_FIRST, 100, 256, 1);
 	acked(100, 0, 1);
 	request(VB_RC_SEND_LAST, 101, 45, 2);
-	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_LOC_LEN_ERR);
-	ended(VB_NAK_INVALID_REQUEST, 101, VB_WIRE_EVENT_REQ, 2);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WORK_LOC_LEN_ERR);
+	ended(VB_NAK_INVALID_REQUEST, 101, VB_WORK_EVENT_REQ, 2);
 }
 
 static void a_receive_whose_memory_is_gone_is_an_operational_error(void)
@@ -532,8 +532,8 @@ static void a_receive_whose_memory_is_gone_is_an_operational_error(void)
 	fx.receives = 1;
 	fx.receive_fault = true;
 	request(VB_RC_SEND_ONLY, 100, 1, 1);
-	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_LOC_PROT_ERR);
-	ended(VB_NAK_REMOTE_OPERATIONAL, 100, VB_WIRE_EVENT_RQ, 1);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WORK_LOC_PROT_ERR);
+	ended(VB_NAK_REMOTE_OPERATIONAL, 100, VB_WORK_EVENT_RQ, 1);
 }
 
 static void without_a_receive_the_peer_waits(void)
@@ -572,13 +572,13 @@ static void memory_that_may_not_be_touched_is_not(void)
 		p.reth = (struct vb_reth){rows[i / 2].va, rows[i / 2].rkey, rows[i / 2].length};
 		fx_in(&fx, &p, 1);
 		CHECK(region_untouched());
-		ended(VB_NAK_REMOTE_ACCESS, 100, VB_WIRE_EVENT_ACCESS, 1);
+		ended(VB_NAK_REMOTE_ACCESS, 100, VB_WORK_EVENT_ACCESS, 1);
 	}
 	fx_init(&fx);
 	p = fx_packet(&fx, VB_RC_FETCH_ADD, 100, 0);
 	p.atomic.rkey = 8;
 	fx_in(&fx, &p, 1);
-	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WIRE_EVENT_ACCESS, 1);
+	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WORK_EVENT_ACCESS, 1);
 }
 
 static void all_of_a_write_is_checked_at_its_first_packet(void)
@@ -586,7 +586,7 @@ static void all_of_a_write_is_checked_at_its_first_packet(void)
 	fx_init(&fx);
 	request_of(VB_RC_WRITE_FIRST, 100, 256, FX_REGION + 1, 1);
 	CHECK(region_untouched());
-	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WIRE_EVENT_ACCESS, 1);
+	ended(VB_NAK_REMOTE_ACCESS, 100, VB_WORK_EVENT_ACCESS, 1);
 }
 
 static void a_key_that_goes_in_the_middle_stops_writes_and_reads(void)
@@ -597,13 +597,13 @@ static void a_key_that_goes_in_the_middle_stops_writes_and_reads(void)
 	fx.key = 0;
 	request(VB_RC_WRITE_LAST, 101, 256, 2);
 	CHECK(fx.region[256] == (uint8_t)(256 / 7));
-	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WIRE_EVENT_ACCESS, 2);
+	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WORK_EVENT_ACCESS, 2);
 
 	fx_init(&fx);
 	request_of(VB_RC_READ_REQUEST, 100, 0, 512, 1);
 	expect(VB_RC_READ_RESPONSE_FIRST, 100, 256, 1);
 	fx.key = 0;
-	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WIRE_EVENT_ACCESS, 2);
+	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WORK_EVENT_ACCESS, 2);
 }
 
 static void no_bytes_need_no_key(void)
@@ -622,32 +622,32 @@ static void what_the_pair_does_not_allow_is_invalid(void)
 	static const uint8_t opcodes[] = {VB_RC_WRITE_ONLY, VB_RC_READ_REQUEST, VB_RC_CMP_SWAP, VB_RC_FETCH_ADD};
 
 	for (int i = 0; i < 4; i++) {
-		struct vb_wire_config cfg;
+		struct vb_roce_config cfg;
 
 		fx_config(&cfg);
 		cfg.access = 7 & ~(1u << (i < 2 ? i : 2));
 		fx_init_with(&fx, &cfg);
 		request(opcodes[i], 100, 0, 1);
-		ended(VB_NAK_INVALID_REQUEST, 100, VB_WIRE_EVENT_REQ, 1);
+		ended(VB_NAK_INVALID_REQUEST, 100, VB_WORK_EVENT_REQ, 1);
 	}
 }
 
 static void reads_need_resources(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.max_dest_rd_atomic = 0;
 	fx_init_with(&fx, &cfg);
 	request_of(VB_RC_READ_REQUEST, 100, 0, 8, 1);
-	ended(VB_NAK_INVALID_REQUEST, 100, VB_WIRE_EVENT_REQ, 1);
+	ended(VB_NAK_INVALID_REQUEST, 100, VB_WORK_EVENT_REQ, 1);
 
 	fx_init(&fx); /* 4 */
 	for (uint32_t i = 0; i < 5; i++)
 		request_of(VB_RC_READ_REQUEST, 100 + i, 0, 8, 1);
 	for (uint32_t i = 0; i < 4; i++)
 		expect(VB_RC_READ_RESPONSE_ONLY, 100 + i, 8, 1);
-	ended(VB_NAK_INVALID_REQUEST, 104, VB_WIRE_EVENT_REQ, 1);
+	ended(VB_NAK_INVALID_REQUEST, 104, VB_WORK_EVENT_REQ, 1);
 }
 
 static void a_read_is_answered_in_packets(void)
@@ -793,7 +793,7 @@ static void a_crooked_atomic_is_invalid(void)
 	p = fx_packet(&fx, VB_RC_CMP_SWAP, 100, 0);
 	p.atomic.va = FX_VA + 4;
 	fx_in(&fx, &p, 1);
-	ended(VB_NAK_INVALID_REQUEST, 100, VB_WIRE_EVENT_REQ, 1);
+	ended(VB_NAK_INVALID_REQUEST, 100, VB_WORK_EVENT_REQ, 1);
 	CHECK(!fx.atomics);
 }
 
@@ -804,17 +804,17 @@ static void a_key_is_invalidated_with_the_message(void)
 	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 100, 1);
 	p.ieth.rkey = FX_KEY;
 	fx_in(&fx, &p, 1);
-	CHECK(!fx.key && fx.receipt[0].flags == VB_WIRE_INV && fx.receipt[0].imm == FX_KEY);
+	CHECK(!fx.key && fx.receipt[0].flags == VB_WORK_INV && fx.receipt[0].imm == FX_KEY);
 	acked(100, 1, 1);
 	p = fx_packet(&fx, VB_RC_SEND_ONLY_INV, 101, 1);
 	p.ieth.rkey = FX_KEY; /* not any more */
 	fx_in(&fx, &p, 2);
-	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WIRE_EVENT_ACCESS, 2);
+	ended(VB_NAK_REMOTE_ACCESS, 101, VB_WORK_EVENT_ACCESS, 2);
 }
 
 static void an_acknowledgement_waits_for_company_but_not_long(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.ack_delay = 20;
@@ -822,17 +822,17 @@ static void an_acknowledgement_waits_for_company_but_not_long(void)
 	fx_init_with(&fx, &cfg);
 	request(VB_RC_WRITE_ONLY, 100, 0, 1);
 	silence(1);
-	CHECK(vb_wire_deadline(&fx.qp) == 21);
+	CHECK(vb_roce_deadline(&fx.qp) == 21);
 	request(VB_RC_WRITE_ONLY, 101, 0, 2);
 	silence(20);
-	vb_wire_timeout(&fx.qp, 21);
+	vb_roce_timeout(&fx.qp, 21);
 	acked(101, 2, 21);
-	CHECK(!vb_wire_deadline(&fx.qp));
+	CHECK(!vb_roce_deadline(&fx.qp));
 	for (uint32_t psn = 102; psn < 105; psn++)
 		request(VB_RC_WRITE_ONLY, psn, 0, 30);
 	acked(104, 5, 30);
 	request(VB_RC_WRITE_ONLY, 105, 0, 40);
-	vb_wire_ack_now(&fx.qp);
+	vb_roce_ack_now(&fx.qp);
 	acked(105, 6, 40);
 }
 
@@ -878,16 +878,16 @@ static void packets_that_are_not_for_it_are_counted_and_dropped(void)
 
 static void marks_of_congestion_are_told_but_not_each(void)
 {
-	struct vb_wire_from marked = {.congested = true};
+	struct vb_roce_from marked = {.congested = true};
 
 	fx_init(&fx);
 	p = fx_packet(&fx, VB_RC_WRITE_ONLY, 100, 0);
 	p.bth.ack_req = false;
-	vb_wire_input(&fx.qp, &p, payload, &marked, 1);
+	vb_roce_input(&fx.qp, &p, payload, &marked, 1);
 	expect(VB_CNP, 0, 0, 1);
 	p = fx_packet(&fx, VB_RC_WRITE_ONLY, 101, 0);
 	p.bth.ack_req = false;
-	vb_wire_input(&fx.qp, &p, payload, &marked, 2);
+	vb_roce_input(&fx.qp, &p, payload, &marked, 2);
 	silence(2);
 }
 
@@ -897,15 +897,15 @@ static void an_opcode_that_is_none_is_invalid(void)
 	struct vb_bth bth = {.opcode = 28, .dest_qpn = 0x11, .pkey = 0xffff, .psn = vb_psn(101)};
 
 	fx_init(&fx);
-	vb_wire_input_unknown(&fx.qp, &bth);
+	vb_roce_input_unknown(&fx.qp, &bth);
 	bth.psn = vb_psn(99);
-	vb_wire_input_unknown(&fx.qp, &bth);
+	vb_roce_input_unknown(&fx.qp, &bth);
 	bth.psn = vb_psn(100);
 	bth.pkey = 0x8001;
-	vb_wire_input_unknown(&fx.qp, &bth);
+	vb_roce_input_unknown(&fx.qp, &bth);
 	bth.pkey = 0xffff;
 	bth.opcode = 0x20 + 28;
-	vb_wire_input_unknown(&fx.qp, &bth);
+	vb_roce_input_unknown(&fx.qp, &bth);
 	silence(1);
 	CHECK(!fx.events);
 	bth.opcode = 28;
@@ -913,10 +913,10 @@ static void an_opcode_that_is_none_is_invalid(void)
 	request(VB_RC_SEND_FIRST, 100, 256, 1);
 	acked(100, 0, 1);
 	bth.psn = vb_psn(101);
-	vb_wire_input_unknown(&fx.qp, &bth);
-	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_WR_FLUSH_ERR);
-	ended(VB_NAK_INVALID_REQUEST, 101, VB_WIRE_EVENT_REQ, 2);
-	vb_wire_input_unknown(&fx.qp, &bth);
+	vb_roce_input_unknown(&fx.qp, &bth);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WORK_WR_FLUSH_ERR);
+	ended(VB_NAK_INVALID_REQUEST, 101, VB_WORK_EVENT_REQ, 2);
+	vb_roce_input_unknown(&fx.qp, &bth);
 	nak(101, VB_AETH_NAK, VB_NAK_INVALID_REQUEST, 3);
 }
 
@@ -934,7 +934,7 @@ static void the_migration_bit_is_not_looked_at(void)
 		w = vb_writer(bytes, sizeof(bytes));
 		vb_packet_encode(&w, &p);
 		memset(bytes + w.pos, (int)i, FX_MTU);
-		CHECK(vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 0, 2));
+		CHECK(vb_roce_input_middle(&fx.qp, bytes, sizeof(bytes), 0, 2));
 		CHECK(fx.region[i * FX_MTU] == i && fx.region[(i + 1) * FX_MTU - 1] == i);
 	}
 	p = fx_packet(&fx, VB_RC_WRITE_LAST, 103, 256);
@@ -947,7 +947,7 @@ static void the_migration_bit_is_not_looked_at(void)
 /* What is ahead, behind, and expected, across 2^24. */
 static void psns_go_round(void)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.rq_psn = vb_psn(0xfffffe);
@@ -983,9 +983,9 @@ static void psns_go_round(void)
 
 /* --- unreliable --- */
 
-static void init_as(enum vb_wire_type type)
+static void init_as(enum vb_roce_type type)
 {
-	struct vb_wire_config cfg;
+	struct vb_roce_config cfg;
 
 	fx_config(&cfg);
 	cfg.type = (uint8_t)type;
@@ -996,7 +996,7 @@ static void init_as(enum vb_wire_type type)
 
 static void uc_drops_a_message_with_a_gap_and_takes_the_next(void)
 {
-	init_as(VB_WIRE_UC);
+	init_as(VB_ROCE_UC);
 	request(VB_UC_SEND_FIRST, 100, 256, 1);
 	request(VB_UC_SEND_LAST, 102, 1, 1);
 	request(VB_UC_SEND_MIDDLE, 103, 256, 1);
@@ -1013,7 +1013,7 @@ static void uc_takes_nothing_whose_psn_or_port_is_not_the_peers(void)
 {
 	static const uint32_t far[] = {100 + 4096, 100 - 65 + 0x1000000, 100 + 0x800000, 100 + 0x7fffff};
 
-	init_as(VB_WIRE_UC);
+	init_as(VB_ROCE_UC);
 	fx.receives = FX_LIST;
 	for (unsigned i = 0; i < 4; i++)
 		request(VB_UC_SEND_ONLY, far[i], 7, 1);
@@ -1031,8 +1031,8 @@ static void uc_takes_nothing_whose_psn_or_port_is_not_the_peers(void)
 
 	fx.port = 50000;
 	request(VB_UC_SEND_FIRST, 0x2025, 256, 1);
-	CHECK(fx.qp.rs.epsn.v == 0x2026 && !vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 50001, 2));
-	CHECK(vb_wire_input_middle(&fx.qp, bytes, sizeof(bytes), 50000, 2));
+	CHECK(fx.qp.rs.epsn.v == 0x2026 && !vb_roce_input_middle(&fx.qp, bytes, sizeof(bytes), 50001, 2));
+	CHECK(vb_roce_input_middle(&fx.qp, bytes, sizeof(bytes), 50000, 2));
 }
 
 /* A peer that comes back after an outage, or with another port, some of whose packets are lost. */
@@ -1041,7 +1041,7 @@ static void uc_believes_who_goes_on_for_long(void)
 	for (uint16_t port = 0; port < 2; port++) {
 		uint32_t psn = 100;
 
-		init_as(VB_WIRE_UC);
+		init_as(VB_ROCE_UC);
 		fx.receives = FX_LIST;
 		request(VB_UC_SEND_ONLY, psn, 7, 1);
 		fx.port = port;
@@ -1057,7 +1057,7 @@ static void uc_believes_who_goes_on_for_long(void)
 
 static void uc_does_not_believe_a_stranger_while_the_peer_is_there(void)
 {
-	init_as(VB_WIRE_UC);
+	init_as(VB_ROCE_UC);
 	fx.receives = FX_LIST;
 	for (uint32_t i = 0; i < 10000; i++) {
 		fx.port = 0;
@@ -1073,7 +1073,7 @@ static void uc_does_not_believe_a_stranger_while_the_peer_is_there(void)
 
 static void uc_begins_anew_where_a_message_is_cut_off(void)
 {
-	init_as(VB_WIRE_UC);
+	init_as(VB_ROCE_UC);
 	request(VB_UC_SEND_FIRST, 100, 256, 1);
 	request_of(VB_UC_WRITE_FIRST, 101, 256, 300, 1);
 	request(VB_UC_WRITE_LAST, 102, 44, 1);
@@ -1084,7 +1084,7 @@ static void uc_begins_anew_where_a_message_is_cut_off(void)
 
 static void uc_errors_are_silent(void)
 {
-	init_as(VB_WIRE_UC);
+	init_as(VB_ROCE_UC);
 	fx.receives = 0;
 	request(VB_UC_SEND_ONLY, 100, 1, 1);
 	p = fx_packet(&fx, VB_UC_WRITE_ONLY, 101, 8);
@@ -1101,36 +1101,36 @@ static void uc_errors_are_silent(void)
 
 static void uc_and_ud_sends_complete_when_they_are_sent(void)
 {
-	for (int type = VB_WIRE_UC; type <= VB_WIRE_UD; type++) {
+	for (int type = VB_ROCE_UC; type <= VB_ROCE_UD; type++) {
 		init_as(type);
-		struct vb_wire_request *rq = fx_post(&fx, VB_WIRE_SEND, 5);
+		struct vb_work *rq = fx_post(&fx, VB_VERB_SEND, 5);
 
 		rq->ud_qpn = 0x99;
 		rq->ud_qkey = 0x5678;
-		expect(type == VB_WIRE_UC ? VB_UC_SEND_ONLY : VB_UD_SEND_ONLY, 100, 5, 1);
-		if (type == VB_WIRE_UD)
+		expect(type == VB_ROCE_UC ? VB_UC_SEND_ONLY : VB_UD_SEND_ONLY, 100, 5, 1);
+		if (type == VB_ROCE_UD)
 			CHECK(p.bth.dest_qpn == 0x99 && p.deth.qkey == 0x5678 && p.deth.src_qpn == 0x11);
 		CHECK(!fx.dones);
-		vb_wire_sent(&fx.qp);
-		CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_SUCCESS && !vb_wire_deadline(&fx.qp));
+		vb_roce_sent(&fx.qp);
+		CHECK(fx.dones == 1 && fx.done[0].status == VB_WORK_SUCCESS && !vb_roce_deadline(&fx.qp));
 	}
 }
 
 static void a_datagram_comes_behind_40_bytes(void)
 {
-	init_as(VB_WIRE_UD);
+	init_as(VB_ROCE_UD);
 	p = fx_packet(&fx, VB_UD_SEND_ONLY_IMM, 5, 10);
 	p.deth = (struct vb_deth){0x1234, 0x77};
 	p.immdt.data = 3;
 	fx_in(&fx, &p, 1);
 	CHECK(fx.receipts == 1 && fx.receipt[0].length == 50 && fx.receipt[0].src_qpn == 0x77);
-	CHECK(fx.receipt[0].flags == VB_WIRE_IMM && fx.receipt[0].imm == 3);
+	CHECK(fx.receipt[0].flags == VB_WORK_IMM && fx.receipt[0].imm == 3);
 	CHECK(fx.inbox[0] == 0x45 && fx.inbox[40] == 5 && fx.inbox[49] == 5);
 }
 
 static void datagrams_with_another_key_or_length_or_no_receive_are_dropped(void)
 {
-	init_as(VB_WIRE_UD);
+	init_as(VB_ROCE_UD);
 	p = fx_packet(&fx, VB_UD_SEND_ONLY, 5, 10);
 	p.deth.qkey = 0x1235;
 	fx_in(&fx, &p, 1);
@@ -1141,7 +1141,7 @@ static void datagrams_with_another_key_or_length_or_no_receive_are_dropped(void)
 	fx.room = 49;
 	p.payload_len = 10;
 	fx_in(&fx, &p, 1);
-	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WIRE_LOC_LEN_ERR && !fx.events);
+	CHECK(fx.receipts == 1 && fx.receipt[0].status == VB_WORK_LOC_LEN_ERR && !fx.events);
 	fx.receives = 0;
 	fx_in(&fx, &p, 1);
 	CHECK(fx.receipts == 1 && fx.qp.stats.drop_no_receive == 1);
@@ -1149,10 +1149,10 @@ static void datagrams_with_another_key_or_length_or_no_receive_are_dropped(void)
 
 static void a_datagram_longer_than_the_mtu_is_not_sent(void)
 {
-	init_as(VB_WIRE_UD);
-	fx_post(&fx, VB_WIRE_SEND, FX_MTU + 1);
+	init_as(VB_ROCE_UD);
+	fx_post(&fx, VB_VERB_SEND, FX_MTU + 1);
 	silence(1);
-	CHECK(fx.dones == 1 && fx.done[0].status == VB_WIRE_LOC_LEN_ERR);
+	CHECK(fx.dones == 1 && fx.done[0].status == VB_WORK_LOC_LEN_ERR);
 	p = fx_packet(&fx, VB_UD_SEND_ONLY, 5, 10);
 	p.deth.qkey = 0x1234;
 	fx_in(&fx, &p, 1);

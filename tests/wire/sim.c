@@ -61,16 +61,16 @@ static void init_link(struct sim *sim, struct net_link *link)
 	}
 }
 
-static struct vb_wire_config configure(struct sim *sim, int id)
+static struct vb_roce_config configure(struct sim *sim, int id)
 {
 	static const uint32_t windows[] = {0, 0, 1, 2, 7, 64};
 	static const uint32_t delays[] = {0, 0, 5000, 20000};
 	static const uint32_t psns[] = {0, 5, 0xfffff0, 0x7fffff, 0x800000, 0x123456};
 
-	return (struct vb_wire_config){
-	        .type = sim->mode == SIM_DATAGRAMS    ? VB_WIRE_UD
-	                : sim->mode == SIM_UNRELIABLE ? VB_WIRE_UC
-	                                              : VB_WIRE_RC,
+	return (struct vb_roce_config){
+	        .type = sim->mode == SIM_DATAGRAMS    ? VB_ROCE_UD
+	                : sim->mode == SIM_UNRELIABLE ? VB_ROCE_UC
+	                                              : VB_ROCE_RC,
 	        .qpn = 0x100u + (uint32_t)id,
 	        .dest_qpn = 0x100u + (uint32_t)!id,
 	        .qkey = 0x11111111,
@@ -81,7 +81,7 @@ static struct vb_wire_config configure(struct sim *sim, int id)
 	        .rnr_retry = 7,
 	        .min_rnr_timer = (uint8_t)(1 + net_below(&sim->net, 16)),
 	        .max_rd_atomic = (uint8_t)(1 + net_below(&sim->net, 8)),
-	        .access = VB_WIRE_REMOTE_READ | VB_WIRE_REMOTE_WRITE | VB_WIRE_REMOTE_ATOMIC,
+	        .access = VB_RIGHT_READ | VB_RIGHT_WRITE | VB_RIGHT_ATOMIC,
 	        .max_window = pick(sim, windows, 6),
 	        .ack_delay = pick(sim, delays, 4),
 	};
@@ -91,19 +91,19 @@ static struct vb_wire_config configure(struct sim *sim, int id)
 static void keep(struct sim *sim, struct sim_node *n)
 {
 	static const uint32_t sizes[] = {4, 64, 1024};
-	struct vb_wire_ahead ahead = {.n = sizes[sim->seed / 64 % 3]};
+	struct vb_roce_ahead ahead = {.n = sizes[sim->seed / 64 % 3]};
 
 	if (!(sim->seed / 16 >> n->id & 1))
 		return;
-	ahead.slots = n->slots = calloc(ahead.n, VB_WIRE_SLOT(n->qp.cfg.mtu));
-	vb_wire_keep_ahead(&n->qp, &ahead);
+	ahead.slots = n->slots = calloc(ahead.n, VB_ROCE_SLOT(n->qp.cfg.mtu));
+	vb_roce_keep_ahead(&n->qp, &ahead);
 }
 
 static void init_pairs(struct sim *sim)
 {
 	static const uint8_t bursts[] = {0, 2, 8, 60};
 	uint32_t mtu = 256u << net_below(&sim->net, 5);
-	struct vb_wire_config cfg[2] = {configure(sim, 0), configure(sim, 1)};
+	struct vb_roce_config cfg[2] = {configure(sim, 0), configure(sim, 1)};
 
 	for (int id = 0; id < 2; id++) {
 		struct sim_node *n = &sim->node[id];
@@ -116,9 +116,9 @@ static void init_pairs(struct sim *sim)
 			cfg[id].retry_cnt = (uint8_t)net_below(&sim->net, 8);
 			cfg[id].timeout = (uint8_t)(8 + net_below(&sim->net, 8));
 		}
-		vb_wire_init(&n->qp, &cfg[id], &sim_ops, n, n->sends, SIM_SENDS);
+		vb_roce_init(&n->qp, &cfg[id], &sim_ops, n, n->sends, SIM_SENDS);
 		keep(sim, n);
-		vb_wire_start(&n->qp);
+		vb_roce_start(&n->qp);
 		n->goal = 10 + net_below(&sim->net, 50);
 		n->tick_at = 1;
 	}
@@ -152,8 +152,8 @@ void sim_free(struct sim *sim)
 
 static void check_node(struct sim *sim, struct sim_node *n)
 {
-	const struct vb_wire_requester *rq = &n->qp.rq;
-	const struct vb_wire_responder *rs = &n->qp.rs;
+	const struct vb_roce_requester *rq = &n->qp.rq;
+	const struct vb_roce_responder *rs = &n->qp.rs;
 
 	SIM_MUST(sim, rq->una <= rq->seq && rq->seq <= rq->high && rq->high <= rq->taken_seq);
 	SIM_MUST(sim, rq->tail - rq->head <= SIM_SENDS && rq->cur - rq->head <= rq->tail - rq->head);
@@ -170,7 +170,7 @@ static void check_node(struct sim *sim, struct sim_node *n)
 	uint32_t unanswered = 0;
 
 	for (uint32_t i = rs->res_head; i != rs->res_tail; i++)
-		unanswered += rs->res[i % VB_WIRE_MAX_RESOURCES].next != rs->res[i % VB_WIRE_MAX_RESOURCES].end;
+		unanswered += rs->res[i % VB_ROCE_MAX_RESOURCES].next != rs->res[i % VB_ROCE_MAX_RESOURCES].end;
 	SIM_MUST(sim, rs->unanswered == (n->qp.dead && !rs->closed ? 0 : unanswered));
 	if (sim->clean && !sim->attacked && sim->mode == SIM_NORMAL) {
 		SIM_MUST(sim, !n->qp.stats.timeouts && !n->qp.stats.probes && !n->qp.stats.seq_naks_sent);
@@ -184,9 +184,9 @@ static void check_order(struct sim_node *n, uint64_t psn)
 	uint32_t i = n->completed, reads = 0;
 
 	while (i < n->taken && n->requests[i].psn + n->requests[i].psns <= psn)
-		reads += n->requests[i].rq.verb >= VB_WIRE_READ && n->requests[i].rq.verb <= VB_WIRE_FETCH_ADD, i++;
+		reads += n->requests[i].rq.verb >= VB_VERB_READ && n->requests[i].rq.verb <= VB_VERB_FETCH_ADD, i++;
 	SIM_MUST(n->sim, i < n->taken && reads <= n->qp.cfg.max_rd_atomic);
-	SIM_MUST(n->sim, !(n->requests[i].rq.flags & VB_WIRE_FENCE) || psn != n->requests[i].psn || !reads);
+	SIM_MUST(n->sim, !(n->requests[i].rq.flags & VB_WORK_FENCE) || psn != n->requests[i].psn || !reads);
 }
 
 /* One for each gap (IBA 9.7.5.2). */
@@ -203,14 +203,14 @@ static void check_nak(struct sim_node *n, const struct vb_packet *p)
 static void check_packet(struct sim_node *n, const struct vb_packet *p)
 {
 	struct sim *sim = n->sim;
-	const struct vb_wire_requester *rq = &n->qp.rq;
+	const struct vb_roce_requester *rq = &n->qp.rq;
 	uint32_t psns = 1;
 	int32_t ahead = vb_psn_diff(p->bth.psn, vb_psn(n->qp.cfg.sq_psn.v + (uint32_t)n->new_psns));
 
 	check_nak(n, p);
 	if (!(p->info->flags & VB_REQUEST))
 		return;
-	if (ahead == 0 && n->qp.cfg.type == VB_WIRE_RC)
+	if (ahead == 0 && n->qp.cfg.type == VB_ROCE_RC)
 		check_order(n, n->new_psns);
 	if (p->info->op == VB_OP_READ && p->reth.length)
 		psns = (p->reth.length - 1) / n->qp.cfg.mtu + 1;
@@ -219,7 +219,7 @@ static void check_packet(struct sim_node *n, const struct vb_packet *p)
 		n->new_psns += psns;
 	else
 		SIM_MUST(sim, ahead + (int32_t)psns <= 0);
-	if (n->qp.cfg.type != VB_WIRE_RC || (rq->mending && ahead))
+	if (n->qp.cfg.type != VB_ROCE_RC || (rq->mending && ahead))
 		return;
 	if (rq->seq - rq->una > (rq->mending ? 2ull : 1ull) * rq->window.packets)
 		SIM_MUST(sim, rq->seq - rq->una == psns);
@@ -227,7 +227,7 @@ static void check_packet(struct sim_node *n, const struct vb_packet *p)
 
 /* --- packets --- */
 
-static size_t seal(const struct vb_wire_out *out, int to)
+static size_t seal(const struct vb_roce_out *out, int to)
 {
 	size_t total = out->header_len + out->payload_len + out->pad + VB_ICRC_LEN;
 	struct vb_flow flow = flow_to(to);
@@ -240,10 +240,10 @@ static size_t seal(const struct vb_wire_out *out, int to)
 
 static void output(struct sim *sim, struct sim_node *n)
 {
-	uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
-	struct vb_wire_out out = {.packet = bytes};
+	uint8_t bytes[VB_ROCE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_roce_out out = {.packet = bytes};
 
-	for (uint32_t i = 0; vb_wire_output(&n->qp, &out, sim->now); i++) {
+	for (uint32_t i = 0; vb_roce_output(&n->qp, &out, sim->now); i++) {
 		struct vb_packet p;
 		size_t len = seal(&out, !n->id);
 
@@ -260,7 +260,7 @@ static void output(struct sim *sim, struct sim_node *n)
 		check_node(sim, n);
 		net_send(&sim->net, !n->id, bytes, len, sim->now);
 	}
-	vb_wire_sent(&n->qp);
+	vb_roce_sent(&n->qp);
 }
 
 /*
@@ -269,7 +269,7 @@ static void output(struct sim *sim, struct sim_node *n)
  */
 static void forge(struct sim *sim, struct sim_node *n)
 {
-	const struct vb_wire_responder *rs = &n->qp.rs;
+	const struct vb_roce_responder *rs = &n->qp.rs;
 	const struct sim_node *peer = &sim->node[!n->id];
 	uint32_t ahead = (vb_psn(peer->qp.cfg.sq_psn.v + (uint32_t)peer->qp.rq.seq).v - rs->epsn.v) & 0xffffff;
 	struct vb_psn psn = vb_psn_add(rs->epsn, (int32_t)(1 + net_below(&sim->net, ahead - 1)));
@@ -279,7 +279,7 @@ static void forge(struct sim *sim, struct sim_node *n)
 	                      .reth = {n->base[SIM_R_TARGET], sim_key(n->id, SIM_R_TARGET), 8}};
 
 	if (ahead > 1 && ahead < 1u << 23)
-		vb_wire_input(&n->qp, &p, (const uint8_t *)"forged!", &(struct vb_wire_from){.port = 1 + rs->vouches}, sim->now);
+		vb_roce_input(&n->qp, &p, (const uint8_t *)"forged!", &(struct vb_roce_from){.port = 1 + rs->vouches}, sim->now);
 }
 
 static void arrive(struct sim *sim)
@@ -295,9 +295,9 @@ static void arrive(struct sim *sim)
 		uint8_t *bytes = malloc(np->len);
 
 		memcpy(bytes, np->bytes, np->len);
-		if (np->marked || !(sim->seed / 32 & 1) || !vb_wire_input_middle(&n->qp, bytes, np->len, 1, sim->now))
-			vb_wire_input(&n->qp, &p, bytes + p.payload_at,
-			              &(struct vb_wire_from){.congested = np->marked, .port = 1, .grh = grh}, sim->now);
+		if (np->marked || !(sim->seed / 32 & 1) || !vb_roce_input_middle(&n->qp, bytes, np->len, 1, sim->now))
+			vb_roce_input(&n->qp, &p, bytes + p.payload_at,
+			              &(struct vb_roce_from){.congested = np->marked, .port = 1, .grh = grh}, sim->now);
 		free(bytes);
 	}
 	free(np);
@@ -318,7 +318,7 @@ static uint64_t next_event(const struct sim *sim)
 	uint64_t at = p ? p->at : 0;
 
 	for (int id = 0; id < 2; id++)
-		at = earlier(at, earlier(sim->node[id].tick_at, vb_wire_deadline(&sim->node[id].qp)));
+		at = earlier(at, earlier(sim->node[id].tick_at, vb_roce_deadline(&sim->node[id].qp)));
 	return at;
 }
 
@@ -330,11 +330,11 @@ static void step(struct sim *sim)
 		arrive(sim);
 	for (int id = 0; id < 2; id++) {
 		struct sim_node *n = &sim->node[id];
-		uint64_t deadline = vb_wire_deadline(&n->qp);
+		uint64_t deadline = vb_roce_deadline(&n->qp);
 
 		if (deadline && deadline <= sim->now) {
-			vb_wire_timeout(&n->qp, sim->now);
-			deadline = vb_wire_deadline(&n->qp);
+			vb_roce_timeout(&n->qp, sim->now);
+			deadline = vb_roce_deadline(&n->qp);
 			SIM_MUST(sim, !deadline || deadline > sim->now);
 		}
 		if (n->tick_at && n->tick_at <= sim->now)
@@ -352,10 +352,10 @@ static void check_failures(struct sim *sim)
 
 	if (sim->mode == SIM_BLACKHOLE) {
 		for (int id = 0; id < 2; id++)
-			SIM_MUST(sim, !n[id].failed || n[id].failure == VB_WIRE_RETRY_EXC_ERR);
-	} else if (sim->mode == SIM_REFUSED && n[0].failed && n[0].event == VB_WIRE_EVENT_SQ) {
-		SIM_MUST(sim, n[0].failure == VB_WIRE_REM_ACCESS_ERR || n[0].failure == VB_WIRE_REM_INV_REQ_ERR ||
-		                      (n[0].failure == VB_WIRE_RETRY_EXC_ERR && n[1].failed));
+			SIM_MUST(sim, !n[id].failed || n[id].failure == VB_WORK_RETRY_EXC_ERR);
+	} else if (sim->mode == SIM_REFUSED && n[0].failed && n[0].event == VB_WORK_EVENT_SQ) {
+		SIM_MUST(sim, n[0].failure == VB_WORK_REM_ACCESS_ERR || n[0].failure == VB_WORK_REM_INV_REQ_ERR ||
+		                      (n[0].failure == VB_WORK_RETRY_EXC_ERR && n[1].failed));
 	}
 }
 
@@ -367,8 +367,8 @@ static void check_slots(struct sim *sim)
 		uint32_t used = 0;
 
 		for (uint32_t i = 0; n->slots && i < n->qp.ahead.n; i++)
-			used += ((const struct vb_wire_kept *)(const void *)(n->slots +
-			                                                     i * VB_WIRE_SLOT(n->qp.cfg.mtu)))
+			used += ((const struct vb_roce_kept *)(const void *)(n->slots +
+			                                                     i * VB_ROCE_SLOT(n->qp.cfg.mtu)))
 			                ->used;
 		SIM_MUST(sim, used == n->qp.rs.kept && (!used || (sim->mode != SIM_NORMAL && !n->qp.dead)));
 	}

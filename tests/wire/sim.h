@@ -27,7 +27,7 @@ struct sim_sge {
 
 /* A posted send, and what must come of it. */
 struct sim_request {
-	struct vb_wire_request rq;
+	struct vb_work rq;
 	struct sim_sge sge[SIM_SGES];
 	uint32_t sges;
 	uint32_t from;      /* reads: where in the peer's memory */
@@ -49,8 +49,8 @@ struct sim_node {
 	int id;
 	uint8_t *memory, *model;
 	uint32_t base[SIM_REGIONS], size[SIM_REGIONS];
-	struct vb_wire_qp qp;
-	struct vb_wire_send sends[SIM_SENDS];
+	struct vb_roce_qp qp;
+	struct vb_work_sent sends[SIM_SENDS];
 	uint8_t *slots; /* of what comes ahead, or NULL */
 	struct sim_request *requests;
 	uint32_t goal, posted, taken, completed;
@@ -64,8 +64,8 @@ struct sim_node {
 	struct vb_psn last_nak;
 	bool nak_sent;
 	bool failed;
-	enum vb_wire_status failure;
-	enum vb_wire_event event;
+	enum vb_work_status failure;
+	enum vb_work_event event;
 	uint64_t finished_at;
 };
 
@@ -99,7 +99,7 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 /* node.c: memory and queues */
 void sim_node_init(struct sim *sim, int id);
 void sim_node_free(struct sim_node *n);
-extern const struct vb_wire_ops sim_ops;
+extern const struct vb_roce_ops sim_ops;
 uint32_t sim_key(int node, enum sim_region region);
 void sim_check_memory(struct sim *sim, bool finished);
 

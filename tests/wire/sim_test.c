@@ -11,13 +11,13 @@
 
 static struct sim sim;
 
-static struct vb_wire_stats total;
+static struct vb_roce_stats total;
 static unsigned keeps[4]; /* pairs, by what they found out of the peer */
 
-static void add(const struct vb_wire_stats *stats)
+static void add(const struct vb_roce_stats *stats)
 {
 #define X(name, text) total.name += stats->name;
-	VB_WIRE_COUNTERS(X)
+	VB_ROCE_COUNTERS(X)
 #undef X
 }
 
@@ -25,10 +25,10 @@ static void add(const struct vb_wire_stats *stats)
 static void report(void)
 {
 #define X(name, text) printf("%12llu %s\n", (unsigned long long)total.name, text);
-	VB_WIRE_COUNTERS(X)
+	VB_ROCE_COUNTERS(X)
 #undef X
-	printf("%12u peers keep what comes ahead, %u do not, of %u nothing is known\n", keeps[VB_WIRE_KEEPS],
-	       keeps[VB_WIRE_KEEPS_NOT], keeps[VB_WIRE_KEEPS_UNKNOWN] + keeps[VB_WIRE_KEEPS_TRIAL]);
+	printf("%12u peers keep what comes ahead, %u do not, of %u nothing is known\n", keeps[VB_ROCE_KEEPS],
+	       keeps[VB_ROCE_KEEPS_NOT], keeps[VB_ROCE_KEEPS_UNKNOWN] + keeps[VB_ROCE_KEEPS_TRIAL]);
 }
 
 static bool run(uint64_t seed, bool verbose)

@@ -81,8 +81,8 @@ static const struct scenario scenarios[] = {
 static bool run(const struct scenario *s)
 {
 	struct path_result r = path_run(&s->path);
-	const struct vb_wire_stats *n = &r.stats;
-	const struct vb_wire_window *w = &r.requester.window;
+	const struct vb_roce_stats *n = &r.stats;
+	const struct vb_roce_window *w = &r.requester.window;
 	double other = s->path.tcp ? r.tcp : r.share[1];
 
 	printf("%-46s %5.1f %%", s->name, r.share[0]);

@@ -58,7 +58,7 @@ static bool being_read(struct sim_node *n, uint32_t at, uint32_t len)
 	for (uint32_t i = n->completed; i < n->posted; i++) {
 		const struct sim_request *r = &n->requests[i];
 
-		if (r->rq.verb == VB_WIRE_READ && at < r->from + r->rq.length && r->from < at + len)
+		if (r->rq.verb == VB_VERB_READ && at < r->from + r->rq.length && r->from < at + len)
 			return true;
 	}
 	return false;
@@ -68,12 +68,12 @@ static void plan_send(struct sim_node *n, struct sim_request *r)
 {
 	uint32_t len = size(n, n->sim->mode == SIM_DATAGRAMS ? n->qp.cfg.mtu : 65536);
 
-	r->rq.verb = VB_WIRE_SEND;
+	r->rq.verb = VB_VERB_SEND;
 	r->rq.length = len;
 	if (below(n, 3) == 0 || n->sim->mode >= SIM_UNRELIABLE)
-		r->rq.flags |= VB_WIRE_IMM;
+		r->rq.flags |= VB_WORK_IMM;
 	else if (below(n, 4) == 0)
-		r->rq.flags |= VB_WIRE_INV;
+		r->rq.flags |= VB_WORK_INV;
 	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
 }
 
@@ -87,12 +87,12 @@ static void plan_write(struct sim_node *n, struct sim_request *r)
 		plan_send(n, r);
 		return;
 	}
-	r->rq.verb = VB_WIRE_WRITE;
+	r->rq.verb = VB_VERB_WRITE;
 	r->rq.length = len;
 	r->rq.remote_addr = at;
 	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
 	if (below(n, 4) == 0)
-		r->rq.flags |= VB_WIRE_IMM;
+		r->rq.flags |= VB_WORK_IMM;
 	split(n, r, n->base[SIM_R_SOURCE] + below(n, SIM_SOURCE - len + 1), len);
 	for (uint32_t i = 0; i < r->sges; off += r->sge[i++].len)
 		memcpy(peer->model + at + off, n->memory + r->sge[i].at, r->sge[i].len);
@@ -104,7 +104,7 @@ static void plan_read(struct sim_node *n, struct sim_request *r)
 	enum sim_region region = below(n, 2) ? SIM_R_CONST : SIM_R_TARGET;
 	uint32_t len = size(n, 65536), at = peer->base[region] + below(n, peer->size[region] - len + 1);
 
-	r->rq.verb = VB_WIRE_READ;
+	r->rq.verb = VB_VERB_READ;
 	r->rq.length = len;
 	r->rq.remote_addr = r->from = at;
 	r->rq.rkey = sim_key(peer->id, region);
@@ -123,7 +123,7 @@ static void plan_atomic(struct sim_node *n, struct sim_request *r)
 		plan_send(n, r);
 		return;
 	}
-	r->rq.verb = below(n, 2) ? VB_WIRE_CMP_SWAP : VB_WIRE_FETCH_ADD;
+	r->rq.verb = below(n, 2) ? VB_VERB_CMP_SWAP : VB_VERB_FETCH_ADD;
 	r->rq.length = 8;
 	r->rq.remote_addr = at;
 	r->rq.rkey = sim_key(peer->id, SIM_R_TARGET);
@@ -131,7 +131,7 @@ static void plan_atomic(struct sim_node *n, struct sim_request *r)
 	memcpy(&r->original, peer->model + at, 8);
 	r->rq.compare = below(n, 3) ? r->original : 1;
 	next = r->original + r->rq.swap_add;
-	if (r->rq.verb == VB_WIRE_CMP_SWAP)
+	if (r->rq.verb == VB_VERB_CMP_SWAP)
 		next = r->original == r->rq.compare ? r->rq.swap_add : r->original;
 	memcpy(peer->model + at, &next, 8);
 	r->sges = 1;
@@ -166,10 +166,10 @@ static void plan(struct sim_node *n, struct sim_request *r)
 	else if (n->sim->mode == SIM_UNRELIABLE)
 		plans[below(n, 2)](n, r);
 	else if (below(n, 24) == 0 && !bad)
-		r->rq.verb = VB_WIRE_LOCAL;
+		r->rq.verb = VB_VERB_LOCAL;
 	else
 		plans[bad ? 1 + below(n, 3) : below(n, 6)](n, r);
-	if (bad && r->rq.length && r->rq.verb != VB_WIRE_SEND)
+	if (bad && r->rq.length && r->rq.verb != VB_VERB_SEND)
 		spoil(n, r);
 }
 
@@ -178,12 +178,12 @@ static void post_send(struct sim_node *n)
 	struct sim_request *r = &n->requests[n->posted];
 
 	plan(n, r);
-	bool takes = r->rq.verb == VB_WIRE_SEND || r->rq.flags & VB_WIRE_IMM;
+	bool takes = r->rq.verb == VB_VERB_SEND || r->rq.flags & VB_WORK_IMM;
 
 	if (takes && below(n, 3) == 0)
-		r->rq.flags |= VB_WIRE_SOLICITED;
+		r->rq.flags |= VB_WORK_SOLICITED;
 	if (below(n, 6) == 0)
-		r->rq.flags |= VB_WIRE_FENCE;
+		r->rq.flags |= VB_WORK_FENCE;
 	r->rq.imm = n->order;
 	if (takes)
 		r->order = ++n->order;

@@ -103,7 +103,7 @@ static void a_flood_for_others_is_bounded(void)
 		got = stranger_take(&s, &c, 100);
 	}
 	CHECK(got);
-	WAIT_FOR(vb_ctx(s.d.ctx)->node->io->wire->held_count == 0);
+	WAIT_FOR(vb_ctx(s.d.ctx)->node->io->roce->held_count == 0);
 	CHECK(COUNTED(drop_forward) > 500);
 	CHECK_INT(COUNTED(forwarded), 0);
 }

@@ -39,8 +39,8 @@ static struct host *make_host(void)
 	h->io.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	pthread_mutex_init(&h->io.meet_lock, NULL);
 	pthread_cond_init(&h->io.meet_cond, NULL);
-	h->io.wire = vb_wire_sockets_new(&h->node);
-	CHECK(h->io.wire != NULL);
+	h->io.roce = vb_roce_sockets_new(&h->node);
+	CHECK(h->io.roce != NULL);
 	return h;
 }
 
@@ -50,8 +50,8 @@ static int relay_to(struct host *h)
 	int pair[2];
 
 	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	vb_wire_answered(&h->node, &(struct vb_wire_grant){.lane_fd = pair[1], .lifeline_fd = -1, .relayed = true, .nlanes = 1});
-	CHECK_INT(h->io.wire->err, 0);
+	vb_roce_answered(&h->node, &(struct vb_roce_grant){.lane_fd = pair[1], .lifeline_fd = -1, .relayed = true, .nlanes = 1});
+	CHECK_INT(h->io.roce->err, 0);
 	return pair[0];
 }
 
@@ -61,18 +61,18 @@ static void a_channel_that_has_ended_is_read_once(void)
 	int keeper = relay_to(h);
 	char byte = 0;
 
-	CHECK_INT(vb_wire_poll(&h->node), 0);
+	CHECK_INT(vb_roce_poll(&h->node), 0);
 	close(keeper);
-	CHECK(vb_wire_poll(&h->node) > 0);
-	CHECK(vb_wire_lost_at(&h->node) != 0);
+	CHECK(vb_roce_poll(&h->node) > 0);
+	CHECK(vb_roce_lost_at(&h->node) != 0);
 	for (int i = 0; i < 10; i++)
-		CHECK_INT(vb_wire_poll(&h->node), 0);
+		CHECK_INT(vb_roce_poll(&h->node), 0);
 	keeper = relay_to(h);
-	CHECK_INT(vb_wire_lost_at(&h->node), 0);
+	CHECK_INT(vb_roce_lost_at(&h->node), 0);
 	CHECK_INT(send(keeper, &byte, 1, 0), 1);
-	CHECK_INT(vb_wire_poll(&h->node), 1);
+	CHECK_INT(vb_roce_poll(&h->node), 1);
 	close(keeper);
-	vb_wire_sockets_free(h->io.wire);
+	vb_roce_sockets_free(h->io.roce);
 }
 
 static bool is_open(int fd)
@@ -83,24 +83,24 @@ static bool is_open(int fd)
 static void a_lane_that_cannot_be_opened_leaves_no_descriptor(void)
 {
 	struct host *h = make_host();
-	struct vb_wire_grant g = {.nlanes = 1};
+	struct vb_roce_grant g = {.nlanes = 1};
 	int pipe_fd[2];
 
 	CHECK(!pipe(pipe_fd));
 	g.lane_fd = dup(h->io.wake_fd);
 	g.lifeline_fd = pipe_fd[1];
 	no_memory = true;
-	vb_wire_answered(&h->node, &g);
+	vb_roce_answered(&h->node, &g);
 	no_memory = false;
-	CHECK_INT(h->io.wire->err, ENOMEM);
+	CHECK_INT(h->io.roce->err, ENOMEM);
 	CHECK(!is_open(g.lane_fd) && !is_open(g.lifeline_fd));
 	CHECK(!pipe(pipe_fd)); /* the next has both again */
 	g.lane_fd = dup(h->io.wake_fd);
 	g.lifeline_fd = pipe_fd[1];
-	vb_wire_answered(&h->node, &g);
-	CHECK_INT(h->io.wire->err, 0);
+	vb_roce_answered(&h->node, &g);
+	CHECK_INT(h->io.roce->err, 0);
 	CHECK(is_open(g.lane_fd) && is_open(g.lifeline_fd));
-	vb_wire_sockets_free(h->io.wire);
+	vb_roce_sockets_free(h->io.roce);
 	CHECK(!is_open(g.lane_fd) && !is_open(g.lifeline_fd));
 }
 

@@ -145,7 +145,7 @@ void stranger_meet_at(struct stranger *s, const struct conf *c, const char *devi
 	memcpy(it.gid.raw, s->there, 16);
 	link_to(&s->l, &it);
 	/* a broker may be silent for long on a busy machine: then path/unresolved.c goes on looking */
-	WAIT_FOR(*(struct vb_wire_path *volatile *)&vb_qp(s->l.qp)->wire);
+	WAIT_FOR(*(struct vb_roce_path *volatile *)&vb_qp(s->l.qp)->roce);
 	listen_there(s);
 }
 
@@ -418,7 +418,7 @@ uint64_t stranger_stat(struct stranger *s, size_t offset)
 	uint64_t n;
 
 	vb_lock(&qp->sq_lock);
-	memcpy(&n, (uint8_t *)&qp->wire->q.stats + offset, sizeof(n));
+	memcpy(&n, (uint8_t *)&qp->roce->q.stats + offset, sizeof(n));
 	vb_unlock(&qp->sq_lock);
 	return n;
 }

@@ -69,7 +69,7 @@ void stranger_expect(struct stranger *s, struct came *c, uint8_t opcode, uint32_
 void stranger_silence(struct stranger *s, int ms);
 
 /* A counter of the queue pair, and one of the program. */
-#define STAT(s, name) stranger_stat(s, offsetof(struct vb_wire_stats, name))
+#define STAT(s, name) stranger_stat(s, offsetof(struct vb_roce_stats, name))
 uint64_t stranger_stat(struct stranger *s, size_t offset);
 #define WAIT_FOR(x) \
 	do { \

@@ -97,7 +97,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 		char buf[CMSG_SPACE(sizeof(int) * 3)];
 		struct cmsghdr align;
 	} control = {0};
-	const int fds[3] = {c->fds.seg_fd, c->fds.bell_fd, c->fds.wake_fd};
+	const int fds[3] = {c->fds.seg_fd, c->fds.doorbell_fd, c->fds.wake_fd};
 
 	pthread_mutex_lock(&c->lock);
 	size_t len = sizeof(out.m) + c->ngids * 16ull;
@@ -341,7 +341,7 @@ static void on_error(struct vb_broker_client *c, struct vb_incoming *in)
 }
 
 /* Of queue pair 1. False: no such message can be. */
-static bool on_qp1(struct vb_broker_client *c, const struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+static bool on_gsi(struct vb_broker_client *c, const struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	bool mad = in->head.type == VB_MSG_CM_RECV;
 
@@ -380,14 +380,14 @@ static bool on_message(struct vb_broker_client *c, struct vb_incoming *in, const
 		if (c->state != ATTACHED || !ops || !vb_incoming_peer(in, ops, arg))
 			break;
 		return true;
-	case VB_MSG_WIRE_REPLY:
-		if (c->state != ATTACHED || !ops || !vb_incoming_wire(in, ops, arg))
+	case VB_MSG_ROCE_REPLY:
+		if (c->state != ATTACHED || !ops || !vb_incoming_roce(in, ops, arg))
 			break;
 		return true;
 	case VB_MSG_CM_RECV:
 	case VB_MSG_SERVICE_REPLY:
 		vb_incoming_close(in);
-		return on_qp1(c, in, ops, arg);
+		return on_gsi(c, in, ops, arg);
 	default: /* of a later broker */
 		vb_incoming_close(in);
 		return true;

@@ -19,10 +19,10 @@ struct vb_msg_service_reply;
 struct vb_broker_client;
 
 /* What peers get of this program. Borrowed for the client's life; duplicates are sent. The broker refuses (EBADF) a
- * segment that is not a memfd of whole pages sealed F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE, a bell that is not one sealed
+ * segment that is not a memfd of whole pages sealed F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE, a doorbell that is not one sealed
  * F_SEAL_SHRINK and F_SEAL_GROW and writable, a wake descriptor that is not an eventfd. */
 struct vb_attach_fds {
-	int seg_fd, bell_fd, wake_fd;
+	int seg_fd, doorbell_fd, wake_fd;
 };
 
 /* A peer. The descriptors are the callee's to close. pid_fd shares its file description with other programs: whoever adds
@@ -32,7 +32,7 @@ struct vb_peer_info {
 	uint64_t incarnation;
 	int pid; /* in our pid namespace, 0: not visible */
 	uid_t uid;
-	int seg_fd, bell_fd, wake_fd, pid_fd;
+	int seg_fd, doorbell_fd, wake_fd, pid_fd;
 };
 
 /*
@@ -45,7 +45,7 @@ struct vb_peer_info {
  * brings a struct vb_relay_head (broker/proto/proto.h) and packets in each message; a lane asked for twice is another channel, and
  * the first has ended.
  */
-struct vb_wire_grant {
+struct vb_roce_grant {
 	int err, lane_fd, lifeline_fd;
 	uint32_t nlanes;
 	bool relayed, holder_known;
@@ -60,8 +60,8 @@ struct vb_broker_ops {
 	void (*introduced)(void *arg, const struct vb_peer_info *info);
 	/* A broker came back, with our lane: meets that were not answered are to be repeated. */
 	void (*reattached)(void *arg);
-	/* Answer to vb_broker_wire; may be NULL. */
-	void (*wire_reply)(void *arg, const struct vb_wire_grant *g);
+	/* Answer to vb_broker_roce; may be NULL. */
+	void (*roce_reply)(void *arg, const struct vb_roce_grant *g);
 	/* From queue pair 1, and what became of a binding; both may be NULL. */
 	void (*mad)(void *arg, const struct vb_msg_cm_mad *m);
 	void (*service_reply)(void *arg, const struct vb_msg_service_reply *m);
@@ -90,10 +90,10 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
  * (repeat at reattached), ENOMEM. */
 int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const union ibv_gid *dgid);
 
-/* Asks for the receiving socket of our lane; answered by wire_reply, once or more for several calls before the answer.
+/* Asks for the receiving socket of our lane; answered by roce_reply, once or more for several calls before the answer.
  * 0, or ENOTCONN while the broker is away. An answer that is outstanding when the broker dies never comes (ask again at
  * reattached); what was answered holds for good, whoever is the broker. */
-int vb_broker_wire(struct vb_broker_client *c);
+int vb_broker_roce(struct vb_broker_client *c);
 
 /* A message about the lane's multicast groups or queue pair 1 (broker/proto/proto.h, 0x11, 0x20 to 0x3f), whose head is filled in here. lossy: it is dropped where
  * the socket is full, others wait for room. 0, ENOTCONN while the broker is away (say it again at reattached), EAGAIN

@@ -72,7 +72,7 @@ static void peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *
 	struct vb_peer_info info = {
 		.proc_id = m->lane, .incarnation = m->incarnation, .uid = m->uid,
 		.pid = vb_pidfd_pid(in->fds[3]),
-		.seg_fd = in->fds[0], .bell_fd = in->fds[1], .wake_fd = in->fds[2], .pid_fd = in->fds[3],
+		.seg_fd = in->fds[0], .doorbell_fd = in->fds[1], .wake_fd = in->fds[2], .pid_fd = in->fds[3],
 	};
 	if (reply)
 		ops->meet_reply(arg, m->tag, 0, &info);
@@ -90,7 +90,7 @@ bool vb_incoming_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, v
 
 static bool is_wire(const struct vb_incoming *in)
 {
-	const struct vb_msg_wire_reply *m = &in->wire;
+	const struct vb_msg_roce_reply *m = &in->wire;
 
 	if (in->head.len != sizeof(*m) || m->err < 0)
 		return false;
@@ -99,14 +99,14 @@ static bool is_wire(const struct vb_incoming *in)
 
 static void wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
-	const struct vb_msg_wire_reply *m = &in->wire;
-	struct vb_wire_grant g = {.err = m->err, .lane_fd = -1, .lifeline_fd = -1, .relayed = m->relayed};
+	const struct vb_msg_roce_reply *m = &in->wire;
+	struct vb_roce_grant g = {.err = m->err, .lane_fd = -1, .lifeline_fd = -1, .relayed = m->relayed};
 
 	if (!g.err && (in->fds_cut || in->nfds != (m->relayed ? 1 : 2)))
 		g.err = EMFILE;
-	if (g.err || !ops->wire_reply)
+	if (g.err || !ops->roce_reply)
 		vb_incoming_close(in);
-	if (!ops->wire_reply)
+	if (!ops->roce_reply)
 		return;
 	if (g.err) {
 		g.holder_known = g.err == EADDRINUSE && m->holder_known;
@@ -116,10 +116,10 @@ static void wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *
 		g.lifeline_fd = m->relayed ? -1 : in->fds[1];
 		g.nlanes = m->nlanes;
 	}
-	ops->wire_reply(arg, &g);
+	ops->roce_reply(arg, &g);
 }
 
-bool vb_incoming_wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+bool vb_incoming_roce(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	if (!is_wire(in))
 		return false;

@@ -15,7 +15,7 @@ struct vb_incoming {
 		struct vb_msg_head head;
 		struct vb_msg_attached attached;
 		struct vb_msg_meet_reply peer;
-		struct vb_msg_wire_reply wire;
+		struct vb_msg_roce_reply wire;
 		struct vb_msg_cm_mad mad;
 		struct vb_msg_service_reply service;
 		struct vb_msg_error error;
@@ -34,6 +34,6 @@ void vb_incoming_close(struct vb_incoming *in);
 /* A peer, or why there is none, and the wire's sockets: given to ops, with the descriptors. False: no such message can be;
  * the descriptors are still in it. */
 bool vb_incoming_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg);
-bool vb_incoming_wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg);
+bool vb_incoming_roce(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg);
 
 #endif

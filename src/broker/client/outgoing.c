@@ -59,7 +59,7 @@ static int send_gids(struct vb_broker_client *c)
 
 static int send_wire(struct vb_broker_client *c)
 {
-	struct vb_msg_head m = vb_outgoing_head(VB_MSG_WIRE, sizeof(m));
+	struct vb_msg_head m = vb_outgoing_head(VB_MSG_ROCE, sizeof(m));
 
 	return vb_outgoing_send(c->sock, &m, sizeof(m));
 }
@@ -169,7 +169,7 @@ int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t l
 	return err == EPIPE ? ENOTCONN : err;
 }
 
-int vb_broker_wire(struct vb_broker_client *c)
+int vb_broker_roce(struct vb_broker_client *c)
 {
 	int err = ENOTCONN;
 

@@ -37,7 +37,7 @@ struct vb_broker_client {
 	bool want_out;        /* epoll watches for room in the socket */
 	struct vb_outgoing *pending, **pending_tail;
 
-	/* the adapter thread's own */
+	/* the progress thread's own */
 	struct vb_attach_fds fds;
 	pid_t owner;          /* a child of a fork must not speak for its parent */
 	int epoll_fd, ready_fd, lock_fd;

@@ -37,7 +37,7 @@
 #define VB_MAX_BINDINGS_EACH 16384
 #define VB_MAX_BINDINGS (1u << 18)
 
-#define VB_WIRE_EACH_MS 100       /* another user's program asks for its lane no more often */
+#define VB_ROCE_EACH_MS 100       /* another user's program asks for its lane no more often */
 #define VB_GROUP_CHANGES 4096     /* multicast groups joined and left by one program of another user's, in all */
 #define VB_PENDING_MS 5000        /* a connection must say something within this */
 #define VB_GRACE_MS 3000          /* a new broker waits this long for its first client */
@@ -49,13 +49,13 @@
 
 /* Numbers are for ever. Free for what comes: 0x40 multicast; answers have the top bit set. */
 enum vb_msg_type {
-	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, bell, wake */
+	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, doorbell, wake */
 	VB_MSG_SET_GIDS = 0x02, /* vb_msg_set_gids, n × 16 bytes */
 	VB_MSG_MEET = 0x03,
 	VB_MSG_STATUS = 0x04,   /* the head alone */
 	VB_MSG_DETACH = 0x05,   /* the head alone; who goes without it counts as dead */
-	VB_MSG_WIRE = 0x10,     /* the head alone: the receiving end of the asker's lane, please */
-	VB_MSG_WIRE_GROUP = 0x11, /* vb_msg_wire_group: for programs that are relayed to. No answer */
+	VB_MSG_ROCE = 0x10,     /* the head alone: the receiving end of the asker's lane, please */
+	VB_MSG_ROCE_GROUP = 0x11, /* vb_msg_roce_group: for programs that are relayed to. No answer */
 	VB_MSG_CM_OPEN = 0x20,  /* the head alone: queue pair 1 is to be reachable. No answer */
 	VB_MSG_CM_CLOSE = 0x21, /* the head alone: no MADs any more, and the bindings go */
 	VB_MSG_CM_SEND = 0x22,  /* vb_msg_cm_mad */
@@ -65,12 +65,12 @@ enum vb_msg_type {
 	VB_MSG_CM_UNBIND = 0x32,
 
 	VB_MSG_ATTACHED = 0x81,
-	VB_MSG_MEET_REPLY = 0x82, /* descriptors when err is 0: seg, bell, wake, pidfd */
+	VB_MSG_MEET_REPLY = 0x82, /* descriptors when err is 0: seg, doorbell, wake, pidfd */
 	VB_MSG_INTRODUCED = 0x83, /* vb_msg_meet_reply with tag 0; the same descriptors */
 	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes. EAGAIN: come back in a while */
 	VB_MSG_STATUS_PART = 0x85,
 	VB_MSG_STATUS_END = 0x86,
-	VB_MSG_WIRE_REPLY = 0x90, /* descriptors when err is 0: the lane's socket, the lifeline's writing end; relayed: a socket of
+	VB_MSG_ROCE_REPLY = 0x90, /* descriptors when err is 0: the lane's socket, the lifeline's writing end; relayed: a socket of
 	                           * type SOCK_SEQPACKET alone, which brings each datagram behind a vb_relay_head */
 	VB_MSG_CM_RECV = 0xa0,    /* vb_msg_cm_mad */
 	VB_MSG_SERVICE_REPLY = 0xb0,
@@ -144,7 +144,7 @@ struct vb_msg_status_end {
 	uint64_t attaches, refused, bad_messages, deaths, meets, introductions;
 };
 
-struct vb_msg_wire_reply {
+struct vb_msg_roce_reply {
 	struct vb_msg_head head;
 	int32_t err;
 	uint32_t nlanes;     /* sockets in the group: lane 0 has the first, the others share the rest */
@@ -153,7 +153,7 @@ struct vb_msg_wire_reply {
 };
 
 /* A multicast group of the lane's, on an interface: joined, or left. */
-struct vb_msg_wire_group {
+struct vb_msg_roce_group {
 	struct vb_msg_head head;
 	uint8_t group[16];
 	uint32_t ifindex;
@@ -228,8 +228,8 @@ static_assert(sizeof(struct vb_msg_error) == 16 + VB_ERROR_TEXT, "format");
 static_assert(sizeof(struct vb_status_lane) == 32, "format");
 static_assert(sizeof(struct vb_msg_status_part) == 16 + 32 * VB_STATUS_CHUNK, "format");
 static_assert(sizeof(struct vb_msg_status_end) == 56, "format");
-static_assert(sizeof(struct vb_msg_wire_reply) == 24, "format");
-static_assert(sizeof(struct vb_msg_wire_group) == 32, "format");
+static_assert(sizeof(struct vb_msg_roce_reply) == 24, "format");
+static_assert(sizeof(struct vb_msg_roce_group) == 32, "format");
 static_assert(sizeof(struct vb_relay_head) == 64, "format");
 static_assert(sizeof(struct vb_msg_cm_mad) == 304, "format");
 static_assert(sizeof(struct vb_msg_cm_at_death) == 56, "format");

@@ -50,8 +50,8 @@ static void group_ended(void *of)
 {
 	struct vb_broker *b = of;
 
-	if (b->gsi && b->gsi->wire)
-		vb_gsi_wire_lost(b, b->gsi->wire);
+	if (b->gsi && b->gsi->roce)
+		vb_gsi_roce_lost(b, b->gsi->roce);
 }
 
 int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
@@ -200,7 +200,7 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 		if (b->table.lanes[number % VB_LANE_COUNT].state == VB_LANE_RESERVED)
 			vb_lane_release(b, number % VB_LANE_COUNT);
 		break;
-	case VB_SRC_QP1:
+	case VB_SRC_GSI:
 		vb_gsi_readable(b);
 		break;
 	case VB_SRC_ADDRESSES:

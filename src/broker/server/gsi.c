@@ -43,7 +43,7 @@ static bool found(struct vb_broker *b)
 		return true;
 	b->gsi = calloc(1, sizeof(*b->gsi));
 	if (b->gsi)
-		b->gsi->wire = vb_gsi_wire_new(b);
+		b->gsi->roce = vb_gsi_roce_new(b);
 	return b->gsi;
 }
 
@@ -59,8 +59,8 @@ static bool join(struct vb_broker *b, struct vb_session *s)
 		return false;
 	s->gsi->all = b->gsi;
 	s->gsi->last = &s->gsi->first;
-	if (!b->gsi->members++ && b->gsi->wire)
-		vb_gsi_wire_open(b, b->gsi->wire);
+	if (!b->gsi->members++ && b->gsi->roce)
+		vb_gsi_roce_open(b, b->gsi->roce);
 	vb_gsi_late_returned(b, s->lane);
 	return true;
 }
@@ -72,14 +72,14 @@ bool vb_gsi_is_busy(const struct vb_broker *b)
 
 static void rest(struct vb_broker *b)
 {
-	if (!b->gsi->members && !b->gsi->gone && b->gsi->wire)
-		vb_gsi_wire_rest(b->gsi->wire);
+	if (!b->gsi->members && !b->gsi->gone && b->gsi->roce)
+		vb_gsi_roce_rest(b->gsi->roce);
 }
 
 void vb_gsi_on_port(struct vb_broker *b)
 {
-	if (found(b) && b->gsi->wire)
-		vb_gsi_wire_open(b, b->gsi->wire);
+	if (found(b) && b->gsi->roce)
+		vb_gsi_roce_open(b, b->gsi->roce);
 }
 
 void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
@@ -114,8 +114,8 @@ static void log_counters(const struct vb_gsi_counters *c)
 
 void vb_gsi_off_port(struct vb_broker *b)
 {
-	if (b->gsi && b->gsi->wire)
-		vb_gsi_wire_shut(b, b->gsi->wire);
+	if (b->gsi && b->gsi->roce)
+		vb_gsi_roce_shut(b, b->gsi->roce);
 }
 
 void vb_gsi_close(struct vb_broker *b)
@@ -124,7 +124,7 @@ void vb_gsi_close(struct vb_broker *b)
 		return;
 	log_counters(&b->gsi->counters);
 	vb_gsi_gone_forget(b->gsi);
-	vb_gsi_wire_free(b, b->gsi->wire);
+	vb_gsi_roce_free(b, b->gsi->roce);
 	free(b->gsi);
 	b->gsi = NULL;
 }
@@ -283,7 +283,7 @@ static struct vb_msg_cm_mad turned(const struct vb_msg_cm_mad *m)
 
 static void send_by_network(struct vb_broker *b, const struct vb_msg_cm_mad *m)
 {
-	if (b->gsi->wire && vb_gsi_wire_send(b->gsi->wire, m->local, m->remote, m->ifindex, m->mad))
+	if (b->gsi->roce && vb_gsi_roce_send(b->gsi->roce, m->local, m->remote, m->ifindex, m->mad))
 		b->gsi->counters.sent++;
 	else
 		b->gsi->counters.refused++;
@@ -555,7 +555,7 @@ int64_t vb_gsi_timer(struct vb_broker *b, int64_t now)
 	if (!b->gsi)
 		return 0;
 	int64_t late = vb_gsi_late_due(b, now), gone = vb_gsi_gone_due(b, now);
-	int64_t wire = b->gsi->wire ? vb_gsi_wire_timer(b, b->gsi->wire, now) : 0;
+	int64_t wire = b->gsi->roce ? vb_gsi_roce_timer(b, b->gsi->roce, now) : 0;
 
 	rest(b);
 	return earlier(earlier(late, gone), wire);

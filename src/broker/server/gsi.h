@@ -15,8 +15,8 @@
 struct vb_broker;
 struct vb_session;
 struct vb_gsi_member; /* a session's part, in session->gsi */
-struct vb_gsi_wire;   /* the part of the network: qp1_wire.c */
-struct vb_gsi_conns;  /* one program's connections: qp1_conns.c */
+struct vb_gsi_roce;   /* the part of the network: gsi_wire.c */
+struct vb_gsi_conns;  /* one program's connections: gsi_conns.c */
 
 #define VB_GSI_LATE 64
 #define VB_GSI_LATE_EACH 16 /* for one port */
@@ -33,7 +33,7 @@ struct vb_gsi_scope {
 	uid_t uid;
 };
 
-/* What qp1_late.c remembers. */
+/* What gsi_late.c remembers. */
 struct vb_gsi_late {
 	uint32_t n;
 	struct vb_gsi_held {
@@ -81,7 +81,7 @@ struct vb_gsi {
 	struct vb_gsi_conns_user *users;
 	struct vb_services services;
 	struct vb_gsi_late late;
-	struct vb_gsi_wire *wire; /* NULL: the broker has no part in the network */
+	struct vb_gsi_roce *roce; /* NULL: the broker has no part in the network */
 	struct vb_gsi_counters counters;
 };
 
@@ -131,7 +131,7 @@ bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, 
 /* … as is to be said then. */
 void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
 
-/* qp1_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; may this for a
+/* gsi_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; may this for a
  * program wait until it has come back; here it is; when to call again (0: need not be). */
 void vb_gsi_late_closed(struct vb_broker *b, uid_t uid, uint16_t port);
 bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m,
@@ -144,7 +144,7 @@ int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 /* Its program lives, but has not come back from the broker before us, or has not said yet that it is a member. */
 bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane);
 
-/* qp1_conns.c: what a program sends and gets, and what it says of its connections; *all is NULL at first. The
+/* gsi_conns.c: what a program sends and gets, and what it says of its connections; *all is NULL at first. The
  * end of the program that had the lane; tell: the peers that are still connected, from vb_gsi_gone_due on. */
 void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_received(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
@@ -158,22 +158,22 @@ int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now);
 bool vb_gsi_gone_input(struct vb_gsi *gsi, const uint8_t remote[16], const uint8_t mad[VB_CM_MAD]);
 void vb_gsi_gone_forget(struct vb_gsi *gsi);
 
-/* qp1_wire.c. NULL where there is no memory, or this broker has no part in the network. */
-struct vb_gsi_wire *vb_gsi_wire_new(struct vb_broker *b);
+/* gsi_wire.c. NULL where there is no memory, or this broker has no part in the network. */
+struct vb_gsi_roce *vb_gsi_roce_new(struct vb_broker *b);
 /* Does what is due; when to call again, 0: need not be. */
-int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now);
-void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w);
+int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *w, int64_t now);
+void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *w);
 /* There is a member, a peer to hear from, or a program on the port. Stays open where that ends: as long as the port is ours,
  * who asks for a service is told at once that there is none. */
-void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w);
+void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *w);
 /* There is neither member nor peer: a port that we have not got is not looked for any more. */
-void vb_gsi_wire_rest(struct vb_gsi_wire *w);
+void vb_gsi_roce_rest(struct vb_gsi_roce *w);
 /* The group has ended with its keeper: our socket of it goes at once, and the next is asked for. */
-void vb_gsi_wire_lost(struct vb_broker *b, struct vb_gsi_wire *w);
+void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *w);
 /* The broker ends, and leaves nothing to the next one. */
-void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w);
+void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *w);
 /* False: it is lost. */
-bool vb_gsi_wire_send(struct vb_gsi_wire *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+bool vb_gsi_roce_send(struct vb_gsi_roce *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                       const uint8_t mad[VB_CM_MAD]);
 
 #endif

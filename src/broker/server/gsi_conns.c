@@ -417,7 +417,7 @@ static unsigned tell_next(struct vb_broker *b, struct vb_gsi_conns *c, struct wa
 	unsigned cost = 1 + find_way(b, c, &was, way);
 
 	disconnect(b, was, way);
-	if ((b->gsi->wire && !way->here) || vb_gsi_is_awaited(b, vb_cm_lane_of(was.remote_id)))
+	if ((b->gsi->roce && !way->here) || vb_gsi_is_awaited(b, vb_cm_lane_of(was.remote_id)))
 		return cost;
 	conn = *place_of(c, was.remote, was.remote_id);
 	if (conn)

@@ -27,7 +27,7 @@
 #define HEADERS_LEN VB_HEADER_LEN(VB_EXT_DETH)
 #define PACKET_LEN (HEADERS_LEN + VB_MAD_LEN + VB_ICRC_LEN)
 
-struct vb_gsi_wire {
+struct vb_gsi_roce {
 	bool wanted;
 	int rx;    /* ours and the keeper's; -1: there is none */
 	int tx[2]; /* IPv4, IPv6 */
@@ -38,9 +38,9 @@ struct vb_gsi_wire {
 	uint8_t buffer[DATAGRAM_MAX];
 };
 
-struct vb_gsi_wire *vb_gsi_wire_new(struct vb_broker *b)
+struct vb_gsi_roce *vb_gsi_roce_new(struct vb_broker *b)
 {
-	struct vb_gsi_wire *w = b->config.lanes == VB_LANES_NONE ? NULL : calloc(1, sizeof(*w));
+	struct vb_gsi_roce *w = b->config.lanes == VB_LANES_NONE ? NULL : calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
@@ -52,7 +52,7 @@ struct vb_gsi_wire *vb_gsi_wire_new(struct vb_broker *b)
 
 /* ---- the broker's lane ---- */
 
-static void lose_lane(struct vb_broker *b, struct vb_gsi_wire *w)
+static void lose_lane(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	if (w->rx < 0)
 		return;
@@ -61,13 +61,13 @@ static void lose_lane(struct vb_broker *b, struct vb_gsi_wire *w)
 	w->rx = -1;
 }
 
-static void take_lane(struct vb_broker *b, struct vb_gsi_wire *w)
+static void take_lane(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	struct vb_holder holder;
 	int fd, err = vb_hold_give(&b->hold, &b->config.rt, 0, false, &fd, &holder);
 
 	if (!err) {
-		err = vb_broker_watch(b, fd, EPOLLIN, VB_SRC_QP1, 0, 0);
+		err = vb_broker_watch(b, fd, EPOLLIN, VB_SRC_GSI, 0, 0);
 		if (err)
 			close(fd);
 	}
@@ -81,7 +81,7 @@ static void take_lane(struct vb_broker *b, struct vb_gsi_wire *w)
 	w->pause_ms = FIRST_PAUSE_MS;
 }
 
-void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w)
+void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	if (w->wanted)
 		return;
@@ -90,7 +90,7 @@ void vb_gsi_wire_open(struct vb_broker *b, struct vb_gsi_wire *w)
 	take_lane(b, w);
 }
 
-void vb_gsi_wire_rest(struct vb_gsi_wire *w)
+void vb_gsi_roce_rest(struct vb_gsi_roce *w)
 {
 	if (w->rx >= 0)
 		return;
@@ -98,7 +98,7 @@ void vb_gsi_wire_rest(struct vb_gsi_wire *w)
 	w->again_at = 0;
 }
 
-void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w)
+void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	if (!w->wanted)
 		return;
@@ -108,7 +108,7 @@ void vb_gsi_wire_shut(struct vb_broker *b, struct vb_gsi_wire *w)
 	vb_hold_take_back(&b->hold, 0);
 }
 
-void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w)
+void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	if (!w)
 		return;
@@ -119,7 +119,7 @@ void vb_gsi_wire_free(struct vb_broker *b, struct vb_gsi_wire *w)
 	free(w);
 }
 
-void vb_gsi_wire_lost(struct vb_broker *b, struct vb_gsi_wire *w)
+void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	if (w->rx < 0)
 		return;
@@ -127,7 +127,7 @@ void vb_gsi_wire_lost(struct vb_broker *b, struct vb_gsi_wire *w)
 	w->again_at = vb_broker_now_ms();
 }
 
-int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t now)
+int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *w, int64_t now)
 {
 	if (!w->wanted)
 		return 0;
@@ -138,7 +138,7 @@ int64_t vb_gsi_wire_timer(struct vb_broker *b, struct vb_gsi_wire *w, int64_t no
 
 /* ---- sending ---- */
 
-static bool open_sender(struct vb_gsi_wire *w, bool v6)
+static bool open_sender(struct vb_gsi_roce *w, bool v6)
 {
 	w->tx[v6] = vb_udp_sender(v6, &w->sport[v6]);
 	return w->tx[v6] >= 0;
@@ -150,7 +150,7 @@ static bool needs_interface(const uint8_t *gid)
 }
 
 /* The packet of a MAD: BTH to ICRC. */
-static void build(struct vb_gsi_wire *w, uint8_t out[PACKET_LEN], const struct vb_flow *flow, const uint8_t *mad)
+static void build(struct vb_gsi_roce *w, uint8_t out[PACKET_LEN], const struct vb_flow *flow, const uint8_t *mad)
 {
 	struct vb_packet p = {
 		.bth = {.opcode = VB_UD_SEND_ONLY, .migreq = true, .pkey = PKEY, .dest_qpn = VB_GSI_QPN,
@@ -186,7 +186,7 @@ static size_t put_source(char control[CMSG_SPACE(sizeof(struct in6_pktinfo))], c
 	return CMSG_SPACE(sizeof(info));
 }
 
-bool vb_gsi_wire_send(struct vb_gsi_wire *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+bool vb_gsi_roce_send(struct vb_gsi_roce *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                       const uint8_t mad[VB_CM_MAD])
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct in6_pktinfo))] = {0};
@@ -244,7 +244,7 @@ static void packet(struct vb_broker *b, const struct vb_udp_arrival *a, const ui
 }
 
 /* False: there is nothing now. */
-static bool receive(struct vb_broker *b, struct vb_gsi_wire *w)
+static bool receive(struct vb_broker *b, struct vb_gsi_roce *w)
 {
 	_Alignas(struct cmsghdr) char control[256];
 	struct sockaddr_storage from;
@@ -269,7 +269,7 @@ static bool receive(struct vb_broker *b, struct vb_gsi_wire *w)
 /* The programs have their turn between a flood's datagrams. */
 void vb_gsi_readable(struct vb_broker *b)
 {
-	struct vb_gsi_wire *w = b->gsi ? b->gsi->wire : NULL;
+	struct vb_gsi_roce *w = b->gsi ? b->gsi->roce : NULL;
 
 	for (int i = 0; i < DATAGRAMS_PER_TURN && w && w->rx >= 0; i++)
 		if (!receive(b, w))

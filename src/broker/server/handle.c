@@ -74,7 +74,7 @@ const char *vb_attach_wrong(const int fds[3])
 		return "the segment is not a sealed memfd";
 	if (!is_memfd(fds[VB_FD_BELL], F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE, VB_MAX_BELL_BYTES) ||
 	    !is_writable(fds[VB_FD_BELL]))
-		return "the bell is not a sealed, writable memfd";
+		return "the doorbell is not a sealed, writable memfd";
 	if (!is_eventfd(fds[VB_FD_WAKE]))
 		return "the wake descriptor is not an eventfd";
 	return NULL;
@@ -331,7 +331,7 @@ static bool wire(struct vb_broker *b, struct vb_session *s, size_t len)
 		return garbage(b, s, "WIRE of a wrong length, or before ATTACH");
 	/* the keeper is asked and waited for: not as often as another user's program likes */
 	int64_t now = vb_broker_now_ms();
-	if (s->foreign && s->wire_at && now - s->wire_at < VB_WIRE_EACH_MS)
+	if (s->foreign && s->wire_at && now - s->wire_at < VB_ROCE_EACH_MS)
 		return refuse(b, s, EAGAIN, "the lane was asked for a moment ago");
 	s->wire_at = now;
 	s->due = true;
@@ -340,7 +340,7 @@ static bool wire(struct vb_broker *b, struct vb_session *s, size_t len)
 
 static bool wire_group(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
-	struct vb_msg_wire_group m;
+	struct vb_msg_roce_group m;
 
 	if (len != sizeof(m) || !s->lane)
 		return garbage(b, s, "WIRE_GROUP of a wrong length, or before ATTACH");
@@ -388,9 +388,9 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 		return set_gids(b, s, msg, len);
 	case VB_MSG_MEET:
 		return meet(b, s, msg, len);
-	case VB_MSG_WIRE:
+	case VB_MSG_ROCE:
 		return wire(b, s, len);
-	case VB_MSG_WIRE_GROUP:
+	case VB_MSG_ROCE_GROUP:
 		return wire_group(b, s, msg, len);
 	case VB_MSG_STATUS:
 		return status(b, s, len);

@@ -344,8 +344,8 @@ static int send_wire(struct vb_broker *b, struct vb_session *s)
 	if (!has_read(s)) /* before the keeper is asked for what could not be sent */
 		return EAGAIN;
 	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, &fds[0], &holder);
-	struct vb_msg_wire_reply m = {
-		.head = head_of(VB_MSG_WIRE_REPLY, sizeof(m)), .err = err, .nlanes = err ? 0 : b->hold.n,
+	struct vb_msg_roce_reply m = {
+		.head = head_of(VB_MSG_ROCE_REPLY, sizeof(m)), .err = err, .nlanes = err ? 0 : b->hold.n,
 		.holder_uid = holder.uid, .holder_known = holder.known, .relayed = s->foreign,
 	};
 

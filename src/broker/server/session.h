@@ -97,7 +97,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config);
 void vb_broker_fini(struct vb_broker *b, bool keep_state);
 void vb_broker_stall(struct vb_broker *b);
 /* What an epoll event is about: kind, number, generation in one word. */
-enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_QP1, VB_SRC_ADDRESSES };
+enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_GSI, VB_SRC_ADDRESSES };
 int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source kind, uint32_t number, uint32_t gen);
 
 /* session.c. Takes a connected socket (closed on failure): 0 or an errno. */

@@ -24,7 +24,7 @@ static struct vb_iw_answer *next_free(struct vb_iw_qp *q, const struct vb_iw_seg
 }
 
 static bool granted(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body, uint32_t stag, uint64_t to,
-                    uint64_t len, enum vb_wire_access access)
+                    uint64_t len, enum vb_right access)
 {
 	enum vb_iw_denial why = VB_IW_ACCESS;
 
@@ -47,7 +47,7 @@ void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uin
 	vb_read_request_decode(&r, &rr);
 	struct vb_iw_answer *a = next_free(q, s, body, q->rs.rtr == VB_IW_RTR_READ && !rr.length);
 
-	if (!a || (rr.length && !granted(q, s, body, rr.stag, rr.to, rr.length, VB_WIRE_REMOTE_READ)))
+	if (!a || (rr.length && !granted(q, s, body, rr.stag, rr.to, rr.length, VB_RIGHT_READ)))
 		return;
 	*a = (struct vb_iw_answer){
 	        .msn = s->ddp.msn,
@@ -89,13 +89,13 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 		refuse_atomic(q, s, body, VB_TERM_OPERATION_OPCODE);
 		return;
 	}
-	if (!granted(q, s, body, ar.stag, ar.to, sizeof(uint64_t), VB_WIRE_REMOTE_ATOMIC))
+	if (!granted(q, s, body, ar.stag, ar.to, sizeof(uint64_t), VB_RIGHT_ATOMIC))
 		return;
 	struct vb_atomic wish = {.va = ar.to, .rkey = ar.stag, .swap_add = ar.swap_add, .compare = ar.compare};
-	enum vb_wire_result result = q->ops->atomic(q->own, ar.op == VB_RDMAP_FETCH_ADD, &wish, &original);
+	enum vb_memory_result result = q->ops->atomic(q->own, ar.op == VB_RDMAP_FETCH_ADD, &wish, &original);
 
-	if (result != VB_WIRE_OK) {
-		refuse_atomic(q, s, body, result == VB_WIRE_DENIED ? VB_TERM_PROTECTION_ACCESS : VB_TERM_OPERATION_STREAM);
+	if (result != VB_MEMORY_OK) {
+		refuse_atomic(q, s, body, result == VB_MEMORY_DENIED ? VB_TERM_PROTECTION_ACCESS : VB_TERM_OPERATION_STREAM);
 		return;
 	}
 	*a = (struct vb_iw_answer){.atomic = true, .msn = s->ddp.msn, .id = ar.id, .original = original};
@@ -106,9 +106,9 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 
 int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len, struct iovec *iov)
 {
-	if (!(q->cfg.access & VB_WIRE_REMOTE_READ))
+	if (!(q->cfg.access & VB_RIGHT_READ))
 		return -1;
-	return q->ops->target(q->own, a->stag, a->to + offset, len, VB_WIRE_REMOTE_READ, iov);
+	return q->ops->target(q->own, a->stag, a->to + offset, len, VB_RIGHT_READ, iov);
 }
 
 /* What will have gone out of it when the Terminate goes. */
@@ -145,7 +145,7 @@ void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 	};
 
 	vb_read_request_encode(&w, &rr);
-	if (!granted(q, &s, body, a->stag, a->to, a->length, VB_WIRE_REMOTE_READ))
+	if (!granted(q, &s, body, a->stag, a->to, a->length, VB_RIGHT_READ))
 		return;
 	/* the region is there, its memory is not */
 	vb_iw_refuse(q, &q->stats.local_faults, VB_TERM_PROTECTION_STAG, &s, body, VB_REFUSE_DENIED);

@@ -5,17 +5,17 @@
 
 /* --- what was taken --- */
 
-static void end_receive(struct vb_iw_qp *q, enum vb_wire_status status)
+static void end_receive(struct vb_iw_qp *q, enum vb_work_status status)
 {
 	bool taken = q->rs.receive;
 
 	q->rs.receive = q->rs.active = false;
 	if (taken)
-		q->ops->complete_receive(q->own, &(struct vb_wire_receipt){.status = status});
+		q->ops->complete_receive(q->own, &(struct vb_receipt){.status = status});
 }
 
 /* In posting order: `bad` ends with its status. */
-static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive)
+static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
 {
 	struct vb_iw_requester *rq = &q->rq;
 
@@ -24,7 +24,7 @@ static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_wire_status status, 
 	while (rq->head != rq->tail) {
 		uint32_t i = rq->head++;
 
-		q->ops->complete_send(q->own, &vb_iw_send_at(q, i)->rq, i == bad ? status : VB_WIRE_WR_FLUSH_ERR);
+		q->ops->complete_send(q->own, &vb_iw_send_at(q, i)->rq, i == bad ? status : VB_WORK_WR_FLUSH_ERR);
 	}
 	rq->cur = rq->tail;
 	rq->started = rq->fault = rq->immediate = rq->rtr_read = false;
@@ -33,7 +33,7 @@ static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_wire_status status, 
 	end_receive(q, receive);
 }
 
-static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive)
+static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
 {
 	q->life = life;
 	vb_iw_drop_output(q);
@@ -42,8 +42,8 @@ static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_wire_sta
 
 /* --- by us --- */
 
-void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive,
-                enum vb_wire_event event)
+void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status, enum vb_work_status receive,
+                enum vb_work_event event)
 {
 	if (q->life != VB_IW_LIVES)
 		return;
@@ -76,8 +76,8 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		q->tell.has_rdma = true;
 		memcpy(q->tell.rdma, body, sizeof(q->tell.rdma));
 	}
-	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR, vb_wire_refusals[why].receive);
-	q->ops->failed(q->own, vb_wire_refusals[why].event);
+	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR, vb_refused_rows[why].receive);
+	q->ops->failed(q->own, vb_refused_rows[why].event);
 }
 
 enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
@@ -110,7 +110,7 @@ enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
 /* --- by the peer --- */
 
 /* What the peer could not do, as the completion of the request says it. */
-static enum vb_wire_status meaning(uint16_t term)
+static enum vb_work_status meaning(uint16_t term)
 {
 	switch (term) {
 	case VB_TERM_OPERATION_VERSION:
@@ -119,24 +119,24 @@ static enum vb_wire_status meaning(uint16_t term)
 	case VB_TERM_UNTAGGED_MSN:
 	case VB_TERM_UNTAGGED_OFFSET:
 	case VB_TERM_UNTAGGED_TOO_LONG:
-		return VB_WIRE_REM_INV_REQ_ERR;
+		return VB_WORK_REM_INV_REQ_ERR;
 	}
 	switch (term >> 8) { /* layer and error type */
 	case VB_TERM_RDMAP << 4 | 1:
 	case VB_TERM_DDP << 4 | 1:
-		return VB_WIRE_REM_ACCESS_ERR;
+		return VB_WORK_REM_ACCESS_ERR;
 	default:
-		return VB_WIRE_REM_OP_ERR;
+		return VB_WORK_REM_OP_ERR;
 	}
 }
 
-static bool is_meant(const struct vb_wire_send *s, const struct vb_ddp *h)
+static bool is_meant(const struct vb_work_sent *s, const struct vb_ddp *h)
 {
 	if (h->tagged)
-		return s->rq.verb == VB_WIRE_WRITE && h->stag == s->rq.rkey && h->to - s->rq.remote_addr < s->rq.length;
+		return s->rq.verb == VB_VERB_WRITE && h->stag == s->rq.rkey && h->to - s->rq.remote_addr < s->rq.length;
 	if (h->qn == VB_QN_READ)
 		return vb_iw_is_answered(&s->rq) && h->msn == (uint32_t)s->seq;
-	return h->qn == VB_QN_SEND && s->rq.verb == VB_WIRE_SEND && h->msn == (uint32_t)s->seq;
+	return h->qn == VB_QN_SEND && s->rq.verb == VB_VERB_SEND && h->msn == (uint32_t)s->seq;
 }
 
 /* Of those that are on their way, or begun. Sends and writes that were handed over have completed long ago. */
@@ -146,7 +146,7 @@ static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 	uint32_t end = rq->cur + (rq->started ? 1 : 0);
 
 	for (uint32_t i = rq->head; t->has_ddp && i != end; i++) {
-		const struct vb_wire_send *s = vb_iw_send_at(q, i);
+		const struct vb_work_sent *s = vb_iw_send_at(q, i);
 
 		if (!s->done && is_meant(s, &t->ddp))
 			return i;
@@ -174,8 +174,8 @@ void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t le
 	q->heard = true;
 	q->hear = t.term;
 	q->stats.terminates_rcvd++;
-	end(q, VB_IW_OVER, find_meant(q, &t), meaning(t.term), VB_WIRE_WR_FLUSH_ERR);
-	q->ops->failed(q->own, VB_WIRE_EVENT_SQ);
+	end(q, VB_IW_OVER, find_meant(q, &t), meaning(t.term), VB_WORK_WR_FLUSH_ERR);
+	q->ops->failed(q->own, VB_WORK_EVENT_SQ);
 }
 
 /* --- by the program, by the network --- */
@@ -187,15 +187,15 @@ void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
 
 	if (q->life == VB_IW_LIVES) {
 		q->tell = (struct vb_terminate){.term = VB_TERM_LOCAL_CATASTROPHIC};
-		end(q, terminate ? VB_IW_TERMINATING : VB_IW_OVER, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR,
-		    VB_WIRE_WR_FLUSH_ERR);
+		end(q, terminate ? VB_IW_TERMINATING : VB_IW_OVER, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR,
+		    VB_WORK_WR_FLUSH_ERR);
 	}
 	if (!ours || !terminate)
 		q->life = VB_IW_OVER;
 }
 
 /* Whose memory it was that the kernel did not find. */
-static void blame(struct vb_iw_qp *q, uint32_t *bad, enum vb_wire_status *receive)
+static void blame(struct vb_iw_qp *q, uint32_t *bad, enum vb_work_status *receive)
 {
 	const struct vb_iw_fpdu *f = &q->out.fpdus[q->out.head % VB_IW_FPDUS];
 	const struct vb_iw_direct *d = &q->in.direct;
@@ -207,14 +207,14 @@ static void blame(struct vb_iw_qp *q, uint32_t *bad, enum vb_wire_status *receiv
 	} else if (d->active && d->segment.ddp.opcode == VB_RDMAP_READ_RESPONSE) {
 		vb_iw_oldest_read(q, bad);
 	} else if (d->active && !d->segment.ddp.tagged) {
-		*receive = VB_WIRE_LOC_PROT_ERR;
+		*receive = VB_WORK_LOC_PROT_ERR;
 	}
 }
 
 void vb_iw_closed(struct vb_iw_qp *q, enum vb_iw_end how)
 {
 	uint32_t bad = VB_IW_NOBODY;
-	enum vb_wire_status receive = VB_WIRE_WR_FLUSH_ERR;
+	enum vb_work_status receive = VB_WORK_WR_FLUSH_ERR;
 
 	if (q->life != VB_IW_LIVES) {
 		q->life = VB_IW_OVER;
@@ -222,5 +222,5 @@ void vb_iw_closed(struct vb_iw_qp *q, enum vb_iw_end how)
 	}
 	if (how == VB_IW_FAULT)
 		blame(q, &bad, &receive);
-	end(q, VB_IW_OVER, bad, VB_WIRE_LOC_PROT_ERR, receive);
+	end(q, VB_IW_OVER, bad, VB_WORK_LOC_PROT_ERR, receive);
 }

@@ -9,7 +9,7 @@ static uint16_t least(uint16_t a, uint16_t b)
 }
 
 void vb_iw_init(struct vb_iw_qp *q, const struct vb_iw_config *cfg, const struct vb_iw_ops *ops, void *own,
-                struct vb_wire_send *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out, size_t out_len)
+                struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out, size_t out_len)
 {
 	*q = (struct vb_iw_qp){
 	        .cfg = *cfg,

@@ -10,7 +10,8 @@
 #include <sys/uio.h>
 
 #include "engine/iwarp/stats.h"
-#include "engine/roce/roce.h" /* work requests, receipts, statuses, rights: the same for both wires */
+#include "engine/work.h"
+#include "frame/header.h"
 
 #define VB_IW_PIECES 40       /* pieces of memory that one call of ops may give */
 #define VB_IW_DIRECT_MIN 4096 /* payload of an FPDU from here on is received in place */
@@ -25,22 +26,22 @@
  * named may still be unmapped: it is touched by the kernel, or by copy_in and copy_out, never by the engine.
  */
 struct vb_iw_ops {
-	/* as in struct vb_wire_ops; RDMAP has no send with immediate data: it fails with LOC_QP_OP_ERR. failed: with
-	 * VB_WIRE_EVENT_SQ there may have been nothing to complete, if what the peer's Terminate is about was long sent */
-	bool (*next_send)(void *own, struct vb_wire_request *rq);
-	void (*complete_send)(void *own, const struct vb_wire_request *rq, enum vb_wire_status status);
-	bool (*local)(void *own, const struct vb_wire_request *rq);
+	/* as in struct vb_roce_ops; RDMAP has no send with immediate data: it fails with LOC_QP_OP_ERR. failed: with
+	 * VB_WORK_EVENT_SQ there may have been nothing to complete, if what the peer's Terminate is about was long sent */
+	bool (*next_send)(void *own, struct vb_work *rq);
+	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
+	bool (*local)(void *own, const struct vb_work *rq);
 	bool (*take_receive)(void *own, uint32_t *room);
-	void (*complete_receive)(void *own, const struct vb_wire_receipt *receipt);
-	enum vb_wire_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
+	void (*complete_receive)(void *own, const struct vb_receipt *receipt);
+	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 	bool (*invalidate)(void *own, uint32_t stag);
-	void (*failed)(void *own, enum vb_wire_event event);
+	void (*failed)(void *own, enum vb_work_event event);
 
 	/* What a send or write sends; where a read's or an atomic's answer goes. */
-	int (*source)(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov);
-	int (*sink)(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov);
+	int (*source)(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov);
+	int (*sink)(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov);
 	/* The name that our own sink has in a Read Request: any STag and offset will do, answers are matched by their order. */
-	void (*sink_name)(void *own, const struct vb_wire_request *rq, uint32_t *stag, uint64_t *to);
+	void (*sink_name)(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to);
 	/* Of the receive that was taken. */
 	int (*sink_receive)(void *own, uint32_t offset, uint32_t len, struct iovec *iov);
 
@@ -52,9 +53,9 @@ struct vb_iw_ops {
 		VB_IW_BOUNDS,
 		VB_IW_ACCESS,
 		VB_IW_WRAP,
-	} (*check)(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_wire_access access);
+	} (*check)(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access);
 	/* The same check, then the pieces: of a write's target, of a read's source. */
-	int (*target)(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_wire_access access, struct iovec *iov);
+	int (*target)(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov);
 
 	/* Guarded copies to and from pieces; false: the memory is not there. last: programs poll for the last byte, which has
 	 * to be stored last. */
@@ -72,7 +73,7 @@ struct vb_iw_config {
 	 * nothing (an RTR message, and another in return), whose STag and offset mean nothing to anybody else. */
 	bool large;
 	uint16_t ird, ord;            /* reads and atomics: served at once, asked for at once; 0: none */
-	uint8_t access;               /* enum vb_wire_access: what the queue pair allows at all */
+	uint8_t access;               /* enum vb_right: what the queue pair allows at all */
 	uint32_t direct_min;          /* 0: VB_IW_DIRECT_MIN */
 };
 
@@ -95,7 +96,7 @@ struct vb_iw_qp; /* engine/iwarp/state.h: the owner embeds it; it looks at no me
  * for what cannot be sent from where it lies (all FPDUs where there is a CRC), VB_IW_OUT_MIN bytes at least.
  */
 void vb_iw_init(struct vb_iw_qp *q, const struct vb_iw_config *cfg, const struct vb_iw_ops *ops, void *own,
-                struct vb_wire_send *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out, size_t out_len);
+                struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out, size_t out_len);
 /* emss, access, ord, ird. */
 void vb_iw_reconfigure(struct vb_iw_qp *q, const struct vb_iw_config *cfg);
 /* The peer-to-peer ready-to-receive message of RFC 6581: the first FPDU out is a zero-length one of this kind, for which no

@@ -12,19 +12,19 @@
 #define VB_IW_LARGE_STAG 0x56657262u
 #define VB_IW_LARGE_TO 0x656e61206c617267u
 
-static inline struct vb_wire_send *vb_iw_send_at(const struct vb_iw_qp *q, uint32_t i)
+static inline struct vb_work_sent *vb_iw_send_at(const struct vb_iw_qp *q, uint32_t i)
 {
 	return &q->sends[i & q->mask];
 }
 
-static inline bool vb_iw_is_atomic(const struct vb_wire_request *rq)
+static inline bool vb_iw_is_atomic(const struct vb_work *rq)
 {
-	return rq->verb == VB_WIRE_CMP_SWAP || rq->verb == VB_WIRE_FETCH_ADD;
+	return rq->verb == VB_VERB_CMP_SWAP || rq->verb == VB_VERB_FETCH_ADD;
 }
 
-static inline bool vb_iw_is_answered(const struct vb_wire_request *rq)
+static inline bool vb_iw_is_answered(const struct vb_work *rq)
 {
-	return rq->verb == VB_WIRE_READ || vb_iw_is_atomic(rq);
+	return rq->verb == VB_VERB_READ || vb_iw_is_atomic(rq);
 }
 
 /* --- output.c: FPDUs that wait to be handed over --- */
@@ -53,7 +53,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q);
 void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f);
 void vb_iw_retire(struct vb_iw_qp *q);
 /* The oldest read or atomic that is not answered, NULL: none. */
-struct vb_wire_send *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index);
+struct vb_work_sent *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index);
 void vb_iw_read_done(struct vb_iw_qp *q);
 
 /* --- answer.c: the peer's reads and atomics --- */
@@ -85,8 +85,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
                   enum vb_refusal why);
 /* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */
-void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wire_status status, enum vb_wire_status receive,
-                enum vb_wire_event event);
+void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status, enum vb_work_status receive,
+                enum vb_work_event event);
 void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len);
 /* The Terminate message. */
 enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q);

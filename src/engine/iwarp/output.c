@@ -225,8 +225,8 @@ static void gone(struct vb_iw_qp *q, uint32_t i)
 	else if (f.source == VB_IW_OF_ANSWER)
 		vb_iw_refuse_answer(q, &q->rs.answers[f.of % VB_IW_ANSWERS]);
 	else
-		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, f.of, VB_WIRE_LOC_PROT_ERR, VB_WIRE_WR_FLUSH_ERR,
-		           VB_WIRE_EVENT_SQ);
+		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, f.of, VB_WORK_LOC_PROT_ERR, VB_WORK_WR_FLUSH_ERR,
+		           VB_WORK_EVENT_SQ);
 	if (torn)
 		q->life = VB_IW_OVER;
 }

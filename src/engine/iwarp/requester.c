@@ -9,20 +9,20 @@
  * What can be known to be wrong before anything is sent. No message of RDMAP is a send with immediate data: those of
  * RFC 7306, 6 are a message of their own, that takes a receive of its own, which serves for RDMA writes.
  */
-static enum vb_wire_status fault(const struct vb_iw_qp *q, const struct vb_wire_request *rq)
+static enum vb_work_status fault(const struct vb_iw_qp *q, const struct vb_work *rq)
 {
-	if (rq->verb == VB_WIRE_LOCAL)
-		return VB_WIRE_SUCCESS;
-	if (rq->verb > VB_WIRE_LOCAL || (rq->verb == VB_WIRE_SEND && rq->flags & VB_WIRE_IMM))
-		return VB_WIRE_LOC_QP_OP_ERR;
-	if (rq->length > VB_WIRE_MAX_MESSAGE || (vb_iw_is_atomic(rq) && rq->length != sizeof(uint64_t)))
-		return VB_WIRE_LOC_LEN_ERR;
-	return vb_iw_is_answered(rq) && !q->cfg.ord ? VB_WIRE_LOC_QP_OP_ERR : VB_WIRE_SUCCESS;
+	if (rq->verb == VB_VERB_LOCAL)
+		return VB_WORK_SUCCESS;
+	if (rq->verb > VB_VERB_LOCAL || (rq->verb == VB_VERB_SEND && rq->flags & VB_WORK_IMM))
+		return VB_WORK_LOC_QP_OP_ERR;
+	if (rq->length > VB_WORK_MAX_MESSAGE || (vb_iw_is_atomic(rq) && rq->length != sizeof(uint64_t)))
+		return VB_WORK_LOC_LEN_ERR;
+	return vb_iw_is_answered(rq) && !q->cfg.ord ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
 static bool take(struct vb_iw_qp *q)
 {
-	struct vb_wire_send *s = vb_iw_send_at(q, q->rq.tail);
+	struct vb_work_sent *s = vb_iw_send_at(q, q->rq.tail);
 
 	if (q->rq.tail - q->rq.head > q->mask || !q->ops->next_send(q->own, &s->rq))
 		return false;
@@ -34,7 +34,7 @@ static bool take(struct vb_iw_qp *q)
 }
 
 /* It is reported in its turn, and with it the stream ends. */
-static enum vb_iw_made stop(struct vb_iw_qp *q, struct vb_wire_send *s, enum vb_wire_status status)
+static enum vb_iw_made stop(struct vb_iw_qp *q, struct vb_work_sent *s, enum vb_work_status status)
 {
 	s->status = status;
 	q->rq.fault = true;
@@ -49,33 +49,33 @@ void vb_iw_retire(struct vb_iw_qp *q)
 	struct vb_iw_requester *rq = &q->rq;
 
 	while (rq->head != rq->cur && vb_iw_send_at(q, rq->head)->done) {
-		const struct vb_wire_send *s = vb_iw_send_at(q, rq->head);
+		const struct vb_work_sent *s = vb_iw_send_at(q, rq->head);
 
 		rq->head++;
-		q->ops->complete_send(q->own, &s->rq, VB_WIRE_SUCCESS);
+		q->ops->complete_send(q->own, &s->rq, VB_WORK_SUCCESS);
 	}
 	if (rq->fault && rq->head == rq->cur)
-		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, rq->cur, vb_iw_send_at(q, rq->cur)->status, VB_WIRE_WR_FLUSH_ERR,
-		           VB_WIRE_EVENT_SQ);
+		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, rq->cur, vb_iw_send_at(q, rq->cur)->status, VB_WORK_WR_FLUSH_ERR,
+		           VB_WORK_EVENT_SQ);
 }
 
 void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f)
 {
-	struct vb_wire_send *s = vb_iw_send_at(q, f->of);
+	struct vb_work_sent *s = vb_iw_send_at(q, f->of);
 
 	q->rq.unsent--;
 	if (f->last && !vb_iw_is_answered(&s->rq))
 		s->done = true;
 }
 
-struct vb_wire_send *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index)
+struct vb_work_sent *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index)
 {
 	struct vb_iw_requester *rq = &q->rq;
 
 	if ((int32_t)(rq->rd_next - rq->head) < 0)
 		rq->rd_next = rq->head;
 	for (; rq->rd_next != rq->cur; rq->rd_next++) {
-		struct vb_wire_send *s = vb_iw_send_at(q, rq->rd_next);
+		struct vb_work_sent *s = vb_iw_send_at(q, rq->rd_next);
 
 		if (vb_iw_is_answered(&s->rq) && !s->done) {
 			*index = rq->rd_next;
@@ -88,7 +88,7 @@ struct vb_wire_send *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index)
 void vb_iw_read_done(struct vb_iw_qp *q)
 {
 	uint32_t index;
-	struct vb_wire_send *s = vb_iw_oldest_read(q, &index);
+	struct vb_work_sent *s = vb_iw_oldest_read(q, &index);
 
 	s->done = true;
 	q->rq.rd--;
@@ -110,15 +110,15 @@ static struct vb_ddp header(uint8_t opcode, bool last)
 	};
 }
 
-static uint8_t send_opcode(const struct vb_wire_request *rq)
+static uint8_t send_opcode(const struct vb_work *rq)
 {
-	if (rq->flags & VB_WIRE_INV)
-		return rq->flags & VB_WIRE_SOLICITED ? VB_RDMAP_SEND_SE_INVALIDATE : VB_RDMAP_SEND_INVALIDATE;
-	return rq->flags & VB_WIRE_SOLICITED ? VB_RDMAP_SEND_SE : VB_RDMAP_SEND;
+	if (rq->flags & VB_WORK_INV)
+		return rq->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE_INVALIDATE : VB_RDMAP_SEND_INVALIDATE;
+	return rq->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE : VB_RDMAP_SEND;
 }
 
 /* The message that cur is now: its next FPDU goes out. */
-static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_wire_send *s, struct vb_iw_part *p)
+static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_work_sent *s, struct vb_iw_part *p)
 {
 	enum vb_iw_made made;
 
@@ -126,7 +126,7 @@ static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_wire_send *s, struct vb
 	p->source = VB_IW_OF_REQUEST;
 	made = vb_iw_put(q, p);
 	if (made == VB_IW_NO_MEMORY)
-		return stop(q, s, VB_WIRE_LOC_PROT_ERR);
+		return stop(q, s, VB_WORK_LOC_PROT_ERR);
 	if (made != VB_IW_MADE)
 		return made;
 	q->rq.unsent++;
@@ -142,7 +142,7 @@ static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_wire_send *s, struct vb
 }
 
 /* Here and not when its turn comes to be named, so that what went before it still completes. */
-static bool sourced(struct vb_iw_qp *q, const struct vb_wire_send *s)
+static bool sourced(struct vb_iw_qp *q, const struct vb_work_sent *s)
 {
 	struct iovec iov[VB_IW_PIECES];
 
@@ -150,7 +150,7 @@ static bool sourced(struct vb_iw_qp *q, const struct vb_wire_send *s)
 	       q->ops->source(q->own, &s->rq, 0, s->rq.length, iov) >= 0;
 }
 
-static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_wire_send *s)
+static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, false);
 	struct vb_iw_part p = {
@@ -161,10 +161,10 @@ static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_wire_send *s)
 	};
 
 	if (!sourced(q, s))
-		return stop(q, s, VB_WIRE_LOC_PROT_ERR);
+		return stop(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	p.ddp.mo = q->rq.offset;
-	p.ddp.stag = s->rq.flags & VB_WIRE_INV ? s->rq.imm : 0;
+	p.ddp.stag = s->rq.flags & VB_WORK_INV ? s->rq.imm : 0;
 	enum vb_iw_made made = put(q, s, &p);
 
 	s->seq = p.ddp.msn;
@@ -173,12 +173,12 @@ static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_wire_send *s)
 	return made;
 }
 
-static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_wire_send *s)
+static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint8_t body[VB_IMMEDIATE_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
 	struct vb_iw_part p = {
-	        .ddp = header(s->rq.flags & VB_WIRE_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
+	        .ddp = header(s->rq.flags & VB_WORK_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
 	        .body = body,
 	        .body_len = sizeof(body),
 	        .last = true,
@@ -193,7 +193,7 @@ static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_wire_send *s
 	return made;
 }
 
-static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_wire_send *s)
+static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, true);
 	bool ends = left <= most;
@@ -201,13 +201,13 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_wire_send *s)
 	        .ddp = header(VB_RDMAP_WRITE, ends),
 	        .payload = ends ? left : most,
 	        .offset = q->rq.offset,
-	        .last = ends && !(s->rq.flags & VB_WIRE_IMM),
+	        .last = ends && !(s->rq.flags & VB_WORK_IMM),
 	};
 
 	if (q->rq.immediate)
 		return make_immediate(q, s);
 	if (!sourced(q, s))
-		return stop(q, s, VB_WIRE_LOC_PROT_ERR);
+		return stop(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.stag = s->rq.rkey;
 	p.ddp.to = s->rq.remote_addr + q->rq.offset;
 	enum vb_iw_made made = put(q, s, &p);
@@ -218,7 +218,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_wire_send *s)
 }
 
 /* Reads and atomics: one FPDU of the queue for requests. */
-static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_wire_send *s, uint8_t opcode, const uint8_t *body)
+static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_work_sent *s, uint8_t opcode, const uint8_t *body)
 {
 	struct vb_iw_part p = {
 	        .ddp = header(opcode, true),
@@ -239,7 +239,7 @@ static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_wire_send *s, uin
 	return made;
 }
 
-static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_wire_send *s)
+static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint8_t body[VB_READ_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
@@ -251,9 +251,9 @@ static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_wire_send *s)
 }
 
 /* RFC 7306, 5.1: masks of ones compare and swap all of it; no bit of the mask of an addition keeps a carry back. */
-static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_wire_send *s)
+static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
-	bool add = s->rq.verb == VB_WIRE_FETCH_ADD;
+	bool add = s->rq.verb == VB_VERB_FETCH_ADD;
 	uint8_t body[VB_ATOMIC_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
 	struct vb_atomic_request a = {
@@ -274,12 +274,12 @@ static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_wire_send *s)
 /* --- in turn --- */
 
 /* Its turn comes when all before it is done: an invalidated key must not be needed by what still waits to be sent. */
-static bool run_local(struct vb_iw_qp *q, struct vb_wire_send *s)
+static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	if (q->rq.cur != q->rq.head)
 		return false;
 	if (!q->ops->local(q->own, &s->rq)) {
-		stop(q, s, VB_WIRE_MW_BIND_ERR);
+		stop(q, s, VB_WORK_MW_BIND_ERR);
 		return false;
 	}
 	s->done = true;
@@ -289,11 +289,11 @@ static bool run_local(struct vb_iw_qp *q, struct vb_wire_send *s)
 }
 
 /* One that was taken goes, even if the limit has become 0 since. */
-static bool may_begin(struct vb_iw_qp *q, struct vb_wire_send *s)
+static bool may_begin(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t ord = q->cfg.ord ? q->cfg.ord : 1;
 
-	if (s->rq.flags & VB_WIRE_FENCE && q->rq.rd)
+	if (s->rq.flags & VB_WORK_FENCE && q->rq.rd)
 		return false;
 	if (!vb_iw_is_answered(&s->rq) || q->rq.rd < ord)
 		return true;
@@ -305,7 +305,7 @@ static bool may_begin(struct vb_iw_qp *q, struct vb_wire_send *s)
 enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 {
 	struct vb_iw_requester *rq = &q->rq;
-	struct vb_wire_send *s;
+	struct vb_work_sent *s;
 
 	while (!rq->started) {
 		if (rq->fault || rq->paused || (rq->cur == rq->tail && !take(q)))
@@ -313,7 +313,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 		s = vb_iw_send_at(q, rq->cur);
 		if (s->status)
 			return stop(q, s, s->status);
-		if (s->rq.verb != VB_WIRE_LOCAL) {
+		if (s->rq.verb != VB_VERB_LOCAL) {
 			if (!may_begin(q, s))
 				return VB_IW_NOTHING;
 			break;
@@ -325,11 +325,11 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 		return VB_IW_NOTHING;
 	s = vb_iw_send_at(q, rq->cur);
 	switch (s->rq.verb) {
-	case VB_WIRE_SEND:
+	case VB_VERB_SEND:
 		return make_send(q, s);
-	case VB_WIRE_WRITE:
+	case VB_VERB_WRITE:
 		return make_write(q, s);
-	case VB_WIRE_READ:
+	case VB_VERB_READ:
 		return make_read(q, s);
 	default:
 		return make_atomic(q, s);

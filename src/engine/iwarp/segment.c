@@ -41,11 +41,11 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 
 static enum vb_iw_denial check_write(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
-	if (!(q->cfg.access & VB_WIRE_REMOTE_WRITE))
+	if (!(q->cfg.access & VB_RIGHT_WRITE))
 		return VB_IW_ACCESS;
 	if (s->length - 1 > UINT64_MAX - s->ddp.to)
 		return VB_IW_WRAP;
-	return q->ops->check(q->own, s->ddp.stag, s->ddp.to, s->length, VB_WIRE_REMOTE_WRITE);
+	return q->ops->check(q->own, s->ddp.stag, s->ddp.to, s->length, VB_RIGHT_WRITE);
 }
 
 static bool deny_write(struct vb_iw_qp *q, const struct vb_iw_segment *s, enum vb_iw_denial why)
@@ -145,7 +145,7 @@ static bool begin_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return false;
 }
 
-static void complete_receive(struct vb_iw_qp *q, const struct vb_wire_receipt *receipt)
+static void complete_receive(struct vb_iw_qp *q, const struct vb_receipt *receipt)
 {
 	q->rs.active = q->rs.receive = false;
 	q->rs.offset = 0;
@@ -169,9 +169,9 @@ static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 		vb_iw_refuse(q, &q->stats.refused_invalidate, VB_TERM_PROTECTION_INVALIDATE, s, NULL, VB_REFUSE_ACCESS);
 		return;
 	}
-	complete_receive(q, &(struct vb_wire_receipt){
+	complete_receive(q, &(struct vb_receipt){
 	                            .solicited = info_of(s)->flags & VB_RDMAP_SOLICITED,
-	                            .flags = invalidates ? VB_WIRE_INV : 0,
+	                            .flags = invalidates ? VB_WORK_INV : 0,
 	                            .imm = s->ddp.stag,
 	                            .length = q->rs.offset,
 	                    });
@@ -186,10 +186,10 @@ static void end_immediate(struct vb_iw_qp *q, const struct vb_iw_segment *s, con
 
 	vb_immediate_decode(&r, &imm);
 	q->rs.written = 0;
-	complete_receive(q, &(struct vb_wire_receipt){
+	complete_receive(q, &(struct vb_receipt){
 	                            .write_imm = true,
 	                            .solicited = info_of(s)->flags & VB_RDMAP_SOLICITED,
-	                            .flags = VB_WIRE_IMM,
+	                            .flags = VB_WORK_IMM,
 	                            .imm = imm.data,
 	                            .length = written < UINT32_MAX ? (uint32_t)written : UINT32_MAX,
 	                    });
@@ -207,11 +207,11 @@ static bool begin_response(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	uint32_t index, stag;
 	uint64_t to;
-	const struct vb_wire_send *send = q->rq.rtr_read ? NULL : vb_iw_oldest_read(q, &index);
+	const struct vb_work_sent *send = q->rq.rtr_read ? NULL : vb_iw_oldest_read(q, &index);
 
 	if (q->rq.rtr_read)
 		return s->length || !s->ddp.last ? refuse_response(q, s, VB_TERM_TAGGED_BOUNDS) : true;
-	if (!send || send->rq.verb != VB_WIRE_READ)
+	if (!send || send->rq.verb != VB_VERB_READ)
 		return refuse_response(q, s, VB_TERM_OPERATION_OPCODE);
 	uint32_t left = send->rq.length - q->rq.got;
 
@@ -243,7 +243,7 @@ static void sink_gone(struct vb_iw_qp *q)
 
 	vb_iw_oldest_read(q, &index);
 	q->stats.local_faults++;
-	vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, index, VB_WIRE_LOC_PROT_ERR, VB_WIRE_WR_FLUSH_ERR, VB_WIRE_EVENT_SQ);
+	vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, index, VB_WORK_LOC_PROT_ERR, VB_WORK_WR_FLUSH_ERR, VB_WORK_EVENT_SQ);
 }
 
 /* RFC 7306, 5.2: in order, among the answers to reads too. */
@@ -252,7 +252,7 @@ static void atomic_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, c
 	struct vb_reader r = vb_reader(body, VB_ATOMIC_RESPONSE_LEN);
 	struct vb_atomic_response response;
 	uint32_t index;
-	const struct vb_wire_send *send = q->rq.rtr_read ? NULL : vb_iw_oldest_read(q, &index);
+	const struct vb_work_sent *send = q->rq.rtr_read ? NULL : vb_iw_oldest_read(q, &index);
 	struct iovec iov[VB_IW_PIECES];
 
 	vb_atomic_response_decode(&r, &response);
@@ -299,8 +299,8 @@ static void pieces_gone(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	if (s->ddp.tagged)
 		deny_write(q, s, VB_IW_INVALID_STAG);
 	else
-		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, VB_IW_NOBODY, VB_WIRE_WR_FLUSH_ERR,
-		           vb_wire_refusals[VB_REFUSE_RECEIVE].receive, vb_wire_refusals[VB_REFUSE_RECEIVE].event);
+		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR,
+		           vb_refused_rows[VB_REFUSE_RECEIVE].receive, vb_refused_rows[VB_REFUSE_RECEIVE].event);
 }
 
 static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len, struct iovec *iov)
@@ -309,11 +309,11 @@ static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32
 
 	if (!s->ddp.tagged)
 		return q->ops->sink_receive(q->own, q->rs.offset + done, len, iov);
-	if (s->ddp.opcode == VB_RDMAP_WRITE && !(q->cfg.access & VB_WIRE_REMOTE_WRITE))
+	if (s->ddp.opcode == VB_RDMAP_WRITE && !(q->cfg.access & VB_RIGHT_WRITE))
 		return -1;
 	if (s->ddp.opcode == VB_RDMAP_WRITE)
-		return q->ops->target(q->own, s->ddp.stag, s->ddp.to + done, len, VB_WIRE_REMOTE_WRITE, iov);
-	const struct vb_wire_send *send = vb_iw_oldest_read(q, &index);
+		return q->ops->target(q->own, s->ddp.stag, s->ddp.to + done, len, VB_RIGHT_WRITE, iov);
+	const struct vb_work_sent *send = vb_iw_oldest_read(q, &index);
 
 	return send ? q->ops->sink(q->own, &send->rq, q->rq.got + done, len, iov) : -1;
 }

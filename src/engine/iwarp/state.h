@@ -109,7 +109,7 @@ struct vb_iw_qp {
 	struct vb_iw_config cfg; /* changed by vb_iw_reconfigure only */
 	const struct vb_iw_ops *ops;
 	void *own;
-	struct vb_wire_send *sends;
+	struct vb_work_sent *sends;
 	uint32_t mask;
 	uint8_t *stage, *out_bytes;
 	uint32_t stage_len, out_len;

@@ -124,7 +124,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (w->length > 4096)
 		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
-	if (qp->wire_always || w->ah->attr.grh.dgid.raw[0] == 0xff || vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
+	if (qp->roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff || vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
 		return emit_far(qp, w);
 	if (!peer || peer->lane != lane || !vb_peer_alive(peer)) {
 		if (is_far(w->ah, lane))

@@ -13,7 +13,7 @@
 /* Takes every record that stands in the peer's ring, at most `budget`. Under progress. Returns how many. Acknowledgements
  * and the consumed position are published by vb_rx_flush. A ring that makes no sense marks the peer dead. */
 unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
-/* Publishes acknowledgements and consumed positions; rings bells where nobody looks. Under progress. */
+/* Publishes acknowledgements and consumed positions; rings doorbells where nobody looks. Under progress. */
 void vb_rx_flush(struct vb_node *node);
 /* Serves reads that are answered by ring, as far as there is room. Under progress. Returns true if something moved. */
 bool vb_inread_serve(struct vb_qp *qp);

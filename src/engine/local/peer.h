@@ -41,7 +41,7 @@ struct vb_peer {
 	struct vb_seg_header *seg;           /* the peer's segment, read-only (self: ours) */
 	struct vb_slot_shared *theirs;       /* its slot for us: hot, and how far it has consumed our ring */
 	struct vb_slot_shared *ours;         /* our slot for it */
-	struct vb_bell *bell;                /* its bell page */
+	struct vb_doorbell *doorbell;                /* its doorbell page */
 
 	/* our ring to it: under tx_lock */
 	struct vb_lock tx_lock __attribute__((aligned(64)));
@@ -56,7 +56,7 @@ struct vb_peer {
 	uint64_t rx_head;                    /* bytes consumed */
 	uint32_t quiet;                      /* looks in a row that found nothing, while hot */
 	int hot_index;                       /* in io's list of rings looked at by ourselves, or -1 */
-	bool ack_bell;                       /* acknowledgements were published since its bell was rung */
+	bool ack_doorbell;                       /* acknowledgements were published since its doorbell was rung */
 	bool dropped;                        /* a record was dropped: its sender is told to look */
 
 	struct vb_lock map_lock;             /* regions of it that are mapped here too: path/local/shared_map.c */
@@ -95,8 +95,8 @@ struct vb_mr_view;
 struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local);
 void vb_map_drop(struct vb_peer *peer, struct vb_map *m);
 
-/* Sets our bit in its bell page and, where it sleeps, writes its wake descriptor. node/progress.c. */
-void vb_peer_bell(struct vb_peer *p);
+/* Sets our bit in its doorbell page and, where it sleeps, writes its wake descriptor. node/progress.c. */
+void vb_peer_doorbell(struct vb_peer *p);
 
 /* After publishing: tells the peer, unless it is looking by itself. */
 static inline void vb_peer_notify(struct vb_peer *p)
@@ -106,7 +106,7 @@ static inline void vb_peer_notify(struct vb_peer *p)
 	else
 		atomic_signal_fence(memory_order_seq_cst); /* the consumer's membarrier is the other half */
 	if (!atomic_load_explicit(&p->theirs->hot, memory_order_relaxed))
-		vb_peer_bell(p);
+		vb_peer_doorbell(p);
 }
 
 /* The ring was full: asks the peer to tell when it has consumed. true: this is news to it, so try once more. */

@@ -599,7 +599,7 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		if (q.type == VB_REC_READ_DATA)
 			vb_local_data(peer, &q.rec, &q.ext, q.payload);
 		else if (q.type == VB_REC_PACKET)
-			vb_wire_forwarded(peer->node, q.payload, q.rec.length);
+			vb_roce_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)
 			input(&q);
 		peer->rx_head += size;
@@ -618,7 +618,7 @@ static void publish_ack(struct vb_qp *qp)
 		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
 		atomic_store_explicit(&qp->ack_told, n, memory_order_relaxed);
 		if (qp->peer)
-			qp->peer->ack_bell = true;
+			qp->peer->ack_doorbell = true;
 	}
 }
 
@@ -641,8 +641,8 @@ void vb_rx_flush(struct vb_node *node)
 			}
 		}
 		publish_ack(qp);
-		if (peer && peer->ack_bell) {
-			peer->ack_bell = false;
+		if (peer && peer->ack_doorbell) {
+			peer->ack_doorbell = false;
 			vb_peer_notify(peer);
 		}
 	}

@@ -89,7 +89,7 @@ static inline void vb_ring_commit(struct vb_peer *p, uint32_t bytes)
 	vb_ring_publish(p, p->tx_tail, vb_ring_size(bytes));
 }
 
-/* Zeroes words ahead of the tail; called after the bell, when the message is on its way. Under tx_lock. */
+/* Zeroes words ahead of the tail; called after the doorbell, when the message is on its way. Under tx_lock. */
 static inline void vb_ring_prepare(struct vb_peer *p)
 {
 	uint64_t limit = p->tx_head + VB_RING_BYTES, want = p->tx_tail + VB_RING_AHEAD;

@@ -19,14 +19,14 @@
 #define REACH 4096             /* PSNs ahead of the last that came: no burst that is lost is longer */
 #define KEPT_FOR 2000000000ull /* ns */
 
-static struct vb_wire_kept *slot(const struct vb_wire_qp *qp, struct vb_psn psn)
+static struct vb_roce_kept *slot(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	size_t i = psn.v & (qp->ahead.n - 1);
 
-	return (struct vb_wire_kept *)(void *)(qp->ahead.slots + i * VB_WIRE_SLOT(qp->cfg.mtu));
+	return (struct vb_roce_kept *)(void *)(qp->ahead.slots + i * VB_ROCE_SLOT(qp->cfg.mtu));
 }
 
-void vb_wire_keep_ahead(struct vb_wire_qp *qp, const struct vb_wire_ahead *ahead)
+void vb_roce_keep_ahead(struct vb_roce_qp *qp, const struct vb_roce_ahead *ahead)
 {
 	qp->ahead = *ahead;
 	if (!ahead->slots)
@@ -34,7 +34,7 @@ void vb_wire_keep_ahead(struct vb_wire_qp *qp, const struct vb_wire_ahead *ahead
 }
 
 /* The same request? It may ask for an acknowledgement only the second time. */
-static bool same(const struct vb_wire_kept *k, const struct vb_packet *p, const uint8_t *payload)
+static bool same(const struct vb_roce_kept *k, const struct vb_packet *p, const uint8_t *payload)
 {
 	const struct vb_packet *a = &k->packet;
 
@@ -47,15 +47,15 @@ static bool same(const struct vb_wire_kept *k, const struct vb_packet *p, const 
 }
 
 /* No further than n, each PSN once: no more than the slots can be filled. */
-void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 	uint32_t distance = (uint32_t)vb_psn_diff(p->bth.psn, rs->epsn);
 	uint32_t so_far = rs->kept ? (uint32_t)vb_psn_diff(rs->kept_to, rs->epsn) : 0;
 
 	if (distance >= qp->ahead.n || distance > so_far + REACH || p->payload_len > qp->cfg.mtu)
 		return;
-	struct vb_wire_kept *k = slot(qp, p->bth.psn);
+	struct vb_roce_kept *k = slot(qp, p->bth.psn);
 
 	if (k->used) {
 		qp->stats.disputed_pkts += !k->disputed && !same(k, p, payload);
@@ -74,23 +74,23 @@ void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	qp->stats.bytes_copied_in += p->payload_len;
 }
 
-bool vb_ahead_waits(const struct vb_wire_qp *qp)
+bool vb_ahead_waits(const struct vb_roce_qp *qp)
 {
 	return qp->rs.kept && slot(qp, qp->rs.epsn)->used;
 }
 
 /* Who just sends a packet again asks for an acknowledgement. */
-bool vb_ahead_vouches(const struct vb_wire_qp *qp, const struct vb_bth *bth, uint64_t now)
+bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now)
 {
-	const struct vb_wire_responder *rs = &qp->rs;
+	const struct vb_roce_responder *rs = &qp->rs;
 
 	return now < rs->vouch_by && !bth->ack_req && vb_psn_equal(bth->psn, rs->last) &&
 	       vb_psn_equal(vb_psn_add(bth->psn, 1), rs->epsn) && vb_ahead_waits(qp);
 }
 
-struct vb_wire_kept *vb_ahead_take(struct vb_wire_qp *qp)
+struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp)
 {
-	struct vb_wire_kept *k;
+	struct vb_roce_kept *k;
 
 	if (!vb_ahead_waits(qp))
 		return NULL;
@@ -104,23 +104,23 @@ struct vb_wire_kept *vb_ahead_take(struct vb_wire_qp *qp)
 	return NULL;
 }
 
-void vb_ahead_pass(struct vb_wire_qp *qp, struct vb_psn from, uint32_t count)
+void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && i < qp->ahead.n && qp->rs.kept; i++) {
-		struct vb_wire_kept *k = slot(qp, vb_psn_add(from, (int32_t)i));
+		struct vb_roce_kept *k = slot(qp, vb_psn_add(from, (int32_t)i));
 
 		qp->rs.kept -= k->used;
 		k->used = false;
 	}
 }
 
-void vb_ahead_drop(struct vb_wire_qp *qp)
+void vb_ahead_drop(struct vb_roce_qp *qp)
 {
 	if (qp->rs.kept)
 		vb_ahead_pass(qp, qp->rs.epsn, (uint32_t)vb_psn_diff(qp->rs.kept_to, qp->rs.epsn));
 }
 
-void vb_ahead_timeout(struct vb_wire_qp *qp, uint64_t now)
+void vb_ahead_timeout(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (!qp->rs.kept_until || qp->rs.kept_until > now)
 		return;

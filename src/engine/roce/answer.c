@@ -4,15 +4,15 @@
 #include "engine/roce/machine.h"
 
 /* Which packet a PSN is; before una: a lower number, or nonsense. */
-static int64_t seq_of(const struct vb_wire_qp *qp, struct vb_psn psn)
+static int64_t seq_of(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_send_psn(qp, qp->rq.una));
 }
 
-static struct vb_wire_send *find(struct vb_wire_qp *qp, uint64_t seq)
+static struct vb_work_sent *find(struct vb_roce_qp *qp, uint64_t seq)
 {
 	for (uint32_t i = qp->rq.head; i != qp->rq.tail; i++) {
-		struct vb_wire_send *s = vb_send_at(qp, i);
+		struct vb_work_sent *s = vb_send_at(qp, i);
 
 		if (seq >= s->seq && seq < s->seq + s->packets)
 			return s;
@@ -22,26 +22,26 @@ static struct vb_wire_send *find(struct vb_wire_qp *qp, uint64_t seq)
 
 /* --- what came ahead of a missing response --- */
 
-static bool has_come(const struct vb_wire_requester *rq, uint64_t seq)
+static bool has_come(const struct vb_roce_requester *rq, uint64_t seq)
 {
-	return seq < rq->got_to && rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] >> seq % 64 & 1;
+	return seq < rq->got_to && rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] >> seq % 64 & 1;
 }
 
-static void mark(struct vb_wire_requester *rq, uint64_t seq)
+static void mark(struct vb_roce_requester *rq, uint64_t seq)
 {
-	rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] |= 1ull << seq % 64;
+	rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] |= 1ull << seq % 64;
 	if (rq->got_to <= seq)
 		rq->got_to = seq + 1;
 }
 
 /* How far all is executed and answered. */
-static uint64_t settled(struct vb_wire_qp *qp)
+static uint64_t settled(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t seq = rq->una;
 
 	for (uint32_t i = rq->head; i != rq->tail; i++) {
-		const struct vb_wire_send *s = vb_send_at(qp, i);
+		const struct vb_work_sent *s = vb_send_at(qp, i);
 		uint64_t end = s->seq + s->packets;
 
 		if (vb_is_answered(s))
@@ -56,17 +56,17 @@ static uint64_t settled(struct vb_wire_qp *qp)
 }
 
 /* These responses need not be remembered any more; requests that they end are not under way any more. */
-static void forget(struct vb_wire_qp *qp, uint64_t to)
+static void forget(struct vb_roce_qp *qp, uint64_t to)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < to; i++) {
-		const struct vb_wire_send *s = vb_send_at(qp, i);
+		const struct vb_work_sent *s = vb_send_at(qp, i);
 
 		if (!vb_is_answered(s))
 			continue;
 		for (uint64_t seq = s->seq > rq->una ? s->seq : rq->una; seq < to && seq < s->seq + s->packets; seq++) {
-			rq->got[seq / 64 % (VB_WIRE_WINDOW_MAX / 64)] &= ~(1ull << seq % 64);
+			rq->got[seq / 64 % (VB_ROCE_WINDOW_MAX / 64)] &= ~(1ull << seq % 64);
 			if (seq < rq->seq && (vb_is_atomic(s) || seq + 1 == vb_chunk_end(s, seq)))
 				rq->rd--;
 		}
@@ -75,37 +75,37 @@ static void forget(struct vb_wire_qp *qp, uint64_t to)
 
 /* --- acknowledgements --- */
 
-static void time_answered(struct vb_wire_requester *rq, uint64_t now)
+static void time_answered(struct vb_roce_requester *rq, uint64_t now)
 {
-	const struct vb_wire_timed *t = NULL;
+	const struct vb_roce_timed *t = NULL;
 
 	/* of several, the answer is to the last: to the others it is late */
 	for (; rq->timed_n && rq->timed[rq->timed_0].seq < rq->una; rq->timed_n--) {
 		t = &rq->timed[rq->timed_0];
-		rq->timed_0 = (rq->timed_0 + 1) % VB_WIRE_TIMED;
+		rq->timed_0 = (rq->timed_0 + 1) % VB_ROCE_TIMED;
 	}
 	if (!t)
 		return;
 	if (t->guess)
-		vb_wire_window_guess(&rq->window, now - t->at);
+		vb_roce_window_guess(&rq->window, now - t->at);
 	else
-		vb_wire_window_rtt(&rq->window, now - t->at, t->first, now);
+		vb_roce_window_rtt(&rq->window, now - t->at, t->first, now);
 	rq->probes = 0;
 }
 
 /* una goes forward to here. What was to be sent again, and is answered by now, is not. */
-static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
+static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 	bool full = rq->held || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
 
 	forget(qp, una);
 	if (rq->silent.at) {
 		if (now - rq->silent.at < rq->window.rtt_min) /* no answer to what went again: it was late, not lost */
-			vb_wire_window_restore(&rq->window, rq->silent.packets, rq->silent.slow_start_below);
+			vb_roce_window_restore(&rq->window, rq->silent.packets, rq->silent.slow_start_below);
 		rq->silent.at = 0;
 	}
-	vb_wire_window_acked(&rq->window, (uint32_t)(una - rq->una) + rq->uncounted, full || rq->seq < rq->una, now);
+	vb_roce_window_acked(&rq->window, (uint32_t)(una - rq->una) + rq->uncounted, full || rq->seq < rq->una, now);
 	rq->uncounted = 0;
 	if (rq->stale && now - rq->back_at > rq->window.srtt)
 		rq->stale = 0;
@@ -115,7 +115,7 @@ static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
 	if (rq->seq < rq->una)
 		rq->seq = rq->una;
 	while (rq->cur != rq->tail) {
-		struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+		struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 
 		if (!s->packets || s->seq + s->packets > rq->seq)
 			break;
@@ -130,7 +130,7 @@ static void move_una(struct vb_wire_qp *qp, uint64_t una, uint64_t now)
  * Everything before this packet has been executed (IBA 9.7.5, coalesced acknowledgements). false: but a response
  * is missing, which has to be asked for again (implied NAK).
  */
-static bool acknowledged(struct vb_wire_qp *qp, uint64_t before, uint64_t now)
+static bool acknowledged(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
 {
 	if (qp->rq.executed < before)
 		qp->rq.executed = before;
@@ -141,31 +141,31 @@ static bool acknowledged(struct vb_wire_qp *qp, uint64_t before, uint64_t now)
 	return una >= before;
 }
 
-static void response_lost(struct vb_wire_qp *qp, uint64_t now)
+static void response_lost(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->stats.lost_responses++;
 	if (vb_mend_response(qp, now))
-		vb_wire_window_lost(&qp->rq.window, true, now);
+		vb_roce_window_lost(&qp->rq.window, true, now);
 }
 
 /* Counted from what is acknowledged. */
-static void take_credits(struct vb_wire_qp *qp, uint8_t code)
+static void take_credits(struct vb_roce_qp *qp, uint8_t code)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t base = rq->receives;
 
 	rq->credits = code != VB_CREDITS_UNLIMITED;
 	if (!rq->credits)
 		return;
 	if (rq->head != rq->tail) {
-		struct vb_wire_send *s = vb_send_at(qp, rq->head);
+		struct vb_work_sent *s = vb_send_at(qp, rq->head);
 
 		base = s->receives - vb_takes_receive(s);
 	}
 	rq->credit_limit = base + vb_credits(code);
 }
 
-static void take_ack(struct vb_wire_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
+static void take_ack(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
 {
 	qp->stats.acks_rcvd++;
 	bool whole = acknowledged(qp, seq + 1, now);
@@ -177,7 +177,7 @@ static void take_ack(struct vb_wire_qp *qp, const struct vb_packet *p, uint64_t 
 		response_lost(qp, now);
 }
 
-static void take_sequence_nak(struct vb_wire_qp *qp, uint64_t now)
+static void take_sequence_nak(struct vb_roce_qp *qp, uint64_t now)
 {
 	/*
 	 * deviates: IBA 9.7.5 counts these against retry_cnt too. Here only time does: a NAK that the network
@@ -185,16 +185,16 @@ static void take_sequence_nak(struct vb_wire_qp *qp, uint64_t now)
 	 */
 	qp->stats.seq_naks_rcvd++;
 	if (qp->rq.seq > qp->rq.una && vb_mend(qp, now))
-		vb_wire_window_lost(&qp->rq.window, qp->rq.mending, now);
+		vb_roce_window_lost(&qp->rq.window, qp->rq.mending, now);
 }
 
-static void take_rnr_nak(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
+static void take_rnr_nak(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 {
 	qp->stats.rnr_naks_rcvd++;
 	if (qp->rq.rnr_at || qp->rq.seq == qp->rq.una)
 		return; /* it waits already, or nothing was sent since */
 	if (qp->cfg.rnr_retry != 7 && !qp->rq.rnr_left) {
-		vb_requester_fail(qp, VB_WIRE_RNR_RETRY_EXC_ERR);
+		vb_requester_fail(qp, VB_WORK_RNR_RETRY_EXC_ERR);
 		return;
 	}
 	if (qp->cfg.rnr_retry != 7)
@@ -203,12 +203,12 @@ static void take_rnr_nak(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
 }
 
 /* A NAK names the packet that was not executed; all before it were. */
-static void take_nak(struct vb_wire_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
+static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
 {
-	static const uint8_t statuses[] = {[VB_NAK_INVALID_REQUEST] = VB_WIRE_REM_INV_REQ_ERR,
-	                                   [VB_NAK_REMOTE_ACCESS] = VB_WIRE_REM_ACCESS_ERR,
-	                                   [VB_NAK_REMOTE_OPERATIONAL] = VB_WIRE_REM_OP_ERR,
-	                                   [VB_NAK_INVALID_RD_REQUEST] = VB_WIRE_REM_INV_REQ_ERR};
+	static const uint8_t statuses[] = {[VB_NAK_INVALID_REQUEST] = VB_WORK_REM_INV_REQ_ERR,
+	                                   [VB_NAK_REMOTE_ACCESS] = VB_WORK_REM_ACCESS_ERR,
+	                                   [VB_NAK_REMOTE_OPERATIONAL] = VB_WORK_REM_OP_ERR,
+	                                   [VB_NAK_INVALID_RD_REQUEST] = VB_WORK_REM_INV_REQ_ERR};
 
 	if (p->aeth.kind == VB_AETH_NAK && p->aeth.value >= sizeof(statuses)) {
 		qp->stats.drop_response++; /* reserved: IBA 9.7.5.2 */
@@ -238,13 +238,13 @@ static void take_nak(struct vb_wire_qp *qp, const struct vb_packet *p, uint64_t 
  * deviates: IBA 9.9.2 ends the QP for a bad response. Here it is dropped, and retries end what stays wrong: a ghost
  * of an earlier connection must not end this one.
  */
-static bool fits(const struct vb_wire_qp *qp, const struct vb_wire_send *s, const struct vb_packet *p, uint64_t seq)
+static bool fits(const struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p, uint64_t seq)
 {
 	if ((p->info->ext & VB_EXT_AETH) && p->aeth.kind != VB_AETH_ACK)
 		return false;
 	if (p->info->op == VB_OP_ATOMIC_ACK)
 		return vb_is_atomic(s);
-	if (s->rq.verb != VB_WIRE_READ)
+	if (s->rq.verb != VB_VERB_READ)
 		return false;
 	bool last = seq + 1 == s->seq + s->packets;
 
@@ -252,7 +252,7 @@ static bool fits(const struct vb_wire_qp *qp, const struct vb_wire_send *s, cons
 	       !(p->info->flags & VB_LAST) == (seq + 1 != vb_chunk_end(s, seq));
 }
 
-static bool store(struct vb_wire_qp *qp, const struct vb_wire_send *s, const struct vb_packet *p,
+static bool store(struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p,
                   const uint8_t *payload, uint64_t seq)
 {
 	if (p->info->op == VB_OP_ATOMIC_ACK)
@@ -261,10 +261,10 @@ static bool store(struct vb_wire_qp *qp, const struct vb_wire_send *s, const str
 	       qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, p->payload_len);
 }
 
-static void take_response(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t seq,
+static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t seq,
                           uint64_t now)
 {
-	struct vb_wire_send *s = find(qp, seq);
+	struct vb_work_sent *s = find(qp, seq);
 
 	if (!s || !fits(qp, s, p, seq)) {
 		qp->stats.drop_response++;
@@ -276,11 +276,11 @@ static void take_response(struct vb_wire_qp *qp, const struct vb_packet *p, cons
 		return;
 	if (has_come(&qp->rq, seq)) {
 		qp->stats.duplicate_response++;
-	} else if (seq - qp->rq.una < VB_WIRE_WINDOW_MAX) {
+	} else if (seq - qp->rq.una < VB_ROCE_WINDOW_MAX) {
 		if (store(qp, s, p, payload, seq))
 			mark(&qp->rq, seq);
 		else
-			s->status = VB_WIRE_LOC_PROT_ERR;
+			s->status = VB_WORK_LOC_PROT_ERR;
 	}
 	if (!whole) {
 		response_lost(qp, now);
@@ -295,16 +295,16 @@ static void take_response(struct vb_wire_qp *qp, const struct vb_packet *p, cons
 }
 
 /* una moves on by one, within a request: the rest of move_una is done with the request's last packet. */
-bool vb_requester_input_middle(struct vb_wire_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
+bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t seq = rq->una;
-	struct vb_wire_send *s = vb_send_at(qp, rq->head);
+	struct vb_work_sent *s = vb_send_at(qp, rq->head);
 
 	if (!rq->started || rq->head == rq->tail || !vb_psn_equal(psn, vb_send_psn(qp, seq)) || seq + 1 >= rq->seq ||
 	    rq->mending || rq->stale || has_come(rq, seq))
 		return false;
-	if (s->rq.verb != VB_WIRE_READ || s->status || seq < s->seq || !s->chunk || seq + 1 >= vb_chunk_end(s, seq))
+	if (s->rq.verb != VB_VERB_READ || s->status || seq < s->seq || !s->chunk || seq + 1 >= vb_chunk_end(s, seq))
 		return false;
 	if (!qp->ops->scatter(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, payload, qp->cfg.mtu))
 		return false;
@@ -319,7 +319,7 @@ bool vb_requester_input_middle(struct vb_wire_qp *qp, struct vb_psn psn, const u
 	return true;
 }
 
-void vb_requester_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
+void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	int64_t seq = seq_of(qp, p->bth.psn);
 

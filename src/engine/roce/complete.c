@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-static void complete(struct vb_wire_qp *qp, enum vb_wire_status status)
+static void complete(struct vb_roce_qp *qp, enum vb_work_status status)
 {
-	struct vb_wire_send *s = vb_send_at(qp, qp->rq.head);
+	struct vb_work_sent *s = vb_send_at(qp, qp->rq.head);
 
 	if (qp->rq.cur == qp->rq.head)
 		qp->rq.cur++;
@@ -13,41 +13,41 @@ static void complete(struct vb_wire_qp *qp, enum vb_wire_status status)
 	qp->ops->complete_send(qp->own, &s->rq, status);
 }
 
-void vb_requester_flush(struct vb_wire_qp *qp)
+void vb_requester_flush(struct vb_roce_qp *qp)
 {
 	while (qp->rq.head != qp->rq.tail)
-		complete(qp, VB_WIRE_WR_FLUSH_ERR);
+		complete(qp, VB_WORK_WR_FLUSH_ERR);
 }
 
-/* RC: the QP is in error. UC, UD: only its send queue is (IBA 10.3.1, SQE); vb_wire_start begins anew. */
-void vb_requester_fail(struct vb_wire_qp *qp, enum vb_wire_status status)
+/* RC: the QP is in error. UC, UD: only its send queue is (IBA 10.3.1, SQE); vb_roce_start begins anew. */
+void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	complete(qp, status);
-	if (qp->cfg.type == VB_WIRE_RC) {
-		vb_wire_kill(qp, VB_WIRE_EVENT_SQ);
+	if (qp->cfg.type == VB_ROCE_RC) {
+		vb_roce_kill(qp, VB_WORK_EVENT_SQ);
 		return;
 	}
 	vb_requester_flush(qp);
 	rq->started = false;
 	rq->taken_seq = rq->una = rq->high = rq->seq;
-	qp->ops->failed(qp->own, VB_WIRE_EVENT_SQ);
+	qp->ops->failed(qp->own, VB_WORK_EVENT_SQ);
 }
 
-void vb_requester_retire(struct vb_wire_qp *qp)
+void vb_requester_retire(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	while (rq->head != rq->tail) {
-		struct vb_wire_send *s = vb_send_at(qp, rq->head);
+		struct vb_work_sent *s = vb_send_at(qp, rq->head);
 
 		if (s->status) {
 			vb_requester_fail(qp, s->status);
 			return;
 		}
-		if (s->rq.verb == VB_WIRE_LOCAL ? !s->done : s->seq + s->packets > rq->una)
+		if (s->rq.verb == VB_VERB_LOCAL ? !s->done : s->seq + s->packets > rq->una)
 			return;
-		complete(qp, VB_WIRE_SUCCESS);
+		complete(qp, VB_WORK_SUCCESS);
 	}
 }

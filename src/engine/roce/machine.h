@@ -11,147 +11,147 @@
 
 /* --- requester --- */
 
-static inline struct vb_wire_send *vb_send_at(struct vb_wire_qp *qp, uint32_t i)
+static inline struct vb_work_sent *vb_send_at(struct vb_roce_qp *qp, uint32_t i)
 {
 	return &qp->sends[i & qp->mask];
 }
 
-static inline bool vb_is_atomic(const struct vb_wire_send *s)
+static inline bool vb_is_atomic(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_WIRE_CMP_SWAP || s->rq.verb == VB_WIRE_FETCH_ADD;
+	return s->rq.verb == VB_VERB_CMP_SWAP || s->rq.verb == VB_VERB_FETCH_ADD;
 }
 
 /* An acknowledgement is not enough: data has to come. */
-static inline bool vb_is_answered(const struct vb_wire_send *s)
+static inline bool vb_is_answered(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_WIRE_READ || vb_is_atomic(s);
+	return s->rq.verb == VB_VERB_READ || vb_is_atomic(s);
 }
 
-static inline bool vb_takes_receive(const struct vb_wire_send *s)
+static inline bool vb_takes_receive(const struct vb_work_sent *s)
 {
-	return s->rq.verb == VB_WIRE_SEND || (s->rq.verb == VB_WIRE_WRITE && s->rq.flags & VB_WIRE_IMM);
+	return s->rq.verb == VB_VERB_SEND || (s->rq.verb == VB_VERB_WRITE && s->rq.flags & VB_WORK_IMM);
 }
 
 /* Behind the last packet of the READ request that this packet of the response answers. */
-static inline uint64_t vb_chunk_end(const struct vb_wire_send *s, uint64_t seq)
+static inline uint64_t vb_chunk_end(const struct vb_work_sent *s, uint64_t seq)
 {
 	uint64_t end = s->seq + ((seq - s->seq) / s->chunk + 1) * s->chunk;
 
 	return end < s->seq + s->packets ? end : s->seq + s->packets;
 }
 
-static inline struct vb_psn vb_send_psn(const struct vb_wire_qp *qp, uint64_t seq)
+static inline struct vb_psn vb_send_psn(const struct vb_roce_qp *qp, uint64_t seq)
 {
 	return vb_psn(qp->cfg.sq_psn.v + (uint32_t)seq);
 }
 
 /* requester.c */
-bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
-uint32_t vb_requester_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
-bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
+uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
+bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 
 /* complete.c: una has moved, or sends failed: what is done completes, in order. */
-void vb_requester_retire(struct vb_wire_qp *qp);
+void vb_requester_retire(struct vb_roce_qp *qp);
 /* The oldest fails, the rest is flushed, the QP is in error. */
-void vb_requester_fail(struct vb_wire_qp *qp, enum vb_wire_status status);
-void vb_requester_flush(struct vb_wire_qp *qp);
+void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status);
+void vb_requester_flush(struct vb_roce_qp *qp);
 
 /* answer.c: acknowledgements and responses */
-void vb_requester_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
 /* A full middle packet of a response. false: not the next one, or not so simple. */
-bool vb_requester_input_middle(struct vb_wire_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
+bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
 
 /* retry.c */
-void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now);
+void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now);
 /* Something was answered: timers and retries start anew. */
-void vb_requester_progressed(struct vb_wire_qp *qp, uint64_t now);
+void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now);
 /* To the oldest packet without an answer. false: it did, for the same loss, less than a round trip ago. */
-bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now);
-void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now);
-void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now);
+bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now);
+void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now);
+void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now);
 
 /* mend.c: una is missing at the peer. false: it is on its way again already. */
-bool vb_mend(struct vb_wire_qp *qp, uint64_t now);
+bool vb_mend(struct vb_roce_qp *qp, uint64_t now);
 /* Nothing was heard of una: it goes again by itself. */
-void vb_mend_probe(struct vb_wire_qp *qp, uint64_t now);
+void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now);
 /* una has moved. */
-void vb_mend_progressed(struct vb_wire_qp *qp, uint64_t now);
+void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now);
 /* The response to una is missing, the others are not. false: it was asked for again already. */
-bool vb_mend_response(struct vb_wire_qp *qp, uint64_t now);
-void vb_mend_stop(struct vb_wire_qp *qp);
+bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now);
+void vb_mend_stop(struct vb_roce_qp *qp);
 
 /* The answer may be to what goes again: it tells nothing, unless nothing is known; then, how long it took at most. */
-static inline void vb_untime(struct vb_wire_requester *rq)
+static inline void vb_untime(struct vb_roce_requester *rq)
 {
 	if (rq->window.srtt)
 		rq->timed_n = 0;
-	for (unsigned i = 0; i < VB_WIRE_TIMED; i++)
+	for (unsigned i = 0; i < VB_ROCE_TIMED; i++)
 		rq->timed[i].guess = true;
 }
 
 /* --- responder --- */
 
 /* responder.c: RC and UC */
-void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now);
+void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now);
 /* A request of RC whose opcode is none. */
-void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn);
+void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn);
 /* A full middle packet of a send or write. false: not the next one, or not so simple. */
-bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint16_t port, uint64_t now);
 
 /* ud.c */
-void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh);
+void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh);
 
 /* uc.c: is the packet from the peer, and part of a message that is whole so far? */
-bool vb_uc_in_sequence(struct vb_wire_qp *qp, const struct vb_packet *p, uint16_t port);
+bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port);
 
 /* ahead.c: requests that came before one that is missing */
-void vb_ahead_keep(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
+void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
 /* Is the one that is expected now kept? */
-bool vb_ahead_waits(const struct vb_wire_qp *qp);
+bool vb_ahead_waits(const struct vb_roce_qp *qp);
 /* A packet that was executed before has come again: does the peer vouch by that for what waits? */
-bool vb_ahead_vouches(const struct vb_wire_qp *qp, const struct vb_bth *bth, uint64_t now);
+bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now);
 /* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. A disputed one is asked for again. */
-struct vb_wire_kept *vb_ahead_take(struct vb_wire_qp *qp);
+struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp);
 /* All that is kept. */
-void vb_ahead_drop(struct vb_wire_qp *qp);
+void vb_ahead_drop(struct vb_roce_qp *qp);
 /* Nothing was kept for a while: what is left is dropped, and the memory given back. */
-void vb_ahead_timeout(struct vb_wire_qp *qp, uint64_t now);
+void vb_ahead_timeout(struct vb_roce_qp *qp, uint64_t now);
 /* These PSNs are behind us now: nothing of them is kept any more. */
-void vb_ahead_pass(struct vb_wire_qp *qp, struct vb_psn from, uint32_t count);
+void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count);
 
 /* replay.c: reads and atomics that are remembered */
-bool vb_resource_room(struct vb_wire_qp *qp);
-bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r);
-struct vb_psn vb_resource_before(struct vb_wire_qp *qp, struct vb_psn psn);
-void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p);
-struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp);
-void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r);
+bool vb_resource_room(struct vb_roce_qp *qp);
+bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r);
+struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn);
+void vb_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p);
+struct vb_roce_resource *vb_resource_unanswered(struct vb_roce_qp *qp);
+void vb_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r);
 
 /* reply.c */
-void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now);
-void vb_owe_rnr(struct vb_wire_qp *qp);
-void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn);
-bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out);
-uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
-bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now);
+void vb_owe_rnr(struct vb_roce_qp *qp);
+void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn);
+bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out);
+uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
+bool vb_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 /* With the NAK that says so the QP ends. */
-void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_refusal why, struct vb_psn psn);
+void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn);
 
-/* --- wire.c --- */
+/* --- roce.c --- */
 
 /* The receive that was taken completes with an error. */
-void vb_end_receive(struct vb_wire_qp *qp, enum vb_wire_status status);
+void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status);
 /* All of the QP ends. */
-void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event);
-/* Where the payload of a packet with this opcode goes; before vb_wire_seal. */
-uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode);
+void vb_roce_kill(struct vb_roce_qp *qp, enum vb_work_event event);
+/* Where the payload of a packet with this opcode goes; before vb_roce_seal. */
+uint8_t *vb_roce_payload(const struct vb_roce_out *out, uint8_t opcode);
 /* Header and pad of a packet; the payload is in out already. */
-void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p);
+void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_packet *p);
 /* Behind the packet in out so many middle packets with this opcode may go. */
-void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_wire_resource *answered);
+void vb_roce_run(struct vb_roce_out *out, uint32_t n, uint8_t opcode, struct vb_roce_resource *answered);
 /* The header of one of them. */
-static inline void vb_wire_middle_bth(struct vb_wire_out *out, uint8_t *packet, struct vb_psn psn, bool ask)
+static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, struct vb_psn psn, bool ask)
 {
 	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
 
@@ -160,6 +160,6 @@ static inline void vb_wire_middle_bth(struct vb_wire_out *out, uint8_t *packet, 
 }
 
 /* The next of them; its payload is in out already. */
-void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_psn psn, bool ask);
+void vb_roce_seal_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_psn psn, bool ask);
 
 #endif

@@ -8,7 +8,7 @@
 #define TRIALS_MAX 4
 #define FLAT_MAX 5 /* mends after which the peer had nothing kept: it does not, after all */
 
-static struct vb_wire_send *una_of(struct vb_wire_qp *qp)
+static struct vb_work_sent *una_of(struct vb_roce_qp *qp)
 {
 	uint32_t i = qp->rq.head;
 
@@ -17,9 +17,9 @@ static struct vb_wire_send *una_of(struct vb_wire_qp *qp)
 	return i == qp->rq.tail ? NULL : vb_send_at(qp, i);
 }
 
-static bool una_is_answered(struct vb_wire_qp *qp)
+static bool una_is_answered(struct vb_roce_qp *qp)
 {
-	const struct vb_wire_send *s = una_of(qp);
+	const struct vb_work_sent *s = una_of(qp);
 
 	return s && vb_is_answered(s);
 }
@@ -29,25 +29,25 @@ static bool una_is_answered(struct vb_wire_qp *qp)
  * whether the peer keeps anything, and there is something to keep, the first, the last and some in between go twice: by that we
  * vouch for what it has kept (ahead.c).
  */
-static void again(struct vb_wire_qp *qp, uint32_t len, uint64_t now)
+static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (len > rq->seq - rq->una)
 		len = (uint32_t)(rq->seq - rq->una);
 	for (uint32_t i = rq->head; i != rq->tail && vb_send_at(qp, i)->seq < rq->una + len; i++) {
-		struct vb_wire_send *s = vb_send_at(qp, i);
+		struct vb_work_sent *s = vb_send_at(qp, i);
 
 		if (!vb_is_answered(s) || s->seq + s->packets <= rq->una)
 			continue;
 		len = s->seq > rq->una ? (uint32_t)(s->seq - rq->una) : 1;
-		if (s->seq <= rq->una && s->rq.verb == VB_WIRE_READ)
+		if (s->seq <= rq->una && s->rq.verb == VB_VERB_READ)
 			len = (uint32_t)(vb_chunk_end(s, rq->una) - rq->una);
 		break;
 	}
 	rq->mending = true;
 	rq->mend_response = una_is_answered(qp);
-	rq->echoes = !rq->mend_response && rq->keeps != VB_WIRE_KEEPS && rq->seq > rq->una + 1;
+	rq->echoes = !rq->mend_response && rq->keeps != VB_ROCE_KEEPS && rq->seq > rq->una + 1;
 	rq->echo = false;
 	rq->mend_seq = rq->mend_next = rq->una;
 	rq->mend_end = rq->una + len;
@@ -63,64 +63,64 @@ static void again(struct vb_wire_qp *qp, uint32_t len, uint64_t now)
 	vb_requester_arm(qp, now);
 }
 
-void vb_mend_stop(struct vb_wire_qp *qp)
+void vb_mend_stop(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	rq->mending = rq->echo = false;
 	rq->mend_next = rq->mend_end; /* nothing goes again */
-	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
-		rq->keeps = VB_WIRE_KEEPS_UNKNOWN;
+	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
+		rq->keeps = VB_ROCE_KEEPS_UNKNOWN;
 }
 
 /* Where a queue was full, what follows may be lost as well: then another trial may tell more. */
-static bool all_of_it(struct vb_wire_qp *qp, uint64_t now)
+static bool all_of_it(struct vb_roce_qp *qp, uint64_t now)
 {
 	bool doubt =
-	        qp->rq.trials < TRIALS_MAX && (qp->rq.keeps == VB_WIRE_KEEPS || vb_wire_window_crowded(&qp->rq.window));
+	        qp->rq.trials < TRIALS_MAX && (qp->rq.keeps == VB_ROCE_KEEPS || vb_roce_window_crowded(&qp->rq.window));
 
-	qp->rq.keeps = doubt ? VB_WIRE_KEEPS_UNKNOWN : VB_WIRE_KEEPS_NOT;
+	qp->rq.keeps = doubt ? VB_ROCE_KEEPS_UNKNOWN : VB_ROCE_KEEPS_NOT;
 	return vb_requester_go_back(qp, true, now);
 }
 
-bool vb_mend(struct vb_wire_qp *qp, uint64_t now)
+bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->rnr_at)
 		return false;
 	if (rq->mending && rq->una < rq->mend_end &&
 	    (rq->una >= rq->mend_next || !rq->window.rtt_min || now - rq->mend_last_at < rq->window.rtt_min))
 		return false; /* it is on its way */
-	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
+	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		return all_of_it(qp, now);
-	if (rq->keeps == VB_WIRE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
-		rq->keeps = VB_WIRE_KEEPS_NOT;
-	if (rq->keeps == VB_WIRE_KEEPS_NOT || rq->seq < rq->high)
+	if (rq->keeps == VB_ROCE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
+		rq->keeps = VB_ROCE_KEEPS_NOT;
+	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->seq < rq->high)
 		return vb_requester_go_back(qp, true, now);
-	if (rq->keeps == VB_WIRE_KEEPS) {
+	if (rq->keeps == VB_ROCE_KEEPS) {
 		again(qp, rq->mend_len, now);
 		return true;
 	}
 	if (rq->seq - rq->una < TRIAL_WINDOW || una_is_answered(qp))
 		return vb_requester_go_back(qp, true, now);
-	rq->keeps = VB_WIRE_KEEPS_TRIAL;
+	rq->keeps = VB_ROCE_KEEPS_TRIAL;
 	rq->trials++;
 	rq->mend_len = 1;
 	again(qp, TRIAL_LEN, now);
 	return true;
 }
 
-bool vb_mend_response(struct vb_wire_qp *qp, uint64_t now)
+bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->rnr_at || rq->seq <= rq->una)
 		return false;
 	if (rq->seq < rq->high)
 		return vb_requester_go_back(qp, false, now);
 	if (rq->mending && rq->mend_response && rq->una < rq->mend_end &&
-	    (rq->una >= rq->mend_next || now - rq->mend_last_at < vb_wire_window_patience(&rq->window, 0)))
+	    (rq->una >= rq->mend_next || now - rq->mend_last_at < vb_roce_window_patience(&rq->window, 0)))
 		return false;
 	vb_mend_stop(qp);
 	again(qp, 1, now);
@@ -128,7 +128,7 @@ bool vb_mend_response(struct vb_wire_qp *qp, uint64_t now)
 }
 
 /* The peer answers it in any case: it takes it, or says how far it is. */
-void vb_mend_probe(struct vb_wire_qp *qp, uint64_t now)
+void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 {
 	vb_mend_stop(qp);
 	again(qp, 1, now);
@@ -136,7 +136,7 @@ void vb_mend_probe(struct vb_wire_qp *qp, uint64_t now)
 }
 
 /* What had gone out before the last mend is there: fewer go blindly the next time. */
-static void healed(struct vb_wire_qp *qp)
+static void healed(struct vb_roce_qp *qp)
 {
 	qp->rq.flat = 0;
 	qp->rq.mend_len = (qp->rq.mend_len + 1) / 2;
@@ -147,9 +147,9 @@ static void healed(struct vb_wire_qp *qp)
  * The peer has executed all up to another gap. Packets behind it that went out before are missing too, some of them:
  * each gap costs a round trip, so more and more go again with the first.
  */
-static void another(struct vb_wire_qp *qp, uint64_t now)
+static void another(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	rq->flat = rq->una == rq->mend_end ? rq->flat + 1 : 0;
 	if (rq->flat >= FLAT_MAX) {
@@ -159,12 +159,12 @@ static void another(struct vb_wire_qp *qp, uint64_t now)
 	if (rq->mend_len < rq->window.packets / 2)
 		rq->mend_len *= 2;
 	again(qp, rq->mend_len, now);
-	vb_wire_window_lost(&rq->window, true, now);
+	vb_roce_window_lost(&rq->window, true, now);
 }
 
-void vb_mend_progressed(struct vb_wire_qp *qp, uint64_t now)
+void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (!rq->mending)
 		return;
@@ -177,24 +177,24 @@ void vb_mend_progressed(struct vb_wire_qp *qp, uint64_t now)
 	if (rq->mend_response) {
 		vb_mend_stop(qp);
 		if (rq->una < rq->got_to && una_is_answered(qp) && vb_mend_response(qp, now))
-			vb_wire_window_lost(&rq->window, true, now);
+			vb_roce_window_lost(&rq->window, true, now);
 		return;
 	}
-	if (rq->keeps == VB_WIRE_KEEPS_NOT || rq->keeps == VB_WIRE_KEEPS_UNKNOWN) { /* it was a probe */
+	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->keeps == VB_ROCE_KEEPS_UNKNOWN) { /* it was a probe */
 		vb_mend_stop(qp);
 		if (rq->una == rq->mend_end && rq->una < rq->mend_to)
 			vb_requester_go_back(qp, true, now);
 		return;
 	}
-	if (rq->keeps == VB_WIRE_KEEPS_TRIAL) {
+	if (rq->keeps == VB_ROCE_KEEPS_TRIAL) {
 		if (rq->una == rq->mend_end && rq->una < rq->mend_to) {
 			all_of_it(qp, now);
 			return;
 		}
 		if (rq->una > rq->mend_end)
-			rq->keeps = VB_WIRE_KEEPS;
+			rq->keeps = VB_ROCE_KEEPS;
 	}
-	if (rq->una >= rq->mend_to || rq->keeps != VB_WIRE_KEEPS)
+	if (rq->una >= rq->mend_to || rq->keeps != VB_ROCE_KEEPS)
 		healed(qp);
 	else
 		another(qp, now);

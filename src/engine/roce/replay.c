@@ -3,31 +3,31 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-static struct vb_wire_resource *at(struct vb_wire_qp *qp, uint32_t i)
+static struct vb_roce_resource *at(struct vb_roce_qp *qp, uint32_t i)
 {
-	return &qp->rs.res[i % VB_WIRE_MAX_RESOURCES];
+	return &qp->rs.res[i % VB_ROCE_MAX_RESOURCES];
 }
 
 /* The oldest makes room if it has been answered: a requester that keeps to the limit does not ask for it again. */
-bool vb_resource_room(struct vb_wire_qp *qp)
+bool vb_resource_room(struct vb_roce_qp *qp)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 
 	return rs->res_tail - rs->res_head < qp->cfg.max_dest_rd_atomic || at(qp, rs->res_head)->answered;
 }
 
-bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
+bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 
 	if (!vb_resource_room(qp))
 		return false;
 	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* more: the limit has been lowered */
-		struct vb_wire_resource *old = at(qp, rs->res_head++);
+		struct vb_roce_resource *old = at(qp, rs->res_head++);
 
 		rs->unanswered -= old->next != old->end;
 	}
-	struct vb_wire_resource *added = at(qp, rs->res_tail++);
+	struct vb_roce_resource *added = at(qp, rs->res_tail++);
 
 	*added = *r;
 	added->end = r->packets;
@@ -40,10 +40,10 @@ bool vb_resource_add(struct vb_wire_qp *qp, const struct vb_wire_resource *r)
  * The last PSN up to this one that belongs to no read or atomic: a plain acknowledgement in the place of their answer would
  * say that they are done, and there are requesters that believe it.
  */
-struct vb_psn vb_resource_before(struct vb_wire_qp *qp, struct vb_psn psn)
+struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	for (uint32_t i = qp->rs.res_tail; i != qp->rs.res_head; i--) {
-		const struct vb_wire_resource *r = at(qp, i - 1);
+		const struct vb_roce_resource *r = at(qp, i - 1);
 
 		if (!vb_psn_equal(vb_psn_add(r->psn, (int32_t)r->packets - 1), psn))
 			break;
@@ -52,7 +52,7 @@ struct vb_psn vb_resource_before(struct vb_wire_qp *qp, struct vb_psn psn)
 	return psn;
 }
 
-struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp)
+struct vb_roce_resource *vb_resource_unanswered(struct vb_roce_qp *qp)
 {
 	if (!qp->rs.unanswered)
 		return NULL;
@@ -63,7 +63,7 @@ struct vb_wire_resource *vb_resource_unanswered(struct vb_wire_qp *qp)
 	return at(qp, i);
 }
 
-void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r)
+void vb_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {
 	if (++r->next < r->end)
 		return;
@@ -72,7 +72,7 @@ void vb_resource_sent(struct vb_wire_qp *qp, struct vb_wire_resource *r)
 }
 
 /* Does the request ask for what r answers from this packet on, or the beginning of that? */
-static bool asks_for(const struct vb_wire_qp *qp, const struct vb_wire_resource *r, const struct vb_packet *p,
+static bool asks_for(const struct vb_roce_qp *qp, const struct vb_roce_resource *r, const struct vb_packet *p,
                      uint32_t from)
 {
 	uint64_t offset = (uint64_t)from * qp->cfg.mtu;
@@ -84,7 +84,7 @@ static bool asks_for(const struct vb_wire_qp *qp, const struct vb_wire_resource 
 }
 
 /* What is still being answered is answered to the end that it had, or this one. */
-static void answer_to(const struct vb_wire_qp *qp, struct vb_wire_resource *r, uint32_t from, uint32_t length)
+static void answer_to(const struct vb_roce_qp *qp, struct vb_roce_resource *r, uint32_t from, uint32_t length)
 {
 	uint32_t end = from + vb_packet_count(length, qp->cfg.mtu);
 
@@ -96,10 +96,10 @@ static void answer_to(const struct vb_wire_qp *qp, struct vb_wire_resource *r, u
 
 /* An answer that had not got further than this goes on, but begins anew for the requester; what is not known is
  * dropped. */
-void vb_resource_replay(struct vb_wire_qp *qp, const struct vb_packet *p)
+void vb_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {
-		struct vb_wire_resource *r = at(qp, i);
+		struct vb_roce_resource *r = at(qp, i);
 		int32_t from = vb_psn_diff(p->bth.psn, r->psn);
 
 		if (from < 0 || (uint32_t)from >= r->packets || !asks_for(qp, r, p, (uint32_t)from))

@@ -4,14 +4,14 @@
 
 #define RUN 240 /* packets of a response at once, before requests have their turn */
 
-void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now)
+void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 
-	if (rs->owed > VB_WIRE_ACK)
+	if (rs->owed > VB_ROCE_ACK)
 		return; /* a NAK acknowledges too */
-	if (rs->owed == VB_WIRE_NO_ACK) {
-		rs->owed = VB_WIRE_ACK;
+	if (rs->owed == VB_ROCE_NO_ACK) {
+		rs->owed = VB_ROCE_ACK;
 		rs->owed_for = 0;
 		rs->ack_at = qp->cfg.ack_delay ? now + qp->cfg.ack_delay : 0;
 	}
@@ -19,15 +19,15 @@ void vb_owe_ack(struct vb_wire_qp *qp, uint64_t now)
 		rs->ack_at = 0;
 }
 
-void vb_owe_rnr(struct vb_wire_qp *qp)
+void vb_owe_rnr(struct vb_roce_qp *qp)
 {
-	qp->rs.owed = VB_WIRE_RNR;
+	qp->rs.owed = VB_ROCE_RNR;
 	qp->rs.nak_psn = qp->rs.epsn;
 }
 
-void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn)
+void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn)
 {
-	qp->rs.owed = VB_WIRE_NAK;
+	qp->rs.owed = VB_ROCE_NAK;
 	qp->rs.nak = nak;
 	qp->rs.nak_psn = psn;
 }
@@ -36,7 +36,7 @@ void vb_owe_nak(struct vb_wire_qp *qp, enum vb_nak nak, struct vb_psn psn)
  * The answers to earlier reads go out before the NAK. deviates: IBA 10.3.1 has an adapter in ERR send nothing; this one
  * still sends what it owes, and repeats the NAK if it was lost, so that the requester learns what was wrong.
  */
-void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_refusal why, struct vb_psn psn)
+void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn)
 {
 	static const uint8_t naks[] = {[VB_REFUSE_INVALID] = VB_NAK_INVALID_REQUEST,
 	                               [VB_REFUSE_TOO_LONG] = VB_NAK_INVALID_REQUEST,
@@ -46,27 +46,27 @@ void vb_responder_refuse(struct vb_wire_qp *qp, enum vb_refusal why, struct vb_p
 
 	vb_owe_nak(qp, (enum vb_nak)naks[why], psn);
 	qp->rs.closed = true;
-	vb_end_receive(qp, vb_wire_refusals[why].receive);
-	vb_wire_kill(qp, vb_wire_refusals[why].event);
+	vb_end_receive(qp, vb_refused_rows[why].receive);
+	vb_roce_kill(qp, vb_refused_rows[why].event);
 }
 
-static uint8_t credits(struct vb_wire_qp *qp)
+static uint8_t credits(struct vb_roce_qp *qp)
 {
 	uint32_t receives = qp->ops->receives(qp->own);
 
 	return receives == UINT32_MAX ? VB_CREDITS_UNLIMITED : vb_credit_code(receives);
 }
 
-static void make_ack(struct vb_wire_qp *qp, struct vb_wire_out *out)
+static void make_ack(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 	struct vb_packet p = {.bth = {.opcode = VB_RC_ACK, .psn = rs->nak_psn}, .aeth.msn = rs->msn};
 
-	if (rs->owed == VB_WIRE_ACK) {
+	if (rs->owed == VB_ROCE_ACK) {
 		p.bth.psn = vb_resource_before(qp, vb_psn_add(rs->epsn, -1));
 		p.aeth.value = credits(qp);
 		qp->stats.acks_sent++;
-	} else if (rs->owed == VB_WIRE_RNR) {
+	} else if (rs->owed == VB_ROCE_RNR) {
 		p.aeth.kind = VB_AETH_RNR_NAK;
 		p.aeth.value = qp->cfg.min_rnr_timer & 31;
 		qp->stats.rnr_naks_sent++;
@@ -78,13 +78,13 @@ static void make_ack(struct vb_wire_qp *qp, struct vb_wire_out *out)
 		else
 			qp->stats.error_naks_sent++;
 	}
-	rs->owed = VB_WIRE_NO_ACK;
+	rs->owed = VB_ROCE_NO_ACK;
 	rs->ack_at = 0;
 	rs->told = rs->epsn;
-	vb_wire_seal(qp, out, &p);
+	vb_roce_seal(qp, out, &p);
 }
 
-static uint8_t response_opcode(const struct vb_wire_resource *r)
+static uint8_t response_opcode(const struct vb_roce_resource *r)
 {
 	enum vb_position position = (r->next == r->from ? VB_FIRST : 0) | (r->next + 1 == r->end ? VB_LAST : 0);
 	static const uint8_t opcodes[] = {[VB_MIDDLE] = VB_RC_READ_RESPONSE_MIDDLE,
@@ -95,13 +95,13 @@ static uint8_t response_opcode(const struct vb_wire_resource *r)
 	return r->atomic ? VB_RC_ATOMIC_ACK : opcodes[position];
 }
 
-static bool went_before(const struct vb_wire_resource *r)
+static bool went_before(const struct vb_roce_resource *r)
 {
 	return r->answered || r->from;
 }
 
 /* The key is looked at again for each packet: it may have been invalidated since. */
-static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, uint8_t opcode, struct vb_wire_out *out)
+static bool fetch(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode, struct vb_roce_out *out)
 {
 	uint64_t offset = (uint64_t)r->next * qp->cfg.mtu;
 
@@ -110,15 +110,15 @@ static bool fetch(struct vb_wire_qp *qp, const struct vb_wire_resource *r, uint8
 	uint32_t len = r->end_length - offset < qp->cfg.mtu ? (uint32_t)(r->end_length - offset) : qp->cfg.mtu;
 
 	qp->again = went_before(r);
-	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_wire_payload(out, opcode), len))
+	if (!qp->ops->read(qp->own, r->rkey, r->va + offset, vb_roce_payload(out, opcode), len))
 		return false;
 	out->payload_len = len;
 	return true;
 }
 
-static bool make_response(struct vb_wire_qp *qp, struct vb_wire_resource *r, struct vb_wire_out *out)
+static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, struct vb_roce_out *out)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 	struct vb_packet p = {.bth = {.opcode = response_opcode(r), .psn = vb_psn_add(r->psn, (int32_t)r->next)},
 	                      .aeth = {.msn = r->msn},
 	                      .atomic_ack.original = r->original};
@@ -131,36 +131,36 @@ static bool make_response(struct vb_wire_qp *qp, struct vb_wire_resource *r, str
 	/* the answer to the last request says all that an acknowledgement would */
 	if (vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
 		rs->told = rs->epsn;
-		if (rs->owed == VB_WIRE_ACK) {
-			rs->owed = VB_WIRE_NO_ACK;
+		if (rs->owed == VB_ROCE_ACK) {
+			rs->owed = VB_ROCE_NO_ACK;
 			rs->ack_at = 0;
 		}
 	}
-	vb_wire_seal(qp, out, &p);
+	vb_roce_seal(qp, out, &p);
 	if (r->next > r->from && r->next + 1 < r->end)
-		vb_wire_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN,
+		vb_roce_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN,
 		            VB_RC_READ_RESPONSE_MIDDLE, r);
 	return true;
 }
 
 /* false: none, or its memory is not there any more, which is not told here. */
-bool vb_reply_middle(struct vb_wire_qp *qp, struct vb_wire_out *out)
+bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
-	struct vb_wire_resource *r = out->run.answered;
+	struct vb_roce_resource *r = out->run.answered;
 	struct vb_psn psn = vb_psn_add(r->psn, (int32_t)r->next);
 
 	qp->again = went_before(r);
 	if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)r->next * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
 		return false;
 	r->next++;
-	vb_wire_seal_middle(qp, out, psn, false);
+	vb_roce_seal_middle(qp, out, psn, false);
 	return true;
 }
 
 /* The same for several. */
-uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart)
+uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
-	struct vb_wire_resource *r = out->run.answered;
+	struct vb_roce_resource *r = out->run.answered;
 	uint32_t mtu = qp->cfg.mtu, i;
 
 	qp->again = went_before(r);
@@ -169,7 +169,7 @@ uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t 
 
 		if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)(r->next + i) * mtu, packet + VB_BTH_LEN, mtu))
 			break;
-		vb_wire_middle_bth(out, packet, vb_psn_add(r->psn, (int32_t)(r->next + i)), false);
+		vb_roce_middle_bth(out, packet, vb_psn_add(r->psn, (int32_t)(r->next + i)), false);
 	}
 	r->next += i;
 	return i;
@@ -179,7 +179,7 @@ uint32_t vb_reply_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t 
  * An answer that had gone out once, and whose memory the program has taken back since: most likely it had arrived, and the
  * request was late. A requester that does need it finds out by its own retries.
  */
-static bool was_answered(struct vb_wire_qp *qp, struct vb_wire_resource *r)
+static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {
 	if (!r->answered)
 		return false;
@@ -189,10 +189,10 @@ static bool was_answered(struct vb_wire_qp *qp, struct vb_wire_resource *r)
 	return true;
 }
 
-bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+bool vb_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
-	struct vb_wire_responder *rs = &qp->rs;
-	struct vb_wire_resource *r;
+	struct vb_roce_responder *rs = &qp->rs;
+	struct vb_roce_resource *r;
 
 	while ((r = vb_resource_unanswered(qp))) {
 		if (make_response(qp, r, out))
@@ -203,7 +203,7 @@ bool vb_reply_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t no
 		rs->res_head = rs->res_tail;
 		vb_responder_refuse(qp, VB_REFUSE_DENIED, vb_psn_add(r->psn, (int32_t)r->next));
 	}
-	if (rs->owed == VB_WIRE_NO_ACK || (rs->owed == VB_WIRE_ACK && rs->ack_at > now))
+	if (rs->owed == VB_ROCE_NO_ACK || (rs->owed == VB_ROCE_ACK && rs->ack_at > now))
 		return false;
 	make_ack(qp, out);
 	return true;

@@ -15,41 +15,41 @@
 #define ECHO_EVERY 4 /* packets that are mended: one goes twice */
 #define ASK_EVERY_LONG 64 /* where round trips are long */
 
-static const uint8_t operations[] = {[VB_WIRE_SEND] = VB_OP_SEND,
-                                     [VB_WIRE_WRITE] = VB_OP_WRITE,
-                                     [VB_WIRE_READ] = VB_OP_READ,
-                                     [VB_WIRE_CMP_SWAP] = VB_OP_CMP_SWAP,
-                                     [VB_WIRE_FETCH_ADD] = VB_OP_FETCH_ADD};
+static const uint8_t operations[] = {[VB_VERB_SEND] = VB_OP_SEND,
+                                     [VB_VERB_WRITE] = VB_OP_WRITE,
+                                     [VB_VERB_READ] = VB_OP_READ,
+                                     [VB_VERB_CMP_SWAP] = VB_OP_CMP_SWAP,
+                                     [VB_VERB_FETCH_ADD] = VB_OP_FETCH_ADD};
 
-static const uint8_t services[] = {[VB_WIRE_RC] = VB_SVC_RC, [VB_WIRE_UC] = VB_SVC_UC, [VB_WIRE_UD] = VB_SVC_UD};
+static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
 
-static int opcode_of(const struct vb_wire_qp *qp, const struct vb_wire_send *s, enum vb_position position)
+static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, enum vb_position position)
 {
 	unsigned tail = 0;
 
 	if (position & VB_LAST)
-		tail = s->rq.flags & VB_WIRE_IMM ? VB_EXT_IMMDT : s->rq.flags & VB_WIRE_INV ? VB_EXT_IETH : 0;
+		tail = s->rq.flags & VB_WORK_IMM ? VB_EXT_IMMDT : s->rq.flags & VB_WORK_INV ? VB_EXT_IETH : 0;
 	return vb_opcode_find(services[qp->cfg.type], operations[s->rq.verb], position, tail);
 }
 
 /* --- taking requests --- */
 
 /* What can be known to be wrong before anything is sent. */
-static enum vb_wire_status fault(const struct vb_wire_qp *qp, const struct vb_wire_send *s)
+static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
-	if (s->rq.verb == VB_WIRE_LOCAL)
-		return VB_WIRE_SUCCESS;
-	if (s->rq.length > (qp->cfg.type == VB_WIRE_UD ? qp->cfg.mtu : VB_WIRE_MAX_MESSAGE))
-		return VB_WIRE_LOC_LEN_ERR;
+	if (s->rq.verb == VB_VERB_LOCAL)
+		return VB_WORK_SUCCESS;
+	if (s->rq.length > (qp->cfg.type == VB_ROCE_UD ? qp->cfg.mtu : VB_WORK_MAX_MESSAGE))
+		return VB_WORK_LOC_LEN_ERR;
 	if (opcode_of(qp, s, VB_ONLY) < 0)
-		return VB_WIRE_LOC_QP_OP_ERR;
-	return vb_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WIRE_LOC_QP_OP_ERR : VB_WIRE_SUCCESS;
+		return VB_WORK_LOC_QP_OP_ERR;
+	return vb_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
-static bool take(struct vb_wire_qp *qp)
+static bool take(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
-	struct vb_wire_send *s = vb_send_at(qp, rq->tail);
+	struct vb_roce_requester *rq = &qp->rq;
+	struct vb_work_sent *s = vb_send_at(qp, rq->tail);
 
 	if (rq->tail - rq->head > qp->mask || !qp->ops->next_send(qp->own, &s->rq))
 		return false;
@@ -57,7 +57,7 @@ static bool take(struct vb_wire_qp *qp)
 	s->chunk = 0;
 	s->done = false;
 	s->status = fault(qp, s);
-	s->packets = s->rq.verb == VB_WIRE_LOCAL ? 0 : vb_is_atomic(s) ? 1 : vb_packet_count(s->rq.length, qp->cfg.mtu);
+	s->packets = s->rq.verb == VB_VERB_LOCAL ? 0 : vb_is_atomic(s) ? 1 : vb_packet_count(s->rq.length, qp->cfg.mtu);
 	if (s->packets > 2 && !vb_is_answered(s))
 		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
 	rq->receives += vb_takes_receive(s);
@@ -70,18 +70,18 @@ static bool take(struct vb_wire_qp *qp)
 /* --- may it go? --- */
 
 /* One that was taken goes, even if the limit has become 0 since. */
-static uint32_t reads_at_once(const struct vb_wire_qp *qp)
+static uint32_t reads_at_once(const struct vb_roce_qp *qp)
 {
 	return qp->cfg.max_rd_atomic ? qp->cfg.max_rd_atomic : 1;
 }
 
 /* Bursts are for those: where round trips are long, packets are paced. */
-static bool short_path(const struct vb_wire_requester *rq)
+static bool short_path(const struct vb_roce_requester *rq)
 {
 	return rq->window.rtt_min && rq->window.rtt_min < PACED;
 }
 
-static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
+static void choose_chunk(const struct vb_roce_qp *qp, struct vb_work_sent *s)
 {
 	uint32_t reads = reads_at_once(qp), share = reads < 4 ? reads : reads < 8 ? 4 : reads / 2;
 	uint32_t third = qp->rq.window.packets / 3, whole = qp->cfg.burst + CHUNK_ENDS;
@@ -99,15 +99,15 @@ static void choose_chunk(const struct vb_wire_qp *qp, struct vb_wire_send *s)
 }
 
 /* PSNs that the packet takes: a READ request takes those of its response. */
-static uint64_t span(const struct vb_wire_send *s, uint64_t seq)
+static uint64_t span(const struct vb_work_sent *s, uint64_t seq)
 {
-	return s->rq.verb == VB_WIRE_READ ? vb_chunk_end(s, seq) - seq : 1;
+	return s->rq.verb == VB_VERB_READ ? vb_chunk_end(s, seq) - seq : 1;
 }
 
 /* While a missing packet is on its way again, those that the peer keeps are not in the network. */
-static uint64_t limit(const struct vb_wire_requester *rq)
+static uint64_t limit(const struct vb_roce_requester *rq)
 {
-	return rq->mending && (rq->keeps == VB_WIRE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets
+	return rq->mending && (rq->keeps == VB_ROCE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets
 	                                                                        : rq->window.packets;
 }
 
@@ -115,18 +115,18 @@ static uint64_t limit(const struct vb_wire_requester *rq)
  * IBA 9.7.7.2: without a credit one packet may go, to ask. The responder counts what is posted behind the message it
  * is in, so we are never ahead of it.
  */
-static bool has_credit(const struct vb_wire_qp *qp, const struct vb_wire_send *s)
+static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
-	const struct vb_wire_requester *rq = &qp->rq;
+	const struct vb_roce_requester *rq = &qp->rq;
 
 	return !rq->credits || !vb_takes_receive(s) || s->receives <= rq->credit_limit || rq->una == rq->seq ||
 	       rq->una > s->seq;
 }
 
 /* Much is under way, and there is room for less than a burst: more room will come with the next acknowledgement. */
-static bool waits_for_burst(struct vb_wire_qp *qp, const struct vb_wire_send *s)
+static bool waits_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 	uint64_t under_way = rq->seq - rq->una + rq->stale;
 
 	if (rq->burst_left || rq->seq < rq->high || rq->mending || vb_is_answered(s))
@@ -141,36 +141,36 @@ static bool waits_for_burst(struct vb_wire_qp *qp, const struct vb_wire_send *s)
 	return rq->held;
 }
 
-static bool may_go(struct vb_wire_qp *qp, struct vb_wire_send *s)
+static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 {
-	const struct vb_wire_requester *rq = &qp->rq;
+	const struct vb_roce_requester *rq = &qp->rq;
 
-	if (s->status || s->rq.verb == VB_WIRE_LOCAL)
+	if (s->status || s->rq.verb == VB_VERB_LOCAL)
 		return false;
 	if (rq->paused && rq->seq == s->seq && rq->seq >= rq->high)
 		return false;
-	if (qp->cfg.type != VB_WIRE_RC)
+	if (qp->cfg.type != VB_ROCE_RC)
 		return true;
-	if (s->rq.flags & VB_WIRE_FENCE && rq->seq == s->seq && rq->rd)
+	if (s->rq.flags & VB_WORK_FENCE && rq->seq == s->seq && rq->rd)
 		return false;
 	if (vb_is_answered(s) && rq->rd >= reads_at_once(qp))
 		return false;
-	if (s->rq.verb == VB_WIRE_READ)
+	if (s->rq.verb == VB_VERB_READ)
 		choose_chunk(qp, s);
-	if (rq->keeps == VB_WIRE_KEEPS_TRIAL)
+	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		return false;
 	return rq->seq == rq->una ||
 	       (rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq) && !waits_for_burst(qp, s));
 }
 
 /* The send that the next packet belongs to, if that may go now. */
-static struct vb_wire_send *ready(struct vb_wire_qp *qp)
+static struct vb_work_sent *ready(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (!rq->started || rq->rnr_at || (rq->cur == rq->tail && !take(qp)))
 		return NULL;
-	struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 
 	if (!may_go(qp, s))
 		return NULL;
@@ -182,21 +182,21 @@ static struct vb_wire_send *ready(struct vb_wire_qp *qp)
 
 /* --- packets --- */
 
-static void fill_request(struct vb_packet *p, const struct vb_wire_qp *qp, const struct vb_wire_send *s, uint32_t at,
+static void fill_request(struct vb_packet *p, const struct vb_roce_qp *qp, const struct vb_work_sent *s, uint32_t at,
                          uint32_t psns)
 {
-	const struct vb_wire_request *r = &s->rq;
+	const struct vb_work *r = &s->rq;
 	uint64_t offset = (uint64_t)at * qp->cfg.mtu;
 	uint32_t left = (uint32_t)(r->length - offset), asked = psns * qp->cfg.mtu;
 
 	p->reth = (struct vb_reth){r->remote_addr + offset, r->rkey,
-	                           r->verb == VB_WIRE_READ && left > asked ? asked : left};
+	                           r->verb == VB_VERB_READ && left > asked ? asked : left};
 	p->atomic = (struct vb_atomic){r->remote_addr, r->rkey, r->swap_add, r->compare};
 	p->deth = (struct vb_deth){r->ud_qkey, qp->cfg.qpn};
 	p->immdt.data = p->ieth.rkey = r->imm;
 }
 
-static uint8_t next_opcode(const struct vb_wire_qp *qp, const struct vb_wire_send *s, uint32_t at)
+static uint8_t next_opcode(const struct vb_roce_qp *qp, const struct vb_work_sent *s, uint32_t at)
 {
 	bool first = !at || vb_is_answered(s), last = at + 1 == s->packets || vb_is_answered(s);
 	enum vb_position position = (first ? VB_FIRST : 0) | (last ? VB_LAST : 0);
@@ -204,15 +204,15 @@ static uint8_t next_opcode(const struct vb_wire_qp *qp, const struct vb_wire_sen
 	return position == VB_MIDDLE ? s->middle : (uint8_t)opcode_of(qp, s, position);
 }
 
-static bool fetch(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, uint8_t opcode, struct vb_wire_out *out)
+static bool fetch(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_t at, uint8_t opcode, struct vb_roce_out *out)
 {
 	uint32_t offset = at * qp->cfg.mtu, left = s->rq.length - offset, len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
 
 	if (vb_is_answered(s))
 		return true;
 	qp->again = qp->rq.seq < qp->rq.high || qp->rq.mend_next < qp->rq.mend_end;
-	if (len && !qp->ops->fetch(qp->own, &s->rq, offset, vb_wire_payload(out, opcode), len)) {
-		s->status = VB_WIRE_LOC_PROT_ERR;
+	if (len && !qp->ops->fetch(qp->own, &s->rq, offset, vb_roce_payload(out, opcode), len)) {
+		s->status = VB_WORK_LOC_PROT_ERR;
 		return false;
 	}
 	out->payload_len = len;
@@ -220,14 +220,14 @@ static bool fetch(struct vb_wire_qp *qp, struct vb_wire_send *s, uint32_t at, ui
 }
 
 /* When the answer is needed to go on, and often enough (IBA 9.7.3.3 leaves it to us). */
-static uint32_t ask_every(const struct vb_wire_requester *rq)
+static uint32_t ask_every(const struct vb_roce_requester *rq)
 {
 	uint32_t most = short_path(rq) ? ASK_EVERY : ASK_EVERY_LONG;
 
 	return rq->window.packets / 4 < most ? rq->window.packets / 4 : most;
 }
 
-static bool ask(struct vb_wire_qp *qp, bool more)
+static bool ask(struct vb_roce_qp *qp, bool more)
 {
 	if (++qp->rq.unasked < ask_every(&qp->rq) && (more || ready(qp)))
 		return false;
@@ -235,9 +235,9 @@ static bool ask(struct vb_wire_qp *qp, bool more)
 	return true;
 }
 
-static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t psns)
+static void count_sent(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t psns)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->seq < rq->high)
 		qp->stats.resent_pkts++;
@@ -255,22 +255,22 @@ static void count_sent(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t p
 		rq->high = rq->seq;
 }
 
-static void time_it(struct vb_wire_qp *qp, uint64_t seq, bool first, uint64_t now)
+static void time_it(struct vb_roce_qp *qp, uint64_t seq, bool first, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
-	const struct vb_wire_timed *last = &rq->timed[(rq->timed_0 + rq->timed_n - 1u) % VB_WIRE_TIMED];
+	struct vb_roce_requester *rq = &qp->rq;
+	const struct vb_roce_timed *last = &rq->timed[(rq->timed_0 + rq->timed_n - 1u) % VB_ROCE_TIMED];
 
-	if (rq->timed_n == VB_WIRE_TIMED || seq < rq->sure_from || (rq->mending && seq != rq->mend_seq))
+	if (rq->timed_n == VB_ROCE_TIMED || seq < rq->sure_from || (rq->mending && seq != rq->mend_seq))
 		return;
-	if (rq->timed_n && (seq <= last->seq || now - last->at < rq->window.srtt / VB_WIRE_TIMED || !rq->window.srtt || !first))
+	if (rq->timed_n && (seq <= last->seq || now - last->at < rq->window.srtt / VB_ROCE_TIMED || !rq->window.srtt || !first))
 		return; /* of what goes again, the first alone: the peer may have kept the others */
-	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_WIRE_TIMED] = (struct vb_wire_timed){.seq = seq, .at = now, .first = first};
+	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_ROCE_TIMED] = (struct vb_roce_timed){.seq = seq, .at = now, .first = first};
 }
 
 /* Of packets that are sent again by themselves, the first and the last ask; no second one does. */
-static bool ask_mended(struct vb_wire_qp *qp, uint64_t seq, uint64_t psns, uint64_t now)
+static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 	bool second = rq->echo, last = seq + psns == rq->mend_end;
 
 	qp->stats.resent_pkts++;
@@ -281,7 +281,7 @@ static bool ask_mended(struct vb_wire_qp *qp, uint64_t seq, uint64_t psns, uint6
 }
 
 /* The first packet after going back goes twice, as the first one that is mended. */
-static void echo(struct vb_wire_requester *rq, const struct vb_wire_send *s, uint64_t seq)
+static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
 {
 	if (!vb_is_answered(s) && seq == rq->back_una && rq->high > seq + 1) {
 		rq->mend_next = rq->mend_seq = seq;
@@ -291,7 +291,7 @@ static void echo(struct vb_wire_requester *rq, const struct vb_wire_send *s, uin
 	rq->back_echo = false;
 }
 
-static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t seq, uint8_t opcode, struct vb_wire_out *out,
+static void make(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, uint8_t opcode, struct vb_roce_out *out,
                  uint64_t now)
 {
 	bool last = vb_opcode_info(opcode)->flags & VB_LAST, mended = qp->rq.mend_next < qp->rq.mend_end;
@@ -299,53 +299,53 @@ static void make(struct vb_wire_qp *qp, struct vb_wire_send *s, uint64_t seq, ui
 	bool first_time = seq >= qp->rq.high;
 	struct vb_packet p = {.bth = {.opcode = opcode, .psn = vb_send_psn(qp, seq)}};
 
-	p.bth.solicited = last && s->rq.flags & VB_WIRE_SOLICITED && vb_takes_receive(s);
-	if (qp->cfg.type == VB_WIRE_UD)
+	p.bth.solicited = last && s->rq.flags & VB_WORK_SOLICITED && vb_takes_receive(s);
+	if (qp->cfg.type == VB_ROCE_UD)
 		p.bth.dest_qpn = s->rq.ud_qpn;
 	fill_request(&p, qp, s, (uint32_t)(seq - s->seq), (uint32_t)psns);
 	if (!mended)
 		count_sent(qp, s, psns);
 	if (!mended && qp->rq.back_echo)
 		echo(&qp->rq, s, seq);
-	if (qp->cfg.type == VB_WIRE_RC) {
+	if (qp->cfg.type == VB_ROCE_RC) {
 		vb_requester_arm(qp, now);
 		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp, false)) && !vb_is_answered(s);
 		if (p.bth.ack_req || vb_is_answered(s))
 			time_it(qp, seq, first_time, now);
 	}
 	out->ah = s->rq.ah;
-	vb_wire_seal(qp, out, &p);
+	vb_roce_seal(qp, out, &p);
 }
 
 /* Its turn comes when all before it is done: an invalidated key must not be needed for a packet that goes again. */
-static void run_local(struct vb_wire_qp *qp)
+static void run_local(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	while (rq->started && (rq->cur != rq->tail || take(qp))) {
-		struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+		struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 
-		if (rq->cur != rq->head || s->rq.verb != VB_WIRE_LOCAL)
+		if (rq->cur != rq->head || s->rq.verb != VB_VERB_LOCAL)
 			return;
 		s->done = true;
 		rq->cur++;
 		if (!qp->ops->local(qp->own, &s->rq))
-			s->status = VB_WIRE_MW_BIND_ERR;
+			s->status = VB_WORK_MW_BIND_ERR;
 		vb_requester_retire(qp);
 	}
 }
 
 /* The next that is sent again by itself. */
-static struct vb_wire_send *mended(struct vb_wire_qp *qp)
+static struct vb_work_sent *mended(struct vb_roce_qp *qp)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->mend_next < rq->una)
 		rq->mend_next = rq->una;
 	if (!rq->started || rq->rnr_at || rq->mend_next >= rq->mend_end)
 		return NULL;
 	for (uint32_t i = rq->head; i != rq->tail; i++) {
-		struct vb_wire_send *s = vb_send_at(qp, i);
+		struct vb_work_sent *s = vb_send_at(qp, i);
 
 		if (rq->mend_next < s->seq + s->packets)
 			return s->status ? NULL : s;
@@ -357,10 +357,10 @@ static struct vb_wire_send *mended(struct vb_wire_qp *qp)
  * No more than a burst ahead of the window per round trip: where round trips are long, and where one acknowledgement
  * speaks for all that was kept behind a gap.
  */
-static bool paced(struct vb_wire_qp *qp, uint64_t now)
+static bool paced(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
-	const struct vb_wire_window *win = &rq->window;
+	struct vb_roce_requester *rq = &qp->rq;
+	const struct vb_roce_window *win = &rq->window;
 	uint64_t share = win->packets < win->slow_start_below ? 2 : 4; /* 2.5 or 1.25 windows in a round trip */
 	uint64_t apart = win->srtt * share / 5 / win->packets, burst = win->packets / 50;
 
@@ -381,14 +381,14 @@ static bool paced(struct vb_wire_qp *qp, uint64_t now)
 }
 
 /* After s: how many of its middle packets may follow without another look at anything. */
-static void begin_run(struct vb_wire_qp *qp, const struct vb_wire_send *s, struct vb_wire_out *out)
+static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struct vb_roce_out *out)
 {
-	const struct vb_wire_requester *rq = &qp->rq;
-	bool rc = qp->cfg.type == VB_WIRE_RC;
+	const struct vb_roce_requester *rq = &qp->rq;
+	bool rc = qp->cfg.type == VB_ROCE_RC;
 
 	if (vb_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq || rq->seq < rq->high)
 		return;
-	if (qp->rs.owed != VB_WIRE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
+	if (qp->rs.owed != VB_ROCE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
 		return;
 	if (ready(qp) != s)
 		return;
@@ -398,14 +398,14 @@ static void begin_run(struct vb_wire_qp *qp, const struct vb_wire_send *s, struc
 		n = room;
 	if (rc && rq->burst_left && n > rq->burst_left)
 		n = rq->burst_left;
-	vb_wire_run(out, (uint32_t)n, s->middle, NULL);
+	vb_roce_run(out, (uint32_t)n, s->middle, NULL);
 }
 
 /* false: its memory is not there, which is not told here. */
-bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
-	struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+	struct vb_roce_requester *rq = &qp->rq;
+	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 	uint64_t seq = rq->seq;
 	bool asks = false;
 
@@ -413,27 +413,27 @@ bool vb_requester_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_
 	if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
 		return false;
 	count_sent(qp, s, 1);
-	if (qp->cfg.type == VB_WIRE_RC) {
+	if (qp->cfg.type == VB_ROCE_RC) {
 		asks = ask(qp, out->run.left > 1);
 		if (asks)
 			time_it(qp, seq, true, now);
 	}
-	vb_wire_seal_middle(qp, out, vb_send_psn(qp, seq), asks);
+	vb_roce_seal_middle(qp, out, vb_send_psn(qp, seq), asks);
 	return true;
 }
 
 /* The same for several, of which none asks; the last of the run goes by itself. */
-uint32_t vb_requester_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart)
+uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
-	struct vb_wire_requester *rq = &qp->rq;
-	struct vb_wire_send *s = vb_send_at(qp, rq->cur);
+	struct vb_roce_requester *rq = &qp->rq;
+	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 	uint32_t mtu = qp->cfg.mtu, every = ask_every(rq), i;
 
 	if (n == out->run.left)
 		n--;
-	if (qp->cfg.type == VB_WIRE_RC && n > rq->burst_left)
+	if (qp->cfg.type == VB_ROCE_RC && n > rq->burst_left)
 		n = rq->burst_left;
-	if (qp->cfg.type == VB_WIRE_RC && rq->unasked + n >= every)
+	if (qp->cfg.type == VB_ROCE_RC && rq->unasked + n >= every)
 		n = rq->unasked + 1 < every ? every - rq->unasked - 1 : 0;
 	qp->again = false;
 	for (i = 0; i < n; i++) {
@@ -441,21 +441,21 @@ uint32_t vb_requester_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint3
 
 		if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(rq->seq + i - s->seq) * mtu, packet + VB_BTH_LEN, mtu))
 			break;
-		vb_wire_middle_bth(out, packet, vb_send_psn(qp, rq->seq + i), false);
+		vb_roce_middle_bth(out, packet, vb_send_psn(qp, rq->seq + i), false);
 	}
 	rq->seq += i;
 	rq->high = rq->seq;
-	if (qp->cfg.type == VB_WIRE_RC) {
+	if (qp->cfg.type == VB_ROCE_RC) {
 		rq->burst_left -= i;
 		rq->unasked += i;
 	}
 	return i;
 }
 
-bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	run_local(qp);
-	struct vb_wire_send *s = mended(qp);
+	struct vb_work_sent *s = mended(qp);
 	uint64_t seq = s ? qp->rq.mend_next : qp->rq.seq;
 
 	qp->rq.wake_at = 0;
@@ -466,7 +466,7 @@ bool vb_requester_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_
 			vb_requester_retire(qp); /* a fault that was found before its turn */
 		return false;
 	}
-	if (qp->cfg.type == VB_WIRE_RC && !paced(qp, now))
+	if (qp->cfg.type == VB_ROCE_RC && !paced(qp, now))
 		return false;
 	uint32_t at = (uint32_t)(seq - s->seq);
 	uint8_t opcode = next_opcode(qp, s, at);

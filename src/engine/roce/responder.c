@@ -28,7 +28,7 @@ enum state {
 
 /* One request packet on its way. */
 struct job {
-	struct vb_wire_qp *qp;
+	struct vb_roce_qp *qp;
 	const struct vb_packet *p;
 	const uint8_t *payload;
 	uint64_t now;
@@ -46,7 +46,7 @@ static uint32_t psns(const struct job *j)
 /* IBA 9.7.4.1: expected, behind (a duplicate), or ahead (something is missing); UC: 9.8.2.2 */
 static enum state check_psn(struct job *j)
 {
-	struct vb_wire_responder *rs = &j->qp->rs;
+	struct vb_roce_responder *rs = &j->qp->rs;
 
 	if (!j->rc)
 		return vb_uc_in_sequence(j->qp, j->p, j->port) ? CHECK_OP_SEQUENCE : DONE;
@@ -61,8 +61,8 @@ static enum state check_psn(struct job *j)
 	vb_ahead_pass(j->qp, rs->epsn, 1); /* what comes in its turn is it, whatever was kept in its place */
 	if (rs->refused) {
 		rs->refused = rs->not_ready = false;
-		if (rs->owed >= VB_WIRE_RNR) { /* it had not left yet, and is not needed any more */
-			rs->owed = VB_WIRE_NO_ACK;
+		if (rs->owed >= VB_ROCE_RNR) { /* it had not left yet, and is not needed any more */
+			rs->owed = VB_ROCE_NO_ACK;
 			vb_owe_ack(j->qp, j->now);
 		}
 	}
@@ -72,7 +72,7 @@ static enum state check_psn(struct job *j)
 /* IBA 9.7.4.1: a message begins with FIRST or ONLY, and goes on as what it is until LAST */
 static enum state check_op_sequence(struct job *j)
 {
-	const struct vb_wire_inbound *in = &j->qp->rs.in;
+	const struct vb_roce_inbound *in = &j->qp->rs.in;
 
 	if (in->active == !!(j->flags & VB_FIRST) || (in->active && in->op != j->p->info->op))
 		return ERROR_INVALID;
@@ -82,10 +82,10 @@ static enum state check_op_sequence(struct job *j)
 /* IBA 9.7.4.1: operations that this QP does not take. As rxe: an invalid request, not an access error. */
 static enum state check_op_allowed(struct job *j)
 {
-	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_WIRE_REMOTE_WRITE,
-	                                [VB_OP_READ] = VB_WIRE_REMOTE_READ,
-	                                [VB_OP_CMP_SWAP] = VB_WIRE_REMOTE_ATOMIC,
-	                                [VB_OP_FETCH_ADD] = VB_WIRE_REMOTE_ATOMIC};
+	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_RIGHT_WRITE,
+	                                [VB_OP_READ] = VB_RIGHT_READ,
+	                                [VB_OP_CMP_SWAP] = VB_RIGHT_ATOMIC,
+	                                [VB_OP_FETCH_ADD] = VB_RIGHT_ATOMIC};
 	uint8_t need = needs[j->p->info->op];
 
 	return (j->qp->cfg.access & need) == need ? CHECK_RESOURCE : ERROR_INVALID;
@@ -94,7 +94,7 @@ static enum state check_op_allowed(struct job *j)
 /* IBA 9.7.4.1: a receive, or room for a read or atomic. A receive left over from a broken UC message is used again. */
 static enum state check_resource(struct job *j)
 {
-	struct vb_wire_inbound *in = &j->qp->rs.in;
+	struct vb_roce_inbound *in = &j->qp->rs.in;
 
 	if (j->flags & VB_FIRST)
 		in->offset = 0;
@@ -120,7 +120,7 @@ static enum state check_length(struct job *j)
 		return ERROR_INVALID;
 	if (last && !(j->flags & VB_FIRST) && !p->payload_len)
 		return ERROR_INVALID;
-	if (p->info->ext & VB_EXT_RETH && p->reth.length > VB_WIRE_MAX_MESSAGE)
+	if (p->info->ext & VB_EXT_RETH && p->reth.length > VB_WORK_MAX_MESSAGE)
 		return ERROR_INVALID;
 	if (p->info->op == VB_OP_SEND && p->payload_len > j->qp->rs.in.room - j->qp->rs.in.offset)
 		return ERROR_TOO_LONG;
@@ -130,18 +130,18 @@ static enum state check_length(struct job *j)
 /* For all of the message, with its first packet. No bytes need no key (IBA C9-88). */
 static enum state check_key(struct job *j)
 {
-	struct vb_wire_qp *qp = j->qp;
-	struct vb_wire_inbound *in = &qp->rs.in;
+	struct vb_roce_qp *qp = j->qp;
+	struct vb_roce_inbound *in = &qp->rs.in;
 	const struct vb_reth *reth = &j->p->reth;
 
 	if (j->p->info->op == VB_OP_READ)
-		return !reth->length || qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_WIRE_REMOTE_READ)
+		return !reth->length || qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_RIGHT_READ)
 		               ? EXECUTE
 		               : ERROR_ACCESS;
 	if (j->p->info->op != VB_OP_WRITE)
 		return EXECUTE;
 	if (j->flags & VB_FIRST) {
-		if (reth->length && !qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_WIRE_REMOTE_WRITE))
+		if (reth->length && !qp->ops->check(qp->own, reth->rkey, reth->va, reth->length, VB_RIGHT_WRITE))
 			return ERROR_ACCESS;
 		in->va = reth->va;
 		in->rkey = reth->rkey;
@@ -155,8 +155,8 @@ static enum state check_key(struct job *j)
 
 static enum state execute_send(struct job *j)
 {
-	struct vb_wire_qp *qp = j->qp;
-	struct vb_wire_inbound *in = &qp->rs.in;
+	struct vb_roce_qp *qp = j->qp;
+	struct vb_roce_inbound *in = &qp->rs.in;
 
 	if (j->p->payload_len && !qp->ops->scatter_receive(qp->own, in->offset, j->payload, j->p->payload_len))
 		return ERROR_RECEIVE;
@@ -167,8 +167,8 @@ static enum state execute_send(struct job *j)
 
 static enum state execute_write(struct job *j)
 {
-	struct vb_wire_qp *qp = j->qp;
-	struct vb_wire_inbound *in = &qp->rs.in;
+	struct vb_roce_qp *qp = j->qp;
+	struct vb_roce_inbound *in = &qp->rs.in;
 	uint32_t len = j->p->payload_len;
 
 	if (len && !qp->ops->write(qp->own, in->rkey, in->va, j->payload, len, j->flags & VB_LAST))
@@ -180,7 +180,7 @@ static enum state execute_write(struct job *j)
 
 static enum state execute_read(struct job *j)
 {
-	struct vb_wire_resource r = {
+	struct vb_roce_resource r = {
 	        .psn = j->p->bth.psn,
 	        .packets = vb_packet_count(j->p->reth.length, j->qp->cfg.mtu),
 	        .va = j->p->reth.va,
@@ -195,18 +195,18 @@ static enum state execute_read(struct job *j)
 /* IBA 9.4.5: an address that is not aligned is an invalid request */
 static enum state execute_atomic(struct job *j)
 {
-	struct vb_wire_qp *qp = j->qp;
+	struct vb_roce_qp *qp = j->qp;
 	const struct vb_atomic *a = &j->p->atomic;
-	struct vb_wire_resource r = {.atomic = true, .psn = j->p->bth.psn, .packets = 1, .va = a->va, .rkey = a->rkey};
+	struct vb_roce_resource r = {.atomic = true, .psn = j->p->bth.psn, .packets = 1, .va = a->va, .rkey = a->rkey};
 
 	if (a->va & 7)
 		return ERROR_INVALID;
 	if (!vb_resource_room(qp))
 		return ERROR_INVALID;
 	switch (qp->ops->atomic(qp->own, j->p->info->op == VB_OP_FETCH_ADD, a, &r.original)) {
-	case VB_WIRE_OK:
+	case VB_MEMORY_OK:
 		break;
-	case VB_WIRE_MISALIGNED:
+	case VB_MEMORY_MISALIGNED:
 		return ERROR_INVALID;
 	default:
 		return ERROR_ACCESS;
@@ -233,12 +233,12 @@ static enum state execute(struct job *j)
 static void complete_receive(struct job *j)
 {
 	const struct vb_packet *p = j->p;
-	struct vb_wire_qp *qp = j->qp;
-	struct vb_wire_receipt receipt = {
+	struct vb_roce_qp *qp = j->qp;
+	struct vb_receipt receipt = {
 	        .write_imm = p->info->op == VB_OP_WRITE,
 	        .solicited = p->bth.solicited,
-	        .flags = (p->info->ext & VB_EXT_IMMDT ? VB_WIRE_IMM : 0) |
-	                 (p->info->ext & VB_EXT_IETH ? VB_WIRE_INV : 0),
+	        .flags = (p->info->ext & VB_EXT_IMMDT ? VB_WORK_IMM : 0) |
+	                 (p->info->ext & VB_EXT_IETH ? VB_WORK_INV : 0),
 	        .imm = p->info->ext & VB_EXT_IMMDT ? p->immdt.data : p->ieth.rkey,
 	        .length = qp->rs.in.offset,
 	        .src_qpn = qp->cfg.dest_qpn,
@@ -251,7 +251,7 @@ static void complete_receive(struct job *j)
 /* IBA 9.7.7.1: the message sequence number counts what has been completed */
 static enum state complete(struct job *j)
 {
-	struct vb_wire_responder *rs = &j->qp->rs;
+	struct vb_roce_responder *rs = &j->qp->rs;
 
 	rs->epsn = vb_psn_add(j->p->bth.psn, (int32_t)psns(j));
 	vb_ahead_pass(j->qp, j->p->bth.psn, psns(j));
@@ -285,7 +285,7 @@ static enum state duplicate(struct job *j)
 }
 
 /* What is expected has come, but nobody has vouched for it yet. */
-static bool awaits_voucher(const struct vb_wire_qp *qp, uint64_t now)
+static bool awaits_voucher(const struct vb_roce_qp *qp, uint64_t now)
 {
 	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_ahead_waits(qp);
 }
@@ -364,8 +364,8 @@ static enum state error_receive(struct job *j)
 		vb_responder_refuse(j->qp, VB_REFUSE_RECEIVE, j->qp->rs.epsn);
 		return DONE;
 	}
-	vb_end_receive(j->qp, vb_wire_refusals[VB_REFUSE_RECEIVE].receive);
-	vb_wire_kill(j->qp, vb_wire_refusals[VB_REFUSE_RECEIVE].event);
+	vb_end_receive(j->qp, vb_refused_rows[VB_REFUSE_RECEIVE].receive);
+	vb_roce_kill(j->qp, vb_refused_rows[VB_REFUSE_RECEIVE].event);
 	return DONE;
 }
 
@@ -389,24 +389,24 @@ static enum state (*const steps[])(struct job *) = {
 };
 
 /* The request that ended it comes again: its NAK was lost. */
-static void repeat_nak(struct vb_wire_qp *qp, struct vb_psn psn)
+static void repeat_nak(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	qp->stats.drop_state++;
 	if (vb_psn_equal(psn, qp->rs.nak_psn))
 		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
-static void run(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+static void run(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
 {
 	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags, .port = port};
 
-	j.rc = qp->cfg.type == VB_WIRE_RC;
+	j.rc = qp->cfg.type == VB_ROCE_RC;
 	for (enum state s = CHECK_PSN; s != DONE;)
 		s = steps[s](&j);
 }
 
 /* IBA 9.7.5.2: an opcode that is reserved is an invalid request, in its turn; any other time it is just dropped. */
-void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn)
+void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	if (qp->rs.closed)
 		repeat_nak(qp, psn);
@@ -415,17 +415,17 @@ void vb_responder_input_unknown(struct vb_wire_qp *qp, struct vb_psn psn)
 }
 
 /* What the steps above come to for most packets. A fault is left to them. */
-bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
+bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint16_t port, uint64_t now)
 {
-	struct vb_wire_responder *rs = &qp->rs;
-	struct vb_wire_inbound *in = &rs->in;
+	struct vb_roce_responder *rs = &qp->rs;
+	struct vb_roce_inbound *in = &rs->in;
 	uint32_t mtu = qp->cfg.mtu;
 
-	if (!vb_psn_equal(psn, rs->epsn) || (qp->cfg.type == VB_WIRE_UC && port != rs->port) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
+	if (!vb_psn_equal(psn, rs->epsn) || (qp->cfg.type == VB_ROCE_UC && port != rs->port) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
 		return false;
 	if (op == VB_OP_WRITE) {
-		if (!(qp->cfg.access & VB_WIRE_REMOTE_WRITE) || mtu >= in->left ||
+		if (!(qp->cfg.access & VB_RIGHT_WRITE) || mtu >= in->left ||
 		    !qp->ops->write(qp->own, in->rkey, in->va, payload, mtu, false))
 			return false;
 		in->va += mtu;
@@ -436,15 +436,15 @@ bool vb_responder_input_middle(struct vb_wire_qp *qp, enum vb_op op, struct vb_p
 	}
 	in->offset += mtu;
 	rs->epsn = vb_psn_add(psn, 1);
-	if (ack_req && qp->cfg.type == VB_WIRE_RC)
+	if (ack_req && qp->cfg.type == VB_ROCE_RC)
 		vb_owe_ack(qp, now);
 	return true;
 }
 
 /* All that is kept without a gap. */
-static void run_kept(struct vb_wire_qp *qp, uint64_t now)
+static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_kept *k;
+	struct vb_roce_kept *k;
 
 	while (!qp->dead && (k = vb_ahead_take(qp))) {
 		run(qp, &k->packet, k->payload, qp->rs.port, now);
@@ -453,16 +453,16 @@ static void run_kept(struct vb_wire_qp *qp, uint64_t now)
 }
 
 /* An acknowledgement would say that all of what is kept is missing. Nobody vouches with a READ or an atomic. */
-static void wait_for_voucher(struct vb_wire_qp *qp, uint64_t now)
+static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rs.vouch_by = now + VOUCH_WAIT;
-	if (qp->rs.owed == VB_WIRE_ACK && vb_ahead_waits(qp))
+	if (qp->rs.owed == VB_ROCE_ACK && vb_ahead_waits(qp))
 		qp->rs.ack_at = qp->rs.vouch_by;
 }
 
-void vb_responder_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 
 	if (rs->closed) {
 		repeat_nak(qp, p->bth.psn);

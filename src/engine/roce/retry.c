@@ -9,11 +9,11 @@
 #define LATE 1000000ull         /* ns: who looks so late at a timer has perhaps not looked at the answer yet */
 
 /* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that, if answers take so long; 0: for ever. */
-static uint64_t retry_time(const struct vb_wire_qp *qp)
+static uint64_t retry_time(const struct vb_roce_qp *qp)
 {
-	const struct vb_wire_window *w = &qp->rq.window;
+	const struct vb_roce_window *w = &qp->rq.window;
 	uint64_t t = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) : 0;
-	uint64_t want = w->srtt ? RETRY_PATIENCE * vb_wire_window_patience(w, 0) : 0;
+	uint64_t want = w->srtt ? RETRY_PATIENCE * vb_roce_window_patience(w, 0) : 0;
 
 	return !t || want <= t ? t : want < 4 * t ? want : 4 * t;
 }
@@ -23,7 +23,7 @@ static uint64_t retry_time(const struct vb_wire_qp *qp)
  * allows: a peer that gets no processor for ten seconds, as beside programs that yield theirs without end, is not dead,
  * and what comes of rdma_cm has seven retries of half a second.
  */
-static uint64_t next_retry(const struct vb_wire_qp *qp)
+static uint64_t next_retry(const struct vb_roce_qp *qp)
 {
 	const uint8_t made = (uint8_t)(qp->cfg.retry_cnt - qp->rq.retry_left);
 	uint64_t t = retry_time(qp), backed_off = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) << (made < 2 ? made : 2) : 0;
@@ -38,17 +38,17 @@ static uint64_t next_retry(const struct vb_wire_qp *qp)
  * stands for several tries: where a fifth of all packets is lost, eight are not enough. Only where answers take longer
  * than that it waits for them.
  */
-static uint64_t probe_time(const struct vb_wire_qp *qp)
+static uint64_t probe_time(const struct vb_roce_qp *qp)
 {
-	const struct vb_wire_requester *rq = &qp->rq;
+	const struct vb_roce_requester *rq = &qp->rq;
 	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
 	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * rq->window.srtt;
 
 	if (rq->mending && soon && soon < least) /* there is little that it could be too early for */
 		least = soon;
-	uint64_t patience = vb_wire_window_patience(&rq->window, least);
+	uint64_t patience = vb_roce_window_patience(&rq->window, least);
 	uint64_t enough = rq->window.srtt ? patience : least;
-	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10), stall = vb_wire_window_stall(&rq->window);
+	uint64_t t = patience << (rq->probes < 10 ? rq->probes : 10), stall = vb_roce_window_stall(&rq->window);
 
 	if (t < stall)
 		t = stall;
@@ -57,7 +57,7 @@ static uint64_t probe_time(const struct vb_wire_qp *qp)
 	return t < most ? t : most;
 }
 
-void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now)
+void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (!qp->rq.retry_at && retry_time(qp))
 		qp->rq.retry_at = now + next_retry(qp);
@@ -65,9 +65,9 @@ void vb_requester_arm(struct vb_wire_qp *qp, uint64_t now)
 		qp->rq.probe_at = now + probe_time(qp);
 }
 
-void vb_requester_progressed(struct vb_wire_qp *qp, uint64_t now)
+void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	rq->retry_left = qp->cfg.retry_cnt;
 	rq->rnr_left = qp->cfg.rnr_retry;
@@ -77,13 +77,13 @@ void vb_requester_progressed(struct vb_wire_qp *qp, uint64_t now)
 }
 
 /* refused: the peer says that it has not executed una, so an answer to it is one to what goes out now. */
-static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
+static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	vb_mend_stop(qp);
 	rq->back_echo = false;
-	rq->sure_from = refused && rq->keeps == VB_WIRE_KEEPS ? rq->una : rq->high;
+	rq->sure_from = refused && rq->keeps == VB_ROCE_KEEPS ? rq->una : rq->high;
 	rq->back_una = rq->una;
 	rq->back_at = now;
 	rq->seq = rq->una;
@@ -93,23 +93,23 @@ static void back_to_una(struct vb_wire_qp *qp, bool refused, uint64_t now)
 	rq->unasked = UINT32_MAX / 2; /* the next packet asks */
 }
 
-bool vb_requester_go_back(struct vb_wire_qp *qp, bool refused, uint64_t now)
+bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->rnr_at || (rq->back_at && rq->back_una == rq->una && now - rq->back_at < rq->window.rtt_min))
 		return false;
 	rq->stale = (uint32_t)(rq->seq - rq->una) / 2;
 	back_to_una(qp, refused, now);
-	rq->back_echo = rq->keeps != VB_WIRE_KEEPS;
+	rq->back_echo = rq->keeps != VB_ROCE_KEEPS;
 	rq->probe_at = 0; /* the peer lives: patience anew */
 	vb_requester_arm(qp, now);
 	return true;
 }
 
-void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
+void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	qp->stats.rnr_waits++;
 	back_to_una(qp, true, now);
@@ -117,29 +117,29 @@ void vb_requester_wait_rnr(struct vb_wire_qp *qp, uint8_t timer, uint64_t now)
 	rq->retry_at = rq->probe_at = 0;
 }
 
-static void retry(struct vb_wire_qp *qp, uint64_t now)
+static void retry(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rq.retry_at = qp->rq.probe_at = 0;
 	if (qp->rq.window.rtt)
-		qp->rq.silent = (struct vb_wire_silence){now, qp->rq.window.packets, qp->rq.window.slow_start_below};
-	vb_wire_window_silent(&qp->rq.window, now);
+		qp->rq.silent = (struct vb_roce_silence){now, qp->rq.window.packets, qp->rq.window.slow_start_below};
+	vb_roce_window_silent(&qp->rq.window, now);
 	qp->rq.stale = 0;
 	back_to_una(qp, false, now);
-	qp->rq.back_echo = qp->rq.keeps != VB_WIRE_KEEPS;
+	qp->rq.back_echo = qp->rq.keeps != VB_ROCE_KEEPS;
 	vb_requester_arm(qp, now);
 }
 
 /* Who was busy for so long that what goes uncounted was not sent either does that first. */
-static void try_first(struct vb_wire_qp *qp, uint64_t now)
+static void try_first(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->probe_at && rq->probe_at < rq->retry_at && rq->retry_at <= now)
 		rq->retry_at = now + LATE + retry_time(qp) / 4;
 }
 
 /* This machine was busy with something else: a moment for what came meanwhile. */
-static bool looks_late(struct vb_wire_requester *rq, uint64_t now)
+static bool looks_late(struct vb_roce_requester *rq, uint64_t now)
 {
 	bool retry = rq->retry_at && rq->retry_at <= now, probe = rq->probe_at && rq->probe_at <= now;
 	bool late = (retry && now - rq->retry_at > LATE) || (probe && now - rq->probe_at > LATE);
@@ -158,9 +158,9 @@ static bool looks_late(struct vb_wire_requester *rq, uint64_t now)
 	return true;
 }
 
-void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
+void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now)
 {
-	struct vb_wire_requester *rq = &qp->rq;
+	struct vb_roce_requester *rq = &qp->rq;
 
 	if (rq->rnr_at && rq->rnr_at <= now)
 		rq->rnr_at = 0;
@@ -171,7 +171,7 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 		return;
 	if (rq->retry_at && rq->retry_at <= now) {
 		if (!rq->retry_left) {
-			vb_requester_fail(qp, VB_WIRE_RETRY_EXC_ERR);
+			vb_requester_fail(qp, VB_WORK_RETRY_EXC_ERR);
 			return;
 		}
 		rq->retry_left--;
@@ -185,9 +185,9 @@ void vb_requester_timeout(struct vb_wire_qp *qp, uint64_t now)
 			retry(qp, now);
 		} else {
 			if (rq->mending)
-				vb_wire_window_lost(&rq->window, true, now);
+				vb_roce_window_lost(&rq->window, true, now);
 			else
-				vb_wire_window_late(&rq->window, now);
+				vb_roce_window_late(&rq->window, now);
 			vb_mend_probe(qp, now);
 		}
 		rq->retry_at = retry_at;

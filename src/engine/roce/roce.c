@@ -7,40 +7,40 @@
 #define MIGREQ 0x40        /* of the BTH's second byte */
 #define CNP_EVERY 50000ull /* ns */
 
-static const uint8_t services[] = {[VB_WIRE_RC] = VB_SVC_RC, [VB_WIRE_UC] = VB_SVC_UC, [VB_WIRE_UD] = VB_SVC_UD};
+static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
 
-const char *vb_wire_status_text(enum vb_wire_status status)
+const char *vb_work_status_text(enum vb_work_status status)
 {
 	static const char *const text[] = {
-#define X(name, words) [VB_WIRE_##name] = words,
-	        VB_WIRE_STATUSES(X)
+#define X(name, words) [VB_WORK_##name] = words,
+	        VB_WORK_STATUSES(X)
 #undef X
 	};
 
 	return text[status];
 }
 
-static uint8_t resources(const struct vb_wire_config *cfg)
+static uint8_t resources(const struct vb_roce_config *cfg)
 {
-	return cfg->max_dest_rd_atomic < VB_WIRE_MAX_RESOURCES ? cfg->max_dest_rd_atomic : VB_WIRE_MAX_RESOURCES;
+	return cfg->max_dest_rd_atomic < VB_ROCE_MAX_RESOURCES ? cfg->max_dest_rd_atomic : VB_ROCE_MAX_RESOURCES;
 }
 
-void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const struct vb_wire_ops *ops, void *own,
-                  struct vb_wire_send *sends, uint32_t sends_len)
+void vb_roce_init(struct vb_roce_qp *qp, const struct vb_roce_config *cfg, const struct vb_roce_ops *ops, void *own,
+                  struct vb_work_sent *sends, uint32_t sends_len)
 {
-	*qp = (struct vb_wire_qp){.cfg = *cfg, .ops = ops, .own = own, .sends = sends, .mask = sends_len - 1};
+	*qp = (struct vb_roce_qp){.cfg = *cfg, .ops = ops, .own = own, .sends = sends, .mask = sends_len - 1};
 	qp->cfg.max_dest_rd_atomic = resources(cfg);
 	if (!qp->cfg.ack_every)
 		qp->cfg.ack_every = 32;
 	if (!qp->cfg.probe_min)
 		qp->cfg.probe_min = 1000000;
 	qp->rs.epsn = qp->rs.told = cfg->rq_psn;
-	vb_wire_window_init(&qp->rq.window, cfg->max_window, cfg->mtu);
+	vb_roce_window_init(&qp->rq.window, cfg->max_window, cfg->mtu);
 }
 
-void vb_wire_reconfigure(struct vb_wire_qp *qp, const struct vb_wire_config *cfg)
+void vb_roce_reconfigure(struct vb_roce_qp *qp, const struct vb_roce_config *cfg)
 {
-	struct vb_wire_config *c = &qp->cfg;
+	struct vb_roce_config *c = &qp->cfg;
 
 	c->timeout = cfg->timeout;
 	c->retry_cnt = qp->rq.retry_left = cfg->retry_cnt;
@@ -55,48 +55,48 @@ void vb_wire_reconfigure(struct vb_wire_qp *qp, const struct vb_wire_config *cfg
 		c->sq_psn = cfg->sq_psn;
 }
 
-void vb_wire_start(struct vb_wire_qp *qp)
+void vb_roce_start(struct vb_roce_qp *qp)
 {
 	qp->rq.started = true;
 	qp->rq.retry_left = qp->cfg.retry_cnt;
 	qp->rq.rnr_left = qp->cfg.rnr_retry;
 }
 
-void vb_wire_pause(struct vb_wire_qp *qp, bool paused)
+void vb_roce_pause(struct vb_roce_qp *qp, bool paused)
 {
 	qp->rq.paused = paused;
 }
 
-bool vb_wire_idle(const struct vb_wire_qp *qp)
+bool vb_roce_idle(const struct vb_roce_qp *qp)
 {
 	return qp->rq.una == qp->rq.high;
 }
 
-void vb_end_receive(struct vb_wire_qp *qp, enum vb_wire_status status)
+void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status)
 {
 	if (!qp->rs.in.receive)
 		return;
 	qp->rs.in.receive = false;
-	qp->ops->complete_receive(qp->own, &(struct vb_wire_receipt){.status = status});
+	qp->ops->complete_receive(qp->own, &(struct vb_receipt){.status = status});
 }
 
-static void flush(struct vb_wire_qp *qp)
+static void flush(struct vb_roce_qp *qp)
 {
 	qp->dead = true;
 	qp->rq.started = false;
 	qp->rq.retry_at = qp->rq.probe_at = qp->rq.rnr_at = qp->rq.wake_at = 0;
 	vb_requester_flush(qp);
-	vb_end_receive(qp, VB_WIRE_WR_FLUSH_ERR);
-	qp->rs.in = (struct vb_wire_inbound){0};
+	vb_end_receive(qp, VB_WORK_WR_FLUSH_ERR);
+	qp->rs.in = (struct vb_roce_inbound){0};
 	vb_ahead_drop(qp);
 	if (qp->rs.closed) /* a NAK has to go out */
 		return;
-	qp->rs.owed = VB_WIRE_NO_ACK;
+	qp->rs.owed = VB_ROCE_NO_ACK;
 	qp->rs.unanswered = 0;
 	qp->rs.cnp = false;
 }
 
-void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event)
+void vb_roce_kill(struct vb_roce_qp *qp, enum vb_work_event event)
 {
 	if (qp->dead)
 		return;
@@ -104,7 +104,7 @@ void vb_wire_kill(struct vb_wire_qp *qp, enum vb_wire_event event)
 	qp->ops->failed(qp->own, event);
 }
 
-void vb_wire_abort(struct vb_wire_qp *qp)
+void vb_roce_abort(struct vb_roce_qp *qp)
 {
 	qp->rs.closed = false;
 	flush(qp);
@@ -117,7 +117,7 @@ static bool pkey_matches(uint16_t a, uint16_t b)
 }
 
 /* IBA 9.6.1: what has to be right whatever the packet asks for. */
-static bool admit(struct vb_wire_qp *qp, const struct vb_packet *p)
+static bool admit(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	if (p->bth.dest_qpn != qp->cfg.qpn) {
 		qp->stats.drop_qpn++;
@@ -136,16 +136,16 @@ static bool admit(struct vb_wire_qp *qp, const struct vb_packet *p)
 	return true;
 }
 
-void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now)
+void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now)
 {
-	if (now < qp->rs.cnp_after || qp->cfg.type == VB_WIRE_UD)
+	if (now < qp->rs.cnp_after || qp->cfg.type == VB_ROCE_UD)
 		return;
 	qp->rs.cnp = true;
 	qp->rs.cnp_after = now + CNP_EVERY;
 }
 
 /* UC has no window. Between two pauses something goes: anybody can forge a notification, which has no PSN. */
-static void pause(struct vb_wire_qp *qp, uint64_t now)
+static void pause(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (qp->rq.rnr_at || qp->rq.seq + 1 == qp->rq.cnp_seq)
 		return;
@@ -154,30 +154,30 @@ static void pause(struct vb_wire_qp *qp, uint64_t now)
 }
 
 /* Is it what the peer would send now? Else it is no sign that the peer is there. */
-bool vb_wire_expects(const struct vb_wire_qp *qp, const struct vb_packet *p)
+bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	bool request = p->info->flags & VB_REQUEST && p->info->service == services[qp->cfg.type];
 
-	return qp->cfg.type == VB_WIRE_UD || (request && vb_psn_equal(p->bth.psn, qp->rs.epsn));
+	return qp->cfg.type == VB_ROCE_UD || (request && vb_psn_equal(p->bth.psn, qp->rs.epsn));
 }
 
-void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload,
-                   const struct vb_wire_from *from, uint64_t now)
+void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                   const struct vb_roce_from *from, uint64_t now)
 {
 	if (!admit(qp, p))
 		return;
 	qp->stats.rcvd_pkts++;
 	qp->stats.rcvd_bytes += p->payload_len;
 	if (from->congested && !qp->dead)
-		vb_wire_congested(qp, now);
+		vb_roce_congested(qp, now);
 	if (p->info->op == VB_OP_CNP) {
 		qp->stats.cnp_rcvd++;
-		vb_wire_window_marked(&qp->rq.window, now);
-		if (qp->cfg.type == VB_WIRE_UC)
+		vb_roce_window_marked(&qp->rq.window, now);
+		if (qp->cfg.type == VB_ROCE_UC)
 			pause(qp, now);
 	} else if (qp->dead && !qp->rs.closed) {
 		qp->stats.drop_state++;
-	} else if (qp->cfg.type == VB_WIRE_UD) {
+	} else if (qp->cfg.type == VB_ROCE_UD) {
 		vb_datagram_input(qp, p, payload, from->grh);
 	} else if (p->info->flags & VB_REQUEST) {
 		vb_responder_input(qp, p, payload, from->port, now);
@@ -188,9 +188,9 @@ void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8
 	}
 }
 
-void vb_wire_input_unknown(struct vb_wire_qp *qp, const struct vb_bth *bth)
+void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth)
 {
-	bool rc = qp->cfg.type == VB_WIRE_RC && bth->opcode >> 5 == VB_SVC_RC >> 5;
+	bool rc = qp->cfg.type == VB_ROCE_RC && bth->opcode >> 5 == VB_SVC_RC >> 5;
 
 	if (rc && bth->dest_qpn == qp->cfg.qpn && pkey_matches(bth->pkey, qp->cfg.pkey))
 		vb_responder_input_unknown(qp, bth->psn);
@@ -202,7 +202,7 @@ static uint32_t get24(const uint8_t *p)
 	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
 }
 
-bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
+bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
 	const uint8_t *payload = bytes + VB_BTH_LEN;
 
@@ -217,25 +217,25 @@ bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t le
 		taken = vb_responder_input_middle(qp, VB_OP_WRITE, psn, ask, payload, port, now);
 	else if (bytes[0] == (VB_RC_SEND_MIDDLE | services[qp->cfg.type]))
 		taken = vb_responder_input_middle(qp, VB_OP_SEND, psn, ask, payload, port, now);
-	else if (bytes[0] == VB_RC_READ_RESPONSE_MIDDLE && qp->cfg.type == VB_WIRE_RC)
+	else if (bytes[0] == VB_RC_READ_RESPONSE_MIDDLE && qp->cfg.type == VB_ROCE_RC)
 		taken = vb_requester_input_middle(qp, psn, payload, now);
 	qp->stats.rcvd_pkts += taken;
 	qp->stats.rcvd_bytes += taken ? qp->cfg.mtu : 0;
 	return taken;
 }
 
-uint8_t *vb_wire_payload(const struct vb_wire_out *out, uint8_t opcode)
+uint8_t *vb_roce_payload(const struct vb_roce_out *out, uint8_t opcode)
 {
 	return out->packet + vb_opcode_info(opcode)->header_len;
 }
 
-void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_packet *p)
+void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_packet *p)
 {
-	struct vb_writer w = vb_writer(out->packet, VB_WIRE_MAX_HEADER);
+	struct vb_writer w = vb_writer(out->packet, VB_ROCE_MAX_HEADER);
 
 	p->bth.migreq = true; /* IBA 9.2: "migrated", as ever; adapters drop a packet that says otherwise */
 	p->bth.pkey = qp->cfg.pkey;
-	if (qp->cfg.type != VB_WIRE_UD)
+	if (qp->cfg.type != VB_ROCE_UD)
 		p->bth.dest_qpn = qp->cfg.dest_qpn;
 	p->bth.pad = vb_pad_count(out->payload_len);
 	vb_packet_encode(&w, p);
@@ -248,7 +248,7 @@ void vb_wire_seal(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_pack
 	qp->stats.sent_bytes += out->payload_len;
 }
 
-void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_wire_resource *answered)
+void vb_roce_run(struct vb_roce_out *out, uint32_t n, uint8_t opcode, struct vb_roce_resource *answered)
 {
 	out->run.left = n;
 	out->run.answered = answered;
@@ -257,9 +257,9 @@ void vb_wire_run(struct vb_wire_out *out, uint32_t n, uint8_t opcode, struct vb_
 	out->run.bth[1] = MIGREQ;
 }
 
-void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct vb_psn psn, bool ask)
+void vb_roce_seal_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_psn psn, bool ask)
 {
-	vb_wire_middle_bth(out, out->packet, psn, ask);
+	vb_roce_middle_bth(out, out->packet, psn, ask);
 	out->header_len = VB_BTH_LEN;
 	out->payload_len = qp->cfg.mtu;
 	out->pad = 0;
@@ -270,7 +270,7 @@ void vb_wire_seal_middle(struct vb_wire_qp *qp, struct vb_wire_out *out, struct 
 	qp->stats.sent_bytes += qp->cfg.mtu;
 }
 
-uint32_t vb_wire_output_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart)
+uint32_t vb_roce_output_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	if (n > out->run.left)
 		n = out->run.left;
@@ -281,7 +281,7 @@ uint32_t vb_wire_output_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uin
 	return n;
 }
 
-static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
+static bool output_cnp(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_packet p = {.bth = {.opcode = VB_CNP, .becn = true}};
 
@@ -289,7 +289,7 @@ static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
 		return false;
 	qp->rs.cnp = false;
 	qp->stats.cnp_sent++;
-	vb_wire_seal(qp, out, &p);
+	vb_roce_seal(qp, out, &p);
 	return true;
 }
 
@@ -298,15 +298,15 @@ static bool output_cnp(struct vb_wire_qp *qp, struct vb_wire_out *out)
  * its completion looks at the network until it has it, and then perhaps only at its memory: by then the peer's data has
  * to be there.
  */
-static bool ack_waits(struct vb_wire_qp *qp)
+static bool ack_waits(struct vb_roce_qp *qp)
 {
-	if (qp->rs.owed != VB_WIRE_ACK || vb_resource_unanswered(qp))
+	if (qp->rs.owed != VB_ROCE_ACK || vb_resource_unanswered(qp))
 		qp->passed = 0;
-	return qp->rs.owed == VB_WIRE_ACK && (!qp->passed || qp->passed < qp->cfg.burst);
+	return qp->rs.owed == VB_ROCE_ACK && (!qp->passed || qp->passed < qp->cfg.burst);
 }
 
 /* Answers and requests take turns, so that neither side of a busy pair starves the other. */
-bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now)
+bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	if (out->run.left && (out->run.answered ? vb_reply_middle(qp, out) : vb_requester_middle(qp, out, now)))
 		return true;
@@ -325,9 +325,9 @@ bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now
 	return vb_requester_output(qp, out, now) || vb_reply_output(qp, out, now);
 }
 
-void vb_wire_sent(struct vb_wire_qp *qp)
+void vb_roce_sent(struct vb_roce_qp *qp)
 {
-	if (qp->cfg.type == VB_WIRE_RC || !qp->rq.started)
+	if (qp->cfg.type == VB_ROCE_RC || !qp->rq.started)
 		return;
 	qp->rq.una = qp->rq.seq;
 	vb_requester_retire(qp);
@@ -338,15 +338,15 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !a ? b : !b || a < b ? a : b;
 }
 
-uint64_t vb_wire_deadline(const struct vb_wire_qp *qp)
+uint64_t vb_roce_deadline(const struct vb_roce_qp *qp)
 {
 	uint64_t at = earlier(qp->rq.retry_at, earlier(qp->rq.probe_at, earlier(qp->rq.rnr_at, qp->rq.wake_at)));
 
 	at = earlier(at, qp->rs.kept_until);
-	return qp->rs.owed == VB_WIRE_ACK ? earlier(at, qp->rs.ack_at) : at;
+	return qp->rs.owed == VB_ROCE_ACK ? earlier(at, qp->rs.ack_at) : at;
 }
 
-void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now)
+void vb_roce_timeout(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (qp->rs.ack_at && qp->rs.ack_at <= now)
 		qp->rs.ack_at = 0;
@@ -354,24 +354,24 @@ void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now)
 	vb_requester_timeout(qp, now);
 }
 
-bool vb_wire_silent(const struct vb_wire_qp *qp, uint64_t now)
+bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now)
 {
-	const struct vb_wire_responder *rs = &qp->rs;
-	bool waits = rs->owed == VB_WIRE_ACK && rs->ack_at > now;
+	const struct vb_roce_responder *rs = &qp->rs;
+	bool waits = rs->owed == VB_ROCE_ACK && rs->ack_at > now;
 
-	return qp->rq.head == qp->rq.tail && !rs->unanswered && !rs->cnp && (waits || rs->owed == VB_WIRE_NO_ACK);
+	return qp->rq.head == qp->rq.tail && !rs->unanswered && !rs->cnp && (waits || rs->owed == VB_ROCE_NO_ACK);
 }
 
-void vb_wire_ack_now(struct vb_wire_qp *qp)
+void vb_roce_ack_now(struct vb_roce_qp *qp)
 {
 	qp->rs.ack_at = 0;
 }
 
-void vb_wire_ack_all(struct vb_wire_qp *qp)
+void vb_roce_ack_all(struct vb_roce_qp *qp)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 
-	if (rs->owed == VB_WIRE_NO_ACK && !rs->closed && !qp->dead && !vb_psn_equal(rs->told, rs->epsn))
-		rs->owed = VB_WIRE_ACK;
+	if (rs->owed == VB_ROCE_NO_ACK && !rs->closed && !qp->dead && !vb_psn_equal(rs->told, rs->epsn))
+		rs->owed = VB_ROCE_ACK;
 	rs->ack_at = 0;
 }

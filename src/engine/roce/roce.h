@@ -4,161 +4,67 @@
 #ifndef VB_ENGINE_ROCE_ROCE_H
 #define VB_ENGINE_ROCE_ROCE_H
 
-#include "engine/refusal.h"
 #include "engine/roce/stats.h"
 #include "engine/roce/window.h"
+#include "engine/work.h"
 #include "frame/packet.h"
 
-#define VB_WIRE_MAX_HEADER 48 /* a BTH and the longest extension headers: 40 */
-#define VB_WIRE_PACKET_MAX (VB_WIRE_MAX_HEADER + VB_PAYLOAD_MAX + 3) /* without ICRC */
-#define VB_WIRE_MAX_RESOURCES 128
-#define VB_WIRE_MAX_MESSAGE 0x80000000u /* IBA C9-94 */
+#define VB_ROCE_MAX_HEADER 48 /* a BTH and the longest extension headers: 40 */
+#define VB_ROCE_PACKET_MAX (VB_ROCE_MAX_HEADER + VB_PAYLOAD_MAX + 3) /* without ICRC */
+#define VB_ROCE_MAX_RESOURCES 128
 
-enum vb_wire_type { VB_WIRE_RC, VB_WIRE_UC, VB_WIRE_UD };
+enum vb_roce_type { VB_ROCE_RC, VB_ROCE_UC, VB_ROCE_UD };
 
-/* X(name, text): names are those of ibv_wc_status without IBV_WC_. */
-#define VB_WIRE_STATUSES(X)                              \
-	X(SUCCESS, "success")                            \
-	X(LOC_LEN_ERR, "message too long")               \
-	X(LOC_QP_OP_ERR, "operation not supported")      \
-	X(LOC_PROT_ERR, "local protection")              \
-	X(WR_FLUSH_ERR, "flushed")                       \
-	X(MW_BIND_ERR, "memory management operation")    \
-	X(LOC_ACCESS_ERR, "local access")                \
-	X(REM_INV_REQ_ERR, "the peer: invalid request")  \
-	X(REM_ACCESS_ERR, "the peer: no access")         \
-	X(REM_OP_ERR, "the peer: cannot execute")        \
-	X(RETRY_EXC_ERR, "no answer, retries are spent") \
-	X(RNR_RETRY_EXC_ERR, "no receive, retries are spent")
-
-enum vb_wire_status {
-#define X(name, text) VB_WIRE_##name,
-	VB_WIRE_STATUSES(X)
-#undef X
-};
-
-const char *vb_wire_status_text(enum vb_wire_status status);
-
-enum vb_wire_verb {
-	VB_WIRE_SEND,
-	VB_WIRE_WRITE,
-	VB_WIRE_READ,
-	VB_WIRE_CMP_SWAP,
-	VB_WIRE_FETCH_ADD,
-	VB_WIRE_LOCAL, /* done by ops->local in its turn: invalidation, binding */
-};
-
-enum {
-	VB_WIRE_SOLICITED = 1 << 0,
-	VB_WIRE_FENCE = 1 << 1,
-	VB_WIRE_IMM = 1 << 2,
-	VB_WIRE_INV = 1 << 3,
-};
-
-/* A send work request, as the queue's owner describes it. */
-struct vb_wire_request {
-	uint64_t cookie; /* the owner's */
-	uint64_t remote_addr, compare, swap_add;
-	uint32_t rkey, imm; /* imm: in host order, or the key to invalidate */
-	uint32_t length;
-	uint8_t verb;  /* enum vb_wire_verb */
-	uint8_t flags; /* VB_WIRE_SOLICITED and so on */
-	void *ah;      /* UD: handed on to struct vb_wire_out */
-	uint32_t ud_qpn, ud_qkey;
-};
-
-/* One that has been taken: it lives here until it completes. Packets are counted from the QP's start, without wrap. */
-struct vb_wire_send {
-	struct vb_wire_request rq;
-	uint64_t seq;      /* of its first packet; the PSN is cfg.sq_psn + seq */
-	uint64_t receives; /* messages up to this one that take a receive */
-	uint32_t packets;  /* PSNs it takes; 0 for VB_WIRE_LOCAL */
-	uint32_t chunk; /* reads: packets of response that one READ request asks for, fixed when the first goes out */
-	uint8_t middle; /* opcode of its middle packets */
-	uint8_t status; /* a local fault, reported in its turn */
-	bool done;      /* VB_WIRE_LOCAL: executed */
-};
-
-/* What a completed receive says. */
-struct vb_wire_receipt {
-	enum vb_wire_status status;
-	bool write_imm; /* it was an RDMA write with immediate */
-	bool solicited;
-	bool ipv4;     /* UD: of the header that stands before it */
-	uint8_t flags; /* VB_WIRE_IMM, VB_WIRE_INV */
-	uint32_t imm;  /* or the key that was invalidated */
-	uint32_t length, src_qpn;
-};
-
-enum vb_wire_access { VB_WIRE_REMOTE_WRITE = 1, VB_WIRE_REMOTE_READ = 2, VB_WIRE_REMOTE_ATOMIC = 4 };
-
-enum vb_wire_event {
-	VB_WIRE_EVENT_SQ,     /* a send failed; its completion tells */
-	VB_WIRE_EVENT_REQ,    /* the peer asked for something invalid: IBV_EVENT_QP_REQ_ERR */
-	VB_WIRE_EVENT_ACCESS, /* it asked for memory it may not have: IBV_EVENT_QP_ACCESS_ERR */
-	VB_WIRE_EVENT_RQ,     /* a receive failed; its completion tells */
-};
-
-/* The rows of VB_REFUSALS, for the engines of both wires. */
-static const struct vb_wire_refusal {
-	enum vb_wire_status receive;
-	enum vb_wire_event event;
-} vb_wire_refusals[] = {
-#define X(name, receive, event) [VB_REFUSE_##name] = {VB_WIRE_##receive, VB_WIRE_EVENT_##event},
-        VB_REFUSALS(X)
-#undef X
-};
-
-enum vb_wire_result { VB_WIRE_OK, VB_WIRE_DENIED, VB_WIRE_MISALIGNED };
+const char *vb_work_status_text(enum vb_work_status status);
 
 /*
  * How a queue pair reaches queues and memory. Called only from within the functions below, for one queue pair by one
  * thread at a time; none may call back into them. The payload that a function is given lies in the packet.
  */
-struct vb_wire_ops {
+struct vb_roce_ops {
 	/* The next posted send leaves the queue. false: there is none. */
-	bool (*next_send)(void *own, struct vb_wire_request *rq);
+	bool (*next_send)(void *own, struct vb_work *rq);
 	/* A send is done: once each, in posting order; a success that was not asked for too. */
-	void (*complete_send)(void *own, const struct vb_wire_request *rq, enum vb_wire_status status);
+	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
 	/* Copies len bytes of the request from offset on. false: no access, or the memory is not there. */
-	bool (*fetch)(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len);
+	bool (*fetch)(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
-	bool (*scatter)(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len);
-	bool (*local)(void *own, const struct vb_wire_request *rq);
+	bool (*scatter)(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len);
+	bool (*local)(void *own, const struct vb_work *rq);
 
 	/* Takes the oldest receive; *room is what fits. false: there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);
 	bool (*scatter_receive)(void *own, uint32_t offset, const void *bytes, uint32_t len);
 	/* The receive that was taken is done. */
-	void (*complete_receive)(void *own, const struct vb_wire_receipt *receipt);
+	void (*complete_receive)(void *own, const struct vb_receipt *receipt);
 	/* Receives that are posted, or UINT32_MAX where nobody counts them (a shared receive queue). */
 	uint32_t (*receives)(void *own);
 
 	/* May the peer have [va, va + len)? Asked for the message, then again for each packet of it. */
-	bool (*check)(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access);
+	bool (*check)(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access);
 	/* The same check, then the bytes. last: programs poll for the last byte, which has to be stored last. */
 	bool (*write)(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last);
 	/* The same check, then copies the bytes. */
 	bool (*read)(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len);
-	enum vb_wire_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
+	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 	bool (*invalidate)(void *own, uint32_t rkey);
 	/* Nothing is kept ahead any more, for the moment: the slots may become zeros. NULL: they stay as they are. */
 	void (*ahead_unused)(void *own);
 
 	/* The QP is in error. What it had taken of both queues has been completed; the rest is the owner's to flush. */
-	void (*failed)(void *own, enum vb_wire_event event);
+	void (*failed)(void *own, enum vb_work_event event);
 };
 
-struct vb_wire_config {
-	uint8_t type; /* enum vb_wire_type */
+struct vb_roce_config {
+	uint8_t type; /* enum vb_roce_type */
 	uint32_t mtu; /* 256 to 4096 */
 	uint32_t qpn, dest_qpn, qkey;
 	uint16_t pkey;
 	struct vb_psn sq_psn, rq_psn;
 	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer;
 	uint8_t max_rd_atomic, max_dest_rd_atomic;
-	uint8_t access;      /* enum vb_wire_access: what the QP allows at all */
-	uint32_t max_window; /* packets; 0: VB_WIRE_WINDOW_MAX */
+	uint8_t access;      /* enum vb_right: what the QP allows at all */
+	uint32_t max_window; /* packets; 0: VB_ROCE_WINDOW_MAX */
 	uint32_t ack_delay;  /* ns that an acknowledgement may wait for company; 0: it goes with the next output */
 	uint32_t ack_every;  /* packets that are asked for at the latest; 0: 32 */
 	uint32_t burst; /* packets that cost the network little more than one: while many are under way it waits for so many; 0: 1 */
@@ -166,7 +72,7 @@ struct vb_wire_config {
 };
 
 /* A read or atomic that the responder remembers: to be answered, or to be answered again. */
-struct vb_wire_resource {
+struct vb_roce_resource {
 	bool atomic, answered; /* answered: in full, at least once */
 	struct vb_psn psn;
 	uint32_t packets, next; /* of the response; next to be sent */
@@ -176,12 +82,12 @@ struct vb_wire_resource {
 	uint32_t end_length; /* bytes up to the end of this answer */
 };
 
-#define VB_WIRE_TIMED 8 /* a power of two */
+#define VB_ROCE_TIMED 8 /* a power of two */
 
 /* Does the peer keep what comes ahead of a missing packet? Found out at the first loss. */
-enum vb_wire_keeps { VB_WIRE_KEEPS_UNKNOWN, VB_WIRE_KEEPS_TRIAL, VB_WIRE_KEEPS, VB_WIRE_KEEPS_NOT };
+enum vb_roce_keeps { VB_ROCE_KEEPS_UNKNOWN, VB_ROCE_KEEPS_TRIAL, VB_ROCE_KEEPS, VB_ROCE_KEEPS_NOT };
 
-struct vb_wire_requester {
+struct vb_roce_requester {
 	bool started, paused; /* paused: SQD, no new message */
 	uint64_t una, seq,
 	        high;       /* packets: oldest that is not acknowledged, next to go out, highest that went out + 1 */
@@ -199,19 +105,19 @@ struct vb_wire_requester {
 	uint64_t back_una, back_at;          /* the last time that it went back: to where, when */
 	bool back_echo;                      /* its first packet is still to go twice */
 	uint64_t sure_from;                  /* packets from here on were never executed: their answer can be timed */
-	struct vb_wire_timed {
+	struct vb_roce_timed {
 		uint64_t seq, at;
 		bool first; /* it went out once only */
 		bool guess; /* not when it was timed, but the answer may be to an earlier one */
-	} timed[VB_WIRE_TIMED]; /* packets whose answers are timed: timed_n from timed_0 on */
+	} timed[VB_ROCE_TIMED]; /* packets whose answers are timed: timed_n from timed_0 on */
 	uint8_t timed_0, timed_n;
 	bool late; /* timers are looked at late, and once more */
-	struct vb_wire_silence {
+	struct vb_roce_silence {
 		uint64_t at;
 		uint32_t packets, slow_start_below; /* of the window before */
 	} silent; /* the last time that nothing came back */
 	uint32_t stale; /* packets, about, that are in the network for nothing since it went back */
-	uint8_t keeps;  /* enum vb_wire_keeps */
+	uint8_t keeps;  /* enum vb_roce_keeps */
 	uint8_t trials; /* to find that out */
 	uint8_t flat;   /* mends in a row that brought no more than what was sent again */
 	bool mending;   /* una is missing at the peer; what is behind it is there or on its way */
@@ -227,12 +133,12 @@ struct vb_wire_requester {
 	uint32_t uncounted;                     /* packets that una has passed and the window does not know of yet */
 	uint64_t progress_at;                   /* when una moved last */
 	uint64_t cnp_seq;                       /* UC: seq at the last pause, and one */
-	uint64_t got[VB_WIRE_WINDOW_MAX / 64];  /* responses ahead of a missing one: a bit each */
+	uint64_t got[VB_ROCE_WINDOW_MAX / 64];  /* responses ahead of a missing one: a bit each */
 	uint64_t pace_at, wake_at;              /* when the next packet may go; 0: nothing waits for it */
-	struct vb_wire_window window;
+	struct vb_roce_window window;
 };
 
-struct vb_wire_inbound {
+struct vb_roce_inbound {
 	bool active;           /* in the middle of a message */
 	bool drop;             /* UC: until the next message */
 	bool receive;          /* a receive is taken */
@@ -244,39 +150,39 @@ struct vb_wire_inbound {
 
 /*
  * Where requests are kept that came before one that is missing: n slots (a power of two, 2^22 at most) of
- * VB_WIRE_SLOT(mtu) bytes, aligned as malloc does, of zeros at first. They are zeros again, as far as it matters, when
+ * VB_ROCE_SLOT(mtu) bytes, aligned as malloc does, of zeros at first. They are zeros again, as far as it matters, when
  * the QP has ended.
  */
-struct vb_wire_ahead {
+struct vb_roce_ahead {
 	uint8_t *slots;
 	uint32_t n;
 };
 
-struct vb_wire_kept {
+struct vb_roce_kept {
 	struct vb_packet packet;
 	bool used;
 	bool disputed; /* two different packets claimed this PSN: neither is executed */
 	uint8_t payload[];
 };
 
-#define VB_WIRE_SLOT(mtu) (sizeof(struct vb_wire_kept) + (mtu)) /* the mtu is a multiple of 256 */
+#define VB_ROCE_SLOT(mtu) (sizeof(struct vb_roce_kept) + (mtu)) /* the mtu is a multiple of 256 */
 
-enum vb_wire_ack_kind { VB_WIRE_NO_ACK, VB_WIRE_ACK, VB_WIRE_RNR, VB_WIRE_NAK };
+enum vb_roce_ack_kind { VB_ROCE_NO_ACK, VB_ROCE_ACK, VB_ROCE_RNR, VB_ROCE_NAK };
 
 /* UC: packets of somebody that the peer is not known by. He is believed after so many of them (uc.c). */
-struct vb_wire_stranger {
+struct vb_roce_stranger {
 	struct vb_psn next;
 	uint16_t port;
 	uint32_t came;
 };
 
-struct vb_wire_responder {
+struct vb_roce_responder {
 	struct vb_psn epsn;
 	uint32_t msn;
 	bool refused;          /* a NAK went out, or will; what is ahead is dropped until epsn comes */
 	bool not_ready;        /* that NAK was for want of a receive */
 	bool closed;           /* the last NAK is on its way; nothing is executed any more */
-	uint8_t owed;          /* enum vb_wire_ack_kind */
+	uint8_t owed;          /* enum vb_roce_ack_kind */
 	uint8_t nak;           /* enum vb_nak */
 	struct vb_psn nak_psn; /* of RNR and NAK */
 	uint32_t owed_for;     /* packets */
@@ -284,11 +190,11 @@ struct vb_wire_responder {
 	struct vb_psn told;    /* epsn, when the last one went out, or an answer that says as much */
 	bool cnp;              /* a congestion notification is due */
 	uint64_t cnp_after;
-	struct vb_wire_inbound in;
-	struct vb_wire_resource res[VB_WIRE_MAX_RESOURCES];
+	struct vb_roce_inbound in;
+	struct vb_roce_resource res[VB_ROCE_MAX_RESOURCES];
 	uint32_t res_head, res_tail, unanswered;
 	bool known;    /* UC: a packet has come from that port */
-	struct vb_wire_stranger stranger;
+	struct vb_roce_stranger stranger;
 	uint32_t kept; /* requests ahead of epsn */
 	struct vb_psn kept_to; /* behind the last of them */
 	uint64_t kept_until;   /* when those that are left are given up, and their memory; 0: there is none */
@@ -300,23 +206,23 @@ struct vb_wire_responder {
 };
 
 /* Bounded, and all of it: the caller owns it and sends[]. */
-struct vb_wire_qp {
-	struct vb_wire_config cfg; /* changed by vb_wire_reconfigure only */
-	const struct vb_wire_ops *ops;
+struct vb_roce_qp {
+	struct vb_roce_config cfg; /* changed by vb_roce_reconfigure only */
+	const struct vb_roce_ops *ops;
 	void *own;
-	struct vb_wire_send *sends;
+	struct vb_work_sent *sends;
 	uint32_t mask;
 	bool dead, turn;
 	bool again;     /* what is fetched or read goes out anew: the first time it was lost, or came changed */
 	uint8_t passed; /* requests that went out before the acknowledgement that is due */
-	struct vb_wire_requester rq;
-	struct vb_wire_responder rs;
-	struct vb_wire_ahead ahead;
-	struct vb_wire_stats stats;
+	struct vb_roce_requester rq;
+	struct vb_roce_responder rs;
+	struct vb_roce_ahead ahead;
+	struct vb_roce_stats stats;
 };
 
 /* What came with a packet. */
-struct vb_wire_from {
+struct vb_roce_from {
 	bool congested;     /* marked by the network: ECN CE */
 	uint16_t port;      /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
 	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
@@ -324,71 +230,71 @@ struct vb_wire_from {
 
 /* A packet to go out: header, payload, pad bytes of zeros, in one piece of header_len + payload_len + pad bytes. The
  * caller appends the ICRC. */
-struct vb_wire_out {
-	uint8_t *packet; /* the caller's, VB_WIRE_PACKET_MAX bytes: set before each vb_wire_output */
+struct vb_roce_out {
+	uint8_t *packet; /* the caller's, VB_ROCE_PACKET_MAX bytes: set before each vb_roce_output */
 	uint32_t header_len, payload_len;
 	uint8_t pad, opcode;
 	struct vb_psn psn;
 	void *ah; /* UD */
-	/* Middle packets that may follow, and what they begin with: zeros before a series of vb_wire_output with nothing
+	/* Middle packets that may follow, and what they begin with: zeros before a series of vb_roce_output with nothing
 	 * else of this queue pair in between. */
-	struct vb_wire_run {
+	struct vb_roce_run {
 		uint32_t left;
-		struct vb_wire_resource *answered; /* NULL: requests */
+		struct vb_roce_resource *answered; /* NULL: requests */
 		uint8_t bth[VB_BTH_LEN];
 	} run;
 };
 
 /* sends_len: a power of two, how many send requests may be under way. In RTR: it answers, and does not ask. */
-void vb_wire_init(struct vb_wire_qp *qp, const struct vb_wire_config *cfg, const struct vb_wire_ops *ops, void *own,
-                  struct vb_wire_send *sends, uint32_t sends_len);
-/* After vb_wire_init, RC. Without it what comes ahead is dropped, and the peer has to send it again. */
-void vb_wire_keep_ahead(struct vb_wire_qp *qp, const struct vb_wire_ahead *ahead);
+void vb_roce_init(struct vb_roce_qp *qp, const struct vb_roce_config *cfg, const struct vb_roce_ops *ops, void *own,
+                  struct vb_work_sent *sends, uint32_t sends_len);
+/* After vb_roce_init, RC. Without it what comes ahead is dropped, and the peer has to send it again. */
+void vb_roce_keep_ahead(struct vb_roce_qp *qp, const struct vb_roce_ahead *ahead);
 /*
  * What ibv_modify_qp may change later: timeout, retry_cnt, rnr_retry, min_rnr_timer, access, max_rd_atomic,
- * max_dest_rd_atomic, pkey and qkey; sq_psn too before the first vb_wire_start. The rest of cfg is not looked at: begin
+ * max_dest_rd_atomic, pkey and qkey; sq_psn too before the first vb_roce_start. The rest of cfg is not looked at: begin
  * with a copy of qp->cfg. A timer that runs keeps its time, retries begin anew.
  */
-void vb_wire_reconfigure(struct vb_wire_qp *qp, const struct vb_wire_config *cfg);
+void vb_roce_reconfigure(struct vb_roce_qp *qp, const struct vb_roce_config *cfg);
 /* RTS. */
-void vb_wire_start(struct vb_wire_qp *qp);
-/* SQD and back. Drained when vb_wire_idle. */
-void vb_wire_pause(struct vb_wire_qp *qp, bool paused);
-bool vb_wire_idle(const struct vb_wire_qp *qp);
+void vb_roce_start(struct vb_roce_qp *qp);
+/* SQD and back. Drained when vb_roce_idle. */
+void vb_roce_pause(struct vb_roce_qp *qp, bool paused);
+bool vb_roce_idle(const struct vb_roce_qp *qp);
 /* To ERR or RESET by the program: what was taken is flushed; no callback comes after. ops->failed is not called. */
-void vb_wire_abort(struct vb_wire_qp *qp);
+void vb_roce_abort(struct vb_roce_qp *qp);
 
 /* A packet that was decoded, whose ICRC is right and whose source is the peer (RC, UC). */
-void vb_wire_input(struct vb_wire_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
-                   const struct vb_wire_from *from, uint64_t now);
+void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *packet, const uint8_t *payload,
+                   const struct vb_roce_from *from, uint64_t now);
 /* Before that: is it what the peer would send now, or anybody's (UD)? */
-bool vb_wire_expects(const struct vb_wire_qp *qp, const struct vb_packet *packet);
+bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *packet);
 /*
  * The same for a packet that is most of all: BTH to ICRC, right and from the peer, not marked by the network. false: it is
- * no plain middle packet in its turn, and nothing was done; vb_wire_input is for it.
+ * no plain middle packet in its turn, and nothing was done; vb_roce_input is for it.
  */
-bool vb_wire_input_middle(struct vb_wire_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
+bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* The same for one that only has a BTH that can be read: nobody has its opcode. */
-void vb_wire_input_unknown(struct vb_wire_qp *qp, const struct vb_bth *bth);
+void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth);
 /* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to itself. */
-void vb_wire_congested(struct vb_wire_qp *qp, uint64_t now);
+void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now);
 /* The next packet to send, until false. After each input, timeout, and after something was posted. */
-bool vb_wire_output(struct vb_wire_qp *qp, struct vb_wire_out *out, uint64_t now);
+bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 /*
- * After a vb_wire_output that has left run.left: up to n more packets, full middle ones that follow it, each `apart` bytes
- * behind the one before, the first at out->packet. Only a BTH and payload each. How many there are; 0: vb_wire_output.
+ * After a vb_roce_output that has left run.left: up to n more packets, full middle ones that follow it, each `apart` bytes
+ * behind the one before, the first at out->packet. Only a BTH and payload each. How many there are; 0: vb_roce_output.
  */
-uint32_t vb_wire_output_more(struct vb_wire_qp *qp, struct vb_wire_out *out, uint32_t n, uint32_t apart);
+uint32_t vb_roce_output_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
 /* UC, UD: all that was output has been handed to the network: its requests complete. */
-void vb_wire_sent(struct vb_wire_qp *qp);
-/* When vb_wire_timeout is to be called, then vb_wire_output; 0: never. For timers, and for packets that are paced. */
-uint64_t vb_wire_deadline(const struct vb_wire_qp *qp);
-void vb_wire_timeout(struct vb_wire_qp *qp, uint64_t now);
+void vb_roce_sent(struct vb_roce_qp *qp);
+/* When vb_roce_timeout is to be called, then vb_roce_output; 0: never. For timers, and for packets that are paced. */
+uint64_t vb_roce_deadline(const struct vb_roce_qp *qp);
+void vb_roce_timeout(struct vb_roce_qp *qp, uint64_t now);
 /* Is there nothing to send now, unless more was posted? false: perhaps there is. */
-bool vb_wire_silent(const struct vb_wire_qp *qp, uint64_t now);
+bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now);
 /* A delayed acknowledgement waits no longer: something goes to this peer anyway. */
-void vb_wire_ack_now(struct vb_wire_qp *qp);
+void vb_roce_ack_now(struct vb_roce_qp *qp);
 /* The same of all that has come, whether the peer has asked for that or not. */
-void vb_wire_ack_all(struct vb_wire_qp *qp);
+void vb_roce_ack_all(struct vb_roce_qp *qp);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* X(name, text) */
-#define VB_WIRE_COUNTERS(X)                                                      \
+#define VB_ROCE_COUNTERS(X)                                                      \
 	X(sent_pkts, "packets sent")                                             \
 	X(rcvd_pkts, "packets received")                                         \
 	X(sent_bytes, "payload bytes sent")                                      \
@@ -52,9 +52,9 @@
 	X(drop_length, "dropped: UC and UD, length")                             \
 	X(drop_access, "dropped: UC, no access")
 
-struct vb_wire_stats {
+struct vb_roce_stats {
 #define X(name, text) uint64_t name;
-	VB_WIRE_COUNTERS(X)
+	VB_ROCE_COUNTERS(X)
 #undef X
 };
 

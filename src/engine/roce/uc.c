@@ -16,12 +16,12 @@ static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint3
 }
 
 /* It goes on for so long that it is the peer, after an outage, or with another source port. */
-static bool believed(struct vb_wire_responder *rs, struct vb_psn psn, uint16_t port)
+static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t port)
 {
-	struct vb_wire_stranger *s = &rs->stranger;
+	struct vb_roce_stranger *s = &rs->stranger;
 
 	if (s->port != port || !within(psn, s->next, 0, STRAY))
-		*s = (struct vb_wire_stranger){.port = port};
+		*s = (struct vb_roce_stranger){.port = port};
 	s->next = vb_psn_add(psn, 1);
 	return ++s->came >= BELIEVED;
 }
@@ -32,9 +32,9 @@ static bool believed(struct vb_wire_responder *rs, struct vb_psn psn, uint16_t p
  * the expected one, and otherwise if 4,096 packets of its stream have come in order since the peer was last heard: more packets
  * than that have been lost then, so that an outage becomes no more than twice as long by this.
  */
-static bool from_the_peer(struct vb_wire_qp *qp, struct vb_psn psn, uint16_t port)
+static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t port)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 	bool near = within(psn, rs->epsn, BEHIND, AHEAD) && (!rs->known || port == rs->port);
 
 	if (!near && !believed(rs, psn, port)) {
@@ -51,9 +51,9 @@ static bool from_the_peer(struct vb_wire_qp *qp, struct vb_psn psn, uint16_t por
  * A gap ends the message that was under way, without a word to anybody, and its receive is used for the next. What then
  * comes is dropped up to the next FIRST or ONLY. A message that is cut off by a new one is dropped too.
  */
-bool vb_uc_in_sequence(struct vb_wire_qp *qp, const struct vb_packet *p, uint16_t port)
+bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port)
 {
-	struct vb_wire_responder *rs = &qp->rs;
+	struct vb_roce_responder *rs = &qp->rs;
 	bool first = p->info->flags & VB_FIRST;
 
 	if (!from_the_peer(qp, p->bth.psn, port))

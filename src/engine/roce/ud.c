@@ -6,22 +6,22 @@
 #define GRH_LEN 40
 
 /* Into the receive that was taken. */
-static enum vb_wire_status store(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+static enum vb_work_status store(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
                                  const uint8_t *grh)
 {
 	/* deviates: IBA 9.8.3.2 drops what does not fit; programs expect the receive to tell, as adapters do */
 	if (GRH_LEN + p->payload_len > qp->rs.in.room) {
 		qp->stats.drop_length++;
-		return VB_WIRE_LOC_LEN_ERR;
+		return VB_WORK_LOC_LEN_ERR;
 	}
 	if (!qp->ops->scatter_receive(qp->own, 0, grh, GRH_LEN))
-		return VB_WIRE_LOC_PROT_ERR;
+		return VB_WORK_LOC_PROT_ERR;
 	if (p->payload_len && !qp->ops->scatter_receive(qp->own, GRH_LEN, payload, p->payload_len))
-		return VB_WIRE_LOC_PROT_ERR;
-	return VB_WIRE_SUCCESS;
+		return VB_WORK_LOC_PROT_ERR;
+	return VB_WORK_SUCCESS;
 }
 
-void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh)
+void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, const uint8_t *grh)
 {
 	if (p->deth.qkey != qp->cfg.qkey) { /* IBA 9.6.1.4 */
 		qp->stats.drop_qkey++;
@@ -35,11 +35,11 @@ void vb_datagram_input(struct vb_wire_qp *qp, const struct vb_packet *p, const u
 		qp->stats.drop_no_receive++;
 		return;
 	}
-	struct vb_wire_receipt receipt = {
+	struct vb_receipt receipt = {
 	        .status = store(qp, p, payload, grh),
 	        .solicited = p->bth.solicited,
 	        .ipv4 = grh[0] >> 4 != 6,
-	        .flags = p->info->ext & VB_EXT_IMMDT ? VB_WIRE_IMM : 0,
+	        .flags = p->info->ext & VB_EXT_IMMDT ? VB_WORK_IMM : 0,
 	        .imm = p->immdt.data,
 	        .length = GRH_LEN + p->payload_len,
 	        .src_qpn = p->deth.src_qpn,

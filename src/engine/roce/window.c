@@ -15,14 +15,14 @@
 #define AMPLE (1u << 20)            /* bytes */
 #define AMPLE_AGAIN 256             /* round trips after a loss */
 
-void vb_wire_window_init(struct vb_wire_window *w, uint32_t max, uint32_t mtu)
+void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu)
 {
-	*w = (struct vb_wire_window){.max = max ? max : VB_WIRE_WINDOW_MAX, .ample = AMPLE / mtu};
-	w->packets = w->max < VB_WIRE_WINDOW_FIRST ? w->max : VB_WIRE_WINDOW_FIRST;
+	*w = (struct vb_roce_window){.max = max ? max : VB_ROCE_WINDOW_MAX, .ample = AMPLE / mtu};
+	w->packets = w->max < VB_ROCE_WINDOW_FIRST ? w->max : VB_ROCE_WINDOW_FIRST;
 	w->slow_start_below = w->max;
 }
 
-void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint64_t now)
+void vb_roce_window_rtt(struct vb_roce_window *w, uint64_t rtt, bool first, uint64_t now)
 {
 	if (!rtt)
 		rtt = 1;
@@ -55,7 +55,7 @@ void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint
 	w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
 }
 
-void vb_wire_window_guess(struct vb_wire_window *w, uint64_t rtt)
+void vb_roce_window_guess(struct vb_roce_window *w, uint64_t rtt)
 {
 	if (w->srtt)
 		return;
@@ -65,13 +65,13 @@ void vb_wire_window_guess(struct vb_wire_window *w, uint64_t rtt)
 }
 
 /* The longest round trip for which the path holds no queue to speak of. */
-static uint64_t calm(const struct vb_wire_window *w)
+static uint64_t calm(const struct vb_roce_window *w)
 {
 	return w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
 }
 
 /* Of the last few round trips: a thread that was late makes one or two of them long, a queue all. */
-static uint64_t least_of_late(const struct vb_wire_window *w)
+static uint64_t least_of_late(const struct vb_roce_window *w)
 {
 	uint64_t rtt = w->rtt;
 
@@ -81,12 +81,12 @@ static uint64_t least_of_late(const struct vb_wire_window *w)
 }
 
 /* While more and more goes again, no round trip can be timed. */
-static bool known(const struct vb_wire_window *w, uint64_t now)
+static bool known(const struct vb_roce_window *w, uint64_t now)
 {
 	return now - w->rtt_at < KNOWN * w->srtt;
 }
 
-bool vb_wire_window_crowded(const struct vb_wire_window *w)
+bool vb_roce_window_crowded(const struct vb_roce_window *w)
 {
 	uint64_t rtt = least_of_late(w);
 
@@ -97,13 +97,13 @@ bool vb_wire_window_crowded(const struct vb_wire_window *w)
  * On a short path of busy machines a round trip takes what the schedulers take, a hundred times the least, and says nothing of
  * the network: to this size only losses count, which a small socket buffer at the other end makes soon.
  */
-static bool modest(const struct vb_wire_window *w, uint64_t now)
+static bool modest(const struct vb_roce_window *w, uint64_t now)
 {
 	return w->packets < w->ample && w->rtt_min < LONG_PATH && (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
 }
 
 /* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
-static void count(struct vb_wire_window *w, uint32_t packets, uint64_t now)
+static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
 {
 	uint64_t time = now - w->count_at;
 
@@ -132,7 +132,7 @@ static void count(struct vb_wire_window *w, uint32_t packets, uint64_t now)
  * that is neither quiet nor full still some, since its round trips may be uneven for other reasons; in one that is full
  * a quarter of what a TCP takes, since it gives back less, and its packets are larger than a TCP's.
  */
-static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
+static uint32_t growth(const struct vb_roce_window *w, uint64_t now)
 {
 	uint32_t step = w->rtt_min > LONG_PATH ? 8 : 32;
 
@@ -143,11 +143,11 @@ static uint32_t growth(const struct vb_wire_window *w, uint64_t now)
 	if (!known(w, now))
 		step = w->packets;
 	else if (w->rtt > calm(w))
-		step = w->rtt_min > LONG_PATH && !vb_wire_window_crowded(w) ? 32 : w->packets;
+		step = w->rtt_min > LONG_PATH && !vb_roce_window_crowded(w) ? 32 : w->packets;
 	return step < w->packets ? step : w->packets;
 }
 
-void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full, uint64_t now)
+void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full, uint64_t now)
 {
 	count(w, packets, now);
 	if (!full)
@@ -168,7 +168,7 @@ void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full,
 }
 
 /* Once per round trip: to this share of 16, or to least. */
-static void reduce(struct vb_wire_window *w, uint32_t share, uint32_t least, uint64_t now)
+static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uint64_t now)
 {
 	if (w->reduced_at && now - w->reduced_at < w->srtt)
 		return;
@@ -183,7 +183,7 @@ static void reduce(struct vb_wire_window *w, uint32_t share, uint32_t least, uin
 }
 
 /* What looked like a full queue once was perhaps none; a TCP that comes up to it again and again has to be left room. */
-static void be_careful(struct vb_wire_window *w, uint64_t now)
+static void be_careful(struct vb_roce_window *w, uint64_t now)
 {
 	bool again = w->careful && now - w->careful_at < CAREFUL_AGAIN * w->srtt;
 	uint32_t trips = again ? 2 * w->careful : CAREFUL_MIN;
@@ -193,12 +193,12 @@ static void be_careful(struct vb_wire_window *w, uint64_t now)
 	w->careful_until = now + w->careful * w->srtt;
 }
 
-void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
+void vb_roce_window_lost(struct vb_roce_window *w, bool cheap, uint64_t now)
 {
 	uint32_t carried = w->carried > w->carried_before ? w->carried : w->carried_before;
 
 	w->lost_at = now;
-	if (!vb_wire_window_crowded(w)) {
+	if (!vb_roce_window_crowded(w)) {
 		if (w->rtt_min < LONG_PATH || !cheap || !known(w, now) || least_of_late(w) > calm(w))
 			reduce(w, cheap ? 15 : 14, carried, now);
 		return;
@@ -212,7 +212,7 @@ void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now)
 	}
 }
 
-void vb_wire_window_late(struct vb_wire_window *w, uint64_t now)
+void vb_roce_window_late(struct vb_roce_window *w, uint64_t now)
 {
 	uint32_t least = w->rtt_min < LONG_PATH ? w->ample : w->carried / 2;
 
@@ -221,7 +221,7 @@ void vb_wire_window_late(struct vb_wire_window *w, uint64_t now)
 }
 
 /* Nothing came back at all: begin again with little, and grow to half of what it was. */
-void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now)
+void vb_roce_window_silent(struct vb_roce_window *w, uint64_t now)
 {
 	uint32_t half = w->packets / 2;
 
@@ -233,18 +233,18 @@ void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now)
 	w->rtt = w->earlier[0] = w->earlier[1] = 0; /* what the queue was is past */
 }
 
-void vb_wire_window_restore(struct vb_wire_window *w, uint32_t packets, uint32_t slow_start_below)
+void vb_roce_window_restore(struct vb_roce_window *w, uint32_t packets, uint32_t slow_start_below)
 {
 	w->packets = packets;
 	w->slow_start_below = slow_start_below;
 }
 
-void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now)
+void vb_roce_window_marked(struct vb_roce_window *w, uint64_t now)
 {
 	reduce(w, 12, 1, now);
 }
 
-uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least)
+uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least)
 {
 	uint64_t spread = 4 * w->rttvar > w->srtt / 2 ? 4 * w->rttvar : w->srtt / 2;
 	uint64_t rto = w->srtt ? w->srtt + spread : RTT_UNKNOWN;
@@ -252,7 +252,7 @@ uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least)
 	return rto > least ? rto : least;
 }
 
-uint64_t vb_wire_window_stall(const struct vb_wire_window *w)
+uint64_t vb_roce_window_stall(const struct vb_roce_window *w)
 {
 	if (!w->srtt || w->rtt_min >= LONG_PATH)
 		return 0;

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define VB_WIRE_WINDOW_FIRST 32
-#define VB_WIRE_WINDOW_MAX 16384
+#define VB_ROCE_WINDOW_FIRST 32
+#define VB_ROCE_WINDOW_MAX 16384
 
 /*
  * Loss alone is not congestion: on a path that is lossy but not full (its delay is near the least ever seen) the window
@@ -17,7 +17,7 @@
  * has carried of late, without a queue. On a short path, where schedulers make the delay, only losses count up to a
  * certain size.
  */
-struct vb_wire_window {
+struct vb_roce_window {
 	uint32_t packets; /* at least 1 */
 	uint32_t slow_start_below, max;
 	uint32_t ample;   /* on a short path delay says nothing as long as it is smaller */
@@ -41,27 +41,27 @@ struct vb_wire_window {
 	uint8_t counts;
 };
 
-/* max: 0 for VB_WIRE_WINDOW_MAX. mtu: bytes of payload in a packet. */
-void vb_wire_window_init(struct vb_wire_window *w, uint32_t max, uint32_t mtu);
+/* max: 0 for VB_ROCE_WINDOW_MAX. mtu: bytes of payload in a packet. */
+void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu);
 /* first: of a packet that was sent once only; else it may be too short. */
-void vb_wire_window_rtt(struct vb_wire_window *w, uint64_t rtt, bool first, uint64_t now);
+void vb_roce_window_rtt(struct vb_roce_window *w, uint64_t rtt, bool first, uint64_t now);
 /* Where nothing is known yet: it took so long at most. */
-void vb_wire_window_guess(struct vb_wire_window *w, uint64_t rtt);
+void vb_roce_window_guess(struct vb_roce_window *w, uint64_t rtt);
 /* full: the window was what held the sender back. */
-void vb_wire_window_acked(struct vb_wire_window *w, uint32_t packets, bool full, uint64_t now);
+void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full, uint64_t now);
 /* cheap: little has to go again. */
-void vb_wire_window_lost(struct vb_wire_window *w, bool cheap, uint64_t now);
+void vb_roce_window_lost(struct vb_roce_window *w, bool cheap, uint64_t now);
 /* An answer is overdue, but something may still be on its way. */
-void vb_wire_window_late(struct vb_wire_window *w, uint64_t now);
-void vb_wire_window_silent(struct vb_wire_window *w, uint64_t now);
+void vb_roce_window_late(struct vb_roce_window *w, uint64_t now);
+void vb_roce_window_silent(struct vb_roce_window *w, uint64_t now);
 /* It was not so: as it was before. */
-void vb_wire_window_restore(struct vb_wire_window *w, uint32_t packets, uint32_t slow_start_below);
-void vb_wire_window_marked(struct vb_wire_window *w, uint64_t now);
+void vb_roce_window_restore(struct vb_roce_window *w, uint32_t packets, uint32_t slow_start_below);
+void vb_roce_window_marked(struct vb_roce_window *w, uint64_t now);
 /* Is the queue now about as long as ever? */
-bool vb_wire_window_crowded(const struct vb_wire_window *w);
+bool vb_roce_window_crowded(const struct vb_roce_window *w);
 /* After how long without an answer something is sent again. */
-uint64_t vb_wire_window_patience(const struct vb_wire_window *w, uint64_t least);
+uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least);
 /* How long an answer has taken of late on a short path, where an end was busy: it may be again. ns; 0: that is not known. */
-uint64_t vb_wire_window_stall(const struct vb_wire_window *w);
+uint64_t vb_roce_window_stall(const struct vb_roce_window *w);
 
 #endif

@@ -97,7 +97,7 @@ struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name 
 	return c;
 }
 
-/* Nobody's any more; what it has is given back by the adapter thread. */
+/* Nobody's any more; what it has is given back by the progress thread. */
 void iw_drop(struct vb_iwcm_conn *c)
 {
 	c->own = NULL;
@@ -162,7 +162,7 @@ int iw_watch(struct vb_iwcm_conn *c, uint32_t events)
 	return err;
 }
 
-/* By the adapter thread. */
+/* By the progress thread. */
 void iw_unwatch(struct vb_iwcm_conn *c)
 {
 	if (c->watched)
@@ -279,7 +279,7 @@ EXPORT int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, boo
 	return 0;
 }
 
-/* The adapter thread may be about to look at it: it closes the descriptor. The port is given up here. */
+/* The progress thread may be about to look at it: it closes the descriptor. The port is given up here. */
 EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm *cm = l->cm;

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 /*
- * librdmacm.so.1 calls these in libibverbs.so.1, by symbols of a version of their own, as those of qp1.h. One for each
+ * librdmacm.so.1 calls these in libibverbs.so.1, by symbols of a version of their own, as those of gsi.h. One for each
  * process. Nothing here has a lock: all functions but those that say otherwise are called under the caller's, which lock
- * and unlock take and give back in the adapter thread. Errors are errno values, addresses are GIDs (IPv4 mapped).
+ * and unlock take and give back in the progress thread. Errors are errno values, addresses are GIDs (IPv4 mapped).
  */
 struct vb_iwcm;
 struct vb_iwcm_listener;
@@ -36,7 +36,7 @@ struct vb_iwcm_said {
 	uint16_t ird, ord; /* the peer's: reads it serves, reads it asks for */
 };
 
-/* Called by the adapter thread, under lock. They may call any function below that wants the lock. */
+/* Called by the progress thread, under lock. They may call any function below that wants the lock. */
 struct vb_iwcm_ops {
 	void (*lock)(void);
 	void (*unlock)(void); /* vb_iwcm_deadline may have changed */
@@ -55,7 +55,7 @@ struct vb_iwcm_ops {
 int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out); /* no lock held */
 /* In a child of fork(): the parent's sockets are closed here, and everything else forgotten. No lock held. */
 void vb_iwcm_in_child(struct vb_iwcm *cm);
-/* When vb_iwcm_timeout is to be called, by the adapter thread; CLOCK_MONOTONIC, ns; 0: never. */
+/* When vb_iwcm_timeout is to be called, by the progress thread; CLOCK_MONOTONIC, ns; 0: never. */
 uint64_t vb_iwcm_deadline(const struct vb_iwcm *cm);
 void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now);
 

@@ -1,4 +1,4 @@
-// exchange.h - what the connections of iwarp_cm.c and the exchange of MPA frames share
+// exchange.h - what the connections of cm.c and the exchange of MPA frames share
 // follows: RFC 5044, 7; RFC 6581
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_EXCHANGE_H
@@ -99,18 +99,18 @@ struct vb_iwcm {
 	struct vb_iwcm_stats stats;
 };
 
-/* iwarp_cm.c */
+/* cm.c */
 struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name queue);
 void iw_move(struct vb_iwcm_conn *c, enum iw_queue_name name);
 void iw_drop(struct vb_iwcm_conn *c);
 void iw_linger(struct vb_iwcm_conn *c);
-void iw_reap(struct vb_iwcm *cm); /* the adapter thread alone */
+void iw_reap(struct vb_iwcm *cm); /* the progress thread alone */
 int iw_watch(struct vb_iwcm_conn *c, uint32_t events);
 void iw_unwatch(struct vb_iwcm_conn *c);
 bool iw_learn_ends(struct vb_iwcm_conn *c);
 int iw_connect(struct vb_iwcm_conn *c); /* 0 or an errno */
 
-/* iwarp_exchange.c */
+/* exchange.c */
 void iw_wishes(struct vb_iwcm *cm); /* VERBENA_MPA */
 void iw_ready(struct vb_watch *w, uint32_t events);
 void iw_take_connections(struct vb_iwcm_listener *l);

@@ -1,4 +1,4 @@
-// host.c - all streams of a process, and the set of those whose sockets wake the adapter thread
+// host.c - all streams of a process, and the set of those whose sockets wake the progress thread
 // follows: ARCHITECTURE.md, "iWARP"; epoll(7)
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -25,7 +25,7 @@ struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
 
 	snprintf(h->congestion, sizeof(h->congestion), "%s", congestion ? congestion : "");
 	node->io->iwarp = h;
-	vb_iwarp_watch(node, true); /* the duty begins with the adapter thread */
+	vb_iwarp_watch(node, true); /* the duty begins with the progress thread */
 	return h;
 }
 
@@ -118,7 +118,7 @@ void vb_iwarp_host_join(struct vb_iwarp_path *w)
 	atomic_store(&h->users, h->n);
 	if (h->n == VB_IWARP_FEW + 1)
 		vb_iwarp_release_all(node);
-	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER || h->n > VB_IWARP_FEW)
+	if (atomic_load(&node->owner) == VB_OWNER_THREAD || h->n > VB_IWARP_FEW)
 		enter_all(h, true); /* those that stand in it stay */
 }
 

@@ -11,7 +11,7 @@ void vb_iwarp_release(struct vb_iwarp_path *w)
 		return;
 	w->held = false;
 	atomic_fetch_sub(&w->qp->node->held, 1);
-	vb_queue_complete_send(w->qp, &w->held_rq, VB_WIRE_SUCCESS);
+	vb_queue_complete_send(w->qp, &w->held_rq, VB_WORK_SUCCESS);
 }
 
 void vb_iwarp_release_all(struct vb_node *node)
@@ -32,12 +32,12 @@ static bool is_armed(struct vb_cq *cq)
 	return armed;
 }
 
-static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_wire_status status)
+static void complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct vb_iwarp_path *w = ((struct vb_qp *)own)->iwarp;
 
 	vb_iwarp_release(w);
-	if (!w->may_hold || status != VB_WIRE_SUCCESS) {
+	if (!w->may_hold || status != VB_WORK_SUCCESS) {
 		vb_queue_complete_send(own, rq, status);
 		return;
 	}
@@ -50,7 +50,7 @@ static void complete_send(void *own, const struct vb_wire_request *rq, enum vb_w
 		vb_iwarp_release(w);
 }
 
-static bool local(void *own, const struct vb_wire_request *rq)
+static bool local(void *own, const struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
@@ -66,7 +66,7 @@ static bool invalidate(void *own, uint32_t stag)
 	return vb_queue_invalidate(qp, stag);
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	struct vb_qp *qp = own;
 
@@ -76,7 +76,7 @@ static void failed(void *own, enum vb_wire_event event)
 
 /* --- memory of our own requests --- */
 
-static int part(struct vb_qp *qp, const struct vb_wire_request *rq, uint32_t access, uint32_t offset, uint32_t len, struct iovec *out)
+static int part(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uint32_t offset, uint32_t len, struct iovec *out)
 {
 	const struct vb_known *k = vb_queue_pieces(qp, &qp->iwarp->known, rq, access);
 	int n = 0;
@@ -97,18 +97,18 @@ static int part(struct vb_qp *qp, const struct vb_wire_request *rq, uint32_t acc
 	return k && !len ? n : -1;
 }
 
-static int source(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int source(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	return part(own, rq, 0, offset, len, iov);
 }
 
-static int sink(void *own, const struct vb_wire_request *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
 	return part(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
 }
 
 /* Says nothing of where the memory is. */
-static void sink_name(void *own, const struct vb_wire_request *rq, uint32_t *stag, uint64_t *to)
+static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
 {
 	*stag = (uint32_t)rq->cookie << 8 | 1;
 	*to = 0;
@@ -121,7 +121,7 @@ static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *
 
 /* --- memory that the peer names --- */
 
-static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_wire_access access)
+static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
 {
 	struct vb_qp *qp = own;
 	const struct vb_mr_view *v = &qp->iwarp->known.view;
@@ -138,7 +138,7 @@ static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t l
 	return (v->access & right) == right ? VB_IW_GRANTED : VB_IW_ACCESS;
 }
 
-static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_wire_access access, struct iovec *iov)
+static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov)
 {
 	const struct vb_mr_view *v = &((struct vb_qp *)own)->iwarp->known.view;
 

@@ -193,9 +193,9 @@ static bool ended(const struct vb_iwarp_path *w)
 	return w->failed || w->lost || vb_iw_over(&w->q);
 }
 
-static enum ibv_event_type event_of(enum vb_wire_event event)
+static enum ibv_event_type event_of(enum vb_work_event event)
 {
-	return event == VB_WIRE_EVENT_REQ ? IBV_EVENT_QP_REQ_ERR : event == VB_WIRE_EVENT_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
+	return event == VB_WORK_EVENT_REQ ? IBV_EVENT_QP_REQ_ERR : event == VB_WORK_EVENT_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
 }
 
 /* The connection has gone: what came before that counts. Under progress + sq_lock. */
@@ -244,7 +244,7 @@ static void settle(struct vb_qp *qp)
 		log_end(w);
 	vb_qp_error(qp);
 	if (event)
-		vb_async_raise(ctx, event_of((enum vb_wire_event)(event - 1)), &qp->qp);
+		vb_async_raise(ctx, event_of((enum vb_work_event)(event - 1)), &qp->qp);
 }
 
 /*

@@ -20,7 +20,7 @@ struct vb_iwarp_path {
 	/* under sq_lock */
 	bool blocked;   /* there is more to send than the socket took */
 	uint32_t asked; /* EPOLL*: what the set is asked for */
-	uint8_t failed; /* 1 + enum vb_wire_event: the engine gave up; the queue pair follows */
+	uint8_t failed; /* 1 + enum vb_work_event: the engine gave up; the queue pair follows */
 	int lost;       /* errno of the socket: nothing can be sent any more */
 	int status;     /* for closed() */
 	bool aborted;   /* by the program: it ends with a reset */
@@ -31,7 +31,7 @@ struct vb_iwarp_path {
 	bool missed;   /* it waited in vain, and nothing was posted or came since */
 	uint64_t hold; /* ns: how long one waits */
 	uint64_t held_until;
-	struct vb_wire_request held_rq;
+	struct vb_work held_rq;
 	_Atomic uint8_t heat; /* 0: it has been idle for long */
 	atomic_bool seldom;   /* it is looked at the more seldom: nothing has come for many looks, and nothing was posted */
 	/* under progress + sq_lock */
@@ -46,12 +46,12 @@ struct vb_iwarp_path {
 
 	struct vb_iwarp_tail *tail;
 	uint8_t *memory; /* stage, then out */
-	struct vb_wire_send sends[];
+	struct vb_work_sent sends[];
 };
 
 /* All of a process. */
 struct vb_iwarp_host {
-	int epoll_fd; /* a set that stands in the adapter thread's while that has the duty */
+	int epoll_fd; /* a set that stands in the progress thread's while that has the duty */
 	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
 	uint32_t turn; /* under progress: polls */
@@ -70,7 +70,7 @@ extern struct vb_iw_stats vb_iw_totals;
 struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node); /* NULL without memory or descriptors */
 void vb_iwarp_host_free(struct vb_node *node);
 void vb_iwarp_in_child(struct vb_node *node);
-/* Who looks at the sockets: with watch, the adapter thread is woken by them; without, somebody polls. Under progress. */
+/* Who looks at the sockets: with watch, the progress thread is woken by them; without, somebody polls. Under progress. */
 void vb_iwarp_watch(struct vb_node *node, bool watch);
 /* The set is asked for what is of interest now. Under sq_lock. */
 void vb_iwarp_rewatch(struct vb_iwarp_path *w);
@@ -96,7 +96,7 @@ void vb_iwarp_starve(struct vb_iwarp_path *w);
 unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough);
 /* It ends. Under progress + sq_lock. */
 void vb_iwarp_unstarve(struct vb_iwarp_path *w);
-/* ns: when the adapter thread is to look again; 0: never. Under progress. */
+/* ns: when the progress thread is to look again; 0: never. Under progress. */
 uint64_t vb_iwarp_due(struct vb_node *node);
 /* It was used. Under sq_lock. */
 void vb_iwarp_heat(struct vb_iwarp_path *w);
@@ -127,7 +127,7 @@ void vb_iwarp_tails(struct vb_node *node);
 uint64_t vb_iwarp_tails_at(void);
 /* Until the peers of all streams have what was sent, or for half a second. No lock held. */
 void vb_iwarp_tails_wait(struct vb_node *node);
-/* The node ends, its adapter thread has. */
+/* The node ends, its progress thread has. */
 void vb_iwarp_tails_free(struct vb_node *node);
 void vb_iwarp_tails_in_child(void);
 

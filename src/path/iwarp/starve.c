@@ -30,7 +30,7 @@ static bool want_receive(struct vb_iwarp_path *w)
 	bool there;
 
 	vb_lock(&rq->lock);
-	rq->hungry = w->qp->node;
+	rq->rnr_waiter = w->qp->node;
 	there = vb_rq_count(rq);
 	vb_unlock(&rq->lock);
 	return there;

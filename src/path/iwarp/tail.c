@@ -93,8 +93,8 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	pthread_mutex_unlock(&the_lock); /* from here on it is the adapter thread's, which may free it */
-	vb_qp1_wake(node);
+	pthread_mutex_unlock(&the_lock); /* from here on it is the progress thread's, which may free it */
+	vb_gsi_client_wake(node);
 }
 
 /* --- what lingers --- */
@@ -239,7 +239,7 @@ uint64_t vb_iwarp_tails_at(void)
 	return atomic_load(&due);
 }
 
-/* Has each peer got all? alone: no adapter thread sees to them any more. Under the_lock. */
+/* Has each peer got all? alone: no progress thread sees to them any more. Under the_lock. */
 static bool all_have(struct vb_node *node, bool alone)
 {
 	for (struct vb_iwarp_tail *t = all; t; t = t->next) {

@@ -82,7 +82,7 @@ struct vb_peer *vb_peer_self(struct vb_node *node)
 	p->seg = node->hdr;
 	p->theirs = p->ours;
 	p->rx = p->tx;
-	p->bell = node->bell;
+	p->doorbell = node->doorbell;
 	p->wake_fd = node->io->wake_fd;
 	p->copy = &vb_copy_self;
 	atomic_store(&p->copy_ok, true);
@@ -104,8 +104,8 @@ static void peer_unmap(struct vb_peer *p)
 		munmap(p->map, p->map_len);
 	if (p->ring_map)
 		munmap(p->ring_map, VB_RING_BYTES);
-	if (p->bell)
-		munmap(p->bell, 4096);
+	if (p->doorbell)
+		munmap(p->doorbell, 4096);
 	if (p->pid_fd >= 0) {
 		/* its description is shared with other programs: closing alone would leave it in the set */
 		epoll_ctl(p->node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
@@ -114,7 +114,7 @@ static void peer_unmap(struct vb_peer *p)
 	if (p->wake_fd >= 0)
 		close(p->wake_fd);
 	p->map = p->ring_map = NULL;
-	p->bell = NULL;
+	p->doorbell = NULL;
 	p->pid_fd = p->wake_fd = -1;
 }
 
@@ -177,7 +177,7 @@ static void reap(struct vb_node *node)
 void vb_peers_in_child(struct vb_node *node)
 {
 	for (struct vb_peer *p = node->io->all; p; p = p->next) {
-		void *at[] = {p->map, p->ring_map, p->bell};
+		void *at[] = {p->map, p->ring_map, p->doorbell};
 		size_t bytes[] = {p->map_len, VB_RING_BYTES, 4096};
 
 		atomic_store(&p->state, VB_PEER_DEAD);
@@ -200,7 +200,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	p->pid_fd = info->pid_fd;
 	p->wake_fd = info->wake_fd;
 	p->map_len = VB_SEG_RINGS_OFF;
-	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->bell_fd, 4096))
+	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->doorbell_fd, 4096))
 		goto fail;
 	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
 	if (m == MAP_FAILED)
@@ -212,13 +212,13 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 		goto fail;
 	p->ring_map = m;
 	p->rx = m;
-	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, info->bell_fd, 0);
+	m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, info->doorbell_fd, 0);
 	if (m == MAP_FAILED)
 		goto fail;
-	p->bell = m;
+	p->doorbell = m;
 	madvise(p->map, p->map_len, MADV_DONTFORK);
 	madvise(p->ring_map, VB_RING_BYTES, MADV_DONTFORK);
-	madvise(p->bell, 4096, MADV_DONTFORK);
+	madvise(p->doorbell, 4096, MADV_DONTFORK);
 	if (p->seg->magic != VB_SEG_MAGIC || p->seg->version != VB_SEG_VERSION || p->seg->lane != p->lane ||
 	    p->seg->incarnation != p->incarnation)
 		goto fail;
@@ -230,7 +230,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	atomic_store(&p->copy_ok, can);
 	atomic_store(&p->ours->can_pull, can);
 	close(info->seg_fd);
-	close(info->bell_fd);
+	close(info->doorbell_fd);
 	return p;
 fail:
 	vb_log(VB_LOG_WARN, "a process on lane %u shows a segment that makes no sense", info->proc_id);
@@ -242,14 +242,14 @@ fail:
 		close(info->wake_fd);
 	}
 	close(info->seg_fd);
-	close(info->bell_fd);
+	close(info->doorbell_fd);
 	return NULL;
 }
 
 static void close_info(const struct vb_peer_info *info)
 {
 	close(info->seg_fd);
-	close(info->bell_fd);
+	close(info->doorbell_fd);
 	close(info->wake_fd);
 	close(info->pid_fd);
 }
@@ -316,7 +316,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	vb_lock(&node->progress);
 	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
 	vb_unlock(&node->progress);
-	/* from here on it may use us: our hazards scan and our bell know it */
+	/* from here on it may use us: our hazards scan and our doorbell know it */
 	atomic_store(&p->ours->peer_incarnation, p->incarnation);
 	return p;
 }
@@ -340,7 +340,7 @@ static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 	}
 	pthread_cond_broadcast(&io->meet_cond);
 	pthread_mutex_unlock(&io->meet_lock);
-	io->way_news = true;
+	io->resolve_news = true;
 }
 
 static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info *info)
@@ -364,30 +364,30 @@ static void on_reattached(void *arg)
 		if (m->asking)
 			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
 	pthread_mutex_unlock(&io->meet_lock);
-	vb_wire_reattached(arg);
-	vb_way_again(arg);
-	vb_qp1_reattached(arg);
+	vb_roce_reattached(arg);
+	vb_unresolved_again(arg);
+	vb_gsi_client_reattached(arg);
 }
 
-static void on_wire(void *arg, const struct vb_wire_grant *g)
+static void on_wire(void *arg, const struct vb_roce_grant *g)
 {
-	vb_wire_answered(arg, g);
+	vb_roce_answered(arg, g);
 }
 
 static void on_mad(void *arg, const struct vb_msg_cm_mad *m)
 {
-	vb_qp1_mad(arg, m);
+	vb_gsi_client_mad(arg, m);
 }
 
 static void on_service(void *arg, const struct vb_msg_service_reply *m)
 {
-	vb_qp1_service(arg, m);
+	vb_gsi_client_service(arg, m);
 }
 
 void vb_peers_dispatch(struct vb_node *node)
 {
 	static const struct vb_broker_ops ops = {
-		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .wire_reply = on_wire,
+		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .roce_reply = on_wire,
 		.mad = on_mad, .service_reply = on_service};
 
 	vb_broker_dispatch(node->io->broker, &ops, node);
@@ -531,7 +531,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
 			break;
 	/* an old answer stands while it is asked anew, unless somebody waits, or there is no other way anyhow */
-	bool stands = !wait_ms && atomic_load_explicit(&io->wire->up, memory_order_relaxed);
+	bool stands = !wait_ms && atomic_load_explicit(&io->roce->up, memory_order_relaxed);
 
 	*err = !m ? ENOMEM : m->asking && !stands ? EAGAIN : m->err;
 	p = m ? m->peer : NULL;
@@ -627,7 +627,7 @@ static void again(void *arg)
 
 /*
  * Returns when the broker has our addresses: an answer on the same connection comes after them. Else a program that
- * hears of us at once might be told that nobody has this address. Before the adapter thread runs.
+ * hears of us at once might be told that nobody has this address. Before the progress thread runs.
  */
 void vb_await_broker(struct vb_node *node)
 {

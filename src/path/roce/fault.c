@@ -17,7 +17,7 @@ struct vb_fault {
 	uint32_t chance[KINDS]; /* of 2^32 */
 	unsigned countdown;     /* packets until the one held goes */
 	size_t held;
-	uint8_t tag[64], packet[VB_WIRE_PACKET_MAX];
+	uint8_t tag[64], packet[VB_ROCE_PACKET_MAX];
 };
 
 /* xorshift64* */

@@ -13,19 +13,19 @@
 #define PATIENCE 3000000000ull /* ns */
 #define AGAIN 500000u          /* ns */
 
-struct vb_wire_held {
-	struct vb_wire_held *next;
+struct vb_roce_held {
+	struct vb_roce_held *next;
 	uint64_t until;
 	uint32_t qpn;
 	uint32_t len;
-	struct vb_wire_arrival a;
+	struct vb_roce_arrival a;
 	uint8_t bytes[];
 };
 
 enum way { WAY_HERE, WAY_SOON, WAY_NONE };
 
 /* To the program behind the lane of this number. */
-static enum way find_way(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, struct vb_peer **out)
+static enum way find_way(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
 {
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
 	union ibv_gid dgid;
@@ -42,7 +42,7 @@ static enum way find_way(struct vb_node *node, const struct vb_wire_arrival *a, 
 	return p->self ? WAY_NONE : vb_peer_ready(p) ? WAY_HERE : WAY_SOON;
 }
 
-static bool write_record(struct vb_peer *p, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
 {
 	uint32_t size = (uint32_t)(sizeof(struct vb_rec) + sizeof(*a) + len);
 
@@ -65,22 +65,22 @@ static bool write_record(struct vb_peer *p, const struct vb_wire_arrival *a, uin
 
 /* --- those that wait --- */
 
-static bool waits_already(const struct vb_wire_sockets *s, uint32_t qpn)
+static bool waits_already(const struct vb_roce_sockets *s, uint32_t qpn)
 {
-	for (const struct vb_wire_held *h = s->held; h; h = h->next)
+	for (const struct vb_roce_held *h = s->held; h; h = h->next)
 		if (VB_QP_LANE(h->qpn) == VB_QP_LANE(qpn))
 			return true;
 	return false;
 }
 
-static bool hold(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+static bool hold(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
 {
-	struct vb_wire_sockets *s = node->io->wire;
-	struct vb_wire_held *h = s->held_count < HELD_MAX ? malloc(sizeof(*h) + len) : NULL, **last = &s->held;
+	struct vb_roce_sockets *s = node->io->roce;
+	struct vb_roce_held *h = s->held_count < HELD_MAX ? malloc(sizeof(*h) + len) : NULL, **last = &s->held;
 
 	if (!h)
 		return false;
-	*h = (struct vb_wire_held){.until = a->now + PATIENCE, .qpn = qpn, .len = (uint32_t)len, .a = *a};
+	*h = (struct vb_roce_held){.until = a->now + PATIENCE, .qpn = qpn, .len = (uint32_t)len, .a = *a};
 	memcpy(h->bytes, bytes, len);
 	while (*last)
 		last = &(*last)->next;
@@ -92,7 +92,7 @@ static bool hold(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t
 }
 
 /* false: it waits on. */
-static bool settle(struct vb_node *node, const struct vb_wire_held *h, uint64_t now)
+static bool settle(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
 {
 	struct vb_peer *p;
 	enum way way = find_way(node, &h->a, h->qpn, &p);
@@ -107,15 +107,15 @@ static bool settle(struct vb_node *node, const struct vb_wire_held *h, uint64_t 
 	return true;
 }
 
-void vb_wire_forward_held(struct vb_node *node)
+void vb_roce_forward_held(struct vb_node *node)
 {
-	struct vb_wire_sockets *s = node->io->wire;
+	struct vb_roce_sockets *s = node->io->roce;
 	uint64_t now = vb_now();
 
 	if (now < s->held_at)
 		return;
-	for (struct vb_wire_held **at = &s->held; *at;) {
-		struct vb_wire_held *h = *at;
+	for (struct vb_roce_held **at = &s->held; *at;) {
+		struct vb_roce_held *h = *at;
 
 		if (!settle(node, h, now)) {
 			at = &h->next;
@@ -128,17 +128,17 @@ void vb_wire_forward_held(struct vb_node *node)
 	s->held_at = s->held ? now + AGAIN : 0;
 }
 
-uint64_t vb_wire_forward_due(const struct vb_node *node)
+uint64_t vb_roce_forward_due(const struct vb_node *node)
 {
-	const struct vb_wire_sockets *s = node->io->wire;
+	const struct vb_roce_sockets *s = node->io->roce;
 
 	return atomic_load_explicit(&s->users, memory_order_relaxed) ? s->held_at : 0;
 }
 
-void vb_wire_forward_free(struct vb_wire_sockets *s)
+void vb_roce_forward_free(struct vb_roce_sockets *s)
 {
 	while (s->held) {
-		struct vb_wire_held *h = s->held;
+		struct vb_roce_held *h = s->held;
 
 		s->held = h->next;
 		free(h);
@@ -147,13 +147,13 @@ void vb_wire_forward_free(struct vb_wire_sockets *s)
 
 /* --- there and back --- */
 
-void vb_wire_forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
 {
 	enum way way = WAY_NONE;
 	struct vb_peer *p;
 
-	if (VB_QP_LANE(qpn) && len <= VB_WIRE_PACKET_MAX + VB_ICRC_LEN)
-		way = waits_already(node->io->wire, qpn) ? WAY_SOON : find_way(node, a, qpn, &p);
+	if (VB_QP_LANE(qpn) && len <= VB_ROCE_PACKET_MAX + VB_ICRC_LEN)
+		way = waits_already(node->io->roce, qpn) ? WAY_SOON : find_way(node, a, qpn, &p);
 	if (way == WAY_SOON && hold(node, a, qpn, bytes, len))
 		return;
 	if (way == WAY_HERE && write_record(p, a, qpn, bytes, len))
@@ -162,19 +162,19 @@ void vb_wire_forward(struct vb_node *node, const struct vb_wire_arrival *a, uint
 		VB_COUNT(drop_forward, 1);
 }
 
-void vb_wire_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length)
+void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t length)
 {
-	uint8_t bytes[VB_WIRE_PACKET_MAX + VB_ICRC_LEN];
-	struct vb_wire_arrival a;
+	uint8_t bytes[VB_ROCE_PACKET_MAX + VB_ICRC_LEN];
+	struct vb_roce_arrival a;
 	size_t len = length - sizeof(a);
 
-	if (length < sizeof(a) + VB_BTH_LEN + VB_ICRC_LEN || len > sizeof(bytes) || !node->io->wire->rx) {
+	if (length < sizeof(a) + VB_BTH_LEN + VB_ICRC_LEN || len > sizeof(bytes) || !node->io->roce->rx) {
 		VB_COUNT(drop_malformed, 1);
 		return;
 	}
 	memcpy(&a, record, sizeof(a));
 	a.now = vb_now();
 	memcpy(bytes, record + sizeof(a), len); /* once: the peer can change what stands there */
-	vb_wire_packet(node, &a, bytes, len);
-	vb_wire_settle_batch(node);
+	vb_roce_packet(node, &a, bytes, len);
+	vb_roce_settle_batch(node);
 }

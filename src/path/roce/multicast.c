@@ -10,9 +10,9 @@
 #include "core/mcast.h"
 #include "path/roce/roce.h"
 
-int vb_wire_ready(struct vb_node *node)
+int vb_roce_ready(struct vb_node *node)
 {
-	int err = vb_wire_up(node, VB_WAY_WAIT);
+	int err = vb_roce_up(node, VB_RESOLVE_WAIT);
 
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }
@@ -20,25 +20,25 @@ int vb_wire_ready(struct vb_node *node)
 /* By the broker, which does not answer: the socket is not ours. */
 static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
-	struct vb_msg_wire_group m = {.ifindex = ifindex, .join = join};
+	struct vb_msg_roce_group m = {.ifindex = ifindex, .join = join};
 
 	memcpy(m.group, group->raw, sizeof(m.group));
-	int err = vb_broker_post(node->io->broker, VB_MSG_WIRE_GROUP, &m, sizeof(m), false);
+	int err = vb_broker_post(node->io->broker, VB_MSG_ROCE_GROUP, &m, sizeof(m), false);
 
 	return err == ENOTCONN ? EAGAIN : err;
 }
 
-void vb_wire_join_again(struct vb_node *node)
+void vb_roce_join_again(struct vb_node *node)
 {
 	for (const struct vb_mcast *m = node->mcasts; m; m = m->next)
 		ask_for_membership(node, &m->group, m->ifindex, true);
 }
 
-int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
+int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
-	int fd = node->io->wire->lane_fd, r;
+	int fd = node->io->roce->lane_fd, r;
 
-	if (node->io->wire->relayed)
+	if (node->io->roce->relayed)
 		return ask_for_membership(node, group, ifindex, join);
 
 	if (vb_gid_is_ipv4(group->raw)) {
@@ -56,17 +56,17 @@ int vb_wire_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return r && errno != EADDRINUSE ? errno : 0;
 }
 
-void vb_wire_multicast(struct vb_node *node, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len)
+void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len)
 {
 	unsigned taken = 0;
 
 	for (struct vb_mcast *m = node->mcasts; m; m = m->next) {
-		if (m->ifindex != a->ifindex || memcmp(m->group.raw, a->flow.dst, VB_GID_LEN) != 0 || !m->qp->wire)
+		if (m->ifindex != a->ifindex || memcmp(m->group.raw, a->flow.dst, VB_GID_LEN) != 0 || !m->qp->roce)
 			continue;
 		struct vb_packet mine = *p;
 
 		mine.bth.dest_qpn = m->qp->qp.qp_num;
-		vb_wire_to_qp(node, m->qp, a, &mine, bytes, len);
+		vb_roce_to_qp(node, m->qp, a, &mine, bytes, len);
 		taken++;
 	}
 	if (!taken)

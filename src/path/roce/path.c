@@ -23,7 +23,7 @@
 #include "util/guard.h"
 #include "util/log.h"
 
-struct vb_wire_stats vb_wire_totals;
+struct vb_roce_stats vb_roce_totals;
 
 /*
  * An unreliable connection has no window, a socket buffer takes some hundred kilobytes to some megabytes, and a busy
@@ -48,13 +48,13 @@ struct vb_wire_stats vb_wire_totals;
 
 /* --- queues and memory, beside what is in queue_ops.c --- */
 
-static bool copied_out(struct vb_wire_path *w, bool done, uint32_t len)
+static bool copied_out(struct vb_roce_path *w, bool done, uint32_t len)
 {
 	w->q.stats.bytes_copied_out += done ? len : 0;
 	return done;
 }
 
-static bool copied_in(struct vb_wire_path *w, bool done, uint32_t len)
+static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
 {
 	w->q.stats.bytes_copied_in += done ? len : 0;
 	return done;
@@ -65,12 +65,12 @@ static bool copied_in(struct vb_wire_path *w, bool done, uint32_t len)
  * likely to come from memory: for the kernel to gather it costs more than to copy it within a cache, less than that from
  * further away.
  */
-static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
+static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return copied_out(w, vb_guard_copy(dst, src, len), len);
 	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
-	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_WIRE_RC && !w->q.again && vb_tx_in_place(w->tx);
+	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_ROCE_RC && !w->q.again && vb_tx_in_place(w->tx);
 
 	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
@@ -81,9 +81,9 @@ static bool lay(struct vb_wire_path *w, uint8_t *dst, const uint8_t *src, uint32
 	return copied_out(w, true, in_place ? 0 : len);
 }
 
-static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
 {
-	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
 	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
@@ -92,9 +92,9 @@ static bool fetch(void *own, const struct vb_wire_request *rq, uint32_t offset, 
 }
 
 /* A read's data, an atomic's result. */
-static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset, const void *bytes, uint32_t len)
+static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
-	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
 	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, IBV_ACCESS_LOCAL_WRITE);
 
 	return copied_in(w, k && vb_copy_to(k->iov, k->n, offset, bytes, len), len);
@@ -102,7 +102,7 @@ static bool scatter(void *own, const struct vb_wire_request *rq, uint32_t offset
 
 static bool scatter_receive(void *own, uint32_t offset, const void *bytes, uint32_t len)
 {
-	return copied_in(((struct vb_qp *)own)->wire, vb_receive_store(own, offset, bytes, len), len);
+	return copied_in(((struct vb_qp *)own)->roce, vb_receive_store(own, offset, bytes, len), len);
 }
 
 static uint32_t receives(void *own)
@@ -114,10 +114,10 @@ static uint32_t receives(void *own)
 
 static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
-	return vb_queue_named(qp, &qp->wire->known, rkey) && vb_mr_view_allows(&qp->wire->known.view, vb_pd_id(qp->pd), va, len, access, at);
+	return vb_queue_named(qp, &qp->roce->known, rkey) && vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
-static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_wire_access access)
+static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	uint64_t at;
 
@@ -130,22 +130,22 @@ static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *byte
 
 	if (!named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
 		return false;
-	return copied_in(((struct vb_qp *)own)->wire, (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
+	return copied_in(((struct vb_qp *)own)->roce, (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
 }
 
 static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
 {
-	struct vb_wire_path *w = ((struct vb_qp *)own)->wire;
+	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
 	uint64_t at;
 
 	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && lay(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
-static bool local(void *own, const struct vb_wire_request *rq)
+static bool local(void *own, const struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
-	vb_wire_path_locked(qp->wire);
+	vb_roce_path_locked(qp->roce);
 	return vb_queue_local(qp, rq);
 }
 
@@ -153,24 +153,24 @@ static bool invalidate(void *own, uint32_t rkey)
 {
 	struct vb_qp *qp = own;
 
-	vb_wire_path_locked(qp->wire);
+	vb_roce_path_locked(qp->roce);
 	return vb_queue_invalidate(qp, rkey);
 }
 
 /* The next access finds zeros. */
 static void ahead_unused(void *own)
 {
-	madvise(((struct vb_qp *)own)->wire->ahead.slots, AHEAD, MADV_DONTNEED);
+	madvise(((struct vb_qp *)own)->roce->ahead.slots, AHEAD, MADV_DONTNEED);
 }
 
-static void failed(void *own, enum vb_wire_event event)
+static void failed(void *own, enum vb_work_event event)
 {
 	struct vb_qp *qp = own;
 
-	qp->wire->failed = (uint8_t)(1 + event);
+	qp->roce->failed = (uint8_t)(1 + event);
 }
 
-static const struct vb_wire_ops ops = {
+static const struct vb_roce_ops ops = {
         .next_send = vb_queue_next_send,
         .complete_send = vb_queue_complete_send,
         .fetch = fetch,
@@ -194,7 +194,7 @@ static const struct vb_wire_ops ops = {
 /* What ibv_modify_qp has set since, as far as the engine lets it change. */
 static void configure(struct vb_qp *qp)
 {
-	struct vb_wire_config c = qp->wire->q.cfg;
+	struct vb_roce_config c = qp->roce->q.cfg;
 
 	c.qkey = qp->attr.qkey;
 	c.sq_psn = vb_psn(qp->attr.sq_psn);
@@ -205,7 +205,7 @@ static void configure(struct vb_qp *qp)
 	c.max_rd_atomic = qp->attr.max_rd_atomic;
 	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
 	c.access = vb_queue_access(qp->attr.qp_access_flags);
-	vb_wire_reconfigure(&qp->wire->q, &c);
+	vb_roce_reconfigure(&qp->roce->q, &c);
 }
 
 /* The default GID of an interface that has no MAC address: lo. */
@@ -227,7 +227,7 @@ static const uint8_t *choose_address(const struct vb_netdev *nd)
 
 /* The default GID of lo is no address of this host, so that packets for it have no way. Both ends use one of lo's addresses in its
  * place, which they find by the same rule. Nothing of that leaves the host. */
-static void replace_default(struct vb_wire_addr *to, struct vb_device *dev)
+static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 {
 	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
 	struct vb_netdev nd;
@@ -245,11 +245,11 @@ static void replace_default(struct vb_wire_addr *to, struct vb_device *dev)
 		memcpy(to->dst, own, VB_GID_LEN);
 }
 
-static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
+static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
 {
 	union ibv_gid group; /* or the destination as it is */
 
-	*to = (struct vb_wire_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
+	*to = (struct vb_roce_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
 	                            .traffic_class = ah->grh.traffic_class,
 	                            .hop_limit = ah->grh.hop_limit};
 	memcpy(to->src, sgid->raw, VB_GID_LEN);
@@ -260,7 +260,7 @@ static void address(struct vb_wire_addr *to, struct vb_qp *qp, const union ibv_g
 }
 
 /* The way of a connected queue pair, as its address vector has it now. */
-static int find_way(struct vb_qp *qp, struct vb_wire_addr *to)
+static int find_way(struct vb_qp *qp, struct vb_roce_addr *to)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
 	union ibv_gid sgid;
@@ -277,10 +277,10 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 }
 
 /* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was lost. */
-static void *ahead_open(uint32_t mtu, struct vb_wire_ahead *ahead)
+static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 {
 	ahead->n = 1;
-	while (ahead->n * 2 * VB_WIRE_SLOT(mtu) <= AHEAD)
+	while (ahead->n * 2 * VB_ROCE_SLOT(mtu) <= AHEAD)
 		ahead->n *= 2;
 	void *p = mmap(NULL, AHEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -288,16 +288,16 @@ static void *ahead_open(uint32_t mtu, struct vb_wire_ahead *ahead)
 	return ahead->slots;
 }
 
-int vb_wire_path_open_locked(struct vb_qp *qp)
+int vb_roce_path_open_locked(struct vb_qp *qp)
 {
-	static const uint8_t types[] = {[IBV_QPT_RC] = VB_WIRE_RC, [IBV_QPT_UC] = VB_WIRE_UC, [IBV_QPT_UD] = VB_WIRE_UD};
-	struct vb_wire_sockets *s = qp->node->io->wire;
+	static const uint8_t types[] = {[IBV_QPT_RC] = VB_ROCE_RC, [IBV_QPT_UC] = VB_ROCE_UC, [IBV_QPT_UD] = VB_ROCE_UD};
+	struct vb_roce_sockets *s = qp->node->io->roce;
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
-	struct vb_wire_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
+	struct vb_roce_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
 
 	if (!w)
 		return ENOMEM;
-	const struct vb_wire_config cfg = {.type = types[qp->type],
+	const struct vb_roce_config cfg = {.type = types[qp->type],
 	                                   .mtu = mtu_of(qp),
 	                                   .qpn = qp->qp.qp_num,
 	                                   .dest_qpn = qp->attr.dest_qp_num,
@@ -312,10 +312,10 @@ int vb_wire_path_open_locked(struct vb_qp *qp)
 		return EINVAL;
 	}
 	w->tx = vb_tx_of(s, qp->qp.qp_num, qp->attr.dest_qp_num);
-	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, sends);
+	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, sends);
 	if (qp->type == IBV_QPT_RC && ahead_open(cfg.mtu, &w->ahead))
-		vb_wire_keep_ahead(&w->q, &w->ahead);
-	qp->wire = w;
+		vb_roce_keep_ahead(&w->q, &w->ahead);
+	qp->roce = w;
 	if (qp->type != IBV_QPT_UD)
 		qp->path = &vb_roce_path_ops;
 	configure(qp);
@@ -323,28 +323,28 @@ int vb_wire_path_open_locked(struct vb_qp *qp)
 	return 0;
 }
 
-int vb_wire_path_open(struct vb_qp *qp)
+int vb_roce_path_open(struct vb_qp *qp)
 {
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	int err = vb_wire_path_open_locked(qp);
+	int err = vb_roce_path_open_locked(qp);
 
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 	return err;
 }
 
-void vb_wire_path_close(struct vb_qp *qp)
+void vb_roce_path_close(struct vb_qp *qp)
 {
-	struct vb_wire_path *w = qp->wire;
+	struct vb_roce_path *w = qp->roce;
 
 	if (!w)
 		return;
-#define X(name, text) vb_wire_totals.name += w->q.stats.name;
-	VB_WIRE_COUNTERS(X)
+#define X(name, text) vb_roce_totals.name += w->q.stats.name;
+	VB_ROCE_COUNTERS(X)
 #undef X
-	atomic_fetch_sub(&qp->node->io->wire->users, 1);
-	qp->wire = NULL;
+	atomic_fetch_sub(&qp->node->io->roce->users, 1);
+	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
 	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num, w->q.rq.window.packets,
 	       w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
@@ -353,41 +353,41 @@ void vb_wire_path_close(struct vb_qp *qp)
 	free(w);
 }
 
-void vb_wire_path_closed(struct vb_qp *qp)
+void vb_roce_path_closed(struct vb_qp *qp)
 {
-	if (qp->wire && !qp->wire->q.dead) {
-		vb_wire_last_words(qp);
-		vb_wire_abort(&qp->wire->q);
+	if (qp->roce && !qp->roce->q.dead) {
+		vb_roce_last_words(qp);
+		vb_roce_abort(&qp->roce->q);
 	}
 	vb_local_closed(qp);
 }
 
-void vb_wire_path_reset(struct vb_qp *qp)
+void vb_roce_path_reset(struct vb_qp *qp)
 {
-	vb_wire_last_words(qp);
-	if (!qp->wire) /* what it had taken vanishes with it */
+	vb_roce_last_words(qp);
+	if (!qp->roce) /* what it had taken vanishes with it */
 		vb_local_closed(qp);
 	vb_local_reset(qp);
-	vb_wire_path_close(qp);
+	vb_roce_path_close(qp);
 }
 
 /* The requester anew, after SQE; what the responder knows stays. */
 static void revive(struct vb_qp *qp)
 {
-	struct vb_wire_path *w = qp->wire;
-	struct vb_wire_responder rs = w->q.rs;
-	struct vb_wire_stats stats = w->q.stats;
-	struct vb_wire_config cfg = w->q.cfg;
+	struct vb_roce_path *w = qp->roce;
+	struct vb_roce_responder rs = w->q.rs;
+	struct vb_roce_stats stats = w->q.stats;
+	struct vb_roce_config cfg = w->q.cfg;
 
-	vb_wire_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
+	vb_roce_init(&w->q, &cfg, &ops, qp, w->sends, w->q.mask + 1);
 	w->q.rs = rs;
 	w->q.stats = stats;
 	w->failed = 0;
 }
 
-void vb_wire_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
-	struct vb_wire_path *w = qp->wire;
+	struct vb_roce_path *w = qp->roce;
 
 	if (!w)
 		return;
@@ -397,15 +397,15 @@ void vb_wire_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 	if (qp->type == IBV_QPT_UD)
 		return;
 	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
-		vb_wire_start(&w->q);
-	vb_wire_pause(&w->q, next == IBV_QPS_SQD);
+		vb_roce_start(&w->q);
+	vb_roce_pause(&w->q, next == IBV_QPS_SQD);
 	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
 		find_way(qp, &w->to);
 }
 
 static bool idle(const struct vb_qp *qp)
 {
-	return vb_wire_idle(&qp->wire->q);
+	return vb_roce_idle(&qp->roce->q);
 }
 
 /* --- at work --- */
@@ -421,7 +421,7 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 }
 
 /* The middle packets that follow, as many as fit beside it at once. */
-static void emit_more(struct vb_wire_path *w, struct vb_wire_out *out)
+static void emit_more(struct vb_roce_path *w, struct vb_roce_out *out)
 {
 	uint32_t mtu = w->q.cfg.mtu, n;
 
@@ -431,7 +431,7 @@ static void emit_more(struct vb_wire_path *w, struct vb_wire_out *out)
 		w->laying_apart = VB_BTH_LEN + mtu + VB_ICRC_LEN;
 		for (uint32_t i = 0; i < n; i++)
 			w->laid[i].at = NULL;
-		n = out->packet ? vb_wire_output_more(&w->q, out, n, w->laying_apart) : 0;
+		n = out->packet ? vb_roce_output_more(&w->q, out, n, w->laying_apart) : 0;
 		if (!n)
 			break;
 		vb_tx_add_more(w->tx, n, VB_BTH_LEN + mtu, w->laid);
@@ -446,19 +446,19 @@ static bool is_send(uint8_t opcode)
 }
 
 /*
- * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_wire_output), and arrives before them where
+ * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_roce_output), and arrives before them where
  * they are sends: programs expect what they sent to complete before what was sent in answer to it, and have no room in their
  * send queue otherwise. Not so with writes, whose receiver may look at nothing but its memory once its own request has completed.
  */
 static void emit(struct vb_qp *qp, uint64_t now)
 {
-	struct vb_wire_path *w = qp->wire;
+	struct vb_roce_path *w = qp->roce;
 	bool paced = qp->type == IBV_QPT_UC;
 	uint32_t bytes = 0;
-	struct vb_wire_out out;
+	struct vb_roce_out out;
 	bool all = true, sends = true; /* so far nothing but these */
 
-	vb_wire_path_locked(w);
+	vb_roce_path_locked(w);
 	out.run.left = 0;
 	if (paced && now < w->next_burst) {
 		set_due(qp, w->next_burst);
@@ -477,7 +477,7 @@ static void emit(struct vb_qp *qp, uint64_t now)
 		w->laying = out.packet;
 		w->laying_apart = UINT32_MAX;
 		w->laid[0].at = NULL;
-		if (!vb_wire_output(&w->q, &out, now))
+		if (!vb_roce_output(&w->q, &out, now))
 			break;
 		if (out.opcode == VB_RC_ACK && sends)
 			vb_tx_add_ahead(w->tx, &w->to, out.header_len);
@@ -490,18 +490,18 @@ static void emit(struct vb_qp *qp, uint64_t now)
 	}
 	all = vb_tx_end(w->tx) && all;
 	if (qp->type == IBV_QPT_UC)
-		vb_wire_sent(&w->q);
+		vb_roce_sent(&w->q);
 	if (paced && bytes > UC_BURST)
 		w->next_burst = now + UC_PERIOD;
-	set_due(qp, all ? vb_wire_deadline(&w->q) : paced && bytes > UC_BURST ? w->next_burst : now + VB_TX_AGAIN);
+	set_due(qp, all ? vb_roce_deadline(&w->q) : paced && bytes > UC_BURST ? w->next_burst : now + VB_TX_AGAIN);
 }
 
-void vb_wire_last_words(struct vb_qp *qp)
+void vb_roce_last_words(struct vb_qp *qp)
 {
-	if (!qp->wire || qp->type == IBV_QPT_UD || qp->wire->q.dead)
+	if (!qp->roce || qp->type == IBV_QPT_UD || qp->roce->q.dead)
 		return;
-	vb_wire_pause(&qp->wire->q, true); /* no new request */
-	vb_wire_ack_now(&qp->wire->q);
+	vb_roce_pause(&qp->roce->q, true); /* no new request */
+	vb_roce_ack_now(&qp->roce->q);
 	emit(qp, vb_now());
 }
 
@@ -509,32 +509,32 @@ void vb_wire_last_words(struct vb_qp *qp)
 static void settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	unsigned event = qp->wire ? qp->wire->failed : 0;
+	unsigned event = qp->roce ? qp->roce->failed : 0;
 
 	if (!event)
 		return;
-	qp->wire->failed = 0;
-	if (qp->type == IBV_QPT_UC && event - 1 == VB_WIRE_EVENT_SQ)
+	qp->roce->failed = 0;
+	if (qp->type == IBV_QPT_UC && event - 1 == VB_WORK_EVENT_SQ)
 		vb_qp_sq_error(qp);
 	else
 		vb_qp_error(qp);
-	if (event - 1 == VB_WIRE_EVENT_REQ)
+	if (event - 1 == VB_WORK_EVENT_REQ)
 		vb_async_raise(ctx, IBV_EVENT_QP_REQ_ERR, &qp->qp);
-	else if (event - 1 == VB_WIRE_EVENT_ACCESS)
+	else if (event - 1 == VB_WORK_EVENT_ACCESS)
 		vb_async_raise(ctx, IBV_EVENT_QP_ACCESS_ERR, &qp->qp);
 }
 
 static bool waits_for_more(struct vb_qp *qp, uint64_t now)
 {
-	struct vb_wire_path *w = qp->wire;
-	const struct vb_wire_requester *rq = &w->q.rq;
+	struct vb_roce_path *w = qp->roce;
+	const struct vb_roce_requester *rq = &w->q.rq;
 
 	w->train = now - w->kicked_at < TRAIN_GAP ? w->train + 1 : 0;
 	w->kicked_at = now;
 	if (w->train < TRAIN_MIN || qp->type != IBV_QPT_RC || rq->una == rq->seq)
 		return false;
 	return qp->sq_head - qp->sq_emit < TRAIN_MAX && vb_sq_at(qp, qp->sq_head - 1)->length <= TRAIN_SHORT &&
-	       atomic_load_explicit(&qp->node->duty, memory_order_relaxed) == VB_DUTY_POLLER;
+	       atomic_load_explicit(&qp->node->owner, memory_order_relaxed) == VB_OWNER_POLLER;
 }
 
 /* What was just posted may be the answer to what was received. */
@@ -551,14 +551,14 @@ static bool kick(struct vb_qp *qp)
 
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 	if (answers_by_send(qp))
-		vb_wire_ack_all(&qp->wire->q);
+		vb_roce_ack_all(&qp->roce->q);
 	if (waits_for_more(qp, now)) {
 		set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
 		return false;
 	}
-	vb_wire_ack_now(&qp->wire->q);
+	vb_roce_ack_now(&qp->roce->q);
 	emit(qp, now);
-	return qp->wire->failed;
+	return qp->roce->failed;
 }
 
 static unsigned visit(struct vb_qp *qp, bool wait)
@@ -571,8 +571,8 @@ static unsigned visit(struct vb_qp *qp, bool wait)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;
-	if (qp->wire) {
-		vb_wire_timeout(&qp->wire->q, now);
+	if (qp->roce) {
+		vb_roce_timeout(&qp->roce->q, now);
 		emit(qp, now);
 		settle(qp);
 		vb_qp_check_drained(qp);
@@ -581,53 +581,53 @@ static unsigned visit(struct vb_qp *qp, bool wait)
 	return 1;
 }
 
-struct vb_qp *vb_wire_qp_of(struct vb_node *node, uint32_t qpn)
+struct vb_qp *vb_roce_qp_of(struct vb_node *node, uint32_t qpn)
 {
 	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(qpn)], memory_order_relaxed);
 
-	return qp && qp->qp.qp_num == qpn && qp->wire ? qp : NULL;
+	return qp && qp->qp.qp_num == qpn && qp->roce ? qp : NULL;
 }
 
-bool vb_wire_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
+bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now)
 {
-	struct vb_wire_path *w = qp->wire;
+	struct vb_roce_path *w = qp->roce;
 
 	return w && !w->failed && atomic_load_explicit(&qp->state, memory_order_relaxed) >= IBV_QPS_RTR &&
-	       vb_wire_input_middle(&w->q, bytes, len, port, now);
+	       vb_roce_input_middle(&w->q, bytes, len, port, now);
 }
 
-void vb_wire_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_wire_from *from, uint64_t now)
+void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_roce_from *from, uint64_t now)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR) {
 		VB_COUNT(drop_state, 1);
 		return;
 	}
-	if (vb_wire_expects(&qp->wire->q, p))
+	if (vb_roce_expects(&qp->roce->q, p))
 		vb_first_contact(qp);
-	vb_wire_input(&qp->wire->q, p, payload, from, now);
-	if (__builtin_expect(qp->wire->failed, 0))
+	vb_roce_input(&qp->roce->q, p, payload, from, now);
+	if (__builtin_expect(qp->roce->failed, 0))
 		settle(qp);
 }
 
-void vb_wire_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
+void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
 {
-	if (!qp->wire || atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR)
+	if (!qp->roce || atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR)
 		return;
-	vb_wire_input_unknown(&qp->wire->q, bth);
+	vb_roce_input_unknown(&qp->roce->q, bth);
 	settle(qp);
 }
 
-void vb_wire_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
+void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 {
 	if (qp->type == IBV_QPT_UD)
 		return;
 	vb_lock(&qp->sq_lock);
-	struct vb_wire_path *w = qp->wire;
+	struct vb_roce_path *w = qp->roce;
 
 	if (crowded && qp->type == IBV_QPT_UC)
-		vb_wire_congested(&w->q, now);
-	if (qp->sq_emit == qp->sq_head && vb_wire_silent(&w->q, now) && !vb_tx_waits(w->tx))
-		set_due(qp, vb_wire_deadline(&w->q));
+		vb_roce_congested(&w->q, now);
+	if (qp->sq_emit == qp->sq_head && vb_roce_silent(&w->q, now) && !vb_tx_waits(w->tx))
+		set_due(qp, vb_roce_deadline(&w->q));
 	else
 		emit(qp, now);
 	settle(qp);
@@ -642,25 +642,25 @@ const struct vb_path_ops vb_roce_path_ops = {
         .kick = kick,
         .settle = settle,
         .visit = visit,
-        .entered = vb_wire_path_entered,
+        .entered = vb_roce_path_entered,
         .idle = idle,
         .closing = settle,
-        .closed = vb_wire_path_closed,
-        .last_words = vb_wire_last_words,
-        .reset = vb_wire_path_reset,
+        .closed = vb_roce_path_closed,
+        .last_words = vb_roce_last_words,
+        .reset = vb_roce_path_reset,
 };
 
 /* --- datagrams --- */
 
 static struct vb_tx *tx_of_datagram(struct vb_qp *qp, const struct vb_swqe *w)
 {
-	return vb_tx_of(qp->node->io->wire, qp->qp.qp_num, w->ud_qpn);
+	return vb_tx_of(qp->node->io->roce, qp->qp.qp_num, w->ud_qpn);
 }
 
 static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t *header_len, size_t *len)
 {
 	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
-	struct vb_writer out = vb_writer(to, VB_WIRE_MAX_HEADER);
+	struct vb_writer out = vb_writer(to, VB_ROCE_MAX_HEADER);
 	struct vb_packet p = {.bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
 	                              .pad = vb_pad_count(w->length),
 	                              .solicited = w->flags & IBV_SEND_SOLICITED,
@@ -677,22 +677,22 @@ static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t
 	memset(to + out.pos + w->length, 0, p.bth.pad);
 }
 
-enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w)
+enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct vb_tx *tx;
-	struct vb_wire_addr to;
+	struct vb_roce_addr to;
 	struct iovec iov[VB_MAX_SGE + 1];
 	size_t header_len, len;
 	int n;
 
-	if (!atomic_load_explicit(&qp->node->io->wire->up, memory_order_acquire))
+	if (!atomic_load_explicit(&qp->node->io->roce->up, memory_order_acquire))
 		return VB_DATAGRAM_LOST;
 	n = vb_gather(qp, w, 0, iov);
 	if (n < 0)
 		return VB_DATAGRAM_FAULT;
 	tx = tx_of_datagram(qp, w);
 	if (qp->tx_open != tx) {
-		vb_wire_datagrams_end(qp);
+		vb_roce_datagrams_end(qp);
 		if (!vb_tx_begin(tx))
 			return VB_DATAGRAM_WAIT;
 		qp->tx_open = tx;
@@ -709,7 +709,7 @@ enum vb_datagram_result vb_wire_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	return VB_DATAGRAM_SENT;
 }
 
-void vb_wire_datagrams_end(struct vb_qp *qp)
+void vb_roce_datagrams_end(struct vb_qp *qp)
 {
 	struct vb_tx *tx = qp->tx_open;
 

@@ -21,7 +21,7 @@
 #define ENOUGH (2 * BUFFER) /* bytes at once: then the buffers that come next are still in the nearer cache */
 #define ECN_CE 3
 
-struct vb_wire_rx {
+struct vb_roce_rx {
 	int fd;
 	bool relayed; /* fd brings a head and packets in each message: root's broker serves us, who are another user */
 	bool crowded; /* … and says so */
@@ -39,9 +39,9 @@ struct vb_wire_rx {
 	uint8_t *buffers;
 };
 
-struct vb_wire_rx *vb_wire_rx_new(int fd, bool relayed)
+struct vb_roce_rx *vb_roce_rx_new(int fd, bool relayed)
 {
-	struct vb_wire_rx *rx = calloc(1, sizeof(*rx));
+	struct vb_roce_rx *rx = calloc(1, sizeof(*rx));
 	void *p = mmap(NULL, (size_t)BATCH * BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (!rx || p == MAP_FAILED) {
@@ -57,12 +57,12 @@ struct vb_wire_rx *vb_wire_rx_new(int fd, bool relayed)
 	return rx;
 }
 
-void vb_wire_rx_replace(struct vb_wire_rx *rx, int fd)
+void vb_roce_rx_replace(struct vb_roce_rx *rx, int fd)
 {
 	rx->fd = fd;
 }
 
-void vb_wire_rx_free(struct vb_wire_rx *rx)
+void vb_roce_rx_free(struct vb_roce_rx *rx)
 {
 	if (!rx)
 		return;
@@ -73,7 +73,7 @@ void vb_wire_rx_free(struct vb_wire_rx *rx)
 /* --- one packet --- */
 
 /* IPv4's identification is covered by the ICRC and hidden from us: it is found, if there is one that fits. */
-static bool icrc_right(struct vb_wire_rx *rx, const struct vb_wire_arrival *a, uint16_t *id, uint8_t *bytes, size_t len)
+static bool icrc_right(struct vb_roce_rx *rx, const struct vb_roce_arrival *a, uint16_t *id, uint8_t *bytes, size_t len)
 {
 	size_t covered = len - VB_ICRC_LEN;
 	uint32_t residual = vb_icrc_residual(bytes + covered, vb_icrc_packet(&rx->icrc, &a->flow, *id, bytes, covered));
@@ -90,17 +90,17 @@ static bool icrc_right(struct vb_wire_rx *rx, const struct vb_wire_arrival *a, u
 	return true;
 }
 
-static void touch(struct vb_wire_rx *rx, struct vb_qp *qp)
+static void touch(struct vb_roce_rx *rx, struct vb_qp *qp)
 {
-	if (qp->wire->touched)
+	if (qp->roce->touched)
 		return;
-	qp->wire->touched = true;
-	qp->wire->touched_next = rx->touched;
+	qp->roce->touched = true;
+	qp->roce->touched_next = rx->touched;
 	rx->touched = qp;
 }
 
 /* A quarter of the channel's buffer waits for us, or of the socket's in front of it. */
-static bool channel_crowded(const struct vb_wire_rx *rx)
+static bool channel_crowded(const struct vb_roce_rx *rx)
 {
 	int waits = 0;
 
@@ -108,7 +108,7 @@ static bool channel_crowded(const struct vb_wire_rx *rx)
 }
 
 /* A quarter of the socket's buffer is taken: who has no window has to be told (sock_diag(7): SK_MEMINFO). */
-static bool crowded(const struct vb_wire_rx *rx)
+static bool crowded(const struct vb_roce_rx *rx)
 {
 	uint32_t info[16] = {0};
 	socklen_t len = sizeof(info);
@@ -120,27 +120,27 @@ static bool crowded(const struct vb_wire_rx *rx)
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
 
-static void release(struct vb_wire_rx *rx)
+static void release(struct vb_roce_rx *rx)
 {
 	if (rx->locked)
 		vb_unlock(&rx->locked->sq_lock);
 	rx->locked = rx->run = NULL;
 }
 
-static void hold(struct vb_wire_rx *rx, struct vb_qp *qp)
+static void hold(struct vb_roce_rx *rx, struct vb_qp *qp)
 {
 	if (rx->locked == qp)
 		return;
 	release(rx);
 	vb_lock(&qp->sq_lock);
 	rx->locked = qp;
-	if (qp->wire)
-		vb_wire_path_locked(qp->wire);
+	if (qp->roce)
+		vb_roce_path_locked(qp->roce);
 }
 
-void vb_wire_settle_batch(struct vb_node *node)
+void vb_roce_settle_batch(struct vb_node *node)
 {
-	struct vb_wire_rx *rx = node->io->wire->rx;
+	struct vb_roce_rx *rx = node->io->roce->rx;
 
 	release(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
@@ -149,52 +149,52 @@ void vb_wire_settle_batch(struct vb_node *node)
 	while (rx->touched) {
 		struct vb_qp *qp = rx->touched;
 
-		rx->touched = qp->wire->touched_next;
-		qp->wire->touched = false;
-		vb_wire_path_answer(qp, now, full);
+		rx->touched = qp->roce->touched_next;
+		qp->roce->touched = false;
+		vb_roce_path_answer(qp, now, full);
 	}
 }
 
 /* IBA 9.6.1.2: between the addresses of the path; anybody's datagrams are taken */
-static bool from_its_peer(const struct vb_qp *qp, const struct vb_wire_arrival *a)
+static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
 {
-	const struct vb_wire_addr *path = &qp->wire->to;
+	const struct vb_roce_addr *path = &qp->roce->to;
 
 	return qp->type == IBV_QPT_UD || (!memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
 }
 
-void vb_wire_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_wire_arrival *a, const struct vb_packet *p, const uint8_t *bytes,
+void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p, const uint8_t *bytes,
                   size_t len)
 {
 	uint8_t grh[40];
-	struct vb_wire_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
+	struct vb_roce_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
 
 	if (qp->type == IBV_QPT_UD) {
 		vb_grh(grh, &a->flow, &a->ip, len);
 		from.grh = grh;
 	}
-	hold(node->io->wire->rx, qp);
-	vb_wire_path_input(qp, p, bytes + p->payload_at, &from, a->now);
-	touch(node->io->wire->rx, qp);
+	hold(node->io->roce->rx, qp);
+	vb_roce_path_input(qp, p, bytes + p->payload_at, &from, a->now);
+	touch(node->io->roce->rx, qp);
 }
 
 /* Whose peer asks for what does not exist is told, if it is connected. */
-static void unknown_opcode(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes)
+static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes)
 {
 	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
 	struct vb_bth bth;
 
 	vb_bth_decode(&r, &bth);
-	struct vb_qp *qp = vb_wire_qp_of(node, bth.dest_qpn);
+	struct vb_qp *qp = vb_roce_qp_of(node, bth.dest_qpn);
 
 	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
 		return;
-	hold(node->io->wire->rx, qp);
-	vb_wire_path_input_unknown(qp, &bth);
-	touch(node->io->wire->rx, qp);
+	hold(node->io->roce->rx, qp);
+	vb_roce_path_input_unknown(qp, &bth);
+	touch(node->io->roce->rx, qp);
 }
 
-void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const uint8_t *bytes, size_t len)
+void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
 {
 	struct vb_packet p;
 	enum vb_verdict verdict = vb_packet_decode(&p, bytes, len);
@@ -206,44 +206,44 @@ void vb_wire_packet(struct vb_node *node, const struct vb_wire_arrival *a, const
 		return;
 	}
 	if (p.bth.dest_qpn == 0xffffff) {
-		vb_wire_multicast(node, a, &p, bytes, len);
+		vb_roce_multicast(node, a, &p, bytes, len);
 		return;
 	}
-	struct vb_qp *qp = vb_wire_qp_of(node, p.bth.dest_qpn);
+	struct vb_qp *qp = vb_roce_qp_of(node, p.bth.dest_qpn);
 
 	if (!qp) {
 		VB_COUNT(drop_no_qp, 1);
 	} else if (!from_its_peer(qp, a)) {
 		VB_COUNT(drop_source, 1);
 	} else {
-		vb_wire_to_qp(node, qp, a, &p, bytes, len);
+		vb_roce_to_qp(node, qp, a, &p, bytes, len);
 		if (qp->type != IBV_QPT_UD && (a->ip.traffic_class & 3) != ECN_CE)
-			node->io->wire->rx->run = qp;
+			node->io->roce->rx->run = qp;
 	}
 }
 
-static void forward(struct vb_node *node, const struct vb_wire_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+static void forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
 {
-	release(node->io->wire->rx);
-	vb_wire_forward(node, a, qpn, bytes, len);
+	release(node->io->roce->rx);
+	vb_roce_forward(node, a, qpn, bytes, len);
 }
 
-static void segment(struct vb_node *node, struct vb_wire_arrival *a, uint8_t *bytes, size_t n)
+static void segment(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
-	struct vb_wire_rx *rx = node->io->wire->rx;
+	struct vb_roce_rx *rx = node->io->roce->rx;
 
 	if (n < VB_BTH_LEN + VB_ICRC_LEN || !icrc_right(rx, a, &a->ip.id, bytes, n)) {
 		VB_COUNT(drop_icrc, 1);
 		return;
 	}
-	if (rx->run && vb_wire_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
+	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
 	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
 
 	if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
 		forward(node, a, qpn, bytes, n);
 	else
-		vb_wire_packet(node, a, bytes, n);
+		vb_roce_packet(node, a, bytes, n);
 }
 
 /* What the owner of the socket says of it. False: nobody can have sent that. */
@@ -259,7 +259,7 @@ static bool relayed_arrival(const struct vb_relay_head *h, struct vb_udp_arrival
 	return vb_gid_is_ipv4(h->src) == vb_gid_is_ipv4(h->dst);
 }
 
-static bool arrived(struct vb_wire_rx *rx, unsigned i, size_t *len, struct vb_udp_arrival *came)
+static bool arrived(struct vb_roce_rx *rx, unsigned i, size_t *len, struct vb_udp_arrival *came)
 {
 	const struct msghdr *mh = &rx->mh[i].msg_hdr;
 
@@ -274,19 +274,19 @@ static bool arrived(struct vb_wire_rx *rx, unsigned i, size_t *len, struct vb_ud
 
 static void datagram(struct vb_node *node, unsigned i, size_t len)
 {
-	struct vb_wire_rx *rx = node->io->wire->rx;
+	struct vb_roce_rx *rx = node->io->roce->rx;
 	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
 	struct vb_udp_arrival came;
 
 	if (!len && rx->relayed) {
-		vb_wire_lost(node);
+		vb_roce_lost(node);
 		return;
 	}
 	if (!arrived(rx, i, &len, &came)) {
 		VB_COUNT(drop_malformed, 1);
 		return;
 	}
-	struct vb_wire_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
+	struct vb_roce_arrival a = {.flow = came.flow, .ip = came.ip, .ifindex = came.ifindex, .now = vb_now()};
 	uint32_t seg = came.seg && came.seg <= len ? came.seg : (uint32_t)len;
 
 	rx->run = NULL;
@@ -309,7 +309,7 @@ static void datagram(struct vb_node *node, unsigned i, size_t len)
 		segment(node, &a, bytes + off, len - off < seg ? len - off : seg);
 }
 
-static void prepare(struct vb_wire_rx *rx, unsigned i)
+static void prepare(struct vb_roce_rx *rx, unsigned i)
 {
 	rx->iov[i] = (struct iovec){rx->buffers + (size_t)i * BUFFER, BUFFER};
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_name = &rx->from[i],
@@ -325,7 +325,7 @@ static void prepare(struct vb_wire_rx *rx, unsigned i)
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = rx->with_head[i], .msg_iovlen = 2};
 }
 
-static int receive(struct vb_wire_rx *rx)
+static int receive(struct vb_roce_rx *rx)
 {
 	int n, cancel;
 
@@ -342,13 +342,13 @@ static int receive(struct vb_wire_rx *rx)
 	return n;
 }
 
-unsigned vb_wire_poll(struct vb_node *node)
+unsigned vb_roce_poll(struct vb_node *node)
 {
-	struct vb_wire_rx *rx = node->io->wire->rx;
+	struct vb_roce_rx *rx = node->io->roce->rx;
 
-	if (__builtin_expect(node->io->wire->held != NULL, 0))
-		vb_wire_forward_held(node);
-	if (rx->relayed && vb_wire_lost_at(node)) /* its end would be read again and again, as if something had come */
+	if (__builtin_expect(node->io->roce->held != NULL, 0))
+		vb_roce_forward_held(node);
+	if (rx->relayed && vb_roce_lost_at(node)) /* its end would be read again and again, as if something had come */
 		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare(rx, i);
@@ -364,7 +364,7 @@ unsigned vb_wire_poll(struct vb_node *node)
 		datagram(node, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
-	vb_wire_settle_batch(node);
+	vb_roce_settle_batch(node);
 	if (bytes >= ENOUGH)
 		rx->vlen = ENOUGH / BUFFER;
 	else if ((unsigned)n == rx->vlen && rx->vlen < BATCH)

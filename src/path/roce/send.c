@@ -29,7 +29,7 @@
  */
 #define BURST 2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
 #define STAGE ((BURST + 1) * 64u << 10) /* and what goes beside them: the first packet of a message is longer */
-#define FULL (STAGE - VB_WIRE_PACKET_MAX - VB_ICRC_LEN)
+#define FULL (STAGE - VB_ROCE_PACKET_MAX - VB_ICRC_LEN)
 #define MESSAGES 32
 #define SEGMENTS 64           /* of one send: the kernel's limit before 6.9 */
 #define DATAGRAM_MAX 65000u   /* bytes of one send with its headers: below 65,535 */
@@ -42,7 +42,7 @@ struct message {
 	uint16_t seg, n;
 	uint16_t gap, gaps; /* the first, and how many */
 	bool closed;
-	struct vb_wire_addr to;
+	struct vb_roce_addr to;
 };
 
 /* Payload that is not in the stage. */
@@ -53,7 +53,7 @@ struct gap {
 
 struct vb_tx {
 	struct vb_lock lock;
-	struct vb_wire_sockets *sockets;
+	struct vb_roce_sockets *sockets;
 	int fd[2]; /* IPv4, IPv6 */
 	uint16_t sport[2];
 	int hops[2]; /* what the sockets are set to; -1: the kernel's default */
@@ -72,7 +72,7 @@ struct vb_tx {
 	uint8_t stage[STAGE];
 };
 
-struct vb_tx *vb_tx_new(struct vb_wire_sockets *s)
+struct vb_tx *vb_tx_new(struct vb_roce_sockets *s)
 {
 	struct vb_tx *tx = calloc(1, sizeof(*tx));
 
@@ -96,7 +96,7 @@ void vb_tx_free(struct vb_tx *tx)
 	free(tx);
 }
 
-struct vb_tx *vb_tx_of(struct vb_wire_sockets *s, uint32_t qpn, uint32_t dest_qpn)
+struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
 	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the way */
 	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
@@ -148,7 +148,7 @@ static bool needs_interface(const uint8_t *gid)
 }
 
 /* Said to the socket once, in place of with each send; that does not hold for multicast. */
-static bool hops_are_set(struct vb_tx *tx, const struct vb_wire_addr *to)
+static bool hops_are_set(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
 	int hops = to->hop_limit ? to->hop_limit : -1;
@@ -163,7 +163,7 @@ static bool hops_are_set(struct vb_tx *tx, const struct vb_wire_addr *to)
 
 static void control_of(struct vb_tx *tx, struct control *c, const struct message *m)
 {
-	const struct vb_wire_addr *to = &m->to;
+	const struct vb_roce_addr *to = &m->to;
 	bool hops = !hops_are_set(tx, to);
 	int value;
 
@@ -195,7 +195,7 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct message
 		put(c, SOL_UDP, UDP_SEGMENT, &m->seg, sizeof(m->seg));
 }
 
-static void flow_of(const struct vb_tx *tx, const struct vb_wire_addr *to, struct vb_flow *flow)
+static void flow_of(const struct vb_tx *tx, const struct vb_roce_addr *to, struct vb_flow *flow)
 {
 	memcpy(flow->src, to->src, VB_GID_LEN);
 	memcpy(flow->dst, to->dst, VB_GID_LEN);
@@ -370,7 +370,7 @@ uint8_t *vb_tx_room(struct vb_tx *tx)
 	return tx->stage + tx->used;
 }
 
-static bool same_addr(const struct vb_wire_addr *a, const struct vb_wire_addr *b)
+static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b)
 {
 	uint64_t x[5], y[5];
 
@@ -381,7 +381,7 @@ static bool same_addr(const struct vb_wire_addr *a, const struct vb_wire_addr *b
 }
 
 /* The message that a packet of this size may join. */
-static struct message *joins(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t size)
+static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
 {
 	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
 
@@ -415,7 +415,7 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 }
 
 /* What stands in the stage at `used` becomes a packet. */
-static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len, const struct vb_tx_laid *laid)
+static void append(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
 	uint8_t *packet = tx->stage + tx->used;
 	uint32_t size = len + VB_ICRC_LEN;
@@ -435,14 +435,14 @@ static void append(struct vb_tx *tx, const struct vb_wire_addr *to, uint32_t len
 	tx->full += m->n == SEGMENTS || m->len + size > DATAGRAM_MAX;
 }
 
-static bool open_for(struct vb_tx *tx, const struct vb_wire_addr *to)
+static bool open_for(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
 
 	return tx->fd[v6] >= 0 || open_socket(tx, v6);
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_len, size_t len, const struct vb_tx_laid *laid)
+void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len, const struct vb_tx_laid *laid)
 {
 	if (__builtin_expect(!open_for(tx, to), 0)) {
 		VB_COUNT(tx_refused, 1);
@@ -464,7 +464,7 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 		if (what & VB_FAULT_CORRUPT)
 			vb_fault_corrupt(tx->fault, at, len);
 		/* what was held back goes behind a later packet */
-		struct vb_wire_addr held_to;
+		struct vb_roce_addr held_to;
 		size_t held;
 
 		while (tx->used <= FULL && tx->n < MESSAGES &&
@@ -476,7 +476,7 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_wire_addr *to, size_t header_le
 }
 
 /* The first of what waits, where it shares its send with what was laid out before; else one of its own, which goes first. */
-void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
+void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
 	bool alone = !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
@@ -493,7 +493,7 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_wire_addr *to, size_t len
 	tx->msg[tx->n - 1].closed = true; /* what comes next does not lie behind it */
 }
 
-uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_wire_addr *to, size_t len)
+uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	uint32_t size = (uint32_t)len + VB_ICRC_LEN, n;
 	const struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;

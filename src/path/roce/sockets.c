@@ -35,9 +35,9 @@ enum vb_wire_mode vb_wire_mode(void)
 	return (enum vb_wire_mode)mode;
 }
 
-struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node)
+struct vb_roce_sockets *vb_roce_sockets_new(struct vb_node *node)
 {
-	struct vb_wire_sockets *s = calloc(1, sizeof(*s));
+	struct vb_roce_sockets *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
@@ -46,15 +46,15 @@ struct vb_wire_sockets *vb_wire_sockets_new(struct vb_node *node)
 	return s;
 }
 
-void vb_wire_sockets_free(struct vb_wire_sockets *s)
+void vb_roce_sockets_free(struct vb_roce_sockets *s)
 {
 	if (!s)
 		return;
 	atomic_store(&s->up, false);
 	for (int i = 0; i < VB_TX_COUNT; i++)
 		vb_tx_free(s->tx[i]);
-	vb_wire_rx_free(s->rx);
-	vb_wire_forward_free(s);
+	vb_roce_rx_free(s->rx);
+	vb_roce_forward_free(s);
 	if (s->lane_fd >= 0) {
 		/* others hold the lane too: closing alone would leave it in the set */
 		epoll_ctl(s->node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
@@ -65,16 +65,16 @@ void vb_wire_sockets_free(struct vb_wire_sockets *s)
 	free(s);
 }
 
-void vb_wire_in_child(struct vb_node *node)
+void vb_roce_in_child(struct vb_node *node)
 {
-	if (node->io->wire)
-		atomic_store(&node->io->wire->up, false);
+	if (node->io->roce)
+		atomic_store(&node->io->roce->up, false);
 }
 
-void vb_wire_watch(struct vb_node *node, bool watch)
+void vb_roce_watch(struct vb_node *node, bool watch)
 {
-	struct vb_wire_sockets *s = node->io->wire;
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->wire};
+	struct vb_roce_sockets *s = node->io->roce;
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->roce};
 
 	/* out of the set altogether: one that asks for nothing is still told of each packet by its sender */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
@@ -84,25 +84,25 @@ void vb_wire_watch(struct vb_node *node, bool watch)
 /* --- the lane --- */
 
 /* Under progress. */
-static int use_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
+static int use_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->wire};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->roce};
 
 	s->lane_fd = lane_fd;
-	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
+	if (atomic_load(&node->owner) == VB_OWNER_THREAD && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))
 		return errno;
 	return 0;
 }
 
 /* Takes the descriptor over, whatever comes of it. */
-static int open_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
+static int open_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
-	bool whole = (s->rx = vb_wire_rx_new(lane_fd, s->relayed)) != NULL;
+	bool whole = (s->rx = vb_roce_rx_new(lane_fd, s->relayed)) != NULL;
 
 	for (int i = 0; i < VB_TX_COUNT; i++)
 		whole = (s->tx[i] = vb_tx_new(s)) != NULL && whole;
 	if (!whole) {
-		vb_wire_rx_free(s->rx);
+		vb_roce_rx_free(s->rx);
 		s->rx = NULL;
 		for (int i = 0; i < VB_TX_COUNT; i++) {
 			vb_tx_free(s->tx[i]);
@@ -119,21 +119,21 @@ static int open_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_f
 }
 
 /* The channel before has ended, or is about to. */
-static int reopen_lane(struct vb_node *node, struct vb_wire_sockets *s, int lane_fd)
+static int reopen_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
 	vb_lock(&node->progress);
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
 	close(s->lane_fd);
-	vb_wire_rx_replace(s->rx, lane_fd);
+	vb_roce_rx_replace(s->rx, lane_fd);
 	atomic_store(&s->lost_at, 0);
 	int err = use_lane(node, s, lane_fd);
 
-	vb_wire_join_again(node);
+	vb_roce_join_again(node);
 	vb_unlock(&node->progress);
 	return err;
 }
 
-static void say(const struct vb_wire_grant *g)
+static void say(const struct vb_roce_grant *g)
 {
 	static atomic_bool said;
 
@@ -146,7 +146,7 @@ static void say(const struct vb_wire_grant *g)
 		       g->err == EADDRINUSE ? "; does rxe, or another user's Verbena, hold it?" : "");
 }
 
-static void close_grant(const struct vb_wire_grant *g)
+static void close_grant(const struct vb_roce_grant *g)
 {
 	if (g->lane_fd >= 0)
 		close(g->lane_fd);
@@ -154,7 +154,7 @@ static void close_grant(const struct vb_wire_grant *g)
 		close(g->lifeline_fd);
 }
 
-static int take_grant(struct vb_node *node, struct vb_wire_sockets *s, const struct vb_wire_grant *g)
+static int take_grant(struct vb_node *node, struct vb_roce_sockets *s, const struct vb_roce_grant *g)
 {
 	int err;
 
@@ -171,10 +171,10 @@ static int take_grant(struct vb_node *node, struct vb_wire_sockets *s, const str
 	return err;
 }
 
-void vb_wire_answered(struct vb_node *node, const struct vb_wire_grant *g)
+void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 {
 	struct vb_io *io = node->io;
-	struct vb_wire_sockets *s = io->wire;
+	struct vb_roce_sockets *s = io->roce;
 	int err = g->err;
 
 	/* asked twice, over two brokers: of which the second may have said no. A second channel has ended the first */
@@ -189,7 +189,7 @@ void vb_wire_answered(struct vb_node *node, const struct vb_wire_grant *g)
 		err = take_grant(node, s, g);
 	}
 	if (err && err != ETIMEDOUT)
-		say(&(struct vb_wire_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
+		say(&(struct vb_roce_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
 	pthread_mutex_lock(&io->meet_lock);
 	s->err = err;
 	s->asked = err ? VB_LANE_REFUSED : VB_LANE_HELD_BY_US;
@@ -197,53 +197,53 @@ void vb_wire_answered(struct vb_node *node, const struct vb_wire_grant *g)
 	atomic_store(&s->up, !err || s->rx);
 	pthread_cond_broadcast(&io->meet_cond);
 	pthread_mutex_unlock(&io->meet_lock);
-	io->way_news = true;
+	io->resolve_news = true;
 }
 
 /* The descriptor stays until there is another: its number is nobody else's meanwhile. */
-void vb_wire_lost(struct vb_node *node)
+void vb_roce_lost(struct vb_node *node)
 {
-	struct vb_wire_sockets *s = node->io->wire;
+	struct vb_roce_sockets *s = node->io->roce;
 
 	if (atomic_load(&s->lost_at))
 		return;
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
 	atomic_store(&s->lost_at, vb_now());
-	vb_adapter_wake(node);
+	vb_progress_wake(node);
 }
 
-uint64_t vb_wire_lost_at(const struct vb_node *node)
+uint64_t vb_roce_lost_at(const struct vb_node *node)
 {
-	return node->io->wire ? atomic_load(&node->io->wire->lost_at) : 0;
+	return node->io->roce ? atomic_load(&node->io->roce->lost_at) : 0;
 }
 
-void vb_wire_ask_again(struct vb_node *node)
+void vb_roce_ask_again(struct vb_node *node)
 {
-	struct vb_wire_sockets *s = node->io->wire;
-	uint64_t at = vb_wire_lost_at(node), now = at ? vb_now() : 0;
+	struct vb_roce_sockets *s = node->io->roce;
+	uint64_t at = vb_roce_lost_at(node), now = at ? vb_now() : 0;
 
 	if (!at || now < at)
 		return;
 	pthread_mutex_lock(&node->io->meet_lock);
 	if (s->asked != VB_LANE_ASKED) /* one question at a time: each answer would end the channel of the one before */
-		vb_broker_wire(node->io->broker); /* away: asked again when it is back */
+		vb_broker_roce(node->io->broker); /* away: asked again when it is back */
 	s->asked = VB_LANE_ASKED;
 	pthread_mutex_unlock(&node->io->meet_lock);
 	atomic_store(&s->lost_at, now + ASK_AGAIN);
 }
 
-void vb_wire_reattached(struct vb_node *node)
+void vb_roce_reattached(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
 	pthread_mutex_lock(&io->meet_lock);
-	if (io->wire->asked == VB_LANE_ASKED)
-		vb_broker_wire(io->broker);
+	if (io->roce->asked == VB_LANE_ASKED)
+		vb_broker_roce(io->broker);
 	pthread_mutex_unlock(&io->meet_lock);
-	if (!io->wire->relayed)
+	if (!io->roce->relayed)
 		return;
 	vb_lock(&node->progress);
-	vb_wire_join_again(node); /* what the broker before did not read is lost; to be in a group already does no harm */
+	vb_roce_join_again(node); /* what the broker before did not read is lost; to be in a group already does no harm */
 	vb_unlock(&node->progress);
 }
 
@@ -262,11 +262,11 @@ static void after(struct timespec *t, unsigned ms)
 static int ask(struct vb_node *node, const struct timespec *until, bool wait)
 {
 	struct vb_io *io = node->io;
-	struct vb_wire_sockets *s = io->wire;
+	struct vb_roce_sockets *s = io->roce;
 
 	if (s->asked == VB_LANE_UNASKED || (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
 		s->asked = VB_LANE_ASKED;
-		vb_broker_wire(io->broker); /* away: asked again when it is back */
+		vb_broker_roce(io->broker); /* away: asked again when it is back */
 	}
 	while (s->asked == VB_LANE_ASKED && wait)
 		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, until))
@@ -274,7 +274,7 @@ static int ask(struct vb_node *node, const struct timespec *until, bool wait)
 	return s->asked == VB_LANE_HELD_BY_US ? 0 : s->asked == VB_LANE_ASKED ? EAGAIN : s->err;
 }
 
-int vb_wire_up(struct vb_node *node, unsigned wait_ms)
+int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 {
 	const struct timespec pause = {0, ASK_AGAIN / 4};
 	uint64_t end = vb_now() + wait_ms * 1000000ull;
@@ -283,7 +283,7 @@ int vb_wire_up(struct vb_node *node, unsigned wait_ms)
 
 	if (vb_wire_mode() == VB_WIRE_MODE_NEVER)
 		return ENETUNREACH;
-	if (atomic_load_explicit(&node->io->wire->up, memory_order_acquire))
+	if (atomic_load_explicit(&node->io->roce->up, memory_order_acquire))
 		return 0;
 	after(&until, wait_ms);
 	for (;;) {
@@ -296,6 +296,6 @@ int vb_wire_up(struct vb_node *node, unsigned wait_ms)
 			break;
 		nanosleep(&pause, NULL); /* who owns the sockets was too busy to answer the broker */
 	}
-	say(&(struct vb_wire_grant){.err = err});
+	say(&(struct vb_roce_grant){.err = err});
 	return err;
 }

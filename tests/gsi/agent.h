@@ -1,8 +1,8 @@
 // agent.h - programs that use queue pair 1 and do what the test tells them, one order at a time
 // follows: src/node/gsi.h
 // SPDX-License-Identifier: MIT
-#ifndef VB_TESTS_QP1_AGENT_H
-#define VB_TESTS_QP1_AGENT_H
+#ifndef VB_TESTS_GSI_AGENT_H
+#define VB_TESTS_GSI_AGENT_H
 
 #include "../broker/harness.h"
 #include "frame/cm.h"

@@ -1,7 +1,7 @@
-// fake_qp1.c - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
+// fake_gsi.c - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
 // follows: node/gsi.h
 // SPDX-License-Identifier: MIT
-#include "fake_qp1.h"
+#include "fake_gsi.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,8 +25,8 @@ struct service {
 	uint32_t id;
 };
 
-struct vb_qp1 {
-	const struct vb_qp1_ops *ops;
+struct vb_gsi_client {
+	const struct vb_gsi_client_ops *ops;
 	void *own;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -38,11 +38,11 @@ struct vb_qp1 {
 	bool busy, closing;
 };
 
-bool (*_Atomic fake_drop)(const uint8_t mad[VB_QP1_MAD]);
+bool (*_Atomic fake_drop)(const uint8_t mad[VB_GSI_MAD]);
 atomic_uint fake_speed = 1;
-static struct vb_qp1 *only;
+static struct vb_gsi_client *only;
 
-EXPORT uint64_t vb_qp1_now(void)
+EXPORT uint64_t vb_gsi_client_now(void)
 {
 	struct timespec t;
 
@@ -50,7 +50,7 @@ EXPORT uint64_t vb_qp1_now(void)
 	return ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec) * fake_speed;
 }
 
-static void wait_some(struct vb_qp1 *q)
+static void wait_some(struct vb_gsi_client *q)
 {
 	uint64_t at = q->timer / fake_speed;
 	struct timespec t = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
@@ -61,7 +61,7 @@ static void wait_some(struct vb_qp1 *q)
 		pthread_cond_wait(&q->cond, &q->lock);
 }
 
-static void deliver(struct vb_qp1 *q, struct letter *l)
+static void deliver(struct vb_gsi_client *q, struct letter *l)
 {
 	q->ops->mad(q->own, l->local, l->remote, 1, l->mad, l->len);
 	free(l);
@@ -69,12 +69,12 @@ static void deliver(struct vb_qp1 *q, struct letter *l)
 
 static void *postman(void *arg)
 {
-	struct vb_qp1 *q = arg;
+	struct vb_gsi_client *q = arg;
 
 	pthread_mutex_lock(&q->lock);
 	while (!q->closing) {
 		struct letter *l = q->first;
-		uint64_t now = vb_qp1_now();
+		uint64_t now = vb_gsi_client_now();
 		bool due = q->timer && q->timer <= now;
 
 		if (!l && !due) {
@@ -101,9 +101,9 @@ static void *postman(void *arg)
 	return NULL;
 }
 
-EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **out)
+EXPORT int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, struct vb_gsi_client **out)
 {
-	struct vb_qp1 *q = calloc(1, sizeof(*q));
+	struct vb_gsi_client *q = calloc(1, sizeof(*q));
 	pthread_condattr_t attr;
 
 	q->ops = ops;
@@ -121,16 +121,16 @@ EXPORT int vb_qp1_open(const struct vb_qp1_ops *ops, void *own, struct vb_qp1 **
 }
 
 /* Only a child of fork() does, which has no postman. */
-EXPORT void vb_qp1_close(struct vb_qp1 *q)
+EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 {
 }
 
-EXPORT uint32_t vb_qp1_lane(const struct vb_qp1 *q)
+EXPORT uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q)
 {
 	return 5;
 }
 
-static void put(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len)
+static void put(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len)
 {
 	struct letter *l = calloc(1, sizeof(*l));
 
@@ -145,17 +145,17 @@ static void put(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[
 	pthread_mutex_unlock(&q->lock);
 }
 
-EXPORT void vb_qp1_send(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                        const uint8_t mad[VB_QP1_MAD])
+EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+                        const uint8_t mad[VB_GSI_MAD])
 {
-	bool (*drop)(const uint8_t mad[VB_QP1_MAD]) = fake_drop;
+	bool (*drop)(const uint8_t mad[VB_GSI_MAD]) = fake_drop;
 
 	if (!drop || !drop(mad))
-		put(q, remote, local, mad, VB_QP1_MAD);
+		put(q, remote, local, mad, VB_GSI_MAD);
 }
 
 /* There is no broker here that could be another one. */
-EXPORT void vb_qp1_at_death(struct vb_qp1 *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                             uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
 {
 }
@@ -173,7 +173,7 @@ void fake_settle(void)
 	pthread_mutex_unlock(&only->lock);
 }
 
-EXPORT void vb_qp1_timer(struct vb_qp1 *q, uint64_t at)
+EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 {
 	pthread_mutex_lock(&q->lock);
 	q->timer = at;
@@ -189,7 +189,7 @@ static bool overlap(const struct service *a, const struct service *b)
 	       (!memcmp(a->local, b->local, 16) || !memcmp(a->local, any, 16) || !memcmp(b->local, any, 16));
 }
 
-static bool taken(const struct vb_qp1 *q, const struct service *want)
+static bool taken(const struct vb_gsi_client *q, const struct service *want)
 {
 	for (const struct service *s = q->services; s; s = s->next)
 		if (overlap(s, want) && (!want->reuse || !s->reuse || s->listens))
@@ -197,7 +197,7 @@ static bool taken(const struct vb_qp1 *q, const struct service *want)
 	return false;
 }
 
-static uint16_t free_port(const struct vb_qp1 *q, const struct service *want)
+static uint16_t free_port(const struct vb_gsi_client *q, const struct service *want)
 {
 	struct service alone = *want;
 
@@ -207,7 +207,7 @@ static uint16_t free_port(const struct vb_qp1 *q, const struct service *want)
 	return alone.port;
 }
 
-EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], bool v4_only, bool v6_only,
+EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t ps, const uint8_t local[16], bool v4_only, bool v6_only,
                        uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
 	struct service *s = calloc(1, sizeof(*s));
@@ -233,7 +233,7 @@ EXPORT int vb_qp1_bind(struct vb_qp1 *q, uint16_t ps, const uint8_t local[16], b
 	return err;
 }
 
-EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool reuse)
+EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool v6_only, bool reuse)
 {
 	pthread_mutex_lock(&q->lock);
 	for (struct service *s = q->services; s; s = s->next)
@@ -245,7 +245,7 @@ EXPORT int vb_qp1_change(struct vb_qp1 *q, uint32_t binding, bool v6_only, bool 
 	return 0;
 }
 
-EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
+EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 {
 	struct service *own = NULL;
 	int err = 0;
@@ -263,7 +263,7 @@ EXPORT int vb_qp1_listen(struct vb_qp1 *q, uint32_t binding)
 	return err;
 }
 
-EXPORT void vb_qp1_unbind(struct vb_qp1 *q, uint32_t binding)
+EXPORT void vb_gsi_client_unbind(struct vb_gsi_client *q, uint32_t binding)
 {
 	pthread_mutex_lock(&q->lock);
 	for (struct service **at = &q->services; *at; at = &(*at)->next) {

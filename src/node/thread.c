@@ -1,4 +1,4 @@
-// adapter.c - the adapter thread: sleeps, and takes over when the program does not poll
+// thread.c - the progress thread: sleeps, and takes over when the program does not poll
 // follows: ARCHITECTURE.md, "Progress"
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define SLICE 100000ull       /* ns */
 #define LINGER 20000u         /* ns: how long to look for more after the last work before sleeping */
 #define WATCH_MIN 100000ull   /* ns: how soon after its last poll a program is found to have stopped */
-#define WATCH_WIRE 200000ull  /* and after a long time of polling: what comes from the network has to be fetched, */
+#define WATCH_NETWORK 200000ull  /* and after a long time of polling: what comes from the network has to be fetched, */
 #define WATCH_MAX 800000ull   /* and after a long time of polling */
 
 /* The kernel marks hdr->life when this thread ends for whatever reason (get_robust_list(2)). */
@@ -104,7 +104,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 			vb_peers_dispatch(node);
 		} else if (p == &io->watches) {
 			vb_watches_dispatch(node);
-		} else if (p == &io->wire || p == &io->iwarp) {
+		} else if (p == &io->roce || p == &io->iwarp) {
 			continue; /* readable: the next round takes what came */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
@@ -124,7 +124,7 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 
 	if (now != *polls) {
 		*polls = now;
-		uint64_t most = atomic_load(&node->io->wire->users) || atomic_load(&node->io->iwarp->users) ? WATCH_WIRE : WATCH_MAX;
+		uint64_t most = atomic_load(&node->io->roce->users) || atomic_load(&node->io->iwarp->users) ? WATCH_NETWORK : WATCH_MAX;
 
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;
@@ -132,8 +132,8 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 	if (!vb_trylock(&node->progress)) /* somebody is at it, and that may take long: a connection sends a megabyte at once */
 		return *interval;
 	*interval = WATCH_MIN;
-	if (atomic_load(&node->duty) == VB_DUTY_POLLER)
-		vb_duty_take(node);
+	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
+		vb_progress_take(node);
 	vb_unlock(&node->progress);
 	return 0;
 }
@@ -145,7 +145,7 @@ static bool linger(struct vb_node *node, uint64_t last)
 	for (int i = 0; i < 20; i++)
 		vb_cpu_relax();
 	sched_yield();
-	return vb_now() - last < LINGER && atomic_load(&node->duty) == VB_DUTY_ADAPTER;
+	return vb_now() - last < LINGER && atomic_load(&node->owner) == VB_OWNER_THREAD;
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -184,7 +184,7 @@ static uint64_t serve(struct vb_node *node)
 			break;
 	}
 	vb_lock(&node->progress);
-	if (atomic_load(&node->duty) == VB_DUTY_ADAPTER)
+	if (atomic_load(&node->owner) == VB_OWNER_THREAD)
 		atomic_store(&node->hdr->sleeping, 1);
 	vb_unlock(&node->progress);
 	vb_fence_all(node);
@@ -192,12 +192,12 @@ static uint64_t serve(struct vb_node *node)
 	waiting = vb_work_waiting(node);
 	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
 	vb_active_collect(node);
-	deadline = sooner(sooner(active_deadline(node), vb_iwarp_due(node)), vb_wire_forward_due(node));
+	deadline = sooner(sooner(active_deadline(node), vb_iwarp_due(node)), vb_roce_forward_due(node));
 	vb_unlock(&node->progress);
-	deadline = sooner(deadline, atomic_load(&node->io->qp1_at));
+	deadline = sooner(deadline, atomic_load(&node->io->gsi_at));
 	deadline = sooner(deadline, vb_iwarp_tails_at());
-	deadline = sooner(deadline, atomic_load(&node->io->way_at));
-	deadline = sooner(deadline, vb_wire_lost_at(node));
+	deadline = sooner(deadline, atomic_load(&node->io->resolve_at));
+	deadline = sooner(deadline, vb_roce_lost_at(node));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -238,30 +238,30 @@ static void *adapter(void *arg)
 	show_life(node);
 	be_prompt();
 	while (!atomic_load(&io->stop)) {
-		if (atomic_load(&node->duty) == VB_DUTY_POLLER)
+		if (atomic_load(&node->owner) == VB_OWNER_POLLER)
 			sleep_ns = watch(node, &polls, &interval);
 		else
 			sleep_ns = serve(node);
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
-		vb_qp1_timeout(node);
-		vb_way_look(node);
-		vb_wire_ask_again(node);
+		vb_gsi_client_timeout(node);
+		vb_unresolved_look(node);
+		vb_roce_ask_again(node);
 		vb_iwarp_tails(node);
 		vb_iwarp_trim(node);
 	}
 	return NULL;
 }
 
-void vb_adapter_wake(struct vb_node *node)
+void vb_progress_wake(struct vb_node *node)
 {
 	vb_wake_ring(node->io->wake_fd);
 }
 
 void vb_timer_armed(struct vb_node *node)
 {
-	if (atomic_load_explicit(&node->duty, memory_order_relaxed) == VB_DUTY_ADAPTER)
-		vb_adapter_wake(node);
+	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD)
+		vb_progress_wake(node);
 }
 
 void vb_timer_at(struct vb_node *node, uint64_t at)
@@ -270,13 +270,13 @@ void vb_timer_at(struct vb_node *node, uint64_t at)
 		vb_timer_armed(node);
 }
 
-void vb_qp1_wake(struct vb_node *node)
+void vb_gsi_client_wake(struct vb_node *node)
 {
 	/* whoever has the duty: this is not among the work that a poller does */
-	vb_adapter_wake(node);
+	vb_progress_wake(node);
 }
 
-int vb_adapter_start(struct vb_node *node)
+int vb_progress_start(struct vb_node *node)
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
@@ -299,7 +299,7 @@ int vb_adapter_start(struct vb_node *node)
 	return 0;
 }
 
-void vb_adapter_stop(struct vb_node *node)
+void vb_progress_stop(struct vb_node *node)
 {
 	atomic_store(&node->io->stop, true);
 	vb_wake_ring(node->io->wake_fd);

@@ -51,7 +51,7 @@ static struct {
 	uint64_t at;
 	struct order conns[CONNS]; /* CONNECTED */
 	unsigned nconns, found;
-	struct vb_qp1 *q;
+	struct vb_gsi_client *q;
 } us = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
 
 static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
@@ -84,14 +84,14 @@ static void on_again(void *own)
 	for (unsigned i = 0; i < us.nconns; i++) {
 		const struct order *o = &us.conns[i];
 
-		vb_qp1_at_death(us.q, o->m.local, o->m.remote, o->m.ifindex, o->id, o->remote_id, o->remote_qpn);
+		vb_gsi_client_at_death(us.q, o->m.local, o->m.remote, o->m.ifindex, o->id, o->remote_id, o->remote_qpn);
 	}
 	us.found++;
 	pthread_cond_signal(&us.came);
 	pthread_mutex_unlock(&us.lock);
 }
 
-static const struct vb_qp1_ops ops = {on_mad, on_timeout, on_again};
+static const struct vb_gsi_client_ops ops = {on_mad, on_timeout, on_again};
 
 static struct timespec after(int ms)
 {
@@ -140,9 +140,9 @@ static int set_timer(uint64_t ns, int ms)
 	pthread_mutex_lock(&us.lock);
 	us.timeouts = 0;
 	us.early = false;
-	us.at = vb_qp1_now() + ns;
+	us.at = vb_gsi_client_now() + ns;
 	pthread_mutex_unlock(&us.lock);
-	vb_qp1_timer(us.q, ns ? us.at : 0);
+	vb_gsi_client_timer(us.q, ns ? us.at : 0);
 	sleep_ms(ms);
 	pthread_mutex_lock(&us.lock);
 	int n = us.early ? -1 : us.timeouts;
@@ -156,15 +156,15 @@ static int in_a_child(void)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		struct vb_qp1 *mine;
+		struct vb_gsi_client *mine;
 		uint8_t nothing[VB_MAD_LEN] = {0};
 
-		vb_qp1_send(us.q, nothing, nothing, 0, nothing); /* of the parent's nothing works */
-		vb_qp1_close(us.q);
-		if (vb_qp1_open(&ops, &us, &mine))
+		vb_gsi_client_send(us.q, nothing, nothing, 0, nothing); /* of the parent's nothing works */
+		vb_gsi_client_close(us.q);
+		if (vb_gsi_client_open(&ops, &us, &mine))
 			_exit(0);
-		uint32_t lane = vb_qp1_lane(mine);
-		vb_qp1_close(mine);
+		uint32_t lane = vb_gsi_client_lane(mine);
+		vb_gsi_client_close(mine);
 		_exit(lane % 251 + 1);
 	}
 	waitpid(pid, &status, 0);
@@ -175,27 +175,27 @@ static void obey(const struct order *o, struct result *r)
 {
 	switch (o->op) {
 	case OPEN:
-		r->err = vb_qp1_open(&ops, &us, &us.q);
-		r->id = r->err ? 0 : vb_qp1_lane(us.q);
+		r->err = vb_gsi_client_open(&ops, &us, &us.q);
+		r->id = r->err ? 0 : vb_gsi_client_lane(us.q);
 		break;
 	case CLOSE:
-		vb_qp1_close(us.q);
+		vb_gsi_client_close(us.q);
 		us.q = NULL;
 		break;
 	case BIND:
 		r->port = o->want.port;
-		r->err = vb_qp1_bind(us.q, o->want.ps, o->want.local, o->want.v4_only, o->want.v6_only, o->want.ifindex,
+		r->err = vb_gsi_client_bind(us.q, o->want.ps, o->want.local, o->want.v4_only, o->want.v6_only, o->want.ifindex,
 		                     &r->port, o->want.reuse, &r->id);
 		break;
 	case LISTEN:
-		r->err = vb_qp1_listen(us.q, o->id);
+		r->err = vb_gsi_client_listen(us.q, o->id);
 		break;
 	case UNBIND:
-		vb_qp1_unbind(us.q, o->id);
+		vb_gsi_client_unbind(us.q, o->id);
 		break;
 	case SEND:
 		for (unsigned i = 0; i < o->times; i++)
-			vb_qp1_send(us.q, o->m.local, o->m.remote, o->m.ifindex, o->m.mad);
+			vb_gsi_client_send(us.q, o->m.local, o->m.remote, o->m.ifindex, o->m.mad);
 		break;
 	case TAKE:
 		r->err = take(&r->m, o->ms);
@@ -222,7 +222,7 @@ static void obey(const struct order *o, struct result *r)
 		break;
 	case END:
 		if (us.q)
-			vb_qp1_close(us.q);
+			vb_gsi_client_close(us.q);
 		break;
 	}
 }

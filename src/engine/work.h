@@ -1,0 +1,107 @@
+// work.h - work requests and what becomes of them, as the engines of both networks see them
+// follows: IBA volume 1, 10.7 (work requests), 11.4 (operations), 11.6 (results); RFC 5040, 6
+// SPDX-License-Identifier: MIT
+#ifndef VB_ENGINE_WORK_H
+#define VB_ENGINE_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/refusal.h"
+
+#define VB_WORK_MAX_MESSAGE 0x80000000u /* bytes: IBA C9-94 */
+
+/* X(name, text): names are those of ibv_wc_status without IBV_WC_. */
+#define VB_WORK_STATUSES(X)                              \
+	X(SUCCESS, "success")                            \
+	X(LOC_LEN_ERR, "message too long")               \
+	X(LOC_QP_OP_ERR, "operation not supported")      \
+	X(LOC_PROT_ERR, "local protection")              \
+	X(WR_FLUSH_ERR, "flushed")                       \
+	X(MW_BIND_ERR, "memory management operation")    \
+	X(LOC_ACCESS_ERR, "local access")                \
+	X(REM_INV_REQ_ERR, "the peer: invalid request")  \
+	X(REM_ACCESS_ERR, "the peer: no access")         \
+	X(REM_OP_ERR, "the peer: cannot execute")        \
+	X(RETRY_EXC_ERR, "no answer, retries are spent") \
+	X(RNR_RETRY_EXC_ERR, "no receive, retries are spent")
+
+enum vb_work_status {
+#define X(name, text) VB_WORK_##name,
+	VB_WORK_STATUSES(X)
+#undef X
+};
+
+enum vb_verb {
+	VB_VERB_SEND,
+	VB_VERB_WRITE,
+	VB_VERB_READ,
+	VB_VERB_CMP_SWAP,
+	VB_VERB_FETCH_ADD,
+	VB_VERB_LOCAL, /* done by ops->local in its turn: invalidation, binding */
+};
+
+enum {
+	VB_WORK_SOLICITED = 1 << 0,
+	VB_WORK_FENCE = 1 << 1,
+	VB_WORK_IMM = 1 << 2,
+	VB_WORK_INV = 1 << 3,
+};
+
+/* A send work request, as the queue's owner describes it. */
+struct vb_work {
+	uint64_t cookie; /* the owner's */
+	uint64_t remote_addr, compare, swap_add;
+	uint32_t rkey, imm; /* imm: in host order, or the key to invalidate */
+	uint32_t length;
+	uint8_t verb;  /* enum vb_verb */
+	uint8_t flags; /* VB_WORK_SOLICITED and so on */
+	void *ah;      /* UD: handed on to struct vb_roce_out */
+	uint32_t ud_qpn, ud_qkey;
+};
+
+/* One that has been taken: it lives here until it completes. Packets are counted from the QP's start, without wrap. */
+struct vb_work_sent {
+	struct vb_work rq;
+	uint64_t seq;      /* of its first packet; the PSN is cfg.sq_psn + seq */
+	uint64_t receives; /* messages up to this one that take a receive */
+	uint32_t packets;  /* PSNs it takes; 0 for VB_VERB_LOCAL */
+	uint32_t chunk; /* reads: packets of response that one READ request asks for, fixed when the first goes out */
+	uint8_t middle; /* opcode of its middle packets */
+	uint8_t status; /* a local fault, reported in its turn */
+	bool done;      /* VB_VERB_LOCAL: executed */
+};
+
+/* What a completed receive says. */
+struct vb_receipt {
+	enum vb_work_status status;
+	bool write_imm; /* it was an RDMA write with immediate */
+	bool solicited;
+	bool ipv4;     /* UD: of the header that stands before it */
+	uint8_t flags; /* VB_WORK_IMM, VB_WORK_INV */
+	uint32_t imm;  /* or the key that was invalidated */
+	uint32_t length, src_qpn;
+};
+
+enum vb_right { VB_RIGHT_WRITE = 1, VB_RIGHT_READ = 2, VB_RIGHT_ATOMIC = 4 };
+
+enum vb_work_event {
+	VB_WORK_EVENT_SQ,     /* a send failed; its completion tells */
+	VB_WORK_EVENT_REQ,    /* the peer asked for something invalid: IBV_EVENT_QP_REQ_ERR */
+	VB_WORK_EVENT_ACCESS, /* it asked for memory it may not have: IBV_EVENT_QP_ACCESS_ERR */
+	VB_WORK_EVENT_RQ,     /* a receive failed; its completion tells */
+};
+
+/* The rows of VB_REFUSALS, for the engines of both networks. */
+static const struct vb_refused {
+	enum vb_work_status receive;
+	enum vb_work_event event;
+} vb_refused_rows[] = {
+#define X(name, receive, event) [VB_REFUSE_##name] = {VB_WORK_##receive, VB_WORK_EVENT_##event},
+        VB_REFUSALS(X)
+#undef X
+};
+
+enum vb_memory_result { VB_MEMORY_OK, VB_MEMORY_DENIED, VB_MEMORY_MISALIGNED };
+
+#endif
