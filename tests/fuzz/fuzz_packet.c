@@ -314,7 +314,7 @@ static void once(void)
 	node.keys = calloc(1, sizeof(*node.keys));
 	node.keys->slots = vb_seg_key_slots(node.seg);
 	node.io = &io;
-	io.wire = &sockets;
+	io.roce = &sockets;
 	sockets.node = &node;
 	sockets.rx = vb_roce_rx_new(-1, false);
 	atomic_store(&sockets.up, true);
