@@ -7,7 +7,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "load.h"
 
 static void *lib;
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "load.h"
 
 enum kind { PTR, ERR, NEG, NEGERR, ZERO, VOID };
 

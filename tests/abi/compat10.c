@@ -4,7 +4,7 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 
-#include "check.h"
+#include "load.h"
 
 struct old_device {
 	void *dev, *ibdev, *driver, *ops[2];

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 
-#include "check.h"
+#include "load.h"
 
 #undef ibv_query_port
 #undef ibv_reg_mr

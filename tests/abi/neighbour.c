@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 
-#include "check.h"
+#include "load.h"
 
 static union ibv_gid gid_of(const char *text)
 {

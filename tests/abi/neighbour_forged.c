@@ -14,14 +14,7 @@ static ssize_t forged_recvfrom(int fd, void *buf, size_t len, int flags, struct 
 #define recv(fd, buf, len, flags) forged_recvfrom(fd, buf, len, flags, NULL, NULL)
 #define recvfrom forged_recvfrom
 #include "../../src/abi/neighbour.c"
-
-#define CHECK(x) \
-	do { \
-		if (!(x)) { \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
-			exit(1); \
-		} \
-	} while (0)
+#include "../support/check.h"
 
 /* What is in the socket: the answers in order, each from a port. */
 static struct {

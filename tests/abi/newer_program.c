@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 
-#include "check.h"
+#include "load.h"
 
 struct later_mr_attr {
 	size_t length;

@@ -4,7 +4,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-#include "check.h"
+#include "load.h"
 
 static void no_entry_is_null(struct ibv_context *context)
 {

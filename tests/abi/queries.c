@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <infiniband/verbs.h>
 
-#include "check.h"
+#include "load.h"
 
 /* These are in the library but not in its public header. */
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);

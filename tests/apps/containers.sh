@@ -2,7 +2,7 @@
 # containers.sh - where there is little: no root, lo alone, a read-only file system, no environment, no process_vm
 # follows: unshare(1), verbena(7)
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ib_send_lat unshare
 export LIMIT
 

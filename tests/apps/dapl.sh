@@ -4,9 +4,9 @@
 # SPDX-License-Identifier: MIT
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
-*) source "$(dirname "$0")/../lib.sh" ;;
+*) source "$(dirname "$0")/../support/lib.sh" ;;
 esac
-source "$(dirname "$0")/../cm.sh"
+source "$(dirname "$0")/../support/cm.sh"
 need dtest dtestx dtestsrq dtestcm dapltest
 export DAT_OVERRIDE=$work/dat.conf
 interface=lo

@@ -2,7 +2,7 @@
 # devices.sh - the adapters as rdma-core's and infiniband-diags' tools show them
 # follows: ibv_devices(1), ibv_devinfo(1), ibv_asyncwatch(1), ibstat(8), verbena-devices(1)
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ibv_devinfo ip
 
 shows() { # PATTERN COMMAND…: its output has a line of this pattern

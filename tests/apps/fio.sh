@@ -7,12 +7,12 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v ethtool >/dev/nu
 	source "$HERE/../net/lib.sh"
 	two_hosts=1
 else
-	source "$HERE/../lib.sh"
+	source "$HERE/../support/lib.sh"
 	two_hosts=
 fi
 need fio
 fio --enghelp=rdma >/dev/null 2>&1 || { skip fio "this fio has no rdma engine"; exit 0; }
-source "$HERE/../fio.sh"
+source "$HERE/../support/fio.sh"
 
 jobs_here() { # WHERE COMMAND-IN-FRONT…
 	local where=$1 d

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: MIT
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
-*) source "$(dirname "$0")/../lib.sh" ;;
+*) source "$(dirname "$0")/../support/lib.sh" ;;
 esac
 need g++
 [ -e /usr/include/gloo/transport/ibverbs/device.h ] || { skip gloo "libgloo-dev is not installed"; exit 0; }

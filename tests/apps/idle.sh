@@ -2,7 +2,7 @@
 # idle.sh - who waits uses no processor time; a target that is stopped still serves reads and writes
 # follows: ARCHITECTURE.md, "Progress" and "Stopped is not dead"
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ib_send_bw
 
 ticks() { # PID: processor time so far, in 1/100 s

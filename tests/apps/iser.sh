@@ -3,7 +3,7 @@
 # follows: RFC 7145, tgtadm(8), iscsi-inq(1), qemu-img(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../net/lib.sh"
-source "$(dirname "$0")/../iser.sh"
+source "$(dirname "$0")/../support/iser.sh"
 if why=$(why_no_iser); then
 	skip iser "$why"
 	exit 0

@@ -2,7 +2,7 @@
 # kill.sh - SIGKILL in the middle of a bandwidth test: of one side, of the other, of the broker
 # follows: IBA volume 1, 9.7.6 (retry exceeded); verbena-broker(8)
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ib_write_bw
 export VERBENA_BROKER_LINGER=200
 

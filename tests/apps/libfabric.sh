@@ -5,7 +5,7 @@
 # -p names the provider, and libfabric then takes no other; fi_pingpong -c compares each byte
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
-*) source "$(dirname "$0")/../lib.sh" ;;
+*) source "$(dirname "$0")/../support/lib.sh" ;;
 esac
 need fi_info fi_pingpong ip
 sanitized && { skip "libfabric" "fi_pingpong is not built for it"; exit 0; }

@@ -2,7 +2,7 @@
 # loaders.sh - programs that open the library by name while they run
 # follows: dlopen(3), ucx_info(1); the program with dlvsym is tests/abi/nccl_loader.c
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 
 ctypes() { # NAME: what Python's ctypes finds under it is ours, and works
 	timeout 60 "${run[@]}" /usr/bin/python3 - "$1" "$lib_dir/" <<-'EOF'

@@ -6,7 +6,7 @@
 # takes its UCX parts only. UCX says which lanes it took
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
-*) source "$(dirname "$0")/../lib.sh" ;;
+*) source "$(dirname "$0")/../support/lib.sh" ;;
 esac
 need mpirun.openmpi mpirun.mpich mpicc.openmpi mpicc.mpich
 sanitized && { skip "mpi" "UCX takes the place of the sanitizer's signal handlers"; exit 0; }

@@ -2,7 +2,7 @@
 # perftest.sh - Debian's perftest, unmodified: every program, transport and option that needs no connection manager
 # follows: perftest(1), ib_send_bw(1) and its siblings
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ib_send_lat
 
 # perf PROGRAM ARGS…: both ends succeed, and the client prints a row of numbers

@@ -2,7 +2,7 @@
 # pingpong.sh - rdma-core's example programs, as Debian ships them, against each other
 # follows: ibv_rc_pingpong(1), ibv_uc_pingpong(1), ibv_ud_pingpong(1), ibv_srq_pingpong(1)
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ibv_rc_pingpong
 D=(-d roce_lo)
 

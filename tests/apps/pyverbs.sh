@@ -3,7 +3,7 @@
 # follows: rdma-core's Documentation/testing.md
 # SPDX-License-Identifier: MIT
 # usage: pyverbs.sh [MODULE…]
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 suite=/usr/share/doc/rdma-core/tests
 [ -e $suite/run_tests.py ] || { skip pyverbs "python3-pyverbs is not installed"; exit 0; }
 /usr/bin/python3 -c 'import pyverbs.device' 2>/dev/null || { skip pyverbs "Debian's python cannot import pyverbs"; exit 0; }

@@ -2,7 +2,7 @@
 # qemu.sh - Debian's QEMU, unmodified: a running guest moves to another process over rdma:HOST:PORT, and goes on
 # follows: qemu(1) -incoming rdma:, docs/rdma.txt of QEMU
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need qemu-system-x86_64 gcc
 sanitized && { skip qemu "its emulator and the sanitizer both want the address space"; exit 0; }
 ldd "$(command -v qemu-system-x86_64)" | grep -q librdmacm || { skip qemu "this QEMU knows no RDMA"; exit 0; }

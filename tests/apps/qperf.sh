@@ -7,7 +7,7 @@ if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v ethtool >/dev/nu
 	source "$HERE/../net/lib.sh"
 	namespaces_too=1
 else
-	source "$HERE/../lib.sh"
+	source "$HERE/../support/lib.sh"
 	namespaces_too=
 fi
 need qperf

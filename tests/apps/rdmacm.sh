@@ -3,8 +3,8 @@
 # follows: rping(1), ucmatose(1), udaddy(1), mckey(1), cmtime(1), rdma_client(1), rdma_xclient(1), rcopy(1), rstream(1), perftest(1)
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
-source "$HERE/../cm.sh"
+source "$HERE/../support/lib.sh"
+source "$HERE/../support/cm.sh"
 need rping ib_send_lat
 
 addresses=(127.0.0.1)

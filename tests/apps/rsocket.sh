@@ -2,7 +2,7 @@
 # rsocket.sh - rdma-core's programs over rsockets, and programs that know only sockets over the preload library
 # follows: rsocket(7), rstream(1), rcopy(1), riostream(1), udpong(1)
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 source "$(dirname "$0")/../rsocket/programs.sh"
 need rstream rcopy riostream udpong
 rsocket_programs
@@ -16,7 +16,7 @@ check "the calls behave as those of sockets" api 127.0.0.1
 # outside UDP port 4791 may be somebody else's
 alone() {
 	local own
-	own=$(mktemp -d "$work/alone.XXXXXX") && (on_a=("$ROOT/tests/own-network" env "VERBENA_RUNTIME=$own"); "$@")
+	own=$(mktemp -d "$work/alone.XXXXXX") && (on_a=("$ROOT/tests/support/own-network" env "VERBENA_RUNTIME=$own"); "$@")
 }
 check "the calls behave as those of sockets, by RoCEv2" on_wire alone api 127.0.0.1
 plain_programs

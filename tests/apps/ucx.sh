@@ -5,7 +5,7 @@
 # UCX_TLS names nothing but verbs: shared memory, CMA and TCP of UCX's own are forbidden, and it says which lanes it took
 case ${1:-} in
 cable) source "$(dirname "$0")/../net/lib.sh" ;;
-*) source "$(dirname "$0")/../lib.sh" ;;
+*) source "$(dirname "$0")/../support/lib.sh" ;;
 esac
 need ucx_info ucx_perftest
 sanitized && { skip "ucx" "UCX takes the place of the sanitizer's signal handlers"; exit 0; }

@@ -2,7 +2,7 @@
 # users.sh - two users on one machine: each has its own, root's broker serves both, and neither reaches the other
 # follows: verbena-broker(8), "Users"
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/../support/lib.sh"
 need ib_send_lat setpriv
 [ "$(id -u)" = 0 ] || { skip users "only root can be two users"; exit 0; }
 sanitized && { skip users "a sanitized build writes its reports as one user"; exit 0; }

@@ -13,13 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(x) \
-	do { \
-		if (!(x)) { \
-			fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #x, errno); \
-			exit(1); \
-		} \
-	} while (0)
+#include "../support/check.h"
 
 #define FAILS(call, why) \
 	do { \
@@ -476,7 +470,6 @@ int main(void)
 	CHECK(pd && cq);
 	mr = ibv_reg_mr(pd, memory, MEMORY, ALL);
 	CHECK(mr);
-#define RUN(test) (test(), puts("ok " #test), fflush(stdout))
 	RUN(queue_pairs_beyond_all_bounds);
 	RUN(queues_beyond_all_bounds);
 	RUN(regions_that_wrap);

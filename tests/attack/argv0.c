@@ -11,14 +11,7 @@
 #include <unistd.h>
 
 #include "broker/client/spawn.h"
-
-#define CHECK(x) \
-	do { \
-		if (!(x)) { \
-			fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #x, errno); \
-			exit(1); \
-		} \
-	} while (0)
+#include "../support/check.h"
 
 static void in(const char *dir, const char *name, char path[300])
 {

@@ -53,15 +53,15 @@ static void begin(struct raw *root)
 	struct diary starter; /* starts the broker */
 	join_as(&starter, 1);
 	raw_open(root);
-	CHECK_IS(raw_attach(root, lo), 0);
+	SAME(raw_attach(root, lo), 0);
 	leave(&starter);
 }
 
 static void end(struct raw *root)
 {
 	raw_close(root);
-	CHECK(wait_gone(LONG));
-	CHECK(wait_no_keeper(LONG));
+	CHECK(wait_gone(LONG_MS));
+	CHECK(wait_no_keeper(LONG_MS));
 }
 
 /* Is the broker there for everybody? Root's program gets an answer, and another user's a lane. */
@@ -83,7 +83,7 @@ static void serves_all(struct raw *root)
 	char in[2048];
 
 	CHECK(raw_say(root, VB_MSG_STATUS, &m, sizeof(m), NULL, 0));
-	CHECK(raw_hear(root, VB_MSG_STATUS_END, in, sizeof(in), NULL, LONG));
+	CHECK(raw_hear(root, VB_MSG_STATUS_END, in, sizeof(in), NULL, LONG_MS));
 	ended_well(run_as(OTHER, attaches, NULL));
 }
 
@@ -110,7 +110,7 @@ static int wire_of(struct raw *r, int fds[2])
 	} in;
 
 	CHECK(raw_say(r, VB_MSG_ROCE, &m, sizeof(m), NULL, 0));
-	CHECK(raw_hear(r, VB_MSG_ROCE_REPLY, &in, sizeof(in), fds, LONG) == sizeof(in.reply));
+	CHECK(raw_hear(r, VB_MSG_ROCE_REPLY, &in, sizeof(in), fds, LONG_MS) == sizeof(in.reply));
 	return in.reply.err;
 }
 
@@ -122,8 +122,8 @@ static int turns_the_group(void *arg)
 
 	(void)arg;
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
-	CHECK_IS(wire_of(&r, fds), 0);
+	SAME(raw_attach(&r, lo), 0);
+	SAME(wire_of(&r, fds), 0);
 	struct sock_filter mine[] = {BPF_STMT(BPF_RET | BPF_K, r.lane)};
 	struct sock_fprog prog = {.len = 1, .filter = mine};
 	int turned = 0;
@@ -142,7 +142,7 @@ static void a_user_cannot_turn_the_group_to_himself(void)
 	int fds[2];
 
 	begin(&root);
-	CHECK_IS(wire_of(&root, fds), 0);
+	SAME(wire_of(&root, fds), 0);
 	fflush(NULL);
 	pid_t pid = fork();
 	if (pid == 0) { /* without what this process has open */
@@ -157,8 +157,8 @@ static void a_user_cannot_turn_the_group_to_himself(void)
 	for (int i = 0; i < 20; i++) {
 		struct pollfd p = {.fd = fds[0], .events = POLLIN};
 
-		CHECK_IS(send_to_lane(root.lane), 0);
-		CHECK(poll(&p, 1, LONG) == 1 && recv(fds[0], bth, sizeof(bth), 0) == 12);
+		SAME(send_to_lane(root.lane), 0);
+		CHECK(poll(&p, 1, LONG_MS) == 1 && recv(fds[0], bth, sizeof(bth), 0) == 12);
 	}
 	close(fds[0]);
 	close(fds[1]);
@@ -182,8 +182,8 @@ static int pretends(void *arg)
 	int got = 0;
 
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, what->gid), 0);
-	CHECK_IS(raw_listen(&r, 1, what->port), 0);
+	SAME(raw_attach(&r, what->gid), 0);
+	SAME(raw_listen(&r, 1, what->port), 0);
 	CHECK(write(what->go[1], "L", 1) == 1 && recv(what->go[1], &byte, 1, 0) == 1);
 	while (raw_hear(&r, VB_MSG_CM_RECV, in, sizeof(in), NULL, 200))
 		got++;
@@ -230,7 +230,7 @@ static int forges(void *arg)
 	struct raw r;
 
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
+	SAME(raw_attach(&r, lo), 0);
 	raw_request(&r, elsewhere, lo, PORT, r.lane << 22 | 1, 666);
 	raw_request(&r, lo, lo, PORT, *roots_lane << 22 | 1, 667);
 	raw_request(&r, lo, lo, PORT, r.lane << 22 | 2, 1);
@@ -249,11 +249,11 @@ static void nobody_sends_from_what_is_not_his(void)
 	struct raw root;
 
 	begin(&root);
-	CHECK_IS(raw_listen(&root, 1, PORT), 0);
+	SAME(raw_listen(&root, 1, PORT), 0);
 	pid_t pid = run_as(ATTACKER, forges, &root.lane);
-	CHECK(raw_hear(&root, VB_MSG_CM_RECV, &in, sizeof(in), NULL, LONG) == sizeof(in.m));
+	CHECK(raw_hear(&root, VB_MSG_CM_RECV, &in, sizeof(in), NULL, LONG_MS) == sizeof(in.m));
 	CHECK(vb_cm_decode(&cm, in.m.mad, sizeof(in.m.mad)));
-	CHECK_IS(cm.tid, 1);
+	SAME(cm.tid, 1);
 	ended_well(pid);
 	end(&root);
 }
@@ -287,7 +287,7 @@ static void send_lingering(enum how how, int fd)
 	for (int i = 0; i < 253; i++)
 		fds[i] = fd;
 	if (how == IN_ANOTHER_MESSAGE)
-		CHECK_IS(raw_attach(&r, lo), 0);
+		SAME(raw_attach(&r, lo), 0);
 	hold_the_broker_off(&r);
 	if (how == IN_ANOTHER_MESSAGE || how == NEVER_READ)
 		raw_say(&r, VB_MSG_STATUS, &head, sizeof(head), fds, 1);
@@ -520,7 +520,7 @@ static void who_takes_all_he_can_leaves_others_theirs(void)
 	serves_all(&root);
 	for (int i = 0; i < 300; i++) {
 		raw_open(&more[i]);
-		CHECK_IS(raw_attach(&more[i], lo), 0);
+		SAME(raw_attach(&more[i], lo), 0);
 	}
 	for (int i = 0; i < 300; i++)
 		raw_close(&more[i]);
@@ -581,8 +581,8 @@ static int fills_the_queues(void *arg)
 
 	for (int i = 0; i < 6; i++) {
 		raw_open(&r[i]);
-		CHECK_IS(raw_attach(&r[i], lo), 0);
-		CHECK_IS(raw_listen(&r[i], 1, (uint16_t)(PORT + 1 + i)), 0);
+		SAME(raw_attach(&r[i], lo), 0);
+		SAME(raw_listen(&r[i], 1, (uint16_t)(PORT + 1 + i)), 0);
 	}
 	for (int i = 0; i < 6; i++)
 		for (uint32_t n = 1; n < 17000; n++)
@@ -602,13 +602,13 @@ static void programs_that_do_not_read_leave_room_for_what_others_get(void)
 	pid_t pid = run_as(ATTACKER, fills_the_queues, go);
 	CHECK(read(go[0], &byte, 1) == 1);
 	raw_open(&peer);
-	CHECK_IS(raw_attach(&peer, lo), 0);
-	CHECK_IS(raw_listen(&root, 1, PORT), 0);
+	SAME(raw_attach(&peer, lo), 0);
+	SAME(raw_listen(&root, 1, PORT), 0);
 	for (uint32_t i = 1; i < 500; i++) { /* more than its own few */
 		raw_request(&peer, lo, lo, PORT, peer.lane << 22 | i, i);
 	}
 	for (uint32_t i = 1; i < 500; i++)
-		CHECK(raw_hear(&root, VB_MSG_CM_RECV, in, sizeof(in), NULL, LONG));
+		CHECK(raw_hear(&root, VB_MSG_CM_RECV, in, sizeof(in), NULL, LONG_MS));
 	CHECK(write(go[0], "E", 1) == 1);
 	ended_well(pid);
 	raw_close(&peer);
@@ -624,7 +624,7 @@ static int binds_all_ports(void *arg)
 
 	for (int i = 0; i < 4; i++) {
 		raw_open(&r[i]);
-		CHECK_IS(raw_attach(&r[i], lo), 0);
+		SAME(raw_attach(&r[i], lo), 0);
 		for (uint32_t n = 1; n < 16000 && !raw_listen(&r[i], n, 0); n++)
 			bound++;
 	}
@@ -640,7 +640,7 @@ static int listens_anywhere(void *arg)
 
 	(void)arg;
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
+	SAME(raw_attach(&r, lo), 0);
 	err = raw_listen(&r, 1, 0);
 	raw_close(&r);
 	return err;
@@ -671,7 +671,7 @@ static int binds(struct raw *r, uint32_t id, uint16_t port)
 	} in;
 
 	CHECK(raw_say(r, VB_MSG_CM_BIND, &m, sizeof(m), NULL, 0));
-	CHECK(raw_hear(r, VB_MSG_SERVICE_REPLY, &in, sizeof(in), NULL, LONG) == sizeof(in.reply));
+	CHECK(raw_hear(r, VB_MSG_SERVICE_REPLY, &in, sizeof(in), NULL, LONG_MS) == sizeof(in.reply));
 	return in.reply.err;
 }
 
@@ -684,10 +684,10 @@ static int binds_one_port(void *arg)
 	char byte;
 
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
+	SAME(raw_attach(&r, lo), 0);
 	for (uint32_t n = 1; n <= 16384; n++)
 		bound += !binds(&r, n, PORT);
-	CHECK_IS(bound, 64);
+	SAME(bound, 64);
 	CHECK(write(go[1], "B", 1) == 1 && recv(go[1], &byte, 1, 0) == 1);
 	raw_close(&r);
 	CHECK(write(go[1], "L", 1) == 1);
@@ -702,7 +702,7 @@ static int64_t wait_of(struct raw *root)
 	char in[2048];
 
 	CHECK(raw_say(root, VB_MSG_STATUS, &m, sizeof(m), NULL, 0));
-	CHECK(raw_hear(root, VB_MSG_STATUS_END, in, sizeof(in), NULL, LONG));
+	CHECK(raw_hear(root, VB_MSG_STATUS_END, in, sizeof(in), NULL, LONG_MS));
 	return now_ms() - start;
 }
 
@@ -747,7 +747,7 @@ static void nor_do_two_users_take_all_ports(void)
 		CHECK(read(go[i][0], &byte, 1) == 1);
 	ended_well(run_as(OTHER, listens_anywhere, NULL));
 	for (uint32_t n = 1; n <= 1000; n++)
-		CHECK_IS(raw_listen(&root, n, 0), 0);
+		SAME(raw_listen(&root, n, 0), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK(write(go[i][0], "E", 1) == 1);
 		ended_well(pid[i]);
@@ -763,13 +763,13 @@ static int asks_himself(void *arg)
 	char byte;
 
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
+	SAME(raw_attach(&r, lo), 0);
 	for (uint32_t i = 1; i <= 6; i++) {
-		CHECK_IS(binds(&r, i, (uint16_t)(PORT + i)), 0);
+		SAME(binds(&r, i, (uint16_t)(PORT + i)), 0);
 		for (uint32_t n = 1; n <= 20; n++)
 			raw_request(&r, lo, lo, (uint16_t)(PORT + i), r.lane << 22 | (i * 100 + n), n);
 	}
-	CHECK_IS(binds(&r, 7, PORT + 7), 0); /* they have been dealt with */
+	SAME(binds(&r, 7, PORT + 7), 0); /* they have been dealt with */
 	CHECK(write(go[1], "W", 1) == 1 && recv(go[1], &byte, 1, 0) == 1);
 	return 0;
 }
@@ -783,16 +783,16 @@ static void requests_that_wait_leave_room_for_others(void)
 
 	begin(&root);
 	raw_open(&peer);
-	CHECK_IS(raw_attach(&peer, lo), 0);
-	CHECK_IS(binds(&root, 1, PORT), 0);
+	SAME(raw_attach(&peer, lo), 0);
+	SAME(binds(&root, 1, PORT), 0);
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, go) == 0);
 	pid_t pid = run_as(ATTACKER, asks_himself, go);
 	CHECK(read(go[0], &byte, 1) == 1);
 	raw_request(&peer, lo, lo, PORT, peer.lane << 22 | 1, 1);
-	CHECK_IS(binds(&peer, 1, PORT + 9), 0); /* it has been dealt with */
+	SAME(binds(&peer, 1, PORT + 9), 0); /* it has been dealt with */
 	struct vb_msg_cm_binding listen = {.id = 1};
 	CHECK(raw_say(&root, VB_MSG_CM_LISTEN, &listen, sizeof(listen), NULL, 0));
-	CHECK(raw_hear(&root, VB_MSG_CM_RECV, in, sizeof(in), NULL, LONG));
+	CHECK(raw_hear(&root, VB_MSG_CM_RECV, in, sizeof(in), NULL, LONG_MS));
 	CHECK(write(go[0], "E", 1) == 1);
 	ended_well(pid);
 	raw_close(&peer);
@@ -829,7 +829,7 @@ static int announces_a_lot_and_stays(void *arg)
 		raw_open(&r);
 		const int fds[] = {r.fds.seg_fd, r.fds.doorbell_fd, r.fds.wake_fd};
 		CHECK(raw_say(&r, VB_MSG_ATTACH, &out, sizeof(out), fds, 3));
-		CHECK(raw_hear(&r, VB_MSG_ATTACHED, in, sizeof(in), NULL, LONG));
+		CHECK(raw_hear(&r, VB_MSG_ATTACHED, in, sizeof(in), NULL, LONG_MS));
 	}
 	CHECK(write(((int *)arg)[1], "T", 1) == 1);
 	for (;;)
@@ -847,7 +847,7 @@ static int dies_with_connections(void *arg)
 
 	memcpy(far, elsewhere, 16);
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
+	SAME(raw_attach(&r, lo), 0);
 	for (uint32_t n = 1; n <= 16384; n++) {
 		far[13] = (uint8_t)(n >> 14);
 		far[14] = (uint8_t)(n >> 7);
@@ -855,7 +855,7 @@ static int dies_with_connections(void *arg)
 		says_connection(&r, lo, n % 2 ? far : lo, n, n % 2 ? 77 : r.lane << 22 | n);
 	}
 	CHECK(raw_say(&r, VB_MSG_STATUS, &m, sizeof(m), NULL, 0));
-	CHECK(raw_hear(&r, VB_MSG_STATUS_END, in, sizeof(in), NULL, LONG));
+	CHECK(raw_hear(&r, VB_MSG_STATUS_END, in, sizeof(in), NULL, LONG_MS));
 	CHECK(write(go[1], "C", 1) == 1 && recv(go[1], &byte, 1, 0) == 1);
 	raw_close(&r);
 	CHECK(write(go[1], "D", 1) == 1);
@@ -911,14 +911,14 @@ static void yet_all_peers_are_told_of_a_death(void)
 	} in;
 
 	begin(&root);
-	CHECK_IS(raw_listen(&root, 1, PORT), 0);
+	SAME(raw_listen(&root, 1, PORT), 0);
 	raw_open(&dead);
-	CHECK_IS(raw_attach(&dead, invented), 0);
+	SAME(raw_attach(&dead, invented), 0);
 	for (uint32_t n = 1; n <= 1000; n++)
 		says_connection(&dead, invented, lo, n, root.lane << 22 | n);
 	raw_close(&dead);
 	for (uint32_t n = 1; n <= 1000; n++) {
-		CHECK(raw_hear(&root, VB_MSG_CM_RECV, &in, sizeof(in), NULL, LONG) == sizeof(in.m));
+		CHECK(raw_hear(&root, VB_MSG_CM_RECV, &in, sizeof(in), NULL, LONG_MS) == sizeof(in.m));
 		CHECK(vb_cm_decode(&cm, in.m.mad, sizeof(in.m.mad)));
 		uint32_t id = cm.dreq.remote_comm_id & 0x3fffff;
 		CHECK(cm.attr == VB_CM_DREQ && id >= 1 && id <= 1000 && !told[id]);
@@ -934,7 +934,7 @@ static int dies(void *arg)
 	struct raw r;
 
 	raw_open(&r);
-	CHECK_IS(raw_attach(&r, lo), 0);
+	SAME(raw_attach(&r, lo), 0);
 	CHECK(write(*(int *)arg, &r.lane, sizeof(r.lane)) == sizeof(r.lane));
 	CHECK(write(*(int *)arg, &r.incarnation, sizeof(r.incarnation)) == sizeof(r.incarnation));
 	return 0;
@@ -951,14 +951,14 @@ static int inherits(void *arg)
 	struct raw r;
 
 	raw_open(&r);
-	CHECK_IS(raw_claim(&r, dead->lane, dead->incarnation), EBUSY);
+	SAME(raw_claim(&r, dead->lane, dead->incarnation), EBUSY);
 	raw_close(&r);
 	raw_open(&r);
-	CHECK_IS(raw_claim(&r, dead->lane, 4711), EBUSY);
+	SAME(raw_claim(&r, dead->lane, 4711), EBUSY);
 	raw_close(&r);
 	for (int i = 0; i < 1500; i++) { /* by coming and going */
 		raw_open(&r);
-		CHECK_IS(raw_attach(&r, lo), 0);
+		SAME(raw_attach(&r, lo), 0);
 		CHECK(r.lane != dead->lane);
 		raw_close(&r);
 	}

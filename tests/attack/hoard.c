@@ -60,7 +60,7 @@ static bool attach(struct link *l, const int fds[3], uint32_t ngids)
 			return false;
 		sleep_ms(10);
 	}
-	if (!say(l, &a, len, fds, 3) || !link_take(l, &m, LONG, &gone) || m.head.type != VB_MSG_ATTACHED)
+	if (!say(l, &a, len, fds, 3) || !link_take(l, &m, LONG_MS, &gone) || m.head.type != VB_MSG_ATTACHED)
 		return false;
 	l->lane = m.attached.lane;
 	return true;
@@ -140,9 +140,9 @@ static void answers_that_nobody_reads(void)
 
 	CHECK(n > 100);
 	for (int i = 1; i <= 20; i++) {
-		CHECK_IS(ask(&a, (uint64_t)i, vb_broker_proc_id(b.c), 2), 0);
-		CHECK(wait_for(&a, &a.replies, i, LONG) && a.err == 0);
-		CHECK(wait_for(&b, &b.introductions, i, LONG));
+		SAME(ask(&a, (uint64_t)i, vb_broker_proc_id(b.c), 2), 0);
+		CHECK(wait_for(&a, &a.replies, i, LONG_MS) && a.err == 0);
+		CHECK(wait_for(&b, &b.introductions, i, LONG_MS));
 	}
 	leave(&a);
 	leave(&b);
@@ -170,7 +170,7 @@ static bool wire_up(struct link *l)
 	struct came m;
 	bool gone;
 
-	if (!say(l, &ask, sizeof(ask), NULL, 0) || !link_take(l, &m, LONG, &gone) || m.head.type != VB_MSG_ROCE_REPLY ||
+	if (!say(l, &ask, sizeof(ask), NULL, 0) || !link_take(l, &m, LONG_MS, &gone) || m.head.type != VB_MSG_ROCE_REPLY ||
 	    m.wire.err || m.nfds != 1)
 		return false;
 	l->relay = m.fds[0];
@@ -197,7 +197,7 @@ static int join_one_group(void)
 	if (attach_all(1, 1) != 1 || !wire_up(&links[0]) || join_groups(&links[0], 1) != 1)
 		return 1;
 	setsockopt(udp, IPPROTO_IP, IP_MULTICAST_IF, &lo, sizeof(lo));
-	for (int64_t until = now_ms() + LONG / 2; now_ms() < until;) {
+	for (int64_t until = now_ms() + LONG_MS / 2; now_ms() < until;) {
 		struct pollfd p = {.fd = links[0].relay, .events = POLLIN};
 
 		sendto(udp, packet, sizeof(packet), 0, (struct sockaddr *)&in, sizeof(in));
@@ -214,9 +214,9 @@ static void groups_for_everybody(void)
 	need_root();
 	own_network();
 	join_as(&root, 1);
-	CHECK_IS(wire(&root), 0);
-	CHECK_IS(start_user(HOARDER, join_all_groups), 300);
-	CHECK_IS(start_user(OTHER, join_one_group), 0);
+	SAME(wire(&root), 0);
+	SAME(start_user(HOARDER, join_all_groups), 300);
+	SAME(start_user(OTHER, join_one_group), 0);
 	leave(&root);
 }
 
@@ -266,7 +266,7 @@ static long long time_for(uint32_t gids)
 	join_as(&root, 1);
 	pid_t broker = broker_pid();
 	ngids = gids;
-	CHECK_IS(start_user(HOARDER, connect_often_and_die), 400);
+	SAME(start_user(HOARDER, connect_often_and_die), 400);
 	long long before = time_of(broker);
 
 	sleep_ms(3000);
@@ -274,9 +274,9 @@ static long long time_for(uint32_t gids)
 
 	printf("# %u addresses each: %lld ms\n", gids, ms);
 	kill(hoarder, SIGKILL);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	leave(&root);
-	CHECK(wait_gone(2 * LONG));
+	CHECK(wait_gone(2 * LONG_MS));
 	return ms;
 }
 

@@ -107,7 +107,7 @@ static int attach(struct raw *r, uint32_t lane, uint64_t incarnation, const uint
 	if (!raw_say(r, VB_MSG_ATTACH, &out, sizeof(out.m) + (gid ? 16 : 0), fds, 3))
 		return ECONNRESET;
 	struct pollfd p = {.fd = r->sock, .events = POLLIN};
-	if (poll(&p, 1, LONG) != 1)
+	if (poll(&p, 1, LONG_MS) != 1)
 		return ETIMEDOUT;
 	ssize_t n = recv(r->sock, &in, sizeof(in), 0);
 	if (n == sizeof(in.error) && in.error.head.type == VB_MSG_ERROR)
@@ -138,7 +138,7 @@ int raw_listen(struct raw *r, uint32_t id, uint16_t port)
 	} in;
 
 	if (!raw_say(r, VB_MSG_CM_BIND, &m, sizeof(m), NULL, 0) ||
-	    raw_hear(r, VB_MSG_SERVICE_REPLY, &in, sizeof(in), NULL, LONG) != sizeof(in.reply))
+	    raw_hear(r, VB_MSG_SERVICE_REPLY, &in, sizeof(in), NULL, LONG_MS) != sizeof(in.reply))
 		return ECONNRESET;
 	return in.reply.err;
 }
@@ -195,5 +195,5 @@ void ended_well(pid_t pid)
 	CHECK(waitpid(pid, &status, 0) == pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
 		skip("only one user here");
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 }

@@ -16,13 +16,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define CHECK(x)                                                                                  \
-	do {                                                                                      \
-		if (!(x)) {                                                                       \
-			fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #x, errno); \
-			exit(1);                                                                  \
-		}                                                                                 \
-	} while (0)
+#include "../support/check.h"
 
 static bool rung(int epoll)
 {

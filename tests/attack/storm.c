@@ -121,7 +121,7 @@ static void start_broker(void)
 		execl(path, "verbena-broker", "--dir", dir, "--name", "broker.sock", NULL);
 		_exit(127);
 	}
-	for (int64_t until = now_ms() + LONG; stat(sock, &st) && now_ms() < until;)
+	for (int64_t until = now_ms() + LONG_MS; stat(sock, &st) && now_ms() < until;)
 		sleep_ms(5);
 }
 
@@ -220,7 +220,7 @@ static void kill_attackers(void)
 
 static bool check_lanes(uint32_t want)
 {
-	if (wait_lanes(want, LONG))
+	if (wait_lanes(want, LONG_MS))
 		return true;
 	fprintf(stderr, "%u lanes are held, not %u\n", lanes_held(), want);
 	return false;
@@ -249,7 +249,7 @@ static bool check_gone(void)
 
 	while (now_ms() < until && waitpid(broker, &status, WNOHANG) == 0)
 		sleep_ms(10);
-	if (now_ms() >= until || !WIFEXITED(status) || WEXITSTATUS(status) || !wait_no_keeper(LONG)) {
+	if (now_ms() >= until || !WIFEXITED(status) || WEXITSTATUS(status) || !wait_no_keeper(LONG_MS)) {
 		fprintf(stderr, "broker or keeper does not go, or not well\n");
 		return false;
 	}

@@ -78,7 +78,7 @@ static void begin_step(struct pair *p, const char *step)
 
 static bool is_late(const struct pair *p)
 {
-	return now_ms() - p->began > LONG;
+	return now_ms() - p->began > LONG_MS;
 }
 
 static void say(const struct pair *p, const struct link *l, const void *msg, size_t len, const int *fds, int nfds)
@@ -119,7 +119,7 @@ static bool hear(const struct pair *p, const struct link *l, uint8_t type, struc
 
 static void must_hear(const struct pair *p, const struct link *l, uint8_t type, struct came *m)
 {
-	if (!hear(p, l, type, m, LONG))
+	if (!hear(p, l, type, m, LONG_MS))
 		fail(p, "no answer");
 }
 
@@ -340,7 +340,7 @@ static void come_and_go(struct pair *p)
 	begin_step(p, "… asks for the status");
 	say(p, &third.link, &status, sizeof(status), NULL, 0);
 	for (uint32_t seen = 0;; seen += m.part.n) {
-		if (!link_take(&third.link, &m, LONG, &gone))
+		if (!link_take(&third.link, &m, LONG_MS, &gone))
 			fail(p, "no answer");
 		if (m.head.type == VB_MSG_STATUS_PART)
 			continue;

@@ -4,7 +4,7 @@
 # usage: users.sh   ATTACK_SECONDS: for how long, 20
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 need ip setpriv ib_send_bw rping rstream
 seconds=${ATTACK_SECONDS:-20}
 [ "$(id -u)" = 0 ] || { skip users "only root can be two users"; exit 0; }

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 
-#include "../leave_network.h"
+#include "../support/leave_network.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -109,7 +109,7 @@ static int run_one(const struct test *t)
 	}
 	waitpid(pid, &status, 0);
 	kill(-pid, SIGKILL); /* its programs */
-	if (!wait_gone(LONG)) {
+	if (!wait_gone(LONG_MS)) {
 		pid_t broker = broker_pid();
 		fprintf(stderr, "a broker runs on\n");
 		if (broker > 0)
@@ -174,7 +174,7 @@ union ibv_gid gid_of(uint8_t byte)
 
 int connect_with(const struct vb_attach_fds *fds, struct vb_broker_client **out)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 	int err;
 
 	do
@@ -292,9 +292,9 @@ bool wait_for(struct diary *d, const int *counter, int want, int ms)
 /* An answer on the same connection comes after the GIDs, another broker got them with ATTACH. */
 static void await_gids(struct diary *d, uint8_t gid)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 
-	CHECK_IS(ask(d, 0, vb_broker_proc_id(d->c), gid), 0);
+	SAME(ask(d, 0, vb_broker_proc_id(d->c), gid), 0);
 	while (!d->replies && !d->reattached && now_ms() < until)
 		dispatch_once(d, (int)(until - now_ms()), -1);
 	CHECK(d->replies || d->reattached);
@@ -309,8 +309,8 @@ void join_as(struct diary *d, uint8_t gid)
 	d->peer.seg_fd = d->peer.doorbell_fd = d->peer.wake_fd = d->peer.pid_fd = -1;
 	d->lane_fd = d->lifeline_fd = -1;
 	make_fds(&d->fds);
-	CHECK_IS(connect_with(&d->fds, &d->c), 0);
-	CHECK_IS(vb_broker_set_gids(d->c, &g, 1), 0);
+	SAME(connect_with(&d->fds, &d->c), 0);
+	SAME(vb_broker_set_gids(d->c, &g, 1), 0);
 	await_gids(d, gid);
 }
 
@@ -318,14 +318,14 @@ int wire_once(struct diary *d)
 {
 	int before = d->wires;
 
-	CHECK_IS(vb_broker_roce(d->c), 0);
-	CHECK(wait_for(d, &d->wires, before + 1, LONG));
+	SAME(vb_broker_roce(d->c), 0);
+	CHECK(wait_for(d, &d->wires, before + 1, LONG_MS));
 	return d->wire_err;
 }
 
 int wire(struct diary *d)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 	int err;
 
 	do
@@ -340,7 +340,7 @@ int raw_connect(void)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct timeval tv = {.tv_sec = LONG / 1000};
+	struct timeval tv = {.tv_sec = LONG_MS / 1000};
 
 	snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/broker.sock", getenv("VERBENA_RUNTIME"));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
@@ -350,7 +350,7 @@ int raw_connect(void)
 
 int status_of(struct vb_broker_report *r)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 	int err;
 
 	do
@@ -418,7 +418,7 @@ int count_fds(pid_t pid)
 
 bool wait_fds(pid_t pid, int most)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 
 	while (count_fds(pid) > most && now_ms() < until)
 		sleep_ms(5);
@@ -439,7 +439,7 @@ bool wait_idle(pid_t pid)
 {
 	char before[64], after[64];
 
-	for (int i = 0; i < LONG / 500; i++) {
+	for (int i = 0; i < LONG_MS / 500; i++) {
 		read_schedstat(pid, before, sizeof(before));
 		sleep_ms(500);
 		read_schedstat(pid, after, sizeof(after));
@@ -531,7 +531,7 @@ static void be_program(uint8_t gid, uid_t uid, int from, int to)
 		if (n == 1 && command == 'n')
 			tell(to, &d);
 		else if (n == 1 && command == 'w')
-			CHECK_IS(vb_broker_roce(d.c), 0);
+			SAME(vb_broker_roce(d.c), 0);
 		else if (n == 0 || (n == 1 && command == 'q'))
 			break;
 	}
@@ -573,7 +573,7 @@ struct program_news news_of(struct program *p)
 
 int wire_program(struct program *p)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 	struct program_news news;
 
 	do {

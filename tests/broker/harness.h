@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
+#include "../support/check.h"
 #include "broker/client/client.h"
 
 struct test {
@@ -21,29 +22,9 @@ struct test {
 
 #define SKIPPED 77
 
-/* What comes at all has come by then on the most loaded machine (milliseconds); only a test that fails waits so long. */
-#define LONG 20000
-
 /* Runs each in a child of its own, with an empty VERBENA_RUNTIME, within 100 seconds; sees to it that nothing runs on.
  * An argument selects the tests whose sentence contains it. Returns main's exit status. */
 int run_tests(int argc, char **argv, const struct test *tests, size_t n);
-
-#define CHECK(cond)                                                                                                    \
-	do {                                                                                                           \
-		if (!(cond)) {                                                                                         \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond);                             \
-			exit(1);                                                                                       \
-		}                                                                                                      \
-	} while (0)
-
-#define CHECK_IS(got, want)                                                                                            \
-	do {                                                                                                           \
-		long long got_ = (long long)(got), want_ = (long long)(want);                                          \
-		if (got_ != want_) {                                                                                   \
-			fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #got, got_, want_);       \
-			exit(1);                                                                                       \
-		}                                                                                                      \
-	} while (0)
 
 /* Ends the test as skipped. */
 void skip(const char *why) __attribute__((noreturn));

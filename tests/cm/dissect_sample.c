@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 
-#include "../frame/check.h"
+#include "../support/check.h"
 #include "frame/cm.h"
 #include "frame/icrc.h"
 #include "frame/packet.h"

@@ -4,7 +4,7 @@
 #ifndef VB_TEST_CM_FIXTURE_H
 #define VB_TEST_CM_FIXTURE_H
 
-#include "../frame/check.h"
+#include "../support/check.h"
 #include "engine/cm/cm.h"
 
 enum { PLACES = 8, LANE_A = 5, LANE_B = 1023, QPN_A = 0x00a001, QPN_B = 0x00b001, MAX_MAIL = 64, MAX_EVENTS = 64 };

@@ -1,7 +1,7 @@
 // message_test.c - every field of every message stands where the specification has it, and comes back from there
 // follows: IBA volume 1, 12.6, 12.8, 12.11 (tables of message contents), 13.4.2; annex A11
 // SPDX-License-Identifier: MIT
-#include "../frame/check.h"
+#include "../support/check.h"
 #include "frame/cm.h"
 
 /* A field: byte from the end of the MAD header, bit from the highest of that byte, width in bits; where in the struct;

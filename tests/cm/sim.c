@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 
-#include "../frame/check.h"
+#include "../support/check.h"
 #include "engine/cm/cm.h"
 
 enum { MAX_PLACES = 32, MAX_FLYING = 1024, MAX_ATTEMPTS = 256, HISTORY = 64, HESITATION = 8000000 };

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 
-#include "../frame/check.h"
+#include "../support/check.h"
 
 static uint64_t first_seed = 1, seeds = 1000, seed;
 

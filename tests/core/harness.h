@@ -9,18 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/check.h"
 #include "core/device.h"
 #include "core/node.h"
 #include "core/verbs.h"
 
-#define CHECK(x)                                                                                  \
-	do {                                                                                      \
-		if (!(x)) {                                                                       \
-			fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #x, errno); \
-			exit(1);                                                                  \
-		}                                                                                 \
-	} while (0)
-
+#undef RUN /* each test begins with a new fake */
 #define RUN(test)                         \
 	do {                              \
 		fake_reset();             \

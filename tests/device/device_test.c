@@ -7,7 +7,7 @@
 #include <net/if_arp.h>
 #include <string.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "node/device_choice.h"
 #include "node/host_guid.h"
 

@@ -6,7 +6,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "check.h"
+#include "../support/check.h"
 
 static const uint8_t mac[6] = {0x02, 0xfc, 0, 0, 0, 1};
 static uint8_t addrs[VB_GID_TBL_LEN + 10][16];

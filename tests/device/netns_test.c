@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "core/device.h"
 #include "net/netdev.h"
 

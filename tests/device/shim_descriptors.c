@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 
 /* What is sent on a comes out of b, and is no request that somebody answers. */
 static void reaches(int a, int b)

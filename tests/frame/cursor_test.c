@@ -1,7 +1,7 @@
 // cursor_test.c - reading and writing stays within the bytes, and one error is the last
 // follows: nothing
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 #include "frame/cursor.h"
 
 static const uint8_t bytes[] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xfe, 0xdc, 0xba,

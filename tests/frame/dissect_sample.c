@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <inttypes.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "frame/icrc.h"
 #include "frame/packet.h"
 #include "frame/segment.h"

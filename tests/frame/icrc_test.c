@@ -2,7 +2,7 @@
 // follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
 // SPDX-License-Identifier: MIT
 #include "captures.h"
-#include "check.h"
+#include "../support/check.h"
 #include "frame/icrc.h"
 #include "frame/packet.h"
 #include "reference.h"

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "frame/net.h"
 #include "reference.h"
 

@@ -1,7 +1,7 @@
 // opcode_test.c - the table of opcodes against one typed from the specification
 // follows: IBA volume 1, 9.2 (OpCode field of the BTH), 9.7.5.2, 9.7.7.2; annex A17 (RoCEv2), A17.9.3
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 #include "frame/opcode.h"
 #include "reference.h"
 

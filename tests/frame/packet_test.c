@@ -1,7 +1,7 @@
 // packet_test.c - packets each way: each header, each opcode, each length at which one can end
 // follows: IBA volume 1, 9.2, 9.3, 9.6; annex A17 (RoCEv2), A17.9.3
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 #include "frame/packet.h"
 #include "reference.h"
 

@@ -1,7 +1,7 @@
 // psn_test.c - sequence numbers across the wrap, messages cut into packets
 // follows: IBA volume 1, 9.7.1 (packet sequence numbers), 9.7, 9.2 (PadCnt)
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 #include "frame/psn.h"
 #include "frame/segment.h"
 

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "frame/icrc.h"
 #include "reference.h"
 #include "util/guard.h"

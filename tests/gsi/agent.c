@@ -107,7 +107,7 @@ static struct timespec after(int ms)
 
 static int await_found(unsigned times)
 {
-	struct timespec until = after(LONG);
+	struct timespec until = after(LONG_MS);
 	int err = 0;
 
 	pthread_mutex_lock(&us.lock);
@@ -281,9 +281,9 @@ void agent_start_at(struct agent *a, pid_t net_of, const char *runtime)
 	a->sock = pair[0];
 	int err;
 
-	for (int64_t until = now_ms() + LONG; (err = agent_open(a)) == ETIMEDOUT && now_ms() < until;)
+	for (int64_t until = now_ms() + LONG_MS; (err = agent_open(a)) == ETIMEDOUT && now_ms() < until;)
 		; /* a broker that has no turn for longer than a program waits for it */
-	CHECK_IS(err, 0);
+	SAME(err, 0);
 }
 
 void agent_start(struct agent *a)
@@ -400,8 +400,8 @@ uint32_t serve(struct agent *a, uint16_t ps, uint16_t port)
 {
 	uint32_t id;
 
-	CHECK_IS(agent_bind(a, &(struct wanted){.ps = ps, .port = port}, NULL, &id), 0);
-	CHECK_IS(agent_listen(a, id), 0);
+	SAME(agent_bind(a, &(struct wanted){.ps = ps, .port = port}, NULL, &id), 0);
+	SAME(agent_listen(a, id), 0);
 	return id;
 }
 

@@ -49,7 +49,7 @@ unsigned agent_count(struct agent *a);
 /* This is a connection of its own from now on: each broker that comes after another is told to disconnect it at death. */
 void agent_connected(struct agent *a, const uint8_t local[16], const uint8_t remote[16], uint32_t local_id,
                      uint32_t remote_id, uint32_t remote_qpn);
-/* Until it has found another broker so many times, and told each of them everything; false after LONG. */
+/* Until it has found another broker so many times, and told each of them everything; false after LONG_MS. */
 bool agent_found(struct agent *a, int times);
 /* Sets the timer ns from now, sleeps ms; how often it was called by then, or -1 if that was too early. */
 int agent_timer(struct agent *a, uint64_t ns, int ms);

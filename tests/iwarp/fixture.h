@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../support/check.h"
 #include "engine/iwarp/state.h"
 #include "frame/mpa.h"
 
@@ -21,20 +22,6 @@
 #define FX_OUT (1u << 20)
 #define FX_SINK_STAG 0x5151u
 #define FX_SINK_TO(cookie) (0x700000u + (uint64_t)(cookie) * 0x10000u)
-
-#define CHECK(x)                                                                              \
-	do {                                                                                  \
-		if (!(x)) {                                                                   \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #x); \
-			exit(1);                                                              \
-		}                                                                             \
-	} while (0)
-
-#define RUN(test)                         \
-	do {                              \
-		test();                   \
-		printf("ok %s\n", #test); \
-	} while (0)
 
 struct fx {
 	struct vb_iw_qp qp;

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 # sourced, not run
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../support/lib.sh"
 LAB=${LAB:-$ROOT/tests/lab/lab}
 target=   # what else is to end with the script
 borrowed= # a guest that was up before, and is left up

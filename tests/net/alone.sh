@@ -3,7 +3,7 @@
 # follows: verbena(7)
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 need ip
 [ "$(id -u)" = 0 ] || { skip alone "only root makes network namespaces"; exit 0; }
 ns=vb$$l

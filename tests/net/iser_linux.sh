@@ -12,7 +12,7 @@ net_cleanup() { # in iser.sh the last step of all
 	(exit $status)
 	lab_cleanup
 }
-source "$ROOT/tests/iser.sh"
+source "$ROOT/tests/support/iser.sh"
 if why=$(why_no_iser); then
 	skip iser_linux "$why"
 	exit 0

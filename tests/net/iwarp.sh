@@ -3,9 +3,9 @@
 # follows: rping(1), ucmatose(1), rdma_client(1), rstream(1), rcopy(1), fio(1), perftest(1); RFC 5044; RFC 7145 (iSER)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
-source "$(dirname "$0")/../fio.sh"
-source "$(dirname "$0")/../iser.sh"
-source "$(dirname "$0")/../cm.sh"
+source "$(dirname "$0")/../support/fio.sh"
+source "$(dirname "$0")/../support/iser.sh"
+source "$(dirname "$0")/../support/cm.sh"
 need rping ib_send_lat rstream rcopy
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts

@@ -3,7 +3,7 @@
 # follows: RFC 5040, 5041, 5044, 6581, 7306
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
-source "$(dirname "$0")/../cm.sh"
+source "$(dirname "$0")/../support/cm.sh"
 need tcpdump tshark nc python3 tc rstream
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts

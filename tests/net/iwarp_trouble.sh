@@ -3,7 +3,7 @@
 # follows: RFC 5040, 6 and 7; RFC 5044, 7.4; rdma_cm(7)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
-source "$(dirname "$0")/../cm.sh"
+source "$(dirname "$0")/../support/cm.sh"
 need python3 rping
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts

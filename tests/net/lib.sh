@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 # sourced, not run; needs root
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 NAME=$(basename "$0" .sh)
 need ip ethtool ibv_rc_pingpong
 [ "$(id -u)" = 0 ] || { skip "$NAME" "only root makes network namespaces"; exit 0; }

@@ -3,7 +3,7 @@
 # follows: rping(1), ucmatose(1), udaddy(1), mckey(1), cmtime(1), rdma_client(1), rdma_xclient(1), rcopy(1), rstream(1), perftest(1)
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
-source "$(dirname "$0")/../cm.sh"
+source "$(dirname "$0")/../support/cm.sh"
 need rping ib_send_lat
 check "two hosts" hosts
 

@@ -3,7 +3,7 @@
 # follows: ARCHITECTURE.md, "The wire"
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
-source "$HERE/../cm.sh"
+source "$HERE/../support/cm.sh"
 there=$V4_B
 LIMIT=100
 export VERBENA_LANES=4 # of which the broker has one

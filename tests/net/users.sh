@@ -3,7 +3,7 @@
 # follows: verbena-broker(8), "Users"
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 need ip setpriv ibv_rc_pingpong ib_send_bw
 [ "$(id -u)" = 0 ] || { skip users "only root can be two users"; exit 0; }
 sanitized && { skip users "a sanitized build writes its reports as one user"; exit 0; }

@@ -1,7 +1,7 @@
 // api_test.c - rsockets behave as sockets do: both ends in one process, over the adapter that has the given address
 // follows: rsocket(7); POSIX socket calls
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -127,15 +127,15 @@ static void a_full_connection_says_so(void)
 		CHECK((n = rrecv(p.b, block, sizeof(block), 0)) > 0);
 		got += n;
 	}
-	CHECK(events(p.a, POLLOUT, LONG) == POLLOUT);
+	CHECK(events(p.a, POLLOUT, LONG_MS) == POLLOUT);
 	finish(p);
 }
 
 /* The other end's last word may come a little after its end. */
 static bool hangs_up(int fd)
 {
-	for (int i = 0; i < LONG / 10; i++) {
-		if (events(fd, POLLIN, LONG) & POLLHUP)
+	for (int i = 0; i < LONG_MS / 10; i++) {
+		if (events(fd, POLLIN, LONG_MS) & POLLHUP)
 			return true;
 		usleep(10000);
 	}
@@ -150,7 +150,7 @@ static void half_a_close_leaves_the_other_half(void)
 	CHECK(rsend(p.a, "q", 1, 0) == 1 && !rshutdown(p.a, SHUT_WR));
 	CHECK(rsend(p.a, "q", 1, 0) < 0 && errno == EPIPE);
 	CHECK(rrecv(p.b, &c, 1, 0) == 1 && rrecv(p.b, &c, 1, 0) == 0);
-	CHECK(events(p.b, POLLIN | POLLOUT, LONG) == (POLLIN | POLLOUT));
+	CHECK(events(p.b, POLLIN | POLLOUT, LONG_MS) == (POLLIN | POLLOUT));
 	CHECK(rsend(p.b, "r", 1, 0) == 1 && rrecv(p.a, &c, 1, 0) == 1 && c == 'r');
 	CHECK(!rshutdown(p.b, SHUT_WR) && rrecv(p.a, &c, 1, 0) == 0);
 	CHECK(hangs_up(p.a));
@@ -224,7 +224,7 @@ static void nobody_there_is_a_refusal(void)
 
 	s = new_socket(SOCK_STREAM | SOCK_NONBLOCK);
 	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EINPROGRESS);
-	CHECK(events(s, POLLOUT, LONG) & (POLLERR | POLLOUT));
+	CHECK(events(s, POLLOUT, LONG_MS) & (POLLERR | POLLOUT));
 	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len) && err == ECONNREFUSED && !rclose(s));
 }
 
@@ -239,9 +239,9 @@ static void connecting_and_accepting_need_not_block(void)
 	CHECK(events(l, POLLIN, 0) == 0);
 	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EINPROGRESS);
 	CHECK(rrecv(s, &x, 1, 0) < 0 && errno == EAGAIN);
-	CHECK(events(s, POLLOUT, LONG) == POLLOUT);
+	CHECK(events(s, POLLOUT, LONG_MS) == POLLOUT);
 	CHECK(!rgetsockopt(s, SOL_SOCKET, SO_ERROR, &err, &len) && !err);
-	CHECK(events(l, POLLIN, LONG) == POLLIN && (c = raccept(l, NULL, NULL)) >= 0);
+	CHECK(events(l, POLLIN, LONG_MS) == POLLIN && (c = raccept(l, NULL, NULL)) >= 0);
 	CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EISCONN);
 	finish((struct pair){s, c});
 	CHECK(!rclose(l));
@@ -272,7 +272,7 @@ static void a_reader_is_woken_by_data_and_by_a_close(void)
 
 static void *wait_for_data(void *arg)
 {
-	return (void *)(intptr_t)events(*(int *)arg, POLLIN, LONG);
+	return (void *)(intptr_t)events(*(int *)arg, POLLIN, LONG_MS);
 }
 
 static void all_that_poll_one_rsocket_are_woken(void)
@@ -425,7 +425,7 @@ static void names_may_be_asked_for_until_it_is_closed(void)
 
 		CHECK(!pthread_create(&t, NULL, ask_for_names, &s));
 		CHECK(rconnect(s, &at.any, home_len) < 0 && errno == EINPROGRESS);
-		CHECK(events(s, POLLOUT, LONG) == POLLOUT);
+		CHECK(events(s, POLLOUT, LONG_MS) == POLLOUT);
 		CHECK(!rclose(s) && !pthread_join(t, &r) && (intptr_t)r == EBADF && !rclose(l));
 	}
 }
@@ -468,7 +468,7 @@ static void datagrams_keep_their_bounds(void)
 	for (int i = 0; i < 50; i++) { /* the first by UDP, later ones by UD */
 		CHECK(rsendto(a, &i, sizeof(i), 0, &to.any, home_len) == sizeof(i));
 		len = sizeof(from);
-		CHECK(events(b, POLLIN, LONG) == POLLIN);
+		CHECK(events(b, POLLIN, LONG_MS) == POLLIN);
 		CHECK(rrecvfrom(b, buf, sizeof(buf), 0, &from.any, &len) == sizeof(i) &&
 		      *(int *)buf == i);
 		CHECK(rsendto(b, buf, 3, 0, &from.any, len) == 3 && rrecv(a, buf, 2, 0) == 2);
@@ -520,7 +520,7 @@ static void select_sees_both_directions(void)
 	w = false;
 	CHECK(selected(p, &r, &w, (struct timeval){.tv_usec = 20000}) == 0 && !r);
 	CHECK(rsend(p.a, "s", 1, 0) == 1);
-	CHECK(selected(p, &r, &w, (struct timeval){.tv_sec = LONG / 1000}) == 1 && r);
+	CHECK(selected(p, &r, &w, (struct timeval){.tv_sec = LONG_MS / 1000}) == 1 && r);
 	w = true;
 	CHECK(selected(p, &r, &w, now) == 2 && r && w);
 	FD_ZERO(&none);
@@ -542,12 +542,12 @@ static void a_polled_set_stays_between_calls(void)
 	CHECK(repoll_wait(set, got, 4, 20) == 0);
 	CHECK(rsend(p.a, "e", 1, 0) == 1);
 	for (int i = 0; i < 2; i++) /* as long as it is there */
-		CHECK(repoll_wait(set, got, 4, LONG) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 77);
+		CHECK(repoll_wait(set, got, 4, LONG_MS) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 77);
 	CHECK(rrecv(p.b, &c, 1, 0) == 1 && repoll_wait(set, got, 4, 0) == 0);
 	e.events = EPOLLIN | EPOLLOUT;
 	e.data.u64 = 78;
 	CHECK(!repoll_ctl(set, EPOLL_CTL_MOD, p.b, &e));
-	CHECK(repoll_wait(set, got, 4, LONG) == 1 && got[0].events == EPOLLOUT && got[0].data.u64 == 78);
+	CHECK(repoll_wait(set, got, 4, LONG_MS) == 1 && got[0].events == EPOLLOUT && got[0].data.u64 == 78);
 	CHECK(!repoll_ctl(set, EPOLL_CTL_DEL, p.b, NULL) && repoll_wait(set, got, 4, 0) == 0);
 	CHECK(repoll_wait(set, got, 0, 0) < 0 && errno == EINVAL);
 	CHECK(!rclose(set) && repoll_wait(set, got, 4, 0) < 0 && errno == EINVAL);
@@ -558,7 +558,7 @@ static void *wait_for_set(void *arg)
 {
 	struct epoll_event got;
 
-	return (void *)(intptr_t)(repoll_wait(*(int *)arg, &got, 1, LONG) == 1 && got.events & EPOLLOUT);
+	return (void *)(intptr_t)(repoll_wait(*(int *)arg, &got, 1, LONG_MS) == 1 && got.events & EPOLLOUT);
 }
 
 static void a_set_is_changed_while_somebody_waits(void)

@@ -1,7 +1,7 @@
 // config_test.c - a configuration file of somebody else, that others may write, or that is no file is not read
 // follows: rsocket(7) ("configuration files")
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ static void only_files_that_nobody_else_can_write_are_read(void)
 	put("iomap_size", "100\n", 0600);
 	if (!geteuid())
 		CHECK(!chown("iomap_size", 65534, 65534));
-	alarm(LONG / 1000);
+	alarm(LONG_MS / 1000);
 	rs_configure();
 	CHECK(rs_defaults.rq == 100);
 	CHECK(rs_defaults.sq == sq && rs_defaults.inline_size == inl);

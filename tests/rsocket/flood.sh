@@ -9,7 +9,7 @@ if [ -z "${VERBENA_TEST_NETWORK:-}" ]; then
 		echo "no right to make a network namespace"
 		exit 77
 	}
-	VERBENA_TEST_NETWORK=own exec "$here/../own-network" "$0" "$@"
+	VERBENA_TEST_NETWORK=own exec "$here/../support/own-network" "$0" "$@"
 fi
 ip -6 addr show dev own0 2>/dev/null | grep -q fd00:6f::1 || {
 	echo "no interface with groups of IPv6: ip(8) is missing"

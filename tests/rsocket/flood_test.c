@@ -1,7 +1,7 @@
 // flood_test.c - datagrams from forged sources neither use up what a server has nor keep a genuine peer away
 // follows: rdma-core docs/rsocket ("UDP Message Format"); ipv6(7) (IPV6_TRANSPARENT)
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -194,7 +194,7 @@ static void wait_for_rounds(unsigned more)
 {
 	unsigned want = shared->rounds + more;
 
-	for (int ms = 0; shared->rounds < want && ms < LONG; ms += 10)
+	for (int ms = 0; shared->rounds < want && ms < LONG_MS; ms += 10)
 		sleep_ms(10);
 	CHECK(shared->rounds >= want);
 }

@@ -1,7 +1,7 @@
 // flow_test.c - grants and credits of a stream: two ends simulated, and a peer that lies
 // follows: rdma-core docs/rsocket ("Data Streaming", "Message Format")
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <stdalign.h>
 

@@ -1,7 +1,7 @@
 // half_open_test.c - peers that never confirm a connection, or take nothing from it, keep nobody else from a server
 // follows: rsocket(7); IBA volume 1, 12.9 (REQ, REP, RTU)
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -192,7 +192,7 @@ static void serve_and_close(int s)
 	CHECK(!rfcntl(s, F_SETFL, O_NONBLOCK));
 	while (rsend(s, page, sizeof(page), 0) > 0)
 		;
-	alarm(LONG / 1000);
+	alarm(LONG_MS / 1000);
 	CHECK(!rshutdown(s, SHUT_WR)); /* waits for no peer that takes nothing */
 	alarm(0);
 	rclose(s);
@@ -217,7 +217,7 @@ static void who_is_stopped_holds_nobody_up_and_leaves_few_descriptors_behind(voi
 	CHECK(!kill(bad, SIGSTOP));
 	for (int n = 0; n < READERS; n++)
 		serve_and_close(s[n]);
-	for (int ms = 0; (now = open_fds()) > FDS_MAX && ms < LONG / 2; ms += 50)
+	for (int ms = 0; (now = open_fds()) > FDS_MAX && ms < LONG_MS / 2; ms += 50)
 		sleep_ms(50);
 	printf("# %u descriptors of %u remain for %d peers that take nothing\n", now, before, READERS);
 	CHECK(now <= FDS_MAX);

@@ -1,7 +1,7 @@
 // handler_test.c - a signal's handler opens, uses and closes sockets while its thread does the same
 // follows: signal-safety(7); by TCP it is the kernel's to see to, over the preload library ours
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 // preload_test.c - a program that knows only sockets: TCP passes it, and so do rsockets by way of the preload library
 // follows: POSIX socket calls, socket(7), tcp(7), epoll(7)
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static void a_listener_that_is_shut_down_wakes_who_accepts(void)
 	CHECK(!pthread_create(&t, NULL, accept_one, &l));
 	usleep(200000);
 	CHECK(!shutdown(l, SHUT_RDWR) && !pthread_join(t, &r) && r == (void *)(intptr_t)-EINVAL);
-	CHECK(events(l, POLLIN, LONG) & (POLLIN | POLLHUP));
+	CHECK(events(l, POLLIN, LONG_MS) & (POLLIN | POLLHUP));
 	CHECK(accept(l, NULL, NULL) < 0 && errno == EINVAL);
 	s = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(connect(s, (struct sockaddr *)&at, home_len) < 0 && errno == ECONNREFUSED && !close(s));
@@ -114,7 +114,7 @@ static void an_edge_is_raised_for_each_new_connection(void)
 	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, l, &e) && waited(set, 0) == 0);
 	for (int i = 0; i < 3; i++) {
 		c[i] = client(&at);
-		CHECK(waited(set, LONG) == EPOLLIN);
+		CHECK(waited(set, LONG_MS) == EPOLLIN);
 		CHECK((a[i] = accept(l, NULL, NULL)) >= 0);
 		if (i == 1)
 			CHECK(accept(l, NULL, NULL) < 0 && errno == EAGAIN);
@@ -133,11 +133,11 @@ static void what_is_told_once_is_told_again_when_it_is_asked_for(void)
 	char c;
 
 	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p.b, &e) && write(p.a, "ab", 2) == 2);
-	CHECK(waited(set, LONG) == EPOLLIN && waited(set, 50) == 0);
-	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, p.b, &e) && waited(set, LONG) == EPOLLIN);
+	CHECK(waited(set, LONG_MS) == EPOLLIN && waited(set, 50) == 0);
+	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, p.b, &e) && waited(set, LONG_MS) == EPOLLIN);
 	CHECK(read(p.b, &c, 1) == 1 && waited(set, 50) == 0);
 	e.events |= EPOLLET;
-	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, p.b, &e) && waited(set, LONG) == EPOLLIN && waited(set, 50) == 0);
+	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, p.b, &e) && waited(set, LONG_MS) == EPOLLIN && waited(set, 50) == 0);
 	CHECK(!epoll_ctl(set, EPOLL_CTL_DEL, p.b, NULL) && !close(set));
 	finish(p);
 }
@@ -185,7 +185,7 @@ static void alarms_every(int ms, int flags)
 static void a_handler_interrupts_or_not_as_it_was_installed(void)
 {
 	struct pair p = connected();
-	struct timeval tv = {.tv_sec = LONG / 1000};
+	struct timeval tv = {.tv_sec = LONG_MS / 1000};
 	struct pollfd f = {.fd = p.b, .events = POLLIN};
 	sigset_t alrm;
 	pthread_t t;
@@ -202,7 +202,7 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	CHECK(!pthread_sigmask(SIG_UNBLOCK, &alrm, NULL));
 	alarms_every(50, SA_RESTART);
 	CHECK(read(p.b, &c, 1) == 1 && alarms >= 3 && !pthread_join(t, &r) && r == (void *)1);
-	CHECK(poll(&f, 1, LONG) < 0 && errno == EINTR);
+	CHECK(poll(&f, 1, LONG_MS) < 0 && errno == EINTR);
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
 	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR); /* with a timeout, whatever the handler says */
 	alarms_every(0, 0);
@@ -219,7 +219,7 @@ static void a_signal_that_is_let_in_while_it_waits_is_not_lost(void)
 {
 	struct pair p = connected();
 	struct pollfd f = {.fd = p.b, .events = POLLIN};
-	struct timespec ts = {.tv_sec = LONG / 1000};
+	struct timespec ts = {.tv_sec = LONG_MS / 1000};
 	struct epoll_event e = {.events = EPOLLIN};
 	int set = epoll_create1(0);
 	sigset_t usr, none;
@@ -235,8 +235,8 @@ static void a_signal_that_is_let_in_while_it_waits_is_not_lost(void)
 	FD_ZERO(&r);
 	FD_SET(p.b, &r);
 	CHECK(!raise(SIGUSR1) && pselect(p.b + 1, &r, NULL, NULL, &ts, &none) < 0 && errno == EINTR && alarms == 2);
-	CHECK(!raise(SIGUSR1) && epoll_pwait(set, &e, 1, LONG, &none) < 0 && errno == EINTR && alarms == 3);
-	CHECK(write(p.a, "x", 1) == 1 && ppoll(&f, 1, &ts, &none) == 1 && epoll_pwait(set, &e, 1, LONG, &none) == 1);
+	CHECK(!raise(SIGUSR1) && epoll_pwait(set, &e, 1, LONG_MS, &none) < 0 && errno == EINTR && alarms == 3);
+	CHECK(write(p.a, "x", 1) == 1 && ppoll(&f, 1, &ts, &none) == 1 && epoll_pwait(set, &e, 1, LONG_MS, &none) == 1);
 	CHECK(!pthread_sigmask(SIG_UNBLOCK, &usr, NULL) && !close(set));
 	CHECK(!select(0, NULL, NULL, NULL, &(struct timeval){0, 1000001}));
 	finish(p);
@@ -323,7 +323,7 @@ static void writing_after_the_end_is_a_signal(void)
 	CHECK(send(p.a, "x", 1, 0) < 0 && errno == EPIPE && pipes_broken == 2);
 	CHECK(read(p.b, &c, 1) == 0 && write(p.b, "y", 1) == 1 && read(p.a, &c, 1) == 1);
 	CHECK(!close(p.a));
-	for (int i = 0; pipes_broken == 2 && i < LONG; i++) /* one that the peer no longer takes says so to the next */
+	for (int i = 0; pipes_broken == 2 && i < LONG_MS; i++) /* one that the peer no longer takes says so to the next */
 		if (write(p.b, "z", 1) > 0)
 			usleep(1000);
 	CHECK(errno == EPIPE && pipes_broken == 3 && !close(p.b));
@@ -346,7 +346,7 @@ static void what_succeeds_leaves_errno_alone(void)
 	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p.b, &e) && !poll(&f, 1, 20) && !errno && waited(set, 20) == 0 && !errno);
 	for (int i = 0; i < 3; i++) {
 		memset(buf, i, sizeof(buf));
-		CHECK(send(p.a, buf, 30000, 0) == 30000 && !errno && poll(&f, 1, LONG) == 1 && !errno && waited(set, LONG) == EPOLLIN && !errno);
+		CHECK(send(p.a, buf, 30000, 0) == 30000 && !errno && poll(&f, 1, LONG_MS) == 1 && !errno && waited(set, LONG_MS) == EPOLLIN && !errno);
 		CHECK(recv(p.b, buf, 30000, MSG_WAITALL) == 30000 && !errno);
 	}
 	CHECK(!shutdown(p.a, SHUT_WR) && !errno);
@@ -375,7 +375,7 @@ static void accepting_may_be_put_off_until_data_comes(void)
 	char c;
 
 	CHECK(!setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)) && option(l, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= 60);
-	CHECK(!pthread_create(&t, NULL, asks, &at) && poll(&f, 1, LONG) == 1 && (s = accept(l, NULL, NULL)) >= 0);
+	CHECK(!pthread_create(&t, NULL, asks, &at) && poll(&f, 1, LONG_MS) == 1 && (s = accept(l, NULL, NULL)) >= 0);
 	CHECK(read(s, &c, 1) == 1 && c == 'x' && write(s, "y", 1) == 1 && read(s, &c, 1) == 0 && !pthread_join(t, NULL));
 	CHECK(!close(s) && !close(l));
 }
@@ -387,7 +387,7 @@ static void what_is_closed_by_its_number_is_closed(void)
 	struct pollfd f = {.fd = p.b, .events = POLLIN};
 	char c;
 
-	CHECK(!syscall(SYS_close, p.a) && poll(&f, 1, LONG) == 1 && read(p.b, &c, 1) == 0);
+	CHECK(!syscall(SYS_close, p.a) && poll(&f, 1, LONG_MS) == 1 && read(p.b, &c, 1) == 0);
 	CHECK(syscall(SYS_close, p.a) == -1 && errno == EBADF && syscall(SYS_getpid) == getpid());
 	CHECK(!close(p.b));
 }
@@ -443,7 +443,7 @@ static void many_messages_go_with_one_call(void)
 	struct iovec out[] = {{(void *)"ab", 2}, {(void *)"cde", 3}, {(void *)"f", 1}};
 	struct iovec in[] = {{buf, 4}, {buf + 4, 2}, {buf + 6, 2}};
 	struct mmsghdr m[3] = {0};
-	struct timespec ts = {.tv_sec = LONG / 1000};
+	struct timespec ts = {.tv_sec = LONG_MS / 1000};
 
 	for (int i = 0; i < 3; i++)
 		m[i].msg_hdr = (struct msghdr){.msg_iov = &out[i], .msg_iovlen = 1};
@@ -453,7 +453,7 @@ static void many_messages_go_with_one_call(void)
 	CHECK(write(p.a, "123456", 6) == 6);
 	for (int i = 0; i < 3; i++)
 		m[i].msg_hdr = (struct msghdr){.msg_iov = &in[i], .msg_iovlen = 1};
-	CHECK(events(p.b, POLLIN, LONG) == POLLIN);
+	CHECK(events(p.b, POLLIN, LONG_MS) == POLLIN);
 	CHECK(recvmmsg(p.b, m, 3, MSG_WAITFORONE, &ts) >= 2 && m[0].msg_len == 4 && m[1].msg_len == 2);
 	CHECK(!memcmp(buf, "123456", 6));
 	CHECK(recvmmsg(p.b, m, 1, MSG_DONTWAIT, NULL) < 0 && errno == EAGAIN);
@@ -475,7 +475,7 @@ static void a_file_is_sent_and_a_pipe_is_spliced(void)
 	CHECK(write(fds[1], "piped", 5) == 5);
 	n = splice(fds[0], NULL, p.a, NULL, 5, 0);
 	CHECK(n == 5 && recv(p.b, buf, 5, MSG_WAITALL) == 5 && !memcmp(buf, "piped", 5));
-	CHECK(write(p.a, "taken", 5) == 5 && events(p.b, POLLIN, LONG) == POLLIN);
+	CHECK(write(p.a, "taken", 5) == 5 && events(p.b, POLLIN, LONG_MS) == POLLIN);
 	CHECK(splice(p.b, NULL, fds[1], NULL, 100, SPLICE_F_MOVE) == 5 && read(fds[0], buf, 20) == 5 &&
 	      !memcmp(buf, "taken", 5));
 	CHECK(!fcntl(p.b, F_SETFL, O_NONBLOCK) && splice(p.b, NULL, fds[1], NULL, 100, 0) < 0 && errno == EAGAIN);
@@ -491,7 +491,7 @@ static void copies_are_the_same_socket(void)
 	char buf[10];
 
 	CHECK(d >= 0 && e >= 100 && (fcntl(e, F_GETFD) & FD_CLOEXEC) && !(fcntl(d, F_GETFD) & FD_CLOEXEC));
-	CHECK(!close(p.b) && write(p.a, "hello", 5) == 5 && events(d, POLLIN, LONG) == POLLIN);
+	CHECK(!close(p.b) && write(p.a, "hello", 5) == 5 && events(d, POLLIN, LONG_MS) == POLLIN);
 	CHECK(!ioctl(e, FIONREAD, &n) && n == 5 && recv(d, buf, 2, 0) == 2);
 	CHECK(dup2(e, d) == d && !close(e) && recv(d, buf, 3, MSG_WAITALL) == 3);
 	CHECK(!ioctl(d, FIONBIO, &on) && (fcntl(d, F_GETFL) & O_NONBLOCK) && read(d, buf, 1) < 0 && errno == EAGAIN);
@@ -508,7 +508,7 @@ static void names_and_states_are_told(void)
 	CHECK(getpeername(s, (struct sockaddr *)&name, &len) < 0 && errno == ENOTCONN);
 	CHECK(read(s, &b, 1) < 0 && errno == ENOTCONN && shutdown(s, SHUT_RD) < 0 && errno == ENOTCONN);
 	CHECK(!fcntl(s, F_SETFL, O_NONBLOCK) && connect(s, (struct sockaddr *)&at, home_len) <= 0);
-	CHECK((c = accept(l, NULL, NULL)) >= 0 && events(s, POLLOUT, LONG) == POLLOUT &&
+	CHECK((c = accept(l, NULL, NULL)) >= 0 && events(s, POLLOUT, LONG_MS) == POLLOUT &&
 	      !option(s, SOL_SOCKET, SO_ERROR));
 	CHECK(connect(s, (struct sockaddr *)&at, home_len) == 0 || errno == EISCONN);
 	CHECK(connect(s, (struct sockaddr *)&at, home_len) < 0 && errno == EISCONN);
@@ -569,7 +569,7 @@ static void a_child_of_vfork_leaves_the_sockets_alone(void)
 		_exit(1);
 	}
 	CHECK(waitpid(pid, &status, 0) == pid && !status);
-	CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &b, 1) == 1 && b == 'x');
+	CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG_MS) == POLLIN && read(p.b, &b, 1) == 1 && b == 'x');
 	finish(p);
 }
 
@@ -618,7 +618,7 @@ static void a_child_waits_for_no_lock_of_another_thread(void)
 		pid_t pid = fork();
 
 		if (!pid) {
-			alarm(LONG / 1000);
+			alarm(LONG_MS / 1000);
 			_exit(close(p.a) || close(p.b));
 		}
 		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
@@ -664,7 +664,7 @@ static void a_thread_is_cancelled_while_it_waits(void)
 		CHECK(!pthread_create(&t, NULL, calls[i], i == 3 ? &l : &p.b));
 		usleep(100000);
 		CHECK(!pthread_cancel(t) && !pthread_join(t, &r) && r == PTHREAD_CANCELED);
-		CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG) == POLLIN && read(p.b, &c, 1) == 1 &&
+		CHECK(write(p.a, "x", 1) == 1 && events(p.b, POLLIN, LONG_MS) == POLLIN && read(p.b, &c, 1) == 1 &&
 		      c == 'x');
 	}
 	finish((struct pair){client(&at), accept(l, NULL, NULL)});

@@ -2,7 +2,7 @@
 // follows: rsocket(7) ("Support for fork()")
 // SPDX-License-Identifier: MIT
 // silent_test serve|call|silent PORT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -34,7 +34,7 @@ static int client(void)
 {
 	int s = -1;
 
-	for (int ms = 0; ms < LONG; ms += 50) {
+	for (int ms = 0; ms < LONG_MS; ms += 50) {
 		s = socket(AF_INET, SOCK_STREAM, 0);
 		CHECK(s >= 0);
 		if (!connect(s, (struct sockaddr *)&at, sizeof(at)))
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		return pause();
 	}
-	alarm(LONG / 1000);
+	alarm(LONG_MS / 1000);
 	CHECK(write(s, &byte, 1) == 1 && read(s, &byte, 1) == 1 && byte == 'x');
 	printf("ok a_client_that_says_nothing_keeps_no_other_from_the_server\n");
 	return 0;

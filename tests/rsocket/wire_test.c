@@ -1,7 +1,7 @@
 // wire_test.c - the bytes that two rsockets exchange, against literal bytes
 // follows: rdma-core docs/rsocket (protocol version 1)
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 
 #include <arpa/inet.h>
 #include <stdalign.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "backend/ring.h"
-#include "check.h"
+#include "../support/check.h"
 
 #define SIZE (4u << 20)
 

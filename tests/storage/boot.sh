@@ -3,7 +3,7 @@
 # follows: qemu(1), extlinux(1), man/nbdkit-verbena-plugin.1; tests/lab for kernel and first steps
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 source "$HERE/plugged.sh"
 need qemu-system-x86_64 nbdkit mmdebstrap mke2fs debugfs extlinux
 pluggable boot || exit 0

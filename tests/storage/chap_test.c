@@ -5,7 +5,7 @@
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "nvme/chap.h"
 #include "nvme/le.h"
 

@@ -2,7 +2,7 @@
 // follows: verbena_nvme.h
 // SPDX-License-Identifier: MIT
 // usage: client_copies URL FILE allocated|registered|plain BYTES; BYTES: of a request
-#include "check.h"
+#include "../support/check.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "client/verbena_nvme.h"
 #include "client_load.h"
 #include "frame/crc32c.h"

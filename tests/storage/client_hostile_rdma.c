@@ -9,7 +9,7 @@
 #include <rdma/rdma_cma.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "client/verbena_nvme.h"
 #include "client_load.h"
 #include "nvme/nvme.h"

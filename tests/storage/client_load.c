@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "../support/check.h"
 
 enum kind { READ, WRITE, COMPARE, ZEROES, FLUSH, KINDS };
 

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "client_load.h"
 
 #define PIECE 65536u

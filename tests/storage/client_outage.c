@@ -2,7 +2,7 @@
 // follows: verbena_nvme.h, "Reconnects"
 // SPDX-License-Identifier: MIT
 // usage: client_outage URL; says "begun" and waits for a line, "sent", "answered" and waits for another. outage.sh has the rest
-#include "check.h"
+#include "../support/check.h"
 #include "client/verbena_nvme.h"
 
 #define LENGTH 4096

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 // usage: client_peer URL TRANSPORT…: tcp or rdma, and with what it is connected after that: it says which it is, and writes
 // until it is the next. The disk is overwritten.
-#include "check.h"
+#include "../support/check.h"
 #include "client_load.h"
 
 #define SOME 300 /* requests */

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "client_load.h"
 
 #define NQN "nqn.2026-01.test:client"

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "client_load.h"
 #include "nvme/tcp_pdu.h"
 

@@ -3,7 +3,7 @@
 # follows: guestfish(1), supermin(1), man/nbdkit-verbena-plugin.1; tests/lab for the kernel
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 source "$HERE/plugged.sh"
 need guestfish qemu-system-x86_64 nbdkit mmdebstrap
 pluggable guestfs || exit 0

@@ -4,7 +4,7 @@
 #ifndef VB_TEST_STORAGE_HOST_H
 #define VB_TEST_STORAGE_HOST_H
 
-#include "check.h"
+#include "../support/check.h"
 #include "target/core.h"
 
 #define SUBNQN "nqn.2026-01.test:one"

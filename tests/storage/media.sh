@@ -5,7 +5,7 @@
 #
 # The disk is a file that nbdkit serves with errors on demand; nbdfuse makes a file of that, losetup a block device.
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 TARGET=$BUILD/storage/verbena-target
 PROGRAM=$BUILD/tests/storage/storage_client_media
 [ -x "$TARGET" ] && [ -x "$PROGRAM" ] || { skip media "verbena-target is not built"; exit 0; }

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: MIT
 # usage: nbdkit_kill.sh [KILLS]
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 KILLS=${1:-4}
 TARGET=$BUILD/storage/verbena-target
 PLUGIN=$BUILD/storage/nbdkit-verbena-plugin.so

@@ -1,7 +1,7 @@
 // nvme_test.c - bytes and numbers: checksums, names, PDU headers; structures pinned to libnvme's where that is
 // installed follows: NVM Express Base 1.4; NVMe/TCP transport specification 1.0; RFC 3720 B.4 for the checksums
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 #include "frame/crc32c.h"
 #include "nvme/nqn.h"
 #include "nvme/nvme.h"

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "client/verbena_nvme.h"
 #include "client_load.h"
 

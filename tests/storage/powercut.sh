@@ -8,7 +8,7 @@
 # nbdkit's cache filter holds in memory until it is told to flush; nbdfuse makes it the file that the target serves. A cut
 # kills the target, then nbdkit.
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 ROUNDS=${1:-3}
 SEED=${2:-$RANDOM}
 TARGET=$BUILD/storage/verbena-target

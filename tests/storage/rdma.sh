@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: MIT
 # usage: rdma.sh PROGRAM
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 source "$HERE/beside.sh"
 limit=$((200 * SLOW))
 if may_wire; then

@@ -1,7 +1,7 @@
 // rdma_hello_test.c - the private data of a connection, of any length and with anything in it
 // follows: NVMe over Fabrics 1.1, 7.3.6.2 to 7.3.6.4
 // SPDX-License-Identifier: MIT
-#include "check.h"
+#include "../support/check.h"
 #include "nvme/le.h"
 #include "target/rdma_hello.h"
 #include "target/target.h"

@@ -6,7 +6,7 @@
 
 #include <rdma/rdma_cma.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "nvme/nvme.h"
 #include "target/rdma_hello.h"
 

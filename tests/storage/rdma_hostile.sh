@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: MIT
 # usage: rdma_hostile.sh PROGRAM TARGET
 HERE=$(cd "$(dirname "$0")" && pwd)
-source "$HERE/../lib.sh"
+source "$HERE/../support/lib.sh"
 limit=$((120 * SLOW))
 check "hostile hosts on the same machine" timeout -k 2 $limit "${run[@]}" "$1" "$2"
 check "hostile hosts on the same machine, iWARP" env VERBENA_DEVICES=iwarp:lo timeout -k 2 $limit "${run[@]}" "$1" "$2"

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "frame/crc32c.h"
 #include "nvme/tcp_pdu.h"
 #include "target/tcp.h"

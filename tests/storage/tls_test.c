@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "../support/check.h"
 #include "nvme/tls.h"
 
 /* the example of the specification, 3.6.1.3 and 3.6.1.5 */

@@ -4,6 +4,7 @@
 #ifndef VB_TEST_WIRE_FIXTURE_H
 #define VB_TEST_WIRE_FIXTURE_H
 
+#include "../support/check.h"
 #include "engine/roce/roce.h"
 
 #define FX_MTU 256u
@@ -12,20 +13,6 @@
 #define FX_REGION 4096u
 #define FX_SENDS 16u
 #define FX_LIST 64u
-
-#define CHECK(x)                                                                              \
-	do {                                                                                  \
-		if (!(x)) {                                                                   \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #x); \
-			exit(1);                                                              \
-		}                                                                             \
-	} while (0)
-
-#define RUN(test)                         \
-	do {                              \
-		test();                   \
-		printf("ok %s\n", #test); \
-	} while (0)
 
 struct fx {
 	struct vb_roce_qp qp;

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 #include "../frame/reference.h"
-#include "../leave_network.h"
+#include "../support/leave_network.h"
 #include "frame/net.h"
 #include "path/roce/roce.h"
 

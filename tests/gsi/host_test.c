@@ -1,4 +1,4 @@
-// test_host.c - queue pair 1 between programs of one host: who gets which datagram, who has which port, what outlives whom
+// host_test.c - queue pair 1 between programs of one host: who gets which datagram, who has which port, what outlives whom
 // follows: src/node/gsi.h; IBA volume 1, 12; annex A11 (RDMA IP CM service)
 // SPDX-License-Identifier: MIT
 #include "agent.h"
@@ -34,15 +34,15 @@ static void two_programs_exchange_mads_by_service_and_by_lane(void)
 	uint64_t before = packets_of("lo");
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 9), 4711);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, &m, LONG));
+	CHECK(agent_take(&b, &m, LONG_MS));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.local, lo, 16) && !memcmp(m.remote, lo, 16));
 	make_rep(mad, &b, comm_id_of(&a, 9), 4711);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
+	CHECK(agent_take(&a, &m, LONG_MS));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)));
-	CHECK_IS(packets_of("lo"), before); /* all of it within the broker */
-	CHECK_IS(agent_count(&a), 0);
-	CHECK_IS(agent_count(&b), 0);
+	SAME(packets_of("lo"), before); /* all of it within the broker */
+	SAME(agent_count(&a), 0);
+	SAME(agent_count(&b), 0);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -57,17 +57,17 @@ static void who_asks_for_a_service_of_nobody_is_rejected(void)
 	agent_start(&a);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
+	CHECK(agent_take(&a, &m, LONG_MS));
 	struct vb_cm_msg cm = cm_of(m.mad);
-	CHECK_IS(cm.attr, VB_CM_REJ);
-	CHECK_IS(cm.rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
-	CHECK_IS(cm.rej.remote_comm_id, comm_id_of(&a, 3));
+	SAME(cm.attr, VB_CM_REJ);
+	SAME(cm.rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	SAME(cm.rej.remote_comm_id, comm_id_of(&a, 3));
 	make_sidr_req(mad, PORT, comm_id_of(&a, 4));
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
+	CHECK(agent_take(&a, &m, LONG_MS));
 	cm = cm_of(m.mad);
-	CHECK_IS(cm.attr, VB_CM_SIDR_REP);
-	CHECK_IS(cm.sidr_rep.status, VB_CM_SIDR_INVALID_SERVICE_ID);
+	SAME(cm.attr, VB_CM_SIDR_REP);
+	SAME(cm.sidr_rep.status, VB_CM_SIDR_INVALID_SERVICE_ID);
 	agent_end(&a);
 }
 
@@ -80,11 +80,11 @@ static void a_binding_alone_does_not_listen(void)
 	begin();
 	agent_start(&a);
 	agent_start(&b);
-	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), 0);
+	SAME(agent_bind(&b, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), 0);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
-	CHECK_IS(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	CHECK(agent_take(&a, &m, LONG_MS));
+	SAME(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -101,16 +101,16 @@ static void a_listener_that_died_is_nobody(void)
 	serve(&b, VB_PS_TCP, PORT);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, &m, LONG));
+	CHECK(agent_take(&b, &m, LONG_MS));
 	agent_kill(&b);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
-	CHECK_IS(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	CHECK(agent_take(&a, &m, LONG_MS));
+	SAME(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
 	make_dreq(mad, comm_id_of(&b, 1), comm_id_of(&a, 3));
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
-	CHECK_IS(cm_of(m.mad).attr, VB_CM_DREP); /* who has died has no connections */
+	CHECK(agent_take(&a, &m, LONG_MS));
+	SAME(cm_of(m.mad).attr, VB_CM_DREP); /* who has died has no connections */
 	agent_start(&c);
 	serve(&c, VB_PS_TCP, PORT); /* and its port is free */
 	agent_end(&a);
@@ -130,15 +130,15 @@ static void a_rejection_that_names_no_program_goes_to_who_has_the_request(void)
 	serve(&b, VB_PS_TCP, PORT);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 5), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG));
+	CHECK(agent_take(&b, NULL, LONG_MS));
 	make_timeout(mad, comm_id_of(&a, 6));
 	agent_send(&a, lo, lo, 0, mad, 1);
 	make_timeout(mad, comm_id_of(&a, 5));
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG));
-	CHECK_IS(agent_count(&a), 0);
-	CHECK_IS(agent_count(&b), 0);
-	CHECK_IS(agent_count(&c), 0);
+	CHECK(agent_take(&b, NULL, LONG_MS));
+	SAME(agent_count(&a), 0);
+	SAME(agent_count(&b), 0);
+	SAME(agent_count(&c), 0);
 	agent_end(&a);
 	agent_end(&b);
 	agent_end(&c);
@@ -161,9 +161,9 @@ static void an_id_or_an_address_of_somebody_else_is_not_sent_from(void)
 	agent_send(&a, elsewhere, lo, 0, mad, 1);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 5), 3);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, &m, LONG));
-	CHECK_IS(cm_of(m.mad).tid, 3);
-	CHECK_IS(agent_count(&b), 0);
+	CHECK(agent_take(&b, &m, LONG_MS));
+	SAME(cm_of(m.mad).tid, 3);
+	SAME(agent_count(&b), 0);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -185,10 +185,10 @@ static void nonsense_is_dropped(void)
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 3), 1);
 	agent_send(&a, nobody, lo, 0, mad, 1); /* from and to addresses that are none */
 	agent_send(&a, lo, nobody, 0, mad, 1);
-	CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP}, NULL, NULL), 0); /* answered behind all that */
+	SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP}, NULL, NULL), 0); /* answered behind all that */
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG));
-	CHECK_IS(agent_count(&b), 0);
+	CHECK(agent_take(&b, NULL, LONG_MS));
+	SAME(agent_count(&b), 0);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -212,19 +212,19 @@ static void a_port_has_one_owner_for_each_address(void)
 	begin();
 	agent_start(&a);
 	agent_start(&b);
-	CHECK_IS(bind_to(&a, "10.1.1.1", PORT, false, &id), 0);
-	CHECK_IS(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
-	CHECK_IS(bind_to(&a, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
-	CHECK_IS(bind_to(&b, "0.0.0.0", PORT, false, NULL), EADDRINUSE);
-	CHECK_IS(bind_to(&b, "::", PORT, false, NULL), EADDRINUSE);
-	CHECK_IS(bind_to(&b, "10.1.1.2", PORT, false, &other), 0);
-	CHECK_IS(bind_to(&b, "fd00::1", PORT, false, NULL), 0);
-	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = PORT}, NULL, NULL), 0);
+	SAME(bind_to(&a, "10.1.1.1", PORT, false, &id), 0);
+	SAME(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
+	SAME(bind_to(&a, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
+	SAME(bind_to(&b, "0.0.0.0", PORT, false, NULL), EADDRINUSE);
+	SAME(bind_to(&b, "::", PORT, false, NULL), EADDRINUSE);
+	SAME(bind_to(&b, "10.1.1.2", PORT, false, &other), 0);
+	SAME(bind_to(&b, "fd00::1", PORT, false, NULL), 0);
+	SAME(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = PORT}, NULL, NULL), 0);
 	agent_unbind(&a, id);
 	agent_unbind(&b, other);
-	CHECK_IS(bind_to(&b, "fd00::2", PORT, false, NULL), 0); /* answered behind it */
-	CHECK_IS(bind_to(&a, "0.0.0.0", PORT, false, NULL), 0); /* no IPv6 address is in its way */
-	CHECK_IS(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
+	SAME(bind_to(&b, "fd00::2", PORT, false, NULL), 0); /* answered behind it */
+	SAME(bind_to(&a, "0.0.0.0", PORT, false, NULL), 0); /* no IPv6 address is in its way */
+	SAME(bind_to(&b, "10.1.1.1", PORT, false, NULL), EADDRINUSE);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -238,15 +238,15 @@ static void both_may_reuse_a_port_until_one_listens(void)
 	agent_start(&a);
 	agent_start(&b);
 	agent_start(&c);
-	CHECK_IS(bind_to(&a, "0.0.0.0", PORT, true, &first), 0);
-	CHECK_IS(bind_to(&b, "0.0.0.0", PORT, false, NULL), EADDRINUSE);
-	CHECK_IS(bind_to(&b, "0.0.0.0", PORT, true, &second), 0);
-	CHECK_IS(agent_listen(&a, first), 0);
-	CHECK_IS(agent_listen(&b, second), EADDRINUSE);
-	CHECK_IS(bind_to(&c, "0.0.0.0", PORT, true, NULL), EADDRINUSE);
+	SAME(bind_to(&a, "0.0.0.0", PORT, true, &first), 0);
+	SAME(bind_to(&b, "0.0.0.0", PORT, false, NULL), EADDRINUSE);
+	SAME(bind_to(&b, "0.0.0.0", PORT, true, &second), 0);
+	SAME(agent_listen(&a, first), 0);
+	SAME(agent_listen(&b, second), EADDRINUSE);
+	SAME(bind_to(&c, "0.0.0.0", PORT, true, NULL), EADDRINUSE);
 	agent_unbind(&a, first);
-	CHECK_IS(bind_to(&a, "0.0.0.0", PORT + 1, true, NULL), 0); /* answered behind it */
-	CHECK_IS(agent_listen(&b, second), 0);
+	SAME(bind_to(&a, "0.0.0.0", PORT + 1, true, NULL), 0); /* answered behind it */
+	SAME(agent_listen(&b, second), 0);
 	agent_end(&a);
 	agent_end(&b);
 	agent_end(&c);
@@ -263,19 +263,19 @@ static void each_family_has_any_address_of_its_own(void)
 	begin();
 	agent_start(&a);
 	agent_start(&b);
-	CHECK_IS(agent_bind(&a, &six, NULL, &v6_id), 0);
-	CHECK_IS(agent_bind(&b, &both, NULL, NULL), EADDRINUSE);
-	CHECK_IS(agent_bind(&b, &four, NULL, &v4_id), 0);
-	CHECK_IS(agent_bind(&a, &four, NULL, NULL), EADDRINUSE);
-	CHECK_IS(agent_listen(&a, v6_id), 0);
+	SAME(agent_bind(&a, &six, NULL, &v6_id), 0);
+	SAME(agent_bind(&b, &both, NULL, NULL), EADDRINUSE);
+	SAME(agent_bind(&b, &four, NULL, &v4_id), 0);
+	SAME(agent_bind(&a, &four, NULL, NULL), EADDRINUSE);
+	SAME(agent_listen(&a, v6_id), 0);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&b, 1), 1);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG)); /* rejected: nobody listens there at an IPv4 address */
-	CHECK_IS(agent_listen(&b, v4_id), 0);
+	CHECK(agent_take(&b, NULL, LONG_MS)); /* rejected: nobody listens there at an IPv4 address */
+	SAME(agent_listen(&b, v4_id), 0);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG));
-	CHECK_IS(agent_count(&a), 0);
+	CHECK(agent_take(&b, NULL, LONG_MS));
+	SAME(agent_count(&a), 0);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -294,7 +294,7 @@ static void a_port_of_the_brokers_choice_is_ones_own(void)
 	agent_start(&a);
 	agent_start(&b);
 	for (int i = 0; i < 40; i++) {
-		CHECK_IS(agent_bind(i % 2 ? &a : &b, &(struct wanted){.ps = VB_PS_TCP, .reuse = true}, &ports[i], NULL), 0);
+		SAME(agent_bind(i % 2 ? &a : &b, &(struct wanted){.ps = VB_PS_TCP, .reuse = true}, &ports[i], NULL), 0);
 		CHECK(ports[i] >= low && ports[i] <= high);
 		for (int k = 0; k < i; k++)
 			CHECK(ports[k] != ports[i]);
@@ -315,17 +315,17 @@ static void a_listener_hears_what_is_for_its_address(void)
 	agent_start(&one);
 	agent_start(&other);
 	serve(&any, VB_PS_TCP, PORT);
-	CHECK_IS(bind_to(&other, "10.9.9.9", PORT + 1, false, &id), 0);
-	CHECK_IS(agent_listen(&other, id), 0);
-	CHECK_IS(bind_to(&one, "127.0.0.1", PORT + 1, false, &id), 0);
-	CHECK_IS(agent_listen(&one, id), 0);
+	SAME(bind_to(&other, "10.9.9.9", PORT + 1, false, &id), 0);
+	SAME(agent_listen(&other, id), 0);
+	SAME(bind_to(&one, "127.0.0.1", PORT + 1, false, &id), 0);
+	SAME(agent_listen(&one, id), 0);
 	make_req(mad, VB_PS_TCP, PORT + 1, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&one, NULL, LONG));
+	CHECK(agent_take(&one, NULL, LONG_MS));
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&any, NULL, LONG));
-	CHECK_IS(agent_count(&other) + agent_count(&one) + agent_count(&a), 0);
+	CHECK(agent_take(&any, NULL, LONG_MS));
+	SAME(agent_count(&other) + agent_count(&one) + agent_count(&a), 0);
 	agent_end(&a);
 	agent_end(&any);
 	agent_end(&one);
@@ -340,16 +340,16 @@ static void it_is_opened_once_and_again_after_a_close(void)
 	begin();
 	agent_start(&a);
 	agent_start(&b);
-	CHECK_IS(agent_open(&a), EBUSY);
+	SAME(agent_open(&a), EBUSY);
 	serve(&a, VB_PS_TCP, PORT);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&b, 1), 1);
 	agent_close(&a);
-	CHECK_IS(agent_open(&a), 0);
+	SAME(agent_open(&a), 0);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG)); /* rejected: its binding went with the close */
+	CHECK(agent_take(&b, NULL, LONG_MS)); /* rejected: its binding went with the close */
 	serve(&a, VB_PS_TCP, PORT);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, NULL, LONG));
+	CHECK(agent_take(&a, NULL, LONG_MS));
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -367,7 +367,7 @@ static void a_child_has_its_own(void)
 	CHECK(lane != a.lane % 251 + 1);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, NULL, LONG)); /* the parent's works on */
+	CHECK(agent_take(&a, NULL, LONG_MS)); /* the parent's works on */
 	agent_end(&a);
 }
 
@@ -380,9 +380,9 @@ static void a_timer_is_called_once_and_not_early(void)
 	int n = 0;
 	for (int i = 0; i < 20 && !n; i++)
 		n = agent_timer(&a, 20000000, 200);
-	CHECK_IS(n, 1);
-	CHECK_IS(agent_timer(&a, 3600ull * 1000000000, 50), 0);
-	CHECK_IS(agent_timer(&a, 0, 50), 0);
+	SAME(n, 1);
+	SAME(agent_timer(&a, 3600ull * 1000000000, 50), 0);
+	SAME(agent_timer(&a, 0, 50), 0);
 	agent_end(&a);
 }
 
@@ -411,15 +411,15 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 	agent_start(&a);
 	agent_start(&b);
 	serve(&b, VB_PS_TCP, PORT);
-	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = 0}, NULL, &id), 0);
-	CHECK_IS(agent_bind(&b, &(struct wanted){.ps = VB_PS_TCP, .port = PORT + 1, .reuse = true}, NULL, &reused), 0);
+	SAME(agent_bind(&b, &(struct wanted){.ps = VB_PS_UDP, .port = 0}, NULL, &id), 0);
+	SAME(agent_bind(&b, &(struct wanted){.ps = VB_PS_TCP, .port = PORT + 1, .reuse = true}, NULL, &reused), 0);
 	for (int round = 0; round < 3; round++) {
 		pid_t old = broker_pid();
 
 		CHECK(old && kill(old, SIGKILL) == 0);
-		CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = (uint16_t)(PORT + 10 + round)}, NULL, NULL), 0);
-		CHECK(wait_until(has_broker, NULL, LONG) && broker_pid() != old);
-		CHECK(wait_lanes(2, LONG));
+		SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = (uint16_t)(PORT + 10 + round)}, NULL, NULL), 0);
+		CHECK(wait_until(has_broker, NULL, LONG_MS) && broker_pid() != old);
+		CHECK(wait_lanes(2, LONG_MS));
 		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
 		got = false;
 		for (int i = 0; i < 100 && !got; i++) { /* a datagram may be lost, or one of the last round come late */
@@ -428,13 +428,13 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 		}
 		CHECK(got);
 		agent_count(&b);
-		CHECK_IS(agent_count(&a), 0); /* nothing was rejected meanwhile */
+		SAME(agent_count(&a), 0); /* nothing was rejected meanwhile */
 		make_rep(mad, &b, comm_id_of(&a, 9), 4711);
 		agent_send(&b, lo, lo, 0, mad, 1);
-		CHECK(agent_take(&a, &m, LONG));
-		CHECK_IS(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), EADDRINUSE);
+		CHECK(agent_take(&a, &m, LONG_MS));
+		SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = PORT}, NULL, NULL), EADDRINUSE);
 	}
-	CHECK_IS(agent_listen(&b, reused), 0);
+	SAME(agent_listen(&b, reused), 0);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -500,7 +500,7 @@ static void a_program_that_does_not_read_costs_little_and_holds_nobody_up(void)
 	CHECK(kilobytes_of(broker_pid()) - before < 8192);
 #endif
 	kill(stopped.pid, SIGCONT);
-	CHECK(agent_take(&stopped, NULL, LONG));
+	CHECK(agent_take(&stopped, NULL, LONG_MS));
 	agent_end(&a);
 	agent_end(&stopped);
 	agent_end(&c);
@@ -542,7 +542,7 @@ static void a_request_waits_for_a_listener_that_is_being_made_anew(void)
 		got = agent_take(&a, &m, 3000) && cm_of(m.mad).attr == VB_CM_REJ;
 	}
 	CHECK(got);
-	CHECK_IS(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	SAME(cm_of(m.mad).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -561,7 +561,7 @@ static void a_burst_waits_for_a_program_that_is_busy(void)
 	agent_send(&a, lo, lo, 0, mad, 5000);
 	kill(b.pid, SIGCONT);
 	for (int i = 0; i < 5000; i++)
-		CHECK(agent_take(&b, NULL, LONG));
+		CHECK(agent_take(&b, NULL, LONG_MS));
 	agent_end(&a);
 	agent_end(&b);
 }
@@ -577,23 +577,23 @@ static void exchange(struct agent *a, struct agent *b, uint32_t rest)
 
 	vb_cm_encode(mad, &req);
 	agent_send(a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(b, NULL, LONG));
+	CHECK(agent_take(b, NULL, LONG_MS));
 	vb_cm_encode(mad, &rep);
 	agent_send(b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(a, NULL, LONG));
+	CHECK(agent_take(a, NULL, LONG_MS));
 }
 
 static void check_dreq(struct agent *survivor, const struct agent *dead, uint32_t rest, uint32_t qpn)
 {
 	struct arrived m;
 
-	CHECK(agent_take(survivor, &m, LONG));
+	CHECK(agent_take(survivor, &m, LONG_MS));
 	struct vb_cm_msg cm = cm_of(m.mad);
 
-	CHECK_IS(cm.attr, VB_CM_DREQ);
-	CHECK_IS(cm.dreq.local_comm_id, comm_id_of(dead, rest));
-	CHECK_IS(cm.dreq.remote_comm_id, comm_id_of(survivor, rest));
-	CHECK_IS(cm.dreq.remote_qpn, qpn);
+	SAME(cm.attr, VB_CM_DREQ);
+	SAME(cm.dreq.local_comm_id, comm_id_of(dead, rest));
+	SAME(cm.dreq.remote_comm_id, comm_id_of(survivor, rest));
+	SAME(cm.dreq.remote_qpn, qpn);
 }
 
 static void the_peers_of_a_killed_program_are_disconnected(void)
@@ -611,18 +611,18 @@ static void the_peers_of_a_killed_program_are_disconnected(void)
 	exchange(&a, &b, 3); /* ended in good order: not again */
 	make_dreq(mad, comm_id_of(&b, 3), comm_id_of(&a, 3));
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG));
+	CHECK(agent_take(&b, NULL, LONG_MS));
 	struct vb_cm_msg drep = {.attr = VB_CM_DREP, .drep = {
 		.local_comm_id = comm_id_of(&b, 3), .remote_comm_id = comm_id_of(&a, 3)}};
 	vb_cm_encode(mad, &drep);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, NULL, LONG));
+	CHECK(agent_take(&a, NULL, LONG_MS));
 	agent_kill(&a); /* who asked */
 	check_dreq(&b, &a, 1, 0x201);
 	CHECK(!agent_take(&b, NULL, 200));
 	agent_kill(&b); /* who answered */
 	check_dreq(&c, &b, 2, 0x102);
-	CHECK_IS(agent_count(&c), 0);
+	SAME(agent_count(&c), 0);
 	agent_end(&c);
 }
 
@@ -686,7 +686,7 @@ static void a_peer_that_comes_back_late_is_disconnected(void)
 	CHECK(agent_found(&a, 1));
 	CHECK(is_alone(NULL));
 	agent_kill(&a);
-	CHECK(wait_until(nobody_is_there, NULL, LONG));
+	CHECK(wait_until(nobody_is_there, NULL, LONG_MS));
 	kill(b.pid, SIGCONT);
 	check_dreq(&b, &a, 1, 0x201);
 	agent_end(&b);
@@ -704,11 +704,11 @@ static bool reaches_the_late(struct agent *a, struct agent *b, const uint8_t mad
 	CHECK(is_alone(NULL));
 	int64_t sent = now_ms();
 	agent_send(a, lo, lo, 0, mad, 1);
-	CHECK_IS(agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL), 0); /* answered behind it */
+	SAME(agent_bind(a, &(struct wanted){.ps = VB_PS_IB}, NULL, NULL), 0); /* answered behind it */
 	kill(b->pid, SIGCONT);
 	CHECK(agent_found(b, round));
 	bool in_time = now_ms() - sent < 4000;
-	while (agent_take(b, &m, in_time ? LONG : 0))
+	while (agent_take(b, &m, in_time ? LONG_MS : 0))
 		if (!memcmp(m.mad, mad, sizeof(m.mad)))
 			return true;
 	CHECK(!in_time);
@@ -755,7 +755,7 @@ static void where_the_port_is_somebody_elses_the_host_works_all_the_same(void)
 	serve(&b, VB_PS_TCP, PORT);
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, NULL, LONG));
+	CHECK(agent_take(&b, NULL, LONG_MS));
 	close(fd);
 	agent_end(&a);
 	agent_end(&b);
@@ -775,11 +775,11 @@ static void programs_that_want_the_wire_have_it(void)
 	uint64_t before = packets_of("lo");
 	make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), 1);
 	agent_send(&a, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&b, &m, LONG));
+	CHECK(agent_take(&b, &m, LONG_MS));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.remote, lo, 16));
 	make_rep(mad, &b, comm_id_of(&a, 1), 1);
 	agent_send(&b, lo, lo, 0, mad, 1);
-	CHECK(agent_take(&a, &m, LONG));
+	CHECK(agent_take(&a, &m, LONG_MS));
 	CHECK(packets_of("lo") >= before + 2);
 	agent_end(&a);
 	agent_end(&b);
@@ -794,8 +794,8 @@ static void the_port_is_free_when_the_last_has_gone(void)
 	serve(&a, VB_PS_TCP, PORT); /* answered: the broker has it all */
 	CHECK(keeper_pid() != 0);
 	agent_end(&a);
-	CHECK(wait_gone(LONG));
-	CHECK(wait_no_keeper(LONG));
+	CHECK(wait_gone(LONG_MS));
+	CHECK(wait_no_keeper(LONG_MS));
 }
 
 int main(int argc, char **argv)

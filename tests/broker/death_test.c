@@ -1,4 +1,4 @@
-// test_death.c - programs killed, the broker killed, and what the living have of it
+// death_test.c - programs killed, the broker killed, and what the living have of it
 // follows: design "Control path and data path": death of a program, death of the broker
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -23,20 +23,20 @@ static void a_killed_program_frees_its_lane(void)
 
 	join_as(&a, 1);
 	start_program(&p, 2, 0);
-	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.peer.pid, p.pid);
-	CHECK_IS(a.peer.proc_id, p.proc_id);
+	SAME(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.peer.pid, p.pid);
+	SAME(a.peer.proc_id, p.proc_id);
 	CHECK(a.peer.incarnation == p.incarnation);
 	end_program(&p, SIGKILL);
 	struct pollfd dead = {.fd = a.peer.pid_fd, .events = POLLIN};
-	CHECK_IS(poll(&dead, 1, LONG), 1);
-	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.counters.deaths, 1);
-	CHECK_IS(ask(&a, 2, p.proc_id, 2), 0);
-	CHECK(wait_for(&a, &a.replies, 2, LONG));
-	CHECK_IS(a.err, ENOENT);
+	SAME(poll(&dead, 1, LONG_MS), 1);
+	CHECK(wait_lanes(1, LONG_MS));
+	SAME(status_of(&report), 0);
+	SAME(report.counters.deaths, 1);
+	SAME(ask(&a, 2, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 2, LONG_MS));
+	SAME(a.err, ENOENT);
 	leave(&a);
 }
 
@@ -57,10 +57,10 @@ static void a_killed_program_frees_its_lane_though_its_child_has_the_socket(void
 		sleep_ms(100000);
 	}
 	CHECK(read(ready[0], &byte, 1) == 1);
-	CHECK(wait_lanes(2, LONG));
+	CHECK(wait_lanes(2, LONG_MS));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	leave(&a);
 }
 
@@ -75,16 +75,16 @@ static void a_program_that_executes_another_frees_its_lane(void)
 	pid_t pid = fork();
 	if (pid == 0) {
 		join_as(&d, 2);
-		CHECK(wait_lanes(2, LONG));
+		CHECK(wait_lanes(2, LONG_MS));
 		execlp("sleep", "sleep", "100", NULL);
 		_exit(127);
 	}
 	close(until_exec[1]);
 	CHECK(read(until_exec[0], &byte, 1) == 0);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	CHECK(waitpid(pid, NULL, WNOHANG) == 0);
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.counters.attaches, 2);
+	SAME(status_of(&report), 0);
+	SAME(report.counters.attaches, 2);
 	leave(&a);
 }
 
@@ -108,19 +108,19 @@ static void programs_of_two_pid_namespaces_meet(void)
 			_exit(WEXITSTATUS(status));
 		}
 		join_as(&d, 2);
-		CHECK_IS(getpid(), 1);
-		CHECK_IS(ask(&d, 1, mine, 1), 0);
-		CHECK(wait_for(&d, &d.replies, 1, LONG));
-		CHECK_IS(d.err, 0);
-		CHECK_IS(d.peer.pid, 0); /* there is no number for it here */
+		SAME(getpid(), 1);
+		SAME(ask(&d, 1, mine, 1), 0);
+		CHECK(wait_for(&d, &d.replies, 1, LONG_MS));
+		SAME(d.err, 0);
+		SAME(d.peer.pid, 0); /* there is no number for it here */
 		lane = vb_broker_proc_id(d.c);
 		CHECK(write(ready[1], &lane, sizeof(lane)) == sizeof(lane));
 		/* the broker dies; whoever starts the next one, in whichever namespace, both are there again */
-		CHECK(wait_for(&d, &d.reattached, 1, LONG));
-		CHECK_IS(vb_broker_proc_id(d.c), lane);
-		CHECK_IS(ask(&d, 2, mine, 1), 0);
-		CHECK(wait_for(&d, &d.replies, 2, LONG));
-		CHECK_IS(d.err, 0);
+		CHECK(wait_for(&d, &d.reattached, 1, LONG_MS));
+		SAME(vb_broker_proc_id(d.c), lane);
+		SAME(ask(&d, 2, mine, 1), 0);
+		CHECK(wait_for(&d, &d.replies, 2, LONG_MS));
+		SAME(d.err, 0);
 		leave(&d);
 		_exit(0);
 	}
@@ -130,14 +130,14 @@ static void programs_of_two_pid_namespaces_meet(void)
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED);
 		skip("no pid namespaces here");
 	}
-	CHECK(wait_for(&a, &a.introductions, 1, LONG));
+	CHECK(wait_for(&a, &a.introductions, 1, LONG_MS));
 	CHECK(a.peer.pid > 1);
 	kill(broker_pid(), SIGKILL);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK(wait_for(&a, &a.introductions, 2, LONG));
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	CHECK(wait_for(&a, &a.introductions, 2, LONG_MS));
 	while (!waitpid(pid, &status, WNOHANG)) /* it may have the broker inside */
 		wait_for(&a, &a.reattached, 99, 20);
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 	/* a broker outside cannot see whether one from inside lives, and would keep its lane for ten seconds */
 	pid_t broker = broker_pid();
 	if (broker > 1)
@@ -166,23 +166,23 @@ static void a_child_that_leaves_its_parent_s_client_does_it_no_harm(void)
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);
-	CHECK_IS(status, 0);
-	CHECK(wait_lanes(2, LONG));
-	CHECK_IS(ask(&a, 1, vb_broker_proc_id(b.c), 2), 0);
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.err, 0);
-	CHECK_IS(a.reattached, 0);
+	SAME(status, 0);
+	CHECK(wait_lanes(2, LONG_MS));
+	SAME(ask(&a, 1, vb_broker_proc_id(b.c), 2), 0);
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.err, 0);
+	SAME(a.reattached, 0);
 	leave(&a);
 	leave(&b);
 }
 
 static struct program_news reattached(struct program *p, int times)
 {
-	int64_t until = now_ms() + LONG;
+	int64_t until = now_ms() + LONG_MS;
 
 	while (news_of(p).reattached < times && now_ms() < until)
 		sleep_ms(5);
-	CHECK_IS(news_of(p).reattached, times);
+	SAME(news_of(p).reattached, times);
 	return news_of(p);
 }
 
@@ -198,16 +198,16 @@ static void after_the_broker_s_death_all_have_their_lanes_again(void)
 	start_program(&third, 3, 0);
 	for (int i = 0; i < N; i++) {
 		struct program_news news = reattached(&p[i], 1);
-		CHECK_IS(news.proc_id, p[i].proc_id);
+		SAME(news.proc_id, p[i].proc_id);
 		CHECK(third.proc_id != p[i].proc_id);
 	}
 	CHECK(broker_pid() != 0 && broker_pid() != first);
-	CHECK(wait_lanes(N + 1, LONG));
+	CHECK(wait_lanes(N + 1, LONG_MS));
 	struct diary a;
 	join_as(&a, 1);
-	CHECK_IS(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again, too */
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.err, 0);
+	SAME(ask(&a, 1, p[3].proc_id, 2), 0); /* its GIDs are known again, too */
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.err, 0);
 	CHECK(a.peer.incarnation == p[3].incarnation);
 	leave(&a);
 	for (int i = 0; i < N; i++)
@@ -224,11 +224,11 @@ static void a_broker_that_is_killed_again_and_again_comes_back(void)
 	start_program(&p, 2, 0);
 	for (int i = 1; i <= 10; i++) {
 		kill(broker_pid(), SIGKILL);
-		CHECK(wait_for(&a, &a.reattached, i, LONG));
+		CHECK(wait_for(&a, &a.reattached, i, LONG_MS));
 		reattached(&p, i);
-		CHECK_IS(ask(&a, (uint64_t)i, p.proc_id, 2), 0);
-		CHECK(wait_for(&a, &a.replies, i, LONG));
-		CHECK_IS(a.err, 0);
+		SAME(ask(&a, (uint64_t)i, p.proc_id, 2), 0);
+		CHECK(wait_for(&a, &a.replies, i, LONG_MS));
+		SAME(a.err, 0);
 	}
 	end_program(&p, 0);
 	leave(&a);
@@ -243,17 +243,17 @@ static void a_stopped_program_keeps_its_lane_and_a_meet_waits_for_it(void)
 	start_program(&p, 2, 0);
 	kill(p.pid, SIGSTOP);
 	kill(broker_pid(), SIGKILL);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.nlanes, 2);
-	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	SAME(status_of(&report), 0);
+	SAME(report.nlanes, 2);
+	CHECK(wait_lanes(1, LONG_MS));
+	SAME(ask(&a, 1, p.proc_id, 2), 0);
 	CHECK(!wait_for(&a, &a.replies, 1, 300));
 	kill(p.pid, SIGCONT);
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.err, 0);
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.err, 0);
 	CHECK(a.peer.incarnation == p.incarnation);
-	CHECK_IS(news_of(&p).proc_id, p.proc_id);
+	SAME(news_of(&p).proc_id, p.proc_id);
 	end_program(&p, 0);
 	leave(&a);
 }
@@ -267,14 +267,14 @@ static void a_meet_with_one_that_dies_before_it_comes_back_is_answered(void)
 	start_program(&p, 2, 0);
 	kill(p.pid, SIGSTOP);
 	kill(broker_pid(), SIGKILL);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
 	for (int i = 0; i < 300; i++) /* more than may wait */
-		CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
-	CHECK(wait_for(&a, &a.replies, 300 - 256, LONG));
+		SAME(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 300 - 256, LONG_MS));
 	end_program(&p, SIGKILL);
-	CHECK(wait_for(&a, &a.replies, 300, LONG));
-	CHECK_IS(a.err, ENOENT);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_for(&a, &a.replies, 300, LONG_MS));
+	SAME(a.err, ENOENT);
+	CHECK(wait_lanes(1, LONG_MS));
 	leave(&a);
 }
 
@@ -290,9 +290,9 @@ static void one_that_died_together_with_the_broker_is_forgotten(void)
 	kill(p.pid, SIGKILL);
 	waitpid(p.pid, NULL, 0);
 	kill(broker, SIGKILL);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.nlanes, 1);
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	SAME(status_of(&report), 0);
+	SAME(report.nlanes, 1);
 	leave(&a);
 }
 
@@ -306,8 +306,8 @@ static void without_the_state_lanes_come_from_the_living(void)
 	snprintf(path, sizeof(path), "%s/broker.sock.state", getenv("VERBENA_RUNTIME"));
 	CHECK(unlink(path) == 0);
 	kill(broker_pid(), SIGKILL);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(vb_broker_proc_id(a.c), lane);
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	SAME(vb_broker_proc_id(a.c), lane);
 	struct diary b;
 	join_as(&b, 1);
 	CHECK(vb_broker_proc_id(b.c) != lane);
@@ -325,10 +325,10 @@ static void a_meet_while_the_broker_is_away_says_so(void)
 		sleep_ms(1);
 	int err = ask(&a, 1, 5, 1);
 	CHECK(err == 0 || err == ENOTCONN);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(ask(&a, 2, 5, 1), 0);
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.tag, 2);
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	SAME(ask(&a, 2, 5, 1), 0);
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.tag, 2);
 	leave(&a);
 }
 
@@ -358,9 +358,9 @@ static void threads_may_ask_while_another_dispatches_and_the_broker_dies(void)
 		CHECK(pthread_create(&threads[i], NULL, ask_and_tell, &a) == 0);
 	for (int i = 1; i <= 5; i++) {
 		int before = a.replies;
-		CHECK(wait_for(&a, &a.replies, before + 500, LONG));
+		CHECK(wait_for(&a, &a.replies, before + 500, LONG_MS));
 		kill(broker_pid(), SIGKILL);
-		CHECK(wait_for(&a, &a.reattached, i, LONG));
+		CHECK(wait_for(&a, &a.reattached, i, LONG_MS));
 	}
 	atomic_store(&end_threads, true);
 	for (int i = 0; i < 3; i++)

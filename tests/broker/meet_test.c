@@ -1,4 +1,4 @@
-// test_meet.c - attaching, meeting, users, and what the broker does with nonsense
+// meet_test.c - attaching, meeting, users, and what the broker does with nonsense
 // follows: src/broker/client/client.h, src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -27,9 +27,9 @@ static void programs_get_different_lanes(void)
 	uint32_t la = vb_broker_proc_id(a.c), lb = vb_broker_proc_id(b.c), lc = vb_broker_proc_id(c.c);
 	CHECK(la && lb && lc && la != lb && lb != lc && la != lc);
 	CHECK(vb_broker_incarnation(a.c) && vb_broker_incarnation(a.c) != vb_broker_incarnation(b.c));
-	CHECK(wait_lanes(3, LONG));
+	CHECK(wait_lanes(3, LONG_MS));
 	leave(&b);
-	CHECK(wait_lanes(2, LONG));
+	CHECK(wait_lanes(2, LONG_MS));
 	join_as(&b, 2);
 	CHECK(vb_broker_proc_id(b.c) != lb);
 	leave(&a);
@@ -47,10 +47,10 @@ static bool same_file(int fd_a, int fd_b)
 
 static void check_is(const struct vb_peer_info *p, const struct diary *d)
 {
-	CHECK_IS(p->proc_id, vb_broker_proc_id(d->c));
+	SAME(p->proc_id, vb_broker_proc_id(d->c));
 	CHECK(p->incarnation == vb_broker_incarnation(d->c));
-	CHECK_IS(p->pid, getpid());
-	CHECK_IS(p->uid, geteuid());
+	SAME(p->pid, getpid());
+	SAME(p->uid, geteuid());
 	CHECK(same_file(p->seg_fd, d->fds.seg_fd) && same_file(p->doorbell_fd, d->fds.doorbell_fd));
 	uint64_t one = 1, got = 0;
 	CHECK(write(p->wake_fd, &one, 8) == 8 && read(d->fds.wake_fd, &got, 8) == 8 && got == 1);
@@ -63,25 +63,25 @@ static void two_programs_meet_and_each_has_the_other_s_descriptors(void)
 
 	join_as(&a, 1);
 	join_as(&b, 2);
-	CHECK_IS(ask(&a, 77, vb_broker_proc_id(b.c), 2), 0);
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.err, 0);
-	CHECK_IS(a.tag, 77);
+	SAME(ask(&a, 77, vb_broker_proc_id(b.c), 2), 0);
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.err, 0);
+	SAME(a.tag, 77);
 	check_is(&a.peer, &b);
-	CHECK(wait_for(&b, &b.introductions, 1, LONG));
+	CHECK(wait_for(&b, &b.introductions, 1, LONG_MS));
 	check_is(&b.peer, &a);
 	/* peers read the segment and write the doorbell */
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, a.peer.seg_fd, 0) != MAP_FAILED);
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.seg_fd, 0) == MAP_FAILED);
 	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a.peer.doorbell_fd, 0) != MAP_FAILED);
 	/* again, and the other way round */
-	CHECK_IS(ask(&a, 78, vb_broker_proc_id(b.c), 2), 0);
-	CHECK(wait_for(&a, &a.replies, 2, LONG));
-	CHECK(wait_for(&b, &b.introductions, 2, LONG));
-	CHECK_IS(ask(&b, 79, vb_broker_proc_id(a.c), 1), 0);
-	CHECK(wait_for(&b, &b.replies, 1, LONG));
-	CHECK_IS(b.err, 0);
-	CHECK(wait_for(&a, &a.introductions, 1, LONG));
+	SAME(ask(&a, 78, vb_broker_proc_id(b.c), 2), 0);
+	CHECK(wait_for(&a, &a.replies, 2, LONG_MS));
+	CHECK(wait_for(&b, &b.introductions, 2, LONG_MS));
+	SAME(ask(&b, 79, vb_broker_proc_id(a.c), 1), 0);
+	CHECK(wait_for(&b, &b.replies, 1, LONG_MS));
+	SAME(b.err, 0);
+	CHECK(wait_for(&a, &a.introductions, 1, LONG_MS));
 	leave(&a);
 	leave(&b);
 }
@@ -90,8 +90,8 @@ static int meet_err(struct diary *d, uint32_t proc_id, uint8_t gid)
 {
 	int before = d->replies;
 
-	CHECK_IS(ask(d, 1, proc_id, gid), 0);
-	CHECK(wait_for(d, &d->replies, before + 1, LONG));
+	SAME(ask(d, 1, proc_id, gid), 0);
+	CHECK(wait_for(d, &d->replies, before + 1, LONG_MS));
 	return d->err;
 }
 
@@ -102,22 +102,22 @@ static void a_meet_with_nobody_or_oneself_is_refused(void)
 	join_as(&a, 1);
 	join_as(&b, 2);
 	uint32_t lb = vb_broker_proc_id(b.c);
-	CHECK_IS(meet_err(&a, lb, 3), ENOENT);
-	CHECK_IS(meet_err(&a, lb % 1000 + 20, 2), ENOENT);
-	CHECK_IS(meet_err(&a, 0, 2), ENOENT);
-	CHECK_IS(meet_err(&a, vb_broker_proc_id(a.c), 1), EINVAL);
+	SAME(meet_err(&a, lb, 3), ENOENT);
+	SAME(meet_err(&a, lb % 1000 + 20, 2), ENOENT);
+	SAME(meet_err(&a, 0, 2), ENOENT);
+	SAME(meet_err(&a, vb_broker_proc_id(a.c), 1), EINVAL);
 	union ibv_gid gids[256];
 	for (int i = 0; i < 256; i++)
 		gids[i] = gid_of((uint8_t)i);
-	CHECK_IS(vb_broker_set_gids(b.c, gids, 256), 0);
-	CHECK_IS(vb_broker_set_gids(b.c, gids, 257), EINVAL);
+	SAME(vb_broker_set_gids(b.c, gids, 256), 0);
+	SAME(vb_broker_set_gids(b.c, gids, 257), EINVAL);
 	while (meet_err(&a, lb, 255) == ENOENT) /* two sockets: b's message may come after a's */
 		sleep_ms(1);
-	CHECK_IS(a.err, 0);
-	CHECK_IS(vb_broker_set_gids(b.c, NULL, 0), 0);
+	SAME(a.err, 0);
+	SAME(vb_broker_set_gids(b.c, NULL, 0), 0);
 	while (meet_err(&a, lb, 255) == 0)
 		sleep_ms(1);
-	CHECK_IS(a.err, ENOENT);
+	SAME(a.err, ENOENT);
 	leave(&b);
 	leave(&a);
 }
@@ -132,10 +132,10 @@ static void root_s_broker_serves_everybody_and_keeps_users_apart(void)
 	join_as(&root, 1);
 	start_program(&nobody, 2, 65534);
 	start_program(&other, 3, 65533);
-	CHECK_IS(meet_err(&root, nobody.proc_id, 2), EACCES);
-	CHECK_IS(meet_err(&root, other.proc_id, 3), EACCES);
-	CHECK_IS(news_of(&nobody).introductions, 0);
-	CHECK(wait_lanes(3, LONG));
+	SAME(meet_err(&root, nobody.proc_id, 2), EACCES);
+	SAME(meet_err(&root, other.proc_id, 3), EACCES);
+	SAME(news_of(&nobody).introductions, 0);
+	CHECK(wait_lanes(3, LONG_MS));
 	end_program(&nobody, 0);
 	end_program(&other, 0);
 	leave(&root);
@@ -152,16 +152,16 @@ static void a_user_sees_only_own_lanes_in_a_report(void)
 	pid_t pid = fork();
 	if (pid == 0) {
 		CHECK(setgid(65534) == 0 && setuid(65534) == 0);
-		CHECK_IS(status_of(&report), 0);
-		CHECK_IS(report.nlanes, 0);
+		SAME(status_of(&report), 0);
+		SAME(report.nlanes, 0);
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);
-	CHECK_IS(status, 0);
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.nlanes, 1);
-	CHECK_IS(report.lanes[0].pid, getpid());
-	CHECK_IS(report.lanes[0].ngids, 1);
+	SAME(status, 0);
+	SAME(status_of(&report), 0);
+	SAME(report.nlanes, 1);
+	SAME(report.lanes[0].pid, getpid());
+	SAME(report.lanes[0].ngids, 1);
 	CHECK(report.lanes[0].comm[0] != 0);
 	leave(&root);
 }
@@ -187,9 +187,9 @@ static void a_user_s_broker_refuses_others_and_is_refused_by_them(void)
 	CHECK(chown(getenv("VERBENA_RUNTIME"), 65534, 65534) == 0);
 	start_program(&nobody, 1, 65534);
 	make_fds(&fds);
-	CHECK_IS(connect_with(&fds, &c), EACCES);
+	SAME(connect_with(&fds, &c), EACCES);
 	int sock = raw_connect(); /* root may open any socket: then the broker looks */
-	CHECK_IS(raw_error(sock), EACCES);
+	SAME(raw_error(sock), EACCES);
 	end_program(&nobody, 0);
 }
 
@@ -244,28 +244,28 @@ static void nonsense_is_answered_with_an_error_and_counted(void)
 	int before = count_fds(broker);
 	for (int i = 0; i < 16; i++)
 		many[i] = 0;
-	CHECK_IS(answer_to("x", 1, NULL, 0), EBADMSG);
-	CHECK_IS(answer_to(big, sizeof(big), NULL, 0), EBADMSG);
-	CHECK_IS(answer_to(&head, sizeof(head), NULL, 0), EBADMSG);
+	SAME(answer_to("x", 1, NULL, 0), EBADMSG);
+	SAME(answer_to(big, sizeof(big), NULL, 0), EBADMSG);
+	SAME(answer_to(&head, sizeof(head), NULL, 0), EBADMSG);
 	head.len = 1000;
-	CHECK_IS(answer_to(&head, sizeof(head), NULL, 0), EBADMSG);
+	SAME(answer_to(&head, sizeof(head), NULL, 0), EBADMSG);
 	head.len = sizeof(head);
 	head.version = VB_PROTO_VERSION + 1;
-	CHECK_IS(answer_to(&head, sizeof(head), NULL, 0), EPROTONOSUPPORT);
-	CHECK_IS(answer_to(&m, sizeof(m), NULL, 0), EBADMSG);
-	CHECK_IS(answer_to(&m, sizeof(m), many, 2), EBADMSG);
-	CHECK_IS(answer_to(&m, sizeof(m), many, 16), EBADMSG);
-	CHECK_IS(answer_to(&m, sizeof(m), many, 3), EBADF);
-	CHECK_IS(answer_to(&meet, sizeof(meet), NULL, 0), EBADMSG);
-	CHECK_IS(answer_to(&meet, sizeof(meet), many, 1), EBADMSG);
+	SAME(answer_to(&head, sizeof(head), NULL, 0), EPROTONOSUPPORT);
+	SAME(answer_to(&m, sizeof(m), NULL, 0), EBADMSG);
+	SAME(answer_to(&m, sizeof(m), many, 2), EBADMSG);
+	SAME(answer_to(&m, sizeof(m), many, 16), EBADMSG);
+	SAME(answer_to(&m, sizeof(m), many, 3), EBADF);
+	SAME(answer_to(&meet, sizeof(meet), NULL, 0), EBADMSG);
+	SAME(answer_to(&meet, sizeof(meet), many, 1), EBADMSG);
 	m.ngids = 300;
-	CHECK_IS(answer_to(&m, sizeof(m), many, 3), EBADMSG);
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.counters.bad_messages, 10);
-	CHECK_IS(report.counters.refused, 2);
-	CHECK_IS(report.nlanes, 1);
+	SAME(answer_to(&m, sizeof(m), many, 3), EBADMSG);
+	SAME(status_of(&report), 0);
+	SAME(report.counters.bad_messages, 10);
+	SAME(report.counters.refused, 2);
+	SAME(report.nlanes, 1);
 	CHECK(wait_fds(broker, before));
-	CHECK_IS(broker_pid(), broker);
+	SAME(broker_pid(), broker);
 	leave(&a);
 }
 
@@ -286,22 +286,22 @@ static void unsealed_or_alien_descriptors_are_refused(void)
 
 	make_fds(&good);
 	CHECK(pipe(pipe_fd) == 0 && ftruncate(unsealed, 4096) == 0);
-	CHECK_IS(attach_err(&good), 0);
+	SAME(attach_err(&good), 0);
 	bad = (struct vb_attach_fds){unsealed, good.doorbell_fd, good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){good.seg_fd, unsealed, good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){good.seg_fd, good.seg_fd, good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){good.seg_fd, good.doorbell_fd, pipe_fd[1]};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){pipe_fd[0], good.doorbell_fd, good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", good.doorbell_fd);
 	bad = (struct vb_attach_fds){good.seg_fd, open(path, O_RDONLY | O_CLOEXEC), good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	bad = (struct vb_attach_fds){-1, good.doorbell_fd, good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 	/* whose pages may be gone when somebody rings; where the kernel has such */
 	int huge = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
 	struct stat st;
@@ -310,7 +310,7 @@ static void unsealed_or_alien_descriptors_are_refused(void)
 		return;
 	CHECK(!fstat(huge, &st) && !ftruncate(huge, st.st_blksize) && !fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
 	bad = (struct vb_attach_fds){good.seg_fd, huge, good.wake_fd};
-	CHECK_IS(attach_err(&bad), EBADF);
+	SAME(attach_err(&bad), EBADF);
 }
 
 static void a_program_that_does_not_read_holds_up_nobody(void)
@@ -321,21 +321,21 @@ static void a_program_that_does_not_read_holds_up_nobody(void)
 	join_as(&a, 2);
 	uint32_t lane = vb_broker_proc_id(deaf.c);
 	for (int i = 0; i < 500; i++)
-		CHECK_IS(meet_err(&a, lane, 1), 0);
+		SAME(meet_err(&a, lane, 1), 0);
 	join_as(&b, 3);
-	CHECK_IS(meet_err(&b, lane, 1), 0);
+	SAME(meet_err(&b, lane, 1), 0);
 	/* it asks, and does not read the answers */
 	for (int i = 0; i < 3000; i++)
-		CHECK_IS(ask(&deaf, (uint64_t)i, vb_broker_proc_id(a.c), 2), 0);
-	CHECK_IS(meet_err(&b, vb_broker_proc_id(a.c), 2), 0);
-	CHECK_IS(meet_err(&b, lane, 1), 0);
+		SAME(ask(&deaf, (uint64_t)i, vb_broker_proc_id(a.c), 2), 0);
+	SAME(meet_err(&b, vb_broker_proc_id(a.c), 2), 0);
+	SAME(meet_err(&b, lane, 1), 0);
 	/* now it reads: everything is there */
-	CHECK(wait_for(&deaf, &deaf.replies, 3000, LONG));
-	CHECK_IS(deaf.err, 0);
-	CHECK(wait_for(&deaf, &deaf.introductions, 2, LONG)); /* answers go first */
-	CHECK(wait_for(&a, &a.introductions, 1, LONG));
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.nlanes, 3);
+	CHECK(wait_for(&deaf, &deaf.replies, 3000, LONG_MS));
+	SAME(deaf.err, 0);
+	CHECK(wait_for(&deaf, &deaf.introductions, 2, LONG_MS)); /* answers go first */
+	CHECK(wait_for(&a, &a.introductions, 1, LONG_MS));
+	SAME(status_of(&report), 0);
+	SAME(report.nlanes, 3);
 	leave(&deaf);
 	leave(&a);
 	leave(&b);
@@ -351,16 +351,16 @@ static void hundreds_of_programs_meet_one(void)
 	for (int i = 0; i < N; i++)
 		join_as(&many[i], 2);
 	for (int i = 0; i < N; i++)
-		CHECK_IS(ask(&many[i], 1, vb_broker_proc_id(hub.c), 1), 0);
+		SAME(ask(&many[i], 1, vb_broker_proc_id(hub.c), 1), 0);
 	for (int i = 0; i < N; i++) {
-		CHECK(wait_for(&many[i], &many[i].replies, 1, LONG));
-		CHECK_IS(many[i].err, 0);
+		CHECK(wait_for(&many[i], &many[i].replies, 1, LONG_MS));
+		SAME(many[i].err, 0);
 	}
-	CHECK(wait_for(&hub, &hub.introductions, N, LONG));
-	CHECK_IS(status_of(&report), 0);
-	CHECK_IS(report.nlanes, N + 1);
-	CHECK_IS(report.counters.meets, N);
-	CHECK_IS(report.counters.introductions, N);
+	CHECK(wait_for(&hub, &hub.introductions, N, LONG_MS));
+	SAME(status_of(&report), 0);
+	SAME(report.nlanes, N + 1);
+	SAME(report.counters.meets, N);
+	SAME(report.counters.introductions, N);
 	for (int i = 0; i < N; i++)
 		leave(&many[i]);
 	leave(&hub);
@@ -373,7 +373,7 @@ static void connections_that_say_nothing_do_not_keep_others_out(void)
 	join_as(&a, 1);
 	for (int i = 0; i < 300; i++)
 		raw_connect();
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	leave(&a);
 }
 
@@ -383,20 +383,20 @@ static void no_descriptor_leaks_on_either_side(void)
 
 	join_as(&hub, 1);
 	join_as(&d, 2);
-	CHECK_IS(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
+	SAME(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
 	leave(&d);
-	CHECK(wait_for(&hub, &hub.introductions, 1, LONG));
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_for(&hub, &hub.introductions, 1, LONG_MS));
+	CHECK(wait_lanes(1, LONG_MS));
 	pid_t broker = broker_pid();
 	int own = count_fds(getpid()), its = count_fds(broker);
 	for (int i = 0; i < 50; i++) {
 		join_as(&d, 2);
-		CHECK_IS(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
+		SAME(meet_err(&d, vb_broker_proc_id(hub.c), 1), 0);
 		leave(&d);
-		CHECK(wait_for(&hub, &hub.introductions, i + 2, LONG));
+		CHECK(wait_for(&hub, &hub.introductions, i + 2, LONG_MS));
 	}
-	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(count_fds(getpid()), own);
+	CHECK(wait_lanes(1, LONG_MS));
+	SAME(count_fds(getpid()), own);
 	CHECK(wait_fds(broker, its));
 	leave(&hub);
 }

@@ -1,4 +1,4 @@
-// test_services.c - who may bind which port beside whom, and who is found
+// services_test.c - who may bind which port beside whom, and who is found
 // follows: src/broker/server/services.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/services.h"
@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(cond)                                                                   \
-	do {                                                                          \
-		if (!(cond)) {                                                        \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
+#include "../support/check.h"
 
 static struct vb_services t;
 static const struct vb_port_range range = {.low = 100, .high = 103, .start = 2};

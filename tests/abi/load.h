@@ -1,8 +1,7 @@
-// check.h - how the programs of this folder check, skip, and load the library under test
-// follows: nothing
+// load.h - how the programs of this folder load the library under test
 // SPDX-License-Identifier: MIT
-#ifndef TESTS_ABI_CHECK_H
-#define TESTS_ABI_CHECK_H
+#ifndef VB_TEST_ABI_LOAD_H
+#define VB_TEST_ABI_LOAD_H
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,21 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                                     \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			fprintf(stderr, "%s:%d: %s: errno %d (%s)\n", __FILE__, __LINE__, #condition, errno, \
-			        strerror(errno));                                                            \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
-
-/* Meson counts 77 as skipped. */
-#define SKIP(reason)                             \
-	do {                                     \
-		printf("skipped: %s\n", reason); \
-		exit(77);                        \
-	} while (0)
+#include "../support/check.h"
 
 /* A library of the folder that VB_LIBDIR names, with every reference bound at once as in programs of Debian. */
 static inline void *load(const char *name)

@@ -1,4 +1,4 @@
-// test_ports.c - which ports the broker gives to whom
+// ports_test.c - which ports the broker gives to whom
 // follows: src/broker/server/ports.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/ports.h"
@@ -71,8 +71,8 @@ static void the_ephemeral_range_is_the_kernels(void)
 	if (!f || fputs("40000 40003", f) < 0 || fclose(f))
 		skip("no right to set the range of ports");
 	struct vb_port_range range = vb_ephemeral_ports();
-	CHECK_IS(range.low, 40000);
-	CHECK_IS(range.high, 40003);
+	SAME(range.low, 40000);
+	SAME(range.high, 40003);
 }
 
 static void low_ports_are_roots(void)

@@ -1,4 +1,4 @@
-// test_wire.c - programs, broker and keeper share UDP 4791: who gets what, and what remains when some of them die
+// wire_test.c - programs, broker and keeper share UDP 4791: who gets what, and what remains when some of them die
 // follows: design "Receiving on UDP 4791 in several processes"; src/broker/server/keeper.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -34,7 +34,7 @@ static void send_to_lane(uint32_t lane)
 	if (sender < 0)
 		sender = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (sendto(sender, bth, sizeof(bth), 0, (struct sockaddr *)&to, sizeof(to)) < 0)
-		CHECK_IS(errno, ECONNREFUSED); /* told of an earlier one, when there was nobody at the port */
+		SAME(errno, ECONNREFUSED); /* told of an earlier one, when there was nobody at the port */
 }
 
 /* Takes what is there: how many, each of which must be of this lane. */
@@ -44,7 +44,7 @@ static int take(int fd, uint32_t lane)
 	int n = 0;
 
 	while (recv(fd, bth, sizeof(bth), MSG_DONTWAIT) >= 8) {
-		CHECK_IS((bth[5] << 16 | bth[6] << 8 | bth[7]) >> 14, lane);
+		SAME((bth[5] << 16 | bth[6] << 8 | bth[7]) >> 14, lane);
 		n++;
 	}
 	return n;
@@ -55,7 +55,7 @@ static int take_when_there(int fd, uint32_t lane)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	return poll(&p, 1, LONG) == 1 ? take(fd, lane) : 0;
+	return poll(&p, 1, LONG_MS) == 1 ? take(fd, lane) : 0;
 }
 
 static uint32_t lane_of(const struct diary *d)
@@ -113,8 +113,8 @@ static int wire_again(struct diary *d)
 
 static void end_all(void)
 {
-	CHECK(wait_gone(LONG));
-	CHECK(wait_no_keeper(LONG));
+	CHECK(wait_gone(LONG_MS));
+	CHECK(wait_no_keeper(LONG_MS));
 }
 
 static void each_program_receives_what_is_for_its_lane(void)
@@ -124,26 +124,26 @@ static void each_program_receives_what_is_for_its_lane(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 2);
-	CHECK_IS(keeper_pid(), 0); /* nobody has asked yet */
-	CHECK_IS(wire(&a), 0);
+	SAME(keeper_pid(), 0); /* nobody has asked yet */
+	SAME(wire(&a), 0);
 	CHECK(a.nlanes >= 16 && a.nlanes <= 1024);
 	pid_t keeper = keeper_pid();
 	CHECK(keeper > 0);
 	CHECK(reaches(&a));
 	send_to_lane(lane_of(&b)); /* to nobody so far */
-	CHECK_IS(take(a.lane_fd, lane_of(&a)), 0);
-	CHECK_IS(wire(&b), 0);
-	CHECK_IS(take(b.lane_fd, lane_of(&b)), 0);
+	SAME(take(a.lane_fd, lane_of(&a)), 0);
+	SAME(wire(&b), 0);
+	SAME(take(b.lane_fd, lane_of(&b)), 0);
 	CHECK(reaches(&b) && reaches(&a));
 	send_to_lane(lane_of(&a));
-	CHECK_IS(wire(&a), 0); /* again: the same socket, with what it has */
-	CHECK_IS(take_when_there(a.lane_fd, lane_of(&a)), 1);
-	CHECK_IS(keeper_pid(), keeper);
-	CHECK_IS(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+	SAME(wire(&a), 0); /* again: the same socket, with what it has */
+	SAME(take_when_there(a.lane_fd, lane_of(&a)), 1);
+	SAME(keeper_pid(), keeper);
+	SAME(waitpid(-1, NULL, WNOHANG | __WALL), -1);
 	leave(&a);
 	sleep_ms(300);
 	CHECK(reaches(&b));
-	CHECK_IS(keeper_pid(), keeper);
+	SAME(keeper_pid(), keeper);
 	leave(&b);
 	end_all();
 }
@@ -155,16 +155,16 @@ static void who_leaves_or_dies_leaves_a_lane_that_collects_nothing(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 1);
-	CHECK_IS(wire(&a), 0);
-	CHECK_IS(wire(&b), 0);
+	SAME(wire(&a), 0);
+	SAME(wire(&b), 0);
 	int look = dup(b.lane_fd);
 	uint32_t lane = lane_of(&b);
 	send_to_lane(lane);
 	leave(&b);
-	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(wire(&a), 0); /* answered behind what was told to the keeper */
+	CHECK(wait_lanes(1, LONG_MS));
+	SAME(wire(&a), 0); /* answered behind what was told to the keeper */
 	send_to_lane(lane);
-	CHECK_IS(take(look, lane), 0);
+	SAME(take(look, lane), 0);
 	close(look);
 	leave(&a);
 	end_all();
@@ -177,7 +177,7 @@ static void killed_programs_leave_no_keeper(void)
 	begin();
 	for (int i = 0; i < 3; i++) {
 		start_program(&p[i], 1, 0);
-		CHECK_IS(wire_program(&p[i]), 0);
+		SAME(wire_program(&p[i]), 0);
 	}
 	for (int i = 0; i < 3; i++)
 		end_program(&p[i], SIGKILL);
@@ -191,14 +191,14 @@ static void programs_and_broker_killed_together_leave_no_keeper(void)
 
 	begin();
 	start_program(&p, 1, 0);
-	CHECK_IS(wire_program(&p), 0);
+	SAME(wire_program(&p), 0);
 	pid_t broker = broker_pid();
 	kill(p.pid, SIGSTOP); /* or it would start another */
 	kill(broker, SIGKILL);
 	sleep_ms(50);
 	CHECK(keeper_pid() > 0);
 	end_program(&p, SIGKILL);
-	CHECK(wait_no_keeper(LONG));
+	CHECK(wait_no_keeper(LONG_MS));
 	snprintf(path, sizeof(path), "%s/broker.sock", getenv("VERBENA_RUNTIME"));
 	CHECK(unlink(path) == 0); /* the dead broker's */
 }
@@ -210,26 +210,26 @@ static void a_killed_broker_moves_no_lane(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 2);
-	CHECK_IS(wire(&a), 0);
-	CHECK_IS(wire(&b), 0);
+	SAME(wire(&a), 0);
+	SAME(wire(&b), 0);
 	pid_t keeper = keeper_pid();
 	for (int round = 1; round <= 3; round++) {
 		kill(broker_pid(), SIGKILL);
 		/* with no broker, and with one that is just coming */
 		for (int i = 0; i < 200; i++)
 			CHECK(reaches(&a) && reaches(&b));
-		CHECK(wait_for(&a, &a.reattached, round, LONG));
-		CHECK(wait_for(&b, &b.reattached, round, LONG));
+		CHECK(wait_for(&a, &a.reattached, round, LONG_MS));
+		CHECK(wait_for(&b, &b.reattached, round, LONG_MS));
 		CHECK(reaches(&a) && reaches(&b));
 		join_as(&c, 3);
-		CHECK_IS(wire(&c), 0);
-		CHECK_IS(c.nlanes, a.nlanes);
-		CHECK_IS(keeper_pid(), keeper);
+		SAME(wire(&c), 0);
+		SAME(c.nlanes, a.nlanes);
+		SAME(keeper_pid(), keeper);
 		CHECK(reaches(&a) && reaches(&b) && reaches(&c));
 		for (uint32_t lane = 1; lane < 1024; lane += 5)
 			if (lane != lane_of(&a) && lane != lane_of(&b) && lane != lane_of(&c))
 				send_to_lane(lane);
-		CHECK_IS(take(a.lane_fd, lane_of(&a)) + take(b.lane_fd, lane_of(&b)) + take(c.lane_fd, lane_of(&c)), 0);
+		SAME(take(a.lane_fd, lane_of(&a)) + take(b.lane_fd, lane_of(&b)) + take(c.lane_fd, lane_of(&c)), 0);
 		leave(&c);
 	}
 	leave(&a);
@@ -244,18 +244,18 @@ static void a_lane_given_by_a_killed_broker_is_shut_by_the_next(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 2);
-	CHECK_IS(wire(&b), 0);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&b), 0);
+	SAME(wire(&a), 0);
 	int look = dup(b.lane_fd);
 	uint32_t lane = lane_of(&b);
 	kill(broker_pid(), SIGKILL);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK(wait_for(&b, &b.reattached, 1, LONG));
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	CHECK(wait_for(&b, &b.reattached, 1, LONG_MS));
 	leave(&b);
-	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(wire(&a), 0);
+	CHECK(wait_lanes(1, LONG_MS));
+	SAME(wire(&a), 0);
 	send_to_lane(lane);
-	CHECK_IS(take(look, lane), 0);
+	SAME(take(look, lane), 0);
 	close(look);
 	leave(&a);
 	end_all();
@@ -268,20 +268,20 @@ static void a_lane_whose_holder_died_with_the_broker_is_shut(void)
 
 	begin();
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	start_program(&p, 2, 0);
-	CHECK_IS(wire_program(&p), 0);
+	SAME(wire_program(&p), 0);
 	int look = lane_of_program(&p);
 	pid_t broker = broker_pid();
 	kill(broker, SIGSTOP);
 	end_program(&p, SIGKILL);
 	kill(broker, SIGKILL);
 	send_to_lane(p.proc_id);
-	CHECK_IS(take_when_there(look, p.proc_id), 1); /* as long as nobody knows */
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
-	CHECK_IS(wire(&a), 0); /* answered behind what was told to the keeper */
+	SAME(take_when_there(look, p.proc_id), 1); /* as long as nobody knows */
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
+	SAME(wire(&a), 0); /* answered behind what was told to the keeper */
 	send_to_lane(p.proc_id);
-	CHECK_IS(take(look, p.proc_id), 0);
+	SAME(take(look, p.proc_id), 0);
 	CHECK(reaches(&a));
 	close(look);
 	leave(&a);
@@ -296,14 +296,14 @@ static void a_lane_that_was_shut_in_error_opens_when_its_holder_comes(void)
 
 	begin();
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	snprintf(path, sizeof(path), "%s/broker.sock.state", getenv("VERBENA_RUNTIME"));
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	CHECK(fd >= 0 && pwrite(fd, junk, sizeof(junk), lane_of(&a) * 64) == 64);
 	close(fd);
 	kill(broker_pid(), SIGKILL);
 	CHECK(reaches(&a));
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
 	CHECK(reaches(&a));
 	leave(&a);
 	end_all();
@@ -314,12 +314,12 @@ static int bind_foreign(void)
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = -1;
 
-	for (int ms = 0; err && ms < LONG; ms += 5) { /* who was there may be just closing its sockets */
+	for (int ms = 0; err && ms < LONG_MS; ms += 5) { /* who was there may be just closing its sockets */
 		err = bind(fd, (struct sockaddr *)&any, sizeof(any));
 		if (err)
 			sleep_ms(5);
 	}
-	CHECK_IS(err, 0);
+	SAME(err, 0);
 	return fd;
 }
 
@@ -331,20 +331,20 @@ static void a_port_that_somebody_holds_is_reported_and_asked_for_again(void)
 	int foreign = bind_foreign();
 	join_as(&a, 1);
 	join_as(&b, 2);
-	CHECK_IS(wire(&a), EADDRINUSE);
+	SAME(wire(&a), EADDRINUSE);
 	CHECK(a.holder_known);
-	CHECK_IS(a.holder_uid, geteuid());
-	CHECK(wait_no_keeper(LONG));
-	CHECK_IS(wire(&b), EADDRINUSE); /* as it was */
-	CHECK_IS(wire_again(&b), EADDRINUSE);
+	SAME(a.holder_uid, geteuid());
+	CHECK(wait_no_keeper(LONG_MS));
+	SAME(wire(&b), EADDRINUSE); /* as it was */
+	SAME(wire_again(&b), EADDRINUSE);
 	send_to_lane(lane_of(&a));
-	CHECK_IS(take_when_there(foreign, lane_of(&a)), 1);
-	CHECK_IS(ask(&a, 1, lane_of(&b), 2), 0); /* the rest goes on */
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.err, 0);
+	SAME(take_when_there(foreign, lane_of(&a)), 1);
+	SAME(ask(&a, 1, lane_of(&b), 2), 0); /* the rest goes on */
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.err, 0);
 	close(foreign);
-	CHECK_IS(wire_again(&a), 0);
-	CHECK_IS(wire(&b), 0);
+	SAME(wire_again(&a), 0);
+	SAME(wire(&b), 0);
 	CHECK(reaches(&a) && reaches(&b));
 	leave(&a);
 	leave(&b);
@@ -360,19 +360,19 @@ static void a_second_runtime_directory_does_not_get_into_the_group(void)
 	snprintf(first, sizeof(first), "%s", getenv("VERBENA_RUNTIME"));
 	snprintf(other, sizeof(other), "%s/other", first);
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	setenv("VERBENA_RUNTIME", other, 1);
 	join_as(&b, 1);
-	CHECK_IS(wire(&b), EADDRINUSE);
-	CHECK_IS(wire(&b), EADDRINUSE); /* as it was */
+	SAME(wire(&b), EADDRINUSE);
+	SAME(wire(&b), EADDRINUSE); /* as it was */
 	CHECK(b.holder_known);
-	CHECK_IS(b.holder_uid, geteuid());
+	SAME(b.holder_uid, geteuid());
 	CHECK(reaches(&a));
 	setenv("VERBENA_RUNTIME", first, 1);
 	leave(&a);
 	end_all();
 	setenv("VERBENA_RUNTIME", other, 1);
-	CHECK_IS(wire_again(&b), 0);
+	SAME(wire_again(&b), 0);
 	CHECK(reaches(&b));
 	leave(&b);
 	end_all();
@@ -394,15 +394,15 @@ static void another_user_s_keeper_is_left_alone(void)
 	join_as(&a, 1);
 	setenv("VERBENA_RUNTIME", other, 1);
 	start_program(&p, 1, 64123);
-	CHECK_IS(wire_program(&p), 0);
-	CHECK_IS(wire(&a), EADDRINUSE);
+	SAME(wire_program(&p), 0);
+	SAME(wire(&a), EADDRINUSE);
 	CHECK(a.holder_known);
-	CHECK_IS(a.holder_uid, 64123);
+	SAME(a.holder_uid, 64123);
 	end_program(&p, 0);
 	end_all();
-	CHECK_IS(wire_again(&a), 0);
+	SAME(wire_again(&a), 0);
 	leave(&a);
-	CHECK(wait_no_keeper(LONG));
+	CHECK(wait_no_keeper(LONG_MS));
 }
 
 static void killed_keepers_are_replaced_when_the_port_is_free(void)
@@ -412,15 +412,15 @@ static void killed_keepers_are_replaced_when_the_port_is_free(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	pid_t keeper = keeper_pid();
 	kill(keeper, SIGTERM); /* for programs: when they have gone, it goes */
 	CHECK(!wait_no_keeper(100));
 	kill(keeper, SIGKILL);
-	CHECK(wait_no_keeper(LONG));
-	CHECK_IS(wire(&b), EADDRINUSE); /* the port is a's: its lane would be a stranger in a new group */
+	CHECK(wait_no_keeper(LONG_MS));
+	SAME(wire(&b), EADDRINUSE); /* the port is a's: its lane would be a stranger in a new group */
 	leave(&a);
-	CHECK_IS(wire_again(&b), 0);
+	SAME(wire_again(&b), 0);
 	CHECK(keeper_pid() > 0 && keeper_pid() != keeper);
 	CHECK(reaches(&b));
 	leave(&b);
@@ -434,12 +434,12 @@ static void a_stopped_keeper_holds_nobody_up_for_long(void)
 	begin();
 	join_as(&a, 1);
 	join_as(&b, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	kill(keeper_pid(), SIGSTOP);
-	CHECK_IS(wire_once(&b), ETIMEDOUT);
+	SAME(wire_once(&b), ETIMEDOUT);
 	CHECK(reaches(&a));
 	kill(keeper_pid(), SIGCONT);
-	CHECK_IS(wire_again(&b), 0);
+	SAME(wire_again(&b), 0);
 	CHECK(reaches(&a) && reaches(&b));
 	leave(&a);
 	leave(&b);
@@ -451,10 +451,10 @@ static int try_keeper(void)
 {
 	struct vb_runtime rt, place;
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
-	struct timeval tv = {.tv_sec = LONG / 1000};
+	struct timeval tv = {.tv_sec = LONG_MS / 1000};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	CHECK_IS(vb_runtime_own(&rt), 0);
+	SAME(vb_runtime_own(&rt), 0);
 	vb_keeper_runtime(&rt, &place);
 	CHECK((size_t)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/%s", place.dir, place.name) < sizeof(sun.sun_path));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
@@ -480,7 +480,7 @@ static void nonsense_does_the_keeper_no_harm(void)
 
 	begin();
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	int idle = call_keeper();
 	for (unsigned i = 0; i < 300; i++) {
 		int fd = call_keeper(), fds[2] = {0, fd};
@@ -498,10 +498,10 @@ static void nonsense_does_the_keeper_no_harm(void)
 	int fd = call_keeper();
 	CHECK(send(fd, &m, sizeof(m), 0) == sizeof(m));
 	CHECK(recv(fd, &in, sizeof(in), 0) == sizeof(in));
-	CHECK_IS(in.err, EBUSY);
-	CHECK_IS(recv(fd, &in, sizeof(in), 0), 0);
+	SAME(in.err, EBUSY);
+	SAME(recv(fd, &in, sizeof(in), 0), 0);
 	close(fd);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	CHECK(reaches(&a));
 	leave(&a);
 	end_all();
@@ -517,7 +517,7 @@ static void another_user_is_not_listened_to(void)
 		skip("needs root to be another user");
 	begin();
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
 		if (setuid(64123))
@@ -526,7 +526,7 @@ static void another_user_is_not_listened_to(void)
 	}
 	waitpid(pid, &status, 0);
 	if (WEXITSTATUS(status) != SKIPPED)
-		CHECK_IS(status, 0);
+		SAME(status, 0);
 	leave(&a);
 	end_all();
 }
@@ -554,7 +554,7 @@ static void as_stranger(int (*run)(int from_main), int expect)
 	close(pair[0]);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
 		skip("only one user here");
-	CHECK_IS(status, expect << 8);
+	SAME(status, expect << 8);
 }
 
 static void begin_with_strangers(struct diary *root)
@@ -563,7 +563,7 @@ static void begin_with_strangers(struct diary *root)
 		skip("needs root to be another user");
 	begin();
 	join_as(root, 1);
-	CHECK_IS(wire(root), 0);
+	SAME(wire(root), 0);
 	CHECK(!root->relayed);
 }
 
@@ -577,12 +577,12 @@ static int take_relayed(const struct diary *d)
 	struct pollfd p = {.fd = d->lane_fd, .events = POLLIN};
 	int n = 0;
 
-	if (poll(&p, 1, LONG) != 1)
+	if (poll(&p, 1, LONG_MS) != 1)
 		return 0;
 	for (ssize_t len; (len = recv(d->lane_fd, &m, sizeof(m), MSG_DONTWAIT)) > (ssize_t)sizeof(m.head);) {
 		size_t bytes = (size_t)len - sizeof(m.head), seg = m.head.seg ? m.head.seg : bytes;
 		for (size_t off = 0; off < bytes; off += seg, n++)
-			CHECK_IS((m.bytes[off + 5] << 16 | m.bytes[off + 6] << 8 | m.bytes[off + 7]) >> 14, lane_of(d));
+			SAME((m.bytes[off + 5] << 16 | m.bytes[off + 6] << 8 | m.bytes[off + 7]) >> 14, lane_of(d));
 	}
 	return n;
 }
@@ -600,14 +600,14 @@ static int receives_without_a_socket_of_the_group(int from_main)
 	struct diary d;
 
 	join_as(&d, 2);
-	CHECK_IS(wire(&d), 0);
+	SAME(wire(&d), 0);
 	CHECK(d.relayed && d.lifeline_fd < 0);
 	for (int fd = 0; fd < 2000; fd++) /* what it has by the fork is the parent's */
 		CHECK(fd == d.lane_fd ? !is_udp(fd) : true);
 	CHECK(lane_of(&d) >= VB_FOREIGN_LANES);
 	for (int i = 0; i < 100; i++) {
 		send_to_lane(lane_of(&d));
-		CHECK_IS(take_relayed(&d), 1);
+		SAME(take_relayed(&d), 1);
 	}
 	leave(&d);
 	return 0;
@@ -629,7 +629,7 @@ static int writes_to_its_channel(int from_main)
 	struct diary d;
 
 	join_as(&d, 2);
-	CHECK_IS(wire(&d), 0);
+	SAME(wire(&d), 0);
 	/* nothing gets into the keeper's end, a descriptor whose close takes an hour least of all */
 	CHECK(send(d.lane_fd, "x", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE);
 	/* a channel that nobody reads fills up, and that is all */
@@ -660,12 +660,12 @@ static int keeps_its_channel_when_it_leaves(int from_main)
 	char byte;
 
 	join_as(&d, 2);
-	CHECK_IS(wire(&d), 0);
+	SAME(wire(&d), 0);
 	int keep = dup(d.lane_fd);
 	uint32_t lane = lane_of(&d);
 	leave(&d);
 	struct pollfd p = {.fd = keep, .events = POLLIN};
-	CHECK_IS(poll(&p, 1, LONG), 1); /* its end */
+	SAME(poll(&p, 1, LONG_MS), 1); /* its end */
 	send_to_lane(lane);
 	sleep_ms(50);
 	return recv(keep, &byte, 1, MSG_DONTWAIT) != 0;
@@ -686,11 +686,11 @@ static int outlives_broker_and_keeper(int from_main)
 	struct diary d;
 
 	join_as(&d, 2);
-	CHECK_IS(wire(&d), 0);
+	SAME(wire(&d), 0);
 	CHECK(send(from_main, "k", 1, 0) == 1); /* the broker is killed */
-	CHECK(wait_for(&d, &d.reattached, 1, LONG));
+	CHECK(wait_for(&d, &d.reattached, 1, LONG_MS));
 	send_to_lane(lane_of(&d));
-	CHECK_IS(take_relayed(&d), 1); /* by the channel it had */
+	SAME(take_relayed(&d), 1); /* by the channel it had */
 	return 0;
 }
 
@@ -712,9 +712,9 @@ static void a_channel_outlives_the_broker(void)
 	close(pair[1]);
 	if (recv(pair[0], &byte, 1, 0) == 1)
 		kill(broker, SIGKILL);
-	CHECK(wait_for(&root, &root.reattached, 1, LONG));
+	CHECK(wait_for(&root, &root.reattached, 1, LONG_MS));
 	waitpid(pid, &status, 0);
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 	CHECK(reaches(&root));
 	leave(&root);
 	end_all();
@@ -726,13 +726,13 @@ static int is_relayed_to_by_the_next_keeper(int from_main)
 	struct pollfd p = {.events = POLLIN};
 
 	join_as(&d, 2);
-	CHECK_IS(wire(&d), 0);
+	SAME(wire(&d), 0);
 	CHECK(send(from_main, "k", 1, 0) == 1); /* the keeper is killed */
 	p.fd = d.lane_fd;
-	CHECK(poll(&p, 1, LONG) == 1 && recv(d.lane_fd, &p, sizeof(p), MSG_DONTWAIT) == 0);
-	CHECK_IS(wire_again(&d), 0); /* the first question: nothing of the broker's holds the port */
+	CHECK(poll(&p, 1, LONG_MS) == 1 && recv(d.lane_fd, &p, sizeof(p), MSG_DONTWAIT) == 0);
+	SAME(wire_again(&d), 0); /* the first question: nothing of the broker's holds the port */
 	send_to_lane(lane_of(&d));
-	CHECK_IS(take_relayed(&d), 1);
+	SAME(take_relayed(&d), 1);
 	leave(&d);
 	return 0;
 }
@@ -761,7 +761,7 @@ static void a_killed_keeper_is_replaced_where_all_is_relayed(void)
 	close(pair[0]);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
 		skip("only one user here");
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 	leave(&root);
 	end_all();
 }
@@ -784,7 +784,7 @@ static void wire_out_of_place_is_refused(void)
 		CHECK(recv(fd, &in, sizeof(in), 0) == sizeof(in) && in.head.type == VB_MSG_ERROR && in.err == EBADMSG);
 		close(fd);
 	}
-	CHECK_IS(keeper_pid(), 0);
+	SAME(keeper_pid(), 0);
 	leave(&a);
 }
 
@@ -796,7 +796,7 @@ static void a_keeper_holds_nothing_of_the_broker_s_and_sleeps(void)
 
 	begin();
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
+	SAME(wire(&a), 0);
 	pid_t keeper = keeper_pid(), broker = broker_pid();
 	CHECK(getsid(keeper) != getsid(0) && getsid(keeper) != getsid(broker));
 	for (int fd = 0; fd < 1200; fd++) {
@@ -809,8 +809,8 @@ static void a_keeper_holds_nothing_of_the_broker_s_and_sleeps(void)
 		sockets += !strncmp(target, "socket:", 7);
 		unix_like += strncmp(target, "socket:", 7) != 0;
 	}
-	CHECK_IS(sockets, a.nlanes + 2); /* where it listens, and the broker's */
-	CHECK_IS(unix_like, 3 + 3);      /* and a reserve, epoll, one lifeline */
+	SAME(sockets, a.nlanes + 2); /* where it listens, and the broker's */
+	SAME(unix_like, 3 + 3);      /* and a reserve, epoll, one lifeline */
 	CHECK(wait_idle(keeper));
 	leave(&a);
 	end_all();
@@ -825,21 +825,21 @@ static void a_broker_inside_a_program_keeps_the_group_itself(void)
 	int fds = count_fds(getpid());
 	setenv("VERBENA_BROKER", "/nonexistent/verbena-broker", 1);
 	join_as(&a, 1);
-	CHECK_IS(broker_pid(), getpid());
+	SAME(broker_pid(), getpid());
 	start_program(&p, 2, 0);
-	CHECK_IS(wire_program(&p), 0);
-	CHECK_IS(wire(&a), 0);
-	CHECK_IS(keeper_pid(), 0);
+	SAME(wire_program(&p), 0);
+	SAME(wire(&a), 0);
+	SAME(keeper_pid(), 0);
 	CHECK(reaches(&a));
 	end_program(&p, SIGKILL);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	CHECK(reaches(&a));
 	leave(&a);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 	if (sender >= 0)
 		close(sender);
 	sender = -1;
-	CHECK_IS(count_fds(getpid()), fds);
+	SAME(count_fds(getpid()), fds);
 	close(bind_foreign()); /* nothing holds the port */
 }
 
@@ -850,7 +850,7 @@ static void programs_that_ask_one_after_the_other_always_get_their_lane(void)
 	for (int i = 0; i < 20; i++) {
 		struct diary a;
 		join_as(&a, 1);
-		CHECK_IS(wire(&a), 0);
+		SAME(wire(&a), 0);
 		leave(&a);
 		if (i % 2)
 			sleep_ms(i);
@@ -866,8 +866,8 @@ static void with_few_descriptors_the_group_is_smaller(void)
 	own_network();
 	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 	join_as(&a, 1);
-	CHECK_IS(wire(&a), 0);
-	CHECK_IS(a.nlanes, 64);
+	SAME(wire(&a), 0);
+	SAME(a.nlanes, 64);
 	CHECK(reaches(&a));
 	leave(&a);
 	end_all();

@@ -1,4 +1,4 @@
-// test_net.c - queue pair 1 between hosts: network namespaces, joined by a veth pair, each with a broker or with none
+// net_test.c - queue pair 1 between hosts: network namespaces, joined by a veth pair, each with a broker or with none
 // follows: IBA volume 1, 13.5 (general services), 10.2.5 (queue keys); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include "agent.h"
@@ -117,7 +117,7 @@ static void exchange(struct agent *a, struct agent *b, const uint8_t *of_a, cons
 	CHECK(m.ifindex != 0);
 	make_rep(mad, b, comm_id_of(a, 9), tag);
 	expect(b, of_b, of_a, m.ifindex, mad, a, &m);
-	CHECK_IS(m.ifindex, if_nametoindex("cable"));
+	SAME(m.ifindex, if_nametoindex("cable"));
 }
 
 static void programs_of_two_hosts_exchange_mads(void)
@@ -158,8 +158,8 @@ static void nobody_there_rejects(void)
 	}
 	CHECK(got);
 	struct vb_cm_msg cm = cm_of(m.mad);
-	CHECK_IS(cm.attr, VB_CM_REJ);
-	CHECK_IS(cm.rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	SAME(cm.attr, VB_CM_REJ);
+	SAME(cm.rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
 	CHECK(!memcmp(m.remote, b4, 16));
 	agent_end(&a);
 	agent_end(&b);
@@ -242,7 +242,7 @@ static void send_foreign(const struct spoilt *how, const uint8_t mad[VB_MAD_LEN]
 	bytes[w.pos + 3] ^= how->icrc;
 	socklen_t len = vb_gid_to_sockaddr(&to, b4, ROCE, 0);
 	if (sendto(foreign, bytes, w.pos + VB_ICRC_LEN, 0, (struct sockaddr *)&to, len) < 0)
-		CHECK_IS(errno, ECONNREFUSED); /* told of an earlier one */
+		SAME(errno, ECONNREFUSED); /* told of an earlier one */
 }
 
 /* What comes to us, checked in all that a foreign adapter looks at. */
@@ -258,20 +258,20 @@ static bool take_foreign(uint8_t mad[VB_MAD_LEN], int ms)
 	if (poll(&pfd, 1, ms) != 1)
 		return false;
 	ssize_t n = recvfrom(foreign, bytes, sizeof(bytes), 0, (struct sockaddr *)&from, &len);
-	CHECK_IS(n, 12 + 8 + VB_MAD_LEN + 4);
+	SAME(n, 12 + 8 + VB_MAD_LEN + 4);
 	CHECK(vb_packet_decode(&p, bytes, (size_t)n) == VB_PACKET_OK);
-	CHECK_IS(p.bth.opcode, VB_UD_SEND_ONLY);
-	CHECK_IS(p.bth.dest_qpn, 1);
-	CHECK_IS(p.bth.pkey, 0xffff);
+	SAME(p.bth.opcode, VB_UD_SEND_ONLY);
+	SAME(p.bth.dest_qpn, 1);
+	SAME(p.bth.pkey, 0xffff);
 	CHECK(p.bth.migreq);
-	CHECK_IS(p.deth.qkey, VB_GSI_QKEY);
-	CHECK_IS(p.deth.src_qpn, 1);
-	CHECK_IS(p.payload_len, VB_MAD_LEN);
+	SAME(p.deth.qkey, VB_GSI_QKEY);
+	SAME(p.deth.src_qpn, 1);
+	SAME(p.payload_len, VB_MAD_LEN);
 	CHECK(vb_gid_of_sockaddr(flow.src, (struct sockaddr *)&from));
 	CHECK(!memcmp(flow.src, b4, 16));
 	memcpy(flow.dst, a4, 16);
 	flow.sport = ntohs(from.sin_port);
-	CHECK_IS(vb_icrc_check(&flow, 0, bytes, (size_t)n), 0); /* with an identification of 0 */
+	SAME(vb_icrc_check(&flow, 0, bytes, (size_t)n), 0); /* with an identification of 0 */
 	memcpy(mad, bytes + p.payload_at, VB_MAD_LEN);
 	return true;
 }
@@ -287,21 +287,21 @@ static void a_foreign_host_can_talk_to_it(void)
 	serve(&b, VB_PS_TCP, PORT);
 	make_req(mad, VB_PS_TCP, PORT, 0x12345678, 8);
 	send_foreign(&right, mad);
-	CHECK(agent_take(&b, &m, LONG));
+	CHECK(agent_take(&b, &m, LONG_MS));
 	CHECK(!memcmp(m.mad, mad, sizeof(mad)) && !memcmp(m.local, b4, 16) && !memcmp(m.remote, a4, 16));
 	make_rep(mad, &b, 0x12345678, 8);
 	agent_send(&b, b4, a4, 0, mad, 1);
-	CHECK(take_foreign(out, LONG));
+	CHECK(take_foreign(out, LONG_MS));
 	CHECK(!memcmp(mad, out, sizeof(mad)));
 	make_req(mad, VB_PS_TCP, PORT + 1, 0x12345679, 9);
 	send_foreign(&right, mad);
-	CHECK(take_foreign(out, LONG));
-	CHECK_IS(cm_of(out).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
-	CHECK_IS(cm_of(out).rej.remote_comm_id, 0x12345679);
+	CHECK(take_foreign(out, LONG_MS));
+	SAME(cm_of(out).rej.reason, VB_CM_REJ_INVALID_SERVICE_ID);
+	SAME(cm_of(out).rej.remote_comm_id, 0x12345679);
 	make_dreq(mad, (b.lane == 1 ? 2 : 1) << 22 | 5, 0x12345679);
 	send_foreign(&right, mad);
-	CHECK(take_foreign(out, LONG));
-	CHECK_IS(cm_of(out).attr, VB_CM_DREP);
+	CHECK(take_foreign(out, LONG_MS));
+	SAME(cm_of(out).attr, VB_CM_DREP);
 	agent_end(&b);
 }
 
@@ -332,9 +332,9 @@ static void what_is_not_for_queue_pair_1_is_dropped(void)
 	make_req(mad, VB_PS_TCP, PORT, 0x12345678, 9);
 	send_foreign(&right, mad);
 	struct arrived m;
-	CHECK(agent_take(&b, &m, LONG));
-	CHECK_IS(cm_of(m.mad).tid, 9); /* nothing before it */
-	CHECK_IS(agent_count(&b), 0);
+	CHECK(agent_take(&b, &m, LONG_MS));
+	SAME(cm_of(m.mad).tid, 9); /* nothing before it */
+	SAME(agent_count(&b), 0);
 	CHECK(!take_foreign(out, 0)); /* and none was answered */
 	agent_end(&b);
 }
@@ -393,14 +393,14 @@ static uint32_t connect_foreign(struct agent *b, uint32_t of_foreign)
 
 	make_req(mad, VB_PS_TCP, PORT, of_foreign, 8);
 	send_foreign(&right, mad);
-	CHECK(agent_take(b, &m, LONG));
+	CHECK(agent_take(b, &m, LONG_MS));
 	struct vb_cm_msg rep = {.attr = VB_CM_REP, .tid = 8, .rep = {.local_comm_id = of_b, .remote_comm_id = of_foreign}};
 	vb_cm_encode(mad, &rep);
 	agent_send(b, b4, a4, 0, mad, 1);
 	do /* after what is left of another connection */
-		CHECK(take_foreign(out, LONG));
+		CHECK(take_foreign(out, LONG_MS));
 	while (cm_of(out).attr == VB_CM_DREQ);
-	CHECK_IS(cm_of(out).attr, VB_CM_REP);
+	SAME(cm_of(out).attr, VB_CM_REP);
 	return of_b;
 }
 
@@ -408,10 +408,10 @@ static void dreq_comes(uint32_t of_b, uint32_t of_foreign)
 {
 	uint8_t out[VB_MAD_LEN];
 
-	CHECK(take_foreign(out, LONG));
-	CHECK_IS(cm_of(out).attr, VB_CM_DREQ);
-	CHECK_IS(cm_of(out).dreq.local_comm_id, of_b);
-	CHECK_IS(cm_of(out).dreq.remote_comm_id, of_foreign);
+	CHECK(take_foreign(out, LONG_MS));
+	SAME(cm_of(out).attr, VB_CM_DREQ);
+	SAME(cm_of(out).dreq.local_comm_id, of_b);
+	SAME(cm_of(out).dreq.remote_comm_id, of_foreign);
 }
 
 static void answer_dreq(uint32_t of_b, uint32_t of_foreign)
@@ -428,7 +428,7 @@ static bool broker_of_b_gone(void)
 	char *of_a = strdup(getenv("VERBENA_RUNTIME"));
 
 	setenv("VERBENA_RUNTIME", runtime_b, 1);
-	bool gone = wait_gone(LONG);
+	bool gone = wait_gone(LONG_MS);
 	setenv("VERBENA_RUNTIME", of_a, 1);
 	free(of_a);
 	return gone;
@@ -451,7 +451,7 @@ static void a_dead_programs_peer_is_told_until_it_answers(void)
 	answer_dreq(of_b, 4711);
 	CHECK(broker_of_b_gone()); /* it was the last */
 	while (take_foreign(out, 0)) /* sent before the answer came */
-		CHECK_IS(cm_of(out).attr, VB_CM_DREQ);
+		SAME(cm_of(out).attr, VB_CM_DREQ);
 
 	start_on_b(&other); /* beside another it goes on in the same way */
 	start_on_b(&b);
@@ -481,7 +481,7 @@ static void a_peer_that_never_answers_is_given_up(void)
 	CHECK(broker_of_b_gone());
 	while (take_foreign(out, 0))
 		n++;
-	CHECK_IS(n, 5);
+	SAME(n, 5);
 }
 
 /* Until what was sent before has been looked at; answers to that are thrown away. */
@@ -619,11 +619,11 @@ static void nobody_answers_before_a_program_asks_for_it(void)
 		answered = take_foreign(out, 200);
 	}
 	CHECK(!answered);
-	CHECK_IS(agent_open(&b), 0);
+	SAME(agent_open(&b), 0);
 	serve(&b, VB_PS_TCP, PORT);
 	CHECK(!agent_take(&b, &m, 50)); /* what came meanwhile is not for it */
 	send_foreign(&right, mad);
-	CHECK(agent_take(&b, &m, LONG));
+	CHECK(agent_take(&b, &m, LONG_MS));
 	agent_end(&b);
 }
 

@@ -1,4 +1,4 @@
-// test_lanes.c - the group of sockets on UDP 4791 by itself: which datagram arrives where
+// lanes_test.c - the group of sockets on UDP 4791 by itself: which datagram arrives where
 // follows: src/broker/server/lanes.h; IBA 9.2 (BTH)
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -32,8 +32,8 @@ static void set_up(uint32_t spare, uint32_t want)
 	getrlimit(RLIMIT_NOFILE, &lim);
 	if (want == VB_LANE_COUNT && lim.rlim_cur < VB_LANE_COUNT + 100)
 		skip("needs RLIMIT_NOFILE of 1124");
-	CHECK_IS(vb_lanes_open(&group, spare), 0);
-	CHECK_IS(group.n, want);
+	SAME(vb_lanes_open(&group, spare), 0);
+	SAME(group.n, want);
 	sender4 = socket(AF_INET, SOCK_DGRAM, 0);
 	sender6 = socket(AF_INET6, SOCK_DGRAM, 0);
 	CHECK(sender4 >= 0);
@@ -62,7 +62,7 @@ static int where(void)
 
 	for (uint32_t i = 0; i < group.n; i++) {
 		while (recv(group.fd[i], buf, sizeof(buf), MSG_DONTWAIT) >= 0) {
-			CHECK_IS(at, -1);
+			SAME(at, -1);
 			at = (int)i;
 		}
 	}
@@ -73,8 +73,8 @@ static void arrives_at(uint32_t lane)
 {
 	struct pollfd p = {.fd = group.fd[lane], .events = POLLIN};
 
-	CHECK_IS(poll(&p, 1, LONG), 1);
-	CHECK_IS(where(), lane);
+	SAME(poll(&p, 1, LONG_MS), 1);
+	SAME(where(), lane);
 }
 
 static void a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else(void)
@@ -107,10 +107,10 @@ static void what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody(void)
 	uint8_t buf[128];
 	int theirs[2];
 
-	CHECK_IS(vb_lanes_socket(&few, lane[1]), socket);
+	SAME(vb_lanes_socket(&few, lane[1]), socket);
 	vb_relay_init(&relay, &few);
 	for (int i = 0; i < 2; i++)
-		CHECK_IS(vb_relay_channel(&relay.channel[lane[i]], &theirs[i]), 0);
+		SAME(vb_relay_channel(&relay.channel[lane[i]], &theirs[i]), 0);
 	vb_relay_datagram(&relay, socket, &head, bth, sizeof(bth));
 	vb_relay_flush(&relay);
 	CHECK(relay.relayed == 0 && relay.dropped == 1);
@@ -121,7 +121,7 @@ static void what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody(void)
 	vb_relay_flush(&relay);
 	CHECK(relay.relayed == 2 && relay.dropped == 1);
 	for (int i = 0; i < 2; i++) {
-		CHECK_IS(recv(theirs[i], buf, sizeof(buf), MSG_DONTWAIT), sizeof(head) + sizeof(bth));
+		SAME(recv(theirs[i], buf, sizeof(buf), MSG_DONTWAIT), sizeof(head) + sizeof(bth));
 		close(relay.channel[lane[i]]);
 		close(theirs[i]);
 	}
@@ -131,19 +131,19 @@ static void a_lane_without_a_holder_collects_nothing(void)
 {
 	set_up(32, VB_LANE_COUNT);
 	send_bth(AF_INET, 5 << 14, 12);
-	CHECK_IS(where(), -1);
+	SAME(where(), -1);
 	vb_lanes_give(&group, 5, false);
 	send_bth(AF_INET, 6 << 14, 12);
-	CHECK_IS(where(), -1);
+	SAME(where(), -1);
 	send_bth(AF_INET, 5 << 14, 12);
 	vb_lanes_give(&group, 5, false); /* asked twice: nothing is lost */
 	arrives_at(5);
 	send_bth(AF_INET, 5 << 14, 12);
 	vb_lanes_take_back(&group, 5);
-	CHECK_IS(where(), -1);
+	SAME(where(), -1);
 	send_bth(AF_INET, 5 << 14, 12);
 	vb_lanes_give(&group, 5, false);
-	CHECK_IS(where(), -1);
+	SAME(where(), -1);
 	send_bth(AF_INET, 5 << 14, 12);
 	arrives_at(5);
 }
@@ -167,7 +167,7 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 	set_up(40, 64);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
-		CHECK_IS(vb_lanes_give(&group, i, false), group.fd[shared_socket(i)]);
+		SAME(vb_lanes_give(&group, i, false), group.fd[shared_socket(i)]);
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) { /* the broker's is nobody else's */
 		send_bth(AF_INET, i << 14, 12);
 		arrives_at(shared_socket(i));
@@ -184,18 +184,18 @@ static void with_few_descriptors_lanes_share_sockets(void)
 	arrives_at(3);
 	vb_lanes_take_back(&group, same);
 	send_bth(AF_INET, same << 14, 12);
-	CHECK_IS(where(), -1);
+	SAME(where(), -1);
 	vb_lanes_close(&group);
 	lim.rlim_cur = 100; /* the limit would allow more than there is room for */
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 	for (int i = 0; i < 50; i++)
 		CHECK(dup(0) >= 0);
-	CHECK_IS(vb_lanes_open(&group, 0), 0);
-	CHECK_IS(group.n, 32);
+	SAME(vb_lanes_open(&group, 0), 0);
+	SAME(group.n, 32);
 	vb_lanes_close(&group);
 	for (int i = 0; i < 30; i++)
 		dup(0);
-	CHECK_IS(vb_lanes_open(&group, 0), EMFILE);
+	SAME(vb_lanes_open(&group, 0), EMFILE);
 }
 
 static void a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads_it(void)
@@ -209,15 +209,15 @@ static void a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads
 	CHECK(setrlimit(RLIMIT_NOFILE, &lim) == 0);
 	set_up(40, 64);
 	CHECK(vb_lanes_give(&group, 3, false) >= 0);
-	CHECK_IS(vb_lanes_give(&group, 3 + 31, true), -1);
+	SAME(vb_lanes_give(&group, 3 + 31, true), -1);
 	CHECK(vb_lanes_give(&group, 600, true) >= 0);
 	CHECK(vb_lanes_give(&group, 632, true) >= 0);
-	CHECK_IS(vb_lanes_give(&group, 664, false), -1);
+	SAME(vb_lanes_give(&group, 664, false), -1);
 	vb_lanes_take_back(&group, 3);
-	CHECK_IS(vb_lanes_give(&group, 3 + 31, true), -1); /* of the half for those that read themselves */
+	SAME(vb_lanes_give(&group, 3 + 31, true), -1); /* of the half for those that read themselves */
 	CHECK(vb_lanes_give(&group, 3, false) >= 0);
 	vb_lanes_take_back(&group, 600);
-	CHECK_IS(vb_lanes_give(&group, 664, false), -1);
+	SAME(vb_lanes_give(&group, 664, false), -1);
 	vb_lanes_take_back(&group, 632);
 	CHECK(vb_lanes_give(&group, 664, false) >= 0);
 	vb_lanes_close(&group);
@@ -237,21 +237,21 @@ static void every_socket_has_its_options(void)
 	set_up(32, VB_LANE_COUNT);
 	for (uint32_t i = 0; i < group.n; i += 341) {
 		int fd = vb_lanes_give(&group, i, false);
-		CHECK_IS(option(fd, IPPROTO_UDP, 104), 1); /* UDP_GRO */
-		CHECK_IS(option(fd, IPPROTO_IP, IP_PKTINFO), option(fd, SOL_SOCKET, SO_DOMAIN) != AF_INET6);
-		CHECK_IS(option(fd, IPPROTO_IP, IP_RECVTOS), 1);
-		CHECK_IS(option(fd, IPPROTO_IP, IP_RECVTTL), 1);
-		CHECK_IS(option(fd, IPPROTO_IP, IP_MULTICAST_ALL), 0);
+		SAME(option(fd, IPPROTO_UDP, 104), 1); /* UDP_GRO */
+		SAME(option(fd, IPPROTO_IP, IP_PKTINFO), option(fd, SOL_SOCKET, SO_DOMAIN) != AF_INET6);
+		SAME(option(fd, IPPROTO_IP, IP_RECVTOS), 1);
+		SAME(option(fd, IPPROTO_IP, IP_RECVTTL), 1);
+		SAME(option(fd, IPPROTO_IP, IP_MULTICAST_ALL), 0);
 		CHECK(fcntl(fd, F_GETFL) & O_NONBLOCK && fcntl(fd, F_GETFD) & FD_CLOEXEC);
 		CHECK(option(fd, SOL_SOCKET, SO_RCVBUF) > 200000);
 		if (option(fd, SOL_SOCKET, SO_DOMAIN) != AF_INET6)
 			continue;
-		CHECK_IS(option(fd, IPPROTO_UDP, 102), 1); /* UDP_NO_CHECK6_RX */
-		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_V6ONLY), 0);
-		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO), 1);
-		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS), 1);
-		CHECK_IS(option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT), 1);
-		CHECK_IS(option(fd, IPPROTO_IPV6, 29), 0); /* IPV6_MULTICAST_ALL */
+		SAME(option(fd, IPPROTO_UDP, 102), 1); /* UDP_NO_CHECK6_RX */
+		SAME(option(fd, IPPROTO_IPV6, IPV6_V6ONLY), 0);
+		SAME(option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO), 1);
+		SAME(option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS), 1);
+		SAME(option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT), 1);
+		SAME(option(fd, IPPROTO_IPV6, 29), 0); /* IPV6_MULTICAST_ALL */
 	}
 }
 
@@ -264,11 +264,11 @@ static void a_port_that_this_user_shares_already_is_not_joined(void)
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) == 0);
 	CHECK(bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0);
-	CHECK_IS(vb_lanes_open(&group, 32), EADDRINUSE);
+	SAME(vb_lanes_open(&group, 32), EADDRINUSE);
 	close(fd);
-	CHECK_IS(vb_lanes_open(&group, 32), 0);
+	SAME(vb_lanes_open(&group, 32), 0);
 	vb_lanes_close(&group);
-	CHECK_IS(count_fds(getpid()), fds);
+	SAME(count_fds(getpid()), fds);
 }
 
 static void without_ipv6_there_is_ipv4(void)
@@ -287,7 +287,7 @@ static void without_ipv6_there_is_ipv4(void)
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
 		skip("no seccomp filters here");
 	set_up(32, VB_LANE_COUNT);
-	CHECK_IS(option(group.fd[0], SOL_SOCKET, SO_DOMAIN), AF_INET);
+	SAME(option(group.fd[0], SOL_SOCKET, SO_DOMAIN), AF_INET);
 	vb_lanes_give(&group, 700, false);
 	send_bth(AF_INET, 700 << 14, 12);
 	arrives_at(700);

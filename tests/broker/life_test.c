@@ -1,4 +1,4 @@
-// test_life.c - the broker's own life: started unnoticed, alone, gone with the last
+// life_test.c - the broker's own life: started unnoticed, alone, gone with the last
 // follows: src/broker/client/spawn.h, man/verbena-broker.8
 // SPDX-License-Identifier: MIT
 #include "harness.h"
@@ -46,14 +46,14 @@ static void it_goes_with_the_last_and_leaves_only_the_lock(void)
 	pid_t broker = broker_pid();
 	leave(&a);
 	sleep_ms(400);
-	CHECK_IS(broker_pid(), broker);
+	SAME(broker_pid(), broker);
 	leave(&b);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 	DIR *d = opendir(getenv("VERBENA_RUNTIME"));
 	for (struct dirent *e; (e = readdir(d));)
 		CHECK(e->d_name[0] == '.' || !strcmp(e->d_name, "broker.sock.lock") || !strcmp(e->d_name, "log"));
 	closedir(d);
-	for (int ms = 0; ms < LONG && runs(broker); ms += 10)
+	for (int ms = 0; ms < LONG_MS && runs(broker); ms += 10)
 		sleep_ms(10);
 	CHECK(!runs(broker));
 }
@@ -68,7 +68,7 @@ static void one_that_nobody_came_to_goes_too(void)
 	}
 	int status;
 	waitpid(pid, &status, 0);
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 	CHECK(wait_gone(0));
 }
 
@@ -102,13 +102,13 @@ static void one_that_stays_ends_by_sigterm_without_a_trace(void)
 	while (broker_pid() != pid)
 		sleep_ms(5);
 	join_as(&a, 1);
-	CHECK_IS(broker_pid(), pid);
+	SAME(broker_pid(), pid);
 	leave(&a);
 	sleep_ms(500);
-	CHECK_IS(broker_pid(), pid);
+	SAME(broker_pid(), pid);
 	kill(pid, SIGTERM);
 	waitpid(pid, &status, 0);
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 	CHECK(wait_gone(0));
 }
 
@@ -186,12 +186,12 @@ static void the_program_does_not_notice_its_birth(void)
 	signal(SIGCHLD, on_child);
 	errno = 4711;
 	join_as(&a, 1);
-	CHECK_IS(child_signals, 0);
+	SAME(child_signals, 0);
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 	leave(&a);
-	CHECK_IS(count_fds(getpid()), fds);
-	CHECK(wait_gone(LONG));
-	CHECK_IS(child_signals, 0);
+	SAME(count_fds(getpid()), fds);
+	CHECK(wait_gone(LONG_MS));
+	SAME(child_signals, 0);
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
 }
 
@@ -301,7 +301,7 @@ static void a_pipe_ends_when_its_program_ends(void)
 	pid_t broker = broker_pid();
 	CHECK(broker > 0);
 	kill(broker, SIGTERM);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 }
 
 static void an_idle_broker_uses_no_processor_time(void)
@@ -321,21 +321,21 @@ static void check_inside(void)
 	struct program p;
 
 	join_as(&a, 1);
-	CHECK_IS(broker_pid(), getpid());
+	SAME(broker_pid(), getpid());
 	start_program(&p, 2, 0); /* forked: must hold nothing of the broker's */
-	CHECK_IS(broker_pid(), getpid());
-	CHECK_IS(ask(&a, 1, p.proc_id, 2), 0);
-	CHECK(wait_for(&a, &a.replies, 1, LONG));
-	CHECK_IS(a.err, 0);
-	CHECK_IS(a.peer.pid, p.pid);
+	SAME(broker_pid(), getpid());
+	SAME(ask(&a, 1, p.proc_id, 2), 0);
+	CHECK(wait_for(&a, &a.replies, 1, LONG_MS));
+	SAME(a.err, 0);
+	SAME(a.peer.pid, p.pid);
 	end_program(&p, SIGKILL);
-	CHECK(wait_lanes(1, LONG));
+	CHECK(wait_lanes(1, LONG_MS));
 	leave(&a);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 	join_as(&b, 1); /* it can be started again */
-	CHECK_IS(broker_pid(), getpid());
+	SAME(broker_pid(), getpid());
 	leave(&b);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 }
 
 static void without_an_executable_it_runs_inside_the_program(void)
@@ -343,7 +343,7 @@ static void without_an_executable_it_runs_inside_the_program(void)
 	setenv("VERBENA_BROKER", "/nonexistent/verbena-broker", 1);
 	int fds = count_fds(getpid());
 	check_inside();
-	CHECK_IS(count_fds(getpid()), fds);
+	SAME(count_fds(getpid()), fds);
 }
 
 static void one_that_dies_at_once_is_replaced_by_a_thread(void)
@@ -409,14 +409,14 @@ static void when_the_program_with_the_broker_ends_another_takes_over(void)
 	}
 	CHECK(read(ready[0], &byte, 1) == 1);
 	join_as(&a, 2);
-	CHECK_IS(broker_pid(), pid);
+	SAME(broker_pid(), pid);
 	uint32_t lane = vb_broker_proc_id(a.c);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	CHECK(wait_for(&a, &a.reattached, 1, LONG));
+	CHECK(wait_for(&a, &a.reattached, 1, LONG_MS));
 	CHECK(broker_pid() != 0 && broker_pid() != pid && broker_pid() != getpid());
-	CHECK(wait_lanes(1, LONG));
-	CHECK_IS(vb_broker_proc_id(a.c), lane);
+	CHECK(wait_lanes(1, LONG_MS));
+	SAME(vb_broker_proc_id(a.c), lane);
 	leave(&a);
 }
 
@@ -429,15 +429,15 @@ static void a_long_runtime_path_works(void)
 	struct diary a, b;
 	join_as(&a, 1);
 	join_as(&b, 1);
-	CHECK(wait_lanes(2, LONG));
+	CHECK(wait_lanes(2, LONG_MS));
 	leave(&a);
 	leave(&b);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 	setenv("VERBENA_BROKER", "/nonexistent", 1);
 	join_as(&a, 1);
-	CHECK_IS(broker_pid(), getpid());
+	SAME(broker_pid(), getpid());
 	leave(&a);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 }
 
 static void a_relative_runtime_path_works(void)
@@ -449,7 +449,7 @@ static void a_relative_runtime_path_works(void)
 	join_as(&a, 1);
 	CHECK(access("here/broker.sock", F_OK) == 0);
 	leave(&a);
-	CHECK(wait_gone(LONG));
+	CHECK(wait_gone(LONG_MS));
 }
 
 static void without_a_named_directory_it_is_found_by_network_namespace(void)
@@ -488,7 +488,7 @@ static void without_a_named_directory_it_is_found_by_network_namespace(void)
 		CHECK(chmod(tmp, 0777) == 0);
 		struct vb_broker_client *c;
 		freopen("/dev/null", "w", stderr);
-		CHECK_IS(vb_broker_connect(&a.fds, &c), EPERM);
+		SAME(vb_broker_connect(&a.fds, &c), EPERM);
 		CHECK(rmdir(tmp) == 0);
 		join_as(&a, 1);
 		CHECK(stat(tmp, &st) == 0 && (st.st_mode & 0777) == 0700);
@@ -502,7 +502,7 @@ static void without_a_named_directory_it_is_found_by_network_namespace(void)
 	waitpid(pid, &status, 0);
 	snprintf(want, sizeof(want), "rm -rf %s %s", tmp, dir);
 	CHECK(system(want) == 0);
-	CHECK_IS(status, 0);
+	SAME(status, 0);
 	setenv("VERBENA_RUNTIME", "/tmp", 1);
 }
 
@@ -524,9 +524,9 @@ static void a_dead_socket_and_alien_state_do_no_harm(void)
 		fd = open(junk, O_RDWR | O_CREAT, 0600); /* not even a socket */
 		close(fd);
 		join_as(&a, 1);
-		CHECK(wait_lanes(1, LONG));
+		CHECK(wait_lanes(1, LONG_MS));
 		leave(&a);
-		CHECK(wait_gone(LONG));
+		CHECK(wait_gone(LONG_MS));
 	}
 }
 
@@ -569,9 +569,9 @@ static void a_broker_short_of_descriptors_is_asked_again(void)
 	}
 	err = connect_with(&fds, &c);
 	kill(rescuer, SIGKILL);
-	CHECK_IS(err, 0);
+	SAME(err, 0);
 	CHECK(waitpid(rescuer, NULL, 0) == rescuer);
-	CHECK(wait_lanes(2, LONG));
+	CHECK(wait_lanes(2, LONG_MS));
 	vb_broker_disconnect(c);
 	end_program(&p, 0);
 }
