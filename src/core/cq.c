@@ -14,12 +14,13 @@
 #include "core/node.h"
 #include "core/verbs.h"
 
-/* Slots for this many entries: a power of two, and more of them than entries. */
+/* Slots for this many entries: a power of two, as of a work queue of that size. A program that fills a queue which was rounded up
+ * finds room for all its completions where it asked for as many. */
 static uint32_t slots_for(uint32_t cqe)
 {
-	uint32_t n = 2;
+	uint32_t n = 1;
 
-	while (n <= cqe)
+	while (n < cqe)
 		n *= 2;
 	return n;
 }
@@ -61,9 +62,9 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 	cq->made = VB_MADE(cq->cq);
 	cq->cq.channel = channel;
 	cq->cq.cq_context = cq_context;
-	cq->cq.cqe = (int)slots - 1;
+	cq->cq.cqe = (int)slots;
 	cq->node = ctx->node;
-	cq->capacity = slots - 1;
+	cq->capacity = slots;
 	cq->mask = slots - 1;
 	init_locks(cq);
 	if (channel) {
@@ -103,8 +104,9 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 			ring[i] = cq->ring[(head + i) & cq->mask];
 		old = cq->ring;
 		cq->ring = ring;
-		cq->mask = cq->capacity = slots - 1;
-		ibcq->cqe = (int)slots - 1;
+		cq->mask = slots - 1;
+		cq->capacity = slots;
+		ibcq->cqe = (int)slots;
 		atomic_store(&cq->head, 0);
 		atomic_store(&cq->tail, n);
 	}

@@ -10,7 +10,7 @@
 #define VB_MAX_INLINE 1024
 #define VB_MAX_QP_RD_ATOM 16
 #define VB_MAX_CQ 65536
-#define VB_MAX_CQE 4194303
+#define VB_MAX_CQE 4194304
 #define VB_MAX_MR 262143
 #define VB_MAX_MR_SIZE (~0ull)
 #define VB_MAX_PD 65535

@@ -66,7 +66,7 @@ static void completions_come_out_in_order(void)
 
 static void an_overrun_is_told_once_and_loses_nothing_that_was_there(void)
 {
-	struct ibv_cq *cq = vb_create_cq(ctx, 3, NULL, NULL, 0);
+	struct ibv_cq *cq = vb_create_cq(ctx, 4, NULL, NULL, 0);
 	struct ibv_async_event ev;
 
 	CHECK(!fcntl(ctx->async_fd, F_SETFL, O_NONBLOCK));
@@ -74,7 +74,7 @@ static void an_overrun_is_told_once_and_loses_nothing_that_was_there(void)
 		push(cq, i, false);
 	CHECK(!vb_get_async_event(ctx, &ev) && ev.event_type == IBV_EVENT_CQ_ERR && ev.element.cq == cq);
 	CHECK(vb_get_async_event(ctx, &ev) == -1 && errno == EAGAIN);
-	for (int i = 1; i <= 3; i++)
+	for (int i = 1; i <= 4; i++)
 		CHECK(poll_one(cq) == (uint64_t)i);
 	push(cq, 7, false);
 	CHECK(!poll_one(cq)); /* it is in error */
@@ -92,9 +92,9 @@ static void resizing_keeps_what_is_there(void)
 	CHECK(poll_one(cq) == 1);
 	push(cq, 3, false);
 	push(cq, 4, false);
-	CHECK(vb_resize_cq(cq, 2) == EINVAL && cq->cqe == 3);
+	CHECK(vb_resize_cq(cq, 2) == EINVAL && cq->cqe == 4);
 	CHECK(vb_resize_cq(cq, 0) == EINVAL && vb_resize_cq(cq, VB_MAX_CQE + 1) == EINVAL);
-	CHECK(!vb_resize_cq(cq, 8) && cq->cqe == 15);
+	CHECK(!vb_resize_cq(cq, 9) && cq->cqe == 16);
 	for (int i = 5; i <= 16; i++)
 		push(cq, i, false);
 	for (int i = 2; i <= 16; i++)
@@ -389,7 +389,7 @@ static void overrun_can_be_ignored(void)
 
 	for (int i = 1; i <= 5; i++)
 		push(cq, i, false);
-	for (int i = 3; i <= 5; i++)
+	for (int i = 2; i <= 5; i++)
 		CHECK(poll_one(cq) == (uint64_t)i);
 	CHECK(!readable(ctx->async_fd) && !vb_destroy_cq(cq));
 }

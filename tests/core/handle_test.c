@@ -100,7 +100,7 @@ static void a_completion_queue(void)
 	       NO(make_raw(&(struct ibv_qp_init_attr){.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = o.cq}), EINVAL));
 	SPOILT(cq,
 	       NO(make_raw(&(struct ibv_qp_init_attr){.qp_type = IBV_QPT_RC, .send_cq = o.cq, .recv_cq = cq}), EINVAL));
-	CHECK(cq->cqe == 7 && !vb_req_notify_cq(cq, 0) && !vb_destroy_cq(cq));
+	CHECK(cq->cqe == 8 && !vb_req_notify_cq(cq, 0) && !vb_destroy_cq(cq));
 }
 
 static void a_shared_receive_queue(void)
