@@ -601,6 +601,21 @@ static void going_back_vouches_too_if_there_is_something_behind(void)
 	}
 }
 
+static void going_back_to_a_read_vouches_by_its_last_psn(void)
+{
+	fx_init(&fx);
+	fx_post(&fx, VB_VERB_READ, 3 * FX_MTU);
+	fx_post(&fx, VB_VERB_WRITE, 1);
+	CHECK(fx_drain(&fx, 1) == 2);
+	fx_nak(&fx, 100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 2);
+	expect_once(VB_RC_READ_REQUEST, 100, 0, 2);
+	CHECK(p.reth.length == 3 * FX_MTU && goes_twice());
+	expect_once(VB_RC_READ_REQUEST, 102, 0, 2);
+	CHECK(p.reth.length == FX_MTU && p.reth.va == fx.posted[0].remote_addr + 2 * FX_MTU && !p.bth.ack_req);
+	expect_once(VB_RC_WRITE_ONLY, 103, 1, 2);
+	silence(2);
+}
+
 /* PSNs 100 to 131 are under way, 105 is missing. */
 static void lose_one_of_many(void)
 {
@@ -1090,6 +1105,7 @@ int main(void)
 	RUN(rnr_retries_are_counted_apart_and_seven_is_for_ever);
 	RUN(until_a_peer_is_known_it_is_vouched_for_what_it_may_have_kept);
 	RUN(going_back_vouches_too_if_there_is_something_behind);
+	RUN(going_back_to_a_read_vouches_by_its_last_psn);
 	RUN(a_peer_that_keeps_what_is_ahead_gets_only_what_is_missing);
 	RUN(a_peer_that_drops_what_is_ahead_is_found_out_once);
 	RUN(a_nak_for_the_next_packet_ends_the_trial_too);

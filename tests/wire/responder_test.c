@@ -177,6 +177,34 @@ static void what_comes_ahead_is_executed_when_the_peer_vouches_for_it(void)
 	CHECK(!fx.qp.stats.disputed_pkts);
 }
 
+/* Its last PSN again, which asks for the end of the response alone. */
+static void a_read_vouches_by_its_last_psn(void)
+{
+	keep();
+	request(VB_RC_WRITE_ONLY, 103, 1, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 515, 2);
+	echo(VB_RC_READ_REQUEST, 100, 0, 2); /* not the first one */
+	echo(VB_RC_READ_REQUEST, 101, 0, 2);
+	echo(VB_RC_READ_REQUEST, 102, 0, 2); /* nor if it does not come right behind the request */
+	CHECK(region_untouched() && fx.qp.rs.kept == 1);
+	keep();
+	request(VB_RC_WRITE_ONLY, 103, 1, 1);
+	nak(100, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 1);
+	request_of(VB_RC_READ_REQUEST, 100, 0, 515, 2);
+	p = fx_packet(&fx, VB_RC_READ_REQUEST, 102, 0);
+	p.reth.va += 512;
+	p.reth.length = 3;
+	p.bth.ack_req = false;
+	fx_in(&fx, &p, 2);
+	CHECK(fx.region[0] == 103 && !fx.qp.rs.kept && fx.qp.rs.vouches);
+	for (uint32_t psn = 100; psn < 103; psn++) { /* answered once */
+		CHECK(fx_out(&fx, &p, payload, 2));
+		CHECK(p.bth.psn.v == psn && p.info->op == VB_OP_READ_RESPONSE);
+	}
+	acked(103, 2, 2);
+}
+
 /* Its port is as good as a secret, and the peer's packets come from no other. */
 static void who_has_vouched_is_known_by_its_port(void)
 {
@@ -1166,6 +1194,7 @@ int main(void)
 	RUN(an_immediate_takes_a_receive_before_the_last_bytes_are_stored);
 	RUN(a_gap_is_named_once_until_it_is_filled);
 	RUN(what_comes_ahead_is_executed_when_the_peer_vouches_for_it);
+	RUN(a_read_vouches_by_its_last_psn);
 	RUN(who_has_vouched_is_known_by_its_port);
 	RUN(who_does_not_vouch_is_told_how_far_all_is_executed);
 	RUN(what_was_forged_ahead_gives_way_to_what_the_peer_sends);

@@ -219,7 +219,11 @@ static void check_packet(struct sim_node *n, const struct vb_packet *p)
 		n->new_psns += psns;
 	else
 		SIM_MUST(sim, ahead + (int32_t)psns <= 0);
-	if (n->qp.cfg.type != VB_ROCE_RC || (rq->mending && ahead))
+	struct vb_psn end = vb_psn_add(p->bth.psn, (int32_t)psns);
+	bool echo = ahead && vb_psn_equal(end, n->last_end); /* of what has just gone: no more of the window is used */
+
+	n->last_end = end;
+	if (n->qp.cfg.type != VB_ROCE_RC || (rq->mending && ahead) || echo)
 		return;
 	if (rq->seq - rq->una > (rq->mending ? 2ull : 1ull) * rq->window.packets)
 		SIM_MUST(sim, rq->seq - rq->una == psns);

@@ -62,6 +62,7 @@ struct sim_node {
 	uint64_t new_psns;   /* packets that went out for the first time */
 	uint64_t psns_taken; /* of all requests that were taken */
 	struct vb_psn last_nak;
+	struct vb_psn last_end; /* behind the last request packet that went out */
 	bool nak_sent;
 	bool failed;
 	enum vb_work_status failure;

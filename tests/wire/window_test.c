@@ -33,7 +33,7 @@ static const struct scenario scenarios[] = {
         {"1 Gb/s, 20 ms, 0.1 % loss, 4096", {LONG, LARGE, .lose = 100}, 60},
         {"1 Gb/s, 20 ms, 0.1 % loss, 1024, peer drops", {LONG, .mtu = 1024, .lose = 100}, 10},
         {"1 Gb/s, 20 ms, 0.1 % loss, 4096, peer drops", {LONG, .mtu = 4096, .lose = 100}, 30},
-        {"1 Gb/s, 20 ms, 0.1 % loss, 1024, reads", {LONG, SMALL, .lose = 100, .read = true}, 20},
+        {"1 Gb/s, 20 ms, 0.1 % loss, 1024, reads", {LONG, SMALL, .lose = 100, .read = true}, 25},
         {"1 Gb/s, 20 ms, 0.1 % loss, 4096, reads", {LONG, LARGE, .lose = 100, .read = true}, 50},
         {"1 Gb/s, 20 ms, 0.1 % loss, 1024, stalls 1 ms", {LONG, SMALL, .lose = 100, .stall = 1 * MS}, 35},
         {"1 Gb/s, 20 ms, 0.1 % loss, 1024, stalls 3 ms", {LONG, SMALL, .lose = 100, .stall = 3 * MS}, 35},

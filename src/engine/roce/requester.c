@@ -280,12 +280,17 @@ static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint6
 	return !second && (last || seq == rq->mend_seq);
 }
 
-/* The first packet after going back goes twice, as the first one that is mended. */
+/*
+ * The first packet after going back goes twice, as the first one that is mended. Of a READ request the second one asks for the
+ * last packet of the response alone. A responder that has not got so far has nothing to send for it (IBA 9.7.5.1.4).
+ */
 static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
 {
-	if (!vb_is_answered(s) && seq == rq->back_una && rq->high > seq + 1) {
-		rq->mend_next = rq->mend_seq = seq;
-		rq->mend_end = seq + 1;
+	uint64_t end = seq + span(s, seq);
+
+	if (seq == rq->back_una && rq->high > end) {
+		rq->mend_next = rq->mend_seq = end - 1;
+		rq->mend_end = end;
 		rq->echoes = rq->echo = true;
 	}
 	rq->back_echo = false;
@@ -296,7 +301,7 @@ static void make(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, ui
 {
 	bool last = vb_opcode_info(opcode)->flags & VB_LAST, mended = qp->rq.mend_next < qp->rq.mend_end;
 	uint64_t psns = span(s, seq);
-	bool first_time = seq >= qp->rq.high;
+	bool first_time = seq >= qp->rq.high, second = mended && qp->rq.echo;
 	struct vb_packet p = {.bth = {.opcode = opcode, .psn = vb_send_psn(qp, seq)}};
 
 	p.bth.solicited = last && s->rq.flags & VB_WORK_SOLICITED && vb_takes_receive(s);
@@ -310,7 +315,7 @@ static void make(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, ui
 	if (qp->cfg.type == VB_ROCE_RC) {
 		vb_requester_arm(qp, now);
 		p.bth.ack_req = (mended ? ask_mended(qp, seq, psns, now) : ask(qp, false)) && !vb_is_answered(s);
-		if (p.bth.ack_req || vb_is_answered(s))
+		if (p.bth.ack_req || (vb_is_answered(s) && !second))
 			time_it(qp, seq, first_time, now);
 	}
 	out->ah = s->rq.ah;

@@ -276,7 +276,7 @@ static enum state acknowledge(struct job *j)
 static enum state duplicate(struct job *j)
 {
 	j->qp->stats.duplicate_request++;
-	j->qp->rs.vouched = !(j->flags & VB_ANSWERED) && vb_ahead_vouches(j->qp, &j->p->bth, j->now);
+	j->qp->rs.vouched = vb_ahead_vouches(j->qp, &j->p->bth, j->now);
 	if (j->flags & VB_ANSWERED)
 		vb_resource_replay(j->qp, j->p);
 	else
@@ -452,7 +452,7 @@ static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 	}
 }
 
-/* An acknowledgement would say that all of what is kept is missing. Nobody vouches with a READ or an atomic. */
+/* An acknowledgement would say that all of what is kept is missing. */
 static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rs.vouch_by = now + VOUCH_WAIT;
@@ -472,10 +472,10 @@ void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const 
 
 	rs->vouched = false;
 	run(qp, p, payload, port, now);
-	rs->last = p->bth.psn;
+	rs->last = vb_psn_add(p->bth.psn, p->info->op == VB_OP_READ ? (int32_t)vb_packet_count(p->reth.length, qp->cfg.mtu) - 1 : 0);
 	rs->vouches = rs->vouches || rs->vouched;
 	if (rs->vouches)
 		run_kept(qp, now);
-	else if (rs->kept && !vb_psn_equal(before, rs->epsn) && !(p->info->flags & VB_ANSWERED))
+	else if (rs->kept && !vb_psn_equal(before, rs->epsn))
 		wait_for_voucher(qp, now);
 }

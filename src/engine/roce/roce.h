@@ -201,7 +201,7 @@ struct vb_roce_responder {
 	bool vouched;          /* the peer has shown that what is kept at epsn is in flight */
 	bool vouches;          /* it has done so once */
 	uint64_t vouch_by;     /* it is waited for until then */
-	struct vb_psn last;    /* of the last request that came */
+	struct vb_psn last;    /* the last PSN of the last request that came */
 	uint16_t port;         /* the source port of the last packet that came in its turn */
 };
 
