@@ -132,7 +132,8 @@ static void make_env(struct launch *l)
 __attribute__((no_sanitize("address", "thread", "undefined"))) static int broker_child(void *arg)
 {
 	struct launch *l = arg;
-	int lock = (int)syscall(SYS_fcntl, l->lock_fd, F_DUPFD, FIRST_SPARE_FD), ready = (int)syscall(SYS_fcntl, l->ready_fd, F_DUPFD, FIRST_SPARE_FD);
+	int lock = (int)syscall(SYS_fcntl, l->lock_fd, F_DUPFD, FIRST_SPARE_FD);
+	int ready = (int)syscall(SYS_fcntl, l->ready_fd, F_DUPFD, FIRST_SPARE_FD);
 	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
 
 	if (lock < 0 || ready < 0 || null < 0 || syscall(SYS_chdir, "/")) {
