@@ -1,4 +1,4 @@
-// open.c - opening files and directories under another name
+// open.c - redirects calls that open files and directories
 // follows: open(2), fopen(3), opendir(3), scandir(3)
 // SPDX-License-Identifier: MIT
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "tools/shim/map.h"
 #include "tools/shim/next.h"
 
-/* What _FORTIFY_SOURCE makes of open without a mode. */
+/* _FORTIFY_SOURCE turns open without a mode into these. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int dirfd, const char *path, int flags);
@@ -35,7 +35,7 @@ NEXT_OF(scandir64)
 NEXT_OF(scandirat)
 NEXT_OF(scandirat64)
 
-/* sysfs attributes that cannot be written refuse even root; a file of the tree would let it. */
+/* Read-only sysfs attributes cannot be opened for writing even by root; files of the tree could. */
 static bool is_denied(const char *mapped, const struct vb_map_buf *buf, bool writes)
 {
 	if (mapped != buf->path || !writes || vb_map_is_node(buf))
@@ -54,7 +54,7 @@ APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode
 	return NEXT(openat)(dirfd, p, flags, mode);
 }
 
-/* Reading an argument that is not there is harmless here, as it is in the C library. */
+/* Reading a missing argument is harmless here, as it is in the C library. */
 #define MODE(last) \
 	({ \
 		va_list ap_; \

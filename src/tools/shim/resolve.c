@@ -1,4 +1,4 @@
-// resolve.c - links, real paths, patterns and the working directory under another name
+// resolve.c - redirects links, real paths, patterns and the working directory
 // follows: readlink(2), realpath(3), glob(3), chdir(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -33,7 +33,7 @@ APART static ssize_t readlink_mapped(int dirfd, const char *path, char *out, siz
 	const char *p = vb_map(dirfd, path, &buf);
 
 	if (p == buf.path && vb_map_is_node(&buf)) {
-		/* A character device is no link. */
+		/* The program must see a character device, not a link. */
 		if (!NEXT(access)(p, F_OK))
 			errno = EINVAL;
 		return -1;
@@ -63,7 +63,7 @@ EXPORT ssize_t __readlinkat_chk(int dirfd, const char *path, char *buf, size_t l
 						 : NEXT(__readlinkat_chk)(dirfd, path, buf, len, size);
 }
 
-/* Programs compare what they get with what they gave: they get the name back that they know. */
+/* Programs compare the result with the path that they gave: return it under the original name. */
 APART static char *realpath_mapped(const char *path, char *resolved)
 {
 	struct vb_map_buf buf;
@@ -110,8 +110,9 @@ EXPORT int chdir(const char *path)
 	return vb_map_maybe(path) ? chdir_mapped(path) : NEXT(chdir)(path);
 }
 
-/* glob opens directories inside the C library, where nothing of ours stands: it gets the whole pattern translated, and
- * what it finds is translated back. The tree's own path has no pattern characters unless the user's directory has. */
+/* glob opens directories inside the C library, where the shim replaces nothing: it gets the whole pattern redirected,
+ * and its results are changed back. The tree's own path has no pattern characters, unless the user's directory has
+ * some. */
 #define GLOB(name, type) \
 	APART static int name##_mapped(const char *pattern, int flags, int (*on_error)(const char *, int), type *g) \
 	{ \

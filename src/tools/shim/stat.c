@@ -1,4 +1,4 @@
-// stat.c - asking about files under another name
+// stat.c - redirects calls that ask about files
 // follows: stat(2), statx(2), access(2), getxattr(2), inotify_add_watch(2)
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -44,7 +44,7 @@ NEXT_OF(listxattr)
 NEXT_OF(llistxattr)
 NEXT_OF(inotify_add_watch)
 
-/* A node of dev/infiniband is a link in the tree, but no program shall see that. */
+/* An entry of dev/infiniband is a link in the tree, which no program may see. */
 static int node_flags(const char *mapped, const struct vb_map_buf *buf, int flags)
 {
 	return mapped == buf->path && vb_map_is_node(buf) ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
@@ -144,7 +144,7 @@ EXPORT int eaccess(const char *path, int mode)
 	return vb_map_maybe(path) ? access_mapped(AT_FDCWD, path, mode, AT_EACCESS) : NEXT(eaccess)(path, mode);
 }
 
-/* ls -l asks for access control lists. */
+/* ls -l reads access control lists. */
 #define GETXATTR(name) \
 	APART static ssize_t name##_mapped(const char *path, const char *key, void *value, size_t size) \
 	{ \

@@ -1,5 +1,4 @@
-// tree_device.c - the devices that the tree shows, read from it
-// follows: nothing
+// tree_device.c - reads the adapters from the tree
 // SPDX-License-Identifier: MIT
 #include "tools/shim/tree_device.h"
 
@@ -37,7 +36,7 @@ bool tree_device_read(const struct tree_device *dev, const char *attribute, char
 	return read_text(name, buf, size);
 }
 
-static int by_index(const void *a, const void *b)
+static int compare_by_index(const void *a, const void *b)
 {
 	const struct tree_device *x = a, *y = b;
 
@@ -63,6 +62,6 @@ int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 			n++;
 	}
 	closedir(dir);
-	qsort(dev, (size_t)n, sizeof(*dev), by_index);
+	qsort(dev, (size_t)n, sizeof(*dev), compare_by_index);
 	return n;
 }
