@@ -33,7 +33,7 @@ static bool has_path_prefix(const char *s, const char *prefix)
 	return true;
 }
 
-bool vb_map_maybe(const char *path)
+bool vb_shim_may_map(const char *path)
 {
 	if (!path)
 		return false;
@@ -132,12 +132,12 @@ static bool insert_tree(char *buf, size_t skip)
 	return true;
 }
 
-const char *vb_map(int dirfd, const char *path, struct vb_map_buf *buf)
+const char *vb_shim_map(int dirfd, const char *path, struct vb_shim_map_buf *buf)
 {
 	int saved = errno;
 	const char *result = path;
 
-	if (vb_map_maybe(path) && absolute_path(dirfd, path, buf->path, sizeof(buf->path))) {
+	if (vb_shim_may_map(path) && absolute_path(dirfd, path, buf->path, sizeof(buf->path))) {
 		bool slash = path[strlen(path) - 1] == '/';
 
 		if (has_prefix(buf->path, sys_class) || has_prefix(buf->path, dev)) {
@@ -164,14 +164,14 @@ static const char *below_tree(const char *path)
 	return path + strlen(tree);
 }
 
-bool vb_map_is_node(const struct vb_map_buf *buf)
+bool vb_shim_map_is_node(const struct vb_shim_map_buf *buf)
 {
 	const char *rest = below_tree(buf->path);
 
 	return rest && has_prefix(rest, "/dev/infiniband/") && rest[strlen("/dev/infiniband/")];
 }
 
-void vb_map_undo(char *path)
+void vb_shim_map_undo(char *path)
 {
 	int saved = errno;
 	const char *rest = below_tree(path);
@@ -185,7 +185,7 @@ void vb_map_undo(char *path)
 	errno = saved;
 }
 
-int vb_map_tree_path(char *buf, size_t size, const char *name)
+int vb_shim_map_tree_path(char *buf, size_t size, const char *name)
 {
 	int rc = vb_runtime_tree(buf, size);
 	size_t n = rc ? 0 : strlen(buf);

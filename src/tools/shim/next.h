@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* For functions that have a struct vb_map_buf on their stack. */
+/* For functions that have a struct vb_shim_map_buf on their stack. */
 #define APART __attribute__((noinline, cold))
 
 /*

@@ -15,7 +15,7 @@
 static bool read_text(const char *name, char *buf, size_t size)
 {
 	char path[PATH_MAX];
-	int fd = vb_map_tree_path(path, sizeof(path), name) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	int fd = vb_shim_map_tree_path(path, sizeof(path), name) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return false;
@@ -48,7 +48,7 @@ int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 	char path[PATH_MAX], name[PATH_MAX];
 	int n = 0;
 
-	if (vb_map_tree_path(path, sizeof(path), "class/infiniband_verbs"))
+	if (vb_shim_map_tree_path(path, sizeof(path), "class/infiniband_verbs"))
 		return 0;
 	DIR *dir = opendir(path);
 	if (!dir)
