@@ -244,7 +244,7 @@ static void close_descriptors(unsigned first, unsigned last)
 struct thread_start {
 	struct vb_broker_config config;
 	sem_t looked;
-	bool own_table; /* valid when looked */
+	bool own_table; /* valid once looked is posted */
 };
 
 /* Gives the thread a descriptor table of its own: children that the program forks inherit nothing of the broker's,

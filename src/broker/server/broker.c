@@ -23,14 +23,9 @@
 #define DESCRIPTORS_OWN 64
 #define LOCK_PAUSE_MS 10 /* before another try to take the start lock */
 
-static uint64_t source_key(enum vb_source kind, uint32_t number, uint32_t gen)
-{
-	return (uint64_t)kind << 56 | (uint64_t)number << 32 | gen;
-}
-
 int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source kind, uint32_t number, uint32_t gen)
 {
-	struct epoll_event ev = {.events = events, .data.u64 = source_key(kind, number, gen)};
+	struct epoll_event ev = {.events = events, .data.u64 = vb_source_key(kind, number, gen)};
 
 	return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
 }
@@ -113,7 +108,7 @@ void vb_broker_stall(struct vb_broker *b)
 
 static void set_listen_events(struct vb_broker *b, uint32_t events)
 {
-	struct epoll_event ev = {.events = events, .data.u64 = source_key(VB_SRC_LISTEN, 0, 0)};
+	struct epoll_event ev = {.events = events, .data.u64 = vb_source_key(VB_SRC_LISTEN, 0, 0)};
 
 	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, b->listen_fd, &ev);
 }
@@ -159,7 +154,7 @@ static void accept_some(struct vb_broker *b)
 
 static struct vb_session *session_of(struct vb_broker *b, uint64_t data)
 {
-	struct vb_session *s = b->sessions[(data >> 32 & 0xffff) % VB_MAX_SESSIONS];
+	struct vb_session *s = b->sessions[vb_source_number(data) % VB_MAX_SESSIONS];
 
 	return s && s->gen == (uint32_t)data ? s : NULL;
 }
@@ -176,10 +171,10 @@ static void on_session_event(struct vb_broker *b, struct vb_session *s, uint32_t
 
 static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 {
-	uint32_t number = data >> 32 & 0xffff;
+	uint32_t number = vb_source_number(data);
 	struct vb_session *s;
 
-	switch ((enum vb_source)(data >> 56)) {
+	switch (vb_source_kind(data)) {
 	case VB_SRC_LISTEN:
 		accept_some(b);
 		break;

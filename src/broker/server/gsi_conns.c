@@ -10,7 +10,9 @@
 #include "broker/server/session.h"
 #include "engine/cm/cm.h"
 
-#define BUCKETS 4096
+#define BUCKET_BITS 12
+#define BUCKETS (1 << BUCKET_BITS)
+#define GOLDEN_RATIO 0x9e3779b97f4a7c15u /* 2^64 divided by the golden ratio */
 #define CONNS 16384 /* of one program, and of all ended programs of a user; beyond that the oldest is forgotten */
 /* Limits of one user other than the broker's: connections of all his programs, running or ended, and ended programs.
  * Then the limits of all such users: connections of ended programs, and ended programs. */
@@ -98,7 +100,7 @@ static uint32_t bucket_of(const struct vb_gsi_conns *c, const uint8_t remote[16]
 	memcpy(part, remote, sizeof(part));
 	for (int i = 0; i < 4; i++)
 		sum += c->key[i] * part[i];
-	return (uint32_t)(sum >> 52);
+	return (uint32_t)(sum >> (64 - BUCKET_BITS));
 }
 
 static struct conn **conn_place(struct vb_gsi_conns *c, const uint8_t remote[16], uint32_t remote_id)
@@ -145,7 +147,7 @@ static struct vb_gsi_conns *conns_new(struct vb_gsi *gsi, uid_t uid)
 	c->user = u;
 	u->programs++;
 	if (getrandom(c->key, sizeof(c->key), 0) != sizeof(c->key))
-		c->key[4] = 0x9e3779b97f4a7c15u; /* without random numbers a user who chooses colliding ids slows down his own */
+		c->key[4] = GOLDEN_RATIO; /* without random numbers a user who chooses colliding ids slows down his own */
 	return c;
 }
 

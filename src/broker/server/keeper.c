@@ -461,9 +461,9 @@ static void replace_descriptors(int sock)
 	fcntl(BROKER_FD, F_SETFL, O_NONBLOCK); /* changes our end only */
 }
 
-/* Ignores all signals: those for a process group or session are meant for the programs. The keeper exits when they
+/* Blocks all signals: those for a process group or session are meant for the programs. The keeper exits when they
  * have ended. */
-static void leave_session(void)
+static void keeper_detach(void)
 {
 	sigset_t all;
 
@@ -502,7 +502,7 @@ __attribute__((noreturn)) static void keeper_main(const struct vb_runtime *rt, c
 
 	k = (struct keeper){.dev = of->dev, .ino = of->ino, .place = *rt, .listen_fd = -1, .broker = -1};
 	vb_relay_init(&k.relay, &k.group);
-	leave_session();
+	keeper_detach();
 	replace_descriptors(sock);
 	raise_priority();
 	int err = keeper_set_up(&k);

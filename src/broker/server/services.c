@@ -10,6 +10,10 @@
 
 #include "frame/net.h"
 
+/* 2^64 and 2^32 divided by the golden ratio: multiplying by them spreads numbers */
+#define GOLDEN_RATIO 0x9e3779b97f4a7c15u
+#define GOLDEN_RATIO_32 0x9e3779b1u
+
 #define STEPS 32768 /* limit of a search for a free port: less than a millisecond */
 
 static bool is_any(const uint8_t gid[16])
@@ -24,14 +28,14 @@ static bool is_any(const uint8_t gid[16])
 /* Multiply-shift hashing: two ids chosen without the key share a bucket with probability 1/16384. */
 static uint32_t id_bucket(const struct vb_services *t, uint32_t lane, uint32_t id)
 {
-	return (uint32_t)((t->key[0] * ((uint64_t)lane << 32 | id) + t->key[1]) >> 50);
+	return (uint32_t)((t->key[0] * ((uint64_t)lane << 32 | id) + t->key[1]) >> (64 - VB_SERVICE_BUCKET_BITS));
 }
 
 /* Draws the hash key of an empty table. Without random numbers, users who choose colliding ids slow down the look-up. */
 static void draw_key(struct vb_services *t)
 {
 	if (getrandom(t->key, sizeof(t->key), 0) != sizeof(t->key))
-		t->key[0] = 0x9e3779b97f4a7c15u;
+		t->key[0] = GOLDEN_RATIO;
 	t->key[0] |= 1;
 }
 
@@ -222,7 +226,7 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
  * in about eight steps, whichever ports others have. */
 static int choose_port(const struct vb_services *t, struct vb_binding *want, const struct vb_port_range *range)
 {
-	uint32_t n = range->high - range->low + 1u, stride = (range->start * 0x9e3779b1u) % n, steps = STEPS;
+	uint32_t n = range->high - range->low + 1u, stride = (range->start * GOLDEN_RATIO_32) % n, steps = STEPS;
 	struct vb_binding alone = *want;
 
 	while (common_divisor(stride, n) != 1)

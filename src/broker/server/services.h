@@ -10,7 +10,8 @@
 
 #include "broker/proto/proto.h"
 
-#define VB_SERVICE_BUCKETS 16384
+#define VB_SERVICE_BUCKET_BITS 14
+#define VB_SERVICE_BUCKETS (1 << VB_SERVICE_BUCKET_BITS)
 #define VB_PORTS 65536
 /* Limits of one user other than the broker's: in all, and at one port. */
 #define VB_MAX_BINDINGS_USER 16384

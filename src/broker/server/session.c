@@ -459,8 +459,7 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 		want |= EPOLLIN;
 	if (want == s->interest)
 		return;
-	struct epoll_event ev = {.events = want,
-		.data.u64 = (uint64_t)VB_SRC_SOCK << 56 | (uint64_t)s->slot << 32 | s->gen};
+	struct epoll_event ev = {.events = want, .data.u64 = vb_source_key(VB_SRC_SOCK, s->slot, s->gen)};
 	if (!epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, s->sock, &ev))
 		s->interest = want;
 }

@@ -95,8 +95,25 @@ struct vb_broker {
 int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config);
 void vb_broker_fini(struct vb_broker *b, bool keep_state);
 void vb_broker_stall(struct vb_broker *b);
-/* The source of an epoll event: kind, number and generation in one word. */
+/* The source of an epoll event. Its epoll data is kind, number and generation in one word. */
 enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_GSI, VB_SRC_ADDRESSES };
+#define VB_SOURCE_NUMBER_MASK 0xffff
+
+static inline uint64_t vb_source_key(enum vb_source kind, uint32_t number, uint32_t gen)
+{
+	return (uint64_t)kind << 56 | (uint64_t)number << 32 | gen;
+}
+
+static inline enum vb_source vb_source_kind(uint64_t key)
+{
+	return (enum vb_source)(key >> 56);
+}
+
+static inline uint32_t vb_source_number(uint64_t key)
+{
+	return key >> 32 & VB_SOURCE_NUMBER_MASK;
+}
+
 int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source kind, uint32_t number, uint32_t gen);
 
 /* session.c. Takes over a connected socket, which it closes on failure. Returns 0 or an errno. */
