@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "tools/verbena.h"
 
-/* An adapter as it stands at one moment. */
+/* A snapshot of an adapter. */
 struct view {
 	struct vb_device *dev;
 	struct vb_netdev nd;
@@ -21,7 +21,7 @@ struct view {
 	char guid[24], rate[64];
 };
 
-static void look(struct view *v, struct ibv_device *dev)
+static void view_read(struct view *v, struct ibv_device *dev)
 {
 	v->dev = vb_device_of(dev);
 	vb_device_netdev(v->dev, &v->nd);
@@ -36,12 +36,12 @@ static int mtu_bytes(const struct view *v)
 	return 128 << v->port.active_mtu;
 }
 
-static const char *state(const struct view *v)
+static const char *state_text(const struct view *v)
 {
 	return v->port.state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN";
 }
 
-/* IPv4 as programs take it for an address, the rest as IPv6. */
+/* inet_ntop prints an IPv4-mapped GID as ::ffff:a.b.c.d. */
 static const char *gid_text(const union ibv_gid *gid, char buf[INET6_ADDRSTRLEN])
 {
 	return inet_ntop(AF_INET6, gid, buf, INET6_ADDRSTRLEN);
@@ -52,7 +52,7 @@ static void print_table(const struct view *v)
 	char mtu[32], gid[INET6_ADDRSTRLEN];
 
 	snprintf(mtu, sizeof(mtu), "%d/%u", mtu_bytes(v), v->nd.mtu);
-	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->nd.name, state(v), mtu, v->rate, v->guid);
+	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->nd.name, state_text(v), mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%*s%3u  %s\n", i ? 95 : 1, "", v->gids[i].gid_index, gid_text(&v->gids[i].gid, gid));
 }
@@ -79,7 +79,7 @@ static void print_json(const struct view *v)
 	print_json_string(v->nd.name);
 	printf(", \"ifindex\": %d, \"transport\": \"%s\", \"state\": \"%s\", \"mtu\": %d, \"interface_mtu\": %u, \"rate\": \"%s\", "
 	       "\"node_guid\": \"%s\", \"gids\": [",
-	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
+	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state_text(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", v->gids[i].gid_index,
 		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp ? "IB" : "RoCE v2");
@@ -107,7 +107,7 @@ int cmd_devices(int argc, char **argv)
 		printf("%-16s %-12s %-7s %-11s %-23s %-20s %3s  %s\n", "DEVICE", "INTERFACE", "STATE", "MTU IB/IP", "SPEED",
 		       "NODE GUID", "GID", "ADDRESS");
 	for (int i = 0; i < n; i++) {
-		look(&v, devices[i]);
+		view_read(&v, devices[i]);
 		if (json && i)
 			printf(",\n ");
 		(json ? print_json : print_table)(&v);
@@ -115,7 +115,7 @@ int cmd_devices(int argc, char **argv)
 	if (json)
 		puts("]");
 	else if (!n)
-		fputs("No adapter: no Ethernet or loopback interface here is chosen by VERBENA_DEVICES.\n", stderr);
+		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n", stderr);
 	vb_device_list_free(devices);
 	return 0;
 }

@@ -1,4 +1,4 @@
-// cmd_run.c - verbena run: starts a program with Verbena's libraries in front of the system's
+// cmd_run.c - verbena run: starts a program with Verbena's libraries instead of the system's
 // follows: verbena-run(1), ld.so(8)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include "util/env.h"
 #include "util/runtime.h"
 
-/* As the shell and env(1) have it. */
+/* The exit codes of env(1). */
 enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
-/* Without the tree verbs programs still work: no reason not to start. */
+/* The tree is optional: programs that use verbs work without it. */
 static void write_tree(void)
 {
 	char tree[PATH_MAX], why[PATH_MAX];
@@ -43,19 +43,19 @@ static bool set_environment(bool want_shim)
 	struct run_paths paths;
 
 	if (!run_find_libraries(&paths)) {
-		complain("run", "libibverbs.so.1 of Verbena was not found (looked beside this program and in " VB_LIBDIR
-				"/verbena): build or install it");
+		complain("run", "Verbena's libibverbs.so.1 was not found beside this program, nor in " VB_LIBDIR
+				"/verbena: build or install it");
 		return false;
 	}
 	if (want_shim && !paths.shim[0])
-		complain("run", "libverbena-paths.so was not found: programs that read /sys/class/infiniband see nothing there");
-	/* The dynamic linker knows no way to quote. */
+		complain("run", "libverbena-paths.so was not found: programs that read /sys/class/infiniband will see no adapters");
+	/* The dynamic linker cannot quote these characters. */
 	if (strpbrk(paths.lib_dir, ":;") || (want_shim && strpbrk(paths.shim, ": "))) {
 		complain("run", "the directory %s cannot be used: its name has a colon or a space", paths.lib_dir);
 		return false;
 	}
 	if (want_shim && paths.shim[0]) {
-		vb_runtime_tree_announce(NULL); /* one that an outer launcher has written need not be of this namespace */
+		vb_runtime_tree_announce(NULL); /* an outer launcher's tree may be of another namespace */
 		write_tree();
 		if (!run_prepend("LD_PRELOAD", paths.shim))
 			return false;
@@ -70,7 +70,7 @@ int cmd_run(int argc, char **argv)
 	int i = 1;
 
 	if (vb_env_is_hostile()) {
-		complain("run", "this launcher has more privileges than its caller, and would give them to any program: it starts none");
+		complain("run", "this launcher runs with more privileges than its caller: it would pass them to any program, so it starts none");
 		return EXIT_OURS;
 	}
 	for (; i < argc && argv[i][0] == '-'; i++) {
@@ -79,13 +79,13 @@ int cmd_run(int argc, char **argv)
 			break;
 		}
 		if (strcmp(argv[i], "--no-shim")) {
-			complain("run", "there is no option '%s'", argv[i]);
+			complain("run", "unknown option '%s'", argv[i]);
 			return EXIT_OURS;
 		}
 		want_shim = false;
 	}
 	if (i >= argc) {
-		complain("run", "which program? (verbena run [--no-shim] [--] PROGRAM [ARGUMENT...])");
+		complain("run", "no program given: verbena run [--no-shim] [--] PROGRAM [ARGUMENT...]");
 		return EXIT_OURS;
 	}
 	if (!set_environment(want_shim))
@@ -95,7 +95,7 @@ int cmd_run(int argc, char **argv)
 				"Verbena", path);
 	execvp(argv[i], argv + i);
 	int rc = errno;
-	/* execvp says EACCES when a directory of PATH cannot be searched, whatever is in it. */
+	/* execvp fails with EACCES if a directory of PATH cannot be searched, whatever is in it. */
 	if (rc == EACCES && !strchr(argv[i], '/') && !run_find_program(argv[i], F_OK, path))
 		rc = ENOENT;
 	complain("run", "%s: %s", argv[i], rc == ENOENT ? "not found" : strerror(rc));

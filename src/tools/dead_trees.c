@@ -1,4 +1,4 @@
-// dead_trees.c - trees of network namespaces that have ended
+// dead_trees.c - removes the trees of network namespaces that no longer exist
 // follows: namespaces(7), proc(5)
 // SPDX-License-Identifier: MIT
 #include "tools/dead_trees.h"
@@ -20,13 +20,13 @@
 #include "tools/tree_files.h"
 #include "util/trust.h"
 
-#define GONE ".gone" /* on its way out */
+#define GONE ".gone" /* being removed */
 #define BOOT_LEN 36
 
 /* The kernel's numbers of the first namespaces (include/linux/proc_ns.h). */
 enum { FIRST_USER = 0xeffffffdu, FIRST_PID = 0xeffffffcu };
 
-static uint64_t namespace(const char *path)
+static uint64_t namespace_inode(const char *path)
 {
 	struct stat st;
 
@@ -40,13 +40,13 @@ void vb_tree_origin(char text[VB_TREE_ORIGIN])
 	if (vb_tree_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) != BOOT_LEN + 1)
 		memset(boot, '-', BOOT_LEN);
 	snprintf(text, VB_TREE_ORIGIN, "%.*s %llu %llu", BOOT_LEN, boot,
-	         (unsigned long long)namespace("/proc/self/ns/pid"),
-	         (unsigned long long)namespace("/proc/self/ns/user"));
+	         (unsigned long long)namespace_inode("/proc/self/ns/pid"),
+	         (unsigned long long)namespace_inode("/proc/self/ns/user"));
 }
 
-static bool sees_everybody(void)
+static bool sees_all_processes(void)
 {
-	return namespace("/proc/self/ns/pid") == FIRST_PID && namespace("/proc/self/ns/user") == FIRST_USER;
+	return namespace_inode("/proc/self/ns/pid") == FIRST_PID && namespace_inode("/proc/self/ns/user") == FIRST_USER;
 }
 
 static bool is_number(const char *name)
@@ -54,7 +54,8 @@ static bool is_number(const char *name)
 	return isdigit((unsigned char)*name);
 }
 
-/* One of the threads of the process whose directory in /proc this is. What we may not look at is not ours. */
+/* True if a thread of the process with this directory in /proc is in the namespace. Processes that we may not inspect
+ * are not ours. */
 static bool has_thread_in(int proc_fd, const char *pid, uint64_t netns)
 {
 	char path[64];
@@ -80,7 +81,7 @@ static bool has_thread_in(int proc_fd, const char *pid, uint64_t netns)
 static bool has_process(uint64_t netns)
 {
 	DIR *dir = opendir("/proc");
-	bool found = !dir; /* who knows */
+	bool found = !dir; /* without /proc, assume so */
 
 	for (struct dirent *e; !found && (e = readdir(dir));)
 		found = is_number(e->d_name) && has_thread_in(dirfd(dir), e->d_name, netns);
@@ -89,7 +90,7 @@ static bool has_process(uint64_t netns)
 	return found;
 }
 
-/* Of another boot; or no process is in its namespace, and we would see one. */
+/* True if the tree is of another boot, or if no process is in its namespace and we can see all that could be. */
 static bool is_dead(int tree_fd, uint64_t netns)
 {
 	char stamp[VB_TREE_STAMP], origin[VB_TREE_ORIGIN];
@@ -99,7 +100,7 @@ static bool is_dead(int tree_fd, uint64_t netns)
 	if (known && strncmp(stamp, origin, BOOT_LEN) != 0)
 		return true;
 	bool same = known && !strncmp(stamp, origin, strlen(origin)) && stamp[strlen(origin)] == ' ';
-	return (same || sees_everybody()) && !has_process(netns);
+	return (same || sees_all_processes()) && !has_process(netns);
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -109,7 +110,8 @@ static bool ends_with(const char *name, const char *end)
 	return n > m && !strcmp(name + n - m, end);
 }
 
-/* Under the tree's lock, so that nobody writes it meanwhile; who waits for that finds that it stands there no more. */
+/* Removes the tree under its lock, so that nobody writes to it. A process that waits for the lock then finds the tree
+ * gone. */
 static void remove_if_dead(int dir_fd, int tree_fd, const char *name)
 {
 	char gone[NAME_MAX + sizeof(GONE)];
@@ -124,7 +126,7 @@ static void remove_if_dead(int dir_fd, int tree_fd, const char *name)
 	close(lock);
 }
 
-static void look_at(int dir_fd, const char *name)
+static void remove_tree_entry(int dir_fd, const char *name)
 {
 	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
@@ -151,6 +153,6 @@ void vb_dead_trees_remove(const char *tree)
 		return;
 	for (struct dirent *e; (e = readdir(dir));)
 		if (!strncmp(e->d_name, "sys.", 4) && is_number(e->d_name + 4) && strcmp(e->d_name, own))
-			look_at(dirfd(dir), e->d_name);
+			remove_tree_entry(dirfd(dir), e->d_name);
 	closedir(dir);
 }

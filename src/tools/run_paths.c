@@ -1,4 +1,4 @@
-// run_paths.c - where the launcher finds the libraries, and the program it is to run
+// run_paths.c - where the launcher finds Verbena's libraries and the program to run
 // follows: ld.so(8), execvp(3)
 // SPDX-License-Identifier: MIT
 #include "tools/run_paths.h"
@@ -42,7 +42,8 @@ bool run_find_libraries(struct run_paths *paths)
 		snprintf(shim, sizeof(shim), "%s/src/tools", exe);
 		if (try_dir(paths, lib, shim))
 			return true;
-		/* An installation that was moved as a whole (DESTDIR, a container's bind mount): the last parts of libdir. */
+		/* An installation that was moved as a whole (DESTDIR, a container's bind mount): tries the trailing
+		 * parts of libdir. */
 		for (const char *p = strstr(VB_LIBDIR, "/lib"); p; p = strstr(p + 1, "/lib")) {
 			snprintf(lib, sizeof(lib), "%s/..%s/verbena", exe, p);
 			if (try_dir(paths, lib, lib))

@@ -1,4 +1,4 @@
-// run_paths.h - where the launcher finds the libraries, and the program it is to run
+// run_paths.h - where the launcher finds Verbena's libraries and the program to run
 // follows: ld.so(8), execvp(3)
 // SPDX-License-Identifier: MIT
 #ifndef VB_TOOLS_RUN_PATHS_H
@@ -8,24 +8,25 @@
 #include <stdbool.h>
 
 #ifndef VB_LIBDIR
-#define VB_LIBDIR "/usr/local/lib" /* src/util/meson.build knows the true one */
+#define VB_LIBDIR "/usr/local/lib" /* src/util/meson.build defines the configured one */
 #endif
 
 struct run_paths {
-	char lib_dir[PATH_MAX]; /* holds libibverbs.so.1 and its like, and nothing else */
-	char shim[PATH_MAX];	/* libverbena-paths.so; "" where there is none */
+	char lib_dir[PATH_MAX]; /* contains only libibverbs.so.1 and Verbena's other replacement libraries */
+	char shim[PATH_MAX];	/* libverbena-paths.so, or "" if there is none */
 };
 
-/* From where this executable stands: a build tree, or an installation. False where no libraries are. */
+/* Finds the libraries relative to this executable: in a build tree or an installation. False if there are none. */
 bool run_find_libraries(struct run_paths *paths);
 
-/* The file execvp would run (mode X_OK), or the first of that name whether it can be run or not (F_OK); or false. */
+/* Finds the file that execvp would run (mode X_OK), or the first file of that name (mode F_OK). False if there is
+ * none. */
 bool run_find_program(const char *name, int mode, char path[PATH_MAX]);
 
-/* Does it run with other privileges than its caller's, so that the dynamic linker ignores LD_LIBRARY_PATH? */
+/* True if it runs with other privileges than its caller's: the dynamic linker then ignores LD_LIBRARY_PATH. */
 bool run_is_privileged(const char *path);
 
-/* Puts item in front of a list in the environment, unless it stands first already. False without memory. */
+/* Puts item in front of a list in the environment, unless it is first already. False if there is no memory. */
 bool run_prepend(const char *variable, const char *item);
 
 #endif

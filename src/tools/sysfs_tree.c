@@ -1,4 +1,4 @@
-// sysfs_tree.c - the tree that stands for /sys/class/infiniband* and /dev/infiniband
+// sysfs_tree.c - writes the tree that replaces /sys/class/infiniband* and /dev/infiniband
 // follows: Linux Documentation/ABI/stable/sysfs-class-infiniband
 // SPDX-License-Identifier: MIT
 #include "tools/sysfs_tree.h"
@@ -21,8 +21,8 @@
 
 enum { TEXT = 512, LOCK_TRIES = 200, LOCK_PAUSE_NS = 10000000 };
 
-/* The NIC behind the interface, for as long as /sys shows our own network namespace: it may show another one, where the
- * same name is another interface. */
+/* Reads an attribute of the NIC, if /sys shows our own network namespace: in another one the name may be of another
+ * interface. */
 static bool read_nic(const struct vb_netdev *nd, const char *attribute, char *buf, size_t size)
 {
 	char path[PATH_MAX], index[32], own[32];
@@ -35,8 +35,8 @@ static bool read_nic(const struct vb_netdev *nd, const char *attribute, char *bu
 	return vb_tree_read(AT_FDCWD, path, buf, size) > 0;
 }
 
-/* All processors, as the kernel prints a mask: words of 32 bits, the highest first. */
-static void all_cpus(char *buf, size_t size)
+/* The mask of all processors as the kernel prints it: words of 32 bits, the highest first. */
+static void all_cpus_mask(char *buf, size_t size)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	size_t len = 0;
@@ -49,8 +49,8 @@ static void all_cpus(char *buf, size_t size)
 	}
 }
 
-/* device/: what stands for the adapter's PCI function. */
-static int write_parent(struct vb_tree *t, const char *dir, struct vb_device *dev)
+/* device/, which replaces the adapter's PCI function. */
+static void write_parent(struct vb_tree *t, const char *dir, struct vb_device *dev)
 {
 	char path[PATH_MAX], text[TEXT], target[PATH_MAX];
 	struct vb_netdev nd;
@@ -61,13 +61,12 @@ static int write_parent(struct vb_tree *t, const char *dir, struct vb_device *de
 	snprintf(path, sizeof(path), "%s/device/numa_node", dir);
 	vb_tree_file(t, path, text);
 	if (!read_nic(&nd, "local_cpus", text, sizeof(text)))
-		all_cpus(text, sizeof(text));
+		all_cpus_mask(text, sizeof(text));
 	snprintf(path, sizeof(path), "%s/device/local_cpus", dir);
 	vb_tree_file(t, path, text);
 	snprintf(path, sizeof(path), "%s/device/net/%s", dir, nd.name);
 	snprintf(target, sizeof(target), "/sys/class/net/%s", nd.name);
 	vb_tree_link(t, path, target);
-	return t->err;
 }
 
 static void write_ibdev(struct vb_tree *t, const char *dir, struct vb_device *dev)
@@ -97,7 +96,7 @@ static void write_uverbs(struct vb_tree *t, const char *dir, struct vb_device *d
 	vb_tree_file(t, path, text);
 	snprintf(path, sizeof(path), "%s/abi_version", dir);
 	vb_tree_file(t, path, "1\n");
-	/* The numbers of /dev/null, which the node is. */
+	/* The device number of /dev/null, to which the node links. */
 	snprintf(path, sizeof(path), "%s/dev", dir);
 	vb_tree_file(t, path, "1:3\n");
 	snprintf(path, sizeof(path), "%s/device", dir);
@@ -105,7 +104,7 @@ static void write_uverbs(struct vb_tree *t, const char *dir, struct vb_device *d
 	vb_tree_link(t, path, text);
 }
 
-/* A directory of a device: in place where it stands, built aside and moved where it is new. */
+/* Writes a device's directory: an existing one in place, a new one aside and then moved. */
 static void write_device(struct vb_tree *t, const char *class, const char *name, struct vb_device *dev,
 			 void (*write_it)(struct vb_tree *, const char *, struct vb_device *))
 {
@@ -122,7 +121,7 @@ static void write_device(struct vb_tree *t, const char *class, const char *name,
 	vb_tree_move(t, aside, dir);
 }
 
-/* "class/infiniband: roce_eth0" and so on: is this name one of a device's? */
+/* True if an entry of a class belongs to a present device. */
 static bool is_present(const char *name, const void *arg)
 {
 	for (struct ibv_device *const *d = arg; *d; d++)
@@ -148,16 +147,17 @@ static void write_all(struct vb_tree *t, struct ibv_device *const *devices, int 
 
 		write_device(t, "infiniband", dev->dev.name, dev, write_ibdev);
 		write_device(t, "infiniband_verbs", dev->dev.dev_name, dev, write_uverbs);
-		/* A device node needs privileges; a character device that anybody may read and write is at hand. */
+		/* Creating a device node needs privileges; /dev/null is a character device that anybody may read and
+		 * write. */
 		snprintf(path, sizeof(path), "dev/infiniband/%s", dev->dev.dev_name);
 		vb_tree_link(t, path, "/dev/null");
 	}
 }
 
-/* One number for all that the tree says, to leave it alone when it says so already. */
+/* A hash of the tree's content, to skip writing if nothing has changed. */
 static uint64_t fingerprint(struct ibv_device *const *devices, int n)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = VB_FNV_START;
 	char name[128], text[TEXT];
 
 	for (int i = 0; i < n; i++) {
@@ -167,11 +167,11 @@ static uint64_t fingerprint(struct ibv_device *const *devices, int n)
 			int len = vb_device_attr_text(dev, name, text, sizeof(text));
 
 			for (int c = 0; c < len && c < TEXT; c++)
-				h = (h ^ (uint8_t)text[c]) * 0x100000001b3ull;
-			h = (h ^ 0xff) * 0x100000001b3ull;
+				h = (h ^ (uint8_t)text[c]) * VB_FNV_PRIME;
+			h = (h ^ 0xff) * VB_FNV_PRIME;
 		}
 		for (const char *s = dev->dev.name; *s; s++)
-			h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
+			h = (h ^ (uint8_t)*s) * VB_FNV_PRIME;
 	}
 	return h;
 }
@@ -190,8 +190,8 @@ static bool is_current(struct vb_tree *t, const char *stamp, struct ibv_device *
 	return true;
 }
 
-/* Whoever holds the lock may have been stopped: no program waits for it for ever. */
-static int take_lock(int tree_fd, int *lock_fd)
+/* Waits two seconds at most: the holder of the lock may be stopped. */
+static int lock_tree(int tree_fd, int *lock_fd)
 {
 	struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
 	int fd = openat(tree_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -209,8 +209,8 @@ static int take_lock(int tree_fd, int *lock_fd)
 	return EBUSY;
 }
 
-/* Opens the tree and takes its lock. Who removes trees of dead namespaces takes it too: what is locked then may stand there no
- * more. 0, EAGAIN in that case, EBUSY where somebody else keeps the lock (the tree is open then), or another errno value. */
+/* Opens the tree and takes its lock, which removers of dead trees take too: a locked tree may just have been removed.
+ * Returns 0, EAGAIN in that case, EBUSY if another process keeps the lock (the tree is open then), or another errno. */
 static int enter_tree(const char *path, struct vb_tree *t, int *lock_fd)
 {
 	bool made = !mkdir(path, 0755);
@@ -221,10 +221,10 @@ static int enter_tree(const char *path, struct vb_tree *t, int *lock_fd)
 	t->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (t->fd < 0)
 		return errno;
-	/* nothing is written through the links of another user's tree, and no mode of another's directory is changed */
+	/* never write through links in another user's tree, or change another user's directory */
 	if (made && !fstat(t->fd, &st) && st.st_uid == geteuid())
 		fchmod(t->fd, 0755);
-	int rc = !fstat(t->fd, &st) && vb_trust_is_private(&st, geteuid()) ? take_lock(t->fd, lock_fd) : EPERM;
+	int rc = !fstat(t->fd, &st) && vb_trust_is_private(&st, geteuid()) ? lock_tree(t->fd, lock_fd) : EPERM;
 	if (!rc && !lstat(path, &now) && now.st_dev == st.st_dev && now.st_ino == st.st_ino)
 		return 0;
 	if (!rc)
@@ -234,8 +234,8 @@ static int enter_tree(const char *path, struct vb_tree *t, int *lock_fd)
 	return rc ? rc : EAGAIN;
 }
 
-/* 0 or an errno value. Without the lock: EBUSY, unless the tree is in line already. */
-static int bring_in_line(struct vb_tree *t, bool locked, struct ibv_device *const *devices, int n)
+/* Updates the tree if needed. Returns 0 or an errno: EBUSY if that needs the lock and we don't have it. */
+static int update_tree(struct vb_tree *t, bool locked, struct ibv_device *const *devices, int n)
 {
 	char stamp[VB_TREE_STAMP], origin[VB_TREE_ORIGIN];
 
@@ -268,7 +268,7 @@ int vb_sysfs_tree_write(struct ibv_device *const *devices, int n, char *path, si
 	while (rc == EAGAIN);
 	if (rc && rc != EBUSY)
 		return rc;
-	rc = bring_in_line(&t, !rc, devices, n);
+	rc = update_tree(&t, !rc, devices, n);
 	if (lock_fd >= 0)
 		close(lock_fd);
 	close(t.fd);

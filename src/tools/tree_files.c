@@ -1,4 +1,4 @@
-// tree_files.c - files, links and directories below one directory, each changed in one step
+// tree_files.c - files, links and directories below one directory, each changed atomically
 // follows: rename(2)
 // SPDX-License-Identifier: MIT
 #include "tools/tree_files.h"
@@ -17,7 +17,7 @@
 
 static const char new_file[] = VB_TREE_ASIDE "/new", old_entry[] = VB_TREE_ASIDE "/old";
 
-static void fail(struct vb_tree *t)
+static void tree_fail(struct vb_tree *t)
 {
 	if (!t->err)
 		t->err = errno;
@@ -32,15 +32,15 @@ void vb_tree_dir(struct vb_tree *t, const char *path)
 			continue;
 		memcpy(part, path, i);
 		part[i] = '\0';
-		/* the umask is the user's; programs of other users read root's tree */
+		/* whatever the umask: programs of other users read root's tree */
 		if (!mkdirat(t->fd, part, 0755))
 			fchmodat(t->fd, part, 0755, 0);
 		else if (errno != EEXIST)
-			fail(t);
+			tree_fail(t);
 	}
 }
 
-/* Runs put(); where the parent is missing, makes it and tries again. */
+/* Runs put(). If the parent is missing, creates it and tries again. */
 static bool with_parent(struct vb_tree *t, const char *path, int (*put)(struct vb_tree *, const char *))
 {
 	char parent[PATH_MAX];
@@ -55,7 +55,7 @@ static bool with_parent(struct vb_tree *t, const char *path, int (*put)(struct v
 	return !t->err && !put(t, path);
 }
 
-static int put_new(struct vb_tree *t, const char *path)
+static int move_new(struct vb_tree *t, const char *path)
 {
 	return renameat(t->fd, new_file, t->fd, path);
 }
@@ -99,16 +99,16 @@ static bool write_new(struct vb_tree *t, const char *text)
 	return done;
 }
 
-/* One file for all that have this content: most GIDs and counters are zero, and on tmpfs each file takes a page. */
+/* Files with the same content are hard links: most GIDs and counters are zero, and on tmpfs each file takes a page. */
 static bool link_new(struct vb_tree *t, const char *text)
 {
 	char same[64];
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = VB_FNV_START;
 
 	for (const char *s = text; *s; s++)
-		h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
+		h = (h ^ (uint8_t)*s) * VB_FNV_PRIME;
 	snprintf(same, sizeof(same), SAME "/%016llx", (unsigned long long)h);
-	if (!has_text(t, same, text) && (!write_new(t, text) || !with_parent(t, same, put_new)))
+	if (!has_text(t, same, text) && (!write_new(t, text) || !with_parent(t, same, move_new)))
 		return false;
 	unlinkat(t->fd, new_file, 0);
 	return !linkat(t->fd, same, t->fd, new_file, 0);
@@ -118,9 +118,9 @@ void vb_tree_file(struct vb_tree *t, const char *path, const char *text)
 {
 	if (t->err || has_text(t, path, text))
 		return;
-	/* Not all file systems link, and none without end. */
-	if ((!link_new(t, text) && !write_new(t, text)) || !with_parent(t, path, put_new))
-		fail(t);
+	/* Some file systems have no hard links, and all limit their number. */
+	if ((!link_new(t, text) && !write_new(t, text)) || !with_parent(t, path, move_new))
+		tree_fail(t);
 }
 
 void vb_tree_link(struct vb_tree *t, const char *path, const char *target)
@@ -131,14 +131,14 @@ void vb_tree_link(struct vb_tree *t, const char *path, const char *target)
 	if (t->err || (n == (ssize_t)strlen(target) && !memcmp(old, target, (size_t)n)))
 		return;
 	unlinkat(t->fd, new_file, 0);
-	if (symlinkat(target, t->fd, new_file) || !with_parent(t, path, put_new))
-		fail(t);
+	if (symlinkat(target, t->fd, new_file) || !with_parent(t, path, move_new))
+		tree_fail(t);
 }
 
 void vb_tree_move(struct vb_tree *t, const char *from, const char *to)
 {
 	if (!t->err && renameat(t->fd, from, t->fd, to))
-		fail(t);
+		tree_fail(t);
 }
 
 static void remove_below(int fd, const char *name)
@@ -168,11 +168,11 @@ void vb_tree_remove(struct vb_tree *t, const char *path)
 {
 	if (t->err)
 		return;
-	/* Gone for readers in one step, whatever it holds. */
+	/* Renamed first, so that readers lose the whole directory at once. */
 	if (renameat(t->fd, path, t->fd, old_entry) && errno != ENOENT) {
 		remove_below(t->fd, old_entry);
 		if (renameat(t->fd, path, t->fd, old_entry) && errno != ENOENT)
-			fail(t);
+			tree_fail(t);
 	}
 	if (!faccessat(t->fd, old_entry, F_OK, AT_SYMLINK_NOFOLLOW))
 		remove_below(t->fd, old_entry);

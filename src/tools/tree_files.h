@@ -1,4 +1,4 @@
-// tree_files.h - files, links and directories below one directory, each changed in one step
+// tree_files.h - files, links and directories below one directory, each changed atomically
 // follows: rename(2)
 // SPDX-License-Identifier: MIT
 #ifndef VB_TOOLS_TREE_FILES_H
@@ -8,30 +8,34 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Where things are made before they are moved into place, and moved to before they are removed. */
+/* Entries are created here before they are moved into place, and moved here before they are removed. */
 #define VB_TREE_ASIDE ".aside"
 
-/* Paths are relative to fd, which the caller opened and closes; one writer at a time. Parents of what is made are made. The
- * first failure stays in err (an errno value), and nothing more is done after it. */
+/* FNV-1a, 64 bits */
+#define VB_FNV_START 0xcbf29ce484222325ull
+#define VB_FNV_PRIME 0x100000001b3ull
+
+/* Paths are relative to fd, which the caller opens and closes. One writer at a time. Missing parents are created. The
+ * first error stays in err (an errno), and later calls do nothing. */
 struct vb_tree {
 	int fd;
 	int err;
 };
 
 void vb_tree_dir(struct vb_tree *t, const char *path);
-/* Left alone where it has this content already. */
+/* Unchanged if it has this content already. */
 void vb_tree_file(struct vb_tree *t, const char *path, const char *text);
 void vb_tree_link(struct vb_tree *t, const char *path, const char *target);
 void vb_tree_move(struct vb_tree *t, const char *from, const char *to);
-/* A file, a link, or a directory with all in it; not being there is no failure. */
+/* Removes a file, a link, or a directory with its content. A missing one is no error. */
 void vb_tree_remove(struct vb_tree *t, const char *path);
-/* Removes what keep() does not know from a directory. */
+/* Removes the entries of a directory for which keep() is false. */
 void vb_tree_prune(struct vb_tree *t, const char *dir, bool (*keep)(const char *name, const void *arg), const void *arg);
 
-/* A directory of any place and all in it, as far as that goes. */
+/* Removes any directory with its content, as far as possible. */
 void vb_tree_discard(int dirfd, const char *name);
 
-/* A whole file as a string, at most size - 1 bytes of it: its length, or -1 with errno. */
+/* Reads a file as a string, size - 1 bytes at most. Returns its length, or -1 with errno. */
 ssize_t vb_tree_read(int dirfd, const char *path, char *buf, size_t size);
 
 #endif

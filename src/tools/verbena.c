@@ -29,7 +29,7 @@ static const struct {
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-static void usage(FILE *f)
+static void print_usage(FILE *f)
 {
 	fputs("Verbena: RDMA on any Linux machine\n\n", f);
 	for (int i = 0; i < COMMANDS; i++)
@@ -39,7 +39,7 @@ static void usage(FILE *f)
 
 static int cmd_help(int argc, char **argv)
 {
-	usage(stdout);
+	print_usage(stdout);
 	return 0;
 }
 
@@ -57,7 +57,7 @@ void complain(const char *name, const char *fmt, ...)
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
-		usage(stderr);
+		print_usage(stderr);
 		return 2;
 	}
 	const char *name = argv[1];

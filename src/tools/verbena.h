@@ -4,7 +4,7 @@
 #ifndef VB_TOOLS_VERBENA_H
 #define VB_TOOLS_VERBENA_H
 
-/* Each gets its own name as argv[0] and returns the exit status. */
+/* Each gets its name as argv[0] and returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 

@@ -32,14 +32,14 @@ static void make_tree(void)
 	assert(vb_runtime_tree_place(tree, sizeof(tree)) == ENOENT && !mkdir(tree, 0755));
 	assert(vb_runtime_tree(tree, sizeof(tree)) == ENOENT && !vb_runtime_tree_announce(tree));
 	atexit(remove_tree);
-	struct vb_map_buf buf;
-	assert(vb_map(AT_FDCWD, "/sys/class/infiniband/x", &buf) == buf.path && !strncmp(buf.path, tree, strlen(tree)));
+	struct vb_shim_map_buf buf;
+	assert(vb_shim_map(AT_FDCWD, "/sys/class/infiniband/x", &buf) == buf.path && !strncmp(buf.path, tree, strlen(tree)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const heads[] = {"", "/sys/class/infiniband", "/dev/infiniband", "class/infiniband", "./infiniband"};
-	struct vb_map_buf *buf = malloc(sizeof(*buf));
+	struct vb_shim_map_buf *buf = malloc(sizeof(*buf));
 	size_t head = size ? data[0] % 5 : 0, n = strlen(heads[head]);
 	char *path = malloc(n + size + 1);
 
@@ -48,12 +48,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(path + n, size ? data + 1 : data, size ? size - 1 : 0);
 	path[n + (size ? size - 1 : 0)] = '\0';
 	char *exact = strdup(path);
-	const char *p = vb_map(AT_FDCWD, exact, buf);
+	const char *p = vb_shim_map(AT_FDCWD, exact, buf);
 	assert(p == exact || p == buf->path);
 	if (p == buf->path) {
 		assert(*p == '/' && strlen(p) < sizeof(buf->path) && !strstr(p, "/../") && !strstr(p, "//"));
-		vb_map_is_node(buf);
-		vb_map_undo(buf->path);
+		vb_shim_map_is_node(buf);
+		vb_shim_map_undo(buf->path);
 		assert(strlen(buf->path) < sizeof(buf->path));
 	}
 	free(exact);

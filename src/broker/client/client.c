@@ -1,5 +1,4 @@
-// client.c - a program's connection to the broker: found, started, lost and found again
-// follows: broker/proto/proto.h
+// client.c - a program's connection to the broker: finds or starts one, attaches, reconnects
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <poll.h>
@@ -14,10 +13,10 @@
 #include "broker/client/outgoing.h"
 #include "util/log.h"
 
-#define CONNECT_MS 15000  /* bound of vb_broker_connect: beside programs that spin, others may not run for ten seconds */
+#define CONNECT_MS 15000  /* limit of vb_broker_connect: next to spinning programs others may wait ten seconds for a processor */
 #define FIRST_BACKOFF_MS 5
 #define LAST_BACKOFF_MS 1000
-#define LOCKED_MS 10      /* somebody else is starting a broker: look again */
+#define LOCKED_MS 10      /* retry interval while another program starts a broker */
 #define READS_PER_DISPATCH 64
 
 uint32_t vb_broker_proc_id(const struct vb_broker_client *c)
@@ -43,14 +42,14 @@ int vb_broker_timeout_ms(const struct vb_broker_client *c)
 	return left < 0 ? 0 : (int)left;
 }
 
-static void watch(struct vb_broker_client *c, int fd, uint32_t events)
+static void client_watch(struct vb_broker_client *c, int fd, uint32_t events)
 {
 	struct epoll_event ev = {.events = events, .data.fd = fd};
 
 	epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-static void unwatch_and_close(struct vb_broker_client *c, int *fd)
+static void client_close_fd(struct vb_broker_client *c, int *fd)
 {
 	if (*fd < 0)
 		return;
@@ -59,9 +58,9 @@ static void unwatch_and_close(struct vb_broker_client *c, int *fd)
 	*fd = -1;
 }
 
-/* ---- losing and finding ---- */
+/* ---- connecting ---- */
 
-static void set_state(struct vb_broker_client *c, enum client_state state, int in_ms)
+static void client_set_state(struct vb_broker_client *c, enum client_state state, int in_ms)
 {
 	pthread_mutex_lock(&c->lock);
 	c->state = state;
@@ -69,21 +68,21 @@ static void set_state(struct vb_broker_client *c, enum client_state state, int i
 	c->deadline = vb_broker_now_ms() + in_ms;
 }
 
-static void lose_socket(struct vb_broker_client *c)
+static void client_lose_socket(struct vb_broker_client *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->state = AWAY;
-	unwatch_and_close(c, &c->sock);
+	client_close_fd(c, &c->sock);
 	c->want_out = false;
-	c->due = false;
-	vb_outgoing_drop(c); /* their callers repeat them when we are attached again */
+	c->roce_due = false;
+	vb_outgoing_drop(c); /* their callers repeat them after reattaching */
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* After a failure, of whatever kind. */
-static void try_later(struct vb_broker_client *c)
+/* After any failure: retry with exponential backoff. */
+static void client_try_later(struct vb_broker_client *c)
 {
-	set_state(c, AWAY, c->backoff_ms);
+	client_set_state(c, AWAY, c->backoff_ms);
 	c->backoff_ms = c->backoff_ms * 2 > LAST_BACKOFF_MS ? LAST_BACKOFF_MS : c->backoff_ms * 2;
 }
 
@@ -120,7 +119,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	return sendmsg(sock, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
-static void attach(struct vb_broker_client *c, int sock)
+static void client_attach(struct vb_broker_client *c, int sock)
 {
 	struct ucred cred = {.uid = (uid_t)-1};
 	socklen_t len = sizeof(cred);
@@ -130,22 +129,22 @@ static void attach(struct vb_broker_client *c, int sock)
 	int err = send_attach(c, sock);
 
 	if (err) {
-		if (err == EBADF) /* the caller's descriptors: no broker will like them better */
+		if (err == EBADF) /* the caller's own descriptors are closed: a retry cannot help */
 			c->error = err;
 		close(sock);
-		try_later(c);
+		client_try_later(c);
 		return;
 	}
 	pthread_mutex_lock(&c->lock);
 	c->sock = sock;
 	c->want_out = false;
 	pthread_mutex_unlock(&c->lock);
-	watch(c, sock, EPOLLIN);
-	set_state(c, ATTACHING, VB_ATTACHING_MS);
+	client_watch(c, sock, EPOLLIN);
+	client_set_state(c, ATTACHING, VB_ATTACHING_MS);
 }
 
-/* One line that says who is in the way and what to do; once, until a broker was found. */
-static void say_refused(struct vb_broker_client *c, enum vb_log_level level, const struct vb_runtime *rt, const char *what, int err)
+/* Logs one line that names the obstacle and the remedy; once, until a broker was found. */
+static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, const struct vb_runtime *rt, const char *what, int err)
 {
 	bool denied = err == EPERM || err == EACCES || err == ENOTDIR || err == ENOENT;
 	char text[PATH_MAX];
@@ -157,38 +156,38 @@ static void say_refused(struct vb_broker_client *c, enum vb_log_level level, con
 	c->refused = true;
 }
 
-/* The broker that gave our lane was root's, and we cannot start one in its place. */
-static int find_roots(struct vb_broker_client *c, int *sock)
+/* Our lane is from root's broker, which we cannot start ourselves. */
+static int find_broker_of_root(struct vb_broker_client *c, int *sock)
 {
 	struct vb_runtime root;
 	int err = vb_runtime_root(&root) ? vb_runtime_connect(&root, sock) : ENOENT;
 
 	if (err == ENOENT && c->backoff_ms == LAST_BACKOFF_MS && !c->missed) {
-		vb_log(VB_LOG_WARN, "broker: root's, which this program came to, has gone: it is waited for");
+		vb_log(VB_LOG_WARN, "broker: root's broker, which this program uses, has ended: waiting for it to be restarted");
 		c->missed = true;
 	}
 	return err == ENOENT ? EAGAIN : err;
 }
 
-/* Who has a lane goes to a broker of the user whose broker gave it: another one knows other lanes. */
-static int find_giver(struct vb_broker_client *c, const struct vb_runtime *own, int *sock)
+/* A program that has a lane reconnects only to a broker of the same user: other brokers know other lanes. */
+static int find_own_broker(struct vb_broker_client *c, const struct vb_runtime *own, int *sock)
 {
 	if (c->giver != geteuid())
-		return find_roots(c, sock);
+		return find_broker_of_root(c, sock);
 	int err = vb_runtime_connect(own, sock);
 	if (err == EPERM || err == EACCES)
-		say_refused(c, VB_LOG_ERROR, own, "the socket in the runtime directory belongs to another user", err);
+		log_refusal(c, VB_LOG_ERROR, own, "the socket in the runtime directory belongs to another user", err);
 	return err;
 }
 
-/* Own user's broker first, then root's. 0, ENOENT when there is none, or another errno. */
-static int find(struct vb_broker_client *c, int *sock)
+/* Tries the own user's broker, then root's. Returns 0, ENOENT when there is none, or another errno. */
+static int find_broker(struct vb_broker_client *c, int *sock)
 {
 	struct vb_runtime own, root;
 	int err = vb_runtime_own(&own);
 
-	if (!err && c->lane && !own.explicit_dir) /* in a directory that was named there is one broker, whosever */
-		return find_giver(c, &own, sock);
+	if (!err && c->lane && !own.explicit_dir) /* VERBENA_RUNTIME names one directory: its broker is the only one */
+		return find_own_broker(c, &own, sock);
 	bool squatted = !err && vb_runtime_is_squatted(&own);
 
 	if (!err)
@@ -198,16 +197,16 @@ static int find(struct vb_broker_client *c, int *sock)
 	if (vb_runtime_root(&root)) {
 		int root_err = vb_runtime_connect(&root, sock);
 		if (!root_err && (squatted || err != ENOENT))
-			say_refused(c, VB_LOG_WARN, &own, "root's is used, since this user's directory cannot be", err);
+			log_refusal(c, VB_LOG_WARN, &own, "root's broker is used, because this user's runtime directory cannot be used", err);
 		if (!root_err || root_err == EAGAIN)
 			return root_err;
 	}
 	if (err == EPERM || err == EACCES)
-		say_refused(c, VB_LOG_ERROR, &own, "the socket in the runtime directory belongs to another user", err);
+		log_refusal(c, VB_LOG_ERROR, &own, "the socket in the runtime directory belongs to another user", err);
 	return err;
 }
 
-static void spawn(struct vb_broker_client *c)
+static void spawn_broker(struct vb_broker_client *c)
 {
 	int err = 0;
 
@@ -222,15 +221,15 @@ static void spawn(struct vb_broker_client *c)
 	if (err) {
 		vb_log(VB_LOG_WARN, "broker: cannot be started: %s", strerror(err));
 		vb_runtime_unlock(&c->lock_fd);
-		try_later(c);
+		client_try_later(c);
 		return;
 	}
-	watch(c, c->ready_fd, EPOLLIN);
-	set_state(c, STARTING, VB_STARTED_MS);
+	client_watch(c, c->ready_fd, EPOLLIN);
+	client_set_state(c, STARTING, VB_STARTED_MS);
 }
 
-/* No broker answers: start one, unless somebody else is doing it. */
-static void start(struct vb_broker_client *c)
+/* No broker answers: starts one, unless another program does. */
+static void start_broker(struct vb_broker_client *c)
 {
 	int sock, err = vb_runtime_own(&c->rt);
 
@@ -239,43 +238,43 @@ static void start(struct vb_broker_client *c)
 	if (!err)
 		err = vb_runtime_lock(&c->rt, &c->lock_fd);
 	if (err == EWOULDBLOCK) {
-		set_state(c, AWAY, LOCKED_MS);
+		client_set_state(c, AWAY, LOCKED_MS);
 		return;
 	}
 	if (err) {
 		c->error = err;
-		say_refused(c, VB_LOG_ERROR, &c->rt, "cannot be started", err);
-		try_later(c);
+		log_refusal(c, VB_LOG_ERROR, &c->rt, "cannot be started", err);
+		client_try_later(c);
 		return;
 	}
-	err = vb_runtime_connect(&c->rt, &sock); /* it may have been started before we had the lock */
+	err = vb_runtime_connect(&c->rt, &sock); /* another program may have started it before we got the lock */
 	if (!err) {
 		vb_runtime_unlock(&c->lock_fd);
-		attach(c, sock);
+		client_attach(c, sock);
 	} else if (err == ENOENT) {
-		spawn(c);
+		spawn_broker(c);
 	} else {
 		vb_runtime_unlock(&c->lock_fd);
-		try_later(c);
+		client_try_later(c);
 	}
 }
 
-static void step_away(struct vb_broker_client *c)
+static void client_step_away(struct vb_broker_client *c)
 {
-	int sock, err = find(c, &sock);
+	int sock, err = find_broker(c, &sock);
 
 	if (!err)
-		attach(c, sock);
+		client_attach(c, sock);
 	else if (err == ENOENT)
-		start(c);
+		start_broker(c);
 	else {
 		if (err == EPERM || err == EACCES)
 			c->error = EACCES;
-		try_later(c);
+		client_try_later(c);
 	}
 }
 
-static void step_starting(struct vb_broker_client *c)
+static void client_step_starting(struct vb_broker_client *c)
 {
 	char byte;
 	ssize_t n = read(c->ready_fd, &byte, 1);
@@ -283,25 +282,26 @@ static void step_starting(struct vb_broker_client *c)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 		if (vb_broker_now_ms() < c->deadline)
 			return;
-		/* it has the lock, too, and keeps it until it listens or dies: no unlock, which would take it from both */
-		unwatch_and_close(c, &c->ready_fd);
+		/* the broker shares the lock and keeps it until it listens or dies: only close, an unlock would
+		 * release it for both */
+		client_close_fd(c, &c->ready_fd);
 		close(c->lock_fd);
 		c->lock_fd = -1;
-		try_later(c);
+		client_try_later(c);
 		return;
 	}
-	unwatch_and_close(c, &c->ready_fd);
-	if (n <= 0 && !c->as_thread) { /* it was executed, but could not run */
-		vb_log(VB_LOG_INFO, "broker: ended at once: runs inside this program");
+	client_close_fd(c, &c->ready_fd);
+	if (n <= 0 && !c->as_thread) { /* executed, but ended before it listened */
+		vb_log(VB_LOG_INFO, "broker: ended before it listened: runs inside this program");
 		c->as_thread = true;
-		spawn(c);
+		spawn_broker(c);
 		return;
 	}
 	vb_runtime_unlock(&c->lock_fd);
 	if (n <= 0)
-		try_later(c);
+		client_try_later(c);
 	else
-		set_state(c, AWAY, 0);
+		client_set_state(c, AWAY, 0);
 }
 
 /* ---- receiving ---- */
@@ -318,29 +318,29 @@ static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in
 	c->backoff_ms = FIRST_BACKOFF_MS;
 	c->error = 0;
 	c->refused = c->missed = false;
-	c->as_thread = false; /* the next may be executable again */
-	set_state(c, ATTACHED, 0);
+	c->as_thread = false; /* try the executable again next time */
+	client_set_state(c, ATTACHED, 0);
 	pthread_mutex_lock(&c->lock);
 	if (c->gids_due)
 		vb_outgoing_flush(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void on_error(struct vb_broker_client *c, struct vb_incoming *in)
+static void on_broker_error(struct vb_broker_client *c, struct vb_incoming *in)
 {
 	in->error.text[sizeof(in->error.text) - 1] = 0;
 	c->error = in->error.err > 0 ? in->error.err : EPROTO;
-	if (c->error == EAGAIN) { /* it is asked again, and may have room then */
+	if (c->error == EAGAIN) { /* retried: it may have room then */
 		vb_log(VB_LOG_INFO, "broker: %s", in->error.text);
 		return;
 	}
 	if (!c->refused)
-		vb_log(VB_LOG_ERROR, "broker: refused: %s (%s)%s", in->error.text, strerror(c->error),
-		       c->lane && c->error == EBUSY ? "; programs on this host cannot meet this one until that one ends" : "");
+		vb_log(VB_LOG_ERROR, "broker: refused this program: %s (%s)%s", in->error.text, strerror(c->error),
+		       c->lane && c->error == EBUSY ? "; other programs on this host cannot reach this one until the holder ends" : "");
 	c->refused = true;
 }
 
-/* Of queue pair 1. False: no such message can be. */
+/* A message of queue pair 1. False if it is malformed. */
 static bool on_gsi(struct vb_broker_client *c, const struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	bool mad = in->head.type == VB_MSG_CM_RECV;
@@ -354,8 +354,8 @@ static bool on_gsi(struct vb_broker_client *c, const struct vb_incoming *in, con
 	return true;
 }
 
-/* False: the broker makes no sense. */
-static bool on_message(struct vb_broker_client *c, struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+/* False if the broker violates the protocol, or refuses this program. */
+static bool on_broker_message(struct vb_broker_client *c, struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	bool first = !c->lane;
 
@@ -373,7 +373,7 @@ static bool on_message(struct vb_broker_client *c, struct vb_incoming *in, const
 	case VB_MSG_ERROR:
 		vb_incoming_close(in);
 		if (in->head.len == sizeof(in->error))
-			on_error(c, in);
+			on_broker_error(c, in);
 		return false;
 	case VB_MSG_MEET_REPLY:
 	case VB_MSG_INTRODUCED:
@@ -388,7 +388,7 @@ static bool on_message(struct vb_broker_client *c, struct vb_incoming *in, const
 	case VB_MSG_SERVICE_REPLY:
 		vb_incoming_close(in);
 		return on_gsi(c, in, ops, arg);
-	default: /* of a later broker */
+	default: /* unknown types are from a later version */
 		vb_incoming_close(in);
 		return true;
 	}
@@ -396,26 +396,27 @@ static bool on_message(struct vb_broker_client *c, struct vb_incoming *in, const
 	return false;
 }
 
-/* Reads what is there. Without ops (vb_broker_connect) it stops after ATTACHED: the rest is for dispatch. */
-static void step_connected(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
+/* Handles the messages that have arrived. Without ops (vb_broker_connect) it stops after ATTACHED and leaves the rest
+ * to vb_broker_dispatch. */
+static void client_step_connected(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
 {
 	struct vb_incoming in;
 
 	for (int i = 0; i < READS_PER_DISPATCH; i++) {
-		int got = vb_incoming_receive(c->sock, &in);
-		if (!got)
+		enum vb_incoming_result got = vb_incoming_receive(c->sock, &in);
+		if (got == VB_INCOMING_NONE)
 			break;
-		if (got < 0 || !on_message(c, &in, ops, arg)) {
-			lose_socket(c);
-			try_later(c);
+		if (got == VB_INCOMING_CLOSED || !on_broker_message(c, &in, ops, arg)) {
+			client_lose_socket(c);
+			client_try_later(c);
 			return;
 		}
 		if (!ops && c->state == ATTACHED)
 			return;
 	}
 	if (c->state == ATTACHING && vb_broker_now_ms() >= c->deadline) {
-		lose_socket(c);
-		try_later(c);
+		client_lose_socket(c);
+		client_try_later(c);
 		return;
 	}
 	pthread_mutex_lock(&c->lock);
@@ -424,33 +425,33 @@ static void step_connected(struct vb_broker_client *c, const struct vb_broker_op
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void step(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
+static void client_step(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
 {
 	switch (c->state) {
 	case AWAY:
 		if (vb_broker_now_ms() >= c->deadline)
-			step_away(c);
+			client_step_away(c);
 		break;
 	case STARTING:
-		step_starting(c);
+		client_step_starting(c);
 		break;
 	case ATTACHING:
 	case ATTACHED:
-		step_connected(c, ops, arg);
+		client_step_connected(c, ops, arg);
 		break;
 	}
 }
 
 void vb_broker_dispatch(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)
 {
-	step(c, ops, arg);
+	client_step(c, ops, arg);
 	if (c->state == AWAY && vb_broker_now_ms() >= c->deadline)
-		step(c, ops, arg); /* a lost broker is looked for at once */
+		client_step(c, ops, arg); /* reconnect to a lost broker at once */
 }
 
-/* ---- life ---- */
+/* ---- connect and disconnect ---- */
 
-static bool is_final(int err)
+static bool is_final_error(int err)
 {
 	return err && err != ECONNRESET && err != EAGAIN;
 }
@@ -458,10 +459,10 @@ static bool is_final(int err)
 static int connect_until(struct vb_broker_client *c, int64_t until)
 {
 	while (c->state != ATTACHED) {
-		step(c, NULL, NULL);
+		client_step(c, NULL, NULL);
 		if (c->state == ATTACHED)
 			break;
-		if (c->state == AWAY && is_final(c->error))
+		if (c->state == AWAY && is_final_error(c->error))
 			return c->error;
 		int64_t left = until - vb_broker_now_ms();
 		if (left <= 0)
@@ -500,23 +501,23 @@ int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client *
 	return 0;
 }
 
-static void say_goodbye(struct vb_broker_client *c)
+static void send_detach(struct vb_broker_client *c)
 {
 	struct vb_msg_head bye = vb_outgoing_head(VB_MSG_DETACH, sizeof(bye));
 
 	if (c->sock < 0)
 		return;
 	vb_outgoing_send(c->sock, &bye, sizeof(bye));
-	shutdown(c->sock, SHUT_RDWR); /* children that inherited it would keep it open */
+	shutdown(c->sock, SHUT_RDWR); /* forked children that inherited the socket would keep it open */
 }
 
 void vb_broker_disconnect(struct vb_broker_client *c)
 {
 	if (!c)
 		return;
-	/* in a child the epoll set and the socket are the parent's, too */
+	/* a forked child shares the epoll set and the socket with its parent */
 	if (c->owner == getpid())
-		say_goodbye(c);
+		send_detach(c);
 	vb_outgoing_drop(c);
 	const int fds[] = {c->sock, c->ready_fd, c->lock_fd, c->epoll_fd};
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)

@@ -1,5 +1,5 @@
-// incoming.c - messages from the broker: read from the socket, checked, and their descriptors handed over or closed
-// follows: broker/proto/proto.h; unix(7) (SCM_RIGHTS)
+// incoming.c - receives messages from the broker, checks them, and passes their descriptors on
+// follows: unix(7), SCM_RIGHTS
 // SPDX-License-Identifier: MIT
 #include "broker/client/incoming.h"
 
@@ -18,7 +18,7 @@ void vb_incoming_close(struct vb_incoming *in)
 	in->nfds = 0;
 }
 
-int vb_incoming_receive(int sock, struct vb_incoming *in)
+enum vb_incoming_result vb_incoming_receive(int sock, struct vb_incoming *in)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * VB_MAX_FDS)];
@@ -29,10 +29,10 @@ int vb_incoming_receive(int sock, struct vb_incoming *in)
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 
 	ssize_t n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0 && errno == ECONNRESET) /* told once, before what was sent ahead of it: an ERROR perhaps */
+	if (n < 0 && errno == ECONNRESET) /* reported once, ahead of messages that the broker sent before: perhaps an ERROR */
 		n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		return errno == EAGAIN || errno == EINTR ? VB_INCOMING_NONE : VB_INCOMING_CLOSED;
 	in->nfds = 0;
 	in->fds_cut = mh.msg_flags & MSG_CTRUNC;
 	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
@@ -42,12 +42,12 @@ int vb_incoming_receive(int sock, struct vb_incoming *in)
 	}
 	if (n < (ssize_t)sizeof(in->head) || in->head.len != n || (mh.msg_flags & MSG_TRUNC)) {
 		vb_incoming_close(in);
-		return -1;
+		return VB_INCOMING_CLOSED;
 	}
-	return 1;
+	return VB_INCOMING_MESSAGE;
 }
 
-static bool is_peer(const struct vb_incoming *in)
+static bool is_meet_reply(const struct vb_incoming *in)
 {
 	const struct vb_msg_meet_reply *m = &in->peer;
 
@@ -56,7 +56,7 @@ static bool is_peer(const struct vb_incoming *in)
 	return m->err || (m->lane > 0 && m->lane < VB_LANE_COUNT && m->incarnation);
 }
 
-static void peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+static void give_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
 	const struct vb_msg_meet_reply *m = &in->peer;
 	bool reply = in->head.type == VB_MSG_MEET_REPLY;
@@ -66,7 +66,7 @@ static void peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *
 		if (reply)
 			ops->meet_reply(arg, m->tag, m->err ? m->err : EMFILE, NULL);
 		else
-			vb_log(VB_LOG_WARN, "broker: no descriptors left for a peer that met us");
+			vb_log(VB_LOG_WARN, "broker: this program has no descriptors left for a peer that met it");
 		return;
 	}
 	struct vb_peer_info info = {
@@ -82,24 +82,24 @@ static void peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *
 
 bool vb_incoming_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
-	if (!is_peer(in))
+	if (!is_meet_reply(in))
 		return false;
-	peer(in, ops, arg);
+	give_peer(in, ops, arg);
 	return true;
 }
 
-static bool is_wire(const struct vb_incoming *in)
+static bool is_roce_reply(const struct vb_incoming *in)
 {
-	const struct vb_msg_roce_reply *m = &in->wire;
+	const struct vb_msg_roce_reply *m = &in->roce;
 
 	if (in->head.len != sizeof(*m) || m->err < 0)
 		return false;
 	return m->err || (m->nlanes > 0 && m->nlanes <= VB_LANE_COUNT);
 }
 
-static void wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+static void give_roce_grant(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
-	const struct vb_msg_roce_reply *m = &in->wire;
+	const struct vb_msg_roce_reply *m = &in->roce;
 	struct vb_roce_grant g = {.err = m->err, .lane_fd = -1, .lifeline_fd = -1, .relayed = m->relayed};
 
 	if (!g.err && (in->fds_cut || in->nfds != (m->relayed ? 1 : 2)))
@@ -121,8 +121,8 @@ static void wire(struct vb_incoming *in, const struct vb_broker_ops *ops, void *
 
 bool vb_incoming_roce(struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
 {
-	if (!is_wire(in))
+	if (!is_roce_reply(in))
 		return false;
-	wire(in, ops, arg);
+	give_roce_grant(in, ops, arg);
 	return true;
 }

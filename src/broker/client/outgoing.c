@@ -1,5 +1,4 @@
-// outgoing.c - messages to the broker, by any thread: in order, and kept where the socket has no room
-// follows: broker/proto/proto.h
+// outgoing.c - sends messages to the broker from any thread, in order, and queues them while the socket is full
 // SPDX-License-Identifier: MIT
 #include "broker/client/outgoing.h"
 
@@ -24,7 +23,7 @@ struct vb_msg_head vb_outgoing_head(uint8_t type, size_t len)
 }
 
 /* Caller holds the lock. */
-static void want_room(struct vb_broker_client *c, bool want)
+static void watch_for_room(struct vb_broker_client *c, bool want)
 {
 	struct epoll_event ev = {.events = EPOLLIN | (want ? EPOLLOUT : 0), .data.fd = c->sock};
 
@@ -36,7 +35,7 @@ int vb_outgoing_send(int sock, const void *msg, size_t len)
 {
 	int cancel;
 
-	vb_cancel_defer(&cancel); /* any lock may be held */
+	vb_cancel_defer(&cancel); /* the caller may hold any lock */
 	ssize_t n = send(sock, msg, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	vb_cancel_restore(cancel);
 	if (n >= 0)
@@ -57,7 +56,7 @@ static int send_gids(struct vb_broker_client *c)
 	return vb_outgoing_send(c->sock, &out, len);
 }
 
-static int send_wire(struct vb_broker_client *c)
+static int send_roce_request(struct vb_broker_client *c)
 {
 	struct vb_msg_head m = vb_outgoing_head(VB_MSG_ROCE, sizeof(m));
 
@@ -82,9 +81,9 @@ void vb_outgoing_flush(struct vb_broker_client *c)
 		err = send_gids(c);
 		c->gids_due = err == EAGAIN;
 	}
-	if (!err && c->due) {
-		err = send_wire(c);
-		c->due = err == EAGAIN;
+	if (!err && c->roce_due) {
+		err = send_roce_request(c);
+		c->roce_due = err == EAGAIN;
 	}
 	while (!err && (p = c->pending)) {
 		err = vb_outgoing_send(c->sock, p->bytes, p->len);
@@ -95,7 +94,7 @@ void vb_outgoing_flush(struct vb_broker_client *c)
 			c->pending_tail = &c->pending;
 		free(p);
 	}
-	want_room(c, err == EAGAIN);
+	watch_for_room(c, err == EAGAIN);
 }
 
 int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, size_t n)
@@ -114,7 +113,7 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
 }
 
 /* Caller holds the lock. */
-static int queue(struct vb_broker_client *c, const void *msg, size_t len)
+static int queue_message(struct vb_broker_client *c, const void *msg, size_t len)
 {
 	struct vb_outgoing *p = malloc(sizeof(*p) + len);
 
@@ -129,20 +128,20 @@ static int queue(struct vb_broker_client *c, const void *msg, size_t len)
 	return 0;
 }
 
-/* In order, behind what waits already. 0, ENOTCONN, ENOMEM. */
-static int post(struct vb_broker_client *c, const void *msg, size_t len)
+/* Sends a message behind those that are queued. Returns 0, ENOTCONN or ENOMEM. */
+static int post_message(struct vb_broker_client *c, const void *msg, size_t len)
 {
 	int err;
 
 	pthread_mutex_lock(&c->lock);
 	if (c->state != ATTACHED)
 		err = ENOTCONN;
-	else if (c->gids_due || c->due || c->pending)
-		err = queue(c, msg, len);
+	else if (c->gids_due || c->roce_due || c->pending)
+		err = queue_message(c, msg, len);
 	else
 		err = vb_outgoing_send(c->sock, msg, len);
 	if (err == EAGAIN)
-		err = queue(c, msg, len);
+		err = queue_message(c, msg, len);
 	pthread_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
 }
@@ -152,7 +151,7 @@ int vb_broker_meet(struct vb_broker_client *c, uint64_t tag, uint32_t qpn, const
 	struct vb_msg_meet m = {.head = vb_outgoing_head(VB_MSG_MEET, sizeof(m)), .tag = tag, .qpn = qpn};
 
 	memcpy(m.dgid, dgid, 16);
-	return post(c, &m, sizeof(m));
+	return post_message(c, &m, sizeof(m));
 }
 
 int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t len, bool lossy)
@@ -162,7 +161,7 @@ int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t l
 
 	memcpy(msg, &head, sizeof(head));
 	if (!lossy)
-		return post(c, msg, len);
+		return post_message(c, msg, len);
 	pthread_mutex_lock(&c->lock);
 	err = c->state == ATTACHED ? vb_outgoing_send(c->sock, msg, len) : ENOTCONN;
 	pthread_mutex_unlock(&c->lock);
@@ -175,7 +174,7 @@ int vb_broker_roce(struct vb_broker_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	if (c->state == ATTACHED) {
-		c->due = true;
+		c->roce_due = true;
 		vb_outgoing_flush(c);
 		err = 0;
 	}

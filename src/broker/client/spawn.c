@@ -1,4 +1,4 @@
-// spawn.c - starting a broker from inside a program that must not notice
+// spawn.c - starts a broker from inside a program, as a process or as a thread
 // follows: clone(2), close_range(2), dladdr(3), getauxval(3)
 // SPDX-License-Identifier: MIT
 #include "broker/client/spawn.h"
@@ -35,11 +35,13 @@
 #define STACK_BYTES 65536
 #define MAX_ENV 64
 #define MAX_PATHS 5
+#define FIRST_SPARE_FD 16 /* above those that broker_child replaces */
+#define MAX_LINGER_MS 3600000
 
 extern char **environ;
 
-/* glibc's clone() by its other name: ThreadSanitizer, which a program may be built with, replaces the first by one that
- * cannot be nested as below. For the same reason the children make their system calls directly. */
+/* glibc's clone() by its other name: ThreadSanitizer, with which a program may be built, intercepts clone() and
+ * cannot nest it. For the same reason the children make their system calls directly. */
 int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...); /* NOLINT(bugprone-reserved-identifier) */
 
 int vb_spawn_linger_ms(void)
@@ -48,12 +50,12 @@ int vb_spawn_linger_ms(void)
 	char *end;
 	long v = s ? strtol(s, &end, 10) : -1;
 
-	return !s || *end || v < 0 || v > 3600000 ? VB_LINGER_MS : (int)v;
+	return !s || *end || v < 0 || v > MAX_LINGER_MS ? VB_LINGER_MS : (int)v;
 }
 
 /* ---- as a process ---- */
 
-/* Everything the two children need, made beforehand: they share our memory and must not allocate. */
+/* Everything that the two children need, prepared in advance: they share our memory and must not allocate. */
 struct launch {
 	char paths[MAX_PATHS][PATH_MAX];
 	int npaths;
@@ -61,7 +63,7 @@ struct launch {
 	char *argv[8];
 	int lock_fd, ready_fd;
 	char *stack;
-	volatile int err; /* of the last exec; 0 if one succeeded */
+	volatile int err; /* of the last execve; 0 if one succeeded */
 };
 
 static void add_path(struct launch *l, const char *dir, size_t dir_len, const char *rest)
@@ -71,9 +73,9 @@ static void add_path(struct launch *l, const char *dir, size_t dir_len, const ch
 		l->npaths++;
 }
 
-/* The directory of the file that this code was loaded from, as the dynamic linker knows it. For the program itself that
- * is argv[0], which its caller chooses: there the kernel is asked, and one with privileges is not believed at all, since
- * its caller may have linked it into a directory of his. */
+/* The file that this code was loaded from. For a library the dynamic linker knows it. For the program itself the
+ * linker knows only argv[0], which its caller chooses: there the kernel is asked, but not in a privileged program,
+ * whose caller may have hard-linked it into a directory of his own. */
 static bool find_own_directory(char real[PATH_MAX])
 {
 	Dl_info info, program;
@@ -85,14 +87,14 @@ static bool find_own_directory(char real[PATH_MAX])
 	return realpath(info.dli_fname, real);
 }
 
-/* A path of the user's stands alone: what it cannot start, the thread replaces. */
+/* A path in VERBENA_BROKER is the only candidate: if it cannot be started, a thread replaces it. */
 static void find_paths(struct launch *l)
 {
 	const char *named = vb_env("VERBENA_BROKER");
 	char real[PATH_MAX];
 
 	if (named && *named) {
-		if (realpath(named, real)) /* the broker's working directory is another one */
+		if (realpath(named, real)) /* the broker has another working directory */
 			add_path(l, real, strlen(real), "");
 		return;
 	}
@@ -107,8 +109,8 @@ static void find_paths(struct launch *l)
 #endif
 }
 
-/* What the caller of a program with privileges set is not passed on: the broker, started by a program that has become root
- * altogether, could not tell any more that it must not be honoured. */
+/* A privileged program does not pass on its caller's environment: a broker that it starts may not be able to tell
+ * that the environment is hostile. */
 static void make_env(struct launch *l)
 {
 	static char fixed_path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
@@ -125,11 +127,13 @@ static void make_env(struct launch *l)
 	l->env[n] = NULL;
 }
 
-/* Descriptors 0 to 4 and no others: null, null, null, lock, ready. Signals stay blocked: main() resets them. */
+/* Leaves descriptors 0 to 4 open and no others: /dev/null three times, lock, ready. Signals stay blocked until main()
+ * resets them. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static int broker_child(void *arg)
 {
 	struct launch *l = arg;
-	int lock = (int)syscall(SYS_fcntl, l->lock_fd, F_DUPFD, 16), ready = (int)syscall(SYS_fcntl, l->ready_fd, F_DUPFD, 16);
+	int lock = (int)syscall(SYS_fcntl, l->lock_fd, F_DUPFD, FIRST_SPARE_FD);
+	int ready = (int)syscall(SYS_fcntl, l->ready_fd, F_DUPFD, FIRST_SPARE_FD);
 	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
 
 	if (lock < 0 || ready < 0 || null < 0 || syscall(SYS_chdir, "/")) {
@@ -137,12 +141,12 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int broker
 		syscall(SYS_exit_group, 127);
 	}
 	for (int i = 0; i < 3; i++)
-		syscall(SYS_dup3, null, i, 0); /* fails where null is i, which is as well */
+		syscall(SYS_dup3, null, i, 0); /* fails harmlessly if null is i */
 	if (syscall(SYS_dup3, lock, 3, 0) < 0 || syscall(SYS_dup3, ready, 4, 0) < 0) {
 		l->err = errno;
 		syscall(SYS_exit_group, 127);
 	}
-	syscall(SYS_close_range, 5U, ~0U, 0U); /* where that is unknown, main() does it */
+	syscall(SYS_close_range, 5U, ~0U, 0U); /* main() repeats this for kernels without close_range */
 	for (int i = 0; i < l->npaths; i++) {
 		l->err = 0;
 		syscall(SYS_execve, l->paths[i], l->argv, l->env);
@@ -152,7 +156,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int broker
 	return 0;
 }
 
-/* Between the program and the broker, so that init adopts the broker. */
+/* The process between the program and the broker exits at once, so init adopts the broker. */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static int middle_child(void *arg)
 {
 	struct launch *l = arg;
@@ -165,8 +169,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int middle
 	return 0;
 }
 
-/* Exit signal 0: no SIGCHLD, and only a wait with __WCLONE or __WALL can see it. */
-__attribute__((no_sanitize("address", "thread", "undefined"))) static int launch(struct launch *l)
+/* Exit signal 0: the program gets no SIGCHLD, and only a wait with __WCLONE or __WALL sees the child. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static int launch_process(struct launch *l)
 {
 	sigset_t all, old;
 	int cancel, saved = errno;
@@ -177,7 +181,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int launch
 		return ENOMEM;
 	vb_cancel_defer(&cancel);
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old); /* a handler of the program must not run in a child on our memory */
+	pthread_sigmask(SIG_SETMASK, &all, &old); /* no signal handler of the program may run in a child that shares our memory */
 	pid_t pid = __clone(middle_child, l->stack + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, l);
 	int err = pid < 0 ? errno : l->err;
 	while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
@@ -189,8 +193,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int launch
 	return err;
 }
 
-/* Orphans are adopted by the first process of the pid namespace, or a subreaper: if that is us, the broker would be our
- * child after all. */
+/* Init or a subreaper adopts orphans: if this process is one, the broker would become its child. */
 static bool adopts_orphans(void)
 {
 	int subreaper = 0;
@@ -219,7 +222,7 @@ int vb_spawn_process(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 	const char *argv[] = {"verbena-broker", "--started", "--dir", rt->dir, "--name", rt->name,
 			      vb_env_is_hostile() ? "--alien-limits" : NULL, NULL};
 	memcpy(l->argv, argv, sizeof(argv));
-	int err = l->npaths ? launch(l) : ENOENT;
+	int err = l->npaths ? launch_process(l) : ENOENT;
 	free(l);
 	close(pipe_fd[1]);
 	if (err) {
@@ -232,7 +235,7 @@ int vb_spawn_process(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 
 /* ---- as a thread ---- */
 
-static void close_between(unsigned first, unsigned last)
+static void close_descriptors(unsigned first, unsigned last)
 {
 	if (first <= last)
 		syscall(SYS_close_range, first, last, 0U);
@@ -241,22 +244,22 @@ static void close_between(unsigned first, unsigned last)
 struct thread_start {
 	struct vb_broker_config config;
 	sem_t looked;
-	bool own_table; /* valid when looked */
+	bool own_table; /* valid once looked is posted */
 };
 
-/* A descriptor table of our own: children that the program forks inherit nothing of the broker's, and the broker holds
- * nothing of the program's. False without close_range: then both tables stay one. */
-static bool leave_descriptors(int keep_a, int keep_b)
+/* Gives the thread a descriptor table of its own: children that the program forks inherit nothing of the broker's,
+ * and the broker keeps nothing of the program's open. False without close_range: they keep sharing one table. */
+static bool isolate_descriptors(int keep_a, int keep_b)
 {
 	unsigned low = (unsigned)(keep_a < keep_b ? keep_a : keep_b), high = (unsigned)(keep_a < keep_b ? keep_b : keep_a);
 
 	if (syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE))
 		return false;
 	if (low > 0)
-		close_between(0, low - 1);
-	close_between(low + 1, high - 1);
-	close_between(high + 1, ~0U);
-	/* what is opened next must not become a standard descriptor, which a log line would go to */
+		close_descriptors(0, low - 1);
+	close_descriptors(low + 1, high - 1);
+	close_descriptors(high + 1, ~0U);
+	/* fill 0 to 2: the broker's descriptors must not take the place of standard error, where log lines go */
 	for (int fd; (fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0;) {
 		if (fd > 2) {
 			close(fd);
@@ -272,13 +275,13 @@ static void *broker_thread(void *arg)
 	struct vb_broker_config config = start->config;
 
 	pthread_setname_np(pthread_self(), "verbena-broker");
-	start->own_table = leave_descriptors(config.lock_fd, config.ready_fd);
-	sem_post(&start->looked); /* start is gone from here on */
+	start->own_table = isolate_descriptors(config.lock_fd, config.ready_fd);
+	sem_post(&start->looked); /* the creator frees start after this */
 	vb_broker_run(&config);
 	return NULL;
 }
 
-/* The thread runs this library's code until the last client has left: dlclose must not take it away. */
+/* The thread runs this library's code until the last program has left: dlclose must not unmap it. */
 static void pin_library(void)
 {
 	Dl_info info;
@@ -325,7 +328,7 @@ int vb_spawn_thread(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 	}
 	if (err && pipe_fd[0] >= 0)
 		close(pipe_fd[0]);
-	/* in one common table these two are the thread's now */
+	/* with a shared table these two belong to the thread now */
 	if (pipe_fd[1] >= 0 && (err || start->own_table))
 		close(pipe_fd[1]);
 	if (lock >= 0 && (err || start->own_table))

@@ -1,5 +1,4 @@
-// status.c - asks a running broker who is there, without attaching
-// follows: broker/proto/proto.h
+// status.c - asks a running broker for its status, without attaching
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +20,7 @@ union answer {
 	struct vb_msg_error error;
 };
 
-static int find_once(int *sock)
+static int find_broker_once(int *sock)
 {
 	struct vb_runtime rt;
 	int err = vb_runtime_own(&rt);
@@ -33,18 +32,18 @@ static int find_once(int *sock)
 	return err;
 }
 
-/* A broker whose queue of newcomers is full is waited for. */
-static int find(int *sock)
+/* EAGAIN: the broker's backlog is full. */
+static int wait_for_broker(int *sock)
 {
 	int64_t until = vb_broker_now_ms() + STATUS_MS;
 	int err;
 
-	while ((err = find_once(sock)) == EAGAIN && vb_broker_now_ms() < until)
+	while ((err = find_broker_once(sock)) == EAGAIN && vb_broker_now_ms() < until)
 		poll(NULL, 0, 5);
 	return err;
 }
 
-static int add_part(struct vb_broker_report *r, const struct vb_msg_status_part *m)
+static int add_lanes(struct vb_broker_report *r, const struct vb_msg_status_part *m)
 {
 	if (m->n > VB_STATUS_CHUNK || m->head.len != offsetof(struct vb_msg_status_part, lanes) + m->n * sizeof(m->lanes[0]))
 		return EPROTO;
@@ -61,16 +60,14 @@ static int add_part(struct vb_broker_report *r, const struct vb_msg_status_part 
 	return 0;
 }
 
-/* -1: more to come. */
-static int add(struct vb_broker_report *r, const union answer *a, size_t len)
+/* Returns 0 or an errno. *done becomes true with the last message. */
+static int add_message(struct vb_broker_report *r, const union answer *a, size_t len, bool *done)
 {
 	if (len < sizeof(a->head) || a->head.len != len)
 		return EPROTO;
 	switch (a->head.type) {
-	case VB_MSG_STATUS_PART: {
-		int err = add_part(r, &a->part);
-		return err ? err : -1;
-	}
+	case VB_MSG_STATUS_PART:
+		return add_lanes(r, &a->part);
 	case VB_MSG_STATUS_END:
 		if (len != sizeof(a->end))
 			return EPROTO;
@@ -78,11 +75,12 @@ static int add(struct vb_broker_report *r, const union answer *a, size_t len)
 			.attaches = a->end.attaches, .refused = a->end.refused, .bad_messages = a->end.bad_messages,
 			.deaths = a->end.deaths, .meets = a->end.meets, .introductions = a->end.introductions,
 		};
+		*done = true;
 		return 0;
 	case VB_MSG_ERROR:
 		return len == sizeof(a->error) && a->error.err > 0 ? a->error.err : EPROTO;
 	default:
-		return -1;
+		return 0;
 	}
 }
 
@@ -90,12 +88,13 @@ static int read_report(int sock, struct vb_broker_report *r)
 {
 	int64_t until = vb_broker_now_ms() + STATUS_MS;
 	union answer a;
-	int err = -1;
+	bool done = false;
+	int err = 0;
 
-	while (err < 0) {
+	while (!err && !done) {
 		ssize_t n = recv(sock, &a, sizeof(a), MSG_DONTWAIT);
 		if (n > 0) {
-			err = add(r, &a, (size_t)n);
+			err = add_message(r, &a, (size_t)n, &done);
 			continue;
 		}
 		if (n == 0)
@@ -116,7 +115,7 @@ int vb_broker_status(struct vb_broker_report *report)
 	struct vb_msg_head ask = {.type = VB_MSG_STATUS, .version = VB_PROTO_VERSION, .len = sizeof(ask)};
 	struct ucred cred = {0};
 	socklen_t len = sizeof(cred);
-	int sock, err = find(&sock);
+	int sock, err = wait_for_broker(&sock);
 
 	if (err)
 		return err;

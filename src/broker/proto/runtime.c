@@ -1,4 +1,4 @@
-// runtime.c - where a broker is found: directories, socket names, the lock under which one is started
+// runtime.c - where a broker is found: runtime directory, socket names, start lock
 // follows: unix(7), flock(2)
 // SPDX-License-Identifier: MIT
 #include "broker/proto/runtime.h"
@@ -20,7 +20,8 @@
 #include "util/runtime.h"
 #include "util/trust.h"
 
-#define ROOT_DIR "/run/verbena"
+#define RUNTIME_OF_ROOT "/run/verbena"
+#define LISTEN_BACKLOG 128
 
 int64_t vb_broker_now_ms(void)
 {
@@ -30,7 +31,7 @@ int64_t vb_broker_now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* The thread's, not the process's: a thread may have entered another network namespace, or have descriptors of its own. */
+/* Of the thread, not the process: a thread may have entered another network namespace. */
 static uint64_t netns_inode(void)
 {
 	struct stat st;
@@ -60,14 +61,15 @@ bool vb_runtime_root(struct vb_runtime *rt)
 {
 	const char *dir = vb_env("VERBENA_RUNTIME");
 
-	if ((dir && *dir) || vb_runtime_own(rt) || !strcmp(rt->dir, ROOT_DIR))
+	if ((dir && *dir) || vb_runtime_own(rt) || !strcmp(rt->dir, RUNTIME_OF_ROOT))
 		return false;
-	strcpy(rt->dir, ROOT_DIR);
+	strcpy(rt->dir, RUNTIME_OF_ROOT);
 	return true;
 }
 
-/* Whatever the umask: of a set-user-ID program it is the caller's. By descriptor, and only what is ours. */
-static void set_mode(const char *dir, mode_t mode)
+/* chmod, because the umask of a set-user-ID program is its caller's. By descriptor, and only if the directory is
+ * ours. */
+static void set_dir_mode(const char *dir, mode_t mode)
 {
 	int fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	char path[64];
@@ -81,9 +83,10 @@ static void set_mode(const char *dir, mode_t mode)
 	close(fd);
 }
 
-/* In a directory that others may write in (VERBENA_RUNTIME=/tmp), a file of another user's that stands where one of ours is to
- * stand and that we cannot remove: sticky directories let only owners. A directory's owner may do what he likes in it. */
-static bool find_squatter(const struct vb_runtime *rt, char *text, size_t size)
+/* Looks for a file of another user in the place of one of ours, in a directory that others may write in
+ * (VERBENA_RUNTIME=/tmp). In a sticky directory we cannot remove it. Files of root and of the directory's owner are
+ * accepted. */
+static bool has_squatter(const struct vb_runtime *rt, char *text, size_t size)
 {
 	static const char *const suffixes[] = {"", ".lock", ".state", ".state.new"};
 	int dir_fd = vb_runtime_open_dir(rt);
@@ -110,10 +113,10 @@ int vb_runtime_prepare(const struct vb_runtime *rt)
 	uid_t me = geteuid();
 	struct stat st;
 	char text[PATH_MAX];
-	mode_t mode = me == 0 ? 0755 : 0700; /* through a root's broker others must find the way to the socket */
+	mode_t mode = me == 0 ? 0755 : 0700; /* programs of all users connect to root's broker */
 
 	if (!mkdir(rt->dir, mode))
-		set_mode(rt->dir, mode);
+		set_dir_mode(rt->dir, mode);
 	else if (errno != EEXIST)
 		return errno;
 	if (rt->explicit_dir) {
@@ -121,7 +124,7 @@ int vb_runtime_prepare(const struct vb_runtime *rt)
 			return errno;
 		if (!S_ISDIR(st.st_mode))
 			return ENOTDIR;
-		return find_squatter(rt, text, sizeof(text)) ? EPERM : 0;
+		return has_squatter(rt, text, sizeof(text)) ? EPERM : 0;
 	}
 	if (lstat(rt->dir, &st))
 		return errno;
@@ -138,7 +141,7 @@ bool vb_runtime_is_squatted(const struct vb_runtime *rt)
 
 bool vb_runtime_complaint(const struct vb_runtime *rt, char *text, size_t size)
 {
-	if (rt->explicit_dir && find_squatter(rt, text, size))
+	if (rt->explicit_dir && has_squatter(rt, text, size))
 		return true;
 	return vb_trust_complaint(rt->dir, text, size);
 }
@@ -148,8 +151,8 @@ int vb_runtime_open_dir(const struct vb_runtime *rt)
 	return open(rt->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* sun_path holds 107 bytes: a longer path goes through a descriptor of the directory, which the caller closes. */
-static int make_address(const struct vb_runtime *rt, struct sockaddr_un *sun, socklen_t *len, int *dir_fd)
+/* sun_path holds 107 bytes. A longer path goes through a descriptor of the directory, which the caller closes. */
+static int socket_address(const struct vb_runtime *rt, struct sockaddr_un *sun, socklen_t *len, int *dir_fd)
 {
 	memset(sun, 0, sizeof(*sun));
 	sun->sun_family = AF_UNIX;
@@ -188,7 +191,7 @@ bool vb_uid_is_known(uid_t uid)
 		return true;
 	f = fopen("/proc/self/uid_map", "re");
 	if (!f)
-		return true; /* no /proc: no way to have entered a user namespace with it either */
+		return true; /* without /proc no user namespace can have been set up */
 	while (fscanf(f, "%u %u %u", &inside, &outside, &count) == 3)
 		if (uid >= inside && uid - inside < count)
 			found = true;
@@ -196,7 +199,7 @@ bool vb_uid_is_known(uid_t uid)
 	return found;
 }
 
-/* Whoever can write the directory can put a socket there. */
+/* Whoever can write to the directory can put a socket there. */
 static bool is_trusted_listener(int sock)
 {
 	struct ucred cred;
@@ -211,7 +214,7 @@ int vb_runtime_connect(const struct vb_runtime *rt, int *sock)
 {
 	struct sockaddr_un sun;
 	socklen_t len;
-	int dir_fd, err = make_address(rt, &sun, &len, &dir_fd);
+	int dir_fd, err = socket_address(rt, &sun, &len, &dir_fd);
 
 	if (err)
 		return err == ENOTDIR ? ENOENT : err;
@@ -237,9 +240,9 @@ mode_t vb_runtime_clients(void)
 	return geteuid() == 0 ? 0666 : 0600;
 }
 
-/* Opens it to those who may connect. The umask, which a thread must not change, has had its say at bind.
- * By descriptor, so that a link put in the socket's place is not followed. */
-static int open_to_clients(int dir_fd, const char *name, mode_t mode, struct stat *st)
+/* Sets the mode of the bound socket: bind has applied the umask, which a thread must not change. By descriptor, so
+ * that a link put in its place is not followed. */
+static int set_socket_mode(int dir_fd, const char *name, mode_t mode, struct stat *st)
 {
 	char path[64];
 	int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC), err = 0;
@@ -273,13 +276,13 @@ int vb_runtime_listen(const struct vb_runtime *rt, mode_t mode, int *sock, dev_t
 		return err;
 	}
 	unlinkat(dir_fd, rt->name, 0);
-	fchmod(fd, 0600); /* bind gives the file this mode; nobody connects before listen */
-	err = make_address(rt, &sun, &len, &name_fd);
+	fchmod(fd, 0600); /* bind gives the file this mode; nobody can connect before listen */
+	err = socket_address(rt, &sun, &len, &name_fd);
 	if (!err && bind(fd, (struct sockaddr *)&sun, len))
 		err = errno;
 	if (!err)
-		err = open_to_clients(dir_fd, rt->name, mode, &st);
-	if (!err && listen(fd, 128))
+		err = set_socket_mode(dir_fd, rt->name, mode, &st);
+	if (!err && listen(fd, LISTEN_BACKLOG))
 		err = errno;
 	close_if_open(name_fd);
 	close(dir_fd);
@@ -341,8 +344,8 @@ void vb_runtime_unlock(int *lock_fd)
 	*lock_fd = -1;
 }
 
-/* fdinfo counts in the pid namespace of the /proc that is mounted. NSpid lists ours from there down to our own: a single
- * number says that it is the same. */
+/* fdinfo shows pids of the pid namespace of the mounted /proc. NSpid lists our pids from that namespace down to ours:
+ * a single number means that it is the same namespace. */
 static bool is_proc_ours(void)
 {
 	char line[256];

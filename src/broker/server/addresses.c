@@ -1,5 +1,5 @@
-// addresses.c - the addresses of this host, as the kernel tells them
-// follows: rtnetlink(7); RFC 1122 3.2.1.3 (127.0.0.0/8)
+// addresses.c - the addresses of this host, as rtnetlink reports them
+// follows: rtnetlink(7); RFC 1122 section 3.2.1.3 (127.0.0.0/8)
 // SPDX-License-Identifier: MIT
 #include "broker/server/addresses.h"
 
@@ -11,9 +11,9 @@
 
 struct vb_addresses {
 	struct vb_netmon *mon;
-	struct vb_netdev *list; /* NULL: none, or they have changed and the next question reads them anew */
+	struct vb_netdev *list; /* owned */
 	size_t n;
-	bool fresh;
+	bool fresh; /* false: rescan before the next look-up */
 };
 
 struct vb_addresses *vb_addresses_open(void)
@@ -47,7 +47,7 @@ void vb_addresses_close(struct vb_addresses *a)
 	free(a);
 }
 
-static void refresh(struct vb_addresses *a)
+static void addresses_rescan(struct vb_addresses *a)
 {
 	free(a->list);
 	a->list = NULL;
@@ -55,7 +55,7 @@ static void refresh(struct vb_addresses *a)
 	a->fresh = !vb_netdev_scan(&a->list, &a->n);
 }
 
-static bool is_of(const struct vb_netdev *nd, const uint8_t gid[16])
+static bool netdev_has_address(const struct vb_netdev *nd, const uint8_t gid[16])
 {
 	for (size_t i = 0; i < nd->n_addrs; i++)
 		if (!memcmp(nd->addrs[i], gid, sizeof(nd->addrs[i])))
@@ -69,11 +69,11 @@ bool vb_addresses_has(struct vb_addresses *a, const uint8_t gid[16])
 		return false;
 	if (vb_gid_is_ipv4(gid) && gid[12] == 127)
 		return true;
-	vb_addresses_changed(a); /* an address that was there before this question counts */
+	vb_addresses_changed(a); /* an address that existed before this call counts */
 	if (!a->fresh)
-		refresh(a);
+		addresses_rescan(a);
 	for (size_t i = 0; i < a->n; i++)
-		if (is_of(&a->list[i], gid))
+		if (netdev_has_address(&a->list[i], gid))
 			return true;
 	return false;
 }

@@ -1,5 +1,5 @@
-// broker.c - the broker's loop: who comes, who goes, and when to go itself
-// follows: design "Control path and data path"; epoll(7)
+// broker.c - the broker's event loop: accepts programs, runs timers, decides when to exit
+// follows: epoll(7)
 // SPDX-License-Identifier: MIT
 #include "broker/server/session.h"
 
@@ -19,22 +19,18 @@
 
 #define EVENTS_PER_TURN 32
 #define ACCEPTS_PER_TURN 16
-#define TAKES_PER_TURN 4 /* each waits for a thread's turn */
+#define TAKES_PER_TURN 4 /* for each the broker waits until a thread has run */
 #define DESCRIPTORS_OWN 64
-
-static uint64_t source(enum vb_source kind, uint32_t number, uint32_t gen)
-{
-	return (uint64_t)kind << 56 | (uint64_t)number << 32 | gen;
-}
+#define LOCK_PAUSE_MS 10 /* before another try to take the start lock */
 
 int vb_broker_watch(struct vb_broker *b, int fd, uint32_t events, enum vb_source kind, uint32_t number, uint32_t gen)
 {
-	struct epoll_event ev = {.events = events, .data.u64 = source(kind, number, gen)};
+	struct epoll_event ev = {.events = events, .data.u64 = vb_source_key(kind, number, gen)};
 
 	return epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
 }
 
-/* As long as descriptors last, no message loses those that it brings. */
+/* Limits programs so that the broker always has free descriptors: without one, those in a received message are lost. */
 static uint32_t max_lanes(void)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
@@ -45,7 +41,7 @@ static uint32_t max_lanes(void)
 	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / VB_DESCRIPTORS_EACH : DESCRIPTORS_OWN / 4;
 }
 
-/* The next keeper finds the port taken for as long as anybody has a socket of the one before. */
+/* The group has been closed. Our own socket of it has to go too: it would keep the port from the next keeper. */
 static void group_ended(void *of)
 {
 	struct vb_broker *b = of;
@@ -66,7 +62,7 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 	b->hold.ended_of = b;
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++)
 		b->reserved[i].pid_fd = -1;
-	/* not where the last broker started: its numbers may still be on the wire */
+	/* not where the last broker started: packets for its lanes may still be in flight */
 	if (getrandom(&start, sizeof(start), 0) != sizeof(start))
 		start = (uint32_t)vb_broker_now_ms();
 	vb_table_init(&b->table, start);
@@ -85,10 +81,10 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config)
 
 void vb_broker_fini(struct vb_broker *b, bool keep_state)
 {
-	vb_state_close(&b->state, &b->config.rt, keep_state); /* first: what is closed now has not left */
+	vb_state_close(&b->state, &b->config.rt, keep_state); /* first: sessions closed below must stay in the state */
 	if (!keep_state)
 		vb_gsi_off_port(b);
-	vb_hold_close(&b->hold); /* before the sessions, which have not given back their lanes either */
+	vb_hold_close(&b->hold); /* before the sessions: their lanes must not be taken back */
 	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++)
 		if (b->sessions[i])
 			vb_session_close(b, b->sessions[i], false);
@@ -102,7 +98,7 @@ void vb_broker_fini(struct vb_broker *b, bool keep_state)
 	close(b->epoll_fd);
 }
 
-/* ---- short of descriptors ---- */
+/* ---- shortage of descriptors ---- */
 
 void vb_broker_stall(struct vb_broker *b)
 {
@@ -110,9 +106,9 @@ void vb_broker_stall(struct vb_broker *b)
 		b->retry_at = vb_broker_now_ms() + VB_STALL_MS;
 }
 
-static void listen_for(struct vb_broker *b, uint32_t events)
+static void set_listen_events(struct vb_broker *b, uint32_t events)
 {
-	struct epoll_event ev = {.events = events, .data.u64 = source(VB_SRC_LISTEN, 0, 0)};
+	struct epoll_event ev = {.events = events, .data.u64 = vb_source_key(VB_SRC_LISTEN, 0, 0)};
 
 	epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, b->listen_fd, &ev);
 }
@@ -122,7 +118,7 @@ static void retry_stalled(struct vb_broker *b)
 	b->retry_at = 0;
 	if (b->accept_paused) {
 		b->accept_paused = false;
-		listen_for(b, EPOLLIN);
+		set_listen_events(b, EPOLLIN);
 	}
 	for (uint32_t i = 0; i < VB_MAX_SESSIONS; i++) {
 		if (!b->sessions[i] || !b->sessions[i]->stalled)
@@ -134,7 +130,7 @@ static void retry_stalled(struct vb_broker *b)
 
 /* ---- events ---- */
 
-/* A few: who connects without end must not keep us from the others. */
+/* Accepts a few at most, so that a program that connects endlessly does not keep others from being served. */
 static void accept_some(struct vb_broker *b)
 {
 	struct vb_session *s;
@@ -143,12 +139,12 @@ static void accept_some(struct vb_broker *b)
 		int sock = accept4(b->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (sock >= 0) {
 			if (vb_session_open(b, sock, &s) == 0)
-				vb_session_readable(b, s); /* most have already said what they want */
+				vb_session_readable(b, s); /* most have sent their first message already */
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
 			b->accept_paused = true;
-			listen_for(b, 0);
+			set_listen_events(b, 0);
 			vb_broker_stall(b);
 		}
 		if (errno != ECONNABORTED && errno != EINTR)
@@ -158,12 +154,12 @@ static void accept_some(struct vb_broker *b)
 
 static struct vb_session *session_of(struct vb_broker *b, uint64_t data)
 {
-	struct vb_session *s = b->sessions[(data >> 32 & 0xffff) % VB_MAX_SESSIONS];
+	struct vb_session *s = b->sessions[vb_source_number(data) % VB_MAX_SESSIONS];
 
 	return s && s->gen == (uint32_t)data ? s : NULL;
 }
 
-static void on_socket(struct vb_broker *b, struct vb_session *s, uint32_t events)
+static void on_session_event(struct vb_broker *b, struct vb_session *s, uint32_t events)
 {
 	if (events & EPOLLIN && s->interest & EPOLLIN)
 		vb_session_readable(b, s);
@@ -175,10 +171,10 @@ static void on_socket(struct vb_broker *b, struct vb_session *s, uint32_t events
 
 static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 {
-	uint32_t number = data >> 32 & 0xffff;
+	uint32_t number = vb_source_number(data);
 	struct vb_session *s;
 
-	switch ((enum vb_source)(data >> 56)) {
+	switch (vb_source_kind(data)) {
 	case VB_SRC_LISTEN:
 		accept_some(b);
 		break;
@@ -188,10 +184,10 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 	case VB_SRC_SOCK:
 		s = session_of(b, data);
 		if (s)
-			on_socket(b, s, events);
+			on_session_event(b, s, events);
 		break;
 	case VB_SRC_PID:
-		/* seen here, and not as end-of-file, when a child of it has the socket too */
+		/* the pidfd tells of an exit even if a forked child keeps the socket open */
 		s = session_of(b, data);
 		if (s)
 			vb_session_close(b, s, true);
@@ -211,13 +207,13 @@ static void on_event(struct vb_broker *b, uint64_t data, uint32_t events)
 
 /* ---- time ---- */
 
-static void sooner(int64_t *when, int64_t t)
+static void earliest(int64_t *when, int64_t t)
 {
 	if (t && (!*when || t < *when))
 		*when = t;
 }
 
-/* Lanes that an earlier broker gave, to programs that have died since or are about to attach. */
+/* Takes back lanes that an earlier broker gave and whose holders have not reattached. */
 static void sweep_lanes(struct vb_broker *b)
 {
 	b->sweep_at = 0;
@@ -229,7 +225,7 @@ static void sweep_lanes(struct vb_broker *b)
 	}
 }
 
-/* Does what is due and tells when something is again, 0: never. */
+/* Runs the timers that are due. Returns when the next one is due; 0: none. */
 static int64_t run_timers(struct vb_broker *b, int64_t now)
 {
 	int64_t when = 0;
@@ -242,7 +238,7 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 		if (now >= b->sessions[i]->deadline)
 			vb_session_close(b, b->sessions[i], false);
 		else
-			sooner(&when, b->sessions[i]->deadline);
+			earliest(&when, b->sessions[i]->deadline);
 	}
 	for (uint32_t i = 1; b->table.reserved && i < VB_LANE_COUNT; i++) {
 		if (b->table.lanes[i].state != VB_LANE_RESERVED || b->reserved[i].pid_fd >= 0)
@@ -250,7 +246,7 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 		if (now >= b->reserved[i].deadline)
 			vb_lane_release(b, i);
 		else
-			sooner(&when, b->reserved[i].deadline);
+			earliest(&when, b->reserved[i].deadline);
 	}
 	if (b->hold.unchecked) {
 		b->hold.unchecked = false;
@@ -258,26 +254,27 @@ static int64_t run_timers(struct vb_broker *b, int64_t now)
 	}
 	if (b->sweep_at && now >= b->sweep_at)
 		sweep_lanes(b);
-	sooner(&when, vb_gsi_timer(b, now));
+	earliest(&when, vb_gsi_timer(b, now));
 	if (b->nsessions || b->table.reserved || b->config.stay || vb_gsi_is_busy(b))
 		b->exit_at = 0;
 	else if (!b->exit_at)
 		b->exit_at = now + b->config.linger_ms;
-	sooner(&when, b->retry_at);
-	sooner(&when, b->exit_at);
-	sooner(&when, b->sweep_at);
+	earliest(&when, b->retry_at);
+	earliest(&when, b->exit_at);
+	earliest(&when, b->sweep_at);
 	return when;
 }
 
-/* ---- its own end ---- */
+/* ---- exit ---- */
 
-/* Goes only if nobody has come meanwhile. Who connects after the last look gets a reset, and tries again. */
+/* Exits only if no program has connected meanwhile. A program that connects after the last accept gets a reset and
+ * retries. */
 static bool try_leave(struct vb_broker *b)
 {
 	int lock = -1, err = vb_runtime_lock(&b->config.rt, &lock);
 
-	if (err == EWOULDBLOCK) { /* somebody is about to connect, or to start another */
-		b->exit_at = vb_broker_now_ms() + 10;
+	if (err == EWOULDBLOCK) { /* a program is about to start a broker, or to connect */
+		b->exit_at = vb_broker_now_ms() + LOCK_PAUSE_MS;
 		return false;
 	}
 	accept_some(b);
@@ -286,7 +283,7 @@ static bool try_leave(struct vb_broker *b)
 		return false;
 	}
 	vb_runtime_unlink(&b->config.rt, b->sock_dev, b->sock_ino);
-	vb_discard(&b->listen_fd, 1); /* what has connected and is not accepted may have sent descriptors */
+	vb_discard(&b->listen_fd, 1); /* connections not accepted yet may carry descriptors */
 	vb_broker_fini(b, false);
 	vb_runtime_unlock(&lock);
 	return true;
@@ -297,15 +294,16 @@ static void leave_for_another(struct vb_broker *b)
 	bool keep = b->table.held || b->table.reserved;
 	int lock = -1;
 
-	/* without the lock a new broker's socket might be in that place by now; then the unlink sees another inode */
+	/* without the lock a new broker may have its socket there already: the unlink then finds another inode and
+	 * leaves it */
 	vb_runtime_lock(&b->config.rt, &lock);
 	vb_runtime_unlink(&b->config.rt, b->sock_dev, b->sock_ino);
-	vb_discard(&b->listen_fd, 1); /* what has connected and is not accepted may have sent descriptors */
+	vb_discard(&b->listen_fd, 1); /* connections not accepted yet may carry descriptors */
 	vb_broker_fini(b, keep);
 	vb_runtime_unlock(&lock);
 }
 
-static void serve(struct vb_broker *b)
+static void broker_serve(struct vb_broker *b)
 {
 	struct epoll_event events[EVENTS_PER_TURN];
 
@@ -330,9 +328,9 @@ static void serve(struct vb_broker *b)
 	}
 }
 
-/* ---- its beginning ---- */
+/* ---- start ---- */
 
-static bool keep_lane(void *arg, const struct vb_state_lane *lane, int pid_fd)
+static bool reserve_saved_lane(void *arg, const struct vb_state_lane *lane, int pid_fd)
 {
 	struct vb_broker *b = arg;
 
@@ -349,7 +347,7 @@ static bool keep_lane(void *arg, const struct vb_state_lane *lane, int pid_fd)
 static int wait_for_lock(const struct vb_runtime *rt, int *lock)
 {
 	int64_t until = vb_broker_now_ms() + VB_STARTED_MS;
-	struct timespec pause = {.tv_nsec = 10000000};
+	struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000};
 	int err;
 
 	while ((err = vb_runtime_lock(rt, lock)) == EWOULDBLOCK && vb_broker_now_ms() < until)
@@ -357,7 +355,7 @@ static int wait_for_lock(const struct vb_runtime *rt, int *lock)
 	return err;
 }
 
-/* The keeper, if there is one, has lived through the death of the broker before us. */
+/* A keeper outlives its broker: takes over the one of an earlier broker. */
 static void adopt_lanes(struct vb_broker *b)
 {
 	if (!vb_hold_adopt(&b->hold, &b->config.rt))
@@ -369,7 +367,7 @@ static void adopt_lanes(struct vb_broker *b)
 	sweep_lanes(b);
 }
 
-static int begin(struct vb_broker *b)
+static int broker_begin(struct vb_broker *b)
 {
 	struct vb_broker_config *c = &b->config;
 	int sock, err = 0;
@@ -379,12 +377,12 @@ static int begin(struct vb_broker *b)
 	if (err)
 		return err;
 	err = vb_runtime_connect(&c->rt, &sock);
-	if (err != ENOENT) { /* alive, or not ours to replace */
+	if (err != ENOENT) { /* another broker is alive, or its socket is not ours to replace */
 		if (!err)
 			close(sock);
 		return EADDRINUSE;
 	}
-	vb_state_open(&b->state, &c->rt, keep_lane, b, &b->table.next);
+	vb_state_open(&b->state, &c->rt, reserve_saved_lane, b, &b->table.next);
 	err = vb_runtime_listen(&c->rt, vb_runtime_clients(), &b->listen_fd, &b->sock_dev, &b->sock_ino);
 	if (!err)
 		err = vb_broker_watch(b, b->listen_fd, EPOLLIN, VB_SRC_LISTEN, 0, 0);
@@ -406,11 +404,11 @@ int vb_broker_run(const struct vb_broker_config *config)
 	}
 	err = vb_runtime_prepare(&b->config.rt);
 	if (!err)
-		err = begin(b);
+		err = broker_begin(b);
 	vb_runtime_unlock(&b->config.lock_fd);
 	if (b->config.ready_fd >= 0) {
 		if (!err && write(b->config.ready_fd, "R", 1) != 1)
-			vb_log(VB_LOG_INFO, "broker: whoever started me is gone");
+			vb_log(VB_LOG_INFO, "broker: the program that started this broker has ended");
 		close(b->config.ready_fd);
 	}
 	if (err) {
@@ -418,7 +416,7 @@ int vb_broker_run(const struct vb_broker_config *config)
 			close(b->listen_fd);
 		vb_broker_fini(b, true);
 	} else {
-		serve(b);
+		broker_serve(b);
 	}
 	free(b);
 	return err;

@@ -1,4 +1,4 @@
-// confine.c - broker and keeper give up what they do not need
+// confine.c - broker and keeper drop the privileges that they do not need
 // follows: capabilities(7), seccomp(2), prctl(2)
 // SPDX-License-Identifier: MIT
 #include "broker/server/confine.h"
@@ -19,7 +19,7 @@
 
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64
-#define HIGHEST 0x40000000u /* above are those of the x32 ABI, with other meanings */
+#define HIGHEST 0x40000000u /* above are system calls of the x32 ABI, with other meanings */
 #elif defined(__aarch64__)
 #define ARCH AUDIT_ARCH_AARCH64
 #define HIGHEST UINT32_MAX
@@ -52,13 +52,13 @@ static void keep_capabilities(uint32_t keep)
 		data[i].inheritable = 0;
 	}
 	if (syscall(SYS_capset, &head, data))
-		vb_log(VB_LOG_INFO, "broker: capabilities are kept");
+		vb_log(VB_LOG_INFO, "broker: capabilities could not be dropped");
 }
 
 /* ---- system calls ---- */
 
 #ifdef ARCH
-/* Both need these. */
+/* Calls that broker and keeper need. */
 #define SHARED_CALLS(X)                                                                                                    \
 	X(read) X(write) X(close) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg) X(sendmmsg) X(accept4) X(shutdown) \
 	X(getsockopt) X(setsockopt) X(socketpair) X(pipe2) X(fcntl) X(epoll_ctl) X(epoll_pwait) X(ppoll) X(openat)           \
@@ -66,7 +66,8 @@ static void keep_capabilities(uint32_t keep)
 	X(munmap) X(mremap) X(madvise) X(mprotect) X(futex) X(rt_sigreturn) X(rt_sigprocmask) X(rt_sigaction) X(exit)        \
 	X(exit_group) X(restart_syscall) X(gettid) X(getpid) X(tgkill) X(prctl) X(capget) X(capset) X(seccomp) X(geteuid)
 
-/* To look at programs and interfaces, to keep state, to make a keeper, and its sockets, and threads that close things. */
+/* Calls that only the broker needs: to inspect programs and interfaces, to save its state, to start a keeper and its
+ * sockets, to run threads that close descriptors. */
 #define BROKER_CALLS(X)                                                                                                    \
 	X(socket) X(bind) X(listen) X(connect) X(getsockname) X(pread64) X(pwrite64) X(lseek) X(ftruncate) X(readlinkat)     \
 	X(renameat) X(mkdirat) X(fchmod) X(fchmodat) X(faccessat) X(faccessat2) X(flock) X(getdents64) X(chdir) X(getcwd)    \
@@ -75,7 +76,7 @@ static void keep_capabilities(uint32_t keep)
 	X(sched_getaffinity) X(statx) X(uname) X(nanosleep) X(epoll_create1) X(signalfd4) X(eventfd2) X(fsync)       \
 	X(sched_setattr) X(getpriority) X(setpriority) X(fstatfs)
 
-/* The older names of some, which the newer architectures have not. */
+/* Older calls that only x86-64 has. */
 #if defined(__x86_64__)
 #define SHARED_OLD(X) X(epoll_wait) X(poll) X(stat) X(lstat) X(open) X(unlink) X(arch_prctl) X(time) X(gettimeofday)
 #define BROKER_OLD(X) X(readlink) X(rename) X(mkdir) X(chmod) X(access) X(fork) X(vfork) X(dup2) X(pipe)
@@ -92,12 +93,12 @@ static void keep_capabilities(uint32_t keep)
 		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HIGHEST, 0, 1), BPF_STMT(BPF_RET | BPF_K, REFUSE),
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
-static void filter(struct sock_filter *code, size_t n)
+static void install_filter(struct sock_filter *code, size_t n)
 {
 	struct sock_fprog prog = {.len = (unsigned short)n, .filter = code};
 
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0))
-		vb_log(VB_LOG_INFO, "broker: no filter of system calls");
+		vb_log(VB_LOG_INFO, "broker: system calls are not filtered");
 }
 
 static void filter_broker(void)
@@ -105,14 +106,14 @@ static void filter_broker(void)
 	struct sock_filter code[] = {BEGIN SHARED_CALLS(ALLOW) SHARED_OLD(ALLOW) BROKER_CALLS(ALLOW) BROKER_OLD(ALLOW)
 					     BPF_STMT(BPF_RET | BPF_K, REFUSE)};
 
-	filter(code, sizeof(code) / sizeof(code[0]));
+	install_filter(code, sizeof(code) / sizeof(code[0]));
 }
 
 static void filter_keeper(void)
 {
 	struct sock_filter code[] = {BEGIN SHARED_CALLS(ALLOW) SHARED_OLD(ALLOW) BPF_STMT(BPF_RET | BPF_K, REFUSE)};
 
-	filter(code, sizeof(code) / sizeof(code[0]));
+	install_filter(code, sizeof(code) / sizeof(code[0]));
 }
 #else
 static void filter_broker(void)
@@ -124,23 +125,23 @@ static void filter_keeper(void)
 }
 #endif
 
-static void give_up(uint32_t capabilities)
+static void drop_privileges(uint32_t capabilities)
 {
 	struct rlimit none = {0};
 
 	keep_capabilities(capabilities);
-	setrlimit(RLIMIT_CORE, &none); /* the memory holds what programs keep secret from each other */
+	setrlimit(RLIMIT_CORE, &none); /* a core file would show one user's data to another */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
 void vb_confine_broker(bool foreign_dir)
 {
-	give_up(1u << CAP_NET_ADMIN | 1u << CAP_SYS_NICE | (foreign_dir ? 1u << CAP_DAC_OVERRIDE : 0));
+	drop_privileges(1u << CAP_NET_ADMIN | 1u << CAP_SYS_NICE | (foreign_dir ? 1u << CAP_DAC_OVERRIDE : 0));
 	filter_broker();
 }
 
 void vb_confine_keeper(void)
 {
-	give_up(1u << CAP_NET_ADMIN);
+	drop_privileges(1u << CAP_NET_ADMIN);
 	filter_keeper();
 }

@@ -1,4 +1,4 @@
-// discard.c - closing what came from programs of other users, without waiting for whatever that takes
+// discard.c - closes descriptors from programs of other users without blocking on them
 // follows: unix(7) (SCM_RIGHTS), socket(7) (SO_LINGER), close(2), unshare(2)
 // SPDX-License-Identifier: MIT
 #include "broker/server/discard.h"
@@ -12,16 +12,16 @@
 #include <unistd.h>
 
 #define STACK_BYTES 65536
-#define PENDING 256
+#define MAX_PENDING 256
 
-static void close_all(const int *fds, int n)
+static void close_fds(const int *fds, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 }
 
-/* Signals are for the program's own threads. */
+/* Signals stay blocked: the program's own threads handle them. */
 bool vb_thread_start(void *(*run)(void *), void *arg)
 {
 	pthread_attr_t attr;
@@ -45,47 +45,47 @@ struct handover {
 	sem_t has_copies, others_closed;
 };
 
-static void wait_on(sem_t *sem)
+static void wait_semaphore(sem_t *sem)
 {
 	while (sem_wait(sem))
 		;
 }
 
-static void *hold_until_the_end(void *arg)
+static void *hold_copies(void *arg)
 {
 	struct handover *h = arg;
 
-	(void)!unshare(CLONE_FILES); /* refused: then the others' close is the last one, and may wait */
+	(void)!unshare(CLONE_FILES); /* if refused, the broker's own close is the last one, and may block */
 	sem_post(&h->has_copies);
-	wait_on(&h->others_closed);
+	wait_semaphore(&h->others_closed);
 	sem_destroy(&h->has_copies);
 	sem_destroy(&h->others_closed);
 	free(h);
-	return NULL; /* the copies go with the thread, which as one that ends lingers for nobody */
+	return NULL; /* the copies are closed as the thread exits: an exiting thread does not linger */
 }
 
-static void let_go(const int *fds, int n)
+static void close_in_thread(const int *fds, int n)
 {
 	struct handover *h = calloc(1, sizeof(*h));
 
-	if (!h || sem_init(&h->has_copies, 0, 0) || sem_init(&h->others_closed, 0, 0) || !vb_thread_start(hold_until_the_end, h)) {
+	if (!h || sem_init(&h->has_copies, 0, 0) || sem_init(&h->others_closed, 0, 0) || !vb_thread_start(hold_copies, h)) {
 		free(h);
-		close_all(fds, n);
+		close_fds(fds, n);
 		return;
 	}
-	wait_on(&h->has_copies);
-	close_all(fds, n);
+	wait_semaphore(&h->has_copies);
+	close_fds(fds, n);
 	sem_post(&h->others_closed);
 }
 
 static _Thread_local struct {
-	int n, fds[PENDING];
+	int n, fds[MAX_PENDING];
 } pending;
 
 void vb_discard_flush(void)
 {
 	if (pending.n)
-		let_go(pending.fds, pending.n);
+		close_in_thread(pending.fds, pending.n);
 	pending.n = 0;
 }
 
@@ -94,7 +94,7 @@ void vb_discard(const int *fds, int n)
 	for (int i = 0; i < n; i++) {
 		if (fds[i] < 0)
 			continue;
-		if (pending.n == PENDING)
+		if (pending.n == MAX_PENDING)
 			vb_discard_flush();
 		pending.fds[pending.n++] = fds[i];
 	}

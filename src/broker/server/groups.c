@@ -1,4 +1,4 @@
-// groups.c - multicast groups of programs that are relayed to: the owner of the sockets is a member in their place
+// groups.c - multicast groups of programs whose datagrams are relayed: the keeper joins in their place
 // follows: ip(7) (IP_ADD_MEMBERSHIP), ipv6(7)
 // SPDX-License-Identifier: MIT
 #include "broker/server/groups.h"
@@ -10,7 +10,7 @@
 
 #include "frame/net.h"
 
-static int tell_kernel(int fd, const uint8_t group[16], uint32_t ifindex, bool join)
+static int set_membership(int fd, const uint8_t group[16], uint32_t ifindex, bool join)
 {
 	int r;
 
@@ -25,7 +25,7 @@ static int tell_kernel(int fd, const uint8_t group[16], uint32_t ifindex, bool j
 		memcpy(&m.ipv6mr_multiaddr, group, 16);
 		r = setsockopt(fd, IPPROTO_IPV6, join ? IPV6_ADD_MEMBERSHIP : IPV6_DROP_MEMBERSHIP, &m, sizeof(m));
 	}
-	return r && errno != EADDRINUSE ? errno : 0; /* in use: in the group already, for another lane of this socket */
+	return r && errno != EADDRINUSE ? errno : 0; /* EADDRINUSE: this socket is a member already, for another lane */
 }
 
 static bool is_same_group(const struct vb_membership *m, const uint8_t group[16], uint32_t ifindex)
@@ -41,17 +41,17 @@ static bool is_needed(const struct vb_groups *t, const struct vb_lane_group *g, 
 	return false;
 }
 
-static void leave(struct vb_groups *t, const struct vb_lane_group *g, uint32_t i)
+static void leave_group(struct vb_groups *t, const struct vb_lane_group *g, uint32_t i)
 {
 	struct vb_membership m = t->all[i];
 	uint32_t socket = vb_lanes_socket(g, m.lane);
 
 	t->all[i] = t->all[--t->n];
 	if (!is_needed(t, g, socket, &m))
-		tell_kernel(g->fd[socket], m.group, m.ifindex, false);
+		set_membership(g->fd[socket], m.group, m.ifindex, false);
 }
 
-static int join(struct vb_groups *t, const struct vb_lane_group *g, const struct vb_membership *m)
+static int join_group(struct vb_groups *t, const struct vb_lane_group *g, const struct vb_membership *m)
 {
 	uint32_t own = 0;
 
@@ -59,7 +59,7 @@ static int join(struct vb_groups *t, const struct vb_lane_group *g, const struct
 		own += t->all[i].lane == m->lane;
 	if (own == VB_GROUPS_EACH || t->n == VB_GROUPS)
 		return ENOBUFS;
-	int err = tell_kernel(g->fd[vb_lanes_socket(g, m->lane)], m->group, m->ifindex, true);
+	int err = set_membership(g->fd[vb_lanes_socket(g, m->lane)], m->group, m->ifindex, true);
 
 	if (!err)
 		t->all[t->n++] = *m;
@@ -76,15 +76,15 @@ int vb_groups_set(struct vb_groups *t, const struct vb_lane_group *g, uint32_t l
 		if (t->all[i].lane != lane || !is_same_group(&t->all[i], group, ifindex))
 			continue;
 		if (!joined)
-			leave(t, g, i);
+			leave_group(t, g, i);
 		return 0;
 	}
-	return joined ? join(t, g, &m) : 0;
+	return joined ? join_group(t, g, &m) : 0;
 }
 
 void vb_groups_forget(struct vb_groups *t, const struct vb_lane_group *g, uint32_t lane)
 {
 	for (uint32_t i = t->n; i-- > 0;)
 		if (t->all[i].lane == lane)
-			leave(t, g, i);
+			leave_group(t, g, i);
 }

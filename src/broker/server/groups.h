@@ -1,4 +1,4 @@
-// groups.h - multicast groups of programs that are relayed to: the owner of the sockets is a member in their place
+// groups.h - multicast groups of programs whose datagrams are relayed: the keeper joins in their place
 // follows: ip(7) (IP_ADD_MEMBERSHIP), ipv6(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_BROKER_SERVER_GROUPS_H
@@ -9,8 +9,8 @@
 
 #include "broker/server/lanes.h"
 
-#define VB_GROUPS_EACH 20 /* of one lane: what a socket may have by default (net.ipv4.igmp_max_memberships) */
-#define VB_GROUPS (VB_LANE_COUNT * VB_GROUPS_EACH) /* nobody takes another's */
+#define VB_GROUPS_EACH 20 /* per lane: the default limit of one socket (net.ipv4.igmp_max_memberships) */
+#define VB_GROUPS (VB_LANE_COUNT * VB_GROUPS_EACH) /* enough for all lanes: no lane takes another's */
 
 struct vb_groups {
 	uint32_t n;
@@ -20,10 +20,11 @@ struct vb_groups {
 	} all[VB_GROUPS];
 };
 
-/* The lane is in the group, or is so no longer. 0 or an errno: ENOBUFS (too many), EINVAL (not a group). Said twice: 0. */
+/* The lane joins or leaves the group. Repeating is allowed. Returns 0 or an errno: ENOBUFS (too many), EINVAL (not a
+ * multicast group). */
 int vb_groups_set(struct vb_groups *t, const struct vb_lane_group *g, uint32_t lane, const uint8_t group[16],
                   uint32_t ifindex, bool join);
-/* Its program has gone. */
+/* Leaves all groups of a lane whose program has ended. */
 void vb_groups_forget(struct vb_groups *t, const struct vb_lane_group *g, uint32_t lane);
 
 #endif

@@ -1,5 +1,5 @@
-// gsi.c - queue pair 1 of this host: who its members are, and which of them a datagram is for
-// follows: IBA volume 1, 12 (communication management), 13.5 (general services); annex A11 (RDMA IP CM service)
+// gsi.c - queue pair 1 of this host: its members, and which of them gets a MAD
+// follows: IBA volume 1, chapter 12 (communication management), section 13.5 (general services interface), annex A11 (RDMA IP CM service)
 // SPDX-License-Identifier: MIT
 #include "broker/server/gsi.h"
 
@@ -12,10 +12,10 @@
 #include "engine/cm/cm.h"
 #include "util/log.h"
 
-#define MADS_EACH 16384 /* that wait for one program: what a listener with that many connections gets at once */
-#define MADS_ALL 65536  /* … for all; what comes beyond is dropped, */
-#define MADS_RESERVE 64 /* but not the first few for any program */
-#define RETURN_MS 4500 /* a program that has come back says within this what it listens to, however busy the machine is */
+#define MADS_EACH 16384 /* waiting for one program: a listener with as many connections as it may have can get this many at once */
+#define MADS_ALL 65536  /* waiting for all programs. MADs beyond these limits are dropped, */
+#define MADS_RESERVE 64 /* except the first few for any program */
+#define RETURN_MS 4500 /* a program that reattaches repeats its bindings within this, even on a busy machine */
 
 struct waiting_mad {
 	struct waiting_mad *next;
@@ -37,7 +37,7 @@ static struct vb_msg_head head_of(uint8_t type, size_t len)
 
 /* ---- members ---- */
 
-static bool found(struct vb_broker *b)
+static bool ensure_gsi(struct vb_broker *b)
 {
 	if (b->gsi)
 		return true;
@@ -47,12 +47,13 @@ static bool found(struct vb_broker *b)
 	return b->gsi;
 }
 
-/* Whoever has something to do with queue pair 1 is a member: a broker that is new may hear of a binding before OPEN. */
-static bool join(struct vb_broker *b, struct vb_session *s)
+/* The first message about queue pair 1 makes a program a member: after a restart the broker may get a binding before
+ * OPEN. */
+static bool member_join(struct vb_broker *b, struct vb_session *s)
 {
 	if (s->gsi)
 		return true;
-	if (!found(b))
+	if (!ensure_gsi(b))
 		return false;
 	s->gsi = calloc(1, sizeof(*s->gsi));
 	if (!s->gsi)
@@ -70,7 +71,7 @@ bool vb_gsi_is_busy(const struct vb_broker *b)
 	return b->gsi && b->gsi->gone;
 }
 
-static void rest(struct vb_broker *b)
+static void roce_rest(struct vb_broker *b)
 {
 	if (!b->gsi->members && !b->gsi->gone && b->gsi->roce)
 		vb_gsi_roce_rest(b->gsi->roce);
@@ -78,7 +79,7 @@ static void rest(struct vb_broker *b)
 
 void vb_gsi_on_port(struct vb_broker *b)
 {
-	if (found(b) && b->gsi->roce)
+	if (ensure_gsi(b) && b->gsi->roce)
 		vb_gsi_roce_open(b, b->gsi->roce);
 }
 
@@ -100,7 +101,7 @@ void vb_gsi_leave(struct vb_broker *b, struct vb_session *s)
 	free(m);
 	vb_services_forget(&b->gsi->services, s->lane);
 	b->gsi->members--;
-	rest(b);
+	roce_rest(b);
 }
 
 static void log_counters(const struct vb_gsi_counters *c)
@@ -171,7 +172,7 @@ int vb_gsi_send_next(struct vb_session *s)
 	return 0;
 }
 
-/* What waits for all programs of a user. */
+/* MADs that wait for programs of this user. */
 static uint32_t mads_of(const struct vb_broker *b, uid_t uid)
 {
 	uint32_t n = 0;
@@ -182,7 +183,7 @@ static uint32_t mads_of(const struct vb_broker *b, uid_t uid)
 	return n;
 }
 
-/* A user whose programs do not read has no more than is left for others. */
+/* A user whose programs do not read may use at most as much room as is left for others. */
 static bool has_room(const struct vb_broker *b, const struct vb_session *s)
 {
 	if (s->gsi->nmads < MADS_RESERVE)
@@ -192,7 +193,7 @@ static bool has_room(const struct vb_broker *b, const struct vb_session *s)
 	return b->gsi->nmads < MADS_ALL / 4 || mads_of(b, s->uid) < MADS_ALL - b->gsi->nmads;
 }
 
-static void deliver(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m)
+static void deliver_mad(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m)
 {
 	struct vb_session *s = b->holder[lane];
 	struct waiting_mad *w = has_room(b, s) ? malloc(sizeof(*w)) : NULL;
@@ -213,7 +214,7 @@ static void deliver(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_m
 	vb_session_flush(b, s);
 }
 
-/* ---- whose it is ---- */
+/* ---- routing ---- */
 
 bool vb_gsi_is_announced(const struct vb_broker *b, const struct vb_gsi_scope *scope, const uint8_t gid[16])
 {
@@ -229,8 +230,8 @@ struct arrival {
 	const struct vb_gsi_scope *scope;
 };
 
-/* A program that announces nothing is behind any address: it is to be reached by the network alone. */
-static bool is_behind(void *arg, uint32_t lane)
+/* A program that announces no GID is reached by the network alone, at any address. */
+static bool may_receive(void *arg, uint32_t lane)
 {
 	const struct arrival *a = arg;
 	const struct vb_lane *l = &a->b->table.lanes[lane];
@@ -262,7 +263,7 @@ static bool is_unicast(const uint8_t gid[16])
 	return gid[0] != 0xff && memcmp(gid, zeros, sizeof(zeros));
 }
 
-/* A user who announces an address of another host would else have what is sent there. */
+/* Otherwise a user could announce another host's address and get what is sent there. */
 bool vb_gsi_is_here(const struct vb_broker *b, uid_t uid, const uint8_t local[16], const uint8_t remote[16],
                     struct vb_gsi_scope *scope)
 {
@@ -272,7 +273,7 @@ bool vb_gsi_is_here(const struct vb_broker *b, uid_t uid, const uint8_t local[16
 	return vb_gsi_is_announced(b, scope, remote) && vb_gsi_is_announced(b, scope, local);
 }
 
-static struct vb_msg_cm_mad turned(const struct vb_msg_cm_mad *m)
+static struct vb_msg_cm_mad swap_addresses(const struct vb_msg_cm_mad *m)
 {
 	struct vb_msg_cm_mad back = *m;
 
@@ -294,7 +295,7 @@ void vb_gsi_send_to(struct vb_broker *b, const struct vb_gsi_scope *scope, const
 	if (!is_unicast(m->local) || !is_unicast(m->remote)) {
 		b->gsi->counters.refused++;
 	} else if (scope) {
-		struct vb_msg_cm_mad there = turned(m);
+		struct vb_msg_cm_mad there = swap_addresses(m);
 
 		there.ifindex = 0;
 		vb_gsi_input(b, &there, scope);
@@ -310,8 +311,8 @@ void vb_gsi_send_out(struct vb_broker *b, uid_t uid, const struct vb_msg_cm_mad 
 	vb_gsi_send_to(b, vb_gsi_is_here(b, uid, m->local, m->remote, &scope) ? &scope : NULL, m);
 }
 
-/* The way that the question came. */
-static void answer(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope,
+/* Answers by the path on which m arrived. */
+static void answer_mad(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope,
                    const uint8_t mad[VB_MAD_LEN])
 {
 	struct vb_msg_cm_mad out = *m;
@@ -322,11 +323,11 @@ static void answer(struct vb_broker *b, const struct vb_msg_cm_mad *m, const str
 		send_by_network(b, &out);
 		return;
 	}
-	out = turned(&out);
+	out = swap_addresses(&out);
 	vb_gsi_input(b, &out, scope);
 }
 
-/* None of these answers is answered again. */
+/* None of these answers causes another answer. */
 void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
 	uint8_t out[VB_MAD_LEN];
@@ -337,7 +338,7 @@ void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const str
 	}
 	if (vb_cm_make_rej(out, m->mad, VB_CM_MAD, VB_CM_REJ_INVALID_SERVICE_ID) ||
 	    vb_cm_make_sidr_rep(out, m->mad, VB_CM_MAD, VB_CM_SIDR_INVALID_SERVICE_ID))
-		answer(b, m, scope, out);
+		answer_mad(b, m, scope, out);
 }
 
 void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
@@ -345,8 +346,8 @@ void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm
 	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	uint8_t out[VB_MAD_LEN];
 
-	if (lane && is_behind(&a, lane)) {
-		deliver(b, lane, m);
+	if (lane && may_receive(&a, lane)) {
+		deliver_mad(b, lane, m);
 		return;
 	}
 	if (lane && vb_gsi_is_awaited(b, lane)) {
@@ -354,23 +355,24 @@ void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm
 		return;
 	}
 	b->gsi->counters.absent++;
-	if (b->table.lanes[lane].state != VB_LANE_FREE) /* it may say in a moment that it is a member */
+	if (b->table.lanes[lane].state != VB_LANE_FREE) /* it may join in a moment */
 		return;
 	if (vb_cm_make_unknown(out, m->mad, VB_CM_MAD))
-		answer(b, m, scope, out);
+		answer_mad(b, m, scope, out);
 }
 
-/* A rejection by who does not know our id yet names only the sender's: it is for who has to do with that. */
-static void to_whom_it_concerns(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
+/* A REJ from a peer that does not know our id names only its own: it goes to every program that has a connection with
+ * that id. */
+static void deliver_to_all(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
 {
 	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	uint32_t id = vb_cm_sender_id(m->mad, VB_CM_MAD);
 	bool found = false;
 
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++) {
-		if (!is_behind(&a, i) || !vb_gsi_conns_has(b->holder[i]->gsi->conns, m->remote, id))
+		if (!may_receive(&a, i) || !vb_gsi_conns_has(b->holder[i]->gsi->conns, m->remote, id))
 			continue;
-		deliver(b, i, m);
+		deliver_mad(b, i, m);
 		found = true;
 	}
 	b->gsi->counters.absent += !found;
@@ -381,14 +383,14 @@ bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, 
 {
 	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	const struct vb_binding *s =
-		vb_service_find(&b->gsi->services, port_space, port, m->local, m->ifindex, is_behind, &a);
+		vb_service_find(&b->gsi->services, port_space, port, m->local, m->ifindex, may_receive, &a);
 
 	if (s)
-		deliver(b, s->lane, m);
+		deliver_mad(b, s->lane, m);
 	return s;
 }
 
-static void request(struct vb_broker *b, const struct vb_cm_route_info *info, const struct vb_msg_cm_mad *m,
+static void route_request(struct vb_broker *b, const struct vb_cm_route_info *info, const struct vb_msg_cm_mad *m,
                     const struct vb_gsi_scope *scope)
 {
 	uint16_t ps = (uint16_t)info->ps;
@@ -406,13 +408,13 @@ void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const stru
 		return;
 	switch (vb_cm_route(m->mad, VB_CM_MAD, &info)) {
 	case VB_CM_TO_SERVICE:
-		request(b, &info, m, scope);
+		route_request(b, &info, m, scope);
 		break;
 	case VB_CM_TO_LANE:
 		vb_gsi_to_member(b, info.lane, m, scope);
 		break;
 	case VB_CM_TO_ALL:
-		to_whom_it_concerns(b, m, scope);
+		deliver_to_all(b, m, scope);
 		break;
 	case VB_CM_DROP:
 		b->gsi->counters.nonsense++;
@@ -422,7 +424,7 @@ void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const stru
 
 /* ---- bindings ---- */
 
-static void reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service)
+static void queue_reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service)
 {
 	s->gsi->replies[s->gsi->nreplies++] = (struct vb_msg_service_reply){
 		.head = head_of(VB_MSG_SERVICE_REPLY, sizeof(s->gsi->replies[0])), .id = id, .err = err,
@@ -430,7 +432,7 @@ static void reply(struct vb_session *s, uint32_t id, int err, const struct vb_bi
 	};
 }
 
-/* Every IPv4 address has two spellings. */
+/* An IPv4 wildcard has two spellings. */
 static void set_address(struct vb_binding *want, const struct vb_msg_cm_bind *m)
 {
 	const uint8_t *local = m->local;
@@ -444,21 +446,21 @@ static void set_address(struct vb_binding *want, const struct vb_msg_cm_bind *m)
 		memset(want->local, 0, sizeof(want->local));
 }
 
-static bool is_port_space(uint16_t ps)
+static bool is_known_port_space(uint16_t ps)
 {
 	return ps == VB_PS_IPOIB || ps == VB_PS_TCP || ps == VB_PS_UDP || ps == VB_PS_IB;
 }
 
-static bool is_same(const struct vb_binding *a, const struct vb_binding *want)
+static bool is_same_binding(const struct vb_binding *a, const struct vb_binding *want)
 {
 	return a->port_space == want->port_space && (!want->port || a->port == want->port) &&
 	       a->ifindex == want->ifindex && a->v4_only == want->v4_only && !memcmp(a->local, want->local, sizeof(a->local));
 }
 
-/* Said twice, or with other options: whom they concern comes later. 0 or EINVAL. */
-static int change(struct vb_binding *s, const struct vb_binding *want)
+/* A repeated binding, perhaps with other options. Those affect later bindings. Returns 0 or EINVAL. */
+static int binding_change(struct vb_binding *s, const struct vb_binding *want)
 {
-	if (!is_same(s, want) || (s->listening && s->v6_only != want->v6_only))
+	if (!is_same_binding(s, want) || (s->listening && s->v6_only != want->v6_only))
 		return EINVAL;
 	s->reuse = want->reuse;
 	s->v6_only = want->v6_only;
@@ -475,8 +477,8 @@ static int bind_service(struct vb_broker *b, const struct vb_session *s, const s
 	set_address(&want, m);
 	*out = vb_service_of(&b->gsi->services, s->lane, m->id);
 	if (*out)
-		return change(*out, &want);
-	if (!is_port_space(m->port_space))
+		return binding_change(*out, &want);
+	if (!is_known_port_space(m->port_space))
 		return EPROTONOSUPPORT;
 	if (m->port && !vb_port_allowed(m->port, s->uid, s->pid, s->pid_fd))
 		return EACCES;
@@ -504,11 +506,11 @@ static const char *on_bind(struct vb_broker *b, struct vb_session *s, const void
 		return "CM_BIND of a wrong length";
 	memcpy(&m, msg, sizeof(m));
 	if (!m.id)
-		return "CM_BIND without a number";
+		return "CM_BIND without an id";
 	int err = bind_service(b, s, &m, &service);
 	if (!err && m.listen)
 		err = listen_at(b, service);
-	reply(s, m.id, err, service);
+	queue_reply(s, m.id, err, service);
 	return NULL;
 }
 
@@ -517,7 +519,7 @@ static const char *on_listen(struct vb_broker *b, struct vb_session *s, uint32_t
 	struct vb_binding *service = vb_service_of(&b->gsi->services, s->lane, id);
 	int err = service ? listen_at(b, service) : ENOENT;
 
-	reply(s, id, err, service);
+	queue_reply(s, id, err, service);
 	return NULL;
 }
 
@@ -542,10 +544,10 @@ static const char *on_binding(struct vb_broker *b, struct vb_session *s, uint8_t
 	return type == VB_MSG_CM_LISTEN ? on_listen(b, s, m.id) : on_unbind(b, s, m.id);
 }
 
-/* ---- the rest ---- */
+/* ---- messages from programs ---- */
 
-/* Of two times, of which 0 is never. */
-static int64_t earlier(int64_t a, int64_t b)
+/* The earlier of two times; 0 is never. */
+static int64_t earliest_of(int64_t a, int64_t b)
 {
 	return a && (!b || a < b) ? a : b;
 }
@@ -555,19 +557,20 @@ int64_t vb_gsi_timer(struct vb_broker *b, int64_t now)
 	if (!b->gsi)
 		return 0;
 	int64_t late = vb_gsi_late_due(b, now), gone = vb_gsi_gone_due(b, now);
-	int64_t wire = b->gsi->roce ? vb_gsi_roce_timer(b, b->gsi->roce, now) : 0;
+	int64_t roce = b->gsi->roce ? vb_gsi_roce_timer(b, b->gsi->roce, now) : 0;
 
-	rest(b);
-	return earlier(earlier(late, gone), wire);
+	roce_rest(b);
+	return earliest_of(earliest_of(late, gone), roce);
 }
 
-/* A program sends from addresses of this host, or those it announces, which then count for its own user alone. */
+/* A program may send from addresses of this host, and from those that it announces: the latter reach its own user's
+ * programs only. */
 static bool may_send_from(const struct vb_broker *b, const struct vb_session *s, const uint8_t local[16])
 {
 	return vb_lane_announces(&b->table.lanes[s->lane], local) || vb_addresses_has(b->addresses, local);
 }
 
-/* Who rejects a request may have no id for it; then it is one that he got. */
+/* Only a REJ may lack an id of the sender: then it must reject a request that this program got. */
 static bool may_be_nameless(const struct vb_session *s, const struct vb_msg_cm_mad *m)
 {
 	struct vb_cm_msg msg;
@@ -603,7 +606,7 @@ static const char *on_at_death(const struct vb_broker *b, const struct vb_sessio
 		return "CM_AT_DEATH of a wrong length";
 	memcpy(&m, msg, sizeof(m));
 	if (!m.local_id || vb_cm_lane_of(m.local_id) != s->lane)
-		return "CM_AT_DEATH of somebody else's connection";
+		return "CM_AT_DEATH of another program's connection";
 	if (may_send_from(b, s, m.local))
 		vb_gsi_conns_told(b->gsi, s->uid, &s->gsi->conns, &m);
 	else
@@ -621,9 +624,9 @@ const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t ty
 		vb_gsi_leave(b, s);
 		return NULL;
 	}
-	if (!join(b, s))
+	if (!member_join(b, s))
 		return "no memory";
-	if (vb_gsi_is_full(s)) /* only by the test entry: such a session is not read */
+	if (vb_gsi_is_full(s)) /* only tests get here: the broker does not read such a session */
 		return "too many answers not read";
 	switch (type) {
 	case VB_MSG_CM_OPEN:

@@ -1,5 +1,5 @@
-// gsi.h - queue pair 1 of this host: connection management datagrams between its programs, and theirs with others
-// follows: IBA volume 1, 13.5 (general services); 12 (communication management)
+// gsi.h - queue pair 1 of this host: MADs of connection management between its programs, and between them and other hosts
+// follows: IBA volume 1, chapter 12 (communication management), section 13.5 (general services interface)
 // SPDX-License-Identifier: MIT
 #ifndef VB_BROKER_SERVER_GSI_H
 #define VB_BROKER_SERVER_GSI_H
@@ -11,61 +11,61 @@
 
 #include "broker/server/services.h"
 
-/* In the names gsi, the general services interface: what a program has of queue pair 1 is node/gsi.h's. */
+/* gsi: the general services interface. A program's side of queue pair 1 is node/gsi.h. */
 struct vb_broker;
 struct vb_session;
-struct vb_gsi_member; /* a session's part, in session->gsi */
-struct vb_gsi_roce;   /* the part of the network: gsi_wire.c */
-struct vb_gsi_conns;  /* one program's connections: gsi_conns.c */
+struct vb_gsi_member; /* one program's part, in session->gsi */
+struct vb_gsi_roce;   /* the RoCE side: gsi_roce.c */
+struct vb_gsi_conns;  /* the connections of one program: gsi_conns.c */
 
 #define VB_GSI_LATE 64
 #define VB_GSI_LATE_EACH 16 /* for one port */
-#define VB_GSI_LATE_USER 16 /* for one user other than the broker's; an eighth is left by all of them */
+#define VB_GSI_LATE_USER 16 /* for one user other than the broker's. An eighth is kept for the broker's own user */
 #define VB_GSI_CLOSED 64
 #define VB_GSI_CLOSED_USER 16
 
 /*
- * Whom a datagram is for. One from an address of this host that the kernel confirms to another such, or from the network, is
- * for whoever has the port; one between addresses that only programs speak of stays among the programs of one user.
+ * Which programs may get a MAD. If it came from the network, or the kernel confirms that both addresses are of this
+ * host: any program. If only programs announce the addresses: the programs of one user.
  */
 struct vb_gsi_scope {
 	bool one_user;
 	uid_t uid;
 };
 
-/* What gsi_late.c remembers. */
+/* State of gsi_late.c. */
 struct vb_gsi_late {
 	uint32_t n;
 	struct vb_gsi_held {
 		int64_t until;
-		uint32_t lane; /* it is for, and not for a service; 0: for a service */
-		bool charged;  /* to that user */
+		uint32_t lane; /* the lane it waits for; 0: it waits for a service */
+		bool charged;  /* it counts against payer's limit */
 		uid_t payer;
 		struct vb_gsi_scope scope;
 		uint16_t port_space, port;
 		struct vb_msg_cm_mad msg;
-	} held[VB_GSI_LATE]; /* in the order they came */
+	} held[VB_GSI_LATE]; /* in the order of arrival */
 	struct vb_gsi_closed {
 		int64_t until; /* ms */
 		uint16_t port;
-		uid_t uid; /* whose it was */
+		uid_t uid; /* who had the listener */
 	} closed[VB_GSI_CLOSED];
 };
 
-/* X(field, what a log says of it). */
+/* X(field, its text in the log). */
 #define VB_GSI_COUNTERS(X)                                               \
 	X(sent, "sent")                                                  \
 	X(received, "received")                                          \
 	X(delivered, "delivered")                                        \
-	X(answered, "answered for nobody")                               \
-	X(malformed, "no datagram for queue pair 1")                     \
+	X(answered, "rejected, because no program has the service or connection")                               \
+	X(malformed, "malformed, or not for queue pair 1")                     \
 	X(icrc, "wrong ICRC")                                            \
 	X(qkey, "wrong Q_Key or P_Key")                                  \
-	X(nonsense, "no message of connection management")               \
-	X(refused, "not taken by the network")                           \
-	X(forged, "from what is not the program's")                           \
-	X(overflow, "for a program that does not read")                  \
-	X(absent, "for a program that is not there")
+	X(nonsense, "not a message of connection management")               \
+	X(refused, "not sent: address or network")                           \
+	X(forged, "with an address or id that is not the program's")          \
+	X(overflow, "dropped: its program does not read")                  \
+	X(absent, "for a program that does not exist")
 
 struct vb_gsi_counters {
 #define X(field, text) uint64_t field;
@@ -73,107 +73,116 @@ struct vb_gsi_counters {
 #undef X
 };
 
-/* Made with the first member, and there until the broker ends. */
+/* Created with the first member; freed when the broker exits. */
 struct vb_gsi {
-	uint32_t members, nmads; /* MADs that wait for them */
-	struct vb_gsi_conns *gone; /* of programs that have ended */
-	uint32_t gone_foreign, ngone_foreign; /* of users other than the broker's: so many of those, so many connections */
+	uint32_t members, nmads; /* MADs that wait to be sent to members */
+	struct vb_gsi_conns *gone; /* connections of programs that have ended */
+	uint32_t gone_foreign, ngone_foreign; /* of users other than the broker's: programs in gone, and their connections */
 	struct vb_gsi_conns_user *users;
 	struct vb_services services;
 	struct vb_gsi_late late;
-	struct vb_gsi_roce *roce; /* NULL: the broker has no part in the network */
+	struct vb_gsi_roce *roce; /* NULL: no RoCE (VB_LANES_NONE, or no memory) */
 	struct vb_gsi_counters counters;
 };
 
-/* A message of the types 0x20 to 0x3f. NULL, or what is wrong with it: the session is over. */
+/* Handles a message of the types 0x20 to 0x3f. Returns NULL, or what is wrong with it: the caller then ends the
+ * session. */
 const char *vb_gsi_message(struct vb_broker *b, struct vb_session *s, uint8_t type, const void *msg, size_t len);
-/* The program is no member any more: its bindings go, and the peers of its connections are told, unless it is the broker
- * that goes. Also for one that never was. */
+/* The program leaves queue pair 1: its bindings end, and the peers of its connections get a DREQ, unless the broker
+ * itself stops. Does nothing for a program that is not a member. */
 void vb_gsi_leave(struct vb_broker *b, struct vb_session *s);
-/* Is there a peer that is still to be told? */
+/* True while peers of ended programs have not been told. */
 bool vb_gsi_is_busy(const struct vb_broker *b);
-/* All have left. */
+/* Frees everything. No member is left. */
 void vb_gsi_close(struct vb_broker *b);
-/* UDP port 4791 is ours, whether there are members or not; it is so no longer, and nobody takes it over from us. */
+/* This broker's keeper holds UDP port 4791: from now on the broker answers for queue pair 1, with or without members. */
 void vb_gsi_on_port(struct vb_broker *b);
+/* The broker exits and no other takes over the port. */
 void vb_gsi_off_port(struct vb_broker *b);
 
-/* Is there something to send to it? Sends one message: 0 or as vb_session_send. */
+/* vb_gsi_waiting: is there a message for this program? vb_gsi_send_next sends one: 0 or as vb_session_send. */
 bool vb_gsi_waiting(const struct vb_session *s);
 int vb_gsi_send_next(struct vb_session *s);
-/* It takes no more answers: it is not read. */
+/* True while the program has too many unread replies: the broker then does not read its requests. */
 bool vb_gsi_is_full(const struct vb_session *s);
 
-/* Something came by the network. */
+/* The RoCE socket is readable. */
 void vb_gsi_readable(struct vb_broker *b);
-/* Does what is due; when to call again, 0: need not be. */
+/* Runs the timers that are due. Returns when to call again; 0: not needed. */
 int64_t vb_gsi_timer(struct vb_broker *b, int64_t now);
 
-/* A MAD that came to an address of this host, to whomever it is for. m->ifindex 0: from this host. */
+/* Routes a MAD for an address of this host to its program. m->ifindex is 0 if it was sent on this host. */
 void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
 
-/* Does what a program of this user sends from local to remote stay on this host? Then *scope tells whom it is for. */
+/* True if MADs that this user's programs send from local to remote stay on this host. *scope is then who may get
+ * them. */
 bool vb_gsi_is_here(const struct vb_broker *b, uid_t uid, const uint8_t local[16], const uint8_t remote[16],
                     struct vb_gsi_scope *scope);
-/* From an address of ours to whoever has the other, for a program of this user. */
+/* Sends a MAD for a program of this user: to a program of this host, or to the network. */
 void vb_gsi_send_out(struct vb_broker *b, uid_t uid, const struct vb_msg_cm_mad *m);
-/* The same where the way is known: scope NULL is by the network. */
+/* The same with a known destination: scope NULL is the network. */
 void vb_gsi_send_to(struct vb_broker *b, const struct vb_gsi_scope *scope, const struct vb_msg_cm_mad *m);
-/* By a program of the scope. One that wants its peers by the network alone announces nothing. */
+/* True if a program within the scope announces this GID. A program that is to be reached by the network alone
+ * announces none. */
 bool vb_gsi_is_announced(const struct vb_broker *b, const struct vb_gsi_scope *scope, const uint8_t gid[16]);
-/* Programs of the broker before us may not have told us yet what is theirs. */
+/* True while programs of an earlier broker may not have repeated their bindings yet. */
 bool vb_gsi_some_are_missing(const struct vb_broker *b);
-/* To this member. */
+/* Delivers to the program of this lane. */
 void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
-/* A request, to who listens; false: nobody. */
+/* Delivers a request to the program that listens. False if no program does. */
 bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m,
                        const struct vb_gsi_scope *scope);
-/* … as is to be said then. */
+/* Rejects such a request. */
 void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
 
-/* gsi_late.c: a listener was closed; may this request for nobody wait for the next one; here it is; may this for a
- * program wait until it has come back; here it is; when to call again (0: need not be). */
+/* gsi_late.c. A listener was closed. */
 void vb_gsi_late_closed(struct vb_broker *b, uid_t uid, uint16_t port);
+/* May this request, for which no program listens, wait for a listener? True: it is kept. */
 bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m,
                       const struct vb_gsi_scope *scope);
+/* A program listens: delivers the requests that waited for it. */
 void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
+/* Keeps a MAD for a program that has not come back from an earlier broker. */
 void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
+/* The program is back: delivers what was kept for it. */
 void vb_gsi_late_returned(struct vb_broker *b, uint32_t lane);
+/* Rejects or drops what has waited too long. Returns when to call again; 0: not needed. */
 int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 
-/* Its program lives, but has not come back from the broker before us, or has not said yet that it is a member. */
+/* True while the lane's program has not come back from an earlier broker, or has not joined queue pair 1 again. */
 bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane);
 
-/* gsi_conns.c: what a program sends and gets, and what it says of its connections; *all is NULL at first. The
- * end of the program that had the lane; tell: the peers that are still connected, from vb_gsi_gone_due on. */
+/* gsi_conns.c. Learns a program's connections from the MADs that it sends and receives, and from what it tells a new broker.
+ * *all is NULL at first. */
 void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_received(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_told(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const struct vb_msg_cm_at_death *m);
+/* The program that had the lane has ended. tell: vb_gsi_gone_due then disconnects its peers. */
 void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, uint32_t lane, bool tell);
-/* Has it, or had it lately, a connection with this id of that address? */
+/* True if the program has, or had lately, a connection with this id of that address. */
 bool vb_gsi_conns_has(struct vb_gsi_conns *c, const uint8_t remote[16], uint32_t remote_id);
-/* Tells a few of those who have not been told, or have not answered; when to call again, 0: need not be. */
+/* Sends DREQs to a few peers of ended programs that have not answered yet. Returns when to call again; 0: not needed. */
 int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now);
-/* True: the answer to that. */
+/* True if this MAD is a DREP to such a DREQ. */
 bool vb_gsi_gone_input(struct vb_gsi *gsi, const uint8_t remote[16], const uint8_t mad[VB_CM_MAD]);
 void vb_gsi_gone_forget(struct vb_gsi *gsi);
 
-/* gsi_wire.c. NULL where there is no memory, or this broker has no part in the network. */
+/* gsi_roce.c. NULL if there is no memory, or this broker has no RoCE (VB_LANES_NONE). */
 struct vb_gsi_roce *vb_gsi_roce_new(struct vb_broker *b);
-/* Does what is due; when to call again, 0: need not be. */
-int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *w, int64_t now);
-void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *w);
-/* There is a member, a peer to hear from, or a program on the port. Stays open where that ends: as long as the port is ours,
- * who asks for a service is told at once that there is none. */
-void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *w);
-/* There is neither member nor peer: a port that we have not got is not looked for any more. */
-void vb_gsi_roce_rest(struct vb_gsi_roce *w);
-/* The group has ended with its keeper: our socket of it goes at once, and the next is asked for. */
-void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *w);
-/* The broker ends, and leaves nothing to the next one. */
-void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *w);
-/* False: it is lost. */
-bool vb_gsi_roce_send(struct vb_gsi_roce *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+/* Runs the timers that are due. Returns when to call again; 0: not needed. */
+int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *roce, int64_t now);
+void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *roce);
+/* Opens the broker's lane: there is a member, a peer to disconnect, or a program on the port. It stays open after
+ * that: as long as the port is ours, requests for a service that does not exist are rejected at once. */
+void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *roce);
+/* There is neither a member nor a peer to disconnect: no more attempts to get a port that we do not have. */
+void vb_gsi_roce_rest(struct vb_gsi_roce *roce);
+/* The group of sockets has ended with its keeper: closes our socket of it at once, then asks for a new one. */
+void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *roce);
+/* The broker exits and leaves nothing to a next one. */
+void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *roce);
+/* False: the MAD was not sent. */
+bool vb_gsi_roce_send(struct vb_gsi_roce *roce, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                       const uint8_t mad[VB_CM_MAD]);
 
 #endif

@@ -1,6 +1,5 @@
-// gsi_late.c - requests that come before a program listens that has bound the port, or closes its listener to make the next
-// one; and what comes before programs have come back from the broker before us
-// follows: IBA volume 1, 12.6.7.2 (REJ, code 8); deviates: such a port refuses a little later
+// gsi_late.c - keeps requests until their service listens, and MADs until their program is back from an earlier broker
+// follows: IBA volume 1, section 12.6.7.2 (REJ, reason 8). deviates: a port whose listener is about to listen rejects late
 // SPDX-License-Identifier: MIT
 #include <string.h>
 #include <unistd.h>
@@ -8,14 +7,16 @@
 #include "broker/server/gsi.h"
 #include "broker/server/session.h"
 
-/* To bind and to listen is a system call each with a kernel, and a broker's turn each with us. */
+/* A program that replaces its listener, or binds and then listens, needs a broker's turn for each step. So a request
+ * waits PATIENCE_MS if the port is bound, or if its listener was closed less than CLOSED_MS ago. */
 #define CLOSED_MS 3000
 #define PATIENCE_MS 1500
-/* Until who has asked repeats it: librdmacm after 4.8 s. */
+/* Until the requester repeats its message: librdmacm does so after 4.8 s. */
 #define RETURN_PATIENCE_MS 4500
 
-/* In the place of the same port's; else of his that ends first, where he has as many as he may have; else of who ends first. */
-static struct vb_gsi_closed *place_to_close(struct vb_gsi_late *l, uid_t uid, uint16_t port, int64_t now)
+/* Reuses the entry of the same port. Else, if the user has as many as he may have, the one of his that expires first.
+ * Else the one that expires first. */
+static struct vb_gsi_closed *closed_slot(struct vb_gsi_late *l, uid_t uid, uint16_t port, int64_t now)
 {
 	struct vb_gsi_closed *first = &l->closed[0], *his = NULL;
 	uint32_t n = 0;
@@ -38,11 +39,11 @@ void vb_gsi_late_closed(struct vb_broker *b, uid_t uid, uint16_t port)
 {
 	int64_t now = vb_broker_now_ms();
 
-	*place_to_close(&b->gsi->late, uid, port, now) = (struct vb_gsi_closed){.until = now + CLOSED_MS, .port = port, .uid = uid};
+	*closed_slot(&b->gsi->late, uid, port, now) = (struct vb_gsi_closed){.until = now + CLOSED_MS, .port = port, .uid = uid};
 }
 
-/* Whatever its port space: a program meets its peer by a connection, and goes on with datagrams at the same port. */
-static const struct vb_gsi_closed *was_closed_now(const struct vb_gsi_late *l, uint16_t port, int64_t now)
+/* In any port space: a program may meet its peer by a connection and go on with datagrams at the same port. */
+static const struct vb_gsi_closed *closed_lately(const struct vb_gsi_late *l, uint16_t port, int64_t now)
 {
 	for (int i = 0; i < VB_GSI_CLOSED; i++)
 		if (l->closed[i].until > now && l->closed[i].port == port)
@@ -50,10 +51,10 @@ static const struct vb_gsi_closed *was_closed_now(const struct vb_gsi_late *l, u
 	return NULL;
 }
 
-/* Whom it is for, if it may wait: *ms is 0 otherwise. */
+/* Sets how long the request may wait, 0: not at all, and which user it counts against. */
 static void set_patience(const struct vb_broker *b, struct vb_gsi_held *h, int64_t now, int64_t *ms)
 {
-	const struct vb_gsi_closed *closed = was_closed_now(&b->gsi->late, h->port, now);
+	const struct vb_gsi_closed *closed = closed_lately(&b->gsi->late, h->port, now);
 	const struct vb_binding *bound = vb_service_bound(&b->gsi->services, h->port_space, h->port);
 
 	*ms = vb_gsi_some_are_missing(b) ? RETURN_PATIENCE_MS : closed || bound ? PATIENCE_MS : 0;
@@ -63,7 +64,7 @@ static void set_patience(const struct vb_broker *b, struct vb_gsi_held *h, int64
 	h->payer = bound ? bound->uid : closed->uid;
 }
 
-/* A program of this host has it charged to its own user: nobody takes another's places. */
+/* A request from this host counts against its sender: nobody uses up another user's places. */
 static void charge_sender(struct vb_gsi_held *h)
 {
 	if (h->msg.ifindex)
@@ -72,7 +73,7 @@ static void charge_sender(struct vb_gsi_held *h)
 	h->payer = h->scope.uid;
 }
 
-static bool has_place(const struct vb_gsi_late *l, const struct vb_gsi_held *h)
+static bool has_late_slot(const struct vb_gsi_late *l, const struct vb_gsi_held *h)
 {
 	uid_t us = geteuid();
 	uint32_t his = 0, all = 0;
@@ -104,7 +105,7 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
 
 	set_patience(b, &h, now, &ms);
 	charge_sender(&h);
-	if (l->n == VB_GSI_LATE || !ms || held_for(l, port_space, port) >= VB_GSI_LATE_EACH || !has_place(l, &h))
+	if (l->n == VB_GSI_LATE || !ms || held_for(l, port_space, port) >= VB_GSI_LATE_EACH || !has_late_slot(l, &h))
 		return false;
 	h.until = now + ms;
 	l->held[l->n++] = h;
@@ -117,13 +118,13 @@ void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_ms
 	struct vb_gsi_late *l = &b->gsi->late;
 
 	charge_sender(&h);
-	if (l->n >= VB_GSI_LATE / 2 || !has_place(l, &h)) /* the other half is for requests: who is told of a death is told again */
+	if (l->n >= VB_GSI_LATE / 2 || !has_late_slot(l, &h)) /* the other half is for requests; a DREQ that is dropped here is repeated */
 		b->gsi->counters.absent++;
 	else
 		l->held[l->n++] = h;
 }
 
-static struct vb_gsi_held take(struct vb_gsi_late *l, uint32_t i)
+static struct vb_gsi_held late_take(struct vb_gsi_late *l, uint32_t i)
 {
 	struct vb_gsi_held held = l->held[i];
 
@@ -140,7 +141,7 @@ void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t po
 		    !vb_gsi_to_service(b, port_space, port, &l->held[i].msg, &l->held[i].scope))
 			i++;
 		else
-			take(l, i);
+			late_take(l, i);
 	}
 }
 
@@ -153,13 +154,13 @@ void vb_gsi_late_returned(struct vb_broker *b, uint32_t lane)
 			i++;
 			continue;
 		}
-		struct vb_gsi_held held = take(l, i);
+		struct vb_gsi_held held = late_take(l, i);
 
 		vb_gsi_to_member(b, lane, &held.msg, &held.scope);
 	}
 }
 
-static void give_up(struct vb_broker *b, const struct vb_gsi_held *held)
+static void late_expire(struct vb_broker *b, const struct vb_gsi_held *held)
 {
 	if (held->lane)
 		b->gsi->counters.absent++;
@@ -174,9 +175,9 @@ int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now)
 
 	for (uint32_t i = 0; i < l->n;) {
 		if (l->held[i].until <= now) {
-			struct vb_gsi_held held = take(l, i);
+			struct vb_gsi_held held = late_take(l, i);
 
-			give_up(b, &held);
+			late_expire(b, &held);
 			continue;
 		}
 		if (!when || l->held[i].until < when)

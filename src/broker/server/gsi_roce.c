@@ -1,5 +1,5 @@
-// gsi_roce.c - queue pair 1 and the network: MADs as RoCEv2 datagrams, by the broker's lane and a socket of its own
-// follows: IBA volume 1, 9.6.1 (packet validation), 10.2.5 (queue keys), 13.5 (general services); annex A17 (RoCEv2)
+// gsi_roce.c - queue pair 1 on the network: MADs as RoCEv2 packets, by the broker's lane and a sending socket
+// follows: IBA volume 1, sections 9.6.1 (packet validation), 10.2.5 (Q_Keys), 13.5 (general services interface); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include "broker/server/gsi.h"
 
@@ -20,16 +20,16 @@
 
 #define DATAGRAMS_PER_TURN 16
 #define DATAGRAM_MAX 65536
-#define FIRST_PAUSE_MS 1000 /* the port is somebody else's: how soon to look again */
+#define FIRST_PAUSE_MS 1000 /* another program holds the port: when to try again */
 #define LAST_PAUSE_MS 60000
 #define PKEY 0xffff
-#define PKEY_BITS 0x7fff    /* the highest says what kind of member: full ones talk to all */
+#define PKEY_BITS 0x7fff    /* the highest bit is the membership type: full members talk to all */
 #define HEADERS_LEN VB_HEADER_LEN(VB_EXT_DETH)
 #define PACKET_LEN (HEADERS_LEN + VB_MAD_LEN + VB_ICRC_LEN)
 
 struct vb_gsi_roce {
 	bool wanted;
-	int rx;    /* ours and the keeper's; -1: there is none */
+	int rx;    /* a socket that the keeper has too; -1: none */
 	int tx[2]; /* IPv4, IPv6 */
 	uint16_t sport[2];
 	uint32_t psn;
@@ -40,28 +40,28 @@ struct vb_gsi_roce {
 
 struct vb_gsi_roce *vb_gsi_roce_new(struct vb_broker *b)
 {
-	struct vb_gsi_roce *w = b->config.lanes == VB_LANES_NONE ? NULL : calloc(1, sizeof(*w));
+	struct vb_gsi_roce *roce = b->config.lanes == VB_LANES_NONE ? NULL : calloc(1, sizeof(*roce));
 
-	if (!w)
+	if (!roce)
 		return NULL;
-	w->rx = w->tx[0] = w->tx[1] = -1;
-	if (getrandom(&w->psn, sizeof(w->psn), 0) != sizeof(w->psn))
-		w->psn = 0;
-	return w;
+	roce->rx = roce->tx[0] = roce->tx[1] = -1;
+	if (getrandom(&roce->psn, sizeof(roce->psn), 0) != sizeof(roce->psn))
+		roce->psn = 0;
+	return roce;
 }
 
 /* ---- the broker's lane ---- */
 
-static void lose_lane(struct vb_broker *b, struct vb_gsi_roce *w)
+static void close_roce_lane(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
-	if (w->rx < 0)
+	if (roce->rx < 0)
 		return;
-	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, w->rx, NULL); /* the keeper has it too: closing alone would leave it there */
-	close(w->rx);
-	w->rx = -1;
+	epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, roce->rx, NULL); /* close alone would not: the keeper has it too */
+	close(roce->rx);
+	roce->rx = -1;
 }
 
-static void take_lane(struct vb_broker *b, struct vb_gsi_roce *w)
+static void open_roce_lane(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
 	struct vb_holder holder;
 	int fd, err = vb_hold_give(&b->hold, &b->config.rt, 0, false, &fd, &holder);
@@ -72,76 +72,76 @@ static void take_lane(struct vb_broker *b, struct vb_gsi_roce *w)
 			close(fd);
 	}
 	if (err) {
-		w->again_at = vb_broker_now_ms() + w->pause_ms;
-		w->pause_ms = w->pause_ms * 2 < LAST_PAUSE_MS ? w->pause_ms * 2 : LAST_PAUSE_MS;
+		roce->again_at = vb_broker_now_ms() + roce->pause_ms;
+		roce->pause_ms = roce->pause_ms * 2 < LAST_PAUSE_MS ? roce->pause_ms * 2 : LAST_PAUSE_MS;
 		return;
 	}
-	w->rx = fd;
-	w->again_at = 0;
-	w->pause_ms = FIRST_PAUSE_MS;
+	roce->rx = fd;
+	roce->again_at = 0;
+	roce->pause_ms = FIRST_PAUSE_MS;
 }
 
-void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *w)
+void vb_gsi_roce_open(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
-	if (w->wanted)
+	if (roce->wanted)
 		return;
-	w->wanted = true;
-	w->pause_ms = FIRST_PAUSE_MS;
-	take_lane(b, w);
+	roce->wanted = true;
+	roce->pause_ms = FIRST_PAUSE_MS;
+	open_roce_lane(b, roce);
 }
 
-void vb_gsi_roce_rest(struct vb_gsi_roce *w)
+void vb_gsi_roce_rest(struct vb_gsi_roce *roce)
 {
-	if (w->rx >= 0)
+	if (roce->rx >= 0)
 		return;
-	w->wanted = false;
-	w->again_at = 0;
+	roce->wanted = false;
+	roce->again_at = 0;
 }
 
-void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *w)
+void vb_gsi_roce_shut(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
-	if (!w->wanted)
+	if (!roce->wanted)
 		return;
-	w->wanted = false;
-	w->again_at = 0;
-	lose_lane(b, w);
+	roce->wanted = false;
+	roce->again_at = 0;
+	close_roce_lane(b, roce);
 	vb_hold_take_back(&b->hold, 0);
 }
 
-void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *w)
+void vb_gsi_roce_free(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
-	if (!w)
+	if (!roce)
 		return;
-	lose_lane(b, w);
+	close_roce_lane(b, roce);
 	for (int i = 0; i < 2; i++)
-		if (w->tx[i] >= 0)
-			close(w->tx[i]);
-	free(w);
+		if (roce->tx[i] >= 0)
+			close(roce->tx[i]);
+	free(roce);
 }
 
-void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *w)
+void vb_gsi_roce_lost(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
-	if (w->rx < 0)
+	if (roce->rx < 0)
 		return;
-	lose_lane(b, w);
-	w->again_at = vb_broker_now_ms();
+	close_roce_lane(b, roce);
+	roce->again_at = vb_broker_now_ms();
 }
 
-int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *w, int64_t now)
+int64_t vb_gsi_roce_timer(struct vb_broker *b, struct vb_gsi_roce *roce, int64_t now)
 {
-	if (!w->wanted)
+	if (!roce->wanted)
 		return 0;
-	if (w->again_at && now >= w->again_at)
-		take_lane(b, w);
-	return w->again_at;
+	if (roce->again_at && now >= roce->again_at)
+		open_roce_lane(b, roce);
+	return roce->again_at;
 }
 
 /* ---- sending ---- */
 
-static bool open_sender(struct vb_gsi_roce *w, bool v6)
+static bool open_sender(struct vb_gsi_roce *roce, bool v6)
 {
-	w->tx[v6] = vb_udp_sender(v6, &w->sport[v6]);
-	return w->tx[v6] >= 0;
+	roce->tx[v6] = vb_udp_sender(v6, &roce->sport[v6]);
+	return roce->tx[v6] >= 0;
 }
 
 static bool needs_interface(const uint8_t *gid)
@@ -149,12 +149,12 @@ static bool needs_interface(const uint8_t *gid)
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
-/* The packet of a MAD: BTH to ICRC. */
-static void build(struct vb_gsi_roce *w, uint8_t out[PACKET_LEN], const struct vb_flow *flow, const uint8_t *mad)
+/* The RoCEv2 packet of a MAD, from BTH to ICRC. */
+static void encode_mad_packet(struct vb_gsi_roce *roce, uint8_t out[PACKET_LEN], const struct vb_flow *flow, const uint8_t *mad)
 {
 	struct vb_packet p = {
 		.bth = {.opcode = VB_UD_SEND_ONLY, .migreq = true, .pkey = PKEY, .dest_qpn = VB_GSI_QPN,
-			.psn = vb_psn(w->psn++)},
+			.psn = vb_psn(roce->psn++)},
 		.deth = {.qkey = VB_GSI_QKEY, .src_qpn = VB_GSI_QPN},
 	};
 	struct vb_writer to = vb_writer(out, PACKET_LEN);
@@ -165,7 +165,7 @@ static void build(struct vb_gsi_roce *w, uint8_t out[PACKET_LEN], const struct v
 	vb_icrc_encode(out + HEADERS_LEN + VB_MAD_LEN, crc);
 }
 
-/* From this address of ours, whatever the routing would have chosen. */
+/* Makes local the source address, whatever the routing table would choose. */
 static size_t put_source(char control[CMSG_SPACE(sizeof(struct in6_pktinfo))], const uint8_t *local, uint32_t ifindex)
 {
 	struct cmsghdr *c = (struct cmsghdr *)control;
@@ -186,7 +186,7 @@ static size_t put_source(char control[CMSG_SPACE(sizeof(struct in6_pktinfo))], c
 	return CMSG_SPACE(sizeof(info));
 }
 
-bool vb_gsi_roce_send(struct vb_gsi_roce *w, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
+bool vb_gsi_roce_send(struct vb_gsi_roce *roce, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                       const uint8_t mad[VB_CM_MAD])
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(struct in6_pktinfo))] = {0};
@@ -197,22 +197,22 @@ bool vb_gsi_roce_send(struct vb_gsi_roce *w, const uint8_t local[16], const uint
 	struct sockaddr_storage sa;
 	struct vb_flow flow;
 
-	if (v6 == vb_gid_is_ipv4(local) || (w->tx[v6] < 0 && !open_sender(w, v6)))
+	if (v6 == vb_gid_is_ipv4(local) || (roce->tx[v6] < 0 && !open_sender(roce, v6)))
 		return false;
 	memcpy(flow.src, local, sizeof(flow.src));
 	memcpy(flow.dst, remote, sizeof(flow.dst));
-	flow.sport = w->sport[v6];
+	flow.sport = roce->sport[v6];
 	flow.dport = VB_ROCE_PORT;
-	build(w, packet, &flow, mad);
+	encode_mad_packet(roce, packet, &flow, mad);
 	struct msghdr mh = {.msg_name = &sa, .msg_namelen = vb_gid_to_sockaddr(&sa, remote, VB_ROCE_PORT, scope),
 			    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			    .msg_controllen = put_source(control, local, scope)};
-	return sendmsg(w->tx[v6], &mh, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+	return sendmsg(roce->tx[v6], &mh, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
 /* ---- receiving ---- */
 
-/* IPv4's identification is covered by the ICRC and hidden from us: is there one that fits? */
+/* The ICRC covers IPv4's identification, which a socket does not show: is there one that fits? */
 static bool icrc_is_right(const struct vb_udp_arrival *a, const uint8_t *bytes, size_t len)
 {
 	uint32_t residual = vb_icrc_check(&a->flow, 0, bytes, len);
@@ -220,7 +220,7 @@ static bool icrc_is_right(const struct vb_udp_arrival *a, const uint8_t *bytes, 
 	return !residual || (vb_gid_is_ipv4(a->flow.dst) && vb_icrc_find_id(residual, 0, len) >= 0);
 }
 
-static void packet(struct vb_broker *b, const struct vb_udp_arrival *a, const uint8_t *bytes, size_t len)
+static void input_packet(struct vb_broker *b, const struct vb_udp_arrival *a, const uint8_t *bytes, size_t len)
 {
 	struct vb_gsi_counters *count = &b->gsi->counters;
 	struct vb_packet p;
@@ -243,16 +243,16 @@ static void packet(struct vb_broker *b, const struct vb_udp_arrival *a, const ui
 	}
 }
 
-/* False: there is nothing now. */
-static bool receive(struct vb_broker *b, struct vb_gsi_roce *w)
+/* False if no datagram is waiting. */
+static bool receive_datagram(struct vb_broker *b, struct vb_gsi_roce *roce)
 {
 	_Alignas(struct cmsghdr) char control[256];
 	struct sockaddr_storage from;
-	struct iovec iov = {w->buffer, sizeof(w->buffer)};
+	struct iovec iov = {roce->buffer, sizeof(roce->buffer)};
 	struct msghdr mh = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1,
 			    .msg_control = control, .msg_controllen = sizeof(control)};
 	struct vb_udp_arrival a;
-	ssize_t n = recvmsg(w->rx, &mh, MSG_DONTWAIT);
+	ssize_t n = recvmsg(roce->rx, &mh, MSG_DONTWAIT);
 
 	if (n < 0)
 		return errno != EAGAIN && errno != EWOULDBLOCK;
@@ -262,16 +262,16 @@ static bool receive(struct vb_broker *b, struct vb_gsi_roce *w)
 	}
 	size_t len = (size_t)n, seg = a.seg && a.seg < len ? a.seg : len;
 	for (size_t off = 0; off < len; off += seg)
-		packet(b, &a, w->buffer + off, len - off < seg ? len - off : seg);
+		input_packet(b, &a, roce->buffer + off, len - off < seg ? len - off : seg);
 	return true;
 }
 
-/* The programs have their turn between a flood's datagrams. */
+/* Limited per turn, so that a flood of datagrams does not keep programs from being served. */
 void vb_gsi_readable(struct vb_broker *b)
 {
-	struct vb_gsi_roce *w = b->gsi ? b->gsi->roce : NULL;
+	struct vb_gsi_roce *roce = b->gsi ? b->gsi->roce : NULL;
 
-	for (int i = 0; i < DATAGRAMS_PER_TURN && w && w->rx >= 0; i++)
-		if (!receive(b, w))
+	for (int i = 0; i < DATAGRAMS_PER_TURN && roce && roce->rx >= 0; i++)
+		if (!receive_datagram(b, roce))
 			break;
 }

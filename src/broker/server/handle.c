@@ -1,5 +1,4 @@
-// handle.c - what the broker does with each message
-// follows: proto.h
+// handle.c - handles each message of a program
 // SPDX-License-Identifier: MIT
 #include "broker/server/session.h"
 
@@ -19,17 +18,19 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-static bool garbage(struct vb_broker *b, struct vb_session *s, const char *text)
+static bool refuse_bad_message(struct vb_broker *b, struct vb_session *s, const char *text)
 {
 	vb_session_refuse(b, s, EBADMSG, text);
 	return false;
 }
 
-static bool refuse(struct vb_broker *b, struct vb_session *s, int err, const char *text)
+static bool refuse_session(struct vb_broker *b, struct vb_session *s, int err, const char *text)
 {
 	vb_session_refuse(b, s, err, text);
 	return false;
 }
+
+#define SEGMENT_PAGE 4096
 
 /* ---- ATTACH ---- */
 
@@ -43,10 +44,10 @@ static bool is_memfd(int fd, int sealed, int unsealed, uint64_t max_bytes)
 		return false;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return false;
-	/* huge pages: who touches one after its owner has punched it out gets SIGBUS when there is none left */
+	/* a hugetlbfs page that its owner has punched out gives SIGBUS if no huge page is left */
 	if (fstatfs(fd, &fs) || fs.f_type == HUGETLBFS_MAGIC)
 		return false;
-	return st.st_size > 0 && st.st_size % 4096 == 0 && (uint64_t)st.st_size <= max_bytes;
+	return st.st_size > 0 && st.st_size % SEGMENT_PAGE == 0 && (uint64_t)st.st_size <= max_bytes;
 }
 
 static bool is_writable(int fd)
@@ -63,7 +64,7 @@ static bool is_eventfd(int fd)
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	ssize_t n = readlink(path, target, sizeof(target) - 1);
 	if (n < 0)
-		return access("/proc/self", F_OK) != 0; /* no /proc here: nothing to tell it by */
+		return access("/proc/self", F_OK) != 0; /* without /proc it cannot be checked */
 	target[n] = 0;
 	return !strcmp(target, "anon_inode:[eventfd]");
 }
@@ -90,7 +91,7 @@ static uint64_t random_nonzero(void)
 	return v;
 }
 
-/* The same program on a second connection, because it gave up the first before we saw its end. */
+/* The same program on a second connection: it has closed the first, and we have not seen that yet. */
 static bool replaces_itself(const struct vb_broker *b, const struct vb_session *s, const struct vb_msg_attach *m)
 {
 	const struct vb_session *old = m->lane < VB_LANE_COUNT ? b->holder[m->lane] : NULL;
@@ -104,7 +105,7 @@ static struct vb_table_asker asker_of(const struct vb_broker *b, const struct vb
 	return (struct vb_table_asker){.uid = s->uid, .foreign = s->foreign, .now = vb_broker_now_ms(), .max_lanes = b->max_lanes};
 }
 
-static int take_lane(struct vb_broker *b, struct vb_session *s, const struct vb_msg_attach *m, uint32_t *lane)
+static int assign_lane(struct vb_broker *b, struct vb_session *s, const struct vb_msg_attach *m, uint32_t *lane)
 {
 	struct vb_table_asker asker = asker_of(b, s);
 
@@ -120,7 +121,7 @@ static int take_lane(struct vb_broker *b, struct vb_session *s, const struct vb_
 	return vb_table_claim(&b->table, m->lane, &asker, m->incarnation);
 }
 
-static void save(struct vb_broker *b, const struct vb_session *s)
+static void save_lane(struct vb_broker *b, const struct vb_session *s)
 {
 	const struct vb_lane *l = &b->table.lanes[s->lane];
 	struct vb_state_lane rec = {
@@ -131,8 +132,8 @@ static void save(struct vb_broker *b, const struct vb_session *s)
 	vb_state_put(&b->state, &rec, b->table.next);
 }
 
-/* Its holder was given up for dead, and has its socket still. */
-static void reopen(struct vb_broker *b, uint32_t lane)
+/* Its lane was swept, but the holder lives and still has its socket: opens the lane again. */
+static void reopen_swept_lane(struct vb_broker *b, uint32_t lane)
 {
 	struct vb_holder holder;
 	int fd;
@@ -140,13 +141,13 @@ static void reopen(struct vb_broker *b, uint32_t lane)
 	if (!vb_lane_set_has(&b->swept, lane))
 		return;
 	vb_lane_set_remove(&b->swept, lane);
-	if (b->holder[lane]->foreign) /* its channel has ended: it asks again */
+	if (b->holder[lane]->foreign) /* its channel has ended: the program asks for a new one */
 		return;
 	if (!vb_hold_give(&b->hold, &b->config.rt, lane, false, &fd, &holder))
 		close(fd);
 }
 
-static void settle(struct vb_broker *b, struct vb_session *s, uint32_t lane, const int fds[3])
+static void finish_attach(struct vb_broker *b, struct vb_session *s, uint32_t lane, const int fds[3])
 {
 	struct vb_reserved *r = &b->reserved[lane];
 
@@ -162,50 +163,50 @@ static void settle(struct vb_broker *b, struct vb_session *s, uint32_t lane, con
 	b->holder[lane] = s;
 	b->npending--;
 	b->counters.attaches++;
-	save(b, s);
-	reopen(b, lane);
+	save_lane(b, s);
+	reopen_swept_lane(b, lane);
 	vb_parked_retry(b, lane);
 }
 
-/* The descriptors are ours when it returns true. */
-static bool attach(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
+/* If it returns true, the descriptors are the session's. */
+static bool on_attach(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds)
 {
 	struct vb_msg_attach m;
 	uint32_t lane;
 
 	if (len < sizeof(m) || s->lane)
-		return garbage(b, s, "ATTACH too short, or twice");
+		return refuse_bad_message(b, s, "ATTACH too short, or sent twice");
 	memcpy(&m, msg, sizeof(m));
 	if (m.ngids > VB_MAX_GIDS || len != sizeof(m) + m.ngids * 16ull || nfds != 3)
-		return garbage(b, s, "ATTACH of a wrong length");
+		return refuse_bad_message(b, s, "ATTACH of a wrong length");
 	const char *wrong = vb_attach_wrong(fds);
 	if (wrong)
-		return refuse(b, s, EBADF, wrong);
-	/* a program of the broker before us; not one that connects anew to this one */
+		return refuse_session(b, s, EBADF, wrong);
+	/* the program was attached to an earlier broker; not one that reconnects to this broker */
 	bool back = m.lane < VB_LANE_COUNT && b->table.lanes[m.lane].state == VB_LANE_RESERVED;
-	int err = take_lane(b, s, &m, &lane);
+	int err = assign_lane(b, s, &m, &lane);
 	if (err == EBUSY)
-		return refuse(b, s, err, "the lane claimed is another program's by now");
+		return refuse_session(b, s, err, "the claimed lane belongs to another program now");
 	if (err)
-		return refuse(b, s, err, err == ENOSPC ? "all lanes are taken" : "claim of an impossible lane");
+		return refuse_session(b, s, err, err == ENOSPC ? "all lanes are taken" : "the claimed lane does not exist");
 	err = vb_table_set_gids(&b->table, lane, (const uint8_t(*)[16])((const char *)msg + sizeof(m)), m.ngids);
 	if (err) {
 		vb_lane_release(b, lane);
-		return refuse(b, s, err, "no memory");
+		return refuse_session(b, s, err, "no memory");
 	}
 	if (back)
 		b->returned_at = vb_broker_now_ms();
-	if (!m.lane) { /* whatever an earlier holder left */
+	if (!m.lane) { /* cleans up after an earlier holder */
 		vb_lane_set_remove(&b->swept, lane);
 		vb_hold_take_back(&b->hold, lane);
 	}
-	settle(b, s, lane, fds);
+	finish_attach(b, s, lane, fds);
 	return true;
 }
 
 /* ---- MEET ---- */
 
-/* Of all the programs of its user. */
+/* MEETs parked for all programs of this user. */
 static uint32_t parked_of(const struct vb_broker *b, uid_t uid)
 {
 	uint32_t n = 0;
@@ -215,7 +216,7 @@ static uint32_t parked_of(const struct vb_broker *b, uid_t uid)
 	return n;
 }
 
-static int park(struct vb_broker *b, struct vb_session *s, const struct vb_msg_meet *m)
+static int park_meet(struct vb_broker *b, struct vb_session *s, const struct vb_msg_meet *m)
 {
 	if (b->nparked >= VB_MAX_PARKED || s->nparked >= VB_MAX_PARKED_EACH)
 		return ENOENT;
@@ -241,7 +242,7 @@ static void answer_meet(struct vb_broker *b, struct vb_session *s, const struct 
 	int err = vb_table_find(&b->table, s->lane, m->qpn, m->dgid, &lane);
 
 	if (err == EAGAIN) {
-		err = park(b, s, m);
+		err = park_meet(b, s, m);
 		if (!err)
 			return;
 	}
@@ -254,14 +255,14 @@ static void answer_meet(struct vb_broker *b, struct vb_session *s, const struct 
 	vb_session_flush(b, b->holder[lane]);
 }
 
-static bool meet(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
+static bool on_meet(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_msg_meet m;
 
 	if (len != sizeof(m) || !s->lane)
-		return garbage(b, s, "MEET of a wrong length, or before ATTACH");
-	if (s->nanswers >= VB_MAX_ANSWERS) /* only by the test entry: such a session is not read */
-		return garbage(b, s, "too many meets");
+		return refuse_bad_message(b, s, "MEET of a wrong length, or before ATTACH");
+	if (s->nanswers >= VB_MAX_ANSWERS) /* only tests get here: the broker does not read such a session */
+		return refuse_bad_message(b, s, "too many meets");
 	memcpy(&m, msg, sizeof(m));
 	answer_meet(b, s, &m);
 	return true;
@@ -310,50 +311,50 @@ void vb_parked_forget(struct vb_broker *b, uint32_t asker)
 	}
 }
 
-/* ---- the others ---- */
+/* ---- other messages ---- */
 
-static bool set_gids(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
+static bool on_set_gids(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_msg_set_gids m;
 
 	if (len < sizeof(m) || !s->lane)
-		return garbage(b, s, "SET_GIDS too short, or before ATTACH");
+		return refuse_bad_message(b, s, "SET_GIDS too short, or before ATTACH");
 	memcpy(&m, msg, sizeof(m));
 	if (m.n > VB_MAX_GIDS || len != sizeof(m) + m.n * 16ull)
-		return garbage(b, s, "SET_GIDS of a wrong length");
+		return refuse_bad_message(b, s, "SET_GIDS of a wrong length");
 	int err = vb_table_set_gids(&b->table, s->lane, (const uint8_t(*)[16])((const char *)msg + sizeof(m)), m.n);
-	return err ? refuse(b, s, err, "no memory") : true;
+	return err ? refuse_session(b, s, err, "no memory") : true;
 }
 
-static bool wire(struct vb_broker *b, struct vb_session *s, size_t len)
+static bool on_roce(struct vb_broker *b, struct vb_session *s, size_t len)
 {
 	if (len != sizeof(struct vb_msg_head) || !s->lane)
-		return garbage(b, s, "WIRE of a wrong length, or before ATTACH");
-	/* the keeper is asked and waited for: not as often as another user's program likes */
+		return refuse_bad_message(b, s, "ROCE of a wrong length, or before ATTACH");
+	/* the broker waits for the keeper: limits how often another user's program can cause that */
 	int64_t now = vb_broker_now_ms();
-	if (s->foreign && s->wire_at && now - s->wire_at < VB_ROCE_EACH_MS)
-		return refuse(b, s, EAGAIN, "the lane was asked for a moment ago");
-	s->wire_at = now;
-	s->due = true;
+	if (s->foreign && s->roce_asked_at && now - s->roce_asked_at < VB_ROCE_EACH_MS)
+		return refuse_session(b, s, EAGAIN, "the lane was asked for a moment ago");
+	s->roce_asked_at = now;
+	s->roce_due = true;
 	return true;
 }
 
-static bool wire_group(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
+static bool on_roce_group(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len)
 {
 	struct vb_msg_roce_group m;
 
 	if (len != sizeof(m) || !s->lane)
-		return garbage(b, s, "WIRE_GROUP of a wrong length, or before ATTACH");
+		return refuse_bad_message(b, s, "ROCE_GROUP of a wrong length, or before ATTACH");
 	memcpy(&m, msg, sizeof(m));
 	if (s->foreign && s->groups_changed++ < VB_GROUP_CHANGES)
 		vb_hold_group(&b->hold, s->lane, m.group, m.ifindex, m.join);
 	return true;
 }
 
-static bool status(struct vb_broker *b, struct vb_session *s, size_t len)
+static bool on_status(struct vb_broker *b, struct vb_session *s, size_t len)
 {
 	if (len != sizeof(struct vb_msg_head))
-		return garbage(b, s, "STATUS of a wrong length");
+		return refuse_bad_message(b, s, "STATUS of a wrong length");
 	s->status_next = 1;
 	return true;
 }
@@ -368,32 +369,32 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 		memcpy(&head, msg, sizeof(head));
 	if (len < sizeof(head) || head.len != len) {
 		vb_session_drop_fds(s, fds, nfds);
-		return garbage(b, s, "length in the head is not the message's");
+		return refuse_bad_message(b, s, "the head's length is not that of the message");
 	}
 	if (head.version != VB_PROTO_VERSION) {
 		vb_session_drop_fds(s, fds, nfds);
-		return refuse(b, s, EPROTONOSUPPORT, "broker and program are of different versions of Verbena");
+		return refuse_session(b, s, EPROTONOSUPPORT, "broker and program are different versions of Verbena");
 	}
 	if (head.type == VB_MSG_ATTACH) {
-		ok = attach(b, s, msg, len, fds, nfds);
+		ok = on_attach(b, s, msg, len, fds, nfds);
 		if (!ok)
 			vb_session_drop_fds(s, fds, nfds);
 		return ok;
 	}
-	vb_session_drop_fds(s, fds, nfds); /* uninvited */
+	vb_session_drop_fds(s, fds, nfds); /* no other message may bring descriptors */
 	if (nfds)
-		return garbage(b, s, "descriptors that nobody asked for");
+		return refuse_bad_message(b, s, "descriptors in a message that may have none");
 	switch (head.type) {
 	case VB_MSG_SET_GIDS:
-		return set_gids(b, s, msg, len);
+		return on_set_gids(b, s, msg, len);
 	case VB_MSG_MEET:
-		return meet(b, s, msg, len);
+		return on_meet(b, s, msg, len);
 	case VB_MSG_ROCE:
-		return wire(b, s, len);
+		return on_roce(b, s, len);
 	case VB_MSG_ROCE_GROUP:
-		return wire_group(b, s, msg, len);
+		return on_roce_group(b, s, msg, len);
 	case VB_MSG_STATUS:
-		return status(b, s, len);
+		return on_status(b, s, len);
 	case VB_MSG_CM_OPEN:
 	case VB_MSG_CM_CLOSE:
 	case VB_MSG_CM_SEND:
@@ -402,11 +403,11 @@ bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *ms
 	case VB_MSG_CM_LISTEN:
 	case VB_MSG_CM_UNBIND:
 		wrong = vb_gsi_message(b, s, head.type, msg, len);
-		return wrong ? garbage(b, s, wrong) : true;
+		return wrong ? refuse_bad_message(b, s, wrong) : true;
 	case VB_MSG_DETACH:
 		s->detached = true;
 		return false;
 	default:
-		return garbage(b, s, "unknown message");
+		return refuse_bad_message(b, s, "unknown message");
 	}
 }

@@ -1,5 +1,5 @@
-// hold.c - the broker's hold on the group of lane sockets
-// follows: ARCHITECTURE.md, "The wire"; unix(7)
+// hold.c - the broker's hold on the group of RoCE sockets: finds or starts a keeper, asks it for sockets
+// follows: unix(7)
 // SPDX-License-Identifier: MIT
 #include "broker/server/hold.h"
 
@@ -19,20 +19,20 @@
 #include "broker/server/ports.h"
 #include "util/log.h"
 
-#define KEEPER_S 1       /* a keeper answers within this */
-#define FIRST_ANSWER_S 5 /* … and one that makes the sockets within this */
+#define KEEPER_S 1       /* timeout of a keeper's answer */
+#define FIRST_ANSWER_S 5 /* timeout of a new keeper, which makes the sockets first */
 #define TRIES 3
-#define GOING_NS 10000000 /* how long to wait for a broker that is going, */
-#define GOING_TRIES 100   /* so often */
+#define GOING_NS 10000000 /* pause while another broker's connection to the keeper ends */
+#define GOING_TRIES 100   /* how many such pauses */
 #define TIMED_OUT_MS 1000
-#define PAUSE_MS 100     /* a program that asks without end must not keep us from serving others */
+#define PAUSE_MS 100     /* after a failure: a program that asks endlessly must not keep others from being served */
 
 void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode)
 {
 	*h = (struct vb_hold){.mode = mode, .sock = -1, .lifeline = -1, .lane0 = -1};
 }
 
-static void close_fd(int *fd)
+static void hold_close_fd(int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
@@ -46,9 +46,9 @@ void vb_hold_close(struct vb_hold *h)
 		free(h->group);
 		h->lane0 = -1;
 	}
-	close_fd(&h->lane0);
-	close_fd(&h->lifeline);
-	close_fd(&h->sock);
+	hold_close_fd(&h->lane0);
+	hold_close_fd(&h->lifeline);
+	hold_close_fd(&h->sock);
 	void (*ended)(void *) = h->ended;
 	void *of = h->ended_of;
 
@@ -59,9 +59,9 @@ void vb_hold_close(struct vb_hold *h)
 		ended(of);
 }
 
-/* ---- talking with the keeper ---- */
+/* ---- messages to and from the keeper ---- */
 
-static void set_patience(int sock, int seconds)
+static void set_timeouts(int sock, int seconds)
 {
 	struct timeval tv = {.tv_sec = seconds};
 
@@ -69,13 +69,13 @@ static void set_patience(int sock, int seconds)
 	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 }
 
-static void close_all(const int *fds, int n)
+static void close_fds(const int *fds, int n)
 {
 	for (int i = 0; i < n; i++)
 		close(fds[i]);
 }
 
-/* With a time limit a stop and its end, too, cut it short (signal(7)). */
+/* With a timeout SIGSTOP and SIGCONT interrupt recvmsg, too (signal(7)). */
 static ssize_t receive_message(int sock, struct msghdr *mh)
 {
 	ssize_t len;
@@ -86,8 +86,8 @@ static ssize_t receive_message(int sock, struct msghdr *mh)
 	return len;
 }
 
-/* 0 with exactly want descriptors, ECONNRESET when it has gone, or another errno. */
-static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
+/* Returns 0 with exactly want descriptors, ECONNRESET if the keeper has gone, or another errno. */
+static int receive_answer(int sock, struct vb_keeper_answer *m, int *fds, int want)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * 2)];
@@ -99,7 +99,7 @@ static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
 	int got[2], n = 0;
 
 	ssize_t len = receive_message(sock, &mh);
-	if (len < 0 && errno == ECONNRESET) /* it went without having read all: told once, ahead of its last words */
+	if (len < 0 && errno == ECONNRESET) /* the keeper exited with unread messages: reported once, ahead of its last answer */
 		len = receive_message(sock, &mh);
 	if (len <= 0)
 		return len == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;
@@ -118,25 +118,25 @@ static int receive(int sock, struct vb_keeper_answer *m, int *fds, int want)
 	else if (!m->n || m->n > VB_LANE_COUNT || (m->n & (m->n - 1)))
 		err = EPROTO;
 	if (err)
-		close_all(got, n);
+		close_fds(got, n);
 	else
 		memcpy(fds, got, (size_t)n * sizeof(int));
 	return err;
 }
 
-/* The answer to HELLO; sock is ours, whatever comes. */
-static int settle(struct vb_hold *h, int sock, int patience)
+/* Receives the answer to HELLO. Owns sock in any case. */
+static int finish_hello(struct vb_hold *h, int sock, int patience)
 {
 	struct vb_keeper_answer m;
 	int fds[2];
 
-	set_patience(sock, patience);
-	int err = receive(sock, &m, fds, 2);
+	set_timeouts(sock, patience);
+	int err = receive_answer(sock, &m, fds, 2);
 	if (err) {
 		close(sock);
 		return err;
 	}
-	set_patience(sock, KEEPER_S);
+	set_timeouts(sock, KEEPER_S);
 	h->sock = sock;
 	h->lifeline = fds[0];
 	h->lane0 = fds[1];
@@ -150,10 +150,10 @@ static struct vb_keeper_ask ask_of(const struct vb_hold *h, enum vb_keeper_op op
 	return (struct vb_keeper_ask){.magic = VB_KEEPER_MAGIC, .op = op, .dev = h->dev, .ino = h->ino, .lane = lane};
 }
 
-/* ---- finding one, or making one ---- */
+/* ---- finding or starting a keeper ---- */
 
-/* 0, ENOENT (nobody listens there, or nobody of ours: then the port tells), or another errno. */
-static int connect_to(const struct vb_runtime *rt, int *sock)
+/* Returns 0, ENOENT (no listener, or none of ours: binding the port will tell), or another errno. */
+static int connect_keeper(const struct vb_runtime *rt, int *sock)
 {
 	struct vb_runtime place;
 	int err;
@@ -163,15 +163,16 @@ static int connect_to(const struct vb_runtime *rt, int *sock)
 	if (err)
 		return err == EAGAIN ? ETIMEDOUT : err == EACCES || err == EPERM ? ENOENT : err;
 	fcntl(*sock, F_SETFL, fcntl(*sock, F_GETFL) & ~O_NONBLOCK);
-	set_patience(*sock, KEEPER_S);
+	set_timeouts(*sock, KEEPER_S);
 	return 0;
 }
 
-/* 0, ENOENT (there is none), ECONNRESET (it is just going), EBUSY (a broker of ours has it), EADDRINUSE, or another errno. */
-static int join_once(struct vb_hold *h, const struct vb_runtime *rt)
+/* Returns 0, ENOENT (no keeper), ECONNRESET (it is exiting), EBUSY (it serves another broker of ours), EADDRINUSE, or
+ * another errno. */
+static int join_keeper_once(struct vb_hold *h, const struct vb_runtime *rt)
 {
 	struct vb_keeper_ask m = ask_of(h, VB_KEEPER_HELLO, 0);
-	int sock = -1, err = connect_to(rt, &sock);
+	int sock = -1, err = connect_keeper(rt, &sock);
 
 	if (err)
 		return err;
@@ -180,19 +181,19 @@ static int join_once(struct vb_hold *h, const struct vb_runtime *rt)
 		close(sock);
 		return err == EPIPE ? ECONNRESET : err;
 	}
-	return settle(h, sock, KEEPER_S);
+	return finish_hello(h, sock, KEEPER_S);
 }
 
-static int join(struct vb_hold *h, const struct vb_runtime *rt)
+static int join_keeper(struct vb_hold *h, const struct vb_runtime *rt)
 {
 	const struct timespec pause = {0, GOING_NS};
 	int err = ECONNRESET, resets = 0;
 
-	/* of a broker that was killed, a program may hear before the keeper does */
+	/* a program may learn of a killed broker before the keeper does */
 	for (int i = 0; i < GOING_TRIES && resets < TRIES && (err == ECONNRESET || err == EBUSY); i++) {
 		if (err == EBUSY)
 			nanosleep(&pause, NULL);
-		err = join_once(h, rt);
+		err = join_keeper_once(h, rt);
 		resets += err == ECONNRESET;
 	}
 	h->unchecked |= !err;
@@ -208,11 +209,11 @@ static int start_keeper(struct vb_hold *h, const struct vb_runtime *rt)
 	vb_keeper_runtime(rt, &place);
 	err = vb_keeper_start(&place, &m, &sock);
 
-	return err ? err : settle(h, sock, FIRST_ANSWER_S);
+	return err ? err : finish_hello(h, sock, FIRST_ANSWER_S);
 }
 
-/* The program's limit is not ours to raise, and half of it stays the program's. */
-static int start_inside(struct vb_hold *h)
+/* Uses at most half of the program's descriptor limit, which is not ours to raise. */
+static int open_group_inside(struct vb_hold *h)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
 	int pipe_fd[2] = {-1, -1}, err = 0;
@@ -223,7 +224,7 @@ static int start_inside(struct vb_hold *h)
 		err = ENOMEM;
 	if (!err && pipe2(pipe_fd, O_CLOEXEC))
 		err = errno;
-	close_fd(&pipe_fd[0]); /* nobody waits for the end of this one */
+	hold_close_fd(&pipe_fd[0]); /* nobody waits for the end of this lifeline */
 	h->lifeline = pipe_fd[1];
 	if (!err)
 		err = vb_lanes_open(h->group, lim.rlim_cur > 2 * VB_LANE_COUNT ? VB_LANE_COUNT : (uint32_t)lim.rlim_cur / 2);
@@ -247,7 +248,7 @@ static int find_identity(struct vb_hold *h, const struct vb_runtime *rt)
 	return 0;
 }
 
-static int acquire(struct vb_hold *h, const struct vb_runtime *rt, struct vb_holder *who)
+static int acquire_group(struct vb_hold *h, const struct vb_runtime *rt, struct vb_holder *who)
 {
 	if (h->n)
 		return 0;
@@ -259,9 +260,9 @@ static int acquire(struct vb_hold *h, const struct vb_runtime *rt, struct vb_hol
 	}
 	int err = find_identity(h, rt);
 	if (!err)
-		err = join(h, rt);
+		err = join_keeper(h, rt);
 	if (err == ENOENT)
-		err = h->mode == VB_LANES_KEEPER ? start_keeper(h, rt) : start_inside(h);
+		err = h->mode == VB_LANES_KEEPER ? start_keeper(h, rt) : open_group_inside(h);
 	if (err == EADDRINUSE)
 		who->known = vb_port_holder(VB_ROCE_PORT, &who->uid);
 	if (err) {
@@ -275,12 +276,12 @@ static int acquire(struct vb_hold *h, const struct vb_runtime *rt, struct vb_hol
 
 bool vb_hold_adopt(struct vb_hold *h, const struct vb_runtime *rt)
 {
-	return h->mode != VB_LANES_NONE && !find_identity(h, rt) && !join(h, rt);
+	return h->mode != VB_LANES_NONE && !find_identity(h, rt) && !join_keeper(h, rt);
 }
 
 /* ---- lanes ---- */
 
-static int give_inside(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
+static int give_from_own_group(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
 {
 	if (relay)
 		return EOPNOTSUPP;
@@ -292,15 +293,15 @@ static int give_inside(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
 	return *fd < 0 ? errno : 0;
 }
 
-static int give(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
+static int ask_keeper_to_give(struct vb_hold *h, uint32_t lane, bool relay, int *fd)
 {
 	struct vb_keeper_ask m = ask_of(h, relay ? VB_KEEPER_RELAY : VB_KEEPER_GIVE, lane);
 	struct vb_keeper_answer in;
 
 	if (h->group)
-		return give_inside(h, lane, relay, fd);
+		return give_from_own_group(h, lane, relay, fd);
 	int err = vb_keeper_send(h->sock, &m, sizeof(m), NULL, 0);
-	return err ? err : receive(h->sock, &in, fd, 1);
+	return err ? err : receive_answer(h->sock, &in, fd, 1);
 }
 
 int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd, struct vb_holder *holder)
@@ -310,17 +311,17 @@ int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, 
 
 	*holder = (struct vb_holder){0};
 	for (int i = 0; i < 2 && (err == EPIPE || err == ECONNRESET); i++) {
-		err = acquire(h, rt, holder);
+		err = acquire_group(h, rt, holder);
 		if (!err) {
-			vb_lane_set_add(&h->given, lane); /* also where the answer gets lost: it is taken back then */
-			err = give(h, lane, relay, fd);
+			vb_lane_set_add(&h->given, lane); /* even if the answer gets lost: the lane is taken back then */
+			err = ask_keeper_to_give(h, lane, relay, fd);
 			timed_out = err == ETIMEDOUT;
 		}
-		/* its answers and our questions no longer belong together, or it has died: start afresh */
+		/* the keeper has died, or its answers no longer match our questions: start afresh */
 		if (err && h->n && !h->group && err != EMFILE && err != EBUSY)
 			vb_hold_close(h);
 	}
-	if (timed_out) { /* a keeper without a turn: who asks within a moment is not waited for, too */
+	if (timed_out) { /* the keeper gets no processor time: do not wait for it again at once */
 		h->again_at = vb_broker_now_ms() + TIMED_OUT_MS;
 		h->failed = err;
 		h->failed_for = *holder;

@@ -1,5 +1,5 @@
-// keeper.c - the process that owns the group of lane sockets
-// follows: ARCHITECTURE.md, "The wire"; pipe(7), unix(7)
+// keeper.c - the process that owns the group of RoCE sockets
+// follows: pipe(7), unix(7)
 // SPDX-License-Identifier: MIT
 #include "broker/server/keeper.h"
 
@@ -26,35 +26,35 @@
 #include "broker/server/lanes.h"
 #include "broker/server/relay.h"
 
-#define SPARE 64         /* descriptors beside the sockets and channels: lifelines of earlier brokers whose programs live, above all */
+#define SPARE 64         /* descriptors for other uses: above all lifelines of earlier brokers whose programs still run */
 #define MAX_NEWCOMERS 8
 #define SLICE_NS 100000
+#define TIMER_SLACK_NS 1000
 #define NICE (-10)
-#define LINGER_NS 10000  /* after the last datagram that was relayed: the next mostly follows at once */
+#define LINGER_NS 10000  /* busy polling after a relayed datagram: the next one mostly follows at once */
 #define BROKER_FD 3
 
 enum source { SRC_LISTEN, SRC_NEWCOMER, SRC_BROKER, SRC_LIFELINE, SRC_LANE, SRC_CHANNEL };
 
-/* Each broker gets a lifeline of its own, which it hands on to its user's programs: the keeper stays while somebody holds the
- * writing end of any, or the other end of a channel, or a broker is connected. It holds none itself, so the kernel tells it of the
- * last one's end, however
- * that came. */
+/* Each broker gets a lifeline of its own, and passes its writing end to its user's programs. The keeper runs while
+ * any lifeline has a writing end, while a channel's other end is open, or while a broker is connected. It keeps no
+ * writing end itself: so the kernel reports when the last one is closed, for whatever reason. */
 struct keeper {
 	struct vb_lane_group group;
 	struct vb_groups groups;
 	struct vb_relay relay;
 	uint32_t nchannels;
-	int64_t linger_until;            /* ns: datagrams are looked for without sleeping; 0: not now */
-	struct vb_runtime place;         /* where it listens */
+	int64_t linger_until;            /* ns: busy polling until then; 0: no */
+	struct vb_runtime place;         /* where it listens for brokers */
 	dev_t sock_dev;
 	ino_t sock_ino;
 	uint64_t dev, ino;
 	int epoll_fd, listen_fd;
-	int broker;                      /* -1: none */
-	int newcomers[MAX_NEWCOMERS];    /* have not said HELLO; the oldest first */
+	int broker;                      /* connection to the broker; -1: none */
+	int newcomers[MAX_NEWCOMERS];    /* connections that have not sent HELLO, the oldest first */
 	int nnewcomers, nlifelines;
-	bool met;                        /* the broker that forked us has said HELLO, or gone */
-	int reserve;                     /* given up to turn a newcomer away when there are no descriptors left */
+	bool met;                        /* the broker that forked us has sent HELLO, or has ended */
+	int reserve;                     /* a spare descriptor: closed to accept and reject a newcomer when no other is left */
 };
 
 void vb_keeper_runtime(const struct vb_runtime *broker, struct vb_runtime *rt)
@@ -88,18 +88,18 @@ int vb_keeper_send(int sock, const void *msg, size_t len, const int *fds, int nf
 	return sendmsg(sock, &mh, MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
-/* ---- who is connected ---- */
+/* ---- connections ---- */
 
-static int watch_as(struct keeper *k, int fd, uint32_t events, enum source kind, uint32_t number)
+static int keeper_watch_as(struct keeper *k, int fd, uint32_t events, enum source kind, uint32_t number)
 {
 	struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)kind << 32 | number};
 
 	return epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
 }
 
-static int watch(struct keeper *k, int fd, uint32_t events, enum source kind)
+static int keeper_watch(struct keeper *k, int fd, uint32_t events, enum source kind)
 {
-	return watch_as(k, fd, events, kind, (uint32_t)fd);
+	return keeper_watch_as(k, fd, events, kind, (uint32_t)fd);
 }
 
 static void forget_newcomer(struct keeper *k, int fd)
@@ -113,15 +113,15 @@ static void forget_newcomer(struct keeper *k, int fd)
 	}
 }
 
-static void turn_away(struct keeper *k, int fd)
+static void dismiss_newcomer(struct keeper *k, int fd)
 {
 	forget_newcomer(k, fd);
 	close(fd);
 	k->met = true;
 }
 
-/* Only the user whose programs the sockets are for may have a say. */
-static bool is_mine(int sock)
+/* Only a broker of this user may give commands. */
+static bool is_own_user(int sock)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -130,7 +130,7 @@ static bool is_mine(int sock)
 	       vb_uid_is_known(cred.uid);
 }
 
-static void accept_one(struct keeper *k)
+static void accept_newcomer(struct keeper *k)
 {
 	int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -144,12 +144,12 @@ static void accept_one(struct keeper *k)
 	}
 	if (fd < 0)
 		return;
-	if (!is_mine(fd) || watch(k, fd, EPOLLIN, SRC_NEWCOMER)) {
+	if (!is_own_user(fd) || keeper_watch(k, fd, EPOLLIN, SRC_NEWCOMER)) {
 		close(fd);
 		return;
 	}
 	if (k->nnewcomers == MAX_NEWCOMERS)
-		turn_away(k, k->newcomers[0]);
+		dismiss_newcomer(k, k->newcomers[0]);
 	k->newcomers[k->nnewcomers++] = fd;
 }
 
@@ -160,61 +160,61 @@ static bool broker_lives(const struct keeper *k)
 	return k->broker >= 0 && poll(&p, 1, 0) == 0;
 }
 
-static void lose_broker(struct keeper *k)
+static void drop_broker(struct keeper *k)
 {
 	if (k->broker >= 0)
 		close(k->broker);
 	k->broker = -1;
 }
 
-/* ---- what they ask ---- */
+/* ---- answers ---- */
 
 static struct vb_keeper_answer answer_of(const struct keeper *k, int err)
 {
 	return (struct vb_keeper_answer){.err = err, .n = k->group.n, .given = k->group.given};
 }
 
-/* A broker that does not take its answer is not waited for: 0 or an errno. */
-static int answer(const struct keeper *k, int sock, int err, const int *fds, int nfds)
+/* Does not wait for a broker that does not read: returns 0 or an errno. */
+static int send_answer(const struct keeper *k, int sock, int err, const int *fds, int nfds)
 {
 	struct vb_keeper_answer m = answer_of(k, err);
 
 	return vb_keeper_send(sock, &m, sizeof(m), fds, nfds);
 }
 
-static int welcome(struct keeper *k, int sock)
+static int welcome_broker(struct keeper *k, int sock)
 {
 	int pipe_fd[2];
 
 	if (pipe2(pipe_fd, O_CLOEXEC | O_NONBLOCK))
 		return errno;
-	int err = watch(k, pipe_fd[0], 0, SRC_LIFELINE); /* the end is always told */
+	int err = keeper_watch(k, pipe_fd[0], 0, SRC_LIFELINE); /* EPOLLHUP is always reported */
 	if (err) {
 		close(pipe_fd[0]);
 	} else {
 		const int fds[2] = {pipe_fd[1], k->group.fd[0]};
 		k->nlifelines++;
-		err = answer(k, sock, 0, fds, 2);
+		err = send_answer(k, sock, 0, fds, 2);
 	}
 	close(pipe_fd[1]);
 	return err;
 }
 
-/* False: it has nothing to do here. */
-static bool hello(struct keeper *k, int sock, const struct vb_keeper_ask *m)
+/* False if the connection is to be closed. */
+static bool on_hello(struct keeper *k, int sock, const struct vb_keeper_ask *m)
 {
 	if (m->op != VB_KEEPER_HELLO)
 		return false;
 	int err = m->dev != k->dev || m->ino != k->ino ? EADDRINUSE : broker_lives(k) ? EBUSY : 0;
 	if (!err)
-		err = welcome(k, sock);
+		err = welcome_broker(k, sock);
 	if (!err) {
 		struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)SRC_BROKER << 32 | (uint32_t)sock};
-		lose_broker(k);
+		drop_broker(k);
 		k->broker = sock;
 		return !epoll_ctl(k->epoll_fd, EPOLL_CTL_MOD, sock, &ev);
 	}
-	answer(k, sock, err, NULL, 0);
+	send_answer(k, sock, err, NULL, 0);
 	return false;
 }
 
@@ -238,11 +238,11 @@ static void close_channel(struct keeper *k, uint32_t lane)
 	k->relay.channel[lane] = -1;
 	k->nchannels--;
 	vb_groups_forget(&k->groups, &k->group, lane);
-	if (!is_relayed(k, socket)) /* programs never have it: so it is not watched by anybody else */
+	if (!is_relayed(k, socket)) /* no program has this socket, so it is in no other epoll set */
 		epoll_ctl(k->epoll_fd, EPOLL_CTL_DEL, k->group.fd[socket], NULL);
 }
 
-/* The lane's datagrams come to us from now on: 0 or an errno. */
+/* From now on the keeper reads the lane's datagrams. Returns 0 or an errno. */
 static int open_channel(struct keeper *k, uint32_t lane, int *theirs)
 {
 	uint32_t socket = vb_lanes_socket(&k->group, lane);
@@ -255,9 +255,9 @@ static int open_channel(struct keeper *k, uint32_t lane, int *theirs)
 	if (vb_lanes_give(&k->group, lane, true) < 0)
 		err = EBUSY;
 	if (!err)
-		err = watch_as(k, ours, 0, SRC_CHANNEL, lane); /* its end is always told */
+		err = keeper_watch_as(k, ours, 0, SRC_CHANNEL, lane); /* EPOLLHUP is always reported */
 	if (!err && !is_relayed(k, socket))
-		err = watch_as(k, k->group.fd[socket], EPOLLIN, SRC_LANE, socket);
+		err = keeper_watch_as(k, k->group.fd[socket], EPOLLIN, SRC_LANE, socket);
 	if (err) {
 		close(ours);
 		close(*theirs);
@@ -269,36 +269,36 @@ static int open_channel(struct keeper *k, uint32_t lane, int *theirs)
 	return 0;
 }
 
-static bool relay(struct keeper *k, uint32_t lane)
+static bool on_relay(struct keeper *k, uint32_t lane)
 {
 	int theirs, err = lane ? open_channel(k, lane, &theirs) : EINVAL;
 
 	if (err)
-		return !answer(k, k->broker, err, NULL, 0);
-	bool sent = !answer(k, k->broker, 0, &theirs, 1);
+		return !send_answer(k, k->broker, err, NULL, 0);
+	bool sent = !send_answer(k, k->broker, 0, &theirs, 1);
 	close(theirs);
 	return sent;
 }
 
-/* ---- what a broker asks ---- */
+/* ---- a broker's messages ---- */
 
-static bool give(struct keeper *k, uint32_t lane)
+static bool on_give(struct keeper *k, uint32_t lane)
 {
 	close_channel(k, lane);
 	int fd = vb_lanes_give(&k->group, lane, false);
 
-	return !answer(k, k->broker, fd < 0 ? EBUSY : 0, &fd, fd >= 0);
+	return !send_answer(k, k->broker, fd < 0 ? EBUSY : 0, &fd, fd >= 0);
 }
 
-static bool serve(struct keeper *k, const struct vb_keeper_ask *m)
+static bool on_broker_message(struct keeper *k, const struct vb_keeper_ask *m)
 {
 	if (m->lane >= VB_LANE_COUNT)
 		return false;
 	switch (m->op) {
 	case VB_KEEPER_GIVE:
-		return give(k, m->lane);
+		return on_give(k, m->lane);
 	case VB_KEEPER_RELAY:
-		return relay(k, m->lane);
+		return on_relay(k, m->lane);
 	case VB_KEEPER_TAKE_BACK:
 		close_channel(k, m->lane);
 		vb_lanes_take_back(&k->group, m->lane);
@@ -313,8 +313,10 @@ static bool serve(struct keeper *k, const struct vb_keeper_ask *m)
 	}
 }
 
-/* 1: a message, 0: none now, -1: the end, or nonsense. Descriptors are not asked for, so the kernel drops them. */
-static int receive(int sock, struct vb_keeper_ask *m)
+enum received { RECEIVED_NONE, RECEIVED_MESSAGE, RECEIVED_CLOSED };
+
+/* RECEIVED_CLOSED also for a malformed message. There is no buffer for descriptors, so the kernel drops them. */
+static enum received receive_ask(int sock, struct vb_keeper_ask *m)
 {
 	struct {
 		struct vb_keeper_ask m;
@@ -323,22 +325,22 @@ static int receive(int sock, struct vb_keeper_ask *m)
 	ssize_t n = recv(sock, &in, sizeof(in), MSG_DONTWAIT);
 
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+		return errno == EAGAIN || errno == EINTR ? RECEIVED_NONE : RECEIVED_CLOSED;
 	*m = in.m;
-	return n == sizeof(in.m) && in.m.magic == VB_KEEPER_MAGIC ? 1 : -1;
+	return n == sizeof(in.m) && in.m.magic == VB_KEEPER_MAGIC ? RECEIVED_MESSAGE : RECEIVED_CLOSED;
 }
 
 static void on_newcomer(struct keeper *k, int fd)
 {
 	struct vb_keeper_ask m;
-	int got = receive(fd, &m);
+	enum received got = receive_ask(fd, &m);
 
-	if (!got)
+	if (got == RECEIVED_NONE)
 		return;
-	if (got < 0 || !hello(k, fd, &m)) {
+	if (got == RECEIVED_CLOSED || !on_hello(k, fd, &m)) {
 		if (k->broker == fd)
 			k->broker = -1;
-		turn_away(k, fd);
+		dismiss_newcomer(k, fd);
 	} else {
 		forget_newcomer(k, fd);
 		k->met = true;
@@ -348,10 +350,10 @@ static void on_newcomer(struct keeper *k, int fd)
 static void on_broker(struct keeper *k)
 {
 	struct vb_keeper_ask m;
-	int got = receive(k->broker, &m);
+	enum received got = receive_ask(k->broker, &m);
 
-	if (got < 0 || (got > 0 && !serve(k, &m)))
-		lose_broker(k);
+	if (got == RECEIVED_CLOSED || (got == RECEIVED_MESSAGE && !on_broker_message(k, &m)))
+		drop_broker(k);
 }
 
 static int64_t now_ns(void)
@@ -362,11 +364,11 @@ static int64_t now_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static void on_event(struct keeper *k, enum source kind, int fd)
+static void keeper_on_event(struct keeper *k, enum source kind, int fd)
 {
 	switch (kind) {
 	case SRC_LISTEN:
-		accept_one(k);
+		accept_newcomer(k);
 		break;
 	case SRC_NEWCOMER:
 		on_newcomer(k, fd);
@@ -381,18 +383,18 @@ static void on_event(struct keeper *k, enum source kind, int fd)
 	case SRC_LANE:
 		vb_relay_socket(&k->relay, (uint32_t)fd);
 		k->linger_until = now_ns() + LINGER_NS;
-		if (k->broker >= 0) /* it waits for answers: not behind a flood */
+		if (k->broker >= 0) /* it waits for answers: serve it between datagrams of a flood */
 			on_broker(k);
 		break;
-	case SRC_CHANNEL: /* its program has gone, or wants no packets: what nobody reads must not fill a socket */
+	case SRC_CHANNEL: /* its program has ended, or closed the channel: a socket that nobody reads must not fill up */
 		close_channel(k, (uint32_t)fd);
 		vb_lanes_take_back(&k->group, (uint32_t)fd);
 		break;
 	}
 }
 
-/* Who sleeps between two datagrams of one exchange makes it several times as slow. */
-static int wait_event(struct keeper *k, struct epoll_event *ev)
+/* Sleeping between two datagrams of one exchange would make it several times as slow. */
+static int keeper_wait(struct keeper *k, struct epoll_event *ev)
 {
 	int n;
 
@@ -408,41 +410,41 @@ static int wait_event(struct keeper *k, struct epoll_event *ev)
 	return epoll_wait(k->epoll_fd, ev, 1, -1);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
-/* So many at most of root's, which relays. */
-static uint32_t channels(void)
+/* How many channels fit. Only root's keeper relays. */
+static uint32_t max_channels(void)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
 
 	getrlimit(RLIMIT_NOFILE, &lim);
-	rlim_t n = lim.rlim_cur / VB_DESCRIPTORS_EACH; /* the broker serves no more programs */
+	rlim_t n = lim.rlim_cur / VB_DESCRIPTORS_EACH; /* more programs do not fit into the broker either */
 
 	if (geteuid() != 0)
 		return 0;
 	return n < VB_LANE_COUNT - VB_FOREIGN_LANES ? (uint32_t)n : VB_LANE_COUNT - VB_FOREIGN_LANES;
 }
 
-/* The port first: who has it is the keeper, and what listens at the place beside it is a dead one's. */
-static int set_up(struct keeper *k)
+/* Binds the port first: its holder is the keeper, and a socket in the listener's place is then a dead keeper's. */
+static int keeper_set_up(struct keeper *k)
 {
 	k->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	k->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (k->epoll_fd < 0)
 		return errno;
-	int err = vb_lanes_open(&k->group, SPARE + channels());
+	int err = vb_lanes_open(&k->group, SPARE + max_channels());
 	if (!err)
 		err = vb_runtime_listen(&k->place, 0600, &k->listen_fd, &k->sock_dev, &k->sock_ino);
 	if (!err)
-		err = watch(k, k->listen_fd, EPOLLIN, SRC_LISTEN);
+		err = keeper_watch(k, k->listen_fd, EPOLLIN, SRC_LISTEN);
 	if (!err)
-		err = watch(k, BROKER_FD, EPOLLIN, SRC_NEWCOMER);
+		err = keeper_watch(k, BROKER_FD, EPOLLIN, SRC_NEWCOMER);
 	k->newcomers[k->nnewcomers++] = BROKER_FD;
 	return err;
 }
 
-/* Nothing of the broker's: what it has open, and what it was started with, must end with it. */
-static void leave_descriptors(int sock)
+/* Closes everything that is the broker's: its descriptors and its standard files must end with it. */
+static void replace_descriptors(int sock)
 {
 	int null = open("/dev/null", O_RDWR);
 
@@ -456,11 +458,12 @@ static void leave_descriptors(int sock)
 			close(fd);
 	}
 	fcntl(BROKER_FD, F_SETFD, FD_CLOEXEC);
-	fcntl(BROKER_FD, F_SETFL, O_NONBLOCK); /* our end alone */
+	fcntl(BROKER_FD, F_SETFL, O_NONBLOCK); /* changes our end only */
 }
 
-/* A signal for everybody is for the programs: when they have gone, it goes. */
-static void leave_surroundings(void)
+/* Blocks all signals: those for a process group or session are meant for the programs. The keeper exits when they
+ * have ended. */
+static void keeper_detach(void)
 {
 	sigset_t all;
 
@@ -471,9 +474,9 @@ static void leave_surroundings(void)
 		_exit(1);
 }
 
-/* It runs for microseconds, and programs that spin wait for that: a short slice lets it go first (Linux 6.12; before, it is
- * ignored). */
-static void be_prompt(void)
+/* The keeper runs for microseconds at a time, and spinning programs delay it. A short slice lets it run first (Linux
+ * 6.12; earlier kernels ignore it). */
+static void raise_priority(void)
 {
 	struct {
 		uint32_t size, policy;
@@ -483,37 +486,37 @@ static void be_prompt(void)
 		uint64_t runtime, deadline, period;
 	} attr = {.size = sizeof(attr), .runtime = SLICE_NS};
 
-	prctl(PR_SET_TIMERSLACK, 1000);
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	attr.nice = getpriority(PRIO_PROCESS, 0);
-	/* root's relays for programs that spin beside it: what an interrupt does for a program with a socket must not wait for them */
+	/* root's keeper relays for programs that spin: like an interrupt handler, it must not wait for them */
 	if (geteuid() == 0 && attr.nice > NICE)
 		attr.nice = NICE;
 	if (syscall(SYS_sched_setattr, 0, &attr, 0))
 		setpriority(PRIO_PROCESS, 0, attr.nice);
 }
 
-__attribute__((noreturn)) static void be_keeper(const struct vb_runtime *rt, const struct vb_keeper_ask *of, int sock)
+__attribute__((noreturn)) static void keeper_main(const struct vb_runtime *rt, const struct vb_keeper_ask *of, int sock)
 {
 	static struct keeper k;
 	struct epoll_event ev;
 
 	k = (struct keeper){.dev = of->dev, .ino = of->ino, .place = *rt, .listen_fd = -1, .broker = -1};
 	vb_relay_init(&k.relay, &k.group);
-	leave_surroundings();
-	leave_descriptors(sock);
-	be_prompt();
-	int err = set_up(&k);
+	keeper_detach();
+	replace_descriptors(sock);
+	raise_priority();
+	int err = keeper_set_up(&k);
 	vb_confine_keeper();
 	if (err) {
 		vb_lanes_close(&k.group);
-		answer(&k, BROKER_FD, err, NULL, 0);
+		send_answer(&k, BROKER_FD, err, NULL, 0);
 		_exit(1);
 	}
-	/* one event at a time: no other then speaks of a descriptor that has been closed */
+	/* one event at a time, so that no later event names a descriptor that was closed */
 	while (!k.met || k.broker >= 0 || k.nlifelines || k.nchannels)
-		if (wait_event(&k, &ev) == 1)
-			on_event(&k, (enum source)(ev.data.u64 >> 32), (int)(uint32_t)ev.data.u64);
-	/* the place before the port: who finds the port free makes a keeper of his own there */
+		if (keeper_wait(&k, &ev) == 1)
+			keeper_on_event(&k, (enum source)(ev.data.u64 >> 32), (int)(uint32_t)ev.data.u64);
+	/* the listener's path before the port: whoever finds the port free starts a keeper in that place */
 	vb_runtime_unlink(&k.place, k.sock_dev, k.sock_ino);
 	vb_lanes_close(&k.group);
 	_exit(0);
@@ -532,7 +535,7 @@ int vb_keeper_start(const struct vb_runtime *rt, const struct vb_keeper_ask *hel
 		pid = fork(); /* init adopts the keeper */
 		if (pid)
 			_exit(pid < 0);
-		be_keeper(rt, hello_msg, pair[1]);
+		keeper_main(rt, hello_msg, pair[1]);
 	}
 	if (!err && pid < 0)
 		err = errno;

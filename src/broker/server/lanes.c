@@ -1,5 +1,5 @@
 // lanes.c - the group of sockets on UDP port 4791
-// follows: design "Receiving on UDP 4791 in several processes"; IBA 9.2 (BTH), RoCEv2 annex A17.4; socket(7), udp(7)
+// follows: IBA volume 1, section 9.2 (BTH); annex A17.4 (RoCEv2); socket(7), udp(7)
 // SPDX-License-Identifier: MIT
 #include "broker/server/lanes.h"
 
@@ -32,34 +32,35 @@
 #endif
 #define BTH_QPN_WORD 4              /* offset of the word whose low 24 bits are the destination QP */
 #define RECEIVE_BUFFER (4 << 20)
-#define MAX_STALE (1 << 20)         /* datagrams thrown away at a time: more than any buffer holds */
-#define FEWEST 2                    /* the broker's, and one that all programs share; */
-#define FEWEST_SPLIT 4              /* … of its own user, and two for the programs of others */
-#define PORT_TRIES 150              /* 2 ms each: a program that is just ending closes its descriptors one after the other */
+#define MAX_STALE (1 << 20)         /* limit of datagrams to discard at a time: more than any buffer holds */
+#define FEWEST 2                    /* the broker's, and one shared by all programs */
+#define FEWEST_SPLIT 4              /* the broker's, one for its own user's programs, two for those of other users */
+#define PORT_PAUSE_NS 2000000
+#define PORT_TRIES 150              /* an exiting program closes its descriptors one by one */
 
 /* ---- one socket ---- */
 
-static void set(int fd, int level, int name, int value)
+static void set_option(int fd, int level, int name, int value)
 {
-	setsockopt(fd, level, name, &value, sizeof(value)); /* without it, too, datagrams arrive */
+	setsockopt(fd, level, name, &value, sizeof(value)); /* optional: datagrams arrive without it */
 }
 
 static void set_options(int fd, int family)
 {
-	set(fd, SOL_UDP, UDP_GRO, 1);
-	set(fd, IPPROTO_IP, IP_RECVTOS, 1);
-	set(fd, IPPROTO_IP, IP_RECVTTL, 1);
-	set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+	set_option(fd, SOL_UDP, UDP_GRO, 1);
+	set_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
+	set_option(fd, IPPROTO_IP, IP_RECVTTL, 1);
+	set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
 	if (family != AF_INET6) {
-		set(fd, IPPROTO_IP, IP_PKTINFO, 1);
+		set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
 		return;
 	}
-	set(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1); /* Linux's software RoCE sends no checksum */
-	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* of IPv4's datagrams, too */
-	set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-	set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
-	set(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1); /* a datagram shows its whole header */
-	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	set_option(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1); /* Linux's rxe sends no checksum */
+	set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* also reports IPv4 datagrams */
+	set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+	set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+	set_option(fd, IPPROTO_IPV6, IPV6_FLOWINFO, 1); /* flow label and traffic class */
+	set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 }
 
 static int bind_port(int fd, int family)
@@ -78,7 +79,7 @@ static int make_socket(int family, int *out)
 
 	if (fd < 0)
 		return errno;
-	/* a kernel's default may be otherwise, and then half of the addresses would be missing */
+	/* the system's default may be IPv6 only, which excludes IPv4 */
 	if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off))) {
 		int err = errno;
 		close(fd);
@@ -88,7 +89,7 @@ static int make_socket(int family, int *out)
 	return 0;
 }
 
-static int shut(int fd)
+static int shut_socket(int fd)
 {
 	struct sock_filter drop[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
 	struct sock_fprog prog = {.len = 1, .filter = drop};
@@ -96,7 +97,7 @@ static int shut(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog)) ? errno : 0;
 }
 
-static void drain(int fd)
+static void drain_socket(int fd)
 {
 	char byte;
 
@@ -110,14 +111,14 @@ static void set_receive_buffer(int fd)
 	int size = RECEIVE_BUFFER;
 
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
-		set(fd, SOL_SOCKET, SO_RCVBUF, size);
+		set_option(fd, SOL_SOCKET, SO_RCVBUF, size);
 }
 
 /* ---- the group ---- */
 
 /*
- * The first socket binds alone, without SO_REUSEPORT: so a group of this user that is there already, or is being made, is
- * told from a free port, and no two groups become one. The others join it.
+ * The first socket binds without SO_REUSEPORT: it fails if another group of this user exists or is being made, so two
+ * groups never merge. The other sockets join it.
  */
 static int add_socket(struct vb_lane_group *g, int family)
 {
@@ -127,7 +128,7 @@ static int add_socket(struct vb_lane_group *g, int family)
 		return err;
 	set_options(fd, family);
 	set_receive_buffer(fd);
-	err = shut(fd);
+	err = shut_socket(fd);
 	if (!err && g->n && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
 		err = errno;
 	if (!err)
@@ -159,7 +160,7 @@ static int add_first(struct vb_lane_group *g, int *family)
 
 static int wait_for_port(struct vb_lane_group *g, int *family)
 {
-	struct timespec pause = {.tv_nsec = 2000000};
+	struct timespec pause = {.tv_nsec = PORT_PAUSE_NS};
 	int err = add_first(g, family);
 
 	for (int i = 0; err == EADDRINUSE && i < PORT_TRIES; i++) {
@@ -170,9 +171,9 @@ static int wait_for_port(struct vb_lane_group *g, int *family)
 }
 
 /*
- * Lane 0 is the broker's, which hands nothing on: it shares its socket with nobody. Where sockets are fewer than lanes,
- * a group that serves several users has one half of them for its own user's programs and one for those that are relayed
- * to. attach_choice() says the same.
+ * Lane 0 is the broker's, which passes no packets on: it shares its socket with no other lane. If there are fewer
+ * sockets than lanes, a group that serves several users has one half for its own user's programs and one for relayed
+ * programs. The filter of attach_lane_filter() computes the same.
  */
 uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
 {
@@ -185,15 +186,15 @@ uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane)
 	return lane < VB_FOREIGN_LANES ? 1 + (lane - 1) % (half - 1) : half + lane % half;
 }
 
-/* The program sees the datagram from the BTH on. One that is too short ends it with 0, which is lane 0. */
-static int attach_choice(const struct vb_lane_group *g)
+/* The filter sees the datagram from the BTH on. For one that is too short it returns 0, which is lane 0. */
+static int attach_lane_filter(const struct vb_lane_group *g)
 {
 	uint32_t own = g->split ? g->n / 2 - 1 : g->n - 1, half = g->n / 2;
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
 		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
 		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1, 0, 7), /* no division */
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1, 0, 7), /* one socket per lane: no division */
 		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->split ? VB_FOREIGN_LANES : VB_LANE_COUNT, 4, 0),
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
 		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, own),
@@ -208,24 +209,24 @@ static int attach_choice(const struct vb_lane_group *g)
 	return setsockopt(g->fd[0], SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &prog, sizeof(prog)) ? errno : 0;
 }
 
-/* The first socket is there. */
-static int make_group(struct vb_lane_group *g, int family, uint32_t n)
+/* The first socket exists. */
+static int open_other_sockets(struct vb_lane_group *g, int family, uint32_t n)
 {
 	int err = 0;
 
 	while (!err && g->n < n)
 		err = add_socket(g, family);
-	return err ? err : attach_choice(g);
+	return err ? err : attach_lane_filter(g);
 }
 
-static void shrink(struct vb_lane_group *g, uint32_t n)
+static void close_sockets_from(struct vb_lane_group *g, uint32_t n)
 {
 	while (g->n > n)
 		close(g->fd[--g->n]);
 }
 
-/* VERBENA_LANES: fewer sockets than programs, which then share and hand packets on. A power of two. */
-static uint32_t wanted(bool split)
+/* VERBENA_LANES, a power of two: with fewer sockets than lanes, programs share sockets and pass packets on. */
+static uint32_t wanted_sockets(bool split)
 {
 	const char *text = vb_env("VERBENA_LANES");
 	long n = text ? strtol(text, NULL, 10) : 0;
@@ -239,7 +240,7 @@ int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
 	bool split = geteuid() == 0;
-	uint32_t n = wanted(split);
+	uint32_t n = wanted_sockets(split);
 	int family, err;
 
 	*g = (struct vb_lane_group){.split = split};
@@ -249,10 +250,11 @@ int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
 	err = wait_for_port(g, &family);
 	if (err)
 		return err;
-	/* the limit says nothing of what is open already. The first socket stays: nobody else gets the port meanwhile */
+	/* the limit does not count descriptors that are open already. The first socket stays, so nobody else gets the
+	 * port meanwhile */
 	do {
-		shrink(g, 1);
-		err = make_group(g, family, n);
+		close_sockets_from(g, 1);
+		err = open_other_sockets(g, family, n);
 	} while ((err == EMFILE || err == ENFILE) && (n /= 2) >= VB_MIN_LANE_SOCKETS);
 	if (err)
 		vb_lanes_close(g);
@@ -261,10 +263,11 @@ int vb_lanes_open(struct vb_lane_group *g, uint32_t spare)
 
 void vb_lanes_close(struct vb_lane_group *g)
 {
-	shrink(g, 0);
+	close_sockets_from(g, 0);
 }
 
-/* Does a lane of the other kind have this socket? A relayed one must not share with a program that reads it. */
+/* True if this socket serves a lane of the other kind. A relayed lane must not share with a program that reads the
+ * socket. */
 static bool serves_others(const struct vb_lane_group *g, uint32_t i, bool relayed)
 {
 	const struct vb_lane_set *set = relayed ? &g->given : &g->relayed;
@@ -283,7 +286,7 @@ int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed)
 	if (lane && g->n < VB_LANE_COUNT && (serves_others(g, i, relayed) || (relayed && lane < VB_FOREIGN_LANES)))
 		return -1;
 	if (g->shut[i]) {
-		drain(g->fd[i]);
+		drain_socket(g->fd[i]);
 		setsockopt(g->fd[i], SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
 		g->shut[i] = false;
 	}
@@ -304,6 +307,6 @@ void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane)
 	for (uint32_t other = 0; other < VB_LANE_COUNT; other++)
 		if (vb_lane_set_has(&g->given, other) && vb_lanes_socket(g, other) == i)
 			return;
-	g->shut[i] = !shut(g->fd[i]);
-	drain(g->fd[i]);
+	g->shut[i] = !shut_socket(g->fd[i]);
+	drain_socket(g->fd[i]);
 }

@@ -1,5 +1,5 @@
-// lanes.h - the group of sockets on UDP port 4791: made at once, one per lane, each datagram to the lane of its QP number
-// follows: design "Receiving on UDP 4791 in several processes"; IBA 9.2 (BTH), RoCEv2 annex A17.4
+// lanes.h - the group of sockets on UDP port 4791: one per lane; each datagram goes to the lane of its QP number
+// follows: IBA volume 1, section 9.2 (BTH); annex A17.4 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #ifndef VB_BROKER_SERVER_LANES_H
 #define VB_BROKER_SERVER_LANES_H
@@ -12,31 +12,32 @@
 
 #define VB_ROCE_PORT 4791
 #define VB_MIN_LANE_SOCKETS 16
-#define VB_DESCRIPTORS_EACH 9 /* a session's: 5, one in use meanwhile; and the 8 under way that another user's may have not read */
+#define VB_DESCRIPTORS_EACH 9 /* of a session: 5, 1 in temporary use, and for another user's program up to 8 in unread messages */
 
-/* Whoever owns a group closes it as a whole: when one socket goes, the kernel gives its index to the last. */
+/* The owner closes a group as a whole: if one socket is closed, the kernel moves the last one to its index. */
 struct vb_lane_group {
 	uint32_t n;                    /* sockets, a power of two; 0: there is no group */
-	int fd[VB_LANE_COUNT];         /* the first n */
-	bool shut[VB_LANE_COUNT];      /* of a socket: it drops what arrives */
+	int fd[VB_LANE_COUNT];         /* the first n are open */
+	bool shut[VB_LANE_COUNT];      /* per socket: drops all packets */
 	bool split;                    /* it serves several users: see vb_lanes_socket */
-	struct vb_lane_set given;      /* lanes, not sockets: below 1024 sockets several lanes share one, 0 excepted */
-	struct vb_lane_set relayed;    /* of those: their programs get datagrams from us, and no socket */
+	struct vb_lane_set given;      /* lanes, not sockets: with fewer than 1024 sockets, lanes other than 0 share them */
+	struct vb_lane_set relayed;    /* given lanes whose programs get relayed datagrams and no socket */
 };
 
-/* Makes the group, every socket shut: as many as fit beside spare other descriptors, a power of two. 0, EADDRINUSE
- * (somebody has the port), EMFILE (not even 16 fit), or another errno. */
+/* Makes the group with all sockets shut: as many as fit beside spare other descriptors, a power of two. Returns 0,
+ * EADDRINUSE (another program holds the port), EMFILE (not even 16 fit), or another errno. */
 int vb_lanes_open(struct vb_lane_group *g, uint32_t spare);
 void vb_lanes_close(struct vb_lane_group *g);
 
-/* Which socket is this lane's. */
+/* The index of the lane's socket. */
 uint32_t vb_lanes_socket(const struct vb_lane_group *g, uint32_t lane);
 
-/* The socket of a lane that gets a holder: open, and rid of what arrived for an earlier one. It stays the group's.
- * relayed: the holder is another user's program, which must not have it. -1: it is shared with lanes of the other kind. */
+/* Opens a lane's socket for a new holder, and discards packets for an earlier one. The socket stays the group's.
+ * relayed: the holder is another user's program, which must not get the socket. Returns -1 if the socket serves lanes
+ * of the other kind. */
 int vb_lanes_give(struct vb_lane_group *g, uint32_t lane, bool relayed);
 
-/* Its holder has gone: shut, unless another lane shares it. */
+/* The holder has ended: shuts the socket unless another lane uses it. */
 void vb_lanes_take_back(struct vb_lane_group *g, uint32_t lane);
 
 #endif

@@ -1,5 +1,5 @@
-// main.c - verbena-broker(8): the broker as a process of its own
-// follows: man/verbena-broker.8
+// main.c - the broker as a process of its own
+// follows: verbena-broker(8)
 // SPDX-License-Identifier: MIT
 #include "broker/server/broker.h"
 #include "broker/server/confine.h"
@@ -22,16 +22,16 @@
 #include "util/env.h"
 #include "util/log.h"
 
-enum { LOCK_FD = 3, READY_FD = 4 }; /* with --started; see spawn.c */
-enum { ROOT_FILES = 524288 };	    /* as systemd's services may have */
+enum { LOCK_FD = 3, READY_FD = 4 }; /* with --started: see client/spawn.c */
+enum { ROOT_FILES = 524288 };	    /* the limit of systemd's services */
 
 struct options {
 	bool stay, started;
-	bool alien_limits; /* the resource limits are those of a user with fewer rights than ours */
+	bool alien_limits; /* the resource limits were set by a user with fewer rights than ours */
 	const char *dir, *name;
 };
 
-static int usage(FILE *to)
+static int print_usage(FILE *to)
 {
 	fputs("usage: verbena-broker [--stay] [--dir DIRECTORY] [--name SOCKET]\n"
 	      "Programs start it by themselves; --stay is for a system service.\n",
@@ -39,7 +39,7 @@ static int usage(FILE *to)
 	return to == stderr ? 2 : 0;
 }
 
-static int parse(int argc, char **argv, struct options *o)
+static int parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
 		{"stay", no_argument, NULL, 's'},	{"started", no_argument, NULL, 'S'},
@@ -66,30 +66,30 @@ static int parse(int argc, char **argv, struct options *o)
 			o->name = optarg;
 			break;
 		case 'h':
-			exit(usage(stdout));
+			exit(print_usage(stdout));
 		default:
-			return usage(stderr);
+			return print_usage(stderr);
 		}
 	}
-	return optind == argc ? 0 : usage(stderr);
+	return optind == argc ? 0 : print_usage(stderr);
 }
 
-/* What the program that started us had set up for itself must not be ours. The nice value stays, but for a broker that one
- * user's call has started and all users need. */
+/* Undoes what the program that started us had set up for itself. The nice value stays, except for a broker that
+ * serves all users (replace_alien_limits). */
 static void reset_signals(void)
 {
-	static const char by_default[64]; /* a kernel's struct sigaction with all zeros: SIG_DFL */
+	static const char by_default[64]; /* an all-zero struct sigaction of the kernel: SIG_DFL */
 	sigset_t none;
 
-	/* not by signal(3), which leaves out the two that libc keeps for itself: some programs start others with these
-	 * ignored */
+	/* not with signal(3), which excludes the two signals that libc reserves: some programs start others with
+	 * these ignored */
 	for (int sig = 1; sig < NSIG; sig++)
 		syscall(SYS_rt_sigaction, sig, by_default, NULL, 8);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Hard limits that root may raise and a set-user-ID program's caller has lowered. */
+/* Raises hard limits that the caller of a set-user-ID program may have lowered. */
 static void replace_alien_limits(void)
 {
 	static const int unlimited[] = {RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU, RLIMIT_FSIZE};
@@ -111,7 +111,7 @@ static void reset_limits(void)
 	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++) {
 		if (getrlimit(raised[i], &lim))
 			continue;
-		lim.rlim_cur = lim.rlim_max; /* each program costs five descriptors */
+		lim.rlim_cur = lim.rlim_max; /* each program needs five descriptors */
 		setrlimit(raised[i], &lim);
 	}
 }
@@ -130,7 +130,7 @@ static void reset_scheduling(void)
 static void reset_descriptors(const struct options *o)
 {
 	if (!o->started)
-		return; /* from a shell or a service manager: theirs are meant for us */
+		return; /* a shell's or a service manager's descriptors are meant for us */
 	if (syscall(SYS_close_range, READY_FD + 1, ~0U, 0U)) {
 		long max = sysconf(_SC_OPEN_MAX);
 		for (int fd = READY_FD + 1; fd < (max > 0 ? max : 1024); fd++)
@@ -140,8 +140,8 @@ static void reset_descriptors(const struct options *o)
 	fcntl(READY_FD, F_SETFD, FD_CLOEXEC);
 }
 
-/* Standard error of a broker that a program started: a file of our user's, and of nobody else's. Non-blocking, for a FIFO
- * without a reader. */
+/* Standard error of a broker that a program started: a regular file of our user alone. Non-blocking, because open
+ * would wait for the reader of a FIFO. */
 static void open_log(const struct options *o)
 {
 	const char *log = o->started ? vb_env("VERBENA_BROKER_LOG") : NULL;
@@ -155,8 +155,8 @@ static void open_log(const struct options *o)
 	close(fd);
 }
 
-/* A set-user-ID program starts us with two users' rights: one is enough, and it is the one its sockets show. The group of a
- * set-group-ID program is not for a broker that serves all programs of its user. */
+/* A set-user-ID program starts us with two users' rights: keep those of the effective user, which our sockets show. A
+ * broker serves all programs of its user, so a set-group-ID program's group is dropped. */
 static int reset_user(void)
 {
 	uid_t me = geteuid();
@@ -184,7 +184,7 @@ static int set_runtime(struct vb_runtime *rt, const struct options *o)
 
 	if (!o->dir && !o->name)
 		return err;
-	/* a name of its own is that of vb_runtime_own: the starter says which of its two kinds of place it means */
+	/* programs pass both --dir and --name: the name "broker.sock" tells that VERBENA_RUNTIME named the directory */
 	rt->explicit_dir = o->dir && (!o->name || !strcmp(o->name, "broker.sock"));
 	if (o->dir && (size_t)snprintf(rt->dir, sizeof(rt->dir), "%s", o->dir) >= sizeof(rt->dir))
 		return ENAMETOOLONG;
@@ -193,7 +193,7 @@ static int set_runtime(struct vb_runtime *rt, const struct options *o)
 	return strchr(rt->name, '/') ? EINVAL : 0;
 }
 
-static bool is_of_another(const char *dir)
+static bool is_other_users_dir(const char *dir)
 {
 	struct stat st;
 
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 	static struct vb_broker_config config;
 	struct options o = {0};
 
-	if (parse(argc, argv, &o))
+	if (parse_options(argc, argv, &o))
 		return 2;
 	reset_descriptors(&o);
 	reset_signals();
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
 	config.linger_ms = vb_spawn_linger_ms();
 	config.stay = o.stay;
 	config.lanes = VB_LANES_KEEPER;
-	vb_confine_broker(is_of_another(config.rt.dir));
+	vb_confine_broker(is_other_users_dir(config.rt.dir));
 	if (!err)
 		err = vb_broker_run(&config);
 	if (err)

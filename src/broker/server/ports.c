@@ -1,4 +1,4 @@
-// ports.c - what the host says of ports
+// ports.c - the host's rules for ports, and who holds one
 // follows: ip(7), ip_local_port_range and ip_unprivileged_port_start; capabilities(7), user_namespaces(7); proc(5)
 // SPDX-License-Identifier: MIT
 #include "broker/server/ports.h"
@@ -11,7 +11,7 @@
 
 #include "broker/proto/runtime.h"
 
-#define NET_BIND_SERVICE 10 /* CAP_ */
+#define NET_BIND_SERVICE 10 /* CAP_NET_BIND_SERVICE */
 
 struct vb_port_range vb_ephemeral_ports(void)
 {
@@ -19,7 +19,7 @@ struct vb_port_range vb_ephemeral_ports(void)
 	unsigned low, high;
 	FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
 
-	if (f && fscanf(f, "%u %u", &low, &high) == 2 && low && low <= high && high <= 65535)
+	if (f && fscanf(f, "%u %u", &low, &high) == 2 && low && low <= high && high <= UINT16_MAX)
 		range = (struct vb_port_range){.low = (uint16_t)low, .high = (uint16_t)high};
 	if (f)
 		fclose(f);
@@ -28,7 +28,7 @@ struct vb_port_range vb_ephemeral_ports(void)
 	return range;
 }
 
-static unsigned first_for_everybody(void)
+static unsigned first_unprivileged_port(void)
 {
 	unsigned first = 1024, value;
 	FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
@@ -50,9 +50,9 @@ static size_t read_map(const char *path, char *text, size_t size)
 	return n;
 }
 
-/* In another user namespace capabilities are worth nothing here: everybody can have all of them there. Only who has
- * CAP_SETUID here can make one with the same map. */
-static bool is_of_our_users(pid_t pid)
+/* Capabilities in another user namespace mean nothing here: anybody can have all of them there. Only a process with
+ * CAP_SETUID here can make a namespace with the same map. */
+static bool has_our_uid_map(pid_t pid)
 {
 	char path[64], theirs[4096], ours[4096];
 
@@ -78,7 +78,7 @@ static bool has_capability(pid_t pid)
 	return ambient >> NET_BIND_SERVICE & 1;
 }
 
-static bool lives(int pid_fd)
+static bool process_lives(int pid_fd)
 {
 	struct pollfd p = {.fd = pid_fd, .events = POLLIN};
 
@@ -87,13 +87,13 @@ static bool lives(int pid_fd)
 
 bool vb_port_allowed(uint16_t port, uid_t uid, pid_t pid, int pid_fd)
 {
-	if (uid == 0 || port >= first_for_everybody())
+	if (uid == 0 || port >= first_unprivileged_port())
 		return true;
-	return pid > 0 && is_of_our_users(pid) && has_capability(pid) && lives(pid_fd);
+	return pid > 0 && has_our_uid_map(pid) && has_capability(pid) && process_lives(pid_fd);
 }
 
-/* One of the kernel's tables of sockets: "  sl  local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid …". */
-static bool holder_in(const char *path, uint16_t port, uid_t *uid)
+/* Reads a kernel table of sockets: "  sl  local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid …". */
+static bool find_holder(const char *path, uint16_t port, uid_t *uid)
 {
 	char line[512];
 	FILE *f = fopen(path, "re");
@@ -114,5 +114,5 @@ static bool holder_in(const char *path, uint16_t port, uid_t *uid)
 
 bool vb_port_holder(uint16_t port, uid_t *uid)
 {
-	return holder_in("/proc/thread-self/net/udp", port, uid) || holder_in("/proc/thread-self/net/udp6", port, uid);
+	return find_holder("/proc/thread-self/net/udp", port, uid) || find_holder("/proc/thread-self/net/udp6", port, uid);
 }

@@ -1,5 +1,5 @@
-// relay.c - datagrams for programs of users other than the broker's: from the group's sockets to a channel of each program
-// follows: udp(7) (UDP_GRO); unix(7) (SOCK_SEQPACKET); IBA 9.2 (BTH); sock_diag(7) (SK_MEMINFO)
+// relay.c - relays datagrams to programs of users other than the broker's: from the group's sockets to each program's channel
+// follows: udp(7), UDP_GRO; unix(7), SOCK_SEQPACKET; sock_diag(7), SK_MEMINFO; IBA volume 1, section 9.2 (BTH)
 // SPDX-License-Identifier: MIT
 #include "broker/server/relay.h"
 
@@ -10,7 +10,7 @@
 
 #include "net/udp.h"
 
-#define BTH_QPN 5 /* offset of the destination's 24 bits */
+#define BTH_QPN 5 /* offset of the 24 bits of the destination QP */
 #define MULTICAST_QPN 0xffffffu
 
 void vb_relay_init(struct vb_relay *r, const struct vb_lane_group *group)
@@ -31,7 +31,7 @@ int vb_relay_channel(int *ours, int *theirs)
 		return errno;
 	if (setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
 		setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	/* what a program wrote would wait here for ever, and a descriptor in it would be ours to close */
+	/* nobody reads what a program writes: it would stay here, and descriptors in it would be ours to close */
 	if (shutdown(pair[0], SHUT_RD)) {
 		int err = errno;
 
@@ -44,9 +44,9 @@ int vb_relay_channel(int *ours, int *theirs)
 	return 0;
 }
 
-/* ---- handing over ---- */
+/* ---- sending to programs ---- */
 
-/* What a full channel does not take is lost, as what a full socket does not take. */
+/* Datagrams that a full channel does not accept are lost, as with a full socket. */
 void vb_relay_flush(struct vb_relay *r)
 {
 	int sent = r->n ? sendmmsg(r->channel[r->to], r->out, r->n, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
@@ -56,7 +56,7 @@ void vb_relay_flush(struct vb_relay *r)
 	r->n = 0;
 }
 
-static void hand_over(struct vb_relay *r, uint32_t lane, const struct vb_relay_head *head, const uint8_t *bytes, size_t len,
+static void relay_to_lane(struct vb_relay *r, uint32_t lane, const struct vb_relay_head *head, const uint8_t *bytes, size_t len,
                       uint32_t packets)
 {
 	if (r->channel[lane] < 0) {
@@ -75,15 +75,15 @@ static void hand_over(struct vb_relay *r, uint32_t lane, const struct vb_relay_h
 	r->out[i].msg_hdr = (struct msghdr){.msg_iov = r->iov[i], .msg_iovlen = 2};
 }
 
-/* Every lane of this socket gets it, and its program knows which groups it is in. */
-static void hand_to_all(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len)
+/* Each relayed lane of this socket gets it: its program knows which groups it is in. */
+static void relay_to_all(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len)
 {
 	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++)
 		if (r->channel[lane] >= 0 && vb_lanes_socket(r->group, lane) == i)
-			hand_over(r, lane, head, bytes, len, 1);
+			relay_to_lane(r, lane, head, bytes, len, 1);
 }
 
-/* Of the packet at off; one that is too short for a number is lane 0's, as it is by the group's choice. */
+/* The QP number of the packet at off. A packet that is too short goes to lane 0, as by the group's filter. */
 static uint32_t qpn_of(const uint8_t *bytes, size_t len, size_t off, size_t seg)
 {
 	const uint8_t *packet = bytes + off;
@@ -93,7 +93,7 @@ static uint32_t qpn_of(const uint8_t *bytes, size_t len, size_t off, size_t seg)
 	return (uint32_t)packet[BTH_QPN] << 16 | (uint32_t)packet[BTH_QPN + 1] << 8 | packet[BTH_QPN + 2];
 }
 
-/* How many bytes from off on are packets for this lane. The kernel merges by address and port, not by queue pair. */
+/* How many bytes from off on are packets for one lane. UDP GRO merges by address and port, not by QP. */
 static size_t run_length(const uint8_t *bytes, size_t len, size_t off, size_t seg)
 {
 	uint32_t qpn = qpn_of(bytes, len, off, seg);
@@ -121,15 +121,15 @@ void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_hea
 		h.seg = n > seg ? (uint32_t)seg : 0;
 		h.id = (uint16_t)(off / seg);
 		if (qpn != MULTICAST_QPN)
-			hand_over(r, qpn >> VB_LANE_SHIFT, &h, bytes + off, n, (uint32_t)((n + seg - 1) / seg));
+			relay_to_lane(r, qpn >> VB_LANE_SHIFT, &h, bytes + off, n, (uint32_t)((n + seg - 1) / seg));
 		else if (vb_gid_is_multicast(h.dst))
-			hand_to_all(r, i, &h, bytes + off, n);
+			relay_to_all(r, i, &h, bytes + off, n);
 		else
-			r->dropped++; /* nobody's: one packet would be many */
+			r->dropped++; /* not for a multicast address: relaying it to all lanes would multiply it */
 	}
 }
 
-/* ---- taking ---- */
+/* ---- receiving ---- */
 
 static bool is_filling(int fd)
 {
@@ -141,7 +141,7 @@ static bool is_filling(int fd)
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
 
-static struct vb_relay_head head_of(const struct vb_relay *r, const struct vb_udp_arrival *a)
+static struct vb_relay_head relay_head_of(const struct vb_relay *r, const struct vb_udp_arrival *a)
 {
 	struct vb_relay_head h = {
 		.sport = a->flow.sport, .traffic_class = a->ip.traffic_class, .hop_limit = a->ip.hop_limit,
@@ -153,7 +153,7 @@ static struct vb_relay_head head_of(const struct vb_relay *r, const struct vb_ud
 	return h;
 }
 
-static int receive(struct vb_relay *r, int fd)
+static int receive_batch(struct vb_relay *r, int fd)
 {
 	for (int i = 0; i < VB_RELAY_BATCH; i++) {
 		r->in_iov[i] = (struct iovec){r->buffer[i], VB_RELAY_DATAGRAM};
@@ -166,7 +166,7 @@ static int receive(struct vb_relay *r, int fd)
 
 void vb_relay_socket(struct vb_relay *r, uint32_t i)
 {
-	int fd = r->group->fd[i], n = receive(r, fd);
+	int fd = r->group->fd[i], n = receive_batch(r, fd);
 	struct vb_udp_arrival a;
 
 	r->crowded = n == VB_RELAY_BATCH && is_filling(fd);
@@ -175,7 +175,7 @@ void vb_relay_socket(struct vb_relay *r, uint32_t i)
 			r->dropped++;
 			continue;
 		}
-		struct vb_relay_head h = head_of(r, &a);
+		struct vb_relay_head h = relay_head_of(r, &a);
 
 		vb_relay_datagram(r, i, &h, r->buffer[m], r->in[m].msg_len);
 	}

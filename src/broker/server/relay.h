@@ -1,5 +1,5 @@
-// relay.h - datagrams for programs of users other than the broker's: from the group's sockets to a channel of each program
-// follows: udp(7) (UDP_GRO); broker/proto/proto.h (struct vb_relay_head)
+// relay.h - relays datagrams to programs of users other than the broker's: from the group's sockets to each program's channel
+// follows: udp(7), UDP_GRO
 // SPDX-License-Identifier: MIT
 #ifndef VB_BROKER_SERVER_RELAY_H
 #define VB_BROKER_SERVER_RELAY_H
@@ -13,21 +13,21 @@
 #include "broker/proto/proto.h"
 
 /*
- * A socket of the reuseport group is worth the whole port: its holder can choose, by a program of his, where every datagram
- * of the group goes. So it never leaves the user who owns the group. Programs of other users get their packets from the
- * process that owns the sockets, each over a channel of its own.
+ * A socket of the reuseport group controls the whole port: its holder can attach a program that chooses where every
+ * datagram of the group goes. So no socket of the group is given to another user. Other users' programs get their
+ * packets from the process that owns the sockets, each over a channel of its own.
  */
 #define VB_RELAY_BATCH 8
 #define VB_RELAY_DATAGRAM 65536
-#define VB_RELAY_OUT 64 /* messages that are handed over at once */
+#define VB_RELAY_OUT 64 /* messages of one sendmmsg */
 
 struct vb_relay {
 	const struct vb_lane_group *group;
-	int channel[VB_LANE_COUNT]; /* our end of a lane's; -1: none. The caller opens and closes them */
-	bool crowded;               /* the sockets fill faster than we empty them */
-	uint64_t relayed, dropped;  /* packets; dropped: for no channel, or one that is full */
+	int channel[VB_LANE_COUNT]; /* our end of each lane's channel; -1: none. The caller opens and closes them */
+	bool crowded;               /* a socket fills faster than we read it */
+	uint64_t relayed, dropped;  /* packets; dropped: no channel, or a full one */
 
-	/* what waits to be handed over, all to one lane */
+	/* messages to be sent, all to one lane */
 	uint32_t to, n;
 	struct vb_relay_head head[VB_RELAY_OUT];
 	struct iovec iov[VB_RELAY_OUT][2];
@@ -43,16 +43,16 @@ struct vb_relay {
 
 void vb_relay_init(struct vb_relay *r, const struct vb_lane_group *group);
 
-/* A channel: *ours is only written to, *theirs only read. Nothing that the program does to its end blocks us or leaves
- * anything in ours. 0 or an errno. */
+/* Makes a channel: *ours is only written to, *theirs only read. The program cannot block us or leave anything in our
+ * end. Returns 0 or an errno. */
 int vb_relay_channel(int *ours, int *theirs);
 
-/* Takes a batch from the group's socket number i and hands it on. */
+/* Relays a batch of datagrams from the group's socket number i. */
 void vb_relay_socket(struct vb_relay *r, uint32_t i);
 
-/* One datagram that came by socket number i, len bytes that are several packets where head->seg is smaller: each to the
- * channel of its lane. head: all but seg and id, which are set for each run of packets. The bytes have to stay until
- * vb_relay_flush. The entry for tests and the fuzzer, too. */
+/* Relays one datagram of len bytes from socket number i. If head->seg is smaller than len it is several packets, and
+ * each goes to its lane's channel. Every run of packets gets its own seg and id, the other members of head are
+ * copied. The bytes must stay valid until vb_relay_flush. Also called by tests and the fuzzer. */
 void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len);
 void vb_relay_flush(struct vb_relay *r);
 

@@ -1,5 +1,5 @@
-// services.c - which program has which port of which port space
-// follows: IBA annex A11 (RDMA IP CM service): service ids; ip(7), SO_REUSEADDR
+// services.c - bindings: which program has which port of which port space
+// follows: IBA volume 1, annex A11 (RDMA IP CM service): service ids; ip(7), SO_REUSEADDR
 // SPDX-License-Identifier: MIT
 #include "broker/server/services.h"
 
@@ -10,7 +10,11 @@
 
 #include "frame/net.h"
 
-#define STEPS 32768 /* in search of a free port: less than a millisecond */
+/* 2^64 and 2^32 divided by the golden ratio: multiplying by them spreads numbers */
+#define GOLDEN_RATIO 0x9e3779b97f4a7c15u
+#define GOLDEN_RATIO_32 0x9e3779b1u
+
+#define STEPS 32768 /* limit of a search for a free port: less than a millisecond */
 
 static bool is_any(const uint8_t gid[16])
 {
@@ -19,23 +23,23 @@ static bool is_any(const uint8_t gid[16])
 	return !memcmp(gid, zeros, sizeof(zeros));
 }
 
-/* ---- the ways in ---- */
+/* ---- look-up tables ---- */
 
-/* Multiply-shift hashing: of two numbers that were chosen without the key, one in 16384 pairs shares a bucket. */
+/* Multiply-shift hashing: two ids chosen without the key share a bucket with probability 1/16384. */
 static uint32_t id_bucket(const struct vb_services *t, uint32_t lane, uint32_t id)
 {
-	return (uint32_t)((t->key[0] * ((uint64_t)lane << 32 | id) + t->key[1]) >> 50);
+	return (uint32_t)((t->key[0] * ((uint64_t)lane << 32 | id) + t->key[1]) >> (64 - VB_SERVICE_BUCKET_BITS));
 }
 
-/* Of an empty one. Without random numbers it is slower for who chooses numbers. */
+/* Draws the hash key of an empty table. Without random numbers, users who choose colliding ids slow down the look-up. */
 static void draw_key(struct vb_services *t)
 {
 	if (getrandom(t->key, sizeof(t->key), 0) != sizeof(t->key))
-		t->key[0] = 0x9e3779b97f4a7c15u;
+		t->key[0] = GOLDEN_RATIO;
 	t->key[0] |= 1;
 }
 
-static void insert(struct vb_services *t, struct vb_binding *s)
+static void binding_insert(struct vb_services *t, struct vb_binding *s)
 {
 	if (!t->n)
 		draw_key(t);
@@ -55,7 +59,7 @@ static void insert(struct vb_services *t, struct vb_binding *s)
 	t->each[s->lane]++;
 }
 
-static void take_out(struct vb_services *t, struct vb_binding *s)
+static void binding_remove(struct vb_services *t, struct vb_binding *s)
 {
 #define TAKE(list)                                             \
 	*s->at_##list = s->next_##list;                        \
@@ -89,7 +93,7 @@ static struct vb_service_user **place_of_user(struct vb_services *t, uid_t uid)
 	return at;
 }
 
-static void uncharge(struct vb_services *t, const struct vb_binding *s)
+static void binding_uncharge(struct vb_services *t, const struct vb_binding *s)
 {
 	struct vb_service_user *u = s->user;
 
@@ -105,15 +109,15 @@ static void uncharge(struct vb_services *t, const struct vb_binding *s)
 	free(u);
 }
 
-/* He has no more than is left for others, and an eighth is for the broker's own user. */
+/* A user may have as much as is left for others; an eighth is kept for the broker's own user. */
 static bool has_share(uint32_t own, uint32_t all, uint32_t limit)
 {
 	limit -= limit / 8;
 	return all < limit && own < limit - all;
 }
 
-/* 0, ENOSPC or ENOMEM. */
-static int charge(struct vb_services *t, struct vb_binding *s, const struct vb_port_range *range)
+/* Returns 0, ENOSPC or ENOMEM. */
+static int binding_charge(struct vb_services *t, struct vb_binding *s, const struct vb_port_range *range)
 {
 	struct vb_service_user **at, *u;
 
@@ -140,8 +144,8 @@ static int charge(struct vb_services *t, struct vb_binding *s, const struct vb_p
 	return 0;
 }
 
-/* So that nobody else has a long way along the bindings of a port. */
-static bool is_crowded(const struct vb_services *t, const struct vb_binding *want)
+/* Limits the bindings of a port, because every look-up walks along them. */
+static bool is_port_crowded(const struct vb_services *t, const struct vb_binding *want)
 {
 	uint32_t his = 0, all = 0;
 
@@ -156,8 +160,8 @@ static bool is_crowded(const struct vb_services *t, const struct vb_binding *wan
 
 void vb_service_unbind(struct vb_services *t, struct vb_binding *s)
 {
-	take_out(t, s);
-	uncharge(t, s);
+	binding_remove(t, s);
+	binding_uncharge(t, s);
 	free(s);
 }
 
@@ -167,9 +171,9 @@ void vb_services_forget(struct vb_services *t, uint32_t lane)
 		vb_service_unbind(t, t->own[lane]);
 }
 
-/* ---- who is in whose way ---- */
+/* ---- conflicts ---- */
 
-static bool covers(const struct vb_binding *any, const uint8_t local[16])
+static bool covers_address(const struct vb_binding *any, const uint8_t local[16])
 {
 	return vb_gid_is_ipv4(local) ? !any->v6_only : !any->v4_only;
 }
@@ -179,15 +183,15 @@ static bool share_a_family(const struct vb_binding *a, const struct vb_binding *
 	return !(a->v4_only && b->v6_only) && !(a->v6_only && b->v4_only);
 }
 
-/* Is there a datagram that is for both? */
-static bool overlap(const struct vb_binding *a, const struct vb_binding *b)
+/* True if some MAD could be for both. */
+static bool bindings_overlap(const struct vb_binding *a, const struct vb_binding *b)
 {
 	if (a->ifindex && b->ifindex && a->ifindex != b->ifindex)
 		return false;
 	if (is_any(a->local) && is_any(b->local))
 		return share_a_family(a, b);
 	if (is_any(a->local) || is_any(b->local))
-		return is_any(a->local) ? covers(a, b->local) : covers(b, a->local);
+		return is_any(a->local) ? covers_address(a, b->local) : covers_address(b, a->local);
 	return !memcmp(a->local, b->local, sizeof(a->local));
 }
 
@@ -196,13 +200,13 @@ static bool may_share(const struct vb_binding *a, const struct vb_binding *b)
 	return a->reuse && b->reuse && !a->listening && !b->listening;
 }
 
-/* *steps counts down. */
-static bool in_the_way(const struct vb_services *t, const struct vb_binding *want, uint32_t *steps)
+/* *steps bounds the search and is counted down. */
+static bool has_conflict(const struct vb_services *t, const struct vb_binding *want, uint32_t *steps)
 {
 	const struct vb_binding *s = t->by_port[want->port];
 
 	for (; s && *steps; s = s->next_port, --*steps)
-		if (s->port_space == want->port_space && overlap(s, want) && !may_share(s, want))
+		if (s->port_space == want->port_space && bindings_overlap(s, want) && !may_share(s, want))
 			return true;
 	return s;
 }
@@ -218,19 +222,19 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
 	return a;
 }
 
-/* From a random place by random steps that come to every port: where an eighth is free, it is found in eight steps or so,
- * whichever others have. */
+/* Starts at a random port and goes on by a random stride that reaches every port: if an eighth is free, one is found
+ * in about eight steps, whichever ports others have. */
 static int choose_port(const struct vb_services *t, struct vb_binding *want, const struct vb_port_range *range)
 {
-	uint32_t n = range->high - range->low + 1u, stride = (range->start * 0x9e3779b1u) % n, steps = STEPS;
+	uint32_t n = range->high - range->low + 1u, stride = (range->start * GOLDEN_RATIO_32) % n, steps = STEPS;
 	struct vb_binding alone = *want;
 
 	while (common_divisor(stride, n) != 1)
 		stride = stride % n + 1;
-	alone.reuse = false; /* who asks for any port gets one of its own */
+	alone.reuse = false; /* a program that asks for any port gets one of its own */
 	for (uint32_t i = 0; i < n && steps; i++, steps--) {
 		alone.port = (uint16_t)(range->low + (range->start % n + (uint64_t)i * stride) % n);
-		if (!alone.port || in_the_way(t, &alone, &steps))
+		if (!alone.port || has_conflict(t, &alone, &steps))
 			continue;
 		want->port = alone.port;
 		return 0;
@@ -244,9 +248,9 @@ static int take_port(const struct vb_services *t, struct vb_binding *s, const st
 
 	if (!s->port)
 		return choose_port(t, s, range);
-	if (in_the_way(t, s, &no_end))
+	if (has_conflict(t, s, &no_end))
 		return EADDRINUSE;
-	return is_crowded(t, s) ? ENOSPC : 0;
+	return is_port_crowded(t, s) ? ENOSPC : 0;
 }
 
 int vb_service_bind(struct vb_services *t, const struct vb_binding *want, const struct vb_port_range *range,
@@ -262,17 +266,17 @@ int vb_service_bind(struct vb_services *t, const struct vb_binding *want, const 
 		return ENOMEM;
 	*s = *want;
 	s->listening = false;
-	err = charge(t, s, range);
+	err = binding_charge(t, s, range);
 	if (!err) {
 		err = take_port(t, s, range);
 		if (err)
-			uncharge(t, s);
+			binding_uncharge(t, s);
 	}
 	if (err) {
 		free(s);
 		return err;
 	}
-	insert(t, s);
+	binding_insert(t, s);
 	*out = s;
 	return 0;
 }
@@ -282,7 +286,7 @@ int vb_service_listen(struct vb_services *t, struct vb_binding *s)
 	const struct vb_binding *o = t->by_port[s->port];
 
 	for (; o; o = o->next_port)
-		if (o != s && o->listening && o->port_space == s->port_space && overlap(o, s))
+		if (o != s && o->listening && o->port_space == s->port_space && bindings_overlap(o, s))
 			return EADDRINUSE;
 	s->listening = true;
 	return 0;
@@ -292,7 +296,7 @@ static bool is_for(const struct vb_binding *s, const uint8_t local[16], uint32_t
 {
 	if (!s->listening || (s->ifindex && ifindex && s->ifindex != ifindex))
 		return false;
-	return is_any(s->local) ? covers(s, local) : !memcmp(s->local, local, sizeof(s->local));
+	return is_any(s->local) ? covers_address(s, local) : !memcmp(s->local, local, sizeof(s->local));
 }
 
 const struct vb_binding *vb_service_find(const struct vb_services *t, uint16_t port_space, uint16_t port,

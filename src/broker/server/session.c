@@ -1,4 +1,4 @@
-// session.c - one connected program: its descriptors, what waits to be sent to it, its end
+// session.c - one connected program: its descriptors, the messages to be sent to it, its end
 // follows: unix(7), pidfd_open(2)
 // SPDX-License-Identifier: MIT
 #include "broker/server/session.h"
@@ -20,7 +20,7 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#define READS_PER_TURN 16 /* one program's messages before others have theirs */
+#define READS_PER_TURN 16 /* messages of one program before others are served */
 
 /* ---- opening ---- */
 
@@ -31,7 +31,7 @@ static int peer_pidfd(int sock, pid_t pid)
 
 	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len))
 		return fd;
-	if (errno != ENOPROTOOPT || pid <= 0) /* the peer is gone, or cannot be named before Linux 6.5 */
+	if (errno != ENOPROTOOPT || pid <= 0) /* the peer has ended, or the kernel is older than Linux 6.5 */
 		return -1;
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	return fd;
@@ -81,8 +81,8 @@ static uid_t uid_of_most_pending(const struct vb_broker *b)
 	return uid;
 }
 
-/* Who connects and says nothing is in the way of his own programs first. */
-static void make_room(struct vb_broker *b, const struct vb_session *s)
+/* Connections that send no ATTACH are closed at the cost of their own user first. */
+static void make_room_for(struct vb_broker *b, const struct vb_session *s)
 {
 	if (s->foreign && pending_of(b, s->uid) >= VB_MAX_PENDING_EACH)
 		close_oldest_pending(b, s->uid);
@@ -90,9 +90,9 @@ static void make_room(struct vb_broker *b, const struct vb_session *s)
 		close_oldest_pending(b, uid_of_most_pending(b));
 }
 
-static int add(struct vb_broker *b, struct vb_session *s)
+static int session_add(struct vb_broker *b, struct vb_session *s)
 {
-	make_room(b, s);
+	make_room_for(b, s);
 	for (s->slot = 0; s->slot < VB_MAX_SESSIONS && b->sessions[s->slot]; s->slot++)
 		;
 	if (s->slot == VB_MAX_SESSIONS)
@@ -113,8 +113,8 @@ static int add(struct vb_broker *b, struct vb_session *s)
 	return 0;
 }
 
-/* Its end of everything. What a program of ours sent is closed here; with others' there is no telling how long that takes. */
-static void let_go(const struct vb_session *s)
+/* Closes all descriptors of a session. Closing those of another user's program may block, so a thread does that. */
+static void session_close_fds(const struct vb_session *s)
 {
 	const int fds[] = {s->sock, s->pid_fd, s->fds[0], s->fds[1], s->fds[2]};
 
@@ -154,10 +154,10 @@ int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
 	}
 	if (!err) {
 		s->pid_fd = peer_pidfd(sock, s->pid);
-		err = s->pid_fd < 0 ? ESRCH : add(b, s);
+		err = s->pid_fd < 0 ? ESRCH : session_add(b, s);
 	}
 	if (err) {
-		let_go(s);
+		session_close_fds(s);
 		free(s);
 		return err;
 	}
@@ -165,18 +165,18 @@ int vb_session_open(struct vb_broker *b, int sock, struct vb_session **out)
 	return 0;
 }
 
-/* ---- its end ---- */
+/* ---- closing ---- */
 
-/* The file description of a pidfd is shared with peers: closing ours would not take it out of the epoll set. */
-static void unwatch(struct vb_broker *b, int fd)
+/* Peers share the file description of a pidfd: closing ours would not remove it from the epoll set. */
+static void session_unwatch(struct vb_broker *b, int fd)
 {
 	if (fd >= 0)
 		epoll_ctl(b->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static void unwatch_and_close(struct vb_broker *b, int *fd)
+static void session_unwatch_and_close(struct vb_broker *b, int *fd)
 {
-	unwatch(b, *fd);
+	session_unwatch(b, *fd);
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
@@ -186,7 +186,7 @@ void vb_lane_release(struct vb_broker *b, uint32_t lane)
 {
 	int64_t now = vb_broker_now_ms();
 
-	unwatch_and_close(b, &b->reserved[lane].pid_fd);
+	session_unwatch_and_close(b, &b->reserved[lane].pid_fd);
 	b->holder[lane] = NULL;
 	vb_state_clear(&b->state, lane);
 	vb_hold_take_back(&b->hold, lane);
@@ -209,10 +209,10 @@ void vb_session_close(struct vb_broker *b, struct vb_session *s, bool died)
 	} else {
 		b->npending--;
 	}
-	b->exit_at = 0; /* the lingering, if it was the last, is counted from here */
-	unwatch(b, s->sock);
-	unwatch(b, s->pid_fd);
-	let_go(s);
+	b->exit_at = 0; /* if it was the last, the linger time starts now */
+	session_unwatch(b, s->sock);
+	session_unwatch(b, s->pid_fd);
+	session_close_fds(s);
 	free(s);
 }
 
@@ -224,9 +224,10 @@ static struct vb_msg_head head_of(uint8_t type, size_t len)
 }
 
 /*
- * The kernel bounds the descriptors that one user has sent and others have not taken, and it is the broker's user who sends: programs
- * of others that do not read would use up what his have. So such a program has no more than two messages with descriptors under
- * way: what it has not read has to be a quarter of its small buffer, which is one message.
+ * The kernel limits the descriptors that one user has sent and that are not received yet. The broker's user is the
+ * sender: without a limit, other users' programs that do not read would use up what his own programs need. So another
+ * user's program has at most two such messages in flight: the unread bytes must be less than a quarter of its small
+ * buffer, which is one message.
  */
 static bool has_read(const struct vb_session *s)
 {
@@ -337,11 +338,11 @@ static int send_introduction(struct vb_broker *b, struct vb_session *s, uint32_t
 	return err;
 }
 
-static int send_wire(struct vb_broker *b, struct vb_session *s)
+static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 {
 	struct vb_holder holder;
 
-	if (!has_read(s)) /* before the keeper is asked for what could not be sent */
+	if (!has_read(s)) /* check before asking the keeper for a socket that could not be sent */
 		return EAGAIN;
 	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, &fds[0], &holder);
 	struct vb_msg_roce_reply m = {
@@ -356,7 +357,7 @@ static int send_wire(struct vb_broker *b, struct vb_session *s)
 		vb_gsi_on_port(b);
 	}
 	if (!sent)
-		s->due = false;
+		s->roce_due = false;
 	return sent;
 }
 
@@ -410,7 +411,7 @@ static int send_status(struct vb_broker *b, struct vb_session *s)
 
 static bool has_output(const struct vb_session *s)
 {
-	return s->attached_due || s->due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce) ||
+	return s->attached_due || s->roce_due || s->nanswers || s->status_next || vb_lane_set_any(&s->introduce) ||
 	       vb_gsi_waiting(s);
 }
 
@@ -418,8 +419,8 @@ static int send_next(struct vb_broker *b, struct vb_session *s)
 {
 	if (s->attached_due)
 		return send_attached(b, s);
-	if (s->due)
-		return send_wire(b, s);
+	if (s->roce_due)
+		return send_roce_reply(b, s);
 	if (s->nanswers)
 		return send_answer(b, s);
 	if (s->status_next)
@@ -428,10 +429,10 @@ static int send_next(struct vb_broker *b, struct vb_session *s)
 	return lane ? send_introduction(b, s, lane) : vb_gsi_send_next(s);
 }
 
-static void break_off(struct vb_session *s)
+static void session_break_off(struct vb_session *s)
 {
-	shutdown(s->sock, SHUT_RDWR); /* its own event closes it: others may be walking over it now */
-	s->attached_due = s->due = false;
+	shutdown(s->sock, SHUT_RDWR); /* its own event closes the session: callers may be iterating over sessions now */
+	s->attached_due = s->roce_due = false;
 	s->nanswers = s->status_next = 0;
 	memset(&s->introduce, 0, sizeof(s->introduce));
 }
@@ -450,7 +451,7 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 		} else if (err == EAGAIN) {
 			want |= EPOLLOUT;
 		} else {
-			break_off(s);
+			session_break_off(s);
 		}
 		break;
 	}
@@ -458,16 +459,15 @@ void vb_session_flush(struct vb_broker *b, struct vb_session *s)
 		want |= EPOLLIN;
 	if (want == s->interest)
 		return;
-	struct epoll_event ev = {.events = want,
-		.data.u64 = (uint64_t)VB_SRC_SOCK << 56 | (uint64_t)s->slot << 32 | s->gen};
+	struct epoll_event ev = {.events = want, .data.u64 = vb_source_key(VB_SRC_SOCK, s->slot, s->gen)};
 	if (!epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, s->sock, &ev))
 		s->interest = want;
 }
 
 /* ---- receiving ---- */
 
-/* All that came, in an array that has room for as many as can. */
-static int take_fds(struct msghdr *mh, int fds[VB_FDS_PER_MESSAGE])
+/* Copies all received descriptors. */
+static int copy_fds(struct msghdr *mh, int fds[VB_FDS_PER_MESSAGE])
 {
 	int n = 0;
 
@@ -483,7 +483,7 @@ static int take_fds(struct msghdr *mh, int fds[VB_FDS_PER_MESSAGE])
 	return n;
 }
 
-/* Of programs of other users only those get here that are of the right kinds: broker/server/take.h. */
+/* Of another user's program only descriptors of the right kinds get here: broker/server/take.h. */
 void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds)
 {
 	if (s->foreign && nfds)
@@ -492,16 +492,16 @@ void vb_session_drop_fds(const struct vb_session *s, const int *fds, int nfds)
 		close(fds[i]);
 }
 
-static bool cut(struct vb_broker *b, struct vb_session *s, int flags)
+static bool refuse_truncated(struct vb_broker *b, struct vb_session *s, int flags)
 {
 	if (flags & MSG_TRUNC)
 		vb_session_refuse(b, s, EBADMSG, "message too long");
-	else /* cut where there is room: we have no more */
-		vb_session_refuse(b, s, EAGAIN, "the broker has no descriptor left: again later");
+	else /* MSG_CTRUNC although the buffer is large enough: we are out of descriptors */
+		vb_session_refuse(b, s, EAGAIN, "the broker has no descriptors left: try again later");
 	return false;
 }
 
-/* One message of a program of our user's. False: the session is over. */
+/* Reads one message of our own user's program. False: the session is over. */
 static bool read_own(struct vb_broker *b, struct vb_session *s, char *msg, bool *more)
 {
 	static _Thread_local union {
@@ -518,13 +518,13 @@ static bool read_own(struct vb_broker *b, struct vb_session *s, char *msg, bool 
 		*more = false;
 		return errno == EAGAIN || errno == EINTR;
 	}
-	int nfds = take_fds(&mh, fds);
+	int nfds = copy_fds(&mh, fds);
 	bool whole = n > 0 && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
 
 	if (!whole)
 		vb_session_drop_fds(s, fds, nfds);
 	if (!whole)
-		return n > 0 && cut(b, s, mh.msg_flags);
+		return n > 0 && refuse_truncated(b, s, mh.msg_flags);
 	return vb_session_handle(b, s, msg, (size_t)n, fds, nfds);
 }
 
@@ -535,7 +535,7 @@ static bool take_attach(struct vb_broker *b, struct vb_session *s, char *msg)
 	int fds[3], err = vb_take_attach(s->uid, s->sock, msg, VB_MAX_MSG, &len, fds, &wrong);
 
 	if (err == EAGAIN)
-		vb_session_refuse(b, s, EAGAIN, "the broker has no room for descriptors: again later");
+		vb_session_refuse(b, s, EAGAIN, "the broker has no room for descriptors: try again later");
 	else if (err)
 		vb_session_refuse(b, s, EBADMSG, "message too long, or not three descriptors");
 	else if (wrong)
@@ -544,8 +544,8 @@ static bool take_attach(struct vb_broker *b, struct vb_session *s, char *msg)
 }
 
 /*
- * Another user's message is looked at before it is taken: with descriptors that nobody asked for it stays in the socket, which
- * is discarded with what is in it. To look brings no descriptor, and MSG_CTRUNC tells that there are some.
+ * Peeks at another user's message before receiving it. If it brings descriptors that it may not have, it stays in the
+ * socket and is discarded with it. Peeking receives no descriptors, and MSG_CTRUNC tells that there are some.
  */
 static bool read_foreign(struct vb_broker *b, struct vb_session *s, char *msg, bool *more)
 {
@@ -553,25 +553,25 @@ static bool read_foreign(struct vb_broker *b, struct vb_session *s, char *msg, b
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_PEEK);
 
-	if (n < 0 && errno == ECONNRESET) /* told once, ahead of its last words */
+	if (n < 0 && errno == ECONNRESET) /* reported once, ahead of its last messages */
 		n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_PEEK);
 	if (n <= 0) {
 		*more = false;
 		return n < 0 && (errno == EAGAIN || errno == EINTR);
 	}
 	if (mh.msg_flags & MSG_CTRUNC) {
-		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && !b->takes_left) { /* it is told again */
+		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && !b->takes_left) { /* epoll reports it again */
 			*more = false;
 			return true;
 		}
 		if ((uint8_t)msg[0] == VB_MSG_ATTACH && !s->lane && b->takes_left--)
 			return take_attach(b, s, msg);
-		vb_session_refuse(b, s, EBADMSG, "descriptors that nobody asked for");
+		vb_session_refuse(b, s, EBADMSG, "descriptors in a message that may have none");
 		return false;
 	}
 	if (mh.msg_flags & MSG_TRUNC)
-		return cut(b, s, mh.msg_flags);
-	/* the same message, which has no descriptors */
+		return refuse_truncated(b, s, mh.msg_flags);
+	/* the same message: it has no descriptors */
 	if (recv(s->sock, msg, VB_MAX_MSG, MSG_DONTWAIT) != n)
 		return false;
 	return vb_session_handle(b, s, msg, (size_t)n, NULL, 0);
@@ -580,7 +580,7 @@ static bool read_foreign(struct vb_broker *b, struct vb_session *s, char *msg, b
 /* False: the session is over. */
 static bool read_one(struct vb_broker *b, struct vb_session *s, bool *more)
 {
-	static _Thread_local char msg[VB_MAX_MSG]; /* in a program the stack of our thread is small */
+	static _Thread_local char msg[VB_MAX_MSG]; /* static: the broker thread's stack inside a program is small */
 
 	return s->foreign ? read_foreign(b, s, msg, more) : read_own(b, s, msg, more);
 }

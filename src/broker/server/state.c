@@ -1,5 +1,5 @@
-// state.c - what survives the broker's death: which living program holds which lane
-// follows: proc(5) for starttime; pidfd_open(2)
+// state.c - a file that outlives the broker: which living program holds which lane
+// follows: proc(5), starttime; pidfd_open(2)
 // SPDX-License-Identifier: MIT
 #include "broker/server/state.h"
 
@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #include "util/log.h"
+
+#define FNV_START 0xcbf29ce484222325ull
+#define FNV_PRIME 0x100000001b3ull
 
 static const char magic[8] = "VBstate1";
 
@@ -34,7 +37,7 @@ struct file_lane {
 };
 
 static_assert(sizeof(struct file_head) == 64 && sizeof(struct file_lane) == 64, "format");
-#define FILE_BYTES ((off_t)(VB_LANE_COUNT * sizeof(struct file_lane))) /* the head stands where lane 0 would */
+#define FILE_BYTES ((off_t)(VB_LANE_COUNT * sizeof(struct file_lane))) /* the head has the place of lane 0 */
 
 uint64_t vb_process_starttime(pid_t pid)
 {
@@ -50,7 +53,7 @@ uint64_t vb_process_starttime(pid_t pid)
 	if (n <= 0)
 		return 0;
 	text[n] = 0;
-	/* the second field is the program's name, and may hold anything; starttime is the 22nd */
+	/* the second field is the program's name, which may contain anything; starttime is the 22nd */
 	char *p = strrchr(text, ')');
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');
@@ -77,14 +80,14 @@ static uint64_t pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
 }
 
-/* Against torn and alien records, not against forgers: the file's owner is checked. FNV-1a. */
-static uint64_t check_of(const struct file_lane *rec)
+/* FNV-1a. Detects torn and foreign records, not forgeries: the file's owner is checked. */
+static uint64_t lane_checksum(const struct file_lane *rec)
 {
 	const uint8_t *p = (const uint8_t *)rec;
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = FNV_START;
 
 	for (size_t i = sizeof(rec->check); i < sizeof(*rec); i++)
-		h = (h ^ p[i]) * 0x100000001b3ull;
+		h = (h ^ p[i]) * FNV_PRIME;
 	return h;
 }
 
@@ -93,8 +96,8 @@ static void file_name(const struct vb_runtime *rt, const char *suffix, char *out
 	snprintf(out, size, "%s%s", rt->name, suffix);
 }
 
-/* The whole of an earlier broker's file, if it can be believed. */
-static bool read_old(int dir_fd, const struct vb_runtime *rt, char *buf)
+/* Reads an earlier broker's file. False if it is missing or cannot be trusted. */
+static bool read_old_file(int dir_fd, const struct vb_runtime *rt, char *buf)
 {
 	char name[96];
 	struct stat st;
@@ -110,14 +113,14 @@ static bool read_old(int dir_fd, const struct vb_runtime *rt, char *buf)
 		ssize_t n = pread(fd, buf, FILE_BYTES, 0);
 		ok = n >= (ssize_t)sizeof(struct file_head);
 	} else {
-		vb_log(VB_LOG_WARN, "broker: %s/%s is not a state file of mine; ignored", rt->dir, name);
+		vb_log(VB_LOG_WARN, "broker: %s/%s is not a state file of this user: ignored", rt->dir, name);
 	}
 	close(fd);
 	return ok;
 }
 
-/* A descriptor of the holder if it lives, with *known telling whether that could be found out at all. */
-static int watch_holder(const struct file_lane *rec, bool same_pid_ns, bool *known)
+/* A pidfd of the holder if it lives. *known tells whether that could be found out. */
+static int open_holder_pidfd(const struct file_lane *rec, bool same_pid_ns, bool *known)
 {
 	*known = same_pid_ns && rec->pid > 0 && rec->starttime;
 	if (!*known)
@@ -125,23 +128,23 @@ static int watch_holder(const struct file_lane *rec, bool same_pid_ns, bool *kno
 	int fd = (int)syscall(SYS_pidfd_open, (pid_t)rec->pid, 0);
 	if (fd < 0)
 		return -1;
-	/* looked at after the descriptor was opened: what it names is what we look at */
+	/* checked after the pidfd was opened: both name the same process */
 	if (vb_process_starttime(rec->pid) == rec->starttime)
 		return fd;
 	close(fd);
 	return -1;
 }
 
-static void offer(struct vb_state *s, const struct file_lane *rec, uint32_t slot, bool same_pid_ns, vb_state_accept *accept,
+static void offer_lane(struct vb_state *s, const struct file_lane *rec, uint32_t slot, bool same_pid_ns, vb_state_accept *accept,
 		  void *arg)
 {
 	bool known;
 
-	if (!rec->incarnation || rec->lane != slot || rec->check != check_of(rec))
+	if (!rec->incarnation || rec->lane != slot || rec->check != lane_checksum(rec))
 		return;
 	if (geteuid() != 0 && rec->uid != geteuid())
 		return;
-	int pid_fd = watch_holder(rec, same_pid_ns, &known);
+	int pid_fd = open_holder_pidfd(rec, same_pid_ns, &known);
 	if (known && pid_fd < 0)
 		return;
 	struct vb_state_lane lane = {
@@ -154,8 +157,9 @@ static void offer(struct vb_state *s, const struct file_lane *rec, uint32_t slot
 		close(pid_fd);
 }
 
-/* Under another name until the old file has been taken over: killed in between, the next broker finds the old one. */
-static int create_new(int dir_fd, const struct vb_runtime *rt)
+/* Under another name until the old file has been read: if this broker is killed meanwhile, the next one finds the old
+ * file. */
+static int create_new_file(int dir_fd, const struct vb_runtime *rt)
 {
 	char name[96];
 
@@ -164,7 +168,7 @@ static int create_new(int dir_fd, const struct vb_runtime *rt)
 	return openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-static void put_head(struct vb_state *s)
+static void write_head(struct vb_state *s)
 {
 	struct file_head head = {.pid_ns = s->pid_ns, .next = s->next};
 
@@ -185,20 +189,20 @@ void vb_state_open(struct vb_state *s, const struct vb_runtime *rt, vb_state_acc
 		goto out;
 	read_boot_id(boot_id);
 	struct file_head *head = (struct file_head *)old;
-	have = read_old(dir_fd, rt, old) && !memcmp(head->magic, magic, sizeof(magic)) &&
+	have = read_old_file(dir_fd, rt, old) && !memcmp(head->magic, magic, sizeof(magic)) &&
 	       !memcmp(head->boot_id, boot_id, sizeof(boot_id));
 	s->followed = have;
 	if (have)
 		*next = head->next % VB_LANE_COUNT;
 	s->next = *next;
-	s->fd = create_new(dir_fd, rt);
+	s->fd = create_new_file(dir_fd, rt);
 	if (s->fd < 0)
 		vb_log(VB_LOG_WARN, "broker: no state file in %s: %s", rt->dir, strerror(errno));
 	else
-		put_head(s);
+		write_head(s);
 	const struct file_lane *recs = (const struct file_lane *)old;
 	for (uint32_t i = 1; have && i < VB_LANE_COUNT; i++)
-		offer(s, &recs[i], i, head->pid_ns && head->pid_ns == s->pid_ns, accept, arg);
+		offer_lane(s, &recs[i], i, head->pid_ns && head->pid_ns == s->pid_ns, accept, arg);
 	if (s->fd >= 0) {
 		file_name(rt, ".state.new", from, sizeof(from));
 		file_name(rt, ".state", to, sizeof(to));
@@ -220,12 +224,12 @@ void vb_state_put(struct vb_state *s, const struct vb_state_lane *lane, uint32_t
 
 	if (s->fd < 0)
 		return;
-	rec.check = check_of(&rec);
+	rec.check = lane_checksum(&rec);
 	if (pwrite(s->fd, &rec, sizeof(rec), (off_t)(lane->lane * sizeof(rec))) != sizeof(rec))
 		vb_log(VB_LOG_WARN, "broker: state file: %s", strerror(errno));
 	if (next != s->next) {
 		s->next = next;
-		put_head(s);
+		write_head(s);
 	}
 }
 

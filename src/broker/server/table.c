@@ -1,5 +1,4 @@
-// table.c - who holds which lane; a data structure without I/O
-// follows: nothing
+// table.c - which program holds which lane
 // SPDX-License-Identifier: MIT
 #include "broker/server/table.h"
 
@@ -24,7 +23,7 @@ static bool is_lane(uint32_t lane)
 	return lane > 0 && lane < VB_LANE_COUNT;
 }
 
-static void fill(struct vb_table *t, uint32_t lane, enum vb_lane_state state, uid_t uid, uint64_t incarnation)
+static void lane_fill(struct vb_table *t, uint32_t lane, enum vb_lane_state state, uid_t uid, uint64_t incarnation)
 {
 	t->lanes[lane] = (struct vb_lane){.state = state, .uid = uid, .incarnation = incarnation};
 	*(state == VB_LANE_HELD ? &t->held : &t->reserved) += 1;
@@ -39,7 +38,7 @@ static uint32_t lanes_of(const struct vb_table *t, uid_t uid)
 	return n;
 }
 
-/* So a user who takes all he can leaves the next one half of what there was. */
+/* A user who takes all that he can leaves half of what was free to the next one. */
 static bool has_share(const struct vb_table *t, const struct vb_table_asker *a)
 {
 	uint32_t used = t->held + t->reserved;
@@ -49,41 +48,41 @@ static bool has_share(const struct vb_table *t, const struct vb_table_asker *a)
 	return used + VB_LANES_OWN < a->max_lanes && lanes_of(t, a->uid) < a->max_lanes - VB_LANES_OWN - used;
 }
 
-static bool waits(const struct vb_lane *l, int64_t now)
+static bool is_quarantined(const struct vb_lane *l, int64_t now)
 {
 	return l->state == VB_LANE_FREE && l->freed_at && now - l->freed_at < VB_QUARANTINE_MS;
 }
 
-/* Lanes of his that he alone may have for now: enough of them? */
-static bool has_his_own(const struct vb_table *t, const struct vb_table_asker *a)
+/* Are so many of this user's former lanes in quarantine that he has to reuse them? */
+static bool has_full_quarantine(const struct vb_table *t, const struct vb_table_asker *a)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 1; a->foreign && i < VB_LANE_COUNT; i++)
-		n += waits(&t->lanes[i], a->now) && t->lanes[i].last_uid == a->uid;
+		n += is_quarantined(&t->lanes[i], a->now) && t->lanes[i].last_uid == a->uid;
 	return n >= VB_QUARANTINE_EACH;
 }
 
-enum pick { ANY_LANE, NONE_THAT_WAITS, HIS_OWN };
+enum pick { ANY_LANE, NOT_QUARANTINED, HIS_OWN };
 
-static bool may_have(const struct vb_lane *l, const struct vb_table_asker *a, enum pick pick)
+static bool may_take_lane(const struct vb_lane *l, const struct vb_table_asker *a, enum pick pick)
 {
 	if (l->state != VB_LANE_FREE)
 		return false;
-	if (waits(l, a->now))
+	if (is_quarantined(l, a->now))
 		return l->last_uid == a->uid || pick == ANY_LANE;
 	return pick != HIS_OWN;
 }
 
-/* Of the half of the lanes that is for such users, else of the other: free for longest, from next on. */
-static uint32_t choose(const struct vb_table *t, const struct vb_table_asker *a, enum pick pick, bool upper)
+/* The lane in this half (upper: the one for other users) that is free for longest, searching from next on. */
+static uint32_t choose_lane(const struct vb_table *t, const struct vb_table_asker *a, enum pick pick, bool upper)
 {
 	uint32_t best = 0;
 
 	for (uint32_t i = 0; i < VB_LANE_COUNT; i++) {
 		uint32_t lane = (t->next + i) % VB_LANE_COUNT;
 
-		if (!is_lane(lane) || (lane >= VB_FOREIGN_LANES) != upper || !may_have(&t->lanes[lane], a, pick))
+		if (!is_lane(lane) || (lane >= VB_FOREIGN_LANES) != upper || !may_take_lane(&t->lanes[lane], a, pick))
 			continue;
 		if (!best || t->lanes[lane].freed_at < t->lanes[best].freed_at)
 			best = lane;
@@ -93,21 +92,21 @@ static uint32_t choose(const struct vb_table *t, const struct vb_table_asker *a,
 
 uint32_t vb_table_take(struct vb_table *t, const struct vb_table_asker *a, uint64_t incarnation)
 {
-	enum pick pick = has_his_own(t, a) ? HIS_OWN : NONE_THAT_WAITS;
+	enum pick pick = has_full_quarantine(t, a) ? HIS_OWN : NOT_QUARANTINED;
 	uint32_t lane = 0;
 
 	if (has_share(t, a)) {
-		lane = choose(t, a, pick, a->foreign);
+		lane = choose_lane(t, a, pick, a->foreign);
 		if (!lane)
-			lane = choose(t, a, pick, !a->foreign);
+			lane = choose_lane(t, a, pick, !a->foreign);
 		if (!lane && !a->foreign)
-			lane = choose(t, a, ANY_LANE, false);
+			lane = choose_lane(t, a, ANY_LANE, false);
 		if (!lane && !a->foreign)
-			lane = choose(t, a, ANY_LANE, true);
+			lane = choose_lane(t, a, ANY_LANE, true);
 	}
 	if (!lane)
 		return 0;
-	fill(t, lane, VB_LANE_HELD, a->uid, incarnation);
+	lane_fill(t, lane, VB_LANE_HELD, a->uid, incarnation);
 	t->next = (lane + 1) % VB_LANE_COUNT;
 	return lane;
 }
@@ -118,7 +117,7 @@ int vb_table_reserve(struct vb_table *t, uint32_t lane, uid_t uid, uint64_t inca
 		return EINVAL;
 	if (t->lanes[lane].state != VB_LANE_FREE)
 		return EBUSY;
-	fill(t, lane, VB_LANE_RESERVED, uid, incarnation);
+	lane_fill(t, lane, VB_LANE_RESERVED, uid, incarnation);
 	return 0;
 }
 
@@ -132,7 +131,7 @@ int vb_table_claim(struct vb_table *t, uint32_t lane, const struct vb_table_aske
 	if (l->state == VB_LANE_RESERVED && (l->uid != a->uid || l->incarnation != incarnation))
 		return EBUSY;
 	vb_table_free(t, lane, a->now);
-	fill(t, lane, VB_LANE_HELD, a->uid, incarnation);
+	lane_fill(t, lane, VB_LANE_HELD, a->uid, incarnation);
 	return 0;
 }
 
@@ -186,7 +185,7 @@ int vb_table_find(const struct vb_table *t, uint32_t asker, uint32_t qpn, const 
 	if (number == asker)
 		return EINVAL;
 	if (l->state == VB_LANE_RESERVED) {
-		/* its GIDs are not known yet, and to another user it is nobody */
+		/* its GIDs are not known yet; other users are told that it does not exist */
 		return l->uid == t->lanes[asker].uid ? EAGAIN : ENOENT;
 	}
 	if (!vb_lane_announces(l, dgid))

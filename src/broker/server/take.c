@@ -1,5 +1,5 @@
-// take.c - taking a message with descriptors from a program of another user
-// follows: unix(7) (SCM_RIGHTS), close(2), unshare(2), close_range(2)
+// take.c - receives a message with descriptors from a program of another user, in a thread of its own
+// follows: unix(7), SCM_RIGHTS; close(2), unshare(2), close_range(2)
 // SPDX-License-Identifier: MIT
 #include "broker/server/take.h"
 
@@ -19,8 +19,8 @@
 
 struct taker {
 	uid_t uid;
-	int sock, to; /* where the message is; where those that are right go */
-	void *msg;    /* the caller's, until done */
+	int sock, to; /* the program's socket; the socket for the descriptors that pass the check */
+	void *msg;    /* valid until done is posted */
 	size_t size, len;
 	int err;
 	const char *wrong;
@@ -31,9 +31,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct place {
 	bool used;
 	uid_t uid;
-} places[VB_TAKERS]; /* one for each thread; under lock */
+} places[VB_TAKERS]; /* one for each thread; guarded by lock */
 
-static struct place *find_place(uid_t uid)
+static struct place *free_place(uid_t uid)
 {
 	struct place *free_one = NULL;
 	int own = 0;
@@ -46,9 +46,9 @@ static struct place *find_place(uid_t uid)
 	return own < VB_TAKERS_EACH ? free_one : NULL;
 }
 
-/* ---- in the thread ---- */
+/* ---- the thread ---- */
 
-/* Nothing of the broker's stays with a thread that may hang. */
+/* A thread that may block keeps no descriptor of the broker's. */
 static void close_all_but(int a, int b)
 {
 	unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
@@ -60,7 +60,7 @@ static void close_all_but(int a, int b)
 	syscall(SYS_close_range, high + 1, ~0U, 0);
 }
 
-static void hand_on(int to, const int fds[3])
+static void pass_on(int to, const int fds[3])
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * 3)];
@@ -79,7 +79,7 @@ static void hand_on(int to, const int fds[3])
 	sendmsg(to, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void take(struct taker *t)
+static void take_message(struct taker *t)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * VB_FDS_PER_MESSAGE)];
@@ -104,10 +104,10 @@ static void take(struct taker *t)
 	memcpy(fds, CMSG_DATA(c), sizeof(fds));
 	t->wrong = vb_attach_wrong(fds);
 	if (!t->wrong)
-		hand_on(t->to, fds);
+		pass_on(t->to, fds);
 }
 
-static void *taker(void *arg)
+static void *taker_thread(void *arg)
 {
 	struct taker *t = arg;
 	struct place *place;
@@ -119,29 +119,29 @@ static void *taker(void *arg)
 	}
 	close_all_but(t->sock, t->to);
 	pthread_mutex_lock(&lock);
-	place = find_place(t->uid);
+	place = free_place(t->uid);
 	if (place)
 		*place = (struct place){.used = true, .uid = t->uid};
 	pthread_mutex_unlock(&lock);
 	if (place)
-		take(t);
+		take_message(t);
 	else
 		t->err = EAGAIN;
 	close(t->sock);
 	close(t->to);
-	sem_post(&t->done); /* t is the caller's from here on */
+	sem_post(&t->done); /* t is gone after this */
 	if (!place)
 		return NULL;
-	syscall(SYS_close_range, 0, ~0U, 0); /* this may take for ever, and the place with it */
+	syscall(SYS_close_range, 0, ~0U, 0); /* this may block forever, and keep the place */
 	pthread_mutex_lock(&lock);
 	place->used = false;
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-/* ---- in the broker's ---- */
+/* ---- the broker ---- */
 
-static int receive_three(int from, int fds[3])
+static int receive_fds(int from, int fds[3])
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * 3)];
@@ -156,7 +156,7 @@ static int receive_three(int from, int fds[3])
 		return EAGAIN;
 	const struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
 	if (!c || c->cmsg_len != CMSG_LEN(sizeof(int) * 3)) {
-		/* short of descriptors; what did come is of the right kinds */
+		/* we are out of descriptors; those that arrived are of the right kinds */
 		if (c && c->cmsg_len > CMSG_LEN(0))
 			vb_discard((const int *)CMSG_DATA(c), (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)));
 		return EAGAIN;
@@ -171,13 +171,13 @@ int vb_take_attach(uid_t uid, int sock, void *msg, size_t size, size_t *len, int
 	int pair[2], err = 0;
 
 	pthread_mutex_lock(&lock);
-	bool room = find_place(uid);
+	bool room = free_place(uid);
 
 	pthread_mutex_unlock(&lock);
 	if (!room || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair))
 		return EAGAIN;
 	t.to = pair[1];
-	if (sem_init(&t.done, 0, 0) || !vb_thread_start(taker, &t)) {
+	if (sem_init(&t.done, 0, 0) || !vb_thread_start(taker_thread, &t)) {
 		err = EAGAIN;
 	} else {
 		while (sem_wait(&t.done))
@@ -185,7 +185,7 @@ int vb_take_attach(uid_t uid, int sock, void *msg, size_t size, size_t *len, int
 		err = t.err;
 	}
 	if (!err && !t.wrong)
-		err = receive_three(pair[0], fds);
+		err = receive_fds(pair[0], fds);
 	close(pair[0]);
 	close(pair[1]);
 	*len = t.len;

@@ -1,5 +1,5 @@
 // map.c - which paths the shim redirects, and to where
-// follows: nothing
+// follows: path_resolution(7)
 // SPDX-License-Identifier: MIT
 #include "tools/shim/map.h"
 
@@ -13,7 +13,7 @@
 
 static const char sys_class[] = "/sys/class/infiniband", dev[] = "/dev/infiniband";
 
-static bool starts(const char *s, const char *prefix)
+static bool has_prefix(const char *s, const char *prefix)
 {
 	while (*prefix)
 		if (*s++ != *prefix++)
@@ -21,8 +21,8 @@ static bool starts(const char *s, const char *prefix)
 	return true;
 }
 
-/* As starts(), but any number of slashes stands for one. */
-static bool starts_path(const char *s, const char *prefix)
+/* As has_prefix(), but several slashes count as one. */
+static bool has_path_prefix(const char *s, const char *prefix)
 {
 	for (; *prefix; prefix++, s++) {
 		if (*s != *prefix)
@@ -33,20 +33,20 @@ static bool starts_path(const char *s, const char *prefix)
 	return true;
 }
 
-bool vb_map_maybe(const char *path)
+bool vb_shim_may_map(const char *path)
 {
 	if (!path)
 		return false;
 	if (*path == '/')
-		return starts_path(path, sys_class) || starts_path(path, dev);
-	while (starts(path, "./"))
+		return has_path_prefix(path, sys_class) || has_path_prefix(path, dev);
+	while (has_prefix(path, "./"))
 		path += 2;
-	return starts_path(path, sys_class + 1) || starts_path(path, dev + 1) || starts_path(path, "class/infiniband") ||
-	       starts(path, "infiniband");
+	return has_path_prefix(path, sys_class + 1) || has_path_prefix(path, dev + 1) || has_path_prefix(path, "class/infiniband") ||
+	       has_prefix(path, "infiniband");
 }
 
-/* The directory that a relative path starts from. By system call: the library's readlink is our own. */
-static bool base_of(int dirfd, char *buf, size_t size)
+/* The directory of a relative path. By system call, because the shim replaces the library's readlink. */
+static bool base_directory(int dirfd, char *buf, size_t size)
 {
 	char link[40] = "/proc/self/fd/";
 	char digits[12];
@@ -68,8 +68,8 @@ static bool base_of(int dirfd, char *buf, size_t size)
 	return true;
 }
 
-/* Removes doubled slashes, "." and ".." by their names alone: behind the redirected directories there is no other way. */
-static void normalise(char *path)
+/* Removes double slashes, "." and "..". By name only: the redirected directories do not exist. */
+static void normalise_path(char *path)
 {
 	char *out = path;
 
@@ -94,16 +94,16 @@ static void normalise(char *path)
 	*out = '\0';
 }
 
-/* The absolute form of a path, normalised, in buf. */
-static bool absolute(int dirfd, const char *path, char *buf, size_t size)
+/* Writes the normalised absolute form of a path to buf. */
+static bool absolute_path(int dirfd, const char *path, char *buf, size_t size)
 {
 	size_t n = 0;
 
 	if (*path != '/') {
-		if (!base_of(dirfd, buf, size))
+		if (!base_directory(dirfd, buf, size))
 			return false;
 		n = strlen(buf);
-		/* "pipe:[1]" and "(unreachable)/x" are no places to start from */
+		/* no directories: "pipe:[1]", "(unreachable)/x" */
 		if (*buf != '/' || n + 1 >= size)
 			return false;
 		buf[n++] = '/';
@@ -112,12 +112,12 @@ static bool absolute(int dirfd, const char *path, char *buf, size_t size)
 	if (n + len >= size)
 		return false;
 	memcpy(buf + n, path, len + 1);
-	normalise(buf);
+	normalise_path(buf);
 	return true;
 }
 
-/* Puts the tree's path in front of what stands in buf, from offset skip on. */
-static bool put_tree(char *buf, size_t skip)
+/* Replaces the first skip bytes of buf by the tree's path. */
+static bool insert_tree(char *buf, size_t skip)
 {
 	char tree[PATH_MAX];
 	size_t rest = strlen(buf + skip) + 1;
@@ -132,60 +132,60 @@ static bool put_tree(char *buf, size_t skip)
 	return true;
 }
 
-const char *vb_map(int dirfd, const char *path, struct vb_map_buf *buf)
+const char *vb_shim_map(int dirfd, const char *path, struct vb_shim_map_buf *buf)
 {
 	int saved = errno;
 	const char *result = path;
 
-	if (vb_map_maybe(path) && absolute(dirfd, path, buf->path, sizeof(buf->path))) {
+	if (vb_shim_may_map(path) && absolute_path(dirfd, path, buf->path, sizeof(buf->path))) {
 		bool slash = path[strlen(path) - 1] == '/';
 
-		if (starts(buf->path, sys_class) || starts(buf->path, dev)) {
-			if (put_tree(buf->path, starts(buf->path, dev) ? 0 : strlen("/sys")))
+		if (has_prefix(buf->path, sys_class) || has_prefix(buf->path, dev)) {
+			if (insert_tree(buf->path, has_prefix(buf->path, dev) ? 0 : strlen("/sys")))
 				result = buf->path;
 		} else if (*path == '/') {
-			result = buf->path; /* led out again by ".." */
+			result = buf->path; /* ".." leads out of the redirected directories again */
 		}
 		size_t n = strlen(buf->path);
 		if (slash && n > 1 && result == buf->path && n + 1 < sizeof(buf->path))
-			memcpy(buf->path + n, "/", 2); /* it asks for a directory */
+			memcpy(buf->path + n, "/", 2); /* the trailing slash requests a directory */
 	}
 	errno = saved;
 	return result;
 }
 
-/* What follows the tree in a path below it, or NULL. */
+/* The part of a path below the tree, or NULL. */
 static const char *below_tree(const char *path)
 {
 	char tree[PATH_MAX];
 
-	if (vb_runtime_tree(tree, sizeof(tree)) || !starts(path, tree))
+	if (vb_runtime_tree(tree, sizeof(tree)) || !has_prefix(path, tree))
 		return NULL;
 	return path + strlen(tree);
 }
 
-bool vb_map_is_node(const struct vb_map_buf *buf)
+bool vb_shim_map_is_node(const struct vb_shim_map_buf *buf)
 {
 	const char *rest = below_tree(buf->path);
 
-	return rest && starts(rest, "/dev/infiniband/") && rest[strlen("/dev/infiniband/")];
+	return rest && has_prefix(rest, "/dev/infiniband/") && rest[strlen("/dev/infiniband/")];
 }
 
-void vb_map_undo(char *path)
+void vb_shim_map_undo(char *path)
 {
 	int saved = errno;
 	const char *rest = below_tree(path);
 
-	if (rest && starts(rest, sys_class + 4)) {
+	if (rest && has_prefix(rest, sys_class + 4)) {
 		memmove(path + 4, rest, strlen(rest) + 1);
 		memcpy(path, "/sys", 4);
-	} else if (rest && starts(rest, dev)) {
+	} else if (rest && has_prefix(rest, dev)) {
 		memmove(path, rest, strlen(rest) + 1);
 	}
 	errno = saved;
 }
 
-int vb_map_tree_path(char *buf, size_t size, const char *name)
+int vb_shim_map_tree_path(char *buf, size_t size, const char *name)
 {
 	int rc = vb_runtime_tree(buf, size);
 	size_t n = rc ? 0 : strlen(buf);

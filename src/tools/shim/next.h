@@ -1,4 +1,4 @@
-// next.h - the function that the shim's own stands in front of
+// next.h - access to the functions that the shim replaces
 // follows: dlsym(3)
 // SPDX-License-Identifier: MIT
 #ifndef VB_SHIM_NEXT_H
@@ -7,12 +7,13 @@
 #include <dlfcn.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* For functions with a path on their stack: see struct vb_map_buf. */
+/* For functions that have a struct vb_shim_map_buf on their stack. */
 #define APART __attribute__((noinline, cold))
 
 /*
- * NEXT_OF(open) once per file, for each function; then NEXT(open) is what stands behind ours. It is looked up when the
- * shim is loaded, so that a signal handler never does; a constructor that runs before ours looks it up itself.
+ * Write NEXT_OF(open) once per file for each function; NEXT(open) is then the function that ours replaces. It is
+ * looked up when the shim is loaded, so that a signal handler never has to; an earlier constructor looks it up
+ * itself.
  */
 #define NEXT_OF(name) \
 	static __typeof__(name) *next_##name; \

@@ -1,4 +1,4 @@
-// nldev.c - what the kernel's RDMA netlink answers, from the tree: requests in, answers out
+// nldev.c - answers the requests of RDMA netlink from the tree
 // follows: linux/rdma_netlink.h, netlink(7); Linux drivers/infiniband/core/nldev.c
 // SPDX-License-Identifier: MIT
 #include "tools/shim/nldev.h"
@@ -14,7 +14,8 @@
 
 #include "tools/shim/tree_device.h"
 
-/* A datagram being filled: it goes out when the next message may not fit. The tools read at least 4 KiB at a time. */
+/* A datagram that is being filled. It is sent when the next message might not fit. The tools read at least 4 KiB at a
+ * time. */
 struct answer {
 	nldev_emit *emit;
 	void *arg;
@@ -26,14 +27,14 @@ struct answer {
 
 enum { LARGEST_MESSAGE = 1024 };
 
-static void flush(struct answer *a)
+static void answer_flush(struct answer *a)
 {
 	if (a->len)
 		a->emit(a->arg, a->buf, a->len);
 	a->len = 0;
 }
 
-static void put(struct answer *a, const void *p, size_t n)
+static void answer_append(struct answer *a, const void *p, size_t n)
 {
 	if (n)
 		memcpy(a->buf + a->len, p, n);
@@ -42,103 +43,103 @@ static void put(struct answer *a, const void *p, size_t n)
 		a->buf[a->len++] = 0;
 }
 
-static void begin(struct answer *a, uint16_t type, uint16_t flags)
+static void answer_begin(struct answer *a, uint16_t type, uint16_t flags)
 {
 	struct nlmsghdr h = {.nlmsg_type = type, .nlmsg_flags = flags, .nlmsg_seq = a->to->nlmsg_seq};
 
 	if (a->len + LARGEST_MESSAGE > sizeof(a->buf))
-		flush(a);
+		answer_flush(a);
 	a->start = a->len;
-	put(a, &h, sizeof(h));
+	answer_append(a, &h, sizeof(h));
 }
 
-static void end(struct answer *a)
+static void answer_end(struct answer *a)
 {
 	uint32_t len = a->len - a->start;
 
 	memcpy(a->buf + a->start, &len, sizeof(len));
 }
 
-static void attribute(struct answer *a, uint16_t type, const void *value, size_t n)
+static void put_attribute(struct answer *a, uint16_t type, const void *value, size_t n)
 {
 	struct nlattr h = {.nla_len = (uint16_t)(sizeof(h) + n), .nla_type = type};
 
-	put(a, &h, sizeof(h));
-	put(a, value, n);
+	answer_append(a, &h, sizeof(h));
+	answer_append(a, value, n);
 }
 
-static void attribute_u8(struct answer *a, uint16_t type, uint8_t v)
+static void put_u8(struct answer *a, uint16_t type, uint8_t v)
 {
-	attribute(a, type, &v, sizeof(v));
+	put_attribute(a, type, &v, sizeof(v));
 }
 
-static void attribute_u32(struct answer *a, uint16_t type, uint32_t v)
+static void put_u32(struct answer *a, uint16_t type, uint32_t v)
 {
-	attribute(a, type, &v, sizeof(v));
+	put_attribute(a, type, &v, sizeof(v));
 }
 
-static void attribute_string(struct answer *a, uint16_t type, const char *s)
+static void put_string(struct answer *a, uint16_t type, const char *s)
 {
-	attribute(a, type, s, strlen(s) + 1);
+	put_attribute(a, type, s, strlen(s) + 1);
 }
 
-/* The tree has GUIDs as 0123:4567:89ab:cdef. */
-static void attribute_guid(struct answer *a, uint16_t type, const char *text)
+/* The tree writes GUIDs as 0123:4567:89ab:cdef. */
+static void put_guid(struct answer *a, uint16_t type, const char *text)
 {
 	uint64_t v = 0;
 
 	for (; *text; text++)
 		if (*text != ':')
 			v = v << 4 | (uint64_t)(*text <= '9' ? *text - '0' : (*text | 32) - 'a' + 10);
-	attribute(a, type, &v, sizeof(v));
+	put_attribute(a, type, &v, sizeof(v));
 }
 
-static void name_device(struct answer *a, const struct tree_device *dev)
+static void put_device_name(struct answer *a, const struct tree_device *dev)
 {
-	attribute_u32(a, RDMA_NLDEV_ATTR_DEV_INDEX, dev->index);
-	attribute_string(a, RDMA_NLDEV_ATTR_DEV_NAME, dev->name);
+	put_u32(a, RDMA_NLDEV_ATTR_DEV_INDEX, dev->index);
+	put_string(a, RDMA_NLDEV_ATTR_DEV_NAME, dev->name);
 }
 
 static void put_device(struct answer *a, const struct tree_device *dev)
 {
 	char text[64];
 
-	name_device(a, dev);
-	attribute_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	put_device_name(a, dev);
+	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
 	if (tree_device_read(dev, "fw_ver", text, sizeof(text)))
-		attribute_string(a, RDMA_NLDEV_ATTR_FW_VERSION, text);
+		put_string(a, RDMA_NLDEV_ATTR_FW_VERSION, text);
 	if (tree_device_read(dev, "node_guid", text, sizeof(text)))
-		attribute_guid(a, RDMA_NLDEV_ATTR_NODE_GUID, text);
+		put_guid(a, RDMA_NLDEV_ATTR_NODE_GUID, text);
 	if (tree_device_read(dev, "sys_image_guid", text, sizeof(text)))
-		attribute_guid(a, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, text);
+		put_guid(a, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, text);
 	bool iwarp = tree_device_read(dev, "node_type", text, sizeof(text)) && atoi(text) == RDMA_NODE_RNIC;
 
-	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, iwarp ? RDMA_NODE_RNIC : RDMA_NODE_IB_CA);
-	attribute_u8(a, RDMA_NLDEV_ATTR_DEV_DIM, 0);
-	attribute_string(a, RDMA_NLDEV_ATTR_DEV_PROTOCOL, iwarp ? "iw" : "roce");
+	put_u8(a, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, iwarp ? RDMA_NODE_RNIC : RDMA_NODE_IB_CA);
+	put_u8(a, RDMA_NLDEV_ATTR_DEV_DIM, 0);
+	put_string(a, RDMA_NLDEV_ATTR_DEV_PROTOCOL, iwarp ? "iw" : "roce");
 }
 
 static void put_port(struct answer *a, const struct tree_device *dev)
 {
 	char text[64];
 
-	name_device(a, dev);
-	attribute_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
+	put_device_name(a, dev);
+	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
 	if (tree_device_read(dev, "ports/1/state", text, sizeof(text)))
-		attribute_u8(a, RDMA_NLDEV_ATTR_PORT_STATE, (uint8_t)atoi(text));
+		put_u8(a, RDMA_NLDEV_ATTR_PORT_STATE, (uint8_t)atoi(text));
 	if (tree_device_read(dev, "ports/1/phys_state", text, sizeof(text)))
-		attribute_u8(a, RDMA_NLDEV_ATTR_PORT_PHYS_STATE, (uint8_t)atoi(text));
+		put_u8(a, RDMA_NLDEV_ATTR_PORT_PHYS_STATE, (uint8_t)atoi(text));
 	if (tree_device_read(dev, "ports/1/gid_attrs/ndevs/0", text, sizeof(text))) {
-		attribute_u32(a, RDMA_NLDEV_ATTR_NDEV_INDEX, if_nametoindex(text));
-		attribute_string(a, RDMA_NLDEV_ATTR_NDEV_NAME, text);
+		put_u32(a, RDMA_NLDEV_ATTR_NDEV_INDEX, if_nametoindex(text));
+		put_string(a, RDMA_NLDEV_ATTR_NDEV_NAME, text);
 	}
 }
 
-/* An empty summary: what programs hold is known to them and the broker, not to this process. */
+/* An empty summary: this process does not know the resources of other programs. */
 static void put_resources(struct answer *a, const struct tree_device *dev)
 {
-	name_device(a, dev);
-	attribute(a, RDMA_NLDEV_ATTR_RES_SUMMARY | NLA_F_NESTED, NULL, 0);
+	put_device_name(a, dev);
+	put_attribute(a, RDMA_NLDEV_ATTR_RES_SUMMARY | NLA_F_NESTED, NULL, 0);
 }
 
 static const struct {
@@ -150,7 +151,7 @@ static const struct {
 	{RDMA_NLDEV_CMD_RES_GET, put_resources},
 };
 
-/* The value of an attribute of a request that has four bytes; false where it has none. */
+/* Finds an attribute of a request and reads its four bytes. False if there is none. */
 static bool find_u32(const uint8_t *p, size_t len, uint16_t type, uint32_t *value)
 {
 	struct nlattr h;
@@ -171,7 +172,7 @@ static bool find_u32(const uint8_t *p, size_t len, uint16_t type, uint32_t *valu
 	return false;
 }
 
-/* 0 or a negative errno value. */
+/* Returns 0 or a negative errno, as netlink messages carry it. */
 static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
 			     void (*put_it)(struct answer *, const struct tree_device *))
 {
@@ -190,20 +191,20 @@ static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
 		if (one && dev[i].index != index)
 			continue;
 		found = true;
-		begin(a, a->to->nlmsg_type, dump ? NLM_F_MULTI : 0);
+		answer_begin(a, a->to->nlmsg_type, dump ? NLM_F_MULTI : 0);
 		put_it(a, &dev[i]);
-		end(a);
+		answer_end(a);
 	}
 	return found || dump ? 0 : -ENODEV;
 }
 
 static int answer_system(struct answer *a)
 {
-	begin(a, a->to->nlmsg_type, 0);
-	/* Each network namespace has its own adapters. */
-	attribute_u8(a, RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 0);
-	attribute_u8(a, RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
-	end(a);
+	answer_begin(a, a->to->nlmsg_type, 0);
+	/* Not shared: each network namespace has its own adapters. */
+	put_u8(a, RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 0);
+	put_u8(a, RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
+	answer_end(a);
 	return 0;
 }
 
@@ -221,17 +222,17 @@ static void answer_one(struct answer *a, const uint8_t *body, size_t len)
 				rc = answer_per_device(a, body, len, per_device[i].put);
 	}
 	if (!rc && dump) {
-		begin(a, NLMSG_DONE, NLM_F_MULTI);
-		put(a, &rc, sizeof(rc));
-		end(a);
+		answer_begin(a, NLMSG_DONE, NLM_F_MULTI);
+		answer_append(a, &rc, sizeof(rc));
+		answer_end(a);
 	} else if (rc || (a->to->nlmsg_flags & NLM_F_ACK)) {
-		begin(a, NLMSG_ERROR, NLM_F_CAPPED);
-		put(a, &rc, sizeof(rc));
-		put(a, a->to, sizeof(*a->to));
-		end(a);
+		answer_begin(a, NLMSG_ERROR, NLM_F_CAPPED);
+		answer_append(a, &rc, sizeof(rc));
+		answer_append(a, a->to, sizeof(*a->to));
+		answer_end(a);
 	}
-	/* The acknowledgement comes in a datagram of its own from the kernel, and a dump's end may. */
-	flush(a);
+	/* The kernel sends the acknowledgement in a datagram of its own, and may do so with the end of a dump. */
+	answer_flush(a);
 }
 
 void nldev_answer(const void *request, size_t len, nldev_emit *emit, void *arg)

@@ -1,4 +1,4 @@
-// nldev.h - what the kernel's RDMA netlink answers, from the tree: requests in, answers out
+// nldev.h - answers the requests of RDMA netlink from the tree
 // follows: linux/rdma_netlink.h, netlink(7); Linux drivers/infiniband/core/nldev.c
 // SPDX-License-Identifier: MIT
 #ifndef VB_SHIM_NLDEV_H
@@ -6,10 +6,10 @@
 
 #include <stddef.h>
 
-/* Takes one datagram of answers. */
+/* Receives one datagram of answers. */
 typedef void nldev_emit(void *arg, const void *buf, size_t len);
 
-/* Answers all requests of one datagram. Whatever its bytes are, nothing is read past len. */
+/* Answers all requests of one datagram. Its content is not trusted: nothing beyond len is read. */
 void nldev_answer(const void *request, size_t len, nldev_emit *emit, void *arg);
 
 #endif

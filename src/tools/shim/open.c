@@ -1,4 +1,4 @@
-// open.c - opening files and directories under another name
+// open.c - redirects calls that open files and directories
 // follows: open(2), fopen(3), opendir(3), scandir(3)
 // SPDX-License-Identifier: MIT
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "tools/shim/map.h"
 #include "tools/shim/next.h"
 
-/* What _FORTIFY_SOURCE makes of open without a mode. */
+/* _FORTIFY_SOURCE turns open without a mode into these. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int dirfd, const char *path, int flags);
@@ -35,10 +35,10 @@ NEXT_OF(scandir64)
 NEXT_OF(scandirat)
 NEXT_OF(scandirat64)
 
-/* sysfs attributes that cannot be written refuse even root; a file of the tree would let it. */
-static bool is_denied(const char *mapped, const struct vb_map_buf *buf, bool writes)
+/* Read-only sysfs attributes cannot be opened for writing even by root; files of the tree could. */
+static bool is_denied(const char *mapped, const struct vb_shim_map_buf *buf, bool writes)
 {
-	if (mapped != buf->path || !writes || vb_map_is_node(buf))
+	if (mapped != buf->path || !writes || vb_shim_map_is_node(buf))
 		return false;
 	errno = EACCES;
 	return true;
@@ -46,15 +46,15 @@ static bool is_denied(const char *mapped, const struct vb_map_buf *buf, bool wri
 
 APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode)
 {
-	struct vb_map_buf buf;
-	const char *p = vb_map(dirfd, path, &buf);
+	struct vb_shim_map_buf buf;
+	const char *p = vb_shim_map(dirfd, path, &buf);
 
 	if (is_denied(p, &buf, (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC))))
 		return -1;
 	return NEXT(openat)(dirfd, p, flags, mode);
 }
 
-/* Reading an argument that is not there is harmless here, as it is in the C library. */
+/* Reading a missing argument is harmless here, as it is in the C library. */
 #define MODE(last) \
 	({ \
 		va_list ap_; \
@@ -68,56 +68,56 @@ EXPORT int open(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 
-	return vb_map_maybe(path) ? open_mapped(AT_FDCWD, path, flags, mode) : NEXT(open)(path, flags, mode);
+	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags, mode) : NEXT(open)(path, flags, mode);
 }
 
 EXPORT int open64(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 
-	return vb_map_maybe(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, mode) : NEXT(open64)(path, flags, mode);
+	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, mode) : NEXT(open64)(path, flags, mode);
 }
 
 EXPORT int openat(int dirfd, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 
-	return vb_map_maybe(path) ? open_mapped(dirfd, path, flags, mode) : NEXT(openat)(dirfd, path, flags, mode);
+	return vb_shim_may_map(path) ? open_mapped(dirfd, path, flags, mode) : NEXT(openat)(dirfd, path, flags, mode);
 }
 
 EXPORT int openat64(int dirfd, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 
-	return vb_map_maybe(path) ? open_mapped(dirfd, path, flags | O_LARGEFILE, mode)
+	return vb_shim_may_map(path) ? open_mapped(dirfd, path, flags | O_LARGEFILE, mode)
 				  : NEXT(openat64)(dirfd, path, flags, mode);
 }
 
 EXPORT int __open_2(const char *path, int flags)
 {
-	return vb_map_maybe(path) ? open_mapped(AT_FDCWD, path, flags, 0) : NEXT(__open_2)(path, flags);
+	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags, 0) : NEXT(__open_2)(path, flags);
 }
 
 EXPORT int __open64_2(const char *path, int flags)
 {
-	return vb_map_maybe(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, 0) : NEXT(__open64_2)(path, flags);
+	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, 0) : NEXT(__open64_2)(path, flags);
 }
 
 EXPORT int __openat_2(int dirfd, const char *path, int flags)
 {
-	return vb_map_maybe(path) ? open_mapped(dirfd, path, flags, 0) : NEXT(__openat_2)(dirfd, path, flags);
+	return vb_shim_may_map(path) ? open_mapped(dirfd, path, flags, 0) : NEXT(__openat_2)(dirfd, path, flags);
 }
 
 EXPORT int __openat64_2(int dirfd, const char *path, int flags)
 {
-	return vb_map_maybe(path) ? open_mapped(dirfd, path, flags | O_LARGEFILE, 0)
+	return vb_shim_may_map(path) ? open_mapped(dirfd, path, flags | O_LARGEFILE, 0)
 				  : NEXT(__openat64_2)(dirfd, path, flags);
 }
 
 APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 {
-	struct vb_map_buf buf;
-	const char *p = vb_map(AT_FDCWD, path, &buf);
+	struct vb_shim_map_buf buf;
+	const char *p = vb_shim_map(AT_FDCWD, path, &buf);
 
 	if (is_denied(p, &buf, mode[0] != 'r' || strchr(mode, '+')))
 		return NULL;
@@ -126,34 +126,34 @@ APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
 
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
-	return vb_map_maybe(path) ? fopen_mapped(path, mode, NULL) : NEXT(fopen)(path, mode);
+	return vb_shim_may_map(path) ? fopen_mapped(path, mode, NULL) : NEXT(fopen)(path, mode);
 }
 
 EXPORT FILE *fopen64(const char *path, const char *mode)
 {
-	return vb_map_maybe(path) ? fopen_mapped(path, mode, NULL) : NEXT(fopen64)(path, mode);
+	return vb_shim_may_map(path) ? fopen_mapped(path, mode, NULL) : NEXT(fopen64)(path, mode);
 }
 
 EXPORT FILE *freopen(const char *path, const char *mode, FILE *f)
 {
-	return vb_map_maybe(path) ? fopen_mapped(path, mode, f) : NEXT(freopen)(path, mode, f);
+	return vb_shim_may_map(path) ? fopen_mapped(path, mode, f) : NEXT(freopen)(path, mode, f);
 }
 
 EXPORT FILE *freopen64(const char *path, const char *mode, FILE *f)
 {
-	return vb_map_maybe(path) ? fopen_mapped(path, mode, f) : NEXT(freopen64)(path, mode, f);
+	return vb_shim_may_map(path) ? fopen_mapped(path, mode, f) : NEXT(freopen64)(path, mode, f);
 }
 
 APART static DIR *opendir_mapped(const char *path)
 {
-	struct vb_map_buf buf;
+	struct vb_shim_map_buf buf;
 
-	return NEXT(opendir)(vb_map(AT_FDCWD, path, &buf));
+	return NEXT(opendir)(vb_shim_map(AT_FDCWD, path, &buf));
 }
 
 EXPORT DIR *opendir(const char *path)
 {
-	return vb_map_maybe(path) ? opendir_mapped(path) : NEXT(opendir)(path);
+	return vb_shim_may_map(path) ? opendir_mapped(path) : NEXT(opendir)(path);
 }
 
 typedef int chooser(const struct dirent *);
@@ -163,38 +163,38 @@ typedef int order64(const struct dirent64 **, const struct dirent64 **);
 
 APART static int scandir_mapped(int dirfd, const char *path, struct dirent ***list, chooser *choose, order *compare)
 {
-	struct vb_map_buf buf;
+	struct vb_shim_map_buf buf;
 
-	return NEXT(scandirat)(dirfd, vb_map(dirfd, path, &buf), list, choose, compare);
+	return NEXT(scandirat)(dirfd, vb_shim_map(dirfd, path, &buf), list, choose, compare);
 }
 
 APART static int scandir64_mapped(int dirfd, const char *path, struct dirent64 ***list, chooser64 *choose, order64 *compare)
 {
-	struct vb_map_buf buf;
+	struct vb_shim_map_buf buf;
 
-	return NEXT(scandirat64)(dirfd, vb_map(dirfd, path, &buf), list, choose, compare);
+	return NEXT(scandirat64)(dirfd, vb_shim_map(dirfd, path, &buf), list, choose, compare);
 }
 
 EXPORT int scandir(const char *path, struct dirent ***list, chooser *choose, order *compare)
 {
-	return vb_map_maybe(path) ? scandir_mapped(AT_FDCWD, path, list, choose, compare)
+	return vb_shim_may_map(path) ? scandir_mapped(AT_FDCWD, path, list, choose, compare)
 				  : NEXT(scandir)(path, list, choose, compare);
 }
 
 EXPORT int scandir64(const char *path, struct dirent64 ***list, chooser64 *choose, order64 *compare)
 {
-	return vb_map_maybe(path) ? scandir64_mapped(AT_FDCWD, path, list, choose, compare)
+	return vb_shim_may_map(path) ? scandir64_mapped(AT_FDCWD, path, list, choose, compare)
 				  : NEXT(scandir64)(path, list, choose, compare);
 }
 
 EXPORT int scandirat(int dirfd, const char *path, struct dirent ***list, chooser *choose, order *compare)
 {
-	return vb_map_maybe(path) ? scandir_mapped(dirfd, path, list, choose, compare)
+	return vb_shim_may_map(path) ? scandir_mapped(dirfd, path, list, choose, compare)
 				  : NEXT(scandirat)(dirfd, path, list, choose, compare);
 }
 
 EXPORT int scandirat64(int dirfd, const char *path, struct dirent64 ***list, chooser64 *choose, order64 *compare)
 {
-	return vb_map_maybe(path) ? scandir64_mapped(dirfd, path, list, choose, compare)
+	return vb_shim_may_map(path) ? scandir64_mapped(dirfd, path, list, choose, compare)
 				  : NEXT(scandirat64)(dirfd, path, list, choose, compare);
 }

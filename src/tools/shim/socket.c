@@ -1,4 +1,4 @@
-// socket.c - a NETLINK_RDMA socket without a kernel behind it: one end of a socket pair, answered as it is written to
+// socket.c - a NETLINK_RDMA socket without the kernel: one end of a socket pair, answered when it is written to
 // follows: netlink(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -27,14 +27,15 @@ NEXT_OF(recvfrom)
 NEXT_OF(recvmsg)
 NEXT_OF(close)
 
-/* A program has one or two of these. fd is atomic: -1 free, -2 being filled. The first test of every call is of count. The inodes
- * tell a socket of ours from what stands under its number after a dup2, a close_range or a system call that we do not see. */
+/* A program has one or two of these. fd is atomic; every call tests count first. The inodes tell a socket of ours
+ * from another file that a dup2, a close_range or a direct system call put under its number. */
 static struct {
 	int fd, peer;
 	uint64_t inode, peer_inode;
 } table[8] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
 static int count;
 
+/* fd of a slot that is not in use; our ends get descriptor numbers from PEER_FROM on */
 enum { SLOTS = sizeof(table) / sizeof(table[0]), FREE = -1, FILLING = -2, PEER_FROM = 512 };
 
 static uint64_t inode_of(int fd)
@@ -48,8 +49,9 @@ static uint64_t inode_of(int fd)
 	return stx.stx_ino;
 }
 
-/* The program's end of a slot has gone, or is about to: the other one goes, if it has not been closed in the same way. */
-static void free_slot(int i, int fd)
+/* The program's end of a slot is closed, or about to be: closes the other end, unless its number was reused in the
+ * same way. */
+static void slot_free(int i, int fd)
 {
 	int expected = fd;
 
@@ -70,13 +72,13 @@ static int slot_of(int fd)
 			continue;
 		if (inode_of(fd) == table[i].inode)
 			return i;
-		free_slot(i, fd);
+		slot_free(i, fd);
 	}
 	return -1;
 }
 
-/* The other end, out of the way of the low numbers that programs count on where the limit allows. */
-static int keep_apart(int fd)
+/* Moves our end away from the low numbers that programs count on, if the descriptor limit allows. */
+static int move_high(int fd)
 {
 	int high = fcntl(fd, F_DUPFD_CLOEXEC, PEER_FROM);
 
@@ -88,14 +90,14 @@ static int keep_apart(int fd)
 	return high;
 }
 
-static int make_socket(int type)
+static int slot_make_socket(int type)
 {
 	int pair[2];
 
 	for (int i = 0; i < SLOTS; i++) {
 		int was = FREE;
 
-		slot_of(__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE)); /* one that was closed behind our back is free */
+		slot_of(__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE)); /* frees the slot if its socket was closed unseen */
 		if (!__atomic_compare_exchange_n(&table[i].fd, &was, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			continue;
 		int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -103,7 +105,7 @@ static int make_socket(int type)
 			__atomic_store_n(&table[i].fd, FREE, __ATOMIC_RELEASE);
 			return -1;
 		}
-		table[i].peer = keep_apart(pair[1]);
+		table[i].peer = move_high(pair[1]);
 		table[i].inode = inode_of(pair[0]);
 		table[i].peer_inode = inode_of(table[i].peer);
 		__atomic_add_fetch(&count, 1, __ATOMIC_ACQ_REL);
@@ -117,7 +119,7 @@ static int make_socket(int type)
 EXPORT int socket(int domain, int type, int protocol)
 {
 	if (domain == AF_NETLINK && protocol == NETLINK_RDMA)
-		return make_socket(type);
+		return slot_make_socket(type);
 	return NEXT(socket)(domain, type, protocol);
 }
 
@@ -126,7 +128,7 @@ EXPORT int close(int fd)
 	int i = slot_of(fd);
 
 	if (i >= 0)
-		free_slot(i, fd);
+		slot_free(i, fd);
 	return NEXT(close)(fd);
 }
 
@@ -147,7 +149,7 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	return NEXT(setsockopt)(fd, level, option, value, len);
 }
 
-static void put_address(void *to, socklen_t *len, uint32_t pid)
+static void put_netlink_address(void *to, socklen_t *len, uint32_t pid)
 {
 	struct sockaddr_nl addr = {.nl_family = AF_NETLINK, .nl_pid = pid};
 
@@ -161,7 +163,7 @@ EXPORT int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 {
 	if (slot_of(fd) < 0)
 		return NEXT(getsockname)(fd, addr, len);
-	put_address(addr, len, (uint32_t)getpid());
+	put_netlink_address(addr, len, (uint32_t)getpid());
 	return 0;
 }
 
@@ -169,11 +171,11 @@ static void write_answer(void *arg, const void *buf, size_t len)
 {
 	const int *peer = arg;
 
-	/* Who does not read loses answers, as with the kernel. */
+	/* As with the kernel, a program that does not read loses answers. */
 	NEXT(send)(*peer, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static ssize_t answer(int slot, const void *buf, size_t len)
+static ssize_t slot_answer(int slot, const void *buf, size_t len)
 {
 	nldev_answer(buf, len, write_answer, &table[slot].peer);
 	return (ssize_t)len;
@@ -183,18 +185,18 @@ EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
 	int i = slot_of(fd);
 
-	return i < 0 ? NEXT(send)(fd, buf, len, flags) : answer(i, buf, len);
+	return i < 0 ? NEXT(send)(fd, buf, len, flags) : slot_answer(i, buf, len);
 }
 
 EXPORT ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
 	int i = slot_of(fd);
 
-	return i < 0 ? NEXT(sendto)(fd, buf, len, flags, to, to_len) : answer(i, buf, len);
+	return i < 0 ? NEXT(sendto)(fd, buf, len, flags, to, to_len) : slot_answer(i, buf, len);
 }
 
-/* Requests are short: what goes beyond this is none. */
-APART static ssize_t answer_message(int slot, const struct msghdr *msg)
+/* Requests are short: a longer message is not one. */
+APART static ssize_t slot_answer_message(int slot, const struct msghdr *msg)
 {
 	char buf[4096];
 	size_t len = 0;
@@ -207,14 +209,14 @@ APART static ssize_t answer_message(int slot, const struct msghdr *msg)
 		memcpy(buf + len, msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
 		len += msg->msg_iov[i].iov_len;
 	}
-	return answer(slot, buf, len);
+	return slot_answer(slot, buf, len);
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	int i = slot_of(fd);
 
-	return i < 0 ? NEXT(sendmsg)(fd, msg, flags) : answer_message(i, msg);
+	return i < 0 ? NEXT(sendmsg)(fd, msg, flags) : slot_answer_message(i, msg);
 }
 
 EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
@@ -223,7 +225,7 @@ EXPORT ssize_t recvfrom(int fd, void *buf, size_t len, int flags, struct sockadd
 		return NEXT(recvfrom)(fd, buf, len, flags, from, from_len);
 	ssize_t n = NEXT(recvfrom)(fd, buf, len, flags, NULL, NULL);
 	if (n >= 0)
-		put_address(from, from_len, 0);
+		put_netlink_address(from, from_len, 0);
 	return n;
 }
 
@@ -234,7 +236,7 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	socklen_t len = msg->msg_namelen;
 	ssize_t n = NEXT(recvmsg)(fd, msg, flags);
 	if (n >= 0) {
-		put_address(msg->msg_name, &len, 0);
+		put_netlink_address(msg->msg_name, &len, 0);
 		msg->msg_namelen = msg->msg_name ? len : 0;
 	}
 	return n;

@@ -1,4 +1,4 @@
-// stat.c - asking about files under another name
+// stat.c - redirects calls that ask about files
 // follows: stat(2), statx(2), access(2), getxattr(2), inotify_add_watch(2)
 // SPDX-License-Identifier: MIT
 #include <assert.h>
@@ -44,16 +44,16 @@ NEXT_OF(listxattr)
 NEXT_OF(llistxattr)
 NEXT_OF(inotify_add_watch)
 
-/* A node of dev/infiniband is a link in the tree, but no program shall see that. */
-static int node_flags(const char *mapped, const struct vb_map_buf *buf, int flags)
+/* An entry of dev/infiniband is a link in the tree, which no program may see. */
+static int node_flags(const char *mapped, const struct vb_shim_map_buf *buf, int flags)
 {
-	return mapped == buf->path && vb_map_is_node(buf) ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+	return mapped == buf->path && vb_shim_map_is_node(buf) ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
 }
 
 APART static int stat_mapped(int dirfd, const char *path, void *st, int flags)
 {
-	struct vb_map_buf buf;
-	const char *p = vb_map(dirfd, path, &buf);
+	struct vb_shim_map_buf buf;
+	const char *p = vb_shim_map(dirfd, path, &buf);
 
 	return NEXT(fstatat)(dirfd, p, st, node_flags(p, &buf, flags));
 }
@@ -61,7 +61,7 @@ APART static int stat_mapped(int dirfd, const char *path, void *st, int flags)
 #define STAT(name, type, flags) \
 	EXPORT int name(const char *path, type *st) \
 	{ \
-		return vb_map_maybe(path) ? stat_mapped(AT_FDCWD, path, st, flags) : NEXT(name)(path, st); \
+		return vb_shim_may_map(path) ? stat_mapped(AT_FDCWD, path, st, flags) : NEXT(name)(path, st); \
 	}
 STAT(stat, struct stat, 0)
 STAT(lstat, struct stat, AT_SYMLINK_NOFOLLOW)
@@ -71,7 +71,7 @@ STAT(lstat64, struct stat64, AT_SYMLINK_NOFOLLOW)
 #define XSTAT(name, type, flags) \
 	EXPORT int name(int ver, const char *path, type *st) \
 	{ \
-		if (vb_map_maybe(path) || !NEXT(name)) \
+		if (vb_shim_may_map(path) || !NEXT(name)) \
 			return stat_mapped(AT_FDCWD, path, st, flags); \
 		return NEXT(name)(ver, path, st); \
 	}
@@ -82,78 +82,78 @@ XSTAT(__lxstat64, struct stat64, AT_SYMLINK_NOFOLLOW)
 
 EXPORT int fstatat(int dirfd, const char *path, struct stat *st, int flags)
 {
-	return vb_map_maybe(path) ? stat_mapped(dirfd, path, st, flags) : NEXT(fstatat)(dirfd, path, st, flags);
+	return vb_shim_may_map(path) ? stat_mapped(dirfd, path, st, flags) : NEXT(fstatat)(dirfd, path, st, flags);
 }
 
 EXPORT int fstatat64(int dirfd, const char *path, struct stat64 *st, int flags)
 {
-	return vb_map_maybe(path) ? stat_mapped(dirfd, path, st, flags) : NEXT(fstatat64)(dirfd, path, st, flags);
+	return vb_shim_may_map(path) ? stat_mapped(dirfd, path, st, flags) : NEXT(fstatat64)(dirfd, path, st, flags);
 }
 
 EXPORT int __fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags)
 {
-	if (vb_map_maybe(path) || !NEXT(__fxstatat))
+	if (vb_shim_may_map(path) || !NEXT(__fxstatat))
 		return stat_mapped(dirfd, path, st, flags);
 	return NEXT(__fxstatat)(ver, dirfd, path, st, flags);
 }
 
 EXPORT int __fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int flags)
 {
-	if (vb_map_maybe(path) || !NEXT(__fxstatat64))
+	if (vb_shim_may_map(path) || !NEXT(__fxstatat64))
 		return stat_mapped(dirfd, path, st, flags);
 	return NEXT(__fxstatat64)(ver, dirfd, path, st, flags);
 }
 
 APART static int statx_mapped(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
-	struct vb_map_buf buf;
-	const char *p = vb_map(dirfd, path, &buf);
+	struct vb_shim_map_buf buf;
+	const char *p = vb_shim_map(dirfd, path, &buf);
 
 	return NEXT(statx)(dirfd, p, node_flags(p, &buf, flags), mask, stx);
 }
 
 EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
-	return vb_map_maybe(path) ? statx_mapped(dirfd, path, flags, mask, stx) : NEXT(statx)(dirfd, path, flags, mask, stx);
+	return vb_shim_may_map(path) ? statx_mapped(dirfd, path, flags, mask, stx) : NEXT(statx)(dirfd, path, flags, mask, stx);
 }
 
 APART static int access_mapped(int dirfd, const char *path, int mode, int flags)
 {
-	struct vb_map_buf buf;
+	struct vb_shim_map_buf buf;
 
-	return NEXT(faccessat)(dirfd, vb_map(dirfd, path, &buf), mode, flags);
+	return NEXT(faccessat)(dirfd, vb_shim_map(dirfd, path, &buf), mode, flags);
 }
 
 EXPORT int access(const char *path, int mode)
 {
-	return vb_map_maybe(path) ? access_mapped(AT_FDCWD, path, mode, 0) : NEXT(access)(path, mode);
+	return vb_shim_may_map(path) ? access_mapped(AT_FDCWD, path, mode, 0) : NEXT(access)(path, mode);
 }
 
 EXPORT int faccessat(int dirfd, const char *path, int mode, int flags)
 {
-	return vb_map_maybe(path) ? access_mapped(dirfd, path, mode, flags) : NEXT(faccessat)(dirfd, path, mode, flags);
+	return vb_shim_may_map(path) ? access_mapped(dirfd, path, mode, flags) : NEXT(faccessat)(dirfd, path, mode, flags);
 }
 
 EXPORT int euidaccess(const char *path, int mode)
 {
-	return vb_map_maybe(path) ? access_mapped(AT_FDCWD, path, mode, AT_EACCESS) : NEXT(euidaccess)(path, mode);
+	return vb_shim_may_map(path) ? access_mapped(AT_FDCWD, path, mode, AT_EACCESS) : NEXT(euidaccess)(path, mode);
 }
 
 EXPORT int eaccess(const char *path, int mode)
 {
-	return vb_map_maybe(path) ? access_mapped(AT_FDCWD, path, mode, AT_EACCESS) : NEXT(eaccess)(path, mode);
+	return vb_shim_may_map(path) ? access_mapped(AT_FDCWD, path, mode, AT_EACCESS) : NEXT(eaccess)(path, mode);
 }
 
-/* ls -l asks for access control lists. */
+/* ls -l reads access control lists. */
 #define GETXATTR(name) \
 	APART static ssize_t name##_mapped(const char *path, const char *key, void *value, size_t size) \
 	{ \
-		struct vb_map_buf buf; \
-		return NEXT(name)(vb_map(AT_FDCWD, path, &buf), key, value, size); \
+		struct vb_shim_map_buf buf; \
+		return NEXT(name)(vb_shim_map(AT_FDCWD, path, &buf), key, value, size); \
 	} \
 	EXPORT ssize_t name(const char *path, const char *key, void *value, size_t size) \
 	{ \
-		return vb_map_maybe(path) ? name##_mapped(path, key, value, size) : NEXT(name)(path, key, value, size); \
+		return vb_shim_may_map(path) ? name##_mapped(path, key, value, size) : NEXT(name)(path, key, value, size); \
 	}
 GETXATTR(getxattr)
 GETXATTR(lgetxattr)
@@ -161,24 +161,24 @@ GETXATTR(lgetxattr)
 #define LISTXATTR(name) \
 	APART static ssize_t name##_mapped(const char *path, char *list, size_t size) \
 	{ \
-		struct vb_map_buf buf; \
-		return NEXT(name)(vb_map(AT_FDCWD, path, &buf), list, size); \
+		struct vb_shim_map_buf buf; \
+		return NEXT(name)(vb_shim_map(AT_FDCWD, path, &buf), list, size); \
 	} \
 	EXPORT ssize_t name(const char *path, char *list, size_t size) \
 	{ \
-		return vb_map_maybe(path) ? name##_mapped(path, list, size) : NEXT(name)(path, list, size); \
+		return vb_shim_may_map(path) ? name##_mapped(path, list, size) : NEXT(name)(path, list, size); \
 	}
 LISTXATTR(listxattr)
 LISTXATTR(llistxattr)
 
 APART static int watch_mapped(int fd, const char *path, uint32_t mask)
 {
-	struct vb_map_buf buf;
+	struct vb_shim_map_buf buf;
 
-	return NEXT(inotify_add_watch)(fd, vb_map(AT_FDCWD, path, &buf), mask);
+	return NEXT(inotify_add_watch)(fd, vb_shim_map(AT_FDCWD, path, &buf), mask);
 }
 
 EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)
 {
-	return vb_map_maybe(path) ? watch_mapped(fd, path, mask) : NEXT(inotify_add_watch)(fd, path, mask);
+	return vb_shim_may_map(path) ? watch_mapped(fd, path, mask) : NEXT(inotify_add_watch)(fd, path, mask);
 }

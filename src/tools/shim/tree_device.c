@@ -1,5 +1,4 @@
-// tree_device.c - the devices that the tree shows, read from it
-// follows: nothing
+// tree_device.c - reads the adapters from the tree
 // SPDX-License-Identifier: MIT
 #include "tools/shim/tree_device.h"
 
@@ -16,7 +15,7 @@
 static bool read_text(const char *name, char *buf, size_t size)
 {
 	char path[PATH_MAX];
-	int fd = vb_map_tree_path(path, sizeof(path), name) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	int fd = vb_shim_map_tree_path(path, sizeof(path), name) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return false;
@@ -37,7 +36,7 @@ bool tree_device_read(const struct tree_device *dev, const char *attribute, char
 	return read_text(name, buf, size);
 }
 
-static int by_index(const void *a, const void *b)
+static int compare_by_index(const void *a, const void *b)
 {
 	const struct tree_device *x = a, *y = b;
 
@@ -49,7 +48,7 @@ int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 	char path[PATH_MAX], name[PATH_MAX];
 	int n = 0;
 
-	if (vb_map_tree_path(path, sizeof(path), "class/infiniband_verbs"))
+	if (vb_shim_map_tree_path(path, sizeof(path), "class/infiniband_verbs"))
 		return 0;
 	DIR *dir = opendir(path);
 	if (!dir)
@@ -63,6 +62,6 @@ int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 			n++;
 	}
 	closedir(dir);
-	qsort(dev, (size_t)n, sizeof(*dev), by_index);
+	qsort(dev, (size_t)n, sizeof(*dev), compare_by_index);
 	return n;
 }

@@ -1,5 +1,4 @@
-// tree_device.h - the devices that the tree shows, read from it
-// follows: nothing
+// tree_device.h - reads the adapters from the tree
 // SPDX-License-Identifier: MIT
 #ifndef VB_SHIM_TREE_DEVICE_H
 #define VB_SHIM_TREE_DEVICE_H
@@ -15,10 +14,10 @@ struct tree_device {
 	char name[64];
 };
 
-/* All devices in order of their index; the first TREE_DEVICES_MAX of them. Returns how many. */
+/* Reads all devices, ordered by index, TREE_DEVICES_MAX at most. Returns how many. */
 int tree_devices(struct tree_device dev[TREE_DEVICES_MAX]);
 
-/* An attribute without its newline. */
+/* Reads an attribute without its newline. */
 bool tree_device_read(const struct tree_device *dev, const char *attribute, char *buf, size_t size);
 
 #endif
