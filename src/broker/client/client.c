@@ -12,6 +12,7 @@
 #include "broker/client/spawn.h"
 #include "broker/client/incoming.h"
 #include "broker/client/outgoing.h"
+#include "util/lock.h"
 #include "util/log.h"
 
 #define CONNECT_MS 15000  /* bound of vb_broker_connect: beside programs that spin, others may not run for ten seconds */
@@ -63,21 +64,21 @@ static void unwatch_and_close(struct vb_broker_client *c, int *fd)
 
 static void set_state(struct vb_broker_client *c, enum client_state state, int in_ms)
 {
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	c->state = state;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	c->deadline = vb_broker_now_ms() + in_ms;
 }
 
 static void lose_socket(struct vb_broker_client *c)
 {
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	c->state = AWAY;
 	unwatch_and_close(c, &c->sock);
 	c->want_out = false;
 	c->due = false;
 	vb_outgoing_drop(c); /* their callers repeat them when we are attached again */
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 }
 
 /* After a failure, of whatever kind. */
@@ -99,7 +100,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	} control = {0};
 	const int fds[3] = {c->fds.seg_fd, c->fds.doorbell_fd, c->fds.wake_fd};
 
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	size_t len = sizeof(out.m) + c->ngids * 16ull;
 	out.m = (struct vb_msg_attach){
 		.head = vb_outgoing_head(VB_MSG_ATTACH, len),
@@ -107,7 +108,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	};
 	memcpy(out.gids, c->gids, c->ngids * 16ull);
 	c->gids_due = false;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 
 	struct iovec iov = {.iov_base = &out, .iov_len = len};
 	struct msghdr mh = {
@@ -136,10 +137,10 @@ static void attach(struct vb_broker_client *c, int sock)
 		try_later(c);
 		return;
 	}
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	c->sock = sock;
 	c->want_out = false;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	watch(c, sock, EPOLLIN);
 	set_state(c, ATTACHING, VB_ATTACHING_MS);
 }
@@ -320,10 +321,10 @@ static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in
 	c->refused = c->missed = false;
 	c->as_thread = false; /* the next may be executable again */
 	set_state(c, ATTACHED, 0);
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->gids_due)
 		vb_outgoing_flush(c);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 }
 
 static void on_error(struct vb_broker_client *c, struct vb_incoming *in)
@@ -418,10 +419,10 @@ static void step_connected(struct vb_broker_client *c, const struct vb_broker_op
 		try_later(c);
 		return;
 	}
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state == ATTACHED && c->want_out)
 		vb_outgoing_flush(c);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 }
 
 static void step(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)

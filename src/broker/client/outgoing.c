@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "util/calls.h"
+#include "util/lock.h"
 
 struct vb_outgoing {
 	struct vb_outgoing *next;
@@ -102,14 +103,14 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
 {
 	if (n > VB_MAX_GIDS)
 		return EINVAL;
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (n)
 		memcpy(c->gids, gids, n * 16);
 	c->ngids = (uint32_t)n;
 	c->gids_due = true;
 	if (c->state == ATTACHED)
 		vb_outgoing_flush(c);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return 0;
 }
 
@@ -134,7 +135,7 @@ static int post(struct vb_broker_client *c, const void *msg, size_t len)
 {
 	int err;
 
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state != ATTACHED)
 		err = ENOTCONN;
 	else if (c->gids_due || c->due || c->pending)
@@ -143,7 +144,7 @@ static int post(struct vb_broker_client *c, const void *msg, size_t len)
 		err = vb_outgoing_send(c->sock, msg, len);
 	if (err == EAGAIN)
 		err = queue(c, msg, len);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
 }
 
@@ -163,9 +164,9 @@ int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t l
 	memcpy(msg, &head, sizeof(head));
 	if (!lossy)
 		return post(c, msg, len);
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	err = c->state == ATTACHED ? vb_outgoing_send(c->sock, msg, len) : ENOTCONN;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
 }
 
@@ -173,12 +174,12 @@ int vb_broker_roce(struct vb_broker_client *c)
 {
 	int err = ENOTCONN;
 
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state == ATTACHED) {
 		c->due = true;
 		vb_outgoing_flush(c);
 		err = 0;
 	}
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return err;
 }
