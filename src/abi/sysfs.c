@@ -12,6 +12,7 @@
 #include "core/device.h"
 #include "util/calls.h"
 #include "util/env.h"
+#include "util/lock.h"
 
 VB_EXPORT const char *ibv_get_sysfs_path(void);
 const char *ibv_get_sysfs_path(void)
@@ -19,7 +20,7 @@ const char *ibv_get_sysfs_path(void)
 	static char path[IBV_SYSFS_PATH_MAX];
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_SYSFS);
 	if (!path[0]) {
 		const char *env = vb_env("SYSFS_PATH");
 		size_t len = (size_t)snprintf(path, sizeof(path), "%s", env && *env ? env : "/sys");
@@ -28,7 +29,7 @@ const char *ibv_get_sysfs_path(void)
 		while (len > 1 && path[len - 1] == '/')
 			path[--len] = '\0';
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return path;
 }
 

@@ -40,7 +40,8 @@ static enum element element_of(enum ibv_event_type type)
 
 /* The counters of an object, by what kind it is. */
 struct acks {
-	uint32_t *taken, *acked, *public_count;
+	_Atomic uint32_t *taken;
+	uint32_t *acked, *public_count;
 	pthread_mutex_t *lock;
 	pthread_cond_t *cond;
 };
@@ -133,7 +134,7 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 		free(a);
 }
 
-/* The oldest, counted as taken before a destroyer can look. */
+/* The oldest. It is counted as taken before a destroyer, which takes async_lock first, can look. */
 static bool pop(struct vb_context *ctx, struct ibv_async_event *event)
 {
 	struct acks acks;
@@ -146,11 +147,8 @@ static bool pop(struct vb_context *ctx, struct ibv_async_event *event)
 		if (!a->next)
 			ctx->async_tail = &ctx->async_head;
 		*event = a->event;
-		if (acks_of(event, &acks)) {
-			pthread_mutex_lock(acks.lock);
-			(*acks.taken)++;
-			pthread_mutex_unlock(acks.lock);
-		}
+		if (acks_of(event, &acks))
+			atomic_fetch_add(acks.taken, 1);
 	}
 	vb_unlock(&ctx->async_lock);
 	free(a);
@@ -178,11 +176,11 @@ void vb_ack_async_event(struct ibv_async_event *event)
 
 	if (!acks_of(event, &a))
 		return;
-	pthread_mutex_lock(a.lock);
+	vb_mutex_lock(a.lock, VB_RANK_ACK);
 	(*a.acked)++;
 	(*a.public_count)++;
 	pthread_cond_broadcast(a.cond);
-	pthread_mutex_unlock(a.lock);
+	vb_mutex_unlock(a.lock);
 }
 
 /* Drops what is queued for element (NULL: everything). */
@@ -220,8 +218,8 @@ void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *ele
 	drop(ctx, element);
 	if (!acks_of(&ev, &a))
 		return;
-	pthread_mutex_lock(a.lock);
-	while (*a.taken != *a.acked)
+	vb_mutex_lock(a.lock, VB_RANK_ACK);
+	while (atomic_load(a.taken) != *a.acked)
 		pthread_cond_wait(a.cond, a.lock);
-	pthread_mutex_unlock(a.lock);
+	vb_mutex_unlock(a.lock);
 }

@@ -22,6 +22,7 @@ struct ibv_comp_channel *vb_create_comp_channel(struct ibv_context *context)
 		return NULL;
 	}
 	ch->ch.context = context;
+	vb_lock_init(&ch->lock, VB_RANK_CHANNEL);
 	vb_context_hold(vb_ctx(context));
 	return &ch->ch;
 }
@@ -69,9 +70,7 @@ static struct vb_cq *dequeue(struct vb_channel *ch)
 		ch->head = cq->ch_next;
 		if (--cq->ch_pending)
 			enqueue(ch, cq);
-		pthread_mutex_lock(&cq->ack_lock); /* counted before a destroyer can look */
-		cq->events_taken++;
-		pthread_mutex_unlock(&cq->ack_lock);
+		atomic_fetch_add(&cq->events_taken, 1); /* a destroyer takes ch->lock before it looks */
 	}
 	vb_unlock(&ch->lock);
 	return cq;
@@ -117,9 +116,9 @@ void vb_ack_cq_events(struct ibv_cq *ibcq, unsigned int nevents)
 {
 	struct vb_cq *cq = vb_cq(ibcq);
 
-	pthread_mutex_lock(&cq->ack_lock);
+	vb_mutex_lock(&cq->ack_lock, VB_RANK_ACK);
 	cq->events_acked += nevents;
 	ibcq->comp_events_completed += nevents;
 	pthread_cond_broadcast(&cq->ack_cond);
-	pthread_mutex_unlock(&cq->ack_lock);
+	vb_mutex_unlock(&cq->ack_lock);
 }

@@ -37,21 +37,21 @@ static int open_cmd_fd(const struct vb_context *ctx)
 
 static void list_insert(struct vb_context *ctx)
 {
-	vb_lock(&ctx->node->ctx_lock);
+	vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
 	ctx->next = ctx->node->contexts;
 	ctx->node->contexts = ctx;
-	vb_unlock(&ctx->node->ctx_lock);
+	vb_mutex_unlock(&ctx->node->ctx_lock);
 }
 
 static void list_remove(struct vb_context *ctx)
 {
-	vb_lock(&ctx->node->ctx_lock);
+	vb_mutex_lock(&ctx->node->ctx_lock, VB_RANK_CONTEXTS);
 	for (struct vb_context **p = &ctx->node->contexts; *p; p = &(*p)->next)
 		if (*p == ctx) {
 			*p = ctx->next;
 			break;
 		}
-	vb_unlock(&ctx->node->ctx_lock);
+	vb_mutex_unlock(&ctx->node->ctx_lock);
 }
 
 static void free_context(struct vb_context *ctx)
@@ -83,6 +83,7 @@ static int fill_context(struct vb_context *ctx)
 	c->async_fd = ctx->async_event_fd = -1;
 	pthread_mutex_init(&c->mutex, NULL);
 	pthread_mutex_init(&ctx->lock, NULL);
+	vb_lock_init(&ctx->async_lock, VB_RANK_ASYNC);
 	pthread_cond_init(&ctx->async_acked, NULL);
 	ctx->async_tail = &ctx->async_head;
 	c->cmd_fd = open_cmd_fd(ctx);
@@ -128,9 +129,9 @@ void vb_context_hold(struct vb_context *ctx)
 
 void vb_context_drop(struct vb_context *ctx)
 {
-	pthread_mutex_lock(&ctx->lock);
+	vb_mutex_lock(&ctx->lock, VB_RANK_CONTEXT);
 	bool last = atomic_fetch_sub(&ctx->objects, 1) == 1 && ctx->closed;
-	pthread_mutex_unlock(&ctx->lock);
+	vb_mutex_unlock(&ctx->lock);
 	if (last) { /* whatever brought that about: some of it is inline in the program */
 		int cancel;
 
@@ -147,10 +148,10 @@ int vb_close_device(struct ibv_context *context)
 	struct vb_context *ctx = vb_ctx(context);
 
 	list_remove(ctx);
-	pthread_mutex_lock(&ctx->lock);
+	vb_mutex_lock(&ctx->lock, VB_RANK_CONTEXT);
 	int left = atomic_load(&ctx->objects);
 	ctx->closed = true;
-	pthread_mutex_unlock(&ctx->lock);
+	vb_mutex_unlock(&ctx->lock);
 	if (left)
 		vb_log(VB_LOG_INFO, "device closed with %d objects alive", left);
 	else

@@ -113,8 +113,10 @@ struct vb_cq {
 	struct vb_pd *domain;      /* a parent domain that it was made in, or NULL */
 	struct vb_cq *ch_next;     /* under channel->lock */
 	uint32_t ch_pending;       /* events queued in the channel, under channel->lock */
-	uint32_t events_taken, events_acked; /* under ack_lock */
-	uint32_t async_taken, async_acked;
+	_Atomic uint32_t events_taken; /* written under channel->lock */
+	uint32_t events_acked;     /* under ack_lock */
+	_Atomic uint32_t async_taken; /* written under async_lock of the context */
+	uint32_t async_acked;      /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 	atomic_int users;          /* QPs */
@@ -152,7 +154,8 @@ struct vb_srq {
 	_Atomic uint32_t limit;    /* armed limit; 0: none. Below it: IBV_EVENT_SRQ_LIMIT_REACHED, once */
 	atomic_int users;
 	struct vb_made made;
-	uint32_t async_taken, async_acked;
+	_Atomic uint32_t async_taken; /* written under async_lock of the context */
+	uint32_t async_acked;      /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 };
@@ -284,7 +287,8 @@ struct vb_qp {
 	struct vb_inread *inread;  /* reads answered by ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
 
-	uint32_t async_taken, async_acked;
+	_Atomic uint32_t async_taken; /* written under async_lock of the context */
+	uint32_t async_acked;      /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;

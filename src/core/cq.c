@@ -31,6 +31,8 @@ static void init_locks(struct vb_cq *cq)
 	pthread_cond_init(&cq->cq.cond, NULL);
 	pthread_mutex_init(&cq->ack_lock, NULL);
 	pthread_cond_init(&cq->ack_cond, NULL);
+	vb_lock_init(&cq->lock, VB_RANK_CQ);
+	vb_lock_init(&cq->poll_lock, VB_RANK_PROGRAM);
 }
 
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
@@ -124,10 +126,10 @@ int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 /* A CQ has no queue pairs any more, so that nothing is pushed; what the program took from it must be acknowledged. */
 static void wait_acked(struct vb_cq *cq)
 {
-	pthread_mutex_lock(&cq->ack_lock);
-	while (cq->events_acked != cq->events_taken)
+	vb_mutex_lock(&cq->ack_lock, VB_RANK_ACK);
+	while (cq->events_acked != atomic_load(&cq->events_taken))
 		pthread_cond_wait(&cq->ack_cond, &cq->ack_lock);
-	pthread_mutex_unlock(&cq->ack_lock);
+	vb_mutex_unlock(&cq->ack_lock);
 }
 
 int vb_destroy_cq(struct ibv_cq *ibcq)

@@ -32,7 +32,7 @@ static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, cons
 	dev->ifindex = nd->ifindex;
 	dev->node_guid = node_guid;
 	dev->refs = 1;
-	pthread_mutex_init(&dev->lock, NULL);
+	vb_lock_init(&dev->lock, VB_RANK_DEVICE);
 	vb_device_apply(dev, nd);
 	dev->pending = 0;
 	return dev;
@@ -58,7 +58,6 @@ void vb_device_put(struct vb_device *dev)
 {
 	if (!dev || __atomic_sub_fetch(&dev->refs, 1, __ATOMIC_ACQ_REL))
 		return;
-	pthread_mutex_destroy(&dev->lock);
 	free(dev);
 }
 
@@ -95,7 +94,7 @@ static bool update_gids(struct vb_device *dev)
 
 void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 {
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	if (!nd && !dev->gone) {
 		dev->pending |= VB_DEV_GONE | port_change(vb_netdev_is_up(&dev->nd), false);
 		dev->nd.flags = 0;
@@ -114,21 +113,21 @@ void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 	}
 	if (update_gids(dev))
 		dev->pending |= VB_DEV_GID_CHANGE;
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 }
 
 unsigned vb_device_take_pending(struct vb_device *dev)
 {
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	unsigned pending = dev->pending;
 	dev->pending = 0;
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 	return pending;
 }
 
 void vb_device_netdev(struct vb_device *dev, struct vb_netdev *nd)
 {
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	*nd = dev->nd;
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 }

@@ -5,7 +5,6 @@
 #define VB_CORE_DEVICE_H
 
 #include <infiniband/verbs.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +13,7 @@
 #include "core/gid.h"
 #include "core/limits.h"
 #include "core/netif.h"
+#include "util/lock.h"
 
 /* What vb_device_refresh saw happen. */
 enum {
@@ -36,7 +36,7 @@ struct vb_device {
 	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */
 	unsigned refs;	  /* atomic */
 
-	pthread_mutex_t lock; /* guards all below; taken after the scan lock of node/device_list.c, before nothing */
+	struct vb_lock lock; /* guards all below; the last in the order of locks */
 	struct vb_netdev nd;
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet handed out by vb_device_refresh */

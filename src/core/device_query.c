@@ -164,9 +164,9 @@ int vb_query_gid_at(struct vb_device *dev, uint32_t port, int index, union ibv_g
 {
 	if (port != 1 || index < 0 || index >= vb_device_gids(dev))
 		return EINVAL;
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	*gid = dev->gids.gid[index];
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 	return 0;
 }
 
@@ -185,12 +185,12 @@ int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, str
 
 	if (port != 1 || index >= (uint32_t)vb_device_gids(dev))
 		return EINVAL;
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	if (vb_gid_is_zero(&dev->gids.gid[index]))
 		rc = ENODATA;
 	else
 		*entry = entry_of(dev, index, &dev->gids.gid[index]);
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 	return rc;
 }
 
@@ -198,13 +198,13 @@ ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, 
 {
 	size_t n = 0, k = 0;
 
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	for (int i = 0; i < VB_GID_TBL_LEN; i++)
 		n += !vb_gid_is_zero(&dev->gids.gid[i]);
 	for (uint32_t i = 0; n <= max && i < VB_GID_TBL_LEN; i++)
 		if (!vb_gid_is_zero(&dev->gids.gid[i]))
 			entries[k++] = entry_of(dev, i, &dev->gids.gid[i]);
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 	return n <= max ? (ssize_t)n : -EINVAL;
 }
 
@@ -220,8 +220,8 @@ int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid
 {
 	if (port != 1)
 		return -1;
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	int index = vb_gid_table_find(&dev->gids, gid);
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 	return index;
 }

@@ -44,9 +44,9 @@ int vb_lid_route(struct vb_device *dev, struct ibv_ah_attr *av)
 	uint32_t addr, host_bits;
 	union ibv_gid own;
 
-	pthread_mutex_lock(&dev->lock);
+	vb_lock(&dev->lock);
 	bool found = dev->lids && first_v4(&dev->nd, &addr, &host_bits);
-	pthread_mutex_unlock(&dev->lock);
+	vb_unlock(&dev->lock);
 	if (!found || !av->dlid || av->dlid > LAST_UNICAST || av->dlid & ~host_bits)
 		return EINVAL;
 	map_v4(&own, addr);

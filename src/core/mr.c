@@ -66,9 +66,9 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 /* Closes the entry: when this returns, no copy that uses the key is under way, in any process. */
 static void close_entry(struct vb_node *node, struct vb_mr *mr)
 {
-	pthread_mutex_lock(&node->mr_lock);
+	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	rewrite_begin(mr->shared);
-	pthread_mutex_unlock(&node->mr_lock);
+	vb_mutex_unlock(&node->mr_lock);
 	atomic_thread_fence(memory_order_seq_cst);
 	vb_lock(&node->progress); /* our own responder is out, and looks the key up anew */
 	vb_unlock(&node->progress);
@@ -87,9 +87,9 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->access = access;
 	uint32_t entry;
 
-	pthread_mutex_lock(&node->mr_lock);
+	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	if (node->mr_count >= VB_MAX_MR || vb_key_take(node->keys, &mr->mr.lkey, &entry)) {
-		pthread_mutex_unlock(&node->mr_lock);
+		vb_mutex_unlock(&node->mr_lock);
 		free(mr);
 		return NULL;
 	}
@@ -100,7 +100,7 @@ static struct vb_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length, uint64
 	mr->shared = vb_seg_mr(node->seg, entry);
 	rewrite_begin(mr->shared);
 	rewrite_end(mr, mr->mr.rkey);
-	pthread_mutex_unlock(&node->mr_lock);
+	vb_mutex_unlock(&node->mr_lock);
 	return mr;
 }
 
@@ -133,11 +133,11 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	if (!vb_mr_is_sound(ibmr))
 		return ENOENT;
 	close_entry(node, mr);
-	pthread_mutex_lock(&node->mr_lock);
+	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	rewrite_end(mr, 0);
 	vb_key_give_back(node->keys, ibmr->rkey);
 	node->mr_count--;
-	pthread_mutex_unlock(&node->mr_lock);
+	vb_mutex_unlock(&node->mr_lock);
 	atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
 	free(mr);
 	return 0;
@@ -178,9 +178,9 @@ int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, s
 	ibmr->length = new_length;
 	mr->iova = new_iova;
 	mr->access = new_access;
-	pthread_mutex_lock(&node->mr_lock);
+	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	rewrite_end(mr, ibmr->rkey);
-	pthread_mutex_unlock(&node->mr_lock);
+	vb_mutex_unlock(&node->mr_lock);
 	return 0;
 }
 

@@ -41,8 +41,8 @@ struct vb_node {
 	struct vb_mcast *mcasts;    /* under progress */
 	unsigned mcast_count;
 
-	struct vb_lock ctx_lock;
-	struct vb_context *contexts;
+	pthread_mutex_t ctx_lock;
+	struct vb_context *contexts; /* under ctx_lock */
 	pthread_mutex_t mr_lock;    /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;

@@ -126,6 +126,9 @@ static struct vb_qp *qp_alloc(const struct ibv_qp_cap *cap, bool rc)
 	pthread_mutex_init(&qp->ack_lock, NULL);
 	pthread_cond_init(&qp->ack_cond, NULL);
 	pthread_mutex_init(&qp->modify_lock, NULL);
+	vb_lock_init(&qp->sq_lock, VB_RANK_SQ);
+	vb_lock_init(&qp->wr_lock, VB_RANK_PROGRAM);
+	vb_lock_init(&qp->rq.lock, VB_RANK_RQ);
 	return qp;
 }
 

@@ -212,9 +212,9 @@ again:
 
 static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
-	pthread_mutex_lock(&qp->modify_lock);
+	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	int err = modify(qp, attr, mask, here);
-	pthread_mutex_unlock(&qp->modify_lock);
+	vb_mutex_unlock(&qp->modify_lock);
 	return err;
 }
 

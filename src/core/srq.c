@@ -51,6 +51,7 @@ static struct vb_srq *srq_new(struct vb_node *node, const struct ibv_srq_attr *a
 	pthread_cond_init(&srq->srq.cond, NULL);
 	pthread_mutex_init(&srq->ack_lock, NULL);
 	pthread_cond_init(&srq->ack_cond, NULL);
+	vb_lock_init(&srq->rq.lock, VB_RANK_RQ);
 	return srq;
 }
 

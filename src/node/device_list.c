@@ -15,6 +15,7 @@
 #include "node/host_guid.h"
 #include "net/netdev.h"
 #include "util/env.h"
+#include "util/lock.h"
 #include "util/runtime.h"
 
 /* Held over each look at the machine and its taking over, so that an older look never follows a newer one. Guards all
@@ -28,12 +29,12 @@ static struct {
 
 static void lock_scan(void)
 {
-	pthread_mutex_lock(&scan_lock);
+	vb_mutex_lock(&scan_lock, VB_RANK_SCAN);
 }
 
 static void unlock_scan(void)
 {
-	pthread_mutex_unlock(&scan_lock);
+	vb_mutex_unlock(&scan_lock);
 }
 
 /* A child must not inherit a lock that a thread it has not got holds. */

@@ -97,12 +97,12 @@ EXPORT int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, st
 	}
 	struct vb_io *io = q->node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	if (io->gsi)
 		err = EBUSY;
 	else
 		io->gsi = q;
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	if (err) {
 		vb_node_put(q->node);
 		destroy(q);
@@ -119,11 +119,11 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 	struct vb_io *io = node->io;
 
 	if (is_ours(q)) {
-		pthread_mutex_lock(&io->meet_lock);
+		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 		io->gsi = NULL;
 		while (io->gsi_calling)
 			pthread_cond_wait(&io->meet_cond, &io->meet_lock);
-		pthread_mutex_unlock(&io->meet_lock);
+		vb_mutex_unlock(&io->meet_lock);
 		atomic_store(&io->gsi_at, 0);
 		post_head(q, VB_MSG_CM_CLOSE);
 	}
@@ -148,10 +148,10 @@ static struct vb_gsi_client *begin(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	struct vb_gsi_client *q = io->gsi;
 	io->gsi_calling = q != NULL;
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	return q;
 }
 
@@ -159,10 +159,10 @@ static void end(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	io->gsi_calling = false;
 	pthread_cond_broadcast(&io->meet_cond);
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 }
 
 void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
@@ -266,13 +266,13 @@ void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_rep
 
 	if (!q)
 		return;
-	pthread_mutex_lock(&q->lock);
+	vb_mutex_lock(&q->lock, VB_RANK_GSI);
 	struct binding *b = *place_of(q, m->id);
 	if (b) {
 		take_reply(b, m);
 		pthread_cond_broadcast(&q->answered);
 	}
-	pthread_mutex_unlock(&q->lock);
+	vb_mutex_unlock(&q->lock);
 	end(node);
 }
 
@@ -283,7 +283,7 @@ void vb_gsi_client_reattached(struct vb_node *node)
 	if (!q)
 		return;
 	post_head(q, VB_MSG_CM_OPEN);
-	pthread_mutex_lock(&q->lock);
+	vb_mutex_lock(&q->lock, VB_RANK_GSI);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct binding *b = q->bindings[i]; b; b = b->next) {
 			if (b->awaited == AWAITS_UNBIND) /* this broker has never heard of it */
@@ -292,7 +292,7 @@ void vb_gsi_client_reattached(struct vb_node *node)
 				vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 		}
 	pthread_cond_broadcast(&q->answered);
-	pthread_mutex_unlock(&q->lock);
+	vb_mutex_unlock(&q->lock);
 	if (q->ops->again)
 		q->ops->again(q->own);
 	vb_log(VB_LOG_DEBUG, "queue pair 1: a broker that is new has been told of all bindings and connections");
@@ -361,13 +361,13 @@ static int enter(struct vb_gsi_client *q)
 	int cancel;
 
 	vb_cancel_defer(&cancel);
-	pthread_mutex_lock(&q->lock);
+	vb_mutex_lock(&q->lock, VB_RANK_GSI);
 	return cancel;
 }
 
 static void leave(struct vb_gsi_client *q, int cancel)
 {
-	pthread_mutex_unlock(&q->lock);
+	vb_mutex_unlock(&q->lock);
 	vb_cancel_restore(cancel);
 }
 

@@ -87,8 +87,8 @@ static void in_child(void)
 		vb_watches_in_child(node);
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
+		pthread_mutex_init(&node->ctx_lock, NULL);
 		atomic_store(&node->progress.held, 0);
-		atomic_store(&node->ctx_lock.held, 0);
 		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
 			if (node->qps[i])
 				atomic_store(&node->qps[i]->sq_lock.held, 0);
@@ -130,6 +130,7 @@ static void node_free(struct vb_node *node)
 		munmap((void *)node->peers, VB_LANES * sizeof(*node->peers));
 	if (node->keys)
 		munmap(node->keys, sizeof(*node->keys));
+	pthread_mutex_destroy(&node->ctx_lock);
 	pthread_mutex_destroy(&node->mr_lock);
 	free(node);
 }
@@ -140,8 +141,10 @@ static int node_start(struct vb_node *node)
 	pthread_condattr_t ca;
 	int err;
 
+	pthread_mutex_init(&node->ctx_lock, NULL);
 	pthread_mutex_init(&node->mr_lock, NULL);
 	pthread_mutex_init(&io->meet_lock, NULL);
+	vb_lock_init(&node->progress, VB_RANK_PROGRESS);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
 	pthread_cond_init(&io->meet_cond, &ca);
@@ -211,7 +214,7 @@ int vb_node_get(struct vb_node **out)
 	struct vb_node *node;
 	int err = 0;
 
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_NODE);
 	if (!registered) {
 		pthread_atfork(NULL, NULL, in_child);
 		registered = 1;
@@ -225,7 +228,7 @@ int vb_node_get(struct vb_node **out)
 			if (node)
 				free(node->io);
 			free(node);
-			pthread_mutex_unlock(&the_lock);
+			vb_mutex_unlock(&the_lock);
 			return ENOMEM;
 		}
 		node->io->seg_fd = node->io->doorbell_fd = node->io->wake_fd = node->io->epoll_fd = -1;
@@ -239,7 +242,7 @@ int vb_node_get(struct vb_node **out)
 		the_users++;
 		*out = the_node;
 	}
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 	return err;
 }
 
@@ -320,11 +323,12 @@ __attribute__((destructor)) static void at_end(void)
 {
 	struct vb_node *node;
 
-	if (pthread_mutex_trylock(&the_lock))
+	vb_rank_forget(); /* exit() may have been called by a signal handler */
+	if (vb_mutex_trylock(&the_lock, VB_RANK_NODE))
 		return;
 	node = the_node;
 	the_users += node != NULL; /* nobody frees it any more */
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 	if (node)
 		log_at_end(node);
 	if (!node || !node->io->roce || !node->io->iwarp || !take_over(node))
@@ -349,7 +353,7 @@ __attribute__((destructor)) static void at_end(void)
 
 void vb_node_put(struct vb_node *node)
 {
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_NODE);
 	if (node == the_node && !--the_users) {
 		the_node = NULL;
 		vb_progress_stop(node);
@@ -360,7 +364,7 @@ void vb_node_put(struct vb_node *node)
 		atomic_store(&node->hdr->life, 0x40000000u);
 		node_free(node);
 	}
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 }
 
 /* --- what core/ asks for --- */

@@ -49,7 +49,7 @@ static void network_changed(struct vb_node *node)
 	struct vb_device *seen[64];
 	unsigned what[64], n = 0;
 
-	vb_lock(&node->ctx_lock);
+	vb_mutex_lock(&node->ctx_lock, VB_RANK_CONTEXTS);
 	for (struct vb_context *c = node->contexts; c; c = c->next) {
 		unsigned i = 0, bits;
 
@@ -71,7 +71,7 @@ static void network_changed(struct vb_node *node)
 		if (bits & VB_DEV_GONE)
 			vb_async_raise(c, IBV_EVENT_DEVICE_FATAL, NULL);
 	}
-	vb_unlock(&node->ctx_lock);
+	vb_mutex_unlock(&node->ctx_lock);
 	vb_announce_gids(node);
 }
 

@@ -102,7 +102,7 @@ int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events)
 	struct epoll_event ev = {.events = events};
 	int err = 0;
 
-	pthread_mutex_lock(&s->lock);
+	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
 	if (!find(s, NULL, &w->slot) && !grow(s)) {
 		err = ENOMEM;
 	} else {
@@ -112,7 +112,7 @@ int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events)
 		else
 			s->slots[w->slot].watch = w;
 	}
-	pthread_mutex_unlock(&s->lock);
+	vb_mutex_unlock(&s->lock);
 	return err;
 }
 
@@ -122,7 +122,7 @@ int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events)
 	struct epoll_event ev = {.events = events};
 	int err = 0;
 
-	pthread_mutex_lock(&s->lock);
+	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
 	if (w->slot >= s->n || s->slots[w->slot].watch != w) {
 		err = ENOENT;
 	} else {
@@ -130,7 +130,7 @@ int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events)
 		if (epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev))
 			err = errno;
 	}
-	pthread_mutex_unlock(&s->lock);
+	vb_mutex_unlock(&s->lock);
 	return err;
 }
 
@@ -138,7 +138,7 @@ void vb_watch_remove(struct vb_node *node, struct vb_watch *w)
 {
 	struct vb_watches *s = node->io->watches;
 
-	pthread_mutex_lock(&s->lock);
+	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
 	if (w->slot < s->n && s->slots[w->slot].watch == w) {
 		epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
 		s->slots[w->slot].watch = NULL;
@@ -146,7 +146,7 @@ void vb_watch_remove(struct vb_node *node, struct vb_watch *w)
 	}
 	while (s->running == w && !pthread_equal(pthread_self(), node->io->thread))
 		pthread_cond_wait(&s->done, &s->lock);
-	pthread_mutex_unlock(&s->lock);
+	vb_mutex_unlock(&s->lock);
 }
 
 static struct vb_watch *begin(struct vb_watches *s, uint64_t name)
@@ -154,20 +154,20 @@ static struct vb_watch *begin(struct vb_watches *s, uint64_t name)
 	uint32_t i = (uint32_t)name;
 	struct vb_watch *w = NULL;
 
-	pthread_mutex_lock(&s->lock);
+	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
 	if (i < s->n && s->slots[i].turn == name >> 32)
 		w = s->slots[i].watch;
 	s->running = w;
-	pthread_mutex_unlock(&s->lock);
+	vb_mutex_unlock(&s->lock);
 	return w;
 }
 
 static void end(struct vb_watches *s)
 {
-	pthread_mutex_lock(&s->lock);
+	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
 	s->running = NULL;
 	pthread_cond_broadcast(&s->done);
-	pthread_mutex_unlock(&s->lock);
+	vb_mutex_unlock(&s->lock);
 }
 
 void vb_watches_dispatch(struct vb_node *node)

@@ -8,6 +8,7 @@
 
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
+#include "util/lock.h"
 #include "util/log.h"
 
 /* Guards the list and its devices' pd and xrcd. Not taken with rcm.lock held, but the other way round. */
@@ -20,13 +21,13 @@ static int enter(void)
 	int cancel;
 
 	vb_cancel_defer(&cancel);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RCM_DEVICES);
 	return cancel;
 }
 
 static void leave(int cancel)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	vb_cancel_restore(cancel);
 }
 

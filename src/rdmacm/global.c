@@ -6,6 +6,7 @@
 
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
+#include "util/lock.h"
 
 /* Who opens; before rcm.lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -17,7 +18,7 @@ void rcm_lock(void)
 
 	/* A thread that is cancelled while it sends would keep the lock. */
 	vb_cancel_defer(&old);
-	pthread_mutex_lock(&rcm.lock);
+	vb_mutex_lock(&rcm.lock, VB_RANK_RCM);
 	rcm.cancel_state = old;
 }
 
@@ -25,7 +26,7 @@ void rcm_unlock(void)
 {
 	int old = rcm.cancel_state;
 
-	pthread_mutex_unlock(&rcm.lock);
+	vb_mutex_unlock(&rcm.lock);
 	vb_cancel_restore(old);
 }
 
@@ -129,12 +130,12 @@ static struct vb_gsi_client *parents;
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&rcm.lock);
+	vb_mutex_lock(&rcm.lock, VB_RANK_RCM);
 }
 
 static void after_fork(void)
 {
-	pthread_mutex_unlock(&rcm.lock);
+	vb_mutex_unlock(&rcm.lock);
 }
 
 /* The ids, the table and the devices are the parent's; their memory stays. */
@@ -188,7 +189,7 @@ int rcm_open(void)
 	if (__atomic_load_n(&rcm.gsi, __ATOMIC_ACQUIRE))
 		return 0;
 	vb_cancel_defer(&cancel);
-	pthread_mutex_lock(&opening);
+	vb_mutex_lock(&opening, VB_RANK_RCM_OPENING);
 	if (!watching)
 		err = pthread_atfork(before_fork, after_fork, in_child);
 	watching = !err;
@@ -198,7 +199,7 @@ int rcm_open(void)
 	}
 	if (!err && !rcm.gsi)
 		err = start();
-	pthread_mutex_unlock(&opening);
+	vb_mutex_unlock(&opening);
 	vb_cancel_restore(cancel);
 	return err;
 }
@@ -209,7 +210,7 @@ static bool take_over(void)
 	const struct timespec ts = {0, 100000};
 
 	for (int i = 0; i < 200; i++) {
-		if (!pthread_mutex_trylock(&rcm.lock))
+		if (!vb_mutex_trylock(&rcm.lock, VB_RANK_RCM))
 			return true;
 		nanosleep(&ts, NULL);
 	}
@@ -229,5 +230,5 @@ __attribute__((destructor(60000))) static void at_exit(void)
 		rcm_iw_end(id);
 		id->told = false;
 	}
-	pthread_mutex_unlock(&rcm.lock);
+	vb_mutex_unlock(&rcm.lock);
 }

@@ -11,6 +11,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 #define WIDE_MIN 256u /* bytes that are copied 64 at a time, where the processor can */
 #define WIDE_MAX 2048u
 
@@ -288,7 +290,7 @@ void vb_guard_install(void)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static const int signals[2] = {SIGSEGV, SIGBUS};
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_GUARD);
 	for (int i = 0; i < 2; i++) {
 		struct sigaction now, ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
 
@@ -307,7 +309,7 @@ void vb_guard_install(void)
 		if (!restorer)
 			find_restorer();
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }
 
 bool vb_guard_can_sum(void)

@@ -1,20 +1,95 @@
-// lock.h - the spin lock of the data path
-// follows: nothing
+// lock.h - the spin lock of the data path, and the order of all locks
+// see: docs/locking.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_UTIL_LOCK_H
 #define VB_UTIL_LOCK_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 /*
+ * The order of locks: a thread takes only locks of a higher rank than those it holds, and no two of one rank. core/core.h says
+ * what each guards. Mutexes come first, so that no thread sleeps for a mutex while others spin for it.
+ */
+enum vb_lock_rank {
+	VB_RANK_NONE,    /* not checked */
+	VB_RANK_PROGRAM, /* held while the program's code runs: none of ours is held when it is taken; then not recorded */
+
+	/* mutexes */
+	VB_RANK_RCM_OPENING,
+	VB_RANK_RCM_DEVICES,
+	VB_RANK_RCM,
+	VB_RANK_NODE,
+	VB_RANK_GSI,
+	VB_RANK_MODIFY,
+	VB_RANK_CONTEXTS,
+	VB_RANK_CONTEXT,
+	VB_RANK_SCAN,
+	VB_RANK_GROUPS,
+	VB_RANK_MEETING,
+	VB_RANK_BROKER,
+	VB_RANK_MR,
+	VB_RANK_TAILS,
+	VB_RANK_WATCHES,
+	VB_RANK_ACK,
+	VB_RANK_SYSFS,
+	VB_RANK_GUARD,
+
+	/* spin locks */
+	VB_RANK_SPIN,
+	VB_RANK_PROGRESS = VB_RANK_SPIN,
+	VB_RANK_SQ,
+	VB_RANK_TX,
+	VB_RANK_PEER_TX,
+	VB_RANK_MAPS,
+	VB_RANK_RQ,
+	VB_RANK_CQ,
+	VB_RANK_CHANNEL,
+	VB_RANK_ASYNC,
+	VB_RANK_QUESTIONS,
+	VB_RANK_DEVICE,
+};
+
+/*
  * Held for well under a microsecond, but for copies of large messages. A waiter spins for a while and then yields:
- * these machines may have a single core. Zero-initialised means unlocked.
+ * these machines may have a single core. Zero-initialised means unlocked and without a rank. A thread that holds one calls
+ * nothing that waits for another thread, another process or a file; copies of user memory may wait for a page.
  */
 struct vb_lock {
 	atomic_int held;
+#ifdef VB_LOCK_RANKS
+	enum vb_lock_rank rank;
+#endif
 };
+
+#ifdef VB_LOCK_RANKS
+/* Sanitizer and debug builds: each thread records the locks it holds, and aborts the process at a wrong order. lock.c */
+void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, int line); /* before the thread waits */
+void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, int line);
+void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line);
+/* This thread will not return to whoever took locks: exit() was called by a signal handler. */
+void vb_rank_forget(void);
+/* The caller may wait for another thread, another process or a file: aborts if the thread holds a spin lock. */
+void vb_rank_may_wait(const char *file, int line);
+/* The same if it holds any lock: the caller calls code of the program, or of librdmacm. */
+void vb_rank_holds_none(const char *file, int line);
+#define VB_MAY_WAIT() vb_rank_may_wait(__FILE__, __LINE__)
+#define VB_HOLDS_NO_LOCK() vb_rank_holds_none(__FILE__, __LINE__)
+#else
+static inline void vb_rank_forget(void) {}
+#define VB_MAY_WAIT() ((void)0)
+#define VB_HOLDS_NO_LOCK() ((void)0)
+#endif
+
+static inline void vb_lock_init(struct vb_lock *l, enum vb_lock_rank rank)
+{
+	atomic_store_explicit(&l->held, 0, memory_order_relaxed);
+#ifdef VB_LOCK_RANKS
+	l->rank = rank;
+#endif
+}
 
 static inline void vb_cpu_relax(void)
 {
@@ -45,5 +120,67 @@ static inline void vb_unlock(struct vb_lock *l)
 {
 	atomic_store_explicit(&l->held, 0, memory_order_release);
 }
+
+#ifdef VB_LOCK_RANKS
+static inline void vb_lock_ranked(struct vb_lock *l, const char *file, int line)
+{
+	vb_rank_check(l, l->rank, file, line);
+	vb_lock(l);
+	vb_rank_push(l, l->rank, file, line);
+}
+
+/* May go against the order: it does not wait. */
+static inline bool vb_trylock_ranked(struct vb_lock *l, const char *file, int line)
+{
+	bool taken = vb_trylock(l);
+
+	if (taken)
+		vb_rank_push(l, l->rank, file, line);
+	return taken;
+}
+
+static inline void vb_unlock_ranked(struct vb_lock *l, const char *file, int line)
+{
+	vb_rank_pop(l, l->rank, file, line);
+	vb_unlock(l);
+}
+
+static inline int vb_mutex_lock_ranked(pthread_mutex_t *m, enum vb_lock_rank rank, const char *file, int line)
+{
+	vb_rank_check(m, rank, file, line);
+	int err = pthread_mutex_lock(m);
+
+	if (!err)
+		vb_rank_push(m, rank, file, line);
+	return err;
+}
+
+static inline int vb_mutex_trylock_ranked(pthread_mutex_t *m, enum vb_lock_rank rank, const char *file, int line)
+{
+	int err = pthread_mutex_trylock(m);
+
+	if (!err)
+		vb_rank_push(m, rank, file, line);
+	return err;
+}
+
+static inline void vb_mutex_unlock_ranked(pthread_mutex_t *m, const char *file, int line)
+{
+	vb_rank_pop(m, VB_RANK_GUARD, file, line);
+	pthread_mutex_unlock(m);
+}
+
+#define vb_lock(l) vb_lock_ranked(l, __FILE__, __LINE__)
+#define vb_trylock(l) vb_trylock_ranked(l, __FILE__, __LINE__)
+#define vb_unlock(l) vb_unlock_ranked(l, __FILE__, __LINE__)
+#define vb_mutex_lock(m, rank) vb_mutex_lock_ranked(m, rank, __FILE__, __LINE__)
+#define vb_mutex_trylock(m, rank) vb_mutex_trylock_ranked(m, rank, __FILE__, __LINE__)
+#define vb_mutex_unlock(m) vb_mutex_unlock_ranked(m, __FILE__, __LINE__)
+#else
+/* A mutex has its rank where it is taken, so that it can stay a plain one: for condition variables and static initialisers. */
+#define vb_mutex_lock(m, rank) pthread_mutex_lock(m)
+#define vb_mutex_trylock(m, rank) pthread_mutex_trylock(m)
+#define vb_mutex_unlock(m) pthread_mutex_unlock(m)
+#endif
 
 #endif

@@ -11,6 +11,7 @@
 #include "broker/client/spawn.h"
 #include "broker/client/incoming.h"
 #include "broker/client/outgoing.h"
+#include "util/lock.h"
 #include "util/log.h"
 
 #define CONNECT_MS 15000  /* limit of vb_broker_connect: next to spinning programs others may wait ten seconds for a processor */
@@ -62,21 +63,21 @@ static void client_close_fd(struct vb_broker_client *c, int *fd)
 
 static void client_set_state(struct vb_broker_client *c, enum client_state state, int in_ms)
 {
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	c->state = state;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	c->deadline = vb_broker_now_ms() + in_ms;
 }
 
 static void client_lose_socket(struct vb_broker_client *c)
 {
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	c->state = AWAY;
 	client_close_fd(c, &c->sock);
 	c->want_out = false;
 	c->roce_due = false;
 	vb_outgoing_drop(c); /* their callers repeat them after reattaching */
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 }
 
 /* After any failure: retry with exponential backoff. */
@@ -98,7 +99,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	} control = {0};
 	const int fds[3] = {c->fds.seg_fd, c->fds.doorbell_fd, c->fds.wake_fd};
 
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	size_t len = sizeof(out.m) + c->ngids * 16ull;
 	out.m = (struct vb_msg_attach){
 		.head = vb_outgoing_head(VB_MSG_ATTACH, len),
@@ -106,7 +107,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	};
 	memcpy(out.gids, c->gids, c->ngids * 16ull);
 	c->gids_due = false;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 
 	struct iovec iov = {.iov_base = &out, .iov_len = len};
 	struct msghdr mh = {
@@ -135,10 +136,10 @@ static void client_attach(struct vb_broker_client *c, int sock)
 		client_try_later(c);
 		return;
 	}
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	c->sock = sock;
 	c->want_out = false;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	client_watch(c, sock, EPOLLIN);
 	client_set_state(c, ATTACHING, VB_ATTACHING_MS);
 }
@@ -320,10 +321,10 @@ static void on_attached(struct vb_broker_client *c, const struct vb_incoming *in
 	c->refused = c->missed = false;
 	c->as_thread = false; /* try the executable again next time */
 	client_set_state(c, ATTACHED, 0);
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->gids_due)
 		vb_outgoing_flush(c);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 }
 
 static void on_broker_error(struct vb_broker_client *c, struct vb_incoming *in)
@@ -419,10 +420,10 @@ static void client_step_connected(struct vb_broker_client *c, const struct vb_br
 		client_try_later(c);
 		return;
 	}
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state == ATTACHED && c->want_out)
 		vb_outgoing_flush(c);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 }
 
 static void client_step(struct vb_broker_client *c, const struct vb_broker_ops *ops, void *arg)

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "util/calls.h"
+#include "util/lock.h"
 
 struct vb_outgoing {
 	struct vb_outgoing *next;
@@ -101,14 +102,14 @@ int vb_broker_set_gids(struct vb_broker_client *c, const union ibv_gid *gids, si
 {
 	if (n > VB_MAX_GIDS)
 		return EINVAL;
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (n)
 		memcpy(c->gids, gids, n * 16);
 	c->ngids = (uint32_t)n;
 	c->gids_due = true;
 	if (c->state == ATTACHED)
 		vb_outgoing_flush(c);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return 0;
 }
 
@@ -133,7 +134,7 @@ static int post_message(struct vb_broker_client *c, const void *msg, size_t len)
 {
 	int err;
 
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state != ATTACHED)
 		err = ENOTCONN;
 	else if (c->gids_due || c->roce_due || c->pending)
@@ -142,7 +143,7 @@ static int post_message(struct vb_broker_client *c, const void *msg, size_t len)
 		err = vb_outgoing_send(c->sock, msg, len);
 	if (err == EAGAIN)
 		err = queue_message(c, msg, len);
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
 }
 
@@ -162,9 +163,9 @@ int vb_broker_post(struct vb_broker_client *c, uint8_t type, void *msg, size_t l
 	memcpy(msg, &head, sizeof(head));
 	if (!lossy)
 		return post_message(c, msg, len);
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	err = c->state == ATTACHED ? vb_outgoing_send(c->sock, msg, len) : ENOTCONN;
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return err == EPIPE ? ENOTCONN : err;
 }
 
@@ -172,12 +173,12 @@ int vb_broker_roce(struct vb_broker_client *c)
 {
 	int err = ENOTCONN;
 
-	pthread_mutex_lock(&c->lock);
+	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	if (c->state == ATTACHED) {
 		c->roce_due = true;
 		vb_outgoing_flush(c);
 		err = 0;
 	}
-	pthread_mutex_unlock(&c->lock);
+	vb_mutex_unlock(&c->lock);
 	return err;
 }

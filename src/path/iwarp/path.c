@@ -507,14 +507,14 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 		return err;
 	vb_guard_install();
 	vb_iwarp_prepare_socket(s->fd, qp->node->io->iwarp->congestion);
-	pthread_mutex_lock(&qp->modify_lock);
+	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	vb_lock(&qp->node->progress);
 	if (atomic_load(&qp->state) == IBV_QPS_INIT)
 		begin(w, s);
 	else
 		err = EINVAL;
 	vb_unlock(&qp->node->progress);
-	pthread_mutex_unlock(&qp->modify_lock);
+	vb_mutex_unlock(&qp->modify_lock);
 	if (err) {
 		vb_iwarp_tail_drop(w->tail);
 		path_free(w);
@@ -647,7 +647,7 @@ void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn)
 
 void vb_iwarp_disconnect(struct vb_qp *qp)
 {
-	pthread_mutex_lock(&qp->modify_lock);
+	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
 	if (qp->iwarp) {
@@ -656,6 +656,6 @@ void vb_iwarp_disconnect(struct vb_qp *qp)
 	}
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
-	pthread_mutex_unlock(&qp->modify_lock);
+	vb_mutex_unlock(&qp->modify_lock);
 	vb_quiesce(qp->node, 0, qp->qp.qp_num);
 }

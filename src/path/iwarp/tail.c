@@ -54,23 +54,23 @@ struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iw
 	t->node = node;
 	t->closed = s->closed;
 	t->own = s->own;
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	t->next = all;
 	all = t;
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 	return t;
 }
 
 static void forget(struct vb_iwarp_tail *t)
 {
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	for (struct vb_iwarp_tail **p = &all; *p; p = &(*p)->next) {
 		if (*p == t) {
 			*p = t->next;
 			break;
 		}
 	}
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 	if (t->watch.fd >= 0)
 		close(t->watch.fd);
 	free(t->rest);
@@ -87,13 +87,13 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 {
 	struct vb_node *node = t->node;
 
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	t->stage = ENDED;
 	t->status = status;
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	pthread_mutex_unlock(&the_lock); /* from here on it is the progress thread's, which may free it */
+	vb_mutex_unlock(&the_lock); /* from here on it is the progress thread's, which may free it */
 	vb_gsi_client_wake(node);
 }
 
@@ -213,25 +213,25 @@ void vb_iwarp_tails(struct vb_node *node)
 
 	if (!at || (at > 1 && vb_now() < at))
 		return;
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	while ((t = next_ended(node))) {
 		t->stage = LINGERS;
 		t->until = vb_now() + LINGER;
-		pthread_mutex_unlock(&the_lock);
+		vb_mutex_unlock(&the_lock);
 		if (t->closed)
 			t->closed(t->own, t->status);
 		linger(t);
-		pthread_mutex_lock(&the_lock);
+		vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	}
 	now = vb_now();
 	while ((t = next_late(node, now, &at))) {
-		pthread_mutex_unlock(&the_lock);
+		vb_mutex_unlock(&the_lock);
 		vb_watch_remove(node, &t->watch);
 		forget(t);
-		pthread_mutex_lock(&the_lock);
+		vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	}
 	atomic_store(&due, next_ended(node) ? 1 : at); /* one may have ended while the lock was open */
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 }
 
 uint64_t vb_iwarp_tails_at(void)
@@ -262,9 +262,9 @@ static void wait_for_all(struct vb_node *node, bool alone)
 	do {
 		have = false;
 		/* at exit, whoever has it may never go on: exit() was called by a handler of signals */
-		if (!(alone ? pthread_mutex_lock : pthread_mutex_trylock)(&the_lock)) {
+		if (!(alone ? vb_mutex_lock(&the_lock, VB_RANK_TAILS) : vb_mutex_trylock(&the_lock, VB_RANK_TAILS))) {
 			have = all_have(node, alone);
-			pthread_mutex_unlock(&the_lock);
+			vb_mutex_unlock(&the_lock);
 		}
 		if (!have)
 			nanosleep(&ts, NULL);
@@ -281,20 +281,20 @@ void vb_iwarp_tails_free(struct vb_node *node)
 	struct vb_iwarp_tail *t;
 
 	wait_for_all(node, true);
-	pthread_mutex_lock(&the_lock);
+	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	do { /* nobody is told any more: whoever closes the last device holds locks of its own */
 		for (t = all; t && t->node != node; t = t->next)
 			;
 		if (!t)
 			break;
-		pthread_mutex_unlock(&the_lock);
+		vb_mutex_unlock(&the_lock);
 		flush(t);
 		drain(t->watch.fd);
 		forget(t);
-		pthread_mutex_lock(&the_lock);
+		vb_mutex_lock(&the_lock, VB_RANK_TAILS);
 	} while (true);
 	atomic_store(&due, 0);
-	pthread_mutex_unlock(&the_lock);
+	vb_mutex_unlock(&the_lock);
 }
 
 void vb_iwarp_tails_in_child(void)

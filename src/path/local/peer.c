@@ -63,6 +63,8 @@ static struct vb_peer *peer_new(struct vb_node *node, uint32_t lane, uint64_t in
 	memset(p, 0, sizeof(*p));
 	p->node = node;
 	p->lane = lane;
+	vb_lock_init(&p->tx_lock, VB_RANK_PEER_TX);
+	vb_lock_init(&p->map_lock, VB_RANK_MAPS);
 	p->incarnation = incarnation;
 	p->hot_index = -1;
 	p->copy_mapped = &vb_copy_self;
@@ -139,11 +141,11 @@ bool vb_peer_hold(struct vb_peer *p)
 {
 	struct vb_io *io = p->node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	bool there = p->self || p->map;
 
 	p->held += there;
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	return there;
 }
 
@@ -151,9 +153,9 @@ void vb_peer_release(struct vb_peer *p)
 {
 	struct vb_io *io = p->node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	p->held--;
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 }
 
 /* Gives back what the dead have left, once nobody looks at it: no queue pair, nor who asks under meet_lock whether it is alive.
@@ -166,10 +168,10 @@ static void reap(struct vb_node *node)
 			continue;
 		if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty || referred_to(node, p))
 			continue;
-		pthread_mutex_lock(&node->io->meet_lock);
+		vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
 		if (!p->held)
 			peer_unmap(p);
-		pthread_mutex_unlock(&node->io->meet_lock);
+		vb_mutex_unlock(&node->io->meet_lock);
 	}
 	vb_unlock(&node->progress);
 }
@@ -309,10 +311,10 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = p};
 
 	epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, p->pid_fd, &ev);
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	p->next = io->all;
 	io->all = p;
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	vb_lock(&node->progress);
 	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
 	vb_unlock(&node->progress);
@@ -325,7 +327,7 @@ static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 {
 	struct vb_io *io = node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next) {
 		if (m->tag != tag)
 			continue;
@@ -339,7 +341,7 @@ static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 		}
 	}
 	pthread_cond_broadcast(&io->meet_cond);
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	io->resolve_news = true;
 }
 
@@ -359,11 +361,11 @@ static void on_reattached(void *arg)
 {
 	struct vb_io *io = ((struct vb_node *)arg)->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next)
 		if (m->asking)
 			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	vb_roce_reattached(arg);
 	vb_unresolved_again(arg);
 	vb_gsi_client_reattached(arg);
@@ -498,20 +500,20 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 	if (p && p->self) {
 		bool ours;
 
-		pthread_mutex_lock(&io->meet_lock);
+		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 		ours = confirmed(p, dgid);
-		pthread_mutex_unlock(&io->meet_lock);
+		vb_mutex_unlock(&io->meet_lock);
 		if (ours)
 			return p;
 		if (!is_local(dgid)) {
 			*err = ENOENT;
 			return NULL;
 		}
-		pthread_mutex_lock(&io->meet_lock);
+		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 		p->gids[p->ngids % 8] = *dgid;
 		if (p->ngids < 8)
 			p->ngids++;
-		pthread_mutex_unlock(&io->meet_lock);
+		vb_mutex_unlock(&io->meet_lock);
 		return p;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &until);
@@ -521,9 +523,9 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 		until.tv_sec++;
 		until.tv_nsec -= 1000000000l;
 	}
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	if (p && vb_peer_alive(p) && confirmed(p, dgid)) {
-		pthread_mutex_unlock(&io->meet_lock);
+		vb_mutex_unlock(&io->meet_lock);
 		return p;
 	}
 	m = ask(node, qpn, dgid);
@@ -535,7 +537,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 
 	*err = !m ? ENOMEM : m->asking && !stands ? EAGAIN : m->err;
 	p = m ? m->peer : NULL;
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	return p;
 }
 
@@ -544,7 +546,7 @@ void vb_peer_remind(struct vb_peer *p)
 	struct vb_io *io = p->node->io;
 	uint64_t now = vb_now();
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	const struct vb_meeting *m = io->meetings;
 
 	while (m && m->peer != p)
@@ -553,7 +555,7 @@ void vb_peer_remind(struct vb_peer *p)
 		p->reminded = now;
 		vb_broker_meet(io->broker, ++io->meet_tag, m->qpn, &m->dgid); /* nobody waits for this answer */
 	}
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 }
 
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err)
@@ -563,7 +565,7 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 
 	if (p && p->self) /* nobody has to be asked */
 		return vb_peer_find(node, qpn, dgid, 0, err);
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	struct vb_meeting *m = meeting_of(io, qpn, dgid);
 
 	*err = m && !m->asking ? m->err : EAGAIN;
@@ -572,7 +574,7 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 		*err = EAGAIN;
 		p = NULL;
 	}
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	return p;
 }
 

@@ -79,6 +79,7 @@ struct vb_tx *vb_tx_new(struct vb_roce_sockets *s)
 	if (!tx)
 		return NULL;
 	tx->sockets = s;
+	vb_lock_init(&tx->lock, VB_RANK_TX);
 	tx->fd[0] = tx->fd[1] = -1;
 	tx->hops[0] = tx->hops[1] = -1;
 	tx->fault = vb_fault_new();

@@ -190,13 +190,13 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 	}
 	if (err && err != ETIMEDOUT)
 		say(&(struct vb_roce_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	s->err = err;
 	s->asked = err ? VB_LANE_REFUSED : VB_LANE_HELD_BY_US;
 	s->asked_at = vb_now();
 	atomic_store(&s->up, !err || s->rx);
 	pthread_cond_broadcast(&io->meet_cond);
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	io->resolve_news = true;
 }
 
@@ -224,11 +224,11 @@ void vb_roce_ask_again(struct vb_node *node)
 
 	if (!at || now < at)
 		return;
-	pthread_mutex_lock(&node->io->meet_lock);
+	vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
 	if (s->asked != VB_LANE_ASKED) /* one question at a time: each answer would end the channel of the one before */
 		vb_broker_roce(node->io->broker); /* away: asked again when it is back */
 	s->asked = VB_LANE_ASKED;
-	pthread_mutex_unlock(&node->io->meet_lock);
+	vb_mutex_unlock(&node->io->meet_lock);
 	atomic_store(&s->lost_at, now + ASK_AGAIN);
 }
 
@@ -236,10 +236,10 @@ void vb_roce_reattached(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	pthread_mutex_lock(&io->meet_lock);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
 	if (io->roce->asked == VB_LANE_ASKED)
 		vb_broker_roce(io->broker);
-	pthread_mutex_unlock(&io->meet_lock);
+	vb_mutex_unlock(&io->meet_lock);
 	if (!io->roce->relayed)
 		return;
 	vb_lock(&node->progress);
@@ -287,9 +287,9 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 		return 0;
 	after(&until, wait_ms);
 	for (;;) {
-		pthread_mutex_lock(&node->io->meet_lock);
+		vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
 		err = ask(node, &until, wait_ms);
-		pthread_mutex_unlock(&node->io->meet_lock);
+		vb_mutex_unlock(&node->io->meet_lock);
 		if (err != ETIMEDOUT || !wait_ms)
 			return err;
 		if (vb_now() >= end)

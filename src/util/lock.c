@@ -1,0 +1,102 @@
+// lock.c - checks the order in which a thread takes locks, in sanitizer and debug builds
+// see: docs/locking.md
+// SPDX-License-Identifier: MIT
+#include "util/lock.h"
+
+#ifdef VB_LOCK_RANKS
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HELD_MAX 32
+
+struct held {
+	const void *lock;
+	enum vb_lock_rank rank;
+	const char *file;
+	int line;
+};
+
+/* What this thread holds, in the order in which it took them. */
+static _Thread_local struct {
+	unsigned n;
+	struct held lock[HELD_MAX];
+} held;
+
+static const char *const names[] = {
+	[VB_RANK_NONE] = "unranked",     [VB_RANK_PROGRAM] = "program",     [VB_RANK_RCM_OPENING] = "rcm opening",
+	[VB_RANK_RCM] = "rcm",           [VB_RANK_RCM_DEVICES] = "rcm devices", [VB_RANK_NODE] = "node",
+	[VB_RANK_GSI] = "gsi",           [VB_RANK_MODIFY] = "modify",       [VB_RANK_CONTEXTS] = "contexts",
+	[VB_RANK_CONTEXT] = "context",   [VB_RANK_SCAN] = "scan",           [VB_RANK_GROUPS] = "groups",
+	[VB_RANK_MEETING] = "meeting",   [VB_RANK_BROKER] = "broker",       [VB_RANK_MR] = "mr",
+	[VB_RANK_TAILS] = "tails",       [VB_RANK_WATCHES] = "watches",     [VB_RANK_ACK] = "ack",
+	[VB_RANK_SYSFS] = "sysfs",       [VB_RANK_GUARD] = "guard",         [VB_RANK_PROGRESS] = "progress",
+	[VB_RANK_SQ] = "sq",             [VB_RANK_TX] = "tx",               [VB_RANK_PEER_TX] = "peer tx",
+	[VB_RANK_MAPS] = "maps",         [VB_RANK_RQ] = "rq",               [VB_RANK_CQ] = "cq",
+	[VB_RANK_CHANNEL] = "channel",   [VB_RANK_ASYNC] = "async",         [VB_RANK_QUESTIONS] = "questions",
+	[VB_RANK_DEVICE] = "device",
+};
+
+static _Noreturn void fail(const char *what, enum vb_lock_rank rank, const char *file, int line, const struct held *h)
+{
+	if (h)
+		fprintf(stderr, "verbena: %s:%d: %s \"%s\" lock while this thread holds \"%s\", taken at %s:%d\n", file, line, what,
+			names[rank], names[h->rank], h->file, h->line);
+	else
+		fprintf(stderr, "verbena: %s:%d: %s \"%s\" lock\n", file, line, what, names[rank]);
+	abort();
+}
+
+void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, int line)
+{
+	for (unsigned i = 0; i < held.n; i++) {
+		const struct held *h = &held.lock[i];
+
+		if (h->lock == lock)
+			fail("takes twice the", rank, file, line, h);
+		if (rank != VB_RANK_NONE && h->rank >= rank)
+			fail("takes the", rank, file, line, h);
+	}
+}
+
+void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, int line)
+{
+	if (rank == VB_RANK_NONE || rank == VB_RANK_PROGRAM)
+		return;
+	if (held.n == HELD_MAX)
+		fail("cannot record the", rank, file, line, &held.lock[HELD_MAX - 1]);
+	held.lock[held.n++] = (struct held){lock, rank, file, line};
+}
+
+void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line)
+{
+	for (unsigned i = held.n; i-- > 0;) {
+		if (held.lock[i].lock != lock)
+			continue;
+		for (held.n--; i < held.n; i++)
+			held.lock[i] = held.lock[i + 1];
+		return;
+	}
+	if (rank > VB_RANK_PROGRAM && rank != VB_RANK_GUARD)
+		fail("releases, without holding it, the", rank, file, line, NULL);
+}
+
+void vb_rank_forget(void)
+{
+	held.n = 0;
+}
+
+void vb_rank_may_wait(const char *file, int line)
+{
+	for (unsigned i = 0; i < held.n; i++)
+		if (held.lock[i].rank >= VB_RANK_SPIN)
+			fail("may wait, under no", VB_RANK_NONE, file, line, &held.lock[i]);
+}
+
+void vb_rank_holds_none(const char *file, int line)
+{
+	if (held.n)
+		fail("calls out, under no", VB_RANK_NONE, file, line, &held.lock[0]);
+}
+
+#endif
