@@ -20,8 +20,9 @@ struct end {
 
 static void queues(struct end *e, struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr init = {
+	        .qp_type = IBV_QPT_RC,
+	        .cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1}};
 
 	if (!e->cq)
 		e->cq = ibv_create_cq(id->verbs, 1024, NULL, NULL, 0);
@@ -34,7 +35,8 @@ static void queues(struct end *e, struct rdma_cm_id *id)
 
 static void handle(struct end *e)
 {
-	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
+	struct rdma_conn_param param = {
+	        .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
 	struct rdma_cm_event *event;
 
 	if (rdma_get_cm_event(e->channel, &event))
@@ -106,7 +108,8 @@ static void ask(struct end *e, in_port_t port)
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = port};
 	struct rdma_cm_id *id;
 
-	if (rdma_create_id(e->channel, &id, NULL, RDMA_PS_TCP) || rdma_resolve_addr(id, NULL, (struct sockaddr *)&a, MS))
+	if (rdma_create_id(e->channel, &id, NULL, RDMA_PS_TCP) ||
+	    rdma_resolve_addr(id, NULL, (struct sockaddr *)&a, MS))
 		fail("rdma_resolve_addr");
 	e->asked++;
 }
@@ -160,7 +163,7 @@ int main(int argc, char **argv)
 	if (!(pid[1] = fork_child()))
 		client(&shared->port, &shared->seconds);
 	meeting_wait(meeting); /* it listens */
-	sleep(1); /* the first connection */
+	sleep(1);              /* the first connection */
 	snprintf(text, sizeof(text), "%d %d", (int)pid[0], (int)pid[1]);
 	say(text);
 	meeting_wait(meeting);

@@ -119,10 +119,17 @@ struct ibv_cq *cq_new(struct adapter *a, int depth, struct ibv_comp_channel *cha
 
 struct ibv_qp *qp_new(struct adapter *a, struct ibv_cq *cq, unsigned depth, struct endpoint *self)
 {
-	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 8}};
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+	struct ibv_qp_init_attr init = {.send_cq = cq,
+	                                .recv_cq = cq,
+	                                .qp_type = IBV_QPT_RC,
+	                                .cap = {.max_send_wr = depth,
+	                                        .max_recv_wr = depth,
+	                                        .max_send_sge = 1,
+	                                        .max_recv_sge = 1,
+	                                        .max_inline_data = 8}};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+	                           .port_num = 1,
+	                           .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
 	struct ibv_qp *qp = ibv_create_qp(a->pd, &init);
 
 	if (!qp)
@@ -136,18 +143,26 @@ struct ibv_qp *qp_new(struct adapter *a, struct ibv_cq *cq, unsigned depth, stru
 
 void qp_connect(struct adapter *a, struct ibv_qp *qp, const struct endpoint *peer)
 {
-	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qpn,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = {.is_global = 1, .port_num = 1,
-			.grh = {.dgid = peer->gid, .sgid_index = (uint8_t)a->gid_index, .hop_limit = 64}}};
-	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+	struct ibv_qp_attr rtr = {
+	        .qp_state = IBV_QPS_RTR,
+	        .path_mtu = IBV_MTU_1024,
+	        .dest_qp_num = peer->qpn,
+	        .max_dest_rd_atomic = 1,
+	        .min_rnr_timer = 12,
+	        .ah_attr = {.is_global = 1,
+	                    .port_num = 1,
+	                    .grh = {.dgid = peer->gid, .sgid_index = (uint8_t)a->gid_index, .hop_limit = 64}}};
+	struct ibv_qp_attr rts = {
+	        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
 
-	errno = ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	errno = ibv_modify_qp(qp, &rtr,
+	                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (errno)
 		fail("ibv_modify_qp to RTR");
-	errno = ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					IBV_QP_MAX_QP_RD_ATOMIC);
+	errno = ibv_modify_qp(qp, &rts,
+	                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+	                              IBV_QP_MAX_QP_RD_ATOMIC);
 	if (errno)
 		fail("ibv_modify_qp to RTS");
 }
@@ -165,8 +180,11 @@ void post_recv(struct ibv_qp *qp, struct ibv_mr *mr, uint64_t wr_id)
 void post_send_inline(struct ibv_qp *qp, const void *from, uint32_t n)
 {
 	struct ibv_sge sge = {(uintptr_t)from, n, 0};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr wr = {.sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = IBV_WR_SEND,
+	                         .send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED},
+	                   *bad;
 
 	errno = ibv_post_send(qp, &wr, &bad);
 	if (errno)

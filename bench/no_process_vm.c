@@ -18,12 +18,12 @@
 int main(int argc, char **argv)
 {
 	struct sock_filter code[] = {
-		LOAD(nr),
-		SKIP_UNLESS(SYS_process_vm_readv, 1),
-		ANSWER(SECCOMP_RET_ERRNO | EPERM),
-		SKIP_UNLESS(SYS_process_vm_writev, 1),
-		ANSWER(SECCOMP_RET_ERRNO | EPERM),
-		ANSWER(SECCOMP_RET_ALLOW),
+	        LOAD(nr),
+	        SKIP_UNLESS(SYS_process_vm_readv, 1),
+	        ANSWER(SECCOMP_RET_ERRNO | EPERM),
+	        SKIP_UNLESS(SYS_process_vm_writev, 1),
+	        ANSWER(SECCOMP_RET_ERRNO | EPERM),
+	        ANSWER(SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog filter = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
 

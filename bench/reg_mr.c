@@ -11,7 +11,8 @@ enum { ROUNDS = 501 };
 static uint64_t register_once(struct adapter *a, void *p, size_t n)
 {
 	uint64_t start = now_ns();
-	struct ibv_mr *mr = ibv_reg_mr(a->pd, p, n, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	struct ibv_mr *mr =
+	        ibv_reg_mr(a->pd, p, n, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	uint64_t took = now_ns() - start;
 
 	if (!mr)

@@ -18,19 +18,19 @@ static int bpf(int command, union bpf_attr *attr)
 static int load(uint32_t below)
 {
 	struct bpf_insn code[] = {
-		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_get_prandom_u32},
-		{.code = BPF_JMP32 | BPF_JGE | BPF_K, .dst_reg = BPF_REG_0, .off = 2, .imm = (int32_t)below},
-		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_DROP},
-		{.code = BPF_JMP | BPF_EXIT},
-		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
-		{.code = BPF_JMP | BPF_EXIT},
+	        {.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_get_prandom_u32},
+	        {.code = BPF_JMP32 | BPF_JGE | BPF_K, .dst_reg = BPF_REG_0, .off = 2, .imm = (int32_t)below},
+	        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_DROP},
+	        {.code = BPF_JMP | BPF_EXIT},
+	        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
+	        {.code = BPF_JMP | BPF_EXIT},
 	};
 	union bpf_attr attr = {
-		.prog_type = BPF_PROG_TYPE_XDP,
-		.insns = (uintptr_t)code,
-		.insn_cnt = sizeof(code) / sizeof(code[0]),
-		.license = (uintptr_t) "MIT",
-		.prog_flags = BPF_F_XDP_HAS_FRAGS,
+	        .prog_type = BPF_PROG_TYPE_XDP,
+	        .insns = (uintptr_t)code,
+	        .insn_cnt = sizeof(code) / sizeof(code[0]),
+	        .license = (uintptr_t) "MIT",
+	        .prog_flags = BPF_F_XDP_HAS_FRAGS,
 	};
 
 	return bpf(BPF_PROG_LOAD, &attr);
@@ -49,9 +49,9 @@ int main(int argc, char **argv)
 	if (program < 0)
 		fail("wire_drop: BPF_PROG_LOAD");
 	union bpf_attr attr = {.link_create.prog_fd = (uint32_t)program,
-			       .link_create.target_ifindex = ifindex,
-			       .link_create.attach_type = BPF_XDP,
-			       .link_create.flags = XDP_FLAGS_DRV_MODE};
+	                       .link_create.target_ifindex = ifindex,
+	                       .link_create.attach_type = BPF_XDP,
+	                       .link_create.flags = XDP_FLAGS_DRV_MODE};
 	if (bpf(BPF_LINK_CREATE, &attr) < 0)
 		fail("wire_drop: BPF_LINK_CREATE");
 	puts("losing");

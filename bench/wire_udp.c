@@ -41,8 +41,10 @@ static int sockets(const char *host, const char *port, bool serve, int *udp)
 	setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	setsockopt(*udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	setsockopt(*udp, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	if (serve ? bind(*udp, (struct sockaddr *)&at, sizeof(at)) || bind(tcp, (struct sockaddr *)&at, sizeof(at)) || listen(tcp, 1)
-		  : connect(tcp, (struct sockaddr *)&at, sizeof(at)) || connect(*udp, (struct sockaddr *)&at, sizeof(at)))
+	if (serve ? bind(*udp, (struct sockaddr *)&at, sizeof(at)) || bind(tcp, (struct sockaddr *)&at, sizeof(at)) ||
+	                    listen(tcp, 1)
+	          : connect(tcp, (struct sockaddr *)&at, sizeof(at)) ||
+	                    connect(*udp, (struct sockaddr *)&at, sizeof(at)))
 		fail(serve ? "wire_udp: bind" : "wire_udp: connect");
 	return tcp;
 }
@@ -193,8 +195,8 @@ static void bulk(int tcp, int udp, int mtu)
 		all(tcp, &c, sizeof(c), false);
 		double gbits = c.ns ? (double)c.bytes * 8 / (double)c.ns : 0;
 		if (getenv("WIRE_UDP_VERBOSE"))
-			fprintf(stderr, "pause %llu ns: %.2f Gb/s, %.1f %% lost\n", (unsigned long long)pauses[i], gbits,
-				100 * (1 - (double)c.bytes / (double)sent));
+			fprintf(stderr, "pause %llu ns: %.2f Gb/s, %.1f %% lost\n", (unsigned long long)pauses[i],
+			        gbits, 100 * (1 - (double)c.bytes / (double)sent));
 		if (gbits > best) {
 			best = gbits;
 			lost = 1 - (double)c.bytes / (double)sent;

@@ -28,10 +28,10 @@ static inline void die(const char *what)
 			die(#call); \
 	} while (0)
 
-#define TRY_VERB(call)                    \
-	do {                              \
+#define TRY_VERB(call)                     \
+	do {                               \
 		if ((errno = (call)) != 0) \
-			die(#call);       \
+			die(#call);        \
 	} while (0)
 
 /*
@@ -44,8 +44,8 @@ static inline struct rdma_cm_event *await(struct rdma_event_channel *channel, en
 
 	TRY(rdma_get_cm_event(channel, &event));
 	if (event->event != kind) {
-		fprintf(stderr, "%s (status %d) came, where %s was expected\n", rdma_event_str(event->event), event->status,
-		        rdma_event_str(kind));
+		fprintf(stderr, "%s (status %d) came, where %s was expected\n", rdma_event_str(event->event),
+		        event->status, rdma_event_str(kind));
 		exit(1);
 	}
 	return event;

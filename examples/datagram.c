@@ -26,9 +26,10 @@ struct end {
 
 static void set_up(struct end *e)
 {
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_UD,
-	                                .sq_sig_all = 1,
-	                                .cap = {.max_send_wr = COUNT, .max_recv_wr = COUNT, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr attr = {
+	        .qp_type = IBV_QPT_UD,
+	        .sq_sig_all = 1,
+	        .cap = {.max_send_wr = COUNT, .max_recv_wr = COUNT, .max_send_sge = 1, .max_recv_sge = 1}};
 
 	e->cq = ibv_create_cq(e->id->verbs, 2 * COUNT, NULL, NULL, 0);
 	if (!e->cq)

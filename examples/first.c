@@ -36,9 +36,10 @@ struct side {
 /* Protection domain, completion queue, queue pair, registered memory: in that order, since each needs the one before. */
 static void set_up(struct side *s)
 {
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, /* reliable, connected */
-	                                .sq_sig_all = 1,       /* each request gives a completion */
-	                                .cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr attr = {
+	        .qp_type = IBV_QPT_RC, /* reliable, connected */
+	        .sq_sig_all = 1,       /* each request gives a completion */
+	        .cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 
 	s->pd = ibv_alloc_pd(s->id->verbs); /* id->verbs is the opened device */
 	if (!s->pd)
@@ -137,7 +138,8 @@ static void server(void)
 
 static struct offer connect_and_learn(struct side *s)
 {
-	struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
+	struct rdma_conn_param param = {
+	        .responder_resources = 1, .initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
 	struct rdma_cm_event *event;
 	struct offer offer;
 
@@ -168,11 +170,11 @@ static void execute(struct side *s, struct ibv_send_wr *wr, void *local, uint32_
 
 static void write_text(struct side *s, const struct offer *offer)
 {
-	struct ibv_send_wr wr = {.wr_id = 2,
-	                         .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-	                         .imm_data = htonl(2026),
-	                         .wr.rdma = {.remote_addr = offer->address + offsetof(struct shared, text),
-	                                     .rkey = offer->rkey}};
+	struct ibv_send_wr wr = {
+	        .wr_id = 2,
+	        .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+	        .imm_data = htonl(2026),
+	        .wr.rdma = {.remote_addr = offer->address + offsetof(struct shared, text), .rkey = offer->rkey}};
 
 	strcpy(s->memory.text, "written by the client");
 	execute(s, &wr, s->memory.text, (uint32_t)strlen(s->memory.text) + 1);

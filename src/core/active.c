@@ -13,7 +13,8 @@ void vb_active_add(struct vb_qp *qp)
 
 	do
 		qp->active_new_next = head;
-	while (!atomic_compare_exchange_weak_explicit(&node->active_new, &head, qp, memory_order_release, memory_order_relaxed));
+	while (!atomic_compare_exchange_weak_explicit(&node->active_new, &head, qp, memory_order_release,
+	                                              memory_order_relaxed));
 }
 
 void vb_active_collect(struct vb_node *node)

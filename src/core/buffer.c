@@ -26,7 +26,8 @@ bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 	return atomic_load_explicit(&m->seq, memory_order_relaxed) == seq;
 }
 
-bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va)
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
+                       uint64_t *va)
 {
 	if (v->pd != pd || (v->access & access) != access)
 		return false;

@@ -15,7 +15,8 @@ struct vb_mr_view {
 };
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out);
 /* PD, rights and range, without wrap-around. *va: the owner's address. */
-bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
+bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
+                       uint64_t *va);
 /* Our own memory as a peer's request names it: the key is good for all of the range. */
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 

@@ -32,9 +32,9 @@ struct vb_context {
 	struct verbs_context vctx; /* vctx.context is what the program holds */
 	struct vb_device *dev;
 	struct vb_node *node;
-	pthread_mutex_t lock;      /* objects, async queue */
-	struct vb_context *next;   /* in node->contexts, under node->ctx_lock */
-	int async_event_fd;        /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
+	pthread_mutex_t lock;    /* objects, async queue */
+	struct vb_context *next; /* in node->contexts, under node->ctx_lock */
+	int async_event_fd;      /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
 	atomic_int objects;        /* PDs, CQs, channels alive: ibv_close_device leaves the node when none is left */
@@ -50,14 +50,14 @@ struct vb_made {
 
 struct vb_pd {
 	struct ibv_pd pd;
-	struct vb_made made;       /* made.handle is the id, unique in the process, never 0 */
-	atomic_int users;          /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
-	struct vb_pd *parent;      /* a parent domain's protection domain, whose id it shares; or NULL */
-	struct vb_td *td;          /* a parent domain's thread domain, or NULL */
+	struct vb_made made; /* made.handle is the id, unique in the process, never 0 */
+	atomic_int users;    /* MRs, QPs, SRQs, AHs, a parent's CQs: ibv_dealloc_pd answers EBUSY while there are any */
+	struct vb_pd *parent; /* a parent domain's protection domain, whose id it shares; or NULL */
+	struct vb_td *td;     /* a parent domain's thread domain, or NULL */
 };
 
 struct vb_mr {
-	struct ibv_mr mr;          /* lkey == rkey */
+	struct ibv_mr mr; /* lkey == rkey */
 	struct vb_made made;
 	uint64_t iova;
 	uint32_t access;
@@ -67,11 +67,12 @@ struct vb_mr {
 struct vb_ah {
 	struct ibv_ah ah;
 	struct ibv_ah_attr attr;
-	union ibv_gid sgid;        /* what sgid_index named when the handle was made */
+	union ibv_gid sgid; /* what sgid_index named when the handle was made */
 	/* lane << 40 | ms: until then no program of this host is looked for behind that lane, there was none */
 	_Atomic uint64_t far;
 	struct vb_made made;
-	_Atomic(struct vb_peer *) last_peer; /* where the last datagram went: a cache, checked against the QP number's lane */
+	_Atomic(struct vb_peer *)
+	        last_peer; /* where the last datagram went: a cache, checked against the QP number's lane */
 };
 
 struct vb_channel {
@@ -85,7 +86,7 @@ struct vb_channel {
  * send's or a receive's. */
 struct vb_cqe {
 	struct ibv_wc wc;
-	uint64_t timestamp;          /* CLOCK_MONOTONIC ns, where the CQ asks for it; else 0 */
+	uint64_t timestamp; /* CLOCK_MONOTONIC ns, where the CQ asks for it; else 0 */
 	union {
 		struct vb_swqe *send;
 		struct vb_rq *receive;
@@ -100,48 +101,48 @@ struct vb_cq {
 	};
 	struct vb_node *node;
 	struct vb_made made;
-	struct vb_lock lock;       /* ring, arm */
-	uint32_t mask;             /* slots - 1, slots a power of two > cqe */
-	_Atomic uint32_t head;     /* next to poll */
-	_Atomic uint32_t tail;     /* next to fill */
-	uint32_t capacity;         /* cq.cqe */
+	struct vb_lock lock;   /* ring, arm */
+	uint32_t mask;         /* slots - 1, slots a power of two > cqe */
+	_Atomic uint32_t head; /* next to poll */
+	_Atomic uint32_t tail; /* next to fill */
+	uint32_t capacity;     /* cq.cqe */
 	struct vb_cqe *ring;
-	atomic_int armed;          /* 0, 1: next solicited, 2: next of any kind */
-	atomic_bool overrun;       /* lost one: IBV_EVENT_CQ_ERR was raised, nothing more goes in. Written under lock */
+	atomic_int armed;    /* 0, 1: next solicited, 2: next of any kind */
+	atomic_bool overrun; /* lost one: IBV_EVENT_CQ_ERR was raised, nothing more goes in. Written under lock */
 	bool is_ex, single_threaded, want_timestamp;
 	struct vb_channel *channel;
-	struct vb_pd *domain;      /* a parent domain that it was made in, or NULL */
-	struct vb_cq *ch_next;     /* under channel->lock */
-	uint32_t ch_pending;       /* events queued in the channel, under channel->lock */
+	struct vb_pd *domain;          /* a parent domain that it was made in, or NULL */
+	struct vb_cq *ch_next;         /* under channel->lock */
+	uint32_t ch_pending;           /* events queued in the channel, under channel->lock */
 	_Atomic uint32_t events_taken; /* written under channel->lock */
-	uint32_t events_acked;     /* under ack_lock */
-	_Atomic uint32_t async_taken; /* written under async_lock of the context */
-	uint32_t async_acked;      /* under ack_lock */
+	uint32_t events_acked;         /* under ack_lock */
+	_Atomic uint32_t async_taken;  /* written under async_lock of the context */
+	uint32_t async_acked;          /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
-	atomic_int users;          /* QPs */
-	struct vb_cqe current;     /* extended polling: the entry between start_poll/next_poll and the next */
+	atomic_int users;      /* QPs */
+	struct vb_cqe current; /* extended polling: the entry between start_poll/next_poll and the next */
 	uint64_t wc_flags;
-	struct vb_lock poll_lock;  /* extended polling: held from start_poll to end_poll, outside of all others */
-	bool ignore_overrun;       /* the oldest entry makes room */
+	struct vb_lock poll_lock; /* extended polling: held from start_poll to end_poll, outside of all others */
+	bool ignore_overrun;      /* the oldest entry makes room */
 };
 
 /* A receive queue entry: sges lie in rq->sge[slot * max_sge]. */
 struct vb_rwqe {
 	uint64_t wr_id;
 	uint32_t num_sge;
-	uint32_t length;           /* sum, saturated at UINT32_MAX */
+	uint32_t length; /* sum, saturated at UINT32_MAX */
 };
 
 /* A receive queue, a QP's own or an SRQ's. Producers hold lock; the consumer is the responder, under node->progress. */
 struct vb_rq {
 	struct vb_lock lock;
 	uint32_t mask, max_wr, max_sge;
-	_Atomic uint32_t head;     /* next to consume */
-	_Atomic uint32_t tail;     /* next to post */
-	_Atomic uint32_t polled;   /* how many of those consumed have been polled: their slots may be posted to again */
-	bool shared;               /* an SRQ's: its completions are polled from several queues */
-	struct vb_node *rnr_waiter;    /* whose adapter waits for a receive; NULL: none does. Under lock */
+	_Atomic uint32_t head;   /* next to consume */
+	_Atomic uint32_t tail;   /* next to post */
+	_Atomic uint32_t polled; /* how many of those consumed have been polled: their slots may be posted to again */
+	bool shared;             /* an SRQ's: its completions are polled from several queues */
+	struct vb_node *rnr_waiter; /* whose adapter waits for a receive; NULL: none does. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
 };
@@ -151,11 +152,11 @@ struct vb_srq {
 	struct vb_rq rq;
 	struct vb_node *node;
 	struct vb_pd *pd;
-	_Atomic uint32_t limit;    /* armed limit; 0: none. Below it: IBV_EVENT_SRQ_LIMIT_REACHED, once */
+	_Atomic uint32_t limit; /* armed limit; 0: none. Below it: IBV_EVENT_SRQ_LIMIT_REACHED, once */
 	atomic_int users;
 	struct vb_made made;
 	_Atomic uint32_t async_taken; /* written under async_lock of the context */
-	uint32_t async_acked;      /* under ack_lock */
+	uint32_t async_acked;         /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 };
@@ -166,151 +167,176 @@ enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
 struct vb_swqe {
 	uint64_t wr_id;
 	union {
-		uint64_t ring_end;     /* position in the peer's ring behind its last record */
-		uint64_t until;        /* UD: it is given up then (ns); 0: it did not have to wait */
+		uint64_t ring_end; /* position in the peer's ring behind its last record */
+		uint64_t until;    /* UD: it is given up then (ns); 0: it did not have to wait */
 	};
 	union {
 		uint64_t remote_addr;
-		struct vb_held *held;  /* UD: what it says, taken when it had to wait; NULL else */
+		struct vb_held *held; /* UD: what it says, taken when it had to wait; NULL else */
 	};
 	union {
 		struct {
 			uint64_t compare_add, swap; /* atomics */
 		};
 		struct {
-			struct vb_ah *ah;           /* UD */
+			struct vb_ah *ah; /* UD */
 			uint32_t ud_qpn, ud_qkey;
 		};
 	};
-	uint32_t rkey;             /* or the key to invalidate */
-	uint32_t imm;              /* network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
-	uint32_t length;           /* sum of the sges, or of the inline data, which then stands in sinline */
+	uint32_t rkey;   /* or the key to invalidate */
+	uint32_t imm;    /* network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
+	uint32_t length; /* sum of the sges, or of the inline data, which then stands in sinline */
 	uint32_t psn;
-	uint8_t num_sge;           /* 0 with IBV_SEND_INLINE */
-	uint8_t opcode;            /* enum ibv_wr_opcode */
-	uint8_t flags;             /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
-	uint8_t state;             /* enum vb_swqe_state */
-	uint8_t status;            /* enum ibv_wc_status, when DONE */
-	uint8_t slot;              /* atomics: result slot */
-	uint8_t direct;            /* the data went by one copy, not by the ring */
-	_Atomic bool told;         /* its completion stands in the queue: the slot is not free. Cleared under cq->lock */
+	uint8_t num_sge;   /* 0 with IBV_SEND_INLINE */
+	uint8_t opcode;    /* enum ibv_wr_opcode */
+	uint8_t flags;     /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
+	uint8_t state;     /* enum vb_swqe_state */
+	uint8_t status;    /* enum ibv_wc_status, when DONE */
+	uint8_t slot;      /* atomics: result slot */
+	uint8_t direct;    /* the data went by one copy, not by the ring */
+	_Atomic bool told; /* its completion stands in the queue: the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 
 /* A read that the responder answers through the ring, piece by piece. */
 struct vb_inread {
-	uint64_t index;            /* processed count before it */
-	uint64_t addr;             /* our address */
-	uint32_t key;              /* looked up again for every piece */
+	uint64_t index; /* processed count before it */
+	uint64_t addr;  /* our address */
+	uint32_t key;   /* looked up again for every piece */
 	uint32_t psn, length, offset;
 };
 
 struct vb_qp {
 	union {
 		struct ibv_qp qp;
-		struct ibv_qp_ex qpx;  /* what ibv_qp_to_qp_ex() returns when is_ex */
+		struct ibv_qp_ex qpx; /* what ibv_qp_to_qp_ex() returns when is_ex */
 	};
 	struct vb_node *node;
 	struct vb_pd *pd;
 	struct vb_cq *scq, *rcq;
-	struct vb_srq *srq;        /* or NULL: rq below */
+	struct vb_srq *srq;          /* or NULL: rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
-	uint8_t type;              /* enum ibv_qp_type */
-	_Atomic uint8_t state;     /* enum ibv_qp_state; written under progress + sq_lock */
-	struct ibv_qp_attr attr;   /* as set by ibv_modify_qp; under progress + sq_lock */
+	uint8_t type;            /* enum ibv_qp_type */
+	_Atomic uint8_t state;   /* enum ibv_qp_state; written under progress + sq_lock */
+	struct ibv_qp_attr attr; /* as set by ibv_modify_qp; under progress + sq_lock */
 	struct ibv_qp_cap cap;
-	int attr_valid;            /* masks seen since RESET */
+	int attr_valid; /* masks seen since RESET */
 
 	/* requester: all under sq_lock */
 	struct vb_lock sq_lock;
 	uint32_t sq_mask, sq_max_wr, sq_max_sge, sq_max_inline;
-	uint32_t sq_head;          /* next to post */
-	uint32_t sq_emit;          /* next to hand to the path */
-	uint32_t sq_una;           /* oldest that has not completed */
-	uint32_t sq_emit_off;      /* bytes of sq_emit's message already in the ring */
+	uint32_t sq_head;     /* next to post */
+	uint32_t sq_emit;     /* next to hand to the path */
+	uint32_t sq_una;      /* oldest that has not completed */
+	uint32_t sq_emit_off; /* bytes of sq_emit's message already in the ring */
 	struct vb_swqe *swqe;
-	struct ibv_sge *ssge;      /* sq_max_sge per slot */
-	uint8_t *sinline;          /* sq_max_inline per slot, or NULL */
-	uint32_t psn_next;         /* PSN of the next message to post */
-	uint32_t rd_outstanding;   /* reads by ring and atomics in flight */
-	uint32_t rd_slot;          /* next result slot */
-	struct vb_peer *peer;      /* RC, UC: whom it is connected to, once met */
+	struct ibv_sge *ssge;        /* sq_max_sge per slot */
+	uint8_t *sinline;            /* sq_max_inline per slot, or NULL */
+	uint32_t psn_next;           /* PSN of the next message to post */
+	uint32_t rd_outstanding;     /* reads by ring and atomics in flight */
+	uint32_t rd_slot;            /* next result slot */
+	struct vb_peer *peer;        /* RC, UC: whom it is connected to, once met */
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint32_t remote_gen;
-	uint64_t acked_base;       /* ssn (count) that remote->acked == 0 stands for */
-	uint64_t ssn_una, ssn_emit;/* messages completed, emitted since RTS: counts, not PSNs */
-	uint64_t acked_seen;       /* highest acknowledgement known, as a count like ssn_una */
-	uint32_t nak_seen;         /* counter of the last NAK acted upon */
+	uint64_t acked_base;        /* ssn (count) that remote->acked == 0 stands for */
+	uint64_t ssn_una, ssn_emit; /* messages completed, emitted since RTS: counts, not PSNs */
+	uint64_t acked_seen;        /* highest acknowledgement known, as a count like ssn_una */
+	uint32_t nak_seen;          /* counter of the last NAK acted upon */
 	uint8_t retry_left, rnr_left;
-	uint8_t stall;             /* dropped-record suspicion */
-	bool gone;                 /* the peer's program has ended; the deadline is for all retries */
+	uint8_t stall;               /* dropped-record suspicion */
+	bool gone;                   /* the peer's program has ended; the deadline is for all retries */
 	_Atomic uint32_t sq_pending; /* sq_head - sq_una, a hint that may be read without the lock */
-	uint64_t last_ring_end;    /* where the last record of this QP ends in the ring */
-	atomic_bool on_active;     /* in node's list of QPs with something unfinished, or on the way into it */
+	uint64_t last_ring_end;      /* where the last record of this QP ends in the ring */
+	atomic_bool on_active;       /* in node's list of QPs with something unfinished, or on the way into it */
 	struct vb_qp *active_next, **active_prev; /* under node->progress */
-	struct vb_qp *active_new_next; /* node->active_new, a lock-free stack */
-	uint32_t active_idle;      /* visits that found nothing */
-	_Atomic uint64_t deadline; /* ns; 0: no timer */
-	uint64_t meet_after;       /* ns: when the broker may be asked again for the peer */
+	struct vb_qp *active_new_next;            /* node->active_new, a lock-free stack */
+	uint32_t active_idle;                     /* visits that found nothing */
+	_Atomic uint64_t deadline;                /* ns; 0: no timer */
+	uint64_t meet_after;                      /* ns: when the broker may be asked again for the peer */
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
 	const struct vb_path_ops *path; /* set under progress + sq_lock, as are the two below */
-	struct vb_roce_path *roce;   /* RoCE: RC, UC all of it; UD what comes from the network */
-	struct vb_iwarp_path *iwarp; /* a TCP connection */
-	_Atomic uint64_t due;      /* ns: when the path wants to be visited; 0: never */
-	unsigned mcasts;           /* groups it is in; under progress */
-	bool unresolved;              /* it has none of these yet: path/unresolved.c; under progress */
-	bool roce_always;          /* UD: VERBENA_WIRE=always */
-	struct vb_tx *tx_open;     /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
+	struct vb_roce_path *roce;      /* RoCE: RC, UC all of it; UD what comes from the network */
+	struct vb_iwarp_path *iwarp;    /* a TCP connection */
+	_Atomic uint64_t due;           /* ns: when the path wants to be visited; 0: never */
+	unsigned mcasts;                /* groups it is in; under progress */
+	bool unresolved;                /* it has none of these yet: path/unresolved.c; under progress */
+	bool roce_always;               /* UD: VERBENA_WIRE=always */
+	struct vb_tx *tx_open; /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
 
 	/* responder: all under node->progress */
 	struct vb_rq rq;
-	uint64_t processed;        /* requests taken since RTR */
-	_Atomic uint64_t executed; /* of these, in order, those that may be acknowledged: all before the oldest pending read.
+	uint64_t processed; /* requests taken since RTR */
+	_Atomic uint64_t
+	        executed; /* of these, in order, those that may be acknowledged: all before the oldest pending read.
 				    * Written under progress, read (relaxed) by senders */
-	uint32_t epsn;             /* PSN expected next */
+	uint32_t epsn;    /* PSN expected next */
 	uint32_t nak_counter;
 	bool nak_state;            /* a NAK went out; records are dropped until epsn comes again */
 	_Atomic uint64_t ack_told; /* highest count that the peer surely gets: by record or by shared->acked */
 	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
 	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
 	struct vb_qp *acks_next;
-	struct {                   /* a message that arrives in several records */
+	struct { /* a message that arrives in several records */
 		bool active;
-		bool dropped;      /* UC: and so is what is left of it */
-		uint32_t slot;     /* receive queue slot it goes to */
+		bool dropped;  /* UC: and so is what is left of it */
+		uint32_t slot; /* receive queue slot it goes to */
 		uint32_t offset;
 		struct vb_rwqe wqe;
 		struct ibv_sge sge[VB_MAX_SGE];
-	} *inbound;                /* allocated with the QP */
-	struct vb_inread *inread;  /* reads answered by ring: max_dest_rd_atomic entries */
+	} * inbound;              /* allocated with the QP */
+	struct vb_inread *inread; /* reads answered by ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
 
 	_Atomic uint32_t async_taken; /* written under async_lock of the context */
-	uint32_t async_acked;      /* under ack_lock */
+	uint32_t async_acked;         /* under ack_lock */
 	pthread_mutex_t ack_lock;
 	pthread_cond_t ack_cond;
 	bool comm_est_raised, last_wqe_raised;
 
 	struct vb_made made;
 	pthread_mutex_t modify_lock; /* one ibv_modify_qp at a time: a control mutex */
-	uint32_t max_msg;          /* longest message that may be posted: UD, the port's MTU */
-	uint64_t send_ops;         /* IBV_QP_EX_WITH_* asked for */
+	uint32_t max_msg;            /* longest message that may be posted: UD, the port's MTU */
+	uint64_t send_ops;           /* IBV_QP_EX_WITH_* asked for */
 	/* ibv_wr_*: held from wr_start to wr_complete or wr_abort, outside of sq_lock; taken by ibv_post_send where is_ex */
 	struct vb_lock wr_lock;
-	uint32_t wr_count;         /* entries built behind sq_head */
-	int wr_error;              /* the first error since wr_start */
+	uint32_t wr_count; /* entries built behind sq_head */
+	int wr_error;      /* the first error since wr_start */
 };
 
-#define VB_UPCAST(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
-static inline struct vb_context *vb_ctx(struct ibv_context *c) { return VB_UPCAST(c, struct vb_context, vctx.context); }
-static inline struct vb_pd *vb_pd(struct ibv_pd *p) { return (struct vb_pd *)p; }
-static inline struct vb_mr *vb_mr(struct ibv_mr *p) { return (struct vb_mr *)p; }
-static inline struct vb_cq *vb_cq(struct ibv_cq *p) { return (struct vb_cq *)p; }
-static inline struct vb_srq *vb_srq(struct ibv_srq *p) { return (struct vb_srq *)p; }
-static inline struct vb_qp *vb_qp(struct ibv_qp *p) { return (struct vb_qp *)p; }
-static inline struct vb_ah *vb_ah(struct ibv_ah *p) { return (struct vb_ah *)p; }
-static inline struct vb_channel *vb_channel(struct ibv_comp_channel *p) { return (struct vb_channel *)p; }
+#define VB_UPCAST(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+static inline struct vb_context *vb_ctx(struct ibv_context *c)
+{
+	return VB_UPCAST(c, struct vb_context, vctx.context);
+}
+static inline struct vb_pd *vb_pd(struct ibv_pd *p)
+{
+	return (struct vb_pd *)p;
+}
+static inline struct vb_mr *vb_mr(struct ibv_mr *p)
+{
+	return (struct vb_mr *)p;
+}
+static inline struct vb_cq *vb_cq(struct ibv_cq *p)
+{
+	return (struct vb_cq *)p;
+}
+static inline struct vb_srq *vb_srq(struct ibv_srq *p)
+{
+	return (struct vb_srq *)p;
+}
+static inline struct vb_qp *vb_qp(struct ibv_qp *p)
+{
+	return (struct vb_qp *)p;
+}
+static inline struct vb_ah *vb_ah(struct ibv_ah *p)
+{
+	return (struct vb_ah *)p;
+}
+static inline struct vb_channel *vb_channel(struct ibv_comp_channel *p)
+{
+	return (struct vb_channel *)p;
+}
 
 #endif

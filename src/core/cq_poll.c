@@ -137,7 +137,8 @@ int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 		atomic_store_explicit(&cq->armed, want, memory_order_relaxed);
 	vb_unlock(&cq->lock);
 	atomic_store_explicit(&cq->node->idle_polls, 0, memory_order_relaxed);
-	if (atomic_load_explicit(&cq->node->owner, memory_order_relaxed) == VB_OWNER_POLLER || atomic_load(&cq->node->held))
+	if (atomic_load_explicit(&cq->node->owner, memory_order_relaxed) == VB_OWNER_POLLER ||
+	    atomic_load(&cq->node->held))
 		vb_progress_handover(cq->node);
 	return 0;
 }

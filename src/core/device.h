@@ -29,12 +29,12 @@ struct vb_device {
 	/* deviates: rdma-core's private verbs_device goes on here, and libmlx5 reads it; zeros make it look away. */
 	char rdma_core_tail[4096 - sizeof(struct ibv_device)];
 
-	int ifindex;	  /* constant */
-	int number;	  /* constant: of /dev/infiniband/uverbsN, and what netlink and ibv_get_device_index(3) say */
-	bool iwarp;	  /* constant: RDMAP over TCP instead of RoCEv2 */
-	bool lids;	  /* constant: has a LID, and addresses without a GRH lead somewhere (core/lid.h) */
+	int ifindex;      /* constant */
+	int number;       /* constant: of /dev/infiniband/uverbsN, and what netlink and ibv_get_device_index(3) say */
+	bool iwarp;       /* constant: RDMAP over TCP instead of RoCEv2 */
+	bool lids;        /* constant: has a LID, and addresses without a GRH lead somewhere (core/lid.h) */
 	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */
-	unsigned refs;	  /* atomic */
+	unsigned refs;    /* atomic */
 
 	struct vb_lock lock; /* guards all below; the last in the order of locks */
 	struct vb_netdev nd;

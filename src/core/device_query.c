@@ -14,7 +14,7 @@
  * True ones only. Not here: BAD_PKEY_CNTR and BAD_QKEY_CNTR (nobody counts), RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
  * N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
  */
-#define CAP_FLAGS \
+#define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
 
@@ -31,37 +31,37 @@ int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr)
 {
 	memset(attr, 0, sizeof(*attr));
 	attr->orig_attr = (struct ibv_device_attr){
-		.fw_ver = VB_VERSION,
-		.node_guid = dev->node_guid,
-		.sys_image_guid = dev->node_guid,
-		.max_mr_size = VB_MAX_MR_SIZE,
-		.page_size_cap = VB_PAGE_SIZE_CAP,
-		.vendor_id = VB_VENDOR_ID,
-		.vendor_part_id = VB_VENDOR_PART_ID,
-		.hw_ver = VB_HW_VER,
-		.max_qp = VB_MAX_QP,
-		.max_qp_wr = VB_MAX_QP_WR,
-		.device_cap_flags = CAP_FLAGS,
-		.max_sge = VB_MAX_SGE,
-		.max_sge_rd = VB_MAX_SGE,
-		.max_cq = VB_MAX_CQ,
-		.max_cqe = VB_MAX_CQE,
-		.max_mr = VB_MAX_MR,
-		.max_pd = VB_MAX_PD,
-		.max_qp_rd_atom = VB_MAX_QP_RD_ATOM,
-		.max_res_rd_atom = VB_MAX_QP * VB_MAX_QP_RD_ATOM,
-		.max_qp_init_rd_atom = VB_MAX_QP_RD_ATOM,
-		.atomic_cap = IBV_ATOMIC_HCA,
-		.max_mcast_grp = VB_MAX_MCAST_GRP,
-		.max_mcast_qp_attach = VB_MAX_MCAST_QP_ATTACH,
-		.max_total_mcast_qp_attach = VB_MAX_TOTAL_MCAST_QP_ATTACH,
-		.max_ah = VB_MAX_AH,
-		.max_srq = VB_MAX_SRQ,
-		.max_srq_wr = VB_MAX_SRQ_WR,
-		.max_srq_sge = VB_MAX_SRQ_SGE,
-		.max_pkeys = VB_PKEY_TBL_LEN,
-		.local_ca_ack_delay = VB_LOCAL_CA_ACK_DELAY,
-		.phys_port_cnt = VB_PORTS,
+	        .fw_ver = VB_VERSION,
+	        .node_guid = dev->node_guid,
+	        .sys_image_guid = dev->node_guid,
+	        .max_mr_size = VB_MAX_MR_SIZE,
+	        .page_size_cap = VB_PAGE_SIZE_CAP,
+	        .vendor_id = VB_VENDOR_ID,
+	        .vendor_part_id = VB_VENDOR_PART_ID,
+	        .hw_ver = VB_HW_VER,
+	        .max_qp = VB_MAX_QP,
+	        .max_qp_wr = VB_MAX_QP_WR,
+	        .device_cap_flags = CAP_FLAGS,
+	        .max_sge = VB_MAX_SGE,
+	        .max_sge_rd = VB_MAX_SGE,
+	        .max_cq = VB_MAX_CQ,
+	        .max_cqe = VB_MAX_CQE,
+	        .max_mr = VB_MAX_MR,
+	        .max_pd = VB_MAX_PD,
+	        .max_qp_rd_atom = VB_MAX_QP_RD_ATOM,
+	        .max_res_rd_atom = VB_MAX_QP * VB_MAX_QP_RD_ATOM,
+	        .max_qp_init_rd_atom = VB_MAX_QP_RD_ATOM,
+	        .atomic_cap = IBV_ATOMIC_HCA,
+	        .max_mcast_grp = VB_MAX_MCAST_GRP,
+	        .max_mcast_qp_attach = VB_MAX_MCAST_QP_ATTACH,
+	        .max_total_mcast_qp_attach = VB_MAX_TOTAL_MCAST_QP_ATTACH,
+	        .max_ah = VB_MAX_AH,
+	        .max_srq = VB_MAX_SRQ,
+	        .max_srq_wr = VB_MAX_SRQ_WR,
+	        .max_srq_sge = VB_MAX_SRQ_SGE,
+	        .max_pkeys = VB_PKEY_TBL_LEN,
+	        .local_ca_ack_delay = VB_LOCAL_CA_ACK_DELAY,
+	        .phys_port_cnt = VB_PORTS,
 	};
 	if (dev->iwarp)
 		without_datagrams(&attr->orig_attr);
@@ -100,8 +100,8 @@ static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 	static const struct {
 		uint32_t mbps;
 		uint8_t width, speed;
-	} row[] = {{1000, 1, 1},    {10000, 1, 8},   {20000, 2, 2},   {25000, 1, 32},  {40000, 2, 8},
-		   {50000, 1, 64}, {100000, 2, 32}, {200000, 2, 64}, {400000, 2, 128}, {~0u, 4, 128}};
+	} row[] = {{1000, 1, 1},   {10000, 1, 8},   {20000, 2, 2},   {25000, 1, 32},   {40000, 2, 8},
+	           {50000, 1, 64}, {100000, 2, 32}, {200000, 2, 64}, {400000, 2, 128}, {~0u, 4, 128}};
 	int i = 0;
 
 	/* Virtual interfaces have no speed of their own: the memory sets it. */
@@ -122,7 +122,9 @@ static void with_lid(struct ibv_port_attr *attr, const struct vb_netdev *nd)
 	if (attr->lid)
 		attr->flags = 0;
 	else if (nd->n_addrs && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-		vb_log(VB_LOG_WARN, "VERBENA_LIDS: the host part of %s's first IPv4 address is no LID (1 to 49151): it has none", nd->name);
+		vb_log(VB_LOG_WARN,
+		       "VERBENA_LIDS: the host part of %s's first IPv4 address is no LID (1 to 49151): it has none",
+		       nd->name);
 }
 
 int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_attr *attr)
@@ -134,17 +136,17 @@ int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_att
 	vb_device_netdev(dev, &nd);
 	bool up = vb_netdev_is_up(&nd);
 	*attr = (struct ibv_port_attr){
-		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
-		.max_mtu = IBV_MTU_4096,
-		.active_mtu = vb_mtu_of_ip_mtu(nd.mtu),
-		.gid_tbl_len = VB_GID_TBL_LEN,
-		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
-		.max_msg_sz = VB_MAX_MSG_SZ,
-		.pkey_tbl_len = VB_PKEY_TBL_LEN,
-		.max_vl_num = 1,
-		.phys_state = up ? 5 /* LinkUp */ : 3 /* Disabled */,
-		.link_layer = IBV_LINK_LAYER_ETHERNET,
-		.flags = IBV_QPF_GRH_REQUIRED,
+	        .state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+	        .max_mtu = IBV_MTU_4096,
+	        .active_mtu = vb_mtu_of_ip_mtu(nd.mtu),
+	        .gid_tbl_len = VB_GID_TBL_LEN,
+	        .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+	        .max_msg_sz = VB_MAX_MSG_SZ,
+	        .pkey_tbl_len = VB_PKEY_TBL_LEN,
+	        .max_vl_num = 1,
+	        .phys_state = up ? 5 /* LinkUp */ : 3 /* Disabled */,
+	        .link_layer = IBV_LINK_LAYER_ETHERNET,
+	        .flags = IBV_QPF_GRH_REQUIRED,
 	};
 	if (dev->iwarp) {
 		attr->active_mtu = attr->max_mtu = iwarp_mtu(nd.mtu);
@@ -173,10 +175,10 @@ int vb_query_gid_at(struct vb_device *dev, uint32_t port, int index, union ibv_g
 static struct ibv_gid_entry entry_of(const struct vb_device *dev, uint32_t index, const union ibv_gid *gid)
 {
 	return (struct ibv_gid_entry){.gid = *gid,
-				      .gid_index = index,
-				      .port_num = 1,
-				      .gid_type = dev->iwarp ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
-				      .ndev_ifindex = dev->gone ? 0 : (uint32_t)dev->ifindex};
+	                              .gid_index = index,
+	                              .port_num = 1,
+	                              .gid_type = dev->iwarp ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
+	                              .ndev_ifindex = dev->gone ? 0 : (uint32_t)dev->ifindex};
 }
 
 int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)

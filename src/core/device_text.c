@@ -21,16 +21,16 @@ static int print_guid(struct text *t, __be64 guid)
 	uint64_t g = be64toh(guid);
 
 	return snprintf(t->buf, t->size, "%04x:%04x:%04x:%04x", (unsigned)(g >> 48), (unsigned)(g >> 32) & 0xffff,
-			(unsigned)(g >> 16) & 0xffff, (unsigned)g & 0xffff);
+	                (unsigned)(g >> 16) & 0xffff, (unsigned)g & 0xffff);
 }
 
 static int print_gid(struct text *t, const union ibv_gid *gid)
 {
 	const uint8_t *r = gid->raw;
 
-	return snprintf(t->buf, t->size,
-			"%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x", r[0], r[1], r[2], r[3],
-			r[4], r[5], r[6], r[7], r[8], r[9], r[10], r[11], r[12], r[13], r[14], r[15]);
+	return snprintf(t->buf, t->size, "%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x",
+	                r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10], r[11], r[12], r[13], r[14],
+	                r[15]);
 }
 
 static int node_type(struct vb_device *dev, struct text *t)
@@ -87,8 +87,8 @@ static int rate(struct vb_device *dev, struct text *t)
 		uint8_t code;
 		int tenths; /* Gb/s of one lane, times ten */
 		const char *name;
-	} speeds[] = {{1, 25, ""},     {2, 50, " DDR"},	  {4, 100, " QDR"},  {8, 100, " FDR10"},
-		      {16, 140, " FDR"}, {32, 250, " EDR"}, {64, 500, " HDR"}, {128, 1000, " NDR"}};
+	} speeds[] = {{1, 25, ""},       {2, 50, " DDR"},   {4, 100, " QDR"},  {8, 100, " FDR10"},
+	              {16, 140, " FDR"}, {32, 250, " EDR"}, {64, 500, " HDR"}, {128, 1000, " NDR"}};
 	int lanes = t->port.active_width == 1 ? 1 : t->port.active_width == 2 ? 4 : t->port.active_width == 4 ? 8 : 2;
 	size_t i = 0;
 
@@ -96,7 +96,7 @@ static int rate(struct vb_device *dev, struct text *t)
 		i++;
 	int tenths = speeds[i].tenths * lanes;
 	return snprintf(t->buf, t->size, "%d%s Gb/sec (%dX%s)", tenths / 10, tenths % 10 ? ".5" : "", lanes,
-			speeds[i].name);
+	                speeds[i].name);
 }
 
 static int link_layer(struct vb_device *dev, struct text *t)
@@ -143,40 +143,60 @@ static const struct {
 	const char *path;
 	int (*print)(struct vb_device *, struct text *);
 } attributes[] = {
-	{"node_type", node_type},
-	{"fw_ver", version},
-	{"hw_rev", hw_rev},
-	{"hca_type", kind},
-	{"board_id", kind},
-	{"node_desc", node_desc},
-	{"node_guid", node_guid},
-	{"sys_image_guid", node_guid},
-	{"parent", parent},
-	{"ports/1/state", state},
-	{"ports/1/phys_state", phys_state},
-	{"ports/1/rate", rate},
-	{"ports/1/link_layer", link_layer},
-	{"ports/1/lid", lid},
-	{"ports/1/lid_mask_count", zero},
-	{"ports/1/sm_lid", sm_lid},
-	{"ports/1/sm_sl", zero},
-	{"ports/1/cap_mask", cap_mask},
-	{"ports/1/pkeys/0", pkey},
-	{"device/vendor", none_id},
-	{"device/device", none_id},
+        {"node_type", node_type},
+        {"fw_ver", version},
+        {"hw_rev", hw_rev},
+        {"hca_type", kind},
+        {"board_id", kind},
+        {"node_desc", node_desc},
+        {"node_guid", node_guid},
+        {"sys_image_guid", node_guid},
+        {"parent", parent},
+        {"ports/1/state", state},
+        {"ports/1/phys_state", phys_state},
+        {"ports/1/rate", rate},
+        {"ports/1/link_layer", link_layer},
+        {"ports/1/lid", lid},
+        {"ports/1/lid_mask_count", zero},
+        {"ports/1/sm_lid", sm_lid},
+        {"ports/1/sm_sl", zero},
+        {"ports/1/cap_mask", cap_mask},
+        {"ports/1/pkeys/0", pkey},
+        {"device/vendor", none_id},
+        {"device/device", none_id},
 };
 
 /* Counters read as zero until the engine's own are shown here. */
-static const char *const counters[] = {
-	"counters/excessive_buffer_overrun_errors", "counters/link_downed", "counters/link_error_recovery",
-	"counters/local_link_integrity_errors", "counters/port_rcv_constraint_errors", "counters/port_rcv_data",
-	"counters/port_rcv_errors", "counters/port_rcv_packets", "counters/port_rcv_remote_physical_errors",
-	"counters/port_rcv_switch_relay_errors", "counters/port_xmit_constraint_errors", "counters/port_xmit_data",
-	"counters/port_xmit_discards", "counters/port_xmit_packets", "counters/port_xmit_wait", "counters/symbol_error",
-	"counters/VL15_dropped", "hw_counters/sent_pkts", "hw_counters/rcvd_pkts", "hw_counters/duplicate_request",
-	"hw_counters/out_of_seq_request", "hw_counters/rcvd_rnr_err", "hw_counters/send_rnr_err",
-	"hw_counters/rcvd_seq_err", "hw_counters/retry_exceeded_err", "hw_counters/completer_retry_err",
-	"hw_counters/send_err", "hw_counters/link_downed", "hw_counters/rdma_sends", "hw_counters/rdma_recvs"};
+static const char *const counters[] = {"counters/excessive_buffer_overrun_errors",
+                                       "counters/link_downed",
+                                       "counters/link_error_recovery",
+                                       "counters/local_link_integrity_errors",
+                                       "counters/port_rcv_constraint_errors",
+                                       "counters/port_rcv_data",
+                                       "counters/port_rcv_errors",
+                                       "counters/port_rcv_packets",
+                                       "counters/port_rcv_remote_physical_errors",
+                                       "counters/port_rcv_switch_relay_errors",
+                                       "counters/port_xmit_constraint_errors",
+                                       "counters/port_xmit_data",
+                                       "counters/port_xmit_discards",
+                                       "counters/port_xmit_packets",
+                                       "counters/port_xmit_wait",
+                                       "counters/symbol_error",
+                                       "counters/VL15_dropped",
+                                       "hw_counters/sent_pkts",
+                                       "hw_counters/rcvd_pkts",
+                                       "hw_counters/duplicate_request",
+                                       "hw_counters/out_of_seq_request",
+                                       "hw_counters/rcvd_rnr_err",
+                                       "hw_counters/send_rnr_err",
+                                       "hw_counters/rcvd_seq_err",
+                                       "hw_counters/retry_exceeded_err",
+                                       "hw_counters/completer_retry_err",
+                                       "hw_counters/send_err",
+                                       "hw_counters/link_downed",
+                                       "hw_counters/rdma_sends",
+                                       "hw_counters/rdma_recvs"};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -257,6 +277,7 @@ bool vb_device_attr_path(unsigned index, char *buf, size_t size)
 		return snprintf(buf, size, "ports/1/%s", counters[index]) > 0;
 	index -= COUNT(counters);
 	if (index < COUNT(gid_dirs) * VB_GID_TBL_LEN)
-		return snprintf(buf, size, "ports/1/%s/%u", gid_dirs[index / VB_GID_TBL_LEN], index % VB_GID_TBL_LEN) > 0;
+		return snprintf(buf, size, "ports/1/%s/%u", gid_dirs[index / VB_GID_TBL_LEN], index % VB_GID_TBL_LEN) >
+		       0;
 	return false;
 }

@@ -47,7 +47,8 @@ int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *
 		}
 		uint64_t piece = sge->length - off < n ? sge->length - off : n;
 
-		if (!vb_mr_check_local(qp->node, pd, sge->lkey, sge->addr + off, (uint32_t)piece, IBV_ACCESS_LOCAL_WRITE, &va))
+		if (!vb_mr_check_local(qp->node, pd, sge->lkey, sge->addr + off, (uint32_t)piece,
+		                       IBV_ACCESS_LOCAL_WRITE, &va))
 			return -1;
 		iov[k++] = (struct iovec){(void *)(uintptr_t)va, piece};
 		n -= piece;

@@ -32,7 +32,7 @@ _Static_assert(VB_KEY_SLOT(UINT32_MAX) == VB_SEG_MRS - 1, "a key is a slot and a
 #define VB_KEY_ROOM (VB_SEG_MRS / 4 * 3) /* slots used or resting; above it the oldest rest no longer */
 
 struct vb_keys {
-	_Atomic uint32_t *slots; /* of the segment (vb_seg_key_slots), all zero at first */
+	_Atomic uint32_t *slots;    /* of the segment (vb_seg_key_slots), all zero at first */
 	uint32_t rest[VB_KEY_REST]; /* slots, a ring */
 	uint32_t resting, rest_head, used;
 	uint32_t drawn[256]; /* random words to come: `left` of them */

@@ -18,10 +18,10 @@ struct vb_netdev {
 	int ifindex;
 	char name[IF_NAMESIZE];
 	uint16_t arphrd;     /* ARPHRD_ETHER, ARPHRD_LOOPBACK, ... */
-	bool has_mac;	     /* a link-layer address of six bytes was announced */
-	uint8_t mac[6];	     /* zero on lo */
-	uint32_t flags;	     /* IFF_UP, IFF_RUNNING, ... */
-	uint32_t mtu;	     /* bytes of IP packet */
+	bool has_mac;        /* a link-layer address of six bytes was announced */
+	uint8_t mac[6];      /* zero on lo */
+	uint32_t flags;      /* IFF_UP, IFF_RUNNING, ... */
+	uint32_t mtu;        /* bytes of IP packet */
 	uint32_t speed_mbps; /* 0: unknown */
 	uint8_t v4_prefix;   /* length of the first IPv4 address's prefix */
 	size_t n_addrs;

@@ -12,42 +12,44 @@ enum vb_owner { VB_OWNER_THREAD, VB_OWNER_POLLER };
 
 /* One per process, alive while a context is open. Made by vb_node_get(), node/node.c. */
 struct vb_node {
-	void *seg;                  /* our segment, writable */
+	void *seg; /* our segment, writable */
 	struct vb_seg_header *hdr;
-	struct vb_doorbell *doorbell;       /* our doorbell page */
+	struct vb_doorbell *doorbell; /* our doorbell page */
 	uint32_t lane;
 	uint64_t incarnation;
-	bool membarrier;            /* asymmetric fences work here */
+	bool membarrier; /* asymmetric fences work here */
 
 	struct vb_lock progress;    /* the receiving side: rings, responders, completers, timers, lists below */
 	struct vb_qp *_Atomic *qps; /* by VB_QP_INDEX, VB_LANE_QPS entries; written under progress */
-	struct vb_peer *_Atomic *peers; /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
-	struct vb_qp *acks;         /* responders whose acknowledgement is not published yet (acks_next) */
-	struct vb_qp *active;       /* QPs with something unfinished, or lately so: the completer visits them */
+	struct vb_peer *_Atomic
+	        *peers;       /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
+	struct vb_qp *acks;   /* responders whose acknowledgement is not published yet (acks_next) */
+	struct vb_qp *active; /* QPs with something unfinished, or lately so: the completer visits them */
 	struct vb_qp *_Atomic active_new; /* pushed by senders, taken in by the completer */
 	struct vb_qp *active_cursor;
 
-	_Atomic uint32_t owner;     /* enum vb_owner: who makes progress */
-	atomic_bool overrun;        /* a CQ lost a completion, and its queue pairs have not been ended yet */
-	_Atomic uint32_t polls;     /* counts calls that looked for work; the progress thread watches it */
-	_Atomic uint32_t idle_polls;/* calls since the last ibv_req_notify_cq, or since the duty changed */
+	_Atomic uint32_t owner;       /* enum vb_owner: who makes progress */
+	atomic_bool overrun;          /* a CQ lost a completion, and its queue pairs have not been ended yet */
+	_Atomic uint32_t polls;       /* counts calls that looked for work; the progress thread watches it */
+	_Atomic uint32_t idle_polls;  /* calls since the last ibv_req_notify_cq, or since the duty changed */
 	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
 	_Atomic uint32_t yield_every; /* how many of these until the next */
 	_Atomic uint64_t yield_after; /* and not before; 0: whenever */
-	atomic_uint held;           /* completions that wait for a moment, or for who goes to sleep: path/iwarp/path.c */
-	_Atomic uint64_t sleep_until; /* ns: the progress thread looks at the clock then; UINT64_MAX: unknown, or never */
-	struct vb_io *io;           /* io/'s own part: threads, descriptors, broker */
+	atomic_uint held; /* completions that wait for a moment, or for who goes to sleep: path/iwarp/path.c */
+	_Atomic uint64_t
+	        sleep_until; /* ns: the progress thread looks at the clock then; UINT64_MAX: unknown, or never */
+	struct vb_io *io;    /* io/'s own part: threads, descriptors, broker */
 
-	struct vb_mcast *mcasts;    /* under progress */
+	struct vb_mcast *mcasts; /* under progress */
 	unsigned mcast_count;
 
 	pthread_mutex_t ctx_lock;
 	struct vb_context *contexts; /* under ctx_lock */
-	pthread_mutex_t mr_lock;    /* keys, and the key table in the segment */
+	pthread_mutex_t mr_lock;     /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
 	uint32_t qp_next, qp_count, qp_entries; /* under progress. entries: that a number has been given */
-	uint64_t qp_key[2];         /* random: by it their numbers are in an order that nobody else knows */
+	uint64_t qp_key[2];                     /* random: by it their numbers are in an order that nobody else knows */
 	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;
 };
 

@@ -184,7 +184,8 @@ static int enter_table(struct vb_qp *qp)
 	qp->qp.qp_num = node->lane << VB_LANE_SHIFT | i;
 	qp->qp.handle = qp->qp.qp_num;
 	if (node->qp_entries < VB_LANE_QPS) /* the first time that this number is used: it keeps its entry */
-		atomic_store_explicit(&vb_seg_qp_places(node->seg)[i], (uint16_t)(node->qp_entries++ ^ i), memory_order_relaxed);
+		atomic_store_explicit(&vb_seg_qp_places(node->seg)[i], (uint16_t)(node->qp_entries++ ^ i),
+		                      memory_order_relaxed);
 	qp->made = VB_MADE(qp->qp);
 	qp->shared = vb_seg_qp(node->seg, qp->qp.qp_num);
 	atomic_store(&qp->shared->qpn, qp->qp.qp_num);

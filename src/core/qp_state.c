@@ -104,7 +104,11 @@ static const bool iwarp_changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
         [IBV_QPS_RESET] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true},
         [IBV_QPS_INIT] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true, [IBV_QPS_RTR] = true, [IBV_QPS_ERR] = true},
         [IBV_QPS_RTR] = {[IBV_QPS_RESET] = true, [IBV_QPS_RTR] = true, [IBV_QPS_ERR] = true},
-        [IBV_QPS_RTS] = {[IBV_QPS_RESET] = true, [IBV_QPS_RTR] = true, [IBV_QPS_RTS] = true, [IBV_QPS_SQD] = true, [IBV_QPS_ERR] = true},
+        [IBV_QPS_RTS] = {[IBV_QPS_RESET] = true,
+                         [IBV_QPS_RTR] = true,
+                         [IBV_QPS_RTS] = true,
+                         [IBV_QPS_SQD] = true,
+                         [IBV_QPS_ERR] = true},
         [IBV_QPS_SQD] = {[IBV_QPS_RESET] = true, [IBV_QPS_RTS] = true, [IBV_QPS_SQD] = true, [IBV_QPS_ERR] = true},
         [IBV_QPS_ERR] = {[IBV_QPS_RESET] = true, [IBV_QPS_ERR] = true},
 };

@@ -14,7 +14,8 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 	uint64_t length = 0;
 
 	for (int i = 0; i < wr->num_sge; i++) {
-		memcpy(&sge[i], &wr->sg_list[i], sizeof(sge[i])); /* libiscsi's lists lie in packed structs, at any address */
+		memcpy(&sge[i], &wr->sg_list[i],
+		       sizeof(sge[i])); /* libiscsi's lists lie in packed structs, at any address */
 		length += sge[i].length;
 	}
 	rq->wqe[slot] = (struct vb_rwqe){

@@ -15,8 +15,8 @@
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
 #define VB_SEG_VERSION 3u
 
-#define VB_LANES 1024u           /* processes of one host; lane 0 is the broker's */
-#define VB_LANE_SHIFT 14         /* a QP number is lane | index */
+#define VB_LANES 1024u   /* processes of one host; lane 0 is the broker's */
+#define VB_LANE_SHIFT 14 /* a QP number is lane | index */
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
 #define VB_QP_LANE(qpn) (((qpn) >> VB_LANE_SHIFT) & (VB_LANES - 1))
@@ -35,29 +35,29 @@ struct vb_mr_shared {
 	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping a peer may ask for (io/direct.c) */
 	_Atomic uint64_t iova;   /* first address as peers name it */
 	_Atomic uint64_t length;
-	_Atomic uint64_t addr;   /* the owner's virtual address of iova */
-	_Atomic uint64_t seq;    /* odd while the owner rewrites this entry */
+	_Atomic uint64_t addr; /* the owner's virtual address of iova */
+	_Atomic uint64_t seq;  /* odd while the owner rewrites this entry */
 	uint64_t reserved[2];
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */
 enum vb_nak_code {
 	VB_NAK_NONE,
-	VB_NAK_RNR,        /* IBA 9.7.5.2.8 */
-	VB_NAK_INV_REQ,    /* invalid request */
-	VB_NAK_ACCESS,     /* remote access error */
-	VB_NAK_OP,         /* remote operational error */
-	VB_NAK_SOURCE,     /* the requester's own memory was not there when it was fetched: its local error */
+	VB_NAK_RNR,     /* IBA 9.7.5.2.8 */
+	VB_NAK_INV_REQ, /* invalid request */
+	VB_NAK_ACCESS,  /* remote access error */
+	VB_NAK_OP,      /* remote operational error */
+	VB_NAK_SOURCE,  /* the requester's own memory was not there when it was fetched: its local error */
 };
 
 #define VB_RD_ATOM_SLOTS 16u
 
 /* What peers may read of a queue pair. Line 0 changes with ibv_modify_qp, the others with progress. */
 struct vb_qp_shared {
-	_Atomic uint32_t gen;      /* changes each time the QP leaves RESET or is destroyed; odd: may receive (RTR..SQE) */
+	_Atomic uint32_t gen; /* changes each time the QP leaves RESET or is destroyed; odd: may receive (RTR..SQE) */
 	_Atomic uint32_t qpn;
-	_Atomic uint32_t type;     /* enum ibv_qp_type */
-	_Atomic uint32_t access;   /* qp_access_flags */
+	_Atomic uint32_t type;   /* enum ibv_qp_type */
+	_Atomic uint32_t access; /* qp_access_flags */
 	_Atomic uint32_t pd;
 	_Atomic uint32_t dest_qpn;
 	_Atomic uint32_t dest_lane;
@@ -67,9 +67,10 @@ struct vb_qp_shared {
 	_Atomic uint32_t qkey;
 	uint32_t reserved0[5];
 	/* line 1: written by the responder */
-	_Atomic uint64_t acked;    /* requests executed since gen, in order */
+	_Atomic uint64_t acked; /* requests executed since gen, in order */
 	_Atomic uint64_t nak;
-	_Atomic uint64_t processed; /* requests taken, in order: a read among them may still be waiting for its answer */
+	_Atomic uint64_t
+	        processed; /* requests taken, in order: a read among them may still be waiting for its answer */
 	uint64_t reserved1[5];
 	/* lines 2, 3: what atomics returned, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
@@ -82,12 +83,13 @@ struct vb_qp_shared {
 struct vb_slot_shared {
 	/* line 0: rarely written */
 	_Atomic uint64_t peer_incarnation; /* != 0: I have mapped that peer, and watch its hazards */
-	_Atomic uint32_t hot;              /* I look at this ring (and its acknowledgements) by myself: no doorbell needed */
-	_Atomic uint32_t want_space;       /* I wait for room in my ring to that peer: ring my doorbell when you have consumed */
-	_Atomic uint32_t can_pull;         /* I can read that peer's memory: its large SENDs may come by reference */
+	_Atomic uint32_t hot; /* I look at this ring (and its acknowledgements) by myself: no doorbell needed */
+	_Atomic uint32_t
+	        want_space; /* I wait for room in my ring to that peer: ring my doorbell when you have consumed */
+	_Atomic uint32_t can_pull; /* I can read that peer's memory: its large SENDs may come by reference */
 	uint32_t reserved0[11];
 	/* line 1: often written */
-	_Atomic uint64_t rx_head;          /* bytes of the peer's ring that I have consumed */
+	_Atomic uint64_t rx_head; /* bytes of the peer's ring that I have consumed */
 	uint64_t reserved1[7];
 	/* line 2: copies in flight from me into (or out of) that peer's memory: key << 32 | qpn; 0: none */
 	_Atomic uint64_t hazard[8];
@@ -97,11 +99,12 @@ struct vb_seg_header {
 	uint32_t magic;
 	uint32_t version;
 	uint32_t lane;
-	uint32_t pid;              /* as its owner sees it; informative */
+	uint32_t pid; /* as its owner sees it; informative */
 	uint64_t incarnation;
-	uint64_t self;             /* the owner's address of this header: process_vm_readv finds the same incarnation there */
-	uint32_t fence_needed;     /* the owner has no membarrier: its peers fence after they publish */
-	_Atomic uint32_t sleeping; /* its progress thread sleeps: who rings the doorbell also writes the wake descriptor */
+	uint64_t self; /* the owner's address of this header: process_vm_readv finds the same incarnation there */
+	uint32_t fence_needed; /* the owner has no membarrier: its peers fence after they publish */
+	_Atomic uint32_t
+	        sleeping; /* its progress thread sleeps: who rings the doorbell also writes the wake descriptor */
 	uint32_t reserved0[6];
 	/* own line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program exits or execs,
 	 * before its pid can be used again. */

@@ -7,7 +7,7 @@
 #include "core/core.h"
 
 /* Each has the arguments, result and errno of the ibv_ call of its name unless stated. */
-struct ibv_context *vb_open_device(struct ibv_device *device);       /* tables filled by vb_fill_ops(), abi/ops.c */
+struct ibv_context *vb_open_device(struct ibv_device *device); /* tables filled by vb_fill_ops(), abi/ops.c */
 int vb_close_device(struct ibv_context *context);
 int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
 void vb_ack_async_event(struct ibv_async_event *event);
@@ -15,16 +15,19 @@ void vb_ack_async_event(struct ibv_async_event *event);
 struct ibv_pd *vb_alloc_pd(struct ibv_context *context);
 int vb_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *vb_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access);
-int vb_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access); /* errno > 0 or 0; abi/ maps to IBV_REREG_MR_ERR_* */
+int vb_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+                int access); /* errno > 0 or 0; abi/ maps to IBV_REREG_MR_ERR_* */
 int vb_dereg_mr(struct ibv_mr *mr);
 
 struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int vb_destroy_ah(struct ibv_ah *ah);
-int vb_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr);
+int vb_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
+                       struct ibv_ah_attr *attr);
 
 struct ibv_comp_channel *vb_create_comp_channel(struct ibv_context *context);
 int vb_destroy_comp_channel(struct ibv_comp_channel *channel);
-struct ibv_cq *vb_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int comp_vector);
+struct ibv_cq *vb_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
+                            int comp_vector);
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int vb_resize_cq(struct ibv_cq *cq, int cqe);
 int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
@@ -49,7 +52,7 @@ int vb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 int vb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int vb_destroy_qp(struct ibv_qp *qp);
-struct ibv_qp_ex *vb_qp_to_qp_ex(struct ibv_qp *qp);  /* NULL with EOPNOTSUPP unless made with send_ops_flags */
+struct ibv_qp_ex *vb_qp_to_qp_ex(struct ibv_qp *qp); /* NULL with EOPNOTSUPP unless made with send_ops_flags */
 int vb_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int vb_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 int vb_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);

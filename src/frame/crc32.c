@@ -72,7 +72,8 @@ __attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const u
                                                            const struct vb_crc32_powers *powers)
 {
 	const __m128i low = _mm_set_epi32(0, 0, 0, -1), by = _mm_set_epi64x(0x0ccaa009e, 0x163cd6124);
-	const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641), p = _mm_loadu_si128((const __m128i *)powers->v);
+	const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641),
+	              p = _mm_loadu_si128((const __m128i *)powers->v);
 	__m128i h = _mm_set_epi32((int)head[2], (int)head[1], (int)(head[0] ^ ~crc), 0);
 	__m128i x = _mm_loadu_si128((const __m128i *)sum), y;
 
@@ -84,7 +85,8 @@ __attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const u
 	return ~(uint32_t)_mm_cvtsi128_si32(_mm_srli_si128(_mm_xor_si128(x, y), 4));
 }
 #else
-uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2], const struct vb_crc32_powers *powers)
+uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2],
+                         const struct vb_crc32_powers *powers)
 {
 	(void)head, (void)sum, (void)powers;
 	return crc;

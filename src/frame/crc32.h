@@ -22,7 +22,8 @@ struct vb_crc32_powers {
 	uint64_t v[2];
 };
 struct vb_crc32_powers vb_crc32_powers(size_t n);
-uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2], const struct vb_crc32_powers *powers);
+uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2],
+                         const struct vb_crc32_powers *powers);
 
 /* Product of polynomials modulo the CRC's; the highest bit is the coefficient of 1. */
 uint32_t vb_crc32_multiply(uint32_t a, uint32_t b);

@@ -6,8 +6,8 @@
 #define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
 #define IPV6_LEN 40
 #define UDP_LEN 8
-#define HEADERS 64 /* and more than there are */
-#define SHORT 64 /* an acknowledgement is, and what fills the smallest path MTU is not */
+#define HEADERS 64   /* and more than there are */
+#define SHORT 64     /* an acknowledgement is, and what fills the smallest path MTU is not */
 #define BTH_RESV8A 4 /* FECN, BECN and what is reserved beside them: switches may set it */
 
 /* IP and UDP header as the ICRC sees them. Returns their length. */
@@ -87,11 +87,11 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 }
 
 /* The payload's length is a multiple of 256, and headers are shorter: the whole length tells which powers are needed. */
-uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len, const uint64_t sum[2],
-                        size_t len)
+uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
+                        const uint64_t sum[2], size_t len)
 {
 	static const uint8_t ones[4] = {0xff}; /* resv8a */
-	uint32_t head[HEADERS / 4], mask; /* words: the packet was only just written, by words */
+	uint32_t head[HEADERS / 4], mask;      /* words: the packet was only just written, by words */
 	uint32_t crc = before_bth(k, ipv4_id), n = (uint32_t)headers_len / 4;
 
 	for (uint32_t i = 0; i < n; i++)

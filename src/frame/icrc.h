@@ -20,14 +20,15 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
  * The same for packets in one piece, many of few flows and sizes: what is known of a flow is kept. Zeros at first. id is
  * what ipv4_id is above. The packet, BTH to pad, is changed while this runs, and then as it was.
  */
-#define VB_ICRC_FLOWS 32 /* of one flow the lengths that take turns must not meet: full packets, some words more in the first and last, and an acknowledgement */
+#define VB_ICRC_FLOWS \
+	32 /* of one flow the lengths that take turns must not meet: full packets, some words more in the first and last, and an acknowledgement */
 #define VB_ICRC_IDS 64
 
 struct vb_icrc_cache {
 	struct vb_icrc_known {
 		struct vb_flow flow;
 		size_t len;
-		uint64_t known; /* a bit for each of start */
+		uint64_t known;                 /* a bit for each of start */
 		struct vb_crc32_powers payload; /* for headers and payload; 0: not known yet */
 		uint32_t start[VB_ICRC_IDS];
 	} of[VB_ICRC_FLOWS];
@@ -41,8 +42,8 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
  * they lie. known: of the flow and the length from BTH to ICRC, good until the cache is asked for another.
  */
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len);
-uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len, const uint64_t sum[2],
-                        size_t len);
+uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
+                        const uint64_t sum[2], size_t len);
 
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
 

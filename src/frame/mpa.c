@@ -51,7 +51,8 @@ static void encode_words(struct vb_writer *w, const struct vb_mpa_frame *f)
 }
 
 /* Key; M, C, R, S; revision; length of the private data; private data. */
-enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len, bool reply)
+enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len,
+                                  bool reply)
 {
 	struct vb_mpa_frame f = {.reply = reply};
 	struct vb_reader r = vb_reader(bytes, len);
@@ -122,7 +123,8 @@ static uint16_t depth(uint16_t wish)
 	return lower(wish, VB_MPA_ANY_DEPTH - 1);
 }
 
-void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data, uint16_t len)
+void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data,
+                    uint16_t len)
 {
 	*request = (struct vb_mpa_frame){
 	        .markers = wish->markers,
@@ -170,8 +172,8 @@ static void agree_framing(struct vb_mpa_terms *terms, const struct vb_mpa_wish *
 	};
 }
 
-enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish,
-                                  const struct vb_mpa_frame *request)
+enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_terms *terms,
+                                  const struct vb_mpa_wish *wish, const struct vb_mpa_frame *request)
 {
 	uint8_t revision = request->revision < wish->revision ? request->revision : wish->revision;
 

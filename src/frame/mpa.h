@@ -6,9 +6,9 @@
 
 #include "frame/cursor.h"
 
-#define VB_MPA_FRAME_LEN 20     /* before the private data */
-#define VB_MPA_PRIVATE_MAX 512  /* the words of RFC 6581 are of it */
-#define VB_MPA_ENHANCED_LEN 4   /* those words */
+#define VB_MPA_FRAME_LEN 20    /* before the private data */
+#define VB_MPA_PRIVATE_MAX 512 /* the words of RFC 6581 are of it */
+#define VB_MPA_ENHANCED_LEN 4  /* those words */
 #define VB_MPA_FRAME_MAX (VB_MPA_FRAME_LEN + VB_MPA_PRIVATE_MAX)
 #define VB_MPA_ANY_DEPTH 0x3fff /* of IRD and ORD: not negotiated */
 #define VB_MPA_INTERVAL 512u    /* of markers */
@@ -22,26 +22,26 @@ enum vb_mpa_rtr { VB_MPA_RTR_SEND = 1, VB_MPA_RTR_WRITE = 2, VB_MPA_RTR_READ = 4
 
 struct vb_mpa_frame {
 	bool reply;
-	bool markers, crc;  /* M: the sender of the frame wants to receive markers. C */
-	bool reject;        /* R, of a reply */
-	uint8_t revision;   /* 1 or 2 */
-	bool enhanced;      /* S: the words of RFC 6581 are there */
-	bool peer_to_peer;  /* A */
-	uint8_t rtr;        /* B, C, D: enum vb_mpa_rtr */
-	uint16_t ird, ord;  /* 14 bits */
+	bool markers, crc;           /* M: the sender of the frame wants to receive markers. C */
+	bool reject;                 /* R, of a reply */
+	uint8_t revision;            /* 1 or 2 */
+	bool enhanced;               /* S: the words of RFC 6581 are there */
+	bool peer_to_peer;           /* A */
+	uint8_t rtr;                 /* B, C, D: enum vb_mpa_rtr */
+	uint16_t ird, ord;           /* 14 bits */
 	const uint8_t *private_data; /* behind those words; of the bytes that were decoded */
 	uint16_t private_len;
 };
 
 /* X(name, text) */
-#define VB_MPA_VERDICTS(X)                                                          \
-	X(OK, "right")                                                              \
-	X(SHORT, "more bytes have to come")                                         \
-	X(KEY, "not an MPA frame")                                                  \
+#define VB_MPA_VERDICTS(X)                                                            \
+	X(OK, "right")                                                                \
+	X(SHORT, "more bytes have to come")                                           \
+	X(KEY, "not an MPA frame")                                                    \
 	X(WRONG_WAY, "a request where a reply is due, or a reply where a request is") \
-	X(REVISION, "MPA revision not supported")                                   \
-	X(LENGTH, "private data too long")                                          \
-	X(ENHANCED, "no room for the words of the enhanced setup")                  \
+	X(REVISION, "MPA revision not supported")                                     \
+	X(LENGTH, "private data too long")                                            \
+	X(ENHANCED, "no room for the words of the enhanced setup")                    \
 	X(REJECT, "a request that rejects")
 
 enum vb_mpa_verdict {
@@ -54,7 +54,8 @@ const char *vb_mpa_verdict_text(enum vb_mpa_verdict verdict);
 
 /* The frame at the start of a stream, of which len bytes are there. *used: its length, where the verdict is OK; what is
  * wrong is seen as early as the bytes show it. Out-parameters are untouched otherwise. */
-enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len, bool reply);
+enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len,
+                                  bool reply);
 void vb_mpa_encode(struct vb_writer *w, const struct vb_mpa_frame *frame);
 
 /* What one side wants. */
@@ -83,10 +84,11 @@ enum vb_mpa_refusal {
 };
 
 /* The request of the initiator; private_data is the caller's. */
-void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data, uint16_t len);
+void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data,
+                    uint16_t len);
 /* The responder: terms, and the reply that says so. */
-enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish,
-                                  const struct vb_mpa_frame *request);
+enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_terms *terms,
+                                  const struct vb_mpa_wish *wish, const struct vb_mpa_frame *request);
 /* The initiator, with the reply to the request that `wish` gave. */
 enum vb_mpa_refusal vb_mpa_conclude(struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish,
                                     const struct vb_mpa_frame *reply);

@@ -172,7 +172,9 @@ bool vb_terminate_decode(struct vb_terminate *t, const uint8_t *bytes, size_t le
 void vb_terminate_encode(struct vb_writer *w, const struct vb_terminate *t)
 {
 	vb_put16(w, t->term);
-	vb_put16(w, (uint16_t)((t->has_ddp ? HEADER_M | HEADER_D : 0) | (t->has_ddp && t->has_rdma ? HEADER_R : 0)) << 8 & 0xffff);
+	vb_put16(w, (uint16_t)((t->has_ddp ? HEADER_M | HEADER_D : 0) | (t->has_ddp && t->has_rdma ? HEADER_R : 0))
+	                            << 8 &
+	                    0xffff);
 	if (!t->has_ddp)
 		return;
 	vb_put16(w, t->segment_len);

@@ -21,8 +21,8 @@ enum vb_ddp_queue { VB_QN_SEND, VB_QN_READ, VB_QN_TERMINATE, VB_QN_ATOMIC_RESPON
 
 enum vb_rdmap_flag {
 	VB_RDMAP_TAGGED = 1 << 0,
-	VB_RDMAP_PAYLOAD = 1 << 1,     /* of any length, in any number of segments */
-	VB_RDMAP_RECEIVES = 1 << 2,    /* takes a receive */
+	VB_RDMAP_PAYLOAD = 1 << 1,  /* of any length, in any number of segments */
+	VB_RDMAP_RECEIVES = 1 << 2, /* takes a receive */
 	VB_RDMAP_SOLICITED = 1 << 3,
 	VB_RDMAP_INVALIDATES = 1 << 4,
 	VB_RDMAP_ANSWERED = 1 << 5,
@@ -30,19 +30,19 @@ enum vb_rdmap_flag {
 };
 
 /* X(code, name, queue, body, flags): body: bytes behind the DDP header that are no payload; queue is 0 for tagged ones. */
-#define VB_RDMAP_OPCODES(X)                                                                              \
-	X(0x0, WRITE, SEND, 0, VB_RDMAP_TAGGED | VB_RDMAP_PAYLOAD)                                       \
-	X(0x1, READ_REQUEST, READ, VB_READ_REQUEST_LEN, VB_RDMAP_ANSWERED)                               \
-	X(0x2, READ_RESPONSE, SEND, 0, VB_RDMAP_TAGGED | VB_RDMAP_PAYLOAD | VB_RDMAP_RESPONSE)           \
-	X(0x3, SEND, SEND, 0, VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES)                                      \
-	X(0x4, SEND_INVALIDATE, SEND, 0, VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES | VB_RDMAP_INVALIDATES)    \
-	X(0x5, SEND_SE, SEND, 0, VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES | VB_RDMAP_SOLICITED)              \
-	X(0x6, SEND_SE_INVALIDATE, SEND, 0,                                                              \
-	  VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES | VB_RDMAP_SOLICITED | VB_RDMAP_INVALIDATES)              \
-	X(0x7, TERMINATE, TERMINATE, 0, 0)                                                               \
-	X(0x8, IMMEDIATE, SEND, VB_IMMEDIATE_LEN, VB_RDMAP_RECEIVES)                                     \
-	X(0x9, IMMEDIATE_SE, SEND, VB_IMMEDIATE_LEN, VB_RDMAP_RECEIVES | VB_RDMAP_SOLICITED)             \
-	X(0xa, ATOMIC_REQUEST, READ, VB_ATOMIC_REQUEST_LEN, VB_RDMAP_ANSWERED)                           \
+#define VB_RDMAP_OPCODES(X)                                                                           \
+	X(0x0, WRITE, SEND, 0, VB_RDMAP_TAGGED | VB_RDMAP_PAYLOAD)                                    \
+	X(0x1, READ_REQUEST, READ, VB_READ_REQUEST_LEN, VB_RDMAP_ANSWERED)                            \
+	X(0x2, READ_RESPONSE, SEND, 0, VB_RDMAP_TAGGED | VB_RDMAP_PAYLOAD | VB_RDMAP_RESPONSE)        \
+	X(0x3, SEND, SEND, 0, VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES)                                   \
+	X(0x4, SEND_INVALIDATE, SEND, 0, VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES | VB_RDMAP_INVALIDATES) \
+	X(0x5, SEND_SE, SEND, 0, VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES | VB_RDMAP_SOLICITED)           \
+	X(0x6, SEND_SE_INVALIDATE, SEND, 0,                                                           \
+	  VB_RDMAP_PAYLOAD | VB_RDMAP_RECEIVES | VB_RDMAP_SOLICITED | VB_RDMAP_INVALIDATES)           \
+	X(0x7, TERMINATE, TERMINATE, 0, 0)                                                            \
+	X(0x8, IMMEDIATE, SEND, VB_IMMEDIATE_LEN, VB_RDMAP_RECEIVES)                                  \
+	X(0x9, IMMEDIATE_SE, SEND, VB_IMMEDIATE_LEN, VB_RDMAP_RECEIVES | VB_RDMAP_SOLICITED)          \
+	X(0xa, ATOMIC_REQUEST, READ, VB_ATOMIC_REQUEST_LEN, VB_RDMAP_ANSWERED)                        \
 	X(0xb, ATOMIC_RESPONSE, ATOMIC_RESPONSE, VB_ATOMIC_RESPONSE_LEN, VB_RDMAP_RESPONSE)
 
 enum vb_rdmap_opcode {
@@ -111,39 +111,39 @@ void vb_immediate_encode(struct vb_writer *w, const struct vb_immediate *h);
 enum vb_term_layer { VB_TERM_RDMAP, VB_TERM_DDP, VB_TERM_MPA };
 
 /* X(layer, etype, code, name, text) */
-#define VB_TERMINATES(X)                                                                       \
-	X(RDMAP, 0, 0x00, LOCAL_CATASTROPHIC, "local catastrophic error")                      \
-	X(RDMAP, 1, 0x00, PROTECTION_STAG, "invalid STag")                                     \
-	X(RDMAP, 1, 0x01, PROTECTION_BOUNDS, "base or bounds violation")                       \
-	X(RDMAP, 1, 0x02, PROTECTION_ACCESS, "access rights violation")                        \
-	X(RDMAP, 1, 0x03, PROTECTION_STREAM, "STag not associated with the stream")            \
-	X(RDMAP, 1, 0x04, PROTECTION_WRAP, "tagged offset wrap")                               \
-	X(RDMAP, 1, 0x09, PROTECTION_INVALIDATE, "STag cannot be invalidated")                 \
-	X(RDMAP, 1, 0xff, PROTECTION_OTHER, "remote protection error")                         \
-	X(RDMAP, 2, 0x05, OPERATION_VERSION, "invalid RDMAP version")                          \
-	X(RDMAP, 2, 0x06, OPERATION_OPCODE, "unexpected opcode")                               \
-	X(RDMAP, 2, 0x07, OPERATION_STREAM, "catastrophic error, of the stream")               \
-	X(RDMAP, 2, 0x08, OPERATION_GLOBAL, "catastrophic error, global")                      \
-	X(RDMAP, 2, 0x09, OPERATION_INVALIDATE, "STag cannot be invalidated (operation)")      \
-	X(RDMAP, 2, 0xff, OPERATION_OTHER, "remote operation error")                           \
-	X(DDP, 0, 0x00, DDP_CATASTROPHIC, "DDP: local catastrophic error")                     \
-	X(DDP, 1, 0x00, TAGGED_STAG, "tagged buffer: invalid STag")                            \
-	X(DDP, 1, 0x01, TAGGED_BOUNDS, "tagged buffer: base or bounds violation")              \
-	X(DDP, 1, 0x02, TAGGED_STREAM, "tagged buffer: STag not associated with the stream")   \
-	X(DDP, 1, 0x03, TAGGED_WRAP, "tagged buffer: tagged offset wrap")                      \
-	X(DDP, 1, 0x04, TAGGED_VERSION, "tagged buffer: invalid DDP version")                  \
-	X(DDP, 2, 0x01, UNTAGGED_QUEUE, "untagged buffer: invalid queue number")               \
-	X(DDP, 2, 0x02, UNTAGGED_NO_BUFFER, "untagged buffer: none available")                 \
-	X(DDP, 2, 0x03, UNTAGGED_MSN, "untagged buffer: MSN out of range")                     \
-	X(DDP, 2, 0x04, UNTAGGED_OFFSET, "untagged buffer: invalid message offset")            \
-	X(DDP, 2, 0x05, UNTAGGED_TOO_LONG, "untagged buffer: message too long")                \
-	X(DDP, 2, 0x06, UNTAGGED_VERSION, "untagged buffer: invalid DDP version")              \
-	X(MPA, 0, 0x01, MPA_LOST, "MPA: connection closed, terminated or lost")                \
-	X(MPA, 0, 0x02, MPA_CRC, "MPA: CRC error")                                             \
-	X(MPA, 0, 0x03, MPA_MARKER, "MPA: marker and ULPDU length do not match")               \
-	X(MPA, 0, 0x04, MPA_FRAME, "MPA: invalid request or reply frame")                      \
-	X(MPA, 0, 0x05, MPA_CATASTROPHIC, "MPA: local catastrophic error")                     \
-	X(MPA, 0, 0x06, MPA_IRD, "MPA: insufficient IRD resources")                            \
+#define VB_TERMINATES(X)                                                                     \
+	X(RDMAP, 0, 0x00, LOCAL_CATASTROPHIC, "local catastrophic error")                    \
+	X(RDMAP, 1, 0x00, PROTECTION_STAG, "invalid STag")                                   \
+	X(RDMAP, 1, 0x01, PROTECTION_BOUNDS, "base or bounds violation")                     \
+	X(RDMAP, 1, 0x02, PROTECTION_ACCESS, "access rights violation")                      \
+	X(RDMAP, 1, 0x03, PROTECTION_STREAM, "STag not associated with the stream")          \
+	X(RDMAP, 1, 0x04, PROTECTION_WRAP, "tagged offset wrap")                             \
+	X(RDMAP, 1, 0x09, PROTECTION_INVALIDATE, "STag cannot be invalidated")               \
+	X(RDMAP, 1, 0xff, PROTECTION_OTHER, "remote protection error")                       \
+	X(RDMAP, 2, 0x05, OPERATION_VERSION, "invalid RDMAP version")                        \
+	X(RDMAP, 2, 0x06, OPERATION_OPCODE, "unexpected opcode")                             \
+	X(RDMAP, 2, 0x07, OPERATION_STREAM, "catastrophic error, of the stream")             \
+	X(RDMAP, 2, 0x08, OPERATION_GLOBAL, "catastrophic error, global")                    \
+	X(RDMAP, 2, 0x09, OPERATION_INVALIDATE, "STag cannot be invalidated (operation)")    \
+	X(RDMAP, 2, 0xff, OPERATION_OTHER, "remote operation error")                         \
+	X(DDP, 0, 0x00, DDP_CATASTROPHIC, "DDP: local catastrophic error")                   \
+	X(DDP, 1, 0x00, TAGGED_STAG, "tagged buffer: invalid STag")                          \
+	X(DDP, 1, 0x01, TAGGED_BOUNDS, "tagged buffer: base or bounds violation")            \
+	X(DDP, 1, 0x02, TAGGED_STREAM, "tagged buffer: STag not associated with the stream") \
+	X(DDP, 1, 0x03, TAGGED_WRAP, "tagged buffer: tagged offset wrap")                    \
+	X(DDP, 1, 0x04, TAGGED_VERSION, "tagged buffer: invalid DDP version")                \
+	X(DDP, 2, 0x01, UNTAGGED_QUEUE, "untagged buffer: invalid queue number")             \
+	X(DDP, 2, 0x02, UNTAGGED_NO_BUFFER, "untagged buffer: none available")               \
+	X(DDP, 2, 0x03, UNTAGGED_MSN, "untagged buffer: MSN out of range")                   \
+	X(DDP, 2, 0x04, UNTAGGED_OFFSET, "untagged buffer: invalid message offset")          \
+	X(DDP, 2, 0x05, UNTAGGED_TOO_LONG, "untagged buffer: message too long")              \
+	X(DDP, 2, 0x06, UNTAGGED_VERSION, "untagged buffer: invalid DDP version")            \
+	X(MPA, 0, 0x01, MPA_LOST, "MPA: connection closed, terminated or lost")              \
+	X(MPA, 0, 0x02, MPA_CRC, "MPA: CRC error")                                           \
+	X(MPA, 0, 0x03, MPA_MARKER, "MPA: marker and ULPDU length do not match")             \
+	X(MPA, 0, 0x04, MPA_FRAME, "MPA: invalid request or reply frame")                    \
+	X(MPA, 0, 0x05, MPA_CATASTROPHIC, "MPA: local catastrophic error")                   \
+	X(MPA, 0, 0x06, MPA_IRD, "MPA: insufficient IRD resources")                          \
 	X(MPA, 0, 0x07, MPA_RTR, "MPA: no matching RTR option")
 
 /* Layer, error type and code as they stand in the message: layer << 12 | etype << 8 | code. */
@@ -157,8 +157,8 @@ enum vb_term {
 const char *vb_term_text(uint16_t term);
 
 struct vb_terminate {
-	uint16_t term;           /* enum vb_term, or any other value from a peer */
-	bool has_ddp, has_rdma;  /* the headers of the segment that was wrong (RFC 5040, 4.8: HdrCt) */
+	uint16_t term;          /* enum vb_term, or any other value from a peer */
+	bool has_ddp, has_rdma; /* the headers of the segment that was wrong (RFC 5040, 4.8: HdrCt) */
 	uint16_t segment_len;
 	struct vb_ddp ddp;
 	uint8_t rdma[VB_READ_REQUEST_LEN]; /* a Read Request's, no other's */

@@ -169,7 +169,7 @@ struct vb_netmon {
 int vb_netmon_open(struct vb_netmon **mon)
 {
 	struct sockaddr_nl local = {.nl_family = AF_NETLINK,
-				    .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+	                            .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
 	struct vb_netmon *m = malloc(sizeof(*m));
 
 	if (!m)

@@ -14,10 +14,10 @@
 struct vb_netdev_gather {
 	struct vb_netdev *list;
 	size_t n, room;
-	uint32_t seq;	  /* messages with another sequence number are strays of an earlier dump */
-	bool done;	  /* the present dump has ended */
+	uint32_t seq;     /* messages with another sequence number are strays of an earlier dump */
+	bool done;        /* the present dump has ended */
 	bool interrupted; /* something changed under the dump: take all of it again */
-	int err;	  /* errno value that the kernel sent, or ENOMEM */
+	int err;          /* errno value that the kernel sent, or ENOMEM */
 };
 
 /* One datagram from the kernel. Whatever the bytes are, nothing is read past len. */

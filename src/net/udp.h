@@ -16,7 +16,7 @@ struct vb_udp_arrival {
 	struct vb_flow flow;    /* dport is RoCEv2's */
 	struct vb_ip_fields ip; /* traffic class, hop limit, flow label: where the socket was told to say them */
 	uint32_t ifindex;
-	uint32_t seg;           /* 0, or the size of the packets that were merged */
+	uint32_t seg; /* 0, or the size of the packets that were merged */
 };
 
 /* False: the kernel did not say where it went, or no more than a part of it is here. */

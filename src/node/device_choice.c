@@ -15,7 +15,8 @@ static void warn_once(const char *item)
 	static int warned;
 
 	if (!__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED))
-		vb_log(VB_LOG_WARN, "VERBENA_DEVICES: '%s' is no adapter (say roce:INTERFACE or iwarp:INTERFACE); ignored", item);
+		vb_log(VB_LOG_WARN,
+		       "VERBENA_DEVICES: '%s' is no adapter (say roce:INTERFACE or iwarp:INTERFACE); ignored", item);
 }
 
 static bool item_matches(const char *item, enum vb_device_kind kind, const char *ifname)

@@ -55,7 +55,8 @@ static __be64 guid_of(const struct vb_netdev *nd)
 }
 
 /* Unlike names of interfaces can make like names of devices ("a:b", "a_b"): the later one gets its index. */
-static void unique_name(char *name, size_t size, enum vb_device_kind kind, const struct vb_netdev *nd, struct vb_device *const *dev, size_t n)
+static void unique_name(char *name, size_t size, enum vb_device_kind kind, const struct vb_netdev *nd,
+                        struct vb_device *const *dev, size_t n)
 {
 	vb_device_name(name, size, kind, nd->name);
 	for (size_t i = 0; i < n; i++) {
@@ -83,7 +84,8 @@ static void set_paths(struct ibv_device *dev)
 }
 
 /* The device of this interface: the known one, unless it goes by another name now. */
-static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd, struct vb_device *const *made, size_t n_made)
+static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd,
+                                      struct vb_device *const *made, size_t n_made)
 {
 	char name[IBV_SYSFS_NAME_MAX];
 

@@ -203,8 +203,8 @@ EXPORT void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at)
 
 /* ---- datagrams ---- */
 
-EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                        const uint8_t mad[VB_GSI_MAD])
+EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
+                               uint32_t ifindex, const uint8_t mad[VB_GSI_MAD])
 {
 	struct vb_msg_cm_mad m = {.ifindex = ifindex};
 
@@ -216,11 +216,11 @@ EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16],
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_SEND, &m, sizeof(m), false);
 }
 
-EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                            uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
+EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
+                                   uint32_t ifindex, uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
 {
 	struct vb_msg_cm_at_death m = {
-		.ifindex = ifindex, .local_id = local_id, .remote_id = remote_id, .remote_qpn = remote_qpn};
+	        .ifindex = ifindex, .local_id = local_id, .remote_id = remote_id, .remote_qpn = remote_qpn};
 
 	if (!is_ours(q))
 		return;
@@ -256,7 +256,8 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
 		answer(b, m->err); /* ENOENT: that broker is new, and is being told */
 	} else if (m->err && m->err != ENOENT && b->awaited == AWAITS_NOTHING) {
-		vb_log(VB_LOG_WARN, "port %u was ours, and is another program's since the broker was lost", b->msg.port);
+		vb_log(VB_LOG_WARN, "port %u was ours, and is another program's since the broker was lost",
+		       b->msg.port);
 	}
 }
 
@@ -371,17 +372,20 @@ static void leave(struct vb_gsi_client *q, int cancel)
 	vb_cancel_restore(cancel);
 }
 
-EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
-                       uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
+EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only,
+                              bool v6_only, uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
 	struct binding *b = is_ours(q) ? calloc(1, sizeof(*b)) : NULL;
 	int err;
 
 	if (!b)
 		return is_ours(q) ? ENOMEM : EINVAL;
-	b->msg = (struct vb_msg_cm_bind){
-		.ifindex = ifindex, .port_space = port_space, .port = *port, .v4_only = v4_only, .reuse = reuse,
-		.v6_only = v6_only};
+	b->msg = (struct vb_msg_cm_bind){.ifindex = ifindex,
+	                                 .port_space = port_space,
+	                                 .port = *port,
+	                                 .v4_only = v4_only,
+	                                 .reuse = reuse,
+	                                 .v6_only = v6_only};
 	memcpy(b->msg.local, local, sizeof(b->msg.local));
 	b->awaited = AWAITS_BIND;
 	int cancel = enter(q);

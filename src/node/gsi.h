@@ -20,8 +20,8 @@ struct vb_gsi_client;
 struct vb_gsi_client_ops {
 	/* A datagram for this program: a message about one of its comm ids (those whose high bits are its lane), a REQ or
 	 * SIDR_REQ to one of its listeners, or a REJ to everybody. local is the address it came to. Any bytes: hostile. */
-	void (*mad)(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-	            const uint8_t *mad, size_t len);
+	void (*mad)(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
+	            size_t len);
 	/* The time of vb_gsi_client_timer has come. It has to be set again. */
 	void (*timeout)(void *own, uint64_t now);
 	/* The broker is another one, which knows none of our connections: vb_gsi_client_at_death for each. What was sent of late may
@@ -42,12 +42,12 @@ uint64_t vb_gsi_client_now(void);
 /* To queue pair 1 of remote, from our address local on that interface (0: as the routing says). Never blocks: what the
  * broker cannot take now waits, and is lost only with the broker, or by the network. Any thread. */
 void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                 const uint8_t mad[VB_GSI_MAD]);
+                        const uint8_t mad[VB_GSI_MAD]);
 
 /* When this program dies, the broker disconnects this connection's peer (IBA 12.6.10). A broker that has seen its
  * messages does so anyhow. Any thread. */
-void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                     uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn);
+void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
+                            uint32_t ifindex, uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn);
 
 /*
  * Binds a port of a port space (enum rdma_port_space) on an address of ours (zeros: all; of the family AF_INET where
@@ -56,8 +56,8 @@ void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], co
  * 0, EADDRINUSE, EACCES (a port below ip_unprivileged_port_start without the right), ENOSPC, ETIMEDOUT. reuse: as
  * SO_REUSEADDR, allowed where neither listens. Bindings live through a broker's restart.
  */
-int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only, bool v6_only,
-                uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
+int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only,
+                       bool v6_only, uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
 /* Of a binding that does not listen: who binds the port from now on meets it so. 0, ETIMEDOUT. Not from a callback. */
 int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool v6_only, bool reuse);
 /* REQs and SIDR_REQs to it are handed to mad() from now on. 0, EADDRINUSE (another listens). */

@@ -26,29 +26,30 @@ struct vb_io {
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
 	unsigned roce_turn, timer_turn, iwarp_turn;
-	_Atomic uint32_t owing;    /* something waits for the next flush: a hint */
+	_Atomic uint32_t owing; /* something waits for the next flush: a hint */
 
 	/* path/unresolved.c */
-	unsigned unresolved;          /* queue pairs that have no way yet: under progress, as is the pause between two looks */
-	uint64_t resolve_pause;        /* ns */
-	_Atomic uint64_t resolve_at;   /* when a way is looked for, 0: never */
-	bool resolve_news;             /* progress thread: the broker has said something */
+	unsigned unresolved; /* queue pairs that have no way yet: under progress, as is the pause between two looks */
+	uint64_t resolve_pause;      /* ns */
+	_Atomic uint64_t resolve_at; /* when a way is looked for, 0: never */
+	bool resolve_news;           /* progress thread: the broker has said something */
 
-	pthread_mutex_t meet_lock;  /* the list of peers, their gids, meetings under way */
+	pthread_mutex_t meet_lock; /* the list of peers, their gids, meetings under way */
 	pthread_cond_t meet_cond;
-	struct vb_peer *_Atomic all; /* pushed under meet_lock, read without: a peer's struct stays as long as the node */
-	atomic_uint scanning;       /* threads that read hazards: nothing is unmapped meanwhile */
+	struct vb_peer
+	        *_Atomic all; /* pushed under meet_lock, read without: a peer's struct stays as long as the node */
+	atomic_uint scanning; /* threads that read hazards: nothing is unmapped meanwhile */
 	struct vb_meeting *meetings;
 	uint64_t meet_tag;
 
-	struct vb_gsi_client *gsi;         /* under meet_lock */
-	bool gsi_calling;           /* … the progress thread is in one of its functions: meet_cond tells the end */
-	_Atomic uint64_t gsi_at;    /* when its timeout is due, 0: never */
+	struct vb_gsi_client *gsi; /* under meet_lock */
+	bool gsi_calling;          /* … the progress thread is in one of its functions: meet_cond tells the end */
+	_Atomic uint64_t gsi_at;   /* when its timeout is due, 0: never */
 };
 
 /* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
-void vb_peers_dispatch(struct vb_node *node); /* what the broker says; progress thread */
+void vb_peers_dispatch(struct vb_node *node);                   /* what the broker says; progress thread */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
@@ -63,8 +64,9 @@ void vb_peer_release(struct vb_peer *p);
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
 /* path/unresolved.c */
-void vb_unresolved_check(struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
-void vb_unresolved_drop(struct vb_qp *qp);  /* not any more. Under progress */
+void vb_unresolved_check(
+        struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
+void vb_unresolved_drop(struct vb_qp *qp);      /* not any more. Under progress */
 void vb_unresolved_again(struct vb_node *node); /* there is another broker: at once. No lock held */
 void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something new was said; progress thread */
 
@@ -94,7 +96,7 @@ void vb_progress_wake(struct vb_node *node); /* any thread, under any lock; keep
 struct vb_watch {
 	int fd;
 	void (*fn)(struct vb_watch *w, uint32_t events); /* EPOLL* */
-	uint32_t slot; /* watch.c's own */
+	uint32_t slot;                                   /* watch.c's own */
 };
 int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events); /* 0 or an errno. Any thread */
 int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events);

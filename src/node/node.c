@@ -156,13 +156,17 @@ static int node_start(struct vb_node *node)
 	if (!node->qps || !node->peers || !node->keys)
 		return ENOMEM;
 	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
-			   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+	                   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 	errno = 0;
-	node->seg = segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, &io->seg_fd);
-	node->doorbell = node->seg ? segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd) : NULL;
+	node->seg = segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
+	                    &io->seg_fd);
+	node->doorbell =
+	        node->seg ? segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd) : NULL;
 	if (!node->doorbell) {
 		err = errno ? errno : ENOMEM;
-		vb_log(VB_LOG_ERROR, "cannot make the shared segment (%s); is there a limit on file size or address space?", strerror(err));
+		vb_log(VB_LOG_ERROR,
+		       "cannot make the shared segment (%s); is there a limit on file size or address space?",
+		       strerror(err));
 		return err;
 	}
 	node->keys->slots = vb_seg_key_slots(node->seg);
@@ -275,23 +279,28 @@ static void log_counters(struct vb_node *node)
 
 	if (node)
 		count_open(node, &wire, &iwarp);
-	vb_log(VB_LOG_DEBUG, "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
-	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey, c->drop_length, c->bad_record);
-	vb_log(VB_LOG_DEBUG, "wire: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits; %lu packets and %lu bytes received; dropped: %lu malformed, "
-	       "%lu ICRC, %lu source; %lu forwarded, %lu not", c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes,
-	       c->drop_malformed, c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
-#define X(name, text) \
+	vb_log(VB_LOG_DEBUG,
+	       "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
+	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey,
+	       c->drop_length, c->bad_record);
+	vb_log(VB_LOG_DEBUG,
+	       "wire: %lu packets and %lu bytes sent, %lu refused by the network, %lu waits; %lu packets and %lu bytes received; dropped: %lu malformed, "
+	       "%lu ICRC, %lu source; %lu forwarded, %lu not",
+	       c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes, c->drop_malformed,
+	       c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
+#define X(name, text)  \
 	if (wire.name) \
 		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, wire.name);
 	VB_ROCE_COUNTERS(X)
 #undef X
-#define X(name, text) \
+#define X(name, text)   \
 	if (iwarp.name) \
 		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, iwarp.name);
 	VB_IW_COUNTERS(X)
 #undef X
-	vb_log(VB_LOG_DEBUG, "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring", c->retry, c->rnr_nak,
-	       c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
+	vb_log(VB_LOG_DEBUG,
+	       "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring",
+	       c->retry, c->rnr_nak, c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
 
 /* From threads that may still run, or never again. */
@@ -409,7 +418,8 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	/* copies by other programs (and by ours, through itself) */
 	atomic_fetch_add(&io->scanning, 1);
 	for (struct vb_peer *p = io->all; p; p = p->next) {
-		while (p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, qpn) && !has_ended(p, &grace)) {
+		while (p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, qpn) &&
+		       !has_ended(p, &grace)) {
 			struct timespec ts = {0, 50000};
 
 			if (++spins > 1000)

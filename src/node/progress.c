@@ -168,7 +168,8 @@ static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq,
 		n += take_one(node, p);
 		/* no further than the program wants now: what is left in the ring needs no receive yet */
 		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
-					  atomic_load_explicit(&cq->head, memory_order_relaxed) >= want)
+		                          atomic_load_explicit(&cq->head, memory_order_relaxed) >=
+		                  want)
 			break;
 		if (atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD)
 			break;
@@ -192,7 +193,8 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 		uint64_t bits = atomic_exchange(&node->doorbell->word[w], 0);
 
 		for (; bits; bits &= bits - 1) {
-			struct vb_peer *p = atomic_load_explicit(&node->peers[w * 64 + (unsigned)__builtin_ctzll(bits)], memory_order_acquire);
+			struct vb_peer *p = atomic_load_explicit(&node->peers[w * 64 + (unsigned)__builtin_ctzll(bits)],
+			                                         memory_order_acquire);
 
 			if (!p)
 				continue;
@@ -211,7 +213,8 @@ static unsigned answer_doorbells(struct vb_node *node, struct vb_cq *cq, unsigne
 
 static unsigned look_after(struct vb_qp *qp, bool wait)
 {
-	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) || atomic_load_explicit(&qp->due, memory_order_relaxed)) {
+	if (atomic_load_explicit(&qp->sq_pending, memory_order_relaxed) ||
+	    atomic_load_explicit(&qp->due, memory_order_relaxed)) {
 		qp->active_idle = 0;
 		return qp->path->visit(qp, wait);
 	}
@@ -367,7 +370,8 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	uint32_t idle;
 	unsigned done;
 
-	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_store_explicit(&node->polls, atomic_load_explicit(&node->polls, memory_order_relaxed) + 1,
+	                      memory_order_relaxed);
 	if (!vb_trylock(&node->progress)) {
 		yield_sometimes(node);
 		return 0;

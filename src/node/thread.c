@@ -19,11 +19,11 @@
 #include "node/wake.h"
 #include "path/roce/roce.h"
 
-#define SLICE 100000ull       /* ns */
-#define LINGER 20000u         /* ns: how long to look for more after the last work before sleeping */
-#define WATCH_MIN 100000ull   /* ns: how soon after its last poll a program is found to have stopped */
-#define WATCH_NETWORK 200000ull  /* and after a long time of polling: what comes from the network has to be fetched, */
-#define WATCH_MAX 800000ull   /* and after a long time of polling */
+#define SLICE 100000ull         /* ns */
+#define LINGER 20000u           /* ns: how long to look for more after the last work before sleeping */
+#define WATCH_MIN 100000ull     /* ns: how soon after its last poll a program is found to have stopped */
+#define WATCH_NETWORK 200000ull /* and after a long time of polling: what comes from the network has to be fetched, */
+#define WATCH_MAX 800000ull     /* and after a long time of polling */
 
 /* The kernel marks hdr->life when this thread ends for whatever reason (get_robust_list(2)). */
 static struct {
@@ -59,7 +59,8 @@ static void network_changed(struct vb_node *node)
 			if (n == 64)
 				break;
 			seen[n] = c->dev;
-			what[n++] = vb_device_refresh(c->dev); /* says each change once, for all contexts of the device */
+			what[n++] =
+			        vb_device_refresh(c->dev); /* says each change once, for all contexts of the device */
 		}
 		bits = what[i];
 		if (bits & VB_DEV_PORT_UP)
@@ -86,7 +87,8 @@ static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t n
 
 	*n = (int)syscall(SYS_epoll_pwait2, io->epoll_fd, ev, 16, forever ? NULL : &ts, NULL, 0);
 	if (*n < 0 && errno == ENOSYS)
-		*n = epoll_wait(io->epoll_fd, ev, 16, forever ? -1 : (int)(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000));
+		*n = epoll_wait(io->epoll_fd, ev, 16,
+		                forever ? -1 : (int)(ts.tv_sec * 1000 + (ts.tv_nsec + 999999) / 1000000));
 	if (*n < 0)
 		*n = 0;
 }
@@ -124,12 +126,15 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 
 	if (now != *polls) {
 		*polls = now;
-		uint64_t most = atomic_load(&node->io->roce->users) || atomic_load(&node->io->iwarp->users) ? WATCH_NETWORK : WATCH_MAX;
+		uint64_t most = atomic_load(&node->io->roce->users) || atomic_load(&node->io->iwarp->users)
+		                        ? WATCH_NETWORK
+		                        : WATCH_MAX;
 
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;
 	}
-	if (!vb_trylock(&node->progress)) /* somebody is at it, and that may take long: a connection sends a megabyte at once */
+	if (!vb_trylock(
+	            &node->progress)) /* somebody is at it, and that may take long: a connection sends a megabyte at once */
 		return *interval;
 	*interval = WATCH_MIN;
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)

@@ -30,7 +30,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	struct vb_peer *p;
 	int err;
 
-	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, iwarp ? IWARP_WAIT : VB_RESOLVE_WAIT, &err);
+	p = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid,
+	                 iwarp ? IWARP_WAIT : VB_RESOLVE_WAIT, &err);
 	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)

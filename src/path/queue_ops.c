@@ -73,7 +73,8 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_target(qp, w, atomic);
-	if (w->state == VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
+	if (w->state ==
+	    VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
 		rq->length = UINT32_MAX;
 	qp->sq_emit++;
 	return true;
@@ -96,7 +97,8 @@ void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_st
 	struct vb_swqe *w = entry(qp, rq);
 
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
-		vb_sq_tell(qp, w, status == VB_WORK_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
+		vb_sq_tell(qp, w,
+		           status == VB_WORK_LOC_LEN_ERR && w->state == VB_SWQE_DONE ? w->status : wc_status(status));
 	vb_sq_retire(qp);
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
@@ -192,7 +194,8 @@ uint32_t vb_queue_right(enum vb_right access)
 
 uint8_t vb_queue_access(unsigned flags)
 {
-	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) | (flags & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
+	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) |
+	                 (flags & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
 	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
 }
 
@@ -205,7 +208,8 @@ enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomi
 	if ((at & 7) || (a->va & 7))
 		return VB_MEMORY_MISALIGNED;
 	uint64_t *word = (uint64_t *)(uintptr_t)at;
-	bool done = add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
+	bool done =
+	        add ? vb_guard_add(word, a->swap_add, original) : vb_guard_cas(word, a->compare, a->swap_add, original);
 
 	return done ? VB_MEMORY_OK : VB_MEMORY_DENIED;
 }

@@ -9,7 +9,7 @@
 #include "util/log.h"
 
 /* A way that comes free after some time is found within an eighth of that, but for the first pause and the longest. */
-#define FIRST 200000000ull   /* ns */
+#define FIRST 200000000ull /* ns */
 #define LONGEST 60000000000ull
 #define AT_A_TIME 64         /* queue pairs while progress is held */
 #define SLOTS_AT_A_TIME 1024 /* … and places where there might be one */

@@ -6,7 +6,7 @@
 
 #include "rdmacm/rdmacm.h"
 
-#define FAMILY_IB 27 /* AF_IB */
+#define FAMILY_IB 27         /* AF_IB */
 #define RAI_OF_SA 0x00000010 /* RAI_SA: a service of the subnet's administration, which Ethernet has not */
 
 static void *copy(const void *from, size_t len)

@@ -31,8 +31,8 @@ static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_s
 
 	if (source->dev)
 		rcm_addr_gid(addr, gid);
-	int err = vb_gsi_client_bind(rcm.gsi, (uint16_t)id->id.ps, gid, v4, !v4 && afonly, source->ifindex, &port, id->reuse,
-	                      &id->binding);
+	int err = vb_gsi_client_bind(rcm.gsi, (uint16_t)id->id.ps, gid, v4, !v4 && afonly, source->ifindex, &port,
+	                             id->reuse, &id->binding);
 
 	if (!err)
 		rcm_addr_set_port(addr, port);

@@ -63,7 +63,8 @@ static bool reader_is_away(const struct rcm_channel *ch)
 {
 	int reader = atomic_load(&ch->reader), flags = fcntl(ch->channel.fd, F_GETFL);
 
-	return reader && reader != gettid() && flags >= 0 && !(flags & O_NONBLOCK) && !atomic_load(&ch->inside) && !tgkill(getpid(), reader, 0);
+	return reader && reader != gettid() && flags >= 0 && !(flags & O_NONBLOCK) && !atomic_load(&ch->inside) &&
+	       !tgkill(getpid(), reader, 0);
 }
 
 /*

@@ -235,7 +235,8 @@ static int answer(struct rcm_id *id, const struct rcm_connect *c)
 	if (err) {
 		id->told = told;
 		if (id->conn && !rcm_is_ud(id))
-			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0, vb_gsi_client_now());
+			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0,
+			             vb_gsi_client_now());
 	}
 	rcm_rearm();
 	rcm_unlock();

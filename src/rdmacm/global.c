@@ -111,7 +111,7 @@ static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[V
 static void say_at_death(void *own, const struct vb_cm_conn *conn)
 {
 	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.port, conn->local_comm_id,
-	                conn->remote_comm_id, conn->remote_qpn);
+	                       conn->remote_comm_id, conn->remote_qpn);
 }
 
 static void on_again(void *own)

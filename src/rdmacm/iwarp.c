@@ -168,8 +168,12 @@ static void unlock_and_rearm(void)
 	rcm_unlock();
 }
 
-static const struct vb_iwcm_ops ops = {
-        .lock = rcm_lock, .unlock = unlock_and_rearm, .request = on_request, .replied = on_replied, .closed = on_closed, .exited = on_exited};
+static const struct vb_iwcm_ops ops = {.lock = rcm_lock,
+                                       .unlock = unlock_and_rearm,
+                                       .request = on_request,
+                                       .replied = on_replied,
+                                       .closed = on_closed,
+                                       .exited = on_exited};
 
 /* --- what the program does --- */
 
@@ -191,7 +195,8 @@ static bool wants_tcp(const struct rcm_id *id, const struct rcm_source *source)
 	return rcm_any_iwarp();
 }
 
-bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, const struct rcm_source *source, bool afonly)
+bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, const struct rcm_source *source,
+                          bool afonly)
 {
 	int fd, one = 1, only = afonly;
 
@@ -234,7 +239,8 @@ bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c)
 	uint8_t gid[16];
 
 	rcm_addr_gid(&id->dst, gid);
-	return vb_iwcm_here() && c->len[0] + c->len[1] < VB_CMA_REQ_PRIVATE && rcm_local_address(gid, rcm_addr_scope(&id->dst));
+	return vb_iwcm_here() && c->len[0] + c->len[1] < VB_CMA_REQ_PRIVATE &&
+	       rcm_local_address(gid, rcm_addr_scope(&id->dst));
 }
 
 static int connect_by_tcp(struct rcm_id *id)

@@ -16,7 +16,8 @@ static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
 	if (!e)
 		return ENOMEM;
 	e->mcast = mc;
-	e->event.param.ud = (struct rdma_ud_param){.private_data = mc->context, .qp_num = EVERYBODY, .qkey = RDMA_UDP_QKEY};
+	e->event.param.ud =
+	        (struct rdma_ud_param){.private_data = mc->context, .qp_num = EVERYBODY, .qkey = RDMA_UDP_QKEY};
 	rcm_ah_attr(id, &e->event.param.ud.ah_attr);
 	e->event.param.ud.ah_attr.grh.dgid = mc->mgid;
 	e->event.param.ud.ah_attr.grh.hop_limit = RCM_HOP_LIMIT;

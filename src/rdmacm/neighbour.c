@@ -33,9 +33,8 @@ static bool own_address(const union rcm_addr *addr)
 static void *ask(void *arg)
 {
 	struct rcm_found *found = arg;
-	struct ibv_ah_attr attr = {.grh.sgid_index = (uint8_t)found->source.gid_index,
-	                           .port_num = found->source.port,
-	                           .is_global = 1};
+	struct ibv_ah_attr attr = {
+	        .grh.sgid_index = (uint8_t)found->source.gid_index, .port_num = found->source.port, .is_global = 1};
 	uint8_t mac[6];
 	uint16_t vid;
 

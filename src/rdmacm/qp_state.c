@@ -20,16 +20,14 @@ void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr)
 
 static bool connected_type(const struct rcm_id *id)
 {
-	return id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_SEND ||
-	       id->id.qp_type == IBV_QPT_XRC_RECV;
+	return id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_SEND || id->id.qp_type == IBV_QPT_XRC_RECV;
 }
 
 static int init_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	if (id->source.dev->iwarp) { /* the same before and after it is connected */
 		attr->port_num = id->source.port;
-		attr->qp_access_flags =
-		        IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
 		return 0;
 	}

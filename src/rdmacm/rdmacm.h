@@ -77,7 +77,8 @@ enum rcm_state {
 /* What a queue pair has to know of the connection: from rdma_connect and REP, or from REQ. */
 struct rcm_path {
 	union ibv_gid dgid;
-	uint32_t psn, remote_psn, remote_qpn; /* psn: where the peer begins to send; remote_psn: where we do (IBA 12.7.31) */
+	uint32_t psn, remote_psn,
+	        remote_qpn; /* psn: where the peer begins to send; remote_psn: where we do (IBA 12.7.31) */
 	uint8_t mtu;
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
@@ -114,7 +115,7 @@ struct rcm_id {
 
 	union rcm_addr src, dst; /* what the program sees of them it sees from an event on */
 	struct rcm_source source;
-	uint64_t query; /* the last one's number */
+	uint64_t query;      /* the last one's number */
 	uint64_t resolve_by; /* ns: until then it is waited for; 0: without end */
 	bool bound, port_given;
 	uint32_t binding;
@@ -175,7 +176,7 @@ struct rcm {
 	struct vb_gsi_client *gsi;
 	struct vb_cm cm;
 	struct vb_cm_conn *conns;
-	struct vb_iwcm *iwcm; /* from the first iWARP device on */
+	struct vb_iwcm *iwcm;           /* from the first iWARP device on */
 	struct rcm_id *ids, *listeners; /* every id is in one of them */
 };
 extern struct rcm rcm;
@@ -227,7 +228,8 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 
 /* request.c: new connections and what a listener says to them; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
-bool rcm_has_its_share(const struct rcm_id *listener, const uint8_t remote[16]); /* may this host have no more wait there? */
+bool rcm_has_its_share(const struct rcm_id *listener,
+                       const uint8_t remote[16]); /* may this host have no more wait there? */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 
 /* late.c; rcm.lock held */
@@ -249,8 +251,8 @@ int rcm_post(struct rcm_id *id, enum rdma_cm_event_type type, int status);
 int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int status);
 /* The queued events of this owner, no longer queued; rcm.lock held. */
 struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcast);
-bool rcm_pending(struct rcm_id *id);  /* is an event queued? */
-int rcm_complete(struct rcm_id *id); /* a synchronous id waits for its event here */
+bool rcm_pending(struct rcm_id *id);    /* is an event queued? */
+int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here */
 void rcm_drop_event(struct rcm_id *id); /* the one kept in id->event */
 
 /* present.c: what is done with an event in the program's thread. False: it is not shown */
@@ -262,7 +264,7 @@ void rcm_show_addresses(struct rcm_id *id);
 struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
 int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
                   enum ibv_qp_type type);
-void rcm_link(struct rcm_id *id); /* rcm.lock held; to the ids, or where it listens to the listeners */
+void rcm_link(struct rcm_id *id);   /* rcm.lock held; to the ids, or where it listens to the listeners */
 void rcm_unlink(struct rcm_id *id); /* rcm.lock held */
 void rcm_free_id(struct rcm_id *id);
 void rcm_discard(struct rcm_event *e); /* a list that rcm_unqueue gave; rcm.lock held */
@@ -295,8 +297,8 @@ struct rcm_found {
 	struct rcm_source source;
 };
 bool rcm_wanted(const struct rcm_found *found); /* does anybody still wait for this answer? */
-void rcm_found(const struct rcm_found *found); /* the next hop answers */
-uint64_t rcm_resolve_due(void); /* rcm.lock held, here and below */
+void rcm_found(const struct rcm_found *found);  /* the next hop answers */
+uint64_t rcm_resolve_due(void);                 /* rcm.lock held, here and below */
 void rcm_resolve_timeout(uint64_t now);
 void rcm_resolve_forget(void); /* in a child of fork() */
 
@@ -317,10 +319,10 @@ bool rcm_any_iwarp(void); /* of those that are open */
 void rcm_open_devices(void);
 /* Is it an address of this host at all? */
 bool rcm_local_address(const uint8_t gid[16], uint32_t ifindex);
-int rcm_device_pd(struct rcm_device *dev);   /* 0 or errno */
-int rcm_device_xrcd(struct rcm_device *dev); /* 0 or errno */
+int rcm_device_pd(struct rcm_device *dev);    /* 0 or errno */
+int rcm_device_xrcd(struct rcm_device *dev);  /* 0 or errno */
 void rcm_device_gone(struct rcm_device *dev); /* no lock held */
-void rcm_devices_forget(void);               /* in a child of fork() */
+void rcm_devices_forget(void);                /* in a child of fork() */
 
 /* watch.c */
 void rcm_watch(struct rcm_device *dev);
@@ -350,16 +352,17 @@ int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU
 
 /* iwarp.c; 0 or errno. Of rcm.lock where it is not said: not held */
 /* Would rcm_iw_listen find the address taken? */
-bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, const struct rcm_source *source, bool afonly);
+bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, const struct rcm_source *source,
+                          bool afonly);
 int rcm_iw_listen(struct rcm_id *id);
 int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here); /* rcm.lock held */
 int rcm_iw_connect_elsewhere(struct rcm_id *id); /* nobody of this host listens: TCP. rcm.lock held */
 bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_disconnect(struct rcm_id *id);
-void rcm_iw_adopt(struct rcm_event *e);     /* a request is shown */
+void rcm_iw_adopt(struct rcm_event *e);       /* a request is shown */
 void rcm_iw_established(struct rcm_event *e); /* the reply is shown: queue pair */
-void rcm_iw_end(struct rcm_id *id); /* rcm.lock held */
+void rcm_iw_end(struct rcm_id *id);           /* rcm.lock held */
 void rcm_iw_in_child(void);
 /* Private data of a length of its own, in a field that is always sent whole. */
 void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c);

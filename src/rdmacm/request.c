@@ -23,7 +23,8 @@ static bool same_type(const struct rcm_id *id, const struct vb_cm_msg *msg)
 
 static bool is_for_iwarp(const struct vb_cm_msg *msg)
 {
-	return msg->attr == VB_CM_REQ && msg->req.primary.hop_limit == RCM_IWARP_HOPS && msg->req.pkey == RCM_IWARP_PKEY;
+	return msg->attr == VB_CM_REQ && msg->req.primary.hop_limit == RCM_IWARP_HOPS &&
+	       msg->req.pkey == RCM_IWARP_PKEY;
 }
 
 /* Of the adapter whose address it is bound to, or of those that the program chose, if it did (rdma_bind_addr(3)). */
@@ -115,7 +116,10 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
 	if (!sidr && !honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
-	if (!listener->backlog || rcm_has_its_share(listener, from->remote)) /* as the kernel's: who wants a connection asks again after some seconds, and there may be room */
+	if (!listener->backlog ||
+	    rcm_has_its_share(
+	            listener,
+	            from->remote)) /* as the kernel's: who wants a connection asks again after some seconds, and there may be room */
 		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
 	return 0;
 }

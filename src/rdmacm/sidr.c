@@ -19,7 +19,9 @@ int rcm_sidr_connect(struct rcm_id *id, const struct rcm_connect *c)
 
 int rcm_sidr_accept(struct rcm_id *id, const struct rcm_connect *c)
 {
-	struct vb_cm_sidr_rep rep = {.status = VB_CM_SIDR_OK, .qpn = c->qp_num, .qkey = RDMA_UDP_QKEY,
+	struct vb_cm_sidr_rep rep = {.status = VB_CM_SIDR_OK,
+	                             .qpn = c->qp_num,
+	                             .qkey = RDMA_UDP_QKEY,
 	                             .ece = {id->local_ece.vendor_id, id->local_ece.options}};
 
 	if (!id->conn || c->len[0] + c->len[1] > VB_CM_SIDR_REP_PRIVATE)

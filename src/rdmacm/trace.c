@@ -31,7 +31,7 @@ static struct ids ids_of(const struct vb_cm_msg *msg)
 		return (struct ids){.from = msg->sidr_req.request_id};
 	case VB_CM_SIDR_REP:
 		return (struct ids){.to = msg->sidr_rep.request_id};
-#define BOTH(name, field) \
+#define BOTH(name, field)  \
 	case VB_CM_##name: \
 		return (struct ids){msg->field.local_comm_id, msg->field.remote_comm_id};
 		BOTH(MRA, mra)
@@ -74,7 +74,8 @@ void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad,
 
 	address_text(peer, addr->remote);
 	vb_log(VB_LOG_DEBUG, "cm: %s %s %s %s, id %08x, its id %08x, transaction %016llx: %s", sent ? "sends" : "gets",
-	       name_of(msg.attr), sent ? "to" : "from", peer, ours, theirs, (unsigned long long)msg.tid, state_of(ours));
+	       name_of(msg.attr), sent ? "to" : "from", peer, ours, theirs, (unsigned long long)msg.tid,
+	       state_of(ours));
 }
 
 void rcm_trace_event(const struct rcm_event *e)

@@ -76,12 +76,12 @@ struct rsocket {
 	bool closed, can_read, can_write;
 	bool we_shut; /* the writing side was shut by this program */
 	bool reset_told;
-	bool goodbye_said; /* RS_CTRL_DISCONNECT was posted */
+	bool goodbye_said;     /* RS_CTRL_DISCONNECT was posted */
 	atomic_bool lingering; /* closed, and the service thread waits until all has arrived; changes under lock */
 	struct rsocket *linger_next; /* under rs_linger.c's lock */
 	uint8_t owed;                /* enum rs_control and one: to be said as soon as there is room; 0: nothing */
-	bool end_said, end_heard; /* RS_CTRL_SHUTDOWN: was posted, has come */
-	int err; /* for SO_ERROR, and for the next call that fails */
+	bool end_said, end_heard;    /* RS_CTRL_SHUTDOWN: was posted, has come */
+	int err;                     /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;
 	int watchers; /* threads asleep that want to know of this rsocket */
 	struct rs_config config;
@@ -122,7 +122,7 @@ struct rsocket {
 	/* A listener's queue of established connections, and the way from one of those to its listener. */
 	struct rsocket *accept_head, *accept_next;
 	int accept_count, backlog;
-	bool deaf;   /* a listener that was shut down */
+	bool deaf;          /* a listener that was shut down */
 	atomic_bool paused; /* it takes no requests for now */
 	int listener_fd;
 	uint32_t listener_serial;
@@ -178,7 +178,8 @@ int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblo
                  pthread_mutex_t *held);
 void rs_firm(void);
 void rs_soft(void);
-int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *), void *arg); /* undo: when it is cancelled */
+int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *),
+                 void *arg); /* undo: when it is cancelled */
 bool rs_nonblocking(const struct rsocket *rs, int flags);
 
 /* rs_service.c: one thread that drives connections, datagram look-ups and keep-alives. */
@@ -189,13 +190,13 @@ void rs_service_del(int fd);
 void rs_service_forked(void);
 int rs_keep_alive_set(struct rsocket *rs);
 int rs_timer_set(struct rsocket *rs, int64_t ms); /* lock */
-void rs_service_finish(int ms);              /* has it call rs_linger_all(), and waits so long */
+void rs_service_finish(int ms);                   /* has it call rs_linger_all(), and waits so long */
 
 /* rs_linger.c. rs_linger: goodbye; true: the service thread goes on with it, and has the table's reference. */
 bool rs_linger(struct rsocket *rs);
 struct rs_deadline rs_patience(const struct rsocket *rs); /* how long an end waits for the peer */
-void rs_linger_look(struct rsocket *rs, bool too_late); /* service thread */
-void rs_linger_all(void);                               /* service thread: the program ends */
+void rs_linger_look(struct rsocket *rs, bool too_late);   /* service thread */
+void rs_linger_all(void);                                 /* service thread: the program ends */
 
 /* rs_api.c */
 void rs_teardown(struct rsocket *rs);
@@ -227,7 +228,8 @@ int rs_post_message(struct rsocket *rs, uint32_t msg, uint64_t wr_id);
 int rs_post_write(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint64_t wr_id);
 int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint32_t msg,
                           uint64_t wr_id);
-int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg, uint64_t wr_id);
+int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg,
+                               uint64_t wr_id);
 int rs_post_receive(struct rsocket *rs);
 int rs_grant(struct rsocket *rs); /* lock */
 
@@ -267,7 +269,8 @@ void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* bytes in
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags);
 ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags);
 int rs_stream_shutdown(struct rsocket *rs, int how);
-void rs_part(struct rsocket *rs, const struct rs_deadline *until);  /* lock: says that this is the end, waits until it has come */
+void rs_part(struct rsocket *rs,
+             const struct rs_deadline *until); /* lock: says that this is the end, waits until it has come */
 void rs_abort(struct rsocket *rs, const struct rs_deadline *until); /* lock: breaks the connection for the peer, too */
 void rs_end_qp(struct rsocket *rs);                                 /* lock */
 /* One piece, of at most what is inline or in the ring; send_lock and lock are held. */

@@ -170,14 +170,13 @@ int rs_dest_get(struct rsocket *rs, const union rs_addr *addr, struct rs_dest **
 	return 0;
 }
 
-static ssize_t udp_send(struct rsocket *rs, const union rs_addr *to, struct rs_dqp *from, struct rs_cursor *c, unsigned op,
-                        int flags)
+static ssize_t udp_send(struct rsocket *rs, const union rs_addr *to, struct rs_dqp *from, struct rs_cursor *c,
+                        unsigned op, int flags)
 {
 	struct rs_udp_header h = {.op = op, .qpn = from->id->qp->qp_num, .local = from->local};
 	struct iovec iov[9];
 	uint8_t head[RS_UDP_HEADER_MAX], *flat = NULL;
-	struct msghdr msg = {
-	        .msg_name = (void *)to, .msg_namelen = rs_addr_len(to), .msg_iov = iov, .msg_iovlen = 1};
+	struct msghdr msg = {.msg_name = (void *)to, .msg_namelen = rs_addr_len(to), .msg_iov = iov, .msg_iovlen = 1};
 	size_t len = rs_udp_encode(head, &h);
 	ssize_t n;
 

@@ -274,7 +274,8 @@ int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool 
 }
 
 /* RoCE: the message is a write of its own, of no bytes. */
-int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg, uint64_t wr_id)
+int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg,
+                               uint64_t wr_id)
 {
 	struct ibv_send_wr say = {
 	        .wr_id = rs_wr_id(RS_WR_NOTICE, 0), .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htobe32(msg)};

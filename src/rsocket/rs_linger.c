@@ -29,15 +29,16 @@ static bool parted(struct rsocket *rs)
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8 };
 static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* after rs->lock */
-static struct rsocket *behind; /* by linger_next, the oldest first */
+static struct rsocket *behind;                                  /* by linger_next, the oldest first */
 static unsigned behind_count, behind_generation;
 
 static unsigned share(void)
 {
 	struct rlimit fds;
 
-	return getrlimit(RLIMIT_NOFILE, &fds) || fds.rlim_cur / SHARE_OF_FDS < SHARE_MIN ? SHARE_MIN
-	                                                                                  : (unsigned)(fds.rlim_cur / SHARE_OF_FDS);
+	return getrlimit(RLIMIT_NOFILE, &fds) || fds.rlim_cur / SHARE_OF_FDS < SHARE_MIN
+	               ? SHARE_MIN
+	               : (unsigned)(fds.rlim_cur / SHARE_OF_FDS);
 }
 
 /* In a child of fork() they are the parent's. */

@@ -211,7 +211,8 @@ static int max_segment(struct rsocket *rs)
 	const struct rdma_route *r = rs->id ? &rs->id->route : NULL;
 
 	/* the program may have given the record */
-	return r && r->num_paths && r->path_rec && r->path_rec->mtu <= IBV_MTU_4096 ? 1 << (7 + r->path_rec->mtu) : 2048;
+	return r && r->num_paths && r->path_rec && r->path_rec->mtu <= IBV_MTU_4096 ? 1 << (7 + r->path_rec->mtu)
+	                                                                            : 2048;
 }
 
 static int get_int(struct rsocket *rs, int level, int name, int *v)

@@ -160,7 +160,8 @@ static int doze(struct pollfd *fds, nfds_t n, const struct rs_deadline *d, const
 	return r;
 }
 
-static int poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version, unsigned was)
+static int poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version,
+                      unsigned was)
 {
 	struct timespec t, start;
 	int r;

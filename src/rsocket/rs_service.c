@@ -126,7 +126,8 @@ static int open_fds(void)
 	finish_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	epfd = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
-	return finish_fd < 0 || finished_fd < 0 || epfd < 0 || epoll_ctl(epfd, EPOLL_CTL_ADD, finish_fd, &ev) ? errno : 0;
+	return finish_fd < 0 || finished_fd < 0 || epfd < 0 || epoll_ctl(epfd, EPOLL_CTL_ADD, finish_fd, &ev) ? errno
+	                                                                                                      : 0;
 }
 
 static int start_thread(void)

@@ -351,7 +351,8 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 	if (rs->state == RS_LISTENING)
 		return shut_listener(rs, how);
 	pthread_mutex_lock(&rs->lock);
-	until = rs_patience(rs); /* a peer that takes nothing does not hold the program up: what was sent is still under way */
+	until = rs_patience(
+	        rs); /* a peer that takes nothing does not hold the program up: what was sent is still under way */
 	if (rs->state < RS_CONNECTED || rs->state == RS_REFUSED)
 		err = ENOTCONN;
 	else if (rs->state == RS_CONNECTED)

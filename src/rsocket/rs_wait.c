@@ -284,9 +284,9 @@ static bool goes_on(void)
 {
 	static const int own_fault[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 	struct sigaction act;
-	sigset_t not;
+	sigset_t not ;
 
-	pthread_sigmask(SIG_SETMASK, NULL, &not);
+	pthread_sigmask(SIG_SETMASK, NULL, &not );
 	for (size_t i = 0; i < sizeof(own_fault) / sizeof(*own_fault); i++)
 		sigaddset(&not, own_fault[i]);
 	for (int sig = 1; sig <= SIGRTMAX; sig++) {

@@ -52,7 +52,8 @@ static void print_table(const struct view *v)
 	char mtu[32], gid[INET6_ADDRSTRLEN];
 
 	snprintf(mtu, sizeof(mtu), "%d/%u", mtu_bytes(v), v->nd.mtu);
-	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->nd.name, state_text(v), mtu, v->rate, v->guid);
+	printf("%-16s %-12s %-7s %-11s %-23s %-20s", v->dev->dev.name, v->nd.name, state_text(v), mtu, v->rate,
+	       v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%*s%3u  %s\n", i ? 95 : 1, "", v->gids[i].gid_index, gid_text(&v->gids[i].gid, gid));
 }
@@ -79,7 +80,8 @@ static void print_json(const struct view *v)
 	print_json_string(v->nd.name);
 	printf(", \"ifindex\": %d, \"transport\": \"%s\", \"state\": \"%s\", \"mtu\": %d, \"interface_mtu\": %u, \"rate\": \"%s\", "
 	       "\"node_guid\": \"%s\", \"gids\": [",
-	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state_text(v), mtu_bytes(v), v->nd.mtu, v->rate, v->guid);
+	       v->nd.ifindex, v->dev->iwarp ? "iwarp" : "roce", state_text(v), mtu_bytes(v), v->nd.mtu, v->rate,
+	       v->guid);
 	for (ssize_t i = 0; i < v->n_gids; i++)
 		printf("%s{\"index\": %u, \"gid\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", v->gids[i].gid_index,
 		       gid_text(&v->gids[i].gid, gid), v->dev->iwarp ? "IB" : "RoCE v2");
@@ -104,8 +106,8 @@ int cmd_devices(int argc, char **argv)
 	if (json)
 		putchar('[');
 	else if (n)
-		printf("%-16s %-12s %-7s %-11s %-23s %-20s %3s  %s\n", "DEVICE", "INTERFACE", "STATE", "MTU IB/IP", "SPEED",
-		       "NODE GUID", "GID", "ADDRESS");
+		printf("%-16s %-12s %-7s %-11s %-23s %-20s %3s  %s\n", "DEVICE", "INTERFACE", "STATE", "MTU IB/IP",
+		       "SPEED", "NODE GUID", "GID", "ADDRESS");
 	for (int i = 0; i < n; i++) {
 		view_read(&v, devices[i]);
 		if (json && i)
@@ -115,7 +117,8 @@ int cmd_devices(int argc, char **argv)
 	if (json)
 		puts("]");
 	else if (!n)
-		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n", stderr);
+		fputs("No adapters: VERBENA_DEVICES selects no Ethernet or loopback interface of this machine.\n",
+		      stderr);
 	vb_device_list_free(devices);
 	return 0;
 }

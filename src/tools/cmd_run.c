@@ -33,9 +33,11 @@ static void write_tree(void)
 	if (!rc)
 		rc = vb_runtime_tree_announce(tree);
 	if (rc)
-		complain("run", "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
-				"to a directory of yours)",
-			 rc == EPERM && vb_runtime_tree_complaint(why, sizeof(why)) ? why : strerror(rc));
+		complain(
+		        "run",
+		        "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
+		        "to a directory of yours)",
+		        rc == EPERM && vb_runtime_tree_complaint(why, sizeof(why)) ? why : strerror(rc));
 }
 
 static bool set_environment(bool want_shim)
@@ -44,11 +46,13 @@ static bool set_environment(bool want_shim)
 
 	if (!run_find_libraries(&paths)) {
 		complain("run", "Verbena's libibverbs.so.1 was not found beside this program, nor in " VB_LIBDIR
-				"/verbena: build or install it");
+		                "/verbena: build or install it");
 		return false;
 	}
 	if (want_shim && !paths.shim[0])
-		complain("run", "libverbena-paths.so was not found: programs that read /sys/class/infiniband will see no adapters");
+		complain(
+		        "run",
+		        "libverbena-paths.so was not found: programs that read /sys/class/infiniband will see no adapters");
 	/* The dynamic linker cannot quote these characters. */
 	if (strpbrk(paths.lib_dir, ":;") || (want_shim && strpbrk(paths.shim, ": "))) {
 		complain("run", "the directory %s cannot be used: its name has a colon or a space", paths.lib_dir);
@@ -70,7 +74,9 @@ int cmd_run(int argc, char **argv)
 	int i = 1;
 
 	if (vb_env_is_hostile()) {
-		complain("run", "this launcher runs with more privileges than its caller: it would pass them to any program, so it starts none");
+		complain(
+		        "run",
+		        "this launcher runs with more privileges than its caller: it would pass them to any program, so it starts none");
 		return EXIT_OURS;
 	}
 	for (; i < argc && argv[i][0] == '-'; i++) {
@@ -91,8 +97,10 @@ int cmd_run(int argc, char **argv)
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))
-		complain("run", "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
-				"Verbena", path);
+		complain("run",
+		         "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
+		         "Verbena",
+		         path);
 	execvp(argv[i], argv + i);
 	int rc = errno;
 	/* execvp fails with EACCES if a directory of PATH cannot be searched, whatever is in it. */

@@ -71,7 +71,8 @@ bool run_find_program(const char *name, int mode, char path[PATH_MAX])
 	for (dirs = dirs ? dirs : "/bin:/usr/bin";; dirs++) {
 		int n = (int)strcspn(dirs, ":");
 
-		if (snprintf(path, PATH_MAX, "%.*s/%s", n ? n : 1, n ? dirs : ".", name) < PATH_MAX && is_program(path, mode))
+		if (snprintf(path, PATH_MAX, "%.*s/%s", n ? n : 1, n ? dirs : ".", name) < PATH_MAX &&
+		    is_program(path, mode))
 			return true;
 		dirs += n;
 		if (!*dirs)

@@ -13,7 +13,7 @@
 
 struct run_paths {
 	char lib_dir[PATH_MAX]; /* contains only libibverbs.so.1 and Verbena's other replacement libraries */
-	char shim[PATH_MAX];	/* libverbena-paths.so, or "" if there is none */
+	char shim[PATH_MAX];    /* libverbena-paths.so, or "" if there is none */
 };
 
 /* Finds the libraries relative to this executable: in a build tree or an installation. False if there are none. */

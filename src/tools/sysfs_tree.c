@@ -106,7 +106,7 @@ static void write_uverbs(struct vb_tree *t, const char *dir, struct vb_device *d
 
 /* Writes a device's directory: an existing one in place, a new one aside and then moved. */
 static void write_device(struct vb_tree *t, const char *class, const char *name, struct vb_device *dev,
-			 void (*write_it)(struct vb_tree *, const char *, struct vb_device *))
+                         void (*write_it)(struct vb_tree *, const char *, struct vb_device *))
 {
 	char dir[PATH_MAX], aside[PATH_MAX];
 
@@ -240,7 +240,8 @@ static int update_tree(struct vb_tree *t, bool locked, struct ibv_device *const 
 	char stamp[VB_TREE_STAMP], origin[VB_TREE_ORIGIN];
 
 	vb_tree_origin(origin);
-	snprintf(stamp, sizeof(stamp), "%s " VB_VERSION " %016llx\n", origin, (unsigned long long)fingerprint(devices, n));
+	snprintf(stamp, sizeof(stamp), "%s " VB_VERSION " %016llx\n", origin,
+	         (unsigned long long)fingerprint(devices, n));
 	if (is_current(t, stamp, devices, n))
 		return 0;
 	if (!locked)

@@ -30,7 +30,8 @@ void vb_tree_move(struct vb_tree *t, const char *from, const char *to);
 /* Removes a file, a link, or a directory with its content. A missing one is no error. */
 void vb_tree_remove(struct vb_tree *t, const char *path);
 /* Removes the entries of a directory for which keep() is false. */
-void vb_tree_prune(struct vb_tree *t, const char *dir, bool (*keep)(const char *name, const void *arg), const void *arg);
+void vb_tree_prune(struct vb_tree *t, const char *dir, bool (*keep)(const char *name, const void *arg),
+                   const void *arg);
 
 /* Removes any directory with its content, as far as possible. */
 void vb_tree_discard(int dirfd, const char *name);

@@ -21,10 +21,10 @@ static const struct {
 	const char *name, *args, *text;
 	int (*run)(int, char **);
 } commands[] = {
-	{"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
-	{"devices", "[--json]", "show the adapters of this machine", cmd_devices},
-	{"help", "", "show this", cmd_help},
-	{"version", "", "show the version", cmd_version},
+        {"run", "[--no-shim] [--] PROGRAM [ARGUMENT...]", "run a program with Verbena's adapters", cmd_run},
+        {"devices", "[--json]", "show the adapters of this machine", cmd_devices},
+        {"help", "", "show this", cmd_help},
+        {"version", "", "show the version", cmd_version},
 };
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

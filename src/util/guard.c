@@ -22,203 +22,201 @@
  */
 #if defined(__x86_64__)
 /* zmm a is moved on by the distance that zmm10 has the powers of x for, and zmm b is added. */
-#define GUARD_FOLD(a, b)                                          \
-	"	vpclmulqdq $0x00, %zmm10, %zmm" #a ", %zmm8\n"   \
+#define GUARD_FOLD(a, b)                                            \
+	"	vpclmulqdq $0x00, %zmm10, %zmm" #a ", %zmm8\n"      \
 	"	vpclmulqdq $0x11, %zmm10, %zmm" #a ", %zmm" #a "\n" \
 	"	vpternlogq $0x96, %zmm8, %zmm" #b ", %zmm" #a "\n"
 
 /* x^(d+32), x^(d-32) modulo the CRC's polynomial, bits reversed: d is 2048, 1024, 512; 384, 256, 128 and none */
 __asm__(".section .rodata\n"
-	".p2align 6\n"
-	"vb_guard_fold:\n"
-	"	.quad 0x11542778a, 0x1322d1430\n"
-	"	.quad 0x1e88ef372, 0x14a7fe880\n"
-	"	.quad 0x154442bd4, 0x1c6e41596\n"
-	"	.quad 0x03db1ecdc, 0x174359406\n"
-	"	.quad 0x0f1da05aa, 0x15a546366\n"
-	"	.quad 0x1751997d0, 0x0ccaa009e\n"
-	"	.quad 0, 0\n");
+        ".p2align 6\n"
+        "vb_guard_fold:\n"
+        "	.quad 0x11542778a, 0x1322d1430\n"
+        "	.quad 0x1e88ef372, 0x14a7fe880\n"
+        "	.quad 0x154442bd4, 0x1c6e41596\n"
+        "	.quad 0x03db1ecdc, 0x174359406\n"
+        "	.quad 0x0f1da05aa, 0x15a546366\n"
+        "	.quad 0x1751997d0, 0x0ccaa009e\n"
+        "	.quad 0, 0\n");
 
 __asm__(".text\n"
-	".p2align 4\n"
-	"vb_guard_begin:\n"
-	/* bool raw_copy(rdi dst, rsi src, rdx n) */
-	"vb_guard_raw_copy:\n"
-	"	cmpq $512, %rdx\n"
-	"	jae 3f\n"
-	"1:	cmpq $32, %rdx\n"
-	"	jb 2f\n"
-	"	movdqu (%rsi), %xmm0\n"
-	"	movdqu 16(%rsi), %xmm1\n"
-	"	movdqu %xmm0, (%rdi)\n"
-	"	movdqu %xmm1, 16(%rdi)\n"
-	"	addq $32, %rsi\n"
-	"	addq $32, %rdi\n"
-	"	subq $32, %rdx\n"
-	"	jmp 1b\n"
-	"2:	cmpq $8, %rdx\n"
-	"	jb 4f\n"
-	"	movq (%rsi), %rax\n"
-	"	movq %rax, (%rdi)\n"
-	"	addq $8, %rsi\n"
-	"	addq $8, %rdi\n"
-	"	subq $8, %rdx\n"
-	"	jmp 2b\n"
-	"4:	testq %rdx, %rdx\n"
-	"	je 5f\n"
-	"	movb (%rsi), %al\n"
-	"	movb %al, (%rdi)\n"
-	"	incq %rsi\n"
-	"	incq %rdi\n"
-	"	decq %rdx\n"
-	"	jmp 4b\n"
-	"3:	movq %rdx, %rcx\n"
-	"	cld\n"
-	"	rep movsb\n"
-	"5:	movl $1, %eax\n"
-	"	ret\n"
-	/* bool raw_copy_wide(rdi dst, rsi src, rdx n): 64 bytes and more */
-	"vb_guard_raw_copy_wide:\n"
-	"	vmovdqu64 -64(%rsi,%rdx), %zmm2\n"
-	"	leaq -64(%rdi,%rdx), %rcx\n"
-	"1:	vmovdqu64 (%rsi), %zmm0\n"
-	"	vmovdqu64 %zmm0, (%rdi)\n"
-	"	addq $64, %rsi\n"
-	"	addq $64, %rdi\n"
-	"	cmpq %rcx, %rdi\n"
-	"	jb 1b\n"
-	"	vmovdqu64 %zmm2, (%rcx)\n"
-	"	vzeroupper\n"
-	"	movl $1, %eax\n"
-	"	ret\n"
-	/* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, then one of them */
-	"vb_guard_raw_copy_sum:\n"
-	"	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
-	"	vmovdqu64 (%rsi), %zmm0\n"
-	"	vmovdqu64 64(%rsi), %zmm1\n"
-	"	vmovdqu64 128(%rsi), %zmm2\n"
-	"	vmovdqu64 192(%rsi), %zmm3\n"
-	"	vmovdqu64 %zmm0, (%rdi)\n"
-	"	vmovdqu64 %zmm1, 64(%rdi)\n"
-	"	vmovdqu64 %zmm2, 128(%rdi)\n"
-	"	vmovdqu64 %zmm3, 192(%rdi)\n"
-	"1:	subq $256, %rdx\n"
-	"	je 2f\n"
-	"	addq $256, %rsi\n"
-	"	addq $256, %rdi\n"
-	"	vmovdqu64 (%rsi), %zmm4\n"
-	"	vmovdqu64 64(%rsi), %zmm5\n"
-	"	vmovdqu64 128(%rsi), %zmm6\n"
-	"	vmovdqu64 192(%rsi), %zmm7\n"
-	"	vmovdqu64 %zmm4, (%rdi)\n"
-	"	vmovdqu64 %zmm5, 64(%rdi)\n"
-	"	vmovdqu64 %zmm6, 128(%rdi)\n"
-	"	vmovdqu64 %zmm7, 192(%rdi)\n"
-	GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
-	"	jmp 1b\n"
-	/* bool raw_sum(rdi: nothing, rsi src, rdx n, rcx sum): the same without the copy */
-	"vb_guard_raw_sum:\n"
-	"	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
-	"	vmovdqu64 (%rsi), %zmm0\n"
-	"	vmovdqu64 64(%rsi), %zmm1\n"
-	"	vmovdqu64 128(%rsi), %zmm2\n"
-	"	vmovdqu64 192(%rsi), %zmm3\n"
-	"1:	subq $256, %rdx\n"
-	"	je 2f\n"
-	"	addq $256, %rsi\n"
-	"	vmovdqu64 (%rsi), %zmm4\n"
-	"	vmovdqu64 64(%rsi), %zmm5\n"
-	"	vmovdqu64 128(%rsi), %zmm6\n"
-	"	vmovdqu64 192(%rsi), %zmm7\n"
-	GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(3, 7)
-	"	jmp 1b\n"
-	"2:	vbroadcasti32x4 16+vb_guard_fold(%rip), %zmm10\n"
-	GUARD_FOLD(0, 2) GUARD_FOLD(1, 3)
-	"	vbroadcasti32x4 32+vb_guard_fold(%rip), %zmm10\n"
-	GUARD_FOLD(0, 1)
-	"	vmovdqu64 48+vb_guard_fold(%rip), %zmm10\n"
-	"	vpclmulqdq $0x00, %zmm10, %zmm0, %zmm1\n"
-	"	vpclmulqdq $0x11, %zmm10, %zmm0, %zmm2\n"
-	"	vextracti32x4 $3, %zmm0, %xmm3\n"
-	"	vpxorq %zmm1, %zmm2, %zmm0\n"
-	"	vextracti32x4 $1, %zmm0, %xmm1\n"
-	"	vextracti32x4 $2, %zmm0, %xmm2\n"
-	"	vpxor %xmm0, %xmm3, %xmm3\n"
-	"	vpxor %xmm1, %xmm2, %xmm2\n"
-	"	vpxor %xmm2, %xmm3, %xmm3\n"
-	"	vmovdqu %xmm3, (%rcx)\n"
-	"	vzeroupper\n"
-	"	movl $1, %eax\n"
-	"	ret\n"
-	/* bool raw_store8(rdi dst, rsi src) */
-	"vb_guard_raw_word:\n"
-	"	movq (%rsi), %rax\n"
-	"	movq %rax, (%rdi)\n"
-	"	movl $1, %eax\n"
-	"	ret\n"
-	/* bool raw_cas(rdi p, rsi compare, rdx swap, rcx *old) */
-	"vb_guard_raw_cas:\n"
-	"	movq %rsi, %rax\n"
-	"	lock cmpxchgq %rdx, (%rdi)\n"
-	"	movq %rax, (%rcx)\n"
-	"	movl $1, %eax\n"
-	"	ret\n"
-	/* bool raw_add(rdi p, rsi add, rdx *old) */
-	"vb_guard_raw_add:\n"
-	"	lock xaddq %rsi, (%rdi)\n"
-	"	movq %rsi, (%rdx)\n"
-	"	movl $1, %eax\n"
-	"	ret\n"
-	"vb_guard_end:\n"
-	"vb_guard_fixup:\n"
-	"	xorl %eax, %eax\n"
-	"	ret\n");
+        ".p2align 4\n"
+        "vb_guard_begin:\n"
+        /* bool raw_copy(rdi dst, rsi src, rdx n) */
+        "vb_guard_raw_copy:\n"
+        "	cmpq $512, %rdx\n"
+        "	jae 3f\n"
+        "1:	cmpq $32, %rdx\n"
+        "	jb 2f\n"
+        "	movdqu (%rsi), %xmm0\n"
+        "	movdqu 16(%rsi), %xmm1\n"
+        "	movdqu %xmm0, (%rdi)\n"
+        "	movdqu %xmm1, 16(%rdi)\n"
+        "	addq $32, %rsi\n"
+        "	addq $32, %rdi\n"
+        "	subq $32, %rdx\n"
+        "	jmp 1b\n"
+        "2:	cmpq $8, %rdx\n"
+        "	jb 4f\n"
+        "	movq (%rsi), %rax\n"
+        "	movq %rax, (%rdi)\n"
+        "	addq $8, %rsi\n"
+        "	addq $8, %rdi\n"
+        "	subq $8, %rdx\n"
+        "	jmp 2b\n"
+        "4:	testq %rdx, %rdx\n"
+        "	je 5f\n"
+        "	movb (%rsi), %al\n"
+        "	movb %al, (%rdi)\n"
+        "	incq %rsi\n"
+        "	incq %rdi\n"
+        "	decq %rdx\n"
+        "	jmp 4b\n"
+        "3:	movq %rdx, %rcx\n"
+        "	cld\n"
+        "	rep movsb\n"
+        "5:	movl $1, %eax\n"
+        "	ret\n"
+        /* bool raw_copy_wide(rdi dst, rsi src, rdx n): 64 bytes and more */
+        "vb_guard_raw_copy_wide:\n"
+        "	vmovdqu64 -64(%rsi,%rdx), %zmm2\n"
+        "	leaq -64(%rdi,%rdx), %rcx\n"
+        "1:	vmovdqu64 (%rsi), %zmm0\n"
+        "	vmovdqu64 %zmm0, (%rdi)\n"
+        "	addq $64, %rsi\n"
+        "	addq $64, %rdi\n"
+        "	cmpq %rcx, %rdi\n"
+        "	jb 1b\n"
+        "	vmovdqu64 %zmm2, (%rcx)\n"
+        "	vzeroupper\n"
+        "	movl $1, %eax\n"
+        "	ret\n"
+        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, then one of them */
+        "vb_guard_raw_copy_sum:\n"
+        "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
+        "	vmovdqu64 (%rsi), %zmm0\n"
+        "	vmovdqu64 64(%rsi), %zmm1\n"
+        "	vmovdqu64 128(%rsi), %zmm2\n"
+        "	vmovdqu64 192(%rsi), %zmm3\n"
+        "	vmovdqu64 %zmm0, (%rdi)\n"
+        "	vmovdqu64 %zmm1, 64(%rdi)\n"
+        "	vmovdqu64 %zmm2, 128(%rdi)\n"
+        "	vmovdqu64 %zmm3, 192(%rdi)\n"
+        "1:	subq $256, %rdx\n"
+        "	je 2f\n"
+        "	addq $256, %rsi\n"
+        "	addq $256, %rdi\n"
+        "	vmovdqu64 (%rsi), %zmm4\n"
+        "	vmovdqu64 64(%rsi), %zmm5\n"
+        "	vmovdqu64 128(%rsi), %zmm6\n"
+        "	vmovdqu64 192(%rsi), %zmm7\n"
+        "	vmovdqu64 %zmm4, (%rdi)\n"
+        "	vmovdqu64 %zmm5, 64(%rdi)\n"
+        "	vmovdqu64 %zmm6, 128(%rdi)\n"
+        "	vmovdqu64 %zmm7, 192(%rdi)\n" GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(
+                3,
+                7) "	jmp 1b\n"
+                   /* bool raw_sum(rdi: nothing, rsi src, rdx n, rcx sum): the same without the copy */
+                   "vb_guard_raw_sum:\n"
+                   "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
+                   "	vmovdqu64 (%rsi), %zmm0\n"
+                   "	vmovdqu64 64(%rsi), %zmm1\n"
+                   "	vmovdqu64 128(%rsi), %zmm2\n"
+                   "	vmovdqu64 192(%rsi), %zmm3\n"
+                   "1:	subq $256, %rdx\n"
+                   "	je 2f\n"
+                   "	addq $256, %rsi\n"
+                   "	vmovdqu64 (%rsi), %zmm4\n"
+                   "	vmovdqu64 64(%rsi), %zmm5\n"
+                   "	vmovdqu64 128(%rsi), %zmm6\n"
+                   "	vmovdqu64 192(%rsi), %zmm7\n" GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(
+                           3,
+                           7) "	jmp 1b\n"
+                              "2:	vbroadcasti32x4 16+vb_guard_fold(%rip), %zmm10\n" GUARD_FOLD(0, 2)
+                                      GUARD_FOLD(1, 3) "	vbroadcasti32x4 32+vb_guard_fold(%rip), %zmm10\n" GUARD_FOLD(
+                                              0, 1) "	vmovdqu64 48+vb_guard_fold(%rip), %zmm10\n"
+                                                    "	vpclmulqdq $0x00, %zmm10, %zmm0, %zmm1\n"
+                                                    "	vpclmulqdq $0x11, %zmm10, %zmm0, %zmm2\n"
+                                                    "	vextracti32x4 $3, %zmm0, %xmm3\n"
+                                                    "	vpxorq %zmm1, %zmm2, %zmm0\n"
+                                                    "	vextracti32x4 $1, %zmm0, %xmm1\n"
+                                                    "	vextracti32x4 $2, %zmm0, %xmm2\n"
+                                                    "	vpxor %xmm0, %xmm3, %xmm3\n"
+                                                    "	vpxor %xmm1, %xmm2, %xmm2\n"
+                                                    "	vpxor %xmm2, %xmm3, %xmm3\n"
+                                                    "	vmovdqu %xmm3, (%rcx)\n"
+                                                    "	vzeroupper\n"
+                                                    "	movl $1, %eax\n"
+                                                    "	ret\n"
+                                                    /* bool raw_store8(rdi dst, rsi src) */
+                                                    "vb_guard_raw_word:\n"
+                                                    "	movq (%rsi), %rax\n"
+                                                    "	movq %rax, (%rdi)\n"
+                                                    "	movl $1, %eax\n"
+                                                    "	ret\n"
+                                                    /* bool raw_cas(rdi p, rsi compare, rdx swap, rcx *old) */
+                                                    "vb_guard_raw_cas:\n"
+                                                    "	movq %rsi, %rax\n"
+                                                    "	lock cmpxchgq %rdx, (%rdi)\n"
+                                                    "	movq %rax, (%rcx)\n"
+                                                    "	movl $1, %eax\n"
+                                                    "	ret\n"
+                                                    /* bool raw_add(rdi p, rsi add, rdx *old) */
+                                                    "vb_guard_raw_add:\n"
+                                                    "	lock xaddq %rsi, (%rdi)\n"
+                                                    "	movq %rsi, (%rdx)\n"
+                                                    "	movl $1, %eax\n"
+                                                    "	ret\n"
+                                                    "vb_guard_end:\n"
+                                                    "vb_guard_fixup:\n"
+                                                    "	xorl %eax, %eax\n"
+                                                    "	ret\n");
 #define GUARD_PC(uc) ((uintptr_t)(uc)->uc_mcontext.gregs[REG_RIP])
 #define GUARD_SET_PC(uc, pc) ((uc)->uc_mcontext.gregs[REG_RIP] = (greg_t)(pc))
 #elif defined(__aarch64__)
 __asm__(".text\n"
-	".p2align 4\n"
-	"vb_guard_begin:\n"
-	"vb_guard_raw_copy:\n"
-	"1:	cmp x2, #16\n"
-	"	b.lo 2f\n"
-	"	ldp x3, x4, [x1], #16\n"
-	"	stp x3, x4, [x0], #16\n"
-	"	sub x2, x2, #16\n"
-	"	b 1b\n"
-	"2:	cbz x2, 3f\n"
-	"	ldrb w3, [x1], #1\n"
-	"	strb w3, [x0], #1\n"
-	"	sub x2, x2, #1\n"
-	"	b 2b\n"
-	"3:	mov w0, #1\n"
-	"	ret\n"
-	"vb_guard_raw_word:\n"
-	"	ldr x3, [x1]\n"
-	"	stlr x3, [x0]\n"
-	"	mov w0, #1\n"
-	"	ret\n"
-	"vb_guard_raw_cas:\n"
-	"1:	ldaxr x4, [x0]\n"
-	"	cmp x4, x1\n"
-	"	b.ne 2f\n"
-	"	stlxr w5, x2, [x0]\n"
-	"	cbnz w5, 1b\n"
-	"2:	str x4, [x3]\n"
-	"	mov w0, #1\n"
-	"	ret\n"
-	"vb_guard_raw_add:\n"
-	"1:	ldaxr x4, [x0]\n"
-	"	add x5, x4, x1\n"
-	"	stlxr w6, x5, [x0]\n"
-	"	cbnz w6, 1b\n"
-	"	str x4, [x2]\n"
-	"	mov w0, #1\n"
-	"	ret\n"
-	"vb_guard_end:\n"
-	"vb_guard_fixup:\n"
-	"	mov w0, #0\n"
-	"	ret\n");
+        ".p2align 4\n"
+        "vb_guard_begin:\n"
+        "vb_guard_raw_copy:\n"
+        "1:	cmp x2, #16\n"
+        "	b.lo 2f\n"
+        "	ldp x3, x4, [x1], #16\n"
+        "	stp x3, x4, [x0], #16\n"
+        "	sub x2, x2, #16\n"
+        "	b 1b\n"
+        "2:	cbz x2, 3f\n"
+        "	ldrb w3, [x1], #1\n"
+        "	strb w3, [x0], #1\n"
+        "	sub x2, x2, #1\n"
+        "	b 2b\n"
+        "3:	mov w0, #1\n"
+        "	ret\n"
+        "vb_guard_raw_word:\n"
+        "	ldr x3, [x1]\n"
+        "	stlr x3, [x0]\n"
+        "	mov w0, #1\n"
+        "	ret\n"
+        "vb_guard_raw_cas:\n"
+        "1:	ldaxr x4, [x0]\n"
+        "	cmp x4, x1\n"
+        "	b.ne 2f\n"
+        "	stlxr w5, x2, [x0]\n"
+        "	cbnz w5, 1b\n"
+        "2:	str x4, [x3]\n"
+        "	mov w0, #1\n"
+        "	ret\n"
+        "vb_guard_raw_add:\n"
+        "1:	ldaxr x4, [x0]\n"
+        "	add x5, x4, x1\n"
+        "	stlxr w6, x5, [x0]\n"
+        "	cbnz w6, 1b\n"
+        "	str x4, [x2]\n"
+        "	mov w0, #1\n"
+        "	ret\n"
+        "vb_guard_end:\n"
+        "vb_guard_fixup:\n"
+        "	mov w0, #0\n"
+        "	ret\n");
 #define GUARD_PC(uc) ((uintptr_t)(uc)->uc_mcontext.pc)
 #define GUARD_SET_PC(uc, to) ((uc)->uc_mcontext.pc = (to))
 #else
@@ -257,7 +255,8 @@ static void find_restorer(void)
 		unsigned long mask;
 	} now;
 
-	if (!syscall(SYS_rt_sigaction, SIGSEGV, NULL, &now, sizeof(now.mask)) && (now.flags & 0x04000000ul /* SA_RESTORER */))
+	if (!syscall(SYS_rt_sigaction, SIGSEGV, NULL, &now, sizeof(now.mask)) &&
+	    (now.flags & 0x04000000ul /* SA_RESTORER */))
 		restorer = now.restorer;
 #endif
 }
@@ -292,13 +291,15 @@ void vb_guard_install(void)
 
 	vb_mutex_lock(&lock, VB_RANK_GUARD);
 	for (int i = 0; i < 2; i++) {
-		struct sigaction now, ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+		struct sigaction now,
+		        ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
 
 		if (sigaction(signals[i], NULL, &now))
 			continue;
 		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
 			continue;
-		if (installed[i] && !restorer) /* cannot tell who calls: over a newer handler there would be no way back */
+		if (installed[i] &&
+		    !restorer) /* cannot tell who calls: over a newer handler there would be no way back */
 			continue;
 		newest[i] = now;
 		if (!installed[i])
@@ -319,7 +320,8 @@ bool vb_guard_can_sum(void)
 	int k = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (__builtin_expect(!k, 0)) {
-		k = 1 + (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul"));
+		k = 1 + (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
+		         __builtin_cpu_supports("pclmul"));
 		atomic_store_explicit(&known, k, memory_order_relaxed);
 	}
 	return k == 2;

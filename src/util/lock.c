@@ -24,24 +24,44 @@ static _Thread_local struct {
 } held;
 
 static const char *const names[] = {
-	[VB_RANK_NONE] = "unranked",     [VB_RANK_PROGRAM] = "program",     [VB_RANK_RCM_OPENING] = "rcm opening",
-	[VB_RANK_RCM] = "rcm",           [VB_RANK_RCM_DEVICES] = "rcm devices", [VB_RANK_NODE] = "node",
-	[VB_RANK_GSI] = "gsi",           [VB_RANK_MODIFY] = "modify",       [VB_RANK_CONTEXTS] = "contexts",
-	[VB_RANK_CONTEXT] = "context",   [VB_RANK_SCAN] = "scan",           [VB_RANK_GROUPS] = "groups",
-	[VB_RANK_MEETING] = "meeting",   [VB_RANK_BROKER] = "broker",       [VB_RANK_MR] = "mr",
-	[VB_RANK_TAILS] = "tails",       [VB_RANK_WATCHES] = "watches",     [VB_RANK_ACK] = "ack",
-	[VB_RANK_SYSFS] = "sysfs",       [VB_RANK_GUARD] = "guard",         [VB_RANK_PROGRESS] = "progress",
-	[VB_RANK_SQ] = "sq",             [VB_RANK_TX] = "tx",               [VB_RANK_PEER_TX] = "peer tx",
-	[VB_RANK_MAPS] = "maps",         [VB_RANK_RQ] = "rq",               [VB_RANK_CQ] = "cq",
-	[VB_RANK_CHANNEL] = "channel",   [VB_RANK_ASYNC] = "async",         [VB_RANK_QUESTIONS] = "questions",
-	[VB_RANK_DEVICE] = "device",
+        [VB_RANK_NONE] = "unranked",
+        [VB_RANK_PROGRAM] = "program",
+        [VB_RANK_RCM_OPENING] = "rcm opening",
+        [VB_RANK_RCM] = "rcm",
+        [VB_RANK_RCM_DEVICES] = "rcm devices",
+        [VB_RANK_NODE] = "node",
+        [VB_RANK_GSI] = "gsi",
+        [VB_RANK_MODIFY] = "modify",
+        [VB_RANK_CONTEXTS] = "contexts",
+        [VB_RANK_CONTEXT] = "context",
+        [VB_RANK_SCAN] = "scan",
+        [VB_RANK_GROUPS] = "groups",
+        [VB_RANK_MEETING] = "meeting",
+        [VB_RANK_BROKER] = "broker",
+        [VB_RANK_MR] = "mr",
+        [VB_RANK_TAILS] = "tails",
+        [VB_RANK_WATCHES] = "watches",
+        [VB_RANK_ACK] = "ack",
+        [VB_RANK_SYSFS] = "sysfs",
+        [VB_RANK_GUARD] = "guard",
+        [VB_RANK_PROGRESS] = "progress",
+        [VB_RANK_SQ] = "sq",
+        [VB_RANK_TX] = "tx",
+        [VB_RANK_PEER_TX] = "peer tx",
+        [VB_RANK_MAPS] = "maps",
+        [VB_RANK_RQ] = "rq",
+        [VB_RANK_CQ] = "cq",
+        [VB_RANK_CHANNEL] = "channel",
+        [VB_RANK_ASYNC] = "async",
+        [VB_RANK_QUESTIONS] = "questions",
+        [VB_RANK_DEVICE] = "device",
 };
 
 static _Noreturn void fail(const char *what, enum vb_lock_rank rank, const char *file, int line, const struct held *h)
 {
 	if (h)
-		fprintf(stderr, "verbena: %s:%d: %s \"%s\" lock while this thread holds \"%s\", taken at %s:%d\n", file, line, what,
-			names[rank], names[h->rank], h->file, h->line);
+		fprintf(stderr, "verbena: %s:%d: %s \"%s\" lock while this thread holds \"%s\", taken at %s:%d\n", file,
+		        line, what, names[rank], names[h->rank], h->file, h->line);
 	else
 		fprintf(stderr, "verbena: %s:%d: %s \"%s\" lock\n", file, line, what, names[rank]);
 	abort();

@@ -78,7 +78,9 @@ void vb_rank_holds_none(const char *file, int line);
 #define VB_MAY_WAIT() vb_rank_may_wait(__FILE__, __LINE__)
 #define VB_HOLDS_NO_LOCK() vb_rank_holds_none(__FILE__, __LINE__)
 #else
-static inline void vb_rank_forget(void) {}
+static inline void vb_rank_forget(void)
+{
+}
 #define VB_MAY_WAIT() ((void)0)
 #define VB_HOLDS_NO_LOCK() ((void)0)
 #endif

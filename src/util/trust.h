@@ -28,13 +28,14 @@ static inline bool vb_trust_complaint(const char *path, char *text, size_t size)
 			return false;
 		snprintf(text, size, "%s: %s", path, strerror(errno));
 	} else if (!S_ISDIR(st.st_mode)) {
-		snprintf(text, size, "%s is no directory but %s of user %u", path, S_ISLNK(st.st_mode) ? "a link" : "a file",
-			 (unsigned)st.st_uid);
+		snprintf(text, size, "%s is no directory but %s of user %u", path,
+		         S_ISLNK(st.st_mode) ? "a link" : "a file", (unsigned)st.st_uid);
 	} else if (st.st_uid != geteuid()) {
 		snprintf(text, size, "%s belongs to user %u, not to this program's user %u", path, (unsigned)st.st_uid,
-			 (unsigned)geteuid());
+		         (unsigned)geteuid());
 	} else if (st.st_mode & 022) {
-		snprintf(text, size, "%s can be written by other users (mode %04o)", path, (unsigned)st.st_mode & 07777);
+		snprintf(text, size, "%s can be written by other users (mode %04o)", path,
+		         (unsigned)st.st_mode & 07777);
 	} else {
 		return false;
 	}

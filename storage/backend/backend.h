@@ -64,7 +64,7 @@ struct nb_backend {
 	uint32_t block;
 	bool readonly;
 	bool volatile_cache; /* a flush does something */
-	bool cached;         /* what is written waits in the page cache: that it got lost is told by whatever is durable next */
+	bool cached; /* what is written waits in the page cache: that it got lost is told by whatever is durable next */
 	bool zeros_after_discard;
 	char *identity;         /* by which the medium is known again, NULL: it has none; the backend's */
 	bool identity_anywhere; /* … and told from all others; else, from others at this place */
@@ -75,7 +75,8 @@ struct nb_backend {
 	const uint8_t *map;
 	uint64_t map_len;
 	bool map_lost; /* a transport could not read there: requests can, or say why not */
-	uint64_t copied; /* bytes that this program has copied for requests; the kernel's own copies are not known here */
+	uint64_t
+	        copied; /* bytes that this program has copied for requests; the kernel's own copies are not known here */
 };
 
 /* The largest size there is: offsets stay positive as off_t, and a multiple of every block. */

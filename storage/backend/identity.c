@@ -60,7 +60,8 @@ static char *name_of_file(int fd, bool *anywhere)
 		return NULL;
 	memcpy(&id, &fs.f_fsid, sizeof(id));
 	if (!id || !(x.stx_mask & STATX_BTIME) ||
-	    asprintf(&name, "file %" PRIu64 " %" PRId64 " %u", (uint64_t)x.stx_ino, (int64_t)x.stx_btime.tv_sec, x.stx_btime.tv_nsec) < 0)
+	    asprintf(&name, "file %" PRIu64 " %" PRId64 " %u", (uint64_t)x.stx_ino, (int64_t)x.stx_btime.tv_sec,
+	             x.stx_btime.tv_nsec) < 0)
 		return NULL;
 	*anywhere = true;
 	return name;
@@ -75,5 +76,6 @@ char *nb_identity(int fd, const char *path, bool *anywhere)
 	if (fstat(fd, &st))
 		return NULL;
 	name = S_ISBLK(st.st_mode) ? name_of_device(st.st_rdev, anywhere) : name_of_file(fd, anywhere);
-	return name || S_ISBLK(st.st_mode) ? name : realpath(path, NULL); /* the kernel's names of devices change at a boot */
+	return name || S_ISBLK(st.st_mode) ? name
+	                                   : realpath(path, NULL); /* the kernel's names of devices change at a boot */
 }

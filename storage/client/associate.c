@@ -166,7 +166,8 @@ static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_a
 }
 
 /* At the ports for RDMA that the discovery log names. -ENOENT: there is none; -ENOTCONN: there is no log */
-static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, uint64_t deadline, struct vn_association *a)
+static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, uint64_t deadline,
+                          struct vn_association *a)
 {
 	struct vn_link l = link_of(d, &vn_tcp, log_deadline);
 	struct vn_found *found;
@@ -235,7 +236,8 @@ static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_associa
 /* Not with every connection that breaks: each try that fails costs who waits for the disk as long as RDMA is given. */
 static void put_rdma_off(struct vn_disk *d)
 {
-	d->rdma_pause = !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)least64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
+	d->rdma_pause =
+	        !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)least64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
 	d->rdma_at = vn_now() + d->rdma_pause;
 }
 
@@ -292,7 +294,8 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* the caretaker tries again by itself */
 		poll(NULL, 0, BUSY_MS);
 		e = associate(d, tries, deadline, a);
-		if (e == -ETIMEDOUT && !vn_left(deadline)) /* the last try had hardly any time: what it has said before counts */
+		if (e == -ETIMEDOUT &&
+		    !vn_left(deadline)) /* the last try had hardly any time: what it has said before counts */
 			e = -EBUSY;
 	}
 	return e;

@@ -25,8 +25,8 @@ static int command(struct talk *t, uint8_t type, size_t len)
 {
 	struct nv_sqe s = {.opcode = NV_FABRICS, .fctype = type, .cdw = {NV_AUTH_CDW10, (uint32_t)len}};
 	struct nv_cqe cqe;
-	int e = vn_command(t->q, &s, type == NV_FCT_AUTH_SEND ? VN_TO_TARGET : VN_FROM_TARGET, t->message, (uint32_t)len,
-	                   t->l->deadline, &cqe);
+	int e = vn_command(t->q, &s, type == NV_FCT_AUTH_SEND ? VN_TO_TARGET : VN_FROM_TARGET, t->message,
+	                   (uint32_t)len, t->l->deadline, &cqe);
 
 	if (e)
 		vn_say(t->l->why, "authentication: %s", t->q->error && *t->q->why ? t->q->why : strerror(-e));
@@ -53,7 +53,8 @@ static int receive(struct talk *t, enum nv_auth_message want)
 	if (e)
 		return e;
 	if (kind == NV_AUTH_FAILURE1) {
-		vn_say(t->l->why, "the target refuses this host: %s", nv_auth_text(nv_failure_decode(t->message, RECEIVE)));
+		vn_say(t->l->why, "the target refuses this host: %s",
+		       nv_auth_text(nv_failure_decode(t->message, RECEIVE)));
 		return -EACCES;
 	}
 	if (kind != (int)want)
@@ -102,7 +103,8 @@ static int reply(struct talk *t)
 	struct nv_chap *c = &t->chap;
 	uint8_t response[NV_HASH_MAX];
 	size_t h = nv_hash_length(c->hash);
-	struct nv_reply r = {.tid = c->tid, .hash = c->hash, .group = c->group, .response = response, .exponential = t->exponential};
+	struct nv_reply r = {
+	        .tid = c->tid, .hash = c->hash, .group = c->group, .response = response, .exponential = t->exponential};
 
 	if (t->who->controller_secret.length) {
 		c->s2 = r.seq = nv_sequence(0);

@@ -56,10 +56,11 @@ struct vn_cmd {
 	struct vn_memory *memory; /* NULL: data is not registered */
 	uint16_t cid;
 	uint16_t tries;
-	uint64_t since; /* ms */
+	uint64_t since;  /* ms */
 	uint64_t before; /* answers that its queue had got when it was sent */
-	uint64_t due;   /* ms: not to be sent again before */
-	uint64_t unreachable; /* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
+	uint64_t due;    /* ms: not to be sent again before */
+	uint64_t
+	        unreachable; /* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
 	bool answered, done, digest_failed;
 	struct nv_cqe cqe;
 	uint8_t range[16]; /* of a discard */
@@ -113,7 +114,7 @@ struct vn_transport {
 	void (*kick)(struct vn_queue *q);                     /* sends what submit has left */
 	void (*progress)(struct vn_queue *q);                 /* vn_answer for what has come; q->error when it breaks */
 	int (*descriptors)(const struct vn_queue *q, struct pollfd p[2]);
-	bool spins;                                           /* looking costs little, sleeping much */
+	bool spins;                      /* looking costs little, sleeping much */
 	bool (*arm)(struct vn_queue *q); /* descriptors will tell; true: look again now */
 	void (*done)(struct vn_queue *q,
 	             struct vn_cmd *c);    /* c is answered, or given up with its queue closed to the target */
@@ -220,14 +221,14 @@ int vn_url_parse(const char *text, struct vn_url *u);
 
 struct vn_limits {
 	uint16_t cntlid, mqes; /* mqes: commands of a queue at a time */
-	uint32_t ready_ms;   /* how long it may take to become ready, and to shut down */
-	uint32_t transfer;   /* bytes of one command, UINT32_MAX: no limit */
-	uint32_t page;       /* bytes of its smallest page */
-	uint32_t inline_max; /* bytes in capsules of I/O queues */
-	uint64_t zeroes;     /* bytes of a Write Zeroes, UINT64_MAX: no limit */
-	uint64_t discard;    /* blocks of a Dataset Management, and of its one range; UINT64_MAX: no limit */
-	uint32_t events;     /* those it can tell of, of the ones that are of use here */
-	bool frees_zeroes;   /* the namespace may deallocate what a Write Zeroes names: that reads as zeroes */
+	uint32_t ready_ms;     /* how long it may take to become ready, and to shut down */
+	uint32_t transfer;     /* bytes of one command, UINT32_MAX: no limit */
+	uint32_t page;         /* bytes of its smallest page */
+	uint32_t inline_max;   /* bytes in capsules of I/O queues */
+	uint64_t zeroes;       /* bytes of a Write Zeroes, UINT64_MAX: no limit */
+	uint64_t discard;      /* blocks of a Dataset Management, and of its one range; UINT64_MAX: no limit */
+	uint32_t events;       /* those it can tell of, of the ones that are of use here */
+	bool frees_zeroes;     /* the namespace may deallocate what a Write Zeroes names: that reads as zeroes */
 };
 
 /* What a namespace is known again by, beside its UUID; zeroes: it has none */
@@ -250,7 +251,8 @@ int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_i
 int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim);
 int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info);
 /* info->nsid: 0 for the first */
-int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info, struct vn_names *names);
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info,
+                     struct vn_names *names);
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);
@@ -278,11 +280,11 @@ struct vn_disk {
 	pthread_mutex_t lock; /* everything below, but for what says otherwise */
 	pthread_cond_t cond;  /* nobody polls any more */
 	enum vn_state state;
-	atomic_uint wanting;       /* threads that wait for the lock: who looks in a loop lets them */
-	uint64_t answered;         /* commands */
-	unsigned vain, skip;       /* looks in a loop that found nothing, one after the other; sleeps before the next try */
-	bool polling;              /* a thread does what vn_poll does: one at a time */
-	bool fd_given;             /* vn_fd has been called */
+	atomic_uint wanting; /* threads that wait for the lock: who looks in a loop lets them */
+	uint64_t answered;   /* commands */
+	unsigned vain, skip; /* looks in a loop that found nothing, one after the other; sleeps before the next try */
+	bool polling;        /* a thread does what vn_poll does: one at a time */
+	bool fd_given;       /* vn_fd has been called */
 	struct vn_waiter *waiters; /* who would like to do it next */
 	int epoll, wake;           /* wake: an eventfd in epoll */
 	int care;                  /* an eventfd that the caretaker waits for */
@@ -309,7 +311,7 @@ struct vn_disk {
 	uint32_t rdma_pause; /* … how long that was, 0: RDMA has worked */
 	uint64_t latest;     /* ms; when the attempt to connect that is under way ends in any case */
 	bool by_iwarp;       /* where there are two kinds of RDMA, this is the one that has worked */
-	atomic_bool stop; /* vn_close has been called */
+	atomic_bool stop;    /* vn_close has been called */
 	char why[120];
 };
 

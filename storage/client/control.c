@@ -25,7 +25,18 @@ enum {
 	C_IOCCSZ = 1792,
 	C_ICDOFF = 1800
 };
-enum { N_NSZE = 0, N_NSFEAT = 24, N_NLBAF = 25, N_FLBAS = 26, N_DLFEAT = 33, N_NPWG = 64, N_NSATTR = 99, N_NGUID = 104, N_EUI64 = 120, N_LBAF = 128 };
+enum {
+	N_NSZE = 0,
+	N_NSFEAT = 24,
+	N_NLBAF = 25,
+	N_FLBAS = 26,
+	N_DLFEAT = 33,
+	N_NPWG = 64,
+	N_NSATTR = 99,
+	N_NGUID = 104,
+	N_EUI64 = 120,
+	N_LBAF = 128
+};
 /* … and of what the controller says for the NVM command set alone. NVM command set 1.0, 4.1.5.4 */
 enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
 #define VERSION_1_2 0x00010200u /* before, it is asked for nothing but what it knows: CNS had two bits */
@@ -35,7 +46,7 @@ enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
 #define NSFEAT_OPTPERF 0x10u
 #define DLFEAT_READS 0x07u /* what is deallocated reads as … */
 #define DLFEAT_ZEROES 0x01u
-#define DLFEAT_DEAC 0x08u  /* Write Zeroes may deallocate */
+#define DLFEAT_DEAC 0x08u /* Write Zeroes may deallocate */
 #define NSATTR_PROTECTED 0x01u
 #define DESC_UUID 3u
 
@@ -85,7 +96,8 @@ static bool dislikes_attributes(const struct nv_cqe *cqe)
 }
 
 /* If the target wants it, or we want a proof from it. What a discovery service says is proven by the subsystem itself. */
-static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn, uint64_t authreq)
+static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
+                        uint64_t authreq)
 {
 	bool ours = who->controller_secret.length && strcmp(nqn, NV_DISCOVERY_NQN);
 
@@ -303,7 +315,8 @@ static void namespace_uuid(struct vn_link *l, struct vn_queue *admin, uint32_t n
 			nv_uuid_format(d + at + 4, uuid);
 }
 
-int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info, struct vn_names *names)
+int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info,
+                     struct vn_names *names)
 {
 	uint8_t d[VN_CONTROL_MAX];
 	int e = info->nsid ? 0 : first_namespace(l, admin, &info->nsid);
@@ -377,7 +390,8 @@ static int read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log, uint
 	struct nv_cqe cqe;
 
 	memset(data, 0, length);
-	return command(l, admin, log == NV_LOG_DISCOVERY ? "discovery log" : "log of changes", &s, VN_FROM_TARGET, data, length, &cqe);
+	return command(l, admin, log == NV_LOG_DISCOVERY ? "discovery log" : "log of changes", &s, VN_FROM_TARGET, data,
+	               length, &cqe);
 }
 
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events)

@@ -151,7 +151,9 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	if (keyless)
 		vn_say(d->why, "nvme+tls needs a key");
 	else if (e)
-		vn_say(d->why, e == -EOPNOTSUPP ? "built without OpenSSL: no secrets" : "host NQN, identifier or secret: %s", strerror(-e));
+		vn_say(d->why,
+		       e == -EOPNOTSUPP ? "built without OpenSSL: no secrets" : "host NQN, identifier or secret: %s",
+		       strerror(-e));
 	else
 		e = connect_disk(d);
 	if (e) {

@@ -7,7 +7,7 @@
 
 #include "client/client.h"
 
-#define TYPE(result) ((result) & 7)
+#define TYPE(result) ((result)&7)
 #define INFO(result) ((result) >> 8 & 0xff)
 
 static struct vn_link link_to(struct vn_disk *d, char *why)

@@ -12,8 +12,8 @@
 
 #define BYTES_US 4096u /* what is under way may take a microsecond for so much */
 #define SPINS 8u       /* but not more than so many times spin_us */
-#define LOOKS 16u   /* between two looks at the clock */
-#define VAIN_MAX 6u /* one sleep in 64 begins with looking, at the least */
+#define LOOKS 16u      /* between two looks at the clock */
+#define VAIN_MAX 6u    /* one sleep in 64 begins with looking, at the least */
 
 /* A thread that waits for one request. It polls itself if nobody else does. */
 struct vn_waiter {

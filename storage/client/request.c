@@ -136,14 +136,16 @@ static int io_errno(uint16_t status)
 /* A second flush could not bring back what the first has lost, and would succeed. Type 2h: media errors */
 static bool has_lost(const struct vn_cmd *c)
 {
-	return c->sqe.opcode == NV_IO_FLUSH && ((c->cqe.status >> 8 & 7) == 2 || (c->cqe.status & 0x7ff) == NV_INTERNAL);
+	return c->sqe.opcode == NV_IO_FLUSH &&
+	       ((c->cqe.status >> 8 & 7) == 2 || (c->cqe.status & 0x7ff) == NV_INTERNAL);
 }
 
 static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 {
 	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller says the same for ever */
 		return false;
-	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) && c->tries < d->options.retries;
+	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) &&
+	       c->tries < d->options.retries;
 }
 
 /* The namespace cannot be reached through this controller for now: the same as a connection that broke. Base 1.4, 8.20.3 */

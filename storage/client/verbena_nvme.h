@@ -68,13 +68,14 @@ struct vn_options {
 	unsigned connect_ms;    /* for one attempt to connect, with all its queues. 10,000 */
 	unsigned rdma_ms; /* … for the part of it that rdma_cm may take when TCP is the alternative (auto). 3,000 */
 	unsigned rdma_again_ms; /* auto: RDMA that has failed is not tried again before. 60,000 */
-	unsigned io_ms;   /* a command not answered in this time, nor any other, or too many others: the connection counts as broken. 30,000;
+	unsigned
+	        io_ms; /* a command not answered in this time, nor any other, or too many others: the connection counts as broken. 30,000;
 	                   * 0: never */
 	unsigned reconnect_ms;       /* for how long to try, once a connection has broken. 600,000; 0: not at all */
 	unsigned reconnect_pause_ms; /* between two attempts, at most (it begins with a tenth of it). 1,000 */
-	unsigned spin_us;          /* with RDMA, who waits looks for so long before sleeping, with much data under way for up to
+	unsigned spin_us; /* with RDMA, who waits looks for so long before sleeping, with much data under way for up to
 	                            * eight times as long, but not longer than it waits; seldom where that is in vain. 200 */
-	unsigned retries;            /* of a command that the target failed, but says may be tried again. 5 */
+	unsigned retries; /* of a command that the target failed, but says may be tried again. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C of TCP's PDUs and data; used if the target agrees. 0, 0 */
 	unsigned char require_digest;             /* … and no connection if it does not. 0 */
 	unsigned char numeric;                    /* HOST is an address: no name is looked up. 0 */
@@ -123,7 +124,7 @@ struct vn_info {
 	uint16_t controller;                          /* its id, when it was opened */
 	unsigned char volatile_cache;                 /* a flush does something */
 	unsigned char compare, discard, write_zeroes; /* the command is there */
-	unsigned char readonly;                       /* it was write protected when it was opened: writes fail with -EROFS */
+	unsigned char readonly; /* it was write protected when it was opened: writes fail with -EROFS */
 	char model[41], serial[21], firmware[9];
 	char nqn[224]; /* of the subsystem */
 	char uuid[37]; /* of the namespace, "" if it has none */

@@ -22,7 +22,10 @@
 
 static const EVP_MD *digest(uint8_t hash)
 {
-	return hash == NV_SHA256 ? EVP_sha256() : hash == NV_SHA384 ? EVP_sha384() : hash == NV_SHA512 ? EVP_sha512() : NULL;
+	return hash == NV_SHA256   ? EVP_sha256()
+	       : hash == NV_SHA384 ? EVP_sha384()
+	       : hash == NV_SHA512 ? EVP_sha512()
+	                           : NULL;
 }
 
 bool nv_random(void *to, size_t len)
@@ -52,8 +55,8 @@ struct nv_dh {
 
 static const char *group_name(uint8_t group)
 {
-	static const char *const names[NV_DH_GROUPS] = {
-	        NULL, SN_ffdhe2048, SN_ffdhe3072, SN_ffdhe4096, SN_ffdhe6144, SN_ffdhe8192};
+	static const char *const names[NV_DH_GROUPS] = {NULL,         SN_ffdhe2048, SN_ffdhe3072,
+	                                                SN_ffdhe4096, SN_ffdhe6144, SN_ffdhe8192};
 
 	return group < NV_DH_GROUPS ? names[group] : NULL;
 }
@@ -63,8 +66,9 @@ static EVP_PKEY *new_key(const char *group)
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, "DH", NULL);
 	EVP_PKEY *key = NULL;
 	int bits = EXPONENT_BITS;
-	OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)(uintptr_t)group, 0),
-	                       OSSL_PARAM_construct_int(OSSL_PKEY_PARAM_DH_PRIV_LEN, &bits), OSSL_PARAM_construct_end()};
+	OSSL_PARAM params[] = {
+	        OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)(uintptr_t)group, 0),
+	        OSSL_PARAM_construct_int(OSSL_PKEY_PARAM_DH_PRIV_LEN, &bits), OSSL_PARAM_construct_end()};
 
 	if (ctx && EVP_PKEY_keygen_init(ctx) == 1 && EVP_PKEY_CTX_set_params(ctx, params) == 1)
 		EVP_PKEY_generate(ctx, &key);
@@ -76,7 +80,8 @@ static EVP_PKEY *new_key(const char *group)
 static bool public_of(const EVP_PKEY *key, uint8_t *out, size_t len)
 {
 	BIGNUM *y = NULL;
-	bool good = EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_PUB_KEY, &y) == 1 && BN_bn2binpad(y, out, (int)len) == (int)len;
+	bool good = EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_PUB_KEY, &y) == 1 &&
+	            BN_bn2binpad(y, out, (int)len) == (int)len;
 
 	BN_free(y);
 	return good;
@@ -120,7 +125,8 @@ bool nv_chap_agree(struct nv_chap *c, const uint8_t *theirs)
 	size_t len = nv_dh_length(c->group);
 	uint8_t secret[NV_DH_MAX];
 	EVP_PKEY *peer = EVP_PKEY_new();
-	bool good = c->dh && peer && in_range(c->dh->key, theirs, len) && EVP_PKEY_copy_parameters(peer, c->dh->key) == 1 &&
+	bool good = c->dh && peer && in_range(c->dh->key, theirs, len) &&
+	            EVP_PKEY_copy_parameters(peer, c->dh->key) == 1 &&
 	            EVP_PKEY_set1_encoded_public_key(peer, theirs, len) == 1 && derive(c->dh->key, peer, secret, len) &&
 	            EVP_Digest(secret, len, c->key, NULL, digest(c->hash), NULL) == 1;
 

@@ -19,15 +19,19 @@ static bool digits(const char *s, size_t n)
 /* Bytes of the character at s, of at most n; 0: it is none of UTF-8, or one that controls a terminal. RFC 3629, 4 */
 static size_t character(const unsigned char *s, size_t n)
 {
-	size_t len = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+	size_t len = *s < 0x80                 ? 1
+	             : *s >= 0xc2 && *s < 0xe0 ? 2
+	             : *s >= 0xe0 && *s < 0xf0 ? 3
+	             : *s >= 0xf0 && *s < 0xf5 ? 4
+	                                       : 0;
 
 	if (!len || len > n || *s <= ' ' || *s == 0x7f)
 		return 0;
 	for (size_t i = 1; i < len; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	if ((*s == 0xc2 && s[1] < 0xa0) || (*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) || (*s == 0xf0 && s[1] < 0x90) ||
-	    (*s == 0xf4 && s[1] >= 0x90))
+	if ((*s == 0xc2 && s[1] < 0xa0) || (*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) ||
+	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] >= 0x90))
 		return 0;
 	return len;
 }

@@ -148,7 +148,7 @@ struct nv_sqe {
 	uint32_t cdw[6]; /* dwords 10 to 15 */
 };
 
-#define NV_PSDT_SGL 1    /* SGL, metadata pointer is a contiguous buffer: what fabrics ask for */
+#define NV_PSDT_SGL 1 /* SGL, metadata pointer is a contiguous buffer: what fabrics ask for */
 #define NV_FUSE_FIRST 1
 #define NV_FUSE_SECOND 2
 

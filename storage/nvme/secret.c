@@ -55,8 +55,8 @@ static bool parse(const char *text, const char *prefix, unsigned hashes, size_t 
 	uint8_t raw[NV_SECRET_MAX + CRC_LEN];
 	bool good = false;
 
-	if (strncmp(text, prefix, skip) || text[skip] != '0' || text[skip + 1] < '0' || text[skip + 1] >= '0' + (int)hashes ||
-	    text[skip + 2] != ':')
+	if (strncmp(text, prefix, skip) || text[skip] != '0' || text[skip + 1] < '0' ||
+	    text[skip + 1] >= '0' + (int)hashes || text[skip + 2] != ':')
 		return false;
 	const char *code = text + skip + 3, *end = strchr(code, ':');
 	int n = end && !end[1 + strspn(end + 1, " \t\r\n")] ? base64(code, (size_t)(end - code), raw, sizeof(raw)) : -1;

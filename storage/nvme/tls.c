@@ -15,7 +15,7 @@
 
 #include "nvme/nqn.h"
 
-#define STAGE 16384u         /* one record */
+#define STAGE 16384u       /* one record */
 #define RECORDS (1u << 23) /* with one key: a third of what AES-GCM is good for. RFC 8446, 5.5 */
 
 /* ---- keys ---- */
@@ -33,8 +33,7 @@ bool nv_hkdf(uint8_t hash, const uint8_t *key, size_t key_len, const char *label
 	size_t h = nv_hash_length(hash), l = strlen(label), c = strlen(context), n = 0;
 	const EVP_MD *md = digest(hash);
 
-	if (!md || l + 6 > 255 || c > 255 || len > 255 ||
-	    !HMAC(md, no_salt, (int)h, key, key_len, prk, NULL))
+	if (!md || l + 6 > 255 || c > 255 || len > 255 || !HMAC(md, no_salt, (int)h, key, key_len, prk, NULL))
 		return false;
 	/* T(n - 1) || length || label || context || n */
 	uint8_t *info = t + h, *at = info;
@@ -90,13 +89,13 @@ struct nv_tls {
 	int fd;
 	bool shaken, ended;
 	bool blocked; /* OpenSSL itself has something to write */
-	int error;                    /* what has ended it */
+	int error;    /* what has ended it */
 	nv_tls_find *find;
 	void *arg;
 	struct nv_secret secret; /* the client's */
 	char host[NV_NQN_SIZE], subsystem[NV_NQN_SIZE];
 	uint32_t out_at, out_len, records; /* records: sent with this key */
-	uint8_t out[STAGE]; /* taken, and not all with OpenSSL yet */
+	uint8_t out[STAGE];                /* taken, and not all with OpenSSL yet */
 };
 
 /* The sockets of a library must not raise signals: no BIO of OpenSSL's. */
@@ -218,7 +217,8 @@ static int hello(SSL *ssl, int *alert, void *arg)
 
 		nv_secret_wipe(&s);
 		if (known)
-			return SSL_set_ciphersuites(ssl, suite(hash)) ? SSL_CLIENT_HELLO_SUCCESS : SSL_CLIENT_HELLO_ERROR;
+			return SSL_set_ciphersuites(ssl, suite(hash)) ? SSL_CLIENT_HELLO_SUCCESS
+			                                              : SSL_CLIENT_HELLO_ERROR;
 		at += n + 6;
 	}
 	return SSL_CLIENT_HELLO_SUCCESS;
@@ -258,9 +258,12 @@ static SSL_CTX *make_context(bool client)
 		SSL_CTX_free(c);
 		return NULL;
 	}
-	SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-	SSL_CTX_clear_mode(c, SSL_MODE_AUTO_RETRY); /* one record at a time: a peer that sends key updates only gets nowhere */
+	SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
+	                               SSL_OP_IGNORE_UNEXPECTED_EOF);
+	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+	                            SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_clear_mode(
+	        c, SSL_MODE_AUTO_RETRY); /* one record at a time: a peer that sends key updates only gets nowhere */
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(c, 0);
 	SSL_CTX_set_max_cert_list(c, 4096); /* nobody has a certificate to show */

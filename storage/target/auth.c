@@ -113,7 +113,8 @@ static enum nv_auth_why reply(struct nt_queue *q, struct transaction *t, const u
 		return NV_AUTH_PAYLOAD;
 	t->mutual = r.challenge && r.seq;
 	if (!s || (r.challenge && nv_chap_same(r.challenge, c->c1, h)) || (t->mutual && !s->controller.length) ||
-	    !nv_chap_host(c, &s->host, q->ctrl->hostnqn, q->ctrl->subsystem->nqn, want) || !nv_chap_same(want, r.response, h))
+	    !nv_chap_host(c, &s->host, q->ctrl->hostnqn, q->ctrl->subsystem->nqn, want) ||
+	    !nv_chap_same(want, r.response, h))
 		return NV_AUTH_FAILED;
 	if (t->mutual) {
 		c->s2 = r.seq;
@@ -123,7 +124,8 @@ static enum nv_auth_why reply(struct nt_queue *q, struct transaction *t, const u
 	return NV_AUTH_OK;
 }
 
-static enum nv_auth_why take(struct nt_queue *q, struct transaction *t, int kind, uint16_t tid, const struct nt_request *r)
+static enum nv_auth_why take(struct nt_queue *q, struct transaction *t, int kind, uint16_t tid,
+                             const struct nt_request *r)
 {
 	if (kind == NV_AUTH_NEGOTIATE && t->step == IDLE)
 		return negotiate(q, t, r->data, r->length);

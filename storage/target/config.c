@@ -171,7 +171,8 @@ static size_t list_length(struct reader *r, const char *key, json_object *v)
 
 static enum nt_tls get_security(struct reader *r, const char *key, json_object *v)
 {
-	static const char *const names[] = {[NT_TLS_OFF] = "off", [NT_TLS_ALLOWED] = "allowed", [NT_TLS_REQUIRED] = "required"};
+	static const char *const names[] = {
+	        [NT_TLS_OFF] = "off", [NT_TLS_ALLOWED] = "allowed", [NT_TLS_REQUIRED] = "required"};
 
 	for (size_t i = 0; json_object_is_type(v, json_type_string) && i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(json_object_get_string(v), names[i]))

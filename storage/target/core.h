@@ -21,9 +21,9 @@ struct nt_verb {
 #define NT_INVALID(r, at) ((r)->error_at = (at), (uint16_t)(NV_INVALID_FIELD | NV_DNR))
 
 /* queue.c */
-void nt_fail(struct nt_request *r, uint16_t status); /* as soon as it is ours */
-void nt_hold(struct nt_request *r);                  /* state NT_HELD */
-void nt_lend(struct nt_request *r);                  /* state NT_BACKEND */
+void nt_fail(struct nt_request *r, uint16_t status);           /* as soon as it is ours */
+void nt_hold(struct nt_request *r);                            /* state NT_HELD */
+void nt_lend(struct nt_request *r);                            /* state NT_BACKEND */
 void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* its requests' memory, and their places in line */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 
@@ -53,7 +53,7 @@ void nt_event_read(struct nt_controller *c, uint8_t info); /* its log page has b
 void nt_event_ns(struct nt_subsystem *s, uint32_t nsid);
 void nt_event_discovery(struct nt_target *t);                              /* what hosts would discover has changed */
 bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* true: it was waiting for an event */
-bool nt_event_drop(struct nt_controller *c, uint16_t cid);                 /* … with this number, and gets no answer */
+bool nt_event_drop(struct nt_controller *c, uint16_t cid); /* … with this number, and gets no answer */
 
 /* io.c */
 void nt_write_done(struct nt_request *r);
@@ -62,8 +62,10 @@ void nt_waiting_go(struct nt_namespace *ns);
 
 /* losses.c */
 void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
-void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns); /* what was answered to those before it has arrived */
-bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns); /* true: there was one that it did not know of */
+void nt_flush_comes(struct nt_controller *c,
+                    const struct nt_namespace *ns); /* what was answered to those before it has arrived */
+bool nt_tell_loss(struct nt_controller *c,
+                  const struct nt_namespace *ns); /* true: there was one that it did not know of */
 void nt_losses_begin(struct nt_controller *c); /* it is enabled: its host is who it says, as far as that is asked for */
 void nt_losses_end(struct nt_controller *c);
 void nt_losses_forget(const struct nt_subsystem *s);
@@ -71,9 +73,11 @@ void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* peer.c */
 bool nt_peer_discovers(struct nt_queue *q); /* it is to see the discovery log; false: there are too many of these */
-bool nt_peer_in(struct nt_queue *q, const char *hostnqn); /* it has proven what is asked of it; false: its host has enough */
+bool nt_peer_in(struct nt_queue *q,
+                const char *hostnqn); /* it has proven what is asked of it; false: its host has enough */
 
-bool nt_peer_tries(struct nt_queue *q); /* what costs milliseconds of everybody's time; false: it has been too often in vain */
+bool nt_peer_tries(
+        struct nt_queue *q); /* what costs milliseconds of everybody's time; false: it has been too often in vain */
 void nt_peer_succeeds(struct nt_queue *q);
 void nt_peers_forget(struct nt_target *t); /* all queues are gone */
 

@@ -151,7 +151,7 @@ static void identify_ns(const struct nt_namespace *ns, uint8_t *d)
 	nv_put16(d + N_NPDG, page);
 	nv_put16(d + N_NPDA, page);
 	nv_put16(d + N_NOWS, page); /* a multiple of NPWG: with 0, one block, hosts would call that the best size */
-	d[N_NMIC] = 1; /* shared by several controllers */
+	d[N_NMIC] = 1;              /* shared by several controllers */
 	d[N_DLFEAT] = (b->zeros_after_discard ? 1 : 0) | 1u << 3;
 	nv_put32(d + N_ANAGRPID, ns->ana_group);
 	d[N_NSATTR] = b->readonly;

@@ -91,7 +91,8 @@ static uint16_t read_check(struct nt_request *r)
 	uint16_t status = check_data(r, false);
 	const struct nb_backend *b = status ? NULL : r->ns->backend;
 
-	if (b && b->map && !b->map_lost && !r->queue->stable && b->map_len >= r->left && r->at <= b->map_len - r->left) {
+	if (b && b->map && !b->map_lost && !r->queue->stable && b->map_len >= r->left &&
+	    r->at <= b->map_len - r->left) {
 		r->data = (uint8_t *)(uintptr_t)b->map + r->at;
 		r->borrowed = true;
 	}

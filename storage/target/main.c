@@ -117,7 +117,8 @@ static bool take_option(int c, const char *value, struct options *o)
 		return true;
 	case 't':
 		o->transport = value;
-		return !strcmp(value, "tcp") || !strcmp(value, "rdma") || !strcmp(value, "auto") || bad("no such transport", value);
+		return !strcmp(value, "tcp") || !strcmp(value, "rdma") || !strcmp(value, "auto") ||
+		       bad("no such transport", value);
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -211,7 +212,8 @@ static bool from_options(const struct options *o, struct nt_config *c)
 	struct nt_config_subsystem *s = nt_config_subsystem(c);
 	bool both = !strcmp(o->transport, "auto");
 
-	if (!s || !listen_by(c, o, both ? "tcp" : o->transport, false) || (both && (!listen_by(c, o, "rdma", true) || !listen_by(c, o, "iwarp", true))))
+	if (!s || !listen_by(c, o, both ? "tcp" : o->transport, false) ||
+	    (both && (!listen_by(c, o, "rdma", true) || !listen_by(c, o, "iwarp", true))))
 		return false;
 	for (size_t i = 0; i < o->export_count; i++) {
 		struct nt_config_ns *ns = nt_config_ns(s);
@@ -273,8 +275,9 @@ static void print_urls(const struct nt_server *s)
 				host = other;
 			}
 			v6 = strchr(host, ':');
-			printf("nvme+%s://%s%s%s:%u/%s\n", l->where.tls == NT_TLS_REQUIRED ? "tls" : nt_listener_transport(l), v6 ? "[" : "", host, v6 ? "]" : "", nt_listener_port(l),
-			       s->config.subsystems[i].nqn);
+			printf("nvme+%s://%s%s%s:%u/%s\n",
+			       l->where.tls == NT_TLS_REQUIRED ? "tls" : nt_listener_transport(l), v6 ? "[" : "", host,
+			       v6 ? "]" : "", nt_listener_port(l), s->config.subsystems[i].nqn);
 		}
 	fflush(stdout);
 }

@@ -10,14 +10,14 @@
 #include "target/core.h"
 
 /* Of all connections: … */
-#define OF_ONE(n) ((n) - (n) / 4)         /* one peer's … */
-#define GUESTS_OF_ONE(n) ((n) / 4)        /* … that have not come in yet, … */
-#define GUESTS(n) ((n) / 2)               /* … all of these … */
-#define DISCOVERY_OF_ONE(n) ((n) / 16)    /* … and those to the discovery service, … */
-#define DISCOVERY(n) ((n) / 4)            /* … and all of these */
-#define LEAST 4u                          /* … and never fewer than this; a host always has room for a controller */
+#define OF_ONE(n) ((n) - (n) / 4)      /* one peer's … */
+#define GUESTS_OF_ONE(n) ((n) / 4)     /* … that have not come in yet, … */
+#define GUESTS(n) ((n) / 2)            /* … all of these … */
+#define DISCOVERY_OF_ONE(n) ((n) / 16) /* … and those to the discovery service, … */
+#define DISCOVERY(n) ((n) / 4)         /* … and all of these */
+#define LEAST 4u                       /* … and never fewer than this; a host always has room for a controller */
 
-#define TRIES 256u   /* at authenticating, in vain, at once, … */
+#define TRIES 256u     /* at authenticating, in vain, at once, … */
 #define FORGETS_MS 64u /* … and from then on one in so long */
 
 static uint32_t at_least(uint32_t least, uint32_t n)

@@ -245,8 +245,8 @@ static bool has_second(struct nt_rdma *p, const struct sockaddr *a)
 	for (int i = 0; i < 2; i++) {
 		if (rdma_create_id(p->channel, &id, NULL, RDMA_PS_TCP))
 			return false;
-		both = (!i || nv_rdma_take_iwarp(id)) && !rdma_bind_addr(id, (struct sockaddr *)(void *)&any_port) && id->verbs &&
-		       (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP) == (i == 1);
+		both = (!i || nv_rdma_take_iwarp(id)) && !rdma_bind_addr(id, (struct sockaddr *)(void *)&any_port) &&
+		       id->verbs && (id->verbs->device->transport_type == IBV_TRANSPORT_IWARP) == (i == 1);
 		rdma_destroy_id(id);
 		if (!both)
 			break;

@@ -13,8 +13,9 @@ struct nt_rdma;
 struct nt_rdma_counts {
 	uint64_t from_pool,
 	        from_map; /* bytes sent to hosts: copied by the backend into the pool; sent from where they lie */
-	uint64_t fetched, in_capsule; /* bytes from hosts: read from their memory; that came with the command, and were copied */
-	uint64_t rejected;            /* connections */
+	uint64_t fetched,
+	        in_capsule; /* bytes from hosts: read from their memory; that came with the command, and were copied */
+	uint64_t rejected;  /* connections */
 };
 
 /* port 0: any. The listener is a port of the target's (two where it listens on ::), found in its discovery log. second: by

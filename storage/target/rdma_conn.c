@@ -171,7 +171,8 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
 	c->q.name = h->qid;
 	c->q.stable = device->no_maps;
 	id->context = c;
-	if (!nt_peer_join(&c->q, rdma_get_peer_addr(id)) || !get_domain(c) || !get_memory(c, h->qid) || !make_pair(c) || !accept_it(c, peer)) {
+	if (!nt_peer_join(&c->q, rdma_get_peer_addr(id)) || !get_domain(c) || !get_memory(c, h->qid) || !make_pair(c) ||
+	    !accept_it(c, peer)) {
 		nt_rconn_close(c);
 		nt_rconn_leave(c);
 		nt_peer_leave(&c->q);

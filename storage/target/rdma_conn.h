@@ -74,15 +74,15 @@ struct nt_rconn {
 	struct nt_rdma_device *device;
 	struct nt_rdma_domain own, *domain; /* domain: own, or that of the device */
 	struct nt_rconn *next, *prev, *next_dirty;
-	bool dirty;  /* something may have come, or is to be sent, or it has to end */
-	bool ending; /* what is to be sent is sent, then it ends */
-	bool failed; /* ends at once */
-	bool closed; /* the queue has been told */
-	bool armed;  /* the completion queue will say when there is something */
-	bool gathering; /* what is to be sent is sent when its completions have been looked through */
-	bool told;   /* its capsule has come while it was waited for */
-	uint64_t hoped;       /* ns: until when it is looked at before it is armed; 0: it is not */
-	unsigned vain, skip;  /* how often in vain, one after the other; how often not to, before the next time */
+	bool dirty;          /* something may have come, or is to be sent, or it has to end */
+	bool ending;         /* what is to be sent is sent, then it ends */
+	bool failed;         /* ends at once */
+	bool closed;         /* the queue has been told */
+	bool armed;          /* the completion queue will say when there is something */
+	bool gathering;      /* what is to be sent is sent when its completions have been looked through */
+	bool told;           /* its capsule has come while it was waited for */
+	uint64_t hoped;      /* ns: until when it is looked at before it is armed; 0: it is not */
+	unsigned vain, skip; /* how often in vain, one after the other; how often not to, before the next time */
 	uint64_t began, ending_at;
 	struct rdma_cm_id *id;
 	struct ibv_cq *cq;

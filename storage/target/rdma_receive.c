@@ -10,7 +10,7 @@
 #define BATCH 16
 #define HOPE_NS 200000u
 #define MOVING_NS 1000000u /* while data goes out: who looks may be who moves it */
-#define VAIN_MAX 6u /* one time in 64 at the least */
+#define VAIN_MAX 6u        /* one time in 64 at the least */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
 {

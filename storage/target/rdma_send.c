@@ -10,7 +10,7 @@ static uint8_t *response_at(const struct nt_rconn *c, uint16_t slot)
 	return c->memory + (size_t)c->depth * c->capsule + (size_t)slot * NV_CQE_LEN;
 }
 
-#define CHAIN 16u                /* requests that are answered by one post … */
+#define CHAIN 16u               /* requests that are answered by one post … */
 #define CHAIN_DATA (128u << 10) /* … unless they have so much data: then the first is not to wait for the last */
 
 /* Data first, then the responses: small messages of one size one after the other, and data that waits for no response. */
@@ -101,9 +101,8 @@ static void make_data(struct nt_rconn *c, struct nt_request *r, struct ibv_sge *
 {
 	struct nt_rdma_map *m = nt_ritem(r)->map;
 
-	*s = (struct ibv_sge){.addr = (uintptr_t)r->data,
-	                      .length = r->length,
-	                      .lkey = m ? m->mr->lkey : c->domain->pool->lkey};
+	*s = (struct ibv_sge){
+	        .addr = (uintptr_t)r->data, .length = r->length, .lkey = m ? m->mr->lkey : c->domain->pool->lkey};
 	*wr = (struct ibv_send_wr){.wr_id = nt_rdma_wr(NT_RDMA_DATA, r->slot),
 	                           .sg_list = s,
 	                           .num_sge = 1,

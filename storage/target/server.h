@@ -69,7 +69,7 @@ struct nt_server {
 		struct nt_rdma *rdma;
 		struct nt_config_address where;
 		bool leaving;
-	} *listeners;
+	} * listeners;
 	struct nt_control *control;
 	struct nt_watch signals, backend;
 	const char *file;
@@ -91,7 +91,7 @@ void nt_listener_stop(struct nt_listener *l);
 bool nt_listener_close(struct nt_listener *l); /* as nt_tcp_close */
 /* What else the transport has counted: bytes, by where they came from. */
 void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const char *what, uint64_t n), void *to);
-void nt_listeners_let_go(void);                /* of the memory of removed namespaces */
+void nt_listeners_let_go(void); /* of the memory of removed namespaces */
 
 /* The control socket. path NULL: the usual one for this port. */
 char *nt_control_path(uint16_t port);                                                /* malloc'd */

@@ -32,7 +32,7 @@
  * touches its memory no more.
  */
 
-#define NT_ADMIN_ENTRIES 128u /* 32 are usual; who aborts much at a time wants more */
+#define NT_ADMIN_ENTRIES 128u  /* 32 are usual; who aborts much at a time wants more */
 #define NT_IO_ENTRIES_MAX 256u /* CAP.MQES + 1 */
 #define NT_QUEUES_MAX 64u      /* I/O queues of a controller; configurable below that */
 #define NT_AERS 4u
@@ -41,7 +41,7 @@
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
 #define NT_CONNECTIONS 512u /* unless the configuration says another number */
-#define NT_ID_MAX 0xffefu /* of controllers; what follows is reserved */
+#define NT_ID_MAX 0xffefu   /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
 
@@ -108,17 +108,17 @@ struct nt_request {
 	const struct nt_verb *verb;
 	struct nt_namespace *ns;
 	struct nt_request *next, **back, *fused; /* back: in a line for memory, where next of the one in front is */
-	uint32_t room;     /* bytes of the pool in data */
-	uint32_t capsule;  /* bytes of data that came with the capsule */
-	uint16_t error_at; /* which byte of the command was wrong: for the error log */
-	uint16_t fate;     /* it is to end like this as soon as it is ours */
-	bool stranger;     /* its command id is another's, too */
-	bool writing;      /* counted in ns->writers, or the one in ns->fused */
-	bool ready;        /* a fused command that has its data */
-	bool waits;        /* in target->connects */
-	uint8_t phase;     /* of a step: see io.c */
-	int error;         /* of a step */
-	uint64_t at, left; /* how far a request of several steps has come */
+	uint32_t room;                           /* bytes of the pool in data */
+	uint32_t capsule;                        /* bytes of data that came with the capsule */
+	uint16_t error_at;                       /* which byte of the command was wrong: for the error log */
+	uint16_t fate;                           /* it is to end like this as soon as it is ours */
+	bool stranger;                           /* its command id is another's, too */
+	bool writing;                            /* counted in ns->writers, or the one in ns->fused */
+	bool ready;                              /* a fused command that has its data */
+	bool waits;                              /* in target->connects */
+	uint8_t phase;                           /* of a step: see io.c */
+	int error;                               /* of a step */
+	uint64_t at, left;                       /* how far a request of several steps has come */
 	uint32_t index;
 	uint8_t *other; /* a second buffer: what a compare reads */
 	struct nb_request io;
@@ -137,20 +137,20 @@ struct nt_queue {
 	const char *only_host;      /* NULL, or the two names that this connection's secure channel is for */
 	const char *only_subsystem;
 	const struct nv_secret *only_key; /* … and by which key it is so */
-	uint32_t inline_max;        /* bytes of data that a capsule may carry */
-	bool named;                 /* the transport knows which queue it is to become: Connect has to say the same */
-	uint16_t name;              /* … its number */
-	bool stable;                /* data that is sent must not change meanwhile (a digest is computed over it) */
+	uint32_t inline_max;              /* bytes of data that a capsule may carry */
+	bool named;    /* the transport knows which queue it is to become: Connect has to say the same */
+	uint16_t name; /* … its number */
+	bool stable;   /* data that is sent must not change meanwhile (a digest is computed over it) */
 
-	struct nt_peer *owner;      /* whom it counts for */
+	struct nt_peer *owner; /* whom it counts for */
 	enum nt_guest { NT_GUEST_NONE, NT_GUEST_STRANGER, NT_GUEST_DISCOVERY, NT_GUESTS } guest;
 	struct nt_queue *guest_next, **guest_back;
 
 	bool connected, closing, gone_called, no_sq_flow;
 	bool authenticated; /* as far as that is asked for */
 	bool proven;        /* the host has shown that it has its secret */
-	void *auth;        /* of target->auth */
-	uint64_t auth_due; /* when an authentication that has begun, or should have, is given up; 0: there is none */
+	void *auth;         /* of target->auth */
+	uint64_t auth_due;  /* when an authentication that has begun, or should have, is given up; 0: there is none */
 	uint16_t qid, entries, sqhd;
 	struct nt_request first;     /* for the Connect command */
 	struct nt_request *requests; /* from then on */
@@ -292,10 +292,11 @@ struct nt_target {
 	struct nt_peer_limits limits;
 	struct nt_queue *guests, **guests_end; /* the oldest first */
 	uint32_t guest_count[NT_GUESTS];
-	struct nt_line urgent;                   /* for memory, before all others */
-	struct nt_peer *in_line, **in_line_end;  /* peers that wait for it, in turn */
+	struct nt_line urgent;                  /* for memory, before all others */
+	struct nt_peer *in_line, **in_line_end; /* peers that wait for it, in turn */
 	bool serving;
-	struct nt_request *connects; /* that wait for the end of what the same host has begun, Connect or enabling; at: until then */
+	struct nt_request *
+	        connects; /* that wait for the end of what the same host has begun, Connect or enabling; at: until then */
 	void (*say)(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* to whoever runs it; may be NULL */
 	struct nt_controller *by_id[256];
 	uint16_t queues;     /* I/O queues for each controller */
@@ -333,7 +334,8 @@ void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const str
 void nt_subsystem_auth(struct nt_subsystem *s, bool required); /* and ends those who have no secret */
 /* The key of a secure channel; of the discovery subsystem, the host's first in any. false: there is none. */
 bool nt_tls_secret(const struct nt_target *t, const char *hostnqn, const char *subnqn, struct nv_secret *s);
-const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s, const char *hostnqn); /* NULL: there is no host secret */
+const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s,
+                                       const char *hostnqn); /* NULL: there is no host secret */
 bool nt_allowed(const struct nt_subsystem *s, const char *hostnqn);
 void nt_ana_set(struct nt_subsystem *s, uint32_t group, enum nv_ana_state state);
 
@@ -363,9 +365,10 @@ struct nt_controller {
 	struct nt_controller *chain;
 	struct nt_subsystem *subsystem;
 	struct nt_queue *admin, *queues[NT_QUEUES_MAX + 1]; /* [0] is admin */
-	struct nt_queue *unproven; /* I/O queues that have said whose they are, and have not shown it: they have no place yet */
-	uint32_t attached;                                  /* queues, the admin queue too */
-	uint16_t id, granted;                               /* I/O queues */
+	struct nt_queue
+	        *unproven; /* I/O queues that have said whose they are, and have not shown it: they have no place yet */
+	uint32_t attached; /* queues, the admin queue too */
+	uint16_t id, granted; /* I/O queues */
 	bool dying;
 	bool knows; /* which losses it has been told of is kept: from when it is enabled to when it has shut down */
 	bool stuck; /* a medium keeps it, and its host out: that has been said */
@@ -391,7 +394,8 @@ struct nt_controller {
 		uint16_t sqid, cid, status, at;
 	} error_log[16];
 	uint64_t reads, writes, read_blocks, written_blocks; /* blocks of 512 bytes */
-	uint64_t losses_before, told_lost[NT_NAMESPACES_MAX + 1]; /* losses before it came; by nsid, the last that it was told of */
+	uint64_t losses_before,
+	        told_lost[NT_NAMESPACES_MAX + 1]; /* losses before it came; by nsid, the last that it was told of */
 	uint64_t telling[NT_NAMESPACES_MAX + 1]; /* … and the last that an answer says which it may not have had yet */
 };
 
@@ -401,7 +405,7 @@ void nt_complete(struct nt_request *r, uint16_t status);
 void nt_map_lost(struct nt_request *r);
 
 #define NT_CONNECT_MS 2000u /* so long a Connect may wait for what its host had begun before */
-#define NT_AUTH_MS 20000u /* for an authentication, and from Connect to its end */
+#define NT_AUTH_MS 20000u   /* for an authentication, and from Connect to its end */
 
 extern const struct nt_auth nt_dhchap; /* auth.c, where it is built with OpenSSL */
 

@@ -183,7 +183,8 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 
 /* ---- who comes ---- */
 
-static void name_ends(struct nt_conn *c, const struct sockaddr_storage *peer, socklen_t peer_len, char *address, size_t size)
+static void name_ends(struct nt_conn *c, const struct sockaddr_storage *peer, socklen_t peer_len, char *address,
+                      size_t size)
 {
 	struct sockaddr_storage own;
 	socklen_t own_len = sizeof(own);
@@ -192,9 +193,8 @@ static void name_ends(struct nt_conn *c, const struct sockaddr_storage *peer, so
 	address[0] = 0;
 	if (!getsockname(c->watch.fd, (struct sockaddr *)&own, &own_len))
 		getnameinfo((struct sockaddr *)&own, own_len, address, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
-	if (peer_len &&
-	    !getnameinfo((const struct sockaddr *)peer, peer_len, host, sizeof(host), service, sizeof(service),
-	                 NI_NUMERICHOST | NI_NUMERICSERV))
+	if (peer_len && !getnameinfo((const struct sockaddr *)peer, peer_len, host, sizeof(host), service,
+	                             sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(c->q.peer, sizeof(c->q.peer), "%s port %s", host, service);
 }
 

@@ -12,7 +12,7 @@ struct nt_tcp;
 struct nt_tcp_limits {
 	uint32_t connections; /* in all */
 	uint32_t hello_ms;    /* for the first exchange and Connect */
-	uint32_t stall_ms;    /* for a PDU, or the answer to an R2T, that has begun; and for a host that does not read */
+	uint32_t stall_ms; /* for a PDU, or the answer to an R2T, that has begun; and for a host that does not read */
 };
 
 /* Port 0: any. The listener is a port of the target's, found in its discovery log. 0 or errno. */
@@ -21,7 +21,8 @@ int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uin
 uint16_t nt_tcp_port(const struct nt_tcp *p);
 const char *nt_tcp_address(const struct nt_tcp *p);
 uint32_t nt_tcp_connections(const struct nt_tcp *p);
-uint64_t nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that came with headers: copied to where they belong */
+uint64_t
+nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that came with headers: copied to where they belong */
 
 /* Before anybody comes, and where it is built with OpenSSL. */
 enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };

@@ -27,9 +27,9 @@ struct nt_conn {
 	struct nt_queue q;
 	struct nt_watch watch;
 	struct nt_tcp *tcp;
-	struct nv_tls *tls; /* NULL: none */
+	struct nv_tls *tls;   /* NULL: none */
 	struct nv_secret key; /* of tls */
-	bool looked;        /* whether there is to be TLS is known */
+	bool looked;          /* whether there is to be TLS is known */
 	struct nt_conn *next, *prev, *next_dirty;
 	bool dirty;   /* has something to be sent, or to be ended */
 	bool greeted; /* ICReq has come */

@@ -117,8 +117,9 @@ static int info(const char *url, const struct vd_settings *s)
 		printf("model         %s, serial number %s, firmware %s\n", i->model, i->serial, i->firmware);
 		printf("connected by  %s, controller %u, queues %u of %u commands, %u bytes each at most\n",
 		       vn_transport_name(d), i->controller, i->queues, i->queue_depth, i->max_transfer);
-		printf("can           read%s, flush%s%s%s%s\n", i->readonly ? ", not write" : ", write", i->compare ? ", compare" : "",
-		       i->discard && !i->readonly ? ", discard" : "", i->write_zeroes && !i->readonly ? ", write zeroes" : "",
+		printf("can           read%s, flush%s%s%s%s\n", i->readonly ? ", not write" : ", write",
+		       i->compare ? ", compare" : "", i->discard && !i->readonly ? ", discard" : "",
+		       i->write_zeroes && !i->readonly ? ", write zeroes" : "",
 		       i->volatile_cache ? "; has a volatile write cache" : "");
 	}
 	vn_close(d);

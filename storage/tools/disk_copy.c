@@ -16,7 +16,7 @@
 #include "tools/disk.h"
 
 #define CHUNK (512u << 10) /* unless a block is larger */
-#define CHUNKS 16 /* under way */
+#define CHUNKS 16          /* under way */
 
 struct end {
 	const char *name;
@@ -40,7 +40,7 @@ struct job {
 	struct end from, to;
 	const struct vd_settings *settings;
 	struct chunk chunks[CHUNKS];
-	uint32_t chunk; /* bytes of one: whole blocks of both ends */
+	uint32_t chunk;  /* bytes of one: whole blocks of both ends */
 	uint8_t *memory; /* where the library has none */
 	uint64_t next, end, done, to_at;
 	struct timespec begun;
@@ -122,7 +122,8 @@ static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
 
 	if (!beyond)
 		return 0;
-	block = calloc(1, to->block); /* a target may say that it has read, and has not: what stood in memory is not for it */
+	block = calloc(
+	        1, to->block); /* a target may say that it has read, and has not: what stood in memory is not for it */
 	if (!block)
 		return -ENOMEM;
 	e = vn_read_wait(to->disk, block, to->block, at + n);
@@ -364,7 +365,8 @@ static bool is_same_file(const struct end *from, const char *name)
 {
 	struct stat a, b;
 
-	return !from->disk && !fstat(from->fd, &a) && !stat(name, &b) && S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	return !from->disk && !fstat(from->fd, &a) && !stat(name, &b) && S_ISREG(a.st_mode) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
 }
 
 static bool open_destination(struct end *e, const char *name, const struct vd_settings *s, const struct end *from)

@@ -121,7 +121,9 @@ static int verbena_block_size(void *handle, uint32_t *minimum, uint32_t *preferr
 	const struct vn_info *i = vn_info(disk);
 
 	*minimum = 1;
-	*preferred = i->optimal_io >= 4096 && i->optimal_io <= LARGEST && !(i->optimal_io & (i->optimal_io - 1)) ? i->optimal_io : 4096;
+	*preferred = i->optimal_io >= 4096 && i->optimal_io <= LARGEST && !(i->optimal_io & (i->optimal_io - 1))
+	                     ? i->optimal_io
+	                     : 4096;
 	if (*preferred < i->block_size)
 		*preferred = i->block_size;
 	*maximum = LARGEST;
@@ -259,7 +261,8 @@ static int verbena_zero(void *handle, uint32_t count, uint64_t offset, uint32_t 
 	if (!vn_info(disk)->write_zeroes)
 		return said(-EOPNOTSUPP);
 	if (first >= last)
-		return said(whole(offset, count) ? zero_blocks(count, offset, flags) : change(NULL, count, offset, fua(flags)));
+		return said(whole(offset, count) ? zero_blocks(count, offset, flags)
+		                                 : change(NULL, count, offset, fua(flags)));
 	if (offset < first)
 		e = change(NULL, (uint32_t)(first - offset), offset, fua(flags));
 	if (!e)
@@ -291,35 +294,35 @@ static int verbena_trim(void *handle, uint32_t count, uint64_t offset, uint32_t 
 }
 
 static struct nbdkit_plugin plugin = {
-	.name = "verbena",
-	.longname = "Verbena: NVMe over Fabrics by TCP or RDMA",
-	.description = "serves a disk that is reached by NVMe over Fabrics",
-	.load = verbena_load,
-	.unload = verbena_unload,
-	.config = verbena_config,
-	.config_complete = verbena_config_complete,
-	.config_help = "url=nvme+auto://HOST[:PORT]/NQN  (required) the disk\n"
-		       "queues=N  queue-depth=N  digests=BOOL\n"
-		       "host-nqn=NQN  secret=+FILE  controller-secret=+FILE  tls-key=+FILE",
-	.magic_config_key = "url",
-	.after_fork = verbena_after_fork,
-	.open = verbena_open,
-	.get_size = verbena_get_size,
-	.block_size = verbena_block_size,
-	.can_write = can_write,
-	.can_flush = yes,
-	.can_trim = yes,
-	.can_zero = yes,
-	.can_fast_zero = NULL,
-	.can_fua = can_fua,
-	.can_multi_conn = yes,
-	.can_cache = can_cache,
-	.pread = verbena_pread,
-	.pwrite = verbena_pwrite,
-	.flush = verbena_flush,
-	.trim = verbena_trim,
-	.zero = verbena_zero,
-	.errno_is_preserved = 0,
+        .name = "verbena",
+        .longname = "Verbena: NVMe over Fabrics by TCP or RDMA",
+        .description = "serves a disk that is reached by NVMe over Fabrics",
+        .load = verbena_load,
+        .unload = verbena_unload,
+        .config = verbena_config,
+        .config_complete = verbena_config_complete,
+        .config_help = "url=nvme+auto://HOST[:PORT]/NQN  (required) the disk\n"
+                       "queues=N  queue-depth=N  digests=BOOL\n"
+                       "host-nqn=NQN  secret=+FILE  controller-secret=+FILE  tls-key=+FILE",
+        .magic_config_key = "url",
+        .after_fork = verbena_after_fork,
+        .open = verbena_open,
+        .get_size = verbena_get_size,
+        .block_size = verbena_block_size,
+        .can_write = can_write,
+        .can_flush = yes,
+        .can_trim = yes,
+        .can_zero = yes,
+        .can_fast_zero = NULL,
+        .can_fua = can_fua,
+        .can_multi_conn = yes,
+        .can_cache = can_cache,
+        .pread = verbena_pread,
+        .pwrite = verbena_pwrite,
+        .flush = verbena_flush,
+        .trim = verbena_trim,
+        .zero = verbena_zero,
+        .errno_is_preserved = 0,
 };
 
 struct nbdkit_plugin *plugin_init(void); /* the macro declares nothing */

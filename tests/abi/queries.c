@@ -210,8 +210,7 @@ static void a_failure_stands_in_errno_too(struct ibv_context *context)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
-	struct ibv_qp_init_attr init = {
-	        .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 	struct ibv_port_attr port;

@@ -15,14 +15,19 @@
 
 #include "../support/check.h"
 
-#define FAILS(call, why) \
-	do { \
-		errno = 0; \
-		CHECK(!(call)); \
+#define FAILS(call, why)               \
+	do {                           \
+		errno = 0;             \
+		CHECK(!(call));        \
 		CHECK(errno == (why)); \
 	} while (0)
 
-enum { DEPTH = 16, SGES = 4, MEMORY = 1 << 16, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum {
+	DEPTH = 16,
+	SGES = 4,
+	MEMORY = 1 << 16,
+	ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
+};
 
 static struct ibv_context *ctx;
 static struct ibv_pd *pd;
@@ -37,10 +42,18 @@ static uint8_t gid_index;
 static struct ibv_qp *new_qp(bool ex)
 {
 	struct ibv_qp_init_attr_ex init = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .pd = pd,
-		.cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = SGES, .max_recv_sge = SGES, .max_inline_data = 64},
-		.comp_mask = IBV_QP_INIT_ATTR_PD | (ex ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
-		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ,
+	        .send_cq = cq,
+	        .recv_cq = cq,
+	        .qp_type = IBV_QPT_RC,
+	        .sq_sig_all = 1,
+	        .pd = pd,
+	        .cap = {.max_send_wr = DEPTH,
+	                .max_recv_wr = DEPTH,
+	                .max_send_sge = SGES,
+	                .max_recv_sge = SGES,
+	                .max_inline_data = 64},
+	        .comp_mask = IBV_QP_INIT_ATTR_PD | (ex ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+	        .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ,
 	};
 	struct ibv_qp *qp = ibv_create_qp_ex(ctx, &init);
 
@@ -51,18 +64,31 @@ static struct ibv_qp *new_qp(bool ex)
 static void connect_to(struct ibv_qp *qp, const struct ibv_qp *peer)
 {
 	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp_num,
-		.max_rd_atomic = 4, .max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 14, .retry_cnt = 1, .rnr_retry = 1,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid, .sgid_index = gid_index, .hop_limit = 1}},
+	        .qp_state = IBV_QPS_INIT,
+	        .port_num = 1,
+	        .qp_access_flags = ALL,
+	        .path_mtu = IBV_MTU_1024,
+	        .dest_qp_num = peer->qp_num,
+	        .max_rd_atomic = 4,
+	        .max_dest_rd_atomic = 4,
+	        .min_rnr_timer = 1,
+	        .timeout = 14,
+	        .retry_cnt = 1,
+	        .rnr_retry = 1,
+	        .ah_attr = {.is_global = 1,
+	                    .port_num = 1,
+	                    .grh = {.dgid = gid, .sgid_index = gid_index, .hop_limit = 1}},
 	};
 
 	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_RTR;
-	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-						IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	CHECK(!ibv_modify_qp(qp, &attr,
+	                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
 	attr.qp_state = IBV_QPS_RTS;
-	CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-						IBV_QP_MAX_QP_RD_ATOMIC));
+	CHECK(!ibv_modify_qp(qp, &attr,
+	                     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+	                             IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
 /* The peer, which goes with destroy(). */
@@ -112,8 +138,10 @@ static struct ibv_sge sge_at(uint64_t addr, uint32_t length)
 
 static void queue_pairs_beyond_all_bounds(void)
 {
-	static const uint32_t wrs[] = {16385, 1u << 31, UINT32_MAX}, sges[] = {33, 1u << 31, UINT32_MAX}, inlines[] = {1025, 1u << 31, UINT32_MAX - 6, UINT32_MAX};
-	const struct ibv_qp_init_attr good = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
+	static const uint32_t wrs[] = {16385, 1u << 31, UINT32_MAX}, sges[] = {33, 1u << 31, UINT32_MAX},
+	                      inlines[] = {1025, 1u << 31, UINT32_MAX - 6, UINT32_MAX};
+	const struct ibv_qp_init_attr good = {
+	        .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
 	struct ibv_qp_init_attr a;
 
 	for (int i = 0; i < 3; i++) {
@@ -135,7 +163,8 @@ static void queue_pairs_beyond_all_bounds(void)
 		if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD)
 			FAILS(ibv_create_qp(pd, &a), EOPNOTSUPP);
 	}
-	struct ibv_qp_init_attr_ex ex = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd, .comp_mask = UINT32_MAX};
+	struct ibv_qp_init_attr_ex ex = {
+	        .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd, .comp_mask = UINT32_MAX};
 	FAILS(ibv_create_qp_ex(ctx, &ex), EOPNOTSUPP);
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	ex.send_ops_flags = UINT64_MAX;
@@ -181,7 +210,8 @@ static void regions_that_wrap(void)
 	FAILS(ibv_reg_mr(pd, (void *)(UINTPTR_MAX - 4095), 8192, rw), EINVAL);
 	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX, rw), EINVAL);
 	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX - (uintptr_t)memory + 2, rw), EINVAL);
-	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX - (uintptr_t)memory, rw), EFAULT); /* up to the last address, which is none */
+	FAILS(ibv_reg_mr(pd, memory, SIZE_MAX - (uintptr_t)memory, rw),
+	      EFAULT); /* up to the last address, which is none */
 	FAILS(ibv_reg_mr(pd, (void *)(UINTPTR_MAX - 8), 8, rw), EFAULT);
 	FAILS(ibv_reg_mr(pd, NULL, 8, rw), EFAULT);
 	FAILS(ibv_reg_mr(pd, memory, 8, 1 << 19), EINVAL);
@@ -200,7 +230,11 @@ static void lists_and_counts(void)
 {
 	struct ibv_qp *qp = new_qp(false);
 	struct ibv_sge sge = sge_at((uintptr_t)memory, 8);
-	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1, .wr.rdma = {(uintptr_t)memory, mr->rkey}}, *bad;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .wr.rdma = {(uintptr_t)memory, mr->rkey}},
+	                   *bad;
 	struct ibv_recv_wr recv = {.sg_list = &sge, .num_sge = 1}, *bad_recv;
 
 	struct ibv_qp *peer = connected(qp);
@@ -234,7 +268,11 @@ static void lists_and_counts(void)
 static void lengths_that_wrap(void)
 {
 	struct ibv_sge sges[SGES];
-	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = sges, .num_sge = SGES, .wr.rdma = {(uintptr_t)memory, mr->rkey}}, *bad;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE,
+	                         .sg_list = sges,
+	                         .num_sge = SGES,
+	                         .wr.rdma = {(uintptr_t)memory, mr->rkey}},
+	                   *bad;
 	struct ibv_qp *qp = new_qp(false);
 
 	/* 4 times 2^30 is 2^32, which 32 bits take for nothing; nor is anything copied from there */
@@ -284,8 +322,10 @@ static void receives_that_wrap(void)
 static void atomics_askew(void)
 {
 	struct ibv_sge sge = sge_at((uintptr_t)memory + 1024, 8);
-	struct ibv_send_wr wr = {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sg_list = &sge, .num_sge = 1,
-				 .wr.atomic = {.remote_addr = (uintptr_t)memory, .rkey = mr->rkey, .compare_add = 1}};
+	struct ibv_send_wr wr = {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .wr.atomic = {.remote_addr = (uintptr_t)memory, .rkey = mr->rkey, .compare_add = 1}};
 	uint64_t before, after;
 
 	CHECK(status_of(&wr) == IBV_WC_SUCCESS);
@@ -423,7 +463,8 @@ static void questions_of_any_size(void)
 		CHECK(ibv_query_gid_ex(ctx, 1, 0, &entry, n) == EINVAL);
 	}
 	CHECK(ibv_query_gid_ex(ctx, 1, UINT32_MAX, &entry, 0) == EINVAL);
-	CHECK(ibv_query_gid(ctx, 1, -1, &any) == -1 && ibv_query_gid(ctx, 1, INT_MAX, &any) == -1 && ibv_query_gid(ctx, 1, INT_MIN, &any) == -1);
+	CHECK(ibv_query_gid(ctx, 1, -1, &any) == -1 && ibv_query_gid(ctx, 1, INT_MAX, &any) == -1 &&
+	      ibv_query_gid(ctx, 1, INT_MIN, &any) == -1);
 	CHECK(ibv_query_pkey(ctx, 1, -1, &pkey) == -1 && ibv_query_pkey(ctx, 1, INT_MAX, &pkey) == -1);
 }
 

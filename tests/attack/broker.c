@@ -37,7 +37,7 @@
 
 static const uint8_t lo[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
 static const uint8_t elsewhere[16] = {[10] = 0xff, 0xff, 192, 0, 2, 7}; /* no address of this host */
-static const uint8_t invented[16] = {0xfe, 0x80, [15] = 9};              /* nor this */
+static const uint8_t invented[16] = {0xfe, 0x80, [15] = 9};             /* nor this */
 
 /* Root's broker, and a program of root's. */
 static void begin(struct raw *root)
@@ -91,7 +91,8 @@ static void serves_all(struct raw *root)
 
 static int send_to_lane(uint32_t lane)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(4791), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in to = {
+	        .sin_family = AF_INET, .sin_port = htons(4791), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	uint32_t qpn = lane << 14 | 9;
 	uint8_t bth[12] = {4, 0, 0xff, 0xff, 0, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn};
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -387,7 +388,8 @@ static void serve_fuse(int dev)
 	for (ssize_t n; (n = read(dev, buf, sizeof(buf))) > 0;) {
 		const struct fuse_in_header *in = (const struct fuse_in_header *)buf;
 		struct fuse_init_out init = {.major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096};
-		struct fuse_attr_out attr = {.attr_valid = 3600, .attr = {.ino = 1, .mode = S_IFREG | 0666, .nlink = 1}};
+		struct fuse_attr_out attr = {.attr_valid = 3600,
+		                             .attr = {.ino = 1, .mode = S_IFREG | 0666, .nlink = 1}};
 		struct fuse_open_out open_out = {.fh = 1};
 
 		if (in->opcode == FUSE_INIT)
@@ -801,7 +803,8 @@ static void requests_that_wait_leave_room_for_others(void)
 
 /* ---- deaths ---- */
 
-static void says_connection(struct raw *r, const uint8_t local[16], const uint8_t remote[16], uint32_t id, uint32_t remote_id)
+static void says_connection(struct raw *r, const uint8_t local[16], const uint8_t remote[16], uint32_t id,
+                            uint32_t remote_id)
 {
 	struct vb_msg_cm_at_death m = {.local_id = r->lane << 22 | id, .remote_id = remote_id, .remote_qpn = 9};
 
@@ -981,26 +984,29 @@ static void nobody_inherits_the_lane_of_who_has_just_died(void)
 }
 
 static const struct test tests[] = {
-	{"a user cannot turn the group to himself", a_user_cannot_turn_the_group_to_himself},
-	{"an address of another host is not a user's to announce", an_address_of_another_host_is_not_a_user_s_to_announce},
-	{"an address of nobody is not, either", an_address_of_nobody_is_not_either},
-	{"nobody sends from what is not his", nobody_sends_from_what_is_not_his},
-	{"a descriptor that takes an hour to close holds nobody up", a_descriptor_that_takes_an_hour_to_close_holds_nobody_up},
-	{"nor where nobody asked for it", nor_where_nobody_asked_for_it},
-	{"nor in a message that is not read", nor_in_a_message_that_is_not_read},
-	{"nor as many as a message can bring", nor_as_many_as_a_message_can_bring},
-	{"nor time and again", nor_time_and_again},
-	{"a file that nobody can close holds nobody up", a_file_that_nobody_can_close_holds_nobody_up},
-	{"who takes all he can leaves others theirs", who_takes_all_he_can_leaves_others_theirs},
-	{"who connects without end is in nobody else's way", who_connects_without_end_is_in_nobody_else_s_way},
-	{"programs that do not read leave room for what others get", programs_that_do_not_read_leave_room_for_what_others_get},
-	{"who binds all ports leaves some", who_binds_all_ports_leaves_some},
-	{"nor do two users take all ports", nor_do_two_users_take_all_ports},
-	{"who has bound one port all the time leaves at once", who_has_bound_one_port_all_the_time_leaves_at_once},
-	{"requests that wait leave room for others", requests_that_wait_leave_room_for_others},
-	{"a death with many connections holds nobody up", a_death_with_many_connections_holds_nobody_up},
-	{"yet all peers are told of a death", yet_all_peers_are_told_of_a_death},
-	{"nobody inherits the lane of who has just died", nobody_inherits_the_lane_of_who_has_just_died},
+        {"a user cannot turn the group to himself", a_user_cannot_turn_the_group_to_himself},
+        {"an address of another host is not a user's to announce",
+         an_address_of_another_host_is_not_a_user_s_to_announce},
+        {"an address of nobody is not, either", an_address_of_nobody_is_not_either},
+        {"nobody sends from what is not his", nobody_sends_from_what_is_not_his},
+        {"a descriptor that takes an hour to close holds nobody up",
+         a_descriptor_that_takes_an_hour_to_close_holds_nobody_up},
+        {"nor where nobody asked for it", nor_where_nobody_asked_for_it},
+        {"nor in a message that is not read", nor_in_a_message_that_is_not_read},
+        {"nor as many as a message can bring", nor_as_many_as_a_message_can_bring},
+        {"nor time and again", nor_time_and_again},
+        {"a file that nobody can close holds nobody up", a_file_that_nobody_can_close_holds_nobody_up},
+        {"who takes all he can leaves others theirs", who_takes_all_he_can_leaves_others_theirs},
+        {"who connects without end is in nobody else's way", who_connects_without_end_is_in_nobody_else_s_way},
+        {"programs that do not read leave room for what others get",
+         programs_that_do_not_read_leave_room_for_what_others_get},
+        {"who binds all ports leaves some", who_binds_all_ports_leaves_some},
+        {"nor do two users take all ports", nor_do_two_users_take_all_ports},
+        {"who has bound one port all the time leaves at once", who_has_bound_one_port_all_the_time_leaves_at_once},
+        {"requests that wait leave room for others", requests_that_wait_leave_room_for_others},
+        {"a death with many connections holds nobody up", a_death_with_many_connections_holds_nobody_up},
+        {"yet all peers are told of a death", yet_all_peers_are_told_of_a_death},
+        {"nobody inherits the lane of who has just died", nobody_inherits_the_lane_of_who_has_just_died},
 };
 
 int main(int argc, char **argv)

@@ -170,8 +170,8 @@ static bool wire_up(struct link *l)
 	struct came m;
 	bool gone;
 
-	if (!say(l, &ask, sizeof(ask), NULL, 0) || !link_take(l, &m, LONG_MS, &gone) || m.head.type != VB_MSG_ROCE_REPLY ||
-	    m.wire.err || m.nfds != 1)
+	if (!say(l, &ask, sizeof(ask), NULL, 0) || !link_take(l, &m, LONG_MS, &gone) ||
+	    m.head.type != VB_MSG_ROCE_REPLY || m.wire.err || m.nfds != 1)
 		return false;
 	l->relay = m.fds[0];
 	return true;

@@ -40,15 +40,17 @@ int main(int argc, char **argv)
 	char attribute[64];
 	int n;
 
-	if (argc < 2 || !getauxval(AT_SECURE) || (geteuid() == 0) != (!strcmp(argv[1], "become") || !strcmp(argv[1], "stay")))
+	if (argc < 2 || !getauxval(AT_SECURE) ||
+	    (geteuid() == 0) != (!strcmp(argv[1], "become") || !strcmp(argv[1], "stay")))
 		return fail("not privileged");
 	if (!strcmp(argv[1], "become") && (setgid(0) || setuid(0)))
 		return fail("setuid");
 	struct ibv_device **list = ibv_get_device_list(&n);
 	printf("devices %d\n", list ? n : -1);
-	printf("sysfs %s\n", ibv_read_sysfs_file("/sys/class/infiniband/roce_lo", "node_type", attribute, sizeof(attribute)) > 0
-	                             ? attribute
-	                             : "none");
+	printf("sysfs %s\n",
+	       ibv_read_sysfs_file("/sys/class/infiniband/roce_lo", "node_type", attribute, sizeof(attribute)) > 0
+	               ? attribute
+	               : "none");
 	struct ibv_context *context = NULL;
 	for (int i = 0; i < n; i++)
 		if (!strcmp(ibv_get_device_name(list[i]), "roce_lo"))

@@ -74,7 +74,10 @@ size_t raw_hear(struct raw *r, uint8_t type, void *msg, size_t size, int fds[2],
 			struct cmsghdr align;
 		} control;
 		struct iovec iov = {msg, size};
-		struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+		struct msghdr mh = {.msg_iov = &iov,
+		                    .msg_iovlen = 1,
+		                    .msg_control = control.buf,
+		                    .msg_controllen = sizeof(control.buf)};
 		struct pollfd p = {.fd = r->sock, .events = POLLIN};
 		int64_t left = until - now_ms();
 
@@ -143,10 +146,12 @@ int raw_listen(struct raw *r, uint32_t id, uint16_t port)
 	return in.reply.err;
 }
 
-void raw_request(struct raw *r, const uint8_t local[16], const uint8_t remote[16], uint16_t port, uint32_t comm_id, uint64_t tid)
+void raw_request(struct raw *r, const uint8_t local[16], const uint8_t remote[16], uint16_t port, uint32_t comm_id,
+                 uint64_t tid)
 {
-	struct vb_cm_msg req = {.attr = VB_CM_REQ, .tid = tid,
-				.req = {.local_comm_id = comm_id, .service_id = vb_cm_service_id(VB_PS_TCP, port)}};
+	struct vb_cm_msg req = {.attr = VB_CM_REQ,
+	                        .tid = tid,
+	                        .req = {.local_comm_id = comm_id, .service_id = vb_cm_service_id(VB_PS_TCP, port)}};
 	struct vb_msg_cm_mad m = {0};
 
 	memcpy(m.local, local, 16);

@@ -34,7 +34,8 @@ size_t raw_hear(struct raw *r, uint8_t type, void *msg, size_t size, int fds[2],
 /* A service at this port of every address. 0 or an errno. */
 int raw_listen(struct raw *r, uint32_t id, uint16_t port);
 /* A request to connect. local, remote: GIDs. */
-void raw_request(struct raw *r, const uint8_t local[16], const uint8_t remote[16], uint16_t port, uint32_t comm_id, uint64_t tid);
+void raw_request(struct raw *r, const uint8_t local[16], const uint8_t remote[16], uint16_t port, uint32_t comm_id,
+                 uint64_t tid);
 
 /* A TCP socket that nobody can close before an hour has passed. */
 int lingering_socket(void);

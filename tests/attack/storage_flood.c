@@ -44,7 +44,8 @@ static void start(void)
 	if (!target) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(pipes[1], 1);
-		execl(target_program, target_program, "--export", "memory:4M", "--port", "0", "--nqn", SUBNQN, (char *)NULL);
+		execl(target_program, target_program, "--export", "memory:4M", "--port", "0", "--nqn", SUBNQN,
+		      (char *)NULL);
 		_exit(127);
 	}
 	close(pipes[1]);
@@ -60,7 +61,9 @@ static void start(void)
 static int dial(void)
 {
 	struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000009)},
-	                   to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	                   to = {.sin_family = AF_INET,
+	                         .sin_port = htons(port),
+	                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0 || bind(fd, (struct sockaddr *)&from, sizeof(from)))
@@ -130,7 +133,8 @@ static bool another_gets(const char *command)
 {
 	char line[800];
 
-	snprintf(line, sizeof(line), "timeout 30 '%s' %s nvme+tcp://127.0.0.1:%u/" SUBNQN " >/dev/null", disk_program, command, port);
+	snprintf(line, sizeof(line), "timeout 30 '%s' %s nvme+tcp://127.0.0.1:%u/" SUBNQN " >/dev/null", disk_program,
+	         command, port);
 	return !system(line);
 }
 

@@ -74,7 +74,11 @@ static void send_all(struct link *l)
 
 	for (; !ended; sent++) {
 		struct ibv_sge sge = {(uintptr_t)memory[0], LEN, mr->lkey};
-		struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+		struct ibv_send_wr wr = {.sg_list = &sge,
+		                         .num_sge = 1,
+		                         .opcode = IBV_WR_SEND,
+		                         .send_flags = IBV_SEND_SIGNALED},
+		                   *bad;
 		struct ibv_wc wc;
 
 		write_message(memory[0], sent);
@@ -153,7 +157,8 @@ int main(int argc, char **argv)
 	link_open(&l, &o);
 	mr = ibv_reg_mr(l.pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_mr *open = ibv_reg_mr(l.pd, target, sizeof(target),
-	                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	                                         IBV_ACCESS_REMOTE_ATOMIC);
 	if (!mr || !open)
 		stop(USAGE, "ibv_reg_mr: %s", strerror(errno));
 	for (uint32_t i = 0; i < SLOTS && !l.number; i++)

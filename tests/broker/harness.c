@@ -137,8 +137,11 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n)
 			continue;
 		int64_t start = now_ms();
 		int rc = run_one(&tests[i]);
-		printf("%s %s (%d ms)\n", rc == 0 ? "ok  " : rc == SKIPPED ? "skip" : "FAIL", tests[i].sentence,
-		       (int)(now_ms() - start));
+		printf("%s %s (%d ms)\n",
+		       rc == 0         ? "ok  "
+		       : rc == SKIPPED ? "skip"
+		                       : "FAIL",
+		       tests[i].sentence, (int)(now_ms() - start));
 		failed += rc != 0 && rc != SKIPPED;
 	}
 	return failed != 0;
@@ -506,8 +509,11 @@ bool wait_no_keeper(int ms)
 static void tell(int to, struct diary *d)
 {
 	struct program_news news = {
-		.proc_id = vb_broker_proc_id(d->c),
-		.reattached = d->reattached, .introductions = d->introductions, .wires = d->wires, .wire_err = d->wire_err,
+	        .proc_id = vb_broker_proc_id(d->c),
+	        .reattached = d->reattached,
+	        .introductions = d->introductions,
+	        .wires = d->wires,
+	        .wire_err = d->wire_err,
 	};
 
 	CHECK(write(to, &news, sizeof(news)) == sizeof(news));

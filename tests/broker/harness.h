@@ -69,7 +69,7 @@ int raw_connect(void);
 int status_of(struct vb_broker_report *r);
 /* The broker's pid, 0 when there is none. */
 pid_t broker_pid(void);
-bool wait_gone(int ms); /* until no broker answers */
+bool wait_gone(int ms);    /* until no broker answers */
 uint32_t lanes_held(void); /* that are not reserved */
 bool wait_lanes(uint32_t n, int ms);
 
@@ -87,12 +87,12 @@ struct program_news {
 	int reattached, introductions, wires, wire_err;
 };
 struct program_news news_of(struct program *p);
-int wire_program(struct program *p); /* has it ask for its lane's socket: the answer's errno */
+int wire_program(struct program *p);          /* has it ask for its lane's socket: the answer's errno */
 void end_program(struct program *p, int sig); /* sig 0: orderly */
 
 int count_fds(pid_t pid);
 bool wait_fds(pid_t pid, int most); /* until it has no more than that */
-bool wait_idle(pid_t pid); /* until it has used no processor time for half a second */
+bool wait_idle(pid_t pid);          /* until it has used no processor time for half a second */
 
 /* A network namespace of this test's own, with its loopback up; skips the test where there can be none. */
 void own_network(void);

@@ -43,9 +43,9 @@ static void set_up(uint32_t spare, uint32_t want)
 static void send_bth(int family, uint32_t qpn, size_t len)
 {
 	struct sockaddr_in to4 = {
-		.sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	        .sin_family = AF_INET, .sin_port = htons(VB_ROCE_PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct sockaddr_in6 to6 = {
-		.sin6_family = AF_INET6, .sin6_port = htons(VB_ROCE_PORT), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	        .sin6_family = AF_INET6, .sin6_port = htons(VB_ROCE_PORT), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
 	uint8_t bth[12] = {4, 0, 0xff, 0xff, 0xee, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn};
 
 	if (family == AF_INET)
@@ -274,12 +274,12 @@ static void a_port_that_this_user_shares_already_is_not_joined(void)
 static void without_ipv6_there_is_ipv4(void)
 {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {.len = 6, .filter = code};
 
@@ -294,16 +294,17 @@ static void without_ipv6_there_is_ipv4(void)
 }
 
 static const struct test tests[] = {
-	{"a datagram arrives at the lane of its QP and nowhere else", a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else},
-	{"what is for all queue pairs at one address is handed to nobody",
-	 what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody},
-	{"a lane without a holder collects nothing", a_lane_without_a_holder_collects_nothing},
-	{"with few descriptors lanes share sockets", with_few_descriptors_lanes_share_sockets},
-	{"a lane that is relayed to shares no socket with a program that reads it",
-	 a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads_it},
-	{"every socket has its options", every_socket_has_its_options},
-	{"without IPv6 there is IPv4", without_ipv6_there_is_ipv4},
-	{"a port that this user shares already is not joined", a_port_that_this_user_shares_already_is_not_joined},
+        {"a datagram arrives at the lane of its QP and nowhere else",
+         a_datagram_arrives_at_the_lane_of_its_qp_and_nowhere_else},
+        {"what is for all queue pairs at one address is handed to nobody",
+         what_is_for_all_queue_pairs_at_one_address_is_handed_to_nobody},
+        {"a lane without a holder collects nothing", a_lane_without_a_holder_collects_nothing},
+        {"with few descriptors lanes share sockets", with_few_descriptors_lanes_share_sockets},
+        {"a lane that is relayed to shares no socket with a program that reads it",
+         a_lane_that_is_relayed_to_shares_no_socket_with_a_program_that_reads_it},
+        {"every socket has its options", every_socket_has_its_options},
+        {"without IPv6 there is IPv4", without_ipv6_there_is_ipv4},
+        {"a port that this user shares already is not joined", a_port_that_this_user_shares_already_is_not_joined},
 };
 
 int main(int argc, char **argv)

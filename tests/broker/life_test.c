@@ -355,10 +355,10 @@ static void one_that_dies_at_once_is_replaced_by_a_thread(void)
 static void where_exec_is_forbidden_it_runs_inside_the_program(void)
 {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 1),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {.len = 4, .filter = code};
 
@@ -371,10 +371,10 @@ static void where_exec_is_forbidden_it_runs_inside_the_program(void)
 static void where_exec_kills_it_runs_inside_the_program(void)
 {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 1),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {.len = 4, .filter = code};
 	struct rlimit none = {0};
@@ -557,7 +557,7 @@ static void a_broker_short_of_descriptors_is_asked_again(void)
 	pid_t broker = broker_pid();
 	make_fds(&fds);
 	CHECK(wait_idle(broker)); /* it has closed what the question took */
-	leave_room(broker, 4); /* for the socket and its process, not for what comes with ATTACH */
+	leave_room(broker, 4);    /* for the socket and its process, not for what comes with ATTACH */
 	pid_t rescuer = fork();
 	if (rescuer == 0) {
 		static struct vb_broker_report r;
@@ -577,28 +577,29 @@ static void a_broker_short_of_descriptors_is_asked_again(void)
 }
 
 static const struct test tests[] = {
-	{"it goes with the last and leaves only the lock", it_goes_with_the_last_and_leaves_only_the_lock},
-	{"one that nobody came to goes too", one_that_nobody_came_to_goes_too},
-	{"a second broker does not start", a_second_broker_does_not_start},
-	{"one that stays ends by SIGTERM without a trace", one_that_stays_ends_by_sigterm_without_a_trace},
-	{"twenty programs at once get one broker", twenty_programs_at_once_get_one_broker},
-	{"nobody is refused while it goes", nobody_is_refused_while_it_goes},
-	{"the program does not notice its birth", the_program_does_not_notice_its_birth},
-	{"it inherits nothing of the program", it_inherits_nothing_of_the_program},
-	{"a pipe ends when its program ends", a_pipe_ends_when_its_program_ends},
-	{"an idle broker uses no processor time", an_idle_broker_uses_no_processor_time},
-	{"without an executable it runs inside the program", without_an_executable_it_runs_inside_the_program},
-	{"one that dies at once is replaced by a thread", one_that_dies_at_once_is_replaced_by_a_thread},
-	{"where exec is forbidden it runs inside the program", where_exec_is_forbidden_it_runs_inside_the_program},
-	{"where exec kills it runs inside the program", where_exec_kills_it_runs_inside_the_program},
-	{"a program that adopts orphans has it inside", a_program_that_adopts_orphans_has_it_inside},
-	{"when the program with the broker ends another takes over", when_the_program_with_the_broker_ends_another_takes_over},
-	{"a long runtime path works", a_long_runtime_path_works},
-	{"a relative runtime path works", a_relative_runtime_path_works},
-	{"without a named directory it is found by network namespace",
-	 without_a_named_directory_it_is_found_by_network_namespace},
-	{"a broker short of descriptors is asked again", a_broker_short_of_descriptors_is_asked_again},
-	{"a dead socket and alien state do no harm", a_dead_socket_and_alien_state_do_no_harm},
+        {"it goes with the last and leaves only the lock", it_goes_with_the_last_and_leaves_only_the_lock},
+        {"one that nobody came to goes too", one_that_nobody_came_to_goes_too},
+        {"a second broker does not start", a_second_broker_does_not_start},
+        {"one that stays ends by SIGTERM without a trace", one_that_stays_ends_by_sigterm_without_a_trace},
+        {"twenty programs at once get one broker", twenty_programs_at_once_get_one_broker},
+        {"nobody is refused while it goes", nobody_is_refused_while_it_goes},
+        {"the program does not notice its birth", the_program_does_not_notice_its_birth},
+        {"it inherits nothing of the program", it_inherits_nothing_of_the_program},
+        {"a pipe ends when its program ends", a_pipe_ends_when_its_program_ends},
+        {"an idle broker uses no processor time", an_idle_broker_uses_no_processor_time},
+        {"without an executable it runs inside the program", without_an_executable_it_runs_inside_the_program},
+        {"one that dies at once is replaced by a thread", one_that_dies_at_once_is_replaced_by_a_thread},
+        {"where exec is forbidden it runs inside the program", where_exec_is_forbidden_it_runs_inside_the_program},
+        {"where exec kills it runs inside the program", where_exec_kills_it_runs_inside_the_program},
+        {"a program that adopts orphans has it inside", a_program_that_adopts_orphans_has_it_inside},
+        {"when the program with the broker ends another takes over",
+         when_the_program_with_the_broker_ends_another_takes_over},
+        {"a long runtime path works", a_long_runtime_path_works},
+        {"a relative runtime path works", a_relative_runtime_path_works},
+        {"without a named directory it is found by network namespace",
+         without_a_named_directory_it_is_found_by_network_namespace},
+        {"a broker short of descriptors is asked again", a_broker_short_of_descriptors_is_asked_again},
+        {"a dead socket and alien state do no harm", a_dead_socket_and_alien_state_do_no_harm},
 };
 
 int main(int argc, char **argv)

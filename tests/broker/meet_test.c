@@ -227,7 +227,8 @@ static int answer_to(const void *msg, size_t len, const int *fds, int nfds)
 
 static struct vb_msg_attach attach_msg(void)
 {
-	return (struct vb_msg_attach){.head = {.type = VB_MSG_ATTACH, .version = VB_PROTO_VERSION, .len = sizeof(struct vb_msg_attach)}};
+	return (struct vb_msg_attach){
+	        .head = {.type = VB_MSG_ATTACH, .version = VB_PROTO_VERSION, .len = sizeof(struct vb_msg_attach)}};
 }
 
 static void nonsense_is_answered_with_an_error_and_counted(void)
@@ -308,7 +309,8 @@ static void unsealed_or_alien_descriptors_are_refused(void)
 
 	if (huge < 0)
 		return;
-	CHECK(!fstat(huge, &st) && !ftruncate(huge, st.st_blksize) && !fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+	CHECK(!fstat(huge, &st) && !ftruncate(huge, st.st_blksize) &&
+	      !fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
 	bad = (struct vb_attach_fds){good.seg_fd, huge, good.wake_fd};
 	SAME(attach_err(&bad), EBADF);
 }
@@ -402,18 +404,20 @@ static void no_descriptor_leaks_on_either_side(void)
 }
 
 static const struct test tests[] = {
-	{"programs get different lanes", programs_get_different_lanes},
-	{"two programs meet, and each has the other's descriptors", two_programs_meet_and_each_has_the_other_s_descriptors},
-	{"a meet with nobody or oneself is refused", a_meet_with_nobody_or_oneself_is_refused},
-	{"root's broker serves everybody and keeps users apart", root_s_broker_serves_everybody_and_keeps_users_apart},
-	{"a user sees only own lanes in a report", a_user_sees_only_own_lanes_in_a_report},
-	{"a user's broker refuses others and is refused by them", a_user_s_broker_refuses_others_and_is_refused_by_them},
-	{"nonsense is answered with an error and counted", nonsense_is_answered_with_an_error_and_counted},
-	{"unsealed or alien descriptors are refused", unsealed_or_alien_descriptors_are_refused},
-	{"a program that does not read holds up nobody", a_program_that_does_not_read_holds_up_nobody},
-	{"hundreds of programs meet one", hundreds_of_programs_meet_one},
-	{"connections that say nothing do not keep others out", connections_that_say_nothing_do_not_keep_others_out},
-	{"no descriptor leaks on either side", no_descriptor_leaks_on_either_side},
+        {"programs get different lanes", programs_get_different_lanes},
+        {"two programs meet, and each has the other's descriptors",
+         two_programs_meet_and_each_has_the_other_s_descriptors},
+        {"a meet with nobody or oneself is refused", a_meet_with_nobody_or_oneself_is_refused},
+        {"root's broker serves everybody and keeps users apart", root_s_broker_serves_everybody_and_keeps_users_apart},
+        {"a user sees only own lanes in a report", a_user_sees_only_own_lanes_in_a_report},
+        {"a user's broker refuses others and is refused by them",
+         a_user_s_broker_refuses_others_and_is_refused_by_them},
+        {"nonsense is answered with an error and counted", nonsense_is_answered_with_an_error_and_counted},
+        {"unsealed or alien descriptors are refused", unsealed_or_alien_descriptors_are_refused},
+        {"a program that does not read holds up nobody", a_program_that_does_not_read_holds_up_nobody},
+        {"hundreds of programs meet one", hundreds_of_programs_meet_one},
+        {"connections that say nothing do not keep others out", connections_that_say_nothing_do_not_keep_others_out},
+        {"no descriptor leaks on either side", no_descriptor_leaks_on_either_side},
 };
 
 int main(int argc, char **argv)

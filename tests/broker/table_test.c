@@ -190,8 +190,8 @@ static void a_meet_finds_lane_and_gid_of_the_same_user_only(void)
 	SAME(vb_table_find(&t, 1, 1 << 14, gid_a[0], &lane), EINVAL);
 	SAME(vb_table_find(&t, 1, 4 << 14, gid_a[0], &lane), EAGAIN);
 	SAME(vb_table_find(&t, 3, 4 << 14, gid_a[0], &lane), ENOENT);
-	SAME(vb_table_find(&t, 1, 1, gid_a[0], &lane), ENOENT);         /* the broker's own lane */
-	SAME(vb_table_find(&t, 1, 1 << 25, gid_a[0], &lane), ENOENT);   /* no QP number */
+	SAME(vb_table_find(&t, 1, 1, gid_a[0], &lane), ENOENT);       /* the broker's own lane */
+	SAME(vb_table_find(&t, 1, 1 << 25, gid_a[0], &lane), ENOENT); /* no QP number */
 	SAME(vb_table_set_gids(&t, 2, gid_b, 1), 0);
 	SAME(vb_table_find(&t, 1, 2 << 14, gid_a[0], &lane), ENOENT);
 	SAME(vb_table_find(&t, 1, 2 << 14, gid_b[0], &lane), 0);
@@ -215,17 +215,21 @@ static void a_set_of_lanes_gives_back_what_was_added(void)
 }
 
 static const struct test tests[] = {
-	{"a lane is not given twice, and zero never", a_lane_is_not_given_twice_and_zero_never},
-	{"a free lane is given again as late as possible", a_free_lane_is_given_again_as_late_as_possible},
-	{"the broker's user and others get lanes of two halves, while there are any", the_broker_s_user_and_others_get_lanes_of_two_halves_while_there_are_any},
-	{"a user who takes all he can leaves half of what is left to the next", a_user_who_takes_all_he_can_leaves_half_of_what_is_left_to_the_next},
-	{"with few descriptors the share is of what they are enough for", with_few_descriptors_the_share_is_of_what_they_are_enough_for},
-	{"another user does not get a lane within a minute", another_user_does_not_get_a_lane_within_a_minute},
-	{"who comes and goes uses up no more than a few lanes", who_comes_and_goes_uses_up_no_more_than_a_few_lanes},
-	{"a free lane is claimed by the broker's own user alone", a_free_lane_is_claimed_by_the_broker_s_own_user_alone},
-	{"a reserved lane goes to its holder alone", a_reserved_lane_goes_to_its_holder_alone},
-	{"a meet finds lane and GID of the same user only", a_meet_finds_lane_and_gid_of_the_same_user_only},
-	{"a set of lanes gives back what was added", a_set_of_lanes_gives_back_what_was_added},
+        {"a lane is not given twice, and zero never", a_lane_is_not_given_twice_and_zero_never},
+        {"a free lane is given again as late as possible", a_free_lane_is_given_again_as_late_as_possible},
+        {"the broker's user and others get lanes of two halves, while there are any",
+         the_broker_s_user_and_others_get_lanes_of_two_halves_while_there_are_any},
+        {"a user who takes all he can leaves half of what is left to the next",
+         a_user_who_takes_all_he_can_leaves_half_of_what_is_left_to_the_next},
+        {"with few descriptors the share is of what they are enough for",
+         with_few_descriptors_the_share_is_of_what_they_are_enough_for},
+        {"another user does not get a lane within a minute", another_user_does_not_get_a_lane_within_a_minute},
+        {"who comes and goes uses up no more than a few lanes", who_comes_and_goes_uses_up_no_more_than_a_few_lanes},
+        {"a free lane is claimed by the broker's own user alone",
+         a_free_lane_is_claimed_by_the_broker_s_own_user_alone},
+        {"a reserved lane goes to its holder alone", a_reserved_lane_goes_to_its_holder_alone},
+        {"a meet finds lane and GID of the same user only", a_meet_finds_lane_and_gid_of_the_same_user_only},
+        {"a set of lanes gives back what was added", a_set_of_lanes_gives_back_what_was_added},
 };
 
 int main(int argc, char **argv)

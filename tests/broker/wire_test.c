@@ -27,7 +27,8 @@ static int sender = -1;
 
 static void send_to_lane(uint32_t lane)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in to = {
+	        .sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	uint32_t qpn = lane << 14 | 9;
 	uint8_t bth[12] = {4, 0, 0xff, 0xff, 0, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn};
 
@@ -456,7 +457,8 @@ static int try_keeper(void)
 
 	SAME(vb_runtime_own(&rt), 0);
 	vb_keeper_runtime(&rt, &place);
-	CHECK((size_t)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/%s", place.dir, place.name) < sizeof(sun.sun_path));
+	CHECK((size_t)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/%s", place.dir, place.name) <
+	      sizeof(sun.sun_path));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	return connect(fd, (struct sockaddr *)&sun, sizeof(sun)) ? -1 : fd;
 }
@@ -874,34 +876,38 @@ static void with_few_descriptors_the_group_is_smaller(void)
 }
 
 static const struct test tests[] = {
-	{"each program receives what is for its lane", each_program_receives_what_is_for_its_lane},
-	{"who leaves or dies leaves a lane that collects nothing", who_leaves_or_dies_leaves_a_lane_that_collects_nothing},
-	{"killed programs leave no keeper", killed_programs_leave_no_keeper},
-	{"programs and broker killed together leave no keeper", programs_and_broker_killed_together_leave_no_keeper},
-	{"a killed broker moves no lane", a_killed_broker_moves_no_lane},
-	{"a lane given by a killed broker is shut by the next", a_lane_given_by_a_killed_broker_is_shut_by_the_next},
-	{"a lane whose holder died with the broker is shut", a_lane_whose_holder_died_with_the_broker_is_shut},
-	{"a lane that was shut in error opens when its holder comes",
-	 a_lane_that_was_shut_in_error_opens_when_its_holder_comes},
-	{"a port that somebody holds is reported and asked for again",
-	 a_port_that_somebody_holds_is_reported_and_asked_for_again},
-	{"a second runtime directory does not get into the group", a_second_runtime_directory_does_not_get_into_the_group},
-	{"another user's keeper is left alone", another_user_s_keeper_is_left_alone},
-	{"killed keepers are replaced when the port is free", killed_keepers_are_replaced_when_the_port_is_free},
-	{"a stopped keeper holds nobody up for long", a_stopped_keeper_holds_nobody_up_for_long},
-	{"nonsense does the keeper no harm", nonsense_does_the_keeper_no_harm},
-	{"another user is not listened to", another_user_is_not_listened_to},
-	{"WIRE out of place is refused", wire_out_of_place_is_refused},
-	{"a keeper holds nothing of the broker's and sleeps", a_keeper_holds_nothing_of_the_broker_s_and_sleeps},
-	{"a broker inside a program keeps the group itself", a_broker_inside_a_program_keeps_the_group_itself},
-	{"with few descriptors the group is smaller", with_few_descriptors_the_group_is_smaller},
-	{"programs that ask one after the other always get their lane",
-	 programs_that_ask_one_after_the_other_always_get_their_lane},
-	{"another user's program receives without a socket of the group", another_user_s_program_receives_without_a_socket_of_the_group},
-	{"a channel that is not read, or written to, harms nobody", a_channel_that_is_not_read_or_written_to_harms_nobody},
-	{"a channel ends with the lane", a_channel_ends_with_the_lane},
-	{"a channel outlives the broker", a_channel_outlives_the_broker},
-	{"a killed keeper is replaced where all is relayed", a_killed_keeper_is_replaced_where_all_is_relayed},
+        {"each program receives what is for its lane", each_program_receives_what_is_for_its_lane},
+        {"who leaves or dies leaves a lane that collects nothing",
+         who_leaves_or_dies_leaves_a_lane_that_collects_nothing},
+        {"killed programs leave no keeper", killed_programs_leave_no_keeper},
+        {"programs and broker killed together leave no keeper", programs_and_broker_killed_together_leave_no_keeper},
+        {"a killed broker moves no lane", a_killed_broker_moves_no_lane},
+        {"a lane given by a killed broker is shut by the next", a_lane_given_by_a_killed_broker_is_shut_by_the_next},
+        {"a lane whose holder died with the broker is shut", a_lane_whose_holder_died_with_the_broker_is_shut},
+        {"a lane that was shut in error opens when its holder comes",
+         a_lane_that_was_shut_in_error_opens_when_its_holder_comes},
+        {"a port that somebody holds is reported and asked for again",
+         a_port_that_somebody_holds_is_reported_and_asked_for_again},
+        {"a second runtime directory does not get into the group",
+         a_second_runtime_directory_does_not_get_into_the_group},
+        {"another user's keeper is left alone", another_user_s_keeper_is_left_alone},
+        {"killed keepers are replaced when the port is free", killed_keepers_are_replaced_when_the_port_is_free},
+        {"a stopped keeper holds nobody up for long", a_stopped_keeper_holds_nobody_up_for_long},
+        {"nonsense does the keeper no harm", nonsense_does_the_keeper_no_harm},
+        {"another user is not listened to", another_user_is_not_listened_to},
+        {"WIRE out of place is refused", wire_out_of_place_is_refused},
+        {"a keeper holds nothing of the broker's and sleeps", a_keeper_holds_nothing_of_the_broker_s_and_sleeps},
+        {"a broker inside a program keeps the group itself", a_broker_inside_a_program_keeps_the_group_itself},
+        {"with few descriptors the group is smaller", with_few_descriptors_the_group_is_smaller},
+        {"programs that ask one after the other always get their lane",
+         programs_that_ask_one_after_the_other_always_get_their_lane},
+        {"another user's program receives without a socket of the group",
+         another_user_s_program_receives_without_a_socket_of_the_group},
+        {"a channel that is not read, or written to, harms nobody",
+         a_channel_that_is_not_read_or_written_to_harms_nobody},
+        {"a channel ends with the lane", a_channel_ends_with_the_lane},
+        {"a channel outlives the broker", a_channel_outlives_the_broker},
+        {"a killed keeper is replaced where all is relayed", a_killed_keeper_is_replaced_where_all_is_relayed},
 };
 
 int main(int argc, char **argv)

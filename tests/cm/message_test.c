@@ -14,9 +14,10 @@ struct field {
 	uint16_t split;
 };
 
-#define SPLIT(NAME, m, byte, bit, width, f, split)                                                                            \
-	{                                                                                                                     \
-		VB_CM_##NAME, byte, bit, width, offsetof(struct vb_cm_msg, m.f), sizeof(((struct vb_cm_msg *)0)->m.f), split \
+#define SPLIT(NAME, m, byte, bit, width, f, split)                                                                     \
+	{                                                                                                              \
+		VB_CM_##NAME, byte, bit, width, offsetof(struct vb_cm_msg, m.f), sizeof(((struct vb_cm_msg *)0)->m.f), \
+		        split                                                                                          \
 	}
 #define F(NAME, m, byte, bit, width, f) SPLIT(NAME, m, byte, bit, width, f, width)
 #define ECE(NAME, m, byte, split) F(NAME, m, -4, 0, 32, ece.options), SPLIT(NAME, m, byte, 0, 24, ece.vendor_id, split)

@@ -406,7 +406,8 @@ static void check_conn(const struct node *n, const struct vb_cm_conn *conn)
 	CHECK(conn->orphan || (app && app->live && app->conn == conn));
 	CHECK(conn->orphan || has_timer(conn->state) || app->act_at);
 	if (conn->heap_at != VB_CM_NONE)
-		CHECK(n->cm.conns[conn->heap_at - 1].place.heap == (uint32_t)(conn - n->conns) && conn->deadline >= s.now);
+		CHECK(n->cm.conns[conn->heap_at - 1].place.heap == (uint32_t)(conn - n->conns) &&
+		      conn->deadline >= s.now);
 	if (conn->state == VB_CM_IDLE)
 		CHECK(!conn->in_ids && !conn->in_qps);
 }
@@ -436,7 +437,8 @@ static void check_node(const struct node *n)
 		for (uint32_t k = n->cm.free_first; k != VB_CM_NONE && free_places <= s.plan.places;
 		     k = n->conns[k - 1].place.next_free)
 			free_places++;
-	CHECK(used == n->cm.used && used + free_places == n->cm.fresh && free_places == n->cm.nfree && timers == n->cm.heap_len);
+	CHECK(used == n->cm.used && used + free_places == n->cm.fresh && free_places == n->cm.nfree &&
+	      timers == n->cm.heap_len);
 	CHECK(ids == listed_ids && qps == listed_qps);
 }
 

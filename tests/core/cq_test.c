@@ -301,7 +301,8 @@ static atomic_llong wall_set; /* ns: somebody has set the wall clock by so much 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
 	int r = (int)syscall(SYS_clock_gettime, id, ts);
-	int64_t ns = (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec + (id == CLOCK_REALTIME ? atomic_load(&wall_set) : 0);
+	int64_t ns =
+	        (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec + (id == CLOCK_REALTIME ? atomic_load(&wall_set) : 0);
 
 	*ts = (struct timespec){ns / 1000000000, ns % 1000000000};
 	return r;
@@ -312,7 +313,8 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 /* How far the wall clock is ahead of the other at each of the completions, which come a moment after one another. */
 static void stamps(int64_t ahead[STAMPED])
 {
-	struct ibv_cq_ex *ex = make_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, 0);
+	struct ibv_cq_ex *ex =
+	        make_ex(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, 0);
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
 	struct ibv_poll_cq_attr none = {0};
 	uint64_t last = 0, wall;

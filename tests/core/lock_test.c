@@ -11,12 +11,12 @@
 
 #include "util/lock.h"
 
-#define CHECK(x)                                                            \
-	do {                                                                \
-		if (!(x)) {                                                 \
+#define CHECK(x)                                                                \
+	do {                                                                    \
+		if (!(x)) {                                                     \
 			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
-			exit(1);                                            \
-		}                                                           \
+			exit(1);                                                \
+		}                                                               \
 	} while (0)
 
 static struct vb_lock progress, sq, other_sq, wr;

@@ -195,7 +195,7 @@ static void an_invalidated_key_opens_nothing_until_rereg(void)
 	CHECK(vb_mr_invalidate(&fake_node, pd, local->rkey, true) == -EACCES && opens(local, BASE, 1, 0));
 	CHECK(!vb_mr_invalidate(&fake_node, pd, mr->rkey, true) && !opens(mr, BASE, 1, 0));
 	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey, true) == -EINVAL);
-	fake_node.keys->drawn[0] = 1; /* the next key, */
+	fake_node.keys->drawn[0] = 1;            /* the next key, */
 	fake_node.keys->drawn[1] = mr->rkey ^ 1; /* after one of its entry, which is not free */
 	fake_node.keys->left = 2;
 	struct ibv_mr *next = reg(buf, 1, BASE, 0);

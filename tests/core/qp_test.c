@@ -340,7 +340,8 @@ static void a_queue_pair_that_is_destroyed_takes_its_completions_along(void)
 {
 	struct ibv_cq_init_attr_ex xa = {.cqe = 15, .wc_flags = IBV_WC_STANDARD_FLAGS};
 	struct ibv_cq_ex *ex = vb_create_cq_ex(o.ctx, &xa);
-	struct ibv_qp_init_attr a = {.send_cq = o.cq, .recv_cq = ibv_cq_ex_to_cq(ex), .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp_init_attr a = {
+	        .send_cq = o.cq, .recv_cq = ibv_cq_ex_to_cq(ex), .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = vb_create_qp(o.pd, &a), *other = vb_create_qp(o.pd, &a);
 	struct ibv_poll_cq_attr none = {0};
 
@@ -348,7 +349,8 @@ static void a_queue_pair_that_is_destroyed_takes_its_completions_along(void)
 	to_state(other, IBV_QPS_RTS);
 	for (uint64_t i = 1; i <= 2; i++)
 		CHECK(!post_send(qp, i, 0) && !post_recv(qp, 100 + i));
-	CHECK(!post_send(other, 3, 0) && !post_recv(other, 103) && !change(qp, IBV_QPS_ERR) && !change(other, IBV_QPS_ERR));
+	CHECK(!post_send(other, 3, 0) && !post_recv(other, 103) && !change(qp, IBV_QPS_ERR) &&
+	      !change(other, IBV_QPS_ERR));
 	expect_flushed(1);
 	CHECK(!ibv_start_poll(ex, &none) && ex->wr_id == 101 && !vb_destroy_qp(qp));
 	CHECK(ex->wr_id == 101 && ibv_wc_read_opcode(ex) == IBV_WC_RECV); /* what is being read stays */
@@ -436,7 +438,8 @@ static void a_query_writes_no_further_than_an_old_program_has_room(void)
 	uint8_t *bytes = (uint8_t *)&attr;
 
 	memset(&attr, 0x5a, sizeof(attr));
-	CHECK(!vb_query_qp(o.qp, &attr, (IBV_QP_DEST_QPN << 1) - 1, &init) && attr.qp_state == IBV_QPS_RESET && !attr.alt_timeout);
+	CHECK(!vb_query_qp(o.qp, &attr, (IBV_QP_DEST_QPN << 1) - 1, &init) && attr.qp_state == IBV_QPS_RESET &&
+	      !attr.alt_timeout);
 	for (size_t i = old; i < sizeof(attr); i++)
 		CHECK(bytes[i] == 0x5a);
 	CHECK(!vb_query_qp(o.qp, &attr, IBV_QP_RATE_LIMIT, &init) && !attr.rate_limit);

@@ -14,13 +14,13 @@
 static struct vb_netdev eth0(void)
 {
 	struct vb_netdev nd = {.ifindex = 7,
-			       .name = "eth0",
-			       .arphrd = ARPHRD_ETHER,
-			       .has_mac = true,
-			       .mac = {2, 0, 0, 0, 0, 9},
-			       .flags = IFF_UP | IFF_RUNNING,
-			       .mtu = 1500,
-			       .n_addrs = 1};
+	                       .name = "eth0",
+	                       .arphrd = ARPHRD_ETHER,
+	                       .has_mac = true,
+	                       .mac = {2, 0, 0, 0, 0, 9},
+	                       .flags = IFF_UP | IFF_RUNNING,
+	                       .mtu = 1500,
+	                       .n_addrs = 1};
 
 	memcpy(nd.addrs[0], (uint8_t[16]){[10] = 0xff, 0xff, 10, 0, 0, 1}, 16);
 	return nd;
@@ -91,7 +91,8 @@ static void queries_out_of_range_fail_as_documented(void)
 	CHECK(vb_query_gid_entry(dev, 1, 2, e) == ENODATA && vb_query_gid_entry(dev, 1, VB_GID_TBL_LEN, e) == EINVAL);
 	CHECK(vb_query_gid_entry(dev, 2, 0, e) == EINVAL);
 	CHECK(vb_query_gid_list(dev, e, 1) == -EINVAL && vb_query_gid_list(dev, e, 2) == 2);
-	CHECK(e[1].gid_index == 1 && e[1].port_num == 1 && e[1].gid_type == IBV_GID_TYPE_ROCE_V2 && e[1].ndev_ifindex == 7);
+	CHECK(e[1].gid_index == 1 && e[1].port_num == 1 && e[1].gid_type == IBV_GID_TYPE_ROCE_V2 &&
+	      e[1].ndev_ifindex == 7);
 	CHECK(!vb_query_pkey_at(dev, 1, 0, &pkey) && pkey == 0xffff && vb_query_pkey_at(dev, 1, 1, &pkey) == EINVAL);
 	CHECK(vb_query_gid_index(dev, 1, &e[1].gid) == 1);
 	vb_device_put(dev);
@@ -103,19 +104,19 @@ static void attributes_are_the_kernels_text(void)
 	struct vb_device *dev = vb_device_new(&nd, "roce_eth0", 0x0100000000000002ull);
 	char path[128], text[128];
 	static const char *const expected[][2] = {
-		{"node_type", "1: CA"},
-		{"node_guid", "0200:0000:0000:0001"},
-		{"ports/1/state", "4: ACTIVE"},
-		{"ports/1/phys_state", "5: LinkUp"},
-		{"ports/1/rate", "100 Gb/sec (4X EDR)"},
-		{"ports/1/link_layer", "Ethernet"},
-		{"ports/1/pkeys/0", "0xffff"},
-		{"ports/1/gids/0", "fe80:0000:0000:0000:0000:00ff:fe00:0009"},
-		{"ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001"},
-		{"ports/1/gids/127", "0000:0000:0000:0000:0000:0000:0000:0000"},
-		{"ports/1/gid_attrs/types/1", "RoCE v2"},
-		{"ports/1/gid_attrs/ndevs/1", "eth0"},
-		{"ports/1/counters/port_xmit_data", "0"},
+	        {"node_type", "1: CA"},
+	        {"node_guid", "0200:0000:0000:0001"},
+	        {"ports/1/state", "4: ACTIVE"},
+	        {"ports/1/phys_state", "5: LinkUp"},
+	        {"ports/1/rate", "100 Gb/sec (4X EDR)"},
+	        {"ports/1/link_layer", "Ethernet"},
+	        {"ports/1/pkeys/0", "0xffff"},
+	        {"ports/1/gids/0", "fe80:0000:0000:0000:0000:00ff:fe00:0009"},
+	        {"ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001"},
+	        {"ports/1/gids/127", "0000:0000:0000:0000:0000:0000:0000:0000"},
+	        {"ports/1/gid_attrs/types/1", "RoCE v2"},
+	        {"ports/1/gid_attrs/ndevs/1", "eth0"},
+	        {"ports/1/counters/port_xmit_data", "0"},
 	};
 
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
@@ -123,8 +124,16 @@ static void attributes_are_the_kernels_text(void)
 		CHECK(!strcmp(text, expected[i][1]));
 	}
 	CHECK(vb_device_attr_text(dev, "ports/1/gid_attrs/types/2", text, sizeof(text)) == -1 && errno == EINVAL);
-	static const char *const none[] = {"", "nope", "ports/2/state", "ports/1/gids/128", "ports/1/gids/01", "ports/1/gids/",
-					   "ports/1/gids/1x", "ports/1/gids/-1", "ports/1/counters/", "ports/1/pkeys/1"};
+	static const char *const none[] = {"",
+	                                   "nope",
+	                                   "ports/2/state",
+	                                   "ports/1/gids/128",
+	                                   "ports/1/gids/01",
+	                                   "ports/1/gids/",
+	                                   "ports/1/gids/1x",
+	                                   "ports/1/gids/-1",
+	                                   "ports/1/counters/",
+	                                   "ports/1/pkeys/1"};
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
 		CHECK(vb_device_attr_text(dev, none[i], text, sizeof(text)) == -1 && errno == ENOENT);
 	CHECK(vb_device_attr_text(dev, "fw_ver", text, 2) > 1 && !text[1]);
@@ -138,9 +147,9 @@ static void the_speed_gives_width_and_rate(void)
 	static const struct {
 		uint32_t mbps;
 		const char *rate;
-	} row[] = {{100, "2.5 Gb/sec (1X)"},	    {1000, "2.5 Gb/sec (1X)"},	   {10000, "10 Gb/sec (1X FDR10)"},
-		   {25000, "25 Gb/sec (1X EDR)"},   {40000, "40 Gb/sec (4X FDR10)"}, {100000, "100 Gb/sec (4X EDR)"},
-		   {200000, "200 Gb/sec (4X HDR)"}, {400000, "400 Gb/sec (4X NDR)"}, {800000, "800 Gb/sec (8X NDR)"}};
+	} row[] = {{100, "2.5 Gb/sec (1X)"},        {1000, "2.5 Gb/sec (1X)"},       {10000, "10 Gb/sec (1X FDR10)"},
+	           {25000, "25 Gb/sec (1X EDR)"},   {40000, "40 Gb/sec (4X FDR10)"}, {100000, "100 Gb/sec (4X EDR)"},
+	           {200000, "200 Gb/sec (4X HDR)"}, {400000, "400 Gb/sec (4X NDR)"}, {800000, "800 Gb/sec (8X NDR)"}};
 	char text[64];
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
@@ -205,11 +214,11 @@ static void an_iwarp_adapter_is_what_siw_shows(void)
 	struct vb_netdev nd = eth0();
 	struct vb_device *dev = vb_device_new_iwarp(&nd, "iwarp_eth0", 0x0100000000000002ull);
 	static const char *const expected[][2] = {
-		{"node_type", "4: RNIC"},
-		{"ports/1/link_layer", "Ethernet"},
-		{"ports/1/gids/0", "0200:0000:0009:0000:0000:0000:0000:0000"},
-		{"ports/1/gid_attrs/types/0", "IB/RoCE v1"},
-		{"ports/1/gid_attrs/ndevs/0", "eth0"},
+	        {"node_type", "4: RNIC"},
+	        {"ports/1/link_layer", "Ethernet"},
+	        {"ports/1/gids/0", "0200:0000:0009:0000:0000:0000:0000:0000"},
+	        {"ports/1/gid_attrs/types/0", "IB/RoCE v1"},
+	        {"ports/1/gid_attrs/ndevs/0", "eth0"},
 	};
 	struct ibv_device_attr_ex a;
 	struct ibv_port_attr port;
@@ -220,7 +229,8 @@ static void an_iwarp_adapter_is_what_siw_shows(void)
 
 	CHECK(dev->dev.node_type == IBV_NODE_RNIC && dev->dev.transport_type == IBV_TRANSPORT_IWARP);
 	CHECK(!vb_query_port_attr(dev, 1, &port) && port.gid_tbl_len == 1 && port.pkey_tbl_len == 0 && port.flags == 0);
-	CHECK(port.active_mtu == IBV_MTU_1024 && port.link_layer == IBV_LINK_LAYER_ETHERNET && port.state == IBV_PORT_ACTIVE);
+	CHECK(port.active_mtu == IBV_MTU_1024 && port.link_layer == IBV_LINK_LAYER_ETHERNET &&
+	      port.state == IBV_PORT_ACTIVE);
 	CHECK(vb_query_gid_list(dev, e, 2) == 1 && e[0].gid_type == IBV_GID_TYPE_IB && e[0].ndev_ifindex == 7);
 	CHECK(vb_query_gid_at(dev, 1, 1, &gid) == EINVAL && vb_query_pkey_at(dev, 1, 0, &pkey) == EINVAL);
 	CHECK(!vb_query_device_attr(dev, &a) && a.orig_attr.max_ah == 0 && a.orig_attr.atomic_cap == IBV_ATOMIC_HCA);
@@ -241,8 +251,9 @@ static void with_lids_the_host_part_of_the_address_is_one(void)
 	static const struct {
 		uint8_t addr[4], prefix;
 		uint16_t lid;
-	} row[] = {{{10, 0, 0, 1}, 24, 1},	{{127, 0, 0, 1}, 8, 1},	     {{10, 1, 0xbf, 0xff}, 16, 0xbfff}, {{10, 1, 0xc0, 0}, 16, 0},
-		   {{10, 3, 2, 1}, 8, 0},	{{10, 3, 2, 1}, 32, 0},	     {{10, 0, 0, 7}, 30, 3},		{{0, 0, 2, 1}, 0, 0x201}};
+	} row[] = {{{10, 0, 0, 1}, 24, 1},    {{127, 0, 0, 1}, 8, 1},  {{10, 1, 0xbf, 0xff}, 16, 0xbfff},
+	           {{10, 1, 0xc0, 0}, 16, 0}, {{10, 3, 2, 1}, 8, 0},   {{10, 3, 2, 1}, 32, 0},
+	           {{10, 0, 0, 7}, 30, 3},    {{0, 0, 2, 1}, 0, 0x201}};
 	struct vb_netdev nd = eth0();
 	struct vb_device *dev = vb_device_new(&nd, "roce_eth0", 1);
 	struct ibv_port_attr port;

@@ -21,8 +21,9 @@ static size_t set(const char *const *texts)
 	return n;
 }
 
-#define UPDATE(t, ...) \
-	vb_gid_table_update(t, mac, (const uint8_t(*)[16])addrs, set((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL}))
+#define UPDATE(t, ...)                                           \
+	vb_gid_table_update(t, mac, (const uint8_t(*)[16])addrs, \
+	                    set((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL}))
 
 static bool is(const struct vb_gid_table *t, int index, const char *text)
 {

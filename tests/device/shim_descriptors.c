@@ -14,7 +14,8 @@
 /* What is sent on a comes out of b, and is no request that somebody answers. */
 static void reaches(int a, int b)
 {
-	struct nlmsghdr request = {.nlmsg_len = sizeof(request), .nlmsg_type = 5 << 10 | 1, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP};
+	struct nlmsghdr request = {
+	        .nlmsg_len = sizeof(request), .nlmsg_type = 5 << 10 | 1, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP};
 	char got[64];
 
 	CHECK(send(a, &request, sizeof(request), 0) == sizeof(request));

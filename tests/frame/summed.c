@@ -89,9 +89,11 @@ static void what_a_copy_has_added_up_gives_the_icrc_of_the_packet(void)
 		ref_random_bytes(bth, headers);
 		CHECK(vb_guard_copy_sum(bth + headers, from, n, sum));
 		icrc = vb_icrc_packet(&whole, &f, id, bth, headers + n);
-		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, headers + n + VB_ICRC_LEN), id, bth, headers, sum, n) == icrc);
+		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, headers + n + VB_ICRC_LEN), id, bth, headers, sum, n) ==
+		      icrc);
 		CHECK(vb_guard_sum(from, n, sum));
-		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, headers + n + VB_ICRC_LEN), id, bth, headers, sum, n) == icrc);
+		CHECK(vb_icrc_summed(vb_icrc_known(&summed, &f, headers + n + VB_ICRC_LEN), id, bth, headers, sum, n) ==
+		      icrc);
 	}
 }
 

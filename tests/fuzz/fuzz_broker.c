@@ -106,8 +106,7 @@ static void check_users(void)
 		for (uint32_t other = 1; other < VB_LANE_COUNT; other++) {
 			const struct vb_session *o = broker.holder[other];
 
-			if (o && o->uid != s->uid &&
-			    vb_lane_set_has(&s->introduce, other))
+			if (o && o->uid != s->uid && vb_lane_set_has(&s->introduce, other))
 				abort();
 		}
 		for (uint32_t a = 0; a < s->nanswers; a++)
@@ -277,10 +276,23 @@ static size_t one(const uint8_t *data, size_t size)
 	if (data[0] & 0x08 && !s->lane)
 		attach(s);
 	if (data[0] & 0x10 && len >= sizeof(struct vb_msg_head)) {
-		static const uint8_t types[] = {0, VB_MSG_ATTACH, VB_MSG_SET_GIDS, VB_MSG_MEET, VB_MSG_STATUS, VB_MSG_DETACH,
-						VB_MSG_ROCE, VB_MSG_CM_OPEN, VB_MSG_CM_CLOSE, VB_MSG_CM_SEND, VB_MSG_CM_BIND,
-						VB_MSG_CM_LISTEN, VB_MSG_CM_UNBIND, VB_MSG_CM_AT_DEATH, VB_MSG_ROCE_GROUP};
-		struct vb_msg_head head = {.type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
+		static const uint8_t types[] = {0,
+		                                VB_MSG_ATTACH,
+		                                VB_MSG_SET_GIDS,
+		                                VB_MSG_MEET,
+		                                VB_MSG_STATUS,
+		                                VB_MSG_DETACH,
+		                                VB_MSG_ROCE,
+		                                VB_MSG_CM_OPEN,
+		                                VB_MSG_CM_CLOSE,
+		                                VB_MSG_CM_SEND,
+		                                VB_MSG_CM_BIND,
+		                                VB_MSG_CM_LISTEN,
+		                                VB_MSG_CM_UNBIND,
+		                                VB_MSG_CM_AT_DEATH,
+		                                VB_MSG_ROCE_GROUP};
+		struct vb_msg_head head = {
+		        .type = types[msg[0] % sizeof(types)], .version = VB_PROTO_VERSION, .len = (uint32_t)len};
 		memcpy(msg, &head, sizeof(head));
 		if (data[1] & 0x20)
 			len = shape(s, head.type, msg, len);

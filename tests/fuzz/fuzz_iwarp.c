@@ -135,12 +135,16 @@ static uint32_t shape_body(struct vb_reader *r, uint8_t opcode, uint8_t *body)
 	uint64_t to = FX_VA + (how & 1 ? vb_get16(r) : how & 2 ? 8u * vb_get8(r) : 0);
 
 	if (opcode == VB_RDMAP_READ_REQUEST) {
-		struct vb_read_request rr = {
-		        .sink_stag = 3, .sink_to = UINT64_MAX - 50, .length = some_length(r), .stag = FX_STAG + (how >> 6), .to = to};
+		struct vb_read_request rr = {.sink_stag = 3,
+		                             .sink_to = UINT64_MAX - 50,
+		                             .length = some_length(r),
+		                             .stag = FX_STAG + (how >> 6),
+		                             .to = to};
 
 		vb_read_request_encode(&w, &rr);
 	} else if (opcode == VB_RDMAP_ATOMIC_REQUEST) {
-		struct vb_atomic_request ar = {.op = how >> 2 & 3, .id = how, .stag = FX_STAG + (how >> 6), .to = to, .swap_add = 5};
+		struct vb_atomic_request ar = {
+		        .op = how >> 2 & 3, .id = how, .stag = FX_STAG + (how >> 6), .to = to, .swap_add = 5};
 
 		ar.swap_add_mask = ar.compare_mask = ar.op ? UINT64_MAX : 0;
 		vb_atomic_request_encode(&w, &ar);
@@ -159,7 +163,8 @@ static void forge(struct vb_reader *r)
 	static uint8_t fpdu[70000], payload[66000];
 	uint8_t opcode = vb_get8(r) & 15;
 	struct vb_ddp h = fx_header(&fx, opcode);
-	uint32_t len = vb_rdmap_table[opcode].flags & VB_RDMAP_PAYLOAD ? some_length(r) : shape_body(r, opcode, payload);
+	uint32_t len =
+	        vb_rdmap_table[opcode].flags & VB_RDMAP_PAYLOAD ? some_length(r) : shape_body(r, opcode, payload);
 
 	if (len > 65535 - VB_DDP_UNTAGGED_LEN)
 		len = 65535 - VB_DDP_UNTAGGED_LEN;

@@ -33,12 +33,14 @@ static void make_tree(void)
 	assert(vb_runtime_tree(tree, sizeof(tree)) == ENOENT && !vb_runtime_tree_announce(tree));
 	atexit(remove_tree);
 	struct vb_shim_map_buf buf;
-	assert(vb_shim_map(AT_FDCWD, "/sys/class/infiniband/x", &buf) == buf.path && !strncmp(buf.path, tree, strlen(tree)));
+	assert(vb_shim_map(AT_FDCWD, "/sys/class/infiniband/x", &buf) == buf.path &&
+	       !strncmp(buf.path, tree, strlen(tree)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const heads[] = {"", "/sys/class/infiniband", "/dev/infiniband", "class/infiniband", "./infiniband"};
+	static const char *const heads[] = {"", "/sys/class/infiniband", "/dev/infiniband", "class/infiniband",
+	                                    "./infiniband"};
 	struct vb_shim_map_buf *buf = malloc(sizeof(*buf));
 	size_t head = size ? data[0] % 5 : 0, n = strlen(heads[head]);
 	char *path = malloc(n + size + 1);

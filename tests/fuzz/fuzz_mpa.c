@@ -95,7 +95,8 @@ static void terminates(const uint8_t *bytes, size_t len)
 	CHECK(vb_term_text(t.term) && (!t.has_rdma || t.has_ddp));
 	vb_terminate_encode(&w, &t);
 	CHECK(!w.failed && vb_terminate_decode(&u, again, w.pos));
-	CHECK(u.term == t.term && u.has_ddp == t.has_ddp && u.has_rdma == t.has_rdma && !memcmp(u.rdma, t.rdma, sizeof(t.rdma)));
+	CHECK(u.term == t.term && u.has_ddp == t.has_ddp && u.has_rdma == t.has_rdma &&
+	      !memcmp(u.rdma, t.rdma, sizeof(t.rdma)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -48,7 +48,8 @@ static ssize_t fuzz_recvfrom(int fd, void *buf, size_t len, int flags, struct so
 }
 
 /* An answer in a block of just its size, with a right head, so that what is behind it is seen to be read. */
-static void examine(const uint8_t *data, size_t size, unsigned short type, size_t body, unsigned short attribute, size_t payload)
+static void examine(const uint8_t *data, size_t size, unsigned short type, size_t body, unsigned short attribute,
+                    size_t payload)
 {
 	struct nlmsghdr *head = malloc(sizeof(*head) + size);
 

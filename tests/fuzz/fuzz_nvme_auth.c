@@ -47,7 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	target_open(16 << 20);
 	target.auth = &nt_dhchap;
-	CHECK(nv_random(s.host.bytes, 32) && nv_random(s.controller.bytes, 48) && nt_subsystem_allow(subsystem, HOSTNQN));
+	CHECK(nv_random(s.host.bytes, 32) && nv_random(s.controller.bytes, 48) &&
+	      nt_subsystem_allow(subsystem, HOSTNQN));
 	nt_subsystem_secrets(subsystem, HOSTNQN, &s);
 	struct host *h = host_open();
 

@@ -244,7 +244,8 @@ static void put_pdu(uint8_t *head, uint8_t type, uint8_t flags, uint32_t len, ui
 static void likely_pdu(uint8_t kind)
 {
 	static const uint8_t types[] = {NV_TCP_C2H_DATA, NV_TCP_R2T, NV_TCP_RESPONSE, NV_TCP_C2H_DATA};
-	uint8_t head[24] = {0}, i = next8() % COMMANDS, flags = kind >> 2 & (NV_TCP_LAST | NV_TCP_SUCCESS), type = types[kind & 3];
+	uint8_t head[24] = {0}, i = next8() % COMMANDS, flags = kind >> 2 & (NV_TCP_LAST | NV_TCP_SUCCESS),
+	        type = types[kind & 3];
 	struct vn_cmd *c = &commands[i];
 	uint32_t rest = busy[i] ? c->length - c->tcp.moved : 64;
 	struct nv_tcp_data d = {.cccid = c->cid, .ttag = i, .offset = busy[i] ? c->tcp.moved : 0, .length = rest};
@@ -427,7 +428,8 @@ static void learn_log(struct vn_link *l, const struct vn_identity *who)
 	if (vn_discover_at(l, who, &found, &n))
 		return;
 	for (size_t i = 0; i < n; i++)
-		need(ends(found[i].transport, 8) && ends(found[i].address, 257) && ends(found[i].service, 33) && ends(found[i].nqn, 224));
+		need(ends(found[i].transport, 8) && ends(found[i].address, 257) && ends(found[i].service, 33) &&
+		     ends(found[i].nqn, 224));
 	free(found);
 }
 

@@ -184,7 +184,8 @@ uint8_t *vb_tx_room(struct vb_tx *tx)
 	return stage;
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid)
+void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len,
+               const struct vb_tx_laid *laid)
 {
 	struct vb_packet p;
 
@@ -258,7 +259,8 @@ bool vb_gid_is_zero(const union ibv_gid *gid)
 
 int vb_query_gid_entry(struct vb_device *d, uint32_t port, uint32_t index, struct ibv_gid_entry *e)
 {
-	*e = (struct ibv_gid_entry){.gid.raw = {0xfe, 0x80, [15] = 1}, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
+	*e = (struct ibv_gid_entry){
+	        .gid.raw = {0xfe, 0x80, [15] = 1}, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
 	return index ? ENODATA : 0;
 }
 
@@ -332,19 +334,32 @@ static void make_ready(struct world *w, unsigned i)
 {
 	static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 	enum ibv_qp_type t = types[i];
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY,
-				.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
+	                        .port_num = 1,
+	                        .qkey = QKEY,
+	                        .qp_access_flags =
+	                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
 	int base = IBV_QP_STATE;
 
-	assert(!vb_modify_qp(w->qp[i], &a, base | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = its_qpn(i), .max_dest_rd_atomic = 4,
-				 .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid = there}};
+	assert(!vb_modify_qp(w->qp[i], &a,
+	                     base | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	                             (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
+	                         .path_mtu = IBV_MTU_256,
+	                         .dest_qp_num = its_qpn(i),
+	                         .max_dest_rd_atomic = 4,
+	                         .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid = there}};
 	if (t != IBV_QPT_UD)
 		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	assert(!vb_modify_qp(w->qp[i], &a, base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
 	assert(!vb_modify_qp(w->qp[i], &a,
-			     IBV_QP_STATE | IBV_QP_SQ_PSN | (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+	                     base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+	a = (struct ibv_qp_attr){
+	        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
+	assert(!vb_modify_qp(w->qp[i], &a,
+	                     IBV_QP_STATE | IBV_QP_SQ_PSN |
+	                             (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+	                                                        IBV_QP_MAX_QP_RD_ATOMIC
+	                                              : 0)));
 }
 
 static void world_open(struct world *w)
@@ -357,14 +372,19 @@ static void world_open(struct world *w)
 	w->ctx = vb_open_device(&device.dev);
 	w->pd = vb_alloc_pd(w->ctx);
 	w->mr = vb_reg_mr(w->pd, w->memory, REGION, (uintptr_t)w->memory,
-			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	                          IBV_ACCESS_REMOTE_ATOMIC);
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 8, .max_sge = 2}};
 
 	w->srq = vb_create_srq(w->pd, &sa);
 	assert(w->mr && w->srq);
 	for (unsigned i = 0; i < QPS; i++) {
-		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64}, .qp_type = i < 2 ? IBV_QPT_RC : i == 2 ? IBV_QPT_UC : IBV_QPT_UD,
-					     .srq = i == 1 ? w->srq : NULL, .sq_sig_all = 1};
+		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64},
+		                             .qp_type = i < 2    ? IBV_QPT_RC
+		                                        : i == 2 ? IBV_QPT_UC
+		                                                 : IBV_QPT_UD,
+		                             .srq = i == 1 ? w->srq : NULL,
+		                             .sq_sig_all = 1};
 
 		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
 		a.send_cq = a.recv_cq = w->cq[i];
@@ -385,7 +405,8 @@ static void poll_all(struct world *w)
 			if (wc.wr_id < 1000)
 				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
 			else
-				assert(wc.status != IBV_WC_SUCCESS || wc.byte_len <= REGION || wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+				assert(wc.status != IBV_WC_SUCCESS || wc.byte_len <= REGION ||
+				       wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
 		}
 }
 
@@ -437,17 +458,19 @@ static void packet(struct world *w, struct input *in)
 	if (!qp->roce || !vb_opcode_info(p.bth.opcode) || !vb_opcode_info(p.bth.opcode)->op)
 		return;
 	bool answer = !(vb_opcode_info(p.bth.opcode)->flags & VB_REQUEST);
-	struct vb_psn base = answer ? vb_psn((uint32_t)qp->roce->q.rq.una + qp->roce->q.cfg.sq_psn.v) : qp->roce->q.rs.epsn;
+	struct vb_psn base =
+	        answer ? vb_psn((uint32_t)qp->roce->q.rq.una + qp->roce->q.cfg.sq_psn.v) : qp->roce->q.rs.epsn;
 
 	p.bth.dest_qpn = head & 4 ? take(in, 3) : qp->qp.qp_num;
 	p.bth.psn = head & 8 ? vb_psn(take(in, 3)) : vb_psn_add(base, (int32_t)(k & 7) - (k & 8 ? 2 : 0));
 	p.bth.ack_req = k & 16;
 	p.bth.solicited = k & 32;
 	p.deth = (struct vb_deth){head & 16 ? take(in, 4) : QKEY, its_qpn(i)};
-	p.reth = (struct vb_reth){(uintptr_t)w->memory + (k & 64 ? far[take(in, 1) & 7] : take(in, 2)), k & 128 ? take(in, 4) : w->mr->rkey,
-				  head & 32 ? take(in, 4) : take(in, 1) * 8};
+	p.reth = (struct vb_reth){(uintptr_t)w->memory + (k & 64 ? far[take(in, 1) & 7] : take(in, 2)),
+	                          k & 128 ? take(in, 4) : w->mr->rkey, head & 32 ? take(in, 4) : take(in, 1) * 8};
 	p.atomic = (struct vb_atomic){p.reth.va & ~(uint64_t)(k & 1 ? 0 : 7), p.reth.rkey, take(in, 1), take(in, 1)};
-	p.aeth = (struct vb_aeth){.kind = (uint8_t)(take(in, 1) & 3), .value = (uint8_t)(take(in, 1) & 31), .msn = take(in, 1)};
+	p.aeth = (struct vb_aeth){
+	        .kind = (uint8_t)(take(in, 1) & 3), .value = (uint8_t)(take(in, 1) & 31), .msn = take(in, 1)};
 	p.immdt.data = p.ieth.rkey = take(in, 1) & 1 ? w->mr->rkey : 7;
 	len = take(in, 1) & 1 ? 256 : take(in, 1) * 2;
 	p.bth.pad = (uint8_t)(-len & 3);
@@ -470,11 +493,17 @@ static void packet(struct world *w, struct input *in)
 
 static void post(struct world *w, struct input *in)
 {
-	static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-						 IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV};
+	static const enum ibv_wr_opcode ops[] = {
+	        IBV_WR_SEND,      IBV_WR_SEND_WITH_IMM,      IBV_WR_RDMA_WRITE,           IBV_WR_RDMA_WRITE_WITH_IMM,
+	        IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_LOCAL_INV};
 	uint32_t k = take(in, 1), i = k & 3;
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2) % (REGION - 4096), take(in, 1) * 16, w->mr->lkey};
-	struct ibv_send_wr wr = {.wr_id = w->posted[i] % 1000, .sg_list = &sge, .num_sge = 1, .opcode = ops[k >> 2 & 7], .send_flags = k & 32 ? IBV_SEND_FENCE : 0}, *bad;
+	struct ibv_send_wr wr = {.wr_id = w->posted[i] % 1000,
+	                         .sg_list = &sge,
+	                         .num_sge = 1,
+	                         .opcode = ops[k >> 2 & 7],
+	                         .send_flags = k & 32 ? IBV_SEND_FENCE : 0},
+	                   *bad;
 
 	if (wr.opcode == IBV_WR_LOCAL_INV) {
 		wr.num_sge = 0;

@@ -234,7 +234,8 @@ bool vb_gid_is_zero(const union ibv_gid *gid)
 
 int vb_query_gid_entry(struct vb_device *d, uint32_t port, uint32_t index, struct ibv_gid_entry *e)
 {
-	*e = (struct ibv_gid_entry){.gid.raw = {0xfe, 0x80, [15] = 1}, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
+	*e = (struct ibv_gid_entry){
+	        .gid.raw = {0xfe, 0x80, [15] = 1}, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
 	return index ? ENODATA : 0;
 }
 
@@ -317,11 +318,16 @@ static void make_ready(struct world *w, unsigned i)
 {
 	static const enum ibv_qp_type types[QPS] = {IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 	enum ibv_qp_type t = types[i];
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 5,
-				.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT,
+	                        .port_num = 1,
+	                        .qkey = 5,
+	                        .qp_access_flags =
+	                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
 	int base = IBV_QP_STATE;
 
-	assert(!vb_modify_qp(w->qp[i], &a, base | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	assert(!vb_modify_qp(w->qp[i], &a,
+	                     base | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	                             (t == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
 	struct vb_qp_shared *s = vb_seg_qp(peer_seg, its_qpn(i));
 
 	memset(s, 0, sizeof(*s));
@@ -329,14 +335,22 @@ static void make_ready(struct world *w, unsigned i)
 	atomic_store(&s->type, t);
 	atomic_store(&s->dest_qpn, w->qp[i]->qp_num);
 	atomic_store(&s->gen, 1);
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = its_qpn(i), .max_dest_rd_atomic = 4,
-				 .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid.raw = {0xfe, 0x80, [15] = 2}}};
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
+	                         .path_mtu = IBV_MTU_1024,
+	                         .dest_qp_num = its_qpn(i),
+	                         .max_dest_rd_atomic = 4,
+	                         .ah_attr = {.is_global = 1, .port_num = 1, .grh.dgid.raw = {0xfe, 0x80, [15] = 2}}};
 	if (t != IBV_QPT_UD)
 		base |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	assert(!vb_modify_qp(w->qp[i], &a, base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
 	assert(!vb_modify_qp(w->qp[i], &a,
-			     IBV_QP_STATE | IBV_QP_SQ_PSN | (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
+	                     base | (t == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)));
+	a = (struct ibv_qp_attr){
+	        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 2, .rnr_retry = 2, .max_rd_atomic = 4};
+	assert(!vb_modify_qp(w->qp[i], &a,
+	                     IBV_QP_STATE | IBV_QP_SQ_PSN |
+	                             (t == IBV_QPT_RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+	                                                        IBV_QP_MAX_QP_RD_ATOMIC
+	                                              : 0)));
 }
 
 static void world_open(struct world *w)
@@ -350,14 +364,19 @@ static void world_open(struct world *w)
 	w->ctx = vb_open_device(&device.dev);
 	w->pd = vb_alloc_pd(w->ctx);
 	w->mr = vb_reg_mr(w->pd, w->memory, REGION, (uintptr_t)w->memory,
-			  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	                          IBV_ACCESS_REMOTE_ATOMIC);
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 8, .max_sge = 2}};
 
 	w->srq = vb_create_srq(w->pd, &sa);
 	assert(w->mr && w->srq);
 	for (unsigned i = 0; i < QPS; i++) {
-		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64}, .qp_type = i < 2 ? IBV_QPT_RC : i == 2 ? IBV_QPT_UC : IBV_QPT_UD,
-					     .srq = i == 1 ? w->srq : NULL, .sq_sig_all = 1};
+		struct ibv_qp_init_attr a = {.cap = {8, 8, 2, 2, 64},
+		                             .qp_type = i < 2    ? IBV_QPT_RC
+		                                        : i == 2 ? IBV_QPT_UC
+		                                                 : IBV_QPT_UD,
+		                             .srq = i == 1 ? w->srq : NULL,
+		                             .sq_sig_all = 1};
 
 		w->cq[i] = vb_create_cq(w->ctx, 63, NULL, NULL, 0);
 		a.send_cq = a.recv_cq = w->cq[i];
@@ -378,7 +397,8 @@ static void poll_all(struct world *w)
 			if (wc.wr_id < 1000)
 				assert(wc.wr_id == w->done[i]++ % 1000 && w->done[i] <= w->posted[i]);
 			else
-				assert(wc.status != IBV_WC_SUCCESS || wc.byte_len <= REGION || wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+				assert(wc.status != IBV_WC_SUCCESS || wc.byte_len <= REGION ||
+				       wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
 		}
 }
 
@@ -420,7 +440,8 @@ static uint32_t take(struct input *in, unsigned bytes)
 
 static void put_record(struct world *w, struct input *in)
 {
-	uint32_t head = take(in, 1), i = head & 3, lines = take(in, 1) % 64 + 1, at = (uint32_t)(peer.rx_head & VB_RING_MASK);
+	uint32_t head = take(in, 1), i = head & 3, lines = take(in, 1) % 64 + 1,
+	         at = (uint32_t)(peer.rx_head & VB_RING_MASK);
 	struct vb_rec *r = (struct vb_rec *)(peer_ring + at);
 	struct vb_rec_ext *x = (struct vb_rec_ext *)(r + 1);
 	struct vb_qp *qp = vb_qp(w->qp[i]);
@@ -431,14 +452,20 @@ static void put_record(struct world *w, struct input *in)
 		lines = (VB_RING_BYTES - at) / VB_LINE;
 	r->dest = (head & 4 ? take(in, 3) : qp->qp.qp_num) | type << 24;
 	r->src = (head & 8 ? take(in, 3) : its_qpn(i)) | flags << 24;
-	r->psn = ((head & 16 ? take(in, 3) : type == VB_REC_READ_DATA ? (uint32_t)qp->ssn_una : qp->epsn) & 0xffffff) | 1u << 24;
+	r->psn = ((head & 16                  ? take(in, 3)
+	           : type == VB_REC_READ_DATA ? (uint32_t)qp->ssn_una
+	                                      : qp->epsn) &
+	          0xffffff) |
+	         1u << 24;
 	r->length = head & 32 ? take(in, 4) : take(in, 2) % (lines * VB_LINE);
 	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->ssn_emit;
 	r->imm = take(in, 1) & 1 ? w->mr->rkey : 7;
 	if (lines * VB_LINE >= 64) {
 		uint32_t k = take(in, 1);
 
-		x->remote_addr = type == VB_REC_READ_DATA ? take(in, 2) : (k & 8 ? 0 : (uintptr_t)w->memory) + (k & 16 ? far[k & 7] : take(in, 2));
+		x->remote_addr = type == VB_REC_READ_DATA
+		                         ? take(in, 2)
+		                         : (k & 8 ? 0 : (uintptr_t)w->memory) + (k & 16 ? far[k & 7] : take(in, 2));
 		x->rkey = k & 32 ? take(in, 4) : type == VB_REC_UD ? 5 : w->mr->rkey;
 		x->total = k & 64 ? take(in, 4) : take(in, 2);
 		x->compare_add = take(in, 1);
@@ -460,12 +487,22 @@ static void put_record(struct world *w, struct input *in)
 
 static void post(struct world *w, struct input *in)
 {
-	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
-						     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV};
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND,
+	                                             IBV_WR_RDMA_WRITE,
+	                                             IBV_WR_RDMA_READ,
+	                                             IBV_WR_ATOMIC_FETCH_AND_ADD,
+	                                             IBV_WR_ATOMIC_CMP_AND_SWP,
+	                                             IBV_WR_RDMA_WRITE_WITH_IMM,
+	                                             IBV_WR_SEND_WITH_INV,
+	                                             IBV_WR_LOCAL_INV};
 	uint32_t k = take(in, 1), i = k & 3, len = take(in, 2);
 	struct ibv_sge sge = {(uintptr_t)w->memory + take(in, 2), len, k & 64 ? 1 : w->mr->lkey};
 	struct ibv_recv_wr r = {.wr_id = 1000 + (k >> 2), .sg_list = &sge, .num_sge = 1}, *rbad;
-	struct ibv_send_wr s = {.wr_id = w->posted[i] % 1000, .sg_list = &sge, .num_sge = 1, .opcode = opcodes[take(in, 1) & 7]}, *sbad;
+	struct ibv_send_wr s = {.wr_id = w->posted[i] % 1000,
+	                        .sg_list = &sge,
+	                        .num_sge = 1,
+	                        .opcode = opcodes[take(in, 1) & 7]},
+	                   *sbad;
 
 	if (k & 128) {
 		if (i == 1)

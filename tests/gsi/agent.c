@@ -184,8 +184,8 @@ static void obey(const struct order *o, struct result *r)
 		break;
 	case BIND:
 		r->port = o->want.port;
-		r->err = vb_gsi_client_bind(us.q, o->want.ps, o->want.local, o->want.v4_only, o->want.v6_only, o->want.ifindex,
-		                     &r->port, o->want.reuse, &r->id);
+		r->err = vb_gsi_client_bind(us.q, o->want.ps, o->want.local, o->want.v4_only, o->want.v6_only,
+		                            o->want.ifindex, &r->port, o->want.reuse, &r->id);
 		break;
 	case LISTEN:
 		r->err = vb_gsi_client_listen(us.q, o->id);
@@ -419,7 +419,8 @@ void v6(uint8_t gid[16], const char *text)
 
 void make_req(uint8_t mad[VB_MAD_LEN], uint16_t ps, uint16_t port, uint32_t comm_id, uint64_t tag)
 {
-	struct vb_cm_msg m = {.attr = VB_CM_REQ, .tid = tag,
+	struct vb_cm_msg m = {.attr = VB_CM_REQ,
+	                      .tid = tag,
 	                      .req = {.local_comm_id = comm_id, .service_id = vb_cm_service_id(ps, port)}};
 
 	vb_cm_encode(mad, &m);
@@ -427,7 +428,9 @@ void make_req(uint8_t mad[VB_MAD_LEN], uint16_t ps, uint16_t port, uint32_t comm
 
 void make_rep(uint8_t mad[VB_MAD_LEN], const struct agent *from, uint32_t to_comm_id, uint64_t tag)
 {
-	struct vb_cm_msg m = {.attr = VB_CM_REP, .tid = tag, .rep = {.local_comm_id = comm_id_of(from, 77), .remote_comm_id = to_comm_id}};
+	struct vb_cm_msg m = {.attr = VB_CM_REP,
+	                      .tid = tag,
+	                      .rep = {.local_comm_id = comm_id_of(from, 77), .remote_comm_id = to_comm_id}};
 
 	vb_cm_encode(mad, &m);
 }

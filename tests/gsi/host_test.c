@@ -417,7 +417,9 @@ static void bindings_and_lanes_live_through_a_brokers_death(void)
 		pid_t old = broker_pid();
 
 		CHECK(old && kill(old, SIGKILL) == 0);
-		SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = (uint16_t)(PORT + 10 + round)}, NULL, NULL), 0);
+		SAME(agent_bind(&a, &(struct wanted){.ps = VB_PS_TCP, .port = (uint16_t)(PORT + 10 + round)}, NULL,
+		                NULL),
+		     0);
 		CHECK(wait_until(has_broker, NULL, LONG_MS) && broker_pid() != old);
 		CHECK(wait_lanes(2, LONG_MS));
 		make_req(mad, VB_PS_TCP, PORT, comm_id_of(&a, 1), (uint64_t)round);
@@ -568,11 +570,16 @@ static void a_burst_waits_for_a_program_that_is_busy(void)
 
 static void exchange(struct agent *a, struct agent *b, uint32_t rest)
 {
-	struct vb_cm_msg req = {.attr = VB_CM_REQ, .tid = rest, .req = {
-		.local_comm_id = comm_id_of(a, rest), .local_qpn = 0x100 + rest,
-		.service_id = vb_cm_service_id(VB_PS_TCP, PORT)}};
-	struct vb_cm_msg rep = {.attr = VB_CM_REP, .tid = rest, .rep = {
-		.local_comm_id = comm_id_of(b, rest), .remote_comm_id = comm_id_of(a, rest), .local_qpn = 0x200 + rest}};
+	struct vb_cm_msg req = {.attr = VB_CM_REQ,
+	                        .tid = rest,
+	                        .req = {.local_comm_id = comm_id_of(a, rest),
+	                                .local_qpn = 0x100 + rest,
+	                                .service_id = vb_cm_service_id(VB_PS_TCP, PORT)}};
+	struct vb_cm_msg rep = {.attr = VB_CM_REP,
+	                        .tid = rest,
+	                        .rep = {.local_comm_id = comm_id_of(b, rest),
+	                                .remote_comm_id = comm_id_of(a, rest),
+	                                .local_qpn = 0x200 + rest}};
 	uint8_t mad[VB_MAD_LEN];
 
 	vb_cm_encode(mad, &req);
@@ -612,8 +619,8 @@ static void the_peers_of_a_killed_program_are_disconnected(void)
 	make_dreq(mad, comm_id_of(&b, 3), comm_id_of(&a, 3));
 	agent_send(&a, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&b, NULL, LONG_MS));
-	struct vb_cm_msg drep = {.attr = VB_CM_DREP, .drep = {
-		.local_comm_id = comm_id_of(&b, 3), .remote_comm_id = comm_id_of(&a, 3)}};
+	struct vb_cm_msg drep = {.attr = VB_CM_DREP,
+	                         .drep = {.local_comm_id = comm_id_of(&b, 3), .remote_comm_id = comm_id_of(&a, 3)}};
 	vb_cm_encode(mad, &drep);
 	agent_send(&b, lo, lo, 0, mad, 1);
 	CHECK(agent_take(&a, NULL, LONG_MS));
@@ -801,37 +808,40 @@ static void the_port_is_free_when_the_last_has_gone(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"two programs exchange MADs by service and by lane", two_programs_exchange_mads_by_service_and_by_lane},
-		{"who asks for a service of nobody is rejected", who_asks_for_a_service_of_nobody_is_rejected},
-		{"a binding alone does not listen", a_binding_alone_does_not_listen},
-		{"a listener that died is nobody", a_listener_that_died_is_nobody},
-		{"a rejection that names no program goes to who has the request", a_rejection_that_names_no_program_goes_to_who_has_the_request},
-		{"an id or an address of somebody else is not sent from", an_id_or_an_address_of_somebody_else_is_not_sent_from},
-		{"nonsense is dropped", nonsense_is_dropped},
-		{"a port has one owner for each address", a_port_has_one_owner_for_each_address},
-		{"both may reuse a port until one listens", both_may_reuse_a_port_until_one_listens},
-		{"each family has any address of its own", each_family_has_any_address_of_its_own},
-		{"a port of the broker's choice is one's own", a_port_of_the_brokers_choice_is_ones_own},
-		{"a listener hears what is for its address", a_listener_hears_what_is_for_its_address},
-		{"it is opened once, and again after a close", it_is_opened_once_and_again_after_a_close},
-		{"a child has its own", a_child_has_its_own},
-		{"a timer is called once, and not early", a_timer_is_called_once_and_not_early},
-		{"bindings and lanes live through a broker's death", bindings_and_lanes_live_through_a_brokers_death},
-		{"a closed listener's port is free at once", a_closed_listeners_port_is_free_at_once},
-		{"a program that does not read costs little and holds nobody up",
+	        {"two programs exchange MADs by service and by lane",
+	         two_programs_exchange_mads_by_service_and_by_lane},
+	        {"who asks for a service of nobody is rejected", who_asks_for_a_service_of_nobody_is_rejected},
+	        {"a binding alone does not listen", a_binding_alone_does_not_listen},
+	        {"a listener that died is nobody", a_listener_that_died_is_nobody},
+	        {"a rejection that names no program goes to who has the request",
+	         a_rejection_that_names_no_program_goes_to_who_has_the_request},
+	        {"an id or an address of somebody else is not sent from",
+	         an_id_or_an_address_of_somebody_else_is_not_sent_from},
+	        {"nonsense is dropped", nonsense_is_dropped},
+	        {"a port has one owner for each address", a_port_has_one_owner_for_each_address},
+	        {"both may reuse a port until one listens", both_may_reuse_a_port_until_one_listens},
+	        {"each family has any address of its own", each_family_has_any_address_of_its_own},
+	        {"a port of the broker's choice is one's own", a_port_of_the_brokers_choice_is_ones_own},
+	        {"a listener hears what is for its address", a_listener_hears_what_is_for_its_address},
+	        {"it is opened once, and again after a close", it_is_opened_once_and_again_after_a_close},
+	        {"a child has its own", a_child_has_its_own},
+	        {"a timer is called once, and not early", a_timer_is_called_once_and_not_early},
+	        {"bindings and lanes live through a broker's death", bindings_and_lanes_live_through_a_brokers_death},
+	        {"a closed listener's port is free at once", a_closed_listeners_port_is_free_at_once},
+	        {"a program that does not read costs little and holds nobody up",
 	         a_program_that_does_not_read_costs_little_and_holds_nobody_up},
-		{"a request waits for a listener that is being made anew",
+	        {"a request waits for a listener that is being made anew",
 	         a_request_waits_for_a_listener_that_is_being_made_anew},
-		{"a burst waits for a program that is busy", a_burst_waits_for_a_program_that_is_busy},
-		{"the peers of a killed program are disconnected", the_peers_of_a_killed_program_are_disconnected},
-		{"the peers of one that dies under another broker are disconnected",
+	        {"a burst waits for a program that is busy", a_burst_waits_for_a_program_that_is_busy},
+	        {"the peers of a killed program are disconnected", the_peers_of_a_killed_program_are_disconnected},
+	        {"the peers of one that dies under another broker are disconnected",
 	         the_peers_of_one_that_dies_under_another_broker_are_disconnected},
-		{"a peer that comes back late is disconnected", a_peer_that_comes_back_late_is_disconnected},
-		{"what is for one that comes back late waits", what_is_for_one_that_comes_back_late_waits},
-		{"where the port is somebody else's, the host works all the same",
+	        {"a peer that comes back late is disconnected", a_peer_that_comes_back_late_is_disconnected},
+	        {"what is for one that comes back late waits", what_is_for_one_that_comes_back_late_waits},
+	        {"where the port is somebody else's, the host works all the same",
 	         where_the_port_is_somebody_elses_the_host_works_all_the_same},
-		{"programs that want the wire have it", programs_that_want_the_wire_have_it},
-		{"the port is free when the last has gone", the_port_is_free_when_the_last_has_gone},
+	        {"programs that want the wire have it", programs_that_want_the_wire_have_it},
+	        {"the port is free when the last has gone", the_port_is_free_when_the_last_has_gone},
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

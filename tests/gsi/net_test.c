@@ -65,8 +65,10 @@ static void begin(void)
 	if (read(ready[0], &byte, 1) != 1)
 		skip("no network namespaces here");
 	close(ready[0]);
-	snprintf(line, sizeof(line), "ip link add cable address 02:00:00:00:00:0a type veth peer name cable address 02:00:00:00:00:0b netns %d",
-	         (int)host_b);
+	snprintf(
+	        line, sizeof(line),
+	        "ip link add cable address 02:00:00:00:00:0a type veth peer name cable address 02:00:00:00:00:0b netns %d",
+	        (int)host_b);
 	run(line);
 	run("ip addr add 192.0.2.1/24 dev cable");
 	run("ip addr add 2001:db8::1/64 dev cable nodad");
@@ -93,8 +95,8 @@ static void start_on_b(struct agent *b)
 static uint64_t tag = 4711; /* of each MAD that is expected another */
 
 /* The first may be lost to a neighbour that is not known yet, and what was sent twice may come late. */
-static void expect(struct agent *from, const uint8_t *local, const uint8_t *remote, uint32_t ifindex, const uint8_t *mad,
-                   struct agent *to, struct arrived *m)
+static void expect(struct agent *from, const uint8_t *local, const uint8_t *remote, uint32_t ifindex,
+                   const uint8_t *mad, struct agent *to, struct arrived *m)
 {
 	bool got = false;
 
@@ -221,8 +223,8 @@ static const struct spoilt right = {1, VB_GSI_QKEY, 0xffff, VB_UD_SEND_ONLY, fal
 static void send_foreign(const struct spoilt *how, const uint8_t mad[VB_MAD_LEN])
 {
 	struct vb_packet p = {
-		.bth = {.opcode = how->opcode, .migreq = true, .pkey = how->pkey, .dest_qpn = how->qpn},
-		.deth = {.qkey = how->qkey, .src_qpn = 1},
+	        .bth = {.opcode = how->opcode, .migreq = true, .pkey = how->pkey, .dest_qpn = how->qpn},
+	        .deth = {.qkey = how->qkey, .src_qpn = 1},
 	};
 	struct vb_flow flow = {.sport = ROCE, .dport = ROCE};
 	struct sockaddr_storage to;
@@ -394,7 +396,8 @@ static uint32_t connect_foreign(struct agent *b, uint32_t of_foreign)
 	make_req(mad, VB_PS_TCP, PORT, of_foreign, 8);
 	send_foreign(&right, mad);
 	CHECK(agent_take(b, &m, LONG_MS));
-	struct vb_cm_msg rep = {.attr = VB_CM_REP, .tid = 8, .rep = {.local_comm_id = of_b, .remote_comm_id = of_foreign}};
+	struct vb_cm_msg rep = {
+	        .attr = VB_CM_REP, .tid = 8, .rep = {.local_comm_id = of_b, .remote_comm_id = of_foreign}};
 	vb_cm_encode(mad, &rep);
 	agent_send(b, b4, a4, 0, mad, 1);
 	do /* after what is left of another connection */
@@ -449,7 +452,7 @@ static void a_dead_programs_peer_is_told_until_it_answers(void)
 	answer_dreq(of_b, 4712); /* of another connection */
 	dreq_comes(of_b, 4711);
 	answer_dreq(of_b, 4711);
-	CHECK(broker_of_b_gone()); /* it was the last */
+	CHECK(broker_of_b_gone());   /* it was the last */
 	while (take_foreign(out, 0)) /* sent before the answer came */
 		SAME(cm_of(out).attr, VB_CM_DREQ);
 
@@ -630,16 +633,16 @@ static void nobody_answers_before_a_program_asks_for_it(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"programs of two hosts exchange MADs", programs_of_two_hosts_exchange_mads},
-		{"nobody there rejects", nobody_there_rejects},
-		{"brokers that die are followed by others", brokers_that_die_are_followed_by_others},
-		{"a foreign host can talk to it", a_foreign_host_can_talk_to_it},
-		{"what is not for queue pair 1 is dropped", what_is_not_for_queue_pair_1_is_dropped},
-		{"a flood leaves room for programs", a_flood_leaves_room_for_programs},
-		{"a dead program's peer is told until it answers", a_dead_programs_peer_is_told_until_it_answers},
-		{"a peer that never answers is given up", a_peer_that_never_answers_is_given_up},
-		{"a storm leaves the broker small", a_storm_leaves_the_broker_small},
-		{"nobody answers before a program asks for it", nobody_answers_before_a_program_asks_for_it},
+	        {"programs of two hosts exchange MADs", programs_of_two_hosts_exchange_mads},
+	        {"nobody there rejects", nobody_there_rejects},
+	        {"brokers that die are followed by others", brokers_that_die_are_followed_by_others},
+	        {"a foreign host can talk to it", a_foreign_host_can_talk_to_it},
+	        {"what is not for queue pair 1 is dropped", what_is_not_for_queue_pair_1_is_dropped},
+	        {"a flood leaves room for programs", a_flood_leaves_room_for_programs},
+	        {"a dead program's peer is told until it answers", a_dead_programs_peer_is_told_until_it_answers},
+	        {"a peer that never answers is given up", a_peer_that_never_answers_is_given_up},
+	        {"a storm leaves the broker small", a_storm_leaves_the_broker_small},
+	        {"nobody answers before a program asks for it", nobody_answers_before_a_program_asks_for_it},
 	};
 
 	return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));

@@ -27,7 +27,8 @@ static bool make_ambient(void)
 	if (syscall(SYS_capget, &head, data))
 		return false;
 	data[0].inheritable |= 1u << CAP_NET_BIND_SERVICE;
-	return !syscall(SYS_capset, &head, data) && !prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_BIND_SERVICE, 0, 0);
+	return !syscall(SYS_capset, &head, data) &&
+	       !prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_BIND_SERVICE, 0, 0);
 }
 
 enum kind { PLAIN, AMBIENT, EFFECTIVE, OWN_USERS };
@@ -127,11 +128,12 @@ static void the_holder_of_a_port_is_named(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"the ephemeral range is the kernel's", the_ephemeral_range_is_the_kernels},
-		{"low ports are root's", low_ports_are_roots},
-		{"a capability counts where it is of our users", a_capability_counts_where_it_is_of_our_users},
-		{"what a process has become gives its child nothing", what_a_process_has_become_gives_its_child_nothing},
-		{"the holder of a port is named", the_holder_of_a_port_is_named},
+	        {"the ephemeral range is the kernel's", the_ephemeral_range_is_the_kernels},
+	        {"low ports are root's", low_ports_are_roots},
+	        {"a capability counts where it is of our users", a_capability_counts_where_it_is_of_our_users},
+	        {"what a process has become gives its child nothing",
+	         what_a_process_has_become_gives_its_child_nothing},
+	        {"the holder of a port is named", the_holder_of_a_port_is_named},
 	};
 
 	if (geteuid())

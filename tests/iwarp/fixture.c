@@ -192,7 +192,8 @@ void fx_config(struct vb_iw_config *cfg)
 
 void fx_init(struct fx *fx, const struct vb_iw_config *cfg)
 {
-	uint8_t *stage = fx->stage ? fx->stage : malloc(VB_IW_STAGE_MIN), *out = fx->out ? fx->out : malloc(VB_IW_OUT_MIN);
+	uint8_t *stage = fx->stage ? fx->stage : malloc(VB_IW_STAGE_MIN),
+	        *out = fx->out ? fx->out : malloc(VB_IW_OUT_MIN);
 
 	memset(fx, 0, offsetof(struct fx, sent));
 	fx->cfg = *cfg;
@@ -245,8 +246,12 @@ void fx_output(struct fx *fx)
 struct vb_ddp fx_header(struct fx *fx, uint8_t opcode)
 {
 	const struct vb_rdmap_info *info = &vb_rdmap_table[opcode];
-	struct vb_ddp h = {
-	        .tagged = info->flags & VB_RDMAP_TAGGED, .last = true, .dv = 1, .rv = 1, .opcode = opcode, .qn = info->queue};
+	struct vb_ddp h = {.tagged = info->flags & VB_RDMAP_TAGGED,
+	                   .last = true,
+	                   .dv = 1,
+	                   .rv = 1,
+	                   .opcode = opcode,
+	                   .qn = info->queue};
 
 	if (h.tagged) {
 		h.stag = FX_STAG;

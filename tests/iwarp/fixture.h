@@ -21,7 +21,7 @@
 #define FX_LIST 64u
 #define FX_OUT (1u << 20)
 #define FX_SINK_STAG 0x5151u
-#define FX_SINK_TO(cookie) (0x700000u + (uint64_t)(cookie) * 0x10000u)
+#define FX_SINK_TO(cookie) (0x700000u + (uint64_t)(cookie)*0x10000u)
 
 struct fx {
 	struct vb_iw_qp qp;
@@ -50,8 +50,8 @@ struct fx {
 	enum vb_work_event event[FX_LIST];
 	uint32_t events;
 
-	uint32_t sent_len; /* of sent */
-	uint64_t fed; /* bytes of the stream that were forged */
+	uint32_t sent_len;         /* of sent */
+	uint64_t fed;              /* bytes of the stream that were forged */
 	uint32_t msn[VB_QN_COUNT]; /* of the forged peer's queues */
 	uint8_t sent[FX_OUT];      /* what came out */
 };

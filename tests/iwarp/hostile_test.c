@@ -148,7 +148,8 @@ static void a_queue_number(void)
 
 static void a_gap_in_the_sequence_of_each_queue(void)
 {
-	static const uint8_t opcodes[] = {VB_RDMAP_SEND, VB_RDMAP_READ_REQUEST, VB_RDMAP_TERMINATE, VB_RDMAP_ATOMIC_RESPONSE};
+	static const uint8_t opcodes[] = {VB_RDMAP_SEND, VB_RDMAP_READ_REQUEST, VB_RDMAP_TERMINATE,
+	                                  VB_RDMAP_ATOMIC_RESPONSE};
 
 	for (int i = 0; i < 4; i++) {
 		for (uint32_t by = 1; by; by = by == 1 ? UINT32_MAX : 0) {
@@ -349,7 +350,8 @@ static void an_opcode_that_is_none_or_of_another_queue(void)
 			bool tagged = shape == 4;
 			struct vb_ddp h;
 
-			if (info->name && tagged == !!(info->flags & VB_RDMAP_TAGGED) && (tagged || shape == info->queue))
+			if (info->name && tagged == !!(info->flags & VB_RDMAP_TAGGED) &&
+			    (tagged || shape == info->queue))
 				continue;
 			begin();
 			h = (struct vb_ddp){.tagged = tagged, .last = true, .dv = 1, .rv = 1, .opcode = opcode};
@@ -584,10 +586,12 @@ static void a_terminate_ends_the_read_it_is_about(void)
 	for (int i = 0; i < 3; i++)
 		fx_post(&fx, VB_VERB_READ, 8);
 	fx_output(&fx);
-	terminate_in(VB_TERM_PROTECTION_ACCESS, &(struct vb_ddp){.dv = 1, .rv = 1, .opcode = VB_RDMAP_READ_REQUEST, .qn = 1, .msn = 2});
+	terminate_in(VB_TERM_PROTECTION_ACCESS,
+	             &(struct vb_ddp){.dv = 1, .rv = 1, .opcode = VB_RDMAP_READ_REQUEST, .qn = 1, .msn = 2});
 	CHECK(vb_iw_over(&fx.qp) && vb_iw_got_terminate(&fx.qp, &got));
 	CHECK(got.layer == 0 && got.etype == 1 && got.code == 2);
-	CHECK(fx.dones == 3 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR && fx.done[1].status == VB_WORK_REM_ACCESS_ERR);
+	CHECK(fx.dones == 3 && fx.done[0].status == VB_WORK_WR_FLUSH_ERR &&
+	      fx.done[1].status == VB_WORK_REM_ACCESS_ERR);
 	CHECK(fx.done[2].status == VB_WORK_WR_FLUSH_ERR && fx.events == 1 && fx.event[0] == VB_WORK_EVENT_SQ);
 	CHECK(!vb_iw_output(&fx.qp, iov, 2, 1) && !vb_iw_room(&fx.qp, iov, 2));
 	CHECK(!vb_iw_sent_terminate(&fx.qp, &got));
@@ -599,9 +603,12 @@ static void a_terminate_about_nothing_ends_the_oldest(void)
 		uint16_t term;
 		enum vb_work_status status;
 	} cases[] = {
-	        {VB_TERM_LOCAL_CATASTROPHIC, VB_WORK_REM_OP_ERR}, {VB_TERM_MPA_CRC, VB_WORK_REM_OP_ERR},
-	        {VB_TERM_UNTAGGED_NO_BUFFER, VB_WORK_REM_OP_ERR}, {VB_TERM_TAGGED_BOUNDS, VB_WORK_REM_ACCESS_ERR},
-	        {VB_TERM_UNTAGGED_MSN, VB_WORK_REM_INV_REQ_ERR},  {VB_TERM_OPERATION_OPCODE, VB_WORK_REM_INV_REQ_ERR},
+	        {VB_TERM_LOCAL_CATASTROPHIC, VB_WORK_REM_OP_ERR},
+	        {VB_TERM_MPA_CRC, VB_WORK_REM_OP_ERR},
+	        {VB_TERM_UNTAGGED_NO_BUFFER, VB_WORK_REM_OP_ERR},
+	        {VB_TERM_TAGGED_BOUNDS, VB_WORK_REM_ACCESS_ERR},
+	        {VB_TERM_UNTAGGED_MSN, VB_WORK_REM_INV_REQ_ERR},
+	        {VB_TERM_OPERATION_OPCODE, VB_WORK_REM_INV_REQ_ERR},
 	        {0xffff, VB_WORK_REM_OP_ERR},
 	};
 

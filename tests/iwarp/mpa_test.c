@@ -9,8 +9,9 @@
 static void the_crc_has_its_known_values(void)
 {
 	uint8_t bytes[48], ascending[32], descending[32];
-	static const uint8_t read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 4, 0,
-	                                     0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
+	static const uint8_t read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0,
+	                                     0x14, 0,    0, 0, 0, 0, 4, 0, 0, 0, 0, 0x14, 0, 0, 0, 0x18,
+	                                     0x28, 0,    0, 0, 0, 0, 0, 0, 2, 0, 0, 0,    0, 0, 0, 0};
 
 	for (int i = 0; i < 32; i++)
 		ascending[i] = (uint8_t)i, descending[i] = (uint8_t)(31 - i);
@@ -39,8 +40,8 @@ static void the_lowest_byte_of_a_crc_goes_first(void)
 /* --- frames --- */
 
 /* A request of revision 2 as Linux's siw sends it: CRC, peer to peer by a read, IRD 16, ORD 8, "hi". */
-static const uint8_t request_bytes[] = {'M', 'P', 'A', ' ', 'I', 'D', ' ', 'R', 'e', 'q', ' ', 'F', 'r', 'a',
-                                        'm', 'e', 0x50, 2, 0, 6, 0x80, 0x10, 0x40, 0x08, 'h', 'i'};
+static const uint8_t request_bytes[] = {'M', 'P', 'A', ' ',  'I', 'D', ' ', 'R',  'e',  'q',  ' ',  'F', 'r',
+                                        'a', 'm', 'e', 0x50, 2,   0,   6,   0x80, 0x10, 0x40, 0x08, 'h', 'i'};
 
 static void a_request_is_decoded_and_encoded(void)
 {
@@ -60,16 +61,24 @@ static void a_request_is_decoded_and_encoded(void)
 static void every_flag_has_its_bit(void)
 {
 	for (int bits = 0; bits < 64; bits++) {
-		struct vb_mpa_frame g, f = {.reply = true, .markers = bits & 1, .crc = bits & 2, .reject = bits & 4, .revision = 2,
-		                            .enhanced = true, .peer_to_peer = bits & 8, .rtr = (uint8_t)(bits >> 3 & 7),
-		                            .ird = (uint16_t)(0x3fff - bits), .ord = (uint16_t)bits};
+		struct vb_mpa_frame g, f = {.reply = true,
+		                            .markers = bits & 1,
+		                            .crc = bits & 2,
+		                            .reject = bits & 4,
+		                            .revision = 2,
+		                            .enhanced = true,
+		                            .peer_to_peer = bits & 8,
+		                            .rtr = (uint8_t)(bits >> 3 & 7),
+		                            .ird = (uint16_t)(0x3fff - bits),
+		                            .ord = (uint16_t)bits};
 		uint8_t bytes[VB_MPA_FRAME_MAX];
 		struct vb_writer w = vb_writer(bytes, sizeof(bytes));
 		size_t used;
 
 		vb_mpa_encode(&w, &f);
 		CHECK(vb_mpa_decode(&g, &used, bytes, w.pos, true) == VB_MPA_OK && used == 24);
-		CHECK(g.markers == f.markers && g.crc == f.crc && g.reject == f.reject && g.peer_to_peer == f.peer_to_peer);
+		CHECK(g.markers == f.markers && g.crc == f.crc && g.reject == f.reject &&
+		      g.peer_to_peer == f.peer_to_peer);
 		CHECK(g.rtr == f.rtr && g.ird == f.ird && g.ord == f.ord && g.private_len == 0);
 	}
 }
@@ -158,7 +167,8 @@ static void one_way_to_be_ready_is_agreed(void)
 {
 	struct vb_mpa_wish only = lavish;
 
-	CHECK(agree(&modest, &lavish).active.rtr == VB_MPA_RTR_WRITE && agree(&modest, &lavish).passive.rtr == VB_MPA_RTR_WRITE);
+	CHECK(agree(&modest, &lavish).active.rtr == VB_MPA_RTR_WRITE &&
+	      agree(&modest, &lavish).passive.rtr == VB_MPA_RTR_WRITE);
 	only.rtr = VB_MPA_RTR_SEND;
 	struct agreement a = agree(&modest, &only);
 
@@ -224,7 +234,8 @@ static void a_reply_is_held_against_the_request(void)
 
 static void lengths_are_padded(void)
 {
-	static const uint32_t cases[][3] = {{0, 2, 8}, {1, 1, 8}, {2, 0, 8}, {3, 3, 12}, {14, 0, 20}, {18, 0, 24}, {65535, 3, 65544}};
+	static const uint32_t cases[][3] = {{0, 2, 8},   {1, 1, 8},   {2, 0, 8},        {3, 3, 12},
+	                                    {14, 0, 20}, {18, 0, 24}, {65535, 3, 65544}};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		CHECK(vb_mpa_pad(cases[i][0]) == cases[i][1] && vb_mpa_fpdu_len(cases[i][0]) == cases[i][2]);
@@ -246,8 +257,17 @@ static void markers_stand_where_they_have_to(void)
 	static const struct {
 		uint64_t at;
 		uint32_t len, marked;
-	} cases[] = {{0, 8, 12}, {0, 508, 512}, {0, 512, 520}, {4, 508, 508}, {4, 512, 516}, {508, 4, 4}, {508, 8, 12},
-	             {512, 4, 8}, {UINT64_MAX - 3, 8, 12}, {256, 256 + 508, 256 + 512}, {256, 256 + 512, 256 + 520}};
+	} cases[] = {{0, 8, 12},
+	             {0, 508, 512},
+	             {0, 512, 520},
+	             {4, 508, 508},
+	             {4, 512, 516},
+	             {508, 4, 4},
+	             {508, 8, 12},
+	             {512, 4, 8},
+	             {UINT64_MAX - 3, 8, 12},
+	             {256, 256 + 508, 256 + 512},
+	             {256, 256 + 512, 256 + 520}};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		CHECK(vb_mpa_marked_len(cases[i].at, cases[i].len) == cases[i].marked);
@@ -270,7 +290,8 @@ static void markers_point_back_and_can_be_taken_out(void)
 					continue;
 				uint32_t back = k ? k - lead : 0;
 
-				CHECK(!bytes[k] && !bytes[k + 1] && (uint32_t)(bytes[k + 2] << 8 | bytes[k + 3]) == back);
+				CHECK(!bytes[k] && !bytes[k + 1] &&
+				      (uint32_t)(bytes[k + 2] << 8 | bytes[k + 3]) == back);
 			}
 			CHECK(vb_mpa_unmark(bytes, len, at) && !memcmp(bytes, plain, len));
 		}

@@ -13,8 +13,13 @@ static void same(const struct vb_writer *w, const void *bytes, size_t len)
 static void a_tagged_header(void)
 {
 	static const uint8_t bytes[] = {0xc1, 0x40, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18};
-	struct vb_ddp h, g = {.tagged = true, .last = true, .dv = 1, .rv = 1, .opcode = VB_RDMAP_WRITE,
-	                      .stag = 0x01020304, .to = 0x1112131415161718};
+	struct vb_ddp h, g = {.tagged = true,
+	                      .last = true,
+	                      .dv = 1,
+	                      .rv = 1,
+	                      .opcode = VB_RDMAP_WRITE,
+	                      .stag = 0x01020304,
+	                      .to = 0x1112131415161718};
 	struct vb_reader r = vb_reader(bytes, sizeof(bytes));
 	uint8_t out[32];
 	struct vb_writer w = vb_writer(out, sizeof(out));
@@ -46,7 +51,8 @@ static void an_untagged_header(void)
 
 static void a_read_request(void)
 {
-	static const uint8_t bytes[] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5};
+	static const uint8_t bytes[] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0,
+	                                0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5};
 	struct vb_read_request h;
 	struct vb_reader r = vb_reader(bytes, sizeof(bytes));
 	uint8_t out[VB_READ_REQUEST_LEN];
@@ -69,7 +75,8 @@ static void an_atomic_and_its_response(void)
 	for (uint8_t i = 0; i < 7; i++)
 		bytes[i < 2 ? 7 + 4 * i : 19 + 8 * (i - 2)] = (uint8_t)(i + 1);
 	vb_atomic_request_decode(&r, &h);
-	CHECK(h.op == VB_RDMAP_CMP_SWAP && h.id == 1 && h.stag == 2 && h.to == 3 && h.swap_add == 4 && h.swap_add_mask == 5);
+	CHECK(h.op == VB_RDMAP_CMP_SWAP && h.id == 1 && h.stag == 2 && h.to == 3 && h.swap_add == 4 &&
+	      h.swap_add_mask == 5);
 	CHECK(h.compare == 6 && h.compare_mask == 7 && !vb_left(&r));
 	vb_atomic_request_encode(&w, &h);
 	same(&w, bytes, sizeof(bytes));
@@ -87,8 +94,12 @@ static void facts_follow_from_the_opcode(void)
 
 static void terminate_round_trip(bool ddp, bool tagged, bool rdma, uint8_t opcode, uint32_t expected)
 {
-	struct vb_terminate back, t = {.term = VB_TERM_PROTECTION_BOUNDS, .has_ddp = ddp, .has_rdma = rdma, .segment_len = 46,
-	                               .ddp = {.tagged = tagged, .last = true, .dv = 1, .rv = 1, .opcode = opcode, .msn = 3}};
+	struct vb_terminate back,
+	        t = {.term = VB_TERM_PROTECTION_BOUNDS,
+	             .has_ddp = ddp,
+	             .has_rdma = rdma,
+	             .segment_len = 46,
+	             .ddp = {.tagged = tagged, .last = true, .dv = 1, .rv = 1, .opcode = opcode, .msn = 3}};
 	uint8_t bytes[VB_TERMINATE_MAX];
 	struct vb_writer w = vb_writer(bytes, sizeof(bytes));
 
@@ -96,7 +107,8 @@ static void terminate_round_trip(bool ddp, bool tagged, bool rdma, uint8_t opcod
 	vb_terminate_encode(&w, &t);
 	CHECK(!w.failed && w.pos == expected && bytes[0] == 0x01 && bytes[1] == 0x01);
 	CHECK(bytes[2] == (ddp ? 0xc0 : 0) + (rdma ? 0x20 : 0) && bytes[3] == 0);
-	CHECK(vb_terminate_decode(&back, bytes, w.pos) && back.term == t.term && back.has_ddp == ddp && back.has_rdma == rdma);
+	CHECK(vb_terminate_decode(&back, bytes, w.pos) && back.term == t.term && back.has_ddp == ddp &&
+	      back.has_rdma == rdma);
 	CHECK(!ddp || (back.segment_len == 46 && back.ddp.opcode == opcode && back.ddp.tagged == tagged));
 	CHECK(!rdma || !memcmp(back.rdma, t.rdma, sizeof(t.rdma)));
 	/* what is cut off is not there */
@@ -116,13 +128,15 @@ static void a_terminate_with_the_headers_it_is_about(void)
 /* As seen of Linux 6.1, about a Read Request: the same code, but layer and error type, and M, D, R, are the other way round. */
 static void a_terminate_of_siw(void)
 {
-	uint8_t bytes[4 + 2 + 18 + 28] = {0x10, 0x01, 0x07, 0x00, 0x00, 0x00, 0x41, 0x41}, refused[] = {0x20, 0x06, 0x00, 0x00};
+	uint8_t bytes[4 + 2 + 18 + 28] = {0x10, 0x01, 0x07, 0x00, 0x00, 0x00, 0x41, 0x41},
+	                           refused[] = {0x20, 0x06, 0x00, 0x00};
 	struct vb_terminate t;
 
 	CHECK(vb_terminate_decode(&t, bytes, sizeof(bytes)) && t.term == VB_TERM_PROTECTION_BOUNDS);
 	CHECK(t.has_ddp && t.has_rdma && t.ddp.opcode == VB_RDMAP_READ_REQUEST);
 	bytes[2] = 0x03;
-	CHECK(vb_terminate_decode(&t, bytes, sizeof(bytes)) && t.term == VB_TERM_PROTECTION_BOUNDS && t.has_ddp && !t.has_rdma);
+	CHECK(vb_terminate_decode(&t, bytes, sizeof(bytes)) && t.term == VB_TERM_PROTECTION_BOUNDS && t.has_ddp &&
+	      !t.has_rdma);
 	/* without headers it is what it says */
 	CHECK(vb_terminate_decode(&t, refused, sizeof(refused)) && t.term == VB_TERM_MPA_IRD);
 }

@@ -280,7 +280,9 @@ static void disturb(struct sim_node *n)
 		break;
 	case SIM_SHUT:
 		if (!n->closed)
-			vb_iw_closed(&n->qp, sim_below(sim, 2) ? VB_IW_FIN : sim_below(sim, 2) ? VB_IW_RESET : VB_IW_FAULT);
+			vb_iw_closed(&n->qp, sim_below(sim, 2)   ? VB_IW_FIN
+			                     : sim_below(sim, 2) ? VB_IW_RESET
+			                                         : VB_IW_FAULT);
 		n->closed = true;
 		break;
 	case SIM_DAMAGED:

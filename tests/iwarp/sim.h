@@ -15,12 +15,12 @@
 
 enum sim_mode {
 	SIM_NORMAL,
-	SIM_DEREG,     /* regions disappear */
-	SIM_LOCAL,     /* memory of requests and receives disappears */
-	SIM_SHUT,      /* the connection ends */
-	SIM_ABORT,     /* a program ends the stream */
-	SIM_STARVED,   /* receives are posted late; with some seeds one is not posted at all */
-	SIM_DAMAGED,   /* bits flip, and CRCs tell */
+	SIM_DEREG,   /* regions disappear */
+	SIM_LOCAL,   /* memory of requests and receives disappears */
+	SIM_SHUT,    /* the connection ends */
+	SIM_ABORT,   /* a program ends the stream */
+	SIM_STARVED, /* receives are posted late; with some seeds one is not posted at all */
+	SIM_DAMAGED, /* bits flip, and CRCs tell */
 	SIM_MODES,
 };
 
@@ -66,9 +66,9 @@ struct sim_node {
 	struct sim_request requests[SIM_REQUESTS];
 	uint32_t goal, posted, taken, completed;
 	struct sim_receive receives[SIM_REQUESTS];
-	uint32_t consumer[SIM_REQUESTS]; /* the peer's request that each receive is for */
+	uint32_t consumer[SIM_REQUESTS];                 /* the peer's request that each receive is for */
 	uint32_t r_posted, r_open, r_taken, r_completed; /* open: of those posted, those that the stream may have */
-	uint32_t r_most; /* and no more than these */
+	uint32_t r_most;                                 /* and no more than these */
 	bool failed, closed, bad_seen;
 	enum vb_work_event event;
 	enum vb_work_status failure; /* of the first request that failed */
@@ -90,9 +90,9 @@ void sim_free(struct sim *sim);
 uint32_t sim_below(struct sim *sim, uint32_t n);
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define SIM_MUST(sim, x)                                                     \
-	do {                                                                 \
-		if (!(x))                                                    \
+#define SIM_MUST(sim, x)                                                    \
+	do {                                                                \
+		if (!(x))                                                   \
 			sim_fail(sim, "%s:%d: %s", __func__, __LINE__, #x); \
 	} while (0)
 

@@ -82,7 +82,8 @@ static void a_write_with_immediate_is_a_write_and_immediate_data(void)
 	rq->flags = VB_WORK_IMM | VB_WORK_SOLICITED;
 	rq->imm = 0xa1b2c3d4;
 	look();
-	CHECK(sents == 2 && sent[0].opcode == VB_RDMAP_WRITE && sent[0].last && sent[0].stag == FX_STAG && sent[0].to == FX_VA);
+	CHECK(sents == 2 && sent[0].opcode == VB_RDMAP_WRITE && sent[0].last && sent[0].stag == FX_STAG &&
+	      sent[0].to == FX_VA);
 	CHECK(sent[1].opcode == VB_RDMAP_IMMEDIATE_SE && sent[1].qn == 0 && sent[1].msn == 1 && sent_len[1] == 8);
 	CHECK(!memcmp(rest[1], (uint8_t[]){0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 0}, 8) && fx.dones == 1);
 }
@@ -141,7 +142,8 @@ static void an_atomic_asks_and_stores_what_was_there(void)
 
 	vb_atomic_request_decode(&r, &ar);
 	CHECK(sents == 1 && sent[0].opcode == VB_RDMAP_ATOMIC_REQUEST && sent[0].qn == 1 && ar.op == VB_RDMAP_CMP_SWAP);
-	CHECK(ar.compare == 5 && ar.swap_add == 6 && ar.compare_mask == UINT64_MAX && ar.stag == FX_STAG && ar.to == FX_VA);
+	CHECK(ar.compare == 5 && ar.swap_add == 6 && ar.compare_mask == UINT64_MAX && ar.stag == FX_STAG &&
+	      ar.to == FX_VA);
 	vb_atomic_response_encode(&w, &(struct vb_atomic_response){.id = ar.id, .original = original});
 	struct vb_ddp h = fx_header(&fx, VB_RDMAP_ATOMIC_RESPONSE);
 
@@ -246,7 +248,8 @@ static void a_large_write_goes_in_place_but_for_its_end(void)
 	CHECK(iov[0].iov_base == fx.region + 100 && iov[0].iov_len == 10000 - 100 - 64);
 	memcpy(iov[0].iov_base, bytes + 116, iov[0].iov_len);
 	memcpy(iov[1].iov_base, bytes + 116 + iov[0].iov_len, len - 116 - iov[0].iov_len);
-	CHECK(iov[1].iov_len < 1000 && iov[1].iov_len >= len - 116 - iov[0].iov_len); /* so that the next one goes in place too */
+	CHECK(iov[1].iov_len < 1000 &&
+	      iov[1].iov_len >= len - 116 - iov[0].iov_len); /* so that the next one goes in place too */
 	vb_iw_received(&fx.qp, len - 116);
 	CHECK(fx.stores == 2 && fx.qp.stats.rcvd_fpdus == 1 && fx.qp.stats.bytes_direct_in == 9836);
 	for (uint32_t i = 0; i < FX_REGION; i++)
@@ -270,7 +273,8 @@ static void come(const uint8_t *from, uint32_t len, uint32_t piece)
 
 		CHECK(n > 0);
 		for (int i = 0; i < n && got < len && got < piece; i++) {
-			uint32_t left = len - got < piece - got ? len - got : piece - got, here = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
+			uint32_t left = len - got < piece - got ? len - got : piece - got,
+			         here = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
 
 			memcpy(iov[i].iov_base, from + got, here);
 			got += here;
@@ -298,7 +302,8 @@ static void of_long_messages_little_is_copied(void)
 
 			for (uint32_t k = 0; k < FPDUS; k++) {
 				h.last = k == FPDUS - 1;
-				len += fx_forge(&fx, stream + len, &h, memset(bytes, (int)(i * FPDUS + k + 1), LENGTH), LENGTH);
+				len += fx_forge(&fx, stream + len, &h, memset(bytes, (int)(i * FPDUS + k + 1), LENGTH),
+				                LENGTH);
 			}
 			h = fx_header(&fx, VB_RDMAP_SEND);
 			len += fx_forge(&fx, stream + len, &h, bytes, SHORT);
@@ -407,7 +412,8 @@ static void a_send_that_invalidates_comes_in(void)
 static void ask_read(uint32_t length)
 {
 	struct vb_ddp h = fx_header(&fx, VB_RDMAP_READ_REQUEST);
-	struct vb_read_request rr = {.sink_stag = 77, .sink_to = 0x9000, .length = length, .stag = FX_STAG, .to = FX_VA + 4};
+	struct vb_read_request rr = {
+	        .sink_stag = 77, .sink_to = 0x9000, .length = length, .stag = FX_STAG, .to = FX_VA + 4};
 	uint8_t body[VB_READ_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
 
@@ -417,8 +423,8 @@ static void ask_read(uint32_t length)
 
 static void reads_are_answered_in_turn_with_our_own_messages(void)
 {
-	static const uint8_t order[] = {VB_RDMAP_READ_RESPONSE, VB_RDMAP_READ_RESPONSE, VB_RDMAP_SEND, VB_RDMAP_SEND, VB_RDMAP_READ_RESPONSE,
-	                                VB_RDMAP_SEND};
+	static const uint8_t order[] = {VB_RDMAP_READ_RESPONSE, VB_RDMAP_READ_RESPONSE, VB_RDMAP_SEND,
+	                                VB_RDMAP_SEND,          VB_RDMAP_READ_RESPONSE, VB_RDMAP_SEND};
 
 	begin();
 	ask_read(2000);
@@ -436,7 +442,8 @@ static void reads_are_answered_in_turn_with_our_own_messages(void)
 
 static void an_atomic_of_the_peer_is_answered(void)
 {
-	struct vb_atomic_request ar = {.op = VB_RDMAP_FETCH_ADD, .id = 0xabc, .stag = FX_STAG, .to = FX_VA, .swap_add = 1};
+	struct vb_atomic_request ar = {
+	        .op = VB_RDMAP_FETCH_ADD, .id = 0xabc, .stag = FX_STAG, .to = FX_VA, .swap_add = 1};
 	struct vb_atomic_response response;
 	uint8_t body[VB_ATOMIC_REQUEST_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
@@ -472,7 +479,8 @@ static void the_message_that_says_ready_completes_nothing(void)
 		fx_post(&fx, VB_VERB_READ, 8);
 		look();
 		CHECK(sents == 3 && sent[0].opcode == opcodes[kind] && fx.dones == 1);
-		CHECK(sent[1].msn == (kind == VB_IW_RTR_SEND ? 2 : 1) && sent[2].msn == (kind == VB_IW_RTR_READ ? 2 : 1));
+		CHECK(sent[1].msn == (kind == VB_IW_RTR_SEND ? 2 : 1) &&
+		      sent[2].msn == (kind == VB_IW_RTR_READ ? 2 : 1));
 		if (kind == VB_IW_RTR_READ) {
 			h = fx_header(&fx, VB_RDMAP_READ_RESPONSE);
 			fx_in(&fx, &h, bytes, 0);
@@ -554,7 +562,8 @@ static uint32_t fpdus_of_a_write(void)
 
 static bool said_large(void)
 {
-	return sents && sent[0].opcode == VB_RDMAP_WRITE && !sent_len[0] && sent[0].stag == VB_IW_LARGE_STAG && sent[0].to == VB_IW_LARGE_TO;
+	return sents && sent[0].opcode == VB_RDMAP_WRITE && !sent_len[0] && sent[0].stag == VB_IW_LARGE_STAG &&
+	       sent[0].to == VB_IW_LARGE_TO;
 }
 
 static void who_takes_long_fpdus_says_so_and_gets_them(void)

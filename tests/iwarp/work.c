@@ -54,7 +54,8 @@ static void post_receive(struct sim_node *n, uint32_t consumer, uint32_t length)
 
 	sim_buffer_init(n->sim, &r->buffer, length + (sim_below(n->sim, 2) ? sim_below(n->sim, 3000) : 0));
 	n->consumer[n->r_posted++] = consumer;
-	if (n->sim->mode != SIM_STARVED || (n->r_open + 1 == n->r_posted && n->r_open < n->r_most && sim_below(n->sim, 4)))
+	if (n->sim->mode != SIM_STARVED ||
+	    (n->r_open + 1 == n->r_posted && n->r_open < n->r_most && sim_below(n->sim, 4)))
 		n->r_open++;
 }
 
@@ -118,8 +119,9 @@ void sim_post(struct sim_node *n)
 	struct sim_request *r = &n->requests[n->posted];
 	bool reads;
 
-	*r = (struct sim_request){.rq = {.cookie = n->posted, .length = some_length(sim), .imm = sim_below(sim, UINT32_MAX)},
-	                          .seed = sim_below(sim, 65536)};
+	*r = (struct sim_request){
+	        .rq = {.cookie = n->posted, .length = some_length(sim), .imm = sim_below(sim, UINT32_MAX)},
+	        .seed = sim_below(sim, 65536)};
 	choose_verb(n, r);
 	reads = r->rq.verb >= VB_VERB_READ && r->rq.verb <= VB_VERB_FETCH_ADD;
 	if (!sim_below(sim, 4))
@@ -174,7 +176,8 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 	SIM_MUST(n->sim, rq->cookie == n->completed && n->completed < n->taken);
 	n->completed++;
 	if (n->sim->verbose)
-		fprintf(stderr, "  %d: request %u verb %d length %u: status %d\n", n->id, (unsigned)rq->cookie, rq->verb, rq->length, status);
+		fprintf(stderr, "  %d: request %u verb %d length %u: status %d\n", n->id, (unsigned)rq->cookie,
+		        rq->verb, rq->length, status);
 	if (status != VB_WORK_SUCCESS) {
 		if (!n->bad_seen)
 			n->failure = status;

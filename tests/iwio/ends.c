@@ -167,7 +167,8 @@ static void the_end_is_said_when_the_peer_has_all(void)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t at_len = sizeof(at), info_len = sizeof(struct tcp_info);
-	int listener = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0), little = 4096, theirs, copy;
+	int listener = socket(AF_INET, SOCK_STREAM, 0), ours = socket(AF_INET, SOCK_STREAM, 0), little = 4096, theirs,
+	    copy;
 	static uint8_t bytes[65536];
 	struct tcp_info info;
 	size_t all = 0;
@@ -177,10 +178,14 @@ static void the_end_is_said_when_the_peer_has_all(void)
 	struct mem m;
 
 	CHECK(!setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little)));
-	CHECK(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 1) && !getsockname(listener, (struct sockaddr *)&at, &at_len));
-	CHECK(!connect(ours, (struct sockaddr *)&at, sizeof(at)) && (theirs = accept(listener, NULL, NULL)) >= 0 && (copy = dup(ours)) >= 0);
+	CHECK(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 1) &&
+	      !getsockname(listener, (struct sockaddr *)&at, &at_len));
+	CHECK(!connect(ours, (struct sockaddr *)&at, sizeof(at)) && (theirs = accept(listener, NULL, NULL)) >= 0 &&
+	      (copy = dup(ours)) >= 0);
 	open_side(&d, &l, &m, 4000);
-	CHECK_INT(vb_iwarp_attach(vb_qp(l.qp), &(struct vb_iwarp_stream){.fd = ours, .initiator = true, .closed = on_end}), 0);
+	CHECK_INT(vb_iwarp_attach(vb_qp(l.qp),
+	                          &(struct vb_iwarp_stream){.fd = ours, .initiator = true, .closed = on_end}),
+	          0);
 	for (unsigned i = 0; i < 3; i++) {
 		POST(&l, IBV_WR_SEND, i, &m, 0, 4000);
 		expect(l.scq, i, IBV_WC_SUCCESS);
@@ -212,8 +217,17 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 	stream_join(&l, p.fd);
 	/* in one list: a Terminate that comes between two calls would flush the read without ever having met it */
 	struct ibv_sge sge = {.addr = (uintptr_t)m.p, .length = w.len, .lkey = m.mr->lkey}, back = sge;
-	struct ibv_send_wr read = {.wr_id = 2, .sg_list = &back, .num_sge = 1, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED};
-	struct ibv_send_wr wrong = {.wr_id = 1, .next = &read, .sg_list = &sge, .num_sge = 1, .opcode = w.op, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr read = {.wr_id = 2,
+	                           .sg_list = &back,
+	                           .num_sge = 1,
+	                           .opcode = IBV_WR_RDMA_READ,
+	                           .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr wrong = {.wr_id = 1,
+	                            .next = &read,
+	                            .sg_list = &sge,
+	                            .num_sge = 1,
+	                            .opcode = w.op,
+	                            .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr *bad;
 
 	back.length = 8;
@@ -239,12 +253,14 @@ static void refused(const char *what, struct wr w, enum ibv_wc_status status, in
 
 static void a_wrong_key_ends_the_stream(void)
 {
-	refused("write", (struct wr){.op = IBV_WR_RDMA_WRITE, .len = 8, .far = {.rkey = 0x100}}, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_FATAL);
+	refused("write", (struct wr){.op = IBV_WR_RDMA_WRITE, .len = 8, .far = {.rkey = 0x100}}, IBV_WC_REM_ACCESS_ERR,
+	        IBV_EVENT_QP_FATAL);
 }
 
 static void reading_beyond_a_region_is_refused(void)
 {
-	refused("read", (struct wr){.op = IBV_WR_RDMA_READ, .len = 4096, .far = {.addr = 8}}, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_FATAL);
+	refused("read", (struct wr){.op = IBV_WR_RDMA_READ, .len = 4096, .far = {.addr = 8}}, IBV_WC_REM_ACCESS_ERR,
+	        IBV_EVENT_QP_FATAL);
 }
 
 /* The stream's socket in this process. */
@@ -373,19 +389,20 @@ static void ones_own_memory_that_is_gone_is_no_crash(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a disconnect ends both", a_disconnect_ends_both},
-		{"a queue pair in error ends both", a_queue_pair_in_error_ends_both},
-		{"a queue pair that is destroyed ends both", a_queue_pair_that_is_destroyed_ends_both},
-		{"a program that exits ends its peer's queue pair", a_program_that_exits_ends_its_peers_queue_pair},
-		{"a program that is killed ends its peer's queue pair", a_program_that_is_killed_ends_its_peers_queue_pair},
-		{"what was sent before a disconnect arrives", what_was_sent_before_a_disconnect_arrives},
-		{"what was sent before an exit arrives", what_was_sent_before_an_exit_arrives},
-		{"the end is said when the peer has all", the_end_is_said_when_the_peer_has_all},
-		{"a wrong key ends the stream", a_wrong_key_ends_the_stream},
-		{"reading beyond a region is refused", reading_beyond_a_region_is_refused},
-		{"a reset in the middle ends both", a_reset_in_the_middle_ends_both},
-		{"memory that is gone is no crash", memory_that_is_gone_is_no_crash},
-		{"one's own memory that is gone is no crash", ones_own_memory_that_is_gone_is_no_crash},
+	        {"a disconnect ends both", a_disconnect_ends_both},
+	        {"a queue pair in error ends both", a_queue_pair_in_error_ends_both},
+	        {"a queue pair that is destroyed ends both", a_queue_pair_that_is_destroyed_ends_both},
+	        {"a program that exits ends its peer's queue pair", a_program_that_exits_ends_its_peers_queue_pair},
+	        {"a program that is killed ends its peer's queue pair",
+	         a_program_that_is_killed_ends_its_peers_queue_pair},
+	        {"what was sent before a disconnect arrives", what_was_sent_before_a_disconnect_arrives},
+	        {"what was sent before an exit arrives", what_was_sent_before_an_exit_arrives},
+	        {"the end is said when the peer has all", the_end_is_said_when_the_peer_has_all},
+	        {"a wrong key ends the stream", a_wrong_key_ends_the_stream},
+	        {"reading beyond a region is refused", reading_beyond_a_region_is_refused},
+	        {"a reset in the middle ends both", a_reset_in_the_middle_ends_both},
+	        {"memory that is gone is no crash", memory_that_is_gone_is_no_crash},
+	        {"one's own memory that is gone is no crash", ones_own_memory_that_is_gone_is_no_crash},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

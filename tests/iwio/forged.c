@@ -10,7 +10,20 @@
 #include "core/verbs.h"
 #include "stream.h"
 
-enum { WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, SEND_SE, SEND_SE_INVALIDATE, TERMINATE, IMMEDIATE, IMMEDIATE_SE, ATOMIC, ATOMIC_RESPONSE };
+enum {
+	WRITE,
+	READ_REQUEST,
+	READ_RESPONSE,
+	SEND,
+	SEND_INVALIDATE,
+	SEND_SE,
+	SEND_SE_INVALIDATE,
+	TERMINATE,
+	IMMEDIATE,
+	IMMEDIATE_SE,
+	ATOMIC,
+	ATOMIC_RESPONSE
+};
 enum { MORE = 0, LAST = 0x40 };
 
 static struct {
@@ -179,12 +192,17 @@ static void meet(bool crc, bool markers, unsigned step)
 	for (int i = 0; i < 4; i++)
 		t.msn[i] = 1;
 	open_side(&t.d, &t.l, &t.m, 1 << 20);
-	CHECK(!bind(s, (struct sockaddr *)&at, sizeof(at)) && !listen(s, 1) && !getsockname(s, (struct sockaddr *)&at, &len));
+	CHECK(!bind(s, (struct sockaddr *)&at, sizeof(at)) && !listen(s, 1) &&
+	      !getsockname(s, (struct sockaddr *)&at, &len));
 	t.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	CHECK(!connect(t.fd, (struct sockaddr *)&at, sizeof(at)));
 	CHECK(!setsockopt(t.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
-	struct vb_iwarp_stream st = {
-	        .fd = accept4(s, NULL, NULL, SOCK_CLOEXEC), .crc = crc, .markers_in = markers, .ird = 4, .ord = 4, .closed = on_closed};
+	struct vb_iwarp_stream st = {.fd = accept4(s, NULL, NULL, SOCK_CLOEXEC),
+	                             .crc = crc,
+	                             .markers_in = markers,
+	                             .ird = 4,
+	                             .ord = 4,
+	                             .closed = on_closed};
 
 	close(s);
 	t.l.it.gid = t.l.d->gid;
@@ -335,7 +353,8 @@ static void atomics_and_immediates_are_those_of_the_standard(void)
 	ask_atomic(2, 0xabd, 7, 42, UINT64_MAX);
 	for (uint32_t i = 0; i < 2; i++) {
 		CHECK_INT(hear_fpdu(u), 18 + 12);
-		CHECK(u[0] == 0x41 && u[1] == (0x40 | ATOMIC_RESPONSE) && get(u + 6, 4) == 3 && get(u + 10, 4) == i + 1);
+		CHECK(u[0] == 0x41 && u[1] == (0x40 | ATOMIC_RESPONSE) && get(u + 6, 4) == 3 &&
+		      get(u + 10, 4) == i + 1);
 		CHECK_INT(get(u + 18, 4), 0xabc + i);
 		CHECK_INT(get(u + 22, 8), i ? 42 : 40);
 	}
@@ -446,16 +465,16 @@ static void a_read_that_is_cut_off_ends_the_stream(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"markers and FPDUs may be cut anywhere", markers_and_fpdus_may_be_cut_anywhere},
-		{"markers and FPDUs may be cut elsewhere", markers_and_fpdus_may_be_cut_elsewhere},
-		{"a write may go on for ever", a_write_may_go_on_for_ever},
-		{"a read of nothing names nothing", a_read_of_nothing_names_nothing},
-		{"atomics and immediates are those of the standard", atomics_and_immediates_are_those_of_the_standard},
-		{"a wrong CRC at the end of much places nothing", a_wrong_crc_at_the_end_of_much_places_nothing},
-		{"a marker that lies ends the stream", a_marker_that_lies_ends_the_stream},
-		{"memory of another domain is not touched", memory_of_another_domain_is_not_touched},
-		{"a message longer than its receive is cut off", a_message_longer_than_its_receive_is_cut_off},
-		{"a read that is cut off ends the stream", a_read_that_is_cut_off_ends_the_stream},
+	        {"markers and FPDUs may be cut anywhere", markers_and_fpdus_may_be_cut_anywhere},
+	        {"markers and FPDUs may be cut elsewhere", markers_and_fpdus_may_be_cut_elsewhere},
+	        {"a write may go on for ever", a_write_may_go_on_for_ever},
+	        {"a read of nothing names nothing", a_read_of_nothing_names_nothing},
+	        {"atomics and immediates are those of the standard", atomics_and_immediates_are_those_of_the_standard},
+	        {"a wrong CRC at the end of much places nothing", a_wrong_crc_at_the_end_of_much_places_nothing},
+	        {"a marker that lies ends the stream", a_marker_that_lies_ends_the_stream},
+	        {"memory of another domain is not touched", memory_of_another_domain_is_not_touched},
+	        {"a message longer than its receive is cut off", a_message_longer_than_its_receive_is_cut_off},
+	        {"a read that is cut off ends the stream", a_read_that_is_cut_off_ends_the_stream},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

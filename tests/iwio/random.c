@@ -39,9 +39,11 @@ static void one(struct side *s, unsigned i, unsigned slot)
 	s->len[i][slot] = n;
 	s->seed[i][slot] = random_next(&s->rnd);
 	fill(s->m.p + part(s, i, 0, slot), n, s->seed[i][slot]);
-	POST(l, IBV_WR_RDMA_WRITE, 100 + slot, &s->m, part(s, i, 0, slot), n, .far = s->far, .far_off = part(s, i, 2, slot), .quiet = true);
+	POST(l, IBV_WR_RDMA_WRITE, 100 + slot, &s->m, part(s, i, 0, slot), n, .far = s->far,
+	     .far_off = part(s, i, 2, slot), .quiet = true);
 	POST(l, IBV_WR_RDMA_READ, slot, &s->m, part(s, i, 1, slot), n, .far = s->far, .far_off = part(s, i, 2, slot));
-	POST(l, IBV_WR_ATOMIC_FETCH_AND_ADD, 200 + slot, &s->m, part(s, i, 3, 0) + 64 + 8 * slot, 8, .far = s->far, .far_off = part(s, i, 3, 0), .compare_add = 1);
+	POST(l, IBV_WR_ATOMIC_FETCH_AND_ADD, 200 + slot, &s->m, part(s, i, 3, 0) + 64 + 8 * slot, 8, .far = s->far,
+	     .far_off = part(s, i, 3, 0), .compare_add = 1);
 }
 
 static struct ibv_wc next(struct side *s, unsigned i)
@@ -70,12 +72,14 @@ static void take(struct side *s, unsigned i)
 	struct ibv_wc wc = next(s, i);
 
 	if (wc.status != IBV_WC_SUCCESS)
-		fail(__FILE__, __LINE__, "link %u: request %u: %s", i, (unsigned)wc.wr_id, ibv_wc_status_str(wc.status));
+		fail(__FILE__, __LINE__, "link %u: request %u: %s", i, (unsigned)wc.wr_id,
+		     ibv_wc_status_str(wc.status));
 	if (wc.wr_id < SLOTS) {
 		unsigned slot = (unsigned)wc.wr_id;
 
 		if (!holds(s->m.p + part(s, i, 1, slot), s->len[i][slot], s->seed[i][slot]))
-			fail(__FILE__, __LINE__, "link %u: %u bytes are others when they are read back", i, s->len[i][slot]);
+			fail(__FILE__, __LINE__, "link %u: %u bytes are others when they are read back", i,
+			     s->len[i][slot]);
 	} else {
 		CHECK(wc.wr_id >= 200);
 		CHECK_INT(*(uint64_t *)(s->m.p + part(s, i, 3, 0) + 64 + 8 * (wc.wr_id - 200)), s->adds[i]);
@@ -149,11 +153,11 @@ static void sixteen_streams(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"one stream", one_stream},
-		{"with CRC and markers", with_crc_and_markers},
-		{"few reads at once", few_reads_at_once},
-		{"programs that sleep", programs_that_sleep},
-		{"sixteen streams", sixteen_streams},
+	        {"one stream", one_stream},
+	        {"with CRC and markers", with_crc_and_markers},
+	        {"few reads at once", few_reads_at_once},
+	        {"programs that sleep", programs_that_sleep},
+	        {"sixteen streams", sixteen_streams},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

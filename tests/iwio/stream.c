@@ -52,18 +52,18 @@ void stream_join(struct link *l, int fd)
 	bool initiator;
 	int s = connection(fd, &initiator);
 	struct vb_iwarp_stream st = {
-		.fd = s,
-		.initiator = initiator,
-		.crc = how.crc,
-		.markers_in = how.markers,
-		.markers_out = how.markers,
-		.hold = how.hold && !initiator,
-		.ird = (uint16_t)(how.ird ? how.ird : 16),
-		.ord = (uint16_t)(how.ord ? how.ord : 16),
-		.send_rtr = initiator ? how.rtr : VB_IW_RTR_NONE,
-		.expect_rtr = initiator ? VB_IW_RTR_NONE : how.rtr,
-		.closed = on_closed,
-		.own = l,
+	        .fd = s,
+	        .initiator = initiator,
+	        .crc = how.crc,
+	        .markers_in = how.markers,
+	        .markers_out = how.markers,
+	        .hold = how.hold && !initiator,
+	        .ird = (uint16_t)(how.ird ? how.ird : 16),
+	        .ord = (uint16_t)(how.ord ? how.ord : 16),
+	        .send_rtr = initiator ? how.rtr : VB_IW_RTR_NONE,
+	        .expect_rtr = initiator ? VB_IW_RTR_NONE : how.rtr,
+	        .closed = on_closed,
+	        .own = l,
 	};
 
 	l->it.gid = l->d->gid;

@@ -8,12 +8,12 @@
 #include "path/iwarp/iwarp.h"
 
 struct stream {
-	bool crc, markers;  /* in both directions */
+	bool crc, markers; /* in both directions */
 	bool hold;
-	enum vb_iw_rtr rtr; /* from the initiator */
-	unsigned ird, ord;  /* 0: 16 */
+	enum vb_iw_rtr rtr;       /* from the initiator */
+	unsigned ird, ord;        /* 0: 16 */
 	const char *here, *there; /* [127.0.0.1]: in namespaces of their own the two have other addresses */
-	bool relay;         /* what the passive side reads goes through a socket of the test's, to cut it off */
+	bool relay;               /* what the passive side reads goes through a socket of the test's, to cut it off */
 };
 extern struct stream how; /* what link_join's counterpart does */
 

@@ -322,19 +322,29 @@ static void here(struct link *l, int fd)
 	tell(fd, &l->me, sizeof(l->me));
 	hear(fd, &it, sizeof(it));
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = it.qpn,
-		.rq_psn = it.psn,
-		.max_dest_rd_atomic = 16,
-		.min_rnr_timer = 1,
-		.ah_attr.grh.dgid.raw = {[10] = 0xff, 0xff, 127, 0, 0, 1},
+	        .qp_state = IBV_QPS_RTR,
+	        .path_mtu = IBV_MTU_4096,
+	        .dest_qp_num = it.qpn,
+	        .rq_psn = it.psn,
+	        .max_dest_rd_atomic = 16,
+	        .min_rnr_timer = 1,
+	        .ah_attr.grh.dgid.raw = {[10] = 0xff, 0xff, 127, 0, 0, 1},
 	};
 
-	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-	                                                      IBV_QP_MIN_RNR_TIMER), 0);
-	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = l->me.psn, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 16};
-	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a,
+	                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+	                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+	          0);
+	a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+	                         .sq_psn = l->me.psn,
+	                         .timeout = 14,
+	                         .retry_cnt = 7,
+	                         .rnr_retry = 7,
+	                         .max_rd_atomic = 16};
+	CHECK_INT(vb_modify_qp_here(vb_qp(l->qp), &a,
+	                            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+	                                    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+	          0);
 	meet_up(fd);
 }
 
@@ -417,19 +427,20 @@ static void descriptors_can_be_watched(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"every operation of every length", every_operation_plain},
-		{"every operation with CRC", every_operation_with_crc},
-		{"every operation with markers", every_operation_with_markers},
-		{"every operation with CRC and markers", every_operation_with_crc_and_markers},
-		{"every operation after a ready-to-receive write", every_operation_after_a_ready_to_receive_write},
-		{"every operation after a ready-to-receive read", every_operation_after_a_ready_to_receive_read},
-		{"small messages to a program that polls", small_messages_to_one_that_polls},
-		{"small messages to a program that sleeps", small_messages_to_one_that_sleeps},
-		{"many connections are all served", many_connections_are_all_served},
-		{"a program that sleeps is written to and read from", a_program_that_sleeps_is_written_to_and_read_from},
-		{"only a connection makes a queue pair ready", only_a_connection_makes_a_queue_pair_ready},
-		{"programs of one host may meet in memory", programs_of_one_host_may_meet_in_memory},
-		{"descriptors can be watched", descriptors_can_be_watched},
+	        {"every operation of every length", every_operation_plain},
+	        {"every operation with CRC", every_operation_with_crc},
+	        {"every operation with markers", every_operation_with_markers},
+	        {"every operation with CRC and markers", every_operation_with_crc_and_markers},
+	        {"every operation after a ready-to-receive write", every_operation_after_a_ready_to_receive_write},
+	        {"every operation after a ready-to-receive read", every_operation_after_a_ready_to_receive_read},
+	        {"small messages to a program that polls", small_messages_to_one_that_polls},
+	        {"small messages to a program that sleeps", small_messages_to_one_that_sleeps},
+	        {"many connections are all served", many_connections_are_all_served},
+	        {"a program that sleeps is written to and read from",
+	         a_program_that_sleeps_is_written_to_and_read_from},
+	        {"only a connection makes a queue pair ready", only_a_connection_makes_a_queue_pair_ready},
+	        {"programs of one host may meet in memory", programs_of_one_host_may_meet_in_memory},
+	        {"descriptors can be watched", descriptors_can_be_watched},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

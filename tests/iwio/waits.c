@@ -235,7 +235,8 @@ static double cpu_used(void)
 	struct rusage u;
 
 	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
 static void never_peer(int fd, void *arg)
@@ -414,7 +415,8 @@ static unsigned post_all(struct link *l, struct mem *m, struct far far, uint64_t
 	unsigned n = 0;
 
 	for (int refused = 0; refused < 30 && n < 100; refused++) {
-		int err = try_post(l, &(struct wr){.op = IBV_WR_RDMA_WRITE, .id = id + n, .m = m, .len = 8, .far = far});
+		int err =
+		        try_post(l, &(struct wr){.op = IBV_WR_RDMA_WRITE, .id = id + n, .m = m, .len = 8, .far = far});
 
 		CHECK(!err || err == ENOMEM);
 		if (err)
@@ -482,20 +484,22 @@ static void a_queue_that_overruns_ends_its_stream(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a lone small write completes, whatever the connections", a_lone_small_write_completes_whatever_the_connections},
-		{"a lone small write is there for who looks once", a_lone_small_write_is_there_for_who_looks_once},
-		{"messages wait for one that polls", messages_wait_for_one_that_polls},
-		{"messages wait for one that sleeps", messages_wait_for_one_that_sleeps},
-		{"messages wait, with CRC and markers", messages_wait_with_crc_and_markers},
-		{"messages wait for a shared queue", messages_wait_for_a_shared_queue},
-		{"a message that waits too long ends the stream", a_message_that_waits_too_long_ends_the_stream},
-		{"who waits finds its peer gone", who_waits_finds_its_peer_gone, 200},
-		{"a busy queue pair is destroyed", a_busy_queue_pair_is_destroyed},
-		{"a busy queue pair is taken to error", a_busy_queue_pair_is_taken_to_error},
-		{"a busy queue pair is drained and goes on", a_busy_queue_pair_is_drained_and_goes_on},
-		{"a fork in the middle disturbs nothing", a_fork_in_the_middle_disturbs_nothing},
-		{"requests hold their slots until their completions are polled", requests_hold_their_slots_until_their_completions_are_polled},
-		{"a queue that overruns ends its stream", a_queue_that_overruns_ends_its_stream},
+	        {"a lone small write completes, whatever the connections",
+	         a_lone_small_write_completes_whatever_the_connections},
+	        {"a lone small write is there for who looks once", a_lone_small_write_is_there_for_who_looks_once},
+	        {"messages wait for one that polls", messages_wait_for_one_that_polls},
+	        {"messages wait for one that sleeps", messages_wait_for_one_that_sleeps},
+	        {"messages wait, with CRC and markers", messages_wait_with_crc_and_markers},
+	        {"messages wait for a shared queue", messages_wait_for_a_shared_queue},
+	        {"a message that waits too long ends the stream", a_message_that_waits_too_long_ends_the_stream},
+	        {"who waits finds its peer gone", who_waits_finds_its_peer_gone, 200},
+	        {"a busy queue pair is destroyed", a_busy_queue_pair_is_destroyed},
+	        {"a busy queue pair is taken to error", a_busy_queue_pair_is_taken_to_error},
+	        {"a busy queue pair is drained and goes on", a_busy_queue_pair_is_drained_and_goes_on},
+	        {"a fork in the middle disturbs nothing", a_fork_in_the_middle_disturbs_nothing},
+	        {"requests hold their slots until their completions are polled",
+	         requests_hold_their_slots_until_their_completions_are_polled},
+	        {"a queue that overruns ends its stream", a_queue_that_overruns_ends_its_stream},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

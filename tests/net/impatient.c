@@ -10,7 +10,12 @@
 
 int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
-	int sooner = level != IPPROTO_TCP ? 0 : name == TCP_KEEPIDLE ? 2 : name == TCP_KEEPINTVL ? 1 : name == TCP_KEEPCNT ? 2 : name == TCP_USER_TIMEOUT ? 4000 : 0;
+	int sooner = level != IPPROTO_TCP       ? 0
+	             : name == TCP_KEEPIDLE     ? 2
+	             : name == TCP_KEEPINTVL    ? 1
+	             : name == TCP_KEEPCNT      ? 2
+	             : name == TCP_USER_TIMEOUT ? 4000
+	                                        : 0;
 
 	return (int)syscall(SYS_setsockopt, fd, level, name, sooner ? &sooner : value, len);
 }

@@ -30,11 +30,12 @@ static struct ibv_context *open_device(const char *name)
 
 static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	struct ibv_qp_init_attr init = {.send_cq = cq,
-	                                .recv_cq = cq,
-	                                .qp_type = IBV_QPT_UD,
-	                                .sq_sig_all = 1,
-	                                .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr init = {
+	        .send_cq = cq,
+	        .recv_cq = cq,
+	        .qp_type = IBV_QPT_UD,
+	        .sq_sig_all = 1,
+	        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
@@ -71,7 +72,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	must(fgets(line, sizeof(line), stdin) != NULL, "what to do");
 	if (sscanf(line, "send %u %45s", &qpn, text) == 2) {
-		struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = (uint8_t)atoi(argv[2]), .hop_limit = 64}};
+		struct ibv_ah_attr attr = {
+		        .is_global = 1, .port_num = 1, .grh = {.sgid_index = (uint8_t)atoi(argv[2]), .hop_limit = 64}};
 		struct ibv_send_wr send = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
 
 		must(inet_pton(AF_INET6, text, &attr.grh.dgid) == 1, "GID");

@@ -26,12 +26,16 @@ static struct ibv_qp *make_qp(const char *name)
 			ctx = ibv_open_device(list[i]);
 	must(ctx != NULL, name);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 4, NULL, NULL, 0);
-	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD,
-	                                .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr init = {
+	        .send_cq = cq,
+	        .recv_cq = cq,
+	        .qp_type = IBV_QPT_UD,
+	        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 1};
 	struct ibv_qp *qp = ibv_create_qp(ibv_alloc_pd(ctx), &init);
 
-	must(qp && !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), "queue pair");
+	must(qp && !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+	     "queue pair");
 	return qp;
 }
 

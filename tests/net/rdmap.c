@@ -34,9 +34,28 @@ struct note {
 	uint32_t what, kind, len, seq;
 	struct info info;
 };
-enum kind { SEND, SEND_SE, SEND_INV, SEND_SE_INV, WRITE, READ, SEND_IMM, WRITE_IMM, CMP_SWAP, FETCH_ADD, BAD_READ, BAD_WRITE, BAD_SEND, BAD_ATOMIC, BAD_IMM, NO_RECEIVE, KINDS };
-static const char *const names[] = {"send", "send-se", "send-inv", "send-se-inv", "write", "read", "send-imm", "write-imm", "cmp-swap", "fetch-add",
-                                    "bad-read", "bad-write", "bad-send", "bad-atomic", "bad-imm", "no-receive"};
+enum kind {
+	SEND,
+	SEND_SE,
+	SEND_INV,
+	SEND_SE_INV,
+	WRITE,
+	READ,
+	SEND_IMM,
+	WRITE_IMM,
+	CMP_SWAP,
+	FETCH_ADD,
+	BAD_READ,
+	BAD_WRITE,
+	BAD_SEND,
+	BAD_ATOMIC,
+	BAD_IMM,
+	NO_RECEIVE,
+	KINDS
+};
+static const char *const names[] = {"send",     "send-se",    "send-inv", "send-se-inv", "write",    "read",
+                                    "send-imm", "write-imm",  "cmp-swap", "fetch-add",   "bad-read", "bad-write",
+                                    "bad-send", "bad-atomic", "bad-imm",  "no-receive"};
 
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *id;
@@ -139,7 +158,8 @@ static void failed(struct ibv_wc *wc)
 	if (may)
 		ended(wc);
 	errno = 0;
-	die("completion: %s (0x%x), wr_id %d, opcode %d", ibv_wc_status_str(wc->status), wc->vendor_err, (int)wc->wr_id, wc->opcode);
+	die("completion: %s (0x%x), wr_id %d, opcode %d", ibv_wc_status_str(wc->status), wc->vendor_err, (int)wc->wr_id,
+	    wc->opcode);
 }
 
 /* The next of cq; bad ones of the other are not passed over. */
@@ -174,7 +194,9 @@ static void receive(int i)
 
 static void post(struct ibv_send_wr *wr, void *at, uint32_t len)
 {
-	struct ibv_sge sge = {(uintptr_t)at, len, (uint8_t *)at >= region && (uint8_t *)at < region + sizeof(region) ? region_mr->lkey : out_mr->lkey};
+	struct ibv_sge sge = {(uintptr_t)at, len,
+	                      (uint8_t *)at >= region && (uint8_t *)at < region + sizeof(region) ? region_mr->lkey
+	                                                                                         : out_mr->lkey};
 	struct ibv_send_wr *bad;
 
 	wr->wr_id = 1000 + seq;
@@ -244,7 +266,8 @@ static void new_victim(void)
 {
 	if (inv_mr)
 		ibv_dereg_mr(inv_mr);
-	inv_mr = ibv_reg_mr(id->pd, victim, sizeof(victim), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	inv_mr = ibv_reg_mr(id->pd, victim, sizeof(victim),
+	                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	if (!inv_mr)
 		die("ibv_reg_mr");
 }
@@ -311,10 +334,22 @@ static void serve(void)
 
 static void request(enum kind kind, uint32_t len)
 {
-	static const enum ibv_wr_opcode opcodes[] = {
-	        IBV_WR_SEND, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, IBV_WR_SEND_WITH_INV, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND_WITH_IMM,
-	        IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
-	        IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND};
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND,
+	                                             IBV_WR_SEND,
+	                                             IBV_WR_SEND_WITH_INV,
+	                                             IBV_WR_SEND_WITH_INV,
+	                                             IBV_WR_RDMA_WRITE,
+	                                             IBV_WR_RDMA_READ,
+	                                             IBV_WR_SEND_WITH_IMM,
+	                                             IBV_WR_RDMA_WRITE_WITH_IMM,
+	                                             IBV_WR_ATOMIC_CMP_AND_SWP,
+	                                             IBV_WR_ATOMIC_FETCH_AND_ADD,
+	                                             IBV_WR_RDMA_READ,
+	                                             IBV_WR_RDMA_WRITE,
+	                                             IBV_WR_SEND,
+	                                             IBV_WR_ATOMIC_FETCH_AND_ADD,
+	                                             IBV_WR_RDMA_WRITE_WITH_IMM,
+	                                             IBV_WR_SEND};
 	struct ibv_send_wr wr = {.opcode = opcodes[kind]};
 	bool fetches = kind == READ || kind == CMP_SWAP || kind == FETCH_ADD;
 
@@ -357,8 +392,14 @@ static void spoil(enum kind kind)
 
 	if (kind == BAD_SEND || kind == NO_RECEIVE) {
 		/* longer than a receive: the buffer of it is as long as ours, and sent twice */
-		struct ibv_sge sge[2] = {{(uintptr_t)too_long, MAX, out_mr->lkey}, {(uintptr_t)too_long, MAX, out_mr->lkey}};
-		struct ibv_send_wr wr = {.wr_id = 1000, .opcode = IBV_WR_SEND, .sg_list = sge, .num_sge = 2, .send_flags = IBV_SEND_SIGNALED}, *bad;
+		struct ibv_sge sge[2] = {{(uintptr_t)too_long, MAX, out_mr->lkey},
+		                         {(uintptr_t)too_long, MAX, out_mr->lkey}};
+		struct ibv_send_wr wr = {.wr_id = 1000,
+		                         .opcode = IBV_WR_SEND,
+		                         .sg_list = sge,
+		                         .num_sge = 2,
+		                         .send_flags = IBV_SEND_SIGNALED},
+		                   *bad;
 
 		if ((errno = ibv_post_send(id->qp, &wr, &bad)))
 			die("ibv_post_send");
@@ -393,7 +434,9 @@ static void ask_forever(void)
 	printf("under way\n");
 	fflush(stdout);
 	for (;; seq++) {
-		enum ibv_wr_opcode opcode = seq % 3 == 0 ? IBV_WR_RDMA_WRITE : seq % 3 == 1 ? IBV_WR_SEND : IBV_WR_RDMA_READ;
+		enum ibv_wr_opcode opcode = seq % 3 == 0   ? IBV_WR_RDMA_WRITE
+		                            : seq % 3 == 1 ? IBV_WR_SEND
+		                                           : IBV_WR_RDMA_READ;
 
 		wr = (struct ibv_send_wr){.opcode = opcode, .wr.rdma = {peer.addr, peer.rkey}};
 		post(&wr, out, opcode == IBV_WR_SEND ? 100 : longest);
@@ -419,7 +462,11 @@ static void make_qp(void)
 	struct ibv_qp_init_attr attr = {.send_cq = scq,
 	                                .recv_cq = rcq,
 	                                .qp_type = IBV_QPT_RC,
-	                                .cap = {.max_send_wr = 16, .max_recv_wr = RECEIVES, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 64}};
+	                                .cap = {.max_send_wr = 16,
+	                                        .max_recv_wr = RECEIVES,
+	                                        .max_send_sge = 2,
+	                                        .max_recv_sge = 1,
+	                                        .max_inline_data = 64}};
 	struct ibv_device_attr device;
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 
@@ -431,7 +478,8 @@ static void make_qp(void)
 		die("rdma_create_qp");
 	id->pd = pd;
 	region_mr = ibv_reg_mr(pd, region, sizeof(region), access);
-	out_mr = ibv_reg_mr(pd, out, sizeof(out), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE); /* RFC 5040: so for a read's sink */
+	out_mr = ibv_reg_mr(pd, out, sizeof(out),
+	                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE); /* RFC 5040: so for a read's sink */
 	in_mr = ibv_reg_mr(pd, in, sizeof(in), IBV_ACCESS_LOCAL_WRITE);
 	if (!region_mr || !out_mr || !in_mr)
 		die("ibv_reg_mr");
@@ -465,9 +513,11 @@ static void take_one(const char *at, const char *port)
 	struct rdma_conn_param param = {.responder_resources = (uint8_t)depth, .initiator_depth = (uint8_t)depth};
 	struct rdma_cm_id *listener;
 
-	if (rdma_getaddrinfo(at, port, &(struct rdma_addrinfo){.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, &found))
+	if (rdma_getaddrinfo(at, port, &(struct rdma_addrinfo){.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP},
+	                     &found))
 		die("rdma_getaddrinfo");
-	if (rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) || rdma_bind_addr(listener, found->ai_src_addr) || rdma_listen(listener, 4))
+	if (rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) || rdma_bind_addr(listener, found->ai_src_addr) ||
+	    rdma_listen(listener, 4))
 		die("rdma_listen");
 	next_event(RDMA_CM_EVENT_CONNECT_REQUEST);
 	make_qp();
@@ -498,14 +548,29 @@ int main(int argc, char **argv)
 
 	while ((o = getopt(argc, argv, "s:c:p:k:l:d:f")) != -1) {
 		switch (o) {
-		case 's': at = optarg; break;
-		case 'c': to = optarg; break;
-		case 'p': port = optarg; break;
-		case 'k': choose(optarg); break;
-		case 'l': longest = (uint32_t)atoi(optarg); break;
-		case 'd': depth = (uint32_t)atoi(optarg); break;
-		case 'f': forever = true; break;
-		default: return 2;
+		case 's':
+			at = optarg;
+			break;
+		case 'c':
+			to = optarg;
+			break;
+		case 'p':
+			port = optarg;
+			break;
+		case 'k':
+			choose(optarg);
+			break;
+		case 'l':
+			longest = (uint32_t)atoi(optarg);
+			break;
+		case 'd':
+			depth = (uint32_t)atoi(optarg);
+			break;
+		case 'f':
+			forever = true;
+			break;
+		default:
+			return 2;
 		}
 	}
 	channel = rdma_create_event_channel();

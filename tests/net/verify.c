@@ -38,7 +38,7 @@ struct verify {
 	uint32_t expected;
 	uint64_t lost, twice; /* UD, as are those below */
 	bool seen[SLOTS];
-	uint64_t late;                /* of earlier rounds */
+	uint64_t late; /* of earlier rounds */
 };
 
 static const char *const kind_names[KINDS] = {"send", "send-imm",  "write", "write-imm",
@@ -503,7 +503,8 @@ static void run(struct verify *v)
 
 	if (v->lost * 100 > sent * v->o->may_lose)
 		stop(WRONG, "lost %" PRIu64 " of %" PRIu64 " datagrams", v->lost, sent);
-	printf("right: %" PRIu64 " requests, %" PRIu64 " bytes each way; lost %" PRIu64 ", twice %" PRIu64 ", late %" PRIu64 "\n",
+	printf("right: %" PRIu64 " requests, %" PRIu64 " bytes each way; lost %" PRIu64 ", twice %" PRIu64
+	       ", late %" PRIu64 "\n",
 	       sent, v->mine.bytes, v->lost, v->twice, v->late);
 }
 
@@ -542,16 +543,17 @@ static enum transport transport_of(const char *s)
 
 static void options(struct options *o, int argc, char **argv)
 {
-	*o = (struct options){.gid = 1,
-	                      .seed = 1,
-	                      .bytes = 10 << 20,
-	                      .largest = 65536,
-	                      .receives = SLOTS,
-	                      .kinds = (1u << KINDS) - 1,
-	                      .timeout = 20, /* two minutes with the retries: a busy machine is no network that loses everything */
-	                      .retries = 7,
-	                      .reads = 8,
-	                      .seconds = 60};
+	*o = (struct options){
+	        .gid = 1,
+	        .seed = 1,
+	        .bytes = 10 << 20,
+	        .largest = 65536,
+	        .receives = SLOTS,
+	        .kinds = (1u << KINDS) - 1,
+	        .timeout = 20, /* two minutes with the retries: a busy machine is no network that loses everything */
+	        .retries = 7,
+	        .reads = 8,
+	        .seconds = 60};
 	for (int c; (c = getopt(argc, argv, "d:g:t:m:l:n:s:k:r:o:T:R:S:L:q:ep:")) != -1;)
 		switch (c) {
 		case 'd':

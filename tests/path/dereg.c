@@ -41,17 +41,20 @@ static void attacker(int fd, void *arg)
 		link_join(&l, fd);
 		while (!failed) {
 			while (posted - done < 4) {
-				POST(&l, .op = j->op, .id = posted, .m = &m, .off = posted & 1 ? 4 << 20 : 0, .len = j->len, .far = far);
+				POST(&l, .op = j->op, .id = posted, .m = &m, .off = posted & 1 ? 4 << 20 : 0,
+				     .len = j->len, .far = far);
 				posted++;
 			}
 			while (ibv_poll_cq(l.scq, 1, &wc)) {
 				CHECK_INT(wc.wr_id, done);
 				done++;
 				if (wc.status != IBV_WC_SUCCESS) {
-					enum ibv_wc_status want = j->end == DEREG ? IBV_WC_REM_ACCESS_ERR : IBV_WC_RETRY_EXC_ERR;
+					enum ibv_wc_status want =
+					        j->end == DEREG ? IBV_WC_REM_ACCESS_ERR : IBV_WC_RETRY_EXC_ERR;
 
 					if (wc.status != want)
-						fail(__FILE__, __LINE__, "the writer gets %s", ibv_wc_status_str(wc.status));
+						fail(__FILE__, __LINE__, "the writer gets %s",
+						     ibv_wc_status_str(wc.status));
 					failed = true;
 					break;
 				}
@@ -91,7 +94,8 @@ static void stands_still(const uint8_t *p, size_t n, unsigned ms, const char *wh
  */
 static void run(const struct job *j)
 {
-	static const char *names[] = {"a registration", "a queue pair (RESET)", "a queue pair (ERR)", "a queue pair (destroyed)"};
+	static const char *names[] = {"a registration", "a queue pair (RESET)", "a queue pair (ERR)",
+	                              "a queue pair (destroyed)"};
 	struct peer p = start(attacker, (void *)j);
 	uint64_t seed = 7 + (uint64_t)j->op;
 	uint32_t one = 1, none = 0;
@@ -225,7 +229,8 @@ static void doomed(int fd, void *arg)
 	struct far far = far_hear(fd);
 	link_join(&l, fd);
 	for (;; i++) {
-		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .off = i & 1 ? 4 << 20 : 0, .len = 4 << 20, .far = far);
+		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .off = i & 1 ? 4 << 20 : 0, .len = 4 << 20,
+		     .far = far);
 		while (!ibv_poll_cq(l.scq, 1, &wc))
 			;
 	}
@@ -310,7 +315,8 @@ static void *reader_thread(void *arg)
 
 	for (;; i++) {
 		/* the key by number: the other thread takes the region away */
-		POST(reader_link, .op = IBV_WR_RDMA_READ, .id = i, .p = reader_mem->p, .lkey = (uint32_t)(uintptr_t)arg, .len = reader_len, .far = reader_far);
+		POST(reader_link, .op = IBV_WR_RDMA_READ, .id = i, .p = reader_mem->p, .lkey = (uint32_t)(uintptr_t)arg,
+		     .len = reader_len, .far = reader_far);
 		while (!ibv_poll_cq(reader_link->scq, 1, &wc))
 			;
 		if (wc.status != IBV_WC_SUCCESS)
@@ -322,7 +328,8 @@ static void *reader_thread(void *arg)
 #if defined(__SANITIZE_THREAD__)
 __attribute__((no_sanitize("thread"))) /* it looks at what an adapter writes */
 #endif
-static void local_dereg(bool ring, uint32_t len)
+static void
+local_dereg(bool ring, uint32_t len)
 {
 	struct peer p = start(source, NULL);
 	uint32_t one = 1, none = 0;
@@ -379,16 +386,19 @@ static void no_byte_is_read_by_ring_into_a_region_after_its_dereg(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"no byte is written after dereg", no_byte_is_written_after_dereg, 120},
-		{"no byte of a shared mapping is written after dereg", no_byte_of_a_shared_mapping_is_written_after_dereg, 120},
-		{"no byte is written by ring after dereg", no_byte_is_written_by_ring_after_dereg, 120},
-		{"readers fail after dereg", readers_fail_after_dereg, 120},
-		{"no byte is written after RESET", no_byte_is_written_after_reset, 120},
-		{"no byte is written after ERR", no_byte_is_written_after_error, 120},
-		{"no byte is written after destroy", no_byte_is_written_after_destroy, 120},
-		{"no byte is written after dereg by a writer that was killed", no_byte_is_written_after_dereg_by_a_writer_that_was_killed, 120},
-		{"no byte is read into a region after its dereg", no_byte_is_read_into_a_region_after_its_dereg},
-		{"no byte is read by ring into a region after its dereg", no_byte_is_read_by_ring_into_a_region_after_its_dereg},
+	        {"no byte is written after dereg", no_byte_is_written_after_dereg, 120},
+	        {"no byte of a shared mapping is written after dereg",
+	         no_byte_of_a_shared_mapping_is_written_after_dereg, 120},
+	        {"no byte is written by ring after dereg", no_byte_is_written_by_ring_after_dereg, 120},
+	        {"readers fail after dereg", readers_fail_after_dereg, 120},
+	        {"no byte is written after RESET", no_byte_is_written_after_reset, 120},
+	        {"no byte is written after ERR", no_byte_is_written_after_error, 120},
+	        {"no byte is written after destroy", no_byte_is_written_after_destroy, 120},
+	        {"no byte is written after dereg by a writer that was killed",
+	         no_byte_is_written_after_dereg_by_a_writer_that_was_killed, 120},
+	        {"no byte is read into a region after its dereg", no_byte_is_read_into_a_region_after_its_dereg},
+	        {"no byte is read by ring into a region after its dereg",
+	         no_byte_is_read_by_ring_into_a_region_after_its_dereg},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -40,7 +40,7 @@ struct order {
 	bool read_only_recv;       /* … or of a region without local write */
 	enum ibv_wc_status status; /* of its first receive; SUCCESS: none completes but by flush */
 	bool first_fails;
-	int event;                 /* expected; 0: none */
+	int event; /* expected; 0: none */
 	enum ibv_qp_state state;
 };
 
@@ -83,12 +83,14 @@ static void responder(int fd, void *arg)
 	if (ev == IBV_EVENT_COMM_EST)
 		ev = next_event(&d, o->event ? PATIENCE : 5);
 	if (ev != (o->event ? o->event : -1))
-		fail(__FILE__, __LINE__, "%s: the responder has event %d, not %d", o->what, ev, o->event ? o->event : -1);
+		fail(__FILE__, __LINE__, "%s: the responder has event %d, not %d", o->what, ev,
+		     o->event ? o->event : -1);
 	if (!o->access && !o->foreign_pd)
 		CHECK(holds(m.p, m.n, 77)); /* nothing was written */
 }
 
-struct try {
+struct
+try {
 	struct order o;
 	struct conf c;
 	struct wr w;
@@ -123,7 +125,8 @@ static void one_failure(const struct try *t)
 	struct ibv_wc wc = wait_wc(l.scq);
 
 	if (wc.wr_id != 1 || wc.status != t->status)
-		fail(__FILE__, __LINE__, "%s: request %d: %s, not %s", t->o.what, (int)wc.wr_id, ibv_wc_status_str(wc.status), ibv_wc_status_str(t->status));
+		fail(__FILE__, __LINE__, "%s: request %d: %s, not %s", t->o.what, (int)wc.wr_id,
+		     ibv_wc_status_str(wc.status), ibv_wc_status_str(t->status));
 	expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
 	expect(l.scq, 3, IBV_WC_WR_FLUSH_ERR);
 	expect_none(l.scq, 5);
@@ -150,59 +153,147 @@ static void one_failure(const struct try *t)
 
 /* Fails when a check is missing (success, or memory changed), or when another status, state or event is reported. */
 static const struct try remote_access[] = {
-	{.o = {"a write with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT}, WRITE(8), .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a large write with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT}, WRITE(65536), .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a read with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT}, READ(8), .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"an atomic with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT}, ADD, .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a write to another protection domain", .foreign_pd = true, ACCESS_EVENT}, WRITE(8), .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a read from another protection domain", .foreign_pd = true, ACCESS_EVENT}, READ(8), .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"an atomic in another protection domain", .foreign_pd = true, ACCESS_EVENT}, ADD, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a write past the end", ACCESS_EVENT}, WRITE(9), .far_add = (1 << 20) - 8, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a large write past the end", ACCESS_EVENT}, WRITE(65536), .far_add = (1 << 20) - 65535, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a read past the end", ACCESS_EVENT}, READ(9), .far_add = (1 << 20) - 8, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"an atomic at the end", ACCESS_EVENT}, ADD, .far_add = 1 << 20, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a write before the start", ACCESS_EVENT}, WRITE(8), .far_add = -1ull, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a write across the end of the address space", ACCESS_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE, .len = 64, .far_off = 0}, .far_add = 1ull << 63, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a write to a region without remote write", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT}, WRITE(8), .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a read of a region without remote read", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ACCESS_EVENT}, READ(8), .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"an atomic in a region without remote atomic", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT}, ADD, .status = IBV_WC_REM_ACCESS_ERR},
-	/* the receive that its immediate takes tells of it (IBA 9.9.3), if the first packet is the one with the immediate */
-	{.o = {"a write with immediate and a bad key", .recvs = 2, .recv_len = 64, .first_fails = true, .status = IBV_WC_LOC_ACCESS_ERR, ACCESS_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8}, .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a large write with immediate and a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 65536}, .bad_key = true, .status = IBV_WC_REM_ACCESS_ERR},
-	{.o = {"a write with immediate to a queue pair without remote write", .recvs = 2, .recv_len = 64, .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT}, .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8}, .status = IBV_WC_REM_INV_REQ_ERR},
-	/* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter likes; ours: access */
-	{.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT}, WRITE(8), .status = IBV_WC_REM_INV_REQ_ERR},
-	{.o = {"a read from a queue pair without remote read", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT}, READ(8), .status = IBV_WC_REM_INV_REQ_ERR},
-	{.o = {"an atomic at a queue pair without remote atomic", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT}, SWAP, .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"a write with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT},
+         WRITE(8),
+         .bad_key = true,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a large write with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT},
+         WRITE(65536),
+         .bad_key = true,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a read with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT},
+         READ(8),
+         .bad_key = true,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"an atomic with a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT},
+         ADD,
+         .bad_key = true,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a write to another protection domain", .foreign_pd = true, ACCESS_EVENT},
+         WRITE(8),
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a read from another protection domain", .foreign_pd = true, ACCESS_EVENT},
+         READ(8),
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"an atomic in another protection domain", .foreign_pd = true, ACCESS_EVENT},
+         ADD,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a write past the end", ACCESS_EVENT},
+         WRITE(9),
+         .far_add = (1 << 20) - 8,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a large write past the end", ACCESS_EVENT},
+         WRITE(65536),
+         .far_add = (1 << 20) - 65535,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a read past the end", ACCESS_EVENT},
+         READ(9),
+         .far_add = (1 << 20) - 8,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"an atomic at the end", ACCESS_EVENT}, ADD, .far_add = 1 << 20, .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a write before the start", ACCESS_EVENT}, WRITE(8), .far_add = -1ull, .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a write across the end of the address space", ACCESS_EVENT},
+         .w = {.op = IBV_WR_RDMA_WRITE, .len = 64, .far_off = 0},
+         .far_add = 1ull << 63,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a write to a region without remote write", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+               ACCESS_EVENT},
+         WRITE(8),
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a read of a region without remote read", .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+               ACCESS_EVENT},
+         READ(8),
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"an atomic in a region without remote atomic",
+               .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT},
+         ADD,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        /* the receive that its immediate takes tells of it (IBA 9.9.3), if the first packet is the one with the immediate */
+        {.o = {"a write with immediate and a bad key", .recvs = 2, .recv_len = 64, .first_fails = true,
+               .status = IBV_WC_LOC_ACCESS_ERR, ACCESS_EVENT},
+         .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
+         .bad_key = true,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a large write with immediate and a bad key", .recvs = 2, .recv_len = 64, ACCESS_EVENT},
+         .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 65536},
+         .bad_key = true,
+         .status = IBV_WC_REM_ACCESS_ERR},
+        {.o = {"a write with immediate to a queue pair without remote write", .recvs = 2, .recv_len = 64,
+               .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
+         .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
+         .status = IBV_WC_REM_INV_REQ_ERR},
+        /* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter likes; ours: access */
+        {.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
+         WRITE(8),
+         .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"a read from a queue pair without remote read", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT},
+         READ(8),
+         .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"an atomic at a queue pair without remote atomic", .c = {.access = IBV_ACCESS_REMOTE_WRITE}, REQ_EVENT},
+         SWAP,
+         .status = IBV_WC_REM_INV_REQ_ERR},
 };
 
 static const struct try remote_request[] = {
-	{.o = {"a send longer than its receive", .recvs = 3, .recv_len = 63, .first_fails = true, .status = IBV_WC_LOC_LEN_ERR, REQ_EVENT}, SEND(64), .status = IBV_WC_REM_INV_REQ_ERR},
-	{.o = {"a large send longer than its receive", .recvs = 3, .recv_len = 65535, .first_fails = true, .status = IBV_WC_LOC_LEN_ERR, REQ_EVENT}, SEND(65536), .status = IBV_WC_REM_INV_REQ_ERR},
-	{.o = {"an atomic that is not aligned", REQ_EVENT}, ADD, .far_add = 4, .status = IBV_WC_REM_INV_REQ_ERR},
-	{.o = {"a compare and swap that is not aligned", REQ_EVENT}, SWAP, .far_add = 1, .status = IBV_WC_REM_INV_REQ_ERR},
-	{.o = {"a read that was not offered", .c = {.rd = -1}, REQ_EVENT}, .c = {.rd = 4}, ADD, .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"a send longer than its receive", .recvs = 3, .recv_len = 63, .first_fails = true,
+               .status = IBV_WC_LOC_LEN_ERR, REQ_EVENT},
+         SEND(64),
+         .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"a large send longer than its receive", .recvs = 3, .recv_len = 65535, .first_fails = true,
+               .status = IBV_WC_LOC_LEN_ERR, REQ_EVENT},
+         SEND(65536),
+         .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"an atomic that is not aligned", REQ_EVENT}, ADD, .far_add = 4, .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"a compare and swap that is not aligned", REQ_EVENT},
+         SWAP,
+         .far_add = 1,
+         .status = IBV_WC_REM_INV_REQ_ERR},
+        {.o = {"a read that was not offered", .c = {.rd = -1}, REQ_EVENT},
+         .c = {.rd = 4},
+         ADD,
+         .status = IBV_WC_REM_INV_REQ_ERR},
 };
 
 static const struct try remote_operation[] = {
-	{.o = {"a send into a receive of another protection domain", .recvs = 2, .recv_len = 64, .foreign_recv = true, .first_fails = true, .status = IBV_WC_LOC_PROT_ERR, .state = IBV_QPS_ERR}, SEND(64), .status = IBV_WC_REM_OP_ERR},
-	{.o = {"a large send into a receive of another protection domain", .recvs = 2, .recv_len = 65536, .foreign_recv = true, .first_fails = true, .status = IBV_WC_LOC_PROT_ERR, .state = IBV_QPS_ERR}, SEND(65536), .status = IBV_WC_REM_OP_ERR},
-	{.o = {"a send into a receive without local write", .recvs = 2, .recv_len = 64, .read_only_recv = true, .first_fails = true, .status = IBV_WC_LOC_PROT_ERR, .state = IBV_QPS_ERR}, SEND(64), .status = IBV_WC_REM_OP_ERR},
+        {.o = {"a send into a receive of another protection domain", .recvs = 2, .recv_len = 64, .foreign_recv = true,
+               .first_fails = true, .status = IBV_WC_LOC_PROT_ERR, .state = IBV_QPS_ERR},
+         SEND(64),
+         .status = IBV_WC_REM_OP_ERR},
+        {.o = {"a large send into a receive of another protection domain", .recvs = 2, .recv_len = 65536,
+               .foreign_recv = true, .first_fails = true, .status = IBV_WC_LOC_PROT_ERR, .state = IBV_QPS_ERR},
+         SEND(65536),
+         .status = IBV_WC_REM_OP_ERR},
+        {.o = {"a send into a receive without local write", .recvs = 2, .recv_len = 64, .read_only_recv = true,
+               .first_fails = true, .status = IBV_WC_LOC_PROT_ERR, .state = IBV_QPS_ERR},
+         SEND(64),
+         .status = IBV_WC_REM_OP_ERR},
 };
 
 /* The receiver stays as it was, with its receives (IBA table 56: local errors of the requester). */
 static const struct try local[] = {
-	{.o = {"a send with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS}, .w = {.op = IBV_WR_SEND, .len = 8, .lkey = 0x123, .p = (void *)4096}, .status = IBV_WC_LOC_PROT_ERR},
-	{.o = {"a write with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS}, .w = {.op = IBV_WR_RDMA_WRITE, .len = 8, .lkey = 0x123, .p = (void *)4096}, .status = IBV_WC_LOC_PROT_ERR},
-	{.o = {"a read with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS}, .w = {.op = IBV_WR_RDMA_READ, .len = 8, .lkey = 0x123, .p = (void *)4096}, .status = IBV_WC_LOC_PROT_ERR},
-	{.o = {"a send past the end of its region", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS}, .w = {.op = IBV_WR_SEND, .len = 9, .off = (1 << 20) - 8}, .status = IBV_WC_LOC_PROT_ERR},
-	{.o = {"an atomic of another length", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS}, .w = {.op = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4}, .status = IBV_WC_LOC_LEN_ERR},
-	{.o = {"a message above the maximum", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS}, .w = {.op = IBV_WR_SEND, .len = 0x40000001}, .status = IBV_WC_LOC_LEN_ERR},
+        {.o = {"a send with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
+         .w = {.op = IBV_WR_SEND, .len = 8, .lkey = 0x123, .p = (void *)4096},
+         .status = IBV_WC_LOC_PROT_ERR},
+        {.o = {"a write with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
+         .w = {.op = IBV_WR_RDMA_WRITE, .len = 8, .lkey = 0x123, .p = (void *)4096},
+         .status = IBV_WC_LOC_PROT_ERR},
+        {.o = {"a read with a bad local key", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
+         .w = {.op = IBV_WR_RDMA_READ, .len = 8, .lkey = 0x123, .p = (void *)4096},
+         .status = IBV_WC_LOC_PROT_ERR},
+        {.o = {"a send past the end of its region", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
+         .w = {.op = IBV_WR_SEND, .len = 9, .off = (1 << 20) - 8},
+         .status = IBV_WC_LOC_PROT_ERR},
+        {.o = {"an atomic of another length", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
+         .w = {.op = IBV_WR_ATOMIC_FETCH_AND_ADD, .len = 4},
+         .status = IBV_WC_LOC_LEN_ERR},
+        {.o = {"a message above the maximum", .recvs = 2, .recv_len = 64, .state = IBV_QPS_RTS},
+         .w = {.op = IBV_WR_SEND, .len = 0x40000001},
+         .status = IBV_WC_LOC_LEN_ERR},
 };
 
-#define EACH(table) \
+#define EACH(table)                                                     \
 	for (size_t i = 0; i < sizeof(table) / sizeof((table)[0]); i++) \
-		one_failure(&(table)[i])
+	one_failure(&(table)[i])
 
 static void access_that_is_not_granted_is_a_remote_access_error(void)
 {
@@ -255,7 +346,8 @@ static void an_address_that_wraps_is_refused(void)
 		t.f = (struct far){0, t.far.mr->rkey, 0};
 		POST(&t.a, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &t.m, .len = 8, .far = t.f, .far_off = 8);
 		expect(t.a.scq, 1, IBV_WC_SUCCESS);
-		POST(&t.a, .op = k & 1 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, .id = 2, .m = &t.m, .len = bad[k / 2].len, .far = t.f, .far_off = bad[k / 2].off);
+		POST(&t.a, .op = k & 1 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, .id = 2, .m = &t.m,
+		     .len = bad[k / 2].len, .far = t.f, .far_off = bad[k / 2].off);
 		expect(t.a.scq, 2, IBV_WC_REM_ACCESS_ERR);
 		link_end(&t.a);
 		link_end(&t.b);
@@ -337,7 +429,8 @@ static void nobody_to_answer(struct addr it, struct dev *d)
 	uint64_t t0 = now_ms();
 
 	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 8);
-	POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .len = 8, .far = {(uintptr_t)m.p, m.mr->rkey, 0}, .quiet = true);
+	POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .len = 8, .far = {(uintptr_t)m.p, m.mr->rkey, 0},
+	     .quiet = true);
 	expect(l.scq, 1, IBV_WC_RETRY_EXC_ERR);
 	uint64_t took = now_ms() - t0;
 
@@ -583,7 +676,10 @@ static void a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit(void)
 	dev_open(&d);
 	link_open(&l, &d, &(struct conf){.depth = 8, .rdepth = 8}, p.fd);
 	for (int i = 0; i < 12; i++) {
-		s[i] = (struct ibv_send_wr){.wr_id = (uint64_t)i, .next = i < 11 ? &s[i + 1] : NULL, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+		s[i] = (struct ibv_send_wr){.wr_id = (uint64_t)i,
+		                            .next = i < 11 ? &s[i + 1] : NULL,
+		                            .opcode = IBV_WR_SEND,
+		                            .send_flags = IBV_SEND_SIGNALED};
 		r[i] = (struct ibv_recv_wr){.wr_id = (uint64_t)i, .next = i < 11 ? &r[i + 1] : NULL};
 	}
 	CHECK_INT(ibv_post_send(l.qp, s, &sbad), ENOMEM);
@@ -795,7 +891,8 @@ static void what_the_peer_has_is_no_failure_of_who_ends(void)
 
 static void requests_of_length_zero_succeed(void)
 {
-	static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ};
+	static const enum ibv_wr_opcode ops[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
+	                                         IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ};
 
 	for (int ring = 0; ring < 2; ring++) {
 		struct two t;
@@ -806,7 +903,8 @@ static void requests_of_length_zero_succeed(void)
 
 			if (receives)
 				post_recv(&t.b, 50 + i, NULL, 0, 0);
-			POST(&t.a, .op = ops[i], .id = i, .imm = 0x1234, .far = {0, 0xdead, 0}); /* no key is looked at: IBA C9-88 */
+			POST(&t.a, .op = ops[i], .id = i, .imm = 0x1234,
+			     .far = {0, 0xdead, 0}); /* no key is looked at: IBA C9-88 */
 			expect(t.a.scq, i, IBV_WC_SUCCESS);
 			if (!receives)
 				continue;
@@ -967,10 +1065,12 @@ static void a_queue_pair_works_again_after_reset(void)
 		CHECK_INT(state_of(t.b.qp), IBV_QPS_ERR);
 		for (int k = 0; k < 2; k++) {
 			struct link *l = k ? &t.a : &t.b;
-			struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = l->c.access};
+			struct ibv_qp_attr q = {
+			        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = l->c.access};
 
 			CHECK(!to_state(l->qp, IBV_QPS_RESET));
-			CHECK(!ibv_modify_qp(l->qp, &q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+			CHECK(!ibv_modify_qp(l->qp, &q,
+			                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 		}
 		link_to(&t.a, &t.b.me);
 		link_to(&t.b, &t.a.me);
@@ -980,34 +1080,46 @@ static void a_queue_pair_works_again_after_reset(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"access that is not granted is a remote access error", access_that_is_not_granted_is_a_remote_access_error},
-		{"access that is not granted is a remote access error, by ring", access_that_is_not_granted_is_a_remote_access_error_by_ring},
-		{"an invalid request is a remote invalid request error", an_invalid_request_is_a_remote_invalid_request_error},
-		{"a receive that cannot be filled is a remote operation error", a_receive_that_cannot_be_filled_is_a_remote_operation_error},
-		{"a local fault hurts only the requester", a_local_fault_hurts_only_the_requester},
-		{"a local fault hurts only the requester, by ring", a_local_fault_hurts_only_the_requester_by_ring},
-		{"an address that wraps is refused", an_address_that_wraps_is_refused},
-		{"a receive that never comes exhausts the RNR retries", a_receive_that_never_comes_exhausts_the_rnr_retries},
-		{"RNR retry seven has no end", rnr_retry_seven_has_no_end},
-		{"a queue pair that does not exist exhausts the retries", a_queue_pair_that_does_not_exist_exhausts_the_retries},
-		{"a queue pair in reset exhausts the retries", a_queue_pair_in_reset_exhausts_the_retries},
-		{"wrong sequence numbers exhaust the retries", wrong_sequence_numbers_exhaust_the_retries},
-		{"a peer that becomes ready late is found", a_peer_that_becomes_ready_late_is_found},
-		{"a peer without a free descriptor is met when it has one", a_peer_without_a_free_descriptor_is_met_when_it_has_one},
-		{"programs that have just started meet at once", programs_that_have_just_started_meet_at_once},
-		{"posting in a wrong state is refused", posting_in_a_wrong_state_is_refused},
-		{"a full queue is ENOMEM with the first that did not fit", a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit},
-		{"too many sges are EINVAL", too_many_sges_are_EINVAL},
-		{"an overrun completion queue raises an event and loses no earlier entry", an_overrun_completion_queue_raises_an_event_and_loses_no_earlier_entry},
-		{"a first message in RTR raises communication established", a_first_message_in_rtr_raises_communication_established},
-		{"a queue pair with a shared receive queue says when it has left", a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left},
-		{"what the peer has is no failure of who ends", what_the_peer_has_is_no_failure_of_who_ends},
-		{"requests of length zero succeed", requests_of_length_zero_succeed},
-		{"requests of length zero succeed by one copy", requests_of_length_zero_succeed_by_one_copy},
-		{"requests of length zero succeed by ring", requests_of_length_zero_succeed_by_ring},
-		{"an unreliable connection drops what does not fit", an_unreliable_connection_drops_what_does_not_fit},
-		{"an unreliable write that is refused writes nothing", an_unreliable_write_that_is_refused_writes_nothing},
-		{"a queue pair works again after reset", a_queue_pair_works_again_after_reset},
+	        {"access that is not granted is a remote access error",
+	         access_that_is_not_granted_is_a_remote_access_error},
+	        {"access that is not granted is a remote access error, by ring",
+	         access_that_is_not_granted_is_a_remote_access_error_by_ring},
+	        {"an invalid request is a remote invalid request error",
+	         an_invalid_request_is_a_remote_invalid_request_error},
+	        {"a receive that cannot be filled is a remote operation error",
+	         a_receive_that_cannot_be_filled_is_a_remote_operation_error},
+	        {"a local fault hurts only the requester", a_local_fault_hurts_only_the_requester},
+	        {"a local fault hurts only the requester, by ring", a_local_fault_hurts_only_the_requester_by_ring},
+	        {"an address that wraps is refused", an_address_that_wraps_is_refused},
+	        {"a receive that never comes exhausts the RNR retries",
+	         a_receive_that_never_comes_exhausts_the_rnr_retries},
+	        {"RNR retry seven has no end", rnr_retry_seven_has_no_end},
+	        {"a queue pair that does not exist exhausts the retries",
+	         a_queue_pair_that_does_not_exist_exhausts_the_retries},
+	        {"a queue pair in reset exhausts the retries", a_queue_pair_in_reset_exhausts_the_retries},
+	        {"wrong sequence numbers exhaust the retries", wrong_sequence_numbers_exhaust_the_retries},
+	        {"a peer that becomes ready late is found", a_peer_that_becomes_ready_late_is_found},
+	        {"a peer without a free descriptor is met when it has one",
+	         a_peer_without_a_free_descriptor_is_met_when_it_has_one},
+	        {"programs that have just started meet at once", programs_that_have_just_started_meet_at_once},
+	        {"posting in a wrong state is refused", posting_in_a_wrong_state_is_refused},
+	        {"a full queue is ENOMEM with the first that did not fit",
+	         a_full_queue_is_ENOMEM_with_the_first_that_did_not_fit},
+	        {"too many sges are EINVAL", too_many_sges_are_EINVAL},
+	        {"an overrun completion queue raises an event and loses no earlier entry",
+	         an_overrun_completion_queue_raises_an_event_and_loses_no_earlier_entry},
+	        {"a first message in RTR raises communication established",
+	         a_first_message_in_rtr_raises_communication_established},
+	        {"a queue pair with a shared receive queue says when it has left",
+	         a_queue_pair_with_a_shared_receive_queue_says_when_it_has_left},
+	        {"what the peer has is no failure of who ends", what_the_peer_has_is_no_failure_of_who_ends},
+	        {"requests of length zero succeed", requests_of_length_zero_succeed},
+	        {"requests of length zero succeed by one copy", requests_of_length_zero_succeed_by_one_copy},
+	        {"requests of length zero succeed by ring", requests_of_length_zero_succeed_by_ring},
+	        {"an unreliable connection drops what does not fit", an_unreliable_connection_drops_what_does_not_fit},
+	        {"an unreliable write that is refused writes nothing",
+	         an_unreliable_write_that_is_refused_writes_nothing},
+	        {"a queue pair works again after reset", a_queue_pair_works_again_after_reset},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -117,11 +117,12 @@ static void sixteen_queue_pairs_both_ways_do_not_block_each_other(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"process_vm forbidden to one side", forbidden_to_one_side},
-		{"process_vm forbidden to both sides", forbidden_to_both_sides},
-		{"process_vm forbidden in the middle of traffic", forbidden_in_the_middle_of_traffic},
-		{"eight mebibytes by ring", eight_mebibytes_by_ring},
-		{"sixteen queue pairs both ways do not block each other", sixteen_queue_pairs_both_ways_do_not_block_each_other},
+	        {"process_vm forbidden to one side", forbidden_to_one_side},
+	        {"process_vm forbidden to both sides", forbidden_to_both_sides},
+	        {"process_vm forbidden in the middle of traffic", forbidden_in_the_middle_of_traffic},
+	        {"eight mebibytes by ring", eight_mebibytes_by_ring},
+	        {"sixteen queue pairs both ways do not block each other",
+	         sixteen_queue_pairs_both_ways_do_not_block_each_other},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -29,8 +29,8 @@ static void *own(const char *name, size_t at_least)
 		char perms[8];
 
 		path[0] = 0;
-		if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %199s", &from, &to, perms, path) >= 3 && strstr(path, name) && perms[1] == 'w' &&
-		    to - from >= at_least)
+		if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %199s", &from, &to, perms, path) >= 3 && strstr(path, name) &&
+		    perms[1] == 'w' && to - from >= at_least)
 			found = (void *)from;
 	}
 	fclose(f);
@@ -69,7 +69,8 @@ static void forge_records(void *seg, uint32_t victim, uint32_t me, struct far fa
 
 		r->dest = victim | (random_next(rnd) % 13) << 24;
 		r->src = me | (random_next(rnd) & 0xff) << 24;
-		r->psn = ((random_next(rnd) % 4 ? psn + (uint32_t)i : random_next(rnd)) & 0xffffff) | (gen & 0xff) << 24;
+		r->psn = ((random_next(rnd) % 4 ? psn + (uint32_t)i : random_next(rnd)) & 0xffffff) | (gen & 0xff)
+		                                                                                              << 24;
 		r->length = random_next(rnd) % 3 ? random_next(rnd) % (lines * 64) : random_next(rnd);
 		r->ack = random_next(rnd);
 		r->imm = random_next(rnd) % 2 ? far.rkey : random_next(rnd);
@@ -77,7 +78,8 @@ static void forge_records(void *seg, uint32_t victim, uint32_t me, struct far fa
 		x->rkey = far.rkey;
 		x->total = random_next(rnd) % 2 ? random_next(rnd) : random_next(rnd) % 65536;
 		x->compare_add = x->swap = random_next(rnd);
-		span[0] = (struct vb_rec_span){random_next(rnd), random_next(rnd) % 2 ? random_next(rnd) : (uint64_t)random_next(rnd) << 32};
+		span[0] = (struct vb_rec_span){
+		        random_next(rnd), random_next(rnd) % 2 ? random_next(rnd) : (uint64_t)random_next(rnd) << 32};
 		atomic_store((_Atomic uint64_t *)(ring + at + lines * 64), 0);
 		atomic_store(&r->mark, (uint64_t)lines | (at / 64) << 32);
 		at += lines * 64;
@@ -141,7 +143,8 @@ static void attacker(int fd, void *arg)
 			break;
 		case HAZARD: /* "I am copying", for ever */
 			for (int k = 0; k < 8; k++)
-				atomic_store(&vb_seg_slot(seg, VB_QP_LANE(victim))->hazard[k], (uint64_t)far.rkey << 32 | victim);
+				atomic_store(&vb_seg_slot(seg, VB_QP_LANE(victim))->hazard[k],
+				             (uint64_t)far.rkey << 32 | victim);
 			break;
 		case BELL:
 			what = own("verbena-doorbell", 4096);
@@ -229,8 +232,14 @@ static void raids(enum attack how)
 			struct ibv_wc wc;
 
 			for (; open && k < 30; k++) {
-				struct wr w = {.op = k % 3 == 0 ? IBV_WR_SEND : k % 3 == 1 ? IBV_WR_RDMA_READ : IBV_WR_ATOMIC_FETCH_AND_ADD,
-					       .id = k, .m = &m, .off = 40960, .len = k % 3 == 1 ? 4096 : 8, .far = af};
+				struct wr w = {.op = k % 3 == 0   ? IBV_WR_SEND
+				                     : k % 3 == 1 ? IBV_WR_RDMA_READ
+				                                  : IBV_WR_ATOMIC_FETCH_AND_ADD,
+				               .id = k,
+				               .m = &m,
+				               .off = 40960,
+				               .len = k % 3 == 1 ? 4096 : 8,
+				               .far = af};
 
 				open = !try_post(&l, &w);
 			}
@@ -311,14 +320,14 @@ static void a_peer_that_cuts_its_segment(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a peer that fills its ring with anything", a_peer_that_fills_its_ring_with_anything},
-		{"a peer that forges records", a_peer_that_forges_records},
-		{"a peer that lies about its queue pair", a_peer_that_lies_about_its_queue_pair},
-		{"a peer that lies about its regions", a_peer_that_lies_about_its_regions},
-		{"a peer that lies about what it has consumed", a_peer_that_lies_about_what_it_has_consumed},
-		{"a peer that claims to copy for ever", a_peer_that_claims_to_copy_for_ever},
-		{"a peer that rings for nothing", a_peer_that_rings_for_nothing},
-		{"a peer that cuts its segment", a_peer_that_cuts_its_segment},
+	        {"a peer that fills its ring with anything", a_peer_that_fills_its_ring_with_anything},
+	        {"a peer that forges records", a_peer_that_forges_records},
+	        {"a peer that lies about its queue pair", a_peer_that_lies_about_its_queue_pair},
+	        {"a peer that lies about its regions", a_peer_that_lies_about_its_regions},
+	        {"a peer that lies about what it has consumed", a_peer_that_lies_about_what_it_has_consumed},
+	        {"a peer that claims to copy for ever", a_peer_that_claims_to_copy_for_ever},
+	        {"a peer that rings for nothing", a_peer_that_rings_for_nothing},
+	        {"a peer that cuts its segment", a_peer_that_cuts_its_segment},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -42,7 +42,8 @@ static void gather_target(int fd, void *arg)
 	for (uint32_t round = 0; round < 3; round++) {
 		memset(m.p, 0, m.n);
 		for (uint32_t i = 0; i < 32; i++)
-			sge[i] = (struct ibv_sge){(uintptr_t)m.p + i * 8192 + 1, round == 2 ? 1000 : 50 + i, m.mr->lkey};
+			sge[i] =
+			        (struct ibv_sge){(uintptr_t)m.p + i * 8192 + 1, round == 2 ? 1000 : 50 + i, m.mr->lkey};
 		CHECK(!ibv_post_recv(l.qp, &r, &bad));
 		if (!round)
 			link_join(&l, fd);
@@ -65,7 +66,12 @@ static void thirty_two_pieces_on_both_sides(void)
 	static const uint32_t sizes[3] = {1000, 1500, 20000};
 	struct peer p = start(gather_target, NULL);
 	struct ibv_sge sge[32];
-	struct ibv_send_wr w = {.wr_id = 1, .sg_list = sge, .num_sge = 32, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_send_wr w = {.wr_id = 1,
+	                        .sg_list = sge,
+	                        .num_sge = 32,
+	                        .opcode = IBV_WR_SEND,
+	                        .send_flags = IBV_SEND_SIGNALED},
+	                   *bad;
 	struct dev d;
 	struct link l;
 	struct mem m;
@@ -104,7 +110,8 @@ static void inline_data_may_be_overwritten_at_once(void)
 		uint32_t len = i == 31 ? 1024 : 1 + i * 33;
 
 		fill(t.m.p, len, i);
-		POST(&t.a, .op = IBV_WR_SEND, .id = i, .p = t.m.p, .len = len, .flags = IBV_SEND_INLINE); /* no key is needed */
+		POST(&t.a, .op = IBV_WR_SEND, .id = i, .p = t.m.p, .len = len,
+		     .flags = IBV_SEND_INLINE); /* no key is needed */
 		memset(t.m.p, 0xff, len);
 	}
 	for (uint32_t i = 0; i < 32; i++)
@@ -121,7 +128,8 @@ static void inline_data_may_be_overwritten_at_once(void)
 	memset(t.m.p, 0xff, 100);
 	expect(t.a.scq, 1, IBV_WC_SUCCESS);
 	CHECK(holds(t.n.p, 100, 9));
-	CHECK_INT(try_post(&t.a, &(struct wr){.op = IBV_WR_SEND, .p = t.m.p, .len = 1025, .flags = IBV_SEND_INLINE}), EINVAL);
+	CHECK_INT(try_post(&t.a, &(struct wr){.op = IBV_WR_SEND, .p = t.m.p, .len = 1025, .flags = IBV_SEND_INLINE}),
+	          EINVAL);
 }
 
 /* --- invalidate --- */
@@ -442,7 +450,8 @@ static void ud_target(int fd, void *arg)
 
 	CHECK(ah);
 	fill(m.p + 32768, 100, 6);
-	POST(&l, .op = IBV_WR_SEND, .id = 7, .m = &m, .off = 32768, .len = 100, .ah = ah, .qpn = wc.src_qp, .qkey = QKEY);
+	POST(&l, .op = IBV_WR_SEND, .id = 7, .m = &m, .off = 32768, .len = 100, .ah = ah, .qpn = wc.src_qp,
+	     .qkey = QKEY);
 	expect(l.scq, 7, IBV_WC_SUCCESS);
 	meet_up(fd);
 	CHECK(!ibv_destroy_ah(ah));
@@ -464,19 +473,26 @@ static void datagrams(bool v6)
 	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UD});
 	post_recv(&l, 1, &m, 16384, 200);
 	link_join(&l, p.fd);
-	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.dgid = l.it.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9, .traffic_class = 4}};
+	struct ibv_ah_attr a = {
+	        .is_global = 1,
+	        .port_num = 1,
+	        .grh = {.dgid = l.it.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9, .traffic_class = 4}};
 	struct ibv_ah *ah = ibv_create_ah(d.pd, &a);
 
 	CHECK(ah);
 	fill(m.p, 1000, 3);
-	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 100, .ah = ah, .qpn = l.it.qpn, .qkey = QKEY ^ 1); /* dropped */
-	POST(&l, .op = IBV_WR_SEND_WITH_IMM, .id = 2, .m = &m, .len = 1000, .ah = ah, .qpn = l.it.qpn, .qkey = QKEY, .imm = 99);
-	POST(&l, .op = IBV_WR_SEND, .id = 3, .m = &m, .len = 64, .ah = ah, .qpn = 0xabcdef, .qkey = QKEY); /* to nobody */
+	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 100, .ah = ah, .qpn = l.it.qpn,
+	     .qkey = QKEY ^ 1); /* dropped */
+	POST(&l, .op = IBV_WR_SEND_WITH_IMM, .id = 2, .m = &m, .len = 1000, .ah = ah, .qpn = l.it.qpn, .qkey = QKEY,
+	     .imm = 99);
+	POST(&l, .op = IBV_WR_SEND, .id = 3, .m = &m, .len = 64, .ah = ah, .qpn = 0xabcdef,
+	     .qkey = QKEY); /* to nobody */
 	for (uint64_t i = 1; i <= 3; i++)
 		expect(l.scq, i, IBV_WC_SUCCESS);
 	CHECK_INT(expect(l.rcq, 1, IBV_WC_SUCCESS).byte_len, 140);
 	CHECK(holds(m.p + 16384 + 40, 100, 6));
-	POST(&l, .op = IBV_WR_SEND, .id = 4, .m = &m, .len = 8192, .ah = ah, .qpn = l.it.qpn, .qkey = QKEY); /* above the MTU */
+	POST(&l, .op = IBV_WR_SEND, .id = 4, .m = &m, .len = 8192, .ah = ah, .qpn = l.it.qpn,
+	     .qkey = QKEY); /* above the MTU */
 	expect(l.scq, 4, IBV_WC_LOC_LEN_ERR);
 	CHECK_INT(state_of(l.qp), IBV_QPS_SQE);
 	meet_up(p.fd);
@@ -526,7 +542,9 @@ static void datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were
 	mem_make(&m, &d, 4096);
 	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UD});
 	link_join(&l, p.fd);
-	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.dgid = l.it.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
+	struct ibv_ah_attr a = {.is_global = 1,
+	                        .port_num = 1,
+	                        .grh = {.dgid = l.it.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
 	struct ibv_ah *ah = ibv_create_ah(d.pd, &a);
 
 	CHECK(ah);
@@ -566,8 +584,10 @@ static void a_queue_pair_connected_to_itself(void)
 		CHECK_INT(expect(l.rcq, i, IBV_WC_SUCCESS).byte_len, len);
 		CHECK(holds(m.p + (1 << 19), len, i));
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &m, .len = len, .far = far, .far_off = 1 << 18);
-		POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .off = 1 << 19, .len = len, .far = far, .far_off = 1 << 18);
-		POST(&l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &m, .off = 900000, .len = 8, .far = far, .far_off = 950000, .compare_add = 2);
+		POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .off = 1 << 19, .len = len, .far = far,
+		     .far_off = 1 << 18);
+		POST(&l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &m, .off = 900000, .len = 8, .far = far,
+		     .far_off = 950000, .compare_add = 2);
 		for (uint64_t k = 1; k <= 3; k++)
 			expect(l.scq, k, IBV_WC_SUCCESS);
 		CHECK(holds(m.p + (1 << 19), len, i));
@@ -592,7 +612,13 @@ static void *poster(void *arg)
 	uint64_t seed = w->id + 1;
 
 	for (unsigned i = 0; i < w->n;) {
-		struct wr r = {.op = random_next(&seed) & 1 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, .id = i, .m = &w->t->m, .off = w->id * 4096, .len = 64, .far = w->t->far, .far_off = w->id * 4096};
+		struct wr r = {.op = random_next(&seed) & 1 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND,
+		               .id = i,
+		               .m = &w->t->m,
+		               .off = w->id * 4096,
+		               .len = 64,
+		               .far = w->t->far,
+		               .far_off = w->id * 4096};
 
 		if (!try_post(&w->t->a, &r)) {
 			i++;
@@ -682,21 +708,22 @@ static void four_threads_with_queue_pairs_of_their_own(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"thirty-two pieces on both sides", thirty_two_pieces_on_both_sides},
-		{"inline data may be overwritten at once", inline_data_may_be_overwritten_at_once},
-		{"a send with invalidate ends the key", a_send_with_invalidate_ends_the_key},
-		{"a local invalidate ends the key in its turn", a_local_invalidate_ends_the_key_in_its_turn},
-		{"only a solicited completion wakes who asked for such", only_a_solicited_completion_wakes_who_asked_for_such},
-		{"two that sleep wake each other", two_that_sleep_wake_each_other},
-		{"four queue pairs share a receive queue", four_queue_pairs_share_a_receive_queue},
-		{"UC delivers, and forgives", uc_delivers_and_forgives},
-		{"datagrams over IPv4 addresses", datagrams_over_ipv4_addresses},
-		{"datagrams over IPv6 addresses", datagrams_over_ipv6_addresses},
-		{"datagrams that wait for a stranger say what they said when they were posted",
-		 datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were_posted},
-		{"a queue pair connected to itself", a_queue_pair_connected_to_itself},
-		{"four threads on one queue pair", four_threads_on_one_queue_pair},
-		{"four threads with queue pairs of their own", four_threads_with_queue_pairs_of_their_own},
+	        {"thirty-two pieces on both sides", thirty_two_pieces_on_both_sides},
+	        {"inline data may be overwritten at once", inline_data_may_be_overwritten_at_once},
+	        {"a send with invalidate ends the key", a_send_with_invalidate_ends_the_key},
+	        {"a local invalidate ends the key in its turn", a_local_invalidate_ends_the_key_in_its_turn},
+	        {"only a solicited completion wakes who asked for such",
+	         only_a_solicited_completion_wakes_who_asked_for_such},
+	        {"two that sleep wake each other", two_that_sleep_wake_each_other},
+	        {"four queue pairs share a receive queue", four_queue_pairs_share_a_receive_queue},
+	        {"UC delivers, and forgives", uc_delivers_and_forgives},
+	        {"datagrams over IPv4 addresses", datagrams_over_ipv4_addresses},
+	        {"datagrams over IPv6 addresses", datagrams_over_ipv6_addresses},
+	        {"datagrams that wait for a stranger say what they said when they were posted",
+	         datagrams_that_wait_for_a_stranger_say_what_they_said_when_they_were_posted},
+	        {"a queue pair connected to itself", a_queue_pair_connected_to_itself},
+	        {"four threads on one queue pair", four_threads_on_one_queue_pair},
+	        {"four threads with queue pairs of their own", four_threads_with_queue_pairs_of_their_own},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -58,7 +58,8 @@ static void member(int fd, void *arg)
 
 			p[0] = g.me;
 			POST(&l[i], .op = IBV_WR_SEND, .id = i, .m = &m, .off = 32768 + i * 64, .len = 48);
-			POST(&l[i], .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = i, .m = &m, .off = 32768 + i * 64 + 56, .len = 8, .far = far[i], .compare_add = 1);
+			POST(&l[i], .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = i, .m = &m, .off = 32768 + i * 64 + 56,
+			     .len = 8, .far = far[i], .compare_add = 1);
 		}
 	while (sent < 2 * want || got < want) {
 		struct ibv_wc wc;
@@ -80,7 +81,8 @@ static void member(int fd, void *arg)
 		else
 			usleep(200); /* so many share two cores */
 		if (now_ms() - last > 60000)
-			fail(__FILE__, __LINE__, "process %u: %u of %u sent, %u of %u received", g.me, sent, 2 * want, got, want);
+			fail(__FILE__, __LINE__, "process %u: %u of %u sent, %u of %u received", g.me, sent, 2 * want,
+			     got, want);
 	}
 	for (unsigned i = 0; i < g.n; i++)
 		for (unsigned r = 0; i != g.me && r < ROUNDS; r++)
@@ -137,8 +139,8 @@ static void sixty_four_processes_all_to_all(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"sixteen processes all to all", sixteen_processes_all_to_all, 300},
-		{"sixty-four processes all to all", sixty_four_processes_all_to_all, 300},
+	        {"sixteen processes all to all", sixteen_processes_all_to_all, 300},
+	        {"sixty-four processes all to all", sixty_four_processes_all_to_all, 300},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -65,7 +65,8 @@ static void a_write_behind_a_send_that_waits_for_a_receive_does_not_land_before_
 	POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 8);
 	for (unsigned i = 0; i < 5; i++) {
 		m.p[i * 0x20000] = (uint8_t)(100 + i);
-		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 2 + i, .m = &m, .off = i * 0x20000, .len = sizes[i], .far = far, .far_off = i * 0x20000);
+		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = 2 + i, .m = &m, .off = i * 0x20000, .len = sizes[i], .far = far,
+		     .far_off = i * 0x20000);
 	}
 	tell(p.fd, "", 1);
 	expect_none(l.scq, 100);
@@ -234,10 +235,12 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 		if (!ibv_poll_cq(l.scq, 1, &wc))
 			continue;
 		if (wc.status != IBV_WC_SUCCESS)
-			fail(__FILE__, __LINE__, "%s: request %llu: %s", kind, (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+			fail(__FILE__, __LINE__, "%s: request %llu: %s", kind, (unsigned long long)wc.wr_id,
+			     ibv_wc_status_str(wc.status));
 		while (quiet[done] || done < wc.wr_id) {
 			if (!quiet[done])
-				fail(__FILE__, __LINE__, "request %u is passed by %llu", done, (unsigned long long)wc.wr_id);
+				fail(__FILE__, __LINE__, "request %u is passed by %llu", done,
+				     (unsigned long long)wc.wr_id);
 			if (op[done] == 5)
 				expected_add += 3;
 			done++;
@@ -299,7 +302,8 @@ static void fenced_send_carries_what_the_read_before_it_brought(void *env)
 	link_join(&l, p.fd);
 	for (uint32_t i = 1; i <= 1000; i++) {
 		meet_up(p.fd);
-		POST(&l, .op = IBV_WR_RDMA_READ, .id = 1, .m = &m, .off = 64, .len = i % 4 ? 4 : 60000, .far = far, .far_off = 64, .quiet = true);
+		POST(&l, .op = IBV_WR_RDMA_READ, .id = 1, .m = &m, .off = 64, .len = i % 4 ? 4 : 60000, .far = far,
+		     .far_off = 64, .quiet = true);
 		POST(&l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &m, .len = 4, .far = far, .quiet = true);
 		POST(&l, .op = IBV_WR_SEND, .id = 3, .m = &m, .len = 4, .flags = IBV_SEND_FENCE);
 		expect(l.scq, 3, IBV_WC_SUCCESS);
@@ -364,15 +368,21 @@ static void list_target(int fd, void *arg)
 }
 
 /* Far more at once than a sender lays out before it hands over: each message of this length is two pieces of it. */
-static void post_list(struct link *l, enum ibv_wr_opcode op, struct mem *m, uint64_t off, struct far far, unsigned n, uint32_t len)
+static void post_list(struct link *l, enum ibv_wr_opcode op, struct mem *m, uint64_t off, struct far far, unsigned n,
+                      uint32_t len)
 {
 	struct ibv_send_wr wr[64] = {0}, *bad;
 	struct ibv_sge sge[64];
 
 	for (unsigned i = 0; i < n; i++) {
 		sge[i] = (struct ibv_sge){(uintptr_t)m->p + off + i * len, len, m->mr->lkey};
-		wr[i] = (struct ibv_send_wr){.wr_id = i, .next = i + 1 < n ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = 1, .opcode = op,
-		                             .send_flags = IBV_SEND_SIGNALED, .wr.rdma = {far.addr + i * len, far.rkey}};
+		wr[i] = (struct ibv_send_wr){.wr_id = i,
+		                             .next = i + 1 < n ? &wr[i + 1] : NULL,
+		                             .sg_list = &sge[i],
+		                             .num_sge = 1,
+		                             .opcode = op,
+		                             .send_flags = IBV_SEND_SIGNALED,
+		                             .wr.rdma = {far.addr + i * len, far.rkey}};
 	}
 	CHECK_INT(ibv_post_send(l->qp, wr, &bad), 0);
 	for (unsigned i = 0; i < n; i++)
@@ -409,13 +419,16 @@ static void a_list_of_many_requests_arrives_whole(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a write behind a send that waits for a receive does not land before it", a_write_behind_a_send_that_waits_for_a_receive_does_not_land_before_it},
-		{"a read sees what was written before it", a_read_sees_what_was_written_before_it},
-		{"requests of all kinds complete in posting order", requests_of_all_kinds_complete_in_posting_order},
-		{"a fenced send carries what the read before it brought", a_fenced_send_carries_what_the_read_before_it_brought},
-		{"a fenced send carries what a read by ring brought", a_fenced_send_carries_what_a_read_by_ring_brought},
-		{"a list of many requests arrives whole", a_list_of_many_requests_arrives_whole},
-		{"sequence numbers wrap around", sequence_numbers_wrap_around},
+	        {"a write behind a send that waits for a receive does not land before it",
+	         a_write_behind_a_send_that_waits_for_a_receive_does_not_land_before_it},
+	        {"a read sees what was written before it", a_read_sees_what_was_written_before_it},
+	        {"requests of all kinds complete in posting order", requests_of_all_kinds_complete_in_posting_order},
+	        {"a fenced send carries what the read before it brought",
+	         a_fenced_send_carries_what_the_read_before_it_brought},
+	        {"a fenced send carries what a read by ring brought",
+	         a_fenced_send_carries_what_a_read_by_ring_brought},
+	        {"a list of many requests arrives whole", a_list_of_many_requests_arrives_whole},
+	        {"sequence numbers wrap around", sequence_numbers_wrap_around},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -345,7 +345,7 @@ void dev_close(struct dev *d)
 	CHECK(!ibv_close_device(d->ctx));
 }
 
-static int or(int value, int preset)
+static int or (int value, int preset)
 {
 	return value < 0 ? 0 : value ? value : preset;
 }
@@ -353,20 +353,20 @@ static int or(int value, int preset)
 static void make_ex(struct link *l, struct ibv_qp_init_attr *a)
 {
 	struct ibv_qp_init_attr_ex x = {
-		.send_cq = a->send_cq,
-		.recv_cq = a->recv_cq,
-		.srq = a->srq,
-		.cap = a->cap,
-		.qp_type = a->qp_type,
-		.sq_sig_all = a->sq_sig_all,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = l->c.pd ? l->c.pd : l->d->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+	        .send_cq = a->send_cq,
+	        .recv_cq = a->recv_cq,
+	        .srq = a->srq,
+	        .cap = a->cap,
+	        .qp_type = a->qp_type,
+	        .sq_sig_all = a->sq_sig_all,
+	        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+	        .pd = l->c.pd ? l->c.pd : l->d->pd,
+	        .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
 	};
 
 	if (a->qp_type == IBV_QPT_RC)
-		x.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-				    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+		x.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
+		                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
 	l->qp = ibv_create_qp_ex(l->d->ctx, &x);
 }
 
@@ -381,18 +381,24 @@ void link_make(struct link *l, struct dev *d, const struct conf *c)
 	k->depth = k->depth ? k->depth : 64;
 	k->rdepth = k->rdepth ? k->rdepth : k->depth;
 	k->sge = k->sge ? k->sge : 4;
-	k->access = k->no_access ? 0 : k->access ? k->access : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	k->access = k->no_access ? 0
+	            : k->access  ? k->access
+	                         : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	k->cqe = k->cqe ? k->cqe : 2 * (k->depth + k->rdepth) + 16;
 	l->scq = k->scq ? k->scq : ibv_create_cq(d->ctx, (int)k->cqe, NULL, NULL, 0);
 	l->rcq = k->rcq ? k->rcq : ibv_create_cq(d->ctx, (int)k->cqe, NULL, k->channel, 0);
 	CHECK(l->scq && l->rcq);
 	struct ibv_qp_init_attr a = {
-		.send_cq = l->scq,
-		.recv_cq = l->rcq,
-		.srq = k->srq,
-		.cap = {.max_send_wr = k->depth, .max_recv_wr = k->rdepth, .max_send_sge = k->sge, .max_recv_sge = k->sge, .max_inline_data = k->inline_max},
-		.qp_type = k->type,
-		.sq_sig_all = k->sig_all,
+	        .send_cq = l->scq,
+	        .recv_cq = l->rcq,
+	        .srq = k->srq,
+	        .cap = {.max_send_wr = k->depth,
+	                .max_recv_wr = k->rdepth,
+	                .max_send_sge = k->sge,
+	                .max_recv_sge = k->sge,
+	                .max_inline_data = k->inline_max},
+	        .qp_type = k->type,
+	        .sq_sig_all = k->sig_all,
 	};
 	if (k->ex)
 		make_ex(l, &a);
@@ -401,7 +407,10 @@ void link_make(struct link *l, struct dev *d, const struct conf *c)
 	CHECK(l->qp);
 	struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = k->access, .qkey = QKEY};
 
-	CHECK_INT(ibv_modify_qp(l->qp, &q, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (k->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)), 0);
+	CHECK_INT(ibv_modify_qp(l->qp, &q,
+	                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	                                (k->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
+	          0);
 	l->me = (struct addr){l->qp->qp_num, k->psn ? k->psn : l->qp->qp_num & 0xffffff, d->gid};
 }
 
@@ -409,13 +418,15 @@ void link_rtr(struct link *l, const struct addr *it)
 {
 	struct conf *k = &l->c;
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = it->qpn,
-		.rq_psn = it->psn,
-		.max_dest_rd_atomic = (uint8_t)or(k->rd, 16),
-		.min_rnr_timer = (uint8_t)or(k->rnr_timer, 1),
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = it->gid, .sgid_index = (uint8_t)l->d->gid_index, .hop_limit = 64}},
+	        .qp_state = IBV_QPS_RTR,
+	        .path_mtu = IBV_MTU_1024,
+	        .dest_qp_num = it->qpn,
+	        .rq_psn = it->psn,
+	        .max_dest_rd_atomic = (uint8_t) or (k->rd, 16),
+	        .min_rnr_timer = (uint8_t) or (k->rnr_timer, 1),
+	        .ah_attr = {.is_global = 1,
+	                    .port_num = 1,
+	                    .grh = {.dgid = it->gid, .sgid_index = (uint8_t)l->d->gid_index, .hop_limit = 64}},
 	};
 	int mask = IBV_QP_STATE;
 
@@ -431,12 +442,12 @@ void link_rts(struct link *l)
 {
 	struct conf *k = &l->c;
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTS,
-		.sq_psn = l->me.psn,
-		.timeout = (uint8_t)or(k->timeout, 20),
-		.retry_cnt = (uint8_t)or(k->retry, 7),
-		.rnr_retry = (uint8_t)or(k->rnr_retry, 7),
-		.max_rd_atomic = (uint8_t)or(k->rd, 16),
+	        .qp_state = IBV_QPS_RTS,
+	        .sq_psn = l->me.psn,
+	        .timeout = (uint8_t) or (k->timeout, 20),
+	        .retry_cnt = (uint8_t) or (k->retry, 7),
+	        .rnr_retry = (uint8_t) or (k->rnr_retry, 7),
+	        .max_rd_atomic = (uint8_t) or (k->rd, 16),
 	};
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
@@ -554,17 +565,17 @@ struct far far_hear(int fd)
 int try_post(struct link *l, const struct wr *w)
 {
 	struct ibv_sge sge = {
-		.addr = w->m ? (uintptr_t)w->m->p + w->off : (uintptr_t)w->p,
-		.length = w->len,
-		.lkey = w->m ? w->m->mr->lkey : w->lkey,
+	        .addr = w->m ? (uintptr_t)w->m->p + w->off : (uintptr_t)w->p,
+	        .length = w->len,
+	        .lkey = w->m ? w->m->mr->lkey : w->lkey,
 	};
 	struct ibv_send_wr wr = {
-		.wr_id = w->id,
-		.sg_list = &sge,
-		.num_sge = w->len ? 1 : 0,
-		.opcode = w->op,
-		.send_flags = w->flags | (w->quiet ? 0 : IBV_SEND_SIGNALED),
-		.imm_data = w->imm,
+	        .wr_id = w->id,
+	        .sg_list = &sge,
+	        .num_sge = w->len ? 1 : 0,
+	        .opcode = w->op,
+	        .send_flags = w->flags | (w->quiet ? 0 : IBV_SEND_SIGNALED),
+	        .imm_data = w->imm,
 	};
 	struct ibv_send_wr *bad = NULL;
 
@@ -639,8 +650,8 @@ struct ibv_wc expect_at(const char *file, int line, struct ibv_cq *cq, uint64_t 
 	if (!wait_wc_ms(cq, &wc, PATIENCE))
 		fail(file, line, "request %llu does not complete", (unsigned long long)id);
 	if (wc.wr_id != id || wc.status != status)
-		fail(file, line, "request %llu completes: %s; expected %llu: %s", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status),
-		     (unsigned long long)id, ibv_wc_status_str(status));
+		fail(file, line, "request %llu completes: %s; expected %llu: %s", (unsigned long long)wc.wr_id,
+		     ibv_wc_status_str(wc.status), (unsigned long long)id, ibv_wc_status_str(status));
 	if (status != IBV_WC_SUCCESS && wc.byte_len) /* undefined there; one thing on all ways */
 		fail(file, line, "request %llu has failed and moved %u bytes", (unsigned long long)id, wc.byte_len);
 	return wc;
@@ -651,7 +662,8 @@ void expect_none_at(const char *file, int line, struct ibv_cq *cq, unsigned ms)
 	struct ibv_wc wc;
 
 	if (wait_wc_ms(cq, &wc, ms))
-		fail(file, line, "unexpected: request %llu completes: %s", (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+		fail(file, line, "unexpected: request %llu completes: %s", (unsigned long long)wc.wr_id,
+		     ibv_wc_status_str(wc.status));
 }
 
 int next_event(struct dev *d, unsigned ms)
@@ -695,11 +707,11 @@ uint32_t random_next(uint64_t *s)
 static bool forbid(long call, long other, int err)
 {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)other, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)err),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 1, 0),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)other, 0, 1),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)err),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
 

@@ -22,7 +22,7 @@
 struct test {
 	const char *name; /* a sentence */
 	void (*fn)(void);
-	int seconds;      /* 0: 100 */
+	int seconds; /* 0: 100 */
 };
 /* Runs those whose name holds one of the arguments (all, without); prints "ok NAME" or "not ok NAME: why". */
 int run_tests(int argc, char **argv, const struct test *tests, size_t n);
@@ -31,10 +31,10 @@ int run_tests(int argc, char **argv, const struct test *tests, size_t n);
 __attribute__((noreturn, format(printf, 3, 4))) void fail(const char *file, int line, const char *fmt, ...);
 __attribute__((noreturn, format(printf, 1, 2))) void skip(const char *fmt, ...);
 #define CHECK(x) ((x) ? (void)0 : fail(__FILE__, __LINE__, "%s (errno %s)", #x, strerrorname_np(errno)))
-#define CHECK_INT(a, b) \
-	do { \
-		long long a_ = (long long)(a), b_ = (long long)(b); \
-		if (a_ != b_) \
+#define CHECK_INT(a, b)                                                               \
+	do {                                                                          \
+		long long a_ = (long long)(a), b_ = (long long)(b);                   \
+		if (a_ != b_)                                                         \
 			fail(__FILE__, __LINE__, "%s is %lld, not %lld", #a, a_, b_); \
 	} while (0)
 /* A number from the command line of the test programs: -n COUNT, else $VERBENA_TEST_COUNT, else what is given. */
@@ -56,9 +56,9 @@ void stop_peer(struct peer *p); /* SIGSTOP, and stopped when this returns */
 void cont_peer(struct peer *p);
 void tell(int fd, const void *data, size_t n);
 void hear(int fd, void *data, size_t n);
-bool heard(int fd, int ms);     /* is there something to hear? */
-#define PATIENCE 60000          /* ms: what should come is waited for so long, however loaded the machine */
-void meet_up(int fd);           /* both have come this far */
+bool heard(int fd, int ms); /* is there something to hear? */
+#define PATIENCE 60000      /* ms: what should come is waited for so long, however loaded the machine */
+void meet_up(int fd);       /* both have come this far */
 uint64_t now_ms(void);
 void sleep_ms(unsigned ms);
 
@@ -83,24 +83,24 @@ void dev_close(struct dev *d);
 
 /* 0 stands for the preset in brackets. */
 struct conf {
-	enum ibv_qp_type type;  /* [RC] */
-	unsigned depth, rdepth; /* [64, depth] */
+	enum ibv_qp_type type;    /* [RC] */
+	unsigned depth, rdepth;   /* [64, depth] */
 	unsigned sge, inline_max; /* [4, 0] */
-	unsigned access;        /* [all remote] */
+	unsigned access;          /* [all remote] */
 	bool no_access;
-	int timeout;            /* [20, 4.3 s: on a network it may be of consequence that a machine is busy; -1: 0] */
-	int retry;              /* [7; -1: 0] */
-	int rnr_retry;          /* [7; -1: 0] */
-	int rnr_timer;          /* [1: 10 us] */
-	int rd;                 /* [16; -1: 0] */
+	int timeout;   /* [20, 4.3 s: on a network it may be of consequence that a machine is busy; -1: 0] */
+	int retry;     /* [7; -1: 0] */
+	int rnr_retry; /* [7; -1: 0] */
+	int rnr_timer; /* [1: 10 us] */
+	int rd;        /* [16; -1: 0] */
 	bool sig_all;
-	uint32_t psn;           /* [number of the QP] */
-	uint32_t cqe;           /* [depth + rdepth + 16] */
+	uint32_t psn; /* [number of the QP] */
+	uint32_t cqe; /* [depth + rdepth + 16] */
 	struct ibv_srq *srq;
-	struct ibv_cq *scq, *rcq; /* [own ones] */
+	struct ibv_cq *scq, *rcq;         /* [own ones] */
 	struct ibv_comp_channel *channel; /* of the own receive CQ */
-	struct ibv_pd *pd;      /* [the device's] */
-	bool ex;                /* with ibv_wr_* */
+	struct ibv_pd *pd;                /* [the device's] */
+	bool ex;                          /* with ibv_wr_* */
 };
 #define QKEY 0x11111111u
 
@@ -137,7 +137,8 @@ struct far {
 	uint32_t rkey;
 	uint32_t pad;
 };
-#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define ALL_ACCESS \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 void mem_make(struct mem *m, struct dev *d, size_t n);        /* anonymous, zeroed, all access */
 void mem_make_shared(struct mem *m, struct dev *d, size_t n); /* a memfd, MAP_SHARED */
 void mem_make_apart(struct mem *m, struct dev *d, size_t n);  /* where nothing else is mapped once it is unmapped */
@@ -150,19 +151,19 @@ struct far far_hear(int fd);
 struct wr {
 	enum ibv_wr_opcode op;
 	uint64_t id;
-	struct mem *m;       /* its key; */
-	uint64_t off;        /* from m->p + off */
+	struct mem *m; /* its key; */
+	uint64_t off;  /* from m->p + off */
 	uint32_t len;
-	uint32_t lkey;       /* instead of m's, with */
+	uint32_t lkey; /* instead of m's, with */
 	void *p;
 	struct far far;
 	uint64_t far_off;
 	uint64_t compare_add, swap;
-	unsigned flags;      /* SIGNALED is set unless */
+	unsigned flags; /* SIGNALED is set unless */
 	bool quiet;
 	uint32_t imm;
 	struct ibv_ah *ah;
-	uint32_t qpn, qkey;  /* UD */
+	uint32_t qpn, qkey; /* UD */
 };
 int try_post(struct link *l, const struct wr *w);
 void post(struct link *l, const struct wr *w);

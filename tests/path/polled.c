@@ -53,9 +53,11 @@ static void target(int fd, void *arg)
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		for (uint32_t k = 0; k < n; k++)
 			if (at[k] != v)
-				fail(__FILE__, __LINE__, "size %u: after %lu writes byte %u is %u when the last is %u", n, i, k, at[k], v);
+				fail(__FILE__, __LINE__, "size %u: after %lu writes byte %u is %u when the last is %u",
+				     n, i, k, at[k], v);
 		*(volatile uint64_t *)flag.p = i;
-		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &flag, .len = 8, .far = back, .flags = IBV_SEND_INLINE, .quiet = i % 32 != 0);
+		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &flag, .len = 8, .far = back, .flags = IBV_SEND_INLINE,
+		     .quiet = i % 32 != 0);
 		if (i % 32 == 0)
 			expect(l.scq, i, IBV_WC_SUCCESS);
 	}
@@ -82,7 +84,8 @@ static void run(const struct job *j)
 		unsigned long spins = 0;
 
 		memset(m.p, (int)(i % 255 + 1), j->size);
-		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = j->size, .far = far, .far_off = OFF + j->align);
+		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = j->size, .far = far,
+		     .far_off = OFF + j->align);
 		/* by ring it is the target's progress thread that works: it needs a core, as the target does */
 		while (*(volatile uint64_t *)flag.p != i) {
 			if (j->ring)
@@ -115,7 +118,10 @@ static void all_sizes(bool shared, bool ring)
 		struct job j = {.size = sizes[i], .shared = shared, .ring = ring, .align = i % 3 == 1 ? 3 : 0};
 
 		/* seen without the tail: one in 20,000 to 400,000 at 4 KiB, and hardly ever below 256 bytes */
-		j.rounds = (sizes[i] > 8192 || sizes[i] < 256 ? total / 10 : sizes[i] >= 4096 ? total * 4 : total) / (ring ? 100 : 1);
+		j.rounds = (sizes[i] > 8192 || sizes[i] < 256 ? total / 10
+		            : sizes[i] >= 4096                ? total * 4
+		                                              : total) /
+		           (ring ? 100 : 1);
 		j.word = sizes[i] >= 8 && !((sizes[i] + j.align) & 7);
 		run(&j);
 	}
@@ -139,9 +145,11 @@ static void the_last_byte_of_a_write_by_ring_lands_last(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"the last byte of a write by one copy lands last", the_last_byte_of_a_write_by_one_copy_lands_last, 3000},
-		{"the last byte of a write into a shared mapping lands last", the_last_byte_of_a_write_into_a_shared_mapping_lands_last, 3000},
-		{"the last byte of a write by ring lands last", the_last_byte_of_a_write_by_ring_lands_last, 3000},
+	        {"the last byte of a write by one copy lands last", the_last_byte_of_a_write_by_one_copy_lands_last,
+	         3000},
+	        {"the last byte of a write into a shared mapping lands last",
+	         the_last_byte_of_a_write_into_a_shared_mapping_lands_last, 3000},
+	        {"the last byte of a write by ring lands last", the_last_byte_of_a_write_by_ring_lands_last, 3000},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -57,7 +57,8 @@ static void messages_into_shared_mappings(void)
 
 static void all_types_of_queue_pairs_at_once(void)
 {
-	run(&(struct work){.qps = 12, .ms = ms(), .max = 20000, .seed = seed(), .types = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}});
+	run(&(struct work){
+	        .qps = 12, .ms = ms(), .max = 20000, .seed = seed(), .types = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}});
 }
 
 static void messages_of_all_sizes_by_ring(void)
@@ -69,12 +70,12 @@ static void messages_of_all_sizes_by_ring(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"small messages on one queue pair", small_messages_on_one_queue_pair, 4000},
-		{"small messages on sixteen queue pairs", small_messages_on_sixteen_queue_pairs, 4000},
-		{"messages of all sizes on eight queue pairs", messages_of_all_sizes_on_eight_queue_pairs, 4000},
-		{"messages into shared mappings", messages_into_shared_mappings, 4000},
-		{"all types of queue pairs at once", all_types_of_queue_pairs_at_once, 4000},
-		{"messages of all sizes by ring", messages_of_all_sizes_by_ring, 4000},
+	        {"small messages on one queue pair", small_messages_on_one_queue_pair, 4000},
+	        {"small messages on sixteen queue pairs", small_messages_on_sixteen_queue_pairs, 4000},
+	        {"messages of all sizes on eight queue pairs", messages_of_all_sizes_on_eight_queue_pairs, 4000},
+	        {"messages into shared mappings", messages_into_shared_mappings, 4000},
+	        {"all types of queue pairs at once", all_types_of_queue_pairs_at_once, 4000},
+	        {"messages of all sizes by ring", messages_of_all_sizes_by_ring, 4000},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

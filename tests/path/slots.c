@@ -34,7 +34,13 @@ static void two_open(struct two *t, struct conf ca, struct conf cb)
 
 static int write_8(struct two *t, uint64_t id, bool quiet)
 {
-	return try_post(&t->a, &(struct wr){.op = IBV_WR_RDMA_WRITE, .id = id, .m = &t->m, .len = 8, .far = t->f, .far_off = 64, .quiet = quiet});
+	return try_post(&t->a, &(struct wr){.op = IBV_WR_RDMA_WRITE,
+	                                    .id = id,
+	                                    .m = &t->m,
+	                                    .len = 8,
+	                                    .far = t->f,
+	                                    .far_off = 64,
+	                                    .quiet = quiet});
 }
 
 static int write_by_builder(struct two *t, uint64_t id, bool quiet)
@@ -388,18 +394,24 @@ static void all_that_four_threads_post_to_a_queue_pair_completes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"requests hold their slots until their completions are polled", requests_hold_their_slots_until_their_completions_are_polled},
-		{"built requests hold their slots until their completions are polled", built_requests_hold_their_slots_until_their_completions_are_polled},
-		{"extended polling gives slots back", extended_polling_gives_slots_back},
-		{"requests without a completion hold no slot when they are done", requests_without_a_completion_hold_no_slot_when_they_are_done},
-		{"requests before one that is signaled wait for it", requests_before_one_that_is_signaled_wait_for_it},
-		{"failed requests hold their slots too", failed_requests_hold_their_slots_too},
-		{"after reset all slots are free", after_reset_all_slots_are_free},
-		{"receives hold their slots until their completions are polled", receives_hold_their_slots_until_their_completions_are_polled},
-		{"receives of a shared queue hold their slots until their completions are polled", receives_of_a_shared_queue_hold_their_slots_until_their_completions_are_polled},
-		{"a shared queue has back what a queue pair leaves", a_shared_queue_has_back_what_a_queue_pair_leaves},
-		{"a queue that overruns ends its queue pairs", a_queue_that_overruns_ends_its_queue_pairs},
-		{"all that four threads post to a queue pair completes", all_that_four_threads_post_to_a_queue_pair_completes},
+	        {"requests hold their slots until their completions are polled",
+	         requests_hold_their_slots_until_their_completions_are_polled},
+	        {"built requests hold their slots until their completions are polled",
+	         built_requests_hold_their_slots_until_their_completions_are_polled},
+	        {"extended polling gives slots back", extended_polling_gives_slots_back},
+	        {"requests without a completion hold no slot when they are done",
+	         requests_without_a_completion_hold_no_slot_when_they_are_done},
+	        {"requests before one that is signaled wait for it", requests_before_one_that_is_signaled_wait_for_it},
+	        {"failed requests hold their slots too", failed_requests_hold_their_slots_too},
+	        {"after reset all slots are free", after_reset_all_slots_are_free},
+	        {"receives hold their slots until their completions are polled",
+	         receives_hold_their_slots_until_their_completions_are_polled},
+	        {"receives of a shared queue hold their slots until their completions are polled",
+	         receives_of_a_shared_queue_hold_their_slots_until_their_completions_are_polled},
+	        {"a shared queue has back what a queue pair leaves", a_shared_queue_has_back_what_a_queue_pair_leaves},
+	        {"a queue that overruns ends its queue pairs", a_queue_that_overruns_ends_its_queue_pairs},
+	        {"all that four threads post to a queue pair completes",
+	         all_that_four_threads_post_to_a_queue_pair_completes},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

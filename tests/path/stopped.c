@@ -26,7 +26,8 @@ static void sleeper(int fd, void *arg)
 	for (;;) {
 		char c;
 
-		hear(fd, &c, 1); /* blocked; a word asks for the first byte of the region, so that it can be looked at */
+		hear(fd, &c,
+		     1); /* blocked; a word asks for the first byte of the region, so that it can be looked at */
 		if (c == 'q')
 			return;
 		if (c == 'l') {
@@ -91,9 +92,11 @@ static void what_waits_for_a_stopped_target_completes_when_it_goes_on(void)
 	stop_peer(&s.p);
 	POST(&s.l, .op = IBV_WR_SEND, .id = 1, .m = &s.m, .len = 64);
 	POST(&s.l, .op = IBV_WR_SEND, .id = 2, .m = &s.m, .len = 65536);
-	POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &s.m, .off = 8, .len = 8, .far = s.far, .compare_add = 5);
+	POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &s.m, .off = 8, .len = 8, .far = s.far,
+	     .compare_add = 5);
 	POST(&s.l, .op = IBV_WR_RDMA_WRITE, .id = 4, .m = &s.m, .off = BIG, .len = BIG, .far = s.far, .far_off = BIG);
-	POST(&s.l, .op = IBV_WR_RDMA_WRITE_WITH_IMM, .id = 5, .m = &s.m, .off = BIG, .len = 8, .far = s.far, .far_off = BIG);
+	POST(&s.l, .op = IBV_WR_RDMA_WRITE_WITH_IMM, .id = 5, .m = &s.m, .off = BIG, .len = 8, .far = s.far,
+	     .far_off = BIG);
 	POST(&s.l, .op = IBV_WR_RDMA_READ, .id = 6, .m = &s.m, .off = 16, .len = 8, .far = s.far);
 	expect_none(s.l.scq, 3000);
 	CHECK_INT(state_of(s.l.qp), IBV_QPS_RTS);
@@ -120,7 +123,8 @@ static void a_target_that_is_stopped_again_and_again_times_nothing_out(void)
 		fill(s.m.p, BIG, rounds);
 		POST(&s.l, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &s.m, .len = BIG, .far = s.far);
 		POST(&s.l, .op = IBV_WR_RDMA_READ, .id = 2, .m = &s.m, .off = BIG, .len = BIG, .far = s.far);
-		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &s.m, .off = 3 * BIG, .len = 8, .far = s.far, .far_off = 2 * BIG);
+		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = 3, .m = &s.m, .off = 3 * BIG, .len = 8,
+		     .far = s.far, .far_off = 2 * BIG);
 		struct ibv_wc wc;
 
 		for (unsigned spins = random_next(&seed) % 1000; spins; spins--)
@@ -154,12 +158,14 @@ static void a_sleeping_target_serves_sends_and_atomics(void)
 		sleep_ms(3);
 	}
 	for (uint64_t i = 0; i < 10; i++) {
-		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = i, .m = &s.m, .off = 64, .len = 8, .far = s.far, .compare_add = 3);
+		POST(&s.l, .op = IBV_WR_ATOMIC_FETCH_AND_ADD, .id = i, .m = &s.m, .off = 64, .len = 8, .far = s.far,
+		     .compare_add = 3);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 		CHECK_INT(*(uint64_t *)(s.m.p + 64), 3 * i);
 		sleep_ms(2);
 	}
-	POST(&s.l, .op = IBV_WR_ATOMIC_CMP_AND_SWP, .id = 9, .m = &s.m, .off = 64, .len = 8, .far = s.far, .compare_add = 30, .swap = 1234);
+	POST(&s.l, .op = IBV_WR_ATOMIC_CMP_AND_SWP, .id = 9, .m = &s.m, .off = 64, .len = 8, .far = s.far,
+	     .compare_add = 30, .swap = 1234);
 	expect(s.l.scq, 9, IBV_WC_SUCCESS);
 	tell(s.p.fd, "l", 1);
 	hear(s.p.fd, &v, sizeof(v));
@@ -176,13 +182,16 @@ static void a_sleeping_target_receives_datagrams(void)
 	char c;
 
 	open_side(&s, IBV_QPT_UD, (struct conf){0});
-	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.dgid = s.l.it.gid, .sgid_index = (uint8_t)s.d.gid_index, .hop_limit = 1}};
+	struct ibv_ah_attr a = {.is_global = 1,
+	                        .port_num = 1,
+	                        .grh = {.dgid = s.l.it.gid, .sgid_index = (uint8_t)s.d.gid_index, .hop_limit = 1}};
 	struct ibv_ah *ah = ibv_create_ah(s.d.pd, &a);
 
 	CHECK(ah);
 	sleep_ms(20);
 	for (uint64_t i = 0; i < 4; i++) {
-		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 100, .ah = ah, .qpn = s.l.it.qpn, .qkey = QKEY);
+		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 100, .ah = ah, .qpn = s.l.it.qpn,
+		     .qkey = QKEY);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 		sleep_ms(2);
 	}
@@ -191,7 +200,8 @@ static void a_sleeping_target_receives_datagrams(void)
 	hear(s.p.fd, &c, 1);
 	stop_peer(&s.p);
 	for (uint64_t i = 0; i < 4; i++) {
-		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 100, .ah = ah, .qpn = s.l.it.qpn, .qkey = QKEY);
+		POST(&s.l, .op = IBV_WR_SEND, .id = i, .m = &s.m, .len = 100, .ah = ah, .qpn = s.l.it.qpn,
+		     .qkey = QKEY);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 	}
 	sleep_ms(300);
@@ -236,12 +246,15 @@ static void a_sleeping_requester_is_woken_when_its_target_goes_on(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"writes and reads complete at a stopped target", writes_and_reads_complete_at_a_stopped_target},
-		{"what waits for a stopped target completes when it goes on", what_waits_for_a_stopped_target_completes_when_it_goes_on},
-		{"a target that is stopped again and again times nothing out", a_target_that_is_stopped_again_and_again_times_nothing_out},
-		{"a sleeping target serves sends and atomics", a_sleeping_target_serves_sends_and_atomics},
-		{"a sleeping target receives datagrams", a_sleeping_target_receives_datagrams},
-		{"a sleeping requester is woken when its target goes on", a_sleeping_requester_is_woken_when_its_target_goes_on},
+	        {"writes and reads complete at a stopped target", writes_and_reads_complete_at_a_stopped_target},
+	        {"what waits for a stopped target completes when it goes on",
+	         what_waits_for_a_stopped_target_completes_when_it_goes_on},
+	        {"a target that is stopped again and again times nothing out",
+	         a_target_that_is_stopped_again_and_again_times_nothing_out},
+	        {"a sleeping target serves sends and atomics", a_sleeping_target_serves_sends_and_atomics},
+	        {"a sleeping target receives datagrams", a_sleeping_target_receives_datagrams},
+	        {"a sleeping requester is woken when its target goes on",
+	         a_sleeping_requester_is_woken_when_its_target_goes_on},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -12,9 +12,9 @@ struct job {
 	const char *what;
 	enum ibv_wr_opcode op;
 	uint32_t len;
-	bool by_ring;      /* process_vm_* is forbidden to the requester */
-	bool sleeps;       /* the target does not poll: its progress thread meets the hole */
-	bool truncated;    /* a file mapping whose file was cut, instead of munmap */
+	bool by_ring;   /* process_vm_* is forbidden to the requester */
+	bool sleeps;    /* the target does not poll: its progress thread meets the hole */
+	bool truncated; /* a file mapping whose file was cut, instead of munmap */
 };
 
 static void hole_make(struct mem *m, struct dev *d, const struct job *j)
@@ -87,7 +87,8 @@ static void remote_hole(const struct job *j)
 
 	CHECK_INT(wc.wr_id, 1);
 	if (wc.status != IBV_WC_REM_ACCESS_ERR && wc.status != IBV_WC_REM_OP_ERR)
-		fail(__FILE__, __LINE__, "%s of %u%s%s: %s", j->what, j->len, j->by_ring ? " by ring" : "", j->sleeps ? " (asleep)" : "", ibv_wc_status_str(wc.status));
+		fail(__FILE__, __LINE__, "%s of %u%s%s: %s", j->what, j->len, j->by_ring ? " by ring" : "",
+		     j->sleeps ? " (asleep)" : "", ibv_wc_status_str(wc.status));
 	expect(l.scq, 2, IBV_WC_WR_FLUSH_ERR);
 	CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
 	tell(p.fd, "", 1);
@@ -100,14 +101,14 @@ static void remote_hole(const struct job *j)
 static void all_remote_holes(bool by_ring, bool sleeps, bool truncated)
 {
 	static const struct job kinds[] = {
-		{"write", IBV_WR_RDMA_WRITE, 8},
-		{"write", IBV_WR_RDMA_WRITE, 1 << 20},
-		{"read", IBV_WR_RDMA_READ, 8},
-		{"read", IBV_WR_RDMA_READ, 1 << 20},
-		{"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
-		{"compare and swap", IBV_WR_ATOMIC_CMP_AND_SWP, 8},
-		{"send", IBV_WR_SEND, 8},
-		{"send", IBV_WR_SEND, 1 << 20},
+	        {"write", IBV_WR_RDMA_WRITE, 8},
+	        {"write", IBV_WR_RDMA_WRITE, 1 << 20},
+	        {"read", IBV_WR_RDMA_READ, 8},
+	        {"read", IBV_WR_RDMA_READ, 1 << 20},
+	        {"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
+	        {"compare and swap", IBV_WR_ATOMIC_CMP_AND_SWP, 8},
+	        {"send", IBV_WR_SEND, 8},
+	        {"send", IBV_WR_SEND, 1 << 20},
 	};
 
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -244,10 +245,14 @@ static void local_holes(bool by_ring)
 		enum ibv_wr_opcode op;
 		uint32_t len;
 	} kinds[] = {
-		{"write", IBV_WR_RDMA_WRITE, 8},	{"write", IBV_WR_RDMA_WRITE, 1 << 20},
-		{"read", IBV_WR_RDMA_READ, 8},		{"read", IBV_WR_RDMA_READ, 1 << 20},
-		{"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8}, {"send", IBV_WR_SEND, 8},
-		{"send", IBV_WR_SEND, 4096},		{"send", IBV_WR_SEND, 1 << 20},
+	        {"write", IBV_WR_RDMA_WRITE, 8},
+	        {"write", IBV_WR_RDMA_WRITE, 1 << 20},
+	        {"read", IBV_WR_RDMA_READ, 8},
+	        {"read", IBV_WR_RDMA_READ, 1 << 20},
+	        {"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
+	        {"send", IBV_WR_SEND, 8},
+	        {"send", IBV_WR_SEND, 4096},
+	        {"send", IBV_WR_SEND, 1 << 20},
 	};
 
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -268,7 +273,8 @@ static void local_holes(bool by_ring)
 		struct ibv_wc wc = wait_wc(l.scq);
 
 		if (wc.status != IBV_WC_LOC_PROT_ERR)
-			fail(__FILE__, __LINE__, "%s of %u: %s", kinds[i].what, kinds[i].len, ibv_wc_status_str(wc.status));
+			fail(__FILE__, __LINE__, "%s of %u: %s", kinds[i].what, kinds[i].len,
+			     ibv_wc_status_str(wc.status));
 		CHECK_INT(state_of(l.qp), IBV_QPS_ERR);
 		tell(p.fd, "", 1);
 		finish(&p);
@@ -329,7 +335,8 @@ static void own_faults(bool before)
 		link_make(&b, &d, &(struct conf){0});
 		link_to(&a, &b.me);
 		link_to(&b, &a.me);
-		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &m, .len = 8, .far = {(uintptr_t)gone.p, gone.mr->rkey, 0});
+		POST(&a, .op = IBV_WR_RDMA_WRITE, .id = 1, .m = &m, .len = 8,
+		     .far = {(uintptr_t)gone.p, gone.mr->rkey, 0});
 		struct ibv_wc wc = wait_wc(a.scq);
 
 		if (wc.status != IBV_WC_REM_ACCESS_ERR && wc.status != IBV_WC_REM_OP_ERR)
@@ -392,18 +399,26 @@ static void a_program_without_a_handler_dies_of_its_own_fault(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"requests for unmapped memory fail", requests_for_unmapped_memory_fail},
-		{"requests for unmapped memory of a sleeper fail", requests_for_unmapped_memory_of_a_sleeper_fail},
-		{"requests by ring for unmapped memory fail", requests_by_ring_for_unmapped_memory_fail},
-		{"requests by ring for unmapped memory of a sleeper fail", requests_by_ring_for_unmapped_memory_of_a_sleeper_fail},
-		{"requests for a truncated file fail", requests_for_a_truncated_file_fail},
-		{"requests by ring for a truncated file of a sleeper fail", requests_by_ring_for_a_truncated_file_of_a_sleeper_fail},
-		{"a file cut under a shared mapping fails the writer only", a_file_cut_under_a_shared_mapping_fails_the_writer_only},
-		{"an unmapped local buffer is a local protection error", an_unmapped_local_buffer_is_a_local_protection_error},
-		{"an unmapped local buffer is a local protection error, by ring", an_unmapped_local_buffer_is_a_local_protection_error_by_ring},
-		{"a program with a fault handler gets its own faults", a_program_with_a_fault_handler_gets_its_own_faults},
-		{"a fault handler installed later gets only its own faults", a_fault_handler_installed_later_gets_only_its_own_faults},
-		{"a program without a handler dies of its own fault", a_program_without_a_handler_dies_of_its_own_fault},
+	        {"requests for unmapped memory fail", requests_for_unmapped_memory_fail},
+	        {"requests for unmapped memory of a sleeper fail", requests_for_unmapped_memory_of_a_sleeper_fail},
+	        {"requests by ring for unmapped memory fail", requests_by_ring_for_unmapped_memory_fail},
+	        {"requests by ring for unmapped memory of a sleeper fail",
+	         requests_by_ring_for_unmapped_memory_of_a_sleeper_fail},
+	        {"requests for a truncated file fail", requests_for_a_truncated_file_fail},
+	        {"requests by ring for a truncated file of a sleeper fail",
+	         requests_by_ring_for_a_truncated_file_of_a_sleeper_fail},
+	        {"a file cut under a shared mapping fails the writer only",
+	         a_file_cut_under_a_shared_mapping_fails_the_writer_only},
+	        {"an unmapped local buffer is a local protection error",
+	         an_unmapped_local_buffer_is_a_local_protection_error},
+	        {"an unmapped local buffer is a local protection error, by ring",
+	         an_unmapped_local_buffer_is_a_local_protection_error_by_ring},
+	        {"a program with a fault handler gets its own faults",
+	         a_program_with_a_fault_handler_gets_its_own_faults},
+	        {"a fault handler installed later gets only its own faults",
+	         a_fault_handler_installed_later_gets_only_its_own_faults},
+	        {"a program without a handler dies of its own fault",
+	         a_program_without_a_handler_dies_of_its_own_fault},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

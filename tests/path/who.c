@@ -157,7 +157,9 @@ static void reuse_in_namespace(void)
 		CHECK_INT(c, 'e');
 		CHECK(waitpid(again, &status, 0) == again);
 		if (status)
-			fail(__FILE__, __LINE__, "the process that got the number %d: status 0x%x (0x500: its memory was written)", again, status);
+			fail(__FILE__, __LINE__,
+			     "the process that got the number %d: status 0x%x (0x500: its memory was written)", again,
+			     status);
 		finish(&w);
 		close(o.fd);
 		close(pipes[0]);
@@ -200,7 +202,8 @@ static void a_peer_that_execs_is_another_program(void)
 		CHECK_INT(c, 'e');
 		CHECK(waitpid(o.pid, &status, 0) == o.pid);
 		if (status)
-			fail(__FILE__, __LINE__, "the program that was exec'd: status 0x%x (0x500: its memory was written)", status);
+			fail(__FILE__, __LINE__,
+			     "the program that was exec'd: status 0x%x (0x500: its memory was written)", status);
 		finish(&w);
 		close(o.fd);
 	}
@@ -282,9 +285,10 @@ static void a_forked_child_does_not_get_what_is_written_to_its_parent(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a number that is used again is another process", a_number_that_is_used_again_is_another_process},
-		{"a peer that execs is another program", a_peer_that_execs_is_another_program},
-		{"a forked child does not get what is written to its parent", a_forked_child_does_not_get_what_is_written_to_its_parent},
+	        {"a number that is used again is another process", a_number_that_is_used_again_is_another_process},
+	        {"a peer that execs is another program", a_peer_that_execs_is_another_program},
+	        {"a forked child does not get what is written to its parent",
+	         a_forked_child_does_not_get_what_is_written_to_its_parent},
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "--bystander"))

@@ -7,7 +7,7 @@
 
 #define SLOTS 8u
 #define RECVS 16u
-#define GUARD 64u      /* bytes beside each slot, that nobody may touch */
+#define GUARD 64u /* bytes beside each slot, that nobody may touch */
 #define GUARD_BYTE 0xc3
 
 struct head { /* of every message that is sent */
@@ -27,14 +27,15 @@ struct op {
 struct qpair {
 	struct link l;
 	struct ibv_ah *ah;
-	uint32_t stride;          /* of a slot */
-	size_t out, back, in, recv, words; /* offsets into the memory: ours to send, read back to; peer's writes; receives */
+	uint32_t stride; /* of a slot */
+	size_t out, back, in, recv,
+	        words; /* offsets into the memory: ours to send, read back to; peer's writes; receives */
 	struct op op[64];
-	uint32_t head, done;      /* operations posted, retired */
+	uint32_t head, done; /* operations posted, retired */
 	uint32_t posted_ops;
-	uint32_t slot_busy;       /* bits */
+	uint32_t slot_busy; /* bits */
 	uint32_t seq_out, seq_in;
-	uint64_t counter;         /* what our word over there holds */
+	uint64_t counter; /* what our word over there holds */
 	uint32_t received;
 };
 
@@ -149,10 +150,10 @@ static void do_send(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 	*(struct head *)p = (struct head){q->seq_out, len, seed, MAGIC};
 	fill(p + sizeof(struct head), len - sizeof(struct head), seed);
 	struct ibv_send_wr wr = {
-		.wr_id = q->head,
-		.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
-		.imm_data = q->seq_out,
-		.send_flags = flags | (random_next(&c->rnd) & 1 ? IBV_SEND_SOLICITED : 0),
+	        .wr_id = q->head,
+	        .opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
+	        .imm_data = q->seq_out,
+	        .send_flags = flags | (random_next(&c->rnd) & 1 ? IBV_SEND_SOLICITED : 0),
 	};
 
 	q->seq_out++;
@@ -161,7 +162,8 @@ static void do_send(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 		wr.wr.ud.remote_qpn = q->l.it.qpn;
 		wr.wr.ud.remote_qkey = QKEY;
 	}
-	*next_op(q) = (struct op){.kind = K_SEND, .slot = (uint32_t)slot, .len = len, .signalled = flags & IBV_SEND_SIGNALED};
+	*next_op(q) =
+	        (struct op){.kind = K_SEND, .slot = (uint32_t)slot, .len = len, .signalled = flags & IBV_SEND_SIGNALED};
 	post_pieces(c, q, &wr, (size_t)(p - c->m.p), len);
 }
 
@@ -173,15 +175,16 @@ static void do_write(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 	uint8_t *p = slot_at(c, q, q->out, (unsigned)slot), *back = slot_at(c, q, q->back, (unsigned)slot);
 	uint64_t far = c->far.addr + q->in + (size_t)slot * q->stride + GUARD;
 	struct ibv_send_wr wr = {
-		.wr_id = q->head,
-		.opcode = imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-		.imm_data = len,
-		.send_flags = rc ? flags & ~(unsigned)IBV_SEND_SIGNALED : flags,
-		.wr.rdma = {.remote_addr = far, .rkey = c->far.rkey},
+	        .wr_id = q->head,
+	        .opcode = imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+	        .imm_data = len,
+	        .send_flags = rc ? flags & ~(unsigned)IBV_SEND_SIGNALED : flags,
+	        .wr.rdma = {.remote_addr = far, .rkey = c->far.rkey},
 	};
 
 	fill(p, len, seed);
-	*next_op(q) = (struct op){.kind = K_WRITE, .slot = (uint32_t)slot, .len = len, .signalled = !rc && (flags & IBV_SEND_SIGNALED)};
+	*next_op(q) = (struct op){
+	        .kind = K_WRITE, .slot = (uint32_t)slot, .len = len, .signalled = !rc && (flags & IBV_SEND_SIGNALED)};
 	post_pieces(c, q, &wr, (size_t)(p - c->m.p), len);
 	if (!rc)
 		return;
@@ -189,7 +192,8 @@ static void do_write(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 	wr.opcode = IBV_WR_RDMA_READ;
 	wr.wr_id = q->head;
 	wr.send_flags = flags | IBV_SEND_SIGNALED;
-	*next_op(q) = (struct op){.kind = K_READ_BACK, .slot = (uint32_t)slot, .len = len, .seed = seed, .signalled = true};
+	*next_op(q) =
+	        (struct op){.kind = K_READ_BACK, .slot = (uint32_t)slot, .len = len, .seed = seed, .signalled = true};
 	post_pieces(c, q, &wr, (size_t)(back - c->m.p), len);
 }
 
@@ -198,15 +202,23 @@ static void do_atomic(struct ctx *c, struct qpair *q, int slot, unsigned flags)
 	bool add = random_next(&c->rnd) & 1, hit = random_next(&c->rnd) & 1;
 	uint64_t n = random_next(&c->rnd);
 	size_t back = (size_t)(slot_at(c, q, q->back, (unsigned)slot) - c->m.p);
-	struct ibv_send_wr wr = {
-		.wr_id = q->head,
-		.opcode = add ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
-		.send_flags = flags | IBV_SEND_SIGNALED,
-		.wr.atomic = {.remote_addr = c->far.addr + q->words, .rkey = c->far.rkey, .compare_add = add ? n : hit ? q->counter : ~q->counter, .swap = n},
-	}, *bad;
+	struct ibv_send_wr wr =
+	                           {
+	                                   .wr_id = q->head,
+	                                   .opcode = add ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP,
+	                                   .send_flags = flags | IBV_SEND_SIGNALED,
+	                                   .wr.atomic = {.remote_addr = c->far.addr + q->words,
+	                                                 .rkey = c->far.rkey,
+	                                                 .compare_add = add   ? n
+	                                                                : hit ? q->counter
+	                                                                      : ~q->counter,
+	                                                 .swap = n},
+	                           },
+	                   *bad;
 	struct ibv_sge sge = {(uintptr_t)c->m.p + back, 8, c->m.mr->lkey};
 
-	*next_op(q) = (struct op){.kind = K_ADD, .slot = (uint32_t)slot, .result_off = back, .expected = q->counter, .signalled = true};
+	*next_op(q) = (struct op){
+	        .kind = K_ADD, .slot = (uint32_t)slot, .result_off = back, .expected = q->counter, .signalled = true};
 	q->counter = add ? q->counter + n : hit ? n : q->counter;
 	wr.sg_list = &sge;
 	wr.num_sge = 1;
@@ -225,7 +237,9 @@ static bool post_some(struct ctx *c, struct qpair *q)
 		return false;
 	/* the last that fits is signalled, so that the queue always empties */
 	bool must = q->head - q->done + 4 > depth || __builtin_popcount(q->slot_busy) == SLOTS;
-	unsigned flags = must || random_next(&c->rnd) % 4 == 0 || (c->w->ops && q->posted_ops + 1 >= c->w->ops) ? IBV_SEND_SIGNALED : 0;
+	unsigned flags = must || random_next(&c->rnd) % 4 == 0 || (c->w->ops && q->posted_ops + 1 >= c->w->ops)
+	                         ? IBV_SEND_SIGNALED
+	                         : 0;
 
 	if (random_next(&c->rnd) % 16 == 0)
 		flags |= IBV_SEND_FENCE;
@@ -263,8 +277,9 @@ static void wrong_bytes(struct ctx *c, struct qpair *q, const struct op *o, cons
 		first++;
 	while (back[last] == out[last])
 		last--;
-	fail(__FILE__, __LINE__, "QP 0x%x: of %u bytes that were written, 0x%x to 0x%x are others when they are read back: %02x, not %02x", q->l.qp->qp_num,
-	     o->len, first, last, back[first], out[first]);
+	fail(__FILE__, __LINE__,
+	     "QP 0x%x: of %u bytes that were written, 0x%x to 0x%x are others when they are read back: %02x, not %02x",
+	     q->l.qp->qp_num, o->len, first, last, back[first], out[first]);
 }
 
 static void retire(struct ctx *c, struct qpair *q, struct op *o)
@@ -274,7 +289,8 @@ static void retire(struct ctx *c, struct qpair *q, struct op *o)
 	if (o->kind == K_READ_BACK && !holds(back, o->len, o->seed))
 		wrong_bytes(c, q, o, back);
 	if (o->kind == K_ADD && *(uint64_t *)(c->m.p + o->result_off) != o->expected)
-		fail(__FILE__, __LINE__, "an atomic returns %llx, not %llx", *(unsigned long long *)(c->m.p + o->result_off), (unsigned long long)o->expected);
+		fail(__FILE__, __LINE__, "an atomic returns %llx, not %llx",
+		     *(unsigned long long *)(c->m.p + o->result_off), (unsigned long long)o->expected);
 	if (o->kind != K_WRITE || q->l.c.type != IBV_QPT_RC) /* a write keeps its slot for the read behind it */
 		q->slot_busy &= ~(1u << o->slot);
 }
@@ -282,10 +298,12 @@ static void retire(struct ctx *c, struct qpair *q, struct op *o)
 static void sent(struct ctx *c, struct qpair *q, const struct ibv_wc *wc)
 {
 	if (wc->status != IBV_WC_SUCCESS)
-		fail(__FILE__, __LINE__, "QP 0x%x type %d: request %u of %u bytes, kind %d: %s", q->l.qp->qp_num, q->l.c.type, (unsigned)wc->wr_id,
-		     q->op[wc->wr_id % 64].len, q->op[wc->wr_id % 64].kind, ibv_wc_status_str(wc->status));
+		fail(__FILE__, __LINE__, "QP 0x%x type %d: request %u of %u bytes, kind %d: %s", q->l.qp->qp_num,
+		     q->l.c.type, (unsigned)wc->wr_id, q->op[wc->wr_id % 64].len, q->op[wc->wr_id % 64].kind,
+		     ibv_wc_status_str(wc->status));
 	if ((uint32_t)wc->wr_id - q->done >= q->head - q->done)
-		fail(__FILE__, __LINE__, "completion of %u, but %u to %u are under way", (unsigned)wc->wr_id, q->done, q->head);
+		fail(__FILE__, __LINE__, "completion of %u, but %u to %u are under way", (unsigned)wc->wr_id, q->done,
+		     q->head);
 	for (; q->done != (uint32_t)wc->wr_id; q->done++) {
 		if (q->op[q->done % 64].signalled)
 			fail(__FILE__, __LINE__, "request %u is passed by %u", q->done, (unsigned)wc->wr_id);
@@ -307,8 +325,10 @@ static void received(struct ctx *c, struct qpair *q, const struct ibv_wc *wc)
 
 		while (ibv_poll_cq(q->l.scq, 1, &w) > 0 && w.status == IBV_WC_SUCCESS)
 			;
-		fail(__FILE__, __LINE__, "receive: %s; the first send that fails: %u of %u bytes, kind %d, behind %u: %s", ibv_wc_status_str(wc->status),
-		     (unsigned)w.wr_id, q->op[w.wr_id % 64].len, q->op[w.wr_id % 64].kind, q->done, ibv_wc_status_str(w.status));
+		fail(__FILE__, __LINE__,
+		     "receive: %s; the first send that fails: %u of %u bytes, kind %d, behind %u: %s",
+		     ibv_wc_status_str(wc->status), (unsigned)w.wr_id, q->op[w.wr_id % 64].len,
+		     q->op[w.wr_id % 64].kind, q->done, ibv_wc_status_str(w.status));
 	}
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 		CHECK_INT(wc->imm_data, len);
@@ -360,7 +380,11 @@ static void open_all(struct ctx *c, int fd)
 	for (unsigned i = 0; i < w->qps; i++) {
 		struct qpair *q = &c->q[i];
 		struct conf k = {
-			.type = type_of(w, i), .depth = depth_of(w) + 2, .rdepth = RECVS, .rnr_timer = 1, .rd = (int)(i % 3 == 2 ? 1 : 4 + i % 12),
+		        .type = type_of(w, i),
+		        .depth = depth_of(w) + 2,
+		        .rdepth = RECVS,
+		        .rnr_timer = 1,
+		        .rd = (int)(i % 3 == 2 ? 1 : 4 + i % 12),
 		};
 
 		link_make(&q->l, c->d, &k);
@@ -369,7 +393,10 @@ static void open_all(struct ctx *c, int fd)
 		link_join(&q->l, fd);
 		if (k.type != IBV_QPT_UD)
 			continue;
-		struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.dgid = q->l.it.gid, .sgid_index = (uint8_t)c->d->gid_index, .hop_limit = 1}};
+		struct ibv_ah_attr a = {
+		        .is_global = 1,
+		        .port_num = 1,
+		        .grh = {.dgid = q->l.it.gid, .sgid_index = (uint8_t)c->d->gid_index, .hop_limit = 1}};
 
 		CHECK((q->ah = ibv_create_ah(c->d->pd, &a)));
 	}
@@ -433,7 +460,8 @@ void work(struct dev *d, int fd, const struct work *w)
 		else if (++idle % 64 == 0)
 			sched_yield();
 		if (now - last > 15000)
-			fail(__FILE__, __LINE__, "nothing moves: %u queue pairs wait, done here %d, there %d", busy, told, peer_done);
+			fail(__FILE__, __LINE__, "nothing moves: %u queue pairs wait, done here %d, there %d", busy,
+			     told, peer_done);
 		if (!stop) {
 			stop = now - t0 >= w->ms;
 			if (w->ops) {

@@ -13,9 +13,9 @@
  * what atomics return, and that bytes beside the messages stay as they were.
  */
 struct work {
-	unsigned qps, ms;          /* how many, how long */
-	unsigned long ops;         /* … or how many requests on each; 0: no limit */
-	uint32_t max;              /* longest message */
+	unsigned qps, ms;  /* how many, how long */
+	unsigned long ops; /* … or how many requests on each; 0: no limit */
+	uint32_t max;      /* longest message */
 	uint64_t seed;
 	enum ibv_qp_type types[4]; /* taken in turn; all 0: RC */
 	unsigned depth;            /* under way on each; [16] */

@@ -87,8 +87,11 @@ static void talk(struct set *s)
 {
 	struct ibv_sge sge = {(uintptr_t)s->buf, 2000, s->mr->lkey};
 	struct ibv_recv_wr recv = {.sg_list = &sge, .num_sge = 1}, *bad_recv;
-	struct ibv_send_wr send = {
-	        .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad_send;
+	struct ibv_send_wr send = {.sg_list = &sge,
+	                           .num_sge = 1,
+	                           .opcode = IBV_WR_SEND,
+	                           .send_flags = IBV_SEND_SIGNALED},
+	                   *bad_send;
 	struct ibv_cq *which;
 	struct ibv_wc wc;
 	void *own;
@@ -114,11 +117,11 @@ static void talk(struct set *s)
 	}
 }
 
-#define END(call, object) \
-	do { \
-		if (object) \
+#define END(call, object)                           \
+	do {                                        \
+		if (object)                         \
 			CHECK_INT(call(object), 0); \
-		object = NULL; \
+		object = NULL;                      \
 	} while (0)
 
 static void unmake(void *arg)
@@ -258,8 +261,10 @@ static void who_waits_can_be_cancelled(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-	        {"a cancelled thread leaves no lock of verbs behind", a_cancelled_thread_leaves_no_lock_of_verbs_behind, 400},
-	        {"a cancelled thread leaves no lock behind on the wire", a_cancelled_thread_leaves_no_lock_behind_on_the_wire, 400},
+	        {"a cancelled thread leaves no lock of verbs behind", a_cancelled_thread_leaves_no_lock_of_verbs_behind,
+	         400},
+	        {"a cancelled thread leaves no lock behind on the wire",
+	         a_cancelled_thread_leaves_no_lock_behind_on_the_wire, 400},
 	        {"a cancelled thread leaves no lock of the connection manager behind",
 	         a_cancelled_thread_leaves_no_lock_of_the_connection_manager_behind, 400},
 	        {"who waits can be cancelled", who_waits_can_be_cancelled},

@@ -14,7 +14,8 @@ static struct ibv_qp_attr attr_of(struct ibv_qp *qp)
 	MUST(ibv_query_qp(qp, &attr,
 	                  IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 	                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
-	                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_AV,
+	                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
+	                          IBV_QP_AV,
 	                  &init));
 	return attr;
 }
@@ -379,7 +380,8 @@ static struct ibv_qp *own_qp(struct end *e)
 static void queue_pairs_may_be_the_programs_own(void)
 {
 	struct end listener, client;
-	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7, .initiator_depth = 1, .responder_resources = 1};
+	struct rdma_conn_param param = {
+	        .retry_count = 7, .rnr_retry_count = 7, .initiator_depth = 1, .responder_resources = 1};
 	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 4);
 	struct rdma_cm_event *e;
 
@@ -1059,7 +1061,10 @@ static void many_come_and_go(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(a_connection_agrees_on_everything),
 	        T(a_request_may_be_refused_with_words),

@@ -208,7 +208,10 @@ static void joining_is_checked(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(a_service_is_found_and_reached),
 	        T(one_of_ipoib_too),

@@ -130,7 +130,8 @@ EXPORT uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q)
 	return 5;
 }
 
-static void put(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad, size_t len)
+static void put(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], const uint8_t *mad,
+                size_t len)
 {
 	struct letter *l = calloc(1, sizeof(*l));
 
@@ -145,8 +146,8 @@ static void put(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t 
 	pthread_mutex_unlock(&q->lock);
 }
 
-EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                        const uint8_t mad[VB_GSI_MAD])
+EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
+                               uint32_t ifindex, const uint8_t mad[VB_GSI_MAD])
 {
 	bool (*drop)(const uint8_t mad[VB_GSI_MAD]) = fake_drop;
 
@@ -155,8 +156,8 @@ EXPORT void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16],
 }
 
 /* There is no broker here that could be another one. */
-EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
-                            uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
+EXPORT void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
+                                   uint32_t ifindex, uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn)
 {
 }
 
@@ -208,7 +209,7 @@ static uint16_t free_port(const struct vb_gsi_client *q, const struct service *w
 }
 
 EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t ps, const uint8_t local[16], bool v4_only, bool v6_only,
-                       uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
+                              uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding)
 {
 	struct service *s = calloc(1, sizeof(*s));
 	int err = 0;

@@ -18,7 +18,8 @@
 #include "cm.h"
 
 enum { ADDRINFO_RESOLVED = 16, USER = 18 };
-int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints);
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+                          const struct rdma_addrinfo *hints);
 int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
 int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg);
 
@@ -246,8 +247,8 @@ static void a_host_that_does_not_answer_is_an_error(void)
 
 	MUST(getifaddrs(&all));
 	for (struct ifaddrs *i = all; i; i = i->ifa_next)
-		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_BROADCAST && i->ifa_flags & IFF_UP &&
-		    ~((struct sockaddr_in *)i->ifa_netmask)->sin_addr.s_addr & htonl(0xf0))
+		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_BROADCAST &&
+		    i->ifa_flags & IFF_UP && ~((struct sockaddr_in *)i->ifa_netmask)->sin_addr.s_addr & htonl(0xf0))
 			memcpy(&to.sin, i->ifa_addr, sizeof(to.sin));
 	freeifaddrs(all);
 	if (!to.sa.sa_family)
@@ -499,7 +500,7 @@ static void events_have_names(void)
 	CHECK(!strcmp(rdma_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED"));
 	CHECK(!strcmp(rdma_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT"));
 	CHECK(!strcmp(rdma_event_str((enum rdma_cm_event_type)999), "UNKNOWN EVENT"));
-	CHECK(!strcmp(rdma_event_str((enum rdma_cm_event_type)-1), "UNKNOWN EVENT"));
+	CHECK(!strcmp(rdma_event_str((enum rdma_cm_event_type) - 1), "UNKNOWN EVENT"));
 }
 
 static void vendor_options_of_a_peer_are_those_of_nobody_at_first(void)
@@ -661,7 +662,10 @@ static void a_child_starts_anew(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(a_channel_is_readable_while_an_event_waits),
 	        T(who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_goes),

@@ -144,12 +144,9 @@ static void what_is_no_reply_is_a_refusal(void)
 	int at_port = tcp_listen(&port);
 	uint8_t much[600] = {0};
 	struct bytes bad[] = {
-	        frame(false, 0, 1, NULL, 0),
-	        frame(true, 0, 0, NULL, 0),
-	        frame(true, 0, 3, NULL, 0),
-	        frame(true, 0, 1, much, 513),
-	        frame(true, S, 2, "123", 3),
-	        {.at = "220 mail.example ESMTP ready and waiting\r\n", .len = 42},
+	        frame(false, 0, 1, NULL, 0), frame(true, 0, 0, NULL, 0),
+	        frame(true, 0, 3, NULL, 0),  frame(true, 0, 1, much, 513),
+	        frame(true, S, 2, "123", 3), {.at = "220 mail.example ESMTP ready and waiting\r\n", .len = 42},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -401,7 +398,10 @@ static void there_are_no_datagrams(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(we_ask_by_revision_2),
 	        T(who_knows_revision_1_alone_is_asked_once_more),

@@ -114,7 +114,10 @@ static void who_is_bound_to_an_adapters_address_is_asked_by_that_adapter(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(who_listens_for_iwarp_is_not_asked_by_roce),
 	        T(who_listens_for_roce_is_not_asked_by_iwarp),

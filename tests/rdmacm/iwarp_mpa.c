@@ -348,17 +348,17 @@ static void what_is_no_request_is_closed(void)
 	unsigned port = start_listening(&listener, "127.0.0.1", RDMA_PS_TCP, 16);
 	uint8_t much[600] = {0};
 	struct bytes bad[] = {
-	        frame(true, 0, 1, NULL, 0),          /* a reply */
-	        frame(false, 0, 1, NULL, 0),         /* another key: below */
-	        frame(false, 0, 0, NULL, 0),         /* revisions that do not exist */
+	        frame(true, 0, 1, NULL, 0),  /* a reply */
+	        frame(false, 0, 1, NULL, 0), /* another key: below */
+	        frame(false, 0, 0, NULL, 0), /* revisions that do not exist */
 	        frame(false, 0, 3, NULL, 0),
-	        frame(false, R, 1, NULL, 0),         /* a request that rejects */
+	        frame(false, R, 1, NULL, 0), /* a request that rejects */
 	        frame(false, R | S, 2, "1234", 4),
-	        frame(false, 0, 1, much, 513),       /* private data: too much */
+	        frame(false, 0, 1, much, 513), /* private data: too much */
 	        frame(false, 0, 1, much, 600),
-	        frame(false, S, 2, "123", 3),        /* no room for the words */
+	        frame(false, S, 2, "123", 3), /* no room for the words */
 	        frame(false, S, 2, NULL, 0),
-	        frame(false, 0, 1, NULL, 0),         /* and something behind it: below */
+	        frame(false, 0, 1, NULL, 0), /* and something behind it: below */
 	        {.at = "GET / HTTP/1.1\r\nHost: example\r\n\r\n", .len = 33},
 	};
 	size_t n = sizeof(bad) / sizeof(*bad);
@@ -470,7 +470,10 @@ static void thousands_who_come_and_go_leave_nothing(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(revision_1_is_answered_with_revision_1),
 	        T(a_responder_waits_for_the_first_message_but_not_for_ever),

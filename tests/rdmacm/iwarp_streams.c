@@ -59,10 +59,8 @@ static void a_connection_carries_everything(void)
 static void both_learn_what_was_said_and_agreed_on(void)
 {
 	struct end listener, client, server;
-	struct rdma_conn_param ask = {.private_data = "question",
-	                              .private_data_len = 8,
-	                              .responder_resources = 3,
-	                              .initiator_depth = 5};
+	struct rdma_conn_param ask = {
+	        .private_data = "question", .private_data_len = 8, .responder_resources = 3, .initiator_depth = 5};
 	struct rdma_conn_param say = {
 	        .private_data = "answer", .private_data_len = 6, .responder_resources = 4, .initiator_depth = 2};
 	unsigned port = start_listening(&listener, "0.0.0.0", RDMA_PS_TCP, 4);
@@ -416,7 +414,10 @@ static void many_come_and_go(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(a_connection_carries_everything),
 	        T(both_learn_what_was_said_and_agreed_on),

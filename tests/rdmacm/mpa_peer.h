@@ -6,7 +6,7 @@
 
 #include "cm.h"
 
-enum { M = 0x80, C = 0x40, R = 0x20, S = 0x10 };            /* flags of a frame */
+enum { M = 0x80, C = 0x40, R = 0x20, S = 0x10 };                /* flags of a frame */
 enum { A = 0x8000, B = 0x4000, WRITE = 0x8000, READ = 0x4000 }; /* of its words: A, B with IRD, the others with ORD */
 
 struct bytes {
@@ -24,15 +24,15 @@ struct heard {
 	size_t len;
 };
 
-int tcp_to(unsigned port);            /* of 127.0.0.1 */
+int tcp_to(unsigned port); /* of 127.0.0.1 */
 int tcp_listen(unsigned *port);
 int tcp_accept(int fd);
 void say(int fd, const struct bytes *b);
-void has_arrived(int fd);             /* waits until the other kernel has all that was sent, the end too */
-struct heard listen_to(int fd);       /* one frame, whole */
+void has_arrived(int fd);       /* waits until the other kernel has all that was sent, the end too */
+struct heard listen_to(int fd); /* one frame, whole */
 bool says(const struct heard *h, const char *text);
-bool ends(int fd);                    /* the other end has closed; what comes before is passed over */
-bool ends_in_order(int fd);           /* the same, and nobody has reset it */
+bool ends(int fd);          /* the other end has closed; what comes before is passed over */
+bool ends_in_order(int fd); /* the same, and nobody has reset it */
 unsigned port_of(int fd, bool peer);
 
 #endif

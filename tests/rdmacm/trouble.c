@@ -389,7 +389,10 @@ static void changed_messages_do_no_harm(void)
 
 int main(int argc, char **argv)
 {
-#define T(name) {#name, name, 0}
+#define T(name)                \
+	{                      \
+#name, name, 0 \
+	}
 	static const struct test tests[] = {
 	        T(each_message_may_be_lost),
 	        T(a_datagram_service_is_asked_again),

@@ -469,8 +469,7 @@ static void datagrams_keep_their_bounds(void)
 		CHECK(rsendto(a, &i, sizeof(i), 0, &to.any, home_len) == sizeof(i));
 		len = sizeof(from);
 		CHECK(events(b, POLLIN, LONG_MS) == POLLIN);
-		CHECK(rrecvfrom(b, buf, sizeof(buf), 0, &from.any, &len) == sizeof(i) &&
-		      *(int *)buf == i);
+		CHECK(rrecvfrom(b, buf, sizeof(buf), 0, &from.any, &len) == sizeof(i) && *(int *)buf == i);
 		CHECK(rsendto(b, buf, 3, 0, &from.any, len) == 3 && rrecv(a, buf, 2, 0) == 2);
 	}
 	CHECK(rsendto(a, big, sizeof(big), 0, &to.any, home_len) == sizeof(big));

@@ -43,8 +43,8 @@ int main(void)
 
 	CHECK(mkdtemp(dir) && !chdir(dir));
 	RUN(only_files_that_nobody_else_can_write_are_read);
-	for (const char *const *f = (const char *const[]){"rqsize_default", "sqsize_default", "inline_default", "mem_default",
-	                                                  "wmem_default", "iomap_size", NULL};
+	for (const char *const *f = (const char *const[]){"rqsize_default", "sqsize_default", "inline_default",
+	                                                  "mem_default", "wmem_default", "iomap_size", NULL};
 	     *f; f++)
 		unlink(*f);
 	CHECK(!rmdir(dir));

@@ -104,7 +104,8 @@ static void forge_a_claim(uint32_t qpn)
 	uint32_t sum = htons((uint16_t)len) + htons(IPPROTO_UDP);
 	int fd = socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
 
-	p.ip = (struct ip6_hdr){.ip6_flow = htonl(6u << 28), .ip6_plen = htons((uint16_t)len), .ip6_nxt = IPPROTO_UDP, .ip6_hlim = 64};
+	p.ip = (struct ip6_hdr){
+	        .ip6_flow = htonl(6u << 28), .ip6_plen = htons((uint16_t)len), .ip6_nxt = IPPROTO_UDP, .ip6_hlim = 64};
 	p.ip.ip6_src = p.ip.ip6_dst = server.sin6_addr;
 	p.udp = (struct udphdr){.source = htons(PEER_PORT), .dest = htons(PORT), .len = htons((uint16_t)len)};
 	for (size_t i = 0; i < 32 + len; i += 2)

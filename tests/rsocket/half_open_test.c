@@ -40,7 +40,9 @@ static void sleep_ms(long ms)
 static uint32_t queue_pair(struct ibv_context *verbs)
 {
 	static struct ibv_qp *qp;
-	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp_init_attr attr = {
+	        .qp_type = IBV_QPT_RC,
+	        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 
 	if (!qp) {
 		attr.send_cq = attr.recv_cq = ibv_create_cq(verbs, 2, NULL, NULL, 0);

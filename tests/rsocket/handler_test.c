@@ -32,7 +32,8 @@ static double now(void)
 /* Only what signal-safety(7) lists. */
 static void on_timer(int sig)
 {
-	int saved = errno, s = socket(AF_INET, SOCK_STREAM, 0), d = socket(AF_INET, SOCK_DGRAM, 0), i = left - 1, size = 0;
+	int saved = errno, s = socket(AF_INET, SOCK_STREAM, 0), d = socket(AF_INET, SOCK_DGRAM, 0), i = left - 1,
+	    size = 0;
 	struct pollfd p = {.events = POLLIN};
 	socklen_t len = sizeof(size);
 	char c = 'h';

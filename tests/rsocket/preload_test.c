@@ -208,8 +208,10 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	alarms_every(0, 0);
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){0}, sizeof(tv)));
 	alarms = 0;
-	CHECK(!sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = (int)SA_RESETHAND}, NULL) && !alarm(1));
-	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR && alarms == 1); /* it is gone by then, and interrupts all the same */
+	CHECK(!sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = (int)SA_RESETHAND}, NULL) &&
+	      !alarm(1));
+	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR &&
+	      alarms == 1); /* it is gone by then, and interrupts all the same */
 	tv = (struct timeval){.tv_usec = 20000};
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) && read(p.b, &c, 1) < 0 && errno == EAGAIN);
 	finish(p);
@@ -296,7 +298,8 @@ static void a_handler_waits_while_its_thread_does(void)
 	sleeper = pthread_self();
 	alarms = 0;
 	CHECK(!sigaction(SIGUSR1, &act, NULL) && !pthread_create(&t, NULL, signal_who_sleeps, NULL));
-	while ((n = read(p.b, &byte, 1)) < 0 && errno == EINTR) /* another signal's handler, here or before, may not have SA_RESTART */
+	while ((n = read(p.b, &byte, 1)) < 0 &&
+	       errno == EINTR) /* another signal's handler, here or before, may not have SA_RESTART */
 		;
 	CHECK(n == 1 && byte == 'x' && alarms == 2 && !pthread_join(t, &r) && r == (void *)1);
 	for (int i = 0; i < 2; i++)
@@ -323,7 +326,8 @@ static void writing_after_the_end_is_a_signal(void)
 	CHECK(send(p.a, "x", 1, 0) < 0 && errno == EPIPE && pipes_broken == 2);
 	CHECK(read(p.b, &c, 1) == 0 && write(p.b, "y", 1) == 1 && read(p.a, &c, 1) == 1);
 	CHECK(!close(p.a));
-	for (int i = 0; pipes_broken == 2 && i < LONG_MS; i++) /* one that the peer no longer takes says so to the next */
+	for (int i = 0; pipes_broken == 2 && i < LONG_MS;
+	     i++) /* one that the peer no longer takes says so to the next */
 		if (write(p.b, "z", 1) > 0)
 			usleep(1000);
 	CHECK(errno == EPIPE && pipes_broken == 3 && !close(p.b));
@@ -341,12 +345,14 @@ static void what_succeeds_leaves_errno_alone(void)
 	char buf[100000];
 
 	errno = 0;
-	CHECK(!connect(p.a, (struct sockaddr *)&at, home_len) && !errno && (p.b = accept(l, NULL, NULL)) >= 0 && !errno);
+	CHECK(!connect(p.a, (struct sockaddr *)&at, home_len) && !errno && (p.b = accept(l, NULL, NULL)) >= 0 &&
+	      !errno);
 	f = (struct pollfd){.fd = p.b, .events = POLLIN};
 	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, p.b, &e) && !poll(&f, 1, 20) && !errno && waited(set, 20) == 0 && !errno);
 	for (int i = 0; i < 3; i++) {
 		memset(buf, i, sizeof(buf));
-		CHECK(send(p.a, buf, 30000, 0) == 30000 && !errno && poll(&f, 1, LONG_MS) == 1 && !errno && waited(set, LONG_MS) == EPOLLIN && !errno);
+		CHECK(send(p.a, buf, 30000, 0) == 30000 && !errno && poll(&f, 1, LONG_MS) == 1 && !errno &&
+		      waited(set, LONG_MS) == EPOLLIN && !errno);
 		CHECK(recv(p.b, buf, 30000, MSG_WAITALL) == 30000 && !errno);
 	}
 	CHECK(!shutdown(p.a, SHUT_WR) && !errno);
@@ -374,9 +380,11 @@ static void accepting_may_be_put_off_until_data_comes(void)
 	pthread_t t;
 	char c;
 
-	CHECK(!setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)) && option(l, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= 60);
+	CHECK(!setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)) &&
+	      option(l, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= 60);
 	CHECK(!pthread_create(&t, NULL, asks, &at) && poll(&f, 1, LONG_MS) == 1 && (s = accept(l, NULL, NULL)) >= 0);
-	CHECK(read(s, &c, 1) == 1 && c == 'x' && write(s, "y", 1) == 1 && read(s, &c, 1) == 0 && !pthread_join(t, NULL));
+	CHECK(read(s, &c, 1) == 1 && c == 'x' && write(s, "y", 1) == 1 && read(s, &c, 1) == 0 &&
+	      !pthread_join(t, NULL));
 	CHECK(!close(s) && !close(l));
 }
 
@@ -785,7 +793,8 @@ static void what_a_program_wrote_before_its_end_arrives(void)
 
 		CHECK((c = accept(l, NULL, NULL)) >= 0);
 		all = read_all(c);
-		if (i == 1 && all != MUCH && tries++ < 4) /* we had no processor for the two seconds that exit() waits */
+		if (i == 1 && all != MUCH &&
+		    tries++ < 4) /* we had no processor for the two seconds that exit() waits */
 			i--;
 		else
 			CHECK(i >= 2 || all == MUCH);

@@ -426,7 +426,7 @@ static void a_discovery_controller_tells_where_subsystems_are(void)
 	host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0));
 	CHECK(nv_get64(d->in) > generation);
 	SAME(nv_get64(d->in + 8), 2); /* not ours to see any more */
-	port.any = true; /* it listens on ::, and the host came by IPv4 */
+	port.any = true;              /* it listens on ::, and the host came by IPv4 */
 	port.adrfam = NV_ADRFAM_IPV6;
 	host_do(d, get_log(NV_LOG_DISCOVERY, 4096, 0));
 	SAME(d->in[1024 + 1], NV_ADRFAM_IPV4);

@@ -116,7 +116,8 @@ static void target_has(const char *host, const char *controller, uint8_t hash, u
 
 static void client_has(const char *host, const char *controller)
 {
-	who = (struct vn_identity){.host_nqn = HOSTNQN, .secret = secret_of(host), .controller_secret = secret_of(controller)};
+	who = (struct vn_identity){
+	        .host_nqn = HOSTNQN, .secret = secret_of(host), .controller_secret = secret_of(controller)};
 	memset(who.host_id, 7, 16);
 }
 
@@ -228,7 +229,7 @@ static void until_then_nothing_else_is_done(void)
 {
 	open_both();
 	struct host *h = host_open();
-	static const uint8_t opcodes[] = {NV_ADMIN_GET_LOG,     NV_ADMIN_IDENTIFY,    NV_ADMIN_ABORT,
+	static const uint8_t opcodes[] = {NV_ADMIN_GET_LOG,      NV_ADMIN_IDENTIFY,    NV_ADMIN_ABORT,
 	                                  NV_ADMIN_SET_FEATURES, NV_ADMIN_ASYNC_EVENT, NV_ADMIN_KEEP_ALIVE};
 
 	SAME(host_do(h, connect_command(h, 0, NV_CNTLID_DYNAMIC)).result >> 16, NV_AUTHREQ_ATR >> 16);
@@ -390,11 +391,11 @@ static void the_target_refuses_what_was_changed(void)
 	spoil(0, 10, 3, -EACCES, "incorrect payload"); /* no hash */
 	spoil(0, 11, 6, -EACCES, "incorrect payload"); /* no group */
 	spoil(2, 1, 1, -EACCES, "incorrect protocol message");
-	spoil(2, 4, 1, -EACCES, "incorrect payload"); /* T_ID */
-	spoil(2, 6, 1, -EACCES, "incorrect payload"); /* HL */
-	spoil(2, 8, 2, -EACCES, "incorrect payload"); /* CVALID 3 */
-	spoil(2, 10, 4, -EACCES, "incorrect payload"); /* DHVLEN */
-	spoil(2, 16, 1, -EACCES, "authentication failed"); /* R1 */
+	spoil(2, 4, 1, -EACCES, "incorrect payload");                 /* T_ID */
+	spoil(2, 6, 1, -EACCES, "incorrect payload");                 /* HL */
+	spoil(2, 8, 2, -EACCES, "incorrect payload");                 /* CVALID 3 */
+	spoil(2, 10, 4, -EACCES, "incorrect payload");                /* DHVLEN */
+	spoil(2, 16, 1, -EACCES, "authentication failed");            /* R1 */
 	spoil(2, 16 + 64 + 255, 1, -EACCES, "authentication failed"); /* the exponential */
 	resize(0, -1, "incorrect payload");
 	resize(0, 64, "incorrect payload");
@@ -418,8 +419,8 @@ static void the_client_refuses_what_was_changed(void)
 	spoil(1, 9, 0xf0, -EPROTO, "a challenge that makes no sense");
 	spoil(1, 9, 3, -EPROTO, "a challenge that makes no sense");
 	spoil(1, 11, 0x80, -EPROTO, "a challenge that makes no sense");
-	spoil(1, 12, 1, -EACCES, "authentication failed"); /* S1: the target's own is another */
-	spoil(1, 16, 1, -EACCES, "authentication failed"); /* C1 */
+	spoil(1, 12, 1, -EACCES, "authentication failed");            /* S1: the target's own is another */
+	spoil(1, 16, 1, -EACCES, "authentication failed");            /* C1 */
 	spoil(1, 16 + 32 + 100, 1, -EACCES, "authentication failed"); /* the exponential */
 	spoil(3, 1, 1, -EPROTO, "another message than expected");
 	spoil(3, 4, 1, -EPROTO, "a message of another transaction");
@@ -959,7 +960,10 @@ static void what_waits_to_be_enabled_may_go(void)
 	struct host *again = host_open();
 
 	SAME(try_queue(again, 0, 0), 0);
-	host_post(again, (struct nv_sqe){.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_SET, .cdw = {0, NV_PROP_CC, 0x460001}}, 0);
+	host_post(
+	        again,
+	        (struct nv_sqe){.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_SET, .cdw = {0, NV_PROP_CC, 0x460001}},
+	        0);
 	host_close(again);
 	CHECK(!target.connects);
 	medium_go(medium);

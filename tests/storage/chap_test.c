@@ -27,10 +27,12 @@ static const struct {
 } printed[] = {
         {"DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8qDMNU:", 32, 0},
         {"DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8PHi08S1ppeIeWpbTD0uHw+lbIKQ==:", 48, 0},
-        {"DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8AESIzRFVmd4iZqrvM3e7/ABEiM0RVZneImaq7zN3u/7Xj9DM=:", 64, 0},
+        {"DHHC-1:00:ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8AESIzRFVmd4iZqrvM3e7/ABEiM0RVZneImaq7zN3u/7Xj9DM=:", 64,
+         0},
         {"DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:", 32, 1},
         {"DHHC-1:02:SEMOq6HgAN+6rlDZ8/qeZeQ6d/HfCyPWLg/TN5d4eB0eA4YtHzZb+jgsOgrHdsznbL2T8A==:", 48, 2},
-        {"DHHC-1:03:1ttc6cyYcWulK5PJDvNNsA8aI0Tr9unaAY51zfInLzwOjT26+O6Y1LbV7R1B+Zv5Lu/40FDfiG5nfqir8XGi0H0CMB0=:", 64, 3},
+        {"DHHC-1:03:1ttc6cyYcWulK5PJDvNNsA8aI0Tr9unaAY51zfInLzwOjT26+O6Y1LbV7R1B+Zv5Lu/40FDfiG5nfqir8XGi0H0CMB0=:", 64,
+         3},
 };
 
 static void secrets_are_read_as_nvme_cli_prints_them(void)
@@ -103,9 +105,11 @@ static void responses_are_what_others_compute(void)
 	         "175bf92eb2b5ea52fbc9fb78f66a95a195315ce6be4bc1458eeb86843a1fcc3f"},
 	        {1, true, "1e13f3690a7792b6fdb49c6c5ddf7d84b717b92668c8bd951de050a7910efb90",
 	         "f0af3a20602382fbf697baba904d3dc530a05b4ad6796dc7cc024f21a4ddf4de"},
-	        {2, false, "7196c8aec513ce4219db6a27a1ab634bec41489f74fe0404b40e9f87c6535f89ed87601fba73007c589e0636254ecca4",
+	        {2, false,
+	         "7196c8aec513ce4219db6a27a1ab634bec41489f74fe0404b40e9f87c6535f89ed87601fba73007c589e0636254ecca4",
 	         "0b38dbe7b0e224a35f3b79005a912d9bee4bb092cbd89fd356510ac921297d8d4f12a4537e9cf7f0b187be935c8d1fd4"},
-	        {2, true, "0d163fe60a26ed14eab7e780e3ddf0b503977f8802e1a53faa85557b1fa477fd2ef51672e6d2f1be826bdd7bb553c87e",
+	        {2, true,
+	         "0d163fe60a26ed14eab7e780e3ddf0b503977f8802e1a53faa85557b1fa477fd2ef51672e6d2f1be826bdd7bb553c87e",
 	         "24c58d08dce1a47b78ffeaa1be855890e962b55294ef2754b1252c134aae7f7cd2fe379953ae4d92bcdc39956ea7740f"},
 	        {3, false,
 	         "5fcaa9ec66ce43e2843ca5e3c92776bda5bcfb1d8cb6789b0ec24f9583a50a3b5e7e37751cee60d41a4d6df2664b73b593fce4d58c49dcd604a4ab11ad30e5a2",
@@ -115,7 +119,11 @@ static void responses_are_what_others_compute(void)
 	         "2a59971a2ac60728e941f790ca3e14d91e7e45815d95a13c220e7779a0e4f73043d5eb3b4465e624ebd711e8005f0ef551faf2baf70cfe731e76c54fd4da8a1b"}};
 
 	for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++) {
-		struct nv_chap c = {.tid = 0x1234, .hash = want[i].hash, .group = want[i].group, .s1 = 0x01020304, .s2 = 0x0a0b0c0d};
+		struct nv_chap c = {.tid = 0x1234,
+		                    .hash = want[i].hash,
+		                    .group = want[i].group,
+		                    .s1 = 0x01020304,
+		                    .s2 = 0x0a0b0c0d};
 		struct nv_secret s = {.length = 32, .hash = want[i].hash}, plain = {.length = 32};
 		uint8_t r[NV_HASH_MAX], w[NV_HASH_MAX];
 
@@ -229,7 +237,8 @@ static void messages_come_back_as_they_were(void)
 
 	for (uint8_t h = NV_SHA256; h <= NV_SHA512; h++)
 		for (uint8_t g = NV_DH_NULL; g < NV_DH_GROUPS; g++) {
-			struct nv_negotiate n = {.tid = 9, .hashes = (uint8_t)(1u << h), .groups = (uint8_t)(1u << g)}, n2;
+			struct nv_negotiate n = {.tid = 9, .hashes = (uint8_t)(1u << h), .groups = (uint8_t)(1u << g)},
+			                    n2;
 			struct nv_challenge c = {9, h, g, 5, filler, filler}, c2;
 			struct nv_reply r = {9, h, g, 6, filler, filler, filler}, r2 = {.hash = h, .group = g};
 			struct nv_success1 s = {9, h, filler}, s2 = {.hash = h};

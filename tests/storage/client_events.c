@@ -30,8 +30,11 @@ static void configure(unsigned nsid)
 	FILE *f = fopen(config, "w");
 
 	CHECK(f);
-	fprintf(f, "{\"queues\": %u, \"listen\": [{\"transport\": \"%s\", \"address\": \"127.0.0.1\", \"port\": %s}], \"subsystems\": [{\"nqn\": \"" NQN "\", \"allow_any_host\": true,"
-	           " \"cntlid\": [500, 599], \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}", queues, scheme, port, nsid, kind, image);
+	fprintf(f,
+	        "{\"queues\": %u, \"listen\": [{\"transport\": \"%s\", \"address\": \"127.0.0.1\", \"port\": %s}], \"subsystems\": [{\"nqn\": \"" NQN
+	        "\", \"allow_any_host\": true,"
+	        " \"cntlid\": [500, 599], \"namespaces\": [{\"nsid\": %u, \"backend\": \"%s\", \"path\": \"%s\", \"buffered\": true}]}",
+	        queues, scheme, port, nsid, kind, image);
 	for (unsigned i = 0; i < others; i++)
 		fprintf(f, ", {\"nqn\": \"" NQN "%u\", \"allow_any_host\": true}", i);
 	fprintf(f, "]}\n");

@@ -26,15 +26,61 @@
 enum how {
 	HONEST,
 	/* in the greeting */
-	IC_VERSION, IC_SHORT, IC_NO_IC, IC_ALIGN, IC_H2C_ZERO, IC_H2C_SMALL, IC_H2C_ODD, IC_DIGESTS, IC_CLOSE,
+	IC_VERSION,
+	IC_SHORT,
+	IC_NO_IC,
+	IC_ALIGN,
+	IC_H2C_ZERO,
+	IC_H2C_SMALL,
+	IC_H2C_ODD,
+	IC_DIGESTS,
+	IC_CLOSE,
 	/* in admin commands */
-	NO_QUEUE_ROOM, NO_BLOCKS, BLOCK_SIZE_ZERO, BLOCK_SIZE_HUGE, METADATA, SIZE_OVERFLOW, CONNECT_FAILS, WANTS_AUTH, IDENTIFY_SHORT, NEVER_READY,
+	NO_QUEUE_ROOM,
+	NO_BLOCKS,
+	BLOCK_SIZE_ZERO,
+	BLOCK_SIZE_HUGE,
+	METADATA,
+	SIZE_OVERFLOW,
+	CONNECT_FAILS,
+	WANTS_AUTH,
+	IDENTIFY_SHORT,
+	NEVER_READY,
 	/* in reads */
-	READ_CID, READ_OFFSET, READ_TOO_LONG, READ_TWICE, READ_LAST_EARLY, READ_SUCCESS_EARLY, READ_LENGTH_LIES, READ_EMPTY, READ_NO_DATA,
-	READ_PDO, READ_PDO_SMALL, READ_PLEN_HUGE, READ_PLEN_ZERO, READ_HLEN, READ_TYPE, READ_FLAGS, READ_HALF, READ_R2T, READ_ANSWER_TWICE,
-	READ_ANSWER_CID, READ_ICRESP, READ_TERM, READ_CLOSE, READ_RANDOM,
+	READ_CID,
+	READ_OFFSET,
+	READ_TOO_LONG,
+	READ_TWICE,
+	READ_LAST_EARLY,
+	READ_SUCCESS_EARLY,
+	READ_LENGTH_LIES,
+	READ_EMPTY,
+	READ_NO_DATA,
+	READ_PDO,
+	READ_PDO_SMALL,
+	READ_PLEN_HUGE,
+	READ_PLEN_ZERO,
+	READ_HLEN,
+	READ_TYPE,
+	READ_FLAGS,
+	READ_HALF,
+	READ_R2T,
+	READ_ANSWER_TWICE,
+	READ_ANSWER_CID,
+	READ_ICRESP,
+	READ_TERM,
+	READ_CLOSE,
+	READ_RANDOM,
 	/* in writes larger than a capsule */
-	WRITE_UNTAKEN, WRITE_R2T_ZERO, WRITE_R2T_BEYOND, WRITE_R2T_OFFSET, WRITE_R2T_HUGE, WRITE_R2T_TWO, WRITE_R2T_CID, WRITE_DATA, WRITE_ANSWER_EARLY,
+	WRITE_UNTAKEN,
+	WRITE_R2T_ZERO,
+	WRITE_R2T_BEYOND,
+	WRITE_R2T_OFFSET,
+	WRITE_R2T_HUGE,
+	WRITE_R2T_TWO,
+	WRITE_R2T_CID,
+	WRITE_DATA,
+	WRITE_ANSWER_EARLY,
 	HOWS
 };
 
@@ -43,27 +89,27 @@ static struct {
 	unsigned port;
 	enum how how;
 	uint64_t seed;
-	bool digests;       /* of data: made */
+	bool digests; /* of data: made */
 	bool head_digests;
-	uint8_t align;      /* CPDA */
-	unsigned wrong;     /* that many of them, of data for reads, are wrong */
-	unsigned busy;      /* that many Connects are told to come again */
-	bool silent;        /* … and the next is not answered */
-	unsigned slow_ms;   /* so long every read takes, one after the other */
-	unsigned kept;      /* that many reads are never answered */
-	unsigned closes;    /* that many reads end their connection */
-	uint32_t first;     /* the first namespace in the list, 0: 1 */
-	uint8_t nguid;      /* the last byte of it, less the namespace's number; 0: it has none */
-	unsigned dmsl;      /* of limits it has: blocks of a discard; */
-	uint8_t wzsl;       /* … of zeroes, as a power of pages */
+	uint8_t align;          /* CPDA */
+	unsigned wrong;         /* that many of them, of data for reads, are wrong */
+	unsigned busy;          /* that many Connects are told to come again */
+	bool silent;            /* … and the next is not answered */
+	unsigned slow_ms;       /* so long every read takes, one after the other */
+	unsigned kept;          /* that many reads are never answered */
+	unsigned closes;        /* that many reads end their connection */
+	uint32_t first;         /* the first namespace in the list, 0: 1 */
+	uint8_t nguid;          /* the last byte of it, less the namespace's number; 0: it has none */
+	unsigned dmsl;          /* of limits it has: blocks of a discard; */
+	uint8_t wzsl;           /* … of zeroes, as a power of pages */
 	unsigned cuts, longest; /* commands for that, and the most blocks of one */
 	uint8_t dlfeat;
-	uint32_t h2c;       /* MAXH2CDATA, 0: 65536 */
+	uint32_t h2c;            /* MAXH2CDATA, 0: 65536 */
 	unsigned pdus, too_long; /* of data that came; of these, longer than that */
-	uint16_t maxcmd;    /* commands that it takes at a time, 0: what a queue holds */
-	bool deallocates;   /* the last write of zeroes was to */
-	uint32_t nsid;      /* of the last read that was answered */
-	uint8_t shift;      /* of its blocks, 0: 9; with others it keeps what is written */
+	uint16_t maxcmd;         /* commands that it takes at a time, 0: what a queue holds */
+	bool deallocates;        /* the last write of zeroes was to */
+	uint32_t nsid;           /* of the last read that was answered */
+	uint8_t shift;           /* of its blocks, 0: 9; with others it keeps what is written */
 } fake;
 
 #define KEPT (4u << 20)
@@ -86,7 +132,8 @@ static void put(struct conn *c, const void *at, size_t n)
 	(void)!send(c->fd, at, n, MSG_NOSIGNAL);
 }
 
-static void put_head(struct conn *c, uint8_t type, uint8_t flags, uint8_t hlen, uint8_t pdo, uint32_t plen, const uint8_t *rest)
+static void put_head(struct conn *c, uint8_t type, uint8_t flags, uint8_t hlen, uint8_t pdo, uint32_t plen,
+                     const uint8_t *rest)
 {
 	uint8_t h[NV_TCP_DATA_LEN];
 	uint8_t digest[NV_TCP_DIGEST_LEN], more = fake.head_digests ? NV_TCP_DIGEST_LEN : 0;
@@ -112,7 +159,8 @@ static void answer(struct conn *c, uint16_t cid, uint16_t status, uint64_t resul
 	put_head(c, NV_TCP_RESPONSE, 0, NV_TCP_RESPONSE_LEN, 0, NV_TCP_RESPONSE_LEN, b);
 }
 
-static void data_head(struct conn *c, uint8_t type, uint8_t flags, uint16_t cid, uint32_t offset, uint32_t length, uint8_t pdo, uint32_t plen)
+static void data_head(struct conn *c, uint8_t type, uint8_t flags, uint16_t cid, uint32_t offset, uint32_t length,
+                      uint8_t pdo, uint32_t plen)
 {
 	struct nv_tcp_data d = {.cccid = cid, .ttag = 7, .offset = offset, .length = length};
 	uint8_t b[NV_TCP_DATA_LEN];
@@ -127,7 +175,8 @@ static void data(struct conn *c, uint8_t flags, uint16_t cid, uint32_t offset, c
 
 	if (fake.digests)
 		flags |= NV_TCP_DDGST;
-	data_head(c, NV_TCP_C2H_DATA, flags, cid, offset, length, NV_TCP_DATA_LEN, NV_TCP_DATA_LEN + length + (fake.digests ? NV_TCP_DIGEST_LEN : 0));
+	data_head(c, NV_TCP_C2H_DATA, flags, cid, offset, length, NV_TCP_DATA_LEN,
+	          NV_TCP_DATA_LEN + length + (fake.digests ? NV_TCP_DIGEST_LEN : 0));
 	put(c, at, length);
 	if (!fake.digests)
 		return;
@@ -146,7 +195,9 @@ static void r2t(struct conn *c, uint16_t cid, uint32_t offset, uint32_t length)
 static void greet(struct conn *c)
 {
 	uint8_t pdu[NV_TCP_IC_LEN];
-	struct nv_tcp_ic ic = {.number = fake.h2c ? fake.h2c : 65536, .align = fake.align, .digests = fake.head_digests ? NV_TCP_HDGST : 0};
+	struct nv_tcp_ic ic = {.number = fake.h2c ? fake.h2c : 65536,
+	                       .align = fake.align,
+	                       .digests = fake.head_digests ? NV_TCP_HDGST : 0};
 
 	if (fake.how == IC_ALIGN)
 		ic.align = 32;
@@ -174,7 +225,10 @@ static void identify(struct conn *c)
 {
 	static const uint8_t nothing[4096];
 	uint8_t d[4096] = {0};
-	uint8_t shift = fake.how == BLOCK_SIZE_ZERO ? 0 : fake.how == BLOCK_SIZE_HUGE ? 63 : fake.shift ? fake.shift : 9;
+	uint8_t shift = fake.how == BLOCK_SIZE_ZERO   ? 0
+	                : fake.how == BLOCK_SIZE_HUGE ? 63
+	                : fake.shift                  ? fake.shift
+	                                              : 9;
 
 	switch (c->sqe.cdw[0] & 0xff) {
 	case NV_CNS_CTRL:
@@ -186,7 +240,10 @@ static void identify(struct conn *c)
 		nv_put32(d + 1792, (INLINE + 64) / 16);
 		break;
 	case NV_CNS_NS:
-		nv_put64(d, fake.how == NO_BLOCKS ? 0 : fake.how == SIZE_OVERFLOW ? UINT64_MAX / 2 : fake.shift ? KEPT >> fake.shift : BLOCKS);
+		nv_put64(d, fake.how == NO_BLOCKS       ? 0
+		            : fake.how == SIZE_OVERFLOW ? UINT64_MAX / 2
+		            : fake.shift                ? KEPT >> fake.shift
+		                                        : BLOCKS);
 		d[119] = (uint8_t)(fake.nguid ? fake.nguid + c->sqe.nsid : 0);
 		d[33] = fake.dlfeat;
 		nv_put32(d + 128, (uint32_t)shift << 16 | (fake.how == METADATA ? 8 : 0));
@@ -256,7 +313,11 @@ static void read_random(struct conn *c)
 		b[i] = (uint8_t)draw(&fake.seed);
 	/* half of them look like something at first */
 	if (n > 32 && draw(&fake.seed) % 2) {
-		struct nv_tcp_common h = {.type = draw(&fake.seed) % 2 ? NV_TCP_C2H_DATA : NV_TCP_R2T, .hlen = 24, .pdo = 24, .plen = 24 + (uint32_t)(draw(&fake.seed) % 200), .flags = b[1] & 0xf};
+		struct nv_tcp_common h = {.type = draw(&fake.seed) % 2 ? NV_TCP_C2H_DATA : NV_TCP_R2T,
+		                          .hlen = 24,
+		                          .pdo = 24,
+		                          .plen = 24 + (uint32_t)(draw(&fake.seed) % 200),
+		                          .flags = b[1] & 0xf};
 
 		nv_tcp_common_encode(&h, b);
 		if (draw(&fake.seed) % 2)
@@ -298,31 +359,91 @@ static void misread(struct conn *c, uint32_t length)
 		return;
 	}
 	switch (fake.how) {
-	case READ_CID: data(c, NV_TCP_LAST, cid ^ 0x8000, 0, d, length); break;
-	case READ_OFFSET: data(c, 0, cid, 4, d, length - 4); break;
-	case READ_TOO_LONG: data(c, NV_TCP_LAST, cid, 0, d, length + 4); break;
-	case READ_TWICE: data(c, 0, cid, 0, d, length); data(c, NV_TCP_LAST, cid, 0, d, length); break;
-	case READ_LAST_EARLY: data(c, NV_TCP_LAST, cid, 0, d, length / 2); break;
-	case READ_SUCCESS_EARLY: data(c, NV_TCP_SUCCESS, cid, 0, d, length); break;
-	case READ_LENGTH_LIES: data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 24, whole + 64); put(c, d, length + 64); break;
-	case READ_EMPTY: data(c, 0, cid, 0, d, 0); break;
-	case READ_NO_DATA: answer(c, cid, 0, 0); break;
-	case READ_PDO: data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 25, whole + 1); put(c, d, length + 1); break;
-	case READ_PDO_SMALL: data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 8, whole); put(c, d, length); break;
-	case READ_PLEN_HUGE: data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, UINT32_MAX - 24, 24, UINT32_MAX); put(c, d, sizeof(d)); break;
-	case READ_PLEN_ZERO: data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 24, 0); break;
-	case READ_HLEN: put_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, 72, 24, whole, d); put(c, d, length); break;
-	case READ_TYPE: put_head(c, 0x55, 0, 24, 0, 24, d); break;
-	case READ_FLAGS: data(c, 0xff, cid, 0, d, length); break;
-	case READ_HALF: data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 24, whole); put(c, d, length / 2); shutdown(c->fd, SHUT_WR); break;
-	case READ_R2T: r2t(c, cid, 0, length); break;
-	case READ_ANSWER_TWICE: data(c, NV_TCP_LAST | NV_TCP_SUCCESS, cid, 0, d, length); answer(c, cid, 0, 0); break;
-	case READ_ANSWER_CID: answer(c, 0xffff, 0, 0); break;
-	case READ_ICRESP: greet(c); break;
-	case READ_TERM: put_head(c, NV_TCP_C2H_TERM, 0, 24, 0, 24, d); break;
-	case READ_CLOSE: shutdown(c->fd, SHUT_RDWR); break;
-	case READ_RANDOM: read_random(c); break;
-	default: data(c, NV_TCP_LAST, cid, 0, d, length); answer(c, cid, 0, 0); break;
+	case READ_CID:
+		data(c, NV_TCP_LAST, cid ^ 0x8000, 0, d, length);
+		break;
+	case READ_OFFSET:
+		data(c, 0, cid, 4, d, length - 4);
+		break;
+	case READ_TOO_LONG:
+		data(c, NV_TCP_LAST, cid, 0, d, length + 4);
+		break;
+	case READ_TWICE:
+		data(c, 0, cid, 0, d, length);
+		data(c, NV_TCP_LAST, cid, 0, d, length);
+		break;
+	case READ_LAST_EARLY:
+		data(c, NV_TCP_LAST, cid, 0, d, length / 2);
+		break;
+	case READ_SUCCESS_EARLY:
+		data(c, NV_TCP_SUCCESS, cid, 0, d, length);
+		break;
+	case READ_LENGTH_LIES:
+		data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 24, whole + 64);
+		put(c, d, length + 64);
+		break;
+	case READ_EMPTY:
+		data(c, 0, cid, 0, d, 0);
+		break;
+	case READ_NO_DATA:
+		answer(c, cid, 0, 0);
+		break;
+	case READ_PDO:
+		data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 25, whole + 1);
+		put(c, d, length + 1);
+		break;
+	case READ_PDO_SMALL:
+		data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 8, whole);
+		put(c, d, length);
+		break;
+	case READ_PLEN_HUGE:
+		data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, UINT32_MAX - 24, 24, UINT32_MAX);
+		put(c, d, sizeof(d));
+		break;
+	case READ_PLEN_ZERO:
+		data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 24, 0);
+		break;
+	case READ_HLEN:
+		put_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, 72, 24, whole, d);
+		put(c, d, length);
+		break;
+	case READ_TYPE:
+		put_head(c, 0x55, 0, 24, 0, 24, d);
+		break;
+	case READ_FLAGS:
+		data(c, 0xff, cid, 0, d, length);
+		break;
+	case READ_HALF:
+		data_head(c, NV_TCP_C2H_DATA, NV_TCP_LAST, cid, 0, length, 24, whole);
+		put(c, d, length / 2);
+		shutdown(c->fd, SHUT_WR);
+		break;
+	case READ_R2T:
+		r2t(c, cid, 0, length);
+		break;
+	case READ_ANSWER_TWICE:
+		data(c, NV_TCP_LAST | NV_TCP_SUCCESS, cid, 0, d, length);
+		answer(c, cid, 0, 0);
+		break;
+	case READ_ANSWER_CID:
+		answer(c, 0xffff, 0, 0);
+		break;
+	case READ_ICRESP:
+		greet(c);
+		break;
+	case READ_TERM:
+		put_head(c, NV_TCP_C2H_TERM, 0, 24, 0, 24, d);
+		break;
+	case READ_CLOSE:
+		shutdown(c->fd, SHUT_RDWR);
+		break;
+	case READ_RANDOM:
+		read_random(c);
+		break;
+	default:
+		data(c, NV_TCP_LAST, cid, 0, d, length);
+		answer(c, cid, 0, 0);
+		break;
 	}
 }
 
@@ -350,16 +471,42 @@ static void miswrite(struct conn *c, uint32_t length)
 	uint16_t cid = c->sqe.cid;
 
 	switch (fake.how) {
-	case WRITE_UNTAKEN: answer(c, cid, 0, 0); break;
-	case WRITE_R2T_ZERO: r2t(c, cid, 0, 0); break;
-	case WRITE_R2T_BEYOND: r2t(c, cid, 0, length + 4); break;
-	case WRITE_R2T_OFFSET: r2t(c, cid, 4, length - 4); break;
-	case WRITE_R2T_HUGE: r2t(c, cid, 0, UINT32_MAX); break;
-	case WRITE_R2T_TWO: r2t(c, cid, 0, length); r2t(c, cid, 0, length); take_data(c, length); break;
-	case WRITE_R2T_CID: r2t(c, cid ^ 1, 0, length); break;
-	case WRITE_DATA: data(c, 0, cid, 0, d, sizeof(d)); break;
-	case WRITE_ANSWER_EARLY: r2t(c, cid, 0, length / 2); take_data(c, length / 2); answer(c, cid, 0, 0); break;
-	default: r2t(c, cid, 0, length); take_data(c, length); answer(c, cid, 0, 0); break;
+	case WRITE_UNTAKEN:
+		answer(c, cid, 0, 0);
+		break;
+	case WRITE_R2T_ZERO:
+		r2t(c, cid, 0, 0);
+		break;
+	case WRITE_R2T_BEYOND:
+		r2t(c, cid, 0, length + 4);
+		break;
+	case WRITE_R2T_OFFSET:
+		r2t(c, cid, 4, length - 4);
+		break;
+	case WRITE_R2T_HUGE:
+		r2t(c, cid, 0, UINT32_MAX);
+		break;
+	case WRITE_R2T_TWO:
+		r2t(c, cid, 0, length);
+		r2t(c, cid, 0, length);
+		take_data(c, length);
+		break;
+	case WRITE_R2T_CID:
+		r2t(c, cid ^ 1, 0, length);
+		break;
+	case WRITE_DATA:
+		data(c, 0, cid, 0, d, sizeof(d));
+		break;
+	case WRITE_ANSWER_EARLY:
+		r2t(c, cid, 0, length / 2);
+		take_data(c, length / 2);
+		answer(c, cid, 0, 0);
+		break;
+	default:
+		r2t(c, cid, 0, length);
+		take_data(c, length);
+		answer(c, cid, 0, 0);
+		break;
 	}
 }
 
@@ -534,7 +681,8 @@ static void request(enum how how)
 	fake.how = HONEST;
 	SAME(open_it(&d), 0);
 	fake.how = how;
-	e = how < WRITE_UNTAKEN ? vn_read_wait(d, memory + GUARD, BUFFER / 2, 0) : vn_write_wait(d, memory + GUARD, BUFFER / 2, 0, 0);
+	e = how < WRITE_UNTAKEN ? vn_read_wait(d, memory + GUARD, BUFFER / 2, 0)
+	                        : vn_write_wait(d, memory + GUARD, BUFFER / 2, 0, 0);
 	/* an answer that is right, and then one too many: the first may have been seen alone */
 	if (e != -ENOTCONN && !(how == READ_ANSWER_TWICE && !e) && !(how == READ_TWICE && !e)) {
 		fprintf(stderr, "misbehaviour %d: %d\n", how, e);

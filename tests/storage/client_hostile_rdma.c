@@ -25,9 +25,28 @@
 enum how {
 	HONEST,
 	/* before the first command is answered */
-	ACCEPT_FORMAT, REJECTS, NEVER_ACCEPTS, LEAVES_AT_ONCE, LEAVES_AT_CONNECT, SILENT,
+	ACCEPT_FORMAT,
+	REJECTS,
+	NEVER_ACCEPTS,
+	LEAVES_AT_ONCE,
+	LEAVES_AT_CONNECT,
+	SILENT,
 	/* in answers to reads */
-	CID, SHORT, LONG, EMPTY, TWICE, RANDOM, INVALIDATE, IMMEDIATE, WRITE_BEYOND, WRITE_BEFORE, WRITE_KEY, READ_KEY, ATOMIC, NO_ANSWER, LEAVE,
+	CID,
+	SHORT,
+	LONG,
+	EMPTY,
+	TWICE,
+	RANDOM,
+	INVALIDATE,
+	IMMEDIATE,
+	WRITE_BEYOND,
+	WRITE_BEFORE,
+	WRITE_KEY,
+	READ_KEY,
+	ATOMIC,
+	NO_ANSWER,
+	LEAVE,
 	HOWS
 };
 
@@ -35,9 +54,9 @@ static const char *address = "127.0.0.1";
 static enum how how;
 static unsigned port;
 static uint64_t seed = 77;
-static bool large; /* its blocks are, and it says that it has read without doing so */
+static bool large;                /* its blocks are, and it says that it has read without doing so */
 static uint8_t taken[2 * BUFFER]; /* the last write, where they are */
-static unsigned held_ms; /* so long it takes for the answer to an admin queue's Connect */
+static unsigned held_ms;          /* so long it takes for the answer to an admin queue's Connect */
 
 struct conn {
 	struct rdma_cm_id *id;
@@ -149,25 +168,53 @@ static void misread(struct conn *c, const struct nv_sqe *s, uint32_t length)
 	uint8_t *a = cqe(c, s->cid, 0);
 
 	switch (how) {
-	case CID: answer(c, s->cid ^ 0x8000, 0); break;
-	case SHORT: post(c, IBV_WR_SEND, a, 8, 0, 0); break;
-	case LONG: post(c, IBV_WR_SEND, a, 64, 0, 0); break;
-	case EMPTY: post(c, IBV_WR_SEND, a, 0, 0, 0); break;
-	case TWICE: answer(c, s->cid, 0); answer(c, s->cid, 0); break;
+	case CID:
+		answer(c, s->cid ^ 0x8000, 0);
+		break;
+	case SHORT:
+		post(c, IBV_WR_SEND, a, 8, 0, 0);
+		break;
+	case LONG:
+		post(c, IBV_WR_SEND, a, 64, 0, 0);
+		break;
+	case EMPTY:
+		post(c, IBV_WR_SEND, a, 0, 0, 0);
+		break;
+	case TWICE:
+		answer(c, s->cid, 0);
+		answer(c, s->cid, 0);
+		break;
 	case RANDOM:
 		for (unsigned i = 0; i < NV_CQE_LEN; i++)
 			a[i] = (uint8_t)draw(&seed);
 		post(c, IBV_WR_SEND, a, NV_CQE_LEN, 0, 0);
 		break;
-	case INVALIDATE: post(c, IBV_WR_SEND_WITH_INV, a, NV_CQE_LEN, 0, g->key ^ 0xff00); break;
-	case IMMEDIATE: post(c, IBV_WR_RDMA_WRITE_WITH_IMM, c->data, length, g->address, g->key); break;
-	case WRITE_BEYOND: post(c, IBV_WR_RDMA_WRITE, c->data, 8, g->address + length - 4, g->key); break;
-	case WRITE_BEFORE: post(c, IBV_WR_RDMA_WRITE, c->data, 8, g->address - 4, g->key); break;
-	case WRITE_KEY: post(c, IBV_WR_RDMA_WRITE, c->data, length, g->address, g->key ^ 1); break;
-	case READ_KEY: post(c, IBV_WR_RDMA_READ, c->data, length, g->address, g->key ^ 1); break;
-	case ATOMIC: post(c, IBV_WR_ATOMIC_FETCH_AND_ADD, c->data, 8, g->address, g->key); break;
-	case NO_ANSWER: break;
-	case LEAVE: rdma_disconnect(c->id); break;
+	case INVALIDATE:
+		post(c, IBV_WR_SEND_WITH_INV, a, NV_CQE_LEN, 0, g->key ^ 0xff00);
+		break;
+	case IMMEDIATE:
+		post(c, IBV_WR_RDMA_WRITE_WITH_IMM, c->data, length, g->address, g->key);
+		break;
+	case WRITE_BEYOND:
+		post(c, IBV_WR_RDMA_WRITE, c->data, 8, g->address + length - 4, g->key);
+		break;
+	case WRITE_BEFORE:
+		post(c, IBV_WR_RDMA_WRITE, c->data, 8, g->address - 4, g->key);
+		break;
+	case WRITE_KEY:
+		post(c, IBV_WR_RDMA_WRITE, c->data, length, g->address, g->key ^ 1);
+		break;
+	case READ_KEY:
+		post(c, IBV_WR_RDMA_READ, c->data, length, g->address, g->key ^ 1);
+		break;
+	case ATOMIC:
+		post(c, IBV_WR_ATOMIC_FETCH_AND_ADD, c->data, 8, g->address, g->key);
+		break;
+	case NO_ANSWER:
+		break;
+	case LEAVE:
+		rdma_disconnect(c->id);
+		break;
 	default:
 		post(c, IBV_WR_RDMA_WRITE, c->data, length, g->address, g->key);
 		answer(c, s->cid, 0);
@@ -178,8 +225,13 @@ static void misread(struct conn *c, const struct nv_sqe *s, uint32_t length)
 /* What it is given is looked at when it is here: the answer waits for that. */
 static void fetch(struct conn *c, const struct nv_sqe *s, uint32_t length)
 {
-	struct ibv_sge at = {(uintptr_t)c->data, length, c->mr->lkey}, said = {(uintptr_t)cqe(c, s->cid, 0), NV_CQE_LEN, c->mr->lkey};
-	struct ibv_send_wr w = {.wr_id = CAPSULES, .sg_list = &said, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_FENCE},
+	struct ibv_sge at = {(uintptr_t)c->data, length, c->mr->lkey},
+	               said = {(uintptr_t)cqe(c, s->cid, 0), NV_CQE_LEN, c->mr->lkey};
+	struct ibv_send_wr w = {.wr_id = CAPSULES,
+	                        .sg_list = &said,
+	                        .num_sge = 1,
+	                        .opcode = IBV_WR_SEND,
+	                        .send_flags = IBV_SEND_FENCE},
 	                   read = {.wr_id = CAPSULES,
 	                           .next = &w,
 	                           .sg_list = &at,
@@ -238,15 +290,20 @@ static void accept_one(struct rdma_cm_id *id)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 	uint8_t private[32] = {how == ACCEPT_FORMAT};
-	struct rdma_conn_param p = {.private_data = private, .private_data_len = sizeof(private), .responder_resources = 1, .initiator_depth = 1, .rnr_retry_count = 7};
-	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC,
-	                             .sq_sig_all = 1,
-	                             .cap = {.max_send_wr = CAPSULES, .max_recv_wr = CAPSULES, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct rdma_conn_param p = {.private_data = private,
+	                            .private_data_len = sizeof(private),
+	                            .responder_resources = 1,
+	                            .initiator_depth = 1,
+	                            .rnr_retry_count = 7};
+	struct ibv_qp_init_attr a = {
+	        .qp_type = IBV_QPT_RC,
+	        .sq_sig_all = 1,
+	        .cap = {.max_send_wr = CAPSULES, .max_recv_wr = CAPSULES, .max_send_sge = 1, .max_recv_sge = 1}};
 	pthread_t t;
 
 	if (how == REJECTS) {
 		for (unsigned i = 0; i < sizeof(private); i++)
-			private[i] = (uint8_t)draw(&seed);
+		private[i] = (uint8_t)draw(&seed);
 		rdma_reject(id, private, sizeof(private));
 		return;
 	}
@@ -427,9 +484,10 @@ static void a_tool_does_not_send_its_heap(void)
 {
 	char line[800];
 
-	snprintf(line, sizeof(line),
-	         "head -c 100 /dev/zero | tr '\\0' B | MALLOC_PERTURB_=90 timeout 60 '%s' --quiet write nvme+rdma://%s:%u/" NQN, disk_program,
-	         address, port);
+	snprintf(
+	        line, sizeof(line),
+	        "head -c 100 /dev/zero | tr '\\0' B | MALLOC_PERTURB_=90 timeout 60 '%s' --quiet write nvme+rdma://%s:%u/" NQN,
+	        disk_program, address, port);
 	writes(line, 0, 100);
 }
 

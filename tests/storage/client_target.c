@@ -36,11 +36,12 @@ static void write_config(void)
 	FILE *f = fopen(config, "w");
 
 	CHECK(f);
-	fprintf(f, "{\"listen\": [{\"address\": \"127.0.0.1\", \"port\": %u, \"tls\": \"required\"}],"
-	           " \"subsystems\": [{\"nqn\": \"" NQN "\", \"require_authentication\": true, \"hosts\": ["
-	           "{\"nqn\": \"" HOSTNQN "\", \"tls_key\": \"" TLS_KEY "\", \"secret\": \"" SECRET "\","
-	           " \"controller_secret\": \"" CONTROLLER_SECRET "\"}],"
-	           " \"namespaces\": [{\"nsid\": 1, \"backend\": \"file\", \"buffered\": true, \"path\": \"%s\"}]}]}\n",
+	fprintf(f,
+	        "{\"listen\": [{\"address\": \"127.0.0.1\", \"port\": %u, \"tls\": \"required\"}],"
+	        " \"subsystems\": [{\"nqn\": \"" NQN "\", \"require_authentication\": true, \"hosts\": ["
+	        "{\"nqn\": \"" HOSTNQN "\", \"tls_key\": \"" TLS_KEY "\", \"secret\": \"" SECRET "\","
+	        " \"controller_secret\": \"" CONTROLLER_SECRET "\"}],"
+	        " \"namespaces\": [{\"nsid\": 1, \"backend\": \"file\", \"buffered\": true, \"path\": \"%s\"}]}]}\n",
 	        port, image);
 	CHECK(!fclose(f));
 }
@@ -57,7 +58,8 @@ static void run_target(int out)
 	}
 	snprintf(p, sizeof(p), "%u", port);
 	dup2(out, 1);
-	execl(program, program, "--export", image, "--buffered", "--port", p, "--nqn", NQN, "--transport", scheme, (char *)NULL);
+	execl(program, program, "--export", image, "--buffered", "--port", p, "--nqn", NQN, "--transport", scheme,
+	      (char *)NULL);
 	_exit(127);
 }
 

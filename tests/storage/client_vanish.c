@@ -37,7 +37,8 @@ static void start(void)
 	if (!target) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(pipes[1], 1);
-		execl(program, program, "--export", "memory:16M", "--export", "memory:1M", "--port", "0", "--nqn", NQN, "--transport", scheme, (char *)NULL);
+		execl(program, program, "--export", "memory:16M", "--export", "memory:1M", "--port", "0", "--nqn", NQN,
+		      "--transport", scheme, (char *)NULL);
 		_exit(127);
 	}
 	close(pipes[1]);
@@ -91,12 +92,14 @@ static int vanish(void)
 /* Any beginning of a greeting and what follows it, and then a reset. */
 static void reset(unsigned length)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in a = {
+	        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	uint8_t bytes[NV_TCP_IC_LEN + NV_TCP_COMMAND_LEN] = {0};
 
 	nv_tcp_ic_encode(&(struct nv_tcp_ic){0}, false, bytes);
-	nv_tcp_common_encode(&(struct nv_tcp_common){.type = NV_TCP_COMMAND, .hlen = 72, .pdo = 72, .plen = 72 + 1024}, bytes + NV_TCP_IC_LEN);
+	nv_tcp_common_encode(&(struct nv_tcp_common){.type = NV_TCP_COMMAND, .hlen = 72, .pdo = 72, .plen = 72 + 1024},
+	                     bytes + NV_TCP_IC_LEN);
 	CHECK(fd >= 0);
 	if (!connect(fd, (struct sockaddr *)&a, sizeof(a))) {
 		(void)!send(fd, bytes, length % sizeof(bytes), MSG_NOSIGNAL);

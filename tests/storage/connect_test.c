@@ -384,8 +384,10 @@ static void auth_gone(struct nt_queue *q)
 static void where_authentication_is_wanted_nothing_else_is_done(void)
 {
 	static const struct nt_auth auth = {needs_auth, auth_sent, auth_asked, auth_gone};
-	struct nv_sqe c = {
-	        .opcode = NV_FABRICS, .fctype = NV_FCT_AUTH_RECEIVE, .sgl = by_transport(64), .cdw = {NV_AUTH_CDW10, 64}};
+	struct nv_sqe c = {.opcode = NV_FABRICS,
+	                   .fctype = NV_FCT_AUTH_RECEIVE,
+	                   .sgl = by_transport(64),
+	                   .cdw = {NV_AUTH_CDW10, 64}};
 
 	target_open(16 << 20);
 	struct host *h = host_open();

@@ -141,7 +141,8 @@ static void each_host_is_told_once_that_what_was_not_flushed_is_lost(void)
 	m->error = EIO;
 	SAME(host_do(h, c).status, NV_WRITE_FAULT);
 	m->error = 0;
-	SAME(flush(other), DNR(NV_WRITE_FAULT)); /* where the page cache holds what both have written, either may have lost it */
+	SAME(flush(other),
+	     DNR(NV_WRITE_FAULT)); /* where the page cache holds what both have written, either may have lost it */
 	SAME(flush(h), DNR(NV_WRITE_FAULT));
 	SAME(flush(h), 0);
 	SAME(flush(other), 0); /* both have had their answers */
@@ -283,7 +284,8 @@ static void a_host_that_shuts_down_has_flushed(void)
 {
 	up(16 << 20);
 	another_host();
-	SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status, 0); /* it shuts down: what it had written is flushed */
+	SAME(property_set(admin, NV_PROP_CC, 0x464001, 0).status,
+	     0); /* it shuts down: what it had written is flushed */
 	host_close(h);
 	host_close(admin);
 	lose(far);
@@ -343,7 +345,8 @@ static void errors_of_the_medium_are_told(void)
 	nt_ana_set(subsystem, 1, NV_ANA_INACCESSIBLE);
 	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, NV_ANA_INACCESSIBLE_PATH);
 	nt_ana_set(subsystem, 1, NV_ANA_LOSS);
-	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, NV_ANA_LOSS_PATH); /* with DNR a host would not try another path */
+	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status,
+	     NV_ANA_LOSS_PATH); /* with DNR a host would not try another path */
 	nt_ana_set(subsystem, 1, NV_ANA_NON_OPTIMIZED);
 	SAME(host_do(h, io_command(NV_IO_READ, 0, 1)).status, 0);
 	down();

@@ -41,8 +41,18 @@ static void names_are_checked_to_their_end(void)
 	CHECK(!nv_nqn_valid("nqn.2014-08.", 256));
 	CHECK(!nv_nqn_valid("nqn.2014-08.a b", 256));
 	CHECK(nv_nqn_valid("nqn.2014-08.\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", 256));
-	static const char *const bytes[] = {"\xff", "\x80", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
-	                                    "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe2\x82", "\xc2\x9b[31m", "\x1b[31m"};
+	static const char *const bytes[] = {"\xff",
+	                                    "\x80",
+	                                    "\xc3",
+	                                    "\xc0\xaf",
+	                                    "\xe0\x80\x80",
+	                                    "\xed\xa0\x80",
+	                                    "\xf0\x80\x80\x80",
+	                                    "\xf4\x90\x80\x80",
+	                                    "\xf5\x80\x80\x80",
+	                                    "\xe2\x82",
+	                                    "\xc2\x9b[31m",
+	                                    "\x1b[31m"};
 
 	for (size_t i = 0; i < sizeof(bytes) / sizeof(*bytes); i++) {
 		snprintf(field, sizeof(field), "nqn.2014-08.%s", bytes[i]);

@@ -59,11 +59,9 @@ static void listen_for(struct host *h, uint32_t i)
 
 static void make_pair(struct host *h)
 {
-	struct ibv_qp_init_attr q = {.qp_type = IBV_QPT_RC,
-	                             .cap = {.max_send_wr = HOST_SENDS,
-	                                     .max_recv_wr = HOST_DEPTH,
-	                                     .max_send_sge = 1,
-	                                     .max_recv_sge = 1}};
+	struct ibv_qp_init_attr q = {
+	        .qp_type = IBV_QPT_RC,
+	        .cap = {.max_send_wr = HOST_SENDS, .max_recv_wr = HOST_DEPTH, .max_send_sge = 1, .max_recv_sge = 1}};
 
 	h->cq = ibv_create_cq(h->id->verbs, 3 * HOST_DEPTH, NULL, NULL, 0);
 	CHECK(h->cq);

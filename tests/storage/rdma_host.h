@@ -24,7 +24,7 @@ struct host {
 	struct ibv_mr *capsules_mr, *answers_mr, *data_mr;
 	/* HOST_SENDS, HOST_DEPTH; HOST_DATA bytes that the target may read and write */
 	uint8_t *capsules, *answers, *data;
-	uint32_t next;                      /* capsule */
+	uint32_t next; /* capsule */
 	uint16_t next_cid, cntlid;
 	unsigned invalidated; /* answers that came with it */
 	bool ended;           /* a completion or an event says that the connection is over */

@@ -38,8 +38,8 @@ static void start(void)
 	target = fork();
 	if (!target) {
 		dup2(pipes[1], 1);
-		execl(program, program, "--export", "memory:16M", "--export", "memory:4M", "--port", "0", "--nqn", SUBNQN, "--transport", "rdma",
-		      (char *)NULL);
+		execl(program, program, "--export", "memory:16M", "--export", "memory:4M", "--port", "0", "--nqn",
+		      SUBNQN, "--transport", "rdma", (char *)NULL);
 		_exit(127);
 	}
 	close(pipes[1]);
@@ -247,7 +247,8 @@ static void a_queue_that_is_another_one_than_it_said_is_refused(void)
 	for (size_t i = 0; i < sizeof(said) / sizeof(*said); i++) {
 		struct host *h = dial(hello_for(said[i]));
 
-		wrong(h, is[i], is[i] ? admin->cntlid : NV_CNTLID_DYNAMIC, is[i] ? 255 : 31, IN_COMMAND(NV_CONNECT_AT_QID));
+		wrong(h, is[i], is[i] ? admin->cntlid : NV_CNTLID_DYNAMIC, is[i] ? 255 : 31,
+		      IN_COMMAND(NV_CONNECT_AT_QID));
 		host_hang_up(h);
 	}
 	down();
@@ -258,7 +259,8 @@ static void flood(struct host *h, uint32_t n, uint32_t blocks)
 	struct nv_cqe a;
 
 	for (uint32_t i = 0; i < n; i++)
-		host_post(h, keyed(i & 1 ? NV_IO_WRITE : NV_IO_READ, blocks, host_keyed(h, 0, blocks * 512, false)), 0, NULL);
+		host_post(h, keyed(i & 1 ? NV_IO_WRITE : NV_IO_READ, blocks, host_keyed(h, 0, blocks * 512, false)), 0,
+		          NULL);
 	for (uint32_t i = 0; i < n && host_next(h, &a); i++)
 		SAME(a.status, 0);
 	host_hang_up(h);
@@ -331,7 +333,8 @@ static void keys_that_do_not_fit_end_the_connection(void)
 
 static void lengths_that_do_not_fit_are_answered(void)
 {
-	static const uint32_t blocks[] = {1, 8, LARGE, LARGE + 1, 2 * LARGE, 65536}, lengths[] = {0, 1, 511, 513, LARGE * 512 - 1, LARGE * 512 + 1, 0xffffff};
+	static const uint32_t blocks[] = {1, 8, LARGE, LARGE + 1, 2 * LARGE, 65536},
+	                      lengths[] = {0, 1, 511, 513, LARGE * 512 - 1, LARGE * 512 + 1, 0xffffff};
 	struct host *h;
 
 	up();
@@ -339,10 +342,13 @@ static void lengths_that_do_not_fit_are_answered(void)
 	for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++)
 		for (size_t k = 0; k < sizeof(lengths) / sizeof(*lengths); k++)
 			for (int write = 0; write < 2; write++) {
-				struct nv_sqe c = keyed(write ? NV_IO_WRITE : NV_IO_READ, blocks[i], host_keyed(h, 0, lengths[k], false));
+				struct nv_sqe c = keyed(write ? NV_IO_WRITE : NV_IO_READ, blocks[i],
+				                        host_keyed(h, 0, lengths[k], false));
 				uint16_t is = host_do(h, c, 0, NULL).status;
 
-				SAME(is, NV_DNR | (blocks[i] > BLOCKS ? NV_LBA_RANGE : blocks[i] > LARGE ? NV_INVALID_FIELD : NV_SGL_LENGTH));
+				SAME(is, NV_DNR | (blocks[i] > BLOCKS  ? NV_LBA_RANGE
+				                   : blocks[i] > LARGE ? NV_INVALID_FIELD
+				                                       : NV_SGL_LENGTH));
 			}
 	for (uint32_t at = 1; at < 1 << 20; at *= 3) { /* data in the capsule is where it is */
 		struct nv_sqe c = keyed(NV_IO_WRITE, 1, host_inline(512));
@@ -360,7 +366,8 @@ static void lengths_that_do_not_fit_are_answered(void)
 static void many_under_way(struct host *h, unsigned n, bool invalidate)
 {
 	for (unsigned i = 0; i < n; i++)
-		host_post(h, keyed(i % 3 ? NV_IO_WRITE : NV_IO_READ, LARGE, host_keyed(h, 0, LARGE * 512, invalidate)), 0, NULL);
+		host_post(h, keyed(i % 3 ? NV_IO_WRITE : NV_IO_READ, LARGE, host_keyed(h, 0, LARGE * 512, invalidate)),
+		          0, NULL);
 }
 
 /* Its memory goes while the target reads and writes it. */

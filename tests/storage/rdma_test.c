@@ -275,7 +275,8 @@ static void reads_of_a_map_are_sent_from_where_they_lie(void)
 		SAME(host_do(io, io_command(NV_IO_READ, 3, 0, 256, host_keyed(io, 0, 128 << 10, false)), 0, NULL)
 		             .status,
 		     0);
-	for (int i = 0; i < WAIT_MS / 10 && shared->counts.from_map - map + (shared->counts.from_pool - pool) < 1 << 20; i++)
+	for (int i = 0; i < WAIT_MS / 10 && shared->counts.from_map - map + (shared->counts.from_pool - pool) < 1 << 20;
+	     i++)
 		usleep(10000); /* they are told of once a turn */
 	/* an adapter that pins pages gets copies: see rdma_device.c */
 	SAME(shared->counts.from_map - map + (shared->counts.from_pool - pool), 1 << 20);

@@ -37,8 +37,7 @@ static void is_hex(const uint8_t *at, size_t len, const char *hex)
 
 static void keys_are_read_as_the_specification_writes_them(void)
 {
-	static const char *const bad[] = {"",
-	                                  "NVMeTLSkey-1:03:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
+	static const char *const bad[] = {"", "NVMeTLSkey-1:03:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
 	                                  "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrA:",
 	                                  "NVMeTLSkey-2:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
 	                                  "DHHC-1:01:O3n/ZbCI/WDi1riVIMg1GqhQ1O55egewVNEk9/ZQLPyt5+by:"};
@@ -61,14 +60,18 @@ static void keys_are_derived_as_others_derive_them(void)
 		const char *key;
 		uint8_t hash;
 		const char *psk;
-	} want[] = {{KEY, NV_SHA256, "8e981666c96a88ef69f6e6a0460ff77ba9039e3d38cbdeee264c4de09d75d246"},
-	            {KEY, NV_SHA384, "6a628309f246e9e5ddaf06dd094f666db439ffd01e9ed611f2f2f9d0e11e1d86223c795cfd73ef5645ae7a121ea69bdc"},
-	            {PLAIN_KEY, NV_SHA256, "464d9438c6d8b3c9f0a426b780872e3fc456bf43410e9d3f2de4c95684e0e48b"},
-	            {LONG_KEY, NV_SHA384, "354c6c778f8c036fd73d7a2784ed3bfba9719595adb22996d7c7c9d3de9221c181c4092bbe7efbb987631c1a721845da"}};
+	} want[] = {
+	        {KEY, NV_SHA256, "8e981666c96a88ef69f6e6a0460ff77ba9039e3d38cbdeee264c4de09d75d246"},
+	        {KEY, NV_SHA384,
+	         "6a628309f246e9e5ddaf06dd094f666db439ffd01e9ed611f2f2f9d0e11e1d86223c795cfd73ef5645ae7a121ea69bdc"},
+	        {PLAIN_KEY, NV_SHA256, "464d9438c6d8b3c9f0a426b780872e3fc456bf43410e9d3f2de4c95684e0e48b"},
+	        {LONG_KEY, NV_SHA384,
+	         "354c6c778f8c036fd73d7a2784ed3bfba9719595adb22996d7c7c9d3de9221c181c4092bbe7efbb987631c1a721845da"}};
 	char identity[NV_TLS_IDENTITY_MAX + 1];
 	uint8_t out[NV_TLS_PSK_MAX];
 
-	CHECK(nv_hkdf(NV_SHA256, generated, 32, "nvme-tls-psk", "01 OldoKuTfKddMuyCznAZojkWD7P4D9/AtzDzLimtOxqI=", out, 32));
+	CHECK(nv_hkdf(NV_SHA256, generated, 32, "nvme-tls-psk", "01 OldoKuTfKddMuyCznAZojkWD7P4D9/AtzDzLimtOxqI=", out,
+	              32));
 	is_hex(out, 32, "3c17da628474a04d2247c4cab47968c915388193f7c071bd9489cc3666cd7cc8");
 	for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++) {
 		struct nv_secret s = key_of(want[i].key);
@@ -185,7 +188,8 @@ static void what_is_written_is_read(void)
 	shake(&c, &s);
 	for (unsigned k = 1; got < sizeof(out); k = k * 5 % 70001 + 1) {
 		size_t left = sizeof(out) - sent, a = k < left ? k : left, b = 3 * k < left - a ? 3 * k : left - a;
-		struct iovec v[2] = {{out + sent, a}, {out + sent + a, b}}, w[2] = {{in + got, 1 + k % 300}, {in + got + 1 + k % 300, 9}};
+		struct iovec v[2] = {{out + sent, a}, {out + sent + a, b}},
+		             w[2] = {{in + got, 1 + k % 300}, {in + got + 1 + k % 300, 9}};
 		ssize_t n = nv_tls_write(client, v, 2), room = (ssize_t)(sizeof(in) - got);
 
 		CHECK(n >= 0 || errno == EAGAIN);
@@ -195,8 +199,8 @@ static void what_is_written_is_read(void)
 		n = nv_tls_read(server, w, 2);
 		CHECK(n > 0 || errno == EAGAIN);
 		got += n > 0 ? (size_t)n : 0;
-		CHECK(n < 0 || nv_tls_unread(server) || poll(&(struct pollfd){.fd = fds[1], .events = POLLIN}, 1, 0) || got == sent ||
-		      nv_tls_unsent(client));
+		CHECK(n < 0 || nv_tls_unread(server) || poll(&(struct pollfd){.fd = fds[1], .events = POLLIN}, 1, 0) ||
+		      got == sent || nv_tls_unsent(client));
 	}
 	CHECK(!memcmp(in, out, sizeof(in)) && !nv_tls_unsent(client));
 	nv_tls_close(client);

@@ -88,9 +88,9 @@ static bool next_send(void *own, struct vb_work *rq)
 	struct end *e = own;
 
 	*rq = (struct vb_work){.cookie = e->asked++,
-	                               .verb = w.path->read ? VB_VERB_READ : VB_VERB_WRITE,
-	                               .length = MESSAGE,
-	                               .rkey = 1};
+	                       .verb = w.path->read ? VB_VERB_READ : VB_VERB_WRITE,
+	                       .length = MESSAGE,
+	                       .rkey = 1};
 	return true;
 }
 

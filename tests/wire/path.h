@@ -15,10 +15,10 @@ struct path {
 	uint32_t lose;                   /* of 100,000 packets, each way */
 	uint32_t queue;                  /* bytes that wait at most; 0: no limit */
 	uint32_t mtu, keep, pairs;       /* keep: slots of each receiver */
-	uint64_t stall;                  /* ns: each end is busy with something else for so long, on average, every five times that */
+	uint64_t stall; /* ns: each end is busy with something else for so long, on average, every five times that */
 	enum tcp_kind tcp;
-	bool read; /* the responder sends the data */
-	uint64_t tcp_at, pairs_at;       /* when the TCP begins; the queue pairs */
+	bool read;                 /* the responder sends the data */
+	uint64_t tcp_at, pairs_at; /* when the TCP begins; the queue pairs */
 };
 
 struct path_result {

@@ -658,7 +658,10 @@ static void a_peer_that_drops_what_is_ahead_is_found_out_once(void)
 	fx_ack(&fx, 112, 31, 4);
 	CHECK(fx.qp.rq.keeps == VB_ROCE_KEEPS_NOT);
 	for (uint32_t psn = 113; psn < 132; psn++)
-		expect(psn == 116 ? VB_RC_WRITE_FIRST : psn == 115 || psn == 131 ? VB_RC_WRITE_LAST : VB_RC_WRITE_MIDDLE, psn, FX_MTU, 5);
+		expect(psn == 116                 ? VB_RC_WRITE_FIRST
+		       : psn == 115 || psn == 131 ? VB_RC_WRITE_LAST
+		                                  : VB_RC_WRITE_MIDDLE,
+		       psn, FX_MTU, 5);
 	fx_nak(&fx, 120, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 6);
 	for (uint32_t psn = 120; psn < 132; psn++)
 		expect(psn == 131 ? VB_RC_WRITE_LAST : VB_RC_WRITE_MIDDLE, psn, FX_MTU, 7);
@@ -670,7 +673,10 @@ static void a_nak_for_the_next_packet_ends_the_trial_too(void)
 	fx_nak(&fx, 113, VB_AETH_NAK, VB_NAK_PSN_SEQUENCE, 4);
 	CHECK(fx.qp.rq.keeps == VB_ROCE_KEEPS_NOT);
 	for (uint32_t psn = 113; psn < 132; psn++)
-		expect(psn == 116 ? VB_RC_WRITE_FIRST : psn == 115 || psn == 131 ? VB_RC_WRITE_LAST : VB_RC_WRITE_MIDDLE, psn, FX_MTU, 5);
+		expect(psn == 116                 ? VB_RC_WRITE_FIRST
+		       : psn == 115 || psn == 131 ? VB_RC_WRITE_LAST
+		                                  : VB_RC_WRITE_MIDDLE,
+		       psn, FX_MTU, 5);
 }
 
 static void with_little_under_way_all_goes_again(void)
@@ -765,7 +771,8 @@ static void responses_ahead_of_two_missing_ones_are_stored(void)
 /* Each twice, in an order that the network may make of them; what each says is stored once. */
 static void responses_that_come_again_in_any_order_change_nothing(void)
 {
-	static const uint8_t opcodes[] = {VB_RC_READ_RESPONSE_FIRST, VB_RC_READ_RESPONSE_MIDDLE, VB_RC_READ_RESPONSE_LAST};
+	static const uint8_t opcodes[] = {VB_RC_READ_RESPONSE_FIRST, VB_RC_READ_RESPONSE_MIDDLE,
+	                                  VB_RC_READ_RESPONSE_LAST};
 
 	for (int order = 0; order < 27; order++) {
 		int n[3] = {order % 3, order / 3 % 3, order / 9};

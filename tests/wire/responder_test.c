@@ -156,7 +156,7 @@ static void what_comes_ahead_is_executed_when_the_peer_vouches_for_it(void)
 	request(VB_RC_SEND_ONLY, 100, 1, 3);
 	silence(3);
 	CHECK(fx.receipts == 1);
-	request(VB_RC_SEND_ONLY, 99, 1, 3); /* any duplicate will not do */
+	request(VB_RC_SEND_ONLY, 99, 1, 3);  /* any duplicate will not do */
 	request(VB_RC_SEND_ONLY, 100, 1, 3); /* nor one that does not come right behind the first */
 	silence(3);
 	CHECK(fx.receipts == 1);
@@ -1055,7 +1055,8 @@ static void uc_takes_nothing_whose_psn_or_port_is_not_the_peers(void)
 	request(VB_UC_SEND_ONLY, 100 + 4096 + 4096 - 63, 7, 1);
 	request_of(VB_UC_WRITE_ONLY, 100 + 4096 + 4096 - 63, 8, 8, 1);
 	CHECK(fx.receipts == 3 && fx.qp.stats.drop_stranger == 6 && region_untouched());
-	uint8_t bytes[VB_BTH_LEN + FX_MTU + VB_ICRC_LEN] = {VB_UC_SEND_MIDDLE, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0x20, 0x26};
+	uint8_t bytes[VB_BTH_LEN + FX_MTU + VB_ICRC_LEN] = {
+	        VB_UC_SEND_MIDDLE, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0x20, 0x26};
 
 	fx.port = 50000;
 	request(VB_UC_SEND_FIRST, 0x2025, 256, 1);

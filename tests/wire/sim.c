@@ -277,13 +277,18 @@ static void forge(struct sim *sim, struct sim_node *n)
 	const struct sim_node *peer = &sim->node[!n->id];
 	uint32_t ahead = (vb_psn(peer->qp.cfg.sq_psn.v + (uint32_t)peer->qp.rq.seq).v - rs->epsn.v) & 0xffffff;
 	struct vb_psn psn = vb_psn_add(rs->epsn, (int32_t)(1 + net_below(&sim->net, ahead - 1)));
-	struct vb_packet p = {.bth = {.opcode = VB_RC_WRITE_ONLY, .pkey = 0xffff, .dest_qpn = n->qp.cfg.qpn, .psn = psn, .ack_req = true},
+	struct vb_packet p = {.bth = {.opcode = VB_RC_WRITE_ONLY,
+	                              .pkey = 0xffff,
+	                              .dest_qpn = n->qp.cfg.qpn,
+	                              .psn = psn,
+	                              .ack_req = true},
 	                      .info = vb_opcode_info(VB_RC_WRITE_ONLY),
 	                      .payload_len = 8,
 	                      .reth = {n->base[SIM_R_TARGET], sim_key(n->id, SIM_R_TARGET), 8}};
 
 	if (ahead > 1 && ahead < 1u << 23)
-		vb_roce_input(&n->qp, &p, (const uint8_t *)"forged!", &(struct vb_roce_from){.port = 1 + rs->vouches}, sim->now);
+		vb_roce_input(&n->qp, &p, (const uint8_t *)"forged!", &(struct vb_roce_from){.port = 1 + rs->vouches},
+		              sim->now);
 }
 
 static void arrive(struct sim *sim)

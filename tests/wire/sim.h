@@ -75,7 +75,7 @@ enum sim_mode { SIM_NORMAL, SIM_BLACKHOLE, SIM_REFUSED, SIM_UNRELIABLE, SIM_DATA
 struct sim {
 	uint64_t seed, now, events;
 	enum sim_mode mode;
-	bool clean; /* the network loses nothing and keeps the order */
+	bool clean;    /* the network loses nothing and keeps the order */
 	bool attacked; /* and somebody forges what is under way */
 	bool verbose;
 	struct net net;

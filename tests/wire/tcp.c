@@ -162,7 +162,8 @@ static void next_phase(struct tcp *t, double room, uint64_t now)
 static void by_model(struct tcp *t, uint64_t number, uint64_t now)
 {
 	uint64_t before = t->of[number % TCP_RING].delivered, time = now - t->of[number % TCP_RING].delivered_at;
-	double rate = time ? (double)(t->delivered - before) / (double)time : 0, *of_round = &t->rate[t->rounds % TCP_ROUNDS];
+	double rate = time ? (double)(t->delivered - before) / (double)time : 0,
+	       *of_round = &t->rate[t->rounds % TCP_ROUNDS];
 
 	if (rate > *of_round && time >= t->rtt_min)
 		*of_round = rate;
@@ -194,7 +195,9 @@ void tcp_acknowledged(struct tcp *t, uint64_t number, uint64_t now)
 	t->delivered++;
 	t->in_flight -= lost + 1 < t->in_flight ? lost + 1 : t->in_flight;
 	if (!t->rtt_min || rtt <= t->rtt_min || t->probe_until) {
-		t->rtt_min = !t->rtt_min || rtt < t->rtt_min || (t->probe_until && now - t->rtt_min_at > MIN_LIFE) ? rtt : t->rtt_min;
+		t->rtt_min = !t->rtt_min || rtt < t->rtt_min || (t->probe_until && now - t->rtt_min_at > MIN_LIFE)
+		                     ? rtt
+		                     : t->rtt_min;
 		t->rtt_min_at = now;
 	}
 	if (t->kind == TCP_BBR)

@@ -64,7 +64,10 @@ static const struct scenario scenarios[] = {
         {"beside a TCP, queue 1.25 MB, 4096", {SHARED, .tcp = TCP_RENO, LARGE, .queue = 1250000}, 40, 20},
         {"beside a TCP, queue 625 KB, 4096", {SHARED, .tcp = TCP_RENO, LARGE, .queue = 625000}, 40, 20},
         {"beside a TCP, queue 250 KB, 4096", {SHARED, .tcp = TCP_RENO, LARGE, .queue = 250000}, 40, 10},
-        {"beside a TCP, queue 2.5 MB, 4096, peer drops", {SHARED, .tcp = TCP_RENO, .mtu = 4096, .queue = 2500000}, 40, 10},
+        {"beside a TCP, queue 2.5 MB, 4096, peer drops",
+         {SHARED, .tcp = TCP_RENO, .mtu = 4096, .queue = 2500000},
+         40,
+         10},
         {"reno alone, queue 2.5 MB", {ALONE, .queue = 2500000, .tcp = TCP_RENO}, 0, 75},
         {"cubic alone, queue 2.5 MB", {ALONE, .queue = 2500000, .tcp = TCP_CUBIC}, 0, 80},
         {"BBR alone, queue 2.5 MB", {ALONE, .queue = 2500000, .tcp = TCP_BBR}, 0, 85},
@@ -73,8 +76,14 @@ static const struct scenario scenarios[] = {
         {"beside cubic, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_CUBIC}, 40, 20},
         /* BBR holds two bandwidth-delay products whatever is lost: here nothing is left for who gives way at a loss */
         {"beside BBR, queue 2.5 MB, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR}, 0.3, 20},
-        {"beside BBR, queue 2.5 MB, 0.1 % loss, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR, .lose = 100}, 0.3, 20},
-        {"beside cubic that was there before, 1024", {SHARED, SMALL, .queue = 2500000, .tcp = TCP_CUBIC, .pairs_at = 5000 * MS}, 40, 15},
+        {"beside BBR, queue 2.5 MB, 0.1 % loss, 1024",
+         {SHARED, SMALL, .queue = 2500000, .tcp = TCP_BBR, .lose = 100},
+         0.3,
+         20},
+        {"beside cubic that was there before, 1024",
+         {SHARED, SMALL, .queue = 2500000, .tcp = TCP_CUBIC, .pairs_at = 5000 * MS},
+         40,
+         15},
         {"two pairs, queue 1.25 MB, 4096", {TWO, LARGE, .queue = 1250000}, 30, 30},
 };
 

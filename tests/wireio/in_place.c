@@ -14,7 +14,7 @@
 
 #define MTU 1024u
 #define PACKETS 24u /* and no more than go out before an acknowledgement comes */
-#define CHANGED 5u /* the packet that something happens to */
+#define CHANGED 5u  /* the packet that something happens to */
 #define FIRST 500u
 
 static uint8_t *memory;
@@ -249,7 +249,10 @@ static void a_read_of_what_changes_is_answered_again(void)
 	happens = CHANGES;
 	read_from(&s, 0, PACKETS);
 	for (uint32_t i = 0; i < PACKETS; i++) {
-		stranger_expect(&s, &c, i == 0 ? VB_RC_READ_RESPONSE_FIRST : i == PACKETS - 1 ? VB_RC_READ_RESPONSE_LAST : VB_RC_READ_RESPONSE_MIDDLE,
+		stranger_expect(&s, &c,
+		                i == 0             ? VB_RC_READ_RESPONSE_FIRST
+		                : i == PACKETS - 1 ? VB_RC_READ_RESPONSE_LAST
+		                                   : VB_RC_READ_RESPONSE_MIDDLE,
 		                s.l.it.psn + i);
 		wrong += !c.right;
 		CHECK(c.right || i == CHANGED);
@@ -260,7 +263,10 @@ static void a_read_of_what_changes_is_answered_again(void)
 	CHECK_INT(STAT(&s, bytes_copied_out), 0);
 	read_from(&s, CHANGED, PACKETS - CHANGED);
 	for (uint32_t i = CHANGED; i < PACKETS; i++) {
-		stranger_expect(&s, &c, i == CHANGED ? VB_RC_READ_RESPONSE_FIRST : i == PACKETS - 1 ? VB_RC_READ_RESPONSE_LAST : VB_RC_READ_RESPONSE_MIDDLE,
+		stranger_expect(&s, &c,
+		                i == CHANGED       ? VB_RC_READ_RESPONSE_FIRST
+		                : i == PACKETS - 1 ? VB_RC_READ_RESPONSE_LAST
+		                                   : VB_RC_READ_RESPONSE_MIDDLE,
 		                s.l.it.psn + i);
 		CHECK(c.right && !memcmp(c.payload, s.m.p + i * MTU, MTU));
 	}
@@ -270,14 +276,14 @@ static void a_read_of_what_changes_is_answered_again(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"payload goes out from where it lies", payload_goes_out_from_where_it_lies},
-		{"payload goes out from where it lies by IPv6", payload_goes_out_from_where_it_lies_by_ipv6},
-		{"a small region is copied", a_small_region_is_copied},
-		{"memory that changes under way goes again", memory_that_changes_under_way_goes_again},
-		{"what waits is what it was when it was added up", what_waits_is_what_it_was_when_it_was_added_up},
-		{"a send that faults is tried with copies", a_send_that_faults_is_tried_with_copies},
-		{"memory that goes under way fails its request", memory_that_goes_under_way_fails_its_request},
-		{"a read of what changes is answered again", a_read_of_what_changes_is_answered_again},
+	        {"payload goes out from where it lies", payload_goes_out_from_where_it_lies},
+	        {"payload goes out from where it lies by IPv6", payload_goes_out_from_where_it_lies_by_ipv6},
+	        {"a small region is copied", a_small_region_is_copied},
+	        {"memory that changes under way goes again", memory_that_changes_under_way_goes_again},
+	        {"what waits is what it was when it was added up", what_waits_is_what_it_was_when_it_was_added_up},
+	        {"a send that faults is tried with copies", a_send_that_faults_is_tried_with_copies},
+	        {"memory that goes under way fails its request", memory_that_goes_under_way_fails_its_request},
+	        {"a read of what changes is answered again", a_read_of_what_changes_is_answered_again},
 	};
 
 	setenv("VERBENA_WIRE", "always", 1);

@@ -150,14 +150,17 @@ static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 	link_make(&l, &d, &(struct conf){.type = IBV_QPT_UD});
 	link_rtr(&l, &(struct addr){0});
 	link_rts(&l);
-	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.dgid = d.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
+	struct ibv_ah_attr a = {.is_global = 1,
+	                        .port_num = 1,
+	                        .grh = {.dgid = d.gid, .sgid_index = (uint8_t)d.gid_index, .hop_limit = 9}};
 	struct ibv_ah *ah = ibv_create_ah(d.pd, &a);
 	uint32_t next = VB_QP_LANE(l.qp->qp_num) % (VB_LANES - 1) + 1; /* lanes are given one after the other */
 
 	CHECK(ah);
 	meet_up(p.fd);
 	while (!heard(p.fd, 1)) { /* while it is not there it is lost */
-		POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 50, .ah = ah, .qpn = next << VB_LANE_SHIFT | 0x3ffe, .qkey = QKEY);
+		POST(&l, .op = IBV_WR_SEND, .id = 1, .m = &m, .len = 50, .ah = ah,
+		     .qpn = next << VB_LANE_SHIFT | 0x3ffe, .qkey = QKEY);
 		expect(l.scq, 1, IBV_WC_SUCCESS);
 	}
 	hear(p.fd, &it, sizeof(it));
@@ -174,9 +177,11 @@ static void a_program_that_comes_late_is_found_where_there_is_no_wire(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"the first packets for a program that is not met yet wait for it", the_first_packets_for_a_program_that_is_not_met_yet_wait_for_it},
-		{"a flood for others is bounded", a_flood_for_others_is_bounded},
-		{"a program that comes late is found where there is no wire", a_program_that_comes_late_is_found_where_there_is_no_wire},
+	        {"the first packets for a program that is not met yet wait for it",
+	         the_first_packets_for_a_program_that_is_not_met_yet_wait_for_it},
+	        {"a flood for others is bounded", a_flood_for_others_is_bounded},
+	        {"a program that comes late is found where there is no wire",
+	         a_program_that_comes_late_is_found_where_there_is_no_wire},
 	};
 
 	if (!stranger_network()) {

@@ -13,7 +13,8 @@
 
 #define COUNTED(name) atomic_load(&vb_counters.name)
 
-static const union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3}}, other_group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 4}};
+static const union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 3}},
+                           other_group = {.raw = {[10] = 0xff, 0xff, 239, 1, 2, 4}};
 
 static void cast(struct stranger *s, const union ibv_gid *to, uint32_t n)
 {
@@ -92,7 +93,7 @@ static void members_of_a_group_each_get_what_is_for_it_once(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"members of a group each get what is for it, once", members_of_a_group_each_get_what_is_for_it_once},
+	        {"members of a group each get what is for it, once", members_of_a_group_each_get_what_is_for_it_once},
 	};
 
 	setenv("VERBENA_WIRE", "always", 1);

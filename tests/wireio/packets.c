@@ -168,7 +168,8 @@ static void a_question_is_acknowledged_before_it_is_answered(void)
 		ack(first() + 2 * i + 1);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 	}
-	CHECK(before >= 90); /* of two sends that follow each other the network may now and then bring the second first */
+	CHECK(before >=
+	      90); /* of two sends that follow each other the network may now and then bring the second first */
 }
 
 /* A window that lies across 2^24, both ways. */
@@ -240,7 +241,10 @@ static void what_is_no_packet_is_counted_and_dropped(void)
 	uint32_t qpn = s.l.qp->qp_num;
 
 	for (size_t i = 0; i < sizeof(none); i++, malformed++) {
-		memcpy(bytes, (uint8_t[]){none[i], 0x40, 0xff, 0xff, 0, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8), (uint8_t)qpn, 0x80, 0, 3, 232}, 12);
+		memcpy(bytes,
+		       (uint8_t[]){none[i], 0x40, 0xff, 0xff, 0, (uint8_t)(qpn >> 16), (uint8_t)(qpn >> 8),
+		                   (uint8_t)qpn, 0x80, 0, 3, 232},
+		       12);
 		stranger_bytes(&s, bytes, 40, NULL);
 	}
 	p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn, 8);
@@ -282,7 +286,8 @@ static void an_opcode_that_is_reserved_is_an_invalid_request(void)
 		stranger_meet(&s, &(struct conf){0}, false);
 		bth = stranger_packet(&s, VB_RC_SEND_ONLY, s.l.it.psn + 1, 0).bth;
 		bth.opcode = reserved[i];
-		for (int turn = 0; turn < 3; turn++) { /* ahead: dropped; the next: refused; and again, if the NAK was lost */
+		for (int turn = 0; turn < 3;
+		     turn++) { /* ahead: dropped; the next: refused; and again, if the NAK was lost */
 			memset(bytes, 0, sizeof(bytes));
 			w = vb_writer(bytes, sizeof(bytes));
 			vb_bth_encode(&w, &bth);
@@ -391,7 +396,11 @@ static void any_identification_will_do(void)
 	stranger_meet(&s, &(struct conf){0}, false);
 	for (uint32_t i = 0; i < 8; i++) {
 		p = stranger_packet(&s, VB_RC_WRITE_ONLY, s.l.it.psn + i, 100 * i);
-		stranger_say(&s, &p, &(struct how){.id = ids[i], .sport = (uint16_t)(0xc000 + i), .tos = (uint8_t)(i << 2), .hops = (uint8_t)(1 + i * 36)});
+		stranger_say(&s, &p,
+		             &(struct how){.id = ids[i],
+		                           .sport = (uint16_t)(0xc000 + i),
+		                           .tos = (uint8_t)(i << 2),
+		                           .hops = (uint8_t)(1 + i * 36)});
 		acked(i);
 	}
 	CHECK_INT(COUNTED(drop_icrc), 0);
@@ -460,7 +469,10 @@ static void each_interface_and_address_has_its_own_pairs(void)
 {
 	static const struct {
 		const char *device, *address;
-	} at[] = {{"roce_lo", "127.0.0.1"}, {"roce_cable", "192.0.2.1"}, {"roce_cable", "192.0.2.9"}, {"roce_lo", "fd00::1"}};
+	} at[] = {{"roce_lo", "127.0.0.1"},
+	          {"roce_cable", "192.0.2.1"},
+	          {"roce_cable", "192.0.2.9"},
+	          {"roce_lo", "fd00::1"}};
 	struct stranger of[4];
 
 	if (system("ip link add cable type veth peer name other && ip addr add 192.0.2.1/24 dev cable && "
@@ -595,7 +607,7 @@ static void a_program_that_just_ends_tells_what_its_queue_pairs_counted(void)
 	char text[65536];
 	size_t n = 0;
 
-	for (ssize_t k = 1; k > 0 && n < sizeof(text) - 1; n += k > 0 ? (size_t)k : 0)
+	for (ssize_t k = 1; k > 0 && n<sizeof(text) - 1; n += k> 0 ? (size_t)k : 0)
 		k = read(p.fd, text + n, sizeof(text) - 1 - n);
 	text[n] = 0;
 	CHECK(strstr(text, "wire: acknowledgements sent: 2\n"));
@@ -606,26 +618,28 @@ static void a_program_that_just_ends_tells_what_its_queue_pairs_counted(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a stranger is served", a_stranger_is_served_whatever_its_migration_bit},
-		{"a stranger without the migration bit is served", a_stranger_without_the_migration_bit_is_served},
-		{"a stranger is served over IPv6", a_stranger_is_served_over_ipv6},
-		{"our requests reach a stranger", our_requests_reach_a_stranger},
-		{"our requests reach a stranger over IPv6", our_requests_reach_a_stranger_over_ipv6},
-		{"a question is acknowledged before it is answered", a_question_is_acknowledged_before_it_is_answered},
-		{"sequence numbers go round, both ways", sequence_numbers_go_round_both_ways},
-		{"what is no packet is counted and dropped", what_is_no_packet_is_counted_and_dropped},
-		{"an opcode that is reserved is an invalid request", an_opcode_that_is_reserved_is_an_invalid_request},
-		{"what is for others is counted and dropped", what_is_for_others_is_counted_and_dropped},
-		{"memory that is not its is refused", memory_that_is_not_its_is_refused},
-		{"any identification will do", any_identification_will_do},
-		{"fragments and options do no harm", fragments_and_options_do_no_harm},
-		{"the network's marks are told to the sender", the_network_s_marks_are_told_to_the_sender},
-		{"a checksum may be missing", a_checksum_may_be_missing},
-		{"each interface and address has its own pairs", each_interface_and_address_has_its_own_pairs},
-		{"a datagram shows the header that it came with", a_datagram_shows_the_header_that_it_came_with},
-		{"a datagram over IPv6 shows its header, too", a_datagram_over_ipv6_shows_its_header_too},
-		{"datagrams with other keys are counted and dropped", datagrams_with_other_keys_are_counted_and_dropped},
-		{"a program that just ends tells what its queue pairs counted", a_program_that_just_ends_tells_what_its_queue_pairs_counted},
+	        {"a stranger is served", a_stranger_is_served_whatever_its_migration_bit},
+	        {"a stranger without the migration bit is served", a_stranger_without_the_migration_bit_is_served},
+	        {"a stranger is served over IPv6", a_stranger_is_served_over_ipv6},
+	        {"our requests reach a stranger", our_requests_reach_a_stranger},
+	        {"our requests reach a stranger over IPv6", our_requests_reach_a_stranger_over_ipv6},
+	        {"a question is acknowledged before it is answered", a_question_is_acknowledged_before_it_is_answered},
+	        {"sequence numbers go round, both ways", sequence_numbers_go_round_both_ways},
+	        {"what is no packet is counted and dropped", what_is_no_packet_is_counted_and_dropped},
+	        {"an opcode that is reserved is an invalid request", an_opcode_that_is_reserved_is_an_invalid_request},
+	        {"what is for others is counted and dropped", what_is_for_others_is_counted_and_dropped},
+	        {"memory that is not its is refused", memory_that_is_not_its_is_refused},
+	        {"any identification will do", any_identification_will_do},
+	        {"fragments and options do no harm", fragments_and_options_do_no_harm},
+	        {"the network's marks are told to the sender", the_network_s_marks_are_told_to_the_sender},
+	        {"a checksum may be missing", a_checksum_may_be_missing},
+	        {"each interface and address has its own pairs", each_interface_and_address_has_its_own_pairs},
+	        {"a datagram shows the header that it came with", a_datagram_shows_the_header_that_it_came_with},
+	        {"a datagram over IPv6 shows its header, too", a_datagram_over_ipv6_shows_its_header_too},
+	        {"datagrams with other keys are counted and dropped",
+	         datagrams_with_other_keys_are_counted_and_dropped},
+	        {"a program that just ends tells what its queue pairs counted",
+	         a_program_that_just_ends_tells_what_its_queue_pairs_counted},
 	};
 
 	setenv("VERBENA_WIRE", "always", 1);

@@ -50,7 +50,8 @@ static int relay_to(struct host *h)
 	int pair[2];
 
 	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	vb_roce_answered(&h->node, &(struct vb_roce_grant){.lane_fd = pair[1], .lifeline_fd = -1, .relayed = true, .nlanes = 1});
+	vb_roce_answered(&h->node,
+	                 &(struct vb_roce_grant){.lane_fd = pair[1], .lifeline_fd = -1, .relayed = true, .nlanes = 1});
 	CHECK_INT(h->io.roce->err, 0);
 	return pair[0];
 }
@@ -107,8 +108,9 @@ static void a_lane_that_cannot_be_opened_leaves_no_descriptor(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a channel that has ended is read once", a_channel_that_has_ended_is_read_once},
-		{"a lane that cannot be opened leaves no descriptor", a_lane_that_cannot_be_opened_leaves_no_descriptor},
+	        {"a channel that has ended is read once", a_channel_that_has_ended_is_read_once},
+	        {"a lane that cannot be opened leaves no descriptor",
+	         a_lane_that_cannot_be_opened_leaves_no_descriptor},
 	};
 
 	return RUN_TESTS(argc, argv, tests);

@@ -56,7 +56,11 @@ static void all_come(bool v6, int err)
 	for (uint32_t i = 0; i < PACKETS; i++) {
 		struct vb_packet ack = stranger_packet(&s, VB_RC_ACK, 500 + i, 0);
 
-		stranger_expect(&s, &c, i == 0 ? VB_RC_SEND_FIRST : i == PACKETS - 1 ? VB_RC_SEND_LAST : VB_RC_SEND_MIDDLE, 500 + i);
+		stranger_expect(&s, &c,
+		                i == 0             ? VB_RC_SEND_FIRST
+		                : i == PACKETS - 1 ? VB_RC_SEND_LAST
+		                                   : VB_RC_SEND_MIDDLE,
+		                500 + i);
 		CHECK(c.p.payload_len == 1024 && !memcmp(c.payload, s.m.p + i * 1024, 1024));
 		if (c.p.bth.ack_req)
 			stranger_say(&s, &ack, NULL);
@@ -98,9 +102,9 @@ static void what_has_no_room_now_goes_later(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"a device that cannot checksum gets packets", a_device_that_cannot_checksum_gets_packets},
-		{"an older kernel gets packets", an_older_kernel_gets_packets},
-		{"what has no room now goes later", what_has_no_room_now_goes_later},
+	        {"a device that cannot checksum gets packets", a_device_that_cannot_checksum_gets_packets},
+	        {"an older kernel gets packets", an_older_kernel_gets_packets},
+	        {"what has no room now goes later", what_has_no_room_now_goes_later},
 	};
 
 	setenv("VERBENA_WIRE", "always", 1);

@@ -319,7 +319,8 @@ void stranger_say(struct stranger *s, const struct vb_packet *p, const struct ho
 	vb_packet_encode(&w, &q);
 	CHECK(!w.failed);
 	memset(bytes + w.pos, (int)(p->bth.psn.v & 0xff), p->payload_len);
-	stranger_bytes(s, bytes, w.pos + p->payload_len + p->bth.pad + (how ? how->more : 0) - (how ? how->cut : 0), how);
+	stranger_bytes(s, bytes, w.pos + p->payload_len + p->bth.pad + (how ? how->more : 0) - (how ? how->cut : 0),
+	               how);
 }
 
 void stranger_request(struct stranger *s, uint8_t opcode, uint32_t n, uint32_t len)
@@ -369,7 +370,12 @@ bool stranger_take(struct stranger *s, struct came *c, int ms)
 	uint8_t bytes[8192];
 	struct sockaddr_storage from;
 	struct iovec iov = {bytes, sizeof(bytes)};
-	struct msghdr mh = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr mh = {.msg_name = &from,
+	                    .msg_namelen = sizeof(from),
+	                    .msg_iov = &iov,
+	                    .msg_iovlen = 1,
+	                    .msg_control = control,
+	                    .msg_controllen = sizeof(control)};
 	uint8_t gid[16];
 
 	if (!heard(s->fd, ms))

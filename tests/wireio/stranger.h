@@ -24,18 +24,18 @@ struct stranger {
 
 /* How a packet differs from one that is right. */
 struct how {
-	uint8_t tos, hops;    /* hops 0: 64 */
-	uint16_t id;          /* IPv4 */
+	uint8_t tos, hops; /* hops 0: 64 */
+	uint16_t id;       /* IPv4 */
 	bool no_migreq;
 	bool bad_icrc;
 	bool spoofed, astray; /* from another address; to another of the program's */
 	bool option;          /* IPv4: a header with an option */
 	bool no_checksum;     /* of UDP; IPv4 packets never have one */
 	uint16_t sport;
-	unsigned cut, more;   /* bytes less, bytes more; before the ICRC */
-	unsigned fragment;    /* IPv4: bytes of IP payload in each, a multiple of 8 */
-	bool only_first;      /* of the fragments */
-	uint32_t flow_label;  /* IPv6 */
+	unsigned cut, more;  /* bytes less, bytes more; before the ICRC */
+	unsigned fragment;   /* IPv4: bytes of IP payload in each, a multiple of 8 */
+	bool only_first;     /* of the fragments */
+	uint32_t flow_label; /* IPv6 */
 };
 
 /* A network of the test program's own, with two addresses of each family. False: there can be none. */
@@ -71,11 +71,11 @@ void stranger_silence(struct stranger *s, int ms);
 /* A counter of the queue pair, and one of the program. */
 #define STAT(s, name) stranger_stat(s, offsetof(struct vb_roce_stats, name))
 uint64_t stranger_stat(struct stranger *s, size_t offset);
-#define WAIT_FOR(x) \
-	do { \
+#define WAIT_FOR(x)                                           \
+	do {                                                  \
 		for (int i_ = 0; !(x) && i_ < PATIENCE; i_++) \
-			sleep_ms(1); \
-		CHECK(x); \
+			sleep_ms(1);                          \
+		CHECK(x);                                     \
 	} while (0)
 
 #endif

@@ -14,10 +14,11 @@
 #include "util/lock.h"
 #include "util/log.h"
 
-#define CONNECT_MS 15000  /* limit of vb_broker_connect: next to spinning programs others may wait ten seconds for a processor */
+#define CONNECT_MS \
+	15000 /* limit of vb_broker_connect: next to spinning programs others may wait ten seconds for a processor */
 #define FIRST_BACKOFF_MS 5
 #define LAST_BACKOFF_MS 1000
-#define LOCKED_MS 10      /* retry interval while another program starts a broker */
+#define LOCKED_MS 10 /* retry interval while another program starts a broker */
 #define READS_PER_DISPATCH 64
 
 uint32_t vb_broker_proc_id(const struct vb_broker_client *c)
@@ -102,8 +103,10 @@ static int send_attach(struct vb_broker_client *c, int sock)
 	vb_mutex_lock(&c->lock, VB_RANK_BROKER);
 	size_t len = sizeof(out.m) + c->ngids * 16ull;
 	out.m = (struct vb_msg_attach){
-		.head = vb_outgoing_head(VB_MSG_ATTACH, len),
-		.lane = c->lane, .incarnation = c->incarnation, .ngids = c->ngids,
+	        .head = vb_outgoing_head(VB_MSG_ATTACH, len),
+	        .lane = c->lane,
+	        .incarnation = c->incarnation,
+	        .ngids = c->ngids,
 	};
 	memcpy(out.gids, c->gids, c->ngids * 16ull);
 	c->gids_due = false;
@@ -111,7 +114,7 @@ static int send_attach(struct vb_broker_client *c, int sock)
 
 	struct iovec iov = {.iov_base = &out, .iov_len = len};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	struct cmsghdr *cm = CMSG_FIRSTHDR(&mh);
 	cm->cmsg_level = SOL_SOCKET;
 	cm->cmsg_type = SCM_RIGHTS;
@@ -145,7 +148,8 @@ static void client_attach(struct vb_broker_client *c, int sock)
 }
 
 /* Logs one line that names the obstacle and the remedy; once, until a broker was found. */
-static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, const struct vb_runtime *rt, const char *what, int err)
+static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, const struct vb_runtime *rt,
+                        const char *what, int err)
 {
 	bool denied = err == EPERM || err == EACCES || err == ENOTDIR || err == ENOENT;
 	char text[PATH_MAX];
@@ -153,7 +157,9 @@ static void log_refusal(struct vb_broker_client *c, enum vb_log_level level, con
 
 	if (!c->refused)
 		vb_log(level, "broker: %s: %s: remove it, or set VERBENA_RUNTIME to a directory of yours", what,
-		       known ? text : err == EPERM ? rt->dir : strerror(err));
+		       known          ? text
+		       : err == EPERM ? rt->dir
+		                      : strerror(err));
 	c->refused = true;
 }
 
@@ -164,7 +170,8 @@ static int find_broker_of_root(struct vb_broker_client *c, int *sock)
 	int err = vb_runtime_root(&root) ? vb_runtime_connect(&root, sock) : ENOENT;
 
 	if (err == ENOENT && c->backoff_ms == LAST_BACKOFF_MS && !c->missed) {
-		vb_log(VB_LOG_WARN, "broker: root's broker, which this program uses, has ended: waiting for it to be restarted");
+		vb_log(VB_LOG_WARN,
+		       "broker: root's broker, which this program uses, has ended: waiting for it to be restarted");
 		c->missed = true;
 	}
 	return err == ENOENT ? EAGAIN : err;
@@ -198,7 +205,8 @@ static int find_broker(struct vb_broker_client *c, int *sock)
 	if (vb_runtime_root(&root)) {
 		int root_err = vb_runtime_connect(&root, sock);
 		if (!root_err && (squatted || err != ENOENT))
-			log_refusal(c, VB_LOG_WARN, &own, "root's broker is used, because this user's runtime directory cannot be used", err);
+			log_refusal(c, VB_LOG_WARN, &own,
+			            "root's broker is used, because this user's runtime directory cannot be used", err);
 		if (!root_err || root_err == EAGAIN)
 			return root_err;
 	}
@@ -337,7 +345,9 @@ static void on_broker_error(struct vb_broker_client *c, struct vb_incoming *in)
 	}
 	if (!c->refused)
 		vb_log(VB_LOG_ERROR, "broker: refused this program: %s (%s)%s", in->error.text, strerror(c->error),
-		       c->lane && c->error == EBUSY ? "; other programs on this host cannot reach this one until the holder ends" : "");
+		       c->lane && c->error == EBUSY
+		               ? "; other programs on this host cannot reach this one until the holder ends"
+		               : "");
 	c->refused = true;
 }
 
@@ -356,7 +366,8 @@ static bool on_gsi(struct vb_broker_client *c, const struct vb_incoming *in, con
 }
 
 /* False if the broker violates the protocol, or refuses this program. */
-static bool on_broker_message(struct vb_broker_client *c, struct vb_incoming *in, const struct vb_broker_ops *ops, void *arg)
+static bool on_broker_message(struct vb_broker_client *c, struct vb_incoming *in, const struct vb_broker_ops *ops,
+                              void *arg)
 {
 	bool first = !c->lane;
 

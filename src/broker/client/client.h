@@ -74,7 +74,7 @@ struct vb_broker_ops {
  * version), ETIMEDOUT, ENOMEM, EMFILE. */
 int vb_broker_connect(const struct vb_attach_fds *fds, struct vb_broker_client **out);
 
-uint32_t vb_broker_proc_id(const struct vb_broker_client *c);     /* our lane, 1..1023; constant for the client's life */
+uint32_t vb_broker_proc_id(const struct vb_broker_client *c); /* our lane, 1..1023; constant for the client's life */
 uint64_t vb_broker_incarnation(const struct vb_broker_client *c); /* never 0; constant for the client's life */
 
 /* One descriptor to poll for reading, valid for the client's life, also across reconnects. */

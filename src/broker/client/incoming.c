@@ -26,10 +26,11 @@ enum vb_incoming_result vb_incoming_receive(int sock, struct vb_incoming *in)
 	} control;
 	struct iovec iov = {.iov_base = in->bytes, .iov_len = sizeof(in->bytes)};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 
 	ssize_t n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0 && errno == ECONNRESET) /* reported once, ahead of messages that the broker sent before: perhaps an ERROR */
+	if (n < 0 &&
+	    errno == ECONNRESET) /* reported once, ahead of messages that the broker sent before: perhaps an ERROR */
 		n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? VB_INCOMING_NONE : VB_INCOMING_CLOSED;
@@ -70,9 +71,14 @@ static void give_peer(struct vb_incoming *in, const struct vb_broker_ops *ops, v
 		return;
 	}
 	struct vb_peer_info info = {
-		.proc_id = m->lane, .incarnation = m->incarnation, .uid = m->uid,
-		.pid = vb_pidfd_pid(in->fds[3]),
-		.seg_fd = in->fds[0], .doorbell_fd = in->fds[1], .wake_fd = in->fds[2], .pid_fd = in->fds[3],
+	        .proc_id = m->lane,
+	        .incarnation = m->incarnation,
+	        .uid = m->uid,
+	        .pid = vb_pidfd_pid(in->fds[3]),
+	        .seg_fd = in->fds[0],
+	        .doorbell_fd = in->fds[1],
+	        .wake_fd = in->fds[2],
+	        .pid_fd = in->fds[3],
 	};
 	if (reply)
 		ops->meet_reply(arg, m->tag, 0, &info);

@@ -28,17 +28,17 @@ struct vb_outgoing; /* a message that the socket has not accepted yet */
 struct vb_broker_client {
 	pthread_mutex_t lock; /* guards the members that any thread may touch: from state down to pending_tail */
 	enum client_state state;
-	int sock;             /* -1 unless ATTACHING or ATTACHED */
+	int sock; /* -1 unless ATTACHING or ATTACHED */
 	uint32_t ngids;
 	uint8_t gids[VB_MAX_GIDS][16];
-	bool gids_due;        /* gids are not sent yet */
-	bool roce_due;        /* ROCE is not sent yet */
-	bool want_out;        /* epoll reports when the socket has room */
+	bool gids_due; /* gids are not sent yet */
+	bool roce_due; /* ROCE is not sent yet */
+	bool want_out; /* epoll reports when the socket has room */
 	struct vb_outgoing *pending, **pending_tail;
 
 	/* used by the progress thread only */
 	struct vb_attach_fds fds;
-	pid_t owner;          /* our pid: a forked child must not speak for its parent */
+	pid_t owner; /* our pid: a forked child must not speak for its parent */
 	int epoll_fd, ready_fd, lock_fd;
 	struct vb_runtime rt; /* where our broker is being started */
 	bool as_thread;       /* executing the broker failed: it runs in a thread of this program */
@@ -46,11 +46,11 @@ struct vb_broker_client {
 	int error;            /* why the last attempt was refused; 0: it was not */
 	int64_t deadline;     /* AWAY: when to retry; STARTING, ATTACHING: when the attempt has failed */
 	int backoff_ms;
-	uint32_t lane;        /* 0 before the first ATTACHED. lane, incarnation and giver then stay for the client's life */
+	uint32_t lane; /* 0 before the first ATTACHED. lane, incarnation and giver then stay for the client's life */
 	uint64_t incarnation;
-	uid_t giver;          /* the user whose broker gave the lane */
-	uid_t asked;          /* the user of the broker that we are attached or attaching to */
-	bool missed;          /* logged already that the broker of giver has ended */
+	uid_t giver; /* the user whose broker gave the lane */
+	uid_t asked; /* the user of the broker that we are attached or attaching to */
+	bool missed; /* logged already that the broker of giver has ended */
 };
 
 struct vb_msg_head vb_outgoing_head(uint8_t type, size_t len);

@@ -181,7 +181,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int launch
 		return ENOMEM;
 	vb_cancel_defer(&cancel);
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old); /* no signal handler of the program may run in a child that shares our memory */
+	pthread_sigmask(SIG_SETMASK, &all,
+	                &old); /* no signal handler of the program may run in a child that shares our memory */
 	pid_t pid = __clone(middle_child, l->stack + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, l);
 	int err = pid < 0 ? errno : l->err;
 	while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
@@ -219,8 +220,14 @@ int vb_spawn_process(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 	make_env(l);
 	l->lock_fd = lock_fd;
 	l->ready_fd = pipe_fd[1];
-	const char *argv[] = {"verbena-broker", "--started", "--dir", rt->dir, "--name", rt->name,
-			      vb_env_is_hostile() ? "--alien-limits" : NULL, NULL};
+	const char *argv[] = {"verbena-broker",
+	                      "--started",
+	                      "--dir",
+	                      rt->dir,
+	                      "--name",
+	                      rt->name,
+	                      vb_env_is_hostile() ? "--alien-limits" : NULL,
+	                      NULL};
 	memcpy(l->argv, argv, sizeof(argv));
 	int err = l->npaths ? launch_process(l) : ENOENT;
 	free(l);
@@ -251,7 +258,8 @@ struct thread_start {
  * and the broker keeps nothing of the program's open. False without close_range: they keep sharing one table. */
 static bool isolate_descriptors(int keep_a, int keep_b)
 {
-	unsigned low = (unsigned)(keep_a < keep_b ? keep_a : keep_b), high = (unsigned)(keep_a < keep_b ? keep_b : keep_a);
+	unsigned low = (unsigned)(keep_a < keep_b ? keep_a : keep_b),
+	         high = (unsigned)(keep_a < keep_b ? keep_b : keep_a);
 
 	if (syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE))
 		return false;
@@ -317,9 +325,12 @@ int vb_spawn_thread(const struct vb_runtime *rt, int lock_fd, int *ready_fd)
 	if (!start || lock < 0 || pipe2(pipe_fd, O_CLOEXEC | O_NONBLOCK)) {
 		err = start ? errno : ENOMEM;
 	} else {
-		start->config = (struct vb_broker_config){
-			.rt = *rt, .lock_fd = lock, .ready_fd = pipe_fd[1], .stop_fd = -1, .linger_ms = vb_spawn_linger_ms(),
-			.lanes = VB_LANES_INSIDE};
+		start->config = (struct vb_broker_config){.rt = *rt,
+		                                          .lock_fd = lock,
+		                                          .ready_fd = pipe_fd[1],
+		                                          .stop_fd = -1,
+		                                          .linger_ms = vb_spawn_linger_ms(),
+		                                          .lanes = VB_LANES_INSIDE};
 		sem_init(&start->looked, 0, 0);
 		pin_library();
 		err = create_thread(start);

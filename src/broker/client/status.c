@@ -45,15 +45,19 @@ static int wait_for_broker(int *sock)
 
 static int add_lanes(struct vb_broker_report *r, const struct vb_msg_status_part *m)
 {
-	if (m->n > VB_STATUS_CHUNK || m->head.len != offsetof(struct vb_msg_status_part, lanes) + m->n * sizeof(m->lanes[0]))
+	if (m->n > VB_STATUS_CHUNK ||
+	    m->head.len != offsetof(struct vb_msg_status_part, lanes) + m->n * sizeof(m->lanes[0]))
 		return EPROTO;
 	for (uint32_t i = 0; i < m->n; i++) {
 		if (r->nlanes == VB_LANE_COUNT)
 			return EPROTO;
 		struct vb_broker_lane *l = &r->lanes[r->nlanes++];
 		*l = (struct vb_broker_lane){
-			.proc_id = m->lanes[i].lane, .pid = m->lanes[i].pid, .uid = m->lanes[i].uid,
-			.ngids = m->lanes[i].ngids, .reserved = m->lanes[i].reserved,
+		        .proc_id = m->lanes[i].lane,
+		        .pid = m->lanes[i].pid,
+		        .uid = m->lanes[i].uid,
+		        .ngids = m->lanes[i].ngids,
+		        .reserved = m->lanes[i].reserved,
 		};
 		memcpy(l->comm, m->lanes[i].comm, sizeof(l->comm) - 1);
 	}
@@ -72,8 +76,12 @@ static int add_message(struct vb_broker_report *r, const union answer *a, size_t
 		if (len != sizeof(a->end))
 			return EPROTO;
 		r->counters = (struct vb_broker_counters){
-			.attaches = a->end.attaches, .refused = a->end.refused, .bad_messages = a->end.bad_messages,
-			.deaths = a->end.deaths, .meets = a->end.meets, .introductions = a->end.introductions,
+		        .attaches = a->end.attaches,
+		        .refused = a->end.refused,
+		        .bad_messages = a->end.bad_messages,
+		        .deaths = a->end.deaths,
+		        .meets = a->end.meets,
+		        .introductions = a->end.introductions,
 		};
 		*done = true;
 		return 0;

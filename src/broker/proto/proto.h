@@ -12,57 +12,59 @@
 /* A QP number is a lane (top 10 bits) and an index (14 bits). Lane 0 is the broker's own: queue pair 1 is there. */
 #define VB_LANE_COUNT 1024
 #define VB_LANE_SHIFT 14
-#define VB_FOREIGN_LANES 512      /* upper half: programs of users other than the broker's get these first */
+#define VB_FOREIGN_LANES 512 /* upper half: programs of users other than the broker's get these first */
 #define VB_QPN_MASK 0xffffffu
 
 #define VB_MAX_GIDS 256
-#define VB_MAX_PENDING 64         /* connections that have not sent ATTACH yet */
-#define VB_MAX_PENDING_EACH 16    /* the same, for one user other than the broker's */
-#define VB_LANES_OWN 64           /* lanes kept for the broker's own user */
-#define VB_QUARANTINE_MS 60000    /* a lane stays with its last user for this long: packets for it may still be in flight */
-#define VB_QUARANTINE_EACH 64     /* after this many quarantined lanes a user gets his own quarantined lanes again */
+#define VB_MAX_PENDING 64      /* connections that have not sent ATTACH yet */
+#define VB_MAX_PENDING_EACH 16 /* the same, for one user other than the broker's */
+#define VB_LANES_OWN 64        /* lanes kept for the broker's own user */
+#define VB_QUARANTINE_MS \
+	60000                 /* a lane stays with its last user for this long: packets for it may still be in flight */
+#define VB_QUARANTINE_EACH 64 /* after this many quarantined lanes a user gets his own quarantined lanes again */
 #define VB_MAX_SESSIONS (VB_LANE_COUNT - 1 + VB_MAX_PENDING)
-#define VB_MAX_ANSWERS 64         /* unread MEET replies of one program; at this many the broker stops reading its requests */
-#define VB_MAX_PARKED 4096        /* MEETs that wait for a program to reattach to a restarted broker, all programs together */
-#define VB_MAX_PARKED_EACH 256    /* the same, for one program */
-#define VB_STATUS_CHUNK 32        /* lanes in one status message */
-#define VB_MAX_FDS 4              /* descriptors in one message */
+#define VB_MAX_ANSWERS 64  /* unread MEET replies of one program; at this many the broker stops reading its requests */
+#define VB_MAX_PARKED 4096 /* MEETs that wait for a program to reattach to a restarted broker, all programs together */
+#define VB_MAX_PARKED_EACH 256 /* the same, for one program */
+#define VB_STATUS_CHUNK 32     /* lanes in one status message */
+#define VB_MAX_FDS 4           /* descriptors in one message */
 #define VB_MAX_SEG_BYTES (1ull << 40)
 #define VB_MAX_BELL_BYTES (16ull << 20)
-#define VB_SEND_BUFFER 8192       /* per program: bounds what the kernel queues for a stopped one */
+#define VB_SEND_BUFFER 8192        /* per program: bounds what the kernel queues for a stopped one */
 #define VB_SEND_BUFFER_OTHERS 2304 /* of a user other than the broker's: the kernel's minimum */
 #define VB_ERROR_TEXT 88
 #define VB_CM_MAD 256
-#define VB_MAX_SERVICE_REPLIES 64 /* unread SERVICE_REPLYs of one program; at this many the broker stops reading its requests */
+#define VB_MAX_SERVICE_REPLIES \
+	64 /* unread SERVICE_REPLYs of one program; at this many the broker stops reading its requests */
 #define VB_MAX_BINDINGS_EACH 16384
 #define VB_MAX_BINDINGS (1u << 18)
 
-#define VB_ROCE_EACH_MS 100       /* least interval between two ROCE requests of another user's program */
-#define VB_GROUP_CHANGES 4096     /* joins and leaves of multicast groups that one program of another user may do */
-#define VB_PENDING_MS 5000        /* a connection must send ATTACH within this */
-#define VB_GRACE_MS 3000          /* a new broker waits this long for its first program */
-#define VB_LINGER_MS 200          /* a broker exits this long after the last program has left */
-#define VB_FOREIGN_MS 10000       /* a lane is reserved this long for a holder whose pid cannot be watched */
-#define VB_STALL_MS 50            /* pause after accept or send failed for lack of descriptors */
-#define VB_STARTED_MS 3000        /* a program waits this long for the broker it has started */
-#define VB_ATTACHING_MS 2000      /* a program waits this long for ATTACHED */
+#define VB_ROCE_EACH_MS 100   /* least interval between two ROCE requests of another user's program */
+#define VB_GROUP_CHANGES 4096 /* joins and leaves of multicast groups that one program of another user may do */
+#define VB_PENDING_MS 5000    /* a connection must send ATTACH within this */
+#define VB_GRACE_MS 3000      /* a new broker waits this long for its first program */
+#define VB_LINGER_MS 200      /* a broker exits this long after the last program has left */
+#define VB_FOREIGN_MS 10000   /* a lane is reserved this long for a holder whose pid cannot be watched */
+#define VB_STALL_MS 50        /* pause after accept or send failed for lack of descriptors */
+#define VB_STARTED_MS 3000    /* a program waits this long for the broker it has started */
+#define VB_ATTACHING_MS 2000  /* a program waits this long for ATTACHED */
 
 /* Numbers are never reused. Messages from the broker have the top bit set. 0x40 is kept for multicast. */
 enum vb_msg_type {
 	VB_MSG_ATTACH = 0x01,   /* vb_msg_attach, ngids × 16 bytes; descriptors: seg, doorbell, wake */
 	VB_MSG_SET_GIDS = 0x02, /* vb_msg_set_gids, n × 16 bytes */
 	VB_MSG_MEET = 0x03,
-	VB_MSG_STATUS = 0x04,   /* the head alone */
-	VB_MSG_DETACH = 0x05,   /* the head alone. A program that leaves without it counts as dead */
-	VB_MSG_ROCE = 0x10,     /* the head alone: asks for the receiving socket of the program's lane */
-	VB_MSG_ROCE_GROUP = 0x11, /* vb_msg_roce_group, from programs whose datagrams are relayed. No answer */
-	VB_MSG_CM_OPEN = 0x20,  /* the head alone: the program takes part in queue pair 1. No answer */
-	VB_MSG_CM_CLOSE = 0x21, /* the head alone: the program leaves queue pair 1, its bindings end. No answer */
-	VB_MSG_CM_SEND = 0x22,  /* vb_msg_cm_mad */
+	VB_MSG_STATUS = 0x04,      /* the head alone */
+	VB_MSG_DETACH = 0x05,      /* the head alone. A program that leaves without it counts as dead */
+	VB_MSG_ROCE = 0x10,        /* the head alone: asks for the receiving socket of the program's lane */
+	VB_MSG_ROCE_GROUP = 0x11,  /* vb_msg_roce_group, from programs whose datagrams are relayed. No answer */
+	VB_MSG_CM_OPEN = 0x20,     /* the head alone: the program takes part in queue pair 1. No answer */
+	VB_MSG_CM_CLOSE = 0x21,    /* the head alone: the program leaves queue pair 1, its bindings end. No answer */
+	VB_MSG_CM_SEND = 0x22,     /* vb_msg_cm_mad */
 	VB_MSG_CM_AT_DEATH = 0x23, /* vb_msg_cm_at_death. No answer */
-	VB_MSG_CM_BIND = 0x30,  /* vb_msg_cm_bind; answered by SERVICE_REPLY */
-	VB_MSG_CM_LISTEN = 0x31, /* vb_msg_cm_binding; answered by SERVICE_REPLY */
-	VB_MSG_CM_UNBIND = 0x32, /* vb_msg_cm_binding. No answer */
+	VB_MSG_CM_BIND = 0x30,     /* vb_msg_cm_bind; answered by SERVICE_REPLY */
+	VB_MSG_CM_LISTEN = 0x31,   /* vb_msg_cm_binding; answered by SERVICE_REPLY */
+	VB_MSG_CM_UNBIND = 0x32,   /* vb_msg_cm_binding. No answer */
 
 	VB_MSG_ATTACHED = 0x81,
 	VB_MSG_MEET_REPLY = 0x82, /* descriptors if err is 0: seg, doorbell, wake, pidfd */
@@ -73,7 +75,7 @@ enum vb_msg_type {
 	/* Descriptors if err is 0: the lane's socket and the writing end of the lifeline. Relayed: one SOCK_SEQPACKET socket,
 	 * on which each datagram follows a vb_relay_head. */
 	VB_MSG_ROCE_REPLY = 0x90,
-	VB_MSG_CM_RECV = 0xa0,    /* vb_msg_cm_mad */
+	VB_MSG_CM_RECV = 0xa0, /* vb_msg_cm_mad */
 	VB_MSG_SERVICE_REPLY = 0xb0,
 };
 
@@ -85,7 +87,7 @@ struct vb_msg_head {
 
 struct vb_msg_attach {
 	struct vb_msg_head head;
-	uint32_t lane;        /* 0, or the lane that the program held before */
+	uint32_t lane; /* 0, or the lane that the program held before */
 	uint32_t ngids;
 	uint64_t incarnation; /* of that lane; 0 without one */
 	uint64_t reserved;    /* zero */
@@ -169,7 +171,7 @@ struct vb_relay_head {
 	uint16_t sport;
 	uint8_t traffic_class, hop_limit;
 	uint32_t flow_label, ifindex, seg;
-	uint16_t id;     /* IPv4 identification of the first packet; each further packet adds one */
+	uint16_t id; /* IPv4 identification of the first packet; each further packet adds one */
 	uint8_t crowded; /* the receive queue fills faster than it is read: unreliable connections must be told to slow down */
 	uint8_t zero[13];
 };
@@ -178,7 +180,8 @@ struct vb_relay_head {
 struct vb_msg_cm_mad {
 	struct vb_msg_head head;
 	uint8_t local[16], remote[16];
-	uint32_t ifindex, zero; /* to the broker: for a link-local address; from it: the receiving interface, 0: sent on this host */
+	uint32_t ifindex,
+	        zero; /* to the broker: for a link-local address; from it: the receiving interface, 0: sent on this host */
 	uint8_t mad[VB_CM_MAD];
 };
 
@@ -195,9 +198,9 @@ struct vb_msg_cm_at_death {
  * if it were new; reuse and v6_only are updated to the latest message. */
 struct vb_msg_cm_bind {
 	struct vb_msg_head head;
-	uint32_t id;       /* not 0 */
-	uint32_t ifindex;  /* 0: any */
-	uint8_t local[16]; /* zeros: any address; v4_only: any IPv4 address; v6_only: any IPv6 address */
+	uint32_t id;               /* not 0 */
+	uint32_t ifindex;          /* 0: any */
+	uint8_t local[16];         /* zeros: any address; v4_only: any IPv4 address; v6_only: any IPv6 address */
 	uint16_t port_space, port; /* port 0: the broker chooses */
 	uint8_t v4_only, reuse, listen, v6_only; /* listen: as if CM_LISTEN followed */
 };

@@ -99,12 +99,12 @@ static bool has_squatter(const struct vb_runtime *rt, char *text, size_t size)
 	for (size_t i = 0; i < 4 && !found && !fstat(dir_fd, &dir); i++) {
 		snprintf(name, sizeof(name), "%s%s", rt->name, suffixes[i]);
 		found = !fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) && st.st_uid && st.st_uid != geteuid() &&
-			st.st_uid != dir.st_uid;
+		        st.st_uid != dir.st_uid;
 	}
 	close(dir_fd);
 	if (found)
-		snprintf(text, size, "%s/%s belongs to user %u, not to this program's user %u", rt->dir, name, (unsigned)st.st_uid,
-			 (unsigned)geteuid());
+		snprintf(text, size, "%s/%s belongs to user %u, not to this program's user %u", rt->dir, name,
+		         (unsigned)st.st_uid, (unsigned)geteuid());
 	return found;
 }
 
@@ -164,7 +164,8 @@ static int socket_address(const struct vb_runtime *rt, struct sockaddr_un *sun, 
 		*dir_fd = vb_runtime_open_dir(rt);
 		if (*dir_fd < 0)
 			return errno;
-		n = (size_t)snprintf(sun->sun_path, sizeof(sun->sun_path), "/proc/thread-self/fd/%d/%s", *dir_fd, rt->name);
+		n = (size_t)snprintf(sun->sun_path, sizeof(sun->sun_path), "/proc/thread-self/fd/%d/%s", *dir_fd,
+		                     rt->name);
 	}
 	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + 1);
 	return 0;

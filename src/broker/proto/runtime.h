@@ -11,8 +11,8 @@
 
 struct vb_runtime {
 	char dir[PATH_MAX - 64];
-	char name[64];        /* of the socket in dir; files of this name with ".lock" and ".state" are beside it */
-	bool explicit_dir;    /* set by VERBENA_RUNTIME: the user is responsible for who may write there */
+	char name[64];     /* of the socket in dir; files of this name with ".lock" and ".state" are beside it */
+	bool explicit_dir; /* set by VERBENA_RUNTIME: the user is responsible for who may write there */
 };
 
 /* The runtime directory of this program's user (vb_runtime_path, util/runtime.h), and the socket of this network

@@ -38,7 +38,8 @@ static uint32_t max_lanes(void)
 	getrlimit(RLIMIT_NOFILE, &lim);
 	if (lim.rlim_cur > VB_LANE_COUNT * VB_DESCRIPTORS_EACH + DESCRIPTORS_OWN + VB_MAX_PENDING)
 		return VB_LANE_COUNT - 1;
-	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / VB_DESCRIPTORS_EACH : DESCRIPTORS_OWN / 4;
+	return lim.rlim_cur > 4 * DESCRIPTORS_OWN ? (uint32_t)(lim.rlim_cur - 2 * DESCRIPTORS_OWN) / VB_DESCRIPTORS_EACH
+	                                          : DESCRIPTORS_OWN / 4;
 }
 
 /* The group has been closed. Our own socket of it has to go too: it would keep the port from the next keeper. */
@@ -340,7 +341,8 @@ static bool reserve_saved_lane(void *arg, const struct vb_state_lane *lane, int 
 		vb_table_free(&b->table, lane->lane, 0);
 		return false;
 	}
-	b->reserved[lane->lane] = (struct vb_reserved){.pid_fd = pid_fd, .deadline = vb_broker_now_ms() + VB_FOREIGN_MS};
+	b->reserved[lane->lane] =
+	        (struct vb_reserved){.pid_fd = pid_fd, .deadline = vb_broker_now_ms() + VB_FOREIGN_MS};
 	return true;
 }
 

@@ -13,7 +13,7 @@
 
 struct vb_broker_config {
 	struct vb_runtime rt;
-	int lock_fd;   /* the start lock of rt, taken by the caller; released and closed once we listen. -1: take it ourselves */
+	int lock_fd; /* the start lock of rt, taken by the caller; released and closed once we listen. -1: take it ourselves */
 	int ready_fd;  /* gets one byte when we listen, then is closed; -1: none */
 	int stop_fd;   /* readable: stop, and leave the state to the next broker if programs are attached; -1: none */
 	int linger_ms; /* exit this long after the last program has left */

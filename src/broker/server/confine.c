@@ -59,22 +59,28 @@ static void keep_capabilities(uint32_t keep)
 
 #ifdef ARCH
 /* Calls that broker and keeper need. */
-#define SHARED_CALLS(X)                                                                                                    \
-	X(read) X(write) X(close) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg) X(sendmmsg) X(accept4) X(shutdown) \
-	X(getsockopt) X(setsockopt) X(socketpair) X(pipe2) X(fcntl) X(epoll_ctl) X(epoll_pwait) X(ppoll) X(openat)           \
-	X(newfstatat) X(fstat) X(unlinkat) X(clock_gettime) X(clock_nanosleep) X(sched_yield) X(getrandom) X(brk) X(mmap)    \
-	X(munmap) X(mremap) X(madvise) X(mprotect) X(futex) X(rt_sigreturn) X(rt_sigprocmask) X(rt_sigaction) X(exit)        \
-	X(exit_group) X(restart_syscall) X(gettid) X(getpid) X(tgkill) X(prctl) X(capget) X(capset) X(seccomp) X(geteuid)
+#define SHARED_CALLS(X)                                                                                               \
+	X(read)                                                                                                       \
+	X(write) X(close) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg) X(sendmmsg) X(accept4) X(shutdown)  \
+	        X(getsockopt) X(setsockopt) X(socketpair) X(pipe2) X(fcntl) X(epoll_ctl) X(epoll_pwait) X(ppoll)      \
+	                X(openat) X(newfstatat) X(fstat) X(unlinkat) X(clock_gettime) X(clock_nanosleep)              \
+	                        X(sched_yield) X(getrandom) X(brk) X(mmap) X(munmap) X(mremap) X(madvise) X(mprotect) \
+	                                X(futex) X(rt_sigreturn) X(rt_sigprocmask) X(rt_sigaction) X(exit)            \
+	                                        X(exit_group) X(restart_syscall) X(gettid) X(getpid) X(tgkill)        \
+	                                                X(prctl) X(capget) X(capset) X(seccomp) X(geteuid)
 
 /* Calls that only the broker needs: to inspect programs and interfaces, to save its state, to start a keeper and its
  * sockets, to run threads that close descriptors. */
-#define BROKER_CALLS(X)                                                                                                    \
-	X(socket) X(bind) X(listen) X(connect) X(getsockname) X(pread64) X(pwrite64) X(lseek) X(ftruncate) X(readlinkat)     \
-	X(renameat) X(mkdirat) X(fchmod) X(fchmodat) X(faccessat) X(faccessat2) X(flock) X(getdents64) X(chdir) X(getcwd)    \
-	X(pidfd_open) X(clone) X(clone3) X(unshare) X(set_robust_list) X(rseq) X(setsid) X(wait4) X(dup) X(dup3)             \
-	X(close_range) X(prlimit64) X(getrlimit) X(ioctl) X(getuid) X(getgid) X(getegid) X(getppid) X(umask) X(sigaltstack)  \
-	X(sched_getaffinity) X(statx) X(uname) X(nanosleep) X(epoll_create1) X(signalfd4) X(eventfd2) X(fsync)       \
-	X(sched_setattr) X(getpriority) X(setpriority) X(fstatfs)
+#define BROKER_CALLS(X)                                                                                              \
+	X(socket)                                                                                                    \
+	X(bind) X(listen) X(connect) X(getsockname) X(pread64) X(pwrite64) X(lseek) X(ftruncate) X(readlinkat)       \
+	        X(renameat) X(mkdirat) X(fchmod) X(fchmodat) X(faccessat) X(faccessat2) X(flock) X(getdents64)       \
+	                X(chdir) X(getcwd) X(pidfd_open) X(clone) X(clone3) X(unshare) X(set_robust_list) X(rseq)    \
+	                        X(setsid) X(wait4) X(dup) X(dup3) X(close_range) X(prlimit64) X(getrlimit) X(ioctl)  \
+	                                X(getuid) X(getgid) X(getegid) X(getppid) X(umask) X(sigaltstack)            \
+	                                        X(sched_getaffinity) X(statx) X(uname) X(nanosleep) X(epoll_create1) \
+	                                                X(signalfd4) X(eventfd2) X(fsync) X(sched_setattr)           \
+	                                                        X(getpriority) X(setpriority) X(fstatfs)
 
 /* Older calls that only x86-64 has. */
 #if defined(__x86_64__)
@@ -86,11 +92,11 @@ static void keep_capabilities(uint32_t keep)
 #endif
 
 #define ALLOW(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-#define BEGIN                                                                                            \
-	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),                         \
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0), BPF_STMT(BPF_RET | BPF_K, REFUSE),      \
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),                   \
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HIGHEST, 0, 1), BPF_STMT(BPF_RET | BPF_K, REFUSE),
+#define BEGIN                                                                                       \
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),                    \
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0), BPF_STMT(BPF_RET | BPF_K, REFUSE), \
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),              \
+	        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HIGHEST, 0, 1), BPF_STMT(BPF_RET | BPF_K, REFUSE),
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
 static void install_filter(struct sock_filter *code, size_t n)
@@ -104,7 +110,7 @@ static void install_filter(struct sock_filter *code, size_t n)
 static void filter_broker(void)
 {
 	struct sock_filter code[] = {BEGIN SHARED_CALLS(ALLOW) SHARED_OLD(ALLOW) BROKER_CALLS(ALLOW) BROKER_OLD(ALLOW)
-					     BPF_STMT(BPF_RET | BPF_K, REFUSE)};
+	                                     BPF_STMT(BPF_RET | BPF_K, REFUSE)};
 
 	install_filter(code, sizeof(code) / sizeof(code[0]));
 }

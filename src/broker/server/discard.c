@@ -68,7 +68,8 @@ static void close_in_thread(const int *fds, int n)
 {
 	struct handover *h = calloc(1, sizeof(*h));
 
-	if (!h || sem_init(&h->has_copies, 0, 0) || sem_init(&h->others_closed, 0, 0) || !vb_thread_start(hold_copies, h)) {
+	if (!h || sem_init(&h->has_copies, 0, 0) || sem_init(&h->others_closed, 0, 0) ||
+	    !vb_thread_start(hold_copies, h)) {
 		free(h);
 		close_fds(fds, n);
 		return;

@@ -33,7 +33,8 @@ static bool is_same_group(const struct vb_membership *m, const uint8_t group[16]
 	return m->ifindex == ifindex && !memcmp(m->group, group, sizeof(m->group));
 }
 
-static bool is_needed(const struct vb_groups *t, const struct vb_lane_group *g, uint32_t socket, const struct vb_membership *m)
+static bool is_needed(const struct vb_groups *t, const struct vb_lane_group *g, uint32_t socket,
+                      const struct vb_membership *m)
 {
 	for (uint32_t i = 0; i < t->n; i++)
 		if (vb_lanes_socket(g, t->all[i].lane) == socket && is_same_group(&t->all[i], m->group, m->ifindex))

@@ -12,10 +12,11 @@
 #include "engine/cm/cm.h"
 #include "util/log.h"
 
-#define MADS_EACH 16384 /* waiting for one program: a listener with as many connections as it may have can get this many at once */
+#define MADS_EACH \
+	16384 /* waiting for one program: a listener with as many connections as it may have can get this many at once */
 #define MADS_ALL 65536  /* waiting for all programs. MADs beyond these limits are dropped, */
 #define MADS_RESERVE 64 /* except the first few for any program */
-#define RETURN_MS 4500 /* a program that reattaches repeats its bindings within this, even on a busy machine */
+#define RETURN_MS 4500  /* a program that reattaches repeats its bindings within this, even on a busy machine */
 
 struct waiting_mad {
 	struct waiting_mad *next;
@@ -219,7 +220,8 @@ static void deliver_mad(struct vb_broker *b, uint32_t lane, const struct vb_msg_
 bool vb_gsi_is_announced(const struct vb_broker *b, const struct vb_gsi_scope *scope, const uint8_t gid[16])
 {
 	for (uint32_t i = 1; i < VB_LANE_COUNT; i++)
-		if (b->holder[i] && (!scope->one_user || b->holder[i]->uid == scope->uid) && vb_lane_announces(&b->table.lanes[i], gid))
+		if (b->holder[i] && (!scope->one_user || b->holder[i]->uid == scope->uid) &&
+		    vb_lane_announces(&b->table.lanes[i], gid))
 			return true;
 	return false;
 }
@@ -251,7 +253,8 @@ bool vb_gsi_some_are_missing(const struct vb_broker *b)
 
 bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane)
 {
-	return b->table.lanes[lane].state != VB_LANE_FREE && !(b->holder[lane] && b->holder[lane]->gsi) && vb_gsi_some_are_missing(b);
+	return b->table.lanes[lane].state != VB_LANE_FREE && !(b->holder[lane] && b->holder[lane]->gsi) &&
+	       vb_gsi_some_are_missing(b);
 }
 
 static bool is_unicast(const uint8_t gid[16])
@@ -313,7 +316,7 @@ void vb_gsi_send_out(struct vb_broker *b, uid_t uid, const struct vb_msg_cm_mad 
 
 /* Answers by the path on which m arrived. */
 static void answer_mad(struct vb_broker *b, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope,
-                   const uint8_t mad[VB_MAD_LEN])
+                       const uint8_t mad[VB_MAD_LEN])
 {
 	struct vb_msg_cm_mad out = *m;
 
@@ -341,7 +344,8 @@ void vb_gsi_refuse(struct vb_broker *b, const struct vb_msg_cm_mad *m, const str
 		answer_mad(b, m, scope, out);
 }
 
-void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
+void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m,
+                      const struct vb_gsi_scope *scope)
 {
 	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	uint8_t out[VB_MAD_LEN];
@@ -383,7 +387,7 @@ bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, 
 {
 	struct arrival a = {.b = b, .local = m->local, .scope = scope};
 	const struct vb_binding *s =
-		vb_service_find(&b->gsi->services, port_space, port, m->local, m->ifindex, may_receive, &a);
+	        vb_service_find(&b->gsi->services, port_space, port, m->local, m->ifindex, may_receive, &a);
 
 	if (s)
 		deliver_mad(b, s->lane, m);
@@ -391,7 +395,7 @@ bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, 
 }
 
 static void route_request(struct vb_broker *b, const struct vb_cm_route_info *info, const struct vb_msg_cm_mad *m,
-                    const struct vb_gsi_scope *scope)
+                          const struct vb_gsi_scope *scope)
 {
 	uint16_t ps = (uint16_t)info->ps;
 
@@ -427,8 +431,11 @@ void vb_gsi_input(struct vb_broker *b, const struct vb_msg_cm_mad *m, const stru
 static void queue_reply(struct vb_session *s, uint32_t id, int err, const struct vb_binding *service)
 {
 	s->gsi->replies[s->gsi->nreplies++] = (struct vb_msg_service_reply){
-		.head = head_of(VB_MSG_SERVICE_REPLY, sizeof(s->gsi->replies[0])), .id = id, .err = err,
-		.port = service ? service->port : 0, .listening = service && service->listening,
+	        .head = head_of(VB_MSG_SERVICE_REPLY, sizeof(s->gsi->replies[0])),
+	        .id = id,
+	        .err = err,
+	        .port = service ? service->port : 0,
+	        .listening = service && service->listening,
 	};
 }
 
@@ -454,7 +461,8 @@ static bool is_known_port_space(uint16_t ps)
 static bool is_same_binding(const struct vb_binding *a, const struct vb_binding *want)
 {
 	return a->port_space == want->port_space && (!want->port || a->port == want->port) &&
-	       a->ifindex == want->ifindex && a->v4_only == want->v4_only && !memcmp(a->local, want->local, sizeof(a->local));
+	       a->ifindex == want->ifindex && a->v4_only == want->v4_only &&
+	       !memcmp(a->local, want->local, sizeof(a->local));
 }
 
 /* A repeated binding, perhaps with other options. Those affect later bindings. Returns 0 or EINVAL. */
@@ -467,11 +475,18 @@ static int binding_change(struct vb_binding *s, const struct vb_binding *want)
 	return 0;
 }
 
-static int bind_service(struct vb_broker *b, const struct vb_session *s, const struct vb_msg_cm_bind *m, struct vb_binding **out)
+static int bind_service(struct vb_broker *b, const struct vb_session *s, const struct vb_msg_cm_bind *m,
+                        struct vb_binding **out)
 {
 	struct vb_binding want = {
-		.lane = s->lane, .id = m->id, .port_space = m->port_space, .port = m->port, .ifindex = m->ifindex,
-		.reuse = m->reuse, .uid = s->uid, .foreign = s->foreign,
+	        .lane = s->lane,
+	        .id = m->id,
+	        .port_space = m->port_space,
+	        .port = m->port,
+	        .ifindex = m->ifindex,
+	        .reuse = m->reuse,
+	        .uid = s->uid,
+	        .foreign = s->foreign,
 	};
 
 	set_address(&want, m);

@@ -53,18 +53,18 @@ struct vb_gsi_late {
 };
 
 /* X(field, its text in the log). */
-#define VB_GSI_COUNTERS(X)                                               \
-	X(sent, "sent")                                                  \
-	X(received, "received")                                          \
-	X(delivered, "delivered")                                        \
-	X(answered, "rejected, because no program has the service or connection")                               \
-	X(malformed, "malformed, or not for queue pair 1")                     \
-	X(icrc, "wrong ICRC")                                            \
-	X(qkey, "wrong Q_Key or P_Key")                                  \
-	X(nonsense, "not a message of connection management")               \
-	X(refused, "not sent: address or network")                           \
-	X(forged, "with an address or id that is not the program's")          \
-	X(overflow, "dropped: its program does not read")                  \
+#define VB_GSI_COUNTERS(X)                                                        \
+	X(sent, "sent")                                                           \
+	X(received, "received")                                                   \
+	X(delivered, "delivered")                                                 \
+	X(answered, "rejected, because no program has the service or connection") \
+	X(malformed, "malformed, or not for queue pair 1")                        \
+	X(icrc, "wrong ICRC")                                                     \
+	X(qkey, "wrong Q_Key or P_Key")                                           \
+	X(nonsense, "not a message of connection management")                     \
+	X(refused, "not sent: address or network")                                \
+	X(forged, "with an address or id that is not the program's")              \
+	X(overflow, "dropped: its program does not read")                         \
 	X(absent, "for a program that does not exist")
 
 struct vb_gsi_counters {
@@ -75,9 +75,10 @@ struct vb_gsi_counters {
 
 /* Created with the first member; freed when the broker exits. */
 struct vb_gsi {
-	uint32_t members, nmads; /* MADs that wait to be sent to members */
+	uint32_t members, nmads;   /* MADs that wait to be sent to members */
 	struct vb_gsi_conns *gone; /* connections of programs that have ended */
-	uint32_t gone_foreign, ngone_foreign; /* of users other than the broker's: programs in gone, and their connections */
+	uint32_t gone_foreign,
+	        ngone_foreign; /* of users other than the broker's: programs in gone, and their connections */
 	struct vb_gsi_conns_user *users;
 	struct vb_services services;
 	struct vb_gsi_late late;
@@ -128,7 +129,8 @@ bool vb_gsi_is_announced(const struct vb_broker *b, const struct vb_gsi_scope *s
 /* True while programs of an earlier broker may not have repeated their bindings yet. */
 bool vb_gsi_some_are_missing(const struct vb_broker *b);
 /* Delivers to the program of this lane. */
-void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
+void vb_gsi_to_member(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m,
+                      const struct vb_gsi_scope *scope);
 /* Delivers a request to the program that listens. False if no program does. */
 bool vb_gsi_to_service(struct vb_broker *b, uint16_t port_space, uint16_t port, const struct vb_msg_cm_mad *m,
                        const struct vb_gsi_scope *scope);
@@ -143,7 +145,8 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
 /* A program listens: delivers the requests that waited for it. */
 void vb_gsi_late_listening(struct vb_broker *b, uint16_t port_space, uint16_t port);
 /* Keeps a MAD for a program that has not come back from an earlier broker. */
-void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope);
+void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m,
+                          const struct vb_gsi_scope *scope);
 /* The program is back: delivers what was kept for it. */
 void vb_gsi_late_returned(struct vb_broker *b, uint32_t lane);
 /* Rejects or drops what has waited too long. Returns when to call again; 0: not needed. */

@@ -31,7 +31,7 @@
 #define LOOK 8
 
 struct conn {
-	struct conn *next, **at;      /* chain of its bucket; at: what points to this one */
+	struct conn *next, **at; /* chain of its bucket; at: what points to this one */
 	struct conn *older, *newer;
 	uint32_t local_id, remote_id; /* local_id 0: a request that is not answered yet */
 	uint32_t remote_qpn, ifindex;
@@ -43,19 +43,19 @@ struct vb_gsi_conns_user {
 	struct vb_gsi_conns_user *next;
 	uid_t uid;
 	bool foreign;
-	uint32_t programs, n;  /* n: connections of all his programs */
-	uint32_t gone, ngone;  /* ended programs, and their connections (part of n) */
+	uint32_t programs, n; /* n: connections of all his programs */
+	uint32_t gone, ngone; /* ended programs, and their connections (part of n) */
 };
 
 struct vb_gsi_conns {
 	struct vb_gsi_conns *next; /* the next one in gsi->gone: its program ended later */
 	struct vb_gsi_conns_user *user;
-	uint64_t key[6];           /* random: nobody can choose ids that share a bucket */
-	int64_t due;               /* ms; of an ended program: when its peers are told next */
+	uint64_t key[6]; /* random: nobody can choose ids that share a bucket */
+	int64_t due;     /* ms; of an ended program: when its peers are told next */
 	unsigned told;
-	bool telling;              /* a round is in progress: next_told is the next peer */
+	bool telling; /* a round is in progress: next_told is the next peer */
 	uint32_t n, ngids;
-	uint8_t (*gids)[16];       /* the GIDs that the ended program had announced */
+	uint8_t (*gids)[16]; /* the GIDs that the ended program had announced */
 	struct conn *oldest, *newest, *next_told, *buckets[BUCKETS];
 };
 
@@ -147,7 +147,8 @@ static struct vb_gsi_conns *conns_new(struct vb_gsi *gsi, uid_t uid)
 	c->user = u;
 	u->programs++;
 	if (getrandom(c->key, sizeof(c->key), 0) != sizeof(c->key))
-		c->key[4] = GOLDEN_RATIO; /* without random numbers a user who chooses colliding ids slows down his own */
+		c->key[4] =
+		        GOLDEN_RATIO; /* without random numbers a user who chooses colliding ids slows down his own */
 	return c;
 }
 
@@ -165,7 +166,7 @@ static void conn_insert(struct vb_gsi_conns *c, struct conn *conn)
 }
 
 static void conn_remember(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const uint8_t local[16],
-                     const uint8_t remote[16], const struct conn *what)
+                          const uint8_t remote[16], const struct conn *what)
 {
 	struct vb_gsi_conns *c = *all ? *all : conns_new(gsi, uid);
 	struct conn *conn;
@@ -199,13 +200,17 @@ void vb_gsi_conns_received(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **
 		return;
 	switch (msg.attr) {
 	case VB_CM_REQ:
-		conn_remember(gsi, uid, all, m->local, m->remote, &(struct conn){
-			.remote_id = msg.req.local_comm_id, .remote_qpn = msg.req.local_qpn, .ifindex = m->ifindex});
+		conn_remember(gsi, uid, all, m->local, m->remote,
+		              &(struct conn){.remote_id = msg.req.local_comm_id,
+		                             .remote_qpn = msg.req.local_qpn,
+		                             .ifindex = m->ifindex});
 		break;
 	case VB_CM_REP:
-		conn_remember(gsi, uid, all, m->local, m->remote, &(struct conn){
-			.local_id = msg.rep.remote_comm_id, .remote_id = msg.rep.local_comm_id,
-			.remote_qpn = msg.rep.local_qpn, .ifindex = m->ifindex});
+		conn_remember(gsi, uid, all, m->local, m->remote,
+		              &(struct conn){.local_id = msg.rep.remote_comm_id,
+		                             .remote_id = msg.rep.local_comm_id,
+		                             .remote_qpn = msg.rep.local_qpn,
+		                             .ifindex = m->ifindex});
 		break;
 	case VB_CM_REJ:
 		conn_forget_id(*all, m->remote, msg.rej.local_comm_id);
@@ -245,8 +250,11 @@ void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m)
 
 void vb_gsi_conns_told(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const struct vb_msg_cm_at_death *m)
 {
-	conn_remember(gsi, uid, all, m->local, m->remote, &(struct conn){
-		.local_id = m->local_id, .remote_id = m->remote_id, .remote_qpn = m->remote_qpn, .ifindex = m->ifindex});
+	conn_remember(gsi, uid, all, m->local, m->remote,
+	              &(struct conn){.local_id = m->local_id,
+	                             .remote_id = m->remote_id,
+	                             .remote_qpn = m->remote_qpn,
+	                             .ifindex = m->ifindex});
 }
 
 /* ---- programs that have ended ---- */
@@ -377,14 +385,15 @@ static bool conns_announce(const struct vb_gsi_conns *c, const uint8_t gid[16])
 }
 
 /* Returns what this counts towards the budget. */
-static unsigned find_route(const struct vb_broker *b, const struct vb_gsi_conns *c, const struct conn *conn, struct route *route)
+static unsigned find_route(const struct vb_broker *b, const struct vb_gsi_conns *c, const struct conn *conn,
+                           struct route *route)
 {
 	if (route->known && !memcmp(route->local, conn->local, 16) && !memcmp(route->remote, conn->remote, 16))
 		return 0;
 	memcpy(route->local, conn->local, 16);
 	memcpy(route->remote, conn->remote, 16);
 	route->here = vb_gsi_is_here(b, c->user->uid, conn->local, conn->remote, &route->scope) ||
-		(conns_announce(c, conn->local) && vb_gsi_is_announced(b, &route->scope, conn->remote));
+	              (conns_announce(c, conn->local) && vb_gsi_is_announced(b, &route->scope, conn->remote));
 	route->known = true;
 	return LOOK;
 }
@@ -392,9 +401,11 @@ static unsigned find_route(const struct vb_broker *b, const struct vb_gsi_conns 
 /* conn by value: the answer may arrive before this returns, and frees the connection. */
 static void send_dreq(struct vb_broker *b, struct conn conn, const struct route *route)
 {
-	struct vb_cm_msg dreq = {.attr = VB_CM_DREQ, .tid = (uint64_t)conn.local_id << 32 | conn.remote_id,
-				 .dreq = {.local_comm_id = conn.local_id, .remote_comm_id = conn.remote_id,
-					  .remote_qpn = conn.remote_qpn}};
+	struct vb_cm_msg dreq = {.attr = VB_CM_DREQ,
+	                         .tid = (uint64_t)conn.local_id << 32 | conn.remote_id,
+	                         .dreq = {.local_comm_id = conn.local_id,
+	                                  .remote_comm_id = conn.remote_id,
+	                                  .remote_qpn = conn.remote_qpn}};
 	struct vb_msg_cm_mad m = {.ifindex = conn.ifindex};
 
 	memcpy(m.local, conn.local, sizeof(m.local));

@@ -39,7 +39,8 @@ void vb_gsi_late_closed(struct vb_broker *b, uid_t uid, uint16_t port)
 {
 	int64_t now = vb_broker_now_ms();
 
-	*closed_slot(&b->gsi->late, uid, port, now) = (struct vb_gsi_closed){.until = now + CLOSED_MS, .port = port, .uid = uid};
+	*closed_slot(&b->gsi->late, uid, port, now) =
+	        (struct vb_gsi_closed){.until = now + CLOSED_MS, .port = port, .uid = uid};
 }
 
 /* In any port space: a program may meet its peer by a connection and go on with datagrams at the same port. */
@@ -112,13 +113,16 @@ bool vb_gsi_late_keep(struct vb_broker *b, uint16_t port_space, uint16_t port, c
 	return true;
 }
 
-void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m, const struct vb_gsi_scope *scope)
+void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_msg_cm_mad *m,
+                          const struct vb_gsi_scope *scope)
 {
-	struct vb_gsi_held h = {.until = vb_broker_now_ms() + RETURN_PATIENCE_MS, .lane = lane, .scope = *scope, .msg = *m};
+	struct vb_gsi_held h = {
+	        .until = vb_broker_now_ms() + RETURN_PATIENCE_MS, .lane = lane, .scope = *scope, .msg = *m};
 	struct vb_gsi_late *l = &b->gsi->late;
 
 	charge_sender(&h);
-	if (l->n >= VB_GSI_LATE / 2 || !has_late_slot(l, &h)) /* the other half is for requests; a DREQ that is dropped here is repeated */
+	if (l->n >= VB_GSI_LATE / 2 ||
+	    !has_late_slot(l, &h)) /* the other half is for requests; a DREQ that is dropped here is repeated */
 		b->gsi->counters.absent++;
 	else
 		l->held[l->n++] = h;

@@ -23,7 +23,7 @@
 #define FIRST_PAUSE_MS 1000 /* another program holds the port: when to try again */
 #define LAST_PAUSE_MS 60000
 #define PKEY 0xffff
-#define PKEY_BITS 0x7fff    /* the highest bit is the membership type: full members talk to all */
+#define PKEY_BITS 0x7fff /* the highest bit is the membership type: full members talk to all */
 #define HEADERS_LEN VB_HEADER_LEN(VB_EXT_DETH)
 #define PACKET_LEN (HEADERS_LEN + VB_MAD_LEN + VB_ICRC_LEN)
 
@@ -150,12 +150,16 @@ static bool needs_interface(const uint8_t *gid)
 }
 
 /* The RoCEv2 packet of a MAD, from BTH to ICRC. */
-static void encode_mad_packet(struct vb_gsi_roce *roce, uint8_t out[PACKET_LEN], const struct vb_flow *flow, const uint8_t *mad)
+static void encode_mad_packet(struct vb_gsi_roce *roce, uint8_t out[PACKET_LEN], const struct vb_flow *flow,
+                              const uint8_t *mad)
 {
 	struct vb_packet p = {
-		.bth = {.opcode = VB_UD_SEND_ONLY, .migreq = true, .pkey = PKEY, .dest_qpn = VB_GSI_QPN,
-			.psn = vb_psn(roce->psn++)},
-		.deth = {.qkey = VB_GSI_QKEY, .src_qpn = VB_GSI_QPN},
+	        .bth = {.opcode = VB_UD_SEND_ONLY,
+	                .migreq = true,
+	                .pkey = PKEY,
+	                .dest_qpn = VB_GSI_QPN,
+	                .psn = vb_psn(roce->psn++)},
+	        .deth = {.qkey = VB_GSI_QKEY, .src_qpn = VB_GSI_QPN},
 	};
 	struct vb_writer to = vb_writer(out, PACKET_LEN);
 
@@ -174,14 +178,16 @@ static size_t put_source(char control[CMSG_SPACE(sizeof(struct in6_pktinfo))], c
 		struct in_pktinfo info = {0};
 
 		memcpy(&info.ipi_spec_dst, local + 12, 4);
-		*c = (struct cmsghdr){.cmsg_level = IPPROTO_IP, .cmsg_type = IP_PKTINFO, .cmsg_len = CMSG_LEN(sizeof(info))};
+		*c = (struct cmsghdr){
+		        .cmsg_level = IPPROTO_IP, .cmsg_type = IP_PKTINFO, .cmsg_len = CMSG_LEN(sizeof(info))};
 		memcpy(CMSG_DATA(c), &info, sizeof(info));
 		return CMSG_SPACE(sizeof(info));
 	}
 	struct in6_pktinfo info = {.ipi6_ifindex = ifindex};
 
 	memcpy(&info.ipi6_addr, local, 16);
-	*c = (struct cmsghdr){.cmsg_level = IPPROTO_IPV6, .cmsg_type = IPV6_PKTINFO, .cmsg_len = CMSG_LEN(sizeof(info))};
+	*c = (struct cmsghdr){
+	        .cmsg_level = IPPROTO_IPV6, .cmsg_type = IPV6_PKTINFO, .cmsg_len = CMSG_LEN(sizeof(info))};
 	memcpy(CMSG_DATA(c), &info, sizeof(info));
 	return CMSG_SPACE(sizeof(info));
 }
@@ -204,9 +210,12 @@ bool vb_gsi_roce_send(struct vb_gsi_roce *roce, const uint8_t local[16], const u
 	flow.sport = roce->sport[v6];
 	flow.dport = VB_ROCE_PORT;
 	encode_mad_packet(roce, packet, &flow, mad);
-	struct msghdr mh = {.msg_name = &sa, .msg_namelen = vb_gid_to_sockaddr(&sa, remote, VB_ROCE_PORT, scope),
-			    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			    .msg_controllen = put_source(control, local, scope)};
+	struct msghdr mh = {.msg_name = &sa,
+	                    .msg_namelen = vb_gid_to_sockaddr(&sa, remote, VB_ROCE_PORT, scope),
+	                    .msg_iov = &iov,
+	                    .msg_iovlen = 1,
+	                    .msg_control = control,
+	                    .msg_controllen = put_source(control, local, scope)};
 	return sendmsg(roce->tx[v6], &mh, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
@@ -249,8 +258,12 @@ static bool receive_datagram(struct vb_broker *b, struct vb_gsi_roce *roce)
 	_Alignas(struct cmsghdr) char control[256];
 	struct sockaddr_storage from;
 	struct iovec iov = {roce->buffer, sizeof(roce->buffer)};
-	struct msghdr mh = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &iov, .msg_iovlen = 1,
-			    .msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr mh = {.msg_name = &from,
+	                    .msg_namelen = sizeof(from),
+	                    .msg_iov = &iov,
+	                    .msg_iovlen = 1,
+	                    .msg_control = control,
+	                    .msg_controllen = sizeof(control)};
 	struct vb_udp_arrival a;
 	ssize_t n = recvmsg(roce->rx, &mh, MSG_DONTWAIT);
 

@@ -73,7 +73,8 @@ const char *vb_attach_wrong(const int fds[3])
 {
 	if (!is_memfd(fds[VB_FD_SEG], F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE, 0, VB_MAX_SEG_BYTES))
 		return "the segment is not a sealed memfd";
-	if (!is_memfd(fds[VB_FD_BELL], F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE, VB_MAX_BELL_BYTES) ||
+	if (!is_memfd(fds[VB_FD_BELL], F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE,
+	              VB_MAX_BELL_BYTES) ||
 	    !is_writable(fds[VB_FD_BELL]))
 		return "the doorbell is not a sealed, writable memfd";
 	if (!is_eventfd(fds[VB_FD_WAKE]))
@@ -102,7 +103,8 @@ static bool replaces_itself(const struct vb_broker *b, const struct vb_session *
 
 static struct vb_table_asker asker_of(const struct vb_broker *b, const struct vb_session *s)
 {
-	return (struct vb_table_asker){.uid = s->uid, .foreign = s->foreign, .now = vb_broker_now_ms(), .max_lanes = b->max_lanes};
+	return (struct vb_table_asker){
+	        .uid = s->uid, .foreign = s->foreign, .now = vb_broker_now_ms(), .max_lanes = b->max_lanes};
 }
 
 static int assign_lane(struct vb_broker *b, struct vb_session *s, const struct vb_msg_attach *m, uint32_t *lane)
@@ -125,8 +127,11 @@ static void save_lane(struct vb_broker *b, const struct vb_session *s)
 {
 	const struct vb_lane *l = &b->table.lanes[s->lane];
 	struct vb_state_lane rec = {
-		.lane = s->lane, .uid = s->uid, .incarnation = l->incarnation,
-		.pid = s->pid, .starttime = s->pid ? vb_process_starttime(s->pid) : 0,
+	        .lane = s->lane,
+	        .uid = s->uid,
+	        .incarnation = l->incarnation,
+	        .pid = s->pid,
+	        .starttime = s->pid ? vb_process_starttime(s->pid) : 0,
 	};
 
 	vb_state_put(&b->state, &rec, b->table.next);
@@ -188,7 +193,8 @@ static bool on_attach(struct vb_broker *b, struct vb_session *s, const void *msg
 	if (err == EBUSY)
 		return refuse_session(b, s, err, "the claimed lane belongs to another program now");
 	if (err)
-		return refuse_session(b, s, err, err == ENOSPC ? "all lanes are taken" : "the claimed lane does not exist");
+		return refuse_session(b, s, err,
+		                      err == ENOSPC ? "all lanes are taken" : "the claimed lane does not exist");
 	err = vb_table_set_gids(&b->table, lane, (const uint8_t(*)[16])((const char *)msg + sizeof(m)), m.ngids);
 	if (err) {
 		vb_lane_release(b, lane);
@@ -226,8 +232,11 @@ static int park_meet(struct vb_broker *b, struct vb_session *s, const struct vb_
 	if (!p)
 		return ENOENT;
 	*p = (struct vb_parked){
-		.next = b->parked, .asker = s->lane, .qpn = m->qpn, .tag = m->tag,
-		.asker_incarnation = b->table.lanes[s->lane].incarnation,
+	        .next = b->parked,
+	        .asker = s->lane,
+	        .qpn = m->qpn,
+	        .tag = m->tag,
+	        .asker_incarnation = b->table.lanes[s->lane].incarnation,
 	};
 	memcpy(p->dgid, m->dgid, sizeof(p->dgid));
 	b->parked = p;
@@ -247,7 +256,7 @@ static void answer_meet(struct vb_broker *b, struct vb_session *s, const struct 
 			return;
 	}
 	s->answers[s->nanswers++] = (struct vb_answer){
-		.tag = m->tag, .err = err, .lane = lane, .incarnation = b->table.lanes[lane].incarnation};
+	        .tag = m->tag, .err = err, .lane = lane, .incarnation = b->table.lanes[lane].incarnation};
 	if (err)
 		return;
 	b->counters.meets++;

@@ -25,7 +25,7 @@
 #define GOING_NS 10000000 /* pause while another broker's connection to the keeper ends */
 #define GOING_TRIES 100   /* how many such pauses */
 #define TIMED_OUT_MS 1000
-#define PAUSE_MS 100     /* after a failure: a program that asks endlessly must not keep others from being served */
+#define PAUSE_MS 100 /* after a failure: a program that asks endlessly must not keep others from being served */
 
 void vb_hold_init(struct vb_hold *h, enum vb_lanes_mode mode)
 {
@@ -95,11 +95,12 @@ static int receive_answer(int sock, struct vb_keeper_answer *m, int *fds, int wa
 	} control;
 	struct iovec iov = {.iov_base = m, .iov_len = sizeof(*m)};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	int got[2], n = 0;
 
 	ssize_t len = receive_message(sock, &mh);
-	if (len < 0 && errno == ECONNRESET) /* the keeper exited with unread messages: reported once, ahead of its last answer */
+	if (len < 0 &&
+	    errno == ECONNRESET) /* the keeper exited with unread messages: reported once, ahead of its last answer */
 		len = receive_message(sock, &mh);
 	if (len <= 0)
 		return len == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;
@@ -227,7 +228,8 @@ static int open_group_inside(struct vb_hold *h)
 	hold_close_fd(&pipe_fd[0]); /* nobody waits for the end of this lifeline */
 	h->lifeline = pipe_fd[1];
 	if (!err)
-		err = vb_lanes_open(h->group, lim.rlim_cur > 2 * VB_LANE_COUNT ? VB_LANE_COUNT : (uint32_t)lim.rlim_cur / 2);
+		err = vb_lanes_open(h->group,
+		                    lim.rlim_cur > 2 * VB_LANE_COUNT ? VB_LANE_COUNT : (uint32_t)lim.rlim_cur / 2);
 	if (err) {
 		vb_hold_close(h);
 		return err;
@@ -304,7 +306,8 @@ static int ask_keeper_to_give(struct vb_hold *h, uint32_t lane, bool relay, int 
 	return err ? err : receive_answer(h->sock, &in, fd, 1);
 }
 
-int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd, struct vb_holder *holder)
+int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd,
+                 struct vb_holder *holder)
 {
 	bool timed_out = false;
 	int err = EPIPE;
@@ -313,7 +316,8 @@ int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, 
 	for (int i = 0; i < 2 && (err == EPIPE || err == ECONNRESET); i++) {
 		err = acquire_group(h, rt, holder);
 		if (!err) {
-			vb_lane_set_add(&h->given, lane); /* even if the answer gets lost: the lane is taken back then */
+			vb_lane_set_add(&h->given,
+			                lane); /* even if the answer gets lost: the lane is taken back then */
 			err = ask_keeper_to_give(h, lane, relay, fd);
 			timed_out = err == ETIMEDOUT;
 		}

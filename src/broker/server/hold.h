@@ -27,15 +27,15 @@ struct vb_holder {
 
 struct vb_hold {
 	enum vb_lanes_mode mode;
-	uint64_t dev, ino;         /* of the runtime directory */
-	uint32_t n;                /* sockets in the group; 0: there is no group */
-	int sock;                  /* connection to the keeper; -1: none */
+	uint64_t dev, ino;           /* of the runtime directory */
+	uint32_t n;                  /* sockets in the group; 0: there is no group */
+	int sock;                    /* connection to the keeper; -1: none */
 	struct vb_lane_group *group; /* the group that this process owns, or NULL */
-	int lifeline;              /* writing end of the lifeline: our user's programs get duplicates */
-	int lane0;                 /* socket of lane 0, closed to packets until it is given; borrowed if the group is our own */
-	struct vb_lane_set given;  /* lanes whose holders have, or had, their socket */
-	bool unchecked;            /* an earlier broker gave lanes whose holders may have ended since */
-	int64_t again_at;          /* after a failure: until then the same error is returned */
+	int lifeline;                /* writing end of the lifeline: our user's programs get duplicates */
+	int lane0; /* socket of lane 0, closed to packets until it is given; borrowed if the group is our own */
+	struct vb_lane_set given; /* lanes whose holders have, or had, their socket */
+	bool unchecked;           /* an earlier broker gave lanes whose holders may have ended since */
+	int64_t again_at;         /* after a failure: until then the same error is returned */
 	int failed;
 	struct vb_holder failed_for;
 	/* Called after the group was closed: close every other socket of it, because they hold the port. May be NULL. */
@@ -55,7 +55,8 @@ bool vb_hold_adopt(struct vb_hold *h, const struct vb_runtime *rt);
  * Returns 0 (the caller closes *fd) or an errno: EADDRINUSE (holder tells who holds the port), EBUSY (sockets are
  * few, and this one serves programs of the other kind), EOPNOTSUPP (this broker does not relay).
  */
-int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd, struct vb_holder *holder);
+int vb_hold_give(struct vb_hold *h, const struct vb_runtime *rt, uint32_t lane, bool relay, int *fd,
+                 struct vb_holder *holder);
 
 /* A relayed lane joins or leaves a multicast group. */
 void vb_hold_group(struct vb_hold *h, uint32_t lane, const uint8_t group[16], uint32_t ifindex, bool join);

@@ -26,12 +26,12 @@
 #include "broker/server/lanes.h"
 #include "broker/server/relay.h"
 
-#define SPARE 64         /* descriptors for other uses: above all lifelines of earlier brokers whose programs still run */
+#define SPARE 64 /* descriptors for other uses: above all lifelines of earlier brokers whose programs still run */
 #define MAX_NEWCOMERS 8
 #define SLICE_NS 100000
 #define TIMER_SLACK_NS 1000
 #define NICE (-10)
-#define LINGER_NS 10000  /* busy polling after a relayed datagram: the next one mostly follows at once */
+#define LINGER_NS 10000 /* busy polling after a relayed datagram: the next one mostly follows at once */
 #define BROKER_FD 3
 
 enum source { SRC_LISTEN, SRC_NEWCOMER, SRC_BROKER, SRC_LIFELINE, SRC_LANE, SRC_CHANNEL };
@@ -44,17 +44,17 @@ struct keeper {
 	struct vb_groups groups;
 	struct vb_relay relay;
 	uint32_t nchannels;
-	int64_t linger_until;            /* ns: busy polling until then; 0: no */
-	struct vb_runtime place;         /* where it listens for brokers */
+	int64_t linger_until;    /* ns: busy polling until then; 0: no */
+	struct vb_runtime place; /* where it listens for brokers */
 	dev_t sock_dev;
 	ino_t sock_ino;
 	uint64_t dev, ino;
 	int epoll_fd, listen_fd;
-	int broker;                      /* connection to the broker; -1: none */
-	int newcomers[MAX_NEWCOMERS];    /* connections that have not sent HELLO, the oldest first */
+	int broker;                   /* connection to the broker; -1: none */
+	int newcomers[MAX_NEWCOMERS]; /* connections that have not sent HELLO, the oldest first */
 	int nnewcomers, nlifelines;
-	bool met;                        /* the broker that forked us has sent HELLO, or has ended */
-	int reserve;                     /* a spare descriptor: closed to accept and reject a newcomer when no other is left */
+	bool met;    /* the broker that forked us has sent HELLO, or has ended */
+	int reserve; /* a spare descriptor: closed to accept and reject a newcomer when no other is left */
 };
 
 void vb_keeper_runtime(const struct vb_runtime *broker, struct vb_runtime *rt)

@@ -13,7 +13,8 @@
 #define VB_KEEPER_MAGIC 0x56424b32u /* of this layout: keeper and broker may be of different builds */
 
 enum vb_keeper_op {
-	VB_KEEPER_HELLO = 1, /* the first message; the answer brings the writing end of the lifeline and the socket of lane 0 */
+	VB_KEEPER_HELLO =
+	        1, /* the first message; the answer brings the writing end of the lifeline and the socket of lane 0 */
 	VB_KEEPER_GIVE,      /* the answer brings the lane's socket */
 	VB_KEEPER_TAKE_BACK, /* no answer */
 	VB_KEEPER_RELAY,     /* the answer brings the program's end of a relay channel: broker/server/relay.h */
@@ -25,7 +26,7 @@ struct vb_keeper_ask {
 	uint32_t magic, op;
 	uint64_t dev, ino; /* HELLO: the runtime directory, which identifies the broker */
 	uint32_t lane;
-	uint32_t ifindex;    /* JOIN, LEAVE */
+	uint32_t ifindex; /* JOIN, LEAVE */
 	uint8_t group[16];
 };
 

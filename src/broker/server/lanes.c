@@ -30,13 +30,13 @@
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
 #endif
-#define BTH_QPN_WORD 4              /* offset of the word whose low 24 bits are the destination QP */
+#define BTH_QPN_WORD 4 /* offset of the word whose low 24 bits are the destination QP */
 #define RECEIVE_BUFFER (4 << 20)
-#define MAX_STALE (1 << 20)         /* limit of datagrams to discard at a time: more than any buffer holds */
-#define FEWEST 2                    /* the broker's, and one shared by all programs */
-#define FEWEST_SPLIT 4              /* the broker's, one for its own user's programs, two for those of other users */
+#define MAX_STALE (1 << 20) /* limit of datagrams to discard at a time: more than any buffer holds */
+#define FEWEST 2            /* the broker's, and one shared by all programs */
+#define FEWEST_SPLIT 4      /* the broker's, one for its own user's programs, two for those of other users */
 #define PORT_PAUSE_NS 2000000
-#define PORT_TRIES 150              /* an exiting program closes its descriptors one by one */
+#define PORT_TRIES 150 /* an exiting program closes its descriptors one by one */
 
 /* ---- one socket ---- */
 
@@ -55,7 +55,7 @@ static void set_options(int fd, int family)
 		set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
 		return;
 	}
-	set_option(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1); /* Linux's rxe sends no checksum */
+	set_option(fd, SOL_UDP, UDP_NO_CHECK6_RX, 1);      /* Linux's rxe sends no checksum */
 	set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1); /* also reports IPv4 datagrams */
 	set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 	set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
@@ -191,18 +191,19 @@ static int attach_lane_filter(const struct vb_lane_group *g)
 {
 	uint32_t own = g->split ? g->n / 2 - 1 : g->n - 1, half = g->n / 2;
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
-		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
-		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1, 0, 7), /* one socket per lane: no division */
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->split ? VB_FOREIGN_LANES : VB_LANE_COUNT, 4, 0),
-		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
-		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, own),
-		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
-		BPF_STMT(BPF_RET | BPF_A, 0),
-		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, half),
-		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, half),
-		BPF_STMT(BPF_RET | BPF_A, 0),
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_QPN_WORD),
+	        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
+	        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_LANE_SHIFT),
+	        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->n == VB_LANE_COUNT ? VB_LANE_COUNT : 1, 0,
+	                 7), /* one socket per lane: no division */
+	        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, g->split ? VB_FOREIGN_LANES : VB_LANE_COUNT, 4, 0),
+	        BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
+	        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, own),
+	        BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
+	        BPF_STMT(BPF_RET | BPF_A, 0),
+	        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, half),
+	        BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, half),
+	        BPF_STMT(BPF_RET | BPF_A, 0),
 	};
 	struct sock_fprog prog = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
 
@@ -273,7 +274,8 @@ static bool serves_others(const struct vb_lane_group *g, uint32_t i, bool relaye
 	const struct vb_lane_set *set = relayed ? &g->given : &g->relayed;
 
 	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++)
-		if (vb_lane_set_has(set, lane) && vb_lanes_socket(g, lane) == i && (!relayed || !vb_lane_set_has(&g->relayed, lane)))
+		if (vb_lane_set_has(set, lane) && vb_lanes_socket(g, lane) == i &&
+		    (!relayed || !vb_lane_set_has(&g->relayed, lane)))
 			return true;
 	return false;
 }

@@ -12,16 +12,17 @@
 
 #define VB_ROCE_PORT 4791
 #define VB_MIN_LANE_SOCKETS 16
-#define VB_DESCRIPTORS_EACH 9 /* of a session: 5, 1 in temporary use, and for another user's program up to 8 in unread messages */
+#define VB_DESCRIPTORS_EACH \
+	9 /* of a session: 5, 1 in temporary use, and for another user's program up to 8 in unread messages */
 
 /* The owner closes a group as a whole: if one socket is closed, the kernel moves the last one to its index. */
 struct vb_lane_group {
-	uint32_t n;                    /* sockets, a power of two; 0: there is no group */
-	int fd[VB_LANE_COUNT];         /* the first n are open */
-	bool shut[VB_LANE_COUNT];      /* per socket: drops all packets */
-	bool split;                    /* it serves several users: see vb_lanes_socket */
-	struct vb_lane_set given;      /* lanes, not sockets: with fewer than 1024 sockets, lanes other than 0 share them */
-	struct vb_lane_set relayed;    /* given lanes whose programs get relayed datagrams and no socket */
+	uint32_t n;               /* sockets, a power of two; 0: there is no group */
+	int fd[VB_LANE_COUNT];    /* the first n are open */
+	bool shut[VB_LANE_COUNT]; /* per socket: drops all packets */
+	bool split;               /* it serves several users: see vb_lanes_socket */
+	struct vb_lane_set given; /* lanes, not sockets: with fewer than 1024 sockets, lanes other than 0 share them */
+	struct vb_lane_set relayed; /* given lanes whose programs get relayed datagrams and no socket */
 };
 
 /* Makes the group with all sockets shut: as many as fit beside spare other descriptors, a power of two. Returns 0,

@@ -23,7 +23,7 @@
 #include "util/log.h"
 
 enum { LOCK_FD = 3, READY_FD = 4 }; /* with --started: see client/spawn.c */
-enum { ROOT_FILES = 524288 };	    /* the limit of systemd's services */
+enum { ROOT_FILES = 524288 };       /* the limit of systemd's services */
 
 struct options {
 	bool stay, started;
@@ -42,10 +42,13 @@ static int print_usage(FILE *to)
 static int parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{"stay", no_argument, NULL, 's'},	{"started", no_argument, NULL, 'S'},
-		{"alien-limits", no_argument, NULL, 'a'},
-		{"dir", required_argument, NULL, 'd'},	{"name", required_argument, NULL, 'n'},
-		{"help", no_argument, NULL, 'h'},	{0},
+	        {"stay", no_argument, NULL, 's'},
+	        {"started", no_argument, NULL, 'S'},
+	        {"alien-limits", no_argument, NULL, 'a'},
+	        {"dir", required_argument, NULL, 'd'},
+	        {"name", required_argument, NULL, 'n'},
+	        {"help", no_argument, NULL, 'h'},
+	        {0},
 	};
 
 	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
@@ -145,7 +148,8 @@ static void reset_descriptors(const struct options *o)
 static void open_log(const struct options *o)
 {
 	const char *log = o->started ? vb_env("VERBENA_BROKER_LOG") : NULL;
-	int fd = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600) : -1;
+	int fd = log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600)
+	             : -1;
 	struct stat st;
 
 	if (fd < 0)

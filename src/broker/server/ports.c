@@ -102,8 +102,9 @@ static bool find_holder(const char *path, uint16_t port, uid_t *uid)
 	while (f && !found && fgets(line, sizeof(line), f)) {
 		unsigned local, owner;
 
-		found = sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %*x %*x:%*x %*x:%*x %*x %u", &local, &owner) == 2 &&
-			local == port;
+		found = sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %*x %*x:%*x %*x:%*x %*x %u", &local,
+		               &owner) == 2 &&
+		        local == port;
 		if (found)
 			*uid = owner;
 	}
@@ -114,5 +115,6 @@ static bool find_holder(const char *path, uint16_t port, uid_t *uid)
 
 bool vb_port_holder(uint16_t port, uid_t *uid)
 {
-	return find_holder("/proc/thread-self/net/udp", port, uid) || find_holder("/proc/thread-self/net/udp6", port, uid);
+	return find_holder("/proc/thread-self/net/udp", port, uid) ||
+	       find_holder("/proc/thread-self/net/udp6", port, uid);
 }

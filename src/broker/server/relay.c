@@ -56,8 +56,8 @@ void vb_relay_flush(struct vb_relay *r)
 	r->n = 0;
 }
 
-static void relay_to_lane(struct vb_relay *r, uint32_t lane, const struct vb_relay_head *head, const uint8_t *bytes, size_t len,
-                      uint32_t packets)
+static void relay_to_lane(struct vb_relay *r, uint32_t lane, const struct vb_relay_head *head, const uint8_t *bytes,
+                          size_t len, uint32_t packets)
 {
 	if (r->channel[lane] < 0) {
 		r->dropped += packets;
@@ -76,7 +76,8 @@ static void relay_to_lane(struct vb_relay *r, uint32_t lane, const struct vb_rel
 }
 
 /* Each relayed lane of this socket gets it: its program knows which groups it is in. */
-static void relay_to_all(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len)
+static void relay_to_all(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes,
+                         size_t len)
 {
 	for (uint32_t lane = 1; lane < VB_LANE_COUNT; lane++)
 		if (r->channel[lane] >= 0 && vb_lanes_socket(r->group, lane) == i)
@@ -109,7 +110,8 @@ static size_t run_length(const uint8_t *bytes, size_t len, size_t off, size_t se
 	return (end < len ? end : len) - off;
 }
 
-void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len)
+void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes,
+                       size_t len)
 {
 	size_t seg = head->seg && head->seg < len ? head->seg : len;
 
@@ -144,8 +146,13 @@ static bool is_filling(int fd)
 static struct vb_relay_head relay_head_of(const struct vb_relay *r, const struct vb_udp_arrival *a)
 {
 	struct vb_relay_head h = {
-		.sport = a->flow.sport, .traffic_class = a->ip.traffic_class, .hop_limit = a->ip.hop_limit,
-		.flow_label = a->ip.flow_label, .ifindex = a->ifindex, .seg = a->seg, .crowded = r->crowded,
+	        .sport = a->flow.sport,
+	        .traffic_class = a->ip.traffic_class,
+	        .hop_limit = a->ip.hop_limit,
+	        .flow_label = a->ip.flow_label,
+	        .ifindex = a->ifindex,
+	        .seg = a->seg,
+	        .crowded = r->crowded,
 	};
 
 	memcpy(h.src, a->flow.src, sizeof(h.src));
@@ -157,9 +164,12 @@ static int receive_batch(struct vb_relay *r, int fd)
 {
 	for (int i = 0; i < VB_RELAY_BATCH; i++) {
 		r->in_iov[i] = (struct iovec){r->buffer[i], VB_RELAY_DATAGRAM};
-		r->in[i].msg_hdr = (struct msghdr){
-			.msg_name = &r->from[i], .msg_namelen = sizeof(r->from[i]), .msg_iov = &r->in_iov[i], .msg_iovlen = 1,
-			.msg_control = r->control[i], .msg_controllen = sizeof(r->control[i])};
+		r->in[i].msg_hdr = (struct msghdr){.msg_name = &r->from[i],
+		                                   .msg_namelen = sizeof(r->from[i]),
+		                                   .msg_iov = &r->in_iov[i],
+		                                   .msg_iovlen = 1,
+		                                   .msg_control = r->control[i],
+		                                   .msg_controllen = sizeof(r->control[i])};
 	}
 	return recvmmsg(fd, r->in, VB_RELAY_BATCH, MSG_DONTWAIT, NULL);
 }

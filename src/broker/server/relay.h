@@ -53,7 +53,8 @@ void vb_relay_socket(struct vb_relay *r, uint32_t i);
 /* Relays one datagram of len bytes from socket number i. If head->seg is smaller than len it is several packets, and
  * each goes to its lane's channel. Every run of packets gets its own seg and id, the other members of head are
  * copied. The bytes must stay valid until vb_relay_flush. Also called by tests and the fuzzer. */
-void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes, size_t len);
+void vb_relay_datagram(struct vb_relay *r, uint32_t i, const struct vb_relay_head *head, const uint8_t *bytes,
+                       size_t len);
 void vb_relay_flush(struct vb_relay *r);
 
 #endif

@@ -46,10 +46,10 @@ static void binding_insert(struct vb_services *t, struct vb_binding *s)
 	s->at_port = &t->by_port[s->port];
 	s->at_id = &t->by_id[id_bucket(t, s->lane, s->id)];
 	s->at_own = &t->own[s->lane];
-#define PUT(list)                                              \
-	s->next_##list = *s->at_##list;                        \
-	if (s->next_##list)                                    \
-		s->next_##list->at_##list = &s->next_##list;   \
+#define PUT(list)                                            \
+	s->next_##list = *s->at_##list;                      \
+	if (s->next_##list)                                  \
+		s->next_##list->at_##list = &s->next_##list; \
 	*s->at_##list = s;
 	PUT(port)
 	PUT(id)
@@ -61,9 +61,9 @@ static void binding_insert(struct vb_services *t, struct vb_binding *s)
 
 static void binding_remove(struct vb_services *t, struct vb_binding *s)
 {
-#define TAKE(list)                                             \
-	*s->at_##list = s->next_##list;                        \
-	if (s->next_##list)                                    \
+#define TAKE(list)                      \
+	*s->at_##list = s->next_##list; \
+	if (s->next_##list)             \
 		s->next_##list->at_##list = s->at_##list;
 	TAKE(port)
 	TAKE(id)

@@ -287,8 +287,9 @@ static int send_attached(struct vb_broker *b, struct vb_session *s)
 {
 	const struct vb_lane *l = &b->table.lanes[s->lane];
 	struct vb_msg_attached m = {
-		.head = head_of(VB_MSG_ATTACHED, sizeof(m)),
-		.lane = s->lane, .incarnation = l->incarnation,
+	        .head = head_of(VB_MSG_ATTACHED, sizeof(m)),
+	        .lane = s->lane,
+	        .incarnation = l->incarnation,
 	};
 	int err = vb_session_send(s, &m, sizeof(m), NULL, 0);
 
@@ -302,8 +303,11 @@ static int send_peer(struct vb_broker *b, struct vb_session *s, uint8_t type, ui
 	const struct vb_session *peer = b->holder[lane];
 	const int fds[4] = {peer->fds[VB_FD_SEG], peer->fds[VB_FD_BELL], peer->fds[VB_FD_WAKE], peer->pid_fd};
 	struct vb_msg_meet_reply m = {
-		.head = head_of(type, sizeof(m)), .tag = tag, .lane = lane,
-		.incarnation = b->table.lanes[lane].incarnation, .uid = peer->uid,
+	        .head = head_of(type, sizeof(m)),
+	        .tag = tag,
+	        .lane = lane,
+	        .incarnation = b->table.lanes[lane].incarnation,
+	        .uid = peer->uid,
 	};
 
 	return vb_session_send(s, &m, sizeof(m), fds, 4);
@@ -346,8 +350,12 @@ static int send_roce_reply(struct vb_broker *b, struct vb_session *s)
 		return EAGAIN;
 	int fds[2], err = vb_hold_give(&b->hold, &b->config.rt, s->lane, s->foreign, &fds[0], &holder);
 	struct vb_msg_roce_reply m = {
-		.head = head_of(VB_MSG_ROCE_REPLY, sizeof(m)), .err = err, .nlanes = err ? 0 : b->hold.n,
-		.holder_uid = holder.uid, .holder_known = holder.known, .relayed = s->foreign,
+	        .head = head_of(VB_MSG_ROCE_REPLY, sizeof(m)),
+	        .err = err,
+	        .nlanes = err ? 0 : b->hold.n,
+	        .holder_uid = holder.uid,
+	        .holder_known = holder.known,
+	        .relayed = s->foreign,
 	};
 
 	fds[1] = b->hold.lifeline;
@@ -387,9 +395,11 @@ static int send_status(struct vb_broker *b, struct vb_session *s)
 			continue;
 		struct vb_status_lane *o = &m.lanes[m.n++];
 		*o = (struct vb_status_lane){
-			.lane = lane, .uid = l->uid, .ngids = (uint16_t)l->ngids,
-			.pid = holder ? holder->pid : vb_pidfd_pid(b->reserved[lane].pid_fd),
-			.reserved = l->state == VB_LANE_RESERVED,
+		        .lane = lane,
+		        .uid = l->uid,
+		        .ngids = (uint16_t)l->ngids,
+		        .pid = holder ? holder->pid : vb_pidfd_pid(b->reserved[lane].pid_fd),
+		        .reserved = l->state == VB_LANE_RESERVED,
 		};
 		read_comm(o->pid, o->comm);
 	}
@@ -510,7 +520,7 @@ static bool read_own(struct vb_broker *b, struct vb_session *s, char *msg, bool 
 	} control;
 	struct iovec iov = {.iov_base = msg, .iov_len = VB_MAX_MSG};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	int fds[VB_FDS_PER_MESSAGE];
 
 	ssize_t n = recvmsg(s->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

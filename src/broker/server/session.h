@@ -31,20 +31,20 @@ struct vb_session {
 	int sock, pid_fd;
 	pid_t pid; /* in our pid namespace; 0: not visible */
 	uid_t uid;
-	bool foreign;     /* of another user: not trusted, and gets no socket of the group */
-	uint32_t lane;    /* 0: not attached */
+	bool foreign;  /* of another user: not trusted, and gets no socket of the group */
+	uint32_t lane; /* 0: not attached */
 	int fds[3];
-	int64_t deadline; /* until it has attached; 0: none */
-	uint32_t interest; /* the socket's epoll events */
-	bool stalled;     /* too many descriptors are in flight: send again after a pause */
+	int64_t deadline;            /* until it has attached; 0: none */
+	uint32_t interest;           /* the socket's epoll events */
+	bool stalled;                /* too many descriptors are in flight: send again after a pause */
 	bool attached_due, roce_due; /* ATTACHED, ROCE_REPLY are to be sent */
-	uint32_t groups_changed; /* how often it has joined or left a multicast group */
-	int64_t roce_asked_at; /* ms: its last ROCE request; limits those of another user's program */
-	bool detached;    /* it has sent DETACH */
+	uint32_t groups_changed;     /* how often it has joined or left a multicast group */
+	int64_t roce_asked_at;       /* ms: its last ROCE request; limits those of another user's program */
+	bool detached;               /* it has sent DETACH */
 	uint32_t nanswers, nparked;
 	struct vb_answer answers[VB_MAX_ANSWERS + VB_MAX_PARKED_EACH]; /* each parked MEET has its place */
 	struct vb_lane_set introduce;
-	uint32_t status_next; /* next lane of the status report; 0: none was requested */
+	uint32_t status_next;      /* next lane of the status report; 0: none was requested */
 	struct vb_gsi_member *gsi; /* NULL: not a member of queue pair 1 */
 };
 
@@ -58,7 +58,7 @@ struct vb_parked {
 
 /* A lane that is reserved for a program of an earlier broker. */
 struct vb_reserved {
-	int pid_fd;    /* -1: the pid is not visible from here; reserved until the deadline */
+	int pid_fd; /* -1: the pid is not visible from here; reserved until the deadline */
 	int64_t deadline;
 };
 
@@ -75,19 +75,21 @@ struct vb_broker {
 	struct vb_state state;
 	struct vb_hold hold;
 	int64_t sweep_at; /* when to take back lanes of an earlier broker whose holders have not reattached; 0: never */
-	struct vb_lane_set swept; /* lanes that were taken back like that: if a holder comes after all, its lane is opened again */
+	struct vb_lane_set
+	        swept; /* lanes that were taken back like that: if a holder comes after all, its lane is opened again */
 	uint32_t nsessions, npending, generation;
 	struct vb_session *sessions[VB_MAX_SESSIONS];
 	struct vb_session *holder[VB_LANE_COUNT]; /* the session that holds a lane */
 	struct vb_reserved reserved[VB_LANE_COUNT];
 	struct vb_parked *parked;
 	uint32_t nparked;
-	uint32_t takes_left;  /* how many messages with descriptors of other users' programs may still be received in this turn */
-	uint32_t max_lanes;   /* programs for which the descriptor limit suffices */
+	uint32_t
+	        takes_left; /* how many messages with descriptors of other users' programs may still be received in this turn */
+	uint32_t max_lanes;             /* programs for which the descriptor limit suffices */
 	struct vb_addresses *addresses; /* of this host; NULL: not known */
-	struct vb_gsi *gsi;   /* NULL: queue pair 1 was not requested yet */
-	int64_t began_at;     /* start time: bounds how long programs of an earlier broker are waited for */
-	int64_t returned_at;  /* when a program of an earlier broker came back last; 0: never */
+	struct vb_gsi *gsi;             /* NULL: queue pair 1 was not requested yet */
+	int64_t began_at;               /* start time: bounds how long programs of an earlier broker are waited for */
+	int64_t returned_at;            /* when a program of an earlier broker came back last; 0: never */
 	struct vb_msg_status_end counters; /* head unused */
 };
 
@@ -96,7 +98,15 @@ int vb_broker_init(struct vb_broker *b, const struct vb_broker_config *config);
 void vb_broker_fini(struct vb_broker *b, bool keep_state);
 void vb_broker_stall(struct vb_broker *b);
 /* The source of an epoll event. Its epoll data is kind, number and generation in one word. */
-enum vb_source { VB_SRC_LISTEN = 1, VB_SRC_STOP, VB_SRC_SOCK, VB_SRC_PID, VB_SRC_RESERVED, VB_SRC_GSI, VB_SRC_ADDRESSES };
+enum vb_source {
+	VB_SRC_LISTEN = 1,
+	VB_SRC_STOP,
+	VB_SRC_SOCK,
+	VB_SRC_PID,
+	VB_SRC_RESERVED,
+	VB_SRC_GSI,
+	VB_SRC_ADDRESSES
+};
 #define VB_SOURCE_NUMBER_MASK 0xffff
 
 static inline uint64_t vb_source_key(enum vb_source kind, uint32_t number, uint32_t gen)
@@ -134,7 +144,8 @@ void vb_lane_release(struct vb_broker *b, uint32_t lane);
 /* handle.c. Handles one message and takes over its descriptors. False: the session is over, an ERROR was sent. Also
  * called by the fuzzer. */
 #define VB_FDS_PER_MESSAGE 253 /* the kernel's limit (SCM_MAX_FD) */
-bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds, int nfds);
+bool vb_session_handle(struct vb_broker *b, struct vb_session *s, const void *msg, size_t len, const int *fds,
+                       int nfds);
 /* NULL, or what is wrong with the descriptors of an ATTACH. */
 const char *vb_attach_wrong(const int fds[3]);
 /* Retries the parked MEETs whose target is lane. */

@@ -108,8 +108,8 @@ static bool read_old_file(int dir_fd, const struct vb_runtime *rt, char *buf)
 	if (fd < 0)
 		return false;
 	memset(buf, 0, FILE_BYTES);
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077) && st.st_nlink == 1 &&
-	    st.st_size <= FILE_BYTES) {
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077) &&
+	    st.st_nlink == 1 && st.st_size <= FILE_BYTES) {
 		ssize_t n = pread(fd, buf, FILE_BYTES, 0);
 		ok = n >= (ssize_t)sizeof(struct file_head);
 	} else {
@@ -135,8 +135,8 @@ static int open_holder_pidfd(const struct file_lane *rec, bool same_pid_ns, bool
 	return -1;
 }
 
-static void offer_lane(struct vb_state *s, const struct file_lane *rec, uint32_t slot, bool same_pid_ns, vb_state_accept *accept,
-		  void *arg)
+static void offer_lane(struct vb_state *s, const struct file_lane *rec, uint32_t slot, bool same_pid_ns,
+                       vb_state_accept *accept, void *arg)
 {
 	bool known;
 
@@ -148,8 +148,11 @@ static void offer_lane(struct vb_state *s, const struct file_lane *rec, uint32_t
 	if (known && pid_fd < 0)
 		return;
 	struct vb_state_lane lane = {
-		.lane = slot, .uid = rec->uid, .incarnation = rec->incarnation,
-		.pid = known ? rec->pid : 0, .starttime = known ? rec->starttime : 0,
+	        .lane = slot,
+	        .uid = rec->uid,
+	        .incarnation = rec->incarnation,
+	        .pid = known ? rec->pid : 0,
+	        .starttime = known ? rec->starttime : 0,
 	};
 	if (accept(arg, &lane, pid_fd))
 		vb_state_put(s, &lane, s->next);
@@ -218,8 +221,11 @@ out:
 void vb_state_put(struct vb_state *s, const struct vb_state_lane *lane, uint32_t next)
 {
 	struct file_lane rec = {
-		.incarnation = lane->incarnation, .starttime = lane->starttime,
-		.lane = lane->lane, .uid = lane->uid, .pid = lane->pid,
+	        .incarnation = lane->incarnation,
+	        .starttime = lane->starttime,
+	        .lane = lane->lane,
+	        .uid = lane->uid,
+	        .pid = lane->pid,
 	};
 
 	if (s->fd < 0)

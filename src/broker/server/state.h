@@ -13,7 +13,7 @@
 /* A file beside the socket with one record per lane, updated in place. A record that a crash has torn fails its
  * checksum and is ignored. Owner, mode, size, boot, version and each record are checked before anything is used. */
 struct vb_state {
-	int fd; /* -1: no file could be made; the broker works without one */
+	int fd;        /* -1: no file could be made; the broker works without one */
 	bool followed; /* an earlier broker's file was read: programs that it does not name have ended */
 	uint32_t next;
 	uint64_t pid_ns;

@@ -69,7 +69,7 @@ static void pass_on(int to, const int fds[3])
 	char byte = 1;
 	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
 
 	c->cmsg_level = SOL_SOCKET;
@@ -87,7 +87,7 @@ static void take_message(struct taker *t)
 	} control;
 	struct iovec iov = {.iov_base = t->msg, .iov_len = t->size};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 	int fds[3];
 
 	ssize_t n = recvmsg(t->sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -150,7 +150,7 @@ static int receive_fds(int from, int fds[3])
 	char byte;
 	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
 	struct msghdr mh = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 
 	if (recvmsg(from, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
 		return EAGAIN;

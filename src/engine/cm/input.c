@@ -126,8 +126,8 @@ static void new_conn(const struct input *in)
 static void input_req(const struct input *in)
 {
 	const struct vb_cm_req *req = &in->msg->req;
-	struct vb_cm_conn *old = vb_cm_by_id(in->cm, in->from, false, req->local_ca_guid, req->local_comm_id,
-	                                     in->msg->tid);
+	struct vb_cm_conn *old =
+	        vb_cm_by_id(in->cm, in->from, false, req->local_ca_guid, req->local_comm_id, in->msg->tid);
 
 	if (old && old->tid == in->msg->tid) {
 		repeated_req(in, old);

@@ -95,7 +95,8 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 	enum vb_memory_result result = q->ops->atomic(q->own, ar.op == VB_RDMAP_FETCH_ADD, &wish, &original);
 
 	if (result != VB_MEMORY_OK) {
-		refuse_atomic(q, s, body, result == VB_MEMORY_DENIED ? VB_TERM_PROTECTION_ACCESS : VB_TERM_OPERATION_STREAM);
+		refuse_atomic(q, s, body,
+		              result == VB_MEMORY_DENIED ? VB_TERM_PROTECTION_ACCESS : VB_TERM_OPERATION_STREAM);
 		return;
 	}
 	*a = (struct vb_iw_answer){.atomic = true, .msn = s->ddp.msn, .id = ar.id, .original = original};
@@ -104,7 +105,8 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 
 /* --- answered --- */
 
-int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len, struct iovec *iov)
+int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len,
+                        struct iovec *iov)
 {
 	if (!(q->cfg.access & VB_RIGHT_READ))
 		return -1;

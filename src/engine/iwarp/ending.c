@@ -42,8 +42,8 @@ static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_work_sta
 
 /* --- by us --- */
 
-void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status, enum vb_work_status receive,
-                enum vb_work_event event)
+void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status,
+                enum vb_work_status receive, enum vb_work_event event)
 {
 	if (q->life != VB_IW_LIVES)
 		return;
@@ -58,8 +58,8 @@ static bool tells_of_request(uint16_t term, const struct vb_iw_segment *s)
 	return s->ddp.opcode == VB_RDMAP_READ_REQUEST && term >> 8 == (VB_TERM_RDMAP << 4 | 1);
 }
 
-void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
-                  enum vb_refusal why)
+void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s,
+                  const uint8_t *body, enum vb_refusal why)
 {
 	if (q->life != VB_IW_LIVES)
 		return;

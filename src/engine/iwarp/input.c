@@ -4,9 +4,10 @@
 #include "engine/iwarp/machine.h"
 
 #define FPDU_MAX (66u << 10) /* with markers */
-#define BEHIND 128u /* of the stage behind what is expected: a short message, and little of a long one, that can go in place */
-#define FEW 16u     /* small FPDUs behind a large one: more than these, and no large one is expected */
-#define KEEP 64u    /* the end of an RDMA write in place, that is copied: its last byte has to be stored last */
+#define BEHIND \
+	128u /* of the stage behind what is expected: a short message, and little of a long one, that can go in place */
+#define FEW 16u  /* small FPDUs behind a large one: more than these, and no large one is expected */
+#define KEEP 64u /* the end of an RDMA write in place, that is copied: its last byte has to be stored last */
 
 /* --- one FPDU --- */
 
@@ -48,7 +49,8 @@ static bool read_header(struct vb_iw_qp *q, struct vb_iw_segment *s, const uint8
 	struct vb_reader r = vb_reader(bytes + VB_MPA_LENGTH_LEN, ulpdu);
 
 	if (ulpdu < len)
-		return refuse_framing(q, &q->stats.refused_length, VB_TERM_OPERATION_OTHER); /* no layer has a code for it */
+		return refuse_framing(q, &q->stats.refused_length,
+		                      VB_TERM_OPERATION_OTHER); /* no layer has a code for it */
 	vb_ddp_decode(&r, &s->ddp);
 	s->length = ulpdu - len;
 	return true;

@@ -9,7 +9,8 @@ static uint16_t least(uint16_t a, uint16_t b)
 }
 
 void vb_iw_init(struct vb_iw_qp *q, const struct vb_iw_config *cfg, const struct vb_iw_ops *ops, void *own,
-                struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out, size_t out_len)
+                struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out,
+                size_t out_len)
 {
 	*q = (struct vb_iw_qp){
 	        .cfg = *cfg,
@@ -69,8 +70,8 @@ bool vb_iw_idle(const struct vb_iw_qp *q)
 
 bool vb_iw_quiet(const struct vb_iw_qp *q)
 {
-	return q->life == VB_IW_LIVES && q->out.head == q->out.tail && q->rq.cur == q->rq.tail && !q->rq.started && !q->rq.rtr &&
-	       q->rs.cur == q->rs.tail;
+	return q->life == VB_IW_LIVES && q->out.head == q->out.tail && q->rq.cur == q->rq.tail && !q->rq.started &&
+	       !q->rq.rtr && q->rs.cur == q->rs.tail;
 }
 
 bool vb_iw_over(const struct vb_iw_qp *q)

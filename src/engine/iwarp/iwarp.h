@@ -17,7 +17,7 @@
 #define VB_IW_DIRECT_MIN 4096 /* payload of an FPDU from here on is received in place */
 #define VB_IW_STAGE_MIN (160u << 10)
 #define VB_IW_OUT_MIN (72u << 10)
-#define VB_IW_EMSS_MIN 128 /* smaller ones are taken for this */
+#define VB_IW_EMSS_MIN 128        /* smaller ones are taken for this */
 #define VB_IW_LARGE (32768u + 20) /* bytes of an FPDU at most, between two that say so: 32 KiB of a write */
 
 /*
@@ -67,14 +67,14 @@ struct vb_iw_config {
 	bool crc;                     /* FPDUs carry a CRC32C that is checked, both ways */
 	bool markers_in, markers_out; /* the peer's stream has markers; ours has */
 	bool initiator;               /* of MPA: the active side */
-	uint32_t emss;                /* bytes of an FPDU at most, markers and CRC included; it may change: vb_iw_reconfigure */
+	uint32_t emss; /* bytes of an FPDU at most, markers and CRC included; it may change: vb_iw_reconfigure */
 	/* RFC 5044 has FPDUs that fit TCP's segments, so that an adapter can place each segment that arrives. Who reads a stream
 	 * from a socket gains nothing by it. Two that both are such say so to each other by their first FPDU, an RDMA write of
 	 * nothing (an RTR message, and another in return), whose STag and offset mean nothing to anybody else. */
 	bool large;
-	uint16_t ird, ord;            /* reads and atomics: served at once, asked for at once; 0: none */
-	uint8_t access;               /* enum vb_right: what the queue pair allows at all */
-	uint32_t direct_min;          /* 0: VB_IW_DIRECT_MIN */
+	uint16_t ird, ord;   /* reads and atomics: served at once, asked for at once; 0: none */
+	uint8_t access;      /* enum vb_right: what the queue pair allows at all */
+	uint32_t direct_min; /* 0: VB_IW_DIRECT_MIN */
 };
 
 /* A Terminate message's cause (RFC 5040, 4.8). */
@@ -96,7 +96,8 @@ struct vb_iw_qp; /* engine/iwarp/state.h: the owner embeds it; it looks at no me
  * for what cannot be sent from where it lies (all FPDUs where there is a CRC), VB_IW_OUT_MIN bytes at least.
  */
 void vb_iw_init(struct vb_iw_qp *q, const struct vb_iw_config *cfg, const struct vb_iw_ops *ops, void *own,
-                struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out, size_t out_len);
+                struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out,
+                size_t out_len);
 /* emss, access, ord, ird. */
 void vb_iw_reconfigure(struct vb_iw_qp *q, const struct vb_iw_config *cfg);
 /* The peer-to-peer ready-to-receive message of RFC 6581: the first FPDU out is a zero-length one of this kind, for which no

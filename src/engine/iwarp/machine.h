@@ -62,7 +62,8 @@ enum vb_iw_made vb_iw_make_answer(struct vb_iw_qp *q);
 void vb_iw_answer_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f);
 /* The source of an answer is gone. */
 void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a);
-int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len, struct iovec *iov);
+int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len,
+                        struct iovec *iov);
 void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
 void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
 
@@ -71,9 +72,11 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 /* All that can be known from its header; body is what stands behind it, as far as it is there. false: refused, or starved. */
 bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s);
 /* Where its payload goes from `done` on: -1 is refused already. */
-int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len, struct iovec *iov);
+int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len,
+                         struct iovec *iov);
 /* Payload that is in the stage. false: refused. */
-bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, const uint8_t *bytes, uint32_t len);
+bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, const uint8_t *bytes,
+                        uint32_t len);
 /* All of it is there. body: of one that has no payload. */
 void vb_iw_segment_end(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
 enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged);
@@ -82,11 +85,11 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 
 /* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and, of a Read Request,
  * the RDMAP header in body where the standard wants it. */
-void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s, const uint8_t *body,
-                  enum vb_refusal why);
+void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s,
+                  const uint8_t *body, enum vb_refusal why);
 /* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */
-void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status, enum vb_work_status receive,
-                enum vb_work_event event);
+void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status,
+                enum vb_work_status receive, enum vb_work_event event);
 void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len);
 /* The Terminate message. */
 enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q);

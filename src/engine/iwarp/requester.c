@@ -55,8 +55,8 @@ void vb_iw_retire(struct vb_iw_qp *q)
 		q->ops->complete_send(q->own, &s->rq, VB_WORK_SUCCESS);
 	}
 	if (rq->fault && rq->head == rq->cur)
-		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, rq->cur, vb_iw_send_at(q, rq->cur)->status, VB_WORK_WR_FLUSH_ERR,
-		           VB_WORK_EVENT_SQ);
+		vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, rq->cur, vb_iw_send_at(q, rq->cur)->status,
+		           VB_WORK_WR_FLUSH_ERR, VB_WORK_EVENT_SQ);
 }
 
 void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f)

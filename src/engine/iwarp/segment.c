@@ -65,7 +65,8 @@ static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	bool tagged = s->ddp.tagged;
 
 	if (s->ddp.dv != VB_DDP_VERSION)
-		return refuse(q, &q->stats.refused_version, tagged ? VB_TERM_TAGGED_VERSION : VB_TERM_UNTAGGED_VERSION, s);
+		return refuse(q, &q->stats.refused_version, tagged ? VB_TERM_TAGGED_VERSION : VB_TERM_UNTAGGED_VERSION,
+		              s);
 	if (!tagged && s->ddp.qn >= VB_QN_COUNT)
 		return refuse(q, &q->stats.refused_queue, VB_TERM_UNTAGGED_QUEUE, s);
 	if (s->ddp.rv != VB_RDMAP_VERSION)
@@ -85,8 +86,8 @@ static bool check_place(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 		return refuse(q, &q->stats.refused_msn, VB_TERM_UNTAGGED_MSN, s);
 	if (s->ddp.mo != (within ? rs->offset : 0))
 		return refuse(q, &q->stats.refused_offset, VB_TERM_UNTAGGED_OFFSET, s);
-	if (within && (s->ddp.opcode != rs->opcode ||
-	               (info_of(s)->flags & VB_RDMAP_INVALIDATES && s->ddp.stag != rs->stag)))
+	if (within &&
+	    (s->ddp.opcode != rs->opcode || (info_of(s)->flags & VB_RDMAP_INVALIDATES && s->ddp.stag != rs->stag)))
 		return refuse(q, &q->stats.refused_opcode, VB_TERM_OPERATION_OPCODE, s);
 	return true;
 }
@@ -303,7 +304,8 @@ static void pieces_gone(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 		           vb_refused_rows[VB_REFUSE_RECEIVE].receive, vb_refused_rows[VB_REFUSE_RECEIVE].event);
 }
 
-static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len, struct iovec *iov)
+static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len,
+                       struct iovec *iov)
 {
 	uint32_t index;
 
@@ -318,7 +320,8 @@ static int find_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32
 	return send ? q->ops->sink(q->own, &send->rq, q->rq.got + done, len, iov) : -1;
 }
 
-int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len, struct iovec *iov)
+int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len,
+                         struct iovec *iov)
 {
 	int n = find_pieces(q, s, done, len, iov);
 
@@ -327,7 +330,8 @@ int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint
 	return n;
 }
 
-bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, const uint8_t *bytes, uint32_t len)
+bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, const uint8_t *bytes,
+                        uint32_t len)
 {
 	struct iovec iov[VB_IW_PIECES];
 	bool ends = s->ddp.opcode == VB_RDMAP_WRITE && s->ddp.last && done + len == s->length;
@@ -354,8 +358,8 @@ static void meet_large(struct vb_iw_qp *q)
 
 static bool says_large(const struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
-	return q->cfg.large && q->stats.rcvd_fpdus == 1 && !s->length && s->ddp.last && s->ddp.stag == VB_IW_LARGE_STAG &&
-	       s->ddp.to == VB_IW_LARGE_TO;
+	return q->cfg.large && q->stats.rcvd_fpdus == 1 && !s->length && s->ddp.last &&
+	       s->ddp.stag == VB_IW_LARGE_STAG && s->ddp.to == VB_IW_LARGE_TO;
 }
 
 static void end_write(struct vb_iw_qp *q, const struct vb_iw_segment *s)

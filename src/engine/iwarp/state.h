@@ -7,10 +7,10 @@
 #include "engine/iwarp/iwarp.h"
 #include "frame/rdmap.h"
 
-#define VB_IW_FPDUS 256u     /* that wait to be handed over; a power of two */
-#define VB_IW_ANSWERS 128u   /* reads and atomics of the peer's at most, whatever cfg.ird; a power of two */
+#define VB_IW_FPDUS 256u   /* that wait to be handed over; a power of two */
+#define VB_IW_ANSWERS 128u /* reads and atomics of the peer's at most, whatever cfg.ird; a power of two */
 #define VB_IW_HEADER_MAX (VB_DDP_UNTAGGED_LEN + VB_TERMINATE_MAX) /* an atomic request is no longer */
-#define VB_IW_COPY_MAX 512u  /* payload up to here is copied next to its header */
+#define VB_IW_COPY_MAX 512u                                       /* payload up to here is copied next to its header */
 
 /* What an FPDU is part of. */
 enum vb_iw_source { VB_IW_OF_REQUEST, VB_IW_OF_ANSWER, VB_IW_OF_STREAM };
@@ -34,8 +34,8 @@ struct vb_iw_answer {
 };
 
 struct vb_iw_requester {
-	bool paused, started; /* started: in the middle of a message */
-	bool fault;           /* sends[cur] cannot be sent: nothing behind it is */
+	bool paused, started;     /* started: in the middle of a message */
+	bool fault;               /* sends[cur] cannot be sent: nothing behind it is */
 	uint32_t head, cur, tail; /* of sends[]: oldest, the one that is made FPDUs of, next to be taken */
 	uint32_t offset;          /* of cur, where the next FPDU begins */
 	bool immediate;           /* cur: its data are out, the Immediate Data message is due */
@@ -48,14 +48,14 @@ struct vb_iw_requester {
 };
 
 struct vb_iw_responder {
-	uint32_t msn[4];        /* expected next, of each queue */
-	bool active, receive;   /* queue 0: in the middle of a message; a receive is taken */
-	uint8_t opcode;         /* of that message */
-	uint32_t stag;          /* it is to invalidate */
-	uint32_t offset, room;  /* bytes of it that are there; that the receive takes */
-	uint64_t written;       /* bytes of the RDMA write under way, or just done */
-	bool writing;           /* it is under way */
-	uint8_t rtr;            /* enum vb_iw_rtr: expected */
+	uint32_t msn[4];       /* expected next, of each queue */
+	bool active, receive;  /* queue 0: in the middle of a message; a receive is taken */
+	uint8_t opcode;        /* of that message */
+	uint32_t stag;         /* it is to invalidate */
+	uint32_t offset, room; /* bytes of it that are there; that the receive takes */
+	uint64_t written;      /* bytes of the RDMA write under way, or just done */
+	bool writing;          /* it is under way */
+	uint8_t rtr;           /* enum vb_iw_rtr: expected */
 	struct vb_iw_answer answers[VB_IW_ANSWERS];
 	uint32_t head, cur, tail; /* oldest, the one that is made FPDUs of, next free */
 	uint32_t atomic_msn;      /* of the next atomic response that we send */
@@ -71,19 +71,19 @@ struct vb_iw_segment {
 struct vb_iw_direct {
 	bool active;
 	struct vb_iw_segment segment;
-	uint32_t done;  /* bytes of payload that are there */
-	uint32_t keep;  /* of payload, the end that goes through the stage: programs poll for the last byte of a write */
-	uint32_t tail;  /* pad and CRC */
+	uint32_t done; /* bytes of payload that are there */
+	uint32_t keep; /* of payload, the end that goes through the stage: programs poll for the last byte of a write */
+	uint32_t tail; /* pad and CRC */
 	uint32_t given; /* bytes of memory that vb_iw_room named */
 };
 
 struct vb_iw_in {
-	uint64_t position; /* of the first byte in the stage, in the stream */
-	uint32_t head, tail; /* bytes of the stage that wait */
-	uint32_t small;      /* FPDUs that were not large, since one was; few: the next is likely to be */
-	bool starved;        /* the FPDU at the head waits for a receive */
+	uint64_t position;    /* of the first byte in the stage, in the stream */
+	uint32_t head, tail;  /* bytes of the stage that wait */
+	uint32_t small;       /* FPDUs that were not large, since one was; few: the next is likely to be */
+	bool starved;         /* the FPDU at the head waits for a receive */
 	bool waited, gave_up; /* it has done so before; it does not any longer */
-	bool framed;         /* its CRC is right, its markers are out: it is looked at with these */
+	bool framed;          /* its CRC is right, its markers are out: it is looked at with these */
 	uint32_t ulpdu, marked;
 	struct vb_iw_direct direct;
 };

@@ -65,7 +65,7 @@ static bool is_far(const struct vb_ah *ah, uint32_t lane)
 static void set_far(struct vb_ah *ah, uint32_t lane)
 {
 	atomic_store_explicit(&ah->far, (uint64_t)lane << 40 | ((vb_now() / 1000000 + FAR_MS) & 0xffffffffffull),
-			      memory_order_relaxed);
+	                      memory_order_relaxed);
 }
 
 /* What the network made of it. */
@@ -104,9 +104,11 @@ static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 static void put_grh(uint8_t grh[40], const struct vb_swqe *w)
 {
 	const struct ibv_global_route *route = &w->ah->attr.grh;
-	struct vb_ip_fields ip = {
-		.traffic_class = route->traffic_class, .hop_limit = route->hop_limit, .flow_label = route->flow_label & 0xfffff};
-	uint32_t headers = w->opcode == IBV_WR_SEND_WITH_IMM ? VB_HEADER_LEN(VB_EXT_DETH | VB_EXT_IMMDT) : VB_HEADER_LEN(VB_EXT_DETH);
+	struct vb_ip_fields ip = {.traffic_class = route->traffic_class,
+	                          .hop_limit = route->hop_limit,
+	                          .flow_label = route->flow_label & 0xfffff};
+	uint32_t headers = w->opcode == IBV_WR_SEND_WITH_IMM ? VB_HEADER_LEN(VB_EXT_DETH | VB_EXT_IMMDT)
+	                                                     : VB_HEADER_LEN(VB_EXT_DETH);
 	struct vb_flow flow;
 
 	memcpy(flow.src, w->ah->sgid.raw, VB_GID_LEN);
@@ -157,7 +159,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (ok) {
 		put_grh(payload, w);
-		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length, w->imm);
+		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length,
+		            w->imm);
 		rec->dest = w->ud_qpn | (uint32_t)VB_REC_UD << 24;
 		ext->rkey = w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey; /* IBA 10.2.5: controlled Q_Key */
 		ext->total = w->length;

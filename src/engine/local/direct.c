@@ -33,7 +33,8 @@ static void hazard_drop(_Atomic uint64_t *h)
 }
 
 /* What the responder would check: the QP takes such requests, the key is good for all of the range. */
-static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access, struct vb_mr_view *view, uint64_t *va)
+static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access,
+                          struct vb_mr_view *view, uint64_t *va)
 {
 	if (atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen ||
 	    (atomic_load_explicit(&qp->remote->access, memory_order_relaxed) & access) != access)
@@ -41,8 +42,8 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 	if (w->remote_addr + off < off)
 		return false;
 	return vb_mr_read_shared(qp->peer->seg, w->rkey, view) &&
-	       vb_mr_view_allows(view, atomic_load_explicit(&qp->remote->pd, memory_order_relaxed), w->remote_addr + off, length,
-				 access, va);
+	       vb_mr_view_allows(view, atomic_load_explicit(&qp->remote->pd, memory_order_relaxed),
+	                         w->remote_addr + off, length, access, va);
 }
 
 /* The part [off, off + n) of a gathered message. Returns the number of pieces. */
@@ -64,7 +65,8 @@ static int slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, st
 	return k;
 }
 
-static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, const struct iovec *iov, int n, uint64_t off, uint32_t length)
+static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, const struct iovec *iov, int n,
+                                       uint64_t off, uint32_t length)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ;
 	struct vb_peer *peer = qp->peer;
@@ -77,7 +79,8 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 	if (!vb_peer_alive(peer))
 		return VB_DIRECT_GONE;
 	/* all that is left, not this piece alone: nothing lands if the end is out of range */
-	if (!remote_allows(qp, w, off, w->length - (uint32_t)off, is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
+	if (!remote_allows(qp, w, off, w->length - (uint32_t)off,
+	                   is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
 		return VB_DIRECT_REFUSED;
 	n = slice(iov, n, off, length, part);
 

@@ -35,8 +35,8 @@ bool vb_linked(struct vb_qp *qp)
 	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != qp->type ||
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
 		return false;
-	if (qp->type == IBV_QPT_RC &&
-	    ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) & 0xffffff)) /* IBA 9.7.1: PSNs must meet */
+	if (qp->type == IBV_QPT_RC && ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) &
+	                               0xffffff)) /* IBA 9.7.1: PSNs must meet */
 		return false;
 	qp->remote = r;
 	qp->remote_gen = gen;
@@ -63,7 +63,8 @@ void vb_wait_retry(struct vb_qp *qp)
 
 /* --- records --- */
 
-void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length, uint32_t imm)
+void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
+                 uint32_t imm)
 {
 	uint64_t executed = atomic_load_explicit(&qp->executed, memory_order_relaxed);
 
@@ -140,7 +141,8 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	ext->total = w->length;
 	for (int i = 0; i < n; i++)
 		span[i] = (struct vb_rec_span){(uintptr_t)iov[i].iov_base, iov[i].iov_len};
-	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), bytes, w->imm);
+	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), bytes,
+	            w->imm);
 	vb_ring_commit(qp->peer, 64 + bytes);
 	return VB_EMIT_OK;
 }
@@ -172,7 +174,8 @@ static bool ring_settled(struct vb_qp *qp)
 	if (qp->type == IBV_QPT_RC)
 		return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
 	/* without tx_lock: only looked at, not taken over */
-	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >= 0;
+	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >=
+	       0;
 }
 
 static enum vb_emit sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit r)
@@ -285,7 +288,8 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
 	w->slot = (uint8_t)(qp->rd_slot % VB_RD_ATOM_SLOTS);
-	enum vb_emit r = counted(qp, emit_by_ring(qp, w, VB_REC_ATOMIC, w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
+	enum vb_emit r = counted(qp, emit_by_ring(qp, w, VB_REC_ATOMIC,
+	                                          w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
 
 	if (r == VB_EMIT_OK)
 		qp->rd_slot++;

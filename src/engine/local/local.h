@@ -19,7 +19,8 @@ void vb_rx_flush(struct vb_node *node);
 bool vb_inread_serve(struct vb_qp *qp);
 
 /* A record that answers a request of ours (READ_DATA). Under progress. */
-void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload);
+void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext,
+                   const uint8_t *payload);
 /* The peer's acknowledgement count, from a record. Under progress. true: it is news. */
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
 

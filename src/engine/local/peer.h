@@ -33,33 +33,33 @@ struct vb_peer {
 	_Atomic uint32_t state;
 	struct vb_node *node;
 	bool self;
-	atomic_bool copy_ok;                 /* one-copy transfers work with this peer */
-	bool fence;                          /* it has no membarrier: fence after publishing */
+	atomic_bool copy_ok; /* one-copy transfers work with this peer */
+	bool fence;          /* it has no membarrier: fence after publishing */
 	const struct vb_copy_ops *copy;
 	const struct vb_copy_ops *copy_mapped; /* within our own address space */
 
-	struct vb_seg_header *seg;           /* the peer's segment, read-only (self: ours) */
-	struct vb_slot_shared *theirs;       /* its slot for us: hot, and how far it has consumed our ring */
-	struct vb_slot_shared *ours;         /* our slot for it */
-	struct vb_doorbell *doorbell;                /* its doorbell page */
+	struct vb_seg_header *seg;     /* the peer's segment, read-only (self: ours) */
+	struct vb_slot_shared *theirs; /* its slot for us: hot, and how far it has consumed our ring */
+	struct vb_slot_shared *ours;   /* our slot for it */
+	struct vb_doorbell *doorbell;  /* its doorbell page */
 
 	/* our ring to it: under tx_lock */
 	struct vb_lock tx_lock __attribute__((aligned(64)));
 	uint8_t *tx;
-	uint64_t tx_tail;                    /* bytes published */
-	uint64_t tx_head;                    /* bytes it has consumed, as last seen */
-	uint64_t tx_zeroed;                  /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
-	atomic_bool tx_low;                  /* that stretch is getting short: a hint, read without the lock */
+	uint64_t tx_tail;   /* bytes published */
+	uint64_t tx_head;   /* bytes it has consumed, as last seen */
+	uint64_t tx_zeroed; /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
+	atomic_bool tx_low; /* that stretch is getting short: a hint, read without the lock */
 
 	/* its ring to us: under node->progress */
 	const uint8_t *rx __attribute__((aligned(64)));
-	uint64_t rx_head;                    /* bytes consumed */
-	uint32_t quiet;                      /* looks in a row that found nothing, while hot */
-	int hot_index;                       /* in io's list of rings looked at by ourselves, or -1 */
-	bool ack_doorbell;                       /* acknowledgements were published since its doorbell was rung */
-	bool dropped;                        /* a record was dropped: its sender is told to look */
+	uint64_t rx_head;  /* bytes consumed */
+	uint32_t quiet;    /* looks in a row that found nothing, while hot */
+	int hot_index;     /* in io's list of rings looked at by ourselves, or -1 */
+	bool ack_doorbell; /* acknowledgements were published since its doorbell was rung */
+	bool dropped;      /* a record was dropped: its sender is told to look */
 
-	struct vb_lock map_lock;             /* regions of it that are mapped here too: path/local/shared_map.c */
+	struct vb_lock map_lock; /* regions of it that are mapped here too: path/local/shared_map.c */
 	struct vb_map *maps;
 
 	/* io/'s part */
@@ -67,11 +67,11 @@ struct vb_peer {
 	void *map;
 	size_t map_len;
 	void *ring_map;
-	union ibv_gid gids[8];               /* addresses the broker has confirmed for it; under io->meet_lock */
+	union ibv_gid gids[8]; /* addresses the broker has confirmed for it; under io->meet_lock */
 	unsigned ngids;
-	unsigned held;                       /* by whom it was found, and no queue pair says so yet; under io->meet_lock */
-	uint64_t reminded;                   /* ns; under io->meet_lock */
-	struct vb_peer *next;                /* every peer ever met */
+	unsigned held;        /* by whom it was found, and no queue pair says so yet; under io->meet_lock */
+	uint64_t reminded;    /* ns; under io->meet_lock */
+	struct vb_peer *next; /* every peer ever met */
 };
 
 static inline bool vb_peer_alive(struct vb_peer *p)
@@ -92,7 +92,8 @@ struct vb_mr_view;
  * Where the peer's address va, under a key that stands for view, is mapped in this process, if its memory is shared
  * already: *local, and a handle to drop after the copy. NULL: it is not. path/local/shared_map.c; any lock may be held.
  */
-struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local);
+struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
+                           uint64_t *local);
 void vb_map_drop(struct vb_peer *peer, struct vb_map *m);
 
 /* Sets our bit in its doorbell page and, where it sleeps, writes its wake descriptor. node/progress.c. */

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 enum vb_rec_type {
-	VB_REC_PAD = 1,   /* nothing, up to the end of the ring */
-	VB_REC_SEND,      /* payload; a piece of a message */
-	VB_REC_PULL,      /* a whole SEND whose bytes the receiver fetches itself: payload is a list of struct vb_rec_span */
+	VB_REC_PAD = 1, /* nothing, up to the end of the ring */
+	VB_REC_SEND,    /* payload; a piece of a message */
+	VB_REC_PULL, /* a whole SEND whose bytes the receiver fetches itself: payload is a list of struct vb_rec_span */
 	VB_REC_WRITE,     /* ext + payload */
 	VB_REC_NOTIFY,    /* ext: an RDMA WRITE with immediate whose data is there already */
 	VB_REC_READ,      /* ext: the answer comes as VB_REC_READ_DATA */
@@ -18,7 +18,7 @@ enum vb_rec_type {
 	VB_REC_ATOMIC,    /* ext */
 	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused: the owner says which NAK */
 	VB_REC_UD,        /* ext.rkey is the Q_Key; payload: 40 bytes GRH, then the datagram */
-	VB_REC_PACKET,    /* a packet of the wire that came to the wrong program: where from and where to, then BTH to ICRC */
+	VB_REC_PACKET, /* a packet of the wire that came to the wrong program: where from and where to, then BTH to ICRC */
 	VB_REC_TYPES
 };
 
@@ -34,18 +34,18 @@ enum vb_rec_type {
 /* Head of a record; 64-byte aligned. mark is stored last and never 0: size in lines | (position / 64) << 32. */
 struct vb_rec {
 	_Atomic uint64_t mark;
-	uint32_t dest; /* QP number | type << 24 */
-	uint32_t src;  /* QP number | VB_RECF_* << 24 */
-	uint32_t psn;  /* | low 8 bits of the sender's QP generation << 24 */
+	uint32_t dest;   /* QP number | type << 24 */
+	uint32_t src;    /* QP number | VB_RECF_* << 24 */
+	uint32_t psn;    /* | low 8 bits of the sender's QP generation << 24 */
 	uint32_t length; /* payload bytes */
-	uint32_t ack;  /* low half of the count of requests that the sender's responder has executed for this QP pair */
-	uint32_t imm;  /* or the key to invalidate */
+	uint32_t ack; /* low half of the count of requests that the sender's responder has executed for this QP pair */
+	uint32_t imm; /* or the key to invalidate */
 };
 
 struct vb_rec_ext {
 	uint64_t remote_addr;
 	uint32_t rkey;
-	uint32_t total; /* bytes of the whole message */
+	uint32_t total;       /* bytes of the whole message */
 	uint64_t compare_add; /* ATOMIC: and the result slot in rkey's place is `slot` */
 	uint64_t swap;
 };

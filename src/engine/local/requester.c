@@ -13,7 +13,8 @@
 
 #define STALL_LOOK 200000ull     /* ns: how soon a QP whose records look dropped is looked at again */
 #define UNLINKED_LOOK 2000000ull /* ns: and one whose peer is not ready yet */
-#define GIVE_UP_MAX 1000000000ull /* ns: a program that has ended is given up after this, or after the QP's own retries */
+#define GIVE_UP_MAX \
+	1000000000ull /* ns: a program that has ended is given up after this, or after the QP's own retries */
 
 /* --- completion --- */
 
@@ -21,7 +22,8 @@
 static bool take_atomic(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
-	uint64_t old = atomic_load_explicit(&qp->remote->atomic_result[w->slot % VB_RD_ATOM_SLOTS], memory_order_relaxed);
+	uint64_t old =
+	        atomic_load_explicit(&qp->remote->atomic_result[w->slot % VB_RD_ATOM_SLOTS], memory_order_relaxed);
 	int n = vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov);
 	const uint8_t *src = (const uint8_t *)&old;
 
@@ -184,7 +186,8 @@ void vb_local_settle(struct vb_qp *qp)
  * for its answer, and what came behind it has been executed. */
 static uint64_t taken(const struct vb_qp *qp)
 {
-	uint64_t n = qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
+	uint64_t n =
+	        qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
 
 	if (n > qp->ssn_emit) /* of what was never sent: not believed */
 		n = 0;
@@ -218,8 +221,9 @@ static void rollback(struct vb_qp *qp, uint64_t from)
 /* IBA table 45: RNR NAK timer field, in units of 10 us. */
 static uint64_t rnr_ns(uint32_t code)
 {
-	static const uint32_t unit[32] = {65536, 1,   2,   3,   4,   6,   8,    12,   16,   24,   32,	  48,	 64,   96,   128,   192,
-					  256,	 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+	static const uint32_t unit[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+	                                  48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+	                                  2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 	return unit[code & 31] * 10000ull;
 }
@@ -242,7 +246,8 @@ static bool take_nak(struct vb_qp *qp, uint64_t nak)
 		}
 		rollback(qp, taken(qp));
 		qp->timer_kind = VB_TIMER_RNR;
-		qp->deadline = vb_now() + rnr_ns(atomic_load_explicit(&qp->remote->min_rnr_timer, memory_order_relaxed));
+		qp->deadline =
+		        vb_now() + rnr_ns(atomic_load_explicit(&qp->remote->min_rnr_timer, memory_order_relaxed));
 		vb_timer_armed(qp->node);
 		return false;
 	case VB_NAK_INV_REQ:
@@ -349,7 +354,8 @@ void vb_local_closing(struct vb_qp *qp)
 /* Consumed but neither executed nor refused: dropped, because the QP there was not ready. */
 static void check_dropped(struct vb_qp *qp)
 {
-	if (qp->sq_una == qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state != VB_SWQE_SENT || qp->timer_kind != VB_TIMER_NONE)
+	if (qp->sq_una == qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state != VB_SWQE_SENT ||
+	    qp->timer_kind != VB_TIMER_NONE)
 		return;
 	if (taken(qp) > qp->ssn_una)
 		return;
@@ -478,7 +484,8 @@ bool vb_local_idle(const struct vb_qp *qp)
 
 void vb_local_closed(struct vb_qp *qp)
 {
-	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_release);
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed),
+	                      memory_order_release);
 	if (qp->peer && vb_peer_alive(qp->peer))
 		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
 }
@@ -533,7 +540,8 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & 0xffffff)];
 	struct iovec iov[VB_MAX_SGE + 1];
 
-	if (!qp || qp->qp.qp_num != (rec->dest & 0xffffff) || qp->peer != peer || qp->attr.dest_qp_num != (rec->src & 0xffffff))
+	if (!qp || qp->qp.qp_num != (rec->dest & 0xffffff) || qp->peer != peer ||
+	    qp->attr.dest_qp_num != (rec->src & 0xffffff))
 		return;
 	vb_lock(&qp->sq_lock);
 	uint32_t delta = ((rec->psn & 0xffffff) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & 0xffffff;

@@ -58,6 +58,7 @@ static inline unsigned vb_message_flags(const struct vb_swqe *w)
 }
 
 /* The head of a record from this QP. Under tx_lock. */
-void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length, uint32_t imm);
+void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
+                 uint32_t imm);
 
 #endif

@@ -18,7 +18,7 @@ struct req {
 	struct vb_rec rec;
 	struct vb_rec_ext ext;
 	const uint8_t *payload;
-	uint32_t room;   /* payload bytes that the record has room for */
+	uint32_t room; /* payload bytes that the record has room for */
 	unsigned type, flags;
 };
 
@@ -50,7 +50,7 @@ static void ack_later(struct vb_qp *qp)
 static void update_executed(struct vb_qp *qp)
 {
 	uint64_t n = qp->inread_head == qp->inread_tail ? qp->processed
-							: qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS].index;
+	                                                : qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS].index;
 
 	atomic_store_explicit(&qp->executed, n, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->executed, n, memory_order_release);
@@ -68,25 +68,28 @@ static void executed(struct vb_qp *qp)
 static void nak(struct vb_qp *qp, enum vb_nak_code code)
 {
 	atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_relaxed);
-	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed),
+	                      memory_order_relaxed);
 	qp->nak_counter++;
-	atomic_store_explicit(&qp->shared->nak, (uint64_t)qp->nak_counter << 32 | (uint64_t)qp->epsn << 8 | code, memory_order_release);
+	atomic_store_explicit(&qp->shared->nak, (uint64_t)qp->nak_counter << 32 | (uint64_t)qp->epsn << 8 | code,
+	                      memory_order_release);
 	qp->nak_state = true;
 	ack_later(qp);
 }
 
 /* --- receive queue --- */
 
-static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode, uint32_t length)
+static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
+                             uint32_t length)
 {
 	struct vb_cqe cqe = {
-		.wc = {.wr_id = qp->inbound->wqe.wr_id,
-		       .status = status,
-		       .opcode = opcode,
-		       .byte_len = length,
-		       .qp_num = qp->qp.qp_num,
-		       .src_qp = q ? q->rec.src & 0xffffff : 0},
-		.receive = vb_rq_of(qp),
+	        .wc = {.wr_id = qp->inbound->wqe.wr_id,
+	               .status = status,
+	               .opcode = opcode,
+	               .byte_len = length,
+	               .qp_num = qp->qp.qp_num,
+	               .src_qp = q ? q->rec.src & 0xffffff : 0},
+	        .receive = vb_rq_of(qp),
 	};
 
 	if (q && (q->flags & VB_RECF_IMM)) {
@@ -132,7 +135,8 @@ static void dropped(struct req *q)
 static enum verdict do_send(struct vb_qp *qp, struct req *q)
 {
 	if (q->flags & VB_RECF_FIRST) {
-		if (qp->inbound->active) /* UC: the message before was cut off; its receive is used again (IBA C9-9.8.2.2.1) */
+		if (qp->inbound
+		            ->active) /* UC: the message before was cut off; its receive is used again (IBA C9-9.8.2.2.1) */
 			qp->inbound->offset = 0;
 		else if (!vb_receive_take(qp))
 			return RNR;
@@ -177,7 +181,9 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (span[i].length > total - off)
 			return TOO_LONG;
 		int k = vb_receive_pieces(qp, off, span[i].length, iov);
-		int err = k < 0 ? VB_EFAULT_LOCAL : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length) : ESRCH;
+		int err = k < 0                    ? VB_EFAULT_LOCAL
+		          : vb_peer_alive(q->peer) ? q->peer->copy->read(q->peer, span[i].addr, iov, k, span[i].length)
+		                                   : ESRCH;
 
 		if (err == VB_EFAULT_LOCAL)
 			return RECEIVE;
@@ -239,7 +245,8 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
 			return RNR; /* before the data: it comes again with the retry */
 		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
-		uint32_t checked = (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
+		uint32_t checked =
+		        (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
 
 		if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, checked, IBV_ACCESS_REMOTE_WRITE, &va))
 			return refused;
@@ -263,12 +270,17 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 
 	if (q->ext.total && !takes(qp, IBV_ACCESS_REMOTE_READ))
 		return INVALID;
-	if (q->ext.total && !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
+	if (q->ext.total &&
+	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return DENIED;
-	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS || qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
+	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS ||
+	    qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
 		return INVALID; /* more than we offered (IBA C9-59) */
-	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){
-		.index = qp->processed, .addr = q->ext.remote_addr, .key = q->ext.rkey, .psn = qp->epsn, .length = q->ext.total};
+	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->processed,
+	                                                                      .addr = q->ext.remote_addr,
+	                                                                      .key = q->ext.rkey,
+	                                                                      .psn = qp->epsn,
+	                                                                      .length = q->ext.total};
 	executed(qp);
 	vb_inread_serve(qp);
 	return OK;
@@ -278,16 +290,19 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va, old;
 
-	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
+	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) ||
+	    (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
 		return INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
 		return DENIED;
 	if (va & 7)
 		return INVALID;
-	if (!(q->flags & VB_RECF_FETCH_ADD ? vb_guard_add((uint64_t *)(uintptr_t)va, q->ext.compare_add, &old)
-					   : vb_guard_cas((uint64_t *)(uintptr_t)va, q->ext.compare_add, q->ext.swap, &old)))
+	if (!(q->flags & VB_RECF_FETCH_ADD
+	              ? vb_guard_add((uint64_t *)(uintptr_t)va, q->ext.compare_add, &old)
+	              : vb_guard_cas((uint64_t *)(uintptr_t)va, q->ext.compare_add, q->ext.swap, &old)))
 		return DENIED;
-	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old,
+	                      memory_order_relaxed);
 	executed(qp);
 	return OK;
 }
@@ -302,7 +317,8 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 		return INVALID;
 	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
-	if (!(q->flags & VB_RECF_FAULT) && vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
+	if (!(q->flags & VB_RECF_FAULT) &&
+	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
 		return DROP; /* good by now (a re-registration): it tries again */
 	return receives_first(qp, q) ? ACCESS : DENIED;
 }
@@ -341,7 +357,7 @@ static const struct {
 #define NAK_ACCESS VB_NAK_ACCESS
 #define NAK_RQ VB_NAK_OP
 #define X(name, receive, event) [name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
-	VB_REFUSALS(X)
+        VB_REFUSALS(X)
 #undef X
 };
 
@@ -509,7 +525,8 @@ bool vb_inread_serve(struct vb_qp *qp)
 
 	while (qp->inread_head != qp->inread_tail) {
 		struct vb_inread *r = &qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS];
-		uint32_t piece = r->length - r->offset < VB_RING_RECORD_MAX / 2 ? r->length - r->offset : VB_RING_RECORD_MAX / 2;
+		uint32_t piece =
+		        r->length - r->offset < VB_RING_RECORD_MAX / 2 ? r->length - r->offset : VB_RING_RECORD_MAX / 2;
 		uint64_t va = 0;
 
 		vb_lock(&peer->tx_lock);
@@ -521,8 +538,9 @@ bool vb_inread_serve(struct vb_qp *qp)
 			break;
 		}
 		struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
-		bool ok = !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
-				     vb_guard_copy(ext + 1, (const void *)(uintptr_t)va, piece));
+		bool ok =
+		        !piece || (vb_own_memory(qp, r->key, r->addr + r->offset, piece, IBV_ACCESS_REMOTE_READ, &va) &&
+		                   vb_guard_copy(ext + 1, (const void *)(uintptr_t)va, piece));
 
 		if (ok) {
 			ext->remote_addr = r->offset;
@@ -559,8 +577,9 @@ bool vb_inread_serve(struct vb_qp *qp)
 /* Copies what will be looked at, once. false: the record cannot be what its mark says. */
 static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
-	static const uint8_t with_ext[VB_REC_TYPES] = {[VB_REC_PULL] = 1, [VB_REC_WRITE] = 1, [VB_REC_NOTIFY] = 1, [VB_REC_READ] = 1,
-						       [VB_REC_READ_DATA] = 1, [VB_REC_ATOMIC] = 1, [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1};
+	static const uint8_t with_ext[VB_REC_TYPES] = {
+	        [VB_REC_PULL] = 1,      [VB_REC_WRITE] = 1,  [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,
+	        [VB_REC_READ_DATA] = 1, [VB_REC_ATOMIC] = 1, [VB_REC_VERDICT] = 1, [VB_REC_UD] = 1};
 
 	q->peer = peer;
 	memcpy((char *)&q->rec + 8, at + 8, sizeof(q->rec) - 8);

@@ -53,8 +53,9 @@ static inline void vb_ring_publish(struct vb_peer *p, uint64_t pos, uint32_t siz
 	p->tx_tail = end;
 	if (p->tx_zeroed < end + VB_RING_AHEAD / 2)
 		atomic_store_explicit(&p->tx_low, true, memory_order_relaxed);
-	atomic_store_explicit(vb_ring_word(p->tx, pos), (uint64_t)(size / VB_LINE) | (uint64_t)(uint32_t)(pos / VB_LINE) << 32,
-			      memory_order_release);
+	atomic_store_explicit(vb_ring_word(p->tx, pos),
+	                      (uint64_t)(size / VB_LINE) | (uint64_t)(uint32_t)(pos / VB_LINE) << 32,
+	                      memory_order_release);
 }
 
 /*
@@ -106,7 +107,8 @@ static inline void vb_ring_prepare(struct vb_peer *p)
 /* Is there a record to consume? */
 static inline bool vb_ring_ready(const struct vb_peer *p)
 {
-	return atomic_load_explicit((_Atomic uint64_t *)(p->rx + (p->rx_head & VB_RING_MASK)), memory_order_acquire) != 0;
+	return atomic_load_explicit((_Atomic uint64_t *)(p->rx + (p->rx_head & VB_RING_MASK)), memory_order_acquire) !=
+	       0;
 }
 
 #endif

@@ -92,7 +92,8 @@ static inline void vb_untime(struct vb_roce_requester *rq)
 /* --- responder --- */
 
 /* responder.c: RC and UC */
-void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now);
+void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
+                        uint64_t now);
 /* A request of RC whose opcode is none. */
 void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn);
 /* A full middle packet of a send or write. false: not the next one, or not so simple. */

@@ -138,8 +138,8 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	}
 	vb_roce_seal(qp, out, &p);
 	if (r->next > r->from && r->next + 1 < r->end)
-		vb_roce_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN,
-		            VB_RC_READ_RESPONSE_MIDDLE, r);
+		vb_roce_run(out, r->end - 1 - r->next < RUN ? r->end - 1 - r->next : RUN, VB_RC_READ_RESPONSE_MIDDLE,
+		            r);
 	return true;
 }
 
@@ -150,7 +150,8 @@ bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 	struct vb_psn psn = vb_psn_add(r->psn, (int32_t)r->next);
 
 	qp->again = went_before(r);
-	if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)r->next * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
+	if (!qp->ops->read(qp->own, r->rkey, r->va + (uint64_t)r->next * qp->cfg.mtu, out->packet + VB_BTH_LEN,
+	                   qp->cfg.mtu))
 		return false;
 	r->next++;
 	vb_roce_seal_middle(qp, out, psn, false);

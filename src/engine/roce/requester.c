@@ -3,16 +3,16 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define CHUNK_MIN 8 /* packets of response that one READ request asks for, at least */
+#define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
 #define CHUNK_ENDS 3 /* of these, what is no part of a burst: the first and the last have longer headers */
-#define BURST_MIN 4 /* packets at once, where they are paced */
+#define BURST_MIN 4  /* packets at once, where they are paced */
 #define BURST_MAX 64
-#define HOLD 2        /* bursts to wait for */
-#define FIRST_WITH 2  /* the first packet of a message is longer: it and the next are no part of a burst */
-#define HOLD_WINDOW 4 /* bursts: with a smaller window losses are found too late */
-#define PACED 1000000 /* ns: round trips from which on it is always paced, and nothing waits for a burst */
-#define ASK_EVERY 256 /* packets after which an acknowledgement is asked for, at the latest */
-#define ECHO_EVERY 4 /* packets that are mended: one goes twice */
+#define HOLD 2            /* bursts to wait for */
+#define FIRST_WITH 2      /* the first packet of a message is longer: it and the next are no part of a burst */
+#define HOLD_WINDOW 4     /* bursts: with a smaller window losses are found too late */
+#define PACED 1000000     /* ns: round trips from which on it is always paced, and nothing waits for a burst */
+#define ASK_EVERY 256     /* packets after which an acknowledgement is asked for, at the latest */
+#define ECHO_EVERY 4      /* packets that are mended: one goes twice */
 #define ASK_EVERY_LONG 64 /* where round trips are long */
 
 static const uint8_t operations[] = {[VB_VERB_SEND] = VB_OP_SEND,
@@ -262,9 +262,11 @@ static void time_it(struct vb_roce_qp *qp, uint64_t seq, bool first, uint64_t no
 
 	if (rq->timed_n == VB_ROCE_TIMED || seq < rq->sure_from || (rq->mending && seq != rq->mend_seq))
 		return;
-	if (rq->timed_n && (seq <= last->seq || now - last->at < rq->window.srtt / VB_ROCE_TIMED || !rq->window.srtt || !first))
+	if (rq->timed_n &&
+	    (seq <= last->seq || now - last->at < rq->window.srtt / VB_ROCE_TIMED || !rq->window.srtt || !first))
 		return; /* of what goes again, the first alone: the peer may have kept the others */
-	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_ROCE_TIMED] = (struct vb_roce_timed){.seq = seq, .at = now, .first = first};
+	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_ROCE_TIMED] =
+	        (struct vb_roce_timed){.seq = seq, .at = now, .first = first};
 }
 
 /* Of packets that are sent again by themselves, the first and the last ask; no second one does. */
@@ -372,8 +374,7 @@ static bool paced(struct vb_roce_qp *qp, uint64_t now)
 	burst = (burst < BURST_MIN ? BURST_MIN : burst < BURST_MAX ? burst : BURST_MAX) * apart;
 
 	rq->wake_at = 0;
-	if (!apart || (rq->window.rtt_min < PACED && !rq->mending) ||
-	    (rq->echo && rq->mend_next < rq->mend_end))
+	if (!apart || (rq->window.rtt_min < PACED && !rq->mending) || (rq->echo && rq->mend_next < rq->mend_end))
 		return true;
 	if (rq->pace_at + burst < now)
 		rq->pace_at = now - burst;
@@ -391,7 +392,8 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	const struct vb_roce_requester *rq = &qp->rq;
 	bool rc = qp->cfg.type == VB_ROCE_RC;
 
-	if (vb_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq || rq->seq < rq->high)
+	if (vb_is_answered(s) || s->packets < 3 || rq->seq + 1 >= s->seq + s->packets || rq->seq <= s->seq ||
+	    rq->seq < rq->high)
 		return;
 	if (qp->rs.owed != VB_ROCE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
 		return;
@@ -415,7 +417,8 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 	bool asks = false;
 
 	qp->again = seq < rq->high;
-	if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN, qp->cfg.mtu))
+	if (!qp->ops->fetch(qp->own, &s->rq, (uint32_t)(seq - s->seq) * qp->cfg.mtu, out->packet + VB_BTH_LEN,
+	                    qp->cfg.mtu))
 		return false;
 	count_sent(qp, s, 1);
 	if (qp->cfg.type == VB_ROCE_RC) {

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define FAR (1 << 18)    /* PSNs: so much a peer may have in flight, and a READ may take */
+#define FAR (1 << 18)     /* PSNs: so much a peer may have in flight, and a READ may take */
 #define VOUCH_WAIT 200000 /* ns: acknowledgements wait so long for the peer to vouch for what was kept */
 
 enum state {
@@ -422,7 +422,8 @@ bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_p
 	struct vb_roce_inbound *in = &rs->in;
 	uint32_t mtu = qp->cfg.mtu;
 
-	if (!vb_psn_equal(psn, rs->epsn) || (qp->cfg.type == VB_ROCE_UC && port != rs->port) || !in->active || in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
+	if (!vb_psn_equal(psn, rs->epsn) || (qp->cfg.type == VB_ROCE_UC && port != rs->port) || !in->active ||
+	    in->op != op || in->drop || rs->refused || rs->closed || rs->kept)
 		return false;
 	if (op == VB_OP_WRITE) {
 		if (!(qp->cfg.access & VB_RIGHT_WRITE) || mtu >= in->left ||
@@ -460,7 +461,8 @@ static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 		qp->rs.ack_at = qp->rs.vouch_by;
 }
 
-void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
+                        uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
 
@@ -472,7 +474,8 @@ void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const 
 
 	rs->vouched = false;
 	run(qp, p, payload, port, now);
-	rs->last = vb_psn_add(p->bth.psn, p->info->op == VB_OP_READ ? (int32_t)vb_packet_count(p->reth.length, qp->cfg.mtu) - 1 : 0);
+	rs->last = vb_psn_add(
+	        p->bth.psn, p->info->op == VB_OP_READ ? (int32_t)vb_packet_count(p->reth.length, qp->cfg.mtu) - 1 : 0);
 	rs->vouches = rs->vouches || rs->vouched;
 	if (rs->vouches)
 		run_kept(qp, now);

@@ -26,7 +26,8 @@ static uint64_t retry_time(const struct vb_roce_qp *qp)
 static uint64_t next_retry(const struct vb_roce_qp *qp)
 {
 	const uint8_t made = (uint8_t)(qp->cfg.retry_cnt - qp->rq.retry_left);
-	uint64_t t = retry_time(qp), backed_off = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) << (made < 2 ? made : 2) : 0;
+	uint64_t t = retry_time(qp),
+	         backed_off = qp->cfg.timeout ? 4096ull << (qp->cfg.timeout & 31) << (made < 2 ? made : 2) : 0;
 
 	return t > backed_off ? t : backed_off;
 }

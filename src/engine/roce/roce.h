@@ -9,7 +9,7 @@
 #include "engine/work.h"
 #include "frame/packet.h"
 
-#define VB_ROCE_MAX_HEADER 48 /* a BTH and the longest extension headers: 40 */
+#define VB_ROCE_MAX_HEADER 48                                        /* a BTH and the longest extension headers: 40 */
 #define VB_ROCE_PACKET_MAX (VB_ROCE_MAX_HEADER + VB_PAYLOAD_MAX + 3) /* without ICRC */
 #define VB_ROCE_MAX_RESOURCES 128
 
@@ -67,8 +67,9 @@ struct vb_roce_config {
 	uint32_t max_window; /* packets; 0: VB_ROCE_WINDOW_MAX */
 	uint32_t ack_delay;  /* ns that an acknowledgement may wait for company; 0: it goes with the next output */
 	uint32_t ack_every;  /* packets that are asked for at the latest; 0: 32 */
-	uint32_t burst; /* packets that cost the network little more than one: while many are under way it waits for so many; 0: 1 */
-	uint64_t probe_min;  /* ns: the earliest time to send again what was never answered; 0: 1 ms */
+	uint32_t
+	        burst; /* packets that cost the network little more than one: while many are under way it waits for so many; 0: 1 */
+	uint64_t probe_min; /* ns: the earliest time to send again what was never answered; 0: 1 ms */
 };
 
 /* A read or atomic that the responder remembers: to be answered, or to be answered again. */
@@ -107,34 +108,34 @@ struct vb_roce_requester {
 	uint64_t sure_from;                  /* packets from here on were never executed: their answer can be timed */
 	struct vb_roce_timed {
 		uint64_t seq, at;
-		bool first; /* it went out once only */
-		bool guess; /* not when it was timed, but the answer may be to an earlier one */
+		bool first;     /* it went out once only */
+		bool guess;     /* not when it was timed, but the answer may be to an earlier one */
 	} timed[VB_ROCE_TIMED]; /* packets whose answers are timed: timed_n from timed_0 on */
 	uint8_t timed_0, timed_n;
 	bool late; /* timers are looked at late, and once more */
 	struct vb_roce_silence {
 		uint64_t at;
 		uint32_t packets, slow_start_below; /* of the window before */
-	} silent; /* the last time that nothing came back */
-	uint32_t stale; /* packets, about, that are in the network for nothing since it went back */
-	uint8_t keeps;  /* enum vb_roce_keeps */
-	uint8_t trials; /* to find that out */
-	uint8_t flat;   /* mends in a row that brought no more than what was sent again */
-	bool mending;   /* una is missing at the peer; what is behind it is there or on its way */
-	uint32_t mend_len;                     /* packets to send again at once */
+	} silent;                                   /* the last time that nothing came back */
+	uint32_t stale;    /* packets, about, that are in the network for nothing since it went back */
+	uint8_t keeps;     /* enum vb_roce_keeps */
+	uint8_t trials;    /* to find that out */
+	uint8_t flat;      /* mends in a row that brought no more than what was sent again */
+	bool mending;      /* una is missing at the peer; what is behind it is there or on its way */
+	uint32_t mend_len; /* packets to send again at once */
 	uint64_t mend_seq, mend_next, mend_end; /* of those: first, next to go, end */
 	uint64_t mend_to;                       /* what had gone out when they went */
 	uint64_t mend_at, mend_last_at;         /* when the first of them went, and the last so far */
 	bool echoes, echo;                      /* some of those go twice; the next is such a second one */
 	uint64_t mended_to;                     /* packets from here on never went again */
 	bool mend_response;                     /* what is missing is not at the peer but its response */
-	uint64_t executed;                      /* packets before this one are at the peer; some responses may be missing */
-	uint64_t got_to;                        /* no response from here on has come */
-	uint32_t uncounted;                     /* packets that una has passed and the window does not know of yet */
-	uint64_t progress_at;                   /* when una moved last */
-	uint64_t cnp_seq;                       /* UC: seq at the last pause, and one */
-	uint64_t got[VB_ROCE_WINDOW_MAX / 64];  /* responses ahead of a missing one: a bit each */
-	uint64_t pace_at, wake_at;              /* when the next packet may go; 0: nothing waits for it */
+	uint64_t executed;    /* packets before this one are at the peer; some responses may be missing */
+	uint64_t got_to;      /* no response from here on has come */
+	uint32_t uncounted;   /* packets that una has passed and the window does not know of yet */
+	uint64_t progress_at; /* when una moved last */
+	uint64_t cnp_seq;     /* UC: seq at the last pause, and one */
+	uint64_t got[VB_ROCE_WINDOW_MAX / 64]; /* responses ahead of a missing one: a bit each */
+	uint64_t pace_at, wake_at;             /* when the next packet may go; 0: nothing waits for it */
 	struct vb_roce_window window;
 };
 
@@ -193,9 +194,9 @@ struct vb_roce_responder {
 	struct vb_roce_inbound in;
 	struct vb_roce_resource res[VB_ROCE_MAX_RESOURCES];
 	uint32_t res_head, res_tail, unanswered;
-	bool known;    /* UC: a packet has come from that port */
+	bool known; /* UC: a packet has come from that port */
 	struct vb_roce_stranger stranger;
-	uint32_t kept; /* requests ahead of epsn */
+	uint32_t kept;         /* requests ahead of epsn */
 	struct vb_psn kept_to; /* behind the last of them */
 	uint64_t kept_until;   /* when those that are left are given up, and their memory; 0: there is none */
 	bool vouched;          /* the peer has shown that what is kept at epsn is in flight */

@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define AHEAD 4096u     /* PSNs: so many lost in a row, and the peer is still known */
-#define BEHIND 64u      /* PSNs: so late a packet may be */
-#define BELIEVED 4096u  /* packets of one stream that is not what was expected */
-#define STRAY 64u       /* PSNs that may be missing between two of them */
+#define AHEAD 4096u    /* PSNs: so many lost in a row, and the peer is still known */
+#define BEHIND 64u     /* PSNs: so late a packet may be */
+#define BELIEVED 4096u /* packets of one stream that is not what was expected */
+#define STRAY 64u      /* PSNs that may be missing between two of them */
 
 static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint32_t ahead)
 {

@@ -7,13 +7,13 @@
 #define RTT_UNKNOWN 20000000ull     /* ns: patience before the first answer */
 #define LONG_PATH 1000000ull        /* ns: round trips are few, so each has to count */
 #define CAREFUL_MIN 64              /* round trips */
-#define CAREFUL_MAX 512             /* and twice as long, up to this, each time that a full queue is seen again within ... */
-#define CAREFUL_AGAIN 1024          /* ... so many */
-#define KNOWN 4                     /* round trips for which the last delay that was seen stands */
-#define DELAY_SLACK 10000ull        /* ns that are no sign of a queue */
-#define STALL_MAX 20000000ull       /* ns: who was busy for so long at times may be again */
-#define AMPLE (1u << 20)            /* bytes */
-#define AMPLE_AGAIN 256             /* round trips after a loss */
+#define CAREFUL_MAX 512       /* and twice as long, up to this, each time that a full queue is seen again within ... */
+#define CAREFUL_AGAIN 1024    /* ... so many */
+#define KNOWN 4               /* round trips for which the last delay that was seen stands */
+#define DELAY_SLACK 10000ull  /* ns that are no sign of a queue */
+#define STALL_MAX 20000000ull /* ns: who was busy for so long at times may be again */
+#define AMPLE (1u << 20)      /* bytes */
+#define AMPLE_AGAIN 256       /* round trips after a loss */
 
 void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu)
 {
@@ -99,7 +99,8 @@ bool vb_roce_window_crowded(const struct vb_roce_window *w)
  */
 static bool modest(const struct vb_roce_window *w, uint64_t now)
 {
-	return w->packets < w->ample && w->rtt_min < LONG_PATH && (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
+	return w->packets < w->ample && w->rtt_min < LONG_PATH &&
+	       (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
 }
 
 /* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
@@ -153,7 +154,8 @@ void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full,
 	if (!full)
 		return;
 	if (w->packets < w->slow_start_below) {
-		if (w->rtt_min && !modest(w, now) && w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
+		if (w->rtt_min && !modest(w, now) &&
+		    w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
 			w->slow_start_below = w->packets; /* a queue builds up: enough */
 		w->packets += packets;
 	} else {

@@ -20,8 +20,8 @@
 struct vb_roce_window {
 	uint32_t packets; /* at least 1 */
 	uint32_t slow_start_below, max;
-	uint32_t ample;   /* on a short path delay says nothing as long as it is smaller */
-	uint64_t lost_at; /* 0: nothing was lost yet */
+	uint32_t ample;                 /* on a short path delay says nothing as long as it is smaller */
+	uint64_t lost_at;               /* 0: nothing was lost yet */
 	uint32_t acked;                 /* since the last growth */
 	uint64_t rtt_min, srtt, rttvar; /* ns; 0: none seen yet */
 	uint64_t rtt_min_at;            /* when rtt_min was last seen */

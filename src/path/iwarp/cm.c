@@ -27,14 +27,14 @@ static unsigned speed = 1;
 /* --- queues: each connection is in one, and where there is a limit of time the oldest is the first --- */
 
 static const uint64_t limits[IW_QUEUES] = {
-	[IW_HALF_OPEN] = UINT64_C(5000000000),
-	[IW_ASKING] = UINT64_C(30000000000),
-	[IW_RETRYING] = UINT64_C(40000000),
-	/* deviates: RFC 5044, 7.1.3, has the responder wait for ever: programs whose server speaks first, as ucmatose's
+        [IW_HALF_OPEN] = UINT64_C(5000000000),
+        [IW_ASKING] = UINT64_C(30000000000),
+        [IW_RETRYING] = UINT64_C(40000000),
+        /* deviates: RFC 5044, 7.1.3, has the responder wait for ever: programs whose server speaks first, as ucmatose's
 	 * does, would wait, too. Not at once: siw takes what comes before it has read the reply for an error. */
-	[IW_HOLDING] = UINT64_C(500000000),
-	[IW_LINGERING] = UINT64_C(2000000000),
-	[IW_TIMEWAIT] = UINT64_C(1000000000),
+        [IW_HOLDING] = UINT64_C(500000000),
+        [IW_LINGERING] = UINT64_C(2000000000),
+        [IW_TIMEWAIT] = UINT64_C(1000000000),
 };
 
 static void unqueue(struct vb_iwcm_conn *c)
@@ -187,7 +187,8 @@ bool iw_learn_ends(struct vb_iwcm_conn *c)
 	struct sockaddr_storage here = {0}, there = {0};
 	socklen_t a = sizeof(here), b = sizeof(there);
 
-	if (getsockname(c->watch.fd, (struct sockaddr *)&here, &a) || getpeername(c->watch.fd, (struct sockaddr *)&there, &b))
+	if (getsockname(c->watch.fd, (struct sockaddr *)&here, &a) ||
+	    getpeername(c->watch.fd, (struct sockaddr *)&there, &b))
 		return false;
 	put_end(&here, c->ends.local, &c->ends.local_port, &c->ends.ifindex);
 	put_end(&there, c->ends.remote, &c->ends.remote_port, &c->ends.ifindex);

@@ -47,7 +47,8 @@ void iw_wishes(struct vb_iwcm *cm)
 		int len = (int)strcspn(at, ",");
 
 		if (!is_item(at, "crc") && !is_item(at, "markers") && !is_item(at, "emss"))
-			vb_log(VB_LOG_ERROR, "VERBENA_MPA is a list of crc, markers and emss, not of \"%.*s\"", len, at);
+			vb_log(VB_LOG_ERROR, "VERBENA_MPA is a list of crc, markers and emss, not of \"%.*s\"", len,
+			       at);
 	}
 }
 
@@ -158,7 +159,8 @@ void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
 {
 	uint8_t bytes[64];
 	bool markers = c->stream.markers_out;
-	uint32_t ulpdu = VB_DDP_UNTAGGED_LEN + 4, len = vb_mpa_fpdu_len(ulpdu), marked = markers ? vb_mpa_marked_len(0, len) : len;
+	uint32_t ulpdu = VB_DDP_UNTAGGED_LEN + 4, len = vb_mpa_fpdu_len(ulpdu),
+	         marked = markers ? vb_mpa_marked_len(0, len) : len;
 	struct vb_writer w = vb_writer(bytes + (marked - len), len);
 	const struct vb_ddp h = {.last = true,
 	                         .dv = VB_DDP_VERSION,

@@ -13,7 +13,7 @@
 enum {
 	IW_HALF_OPEN_MAX = 128, /* of one listener: connections whose request is not complete */
 	IW_LINGER_MAX = 256,
-	IW_RETRIES = 12,        /* where nobody listens: each after the time of IW_RETRYING */
+	IW_RETRIES = 12, /* where nobody listens: each after the time of IW_RETRYING */
 };
 
 enum iw_queue_name {
@@ -34,14 +34,14 @@ struct iw_queue {
 };
 
 enum iw_state {
-	IW_STATE_CONNECTING,    /* TCP's handshake */
-	IW_STATE_ASKING,        /* the request goes out */
+	IW_STATE_CONNECTING, /* TCP's handshake */
+	IW_STATE_ASKING,     /* the request goes out */
 	IW_STATE_AWAITS_REPLY,
-	IW_STATE_REPLIED,       /* vb_iwcm_start is next */
+	IW_STATE_REPLIED, /* vb_iwcm_start is next */
 	IW_STATE_AWAITS_REQUEST,
-	IW_STATE_REQUESTED,     /* accept or reject is next */
-	IW_STATE_REFUSED,       /* by either */
-	IW_STATE_STREAM,        /* the queue pair's */
+	IW_STATE_REQUESTED, /* accept or reject is next */
+	IW_STATE_REFUSED,   /* by either */
+	IW_STATE_STREAM,    /* the queue pair's */
 	IW_STATE_LINGER,
 };
 
@@ -52,7 +52,7 @@ struct iw_exchange {
 	size_t have;
 	uint8_t data[VB_IWCM_PRIVATE_MAX]; /* our private data */
 	size_t data_len;
-	struct vb_mpa_frame peers;         /* its request */
+	struct vb_mpa_frame peers; /* its request */
 };
 
 struct vb_iwcm_conn {

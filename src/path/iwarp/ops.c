@@ -76,7 +76,8 @@ static void failed(void *own, enum vb_work_event event)
 
 /* --- memory of our own requests --- */
 
-static int part(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uint32_t offset, uint32_t len, struct iovec *out)
+static int part(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uint32_t offset, uint32_t len,
+                struct iovec *out)
 {
 	const struct vb_known *k = vb_queue_pieces(qp, &qp->iwarp->known, rq, access);
 	int n = 0;

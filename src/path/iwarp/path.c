@@ -25,11 +25,11 @@
 #include "util/guard.h"
 #include "util/log.h"
 
-#define PIECES 1024             /* UIO_MAXIOV */
-#define BURST (256u << 10)      /* bytes of one sendmsg */
-#define SEND_BUDGET (1u << 20)  /* bytes that one call sends before others have their turn */
+#define PIECES 1024            /* UIO_MAXIOV */
+#define BURST (256u << 10)     /* bytes of one sendmsg */
+#define SEND_BUDGET (1u << 20) /* bytes that one call sends before others have their turn */
 #define READ_BUDGET (512u << 10)
-#define READY 32                /* that are looked at in one turn where there are more */
+#define READY 32 /* that are looked at in one turn where there are more */
 #define EMSS_EVERY 1024u
 #define QUIET 1000u /* looks in vain … */
 #define SELDOM 16u  /* … and one in so many is made */
@@ -195,7 +195,9 @@ static bool ended(const struct vb_iwarp_path *w)
 
 static enum ibv_event_type event_of(enum vb_work_event event)
 {
-	return event == VB_WORK_EVENT_REQ ? IBV_EVENT_QP_REQ_ERR : event == VB_WORK_EVENT_ACCESS ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
+	return event == VB_WORK_EVENT_REQ      ? IBV_EVENT_QP_REQ_ERR
+	       : event == VB_WORK_EVENT_ACCESS ? IBV_EVENT_QP_ACCESS_ERR
+	                                       : IBV_EVENT_QP_FATAL;
 }
 
 /* The connection has gone: what came before that counts. Under progress + sq_lock. */
@@ -217,8 +219,8 @@ static void log_end(const struct vb_iwarp_path *w)
 	bool ours = vb_iw_sent_terminate(&w->q, &t);
 
 	if (ours || vb_iw_got_terminate(&w->q, &t))
-		vb_log(VB_LOG_WARN, "queue pair 0x%x: %s ended its connection: %s", w->qp->qp.qp_num, ours ? "we" : "the peer",
-		       vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: %s ended its connection: %s", w->qp->qp.qp_num,
+		       ours ? "we" : "the peer", vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
 }
 
 static void settle(struct vb_qp *qp)
@@ -258,8 +260,9 @@ static bool may_hold(struct vb_qp *qp)
 {
 	const struct vb_swqe *e = vb_sq_at(qp, qp->sq_una);
 
-	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= VB_IWARP_FEW && qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH && (e->flags & IBV_SEND_SIGNALED) &&
-	       !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
+	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= VB_IWARP_FEW &&
+	       qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH &&
+	       (e->flags & IBV_SEND_SIGNALED) && !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
 }
 
 /* Something came, or the time is up. */
@@ -432,7 +435,8 @@ static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_st
 	w->qp = qp;
 	w->fd = s->fd;
 	w->hold = HOLD_START;
-	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
+	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	w->tail = w->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
 	if (w->tail)
 		return w;
@@ -461,7 +465,8 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	                         .ord = s->ord,
 	                         .access = vb_queue_access(qp->attr.qp_access_flags)};
 
-	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE, w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
+	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE,
+	           w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
 	refresh_emss(w);
 	if (s->hold)
 		vb_iw_hold_until_input(&w->q);

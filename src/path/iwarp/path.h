@@ -33,12 +33,13 @@ struct vb_iwarp_path {
 	uint64_t held_until;
 	struct vb_work held_rq;
 	_Atomic uint8_t heat; /* 0: it has been idle for long */
-	atomic_bool seldom;   /* it is looked at the more seldom: nothing has come for many looks, and nothing was posted */
+	atomic_bool
+	        seldom; /* it is looked at the more seldom: nothing has come for many looks, and nothing was posted */
 	/* under progress + sq_lock */
 	bool in_set;
-	uint32_t in_vain;     /* looks, since something came */
-	bool starving;   /* its input waits for a receive, and the sets are not asked for more of it */
-	bool fin;        /* … and will be the last */
+	uint32_t in_vain;           /* looks, since something came */
+	bool starving;              /* its input waits for a receive, and the sets are not asked for more of it */
+	bool fin;                   /* … and will be the last */
 	uint64_t look_at, patience; /* ns: when to see whether it still is connected; when it ends */
 	/* under progress */
 	struct vb_iwarp_path *next, **prev;
@@ -51,12 +52,12 @@ struct vb_iwarp_path {
 
 /* All of a process. */
 struct vb_iwarp_host {
-	int epoll_fd; /* a set that stands in the progress thread's while that has the duty */
+	int epoll_fd;                          /* a set that stands in the progress thread's while that has the duty */
 	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
-	uint32_t turn; /* under progress: polls */
-	atomic_uint users; /* = n: a hint */
-	char congestion[16]; /* VERBENA_CONGESTION; empty: not set */
+	uint32_t turn;            /* under progress: polls */
+	atomic_uint users;        /* = n: a hint */
+	char congestion[16];      /* VERBENA_CONGESTION; empty: not set */
 	_Atomic uint64_t trim_at; /* ns: when to look for idle ones; 0: all are */
 };
 

@@ -128,7 +128,8 @@ unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough)
 uint64_t vb_iwarp_due(struct vb_node *node)
 {
 	const struct vb_iwarp_host *h = node->io->iwarp;
-	uint64_t trim = atomic_load_explicit(&h->trim_at, memory_order_relaxed), look = h->starved ? vb_now() + EVERY : 0;
+	uint64_t trim = atomic_load_explicit(&h->trim_at, memory_order_relaxed),
+	         look = h->starved ? vb_now() + EVERY : 0;
 
 	return look && (look < trim || !trim) ? look : trim;
 }

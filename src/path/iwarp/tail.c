@@ -33,8 +33,8 @@ struct vb_iwarp_tail {
 	int status;
 	uint8_t *rest;
 	size_t len, done;
-	uint64_t until;       /* ns */
-	uint64_t look_at;     /* ns: when to see whether the end can be said; 0: it has been, or there is a rest */
+	uint64_t until;   /* ns */
+	uint64_t look_at; /* ns: when to see whether the end can be said; 0: it has been, or there is a rest */
 	uint64_t pause;
 	struct vb_iwarp_tail *next;
 };

@@ -49,14 +49,15 @@ static int judge(struct vb_peer *peer, ssize_t done, size_t want, int err, const
 static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *local, int n, size_t total)
 {
 	size_t tail = tail_of(remote, total);
-	struct iovec to[2] = {{(void *)(uintptr_t)remote, total - tail}, {(void *)(uintptr_t)(remote + total - tail), tail}};
+	struct iovec to[2] = {{(void *)(uintptr_t)remote, total - tail},
+	                      {(void *)(uintptr_t)(remote + total - tail), tail}};
 	bool split = tail < total;
 	ssize_t done;
 
 	if (!vb_peer_alive(peer)) /* once more, as close to the call as can be */
 		return ESRCH;
 
-	/* x86 keeps the order of stores, also behind string moves: the kernel copies the second stretch after the first. */
+		/* x86 keeps the order of stores, also behind string moves: the kernel copies the second stretch after the first. */
 #if defined(__x86_64__)
 	done = process_vm_writev(peer->pid, local, (unsigned long)n, split ? to : to + 1, split ? 2 : 1, 0);
 #else
@@ -101,7 +102,7 @@ static int self_write(struct vb_peer *peer, uint64_t remote, const struct iovec 
 
 	for (int i = 0; i < n; i++) {
 		bool ok = i == n - 1 ? vb_guard_copy_tail(to, local[i].iov_base, local[i].iov_len)
-				     : vb_guard_copy(to, local[i].iov_base, local[i].iov_len);
+		                     : vb_guard_copy(to, local[i].iov_base, local[i].iov_len);
 		if (!ok)
 			return local_is_mapped(local, n) ? EFAULT : VB_EFAULT_LOCAL;
 		to += local[i].iov_len;

@@ -26,10 +26,10 @@ struct vb_meeting {
 	uint64_t tag;
 	uint32_t qpn;
 	union ibv_gid dgid;
-	bool asking;         /* no answer yet */
-	int err;             /* what the last answer said; EAGAIN: there was none */
-	uint64_t asked;      /* ns: the last question or answer */
-	uint64_t answered;   /* ns */
+	bool asking;       /* no answer yet */
+	int err;           /* what the last answer said; EAGAIN: there was none */
+	uint64_t asked;    /* ns: the last question or answer */
+	uint64_t answered; /* ns */
 	struct vb_peer *peer;
 	struct vb_meeting *next;
 };
@@ -166,7 +166,8 @@ static void reap(struct vb_node *node)
 	for (struct vb_peer *p = node->io->all; p; p = p->next) {
 		if (p->self || !p->map || atomic_load(&p->state) != VB_PEER_DEAD || atomic_load(&node->io->scanning))
 			continue;
-		if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty || referred_to(node, p))
+		if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty ||
+		    referred_to(node, p))
 			continue;
 		vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
 		if (!p->held)
@@ -186,7 +187,8 @@ void vb_peers_in_child(struct vb_node *node)
 		atomic_store(&p->tx_lock.held, 0);
 		for (int i = 0; i < 3 && !p->self; i++)
 			if (at[i])
-				mmap(at[i], bytes[i], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+				mmap(at[i], bytes[i], PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	}
 }
 
@@ -209,7 +211,8 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 		goto fail;
 	p->map = m;
 	p->seg = m;
-	m = mmap(NULL, VB_RING_BYTES, PROT_READ, MAP_SHARED, info->seg_fd, (off_t)(VB_SEG_RINGS_OFF + (uint64_t)node->lane * VB_RING_BYTES));
+	m = mmap(NULL, VB_RING_BYTES, PROT_READ, MAP_SHARED, info->seg_fd,
+	         (off_t)(VB_SEG_RINGS_OFF + (uint64_t)node->lane * VB_RING_BYTES));
 	if (m == MAP_FAILED)
 		goto fail;
 	p->ring_map = m;
@@ -388,9 +391,12 @@ static void on_service(void *arg, const struct vb_msg_service_reply *m)
 
 void vb_peers_dispatch(struct vb_node *node)
 {
-	static const struct vb_broker_ops ops = {
-		.meet_reply = on_reply, .introduced = on_introduced, .reattached = on_reattached, .roce_reply = on_wire,
-		.mad = on_mad, .service_reply = on_service};
+	static const struct vb_broker_ops ops = {.meet_reply = on_reply,
+	                                         .introduced = on_introduced,
+	                                         .reattached = on_reattached,
+	                                         .roce_reply = on_wire,
+	                                         .mad = on_mad,
+	                                         .service_reply = on_service};
 
 	vb_broker_dispatch(node->io->broker, &ops, node);
 }
@@ -399,7 +405,8 @@ void vb_peers_dispatch(struct vb_node *node)
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 {
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
-	unsigned left = VB_RING_BYTES / VB_LINE; /* no more can be its: a process that it shared its segment with may go on */
+	unsigned left =
+	        VB_RING_BYTES / VB_LINE; /* no more can be its: a process that it shared its segment with may go on */
 
 	vb_lock(&node->progress);
 	while (left && vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD) {

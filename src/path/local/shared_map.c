@@ -28,13 +28,13 @@
 /* One per key that was used; state under peer->map_lock. */
 struct vb_map {
 	uint32_t key;
-	uint32_t uses;        /* operations so far, until it is tried */
+	uint32_t uses;         /* operations so far, until it is tried */
 	uint64_t addr, length; /* what the key meant when we looked */
-	uint8_t *local;       /* of addr, or NULL */
-	void *base;           /* of the mapping */
+	uint8_t *local;        /* of addr, or NULL */
+	void *base;            /* of the mapping */
 	size_t size;
 	bool sysv;
-	unsigned busy;        /* copies under way through it */
+	unsigned busy; /* copies under way through it */
 	struct vb_map *next;
 };
 
@@ -58,8 +58,8 @@ static bool find_vma(int pid, uint64_t addr, struct vma *out)
 	while (f && !found && getline(&line, &room, f) > 0) {
 		int at = 0;
 
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &out->start, &out->end, perms,
-			   &out->offset, &out->major, &out->minor, &out->inode, &at) < 7)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &out->start, &out->end,
+		           perms, &out->offset, &out->major, &out->minor, &out->inode, &at) < 7)
 			continue;
 		snprintf(out->path, sizeof(out->path), "%.*s", (int)strcspn(line + at, "\n"), line + at);
 		found = addr >= out->start && addr < out->end && perms[3] == 's' && perms[1] == 'w' && out->inode;
@@ -125,7 +125,8 @@ static bool same_ipc(int pid)
 	char name[64];
 
 	snprintf(name, sizeof(name), "/proc/%d/ns/ipc", pid);
-	return !stat(name, &theirs) && !stat("/proc/self/ns/ipc", &ours) && theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+	return !stat(name, &theirs) && !stat("/proc/self/ns/ipc", &ours) && theirs.st_ino == ours.st_ino &&
+	       theirs.st_dev == ours.st_dev;
 }
 
 /* A SysV segment, and not a file that is called like one: it lies where memfds do. */
@@ -133,7 +134,8 @@ static bool is_sysv(const struct vb_peer *peer, const struct vma *v)
 {
 	struct stat memfd;
 
-	return !strncmp(v->path, "/SYSV", 5) && !fstat(peer->node->io->seg_fd, &memfd) && is_on(&memfd, v) && same_ipc(peer->pid);
+	return !strncmp(v->path, "/SYSV", 5) && !fstat(peer->node->io->seg_fd, &memfd) && is_on(&memfd, v) &&
+	       same_ipc(peer->pid);
 }
 
 static void map_sysv(struct vb_map *m, const struct vma *v)
@@ -162,7 +164,8 @@ static void map_file(struct vb_map *m, int pid, const struct vma *v)
 	if (fd < 0)
 		return;
 	/* while we hold the file its number is no other's: is it still the one? */
-	if (find_vma(pid, m->addr, &now) && is_file(fd, &now) && now.start == v->start && now.end == v->end && now.offset == v->offset)
+	if (find_vma(pid, m->addr, &now) && is_file(fd, &now) && now.start == v->start && now.end == v->end &&
+	    now.offset == v->offset)
 		p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
 	close(fd);
 	if (p == MAP_FAILED)
@@ -218,7 +221,8 @@ static void sweep(struct vb_peer *peer)
 	for (struct vb_map **at = &peer->maps; *at;) {
 		struct vb_map *m = *at;
 		struct vb_mr_view view;
-		bool live = vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
+		bool live =
+		        vb_mr_read_shared(peer->seg, m->key, &view) && view.addr == m->addr && view.length == m->length;
 
 		if (!m->busy && (!live || ++n > MAPS_MAX)) {
 			*at = m->next;
@@ -229,7 +233,8 @@ static void sweep(struct vb_peer *peer)
 	}
 }
 
-struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va, uint64_t *local)
+struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
+                           uint64_t *local)
 {
 	struct vb_map *m;
 
@@ -243,7 +248,8 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		sweep(peer);
 		m = calloc(1, sizeof(*m));
 		if (m) {
-			*m = (struct vb_map){.key = key, .addr = view->addr, .length = view->length, .next = peer->maps};
+			*m = (struct vb_map){
+			        .key = key, .addr = view->addr, .length = view->length, .next = peer->maps};
 			peer->maps = m;
 		}
 	}

@@ -60,7 +60,9 @@ static bool parse(struct vb_fault *f, const char *text)
 
 	for (char *word; copy && (word = strsep(&rest, ","));)
 		if (*word && !parse_word(f, word))
-			vb_log(VB_LOG_ERROR, "VERBENA_FAULT: \"%s\" is not loss=, dup=, reorder= or corrupt= and a percentage, or seed=", word);
+			vb_log(VB_LOG_ERROR,
+			       "VERBENA_FAULT: \"%s\" is not loss=, dup=, reorder= or corrupt= and a percentage, or seed=",
+			       word);
 	free(copy);
 	for (int i = 0; i < KINDS; i++)
 		any |= f->chance[i] != 0;

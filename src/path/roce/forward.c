@@ -42,7 +42,8 @@ static enum way find_way(struct vb_node *node, const struct vb_roce_arrival *a, 
 	return p->self ? WAY_NONE : vb_peer_ready(p) ? WAY_HERE : WAY_SOON;
 }
 
-static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
+                         size_t len)
 {
 	uint32_t size = (uint32_t)(sizeof(struct vb_rec) + sizeof(*a) + len);
 
@@ -147,7 +148,8 @@ void vb_roce_forward_free(struct vb_roce_sockets *s)
 
 /* --- there and back --- */
 
-void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
+                     size_t len)
 {
 	enum way way = WAY_NONE;
 	struct vb_peer *p;

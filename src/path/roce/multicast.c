@@ -56,7 +56,8 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return r && errno != EADDRINUSE ? errno : 0;
 }
 
-void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len)
+void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
+                       const uint8_t *bytes, size_t len)
 {
 	unsigned taken = 0;
 

@@ -33,7 +33,7 @@ struct vb_roce_stats vb_roce_totals;
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD 100000u     /* ns */
 #define AHEAD (16u << 20)
-#define NEAR (4u << 20) /* bytes: a region that is larger is not in the cache next to a processor */
+#define NEAR (4u << 20)  /* bytes: a region that is larger is not in the cache next to a processor */
 #define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
 
 /*
@@ -70,7 +70,8 @@ static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return copied_out(w, vb_guard_copy(dst, src, len), len);
 	struct vb_tx_laid *laid = &w->laid[(uint32_t)(dst - w->laying) / w->laying_apart];
-	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_ROCE_RC && !w->q.again && vb_tx_in_place(w->tx);
+	bool in_place = region > NEAR && len >= VB_TX_IN_PLACE_MIN && w->q.cfg.type == VB_ROCE_RC && !w->q.again &&
+	                vb_tx_in_place(w->tx);
 
 	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
@@ -114,7 +115,8 @@ static uint32_t receives(void *own)
 
 static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
-	return vb_queue_named(qp, &qp->roce->known, rkey) && vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
+	return vb_queue_named(qp, &qp->roce->known, rkey) &&
+	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
 static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
@@ -130,7 +132,8 @@ static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *byte
 
 	if (!named(own, rkey, va, len, IBV_ACCESS_REMOTE_WRITE, &at))
 		return false;
-	return copied_in(((struct vb_qp *)own)->roce, (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
+	return copied_in(((struct vb_qp *)own)->roce,
+	                 (last ? vb_guard_copy_tail : vb_guard_copy)((void *)(uintptr_t)at, bytes, len), len);
 }
 
 static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len)
@@ -138,7 +141,8 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
 	uint64_t at;
 
-	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) && lay(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
+	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
+	       lay(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
 static bool local(void *own, const struct vb_work *rq)
@@ -273,7 +277,8 @@ static int find_way(struct vb_qp *qp, struct vb_roce_addr *to)
 
 static uint32_t mtu_of(const struct vb_qp *qp)
 {
-	return qp->type == IBV_QPT_UD ? qp->max_msg < VB_PAYLOAD_MAX ? qp->max_msg : VB_PAYLOAD_MAX : 128u << qp->attr.path_mtu;
+	return qp->type == IBV_QPT_UD ? qp->max_msg < VB_PAYLOAD_MAX ? qp->max_msg : VB_PAYLOAD_MAX
+	                              : 128u << qp->attr.path_mtu;
 }
 
 /* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was lost. */
@@ -290,7 +295,8 @@ static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 
 int vb_roce_path_open_locked(struct vb_qp *qp)
 {
-	static const uint8_t types[] = {[IBV_QPT_RC] = VB_ROCE_RC, [IBV_QPT_UC] = VB_ROCE_UC, [IBV_QPT_UD] = VB_ROCE_UD};
+	static const uint8_t types[] = {
+	        [IBV_QPT_RC] = VB_ROCE_RC, [IBV_QPT_UC] = VB_ROCE_UC, [IBV_QPT_UD] = VB_ROCE_UD};
 	struct vb_roce_sockets *s = qp->node->io->roce;
 	uint32_t sends = qp->type == IBV_QPT_UD ? 1 : qp->sq_max_wr;
 	struct vb_roce_path *w = calloc(1, sizeof(*w) + sends * sizeof(w->sends[0]));
@@ -346,8 +352,8 @@ void vb_roce_path_close(struct vb_qp *qp)
 	atomic_fetch_sub(&qp->node->io->roce->users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
-	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num, w->q.rq.window.packets,
-	       w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
+	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,
+	       w->q.rq.window.packets, w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
 	if (w->ahead.slots)
 		munmap(w->ahead.slots, AHEAD);
 	free(w);
@@ -542,7 +548,8 @@ static bool answers_by_send(struct vb_qp *qp)
 {
 	uint8_t opcode = vb_sq_at(qp, qp->sq_head - 1)->opcode;
 
-	return qp->type == IBV_QPT_RC && (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
+	return qp->type == IBV_QPT_RC &&
+	       (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
 }
 
 static bool kick(struct vb_qp *qp)
@@ -596,7 +603,8 @@ bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uin
 	       vb_roce_input_middle(&w->q, bytes, len, port, now);
 }
 
-void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_roce_from *from, uint64_t now)
+void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                        const struct vb_roce_from *from, uint64_t now)
 {
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR) {
 		VB_COUNT(drop_state, 1);
@@ -661,15 +669,16 @@ static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t
 {
 	bool imm = w->opcode == IBV_WR_SEND_WITH_IMM;
 	struct vb_writer out = vb_writer(to, VB_ROCE_MAX_HEADER);
-	struct vb_packet p = {.bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
-	                              .pad = vb_pad_count(w->length),
-	                              .solicited = w->flags & IBV_SEND_SOLICITED,
-	                              .migreq = true,
-	                              .pkey = VB_DEFAULT_PKEY,
-	                              .dest_qpn = w->ud_qpn,
-	                              .psn = vb_psn(w->psn)},
-	                      .deth = {w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
-	                      .immdt = {ntohl(w->imm)}};
+	struct vb_packet p = {
+	        .bth = {.opcode = imm ? VB_UD_SEND_ONLY_IMM : VB_UD_SEND_ONLY,
+	                .pad = vb_pad_count(w->length),
+	                .solicited = w->flags & IBV_SEND_SOLICITED,
+	                .migreq = true,
+	                .pkey = VB_DEFAULT_PKEY,
+	                .dest_qpn = w->ud_qpn,
+	                .psn = vb_psn(w->psn)},
+	        .deth = {w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
+	        .immdt = {ntohl(w->imm)}};
 
 	vb_packet_encode(&out, &p);
 	*header_len = out.pos;

@@ -160,11 +160,12 @@ static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *
 {
 	const struct vb_roce_addr *path = &qp->roce->to;
 
-	return qp->type == IBV_QPT_UD || (!memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
+	return qp->type == IBV_QPT_UD ||
+	       (!memcmp(a->flow.src, path->dst, VB_GID_LEN) && !memcmp(a->flow.dst, path->src, VB_GID_LEN));
 }
 
-void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p, const uint8_t *bytes,
-                  size_t len)
+void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
+                   const uint8_t *bytes, size_t len)
 {
 	uint8_t grh[40];
 	struct vb_roce_from from = {.congested = (a->ip.traffic_class & 3) == ECN_CE, .port = a->flow.sport};
@@ -222,7 +223,8 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 	}
 }
 
-static void forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+static void forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
+                    size_t len)
 {
 	release(node->io->roce->rx);
 	vb_roce_forward(node, a, qpn, bytes, len);
@@ -250,9 +252,13 @@ static void segment(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *by
 static bool relayed_arrival(const struct vb_relay_head *h, struct vb_udp_arrival *a)
 {
 	*a = (struct vb_udp_arrival){
-		.flow = {.sport = h->sport, .dport = VB_ROCE_PORT},
-		.ip = {.traffic_class = h->traffic_class, .hop_limit = h->hop_limit, .flow_label = h->flow_label, .id = h->id},
-		.ifindex = h->ifindex, .seg = h->seg,
+	        .flow = {.sport = h->sport, .dport = VB_ROCE_PORT},
+	        .ip = {.traffic_class = h->traffic_class,
+	               .hop_limit = h->hop_limit,
+	               .flow_label = h->flow_label,
+	               .id = h->id},
+	        .ifindex = h->ifindex,
+	        .seg = h->seg,
 	};
 	memcpy(a->flow.src, h->src, sizeof(a->flow.src));
 	memcpy(a->flow.dst, h->dst, sizeof(a->flow.dst));

@@ -89,7 +89,8 @@ struct vb_roce_arrival {
 /* One packet, BTH to ICRC, already checked or not as icrc_known says. Under progress. */
 void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len);
 /* To this QP, whatever number it carries. Under progress. */
-void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len);
+void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_arrival *a, const struct vb_packet *p,
+                   const uint8_t *bytes, size_t len);
 /* After the last of a batch: the queue pairs that got something answer. Under progress. */
 void vb_roce_settle_batch(struct vb_node *node);
 
@@ -122,7 +123,8 @@ bool vb_tx_in_place(const struct vb_tx *tx);
 /* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
 uint8_t *vb_tx_room(struct vb_tx *tx);
 /* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */
-void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len, const struct vb_tx_laid *laid);
+void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len,
+               const struct vb_tx_laid *laid);
 /* The same, of headers alone; but it arrives before, or with the first of, what was laid out since begin. */
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len);
 /* How many more packets of len bytes that go to addr fit beside it: they lie one behind the other from vb_tx_room on, each
@@ -137,7 +139,8 @@ bool vb_tx_end(struct vb_tx *tx);
 /* --- what is for others: forward.c, multicast.c. Under progress --- */
 
 /* A packet for another lane of this host: by ring to the program that has it. Where that has to be met first it waits. */
-void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len);
+void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
+                     size_t len);
 /* Those that wait go, if they can by now. */
 void vb_roce_forward_held(struct vb_node *node);
 /* When to look at them again; 0: there are none. */
@@ -146,7 +149,8 @@ void vb_roce_forward_free(struct vb_roce_sockets *s);
 /* All groups of this process are joined again: by a new channel, or as a new broker is told. */
 void vb_roce_join_again(struct vb_node *node);
 /* One to all queue pairs that joined its group. */
-void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p, const uint8_t *bytes, size_t len);
+void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
+                       const uint8_t *bytes, size_t len);
 
 #define VB_TX_AGAIN 50000u /* ns: how soon to try again what the network did not take */
 
@@ -160,7 +164,7 @@ struct vb_roce_path {
 	uint64_t next_burst; /* UC: ns */
 	uint64_t kicked_at;  /* when something was posted last */
 	uint32_t train;      /* posts, one close behind the other */
-	uint8_t failed; /* 1 + enum vb_work_event: the engine gave up; the queue pair follows */
+	uint8_t failed;      /* 1 + enum vb_work_event: the engine gave up; the queue pair follows */
 	bool touched;
 	struct vb_qp *touched_next;
 	struct vb_known known;
@@ -198,7 +202,8 @@ struct vb_qp *vb_roce_qp_of(struct vb_node *node, uint32_t qpn);
 /* The same for a plain middle packet, BTH to ICRC; false: it is none. Under progress + sq_lock. */
 bool vb_roce_path_middle(struct vb_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* Hands a packet to its QP. Under progress + sq_lock. */
-void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload, const struct vb_roce_from *from, uint64_t now);
+void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8_t *payload,
+                        const struct vb_roce_from *from, uint64_t now);
 /* The same for one whose opcode nobody has. Under progress + sq_lock. */
 void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth);
 /* Sends what it has to say, after input. crowded: much more waits in the socket. Under progress. */

@@ -27,12 +27,13 @@
  * packet, and it goes again, copied: so only what can go again is sent that way. The stage is used again at once and stays in
  * the processor's cache.
  */
-#define BURST 2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
+#define BURST \
+	2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
 #define STAGE ((BURST + 1) * 64u << 10) /* and what goes beside them: the first packet of a message is longer */
 #define FULL (STAGE - VB_ROCE_PACKET_MAX - VB_ICRC_LEN)
 #define MESSAGES 32
-#define SEGMENTS 64           /* of one send: the kernel's limit before 6.9 */
-#define DATAGRAM_MAX 65000u   /* bytes of one send with its headers: below 65,535 */
+#define SEGMENTS 64         /* of one send: the kernel's limit before 6.9 */
+#define DATAGRAM_MAX 65000u /* bytes of one send with its headers: below 65,535 */
 #define SNDBUF (4 << 20)
 #define GAPS (STAGE / VB_TX_IN_PLACE_MIN)
 
@@ -156,8 +157,8 @@ static bool hops_are_set(struct vb_tx *tx, const struct vb_roce_addr *to)
 
 	if (vb_gid_is_multicast(to->dst))
 		return !to->hop_limit;
-	if (tx->hops[v6] != hops &&
-	    !setsockopt(tx->fd[v6], v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_UNICAST_HOPS : IP_TTL, &hops, sizeof(hops)))
+	if (tx->hops[v6] != hops && !setsockopt(tx->fd[v6], v6 ? IPPROTO_IPV6 : IPPROTO_IP,
+	                                        v6 ? IPV6_UNICAST_HOPS : IP_TTL, &hops, sizeof(hops)))
 		tx->hops[v6] = hops;
 	return tx->hops[v6] == hops || !to->hop_limit;
 }
@@ -302,7 +303,8 @@ static void complain(const struct message *m, int err)
 	if (atomic_exchange(&said, err) != err)
 		vb_log(VB_LOG_WARN, "the network does not take a packet of %u bytes: %s%s", m->seg, strerror(err),
 		       err == EMSGSIZE ? " (the path MTU of the queue pair is larger than the interface's)"
-		       : err == EINVAL ? " (is the GID in use still an address of this host?)" : "");
+		       : err == EINVAL ? " (is the GID in use still an address of this host?)"
+		                       : "");
 }
 
 /* Under lock. false: something has to wait. */
@@ -443,7 +445,8 @@ static bool open_for(struct vb_tx *tx, const struct vb_roce_addr *to)
 	return tx->fd[v6] >= 0 || open_socket(tx, v6);
 }
 
-void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len, const struct vb_tx_laid *laid)
+void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_len, size_t len,
+               const struct vb_tx_laid *laid)
 {
 	if (__builtin_expect(!open_for(tx, to), 0)) {
 		VB_COUNT(tx_refused, 1);
@@ -480,7 +483,8 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
-	bool alone = !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
+	bool alone =
+	        !tx->fault && waits && tx->n < MESSAGES && (waits > 1 || !joins(tx, to, (uint32_t)len + VB_ICRC_LEN));
 
 	if (alone)
 		tx->msg[tx->n - 1].closed = true;

@@ -140,7 +140,8 @@ static void say(const struct vb_roce_grant *g)
 	if (atomic_exchange(&said, true))
 		return;
 	if (g->holder_known)
-		vb_log(VB_LOG_WARN, "UDP port 4791 is held by a process of uid %d: other hosts cannot be reached", (int)g->holder_uid);
+		vb_log(VB_LOG_WARN, "UDP port 4791 is held by a process of uid %d: other hosts cannot be reached",
+		       (int)g->holder_uid);
 	else
 		vb_log(VB_LOG_WARN, "no lane of UDP port 4791 (%s%s): other hosts cannot be reached", strerror(g->err),
 		       g->err == EADDRINUSE ? "; does rxe, or another user's Verbena, hold it?" : "");
@@ -243,7 +244,8 @@ void vb_roce_reattached(struct vb_node *node)
 	if (!io->roce->relayed)
 		return;
 	vb_lock(&node->progress);
-	vb_roce_join_again(node); /* what the broker before did not read is lost; to be in a group already does no harm */
+	vb_roce_join_again(
+	        node); /* what the broker before did not read is lost; to be in a group already does no harm */
 	vb_unlock(&node->progress);
 }
 
@@ -264,7 +266,8 @@ static int ask(struct vb_node *node, const struct timespec *until, bool wait)
 	struct vb_io *io = node->io;
 	struct vb_roce_sockets *s = io->roce;
 
-	if (s->asked == VB_LANE_UNASKED || (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
+	if (s->asked == VB_LANE_UNASKED ||
+	    (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
 		s->asked = VB_LANE_ASKED;
 		vb_broker_roce(io->broker); /* away: asked again when it is back */
 	}

@@ -73,14 +73,14 @@ PRE_EXPORT int socket(int domain, int type, int protocol)
 }
 
 /* Most calls: to the rsocket, to the socket behind the placeholder, or to whatever else the descriptor is. */
-#define PASS(get, type, rcall, pcall, fd, ...)                                                      \
-	PRE_ERRNO;                                                                                  \
-	PRE_HELD struct pre_sock *s_ = get(fd);                                                     \
-	type r_;                                                                                    \
-	if (!s_)                                                                                    \
-		return pre_real.pcall(fd, ##__VA_ARGS__);                                           \
+#define PASS(get, type, rcall, pcall, fd, ...)                                                                 \
+	PRE_ERRNO;                                                                                             \
+	PRE_HELD struct pre_sock *s_ = get(fd);                                                                \
+	type r_;                                                                                               \
+	if (!s_)                                                                                               \
+		return pre_real.pcall(fd, ##__VA_ARGS__);                                                      \
 	r_ = s_->rs >= 0 ? rcall(s_->rs, ##__VA_ARGS__) : PRE_SLEEP(pre_real.pcall(s_->plain, ##__VA_ARGS__)); \
-	errno_.good = r_ >= 0;                                                                      \
+	errno_.good = r_ >= 0;                                                                                 \
 	return r_
 
 PRE_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
@@ -191,15 +191,15 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	return r;
 }
 
-#define RECV(call, name, ...)                                                                 \
-	PRE_ERRNO;                                                                            \
-	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                          \
-	ssize_t r_;                                                                           \
-	if (!s_)                                                                              \
-		return pre_real.name(fd, __VA_ARGS__);                                        \
+#define RECV(call, name, ...)                                                                            \
+	PRE_ERRNO;                                                                                       \
+	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                                     \
+	ssize_t r_;                                                                                      \
+	if (!s_)                                                                                         \
+		return pre_real.name(fd, __VA_ARGS__);                                                   \
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : PRE_SLEEP(pre_real.name(s_->plain, __VA_ARGS__)); \
-	note(s_, &s_->in_reads);                                                              \
-	errno_.good = r_ >= 0;                                                                \
+	note(s_, &s_->in_reads);                                                                         \
+	errno_.good = r_ >= 0;                                                                           \
 	return r_
 
 PRE_EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
@@ -260,18 +260,18 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 }
 
 /* want: bytes asked for, so that a short write is seen; how: flags. */
-#define SEND(want, how, call, name, ...)                                                           \
-	PRE_ERRNO;                                                                            \
-	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                          \
-	ssize_t r_;                                                                           \
-	if (!s_)                                                                              \
-		return pre_real.name(fd, __VA_ARGS__);                                        \
+#define SEND(want, how, call, name, ...)                                                                 \
+	PRE_ERRNO;                                                                                       \
+	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                                     \
+	ssize_t r_;                                                                                      \
+	if (!s_)                                                                                         \
+		return pre_real.name(fd, __VA_ARGS__);                                                   \
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : PRE_SLEEP(pre_real.name(s_->plain, __VA_ARGS__)); \
-	if (r_ < (ssize_t)(want))                                                             \
-		note(s_, &s_->out_blocks);                                                    \
-	if (r_ < 0)                                                                           \
-		broken_pipe(s_, how);                                                         \
-	errno_.good = r_ >= 0;                                                                \
+	if (r_ < (ssize_t)(want))                                                                        \
+		note(s_, &s_->out_blocks);                                                               \
+	if (r_ < 0)                                                                                      \
+		broken_pipe(s_, how);                                                                    \
+	errno_.good = r_ >= 0;                                                                           \
 	return r_
 
 static size_t sum(const struct iovec *iov, size_t n)

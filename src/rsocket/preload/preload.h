@@ -94,12 +94,12 @@ static inline void pre_leave(void)
 		pre_handle_deferred();
 }
 /* A call of the system that may sleep, with no lock of ours held. */
-#define PRE_SLEEP(call)                     \
-	({                                  \
-		(void)pre_fall_asleep();    \
-		__auto_type r__ = (call);   \
-		pre_wake_up();              \
-		r__;                        \
+#define PRE_SLEEP(call)                   \
+	({                                \
+		(void)pre_fall_asleep();  \
+		__auto_type r__ = (call); \
+		pre_wake_up();            \
+		r__;                      \
 	})
 /* Something that is to end, by a thread of ours where a handler lets go of it. */
 struct pre_late {
@@ -154,11 +154,12 @@ static inline void pre_errno_back(const struct pre_errno *e)
 }
 int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
-bool pre_drop(int fd); /* before the descriptor is closed: it was one of ours */
+bool pre_drop(int fd);               /* before the descriptor is closed: it was one of ours */
 int pre_next(int fd, unsigned last); /* the first of ours from fd on; -1: none up to last */
-bool pre_any(void);    /* is there anything of ours at all? */
-bool pre_borrowed(void); /* by a child of vfork(), which is to change nothing here */
-unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out, unsigned room); /* a reference on each */
+bool pre_any(void);                  /* is there anything of ours at all? */
+bool pre_borrowed(void);             /* by a child of vfork(), which is to change nothing here */
+unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out,
+                  unsigned room); /* a reference on each */
 
 /* preload_config.c */
 extern bool pre_fork_support;

@@ -17,7 +17,7 @@
 #define CLIENT_MS 2000 /* for a client to come by RDMA: others wait for the same port meanwhile */
 #define TURN_MS 10000
 #define LOOK_MS 5
-#define TOGETHER 256   /* connections that are waited for at once */
+#define TOGETHER 256 /* connections that are waited for at once */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* fork and settling of all sockets */
 static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
@@ -267,7 +267,8 @@ static void settle_active(struct pre_sock *s)
 
 	do {
 		for (unsigned i = 0; i < n; i++)
-			p[i] = (struct pollfd){.fd = i && all[i]->fork != PRE_FORK_ACTIVE ? -1 : all[i]->plain, .events = POLLIN};
+			p[i] = (struct pollfd){.fd = i && all[i]->fork != PRE_FORK_ACTIVE ? -1 : all[i]->plain,
+			                       .events = POLLIN};
 		if (PRE_SLEEP(pre_real.poll(p, n, -1)) < 0 && errno != EINTR)
 			p[0].revents = POLLERR;
 		for (unsigned i = 1; i < n; i++)

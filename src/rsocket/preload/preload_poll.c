@@ -159,7 +159,8 @@ PRE_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeou
 }
 
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room);
-PRE_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t room)
+PRE_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+                           size_t room)
 {
 	return room / sizeof(*fds) < n ? (abort(), -1) : ppoll(fds, n, timeout, mask);
 }
@@ -187,7 +188,8 @@ static int set_if(fd_set *set, const struct pollfd *p, short asked, short got)
 	return 1;
 }
 
-static int select_mixed(struct pollfd *fds, nfds_t n, fd_set *r, fd_set *w, fd_set *x, int timeout, const sigset_t *mask)
+static int select_mixed(struct pollfd *fds, nfds_t n, fd_set *r, fd_set *w, fd_set *x, int timeout,
+                        const sigset_t *mask)
 {
 	int count = poll_masked(fds, n, timeout, mask);
 
@@ -235,7 +237,8 @@ static int select_masked(int n, fd_set *r, fd_set *w, fd_set *x, const struct ti
 	return select_mixed(fds, count, r, w, x, ms_of(timeout), mask);
 }
 
-PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x, struct timeval *restrict timeout)
+PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
+                      struct timeval *restrict timeout)
 {
 	struct timespec ts;
 	int64_t left;
@@ -251,12 +254,13 @@ PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *res
 	left = now_ms() + ms_of(&ts);
 	got = select_masked(n, r, w, x, &ts, NULL);
 	left -= now_ms();
-	*timeout = left > 0 ? (struct timeval){left / 1000, left % 1000 * 1000} : (struct timeval){0}; /* as Linux does */
+	*timeout =
+	        left > 0 ? (struct timeval){left / 1000, left % 1000 * 1000} : (struct timeval){0}; /* as Linux does */
 	return got;
 }
 
-PRE_EXPORT int pselect(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x, const struct timespec *restrict timeout,
-                       const sigset_t *restrict mask)
+PRE_EXPORT int pselect(int n, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
+                       const struct timespec *restrict timeout, const sigset_t *restrict mask)
 {
 	pre_init();
 	if (!pre_any() || n < 0 || n > FD_SETSIZE)

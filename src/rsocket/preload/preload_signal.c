@@ -34,8 +34,8 @@ static atomic_bool any_handler;
 /* A fault of the thread's own cannot wait, and what abort() raises is not to. */
 static bool is_ours(int sig)
 {
-	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL && sig != SIGTRAP &&
-	       sig != SIGSYS && sig != SIGABRT && sig != SIGKILL && sig != SIGSTOP;
+	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL &&
+	       sig != SIGTRAP && sig != SIGSYS && sig != SIGABRT && sig != SIGKILL && sig != SIGSTOP;
 }
 
 /* The stack grows down: a frame above that of a handler or of a call says that longjmp() has left it. */
@@ -78,8 +78,9 @@ __attribute__((constructor)) static void look_at_program(void)
 /* In the middle of a call of the system that a signal ends, or that is made again after it: the allocator makes none such. */
 static bool sleeps_at(const uint8_t *pc, long long rax)
 {
-	static const short calls[] = {SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_recvfrom, SYS_recvmsg, SYS_sendto, SYS_sendmsg,
-	                              SYS_accept, SYS_accept4, SYS_connect, SYS_wait4, SYS_waitid, SYS_pause};
+	static const short calls[] = {SYS_read,    SYS_write,  SYS_readv,   SYS_writev, SYS_recvfrom,
+	                              SYS_recvmsg, SYS_sendto, SYS_sendmsg, SYS_accept, SYS_accept4,
+	                              SYS_connect, SYS_wait4,  SYS_waitid,  SYS_pause};
 	static const uint8_t call[] = {0x0f, 0x05};
 
 	if (!memcmp(pc - 2, call, 2) && rax == -EINTR)
@@ -153,7 +154,8 @@ void pre_handle_deferred(void)
 	sigemptyset(&set);
 	for (int i = 0; i < n; i++) {
 		sigaddset(&set, kept[i].si_signo);
-		if (pre_real.syscall(SYS_rt_tgsigqueueinfo, (long)getpid(), pre_real.syscall(SYS_gettid), (long)kept[i].si_signo, &kept[i]))
+		if (pre_real.syscall(SYS_rt_tgsigqueueinfo, (long)getpid(), pre_real.syscall(SYS_gettid),
+		                     (long)kept[i].si_signo, &kept[i]))
 			raise(kept[i].si_signo);
 	}
 	pre_me.deferred = 0;
@@ -277,7 +279,8 @@ void pre_start_closer(void)
 	pthread_t thread;
 	sigset_t all, before;
 
-	if (none == getpid() || !any_handler || !pre_any() || pre_me.handler || !atomic_compare_exchange_strong(&closer, &none, getpid()))
+	if (none == getpid() || !any_handler || !pre_any() || pre_me.handler ||
+	    !atomic_compare_exchange_strong(&closer, &none, getpid()))
 		return;
 	vb_cancel_defer(&cancel);
 	sem_init(&come, 0, late != NULL);

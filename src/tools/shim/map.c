@@ -41,8 +41,8 @@ bool vb_shim_may_map(const char *path)
 		return has_path_prefix(path, sys_class) || has_path_prefix(path, dev);
 	while (has_prefix(path, "./"))
 		path += 2;
-	return has_path_prefix(path, sys_class + 1) || has_path_prefix(path, dev + 1) || has_path_prefix(path, "class/infiniband") ||
-	       has_prefix(path, "infiniband");
+	return has_path_prefix(path, sys_class + 1) || has_path_prefix(path, dev + 1) ||
+	       has_path_prefix(path, "class/infiniband") || has_prefix(path, "infiniband");
 }
 
 /* The directory of a relative path. By system call, because the shim replaces the library's readlink. */

@@ -146,9 +146,9 @@ static const struct {
 	uint16_t op;
 	void (*put)(struct answer *, const struct tree_device *);
 } per_device[] = {
-	{RDMA_NLDEV_CMD_GET, put_device},
-	{RDMA_NLDEV_CMD_PORT_GET, put_port},
-	{RDMA_NLDEV_CMD_RES_GET, put_resources},
+        {RDMA_NLDEV_CMD_GET, put_device},
+        {RDMA_NLDEV_CMD_PORT_GET, put_port},
+        {RDMA_NLDEV_CMD_RES_GET, put_resources},
 };
 
 /* Finds an attribute of a request and reads its four bytes. False if there is none. */
@@ -174,7 +174,7 @@ static bool find_u32(const uint8_t *p, size_t len, uint16_t type, uint32_t *valu
 
 /* Returns 0 or a negative errno, as netlink messages carry it. */
 static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
-			     void (*put_it)(struct answer *, const struct tree_device *))
+                             void (*put_it)(struct answer *, const struct tree_device *))
 {
 	struct tree_device dev[TREE_DEVICES_MAX];
 	int n = tree_devices(dev);

@@ -55,13 +55,13 @@ APART static int open_mapped(int dirfd, const char *path, int flags, mode_t mode
 }
 
 /* Reading a missing argument is harmless here, as it is in the C library. */
-#define MODE(last) \
-	({ \
-		va_list ap_; \
-		va_start(ap_, last); \
+#define MODE(last)                                                                       \
+	({                                                                               \
+		va_list ap_;                                                             \
+		va_start(ap_, last);                                                     \
 		mode_t mode_ = (last & (O_CREAT | O_TMPFILE)) ? va_arg(ap_, mode_t) : 0; \
-		va_end(ap_); \
-		mode_; \
+		va_end(ap_);                                                             \
+		mode_;                                                                   \
 	})
 
 EXPORT int open(const char *path, int flags, ...)
@@ -75,7 +75,8 @@ EXPORT int open64(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 
-	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, mode) : NEXT(open64)(path, flags, mode);
+	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, mode)
+	                             : NEXT(open64)(path, flags, mode);
 }
 
 EXPORT int openat(int dirfd, const char *path, int flags, ...)
@@ -90,7 +91,7 @@ EXPORT int openat64(int dirfd, const char *path, int flags, ...)
 	mode_t mode = MODE(flags);
 
 	return vb_shim_may_map(path) ? open_mapped(dirfd, path, flags | O_LARGEFILE, mode)
-				  : NEXT(openat64)(dirfd, path, flags, mode);
+	                             : NEXT(openat64)(dirfd, path, flags, mode);
 }
 
 EXPORT int __open_2(const char *path, int flags)
@@ -100,7 +101,8 @@ EXPORT int __open_2(const char *path, int flags)
 
 EXPORT int __open64_2(const char *path, int flags)
 {
-	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, 0) : NEXT(__open64_2)(path, flags);
+	return vb_shim_may_map(path) ? open_mapped(AT_FDCWD, path, flags | O_LARGEFILE, 0)
+	                             : NEXT(__open64_2)(path, flags);
 }
 
 EXPORT int __openat_2(int dirfd, const char *path, int flags)
@@ -111,7 +113,7 @@ EXPORT int __openat_2(int dirfd, const char *path, int flags)
 EXPORT int __openat64_2(int dirfd, const char *path, int flags)
 {
 	return vb_shim_may_map(path) ? open_mapped(dirfd, path, flags | O_LARGEFILE, 0)
-				  : NEXT(__openat64_2)(dirfd, path, flags);
+	                             : NEXT(__openat64_2)(dirfd, path, flags);
 }
 
 APART static FILE *fopen_mapped(const char *path, const char *mode, FILE *again)
@@ -168,7 +170,8 @@ APART static int scandir_mapped(int dirfd, const char *path, struct dirent ***li
 	return NEXT(scandirat)(dirfd, vb_shim_map(dirfd, path, &buf), list, choose, compare);
 }
 
-APART static int scandir64_mapped(int dirfd, const char *path, struct dirent64 ***list, chooser64 *choose, order64 *compare)
+APART static int scandir64_mapped(int dirfd, const char *path, struct dirent64 ***list, chooser64 *choose,
+                                  order64 *compare)
 {
 	struct vb_shim_map_buf buf;
 
@@ -178,23 +181,23 @@ APART static int scandir64_mapped(int dirfd, const char *path, struct dirent64 *
 EXPORT int scandir(const char *path, struct dirent ***list, chooser *choose, order *compare)
 {
 	return vb_shim_may_map(path) ? scandir_mapped(AT_FDCWD, path, list, choose, compare)
-				  : NEXT(scandir)(path, list, choose, compare);
+	                             : NEXT(scandir)(path, list, choose, compare);
 }
 
 EXPORT int scandir64(const char *path, struct dirent64 ***list, chooser64 *choose, order64 *compare)
 {
 	return vb_shim_may_map(path) ? scandir64_mapped(AT_FDCWD, path, list, choose, compare)
-				  : NEXT(scandir64)(path, list, choose, compare);
+	                             : NEXT(scandir64)(path, list, choose, compare);
 }
 
 EXPORT int scandirat(int dirfd, const char *path, struct dirent ***list, chooser *choose, order *compare)
 {
 	return vb_shim_may_map(path) ? scandir_mapped(dirfd, path, list, choose, compare)
-				  : NEXT(scandirat)(dirfd, path, list, choose, compare);
+	                             : NEXT(scandirat)(dirfd, path, list, choose, compare);
 }
 
 EXPORT int scandirat64(int dirfd, const char *path, struct dirent64 ***list, chooser64 *choose, order64 *compare)
 {
 	return vb_shim_may_map(path) ? scandir64_mapped(dirfd, path, list, choose, compare)
-				  : NEXT(scandirat64)(dirfd, path, list, choose, compare);
+	                             : NEXT(scandirat64)(dirfd, path, list, choose, compare);
 }

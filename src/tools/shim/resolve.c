@@ -54,13 +54,13 @@ EXPORT ssize_t readlinkat(int dirfd, const char *path, char *buf, size_t len)
 EXPORT ssize_t __readlink_chk(const char *path, char *buf, size_t len, size_t size)
 {
 	return vb_shim_may_map(path) && len <= size ? readlink_mapped(AT_FDCWD, path, buf, len)
-						 : NEXT(__readlink_chk)(path, buf, len, size);
+	                                            : NEXT(__readlink_chk)(path, buf, len, size);
 }
 
 EXPORT ssize_t __readlinkat_chk(int dirfd, const char *path, char *buf, size_t len, size_t size)
 {
 	return vb_shim_may_map(path) && len <= size ? readlink_mapped(dirfd, path, buf, len)
-						 : NEXT(__readlinkat_chk)(dirfd, path, buf, len, size);
+	                                            : NEXT(__readlinkat_chk)(dirfd, path, buf, len, size);
 }
 
 /* Programs compare the result with the path that they gave: return it under the original name. */
@@ -90,7 +90,7 @@ EXPORT char *realpath(const char *path, char *resolved)
 EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size)
 {
 	return vb_shim_may_map(path) && size >= PATH_MAX ? realpath_mapped(path, resolved)
-						      : NEXT(__realpath_chk)(path, resolved, size);
+	                                                 : NEXT(__realpath_chk)(path, resolved, size);
 }
 
 EXPORT char *canonicalize_file_name(const char *path)
@@ -113,22 +113,22 @@ EXPORT int chdir(const char *path)
 /* glob opens directories inside the C library, where the shim replaces nothing: it gets the whole pattern redirected,
  * and its results are changed back. The tree's own path has no pattern characters, unless the user's directory has
  * some. */
-#define GLOB(name, type) \
+#define GLOB(name, type)                                                                                            \
 	APART static int name##_mapped(const char *pattern, int flags, int (*on_error)(const char *, int), type *g) \
-	{ \
-		struct vb_shim_map_buf buf; \
-		size_t old = flags & GLOB_APPEND ? g->gl_pathc : 0; \
-		const char *p = vb_shim_map(AT_FDCWD, pattern, &buf); \
-		int rc = NEXT(name)(p, flags, on_error, g); \
-		if (!rc && p == buf.path && *pattern == '/') \
-			for (size_t i = old; i < g->gl_pathc; i++) \
-				vb_shim_map_undo(g->gl_pathv[(flags & GLOB_DOOFFS ? g->gl_offs : 0) + i]); \
-		return rc; \
-	} \
-	EXPORT int name(const char *pattern, int flags, int (*on_error)(const char *, int), type *g) \
-	{ \
-		return vb_shim_may_map(pattern) && *pattern == '/' ? name##_mapped(pattern, flags, on_error, g) \
-								: NEXT(name)(pattern, flags, on_error, g); \
+	{                                                                                                           \
+		struct vb_shim_map_buf buf;                                                                         \
+		size_t old = flags & GLOB_APPEND ? g->gl_pathc : 0;                                                 \
+		const char *p = vb_shim_map(AT_FDCWD, pattern, &buf);                                               \
+		int rc = NEXT(name)(p, flags, on_error, g);                                                         \
+		if (!rc && p == buf.path && *pattern == '/')                                                        \
+			for (size_t i = old; i < g->gl_pathc; i++)                                                  \
+				vb_shim_map_undo(g->gl_pathv[(flags & GLOB_DOOFFS ? g->gl_offs : 0) + i]);          \
+		return rc;                                                                                          \
+	}                                                                                                           \
+	EXPORT int name(const char *pattern, int flags, int (*on_error)(const char *, int), type *g)                \
+	{                                                                                                           \
+		return vb_shim_may_map(pattern) && *pattern == '/' ? name##_mapped(pattern, flags, on_error, g)     \
+		                                                   : NEXT(name)(pattern, flags, on_error, g);       \
 	}
 GLOB(glob, glob_t)
 GLOB(glob64, glob64_t)

@@ -97,8 +97,10 @@ static int slot_make_socket(int type)
 	for (int i = 0; i < SLOTS; i++) {
 		int was = FREE;
 
-		slot_of(__atomic_load_n(&table[i].fd, __ATOMIC_ACQUIRE)); /* frees the slot if its socket was closed unseen */
-		if (!__atomic_compare_exchange_n(&table[i].fd, &was, FILLING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		slot_of(__atomic_load_n(&table[i].fd,
+		                        __ATOMIC_ACQUIRE)); /* frees the slot if its socket was closed unseen */
+		if (!__atomic_compare_exchange_n(&table[i].fd, &was, FILLING, false, __ATOMIC_ACQ_REL,
+		                                 __ATOMIC_RELAXED))
 			continue;
 		int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (socketpair(AF_UNIX, SOCK_DGRAM | flags, 0, pair)) {

@@ -58,9 +58,9 @@ APART static int stat_mapped(int dirfd, const char *path, void *st, int flags)
 	return NEXT(fstatat)(dirfd, p, st, node_flags(p, &buf, flags));
 }
 
-#define STAT(name, type, flags) \
-	EXPORT int name(const char *path, type *st) \
-	{ \
+#define STAT(name, type, flags)                                                                               \
+	EXPORT int name(const char *path, type *st)                                                           \
+	{                                                                                                     \
 		return vb_shim_may_map(path) ? stat_mapped(AT_FDCWD, path, st, flags) : NEXT(name)(path, st); \
 	}
 STAT(stat, struct stat, 0)
@@ -68,12 +68,12 @@ STAT(lstat, struct stat, AT_SYMLINK_NOFOLLOW)
 STAT(stat64, struct stat64, 0)
 STAT(lstat64, struct stat64, AT_SYMLINK_NOFOLLOW)
 
-#define XSTAT(name, type, flags) \
-	EXPORT int name(int ver, const char *path, type *st) \
-	{ \
-		if (vb_shim_may_map(path) || !NEXT(name)) \
+#define XSTAT(name, type, flags)                                       \
+	EXPORT int name(int ver, const char *path, type *st)           \
+	{                                                              \
+		if (vb_shim_may_map(path) || !NEXT(name))              \
 			return stat_mapped(AT_FDCWD, path, st, flags); \
-		return NEXT(name)(ver, path, st); \
+		return NEXT(name)(ver, path, st);                      \
 	}
 XSTAT(__xstat, struct stat, 0)
 XSTAT(__lxstat, struct stat, AT_SYMLINK_NOFOLLOW)
@@ -114,7 +114,8 @@ APART static int statx_mapped(int dirfd, const char *path, int flags, unsigned m
 
 EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
-	return vb_shim_may_map(path) ? statx_mapped(dirfd, path, flags, mask, stx) : NEXT(statx)(dirfd, path, flags, mask, stx);
+	return vb_shim_may_map(path) ? statx_mapped(dirfd, path, flags, mask, stx)
+	                             : NEXT(statx)(dirfd, path, flags, mask, stx);
 }
 
 APART static int access_mapped(int dirfd, const char *path, int mode, int flags)
@@ -131,7 +132,8 @@ EXPORT int access(const char *path, int mode)
 
 EXPORT int faccessat(int dirfd, const char *path, int mode, int flags)
 {
-	return vb_shim_may_map(path) ? access_mapped(dirfd, path, mode, flags) : NEXT(faccessat)(dirfd, path, mode, flags);
+	return vb_shim_may_map(path) ? access_mapped(dirfd, path, mode, flags)
+	                             : NEXT(faccessat)(dirfd, path, mode, flags);
 }
 
 EXPORT int euidaccess(const char *path, int mode)
@@ -145,27 +147,28 @@ EXPORT int eaccess(const char *path, int mode)
 }
 
 /* ls -l reads access control lists. */
-#define GETXATTR(name) \
+#define GETXATTR(name)                                                                                  \
 	APART static ssize_t name##_mapped(const char *path, const char *key, void *value, size_t size) \
-	{ \
-		struct vb_shim_map_buf buf; \
-		return NEXT(name)(vb_shim_map(AT_FDCWD, path, &buf), key, value, size); \
-	} \
-	EXPORT ssize_t name(const char *path, const char *key, void *value, size_t size) \
-	{ \
-		return vb_shim_may_map(path) ? name##_mapped(path, key, value, size) : NEXT(name)(path, key, value, size); \
+	{                                                                                               \
+		struct vb_shim_map_buf buf;                                                             \
+		return NEXT(name)(vb_shim_map(AT_FDCWD, path, &buf), key, value, size);                 \
+	}                                                                                               \
+	EXPORT ssize_t name(const char *path, const char *key, void *value, size_t size)                \
+	{                                                                                               \
+		return vb_shim_may_map(path) ? name##_mapped(path, key, value, size)                    \
+		                             : NEXT(name)(path, key, value, size);                      \
 	}
 GETXATTR(getxattr)
 GETXATTR(lgetxattr)
 
-#define LISTXATTR(name) \
-	APART static ssize_t name##_mapped(const char *path, char *list, size_t size) \
-	{ \
-		struct vb_shim_map_buf buf; \
-		return NEXT(name)(vb_shim_map(AT_FDCWD, path, &buf), list, size); \
-	} \
-	EXPORT ssize_t name(const char *path, char *list, size_t size) \
-	{ \
+#define LISTXATTR(name)                                                                                        \
+	APART static ssize_t name##_mapped(const char *path, char *list, size_t size)                          \
+	{                                                                                                      \
+		struct vb_shim_map_buf buf;                                                                    \
+		return NEXT(name)(vb_shim_map(AT_FDCWD, path, &buf), list, size);                              \
+	}                                                                                                      \
+	EXPORT ssize_t name(const char *path, char *list, size_t size)                                         \
+	{                                                                                                      \
 		return vb_shim_may_map(path) ? name##_mapped(path, list, size) : NEXT(name)(path, list, size); \
 	}
 LISTXATTR(listxattr)

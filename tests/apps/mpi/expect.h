@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXPECT(cond)                                                                     \
-	do {                                                                             \
-		if (!(cond)) {                                                           \
+#define EXPECT(cond)                                                                                         \
+	do {                                                                                                 \
+		if (!(cond)) {                                                                               \
 			fprintf(stderr, "%s:%d: rank %d: not %s\n", __FILE__, __LINE__, expect_rank, #cond); \
-			MPI_Abort(MPI_COMM_WORLD, 1);                                    \
-		}                                                                        \
+			MPI_Abort(MPI_COMM_WORLD, 1);                                                        \
+		}                                                                                            \
 	} while (0)
 
 static int expect_rank, expect_ranks;

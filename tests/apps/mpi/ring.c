@@ -15,7 +15,8 @@ static void ring(size_t n, int round)
 	int got;
 
 	expect_fill(out, n, expect_rank, round);
-	MPI_Sendrecv(out, (int)n, MPI_BYTE, right, round, in, (int)LARGEST, MPI_BYTE, left, round, MPI_COMM_WORLD, &status);
+	MPI_Sendrecv(out, (int)n, MPI_BYTE, right, round, in, (int)LARGEST, MPI_BYTE, left, round, MPI_COMM_WORLD,
+	             &status);
 	MPI_Get_count(&status, MPI_BYTE, &got);
 	EXPECT(got == (int)n && status.MPI_SOURCE == left && status.MPI_TAG == round);
 	EXPECT(expect_same(in, n, left, round));
