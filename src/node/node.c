@@ -64,7 +64,8 @@ static int watch_fd(struct vb_io *io, int fd, void *tag)
 static void fill_hole(void *at, size_t bytes)
 {
 	if (at)
-		mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		(void)mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		           -1, 0);
 }
 
 /*

@@ -148,7 +148,7 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 /* What the kernel still has to send must not reach the target behind what is sent again on another connection. */
 static void reset(int fd)
 {
-	connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+	(void)connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
 /* From here on close sends what is left, and a FIN. */

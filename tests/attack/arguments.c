@@ -173,7 +173,7 @@ static void queue_pairs_beyond_all_bounds(void)
 
 static void queues_beyond_all_bounds(void)
 {
-	static const int cqes[] = {INT_MIN, -1, 0, 4194304, INT_MAX};
+	static const int cqes[] = {INT_MIN, -1, 0, 4194305, INT_MAX};
 	struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 8, .max_sge = 1}}, bad;
 	struct ibv_srq *srq = ibv_create_srq(pd, &srq_attr);
 

@@ -339,14 +339,17 @@ static void come_and_go(struct pair *p)
 	bind_and_listen(p, &third.link, 1);
 	begin_step(p, "… asks for the status");
 	say(p, &third.link, &status, sizeof(status), NULL, 0);
-	for (uint32_t seen = 0;; seen += m.part.n) {
+	for (uint32_t seen = 0;;) {
 		if (!link_take(&third.link, &m, LONG_MS, &gone))
 			fail(p, "no answer");
 		if (m.head.type == VB_MSG_STATUS_PART)
-			continue;
-		if (m.head.type == VB_MSG_STATUS_END && seen >= 3)
+			seen += m.part.n;
+		else if (m.head.type == VB_MSG_CM_RECV) /* an attacker's MAD to its port */
+			came_close(&m);
+		else if (m.head.type == VB_MSG_STATUS_END && seen >= 3)
 			break;
-		fail(p, "a strange answer");
+		else
+			fail(p, m.head.type == VB_MSG_STATUS_END ? "programs are missing" : "a strange answer");
 	}
 	begin_step(p, "… and leaves");
 	say(p, &third.link, &detach, sizeof(detach), NULL, 0);

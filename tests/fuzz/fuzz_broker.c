@@ -82,13 +82,13 @@ static void check_gsi(void)
 		abort();
 	if (!broker.gsi || !broker.gsi->services.n)
 		return;
-	for (uint32_t i = 0; i < VB_SERVICE_BUCKETS; i++) {
+	for (uint32_t i = 0; i < VB_PORTS; i++)
 		for (const struct vb_binding *s = broker.gsi->services.by_port[i]; s; s = s->next_port, by_port++)
 			if (!broker.holder[s->lane] || !broker.holder[s->lane]->gsi || !s->port)
 				abort();
+	for (uint32_t i = 0; i < VB_SERVICE_BUCKETS; i++)
 		for (const struct vb_binding *s = broker.gsi->services.by_id[i]; s; s = s->next_id)
 			by_id++;
-	}
 	if (by_port != broker.gsi->services.n || by_id != by_port)
 		abort();
 }

@@ -58,29 +58,27 @@ static void keep_capabilities(uint32_t keep)
 /* ---- system calls ---- */
 
 #ifdef ARCH
+/* clang-format would indent each line of these lists more than the line before. */
+/* clang-format off */
 /* Calls that broker and keeper need. */
-#define SHARED_CALLS(X)                                                                                               \
-	X(read)                                                                                                       \
-	X(write) X(close) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg) X(sendmmsg) X(accept4) X(shutdown)  \
-	        X(getsockopt) X(setsockopt) X(socketpair) X(pipe2) X(fcntl) X(epoll_ctl) X(epoll_pwait) X(ppoll)      \
-	                X(openat) X(newfstatat) X(fstat) X(unlinkat) X(clock_gettime) X(clock_nanosleep)              \
-	                        X(sched_yield) X(getrandom) X(brk) X(mmap) X(munmap) X(mremap) X(madvise) X(mprotect) \
-	                                X(futex) X(rt_sigreturn) X(rt_sigprocmask) X(rt_sigaction) X(exit)            \
-	                                        X(exit_group) X(restart_syscall) X(gettid) X(getpid) X(tgkill)        \
-	                                                X(prctl) X(capget) X(capset) X(seccomp) X(geteuid)
+#define SHARED_CALLS(X)                                                                                                    \
+	X(read) X(write) X(close) X(recvfrom) X(recvmsg) X(recvmmsg) X(sendto) X(sendmsg) X(sendmmsg) X(accept4) X(shutdown) \
+	X(getsockopt) X(setsockopt) X(socketpair) X(pipe2) X(fcntl) X(epoll_ctl) X(epoll_pwait) X(ppoll) X(openat)           \
+	X(newfstatat) X(fstat) X(unlinkat) X(clock_gettime) X(clock_nanosleep) X(sched_yield) X(getrandom) X(brk) X(mmap)    \
+	X(munmap) X(mremap) X(madvise) X(mprotect) X(futex) X(rt_sigreturn) X(rt_sigprocmask) X(rt_sigaction) X(exit)        \
+	X(exit_group) X(restart_syscall) X(gettid) X(getpid) X(tgkill) X(prctl) X(capget) X(capset) X(seccomp) X(geteuid)
 
 /* Calls that only the broker needs: to inspect programs and interfaces, to save its state, to start a keeper and its
  * sockets, to run threads that close descriptors. */
-#define BROKER_CALLS(X)                                                                                              \
-	X(socket)                                                                                                    \
-	X(bind) X(listen) X(connect) X(getsockname) X(pread64) X(pwrite64) X(lseek) X(ftruncate) X(readlinkat)       \
-	        X(renameat) X(mkdirat) X(fchmod) X(fchmodat) X(faccessat) X(faccessat2) X(flock) X(getdents64)       \
-	                X(chdir) X(getcwd) X(pidfd_open) X(clone) X(clone3) X(unshare) X(set_robust_list) X(rseq)    \
-	                        X(setsid) X(wait4) X(dup) X(dup3) X(close_range) X(prlimit64) X(getrlimit) X(ioctl)  \
-	                                X(getuid) X(getgid) X(getegid) X(getppid) X(umask) X(sigaltstack)            \
-	                                        X(sched_getaffinity) X(statx) X(uname) X(nanosleep) X(epoll_create1) \
-	                                                X(signalfd4) X(eventfd2) X(fsync) X(sched_setattr)           \
-	                                                        X(getpriority) X(setpriority) X(fstatfs)
+#define BROKER_CALLS(X)                                                                                                    \
+	X(socket) X(bind) X(listen) X(connect) X(getsockname) X(pread64) X(pwrite64) X(lseek) X(ftruncate) X(readlinkat)     \
+	X(renameat) X(mkdirat) X(fchmod) X(fchmodat) X(faccessat) X(faccessat2) X(flock) X(getdents64) X(chdir) X(getcwd)    \
+	X(pidfd_open) X(clone) X(clone3) X(unshare) X(set_robust_list) X(rseq) X(setsid) X(wait4) X(dup) X(dup3)             \
+	X(close_range) X(prlimit64) X(getrlimit) X(ioctl) X(getuid) X(getgid) X(getegid) X(getppid) X(umask) X(sigaltstack)  \
+	X(sched_getaffinity) X(statx) X(uname) X(nanosleep) X(epoll_create1) X(signalfd4) X(eventfd2) X(fsync)       \
+	X(sched_setattr) X(getpriority) X(setpriority) X(fstatfs)
+
+/* clang-format on */
 
 /* Older calls that only x86-64 has. */
 #if defined(__x86_64__)

@@ -576,7 +576,7 @@ static void abort_stream(struct vb_qp *qp)
 static void reset_stream(struct vb_iwarp_path *w)
 {
 	vb_iw_abort(&w->q, false);
-	connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+	(void)connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
 /* The queue pair leaves its connection, which ends. What the engine had taken completes. */

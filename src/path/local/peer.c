@@ -187,8 +187,8 @@ void vb_peers_in_child(struct vb_node *node)
 		atomic_store(&p->tx_lock.held, 0);
 		for (int i = 0; i < 3 && !p->self; i++)
 			if (at[i])
-				mmap(at[i], bytes[i], PROT_READ | PROT_WRITE,
-				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+				(void)mmap(at[i], bytes[i], PROT_READ | PROT_WRITE,
+				           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	}
 }
 
