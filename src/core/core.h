@@ -15,10 +15,8 @@
 #include "util/lock.h"
 
 /*
- * Lock order (outermost first): librdmacm's rcm.lock; ctx->lock and other control mutexes; node->progress; qp->sq_lock;
- * peer->tx_lock; srq/rq lock; cq->lock; channel->lock; those of node/watch.c and path/iwarp/tail.c. Whoever takes two, takes them
- * in this order. None is held across a call-out to the program, or to librdmacm, and no thread is cancelled while it holds one
- * (util/calls.h).
+ * enum vb_lock_rank (util/lock.h) is the order of all locks; docs/locking.md says what each guards. None is held across a
+ * call-out to the program, or to librdmacm, and no thread is cancelled while it holds one (util/calls.h).
  */
 struct vb_node;
 struct vb_peer;

@@ -32,15 +32,21 @@ struct vb_io {
 	unsigned unresolved; /* queue pairs that have no way yet: under progress, as is the pause between two looks */
 	uint64_t resolve_pause;      /* ns */
 	_Atomic uint64_t resolve_at; /* when a way is looked for, 0: never */
-	bool resolve_news;           /* progress thread: the broker has said something */
+	atomic_bool resolve_news;    /* the broker has said something */
 
-	pthread_mutex_t meet_lock; /* the list of peers, their gids, meetings under way */
-	pthread_cond_t meet_cond;
-	struct vb_peer
-	        *_Atomic all; /* pushed under meet_lock, read without: a peer's struct stays as long as the node */
+	/* Questions to the broker and its answers. They are noted under any lock, and sent by a thread that holds no spin
+	 * lock. */
+	struct vb_lock questions_lock;
+	struct vb_meeting *meetings;              /* under questions_lock */
+	struct vb_meeting *_Atomic spare_meeting; /* for the next question */
+	uint64_t meet_tag;                        /* under questions_lock */
+	atomic_bool questions;                    /* some are not sent yet */
+	/* pushed under questions_lock, read without: a peer's struct stays as long as the node */
+	struct vb_peer *_Atomic all;
 	atomic_uint scanning; /* threads that read hazards: nothing is unmapped meanwhile */
-	struct vb_meeting *meetings;
-	uint64_t meet_tag;
+
+	pthread_mutex_t meet_lock; /* of the condition that an answer has come */
+	pthread_cond_t meet_cond;
 
 	struct vb_gsi_client *gsi; /* under meet_lock */
 	bool gsi_calling;          /* … the progress thread is in one of its functions: meet_cond tells the end */
@@ -51,6 +57,8 @@ struct vb_io {
 struct vb_peer *vb_peer_self(struct vb_node *node);
 void vb_peers_dispatch(struct vb_node *node);                   /* what the broker says; progress thread */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
+void vb_questions_note(struct vb_node *node); /* the progress thread will send them. Any lock may be held */
+void vb_questions_send(struct vb_node *node); /* those that are not sent yet. No spin lock held */
 void vb_peers_free(struct vb_node *node);
 void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
 void vb_announce_gids(struct vb_node *node);
@@ -60,7 +68,8 @@ void vb_await_broker(struct vb_node *node);
 bool vb_peer_hold(struct vb_peer *p);
 void vb_peer_release(struct vb_peer *p);
 
-/* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is open, or none was. */
+/* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is
+ * open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
 /* path/unresolved.c */

@@ -90,6 +90,7 @@ static void in_child(void)
 		pthread_mutex_init(&node->io->meet_lock, NULL);
 		pthread_mutex_init(&node->ctx_lock, NULL);
 		atomic_store(&node->progress.held, 0);
+		atomic_store(&node->io->questions_lock.held, 0);
 		for (unsigned i = 0; i < VB_LANE_QPS && node->qp_count; i++)
 			if (node->qps[i])
 				atomic_store(&node->qps[i]->sq_lock.held, 0);
@@ -146,6 +147,7 @@ static int node_start(struct vb_node *node)
 	pthread_mutex_init(&node->mr_lock, NULL);
 	pthread_mutex_init(&io->meet_lock, NULL);
 	vb_lock_init(&node->progress, VB_RANK_PROGRESS);
+	vb_lock_init(&io->questions_lock, VB_RANK_QUESTIONS);
 	pthread_condattr_init(&ca);
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
 	pthread_cond_init(&io->meet_cond, &ca);

@@ -249,6 +249,7 @@ static void *adapter(void *arg)
 			sleep_ns = serve(node);
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
+		vb_questions_send(node);
 		vb_gsi_client_timeout(node);
 		vb_unresolved_look(node);
 		vb_roce_ask_again(node);

@@ -147,9 +147,8 @@ void vb_unresolved_look(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 	uint64_t at = atomic_load(&io->resolve_at);
-	bool news = io->resolve_news, due;
+	bool news = atomic_exchange(&io->resolve_news, false), due;
 
-	io->resolve_news = false;
 	if (!at)
 		return;
 	due = vb_now() >= at;

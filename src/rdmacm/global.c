@@ -144,6 +144,7 @@ static void in_child(void)
 	int cancel;
 
 	vb_cancel_defer(&cancel);
+	vb_rank_forget();
 	pthread_mutex_init(&opening, NULL);
 	pthread_mutex_init(&rcm.lock, NULL);
 	pthread_cond_init(&rcm.acked, NULL);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 /*
- * The order of locks: a thread takes only locks of a higher rank than those it holds, and no two of one rank. core/core.h says
+ * The order of locks: a thread takes only locks of a higher rank than those it holds, and no two of one rank. docs/locking.md says
  * what each guards. Mutexes come first, so that no thread sleeps for a mutex while others spin for it.
  */
 enum vb_lock_rank {
@@ -27,11 +27,9 @@ enum vb_lock_rank {
 	VB_RANK_CONTEXTS,
 	VB_RANK_CONTEXT,
 	VB_RANK_SCAN,
-	VB_RANK_GROUPS,
 	VB_RANK_MEETING,
 	VB_RANK_BROKER,
 	VB_RANK_MR,
-	VB_RANK_TAILS,
 	VB_RANK_WATCHES,
 	VB_RANK_ACK,
 	VB_RANK_SYSFS,
@@ -41,6 +39,7 @@ enum vb_lock_rank {
 	VB_RANK_SPIN,
 	VB_RANK_PROGRESS = VB_RANK_SPIN,
 	VB_RANK_SQ,
+	VB_RANK_TAILS,
 	VB_RANK_TX,
 	VB_RANK_PEER_TX,
 	VB_RANK_MAPS,
@@ -63,6 +62,19 @@ struct vb_lock {
 	enum vb_lock_rank rank;
 #endif
 };
+
+/* Of a static lock. */
+#ifdef VB_LOCK_RANKS
+#define VB_LOCK_INITIALIZER(r) \
+	{                      \
+		.rank = (r)    \
+	}
+#else
+#define VB_LOCK_INITIALIZER(r) \
+	{                      \
+		0              \
+	}
+#endif
 
 #ifdef VB_LOCK_RANKS
 /* Sanitizer and debug builds: each thread records the locks it holds, and aborts the process at a wrong order. lock.c */

@@ -27,6 +27,8 @@ struct vb_copy_ops {
 	int (*read)(struct vb_peer *peer, uint64_t remote, const struct iovec *local, int n, size_t total);
 };
 
+#define VB_PEER_GIDS 8
+
 struct vb_peer {
 	uint32_t lane;
 	uint64_t incarnation;
@@ -67,10 +69,10 @@ struct vb_peer {
 	void *map;
 	size_t map_len;
 	void *ring_map;
-	union ibv_gid gids[8]; /* addresses the broker has confirmed for it; under io->meet_lock */
+	union ibv_gid gids[VB_PEER_GIDS]; /* addresses the broker has confirmed for it; under io->questions_lock */
 	unsigned ngids;
-	unsigned held;        /* by whom it was found, and no queue pair says so yet; under io->meet_lock */
-	uint64_t reminded;    /* ns; under io->meet_lock */
+	unsigned held;        /* by whom it was found, and no queue pair says so yet; under io->questions_lock */
+	uint64_t reminded;    /* ns; under io->questions_lock */
 	struct vb_peer *next; /* every peer ever met */
 };
 
@@ -122,12 +124,13 @@ static inline bool vb_want_space(struct vb_peer *p)
 
 /*
  * The process that owns lane(qpn) at address dgid, if it was met before; else asks the broker and, with wait, stays
- * up to that many ms. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES. path/local/peer.c; no lock held if wait > 0.
+ * up to that many ms. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES; ENOMEM with wait. path/local/peer.c; no spin lock held if wait > 0,
+ * else any lock.
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 
 /* It is not ready yet: our introduction may have been lost to it, by want of descriptors. Now and then the broker is asked
- * to introduce us again. Any lock but meet_lock may be held. */
+ * to introduce us again. Any lock may be held. */
 void vb_peer_remind(struct vb_peer *p);
 
 #endif

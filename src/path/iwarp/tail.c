@@ -40,7 +40,7 @@ struct vb_iwarp_tail {
 };
 
 /* One list for the process: connections may be let go after their queue pair, and so after its node. */
-static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_lock the_lock = VB_LOCK_INITIALIZER(VB_RANK_TAILS);
 static struct vb_iwarp_tail *all;
 static _Atomic uint64_t due; /* ns; 1: at once; 0: never */
 
@@ -54,23 +54,23 @@ struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iw
 	t->node = node;
 	t->closed = s->closed;
 	t->own = s->own;
-	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+	vb_lock(&the_lock);
 	t->next = all;
 	all = t;
-	vb_mutex_unlock(&the_lock);
+	vb_unlock(&the_lock);
 	return t;
 }
 
 static void forget(struct vb_iwarp_tail *t)
 {
-	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+	vb_lock(&the_lock);
 	for (struct vb_iwarp_tail **p = &all; *p; p = &(*p)->next) {
 		if (*p == t) {
 			*p = t->next;
 			break;
 		}
 	}
-	vb_mutex_unlock(&the_lock);
+	vb_unlock(&the_lock);
 	if (t->watch.fd >= 0)
 		close(t->watch.fd);
 	free(t->rest);
@@ -87,13 +87,13 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 {
 	struct vb_node *node = t->node;
 
-	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+	vb_lock(&the_lock);
 	t->stage = ENDED;
 	t->status = status;
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	vb_mutex_unlock(&the_lock); /* from here on it is the progress thread's, which may free it */
+	vb_unlock(&the_lock); /* from here on it is the progress thread's, which may free it */
 	vb_gsi_client_wake(node);
 }
 
@@ -213,25 +213,25 @@ void vb_iwarp_tails(struct vb_node *node)
 
 	if (!at || (at > 1 && vb_now() < at))
 		return;
-	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+	vb_lock(&the_lock);
 	while ((t = next_ended(node))) {
 		t->stage = LINGERS;
 		t->until = vb_now() + LINGER;
-		vb_mutex_unlock(&the_lock);
+		vb_unlock(&the_lock);
 		if (t->closed)
 			t->closed(t->own, t->status);
 		linger(t);
-		vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+		vb_lock(&the_lock);
 	}
 	now = vb_now();
 	while ((t = next_late(node, now, &at))) {
-		vb_mutex_unlock(&the_lock);
+		vb_unlock(&the_lock);
 		vb_watch_remove(node, &t->watch);
 		forget(t);
-		vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+		vb_lock(&the_lock);
 	}
 	atomic_store(&due, next_ended(node) ? 1 : at); /* one may have ended while the lock was open */
-	vb_mutex_unlock(&the_lock);
+	vb_unlock(&the_lock);
 }
 
 uint64_t vb_iwarp_tails_at(void)
@@ -262,9 +262,11 @@ static void wait_for_all(struct vb_node *node, bool alone)
 	do {
 		have = false;
 		/* at exit, whoever has it may never go on: exit() was called by a handler of signals */
-		if (!(alone ? vb_mutex_lock(&the_lock, VB_RANK_TAILS) : vb_mutex_trylock(&the_lock, VB_RANK_TAILS))) {
+		if (alone)
+			vb_lock(&the_lock);
+		if (alone || vb_trylock(&the_lock)) {
 			have = all_have(node, alone);
-			vb_mutex_unlock(&the_lock);
+			vb_unlock(&the_lock);
 		}
 		if (!have)
 			nanosleep(&ts, NULL);
@@ -281,25 +283,25 @@ void vb_iwarp_tails_free(struct vb_node *node)
 	struct vb_iwarp_tail *t;
 
 	wait_for_all(node, true);
-	vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+	vb_lock(&the_lock);
 	do { /* nobody is told any more: whoever closes the last device holds locks of its own */
 		for (t = all; t && t->node != node; t = t->next)
 			;
 		if (!t)
 			break;
-		vb_mutex_unlock(&the_lock);
+		vb_unlock(&the_lock);
 		flush(t);
 		drain(t->watch.fd);
 		forget(t);
-		vb_mutex_lock(&the_lock, VB_RANK_TAILS);
+		vb_lock(&the_lock);
 	} while (true);
 	atomic_store(&due, 0);
-	vb_mutex_unlock(&the_lock);
+	vb_unlock(&the_lock);
 }
 
 void vb_iwarp_tails_in_child(void)
 {
-	pthread_mutex_init(&the_lock, NULL);
+	atomic_store(&the_lock.held, 0);
 	for (struct vb_iwarp_tail *t = all; t; t = t->next)
 		close(t->watch.fd); /* the parent's peer shall see the end of the parent */
 	all = NULL;

@@ -27,6 +27,8 @@ struct vb_meeting {
 	uint32_t qpn;
 	union ibv_gid dgid;
 	bool asking;       /* no answer yet */
+	bool unsent;       /* the question is not with the broker yet */
+	bool reminder;     /* a question whose answer nobody waits for is not with the broker yet */
 	int err;           /* what the last answer said; EAGAIN: there was none */
 	uint64_t asked;    /* ns: the last question or answer */
 	uint64_t answered; /* ns */
@@ -97,27 +99,57 @@ struct vb_peer *vb_peer_self(struct vb_node *node)
 	return p;
 }
 
+/* What this process has mapped and opened of a peer. */
+struct peer_resources {
+	void *map, *ring_map, *doorbell;
+	size_t map_len;
+	int pid_fd, wake_fd;
+	struct vb_map *maps;
+};
+
+/* Takes them out of the peer's struct. */
+static struct peer_resources peer_detach(struct vb_peer *p)
+{
+	struct peer_resources r = {.map = p->map,
+	                           .ring_map = p->ring_map,
+	                           .doorbell = p->doorbell,
+	                           .map_len = p->map_len,
+	                           .pid_fd = p->pid_fd,
+	                           .wake_fd = p->wake_fd,
+	                           .maps = p->maps};
+
+	p->map = p->ring_map = NULL;
+	p->doorbell = NULL;
+	p->pid_fd = p->wake_fd = -1;
+	p->maps = NULL;
+	return r;
+}
+
+static void peer_resources_free(struct vb_node *node, const struct peer_resources *r)
+{
+	vb_maps_free(r->maps);
+	if (r->map)
+		munmap(r->map, r->map_len);
+	if (r->ring_map)
+		munmap(r->ring_map, VB_RING_BYTES);
+	if (r->doorbell)
+		munmap(r->doorbell, 4096);
+	if (r->pid_fd >= 0) {
+		/* its description is shared with other programs: closing alone would leave it in the set */
+		epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, r->pid_fd, NULL);
+		close(r->pid_fd);
+	}
+	if (r->wake_fd >= 0)
+		close(r->wake_fd);
+}
+
 static void peer_unmap(struct vb_peer *p)
 {
 	if (p->self)
 		return;
-	vb_maps_free(p);
-	if (p->map)
-		munmap(p->map, p->map_len);
-	if (p->ring_map)
-		munmap(p->ring_map, VB_RING_BYTES);
-	if (p->doorbell)
-		munmap(p->doorbell, 4096);
-	if (p->pid_fd >= 0) {
-		/* its description is shared with other programs: closing alone would leave it in the set */
-		epoll_ctl(p->node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
-		close(p->pid_fd);
-	}
-	if (p->wake_fd >= 0)
-		close(p->wake_fd);
-	p->map = p->ring_map = NULL;
-	p->doorbell = NULL;
-	p->pid_fd = p->wake_fd = -1;
+	struct peer_resources r = peer_detach(p);
+
+	peer_resources_free(p->node, &r);
 }
 
 static bool referred_to(struct vb_node *node, struct vb_peer *p)
@@ -141,11 +173,11 @@ bool vb_peer_hold(struct vb_peer *p)
 {
 	struct vb_io *io = p->node->io;
 
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	vb_lock(&io->questions_lock);
 	bool there = p->self || p->map;
 
 	p->held += there;
-	vb_mutex_unlock(&io->meet_lock);
+	vb_unlock(&io->questions_lock);
 	return there;
 }
 
@@ -153,28 +185,43 @@ void vb_peer_release(struct vb_peer *p)
 {
 	struct vb_io *io = p->node->io;
 
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	vb_lock(&io->questions_lock);
 	p->held--;
-	vb_mutex_unlock(&io->meet_lock);
+	vb_unlock(&io->questions_lock);
 }
 
-/* Gives back what the dead have left, once nobody looks at it: no queue pair, nor who asks under meet_lock whether it is alive.
- * The struct stays: address handles remember it. */
+/* Under progress. */
+static bool may_unmap(struct vb_node *node, struct vb_peer *p)
+{
+	if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty)
+		return false;
+	return !atomic_load(&node->io->scanning) && !referred_to(node, p);
+}
+
+/* Unmaps dead peers that no queue pair refers to and that nobody holds. Their structs stay: address handles remember
+ * them. Progress thread, which alone unmaps peers; no lock held. */
 static void reap(struct vb_node *node)
 {
-	vb_lock(&node->progress);
-	for (struct vb_peer *p = node->io->all; p; p = p->next) {
-		if (p->self || !p->map || atomic_load(&p->state) != VB_PEER_DEAD || atomic_load(&node->io->scanning))
+	struct vb_io *io = node->io;
+
+	for (struct vb_peer *p = io->all; p; p = p->next) {
+		struct peer_resources r;
+		bool taken = false;
+
+		if (p->self || !p->map || atomic_load(&p->state) != VB_PEER_DEAD)
 			continue;
-		if (p->hot_index >= 0 || atomic_load(&node->peers[p->lane]) == p || node->io->ndirty ||
-		    referred_to(node, p))
-			continue;
-		vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
-		if (!p->held)
-			peer_unmap(p);
-		vb_mutex_unlock(&node->io->meet_lock);
+		vb_lock(&node->progress);
+		if (may_unmap(node, p)) {
+			vb_lock(&io->questions_lock);
+			taken = !p->held;
+			if (taken)
+				r = peer_detach(p);
+			vb_unlock(&io->questions_lock);
+		}
+		vb_unlock(&node->progress);
+		if (taken)
+			peer_resources_free(node, &r);
 	}
-	vb_unlock(&node->progress);
 }
 
 void vb_peers_in_child(struct vb_node *node)
@@ -314,10 +361,10 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = p};
 
 	epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, p->pid_fd, &ev);
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	vb_lock(&io->questions_lock);
 	p->next = io->all;
 	io->all = p;
-	vb_mutex_unlock(&io->meet_lock);
+	vb_unlock(&io->questions_lock);
 	vb_lock(&node->progress);
 	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
 	vb_unlock(&node->progress);
@@ -326,23 +373,34 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	return p;
 }
 
+static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
+{
+	for (unsigned i = 0; i < p->ngids; i++)
+		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
+			return true;
+	return false;
+}
+
+/* The answer to the question with this tag: p, or no peer and why. No lock held. */
 static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 {
 	struct vb_io *io = node->io;
 
 	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	vb_lock(&io->questions_lock);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next) {
 		if (m->tag != tag)
 			continue;
-		m->asking = false;
+		m->asking = m->unsent = false;
 		m->err = p ? 0 : err ? err : ENOENT;
 		m->peer = p;
 		m->asked = m->answered = vb_now();
-		if (p && p->ngids < 8) {
-			p->gids[p->ngids] = m->dgid;
-			p->ngids++;
+		if (p && !confirmed(p, &m->dgid)) {
+			p->gids[p->ngids % VB_PEER_GIDS] = m->dgid;
+			p->ngids += p->ngids < VB_PEER_GIDS;
 		}
 	}
+	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
 	vb_mutex_unlock(&io->meet_lock);
 	io->resolve_news = true;
@@ -364,11 +422,11 @@ static void on_reattached(void *arg)
 {
 	struct vb_io *io = ((struct vb_node *)arg)->io;
 
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	vb_lock(&io->questions_lock);
 	for (struct vb_meeting *m = io->meetings; m; m = m->next)
-		if (m->asking)
-			vb_broker_meet(io->broker, m->tag, m->qpn, &m->dgid);
-	vb_mutex_unlock(&io->meet_lock);
+		m->unsent = m->asking;
+	vb_unlock(&io->questions_lock);
+	vb_questions_note(arg); /* the progress thread sends them after the broker's messages */
 	vb_roce_reattached(arg);
 	vb_unresolved_again(arg);
 	vb_gsi_client_reattached(arg);
@@ -432,15 +490,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	reap(node);
 }
 
-static bool confirmed(struct vb_peer *p, const union ibv_gid *dgid)
-{
-	for (unsigned i = 0; i < p->ngids; i++)
-		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
-			return true;
-	return false;
-}
-
-/* The one question about this QP and address. Under meet_lock. */
+/* The one question about this QP and address. Under questions_lock. */
 static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_meeting *m = io->meetings;
@@ -450,7 +500,21 @@ static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union
 	return m;
 }
 
-/* The same, asked if it must be. */
+/* Allocates the meeting that the next question takes, so that nothing is allocated under a spin lock. No lock held. */
+static bool allocate_spare(struct vb_io *io)
+{
+	struct vb_meeting *m;
+
+	if (atomic_load(&io->spare_meeting))
+		return true;
+	m = calloc(1, sizeof(*m));
+	if (m && (m = atomic_exchange(&io->spare_meeting, m)))
+		free(m); /* another thread was faster */
+	return atomic_load(&io->spare_meeting);
+}
+
+/* The same meeting, with its question open if there is none or no valid answer. NULL: there is no memory for it, or not
+ * yet. Under questions_lock. */
 static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_io *io = node->io;
@@ -468,7 +532,7 @@ static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ib
 		if (!stale)
 			return m;
 	} else {
-		m = calloc(1, sizeof(*m));
+		m = atomic_exchange(&io->spare_meeting, NULL);
 		if (!m)
 			return NULL;
 		m->dgid = *dgid;
@@ -479,13 +543,12 @@ static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ib
 	m->qpn = qpn;
 	if (!m->asking)
 		m->tag = ++io->meet_tag;
-	m->asking = true;
+	m->asking = m->unsent = true;
 	m->asked = now;
-	vb_broker_meet(io->broker, m->tag, qpn, dgid); /* away: on_reattached asks again */
 	return m;
 }
 
-/* Asks the kernel, perhaps under the caller's locks. */
+/* Asks the kernel. No lock held. */
 static bool is_local(const union ibv_gid *gid)
 {
 	int cancel;
@@ -496,56 +559,162 @@ static bool is_local(const union ibv_gid *gid)
 	return local;
 }
 
-struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
+void vb_questions_note(struct vb_node *node)
+{
+	if (!atomic_exchange(&node->io->questions, true))
+		vb_progress_wake(node);
+}
+
+struct question {
+	uint64_t tag;
+	uint32_t qpn;
+	union ibv_gid dgid;
+};
+
+/* Takes the next questions that are not with the broker. Returns how many. */
+static unsigned take_questions(struct vb_io *io, struct question *q, unsigned max)
+{
+	unsigned n = 0;
+
+	vb_lock(&io->questions_lock);
+	for (struct vb_meeting *m = io->meetings; m && n < max; m = m->next) {
+		if (m->unsent)
+			q[n++] = (struct question){m->tag, m->qpn, m->dgid};
+		else if (m->reminder)
+			q[n++] = (struct question){++io->meet_tag, m->qpn, m->dgid};
+		m->unsent = m->reminder = false;
+	}
+	vb_unlock(&io->questions_lock);
+	return n;
+}
+
+static void send_question(struct vb_node *node, const struct question *q)
+{
+	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(q->qpn)], memory_order_acquire);
+
+	if (p && p->self)
+		met(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
+	else
+		vb_broker_meet(node->io->broker, q->tag, q->qpn, &q->dgid); /* away: on_reattached asks again */
+}
+
+void vb_questions_send(struct vb_node *node)
+{
+	struct vb_io *io = node->io;
+	struct question some[16];
+	unsigned n;
+
+	if (!atomic_load_explicit(&io->questions, memory_order_relaxed) || !atomic_exchange(&io->questions, false))
+		return;
+	VB_MAY_WAIT();
+	allocate_spare(io);
+	do {
+		n = take_questions(io, some, sizeof(some) / sizeof(some[0]));
+		for (unsigned i = 0; i < n; i++)
+			send_question(node, &some[i]);
+	} while (n == sizeof(some) / sizeof(some[0]));
+	vb_roce_send_question(node);
+}
+
+/* What the last answer said. EAGAIN: the question is open. Under questions_lock. */
+static struct vb_peer *answer_of(const struct vb_meeting *m, int *err)
+{
+	*err = !m || m->asking ? EAGAIN : m->err;
+	return *err ? NULL : m->peer;
+}
+
+/* The peer as far as it is known; else a question is noted. stands: an old answer counts while it is asked again.
+ * *err: as vb_peer_find says; ENOMEM: there is no spare meeting for the question. */
+static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, bool stands, int *err)
 {
 	struct vb_io *io = node->io;
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
-	struct vb_meeting *m;
-	struct timespec until;
+	bool note = false;
 
 	*err = 0;
-	if (p && p->self) {
-		bool ours;
+	vb_lock(&io->questions_lock);
+	if (!p || !vb_peer_alive(p) || !confirmed(p, dgid)) {
+		const struct vb_meeting *m = ask(node, qpn, dgid);
 
-		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
-		ours = confirmed(p, dgid);
-		vb_mutex_unlock(&io->meet_lock);
-		if (ours)
-			return p;
-		if (!is_local(dgid)) {
-			*err = ENOENT;
+		p = answer_of(m, err);
+		if (m && m->asking && stands) {
+			*err = m->err;
+			p = m->peer;
+		}
+		note = !m || m->unsent;
+		if (!m)
+			*err = ENOMEM;
+	}
+	vb_unlock(&io->questions_lock);
+	if (note)
+		vb_questions_note(node);
+	return p;
+}
+
+static bool is_open(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
+{
+	vb_lock(&io->questions_lock);
+	const struct vb_meeting *m = meeting_of(io, qpn, dgid);
+	bool open = m && m->asking;
+
+	vb_unlock(&io->questions_lock);
+	return open;
+}
+
+static struct timespec monotonic_after(unsigned ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += ms % 1000 * 1000000l;
+	if (t.tv_nsec >= 1000000000l) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000l;
+	}
+	return t;
+}
+
+/* Waits for the answer to an open question. */
+static struct vb_peer *await_answer(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid,
+                                    const struct timespec *until, int *err)
+{
+	struct vb_io *io = node->io;
+	struct vb_peer *p;
+
+	vb_questions_send(node);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	while (is_open(io, qpn, dgid))
+		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, until))
+			break;
+	vb_mutex_unlock(&io->meet_lock);
+	vb_lock(&io->questions_lock);
+	p = answer_of(meeting_of(io, qpn, dgid), err);
+	vb_unlock(&io->questions_lock);
+	return p;
+}
+
+struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err)
+{
+	struct vb_peer *p;
+
+	if (!wait_ms) {
+		/* without RoCE there is no other path than the one that is asked for: an old answer does not count */
+		p = find_or_ask(node, qpn, dgid, atomic_load_explicit(&node->io->roce->up, memory_order_relaxed), err);
+		if (*err == ENOMEM) /* the progress thread allocates one */
+			*err = EAGAIN;
+		return p;
+	}
+	struct timespec until = monotonic_after(wait_ms);
+
+	do {
+		if (!allocate_spare(node->io)) {
+			*err = ENOMEM;
 			return NULL;
 		}
-		vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
-		p->gids[p->ngids % 8] = *dgid;
-		if (p->ngids < 8)
-			p->ngids++;
-		vb_mutex_unlock(&io->meet_lock);
-		return p;
-	}
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += wait_ms / 1000;
-	until.tv_nsec += wait_ms % 1000 * 1000000l;
-	if (until.tv_nsec >= 1000000000l) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000l;
-	}
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
-	if (p && vb_peer_alive(p) && confirmed(p, dgid)) {
-		vb_mutex_unlock(&io->meet_lock);
-		return p;
-	}
-	m = ask(node, qpn, dgid);
-	while (m && m->asking && wait_ms)
-		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, &until))
-			break;
-	/* an old answer stands while it is asked anew, unless somebody waits, or there is no other way anyhow */
-	bool stands = !wait_ms && atomic_load_explicit(&io->roce->up, memory_order_relaxed);
-
-	*err = !m ? ENOMEM : m->asking && !stands ? EAGAIN : m->err;
-	p = m ? m->peer : NULL;
-	vb_mutex_unlock(&io->meet_lock);
-	return p;
+		p = find_or_ask(node, qpn, dgid, false, err);
+	} while (*err == ENOMEM); /* another thread took the spare one */
+	return *err == EAGAIN ? await_answer(node, qpn, dgid, &until, err) : p;
 }
 
 void vb_peer_remind(struct vb_peer *p)
@@ -553,16 +722,20 @@ void vb_peer_remind(struct vb_peer *p)
 	struct vb_io *io = p->node->io;
 	uint64_t now = vb_now();
 
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
-	const struct vb_meeting *m = io->meetings;
+	vb_lock(&io->questions_lock);
+	struct vb_meeting *m = io->meetings;
 
 	while (m && m->peer != p)
 		m = m->next;
-	if (m && !m->asking && now - m->answered > REMIND_NS && now - p->reminded > REMIND_NS) {
+	bool due = m && !m->asking && now - m->answered > REMIND_NS && now - p->reminded > REMIND_NS;
+
+	if (due) {
 		p->reminded = now;
-		vb_broker_meet(io->broker, ++io->meet_tag, m->qpn, &m->dgid); /* nobody waits for this answer */
+		m->reminder = true;
 	}
-	vb_mutex_unlock(&io->meet_lock);
+	vb_unlock(&io->questions_lock);
+	if (due)
+		vb_questions_note(p->node);
 }
 
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err)
@@ -570,18 +743,15 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
 	struct vb_io *io = node->io;
 
-	if (p && p->self) /* nobody has to be asked */
-		return vb_peer_find(node, qpn, dgid, 0, err);
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
-	struct vb_meeting *m = meeting_of(io, qpn, dgid);
-
-	*err = m && !m->asking ? m->err : EAGAIN;
-	p = *err ? NULL : m->peer;
+	*err = 0;
+	vb_lock(&io->questions_lock);
+	if (!p || !p->self || !confirmed(p, dgid))
+		p = answer_of(meeting_of(io, qpn, dgid), err);
+	vb_unlock(&io->questions_lock);
 	if (!*err && (!p || !vb_peer_alive(p))) {
 		*err = EAGAIN;
 		p = NULL;
 	}
-	vb_mutex_unlock(&io->meet_lock);
 	return p;
 }
 
@@ -672,4 +842,5 @@ void vb_peers_free(struct vb_node *node)
 		io->meetings = m->next;
 		free(m);
 	}
+	free(atomic_load(&io->spare_meeting));
 }

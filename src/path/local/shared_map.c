@@ -272,12 +272,12 @@ void vb_map_drop(struct vb_peer *peer, struct vb_map *m)
 	vb_unlock(&peer->map_lock);
 }
 
-void vb_maps_free(struct vb_peer *peer)
+void vb_maps_free(struct vb_map *maps)
 {
-	while (peer->maps) {
-		struct vb_map *m = peer->maps;
+	while (maps) {
+		struct vb_map *next = maps->next;
 
-		peer->maps = m->next;
-		unmap(m);
+		unmap(maps);
+		maps = next;
 	}
 }

@@ -6,7 +6,7 @@
 
 #include "engine/local/peer.h"
 
-/* Unmaps all. No copy is under way. */
-void vb_maps_free(struct vb_peer *peer);
+/* Unmaps all of this list of a peer's. No copy is in progress. */
+void vb_maps_free(struct vb_map *maps);
 
 #endif

@@ -43,7 +43,8 @@ struct vb_roce_sockets {
 	unsigned held_count;
 	uint64_t held_at; /* when they are looked at again, 0: there are none */
 
-	/* the question to the broker: under io->meet_lock */
+	/* the question to the broker: under io->questions_lock */
+	bool unsent;
 	enum { VB_LANE_UNASKED, VB_LANE_ASKED, VB_LANE_HELD_BY_US, VB_LANE_REFUSED } asked;
 	uint64_t asked_at;
 	int err;
@@ -55,8 +56,10 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s);
 /* How long a queue pair waits to be told its way, ms: on a machine that is very busy, too, the broker and the owner of the sockets
  * get to answer within this. Later it is looked for beside its work (unresolved.c). */
 #define VB_RESOLVE_WAIT 10000
-/* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No lock held. */
+/* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No spin lock held if
+ * wait_ms > 0, else any lock. */
 int vb_roce_up(struct vb_node *node, unsigned wait_ms);
+void vb_roce_send_question(struct vb_node *node); /* if it is not sent yet. No spin lock held */
 /* The broker's answer; takes the descriptors. Adapter thread. */
 void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g);
 /* The channel by which our lane was relayed to us has ended: another is asked for. Under progress. */

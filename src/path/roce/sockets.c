@@ -192,10 +192,13 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 	if (err && err != ETIMEDOUT)
 		say(&(struct vb_roce_grant){.err = err, .holder_known = g->holder_known, .holder_uid = g->holder_uid});
 	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	vb_lock(&io->questions_lock);
 	s->err = err;
 	s->asked = err ? VB_LANE_REFUSED : VB_LANE_HELD_BY_US;
 	s->asked_at = vb_now();
+	s->unsent = false;
 	atomic_store(&s->up, !err || s->rx);
+	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
 	vb_mutex_unlock(&io->meet_lock);
 	io->resolve_news = true;
@@ -225,11 +228,12 @@ void vb_roce_ask_again(struct vb_node *node)
 
 	if (!at || now < at)
 		return;
-	vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
-	if (s->asked != VB_LANE_ASKED) /* one question at a time: each answer would end the channel of the one before */
-		vb_broker_roce(node->io->broker); /* away: asked again when it is back */
+	vb_lock(&node->io->questions_lock);
+	s->unsent |=
+	        s->asked != VB_LANE_ASKED; /* one question at a time: an answer ends the channel of the one before */
 	s->asked = VB_LANE_ASKED;
-	vb_mutex_unlock(&node->io->meet_lock);
+	vb_unlock(&node->io->questions_lock);
+	vb_roce_send_question(node);
 	atomic_store(&s->lost_at, now + ASK_AGAIN);
 }
 
@@ -237,10 +241,10 @@ void vb_roce_reattached(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
-	if (io->roce->asked == VB_LANE_ASKED)
-		vb_broker_roce(io->broker);
-	vb_mutex_unlock(&io->meet_lock);
+	vb_lock(&io->questions_lock);
+	io->roce->unsent = io->roce->asked == VB_LANE_ASKED;
+	vb_unlock(&io->questions_lock);
+	vb_roce_send_question(node);
 	if (!io->roce->relayed)
 		return;
 	vb_lock(&node->progress);
@@ -260,21 +264,61 @@ static void after(struct timespec *t, unsigned ms)
 	}
 }
 
-/* Asks where it must, and waits. Under meet_lock. */
-static int ask(struct vb_node *node, const struct timespec *until, bool wait)
+void vb_roce_send_question(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
+
+	vb_lock(&io->questions_lock);
+	bool unsent = io->roce->unsent;
+
+	io->roce->unsent = false;
+	vb_unlock(&io->questions_lock);
+	if (unsent)
+		vb_broker_roce(io->broker); /* away: vb_roce_reattached asks again */
+}
+
+/* What the last answer said. EAGAIN: the question is open. */
+static int roce_answer(struct vb_io *io)
+{
+	const struct vb_roce_sockets *s = io->roce;
+
+	vb_lock(&io->questions_lock);
+	int err = s->asked == VB_LANE_HELD_BY_US ? 0 : s->asked == VB_LANE_ASKED ? EAGAIN : s->err;
+
+	vb_unlock(&io->questions_lock);
+	return err;
+}
+
+/* Notes the question if it is due. Returns whether it is to be sent. */
+static bool ask(struct vb_io *io)
+{
 	struct vb_roce_sockets *s = io->roce;
 
+	vb_lock(&io->questions_lock);
 	if (s->asked == VB_LANE_UNASKED ||
 	    (s->asked == VB_LANE_REFUSED && vb_now() - s->asked_at > ASK_AGAIN && s->lane_fd < 0)) {
 		s->asked = VB_LANE_ASKED;
-		vb_broker_roce(io->broker); /* away: asked again when it is back */
+		s->unsent = true;
 	}
-	while (s->asked == VB_LANE_ASKED && wait)
+	bool unsent = s->unsent;
+
+	vb_unlock(&io->questions_lock);
+	return unsent;
+}
+
+/* Sends the question and waits for its answer. */
+static int await_roce(struct vb_node *node, const struct timespec *until)
+{
+	struct vb_io *io = node->io;
+	int err;
+
+	vb_roce_send_question(node);
+	vb_mutex_lock(&io->meet_lock, VB_RANK_MEETING);
+	while ((err = roce_answer(io)) == EAGAIN)
 		if (pthread_cond_timedwait(&io->meet_cond, &io->meet_lock, until))
 			break;
-	return s->asked == VB_LANE_HELD_BY_US ? 0 : s->asked == VB_LANE_ASKED ? EAGAIN : s->err;
+	vb_mutex_unlock(&io->meet_lock);
+	return err;
 }
 
 int vb_roce_up(struct vb_node *node, unsigned wait_ms)
@@ -290,10 +334,15 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 		return 0;
 	after(&until, wait_ms);
 	for (;;) {
-		vb_mutex_lock(&node->io->meet_lock, VB_RANK_MEETING);
-		err = ask(node, &until, wait_ms);
-		vb_mutex_unlock(&node->io->meet_lock);
-		if (err != ETIMEDOUT || !wait_ms)
+		bool unsent = ask(node->io);
+
+		if (!wait_ms) {
+			if (unsent)
+				vb_questions_note(node);
+			return roce_answer(node->io);
+		}
+		err = await_roce(node, &until);
+		if (err != ETIMEDOUT)
 			return err;
 		if (vb_now() >= end)
 			break;
