@@ -13,6 +13,7 @@ attack=$(dirname "$(readlink -f "$0")")
 
 blind_cleanup() {
 	local status=$? p
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	if [ -e /run/netns/$C ]; then
 		for p in $(ip netns pids $C); do kill -9 "$p" 2>/dev/null; done

@@ -28,6 +28,7 @@ brokers() { # pids of the brokers in our mount namespace
 }
 cleanup() {
 	local p
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	exec 3>&-
 	for p in $(brokers); do kill "$p" 2>/dev/null; done
 	rm -rf "$work" "$hostile"

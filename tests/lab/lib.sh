@@ -18,6 +18,7 @@ lab_needs() {
 }
 lab_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	[ -z "$target" ] || kill -9 "$target" 2>/dev/null
 	[ -n "$borrowed" ] || "$LAB" down

@@ -9,6 +9,7 @@ need ip
 ns=vb$$l
 alone_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	ip netns del $ns 2>/dev/null
 	(exit $status)

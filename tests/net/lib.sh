@@ -20,6 +20,7 @@ cable_pid=
 
 net_cleanup() {
 	local status=$? n p
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	[ -z "$cable_pid" ] || kill "$cable_pid" 2>/dev/null
 	for n in $A $B; do

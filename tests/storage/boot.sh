@@ -64,6 +64,7 @@ make_disk() {
 qemu=
 boot_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	for p in $qemu $nbd $target; do kill -9 "$(program_of "$p")" "$p" 2>/dev/null; done
 	umount "$work/mnt" 2>/dev/null

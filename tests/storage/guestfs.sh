@@ -28,6 +28,7 @@ appliance() {
 # --- the way to the disk ---
 guestfs_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	for p in $nbd $target; do kill -9 "$(program_of "$p")" "$p" 2>/dev/null; done
 	(exit $status)

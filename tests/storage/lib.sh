@@ -9,6 +9,7 @@ export VERBENA_RUNTIME=$work
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}exitcode=99 UBSAN_OPTIONS=${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}exitcode=99:halt_on_error=1
 pids=()
 cleanup() {
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	for p in ${pids[@]+"${pids[@]}"}; do
 		kill -9 "$p"
 		wait "$p"

@@ -24,6 +24,7 @@ disk_off() {
 }
 media_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	[ -z "$target" ] || die "$(program_of "$target")" "$target"
 	disk_off

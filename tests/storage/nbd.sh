@@ -10,6 +10,7 @@ for p in nbdkit nbdcopy nbdinfo qemu-img qemu-io; do
 done
 loops=()
 nbd_cleanup() {
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT
 	for p in ${pids[@]+"${pids[@]}"}; do kill -9 "$p"; wait "$p"; done 2>/dev/null
 	for l in ${loops[@]+"${loops[@]}"}; do losetup -d "$l"; done

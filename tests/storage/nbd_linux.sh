@@ -9,6 +9,7 @@ lab_needs nbdkit
 pluggable nbd_linux || exit 0
 nbd_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	[ -z "$nbd" ] || kill -9 "$nbd" 2>/dev/null
 	(exit $status)

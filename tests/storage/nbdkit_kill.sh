@@ -18,6 +18,7 @@ target= server=
 
 nbdkit_kill_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	[ -z "$target" ] || die "$(program_of "$target")" "$target"
 	[ -z "$server" ] || die "$(program_of "$server")" "$server"

@@ -14,6 +14,7 @@ UUID=00112233-4455-6677-8899-aabbccddeeff
 other= # a second target, which the first refers to
 points_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	[ -z "$other" ] || kill -9 "$other" 2>/dev/null
 	(exit $status)

@@ -79,6 +79,7 @@ cut() {
 }
 powercut_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	target_off
 	disk_off

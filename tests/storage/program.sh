@@ -115,13 +115,10 @@ if "$target" --help >/dev/null && grep -q libcrypto < <(ldd "$target"); then
 	check "a secret that everybody can write is refused" denied --config "$work/conf.json"
 	for mode in 644 600; do
 		chmod $mode "$work/secret"
-		"$target" --config "$work/conf.json" >"$work/out" 2>"$work/err" &
-		pid=$!
-		pids+=($pid)
-		in_time grep -q nqn "$work/out"
+		start --config "$work/conf.json"
 		stops
-		[ $mode = 600 ] || check "a secret that everybody can read is told of" grep -q "secret: everybody can read" "$work/err"
-		[ $mode = 644 ] || check "one for its owner is not" refused grep "everybody" "$work/err"
+		[ $mode = 600 ] || check "a secret that everybody can read is told of" grep -q "secret: everybody can read" "$work/out.err"
+		[ $mode = 644 ] || check "one for its owner is not" refused grep "everybody" "$work/out.err"
 	done
 fi
 config "$a"

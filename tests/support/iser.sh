@@ -26,6 +26,7 @@ sockets=/var/run/tgtd
 [ -e $sockets ] || { mkdir -p $sockets && made_sockets=1; }
 iser_cleanup() {
 	local status=$?
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	rm -f $sockets/socket.$control*
 	[ -z "${made_sockets:-}" ] || rmdir $sockets 2>/dev/null
 	(exit $status)

@@ -178,6 +178,7 @@ finish() {
 
 cleanup() {
 	local status=$? p
+	[ $BASHPID = $$ ] || return # a child that was told to end before it became its program
 	trap - EXIT INT TERM
 	for p in $(jobs -p); do kill "$p" 2>/dev/null; done
 	wait # timeout kills what does not go by itself
