@@ -1,6 +1,7 @@
 // addrinfo.c - names and services of endpoints
 // follows: rdma_getaddrinfo(3), getaddrinfo(3)
 // SPDX-License-Identifier: MIT
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdlib.h>
 
@@ -8,6 +9,13 @@
 
 #define FAMILY_IB 27         /* AF_IB */
 #define RAI_OF_SA 0x00000010 /* RAI_SA: a service of the subnet's administration, which Ethernet has not */
+
+struct answer {
+	struct rdma_addrinfo rai; /* first: the program has its address */
+	struct answer *next;      /* in any_adapter; rcm_lock() guards it */
+};
+
+static struct answer *any_adapter;
 
 static void *copy(const void *from, size_t len)
 {
@@ -95,6 +103,50 @@ static int ask(const char *node, const char *service, const struct rdma_addrinfo
 	return ret;
 }
 
+/* Does the program look for adapters, and not for an address to listen at? libfabric asks for "localhost" and no service. */
+static bool is_for_any_adapter(const char *node, const char *service, const struct rdma_addrinfo *rai)
+{
+	uint8_t binary[16];
+	union rcm_addr addr;
+
+	if (!node || service || !rai->ai_src_len || rai->ai_port_space != RDMA_PS_TCP)
+		return false;
+	if (inet_pton(AF_INET, node, binary) == 1 || inet_pton(AF_INET6, node, binary) == 1)
+		return false;
+	rcm_addr_copy(&addr, rai->ai_src_addr);
+	return rcm_addr_loopback(&addr);
+}
+
+static void note_any_adapter(struct answer *a)
+{
+	rcm_lock();
+	a->next = any_adapter;
+	any_adapter = a;
+	rcm_unlock();
+}
+
+static void forget_any_adapter(const struct rdma_addrinfo *rai)
+{
+	rcm_lock();
+	for (struct answer **at = &any_adapter; *at; at = &(*at)->next)
+		if (&(*at)->rai == rai) {
+			*at = (*at)->next;
+			break;
+		}
+	rcm_unlock();
+}
+
+bool rcm_addr_for_any_adapter(const struct sockaddr *addr)
+{
+	bool found = false;
+
+	rcm_lock();
+	for (const struct answer *a = any_adapter; a && !found; a = a->next)
+		found = a->rai.ai_src_addr == addr;
+	rcm_unlock();
+	return found;
+}
+
 static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai)
 {
 	rai->ai_flags = hints->ai_flags;
@@ -138,14 +190,16 @@ static int check_hints(const struct rdma_addrinfo *hints)
 RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
                                 struct rdma_addrinfo **res)
 {
-	struct rdma_addrinfo *rai;
+	struct answer *answer;
 	int err = (!node && !service && !hints) || !res ? EINVAL : check_hints(hints), ret;
 
 	if (err)
 		return rcm_fail(err);
-	rai = calloc(1, sizeof(*rai));
-	if (!rai)
+	answer = calloc(1, sizeof(*answer));
+	if (!answer)
 		return -1;
+	struct rdma_addrinfo *rai = &answer->rai;
+
 	ret = node || service ? ask(node, service, hints, rai) : from_hints(hints, rai);
 	if (!ret)
 		ret = add_source(hints, rai);
@@ -155,6 +209,8 @@ RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const str
 		errno = err;
 		return ret;
 	}
+	if (is_for_any_adapter(node, service, rai))
+		note_any_adapter(answer);
 	*res = rai;
 	return 0;
 }
@@ -164,6 +220,7 @@ RCM_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 	while (res) {
 		struct rdma_addrinfo *next = res->ai_next;
 
+		forget_any_adapter(res);
 		free(res->ai_connect);
 		free(res->ai_route);
 		free(res->ai_src_canonname);

@@ -100,6 +100,13 @@ static int show(struct rcm_id *id)
 	return id->source.dev ? rcm_show_device(id) : 0;
 }
 
+/* With the kernel's adapters an id that is bound to a loopback address names no adapter, and a program that looks for adapters in
+ * this way (libfabric) then offers all of them. Here lo has an adapter, which would be the only one that it offers. */
+static bool is_for_any_adapter(const struct rcm_id *id, const struct sockaddr *addr)
+{
+	return id->kind == RCM_EITHER && rcm_addr_for_any_adapter(addr) && rcm_has_adapter_beside(id->source.ifindex);
+}
+
 RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 {
 	struct rcm_id *id = rcm_id(cm_id);
@@ -110,6 +117,10 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 	rcm_addr_copy(&want, addr);
 	int err = rcm_bind(id, &want, true);
 
+	if (!err && is_for_any_adapter(id, addr)) {
+		rcm_show_addresses(id);
+		return 0;
+	}
 	return rcm_result(err ? err : show(id));
 }
 

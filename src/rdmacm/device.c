@@ -204,6 +204,32 @@ static bool loopback_net(const uint8_t gid[16], uint8_t main_address[16])
 	return true;
 }
 
+/* The port is up, and has an address: the default GID of RoCE is none, the one of iWARP stands for the interface's. */
+static bool reaches_others(struct rcm_device *dev, uint32_t lo)
+{
+	struct ibv_gid_entry e;
+	struct ibv_port_attr port;
+	bool found = false;
+
+	if (dev->gone || ibv_query_port(dev->verbs, 1, &port) || port.state != IBV_PORT_ACTIVE)
+		return false;
+	for (int i = dev->iwarp ? 0 : 1; i < port.gid_tbl_len && !found; i++)
+		found = !ibv_query_gid_ex(dev->verbs, 1, (uint32_t)i, &e, 0) && e.ndev_ifindex != lo;
+	return found;
+}
+
+bool rcm_has_adapter_beside(uint32_t lo)
+{
+	bool found = false;
+
+	int cancel = enter();
+	refresh();
+	for (struct rcm_device *dev = devices; dev && !found; dev = dev->next)
+		found = reaches_others(dev, lo);
+	leave(cancel);
+	return found;
+}
+
 int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
 	uint8_t main_address[16];

@@ -284,6 +284,9 @@ uint16_t rcm_addr_port(const union rcm_addr *addr);
 void rcm_addr_set_port(union rcm_addr *addr, uint16_t port);
 uint32_t rcm_addr_scope(const union rcm_addr *addr);
 
+/* addrinfo.c: did rdma_getaddrinfo() give it to a program that looks for adapters? addr: the pointer that the program passes. */
+bool rcm_addr_for_any_adapter(const struct sockaddr *addr);
+
 /* bind.c; 0 or errno */
 /* passive: to listen there, perhaps. */
 int rcm_bind(struct rcm_id *id, const union rcm_addr *addr, bool passive);
@@ -315,6 +318,8 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id);
 /* 0, EADDRNOTAVAIL, ENODEV: no adapter of this kind has this address. ifindex 0: any. */
 int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
 bool rcm_any_iwarp(void); /* of those that are open */
+/* Is there one that other hosts are reached by, apart from those of this interface, lo? */
+bool rcm_has_adapter_beside(uint32_t lo);
 /* All there are, so that the broker knows their addresses as ours. */
 void rcm_open_devices(void);
 /* Is it an address of this host at all? */

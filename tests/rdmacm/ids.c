@@ -136,6 +136,75 @@ static void ids_are_of_a_known_port_space(void)
 	rdma_destroy_event_channel(ch);
 }
 
+static void ip(const char *what)
+{
+	char line[200];
+
+	snprintf(line, sizeof(line), "ip %s 2>/dev/null", what);
+	if (system(line))
+		skip("ip %s does not work here", what);
+}
+
+static void shows_its_device(const struct rdma_cm_id *id, bool shows)
+{
+	CHECK(!id->verbs == !shows && !id->pd == !shows);
+	CHECK_INT(id->port_num, shows);
+}
+
+static struct rdma_addrinfo *passive(const char *node, const char *service)
+{
+	const struct rdma_addrinfo hints = {
+	        .ai_flags = RAI_PASSIVE, .ai_family = AF_INET, .ai_port_space = RDMA_PS_TCP};
+	struct rdma_addrinfo *rai;
+
+	MUST(rdma_getaddrinfo(node, service, &hints, &rai));
+	return rai;
+}
+
+static void bound_to(const struct rdma_addrinfo *rai, bool shows)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+
+	MUST(rdma_bind_addr(id, rai->ai_src_addr));
+	shows_its_device(id, shows);
+	MUST(rdma_listen(id, 1));
+	MUST(rdma_destroy_id(id));
+	rdma_destroy_event_channel(ch);
+}
+
+/* libfabric looks for adapters in this way. With the kernel's adapters the id has none, and it offers all of them. */
+static void the_address_of_localhost_names_no_adapter_where_others_are(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct rdma_addrinfo *any = passive("localhost", NULL), *number = passive("127.0.0.1", NULL),
+	                     *port = passive("localhost", "7471");
+	struct rdma_cm_id *id = new_id(ch, RDMA_PS_TCP);
+	union address lo = at("127.0.0.1", 0);
+	struct rdma_cm_event e;
+
+	if (!if_nametoindex("own0"))
+		skip("there is nothing beside lo");
+	bound_to(number, true);
+	bound_to(port, true);
+	bound_to(any, false);
+	/* what it resolves then is by lo */
+	MUST(rdma_bind_addr(id, any->ai_src_addr));
+	MUST(rdma_resolve_addr(id, NULL, &lo.sa, 1000));
+	next_is(ch, RDMA_CM_EVENT_ADDR_RESOLVED, &e);
+	shows_its_device(id, true);
+	CHECK(!strcmp(ibv_get_device_name(id->verbs->device), "roce_lo"));
+	ip("link set own0 down");
+	bound_to(any, true);
+	ip("link set own0 up");
+	ip("addr add fd00:6f::1/64 dev own0 nodad"); /* it goes with the link */
+	MUST(rdma_destroy_id(id));
+	rdma_freeaddrinfo(number);
+	rdma_freeaddrinfo(any);
+	rdma_freeaddrinfo(port);
+	rdma_destroy_event_channel(ch);
+}
+
 static void binding_gives_a_port_and_a_device(void)
 {
 	struct rdma_event_channel *ch = rdma_create_event_channel();
@@ -149,8 +218,7 @@ static void binding_gives_a_port_and_a_device(void)
 	FAILS(rdma_bind_addr(id, (struct sockaddr *)&ib), EAFNOSUPPORT);
 	FAILS(rdma_bind_addr(id, &nowhere.sa), EADDRNOTAVAIL);
 	MUST(rdma_bind_addr(id, &lo.sa));
-	CHECK(id->verbs && id->pd);
-	CHECK_INT(id->port_num, 1);
+	shows_its_device(id, true);
 	CHECK(rdma_get_src_port(id));
 	FAILS(rdma_bind_addr(id, &lo.sa), EINVAL);
 	lo.sin.sin_port = rdma_get_src_port(id);
@@ -562,15 +630,6 @@ static void calls_out_of_turn_are_refused(void)
 	MUST(rdma_destroy_id(id));
 }
 
-static void ip(const char *what)
-{
-	char line[200];
-
-	snprintf(line, sizeof(line), "ip %s 2>/dev/null", what);
-	if (system(line))
-		skip("ip %s does not work here", what);
-}
-
 static void an_adapter_that_goes_is_told_of(void)
 {
 	union address a = at("198.51.100.7", 0);
@@ -671,6 +730,7 @@ int main(int argc, char **argv)
 	        T(who_asks_for_the_next_event_is_let_fall_asleep_before_its_channel_goes),
 	        T(ids_are_of_a_known_port_space),
 	        T(binding_gives_a_port_and_a_device),
+	        T(the_address_of_localhost_names_no_adapter_where_others_are),
 	        T(addresses_are_resolved_as_the_kernel_routes),
 	        T(what_was_resolved_is_what_stays),
 	        T(a_host_that_does_not_answer_is_an_error),
