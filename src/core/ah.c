@@ -81,6 +81,6 @@ int vb_destroy_ah(struct ibv_ah *ibah)
 		return ENOENT;
 	atomic_fetch_sub(&vb_pd(ibah->pd)->users, 1);
 	atomic_fetch_sub(&vb_ctx(ibah->context)->node->ah_count, 1);
-	free(vb_ah(ibah));
+	vb_object_free(vb_ah(ibah), &vb_ah(ibah)->made);
 	return 0;
 }

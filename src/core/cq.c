@@ -154,7 +154,7 @@ int vb_destroy_cq(struct ibv_cq *ibcq)
 	if (cq->domain)
 		atomic_fetch_sub(&cq->domain->users, 1);
 	free(cq->ring);
-	free(cq);
+	vb_object_free(cq, &cq->made);
 	atomic_fetch_sub(&ctx->node->cq_count, 1);
 	vb_context_drop(ctx);
 	return 0;

@@ -20,6 +20,9 @@ static inline uint32_t vb_handle_next(_Atomic uint32_t *last)
 #define VB_IS_SOUND(object, public) \
 	((object)->public.handle == (object)->made.handle && (object)->public.context == (object)->made.context)
 
+/* Frees a destroyed object, later than at once: a program that still uses its address is refused. made: the object's own. */
+void vb_object_free(void *object, struct vb_made *made);
+
 static inline bool vb_pd_is_sound(const struct ibv_pd *pd)
 {
 	return VB_IS_SOUND((const struct vb_pd *)pd, pd);

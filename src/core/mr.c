@@ -139,7 +139,7 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	node->mr_count--;
 	vb_mutex_unlock(&node->mr_lock);
 	atomic_fetch_sub(&vb_pd(ibmr->pd)->users, 1);
-	free(mr);
+	vb_object_free(mr, &mr->made);
 	return 0;
 }
 

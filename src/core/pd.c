@@ -59,7 +59,7 @@ int vb_dealloc_pd(struct ibv_pd *ibpd)
 		atomic_fetch_sub(&ctx->node->pd_count, 1);
 	if (pd->td)
 		atomic_fetch_sub(&pd->td->users, 1);
-	free(pd);
+	vb_object_free(pd, &pd->made);
 	vb_context_drop(ctx);
 	return 0;
 }

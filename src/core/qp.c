@@ -139,7 +139,7 @@ static void qp_free(struct vb_qp *qp)
 	pthread_mutex_destroy(&qp->ack_lock);
 	pthread_cond_destroy(&qp->ack_cond);
 	pthread_mutex_destroy(&qp->modify_lock);
-	free(qp);
+	vb_object_free(qp, &qp->made);
 }
 
 static void fill_public(struct vb_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)

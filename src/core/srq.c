@@ -183,7 +183,7 @@ int vb_destroy_srq(struct ibv_srq *ibsrq)
 	pthread_mutex_destroy(&srq->ack_lock);
 	pthread_cond_destroy(&srq->ack_cond);
 	free(srq->rq.wqe);
-	free(srq);
+	vb_object_free(srq, &srq->made);
 	return 0;
 }
 

@@ -134,6 +134,37 @@ static void a_queue_pair(void)
 	CHECK(!vb_query_qp(qp, &a, 0, &init) && !vb_destroy_qp(qp));
 }
 
+#ifndef VB_SANITIZED
+/* Sanitizers end a program that does this. */
+static void destroyed_objects(void)
+{
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_qp_init_attr qa = {.qp_type = IBV_QPT_RC, .send_cq = o.cq, .recv_cq = o.cq};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct ibv_ah_attr aa = {
+	        .is_global = 1, .port_num = 1, .grh = {.sgid_index = 1, .dgid.raw = {[10] = 0xff, 0xff, 10, 0, 0, 2}}};
+	struct ibv_pd *pd = vb_alloc_pd(o.ctx);
+	struct ibv_mr *mr = vb_reg_mr(pd, buf, 8, 0, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_ah *ah = vb_create_ah(pd, &aa);
+	struct ibv_srq *gone = vb_create_srq(pd, &sa);
+	struct ibv_cq *cq = vb_create_cq(o.ctx, 4, NULL, NULL, 0);
+	struct ibv_qp *qp = make_raw(&qa);
+
+	CHECK(!vb_destroy_qp(qp) && vb_destroy_qp(qp) == ENOENT);
+	CHECK(vb_modify_qp(qp, &init, IBV_QP_STATE) == EINVAL);
+	CHECK(vb_query_qp(qp, &init, 0, &qa) == EINVAL);
+	CHECK(!vb_dereg_mr(mr) && vb_dereg_mr(mr) == ENOENT);
+	CHECK(!vb_destroy_ah(ah) && vb_destroy_ah(ah) == ENOENT);
+	CHECK(!vb_destroy_srq(gone) && vb_destroy_srq(gone) == ENOENT);
+	CHECK(!vb_destroy_cq(cq) && vb_destroy_cq(cq) == ENOENT);
+	CHECK(vb_resize_cq(cq, 8) == EINVAL && vb_req_notify_cq(cq, 0) == EINVAL);
+	CHECK(!vb_dealloc_pd(pd) && vb_dealloc_pd(pd) == ENOENT);
+	NO(vb_reg_mr(pd, buf, 8, 0, 0), EINVAL);
+	NO(vb_create_srq(pd, &sa), EINVAL);
+	NO(make_raw(&(struct ibv_qp_init_attr){.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = o.cq}), EINVAL);
+}
+#endif
+
 int main(void)
 {
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 4, .max_sge = 1}};
@@ -151,6 +182,9 @@ int main(void)
 	RUN(a_completion_queue);
 	RUN(a_shared_receive_queue);
 	RUN(a_queue_pair);
+#ifndef VB_SANITIZED
+	RUN(destroyed_objects);
+#endif
 	fake.nodes = nodes;
 	CHECK(!vb_destroy_srq(srq) && !vb_close_device(other));
 	close_objects(&o);
