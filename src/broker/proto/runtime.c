@@ -22,6 +22,7 @@
 
 #define RUNTIME_OF_ROOT "/run/verbena"
 #define LISTEN_BACKLOG 128
+#define LOCK_NAME (sizeof((struct vb_runtime){0}.name) + sizeof(".lock"))
 
 int64_t vb_broker_now_ms(void)
 {
@@ -309,31 +310,45 @@ void vb_runtime_unlink(const struct vb_runtime *rt, dev_t dev, ino_t ino)
 	close(dir_fd);
 }
 
+/* A broker that ends removes the file that it has locked: who waited for the lock then has a file without a name. */
+static int lock_named_file(int dir_fd, const char *name, int *lock_fd)
+{
+	struct stat st, named;
+	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int err = 0;
+
+	if (fd < 0)
+		return errno;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		err = EPERM;
+	else if (flock(fd, LOCK_EX | LOCK_NB))
+		err = errno;
+	else if (fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) || named.st_dev != st.st_dev ||
+	         named.st_ino != st.st_ino)
+		err = EWOULDBLOCK;
+	if (err)
+		close(fd);
+	else
+		*lock_fd = fd;
+	return err;
+}
+
+static void lock_name(const struct vb_runtime *rt, char name[LOCK_NAME])
+{
+	snprintf(name, LOCK_NAME, "%s.lock", rt->name);
+}
+
 int vb_runtime_lock(const struct vb_runtime *rt, int *lock_fd)
 {
-	char name[sizeof(rt->name) + 8];
+	char name[LOCK_NAME];
 	int dir_fd = vb_runtime_open_dir(rt);
-	struct stat st;
 
 	if (dir_fd < 0)
 		return errno;
-	snprintf(name, sizeof(name), "%s.lock", rt->name);
-	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int err = fd < 0 ? errno : 0;
+	lock_name(rt, name);
+	int err = lock_named_file(dir_fd, name, lock_fd);
 	close(dir_fd);
-	if (err)
-		return err;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return EPERM;
-	}
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		err = errno;
-		close(fd);
-		return err;
-	}
-	*lock_fd = fd;
-	return 0;
+	return err;
 }
 
 void vb_runtime_unlock(int *lock_fd)
@@ -343,6 +358,19 @@ void vb_runtime_unlock(int *lock_fd)
 	flock(*lock_fd, LOCK_UN);
 	close(*lock_fd);
 	*lock_fd = -1;
+}
+
+void vb_runtime_remove_lock(const struct vb_runtime *rt, int *lock_fd)
+{
+	char name[LOCK_NAME];
+	int dir_fd = *lock_fd < 0 ? -1 : vb_runtime_open_dir(rt);
+
+	if (dir_fd >= 0) {
+		lock_name(rt, name);
+		unlinkat(dir_fd, name, 0);
+		close(dir_fd);
+	}
+	vb_runtime_unlock(lock_fd);
 }
 
 /* fdinfo shows pids of the pid namespace of the mounted /proc. NSpid lists our pids from that namespace down to ours:

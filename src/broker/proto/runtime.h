@@ -51,6 +51,8 @@ void vb_runtime_unlink(const struct vb_runtime *rt, dev_t dev, ino_t ino);
  * forked child shares the descriptor, so close alone would not release it. */
 int vb_runtime_lock(const struct vb_runtime *rt, int *lock_fd);
 void vb_runtime_unlock(int *lock_fd);
+/* Releases the lock and removes its file. For a broker that ends; nothing is done with a lock_fd of -1. */
+void vb_runtime_remove_lock(const struct vb_runtime *rt, int *lock_fd);
 
 /* An O_PATH descriptor of the directory, or -1 with errno. */
 int vb_runtime_open_dir(const struct vb_runtime *rt);

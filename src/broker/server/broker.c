@@ -286,7 +286,7 @@ static bool try_leave(struct vb_broker *b)
 	vb_runtime_unlink(&b->config.rt, b->sock_dev, b->sock_ino);
 	vb_discard(&b->listen_fd, 1); /* connections not accepted yet may carry descriptors */
 	vb_broker_fini(b, false);
-	vb_runtime_unlock(&lock);
+	vb_runtime_remove_lock(&b->config.rt, &lock);
 	return true;
 }
 
@@ -301,7 +301,10 @@ static void leave_for_another(struct vb_broker *b)
 	vb_runtime_unlink(&b->config.rt, b->sock_dev, b->sock_ino);
 	vb_discard(&b->listen_fd, 1); /* connections not accepted yet may carry descriptors */
 	vb_broker_fini(b, keep);
-	vb_runtime_unlock(&lock);
+	if (keep)
+		vb_runtime_unlock(&lock);
+	else
+		vb_runtime_remove_lock(&b->config.rt, &lock);
 }
 
 static void broker_serve(struct vb_broker *b)
