@@ -72,6 +72,7 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	ah->attr = whole;
 	ah->sgid = sgid;
 	atomic_fetch_add(&vb_pd(pd)->users, 1);
+	vb_path_address(ctx->node, &ah->attr.grh.dgid);
 	return &ah->ah;
 }
 

@@ -72,6 +72,9 @@ void vb_path_new(struct vb_qp *qp);
  * process of this host is; UD gets its part of the network. Waits a bounded time. Never fails: a peer that is not there
  * yet is looked for again when something is to be sent. No lock held. */
 void vb_path_connect(struct vb_qp *qp);
+/* An address handle with this address is made: whether it is ours is found out now, because a send must not wait for
+ * that. No lock held. */
+void vb_path_address(struct vb_node *node, const union ibv_gid *dgid);
 /* The next four as in struct vb_path_ops, under the same locks. */
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
 bool vb_path_idle(const struct vb_qp *qp);

@@ -89,6 +89,10 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 	return 0;
 }
 
+void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
+{
+}
+
 void vb_path_connect(struct vb_qp *qp)
 {
 	fake.connects++;

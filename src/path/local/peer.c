@@ -381,6 +381,15 @@ static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 	return false;
 }
 
+/* Under questions_lock. */
+static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
+{
+	if (confirmed(p, dgid))
+		return;
+	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
+	p->ngids += p->ngids < VB_PEER_GIDS;
+}
+
 /* The answer to the question with this tag: p, or no peer and why. No lock held. */
 static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 {
@@ -395,10 +404,8 @@ static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 		m->err = p ? 0 : err ? err : ENOENT;
 		m->peer = p;
 		m->asked = m->answered = vb_now();
-		if (p && !confirmed(p, &m->dgid)) {
-			p->gids[p->ngids % VB_PEER_GIDS] = m->dgid;
-			p->ngids += p->ngids < VB_PEER_GIDS;
-		}
+		if (p)
+			confirm(p, &m->dgid);
 	}
 	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
@@ -557,6 +564,23 @@ static bool is_local(const union ibv_gid *gid)
 	bool local = vb_gid_is_local(gid);
 	vb_cancel_restore(cancel);
 	return local;
+}
+
+void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
+{
+	struct vb_peer *self = atomic_load_explicit(&node->peers[node->lane], memory_order_acquire);
+	struct vb_io *io = node->io;
+
+	if (!self || !self->self)
+		return;
+	vb_lock(&io->questions_lock);
+	bool known = confirmed(self, dgid);
+	vb_unlock(&io->questions_lock);
+	if (known || !is_local(dgid))
+		return;
+	vb_lock(&io->questions_lock);
+	confirm(self, dgid);
+	vb_unlock(&io->questions_lock);
 }
 
 void vb_questions_note(struct vb_node *node)
