@@ -64,6 +64,10 @@ void vb_path_new(struct vb_qp *qp)
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
 
+void vb_path_address(struct vb_node *n, const union ibv_gid *dgid)
+{
+}
+
 void vb_path_connect(struct vb_qp *qp)
 {
 	assert(!vb_roce_path_open(qp));
