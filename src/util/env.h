@@ -16,7 +16,7 @@ static inline bool vb_env_is_hostile(void)
 }
 
 /* The value of an environment variable, or NULL: always NULL in such a program. Nothing else in src/ calls getenv
- * (tests/device/environment.sh looks). No allocation and no lock. */
+ * (tests/system/device/environment.sh looks). No allocation and no lock. */
 static inline const char *vb_env(const char *name)
 {
 	return vb_env_is_hostile() ? NULL : getenv(name);

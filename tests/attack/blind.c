@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../frame/reference.h"
+#include "../unit/frame/reference.h"
 #include "frame/cm.h"
 #include "frame/mad.h"
 #include "frame/packet.h"

@@ -3,7 +3,7 @@
 # follows: IBA volume 1, 9.7.4.1, 9.8.2.2, 12.9; bridge(8)
 # usage: blind.sh; VERBENA_BLIND: packets in all, 2,000,000 where it is not set; 10,000,000 is the long form
 # SPDX-License-Identifier: MIT
-source "$(dirname "$0")/../net/lib.sh"
+source "$(dirname "$0")/../system/net/lib.sh"
 C=vb$$c
 packets=${VERBENA_BLIND:-2000000}
 rate=${VERBENA_BLIND_RATE:-150000}
@@ -119,7 +119,7 @@ no_qp() { # NAME LEAST
 }
 
 check "three hosts" three_hosts
-(cd "$attack/../net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/stream" "$attack/stream.c" link.c plan.c -libverbs) || exit 1
+(cd "$attack/../system/net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/stream" "$attack/stream.c" link.c plan.c -libverbs) || exit 1
 cp "${BLIND:-$BUILD/tests/attack/blind}" "$work/blind" || exit 1
 check "a reliable connection" start rc -t rc
 check "an unreliable connection" start uc -t uc

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../broker/harness.h"
+#include "../system/broker/harness.h"
 #include "broker/proto/proto.h"
 
 struct raw {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../broker/harness.h"
+#include "../system/broker/harness.h"
 #include "broker/proto/proto.h"
 
 /* In memory that all processes share. */

@@ -3,7 +3,7 @@
 // usage: stream -t rc|uc -p PORT [SERVER]: the client sends until SIGINT. Exit status: 0 right, 1 something else arrived, or too
 // little, 3 a completion with an error; it says its queue pair's number first
 // SPDX-License-Identifier: MIT
-#include "../net/link.h"
+#include "../system/net/link.h"
 
 #include <errno.h>
 #include <inttypes.h>

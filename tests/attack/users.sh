@@ -27,7 +27,7 @@ ip link set lo up
 mount -t tmpfs -o mode=755 none /run
 mkdir -m 755 /run/verbena
 export VERBENA_RUNTIME=/run/verbena
-(cd "$HERE/../net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
+(cd "$HERE/../system/net" && "${CC:-gcc}" -std=gnu17 -O2 -w -o "$work/verify" verify.c plan.c link.c -libverbs) || exit 1
 brokers() { # all of this network namespace
 	local p
 	for p in $(pgrep -x verbena-broker); do

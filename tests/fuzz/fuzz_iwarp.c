@@ -3,7 +3,7 @@
 // follows: RFC 5040; RFC 5041; RFC 5044; RFC 5042
 // build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
 // \
-//        -Isrc -Itests/iwarp tests/fuzz/fuzz_iwarp.c tests/iwarp/fixture.c src/engine/iwarp/*.c src/frame/*.c
+//        -Isrc -Itests/unit/iwarp tests/fuzz/fuzz_iwarp.c tests/unit/iwarp/fixture.c src/engine/iwarp/*.c src/frame/*.c
 // SPDX-License-Identifier: MIT
 #include <string.h>
 

@@ -3,7 +3,7 @@
 // follows: IBA volume 1, 9.6 to 9.9
 // build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-strict-aliasing
 // \
-//        -Isrc -Itests/wire tests/fuzz/fuzz_wire.c tests/wire/fixture.c src/engine/roce/*.c src/frame/*.c
+//        -Isrc -Itests/unit/roce tests/fuzz/fuzz_wire.c tests/unit/roce/fixture.c src/engine/roce/*.c src/frame/*.c
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-# cm.sh - pairs of programs that meet by rdma_cm, for scripts in tests/apps and tests/net
+# cm.sh - pairs of programs that meet by rdma_cm, for scripts in tests/system/apps and tests/system/net
 # follows: rdma_cm(7)
 # SPDX-License-Identifier: MIT
 # sourced after lib.sh, or after net/lib.sh: then the server runs on b, the client on a

@@ -1,0 +1,77 @@
+#!/bin/bash
+# containers.sh - where there is little: no root, lo alone, a read-only file system, no environment, no process_vm
+# follows: unshare(1), verbena(7)
+# SPDX-License-Identifier: MIT
+source "$(dirname "$0")/../../support/lib.sh"
+need ib_send_lat unshare
+export LIMIT
+
+# the functions of lib.sh inside a shell that was started elsewhere
+inside() { # LAUNCHER… -- COMMAND: the command in a bash below the launcher
+	local launcher=()
+	while [ "$1" != -- ]; do launcher+=("$1"); shift; done
+	shift
+	declare -p run SLOW HOST LIMIT work >"$work/state"
+	declare -f >>"$work/state"
+	timeout $((300 * SLOW)) "${launcher[@]}" "$BASH" -uc "source $work/state; $*"
+}
+
+if unshare -Urn true 2>/dev/null; then
+	check "a user namespace with lo alone: sends" inside unshare -Urn -- "ip link set lo up; pair ib_send_lat -F -d roce_lo -n 200"
+	check "a user namespace with lo alone: writes" inside unshare -Urn -- "ip link set lo up; pair ib_write_bw -F -d roce_lo -n 200"
+	check "a user namespace with lo alone: the suite's example" inside unshare -Urn -- "ip link set lo up; pair ibv_rc_pingpong -g 1 -c"
+	check "a user namespace, lo is down: the adapter is there, and down" inside unshare -Urn -- \
+		"timeout 60 \"\${run[@]}\" ibv_devinfo -d roce_lo | grep -q 'PORT_DOWN (1)'"
+	check "a user and process namespace of its own" inside unshare -Urnpf --mount-proc -- "ip link set lo up; pair ib_read_bw -F -d roce_lo -n 200"
+else
+	skip "a user namespace with lo alone" "user namespaces are forbidden here"
+fi
+
+if unshare -Urm true 2>/dev/null; then
+	readonly_root='mount --make-rprivate /; mount --bind "$work" "$work"; mount -o remount,bind,ro /'
+	check "a read-only root, only the runtime directory can be written" inside unshare -Urm -- \
+		"{ $readonly_root; } && ! touch /usr/x 2>/dev/null && pair ib_send_bw -F -d roce_lo -n 200"
+else
+	skip "a read-only root" "mount namespaces are forbidden here"
+fi
+
+if sanitized; then
+	skip "an empty environment" "a sanitized build needs its own"
+else
+	no_environment() {
+		local old=("${run[@]}")
+		run=(env -i VERBENA_RUNTIME="$VERBENA_RUNTIME" PATH="$PATH" "$VERBENA" run)
+		pair ib_send_lat -F -d roce_lo -n 200
+		local status=$?
+		run=("${old[@]}")
+		return $status
+	}
+	check "no HOME, no XDG_RUNTIME_DIR, no TMPDIR" no_environment
+fi
+
+without_runtime() { # an ordinary user whose runtime directory is in /tmp; in a network namespace, beside nobody's broker
+	run=(setpriv --reuid 47111 --regid 47111 --clear-groups env -u VERBENA_RUNTIME -u XDG_RUNTIME_DIR -u HOME "${run[@]}")
+	ip link set lo up
+	pair ib_send_lat -F -d roce_lo -n 200
+	local status=$? mode
+	mode=$(stat -c %a:%u /tmp/verbena-47111)
+	[ "$mode" = 700:47111 ] || { echo "/tmp/verbena-47111 has mode and owner $mode"; status=1; }
+	rm -rf /tmp/verbena-47111
+	return $status
+}
+if sanitized || [ "$(id -u)" != 0 ] || ! setpriv --reuid 47111 --regid 47111 --clear-groups test -x "$VERBENA" || ! unshare -nm true 2>/dev/null; then
+	skip "an ordinary user with a runtime directory in /tmp" "needs root, a build that others can read, and no sanitizer"
+else
+	check "an ordinary user with a runtime directory in /tmp" inside unshare -nm -- "mount -t tmpfs none /run; $(declare -f without_runtime); without_runtime"
+fi
+
+no_vm=$BUILD/bench/no_process_vm
+if [ -x "$no_vm" ]; then
+	forbidden() { local old=("${run[@]}") status; run=("$no_vm" "${run[@]}"); pair "$@"; status=$?; run=("${old[@]}"); return $status; }
+	for p in ib_send_bw ib_write_bw ib_read_bw; do
+		check "process_vm_* forbidden by seccomp: $p" forbidden $p -F -d roce_lo -s 65536 -n 200
+		check "process_vm_* forbidden by seccomp: $p, 8 MiB" forbidden $p -F -d roce_lo -s 8388608 -n 10
+	done
+	check "process_vm_* forbidden by seccomp: ibv_rc_pingpong -c" forbidden ibv_rc_pingpong -d roce_lo -g 1 -s 1048576 -n 50 -c
+fi
+finish

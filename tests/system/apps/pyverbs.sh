@@ -1,0 +1,113 @@
+#!/bin/bash
+# pyverbs.sh - rdma-core's own test suite, from Debian's python3-pyverbs: one line for each of its tests
+# follows: rdma-core's Documentation/testing.md
+# SPDX-License-Identifier: MIT
+# usage: pyverbs.sh [MODULE…]
+source "$(dirname "$0")/../../support/lib.sh"
+suite=/usr/share/doc/rdma-core/tests
+[ -e $suite/run_tests.py ] || { skip pyverbs "python3-pyverbs is not installed"; exit 0; }
+/usr/bin/python3 -c 'import pyverbs.device' 2>/dev/null || { skip pyverbs "Debian's python cannot import pyverbs"; exit 0; }
+modules=${*:-addr atomic cq cq_events cqex device fork mr parent_domain pd qp qpex rdmacm relaxed_ordering}
+declare -A tests=([addr]=3 [atomic]=9 [cq]=4 [cq_events]=2 [cqex]=5 [device]=22 [fork]=1 [mr]=27 [parent_domain]=6 [pd]=4 [qp]=26 [qpex]=20
+	[rdmacm]=10 [relaxed_ordering]=3)
+
+# Which tests may skip, and why. All others must pass.
+cat >"$work/may_skip" <<'EOF'
+AtomicTest.test_xrc_.*: XRC
+CqExTestCase.test_xrc_traffic_cq_ex: XRC
+RoTestCase.test_ro_xrc_traffic: XRC
+QpExTestCase.test_qp_ex_xrc_.*: XRC
+QpExTestCase.test_qp_ex_rc_bind_mw: memory windows
+QpExTestCase.test_qp_ex_rc_atomic_write: the operation ATOMIC_WRITE
+MWTest.*: memory windows
+DMTest.*: device memory
+SharedDMTest.*: device memory
+DeviceMemoryAPITest.*: device memory
+DeviceMemoryTest.*: device memory
+DmaBuf.*: dmabuf, needs a graphics adapter
+QPTest.test_create_raw_qp_.*: raw packets
+QPTest.test_query_raw_qp: raw packets
+ParentDomainTrafficTest.test_huge_page_traffic: huge pages
+ParentDomainTrafficTest.test_(mem_align|default_allocators).*: parent domains with the program's allocators
+EOF
+
+cp -r $suite "$work/suite"
+gunzip -f "$work"/suite/*.gz
+cat >"$work/suite/lines.py" <<'EOF'
+# One line for each test: verdict, name, reason or trace
+import os, sys, unittest
+from importlib.machinery import SourceFileLoader
+from args_parser import parser
+sys.modules['tests'] = SourceFileLoader('tests', os.path.join(os.path.dirname(__file__), '__init__.py')).load_module()
+parser.parse_args()
+
+class Lines(unittest.TestResult):
+    def say(self, verdict, test, why=''):
+        print(verdict, '.'.join(test.id().split('.')[-2:]), why.replace('\n', '~'), sep='\t', file=out, flush=True)
+    def startTest(self, test): super().startTest(test); self.say('begin', test)
+    def addSuccess(self, test): self.say('pass', test)
+    def addSkip(self, test, reason): self.say('skip', test, reason)
+    def addError(self, test, err): self.say('fail', test, self._exc_info_to_string(err, test))
+    def addFailure(self, test, err): self.say('fail', test, self._exc_info_to_string(err, test))
+
+out = open(os.environ['LINES'], 'w')
+unittest.defaultTestLoader.loadTestsFromName(os.environ['MODULE'], sys.modules['tests']).run(Lines())
+EOF
+
+# one module: prints a line for each test
+module() { # NAME WHAT ARGS…
+	local name=$1 what=$2 verdict test why reason last="" n=0 status
+	shift 2
+	LINES=$work/lines MODULE=test_$name timeout -k 2 $((120 * SLOW)) "${run[@]}" /usr/bin/python3 "$work/suite/lines.py" "$@" \
+		>"$work/suite.out" 2>&1 </dev/null
+	status=$?
+	while IFS=$'\t' read -r verdict test why; do
+		[ "$verdict" = begin ] && { last=$test n=$((n + 1)); continue; }
+		last=
+		case $verdict in
+		pass) echo "ok $name: $test$what" ;;
+		skip)
+			reason=$(awk -F ': ' -v t="$test" 't ~ "^" $1 "$" { print $2; exit }' "$work/may_skip")
+			if [ -n "$reason" ]; then
+				skip "$name: $test$what" "not there yet: $reason"
+			else
+				check "$name: $test$what" eval "echo 'skipped, and should pass:' $(printf %q "$why"); false"
+			fi ;;
+		*) check "$name: $test$what" eval "tr '~' '\n' <<<$(printf %q "$why"); false" ;;
+		esac
+	done <"$work/lines"
+	[ -z "$last" ] || check "$name: $last$what" eval "echo 'it did not end (status $status)'; false"
+	[ $n = "${tests[$name]:-$n}" ] || check "$name has ${tests[$name]} tests$what" eval "echo '$n were run'; cat '$work/suite.out'; false"
+}
+
+cd "$work/suite" || exit 1
+on_loopback() {
+	for m in $modules; do module "$m" "" --dev roce_lo --gid 1; done
+	echo $failed >"$work/failed"
+}
+on_ethernet() {
+	ip link add v0 type veth peer name v1
+	ip addr add 10.1.1.1/24 dev v0
+	ip link set v0 up
+	ip link set v1 up
+	for _ in $(seq 200); do ip -o link show v0 | grep -q LOWER_UP && break; sleep 0.1; done
+	for m in $modules; do module "$m" ", on Ethernet" --dev roce_v0 --gid 1; done
+	echo $failed >"$work/failed"
+}
+# apart FUNCTION: in a network namespace of its own, where nobody else has the port, with a broker of its own
+apart() {
+	mkdir -m 700 "$work/run/$1"
+	declare -p run tests SLOW modules failed >"$work/state"
+	VERBENA_RUNTIME=$work/run/$1 unshare -n bash -uc 'trap - EXIT; source "$work/state"; ip link set lo up; "$1"' bash "$1"
+	failed=$(cat "$work/failed" || echo 1)
+}
+export work BUILD
+export -f on_loopback on_ethernet module skip check
+if unshare -n ip link add v0 type veth peer name v1 2>/dev/null; then
+	apart on_loopback
+	apart on_ethernet
+else
+	on_loopback
+	skip "the suite on Ethernet" "no right to make network namespaces with veth"
+fi
+finish

@@ -1,0 +1,64 @@
+// client_peer.c - the initiator and a target that is there already: by what it is connected, and that what it writes is read
+// follows: verbena_nvme.h
+// SPDX-License-Identifier: MIT
+// usage: client_peer URL TRANSPORT…: tcp or rdma, and with what it is connected after that: it says which it is, and writes
+// until it is the next. The disk is overwritten.
+#include "../../support/check.h"
+#include "client_load.h"
+
+#define SOME 300 /* requests */
+
+static void expect(struct vn_disk *d, const char *transport)
+{
+	if (!strcmp(vn_transport_name(d), transport))
+		return;
+	fprintf(stderr, "it is connected by %s\n", vn_transport_name(d));
+	exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	struct load l = {.depth = 16, .largest = 128 << 10, .seed = 4711};
+	struct vn_options o;
+	struct vn_statistics s;
+	char why[200] = "";
+
+	CHECK(argc >= 3);
+	vn_options_init(&o);
+	o.numeric = 1;
+	if (getenv("SLOW_PEER")) {
+		o.connect_ms = 60000;
+		o.rdma_ms = 20000; /* half of it where the log does not name a port */
+	} else {
+		o.connect_ms = 30000;
+		o.rdma_ms = 10000;
+		o.keep_alive_ms = 4000; /* what becomes silent is noticed soon */
+		o.rdma_again_ms = 100;
+	}
+	if (vn_open(argv[1], &o, &l.disk, why, sizeof(why))) {
+		fprintf(stderr, "%s: %s\n", argv[1], why);
+		return 1;
+	}
+	expect(l.disk, argv[2]);
+	l.registered = true;
+	load_begin(&l);
+	load_run(&l, SOME);
+	for (int i = 3; i < argc; i++) {
+		printf("now by %s\n", argv[i - 1]);
+		fflush(stdout);
+		while (strcmp(vn_transport_name(l.disk), argv[i]))
+			load_run(&l, SOME / 10);
+		load_run(&l, SOME);
+	}
+	load_end(&l);
+	l.registered = false;
+	load_begin(&l);
+	load_run(&l, SOME);
+	load_end(&l);
+	expect(l.disk, argv[argc - 1]);
+	vn_statistics(l.disk, &s);
+	printf("%s, %llu commands, %llu of them again, %llu reconnects\n", vn_transport_name(l.disk),
+	       (unsigned long long)s.commands, (unsigned long long)s.retries, (unsigned long long)s.reconnects);
+	vn_close(l.disk);
+	return 0;
+}
