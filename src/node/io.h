@@ -7,6 +7,7 @@
 #include "engine/local/local.h"
 #include "broker/client/client.h"
 #include "net/netdev.h"
+#include "node/transport.h"
 
 #define VB_HOT_MAX 8
 
@@ -17,6 +18,7 @@ struct vb_io {
 	struct vb_roce_sockets *roce;
 	struct vb_watches *watches;
 	struct vb_iwarp_host *iwarp;
+	struct vb_transport transport[VB_TRANSPORTS];
 	pthread_t thread;
 	atomic_bool stop;
 
@@ -25,7 +27,7 @@ struct vb_io {
 	unsigned nhot;
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
-	unsigned roce_turn, timer_turn, iwarp_turn;
+	unsigned timer_turn;
 	_Atomic uint32_t owing; /* something waits for the next flush: a hint */
 
 	/* path/unresolved.c */
@@ -82,6 +84,7 @@ void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something n
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
+bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
 void vb_flush(struct vb_node *node);
 void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);

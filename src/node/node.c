@@ -16,9 +16,8 @@
 #include "core/device.h"
 #include "core/key.h"
 #include "engine/local/ring.h"
-#include "path/iwarp/path.h"
+#include "node/io.h"
 #include "node/wake.h"
-#include "path/roce/roce.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -83,8 +82,8 @@ static void in_child(void)
 		fill_hole(node->seg, VB_SEG_BYTES);
 		fill_hole(node->doorbell, 4096);
 		vb_peers_in_child(node);
-		vb_roce_in_child(node);
-		vb_iwarp_in_child(node);
+		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+			vb_transports[i]->in_child(node);
 		vb_watches_in_child(node);
 		pthread_mutex_init(&node->mr_lock, NULL);
 		pthread_mutex_init(&node->io->meet_lock, NULL);
@@ -105,8 +104,8 @@ static void node_free(struct vb_node *node)
 	struct vb_io *io = node->io;
 
 	if (io) {
-		vb_roce_sockets_free(io->roce);
-		vb_iwarp_host_free(node);
+		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+			vb_transports[i]->free(node);
 		vb_watches_free(io->watches);
 		if (io->broker)
 			vb_broker_disconnect(io->broker);
@@ -177,11 +176,14 @@ static int node_start(struct vb_node *node)
 	io->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (io->wake_fd < 0 || io->epoll_fd < 0)
 		return errno;
-	io->roce = vb_roce_sockets_new(node);
 	io->watches = vb_watches_new(node);
-	io->iwarp = vb_iwarp_host_new(node);
-	if (!io->roce || !io->watches || !io->iwarp)
+	if (!io->watches)
 		return ENOMEM;
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++) {
+		err = vb_transports[i]->start(node);
+		if (err)
+			return err;
+	}
 	node->hdr = node->seg;
 	node->hdr->fence_needed = !node->membarrier;
 	atomic_store(&node->owner, VB_OWNER_THREAD);
@@ -253,35 +255,11 @@ int vb_node_get(struct vb_node **out)
 	return err;
 }
 
-/* And what those count that are still there. Under progress. */
-static void count_open(struct vb_node *node, struct vb_roce_stats *wire, struct vb_iw_stats *iwarp)
-{
-	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
-
-		left -= qp != NULL;
-#define X(name, text) wire->name += qp->roce->q.stats.name;
-		if (qp && qp->roce) {
-			VB_ROCE_COUNTERS(X)
-		}
-#undef X
-#define X(name, text) iwarp->name += qp->iwarp->q.stats.name;
-		if (qp && qp->iwarp) {
-			VB_IW_COUNTERS(X)
-		}
-#undef X
-	}
-}
-
 /* With VERBENA_LOG=debug: what was dropped, refused, repeated and copied. node: under its progress, or NULL */
 static void log_counters(struct vb_node *node)
 {
 	const struct vb_counters *c = &vb_counters;
-	struct vb_roce_stats wire = vb_roce_totals;
-	struct vb_iw_stats iwarp = vb_iw_totals;
 
-	if (node)
-		count_open(node, &wire, &iwarp);
 	vb_log(VB_LOG_DEBUG,
 	       "dropped: %lu no qp, %lu state, %lu stale, %lu psn, %lu no receive, %lu no way, %lu q_key, %lu length; %lu bad records",
 	       c->drop_no_qp, c->drop_state, c->drop_stale, c->drop_psn, c->drop_rnr_ud, c->drop_ud_path, c->drop_qkey,
@@ -291,16 +269,8 @@ static void log_counters(struct vb_node *node)
 	       "%lu ICRC, %lu source; %lu forwarded, %lu not",
 	       c->tx_packets, c->tx_bytes, c->tx_refused, c->tx_waits, c->rx_packets, c->rx_bytes, c->drop_malformed,
 	       c->drop_icrc, c->drop_source, c->forwarded, c->drop_forward);
-#define X(name, text)  \
-	if (wire.name) \
-		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, wire.name);
-	VB_ROCE_COUNTERS(X)
-#undef X
-#define X(name, text)   \
-	if (iwarp.name) \
-		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, iwarp.name);
-	VB_IW_COUNTERS(X)
-#undef X
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		vb_transports[i]->log_counters(node);
 	vb_log(VB_LOG_DEBUG,
 	       "requester: %lu retries, %lu RNR NAKs; bytes: %lu by one copy, of these %lu mapped; %lu by ring",
 	       c->retry, c->rnr_nak, c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
@@ -343,9 +313,11 @@ __attribute__((destructor)) static void at_end(void)
 	vb_mutex_unlock(&the_lock);
 	if (node)
 		log_at_end(node);
-	if (!node || !node->io->roce || !node->io->iwarp || !take_over(node))
+	if (!node || !take_over(node))
 		return;
-	vb_iwarp_last_words(node);
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		if (vb_transports[i]->last_words)
+			vb_transports[i]->last_words(node);
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
@@ -356,10 +328,14 @@ __attribute__((destructor)) static void at_end(void)
 		vb_unlock(&qp->sq_lock);
 	}
 	vb_unlock(&node->progress);
-	vb_iwarp_tails_wait(node);
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		if (vb_transports[i]->last_wait)
+			vb_transports[i]->last_wait(node);
 	if (!take_over(node))
 		return;
-	vb_iwarp_last_ends(node);
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		if (vb_transports[i]->last_ends)
+			vb_transports[i]->last_ends(node);
 	vb_unlock(&node->progress);
 }
 

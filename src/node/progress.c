@@ -7,15 +7,16 @@
 #include <unistd.h>
 
 #include "engine/local/ring.h"
-#include "path/iwarp/path.h"
+#include "node/io.h"
 #include "node/wake.h"
-#include "path/roce/roce.h"
 
 /* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
 #define BATCH 64u
 #define VISITS 8u
 /* A poller looks at the wire's timers, and so at the clock, each so many looks. */
 #define TIMERS_EVERY 8u
+/* A poller whose rings have work looks at a transport's sockets each so many looks. */
+#define TRANSPORT_EVERY 4u
 /* A poller takes the work over from the progress thread after so many empty looks in a row. */
 #define TAKE_OVER 64u
 /* A poller that found nothing so often in a row lets others run: the program it waits for may be waiting for this very
@@ -245,28 +246,22 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 }
 
 /* A look costs a system call: less often where the rings are busy. */
-static unsigned look_at_roce(struct vb_node *node, unsigned done)
+static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapter)
 {
 	struct vb_io *io = node->io;
+	bool busy = (done || io->nhot) && !adapter;
+	unsigned n = 0;
 
-	if (!atomic_load_explicit(&io->roce->users, memory_order_relaxed) ||
-	    !atomic_load_explicit(&io->roce->up, memory_order_relaxed))
-		return 0;
-	if ((done || io->nhot) && ++io->roce_turn % 4 != 0)
-		return 0;
-	return vb_roce_poll(node);
-}
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++) {
+		struct vb_transport *t = &io->transport[i];
 
-/* The same for each connection. */
-static unsigned look_at_iwarp(struct vb_node *node, unsigned done, bool adapter)
-{
-	struct vb_io *io = node->io;
-
-	if (!atomic_load_explicit(&io->iwarp->users, memory_order_relaxed))
-		return 0;
-	if (!adapter && (done || io->nhot) && ++io->iwarp_turn % 4 != 0)
-		return 0;
-	return vb_iwarp_poll(node, adapter);
+		if (!atomic_load_explicit(&t->users, memory_order_relaxed))
+			continue;
+		if (busy && ++t->turn % TRANSPORT_EVERY != 0)
+			continue;
+		n += vb_transports[i]->poll(node, adapter);
+	}
+	return n;
 }
 
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter)
@@ -292,8 +287,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 		done += n;
 	}
 	done += answer_doorbells(node, cq, want, adapter);
-	done += look_at_roce(node, done);
-	done += look_at_iwarp(node, done, adapter);
+	done += poll_transports(node, done, adapter);
 	done += visit_active(node, adapter ? UINT32_MAX : VISITS);
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
@@ -314,14 +308,34 @@ bool vb_work_waiting(struct vb_node *node)
 	       atomic_load_explicit(&io->owing, memory_order_relaxed);
 }
 
+bool vb_awaits_network(struct vb_io *io)
+{
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		if (atomic_load_explicit(&io->transport[i].users, memory_order_relaxed))
+			return true;
+	return false;
+}
+
+static void watch_transports(struct vb_node *node, bool watch)
+{
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		vb_transports[i]->watch(node, watch);
+}
+
+static void release_all(struct vb_node *node)
+{
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		if (vb_transports[i]->release)
+			vb_transports[i]->release(node);
+}
+
 /* The program polls: it does the work from here on, and nobody needs to wake us. Under progress. */
 static void poller_takes_over(struct vb_node *node)
 {
 	unsigned n = 0;
 
 	atomic_store(&node->owner, VB_OWNER_POLLER);
-	vb_roce_watch(node, false);
-	vb_iwarp_watch(node, false);
+	watch_transports(node, false);
 	atomic_store(&node->hdr->sleeping, 0);
 	for (unsigned lane = 0; lane < VB_LANES && n < VB_HOT_MAX; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
@@ -330,12 +344,6 @@ static void poller_takes_over(struct vb_node *node)
 			n += hot_add(node, p);
 	}
 	vb_progress_wake(node); /* it watches from here on whether we go on */
-}
-
-static bool awaits_network(struct vb_io *io)
-{
-	return atomic_load_explicit(&io->roce->users, memory_order_relaxed) ||
-	       atomic_load_explicit(&io->iwarp->users, memory_order_relaxed);
 }
 
 static void yield_sometimes(struct vb_node *node)
@@ -359,7 +367,7 @@ static void yield_sometimes(struct vb_node *node)
 		every = YIELD_MIN;
 	else if (every < YIELD_MAX)
 		every *= 2;
-	if (awaits_network(node->io))
+	if (vb_awaits_network(node->io))
 		atomic_store_explicit(&node->yield_after, before + taken + (taken < YIELD_HOLD ? taken : YIELD_HOLD),
 		                      memory_order_relaxed);
 	atomic_store_explicit(&node->yield_every, every, memory_order_relaxed);
@@ -397,9 +405,8 @@ void vb_progress_take(struct vb_node *node)
 	while (io->nhot)
 		hot_forget(io, io->hot[0]);
 	atomic_store(&node->owner, VB_OWNER_THREAD);
-	vb_roce_watch(node, true);
-	vb_iwarp_watch(node, true);
-	vb_iwarp_release_all(node);
+	watch_transports(node, true);
+	release_all(node);
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
@@ -425,7 +432,7 @@ void vb_progress_handover(struct vb_node *node)
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
 		vb_progress_take(node);
 	else
-		vb_iwarp_release_all(node);
+		release_all(node);
 	vb_progress_locked(node, NULL, 0, true);
 	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
 	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->doorbell->summary);

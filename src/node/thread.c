@@ -15,9 +15,8 @@
 #include <unistd.h>
 
 #include "core/device.h"
-#include "path/iwarp/path.h"
+#include "node/io.h"
 #include "node/wake.h"
-#include "path/roce/roce.h"
 
 #define SLICE 100000ull         /* ns */
 #define LINGER 20000u           /* ns: how long to look for more after the last work before sleeping */
@@ -93,6 +92,11 @@ static void wait_ns(struct vb_io *io, struct epoll_event *ev, int *n, uint64_t n
 		*n = 0;
 }
 
+static bool is_transport(struct vb_io *io, const void *p)
+{
+	return p >= (void *)io->transport && p < (void *)(io->transport + VB_TRANSPORTS);
+}
+
 static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 {
 	struct vb_io *io = node->io;
@@ -106,7 +110,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 			vb_peers_dispatch(node);
 		} else if (p == &io->watches) {
 			vb_watches_dispatch(node);
-		} else if (p == &io->roce || p == &io->iwarp) {
+		} else if (is_transport(io, p)) {
 			continue; /* readable: the next round takes what came */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
@@ -126,9 +130,7 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 
 	if (now != *polls) {
 		*polls = now;
-		uint64_t most = atomic_load(&node->io->roce->users) || atomic_load(&node->io->iwarp->users)
-		                        ? WATCH_NETWORK
-		                        : WATCH_MAX;
+		uint64_t most = vb_awaits_network(node->io) ? WATCH_NETWORK : WATCH_MAX;
 
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;
@@ -197,12 +199,12 @@ static uint64_t serve(struct vb_node *node)
 	waiting = vb_work_waiting(node);
 	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
 	vb_active_collect(node);
-	deadline = sooner(sooner(active_deadline(node), vb_iwarp_due(node)), vb_roce_forward_due(node));
+	deadline = active_deadline(node);
+	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+		deadline = sooner(deadline, vb_transports[i]->due(node));
 	vb_unlock(&node->progress);
 	deadline = sooner(deadline, atomic_load(&node->io->gsi_at));
-	deadline = sooner(deadline, vb_iwarp_tails_at());
 	deadline = sooner(deadline, atomic_load(&node->io->resolve_at));
-	deadline = sooner(deadline, vb_roce_lost_at(node));
 	if (waiting)
 		return 0;
 	if (!deadline)
@@ -252,9 +254,8 @@ static void *adapter(void *arg)
 		vb_questions_send(node);
 		vb_gsi_client_timeout(node);
 		vb_unresolved_look(node);
-		vb_roce_ask_again(node);
-		vb_iwarp_tails(node);
-		vb_iwarp_trim(node);
+		for (unsigned i = 0; i < VB_TRANSPORTS; i++)
+			vb_transports[i]->look(node);
 	}
 	return NULL;
 }

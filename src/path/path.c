@@ -16,6 +16,11 @@
 
 #define IWARP_WAIT 1000 /* ms: how long the broker has to say whether an iWARP queue pair's peer is on this host */
 
+const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
+        [VB_TRANSPORT_ROCE] = &vb_roce_transport,
+        [VB_TRANSPORT_IWARP] = &vb_iwarp_transport,
+};
+
 void vb_path_new(struct vb_qp *qp)
 {
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;

@@ -12,4 +12,6 @@ extern const struct vb_path_ops
 extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */
 
+extern const struct vb_transport_ops vb_roce_transport, vb_iwarp_transport;
+
 #endif

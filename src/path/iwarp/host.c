@@ -96,7 +96,7 @@ static void enter_all(struct vb_iwarp_host *h, bool in)
 void vb_iwarp_watch(struct vb_node *node, bool watch)
 {
 	struct vb_iwarp_host *h = node->io->iwarp;
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->iwarp};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_IWARP]};
 
 	epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, h->epoll_fd, &ev);
 	/* out of the set altogether, where they are looked at anyway: it costs their sender a call for each packet */
@@ -115,7 +115,7 @@ void vb_iwarp_host_join(struct vb_iwarp_path *w)
 		w->next->prev = &w->next;
 	h->paths = w;
 	h->n++;
-	atomic_store(&h->users, h->n);
+	atomic_store(&node->io->transport[VB_TRANSPORT_IWARP].users, h->n);
 	if (h->n == VB_IWARP_FEW + 1)
 		vb_iwarp_release_all(node);
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD || h->n > VB_IWARP_FEW)
@@ -131,5 +131,5 @@ void vb_iwarp_host_leave(struct vb_iwarp_path *w)
 	if (w->next)
 		w->next->prev = w->prev;
 	h->n--;
-	atomic_store(&h->users, h->n);
+	atomic_store(&w->qp->node->io->transport[VB_TRANSPORT_IWARP].users, h->n);
 }

@@ -260,7 +260,8 @@ static bool may_hold(struct vb_qp *qp)
 {
 	const struct vb_swqe *e = vb_sq_at(qp, qp->sq_una);
 
-	return atomic_load_explicit(&qp->node->io->iwarp->users, memory_order_relaxed) <= VB_IWARP_FEW &&
+	return atomic_load_explicit(&qp->node->io->transport[VB_TRANSPORT_IWARP].users, memory_order_relaxed) <=
+	               VB_IWARP_FEW &&
 	       qp->sq_head - qp->sq_una == 1 && e->opcode == IBV_WR_RDMA_WRITE && e->length <= HOLD_LENGTH &&
 	       (e->flags & IBV_SEND_SIGNALED) && !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
 }

@@ -56,7 +56,6 @@ struct vb_iwarp_host {
 	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
 	uint32_t turn;            /* under progress: polls */
-	atomic_uint users;        /* = n: a hint */
 	char congestion[16];      /* VERBENA_CONGESTION; empty: not set */
 	_Atomic uint64_t trim_at; /* ns: when to look for idle ones; 0: all are */
 };

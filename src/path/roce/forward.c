@@ -133,7 +133,8 @@ uint64_t vb_roce_forward_due(const struct vb_node *node)
 {
 	const struct vb_roce_sockets *s = node->io->roce;
 
-	return atomic_load_explicit(&s->users, memory_order_relaxed) ? s->held_at : 0;
+	return atomic_load_explicit(&node->io->transport[VB_TRANSPORT_ROCE].users, memory_order_relaxed) ? s->held_at
+	                                                                                                 : 0;
 }
 
 void vb_roce_forward_free(struct vb_roce_sockets *s)

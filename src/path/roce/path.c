@@ -325,7 +325,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	if (qp->type != IBV_QPT_UD)
 		qp->path = &vb_roce_path_ops;
 	configure(qp);
-	atomic_fetch_add(&s->users, 1);
+	atomic_fetch_add(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	return 0;
 }
 
@@ -349,7 +349,7 @@ void vb_roce_path_close(struct vb_qp *qp)
 #define X(name, text) vb_roce_totals.name += w->q.stats.name;
 	VB_ROCE_COUNTERS(X)
 #undef X
-	atomic_fetch_sub(&qp->node->io->roce->users, 1);
+	atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
 	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,

@@ -34,7 +34,6 @@ struct vb_roce_sockets {
 	bool relayed; /* lane_fd is a channel, not a socket of the group: root's broker serves us, who are another user */
 	_Atomic uint64_t lost_at; /* that channel has ended: when another is asked for; 0: it has not */
 	atomic_bool up;
-	atomic_uint users; /* queue pairs that may receive by the lane: it is looked at when there are any */
 	struct vb_roce_rx *rx;
 	struct vb_tx *tx[VB_TX_COUNT];
 

@@ -74,7 +74,7 @@ void vb_roce_in_child(struct vb_node *node)
 void vb_roce_watch(struct vb_node *node, bool watch)
 {
 	struct vb_roce_sockets *s = node->io->roce;
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->roce};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_ROCE]};
 
 	/* out of the set altogether: one that asks for nothing is still told of each packet by its sender */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
@@ -86,7 +86,7 @@ void vb_roce_watch(struct vb_node *node, bool watch)
 /* Under progress. */
 static int use_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->roce};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_ROCE]};
 
 	s->lane_fd = lane_fd;
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD && epoll_ctl(node->io->epoll_fd, EPOLL_CTL_ADD, lane_fd, &ev))

@@ -1,0 +1,72 @@
+// transport.c - RoCE as a node's transport
+// follows: node/transport.h
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+
+#include "path/path.h"
+#include "path/roce/roce.h"
+#include "util/log.h"
+
+static int roce_start(struct vb_node *node)
+{
+	node->io->roce = vb_roce_sockets_new(node);
+	return node->io->roce ? 0 : ENOMEM;
+}
+
+static void roce_free(struct vb_node *node)
+{
+	vb_roce_sockets_free(node->io->roce);
+	node->io->roce = NULL;
+}
+
+static unsigned roce_poll(struct vb_node *node, bool wait)
+{
+	(void)wait;
+	return atomic_load_explicit(&node->io->roce->up, memory_order_relaxed) ? vb_roce_poll(node) : 0;
+}
+
+static uint64_t roce_due(struct vb_node *node)
+{
+	uint64_t forward = vb_roce_forward_due(node), lost = vb_roce_lost_at(node);
+
+	return lost && (lost < forward || !forward) ? lost : forward;
+}
+
+/* Adds what the queue pairs that are there have counted. Under progress. */
+static void count_open(struct vb_node *node, struct vb_roce_stats *sum)
+{
+	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);
+
+		left -= qp != NULL;
+#define X(name, text) sum->name += qp->roce->q.stats.name;
+		if (qp && qp->roce) {
+			VB_ROCE_COUNTERS(X)
+		}
+#undef X
+	}
+}
+
+static void roce_log_counters(struct vb_node *node)
+{
+	struct vb_roce_stats sum = vb_roce_totals;
+
+	if (node)
+		count_open(node, &sum);
+#define X(name, text) \
+	if (sum.name) \
+		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, sum.name);
+	VB_ROCE_COUNTERS(X)
+#undef X
+}
+
+const struct vb_transport_ops vb_roce_transport = {
+        .start = roce_start,
+        .free = roce_free,
+        .in_child = vb_roce_in_child,
+        .poll = roce_poll,
+        .watch = vb_roce_watch,
+        .due = roce_due,
+        .look = vb_roce_ask_again,
+        .log_counters = roce_log_counters,
+};
