@@ -8,7 +8,7 @@ need tcpdump tshark nc python3 tc rstream
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
 flat
-compile rdmap rdmap.c -lrdmacm -libverbs || exit 1
+compile rdmap ../../interop/rdmap.c -lrdmacm -libverbs || exit 1
 there=$V4_B
 
 capture=(--immediate-mode tcp)

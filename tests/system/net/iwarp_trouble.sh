@@ -7,7 +7,7 @@ source "$(dirname "$0")/../../support/cm.sh"
 need python3 rping
 export VERBENA_DEVICES=iwarp:net0
 check "two hosts" hosts
-compile rdmap rdmap.c -lrdmacm -libverbs || exit 1
+compile rdmap ../../interop/rdmap.c -lrdmacm -libverbs || exit 1
 LIMIT=120
 
 # --- nobody there ---
