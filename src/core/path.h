@@ -13,6 +13,12 @@ enum vb_datagram_result {
 	VB_DATAGRAM_FAULT, /* local protection */
 };
 
+/* What became of a send queue. */
+enum vb_sq_status {
+	VB_SQ_GOOD,   /* no request has failed */
+	VB_SQ_FAILED, /* the oldest request has failed, and waits for vb_path_settle() */
+};
+
 /* qp->path is set under progress + sq_lock. Every function is there unless it says otherwise. */
 struct vb_path_ops {
 	const char *name;
@@ -20,8 +26,8 @@ struct vb_path_ops {
 	bool socket;      /* what the peer said may lie unread in a socket */
 	bool only_timers; /* visits are for its timers alone */
 
-	/* Sends what may go. Under sq_lock, in RTS. true: a failed request waits for settle. */
-	bool (*kick)(struct vb_qp *qp);
+	/* Sends what may go. Under sq_lock, in RTS. */
+	enum vb_sq_status (*kick)(struct vb_qp *qp);
 	/* Retires what has completed, in order, and acts upon failures (QP to ERR or SQE). Under progress + sq_lock. */
 	void (*settle)(struct vb_qp *qp);
 	/* Looks at a QP with something unfinished. wait: also if somebody is just posting; else the next look will do. Under
@@ -51,11 +57,10 @@ struct vb_path_ops {
 	void (*datagrams_end)(struct vb_qp *qp);
 };
 
-/* After the QP's state, or its send queue, changed: sends what may go. Under sq_lock only. true: a failed request waits for
- * vb_path_settle(). */
-static inline bool vb_sq_kick(struct vb_qp *qp)
+/* After the QP's state, or its send queue, changed: sends what may go. Under sq_lock only. */
+static inline enum vb_sq_status vb_sq_kick(struct vb_qp *qp)
 {
-	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && qp->path->kick(qp);
+	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS ? qp->path->kick(qp) : VB_SQ_GOOD;
 }
 
 #endif

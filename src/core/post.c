@@ -8,7 +8,7 @@
 void vb_sq_submit(struct vb_qp *qp, uint8_t state)
 {
 	bool flush = state == IBV_QPS_SQE || state == IBV_QPS_ERR;
-	bool settle = !flush && vb_sq_kick(qp);
+	bool settle = !flush && vb_sq_kick(qp) == VB_SQ_FAILED;
 
 	vb_unlock(&qp->sq_lock);
 	if (__builtin_expect(flush, 0))

@@ -125,7 +125,7 @@ static bool enter(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state nex
 		return false;
 	case IBV_QPS_RTS:
 		enter_rts(qp, cur);
-		return vb_sq_kick(qp);
+		return vb_sq_kick(qp) == VB_SQ_FAILED;
 	case IBV_QPS_SQD:
 		enter_sqd(qp, cur);
 		return false;

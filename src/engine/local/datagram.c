@@ -226,10 +226,10 @@ static void set_timer(struct vb_qp *qp, uint64_t due)
 		vb_timer_armed(qp->node);
 }
 
-bool vb_emit_datagrams(struct vb_qp *qp)
+enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp)
 {
 	struct waiting waiting;
-	bool failed = false;
+	enum vb_sq_status status = VB_SQ_GOOD;
 
 	waiting.n = 0;
 	waiting.due = 0;
@@ -243,12 +243,12 @@ bool vb_emit_datagrams(struct vb_qp *qp)
 		}
 		vb_sq_release(w);
 		if (r == VB_EMIT_FAILED) { /* completes in its turn; nothing behind it goes out */
-			failed = !waiting.n;
+			status = waiting.n ? VB_SQ_GOOD : VB_SQ_FAILED;
 			break;
 		}
 		if (!waiting.n)
 			qp->sq_emit = i + 1;
 	}
 	set_timer(qp, waiting.due);
-	return failed;
+	return status;
 }

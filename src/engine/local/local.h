@@ -25,8 +25,8 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
 
 /* As in struct vb_path_ops. */
-bool vb_local_kick(struct vb_qp *qp);
-bool vb_local_kick_datagrams(struct vb_qp *qp);
+enum vb_sq_status vb_local_kick(struct vb_qp *qp);
+enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
 unsigned vb_local_visit(struct vb_qp *qp, bool wait);
 uint64_t vb_local_deadline(struct vb_qp *qp);

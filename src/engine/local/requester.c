@@ -42,8 +42,8 @@ static bool is_atomic(const struct vb_swqe *w)
 	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* Completes from the oldest on, as long as they are done. Returns true when the oldest has failed. Under sq_lock. */
-static bool retire(struct vb_qp *qp)
+/* Completes requests from the oldest on, as long as they are done. Under sq_lock. */
+static enum vb_sq_status retire(struct vb_qp *qp)
 {
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
@@ -58,13 +58,13 @@ static bool retire(struct vb_qp *qp)
 				if (!take_atomic(qp, w)) {
 					w->state = VB_SWQE_DONE;
 					w->status = IBV_WC_LOC_PROT_ERR;
-					return true;
+					return VB_SQ_FAILED;
 				}
 			}
 			qp->ssn_una++;
 		} else if (w->state == VB_SWQE_DONE) {
 			if (w->status != IBV_WC_SUCCESS)
-				return true;
+				return VB_SQ_FAILED;
 			if (w->opcode == IBV_WR_RDMA_READ && w->slot) /* answered by ring */
 				qp->ssn_una++;
 		} else {
@@ -75,7 +75,7 @@ static bool retire(struct vb_qp *qp)
 		vb_sq_retire(qp);
 	}
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
-	return false;
+	return VB_SQ_GOOD;
 }
 
 static bool path_open(struct vb_qp *qp)
@@ -88,7 +88,7 @@ static bool path_open(struct vb_qp *qp)
 	return false;
 }
 
-static bool emit_all(struct vb_qp *qp)
+static enum vb_sq_status emit_all(struct vb_qp *qp)
 {
 	while (qp->sq_emit != qp->sq_head) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_emit);
@@ -98,18 +98,18 @@ static bool emit_all(struct vb_qp *qp)
 			r = w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
 		} else {
 			if ((w->flags & IBV_SEND_FENCE) && qp->rd_outstanding) /* IBA 10.8.3.3 */
-				return false;
+				return VB_SQ_GOOD;
 			r = vb_emit_one(qp, w);
 		}
 		if (r == VB_EMIT_BLOCKED)
-			return false;
+			return VB_SQ_GOOD;
 		if (r == VB_EMIT_FAILED)
-			return true;
+			return VB_SQ_FAILED;
 		qp->sq_emit++;
-		if (w->state == VB_SWQE_DONE && retire(qp))
-			return true;
+		if (w->state == VB_SWQE_DONE && retire(qp) == VB_SQ_FAILED)
+			return VB_SQ_FAILED;
 	}
-	return false;
+	return VB_SQ_GOOD;
 }
 
 /* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
@@ -120,29 +120,31 @@ static void expect_answers(struct vb_qp *qp)
 		vb_active_add(qp);
 }
 
-bool vb_local_kick_datagrams(struct vb_qp *qp)
+enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 {
 	expect_answers(qp);
 	if (qp->sq_emit == qp->sq_head)
-		return false;
-	bool failed = vb_emit_datagrams(qp) || retire(qp);
+		return VB_SQ_GOOD;
+	enum vb_sq_status status = vb_emit_datagrams(qp);
 
+	if (status == VB_SQ_GOOD)
+		status = retire(qp);
 	if (qp->tx_open)
 		qp->path->datagrams_end(qp);
-	return failed;
+	return status;
 }
 
-bool vb_local_kick(struct vb_qp *qp)
+enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 {
 	expect_answers(qp);
 	if (qp->sq_emit == qp->sq_head || !path_open(qp))
-		return false;
+		return VB_SQ_GOOD;
 	struct vb_peer *peer = qp->peer;
 	uint64_t before = qp->last_ring_end;
-	bool failed = emit_all(qp);
+	enum vb_sq_status status = emit_all(qp);
 
-	if (!failed && qp->sq_emit != qp->sq_head && vb_want_space(peer))
-		failed = emit_all(qp);
+	if (status == VB_SQ_GOOD && qp->sq_emit != qp->sq_head && vb_want_space(peer))
+		status = emit_all(qp);
 	if (qp->last_ring_end != before || qp->sq_emit_off) {
 		vb_peer_notify(peer);
 		if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
@@ -151,7 +153,7 @@ bool vb_local_kick(struct vb_qp *qp)
 			vb_unlock(&peer->tx_lock);
 		}
 	}
-	return failed;
+	return status;
 }
 
 /* --- failure --- */
@@ -176,7 +178,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire(qp))
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 
@@ -228,8 +230,8 @@ static uint64_t rnr_ns(uint32_t code)
 	return unit[code & 31] * 10000ull;
 }
 
-/* Returns true when the QP failed. */
-static bool take_nak(struct vb_qp *qp, uint64_t nak)
+/* Acts upon a NAK: it repeats requests later (false), or the QP has failed (true). */
+static bool nak_fails_qp(struct vb_qp *qp, uint64_t nak)
 {
 	qp->nak_seen = (uint32_t)(nak >> 32);
 	if (qp->sq_una == qp->sq_emit && !qp->sq_emit_off)
@@ -387,7 +389,7 @@ static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
 		take_acks(qp, true);
-		if (retire(qp))
+		if (retire(qp) == VB_SQ_FAILED)
 			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
 			give_up_later(qp);
@@ -417,11 +419,11 @@ static void visit_locked(struct vb_qp *qp)
 
 			if (gens <= 1) /* 1: it has left the receiving states, and what it says is still about us */
 				take_acks(qp, gens);
-			if (retire(qp)) {
+			if (retire(qp) == VB_SQ_FAILED) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
-			if (gens <= 1 && nak && (uint32_t)(nak >> 32) != qp->nak_seen && take_nak(qp, nak))
+			if (gens <= 1 && nak && (uint32_t)(nak >> 32) != qp->nak_seen && nak_fails_qp(qp, nak))
 				return;
 			if (gens && qp->sq_una != qp->sq_head) {
 				rollback(qp, qp->ssn_una);
@@ -436,7 +438,7 @@ static void visit_locked(struct vb_qp *qp)
 	}
 	if (qp->deadline && now && now >= qp->deadline)
 		timer_expired(qp);
-	if (vb_sq_kick(qp) || retire(qp))
+	if (vb_sq_kick(qp) == VB_SQ_FAILED || retire(qp) == VB_SQ_FAILED)
 		vb_local_settle(qp);
 	vb_qp_check_drained(qp);
 }

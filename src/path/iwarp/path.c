@@ -223,7 +223,7 @@ static void log_end(const struct vb_iwarp_path *w)
 		       ours ? "we" : "the peer", vb_term_text((uint16_t)(t.layer << 12 | t.etype << 8 | t.code)));
 }
 
-static void settle(struct vb_qp *qp)
+static void iwarp_settle(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
@@ -280,7 +280,7 @@ static bool end_hold(struct vb_iwarp_path *w, bool company)
 	return true;
 }
 
-static bool kick(struct vb_qp *qp)
+static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
@@ -291,14 +291,14 @@ static bool kick(struct vb_qp *qp)
 	if (w->held)
 		vb_iwarp_release(w);
 	if (w->blocked) /* its turn comes with the socket's */
-		return false;
+		return VB_SQ_GOOD;
 	vb_known_forget(&w->known);
 	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
 	vb_iwarp_heat(w);
 	w->may_hold = may_hold(qp);
 	emit(w);
 	w->may_hold = false;
-	return ended(w);
+	return ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
 /* --- at work --- */
@@ -335,7 +335,7 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 		emit(w);
 	judge(w, done);
 	if (ended(w)) { /* and then it may be no more */
-		settle(qp);
+		iwarp_settle(qp);
 		done = 1;
 	}
 	vb_qp_check_drained(qp);
@@ -413,14 +413,14 @@ static void configure(struct vb_qp *qp)
 	vb_iw_reconfigure(&qp->iwarp->q, &c);
 }
 
-static void entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+static void iwarp_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	vb_iwarp_release(qp->iwarp);
 	configure(qp);
 	vb_iw_pause(&qp->iwarp->q, next == IBV_QPS_SQD);
 }
 
-static bool idle(const struct vb_qp *qp)
+static bool iwarp_idle(const struct vb_qp *qp)
 {
 	return vb_iw_idle(&qp->iwarp->q);
 }
@@ -496,7 +496,7 @@ static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
 	if (!w->failed)
 		emit(w);
 	if (ended(w))
-		settle(qp);
+		iwarp_settle(qp);
 	vb_unlock(&qp->sq_lock);
 }
 
@@ -566,7 +566,7 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
  * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants what has
  * completed to arrive disconnects.
  */
-static void abort_stream(struct vb_qp *qp)
+static void iwarp_abort_stream(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
@@ -581,7 +581,7 @@ static void reset_stream(struct vb_iwarp_path *w)
 }
 
 /* The queue pair leaves its connection, which ends. What the engine had taken completes. */
-static void closed(struct vb_qp *qp)
+static void iwarp_closed(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 	uint8_t *rest;
@@ -608,13 +608,13 @@ static void closed(struct vb_qp *qp)
 	vb_local_closed(qp);
 }
 
-static void reset(struct vb_qp *qp)
+static void iwarp_reset(struct vb_qp *qp)
 {
-	closed(qp);
+	iwarp_closed(qp);
 	vb_local_reset(qp);
 }
 
-static unsigned visit(struct vb_qp *qp, bool wait)
+static unsigned iwarp_visit(struct vb_qp *qp, bool wait)
 {
 	return 0; /* looked after with its socket */
 }
@@ -622,15 +622,15 @@ static unsigned visit(struct vb_qp *qp, bool wait)
 const struct vb_path_ops vb_iwarp_path_ops = {
         .name = "iWARP",
         .socket = true,
-        .kick = kick,
-        .settle = settle,
-        .visit = visit,
-        .entered = entered,
-        .idle = idle,
-        .closing = settle,
-        .abort = abort_stream,
-        .closed = closed,
-        .reset = reset,
+        .kick = iwarp_kick,
+        .settle = iwarp_settle,
+        .visit = iwarp_visit,
+        .entered = iwarp_entered,
+        .idle = iwarp_idle,
+        .closing = iwarp_settle,
+        .abort = iwarp_abort_stream,
+        .closed = iwarp_closed,
+        .reset = iwarp_reset,
 };
 
 /* What waits goes out by the socket's turn. */
@@ -657,7 +657,7 @@ void vb_iwarp_disconnect(struct vb_qp *qp)
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
 	if (qp->iwarp) {
-		settle(qp);
+		iwarp_settle(qp);
 		vb_qp_error(qp);
 	}
 	vb_unlock(&qp->sq_lock);

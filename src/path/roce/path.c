@@ -409,7 +409,7 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 		find_way(qp, &w->to);
 }
 
-static bool idle(const struct vb_qp *qp)
+static bool roce_idle(const struct vb_qp *qp)
 {
 	return vb_roce_idle(&qp->roce->q);
 }
@@ -512,7 +512,7 @@ void vb_roce_last_words(struct vb_qp *qp)
 }
 
 /* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
-static void settle(struct vb_qp *qp)
+static void roce_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
 	unsigned event = qp->roce ? qp->roce->failed : 0;
@@ -552,7 +552,7 @@ static bool answers_by_send(struct vb_qp *qp)
 	       (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV);
 }
 
-static bool kick(struct vb_qp *qp)
+static enum vb_sq_status roce_kick(struct vb_qp *qp)
 {
 	uint64_t now = vb_now(), due = atomic_load_explicit(&qp->due, memory_order_relaxed);
 
@@ -561,14 +561,14 @@ static bool kick(struct vb_qp *qp)
 		vb_roce_ack_all(&qp->roce->q);
 	if (waits_for_more(qp, now)) {
 		set_due(qp, due && due < now + TRAIN_GAP ? due : now + TRAIN_GAP);
-		return false;
+		return VB_SQ_GOOD;
 	}
 	vb_roce_ack_now(&qp->roce->q);
 	emit(qp, now);
-	return qp->roce->failed;
+	return qp->roce->failed ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
-static unsigned visit(struct vb_qp *qp, bool wait)
+static unsigned roce_visit(struct vb_qp *qp, bool wait)
 {
 	uint64_t due = atomic_load_explicit(&qp->due, memory_order_relaxed), now;
 
@@ -581,7 +581,7 @@ static unsigned visit(struct vb_qp *qp, bool wait)
 	if (qp->roce) {
 		vb_roce_timeout(&qp->roce->q, now);
 		emit(qp, now);
-		settle(qp);
+		roce_settle(qp);
 		vb_qp_check_drained(qp);
 	}
 	vb_unlock(&qp->sq_lock);
@@ -614,7 +614,7 @@ void vb_roce_path_input(struct vb_qp *qp, const struct vb_packet *p, const uint8
 		vb_first_contact(qp);
 	vb_roce_input(&qp->roce->q, p, payload, from, now);
 	if (__builtin_expect(qp->roce->failed, 0))
-		settle(qp);
+		roce_settle(qp);
 }
 
 void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
@@ -622,7 +622,7 @@ void vb_roce_path_input_unknown(struct vb_qp *qp, const struct vb_bth *bth)
 	if (!qp->roce || atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTR)
 		return;
 	vb_roce_input_unknown(&qp->roce->q, bth);
-	settle(qp);
+	roce_settle(qp);
 }
 
 void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
@@ -638,7 +638,7 @@ void vb_roce_path_answer(struct vb_qp *qp, uint64_t now, bool crowded)
 		set_due(qp, vb_roce_deadline(&w->q));
 	else
 		emit(qp, now);
-	settle(qp);
+	roce_settle(qp);
 	vb_qp_check_drained(qp);
 	vb_unlock(&qp->sq_lock);
 }
@@ -647,12 +647,12 @@ const struct vb_path_ops vb_roce_path_ops = {
         .name = "RoCE",
         .socket = true,
         .only_timers = true,
-        .kick = kick,
-        .settle = settle,
-        .visit = visit,
+        .kick = roce_kick,
+        .settle = roce_settle,
+        .visit = roce_visit,
         .entered = vb_roce_path_entered,
-        .idle = idle,
-        .closing = settle,
+        .idle = roce_idle,
+        .closing = roce_settle,
         .closed = vb_roce_path_closed,
         .last_words = vb_roce_last_words,
         .reset = vb_roce_path_reset,

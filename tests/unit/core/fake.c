@@ -121,22 +121,22 @@ void vb_path_closed(struct vb_qp *qp)
 	CHECK(!(atomic_load(&qp->shared->gen) & 1));
 }
 
-static bool kick(struct vb_qp *qp)
+static enum vb_sq_status kick(struct vb_qp *qp)
 {
 	CHECK(atomic_load(&qp->sq_lock.held));
 	fake.kicks++;
 	if (!fake.kick_completes)
-		return false;
+		return VB_SQ_GOOD;
 	for (; qp->sq_una != qp->sq_head; vb_sq_retire(qp)) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
 
 		if (w->state == VB_SWQE_DONE && w->status != IBV_WC_SUCCESS)
-			return true;
+			return VB_SQ_FAILED;
 		if (w->flags & IBV_SEND_SIGNALED)
 			vb_sq_tell(qp, w, IBV_WC_SUCCESS);
 	}
 	qp->sq_emit = qp->sq_una;
-	return false;
+	return VB_SQ_GOOD;
 }
 
 void vb_path_new(struct vb_qp *qp)
