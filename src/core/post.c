@@ -4,6 +4,7 @@
 #include "core/rq.h"
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "frame/fields.h"
 
 void vb_sq_submit(struct vb_qp *qp, uint8_t state)
 {
@@ -79,7 +80,7 @@ static inline void take_address(const struct vb_qp *qp, struct vb_swqe *w, const
 		w->rkey = wr->wr.rdma.rkey;
 	} else if (qp->type == IBV_QPT_UD) {
 		w->ah = vb_ah(wr->wr.ud.ah);
-		w->ud_qpn = wr->wr.ud.remote_qpn & 0xffffff;
+		w->ud_qpn = wr->wr.ud.remote_qpn & VB_QPN_MASK;
 		w->ud_qkey = wr->wr.ud.remote_qkey;
 	} else {
 		w->rkey = wr->invalidate_rkey;

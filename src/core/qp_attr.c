@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/lid.h"
 #include "core/qp.h"
+#include "frame/fields.h"
 #include "util/log.h"
 
 /* --- values of attributes: 0 or EINVAL --- */
@@ -178,9 +179,9 @@ void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 			       fields[i].size);
 	if ((mask & IBV_QP_AV) && !qp->attr.ah_attr.is_global)
 		vb_lid_route(vb_ctx(qp->qp.context)->dev, &qp->attr.ah_attr);
-	qp->attr.rq_psn &= 0xffffff;
-	qp->attr.sq_psn &= 0xffffff;
-	qp->attr.dest_qp_num &= 0xffffff;
+	qp->attr.rq_psn &= VB_PSN_MASK;
+	qp->attr.sq_psn &= VB_PSN_MASK;
+	qp->attr.dest_qp_num &= VB_QPN_MASK;
 	qp->attr_valid |= mask;
 	atomic_store(&s->access, qp->attr.qp_access_flags);
 	atomic_store(&s->min_rnr_timer, qp->attr.min_rnr_timer);

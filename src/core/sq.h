@@ -10,6 +10,7 @@
 
 #include "core/opcode.h"
 #include "core/qp.h"
+#include "frame/fields.h"
 
 static inline struct vb_swqe *vb_sq_at(struct vb_qp *qp, uint32_t i)
 {
@@ -88,7 +89,7 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t length)
 {
 	w->psn = qp->psn_next;
-	qp->psn_next = (qp->psn_next + 1) & 0xffffff;
+	qp->psn_next = (qp->psn_next + 1) & VB_PSN_MASK;
 	w->length = (uint32_t)length;
 	w->state = VB_SWQE_POSTED;
 	w->status = IBV_WC_SUCCESS;

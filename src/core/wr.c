@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/sq.h"
 #include "core/verbs.h"
+#include "frame/fields.h"
 
 /*
  * Requests are built in the free entries behind sq_head, under wr_lock, and become part of the queue in wr_complete.
@@ -224,7 +225,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t re
 		return;
 	}
 	w->ah = vb_ah(ah);
-	w->ud_qpn = remote_qpn & 0xffffff;
+	w->ud_qpn = remote_qpn & VB_QPN_MASK;
 	w->ud_qkey = remote_qkey;
 }
 

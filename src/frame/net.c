@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frame/cursor.h"
+#include "frame/fields.h"
 
 #define UDP_LEN 8
 
@@ -62,7 +63,7 @@ uint16_t vb_flow_label_sport(uint32_t flow_label)
 
 uint32_t vb_flow_label_of_qps(uint32_t qpn, uint32_t other_qpn)
 {
-	uint64_t product = (uint64_t)(qpn & 0xffffff) * (other_qpn & 0xffffff);
+	uint64_t product = (uint64_t)(qpn & VB_QPN_MASK) * (other_qpn & VB_QPN_MASK);
 
 	product ^= product >> 20;
 	product ^= product >> 40;

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "frame/fields.h"
+
 /* A struct, so that no PSN is added to or compared with a plain number. v is below 2^24. */
 struct vb_psn {
 	uint32_t v;
@@ -15,7 +17,7 @@ struct vb_psn {
 /* Of the low 24 bits, as a program gives them in sq_psn and rq_psn. */
 static inline struct vb_psn vb_psn(uint32_t v)
 {
-	return (struct vb_psn){v & 0xffffff};
+	return (struct vb_psn){v & VB_PSN_MASK};
 }
 
 static inline struct vb_psn vb_psn_add(struct vb_psn psn, int32_t n)
@@ -26,9 +28,9 @@ static inline struct vb_psn vb_psn_add(struct vb_psn psn, int32_t n)
 /* How far a is ahead of b: -2^23 to 2^23 - 1. The half of all PSNs behind b is duplicates, the rest is new. */
 static inline int32_t vb_psn_diff(struct vb_psn a, struct vb_psn b)
 {
-	uint32_t ahead = (a.v - b.v) & 0xffffff;
+	uint32_t ahead = (a.v - b.v) & VB_PSN_MASK;
 
-	return ahead < 0x800000 ? (int32_t)ahead : (int32_t)ahead - 0x1000000;
+	return ahead < VB_PSN_HALF ? (int32_t)ahead : (int32_t)(ahead - VB_PSN_MASK - 1);
 }
 
 static inline bool vb_psn_equal(struct vb_psn a, struct vb_psn b)

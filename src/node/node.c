@@ -16,6 +16,7 @@
 #include "core/device.h"
 #include "core/key.h"
 #include "engine/local/ring.h"
+#include "frame/fields.h"
 #include "node/io.h"
 #include "node/wake.h"
 #include "util/calls.h"
@@ -364,7 +365,7 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 	for (int i = 0; i < 8; i++) {
 		uint64_t h = atomic_load(&slot->hazard[i]);
 
-		if (h && (!key || h >> 32 == key) && (!qpn || (h & 0xffffff) == qpn))
+		if (h && (!key || h >> 32 == key) && (!qpn || (h & VB_QPN_MASK) == qpn))
 			return true;
 	}
 	return false;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "rdmacm/rdmacm.h"
+#include "frame/fields.h"
 
 #define REASON_VENDOR_OPTION 35 /* of ECE */
 
@@ -107,7 +108,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 	if (c->len[0] + c->len[1] > VB_CMA_REQ_PRIVATE)
 		return EINVAL;
 	rcm_random(&id->path.psn, sizeof(id->path.psn));
-	id->path.psn &= 0xffffff;
+	id->path.psn &= VB_PSN_MASK;
 	id->path.retry_count = at_most(c->retry_count, 7);
 	id->path.timeout = ack_timeout(id->source.dev->ack_delay, rcm_packet_lifetime(id));
 	id->path.responder_resources = id->responder_resources;
@@ -122,7 +123,7 @@ static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_
 {
 	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
 	                        .len = {id->connect_len, param && param->private_data ? param->private_data_len : 0},
-	                        .qp_num = param ? param->qp_num & 0xffffff : 0, /* what the messages have room for */
+	                        .qp_num = param ? param->qp_num & VB_QPN_MASK : 0, /* what the messages have room for */
 	                        .srq = param && param->srq,
 	                        .retry_count = param ? param->retry_count : 7,
 	                        .rnr_retry_count = param ? param->rnr_retry_count : 7,

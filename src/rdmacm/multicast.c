@@ -4,9 +4,8 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
+#include "frame/fields.h"
 #include "rdmacm/rdmacm.h"
-
-#define EVERYBODY 0xffffff /* the QPN of a group */
 
 /* rcm.lock held. */
 static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
@@ -17,7 +16,7 @@ static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
 		return ENOMEM;
 	e->mcast = mc;
 	e->event.param.ud =
-	        (struct rdma_ud_param){.private_data = mc->context, .qp_num = EVERYBODY, .qkey = RDMA_UDP_QKEY};
+	        (struct rdma_ud_param){.private_data = mc->context, .qp_num = VB_QPN_MULTICAST, .qkey = RDMA_UDP_QKEY};
 	rcm_ah_attr(id, &e->event.param.ud.ah_attr);
 	e->event.param.ud.ah_attr.grh.dgid = mc->mgid;
 	e->event.param.ud.ah_attr.grh.hop_limit = RCM_HOP_LIMIT;

@@ -162,7 +162,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length,
 		            w->imm);
 		rec->dest = w->ud_qpn | (uint32_t)VB_REC_UD << 24;
-		ext->rkey = w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey; /* IBA 10.2.5: controlled Q_Key */
+		ext->rkey =
+		        w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey; /* IBA 10.2.5: controlled Q_Key */
 		ext->total = w->length;
 		vb_ring_commit(peer, 64 + 40 + w->length);
 		vb_peer_notify(peer);

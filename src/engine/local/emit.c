@@ -9,6 +9,7 @@
 #include "core/pd.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
+#include "frame/fields.h"
 
 /* Up to here a SEND's bytes are copied through the ring; from here on the receiver fetches them in one copy. */
 #define PULL_MIN 8192u
@@ -36,7 +37,7 @@ bool vb_linked(struct vb_qp *qp)
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
 		return false;
 	if (qp->type == IBV_QPT_RC && ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) &
-	                               0xffffff)) /* IBA 9.7.1: PSNs must meet */
+	                               VB_PSN_MASK)) /* IBA 9.7.1: PSNs must meet */
 		return false;
 	qp->remote = r;
 	qp->remote_gen = gen;
@@ -80,7 +81,7 @@ void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned f
 
 static uint32_t next_psn(const struct vb_qp *qp)
 {
-	return (uint32_t)(qp->attr.sq_psn + qp->ssn_emit) & 0xffffff;
+	return (uint32_t)(qp->attr.sq_psn + qp->ssn_emit) & VB_PSN_MASK;
 }
 
 /* The payload of a SEND or a WRITE, in pieces, as the ring has room. qp->sq_emit_off remembers where it stopped. */

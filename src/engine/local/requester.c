@@ -9,6 +9,7 @@
 #include "core/pd.h"
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
+#include "frame/fields.h"
 #include "util/guard.h"
 
 #define STALL_LOOK 200000ull     /* ns: how soon a QP whose records look dropped is looked at again */
@@ -539,20 +540,20 @@ bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
 
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext, const uint8_t *payload)
 {
-	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & 0xffffff)];
+	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & VB_QPN_MASK)];
 	struct iovec iov[VB_MAX_SGE + 1];
 
-	if (!qp || qp->qp.qp_num != (rec->dest & 0xffffff) || qp->peer != peer ||
-	    qp->attr.dest_qp_num != (rec->src & 0xffffff))
+	if (!qp || qp->qp.qp_num != (rec->dest & VB_QPN_MASK) || qp->peer != peer ||
+	    qp->attr.dest_qp_num != (rec->src & VB_QPN_MASK))
 		return;
 	vb_lock(&qp->sq_lock);
-	uint32_t delta = ((rec->psn & 0xffffff) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & 0xffffff;
+	uint32_t delta = ((rec->psn & VB_PSN_MASK) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & VB_PSN_MASK;
 	struct vb_swqe *w = NULL;
 
 	/* between una and emit every entry has its PSN: LOCAL_INV and one-copy operations never stand among them */
 	if (delta < qp->sq_emit - qp->sq_una)
 		w = vb_sq_at(qp, qp->sq_una + delta);
-	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & 0xffffff) ||
+	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & VB_PSN_MASK) ||
 	    ext->remote_addr > w->length || rec->length > w->length - ext->remote_addr)
 		goto out;
 	int n = vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov);

@@ -10,6 +10,7 @@
 #include "engine/local/local.h"
 #include "engine/refusal.h"
 #include "engine/local/ring.h"
+#include "frame/fields.h"
 #include "util/guard.h"
 
 /* A record, copied to local memory as far as it is looked at twice: the peer may change what stands in the ring. */
@@ -60,7 +61,7 @@ static void update_executed(struct vb_qp *qp)
 static void executed(struct vb_qp *qp)
 {
 	qp->processed++;
-	qp->epsn = (qp->epsn + 1) & 0xffffff;
+	qp->epsn = (qp->epsn + 1) & VB_PSN_MASK;
 	qp->nak_state = false;
 	update_executed(qp);
 }
@@ -88,7 +89,7 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 	               .opcode = opcode,
 	               .byte_len = length,
 	               .qp_num = qp->qp.qp_num,
-	               .src_qp = q ? q->rec.src & 0xffffff : 0},
+	               .src_qp = q ? q->rec.src & VB_QPN_MASK : 0},
 	        .receive = vb_rq_of(qp),
 	};
 
@@ -413,7 +414,7 @@ static void input_unreliable(struct vb_qp *qp, struct req *q)
 
 static void input_connected(struct vb_qp *qp, struct req *q)
 {
-	uint32_t psn = q->rec.psn & 0xffffff;
+	uint32_t psn = q->rec.psn & VB_PSN_MASK;
 
 	vb_first_contact(qp);
 	if (qp->type == IBV_QPT_UC) {
@@ -427,7 +428,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		return;
 	if (psn != qp->epsn) {
 		/* behind: executed already, say so again; ahead: what was before it has been refused */
-		if (((psn - qp->epsn) & 0xffffff) >= 0x800000)
+		if (((psn - qp->epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
 			ack_later(qp);
 		else
 			VB_COUNT(drop_psn, 1);
@@ -478,9 +479,10 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 static void input(struct req *q)
 {
 	struct vb_node *node = q->peer->node;
-	struct vb_qp *qp = atomic_load_explicit(&node->qps[VB_QP_INDEX(q->rec.dest & 0xffffff)], memory_order_relaxed);
+	struct vb_qp *qp =
+	        atomic_load_explicit(&node->qps[VB_QP_INDEX(q->rec.dest & VB_QPN_MASK)], memory_order_relaxed);
 
-	if (!qp || qp->qp.qp_num != (q->rec.dest & 0xffffff)) {
+	if (!qp || qp->qp.qp_num != (q->rec.dest & VB_QPN_MASK)) {
 		VB_COUNT(drop_no_qp, 1);
 		dropped(q);
 		return;
@@ -495,9 +497,9 @@ static void input(struct req *q)
 		return;
 	}
 	/* from the QP that this one is connected to, and from that QP's present life, or the one that has just ended */
-	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & 0xffffff);
+	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & VB_QPN_MASK);
 
-	if (qp->attr.dest_qp_num != (q->rec.src & 0xffffff) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
+	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
 	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - (q->rec.psn >> 24)) & 0xff) > 1) {
 		VB_COUNT(drop_stale, 1);
 		dropped(q);

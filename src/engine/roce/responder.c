@@ -186,7 +186,7 @@ static enum state execute_read(struct job *j)
 	        .va = j->p->reth.va,
 	        .rkey = j->p->reth.rkey,
 	        .length = j->p->reth.length,
-	        .msn = (j->qp->rs.msn + 1) & 0xffffff,
+	        .msn = (j->qp->rs.msn + 1) & VB_MSN_MASK,
 	};
 
 	return vb_resource_add(j->qp, &r) ? COMPLETE : ERROR_INVALID;
@@ -211,7 +211,7 @@ static enum state execute_atomic(struct job *j)
 	default:
 		return ERROR_ACCESS;
 	}
-	r.msn = (qp->rs.msn + 1) & 0xffffff;
+	r.msn = (qp->rs.msn + 1) & VB_MSN_MASK;
 	vb_resource_add(qp, &r);
 	return COMPLETE;
 }
@@ -259,7 +259,7 @@ static enum state complete(struct job *j)
 	rs->in.op = j->p->info->op;
 	rs->in.active = !(j->flags & VB_LAST);
 	if (j->flags & VB_LAST)
-		rs->msn = (rs->msn + 1) & 0xffffff;
+		rs->msn = (rs->msn + 1) & VB_MSN_MASK;
 	if (j->flags & VB_COMPLETES_RECEIVE)
 		complete_receive(j);
 	return j->rc ? ACKNOWLEDGE : DONE;

@@ -677,7 +677,7 @@ static void build(struct vb_qp *qp, const struct vb_swqe *w, uint8_t *to, size_t
 	                .pkey = VB_DEFAULT_PKEY,
 	                .dest_qpn = w->ud_qpn,
 	                .psn = vb_psn(w->psn)},
-	        .deth = {w->ud_qkey & 0x80000000u ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
+	        .deth = {w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey, qp->qp.qp_num}, /* IBA 10.2.5 */
 	        .immdt = {ntohl(w->imm)}};
 
 	vb_packet_encode(&out, &p);

@@ -12,6 +12,7 @@
 
 #include "broker/proto/proto.h"
 #include "frame/icrc.h"
+#include "frame/fields.h"
 #include "net/udp.h"
 #include "path/roce/roce.h"
 #include "util/calls.h"
@@ -206,7 +207,7 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 			unknown_opcode(node, a, bytes);
 		return;
 	}
-	if (p.bth.dest_qpn == 0xffffff) {
+	if (p.bth.dest_qpn == VB_QPN_MULTICAST) {
 		vb_roce_multicast(node, a, &p, bytes, len);
 		return;
 	}
@@ -242,7 +243,7 @@ static void segment(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *by
 		return;
 	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
 
-	if (VB_QP_LANE(qpn) != node->lane && qpn != 0xffffff)
+	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST)
 		forward(node, a, qpn, bytes, n);
 	else
 		vb_roce_packet(node, a, bytes, n);
