@@ -1,5 +1,5 @@
 // crowd.c - many processes, each connected to each, all asleep but two: the latency between these two, in µs one way
-// follows: nothing; the peer of the figure is the same program with two processes
+// The figure is relative to the same program with two processes.
 // SPDX-License-Identifier: MIT
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // idle.c - a connected pair that has talked and now rests, one side in ibv_get_cq_event: for bench/idle to look at
-// follows: nothing; prints the two process ids when they rest, and ends when its input ends
+// Prints the two process ids when they rest. Ends when its input ends.
 // SPDX-License-Identifier: MIT
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // line.c - one cache line going to and fro between two cores: what the machine itself takes, in ns one way
-// follows: nothing; on virtual machines this changes from minute to minute, and a pair of figures is only a pair between two
-// equal answers
+// On virtual machines this time changes from minute to minute: compare two figures only between equal answers.
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 // qp_memory.c - two processes with many connected RC queue pairs, for bench/qp_memory to weigh
-// follows: nothing; prints the process ids when the adapter is open, then "connected", then "used", waiting for a line on its
-// input before each of the next steps
+// Prints the process ids when the adapter is open, then "connected", then "used". It waits for a line of input before each
+// next step.
 // SPDX-License-Identifier: MIT
 #include <unistd.h>
 

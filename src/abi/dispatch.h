@@ -1,5 +1,4 @@
 // dispatch.h - whose object is it: ours, or one of a real libibverbs that stands behind the same symbols
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_DISPATCH_H
 #define VB_ABI_DISPATCH_H

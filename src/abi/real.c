@@ -1,5 +1,4 @@
 // real.c - the functions of the real libibverbs while there is none: each fails with EOPNOTSUPP
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "abi/real.h"
 

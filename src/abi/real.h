@@ -1,5 +1,5 @@
 // real.h - the functions of the real libibverbs, for objects that are not ours: the one place where hardware comes in
-// follows: ARCHITECTURE.md, "Hardware behind the same symbols"
+// see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_REAL_H
 #define VB_ABI_REAL_H

@@ -1,5 +1,5 @@
 // active.c - the queue pairs that the completer looks after: those with something unfinished, or lately so
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "core/active.h"
 

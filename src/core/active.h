@@ -1,5 +1,5 @@
 // active.h - the queue pairs that the completer looks after
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_ACTIVE_H
 #define VB_CORE_ACTIVE_H

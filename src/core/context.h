@@ -1,5 +1,4 @@
 // context.h - what keeps a context alive
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_CONTEXT_H
 #define VB_CORE_CONTEXT_H

@@ -1,5 +1,5 @@
 // node.h - the process as a member of its host: its segment, its peers, and what core/ asks of the layers above it
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_NODE_H
 #define VB_CORE_NODE_H

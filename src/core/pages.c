@@ -1,5 +1,4 @@
 // pages.c - can the adapter reach this memory?
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "core/pages.h"
 

@@ -1,5 +1,4 @@
 // pages.h - can the adapter reach this memory?
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_PAGES_H
 #define VB_CORE_PAGES_H

@@ -1,5 +1,5 @@
 // path.h - how a queue pair reaches its peer: by shared memory, RoCE or iWARP
-// follows: ARCHITECTURE.md, "Paths"
+// see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_PATH_H
 #define VB_CORE_PATH_H

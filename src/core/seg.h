@@ -1,5 +1,5 @@
 // seg.h - what a process shows to its peers on the same host: one segment, by offset, written by its owner only
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_SEG_H
 #define VB_CORE_SEG_H

@@ -1,5 +1,4 @@
 // cursor.h - the one way in which bytes are read and written: bounds-checked, big-endian, one error for the whole run
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_CURSOR_H
 #define VB_FRAME_CURSOR_H

@@ -1,5 +1,6 @@
 // gsi.c - queue pair 1 as a program uses it, by way of the broker
-// follows: IBA volume 1, 12 (communication management), 13.5 (general services); broker/proto/proto.h
+// follows: IBA volume 1, 12 (communication management), 13.5 (general services)
+// see: broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "node/gsi.h"
 

@@ -1,5 +1,5 @@
 // io.h - io/'s own part of a node: descriptors, the progress thread, the rings that are looked at
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_IO_H
 #define VB_NODE_IO_H

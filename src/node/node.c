@@ -1,5 +1,5 @@
 // node.c - the process as a member of its host: made by the first open device, gone with the last
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>

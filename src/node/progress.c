@@ -1,5 +1,5 @@
 // progress.c - whoever has time does the adapter's work: which rings to look at, when to tell a peer
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
 // thread.c - the progress thread: sleeps, and takes over when the program does not poll
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,5 +1,5 @@
 // transport.h - what a node asks of a transport: RoCE and iWARP, each with its sockets
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_TRANSPORT_H
 #define VB_NODE_TRANSPORT_H

@@ -1,5 +1,5 @@
 // watch.c - descriptors that somebody wants to be told of, by the progress thread
-// follows: ARCHITECTURE.md, "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>

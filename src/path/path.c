@@ -1,5 +1,5 @@
 // path.c - the choice of a queue pair's path, and what core/ asks of it
-// follows: ARCHITECTURE.md, "Paths"
+// see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #include "path/path.h"
 

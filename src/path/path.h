@@ -1,5 +1,5 @@
 // path.h - the paths that there are
-// follows: ARCHITECTURE.md, "Paths"
+// see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_PATH_H
 #define VB_PATH_PATH_H

@@ -1,5 +1,6 @@
 // queue_ops.c - a queue pair's queues and memory, as the engines of both wires call for them
-// follows: IBA volume 1, 10.3 to 10.8; engine/roce/roce.h
+// follows: IBA volume 1, 10.3 to 10.8
+// see: engine/roce/roce.h
 // SPDX-License-Identifier: MIT
 #include "path/queue_ops.h"
 

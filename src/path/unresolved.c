@@ -1,5 +1,5 @@
 // unresolved.c - queue pairs that found no way when they were made ready to receive: it is looked for again, until there is one
-// follows: ARCHITECTURE.md, "The wire"
+// see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 

@@ -1,5 +1,4 @@
 // rs_cursor.c - the place of a call in its vector of buffers
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
 

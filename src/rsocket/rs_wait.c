@@ -1,5 +1,4 @@
 // rs_wait.c - threads that sleep until an rsocket changes
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
 

@@ -1,5 +1,4 @@
 // guard.c - copies that touch the program's memory and survive a page that is not there
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "util/guard.h"
 

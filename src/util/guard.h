@@ -1,5 +1,4 @@
 // guard.h - copies that touch the program's memory and survive a page that is not there
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_UTIL_GUARD_H
 #define VB_UTIL_GUARD_H

@@ -1,5 +1,4 @@
 // log.c - one line to stderr for what a user must know, more with VERBENA_LOG
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "util/log.h"
 

@@ -1,5 +1,4 @@
 // log.h - one line to stderr for what a user must know, more with VERBENA_LOG
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_UTIL_LOG_H
 #define VB_UTIL_LOG_H

@@ -1,5 +1,4 @@
 // backend.c - the kinds of backends by name
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "backend/backend.h"
 

@@ -1,5 +1,4 @@
 // backend.h - what a namespace's bytes lie in: requests are submitted, and done() is called when they are through
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef NB_BACKEND_H
 #define NB_BACKEND_H

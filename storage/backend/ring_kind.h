@@ -1,5 +1,4 @@
 // ring_kind.h - the two ways in which a ring gets its work done
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef NB_RING_KIND_H
 #define NB_RING_KIND_H

@@ -1,5 +1,4 @@
 // disk.c - disks opened and closed, and what is known about them
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <signal.h>

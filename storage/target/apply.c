@@ -1,5 +1,4 @@
 // apply.c - brings a server from what it serves to what a configuration says
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 // core.h - what the files of the protocol core have in common
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef NT_CORE_H
 #define NT_CORE_H

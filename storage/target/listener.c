@@ -1,5 +1,4 @@
 // listener.c - where hosts come in, by whatever transport
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 // peer.c - whom a connection counts for, and how much one of them may have of what all share: connections, memory
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <netinet/in.h>

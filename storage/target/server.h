@@ -1,5 +1,4 @@
 // server.h - the program around the core: configuration, listeners, control socket
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef NT_SERVER_H
 #define NT_SERVER_H

@@ -1,5 +1,4 @@
 // disk.c - verbena-disk: looks at disks over NVMe over Fabrics, copies and measures them
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "tools/disk.h"
 

@@ -1,5 +1,4 @@
 // disk.h - what the commands of verbena-disk share
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VERBENA_DISK_H
 #define VERBENA_DISK_H

@@ -1,5 +1,4 @@
 // disk_bench.c - verbena-disk bench: requests per second and how long they take
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // beside.c - a hostile user at work beside the honest ones: everything that broker.c tries, over and over, and packets to them
-// follows: SECURITY.md, "Users of one host"; IBA volume 1, 9.2 (BTH), annex A17
+// follows: IBA volume 1, 9.2 (BTH), annex A17
+// see: SECURITY.md, "Users of one host"
 // SPDX-License-Identifier: MIT
 // usage: attack_beside SECONDS SEED   with VERBENA_RUNTIME, as any user. Ends with 0 when nothing got through to it: says what did.
 #include "raw.h"

@@ -1,5 +1,5 @@
 // broker.c - a hostile user against root's broker: sockets of the group, addresses, closes that block, shares, lanes of the dead
-// follows: SECURITY.md, "Users of one host"; src/broker/proto/proto.h
+// see: SECURITY.md, "Users of one host"; src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "raw.h"
 

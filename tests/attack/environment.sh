@@ -1,6 +1,6 @@
 #!/bin/bash
 # environment.sh - the environment is looked at in one place, which knows when not to
-# follows: src/util/env.h
+# see: src/util/env.h
 # SPDX-License-Identifier: MIT
 # usage: environment.sh SRC
 set -u

@@ -1,5 +1,5 @@
 // hoard.c - a program of another user takes as much as it can get of one thing: nobody else goes without
-// follows: src/broker/proto/proto.h; SECURITY.md
+// see: src/broker/proto/proto.h; SECURITY.md
 // SPDX-License-Identifier: MIT
 #include "storm.h"
 

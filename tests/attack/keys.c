@@ -1,5 +1,6 @@
 // keys.c - what a program learns of another's memory keys from its own: nothing, be it its child or a program of the same user
-// follows: core/key.h; IBA volume 1, 10.6 (memory keys)
+// follows: IBA volume 1, 10.6 (memory keys)
+// see: core/key.h
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

@@ -1,5 +1,6 @@
 // map.c - a peer that lays bait where its shared mappings are looked for: nothing but its own memory is opened or written
-// follows: proc(5): /proc/pid/maps; path/local/shared_map.c
+// follows: proc(5): /proc/pid/maps
+// see: path/local/shared_map.c
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # privileged.sh - a user runs a set-user-ID program with variables of his choice: nothing of them is read, and none passed on
-# follows: secure_getenv(3); SECURITY.md
+# follows: secure_getenv(3)
+# see: SECURITY.md
 # SPDX-License-Identifier: MIT
 # usage: privileged.sh PROGRAM VERBENA
 set -u

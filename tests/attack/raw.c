@@ -1,5 +1,5 @@
 // raw.c - a program that speaks the broker's protocol as it likes
-// follows: src/broker/proto/proto.h
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "raw.h"
 

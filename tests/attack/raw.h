@@ -1,5 +1,5 @@
 // raw.h - a program that speaks the broker's protocol as it likes
-// follows: src/broker/proto/proto.h
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_ATTACK_RAW_H
 #define VB_TESTS_ATTACK_RAW_H

@@ -1,5 +1,5 @@
 // ring.c - descriptors of every kind as a peer's wake descriptor: who rings is never held up
-// follows: node/wake.h
+// see: node/wake.h
 // SPDX-License-Identifier: MIT
 #include "node/wake.h"
 

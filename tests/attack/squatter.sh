@@ -1,6 +1,7 @@
 #!/bin/bash
 # squatter.sh - a user makes another's runtime directory, or files in it, before that one does: it is not used, and it is said
-# follows: verbena(7), VERBENA_RUNTIME; SECURITY.md
+# follows: verbena(7), VERBENA_RUNTIME
+# see: SECURITY.md
 # SPDX-License-Identifier: MIT
 # usage: squatter.sh PROGRAM VERBENA BROKER SHIM
 set -u

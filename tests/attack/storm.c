@@ -1,6 +1,6 @@
 // storm.c - hostile programs of several users do at random whatever can be done to broker and keeper, beside honest ones that are
 // served all the time; when the hostile ones have gone nothing of them is left
-// follows: src/broker/proto/proto.h; SECURITY.md
+// see: src/broker/proto/proto.h; SECURITY.md
 // SPDX-License-Identifier: MIT
 //
 // storm [SECONDS [SEED [ATTACKER]]]: an attacker alone does what it does beside the others, as far as the broker's answers let it.

@@ -1,5 +1,5 @@
 // storm.h - what the parts of the storm share: raw connections to a broker, a generator of random numbers, what was noticed
-// follows: src/broker/proto/proto.h
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_ATTACK_STORM_H
 #define VB_TESTS_ATTACK_STORM_H

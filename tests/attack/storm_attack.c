@@ -1,5 +1,6 @@
 // storm_attack.c - one life of an attacker: a random walk over everything that a program can do to broker and keeper
-// follows: src/broker/proto/proto.h; unix(7), udp(7); IBA 12.6
+// follows: unix(7), udp(7); IBA 12.6
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "storm_walk.h"
 

@@ -1,5 +1,6 @@
 // storm_honest.c - two programs of one user that do what programs do, all the time, and check each step: the broker serves them
-// follows: src/broker/proto/proto.h; IBA 9.2 (BTH)
+// follows: IBA 9.2 (BTH)
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "storm.h"
 

@@ -1,5 +1,6 @@
 // storm_link.c - raw connections to a broker, for programs that keep to its protocol and for those that do not
-// follows: src/broker/proto/proto.h; unix(7)
+// follows: unix(7)
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "storm.h"
 

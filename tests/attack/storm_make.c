@@ -1,5 +1,6 @@
 // storm_make.c - what an attacker says, and the descriptors that it sends: valid, nearly so, and not at all
-// follows: src/broker/proto/proto.h; unix(7); IBA 12.6
+// follows: unix(7); IBA 12.6
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "storm_walk.h"
 

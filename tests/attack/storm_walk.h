@@ -1,5 +1,4 @@
 // storm_walk.h - an attacker's state, and what it makes at random
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_ATTACK_STORM_WALK_H
 #define VB_TESTS_ATTACK_STORM_WALK_H

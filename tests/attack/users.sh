@@ -1,6 +1,6 @@
 #!/bin/bash
 # users.sh - root and two users at work on one host, each user's attacker beside them: nothing read, forged, dropped or starved
-# follows: SECURITY.md, "Users of one host"
+# see: SECURITY.md, "Users of one host"
 # usage: users.sh   ATTACK_SECONDS: for how long, 20
 # SPDX-License-Identifier: MIT
 HERE=$(cd "$(dirname "$0")" && pwd)

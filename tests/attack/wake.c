@@ -1,5 +1,6 @@
 // wake.c - a peer that jams the descriptors by which programs wake each other: nobody else stands still
-// follows: eventfd(2); node/wake.h
+// follows: eventfd(2)
+// see: node/wake.h
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

@@ -1,5 +1,6 @@
 // fuzz_broker.c - arbitrary messages from programs of three users, with and without descriptors, to the broker's handler
-// follows: src/broker/proto/proto.h; llvm.org/docs/LibFuzzer.html
+// follows: llvm.org/docs/LibFuzzer.html
+// see: src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_broker.c \

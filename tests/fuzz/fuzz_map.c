@@ -1,5 +1,4 @@
 // fuzz_map.c - any string as a path: what is redirected stays in the tree, nothing is written past a buffer
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <assert.h>
 #include <errno.h>

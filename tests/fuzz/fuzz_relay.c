@@ -1,5 +1,6 @@
 // fuzz_relay.c - datagrams of any bytes, merged in any way, through the relay: each packet comes once, to its lane, as it was
-// follows: src/broker/server/relay.h; udp(7) (UDP_GRO); llvm.org/docs/LibFuzzer.html
+// follows: udp(7) (UDP_GRO); llvm.org/docs/LibFuzzer.html
+// see: src/broker/server/relay.h
 // SPDX-License-Identifier: MIT
 //
 // clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_relay.c \

@@ -1,6 +1,6 @@
 // fuzz_ring.c - a hostile peer: any records in its ring, anything in its segment. Our memory outside of what it was
 // granted stays as it was, each request completes once and in order, and we live
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // build: clang -g -O1 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -fno-strict-aliasing -Isrc tests/fuzz/fuzz_ring.c \
 //        src/core/{active,ah,ah_wc,async,buffer,channel,clock,context,cq,cq_ex,cq_poll,event_fd,inbound,key,mcast,mr,opcode,pages,pd,post}.c \
 //        src/core/{qp,qp_attr,qp_flush,qp_modify,qp_query,qp_state,rq,srq,wr}.c src/engine/local/*.c src/path/local/path.c src/frame/*.c src/util/{guard,log}.c -lpthread

@@ -1,5 +1,4 @@
 // text.c - names of states and events, for logs
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "engine/cm/cm.h"
 

@@ -1,5 +1,6 @@
 // direct.c - RDMA writes and reads by one copy, straight between two programs' memories
-// follows: IBA volume 1, 9.7.4.1.5 (R_Key check), 10.6; ARCHITECTURE.md, "The same host"
+// follows: IBA volume 1, 9.7.4.1.5 (R_Key check), 10.6
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 

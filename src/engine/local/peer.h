@@ -1,5 +1,5 @@
 // peer.h - another process of this host (or this one): its segment as we see it, and the ring each way
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_PEER_H
 #define VB_ENGINE_LOCAL_PEER_H

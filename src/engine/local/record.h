@@ -1,5 +1,6 @@
 // record.h - what stands in a ring between two processes of one host
-// follows: ARCHITECTURE.md, "The same host"; semantics of IBA volume 1, chapter 9
+// follows: IBA volume 1, chapter 9 (what each operation means)
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_RECORD_H
 #define VB_ENGINE_LOCAL_RECORD_H

@@ -1,5 +1,5 @@
 // ring.h - the producing and the consuming end of a ring of records in shared memory
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_RING_H
 #define VB_ENGINE_LOCAL_RING_H

@@ -1,5 +1,6 @@
 // host.c - all streams of a process, and the set of those whose sockets wake the progress thread
-// follows: ARCHITECTURE.md, "iWARP"; epoll(7)
+// follows: epoll(7)
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // iwarp.h - queue pairs on TCP streams: what joins a stream to its queue pair
-// follows: RFC 5040, RFC 5044; ARCHITECTURE.md, "iWARP"
+// follows: RFC 5040, RFC 5044
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_IWARP_H
 #define VB_PATH_IWARP_IWARP_H

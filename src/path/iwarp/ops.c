@@ -1,5 +1,6 @@
 // ops.c - a queue pair's queues and memory, as the engine of iWARP streams calls for them
-// follows: RFC 5040, 8.1 (access); RFC 5041, 5.2 (tagged buffers); engine/iwarp/iwarp.h
+// follows: RFC 5040, 8.1 (access); RFC 5041, 5.2 (tagged buffers)
+// see: engine/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
 #include "core/pd.h"
 #include "path/iwarp/path.h"

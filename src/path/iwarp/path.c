@@ -1,5 +1,6 @@
 // path.c - queue pairs on TCP streams: their sockets read and written, their beginning and end
-// follows: RFC 5040, RFC 5044; ARCHITECTURE.md, "iWARP"
+// follows: RFC 5040, RFC 5044
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include "path/iwarp/iwarp.h"
 

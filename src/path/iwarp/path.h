@@ -1,5 +1,6 @@
 // path.h - what joins a queue pair to its TCP connection, and all of them to whoever does the adapter's work
-// follows: RFC 5040, RFC 5044; ARCHITECTURE.md, "iWARP"
+// follows: RFC 5040, RFC 5044
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_PATH_H
 #define VB_PATH_IWARP_PATH_H

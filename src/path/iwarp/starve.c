@@ -1,5 +1,5 @@
 // starve.c - streams at rest: starved ones wait for a receive, idle ones give their memory back
-// follows: RFC 5041, 7.1 and engine/iwarp/iwarp.h (no receive); madvise(2)
+// follows: RFC 5041, 7.1 (no receive); madvise(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // transport.c - iWARP as a node's transport
-// follows: node/transport.h
+// see: node/transport.h
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 

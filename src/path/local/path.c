@@ -1,5 +1,5 @@
 // path.c - the path by shared memory
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "path/path.h"
 

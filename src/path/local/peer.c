@@ -1,5 +1,5 @@
 // peer.c - the meeting of two processes: through the broker, by descriptors
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>

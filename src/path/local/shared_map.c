@@ -1,6 +1,7 @@
 // shared_map.c - a peer's region that is a shared mapping already (a file, a memfd, SysV) is mapped here too: then a
 // one-copy operation is a memcpy, without a system call
-// follows: proc(5): /proc/pid/maps, /proc/pid/fd; ARCHITECTURE.md, "The same host"
+// follows: proc(5): /proc/pid/maps, /proc/pid/fd
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // shared_map.h - a peer's shared memory, mapped here too
-// follows: ARCHITECTURE.md, "The same host"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_LOCAL_SHARED_MAP_H
 #define VB_PATH_LOCAL_SHARED_MAP_H

@@ -1,5 +1,4 @@
 // fault.c - a bad network on purpose: VERBENA_FAULT
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "path/roce/fault.h"
 

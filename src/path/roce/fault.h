@@ -1,5 +1,4 @@
 // fault.h - a bad network on purpose: VERBENA_FAULT
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_ROCE_FAULT_H
 #define VB_PATH_ROCE_FAULT_H

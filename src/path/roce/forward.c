@@ -1,5 +1,5 @@
 // forward.c - packets that came to our lane and are another program's: by ring to that one, when the two have met
-// follows: ARCHITECTURE.md, "The wire"
+// see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>

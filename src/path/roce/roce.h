@@ -1,5 +1,5 @@
 // roce.h - queue pairs on the network: the lane that receives, the sockets that send, the paths between
-// follows: ARCHITECTURE.md, "The wire"
+// see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_ROCE_ROCE_H
 #define VB_PATH_ROCE_ROCE_H

@@ -1,5 +1,6 @@
 // sockets.c - the sockets of this process: its lane of UDP port 4791, which the broker gives, and its senders
-// follows: IBA annex A17 (RoCEv2); ARCHITECTURE.md, "The wire"
+// follows: IBA annex A17 (RoCEv2)
+// see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include "path/roce/roce.h"
 

@@ -1,5 +1,5 @@
 # verbena.gdb - the queue pairs of a process that hangs: gdb -p PID -batch -x tests/interop/lab/verbena.gdb
-# follows: src/core/core.h (struct vb_qp), src/path/roce/roce.h
+# see: src/core/core.h (struct vb_qp), src/path/roce/roce.h
 # SPDX-License-Identifier: MIT
 set pagination off
 set print frame-arguments none

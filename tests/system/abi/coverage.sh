@@ -1,6 +1,5 @@
 #!/bin/sh
 # coverage.sh - each exported symbol is called by a test of this folder, or stands here with the reason why not
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # VB_LIBDIR: the folder of our libraries. coverage.sh <test programs that note what they call>
 tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT

@@ -1,6 +1,5 @@
 #!/bin/sh
 # loads.sh - RDMA programs, drivers and plugins of this machine find all their symbols in our libraries
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # VB_LIBDIR: the folder of our libraries. Programs are those of perftest, ibverbs-utils, rdmacm-utils, where installed.
 failed=0 seen=0

@@ -1,6 +1,5 @@
 #!/bin/sh
 # neighbour.sh - Ethernet addresses are found in the neighbour table, by asking, behind a gateway, and not at all
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # neighbour.sh <the program `neighbour`>: works in network namespaces of its own
 if [ "$2" != inside ]; then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # idle.sh - who waits uses no processor time; a target that is stopped still serves reads and writes
-# follows: ARCHITECTURE.md, "Progress" and "Stopped is not dead"
+# see: docs/same-host.md
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
 need ib_send_bw

@@ -1,6 +1,7 @@
 #!/bin/bash
 # loaders.sh - programs that open the library by name while they run
-# follows: dlopen(3), ucx_info(1); the program with dlvsym is tests/system/abi/nccl_loader.c
+# follows: dlopen(3), ucx_info(1)
+# see: the program with dlvsym is tests/system/abi/nccl_loader.c
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/../../support/lib.sh"
 

@@ -1,5 +1,5 @@
 // death_test.c - programs killed, the broker killed, and what the living have of it
-// follows: design "Control path and data path": death of a program, death of the broker
+// see: docs/connections.md
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

@@ -1,5 +1,4 @@
 // harness.c - what the broker's tests share
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

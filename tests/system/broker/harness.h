@@ -1,5 +1,4 @@
 // harness.h - what the broker's tests share: one process and one runtime directory per test, clients that keep a diary
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_BROKER_HARNESS_H
 #define VB_TESTS_BROKER_HARNESS_H

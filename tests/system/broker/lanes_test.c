@@ -1,5 +1,6 @@
 // lanes_test.c - the group of sockets on UDP 4791 by itself: which datagram arrives where
-// follows: src/broker/server/lanes.h; IBA 9.2 (BTH)
+// follows: IBA 9.2 (BTH)
+// see: src/broker/server/lanes.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

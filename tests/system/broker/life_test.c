@@ -1,5 +1,5 @@
 // life_test.c - the broker's own life: started unnoticed, alone, gone with the last
-// follows: src/broker/client/spawn.h, man/verbena-broker.8
+// see: src/broker/client/spawn.h, man/verbena-broker.8
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

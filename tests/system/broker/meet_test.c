@@ -1,5 +1,5 @@
 // meet_test.c - attaching, meeting, users, and what the broker does with nonsense
-// follows: src/broker/client/client.h, src/broker/proto/proto.h
+// see: src/broker/client/client.h, src/broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

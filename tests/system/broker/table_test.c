@@ -1,5 +1,5 @@
 // table_test.c - who holds which lane
-// follows: src/broker/server/table.h
+// see: src/broker/server/table.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/table.h"
 #include "harness.h"

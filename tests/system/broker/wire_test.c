@@ -1,5 +1,5 @@
 // wire_test.c - programs, broker and keeper share UDP 4791: who gets what, and what remains when some of them die
-// follows: design "Receiving on UDP 4791 in several processes"; src/broker/server/keeper.h
+// see: src/broker/server/keeper.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # manuals.sh - every page in man/ is installed where what it describes is built
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # usage: manuals.sh SOURCE BUILD
 set -u

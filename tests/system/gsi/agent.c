@@ -1,5 +1,5 @@
 // agent.c - programs that use queue pair 1 and do what the test tells them
-// follows: src/node/gsi.h
+// see: src/node/gsi.h
 // SPDX-License-Identifier: MIT
 #include "agent.h"
 

@@ -1,5 +1,5 @@
 // agent.h - programs that use queue pair 1 and do what the test tells them, one order at a time
-// follows: src/node/gsi.h
+// see: src/node/gsi.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TESTS_GSI_AGENT_H
 #define VB_TESTS_GSI_AGENT_H

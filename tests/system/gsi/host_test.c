@@ -1,5 +1,6 @@
 // host_test.c - queue pair 1 between programs of one host: who gets which datagram, who has which port, what outlives whom
-// follows: src/node/gsi.h; IBA volume 1, 12; annex A11 (RDMA IP CM service)
+// follows: IBA volume 1, 12; annex A11 (RDMA IP CM service)
+// see: src/node/gsi.h
 // SPDX-License-Identifier: MIT
 #include "agent.h"
 

@@ -1,5 +1,5 @@
 // ports_test.c - which ports the broker gives to whom
-// follows: src/broker/server/ports.h
+// see: src/broker/server/ports.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/ports.h"
 

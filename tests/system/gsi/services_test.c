@@ -1,5 +1,5 @@
 // services_test.c - who may bind which port beside whom, and who is found
-// follows: src/broker/server/services.h
+// see: src/broker/server/services.h
 // SPDX-License-Identifier: MIT
 #include "broker/server/services.h"
 

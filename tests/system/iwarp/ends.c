@@ -1,5 +1,6 @@
 // ends.c - how streams end: in order, with a program, by an error, by a reset; and what is refused
-// follows: RFC 5040, RFC 5044, 7.4; ARCHITECTURE.md, "iWARP"
+// follows: RFC 5040, RFC 5044, 7.4
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
 #include <netinet/tcp.h>

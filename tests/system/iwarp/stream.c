@@ -1,5 +1,6 @@
 // stream.c - two programs whose queue pairs are joined by a TCP connection of the test's own
-// follows: RFC 5044; path/iwarp/iwarp.h
+// follows: RFC 5044
+// see: path/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
 #include "stream.h"
 

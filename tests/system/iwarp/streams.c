@@ -1,5 +1,6 @@
 // streams.c - queue pairs on TCP connections: what arrives, and who may have one
-// follows: RFC 5040, RFC 5044, RFC 7306; ARCHITECTURE.md, "iWARP"
+// follows: RFC 5040, RFC 5044, RFC 7306
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include <poll.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // waits.c - streams that wait: completions for company, messages for a receive; and what ends in the middle of work
-// follows: ARCHITECTURE.md, "iWARP"; engine/iwarp/iwarp.h
+// see: docs/iwarp.md; engine/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
 #include <poll.h>
 #include <stdlib.h>

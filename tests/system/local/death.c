@@ -1,5 +1,6 @@
 // death.c - programs end, by themselves or by force, and so may the broker: what the others see
-// follows: IBA volume 1, 9.9.2 (requester errors), 10.3.1 (states); ARCHITECTURE.md, "The same host"
+// follows: IBA volume 1, 9.9.2 (requester errors), 10.3.1 (states)
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

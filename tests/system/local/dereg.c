@@ -1,5 +1,6 @@
 // dereg.c - when a registration or a queue pair ends, no byte changes any more
-// follows: IBA volume 1, 10.6.7.2.4 (deregister), 10.3.1.7 (error state); ARCHITECTURE.md, "End of registration"
+// follows: IBA volume 1, 10.6.7.2.4 (deregister), 10.3.1.7 (error state)
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

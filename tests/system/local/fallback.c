@@ -1,5 +1,6 @@
 // fallback.c - where process_vm_readv and process_vm_writev are forbidden, the rings carry everything
-// follows: seccomp(2); ARCHITECTURE.md, "The same host"
+// follows: seccomp(2)
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "work.h"
 

@@ -1,5 +1,5 @@
 // hostile.c - a peer that writes anything into what it shares with us: we live, and others are served
-// follows: ARCHITECTURE.md, "The same host"; core/seg.h, engine/local/record.h (the attacker's view of them)
+// see: docs/same-host.md; core/seg.h, engine/local/record.h (the attacker's view of them)
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

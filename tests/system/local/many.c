@@ -1,5 +1,4 @@
 // many.c - many processes, each connected to each other
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

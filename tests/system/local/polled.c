@@ -1,5 +1,5 @@
 // polled.c - a program that polls the last byte of an RDMA write finds all other bytes new
-// follows: what programs rely on since MVAPICH; ARCHITECTURE.md, "Polled memory"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

@@ -1,5 +1,4 @@
 // random.c - random work on many queue pairs at once, every byte of which is looked at
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "work.h"
 

@@ -1,5 +1,5 @@
 // stopped.c - on one host a stopped program is not dead, and a sleeping one still serves
-// follows: ARCHITECTURE.md, "Stopped is not dead", "Progress"
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

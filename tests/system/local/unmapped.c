@@ -1,5 +1,6 @@
 // unmapped.c - memory that is registered, and not there: errors for those who use it, and no crash
-// follows: IBA volume 1, 9.9.2, 9.9.3, table 62; ARCHITECTURE.md, "The same host"
+// follows: IBA volume 1, 9.9.2, 9.9.3, table 62
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

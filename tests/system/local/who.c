@@ -1,5 +1,6 @@
 // who.c - a process number is only a number: whose memory it is now is asked before each copy
-// follows: pid_namespaces(7), clone(2) (set_tid), execve(2); ARCHITECTURE.md, "Who is there"
+// follows: pid_namespaces(7), clone(2) (set_tid), execve(2)
+// see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "pair.h"
 

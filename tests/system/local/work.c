@@ -1,5 +1,4 @@
 // work.c - random work between two processes, every byte of which is looked at
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "work.h"
 

@@ -1,5 +1,4 @@
 // work.h - random work between two processes, every byte of which is looked at
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WORK_H
 #define VB_TEST_WORK_H

@@ -1,5 +1,4 @@
 // plan.h - what each side of `verify` asks of the other, known to both from one seed
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #pragma once
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
 # shared.sh - more programs than sockets of UDP port 4791: each gets others' packets too, and hands them on
-# follows: ARCHITECTURE.md, "The wire"
+# see: docs/roce.md
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"
 source "$HERE/../../support/cm.sh"

@@ -1,5 +1,5 @@
 // fake_gsi.h - a queue pair 1 within one process: what goes out comes in again, later and perhaps not
-// follows: node/gsi.h
+// see: node/gsi.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_FAKE_GSI_H
 #define VB_TEST_FAKE_GSI_H

@@ -1,5 +1,5 @@
 // iwarp.h - what the tests of iWARP's connections have in common: what rdma_cm counts, and what is said with a connection
-// follows: path/iwarp/cm.h
+// see: path/iwarp/cm.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_IWARP_H
 #define VB_TEST_IWARP_H

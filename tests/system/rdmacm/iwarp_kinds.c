@@ -1,5 +1,6 @@
 // iwarp_kinds.c - an interface that has an adapter of each kind: who listens for one of them is not asked by the other
-// follows: rdma_set_option(3); ARCHITECTURE.md, "iWARP"
+// follows: rdma_set_option(3)
+// see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include "iwarp.h"
 

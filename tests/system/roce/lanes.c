@@ -1,5 +1,5 @@
 // lanes.c - programs that share a socket, or have none
-// follows: ARCHITECTURE.md, "The wire"
+// see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
 

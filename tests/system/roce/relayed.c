@@ -1,5 +1,6 @@
 // relayed.c - the channel of a program whose lane is relayed to it, when it ends, and a lane that cannot be opened
-// follows: src/path/roce/roce.h; verbena-broker(8), "Users"
+// follows: verbena-broker(8), "Users"
+// see: src/path/roce/roce.h
 // SPDX-License-Identifier: MIT
 #include "stranger.h"
 

@@ -1,6 +1,5 @@
 #!/bin/sh
 # api.sh - api_test with a runtime directory of its own
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # api.sh PROGRAM ADDRESS
 VERBENA_RUNTIME=$(mktemp -d) || exit 1

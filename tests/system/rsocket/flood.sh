@@ -1,6 +1,5 @@
 #!/bin/sh
 # flood.sh - flood_test in a network of its own, where sources can be forged that nobody has
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # flood.sh PROGRAM
 here=$(cd "$(dirname "$0")" && pwd)

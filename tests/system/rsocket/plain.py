@@ -1,5 +1,4 @@
 # plain.py - a server and a client that know only sockets; run with the preload library on both sides
-# follows: nothing
 # SPDX-License-Identifier: MIT
 # plain.py serve|call HOW [ADDRESS]   HOW: block, select, poll, epoll, edge, aio, uv, fork, forks, dgram
 import asyncio, hashlib, os, select, socket, sys

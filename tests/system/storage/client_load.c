@@ -1,5 +1,4 @@
 // client_load.c - a load on a disk whose every byte is known
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "client_load.h"
 

@@ -1,5 +1,4 @@
 // client_load.h - a load on a disk whose every byte is known: random requests, and a shadow in memory
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_STORAGE_CLIENT_LOAD_H
 #define VB_TEST_STORAGE_CLIENT_LOAD_H

@@ -1,6 +1,6 @@
 #!/bin/bash
 # client_rdma.sh - the initiator and verbena-target, both on Verbena: RDMA named and found, on one host and by the wire
-# follows: tests/system/storage/client_target.c
+# see: tests/system/storage/client_target.c
 # SPDX-License-Identifier: MIT
 # usage: client_rdma.sh CLIENT TARGET EVENTS HOSTILE VANISH DISK [PLUGIN]
 HERE=$(cd "$(dirname "$0")" && pwd)

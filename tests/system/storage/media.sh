@@ -1,6 +1,7 @@
 #!/bin/bash
 # media.sh - disks that fail under verbena-target: what hosts are told, what is lost, and that other disks and hosts notice nothing
-# follows: tests/system/storage/client_media.c; nbdkit-error-filter(1), nbdfuse(1), losetup(8)
+# follows: nbdkit-error-filter(1), nbdfuse(1), losetup(8)
+# see: tests/system/storage/client_media.c
 # SPDX-License-Identifier: MIT
 #
 # The disk is a file that nbdkit serves with errors on demand; nbdfuse makes a file of that, losetup a block device.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # powercut.sh - verbena-target killed at random, its disk losing what was not flushed, under a client that writes and comes back
-# follows: tests/system/storage/powercut.c; nbdkit-cache-filter(1), nbdfuse(1), losetup(8)
+# follows: nbdkit-cache-filter(1), nbdfuse(1), losetup(8)
+# see: tests/system/storage/powercut.c
 # SPDX-License-Identifier: MIT
 # usage: powercut.sh [ROUNDS [SEED]]
 #

@@ -1,6 +1,6 @@
 #!/bin/bash
 # rdma.sh - rdma_test on Verbena: between two programs of one host, and by the wire
-# follows: tests/system/storage/rdma_test.c
+# see: tests/system/storage/rdma_test.c
 # SPDX-License-Identifier: MIT
 # usage: rdma.sh PROGRAM
 HERE=$(cd "$(dirname "$0")" && pwd)

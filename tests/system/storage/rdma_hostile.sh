@@ -1,6 +1,6 @@
 #!/bin/bash
 # rdma_hostile.sh - rdma_hostile on Verbena: between two programs of one host, and by the wire
-# follows: tests/system/storage/rdma_hostile.c
+# see: tests/system/storage/rdma_hostile.c
 # SPDX-License-Identifier: MIT
 # usage: rdma_hostile.sh PROGRAM TARGET
 HERE=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,4 @@
 // fixture.c - two tables of connections, the datagrams between them, and what their owners were told
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "fixture.h"
 

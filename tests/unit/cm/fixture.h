@@ -1,5 +1,4 @@
 // fixture.h - two tables of connections, the datagrams between them, and what their owners were told
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CM_FIXTURE_H
 #define VB_TEST_CM_FIXTURE_H

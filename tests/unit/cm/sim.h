@@ -1,5 +1,4 @@
 // sim.h - two hosts whose programs connect, hesitate, refuse, part and go away, and a bad network between them
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CM_SIM_H
 #define VB_TEST_CM_SIM_H

@@ -1,5 +1,4 @@
 // sim_test.c - thousands of histories of connections over networks that lose, double, reorder, repeat and forge
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "sim.h"
 

@@ -1,5 +1,5 @@
 // fake.c - stands in for io/, engine/, the device list and abi/ under the tests of core/
-// follows: core/node.h
+// see: core/node.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

@@ -1,5 +1,5 @@
 // handle_test.c - objects that a program has written to are refused with the errno of a kernel's look-up, and nothing is done
-// follows: core/handle.h
+// see: core/handle.h
 // SPDX-License-Identifier: MIT
 #include "harness.h"
 

@@ -1,5 +1,4 @@
 // harness.h - an adapter without io/ and engine/: what the tests of core/ stand on
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_CORE_HARNESS_H
 #define VB_TEST_CORE_HARNESS_H

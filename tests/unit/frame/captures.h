@@ -1,5 +1,4 @@
 // captures.h - packets that others have sent, from the IP header to the ICRC
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_FRAME_CAPTURES_H
 #define VB_TEST_FRAME_CAPTURES_H

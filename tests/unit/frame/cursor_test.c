@@ -1,5 +1,4 @@
 // cursor_test.c - reading and writing stays within the bytes, and one error is the last
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include "../../support/check.h"
 #include "frame/cursor.h"

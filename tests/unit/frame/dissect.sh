@@ -1,6 +1,5 @@
 #!/bin/bash
 # dissect.sh - tshark reads a packet of every opcode as we wrote it, field by field, and has nothing to complain of
-# follows: nothing
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 sample=${1:?usage: dissect.sh DISSECT_SAMPLE}

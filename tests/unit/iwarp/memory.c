@@ -1,5 +1,4 @@
 // memory.c - simulated memory: pieces with guards between them, and bytes that are known
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 // net.c - a network that loses, doubles, reorders, damages and delays, the same way for the same seed
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 // net.h - a network that loses, doubles, reorders, damages and delays, the same way for the same seed
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_NET_H
 #define VB_TEST_WIRE_NET_H

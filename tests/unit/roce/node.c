@@ -1,5 +1,4 @@
 // node.c - the memory and the queues of one end, and their model: what must be there, and what must come next
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // path.c - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
-// follows: nothing; the TCP is tcp.c
+// see: tests/unit/roce/tcp.c (the TCP)
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>

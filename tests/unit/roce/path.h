@@ -1,5 +1,5 @@
 // path.h - queue pairs that write without end over one bottleneck, alone or beside a TCP, in virtual time
-// follows: nothing; the TCP is tcp.c
+// see: tests/unit/roce/tcp.c (the TCP)
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_WIRE_PATH_H
 #define VB_TEST_WIRE_PATH_H

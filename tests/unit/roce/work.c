@@ -1,5 +1,4 @@
 // work.c - what the programs at both ends do: random requests, and receives that come late
-// follows: nothing
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // backend_test.c - every backend keeps what it is given, by io_uring and by threads
-// follows: backend/backend.h
+// see: backend/backend.h
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>

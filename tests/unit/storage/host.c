@@ -1,5 +1,5 @@
 // host.c - a host without a network, and a backend that does what a test says
-// follows: target/target.h
+// see: target/target.h
 // SPDX-License-Identifier: MIT
 #include "host.h"
 

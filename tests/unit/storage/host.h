@@ -1,5 +1,5 @@
 // host.h - a host without a network: commands go straight to the target's core; a backend that does what a test says
-// follows: target/target.h
+// see: target/target.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_TEST_STORAGE_HOST_H
 #define VB_TEST_STORAGE_HOST_H

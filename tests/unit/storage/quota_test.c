@@ -1,5 +1,5 @@
 // quota_test.c - what one peer may have of what all share: memory of the pool, connections, places of the discovery service
-// follows: storage/target/peer.c
+// see: storage/target/peer.c
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <netinet/in.h>
