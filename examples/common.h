@@ -15,7 +15,8 @@
 
 #define PORT "7471"
 
-/* Most calls of rdma_cm return -1 and set errno; those of verbs return NULL and set errno, or return the errno value. */
+/* Most calls of rdma_cm return -1 and set errno; those of verbs return NULL and set errno, or return the errno
+ * value. */
 static inline void die(const char *what)
 {
 	fprintf(stderr, "%s: %s\n", what, strerror(errno));
@@ -57,8 +58,8 @@ static inline void await_and_ack(struct rdma_event_channel *channel, enum rdma_c
 }
 
 /*
- * The address of a host (the client's side), or of all interfaces of this one (NULL: the server's): that one of IPv6, at
- * which clients of IPv4 are heard too.
+ * The address of a host (the client's side), or of all interfaces of this one (NULL: the server's): that one of IPv6,
+ * at which clients of IPv4 are heard too.
  */
 static inline struct rdma_addrinfo *find_address(const char *host, enum rdma_port_space space)
 {

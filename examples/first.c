@@ -33,7 +33,8 @@ struct side {
 	struct shared memory;
 };
 
-/* Protection domain, completion queue, queue pair, registered memory: in that order, since each needs the one before. */
+/* Protection domain, completion queue, queue pair, registered memory: in that order, since each needs the one
+ * before. */
 static void set_up(struct side *s)
 {
 	struct ibv_qp_init_attr attr = {

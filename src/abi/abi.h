@@ -10,8 +10,8 @@
 #include "abi/newer.h"
 #include "core/verbs.h"
 
-/* An errno value that a verb returns stands in errno as well: programs look there, since with rdma-core most failures are
- * those of a system call. */
+/* An errno value that a verb returns stands in errno as well: programs look there, since with rdma-core most
+ * failures are those of a system call. */
 static inline int vb_told(int err)
 {
 	if (err)

@@ -1,4 +1,4 @@
-// active.c - the queue pairs that the completer looks after: those with something unfinished, or lately so
+// active.c - the queue pairs that the progress owner visits: those with unfinished work, or with some until lately
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "core/active.h"

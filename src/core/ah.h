@@ -6,9 +6,9 @@
 
 #include "core/core.h"
 
-/* 0, or EINVAL for a vector that no packet could be made from: no GRH (and no LID that stands for one: core/lid.h), no
- * such port or source GID, no destination, or source and destination of different IP families. *whole is the vector with
- * what packets need in its grh, *sgid what sgid_index names (both may be NULL). */
+/* Returns 0, or EINVAL if no packet can be made from the vector: it has no GRH (and no LID that replaces one:
+ * core/lid.h), no such port or source GID, no destination, or source and destination are of different IP families.
+ * *whole is the vector with a complete grh; *sgid is the GID at sgid_index. Both may be NULL. */
 int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct ibv_ah_attr *whole, union ibv_gid *sgid);
 
 #endif

@@ -14,15 +14,16 @@ struct vb_mr_view {
 	uint64_t iova, length, addr;
 };
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out);
-/* PD, rights and range, without wrap-around. *va: the owner's address. */
+/* Checks PD, access rights and range, without wrap-around. *va is the owner's address. */
 bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
                        uint64_t *va);
-/* Our own memory as a peer's request names it: the key is good for all of the range. */
+/* Checks this process's memory as a peer's request names it: the key must allow the whole range. */
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 
-/* Resolves the local sges of w. Returns the count, or -1 (protection). iov has room for VB_MAX_SGE + 1. */
+/* Resolves the local sges of w into iov, which has room for VB_MAX_SGE + 1. Returns the count, or -1 for a
+ * protection error. */
 int vb_gather(struct vb_qp *qp, const struct vb_swqe *w, uint32_t access, struct iovec *iov);
-/* Copies n bytes at off of a gathered message; false: the memory is not there, or ends before. */
+/* Copies n bytes at offset off of a gathered message. False if the memory is not mapped, or the message ends before. */
 bool vb_copy_from(const struct iovec *iov, int niov, uint64_t off, void *dst, uint32_t n);
 bool vb_copy_to(const struct iovec *iov, int niov, uint64_t off, const void *src, uint32_t n);
 

@@ -8,7 +8,7 @@
 
 /* Queues one completion event of cq. Any thread, cq->lock not held. */
 void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq);
-/* Drops the events of cq that nobody has taken. No event follows: the caller is destroying it. */
+/* Drops the events of cq that the program has not taken. None follow, because the caller is destroying cq. */
 void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq);
 
 #endif

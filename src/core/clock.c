@@ -39,8 +39,8 @@ static int64_t measure(uint64_t *width)
 }
 
 /*
- * The kernel slews both clocks alike: what is between them changes only when somebody sets the wall clock. So it is kept, and
- * completions are as far apart on one clock as on the other.
+ * The kernel slews both clocks alike: what is between them changes only when somebody sets the wall clock. So it is
+ * kept, and completions are as far apart on one clock as on the other.
  */
 uint64_t vb_wall_clock(uint64_t at)
 {

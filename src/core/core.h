@@ -15,8 +15,8 @@
 #include "util/lock.h"
 
 /*
- * enum vb_lock_rank (util/lock.h) is the order of all locks; docs/locking.md says what each guards. None is held across a
- * call-out to the program, or to librdmacm, and no thread is cancelled while it holds one (util/calls.h).
+ * enum vb_lock_rank (util/lock.h) is the order of all locks; docs/locking.md says what each guards. No lock is held
+ * across a callback into the program or librdmacm. No thread is cancelled while it holds one (util/calls.h).
  */
 struct vb_node;
 struct vb_peer;
@@ -25,7 +25,7 @@ struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_tx;
 
-/* Bytes that follow the public struct: libmlx5 and others read past it (abi.md, "Hardware"). */
+/* Zeros behind the public struct: libmlx5 and others read past it, as if the device were their own. */
 struct vb_context {
 	struct verbs_context vctx; /* vctx.context is what the program holds */
 	struct vb_device *dev;
@@ -40,7 +40,7 @@ struct vb_context {
 	struct vb_lock async_lock; /* async queue: taken last of all, because events are raised under progress */
 };
 
-/* What stood in an object's public part when it was made (core/handle.h). */
+/* The public part of an object as it was when the object was made (core/handle.h). */
 struct vb_made {
 	const struct ibv_context *context;
 	uint32_t handle;
@@ -66,7 +66,8 @@ struct vb_ah {
 	struct ibv_ah ah;
 	struct ibv_ah_attr attr;
 	union ibv_gid sgid; /* what sgid_index named when the handle was made */
-	/* lane << 40 | ms: until then no program of this host is looked for behind that lane, there was none */
+	/* lane << 40 | ms: until this time no program of this host is looked for behind the lane, because there was
+	 * none */
 	_Atomic uint64_t far;
 	struct vb_made made;
 	_Atomic(struct vb_peer *)
@@ -80,8 +81,8 @@ struct vb_channel {
 	struct vb_cq *head, *tail;  /* CQs with events not yet taken, linked by ch_next */
 };
 
-/* A completion as it stands in the queue. Its request has its slot until the completion leaves the queue: by the opcode a
- * send's or a receive's. */
+/* A completion in the queue. Its request keeps its slot until the completion leaves the queue. The opcode tells
+ * whether that is a slot of the send queue or of the receive queue. */
 struct vb_cqe {
 	struct ibv_wc wc;
 	uint64_t timestamp; /* CLOCK_MONOTONIC ns, where the CQ asks for it; else 0 */
@@ -105,8 +106,9 @@ struct vb_cq {
 	_Atomic uint32_t tail; /* next to fill */
 	uint32_t capacity;     /* cq.cqe */
 	struct vb_cqe *ring;
-	atomic_int armed;    /* 0, 1: next solicited, 2: next of any kind */
-	atomic_bool overrun; /* lost one: IBV_EVENT_CQ_ERR was raised, nothing more goes in. Written under lock */
+	atomic_int armed; /* 0, 1: next solicited, 2: next of any kind */
+	atomic_bool
+	        overrun; /* a completion was lost: IBV_EVENT_CQ_ERR was raised, no more are added. Written under lock */
 	bool is_ex, single_threaded, want_timestamp;
 	struct vb_channel *channel;
 	struct vb_pd *domain;          /* a parent domain that it was made in, or NULL */
@@ -136,11 +138,11 @@ struct vb_rwqe {
 struct vb_rq {
 	struct vb_lock lock;
 	uint32_t mask, max_wr, max_sge;
-	_Atomic uint32_t head;   /* next to consume */
-	_Atomic uint32_t tail;   /* next to post */
-	_Atomic uint32_t polled; /* how many of those consumed have been polled: their slots may be posted to again */
-	bool shared;             /* an SRQ's: its completions are polled from several queues */
-	struct vb_node *rnr_waiter; /* whose adapter waits for a receive; NULL: none does. Under lock */
+	_Atomic uint32_t head;      /* next to consume */
+	_Atomic uint32_t tail;      /* next to post */
+	_Atomic uint32_t polled;    /* consumed receives that have been polled: their slots are free again */
+	bool shared;                /* an SRQ's: its completions are in several CQs */
+	struct vb_node *rnr_waiter; /* the adapter that waits for a receive, or NULL. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
 };
@@ -166,11 +168,11 @@ struct vb_swqe {
 	uint64_t wr_id;
 	union {
 		uint64_t ring_end; /* position in the peer's ring behind its last record */
-		uint64_t until;    /* UD: it is given up then (ns); 0: it did not have to wait */
+		uint64_t until;    /* UD: when it is dropped (ns); 0: it did not have to wait */
 	};
 	union {
 		uint64_t remote_addr;
-		struct vb_held *held; /* UD: what it says, taken when it had to wait; NULL else */
+		struct vb_held *held; /* UD: a copy of its payload, made when it had to wait; else NULL */
 	};
 	union {
 		struct {
@@ -183,7 +185,7 @@ struct vb_swqe {
 	};
 	uint32_t rkey;   /* or the key to invalidate */
 	uint32_t imm;    /* network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
-	uint32_t length; /* sum of the sges, or of the inline data, which then stands in sinline */
+	uint32_t length; /* sum of the sges, or of the inline data in sinline */
 	uint32_t psn;
 	uint8_t num_sge;   /* 0 with IBV_SEND_INLINE */
 	uint8_t opcode;    /* enum ibv_wr_opcode */
@@ -192,11 +194,11 @@ struct vb_swqe {
 	uint8_t status;    /* enum ibv_wc_status, when DONE */
 	uint8_t slot;      /* atomics: result slot */
 	uint8_t direct;    /* the data went by one copy, not by the ring */
-	_Atomic bool told; /* its completion stands in the queue: the slot is not free. Cleared under cq->lock */
+	_Atomic bool told; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 
-/* A read that the responder answers through the ring, piece by piece. */
+/* A read that the responder answers by the ring, in pieces. */
 struct vb_inread {
 	uint64_t index; /* processed count before it */
 	uint64_t addr;  /* our address */
@@ -234,19 +236,19 @@ struct vb_qp {
 	uint32_t psn_next;           /* PSN of the next message to post */
 	uint32_t rd_outstanding;     /* reads by ring and atomics in flight */
 	uint32_t rd_slot;            /* next result slot */
-	struct vb_peer *peer;        /* RC, UC: whom it is connected to, once met */
+	struct vb_peer *peer;        /* RC, UC: the peer, once met */
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint32_t remote_gen;
 	uint64_t acked_base;        /* ssn (count) that remote->acked == 0 stands for */
-	uint64_t ssn_una, ssn_emit; /* messages completed, emitted since RTS: counts, not PSNs */
+	uint64_t ssn_una, ssn_emit; /* messages completed and emitted since RTS: counts, not PSNs */
 	uint64_t acked_seen;        /* highest acknowledgement known, as a count like ssn_una */
-	uint32_t nak_seen;          /* counter of the last NAK acted upon */
+	uint32_t nak_seen;          /* counter of the last NAK that was processed */
 	uint8_t retry_left, rnr_left;
-	uint8_t stall;               /* dropped-record suspicion */
-	bool gone;                   /* the peer's program has ended; the deadline is for all retries */
-	_Atomic uint32_t sq_pending; /* sq_head - sq_una, a hint that may be read without the lock */
-	uint64_t last_ring_end;      /* where the last record of this QP ends in the ring */
-	atomic_bool on_active;       /* in node's list of QPs with something unfinished, or on the way into it */
+	uint8_t stall;                            /* dropped-record suspicion */
+	bool gone;                                /* the peer's program has ended; the deadline covers all retries */
+	_Atomic uint32_t sq_pending;              /* sq_head - sq_una, a hint that may be read without the lock */
+	uint64_t last_ring_end;                   /* where the last record of this QP ends in the ring */
+	atomic_bool on_active;                    /* in the node's list of QPs with unfinished work, or in active_new */
 	struct vb_qp *active_next, **active_prev; /* under node->progress */
 	struct vb_qp *active_new_next;            /* node->active_new, a lock-free stack */
 	uint32_t active_idle;                     /* visits that found nothing */
@@ -255,13 +257,13 @@ struct vb_qp {
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
 	const struct vb_path_ops *path; /* set under progress + sq_lock, as are the two below */
-	struct vb_roce_path *roce;      /* RoCE: RC, UC all of it; UD what comes from the network */
+	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, what arrives from the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
-	_Atomic uint64_t due;           /* ns: when the path wants to be visited; 0: never */
+	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* groups it is in; under progress */
-	bool unresolved;                /* it has none of these yet: path/unresolved.c; under progress */
+	bool unresolved;                /* its path is not resolved yet: path/unresolved.c; under progress */
 	bool roce_always;               /* UD: VERBENA_WIRE=always */
-	struct vb_tx *tx_open; /* UD: the sender that is being filled, until the end of the kick; under sq_lock */
+	struct vb_tx *tx_open; /* UD: the batch that is being filled, until the end of the kick; under sq_lock */
 
 	/* responder: all under node->progress */
 	struct vb_rq rq;
@@ -271,14 +273,14 @@ struct vb_qp {
 				    * Written under progress, read (relaxed) by senders */
 	uint32_t epsn;    /* PSN expected next */
 	uint32_t nak_counter;
-	bool nak_state;            /* a NAK went out; records are dropped until epsn comes again */
-	_Atomic uint64_t ack_told; /* highest count that the peer surely gets: by record or by shared->acked */
+	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
+	_Atomic uint64_t ack_told; /* highest count that a record or shared->acked carries to the peer */
 	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
 	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
 	struct vb_qp *acks_next;
 	struct { /* a message that arrives in several records */
 		bool active;
-		bool dropped;  /* UC: and so is what is left of it */
+		bool dropped;  /* UC: the rest of the message is dropped */
 		uint32_t slot; /* receive queue slot it goes to */
 		uint32_t offset;
 		struct vb_rwqe wqe;
@@ -297,7 +299,8 @@ struct vb_qp {
 	pthread_mutex_t modify_lock; /* one ibv_modify_qp at a time: a control mutex */
 	uint32_t max_msg;            /* longest message that may be posted: UD, the port's MTU */
 	uint64_t send_ops;           /* IBV_QP_EX_WITH_* asked for */
-	/* ibv_wr_*: held from wr_start to wr_complete or wr_abort, outside of sq_lock; taken by ibv_post_send where is_ex */
+	/* ibv_wr_*: held from wr_start to wr_complete or wr_abort, outside of sq_lock. ibv_post_send takes it if
+	 * is_ex. */
 	struct vb_lock wr_lock;
 	uint32_t wr_count; /* entries built behind sq_head */
 	int wr_error;      /* the first error since wr_start */

@@ -1,4 +1,4 @@
-// counters.h - what was dropped, refused, repeated and copied in this process
+// counters.h - counters of what this process dropped, refused, repeated and copied
 // follows: IBA volume 1, 9.7.1 (silent drops)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_COUNTERS_H
@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Statistics of drops and refusals; every one that is counted here is silent on the wire. */
+/* Statistics of drops and refusals. The sender of a packet that is counted here gets no answer. */
 struct vb_counters {
 	_Atomic uint64_t drop_no_qp, drop_state, drop_stale, drop_psn, drop_rnr_ud, drop_ud_path, drop_qkey,
 	        drop_length, bad_record, retry, rnr_nak, one_copy_bytes, ring_bytes, mapped_bytes;
-	/* the wire */
+	/* RoCE */
 	_Atomic uint64_t tx_packets, tx_bytes, tx_refused, tx_waits, rx_packets, rx_bytes, drop_malformed, drop_icrc,
 	        drop_source, forwarded, drop_forward;
 };

@@ -14,8 +14,8 @@
 #include "core/node.h"
 #include "core/verbs.h"
 
-/* Slots for this many entries: a power of two, as of a work queue of that size. A program that fills a queue which was rounded up
- * finds room for all its completions where it asked for as many. */
+/* Slots for this many entries: a power of two, as of a work queue of that size. A program that fills a queue which
+ * was rounded up finds room for all its completions where it asked for as many. */
 static uint32_t slots_for(uint32_t cqe)
 {
 	uint32_t n = 1;

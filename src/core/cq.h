@@ -7,14 +7,14 @@
 #include "core/core.h"
 #include "core/rq.h"
 
-/* Takes up to n completions that stand in the queue; does not look for more. Returns how many. */
+/* Takes up to n completions from the queue, without progress. Returns how many. */
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 /* Removes the completions of a queue pair that goes back to RESET, or is destroyed. */
 void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
-/* What both ways of creating one share; errno on failure. */
+/* The part that both calls of creation share. NULL with errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                         uint32_t comp_vector);
-/* What CLOCK_REALTIME says where CLOCK_MONOTONIC says `at`: ns. clock.c */
+/* The time of CLOCK_REALTIME at the time `at` of CLOCK_MONOTONIC, both ns. clock.c */
 uint64_t vb_wall_clock(uint64_t at);
 /* Fills the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);

@@ -1,4 +1,4 @@
-// device.h - one adapter per network interface: the device list, what an adapter says of itself
+// device.h - one adapter per network interface: the device list, attributes of an adapter
 // follows: IBA 11.2.1 (HCA); ibv_get_device_list(3), ibv_query_device(3), ibv_query_port(3), ibv_query_gid_ex(3)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_DEVICE_H
@@ -15,108 +15,112 @@
 #include "core/netif.h"
 #include "util/lock.h"
 
-/* What vb_device_refresh saw happen. */
+/* Changes that vb_device_refresh reports. */
 enum {
 	VB_DEV_PORT_UP = 1 << 0,
 	VB_DEV_PORT_DOWN = 1 << 1,
 	VB_DEV_GID_CHANGE = 1 << 2,
-	VB_DEV_MTU = 1 << 3,  /* active_mtu is another one */
-	VB_DEV_GONE = 1 << 4, /* the interface does not exist any more; said once, and for good */
+	VB_DEV_MTU = 1 << 3,  /* active_mtu changed */
+	VB_DEV_GONE = 1 << 4, /* the interface does not exist any more; reported once, and final */
 };
 
 struct vb_device {
-	struct ibv_device dev; /* what programs hold a pointer to: must stay first */
-	/* deviates: rdma-core's private verbs_device goes on here, and libmlx5 reads it; zeros make it look away. */
+	struct ibv_device dev; /* programs hold a pointer to this: must stay first */
+	/* deviates: rdma-core's private verbs_device continues here, and libmlx5 reads it. Zeros make libmlx5 ignore
+	 * the device. */
 	char rdma_core_tail[4096 - sizeof(struct ibv_device)];
 
 	int ifindex;      /* constant */
-	int number;       /* constant: of /dev/infiniband/uverbsN, and what netlink and ibv_get_device_index(3) say */
+	int number;       /* constant: N of /dev/infiniband/uverbsN, netlink and ibv_get_device_index(3) */
 	bool iwarp;       /* constant: RDMAP over TCP instead of RoCEv2 */
-	bool lids;        /* constant: has a LID, and addresses without a GRH lead somewhere (core/lid.h) */
-	__be64 node_guid; /* constant: as with a hardware adapter, a later change of the MAC does not reach it */
+	bool lids;        /* constant: has a LID, so that addresses need no GRH (core/lid.h) */
+	__be64 node_guid; /* constant: a later change of the MAC does not change it, as with hardware */
 	unsigned refs;    /* atomic */
 
-	struct vb_lock lock; /* guards all below; the last in the order of locks */
+	struct vb_lock lock; /* guards the fields below; the last in the order of locks */
 	struct vb_netdev nd;
 	struct vb_gid_table gids;
 	unsigned pending; /* VB_DEV_ bits not yet handed out by vb_device_refresh */
 	bool gone;
 };
 
-/* The device list (node/device_list.c: these look at the machine). All are thread-safe. */
+/* The device list (node/device_list.c). These ask the kernel. All are thread-safe. */
 
 /*
- * The devices of this machine now, as ibv_get_device_list(3): an array that ends with NULL, one reference on each device
- * held by it; *n (may be NULL) is their number. NULL with errno on failure. The same interface gives the same pointer
- * as long as somebody holds it. First come adapters that can talk to other hosts, then lo, then those that are down:
- * programs take the first one when they are not told.
+ * The devices of this machine, as ibv_get_device_list(3): an array that ends with NULL and holds one reference on each
+ * device. *n (may be NULL) is their number. NULL with errno on failure. The same interface gives the same pointer while
+ * a reference exists. Adapters that reach other hosts come first, then lo, then those that are down: programs use the
+ * first one by default.
  */
 struct ibv_device **vb_device_list(int *n);
 void vb_device_list_free(struct ibv_device **list);
 
-/* Looks at the interface again; returns what changed since this was last called for this device (VB_DEV_ bits). One
- * caller per device and process: the bits are handed out once. */
+/* Reads the state of the interface again. Returns what changed since the last call for this device (VB_DEV_ bits).
+ * Each bit is returned once, so only one thread of the process may call this for a device. */
 unsigned vb_device_refresh(struct vb_device *dev);
 
-/* Is this an address of this host (any interface, all of 127.0.0.0/8, default GIDs too)? Asks the kernel: about 0.1 ms. */
+/* Is this an address of this host (of any interface, all of 127.0.0.0/8, default GIDs too)? Asks the kernel: about
+ * 0.1 ms. */
 bool vb_gid_is_local(const union ibv_gid *gid);
 /* Index of the interface that has this address or default GID, 0 where none has. Asks the kernel. */
 int vb_gid_to_ifindex(const union ibv_gid *gid);
 
-/* A device itself (core/device.c). */
+/* One device (core/device.c). */
 
 static inline struct vb_device *vb_device_of(struct ibv_device *dev)
 {
 	return (struct vb_device *)dev;
 }
 
-/* A device of this interface with one reference, its guid as given; NULL without memory. */
+/* Makes a device of this interface with one reference and this node GUID. NULL if there is no memory. */
 struct vb_device *vb_device_new(const struct vb_netdev *nd, const char *name, __be64 node_guid);
 struct vb_device *vb_device_new_iwarp(const struct vb_netdev *nd, const char *name, __be64 node_guid);
 struct vb_device *vb_device_get(struct vb_device *dev);
 void vb_device_put(struct vb_device *dev);
 
-/* Takes over the present state of the interface (NULL: it is gone) and notes what changed for vb_device_refresh. */
+/* Stores the state of the interface (NULL: it is gone), and records what changed for vb_device_refresh. */
 void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd);
 unsigned vb_device_take_pending(struct vb_device *dev);
 
-/* A copy of the interface's state. */
+/* Copies the stored state of the interface. */
 void vb_device_netdev(struct vb_device *dev, struct vb_netdev *nd);
 
 /*
- * Queries (core/device_query.c): 0 or an errno value; what they fill is untouched on failure. Ports are numbered from 1.
+ * Queries (core/device_query.c). They return 0 or an errno value, and fill nothing on failure. Ports are numbered from
+ * 1.
  */
 
-/* The whole of a full-size struct; the caller cuts it to what its caller has room for. */
+/* Fills the full-size struct. The caller cuts it to the size that the program passed. */
 int vb_query_device_attr(struct vb_device *dev, struct ibv_device_attr_ex *attr);
 /* EINVAL for a port other than 1. */
 int vb_query_port_attr(struct vb_device *dev, uint32_t port, struct ibv_port_attr *attr);
-/* A hole reads as the zero GID; EINVAL out of range. */
+/* An empty entry reads as the zero GID. EINVAL if index is out of range. */
 int vb_query_gid_at(struct vb_device *dev, uint32_t port, int index, union ibv_gid *gid);
-/* ENODATA for a hole, EINVAL out of range. */
+/* ENODATA for an empty entry, EINVAL if index is out of range. */
 int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, struct ibv_gid_entry *entry);
-/* All valid entries in order of index: their number, or -EINVAL where max is too small for all. */
+/* Copies all valid entries in order of index. Returns their number, or -EINVAL if max is too small for all. */
 ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, size_t max);
 int vb_query_pkey_at(struct vb_device *dev, uint32_t port, int index, __be16 *pkey);
-/* Entries of its GID table: an iWARP adapter has one, its MAC address, as those of Linux have it. */
+/* Number of entries of the GID table. An iWARP adapter has one entry, its MAC address, as in Linux. */
 static inline int vb_device_gids(const struct vb_device *dev)
 {
 	return dev->iwarp ? 1 : VB_GID_TBL_LEN;
 }
-/* Index of a GID in the table of this device, -1 where it is not. */
+/* Index of a GID in the table of this device, or -1. */
 int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid *gid);
 
 /* The largest IB MTU that fits in IP packets of this size, by rxe's rule (80 bytes for headers). */
 enum ibv_mtu vb_mtu_of_ip_mtu(uint32_t ip_mtu);
 
 /*
- * Attributes as text (core/device_text.c), one source for ibv_read_sysfs_file and for the tree that programs read.
+ * Attributes as text (core/device_text.c), for ibv_read_sysfs_file and for the tree that programs read.
  */
 
-/* The attribute at a path below /sys/class/infiniband/<device>, without the newline of the file: its length, cut to size
- * as snprintf does; -1 with errno ENOENT (no such attribute) or EINVAL (attribute of an empty GID entry, as in Linux). */
+/* Writes the attribute at a path below /sys/class/infiniband/<device>, without the newline of the file. Returns its
+ * length and truncates like snprintf. Returns -1 with errno ENOENT (no such attribute) or EINVAL (attribute of an
+ * empty GID entry, as in Linux). */
 int vb_device_attr_text(struct vb_device *dev, const char *relpath, char *buf, size_t size);
-/* The paths that vb_device_attr_text knows, in a fixed order, for index 0, 1, 2, ...: false at the end. */
+/* Enumerates the paths that vb_device_attr_text accepts, in a fixed order, for index 0, 1, 2, ... False at the end. */
 bool vb_device_attr_path(unsigned index, char *buf, size_t size);
 
 #endif

@@ -11,8 +11,8 @@
 #include "util/log.h"
 
 /*
- * True ones only. Not here: BAD_PKEY_CNTR and BAD_QKEY_CNTR (nobody counts), RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
- * N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
+ * True ones only. Not here: BAD_PKEY_CNTR and BAD_QKEY_CNTR (nobody counts), RESIZE_MAX_WR, AUTO_PATH_MIG,
+ * SHUTDOWN_PORT, N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
  */
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
@@ -93,8 +93,8 @@ static enum ibv_mtu iwarp_mtu(uint32_t ip_mtu)
 	return mtu;
 }
 
-/* Width (1: 1X, 2: 4X, 16: 2X, 4: 8X) and speed (1 SDR 2.5, 8 FDR10, 32 EDR 25, 64 HDR 50, 128 NDR 100) codes, the least
- * that carries the speed; the kernel's ib_get_eth_speed does the same. */
+/* Width (1: 1X, 2: 4X, 16: 2X, 4: 8X) and speed (1 SDR 2.5, 8 FDR10, 32 EDR 25, 64 HDR 50, 128 NDR 100) codes, the
+ * least that carries the speed; the kernel's ib_get_eth_speed does the same. */
 static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 {
 	static const struct {

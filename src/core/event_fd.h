@@ -12,12 +12,12 @@ void vb_event_fd_close(int epfd, int evfd);
 
 /* Adds one unit. Any thread, under any lock. Keeps errno. */
 void vb_event_fd_add(int evfd);
-/* Takes back up to n units whose events went another way; stops when there are none. Keeps errno. */
+/* Removes up to n units of events that were delivered otherwise or dropped; stops when there are none. Keeps errno. */
 void vb_event_fd_remove(int evfd, unsigned n);
 
 /*
- * Takes one unit: 0. Waits for it unless the program set O_NONBLOCK on epfd (then EAGAIN); before it sleeps, the
- * progress thread is told to take over. EINTR as read(2) gives it: not with SA_RESTART.
+ * Takes one unit and returns 0. Waits for one unless the program set O_NONBLOCK on epfd (then EAGAIN). Before it sleeps
+ * it hands progress over to the progress thread. EINTR as from read(2): not with SA_RESTART.
  */
 int vb_event_fd_take(struct vb_node *node, int epfd, int evfd);
 

@@ -11,12 +11,13 @@
 
 #include "core/limits.h"
 
-/* Index 0 is the default GID, made of the MAC. From 1 follow the addresses; an all-zero entry is a hole. */
+/* Index 0 is the default GID, made of the MAC. The addresses follow from index 1. An empty entry is all zeros. */
 struct vb_gid_table {
 	union ibv_gid gid[VB_GID_TBL_LEN];
 };
 
-/* EUI-64 of a MAC with the universal/local bit inverted, as IPv6 interface identifiers have it (RFC 4291 App. A). */
+/* The EUI-64 of a MAC with the universal/local bit inverted, as in IPv6 interface identifiers (RFC 4291, appendix
+ * A). */
 void vb_gid_eui64(uint8_t eui[8], const uint8_t mac[6]);
 
 /* The default GID of a port with this MAC: fe80::/64 and the EUI-64. */
@@ -25,10 +26,10 @@ void vb_gid_default(union ibv_gid *gid, const uint8_t mac[6]);
 bool vb_gid_is_zero(const union ibv_gid *gid);
 
 /*
- * Brings the table in line with the addresses an interface has now (16 bytes each, IPv4 mapped). Entries that stay keep
- * their index, those that went leave a hole, new ones take the first free index, one that repeats the default GID
- * or another address is not entered twice. What does not fit is left out. Returns whether anything changed.
- * A table of zeros is the start.
+ * Updates the table to the present addresses of an interface (16 bytes each, IPv4 mapped). Entries that remain keep
+ * their index, removed ones leave an empty entry, and new ones take the first free index. An address that repeats the
+ * default GID or another address is not added. Addresses that do not fit are left out. Returns whether anything
+ * changed. An empty table is all zeros.
  */
 bool vb_gid_table_update(struct vb_gid_table *table, const uint8_t mac[6], const uint8_t (*addrs)[16], size_t n_addrs);
 

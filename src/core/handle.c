@@ -1,18 +1,18 @@
-// handle.c - the memory of destroyed objects, kept for a while
-// follows: ibv_destroy_qp(3) and its like: a program that destroys an object twice gets ENOENT, as from a kernel's look-up
+// handle.c - destroyed objects, whose memory is freed after a delay
+// follows: ibv_destroy_qp(3) and the like: a program that destroys an object twice gets ENOENT, as from a kernel's look-up
 // SPDX-License-Identifier: MIT
 #include "core/handle.h"
 
 #include <stdlib.h>
 
-/* How many destroyed objects stay readable: the last ones of this process. */
+/* The number of destroyed objects that stay readable: the last ones of this process. */
 #define KEPT 64
 
 void vb_object_free(void *object, struct vb_made *made)
 {
-	made->context = NULL; /* no public part has this: the object is not sound any more */
+	made->context = NULL; /* no public part has this value, so the object is no longer sound */
 #ifdef VB_SANITIZED
-	/* AddressSanitizer finds uses after free, our own among them */
+	/* freed at once, so that AddressSanitizer finds uses after free */
 	free(object);
 #else
 	static _Atomic(void *) kept[KEPT];

@@ -1,12 +1,12 @@
-// handle.h - is an object still the one that its handle names? Programs can write to the public part
-// follows: the Linux uverbs commands, whose look-ups these stand for: EINVAL where an object is used, ENOENT where it is destroyed
+// handle.h - checks that an object is still the one its handle names: programs can write to the public part
+// follows: the Linux uverbs commands, whose look-ups these replace: EINVAL when an object is used, ENOENT when it is destroyed
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_HANDLE_H
 #define VB_CORE_HANDLE_H
 
 #include "core/core.h"
 
-/* A handle that nothing else of its kind in this process has; never 0. */
+/* A handle that no other object of this kind in the process has. Never 0. */
 static inline uint32_t vb_handle_next(_Atomic uint32_t *last)
 {
 	uint32_t n = atomic_fetch_add(last, 1) + 1;
@@ -14,13 +14,14 @@ static inline uint32_t vb_handle_next(_Atomic uint32_t *last)
 	return n ? n : vb_handle_next(last);
 }
 
-/* As they are when this is called. */
+/* The context and handle at the time of this call. */
 #define VB_MADE(public) ((struct vb_made){(public).context, (public).handle})
-/* Not on the data path: who posts and polls is not asked. */
+/* Not used on the data path: posting and polling do not check. */
 #define VB_IS_SOUND(object, public) \
 	((object)->public.handle == (object)->made.handle && (object)->public.context == (object)->made.context)
 
-/* Frees a destroyed object, later than at once: a program that still uses its address is refused. made: the object's own. */
+/* Frees a destroyed object after a delay, so that a program that still uses its address gets an error. made is the
+ * object's own field. */
 void vb_object_free(void *object, struct vb_made *made);
 
 static inline bool vb_pd_is_sound(const struct ibv_pd *pd)
@@ -48,7 +49,7 @@ static inline bool vb_srq_is_sound(const struct ibv_srq *srq)
 	return VB_IS_SOUND((const struct vb_srq *)srq, srq);
 }
 
-/* Its number is its place in the tables. */
+/* A queue pair's number is its index in the tables. */
 static inline bool vb_qp_is_sound(const struct ibv_qp *qp)
 {
 	return VB_IS_SOUND((const struct vb_qp *)qp, qp) && qp->qp_num == qp->handle;

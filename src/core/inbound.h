@@ -1,4 +1,4 @@
-// inbound.h - what a message that arrives finds: the receive that it takes, and the first event of its queue pair
+// inbound.h - the receive that an incoming message takes, and the first event of its queue pair
 // follows: IBA volume 1, 10.7.3 (scatter), 10.8.3 (receive queues), 11.6.3.1 (communication established)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_INBOUND_H
@@ -8,17 +8,18 @@
 
 #include "core/node.h"
 
-/* wc.sl of a datagram says which header stands before it, in the way of mlx5: UCX before 1.14 looks there. */
+/* wc.sl of a datagram tells which IP header precedes it, as with mlx5: UCX before 1.14 reads it there. */
 #define VB_SL_IPV6 (8 | 1)
 #define VB_SL_IPV4 (8 | 2)
 
 /* Takes the next receive into qp->inbound. Under progress. */
 bool vb_receive_take(struct vb_qp *qp);
-/* Stores into the receive that was taken; false: protection. */
+/* Stores into the receive that was taken. False: protection error. */
 bool vb_receive_store(struct vb_qp *qp, uint64_t off, const void *src, uint32_t n);
-/* Where len bytes of it from off on go: at most VB_MAX_SGE pieces, -1: protection. */
+/* Finds where n bytes of the receive from offset off lie. Returns the number of pieces, at most VB_MAX_SGE, or -1
+ * for a protection error. */
 int vb_receive_pieces(struct vb_qp *qp, uint64_t off, uint64_t n, struct iovec *iov);
-/* The first packet in RTR raises IBV_EVENT_COMM_EST. Under progress. */
+/* Raises IBV_EVENT_COMM_EST for the first packet in RTR. Under progress. */
 void vb_first_contact(struct vb_qp *qp);
 
 #endif

@@ -1,4 +1,4 @@
-// key.c - memory keys: drawn, and their entries kept from coming again soon
+// key.c - memory keys: drawn at random, and kept out of use for a while after deregistration
 // follows: IBA volume 1, 10.6 (memory keys); getrandom(2)
 // SPDX-License-Identifier: MIT
 #include "core/key.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-/* A slot: free, or its entry and one of these. */
+/* Value of a slot: FREE, or its entry with one of the other flags. */
 #define FREE 0u
 #define USED (1u << 30)
 #define RESTING (1u << 31)
@@ -19,7 +19,8 @@ static uint32_t look(const struct vb_keys *k, uint32_t slot)
 
 static void set(struct vb_keys *k, uint32_t slot, uint32_t value)
 {
-	atomic_store_explicit(&k->slots[slot], value, memory_order_relaxed); /* who knows the key was told it later */
+	atomic_store_explicit(&k->slots[slot], value,
+	                      memory_order_relaxed); /* relaxed: other threads learn the key later */
 }
 
 static int draw(struct vb_keys *k, uint32_t *word)
@@ -32,7 +33,7 @@ static int draw(struct vb_keys *k, uint32_t *word)
 		k->left = n < 0 ? 0 : (uint32_t)((size_t)n / sizeof(k->drawn[0]));
 	}
 	*word = k->drawn[--k->left];
-	k->drawn[k->left] = 0; /* who reads this memory later finds no key that was given out */
+	k->drawn[k->left] = 0; /* a later reader of this memory finds no key in use */
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 
 enum { LAST_UNICAST = 0xbfff };
 
-/* The first address of an interface and the bits of it that tell hosts apart; false where that is no IPv4 address. */
+/* The first address of an interface and the mask of its host part. False if that is no IPv4 address. */
 static bool first_v4(const struct vb_netdev *nd, uint32_t *addr, uint32_t *host_bits)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

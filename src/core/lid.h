@@ -6,12 +6,12 @@
 
 #include "core/device.h"
 
-/* The LID of an interface: the host part of its first IPv4 address; 0 where that is no unicast LID. */
+/* The LID of an interface: the host part of its first IPv4 address, or 0 if that is no unicast LID. */
 uint16_t vb_lid_of(const struct vb_netdev *nd);
 
 /*
- * Where an address vector without a GRH leads: from the interface's first IPv4 address to the one in its subnet that
- * dlid is the host part of. Fills in av->grh, and leaves is_global as it is. EINVAL where the device has no LIDs or the
+ * Resolves an address vector without a GRH: from the interface's first IPv4 address to the address of the same subnet
+ * whose host part is dlid. Fills in av->grh, and leaves is_global as it is. EINVAL if the device has no LIDs or the
  * subnet has no such address.
  */
 int vb_lid_route(struct vb_device *dev, struct ibv_ah_attr *av);

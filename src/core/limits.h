@@ -1,4 +1,4 @@
-// limits.h - what one adapter holds and takes: announced by ibv_query_device, enforced where objects are made
+// limits.h - limits of one adapter: reported by ibv_query_device, enforced when objects are made
 // follows: IBA C11-5, C11-7 (query HCA)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_LIMITS_H
@@ -19,14 +19,14 @@
 #define VB_MAX_SRQ_WR 16384
 #define VB_MAX_SRQ_SGE 32
 #define VB_MAX_MSG_SZ 0x40000000u
-/* Those of rxe. */
+/* The values of Linux's rxe. */
 #define VB_MAX_MCAST_GRP 8192
 #define VB_MAX_MCAST_QP_ATTACH 56
 #define VB_MAX_TOTAL_MCAST_QP_ATTACH (VB_MAX_MCAST_GRP * VB_MAX_MCAST_QP_ATTACH)
 
-/* Any power of two from 4 KiB up: nothing is pinned, so the page size is only a number. */
+/* Any power of two from 4 KiB up. Memory is not pinned, so the page size has no effect. */
 #define VB_PAGE_SIZE_CAP 0xfffff000ull
-/* 4.096 us * 2^15 = 134 ms: a program that is descheduled answers late. */
+/* 4.096 us * 2^15 = 134 ms, because a program that is descheduled answers late. */
 #define VB_LOCAL_CA_ACK_DELAY 15
 
 #define VB_PORTS 1

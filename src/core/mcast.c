@@ -30,7 +30,8 @@ static struct vb_mcast **find(struct vb_node *node, const struct vb_qp *qp, cons
 	return m;
 }
 
-/* Memberships of this process in the group on this interface: the kernel is told of the first and the last. */
+/* Counts the memberships of this process in the group on this interface. The kernel hears of the first and the last
+ * only. */
 static unsigned members(const struct vb_node *node, const struct vb_mcast *of)
 {
 	unsigned n = 0;

@@ -7,13 +7,14 @@
 #include "core/node.h"
 
 struct vb_mcast {
-	union ibv_gid group; /* as an address: IPv4 is mapped */
+	union ibv_gid group; /* IPv4 groups as mapped addresses */
 	uint32_t ifindex;
 	struct vb_qp *qp;
 	struct vb_mcast *next;
 };
 
-/* The group's address: ff0e::ffff:a.b.c.d, as some name an IPv4 group, is ::ffff:a.b.c.d. False: not a group. */
+/* The group's address. ff0e::ffff:a.b.c.d, as some programs name an IPv4 group, becomes ::ffff:a.b.c.d. False: not a
+ * group. */
 bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group);
 
 #endif

@@ -1,4 +1,4 @@
-// mr.c - memory regions: a table entry each, whatever their size; nothing is pinned
+// mr.c - memory regions: one table entry each, of any size; memory is not pinned
 // follows: IBA volume 1, 10.6 and 11.2.8 (memory management); ibv_reg_mr(3), ibv_rereg_mr(3)
 // SPDX-License-Identifier: MIT
 #include "core/mr.h"
@@ -18,8 +18,8 @@
 #define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* Optional bits (relaxed ordering) are requests that may be ignored: ibv_reg_mr(3). Programs set MW_BIND without asking
- * for windows, and the kernel takes it from adapters that have none: it allows a bind, and does nothing by itself. */
+/* Optional bits (relaxed ordering) may be ignored: ibv_reg_mr(3). Programs set MW_BIND without using windows, and
+ * the kernel accepts it for adapters that have none: it only allows a bind. */
 static int check_access(uint32_t access)
 {
 	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
@@ -34,21 +34,21 @@ static int check_range(const void *addr, uint64_t length, uint64_t iova, uint32_
 {
 	uint64_t start = (uintptr_t)addr;
 
-	if (!length) /* the kernel counts the pages between, and refuses none at all */
+	if (!length) /* the kernel counts the pages of the range, and refuses an empty range */
 		return start & 4095 ? 0 : EINVAL;
 	if (start + length - 1 < start || iova + length - 1 < iova)
 		return EINVAL;
 	return vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* The entry is odd from here ... */
+/* Makes the entry's sequence number odd: readers retry. */
 static void rewrite_begin(struct vb_mr_shared *e)
 {
 	atomic_fetch_add(&e->seq, 1);
 	atomic_store(&e->key, 0);
 }
 
-/* ... to here, when it says what mr says, with this key. Under mr_lock. */
+/* Writes mr with this key into the entry, and makes its sequence number even. Under mr_lock. */
 static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 {
 	struct vb_mr_shared *e = mr->shared;
@@ -63,14 +63,14 @@ static void rewrite_end(const struct vb_mr *mr, uint32_t key)
 	atomic_fetch_add(&e->seq, 1);
 }
 
-/* Closes the entry: when this returns, no copy that uses the key is under way, in any process. */
+/* Closes the entry. When this returns, no process is copying with the key. */
 static void close_entry(struct vb_node *node, struct vb_mr *mr)
 {
 	vb_mutex_lock(&node->mr_lock, VB_RANK_MR);
 	rewrite_begin(mr->shared);
 	vb_mutex_unlock(&node->mr_lock);
 	atomic_thread_fence(memory_order_seq_cst);
-	vb_lock(&node->progress); /* our own responder is out, and looks the key up anew */
+	vb_lock(&node->progress); /* our own responder is not running, and will look the key up again */
 	vb_unlock(&node->progress);
 	vb_quiesce(node, mr->mr.rkey, 0);
 }
@@ -143,7 +143,7 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	return 0;
 }
 
-/* The key stays the same number: receives that are posted already meet the region as it is then. */
+/* The key stays the same number: receives that are already posted use the region as it is when a message arrives. */
 int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct vb_mr *mr = vb_mr(ibmr);
@@ -192,6 +192,6 @@ int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool f
 		return -EINVAL;
 	if (from_remote && !(atomic_load(&e->access) & ACCESS_REMOTE))
 		return -EACCES;
-	/* The key alone, and without mr_lock, which must not be taken under progress. */
+	/* Clears the key alone, without mr_lock, which must not be taken under progress. */
 	return atomic_compare_exchange_strong(&e->key, &rkey, 0) ? 0 : -EINVAL;
 }

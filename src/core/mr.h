@@ -1,4 +1,4 @@
-// mr.h - what the data path asks of memory regions: the local check, and invalidation
+// mr.h - memory regions on the data path: the local check, and invalidation
 // follows: IBA volume 1, 10.6.3 (access), 10.6.5 (invalidation)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_MR_H
@@ -8,8 +8,9 @@
 #include "core/node.h"
 
 /*
- * The region behind a local key, if it belongs to this PD, grants need_access and holds [addr, addr + len) without
- * wrap-around; *va is where addr lies in this process. NULL where not: IBV_WC_LOC_PROT_ERR. Any thread, no lock.
+ * The region of a local key, if it belongs to this PD, grants need_access and contains [addr, addr + len) without
+ * wrap-around. *va is the address in this process. Otherwise NULL, which means IBV_WC_LOC_PROT_ERR. Any thread, no
+ * lock.
  */
 static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node *node, uint32_t pd_id, uint32_t lkey,
                                                            uint64_t addr, uint64_t len, uint32_t need_access,
@@ -34,11 +35,11 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
 
 /*
  * LOCAL_INV, or SEND_WITH_INV as the peer's message asks (from_remote: then the region must allow some remote access).
- * The key opens nothing any more, locally or remotely, until ibv_rereg_mr; the region stays until ibv_dereg_mr.
- * 0 or -EINVAL (no such key, another PD), -EACCES. Locally that completes with IBV_WC_MW_BIND_ERR, the number that IBA
- * 11.6.2 calls "memory management operation error"; from a peer it is a remote access error (IBA 9.4.1.1.3).
- * deviates: IBA 10.6.5 lets only windows and fast-register regions be invalidated; from user space there are none of
- * the latter, and rxe refuses. Any thread; copies that are under way already may end after it.
+ * The key allows no access, local or remote, until ibv_rereg_mr; the region exists until ibv_dereg_mr. Returns 0,
+ * -EINVAL (no such key, another PD) or -EACCES. A local request then completes with IBV_WC_MW_BIND_ERR, the number that
+ * IBA 11.6.2 calls "memory management operation error"; a peer's request gets a remote access error (IBA 9.4.1.1.3).
+ * deviates: IBA 10.6.5 lets only windows and fast-register regions be invalidated; user space has none of the latter,
+ * and rxe refuses. Any thread. Copies in progress may end after it returns.
  */
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote);
 

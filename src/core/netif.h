@@ -1,4 +1,4 @@
-// netif.h - what an adapter knows of its network interface (a plain value; net/netdev.h fills it)
+// netif.h - state of a network interface, as an adapter keeps it (a plain value; net/netdev.h fills it)
 // follows: rtnetlink(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_NETIF_H
@@ -11,7 +11,7 @@
 
 #include "core/limits.h"
 
-/* As many as the GID table has room for; an interface with more shows the first ones. */
+/* As many as fit in the GID table. Further addresses of an interface are ignored. */
 #define VB_NETDEV_ADDRS (VB_GID_TBL_LEN - 1)
 
 struct vb_netdev {
@@ -28,7 +28,7 @@ struct vb_netdev {
 	uint8_t addrs[VB_NETDEV_ADDRS][16]; /* IPv4 as ::ffff:a.b.c.d; IPv4 first, then as the kernel lists them */
 };
 
-/* Can packets go out? Set up by the administrator, and with a carrier. */
+/* Can the interface send packets? It is set up by the administrator, and has a carrier. */
 static inline bool vb_netdev_is_up(const struct vb_netdev *nd)
 {
 	return (nd->flags & IFF_UP) && (nd->flags & IFF_RUNNING);

@@ -1,4 +1,4 @@
-// opcode.c - what there is to know about a send queue operation, one row each
+// opcode.c - table of send queue operations: one row of facts for each
 // follows: IBA volume 1, table 97 (operations by transport service); ibv_post_send(3), ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #include "core/opcode.h"
@@ -10,7 +10,7 @@
 /* SEND_WITH_INV on UC: the man page lists it, but the wire has no such opcode (IBA table 35). */
 // clang-format off
 const struct vb_wr_info vb_wr_info[VB_WR_OPCODES] = {
-	/* opcode                        types         flags                                        completion         builder */
+	/* opcode types flags completion builder */
 	[IBV_WR_RDMA_WRITE]           = {RC | UC,      VB_WR_REMOTE | VB_WR_PAYLOAD,                IBV_WC_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE},
 	[IBV_WR_RDMA_WRITE_WITH_IMM]  = {RC | UC,      VB_WR_REMOTE | VB_WR_PAYLOAD | VB_WR_IMM,    IBV_WC_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM},
 	[IBV_WR_SEND]                 = {RC | UC | UD, VB_WR_PAYLOAD,                               IBV_WC_SEND,       IBV_QP_EX_WITH_SEND},

@@ -1,4 +1,4 @@
-// opcode.h - what there is to know about a send queue operation, one row each
+// opcode.h - table of send queue operations: one row of facts for each
 // follows: IBA volume 1, table 97 (operations by transport service); ibv_post_send(3), ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_OPCODE_H
@@ -15,7 +15,7 @@ enum {
 	VB_WR_IMM = 1 << 1,
 	VB_WR_INV = 1 << 2, /* names a key to invalidate */
 	VB_WR_ATOMIC = 1 << 3,
-	VB_WR_PAYLOAD = 1 << 4, /* its sges are sent; else they are written to, or there are none */
+	VB_WR_PAYLOAD = 1 << 4, /* its sges are sent; otherwise they are written to, or it has none */
 };
 
 struct vb_wr_info {

@@ -8,56 +8,60 @@
 
 enum vb_datagram_result {
 	VB_DATAGRAM_SENT,
-	VB_DATAGRAM_WAIT,  /* the network does not take it now */
+	VB_DATAGRAM_WAIT,  /* the network cannot take it now */
 	VB_DATAGRAM_LOST,  /* there is no network */
 	VB_DATAGRAM_FAULT, /* local protection */
 };
 
-/* What became of a send queue. */
+/* State of a send queue after a kick. */
 enum vb_sq_status {
 	VB_SQ_GOOD,   /* no request has failed */
-	VB_SQ_FAILED, /* the oldest request has failed, and waits for vb_path_settle() */
+	VB_SQ_FAILED, /* the oldest request has failed; vb_path_settle() must follow */
 };
 
-/* qp->path is set under progress + sq_lock. Every function is there unless it says otherwise. */
+/* Operations of a path. qp->path is set under progress + sq_lock. No function is NULL unless its comment allows it. */
 struct vb_path_ops {
 	const char *name;
-	bool ring;        /* the peer's requests come as records of a ring */
-	bool socket;      /* what the peer said may lie unread in a socket */
-	bool only_timers; /* visits are for its timers alone */
+	bool ring;        /* the peer's requests arrive as records of a ring */
+	bool socket;      /* data of the peer may be unread in a socket */
+	bool only_timers; /* visits serve its timers only */
 
-	/* Sends what may go. Under sq_lock, in RTS. */
+	/* Sends what the peer and the network can take. Under sq_lock, in RTS. */
 	enum vb_sq_status (*kick)(struct vb_qp *qp);
-	/* Retires what has completed, in order, and acts upon failures (QP to ERR or SQE). Under progress + sq_lock. */
+	/* Retires completed requests in order, and handles failures (QP to ERR or SQE). Under progress + sq_lock. */
 	void (*settle)(struct vb_qp *qp);
-	/* Looks at a QP with something unfinished. wait: also if somebody is just posting; else the next look will do. Under
-	 * progress. Returns work done. */
+	/* Makes progress on a QP with unfinished work. wait: waits for sq_lock; otherwise it skips the QP while
+	 * another thread is posting. Under progress. Returns the amount of work. */
 	unsigned (*visit)(struct vb_qp *qp, bool wait);
-	/* When it wants to be visited at the latest, beside qp->due: ns, 0 for never. NULL: qp->due says all. Under progress. */
+	/* The latest time of the next visit, in addition to qp->due: ns, 0 for never. NULL: qp->due is enough. Under
+	 * progress. */
 	uint64_t (*deadline)(struct vb_qp *qp);
-	/* The QP went from cur to RTS or SQD (or stayed there), its attributes are in place. Under progress + sq_lock. NULL:
-	 * nothing is to be done. */
+	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. Under
+	 * progress + sq_lock. NULL: nothing to do. */
 	void (*entered)(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
-	/* Is nothing under way that was begun? Under sq_lock. */
+	/* Is no started request in flight? Under sq_lock. */
 	bool (*idle)(const struct vb_qp *qp);
-	/* Completes what the peer has executed, whether it has said so or not. Under progress + sq_lock. */
+	/* Completes requests that the peer has executed, acknowledged or not. Under progress + sq_lock. */
 	void (*closing)(struct vb_qp *qp);
-	/* The program takes the QP to ERR: what the peer does not have yet it shall not get. Under progress + sq_lock. NULL:
-	 * nothing is to be done. */
+	/* Called when the program takes the QP to ERR: data that the peer has not received must not be sent any
+	 * more. Under progress + sq_lock. NULL: nothing to do. */
 	void (*abort)(struct vb_qp *qp);
-	/* The QP has left the states that receive: the peer gets the last acknowledgements. Under progress + sq_lock. */
+	/* Called when the QP has left the states that receive: sends the last acknowledgements. Under progress +
+	 * sq_lock. */
 	void (*closed)(struct vb_qp *qp);
-	/* Says what it still owes the peer: nobody may be left to do so later. Under progress + sq_lock. NULL: it owes nothing. */
+	/* Sends what it still owes the peer, because the program may end before it can do so later. Under progress +
+	 * sq_lock. NULL: it owes nothing. */
 	void (*last_words)(struct vb_qp *qp);
-	/* Gives back what it holds, at RESET. Under progress + sq_lock. */
+	/* Frees the path's resources, at RESET. Under progress + sq_lock. */
 	void (*reset)(struct vb_qp *qp);
 
-	/* UD alone, for receivers beyond this host. What was sent goes out at datagrams_end at the latest. Under sq_lock. */
+	/* UD only: sends to a receiver on another host. Datagrams leave at datagrams_end at the latest. Under
+	 * sq_lock. */
 	enum vb_datagram_result (*datagram)(struct vb_qp *qp, struct vb_swqe *w);
 	void (*datagrams_end)(struct vb_qp *qp);
 };
 
-/* After the QP's state, or its send queue, changed: sends what may go. Under sq_lock only. */
+/* Called after the QP's state or its send queue changed: sends what can be sent. Under sq_lock only. */
 static inline enum vb_sq_status vb_sq_kick(struct vb_qp *qp)
 {
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS ? qp->path->kick(qp) : VB_SQ_GOOD;

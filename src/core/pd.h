@@ -11,7 +11,8 @@ struct vb_td {
 	atomic_int users; /* parent domains */
 };
 
-/* What a region, a queue and an address handle must agree on: a parent domain has the id of its protection domain. */
+/* The id that a region, a queue and an address handle must share. A parent domain has the id of its protection
+ * domain. */
 static inline uint32_t vb_pd_id(const struct vb_pd *pd)
 {
 	return pd->made.handle;

@@ -166,8 +166,8 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	}
 }
 
-/* Gives the QP the next free number of our lane, and shows it to peers and responder, in RESET. All others come before one is used
- * again, and from one nobody can tell another. */
+/* Gives the QP the next free number of our lane, and shows it to peers and responder, in RESET. All others come
+ * before one is used again, and from one nobody can tell another. */
 static int enter_table(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;

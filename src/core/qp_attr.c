@@ -28,8 +28,8 @@ static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL, NULL);
 }
 
-/* What the interface takes: a longer packet would be lost without a word. deviates: rxe takes the largest of the protocol,
- * and such a queue pair fails with its first large message. */
+/* What the interface takes: a longer packet would be lost without a word. deviates: rxe takes the largest of the
+ * protocol, and such a queue pair fails with its first large message. */
 static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	struct vb_device *dev = vb_ctx(qp->qp.context)->dev;

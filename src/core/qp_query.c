@@ -8,8 +8,8 @@
 #include "core/qp.h"
 #include "core/verbs.h"
 
-/* The mask is a hint (ibv_query_qp(3)): all is filled in that programs had room for before 2016. PSNs are those that come
- * next. Who asks for the rate limit knows of it: there is none. */
+/* The mask is a hint (ibv_query_qp(3)): all is filled in that programs had room for before 2016. PSNs are those that
+ * come next. Who asks for the rate limit knows of it: there is none. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_qp(ibqp);

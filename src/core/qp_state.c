@@ -97,8 +97,8 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 
 /*
  * iWARP: a connection takes the queue pair to RTS, not the program, and attributes that have no meaning are passed over
- * (RFC 5040 knows of no states; Linux's siw). RTR is asked for by what rdma_cm's rdma_init_qp_attr says, and stays where
- * it is.
+ * (RFC 5040 knows of no states; Linux's siw). RTR is asked for by what rdma_cm's rdma_init_qp_attr says, and stays
+ * where it is.
  */
 static const bool iwarp_changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
         [IBV_QPS_RESET] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true},

@@ -31,8 +31,8 @@ static inline void vb_rq_advance(struct vb_rq *rq)
 	                      memory_order_release);
 }
 
-/* A receive that had left the queue is over, for the program too. Under the lock of the CQ that it completed in; where it
- * did not complete, under progress. */
+/* A receive that had left the queue is over, for the program too. Under the lock of the CQ that it completed in;
+ * where it did not complete, under progress. */
 static inline void vb_rq_give_back(struct vb_rq *rq)
 {
 	if (__builtin_expect(rq->shared, 0))

@@ -74,7 +74,8 @@ struct vb_qp_shared {
 	uint64_t reserved1[5];
 	/* lines 2, 3: what atomics returned, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
-	/* line 4: like acked, but stored at once: read only when the owner has died or left, so that the line stays its */
+	/* line 4: like acked, but stored at once: read only when the owner has died or left, so that the line stays
+	 * its */
 	_Atomic uint64_t executed;
 	uint64_t reserved2[7];
 };
@@ -106,8 +107,8 @@ struct vb_seg_header {
 	_Atomic uint32_t
 	        sleeping; /* its progress thread sleeps: who rings the doorbell also writes the wake descriptor */
 	uint32_t reserved0[6];
-	/* own line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program exits or execs,
-	 * before its pid can be used again. */
+	/* own line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program exits
+	 * or execs, before its pid can be used again. */
 	_Atomic uint32_t life;
 	uint32_t reserved1[15];
 };
@@ -129,8 +130,8 @@ static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * 256ull);
 }
 
-/* Numbers come in a secret order, and entries one beside the other, so that few queue pairs touch few pages. Of a number: its entry
- * ^ its index. */
+/* Numbers come in a secret order, and entries one beside the other, so that few queue pairs touch few pages. Of a
+ * number: its entry ^ its index. */
 static inline _Atomic uint16_t *vb_seg_qp_places(void *seg)
 {
 	return (_Atomic uint16_t *)((char *)seg + VB_SEG_QP_PLACES_OFF);

@@ -47,8 +47,9 @@ int vb_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int vb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-/* For an RC queue pair of an iWARP device whose peer is a program of this host: as vb_modify_qp of a RoCE device, but the
- * address vector is only looked at for ah_attr.grh.dgid, an address of that program's. EHOSTUNREACH: it cannot be met. */
+/* For an RC queue pair of an iWARP device whose peer is a program of this host: as vb_modify_qp of a RoCE device,
+ * but the address vector is only looked at for ah_attr.grh.dgid, an address of that program's. EHOSTUNREACH: it
+ * cannot be met. */
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 int vb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int vb_destroy_qp(struct ibv_qp *qp);

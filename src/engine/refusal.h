@@ -4,8 +4,8 @@
 #ifndef VB_ENGINE_REFUSAL_H
 #define VB_ENGINE_REFUSAL_H
 
-/* How the receive completes that the message had taken, if it had taken one, and the event; RQ: none, the receive tells.
- * Those that wait behind it are flushed. */
+/* How the receive completes that the message had taken, if it had taken one, and the event; RQ: none, the receive
+ * tells. Those that wait behind it are flushed. */
 #define VB_REFUSALS(X)                                                                                               \
 	X(INVALID, WR_FLUSH_ERR, REQ)     /* what this end does not take at all */                                   \
 	X(TOO_LONG, LOC_LEN_ERR, REQ)     /* for its receive */                                                      \

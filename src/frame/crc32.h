@@ -15,8 +15,8 @@
 uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len);
 
 /*
- * The same for 12 bytes, as they lie in head, and n behind them that vb_guard_copy_sum has added up: powers are those of
- * vb_crc32_powers for n. Only where vb_guard_can_sum.
+ * The same for 12 bytes, as they lie in head, and n behind them that vb_guard_copy_sum has added up: powers are those
+ * of vb_crc32_powers for n. Only where vb_guard_can_sum.
  */
 struct vb_crc32_powers {
 	uint64_t v[2];

@@ -86,7 +86,8 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 	return crc;
 }
 
-/* The payload's length is a multiple of 256, and headers are shorter: the whole length tells which powers are needed. */
+/* The payload's length is a multiple of 256, and headers are shorter: the whole length tells which powers are
+ * needed. */
 uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
                         const uint64_t sum[2], size_t len)
 {

@@ -17,8 +17,8 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
                        size_t udp_payload_len);
 
 /*
- * The same for packets in one piece, many of few flows and sizes: what is known of a flow is kept. Zeros at first. id is
- * what ipv4_id is above. The packet, BTH to pad, is changed while this runs, and then as it was.
+ * The same for packets in one piece, many of few flows and sizes: what is known of a flow is kept. Zeros at first. id
+ * is what ipv4_id is above. The packet, BTH to pad, is changed while this runs, and then as it was.
  */
 #define VB_ICRC_FLOWS \
 	32 /* of one flow the lengths that take turns must not meet: full packets, some words more in the first and last, and an acknowledgement */
@@ -38,8 +38,8 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
                         size_t len);
 
 /*
- * The same for a BTH, extension headers and len bytes of payload that vb_guard_copy_sum or vb_guard_sum has added up, wherever
- * they lie. known: of the flow and the length from BTH to ICRC, good until the cache is asked for another.
+ * The same for a BTH, extension headers and len bytes of payload that vb_guard_copy_sum or vb_guard_sum has added up,
+ * wherever they lie. known: of the flow and the length from BTH to ICRC, good until the cache is asked for another.
  */
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len);
 uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,

@@ -107,8 +107,8 @@ static inline uint32_t vb_mpa_fpdu_len(uint32_t ulpdu)
 
 /* RFC 5044, 4.5: the largest ULPDU whose FPDU is no longer than emss, wherever its markers are. */
 uint32_t vb_mpa_mulpdu(uint32_t emss, bool markers);
-/* Bytes of the stream that len bytes of an FPDU take with their markers, where position is that of the first one: a marker
- * stands at each multiple of 512; one that stands right behind an FPDU is of the next. */
+/* Bytes of the stream that len bytes of an FPDU take with their markers, where position is that of the first one: a
+ * marker stands at each multiple of 512; one that stands right behind an FPDU is of the next. */
 uint32_t vb_mpa_marked_len(uint64_t position, uint32_t len);
 /* bytes[0, marked) is the room, the FPDU stands at its end; it is spread and the markers are put in. */
 void vb_mpa_mark(uint8_t *bytes, uint32_t len, uint64_t position);

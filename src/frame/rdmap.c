@@ -131,8 +131,8 @@ const char *vb_term_text(uint16_t term)
 	return "unknown";
 }
 
-/* deviates: a message from siw is one with headers where the standard has none; layer and error type have changed places,
- * too. Without headers there is no telling. */
+/* deviates: a message from siw is one with headers where the standard has none; layer and error type have changed
+ * places, too. Without headers there is no telling. */
 static uint8_t right_siw(struct vb_terminate *t, uint8_t has)
 {
 	if (has & HEADERS || !(has & SIW_HEADERS))

@@ -29,7 +29,8 @@ enum vb_rdmap_flag {
 	VB_RDMAP_RESPONSE = 1 << 6,
 };
 
-/* X(code, name, queue, body, flags): body: bytes behind the DDP header that are no payload; queue is 0 for tagged ones. */
+/* X(code, name, queue, body, flags): body: bytes behind the DDP header that are no payload; queue is 0 for tagged
+ * ones. */
 #define VB_RDMAP_OPCODES(X)                                                                           \
 	X(0x0, WRITE, SEND, 0, VB_RDMAP_TAGGED | VB_RDMAP_PAYLOAD)                                    \
 	X(0x1, READ_REQUEST, READ, VB_READ_REQUEST_LEN, VB_RDMAP_ANSWERED)                            \

@@ -346,8 +346,8 @@ static void forget(struct vb_gsi_client *q, uint32_t id)
 	post_id(q, VB_MSG_CM_UNBIND, id);
 }
 
-/* Under lock. Until the broker has read it, another program could not listen there: it may be told by us that it can. What
- * is asked behind that is answered with ENOENT. */
+/* Under lock. Until the broker has read it, another program could not listen there: it may be told by us that it
+ * can. What is asked behind that is answered with ENOENT. */
 static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 {
 	(*place_of(q, id))->awaited = AWAITS_UNBIND;

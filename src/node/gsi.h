@@ -18,14 +18,15 @@ struct vb_gsi_client;
 
 /* All are called by the progress thread, one at a time, with no lock held. They must not block. */
 struct vb_gsi_client_ops {
-	/* A datagram for this program: a message about one of its comm ids (those whose high bits are its lane), a REQ or
-	 * SIDR_REQ to one of its listeners, or a REJ to everybody. local is the address it came to. Any bytes: hostile. */
+	/* A datagram for this program: a message about one of its comm ids (those whose high bits are its lane), a
+	 * REQ or SIDR_REQ to one of its listeners, or a REJ to everybody. local is the address it came to. Any
+	 * bytes: hostile. */
 	void (*mad)(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
 	            size_t len);
 	/* The time of vb_gsi_client_timer has come. It has to be set again. */
 	void (*timeout)(void *own, uint64_t now);
-	/* The broker is another one, which knows none of our connections: vb_gsi_client_at_death for each. What was sent of late may
-	 * be lost. May be NULL. */
+	/* The broker is another one, which knows none of our connections: vb_gsi_client_at_death for each. What was
+	 * sent of late may be lost. May be NULL. */
 	void (*again)(void *own);
 };
 

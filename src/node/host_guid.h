@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* The same on each call on one machine (while it runs, where it has no /etc/machine-id), never zero, another one for each
- * name; in host order. The machine's id cannot be found out from it. */
+/* The same on each call on one machine (while it runs, where it has no /etc/machine-id), never zero, another one for
+ * each name; in host order. The machine's id cannot be found out from it. */
 uint64_t vb_host_guid(const char *ifname);
 
 #endif

@@ -36,8 +36,8 @@ struct vb_io {
 	_Atomic uint64_t resolve_at; /* when a way is looked for, 0: never */
 	atomic_bool resolve_news;    /* the broker has said something */
 
-	/* Questions to the broker and its answers. They are noted under any lock, and sent by a thread that holds no spin
-	 * lock. */
+	/* Questions to the broker and its answers. They are noted under any lock, and sent by a thread that holds no
+	 * spin lock. */
 	struct vb_lock questions_lock;
 	struct vb_meeting *meetings;              /* under questions_lock */
 	struct vb_meeting *_Atomic spare_meeting; /* for the next question */
@@ -103,8 +103,8 @@ void vb_progress_wake(struct vb_node *node); /* any thread, under any lock; keep
 
 /* watch.c */
 
-/* A descriptor that the progress thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock held,
- * must not block, and may remove or change any watch. */
+/* A descriptor that the progress thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock
+ * held, must not block, and may remove or change any watch. */
 struct vb_watch {
 	int fd;
 	void (*fn)(struct vb_watch *w, uint32_t events); /* EPOLL* */
@@ -112,7 +112,8 @@ struct vb_watch {
 };
 int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events); /* 0 or an errno. Any thread */
 int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events);
-/* fn does not run any more when it returns, unless it is called from within that fn. The descriptor is still the caller's. */
+/* fn does not run any more when it returns, unless it is called from within that fn. The descriptor is still the
+ * caller's. */
 void vb_watch_remove(struct vb_node *node, struct vb_watch *w);
 
 struct vb_watches *vb_watches_new(struct vb_node *node);

@@ -69,8 +69,8 @@ static void fill_hole(void *at, size_t bytes)
 }
 
 /*
- * In a child of fork() there is no progress thread, and the segments are not mapped: the parent's node is not ours. What
- * the child inherited can still be closed (interpreters do that when they end): it acts upon private memory.
+ * In a child of fork() there is no progress thread, and the segments are not mapped: the parent's node is not ours.
+ * What the child inherited can still be closed (interpreters do that when they end): it acts upon private memory.
  */
 static void in_child(void)
 {

@@ -24,8 +24,8 @@
 #define YIELD_MAX 512u
 #define YIELD_MIN 16u
 #define YIELD_TAKEN 3000u /* ns: a yield that lasted so long let somebody run */
-/* Who waits for another host gives the core away to strangers, for a slice of theirs: then keeps it as long, up to this, in
- * ns, lest beside a busy program it has the core for microseconds in each slice. */
+/* Who waits for another host gives the core away to strangers, for a slice of theirs: then keeps it as long, up to
+ * this, in ns, lest beside a busy program it has the core for microseconds in each slice. */
 #define YIELD_HOLD 4000000u
 /* A QP without anything outstanding is visited so often before it leaves the list. */
 #define ACTIVE_IDLE 1000u
@@ -269,8 +269,8 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	struct vb_io *io = node->io;
 	unsigned done = 0;
 
-	/* A program that polls now and then while the progress thread has the duty may go to sleep after this: then nothing
-	 * may be left undone, since who rang will not ring again. */
+	/* A program that polls now and then while the progress thread has the duty may go to sleep after this: then
+	 * nothing may be left undone, since who rang will not ring again. */
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD) {
 		adapter = true;
 		cq = NULL;

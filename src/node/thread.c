@@ -215,8 +215,8 @@ static uint64_t serve(struct vb_node *node)
 }
 
 /*
- * A thread that runs for microseconds is wanted at once, beside programs that spin for seconds: timers without slack, and
- * a short slice, for which the scheduler lets a thread that wakes go first (Linux 6.12; before, it is ignored).
+ * A thread that runs for microseconds is wanted at once, beside programs that spin for seconds: timers without slack,
+ * and a short slice, for which the scheduler lets a thread that wakes go first (Linux 6.12; before, it is ignored).
  */
 static void be_prompt(void)
 {

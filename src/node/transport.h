@@ -20,8 +20,8 @@ struct vb_transport_ops {
 	void (*free)(struct vb_node *node);
 	/* In the child of fork(). It may not have been started. */
 	void (*in_child)(struct vb_node *node);
-	/* Takes what has come, sends what could not go. wait: nobody may look again soon, so nothing is left undone. Under
-	 * progress. Returns the work done. */
+	/* Takes what has come, sends what could not go. wait: nobody may look again soon, so nothing is left undone.
+	 * Under progress. Returns the work done. */
 	unsigned (*poll)(struct vb_node *node, bool wait);
 	/* true: its sockets wake the progress thread. false: a program polls. Under progress. */
 	void (*watch)(struct vb_node *node, bool watch);
@@ -31,13 +31,13 @@ struct vb_transport_ops {
 	uint64_t (*due)(struct vb_node *node);
 	/* What is not a queue pair's work. Progress thread, no lock held. */
 	void (*look)(struct vb_node *node);
-	/* The program ends and closes nothing: what it said goes out (under progress), its peers are waited for (no lock
-	 * held), its streams end (under progress). */
+	/* The program ends and closes nothing: what it said goes out (under progress), its peers are waited for (no
+	 * lock held), its streams end (under progress). */
 	void (*last_words)(struct vb_node *node);
 	void (*last_wait)(struct vb_node *node);
 	void (*last_ends)(struct vb_node *node);
-	/* Writes its counters to the log: of the queue pairs that ended, and of those that are there unless node is NULL.
-	 * node: under its progress. */
+	/* Writes its counters to the log: of the queue pairs that ended, and of those that are there unless node is
+	 * NULL. node: under its progress. */
 	void (*log_counters)(struct vb_node *node);
 };
 

@@ -16,8 +16,8 @@
 
 #define UNITS (1ull << 63)
 
-/* A kernel before 5.9, or one that is none of Linux, may not know RWF_NOWAIT here. There a plain read rings, which an honest
- * peer's eventfd does not block. It is our own descriptor that tells: a peer's may be of any kind. */
+/* A kernel before 5.9, or one that is none of Linux, may not know RWF_NOWAIT here. There a plain read rings, which
+ * an honest peer's eventfd does not block. It is our own descriptor that tells: a peer's may be of any kind. */
 static atomic_bool plain;
 
 static bool take_unit(int fd)

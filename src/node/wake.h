@@ -5,10 +5,11 @@
 #define VB_NODE_WAKE_H
 
 /*
- * All peers of a program share one eventfd with it, and with that its counter and its O_NONBLOCK. A peer may fill the counter,
- * empty it, or make the description block. So nobody writes to it, and its owner never reads it. It is a semaphore of 2^63
- * units. Its owner waits in epoll for edges. A peer rings by taking one unit with RWF_NOWAIT, which never blocks, whatever the
- * others do: the kernel reports an edge for each unit taken (and for each write). No peer can take them all.
+ * All peers of a program share one eventfd with it, and with that its counter and its O_NONBLOCK. A peer may fill the
+ * counter, empty it, or make the description block. So nobody writes to it, and its owner never reads it. It is a
+ * semaphore of 2^63 units. Its owner waits in epoll for edges. A peer rings by taking one unit with RWF_NOWAIT, which
+ * never blocks, whatever the others do: the kernel reports an edge for each unit taken (and for each write). No peer
+ * can take them all.
  */
 
 /* A new one, or -1 and errno. */

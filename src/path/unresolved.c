@@ -62,8 +62,8 @@ void vb_unresolved_again(struct vb_node *node)
 	vb_unlock(&node->progress);
 }
 
-/* ask: the broker may be asked; else what it has said so far has to do. Nothing here waits for an answer. 0: a peer of this
- * host, or the network, is the way. */
+/* ask: the broker may be asked; else what it has said so far has to do. Nothing here waits for an answer. 0: a peer
+ * of this host, or the network, is the way. */
 static int find(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 {
 	const union ibv_gid *dgid = &qp->attr.ah_attr.grh.dgid;

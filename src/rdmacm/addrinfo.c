@@ -103,7 +103,8 @@ static int ask(const char *node, const char *service, const struct rdma_addrinfo
 	return ret;
 }
 
-/* Does the program look for adapters, and not for an address to listen at? libfabric asks for "localhost" and no service. */
+/* Does the program look for adapters, and not for an address to listen at? libfabric asks for "localhost" and no
+ * service. */
 static bool is_for_any_adapter(const char *node, const char *service, const struct rdma_addrinfo *rai)
 {
 	uint8_t binary[16];

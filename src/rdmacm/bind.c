@@ -67,7 +67,8 @@ int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 	if (!rcm_addr_any(&addr)) {
 		rcm_addr_gid(&addr, gid);
 		err = rcm_find_source(id->kind, gid, rcm_addr_scope(&addr), &source);
-		/* As the kernel has it: where no adapter has the loopback address, it is bound to as the unspecified one is. */
+		/* As the kernel has it: where no adapter has the loopback address, it is bound to as the unspecified
+		 * one is. */
 		if (err && !(err == ENODEV && rcm_addr_loopback(&addr)))
 			return err;
 	}
@@ -100,8 +101,9 @@ static int show(struct rcm_id *id)
 	return id->source.dev ? rcm_show_device(id) : 0;
 }
 
-/* With the kernel's adapters an id that is bound to a loopback address names no adapter, and a program that looks for adapters in
- * this way (libfabric) then offers all of them. Here lo has an adapter, which would be the only one that it offers. */
+/* With the kernel's adapters an id that is bound to a loopback address names no adapter, and a program that looks
+ * for adapters in this way (libfabric) then offers all of them. Here lo has an adapter, which would be the only one
+ * that it offers. */
 static bool is_for_any_adapter(const struct rcm_id *id, const struct sockaddr *addr)
 {
 	return id->kind == RCM_EITHER && rcm_addr_for_any_adapter(addr) && rcm_has_adapter_beside(id->source.ifindex);

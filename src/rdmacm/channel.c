@@ -57,8 +57,8 @@ RCM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	return &ch->channel;
 }
 
-/* The thread that waits for events here lives, and is not back to wait for the next. Whoever looks first whether there is one
- * (poll, epoll) does not wait here. */
+/* The thread that waits for events here lives, and is not back to wait for the next. Whoever looks first whether
+ * there is one (poll, epoll) does not wait here. */
 static bool reader_is_away(const struct rcm_channel *ch)
 {
 	int reader = atomic_load(&ch->reader), flags = fcntl(ch->channel.fd, F_GETFL);
@@ -68,9 +68,9 @@ static bool reader_is_away(const struct rcm_channel *ch)
 }
 
 /*
- * Programs end so: one thread acknowledges the last event and asks for the next, while another destroys the id and the channel,
- * and exits. With the kernel's the first is asleep in the meantime; here it could find the descriptor closed, and says that it
- * failed (rping).
+ * Programs end so: one thread acknowledges the last event and asks for the next, while another destroys the id and the
+ * channel, and exits. With the kernel's the first is asleep in the meantime; here it could find the descriptor closed,
+ * and says that it failed (rping).
  */
 RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {

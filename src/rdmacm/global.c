@@ -218,8 +218,8 @@ static bool take_over(void)
 	return false;
 }
 
-/* A program that just ends leaves its connections as the kernel would: their peers are told. A priority is for it to come
- * behind those without, which may need the connections: rsockets. */
+/* A program that just ends leaves its connections as the kernel would: their peers are told. A priority is for it to
+ * come behind those without, which may need the connections: rsockets. */
 __attribute__((destructor(60000))) static void at_exit(void)
 {
 	if (!take_over())

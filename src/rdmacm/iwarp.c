@@ -151,8 +151,8 @@ static void on_closed(void *own, int err)
 }
 
 /*
- * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs that know InfiniBand alone give a connection back by it: tgtd would
- * keep each of its sessions for ever.
+ * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs that know InfiniBand alone give a connection back by it:
+ * tgtd would keep each of its sessions for ever.
  */
 static void on_exited(void *own)
 {

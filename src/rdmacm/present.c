@@ -55,8 +55,8 @@ static void route_resolved(struct rcm_event *e)
 		fail(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
 }
 
-/* A path MTU above what our port takes. Within one host no packet is sent, and the smaller one will do; a peer elsewhere would
- * send what is lost: it is told so. */
+/* A path MTU above what our port takes. Within one host no packet is sent, and the smaller one will do; a peer
+ * elsewhere would send what is lost: it is told so. */
 static int fit_mtu(struct rcm_id *child)
 {
 	const uint8_t *remote = child->path.dgid.raw;

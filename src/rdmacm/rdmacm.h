@@ -284,7 +284,8 @@ uint16_t rcm_addr_port(const union rcm_addr *addr);
 void rcm_addr_set_port(union rcm_addr *addr, uint16_t port);
 uint32_t rcm_addr_scope(const union rcm_addr *addr);
 
-/* addrinfo.c: did rdma_getaddrinfo() give it to a program that looks for adapters? addr: the pointer that the program passes. */
+/* addrinfo.c: did rdma_getaddrinfo() give it to a program that looks for adapters? addr: the pointer that the
+ * program passes. */
 bool rcm_addr_for_any_adapter(const struct sockaddr *addr);
 
 /* bind.c; 0 or errno */

@@ -35,7 +35,8 @@ static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
 	return id->kind == RCM_EITHER || (id->kind == RCM_IWARP) == is_for_iwarp(msg);
 }
 
-/* deviates: a listener at a loopback address that no adapter has is for this host; the kernel's lets other hosts in, too. */
+/* deviates: a listener at a loopback address that no adapter has is for this host; the kernel's lets other hosts in,
+ * too. */
 static bool may_come(const struct rcm_id *id, const struct vb_cm_addr *from)
 {
 	return rcm_addr_any(&id->src) || rcm_local_address(from->remote, from->port);

@@ -13,7 +13,8 @@
 #define RS_CONF_DIR "/etc/rdma/rsocket"
 #endif
 
-/* NULL: there is none, or it is no plain file, or it is another user's, or others may write it. The caller closes it. */
+/* NULL: there is none, or it is no plain file, or it is another user's, or others may write it. The caller closes
+ * it. */
 static inline FILE *rs_open_conf(const char *name)
 {
 	char path[256];

@@ -171,8 +171,8 @@ void rs_wake_all(void);
  */
 int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until);
 /*
- * The same, where the thread may be cancelled: it then gives back rs->lock, the lock of the call (held, NULL: none) and the
- * call's reference. Between rs_firm and rs_soft it is cancelled nowhere else.
+ * The same, where the thread may be cancelled: it then gives back rs->lock, the lock of the call (held, NULL: none) and
+ * the call's reference. Between rs_firm and rs_soft it is cancelled nowhere else.
  */
 int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until,
                  pthread_mutex_t *held);

@@ -7,10 +7,10 @@
 #include <sys/resource.h>
 
 /*
- * A connection that the program has not accepted has four descriptors and its buffers already, and who asks for it may be forged:
- * of those that the peer has not confirmed, and of those that wait for the program, a listener has no more than this share of the
- * descriptors each. Where there are that many unconfirmed ones, those of the most frequent source go first, but not before the
- * peer has had time to answer.
+ * A connection that the program has not accepted has four descriptors and its buffers already, and who asks for it may
+ * be forged: of those that the peer has not confirmed, and of those that wait for the program, a listener has no more
+ * than this share of the descriptors each. Where there are that many unconfirmed ones, those of the most frequent
+ * source go first, but not before the peer has had time to answer.
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, HALF_OPEN_MS = 30000, LOOK_FULL_MS = 50, LOOK_MS = 5000 };
 

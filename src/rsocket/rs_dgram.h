@@ -55,7 +55,8 @@ struct rs_dest {
 	struct rs_dest *look_next;
 };
 
-/* A stranger that was told our queue pair, and from which address it is reached: to find that out takes system calls. */
+/* A stranger that was told our queue pair, and from which address it is reached: to find that out takes system
+ * calls. */
 struct rs_asked {
 	union rs_addr addr;
 	struct rs_dqp *qp; /* NULL: it cannot be answered */

@@ -107,8 +107,8 @@ void rs_dest_drop_all(struct rsocket *rs)
 }
 
 /*
- * A program that answers strangers has us remember addresses; not without end. The one unused for longest goes, and rather one
- * whose way was never found.
+ * A program that answers strangers has us remember addresses; not without end. The one unused for longest goes, and
+ * rather one whose way was never found.
  */
 static void make_room(struct rs_dgram *d)
 {
@@ -216,7 +216,8 @@ static bool open_look_ups(struct rsocket *rs)
 	return false;
 }
 
-/* The oldest is given up: who is there answers at once. Not too often, since its thread goes on asking for some seconds. */
+/* The oldest is given up: who is there answers at once. Not too often, since its thread goes on asking for some
+ * seconds. */
 static bool room_to_look_up(struct rs_dgram *d)
 {
 	uint64_t now;
@@ -232,8 +233,8 @@ static bool room_to_look_up(struct rs_dgram *d)
 }
 
 /*
- * Asks rdma_cm for the way to a queue pair's address; rs_dgram_path_ready goes on. Until then UDP carries the data. All share one
- * channel.
+ * Asks rdma_cm for the way to a queue pair's address; rs_dgram_path_ready goes on. Until then UDP carries the data. All
+ * share one channel.
  */
 static void look_up(struct rsocket *rs, struct rs_dest *t)
 {
@@ -328,8 +329,9 @@ void rs_dgram_path_ready(struct rsocket *rs)
 }
 
 /*
- * Somebody at this address says which queue pair is there, and anybody may have forged it. A peer says its number again whenever
- * data comes by UDP: so a second number is believed once data went there by UDP and for a second nobody named another.
+ * Somebody at this address says which queue pair is there, and anybody may have forged it. A peer says its number again
+ * whenever data comes by UDP: so a second number is believed once data went there by UDP and for a second nobody named
+ * another.
  */
 static void told(struct rs_dest *t, uint32_t qpn)
 {
@@ -383,7 +385,8 @@ static struct rs_dqp *qp_towards(struct rsocket *rs, const union rs_addr *to)
 	return qp;
 }
 
-/* Who sends data is told where our queue pair is. Nothing of a stranger is kept but a place in a table that others take, too. */
+/* Who sends data is told where our queue pair is. Nothing of a stranger is kept but a place in a table that others
+ * take, too. */
 static void answer_stranger(struct rsocket *rs, const union rs_addr *from)
 {
 	const uint8_t *raw = (const uint8_t *)from;

@@ -7,9 +7,9 @@
 #include <sys/resource.h>
 
 /*
- * A close waits a little, and longer where the socket blocks: mostly all has arrived by then. What has not goes on without the
- * program, which does not see its rsocket any more; it is in the table until it is over. It ends with a program that leaves
- * by _exit().
+ * A close waits a little, and longer where the socket blocks: mostly all has arrived by then. What has not goes on
+ * without the program, which does not see its rsocket any more; it is in the table until it is over. It ends with a
+ * program that leaves by _exit().
  */
 enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_MS = 60000, EXIT_MS = 2000, AT_EXIT = 4096 };
 
@@ -24,8 +24,8 @@ static bool parted(struct rsocket *rs)
 }
 
 /*
- * A peer that takes nothing would have a program keep descriptors for all it has closed. So many may go on at once: a share of
- * the descriptors, as for those that are not accepted; of more, the oldest is given up.
+ * A peer that takes nothing would have a program keep descriptors for all it has closed. So many may go on at once: a
+ * share of the descriptors, as for those that are not accepted; of more, the oldest is given up.
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8 };
 static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* after rs->lock */

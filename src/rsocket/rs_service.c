@@ -19,7 +19,8 @@ static uint64_t tag(const struct rsocket *rs, enum rs_watch what)
 	return (uint64_t)rs->serial << 32 | (uint64_t)what << 28 | (uint32_t)rs->fd;
 }
 
-/* True: what a close left behind has had its time. The timer is read whatever it was for: it would be told again at once. */
+/* True: what a close left behind has had its time. The timer is read whatever it was for: it would be told again at
+ * once. */
 static bool timer_ready(struct rsocket *rs)
 {
 	bool late = false;

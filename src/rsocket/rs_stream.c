@@ -6,8 +6,8 @@
 #include <string.h>
 
 /*
- * Short sends for which one look at what came has to do: across a network, a look is a system call of the adapter's. Long
- * ones look each time, lest acknowledgements lie there and the adapter's window stays shut.
+ * Short sends for which one look at what came has to do: across a network, a look is a system call of the adapter's.
+ * Long ones look each time, lest acknowledgements lie there and the adapter's window stays shut.
  */
 enum { LOOK_EVERY = 8 };
 enum { MTU_MIN = 256 }; /* of a path; the others are multiples of it */
@@ -86,8 +86,9 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 }
 
 /*
- * A last packet with an immediate and a full payload is longer than those before it, and an adapter that sends packets of
- * one size together sends it by itself: where it may be full, whatever the MTU, the message follows as a short packet.
+ * A last packet with an immediate and a full payload is longer than those before it, and an adapter that sends packets
+ * of one size together sends it by itself: where it may be full, whatever the MTU, the message follows as a short
+ * packet.
  */
 static bool goes_apart(const struct rsocket *rs, uint32_t n)
 {

@@ -276,8 +276,8 @@ static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const stru
 }
 
 /*
- * A signal's handler has run while we slept, and poll(2) does not say which. Where every handler that may have been it is
- * installed with SA_RESTART, the call goes on, as the system's would; where some are not, the program is told.
+ * A signal's handler has run while we slept, and poll(2) does not say which. Where every handler that may have been it
+ * is installed with SA_RESTART, the call goes on, as the system's would; where some are not, the program is told.
  */
 static bool goes_on(void)
 {

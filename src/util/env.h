@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 
-/* This program was started with more rights than its caller's (set-user-ID, set-group-ID, file capabilities). It stays so
- * until its end, whatever user it becomes: its environment is still the caller's. */
+/* This program was started with more rights than its caller's (set-user-ID, set-group-ID, file capabilities). It
+ * stays so until its end, whatever user it becomes: its environment is still the caller's. */
 static inline bool vb_env_is_hostile(void)
 {
 	return getauxval(AT_SECURE) != 0;

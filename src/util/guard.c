@@ -90,7 +90,8 @@ __asm__(".text\n"
         "	vzeroupper\n"
         "	movl $1, %eax\n"
         "	ret\n"
-        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, then one of them */
+        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, then one of
+         * them */
         "vb_guard_raw_copy_sum:\n"
         "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
         "	vmovdqu64 (%rsi), %zmm0\n"
@@ -237,8 +238,8 @@ bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visib
 
 /*
  * SIGSEGV, SIGBUS: who was there before us, and who has come since. A program's handler may be installed over ours and
- * may call it as the one before; ours is then installed over that again (vb_guard_install). Called by the kernel it goes
- * on to the newest, called by that one to the oldest.
+ * may call it as the one before; ours is then installed over that again (vb_guard_install). Called by the kernel it
+ * goes on to the newest, called by that one to the oldest.
  */
 static struct sigaction oldest[2], newest[2];
 static bool installed[2];

@@ -18,15 +18,16 @@ void vb_guard_install(void);
 bool vb_guard_copy(void *dst, const void *src, size_t n);
 
 /*
- * The same, which for the CRC of Ethernet adds the bytes up on the way: sum is 16 bytes with the same remainder as all n, a
- * multiple of 256 that is not 0. frame/crc32.h goes on from there. Only where vb_guard_can_sum.
+ * The same, which for the CRC of Ethernet adds the bytes up on the way: sum is 16 bytes with the same remainder as all
+ * n, a multiple of 256 that is not 0. frame/crc32.h goes on from there. Only where vb_guard_can_sum.
  */
 bool vb_guard_can_sum(void);
 bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]);
 /* Adds them up where they are. */
 bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2]);
 
-/* The same as vb_guard_copy, but the last aligned word (at most 8 bytes) is stored after the rest, with release: programs poll it. */
+/* The same as vb_guard_copy, but the last aligned word (at most 8 bytes) is stored after the rest, with release:
+ * programs poll it. */
 bool vb_guard_copy_tail(void *dst, const void *src, size_t n);
 
 /* 8-byte atomics on aligned memory. *old: what stood there. */

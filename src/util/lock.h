@@ -10,8 +10,9 @@
 #include <stdbool.h>
 
 /*
- * The order of locks: a thread takes only locks of a higher rank than those it holds, and no two of one rank. docs/locking.md says
- * what each guards. Mutexes come first, so that no thread sleeps for a mutex while others spin for it.
+ * The order of locks: a thread takes only locks of a higher rank than those it holds, and no two of one rank.
+ * docs/locking.md says what each guards. Mutexes come first, so that no thread sleeps for a mutex while others spin for
+ * it.
  */
 enum vb_lock_rank {
 	VB_RANK_NONE,    /* not checked */
@@ -53,8 +54,8 @@ enum vb_lock_rank {
 
 /*
  * Held for well under a microsecond, but for copies of large messages. A waiter spins for a while and then yields:
- * these machines may have a single core. Zero-initialised means unlocked and without a rank. A thread that holds one calls
- * nothing that waits for another thread, another process or a file; copies of user memory may wait for a page.
+ * these machines may have a single core. Zero-initialised means unlocked and without a rank. A thread that holds one
+ * calls nothing that waits for another thread, another process or a file; copies of user memory may wait for a page.
  */
 struct vb_lock {
 	atomic_int held;
@@ -77,7 +78,8 @@ struct vb_lock {
 #endif
 
 #ifdef VB_LOCK_RANKS
-/* Sanitizer and debug builds: each thread records the locks it holds, and aborts the process at a wrong order. lock.c */
+/* Sanitizer and debug builds: each thread records the locks it holds, and aborts the process at a wrong order.
+ * lock.c */
 void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, int line); /* before the thread waits */
 void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, int line);
 void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line);
@@ -191,7 +193,8 @@ static inline void vb_mutex_unlock_ranked(pthread_mutex_t *m, const char *file, 
 #define vb_mutex_trylock(m, rank) vb_mutex_trylock_ranked(m, rank, __FILE__, __LINE__)
 #define vb_mutex_unlock(m) vb_mutex_unlock_ranked(m, __FILE__, __LINE__)
 #else
-/* A mutex has its rank where it is taken, so that it can stay a plain one: for condition variables and static initialisers. */
+/* A mutex has its rank where it is taken, so that it can stay a plain one: for condition variables and static
+ * initialisers. */
 #define vb_mutex_lock(m, rank) pthread_mutex_lock(m)
 #define vb_mutex_trylock(m, rank) pthread_mutex_trylock(m)
 #define vb_mutex_unlock(m) pthread_mutex_unlock(m)

@@ -161,9 +161,10 @@ static bool is_explicit(void)
 	return dir && *dir;
 }
 
-/* Who reads the tree believes it. In a directory that VERBENA_RUNTIME names, which others may write in (/tmp), it must be ours,
- * root's, or the directory's owner's; the directory that we choose ourselves must be ours. There must be one: what is made
- * after this look would not be looked at. The tree's path is changed meanwhile, for want of room on a signal handler's stack. */
+/* Who reads the tree believes it. In a directory that VERBENA_RUNTIME names, which others may write in (/tmp), it
+ * must be ours, root's, or the directory's owner's; the directory that we choose ourselves must be ours. There must
+ * be one: what is made after this look would not be looked at. The tree's path is changed meanwhile, for want of
+ * room on a signal handler's stack. */
 static int judge(char *tree)
 {
 	bool named = is_explicit();

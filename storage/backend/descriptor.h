@@ -21,7 +21,8 @@ enum nb_medium { NB_MEDIUM_FILE, NB_MEDIUM_BLOCK, NB_MEDIUM_MAPPED };
 int nb_descriptor_open(const struct nb_config *config, struct nb_ring *ring, enum nb_medium medium,
                        struct nb_descriptor **out);
 int nb_descriptor_size(const struct nb_descriptor *d, uint64_t *size); /* of the medium, in whole blocks */
-/* The same for the same medium; anywhere: and for no other one, wherever that is. NULL: there is nothing. The caller frees it */
+/* The same for the same medium; anywhere: and for no other one, wherever that is. NULL: there is nothing. The caller
+ * frees it */
 char *nb_identity(int fd, const char *path, bool *anywhere);
 void nb_descriptor_submit(struct nb_backend *b, struct nb_request *r);
 int nb_descriptor_resize(struct nb_backend *b, uint64_t size);

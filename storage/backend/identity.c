@@ -46,9 +46,9 @@ static char *name_of_device(dev_t device, bool *anywhere)
 	return name;
 }
 
-/* The time of its birth tells a file from one that had its inode before, and from those of other file systems: their own id is
- * left out, since for some it follows from the device's number, or is another one each time. Those without one may give any inode
- * to any file the next time. */
+/* The time of its birth tells a file from one that had its inode before, and from those of other file systems: their
+ * own id is left out, since for some it follows from the device's number, or is another one each time. Those without
+ * one may give any inode to any file the next time. */
 static char *name_of_file(int fd, bool *anywhere)
 {
 	struct statfs fs;

@@ -9,8 +9,8 @@
 
 #define KATO_OF_DISCOVERY 0
 #define BUSY_MS 200 /* a target that is busy is asked again after that */
-/* Who is reached by RDMA may hold Connect back for a while (verbena-target 2 s, while it ends what a broken connection has left):
- * that is no reason to take TCP. */
+/* Who is reached by RDMA may hold Connect back for a while (verbena-target 2 s, while it ends what a broken
+ * connection has left): that is no reason to take TCP. */
 #define HELD_MS 4000
 #define RDMA_AGAIN_MAX_MS 3600000u /* after many failures RDMA is still tried now and then */
 
@@ -202,8 +202,8 @@ static int by_this_rdma(struct vn_disk *d, bool iwarp, unsigned ms, uint64_t dea
 	return e == -ENOTCONN || e == -ENOENT ? by_rdma(d, iwarp, soon, a) : e;
 }
 
-/* RoCE, which is what an address has if it has both, then iWARP, which gets through where UDP does not; what has worked comes
- * first. */
+/* RoCE, which is what an address has if it has both, then iWARP, which gets through where UDP does not; what has
+ * worked comes first. */
 static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
 {
 	unsigned kinds = vn_rdma_kinds();

@@ -137,7 +137,8 @@ static void reconnect(struct vn_disk *d)
 	}
 }
 
-/* In a slow network whoever is far behind in the line waits for long, while others are answered: fewer than can be in it. */
+/* In a slow network whoever is far behind in the line waits for long, while others are answered: fewer than can be
+ * in it. */
 static bool overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_t now, uint64_t ms)
 {
 	if (now <= c->since || now - c->since <= ms)

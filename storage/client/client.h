@@ -145,8 +145,8 @@ int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, vo
 /* ---- memory ---- */
 
 /*
- * What the registrations of a disk belong to. lock: all of it. To register much memory takes long, and every request needs the
- * lock: that is done without it, and the protection domain stays for as long.
+ * What the registrations of a disk belong to. lock: all of it. To register much memory takes long, and every request
+ * needs the lock: that is done without it, and the protection domain stays for as long.
  */
 struct vn_domain {
 	pthread_mutex_t lock;

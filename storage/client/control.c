@@ -95,7 +95,8 @@ static bool dislikes_attributes(const struct nv_cqe *cqe)
 	return (cqe->status & 0x7ff) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
 }
 
-/* If the target wants it, or we want a proof from it. What a discovery service says is proven by the subsystem itself. */
+/* If the target wants it, or we want a proof from it. What a discovery service says is proven by the subsystem
+ * itself. */
 static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
                         uint64_t authreq)
 {

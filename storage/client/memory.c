@@ -10,7 +10,8 @@
 
 #include "client/client.h"
 
-/* Without a memfd any memory will do, a copy into it is just dearer. The descriptor stays: by it the memory is found. */
+/* Without a memfd any memory will do, a copy into it is just dearer. The descriptor stays: by it the memory is
+ * found. */
 void *vn_shared_new(size_t length, int *fd)
 {
 	struct rlimit most; /* a memfd is a file: beyond this there would be SIGXFSZ */

@@ -251,8 +251,8 @@ static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
 }
 
 /*
- * By iWARP a stream that is disconnected goes on until all of it has arrived. What is sent again on another connection must
- * not be overtaken by that: the queue pair's own way to ERR resets it.
+ * By iWARP a stream that is disconnected goes on until all of it has arrived. What is sent again on another connection
+ * must not be overtaken by that: the queue pair's own way to ERR resets it.
  */
 static void rdma_cut(struct vn_queue *q)
 {

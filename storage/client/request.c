@@ -148,7 +148,8 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 	       c->tries < d->options.retries;
 }
 
-/* The namespace cannot be reached through this controller for now: the same as a connection that broke. Base 1.4, 8.20.3 */
+/* The namespace cannot be reached through this controller for now: the same as a connection that broke. Base 1.4,
+ * 8.20.3 */
 static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
 {
 	uint16_t status = c->cqe.status & 0x7ff;

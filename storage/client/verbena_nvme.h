@@ -42,17 +42,16 @@ struct vn_disk;
 /* ---- opening ---- */
 
 /*
- * An address is  nvme+tcp://HOST[:PORT][/NQN][?nsid=N],  nvme+tls://…  (the same, and there must be a key),
- * nvme+rdma://…  or  nvme+auto://….  HOST is a name, an IPv4
- * address or an IPv6 address in brackets; PORT is 4420 where none is named; the namespace is the first one in the
- * target's list where none is named, and stays that one.
+ * An address is nvme+tcp://HOST[:PORT][/NQN][?nsid=N], nvme+tls://… (the same, and there must be a key), nvme+rdma://…
+ * or nvme+auto://…. HOST is a name, an IPv4 address or an IPv6 address in brackets; PORT is 4420 where none is named;
+ * the namespace is the first one in the target's list where none is named, and stays that one.
  *
  * auto: RDMA if both ends can do it, else TCP. PORT is the one for TCP: the discovery log there says which port takes
- * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of the time that RDMA is given. That is rdma_ms; where
- * an interface has two adapters, RoCE and iWARP, half of it for each. A target that rdma_cm has reached then has 4 s more for
- * its answers, within connect_ms: it may hold the first one back for a while. A connection that could not be made
- * with RDMA, or breaks and cannot be made again with it, is made with TCP. When that breaks, too, and rdma_again_ms have
- * passed, RDMA is tried again; where that is in vain, not before twice that time, and so on.
+ * RDMA; where it names none, PORT itself is tried by rdma_cm, for half of the time that RDMA is given. That is rdma_ms;
+ * where an interface has two adapters, RoCE and iWARP, half of it for each. A target that rdma_cm has reached then has
+ * 4 s more for its answers, within connect_ms: it may hold the first one back for a while. A connection that could not
+ * be made with RDMA, or breaks and cannot be made again with it, is made with TCP. When that breaks, too, and
+ * rdma_again_ms have passed, RDMA is tried again; where that is in vain, not before twice that time, and so on.
  *
  * rdma: where an interface has two adapters, RoCE is tried first, iWARP if that fails; each has half of connect_ms.
  */
@@ -80,14 +79,14 @@ struct vn_options {
 	unsigned char require_digest;             /* … and no connection if it does not. 0 */
 	unsigned char numeric;                    /* HOST is an address: no name is looked up. 0 */
 	/*
-	 * Secrets of DH-HMAC-CHAP as `nvme gen-dhchap-key` prints them, "DHHC-1:0N:BASE64:"; copied, and wiped with the disk.
-	 * The first is ours, for targets that ask for it. With the second one the target has to prove on every connection
-	 * that it has it; there is no disk (-EACCES) if it cannot. NULL, NULL
+	 * Secrets of DH-HMAC-CHAP as `nvme gen-dhchap-key` prints them, "DHHC-1:0N:BASE64:"; copied, and wiped with the
+	 * disk. The first is ours, for targets that ask for it. With the second one the target has to prove on every
+	 * connection that it has it; there is no disk (-EACCES) if it cannot. NULL, NULL
 	 */
 	const char *secret, *controller_secret;
 	/*
-	 * The key of TLS, "NVMeTLSkey-1:0N:BASE64:"; copied and wiped in the same way. With it TCP is only spoken inside of TLS
-	 * 1.3, and RDMA, which has nothing like it, is not used (auto), or refused (-EOPNOTSUPP). NULL
+	 * The key of TLS, "NVMeTLSkey-1:0N:BASE64:"; copied and wiped in the same way. With it TCP is only spoken
+	 * inside of TLS 1.3, and RDMA, which has nothing like it, is not used (auto), or refused (-EOPNOTSUPP). NULL
 	 */
 	const char *tls_key;
 };
@@ -101,8 +100,8 @@ VN_API void vn_options_init(struct vn_options *o);
  * what went wrong. -EINVAL: the address or an option makes no sense. -ENXIO: no such subsystem or namespace there.
  * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EBUSY: it says to come
  * again later, all the time. -EPROTO: it does not speak NVMe/TCP, or not correctly. -ENODEV: no RDMA device reaches it.
- * -EOPNOTSUPP: a library built without RDMA, or without OpenSSL for secrets and keys; a namespace with metadata; digests
- * that were required. Else what connect(2) and rdma_cm say.
+ * -EOPNOTSUPP: a library built without RDMA, or without OpenSSL for secrets and keys; a namespace with metadata;
+ * digests that were required. Else what connect(2) and rdma_cm say.
  */
 VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len);
 
@@ -110,8 +109,8 @@ VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_
 VN_API void vn_close(struct vn_disk *disk);
 
 /*
- * What the target says about the disk; belongs to it. Does not change while it is open, but for the size: that is the new
- * one as soon as the target has told of it, or after a reconnect.
+ * What the target says about the disk; belongs to it. Does not change while it is open, but for the size: that is the
+ * new one as soon as the target has told of it, or after a reconnect.
  */
 struct vn_info {
 	uint64_t size;         /* bytes */
@@ -141,8 +140,8 @@ struct vn_memory;
 /*
  * Says that requests will use this memory; until vn_unregister, nothing else need be said with them. With RDMA the
  * target then reads and writes it by itself. Registered memory is open to a target that is connected by RDMA as a
- * whole, for as long as the connection lasts, not only while a request is under way. Regions may not overlap (-EEXIST). With TCP
- * this costs nothing, and gains nothing until the disk should move to RDMA.
+ * whole, for as long as the connection lasts, not only while a request is under way. Regions may not overlap (-EEXIST).
+ * With TCP this costs nothing, and gains nothing until the disk should move to RDMA.
  *
  * Requests may also use memory that is not registered: with RDMA 32 KiB or less are then copied by this library, and
  * more are registered for the one request.
@@ -150,9 +149,9 @@ struct vn_memory;
 VN_API int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_memory **memory);
 
 /*
- * The same with memory that the library makes: zeros, and page-aligned. What is read into it takes the shortest way there
- * is: a target on this host that uses Verbena, too, and may look into this process, maps it and needs no system call to
- * reach it. vn_unregister gives it back.
+ * The same with memory that the library makes: zeros, and page-aligned. What is read into it takes the shortest way
+ * there is: a target on this host that uses Verbena, too, and may look into this process, maps it and needs no system
+ * call to reach it. vn_unregister gives it back.
  */
 VN_API int vn_allocate(struct vn_disk *disk, size_t length, void **address, struct vn_memory **memory);
 
@@ -177,20 +176,22 @@ typedef void vn_done(void *arg, int error);
  * for the first before beginning the second. A flush makes stable what was done (its callback called) when the flush
  * was begun.
  *
- * Reconnects. A connection is made again to the namespace that it was, by number and by names (UUID, NGUID, EUI-64): where
- * another one has taken its place, requests wait, and end with -ENOTCONN after reconnect_ms. What had not been answered when a connection broke is sent again, and may so be executed twice: the same
- * data to the same place. Nobody else can have been told of another write there in between unless the caller itself
- * lets two requests for one place be under way at a time, which has no defined result anyway. A compare has no such
- * effect. What was answered is not sent again: a target that lost power has lost what it had not flushed, as any disk
- * does, and a flush after that cannot bring it back; use VN_FUA where that matters. A broken connection is reset: what the
- * target has not received of it by then it never will. What it has received it may still be executing. verbena-target, if
- * the reset has come to it, lets the same host connect again when that is over; other targets may do so at once (before
- * NVMe 2.1 nothing is said about it), and what they execute only then undoes what was written there meanwhile.
+ * Reconnects. A connection is made again to the namespace that it was, by number and by names (UUID, NGUID, EUI-64):
+ * where another one has taken its place, requests wait, and end with -ENOTCONN after reconnect_ms. What had not been
+ * answered when a connection broke is sent again, and may so be executed twice: the same data to the same place. Nobody
+ * else can have been told of another write there in between unless the caller itself lets two requests for one place be
+ * under way at a time, which has no defined result anyway. A compare has no such effect. What was answered is not sent
+ * again: a target that lost power has lost what it had not flushed, as any disk does, and a flush after that cannot
+ * bring it back; use VN_FUA where that matters. A broken connection is reset: what the target has not received of it by
+ * then it never will. What it has received it may still be executing. verbena-target, if the reset has come to it, lets
+ * the same host connect again when that is over; other targets may do so at once (before NVMe 2.1 nothing is said about
+ * it), and what they execute only then undoes what was written there meanwhile.
  *
- * A program that is killed. By TCP and RoCE nothing more of it goes out. By iWARP the kernel goes on sending what it has
- * taken: where the network holds that up, a write of 8 KiB or less may come to the target behind those of another program
- * that has taken the place of this one. A target knows that it is over when it hears of the end of any of its connections, or
- * has heard nothing for keep_alive_ms: a program that takes over what another one wrote by iWARP waits for so long.
+ * A program that is killed. By TCP and RoCE nothing more of it goes out. By iWARP the kernel goes on sending what it
+ * has taken: where the network holds that up, a write of 8 KiB or less may come to the target behind those of another
+ * program that has taken the place of this one. A target knows that it is over when it hears of the end of any of its
+ * connections, or has heard nothing for keep_alive_ms: a program that takes over what another one wrote by iWARP waits
+ * for so long.
  */
 VN_API int vn_read(struct vn_disk *disk, void *buffer, size_t length, uint64_t offset, unsigned flags, vn_done *done,
                    void *arg);
@@ -200,7 +201,8 @@ VN_API int vn_compare(struct vn_disk *disk, const void *buffer, size_t length, u
                       vn_done *done, void *arg);
 VN_API int vn_write_zeroes(struct vn_disk *disk, uint64_t length, uint64_t offset, unsigned flags, vn_done *done,
                            void *arg);
-/* The contents are undefined afterwards. Where the target cannot do it (info says so) nothing happens, and it succeeds. */
+/* The contents are undefined afterwards. Where the target cannot do it (info says so) nothing happens, and it
+ * succeeds. */
 VN_API int vn_discard(struct vn_disk *disk, uint64_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg);
 VN_API int vn_flush(struct vn_disk *disk, unsigned flags, vn_done *done, void *arg);
 

@@ -11,7 +11,8 @@
 #define NV_SECRET_MAX 64
 #define NV_SECRET_TEXT_MAX 128 /* of either form, with its zero */
 
-/* The bytes, and by which hash they are made into what is used: 0 for none, else an enum nv_hash. length 0: no secret. */
+/* The bytes, and by which hash they are made into what is used: 0 for none, else an enum nv_hash. length 0: no
+ * secret. */
 struct nv_secret {
 	uint8_t bytes[NV_SECRET_MAX];
 	uint8_t length, hash;
@@ -25,8 +26,8 @@ bool nv_tls_key_parse(const char *text, struct nv_secret *out);
 bool nv_secret_same(const struct nv_secret *a, const struct nv_secret *b);
 void nv_secret_wipe(struct nv_secret *s);
 
-/* The first line of a file: text with its zero. 0 or errno; EINVAL: there is none, or it is too long; EPERM: everybody can write to
- * the file. */
+/* The first line of a file: text with its zero. 0 or errno; EINVAL: there is none, or it is too long; EPERM:
+ * everybody can write to the file. */
 int nv_secret_file(const char *path, char text[NV_SECRET_TEXT_MAX]);
 bool nv_secret_exposed(const char *path); /* everybody can read it */
 

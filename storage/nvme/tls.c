@@ -190,8 +190,8 @@ static const char *suite(uint8_t hash)
 }
 
 /*
- * Of a server: OpenSSL chooses the cipher before it looks for a key, and then has none whose hash is another. So the first
- * identity with a key says which cipher it is to be.
+ * Of a server: OpenSSL chooses the cipher before it looks for a key, and then has none whose hash is another. So the
+ * first identity with a key says which cipher it is to be.
  */
 static int hello(SSL *ssl, int *alert, void *arg)
 {

@@ -57,8 +57,8 @@ static const struct nt_secrets *secrets(const struct nt_queue *q)
 
 /* ---- what the host sends ---- */
 
-/* The strongest hash; of groups one that costs us milliseconds, and only then those that protect less. The two that cost
- * more, while all other hosts wait, are for hosts whose entry names them: whoever asks is not known yet. */
+/* The strongest hash; of groups one that costs us milliseconds, and only then those that protect less. The two that
+ * cost more, while all other hosts wait, are for hosts whose entry names them: whoever asks is not known yet. */
 static uint8_t first_of(const uint8_t *order, size_t n, unsigned bits)
 {
 	for (size_t i = 0; i < n; i++)

@@ -261,8 +261,8 @@ static void wipe(char *text)
 	free(text);
 }
 
-/* A secret as it stands there, or the file that it stands in. What json-c gives out of it is wiped; what it has read the
- * configuration into it frees as it is, so that a file of its own is the better place for a secret. */
+/* A secret as it stands there, or the file that it stands in. What json-c gives out of it is wiped; what it has read
+ * the configuration into it frees as it is, so that a file of its own is the better place for a secret. */
 static void get_secret(struct reader *r, const char *key, json_object *v,
                        bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *out)
 {

@@ -104,8 +104,8 @@ static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char 
 #define WAITS 0xffffu /* no status: it is not decided yet */
 
 /*
- * A host that connects anew may send again what it has had no answer to. Where the backend still works for a connection of
- * its that has ended, that comes first; what follows the second time must not be overwritten by the first.
+ * A host that connects anew may send again what it has had no answer to. Where the backend still works for a connection
+ * of its that has ended, that comes first; what follows the second time must not be overwritten by the first.
  */
 static struct nt_controller *must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid,
                                        const struct nt_controller *but)
@@ -120,7 +120,8 @@ static struct nt_controller *must_wait(const struct nt_subsystem *s, const char 
 	return NULL;
 }
 
-/* For a while. A medium that may never answer is said, once; its host is to come again, whatever connection that is by. */
+/* For a while. A medium that may never answer is said, once; its host is to come again, whatever connection that is
+ * by. */
 static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
 {
 	struct nt_target *t = r->queue->target;
@@ -137,9 +138,8 @@ static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
 }
 
 /*
- * Names must end in their fields; who they are is found out then.
- * deviates: a host without a name comes in where any host does, as with other targets: SPDK's perf and identify have none
- * unless they are told one.
+ * Names must end in their fields; who they are is found out then. deviates: a host without a name comes in where any
+ * host does, as with other targets: SPDK's perf and identify have none unless they are told one.
  */
 static uint16_t connect_to(struct nt_request *r)
 {

@@ -6,9 +6,9 @@
 #include "target/core.h"
 
 /*
- * A medium says once that it could not keep what it had taken, to whoever comes first; the next flush succeeds. So losses
- * are numbered, and what each controller knows of is remembered: also when its connection breaks, since its host comes
- * back with the flush that was not answered.
+ * A medium says once that it could not keep what it had taken, to whoever comes first; the next flush succeeds. So
+ * losses are numbered, and what each controller knows of is remembered: also when its connection breaks, since its host
+ * comes back with the flush that was not answered.
  */
 void nt_lost(struct nt_namespace *ns)
 {
@@ -69,7 +69,8 @@ static bool same_host(const struct nt_controller *a, const struct nt_controller 
 	return !memcmp(a->hostid, b->hostid, sizeof(a->hostid)) && !strcmp(a->hostnqn, b->hostnqn);
 }
 
-/* Not with Connect, which anybody can send in anybody's name: whoever enables a controller has proven what is asked of it. */
+/* Not with Connect, which anybody can send in anybody's name: whoever enables a controller has proven what is asked
+ * of it. */
 void nt_losses_begin(struct nt_controller *c)
 {
 	if (c->knows)

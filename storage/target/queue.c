@@ -195,8 +195,8 @@ static void next_peer(struct nt_target *t, struct nt_peer *p)
 	t->in_line_end = &p->line_next;
 }
 
-/* Who gets memory next, and has it: the urgent, then peers in turn, of which those that have their share wait for themselves alone.
- * One that has to wait for the pool lets only the urgent pass. */
+/* Who gets memory next, and has it: the urgent, then peers in turn, of which those that have their share wait for
+ * themselves alone. One that has to wait for the pool lets only the urgent pass. */
 static struct nt_request *next_served(struct nt_target *t)
 {
 	struct nt_request *r = t->urgent.first;
@@ -368,8 +368,8 @@ static void begin(struct nt_request *r)
 }
 
 /*
- * deviates: a host that uses the number of an event request again has given that up, and there is no conflict: SPDK does so before
- * it shuts a controller down.
+ * deviates: a host that uses the number of an event request again has given that up, and there is no conflict: SPDK
+ * does so before it shuts a controller down.
  */
 static bool cid_again(struct nt_queue *q, uint16_t cid)
 {
@@ -574,7 +574,8 @@ static void give_up(struct nt_request *r)
 	forget(r);
 }
 
-/* First all leave the lines for memory and for a turn to write: nothing of this queue is started by what the others free. */
+/* First all leave the lines for memory and for a turn to write: nothing of this queue is started by what the others
+ * free. */
 void nt_queue_close(struct nt_queue *q)
 {
 	if (q->closing)

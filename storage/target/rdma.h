@@ -18,9 +18,9 @@ struct nt_rdma_counts {
 	uint64_t rejected;  /* connections */
 };
 
-/* port 0: any. The listener is a port of the target's (two where it listens on ::), found in its discovery log. second: by
- * iWARP, where the address has another adapter, too, which is what it is taken for else; ENODEV where it has not. 0 or
- * errno. */
+/* port 0: any. The listener is a port of the target's (two where it listens on ::), found in its discovery log.
+ * second: by iWARP, where the address has another adapter, too, which is what it is taken for else; ENODEV where it
+ * has not. 0 or errno. */
 int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port, bool second,
                  const struct nt_tcp_limits *limits, struct nt_rdma **out);
 uint16_t nt_rdma_port(const struct nt_rdma *p);

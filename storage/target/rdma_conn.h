@@ -24,8 +24,9 @@ struct nt_rdma_map {
 };
 
 /*
- * What the keys of a connection reach. Where no host gets a key of ours all connections of an adapter have one together; where
- * the peer is told sinks each has its own: another host that guesses the key of a sink reaches nothing with it.
+ * What the keys of a connection reach. Where no host gets a key of ours all connections of an adapter have one
+ * together; where the peer is told sinks each has its own: another host that guesses the key of a sink reaches nothing
+ * with it.
  */
 struct nt_rdma_domain {
 	struct nt_rdma_domain *next; /* of the device */

@@ -143,7 +143,8 @@ static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
 		return error;
 	d->pins = pinned() > before;
 	d->on_demand = can_on_demand(d->ctx);
-	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what they held */
+	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what they
+	 * held */
 	d->no_maps = d->pins && !d->on_demand;
 	return 0;
 }

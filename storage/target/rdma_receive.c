@@ -172,8 +172,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The next command of a host that is busy comes soon, and to be woken takes longer. The more often that was in vain, the
- * more seldom it is tried. */
+/* The next command of a host that is busy comes soon, and to be woken takes longer. The more often that was in vain,
+ * the more seldom it is tried. */
 static bool hopes(struct nt_rconn *c)
 {
 	uint64_t now = now_ns();

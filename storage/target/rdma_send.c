@@ -13,7 +13,8 @@ static uint8_t *response_at(const struct nt_rconn *c, uint16_t slot)
 #define CHAIN 16u               /* requests that are answered by one post … */
 #define CHAIN_DATA (128u << 10) /* … unless they have so much data: then the first is not to wait for the last */
 
-/* Data first, then the responses: small messages of one size one after the other, and data that waits for no response. */
+/* Data first, then the responses: small messages of one size one after the other, and data that waits for no
+ * response. */
 struct chain {
 	struct ibv_send_wr data[CHAIN], responses[CHAIN];
 	struct ibv_sge data_at[CHAIN], responses_at[CHAIN];
@@ -36,9 +37,9 @@ static void count_work(struct nt_rconn *c, struct nt_request *r, uint8_t n)
 }
 
 /*
- * The STag of an iWARP read's sink goes to the peer with the request, and has to allow remote writes (RFC 5040, 4.4). The
- * pool is not opened to hosts like that: it holds other hosts' data. Just this buffer is, under a key of its own, which
- * ends before the data is looked at: what has been fetched cannot be changed any more.
+ * The STag of an iWARP read's sink goes to the peer with the request, and has to allow remote writes (RFC 5040, 4.4).
+ * The pool is not opened to hosts like that: it holds other hosts' data. Just this buffer is, under a key of its own,
+ * which ends before the data is looked at: what has been fetched cannot be changed any more.
  */
 static bool make_sink(struct nt_rconn *c, struct nt_request *r)
 {

@@ -59,7 +59,8 @@ struct nt_ops {
 	const char *name;
 	uint8_t trtype;
 	bool keyed; /* data is described by keyed descriptors with a host address (RDMA), instead of 5Ah */
-	/* Whether this descriptor is one for the transport (in-capsule ones are the core's): 0, or a status. NULL: 5Ah alone */
+	/* Whether this descriptor is one for the transport (in-capsule ones are the core's): 0, or a status. NULL:
+	 * 5Ah alone */
 	uint16_t (*sgl)(struct nt_queue *q, const struct nv_sgl *sgl);
 	void (*fetch)(struct nt_request *r);
 	void (*respond)(struct nt_request *r);
@@ -67,7 +68,8 @@ struct nt_ops {
 	void (*gone)(struct nt_queue *q);
 };
 
-/* An address at which hosts find us: an entry of the discovery log. The transport's, for as long as the target lives. */
+/* An address at which hosts find us: an entry of the discovery log. The transport's, for as long as the target
+ * lives. */
 struct nt_port {
 	uint8_t trtype, adrfam;
 	uint16_t id;
@@ -166,7 +168,8 @@ struct nt_queue {
 void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops *ops, const struct nt_port *port,
                    uint32_t inline_max, const char *address);
 
-/* Whom it counts for: where it comes from, until it has proven more. NULL: it cannot be said. false: that peer has enough. */
+/* Whom it counts for: where it comes from, until it has proven more. NULL: it cannot be said. false: that peer has
+ * enough. */
 bool nt_peer_join(struct nt_queue *q, const struct sockaddr *from);
 void nt_peer_leave(struct nt_queue *q); /* of one that was not taken after all; nt_queue_close does it, too */
 
@@ -257,8 +260,9 @@ struct nt_line {
 };
 
 /*
- * Whom connections, and the memory of their requests, count for: an address, or the network of one of IPv6, and the host when it has
- * proven which it is. Where nobody has to prove anything it stays with addresses: anybody can say another's name.
+ * Whom connections, and the memory of their requests, count for: an address, or the network of one of IPv6, and the
+ * host when it has proven which it is. Where nobody has to prove anything it stays with addresses: anybody can say
+ * another's name.
  */
 struct nt_peer {
 	struct nt_peer *next; /* of its bucket */
@@ -355,7 +359,8 @@ void nt_referrals_clear(struct nt_target *t);
  * UINT64_MAX for never. */
 uint64_t nt_target_tick(struct nt_target *t);
 
-/* How many connections one peer may have, of so many in all; of_one 0: three quarters. After target->queues has been set. */
+/* How many connections one peer may have, of so many in all; of_one 0: three quarters. After target->queues has been
+ * set. */
 void nt_peers_limit(struct nt_target *t, uint32_t connections, uint32_t of_one);
 
 /* ---- controllers, for status displays ---- */

@@ -28,7 +28,8 @@ nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that came with header
 enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };
 void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security);
 
-/* Once in each turn of the loop: sends what has gathered, ends what has to end. When to call again at the latest (ms). */
+/* Once in each turn of the loop: sends what has gathered, ends what has to end. When to call again at the latest
+ * (ms). */
 uint64_t nt_tcp_turn(struct nt_tcp *p);
 
 /* No new connections; those there are finish what they have begun and end. */

@@ -115,7 +115,8 @@ static int wire_of(struct raw *r, int fds[2])
 	return in.reply.err;
 }
 
-/* Whatever it got, it turns to the group: everything to the socket number that its lane has, or the choice taken away. */
+/* Whatever it got, it turns to the group: everything to the socket number that its lane has, or the choice taken
+ * away. */
 static int turns_the_group(void *arg)
 {
 	struct raw r;

@@ -226,8 +226,8 @@ static void groups_for_everybody(void)
 
 static uint32_t ngids;
 
-/* Programs with so many addresses each, and one with many connections, to an address that nobody has: it dies, and all its
- * peers are told. */
+/* Programs with so many addresses each, and one with many connections, to an address that nobody has: it dies, and
+ * all its peers are told. */
 static int connect_often_and_die(void)
 {
 	int n = attach_all(400, ngids);

@@ -53,8 +53,8 @@ static int common(uint32_t *a, uint32_t *b, int n)
 	return same;
 }
 
-/* The two keys of each registration go together no more than chance has it: neither their bits, within six standard deviations,
- * nor their entries. */
+/* The two keys of each registration go together no more than chance has it: neither their bits, within six standard
+ * deviations, nor their entries. */
 static void check_unrelated(const uint32_t *a, const uint32_t *b)
 {
 	int near = 0;

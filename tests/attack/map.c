@@ -185,8 +185,8 @@ static void lengthen(char *path, size_t want)
 	}
 }
 
-/* A mapping below the region, of a file whose name is so long that a reader of 1024 bytes takes its end for a line of its own:
- * one that says the region is a mapping of the bait. */
+/* A mapping below the region, of a file whose name is so long that a reader of 1024 bytes takes its end for a line
+ * of its own: one that says the region is a mapping of the bait. */
 static void lay_line(struct mem *m, struct dev *d)
 {
 	char *low = (char *)FAR_AWAY, *region = low + (1ul << 32), deep[PATH_MAX], cmd[PATH_MAX + 20];

@@ -20,7 +20,8 @@ struct raw {
 
 /* A connection to the broker, without a word. */
 void raw_open(struct raw *r);
-/* Attaches with one GID, whose bytes are given: 0, or the errno that the broker answers with; ECONNRESET: it hung up. */
+/* Attaches with one GID, whose bytes are given: 0, or the errno that the broker answers with; ECONNRESET: it hung
+ * up. */
 int raw_attach(struct raw *r, const uint8_t gid[16]);
 /* The same, claiming a lane. */
 int raw_claim(struct raw *r, uint32_t lane, uint64_t incarnation);
@@ -28,7 +29,8 @@ void raw_close(struct raw *r);
 
 /* A whole message, of which type and length are filled in. False: the broker hung up. */
 bool raw_say(struct raw *r, uint8_t type, void *msg, size_t len, const int *fds, int nfds);
-/* The next message of this type, others are skipped, its descriptors (at most two, -1) to fds: its length, 0 after ms. */
+/* The next message of this type, others are skipped, its descriptors (at most two, -1) to fds: its length, 0 after
+ * ms. */
 size_t raw_hear(struct raw *r, uint8_t type, void *msg, size_t size, int fds[2], int ms);
 
 /* A service at this port of every address. 0 or an errno. */

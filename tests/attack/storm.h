@@ -75,8 +75,8 @@ void roll_bytes(struct dice *d, void *out, size_t n);
 
 void gid_v4(uint8_t gid[16], const char *text);
 
-/* Before the lives, of an attacker whose TCP connections outlive them: each of the broker's threads that wait to close one waits
- * on, and the user's other programs are refused when there are too many. */
+/* Before the lives, of an attacker whose TCP connections outlive them: each of the broker's threads that wait to
+ * close one waits on, and the user's other programs are refused when there are too many. */
 void listen_to_nobody(void);
 
 /* One life of an attacker, in a process of its own that has its uid already. */

@@ -93,7 +93,8 @@ static void say(const struct pair *p, const struct link *l, const void *msg, siz
 	}
 }
 
-/* Takes messages until one of this type, at most ms; others, which come of what was sent twice and of attackers, are let go. */
+/* Takes messages until one of this type, at most ms; others, which come of what was sent twice and of attackers, are
+ * let go. */
 static bool hear(const struct pair *p, const struct link *l, uint8_t type, struct came *m, int ms)
 {
 	int64_t until = now_ms() + ms;

@@ -92,8 +92,8 @@ static int memfd(off_t size, int seals)
 	return fd;
 }
 
-/* One end of a TCP connection whose data nobody reads: who closes it last waits, where it may, for an hour. The other end is in
- * the listener's queue as long as there is the listener. */
+/* One end of a TCP connection whose data nobody reads: who closes it last waits, where it may, for an hour. The
+ * other end is in the listener's queue as long as there is the listener. */
 static int lingering_socket(void)
 {
 	struct linger hour = {1, 3600};

@@ -41,7 +41,8 @@ static void set_blocking(int fd)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-/* Empties it, or fills it to the brim, as far as it goes; then whoever reads it, or writes to it, is to wait for ever. */
+/* Empties it, or fills it to the brim, as far as it goes; then whoever reads it, or writes to it, is to wait for
+ * ever. */
 static void jam(int fd, bool full)
 {
 	uint64_t v;

@@ -162,8 +162,8 @@ static int some_fds(unsigned kind, int fds[VB_MAX_FDS])
 	return n;
 }
 
-/* From and to an address that the program announces, in the shape of a message of connection management: what lies behind
- * the checks of both is reached. */
+/* From and to an address that the program announces, in the shape of a message of connection management: what lies
+ * behind the checks of both is reached. */
 static size_t shape_mad(const struct vb_session *s, uint8_t msg[VB_MAX_MSG], size_t len)
 {
 	static const uint8_t gid[16] = {0xfe, 0x80, [15] = 1};

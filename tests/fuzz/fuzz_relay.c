@@ -37,8 +37,8 @@ static bool is_for(const uint8_t *packet, size_t len, uint32_t lane, uint32_t so
 	return qpn == VB_QPN_MASK ? to_group && vb_lanes_socket(&group, lane) == socket : qpn >> VB_LANE_SHIFT == lane;
 }
 
-/* What the channel brings are the datagram's packets for this lane, in their order, with the number that each had; a channel
- * that was full may lack some at the end of a batch, and never more. */
+/* What the channel brings are the datagram's packets for this lane, in their order, with the number that each had; a
+ * channel that was full may lack some at the end of a batch, and never more. */
 static void check_channel(int c, uint32_t socket, const struct vb_relay_head *sent, const uint8_t *data, size_t len)
 {
 	static uint8_t buffer[sizeof(struct vb_relay_head) + VB_RELAY_DATAGRAM];

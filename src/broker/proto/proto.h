@@ -72,8 +72,8 @@ enum vb_msg_type {
 	VB_MSG_ERROR = 0x84,      /* the last message: the broker closes the connection. EAGAIN: try again later */
 	VB_MSG_STATUS_PART = 0x85,
 	VB_MSG_STATUS_END = 0x86,
-	/* Descriptors if err is 0: the lane's socket and the writing end of the lifeline. Relayed: one SOCK_SEQPACKET socket,
-	 * on which each datagram follows a vb_relay_head. */
+	/* Descriptors if err is 0: the lane's socket and the writing end of the lifeline. Relayed: one
+	 * SOCK_SEQPACKET socket, on which each datagram follows a vb_relay_head. */
 	VB_MSG_ROCE_REPLY = 0x90,
 	VB_MSG_CM_RECV = 0xa0, /* vb_msg_cm_mad */
 	VB_MSG_SERVICE_REPLY = 0xb0,

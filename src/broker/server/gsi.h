@@ -96,7 +96,8 @@ void vb_gsi_leave(struct vb_broker *b, struct vb_session *s);
 bool vb_gsi_is_busy(const struct vb_broker *b);
 /* Frees everything. No member is left. */
 void vb_gsi_close(struct vb_broker *b);
-/* This broker's keeper holds UDP port 4791: from now on the broker answers for queue pair 1, with or without members. */
+/* This broker's keeper holds UDP port 4791: from now on the broker answers for queue pair 1, with or without
+ * members. */
 void vb_gsi_on_port(struct vb_broker *b);
 /* The broker exits and no other takes over the port. */
 void vb_gsi_off_port(struct vb_broker *b);
@@ -155,8 +156,8 @@ int64_t vb_gsi_late_due(struct vb_broker *b, int64_t now);
 /* True while the lane's program has not come back from an earlier broker, or has not joined queue pair 1 again. */
 bool vb_gsi_is_awaited(const struct vb_broker *b, uint32_t lane);
 
-/* gsi_conns.c. Learns a program's connections from the MADs that it sends and receives, and from what it tells a new broker.
- * *all is NULL at first. */
+/* gsi_conns.c. Learns a program's connections from the MADs that it sends and receives, and from what it tells a new
+ * broker. *all is NULL at first. */
 void vb_gsi_conns_sent(struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_received(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const struct vb_msg_cm_mad *m);
 void vb_gsi_conns_told(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all, const struct vb_msg_cm_at_death *m);
@@ -164,7 +165,8 @@ void vb_gsi_conns_told(struct vb_gsi *gsi, uid_t uid, struct vb_gsi_conns **all,
 void vb_gsi_conns_end(struct vb_broker *b, struct vb_gsi_conns *c, uint32_t lane, bool tell);
 /* True if the program has, or had lately, a connection with this id of that address. */
 bool vb_gsi_conns_has(struct vb_gsi_conns *c, const uint8_t remote[16], uint32_t remote_id);
-/* Sends DREQs to a few peers of ended programs that have not answered yet. Returns when to call again; 0: not needed. */
+/* Sends DREQs to a few peers of ended programs that have not answered yet. Returns when to call again; 0: not
+ * needed. */
 int64_t vb_gsi_gone_due(struct vb_broker *b, int64_t now);
 /* True if this MAD is a DREP to such a DREQ. */
 bool vb_gsi_gone_input(struct vb_gsi *gsi, const uint8_t remote[16], const uint8_t mad[VB_CM_MAD]);

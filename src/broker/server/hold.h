@@ -38,7 +38,8 @@ struct vb_hold {
 	int64_t again_at;         /* after a failure: until then the same error is returned */
 	int failed;
 	struct vb_holder failed_for;
-	/* Called after the group was closed: close every other socket of it, because they hold the port. May be NULL. */
+	/* Called after the group was closed: close every other socket of it, because they hold the port. May be
+	 * NULL. */
 	void (*ended)(void *of);
 	void *ended_of;
 };

@@ -31,7 +31,8 @@ static uint32_t id_bucket(const struct vb_services *t, uint32_t lane, uint32_t i
 	return (uint32_t)((t->key[0] * ((uint64_t)lane << 32 | id) + t->key[1]) >> (64 - VB_SERVICE_BUCKET_BITS));
 }
 
-/* Draws the hash key of an empty table. Without random numbers, users who choose colliding ids slow down the look-up. */
+/* Draws the hash key of an empty table. Without random numbers, users who choose colliding ids slow down the
+ * look-up. */
 static void draw_key(struct vb_services *t)
 {
 	if (getrandom(t->key, sizeof(t->key), 0) != sizeof(t->key))

@@ -197,9 +197,9 @@ bool vb_cm_sidr_reply(struct vb_cm *cm, struct vb_cm_conn *conn, const struct vb
 /* Any state. The peer is told what it has to know: REJ, DREQ, DREP. The pointer is no longer the caller's. */
 void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
 
-/* A broker that comes after one that died knows of no connection: say is called for each whose peer has to hear of this
- * program's death. It calls nothing of this table. What was sent and not answered may have been lost with that broker: it
- * is sent again. */
+/* A broker that comes after one that died knows of no connection: say is called for each whose peer has to hear of
+ * this program's death. It calls nothing of this table. What was sent and not answered may have been lost with that
+ * broker: it is sent again. */
 void vb_cm_again(struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn));
 
 /* The connection with this id, unless it was destroyed; NULL. */

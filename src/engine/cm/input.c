@@ -44,8 +44,8 @@ static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_i
 }
 
 /*
- * Does the peer still know this connection? A DREQ for another queue pair is ignored by who does, by Linux too; who does not
- * answers each with a DREP, by which it has then ended.
+ * Does the peer still know this connection? A DREQ for another queue pair is ignored by who does, by Linux too; who
+ * does not answers each with a DREP, by which it has then ended.
  */
 static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
 {
@@ -61,9 +61,9 @@ static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
 }
 
 /*
- * The peer's queue pair or communication id is that of a connection which the peer has forgotten (12.9.8.3). deviates: that
- * connection would end by this. But anybody who forges the peer's address can say so, for all queue pair numbers in turn; so the
- * peer is asked.
+ * The peer's queue pair or communication id is that of a connection which the peer has forgotten (12.9.8.3). deviates:
+ * that connection would end by this. But anybody who forges the peer's address can say so, for all queue pair numbers
+ * in turn; so the peer is asked.
  */
 static void stale(const struct input *in, struct vb_cm_conn *old)
 {

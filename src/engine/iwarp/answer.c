@@ -125,7 +125,8 @@ static uint32_t done_of(const struct vb_iw_qp *q, const struct vb_iw_answer *a)
 	return a->offset;
 }
 
-/* It was granted when it was asked for, and is not any more. RFC 5040, 4.8: the request as if it were for what is left. */
+/* It was granted when it was asked for, and is not any more. RFC 5040, 4.8: the request as if it were for what is
+ * left. */
 void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 {
 	uint8_t body[VB_READ_REQUEST_LEN];

@@ -52,7 +52,8 @@ void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wor
 	q->ops->failed(q->own, event);
 }
 
-/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: the request is told of where it may not have what it asks for, nowhere else. */
+/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: the request is told of where it may not have what it asks for,
+ * nowhere else. */
 static bool tells_of_request(uint16_t term, const struct vb_iw_segment *s)
 {
 	return s->ddp.opcode == VB_RDMAP_READ_REQUEST && term >> 8 == (VB_TERM_RDMAP << 4 | 1);
@@ -154,8 +155,9 @@ static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 	return rq->head != rq->tail ? rq->head : VB_IW_NOBODY;
 }
 
-/* deviates: a Terminate of siw without headers has layer and error type in each other's place. Of those that it sends this
- * tells the one that matters, an opcode that it does not know, from RFC 6581's, which are an initiator's first words. */
+/* deviates: a Terminate of siw without headers has layer and error type in each other's place. Of those that it
+ * sends this tells the one that matters, an opcode that it does not know, from RFC 6581's, which are an initiator's
+ * first words. */
 static uint16_t right_siw(const struct vb_iw_qp *q, const struct vb_terminate *t)
 {
 	bool speaks_first = q->stats.rcvd_fpdus == 1;

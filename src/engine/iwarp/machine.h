@@ -69,7 +69,8 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 
 /* --- segment.c: what a segment says --- */
 
-/* All that can be known from its header; body is what stands behind it, as far as it is there. false: refused, or starved. */
+/* All that can be known from its header; body is what stands behind it, as far as it is there. false: refused, or
+ * starved. */
 bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s);
 /* Where its payload goes from `done` on: -1 is refused already. */
 int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len,
@@ -83,8 +84,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 
 /* --- ending.c --- */
 
-/* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and, of a Read Request,
- * the RDMAP header in body where the standard wants it. */
+/* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and, of a Read
+ * Request, the RDMAP header in body where the standard wants it. */
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s,
                   const uint8_t *body, enum vb_refusal why);
 /* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */

@@ -28,7 +28,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 		return tagged ? VB_TERM_TAGGED_BOUNDS : VB_TERM_PROTECTION_BOUNDS;
 	case VB_IW_ACCESS:
 		q->stats.refused_access++;
-		/* deviates: RFC 5040, 4.8, figure 10 has it for reads alone, but DDP has no code for a write that may not be */
+		/* deviates: RFC 5040, 4.8, figure 10 has it for reads alone, but DDP has no code for a write that
+		 * may not be */
 		return VB_TERM_PROTECTION_ACCESS;
 	case VB_IW_WRAP:
 		q->stats.refused_wrap++;
@@ -178,7 +179,8 @@ static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	                    });
 }
 
-/* RFC 7306, 6: behind an RDMA write it is what verbs know as a write with immediate; its length is that of the write. */
+/* RFC 7306, 6: behind an RDMA write it is what verbs know as a write with immediate; its length is that of the
+ * write. */
 static void end_immediate(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body)
 {
 	struct vb_reader r = vb_reader(body, VB_IMMEDIATE_LEN);

@@ -16,8 +16,8 @@
 #include "frame/net.h"
 #include "frame/segment.h"
 
-/* A datagram is dropped when its receiver makes no room for so long, or cannot be met: the broker and a busy program may
- * need a while for that, as address resolution does on a network. */
+/* A datagram is dropped when its receiver makes no room for so long, or cannot be met: the broker and a busy program
+ * may need a while for that, as address resolution does on a network. */
 #define UD_PATIENCE 100000000ull /* ns */
 #define UD_MEETING 3000000000ull /* ns */
 #define FAR_MS 50                /* a new program with an old number may have come by then */
@@ -193,8 +193,8 @@ static void add(struct waiting *waiting, const struct vb_swqe *w)
 		waiting->due = w->until;
 }
 
-/* It has waited long enough. A broker that has not said whether its receiver is here may be short of the machine: then it goes by
- * the network, where it came to the right program even on this host. */
+/* It has waited long enough. A broker that has not said whether its receiver is here may be short of the machine:
+ * then it goes by the network, where it came to the right program even on this host. */
 static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (!w->held || qp->path->datagram(qp, w) != VB_DATAGRAM_SENT)

@@ -116,7 +116,8 @@ enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_direct_result r = VB_DIRECT_DONE;
 	int n;
 
-	/* our own regions are held the same way: a dereg over here waits for this too (vb_quiesce looks at self's slot) */
+	/* our own regions are held the same way: a dereg over here waits for this too (vb_quiesce looks at self's
+	 * slot) */
 	n = vb_gather(qp, w, is_read ? IBV_ACCESS_LOCAL_WRITE : 0, iov);
 	if (n < 0)
 		return VB_DIRECT_LOCAL;

@@ -10,8 +10,9 @@
 #include "core/inbound.h"
 #include "engine/local/peer.h"
 
-/* Takes every record that stands in the peer's ring, at most `budget`. Under progress. Returns how many. Acknowledgements
- * and the consumed position are published by vb_rx_flush. A ring that makes no sense marks the peer dead. */
+/* Takes every record that stands in the peer's ring, at most `budget`. Under progress. Returns how many.
+ * Acknowledgements and the consumed position are published by vb_rx_flush. A ring that makes no sense marks the peer
+ * dead. */
 unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
 /* Publishes acknowledgements and consumed positions; rings doorbells where nobody looks. Under progress. */
 void vb_rx_flush(struct vb_node *node);

@@ -123,14 +123,14 @@ static inline bool vb_want_space(struct vb_peer *p)
 }
 
 /*
- * The process that owns lane(qpn) at address dgid, if it was met before; else asks the broker and, with wait, stays
- * up to that many ms. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES; ENOMEM with wait. path/local/peer.c; no spin lock held if wait > 0,
- * else any lock.
+ * The process that owns lane(qpn) at address dgid, if it was met before; else asks the broker and, with wait, stays up
+ * to that many ms. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES; ENOMEM with wait. path/local/peer.c; no spin
+ * lock held if wait > 0, else any lock.
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 
-/* It is not ready yet: our introduction may have been lost to it, by want of descriptors. Now and then the broker is asked
- * to introduce us again. Any lock may be held. */
+/* It is not ready yet: our introduction may have been lost to it, by want of descriptors. Now and then the broker is
+ * asked to introduce us again. Any lock may be held. */
 void vb_peer_remind(struct vb_peer *p);
 
 #endif

@@ -414,7 +414,8 @@ static void visit_locked(struct vb_qp *qp)
 		if (!vb_peer_alive(qp->peer)) {
 			peer_died(qp);
 		} else if (qp->type == IBV_QPT_RC) {
-			/* published in the order acknowledgements, NAK, gen: read the other way round, so that none is missed */
+			/* published in the order acknowledgements, NAK, gen: read the other way round, so that none
+			 * is missed */
 			uint32_t gens = atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen;
 			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
 
@@ -564,7 +565,8 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 		w->status = ok ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 		w->slot = 1; /* it took a PSN */
 		qp->rd_outstanding--;
-		/* all requests before a read have been executed before it answers; the read itself is acknowledged too */
+		/* all requests before a read have been executed before it answers; the read itself is acknowledged
+		 * too */
 		vb_local_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
 	}
 out:

@@ -15,7 +15,8 @@ enum vb_emit {
 
 /* Hands one entry over to its way; emit.c. Under sq_lock. */
 enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w);
-/* Hands over every datagram whose path is open. VB_SQ_FAILED: the one at sq_emit has failed. datagram.c. Under sq_lock. */
+/* Hands over every datagram whose path is open. VB_SQ_FAILED: the one at sq_emit has failed. datagram.c. Under
+ * sq_lock. */
 enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp);
 
 /* Is the other end there and willing? Its state is looked at anew each time something is to go (a QP that is not yet

@@ -221,8 +221,8 @@ static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
 	return OK;
 }
 
-/* Does this part of an RDMA write take a receive before its key is looked at? On the wire the packet with the immediate does,
- * and the first packet is that if there is one only: both ways the same receives are left. */
+/* Does this part of an RDMA write take a receive before its key is looked at? On the wire the packet with the
+ * immediate does, and the first packet is that if there is one only: both ways the same receives are left. */
 static bool receives_first(const struct vb_qp *qp, const struct req *q)
 {
 	unsigned ends = q->flags & (VB_RECF_LAST | VB_RECF_IMM);
@@ -390,8 +390,8 @@ static bool receiving(struct vb_qp *qp)
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
 }
 
-/* IBA 9.8.2.2, 9.9.3: what fails is dropped with all that is left of its message, and nobody hears of it; where it is our
- * own receive that failed, this end goes to ERR. As engine/roce/responder.c has it. */
+/* IBA 9.8.2.2, 9.9.3: what fails is dropped with all that is left of its message, and nobody hears of it; where it
+ * is our own receive that failed, this end goes to ERR. As engine/roce/responder.c has it. */
 static void input_unreliable(struct vb_qp *qp, struct req *q)
 {
 	bool begins = q->flags & VB_RECF_FIRST;
@@ -465,7 +465,8 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	if (q->rec.length > qp->inbound->wqe.length) {
-		/* as adapters do: the receive tells, the queue pair goes on (IBA 9.8.3.2.2 drops; programs expect the former) */
+		/* as adapters do: the receive tells, the queue pair goes on (IBA 9.8.3.2.2 drops; programs expect
+		 * the former) */
 		complete_receive(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
 		VB_COUNT(drop_length, 1);
 		return;

@@ -4,16 +4,16 @@
 #include "engine/roce/machine.h"
 
 /*
- * Anybody who can forge the peer's address can place a packet ahead of the expected PSN: there are thousands of PSNs to hit in
- * place of one. Two things are beyond his guessing.
- * The first time, a packet that was kept is not executed because the PSNs before it have come, but when the requester vouches
- * for it: of packets that it sends again some go twice, and the second time ask for nothing (mend.c; of a READ request its last
- * PSN goes twice: requester.c, echo). While the responder waits at a kept packet, only a duplicate of the very PSN before it
- * counts, right behind it: a forger has to hit that PSN, as he has to hit the expected one without any of this. Adapters that go back to what is missing never do that; they send all of it again in its turn, and what comes in its
- * turn takes the place of what was kept.
- * A requester that has vouched keeps to one source port, which is random (vb_udp_sender): from then on nothing ahead is taken
- * from another.
- * Of two packets that differ ahead of their turn neither is executed: the PSN is asked for again.
+ * Anybody who can forge the peer's address can place a packet ahead of the expected PSN: there are thousands of PSNs to
+ * hit in place of one. Two things are beyond his guessing. The first time, a packet that was kept is not executed
+ * because the PSNs before it have come, but when the requester vouches for it: of packets that it sends again some go
+ * twice, and the second time ask for nothing (mend.c; of a READ request its last PSN goes twice: requester.c, echo).
+ * While the responder waits at a kept packet, only a duplicate of the very PSN before it counts, right behind it: a
+ * forger has to hit that PSN, as he has to hit the expected one without any of this. Adapters that go back to what is
+ * missing never do that; they send all of it again in its turn, and what comes in its turn takes the place of what was
+ * kept. A requester that has vouched keeps to one source port, which is random (vb_udp_sender): from then on nothing
+ * ahead is taken from another. Of two packets that differ ahead of their turn neither is executed: the PSN is asked for
+ * again.
  */
 
 #define REACH 4096             /* PSNs ahead of the last that came: no burst that is lost is longer */

@@ -112,7 +112,8 @@ void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8
 bool vb_ahead_waits(const struct vb_roce_qp *qp);
 /* A packet that was executed before has come again: does the peer vouch by that for what waits? */
 bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now);
-/* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. A disputed one is asked for again. */
+/* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. A disputed one is asked for
+ * again. */
 struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp);
 /* All that is kept. */
 void vb_ahead_drop(struct vb_roce_qp *qp);

@@ -25,9 +25,9 @@ static bool una_is_answered(struct vb_roce_qp *qp)
 }
 
 /*
- * From una on, len packets, but no further than the first request that the peer has to answer. As long as it is not known
- * whether the peer keeps anything, and there is something to keep, the first, the last and some in between go twice: by that we
- * vouch for what it has kept (ahead.c).
+ * From una on, len packets, but no further than the first request that the peer has to answer. As long as it is not
+ * known whether the peer keeps anything, and there is something to keep, the first, the last and some in between go
+ * twice: by that we vouch for what it has kept (ahead.c).
  */
 static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 {

@@ -37,8 +37,8 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 }
 
 /*
- * The last PSN up to this one that belongs to no read or atomic: a plain acknowledgement in the place of their answer would
- * say that they are done, and there are requesters that believe it.
+ * The last PSN up to this one that belongs to no read or atomic: a plain acknowledgement in the place of their answer
+ * would say that they are done, and there are requesters that believe it.
  */
 struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 {

@@ -177,8 +177,8 @@ uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t 
 }
 
 /*
- * An answer that had gone out once, and whose memory the program has taken back since: most likely it had arrived, and the
- * request was late. A requester that does need it finds out by its own retries.
+ * An answer that had gone out once, and whose memory the program has taken back since: most likely it had arrived, and
+ * the request was late. A requester that does need it finds out by its own retries.
  */
 static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {

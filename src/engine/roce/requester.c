@@ -283,8 +283,9 @@ static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint6
 }
 
 /*
- * The first packet after going back goes twice, as the first one that is mended. Of a READ request the second one asks for the
- * last packet of the response alone. A responder that has not got so far has nothing to send for it (IBA 9.7.5.1.4).
+ * The first packet after going back goes twice, as the first one that is mended. Of a READ request the second one asks
+ * for the last packet of the response alone. A responder that has not got so far has nothing to send for it (IBA
+ * 9.7.5.1.4).
  */
 static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
 {

@@ -291,8 +291,9 @@ static bool awaits_voucher(const struct vb_roce_qp *qp, uint64_t now)
 }
 
 /*
- * IBA 9.7.5.2: one NAK for a gap, then silence until what is expected comes. deviates: half of all PSNs would be answered so.
- * Of those further ahead than what can be in flight most come from nobody who knows the PSN, and change nothing.
+ * IBA 9.7.5.2: one NAK for a gap, then silence until what is expected comes. deviates: half of all PSNs would be
+ * answered so. Of those further ahead than what can be in flight most come from nobody who knows the PSN, and change
+ * nothing.
  */
 static enum state error_sequence(struct job *j)
 {

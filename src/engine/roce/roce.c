@@ -294,9 +294,9 @@ static bool output_cnp(struct vb_roce_qp *qp, struct vb_roce_out *out)
 }
 
 /*
- * A plain acknowledgement goes behind the request that it travels with, and no more than a burst behind. A program that waits for
- * its completion looks at the network until it has it, and then perhaps only at its memory: by then the peer's data has
- * to be there.
+ * A plain acknowledgement goes behind the request that it travels with, and no more than a burst behind. A program that
+ * waits for its completion looks at the network until it has it, and then perhaps only at its memory: by then the
+ * peer's data has to be there.
  */
 static bool ack_waits(struct vb_roce_qp *qp)
 {

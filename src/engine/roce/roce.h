@@ -237,8 +237,8 @@ struct vb_roce_out {
 	uint8_t pad, opcode;
 	struct vb_psn psn;
 	void *ah; /* UD */
-	/* Middle packets that may follow, and what they begin with: zeros before a series of vb_roce_output with nothing
-	 * else of this queue pair in between. */
+	/* Middle packets that may follow, and what they begin with: zeros before a series of vb_roce_output with
+	 * nothing else of this queue pair in between. */
 	struct vb_roce_run {
 		uint32_t left;
 		struct vb_roce_resource *answered; /* NULL: requests */
@@ -271,19 +271,21 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *packet, const 
 /* Before that: is it what the peer would send now, or anybody's (UD)? */
 bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *packet);
 /*
- * The same for a packet that is most of all: BTH to ICRC, right and from the peer, not marked by the network. false: it is
- * no plain middle packet in its turn, and nothing was done; vb_roce_input is for it.
+ * The same for a packet that is most of all: BTH to ICRC, right and from the peer, not marked by the network. false: it
+ * is no plain middle packet in its turn, and nothing was done; vb_roce_input is for it.
  */
 bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* The same for one that only has a BTH that can be read: nobody has its opcode. */
 void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth);
-/* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to itself. */
+/* What comes for it piles up here: its peer is told, at most every 50 us (annex A17.9.3). RC's window sees to
+ * itself. */
 void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now);
 /* The next packet to send, until false. After each input, timeout, and after something was posted. */
 bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 /*
- * After a vb_roce_output that has left run.left: up to n more packets, full middle ones that follow it, each `apart` bytes
- * behind the one before, the first at out->packet. Only a BTH and payload each. How many there are; 0: vb_roce_output.
+ * After a vb_roce_output that has left run.left: up to n more packets, full middle ones that follow it, each `apart`
+ * bytes behind the one before, the first at out->packet. Only a BTH and payload each. How many there are; 0:
+ * vb_roce_output.
  */
 uint32_t vb_roce_output_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
 /* UC, UD: all that was output has been handed to the network: its requests complete. */

@@ -27,10 +27,10 @@ static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t p
 }
 
 /*
- * deviates: IBA takes the first packet of a message whatever its PSN, and looks at no port. Nothing but the queue pair number
- * would have to be guessed. Here a packet is the peer's if it comes from the source port of the one before and its PSN is near
- * the expected one, and otherwise if 4,096 packets of its stream have come in order since the peer was last heard: more packets
- * than that have been lost then, so that an outage becomes no more than twice as long by this.
+ * deviates: IBA takes the first packet of a message whatever its PSN, and looks at no port. Nothing but the queue pair
+ * number would have to be guessed. Here a packet is the peer's if it comes from the source port of the one before and
+ * its PSN is near the expected one, and otherwise if 4,096 packets of its stream have come in order since the peer was
+ * last heard: more packets than that have been lost then, so that an outage becomes no more than twice as long by this.
  */
 static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t port)
 {

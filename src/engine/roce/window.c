@@ -94,8 +94,8 @@ bool vb_roce_window_crowded(const struct vb_roce_window *w)
 }
 
 /*
- * On a short path of busy machines a round trip takes what the schedulers take, a hundred times the least, and says nothing of
- * the network: to this size only losses count, which a small socket buffer at the other end makes soon.
+ * On a short path of busy machines a round trip takes what the schedulers take, a hundred times the least, and says
+ * nothing of the network: to this size only losses count, which a small socket buffer at the other end makes soon.
  */
 static bool modest(const struct vb_roce_window *w, uint64_t now)
 {
@@ -184,7 +184,8 @@ static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uin
 	w->acked = 0;
 }
 
-/* What looked like a full queue once was perhaps none; a TCP that comes up to it again and again has to be left room. */
+/* What looked like a full queue once was perhaps none; a TCP that comes up to it again and again has to be left
+ * room. */
 static void be_careful(struct vb_roce_window *w, uint64_t now)
 {
 	bool again = w->careful && now - w->careful_at < CAREFUL_AGAIN * w->srtt;

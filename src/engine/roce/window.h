@@ -13,9 +13,9 @@
 /*
  * Loss alone is not congestion: on a path that is lossy but not full (its delay is near the least ever seen) the window
  * gives way a little and grows back quickly, or does not give way at all, where round trips are long; where the delay
- * has grown it gives way as a TCP's would, and grows as slowly for a while. In neither case it falls below what the path
- * has carried of late, without a queue. On a short path, where schedulers make the delay, only losses count up to a
- * certain size.
+ * has grown it gives way as a TCP's would, and grows as slowly for a while. In neither case it falls below what the
+ * path has carried of late, without a queue. On a short path, where schedulers make the delay, only losses count up to
+ * a certain size.
  */
 struct vb_roce_window {
 	uint32_t packets; /* at least 1 */
@@ -61,7 +61,8 @@ void vb_roce_window_marked(struct vb_roce_window *w, uint64_t now);
 bool vb_roce_window_crowded(const struct vb_roce_window *w);
 /* After how long without an answer something is sent again. */
 uint64_t vb_roce_window_patience(const struct vb_roce_window *w, uint64_t least);
-/* How long an answer has taken of late on a short path, where an end was busy: it may be again. ns; 0: that is not known. */
+/* How long an answer has taken of late on a short path, where an end was busy: it may be again. ns; 0: that is not
+ * known. */
 uint64_t vb_roce_window_stall(const struct vb_roce_window *w);
 
 #endif

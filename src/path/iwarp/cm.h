@@ -11,8 +11,8 @@
 
 /*
  * librdmacm.so.1 calls these in libibverbs.so.1, by symbols of a version of their own, as those of gsi.h. One for each
- * process. Nothing here has a lock: all functions but those that say otherwise are called under the caller's, which lock
- * and unlock take and give back in the progress thread. Errors are errno values, addresses are GIDs (IPv4 mapped).
+ * process. Nothing here has a lock: all functions but those that say otherwise are called under the caller's, which
+ * lock and unlock take and give back in the progress thread. Errors are errno values, addresses are GIDs (IPv4 mapped).
  */
 struct vb_iwcm;
 struct vb_iwcm_listener;
@@ -42,9 +42,9 @@ struct vb_iwcm_ops {
 	void (*unlock)(void); /* vb_iwcm_deadline may have changed */
 	/* A request, complete: who owns it from now on (accept, reject or end it), NULL: refused. */
 	void *(*request)(void *listener, struct vb_iwcm_conn *c, const struct vb_iwcm_said *said);
-	/* The end of vb_iwcm_connect. 0: agreed, vb_iwcm_start is next. ECONNREFUSED: refused, by the host or with said by the
-	 * program; ECONNRESET: closed before the reply, or what came is no MPA reply; ENOMEM: the peer would read more at once
-	 * than was offered; ETIMEDOUT, EHOSTUNREACH and others. */
+	/* The end of vb_iwcm_connect. 0: agreed, vb_iwcm_start is next. ECONNREFUSED: refused, by the host or with
+	 * said by the program; ECONNRESET: closed before the reply, or what came is no MPA reply; ENOMEM: the peer
+	 * would read more at once than was offered; ETIMEDOUT, EHOSTUNREACH and others. */
 	void (*replied)(void *own, int err, const struct vb_iwcm_said *said);
 	/* The stream has ended: once, and only after vb_iwcm_told. */
 	void (*closed)(void *own, int err);
@@ -65,7 +65,8 @@ void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now);
 bool vb_iwcm_here(void);
 /* Has the interface of this iWARP device the address? *ifindex: the interface. */
 bool vb_iwcm_address(struct ibv_context *ctx, const uint8_t gid[16], uint32_t *ifindex);
-/* As ibv_modify_qp of a RoCE device's queue pair, where the peer is a program of this host. No lock held. 0 or an errno. */
+/* As ibv_modify_qp of a RoCE device's queue pair, where the peer is a program of this host. No lock held. 0 or an
+ * errno. */
 int vb_iwcm_modify_here(struct ibv_context *ctx, uint32_t qpn, const struct ibv_qp_attr *attr, int mask);
 
 /* Listens at local and local_port; zeros: all addresses, of IPv4 where v4, of IPv6 alone where v6_only. */
@@ -93,8 +94,8 @@ void vb_iwcm_told(struct vb_iwcm_conn *c);
 int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len);
 /* Ends the stream as vb_iwarp_disconnect does; closed() follows. Without the lock. */
 int vb_iwcm_disconnect(struct vb_iwcm_conn *c);
-/* In any state: a request that was not answered is refused. A stream goes on: vb_iwcm_disconnect is to be called before.
- * The pointer is no longer the caller's, and its own is not told anything any more. */
+/* In any state: a request that was not answered is refused. A stream goes on: vb_iwcm_disconnect is to be called
+ * before. The pointer is no longer the caller's, and its own is not told anything any more. */
 void vb_iwcm_end(struct vb_iwcm_conn *c);
 void vb_iwcm_ends(const struct vb_iwcm_conn *c, struct vb_iwcm_ends *out);
 /* What both have agreed on, once they have. */

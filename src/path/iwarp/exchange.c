@@ -292,8 +292,8 @@ static size_t wanted(const struct iw_exchange *x)
 	return VB_MPA_FRAME_LEN + (size_t)(x->in[18] << 8 | x->in[19]);
 }
 
-/* Exactly one frame: what is behind it stays in the socket, for whom it is meant. 0: whole; EAGAIN; EPROTO: not a frame of
- * this kind; or what is wrong with the connection. */
+/* Exactly one frame: what is behind it stays in the socket, for whom it is meant. 0: whole; EAGAIN; EPROTO: not a
+ * frame of this kind; or what is wrong with the connection. */
 static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 {
 	struct iw_exchange *x = c->x;
@@ -538,7 +538,8 @@ static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb
 	return n;
 }
 
-/* Of those that have not asked yet, the oldest of the host that has most of them makes room: nobody crowds another one out. */
+/* Of those that have not asked yet, the oldest of the host that has most of them makes room: nobody crowds another
+ * one out. */
 static void make_room(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first), *victim = NULL;

@@ -18,21 +18,21 @@ struct vb_iwarp_stream {
 	enum vb_iw_rtr send_rtr, expect_rtr;
 	const void *early; /* what was read behind the MPA frame already */
 	size_t early_len;
-	/* The stream has ended, by whomever; status 0 or an errno. Adapter thread, no lock held, once: own lives until then,
-	 * unless the node ends before. */
+	/* The stream has ended, by whomever; status 0 or an errno. Adapter thread, no lock held, once: own lives
+	 * until then, unless the node ends before. */
 	void (*closed)(void *own, int status);
 	void *own;
 };
 
 /*
- * Gives an RC queue pair of an iWARP device its stream and brings it from INIT to RTS. The descriptor is taken over, unless
- * it fails. 0 or an errno. No lock held.
+ * Gives an RC queue pair of an iWARP device its stream and brings it from INIT to RTS. The descriptor is taken over,
+ * unless it fails. 0 or an errno. No lock held.
  */
 int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s);
 /* A responder whose initiator has sent nothing so far may send all the same. No lock held but the caller's own. */
 void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn);
-/* The program disconnects: the queue pair goes to ERR, what is in the socket is still delivered, then the stream ends. One that
- * it takes to ERR by itself is reset instead. No lock held. */
+/* The program disconnects: the queue pair goes to ERR, what is in the socket is still delivered, then the stream
+ * ends. One that it takes to ERR by itself is reset instead. No lock held. */
 void vb_iwarp_disconnect(struct vb_qp *qp);
 
 #endif

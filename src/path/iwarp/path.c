@@ -61,7 +61,8 @@ static void lose(struct vb_iwarp_path *w, int err)
 	w->status = err;
 }
 
-/* A small message is one piece: without a vector to be copied, and without the C library's preparations for pthread_cancel(3). */
+/* A small message is one piece: without a vector to be copied, and without the C library's preparations for
+ * pthread_cancel(3). */
 static ssize_t hand_over(int fd, struct iovec *iov, int n)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
@@ -251,11 +252,11 @@ static void iwarp_settle(struct vb_qp *qp)
 }
 
 /*
- * A small RDMA write is complete as soon as TCP has it. A program that writes, waits for that, and then spins on memory for
- * the answer would never be found in ibv_poll_cq when the answer comes, and a thread would have to be woken for it. So the
- * completion of a write that is alone waits for a moment, or for the answer: the longer, the more often one has come. Who
- * polls gives it out; who goes to sleep arms the queue before. Not where there are many connections: who polls looks only at
- * those that have something to say.
+ * A small RDMA write is complete as soon as TCP has it. A program that writes, waits for that, and then spins on memory
+ * for the answer would never be found in ibv_poll_cq when the answer comes, and a thread would have to be woken for it.
+ * So the completion of a write that is alone waits for a moment, or for the answer: the longer, the more often one has
+ * come. Who polls gives it out; who goes to sleep arms the queue before. Not where there are many connections: who
+ * polls looks only at those that have something to say.
  */
 static bool may_hold(struct vb_qp *qp)
 {
@@ -563,9 +564,9 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 }
 
 /*
- * The program takes its queue pair to ERR while the stream stands. What it has posted may lie in the socket, complete, and the
- * peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants what has
- * completed to arrive disconnects.
+ * The program takes its queue pair to ERR while the stream stands. What it has posted may lie in the socket, complete,
+ * and the peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants
+ * what has completed to arrive disconnects.
  */
 static void iwarp_abort_stream(struct vb_qp *qp)
 {

@@ -71,7 +71,8 @@ extern struct vb_iw_stats vb_iw_totals;
 struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node); /* NULL without memory or descriptors */
 void vb_iwarp_host_free(struct vb_node *node);
 void vb_iwarp_in_child(struct vb_node *node);
-/* Who looks at the sockets: with watch, the progress thread is woken by them; without, somebody polls. Under progress. */
+/* Who looks at the sockets: with watch, the progress thread is woken by them; without, somebody polls. Under
+ * progress. */
 void vb_iwarp_watch(struct vb_node *node, bool watch);
 /* The set is asked for what is of interest now. Under sq_lock. */
 void vb_iwarp_rewatch(struct vb_iwarp_path *w);
@@ -84,8 +85,8 @@ void vb_iwarp_host_leave(struct vb_iwarp_path *w);
 
 /* Takes what has come, sends what could not go. Under progress. Returns work done. wait: as with vb_local_visit. */
 unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
-/* The program ends without a word: what it has said shall arrive. First the one, then vb_iwarp_tails_wait, then the other.
- * Under progress. */
+/* The program ends without a word: what it has said shall arrive. First the one, then vb_iwarp_tails_wait, then the
+ * other. Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_last_ends(struct vb_node *node);
 /* --- starve.c --- */

@@ -26,8 +26,8 @@ static bool set_congestion_control(int fd, const char *name)
 	return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 }
 
-/* On a short way BBR, which paces, has half the speed, or less where cores are scarce. All else that an administrator chose
- * is right, and so is BBR on a long one. */
+/* On a short way BBR, which paces, has half the speed, or less where cores are scarce. All else that an
+ * administrator chose is right, and so is BBR on a long one. */
 static void choose_congestion_control(int fd, const char *wish)
 {
 	struct tcp_info info = {0};

@@ -19,10 +19,10 @@
 #define LOOK_MAX 16000000ull
 
 /*
- * A socket that is closed while something unread stands in it resets the connection, and what is on its way to the peer is
- * lost. So it is shut down for sending first, and read until the peer has closed, too. And not before the peer has
- * acknowledged all: siw, which finds the last message and the end in one segment, or hears of both while it is sending, may
- * end the connection first and drop the message, and whoever waits for that waits for ever.
+ * A socket that is closed while something unread stands in it resets the connection, and what is on its way to the peer
+ * is lost. So it is shut down for sending first, and read until the peer has closed, too. And not before the peer has
+ * acknowledged all: siw, which finds the last message and the end in one segment, or hears of both while it is sending,
+ * may end the connection first and drop the message, and whoever waits for that waits for ever.
  */
 struct vb_iwarp_tail {
 	struct vb_watch watch; /* once it lingers */

@@ -57,7 +57,8 @@ static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *l
 	if (!vb_peer_alive(peer)) /* once more, as close to the call as can be */
 		return ESRCH;
 
-		/* x86 keeps the order of stores, also behind string moves: the kernel copies the second stretch after the first. */
+		/* x86 keeps the order of stores, also behind string moves: the kernel copies the second stretch
+		 * after the first. */
 #if defined(__x86_64__)
 	done = process_vm_writev(peer->pid, local, (unsigned long)n, split ? to : to + 1, split ? 2 : 1, 0);
 #else

@@ -38,11 +38,11 @@ struct vb_meeting {
 
 /* After so long an answer that says "nobody" is asked for again … */
 #define NOBODY_NS 1000000ull
-/* … and stands until the next one, up to this age, for those who do not wait: they come back for it when they can, which
- * on a busy machine is always too late for the former. */
+/* … and stands until the next one, up to this age, for those who do not wait: they come back for it when they can,
+ * which on a busy machine is always too late for the former. */
 #define NOBODY_STANDS_NS 10000000000ull
-/* A question that has no answer is put again after this, as the same one: the broker may have little of the machine, and its
- * first answer be on the way. */
+/* A question that has no answer is put again after this, as the same one: the broker may have little of the machine,
+ * and its first answer be on the way. */
 #define ASK_AGAIN_NS 1000000000ull
 /* Who has not mapped us by then has lost our introduction, or is slow: it hears of us again. */
 #define REMIND_NS 100000000ull
@@ -160,7 +160,8 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		if (!qp)
 			continue;
 		left--;
-		/* it may be found just now, or a datagram to it be under way: whoever posts after this sees that it is dead */
+		/* it may be found just now, or a datagram to it be under way: whoever posts after this sees that it
+		 * is dead */
 		while (atomic_load(&qp->sq_lock.held))
 			sched_yield();
 		if (qp->peer == p)

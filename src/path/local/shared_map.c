@@ -83,7 +83,8 @@ static bool is_file(int fd, const struct vma *v)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && is_on(&st, v);
 }
 
-/* What stands under a name that the peer chose is opened only once it is known for the file: a FIFO or a device would feel it. */
+/* What stands under a name that the peer chose is opened only once it is known for the file: a FIFO or a device
+ * would feel it. */
 static int open_if_file(const char *name, int flags, const struct vma *v)
 {
 	int seen = open(name, O_PATH | O_CLOEXEC | flags), fd = -1;

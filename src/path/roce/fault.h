@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * What happens to packets that this process sends on the wire: VERBENA_FAULT="loss=1,dup=5,reorder=5,corrupt=0.1,seed=7",
- * in percent (0 to 100, fractions allowed), each packet by itself. Same seed, same packets: same faults. Unknown words
- * are complained of and ignored.
+ * What happens to packets that this process sends on the wire:
+ * VERBENA_FAULT="loss=1,dup=5,reorder=5,corrupt=0.1,seed=7", in percent (0 to 100, fractions allowed), each packet by
+ * itself. Same seed, same packets: same faults. Unknown words are complained of and ignored.
  */
 enum { VB_FAULT_LOSE = 1, VB_FAULT_REPEAT = 2, VB_FAULT_HOLD = 4, VB_FAULT_CORRUPT = 8 };
 

@@ -37,9 +37,9 @@ struct vb_roce_stats vb_roce_totals;
 #define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
 
 /*
- * To hand a packet to the network costs as much as many of them. While a program posts one short request after the other
- * and earlier ones are under way, a few wait for each other: for so many or so long, if somebody polls; else the adapter
- * thread would have to be woken for them.
+ * To hand a packet to the network costs as much as many of them. While a program posts one short request after the
+ * other and earlier ones are under way, a few wait for each other: for so many or so long, if somebody polls; else the
+ * adapter thread would have to be woken for them.
  */
 #define TRAIN_GAP 10000u /* ns between two posts */
 #define TRAIN_MIN 8      /* posts in a row before any waits */
@@ -61,9 +61,9 @@ static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
 }
 
 /*
- * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it can go again and is
- * likely to come from memory: for the kernel to gather it costs more than to copy it within a cache, less than that from
- * further away.
+ * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it can go again
+ * and is likely to come from memory: for the kernel to gather it costs more than to copy it within a cache, less than
+ * that from further away.
  */
 static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
@@ -220,7 +220,8 @@ static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
 	return !memcmp(gid, default_of_lo, VB_GID_LEN);
 }
 
-/* One of the interface's addresses, of IPv6 where it has one: what the receiver of a datagram sees is a GRH then. NULL: none. */
+/* One of the interface's addresses, of IPv6 where it has one: what the receiver of a datagram sees is a GRH then.
+ * NULL: none. */
 static const uint8_t *choose_address(const struct vb_netdev *nd)
 {
 	for (size_t i = 0; i < nd->n_addrs; i++)
@@ -229,8 +230,8 @@ static const uint8_t *choose_address(const struct vb_netdev *nd)
 	return nd->n_addrs ? nd->addrs[0] : NULL;
 }
 
-/* The default GID of lo is no address of this host, so that packets for it have no way. Both ends use one of lo's addresses in its
- * place, which they find by the same rule. Nothing of that leaves the host. */
+/* The default GID of lo is no address of this host, so that packets for it have no way. Both ends use one of lo's
+ * addresses in its place, which they find by the same rule. Nothing of that leaves the host. */
 static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 {
 	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
@@ -281,7 +282,8 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 	                              : 128u << qp->attr.path_mtu;
 }
 
-/* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was lost. */
+/* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was
+ * lost. */
 static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 {
 	ahead->n = 1;
@@ -452,9 +454,10 @@ static bool is_send(uint8_t opcode)
 }
 
 /*
- * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_roce_output), and arrives before them where
- * they are sends: programs expect what they sent to complete before what was sent in answer to it, and have no room in their
- * send queue otherwise. Not so with writes, whose receiver may look at nothing but its memory once its own request has completed.
+ * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_roce_output), and arrives before
+ * them where they are sends: programs expect what they sent to complete before what was sent in answer to it, and have
+ * no room in their send queue otherwise. Not so with writes, whose receiver may look at nothing but its memory once its
+ * own request has completed.
  */
 static void emit(struct vb_qp *qp, uint64_t now)
 {

@@ -300,8 +300,8 @@ static void datagram(struct vb_node *node, unsigned i, size_t len)
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
 	VB_COUNT(rx_bytes, len);
 	/*
-	 * An acknowledgement that was sent behind a request is taken before it: programs expect what they sent to complete
-	 * before what was sent in answer to it.
+	 * An acknowledgement that was sent behind a request is taken before it: programs expect what they sent to
+	 * complete before what was sent in answer to it.
 	 */
 	size_t last = (len - 1) / seg * seg;
 	bool ack = last && bytes[last] == VB_RC_ACK;

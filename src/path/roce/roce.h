@@ -52,8 +52,8 @@ struct vb_roce_sockets {
 /* Made with the node, without a socket yet. NULL without memory. */
 struct vb_roce_sockets *vb_roce_sockets_new(struct vb_node *node);
 void vb_roce_sockets_free(struct vb_roce_sockets *s);
-/* How long a queue pair waits to be told its way, ms: on a machine that is very busy, too, the broker and the owner of the sockets
- * get to answer within this. Later it is looked for beside its work (unresolved.c). */
+/* How long a queue pair waits to be told its way, ms: on a machine that is very busy, too, the broker and the owner
+ * of the sockets get to answer within this. Later it is looked for beside its work (unresolved.c). */
 #define VB_RESOLVE_WAIT 10000
 /* Asks the broker for our lane if that was not done, and waits up to so many ms. 0 or an errno. No spin lock held if
  * wait_ms > 0, else any lock. */
@@ -65,7 +65,8 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g);
 void vb_roce_lost(struct vb_node *node);
 uint64_t vb_roce_lost_at(const struct vb_node *node); /* when to call the next; 0: need not be */
 void vb_roce_ask_again(struct vb_node *node);         /* if it is time. Adapter thread */
-/* Another broker: a question that was open is asked again, and our groups are joined again. Adapter thread, no lock held. */
+/* Another broker: a question that was open is asked again, and our groups are joined again. Adapter thread, no lock
+ * held. */
 void vb_roce_reattached(struct vb_node *node);
 /* Who reads the lane: with watch, the progress thread is woken by it; without, somebody polls. Under progress. */
 void vb_roce_watch(struct vb_node *node, bool watch);
@@ -99,8 +100,8 @@ void vb_roce_settle_batch(struct vb_node *node);
 /* --- sending: send.c --- */
 
 /*
- * Payload that was added up (vb_guard.h): for here, so much. from: it was not copied, and goes out from there; the memory has
- * to be there until vb_tx_end. NULL: it was. at: NULL if it was not added up.
+ * Payload that was added up (vb_guard.h): for here, so much. from: it was not copied, and goes out from there; the
+ * memory has to be there until vb_tx_end. NULL: it was. at: NULL if it was not added up.
  */
 struct vb_tx_laid {
 	uint8_t *at;
@@ -124,13 +125,14 @@ bool vb_tx_waits(const struct vb_tx *tx);
 bool vb_tx_in_place(const struct vb_tx *tx);
 /* Room for one packet and its ICRC; NULL: as above. Only between begin and end. */
 uint8_t *vb_tx_room(struct vb_tx *tx);
-/* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or NULL. */
+/* The packet in that room goes to addr: header_len bytes of headers, len bytes in all without the ICRC. laid: or
+ * NULL. */
 void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t header_len, size_t len,
                const struct vb_tx_laid *laid);
 /* The same, of headers alone; but it arrives before, or with the first of, what was laid out since begin. */
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len);
-/* How many more packets of len bytes that go to addr fit beside it: they lie one behind the other from vb_tx_room on, each
- * with room for its ICRC. At most VB_TX_MORE. */
+/* How many more packets of len bytes that go to addr fit beside it: they lie one behind the other from vb_tx_room
+ * on, each with room for its ICRC. At most VB_TX_MORE. */
 #define VB_TX_MORE 16u
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *addr, size_t len);
 /* They are there, n of them, each a BTH and payload. */
@@ -140,7 +142,8 @@ bool vb_tx_end(struct vb_tx *tx);
 
 /* --- what is for others: forward.c, multicast.c. Under progress --- */
 
-/* A packet for another lane of this host: by ring to the program that has it. Where that has to be met first it waits. */
+/* A packet for another lane of this host: by ring to the program that has it. Where that has to be met first it
+ * waits. */
 void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
                      size_t len);
 /* Those that wait go, if they can by now. */

@@ -22,10 +22,10 @@
 #endif
 
 /*
- * Packets are laid side by side here. Payload may stay where it lies: its place in the stage is a gap then, and the kernel
- * takes it from the program's memory. If that changes between the sum and the send, the ICRC is wrong, the peer drops the
- * packet, and it goes again, copied: so only what can go again is sent that way. The stage is used again at once and stays in
- * the processor's cache.
+ * Packets are laid side by side here. Payload may stay where it lies: its place in the stage is a gap then, and the
+ * kernel takes it from the program's memory. If that changes between the sum and the send, the ICRC is wrong, the peer
+ * drops the packet, and it goes again, copied: so only what can go again is sent that way. The stage is used again at
+ * once and stays in the processor's cache.
  */
 #define BURST \
 	2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
@@ -100,7 +100,8 @@ void vb_tx_free(struct vb_tx *tx)
 
 struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
-	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the way */
+	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the
+	 * way */
 	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
 }
 
@@ -479,7 +480,8 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 	append(tx, to, (uint32_t)len, laid);
 }
 
-/* The first of what waits, where it shares its send with what was laid out before; else one of its own, which goes first. */
+/* The first of what waits, where it shares its send with what was laid out before; else one of its own, which goes
+ * first. */
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;

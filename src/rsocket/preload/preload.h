@@ -122,7 +122,8 @@ struct pre_sock {
 	int rs;    /* the rsocket; -1: plain */
 	int plain; /* where rs is -1 */
 	enum pre_fork fork;
-	/* preload_fork.c's: the process where somebody is at it; the thread that called connect, and how many forks came before. */
+	/* preload_fork.c's: the process where somebody is at it; the thread that called connect, and how many forks
+	 * came before. */
 	unsigned settling;
 	const void *owner;
 	unsigned forks;
@@ -172,8 +173,8 @@ void pre_settle(struct pre_sock *s);
 void pre_connecting(struct pre_sock *s); /* connect was called */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket);
 
-/* preload_mask.c: from begin to end the mask's signals are let in by end alone, which says whether a handler has run; begin
- * gives a descriptor to poll meanwhile, or -1. */
+/* preload_mask.c: from begin to end the mask's signals are let in by end alone, which says whether a handler has
+ * run; begin gives a descriptor to poll meanwhile, or -1. */
 struct pre_mask {
 	sigset_t before, inside, let_in;
 };

@@ -156,7 +156,8 @@ static int rpoll_all(struct pollfd *p, nfds_t count, int timeout)
 	return n;
 }
 
-/* A client that RDMA does not bring here goes on by TCP, or goes, or says nothing. One that has come shuts TCP down, which may be seen first. */
+/* A client that RDMA does not bring here goes on by TCP, or goes, or says nothing. One that has come shuts TCP down,
+ * which may be seen first. */
 static int accept_or_tcp(int l, int plain)
 {
 	struct pollfd p[2] = {{.fd = l, .events = POLLIN}, {.fd = plain, .events = POLLIN}};
@@ -168,8 +169,8 @@ static int accept_or_tcp(int l, int plain)
 	return n > 0 && p[0].revents ? raccept(l, NULL, NULL) : -1;
 }
 
-/* The children of one server have the same port: one of them listens at a time. A lock that ends with its process keeps the
- * others asleep meanwhile; where there is none, or somebody has another, they try until they can. */
+/* The children of one server have the same port: one of them listens at a time. A lock that ends with its process
+ * keeps the others asleep meanwhile; where there is none, or somebody has another, they try until they can. */
 static int take_turn(void)
 {
 	struct stat st;
@@ -257,8 +258,8 @@ static bool is_mine(const struct pre_sock *s)
 	return s->fork == PRE_FORK_ACTIVE && s->settling != process && s->owner == &me && s->forks == forks;
 }
 
-/* The server may wait with one process for another of our connections, before it comes to this one: those are settled too
- * when it is their turn. */
+/* The server may wait with one process for another of our connections, before it comes to this one: those are
+ * settled too when it is their turn. */
 static void settle_active(struct pre_sock *s)
 {
 	struct pre_sock *all[TOGETHER] = {s};

@@ -8,8 +8,8 @@
 #include <sys/signalfd.h>
 
 /*
- * rpoll takes no mask. So those signals stay shut out while it waits, and a descriptor that is polled with the others says
- * that one has come: it is let in afterwards, and none is lost between a change of the mask and the sleep.
+ * rpoll takes no mask. So those signals stay shut out while it waits, and a descriptor that is polled with the others
+ * says that one has come: it is let in afterwards, and none is lost between a change of the mask and the sleep.
  */
 int pre_mask_begin(struct pre_mask *m, const sigset_t *mask)
 {

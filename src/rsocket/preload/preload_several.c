@@ -129,8 +129,8 @@ PRE_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size
 	return from ? to_pipe(in, out, len, flags) : from_pipe(in, out, len, flags);
 }
 
-/* What libuv (node, uvloop) does with sockets by number. A memory allocator may call before anything is set up, and under its
- * own lock (jemalloc): nothing is allocated here. */
+/* What libuv (node, uvloop) does with sockets by number. A memory allocator may call before anything is set up, and
+ * under its own lock (jemalloc): nothing is allocated here. */
 PRE_EXPORT long syscall(long number, ...)
 {
 	long a[6];

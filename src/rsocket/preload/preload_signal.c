@@ -17,10 +17,10 @@
 #include "util/calls.h"
 
 /*
- * The calls of the kernel that stand behind sockets may be made in a signal's handler. Ours take locks and allocate. So the
- * kernel is given a handler of ours in place of the program's: where the thread is inside a call of this library, it keeps the
- * signal back, and the signal comes again as the thread leaves. A thread that sleeps in such a call holds no lock, and there the
- * handler runs at once.
+ * The calls of the kernel that stand behind sockets may be made in a signal's handler. Ours take locks and allocate. So
+ * the kernel is given a handler of ours in place of the program's: where the thread is inside a call of this library,
+ * it keeps the signal back, and the signal comes again as the thread leaves. A thread that sleeps in such a call holds
+ * no lock, and there the handler runs at once.
  */
 __thread struct pre_thread pre_me __attribute__((tls_model("initial-exec")));
 
@@ -75,7 +75,8 @@ __attribute__((constructor)) static void look_at_program(void)
 }
 
 #if defined(__x86_64__)
-/* In the middle of a call of the system that a signal ends, or that is made again after it: the allocator makes none such. */
+/* In the middle of a call of the system that a signal ends, or that is made again after it: the allocator makes none
+ * such. */
 static bool sleeps_at(const uint8_t *pc, long long rax)
 {
 	static const short calls[] = {SYS_read,    SYS_write,  SYS_readv,   SYS_writev, SYS_recvfrom,

@@ -46,7 +46,8 @@ void agent_send(struct agent *a, const uint8_t local[16], const uint8_t remote[1
 bool agent_take(struct agent *a, struct arrived *m, int ms);
 /* How many it has; they are forgotten. */
 unsigned agent_count(struct agent *a);
-/* This is a connection of its own from now on: each broker that comes after another is told to disconnect it at death. */
+/* This is a connection of its own from now on: each broker that comes after another is told to disconnect it at
+ * death. */
 void agent_connected(struct agent *a, const uint8_t local[16], const uint8_t remote[16], uint32_t local_id,
                      uint32_t remote_id, uint32_t remote_qpn);
 /* Until it has found another broker so many times, and told each of them everything; false after LONG_MS. */

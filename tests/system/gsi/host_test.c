@@ -700,8 +700,8 @@ static void a_peer_that_comes_back_late_is_disconnected(void)
 	agent_end(&b);
 }
 
-/* Sends mad from a to b, when a has found the broker of round, and b not yet. A machine that is busy elsewhere may let the
- * time pass for which it is kept: false, and it has to be tried with another broker. */
+/* Sends mad from a to b, when a has found the broker of round, and b not yet. A machine that is busy elsewhere may
+ * let the time pass for which it is kept: false, and it has to be tried with another broker. */
 static bool reaches_the_late(struct agent *a, struct agent *b, const uint8_t mad[VB_MAD_LEN], int round)
 {
 	struct arrived m;

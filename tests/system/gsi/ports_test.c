@@ -33,8 +33,8 @@ static bool make_ambient(void)
 
 enum kind { PLAIN, AMBIENT, EFFECTIVE, OWN_USERS };
 
-/* A process of that user. EFFECTIVE: as one that has become another program, with capabilities of that. OWN_USERS: in a user
- * namespace of its own, where it has every capability. */
+/* A process of that user. EFFECTIVE: as one that has become another program, with capabilities of that. OWN_USERS:
+ * in a user namespace of its own, where it has every capability. */
 static pid_t process_of(uid_t uid, enum kind kind, int *pid_fd)
 {
 	int ready[2];

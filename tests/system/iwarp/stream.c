@@ -100,8 +100,8 @@ void wait_closed(int calls)
 	CHECK_INT(closed_calls, calls);
 }
 
-/* The other process says that it has written: which is true, but nothing that ThreadSanitizer hears of. The progress thread,
- * which has placed it, had this lock meanwhile. */
+/* The other process says that it has written: which is true, but nothing that ThreadSanitizer hears of. The progress
+ * thread, which has placed it, had this lock meanwhile. */
 static void has_been_placed(struct dev *d)
 {
 	struct vb_node *node = vb_ctx(d->ctx)->node;

@@ -38,8 +38,8 @@ static void mixed_peer(int fd, void *arg)
 		CHECK_INT(wc.byte_len, lengths[i]);
 		CHECK(holds(got.p, lengths[i], i + 1));
 		memset(got.p, 0, lengths[i]);
-		/* The other side writes here again when it has met us. ThreadSanitizer does not see an order that goes through
-		 * another process, but it sees the locks of a poll. */
+		/* The other side writes here again when it has met us. ThreadSanitizer does not see an order that
+		 * goes through another process, but it sees the locks of a poll. */
 		expect_none(l.rcq, 0);
 		meet_up(fd);
 	}

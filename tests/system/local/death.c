@@ -35,8 +35,8 @@ static void busy_target(int fd, void *arg)
 }
 
 /*
- * The peer is killed in the middle of traffic. Fails when the death is only found by the timer (more than two minutes here), when
- * requests are lost, or when the order of RETRY_EXC, then FLUSH, is another.
+ * The peer is killed in the middle of traffic. Fails when the death is only found by the timer (more than two minutes
+ * here), when requests are lost, or when the order of RETRY_EXC, then FLUSH, is another.
  */
 static void kill_in_traffic(enum ibv_wr_opcode op, uint32_t len, unsigned after_ms)
 {
@@ -169,8 +169,8 @@ static void *kill_soon(void *arg)
 	return NULL;
 }
 
-/* Stopped, the peer does not map us, and who becomes ready to receive waits for that. Fails when the death takes away what is
- * looked at meanwhile. */
+/* Stopped, the peer does not map us, and who becomes ready to receive waits for that. Fails when the death takes
+ * away what is looked at meanwhile. */
 static void a_peer_may_die_while_a_queue_pair_is_made_ready_to_receive(void)
 {
 	struct peer p = start(only_an_address, NULL);

@@ -17,7 +17,8 @@ struct job {
 	unsigned rounds;
 };
 
-/* Posts without pause until it fails; the bytes change with every write. Two buffers: every one of its bytes differs. */
+/* Posts without pause until it fails; the bytes change with every write. Two buffers: every one of its bytes
+ * differs. */
 static void attacker(int fd, void *arg)
 {
 	const struct job *j = arg;

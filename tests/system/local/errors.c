@@ -208,7 +208,8 @@ static const struct try remote_access[] = {
                .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, ACCESS_EVENT},
          ADD,
          .status = IBV_WC_REM_ACCESS_ERR},
-        /* the receive that its immediate takes tells of it (IBA 9.9.3), if the first packet is the one with the immediate */
+        /* the receive that its immediate takes tells of it (IBA 9.9.3), if the first packet is the one with the
+         * immediate */
         {.o = {"a write with immediate and a bad key", .recvs = 2, .recv_len = 64, .first_fails = true,
                .status = IBV_WC_LOC_ACCESS_ERR, ACCESS_EVENT},
          .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
@@ -222,7 +223,8 @@ static const struct try remote_access[] = {
                .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
          .w = {.op = IBV_WR_RDMA_WRITE_WITH_IMM, .len = 8},
          .status = IBV_WC_REM_INV_REQ_ERR},
-        /* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter likes; ours: access */
+        /* IBA 9.7.4.1.? table 44: a QP that does not take such requests: invalid request or access, as the adapter
+         * likes; ours: access */
         {.o = {"a write to a queue pair without remote write", .c = {.access = IBV_ACCESS_REMOTE_READ}, REQ_EVENT},
          WRITE(8),
          .status = IBV_WC_REM_INV_REQ_ERR},
@@ -545,7 +547,8 @@ static void a_peer_that_becomes_ready_late_is_found(void)
 	finish(&p);
 }
 
-/* A peer that had no descriptor free when we were introduced is met when it has. Fails when the introduction is said once. */
+/* A peer that had no descriptor free when we were introduced is met when it has. Fails when the introduction is said
+ * once. */
 static void full_target(int fd, void *arg)
 {
 	struct rlimit before, full;
@@ -969,8 +972,8 @@ static void requests_of_length_zero_succeed_by_ring(void)
 	requests_of_length_zero_succeed_between_programs(&(int){1});
 }
 
-/* What does not fit is dropped, whole, and the receive is for the next message; what cannot be written is an error of this
- * end alone. Fails when the same host tells more than the wire. */
+/* What does not fit is dropped, whole, and the receive is for the next message; what cannot be written is an error
+ * of this end alone. Fails when the same host tells more than the wire. */
 static void an_unreliable_connection_drops_what_does_not_fit(void)
 {
 	struct two t;

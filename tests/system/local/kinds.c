@@ -213,7 +213,8 @@ static void only_a_solicited_completion_wakes_who_asked_for_such(void)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* A hundred wake-ups by events, both sides asleep. Fails when a doorbell is lost between the last look and the sleep. */
+/* A hundred wake-ups by events, both sides asleep. Fails when a doorbell is lost between the last look and the
+ * sleep. */
 static void event_side(int fd, void *arg)
 {
 	bool first = arg;

@@ -11,8 +11,8 @@ struct group {
 
 static struct addr addrs[MAX][MAX]; /* [of][for] */
 
-/* Every process sends a small message to every other, and adds 1 to a word of each, some times. Fails when a doorbell is
- * lost among many rings, when rings are mixed up, or when meeting so many takes too long. */
+/* Every process sends a small message to every other, and adds 1 to a word of each, some times. Fails when a
+ * doorbell is lost among many rings, when rings are mixed up, or when meeting so many takes too long. */
 static void member(int fd, void *arg)
 {
 	struct group g = *(struct group *)arg;

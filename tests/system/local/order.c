@@ -185,7 +185,8 @@ static void run_mix(uint64_t seed, unsigned depth, const char *kind)
 	while (done < MIX) {
 		struct ibv_wc wc;
 
-		/* entries that are not signalled free their slot with a later one: keep count of those that surely are free */
+		/* entries that are not signalled free their slot with a later one: keep count of those that surely
+		 * are free */
 		if (head < MIX && head - done < depth) {
 			uint32_t i = head, slot = i % depth;
 			uint32_t *mine = (uint32_t *)(m.p + slot * 64);

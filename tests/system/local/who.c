@@ -83,8 +83,9 @@ static void writer(int fd, void *arg)
 		POST(&l, .op = IBV_WR_RDMA_WRITE, .id = i, .m = &m, .len = len, .far = far);
 		CHECK(wait_wc_ms(l.scq, &wc, PATIENCE));
 		CHECK_INT(wc.wr_id, i);
-		/* Between two writes, not in one: a writer that loses its core right between its last look at the peer and the
-		 * system call's own may still hit whoever has the number by then (ARCHITECTURE.md, "Who is there"). */
+		/* Between two writes, not in one: a writer that loses its core right between its last look at the
+		 * peer and the system call's own may still hit whoever has the number by then (ARCHITECTURE.md, "Who
+		 * is there"). */
 		nanosleep(&(struct timespec){0, 200000}, NULL);
 	}
 	CHECK_INT(wc.status, IBV_WC_RETRY_EXC_ERR);

@@ -681,7 +681,8 @@ static bool other_threads_sleep(void)
 	return all;
 }
 
-/* AddressSanitizer's allocator (GCC 12) does not let go of its locks in a child: no thread may be in it when one is made. */
+/* AddressSanitizer's allocator (GCC 12) does not let go of its locks in a child: no thread may be in it when one is
+ * made. */
 static pid_t fork_while_they_sleep(void)
 {
 	for (int i = 0, asleep = 0; i < 1000 && asleep < 5; i++) {

@@ -90,7 +90,8 @@ static void a_responder_waits_for_the_first_message_but_not_for_ever(void)
 	lives(0);
 }
 
-/* As much as a frame holds, with the words of the enhanced setup in it; a program is shown what its events have room for. */
+/* As much as a frame holds, with the words of the enhanced setup in it; a program is shown what its events have room
+ * for. */
 static void private_data_may_fill_its_frame(void)
 {
 	struct end listener, server;

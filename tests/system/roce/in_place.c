@@ -65,7 +65,8 @@ static void meet(struct stranger *s, bool v6)
 	meet_with(s, v6, 8 << 20);
 }
 
-/* The requests of one message, each at least once; lost: those whose ICRC is wrong are asked for again. Returns how many. */
+/* The requests of one message, each at least once; lost: those whose ICRC is wrong are asked for again. Returns how
+ * many. */
 static unsigned take_all(struct stranger *s, const uint8_t *as)
 {
 	bool got[PACKETS] = {false};

@@ -138,9 +138,10 @@ static void our_requests_reach_a_stranger_over_ipv6(void)
 }
 
 /*
- * The answer is of two packets, the second the shorter, so that nothing can go behind them with the same send. Each other
- * question does not ask for an acknowledgement, as those in the middle of a burst. Fails when the question has not completed
- * over there when the answer is received: a program that has room for so many questions under way has none for the next.
+ * The answer is of two packets, the second the shorter, so that nothing can go behind them with the same send. Each
+ * other question does not ask for an acknowledgement, as those in the middle of a burst. Fails when the question has
+ * not completed over there when the answer is received: a program that has room for so many questions under way has
+ * none for the next.
  */
 static void a_question_is_acknowledged_before_it_is_answered(void)
 {

@@ -23,7 +23,8 @@ static unsigned refused, busy;
 ssize_t __real_sendmsg(int fd, const struct msghdr *mh, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags);
 
-/* Of the adapter's sends, by the linker: those that ask for segments fail; of the others so many have to be tried again. */
+/* Of the adapter's sends, by the linker: those that ask for segments fail; of the others so many have to be tried
+ * again. */
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *mh, int flags)
 {
 	const struct cmsghdr *c = mh->msg_controllen ? CMSG_FIRSTHDR(mh) : NULL;

@@ -467,7 +467,8 @@ static void a_connect_that_is_held_back_does_not_end_rdma(void)
 	held_ms = 0;
 }
 
-/* Around what is written stands what was read, which nobody has written: zeroes, and not what the heap had there before. */
+/* Around what is written stands what was read, which nobody has written: zeroes, and not what the heap had there
+ * before. */
 static void writes(const char *command, uint32_t at, uint32_t length)
 {
 	memset(taken, 1, sizeof(taken));

@@ -72,7 +72,8 @@ static void nothing(void *arg, int error)
 {
 }
 
-/* A process of its own, which ends without a word with requests under way. In it nothing but the exec of itself runs. */
+/* A process of its own, which ends without a word with requests under way. In it nothing but the exec of itself
+ * runs. */
 static int vanish(void)
 {
 	static uint8_t b[16][65536];

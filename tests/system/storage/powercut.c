@@ -144,8 +144,8 @@ static void begin_write(struct slot *s)
 }
 
 /*
- * What was answered before the flush began is safe, if both went to a disk that had power all the time: a write that was
- * answered before a cut is not brought back by a flush after it.
+ * What was answered before the flush began is safe, if both went to a disk that had power all the time: a write that
+ * was answered before a cut is not brought back by a flush after it.
  */
 static void flushed(void *arg, int error)
 {

@@ -266,7 +266,8 @@ static void flood(struct host *h, uint32_t n, uint32_t blocks)
 	host_hang_up(h);
 }
 
-/* All are answered, or the connection ends. Not too many: for each that finds no receive the adapter waits for half a second. */
+/* All are answered, or the connection ends. Not too many: for each that finds no receive the adapter waits for half
+ * a second. */
 static void more_commands_than_a_queue_holds(void)
 {
 	static const uint16_t sizes[] = {1, 2, 7, 127, 255};

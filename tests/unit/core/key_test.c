@@ -61,8 +61,8 @@ static void the_keys_of_four_million_regions_do_not_foretell_the_next(void)
 	close_objects(&o);
 }
 
-/* How often a bit is 1 in n words lies within six standard deviations. Of all looks of a run one lies beyond by chance once in
- * half a million runs. */
+/* How often a bit is 1 in n words lies within six standard deviations. Of all looks of a run one lies beyond by
+ * chance once in half a million runs. */
 static void check_balance(const uint32_t *words, int n)
 {
 	for (int bit = 0; bit < 32; bit++) {
@@ -74,7 +74,8 @@ static void check_balance(const uint32_t *words, int n)
 	}
 }
 
-/* Keys, their differences, and how the bits of one go with those of the next: all as of words that know nothing of each other. */
+/* Keys, their differences, and how the bits of one go with those of the next: all as of words that know nothing of
+ * each other. */
 static void a_key_tells_nothing_of_its_neighbours(void)
 {
 	enum { N = 1 << 14 };

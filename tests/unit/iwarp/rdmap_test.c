@@ -125,7 +125,8 @@ static void a_terminate_with_the_headers_it_is_about(void)
 	terminate_round_trip(true, false, false, VB_RDMAP_ATOMIC_REQUEST, 4 + 2 + 18);
 }
 
-/* As seen of Linux 6.1, about a Read Request: the same code, but layer and error type, and M, D, R, are the other way round. */
+/* As seen of Linux 6.1, about a Read Request: the same code, but layer and error type, and M, D, R, are the other
+ * way round. */
 static void a_terminate_of_siw(void)
 {
 	uint8_t bytes[4 + 2 + 18 + 28] = {0x10, 0x01, 0x07, 0x00, 0x00, 0x00, 0x41, 0x41},

@@ -286,7 +286,8 @@ static void come(const uint8_t *from, uint32_t len, uint32_t piece)
 	}
 }
 
-/* Of a message of several FPDUs, the beginning and the end go through the stage; so do short messages between two of them. */
+/* Of a message of several FPDUs, the beginning and the end go through the stage; so do short messages between two of
+ * them. */
 static void of_long_messages_little_is_copied(void)
 {
 	enum { MESSAGES = 3, FPDUS = 7, LENGTH = 8928, SHORT = 16 };

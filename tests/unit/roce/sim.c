@@ -268,8 +268,8 @@ static void output(struct sim *sim, struct sim_node *n)
 }
 
 /*
- * Who forges the peer's address and knows the queue pair takes the place of packets that are under way, with a key that is
- * right: he knows the peer's port as long as that is no secret.
+ * Who forges the peer's address and knows the queue pair takes the place of packets that are under way, with a key that
+ * is right: he knows the peer's port as long as that is no secret.
  */
 static void forge(struct sim *sim, struct sim_node *n)
 {

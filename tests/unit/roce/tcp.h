@@ -13,7 +13,8 @@
 
 enum tcp_kind { TCP_NONE, TCP_RENO, TCP_CUBIC, TCP_BBR };
 
-/* Each packet is acknowledged by itself; what is lost is known when a later one is acknowledged, and is sent as a new one. */
+/* Each packet is acknowledged by itself; what is lost is known when a later one is acknowledged, and is sent as a
+ * new one. */
 struct tcp {
 	enum tcp_kind kind;
 	uint64_t sent, acked, recover, heard_at, delivered, delivered_at; /* packets; ns */

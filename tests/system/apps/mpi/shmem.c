@@ -59,7 +59,8 @@ static void put_and_get(void)
 	shmem_free(all);
 }
 
-/* Every number from 0 is drawn once, each one's in rising order; one of them takes the prize; the flag comes after the data. */
+/* Every number from 0 is drawn once, each one's in rising order; one of them takes the prize; the flag comes after
+ * the data. */
 static void atomics(void)
 {
 	static long counter, prize, sums, winners, flag, data[LONGS];
