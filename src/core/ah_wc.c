@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "core/verbs.h"
 
-/* RFC 1071, over a header of 20 bytes that holds its own checksum: 0 where that is right. */
+/* The checksum of RFC 1071 over an IPv4 header of 20 bytes with its checksum: 0 if that is correct. */
 static uint16_t checksum(const uint8_t *p)
 {
 	uint32_t sum = 0;
@@ -23,7 +23,7 @@ static uint16_t checksum(const uint8_t *p)
 	return (uint16_t)~sum;
 }
 
-/* An IPv4 header stands in the last 20 of the 40 bytes, what precedes it may be anything: 4, 6, or 0. */
+/* Returns 4, 6, or 0 for neither. An IPv4 header is in the last 20 of the 40 bytes, behind arbitrary bytes. */
 static int ip_version(const uint8_t *grh)
 {
 	bool v4 = grh[20] == 0x45 && !checksum(grh + 20);
@@ -62,7 +62,8 @@ static bool is_multicast(const union ibv_gid *gid)
 	       (gid->raw[10] == 0xff && gid->raw[11] == 0xff && !gid->raw[0] && gid->raw[12] >> 4 == 14);
 }
 
-/* 0, or -1 with errno: as in rdma-core, a datagram to a group has no source GID of ours to answer with. */
+/* Returns 0, or -1 with errno. As in rdma-core, a datagram to a multicast group cannot be answered: its destination
+ * is no GID of the port. */
 int vb_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
                        struct ibv_ah_attr *attr)
 {

@@ -38,7 +38,7 @@ static enum element element_of(enum ibv_event_type type)
 	return (unsigned)type < sizeof(kind) ? kind[type] : NONE;
 }
 
-/* The counters of an object, by what kind it is. */
+/* The event counters of an object. */
 struct acks {
 	_Atomic uint32_t *taken;
 	uint32_t *acked, *public_count;
@@ -78,7 +78,7 @@ static bool same(const struct ibv_async_event *a, const struct ibv_async_event *
 	                                         : a->element.qp == b->element.qp;
 }
 
-/* The one that says the same and that the program has not taken yet: once is enough. Under async_lock. */
+/* The queued event that equals ev, if any: it is queued only once. Under async_lock. */
 static struct vb_async **queued(struct vb_context *ctx, const struct ibv_async_event *ev)
 {
 	struct vb_async **at = &ctx->async_head;
@@ -96,7 +96,7 @@ static void append(struct vb_context *ctx, struct vb_async *a)
 	ctx->async_tail = &a->next;
 }
 
-/* A port that went up, down, and up again is up: what it said last is told last. Under async_lock. */
+/* Moves a repeated event to the end: the last event of a port tells its present state. Under async_lock. */
 static void say_last(struct vb_context *ctx, struct vb_async **at)
 {
 	struct vb_async *a = *at;
@@ -134,7 +134,7 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 		free(a);
 }
 
-/* The oldest. It is counted as taken before a destroyer, which takes async_lock first, can look. */
+/* Takes the oldest event. It is counted as taken under async_lock, before a destroyer can read the counter. */
 static bool pop(struct vb_context *ctx, struct ibv_async_event *event)
 {
 	struct acks acks;
@@ -166,7 +166,7 @@ int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *even
 			errno = err;
 			return -1;
 		}
-	} while (!pop(ctx, event)); /* nothing there: its object was destroyed meanwhile */
+	} while (!pop(ctx, event)); /* no event: its object was destroyed meanwhile */
 	return 0;
 }
 
@@ -183,7 +183,7 @@ void vb_ack_async_event(struct ibv_async_event *event)
 	vb_mutex_unlock(a.lock);
 }
 
-/* Drops what is queued for element (NULL: everything). */
+/* Drops the queued events of element (NULL: all events). */
 static void drop(struct vb_context *ctx, const void *element)
 {
 	unsigned n = 0;

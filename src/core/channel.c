@@ -60,7 +60,7 @@ void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 	vb_event_fd_add(ch->event_fd);
 }
 
-/* The CQ whose event is the oldest; one with more of them goes to the end of the line. */
+/* Takes the oldest event and returns its CQ. A CQ with more events moves to the end of the queue. */
 static struct vb_cq *dequeue(struct vb_channel *ch)
 {
 	vb_lock(&ch->lock);
@@ -70,7 +70,7 @@ static struct vb_cq *dequeue(struct vb_channel *ch)
 		ch->head = cq->ch_next;
 		if (--cq->ch_pending)
 			enqueue(ch, cq);
-		atomic_fetch_add(&cq->events_taken, 1); /* a destroyer takes ch->lock before it looks */
+		atomic_fetch_add(&cq->events_taken, 1); /* a destroyer reads it under ch->lock */
 	}
 	vb_unlock(&ch->lock);
 	return cq;

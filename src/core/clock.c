@@ -8,7 +8,7 @@
 #include "core/node.h"
 #include "core/verbs.h"
 
-#define STEP 10000 /* ns: by less nobody sets a wall clock, and two readings are that far apart now and then */
+#define STEP 10000 /* ns: two readings may differ by this much, and a clock is not set by less */
 #define TRIES 16
 
 static int64_t wall_now(void)
@@ -19,7 +19,8 @@ static int64_t wall_now(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Of some, the reading that took least: how far the wall clock is ahead, and in *width how sure that is. */
+/* How far the wall clock is ahead, by the fastest of several readings. *width is the duration of that reading, the
+ * bound of its error. */
 static int64_t measure(uint64_t *width)
 {
 	int64_t ahead = 0;
@@ -39,8 +40,8 @@ static int64_t measure(uint64_t *width)
 }
 
 /*
- * The kernel slews both clocks alike: what is between them changes only when somebody sets the wall clock. So it is
- * kept, and completions are as far apart on one clock as on the other.
+ * The kernel slews both clocks alike, so their difference changes only when the wall clock is set. The difference is
+ * kept, so that the time between two completions is the same on both clocks.
  */
 uint64_t vb_wall_clock(uint64_t at)
 {
@@ -52,7 +53,7 @@ uint64_t vb_wall_clock(uint64_t at)
 		return at + (uint64_t)ahead;
 	int64_t measured = measure(&width);
 
-	if (!ahead) { /* the first to measure it does so for all */
+	if (!ahead) { /* the first thread that measures it stores it for all */
 		if (!atomic_compare_exchange_strong(&kept, &ahead, measured))
 			measured = ahead;
 		return at + (uint64_t)measured;
@@ -63,7 +64,7 @@ uint64_t vb_wall_clock(uint64_t at)
 	return at + (uint64_t)measured;
 }
 
-/* Providers leave the seconds at 0 and put raw ticks into tv_nsec: ours are nanoseconds. */
+/* Like other providers, this leaves tv_sec at 0 and puts raw ticks into tv_nsec: here nanoseconds. */
 int vb_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
 	uint32_t wanted = values->comp_mask;

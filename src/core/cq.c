@@ -14,8 +14,8 @@
 #include "core/node.h"
 #include "core/verbs.h"
 
-/* Slots for this many entries: a power of two, as of a work queue of that size. A program that fills a queue which
- * was rounded up finds room for all its completions where it asked for as many. */
+/* The number of slots for this many entries: a power of two, rounded like the size of a work queue, so that a CQ of
+ * the same size has room for all completions of a work queue that was rounded up. */
 static uint32_t slots_for(uint32_t cqe)
 {
 	uint32_t n = 1;
@@ -50,7 +50,7 @@ struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_cont
 	uint32_t slots = slots_for(cqe);
 
 	if (cq)
-		cq->ring = calloc(slots, sizeof(*cq->ring)); /* untouched pages cost nothing */
+		cq->ring = calloc(slots, sizeof(*cq->ring)); /* untouched pages take no memory */
 	if (!cq || !cq->ring || atomic_fetch_add(&ctx->node->cq_count, 1) >= VB_MAX_CQ) {
 		if (cq && cq->ring)
 			atomic_fetch_sub(&ctx->node->cq_count, 1);
@@ -85,7 +85,7 @@ struct ibv_cq *vb_create_cq(struct ibv_context *context, int cqe, void *cq_conte
 	return cq ? &cq->cq : NULL;
 }
 
-/* What stands in the queue stays, in order. */
+/* The entries in the queue stay, in order. */
 int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct vb_cq *cq = vb_cq(ibcq);
@@ -99,7 +99,7 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 		return ENOMEM;
 	vb_lock(&cq->lock);
 	uint32_t head = atomic_load(&cq->head), n = atomic_load(&cq->tail) - head;
-	bool fits = n <= (uint32_t)cqe; /* what was asked for counts, not what it is rounded up to */
+	bool fits = n <= (uint32_t)cqe; /* compared with the size asked for, not with the rounded one */
 
 	if (fits) {
 		for (uint32_t i = 0; i < n; i++)
@@ -117,13 +117,14 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 	return fits ? 0 : EINVAL;
 }
 
-/* Moderation would delay events; nothing here interrupts often enough to want that. */
+/* Accepts moderation, but does not delay events: there are no interrupts to save. */
 int vb_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
 	return EOPNOTSUPP;
 }
 
-/* A CQ has no queue pairs any more, so that nothing is pushed; what the program took from it must be acknowledged. */
+/* Waits until the program has acknowledged all events of the CQ. The CQ has no queue pairs any more, so none are
+ * added. */
 static void wait_acked(struct vb_cq *cq)
 {
 	vb_mutex_lock(&cq->ack_lock, VB_RANK_ACK);

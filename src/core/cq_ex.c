@@ -73,7 +73,7 @@ READER(slid, uint32_t, wc->slid)
 READER(sl, uint8_t, wc->sl)
 READER(dlid_path_bits, uint8_t, wc->dlid_path_bits)
 
-/* Not supported: a CQ that asks for these cannot be made, and one that did not ask must not read them. */
+/* Not supported: a CQ with these fields cannot be made, and a program must not read fields that it did not ask for. */
 static uint16_t read_cvlan(struct ibv_cq_ex *ex)
 {
 	return 0;
@@ -123,7 +123,7 @@ void vb_cq_ex_fill(struct vb_cq *cq)
 	ex->read_completion_wallclock_ns = read_completion_wallclock_ns;
 }
 
-/* The parent domain, or NULL where there is none to be. */
+/* The parent domain of the attributes, or NULL. */
 static struct vb_pd *domain_of(const struct ibv_cq_init_attr_ex *attr)
 {
 	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? vb_pd(attr->parent_domain) : NULL;

@@ -10,7 +10,8 @@
 #include "core/verbs.h"
 #include "util/log.h"
 
-/* Room for one more? Where there is none an adapter may do what it likes with the CQ, but must say so (IBA C11-39). */
+/* Is there room for one more completion? If not, the adapter may treat the CQ as it likes, but must report the
+ * overrun (IBA C11-39). */
 static bool make_room(struct vb_cq *cq, bool *raise)
 {
 	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
@@ -28,7 +29,7 @@ static bool make_room(struct vb_cq *cq, bool *raise)
 	return !(*raise = true);
 }
 
-/* Is somebody to be told, and only now? */
+/* Clears the arming if this completion matches it. Returns whether an event is due. */
 static bool disarm(struct vb_cq *cq, bool solicited)
 {
 	int armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
@@ -39,7 +40,7 @@ static bool disarm(struct vb_cq *cq, bool solicited)
 	return true;
 }
 
-/* Its queue pairs end, too: by whoever makes progress next, since this is called under their locks. */
+/* Raises the CQ error. The next progress takes its queue pairs to ERR, because this is called under their locks. */
 static void tell_overrun(struct vb_cq *cq)
 {
 	vb_log(VB_LOG_ERROR, "a completion queue of %u entries has overrun: its queue pairs end", cq->capacity);
@@ -124,7 +125,7 @@ int vb_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	return pop_wc(cq, (uint32_t)num_entries, wc);
 }
 
-/* "Next completion" outranks "next solicited": IBA 11.4.2.2. Only what is added from now on counts. */
+/* "Next completion" takes precedence over "next solicited" (IBA 11.4.2.2). Only completions added from now on count. */
 int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct vb_cq *cq = vb_cq(ibcq);

@@ -1,4 +1,4 @@
-// device_query.c - what an adapter says of itself: attributes, port, GIDs, partition keys
+// device_query.c - queries of an adapter: attributes, port, GIDs, partition keys
 // follows: IBA 11.2.1.2 (query HCA); ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3), ibv_query_gid_table(3)
 // SPDX-License-Identifier: MIT
 #include <endian.h>
@@ -11,14 +11,14 @@
 #include "util/log.h"
 
 /*
- * True ones only. Not here: BAD_PKEY_CNTR and BAD_QKEY_CNTR (nobody counts), RESIZE_MAX_WR, AUTO_PATH_MIG,
- * SHUTDOWN_PORT, N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
+ * Only flags that are true. Left out: BAD_PKEY_CNTR and BAD_QKEY_CNTR (not counted), RESIZE_MAX_WR, AUTO_PATH_MIG,
+ * SHUTDOWN_PORT, N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS means SEND_WITH_INV and LOCAL_INV.
  */
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
 
-/* No datagrams, so no groups and no address handles; there is no NAK for a receiver that is not ready. */
+/* iWARP has no datagrams, hence no multicast groups and no address handles, and no RNR NAK. */
 static void without_datagrams(struct ibv_device_attr *a)
 {
 	a->device_cap_flags &= ~(unsigned)IBV_DEVICE_RC_RNR_NAK_GEN;
@@ -83,7 +83,7 @@ enum ibv_mtu vb_mtu_of_ip_mtu(uint32_t ip_mtu)
 	return IBV_MTU_256;
 }
 
-/* The MTU of IP, rounded down to what the enumeration has: to RDMAP it means nothing (Linux's siw does the same). */
+/* The MTU of IP, rounded down to a value of the enumeration. RDMAP does not use it (Linux's siw does the same). */
 static enum ibv_mtu iwarp_mtu(uint32_t ip_mtu)
 {
 	int mtu = IBV_MTU_4096;
@@ -104,7 +104,7 @@ static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 	           {50000, 1, 64}, {100000, 2, 32}, {200000, 2, 64}, {400000, 2, 128}, {~0u, 4, 128}};
 	int i = 0;
 
-	/* Virtual interfaces have no speed of their own: the memory sets it. */
+	/* Virtual interfaces have no speed: memory limits them. */
 	if (!mbps)
 		mbps = 100000;
 	while (mbps > row[i].mbps)
@@ -113,7 +113,7 @@ static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 	*speed = row[i].speed;
 }
 
-/* A LID for those who know nothing else, and with it the right to leave out the GRH. */
+/* Adds a LID for programs that know no GIDs: they need no GRH then. */
 static void with_lid(struct ibv_port_attr *attr, const struct vb_netdev *nd)
 {
 	static int said;

@@ -121,7 +121,7 @@ static int zero(struct vb_device *dev, struct text *t)
 
 static int cap_mask(struct vb_device *dev, struct text *t)
 {
-	/* IP_BASED_GIDS is a word between kernel and library, not a bit of the CapabilityMask. */
+	/* IP_BASED_GIDS is a flag between kernel and library, not a bit of the CapabilityMask. */
 	return snprintf(t->buf, t->size, "0x%08x", t->port.port_cap_flags & ~(uint32_t)IBV_PORT_IP_BASED_GIDS);
 }
 
@@ -166,7 +166,7 @@ static const struct {
         {"device/device", none_id},
 };
 
-/* Counters read as zero until the engine's own are shown here. */
+/* These counters read as zero: the engine's counters are not shown here yet. */
 static const char *const counters[] = {"counters/excessive_buffer_overrun_errors",
                                        "counters/link_downed",
                                        "counters/link_error_recovery",
@@ -223,7 +223,7 @@ static int gid_text(struct vb_device *dev, unsigned dir, unsigned index, struct 
 	return snprintf(t->buf, t->size, "%s", nd.name);
 }
 
-/* "gids/7" and its like below ports/1: the number, or -1. */
+/* The number of "gids/7" and the like below ports/1, or -1. */
 static int index_below(const char *path, const char *dir)
 {
 	size_t n = strlen(dir);

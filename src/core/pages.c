@@ -1,4 +1,4 @@
-// pages.c - can the adapter reach this memory?
+// pages.c - checks that memory is mapped, and writable
 // SPDX-License-Identifier: MIT
 #include "core/pages.h"
 
@@ -6,7 +6,7 @@
 
 #include "util/guard.h"
 
-/* Adding nothing, atomically, finds out whether a word can be written and disturbs nobody who uses it meanwhile. */
+/* An atomic addition of 0 tests whether a word can be written, and does not disturb other users of the word. */
 static bool word_ok(uint64_t addr, bool writable)
 {
 	uint64_t *word = (uint64_t *)(uintptr_t)(addr & ~7ull), old;

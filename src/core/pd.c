@@ -64,7 +64,8 @@ int vb_dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
-/* A thread domain promises one thread at a time. Nothing here is cheaper for it, so that it is only remembered. */
+/* A thread domain promises that one thread at a time uses its objects. Nothing here gets faster by that, so it is
+ * only stored. */
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
 	struct vb_td *td;
@@ -95,8 +96,8 @@ int vb_dealloc_td(struct ibv_td *ibtd)
 	return 0;
 }
 
-/* Memory of queues is one allocation with everything else of the object, so that allocators of the program's have no
- * place: better refused than never called. */
+/* Refuses allocators of the program: a queue is one allocation with the rest of its object, so they would never be
+ * called. */
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
 {
 	struct vb_td *td = (struct vb_td *)attr->td;

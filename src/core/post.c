@@ -18,7 +18,7 @@ void vb_sq_submit(struct vb_qp *qp, uint8_t state)
 		vb_path_settle(qp);
 }
 
-/* Sum of the sges; saturates far above any limit. */
+/* Sum of the lengths; cannot wrap around. */
 static inline uint64_t sum(const struct ibv_sge *sge, int n)
 {
 	uint64_t length = 0;
@@ -28,12 +28,12 @@ static inline uint64_t sum(const struct ibv_sge *sge, int n)
 	return length;
 }
 
-/* In the order of the man page's reasons: the queue, the request, the operation. 0 or errno. */
+/* Checks the queue, the request and the operation, in the order of the man page's errors. 0 or errno. */
 static inline int check(struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
 {
 	if (!vb_sq_has_room(qp, qp->sq_head))
 		return ENOMEM;
-	if ((uint32_t)wr->num_sge > qp->sq_max_sge) /* negative ones, too */
+	if ((uint32_t)wr->num_sge > qp->sq_max_sge) /* negative numbers, too */
 		return EINVAL;
 	if (!(info->qp_types & VB_QPT_BIT(qp->type)))
 		return EINVAL;
@@ -42,7 +42,7 @@ static inline int check(struct vb_qp *qp, const struct ibv_send_wr *wr, const st
 	return 0;
 }
 
-/* The payload moves into the queue: its buffers are the program's again when the call returns. */
+/* Copies inline data into the queue: the program may reuse its buffers when the call returns. */
 static inline int take_inline(struct vb_qp *qp, struct vb_swqe *w, const struct ibv_send_wr *wr, uint64_t length)
 {
 	if (length > qp->sq_max_inline)
@@ -69,7 +69,7 @@ static inline void take_sges(struct vb_qp *qp, struct vb_swqe *w, const struct i
 static inline void take_address(const struct vb_qp *qp, struct vb_swqe *w, const struct ibv_send_wr *wr,
                                 const struct vb_wr_info *info)
 {
-	w->imm = wr->invalidate_rkey; /* or imm_data, as it is: a union */
+	w->imm = wr->invalidate_rkey; /* or imm_data, in the same union */
 	if (info->flags & VB_WR_ATOMIC) {
 		w->remote_addr = wr->wr.atomic.remote_addr;
 		w->rkey = wr->wr.atomic.rkey;
@@ -106,7 +106,7 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	} else if (info->flags & VB_WR_PAYLOAD) {
 		err = take_inline(qp, w, wr, length);
 	} else if (wr->num_sge) {
-		err = EINVAL; /* there is nothing to send in it */
+		err = EINVAL; /* nothing can be sent in this state */
 	} else {
 		w->flags &= (uint8_t)~IBV_SEND_INLINE;
 		w->num_sge = 0;
@@ -150,7 +150,8 @@ int vb_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	int err = EINVAL;
 
 	vb_lock(&qp->rq.lock);
-	/* Under the lock that the flush takes after it has set ERR: either it sees this receive, or this sees ERR. */
+	/* Under the lock that the flush takes after it has set ERR: either the flush finds this receive, or this
+	 * thread reads ERR. */
 	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
 	if (state == IBV_QPS_RESET || qp->srq)

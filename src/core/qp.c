@@ -52,7 +52,7 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	return check_cap(&a->cap, a->srq);
 }
 
-/* What was asked for, rounded up to what the rings have; it is returned to the program. */
+/* The requested capacities, rounded up to those of the rings. The program gets them back. */
 static struct ibv_qp_cap round_cap(const struct ibv_qp_cap *cap, bool has_srq)
 {
 	struct ibv_qp_cap r = {
@@ -68,7 +68,7 @@ static struct ibv_qp_cap round_cap(const struct ibv_qp_cap *cap, bool has_srq)
 	return r;
 }
 
-/* Cuts the next n bytes from the block that is being laid out: base NULL only counts. */
+/* Takes the next n bytes of the block. With base NULL it only counts them. */
 static void *cut(char *base, size_t *used, size_t n)
 {
 	char *p = base ? base + *used : NULL;
@@ -166,8 +166,8 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	}
 }
 
-/* Gives the QP the next free number of our lane, and shows it to peers and responder, in RESET. All others come
- * before one is used again, and from one nobody can tell another. */
+/* Gives the QP the next free number of the lane, and publishes the QP in RESET. A number is used again only after
+ * all others, and no number reveals another. */
 static int enter_table(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
@@ -183,7 +183,7 @@ static int enter_table(struct vb_qp *qp)
 	while (atomic_load_explicit(&node->qps[i], memory_order_relaxed));
 	qp->qp.qp_num = node->lane << VB_LANE_SHIFT | i;
 	qp->qp.handle = qp->qp.qp_num;
-	if (node->qp_entries < VB_LANE_QPS) /* the first time that this number is used: it keeps its entry */
+	if (node->qp_entries < VB_LANE_QPS) /* the number is used for the first time: it keeps this entry */
 		atomic_store_explicit(&vb_seg_qp_places(node->seg)[i], (uint16_t)(node->qp_entries++ ^ i),
 		                      memory_order_relaxed);
 	qp->made = VB_MADE(qp->qp);
@@ -267,7 +267,7 @@ static void leave_table(struct vb_qp *qp)
 	vb_lock(&node->progress);
 	vb_lock(&qp->sq_lock);
 	vb_qp_set_state(qp, IBV_QPS_RESET);
-	vb_qp_close_shared(qp); /* before peers are told to look */
+	vb_qp_close_shared(qp); /* before peers are woken */
 	vb_path_reset(qp);
 	vb_sq_drop_held(qp);
 	vb_receive_abandon(qp);

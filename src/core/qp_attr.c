@@ -1,4 +1,4 @@
-// qp_attr.c - the attributes of a queue pair: which values they may have, and taking them over
+// qp_attr.c - the attributes of a queue pair: checks of their values, and their assignment
 // follows: IBA volume 1, 11.2.5.2 (modify queue pair); ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "frame/fields.h"
 #include "util/log.h"
 
-/* --- values of attributes: 0 or EINVAL --- */
+/* --- checks of values --- */
 
 static bool pkey_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
@@ -28,8 +28,8 @@ static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL, NULL);
 }
 
-/* What the interface takes: a longer packet would be lost without a word. deviates: rxe takes the largest of the
- * protocol, and such a queue pair fails with its first large message. */
+/* The path MTU must fit the interface: a longer packet would be lost silently. deviates: rxe accepts the protocol's
+ * largest, and such a queue pair fails at its first large message. */
 static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	struct vb_device *dev = vb_ctx(qp->qp.context)->dev;
@@ -74,7 +74,7 @@ static bool dest_rd_atomic_ok(const struct vb_qp *qp, const struct ibv_qp_attr *
 	return a->max_dest_rd_atomic <= VB_MAX_QP_RD_ATOM;
 }
 
-/* Automatic path migration is for InfiniBand only: the kernel bans it on RoCE. */
+/* Automatic path migration exists on InfiniBand only: the kernel refuses it for RoCE. */
 static bool alt_path_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	return false;
@@ -109,7 +109,7 @@ static const struct {
         {IBV_QP_PATH_MIG_STATE, mig_state_ok},
 };
 
-/* What a draining send queue is left with: being torn down, or waiting (IBA 10.3.1.6). */
+/* While the send queue drains, the QP may only go to RESET or ERR, or stay in SQD (IBA 10.3.1.6). */
 static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
 {
 	return atomic_load(&qp->state) == IBV_QPS_SQD && qp->attr.sq_draining && next != IBV_QPS_ERR &&
@@ -132,7 +132,7 @@ int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_
 		return EINVAL;
 	if (iwarp)
 		mask &= VB_QP_IWARP_ATTRS;
-	if (here) /* an address of the peer, not an entry of a GID table that leads to it; and no packet is sent */
+	if (here) /* dgid is an address of the peer, no GID index is used, and no packet is sent */
 		mask &= ~(IBV_QP_AV | IBV_QP_PATH_MTU);
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
 		if ((mask & values[i].bit) && !values[i].ok(qp, attr))
@@ -140,7 +140,7 @@ int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_
 	return 0;
 }
 
-/* --- taking attributes over --- */
+/* --- assignment of attributes --- */
 
 #define FIELD(bit, member)                                                                           \
 	{                                                                                            \

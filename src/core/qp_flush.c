@@ -1,4 +1,4 @@
-// qp_flush.c - queue pairs in error: what is outstanding completes with IBV_WC_WR_FLUSH_ERR, in order
+// qp_flush.c - queue pairs in error: outstanding requests complete with IBV_WC_WR_FLUSH_ERR, in order
 // follows: IBA volume 1, 10.3.1.5 (SQE), 10.3.1.7 (ERR), 10.8.3 (order of completions)
 // SPDX-License-Identifier: MIT
 #include "core/opcode.h"
@@ -9,7 +9,7 @@
 void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	qp->attr.qp_state = qp->attr.cur_qp_state = state;
-	__atomic_store_n(&qp->qp.state, state, __ATOMIC_RELAXED); /* the program reads it without asking */
+	__atomic_store_n(&qp->qp.state, state, __ATOMIC_RELAXED); /* programs read this field directly */
 	atomic_store_explicit(&qp->state, (uint8_t)state, memory_order_release);
 }
 
@@ -37,7 +37,7 @@ void vb_sq_drop_held(struct vb_qp *qp)
 		vb_sq_release(vb_sq_at(qp, i));
 }
 
-/* Unsignaled requests, too: in error all of them complete (IBA 10.7.3.1). Under sq_lock. */
+/* Unsignaled requests, too, complete in error (IBA 10.7.3.1). Under sq_lock. */
 static void flush_sends(struct vb_qp *qp)
 {
 	vb_sq_drop_held(qp);
@@ -59,8 +59,8 @@ void vb_receive_abandon(struct vb_qp *qp)
 	vb_rq_give_back(vb_rq_of(qp));
 }
 
-/* The receive that a message was half in, then those that wait. What stands in an SRQ belongs to the others. Under
- * progress. */
+/* Flushes the receive of a message that arrived in part, then the posted ones. Receives of an SRQ stay for its other
+ * queue pairs. Under progress. */
 static void flush_receives(struct vb_qp *qp)
 {
 	struct vb_rwqe w;
@@ -103,7 +103,7 @@ static bool has_overrun(const struct vb_qp *qp)
 	       atomic_load_explicit(&qp->rcq->overrun, memory_order_relaxed);
 }
 
-/* IBA 10.2.6.3, 11.6.3.1: work that can complete nowhere is not done. */
+/* IBA 10.2.6.3, 11.6.3.1: requests that cannot complete are not executed. */
 static void end_overrun(struct vb_qp *qp)
 {
 	uint8_t state = atomic_load(&qp->state);

@@ -45,11 +45,11 @@ static void reset_responder(struct vb_qp *qp)
 	qp->inread_head = qp->inread_tail = 0;
 }
 
-/* Outstanding requests vanish, and with them their completions that nobody has polled (IBA 10.3.1.1). */
+/* Removes outstanding requests, and completions that are not polled yet (IBA 10.3.1.1). */
 static void enter_reset(struct vb_qp *qp)
 {
 	vb_qp_set_state(qp, IBV_QPS_RESET);
-	vb_qp_close_shared(qp); /* before peers are told to look */
+	vb_qp_close_shared(qp); /* before peers are woken */
 	vb_path_reset(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr_valid = 0;
@@ -62,12 +62,12 @@ static void enter_reset(struct vb_qp *qp)
 	vb_lock(&qp->rq.lock);
 	atomic_store(&qp->rq.head, 0);
 	atomic_store(&qp->rq.tail, 0);
-	atomic_store(&qp->rq.polled, 0); /* from here on nobody polls one of its receives */
+	atomic_store(&qp->rq.polled, 0); /* no completion of its receives is left */
 	vb_unlock(&qp->rq.lock);
 	qp->comm_est_raised = qp->last_wqe_raised = false;
 }
 
-/* From here on requests are taken. Peers trust what they read when they see the new, odd gen. */
+/* Opens the queue pair to requests. Peers use the published fields when they read the new, odd gen. */
 static void enter_rtr(struct vb_qp *qp)
 {
 	struct vb_qp_shared *s = qp->shared;
@@ -151,7 +151,7 @@ static void unlock_both(struct vb_qp *qp)
 	vb_unlock(&qp->node->progress);
 }
 
-/* A datagram is one packet: what the port takes when the QP is made ready. */
+/* A datagram is one packet: its limit is the port's MTU at the time of this call. */
 static void limit_message(struct vb_qp *qp)
 {
 	struct ibv_port_attr port;
@@ -160,7 +160,7 @@ static void limit_message(struct vb_qp *qp)
 		qp->max_msg = 128u << port.active_mtu;
 }
 
-/* The path is looked for with the attributes in place and no lock held; the state follows. */
+/* Finds the path, with the attributes set and no lock held. The state changes afterwards. */
 static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	lock_both(qp);
@@ -193,17 +193,18 @@ again:
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);
-	if (atomic_load(&qp->state) != cur) { /* an error came in between: what was allowed may not be any more */
+	if (atomic_load(&qp->state) !=
+	    cur) { /* an error changed the state meanwhile: the change may not be allowed any more */
 		unlock_both(qp);
 		goto again;
 	}
 	vb_qp_take_attr(qp, attr, mask);
-	if (!iwarp || next != IBV_QPS_RTR) /* which stays as it is */
+	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
 		settle = enter(qp, cur, next);
 	unlock_both(qp);
 	if (settle)
 		vb_path_settle(qp);
-	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* when this returns, no byte changes any more */
+	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* when this returns, peers change no byte any more */
 		atomic_thread_fence(memory_order_seq_cst);
 		vb_quiesce(qp->node, 0, qp->qp.qp_num);
 	}

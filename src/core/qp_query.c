@@ -1,4 +1,4 @@
-// qp_query.c - what a queue pair says of itself
+// qp_query.c - queries of a queue pair
 // follows: IBA volume 1, 11.2.5.3 (query queue pair); ibv_query_qp(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include "core/qp.h"
 #include "core/verbs.h"
 
-/* The mask is a hint (ibv_query_qp(3)): all is filled in that programs had room for before 2016. PSNs are those that
- * come next. Who asks for the rate limit knows of it: there is none. */
+/* The mask is a hint (ibv_query_qp(3)): this fills all fields of the struct of before 2016, and the newer rate
+ * limit, which is 0, only if asked for. PSNs are the next ones. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
@@ -29,7 +29,7 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 		attr->sq_psn = qp->psn_next;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
-	if (!attr->ah_attr.is_global) /* what stands there is ours */
+	if (!attr->ah_attr.is_global) /* the grh in it is ours */
 		attr->ah_attr.grh = (struct ibv_global_route){0};
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){

@@ -31,7 +31,7 @@ struct change {
 		.valid = true \
 	} /* with no attribute but the state */
 
-/* A hole is a change that there is not. */
+/* An empty entry is a change that is not allowed. */
 // clang-format off
 static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 	[IBV_QPS_RESET] = {
@@ -96,9 +96,9 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 // clang-format on
 
 /*
- * iWARP: a connection takes the queue pair to RTS, not the program, and attributes that have no meaning are passed over
- * (RFC 5040 knows of no states; Linux's siw). RTR is asked for by what rdma_cm's rdma_init_qp_attr says, and stays
- * where it is.
+ * iWARP: the connection takes the queue pair to RTS, not the program, and attributes without a meaning are ignored (RFC
+ * 5040 has no states; as Linux's siw). Programs ask for RTR because of rdma_init_qp_attr; the state stays as it is
+ * then.
  */
 static const bool iwarp_changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
         [IBV_QPS_RESET] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true},

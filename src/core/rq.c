@@ -15,7 +15,7 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 
 	for (int i = 0; i < wr->num_sge; i++) {
 		memcpy(&sge[i], &wr->sg_list[i],
-		       sizeof(sge[i])); /* libiscsi's lists lie in packed structs, at any address */
+		       sizeof(sge[i])); /* libiscsi's lists are in packed structs, at any address */
 		length += sge[i].length;
 	}
 	rq->wqe[slot] = (struct vb_rwqe){
@@ -25,7 +25,7 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 	};
 }
 
-/* A message on an iWARP stream waits for one. */
+/* Wakes an iWARP stream that waits for a receive. */
 static void feed(struct vb_rq *rq)
 {
 	vb_timer_armed(rq->rnr_waiter);

@@ -11,8 +11,8 @@ static inline struct vb_rq *vb_rq_of(struct vb_qp *qp)
 	return qp->srq ? &qp->srq->rq : &qp->rq;
 }
 
-/* The oldest receive, which stays in the queue; *sges point into it until vb_rq_advance. False: none. Under progress.
- */
+/* Returns the oldest receive, and leaves it in the queue. *sges point into it until vb_rq_advance. False: none.
+ * Under progress. */
 static inline bool vb_rq_peek(const struct vb_rq *rq, struct vb_rwqe *wqe, struct ibv_sge **sges)
 {
 	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed);
@@ -24,15 +24,15 @@ static inline bool vb_rq_peek(const struct vb_rq *rq, struct vb_rwqe *wqe, struc
 	return true;
 }
 
-/* The oldest receive leaves the queue: its slot may be posted to again. Under progress. */
+/* Removes the oldest receive from the queue: its slot may be posted to again. Under progress. */
 static inline void vb_rq_advance(struct vb_rq *rq)
 {
 	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1,
 	                      memory_order_release);
 }
 
-/* A receive that had left the queue is over, for the program too. Under the lock of the CQ that it completed in;
- * where it did not complete, under progress. */
+/* Counts a removed receive whose slot the program may use again. Under the lock of the CQ that it completed in, or
+ * under progress if it did not complete. */
 static inline void vb_rq_give_back(struct vb_rq *rq)
 {
 	if (__builtin_expect(rq->shared, 0))
@@ -49,11 +49,11 @@ static inline uint32_t vb_rq_count(const struct vb_rq *rq)
 	return atomic_load_explicit(&rq->tail, memory_order_acquire) - head;
 }
 
-/* Appends a chain of receives; *bad_wr is the first that did not go in. 0, EINVAL (too many sges), ENOMEM (full).
- * Under rq->lock. */
+/* Appends a chain of receives. Returns 0, EINVAL (too many sges) or ENOMEM (full); *bad_wr is then the first that
+ * was not appended. Under rq->lock. */
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
-/* Smallest power of two that is not below n. */
+/* The smallest power of two >= n. */
 static inline uint32_t vb_pow2(uint32_t n)
 {
 	uint32_t p = 1;

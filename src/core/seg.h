@@ -1,4 +1,4 @@
-// seg.h - what a process shows to its peers on the same host: one segment, by offset, written by its owner only
+// seg.h - the segment: shared memory of a process that peers on the same host read and only its owner writes
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_SEG_H
@@ -8,31 +8,31 @@
 #include <stdint.h>
 
 /*
- * Every process has one memfd that it alone can write (F_SEAL_FUTURE_WRITE); its peers map it read-only. Whatever a
- * peer shows here is hostile until checked: indices are masked, lengths compared, values read once into a local.
- * A second, small memfd, the doorbell page, is writable by peers: what stands there can only cause a needless look.
+ * Every process has one memfd that it alone can write (F_SEAL_FUTURE_WRITE); its peers map it read-only. A peer's
+ * segment is hostile until checked: indices are masked, lengths compared, values read once into a local. A second,
+ * small memfd, the doorbell page, is writable by peers: a wrong value there can only cause a needless look.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
 #define VB_SEG_VERSION 3u
 
-#define VB_LANES 1024u   /* processes of one host; lane 0 is the broker's */
+#define VB_LANES 1024u   /* lanes of one host, one per process; lane 0 is the broker's */
 #define VB_LANE_SHIFT 14 /* a QP number is lane | index */
 #define VB_LANE_QPS (1u << VB_LANE_SHIFT)
 #define VB_QP_INDEX(qpn) ((qpn) & (VB_LANE_QPS - 1))
 #define VB_QP_LANE(qpn) (((qpn) >> VB_LANE_SHIFT) & (VB_LANES - 1))
 #define VB_SEG_MRS (1u << 18)
-#define VB_KEY_TAG_BITS 14 /* of a memory key; the upper 18 are its slot: core/key.h */
+#define VB_KEY_TAG_BITS 14 /* low bits of a memory key; the upper 18 are its slot: core/key.h */
 #define VB_KEY_SLOT(key) ((key) >> VB_KEY_TAG_BITS)
 
 #define VB_RING_BYTES (256u << 10) /* data of one ring; a power of two */
 #define VB_LINE 64u
 
-/* What other processes may read of a memory region. key == 0: no region. Written under the owner's MR lock. */
+/* The part of a memory region that other processes read. key == 0: no region. Written under the owner's MR lock. */
 struct vb_mr_shared {
 	_Atomic uint32_t key;    /* the rkey (lkey is the same number) */
-	_Atomic uint32_t access; /* IBV_ACCESS_* that hold remotely */
+	_Atomic uint32_t access; /* IBV_ACCESS_* for remote access */
 	_Atomic uint32_t pd;     /* protection domain id, unique in the owner */
-	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping a peer may ask for (io/direct.c) */
+	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping that a peer may map (path/local/shared_map.c) */
 	_Atomic uint64_t iova;   /* first address as peers name it */
 	_Atomic uint64_t length;
 	_Atomic uint64_t addr; /* the owner's virtual address of iova */
@@ -47,12 +47,12 @@ enum vb_nak_code {
 	VB_NAK_INV_REQ, /* invalid request */
 	VB_NAK_ACCESS,  /* remote access error */
 	VB_NAK_OP,      /* remote operational error */
-	VB_NAK_SOURCE,  /* the requester's own memory was not there when it was fetched: its local error */
+	VB_NAK_SOURCE,  /* the requester's own memory was not mapped when it was fetched: its local error */
 };
 
 #define VB_RD_ATOM_SLOTS 16u
 
-/* What peers may read of a queue pair. Line 0 changes with ibv_modify_qp, the others with progress. */
+/* The part of a queue pair that peers read. Cache line 0 changes with ibv_modify_qp, the others with progress. */
 struct vb_qp_shared {
 	_Atomic uint32_t gen; /* changes each time the QP leaves RESET or is destroyed; odd: may receive (RTR..SQE) */
 	_Atomic uint32_t qpn;
@@ -69,13 +69,12 @@ struct vb_qp_shared {
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since gen, in order */
 	_Atomic uint64_t nak;
-	_Atomic uint64_t
-	        processed; /* requests taken, in order: a read among them may still be waiting for its answer */
+	_Atomic uint64_t processed; /* requests received, in order: a read among them may not be answered yet */
 	uint64_t reserved1[5];
-	/* lines 2, 3: what atomics returned, by the slot that the requester chose */
+	/* lines 2, 3: results of atomics, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
-	/* line 4: like acked, but stored at once: read only when the owner has died or left, so that the line stays
-	 * its */
+	/* line 4: like acked, but stored at once. Peers read it only after the owner has died or left, so that the
+	 * line stays in the owner's cache */
 	_Atomic uint64_t executed;
 	uint64_t reserved2[7];
 };
@@ -83,16 +82,16 @@ struct vb_qp_shared {
 /* One per peer process, indexed by the peer's lane. */
 struct vb_slot_shared {
 	/* line 0: rarely written */
-	_Atomic uint64_t peer_incarnation; /* != 0: I have mapped that peer, and watch its hazards */
-	_Atomic uint32_t hot; /* I look at this ring (and its acknowledgements) by myself: no doorbell needed */
+	_Atomic uint64_t peer_incarnation; /* != 0: this process has mapped that peer, and watches its hazards */
+	_Atomic uint32_t hot; /* this process polls the ring (and its acknowledgements): no doorbell needed */
 	_Atomic uint32_t
-	        want_space; /* I wait for room in my ring to that peer: ring my doorbell when you have consumed */
-	_Atomic uint32_t can_pull; /* I can read that peer's memory: its large SENDs may come by reference */
+	        want_space; /* this process waits for room in its ring to that peer, which rings the doorbell after it has consumed */
+	_Atomic uint32_t can_pull; /* this process can read that peer's memory: its large SENDs may come by reference */
 	uint32_t reserved0[11];
 	/* line 1: often written */
-	_Atomic uint64_t rx_head; /* bytes of the peer's ring that I have consumed */
+	_Atomic uint64_t rx_head; /* bytes of the peer's ring that this process has consumed */
 	uint64_t reserved1[7];
-	/* line 2: copies in flight from me into (or out of) that peer's memory: key << 32 | qpn; 0: none */
+	/* line 2: hazards: this process's copies in progress to or from that peer's memory: key << 32 | qpn; 0: none */
 	_Atomic uint64_t hazard[8];
 };
 
@@ -102,13 +101,12 @@ struct vb_seg_header {
 	uint32_t lane;
 	uint32_t pid; /* as its owner sees it; informative */
 	uint64_t incarnation;
-	uint64_t self; /* the owner's address of this header: process_vm_readv finds the same incarnation there */
-	uint32_t fence_needed; /* the owner has no membarrier: its peers fence after they publish */
-	_Atomic uint32_t
-	        sleeping; /* its progress thread sleeps: who rings the doorbell also writes the wake descriptor */
+	uint64_t self; /* the owner's address of this header, where process_vm_readv must find the same incarnation */
+	uint32_t fence_needed;     /* the owner has no membarrier, so its peers fence after they publish */
+	_Atomic uint32_t sleeping; /* the progress thread sleeps: ring the doorbell, and write the wake descriptor */
 	uint32_t reserved0[6];
-	/* own line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program exits
-	 * or execs, before its pid can be used again. */
+	/* own cache line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program
+	 * exits or execs, before its pid can be used again. */
 	_Atomic uint32_t life;
 	uint32_t reserved1[15];
 };
@@ -130,8 +128,8 @@ static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * 256ull);
 }
 
-/* Numbers come in a secret order, and entries one beside the other, so that few queue pairs touch few pages. Of a
- * number: its entry ^ its index. */
+/* QP numbers are given out in a secret order, and entries in sequence, so that few queue pairs touch few pages. For
+ * each index of a number: its entry ^ the index. */
 static inline _Atomic uint16_t *vb_seg_qp_places(void *seg)
 {
 	return (_Atomic uint16_t *)((char *)seg + VB_SEG_QP_PLACES_OFF);
@@ -149,19 +147,19 @@ static inline struct vb_mr_shared *vb_seg_mr(void *seg, uint32_t index)
 	return (struct vb_mr_shared *)((char *)seg + VB_SEG_MRS_OFF + (index & (VB_SEG_MRS - 1)) * 64ull);
 }
 
-/* A key's slot says which entry is the key's: masked, for more than that is the owner's alone. */
+/* The entry of each key's slot. Readers mask it: the other bits are the owner's. */
 static inline _Atomic uint32_t *vb_seg_key_slots(void *seg)
 {
 	return (_Atomic uint32_t *)((char *)seg + VB_SEG_KEYS_OFF);
 }
 
-/* The entry that the key leads to; its key is this one, or there is no such region. */
+/* The entry that the key leads to. If the entry's key is another, the region does not exist. */
 static inline struct vb_mr_shared *vb_seg_mr_of(void *seg, uint32_t key)
 {
 	return vb_seg_mr(seg, atomic_load_explicit(&vb_seg_key_slots(seg)[VB_KEY_SLOT(key)], memory_order_relaxed));
 }
 
-/* The doorbell page: who rings sets its lane's bit, then the summary bit of that word. */
+/* The doorbell page: to ring, a peer sets its lane's bit, then the summary bit of that word. */
 struct vb_doorbell {
 	_Atomic uint64_t summary; /* bit w: word[w] is not zero */
 	uint64_t reserved[7];

@@ -27,15 +27,15 @@ static inline uint8_t *vb_sq_inline(struct vb_qp *qp, uint32_t i)
 	return qp->sinline + (size_t)(i & qp->sq_mask) * qp->sq_max_inline;
 }
 
-/* A datagram that waits until its receiver has been met, as it was when it began to wait. An adapter sends within
- * microseconds, and programs rely on that: UCX fills a buffer anew when the receiver says that it has the datagram, or
- * one that makes it needless, whether its send has completed or not. */
+/* A copy of a datagram that waits until its receiver has been met. A hardware adapter sends within microseconds, and
+ * programs rely on that: UCX reuses a buffer when the receiver has answered the datagram or a later one, even if the
+ * send has not completed. */
 struct vb_held {
 	struct vb_ah ah;
 	uint8_t bytes[];
 };
 
-/* Its way has ended: sent, lost or flushed. UD. Under sq_lock. */
+/* Frees the copy of a datagram that was sent, lost or flushed. UD. Under sq_lock. */
 static inline void vb_sq_release(struct vb_swqe *w)
 {
 	if (__builtin_expect(w->held != NULL, 0)) {
@@ -45,7 +45,7 @@ static inline void vb_sq_release(struct vb_swqe *w)
 	w->until = 0;
 }
 
-/* All that is outstanding goes without having been sent. Under sq_lock. qp_flush.c */
+/* Drops all outstanding datagrams unsent. Under sq_lock. qp_flush.c */
 void vb_sq_drop_held(struct vb_qp *qp);
 
 /* IBA 11.4.1.1: sends may be posted from RTS on; in SQE and ERR they are flushed. */
@@ -54,8 +54,8 @@ static inline bool vb_sq_accepts(uint8_t state)
 	return state >= IBV_QPS_RTS;
 }
 
-/* May entry i be posted to? The one that had its slot before has been executed, and its completion, if it had one, been
- * polled (IBA 10.8.5.1: until then it is outstanding). Under sq_lock, or wr_lock. */
+/* May entry i be posted to? The previous entry of its slot must have been executed, and its completion, if any,
+ * polled (IBA 10.8.5.1: until then it is outstanding). Under sq_lock or wr_lock. */
 static inline bool vb_sq_has_room(struct vb_qp *qp, uint32_t i)
 {
 	uint32_t una = __atomic_load_n(&qp->sq_una, __ATOMIC_ACQUIRE);
@@ -63,13 +63,13 @@ static inline bool vb_sq_has_room(struct vb_qp *qp, uint32_t i)
 	return i - una < qp->sq_max_wr && !atomic_load_explicit(&vb_sq_at(qp, i)->told, memory_order_acquire);
 }
 
-/* The oldest request is over: where it is told of, that has been said before. Under sq_lock. */
+/* Retires the oldest request. Its completion, if any, was pushed before. Under sq_lock. */
 static inline void vb_sq_retire(struct vb_qp *qp)
 {
 	__atomic_store_n(&qp->sq_una, qp->sq_una + 1, __ATOMIC_RELEASE);
 }
 
-/* The completion of an entry. It has its slot until that leaves the queue. Under sq_lock. */
+/* Pushes the completion of an entry. The entry keeps its slot until the completion leaves the queue. Under sq_lock. */
 static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_status status)
 {
 	struct vb_cqe cqe = {
@@ -85,7 +85,7 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 	vb_cq_push(qp->scq, &cqe, false);
 }
 
-/* The entry at sq_head is complete but for its place in the order: gives it that. Under sq_lock. */
+/* Appends the entry at sq_head, which is complete except for its PSN and count. Under sq_lock. */
 static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t length)
 {
 	w->psn = qp->psn_next;
@@ -93,7 +93,7 @@ static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t le
 	w->length = (uint32_t)length;
 	w->state = VB_SWQE_POSTED;
 	w->status = IBV_WC_SUCCESS;
-	if (__builtin_expect(length > qp->max_msg, 0)) { /* IBA 10.7.1, 11.6.2: reported in its turn */
+	if (__builtin_expect(length > qp->max_msg, 0)) { /* IBA 10.7.1, 11.6.2: reported in order */
 		w->state = VB_SWQE_DONE;
 		w->status = IBV_WC_LOC_LEN_ERR;
 		w->num_sge = 0;
@@ -102,7 +102,8 @@ static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t le
 	qp->sq_head++;
 }
 
-/* After the last append: hands over what can go, in the state that the QP was in. Releases sq_lock. */
+/* Called after the last append: sends what can be sent. state: the QP's state when the requests were checked.
+ * Releases sq_lock. */
 void vb_sq_submit(struct vb_qp *qp, uint8_t state);
 
 #endif

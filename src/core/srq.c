@@ -12,7 +12,7 @@
 #include "core/rq.h"
 #include "core/verbs.h"
 
-/* Room for max_wr receives of max_sge each: one allocation, which rq->wqe heads. */
+/* Allocates room for max_wr receives of max_sge each, in one block that begins at rq->wqe. */
 static int rq_alloc(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 {
 	uint32_t slots = vb_pow2(max_wr ? max_wr : 1);
@@ -99,7 +99,7 @@ struct ibv_srq *vb_create_srq_ex(struct ibv_context *context, struct ibv_srq_ini
 	return srq;
 }
 
-/* Takes the receives over into a ring of another size. Under progress (the responder is out) and rq->lock. */
+/* Moves the receives to a ring of another size. Under progress (the responder is not running) and rq->lock. */
 static void move_ring(struct vb_rq *from, struct vb_rq *to)
 {
 	uint32_t head = atomic_load(&from->head), n = atomic_load(&from->tail) - head;
@@ -113,14 +113,14 @@ static void move_ring(struct vb_rq *from, struct vb_rq *to)
 	}
 	from->wqe = to->wqe;
 	from->sge = to->sge;
-	atomic_fetch_sub(&from->polled, head); /* as many are consumed and not polled as before */
+	atomic_fetch_sub(&from->polled, head); /* keeps the number of receives that are consumed and not polled */
 	from->mask = to->mask;
 	from->max_wr = to->max_wr;
 	atomic_store(&from->head, 0);
 	atomic_store(&from->tail, n);
 }
 
-/* Both attributes, or neither. */
+/* Changes both attributes, or neither. */
 int vb_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
 {
 	struct vb_srq *srq = vb_srq(ibsrq);
@@ -197,7 +197,7 @@ int vb_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_r
 	return err;
 }
 
-/* Armed once: after the event the limit is 0 again (IBA 10.2.9.1). */
+/* The limit is armed once: after the event it is 0 again (IBA 10.2.9.1). */
 void vb_srq_check_limit(struct vb_srq *srq)
 {
 	uint32_t limit = atomic_load_explicit(&srq->limit, memory_order_relaxed);

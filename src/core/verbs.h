@@ -1,4 +1,4 @@
-// verbs.h - what abi/ calls: each verb on a Verbena object, after abi/ has found that it is ours
+// verbs.h - the verbs, as abi/ calls them with a Verbena object
 // follows: the ibv_* man page of the same name (arguments, errno); IBA volume 1, chapter 11
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_VERBS_H
@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-/* Each has the arguments, result and errno of the ibv_ call of its name unless stated. */
+/* Each has the arguments, result and errno of the ibv_ call of its name, unless its comment says otherwise. */
 struct ibv_context *vb_open_device(struct ibv_device *device); /* tables filled by vb_fill_ops(), abi/ops.c */
 int vb_close_device(struct ibv_context *context);
 int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
@@ -47,9 +47,9 @@ int vb_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 struct ibv_qp *vb_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int vb_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-/* For an RC queue pair of an iWARP device whose peer is a program of this host: as vb_modify_qp of a RoCE device,
- * but the address vector is only looked at for ah_attr.grh.dgid, an address of that program's. EHOSTUNREACH: it
- * cannot be met. */
+/* For an RC queue pair of an iWARP device whose peer is a program of this host. Like vb_modify_qp of a RoCE device,
+ * except that only ah_attr.grh.dgid of the address vector is used: an address of that program. EHOSTUNREACH: the
+ * program cannot be met. */
 int vb_modify_qp_here(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 int vb_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int vb_destroy_qp(struct ibv_qp *qp);
@@ -64,7 +64,7 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 
-/* abi/ops.c: fills every pointer of both tables; what is not there yet answers EOPNOTSUPP. */
+/* Fills every pointer of both tables (abi/ops.c). A call that is not supported answers EOPNOTSUPP. */
 void vb_fill_ops(struct vb_context *ctx);
 
 #endif

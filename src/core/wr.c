@@ -7,7 +7,7 @@
 
 /*
  * Requests are built in the free entries behind sq_head, under wr_lock, and become part of the queue in wr_complete.
- * Errors are remembered until then: the setters return nothing.
+ * Errors are stored until then, because the setters return nothing.
  */
 static struct vb_qp *of(struct ibv_qp_ex *qpx)
 {
@@ -25,7 +25,7 @@ static uint32_t current(const struct vb_qp *qp)
 	return qp->sq_head + qp->wr_count - 1;
 }
 
-/* The entry that setters work on; NULL after an error, or before the first builder. */
+/* The entry that the setters fill; NULL after an error, or before the first builder. */
 static struct vb_swqe *open_wr(struct vb_qp *qp)
 {
 	if (!qp->wr_count)
@@ -92,7 +92,7 @@ static struct vb_swqe *begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
 	if (!(vb_wr_lookup(opcode)->send_op & qp->send_ops))
 		fail(qp, EOPNOTSUPP);
-	else if (!vb_sq_has_room(qp, qp->sq_head + qp->wr_count)) /* at worst there is more by now */
+	else if (!vb_sq_has_room(qp, qp->sq_head + qp->wr_count)) /* unlocked: there may only be more room by now */
 		fail(qp, ENOMEM);
 	if (qp->wr_error)
 		return NULL;
@@ -189,7 +189,7 @@ static void wr_send_inv(struct ibv_qp_ex *qpx, uint32_t invalidate_rkey)
 	begin_imm(qpx, IBV_WR_SEND_WITH_INV, invalidate_rkey);
 }
 
-/* --- not supported: a QP that asks for these is not made --- */
+/* --- not supported: a QP with these operations is not made --- */
 
 static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
