@@ -107,8 +107,8 @@ struct vb_cq {
 	uint32_t capacity;     /* cq.cqe */
 	struct vb_cqe *ring;
 	atomic_int armed; /* 0, 1: next solicited, 2: next of any kind */
-	atomic_bool
-	        overrun; /* a completion was lost: IBV_EVENT_CQ_ERR was raised, no more are added. Written under lock */
+	/* a completion was lost: IBV_EVENT_CQ_ERR was raised, no more are added. Written under lock */
+	atomic_bool overrun;
 	bool is_ex, single_threaded, want_timestamp;
 	struct vb_channel *channel;
 	struct vb_pd *domain;          /* a parent domain that it was made in, or NULL */
@@ -268,10 +268,10 @@ struct vb_qp {
 	/* responder: all under node->progress */
 	struct vb_rq rq;
 	uint64_t processed; /* requests taken since RTR */
-	_Atomic uint64_t
-	        executed; /* of these, in order, those that may be acknowledged: all before the oldest pending read.
-				    * Written under progress, read (relaxed) by senders */
-	uint32_t epsn;    /* PSN expected next */
+	/* of these, in order, those that may be acknowledged: all before the oldest pending read. Written under
+	 * progress, read (relaxed) by senders */
+	_Atomic uint64_t executed;
+	uint32_t epsn; /* PSN expected next */
 	uint32_t nak_counter;
 	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
 	_Atomic uint64_t ack_told; /* highest count that a record or shared->acked carries to the peer */

@@ -19,8 +19,8 @@ struct vb_node {
 	uint64_t incarnation;
 	bool membarrier; /* asymmetric fences work here */
 
-	struct vb_lock
-	        progress; /* the receiving side: rings, responders, requesters' answers, timers, the lists below */
+	/* the receiving side: rings, responders, requesters' answers, timers, the lists below */
+	struct vb_lock progress;
 	struct vb_qp *_Atomic *qps; /* by VB_QP_INDEX, VB_LANE_QPS entries; written under progress */
 	struct vb_peer *_Atomic
 	        *peers;     /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
@@ -38,9 +38,9 @@ struct vb_node {
 	_Atomic uint32_t yield_every; /* empty polls until the next sched_yield */
 	_Atomic uint64_t yield_after; /* and not before this time (ns); 0: at any time */
 	atomic_uint held; /* completions that are held for a moment, or until a thread sleeps: path/iwarp/path.c */
-	_Atomic uint64_t
-	        sleep_until; /* ns: when the progress thread wakes for a timer; UINT64_MAX: unknown, or never */
-	struct vb_io *io;    /* the part of node/: threads, descriptors, broker */
+	/* ns: when the progress thread wakes for a timer; UINT64_MAX: unknown, or never */
+	_Atomic uint64_t sleep_until;
+	struct vb_io *io; /* the part of node/: threads, descriptors, broker */
 
 	struct vb_mcast *mcasts; /* under progress */
 	unsigned mcast_count;

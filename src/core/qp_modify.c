@@ -193,8 +193,8 @@ again:
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);
-	if (atomic_load(&qp->state) !=
-	    cur) { /* an error changed the state meanwhile: the change may not be allowed any more */
+	/* an error changed the state meanwhile: the change may not be allowed any more */
+	if (atomic_load(&qp->state) != cur) {
 		unlock_both(qp);
 		goto again;
 	}

@@ -84,8 +84,8 @@ struct vb_slot_shared {
 	/* line 0: rarely written */
 	_Atomic uint64_t peer_incarnation; /* != 0: this process has mapped that peer, and watches its hazards */
 	_Atomic uint32_t hot; /* this process polls the ring (and its acknowledgements): no doorbell needed */
-	_Atomic uint32_t
-	        want_space; /* this process waits for room in its ring to that peer, which rings the doorbell after it has consumed */
+	/* this process waits for room in its ring to that peer, which rings the doorbell after it has consumed */
+	_Atomic uint32_t want_space;
 	_Atomic uint32_t can_pull; /* this process can read that peer's memory: its large SENDs may come by reference */
 	uint32_t reserved0[11];
 	/* line 1: often written */

@@ -1,17 +1,17 @@
-// refusal.h - what a request that is refused does to its responder, on every way the same: one row each
+// refusal.h - effects of a refused request on its responder, the same on every path: one row each
 // follows: IBA volume 1, 9.7.4.1 (checks), 9.9.3 (responder errors), 11.6.3 (events); RFC 5040, 7.2; RFC 5041, 7
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_REFUSAL_H
 #define VB_ENGINE_REFUSAL_H
 
-/* How the receive completes that the message had taken, if it had taken one, and the event; RQ: none, the receive
- * tells. Those that wait behind it are flushed. */
-#define VB_REFUSALS(X)                                                                                               \
-	X(INVALID, WR_FLUSH_ERR, REQ)     /* what this end does not take at all */                                   \
-	X(TOO_LONG, LOC_LEN_ERR, REQ)     /* for its receive */                                                      \
-	X(DENIED, WR_FLUSH_ERR, ACCESS)   /* a key or a range of what takes no receive */                            \
-	X(ACCESS, LOC_ACCESS_ERR, ACCESS) /* … of what takes one: its immediate, or the key that it invalidates */ \
-	X(RECEIVE, LOC_PROT_ERR, RQ)      /* our own fault: the receive's memory */
+/* Status of the receive that the message had taken, if any, and the asynchronous event. RQ: no event, because the
+ * receive reports the error. Receives behind it are flushed. */
+#define VB_REFUSALS(X)                                                              \
+	X(INVALID, WR_FLUSH_ERR, REQ)     /* this end does not support it */        \
+	X(TOO_LONG, LOC_LEN_ERR, REQ)     /* longer than its receive */             \
+	X(DENIED, WR_FLUSH_ERR, ACCESS)   /* bad key or range, without a receive */ \
+	X(ACCESS, LOC_ACCESS_ERR, ACCESS) /* the same with a receive */             \
+	X(RECEIVE, LOC_PROT_ERR, RQ)      /* local: the receive's memory */
 
 enum vb_refusal {
 #define X(name, receive, event) VB_REFUSE_##name,

@@ -1,4 +1,4 @@
-// work.h - work requests and what becomes of them, as the engines of both networks see them
+// work.h - work requests and their results, for the RoCE and iWARP engines
 // follows: IBA volume 1, 10.7 (work requests), 11.4 (operations), 11.6 (results); RFC 5040, 6
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_WORK_H
@@ -38,7 +38,7 @@ enum vb_verb {
 	VB_VERB_READ,
 	VB_VERB_CMP_SWAP,
 	VB_VERB_FETCH_ADD,
-	VB_VERB_LOCAL, /* done by ops->local in its turn: invalidation, binding */
+	VB_VERB_LOCAL, /* executed by ops->local in order: invalidation, binding */
 };
 
 enum {
@@ -60,24 +60,24 @@ struct vb_work {
 	uint32_t ud_qpn, ud_qkey;
 };
 
-/* One that has been taken: it lives here until it completes. Packets are counted from the QP's start, without wrap. */
+/* An accepted request, until it completes. Packets are counted from the QP's start, without wrap. */
 struct vb_work_sent {
 	struct vb_work rq;
 	uint64_t seq;      /* of its first packet; the PSN is cfg.sq_psn + seq */
-	uint64_t receives; /* messages up to this one that take a receive */
-	uint32_t packets;  /* PSNs it takes; 0 for VB_VERB_LOCAL */
-	uint32_t chunk; /* reads: packets of response that one READ request asks for, fixed when the first goes out */
-	uint8_t middle; /* opcode of its middle packets */
-	uint8_t status; /* a local fault, reported in its turn */
-	bool done;      /* VB_VERB_LOCAL: executed */
+	uint64_t receives; /* number of messages up to this one that consume a receive */
+	uint32_t packets;  /* number of PSNs; 0 for VB_VERB_LOCAL */
+	uint32_t chunk;    /* reads: response packets per READ request, fixed when the first is sent */
+	uint8_t middle;    /* opcode of its middle packets */
+	uint8_t status;    /* a local error, reported in order */
+	bool done;         /* VB_VERB_LOCAL: executed */
 };
 
-/* What a completed receive says. */
+/* The result of a completed receive. */
 struct vb_receipt {
 	enum vb_work_status status;
 	bool write_imm; /* it was an RDMA write with immediate */
 	bool solicited;
-	bool ipv4;     /* UD: of the header that stands before it */
+	bool ipv4;     /* UD: the header before the data is IPv4 */
 	uint8_t flags; /* VB_WORK_IMM, VB_WORK_INV */
 	uint32_t imm;  /* or the key that was invalidated */
 	uint32_t length, src_qpn;
@@ -86,10 +86,10 @@ struct vb_receipt {
 enum vb_right { VB_RIGHT_WRITE = 1, VB_RIGHT_READ = 2, VB_RIGHT_ATOMIC = 4 };
 
 enum vb_work_event {
-	VB_WORK_EVENT_SQ,     /* a send failed; its completion tells */
-	VB_WORK_EVENT_REQ,    /* the peer asked for something invalid: IBV_EVENT_QP_REQ_ERR */
-	VB_WORK_EVENT_ACCESS, /* it asked for memory it may not have: IBV_EVENT_QP_ACCESS_ERR */
-	VB_WORK_EVENT_RQ,     /* a receive failed; its completion tells */
+	VB_WORK_EVENT_SQ,     /* a send failed; its completion reports it */
+	VB_WORK_EVENT_REQ,    /* the peer sent an invalid request: IBV_EVENT_QP_REQ_ERR */
+	VB_WORK_EVENT_ACCESS, /* the peer asked for memory without the right to it: IBV_EVENT_QP_ACCESS_ERR */
+	VB_WORK_EVENT_RQ,     /* a receive failed; its completion reports it */
 };
 
 /* The rows of VB_REFUSALS, for the engines of both networks. */

@@ -58,8 +58,8 @@ static void network_changed(struct vb_node *node)
 			if (n == 64)
 				break;
 			seen[n] = c->dev;
-			what[n++] =
-			        vb_device_refresh(c->dev); /* says each change once, for all contexts of the device */
+			/* says each change once, for all contexts of the device */
+			what[n++] = vb_device_refresh(c->dev);
 		}
 		bits = what[i];
 		if (bits & VB_DEV_PORT_UP)

@@ -7,8 +7,8 @@
 #include "node/io.h"
 
 extern const struct vb_path_ops vb_local_path_ops; /* RC and UC: shared memory with a program of this host */
-extern const struct vb_path_ops
-        vb_datagram_path_ops;                      /* UD: shared memory where the receiver is of this host, RoCE else */
+/* UD: shared memory where the receiver is of this host, RoCE else */
+extern const struct vb_path_ops vb_datagram_path_ops;
 extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */
 

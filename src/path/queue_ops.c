@@ -74,8 +74,8 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_target(qp, w, atomic);
-	if (w->state ==
-	    VB_SWQE_DONE) /* refused here or when it was posted: to the engine a message too long, told in its turn */
+	/* refused here or when it was posted: to the engine a message too long, told in its turn */
+	if (w->state == VB_SWQE_DONE)
 		rq->length = UINT32_MAX;
 	qp->sq_emit++;
 	return true;

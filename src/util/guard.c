@@ -298,8 +298,8 @@ void vb_guard_install(void)
 			continue;
 		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
 			continue;
-		if (installed[i] &&
-		    !restorer) /* cannot tell who calls: over a newer handler there would be no way back */
+		/* cannot tell who calls: over a newer handler there would be no way back */
+		if (installed[i] && !restorer)
 			continue;
 		newest[i] = now;
 		if (!installed[i])

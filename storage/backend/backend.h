@@ -74,8 +74,8 @@ struct nb_backend {
 	const uint8_t *map;
 	uint64_t map_len;
 	bool map_lost; /* a transport could not read there: requests can, or say why not */
-	uint64_t
-	        copied; /* bytes that this program has copied for requests; the kernel's own copies are not known here */
+	/* bytes that this program has copied for requests; the kernel's own copies are not known here */
+	uint64_t copied;
 };
 
 /* The largest size there is: offsets stay positive as off_t, and a multiple of every block. */

@@ -76,6 +76,6 @@ char *nb_identity(int fd, const char *path, bool *anywhere)
 	if (fstat(fd, &st))
 		return NULL;
 	name = S_ISBLK(st.st_mode) ? name_of_device(st.st_rdev, anywhere) : name_of_file(fd, anywhere);
-	return name || S_ISBLK(st.st_mode) ? name
-	                                   : realpath(path, NULL); /* the kernel's names of devices change at a boot */
+	/* the kernel's names of devices change at a boot */
+	return name || S_ISBLK(st.st_mode) ? name : realpath(path, NULL);
 }

@@ -294,8 +294,8 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* the caretaker tries again by itself */
 		poll(NULL, 0, BUSY_MS);
 		e = associate(d, tries, deadline, a);
-		if (e == -ETIMEDOUT &&
-		    !vn_left(deadline)) /* the last try had hardly any time: what it has said before counts */
+		/* the last try had hardly any time: what it has said before counts */
+		if (e == -ETIMEDOUT && !vn_left(deadline))
 			e = -EBUSY;
 	}
 	return e;

@@ -59,8 +59,8 @@ struct vn_cmd {
 	uint64_t since;  /* ms */
 	uint64_t before; /* answers that its queue had got when it was sent */
 	uint64_t due;    /* ms: not to be sent again before */
-	uint64_t
-	        unreachable; /* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
+	/* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
+	uint64_t unreachable;
 	bool answered, done, digest_failed;
 	struct nv_cqe cqe;
 	uint8_t range[16]; /* of a discard */

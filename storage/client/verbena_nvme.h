@@ -67,9 +67,9 @@ struct vn_options {
 	unsigned connect_ms;    /* for one attempt to connect, with all its queues. 10,000 */
 	unsigned rdma_ms; /* … for the part of it that rdma_cm may take when TCP is the alternative (auto). 3,000 */
 	unsigned rdma_again_ms; /* auto: RDMA that has failed is not tried again before. 60,000 */
-	unsigned
-	        io_ms; /* a command not answered in this time, nor any other, or too many others: the connection counts as broken. 30,000;
-	                   * 0: never */
+	/* a command not answered in this time, nor any other, or too many others: the connection counts as broken.
+	 * 30,000; 0: never */
+	unsigned io_ms;
 	unsigned reconnect_ms;       /* for how long to try, once a connection has broken. 600,000; 0: not at all */
 	unsigned reconnect_pause_ms; /* between two attempts, at most (it begins with a tenth of it). 1,000 */
 	unsigned spin_us; /* with RDMA, who waits looks for so long before sleeping, with much data under way for up to

@@ -282,8 +282,8 @@ int nt_control_ask(const char *path, const char *line)
 			close(fd);
 		return 1;
 	}
-	if (send(fd, line, strlen(line), MSG_NOSIGNAL) < 0 ||
-	    send(fd, "\n", 1, MSG_NOSIGNAL) < 0) /* it may not listen to us */
+	/* it may not listen to us */
+	if (send(fd, line, strlen(line), MSG_NOSIGNAL) < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) < 0)
 		refused = true;
 	while ((n = read(fd, buf, sizeof(buf))) > 0) {
 		refused |= first && n >= 6 && !memcmp(buf, "error:", 6);

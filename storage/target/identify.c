@@ -122,8 +122,8 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	d[C_LPA] |= 1u << 1;     /* commands supported and effects */
 	d[C_ELPE] = 15;
 	d[C_ANATT] = 10;
-	d[C_ANACAP] = 1 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 |
-	              1u << 6; /* all states; a group id does not change while attached */
+	/* all states; a group id does not change while attached */
+	d[C_ANACAP] = 1 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6;
 	nv_put32(d + C_ANAGRPMAX, NT_ANA_GROUPS);
 	nv_put32(d + C_NANAGRPID, NT_ANA_GROUPS);
 	d[C_SQES] = 0x66;

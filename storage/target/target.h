@@ -299,8 +299,8 @@ struct nt_target {
 	struct nt_line urgent;                  /* for memory, before all others */
 	struct nt_peer *in_line, **in_line_end; /* peers that wait for it, in turn */
 	bool serving;
-	struct nt_request *
-	        connects; /* that wait for the end of what the same host has begun, Connect or enabling; at: until then */
+	/* that wait for the end of what the same host has begun, Connect or enabling; at: until then */
+	struct nt_request *connects;
 	void (*say)(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* to whoever runs it; may be NULL */
 	struct nt_controller *by_id[256];
 	uint16_t queues;     /* I/O queues for each controller */

@@ -29,8 +29,8 @@ enum vb_incoming_result vb_incoming_receive(int sock, struct vb_incoming *in)
 	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
 
 	ssize_t n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0 &&
-	    errno == ECONNRESET) /* reported once, ahead of messages that the broker sent before: perhaps an ERROR */
+	/* reported once, ahead of messages that the broker sent before: perhaps an ERROR */
+	if (n < 0 && errno == ECONNRESET)
 		n = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? VB_INCOMING_NONE : VB_INCOMING_CLOSED;

@@ -147,8 +147,8 @@ static struct vb_gsi_conns *conns_new(struct vb_gsi *gsi, uid_t uid)
 	c->user = u;
 	u->programs++;
 	if (getrandom(c->key, sizeof(c->key), 0) != sizeof(c->key))
-		c->key[4] =
-		        GOLDEN_RATIO; /* without random numbers a user who chooses colliding ids slows down his own */
+		/* without random numbers a user who chooses colliding ids slows down his own */
+		c->key[4] = GOLDEN_RATIO;
 	return c;
 }
 

@@ -121,8 +121,8 @@ void vb_gsi_late_keep_for(struct vb_broker *b, uint32_t lane, const struct vb_ms
 	struct vb_gsi_late *l = &b->gsi->late;
 
 	charge_sender(&h);
-	if (l->n >= VB_GSI_LATE / 2 ||
-	    !has_late_slot(l, &h)) /* the other half is for requests; a DREQ that is dropped here is repeated */
+	/* the other half is for requests; a DREQ that is dropped here is repeated */
+	if (l->n >= VB_GSI_LATE / 2 || !has_late_slot(l, &h))
 		b->gsi->counters.absent++;
 	else
 		l->held[l->n++] = h;

@@ -99,8 +99,8 @@ static int receive_answer(int sock, struct vb_keeper_answer *m, int *fds, int wa
 	int got[2], n = 0;
 
 	ssize_t len = receive_message(sock, &mh);
-	if (len < 0 &&
-	    errno == ECONNRESET) /* the keeper exited with unread messages: reported once, ahead of its last answer */
+	/* the keeper exited with unread messages: reported once, ahead of its last answer */
+	if (len < 0 && errno == ECONNRESET)
 		len = receive_message(sock, &mh);
 	if (len <= 0)
 		return len == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;

@@ -13,8 +13,8 @@
 #define VB_KEEPER_MAGIC 0x56424b32u /* of this layout: keeper and broker may be of different builds */
 
 enum vb_keeper_op {
-	VB_KEEPER_HELLO =
-	        1, /* the first message; the answer brings the writing end of the lifeline and the socket of lane 0 */
+	/* the first message; the answer brings the writing end of the lifeline and the socket of lane 0 */
+	VB_KEEPER_HELLO = 1,
 	VB_KEEPER_GIVE,      /* the answer brings the lane's socket */
 	VB_KEEPER_TAKE_BACK, /* no answer */
 	VB_KEEPER_RELAY,     /* the answer brings the program's end of a relay channel: broker/server/relay.h */

@@ -75,16 +75,16 @@ struct vb_broker {
 	struct vb_state state;
 	struct vb_hold hold;
 	int64_t sweep_at; /* when to take back lanes of an earlier broker whose holders have not reattached; 0: never */
-	struct vb_lane_set
-	        swept; /* lanes that were taken back like that: if a holder comes after all, its lane is opened again */
+	/* lanes that were taken back like that: if a holder comes after all, its lane is opened again */
+	struct vb_lane_set swept;
 	uint32_t nsessions, npending, generation;
 	struct vb_session *sessions[VB_MAX_SESSIONS];
 	struct vb_session *holder[VB_LANE_COUNT]; /* the session that holds a lane */
 	struct vb_reserved reserved[VB_LANE_COUNT];
 	struct vb_parked *parked;
 	uint32_t nparked;
-	uint32_t
-	        takes_left; /* how many messages with descriptors of other users' programs may still be received in this turn */
+	/* how many messages with descriptors of other users' programs may still be received in this turn */
+	uint32_t takes_left;
 	uint32_t max_lanes;             /* programs for which the descriptor limit suffices */
 	struct vb_addresses *addresses; /* of this host; NULL: not known */
 	struct vb_gsi *gsi;             /* NULL: queue pair 1 was not requested yet */

@@ -112,8 +112,8 @@ struct vb_cm_conn {
 	uint8_t retries, max_retries; /* left; in all */
 	uint8_t ack_timeout;
 	uint64_t tid; /* of the REQ and its answers */
-	uint64_t
-	        dreq_tid; /* of the DREQ, whoever sent it; before that, of the question whether the peer knows the connection */
+	/* of the DREQ, whoever sent it; before that, of the question whether the peer knows the connection */
+	uint64_t dreq_tid;
 	uint64_t local_guid, remote_guid;
 	uint64_t timeout;          /* ns to the next repetition */
 	uint64_t deadline;         /* 0: none */

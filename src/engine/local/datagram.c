@@ -1,4 +1,4 @@
-// datagram.c - a datagram on its way: to a program of this host, or to the network
+// datagram.c - sends datagrams: to programs of this host, or to the network
 // follows: IBA volume 1, 9.8.3 (UD), 10.2.5 (controlled Q_Key)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -16,16 +16,16 @@
 #include "frame/net.h"
 #include "frame/segment.h"
 
-/* A datagram is dropped when its receiver makes no room for so long, or cannot be met: the broker and a busy program
- * may need a while for that, as address resolution does on a network. */
+/* A datagram is dropped when its receiver makes no room for UD_PATIENCE, or was not met within UD_MEETING: the
+ * broker and a busy program may need this time, as address resolution does on a network. */
 #define UD_PATIENCE 100000000ull /* ns */
 #define UD_MEETING 3000000000ull /* ns */
-#define FAR_MS 50                /* a new program with an old number may have come by then */
+#define FAR_MS 50                /* after this time a new program may own the lane */
 
-/* How many may wait before those behind them do, too, whatever their own way. */
+/* Waiting datagrams that later ones to other receivers may overtake. With more, all later ones wait. */
 #define OVERTAKEN_MAX 128
 
-/* What it says, and where to, is taken from the program now. */
+/* Copies the datagram's payload and address from the program now. */
 static enum vb_emit hold(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -54,7 +54,7 @@ static enum vb_emit ud_waits(struct vb_qp *qp, struct vb_swqe *w, uint64_t patie
 	return patience == UD_MEETING && !w->held ? hold(qp, w) : VB_EMIT_BLOCKED;
 }
 
-/* The broker need not be asked for each datagram. */
+/* Was the lane found to be on another host a short time ago? Then the broker need not be asked. */
 static bool is_far(const struct vb_ah *ah, uint32_t lane)
 {
 	uint64_t far = atomic_load_explicit(&ah->far, memory_order_relaxed);
@@ -68,7 +68,7 @@ static void set_far(struct vb_ah *ah, uint32_t lane)
 	                      memory_order_relaxed);
 }
 
-/* What the network made of it. */
+/* Handles the result of sending to the network. */
 static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_datagram_result result)
 {
 	switch (result) {
@@ -84,13 +84,14 @@ static enum vb_emit settle_far(struct vb_qp *qp, struct vb_swqe *w, enum vb_data
 	}
 }
 
-/* To another host, or to a group. */
+/* Sends to another host, or to a multicast group. */
 static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
 {
 	return settle_far(qp, w, qp->path->datagram(qp, w));
 }
 
-/* To nobody of this host. Where the network is no way either, who comes to this host is found at once. */
+/* Sends to a lane without a program of this host. Without a network, the receiver can only be a program of this host
+ * that starts later. */
 static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 {
 	enum vb_datagram_result result = qp->path->datagram(qp, w);
@@ -100,7 +101,7 @@ static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 	return settle_far(qp, w, result);
 }
 
-/* The header that the packet would have had on the wire. */
+/* Writes the IP header that a RoCE packet would have. */
 static void put_grh(uint8_t grh[40], const struct vb_swqe *w)
 {
 	const struct ibv_global_route *route = &w->ah->attr.grh;
@@ -116,7 +117,7 @@ static void put_grh(uint8_t grh[40], const struct vb_swqe *w)
 	vb_grh(grh, &flow, &ip, headers + w->length + vb_pad_count(w->length) + VB_ICRC_LEN);
 }
 
-/* A datagram goes to whoever its address handle names; one that finds nobody is lost, as datagrams are. */
+/* Sends a datagram to the receiver of its address handle. A datagram without a receiver is lost. */
 static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -162,8 +163,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length,
 		            w->imm);
 		rec->dest = w->ud_qpn | (uint32_t)VB_REC_UD << 24;
-		ext->rkey =
-		        w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey; /* IBA 10.2.5: controlled Q_Key */
+		/* IBA 10.2.5: controlled Q_Key */
+		ext->rkey = w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey;
 		ext->total = w->length;
 		vb_ring_commit(peer, 64 + 40 + w->length);
 		vb_peer_notify(peer);
@@ -175,9 +176,9 @@ wait:
 	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
 }
 
-/* --- the queue: one datagram that waits does not hold up those that go elsewhere --- */
+/* --- the queue: a waiting datagram does not delay those to other receivers --- */
 
-/* Those that were looked at and wait: the lane each goes to, and whether that has to be met yet. */
+/* The datagrams found waiting: the lane of each, and whether its process is not met yet. */
 struct waiting {
 	unsigned n;
 	uint64_t due;
@@ -193,8 +194,8 @@ static void add(struct waiting *waiting, const struct vb_swqe *w)
 		waiting->due = w->until;
 }
 
-/* It has waited long enough. A broker that has not said whether its receiver is here may be short of the machine:
- * then it goes by the network, where it came to the right program even on this host. */
+/* Ends the wait of a datagram. If a slow broker has not answered where its receiver is, it is sent to the network,
+ * which delivers it to the right program even on this host. */
 static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (!w->held || qp->path->datagram(qp, w) != VB_DATAGRAM_SENT)
@@ -202,12 +203,13 @@ static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 	return vb_emit_done(w);
 }
 
-/* Datagrams of one queue pair to another do not overtake each other, although they might (IBA 9.8.3). */
+/* Sends a datagram unless an earlier one to the same queue pair waits: they keep their order, although IBA 9.8.3
+ * does not ask for it. */
 static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct waiting *waiting)
 {
-	if (w->state == VB_SWQE_DONE) /* sent already, or refused when it was posted */
+	if (w->state == VB_SWQE_DONE) /* already sent, or refused when it was posted */
 		return w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
-	if (w->until && vb_now() >= w->until) /* lost or not, it completes */
+	if (w->until && vb_now() >= w->until) /* it completes, lost or not */
 		return last_try(qp, w);
 	for (unsigned i = 0; i < waiting->n; i++)
 		if (waiting->lane[i] == VB_QP_LANE(w->ud_qpn))
@@ -243,7 +245,7 @@ enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp)
 			continue;
 		}
 		vb_sq_release(w);
-		if (r == VB_EMIT_FAILED) { /* completes in its turn; nothing behind it goes out */
+		if (r == VB_EMIT_FAILED) { /* completes in order; nothing behind it is sent */
 			status = waiting.n ? VB_SQ_GOOD : VB_SQ_FAILED;
 			break;
 		}

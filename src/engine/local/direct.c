@@ -1,4 +1,4 @@
-// direct.c - RDMA writes and reads by one copy, straight between two programs' memories
+// direct.c - RDMA writes and reads by one copy between two programs' memories
 // follows: IBA volume 1, 9.7.4.1.5 (R_Key check), 10.6
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -7,12 +7,12 @@
 #include "core/key.h"
 #include "engine/local/local.h"
 
-/* A copy holds up an ibv_dereg_mr over there; between two of these the key is looked up again. */
+/* Bytes per copy. A copy delays an ibv_dereg_mr of the peer, so the key is looked up again after each. */
 #define PIECE (4u << 20)
 
 /*
- * A hazard says "I am copying under this key, into this QP". It is stored before the key is looked up, so that either
- * the owner, who marks the region invalid first and then looks at hazards, sees it, or we see the mark.
+ * A hazard announces a copy with this key to this QP. It is stored before the key is looked up. The owner first marks
+ * the region invalid and then reads the hazards, so either the owner sees the hazard, or this process sees the mark.
  */
 static _Atomic uint64_t *hazard_take(struct vb_peer *peer, uint64_t what)
 {
@@ -33,7 +33,7 @@ static void hazard_drop(_Atomic uint64_t *h)
 	atomic_store_explicit(h, 0, memory_order_release);
 }
 
-/* What the responder would check: the QP takes such requests, the key is good for all of the range. */
+/* The checks of a responder: the QP accepts such requests, and the key allows the whole range. */
 static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access,
                           struct vb_mr_view *view, uint64_t *va)
 {
@@ -47,7 +47,7 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 	                         w->remote_addr + off, length, access, va);
 }
 
-/* The part [off, off + n) of a gathered message. Returns the number of pieces. */
+/* Cuts the part [off, off + n) out of a gathered message. Returns the number of pieces. */
 static int slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
 {
 	int k = 0;
@@ -79,7 +79,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 
 	if (!vb_peer_alive(peer))
 		return VB_DIRECT_GONE;
-	/* all that is left, not this piece alone: nothing lands if the end is out of range */
+	/* checks all that is left, not this piece alone: nothing is written if the end is out of range */
 	if (!remote_allows(qp, w, off, w->length - (uint32_t)off,
 	                   is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
 		return VB_DIRECT_REFUSED;
@@ -116,8 +116,8 @@ enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_direct_result r = VB_DIRECT_DONE;
 	int n;
 
-	/* our own regions are held the same way: a dereg over here waits for this too (vb_quiesce looks at self's
-	 * slot) */
+	/* our own regions are protected the same way: a deregistration in this process waits for the hazard too
+	 * (vb_quiesce reads self's slot) */
 	n = vb_gather(qp, w, is_read ? IBV_ACCESS_LOCAL_WRITE : 0, iov);
 	if (n < 0)
 		return VB_DIRECT_LOCAL;

@@ -1,4 +1,4 @@
-// emit.c - hands send queue entries to the ring of their peer, or copies their data
+// emit.c - writes send queue entries to the peer's ring, or copies their data
 // follows: IBA volume 1, 9.7.3 (requester), 10.8 (ordering), over rings in shared memory
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -11,12 +11,12 @@
 #include "engine/local/ring.h"
 #include "frame/fields.h"
 
-/* Up to here a SEND's bytes are copied through the ring; from here on the receiver fetches them in one copy. */
+/* SENDs shorter than this go through the ring. The receiver fetches longer ones in one copy. */
 #define PULL_MIN 8192u
-/* Up to here an RDMA write goes by ring when earlier records of its QP are still on the way. */
+/* RDMA writes up to this length go by ring while earlier records of their QP are in flight. */
 #define RING_WRITE_MAX 4096u
 
-/* --- which process, which queue pair --- */
+/* --- the peer's process and queue pair --- */
 
 bool vb_linked(struct vb_qp *qp)
 {
@@ -36,8 +36,8 @@ bool vb_linked(struct vb_qp *qp)
 	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != qp->type ||
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
 		return false;
-	if (qp->type == IBV_QPT_RC && ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) &
-	                               VB_PSN_MASK)) /* IBA 9.7.1: PSNs must meet */
+	/* IBA 9.7.1: PSNs must meet */
+	if (qp->type == IBV_QPT_RC && ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) & VB_PSN_MASK))
 		return false;
 	qp->remote = r;
 	qp->remote_gen = gen;
@@ -84,7 +84,8 @@ static uint32_t next_psn(const struct vb_qp *qp)
 	return (uint32_t)(qp->attr.sq_psn + qp->ssn_emit) & VB_PSN_MASK;
 }
 
-/* The payload of a SEND or a WRITE, in pieces, as the ring has room. qp->sq_emit_off remembers where it stopped. */
+/* Writes the payload of a SEND or a WRITE in pieces, as the ring has room. qp->sq_emit_off is the offset of the next
+ * piece. */
 static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned type)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -123,7 +124,7 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 	return VB_EMIT_OK;
 }
 
-/* A SEND that the receiver fetches itself. */
+/* Writes a SEND whose data the receiver fetches. */
 static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -148,7 +149,7 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	return VB_EMIT_OK;
 }
 
-/* A record of head and extension only. */
+/* Writes a record of head and extension only. */
 static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type, unsigned flags)
 {
 	struct vb_rec *rec = vb_ring_reserve(qp->peer, 64);
@@ -174,7 +175,7 @@ static bool ring_settled(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
 		return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
-	/* without tx_lock: only looked at, not taken over */
+	/* without tx_lock: read, but not stored in tx_head */
 	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >=
 	       0;
 }
@@ -201,8 +202,8 @@ static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_emit r;
 
 	vb_lock(&peer->tx_lock);
-	/* UC completes when it is handed over, so that its buffers may be reused: they cannot be fetched later. Nor can
-	 * inline data and a message that has begun to go by ring. */
+	/* UC requests complete when they are in the ring, and the program reuses their buffers then: they cannot be
+	 * fetched later. Neither can inline data, nor a message that is already partly in the ring. */
 	if (w->length >= PULL_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) && !qp->sq_emit_off &&
 	    atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
 		r = emit_pull(qp, w);
@@ -236,7 +237,7 @@ static enum vb_emit counted(struct vb_qp *qp, enum vb_emit r)
 	return r;
 }
 
-/* RDMA write and read: by one copy where nothing of this QP is on the way and the peer's memory is open to us. */
+/* RDMA write and read: by one copy if nothing of this QP is in flight and the peer's memory is accessible. */
 static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ, imm = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -253,7 +254,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		}
 		switch (w->direct ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
-			w->direct = imm; /* the notice may have to wait for room; the data is there */
+			w->direct = imm; /* the record may have to wait for room; the data is already written */
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
 		case VB_DIRECT_REFUSED:
 			return emit_by_ring(qp, w, VB_REC_VERDICT, is_read ? VB_RECF_IS_READ : 0);
@@ -269,7 +270,8 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	}
 	if (!is_read)
 		return emit_by_ring(qp, w, VB_REC_WRITE, 0);
-	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0) /* now: later requests must not go out before it fails */
+	/* checked now: later requests must not be sent before it fails */
+	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;

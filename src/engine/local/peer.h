@@ -1,4 +1,4 @@
-// peer.h - another process of this host (or this one): its segment as we see it, and the ring each way
+// peer.h - another process of this host (or this one): its mapped segment, and the rings in both directions
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_PEER_H
@@ -10,16 +10,16 @@
 #include "engine/local/record.h"
 
 enum vb_peer_state {
-	VB_PEER_MAPPED, /* we see it; it may not see us yet */
+	VB_PEER_MAPPED, /* we have mapped it; it may not have mapped us yet */
 	VB_PEER_DEAD,
 };
 
 struct vb_peer;
 
 /*
- * One copy between this process's memory and a peer's. remote is one stretch; local are the program's buffers.
- * Both return 0, or EFAULT_LOCAL / EFAULT when a side is not mapped, ESRCH when the peer is gone, EPERM when such
- * copies are forbidden (then peer->copy_ok is cleared and the ring carries the data).
+ * One copy between this process's memory and a peer's. remote is one range; local are the program's buffers. Both
+ * return 0, or VB_EFAULT_LOCAL / EFAULT if a side is not mapped, ESRCH if the peer is gone, EPERM if such copies are
+ * forbidden (then peer->copy_ok is cleared and the ring carries the data).
  */
 #define VB_EFAULT_LOCAL 1000
 struct vb_copy_ops {
@@ -38,7 +38,7 @@ struct vb_peer {
 	atomic_bool copy_ok; /* one-copy transfers work with this peer */
 	bool fence;          /* it has no membarrier: fence after publishing */
 	const struct vb_copy_ops *copy;
-	const struct vb_copy_ops *copy_mapped; /* within our own address space */
+	const struct vb_copy_ops *copy_mapped; /* copies within our own address space */
 
 	struct vb_seg_header *seg;     /* the peer's segment, read-only (self: ours) */
 	struct vb_slot_shared *theirs; /* its slot for us: hot, and how far it has consumed our ring */
@@ -51,39 +51,40 @@ struct vb_peer {
 	uint64_t tx_tail;   /* bytes published */
 	uint64_t tx_head;   /* bytes it has consumed, as last seen */
 	uint64_t tx_zeroed; /* the first word of every line in [tx_tail, tx_zeroed) is 0 */
-	atomic_bool tx_low; /* that stretch is getting short: a hint, read without the lock */
+	atomic_bool tx_low; /* that range is getting short: a hint, read without the lock */
 
 	/* its ring to us: under node->progress */
 	const uint8_t *rx __attribute__((aligned(64)));
 	uint64_t rx_head;  /* bytes consumed */
-	uint32_t quiet;    /* looks in a row that found nothing, while hot */
-	int hot_index;     /* in io's list of rings looked at by ourselves, or -1 */
-	bool ack_doorbell; /* acknowledgements were published since its doorbell was rung */
-	bool dropped;      /* a record was dropped: its sender is told to look */
+	uint32_t quiet;    /* consecutive polls that found nothing, while hot */
+	int hot_index;     /* index in the node's list of polled rings, or -1 */
+	bool ack_doorbell; /* acknowledgements were published since its doorbell was last rung */
+	bool dropped;      /* a record was dropped: its sender must be woken */
 
-	struct vb_lock map_lock; /* regions of it that are mapped here too: path/local/shared_map.c */
+	struct vb_lock map_lock; /* guards its regions that are mapped here too: path/local/shared_map.c */
 	struct vb_map *maps;
 
-	/* io/'s part */
+	/* the part of node/ and path/local/ */
 	int pid, pid_fd, wake_fd;
 	void *map;
 	size_t map_len;
 	void *ring_map;
 	union ibv_gid gids[VB_PEER_GIDS]; /* addresses the broker has confirmed for it; under io->questions_lock */
 	unsigned ngids;
-	unsigned held;        /* by whom it was found, and no queue pair says so yet; under io->questions_lock */
+	/* callers that found it and whose queue pairs do not point to it yet; under io->questions_lock */
+	unsigned held;
 	uint64_t reminded;    /* ns; under io->questions_lock */
 	struct vb_peer *next; /* every peer ever met */
 };
 
 static inline bool vb_peer_alive(struct vb_peer *p)
 {
-	/* The second word is set by the kernel when the program exits or execs, before its pid can be used again. */
+	/* The kernel sets the bit in life when the program exits or execs, before its pid can be used again. */
 	return atomic_load_explicit(&p->state, memory_order_acquire) != VB_PEER_DEAD &&
 	       !(atomic_load_explicit(&p->seg->life, memory_order_acquire) & 0x40000000u /* FUTEX_OWNER_DIED */);
 }
 
-/* It has mapped us too, and watches our hazards: one-copy transfers and records may start. */
+/* Has it mapped us too, so that it watches our hazards? Then one-copy transfers and records may start. */
 static inline bool vb_peer_ready(struct vb_peer *p)
 {
 	return atomic_load_explicit(&p->theirs->peer_incarnation, memory_order_acquire) == p->node->incarnation;
@@ -91,8 +92,8 @@ static inline bool vb_peer_ready(struct vb_peer *p)
 
 struct vb_mr_view;
 /*
- * Where the peer's address va, under a key that stands for view, is mapped in this process, if its memory is shared
- * already: *local, and a handle to drop after the copy. NULL: it is not. path/local/shared_map.c; any lock may be held.
+ * Finds where the peer's address va, of the region in view, is mapped in this process, if its memory is shared already:
+ * *local, and a handle to drop after the copy. NULL: it is not mapped. path/local/shared_map.c; any lock may be held.
  */
 struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_mr_view *view, uint64_t va,
                            uint64_t *local);
@@ -101,18 +102,19 @@ void vb_map_drop(struct vb_peer *peer, struct vb_map *m);
 /* Sets our bit in its doorbell page and, where it sleeps, writes its wake descriptor. node/progress.c. */
 void vb_peer_doorbell(struct vb_peer *p);
 
-/* After publishing: tells the peer, unless it is looking by itself. */
+/* Called after publishing: rings the peer's doorbell, unless it polls. */
 static inline void vb_peer_notify(struct vb_peer *p)
 {
 	if (__builtin_expect(p->fence, 0))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
-		atomic_signal_fence(memory_order_seq_cst); /* the consumer's membarrier is the other half */
+		atomic_signal_fence(memory_order_seq_cst); /* pairs with the consumer's membarrier */
 	if (!atomic_load_explicit(&p->theirs->hot, memory_order_relaxed))
 		vb_peer_doorbell(p);
 }
 
-/* The ring was full: asks the peer to tell when it has consumed. true: this is news to it, so try once more. */
+/* Called when the ring is full: asks the peer for a doorbell after it has consumed. Returns true if the request is
+ * new; the caller then tries once more. */
 static inline bool vb_want_space(struct vb_peer *p)
 {
 	if (atomic_load_explicit(&p->ours->want_space, memory_order_relaxed))
@@ -123,14 +125,14 @@ static inline bool vb_want_space(struct vb_peer *p)
 }
 
 /*
- * The process that owns lane(qpn) at address dgid, if it was met before; else asks the broker and, with wait, stays up
- * to that many ms. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES; ENOMEM with wait. path/local/peer.c; no spin
- * lock held if wait > 0, else any lock.
+ * Returns the process that owns lane(qpn) at address dgid, if it was met before. Otherwise asks the broker, and waits
+ * up to wait_ms for its answer. *err: 0, EAGAIN (asked, no answer yet), ENOENT, EACCES; ENOMEM if wait_ms > 0.
+ * path/local/peer.c. No spin lock held if wait_ms > 0, else any lock.
  */
 struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, unsigned wait_ms, int *err);
 
-/* It is not ready yet: our introduction may have been lost to it, by want of descriptors. Now and then the broker is
- * asked to introduce us again. Any lock may be held. */
+/* Called while a peer is not ready: it may have lost our introduction for lack of descriptors. Asks the broker from
+ * time to time to introduce us again. Any lock may be held. */
 void vb_peer_remind(struct vb_peer *p);
 
 #endif

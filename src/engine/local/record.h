@@ -1,4 +1,4 @@
-// record.h - what stands in a ring between two processes of one host
+// record.h - the records in a ring between two processes of one host
 // follows: IBA volume 1, chapter 9 (what each operation means)
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
@@ -9,17 +9,17 @@
 #include <stdint.h>
 
 enum vb_rec_type {
-	VB_REC_PAD = 1, /* nothing, up to the end of the ring */
-	VB_REC_SEND,    /* payload; a piece of a message */
-	VB_REC_PULL, /* a whole SEND whose bytes the receiver fetches itself: payload is a list of struct vb_rec_span */
+	VB_REC_PAD = 1,   /* padding up to the end of the ring */
+	VB_REC_SEND,      /* payload: a piece of a message */
+	VB_REC_PULL,      /* a whole SEND that the receiver fetches: payload is a list of struct vb_rec_span */
 	VB_REC_WRITE,     /* ext + payload */
-	VB_REC_NOTIFY,    /* ext: an RDMA WRITE with immediate whose data is there already */
-	VB_REC_READ,      /* ext: the answer comes as VB_REC_READ_DATA */
+	VB_REC_NOTIFY,    /* ext: an RDMA WRITE with immediate whose data is already written */
+	VB_REC_READ,      /* ext: the answer is VB_REC_READ_DATA */
 	VB_REC_READ_DATA, /* ext.remote_addr is the offset in the message; payload */
 	VB_REC_ATOMIC,    /* ext */
-	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused: the owner says which NAK */
+	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused: the owner decides which NAK */
 	VB_REC_UD,        /* ext.rkey is the Q_Key; payload: 40 bytes GRH, then the datagram */
-	VB_REC_PACKET, /* a packet of the wire that came to the wrong program: where from and where to, then BTH to ICRC */
+	VB_REC_PACKET,    /* a RoCE packet for another program: source and destination, then BTH to ICRC */
 	VB_REC_TYPES
 };
 
@@ -30,7 +30,7 @@ enum vb_rec_type {
 #define VB_RECF_SOLICITED 16u
 #define VB_RECF_FETCH_ADD 32u /* else compare and swap */
 #define VB_RECF_IS_READ 64u   /* VERDICT: of a read; else of a write */
-#define VB_RECF_FAULT 128u    /* VERDICT: the check passed but the memory is not there */
+#define VB_RECF_FAULT 128u    /* VERDICT: the check passed but the memory is not mapped */
 
 /* Head of a record; 64-byte aligned. mark is stored last and never 0: size in lines | (position / 64) << 32. */
 struct vb_rec {
@@ -47,10 +47,10 @@ struct vb_rec_ext {
 	uint64_t remote_addr;
 	uint32_t rkey;
 	uint32_t total;       /* bytes of the whole message */
-	uint64_t compare_add; /* ATOMIC: and the result slot in rkey's place is `slot` */
+	uint64_t compare_add; /* ATOMIC */
 	uint64_t swap;
 };
-#define VB_REC_SLOT(ext) ((ext)->total) /* ATOMIC has no length: the result slot stands there */
+#define VB_REC_SLOT(ext) ((ext)->total) /* ATOMIC has no length: this field is the result slot */
 
 struct vb_rec_span {
 	uint64_t addr, length;

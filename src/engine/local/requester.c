@@ -1,4 +1,4 @@
-// requester.c - the send queue on one host: what goes now, what has been executed, refused or lost
+// requester.c - the send queue on one host: sends requests, and handles acknowledgements, NAKs and lost requests
 // follows: IBA volume 1, 9.7.5 (acknowledgements), 9.9 (errors), 10.8 (ordering), over rings in shared memory
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -12,14 +12,14 @@
 #include "frame/fields.h"
 #include "util/guard.h"
 
-#define STALL_LOOK 200000ull     /* ns: how soon a QP whose records look dropped is looked at again */
-#define UNLINKED_LOOK 2000000ull /* ns: and one whose peer is not ready yet */
+#define STALL_LOOK 200000ull     /* ns: next visit of a QP whose records may have been dropped */
+#define UNLINKED_LOOK 2000000ull /* ns: next visit of a QP whose peer is not ready yet */
 #define GIVE_UP_MAX \
-	1000000000ull /* ns: a program that has ended is given up after this, or after the QP's own retries */
+	1000000000ull /* ns: requests to a program that has ended fail after this time, or after the QP's own retries */
 
 /* --- completion --- */
 
-/* What the peer's QP says an atomic returned, into the program's buffer. */
+/* Stores the result of an atomic, from the peer's QP, in the program's buffer. */
 static bool take_atomic(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -43,7 +43,7 @@ static bool is_atomic(const struct vb_swqe *w)
 	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* Completes requests from the oldest on, as long as they are done. Under sq_lock. */
+/* Completes requests in order up to the first that is not done. Under sq_lock. */
 static enum vb_sq_status retire(struct vb_qp *qp)
 {
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
@@ -113,7 +113,7 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 	return VB_SQ_GOOD;
 }
 
-/* Before anything goes out: its acknowledgement may be here before we are back, and nobody rings for it twice. */
+/* Called before sending: the acknowledgement may arrive before this thread returns, and its doorbell rings once. */
 static void expect_answers(struct vb_qp *qp)
 {
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
@@ -183,24 +183,24 @@ void vb_local_settle(struct vb_qp *qp)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 
-/* --- what comes back --- */
+/* --- acknowledgements and NAKs --- */
 
-/* How many of our requests the other end has taken. Those are not repeated, acknowledged or not: a read may be waiting
- * for its answer, and what came behind it has been executed. */
+/* The number of our requests that the peer has received. They are not repeated, acknowledged or not: a read may not
+ * be answered yet although the requests behind it have been executed. */
 static uint64_t taken(const struct vb_qp *qp)
 {
 	uint64_t n =
 	        qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
 
-	if (n > qp->ssn_emit) /* of what was never sent: not believed */
+	if (n > qp->ssn_emit) /* more than was sent: ignored */
 		n = 0;
 	if (n < qp->acked_seen)
 		n = qp->acked_seen;
 	return n < qp->ssn_una ? qp->ssn_una : n;
 }
 
-/* Back to the oldest request that was not taken (from: a count like ssn_una); everything from there goes out again.
- * Between sq_una and sq_emit each entry has its own PSN, so that counts are distances. */
+/* Goes back to the oldest request that the peer has not received (from: a count like ssn_una) and sends again from
+ * there. Between sq_una and sq_emit each entry has one PSN, so counts are distances. */
 static void rollback(struct vb_qp *qp, uint64_t from)
 {
 	uint32_t first = qp->sq_una + (uint32_t)(from - qp->ssn_una);
@@ -231,16 +231,16 @@ static uint64_t rnr_ns(uint32_t code)
 	return unit[code & 31] * 10000ull;
 }
 
-/* Acts upon a NAK: it repeats requests later (false), or the QP has failed (true). */
+/* Handles a NAK. Returns true if the QP has failed, false if requests will be repeated. */
 static bool nak_fails_qp(struct vb_qp *qp, uint64_t nak)
 {
 	qp->nak_seen = (uint32_t)(nak >> 32);
 	if (qp->sq_una == qp->sq_emit && !qp->sq_emit_off)
-		return false; /* of something that has been given up since */
+		return false; /* of a request that has ended since */
 	switch (nak & 0xff) {
 	case VB_NAK_RNR:
 		VB_COUNT(rnr_nak, 1);
-		if (qp->attr.rnr_retry != 7) { /* 7: without end (IBA 9.7.5.2.8) */
+		if (qp->attr.rnr_retry != 7) { /* 7: unlimited retries (IBA 9.7.5.2.8) */
 			if (!qp->rnr_left) {
 				fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 				return true;
@@ -275,10 +275,10 @@ static void timer_expired(struct vb_qp *qp)
 	bool retry = qp->timer_kind == VB_TIMER_RETRY;
 
 	vb_stop_timer(qp);
-	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams looks which it was for */
+	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams finds out which datagrams it concerns */
 		return;
 	if (qp->type == IBV_QPT_UC) {
-		/* nobody there: unreliable requests are lost, and complete (IBA 9.8.2) */
+		/* no peer: unreliable requests are lost, and complete (IBA 9.8.2) */
 		if (retry && qp->sq_emit != qp->sq_head && !vb_linked(qp)) {
 			VB_COUNT(drop_ud_path, 1);
 			vb_emit_done(vb_sq_at(qp, qp->sq_emit));
@@ -299,10 +299,10 @@ static void timer_expired(struct vb_qp *qp)
 	rollback(qp, taken(qp));
 	qp->stall = 0;
 	if (qp->remote && atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen)
-		qp->remote = NULL; /* look at the other end anew */
+		qp->remote = NULL; /* read the peer's QP again */
 }
 
-/* The peer's process is not known yet, or a new one has its number: asks for it, without waiting. */
+/* Asks for the peer's process without waiting, because it is not known yet, or a new process has its number. */
 static void look_for_peer(struct vb_qp *qp, uint64_t now)
 {
 	int err;
@@ -317,12 +317,12 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 		return;
 	}
 	if (qp->peer && qp->remote)
-		return; /* it was connected, and the other program is gone: that is for the timer */
+		return; /* it was connected and the other program is gone: the timer handles that */
 	qp->peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
 	qp->meet_after = now + 1000000;
 }
 
-/* gone: the other end, or its program, has left; what it had executed by then counts too. */
+/* gone: the peer's QP or program has ended; requests that it executed before count too. */
 static void take_acks(struct vb_qp *qp, bool gone)
 {
 	uint64_t executed = gone ? atomic_load_explicit(&qp->remote->executed, memory_order_acquire) : 0;
@@ -334,7 +334,7 @@ static void take_acks(struct vb_qp *qp, bool gone)
 		count += qp->ack_in - (uint32_t)count;
 	uint64_t acked = qp->acked_base + count;
 
-	if (acked > qp->ssn_emit) /* of what was never sent: not believed */
+	if (acked > qp->ssn_emit) /* more than was sent: ignored */
 		acked = qp->acked_seen;
 	if (acked > qp->acked_seen) {
 		qp->acked_seen = acked;
@@ -354,7 +354,8 @@ void vb_local_closing(struct vb_qp *qp)
 	vb_local_settle(qp);
 }
 
-/* Consumed but neither executed nor refused: dropped, because the QP there was not ready. */
+/* Detects records that the peer consumed but neither executed nor refused: it dropped them because its QP was not
+ * ready. */
 static void check_dropped(struct vb_qp *qp)
 {
 	if (qp->sq_una == qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state != VB_SWQE_SENT ||
@@ -371,8 +372,9 @@ static void check_dropped(struct vb_qp *qp)
 }
 
 /*
- * The other program has ended. An adapter would find that out by its retries: not before, since a program may be done
- * with its work while something that it sent is still on the way. Nor much later, whatever the timeout: nobody answers.
+ * Sets the deadline after the other program has ended. An adapter would notice that by its retries, so requests do not
+ * fail earlier: a program may end while data that it sent is in flight. They do not fail much later either, whatever
+ * the timeout, because no answer will come.
  */
 static void give_up_later(struct vb_qp *qp)
 {
@@ -414,12 +416,13 @@ static void visit_locked(struct vb_qp *qp)
 		if (!vb_peer_alive(qp->peer)) {
 			peer_died(qp);
 		} else if (qp->type == IBV_QPT_RC) {
-			/* published in the order acknowledgements, NAK, gen: read the other way round, so that none
-			 * is missed */
+			/* the peer publishes acknowledgements, NAK and gen in this order, so they are read in the
+			 * reverse order */
 			uint32_t gens = atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen;
 			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
 
-			if (gens <= 1) /* 1: it has left the receiving states, and what it says is still about us */
+			/* 1: it has left the receiving states; its fields are still about this connection */
+			if (gens <= 1)
 				take_acks(qp, gens);
 			if (retire(qp) == VB_SQ_FAILED) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
@@ -468,9 +471,9 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		return 0;
 	vb_lock(&qp->sq_lock);
-	if (qp->deadline || qp->stall) /* stalled: looks dropped, so look again */
+	if (qp->deadline || qp->stall) /* stalled: records may have been dropped, so visit again */
 		at = qp->deadline ? qp->deadline : vb_now() + STALL_LOOK;
-	if (at && !qp->remote) { /* the other end may become ready without a word */
+	if (at && !qp->remote) { /* the peer may become ready without notice */
 		uint64_t soon = vb_now() + UNLINKED_LOOK;
 
 		at = at < soon ? at : soon;
@@ -491,7 +494,7 @@ void vb_local_closed(struct vb_qp *qp)
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed),
 	                      memory_order_release);
 	if (qp->peer && vb_peer_alive(qp->peer))
-		vb_peer_notify(qp->peer); /* whoever waits there for this QP sees that it has left */
+		vb_peer_notify(qp->peer); /* threads of the peer that wait for this QP see that it has ended */
 }
 
 static void leave_acks(struct vb_qp *qp)
@@ -526,7 +529,8 @@ void vb_local_reset(struct vb_qp *qp)
 	qp->nak_state = false;
 	qp->inread_head = qp->inread_tail = 0;
 	atomic_store(&qp->ack_told, 0);
-	atomic_store(&qp->executed, 0); /* what peers see stays until the next RTR: it was their requests */
+	atomic_store(&qp->executed,
+	             0); /* the published count stays until the next RTR: it is about the peers' requests */
 }
 
 /* --- answers --- */
@@ -551,7 +555,7 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	uint32_t delta = ((rec->psn & VB_PSN_MASK) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & VB_PSN_MASK;
 	struct vb_swqe *w = NULL;
 
-	/* between una and emit every entry has its PSN: LOCAL_INV and one-copy operations never stand among them */
+	/* between una and emit every entry has one PSN: LOCAL_INV and one-copy operations are never among them */
 	if (delta < qp->sq_emit - qp->sq_una)
 		w = vb_sq_at(qp, qp->sq_una + delta);
 	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & VB_PSN_MASK) ||
@@ -563,10 +567,10 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	if (!ok || ext->remote_addr + rec->length == w->length) {
 		w->state = VB_SWQE_DONE;
 		w->status = ok ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
-		w->slot = 1; /* it took a PSN */
+		w->slot = 1; /* it has used a PSN */
 		qp->rd_outstanding--;
-		/* all requests before a read have been executed before it answers; the read itself is acknowledged
-		 * too */
+		/* the peer executes all requests before a read before it answers; the answer also acknowledges the
+		 * read */
 		vb_local_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
 	}
 out:

@@ -1,4 +1,4 @@
-// requester.h - what the parts of the same-host requester know of each other
+// requester.h - functions that the files of the same-host requester share
 // follows: IBA volume 1, 9.7.5, 9.9, 10.8, over rings in shared memory
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_REQUESTER_H
@@ -13,18 +13,18 @@ enum vb_emit {
 	VB_EMIT_FAILED, /* the entry is DONE, with its status */
 };
 
-/* Hands one entry over to its way; emit.c. Under sq_lock. */
+/* Sends one entry (emit.c). Under sq_lock. */
 enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w);
-/* Hands over every datagram whose path is open. VB_SQ_FAILED: the one at sq_emit has failed. datagram.c. Under
+/* Sends every datagram whose receiver can take it (datagram.c). VB_SQ_FAILED: the one at sq_emit has failed. Under
  * sq_lock. */
 enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp);
 
-/* Is the other end there and willing? Its state is looked at anew each time something is to go (a QP that is not yet
- * in RTR drops what it gets: the requester tries again, as on a wire). */
+/* Does the peer's QP exist, and does it accept requests? Its state is read before each send. A QP that is not yet in
+ * RTR drops requests, and the requester repeats them, as on a network. */
 bool vb_linked(struct vb_qp *qp);
-/* 0: for ever */
+/* The timeout of the QP; 0: none. */
 uint64_t vb_timeout_ns(const struct vb_qp *qp);
-/* Nothing more is emitted until the timer; then it counts as a retry. */
+/* Stops sending until the timer expires, which then counts as a retry. */
 void vb_wait_retry(struct vb_qp *qp);
 
 static inline void vb_stop_timer(struct vb_qp *qp)
@@ -58,7 +58,7 @@ static inline unsigned vb_message_flags(const struct vb_swqe *w)
 	return f;
 }
 
-/* The head of a record from this QP. Under tx_lock. */
+/* Fills the head of a record of this QP. Under tx_lock. */
 void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
                  uint32_t imm);
 

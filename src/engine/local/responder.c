@@ -1,4 +1,4 @@
-// responder.c - takes records from a peer's ring and does what they ask for, in the order of the specification's checks
+// responder.c - executes the records of a peer's ring, with the specification's checks in their order
 // follows: IBA volume 1, 9.6 (packet validation), 9.7.3 to 9.7.4 (responder), 9.8.2 (UC), 9.8.3 (UD)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -13,17 +13,17 @@
 #include "frame/fields.h"
 #include "util/guard.h"
 
-/* A record, copied to local memory as far as it is looked at twice: the peer may change what stands in the ring. */
+/* A record. The parts that are read more than once are copied to local memory, because the peer may change the ring. */
 struct req {
 	struct vb_peer *peer;
 	struct vb_rec rec;
 	struct vb_rec_ext ext;
 	const uint8_t *payload;
-	uint32_t room; /* payload bytes that the record has room for */
+	uint32_t room; /* payload bytes that fit in the record */
 	unsigned type, flags;
 };
 
-/* The last are those of VB_REFUSALS: the QP ends. */
+/* The last values are those of VB_REFUSALS: the QP goes to ERR. */
 enum verdict {
 	OK,
 	DROP,
@@ -47,7 +47,7 @@ static void ack_later(struct vb_qp *qp)
 	node->acks = qp;
 }
 
-/* What may be acknowledged: everything before the oldest read that still waits to be answered. */
+/* Updates the count that may be acknowledged: all requests before the oldest unanswered read. */
 static void update_executed(struct vb_qp *qp)
 {
 	uint64_t n = qp->inread_head == qp->inread_tail ? qp->processed
@@ -136,8 +136,8 @@ static void dropped(struct req *q)
 static enum verdict do_send(struct vb_qp *qp, struct req *q)
 {
 	if (q->flags & VB_RECF_FIRST) {
-		if (qp->inbound
-		            ->active) /* UC: the message before was cut off; its receive is used again (IBA C9-9.8.2.2.1) */
+		/* UC: the previous message was cut off; its receive is used again (IBA 9.8.2.2) */
+		if (qp->inbound->active)
 			qp->inbound->offset = 0;
 		else if (!vb_receive_take(qp))
 			return RNR;
@@ -163,7 +163,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* A SEND whose bytes we fetch: one copy from the sender's buffers to the receiver's. */
+/* Executes a SEND that this end fetches: one copy from the sender's buffers to the receiver's. */
 static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 {
 	struct vb_rec_span span[VB_MAX_SGE + 1];
@@ -189,11 +189,11 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (err == VB_EFAULT_LOCAL)
 			return RECEIVE;
 		if (err == ESRCH)
-			return DROP; /* the sender is gone; the receive stays for whoever comes (inbound->active) */
+			return DROP; /* the sender is gone; the next message uses the receive (inbound->active) */
 		if (err == EFAULT)
-			return SOURCE; /* a wire would have been cut off here: the receive stays, this end goes on */
+			return SOURCE; /* like a message that a network cut off: the receive stays, and this end goes on */
 		if (err)
-			return DROP; /* forbidden: copy_ok is off for us; the sender will find out by its own means */
+			return DROP; /* forbidden: copy_ok is cleared on this side; the sender will notice by itself */
 	}
 	enum verdict v = invalidate(qp, q);
 
@@ -205,7 +205,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* What the queue pair does not take at all is an invalid request, whatever the key (IBA 9.7.4.1.4, as rxe). */
+/* An operation that the queue pair does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, as rxe). */
 static bool takes(const struct vb_qp *qp, uint32_t access)
 {
 	return (qp->attr.qp_access_flags & access) == access;
@@ -221,8 +221,8 @@ static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
 	return OK;
 }
 
-/* Does this part of an RDMA write take a receive before its key is looked at? On the wire the packet with the
- * immediate does, and the first packet is that if there is one only: both ways the same receives are left. */
+/* Does this part of an RDMA write take a receive before its key is checked? On a network the packet with the
+ * immediate does, which is also the first packet of a message of one packet. Both paths leave the same receives. */
 static bool receives_first(const struct vb_qp *qp, const struct req *q)
 {
 	unsigned ends = q->flags & (VB_RECF_LAST | VB_RECF_IMM);
@@ -244,8 +244,8 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
 			return INVALID;
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
-			return RNR; /* before the data: it comes again with the retry */
-		/* the first piece is checked for all of the message (IBA 9.7.4.1.5) */
+			return RNR; /* before the data, which the retry brings again */
+		/* the check of the first piece covers the whole message (IBA 9.7.4.1.5) */
 		uint32_t checked =
 		        (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
 
@@ -275,8 +275,9 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return DENIED;
 	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS ||
+	    /* more than max_dest_rd_atomic (IBA C9-59) */
 	    qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
-		return INVALID; /* more than we offered (IBA C9-59) */
+		return INVALID;
 	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->processed,
 	                                                                      .addr = q->ext.remote_addr,
 	                                                                      .key = q->ext.rkey,
@@ -291,8 +292,8 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va, old;
 
-	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) ||
-	    (q->ext.remote_addr & 7)) /* IBA C9-86: not aligned is an invalid request */
+	/* IBA C9-86: not aligned is an invalid request */
+	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
 		return INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
 		return DENIED;
@@ -308,7 +309,8 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* The requester's own check refused; it asks us, so that both ends end in the state of the specification. */
+/* Answers a requester whose own check of a one-copy operation failed, so that both ends reach the state of the
+ * specification. */
 static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 {
 	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
@@ -319,8 +321,9 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	if (!(q->flags & VB_RECF_FAULT) &&
+	    /* allowed by now (a re-registration): the requester tries again */
 	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
-		return DROP; /* good by now (a re-registration): it tries again */
+		return DROP;
 	return receives_first(qp, q) ? ACCESS : DENIED;
 }
 
@@ -362,18 +365,18 @@ static const struct {
 #undef X
 };
 
-/* The receive that the message had taken. */
+/* Completes the receive that the message had taken. */
 static void end_receive(struct vb_qp *qp, enum verdict v)
 {
 	if (qp->inbound->active)
 		complete_receive(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
 }
 
-/* RC: the QP goes to ERR with its NAK; where no receive could tell the program, an asynchronous event does. */
+/* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
 static void refuse(struct vb_qp *qp, enum verdict v, bool serving)
 {
 	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
-		vb_inread_serve(qp); /* earlier requests are answered first, as far as there is room */
+		vb_inread_serve(qp); /* answers earlier requests first, as far as there is room */
 	end_receive(qp, v);
 	nak(qp, refusals[v].nak);
 	vb_lock(&qp->sq_lock);
@@ -390,8 +393,8 @@ static bool receiving(struct vb_qp *qp)
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
 }
 
-/* IBA 9.8.2.2, 9.9.3: what fails is dropped with all that is left of its message, and nobody hears of it; where it
- * is our own receive that failed, this end goes to ERR. As engine/roce/responder.c has it. */
+/* UC, IBA 9.8.2.2, 9.9.3: a message that fails is dropped silently, with its later pieces. If the local receive
+ * failed, this end goes to ERR. The same as in engine/roce/responder.c. */
 static void input_unreliable(struct vb_qp *qp, struct req *q)
 {
 	bool begins = q->flags & VB_RECF_FIRST;
@@ -421,13 +424,13 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		input_unreliable(qp, q);
 		return;
 	}
-	/* what we had sent completes before what the peer sent in answer to it */
+	/* our request completes before the peer's answer to it */
 	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		qp->path->visit(qp, true);
-	if (!receiving(qp)) /* that ended in an error */
+	if (!receiving(qp)) /* an error has ended this QP meanwhile */
 		return;
 	if (psn != qp->epsn) {
-		/* behind: executed already, say so again; ahead: what was before it has been refused */
+		/* behind epsn: already executed, acknowledged again. Ahead: a request before it was refused */
 		if (((psn - qp->epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
 			ack_later(qp);
 		else
@@ -435,9 +438,9 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	if (qp->nak_state) {
-		if (!(q->flags & VB_RECF_FIRST)) /* the rest of what was refused */
+		if (!(q->flags & VB_RECF_FIRST)) /* the rest of a refused request */
 			return;
-		qp->nak_state = false; /* it comes again, and its later pieces too */
+		qp->nak_state = false; /* the request comes again, with all its pieces */
 	}
 	enum verdict v = execute(qp, q);
 
@@ -465,8 +468,8 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	if (q->rec.length > qp->inbound->wqe.length) {
-		/* as adapters do: the receive tells, the queue pair goes on (IBA 9.8.3.2.2 drops; programs expect
-		 * the former) */
+		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error and go on,
+		 * and programs expect that */
 		complete_receive(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
 		VB_COUNT(drop_length, 1);
 		return;
@@ -497,7 +500,7 @@ static void input(struct req *q)
 		input_ud(qp, q);
 		return;
 	}
-	/* from the QP that this one is connected to, and from that QP's present life, or the one that has just ended */
+	/* from the connected QP, in its present generation or the one that has just ended */
 	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & VB_QPN_MASK);
 
 	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
@@ -571,13 +574,13 @@ bool vb_inread_serve(struct vb_qp *qp)
 		}
 	}
 	if (qp->inread_head != qp->inread_tail)
-		ack_later(qp); /* keeps it in sight of vb_rx_flush, which tries again */
+		ack_later(qp); /* keeps it in the list of vb_rx_flush, which tries again */
 	return moved;
 }
 
 /* --- the ring --- */
 
-/* Copies what will be looked at, once. false: the record cannot be what its mark says. */
+/* Copies the parts that are read, once. false: the record contradicts its mark. */
 static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {

@@ -1,4 +1,4 @@
-// ring.h - the producing and the consuming end of a ring of records in shared memory
+// ring.h - the producer's and the consumer's end of a ring of records in shared memory
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_RING_H
@@ -7,10 +7,10 @@
 #include "engine/local/peer.h"
 
 /*
- * A record is published by its mark, the first word of its first line, so that one cache line carries a small
- * message. The consumer only looks where the last record ended; the producer keeps the word there 0 until it
- * publishes, so that no stale payload is ever taken for a mark. It zeroes ahead, after publishing, off the way of
- * the message.
+ * A record is published by its mark, the first word of its first line, so that one cache line carries a small message.
+ * The consumer reads only the word where the last record ended. The producer keeps that word 0 until it publishes, so
+ * that old payload is never taken for a mark. It zeroes words ahead after it has published, so that the message does
+ * not wait for that.
  */
 #define VB_RING_AHEAD 1024u
 #define VB_RING_MASK (VB_RING_BYTES - 1)
@@ -26,7 +26,7 @@ static inline _Atomic uint64_t *vb_ring_word(uint8_t *ring, uint64_t pos)
 	return (_Atomic uint64_t *)(ring + (pos & VB_RING_MASK));
 }
 
-/* How far the consumer has come; what it shows is believed only within what we have published. */
+/* The consumer's position. A value outside the published range is ignored. */
 static inline uint64_t vb_ring_consumed(struct vb_peer *p)
 {
 	uint64_t head = atomic_load_explicit(&p->theirs->rx_head, memory_order_acquire);
@@ -59,7 +59,7 @@ static inline void vb_ring_publish(struct vb_peer *p, uint64_t pos, uint32_t siz
 }
 
 /*
- * Space for a record of `bytes`, in one piece, or NULL while the ring is full. Under tx_lock. The caller fills all
+ * Returns contiguous space for a record of `bytes`, or NULL if the ring is full. Under tx_lock. The caller fills all
  * but the mark and calls vb_ring_commit with the same size.
  */
 static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
@@ -67,7 +67,7 @@ static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
 	uint32_t size = vb_ring_size(bytes), left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
 	uint64_t need = size + (size > left ? left : 0);
 
-	/* its lane may be another process's by now, and this ring too (path/local/peer.c, reset_lane) */
+	/* another process may own the lane and the ring by now (path/local/peer.c, reset_lane) */
 	if (__builtin_expect(atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD, 0))
 		return NULL;
 
@@ -90,7 +90,8 @@ static inline void vb_ring_commit(struct vb_peer *p, uint32_t bytes)
 	vb_ring_publish(p, p->tx_tail, vb_ring_size(bytes));
 }
 
-/* Zeroes words ahead of the tail; called after the doorbell, when the message is on its way. Under tx_lock. */
+/* Zeroes words ahead of the tail. Called after the doorbell, so that the message does not wait for it. Under
+ * tx_lock. */
 static inline void vb_ring_prepare(struct vb_peer *p)
 {
 	uint64_t limit = p->tx_head + VB_RING_BYTES, want = p->tx_tail + VB_RING_AHEAD;

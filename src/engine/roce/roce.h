@@ -67,8 +67,8 @@ struct vb_roce_config {
 	uint32_t max_window; /* packets; 0: VB_ROCE_WINDOW_MAX */
 	uint32_t ack_delay;  /* ns that an acknowledgement may wait for company; 0: it goes with the next output */
 	uint32_t ack_every;  /* packets that are asked for at the latest; 0: 32 */
-	uint32_t
-	        burst; /* packets that cost the network little more than one: while many are under way it waits for so many; 0: 1 */
+	/* packets that cost the network little more than one: while many are under way it waits for so many; 0: 1 */
+	uint32_t burst;
 	uint64_t probe_min; /* ns: the earliest time to send again what was never answered; 0: 1 ms */
 };
 

@@ -34,8 +34,8 @@ struct vb_iwarp_path {
 	uint64_t held_until;
 	struct vb_work held_rq;
 	_Atomic uint8_t heat; /* 0: it has been idle for long */
-	atomic_bool
-	        seldom; /* it is looked at the more seldom: nothing has come for many looks, and nothing was posted */
+	/* it is looked at the more seldom: nothing has come for many looks, and nothing was posted */
+	atomic_bool seldom;
 	/* under progress + sq_lock */
 	bool in_set;
 	uint32_t in_vain;           /* looks, since something came */

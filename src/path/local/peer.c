@@ -471,8 +471,8 @@ void vb_peers_dispatch(struct vb_node *node)
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 {
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
-	unsigned left =
-	        VB_RING_BYTES / VB_LINE; /* no more can be its: a process that it shared its segment with may go on */
+	/* no more can be its: a process that it shared its segment with may go on */
+	unsigned left = VB_RING_BYTES / VB_LINE;
 
 	vb_lock(&node->progress);
 	while (left && vb_ring_ready(p) && atomic_load(&p->state) != VB_PEER_DEAD) {

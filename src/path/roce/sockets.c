@@ -230,8 +230,8 @@ void vb_roce_ask_again(struct vb_node *node)
 	if (!at || now < at)
 		return;
 	vb_lock(&node->io->questions_lock);
-	s->unsent |=
-	        s->asked != VB_LANE_ASKED; /* one question at a time: an answer ends the channel of the one before */
+	/* one question at a time: an answer ends the channel of the one before */
+	s->unsent |= s->asked != VB_LANE_ASKED;
 	s->asked = VB_LANE_ASKED;
 	vb_unlock(&node->io->questions_lock);
 	vb_roce_send_question(node);

@@ -169,8 +169,8 @@ static void a_question_is_acknowledged_before_it_is_answered(void)
 		ack(first() + 2 * i + 1);
 		expect(s.l.scq, i, IBV_WC_SUCCESS);
 	}
-	CHECK(before >=
-	      90); /* of two sends that follow each other the network may now and then bring the second first */
+	/* of two sends that follow each other the network may now and then bring the second first */
+	CHECK(before >= 90);
 }
 
 /* A window that lies across 2^24, both ways. */

@@ -210,8 +210,8 @@ static void a_handler_interrupts_or_not_as_it_was_installed(void)
 	alarms = 0;
 	CHECK(!sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = (int)SA_RESETHAND}, NULL) &&
 	      !alarm(1));
-	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR &&
-	      alarms == 1); /* it is gone by then, and interrupts all the same */
+	/* it is gone by then, and interrupts all the same */
+	CHECK(read(p.b, &c, 1) < 0 && errno == EINTR && alarms == 1);
 	tv = (struct timeval){.tv_usec = 20000};
 	CHECK(!setsockopt(p.b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) && read(p.b, &c, 1) < 0 && errno == EAGAIN);
 	finish(p);
@@ -298,8 +298,8 @@ static void a_handler_waits_while_its_thread_does(void)
 	sleeper = pthread_self();
 	alarms = 0;
 	CHECK(!sigaction(SIGUSR1, &act, NULL) && !pthread_create(&t, NULL, signal_who_sleeps, NULL));
-	while ((n = read(p.b, &byte, 1)) < 0 &&
-	       errno == EINTR) /* another signal's handler, here or before, may not have SA_RESTART */
+	/* another signal's handler, here or before, may not have SA_RESTART */
+	while ((n = read(p.b, &byte, 1)) < 0 && errno == EINTR)
 		;
 	CHECK(n == 1 && byte == 'x' && alarms == 2 && !pthread_join(t, &r) && r == (void *)1);
 	for (int i = 0; i < 2; i++)
@@ -793,8 +793,8 @@ static void what_a_program_wrote_before_its_end_arrives(void)
 
 		CHECK((c = accept(l, NULL, NULL)) >= 0);
 		all = read_all(c);
-		if (i == 1 && all != MUCH &&
-		    tries++ < 4) /* we had no processor for the two seconds that exit() waits */
+		/* we had no processor for the two seconds that exit() waits */
+		if (i == 1 && all != MUCH && tries++ < 4)
 			i--;
 		else
 			CHECK(i >= 2 || all == MUCH);

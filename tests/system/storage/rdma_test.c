@@ -424,8 +424,8 @@ static void private_data_that_is_none_is_rejected(void)
 	struct hello h = hello_for(0);
 
 	h.len = 0;
-	CHECK(dial_with(h) == NT_RDMA_INVALID_LENGTH ||
-	      dial_with(h) == NT_RDMA_INVALID_HSQSIZE); /* InfiniBand's has no length: zeros */
+	/* InfiniBand's has no length: zeros */
+	CHECK(dial_with(h) == NT_RDMA_INVALID_LENGTH || dial_with(h) == NT_RDMA_INVALID_HSQSIZE);
 	h = hello_for(0);
 	h.h.recfmt = 1;
 	SAME(dial_with(h), NT_RDMA_INVALID_FORMAT);

@@ -49,8 +49,8 @@ static void requests_that_cannot_be_are_refused(void)
 	      post(uc, request(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 1)) == EINVAL);
 	CHECK(post(uc, request(IBV_WR_SEND_WITH_INV, 0, 1)) == EINVAL &&
 	      !post(uc, request(IBV_WR_RDMA_WRITE_WITH_IMM, 0, 1)));
-	CHECK(post(ud, request(IBV_WR_RDMA_WRITE, 0, 1)) == EINVAL &&
-	      post(ud, request(IBV_WR_SEND, 0, 1)) == EINVAL); /* no handle */
+	/* no handle */
+	CHECK(post(ud, request(IBV_WR_RDMA_WRITE, 0, 1)) == EINVAL && post(ud, request(IBV_WR_SEND, 0, 1)) == EINVAL);
 	CHECK(post(rc, request(IBV_WR_RDMA_READ, IBV_SEND_INLINE, 1)) == EINVAL);
 	CHECK(vb_qp(rc)->sq_head == 0 && fake.kicks);
 	CHECK(!vb_destroy_qp(rc) && !vb_destroy_qp(uc) && !vb_destroy_qp(ud));

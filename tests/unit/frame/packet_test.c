@@ -238,8 +238,8 @@ static void pad_stands_only_behind_a_payload_of_its_size_or_more(void)
 	CHECK(decode_hex(&p, "04 70 ffff 00 000011 80 000001 00000000") == VB_PACKET_PAD);          /* no payload */
 	CHECK(decode_hex(&p, "01 50 ffff 00 000011 80 000001 41000000 00000000") == VB_PACKET_PAD); /* middle */
 	CHECK(decode_hex(&p, "00 50 ffff 00 000011 80 000001 41000000 00000000") == VB_PACKET_PAD); /* first */
-	CHECK(decode_hex(&p, "11 50 ffff 00 000011 80 000001 1f000001 00000000") ==
-	      VB_PACKET_PAD); /* acknowledgement */
+	/* acknowledgement */
+	CHECK(decode_hex(&p, "11 50 ffff 00 000011 80 000001 1f000001 00000000") == VB_PACKET_PAD);
 }
 
 static void payload_stands_only_where_an_opcode_has_it(void)

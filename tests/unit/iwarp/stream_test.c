@@ -248,8 +248,8 @@ static void a_large_write_goes_in_place_but_for_its_end(void)
 	CHECK(iov[0].iov_base == fx.region + 100 && iov[0].iov_len == 10000 - 100 - 64);
 	memcpy(iov[0].iov_base, bytes + 116, iov[0].iov_len);
 	memcpy(iov[1].iov_base, bytes + 116 + iov[0].iov_len, len - 116 - iov[0].iov_len);
-	CHECK(iov[1].iov_len < 1000 &&
-	      iov[1].iov_len >= len - 116 - iov[0].iov_len); /* so that the next one goes in place too */
+	/* so that the next one goes in place too */
+	CHECK(iov[1].iov_len < 1000 && iov[1].iov_len >= len - 116 - iov[0].iov_len);
 	vb_iw_received(&fx.qp, len - 116);
 	CHECK(fx.stores == 2 && fx.qp.stats.rcvd_fpdus == 1 && fx.qp.stats.bytes_direct_in == 9836);
 	for (uint32_t i = 0; i < FX_REGION; i++)
