@@ -1,22 +1,22 @@
-// ahead.c - requests that came before one that is missing: kept, and executed in their turn when the peer vouches for them
-// follows: IBA volume 1, 9.7.4.1 (PSN verification); the peer sees of it only an acknowledgement that comes early
+// ahead.c - requests that arrive ahead of a missing one: kept, and executed in order once the peer vouches for them
+// follows: IBA volume 1, 9.7.4.1 (PSN verification). The peer only notices an early acknowledgement
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
 /*
- * Anybody who can forge the peer's address can place a packet ahead of the expected PSN: there are thousands of PSNs to
- * hit in place of one. Two things are beyond his guessing. The first time, a packet that was kept is not executed
- * because the PSNs before it have come, but when the requester vouches for it: of packets that it sends again some go
- * twice, and the second time ask for nothing (mend.c; of a READ request its last PSN goes twice: requester.c, echo).
- * While the responder waits at a kept packet, only a duplicate of the very PSN before it counts, right behind it: a
- * forger has to hit that PSN, as he has to hit the expected one without any of this. Adapters that go back to what is
- * missing never do that; they send all of it again in its turn, and what comes in its turn takes the place of what was
- * kept. A requester that has vouched keeps to one source port, which is random (vb_udp_sender): from then on nothing
- * ahead is taken from another. Of two packets that differ ahead of their turn neither is executed: the PSN is asked for
- * again.
+ * An attacker who forges the peer's address could place a packet ahead of the expected PSN, where thousands of PSNs are
+ * valid instead of one. Two rules prevent that. First, a kept packet is not executed when the PSNs before it have
+ * arrived, but when the requester vouches for it: the requester sends some of the repeated packets twice, the second
+ * time without asking for an acknowledgement (mend.c; of a READ request its last PSN is sent twice: requester.c, echo).
+ * While the responder waits at a kept packet, only a duplicate of exactly the PSN before it counts as vouching: an
+ * attacker must hit that PSN, just as he must hit the expected PSN without this feature. Adapters that go back to the
+ * missing packet never send such duplicates; they repeat all packets in order, and a packet in order replaces a kept
+ * one. Second, a requester that has vouched keeps one random source port (vb_udp_sender): from then on, packets ahead
+ * are accepted only from that port. Of two different packets with one PSN ahead of their turn neither is executed, and
+ * the PSN is requested again.
  */
 
-#define REACH 4096             /* PSNs ahead of the last that came: no burst that is lost is longer */
+#define REACH 4096             /* PSNs ahead of the last arrived one: no lost burst is longer */
 #define KEPT_FOR 2000000000ull /* ns */
 
 static struct vb_roce_kept *slot(const struct vb_roce_qp *qp, struct vb_psn psn)
@@ -33,7 +33,7 @@ void vb_roce_keep_ahead(struct vb_roce_qp *qp, const struct vb_roce_ahead *ahead
 		qp->ahead.n = 0;
 }
 
-/* The same request? It may ask for an acknowledgement only the second time. */
+/* Is this the same request? Its bit that asks for an acknowledgement may differ. */
 static bool same(const struct vb_roce_kept *k, const struct vb_packet *p, const uint8_t *payload)
 {
 	const struct vb_packet *a = &k->packet;
@@ -46,7 +46,7 @@ static bool same(const struct vb_roce_kept *k, const struct vb_packet *p, const 
 	       !memcmp(k->payload, payload, p->payload_len);
 }
 
-/* No further than n, each PSN once: no more than the slots can be filled. */
+/* Keeps a packet at most n PSNs ahead, each PSN once: no more packets than slots. */
 void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
@@ -79,7 +79,7 @@ bool vb_ahead_waits(const struct vb_roce_qp *qp)
 	return qp->rs.kept && slot(qp, qp->rs.epsn)->used;
 }
 
-/* Who just sends a packet again asks for an acknowledgement. */
+/* A duplicate that asks for an acknowledgement is a plain repetition and does not vouch. */
 bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now)
 {
 	const struct vb_roce_responder *rs = &qp->rs;

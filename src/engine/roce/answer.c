@@ -1,9 +1,9 @@
-// answer.c - what the peer answers: acknowledgements, NAKs, read responses, atomics' results
+// answer.c - the requester's input: acknowledgements, NAKs, read responses, results of atomics
 // follows: IBA volume 1, 9.7.5.1 (requester: responses), 9.7.5.2 (NAK codes), 9.7.7.2 (credits), 9.9.2 (requester
 // errors) SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-/* Which packet a PSN is; before una: a lower number, or nonsense. */
+/* The sequence number of a PSN's packet. One below una is old or invalid. */
 static int64_t seq_of(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_send_psn(qp, qp->rq.una));
@@ -20,7 +20,7 @@ static struct vb_work_sent *find(struct vb_roce_qp *qp, uint64_t seq)
 	return NULL;
 }
 
-/* --- what came ahead of a missing response --- */
+/* --- responses ahead of a missing one --- */
 
 static bool has_come(const struct vb_roce_requester *rq, uint64_t seq)
 {
@@ -34,7 +34,7 @@ static void mark(struct vb_roce_requester *rq, uint64_t seq)
 		rq->got_to = seq + 1;
 }
 
-/* How far all is executed and answered. */
+/* The first packet that is not executed or not answered. */
 static uint64_t settled(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -55,7 +55,7 @@ static uint64_t settled(struct vb_roce_qp *qp)
 	return seq;
 }
 
-/* These responses need not be remembered any more; requests that they end are not under way any more. */
+/* Forgets the responses up to this packet. Requests that they end are no longer outstanding. */
 static void forget(struct vb_roce_qp *qp, uint64_t to)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -79,7 +79,7 @@ static void time_answered(struct vb_roce_requester *rq, uint64_t now)
 {
 	const struct vb_roce_timed *t = NULL;
 
-	/* of several, the answer is to the last: to the others it is late */
+	/* of several timed packets the last was answered: for the others the answer is late */
 	for (; rq->timed_n && rq->timed[rq->timed_0].seq < rq->una; rq->timed_n--) {
 		t = &rq->timed[rq->timed_0];
 		rq->timed_0 = (rq->timed_0 + 1) % VB_ROCE_TIMED;
@@ -93,7 +93,7 @@ static void time_answered(struct vb_roce_requester *rq, uint64_t now)
 	rq->probes = 0;
 }
 
-/* una goes forward to here. What was to be sent again, and is answered by now, is not. */
+/* Moves una forward. Packets that were to be sent again and are answered now are not sent. */
 static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -101,7 +101,8 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 
 	forget(qp, una);
 	if (rq->silent.at) {
-		if (now - rq->silent.at < rq->window.rtt_min) /* no answer to what went again: it was late, not lost */
+		/* too early for an answer to the repetition: the original was late, not lost */
+		if (now - rq->silent.at < rq->window.rtt_min)
 			vb_roce_window_restore(&rq->window, rq->silent.packets, rq->silent.slow_start_below);
 		rq->silent.at = 0;
 	}
@@ -127,8 +128,8 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 }
 
 /*
- * Everything before this packet has been executed (IBA 9.7.5, coalesced acknowledgements). false: but a response
- * is missing, which has to be asked for again (implied NAK).
+ * All packets before this one have been executed (IBA 9.7.5, coalesced acknowledgements). Returns false if a response
+ * is missing, which must be requested again (implied NAK).
  */
 static bool acknowledged(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
 {
@@ -148,7 +149,7 @@ static void response_lost(struct vb_roce_qp *qp, uint64_t now)
 		vb_roce_window_lost(&qp->rq.window, true, now);
 }
 
-/* Counted from what is acknowledged. */
+/* Credits count from the acknowledged message. */
 static void take_credits(struct vb_roce_qp *qp, uint8_t code)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -180,8 +181,9 @@ static void take_ack(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 static void take_sequence_nak(struct vb_roce_qp *qp, uint64_t now)
 {
 	/*
-	 * deviates: IBA 9.7.5 counts these against retry_cnt too. Here only time does: a NAK that the network
-	 * doubled must not cost a retry, and without progress the timer, which no NAK restarts, ends it.
+	 * deviates: IBA 9.7.5 counts these against retry_cnt too. Here only the timer counts: a NAK that the network
+	 * duplicated must not cost a retry, and no NAK restarts the timer, which ends the request if there is no
+	 * progress.
 	 */
 	qp->stats.seq_naks_rcvd++;
 	if (qp->rq.seq > qp->rq.una && vb_mend(qp, now))
@@ -192,7 +194,7 @@ static void take_rnr_nak(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 {
 	qp->stats.rnr_naks_rcvd++;
 	if (qp->rq.rnr_at || qp->rq.seq == qp->rq.una)
-		return; /* it waits already, or nothing was sent since */
+		return; /* it already waits, or has sent nothing since */
 	if (qp->cfg.rnr_retry != 7 && !qp->rq.rnr_left) {
 		vb_requester_fail(qp, VB_WORK_RNR_RETRY_EXC_ERR);
 		return;
@@ -202,7 +204,7 @@ static void take_rnr_nak(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 	vb_requester_wait_rnr(qp, timer, now);
 }
 
-/* A NAK names the packet that was not executed; all before it were. */
+/* A NAK carries the PSN of the packet that was not executed; all before it were. */
 static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
 {
 	static const uint8_t statuses[] = {[VB_NAK_INVALID_REQUEST] = VB_WORK_REM_INV_REQ_ERR,
@@ -233,10 +235,10 @@ static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 /* --- reads and atomics --- */
 
 /*
- * The shape that this packet of the response must have. A response to a request that was repeated in the middle may
- * arrive beside what is left of the first one, so FIRST and MIDDLE, LAST and ONLY, are not told apart.
- * deviates: IBA 9.9.2 ends the QP for a bad response. Here it is dropped, and retries end what stays wrong: a ghost
- * of an earlier connection must not end this one.
+ * Checks opcode and length of a response packet. The response to a repeated request may begin in the middle while
+ * packets of the first response still arrive, so FIRST equals MIDDLE here, and LAST equals ONLY. deviates: IBA 9.9.2
+ * ends the QP for a bad response. Here it is dropped, and the retries end a request that gets no good one: a ghost
+ * packet of an earlier connection must not end this one.
  */
 static bool fits(const struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p, uint64_t seq)
 {
@@ -294,7 +296,7 @@ static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, cons
 		take_credits(qp, p->aeth.value);
 }
 
-/* una moves on by one, within a request: the rest of move_una is done with the request's last packet. */
+/* una moves by one, within a request. The request's last packet does the rest of move_una. */
 bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -325,7 +327,7 @@ void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const 
 
 	if (seq < (int64_t)qp->rq.una) {
 		qp->stats.duplicate_response++;
-		/* the last one again may bring new credits (IBA 9.7.7.2, unsolicited acknowledgement) */
+		/* a repeated last acknowledgement may bring new credits (IBA 9.7.7.2, unsolicited acknowledgement) */
 		if (seq + 1 == (int64_t)qp->rq.una && p->info->op == VB_OP_ACK && p->aeth.kind == VB_AETH_ACK)
 			take_credits(qp, p->aeth.value);
 	} else if (seq >= (int64_t)qp->rq.high) {

@@ -1,4 +1,4 @@
-// complete.c - send requests complete, in the order in which they were posted
+// complete.c - completes send requests in posting order
 // follows: IBA volume 1, 9.9.2 (requester errors), 10.8.5 (completions)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
@@ -19,7 +19,7 @@ void vb_requester_flush(struct vb_roce_qp *qp)
 		complete(qp, VB_WORK_WR_FLUSH_ERR);
 }
 
-/* RC: the QP is in error. UC, UD: only its send queue is (IBA 10.3.1, SQE); vb_roce_start begins anew. */
+/* RC: the QP goes to error. UC, UD: only the send queue does (IBA 10.3.1, SQE); vb_roce_start restarts it. */
 void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status)
 {
 	struct vb_roce_requester *rq = &qp->rq;

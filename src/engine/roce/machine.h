@@ -1,4 +1,4 @@
-// machine.h - what the files of the wire engine call of each other
+// machine.h - functions that the files of the RoCE engine share
 // follows: IBA volume 1, 9.6 to 9.9
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_ROCE_MACHINE_H
@@ -21,7 +21,7 @@ static inline bool vb_is_atomic(const struct vb_work_sent *s)
 	return s->rq.verb == VB_VERB_CMP_SWAP || s->rq.verb == VB_VERB_FETCH_ADD;
 }
 
-/* An acknowledgement is not enough: data has to come. */
+/* Does the request need response data, not just an acknowledgement? */
 static inline bool vb_is_answered(const struct vb_work_sent *s)
 {
 	return s->rq.verb == VB_VERB_READ || vb_is_atomic(s);
@@ -32,7 +32,7 @@ static inline bool vb_takes_receive(const struct vb_work_sent *s)
 	return s->rq.verb == VB_VERB_SEND || (s->rq.verb == VB_VERB_WRITE && s->rq.flags & VB_WORK_IMM);
 }
 
-/* Behind the last packet of the READ request that this packet of the response answers. */
+/* The end of the READ request that this packet of the response answers. */
 static inline uint64_t vb_chunk_end(const struct vb_work_sent *s, uint64_t seq)
 {
 	uint64_t end = s->seq + ((seq - s->seq) / s->chunk + 1) * s->chunk;
@@ -50,37 +50,39 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
 bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 
-/* complete.c: una has moved, or sends failed: what is done completes, in order. */
+/* complete.c: completes finished requests in order, after una moved or sends failed. */
 void vb_requester_retire(struct vb_roce_qp *qp);
-/* The oldest fails, the rest is flushed, the QP is in error. */
+/* Fails the oldest request, flushes the rest, and takes the QP to error. */
 void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status);
 void vb_requester_flush(struct vb_roce_qp *qp);
 
 /* answer.c: acknowledgements and responses */
 void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
-/* A full middle packet of a response. false: not the next one, or not so simple. */
+/* A full middle packet of a response. Returns false if it is not the next one, or needs the full checks. */
 bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
 
 /* retry.c */
 void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now);
-/* Something was answered: timers and retries start anew. */
+/* Restarts timers and retries after an answer. */
 void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now);
-/* To the oldest packet without an answer. false: it did, for the same loss, less than a round trip ago. */
+/* Goes back to the oldest unanswered packet. Returns false if it did so for the same loss less than a round trip
+ * ago. */
 bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now);
 void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now);
 void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now);
 
-/* mend.c: una is missing at the peer. false: it is on its way again already. */
+/* mend.c: una is missing at the peer. Returns false if it has already been sent again. */
 bool vb_mend(struct vb_roce_qp *qp, uint64_t now);
-/* Nothing was heard of una: it goes again by itself. */
+/* Sends una again, because nothing was heard of it. */
 void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now);
-/* una has moved. */
+/* Called when una has moved. */
 void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now);
-/* The response to una is missing, the others are not. false: it was asked for again already. */
+/* The response to una is missing, later ones have arrived. Returns false if it was already requested again. */
 bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now);
 void vb_mend_stop(struct vb_roce_qp *qp);
 
-/* The answer may be to what goes again: it tells nothing, unless nothing is known; then, how long it took at most. */
+/* Stops timing packets that are sent again: an answer may belong to either copy. If no round trip is known yet, it
+ * still gives an upper bound. */
 static inline void vb_untime(struct vb_roce_requester *rq)
 {
 	if (rq->window.srtt)
@@ -94,9 +96,9 @@ static inline void vb_untime(struct vb_roce_requester *rq)
 /* responder.c: RC and UC */
 void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
                         uint64_t now);
-/* A request of RC whose opcode is none. */
+/* An RC request with a reserved opcode. */
 void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn);
-/* A full middle packet of a send or write. false: not the next one, or not so simple. */
+/* A full middle packet of a send or write. Returns false if it is not the next one, or needs the full checks. */
 bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint16_t port, uint64_t now);
 
@@ -106,23 +108,22 @@ void vb_datagram_input(struct vb_roce_qp *qp, const struct vb_packet *p, const u
 /* uc.c: is the packet from the peer, and part of a message that is whole so far? */
 bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port);
 
-/* ahead.c: requests that came before one that is missing */
+/* ahead.c: requests that arrive ahead of a missing one */
 void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
-/* Is the one that is expected now kept? */
+/* Is the expected packet kept? */
 bool vb_ahead_waits(const struct vb_roce_qp *qp);
-/* A packet that was executed before has come again: does the peer vouch by that for what waits? */
+/* Does this duplicate of an executed packet vouch for the kept packet that waits? */
 bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now);
-/* The one that is expected now, if it was kept; valid until the next vb_ahead_keep. A disputed one is asked for
- * again. */
+/* Returns the expected packet, if it is kept; valid until the next vb_ahead_keep. A disputed one is requested again. */
 struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp);
-/* All that is kept. */
+/* Drops all kept packets. */
 void vb_ahead_drop(struct vb_roce_qp *qp);
-/* Nothing was kept for a while: what is left is dropped, and the memory given back. */
+/* If nothing was kept for a while: drops the rest, and frees the memory. */
 void vb_ahead_timeout(struct vb_roce_qp *qp, uint64_t now);
-/* These PSNs are behind us now: nothing of them is kept any more. */
+/* Drops kept packets with these PSNs, which are behind epsn now. */
 void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count);
 
-/* replay.c: reads and atomics that are remembered */
+/* replay.c: stored reads and atomics */
 bool vb_resource_room(struct vb_roce_qp *qp);
 bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r);
 struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn);
@@ -137,22 +138,22 @@ void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn);
 bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out);
 uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
 bool vb_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
-/* With the NAK that says so the QP ends. */
+/* Refuses a request: the QP ends after the NAK. */
 void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn);
 
 /* --- roce.c --- */
 
-/* The receive that was taken completes with an error. */
+/* Completes the taken receive with an error. */
 void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status);
-/* All of the QP ends. */
+/* Takes the whole QP to error. */
 void vb_roce_kill(struct vb_roce_qp *qp, enum vb_work_event event);
-/* Where the payload of a packet with this opcode goes; before vb_roce_seal. */
+/* The place of the payload of a packet with this opcode. Called before vb_roce_seal. */
 uint8_t *vb_roce_payload(const struct vb_roce_out *out, uint8_t opcode);
-/* Header and pad of a packet; the payload is in out already. */
+/* Writes header and pad of a packet whose payload is already in out. */
 void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_packet *p);
-/* Behind the packet in out so many middle packets with this opcode may go. */
+/* Allows n middle packets with this opcode behind the packet in out. */
 void vb_roce_run(struct vb_roce_out *out, uint32_t n, uint8_t opcode, struct vb_roce_resource *answered);
-/* The header of one of them. */
+/* Writes the header of one of them. */
 static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, struct vb_psn psn, bool ask)
 {
 	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
@@ -161,7 +162,7 @@ static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, 
 	memcpy(packet, out->run.bth, VB_BTH_LEN);
 }
 
-/* The next of them; its payload is in out already. */
+/* Writes header and pad of the next of them; its payload is already in out. */
 void vb_roce_seal_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_psn psn, bool ask);
 
 #endif

@@ -1,12 +1,12 @@
-// mend.c - a peer that keeps what comes ahead of a missing packet needs only the missing one again
+// mend.c - repeats only the missing packets to a peer that keeps packets ahead of them
 // follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); RFC 6582 (partial acknowledgements) in spirit
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define TRIAL_WINDOW 16 /* packets: with fewer there is not much to save */
-#define TRIAL_LEN 8     /* what may be missing in one piece */
+#define TRIAL_WINDOW 16 /* packets: below this, selective repetition saves little */
+#define TRIAL_LEN 8     /* packets repeated at once in a trial */
 #define TRIALS_MAX 4
-#define FLAT_MAX 5 /* mends after which the peer had nothing kept: it does not, after all */
+#define FLAT_MAX 5 /* consecutive mends without a kept packet, after which the peer counts as one that keeps nothing */
 
 static struct vb_work_sent *una_of(struct vb_roce_qp *qp)
 {
@@ -25,9 +25,9 @@ static bool una_is_answered(struct vb_roce_qp *qp)
 }
 
 /*
- * From una on, len packets, but no further than the first request that the peer has to answer. As long as it is not
- * known whether the peer keeps anything, and there is something to keep, the first, the last and some in between go
- * twice: by that we vouch for what it has kept (ahead.c).
+ * Repeats len packets from una on, but none beyond the first request that the peer must answer. While it is not known
+ * whether the peer keeps packets, and there are some to keep, the first, the last and some in between are sent twice:
+ * this vouches for the kept packets (ahead.c).
  */
 static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 {
@@ -59,7 +59,7 @@ static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 		rq->sure_from = rq->high;
 	if (rq->mended_to < rq->mend_end)
 		rq->mended_to = rq->mend_end;
-	rq->probe_at = 0; /* the peer lives: patience anew */
+	rq->probe_at = 0; /* the peer answers: the timer starts again */
 	vb_requester_arm(qp, now);
 }
 
@@ -68,12 +68,12 @@ void vb_mend_stop(struct vb_roce_qp *qp)
 	struct vb_roce_requester *rq = &qp->rq;
 
 	rq->mending = rq->echo = false;
-	rq->mend_next = rq->mend_end; /* nothing goes again */
+	rq->mend_next = rq->mend_end; /* nothing is repeated */
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		rq->keeps = VB_ROCE_KEEPS_UNKNOWN;
 }
 
-/* Where a queue was full, what follows may be lost as well: then another trial may tell more. */
+/* After a full queue the next packets may be lost as well: another trial may find more. */
 static bool all_of_it(struct vb_roce_qp *qp, uint64_t now)
 {
 	bool doubt =
@@ -91,7 +91,7 @@ bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 		return false;
 	if (rq->mending && rq->una < rq->mend_end &&
 	    (rq->una >= rq->mend_next || !rq->window.rtt_min || now - rq->mend_last_at < rq->window.rtt_min))
-		return false; /* it is on its way */
+		return false; /* it is in flight */
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		return all_of_it(qp, now);
 	if (rq->keeps == VB_ROCE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
@@ -127,7 +127,7 @@ bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now)
 	return true;
 }
 
-/* The peer answers it in any case: it takes it, or says how far it is. */
+/* The peer answers a probe in any case: it executes it, or acknowledges its state. */
 void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 {
 	vb_mend_stop(qp);
@@ -135,7 +135,7 @@ void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 	qp->rq.sure_from = qp->rq.high;
 }
 
-/* What had gone out before the last mend is there: fewer go blindly the next time. */
+/* All packets sent before the last mend have arrived: the next mend repeats fewer packets. */
 static void healed(struct vb_roce_qp *qp)
 {
 	qp->rq.flat = 0;
@@ -144,8 +144,8 @@ static void healed(struct vb_roce_qp *qp)
 }
 
 /*
- * The peer has executed all up to another gap. Packets behind it that went out before are missing too, some of them:
- * each gap costs a round trip, so more and more go again with the first.
+ * The peer has executed all up to another gap. More packets behind it may be missing, and each gap costs a round trip,
+ * so each mend repeats more packets.
  */
 static void another(struct vb_roce_qp *qp, uint64_t now)
 {
@@ -168,7 +168,8 @@ void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 
 	if (!rq->mending)
 		return;
-	if (now - rq->mend_at < rq->window.rtt_min) { /* too early for an answer: it was late, not lost */
+	/* too early for an answer to the repetition: it was late, not lost */
+	if (now - rq->mend_at < rq->window.rtt_min) {
 		vb_mend_stop(qp);
 		return;
 	}
@@ -180,7 +181,7 @@ void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 			vb_roce_window_lost(&rq->window, true, now);
 		return;
 	}
-	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->keeps == VB_ROCE_KEEPS_UNKNOWN) { /* it was a probe */
+	if (rq->keeps == VB_ROCE_KEEPS_NOT || rq->keeps == VB_ROCE_KEEPS_UNKNOWN) { /* the repetition was a probe */
 		vb_mend_stop(qp);
 		if (rq->una == rq->mend_end && rq->una < rq->mend_to)
 			vb_requester_go_back(qp, true, now);

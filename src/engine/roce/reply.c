@@ -1,8 +1,8 @@
-// reply.c - what the responder sends: acknowledgements, NAKs, read responses, atomics' results, in the order of
+// reply.c - the responder's output: acknowledgements, NAKs, read responses, results of atomics, in the order of
 // requests follows: IBA volume 1, 9.7.5.1 (responses), 9.7.5.2 (NAK), 9.7.7.2 (credits) SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define RUN 240 /* packets of a response at once, before requests have their turn */
+#define RUN 240 /* packets of a response in a row, before requests are sent */
 
 void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now)
 {
@@ -33,8 +33,8 @@ void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn)
 }
 
 /*
- * The answers to earlier reads go out before the NAK. deviates: IBA 10.3.1 has an adapter in ERR send nothing; this one
- * still sends what it owes, and repeats the NAK if it was lost, so that the requester learns what was wrong.
+ * Answers to earlier reads are sent before the NAK. deviates: by IBA 10.3.1 an adapter in ERR sends nothing. This one
+ * still sends the answers that it owes, and repeats a lost NAK, so that the requester learns the reason.
  */
 void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn)
 {
@@ -100,7 +100,7 @@ static bool went_before(const struct vb_roce_resource *r)
 	return r->answered || r->from;
 }
 
-/* The key is looked at again for each packet: it may have been invalidated since. */
+/* The key is checked for each packet, because it may have been invalidated since. */
 static bool fetch(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode, struct vb_roce_out *out)
 {
 	uint64_t offset = (uint64_t)r->next * qp->cfg.mtu;
@@ -128,7 +128,7 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
 		p.aeth.value = credits(qp);
 	vb_resource_sent(qp, r);
-	/* the answer to the last request says all that an acknowledgement would */
+	/* the answer to the last request also acknowledges all before it */
 	if (vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
 		rs->told = rs->epsn;
 		if (rs->owed == VB_ROCE_ACK) {
@@ -143,7 +143,7 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	return true;
 }
 
-/* false: none, or its memory is not there any more, which is not told here. */
+/* Returns false if there is none, or its memory is not mapped any more; the caller reports that. */
 bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_roce_resource *r = out->run.answered;
@@ -158,7 +158,7 @@ bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 	return true;
 }
 
-/* The same for several. */
+/* The same for several packets. */
 uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	struct vb_roce_resource *r = out->run.answered;
@@ -177,8 +177,8 @@ uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t 
 }
 
 /*
- * An answer that had gone out once, and whose memory the program has taken back since: most likely it had arrived, and
- * the request was late. A requester that does need it finds out by its own retries.
+ * Ends an answer that was sent once and whose memory the program has deregistered since: most likely it had arrived,
+ * and the repeated request was late. A requester that still needs it fails by its own retries.
  */
 static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {

@@ -1,19 +1,19 @@
-// requester.c - from send requests to packets
+// requester.c - turns send requests into packets
 // follows: IBA volume 1, 9.7.3 (requester), 9.7.7.2 (credits), 9.8.2.1 (UC), 9.8.3.1 (UD), 10.8.3.3 (fence)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
 #define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
-#define CHUNK_ENDS 3 /* of these, what is no part of a burst: the first and the last have longer headers */
-#define BURST_MIN 4  /* packets at once, where they are paced */
+#define CHUNK_ENDS 3 /* of these, packets outside a burst: the first and the last have longer headers */
+#define BURST_MIN 4  /* packets in a row when paced */
 #define BURST_MAX 64
-#define HOLD 2            /* bursts to wait for */
-#define FIRST_WITH 2      /* the first packet of a message is longer: it and the next are no part of a burst */
-#define HOLD_WINDOW 4     /* bursts: with a smaller window losses are found too late */
-#define PACED 1000000     /* ns: round trips from which on it is always paced, and nothing waits for a burst */
-#define ASK_EVERY 256     /* packets after which an acknowledgement is asked for, at the latest */
-#define ECHO_EVERY 4      /* packets that are mended: one goes twice */
-#define ASK_EVERY_LONG 64 /* where round trips are long */
+#define HOLD 2            /* bursts of room that a sender waits for */
+#define FIRST_WITH 2      /* the first packet of a message is longer: it and the next are outside bursts */
+#define HOLD_WINDOW 4     /* bursts: in a smaller window losses would be detected too late */
+#define PACED 1000000     /* ns: from this round-trip time on the sender is always paced and never waits for a burst */
+#define ASK_EVERY 256     /* packets between requests for an acknowledgement, at most */
+#define ECHO_EVERY 4      /* of this many repeated packets one is sent twice */
+#define ASK_EVERY_LONG 64 /* the same for long round trips */
 
 static const uint8_t operations[] = {[VB_VERB_SEND] = VB_OP_SEND,
                                      [VB_VERB_WRITE] = VB_OP_WRITE,
@@ -34,7 +34,7 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 
 /* --- taking requests --- */
 
-/* What can be known to be wrong before anything is sent. */
+/* Errors that are known before anything is sent. */
 static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	if (s->rq.verb == VB_VERB_LOCAL)
@@ -67,15 +67,15 @@ static bool take(struct vb_roce_qp *qp)
 	return true;
 }
 
-/* --- may it go? --- */
+/* --- may the next packet be sent? --- */
 
-/* One that was taken goes, even if the limit has become 0 since. */
+/* At least 1: a request that was accepted is sent even if the limit became 0 since. */
 static uint32_t reads_at_once(const struct vb_roce_qp *qp)
 {
 	return qp->cfg.max_rd_atomic ? qp->cfg.max_rd_atomic : 1;
 }
 
-/* Bursts are for those: where round trips are long, packets are paced. */
+/* Is the round trip short? Only then packets are sent in bursts; otherwise they are paced. */
 static bool short_path(const struct vb_roce_requester *rq)
 {
 	return rq->window.rtt_min && rq->window.rtt_min < PACED;
@@ -98,13 +98,13 @@ static void choose_chunk(const struct vb_roce_qp *qp, struct vb_work_sent *s)
 		s->chunk = CHUNK_MIN;
 }
 
-/* PSNs that the packet takes: a READ request takes those of its response. */
+/* The number of PSNs of the packet. A READ request has those of its response. */
 static uint64_t span(const struct vb_work_sent *s, uint64_t seq)
 {
 	return s->rq.verb == VB_VERB_READ ? vb_chunk_end(s, seq) - seq : 1;
 }
 
-/* While a missing packet is on its way again, those that the peer keeps are not in the network. */
+/* The end of the window. While a missing packet is repeated, packets that the peer keeps are not in the network. */
 static uint64_t limit(const struct vb_roce_requester *rq)
 {
 	return rq->mending && (rq->keeps == VB_ROCE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets
@@ -112,8 +112,8 @@ static uint64_t limit(const struct vb_roce_requester *rq)
 }
 
 /*
- * IBA 9.7.7.2: without a credit one packet may go, to ask. The responder counts what is posted behind the message it
- * is in, so we are never ahead of it.
+ * IBA 9.7.7.2: without a credit one packet may be sent, to ask for credits. The responder counts the receives behind
+ * its current message, so this never exceeds its count.
  */
 static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
@@ -123,7 +123,7 @@ static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s
 	       rq->una > s->seq;
 }
 
-/* Much is under way, and there is room for less than a burst: more room will come with the next acknowledgement. */
+/* Waits if much is in flight and there is room for less than a burst: the next acknowledgement makes more room. */
 static bool waits_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -163,7 +163,7 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 	       (rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq) && !waits_for_burst(qp, s));
 }
 
-/* The send that the next packet belongs to, if that may go now. */
+/* The send of the next packet, if that may be sent now. */
 static struct vb_work_sent *ready(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -219,7 +219,7 @@ static bool fetch(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_t at, ui
 	return true;
 }
 
-/* When the answer is needed to go on, and often enough (IBA 9.7.3.3 leaves it to us). */
+/* How often to ask for an acknowledgement (IBA 9.7.3.3 leaves it to the requester). */
 static uint32_t ask_every(const struct vb_roce_requester *rq)
 {
 	uint32_t most = short_path(rq) ? ASK_EVERY : ASK_EVERY_LONG;
@@ -264,12 +264,12 @@ static void time_it(struct vb_roce_qp *qp, uint64_t seq, bool first, uint64_t no
 		return;
 	if (rq->timed_n &&
 	    (seq <= last->seq || now - last->at < rq->window.srtt / VB_ROCE_TIMED || !rq->window.srtt || !first))
-		return; /* of what goes again, the first alone: the peer may have kept the others */
+		return; /* of repeated packets only the first is timed: the peer may have kept the others */
 	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_ROCE_TIMED] =
 	        (struct vb_roce_timed){.seq = seq, .at = now, .first = first};
 }
 
-/* Of packets that are sent again by themselves, the first and the last ask; no second one does. */
+/* Of selectively repeated packets the first and the last ask for an acknowledgement; second copies do not. */
 static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -283,8 +283,8 @@ static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint6
 }
 
 /*
- * The first packet after going back goes twice, as the first one that is mended. Of a READ request the second one asks
- * for the last packet of the response alone. A responder that has not got so far has nothing to send for it (IBA
+ * The first packet after going back is sent twice, like the first repeated one. The second copy of a READ request asks
+ * for the last packet of the response only. A responder that has not executed that far sends nothing for it (IBA
  * 9.7.5.1.4).
  */
 static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
@@ -325,7 +325,8 @@ static void make(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, ui
 	vb_roce_seal(qp, out, &p);
 }
 
-/* Its turn comes when all before it is done: an invalidated key must not be needed for a packet that goes again. */
+/* Executes a local operation when all requests before it are done: a repeated packet must not need an invalidated
+ * key. */
 static void run_local(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -343,7 +344,7 @@ static void run_local(struct vb_roce_qp *qp)
 	}
 }
 
-/* The next that is sent again by itself. */
+/* The send of the next selectively repeated packet. */
 static struct vb_work_sent *mended(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -362,8 +363,8 @@ static struct vb_work_sent *mended(struct vb_roce_qp *qp)
 }
 
 /*
- * No more than a burst ahead of the window per round trip: where round trips are long, and where one acknowledgement
- * speaks for all that was kept behind a gap.
+ * May the next packet be sent by the pace? The sender may be at most a burst ahead of it. Packets are paced if round
+ * trips are long, and while one acknowledgement covers all packets kept behind a gap.
  */
 static bool paced(struct vb_roce_qp *qp, uint64_t now)
 {
@@ -387,7 +388,7 @@ static bool paced(struct vb_roce_qp *qp, uint64_t now)
 	return true;
 }
 
-/* After s: how many of its middle packets may follow without another look at anything. */
+/* Computes how many middle packets of s may follow without further checks. */
 static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struct vb_roce_out *out)
 {
 	const struct vb_roce_requester *rq = &qp->rq;
@@ -409,7 +410,7 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	vb_roce_run(out, (uint32_t)n, s->middle, NULL);
 }
 
-/* false: its memory is not there, which is not told here. */
+/* Returns false if its memory is not mapped; the caller reports that. */
 bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -431,7 +432,7 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 	return true;
 }
 
-/* The same for several, of which none asks; the last of the run goes by itself. */
+/* The same for several packets that do not ask for an acknowledgement; the last of the run is sent singly. */
 uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -472,7 +473,7 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 		s = ready(qp);
 	if (!s) {
 		if (qp->rq.started)
-			vb_requester_retire(qp); /* a fault that was found before its turn */
+			vb_requester_retire(qp); /* reports a fault that was found earlier, now in order */
 		return false;
 	}
 	if (qp->cfg.type == VB_ROCE_RC && !paced(qp, now))

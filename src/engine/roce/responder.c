@@ -1,10 +1,10 @@
-// responder.c - requests of the peer: the checks, one state each, in the specification's order; RC and UC
+// responder.c - the peer's requests of RC and UC: the specification's checks in order, one state each
 // follows: IBA volume 1, 9.7.4 (responder), 9.8.2.2 (UC), 9.9.3 (responder errors)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define FAR (1 << 18)     /* PSNs: so much a peer may have in flight, and a READ may take */
-#define VOUCH_WAIT 200000 /* ns: acknowledgements wait so long for the peer to vouch for what was kept */
+#define FAR (1 << 18)     /* PSNs that a peer may have in flight, and that a READ may have */
+#define VOUCH_WAIT 200000 /* ns: acknowledgements wait this long for the peer to vouch for kept packets */
 
 enum state {
 	CHECK_PSN,
@@ -20,24 +20,24 @@ enum state {
 	ERROR_SEQUENCE,
 	ERROR_NOT_READY,
 	ERROR_INVALID,
-	ERROR_TOO_LONG, /* for the receive */
+	ERROR_TOO_LONG, /* longer than the receive */
 	ERROR_ACCESS,
 	ERROR_RECEIVE,
 	DONE,
 };
 
-/* One request packet on its way. */
+/* A request packet in processing. */
 struct job {
 	struct vb_roce_qp *qp;
 	const struct vb_packet *p;
 	const uint8_t *payload;
 	uint64_t now;
 	unsigned flags; /* of the opcode */
-	uint16_t port;  /* that it came from */
+	uint16_t port;  /* its UDP source port */
 	bool rc;
 };
 
-/* A READ takes those of its response. */
+/* The number of PSNs of the packet. A READ has those of its response. */
 static uint32_t psns(const struct job *j)
 {
 	return j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
@@ -58,10 +58,10 @@ static enum state check_psn(struct job *j)
 	if (ahead < 0)
 		return DUPLICATE;
 	rs->port = j->port;
-	vb_ahead_pass(j->qp, rs->epsn, 1); /* what comes in its turn is it, whatever was kept in its place */
+	vb_ahead_pass(j->qp, rs->epsn, 1); /* a packet in order replaces the kept one */
 	if (rs->refused) {
 		rs->refused = rs->not_ready = false;
-		if (rs->owed >= VB_ROCE_RNR) { /* it had not left yet, and is not needed any more */
+		if (rs->owed >= VB_ROCE_RNR) { /* the NAK is not sent yet, and not needed any more */
 			rs->owed = VB_ROCE_NO_ACK;
 			vb_owe_ack(j->qp, j->now);
 		}
@@ -69,7 +69,7 @@ static enum state check_psn(struct job *j)
 	return CHECK_OP_SEQUENCE;
 }
 
-/* IBA 9.7.4.1: a message begins with FIRST or ONLY, and goes on as what it is until LAST */
+/* IBA 9.7.4.1: a message begins with FIRST or ONLY, and keeps its operation until LAST */
 static enum state check_op_sequence(struct job *j)
 {
 	const struct vb_roce_inbound *in = &j->qp->rs.in;
@@ -79,7 +79,7 @@ static enum state check_op_sequence(struct job *j)
 	return CHECK_OP_ALLOWED;
 }
 
-/* IBA 9.7.4.1: operations that this QP does not take. As rxe: an invalid request, not an access error. */
+/* IBA 9.7.4.1: an operation that the QP does not allow is an invalid request, not an access error, as in rxe. */
 static enum state check_op_allowed(struct job *j)
 {
 	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_RIGHT_WRITE,
@@ -91,7 +91,7 @@ static enum state check_op_allowed(struct job *j)
 	return (j->qp->cfg.access & need) == need ? CHECK_RESOURCE : ERROR_INVALID;
 }
 
-/* IBA 9.7.4.1: a receive, or room for a read or atomic. A receive left over from a broken UC message is used again. */
+/* IBA 9.7.4.1: takes a receive, or room for a read or atomic. The receive of a broken UC message is used again. */
 static enum state check_resource(struct job *j)
 {
 	struct vb_roce_inbound *in = &j->qp->rs.in;
@@ -127,7 +127,7 @@ static enum state check_length(struct job *j)
 	return CHECK_KEY;
 }
 
-/* For all of the message, with its first packet. No bytes need no key (IBA C9-88). */
+/* The first packet's check covers the whole message. A message of 0 bytes needs no key (IBA C9-88). */
 static enum state check_key(struct job *j)
 {
 	struct vb_roce_qp *qp = j->qp;
@@ -147,7 +147,7 @@ static enum state check_key(struct job *j)
 		in->rkey = reth->rkey;
 		in->left = reth->length;
 	}
-	/* IBA 9.7.4.1: as much as was announced, no more and no less */
+	/* IBA 9.7.4.1: the payload must equal the announced length */
 	if (j->flags & VB_LAST ? j->p->payload_len != in->left : j->p->payload_len >= in->left)
 		return ERROR_INVALID;
 	return EXECUTE;
@@ -284,16 +284,16 @@ static enum state duplicate(struct job *j)
 	return DONE;
 }
 
-/* What is expected has come, but nobody has vouched for it yet. */
+/* Is the expected packet kept, but not vouched for yet? */
 static bool awaits_voucher(const struct vb_roce_qp *qp, uint64_t now)
 {
 	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_ahead_waits(qp);
 }
 
 /*
- * IBA 9.7.5.2: one NAK for a gap, then silence until what is expected comes. deviates: half of all PSNs would be
- * answered so. Of those further ahead than what can be in flight most come from nobody who knows the PSN, and change
- * nothing.
+ * IBA 9.7.5.2: one NAK for a gap, then none until the expected packet arrives. deviates: by IBA half of all PSNs count
+ * as ahead. Here a packet further ahead than packets can be in flight changes nothing, because its sender probably does
+ * not know the PSN.
  */
 static enum state error_sequence(struct job *j)
 {
@@ -310,7 +310,8 @@ static enum state error_sequence(struct job *j)
 		vb_owe_nak(j->qp, VB_NAK_PSN_SEQUENCE, j->qp->rs.epsn);
 		j->qp->rs.refused = true;
 	}
-	if (!j->qp->rs.not_ready && j->port == j->qp->rs.port) /* if not ready all of it comes again anyway */
+	/* after an RNR NAK the peer repeats all packets anyway */
+	if (!j->qp->rs.not_ready && j->port == j->qp->rs.port)
 		vb_ahead_keep(j->qp, j->p, j->payload, j->now);
 	return DONE;
 }
@@ -328,7 +329,7 @@ static enum state error_not_ready(struct job *j)
 	if (!j->rc)
 		return drop_message(j, &j->qp->stats.drop_no_receive);
 	vb_owe_rnr(j->qp);
-	vb_ahead_drop(j->qp); /* all of it comes again */
+	vb_ahead_drop(j->qp); /* the peer repeats all packets */
 	j->qp->rs.refused = j->qp->rs.not_ready = true;
 	return DONE;
 }
@@ -341,7 +342,7 @@ static enum state error_invalid(struct job *j)
 	return DONE;
 }
 
-/* IBA 9.9.3: the receive tells of it too */
+/* IBA 9.9.3: the receive reports the error too */
 static enum state error_too_long(struct job *j)
 {
 	if (!j->rc)
@@ -358,7 +359,7 @@ static enum state error_access(struct job *j)
 	return DONE;
 }
 
-/* Our own fault: the buffers of the receive cannot be written */
+/* A local error: the buffers of the receive cannot be written */
 static enum state error_receive(struct job *j)
 {
 	if (j->rc) {
@@ -389,7 +390,7 @@ static enum state (*const steps[])(struct job *) = {
         [ERROR_RECEIVE] = error_receive,
 };
 
-/* The request that ended it comes again: its NAK was lost. */
+/* The request that ended the QP is repeated, so its NAK was lost: repeats the NAK. */
 static void repeat_nak(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	qp->stats.drop_state++;
@@ -406,7 +407,7 @@ static void run(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t 
 		s = steps[s](&j);
 }
 
-/* IBA 9.7.5.2: an opcode that is reserved is an invalid request, in its turn; any other time it is just dropped. */
+/* IBA 9.7.5.2: a reserved opcode is an invalid request if its PSN is expected; otherwise the packet is dropped. */
 void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	if (qp->rs.closed)
@@ -415,7 +416,7 @@ void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn)
 		vb_responder_refuse(qp, VB_REFUSE_INVALID, psn);
 }
 
-/* What the steps above come to for most packets. A fault is left to them. */
+/* The steps above, shortened for the most frequent packets. Errors are left to the full steps. */
 bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint16_t port, uint64_t now)
 {
@@ -443,18 +444,18 @@ bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_p
 	return true;
 }
 
-/* All that is kept without a gap. */
+/* Executes kept packets up to the next gap. */
 static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_kept *k;
 
 	while (!qp->dead && (k = vb_ahead_take(qp))) {
 		run(qp, &k->packet, k->payload, qp->rs.port, now);
-		qp->rs.ack_at = 0; /* the requester waits for it */
+		qp->rs.ack_at = 0; /* the requester waits for the acknowledgement */
 	}
 }
 
-/* An acknowledgement would say that all of what is kept is missing. */
+/* Delays the acknowledgement, which would make the requester repeat all kept packets. */
 static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rs.vouch_by = now + VOUCH_WAIT;

@@ -1,14 +1,14 @@
-// retry.c - what the requester does when nothing comes: timers, going back, giving up
+// retry.c - the requester's timers: going back, and failing
 // follows: IBA volume 1, 9.7.6 (transport timer), 9.7.5.2.8 (RNR NAK), 9.9.2 (retries)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
 #define PROBE_MAX 1000000000ull /* ns */
 #define MEND_PATIENCE 4         /* round trips */
-#define RETRY_PATIENCE 5        /* times that an answer may take */
-#define LATE 1000000ull         /* ns: who looks so late at a timer has perhaps not looked at the answer yet */
+#define RETRY_PATIENCE 5        /* multiples of the longest time of an answer */
+#define LATE 1000000ull         /* ns: a timer read so late may precede reading an answer that has arrived */
 
-/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that, if answers take so long; 0: for ever. */
+/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that if answers take so long. 0: no timeout. */
 static uint64_t retry_time(const struct vb_roce_qp *qp)
 {
 	const struct vb_roce_window *w = &qp->rq.window;
@@ -19,9 +19,9 @@ static uint64_t retry_time(const struct vb_roce_qp *qp)
 }
 
 /*
- * A retry comes after that, the next after twice, all others after four times the program's timer, which the standard
- * allows: a peer that gets no processor for ten seconds, as beside programs that yield theirs without end, is not dead,
- * and what comes of rdma_cm has seven retries of half a second.
+ * The first retry comes after that time, the next after twice, all others after four times the program's timer, which
+ * the standard allows. A peer that gets no processor for ten seconds, beside programs that call sched_yield in a loop,
+ * is not dead, and connections of rdma_cm have only seven retries of half a second.
  */
 static uint64_t next_retry(const struct vb_roce_qp *qp)
 {
@@ -33,11 +33,11 @@ static uint64_t next_retry(const struct vb_roce_qp *qp)
 }
 
 /*
- * deviates: beside the program's timer, which may run for seconds, an earlier one by the round-trip times that were
- * seen sends again what was not answered. It counts against nothing, so the error comes when the program asked for it.
- * It waits longer each time until an answer can be timed, but no longer than a quarter of a retry, so that a retry
- * stands for several tries: where a fifth of all packets is lost, eight are not enough. Only where answers take longer
- * than that it waits for them.
+ * deviates: besides the program's timer, which may run for seconds, an earlier timer derived from measured round-trip
+ * times repeats unanswered packets. It does not count as a retry, so the error comes at the time that the program asked
+ * for. It grows with each repetition until an answer can be timed, but is at most a quarter of a retry, so that a retry
+ * stands for several tries: if a fifth of all packets is lost, eight tries are not enough. It exceeds that only if
+ * answers take longer.
  */
 static uint64_t probe_time(const struct vb_roce_qp *qp)
 {
@@ -45,7 +45,7 @@ static uint64_t probe_time(const struct vb_roce_qp *qp)
 	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
 	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * rq->window.srtt;
 
-	if (rq->mending && soon && soon < least) /* there is little that it could be too early for */
+	if (rq->mending && soon && soon < least) /* little can still be in flight */
 		least = soon;
 	uint64_t patience = vb_roce_window_patience(&rq->window, least);
 	uint64_t enough = rq->window.srtt ? patience : least;
@@ -77,7 +77,7 @@ void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 		vb_requester_arm(qp, now);
 }
 
-/* refused: the peer says that it has not executed una, so an answer to it is one to what goes out now. */
+/* refused: the peer has not executed una, so a later answer belongs to the packets that are sent now. */
 static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -91,7 +91,7 @@ static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 	rq->cur = rq->head;
 	rq->rd = 0;
 	vb_untime(rq);
-	rq->unasked = UINT32_MAX / 2; /* the next packet asks */
+	rq->unasked = UINT32_MAX / 2; /* the next packet asks for an acknowledgement */
 }
 
 bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now)
@@ -130,7 +130,7 @@ static void retry(struct vb_roce_qp *qp, uint64_t now)
 	vb_requester_arm(qp, now);
 }
 
-/* Who was busy for so long that what goes uncounted was not sent either does that first. */
+/* If this machine was so busy that even the earlier repetition was not sent, that one is sent before a retry counts. */
 static void try_first(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -139,7 +139,7 @@ static void try_first(struct vb_roce_qp *qp, uint64_t now)
 		rq->retry_at = now + LATE + retry_time(qp) / 4;
 }
 
-/* This machine was busy with something else: a moment for what came meanwhile. */
+/* If a timer is read late, gives answers that arrived meanwhile a moment to be read. */
 static bool looks_late(struct vb_roce_requester *rq, uint64_t now)
 {
 	bool retry = rq->retry_at && rq->retry_at <= now, probe = rq->probe_at && rq->probe_at <= now;

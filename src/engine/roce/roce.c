@@ -1,4 +1,4 @@
-// roce.c - a queue pair of the wire: its beginning and end, and which machine a packet or a timer is for
+// roce.c - a RoCE queue pair: start and end, and dispatch of packets and timers to requester and responder
 // follows: IBA volume 1, 9.6 (packet validation), 10.3 (states)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
@@ -89,7 +89,7 @@ static void flush(struct vb_roce_qp *qp)
 	vb_end_receive(qp, VB_WORK_WR_FLUSH_ERR);
 	qp->rs.in = (struct vb_roce_inbound){0};
 	vb_ahead_drop(qp);
-	if (qp->rs.closed) /* a NAK has to go out */
+	if (qp->rs.closed) /* a NAK must be sent */
 		return;
 	qp->rs.owed = VB_ROCE_NO_ACK;
 	qp->rs.unanswered = 0;
@@ -116,7 +116,7 @@ static bool pkey_matches(uint16_t a, uint16_t b)
 	return !((a ^ b) & 0x7fff) && ((a | b) & 0x8000) && (a & 0x7fff);
 }
 
-/* IBA 9.6.1: what has to be right whatever the packet asks for. */
+/* IBA 9.6.1: the checks of every packet, whatever its operation. */
 static bool admit(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	if (p->bth.dest_qpn != qp->cfg.qpn) {
@@ -144,7 +144,8 @@ void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now)
 	qp->rs.cnp_after = now + CNP_EVERY;
 }
 
-/* UC has no window. Between two pauses something goes: anybody can forge a notification, which has no PSN. */
+/* UC has no window and pauses instead. Some packets are sent between two pauses, because notifications have no PSN
+ * and anybody can forge them. */
 static void pause(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (qp->rq.rnr_at || qp->rq.seq + 1 == qp->rq.cnp_seq)
@@ -153,7 +154,7 @@ static void pause(struct vb_roce_qp *qp, uint64_t now)
 	qp->rq.cnp_seq = qp->rq.seq + 1;
 }
 
-/* Is it what the peer would send now? Else it is no sign that the peer is there. */
+/* Would the peer send this packet now? Otherwise it is no sign that the peer is alive. */
 bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	bool request = p->info->flags & VB_REQUEST && p->info->service == services[qp->cfg.type];
@@ -294,9 +295,8 @@ static bool output_cnp(struct vb_roce_qp *qp, struct vb_roce_out *out)
 }
 
 /*
- * A plain acknowledgement goes behind the request that it travels with, and no more than a burst behind. A program that
- * waits for its completion looks at the network until it has it, and then perhaps only at its memory: by then the
- * peer's data has to be there.
+ * A plain acknowledgement is sent behind the requests that are ready, but at most a burst behind. A program may poll
+ * its CQ until it has a completion, and then only its memory: the peer's data must have arrived by then.
  */
 static bool ack_waits(struct vb_roce_qp *qp)
 {
@@ -305,7 +305,7 @@ static bool ack_waits(struct vb_roce_qp *qp)
 	return qp->rs.owed == VB_ROCE_ACK && (!qp->passed || qp->passed < qp->cfg.burst);
 }
 
-/* Answers and requests take turns, so that neither side of a busy pair starves the other. */
+/* Alternates between answers and requests, so that neither starves the other. */
 bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	if (out->run.left && (out->run.answered ? vb_reply_middle(qp, out) : vb_requester_middle(qp, out, now)))

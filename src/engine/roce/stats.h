@@ -1,4 +1,4 @@
-// stats.h - what a queue pair of the wire counts
+// stats.h - counters of a RoCE queue pair
 // follows: IBA volume 1, 9.6 to 9.9; the names of Linux's rxe counters where there is one
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_ROCE_STATS_H

@@ -1,12 +1,12 @@
-// uc.c - what an unreliable connection makes of gaps, and whom it believes
+// uc.c - unreliable connections: gaps in the sequence, and packets of strangers
 // follows: IBA volume 1, 9.8.2.2 (UC responder)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define AHEAD 4096u    /* PSNs: so many lost in a row, and the peer is still known */
-#define BEHIND 64u     /* PSNs: so late a packet may be */
-#define BELIEVED 4096u /* packets of one stream that is not what was expected */
-#define STRAY 64u      /* PSNs that may be missing between two of them */
+#define AHEAD 4096u    /* PSNs ahead that still count as the peer's */
+#define BEHIND 64u     /* PSNs behind that still count as the peer's */
+#define BELIEVED 4096u /* packets in order of an unexpected stream, after which it counts as the peer's */
+#define STRAY 64u      /* PSNs that may be missing between two packets of it */
 
 static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint32_t ahead)
 {
@@ -15,7 +15,7 @@ static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint3
 	return distance >= -(int32_t)behind && distance < (int32_t)ahead;
 }
 
-/* It goes on for so long that it is the peer, after an outage, or with another source port. */
+/* Has the unexpected stream lasted so long that it is the peer's, after an outage or with another source port? */
 static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t port)
 {
 	struct vb_roce_stranger *s = &rs->stranger;
@@ -27,10 +27,10 @@ static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t p
 }
 
 /*
- * deviates: IBA takes the first packet of a message whatever its PSN, and looks at no port. Nothing but the queue pair
- * number would have to be guessed. Here a packet is the peer's if it comes from the source port of the one before and
- * its PSN is near the expected one, and otherwise if 4,096 packets of its stream have come in order since the peer was
- * last heard: more packets than that have been lost then, so that an outage becomes no more than twice as long by this.
+ * deviates: IBA accepts the first packet of a message with any PSN and from any port, so an attacker would have to
+ * guess only the queue pair number. Here a packet counts as the peer's if it has the source port of the packet before
+ * and a PSN near the expected one. Otherwise it counts only after 4,096 packets of its stream have arrived in order
+ * since the peer was last heard. More packets than that have been lost then, so this at most doubles an outage.
  */
 static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t port)
 {
@@ -48,8 +48,8 @@ static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t por
 }
 
 /*
- * A gap ends the message that was under way, without a word to anybody, and its receive is used for the next. What then
- * comes is dropped up to the next FIRST or ONLY. A message that is cut off by a new one is dropped too.
+ * A gap ends the current message silently, and the next message uses its receive. Packets are dropped up to the next
+ * FIRST or ONLY. A message that a new one cuts off is dropped too.
  */
 bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port)
 {

@@ -1,19 +1,19 @@
-// window.c - how many packets may be under way: slow start, then by delay and loss
+// window.c - the number of packets in flight: slow start, then by delay and loss
 // follows: RFC 5681 (AIMD), RFC 6298 (round-trip time); IBA annex A17.9 (congestion notification)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/window.h"
 
-#define RTT_MIN_LIFE 10000000000ull /* ns: then the path may have changed */
-#define RTT_UNKNOWN 20000000ull     /* ns: patience before the first answer */
-#define LONG_PATH 1000000ull        /* ns: round trips are few, so each has to count */
+#define RTT_MIN_LIFE 10000000000ull /* ns: after this the path may have changed */
+#define RTT_UNKNOWN 20000000ull     /* ns: timeout before the first answer */
+#define LONG_PATH 1000000ull        /* ns: with round trips this long there are few of them, so each must count */
 #define CAREFUL_MIN 64              /* round trips */
-#define CAREFUL_MAX 512       /* and twice as long, up to this, each time that a full queue is seen again within ... */
-#define CAREFUL_AGAIN 1024    /* ... so many */
-#define KNOWN 4               /* round trips for which the last delay that was seen stands */
-#define DELAY_SLACK 10000ull  /* ns that are no sign of a queue */
-#define STALL_MAX 20000000ull /* ns: who was busy for so long at times may be again */
-#define AMPLE (1u << 20)      /* bytes */
-#define AMPLE_AGAIN 256       /* round trips after a loss */
+#define CAREFUL_MAX 512             /* doubled, up to this, each time that a full queue is seen again within ... */
+#define CAREFUL_AGAIN 1024          /* ... this many round trips */
+#define KNOWN 4                     /* round trips for which a measured delay is valid */
+#define DELAY_SLACK 10000ull        /* ns of delay that are no sign of a queue */
+#define STALL_MAX 20000000ull       /* ns: the longest stall of a busy end that is expected again */
+#define AMPLE (1u << 20)            /* bytes */
+#define AMPLE_AGAIN 256             /* round trips after a loss */
 
 void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu)
 {
@@ -27,7 +27,7 @@ void vb_roce_window_rtt(struct vb_roce_window *w, uint64_t rtt, bool first, uint
 	if (!rtt)
 		rtt = 1;
 	if (!first && w->guessed)
-		return; /* the answer may be to what went before, and nothing says how short is too short */
+		return; /* the answer may belong to an earlier copy, and no measured time tells whether it is too short */
 	w->rtt_at = now;
 	w->earlier[1] = w->earlier[0];
 	w->earlier[0] = w->rtt;
@@ -64,13 +64,13 @@ void vb_roce_window_guess(struct vb_roce_window *w, uint64_t rtt)
 	w->guessed = true;
 }
 
-/* The longest round trip for which the path holds no queue to speak of. */
+/* The longest round trip without a notable queue on the path. */
 static uint64_t calm(const struct vb_roce_window *w)
 {
 	return w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
 }
 
-/* Of the last few round trips: a thread that was late makes one or two of them long, a queue all. */
+/* The shortest of the last few round trips: a late thread makes one or two of them long, a queue all. */
 static uint64_t least_of_late(const struct vb_roce_window *w)
 {
 	uint64_t rtt = w->rtt;
@@ -80,7 +80,7 @@ static uint64_t least_of_late(const struct vb_roce_window *w)
 	return rtt;
 }
 
-/* While more and more goes again, no round trip can be timed. */
+/* Is the last delay still valid? While packets are repeated, no round trip can be timed. */
 static bool known(const struct vb_roce_window *w, uint64_t now)
 {
 	return now - w->rtt_at < KNOWN * w->srtt;
@@ -94,8 +94,9 @@ bool vb_roce_window_crowded(const struct vb_roce_window *w)
 }
 
 /*
- * On a short path of busy machines a round trip takes what the schedulers take, a hundred times the least, and says
- * nothing of the network: to this size only losses count, which a small socket buffer at the other end makes soon.
+ * On a short path between busy machines the schedulers determine the round trip, up to a hundred times the shortest,
+ * and it says nothing about the network. Up to this window size only losses count. A small socket buffer at the other
+ * end causes them soon.
  */
 static bool modest(const struct vb_roce_window *w, uint64_t now)
 {
@@ -103,7 +104,8 @@ static bool modest(const struct vb_roce_window *w, uint64_t now)
 	       (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
 }
 
-/* How much the path carries, over some round trips at a time, since one acknowledgement may stand for several. */
+/* Counts how much the path carries. The count covers some round trips, because one acknowledgement may stand for
+ * several packets. */
 static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
 {
 	uint64_t time = now - w->count_at;
@@ -129,9 +131,10 @@ static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
 }
 
 /*
- * Acknowledged packets that make the window one packet longer: on a quiet path many in each round trip, on a long one
- * that is neither quiet nor full still some, since its round trips may be uneven for other reasons; in one that is full
- * a quarter of what a TCP takes, since it gives back less, and its packets are larger than a TCP's.
+ * The number of acknowledged packets that make the window one packet longer. On a quiet path the window grows by many
+ * packets per round trip. On a long path that is neither quiet nor full it still grows by some, because its round trips
+ * may vary for other reasons. On a full path it grows by a quarter of a TCP's growth, because it gives up less than a
+ * TCP after a loss, and its packets are larger.
  */
 static uint32_t growth(const struct vb_roce_window *w, uint64_t now)
 {
@@ -156,7 +159,7 @@ void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full,
 	if (w->packets < w->slow_start_below) {
 		if (w->rtt_min && !modest(w, now) &&
 		    w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
-			w->slow_start_below = w->packets; /* a queue builds up: enough */
+			w->slow_start_below = w->packets; /* a queue builds up: ends slow start */
 		w->packets += packets;
 	} else {
 		uint32_t step = growth(w, now);
@@ -169,7 +172,7 @@ void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full,
 		w->packets = w->max;
 }
 
-/* Once per round trip: to this share of 16, or to least. */
+/* Reduces the window to share / 16, at least to `least`, once per round trip. */
 static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uint64_t now)
 {
 	if (w->reduced_at && now - w->reduced_at < w->srtt)
@@ -184,8 +187,7 @@ static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uin
 	w->acked = 0;
 }
 
-/* What looked like a full queue once was perhaps none; a TCP that comes up to it again and again has to be left
- * room. */
+/* A single sign of a full queue may be wrong. Repeated ones mean a competing TCP, which must get room. */
 static void be_careful(struct vb_roce_window *w, uint64_t now)
 {
 	bool again = w->careful && now - w->careful_at < CAREFUL_AGAIN * w->srtt;
@@ -223,17 +225,17 @@ void vb_roce_window_late(struct vb_roce_window *w, uint64_t now)
 		reduce(w, 8, least, now);
 }
 
-/* Nothing came back at all: begin again with little, and grow to half of what it was. */
+/* No answer at all: starts again with a small window, which grows quickly to half of the former. */
 void vb_roce_window_silent(struct vb_roce_window *w, uint64_t now)
 {
 	uint32_t half = w->packets / 2;
 
-	if (half >= 2 && w->rtt) /* where nothing was ever heard, or not since the last time, nothing is known */
+	if (half >= 2 && w->rtt) /* without an answer ever, or since the last time, nothing is known */
 		w->slow_start_below = half;
 	w->packets = w->max < 2 ? 1 : 2;
 	w->acked = 0;
 	w->reduced_at = now;
-	w->rtt = w->earlier[0] = w->earlier[1] = 0; /* what the queue was is past */
+	w->rtt = w->earlier[0] = w->earlier[1] = 0; /* forgets the old queue */
 }
 
 void vb_roce_window_restore(struct vb_roce_window *w, uint32_t packets, uint32_t slow_start_below)
