@@ -1,4 +1,4 @@
-// path.c - the choice of a queue pair's path, and what core/ asks of it
+// path.c - chooses a queue pair's path; the path functions of core/node.h
 // see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #include "path/path.h"
@@ -14,7 +14,7 @@
 #include "util/guard.h"
 #include "util/log.h"
 
-#define IWARP_WAIT 1000 /* ms: how long the broker has to say whether an iWARP queue pair's peer is on this host */
+#define IWARP_WAIT 1000 /* ms: the broker's time to tell whether an iWARP QP's peer is on this host */
 
 const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
         [VB_TRANSPORT_ROCE] = &vb_roce_transport,
@@ -26,10 +26,10 @@ void vb_path_new(struct vb_qp *qp)
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
 
-/* --- which one --- */
+/* --- the choice --- */
 
-/* The process behind the number, if it is one of this host that can be met. false: the network is the way, or there is
- * none (iWARP, which has its own). */
+/* Connects the QP to the process of its destination number, if that is on this host and can be met. Returns false if
+ * the path is the network, or an iWARP connection. */
 static bool connect_here(struct vb_qp *qp, bool iwarp)
 {
 	struct vb_peer *p;
@@ -43,7 +43,7 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
 	if (p && !vb_peer_hold(p))
 		p = NULL;
-	/* it maps us while it handles the introduction */
+	/* the peer maps us while it handles the introduction */
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
 		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
 
@@ -62,7 +62,7 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	return true;
 }
 
-/* Of an earlier try: the state changed while it was made. */
+/* Undoes an earlier try during which the state changed. */
 static void start_over(struct vb_qp *qp)
 {
 	vb_lock(&qp->node->progress);
@@ -88,7 +88,7 @@ void vb_path_connect(struct vb_qp *qp)
 			connect_here(qp, true);
 	} else if (qp->type == IBV_QPT_UD) {
 		qp->roce_always = always;
-		/* without it, programs of this host can still be met; and the answer may come later */
+		/* without RoCE, programs of this host can still be met; and the broker may answer later */
 		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);
 	} else if (always) {
@@ -103,7 +103,7 @@ void vb_path_connect(struct vb_qp *qp)
 	vb_unresolved_check(qp);
 }
 
-/* --- what core/ asks for --- */
+/* --- functions of core/node.h --- */
 
 void vb_path_settle(struct vb_qp *qp)
 {

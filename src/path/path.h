@@ -1,4 +1,4 @@
-// path.h - the paths that there are
+// path.h - the list of paths
 // see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_PATH_H
@@ -7,7 +7,7 @@
 #include "node/io.h"
 
 extern const struct vb_path_ops vb_local_path_ops; /* RC and UC: shared memory with a program of this host */
-/* UD: shared memory where the receiver is of this host, RoCE else */
+/* UD: shared memory if the receiver is on this host, otherwise RoCE */
 extern const struct vb_path_ops vb_datagram_path_ops;
 extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */

@@ -1,4 +1,4 @@
-// queue_ops.c - a queue pair's queues and memory, as the engines of both wires call for them
+// queue_ops.c - callbacks of the RoCE and iWARP engines for a queue pair's queues and memory
 // follows: IBA volume 1, 10.3 to 10.8
 // see: engine/roce/roce.h
 // SPDX-License-Identifier: MIT
@@ -33,7 +33,7 @@ static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_work *rq)
 	return vb_sq_at(qp, (uint32_t)rq->cookie);
 }
 
-/* Where its answer goes to: what is wrong with that is known before the peer is asked. */
+/* Checks the place for the answer, so that an error is found before the request is sent. */
 static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -74,7 +74,7 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_target(qp, w, atomic);
-	/* refused here or when it was posted: to the engine a message too long, told in its turn */
+	/* refused here or when it was posted: the engine gets a message that is too long, and fails it in order */
 	if (w->state == VB_SWQE_DONE)
 		rq->length = UINT32_MAX;
 	qp->sq_emit++;
@@ -104,7 +104,7 @@ void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_st
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
 
-/* Of the first piece. */
+/* The region of the first piece. */
 static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];

@@ -1,4 +1,4 @@
-// unresolved.c - queue pairs that found no way when they were made ready to receive: it is looked for again, until there is one
+// unresolved.c - queue pairs without a path at RTR: path resolution is retried until it succeeds
 // see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -8,11 +8,12 @@
 #include "path/roce/roce.h"
 #include "util/log.h"
 
-/* A way that comes free after some time is found within an eighth of that, but for the first pause and the longest. */
+/* Pauses between tries grow by an eighth, from FIRST to LONGEST. So a path is found within about an eighth of the
+ * time after which it became available. */
 #define FIRST 200000000ull /* ns */
 #define LONGEST 60000000000ull
 #define AT_A_TIME 64         /* queue pairs while progress is held */
-#define SLOTS_AT_A_TIME 1024 /* … and places where there might be one */
+#define SLOTS_AT_A_TIME 1024 /* table entries read while progress is held */
 
 /* Under progress + sq_lock. */
 static bool lacks_path(const struct vb_qp *qp)
@@ -62,8 +63,8 @@ void vb_unresolved_again(struct vb_node *node)
 	vb_unlock(&node->progress);
 }
 
-/* ask: the broker may be asked; else what it has said so far has to do. Nothing here waits for an answer. 0: a peer
- * of this host, or the network, is the way. */
+/* Resolves the path without waiting. ask: may ask the broker; otherwise uses its earlier answers only. Returns 0 if
+ * the path is a peer of this host or the network. */
 static int find(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 {
 	const union ibv_gid *dgid = &qp->attr.ah_attr.grh.dgid;
@@ -80,7 +81,7 @@ static int find(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 	return vb_roce_up(qp->node, 0);
 }
 
-/* The network: as if it had been found at RTR, for what came since. */
+/* Gives the QP the RoCE path, in the same state as if it had been found at RTR. */
 static int join_roce(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	int err = qp->roce ? 0 : vb_roce_path_open_locked(qp);
@@ -101,7 +102,7 @@ static void look(struct vb_qp *qp, bool ask)
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	struct vb_peer *peer;
 
-	if (state == IBV_QPS_INIT) /* on its way to RTR */
+	if (state == IBV_QPS_INIT) /* ibv_modify_qp is taking it to RTR */
 		return;
 	if (state == IBV_QPS_RESET || state == IBV_QPS_ERR || !lacks_path(qp)) {
 		vb_unresolved_drop(qp);
@@ -121,7 +122,7 @@ static void look(struct vb_qp *qp, bool ask)
 	qp->path->settle(qp);
 }
 
-/* From this place of the table on; returns where to go on. */
+/* Visits some entries of the table, beginning with `from`. Returns the next entry. */
 static uint32_t look_at_some(struct vb_node *node, uint32_t from, bool ask)
 {
 	uint32_t end = from + SLOTS_AT_A_TIME < VB_LANE_QPS ? from + SLOTS_AT_A_TIME : VB_LANE_QPS, i;

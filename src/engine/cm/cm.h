@@ -1,4 +1,4 @@
-// cm.h - connection management as functions of messages and time: what the owner of queue pair 1 and of a clock calls
+// cm.h - connection management as functions of messages and time, called by the owner of queue pair 1 and a clock
 // follows: IBA volume 1, 12.9 (states and transitions), 12.10 (disconnecting, timewait), 12.11 (SIDR); annex A11
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_CM_H
@@ -7,9 +7,9 @@
 #include "frame/cm.h"
 
 /*
- * A communication id names its owner: the lane stands in the ten high bits, as in a QP number, so that whoever receives
- * for all can hand replies on without a table. The other 22 are the connection's place and a random tag that is another
- * each time the place is used, shuffled by a secret key: of what is in use they tell nothing.
+ * A communication id names its owner: the ten high bits are the lane, as in a QP number, so that a shared receiver can
+ * forward replies without a table. The other 22 bits are the connection's place and a tag that changes each time the
+ * place is used, shuffled by a secret key, so that an id reveals nothing about other ids.
  */
 #define VB_CM_LANE_BITS 10
 #define VB_CM_MAX_CONNS (1u << 16)
@@ -19,7 +19,7 @@ static inline uint32_t vb_cm_lane_of(uint32_t comm_id)
 	return comm_id >> (32 - VB_CM_LANE_BITS);
 }
 
-/* X(NAME), as ib_cm calls them. IDLE: nothing is under way any more, after REJ, an error, timewait, SIDR_REP. */
+/* X(NAME), with the names of ib_cm. IDLE: the exchange has ended, after REJ, an error, timewait, or SIDR_REP. */
 #define VB_CM_STATES(X)  \
 	X(IDLE)          \
 	X(REQ_SENT)      \
@@ -43,7 +43,7 @@ enum vb_cm_state {
 #undef X
 };
 
-/* X(NAME): what the owner learns. Those that end in RECEIVED bring the message. */
+/* X(NAME): events for the owner. Those that end in RECEIVED carry the message. */
 #define VB_CM_EVENTS(X)                                                                                         \
 	X(REQ_RECEIVED)      /* a new connection, the owner's from now on: accept, mra, reject or destroy it */ \
 	X(REQ_ERROR)         /* no answer to the REQ; now IDLE */                                               \
@@ -52,8 +52,8 @@ enum vb_cm_state {
 	X(RTU_RECEIVED)      /* ESTABLISHED */                                                                  \
 	X(USER_ESTABLISHED)  /* by vb_cm_establish */                                                           \
 	X(MRA_RECEIVED)      /* the peer needs longer */                                                        \
-	X(REJ_RECEIVED)      /* now IDLE, or TIMEWAIT where a queue pair may have been in use */                \
-	X(DREQ_RECEIVED)     /* dreply; nothing to do where the state is TIMEWAIT: both disconnected at once */ \
+	X(REJ_RECEIVED)      /* now IDLE, or TIMEWAIT if a queue pair may have been in use */                   \
+	X(DREQ_RECEIVED)     /* dreply; nothing to do in TIMEWAIT: both ends disconnected at once */            \
 	X(DREP_RECEIVED)     /* TIMEWAIT */                                                                     \
 	X(DREQ_ERROR)        /* no answer to the DREQ; TIMEWAIT */                                              \
 	X(TIMEWAIT_EXIT)     /* IDLE: the queue pair's number may be used again */                              \
@@ -69,26 +69,26 @@ enum vb_cm_event_kind {
 
 struct vb_cm_event {
 	enum vb_cm_event_kind kind;
-	const struct vb_cm_msg *msg; /* of the peer, for the length of the call; NULL with the others */
+	const struct vb_cm_msg *msg; /* the peer's message, valid during the call; NULL with other events */
 };
 
 const char *vb_cm_event_text(enum vb_cm_event_kind kind);
 const char *vb_cm_state_text(enum vb_cm_state state);
 
-/* Between whom a message goes: queue pair 1 of both. */
+/* Source and destination of a message: queue pair 1 of both hosts. */
 struct vb_cm_addr {
 	uint8_t local[VB_GID_LEN], remote[VB_GID_LEN];
-	uint32_t port; /* the owner's: which of its interfaces. Handed back with what is sent, not compared */
+	uint32_t port; /* the owner's number of its interface: passed to send, not compared */
 };
 
-#define VB_CM_NONE 0 /* where another place of the table is named: by its index and one */
+#define VB_CM_NONE 0 /* no place: places are named by their index plus one */
 #define VB_CM_IGNORE UINT16_MAX
 
-/* What belongs to a place of the table, not to the connection that is there. Of one never used: zeros. */
+/* Data of a place in the table, not of the connection in it. All zeros if the place was never used. */
 struct vb_cm_place {
 	uint32_t tag;              /* the last one used */
 	uint32_t id_head, qp_head; /* first of a bucket */
-	uint32_t heap;             /* who is at this place of the heap of deadlines: an index */
+	uint32_t heap;             /* the connection at this position of the heap of deadlines: an index */
 	uint32_t next_free;
 };
 
@@ -101,51 +101,53 @@ struct vb_cm_conn {
 	uint32_t local_qpn, remote_qpn;
 	uint64_t service_id;
 	struct vb_cm_addr addr;
-	void *own; /* the owner's: set by it, NULL at first */
+	void *own; /* the owner's pointer; NULL at first */
 
-	/* the rest is ours */
+	/* the rest is private */
 	struct vb_cm_place place;
-	bool used, orphan; /* orphan: destroyed by the owner; no events any more, free as soon as it is IDLE */
+	bool used, orphan; /* orphan: destroyed by the owner: no more events, freed when it is IDLE */
 	bool sidr;
 	bool in_ids, in_qps;
 	bool has_mad;
 	uint8_t retries, max_retries; /* left; in all */
 	uint8_t ack_timeout;
 	uint64_t tid; /* of the REQ and its answers */
-	/* of the DREQ, whoever sent it; before that, of the question whether the peer knows the connection */
+	/* of the DREQ of either side; before that, of the question whether the peer knows the connection */
 	uint64_t dreq_tid;
 	uint64_t local_guid, remote_guid;
 	uint64_t timeout;          /* ns to the next repetition */
 	uint64_t deadline;         /* 0: none */
-	uint32_t heap_at;          /* and one; VB_CM_NONE: no deadline */
+	uint32_t heap_at;          /* position in the heap plus one; VB_CM_NONE: no deadline */
 	uint32_t id_next, qp_next; /* in the same bucket */
-	uint8_t mad[VB_MAD_LEN];   /* what this state repeats: REQ, MRA, REP, RTU, DREQ, DREP, REJ, SIDR_REQ */
+	/* the message that this state repeats: REQ, MRA, REP, RTU, DREQ, DREP, REJ, SIDR_REQ */
+	uint8_t mad[VB_MAD_LEN];
 };
 
-/* How the table reaches the world. */
+/* Callbacks of the table. */
 struct vb_cm_ops {
 	/*
-	 * May this REQ or SIDR_REQ become a connection? 0: yes. Otherwise what it is refused with (enum vb_cm_reason;
-	 * enum vb_cm_sidr_status), or VB_CM_IGNORE: no answer. Listeners and backlogs are counted here. Calls nothing
-	 * of this table.
+	 * May this REQ or SIDR_REQ become a connection? Returns 0 for yes, or the reason of the refusal (enum
+	 * vb_cm_reason; enum vb_cm_sidr_status), or VB_CM_IGNORE for no answer. The owner checks listeners and backlogs
+	 * here. Must not call functions of this table.
 	 */
 	uint16_t (*admit)(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg);
-	/* One datagram to queue pair 1. May be lost. Calls nothing of this table. */
+	/* Sends one datagram to queue pair 1. It may be lost. Must not call functions of this table. */
 	void (*send)(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN]);
-	/* May call any function below, for this connection or another, vb_cm_destroy too; but not input and timeout. */
+	/* May call any function below for this or another connection, also vb_cm_destroy, but not vb_cm_input and
+	 * vb_cm_timeout. */
 	void (*event)(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *event);
 };
 
 struct vb_cm_config {
 	uint32_t lane;
-	uint64_t key[2]; /* random: nobody else may know them */
-	/* Codes of vb_cm_time, the longest that a peer's word counts for; 0: */
-	uint8_t max_service;  /* 24, 69 s: what it asks for in MRA */
-	uint8_t max_response; /* 21, 8.6 s: the time between our repetitions */
+	uint64_t key[2]; /* random and secret */
+	/* The longest times that a peer may ask for, as codes of vb_cm_time; the default of 0: */
+	uint8_t max_service;  /* 24, 69 s: service time in MRA */
+	uint8_t max_response; /* 21, 8.6 s: time between our repetitions */
 	uint8_t max_timewait; /* 20, 4.3 s */
 };
 
-/* Bounded, and all of it: the owner keeps it and conns[]. One thread at a time. */
+/* The table, of fixed size. The owner provides it and conns[]. One thread at a time. */
 struct vb_cm {
 	struct vb_cm_config cfg;
 	const struct vb_cm_ops *ops;
@@ -157,93 +159,93 @@ struct vb_cm {
 	uint64_t drawn; /* random numbers */
 };
 
-/* conns: zeros, so that memory is there from its first use only. len: a power of two, at most VB_CM_MAX_CONNS. */
+/* conns: all zeros, so that its pages are allocated at first use. len: a power of two, at most VB_CM_MAX_CONNS. */
 void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct vb_cm_ops *ops, void *own,
                 struct vb_cm_conn *conns, uint32_t len);
 
 /*
- * What the owner does. A connection is the owner's from vb_cm_connect, vb_cm_sidr_request, REQ_RECEIVED or
- * SIDR_REQ_RECEIVED to vb_cm_destroy, which each needs once. false: not in this state. Private data that is shorter
- * than its field is filled up with zeros by the caller, or by us where there is a length; NULL and 0: none. Times are
- * ns of any clock that does not go back, and not 0.
+ * Functions for the owner. The owner holds a connection from vb_cm_connect, vb_cm_sidr_request, REQ_RECEIVED or
+ * SIDR_REQ_RECEIVED until vb_cm_destroy, which it must call once for each. They return false if the state does not
+ * allow the call. Private data shorter than its field is padded with zeros by the caller, or by the function if it has
+ * a length argument; NULL and 0: none. Times are ns of a monotonic clock, and not 0.
  */
 
-/* The ids in *req are filled in here; timeouts and retries are taken from it: remote_response_timeout and
- * primary.ack_timeout together are the time to the next repetition. NULL: the table is full. */
+/* Sends a REQ. Fills in the ids of *req, and uses its timeouts and retries: remote_response_timeout plus
+ * primary.ack_timeout is the time to the next repetition. NULL: the table is full. */
 struct vb_cm_conn *vb_cm_connect(struct vb_cm *cm, const struct vb_cm_addr *addr, const struct vb_cm_req *req,
                                  void *own, uint64_t now);
-/* REQ_RCVD, MRA_REQ_SENT. The ids in *rep are filled in here. */
+/* In REQ_RCVD or MRA_REQ_SENT: sends a REP. Fills in the ids of *rep. */
 bool vb_cm_accept(struct vb_cm *cm, struct vb_cm_conn *conn, const struct vb_cm_rep *rep, uint64_t now);
-/* REP_RCVD, MRA_REP_SENT: ESTABLISHED. */
+/* In REP_RCVD or MRA_REP_SENT: sends an RTU, goes to ESTABLISHED. */
 bool vb_cm_rtu(struct vb_cm *cm, struct vb_cm_conn *conn, const void *private_data, size_t len, uint64_t now);
-/* REP_SENT, MRA_REP_RCVD: data has come before the RTU (IBV_EVENT_COMM_EST): ESTABLISHED. */
+/* In REP_SENT or MRA_REP_RCVD: goes to ESTABLISHED, because data arrived before the RTU (IBV_EVENT_COMM_EST). */
 bool vb_cm_establish(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
-/* REQ_RCVD, REP_RCVD: we need longer, at most 4.096 us * 2^service_timeout. later: it is said only when the peer asks
- * again. */
+/* In REQ_RCVD or REP_RCVD: asks for more time, at most 4.096 us * 2^service_timeout. later: sends the MRA only when
+ * the peer repeats its message. */
 bool vb_cm_mra(struct vb_cm *cm, struct vb_cm_conn *conn, uint8_t service_timeout, bool later, const void *private_data,
                size_t len, uint64_t now);
-/* Any state before ESTABLISHED: IDLE, or TIMEWAIT if a REP was sent. */
+/* In any state before ESTABLISHED: sends a REJ, goes to IDLE, or to TIMEWAIT if a REP was sent. */
 bool vb_cm_reject(struct vb_cm *cm, struct vb_cm_conn *conn, uint16_t reason, const void *ari, size_t ari_len,
                   const void *private_data, size_t len, uint64_t now);
 /* ESTABLISHED. */
 bool vb_cm_disconnect(struct vb_cm *cm, struct vb_cm_conn *conn, const void *private_data, size_t len, uint64_t now);
-/* DREQ_RCVD: TIMEWAIT. */
+/* In DREQ_RCVD: sends a DREP, goes to TIMEWAIT. */
 bool vb_cm_dreply(struct vb_cm *cm, struct vb_cm_conn *conn, const void *private_data, size_t len, uint64_t now);
 /* timeout: ns to the next repetition. NULL: the table is full. */
 struct vb_cm_conn *vb_cm_sidr_request(struct vb_cm *cm, const struct vb_cm_addr *addr, const struct vb_cm_sidr_req *req,
                                       uint64_t timeout, uint8_t retries, void *own, uint64_t now);
-/* SIDR_REQ_RCVD: IDLE. request_id and service_id in *rep are filled in here. */
+/* In SIDR_REQ_RCVD: sends a SIDR_REP, goes to IDLE. Fills in request_id and service_id of *rep. */
 bool vb_cm_sidr_reply(struct vb_cm *cm, struct vb_cm_conn *conn, const struct vb_cm_sidr_rep *rep, uint64_t now);
-/* Any state. The peer is told what it has to know: REJ, DREQ, DREP. The pointer is no longer the caller's. */
+/* In any state: sends the peer a REJ, DREQ or DREP if it needs one. The pointer is invalid afterwards. */
 void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
 
-/* A broker that comes after one that died knows of no connection: say is called for each whose peer has to hear of
- * this program's death. It calls nothing of this table. What was sent and not answered may have been lost with that
- * broker: it is sent again. */
+/* Called when a new broker replaces one that died and has no table of connections. Calls say for each connection
+ * whose peer must hear of this program's death; say must not call functions of this table. Repeats unanswered
+ * messages, which may have been lost with the old broker. */
 void vb_cm_again(struct vb_cm *cm, void (*say)(void *own, const struct vb_cm_conn *conn));
 
-/* The connection with this id, unless it was destroyed; NULL. */
+/* The connection with this id, or NULL; not one that was destroyed. */
 struct vb_cm_conn *vb_cm_find(struct vb_cm *cm, uint32_t local_comm_id);
 
-/* A datagram that came to queue pair 1 and was routed here: any bytes. */
+/* Processes a datagram for queue pair 1 that was routed here: any bytes. */
 void vb_cm_input(struct vb_cm *cm, const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
-/* When vb_cm_timeout is to be called; 0: never. */
+/* The time to call vb_cm_timeout; 0: never. */
 uint64_t vb_cm_deadline(const struct vb_cm *cm);
 void vb_cm_timeout(struct vb_cm *cm, uint64_t now);
 
 /*
- * Where a datagram belongs. A REQ comes again when its REP is late, and listeners may be gone by then: it goes to who
- * listened last for as long as that lane lives, whose table knows it, and whose admit refuses what is new.
+ * The destination of a datagram. A REQ is repeated when its REP is late, and the listener may be gone by then. It is
+ * routed to the last listener while that lane exists: its table knows the REQ, and its admit refuses new ones.
  */
 enum vb_cm_route {
-	VB_CM_TO_SERVICE, /* REQ, SIDR_REQ: to who listens; nobody: vb_cm_make_rej, vb_cm_make_sidr_rep */
-	VB_CM_TO_LANE,    /* to the owner of the lane, if the lane has one; otherwise vb_cm_make_unknown */
-	VB_CM_TO_ALL, /* a REJ from one who never learnt our id: to every owner who listens; all but one ignore it */
-	VB_CM_DROP,   /* no message of connection management */
+	VB_CM_TO_SERVICE, /* REQ, SIDR_REQ: to the listener; without one: vb_cm_make_rej, vb_cm_make_sidr_rep */
+	VB_CM_TO_LANE,    /* to the owner of the lane; if it has none: vb_cm_make_unknown */
+	VB_CM_TO_ALL,     /* a REJ of a peer that never learnt our id: to every listener; all but one ignore it */
+	VB_CM_DROP,       /* not a message of connection management */
 };
 
 struct vb_cm_route_info {
 	enum vb_cm_attr attr;
 	uint32_t comm_id, lane; /* VB_CM_TO_LANE: ours */
-	uint64_t service_id;    /* VB_CM_TO_SERVICE; the rest as well */
+	uint64_t service_id;    /* VB_CM_TO_SERVICE, like the rest */
 	bool port_space;        /* ps and port are of the service id */
 	enum vb_port_space ps;
 	uint16_t port; /* the destination's */
-	bool cma;      /* and this is what stands in front of the private data */
+	bool cma;      /* hdr is the header before the private data */
 	struct vb_cma hdr;
 };
 
-/* *out: zeros where it does not apply. */
+/* Fields of *out that do not apply are zero. */
 enum vb_cm_route vb_cm_route(const uint8_t *mad, size_t len, struct vb_cm_route_info *out);
 
-/* Answers to a datagram without any table. false: not one that is answered so. */
+/* Answers to a datagram without a table. They return false if the datagram needs no such answer. */
 /* REQ, REP. */
 bool vb_cm_make_rej(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len, uint16_t reason);
 /* SIDR_REQ. */
 bool vb_cm_make_sidr_rep(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len, uint8_t status);
-/* The id by which the sender of a message calls the connection, or what it asks for; 0: the message has none. */
+/* The sender's id of the connection or request; 0: the message has none. */
 uint32_t vb_cm_sender_id(const uint8_t *mad, size_t len);
-/* What goes to one whose message names a connection that does not exist: REP: REJ; DREQ: DREP; LAP: APR. */
+/* The answer to a message for a connection that does not exist: REJ to REP, DREP to DREQ, APR to LAP. */
 bool vb_cm_make_unknown(uint8_t out[VB_MAD_LEN], const uint8_t *mad, size_t len);
 
 #endif

@@ -1,4 +1,4 @@
-// connect.c - what the owner does to make a connection, or to refuse it
+// connect.c - the owner's calls to make a connection, or to refuse it
 // follows: IBA volume 1, 12.9.5 to 12.9.7 (active and passive side), 12.6.6 (MRA)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"

@@ -1,4 +1,4 @@
-// disconnect.c - what the owner does to end a connection
+// disconnect.c - the owner's calls to end a connection
 // follows: IBA volume 1, 12.10.3 (DREQ and DREP), 12.9.8.4 (timewait)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
@@ -55,7 +55,7 @@ void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 	}
 }
 
-/* The peer knows it, and has not agreed to its end. */
+/* Does the peer know the connection, and has it not agreed to its end? */
 static bool is_connected(const struct vb_cm_conn *conn)
 {
 	switch (conn->state) {

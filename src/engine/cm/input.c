@@ -1,9 +1,9 @@
-// input.c - what a message of the peer does to a connection
+// input.c - effects of the peer's messages on a connection
 // follows: IBA volume 1, 12.9.5 to 12.9.8 (states, stale connections), 12.10 (disconnecting)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 
-/* One message, where it came from, and when. */
+/* A message, its source, and its time of arrival. */
 struct input {
 	struct vb_cm *cm;
 	const struct vb_cm_addr *from;
@@ -27,7 +27,7 @@ static void refuse(const struct input *in, uint16_t reason)
 	vb_cm_send_msg(in->cm, in->from, &rej);
 }
 
-/* The connection that our id names, if the message came from its peer. */
+/* The connection with our id, if the message is from its peer. */
 static struct vb_cm_conn *named(const struct input *in, uint32_t local_comm_id)
 {
 	struct vb_cm_conn *conn = vb_cm_lookup(in->cm, local_comm_id);
@@ -35,7 +35,7 @@ static struct vb_cm_conn *named(const struct input *in, uint32_t local_comm_id)
 	return conn && !conn->sidr && conn->state != VB_CM_IDLE && vb_cm_same_addr(conn, in->from) ? conn : NULL;
 }
 
-/* The same; an answer has the transaction id of its question, which only the peer knows (12.6.2). */
+/* The same for an answer, which must carry the transaction id of its question: only the peer knows it (12.6.2). */
 static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_id, bool active)
 {
 	struct vb_cm_conn *conn = named(in, local_comm_id);
@@ -44,8 +44,8 @@ static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_i
 }
 
 /*
- * Does the peer still know this connection? A DREQ for another queue pair is ignored by who does, by Linux too; who
- * does not answers each with a DREP, by which it has then ended.
+ * Asks whether the peer still knows this connection, by a DREQ for another queue pair. A peer that knows it ignores
+ * that DREQ, as Linux does. A peer that does not know it answers with a DREP, which ends the connection.
  */
 static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
 {
@@ -61,9 +61,9 @@ static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
 }
 
 /*
- * The peer's queue pair or communication id is that of a connection which the peer has forgotten (12.9.8.3). deviates:
- * that connection would end by this. But anybody who forges the peer's address can say so, for all queue pair numbers
- * in turn; so the peer is asked.
+ * The peer uses the queue pair or communication id of an old connection again, so it may have forgotten that one
+ * (12.9.8.3). deviates: by the specification the old connection ends. But an attacker who forges the peer's address
+ * could end any connection so, by trying all queue pair numbers. So the peer is asked.
  */
 static void stale(const struct input *in, struct vb_cm_conn *old)
 {
@@ -148,7 +148,7 @@ static void input_req(const struct input *in)
 		refuse(in, reason);
 }
 
-/* For each message that it answers, the peer may ask for more time once. */
+/* The peer may ask for more time once per message. */
 static void input_mra(const struct input *in)
 {
 	const struct vb_cm_mra *mra = &in->msg->mra;
@@ -214,7 +214,7 @@ static void input_rtu(const struct input *in)
 	if (!conn || conn->remote_comm_id != in->msg->rtu.local_comm_id)
 		return;
 	if (conn->state == VB_CM_TIMEWAIT && vb_cm_kept(conn, VB_CM_REJ))
-		vb_cm_repeat(in->cm, conn); /* it did not get there */
+		vb_cm_repeat(in->cm, conn); /* the peer has not received it */
 	if (conn->state != VB_CM_REP_SENT && conn->state != VB_CM_MRA_REP_RCVD)
 		return;
 	conn->state = VB_CM_ESTABLISHED;
@@ -223,7 +223,7 @@ static void input_rtu(const struct input *in)
 	vb_cm_emit(in->cm, conn, VB_CM_RTU_RECEIVED, in->msg);
 }
 
-/* A peer that has given up and never learnt our id. */
+/* The connection that a peer rejects without our id, which it never learnt. */
 static struct vb_cm_conn *given_up(const struct input *in)
 {
 	const struct vb_cm_rej *rej = &in->msg->rej;
@@ -237,7 +237,7 @@ static struct vb_cm_conn *given_up(const struct input *in)
 	return conn && conn->tid == in->msg->tid && vb_cm_same_addr(conn, in->from) ? conn : NULL;
 }
 
-/* Before a REP the peer may not have told its id; afterwards the REJ must be of that very connection. */
+/* The connection of a REJ. Before a REP the peer's id may be unknown; afterwards the REJ must carry it. */
 static struct vb_cm_conn *rejected(const struct input *in)
 {
 	const struct vb_cm_rej *rej = &in->msg->rej;
@@ -284,7 +284,7 @@ static void input_rej(const struct input *in)
 	vb_cm_emit(in->cm, conn, VB_CM_REJ_RECEIVED, in->msg);
 }
 
-/* Not a DREP of ours, or of another DREQ: one without private data answers. */
+/* If no DREP of this DREQ is stored, a DREP without private data answers. */
 static void repeated_dreq(const struct input *in, struct vb_cm_conn *conn)
 {
 	if (conn->dreq_tid == in->msg->tid && vb_cm_kept(conn, VB_CM_DREP))
@@ -311,7 +311,7 @@ static void input_dreq(const struct input *in)
 		conn->state = VB_CM_DREQ_RCVD;
 		vb_cm_set_deadline(in->cm, conn, 0);
 		break;
-	case VB_CM_DREQ_SENT: /* both at once: ours needs no answer, and theirs no decision */
+	case VB_CM_DREQ_SENT: /* both ends disconnect at once: neither DREQ needs an answer */
 		conn->state = VB_CM_DREQ_RCVD;
 		conn->dreq_tid = in->msg->tid;
 		vb_cm_dreply(in->cm, conn, NULL, 0, in->now);
@@ -337,7 +337,7 @@ static void input_drep(const struct input *in)
 	vb_cm_emit(in->cm, conn, VB_CM_DREP_RECEIVED, in->msg);
 }
 
-/* There are no alternate paths here. */
+/* Refuses alternate paths, which are not supported. */
 static void input_lap(const struct input *in)
 {
 	const struct vb_cm_lap *lap = &in->msg->lap;

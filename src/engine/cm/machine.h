@@ -1,4 +1,4 @@
-// machine.h - what the files of connection management share
+// machine.h - functions that the files of connection management share
 // follows: IBA volume 1, 12.9
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_CM_MACHINE_H
@@ -6,17 +6,18 @@
 
 #include "engine/cm/cm.h"
 
-/* table.c: places, ids, and who is who */
+/* table.c: places, ids, and look-ups */
 uint64_t vb_cm_random(struct vb_cm *cm);
 struct vb_cm_conn *vb_cm_take(struct vb_cm *cm, const struct vb_cm_addr *addr);
 void vb_cm_release(struct vb_cm *cm, struct vb_cm_conn *conn);
-/* Orphans too. */
+/* Finds orphans too. */
 struct vb_cm_conn *vb_cm_lookup(struct vb_cm *cm, uint32_t local_comm_id);
 void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_index_qp(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_unindex_qp(struct vb_cm *cm, struct vb_cm_conn *conn);
-/* Of a peer's connections with this id the one of the transaction; without one, that which has not ended. */
+/* Of the peer's connections with this id, the one of the transaction; without a transaction, the one that has not
+ * ended. */
 struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id,
                                uint64_t tid);
 struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, uint64_t guid, uint32_t qpn);
@@ -24,15 +25,15 @@ struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, 
 /* timer.c */
 void vb_cm_set_deadline(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t deadline);
 
-/* state.c: where transitions end. An event is the last thing that a function does with a connection. */
+/* state.c: ends of transitions. A function does not use a connection after it has emitted an event. */
 void vb_cm_emit(struct vb_cm *cm, struct vb_cm_conn *conn, enum vb_cm_event_kind kind, const struct vb_cm_msg *msg);
 void vb_cm_to_idle(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_to_timewait(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
 void vb_cm_to_dreq_sent(struct vb_cm *cm, struct vb_cm_conn *conn, const void *private_data, size_t len, uint64_t now);
-/* The timer of a state that repeats its message: all retries are there again. */
+/* Starts the timer of a state that repeats its message, with all retries. */
 void vb_cm_start_timer(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
 
-/* message.c. keep: the message is what the state repeats from now on. */
+/* message.c. keep: stores the message that the state repeats from now on. */
 void vb_cm_keep(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 void vb_cm_repeat(struct vb_cm *cm, struct vb_cm_conn *conn);
 bool vb_cm_kept(const struct vb_cm_conn *conn, enum vb_cm_attr attr);
@@ -42,7 +43,7 @@ void vb_cm_keep_dreq(struct vb_cm_conn *conn, const void *private_data, size_t l
 void vb_cm_keep_drep(struct vb_cm_conn *conn, const void *private_data, size_t len);
 void vb_cm_keep_rej(struct vb_cm_conn *conn, uint16_t reason, const void *ari, size_t ari_len, const void *private_data,
                     size_t len);
-/* We do not wait any longer: REJ. */
+/* Sends a REJ, because the time is over. */
 void vb_cm_send_timeout(struct vb_cm *cm, struct vb_cm_conn *conn);
 
 /* sidr.c */
@@ -55,7 +56,7 @@ void vb_cm_rej_msg(struct vb_cm_msg *rej, const struct vb_cm_msg *msg, uint16_t 
 void vb_cm_sidr_rep_msg(struct vb_cm_msg *rep, const struct vb_cm_msg *msg, uint8_t status);
 bool vb_cm_unknown_msg(struct vb_cm_msg *out, const struct vb_cm_msg *msg);
 
-/* Does this come from and to where the connection is? */
+/* Do source and destination match the connection's? */
 static inline bool vb_cm_same_addr(const struct vb_cm_conn *conn, const struct vb_cm_addr *from)
 {
 	return !memcmp(conn->addr.local, from->local, VB_GID_LEN) &&

@@ -1,5 +1,5 @@
 // message.c - the messages of a connection, and the one that it repeats
-// follows: IBA volume 1, 12.6 (contents), 12.6.2 (transaction ids: an answer has its question's)
+// follows: IBA volume 1, 12.6 (contents), 12.6.2 (transaction ids: an answer has that of its question)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 
@@ -96,7 +96,7 @@ void vb_cm_keep_rej(struct vb_cm_conn *conn, uint16_t reason, const void *ari, s
 	vb_cm_keep(conn, &msg);
 }
 
-/* Who never told us its id finds the connection by ours and by the CA GUID (12.6.7.2, code 4). */
+/* A peer that never told its id finds the connection by our id and by the CA GUID (12.6.7.2, code 4). */
 void vb_cm_send_timeout(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
 	uint8_t guid[8];

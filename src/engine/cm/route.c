@@ -1,4 +1,4 @@
-// route.c - whose a datagram to queue pair 1 is, without a table
+// route.c - finds the destination of a datagram to queue pair 1, without a table
 // follows: IBA volume 1, 12.6 (ids), 12.11 (SIDR); annex A11 (port spaces, private data)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/cm.h"
@@ -7,7 +7,7 @@ static enum vb_cm_route to_service(struct vb_cm_route_info *out, uint64_t servic
 {
 	out->service_id = service_id;
 	out->port_space = vb_cm_service_port(service_id, &out->ps, &out->port);
-	/* native InfiniBand addresses have no place in that header */
+	/* native InfiniBand addresses do not fit in that header */
 	out->cma = out->port_space && vb_cma_decode(&out->hdr, private_data);
 	return VB_CM_TO_SERVICE;
 }
@@ -65,7 +65,7 @@ uint32_t vb_cm_sender_id(const uint8_t *mad, size_t len)
 		return msg.req.local_comm_id;
 	case VB_CM_SIDR_REQ:
 		return msg.sidr_req.request_id;
-	case VB_CM_SIDR_REP: /* the asker's id, and no other */
+	case VB_CM_SIDR_REP: /* the requester's id only */
 		return 0;
 	case VB_CM_REJ:
 		return msg.rej.local_comm_id;

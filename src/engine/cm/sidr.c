@@ -1,4 +1,4 @@
-// sidr.c - the queue pair of a service, asked for and told
+// sidr.c - service id resolution: asks for the queue pair of a service, and answers
 // follows: IBA volume 1, 12.11 (service id resolution)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
@@ -53,7 +53,7 @@ static void refuse(struct vb_cm *cm, const struct vb_cm_addr *from, const struct
 	vb_cm_send_msg(cm, from, &rep);
 }
 
-/* One that is repeated after the answer is asked anew: nothing is remembered of it. */
+/* A request that is repeated after the answer counts as a new one: nothing is stored about the old. */
 void vb_cm_input_sidr_req(struct vb_cm *cm, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
 {
 	if (vb_cm_by_id(cm, from, true, 0, msg->sidr_req.request_id, msg->tid))

@@ -1,11 +1,11 @@
-// table.c - places and ids of connections, and how a peer's words find them
+// table.c - places and ids of connections, and look-ups by a peer's message
 // follows: IBA volume 1, 12.9.8.3 (stale connections are found by CA GUID and QPN, or communication id)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 #include "util/sip.h"
 
 #define ID_BITS (32 - VB_CM_LANE_BITS)
-#define REST 1024 /* places that a table has unused before it uses one again */
+#define REST 1024 /* unused places that a table keeps before it uses one again */
 
 uint64_t vb_cm_random(struct vb_cm *cm)
 {
@@ -27,7 +27,7 @@ void vb_cm_init(struct vb_cm *cm, const struct vb_cm_config *cfg, const struct v
 		cm->index_bits++;
 }
 
-/* Another tag than the last; nobody learns the place from it, or the next one's id. */
+/* Makes an id with a new tag. It reveals neither the place nor the next id. */
 static uint32_t new_id(struct vb_cm *cm, uint32_t i)
 {
 	uint32_t tag_bits = ID_BITS - cm->index_bits, tag, id;
@@ -40,7 +40,7 @@ static uint32_t new_id(struct vb_cm *cm, uint32_t i)
 	return id;
 }
 
-/* The one that was free for the longest time; a new one as long as few have been. */
+/* Takes the place that was free for the longest time; a new one while few are free. */
 static uint32_t take_place(struct vb_cm *cm)
 {
 	uint32_t i = cm->free_first - 1;
@@ -94,12 +94,12 @@ struct vb_cm_conn *vb_cm_find(struct vb_cm *cm, uint32_t local_comm_id)
 	return conn && !conn->orphan ? conn : NULL;
 }
 
-/* What a bucket is of; the first two are false and true of conn->sidr. */
+/* Kinds of buckets; the first two equal false and true of conn->sidr. */
 enum { KIND_CONN, KIND_SIDR, KIND_QP };
 
 /*
- * deviates: 12.9.8.3 knows a peer by its CA GUID alone. Over Ethernet anybody can claim any; with the address beside
- * it, one host cannot have another's connections declared stale.
+ * deviates: 12.9.8.3 identifies a peer by its CA GUID alone. Over Ethernet a host can claim any GUID. With the address
+ * added, one host cannot have another's connections declared stale.
  */
 static uint32_t bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], uint64_t kind, uint64_t guid,
                        uint32_t number)

@@ -1,4 +1,4 @@
-// timer.c - deadlines: a heap whose places are the table's, and what happens when one has passed
+// timer.c - deadlines: a heap stored in the table's places, and actions when one has passed
 // follows: IBA volume 1, 12.9.8.1 (timeouts and retries), 12.9.8.4 (timewait)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
@@ -61,7 +61,7 @@ uint64_t vb_cm_deadline(const struct vb_cm *cm)
 	return cm->heap_len ? at(cm, 0)->deadline : 0;
 }
 
-/* The peer has said nothing, or what it said after MRA has not come. */
+/* The peer has not answered, or its answer after an MRA has not arrived. */
 static bool try_again(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 {
 	if (!conn->retries)

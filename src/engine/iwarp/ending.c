@@ -1,9 +1,9 @@
-// ending.c - how a stream ends: violations, our own faults, the peer's Terminate, the end of the connection
+// ending.c - ends of a stream: violations, local errors, the peer's Terminate, the end of the connection
 // follows: RFC 5040, 4.8, 5.4, 7.1 (Terminate, errors), 6.2.1 (streams); RFC 5041, 6.2, 7; RFC 5044, 8; RFC 7306, 8
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
-/* --- what was taken --- */
+/* --- accepted requests --- */
 
 static void end_receive(struct vb_iw_qp *q, enum vb_work_status status)
 {
@@ -14,7 +14,7 @@ static void end_receive(struct vb_iw_qp *q, enum vb_work_status status)
 		q->ops->complete_receive(q->own, &(struct vb_receipt){.status = status});
 }
 
-/* In posting order: `bad` ends with its status. */
+/* Completes all in posting order; `bad` completes with its status. */
 static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
 {
 	struct vb_iw_requester *rq = &q->rq;
@@ -40,7 +40,7 @@ static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_work_sta
 	flush(q, bad, status, receive);
 }
 
-/* --- by us --- */
+/* --- by this end --- */
 
 void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status,
                 enum vb_work_status receive, enum vb_work_event event)
@@ -52,8 +52,7 @@ void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wor
 	q->ops->failed(q->own, event);
 }
 
-/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: the request is told of where it may not have what it asks for,
- * nowhere else. */
+/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: a Terminate carries the request only if the request is denied access. */
 static bool tells_of_request(uint16_t term, const struct vb_iw_segment *s)
 {
 	return s->ddp.opcode == VB_RDMAP_READ_REQUEST && term >> 8 == (VB_TERM_RDMAP << 4 | 1);
@@ -66,7 +65,7 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		return;
 	if (counter)
 		++*counter;
-	q->held = false; /* the peer has begun */
+	q->held = false; /* the peer has sent its first FPDU */
 	q->tell = (struct vb_terminate){.term = (uint16_t)term};
 	if (s) {
 		q->tell.has_ddp = true;
@@ -110,7 +109,7 @@ enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
 
 /* --- by the peer --- */
 
-/* What the peer could not do, as the completion of the request says it. */
+/* The completion status for the peer's Terminate code. */
 static enum vb_work_status meaning(uint16_t term)
 {
 	switch (term) {
@@ -140,7 +139,8 @@ static bool is_meant(const struct vb_work_sent *s, const struct vb_ddp *h)
 	return h->qn == VB_QN_SEND && s->rq.verb == VB_VERB_SEND && h->msn == (uint32_t)s->seq;
 }
 
-/* Of those that are on their way, or begun. Sends and writes that were handed over have completed long ago. */
+/* Finds the request that the Terminate is about, among those that are being sent or await an answer. Sends and
+ * writes that TCP has accepted have already completed. */
 static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 {
 	const struct vb_iw_requester *rq = &q->rq;
@@ -155,9 +155,8 @@ static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 	return rq->head != rq->tail ? rq->head : VB_IW_NOBODY;
 }
 
-/* deviates: a Terminate of siw without headers has layer and error type in each other's place. Of those that it
- * sends this tells the one that matters, an opcode that it does not know, from RFC 6581's, which are an initiator's
- * first words. */
+/* deviates: a Terminate of siw without headers has layer and error type swapped. This recognises the one that
+ * matters, an unknown opcode. RFC 6581's error has the same code, but is always the peer's first FPDU. */
 static uint16_t right_siw(const struct vb_iw_qp *q, const struct vb_terminate *t)
 {
 	bool speaks_first = q->stats.rcvd_fpdus == 1;
@@ -165,7 +164,7 @@ static uint16_t right_siw(const struct vb_iw_qp *q, const struct vb_terminate *t
 	return !t->has_ddp && !speaks_first && t->term == VB_TERM_MPA_IRD ? VB_TERM_OPERATION_OPCODE : t->term;
 }
 
-/* RFC 5040, 5.4: nothing is sent any more, what comes behind it is not read. */
+/* RFC 5040, 5.4: nothing is sent any more, and data behind the Terminate is not read. */
 void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len)
 {
 	struct vb_terminate t;
@@ -184,7 +183,7 @@ void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t le
 
 void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
 {
-	/* the rest of an FPDU may be in memory that we may not ask for any more */
+	/* the rest of an FPDU may be in memory that must not be requested any more */
 	bool ours = !q->out.sent || !q->out.fpdus[q->out.head % VB_IW_FPDUS].ref;
 
 	if (q->life == VB_IW_LIVES) {
@@ -196,7 +195,7 @@ void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
 		q->life = VB_IW_OVER;
 }
 
-/* Whose memory it was that the kernel did not find. */
+/* Finds the request whose memory the kernel could not access. */
 static void blame(struct vb_iw_qp *q, uint32_t *bad, enum vb_work_status *receive)
 {
 	const struct vb_iw_fpdu *f = &q->out.fpdus[q->out.head % VB_IW_FPDUS];

@@ -1,13 +1,13 @@
-// input.c - the stream comes in: FPDUs that lie in the stage, and large ones whose payload goes straight to where it belongs
+// input.c - receives the stream: FPDUs in the stage, and large ones whose payload is received in place
 // follows: RFC 5044, 4 (FPDUs, markers, CRC), 6 (receiver); RFC 5041, 5.4 (placement)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
 #define FPDU_MAX (66u << 10) /* with markers */
 #define BEHIND \
-	128u /* of the stage behind what is expected: a short message, and little of a long one, that can go in place */
-#define FEW 16u  /* small FPDUs behind a large one: more than these, and no large one is expected */
-#define KEEP 64u /* the end of an RDMA write in place, that is copied: its last byte has to be stored last */
+	128u /* bytes of the stage behind the expected FPDU: a short message, or the start of a long one, which can go in place */
+#define FEW 16u  /* after more small FPDUs than these no large one is expected */
+#define KEEP 64u /* bytes at the end of an RDMA write in place that are copied: its last byte must be stored last */
 
 /* --- one FPDU --- */
 
@@ -33,7 +33,7 @@ static bool refuse_framing(struct vb_iw_qp *q, uint64_t *counter, enum vb_term t
 	return false;
 }
 
-/* RFC 5044, 4.4: nothing of an FPDU is looked at before its CRC is right. */
+/* RFC 5044, 4.4: an FPDU is not read before its CRC is checked. */
 static bool check_framing(struct vb_iw_qp *q, uint8_t *bytes, uint32_t len, uint32_t marked)
 {
 	if (q->cfg.crc && !vb_mpa_sealed(bytes, marked))
@@ -50,13 +50,13 @@ static bool read_header(struct vb_iw_qp *q, struct vb_iw_segment *s, const uint8
 
 	if (ulpdu < len)
 		return refuse_framing(q, &q->stats.refused_length,
-		                      VB_TERM_OPERATION_OTHER); /* no layer has a code for it */
+		                      VB_TERM_OPERATION_OTHER); /* no layer has a code for this error */
 	vb_ddp_decode(&r, &s->ddp);
 	s->length = ulpdu - len;
 	return true;
 }
 
-/* An FPDU that is there in whole. */
+/* Processes a complete FPDU. */
 static void take_fpdu(struct vb_iw_qp *q, uint32_t ulpdu, uint32_t marked)
 {
 	uint8_t *bytes = stage_head(q);
@@ -100,7 +100,7 @@ static uint32_t header_len(bool tagged)
 	return VB_MPA_LENGTH_LEN + vb_ddp_len(tagged);
 }
 
-/* The header of the FPDU at the head is there. */
+/* Is the header of the FPDU at the head complete? */
 static bool has_header(const struct vb_iw_qp *q, const uint8_t *bytes)
 {
 	return waiting(q) > VB_MPA_LENGTH_LEN && waiting(q) >= header_len(bytes[VB_MPA_LENGTH_LEN] >> 7);
@@ -124,13 +124,13 @@ static void begin_in_place(struct vb_iw_qp *q, uint32_t ulpdu)
 		d->keep = s.length < KEEP ? s.length : KEEP;
 }
 
-/* What of it came by way of the stage. false: there is no more in the stage. */
+/* Copies payload of the FPDU in place that arrived in the stage. Returns false if the stage has no more. */
 static bool go_on_in_place(struct vb_iw_qp *q)
 {
 	struct vb_iw_direct *d = &q->in.direct;
 	uint32_t left = d->segment.length - d->done, n = waiting(q) < left ? waiting(q) : left;
 
-	/* the end of a write at once */
+	/* the end of a write is copied in one step */
 	if (n < left && left <= d->keep)
 		return false;
 	if (!vb_iw_segment_copy(q, &d->segment, d->done, stage_head(q), n))
@@ -147,7 +147,7 @@ static bool go_on_in_place(struct vb_iw_qp *q)
 
 /* --- the stage --- */
 
-/* false: more has to come. */
+/* Processes the next FPDU of the stage. Returns false if more data must arrive. */
 static bool step(struct vb_iw_qp *q)
 {
 	bool led = q->cfg.markers_in && !(q->in.position % VB_MPA_INTERVAL);
@@ -208,7 +208,7 @@ bool vb_iw_empty(const struct vb_iw_qp *q)
 	return !waiting(q) && q->out.head == q->out.tail;
 }
 
-/* The rest of any FPDU fits behind what waits. */
+/* Moves the waiting bytes so that the rest of any FPDU fits behind them. */
 static void make_room(struct vb_iw_qp *q)
 {
 	struct vb_iw_in *in = &q->in;
@@ -223,7 +223,7 @@ static void make_room(struct vb_iw_qp *q)
 	}
 }
 
-/* Memory in place; *whole: there was an entry for each piece. */
+/* Names memory for payload in place. *whole: all pieces fitted in iov. */
 static int room_in_place(struct vb_iw_qp *q, struct iovec *iov, int max, bool *whole)
 {
 	struct vb_iw_direct *d = &q->in.direct;
@@ -239,7 +239,7 @@ static int room_in_place(struct vb_iw_qp *q, struct iovec *iov, int max, bool *w
 	return n <= max ? n : max;
 }
 
-/* Bytes to be had in the stage, where no FPDU is under way in place: no more of a large one than its header. */
+/* Bytes to receive into the stage if no FPDU is being received in place: only the header of a large one. */
 static uint32_t stage_limit(const struct vb_iw_qp *q)
 {
 	const uint8_t *bytes = stage_head(q);
@@ -255,7 +255,7 @@ static uint32_t stage_limit(const struct vb_iw_qp *q)
 	return (len > waiting(q) ? len - waiting(q) : 0) + BEHIND;
 }
 
-/* … and behind one that is: the header of the next of its message, so that that goes in place, too. */
+/* The same behind an FPDU in place: the header of the message's next FPDU, so that its payload goes in place, too. */
 static uint32_t limit_behind(const struct vb_iw_direct *d)
 {
 	uint32_t behind = d->segment.ddp.last ? BEHIND : header_len(d->segment.ddp.tagged);

@@ -1,4 +1,4 @@
-// iwarp.h - RDMAP streams as functions of bytes: what the owner of sockets, clocks and memory calls
+// iwarp.h - RDMAP streams as functions of bytes, called by the owner of sockets and memory
 // follows: RFC 5040 (RDMAP), RFC 5041 (DDP), RFC 5044 (MPA), RFC 5042 (security), RFC 7306 (atomics, immediate data)
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_IWARP_H
@@ -13,22 +13,23 @@
 #include "engine/work.h"
 #include "frame/header.h"
 
-#define VB_IW_PIECES 40       /* pieces of memory that one call of ops may give */
-#define VB_IW_DIRECT_MIN 4096 /* payload of an FPDU from here on is received in place */
+#define VB_IW_PIECES 40       /* the most pieces of memory that one callback may return */
+#define VB_IW_DIRECT_MIN 4096 /* an FPDU with at least this payload is received in place */
 #define VB_IW_STAGE_MIN (160u << 10)
 #define VB_IW_OUT_MIN (72u << 10)
-#define VB_IW_EMSS_MIN 128        /* smaller ones are taken for this */
-#define VB_IW_LARGE (32768u + 20) /* bytes of an FPDU at most, between two that say so: 32 KiB of a write */
+#define VB_IW_EMSS_MIN 128        /* smaller values are raised to this */
+#define VB_IW_LARGE (32768u + 20) /* the most bytes of an FPDU if both ends support large ones: 32 KiB of a write */
 
 /*
- * How a stream reaches queues and memory. Called only from within the functions below, for one stream by one thread at
- * a time; none may call back into them. Pieces: at most VB_IW_PIECES, of `len` bytes in all; -1: no access. Memory that
- * is named may still be unmapped: it is touched by the kernel, or by copy_in and copy_out, never by the engine.
+ * Callbacks by which a stream reaches queues and memory. They are called only from the functions below, for one stream
+ * by one thread at a time, and must not call those functions. Callbacks that return pieces return at most VB_IW_PIECES
+ * of `len` bytes in all, or -1 for no access. The memory of pieces may be unmapped: only the kernel, copy_in and
+ * copy_out access it, never the engine.
  */
 struct vb_iw_ops {
-	/* as in struct vb_roce_ops; RDMAP has no send with immediate data: it fails with LOC_QP_OP_ERR. failed: with
-	 * VB_WORK_EVENT_SQ there may have been nothing to complete, if what the peer's Terminate is about was long
-	 * sent */
+	/* as in struct vb_roce_ops. RDMAP has no send with immediate data: it fails with LOC_QP_OP_ERR. failed: with
+	 * VB_WORK_EVENT_SQ there may be no request to complete, if the peer's Terminate is about one that has
+	 * already completed */
 	bool (*next_send)(void *own, struct vb_work *rq);
 	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
 	bool (*local)(void *own, const struct vb_work *rq);
@@ -38,16 +39,16 @@ struct vb_iw_ops {
 	bool (*invalidate)(void *own, uint32_t stag);
 	void (*failed)(void *own, enum vb_work_event event);
 
-	/* What a send or write sends; where a read's or an atomic's answer goes. */
+	/* The data of a send or write, or the place for the answer of a read or atomic. */
 	int (*source)(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov);
 	int (*sink)(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov);
-	/* The name that our own sink has in a Read Request: any STag and offset will do, answers are matched by
+	/* STag and offset of our own sink in a Read Request. Any values will do, because answers are matched by
 	 * their order. */
 	void (*sink_name)(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to);
-	/* Of the receive that was taken. */
+	/* Memory of the taken receive. */
 	int (*sink_receive)(void *own, uint32_t offset, uint32_t len, struct iovec *iov);
 
-	/* May the peer have [to, to + len)? What is wrong decides over the Terminate's code. */
+	/* May the peer access [to, to + len)? The reason of a denial determines the Terminate's code. */
 	enum vb_iw_denial {
 		VB_IW_GRANTED,
 		VB_IW_INVALID_STAG,
@@ -56,27 +57,27 @@ struct vb_iw_ops {
 		VB_IW_ACCESS,
 		VB_IW_WRAP,
 	} (*check)(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access);
-	/* The same check, then the pieces: of a write's target, of a read's source. */
+	/* The same check, then the pieces of a write's target or a read's source. */
 	int (*target)(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov);
 
-	/* Guarded copies to and from pieces; false: the memory is not there. last: programs poll for the last byte,
-	 * which has to be stored last. */
+	/* Guarded copies to and from pieces. They return false if the memory is not mapped. last: stores the last
+	 * byte last, because programs poll for it. */
 	bool (*copy_in)(void *own, const struct iovec *iov, int n, const void *bytes, uint32_t len, bool last);
 	bool (*copy_out)(void *own, const struct iovec *iov, int n, void *bytes, uint32_t len);
 };
 
 struct vb_iw_config {
-	bool crc;                     /* FPDUs carry a CRC32C that is checked, both ways */
+	bool crc;                     /* FPDUs of both directions carry a CRC32C, which is checked */
 	bool markers_in, markers_out; /* the peer's stream has markers; ours has */
 	bool initiator;               /* of MPA: the active side */
-	uint32_t emss; /* bytes of an FPDU at most, markers and CRC included; it may change: vb_iw_reconfigure */
-	/* RFC 5044 has FPDUs that fit TCP's segments, so that an adapter can place each segment that arrives. Who
-	 * reads a stream from a socket gains nothing by it. Two that both are such say so to each other by their
-	 * first FPDU, an RDMA write of nothing (an RTR message, and another in return), whose STag and offset mean
-	 * nothing to anybody else. */
+	uint32_t emss; /* the most bytes of an FPDU, markers and CRC included; vb_iw_reconfigure may change it */
+	/* RFC 5044 makes FPDUs fit TCP's segments, so that an adapter can place each segment that arrives. An
+	 * implementation on a socket gains nothing by that. Two such ends recognise each other by their first FPDU,
+	 * an RDMA write of length 0 (an RTR message, and another in return), whose STag and offset have no meaning
+	 * for other implementations. */
 	bool large;
-	uint16_t ird, ord;   /* reads and atomics: served at once, asked for at once; 0: none */
-	uint8_t access;      /* enum vb_right: what the queue pair allows at all */
+	uint16_t ird, ord;   /* outstanding reads and atomics: served (ird), requested (ord); 0: none */
+	uint8_t access;      /* enum vb_right: access that the queue pair allows */
 	uint32_t direct_min; /* 0: VB_IW_DIRECT_MIN */
 };
 
@@ -88,78 +89,78 @@ struct vb_iw_terminate {
 enum vb_iw_end {
 	VB_IW_FIN,   /* the peer's stream has ended between two FPDUs, or in the middle of one */
 	VB_IW_RESET, /* the connection was reset, or timed out */
-	VB_IW_FAULT, /* memory given by vb_iw_room or vb_iw_output could not be touched (EFAULT) */
+	VB_IW_FAULT, /* memory named by vb_iw_room or vb_iw_output could not be accessed (EFAULT) */
 };
 
-struct vb_iw_qp; /* engine/iwarp/state.h: the owner embeds it; it looks at no member but stats */
+struct vb_iw_qp; /* engine/iwarp/state.h: the owner embeds it and reads no member but stats */
 
 /*
- * sends: sends_len entries (a power of two), how many send requests may be under way. stage: the caller's memory for
- * what cannot be received in place, VB_IW_STAGE_MIN bytes at least; untouched pages of it stay so. out: the same for
- * headers and for what cannot be sent from where it lies (all FPDUs where there is a CRC), VB_IW_OUT_MIN bytes at
- * least.
+ * sends: sends_len entries (a power of two), the number of send requests that may be outstanding. stage: the caller's
+ * memory for data that cannot be received in place, at least VB_IW_STAGE_MIN bytes; pages that are not needed are not
+ * touched. out: the same for headers and for data that cannot be sent in place (all FPDUs if there is a CRC), at least
+ * VB_IW_OUT_MIN bytes.
  */
 void vb_iw_init(struct vb_iw_qp *q, const struct vb_iw_config *cfg, const struct vb_iw_ops *ops, void *own,
                 struct vb_work_sent *sends, uint32_t sends_len, uint8_t *stage, size_t stage_len, uint8_t *out,
                 size_t out_len);
-/* emss, access, ord, ird. */
+/* Changes emss, access, ord and ird. */
 void vb_iw_reconfigure(struct vb_iw_qp *q, const struct vb_iw_config *cfg);
-/* The peer-to-peer ready-to-receive message of RFC 6581: the first FPDU out is a zero-length one of this kind, for
- * which no completion is made; expected as the first in, it is taken without a receive. */
+/* The ready-to-receive message of RFC 6581 (peer-to-peer mode). If sent, it is the first FPDU, of length 0 and this
+ * kind, without a completion. If expected, the first incoming FPDU consumes no receive. */
 enum vb_iw_rtr { VB_IW_RTR_NONE, VB_IW_RTR_SEND, VB_IW_RTR_WRITE, VB_IW_RTR_READ };
 void vb_iw_send_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind);
 void vb_iw_expect_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind);
-/* Nothing of ours goes out before the peer's first FPDU has come (RFC 5044, 7.1: the responder of a connection). */
+/* Sends nothing before the peer's first FPDU has arrived (RFC 5044, 7.1: the responder of a connection). */
 void vb_iw_hold_until_input(struct vb_iw_qp *q);
 void vb_iw_hold_no_longer(struct vb_iw_qp *q);
 
-/* Where the next bytes of the stream are to be received: memory in place if a large FPDU is under way, then the stage.
- * Returns the number of pieces, 0: nothing more is read, the stream is over or starved. */
+/* Names the memory for the next bytes of the stream: memory in place if a large FPDU is being received, then the
+ * stage. Returns the number of pieces. 0: do not read, because the stream is over or starved. */
 int vb_iw_room(struct vb_iw_qp *q, struct iovec *iov, int max);
-/* n bytes are there, as vb_iw_room said. */
+/* n bytes have been received into the memory that vb_iw_room named. */
 void vb_iw_received(struct vb_iw_qp *q, size_t n);
-/* The same from elsewhere (what came behind the MPA reply; a simulator). Returns how much was taken: all of it,
+/* The same for bytes from elsewhere (data behind the MPA reply; a simulator). Returns how many were consumed: all,
  * unless the stream is starved and the stage full. */
 size_t vb_iw_input(struct vb_iw_qp *q, const void *bytes, size_t len);
 
 /*
- * A message comes for which no receive is posted. RFC 5041, 7.1 lets it end the stream, or be seen to by means of the
- * protocol below. Programs written for InfiniBand rely on its receiver-not-ready retries, so the message waits: the
- * stream is starved, nothing more is taken in, TCP's flow control holds the peer. All that stands behind it in the
- * stream waits too, the answers to our own reads among it. What we have to send still goes out.
+ * A message arrived for which no receive is posted. RFC 5041, 7.1 allows to end the stream, or to use flow control of
+ * the lower protocol. Programs written for InfiniBand rely on RNR retries, so the message waits: the stream is starved,
+ * nothing more is read, and TCP's flow control stops the peer. All data behind it in the stream waits too, also answers
+ * to our own reads. Output continues.
  */
 bool vb_iw_starved(const struct vb_iw_qp *q);
-/* There may be a receive now: it goes on, or is starved again. */
+/* A receive may be posted now: continues, or is starved again. */
 void vb_iw_retry(struct vb_iw_qp *q);
-/* There is none, and will not be: the stream ends as the standard says (unless there is one after all). */
+/* No receive will be posted: ends the stream as the standard says (unless one is posted after all). */
 void vb_iw_give_up(struct vb_iw_qp *q);
-/* Nothing stands in stage and out: what is there may be lost. */
+/* Are stage and out empty, so that their memory may be discarded? */
 bool vb_iw_empty(const struct vb_iw_qp *q);
 
-/* What to send next, `most` bytes at the least if there is so much (and VB_IW_FPDUS of state.h at most, and what the
- * pieces take): pieces, 0 if there is nothing. They are good until the next call of any function here, and while no
- * region is deregistered. To be asked again after a post, after input, and after vb_iw_sent (a local request may
- * have waited for it) until it gives 0. max: 2 at least. */
+/* Names the data to send next: at least `most` bytes if there are so many (limited by VB_IW_FPDUS of state.h and by
+ * the pieces). Returns the number of pieces, 0 if there is nothing. They are valid until the next call of any
+ * function here, and while no region is deregistered. Call it after a post, after input, and after vb_iw_sent (a
+ * local request may have waited for it), until it returns 0. max: at least 2. */
 int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most);
-/* Nothing is to be sent, but for requests that were not taken. */
+/* Is there nothing to send, except for requests that were not taken yet? */
 bool vb_iw_quiet(const struct vb_iw_qp *q);
-/* n bytes of it have been handed over. Sends and writes complete by it. */
+/* TCP has accepted n bytes of it. Sends and writes complete. */
 void vb_iw_sent(struct vb_iw_qp *q, size_t n);
 
 /* SQD and back. Drained when vb_iw_idle. */
 void vb_iw_pause(struct vb_iw_qp *q, bool paused);
 bool vb_iw_idle(const struct vb_iw_qp *q);
-/* The program ends the stream: what was taken is flushed, no callback comes after. terminate: a Terminate is still
- * put out by vb_iw_output if the stream stands between two FPDUs. */
+/* The program ends the stream: flushes the requests taken. No callback follows. terminate: vb_iw_output still sends
+ * a Terminate if the stream is between two FPDUs. */
 void vb_iw_abort(struct vb_iw_qp *q, bool terminate);
-/* The connection has ended. What was taken completes: flushed, or with the error that a Terminate told (by then it
- * has). ops->failed is not called. */
+/* The connection has ended. Completes the requests taken: flushed, or with the error of a Terminate that arrived
+ * before. ops->failed is not called. */
 void vb_iw_closed(struct vb_iw_qp *q, enum vb_iw_end how);
 
-/* After a failure, in either direction: nothing is taken in or sent any more but a Terminate; when vb_iw_output has
- * nothing left, the connection is to be closed. */
+/* Has the stream failed, in either direction? Then only a Terminate is received or sent. Close the connection when
+ * vb_iw_output has nothing left. */
 bool vb_iw_over(const struct vb_iw_qp *q);
-/* The Terminate that we sent, or that came; false: none. */
+/* The Terminate that was sent, or that was received. They return false if there is none. */
 bool vb_iw_sent_terminate(const struct vb_iw_qp *q, struct vb_iw_terminate *t);
 bool vb_iw_got_terminate(const struct vb_iw_qp *q, struct vb_iw_terminate *t);
 

@@ -1,4 +1,4 @@
-// machine.h - what the files of this folder call of each other
+// machine.h - functions that the files of the iWARP engine share
 // follows: RFC 5040, RFC 5041, RFC 5044
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_IWARP_MACHINE_H
@@ -8,7 +8,7 @@
 #include "frame/mpa.h"
 
 #define VB_IW_NOBODY UINT32_MAX /* no request */
-/* Where a write of nothing goes that says that its sender takes large FPDUs */
+/* STag of a write of length 0 by which its sender announces that it accepts large FPDUs */
 #define VB_IW_LARGE_STAG 0x56657262u
 #define VB_IW_LARGE_TO 0x656e61206c617267u
 
@@ -27,11 +27,11 @@ static inline bool vb_iw_is_answered(const struct vb_work *rq)
 	return rq->verb == VB_VERB_READ || vb_iw_is_atomic(rq);
 }
 
-/* --- output.c: FPDUs that wait to be handed over --- */
+/* --- output.c: FPDUs that TCP has not accepted yet --- */
 
 enum vb_iw_made { VB_IW_MADE, VB_IW_NOTHING, VB_IW_FULL, VB_IW_NO_MEMORY };
 
-/* What is to become an FPDU: header, then payload bytes of a message. */
+/* The parts of an FPDU: header, then payload bytes of a message. */
 struct vb_iw_part {
 	struct vb_ddp ddp;
 	const uint8_t *body; /* behind the DDP header, no payload */
@@ -41,9 +41,9 @@ struct vb_iw_part {
 };
 
 enum vb_iw_made vb_iw_put(struct vb_iw_qp *q, const struct vb_iw_part *part);
-/* Payload of a full FPDU. */
+/* The payload of a full FPDU. */
 uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged);
-/* All but what has been handed over in part. */
+/* Drops all output except an FPDU that was sent in part. */
 void vb_iw_drop_output(struct vb_iw_qp *q);
 
 /* --- requester.c --- */
@@ -52,7 +52,7 @@ enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q);
 enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q);
 void vb_iw_request_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f);
 void vb_iw_retire(struct vb_iw_qp *q);
-/* The oldest read or atomic that is not answered, NULL: none. */
+/* The oldest unanswered read or atomic, or NULL. */
 struct vb_work_sent *vb_iw_oldest_read(struct vb_iw_qp *q, uint32_t *index);
 void vb_iw_read_done(struct vb_iw_qp *q);
 
@@ -60,35 +60,35 @@ void vb_iw_read_done(struct vb_iw_qp *q);
 
 enum vb_iw_made vb_iw_make_answer(struct vb_iw_qp *q);
 void vb_iw_answer_out(struct vb_iw_qp *q, const struct vb_iw_fpdu *f);
-/* The source of an answer is gone. */
+/* The source of an answer is not accessible any more. */
 void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a);
 int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len,
                         struct iovec *iov);
 void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
 void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
 
-/* --- segment.c: what a segment says --- */
+/* --- segment.c: DDP segments --- */
 
-/* All that can be known from its header; body is what stands behind it, as far as it is there. false: refused, or
+/* Checks all that the header allows; body is the data behind it that has arrived. Returns false if refused or
  * starved. */
 bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s);
-/* Where its payload goes from `done` on: -1 is refused already. */
+/* Names the place of its payload from `done` on. -1: it was refused. */
 int vb_iw_segment_pieces(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, uint32_t len,
                          struct iovec *iov);
-/* Payload that is in the stage. false: refused. */
+/* Copies payload from the stage. Returns false if refused. */
 bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint32_t done, const uint8_t *bytes,
                         uint32_t len);
-/* All of it is there. body: of one that has no payload. */
+/* The segment is complete. body: of a segment without payload. */
 void vb_iw_segment_end(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body);
 enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged);
 
 /* --- ending.c --- */
 
-/* A violation: counted, told to the peer with the header of the segment (NULL: it cannot be trusted) and, of a Read
- * Request, the RDMAP header in body where the standard wants it. */
+/* A violation: counts it, and sends a Terminate with the segment's header (NULL: the header is not trusted) and, for
+ * a Read Request, the RDMAP header in body where the standard asks for it. */
 void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s,
                   const uint8_t *body, enum vb_refusal why);
-/* Our own fault: the request `bad` (or VB_IW_NOBODY) ends with status, the receive that is taken with `receive`. */
+/* A local error: completes the request `bad` (or VB_IW_NOBODY) with status, and the taken receive with `receive`. */
 void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status,
                 enum vb_work_status receive, enum vb_work_event event);
 void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len);

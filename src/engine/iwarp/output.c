@@ -1,4 +1,4 @@
-// output.c - FPDUs: made, named piece by piece, handed over
+// output.c - FPDUs: built, named piece by piece, sent
 // follows: RFC 5044, 4 (FPDUs); RFC 5041, 5.2 (segmentation)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
@@ -24,7 +24,7 @@ uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged)
 
 /* --- making --- */
 
-/* Of the ring, in one piece. begin == end: all of it is free. */
+/* Reserves contiguous space in the ring. begin == end: all of it is free. */
 static bool reserve(struct vb_iw_qp *q, uint32_t len, uint32_t *at)
 {
 	struct vb_iw_out *o = &q->out;
@@ -64,7 +64,7 @@ static void write_head(struct vb_writer *w, const struct vb_iw_part *p)
 	vb_put_bytes(w, p->body, p->body_len);
 }
 
-/* All of it lies in our own memory, in one piece. */
+/* Builds an FPDU that is contiguous in our own memory. */
 static bool build_whole(struct vb_iw_qp *q, const struct vb_iw_part *p, uint8_t *to, uint32_t len, uint32_t marked)
 {
 	struct vb_writer w = vb_writer(to + (marked - len), len);
@@ -137,7 +137,8 @@ void vb_iw_drop_output(struct vb_iw_qp *q)
 	o->end = f->at + f->head + f->tail;
 }
 
-/* One message is finished before the next begins, whosever it is: receivers may take others for a protocol error. */
+/* A message is finished before the next begins, request or answer: receivers may treat interleaving as a protocol
+ * error. */
 static enum vb_iw_made make_next(struct vb_iw_qp *q)
 {
 	const struct vb_iw_responder *rs = &q->rs;
@@ -164,7 +165,7 @@ static enum vb_iw_made make_next(struct vb_iw_qp *q)
 struct room {
 	struct iovec *iov;
 	int n, max;
-	bool full; /* a piece did not fit: what follows it has to wait too */
+	bool full; /* a piece did not fit: the following ones must wait too */
 	size_t bytes;
 };
 
@@ -173,7 +174,7 @@ static bool touches(const struct iovec *piece, const void *base)
 	return (const uint8_t *)piece->iov_base + piece->iov_len == (const uint8_t *)base;
 }
 
-/* Pieces that touch are one. */
+/* Merges adjacent pieces. */
 static void name(struct room *r, void *base, size_t len)
 {
 	if (!len || r->full)
@@ -199,7 +200,7 @@ static bool name_ref(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t fr
 	return n >= 0;
 }
 
-/* From its byte `skip` on. false: its memory is gone. */
+/* Names an FPDU from its byte `skip` on. Returns false if its memory is not accessible. */
 static bool name_fpdu(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t skip, struct room *r)
 {
 	uint8_t *own = q->out_bytes + f->at;
@@ -213,7 +214,7 @@ static bool name_fpdu(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t s
 	return true;
 }
 
-/* The oldest may be out in part: then the stream cannot go on. */
+/* If the oldest FPDU was sent in part, the stream cannot continue. */
 static void gone(struct vb_iw_qp *q, uint32_t i)
 {
 	struct vb_iw_fpdu f = *fpdu_at(q, i);
@@ -259,7 +260,7 @@ int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most)
 {
 	q->filled = false;
 	q->out.given = 0;
-	/* what fails on the way leaves a Terminate, at most: then once more from the start */
+	/* a failure leaves at most a Terminate to send: starts again then */
 	for (int tries = 0; tries < 3; tries++) {
 		struct room r = {.iov = iov, .max = max};
 		uint8_t life = q->life;

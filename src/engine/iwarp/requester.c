@@ -1,4 +1,4 @@
-// requester.c - work requests become messages; what completes, completes in posting order
+// requester.c - turns work requests into messages, and completes them in posting order
 // follows: RFC 5040, 5 (messages) and 5.5 (order); RFC 7306, 5 and 6 (atomics, immediate data); RFC 6581, 9.2 (RTR)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
@@ -6,8 +6,8 @@
 /* --- taking --- */
 
 /*
- * What can be known to be wrong before anything is sent. No message of RDMAP is a send with immediate data: those of
- * RFC 7306, 6 are a message of their own, that takes a receive of its own, which serves for RDMA writes.
+ * Errors that are known before anything is sent. RDMAP has no send with immediate data. The Immediate Data of RFC 7306,
+ * 6 is a separate message with its own receive, which suits RDMA writes only.
  */
 static enum vb_work_status fault(const struct vb_iw_qp *q, const struct vb_work *rq)
 {
@@ -33,7 +33,7 @@ static bool take(struct vb_iw_qp *q)
 	return true;
 }
 
-/* It is reported in its turn, and with it the stream ends. */
+/* The error is reported in order, and ends the stream. */
 static enum vb_iw_made stop(struct vb_iw_qp *q, struct vb_work_sent *s, enum vb_work_status status)
 {
 	s->status = status;
@@ -117,7 +117,7 @@ static uint8_t send_opcode(const struct vb_work *rq)
 	return rq->flags & VB_WORK_SOLICITED ? VB_RDMAP_SEND_SE : VB_RDMAP_SEND;
 }
 
-/* The message that cur is now: its next FPDU goes out. */
+/* Sends the next FPDU of the current message. */
 static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_work_sent *s, struct vb_iw_part *p)
 {
 	enum vb_iw_made made;
@@ -141,7 +141,7 @@ static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_work_sent *s, struct vb
 	return VB_IW_MADE;
 }
 
-/* Here and not when its turn comes to be named, so that what went before it still completes. */
+/* Checks the source here and not when the FPDU is named, so that earlier requests still complete. */
 static bool sourced(struct vb_iw_qp *q, const struct vb_work_sent *s)
 {
 	struct iovec iov[VB_IW_PIECES];
@@ -217,7 +217,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 	return made;
 }
 
-/* Reads and atomics: one FPDU of the queue for requests. */
+/* Sends a read or atomic: one FPDU on queue 1. */
 static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_work_sent *s, uint8_t opcode, const uint8_t *body)
 {
 	struct vb_iw_part p = {
@@ -250,7 +250,7 @@ static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_work_sent *s)
 	return put_asked(q, s, VB_RDMAP_READ_REQUEST, body);
 }
 
-/* RFC 7306, 5.1: masks of ones compare and swap all of it; no bit of the mask of an addition keeps a carry back. */
+/* RFC 7306, 5.1: masks of all ones compare and swap the whole word; an empty mask of an addition stops no carry. */
 static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	bool add = s->rq.verb == VB_VERB_FETCH_ADD;
@@ -271,9 +271,9 @@ static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_work_sent *s)
 	return put_asked(q, s, VB_RDMAP_ATOMIC_REQUEST, body);
 }
 
-/* --- in turn --- */
+/* --- order --- */
 
-/* Its turn comes when all before it is done: an invalidated key must not be needed by what still waits to be sent. */
+/* Executes a local request when all before it are done: unsent data must not need an invalidated key. */
 static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	if (q->rq.cur != q->rq.head)
@@ -288,7 +288,7 @@ static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 	return true;
 }
 
-/* One that was taken goes, even if the limit has become 0 since. */
+/* A request that was accepted is sent even if the limit became 0 since. */
 static bool may_begin(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t ord = q->cfg.ord ? q->cfg.ord : 1;
@@ -336,7 +336,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 	}
 }
 
-/* RFC 6581, 9.2: the first FPDU of all, of no request. */
+/* RFC 6581, 9.2: the first FPDU, which belongs to no request. */
 enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q)
 {
 	uint8_t body[VB_READ_REQUEST_LEN] = {0};

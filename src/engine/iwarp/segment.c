@@ -1,4 +1,4 @@
-// segment.c - what a DDP segment says: the checks of the standards in their order, where its payload goes, what it completes
+// segment.c - DDP segments: the checks of the standards in their order, placement of the payload, completions
 // follows: RFC 5041, 5.4, 7.1 and 7.2 (DDP checks and their error numbers); RFC 5040, 4.8 figure 9, 5 and 7.2 (messages, errors);
 // RFC 7306, 5, 6, 8; RFC 5042, 6 (every access)
 // SPDX-License-Identifier: MIT
@@ -28,8 +28,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 		return tagged ? VB_TERM_TAGGED_BOUNDS : VB_TERM_PROTECTION_BOUNDS;
 	case VB_IW_ACCESS:
 		q->stats.refused_access++;
-		/* deviates: RFC 5040, 4.8, figure 10 has it for reads alone, but DDP has no code for a write that
-		 * may not be */
+		/* deviates: RFC 5040, 4.8, figure 10 has this code for reads only, but DDP has none for a write
+		 * without the right to write */
 		return VB_TERM_PROTECTION_ACCESS;
 	case VB_IW_WRAP:
 		q->stats.refused_wrap++;
@@ -59,7 +59,7 @@ static bool deny_write(struct vb_iw_qp *q, const struct vb_iw_segment *s, enum v
 
 /* --- the header --- */
 
-/* RFC 5041, 7.1, and RFC 5040, 7.2: version, queue, then what RDMAP has to say. */
+/* RFC 5041, 7.1, and RFC 5040, 7.2: checks version and queue, then RDMAP's version and opcode. */
 static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	const struct vb_rdmap_info *info = info_of(s);
@@ -77,7 +77,7 @@ static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return true;
 }
 
-/* RFC 5041, 5.2 and 5.3: messages of a queue come one behind the other, their segments too. */
+/* RFC 5041, 5.2 and 5.3: the messages of a queue arrive in order, and so do their segments. */
 static bool check_place(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	const struct vb_iw_responder *rs = &q->rs;
@@ -93,7 +93,7 @@ static bool check_place(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return true;
 }
 
-/* Those without payload are one segment of one length; Terminates have any. */
+/* Messages without payload are one segment of a fixed length; Terminates have any length. */
 static bool check_body(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	const struct vb_rdmap_info *info = info_of(s);
@@ -114,7 +114,7 @@ static bool is_rtr_send(const struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return q->rs.rtr == VB_IW_RTR_SEND && s->ddp.opcode == VB_RDMAP_SEND && !s->length && s->ddp.last;
 }
 
-/* It is asked for again, and the segment looked at again. */
+/* Marks the stream starved. The receive is requested again later, and the segment checked again. */
 static bool starve(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	if (q->in.gave_up)
@@ -155,7 +155,7 @@ static void complete_receive(struct vb_iw_qp *q, const struct vb_receipt *receip
 	q->ops->complete_receive(q->own, receipt);
 }
 
-/* RFC 5040, 5.3: the STag is invalid before the message is delivered. */
+/* RFC 5040, 5.3: the STag is invalidated before the message is delivered. */
 static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	bool invalidates = info_of(s)->flags & VB_RDMAP_INVALIDATES;
@@ -179,8 +179,7 @@ static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	                    });
 }
 
-/* RFC 7306, 6: behind an RDMA write it is what verbs know as a write with immediate; its length is that of the
- * write. */
+/* RFC 7306, 6: behind an RDMA write this is the write with immediate of verbs; its length is that of the write. */
 static void end_immediate(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body)
 {
 	struct vb_reader r = vb_reader(body, VB_IMMEDIATE_LEN);
@@ -205,7 +204,7 @@ static bool refuse_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, e
 	return refuse(q, &q->stats.refused_response, term, s);
 }
 
-/* RFC 5040, 5.2.2: of the oldest read, to where it was asked for, in order, no more and no less. */
+/* RFC 5040, 5.2.2: the response must belong to the oldest read, to its sink, in order, with its exact length. */
 static bool begin_response(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	uint32_t index, stag;
@@ -249,7 +248,7 @@ static void sink_gone(struct vb_iw_qp *q)
 	vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, index, VB_WORK_LOC_PROT_ERR, VB_WORK_WR_FLUSH_ERR, VB_WORK_EVENT_SQ);
 }
 
-/* RFC 7306, 5.2: in order, among the answers to reads too. */
+/* RFC 7306, 5.2: in order, also among responses to reads. */
 static void atomic_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body)
 {
 	struct vb_reader r = vb_reader(body, VB_ATOMIC_RESPONSE_LEN);
@@ -284,14 +283,14 @@ bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s)
 		return begin_send(q, s);
 	if (s->ddp.opcode == VB_RDMAP_READ_RESPONSE)
 		return begin_response(q, s);
-	if (s->ddp.opcode != VB_RDMAP_WRITE || !s->length) /* RFC 5041, 7.1: nothing written, nothing checked */
+	if (s->ddp.opcode != VB_RDMAP_WRITE || !s->length) /* RFC 5041, 7.1: a write of length 0 is not checked */
 		return true;
 	enum vb_iw_denial why = check_write(q, s);
 
 	return why == VB_IW_GRANTED || deny_write(q, s, why);
 }
 
-/* What was granted is gone. */
+/* Access that was granted for the segment has ended. */
 static void pieces_gone(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	if (s->ddp.opcode == VB_RDMAP_READ_RESPONSE) {
@@ -350,7 +349,7 @@ bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint3
 	return true;
 }
 
-/* The peer takes large FPDUs; by our first we say the same. */
+/* The peer accepts large FPDUs: announces the same by our first FPDU. */
 static void meet_large(struct vb_iw_qp *q)
 {
 	q->large = true;
@@ -407,5 +406,5 @@ void vb_iw_segment_end(struct vb_iw_qp *q, const struct vb_iw_segment *s, const 
 	default:
 		end_send(q, s);
 	}
-	q->rs.rtr = VB_IW_RTR_NONE; /* the first FPDU, or never */
+	q->rs.rtr = VB_IW_RTR_NONE; /* expected as the first FPDU only */
 }

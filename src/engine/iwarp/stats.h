@@ -1,4 +1,4 @@
-// stats.h - what an iWARP stream counts
+// stats.h - counters of an iWARP stream
 // follows: RFC 5040, 4.8; RFC 5041, 7; RFC 5044, 8 (errors)
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_IWARP_STATS_H

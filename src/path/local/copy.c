@@ -1,4 +1,4 @@
-// copy.c - one copy between two programs' memories: process_vm_writev and its like, or memcpy within one program
+// copy.c - one copy between two programs' memories: process_vm_readv and process_vm_writev, or memcpy within one program
 // follows: process_vm_readv(2)
 // SPDX-License-Identifier: MIT
 #include "path/local/copy.h"
@@ -9,7 +9,7 @@
 
 #include "util/guard.h"
 
-/* Bytes of the last aligned word of [addr, addr + n): stored after all others, since programs poll them. */
+/* The bytes of the last aligned word of [addr, addr + n). They are stored last, because programs poll them. */
 static size_t tail_of(uint64_t addr, size_t n)
 {
 	size_t tail = (size_t)((addr + n - 1) & 7) + 1;
@@ -17,7 +17,7 @@ static size_t tail_of(uint64_t addr, size_t n)
 	return tail < n ? tail : n;
 }
 
-/* Is every page of our side there? Asked only after a copy has failed. */
+/* Is all local memory mapped? Called only after a copy has failed. */
 static bool local_is_mapped(const struct iovec *iov, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ static int judge(struct vb_peer *peer, ssize_t done, size_t want, int err, const
 		return local_is_mapped(local, n) ? EFAULT : VB_EFAULT_LOCAL;
 	if (err == ESRCH)
 		return ESRCH;
-	/* forbidden, by ptrace policy or seccomp: not again with this peer */
+	/* forbidden by ptrace policy or seccomp: not tried again with this peer */
 	atomic_store(&peer->copy_ok, false);
 	atomic_store(&peer->ours->can_pull, 0);
 	return EPERM;
@@ -54,11 +54,11 @@ static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *l
 	bool split = tail < total;
 	ssize_t done;
 
-	if (!vb_peer_alive(peer)) /* once more, as close to the call as can be */
+	if (!vb_peer_alive(peer)) /* checked once more, directly before the call */
 		return ESRCH;
 
-		/* x86 keeps the order of stores, also behind string moves: the kernel copies the second stretch
-		 * after the first. */
+		/* x86 keeps the order of stores, also after string moves: the kernel copies the second range after
+		 * the first. */
 #if defined(__x86_64__)
 	done = process_vm_writev(peer->pid, local, (unsigned long)n, split ? to : to + 1, split ? 2 : 1, 0);
 #else

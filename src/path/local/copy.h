@@ -9,8 +9,8 @@
 extern const struct vb_copy_ops vb_copy_vm;   /* between programs */
 extern const struct vb_copy_ops vb_copy_self; /* within this one */
 
-/* May we copy from this process, and is it the one whose segment we have mapped? Reads the segment's head through its
- * own address there, so that a number that means another process in our pid namespace is found out. */
+/* May this process copy from pid, and is that the process whose segment is mapped? Reads the segment's header at its
+ * address in that process, to detect a pid that means another process in our pid namespace. */
 bool vb_copy_probe(int pid, uint64_t self, uint64_t incarnation);
 
 #endif

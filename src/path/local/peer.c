@@ -1,4 +1,4 @@
-// peer.c - the meeting of two processes: through the broker, by descriptors
+// peer.c - meeting of two processes: the broker exchanges their descriptors
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -21,30 +21,30 @@
 #include "util/calls.h"
 #include "util/log.h"
 
-/* A question to the broker. Answered ones stay until somebody asks again, so that a retry finds the answer. */
+/* A question to the broker. An answered one stays until it is asked again, so that a retry finds the answer. */
 struct vb_meeting {
 	uint64_t tag;
 	uint32_t qpn;
 	union ibv_gid dgid;
 	bool asking;       /* no answer yet */
-	bool unsent;       /* the question is not with the broker yet */
-	bool reminder;     /* a question whose answer nobody waits for is not with the broker yet */
-	int err;           /* what the last answer said; EAGAIN: there was none */
+	bool unsent;       /* the question was not sent to the broker yet */
+	bool reminder;     /* a question that needs no answer was not sent to the broker yet */
+	int err;           /* result of the last answer; EAGAIN: there was none */
 	uint64_t asked;    /* ns: the last question or answer */
 	uint64_t answered; /* ns */
 	struct vb_peer *peer;
 	struct vb_meeting *next;
 };
 
-/* After so long an answer that says "nobody" is asked for again … */
+/* An answer "no such process" is older than this: the broker is asked again ... */
 #define NOBODY_NS 1000000ull
-/* … and stands until the next one, up to this age, for those who do not wait: they come back for it when they can,
- * which on a busy machine is always too late for the former. */
+/* ... but callers that do not wait use it up to this age, until the next answer: on a busy machine they always come
+ * back later than NOBODY_NS. */
 #define NOBODY_STANDS_NS 10000000000ull
-/* A question that has no answer is put again after this, as the same one: the broker may have little of the machine,
- * and its first answer be on the way. */
+/* A question without an answer is sent again after this time, with the same tag: the broker may be slow, and its
+ * first answer may still arrive. */
 #define ASK_AGAIN_NS 1000000000ull
-/* Who has not mapped us by then has lost our introduction, or is slow: it hears of us again. */
+/* A peer that has not mapped us after this time has lost our introduction, or is slow: it is introduced again. */
 #define REMIND_NS 100000000ull
 
 static bool sealed(int fd, uint64_t size)
@@ -52,7 +52,7 @@ static bool sealed(int fd, uint64_t size)
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	/* a file that its owner can cut would be a SIGBUS for us */
+	/* access to a file that its owner has truncated would raise SIGBUS */
 	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(fd, &st) && (uint64_t)st.st_size >= size;
 }
 
@@ -99,7 +99,7 @@ struct vb_peer *vb_peer_self(struct vb_node *node)
 	return p;
 }
 
-/* What this process has mapped and opened of a peer. */
+/* Mappings and descriptors of a peer. */
 struct peer_resources {
 	void *map, *ring_map, *doorbell;
 	size_t map_len;
@@ -107,7 +107,7 @@ struct peer_resources {
 	struct vb_map *maps;
 };
 
-/* Takes them out of the peer's struct. */
+/* Moves them out of the peer's struct. */
 static struct peer_resources peer_detach(struct vb_peer *p)
 {
 	struct peer_resources r = {.map = p->map,
@@ -135,7 +135,7 @@ static void peer_resources_free(struct vb_node *node, const struct peer_resource
 	if (r->doorbell)
 		munmap(r->doorbell, 4096);
 	if (r->pid_fd >= 0) {
-		/* its description is shared with other programs: closing alone would leave it in the set */
+		/* other programs share its file description: closing alone would leave it in the epoll set */
 		epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, r->pid_fd, NULL);
 		close(r->pid_fd);
 	}
@@ -160,8 +160,7 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		if (!qp)
 			continue;
 		left--;
-		/* it may be found just now, or a datagram to it be under way: whoever posts after this sees that it
-		 * is dead */
+		/* a thread may be finding the peer or sending it a datagram: a later one sees that it is dead */
 		while (atomic_load(&qp->sq_lock.held))
 			sched_yield();
 		if (qp->peer == p)
@@ -199,8 +198,8 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 	return !atomic_load(&node->io->scanning) && !referred_to(node, p);
 }
 
-/* Unmaps dead peers that no queue pair refers to and that nobody holds. Their structs stay: address handles remember
- * them. Progress thread, which alone unmaps peers; no lock held. */
+/* Unmaps dead peers to which no queue pair refers and which no thread holds. Their structs stay, because address
+ * handles point to them. Called by the progress thread only; no lock held. */
 static void reap(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -240,7 +239,8 @@ void vb_peers_in_child(struct vb_node *node)
 	}
 }
 
-/* Maps what the broker gave us of another process and believes nothing of it. Takes the descriptors. */
+/* Maps the descriptors of another process, which the broker sent, and checks them. Takes ownership of the
+ * descriptors. */
 static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_peer *p = peer_new(node, info->proc_id, info->incarnation);
@@ -307,7 +307,7 @@ static void close_info(const struct vb_peer_info *info)
 	close(info->pid_fd);
 }
 
-/* The lane may have had other holders: their ring and marks are of no use to the new one. */
+/* Resets ring and marks of the lane, which may have had other owners. */
 static void reset_lane(struct vb_node *node, uint32_t lane)
 {
 	struct vb_slot_shared *slot = vb_seg_slot(node->seg, lane);
@@ -318,7 +318,7 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 		if (p->lane != lane)
 			continue;
 		used = true;
-		vb_lock(&p->tx_lock); /* whoever is writing into it ends; who comes later sees that the peer is dead */
+		vb_lock(&p->tx_lock); /* waits for a writer to end; later ones see that the peer is dead */
 		vb_unlock(&p->tx_lock);
 	}
 	if (!used)
@@ -331,7 +331,8 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 		memset(tx, 0, VB_RING_BYTES);
 }
 
-/* A process that we may already know. Adapter thread. Takes the descriptors. Returns it, or NULL. */
+/* Handles an introduction, of a new or known process. Progress thread. Takes ownership of the descriptors. Returns
+ * the peer, or NULL. */
 static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_io *io = node->io;
@@ -369,7 +370,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	vb_lock(&node->progress);
 	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
 	vb_unlock(&node->progress);
-	/* from here on it may use us: our hazards scan and our doorbell know it */
+	/* from here on the peer may use our memory: our hazard scan and doorbell include it */
 	atomic_store(&p->ours->peer_incarnation, p->incarnation);
 	return p;
 }
@@ -391,7 +392,7 @@ static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
 	p->ngids += p->ngids < VB_PEER_GIDS;
 }
 
-/* The answer to the question with this tag: p, or no peer and why. No lock held. */
+/* Stores the answer to the question with this tag: p, or no peer and the errno. No lock held. */
 static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 {
 	struct vb_io *io = node->io;
@@ -467,11 +468,11 @@ void vb_peers_dispatch(struct vb_node *node)
 	vb_broker_dispatch(node->io->broker, &ops, node);
 }
 
-/* The program has ended. Its last acknowledgements stand in its segment, which stays mapped. */
+/* Handles the end of the peer's program. Its last acknowledgements are in its segment, which stays mapped. */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 {
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
-	/* no more can be its: a process that it shared its segment with may go on */
+	/* its ring cannot hold more; a process that inherited the segment might go on writing */
 	unsigned left = VB_RING_BYTES / VB_LINE;
 
 	vb_lock(&node->progress);
@@ -487,7 +488,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	atomic_store(&p->state, VB_PEER_DEAD);
 	if (atomic_load(&node->peers[p->lane]) == p)
 		atomic_store(&node->peers[p->lane], NULL);
-	/* who waits for it may sleep */
+	/* threads that wait for it may sleep */
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
@@ -498,7 +499,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	reap(node);
 }
 
-/* The one question about this QP and address. Under questions_lock. */
+/* The question about this QP and address. Under questions_lock. */
 static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_meeting *m = io->meetings;
@@ -508,7 +509,8 @@ static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union
 	return m;
 }
 
-/* Allocates the meeting that the next question takes, so that nothing is allocated under a spin lock. No lock held. */
+/* Allocates the struct for the next question in advance, because nothing is allocated under a spin lock. No lock
+ * held. */
 static bool allocate_spare(struct vb_io *io)
 {
 	struct vb_meeting *m;
@@ -521,7 +523,7 @@ static bool allocate_spare(struct vb_io *io)
 	return atomic_load(&io->spare_meeting);
 }
 
-/* The same meeting, with its question open if there is none or no valid answer. NULL: there is no memory for it, or not
+/* Finds or makes the meeting, and opens its question if it has no valid answer. NULL: no memory, or no spare struct
  * yet. Under questions_lock. */
 static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
 {
@@ -596,7 +598,7 @@ struct question {
 	union ibv_gid dgid;
 };
 
-/* Takes the next questions that are not with the broker. Returns how many. */
+/* Takes the next unsent questions. Returns how many. */
 static unsigned take_questions(struct vb_io *io, struct question *q, unsigned max)
 {
 	unsigned n = 0;
@@ -620,7 +622,8 @@ static void send_question(struct vb_node *node, const struct question *q)
 	if (p && p->self)
 		met(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
 	else
-		vb_broker_meet(node->io->broker, q->tag, q->qpn, &q->dgid); /* away: on_reattached asks again */
+		vb_broker_meet(node->io->broker, q->tag, q->qpn,
+		               &q->dgid); /* if the broker is away, on_reattached asks again */
 }
 
 void vb_questions_send(struct vb_node *node)
@@ -641,15 +644,15 @@ void vb_questions_send(struct vb_node *node)
 	vb_roce_send_question(node);
 }
 
-/* What the last answer said. EAGAIN: the question is open. Under questions_lock. */
+/* The last answer. EAGAIN: the question is open. Under questions_lock. */
 static struct vb_peer *answer_of(const struct vb_meeting *m, int *err)
 {
 	*err = !m || m->asking ? EAGAIN : m->err;
 	return *err ? NULL : m->peer;
 }
 
-/* The peer as far as it is known; else a question is noted. stands: an old answer counts while it is asked again.
- * *err: as vb_peer_find says; ENOMEM: there is no spare meeting for the question. */
+/* Returns the peer if it is known; otherwise notes a question. stands: an old answer counts until the new one. *err:
+ * as in vb_peer_find; ENOMEM: there is no spare meeting for the question. */
 static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, bool stands, int *err)
 {
 	struct vb_io *io = node->io;
@@ -724,7 +727,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 	struct vb_peer *p;
 
 	if (!wait_ms) {
-		/* without RoCE there is no other path than the one that is asked for: an old answer does not count */
+		/* without RoCE there is no other path, so an old answer does not count */
 		p = find_or_ask(node, qpn, dgid, atomic_load_explicit(&node->io->roce->up, memory_order_relaxed), err);
 		if (*err == ENOMEM) /* the progress thread allocates one */
 			*err = EAGAIN;
@@ -805,7 +808,7 @@ void vb_announce_gids(struct vb_node *node)
 	int count = 0;
 	size_t n = 0;
 
-	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* nobody is to meet us in memory */
+	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* no peer may use shared memory */
 		return;
 	list = vb_device_list(&count);
 	for (int d = 0; list && d < count; d++)
@@ -826,12 +829,13 @@ static void ignore(void *arg, const struct vb_peer_info *info)
 
 static void again(void *arg)
 {
-	*(bool *)arg = true; /* another broker: the client has told it all */
+	*(bool *)arg = true; /* another broker: the client has announced everything to it */
 }
 
 /*
- * Returns when the broker has our addresses: an answer on the same connection comes after them. Else a program that
- * hears of us at once might be told that nobody has this address. Before the progress thread runs.
+ * Returns when the broker has our addresses: its answer to a later message of the connection proves that. Otherwise a
+ * program that learns of us at once might be told that no process has this address. Called before the progress thread
+ * runs.
  */
 void vb_await_broker(struct vb_node *node)
 {

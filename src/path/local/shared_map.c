@@ -22,31 +22,32 @@
 #include "path/local/shared_map.h"
 #include "util/calls.h"
 
-/* A region is looked into after so many operations on it, so that short-lived ones cost nothing. */
+/* A region is examined after this many operations on it, so that short-lived ones cost nothing. */
 #define TRY_AFTER 16u
 #define MAPS_MAX 32u
 
-/* One per key that was used; state under peer->map_lock. */
+/* One per used key; state under peer->map_lock. */
 struct vb_map {
 	uint32_t key;
-	uint32_t uses;         /* operations so far, until it is tried */
-	uint64_t addr, length; /* what the key meant when we looked */
-	uint8_t *local;        /* of addr, or NULL */
+	uint32_t uses;         /* operations so far, until the mapping is tried */
+	uint64_t addr, length; /* the key's region when it was examined */
+	uint8_t *local;        /* our mapping of addr, or NULL */
 	void *base;            /* of the mapping */
 	size_t size;
 	bool sysv;
-	unsigned busy; /* copies under way through it */
+	unsigned busy; /* copies in progress through it */
 	struct vb_map *next;
 };
 
-/* The stretch of the peer's address space around an address. */
+/* The mapping in the peer's address space that contains an address. */
 struct vma {
 	uint64_t start, end, offset, inode;
 	unsigned major, minor;
 	char path[PATH_MAX + 16]; /* " (deleted)" may follow */
 };
 
-/* The peer chooses the names of its files: a line is read as a whole, or its middle would be taken for another line. */
+/* Finds the line of /proc/pid/maps. The peer chooses the names of its files, so a line is always read whole: the
+ * middle of one could look like another line. */
 static bool find_vma(int pid, uint64_t addr, struct vma *out)
 {
 	char name[64], perms[8], *line = NULL;
@@ -83,8 +84,8 @@ static bool is_file(int fd, const struct vma *v)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && is_on(&st, v);
 }
 
-/* What stands under a name that the peer chose is opened only once it is known for the file: a FIFO or a device
- * would feel it. */
+/* Opens a name that the peer chose only after it is known to be the file: opening a FIFO or a device would have side
+ * effects. */
 static int open_if_file(const char *name, int flags, const struct vma *v)
 {
 	int seen = open(name, O_PATH | O_CLOEXEC | flags), fd = -1;
@@ -99,7 +100,7 @@ static int open_if_file(const char *name, int flags, const struct vma *v)
 	return fd;
 }
 
-/* The file by its path, or by a descriptor that the peer still has. -1: neither. */
+/* Opens the file by its path, or by a descriptor that the peer still has. -1: neither. */
 static int open_file(int pid, const struct vma *v)
 {
 	char name[300];
@@ -120,7 +121,7 @@ static int open_file(int pid, const struct vma *v)
 	return fd;
 }
 
-/* Its SysV ids are ours: a container may have its own. */
+/* Does the peer have our SysV ids? A container may have its own. */
 static bool same_ipc(int pid)
 {
 	struct stat theirs, ours;
@@ -131,7 +132,7 @@ static bool same_ipc(int pid)
 	       theirs.st_dev == ours.st_dev;
 }
 
-/* A SysV segment, and not a file that is called like one: it lies where memfds do. */
+/* Is it a SysV segment, and not a file with such a name? SysV segments are on the device of memfds. */
 static bool is_sysv(const struct vb_peer *peer, const struct vma *v)
 {
 	struct stat memfd;
@@ -165,7 +166,7 @@ static void map_file(struct vb_map *m, int pid, const struct vma *v)
 
 	if (fd < 0)
 		return;
-	/* while we hold the file its number is no other's: is it still the one? */
+	/* while the file is open, no other file has its inode number: is the mapping still of this file? */
 	if (find_vma(pid, m->addr, &now) && is_file(fd, &now) && now.start == v->start && now.end == v->end &&
 	    now.offset == v->offset)
 		p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
@@ -178,7 +179,7 @@ static void map_file(struct vb_map *m, int pid, const struct vma *v)
 	m->local = (uint8_t *)p + (m->addr - v->start);
 }
 
-/* Does /proc count as we do? In a pid namespace of its own with a foreign /proc a number there is another process. */
+/* Does /proc belong to our pid namespace? In another one its numbers mean other processes. */
 static bool proc_is_ours(void)
 {
 	char self[32];
@@ -215,7 +216,7 @@ static void unmap(struct vb_map *m)
 	free(m);
 }
 
-/* Forgets keys that mean nothing any more, and all when there are too many. Under map_lock. */
+/* Forgets keys of ended regions, and all keys if there are too many. Under map_lock. */
 static void sweep(struct vb_peer *peer)
 {
 	unsigned n = 0;

@@ -1,4 +1,4 @@
-// fault.c - a bad network on purpose: VERBENA_FAULT
+// fault.c - fault injection: VERBENA_FAULT
 // SPDX-License-Identifier: MIT
 #include "path/roce/fault.h"
 
@@ -14,7 +14,7 @@ enum { LOSS, DUP, REORDER, CORRUPT, KINDS };
 struct vb_fault {
 	uint64_t random;
 	uint32_t chance[KINDS]; /* of 2^32 */
-	unsigned countdown;     /* packets until the one held goes */
+	unsigned countdown;     /* packets until the held one is sent */
 	size_t held;
 	uint8_t tag[64], packet[VB_ROCE_PACKET_MAX];
 };

@@ -1,4 +1,4 @@
-// forward.c - packets that came to our lane and are another program's: by ring to that one, when the two have met
+// forward.c - forwards packets that arrived on our lane to the program that they are for, by ring
 // see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -8,7 +8,8 @@
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
 
-/* To meet takes a moment, more where that program is busy; what came first would be lost each time that two begin. */
+/* Meeting takes a moment, longer if the other program is busy. Packets wait for it, so that the first ones are not
+ * lost. */
 #define HELD_MAX 128           /* packets */
 #define PATIENCE 3000000000ull /* ns */
 #define AGAIN 500000u          /* ns */
@@ -24,7 +25,7 @@ struct vb_roce_held {
 
 enum way { WAY_HERE, WAY_SOON, WAY_NONE };
 
-/* To the program behind the lane of this number. */
+/* Finds the ring to the program of this QP number's lane. */
 static enum way find_way(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
 {
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
@@ -64,7 +65,7 @@ static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uin
 	return rec != NULL;
 }
 
-/* --- those that wait --- */
+/* --- waiting packets --- */
 
 static bool waits_already(const struct vb_roce_sockets *s, uint32_t qpn)
 {
@@ -92,7 +93,7 @@ static bool hold(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t
 	return true;
 }
 
-/* false: it waits on. */
+/* Returns false if it continues to wait. */
 static bool settle(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
 {
 	struct vb_peer *p;
@@ -147,7 +148,7 @@ void vb_roce_forward_free(struct vb_roce_sockets *s)
 	}
 }
 
-/* --- there and back --- */
+/* --- both directions --- */
 
 void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
                      size_t len)
@@ -177,7 +178,7 @@ void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t len
 	}
 	memcpy(&a, record, sizeof(a));
 	a.now = vb_now();
-	memcpy(bytes, record + sizeof(a), len); /* once: the peer can change what stands there */
+	memcpy(bytes, record + sizeof(a), len); /* copied once: the peer can change the record */
 	vb_roce_packet(node, &a, bytes, len);
 	vb_roce_settle_batch(node);
 }

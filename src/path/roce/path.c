@@ -1,4 +1,4 @@
-// path.c - a queue pair on the wire: its queues and memory as the engine calls for them, its packets to the senders
+// path.c - the RoCE path: joins a queue pair to the RoCE engine and the senders
 // follows: IBA volume 1, 9.7 to 9.9, 10.3; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -27,26 +27,26 @@ struct vb_roce_stats vb_roce_totals;
 
 /*
  * An unreliable connection has no window, a socket buffer takes some hundred kilobytes to some megabytes, and a busy
- * receiver may look away for most of a millisecond: so much goes out in so long, 10 Gb/s, unless the peer's congestion
- * notifications ask for less.
+ * receiver may not read it for most of a millisecond. So the sender is limited to UC_BURST per UC_PERIOD, 10 Gb/s,
+ * unless the peer's congestion notifications ask for less.
  */
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD 100000u     /* ns */
 #define AHEAD (16u << 20)
-#define NEAR (4u << 20)  /* bytes: a region that is larger is not in the cache next to a processor */
-#define ACK_DELAY 10000u /* ns: an acknowledgement may wait so long for something else that goes there */
+#define NEAR (4u << 20)  /* bytes: a larger region is not in a processor's nearest cache */
+#define ACK_DELAY 10000u /* ns: how long an acknowledgement may wait for another packet to the peer */
 
 /*
- * To hand a packet to the network costs as much as many of them. While a program posts one short request after the
- * other and earlier ones are under way, a few wait for each other: for so many or so long, if somebody polls; else the
- * adapter thread would have to be woken for them.
+ * One send call costs as much for one packet as for many. While a program posts short requests one by one and earlier
+ * ones are in flight, a few are collected, up to TRAIN_MAX or TRAIN_GAP, if a thread polls; otherwise the progress
+ * thread would have to be woken for them.
  */
 #define TRAIN_GAP 10000u /* ns between two posts */
-#define TRAIN_MIN 8      /* posts in a row before any waits */
+#define TRAIN_MIN 8      /* consecutive posts before any waits */
 #define TRAIN_MAX 16     /* requests that wait */
 #define TRAIN_SHORT 512u /* bytes */
 
-/* --- queues and memory, beside what is in queue_ops.c --- */
+/* --- callbacks for queues and memory, besides those of queue_ops.c --- */
 
 static bool copied_out(struct vb_roce_path *w, bool done, uint32_t len)
 {
@@ -61,9 +61,9 @@ static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
 }
 
 /*
- * Payload of a packet: what fills one is added up for the ICRC while it is copied, or where it lies if it can go again
- * and is likely to come from memory: for the kernel to gather it costs more than to copy it within a cache, less than
- * that from further away.
+ * Places the payload of a packet. A full packet's ICRC sum is computed during the copy. If the packet can be repeated
+ * and its data is probably not in a near cache, the sum is computed in place, and the kernel gathers the data: that
+ * costs more than a copy within the cache, and less than a copy from further away.
  */
 static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
@@ -75,7 +75,7 @@ static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32
 
 	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
-	laid->at = dst; /* what failed may be tried again at the same place */
+	laid->at = dst; /* a failed copy may be repeated at the same place */
 	laid->from = in_place ? src : NULL;
 	laid->len = len;
 	w->q.stats.bytes_in_place += in_place ? len : 0;
@@ -92,7 +92,7 @@ static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *ds
 	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
-/* A read's data, an atomic's result. */
+/* Stores a read's data or an atomic's result. */
 static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
@@ -161,7 +161,7 @@ static bool invalidate(void *own, uint32_t rkey)
 	return vb_queue_invalidate(qp, rkey);
 }
 
-/* The next access finds zeros. */
+/* Discards the memory: the next access reads zeros. */
 static void ahead_unused(void *own)
 {
 	madvise(((struct vb_qp *)own)->roce->ahead.slots, AHEAD, MADV_DONTNEED);
@@ -193,9 +193,9 @@ static const struct vb_roce_ops ops = {
         .failed = failed,
 };
 
-/* --- beginning and end --- */
+/* --- start and end --- */
 
-/* What ibv_modify_qp has set since, as far as the engine lets it change. */
+/* Passes attributes that ibv_modify_qp has changed to the engine. */
 static void configure(struct vb_qp *qp)
 {
 	struct vb_roce_config c = qp->roce->q.cfg;
@@ -220,8 +220,7 @@ static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
 	return !memcmp(gid, default_of_lo, VB_GID_LEN);
 }
 
-/* One of the interface's addresses, of IPv6 where it has one: what the receiver of a datagram sees is a GRH then.
- * NULL: none. */
+/* One of the interface's addresses, IPv6 if it has one, so that the receiver of a datagram gets a GRH. NULL: none. */
 static const uint8_t *choose_address(const struct vb_netdev *nd)
 {
 	for (size_t i = 0; i < nd->n_addrs; i++)
@@ -230,8 +229,8 @@ static const uint8_t *choose_address(const struct vb_netdev *nd)
 	return nd->n_addrs ? nd->addrs[0] : NULL;
 }
 
-/* The default GID of lo is no address of this host, so that packets for it have no way. Both ends use one of lo's
- * addresses in its place, which they find by the same rule. Nothing of that leaves the host. */
+/* The default GID of lo is no address of this host, so packets cannot be sent to it. Both ends replace it with one
+ * of lo's addresses, chosen by the same rule. These packets do not leave the host. */
 static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 {
 	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
@@ -241,7 +240,7 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 	if (nd.arphrd != ARPHRD_LOOPBACK)
 		return;
 	for (size_t i = 0; i < nd.n_addrs; i++)
-		if (is_default_of_lo(nd.addrs[i])) /* somebody has given it that one */
+		if (is_default_of_lo(nd.addrs[i])) /* an administrator has assigned that address */
 			return;
 	const uint8_t *own = choose_address(&nd);
 	if (own && src)
@@ -252,7 +251,7 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 
 static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
 {
-	union ibv_gid group; /* or the destination as it is */
+	union ibv_gid group; /* or the destination itself */
 
 	*to = (struct vb_roce_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
 	                            .traffic_class = ah->grh.traffic_class,
@@ -264,7 +263,7 @@ static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_g
 		replace_default(to, vb_ctx(qp->qp.context)->dev);
 }
 
-/* The way of a connected queue pair, as its address vector has it now. */
+/* The route of a connected queue pair by its present address vector. */
 static int find_way(struct vb_qp *qp, struct vb_roce_addr *to)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
@@ -282,8 +281,8 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 	                              : 128u << qp->attr.path_mtu;
 }
 
-/* Room for what comes ahead of a lost packet: address space, that costs nothing but for a while after something was
- * lost. */
+/* Maps room for packets ahead of a lost one. It is address space only, which takes memory only for a while after a
+ * loss. */
 static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 {
 	ahead->n = 1;
@@ -373,13 +372,13 @@ void vb_roce_path_closed(struct vb_qp *qp)
 void vb_roce_path_reset(struct vb_qp *qp)
 {
 	vb_roce_last_words(qp);
-	if (!qp->roce) /* what it had taken vanishes with it */
+	if (!qp->roce) /* the engine's requests vanish with it */
 		vb_local_closed(qp);
 	vb_local_reset(qp);
 	vb_roce_path_close(qp);
 }
 
-/* The requester anew, after SQE; what the responder knows stays. */
+/* Leaving SQE: reinitialises the requester, keeps the responder's state. */
 static void revive(struct vb_qp *qp)
 {
 	struct vb_roce_path *w = qp->roce;
@@ -416,7 +415,7 @@ static bool roce_idle(const struct vb_qp *qp)
 	return vb_roce_idle(&qp->roce->q);
 }
 
-/* --- at work --- */
+/* --- operation --- */
 
 static void set_due(struct vb_qp *qp, uint64_t at)
 {
@@ -428,7 +427,7 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 	vb_timer_at(qp->node, at);
 }
 
-/* The middle packets that follow, as many as fit beside it at once. */
+/* Adds the middle packets that follow, as many as fit in the same send. */
 static void emit_more(struct vb_roce_path *w, struct vb_roce_out *out)
 {
 	uint32_t mtu = w->q.cfg.mtu, n;
@@ -454,10 +453,10 @@ static bool is_send(uint8_t opcode)
 }
 
 /*
- * Everything that may go. Under sq_lock. An acknowledgement goes behind requests (vb_roce_output), and arrives before
- * them where they are sends: programs expect what they sent to complete before what was sent in answer to it, and have
- * no room in their send queue otherwise. Not so with writes, whose receiver may look at nothing but its memory once its
- * own request has completed.
+ * Sends all packets that may be sent. Under sq_lock. An acknowledgement is sent behind requests (vb_roce_output). If
+ * they are sends, it must arrive before them: programs expect a send to complete before the peer's answer to it
+ * arrives, and otherwise have no room in their send queue. With writes it arrives behind them: a receiver may poll only
+ * its memory once its own request has completed.
  */
 static void emit(struct vb_qp *qp, uint64_t now)
 {
@@ -465,7 +464,7 @@ static void emit(struct vb_qp *qp, uint64_t now)
 	bool paced = qp->type == IBV_QPT_UC;
 	uint32_t bytes = 0;
 	struct vb_roce_out out;
-	bool all = true, sends = true; /* so far nothing but these */
+	bool all = true, sends = true; /* so far nothing but sends */
 
 	vb_roce_path_locked(w);
 	out.run.left = 0;
@@ -509,12 +508,12 @@ void vb_roce_last_words(struct vb_qp *qp)
 {
 	if (!qp->roce || qp->type == IBV_QPT_UD || qp->roce->q.dead)
 		return;
-	vb_roce_pause(&qp->roce->q, true); /* no new request */
+	vb_roce_pause(&qp->roce->q, true); /* no new requests */
 	vb_roce_ack_now(&qp->roce->q);
 	emit(qp, vb_now());
 }
 
-/* The engine gave up: the queue pair follows it. Under progress + sq_lock. */
+/* Takes the queue pair to error after its engine. Under progress + sq_lock. */
 static void roce_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
@@ -546,7 +545,7 @@ static bool waits_for_more(struct vb_qp *qp, uint64_t now)
 	       atomic_load_explicit(&qp->node->owner, memory_order_relaxed) == VB_OWNER_POLLER;
 }
 
-/* What was just posted may be the answer to what was received. */
+/* Is the request just posted a send, which may answer the received message? */
 static bool answers_by_send(struct vb_qp *qp)
 {
 	uint8_t opcode = vb_sq_at(qp, qp->sq_head - 1)->opcode;

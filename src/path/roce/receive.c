@@ -1,4 +1,4 @@
-// receive.c - receiving: what came for our lane, cut into packets, checked, and given to its queue pair
+// receive.c - receives on our lane: cuts datagrams into packets, checks them, and gives them to their queue pairs
 // follows: udp(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -19,19 +19,19 @@
 
 #define BATCH 8u
 #define BUFFER 65536u
-#define ENOUGH (2 * BUFFER) /* bytes at once: then the buffers that come next are still in the nearer cache */
+#define ENOUGH (2 * BUFFER) /* bytes at once, so that the next buffers are still in the near cache */
 #define ECN_CE 3
 
 struct vb_roce_rx {
 	int fd;
-	bool relayed; /* fd brings a head and packets in each message: root's broker serves us, who are another user */
-	bool crowded; /* … and says so */
+	bool relayed; /* each message of fd is a head and packets, because the broker is root's and we are another user */
+	bool crowded; /* the head reports congestion */
 	struct vb_relay_head head[BATCH];
 	struct iovec with_head[BATCH][2];
-	unsigned vlen; /* datagrams asked for: more where there was more than one */
+	unsigned vlen; /* datagrams per call: more after a call that returned several */
 	struct vb_qp *touched;
-	struct vb_qp *locked; /* whose sq_lock is held: packets come in runs for one queue pair */
-	struct vb_qp *run;    /* that one, if the last packet of this datagram was for it */
+	struct vb_qp *locked; /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
+	struct vb_qp *run;    /* the same QP, if the last packet of this datagram was for it */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
@@ -73,7 +73,7 @@ void vb_roce_rx_free(struct vb_roce_rx *rx)
 
 /* --- one packet --- */
 
-/* IPv4's identification is covered by the ICRC and hidden from us: it is found, if there is one that fits. */
+/* The ICRC covers IPv4's identification, which a UDP socket does not show: finds one that fits. */
 static bool icrc_right(struct vb_roce_rx *rx, const struct vb_roce_arrival *a, uint16_t *id, uint8_t *bytes, size_t len)
 {
 	size_t covered = len - VB_ICRC_LEN;
@@ -100,7 +100,7 @@ static void touch(struct vb_roce_rx *rx, struct vb_qp *qp)
 	rx->touched = qp;
 }
 
-/* A quarter of the channel's buffer waits for us, or of the socket's in front of it. */
+/* Is a quarter of the channel's buffer full, or of the socket's buffer before it? */
 static bool channel_crowded(const struct vb_roce_rx *rx)
 {
 	int waits = 0;
@@ -108,7 +108,8 @@ static bool channel_crowded(const struct vb_roce_rx *rx)
 	return rx->crowded || (!ioctl(rx->fd, FIONREAD, &waits) && waits > VB_RELAY_CHANNEL / 4);
 }
 
-/* A quarter of the socket's buffer is taken: who has no window has to be told (sock_diag(7): SK_MEMINFO). */
+/* Is a quarter of the socket's buffer full? Then senders without a window must be notified (sock_diag(7):
+ * SK_MEMINFO). */
 static bool crowded(const struct vb_roce_rx *rx)
 {
 	uint32_t info[16] = {0};
@@ -156,7 +157,7 @@ void vb_roce_settle_batch(struct vb_node *node)
 	}
 }
 
-/* IBA 9.6.1.2: between the addresses of the path; anybody's datagrams are taken */
+/* IBA 9.6.1.2: source and destination must be those of the path; datagrams are accepted from any source */
 static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
 {
 	const struct vb_roce_addr *path = &qp->roce->to;
@@ -180,7 +181,7 @@ void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_
 	touch(node->io->roce->rx, qp);
 }
 
-/* Whose peer asks for what does not exist is told, if it is connected. */
+/* Passes a packet with a reserved opcode to its QP, if that is connected. */
 static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes)
 {
 	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
@@ -249,7 +250,7 @@ static void segment(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *by
 		vb_roce_packet(node, a, bytes, n);
 }
 
-/* What the owner of the socket says of it. False: nobody can have sent that. */
+/* Decodes the relay's head. Returns false if it is invalid. */
 static bool relayed_arrival(const struct vb_relay_head *h, struct vb_udp_arrival *a)
 {
 	*a = (struct vb_udp_arrival){
@@ -300,8 +301,8 @@ static void datagram(struct vb_node *node, unsigned i, size_t len)
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
 	VB_COUNT(rx_bytes, len);
 	/*
-	 * An acknowledgement that was sent behind a request is taken before it: programs expect what they sent to
-	 * complete before what was sent in answer to it.
+	 * An acknowledgement sent behind a request is processed before it: programs expect a send to complete before
+	 * the peer's answer to it arrives.
 	 */
 	size_t last = (len - 1) / seg * seg;
 	bool ack = last && bytes[last] == VB_RC_ACK;
@@ -355,7 +356,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 
 	if (__builtin_expect(node->io->roce->held != NULL, 0))
 		vb_roce_forward_held(node);
-	if (rx->relayed && vb_roce_lost_at(node)) /* its end would be read again and again, as if something had come */
+	if (rx->relayed && vb_roce_lost_at(node)) /* the end of the channel would be read as input again and again */
 		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare(rx, i);

@@ -1,4 +1,4 @@
-// send.c - sending: packets are laid side by side, sealed, and handed to the kernel many at a time
+// send.c - sends packets: lays them side by side, adds the ICRC, and gives many to the kernel at once
 // follows: udp(7) (UDP_SEGMENT); IBA annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -22,17 +22,16 @@
 #endif
 
 /*
- * Packets are laid side by side here. Payload may stay where it lies: its place in the stage is a gap then, and the
- * kernel takes it from the program's memory. If that changes between the sum and the send, the ICRC is wrong, the peer
- * drops the packet, and it goes again, copied: so only what can go again is sent that way. The stage is used again at
- * once and stays in the processor's cache.
+ * Packets are laid side by side in the stage. Payload may stay in place: its part of the stage is a gap then, and the
+ * kernel takes it from the program's memory. If that memory changes between sum and send, the ICRC is wrong, the peer
+ * drops the packet, and it is repeated from a copy. So only packets that can be repeated are sent that way. The stage
+ * is reused at once and stays in the processor's cache.
  */
-#define BURST \
-	2 /* full sends that are laid out before they are handed over, so that the kernel does the same thing twice */
-#define STAGE ((BURST + 1) * 64u << 10) /* and what goes beside them: the first packet of a message is longer */
+#define BURST 2 /* full sends laid out before they are sent: the kernel runs the same code twice */
+#define STAGE ((BURST + 1) * 64u << 10) /* and room for others: the first packet of a message is longer */
 #define FULL (STAGE - VB_ROCE_PACKET_MAX - VB_ICRC_LEN)
 #define MESSAGES 32
-#define SEGMENTS 64         /* of one send: the kernel's limit before 6.9 */
+#define SEGMENTS 64         /* segments of one send: the kernel's limit before 6.9 */
 #define DATAGRAM_MAX 65000u /* bytes of one send with its headers: below 65,535 */
 #define SNDBUF (4 << 20)
 #define GAPS (STAGE / VB_TX_IN_PLACE_MIN)
@@ -41,7 +40,7 @@
 struct message {
 	uint32_t at, len;
 	uint16_t seg, n;
-	uint16_t gap, gaps; /* the first, and how many */
+	uint16_t gap, gaps; /* the first gap, and their number */
 	bool closed;
 	struct vb_roce_addr to;
 };
@@ -57,16 +56,16 @@ struct vb_tx {
 	struct vb_roce_sockets *sockets;
 	int fd[2]; /* IPv4, IPv6 */
 	uint16_t sport[2];
-	int hops[2]; /* what the sockets are set to; -1: the kernel's default */
+	int hops[2]; /* hop limits set on the sockets; -1: the kernel's default */
 	bool no_gso;
-	unsigned full; /* sends that take no more: they go before more is laid out, while all of it is in the cache */
+	unsigned full; /* full sends: they are sent before more is laid out, while they are in the cache */
 	uint32_t used;
 	unsigned n, sent, gaps;
-	atomic_bool waits; /* the network did not take it all */
+	atomic_bool waits; /* the network did not take all packets */
 	struct vb_fault *fault;
 	struct vb_flow flow; /* of the last message */
 	struct vb_icrc_cache icrc;
-	struct vb_icrc_known *known; /* of it, for the packets of the last message; or NULL */
+	struct vb_icrc_known *known; /* known ICRC parts of that flow, or NULL */
 	struct message msg[MESSAGES];
 	struct gap gap[GAPS];
 	struct iovec pieces[2 * SEGMENTS + 1];
@@ -100,8 +99,8 @@ void vb_tx_free(struct vb_tx *tx)
 
 struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
-	/* by the destination's program first: what arrives by one flow is for one program, and may be merged on the
-	 * way */
+	/* chosen by the destination's lane first, so that one flow has packets for one program, which the network
+	 * may merge */
 	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
 }
 
@@ -127,7 +126,7 @@ static bool open_socket(struct vb_tx *tx, bool v6)
 	return true;
 }
 
-/* --- handing over --- */
+/* --- sending --- */
 
 struct control {
 	_Alignas(struct cmsghdr) char buf[256];
@@ -150,7 +149,7 @@ static bool needs_interface(const uint8_t *gid)
 	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
 }
 
-/* Said to the socket once, in place of with each send; that does not hold for multicast. */
+/* The hop limit is set on the socket once, not with each send. That does not work for multicast. */
 static bool hops_are_set(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
@@ -206,7 +205,7 @@ static void flow_of(const struct vb_tx *tx, const struct vb_roce_addr *to, struc
 	flow->dport = VB_ROCE_PORT;
 }
 
-/* What lies elsewhere is copied after all: it is not known when the message goes. */
+/* Copies payload in place into the gaps, because the message must wait for an unknown time. */
 static void fill_gaps(struct vb_tx *tx, struct message *m)
 {
 	for (const struct gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++)
@@ -215,7 +214,7 @@ static void fill_gaps(struct vb_tx *tx, struct message *m)
 	m->gaps = 0;
 }
 
-/* The message from its beginning to its end. Returns how many pieces. */
+/* Lists the pieces of the message. Returns how many. */
 static size_t lay_pieces(struct vb_tx *tx, const struct message *m)
 {
 	struct iovec *p = tx->pieces;
@@ -236,8 +235,7 @@ static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, 
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
 }
 
-/* Without segmentation by the kernel (a device or a kernel that cannot): packet by packet, each with its own
- * identification of 0. */
+/* Sends packet by packet, each with identification 0, if the device or the kernel does not support segmentation. */
 static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 {
 	struct control c;
@@ -263,7 +261,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	return 0;
 }
 
-/* 0, EAGAIN, or what the network has against it: then it is lost, and the timers know what to do. */
+/* Returns 0, EAGAIN, or another errno: the message is lost then, and timers repeat it. */
 static int send_one(struct vb_tx *tx, struct message *m)
 {
 	struct control c;
@@ -283,10 +281,11 @@ static int send_one(struct vb_tx *tx, struct message *m)
 			tx->no_gso = true;
 			return send_singly(tx, m, &mh);
 		}
-		/* ENOBUFS and ENOMEM pass; an ICMP error of an earlier packet is told once, and of no use to us */
+		/* ENOBUFS and ENOMEM are temporary; an ICMP error of an earlier packet is reported once, and ignored */
 		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
 			return EAGAIN;
-		if (errno == EFAULT && m->gaps) { /* memory is gone: its packets will be wrong, the others go */
+		/* memory is not mapped any more: packets from it will be wrong, the others are sent */
+		if (errno == EFAULT && m->gaps) {
 			fill_gaps(tx, m);
 			mh.msg_iovlen = lay_pieces(tx, m);
 		} else if (errno != ECONNREFUSED && errno != EINTR) {
@@ -308,7 +307,7 @@ static void complain(const struct message *m, int err)
 		                       : "");
 }
 
-/* Under lock. false: something has to wait. */
+/* Sends all messages. Under lock. Returns false if some must wait. */
 static bool flush(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
@@ -356,7 +355,7 @@ bool vb_tx_begin(struct vb_tx *tx)
 	return false;
 }
 
-/* Before anything is added to what is laid out. */
+/* Must the stage be sent before a packet is added? */
 static bool must_go(const struct vb_tx *tx)
 {
 	return tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES;
@@ -384,7 +383,7 @@ static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
 }
 
-/* The message that a packet of this size may join. */
+/* The message to which a packet of this size may be added. */
 static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
 {
 	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
@@ -395,7 +394,7 @@ static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, ui
 	return m;
 }
 
-/* The same where the payload was added up. */
+/* Adds the ICRC to a packet whose payload's sum is known. */
 static void seal_summed(struct vb_tx *tx, struct message *m, uint8_t *packet, const struct vb_tx_laid *laid)
 {
 	size_t header_len = (size_t)(laid->at - packet), len = header_len + laid->len;
@@ -409,7 +408,7 @@ static void seal_summed(struct vb_tx *tx, struct message *m, uint8_t *packet, co
 	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, m->n, packet, header_len, laid->sum, laid->len));
 }
 
-/* As the next of m: the kernel numbers the segments of a send, 0, 1, 2. */
+/* Adds the ICRC to the next packet of m: the kernel gives the segments of a send the identifications 0, 1, 2, ... */
 static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint32_t len, const struct vb_tx_laid *laid)
 {
 	if (laid && laid->at && laid->at + laid->len == packet + len)
@@ -418,7 +417,7 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 		seal(tx, packet, &tx->flow, m->n, len);
 }
 
-/* What stands in the stage at `used` becomes a packet. */
+/* Makes the bytes in the stage at `used` a packet. */
 static void append(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
 	uint8_t *packet = tx->stage + tx->used;
@@ -468,7 +467,7 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 		}
 		if (what & VB_FAULT_CORRUPT)
 			vb_fault_corrupt(tx->fault, at, len);
-		/* what was held back goes behind a later packet */
+		/* a held packet is sent behind a later one */
 		struct vb_roce_addr held_to;
 		size_t held;
 
@@ -480,8 +479,8 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 	append(tx, to, (uint32_t)len, laid);
 }
 
-/* The first of what waits, where it shares its send with what was laid out before; else one of its own, which goes
- * first. */
+/* Inserts a packet before the waiting ones if it can share a send with earlier packets; otherwise as a message of
+ * its own, which is sent first. */
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
@@ -497,7 +496,7 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len
 
 	memmove(&tx->msg[tx->sent + 1], &tx->msg[tx->sent], waits * sizeof(m));
 	tx->msg[tx->sent] = m;
-	tx->msg[tx->n - 1].closed = true; /* what comes next does not lie behind it */
+	tx->msg[tx->n - 1].closed = true; /* the next packet is not contiguous with it */
 }
 
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)

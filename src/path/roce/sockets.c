@@ -1,4 +1,4 @@
-// sockets.c - the sockets of this process: its lane of UDP port 4791, which the broker gives, and its senders
+// sockets.c - the sockets of this process: its lane of UDP port 4791, which the broker provides, and its senders
 // follows: IBA annex A17 (RoCEv2)
 // see: docs/roce.md
 // SPDX-License-Identifier: MIT
@@ -14,7 +14,7 @@
 #include "util/env.h"
 #include "util/log.h"
 
-#define ASK_AGAIN 1000000000ull /* ns: a refusal is worth this long */
+#define ASK_AGAIN 1000000000ull /* ns: how long a refusal is valid */
 
 enum vb_wire_mode vb_wire_mode(void)
 {
@@ -57,7 +57,7 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s)
 	vb_roce_rx_free(s->rx);
 	vb_roce_forward_free(s);
 	if (s->lane_fd >= 0) {
-		/* others hold the lane too: closing alone would leave it in the set */
+		/* others hold the lane too: closing alone would leave it in the epoll set */
 		epoll_ctl(s->node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
 		close(s->lane_fd);
 	}
@@ -77,7 +77,7 @@ void vb_roce_watch(struct vb_node *node, bool watch)
 	struct vb_roce_sockets *s = node->io->roce;
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_ROCE]};
 
-	/* out of the set altogether: one that asks for nothing is still told of each packet by its sender */
+	/* removed from the epoll set: with an empty event mask each sender would still do the wake-up work */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
 		epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
 }
@@ -95,7 +95,7 @@ static int use_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd
 	return 0;
 }
 
-/* Takes the descriptor over, whatever comes of it. */
+/* Takes ownership of the descriptor, also on failure. */
 static int open_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
 	bool whole = (s->rx = vb_roce_rx_new(lane_fd, s->relayed)) != NULL;
@@ -119,7 +119,7 @@ static int open_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_f
 	return err;
 }
 
-/* The channel before has ended, or is about to. */
+/* Opens a channel in place of one that has ended, or is about to end. */
 static int reopen_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
 	vb_lock(&node->progress);
@@ -166,7 +166,7 @@ static int take_grant(struct vb_node *node, struct vb_roce_sockets *s, const str
 		s->relayed = g->relayed;
 		err = open_lane(node, s, g->lane_fd);
 	}
-	if (s->rx && s->lifeline_fd < 0) /* one that is not watched is polled all the same, and needs it as long */
+	if (s->rx && s->lifeline_fd < 0) /* a lane that is not watched is polled, and needs the lifeline as long */
 		s->lifeline_fd = g->lifeline_fd;
 	else if (g->lifeline_fd >= 0)
 		close(g->lifeline_fd);
@@ -179,12 +179,12 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 	struct vb_roce_sockets *s = io->roce;
 	int err = g->err;
 
-	/* asked twice, over two brokers: of which the second may have said no. A second channel has ended the first */
+	/* asked twice, of two brokers: the second may have refused. A second channel has ended the first */
 	if (s->asked == VB_LANE_HELD_BY_US && (err || !g->relayed)) {
 		close_grant(g);
 		return;
 	}
-	if (!err && s->rx && s->relayed != g->relayed) { /* a broker of another user: what was given once holds */
+	if (!err && s->rx && s->relayed != g->relayed) { /* a broker of another user: the first grant stays valid */
 		close_grant(g);
 		err = EACCES;
 	} else if (!err) {
@@ -205,7 +205,7 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 	io->resolve_news = true;
 }
 
-/* The descriptor stays until there is another: its number is nobody else's meanwhile. */
+/* The descriptor stays open until there is another, so that its number is not reused meanwhile. */
 void vb_roce_lost(struct vb_node *node)
 {
 	struct vb_roce_sockets *s = node->io->roce;
@@ -250,7 +250,7 @@ void vb_roce_reattached(struct vb_node *node)
 		return;
 	vb_lock(&node->progress);
 	vb_roce_join_again(
-	        node); /* what the broker before did not read is lost; to be in a group already does no harm */
+	        node); /* messages that the old broker did not read are lost; joining a group twice does no harm */
 	vb_unlock(&node->progress);
 }
 
@@ -275,10 +275,10 @@ void vb_roce_send_question(struct vb_node *node)
 	io->roce->unsent = false;
 	vb_unlock(&io->questions_lock);
 	if (unsent)
-		vb_broker_roce(io->broker); /* away: vb_roce_reattached asks again */
+		vb_broker_roce(io->broker); /* if the broker is away, vb_roce_reattached asks again */
 }
 
-/* What the last answer said. EAGAIN: the question is open. */
+/* The last answer. EAGAIN: the question is open. */
 static int roce_answer(struct vb_io *io)
 {
 	const struct vb_roce_sockets *s = io->roce;
@@ -290,7 +290,7 @@ static int roce_answer(struct vb_io *io)
 	return err;
 }
 
-/* Notes the question if it is due. Returns whether it is to be sent. */
+/* Notes the question if it is due. Returns whether it must be sent. */
 static bool ask(struct vb_io *io)
 {
 	struct vb_roce_sockets *s = io->roce;
@@ -347,7 +347,7 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 			return err;
 		if (vb_now() >= end)
 			break;
-		nanosleep(&pause, NULL); /* who owns the sockets was too busy to answer the broker */
+		nanosleep(&pause, NULL); /* the keeper was too busy to answer the broker */
 	}
 	say(&(struct vb_roce_grant){.err = err});
 	return err;

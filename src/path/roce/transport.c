@@ -32,7 +32,7 @@ static uint64_t roce_due(struct vb_node *node)
 	return lost && (lost < forward || !forward) ? lost : forward;
 }
 
-/* Adds what the queue pairs that are there have counted. Under progress. */
+/* Adds the counters of existing queue pairs. Under progress. */
 static void count_open(struct vb_node *node, struct vb_roce_stats *sum)
 {
 	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
