@@ -9,13 +9,13 @@
 
 enum vb_device_kind { VB_DEVICE_ROCE, VB_DEVICE_IWARP };
 
-/* Is an adapter of this kind asked for on this interface? spec is the value of VERBENA_DEVICES, NULL or "" for RoCE on
- * all: a list of "eth0", "roce:eth0" or "iwarp:eth0" with commas, * and ? as in file names. Items of other kinds are
- * warned about once. */
+/* Is an adapter of this kind requested on this interface? spec is the value of VERBENA_DEVICES: a list of "eth0",
+ * "roce:eth0" or "iwarp:eth0" separated by commas, with * and ? as in file names. NULL or "": RoCE on all
+ * interfaces. Warns once about items of other kinds. */
 bool vb_device_chosen(const char *spec, enum vb_device_kind kind, const char *ifname);
 
-/* "roce_" or "iwarp_" and the name of the interface, with _ for what a device name cannot hold, to a buffer of
- * IBV_SYSFS_NAME_MAX. */
+/* Writes "roce_" or "iwarp_" and the name of the interface, with _ for characters that a device name cannot have, to
+ * a buffer of IBV_SYSFS_NAME_MAX. */
 void vb_device_name(char *buf, size_t size, enum vb_device_kind kind, const char *ifname);
 
 #endif

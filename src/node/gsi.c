@@ -1,4 +1,4 @@
-// gsi.c - queue pair 1 as a program uses it, by way of the broker
+// gsi.c - queue pair 1 for a program, through the broker
 // follows: IBA volume 1, 12 (communication management), 13.5 (general services)
 // see: broker/proto/proto.h
 // SPDX-License-Identifier: MIT
@@ -16,15 +16,15 @@
 #include "util/log.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define ANSWER_S 10 /* a broker that was just lost is back within this, or one that makes its sockets is through */
+#define ANSWER_S 10 /* seconds within which a lost broker is replaced, or a new one has made its sockets */
 #define BUCKETS 256
 
-/* What somebody waits for. */
+/* The answer that a thread waits for. */
 enum awaited { AWAITS_NOTHING, AWAITS_BIND, AWAITS_LISTEN, AWAITS_UNBIND };
 
 struct binding {
 	struct binding *next;
-	struct vb_msg_cm_bind msg; /* as it is said to each broker: with its port, and listen, once we have them */
+	struct vb_msg_cm_bind msg; /* the message that each broker gets, with port and listen once they are known */
 	enum awaited awaited;
 	int err; /* the answer */
 };
@@ -45,7 +45,7 @@ static bool is_ours(const struct vb_gsi_client *q)
 	return q->owner == getpid();
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static struct vb_gsi_client *make(const struct vb_gsi_client_ops *ops, void *own)
 {
@@ -73,7 +73,7 @@ static void destroy(struct vb_gsi_client *q)
 			free(b);
 		}
 	}
-	if (is_ours(q)) { /* in a child somebody may have held them who is not there */
+	if (is_ours(q)) { /* in a child, a thread of the parent may have held them */
 		pthread_cond_destroy(&q->answered);
 		pthread_mutex_destroy(&q->lock);
 	}
@@ -129,7 +129,7 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 		post_head(q, VB_MSG_CM_CLOSE);
 	}
 	destroy(q);
-	vb_node_put(node); /* of a parent's node nothing is done */
+	vb_node_put(node); /* does nothing for a parent's node */
 }
 
 EXPORT uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q)
@@ -144,7 +144,7 @@ EXPORT uint64_t vb_gsi_client_now(void)
 
 /* ---- the progress thread ---- */
 
-/* Until the call of end, close waits. NULL: nobody is there. */
+/* Begins a call of the client, for which close waits until end. NULL: there is no client. */
 static struct vb_gsi_client *begin(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -255,7 +255,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	if (b->awaited == AWAITS_BIND || b->awaited == AWAITS_UNBIND) {
 		answer(b, m->err);
 	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
-		answer(b, m->err); /* ENOENT: that broker is new, and is being told */
+		answer(b, m->err); /* ENOENT: the broker is new, and is being told */
 	} else if (m->err && m->err != ENOENT && b->awaited == AWAITS_NOTHING) {
 		vb_log(VB_LOG_WARN, "port %u was ours, and is another program's since the broker was lost",
 		       b->msg.port);
@@ -288,7 +288,7 @@ void vb_gsi_client_reattached(struct vb_node *node)
 	vb_mutex_lock(&q->lock, VB_RANK_GSI);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct binding *b = q->bindings[i]; b; b = b->next) {
-			if (b->awaited == AWAITS_UNBIND) /* this broker has never heard of it */
+			if (b->awaited == AWAITS_UNBIND) /* this broker does not know it */
 				answer(b, 0);
 			else
 				vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
@@ -301,7 +301,8 @@ void vb_gsi_client_reattached(struct vb_node *node)
 	end(node);
 }
 
-/* Under lock, which it lets go meanwhile. The binding's answer, ETIMEDOUT, or ECANCELED: it is no more. */
+/* Waits for the binding's answer. Under lock, which it releases meanwhile. ETIMEDOUT, or ECANCELED: the binding is
+ * gone. */
 static int await(struct vb_gsi_client *q, uint32_t id)
 {
 	struct timespec until;
@@ -346,8 +347,8 @@ static void forget(struct vb_gsi_client *q, uint32_t id)
 	post_id(q, VB_MSG_CM_UNBIND, id);
 }
 
-/* Under lock. Until the broker has read it, another program could not listen there: it may be told by us that it
- * can. What is asked behind that is answered with ENOENT. */
+/* Under lock. Waits until the broker has read the message, because our program may tell another one that it can
+ * listen there now. A later question is answered with ENOENT. */
 static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 {
 	(*place_of(q, id))->awaited = AWAITS_UNBIND;
@@ -357,7 +358,7 @@ static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 		erase(q, id);
 }
 
-/* Who waits for the broker is not cancelled: it would keep the lock, and leave things half done. */
+/* A thread that waits for the broker is not cancelled: it would keep the lock, and leave its work unfinished. */
 static int enter(struct vb_gsi_client *q)
 {
 	int cancel;
@@ -395,7 +396,7 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	while (!b->msg.id || *place_of(q, b->msg.id));
 	uint32_t id = b->msg.id;
 	*place_of(q, id) = b;
-	/* with the broker away: reattached says it */
+	/* if the broker is away, reattached sends it */
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 	err = await(q, id);
 	if (err) {

@@ -1,4 +1,4 @@
-// gsi.h - queue pair 1 as a program uses it: connection management datagrams by way of the broker, and service ids
+// gsi.h - queue pair 1 for a program: connection management datagrams through the broker, and service ids
 // follows: IBA volume 1, 12 (communication management), 13.5 (general services); annex A11 (RDMA IP CM service)
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_GSI_H
@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * librdmacm.so.1 calls these in libibverbs.so.1, by symbols of a version of their own: both are always of one build.
- * GIDs are addresses, 16 bytes, IPv4 mapped. Errors are errno values.
+ * librdmacm.so.1 calls these functions in libibverbs.so.1, by symbols with their own version: both are always of one
+ * build. GIDs are addresses, 16 bytes, IPv4 mapped. Errors are errno values.
  */
 struct vb_gsi_client;
 
@@ -18,35 +18,36 @@ struct vb_gsi_client;
 
 /* All are called by the progress thread, one at a time, with no lock held. They must not block. */
 struct vb_gsi_client_ops {
-	/* A datagram for this program: a message about one of its comm ids (those whose high bits are its lane), a
-	 * REQ or SIDR_REQ to one of its listeners, or a REJ to everybody. local is the address it came to. Any
-	 * bytes: hostile. */
+	/* A datagram for this program: a message about one of its comm ids (whose high bits are its lane), a REQ or
+	 * SIDR_REQ to one of its listeners, or a REJ for all listeners. local is its destination address. The bytes
+	 * are untrusted. */
 	void (*mad)(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
 	            size_t len);
-	/* The time of vb_gsi_client_timer has come. It has to be set again. */
+	/* The time of vb_gsi_client_timer is reached. It must be set again. */
 	void (*timeout)(void *own, uint64_t now);
-	/* The broker is another one, which knows none of our connections: vb_gsi_client_at_death for each. What was
-	 * sent of late may be lost. May be NULL. */
+	/* A new broker knows none of our connections: call vb_gsi_client_at_death for each. Recent datagrams may be
+	 * lost. May be NULL. */
 	void (*again)(void *own);
 };
 
-/* One for each process: the program becomes a member of its host, as with an open device, and stays until the
- * close. EBUSY: there is one. In a child of fork() the parent's is dead: close it, and open another. */
+/* One per process. It starts the node, like an open device, until close. EBUSY: there is one already. In a child of
+ * fork() the parent's client is dead: close it, and open another. */
 int vb_gsi_client_open(const struct vb_gsi_client_ops *ops, void *own, struct vb_gsi_client **out);
-/* No callback runs any more when it returns. Not from within a callback. */
+/* No callback runs after it returns. Must not be called from a callback. */
 void vb_gsi_client_close(struct vb_gsi_client *q);
 
 uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q);
 /* The clock of all times here: CLOCK_MONOTONIC, ns. */
 uint64_t vb_gsi_client_now(void);
 
-/* To queue pair 1 of remote, from our address local on that interface (0: as the routing says). Never blocks: what the
- * broker cannot take now waits, and is lost only with the broker, or by the network. Any thread. */
+/* Sends a datagram to queue pair 1 of remote, from our address local on that interface (0: by routing). Never
+ * blocks: a datagram that the broker cannot take now waits. It is lost only with the broker, or in the network. Any
+ * thread. */
 void vb_gsi_client_send(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex,
                         const uint8_t mad[VB_GSI_MAD]);
 
-/* When this program dies, the broker disconnects this connection's peer (IBA 12.6.10). A broker that has seen its
- * messages does so anyhow. Any thread. */
+/* Asks the broker to disconnect this connection's peer when this program dies (IBA 12.6.10). A broker that has
+ * relayed its messages does so anyway. Any thread. */
 void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], const uint8_t remote[16],
                             uint32_t ifindex, uint32_t local_id, uint32_t remote_id, uint32_t remote_qpn);
 
@@ -59,15 +60,16 @@ void vb_gsi_client_at_death(struct vb_gsi_client *q, const uint8_t local[16], co
  */
 int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, const uint8_t local[16], bool v4_only,
                        bool v6_only, uint32_t ifindex, uint16_t *port, bool reuse, uint32_t *binding);
-/* Of a binding that does not listen: who binds the port from now on meets it so. 0, ETIMEDOUT. Not from a callback. */
+/* Changes a binding that does not listen, for later binds of the port. 0, ETIMEDOUT. Not from a callback. */
 int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool v6_only, bool reuse);
-/* REQs and SIDR_REQs to it are handed to mad() from now on. 0, EADDRINUSE (another listens). */
+/* From now on mad() gets its REQs and SIDR_REQs. 0, EADDRINUSE (another binding listens). */
 int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding);
-/* The number may be used again. Of one that listens: waits until the broker knows it, so that other programs may listen
- * there; not from a callback, then. */
+/* Releases the binding and its number. If it listens, waits until the broker knows, so that other programs may
+ * listen there; not from a callback then. */
 void vb_gsi_client_unbind(struct vb_gsi_client *q, uint32_t binding);
 
-/* timeout() is to be called at this time at the latest (ns; 0: never). Any thread, any lock of the caller's held. */
+/* Sets the latest time at which timeout() is called (ns; 0: never). Any thread; the caller may hold any lock of its
+ * own. */
 void vb_gsi_client_timer(struct vb_gsi_client *q, uint64_t at);
 
 #endif

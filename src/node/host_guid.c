@@ -9,7 +9,7 @@
 
 static uint64_t mix(uint64_t h, const char *s, size_t n)
 {
-	/* FNV-1a, then the finish of MurmurHash3: enough to keep machines apart and the id to itself. */
+	/* FNV-1a, then the final mix of MurmurHash3: enough to distinguish machines and to hide the id. */
 	for (size_t i = 0; i < n; i++)
 		h = (h ^ (uint8_t)s[i]) * 0x100000001b3ull;
 	h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
@@ -33,7 +33,7 @@ uint64_t vb_host_guid(const char *ifname)
 	char id[64];
 	size_t n = read_id("/etc/machine-id", id, sizeof(id));
 
-	/* Images are shipped with an empty or "uninitialized" id. */
+	/* Machine images have an empty or "uninitialized" id. */
 	if (n < 32)
 		n = read_id("/proc/sys/kernel/random/boot_id", id, sizeof(id));
 	uint64_t h = mix(mix(0xcbf29ce484222325ull, id, n), ifname, strlen(ifname));

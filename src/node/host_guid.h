@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* The same on each call on one machine (while it runs, where it has no /etc/machine-id), never zero, another one for
- * each name; in host order. The machine's id cannot be found out from it. */
+/* The GUID is the same for each call on one machine (until reboot, if it has no /etc/machine-id), differs by name,
+ * and is never zero. In host order. It does not reveal the machine's id. */
 uint64_t vb_host_guid(const char *ifname);
 
 #endif

@@ -1,4 +1,4 @@
-// io.h - io/'s own part of a node: descriptors, the progress thread, the rings that are looked at
+// io.h - the private part of a node: descriptors, the progress thread, the polled rings
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_IO_H
@@ -28,36 +28,36 @@ struct vb_io {
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
 	unsigned timer_turn;
-	_Atomic uint32_t owing; /* something waits for the next flush: a hint */
+	_Atomic uint32_t owing; /* there is work for the next flush: a hint */
 
 	/* path/unresolved.c */
-	unsigned unresolved; /* queue pairs that have no way yet: under progress, as is the pause between two looks */
+	unsigned unresolved;         /* queue pairs without a path, and the pause between two tries: under progress */
 	uint64_t resolve_pause;      /* ns */
-	_Atomic uint64_t resolve_at; /* when a way is looked for, 0: never */
-	atomic_bool resolve_news;    /* the broker has said something */
+	_Atomic uint64_t resolve_at; /* when path resolution is retried; 0: never */
+	atomic_bool resolve_news;    /* a message of the broker has arrived */
 
-	/* Questions to the broker and its answers. They are noted under any lock, and sent by a thread that holds no
-	 * spin lock. */
+	/* Questions to the broker, and its answers. Questions are noted under any lock, and sent by a thread that
+	 * holds no spin lock. */
 	struct vb_lock questions_lock;
 	struct vb_meeting *meetings;              /* under questions_lock */
 	struct vb_meeting *_Atomic spare_meeting; /* for the next question */
 	uint64_t meet_tag;                        /* under questions_lock */
-	atomic_bool questions;                    /* some are not sent yet */
-	/* pushed under questions_lock, read without: a peer's struct stays as long as the node */
+	atomic_bool questions;                    /* some questions are not sent yet */
+	/* pushed under questions_lock, read without it: a peer's struct exists as long as the node */
 	struct vb_peer *_Atomic all;
-	atomic_uint scanning; /* threads that read hazards: nothing is unmapped meanwhile */
+	atomic_uint scanning; /* threads that are reading hazards: nothing is unmapped meanwhile */
 
-	pthread_mutex_t meet_lock; /* of the condition that an answer has come */
+	pthread_mutex_t meet_lock; /* of meet_cond, which signals an answer */
 	pthread_cond_t meet_cond;
 
 	struct vb_gsi_client *gsi; /* under meet_lock */
-	bool gsi_calling;          /* … the progress thread is in one of its functions: meet_cond tells the end */
+	bool gsi_calling;          /* the progress thread is in a callback of gsi: meet_cond signals its end */
 	_Atomic uint64_t gsi_at;   /* when its timeout is due, 0: never */
 };
 
 /* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
-void vb_peers_dispatch(struct vb_node *node);                   /* what the broker says; progress thread */
+void vb_peers_dispatch(struct vb_node *node);                   /* handles the broker's messages; progress thread */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
 void vb_questions_note(struct vb_node *node); /* the progress thread will send them. Any lock may be held */
 void vb_questions_send(struct vb_node *node); /* those that are not sent yet. No spin lock held */
@@ -93,8 +93,8 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
 void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m);
 void vb_gsi_client_reattached(struct vb_node *node);
-void vb_gsi_client_timeout(struct vb_node *node); /* calls its timeout if that is due */
-void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: the progress thread looks at gsi_at anew. Any thread */
+void vb_gsi_client_timeout(struct vb_node *node); /* calls its timeout if due */
+void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: the progress thread reads gsi_at again. Any thread */
 
 /* thread.c */
 int vb_progress_start(struct vb_node *node);
@@ -103,8 +103,8 @@ void vb_progress_wake(struct vb_node *node); /* any thread, under any lock; keep
 
 /* watch.c */
 
-/* A descriptor that the progress thread looks at, whoever has the duty; level-triggered. fn runs in it with no lock
- * held, must not block, and may remove or change any watch. */
+/* A descriptor that the progress thread watches, whoever owns progress; level-triggered. fn runs in that thread with
+ * no lock held, must not block, and may remove or change any watch. */
 struct vb_watch {
 	int fd;
 	void (*fn)(struct vb_watch *w, uint32_t events); /* EPOLL* */
@@ -112,8 +112,7 @@ struct vb_watch {
 };
 int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events); /* 0 or an errno. Any thread */
 int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events);
-/* fn does not run any more when it returns, unless it is called from within that fn. The descriptor is still the
- * caller's. */
+/* fn does not run after it returns, unless it is called from within that fn. The caller keeps the descriptor. */
 void vb_watch_remove(struct vb_node *node, struct vb_watch *w);
 
 struct vb_watches *vb_watches_new(struct vb_node *node);

@@ -1,4 +1,4 @@
-// node.c - the process as a member of its host: made by the first open device, gone with the last
+// node.c - the node: the process on its host, made by the first open device, freed with the last
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -34,7 +34,7 @@ static void *table(size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* A memfd of this size, mapped. F_SEAL_FUTURE_WRITE: nobody but us can ever map it writable. */
+/* Makes and maps a memfd of this size. With F_SEAL_FUTURE_WRITE no other process can map it writable. */
 static void *segment(const char *name, size_t bytes, int seals, int *fd)
 {
 	void *p;
@@ -60,7 +60,7 @@ static int watch_fd(struct vb_io *io, int fd, void *tag)
 	return epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
 }
 
-/* Private memory where nothing is mapped after fork() (MADV_DONTFORK). */
+/* Maps private memory where fork() left nothing (MADV_DONTFORK). */
 static void fill_hole(void *at, size_t bytes)
 {
 	if (at)
@@ -69,8 +69,8 @@ static void fill_hole(void *at, size_t bytes)
 }
 
 /*
- * In a child of fork() there is no progress thread, and the segments are not mapped: the parent's node is not ours.
- * What the child inherited can still be closed (interpreters do that when they end): it acts upon private memory.
+ * A child of fork() has no progress thread and no segments: the parent's node is dead in it. Inherited objects can
+ * still be closed, as interpreters do at their end, because that works on private memory.
  */
 static void in_child(void)
 {
@@ -211,7 +211,7 @@ static int node_start(struct vb_node *node)
 	err = vb_wake_watch(io->epoll_fd, io->wake_fd, &io->wake_fd);
 	if (!err)
 		err = watch_fd(io, vb_broker_pollfd(io->broker), &io->broker);
-	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses are those of the start */
+	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses stay those of the start */
 		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
 	vb_announce_gids(node);
 	vb_await_broker(node);
@@ -256,7 +256,8 @@ int vb_node_get(struct vb_node **out)
 	return err;
 }
 
-/* With VERBENA_LOG=debug: what was dropped, refused, repeated and copied. node: under its progress, or NULL */
+/* With VERBENA_LOG=debug: logs counters of drops, refusals, repetitions and copies. node: under its progress, or
+ * NULL. */
 static void log_counters(struct vb_node *node)
 {
 	const struct vb_counters *c = &vb_counters;
@@ -277,7 +278,7 @@ static void log_counters(struct vb_node *node)
 	       c->retry, c->rnr_nak, c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
 
-/* From threads that may still run, or never again. */
+/* Takes progress over from threads that may still run, or never run again. */
 static bool take_over(struct vb_node *node)
 {
 	const struct timespec ts = {0, 100000};
@@ -301,16 +302,16 @@ static void log_at_end(struct vb_node *node)
 		vb_unlock(&node->progress);
 }
 
-/* A program that ends without closing anything has still received, and its peers want to know. */
+/* A program that ends without closing anything still acknowledges what it has received. */
 __attribute__((destructor)) static void at_end(void)
 {
 	struct vb_node *node;
 
-	vb_rank_forget(); /* exit() may have been called by a signal handler */
+	vb_rank_forget(); /* a signal handler may have called exit() */
 	if (vb_mutex_trylock(&the_lock, VB_RANK_NODE))
 		return;
 	node = the_node;
-	the_users += node != NULL; /* nobody frees it any more */
+	the_users += node != NULL; /* it is not freed any more */
 	vb_mutex_unlock(&the_lock);
 	if (node)
 		log_at_end(node);
@@ -356,11 +357,11 @@ void vb_node_put(struct vb_node *node)
 	vb_mutex_unlock(&the_lock);
 }
 
-/* --- what core/ asks for --- */
+/* --- functions of core/node.h --- */
 
 static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 {
-	struct vb_slot_shared *slot = p->theirs; /* its slot for us: its copies into our memory */
+	struct vb_slot_shared *slot = p->theirs; /* its slot for us: its copies in our memory */
 
 	for (int i = 0; i < 8; i++) {
 		uint64_t h = atomic_load(&slot->hazard[i]);
@@ -372,8 +373,9 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 }
 
 /*
- * The mark in its segment says that its progress thread has ended; a copy may still run in another of its threads. The
- * pidfd tells when all have. After an exec it never does: then the threads are gone a moment after the mark.
+ * Has the program ended? The mark in its segment says that its progress thread has ended, but another of its threads
+ * may still be copying. The pidfd reports the end of all threads, but never after an exec: then the threads are gone a
+ * moment after the mark.
  */
 static bool has_ended(struct vb_peer *p, uint64_t *grace)
 {
@@ -395,7 +397,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	uint64_t grace = 0;
 
 	atomic_thread_fence(memory_order_seq_cst);
-	/* copies by other programs (and by ours, through itself) */
+	/* copies by other programs (and by this one from itself) */
 	atomic_fetch_add(&io->scanning, 1);
 	for (struct vb_peer *p = io->all; p; p = p->next) {
 		while (p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, qpn) &&
@@ -411,7 +413,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	atomic_fetch_sub(&io->scanning, 1);
 	if (!key)
 		return;
-	/* copies by our own queue pairs out of, or into, the region as a local buffer: they are made under sq_lock */
+	/* copies by our queue pairs with the region as local buffer: they are made under sq_lock */
 	vb_lock(&node->progress);
 	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
 		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);

@@ -1,4 +1,4 @@
-// progress.c - whoever has time does the adapter's work: which rings to look at, when to tell a peer
+// progress.c - progress, by a polling program or the progress thread: which rings to poll, when to ring a doorbell
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <linux/membarrier.h>
@@ -10,26 +10,27 @@
 #include "node/io.h"
 #include "node/wake.h"
 
-/* Records taken at one look where no CQ sets a limit, and QPs whose acknowledgements are looked at. */
+/* Records taken per poll if no CQ sets a limit, and QPs visited for acknowledgements. */
 #define BATCH 64u
 #define VISITS 8u
-/* A poller looks at the wire's timers, and so at the clock, each so many looks. */
+/* A poller checks the network's timers, and so reads the clock, once in this many polls. */
 #define TIMERS_EVERY 8u
-/* A poller whose rings have work looks at a transport's sockets each so many looks. */
+/* A poller whose rings have work polls a transport's sockets once in this many polls. */
 #define TRANSPORT_EVERY 4u
-/* A poller takes the work over from the progress thread after so many empty looks in a row. */
+/* A poller takes progress over from the progress thread after this many consecutive empty polls. */
 #define TAKE_OVER 64u
-/* A poller that found nothing so often in a row lets others run: the program it waits for may be waiting for this very
- * core. Seldom where nobody took the core at the last time, often where somebody did. */
+/* A poller calls sched_yield after this many consecutive empty polls, because the program that it waits for may need
+ * this core. Rarely if no thread took the core at the last yield, often if one did. */
 #define YIELD_MAX 512u
 #define YIELD_MIN 16u
-#define YIELD_TAKEN 3000u /* ns: a yield that lasted so long let somebody run */
-/* Who waits for another host gives the core away to strangers, for a slice of theirs: then keeps it as long, up to
- * this, in ns, lest beside a busy program it has the core for microseconds in each slice. */
+#define YIELD_TAKEN 3000u /* ns: during a yield of this length another thread ran */
+/* A poller that waits for another host gives the core to unrelated programs, for a whole time slice. After that it
+ * keeps the core for as long, up to this time (ns); otherwise it would run for only microseconds per slice beside a
+ * busy program. */
 #define YIELD_HOLD 4000000u
-/* A QP without anything outstanding is visited so often before it leaves the list. */
+/* Visits of a QP without outstanding work before it leaves the list. */
 #define ACTIVE_IDLE 1000u
-/* A ring looked at in vain so often may lose its place to one that rings. */
+/* After this many empty polls a ring may lose its place to one whose doorbell rings. */
 #define QUIET 20000u
 
 uint64_t vb_now(void)
@@ -47,7 +48,7 @@ void vb_fence_all(struct vb_node *node)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-/* --- telling a peer --- */
+/* --- doorbells --- */
 
 void vb_peer_doorbell(struct vb_peer *p)
 {
@@ -56,7 +57,7 @@ void vb_peer_doorbell(struct vb_peer *p)
 	uint64_t was = atomic_fetch_or(&p->doorbell->word[lane / 64], bit);
 
 	atomic_fetch_or(&p->doorbell->summary, 1ull << (lane / 64));
-	/* a doorbell that still rings has woken it, or is found before it goes to sleep */
+	/* a doorbell bit that was set has woken it, or is read before it sleeps */
 	if (!(was & bit) && atomic_load(&p->seg->sleeping))
 		vb_wake_ring(p->wake_fd);
 }
@@ -90,7 +91,7 @@ static void note_dirty(struct vb_node *node, struct vb_peer *p)
 	io->dirty[io->ndirty++] = p;
 }
 
-/* --- rings looked at by ourselves --- */
+/* --- polled rings --- */
 
 static bool hot_add(struct vb_node *node, struct vb_peer *p)
 {
@@ -125,7 +126,7 @@ static void hot_forget(struct vb_io *io, struct vb_peer *p)
 	atomic_store(&p->ours->hot, 0);
 }
 
-/* What it published before it saw that we look away has rung no doorbell: ring ours. */
+/* Rings our own doorbell for records that the peer published while it believed that this process polls. */
 static void ring_own_doorbell(struct vb_node *node, struct vb_peer *p)
 {
 	atomic_fetch_or(&node->doorbell->word[p->lane / 64], 1ull << (p->lane % 64));
@@ -141,10 +142,10 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 	ring_own_doorbell(node, p);
 }
 
-/* --- the work --- */
+/* --- progress --- */
 
-/* One record. The sender gets its room back while we go on, so that both copy at the same time; what was in the records
- * is acknowledged first, lest it looks dropped. */
+/* Takes one record. The sender gets its room back while this process continues, so that both copy at the same time.
+ * The records are acknowledged before that, so that they do not look dropped. */
 static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 {
 	uint64_t before = p->rx_head;
@@ -167,7 +168,7 @@ static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq,
 		return 0;
 	while (n < BATCH && vb_ring_ready(p)) {
 		n += take_one(node, p);
-		/* no further than the program wants now: what is left in the ring needs no receive yet */
+		/* takes no more than the program wants now: a record left in the ring needs no receive yet */
 		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
 		                          atomic_load_explicit(&cq->head, memory_order_relaxed) >=
 		                  want)
@@ -240,12 +241,12 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 		if (timers || !qp->path->only_timers)
 			done += look_after(qp, visits != VISITS);
 		if (!node->active_cursor)
-			break; /* once round */
+			break; /* one full round */
 	}
 	return done;
 }
 
-/* A look costs a system call: less often where the rings are busy. */
+/* Polling sockets costs a system call, so it is done less often while rings are busy. */
 static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapter)
 {
 	struct vb_io *io = node->io;
@@ -269,8 +270,8 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	struct vb_io *io = node->io;
 	unsigned done = 0;
 
-	/* A program that polls now and then while the progress thread has the duty may go to sleep after this: then
-	 * nothing may be left undone, since who rang will not ring again. */
+	/* A program that polls from time to time while the progress thread owns progress may sleep after this. Then
+	 * no work may be left, because a doorbell is not rung twice. */
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD) {
 		adapter = true;
 		cq = NULL;
@@ -329,7 +330,7 @@ static void release_all(struct vb_node *node)
 			vb_transports[i]->release(node);
 }
 
-/* The program polls: it does the work from here on, and nobody needs to wake us. Under progress. */
+/* The polling program becomes the owner of progress, and needs no doorbells. Under progress. */
 static void poller_takes_over(struct vb_node *node)
 {
 	unsigned n = 0;
@@ -343,7 +344,7 @@ static void poller_takes_over(struct vb_node *node)
 		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
 			n += hot_add(node, p);
 	}
-	vb_progress_wake(node); /* it watches from here on whether we go on */
+	vb_progress_wake(node); /* from here on it checks whether the program still polls */
 }
 
 static void yield_sometimes(struct vb_node *node)
@@ -397,7 +398,7 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	return done;
 }
 
-/* From here on who publishes to us rings the doorbell and wakes us. Under progress. */
+/* From here on peers ring the doorbell and wake the progress thread. Under progress. */
 void vb_progress_take(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -410,7 +411,7 @@ void vb_progress_take(struct vb_node *node)
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
-	/* what was published before they could see it */
+	/* handles what they published before they could see that */
 	for (unsigned lane = 0; lane < VB_LANES; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
@@ -434,7 +435,7 @@ void vb_progress_handover(struct vb_node *node)
 	else
 		release_all(node);
 	vb_progress_locked(node, NULL, 0, true);
-	/* acknowledgements that are still out, timers, a ring that fills again: the thread sees to them */
+	/* the thread handles missing acknowledgements, timers, and rings that fill again */
 	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->doorbell->summary);
 	vb_unlock(&node->progress);
 	if (more)

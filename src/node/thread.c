@@ -1,4 +1,4 @@
-// thread.c - the progress thread: sleeps, and takes over when the program does not poll
+// thread.c - the progress thread: sleeps, and makes progress while the program does not poll
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -18,13 +18,14 @@
 #include "node/io.h"
 #include "node/wake.h"
 
-#define SLICE 100000ull         /* ns */
-#define LINGER 20000u           /* ns: how long to look for more after the last work before sleeping */
-#define WATCH_MIN 100000ull     /* ns: how soon after its last poll a program is found to have stopped */
-#define WATCH_NETWORK 200000ull /* and after a long time of polling: what comes from the network has to be fetched, */
-#define WATCH_MAX 800000ull     /* and after a long time of polling */
+#define SLICE 100000ull     /* ns */
+#define LINGER 20000u       /* ns: how long to poll after the last work before sleeping */
+#define WATCH_MIN 100000ull /* ns: the time after its last poll in which a stopped program is noticed */
+#define WATCH_NETWORK \
+	200000ull           /* the same after a long time of polling, with a network, because sockets must be read */
+#define WATCH_MAX 800000ull /* the same after a long time of polling */
 
-/* The kernel marks hdr->life when this thread ends for whatever reason (get_robust_list(2)). */
+/* The kernel marks hdr->life when this thread ends for any reason (get_robust_list(2)). */
 static struct {
 	struct robust_list_head head;
 	struct robust_list entry;
@@ -40,9 +41,9 @@ static void show_life(struct vb_node *node)
 	syscall(SYS_set_robust_list, &robust.head, sizeof(robust.head));
 }
 
-#define PORT ((void *)(intptr_t)1) /* the only one: what element.port_num of its events says */
+#define PORT ((void *)(intptr_t)1) /* the only port: element.port_num of its events */
 
-/* Addresses and links changed: the programs hear of it (IBA 11.6.3), and the broker where we can be met. */
+/* Addresses or links changed: raises events for the program (IBA 11.6.3), and reports our addresses to the broker. */
 static void network_changed(struct vb_node *node)
 {
 	struct vb_device *seen[64];
@@ -58,7 +59,7 @@ static void network_changed(struct vb_node *node)
 			if (n == 64)
 				break;
 			seen[n] = c->dev;
-			/* says each change once, for all contexts of the device */
+			/* it reports each change once, for all contexts of the device */
 			what[n++] = vb_device_refresh(c->dev);
 		}
 		bits = what[i];
@@ -105,13 +106,13 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		void *p = ev[i].data.ptr;
 
 		if (p == &io->wake_fd) {
-			continue; /* we are awake */
+			continue; /* the thread is awake */
 		} else if (p == &io->broker) {
 			vb_peers_dispatch(node);
 		} else if (p == &io->watches) {
 			vb_watches_dispatch(node);
 		} else if (is_transport(io, p)) {
-			continue; /* readable: the next round takes what came */
+			continue; /* readable: the next round reads it */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
 				network_changed(node);
@@ -123,7 +124,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		vb_peers_dispatch(node);
 }
 
-/* A poller has the duty: we only look now and then whether it goes on. Returns for how long to sleep. */
+/* A polling program owns progress: checks from time to time whether it still polls. Returns how long to sleep. */
 static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 {
 	uint32_t now = atomic_load_explicit(&node->polls, memory_order_relaxed);
@@ -136,7 +137,7 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 		return *interval;
 	}
 	if (!vb_trylock(
-	            &node->progress)) /* somebody is at it, and that may take long: a connection sends a megabyte at once */
+	            &node->progress)) /* another thread makes progress, which may take long: a connection sends a megabyte at once */
 		return *interval;
 	*interval = WATCH_MIN;
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
@@ -145,8 +146,8 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 	return 0;
 }
 
-/* Where something came, more often follows at once than not: looks for a moment longer, and lets others run meanwhile.
- * False: it is time to sleep. */
+/* After an event more usually follow at once: polls for a moment longer, and lets others run meanwhile. Returns
+ * false when it is time to sleep. */
 static bool linger(struct vb_node *node, uint64_t last)
 {
 	for (int i = 0; i < 20; i++)
@@ -160,7 +161,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a && (a < b || !b) ? a : b;
 }
 
-/* When the earliest of the active QPs wants to be visited again at the latest: ns, 0 for never. Under progress. */
+/* The earliest deadline of the active QPs: ns, 0 for never. Under progress. */
 static uint64_t active_deadline(struct vb_node *node)
 {
 	uint64_t earliest = 0;
@@ -173,7 +174,7 @@ static uint64_t active_deadline(struct vb_node *node)
 	return earliest;
 }
 
-/* The duty is ours: do what there is, then say that we sleep. Returns for how long. */
+/* The thread owns progress: does all work, then marks itself as sleeping. Returns how long to sleep. */
 static uint64_t serve(struct vb_node *node)
 {
 	uint64_t deadline, now, last = 0;
@@ -197,7 +198,7 @@ static uint64_t serve(struct vb_node *node)
 	vb_fence_all(node);
 	vb_lock(&node->progress);
 	waiting = vb_work_waiting(node);
-	atomic_store(&node->sleep_until, UINT64_MAX); /* who sets a timer from here on wakes us */
+	atomic_store(&node->sleep_until, UINT64_MAX); /* a timer set from here on wakes the thread */
 	vb_active_collect(node);
 	deadline = active_deadline(node);
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
@@ -215,8 +216,8 @@ static uint64_t serve(struct vb_node *node)
 }
 
 /*
- * A thread that runs for microseconds is wanted at once, beside programs that spin for seconds: timers without slack,
- * and a short slice, for which the scheduler lets a thread that wakes go first (Linux 6.12; before, it is ignored).
+ * This thread runs for microseconds and must run at once, beside programs that spin for seconds. So it gets timers
+ * without slack and a short time slice, for which the scheduler prefers a waking thread (Linux 6.12; ignored before).
  */
 static void be_prompt(void)
 {
@@ -279,7 +280,7 @@ void vb_timer_at(struct vb_node *node, uint64_t at)
 
 void vb_gsi_client_wake(struct vb_node *node)
 {
-	/* whoever has the duty: this is not among the work that a poller does */
+	/* whoever owns progress, because a poller does not do this work */
 	vb_progress_wake(node);
 }
 
@@ -290,7 +291,7 @@ int vb_progress_start(struct vb_node *node)
 	int err;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSEGV); /* those of the guarded copies: blocked, they would end the program */
+	sigdelset(&all, SIGSEGV); /* signals of the guarded copies: if blocked, they would end the program */
 	sigdelset(&all, SIGBUS);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 512 << 10);
@@ -301,7 +302,7 @@ int vb_progress_start(struct vb_node *node)
 	if (err)
 		return err;
 	pthread_setname_np(node->io->thread, "verbena");
-	while (!atomic_load(&node->hdr->life)) /* peers must not meet us before they can see that we live */
+	while (!atomic_load(&node->hdr->life)) /* peers must not meet this process before its mark of life is set */
 		sched_yield();
 	return 0;
 }

@@ -1,4 +1,4 @@
-// wake.c - the descriptor by which programs of one host wake each other, and which none of them can jam
+// wake.c - the descriptor by which programs of one host wake each other, and which none of them can block
 // follows: eventfd(2), preadv2(2), epoll(7)
 // SPDX-License-Identifier: MIT
 #include "node/wake.h"
@@ -16,8 +16,9 @@
 
 #define UNITS (1ull << 63)
 
-/* A kernel before 5.9, or one that is none of Linux, may not know RWF_NOWAIT here. There a plain read rings, which
- * an honest peer's eventfd does not block. It is our own descriptor that tells: a peer's may be of any kind. */
+/* Linux before 5.9, or an emulation of Linux, may not support RWF_NOWAIT here. Then a plain read rings, which does
+ * not block on an honest peer's eventfd. Support is tested with our own descriptor, because a peer's may be of any
+ * kind. */
 static atomic_bool plain;
 
 static bool take_unit(int fd)
@@ -41,7 +42,7 @@ int vb_wake_new(void)
 	return fd;
 }
 
-/* An edge is reported with what holds at that time: one of the two always does, however full the counter is. */
+/* epoll reports an edge with the events that hold then: one of the two always holds, whatever the counter is. */
 int vb_wake_watch(int epoll_fd, int fd, void *tag)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = tag};

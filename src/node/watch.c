@@ -1,4 +1,4 @@
-// watch.c - descriptors that somebody wants to be told of, by the progress thread
+// watch.c - descriptors that the progress thread watches
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include "node/io.h"
 
 /*
- * They have an epoll set of their own, which stands in that of the progress thread. An event names a slot and how often
- * that was given away: one that was fetched before its watch was removed finds nobody.
+ * They are in an epoll set of their own, which is in that of the progress thread. An event names a slot and the slot's
+ * generation, so that an event read before its watch was removed is ignored.
  */
 struct slot {
 	struct vb_watch *watch; /* NULL: free */
@@ -64,7 +64,7 @@ void vb_watches_in_child(struct vb_node *node)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->done, NULL);
 	s->running = NULL;
-	close(s->epoll_fd); /* the set is the parent's, too: what we did to it would reach the parent */
+	close(s->epoll_fd); /* the parent shares the set: changes would affect the parent */
 	s->epoll_fd = -1;
 }
 

@@ -1,4 +1,4 @@
-// cm.c - connections of iWARP queue pairs: their life, from a TCP connection to a stream of a queue pair
+// cm.c - connections of iWARP queue pairs, from the TCP connection to the stream of a queue pair
 // follows: RFC 5044, 7 (connection setup); RFC 6581 (enhanced connection setup)
 // SPDX-License-Identifier: MIT
 #include "path/iwarp/exchange.h"
@@ -21,17 +21,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static struct vb_iwcm *only; /* for its figures */
+static struct vb_iwcm *only; /* for its statistics */
 static unsigned speed = 1;
 
-/* --- queues: each connection is in one, and where there is a limit of time the oldest is the first --- */
+/* --- queues: each connection is in one; in queues with a time limit the oldest is the first --- */
 
 static const uint64_t limits[IW_QUEUES] = {
         [IW_HALF_OPEN] = UINT64_C(5000000000),
         [IW_ASKING] = UINT64_C(30000000000),
         [IW_RETRYING] = UINT64_C(40000000),
-        /* deviates: RFC 5044, 7.1.3, has the responder wait for ever: programs whose server speaks first, as ucmatose's
-	 * does, would wait, too. Not at once: siw takes what comes before it has read the reply for an error. */
+        /* deviates: by RFC 5044, 7.1.3, the responder waits without limit, and so would programs whose server sends
+         * first, like ucmatose's. The responder still waits for a while: siw treats data that arrives before it has
+         * read the reply as an error. */
         [IW_HOLDING] = UINT64_C(500000000),
         [IW_LINGERING] = UINT64_C(2000000000),
         [IW_TIMEWAIT] = UINT64_C(1000000000),
@@ -97,7 +98,7 @@ struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name 
 	return c;
 }
 
-/* Nobody's any more; what it has is given back by the progress thread. */
+/* Marks the connection free; the progress thread releases its resources. */
 void iw_drop(struct vb_iwcm_conn *c)
 {
 	c->own = NULL;
@@ -139,7 +140,7 @@ void iw_reap(struct vb_iwcm *cm)
 	cm->closed_listeners = false;
 }
 
-/* A refusal is on its way: closing at once could overtake it with a reset. */
+/* A refusal was sent: closing at once could reset the connection before the refusal arrives. */
 void iw_linger(struct vb_iwcm_conn *c)
 {
 	struct iw_queue *q = &c->cm->queues[IW_LINGERING];
@@ -162,7 +163,7 @@ int iw_watch(struct vb_iwcm_conn *c, uint32_t events)
 	return err;
 }
 
-/* By the progress thread. */
+/* Called by the progress thread. */
 void iw_unwatch(struct vb_iwcm_conn *c)
 {
 	if (c->watched)
@@ -177,7 +178,7 @@ static void put_end(const struct sockaddr_storage *ss, uint8_t gid[16], uint16_t
 	const struct sockaddr_in6 *sin6 = (const void *)ss;
 
 	vb_gid_of_sockaddr(gid, (const struct sockaddr *)ss);
-	*port = ntohs(sin6->sin6_port); /* at the same place in both families */
+	*port = ntohs(sin6->sin6_port); /* at the same offset in both families */
 	if (ss->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&sin6->sin6_addr))
 		*ifindex = sin6->sin6_scope_id;
 }
@@ -280,7 +281,7 @@ EXPORT int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, boo
 	return 0;
 }
 
-/* The progress thread may be about to look at it: it closes the descriptor. The port is given up here. */
+/* Releases the port. The progress thread may be about to use the descriptor, and closes it. */
 EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm *cm = l->cm;
@@ -297,7 +298,7 @@ EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
 	cm->stats.listening--;
 }
 
-/* --- asking --- */
+/* --- the active side --- */
 
 static int begin_connect(struct vb_iwcm_conn *c)
 {
@@ -392,7 +393,7 @@ static void on_closed(void *own, int status)
 	free(tie);
 }
 
-/* RFC 6581, 9.3: the peer is told. */
+/* RFC 6581, 9.3: notifies the peer. */
 static int fail_attach(struct vb_iwcm_conn *c, int err)
 {
 	iw_say_terminate(c, VB_TERM_MPA_CATASTROPHIC);
@@ -400,7 +401,7 @@ static int fail_attach(struct vb_iwcm_conn *c, int err)
 	return err;
 }
 
-/* Without the lock. */
+/* The lock is not held. */
 static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
 {
 	struct vb_qp *qp = find_qp(c->cm->node, qpn);
@@ -501,7 +502,7 @@ EXPORT void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t
 	*ord = c->stream.ord;
 }
 
-/* --- life --- */
+/* --- open and close --- */
 
 EXPORT int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out)
 {
@@ -518,7 +519,7 @@ EXPORT int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out)
 	return 0;
 }
 
-/* Its memory stays, as that of its node does. */
+/* Its memory is not freed, like that of its node. */
 EXPORT void vb_iwcm_in_child(struct vb_iwcm *cm)
 {
 	for (int i = 0; i < IW_QUEUES; i++)
@@ -596,7 +597,7 @@ EXPORT int vb_iwcm_modify_here(struct ibv_context *ctx, uint32_t qpn, const stru
 	return qp ? vb_modify_qp_here(qp, attr, mask) : EINVAL;
 }
 
-/* --- figures --- */
+/* --- statistics --- */
 
 EXPORT void vb_iwcm_stats(struct vb_iwcm_stats *out)
 {

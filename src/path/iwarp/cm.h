@@ -10,95 +10,96 @@
 #include <stdint.h>
 
 /*
- * librdmacm.so.1 calls these in libibverbs.so.1, by symbols of a version of their own, as those of gsi.h. One for each
- * process. Nothing here has a lock: all functions but those that say otherwise are called under the caller's, which
- * lock and unlock take and give back in the progress thread. Errors are errno values, addresses are GIDs (IPv4 mapped).
+ * librdmacm.so.1 calls these functions in libibverbs.so.1, by symbols with their own version, like those of gsi.h. One
+ * instance per process. It has no lock: unless stated otherwise, functions are called under the caller's lock, which
+ * the progress thread takes by the callbacks lock and unlock. Errors are errno values, addresses are GIDs (IPv4
+ * mapped).
  */
 struct vb_iwcm;
 struct vb_iwcm_listener;
 struct vb_iwcm_conn;
 
 enum {
-	VB_IWCM_PRIVATE_MAX = 508,      /* private data: what MPA has room for, less the words of RFC 6581 */
-	VB_IWCM_DEPTH_UNKNOWN = 0xffff, /* ird, ord: the peer has not said (MPA revision 1) */
+	VB_IWCM_PRIVATE_MAX = 508,      /* private data: the limit of MPA, less the words of RFC 6581 */
+	VB_IWCM_DEPTH_UNKNOWN = 0xffff, /* ird, ord: the peer has not told (MPA revision 1) */
 };
 
 struct vb_iwcm_ends {
 	uint8_t local[16], remote[16];
 	uint16_t local_port, remote_port;
-	uint32_t ifindex; /* of link-local addresses; 0 with the others */
+	uint32_t ifindex; /* for link-local addresses; otherwise 0 */
 };
 
-/* What the peer has said; the data for the length of the call. */
+/* The peer's request or reply. The data is valid during the call. */
 struct vb_iwcm_said {
 	const void *data;
 	size_t len;
-	uint16_t ird, ord; /* the peer's: reads it serves, reads it asks for */
+	uint16_t ird, ord; /* the peer's: reads that it serves, reads that it requests */
 };
 
-/* Called by the progress thread, under lock. They may call any function below that wants the lock. */
+/* Called by the progress thread, under the lock. They may call any function below that needs the lock. */
 struct vb_iwcm_ops {
 	void (*lock)(void);
 	void (*unlock)(void); /* vb_iwcm_deadline may have changed */
-	/* A request, complete: who owns it from now on (accept, reject or end it), NULL: refused. */
+	/* A complete request. Returns the owner of the connection, which must accept, reject or end it; NULL:
+	 * refused. */
 	void *(*request)(void *listener, struct vb_iwcm_conn *c, const struct vb_iwcm_said *said);
-	/* The end of vb_iwcm_connect. 0: agreed, vb_iwcm_start is next. ECONNREFUSED: refused, by the host or with
-	 * said by the program; ECONNRESET: closed before the reply, or what came is no MPA reply; ENOMEM: the peer
-	 * would read more at once than was offered; ETIMEDOUT, EHOSTUNREACH and others. */
+	/* The result of vb_iwcm_connect. 0: accepted, call vb_iwcm_start next. ECONNREFUSED: refused by the host, or
+	 * by the program (then `said` is its reply). ECONNRESET: closed before the reply, or the reply was no MPA
+	 * reply. ENOMEM: the peer wants more outstanding reads than offered. ETIMEDOUT, EHOSTUNREACH and others. */
 	void (*replied)(void *own, int err, const struct vb_iwcm_said *said);
-	/* The stream has ended: once, and only after vb_iwcm_told. */
+	/* The stream has ended. Called once, and only after vb_iwcm_told. */
 	void (*closed)(void *own, int err);
-	/* And a second after that. */
+	/* Called one second after closed. */
 	void (*exited)(void *own);
 };
 
 int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out); /* no lock held */
-/* In a child of fork(): the parent's sockets are closed here, and everything else forgotten. No lock held. */
+/* In a child of fork(): closes the parent's sockets, and forgets everything else. No lock held. */
 void vb_iwcm_in_child(struct vb_iwcm *cm);
-/* When vb_iwcm_timeout is to be called, by the progress thread; CLOCK_MONOTONIC, ns; 0: never. */
+/* When the progress thread must call vb_iwcm_timeout; CLOCK_MONOTONIC, ns; 0: never. */
 uint64_t vb_iwcm_deadline(const struct vb_iwcm *cm);
 void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now);
 
-/* --- for the same host; any lock --- */
+/* --- same host; any lock may be held --- */
 
-/* Do programs of this host meet in memory (VERBENA_WIRE)? */
+/* Do programs of this host use shared memory (VERBENA_WIRE)? */
 bool vb_iwcm_here(void);
-/* Has the interface of this iWARP device the address? *ifindex: the interface. */
+/* Does the interface of this iWARP device have the address? *ifindex: the interface. */
 bool vb_iwcm_address(struct ibv_context *ctx, const uint8_t gid[16], uint32_t *ifindex);
-/* As ibv_modify_qp of a RoCE device's queue pair, where the peer is a program of this host. No lock held. 0 or an
- * errno. */
+/* Like ibv_modify_qp of a RoCE device's queue pair, for a peer on this host. No lock held. 0 or an errno. */
 int vb_iwcm_modify_here(struct ibv_context *ctx, uint32_t qpn, const struct ibv_qp_attr *attr, int mask);
 
-/* Listens at local and local_port; zeros: all addresses, of IPv4 where v4, of IPv6 alone where v6_only. */
+/* Listens at local and local_port. An all-zero address means all addresses: of IPv4 if v4, of IPv6 only if v6_only. */
 int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, bool v4, bool v6_only, uint8_t tos, void *own,
                    struct vb_iwcm_listener **out);
-/* Those whose request is not complete are closed. The port is free when it returns. */
+/* Closes the listener, and connections without a complete request. The port is free when it returns. */
 void vb_iwcm_unlisten(struct vb_iwcm_listener *l);
 
 struct vb_iwcm_offer {
-	const void *data[2]; /* private data in two parts, one behind the other */
+	const void *data[2]; /* private data in two consecutive parts */
 	size_t len[2];
-	uint16_t ird, ord; /* ours: reads we serve, reads we ask for */
+	uint16_t ird, ord; /* ours: reads that we serve, reads that we request */
 	uint8_t tos;
 };
-/* any_port: where local_port is taken for TCP, another will do. */
+/* any_port: if local_port is in use for TCP, another one is used. */
 int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_ends *ends, bool any_port,
                     const struct vb_iwcm_offer *offer, void *own, struct vb_iwcm_conn **out);
-/* The queue pair of this number gets the stream and goes to RTS. Without the lock; nobody else uses the connection
- * meanwhile. An error: only vb_iwcm_end is left, but for EINVAL, where nothing was done. */
+/* Gives the stream to the queue pair of this number, which goes to RTS. The lock is not held; no other thread may
+ * use the connection meanwhile. After EINVAL nothing was done; after any other error only vb_iwcm_end may follow. */
 int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_iwcm_offer *offer);
 int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn);
-/* The program knows of the connection: closed() may be called from now on, and is at once if the stream has ended. */
+/* The program knows of the connection: closed() may be called from now on, at once if the stream has ended. */
 void vb_iwcm_told(struct vb_iwcm_conn *c);
-/* The request is refused. The connection is still the owner's, to be ended. */
+/* Refuses the request. The owner must still call vb_iwcm_end. */
 int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len);
-/* Ends the stream as vb_iwarp_disconnect does; closed() follows. Without the lock. */
+/* Ends the stream as vb_iwarp_disconnect does; closed() follows. The lock is not held. */
 int vb_iwcm_disconnect(struct vb_iwcm_conn *c);
-/* In any state: a request that was not answered is refused. A stream goes on: vb_iwcm_disconnect is to be called
- * before. The pointer is no longer the caller's, and its own is not told anything any more. */
+/* Releases the connection in any state. An unanswered request is refused. A stream continues: call
+ * vb_iwcm_disconnect before to end it. The pointer is invalid afterwards, and no callback follows. */
 void vb_iwcm_end(struct vb_iwcm_conn *c);
 void vb_iwcm_ends(const struct vb_iwcm_conn *c, struct vb_iwcm_ends *out);
-/* What both have agreed on, once they have. */
+/* The depths that both ends have agreed on. */
 void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t *ord);
 
 /* X(name, text) */
@@ -117,14 +118,14 @@ void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t *ord);
 	X(streams, "streams given to queue pairs")                         \
 	X(ended, "streams ended")
 
-/* live, listening: how many there are now. */
+/* live, listening: present numbers. */
 struct vb_iwcm_stats {
 #define X(name, text) uint64_t name;
 	VB_IWCM_COUNTERS(X)
 #undef X
 	uint64_t live, listening;
 };
-/* Of this process, zeros where there is none. Both without the lock. */
+/* Statistics of this process; zeros if there is no instance. The lock is not held for either. */
 void vb_iwcm_stats(struct vb_iwcm_stats *out);
 /* For tests: times are divided by this. */
 void vb_iwcm_hurry(unsigned by);

@@ -1,4 +1,4 @@
-// exchange.c - the MPA request and its reply, on nonblocking sockets, from peers that may be anybody
+// exchange.c - the MPA request and reply, on nonblocking sockets, with untrusted peers
 // follows: RFC 5044, 7.1 (MPA request and reply frames); RFC 6581, 8 (errors) and 9 (IRD, ORD, the peer-to-peer model)
 // SPDX-License-Identifier: MIT
 #include "path/iwarp/exchange.h"
@@ -17,9 +17,9 @@
 
 #define TAKEN_AT_ONCE 32
 #define PAUSE_NS UINT64_C(100000000)
-#define EARLIER 32 /* connections that are looked at for the order's sake */
+#define EARLIER 32 /* earlier connections that are read first, to keep the order */
 
-/* --- VERBENA_MPA: a list of what we ask for --- */
+/* --- VERBENA_MPA: a list of the options that we request --- */
 
 static bool is_item(const char *at, const char *what)
 {
@@ -52,9 +52,9 @@ void iw_wishes(struct vb_iwcm *cm)
 	}
 }
 
-/* --- what is said --- */
+/* --- contents of the frames --- */
 
-/* The other side may begin: whoever has something to send (RFC 6581, 4.3). */
+/* Requests peer-to-peer mode: either side may send first (RFC 6581, 4.3). */
 static void set_wish(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 {
 	c->wish = (struct vb_mpa_wish){.revision = 2,
@@ -64,7 +64,7 @@ static void set_wish(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 	                               .rtr = VB_MPA_RTR_WRITE | VB_MPA_RTR_READ | VB_MPA_RTR_SEND,
 	                               .ird = offer->ird,
 	                               .ord = offer->ord};
-	if (!offer->ird) /* a read of nothing counts as one, too */
+	if (!offer->ird) /* a read of length 0 counts as one, too */
 		c->wish.rtr &= (uint8_t)~VB_MPA_RTR_READ;
 }
 
@@ -132,7 +132,7 @@ static struct vb_iwcm_said said_in(const struct vb_mpa_frame *f)
 	};
 }
 
-/* --- ends of an exchange --- */
+/* --- end of an exchange --- */
 
 static void tell_failure(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
 {
@@ -154,7 +154,7 @@ static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_sa
 	tell_failure(c, err, said);
 }
 
-/* The first FPDU, and the last. */
+/* Sends a Terminate as the first and only FPDU. */
 void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
 {
 	uint8_t bytes[64];
@@ -182,7 +182,7 @@ void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
 	__atomic_fetch_add(&c->cm->stats.disagreed, 1, __ATOMIC_RELAXED);
 }
 
-/* Nothing of a reply has come: perhaps from one who knows revision 1 alone. */
+/* No reply has arrived: the peer may support only revision 1, so asks again with that. */
 static bool ask_by_older(struct vb_iwcm_conn *c)
 {
 	if (c->wish.revision == 1)
@@ -191,7 +191,7 @@ static bool ask_by_older(struct vb_iwcm_conn *c)
 	close(c->watch.fd);
 	c->watch.fd = -1;
 	if (c->any_port)
-		c->ends.local_port = 0; /* the one of before is on its way out */
+		c->ends.local_port = 0; /* the old port is still in use */
 	c->wish.revision = 1;
 	put_request(c);
 	if (iw_connect(c))
@@ -218,7 +218,7 @@ static void malformed(struct vb_iwcm_conn *c)
 		iw_drop(c);
 }
 
-/* Programs close a listener and make the next one: it is asked for some more times, as a REQ would be. */
+/* No listener: asks again some times, as a REQ is repeated, because programs close a listener and make the next one. */
 static bool ask_later(struct vb_iwcm_conn *c)
 {
 	if (c->retries == IW_RETRIES)
@@ -267,7 +267,7 @@ void iw_expire(struct vb_iwcm_conn *c)
 
 /* --- bytes --- */
 
-/* 0: all is out; EAGAIN, or what is wrong. */
+/* Returns 0 when all is sent; EAGAIN, or another errno. */
 static int send_some(struct vb_iwcm_conn *c)
 {
 	struct iw_exchange *x = c->x;
@@ -284,7 +284,7 @@ static int send_some(struct vb_iwcm_conn *c)
 	return 0;
 }
 
-/* How many bytes there have to be, from those that are there. */
+/* The number of bytes needed, by the bytes that have arrived. */
 static size_t wanted(const struct iw_exchange *x)
 {
 	if (x->have < VB_MPA_FRAME_LEN)
@@ -292,8 +292,8 @@ static size_t wanted(const struct iw_exchange *x)
 	return VB_MPA_FRAME_LEN + (size_t)(x->in[18] << 8 | x->in[19]);
 }
 
-/* Exactly one frame: what is behind it stays in the socket, for whom it is meant. 0: whole; EAGAIN; EPROTO: not a
- * frame of this kind; or what is wrong with the connection. */
+/* Reads exactly one frame: data behind it stays in the socket for the stream. Returns 0 when complete; EAGAIN;
+ * EPROTO: not a frame of this kind; or the errno of the connection. */
 static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 {
 	struct iw_exchange *x = c->x;
@@ -314,7 +314,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 	}
 }
 
-/* Has the peer said more than it may before it has an answer, or gone? */
+/* Has the peer sent more than it may before the answer, or closed? */
 static int overheard(const struct vb_iwcm_conn *c)
 {
 	uint8_t byte;
@@ -409,7 +409,7 @@ static bool is_connected(const struct vb_iwcm_conn *c)
 	return c->state == IW_STATE_CONNECTING && !getpeername(c->watch.fd, (struct sockaddr *)&peer, &len);
 }
 
-/* Those that were begun before it ask first: programs number their queue pairs in that order. */
+/* Earlier connections send their requests first: programs number their queue pairs in that order. */
 static void connected(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_conn *e = c->cm->queues[IW_ASKING].first, *next;
@@ -457,7 +457,7 @@ static void read_one_request(struct vb_iwcm_conn *c)
 		lost(c, err);
 }
 
-/* What those have asked that connected before it comes first, as on the other side. */
+/* Requests of connections that were accepted before it are read first, as on the other side. */
 static void read_request(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_conn *e = c->cm->queues[IW_HALF_OPEN].first, *next;
@@ -471,7 +471,7 @@ static void read_request(struct vb_iwcm_conn *c)
 		read_one_request(c);
 }
 
-/* All of it at once, or the peer does not read at all: the socket is new. */
+/* Sends the whole frame at once: the socket is new, so this fails only if the peer does not read. */
 static int send_whole(struct vb_iwcm_conn *c)
 {
 	int err = send_some(c);
@@ -538,8 +538,8 @@ static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb
 	return n;
 }
 
-/* Of those that have not asked yet, the oldest of the host that has most of them makes room: nobody crowds another
- * one out. */
+/* Makes room by closing a connection without a request: the oldest of the host that has most of them, so that no
+ * host displaces another. */
 static void make_room(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first), *victim = NULL;
@@ -576,10 +576,10 @@ static void take(struct vb_iwcm_listener *l, int fd)
 		iw_drop(c);
 		return;
 	}
-	read_request(c); /* it is often there already */
+	read_request(c); /* it has often arrived already */
 }
 
-/* No descriptors, or no memory: the others wait in the kernel. */
+/* No descriptors, or no memory: further connections wait in the kernel. */
 static void pause_listening(struct vb_iwcm_listener *l)
 {
 	l->paused = !vb_watch_change(l->cm->node, &l->watch, 0);
@@ -603,7 +603,7 @@ void iw_take_connections(struct vb_iwcm_listener *l)
 	}
 }
 
-/* --- whichever --- */
+/* --- both sides --- */
 
 static void linger(struct vb_iwcm_conn *c)
 {

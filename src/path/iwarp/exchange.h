@@ -1,4 +1,4 @@
-// exchange.h - what the connections of cm.c and the exchange of MPA frames share
+// exchange.h - declarations that cm.c and exchange.c share
 // follows: RFC 5044, 7; RFC 6581
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_EXCHANGE_H
@@ -13,17 +13,17 @@
 enum {
 	IW_HALF_OPEN_MAX = 128, /* of one listener: connections whose request is not complete */
 	IW_LINGER_MAX = 256,
-	IW_RETRIES = 12, /* where nobody listens: each after the time of IW_RETRYING */
+	IW_RETRIES = 12, /* tries without a listener, one per period of IW_RETRYING */
 };
 
 enum iw_queue_name {
-	IW_QUIET, /* no limit: requests that the program has, streams */
+	IW_QUIET, /* no limit: requests that the program must answer, streams */
 	IW_HALF_OPEN,
 	IW_ASKING,
 	IW_RETRYING,
 	IW_HOLDING, /* streams of responders that wait for the initiator's first message */
 	IW_LINGERING,
-	IW_TIMEWAIT, /* streams that have ended, until that is so long ago that the program hears of it */
+	IW_TIMEWAIT, /* ended streams, until exited() is called */
 	IW_DEAD,
 	IW_QUEUES,
 };
@@ -35,7 +35,7 @@ struct iw_queue {
 
 enum iw_state {
 	IW_STATE_CONNECTING, /* TCP's handshake */
-	IW_STATE_ASKING,     /* the request goes out */
+	IW_STATE_ASKING,     /* the request is being sent */
 	IW_STATE_AWAITS_REPLY,
 	IW_STATE_REPLIED, /* vb_iwcm_start is next */
 	IW_STATE_AWAITS_REQUEST,
@@ -45,7 +45,7 @@ enum iw_state {
 	IW_STATE_LINGER,
 };
 
-/* Until there is a stream. */
+/* Exists until there is a stream. */
 struct iw_exchange {
 	uint8_t out[VB_MPA_FRAME_MAX], in[VB_MPA_FRAME_MAX];
 	size_t out_len, sent;
@@ -64,17 +64,17 @@ struct vb_iwcm_conn {
 	uint64_t since;
 	uint8_t queue, state, tos, retries;
 	bool active, any_port, watched;
-	bool told, over; /* told: closed() may be called; over: it would have been */
+	bool told, over; /* told: closed() may be called; over: the stream has ended */
 	int over_err;
 	struct vb_iwcm_ends ends;
 	struct vb_mpa_wish wish;
-	struct vb_iwarp_stream stream; /* as agreed on; without its descriptor */
+	struct vb_iwarp_stream stream; /* as negotiated; without its descriptor */
 	struct iw_exchange *x;
 	struct iw_tie *tie;
 	uint32_t qpn;
 };
 
-/* What a stream knows of its connection, which may be gone before it; freed with the stream. */
+/* A stream's link to its connection, which may be freed first. Freed with the stream. */
 struct iw_tie {
 	struct vb_iwcm *cm;
 	struct vb_iwcm_conn *conn;
@@ -95,7 +95,7 @@ struct vb_iwcm {
 	struct iw_queue queues[IW_QUEUES];
 	struct vb_iwcm_listener *listeners;
 	bool closed_listeners, crc, markers, large;
-	uint64_t paused_until; /* no descriptors: listeners wait */
+	uint64_t paused_until; /* no descriptors: listeners pause until then */
 	struct vb_iwcm_stats stats;
 };
 
@@ -104,7 +104,7 @@ struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name 
 void iw_move(struct vb_iwcm_conn *c, enum iw_queue_name name);
 void iw_drop(struct vb_iwcm_conn *c);
 void iw_linger(struct vb_iwcm_conn *c);
-void iw_reap(struct vb_iwcm *cm); /* the progress thread alone */
+void iw_reap(struct vb_iwcm *cm); /* by the progress thread only */
 int iw_watch(struct vb_iwcm_conn *c, uint32_t events);
 void iw_unwatch(struct vb_iwcm_conn *c);
 bool iw_learn_ends(struct vb_iwcm_conn *c);
@@ -118,6 +118,6 @@ void iw_expire(struct vb_iwcm_conn *c);
 void iw_compose_request(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer);
 int iw_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer); /* 0 or an errno */
 void iw_refuse(struct vb_iwcm_conn *c, const void *data, size_t len);
-void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term); /* in place of a stream: of c->stream's framing */
+void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term); /* in place of a stream, with c->stream's framing */
 
 #endif

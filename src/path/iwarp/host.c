@@ -1,4 +1,4 @@
-// host.c - all streams of a process, and the set of those whose sockets wake the progress thread
+// host.c - all streams of a process, and the epoll set of sockets that wake the progress thread
 // follows: epoll(7)
 // see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
@@ -26,7 +26,7 @@ struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node)
 
 	snprintf(h->congestion, sizeof(h->congestion), "%s", congestion ? congestion : "");
 	node->io->iwarp = h;
-	vb_iwarp_watch(node, true); /* the duty begins with the progress thread */
+	vb_iwarp_watch(node, true); /* at first the progress thread owns progress */
 	return h;
 }
 
@@ -100,7 +100,8 @@ void vb_iwarp_watch(struct vb_node *node, bool watch)
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_IWARP]};
 
 	epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, h->epoll_fd, &ev);
-	/* out of the set altogether, where they are looked at anyway: it costs their sender a call for each packet */
+	/* sockets that are polled anyway are removed from the set: otherwise each packet's sender does the wake-up
+	 * work */
 	if (watch || h->n <= VB_IWARP_FEW)
 		enter_all(h, watch);
 }
@@ -120,7 +121,7 @@ void vb_iwarp_host_join(struct vb_iwarp_path *w)
 	if (h->n == VB_IWARP_FEW + 1)
 		vb_iwarp_release_all(node);
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD || h->n > VB_IWARP_FEW)
-		enter_all(h, true); /* those that stand in it stay */
+		enter_all(h, true); /* streams that are in the set stay in it */
 }
 
 void vb_iwarp_host_leave(struct vb_iwarp_path *w)

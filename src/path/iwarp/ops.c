@@ -1,4 +1,4 @@
-// ops.c - a queue pair's queues and memory, as the engine of iWARP streams calls for them
+// ops.c - callbacks of the iWARP engine for a queue pair's queues and memory
 // follows: RFC 5040, 8.1 (access); RFC 5041, 5.2 (tagged buffers)
 // see: engine/iwarp/iwarp.h
 // SPDX-License-Identifier: MIT
@@ -24,7 +24,8 @@ void vb_iwarp_release_all(struct vb_node *node)
 	}
 }
 
-/* Whoever arms the queue looks at node->held behind cq->lock, too: it finds the completion, or is found here. */
+/* A thread that arms the queue reads node->held after cq->lock: either it finds the held completion, or this finds
+ * the queue armed. */
 static bool is_armed(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);
@@ -109,7 +110,7 @@ static int sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t l
 	return part(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
 }
 
-/* Says nothing of where the memory is. */
+/* The name does not reveal the address of the memory. */
 static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
 {
 	*stag = (uint32_t)rq->cookie << 8 | 1;

@@ -1,4 +1,4 @@
-// path.c - queue pairs on TCP streams: their sockets read and written, their beginning and end
+// path.c - the iWARP path: reads and writes the sockets of queue pairs; their start and end
 // follows: RFC 5040, RFC 5044
 // see: docs/iwarp.md
 // SPDX-License-Identifier: MIT
@@ -28,12 +28,12 @@
 
 #define PIECES 1024            /* UIO_MAXIOV */
 #define BURST (256u << 10)     /* bytes of one sendmsg */
-#define SEND_BUDGET (1u << 20) /* bytes that one call sends before others have their turn */
+#define SEND_BUDGET (1u << 20) /* bytes that one call sends before other streams are served */
 #define READ_BUDGET (512u << 10)
-#define READY 32 /* that are looked at in one turn where there are more */
+#define READY 32 /* streams served in one turn */
 #define EMSS_EVERY 1024u
-#define QUIET 1000u /* looks in vain … */
-#define SELDOM 16u  /* … and one in so many is made */
+#define QUIET 1000u /* after this many polls without data ... */
+#define SELDOM 16u  /* ... only one in this many is made */
 #define HOLD_LENGTH 4096u
 #define HOLD_MIN 2000u /* ns */
 #define HOLD_START 20000u
@@ -61,7 +61,7 @@ static void lose(struct vb_iwarp_path *w, int err)
 	w->status = err;
 }
 
-/* A small message is one piece: without a vector to be copied, and without the C library's preparations for
+/* Sends a small message, which is one piece, without an iovec and without the C library's preparations for
  * pthread_cancel(3). */
 static ssize_t hand_over(int fd, struct iovec *iov, int n)
 {
@@ -77,7 +77,7 @@ static ssize_t hand_over(int fd, struct iovec *iov, int n)
 	return sent;
 }
 
-/* One system call. false: enough for now, or for ever. */
+/* Makes one system call. Returns false if no more can be sent now, or at all. */
 static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 {
 	struct iovec iov[PIECES];
@@ -105,13 +105,13 @@ static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 	return (size_t)done == want && *budget;
 }
 
-/* Is there anything that may go? Under sq_lock. */
+/* Is there anything that may be sent? Under sq_lock. */
 static bool wants(const struct vb_iwarp_path *w)
 {
 	return w->qp->sq_emit != w->qp->sq_head || !vb_iw_quiet(&w->q);
 }
 
-/* Everything that may go. Under sq_lock. */
+/* Sends all that may be sent. Under sq_lock. */
 static void emit(struct vb_iwarp_path *w)
 {
 	size_t budget = SEND_BUDGET;
@@ -130,8 +130,8 @@ static void emit(struct vb_iwarp_path *w)
 
 /* --- receiving --- */
 
-/* Where nothing comes this is all that a poller does: one piece goes without the C library's preparations for
- * pthread_cancel(3). */
+/* Reads the socket. If no data has arrived this is all that a poller does, so one piece is read without the C
+ * library's preparations for pthread_cancel(3). */
 static ssize_t fetch(int fd, struct iovec *iov, int n)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
@@ -146,7 +146,7 @@ static ssize_t fetch(int fd, struct iovec *iov, int n)
 	return got;
 }
 
-/* One system call. Returns bytes taken; *more: there may be more at once. Under progress + sq_lock. */
+/* Makes one system call. Returns the number of bytes; *more: there may be more at once. Under progress + sq_lock. */
 static size_t take_some(struct vb_iwarp_path *w, bool *more)
 {
 	struct iovec iov[VB_IW_PIECES + 8];
@@ -177,7 +177,7 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 	return 0;
 }
 
-/* What has come. Under progress + sq_lock. */
+/* Reads all that has arrived. Under progress + sq_lock. */
 static size_t take(struct vb_iwarp_path *w)
 {
 	size_t all = 0;
@@ -202,7 +202,7 @@ static enum ibv_event_type event_of(enum vb_work_event event)
 	                                       : IBV_EVENT_QP_FATAL;
 }
 
-/* The connection has gone: what came before that counts. Under progress + sq_lock. */
+/* The connection has ended; data that arrived before is still processed. Under progress + sq_lock. */
 static void close_engine(struct vb_iwarp_path *w)
 {
 	int lost = w->lost, status = w->status;
@@ -252,11 +252,11 @@ static void iwarp_settle(struct vb_qp *qp)
 }
 
 /*
- * A small RDMA write is complete as soon as TCP has it. A program that writes, waits for that, and then spins on memory
- * for the answer would never be found in ibv_poll_cq when the answer comes, and a thread would have to be woken for it.
- * So the completion of a write that is alone waits for a moment, or for the answer: the longer, the more often one has
- * come. Who polls gives it out; who goes to sleep arms the queue before. Not where there are many connections: who
- * polls looks only at those that have something to say.
+ * A small RDMA write is complete as soon as TCP has accepted it. A program may write, wait for that completion, and
+ * then poll its memory for the answer. It would not be in ibv_poll_cq when the answer arrives, and a thread would have
+ * to be woken. So the completion of a single write is held for a moment, or until the answer arrives; longer if answers
+ * often arrive in that time. A polling thread releases it; a thread that is going to sleep arms the queue first. Not
+ * done with many connections, because a poller then reads only those with events.
  */
 static bool may_hold(struct vb_qp *qp)
 {
@@ -268,7 +268,7 @@ static bool may_hold(struct vb_qp *qp)
 	       (e->flags & IBV_SEND_SIGNALED) && !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
 }
 
-/* Something came, or the time is up. */
+/* Ends the hold when data arrived, or the time is over. */
 static bool end_hold(struct vb_iwarp_path *w, bool company)
 {
 	if (company && (w->held || w->missed) && w->hold < HOLD_MAX)
@@ -292,7 +292,7 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	w->missed = false;
 	if (w->held)
 		vb_iwarp_release(w);
-	if (w->blocked) /* its turn comes with the socket's */
+	if (w->blocked) /* it continues when the socket is writable */
 		return VB_SQ_GOOD;
 	vb_known_forget(&w->known);
 	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
@@ -303,9 +303,9 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	return ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
-/* --- at work --- */
+/* --- operation --- */
 
-/* A system call for a stream on which nothing comes delays those on which something does. Under progress + sq_lock. */
+/* Polls a quiet stream less often, because its system calls delay the busy ones. Under progress + sq_lock. */
 static void judge(struct vb_iwarp_path *w, bool done)
 {
 	w->in_vain = done || w->held || w->missed || w->blocked || w->starving || w->lost ? 0 : w->in_vain + 1;
@@ -336,7 +336,7 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 	if ((w->blocked || (done && wants(w))) && !w->lost)
 		emit(w);
 	judge(w, done);
-	if (ended(w)) { /* and then it may be no more */
+	if (ended(w)) { /* w may be freed then */
 		iwarp_settle(qp);
 		done = 1;
 	}
@@ -402,7 +402,7 @@ void vb_iwarp_last_ends(struct vb_node *node)
 			continue;
 		shutdown(w->fd, SHUT_WR);
 		for (int i = 0; i < 64 && recv(w->fd, nowhere, sizeof(nowhere), MSG_DONTWAIT) > 0; i++)
-			; /* what is unread when it closes would reset the connection */
+			; /* reads the rest: unread data would make close() reset the connection */
 		vb_unlock(&w->qp->sq_lock);
 	}
 }
@@ -427,7 +427,7 @@ static bool iwarp_idle(const struct vb_qp *qp)
 	return vb_iw_idle(&qp->iwarp->q);
 }
 
-/* --- beginning --- */
+/* --- start --- */
 
 static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 {
@@ -532,7 +532,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 
 /* --- end --- */
 
-/* What still is to go out: sent, or copied for whoever sends it later. */
+/* Sends the remaining output, or copies it to be sent later. */
 static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 {
 	struct iovec iov[64];
@@ -564,9 +564,9 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 }
 
 /*
- * The program takes its queue pair to ERR while the stream stands. What it has posted may lie in the socket, complete,
- * and the peer be out of reach: who connects anew then and says it again must not be followed by the old. Who wants
- * what has completed to arrive disconnects.
+ * The program takes its queue pair to ERR while the stream is connected. Posted data may be in the socket, already
+ * completed, while the peer is unreachable. If the program connects again and repeats it, the old data must not arrive
+ * afterwards, so the stream is reset. A program that wants completed data to arrive disconnects instead.
  */
 static void iwarp_abort_stream(struct vb_qp *qp)
 {
@@ -582,7 +582,7 @@ static void reset_stream(struct vb_iwarp_path *w)
 	(void)connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
-/* The queue pair leaves its connection, which ends. What the engine had taken completes. */
+/* The queue pair leaves its connection, which ends. The engine's requests complete. */
 static void iwarp_closed(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
@@ -618,7 +618,7 @@ static void iwarp_reset(struct vb_qp *qp)
 
 static unsigned iwarp_visit(struct vb_qp *qp, bool wait)
 {
-	return 0; /* looked after with its socket */
+	return 0; /* its socket's events serve it */
 }
 
 const struct vb_path_ops vb_iwarp_path_ops = {
@@ -635,7 +635,7 @@ const struct vb_path_ops vb_iwarp_path_ops = {
         .reset = iwarp_reset,
 };
 
-/* What waits goes out by the socket's turn. */
+/* Waiting data is sent when the socket is served. */
 void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn)
 {
 	vb_lock(&node->progress);

@@ -1,4 +1,4 @@
-// socket.c - what a stream's socket is told before it is used
+// socket.c - options of a stream's socket
 // follows: tcp(7); RFC 5044, 5 (MPA on TCP); VERBENA_CONGESTION in man/verbena.7
 // SPDX-License-Identifier: MIT
 #include <netinet/in.h>
@@ -9,16 +9,16 @@
 #include "path/iwarp/path.h"
 #include "util/log.h"
 
-/* seconds: a connection whose other end is silent, or takes nothing, for about a minute has ended */
+/* seconds: a connection ends after about a minute in which the peer does not answer or accept data */
 #define KEEP_IDLE 20
 #define KEEP_INTERVAL 5
 #define KEEP_COUNT 8
 #define USER_TIMEOUT (KEEP_IDLE + KEEP_INTERVAL * KEEP_COUNT)
-#define SHORT_WAY 1000u /* us, there and back */
+#define SHORT_WAY 1000u /* us: round trip */
 
 static void set_option(int fd, int level, int name, int value)
 {
-	setsockopt(fd, level, name, &value, sizeof(value)); /* what it does not have, it does without */
+	setsockopt(fd, level, name, &value, sizeof(value)); /* options that the kernel does not support are skipped */
 }
 
 static bool set_congestion_control(int fd, const char *name)
@@ -26,8 +26,8 @@ static bool set_congestion_control(int fd, const char *name)
 	return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 }
 
-/* On a short way BBR, which paces, has half the speed, or less where cores are scarce. All else that an
- * administrator chose is right, and so is BBR on a long one. */
+/* Replaces BBR on short paths: it paces and reaches half the speed, or less if there are few cores. Any other choice
+ * of the administrator is kept, and so is BBR on long paths. */
 static void choose_congestion_control(int fd, const char *wish)
 {
 	struct tcp_info info = {0};

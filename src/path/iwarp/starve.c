@@ -1,4 +1,4 @@
-// starve.c - streams at rest: starved ones wait for a receive, idle ones give their memory back
+// starve.c - starved streams, which wait for a receive, and idle streams, whose memory is freed
 // follows: RFC 5041, 7.1 (no receive); madvise(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #define PATIENCE 5000000000u /* ns: how long a message waits for a receive */
 #define AFTER_FIN 500000000u /* and once its sender has closed */
-#define EVERY 10000000u      /* ns: how often a starved connection is asked whether it still is one */
-#define COOLS 1000000000u    /* ns: what was not used twice so long is idle */
+#define EVERY 10000000u      /* ns: interval of checks whether a starved connection still exists */
+#define COOLS 1000000000u    /* ns: a stream unused in two such intervals is idle */
 #define HOT 2
 
 /* --- starved --- */
@@ -23,7 +23,7 @@ static struct vb_rq *receives(const struct vb_iwarp_path *w)
 	return w->qp->srq ? &w->qp->srq->rq : &w->qp->rq;
 }
 
-/* Who posts one tells from here on. Is there one? */
+/* Asks posting threads for notice of a receive. Returns whether there is one now. */
 static bool want_receive(struct vb_iwarp_path *w)
 {
 	struct vb_rq *rq = receives(w);
@@ -77,7 +77,7 @@ void vb_iwarp_starve(struct vb_iwarp_path *w)
 		vb_iwarp_rewatch(w);
 }
 
-/* Nothing is read that would tell of the connection's end. */
+/* Checks for the connection's end, which reading would show, but nothing is read. */
 static void find_end(struct vb_iwarp_path *w, uint64_t now)
 {
 	struct pollfd p = {.fd = w->fd, .events = w->fin ? 0 : POLLRDHUP};
@@ -85,7 +85,7 @@ static void find_end(struct vb_iwarp_path *w, uint64_t now)
 	int err = 0, cancel;
 
 	w->look_at = now + EVERY;
-	want_receive(w); /* of a shared queue's another stream may have had the last */
+	want_receive(w); /* another stream may have taken the last receive of a shared queue */
 	vb_cancel_defer(&cancel);
 	int n = poll(&p, 1, 0);
 	vb_cancel_restore(cancel);
@@ -165,7 +165,7 @@ void vb_iwarp_trim(struct vb_node *node)
 
 	if (!at || vb_now() < at || !vb_trylock(&node->progress))
 		return;
-	/* who uses a stream from here on sets the time anew */
+	/* a stream used from here on sets the time again */
 	atomic_store(&h->trim_at, 0);
 	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
 		if (atomic_load(&w->heat))

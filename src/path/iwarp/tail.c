@@ -1,4 +1,4 @@
-// tail.c - the end of a stream: whoever made the connection is told, and what was said still arrives
+// tail.c - the end of a stream: notifies the connection's owner, and delivers data that was sent
 // follows: RFC 5044, 7.4 (connection tear down); tcp(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -13,33 +13,33 @@
 
 #include "path/iwarp/path.h"
 
-#define LINGER 2000000000ull /* ns: how long the peer has to take what is left, and to close its end */
-#define PARTING 500000000ull /* ns: how long a program that ends waits for its peers to have all */
-#define LOOK_MIN 1000000ull  /* ns: how often it is asked whether a peer has all: less and less */
+#define LINGER 2000000000ull /* ns: the peer's time to accept the rest of the data and to close its end */
+#define PARTING 500000000ull /* ns: how long an ending program waits until its peers have received all data */
+#define LOOK_MIN 1000000ull  /* ns: interval of checks whether a peer has received all data; it grows */
 #define LOOK_MAX 16000000ull
 
 /*
- * A socket that is closed while something unread stands in it resets the connection, and what is on its way to the peer
- * is lost. So it is shut down for sending first, and read until the peer has closed, too. And not before the peer has
- * acknowledged all: siw, which finds the last message and the end in one segment, or hears of both while it is sending,
- * may end the connection first and drop the message, and whoever waits for that waits for ever.
+ * Closing a socket with unread data resets the connection, and data in flight to the peer is lost. So the socket is
+ * shut down for sending first, and read until the peer closes, too. It is not shut down before the peer has
+ * acknowledged all data: if siw receives the last message and the end in one segment, or both while it is sending, it
+ * may end the connection first and drop the message, for which its program then waits forever.
  */
 struct vb_iwarp_tail {
-	struct vb_watch watch; /* once it lingers */
+	struct vb_watch watch; /* while it lingers */
 	struct vb_node *node;
 	enum { LIVES, ENDED, LINGERS } stage;
-	void (*closed)(void *own, int status); /* NULL: nobody wants to know */
+	void (*closed)(void *own, int status); /* NULL: not needed */
 	void *own;
 	int status;
 	uint8_t *rest;
 	size_t len, done;
 	uint64_t until;   /* ns */
-	uint64_t look_at; /* ns: when to see whether the end can be said; 0: it has been, or there is a rest */
+	uint64_t look_at; /* ns: when to check whether to shut down; 0: done, or there is a rest to send */
 	uint64_t pause;
 	struct vb_iwarp_tail *next;
 };
 
-/* One list for the process: connections may be let go after their queue pair, and so after its node. */
+/* One list for the process: connections may be released after their queue pair, and so after its node. */
 static struct vb_lock the_lock = VB_LOCK_INITIALIZER(VB_RANK_TAILS);
 static struct vb_iwarp_tail *all;
 static _Atomic uint64_t due; /* ns; 1: at once; 0: never */
@@ -93,16 +93,16 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	vb_unlock(&the_lock); /* from here on it is the progress thread's, which may free it */
+	vb_unlock(&the_lock); /* from here on the progress thread owns it and may free it */
 	vb_gsi_client_wake(node);
 }
 
-/* --- what lingers --- */
+/* --- lingering sockets --- */
 
-/* Reads and drops what comes. false: the peer has closed, or the connection is gone. */
+/* Reads and drops data. Returns false if the peer has closed, or the connection is gone. */
 static bool drain(int fd)
 {
-	static uint8_t nowhere[65536]; /* written by one thread, read by none */
+	static uint8_t nowhere[65536]; /* written by one thread, never read */
 
 	for (int i = 0; i < 16; i++) {
 		ssize_t n = recv(fd, nowhere, sizeof(nowhere), MSG_DONTWAIT);
@@ -115,7 +115,7 @@ static bool drain(int fd)
 	return true;
 }
 
-/* Has the peer acknowledged everything, or is it gone? */
+/* Has the peer acknowledged all data, or is the connection gone? */
 static bool has_all(int fd)
 {
 	struct pollfd p = {.fd = fd};
@@ -124,7 +124,7 @@ static bool has_all(int fd)
 	return poll(&p, 1, 0) > 0 || ioctl(fd, SIOCOUTQ, &left) || !left;
 }
 
-/* Nothing follows: the peer is told now, or will be later. */
+/* All data is sent: shuts down for sending now, or later. */
 static void say_end(struct vb_iwarp_tail *t, uint64_t now)
 {
 	if (has_all(t->watch.fd)) {
@@ -136,7 +136,7 @@ static void say_end(struct vb_iwarp_tail *t, uint64_t now)
 	t->look_at = now + t->pause;
 }
 
-/* Sends the rest. false: it cannot. */
+/* Sends the rest. Returns false on failure. */
 static bool flush(struct vb_iwarp_tail *t)
 {
 	while (t->done < t->len) {
@@ -177,7 +177,7 @@ static void linger(struct vb_iwarp_tail *t)
 		forget(t);
 }
 
-/* --- in turn --- */
+/* --- the list --- */
 
 static struct vb_iwarp_tail *next_ended(struct vb_node *node)
 {
@@ -187,7 +187,7 @@ static struct vb_iwarp_tail *next_ended(struct vb_node *node)
 	return NULL;
 }
 
-/* Sees to those whose turn it is. Returns one whose time is up; else the time of the next, in *at. Under the_lock. */
+/* Serves those that are due. Returns one whose time is over, or the time of the next in *at. Under the_lock. */
 static struct vb_iwarp_tail *next_late(struct vb_node *node, uint64_t now, uint64_t *at)
 {
 	*at = 0;
@@ -230,7 +230,7 @@ void vb_iwarp_tails(struct vb_node *node)
 		forget(t);
 		vb_lock(&the_lock);
 	}
-	atomic_store(&due, next_ended(node) ? 1 : at); /* one may have ended while the lock was open */
+	atomic_store(&due, next_ended(node) ? 1 : at); /* a stream may have ended while the lock was released */
 	vb_unlock(&the_lock);
 }
 
@@ -239,7 +239,7 @@ uint64_t vb_iwarp_tails_at(void)
 	return atomic_load(&due);
 }
 
-/* Has each peer got all? alone: no progress thread sees to them any more. Under the_lock. */
+/* Has each peer received all data? alone: no progress thread serves them any more. Under the_lock. */
 static bool all_have(struct vb_node *node, bool alone)
 {
 	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
@@ -261,7 +261,7 @@ static void wait_for_all(struct vb_node *node, bool alone)
 
 	do {
 		have = false;
-		/* at exit, whoever has it may never go on: exit() was called by a handler of signals */
+		/* at exit, the lock's owner may never continue: a signal handler may have called exit() */
 		if (alone)
 			vb_lock(&the_lock);
 		if (alone || vb_trylock(&the_lock)) {
@@ -284,7 +284,7 @@ void vb_iwarp_tails_free(struct vb_node *node)
 
 	wait_for_all(node, true);
 	vb_lock(&the_lock);
-	do { /* nobody is told any more: whoever closes the last device holds locks of its own */
+	do { /* no callbacks any more: the thread that closes the last device may hold locks of its own */
 		for (t = all; t && t->node != node; t = t->next)
 			;
 		if (!t)
@@ -303,7 +303,7 @@ void vb_iwarp_tails_in_child(void)
 {
 	atomic_store(&the_lock.held, 0);
 	for (struct vb_iwarp_tail *t = all; t; t = t->next)
-		close(t->watch.fd); /* the parent's peer shall see the end of the parent */
+		close(t->watch.fd); /* so that the parent's peer sees the end of the parent */
 	all = NULL;
 	atomic_store(&due, 0);
 }
