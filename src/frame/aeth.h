@@ -1,4 +1,4 @@
-// aeth.h - what an acknowledgement says: credits, RNR timers, NAK codes
+// aeth.h - the acknowledge extended transport header: credits, RNR timers, NAK codes
 // follows: IBA volume 1, 9.3 (AETH), 9.7.5.2 (NAK codes), 9.7.5.2.8 (RNR NAK timer), 9.7.7.2 (credits)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_AETH_H
@@ -17,13 +17,13 @@ enum vb_nak {
 	VB_NAK_INVALID_RD_REQUEST = 4,
 };
 
-/* Credit code of a responder that does not count them, as with a shared receive queue: the requester sends on. */
+/* Credit code of a responder without credits, as with a shared receive queue: the requester may always send. */
 #define VB_CREDITS_UNLIMITED 31
 
 struct vb_aeth {
 	uint8_t kind;  /* enum vb_aeth_kind, or one that is reserved */
 	uint8_t value; /* 5 bits: credit code, RNR timer, or enum vb_nak */
-	uint32_t msn;  /* 24 bits: how many messages the responder has completed */
+	uint32_t msn;  /* 24 bits: number of messages that the responder has completed */
 };
 
 /* Both codes count 0, 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on: each power of two, and half as much again. */
@@ -32,7 +32,7 @@ static inline uint32_t vb_aeth_steps(uint8_t code)
 	return code < 2 ? code : (2u | (code & 1)) << (code / 2 - 1);
 }
 
-/* Receives that a credit code stands for; of VB_CREDITS_UNLIMITED the caller does not ask. */
+/* The number of receives of a credit code other than VB_CREDITS_UNLIMITED. */
 static inline uint32_t vb_credits(uint8_t code)
 {
 	return vb_aeth_steps(code & 31);

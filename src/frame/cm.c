@@ -365,7 +365,7 @@ static void put_sidr_rep(struct vb_writer *w, const struct vb_cm_sidr_rep *m)
 	vb_put_bytes(w, m->private_data, sizeof(m->private_data));
 }
 
-/* Where a message has them. */
+/* The place of the options in a message. */
 static uint32_t *ece_options(struct vb_cm_msg *msg)
 {
 	return msg->attr == VB_CM_REQ        ? &msg->req.ece.options

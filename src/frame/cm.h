@@ -31,7 +31,7 @@ enum vb_cm_attr {
 #undef X
 };
 
-/* Private data is always of full length: who sends less sends zeros behind it. */
+/* Private data always has its full length: shorter data is padded with zeros. */
 enum vb_cm_private_len {
 #define X(code, name, field, len) VB_CM_##name##_PRIVATE = len,
 	VB_CM_MESSAGES(X)
@@ -107,7 +107,7 @@ enum vb_cm_apr_status {
 /* EXTENDED: the kind is in extended_transport, of which 1 is XRC. */
 enum vb_cm_transport { VB_CM_RC = 0, VB_CM_UC = 1, VB_CM_RD = 2, VB_CM_EXTENDED = 3 };
 
-/* One direction is meant: local is the sender of the message. LIDs are 0xffff over Ethernet. */
+/* A path in one direction: local is the sender of the message. LIDs are 0xffff over Ethernet. */
 struct vb_cm_path {
 	uint16_t local_lid, remote_lid;
 	uint8_t local_gid[VB_GID_LEN], remote_gid[VB_GID_LEN];
@@ -118,9 +118,9 @@ struct vb_cm_path {
 	uint8_t ack_timeout; /* 5 bits */
 };
 
-/* Enhanced connection establishment: what vendors tell each other. */
+/* Enhanced connection establishment: data that vendors exchange. */
 struct vb_cm_ece {
-	uint32_t vendor_id; /* 24 bits; 0: nothing is said */
+	uint32_t vendor_id; /* 24 bits; 0: none */
 	uint32_t options;   /* the MAD's attribute modifier */
 };
 
@@ -129,8 +129,8 @@ struct vb_cm_req {
 	uint64_t service_id, local_ca_guid;
 	uint32_t local_qkey, local_qpn, local_eecn, remote_eecn;
 	uint8_t responder_resources, initiator_depth;
-	uint8_t remote_response_timeout; /* 5 bits: how long the receiver of the REQ may take for an answer */
-	uint8_t local_response_timeout;  /* and its sender */
+	uint8_t remote_response_timeout; /* 5 bits: time in which the receiver of the REQ answers */
+	uint8_t local_response_timeout;  /* time in which its sender answers */
 	uint8_t transport, extended_transport;
 	bool flow_control, rdc_exists, srq, sap_supported;
 	uint32_t starting_psn;
@@ -223,7 +223,7 @@ struct vb_cm_sidr_rep {
 };
 
 struct vb_cm_msg {
-	enum vb_cm_attr attr; /* says which of the union is there */
+	enum vb_cm_attr attr; /* selects the member of the union */
 	uint64_t tid;
 	union {
 #define X(code, name, field, len) struct vb_cm_##field field;
@@ -233,13 +233,13 @@ struct vb_cm_msg {
 };
 
 /*
- * false, and *msg untouched: not 256 bytes, or not a message of this class, its version and its method, or an
- * attribute without a row above. Reserved bits are not looked at, and sent as zeros.
+ * Returns false and leaves *msg untouched if it is not 256 bytes, not a message of this class, version and method, or
+ * its attribute has no row above. Reserved bits are ignored, and sent as zeros.
  */
 bool vb_cm_decode(struct vb_cm_msg *msg, const uint8_t *mad, size_t len);
 void vb_cm_encode(uint8_t mad[VB_MAD_LEN], const struct vb_cm_msg *msg);
 
-/* Response timeouts of the messages: 4.096 us * 2^code, in ns; of code the low 5 bits count. */
+/* Response timeouts of the messages: 4.096 us * 2^code, in ns. Only the low 5 bits of code are used. */
 static inline uint64_t vb_cm_time(uint8_t code)
 {
 	return UINT64_C(4096) << (code & 31);
@@ -249,11 +249,11 @@ static inline uint64_t vb_cm_time(uint8_t code)
 uint8_t vb_cm_time_code(uint64_t ns);
 
 /*
- * Who connects to whom: in front of the user's private data in REQ and SIDR_REQ wherever the service id is of a port
- * space and the addresses are IP's (A11.2). Addresses are GIDs: IPv4 mapped.
+ * Source and destination address: precedes the user's private data in REQ and SIDR_REQ if the service id is of a port
+ * space and the addresses are IP addresses (A11.2). Addresses are GIDs: IPv4 mapped.
  */
 #define VB_CMA_LEN 36
-#define VB_CMA_REQ_PRIVATE (VB_CM_REQ_PRIVATE - VB_CMA_LEN)           /* what is left: 56 */
+#define VB_CMA_REQ_PRIVATE (VB_CM_REQ_PRIVATE - VB_CMA_LEN)           /* the rest: 56 */
 #define VB_CMA_SIDR_REQ_PRIVATE (VB_CM_SIDR_REQ_PRIVATE - VB_CMA_LEN) /* 180 */
 
 struct vb_cma {
@@ -261,9 +261,10 @@ struct vb_cma {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
 };
 
-/* private_data: VB_CMA_LEN bytes of it. false, and *cma untouched: another version, or neither IPv4 nor IPv6. */
+/* private_data: its first VB_CMA_LEN bytes. Returns false and leaves *cma untouched if the version is another, or
+ * the family is neither IPv4 nor IPv6. */
 bool vb_cma_decode(struct vb_cma *cma, const uint8_t private_data[VB_CMA_LEN]);
-/* IPv4 if both addresses are. */
+/* The family is IPv4 if both addresses are. */
 void vb_cma_encode(uint8_t private_data[VB_CMA_LEN], const struct vb_cma *cma);
 
 /* Port spaces: RDMA_PS_ of librdmacm. */
@@ -274,7 +275,7 @@ static inline uint64_t vb_cm_service_id(enum vb_port_space ps, uint16_t port)
 	return (uint64_t)ps << 16 | port;
 }
 
-/* false: not the service id of a port space. */
+/* Returns false if it is not the service id of a port space. */
 bool vb_cm_service_port(uint64_t service_id, enum vb_port_space *ps, uint16_t *port);
 
 #endif

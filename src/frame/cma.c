@@ -1,4 +1,4 @@
-// cma.c - what the RDMA IP CM service puts in front of private data, and its service ids
+// cma.c - the header of the RDMA IP CM service before private data, and its service ids
 // follows: IBA annex A11 (RDMA IP CM service), A11.2 (service id), A11.3 (private data)
 // SPDX-License-Identifier: MIT
 #include "frame/cm.h"

@@ -67,8 +67,8 @@ struct vb_crc32_powers vb_crc32_powers(size_t n)
 }
 
 #if defined(__x86_64__)
-/* The head, with the CRC of what comes before it, is moved on over the n bytes; 16 bytes remain, then 12, 8, and 4
- * by Barrett. */
+/* Multiplies the head, with the CRC of the bytes before it, by x^(8n), and adds the sum of the n bytes. 16 bytes
+ * remain, which are reduced to 12, 8, and by Barrett to 4. */
 __attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2],
                                                            const struct vb_crc32_powers *powers)
 {

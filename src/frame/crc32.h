@@ -8,15 +8,15 @@
 #include <stdint.h>
 
 /*
- * The CRC of everything up to the end of these bytes, where crc is that of what comes before them; 0 at the start. So
- * it goes over a gather list piece by piece, and over a copy while it is in the nearest cache: copy a few KiB, run
- * this over the copy, then the next. Bytes that another thread may change, or unmap, are copied first.
+ * Continues a CRC: crc is that of the bytes before, 0 at the start. This serves a gather list piece by piece, and a
+ * copy while it is in the nearest cache: copy a few KiB, run this over the copy, then the next. Copy bytes first that
+ * another thread may change or unmap.
  */
 uint32_t vb_crc32(uint32_t crc, const void *bytes, size_t len);
 
 /*
- * The same for 12 bytes, as they lie in head, and n behind them that vb_guard_copy_sum has added up: powers are those
- * of vb_crc32_powers for n. Only where vb_guard_can_sum.
+ * The same for the 12 bytes of head and the n bytes behind them, whose sum vb_guard_copy_sum has computed. powers are
+ * those of vb_crc32_powers for n. Only if vb_guard_can_sum.
  */
 struct vb_crc32_powers {
 	uint64_t v[2];

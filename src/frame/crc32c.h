@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC of everything up to the end of these bytes (less than 2 GiB), where crc is that of what comes before them;
- * 0 at the start. */
+/* Continues a CRC over these bytes (less than 2 GiB): crc is that of the bytes before, 0 at the start. */
 uint32_t vb_crc32c(uint32_t crc, const void *bytes, size_t len);
 
 /* The same without ISA-L. */

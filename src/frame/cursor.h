@@ -1,4 +1,4 @@
-// cursor.h - the one way in which bytes are read and written: bounds-checked, big-endian, one error for the whole run
+// cursor.h - reads and writes bytes: bounds-checked, big-endian, with a sticky error
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_CURSOR_H
 #define VB_FRAME_CURSOR_H
@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * Decode everything, test failed once: a read beyond the end gives zeros, and so does every read after it. The bytes
- * belong to the caller. pos never exceeds len.
+ * Decode everything, then test `failed` once: a read beyond the end gives zeros, and so does every later read. The
+ * caller owns the bytes. pos never exceeds len.
  */
 struct vb_reader {
 	const uint8_t *bytes;
@@ -18,7 +18,7 @@ struct vb_reader {
 	bool failed;
 };
 
-/* The same for writing: what does not fit is not written, nor is anything after it. */
+/* The same for writing: bytes that do not fit are not written, nor any later ones. */
 struct vb_writer {
 	uint8_t *bytes;
 	size_t len, pos;
@@ -40,7 +40,7 @@ static inline size_t vb_left(const struct vb_reader *r)
 	return r->len - r->pos;
 }
 
-/* Where the next n bytes stand, or NULL. */
+/* Returns the next n bytes, or NULL. */
 static inline const uint8_t *vb_take(struct vb_reader *r, size_t n)
 {
 	if (r->failed || n > r->len - r->pos) {
@@ -53,7 +53,7 @@ static inline const uint8_t *vb_take(struct vb_reader *r, size_t n)
 	return at;
 }
 
-/* Where the next n bytes are to be written, or NULL. */
+/* Returns room for the next n bytes, or NULL. */
 static inline uint8_t *vb_make(struct vb_writer *w, size_t n)
 {
 	if (w->failed || n > w->len - w->pos) {
@@ -110,7 +110,7 @@ static inline uint32_t vb_get24(struct vb_reader *r)
 	return (uint32_t)vb_get(r, 3);
 }
 
-/* The high byte of v is not looked at. */
+/* The high byte of v is ignored. */
 static inline void vb_put24(struct vb_writer *w, uint32_t v)
 {
 	vb_put(w, 3, v);

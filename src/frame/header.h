@@ -32,7 +32,7 @@ enum vb_ext_number {
 #undef X
 };
 
-/* Which extension headers there are. */
+/* Set of extension headers. */
 enum vb_ext {
 #define X(arg, name, field, len) VB_EXT_##name = 1 << VB_EXT_NUMBER_##name,
 	VB_EXTENSIONS(X, )
@@ -46,9 +46,9 @@ enum vb_ext {
 struct vb_bth {
 	uint8_t opcode;
 	uint8_t pad;  /* 0 to 3 bytes behind the payload */
-	uint8_t tver; /* 0; anything else is not ours */
+	uint8_t tver; /* transport header version: 0 */
 	bool solicited;
-	bool migreq; /* 1: migrated, as ever without path migration. rxe sends 0 and takes both */
+	bool migreq; /* 1: migrated, the constant value without path migration. rxe sends 0 and accepts both */
 	bool fecn, becn;
 	bool ack_req;
 	uint16_t pkey;
@@ -68,15 +68,15 @@ struct vb_reth {
 struct vb_atomic {
 	uint64_t va;
 	uint32_t rkey;
-	uint64_t swap_add, compare; /* what to swap in or to add; what to compare with */
+	uint64_t swap_add, compare; /* value to swap in or to add; value to compare with */
 };
 
 struct vb_atomic_ack {
-	uint64_t original; /* what stood there before */
+	uint64_t original; /* the value before */
 };
 
 struct vb_immdt {
-	uint32_t data; /* the wire's first byte is the highest: htonl gives a program's imm_data */
+	uint32_t data; /* the first byte on the network is the highest: htonl gives a program's imm_data */
 };
 
 struct vb_ieth {
@@ -84,7 +84,7 @@ struct vb_ieth {
 };
 
 struct vb_cnp {
-	uint64_t reserved[2]; /* sent as zeros, not looked at */
+	uint64_t reserved[2]; /* sent as zeros, ignored */
 };
 
 void vb_bth_decode(struct vb_reader *r, struct vb_bth *h);

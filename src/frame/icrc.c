@@ -1,4 +1,4 @@
-// icrc.c - the invariant CRC of a packet, and what can be known of it where the IPv4 identification is hidden
+// icrc.c - the invariant CRC of a packet, also if the IPv4 identification is not known
 // follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
 // SPDX-License-Identifier: MIT
 #include "frame/icrc.h"
@@ -6,9 +6,9 @@
 #define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
 #define IPV6_LEN 40
 #define UDP_LEN 8
-#define HEADERS 64   /* and more than there are */
-#define SHORT 64     /* an acknowledgement is, and what fills the smallest path MTU is not */
-#define BTH_RESV8A 4 /* FECN, BECN and what is reserved beside them: switches may set it */
+#define HEADERS 64   /* more than the longest headers */
+#define SHORT 64     /* longer than an acknowledgement, shorter than a full packet of the smallest path MTU */
+#define BTH_RESV8A 4 /* FECN, BECN and reserved bits, which switches may set */
 
 /* IP and UDP header as the ICRC sees them. Returns their length. */
 static size_t outer(uint8_t pseudo[IPV6_LEN + UDP_LEN], const struct vb_flow *flow, uint16_t ipv4_id,
@@ -59,7 +59,7 @@ struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb
 	return k;
 }
 
-/* What the ICRC is in front of the BTH. */
+/* The ICRC up to the BTH. */
 static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
 	uint8_t pseudo[IPV6_LEN + UDP_LEN];
@@ -92,7 +92,7 @@ uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t
                         const uint64_t sum[2], size_t len)
 {
 	static const uint8_t ones[4] = {0xff}; /* resv8a */
-	uint32_t head[HEADERS / 4], mask;      /* words: the packet was only just written, by words */
+	uint32_t head[HEADERS / 4], mask;      /* words, because the packet was written by words just before */
 	uint32_t crc = before_bth(k, ipv4_id), n = (uint32_t)headers_len / 4;
 
 	for (uint32_t i = 0; i < n; i++)

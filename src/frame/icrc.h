@@ -1,4 +1,4 @@
-// icrc.h - the invariant CRC of a packet, and what can be known of it where the IPv4 identification is hidden
+// icrc.h - the invariant CRC of a packet, also if the IPv4 identification is not known
 // follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_ICRC_H
@@ -17,11 +17,11 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
                        size_t udp_payload_len);
 
 /*
- * The same for packets in one piece, many of few flows and sizes: what is known of a flow is kept. Zeros at first. id
- * is what ipv4_id is above. The packet, BTH to pad, is changed while this runs, and then as it was.
+ * The same for contiguous packets of few flows and sizes: partial results of a flow are kept. All zeros at first. id is
+ * as ipv4_id above. The packet, BTH to pad, is changed while this runs, and restored.
  */
 #define VB_ICRC_FLOWS \
-	32 /* of one flow the lengths that take turns must not meet: full packets, some words more in the first and last, and an acknowledgement */
+	32 /* entries: the lengths of one flow should not collide: full packets, first and last ones, acknowledgements */
 #define VB_ICRC_IDS 64
 
 struct vb_icrc_cache {
@@ -38,8 +38,8 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
                         size_t len);
 
 /*
- * The same for a BTH, extension headers and len bytes of payload that vb_guard_copy_sum or vb_guard_sum has added up,
- * wherever they lie. known: of the flow and the length from BTH to ICRC, good until the cache is asked for another.
+ * The same for a BTH, extension headers and len bytes of payload anywhere, whose sum vb_guard_copy_sum or vb_guard_sum
+ * has computed. known: of the flow and the length from BTH to ICRC, valid until the cache is asked for another.
  */
 struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb_flow *flow, size_t len);
 uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
@@ -47,17 +47,17 @@ uint32_t vb_icrc_summed(struct vb_icrc_known *known, uint16_t ipv4_id, const uin
 
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
 
-/* Of the ICRC that a packet carries, the difference to the one it should carry: 0 if it is right. */
+/* The difference between a packet's ICRC and the correct one: 0 if they are equal. */
 uint32_t vb_icrc_residual(const uint8_t icrc[VB_ICRC_LEN], uint32_t crc);
 
-/* The same for a datagram in one piece. One that is shorter than BTH and ICRC is wrong. */
+/* The same for a contiguous datagram. One shorter than BTH and ICRC is wrong. */
 uint32_t vb_icrc_check(const struct vb_flow *flow, uint16_t ipv4_id, const uint8_t *udp_payload, size_t len);
 
 /*
- * The identification of an IPv4 packet, found from the residual that identification guess has left: 0 to 65535, or -1
- * where no identification makes the ICRC right. The ICRC is linear, so there is at most one. A residual of 0 checks 32
- * bits, this one 16: a sender whose identifications are known (0, or small numbers) loses nothing if the caller
- * insists on them. IPv6 has no such field: there only 0 is right.
+ * Finds the identification of an IPv4 packet by the residual of the identification `guess`: 0 to 65535, or -1 if no
+ * identification makes the ICRC correct. The ICRC is linear, so there is at most one. A residual of 0 checks 32 bits,
+ * this function only 16. If the sender's identifications are known (0, or small numbers), the caller should accept only
+ * these. IPv6 has no such field: only a residual of 0 is correct.
  */
 int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len);
 

@@ -1,4 +1,4 @@
-// mpa.c - MPA: the frames that open a connection, what is agreed by them, and how FPDUs lie in the stream
+// mpa.c - MPA: the frames that open a connection, their negotiation, and the layout of FPDUs in the stream
 // follows: RFC 5044, 4 (FPDUs, markers, CRC) and 7.1 (connection setup); RFC 6581, 4 to 9 (enhanced connection setup)
 // SPDX-License-Identifier: MIT
 #include "frame/mpa.h"
@@ -111,7 +111,7 @@ void vb_mpa_encode(struct vb_writer *w, const struct vb_mpa_frame *f)
 	vb_put_bytes(w, f->private_data, f->private_len);
 }
 
-/* --- agreement --- */
+/* --- negotiation --- */
 
 static uint16_t lower(uint16_t a, uint16_t b)
 {
@@ -142,7 +142,7 @@ void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish
 	request->ord = depth(wish->ord);
 }
 
-/* The cheapest first: a write of nothing leaves no trace at the receiver. */
+/* The cheapest first: a write of length 0 has no effect at the receiver. */
 static uint8_t choose_rtr(uint8_t both)
 {
 	return both & VB_MPA_RTR_WRITE  ? VB_MPA_RTR_WRITE
@@ -150,7 +150,7 @@ static uint8_t choose_rtr(uint8_t both)
 	                                : both & VB_MPA_RTR_SEND;
 }
 
-/* What the peer can take of our reads, what of its reads we can. */
+/* Negotiates the numbers of outstanding reads in both directions. */
 static void agree_depths(struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish, const struct vb_mpa_frame *peer)
 {
 	terms->ird = depth(wish->ird);
@@ -191,7 +191,7 @@ enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_term
 	if (reply->enhanced && request->peer_to_peer) {
 		terms->rtr = choose_rtr(request->rtr & wish->rtr);
 		reply->peer_to_peer = true;
-		reply->rtr = terms->rtr ? terms->rtr : wish->rtr; /* what there would have been */
+		reply->rtr = terms->rtr ? terms->rtr : wish->rtr; /* the option that would have been used */
 		if (!terms->rtr) {
 			reply->reject = true;
 			return VB_MPA_NO_RTR;
@@ -213,7 +213,7 @@ enum vb_mpa_refusal vb_mpa_conclude(struct vb_mpa_terms *terms, const struct vb_
 		return VB_MPA_NEWER;
 	if (!reply->enhanced)
 		return VB_MPA_AGREED;
-	/* RFC 6581, 9.1: more than we can take is asked of us, and the peer does not take less */
+	/* RFC 6581, 9.1: the peer wants more outstanding reads than we support, and accepts no fewer */
 	if ((reply->ord != VB_MPA_ANY_DEPTH && reply->ord > depth(wish->ird)) ||
 	    (wish->strict && reply->ird != VB_MPA_ANY_DEPTH && reply->ird < depth(wish->ord)))
 		return VB_MPA_NO_IRD;

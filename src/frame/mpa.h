@@ -1,4 +1,4 @@
-// mpa.h - MPA: the frames that open a connection, what is agreed by them, and how FPDUs lie in the stream
+// mpa.h - MPA: the frames that open a connection, their negotiation, and the layout of FPDUs in the stream
 // follows: RFC 5044, 4 (FPDUs, markers, CRC) and 7.1 (connection setup); RFC 6581, 4 to 9 (enhanced connection setup)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_MPA_H
@@ -7,7 +7,7 @@
 #include "frame/cursor.h"
 
 #define VB_MPA_FRAME_LEN 20    /* before the private data */
-#define VB_MPA_PRIVATE_MAX 512 /* the words of RFC 6581 are of it */
+#define VB_MPA_PRIVATE_MAX 512 /* including the words of RFC 6581 */
 #define VB_MPA_ENHANCED_LEN 4  /* those words */
 #define VB_MPA_FRAME_MAX (VB_MPA_FRAME_LEN + VB_MPA_PRIVATE_MAX)
 #define VB_MPA_ANY_DEPTH 0x3fff /* of IRD and ORD: not negotiated */
@@ -25,11 +25,11 @@ struct vb_mpa_frame {
 	bool markers, crc;           /* M: the sender of the frame wants to receive markers. C */
 	bool reject;                 /* R, of a reply */
 	uint8_t revision;            /* 1 or 2 */
-	bool enhanced;               /* S: the words of RFC 6581 are there */
+	bool enhanced;               /* S: the frame has the words of RFC 6581 */
 	bool peer_to_peer;           /* A */
 	uint8_t rtr;                 /* B, C, D: enum vb_mpa_rtr */
 	uint16_t ird, ord;           /* 14 bits */
-	const uint8_t *private_data; /* behind those words; of the bytes that were decoded */
+	const uint8_t *private_data; /* behind those words; points into the decoded bytes */
 	uint16_t private_len;
 };
 
@@ -52,18 +52,18 @@ enum vb_mpa_verdict {
 
 const char *vb_mpa_verdict_text(enum vb_mpa_verdict verdict);
 
-/* The frame at the start of a stream, of which len bytes are there. *used: its length, where the verdict is OK; what is
- * wrong is seen as early as the bytes show it. Out-parameters are untouched otherwise. */
+/* Decodes the frame at the start of a stream, of which len bytes have arrived. *used: its length, if the verdict is
+ * OK; otherwise out-parameters are untouched. Errors are reported as soon as the bytes show them. */
 enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len,
                                   bool reply);
 void vb_mpa_encode(struct vb_writer *w, const struct vb_mpa_frame *frame);
 
-/* What one side wants. */
+/* The options of one side. */
 struct vb_mpa_wish {
 	uint8_t revision;  /* 1 or 2 */
-	bool markers, crc; /* to receive markers; a CRC whatever the peer says */
+	bool markers, crc; /* wants to receive markers; requires a CRC */
 	bool peer_to_peer; /* the initiator: it will send an RTR message; the responder: it wants one if the peer can */
-	uint8_t rtr;       /* enum vb_mpa_rtr: what it can send, or take */
+	uint8_t rtr;       /* enum vb_mpa_rtr: messages that it can send, or accept */
 	uint16_t ird, ord; /* at most */
 	bool strict;       /* the initiator: an IRD of the peer below our ORD is an error, instead of a lower ORD */
 };
@@ -72,24 +72,24 @@ struct vb_mpa_terms {
 	bool crc, markers_in, markers_out;
 	uint16_t ird, ord;
 	uint8_t rtr; /* one of enum vb_mpa_rtr, or 0: sent by the initiator as its first FPDU */
-	bool hold;   /* the responder sends nothing before the first FPDU has come */
+	bool hold;   /* the responder sends nothing before the first FPDU has arrived */
 };
 
 enum vb_mpa_refusal {
 	VB_MPA_AGREED,
-	VB_MPA_REJECTED, /* by the peer: its private data may say why */
+	VB_MPA_REJECTED, /* by the peer: its private data may tell the reason */
 	VB_MPA_NO_IRD,   /* insufficient IRD: RFC 6581, 8 (MPA error 6) */
 	VB_MPA_NO_RTR,   /* no matching RTR option (MPA error 7) */
 	VB_MPA_NEWER,    /* a reply of a later revision than the request's */
 };
 
-/* The request of the initiator; private_data is the caller's. */
+/* Makes the initiator's request; the caller owns private_data. */
 void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish, const void *private_data,
                     uint16_t len);
-/* The responder: terms, and the reply that says so. */
+/* The responder: computes the terms and the reply. */
 enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_terms *terms,
                                   const struct vb_mpa_wish *wish, const struct vb_mpa_frame *request);
-/* The initiator, with the reply to the request that `wish` gave. */
+/* The initiator: computes the terms from the reply to the request made from `wish`. */
 enum vb_mpa_refusal vb_mpa_conclude(struct vb_mpa_terms *terms, const struct vb_mpa_wish *wish,
                                     const struct vb_mpa_frame *reply);
 

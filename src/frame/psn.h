@@ -1,4 +1,4 @@
-// psn.h - packet sequence numbers: 24 bits, and who comes before whom
+// psn.h - packet sequence numbers: 24 bits, and their order
 // follows: IBA volume 1, 9.7.1 (packet sequence numbers)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_PSN_H
@@ -14,7 +14,7 @@ struct vb_psn {
 	uint32_t v;
 };
 
-/* Of the low 24 bits, as a program gives them in sq_psn and rq_psn. */
+/* Makes a PSN of the low 24 bits, as a program gives them in sq_psn and rq_psn. */
 static inline struct vb_psn vb_psn(uint32_t v)
 {
 	return (struct vb_psn){v & VB_PSN_MASK};
@@ -25,7 +25,7 @@ static inline struct vb_psn vb_psn_add(struct vb_psn psn, int32_t n)
 	return vb_psn(psn.v + (uint32_t)n);
 }
 
-/* How far a is ahead of b: -2^23 to 2^23 - 1. The half of all PSNs behind b is duplicates, the rest is new. */
+/* The distance of a ahead of b: -2^23 to 2^23 - 1. PSNs in the half behind b are duplicates. */
 static inline int32_t vb_psn_diff(struct vb_psn a, struct vb_psn b)
 {
 	uint32_t ahead = (a.v - b.v) & VB_PSN_MASK;

@@ -1,4 +1,4 @@
-// netdev.c - the network interfaces of this namespace and their addresses: a look now, and word of changes
+// netdev.c - the network interfaces of this namespace and their addresses: reads them, and watches for changes
 // follows: rtnetlink(7), netlink(7)
 // SPDX-License-Identifier: MIT
 #include "net/netdev.h"
@@ -84,7 +84,7 @@ static int dump_all(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf)
 	return rc;
 }
 
-/* By ioctl, not by /sys/class/net: sysfs shows the namespace it was mounted in, which need not be ours. */
+/* By ioctl, not by /sys/class/net: sysfs shows the namespace in which it was mounted, which may not be ours. */
 static uint32_t link_speed(int fd, const char *name)
 {
 	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
@@ -112,7 +112,7 @@ int vb_netdev_scan(struct vb_netdev **list, size_t *n)
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	int rc = fd < 0 ? errno : !buf ? ENOMEM : 0;
 
-	/* Interfaces that keep changing must not keep us here: the last look is then as good as any. */
+	/* Gives up after some tries, because interfaces may change all the time: the last state is as good as any. */
 	for (int i = 0; !rc && i < TRIES; i++) {
 		g.n = 0;
 		g.interrupted = false;
@@ -204,7 +204,7 @@ bool vb_netmon_drain(struct vb_netmon *mon)
 		if (len >= 0)
 			changed |= from.nl_pid == 0 && vb_netdev_parse_is_change(&mon->buf, (size_t)len);
 		else if (errno == ENOBUFS)
-			changed = true; /* the queue overran: what was lost may have been anything */
+			changed = true; /* the queue overran: any message may be lost */
 		else if (errno != EINTR)
 			return changed;
 	}

@@ -25,7 +25,7 @@ static void skip(struct span *s, size_t n)
 	s->len -= n;
 }
 
-/* Takes the next message off; false at the end, or where its length is a lie. */
+/* Takes the next message. Returns false at the end, or if its length is invalid. */
 static bool next_message(struct span *s, struct nlmsghdr *h, struct span *body)
 {
 	if (s->len < sizeof(*h))
@@ -102,7 +102,7 @@ static void parse_link(struct vb_netdev_gather *g, struct span body)
 	if (body.len < sizeof(m))
 		return;
 	memcpy(&m, body.p, sizeof(m));
-	/* A bridge tells of its ports in messages of its own family: another subject, half the attributes. */
+	/* A bridge reports its ports in messages of its own family, with other attributes: ignored. */
 	if (m.ifi_index <= 0 || m.ifi_family != AF_UNSPEC)
 		return;
 	struct vb_netdev *nd = find_or_add(g, m.ifi_index);

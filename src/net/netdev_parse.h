@@ -16,14 +16,14 @@ struct vb_netdev_gather {
 	size_t n, room;
 	uint32_t seq;     /* messages with another sequence number are strays of an earlier dump */
 	bool done;        /* the present dump has ended */
-	bool interrupted; /* something changed under the dump: take all of it again */
+	bool interrupted; /* the interfaces changed during the dump: repeat it */
 	int err;          /* errno value that the kernel sent, or ENOMEM */
 };
 
-/* One datagram from the kernel. Whatever the bytes are, nothing is read past len. */
+/* Parses one datagram from the kernel. Never reads past len, whatever the bytes are. */
 void vb_netdev_parse(struct vb_netdev_gather *g, const void *buf, size_t len);
 
-/* Does this datagram tell of a link or an address that came, went or changed? */
+/* Does this datagram report a link or an address that was added, removed or changed? */
 bool vb_netdev_parse_is_change(const void *buf, size_t len);
 
 #endif

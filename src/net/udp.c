@@ -1,4 +1,4 @@
-// udp.c - UDP sockets that RoCEv2 is sent from, and what comes beside a datagram that is received
+// udp.c - UDP sockets for sending RoCEv2, and control data of received datagrams
 // follows: udp(7) (UDP_GRO), ip(7), ipv6(7); IBA annex A17.3 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include "net/udp.h"
@@ -15,7 +15,7 @@
 #define UDP_GRO 104
 #endif
 
-#ifndef IPV6_FLOWINFO /* glibc has it not */
+#ifndef IPV6_FLOWINFO /* glibc does not define it */
 #define IPV6_FLOWINFO 11
 #endif
 
@@ -39,7 +39,7 @@ static bool bind_any(int fd, int family, uint16_t *port)
 			p |= PORTS;
 		memset(&a, 0, sizeof(a));
 		a.sa.sa_family = (sa_family_t)family;
-		a.in.sin_port = htons(p); /* at the same place in both */
+		a.in.sin_port = htons(p); /* at the same offset in both */
 		if (bind(fd, &a.sa, len))
 			continue;
 		if (getsockname(fd, &a.sa, &len))
@@ -67,7 +67,7 @@ int vb_udp_sender(bool v6, uint16_t *port)
 	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 	if (v6)
 		set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* nobody sends here */
+	set(fd, SOL_SOCKET, SO_RCVBUF, 1); /* this socket receives nothing */
 	if (bind_any(fd, family, port))
 		return fd;
 	close(fd);
@@ -114,7 +114,7 @@ static void read_v6(const struct cmsghdr *c, struct vb_udp_arrival *a, bool *kno
 		a->ip.traffic_class = first_byte(c);
 	} else if (c->cmsg_type == IPV6_HOPLIMIT) {
 		a->ip.hop_limit = first_byte(c);
-	} else if (c->cmsg_type == IPV6_FLOWINFO) { /* and the class, which we have */
+	} else if (c->cmsg_type == IPV6_FLOWINFO) { /* and the traffic class, which is known already */
 		memcpy(&label, CMSG_DATA(c), sizeof(label));
 		a->ip.flow_label = ntohl(label) & 0xfffff;
 	} else if (c->cmsg_type == IPV6_PKTINFO && !*known) {

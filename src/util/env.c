@@ -1,5 +1,5 @@
-// env.c - a program with more rights than its caller's does not pass its caller's variables on
-// follows: ld.so(8), which does the same to its own (LD_PRELOAD and so on)
+// env.c - a program with more privileges than its caller does not pass its caller's variables on
+// follows: ld.so(8), which removes its own variables (LD_PRELOAD and so on) in the same case
 // SPDX-License-Identifier: MIT
 #include "util/env.h"
 
@@ -7,7 +7,7 @@
 
 extern char **environ;
 
-/* The name of the first variable that the environment has and that is Verbena's; false where there is none. */
+/* Finds the name of Verbena's first variable in the environment. Returns false if there is none. */
 static bool find_ours(char *name, size_t size)
 {
 	for (char **e = environ; e && *e; e++) {
@@ -22,7 +22,7 @@ static bool find_ours(char *name, size_t size)
 	return false;
 }
 
-/* What such a program executes may be the caller's equal in rights, so that the kernel does not say AT_SECURE there. */
+/* A program that it executes may have the same privileges as it, so that the kernel does not set AT_SECURE there. */
 __attribute__((constructor)) static void forget(void)
 {
 	char name[64];

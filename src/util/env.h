@@ -1,4 +1,4 @@
-// env.h - environment variables, which a program that runs with more rights than its caller's does not honour
+// env.h - environment variables, which a program with more privileges than its caller ignores
 // follows: secure_getenv(3), getauxval(3) for AT_SECURE
 // SPDX-License-Identifier: MIT
 #ifndef VB_UTIL_ENV_H
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 
-/* This program was started with more rights than its caller's (set-user-ID, set-group-ID, file capabilities). It
- * stays so until its end, whatever user it becomes: its environment is still the caller's. */
+/* Was this program started with more privileges than its caller (set-user-ID, set-group-ID, file capabilities)? This
+ * holds until it ends, whatever user it becomes, because its environment is the caller's. */
 static inline bool vb_env_is_hostile(void)
 {
 	return getauxval(AT_SECURE) != 0;

@@ -1,4 +1,4 @@
-// guard.c - copies that touch the program's memory and survive a page that is not there
+// guard.c - copies of the program's memory that survive unmapped pages
 // SPDX-License-Identifier: MIT
 #include "util/guard.h"
 
@@ -20,7 +20,7 @@
  * sends it to the label that returns false. Nothing needs to be saved before a copy.
  */
 #if defined(__x86_64__)
-/* zmm a is moved on by the distance that zmm10 has the powers of x for, and zmm b is added. */
+/* Multiplies zmm a by the powers of x in zmm10, and adds zmm b. */
 #define GUARD_FOLD(a, b)                                            \
 	"	vpclmulqdq $0x00, %zmm10, %zmm" #a ", %zmm8\n"      \
 	"	vpclmulqdq $0x11, %zmm10, %zmm" #a ", %zmm" #a "\n" \
@@ -237,13 +237,13 @@ bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) _
 bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visibility("hidden")));
 
 /*
- * SIGSEGV, SIGBUS: who was there before us, and who has come since. A program's handler may be installed over ours and
- * may call it as the one before; ours is then installed over that again (vb_guard_install). Called by the kernel it
- * goes on to the newest, called by that one to the oldest.
+ * Handlers of SIGSEGV and SIGBUS: the one before ours, and the one installed since. A program may install its handler
+ * over ours and call ours as the previous one; vb_guard_install then installs ours again on top. If the kernel calls
+ * ours, it continues with the newest; if that one calls it, with the oldest.
  */
 static struct sigaction oldest[2], newest[2];
 static bool installed[2];
-static void *restorer; /* where the kernel makes a handler return to; NULL: not known here */
+static void *restorer; /* the return address that the kernel gives a handler; NULL: not known on this machine */
 
 static void find_restorer(void)
 {
@@ -275,7 +275,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	if (next->sa_flags & SA_SIGINFO) {
 		next->sa_sigaction(sig, info, context);
 	} else if (next->sa_handler == SIG_DFL || (next->sa_handler == SIG_IGN && info->si_code > 0)) {
-		/* not ours: the fault happens again, with the default action */
+		/* not our fault: it happens again, with the default action */
 		signal(sig, SIG_DFL);
 		if (info->si_code <= 0)
 			raise(sig);
@@ -298,7 +298,7 @@ void vb_guard_install(void)
 			continue;
 		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
 			continue;
-		/* cannot tell who calls: over a newer handler there would be no way back */
+		/* the caller cannot be recognised: on top of a newer handler ours could not continue with it */
 		if (installed[i] && !restorer)
 			continue;
 		newest[i] = now;
@@ -350,7 +350,7 @@ bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2])
 #endif
 }
 
-/* Between the lengths where short and long string moves are best. */
+/* For lengths between those for which short and long string moves are best. */
 bool vb_guard_copy(void *dst, const void *src, size_t n)
 {
 #if defined(__x86_64__)

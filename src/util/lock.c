@@ -17,7 +17,7 @@ struct held {
 	int line;
 };
 
-/* What this thread holds, in the order in which it took them. */
+/* The locks that this thread holds, in the order in which it took them. */
 static _Thread_local struct {
 	unsigned n;
 	struct held lock[HELD_MAX];

@@ -53,9 +53,10 @@ enum vb_lock_rank {
 };
 
 /*
- * Held for well under a microsecond, but for copies of large messages. A waiter spins for a while and then yields:
- * these machines may have a single core. Zero-initialised means unlocked and without a rank. A thread that holds one
- * calls nothing that waits for another thread, another process or a file; copies of user memory may wait for a page.
+ * Held for well under a microsecond, except during copies of large messages. A waiter spins for a while and then
+ * yields, because the machine may have a single core. All zeros means unlocked and without a rank. A thread that holds
+ * one calls nothing that waits for another thread, another process or a file; copies of user memory may wait for a
+ * page.
  */
 struct vb_lock {
 	atomic_int held;
@@ -64,7 +65,7 @@ struct vb_lock {
 #endif
 };
 
-/* Of a static lock. */
+/* Initialises a static lock. */
 #ifdef VB_LOCK_RANKS
 #define VB_LOCK_INITIALIZER(r) \
 	{                      \
@@ -83,7 +84,7 @@ struct vb_lock {
 void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, int line); /* before the thread waits */
 void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, int line);
 void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line);
-/* This thread will not return to whoever took locks: exit() was called by a signal handler. */
+/* Forgets the thread's locks: a signal handler called exit(), so the code that took them will not continue. */
 void vb_rank_forget(void);
 /* The caller may wait for another thread, another process or a file: aborts if the thread holds a spin lock. */
 void vb_rank_may_wait(const char *file, int line);
@@ -145,7 +146,7 @@ static inline void vb_lock_ranked(struct vb_lock *l, const char *file, int line)
 	vb_rank_push(l, l->rank, file, line);
 }
 
-/* May go against the order: it does not wait. */
+/* Ranks are not checked, because it does not wait. */
 static inline bool vb_trylock_ranked(struct vb_lock *l, const char *file, int line)
 {
 	bool taken = vb_trylock(l);
@@ -193,7 +194,7 @@ static inline void vb_mutex_unlock_ranked(pthread_mutex_t *m, const char *file, 
 #define vb_mutex_trylock(m, rank) vb_mutex_trylock_ranked(m, rank, __FILE__, __LINE__)
 #define vb_mutex_unlock(m) vb_mutex_unlock_ranked(m, __FILE__, __LINE__)
 #else
-/* A mutex has its rank where it is taken, so that it can stay a plain one: for condition variables and static
+/* A mutex gets its rank where it is taken, so that it stays a plain mutex for condition variables and static
  * initialisers. */
 #define vb_mutex_lock(m, rank) pthread_mutex_lock(m)
 #define vb_mutex_trylock(m, rank) pthread_mutex_trylock(m)

@@ -1,4 +1,4 @@
-// runtime.c - the runtime directory, and where in it the tree stands that programs read instead of /sys and /dev
+// runtime.c - the runtime directory, and the place in it of the tree that programs read instead of /sys and /dev
 // follows: verbena(7), VERBENA_RUNTIME
 // SPDX-License-Identifier: MIT
 #include "util/runtime.h"
@@ -18,7 +18,7 @@
 #include "util/trust.h"
 
 #define ROOT_DIR "/run/verbena"
-#define TREE "VERBENA_TREE" /* the tree that the launcher has written for its program, and for all that this starts */
+#define TREE "VERBENA_TREE" /* the tree that the launcher has written for its program and its children */
 
 /* snprintf is not safe in a signal handler. */
 struct writer {
@@ -52,7 +52,7 @@ static int finish(struct writer *w)
 	return 0;
 }
 
-/* By system call: in the path shim, the library's stat is our own caller. */
+/* By system call, because in the path shim the library's stat calls this function. */
 static bool is_own_directory(const char *path, bool follow)
 {
 	struct statx stx;
@@ -61,12 +61,12 @@ static bool is_own_directory(const char *path, bool follow)
 	       S_ISDIR(stx.stx_mode) && stx.stx_uid == geteuid() && !(stx.stx_mode & 022);
 }
 
-/* With the rights that we have, not with those of a set-user-ID program's caller. */
+/* Checks with the effective user, not with the caller of a set-user-ID program. */
 static bool can_write(const char *dir)
 {
 	if (!syscall(SYS_faccessat2, AT_FDCWD, dir, W_OK, AT_EACCESS))
 		return true;
-	/* before Linux 5.8, and where a filter does not know it; then by the real user */
+	/* before Linux 5.8, or with a seccomp filter that does not know it: checks with the real user */
 	return (errno == ENOSYS || errno == EPERM) && !syscall(SYS_faccessat, AT_FDCWD, dir, W_OK);
 }
 
@@ -161,10 +161,10 @@ static bool is_explicit(void)
 	return dir && *dir;
 }
 
-/* Who reads the tree believes it. In a directory that VERBENA_RUNTIME names, which others may write in (/tmp), it
- * must be ours, root's, or the directory's owner's; the directory that we choose ourselves must be ours. There must
- * be one: what is made after this look would not be looked at. The tree's path is changed meanwhile, for want of
- * room on a signal handler's stack. */
+/* Programs trust the tree, so its owner is checked. In a directory that VERBENA_RUNTIME names, in which others may
+ * write (/tmp), it must belong to us, root, or the directory's owner. A directory that we choose ourselves must be
+ * ours. It must exist, because one made after this check would not be checked. The function changes the tree's path
+ * temporarily, because a signal handler's stack has no room for a copy. */
 static int judge(char *tree)
 {
 	bool named = is_explicit();

@@ -1,4 +1,4 @@
-// trust.h - whose directory is it, and what is said where it is somebody else's
+// trust.h - the owner of a directory, and the message if it is another user
 // follows: path_resolution(7), stat(2)
 // SPDX-License-Identifier: MIT
 #ifndef VB_UTIL_TRUST_H
@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A directory in which only its owner puts things, and that owner is user. */
+/* Is it a directory of this user in which only the owner can make files? */
 static inline bool vb_trust_is_private(const struct stat *st, uid_t user)
 {
 	return S_ISDIR(st->st_mode) && st->st_uid == user && !(st->st_mode & 022);
 }
 
-/* Why path is not such a directory of ours, in one clause that names it and its owner. False where it is one, or where
- * there is nothing yet. */
+/* Describes why path is not such a directory of ours: names it and its owner. Returns false if it is one, or does
+ * not exist. */
 static inline bool vb_trust_complaint(const char *path, char *text, size_t size)
 {
 	struct stat st;
