@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 	snprintf(text, sizeof(text), "%d %d", (int)pid[0], (int)pid[1]);
 	say(text);
 	meeting_wait(meeting);
-	meeting_wait(meeting); /* all stand */
+	meeting_wait(meeting); /* all are connected */
 	snprintf(text, sizeof(text), "%.3f", shared->seconds);
 	say(text);
 	meeting_wait(meeting);

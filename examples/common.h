@@ -1,4 +1,4 @@
-// common.h - what the examples share: how they end when something is wrong, and waiting for the next event
+// common.h - shared by the examples: ending with an error message, and waiting for the next event
 // follows: rdma_get_cm_event(3), ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 #ifndef EXAMPLES_COMMON_H
@@ -76,7 +76,7 @@ static inline struct rdma_addrinfo *find_address(const char *host, enum rdma_por
 	return found;
 }
 
-/* Which adapter leads to this host, and by which way: both are answered by events. */
+/* Resolves the adapter and the route to this host: events report both. */
 static inline void resolve(struct rdma_cm_id *id, const char *host, enum rdma_port_space space)
 {
 	struct rdma_addrinfo *found = find_address(host, space);

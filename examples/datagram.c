@@ -85,7 +85,7 @@ static bool next(struct end *e, struct ibv_wc *wc)
 	return false;
 }
 
-/* The way back is in what was received. It has to stay until the answer has been sent. */
+/* The sender's address is made of the received header. It must exist until the answer has been sent. */
 static struct ibv_ah *answer(struct end *e, struct ibv_wc *wc)
 {
 	static const char words[] = "answer to ";
@@ -102,7 +102,7 @@ static struct ibv_ah *answer(struct end *e, struct ibv_wc *wc)
 	return ah;
 }
 
-/* Until all have come and all answers have gone, or nothing happens any more. */
+/* Runs until all datagrams have arrived and all answers are sent, or nothing happens any more. */
 static void serve(struct end *e)
 {
 	struct ibv_ah *ahs[COUNT] = {0};
@@ -134,7 +134,7 @@ static void server(void)
 	event = await(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
 	e.id = event->id;
 	set_up(&e);
-	struct rdma_conn_param param = {.qp_num = e.id->qp->qp_num}; /* what the client asks for */
+	struct rdma_conn_param param = {.qp_num = e.id->qp->qp_num}; /* the number that the client asks for */
 
 	TRY(rdma_accept(e.id, &param));
 	TRY(rdma_ack_cm_event(event));

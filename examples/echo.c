@@ -94,7 +94,7 @@ static void take_down(struct end *e)
 	rdma_destroy_ep(e->id);
 }
 
-/* Sends back what comes, until the client says nothing any more: an empty message. */
+/* Sends messages back, until the client ends with an empty message. */
 static unsigned serve(struct end *e)
 {
 	unsigned messages = 0;

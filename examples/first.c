@@ -1,4 +1,4 @@
-// first.c - the whole way of an RDMA program: device, memory, connection, write with immediate data, read, atomic, end
+// first.c - an RDMA program from start to end: device, memory, connection, write with immediate data, read, atomic
 // follows: rdma_cm(7), ibv_post_send(3)
 // SPDX-License-Identifier: MIT
 //
@@ -57,7 +57,7 @@ static void set_up(struct side *s)
 		die("ibv_reg_mr");
 }
 
-/* The other way round. */
+/* The opposite direction. */
 static void take_down(struct side *s)
 {
 	rdma_destroy_qp(s->id);

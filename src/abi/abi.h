@@ -1,4 +1,4 @@
-// abi.h - what stands behind the exported verbs where core/ has no function of its own for them
+// abi.h - functions of exported verbs that core/ does not have
 // follows: the ibv_* man page of the same name
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_ABI_H
@@ -10,7 +10,7 @@
 #include "abi/newer.h"
 #include "core/verbs.h"
 
-/* An errno value that a verb returns stands in errno as well: programs look there, since with rdma-core most
+/* An errno value that a verb returns is stored in errno as well: programs read it there, because in rdma-core most
  * failures are those of a system call. */
 static inline int vb_told(int err)
 {
@@ -19,14 +19,14 @@ static inline int vb_told(int err)
 	return err;
 }
 
-/* The owner of the object that an event is about; an event of a port or device needs no owner: OWNER_US. */
+/* The owner of an event's object. An event of a port or device needs no owner: OWNER_US. */
 enum vb_owner vb_owner_of_event(const struct ibv_async_event *event);
 
 __be64 vb_get_device_guid(struct ibv_device *device);
 int vb_get_device_index(struct ibv_device *device);
 
 int vb_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
-/* Writes size bytes: what is beyond our knowledge is zero. EINVAL where not even the original attributes fit. */
+/* Writes size bytes: fields that are not known here are zero. EINVAL if not even the original attributes fit. */
 int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
                        struct ibv_device_attr_ex *attr, size_t size);
 int vb_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr);
@@ -62,7 +62,7 @@ int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port);
-/* 0, or minus an errno value: EINVAL (no such source GID), EHOSTUNREACH (no route, or nobody answered). */
+/* 0, or minus an errno value: EINVAL (no such source GID), EHOSTUNREACH (no route, or no answer). */
 int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6], uint16_t *vid);
 
 struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr);
@@ -79,7 +79,7 @@ int vb_inc_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t amount);
 int vb_read_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
 int vb_read_err_comp_cntr(struct vb_comp_cntr *cntr, uint64_t *value);
 
-/* The context of today where a program of 2006 hands us one of its own (compat10.h). */
+/* The current context of a context of 2006 (compat10.h). */
 struct ibv_context *vb_context_of_any_age(struct ibv_context *context);
 
 /* The exported functions under internal names, for callers inside the library: vbx_alloc_pd is ibv_alloc_pd. */

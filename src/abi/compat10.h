@@ -1,4 +1,4 @@
-// compat10.h - the objects of the first ABI (libibverbs 1.0, 2006), each wrapped around one of today
+// compat10.h - the objects of the first ABI (libibverbs 1.0, 2006), each wrapped around a current one
 // follows: libibverbs 1.0, infiniband/verbs.h (layouts: programs built then read these fields)
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_COMPAT10_H
@@ -10,7 +10,7 @@
 
 struct vb_context10;
 
-/* `real` stands where no program of that time looked, but see struct ibv_context. */
+/* No program of that time read the place of `real`, but see struct ibv_context. */
 struct vb_device10 {
 	void *sysfs_dev, *sysfs_ibdev;
 	struct ibv_device *real;

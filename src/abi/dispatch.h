@@ -1,4 +1,4 @@
-// dispatch.h - whose object is it: ours, or one of a real libibverbs that stands behind the same symbols
+// dispatch.h - finds the owner of an object: Verbena, or a real libibverbs behind the same symbols
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_DISPATCH_H
 #define VB_ABI_DISPATCH_H
@@ -11,7 +11,7 @@
 /* The function impl becomes the dynamic symbol sym, "name@@NODE" (what programs link to) or "name@NODE" (old ones). */
 #define VB_SYMVER(impl, sym) __asm__(".symver " #impl "," sym)
 
-/* verbs_context.priv of a context of ours points here. No other library knows the address, and it may be read. */
+/* verbs_context.priv of Verbena's contexts points here. No other library uses this address, and it is readable. */
 extern char vb_priv_mark[];
 
 static inline bool vb_is_ours(const struct ibv_context *context)

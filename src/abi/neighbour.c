@@ -1,4 +1,4 @@
-// neighbour.c - the Ethernet address behind a GID: asked of the kernel's routes and neighbour table
+// neighbour.c - the Ethernet address of a GID, from the kernel's routes and neighbour table
 // follows: rtnetlink(7), rdma-core's ibv_resolve_eth_l2_from_gid; RFC 1112 §6.4, RFC 2464 §7 (multicast addresses)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -91,7 +91,8 @@ static void add(struct request *req, unsigned short type, const void *data, size
 	req->head.nlmsg_len = NLMSG_ALIGN(req->head.nlmsg_len) + (uint32_t)RTA_SPACE(len);
 }
 
-/* What the kernel says: whoever administers the network may send to any netlink socket, but not as port 0. */
+/* Receives the kernel's answer. A network administrator may send to any netlink socket, but only the kernel is port
+ * 0. */
 static ssize_t hear(int fd, char *answer, size_t size)
 {
 	for (;;) {
@@ -247,7 +248,7 @@ int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *
 	if (multicast_mac(&to, mac)) {
 		/* no neighbour, no route */
 	} else if (vb_gid_is_local(&attr->grh.dgid)) {
-		/* All of 127.0.0.0/8 is ours, but only 127.0.0.1 stands in the tables. */
+		/* All of 127.0.0.0/8 is local, but the tables have only 127.0.0.1. */
 		int owner = vb_gid_to_ifindex(&attr->grh.dgid);
 		err = interface_mac(fd, owner ? owner : ifindex, mac);
 	} else {

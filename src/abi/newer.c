@@ -30,7 +30,7 @@ void *vb_alloc_buf(struct ibv_pd *pd, size_t size, struct vb_buf **buf)
 	return NULL;
 }
 
-/* A buffer has no context that could be looked at; nobody got one from us. */
+/* A buffer has no context, and Verbena never makes one. */
 VB_EXPORT void ibv_free_buf(struct vb_buf *buf);
 void ibv_free_buf(struct vb_buf *buf)
 {

@@ -5,7 +5,7 @@
 
 #include "abi/abi.h"
 
-/* What this adapter does not do (yet). Each fails by the convention of its kind. */
+/* Operations that this adapter does not support (yet). Each fails by the convention of its kind. */
 #define NO_INT(name, params)        \
 	static int no_##name params \
 	{                           \
@@ -56,8 +56,8 @@ static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ib
 }
 
 /*
- * The _compat_ entries are where the verbs stood before they were functions of the library (before 2018): they have the
- * arguments of that time. No program is known to call them; they must not be null.
+ * The _compat_ entries were the verbs before these became functions of the library (before 2018), with the arguments of
+ * that time. No program is known to call them; they must not be null.
  */
 static struct ibv_mr *old_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {

@@ -57,7 +57,7 @@ int vbp_execute_ioctl(struct ibv_context *context, struct command_buffer *cmd)
 	return EOPNOTSUPP;
 }
 
-/* How large an array a driver makes on its stack: its own attributes; what is linked to them is never sent. */
+/* The size of an array on a driver's stack: its own attributes. Linked attributes are never sent. */
 IN_34(__ioctl_final_num_attrs);
 VB_EXPORT unsigned vbp___ioctl_final_num_attrs(unsigned num_attrs, struct command_buffer *link);
 unsigned vbp___ioctl_final_num_attrs(unsigned num_attrs, struct command_buffer *link)
@@ -157,7 +157,8 @@ int vbp_ibv_read_ibdev_sysfs_file(char *buf, size_t size, struct verbs_sysfs_dev
 	return -1;
 }
 
-/* Here a driver gives its table when it is loaded. With a real library behind ours this goes on to that one. */
+/* A driver registers its table here when it is loaded. With a real library behind ours this would be passed to that
+ * library. */
 static void ignore_driver(const void *ops)
 {
 	vb_log(VB_LOG_DEBUG, "a driver of rdma-core is loaded: ignored, there is no hardware behind Verbena yet");
@@ -174,7 +175,7 @@ REGISTER(59)
 REGISTER(64)
 REGISTER(65)
 
-/* Since 2018 drivers are loaded in the other way; libfabric's old usnic provider still calls this one. */
+/* Since 2018 drivers are loaded differently; libfabric's old usnic provider still calls this function. */
 VB_SYMVER(vbp_ibv_register_driver, "ibv_register_driver@IBVERBS_1.1");
 VB_EXPORT void vbp_ibv_register_driver(const char *name, void *init);
 void vbp_ibv_register_driver(const char *name, void *init)

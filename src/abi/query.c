@@ -1,4 +1,4 @@
-// query.c - what a program asks of a device and its port, in the sizes that its headers knew
+// query.c - queries of a device and its port, with the struct sizes of the program's headers
 // follows: ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3), ibv_query_pkey(3), ibv_get_pkey_index(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -13,7 +13,7 @@ static struct vb_device *device_of(struct ibv_context *context)
 	return vb_device_of(context->device);
 }
 
-/* Gives the caller as much as it has room for, and zeros where it has room for more than we know. */
+/* Copies as much as the caller has room for, and zeros the rest of its struct. */
 static void give(void *to, size_t size, const void *from, size_t known)
 {
 	memset(to, 0, size);

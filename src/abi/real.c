@@ -1,4 +1,4 @@
-// real.c - the functions of the real libibverbs while there is none: each fails with EOPNOTSUPP
+// real.c - stands for the functions of a real libibverbs: each fails with EOPNOTSUPP
 // SPDX-License-Identifier: MIT
 #include "abi/real.h"
 

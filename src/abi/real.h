@@ -1,4 +1,4 @@
-// real.h - the functions of the real libibverbs, for objects that are not ours: the one place where hardware comes in
+// real.h - the functions of the real libibverbs, for objects that are not ours: the only place for hardware
 // see: ARCHITECTURE.md, "The tree"
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_REAL_H

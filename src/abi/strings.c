@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "abi/dispatch.h"
 
-/* Holes and what is beyond the table read "unknown". */
+/* Numbers without an entry read "unknown". */
 static const char *lookup(const char *const *table, unsigned n, unsigned i)
 {
 	return i < n && table[i] ? table[i] : "unknown";

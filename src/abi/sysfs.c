@@ -44,7 +44,7 @@ static const char *below(const char *path, const char *prefix)
 	return path + strspn(path, "/");
 }
 
-/* The text of one of our attributes: its length, -1 where it does not fit, -2 where path is none of ours. */
+/* Reads one of our attributes. Returns its length, -1 if it does not fit, -2 if path is none of ours. */
 static int read_ours(const char *path, char *buf, size_t size)
 {
 	int n, len = -2;
@@ -67,7 +67,7 @@ static int read_ours(const char *path, char *buf, size_t size)
 	return len >= 0 && (size_t)len >= size ? -1 : len;
 }
 
-/* As rdma-core: the last newline becomes the end of the string; what does not fit with its end is a failure. */
+/* As in rdma-core: the last newline becomes the end of the string. Fails if the string does not fit with its end. */
 static int read_file(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

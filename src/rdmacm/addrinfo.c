@@ -8,7 +8,7 @@
 #include "rdmacm/rdmacm.h"
 
 #define FAMILY_IB 27         /* AF_IB */
-#define RAI_OF_SA 0x00000010 /* RAI_SA: a service of the subnet's administration, which Ethernet has not */
+#define RAI_OF_SA 0x00000010 /* RAI_SA: a service of the subnet administrator, which Ethernet does not have */
 
 struct answer {
 	struct rdma_addrinfo rai; /* first: the program has its address */

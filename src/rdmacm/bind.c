@@ -39,7 +39,7 @@ static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_s
 	return err;
 }
 
-/* A port of the broker's choice that TCP has free, too, should it be listened at. */
+/* Binds a port chosen by the broker that is also free for TCP, in case the program listens. */
 static int bind_passive(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source, bool afonly)
 {
 	const union rcm_addr want = *addr;
@@ -94,7 +94,7 @@ int rcm_rebind(struct rcm_id *id)
 	return id->bound ? vb_gsi_client_change(rcm.gsi, id->binding, v6 && id->afonly, id->reuse) : 0;
 }
 
-/* The program sees what it is bound to now. */
+/* Shows the program its bound address. */
 static int show(struct rcm_id *id)
 {
 	rcm_show_addresses(id);

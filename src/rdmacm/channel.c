@@ -57,8 +57,8 @@ RCM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	return &ch->channel;
 }
 
-/* The thread that waits for events here lives, and is not back to wait for the next. Whoever looks first whether
- * there is one (poll, epoll) does not wait here. */
+/* Does the thread that reads events here exist, without waiting for the next one? A program that polls the
+ * descriptor first (poll, epoll) does not wait here. */
 static bool reader_is_away(const struct rcm_channel *ch)
 {
 	int reader = atomic_load(&ch->reader), flags = fcntl(ch->channel.fd, F_GETFL);
@@ -86,7 +86,7 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	if (ch->generation == rcm.generation)
 		rcm_detach(channel);
 	if (atomic_load(&ch->inside))
-		poll(NULL, 0, 1); /* it goes to sleep */
+		poll(NULL, 0, 1); /* it is going to sleep */
 	close(ch->channel.fd);
 	close(ch->units);
 	free(ch);

@@ -123,7 +123,7 @@ static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_
 {
 	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
 	                        .len = {id->connect_len, param && param->private_data ? param->private_data_len : 0},
-	                        .qp_num = param ? param->qp_num & VB_QPN_MASK : 0, /* what the messages have room for */
+	                        .qp_num = param ? param->qp_num & VB_QPN_MASK : 0, /* the messages have 24 bits */
 	                        .srq = param && param->srq,
 	                        .retry_count = param ? param->retry_count : 7,
 	                        .rnr_retry_count = param ? param->rnr_retry_count : 7,
@@ -412,6 +412,6 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	rcm_unlock();
 	if (!conn)
 		return rcm_fail(EINVAL);
-	/* Where nothing is under way, no event would come to wait for. */
+	/* If nothing is in progress, there is no event to wait for. */
 	return sent || rcm_pending(id) ? rcm_complete(id) : 0;
 }

@@ -11,7 +11,7 @@
 #include "util/lock.h"
 #include "util/log.h"
 
-/* Guards the list and its devices' pd and xrcd. Not taken with rcm.lock held, but the other way round. */
+/* Guards the list and its devices' pd and xrcd. Not taken with rcm.lock held; rcm.lock may be taken under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rcm_device *devices;
 
@@ -89,7 +89,7 @@ static void tell_removal(struct rcm_id *id, const struct rcm_device *dev)
 	}
 }
 
-/* The adapter went with its interface: who uses it is told, once. */
+/* The adapter vanished with its interface: notifies its users once. */
 static void remove_device(struct rcm_device *dev)
 {
 	if (dev->gone)
@@ -101,7 +101,7 @@ static void remove_device(struct rcm_device *dev)
 	rcm_unlock();
 }
 
-/* Brings the list in line with what there is now. */
+/* Updates the list to the present devices. */
 static void refresh(void)
 {
 	int n = 0;
@@ -131,7 +131,7 @@ void rcm_device_gone(struct rcm_device *dev)
 	leave(cancel);
 }
 
-/* Its one GID is a MAC address: the interface is asked for its own. */
+/* Its only GID is a MAC address, so the addresses are those of the interface. */
 static bool find_in_iwarp(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
 	uint32_t own;
@@ -204,7 +204,8 @@ static bool loopback_net(const uint8_t gid[16], uint8_t main_address[16])
 	return true;
 }
 
-/* The port is up, and has an address: the default GID of RoCE is none, the one of iWARP stands for the interface's. */
+/* Is the port up, with an address? The default GID of RoCE is no address; the GID of iWARP stands for the
+ * interface's addresses. */
 static bool reaches_others(struct rcm_device *dev, uint32_t lo)
 {
 	struct ibv_gid_entry e;

@@ -1,4 +1,4 @@
-// global.c - what a process has once: its place at queue pair 1, the table of connections, the lock
+// global.c - objects of the process: its client of queue pair 1, the table of connections, the lock
 // follows: rdma_cm(7); fork(2)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "util/calls.h"
 #include "util/lock.h"
 
-/* Who opens; before rcm.lock. */
+/* Serialises opening; taken before rcm.lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 struct rcm rcm = {.lock = PTHREAD_MUTEX_INITIALIZER, .acked = PTHREAD_COND_INITIALIZER, .generation = 1};
 
@@ -125,7 +125,7 @@ static void on_again(void *own)
 static const struct vb_gsi_client_ops gsi_ops = {.mad = on_mad, .timeout = on_timeout, .again = on_again};
 static const struct vb_cm_ops cm_ops = {.admit = rcm_admit, .send = send_mad, .event = rcm_on_event};
 
-/* A queue pair 1 of before fork(): to be closed when the child first needs its own. */
+/* The client of queue pair 1 from before fork(), to be closed when the child first needs its own. */
 static struct vb_gsi_client *parents;
 
 static void before_fork(void)
@@ -218,8 +218,8 @@ static bool take_over(void)
 	return false;
 }
 
-/* A program that just ends leaves its connections as the kernel would: their peers are told. A priority is for it to
- * come behind those without, which may need the connections: rsockets. */
+/* When a program ends without closing its connections, their peers are notified, as the kernel does. The priority
+ * makes this run after destructors without one, which may need the connections: rsockets. */
 __attribute__((destructor(60000))) static void at_exit(void)
 {
 	if (!take_over())

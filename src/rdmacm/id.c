@@ -107,7 +107,7 @@ static void end_connection(struct rcm_id *id)
 	rcm_rearm();
 }
 
-/* A connection that the program has never seen goes with its event. */
+/* Destroys a connection that the program has never seen, with its event. */
 void rcm_discard(struct rcm_event *e)
 {
 	while (e) {
@@ -125,7 +125,7 @@ void rcm_discard(struct rcm_event *e)
 	}
 }
 
-/* Nothing more comes for it. */
+/* No events follow for it. */
 static void silence(struct rcm_id *id)
 {
 	if (id->tcp)
@@ -158,7 +158,8 @@ static struct rcm_id *first_at(struct rcm_id *id, const struct rdma_event_channe
 	return id;
 }
 
-/* deviates: programs are to destroy the ids first; a kernel that sees the channel closed ends what they did, too. */
+/* deviates: programs must destroy the ids first. Like a kernel at the close of a channel, this also ends their
+ * connections. */
 void rcm_detach(const struct rdma_event_channel *channel)
 {
 	struct rcm_id *id;
@@ -176,7 +177,7 @@ void rcm_detach(const struct rdma_event_channel *channel)
 	} while (id);
 }
 
-/* Of a channel that is gone nobody can be expected to acknowledge an event. 0 or errno. */
+/* Moves the id. Events of a destroyed channel need not be acknowledged. 0 or errno. */
 static int destroy_detached(struct rcm_id *id)
 {
 	rcm_drop_event(id);
@@ -197,7 +198,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 
 	if (!id)
 		return rcm_fail(EINVAL);
-	if (id->generation != rcm.generation) { /* the parent's: what it had was never ours */
+	if (id->generation != rcm.generation) { /* an id of the parent: its resources are not this process's */
 		free(id);
 		return 0;
 	}
@@ -215,7 +216,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 	return 0;
 }
 
-/* What waits goes along, in its order. */
+/* Queued events move along, in order. */
 static void move_events(struct rcm_id *id, struct rdma_event_channel *channel)
 {
 	struct rcm_event *e = rcm_unqueue(id, NULL);

@@ -1,4 +1,4 @@
-// incoming.c - what becomes of a connection, as events of its id
+// incoming.c - turns events of a connection into events of its id
 // follows: rdma_get_cm_event(3); IBA volume 1, 12.9 (states)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
@@ -24,7 +24,7 @@ static uint8_t at_most(uint8_t n, uint8_t most)
 	return n < most ? n : most;
 }
 
-/* IBA 12.7.34, with the peer's own delay: what a packet and its answer take at least. */
+/* IBA 12.7.34, with the peer's own delay: the least time for a packet and its answer. */
 static uint8_t with_delay(uint8_t timeout, uint8_t delay)
 {
 	uint8_t t = timeout >= delay ? (uint8_t)(timeout + (delay >= timeout - 1))
@@ -69,7 +69,7 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	rcm_queue(e);
 }
 
-/* iWARP knows two kinds of refusal; where nobody of this host listens, somebody else may. */
+/* iWARP has two kinds of refusal. If no program of this host listens, a listener may exist on TCP. */
 static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 {
 	if (rej->reason == VB_CM_REJ_INVALID_MTU)

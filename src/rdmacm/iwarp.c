@@ -1,5 +1,5 @@
 // iwarp.c - ids of iWARP devices: their connections by TCP and MPA, and which of them need none
-// follows: rdma_cm(7); RFC 5044, 7; RFC 6581; what Linux's iw_cm reports of its connections
+// follows: rdma_cm(7); RFC 5044, 7; RFC 6581; the events of Linux's iw_cm
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -12,9 +12,9 @@ static uint16_t at_most(uint16_t n, uint16_t most)
 	return n < most ? n : most;
 }
 
-/* --- private data on the way that other programs of this host use --- */
+/* --- private data for the same-host path --- */
 
-/* Its length stands in the last byte. */
+/* Its length is in the last byte. */
 void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c)
 {
 	rcm_private_data(field, c);
@@ -26,7 +26,7 @@ size_t rcm_iw_unpack(const uint8_t *field, size_t room)
 	return field[room - 1] < room ? field[room - 1] : room - 1;
 }
 
-/* --- what the connections tell; rcm.lock held, progress thread --- */
+/* --- callbacks of connections; rcm.lock held, progress thread --- */
 
 /* A depth that the peer has not told is the most there is, which is known once the device is: rcm_iw_adopt. */
 static void take_depths(struct rcm_id *id, const struct vb_iwcm_said *said)
@@ -110,7 +110,7 @@ static enum rdma_cm_event_type event_of(int err)
 	}
 }
 
-/* RFC 6581, 9.1: what the peer could do is passed on with a refusal, too. */
+/* RFC 6581, 9.1: the peer's depths are reported with a refusal, too. */
 static uint8_t as_said(uint16_t depth)
 {
 	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)at_most(depth, UINT8_MAX);
@@ -151,8 +151,8 @@ static void on_closed(void *own, int err)
 }
 
 /*
- * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs that know InfiniBand alone give a connection back by it:
- * tgtd would keep each of its sessions for ever.
+ * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs written for InfiniBand free a connection at this event:
+ * without it tgtd would keep each of its sessions for ever.
  */
 static void on_exited(void *own)
 {
@@ -175,7 +175,7 @@ static const struct vb_iwcm_ops ops = {.lock = rcm_lock,
                                        .closed = on_closed,
                                        .exited = on_exited};
 
-/* --- what the program does --- */
+/* --- calls of the program --- */
 
 /* rcm.lock held. */
 static int open_iwcm(void)
@@ -297,7 +297,7 @@ int rcm_iw_connect_elsewhere(struct rcm_id *id)
 	return connect_by_tcp(id);
 }
 
-/* What of the peer's was told, and what was not, within what the device has. */
+/* Limits the peer's depths to the device's. A peer of MPA revision 1 has told none. */
 void rcm_iw_adopt(struct rcm_event *e)
 {
 	struct rcm_id *id = rcm_id(e->event.id);
@@ -311,7 +311,7 @@ void rcm_iw_adopt(struct rcm_event *e)
 	id->initiator_depth = p->initiator_depth;
 }
 
-/* The stream is the queue pair's: the program hears of it, and from then on of its end. */
+/* The queue pair has the stream: reports it to the program, and from then on its end. */
 static void post_established(struct rcm_id *id)
 {
 	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0);

@@ -1,5 +1,5 @@
 // late.c - requests that come while the program closes its listener and makes the next one
-// see: broker/server/gsi_late.c, which does the same for those that find no binding any more
+// see: broker/server/gsi_late.c, which does the same for requests without a binding
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
 

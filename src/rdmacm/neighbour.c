@@ -1,4 +1,4 @@
-// neighbour.c - does the next hop answer? Asked before a route is promised, since nobody waits for packets to tell
+// neighbour.c - checks that the next hop answers, before a route is reported as resolved
 // follows: rdma_resolve_addr(3) (RDMA_CM_EVENT_ADDR_ERROR), netdevice(7)
 // SPDX-License-Identifier: MIT
 #include <net/if.h>
@@ -8,9 +8,9 @@
 
 #include "rdmacm/rdmacm.h"
 
-#define AGAIN_US 100000 /* who did not answer may come up before the program's patience is over */
+#define AGAIN_US 100000 /* a host that did not answer may come up before the program's timeout */
 
-/* Links with more than one other end, which are told apart by an address. */
+/* Links with several other ends, which have link-layer addresses. */
 static bool has_neighbours(uint32_t ifindex)
 {
 	struct ifreq req = {0};
@@ -42,7 +42,7 @@ static void *ask(void *arg)
 	while (rcm_wanted(found)) {
 		int err = ibv_resolve_eth_l2_from_gid(found->source.dev->verbs, &attr, mac, &vid);
 
-		/* Whatever else went wrong is no proof that nobody is there. */
+		/* Any other error does not prove that the next hop is missing. */
 		if (err != -EHOSTUNREACH && err != EHOSTUNREACH) {
 			rcm_found(found);
 			break;

@@ -87,7 +87,7 @@ static int set_verbena_option(struct rcm_id *id, int name, const void *val, size
 	return name == RCM_OPTION_TRANSPORT ? set_transport(id, val, len) : ENOSYS;
 }
 
-/* The flags are a number of this machine, of the record all is as a packet has it. */
+/* The flags are in host order; the record is in network order. */
 static const struct ibv_path_data *primary(const void *val, size_t len)
 {
 	const uint32_t need = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
@@ -167,7 +167,7 @@ RCM_EXPORT int rdma_set_option(struct rdma_cm_id *cm_id, int level, int name, vo
 	return rcm_result(err);
 }
 
-/* They go with the REQ or the answer to one; the adapter has none of its own, and does nothing with the peer's. */
+/* ECE options are sent with the REQ or its answer. The adapter has none of its own, and ignores the peer's. */
 RCM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *cm_id, struct ibv_ece *ece)
 {
 	struct rcm_id *id = rcm_id(cm_id);

@@ -1,4 +1,4 @@
-// present.c - what is done with an event in the thread that fetches it: devices, queue pairs, what the id shows
+// present.c - effects of an event in the thread that fetches it: devices, queue pairs, fields of the id
 // follows: rdma_get_cm_event(3), rdma_create_qp(3) (queue pairs change their state by themselves)
 // SPDX-License-Identifier: MIT
 #include <stdatomic.h>
@@ -55,8 +55,8 @@ static void route_resolved(struct rcm_event *e)
 		fail(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
 }
 
-/* A path MTU above what our port takes. Within one host no packet is sent, and the smaller one will do; a peer
- * elsewhere would send what is lost: it is told so. */
+/* Handles a path MTU above our port's. Within one host no packets are sent, and the smaller MTU is used. A peer on
+ * another host would send packets that are lost, so its request is rejected. */
 static int fit_mtu(struct rcm_id *child)
 {
 	const uint8_t *remote = child->path.dgid.raw;
@@ -84,7 +84,7 @@ static int fit_mtu(struct rcm_id *child)
 	return EMSGSIZE;
 }
 
-/* The new id's device, and its event channel: one of its own where its listener is synchronous. */
+/* Sets the new id's device and event channel: a channel of its own if its listener is synchronous. */
 static int adopt(struct rcm_id *child, const struct rcm_id *listener)
 {
 	struct rcm_source source = child->source;

@@ -38,7 +38,7 @@ static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq, s
 	return *cq ? 0 : -1;
 }
 
-/* errno stays that of what failed. */
+/* Keeps the errno of the failure. */
 static int give_up_cqs(struct rdma_cm_id *id)
 {
 	int err = errno;
@@ -159,7 +159,7 @@ static void widen_inline(struct ibv_qp_cap *cap)
 		cap->max_inline_data = room;
 }
 
-/* What the adapter offers of its own accord. */
+/* Stores the adapter's own ECE options. */
 static void note_ece(struct rcm_id *id, struct ibv_qp *qp)
 {
 	struct ibv_ece ece = {0};

@@ -24,9 +24,9 @@ enum {
 	RCM_RESPONSE_TIMEOUT = 20,
 	RCM_MRA_TIMEOUT = 24,
 	RCM_CM_RETRIES = 15,
-	RCM_LIFETIME = 16, /* of a packet */
+	RCM_LIFETIME = 16, /* code of a packet's lifetime */
 	RCM_BACKLOG = 1024,
-	RCM_SHARED = 128, /* of a backlog at least that long, one host has half at most */
+	RCM_SHARED = 128, /* one host may use at most half of a backlog of at least this length */
 	RCM_HOP_LIMIT = 64,
 	/* A REQ with both is of an iWARP queue pair, and never leaves the host. */
 	RCM_IWARP_HOPS = 0,
@@ -74,7 +74,7 @@ enum rcm_state {
 	RCM_REMOVED, /* its device is gone */
 };
 
-/* What a queue pair has to know of the connection: from rdma_connect and REP, or from REQ. */
+/* Attributes of the connection for the queue pair: from rdma_connect and REP, or from REQ. */
 struct rcm_path {
 	union ibv_gid dgid;
 	uint32_t psn, remote_psn,
@@ -83,7 +83,7 @@ struct rcm_path {
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
 	uint8_t traffic_class, hop_limit, sl, rate;
-	uint8_t lifetime; /* of a packet; 0: nobody has said */
+	uint8_t lifetime; /* code of a packet's lifetime; 0: not set */
 	uint32_t flow_label;
 };
 
@@ -99,7 +99,7 @@ struct rcm_mcast {
 /* Which of two adapters that have an address. */
 enum rcm_kind { RCM_ROCE, RCM_IWARP, RCM_EITHER /* RoCE first */ };
 
-/* A level of rdma_set_option(3) that others do not know, and what it has: an int, enum ibv_transport_type. */
+/* A level of rdma_set_option(3) of Verbena's own, and its option: an int, enum ibv_transport_type. */
 enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1 };
 
 /* Fields without a remark are changed under rcm.lock. */
@@ -110,10 +110,10 @@ struct rcm_id {
 	enum rcm_state state;
 	bool sync;
 	bool told;   /* the program knows of it: a new connection is not spoken of before it is accepted */
-	bool failed; /* its queue pair could not be connected: what the peer says to that is of no interest */
+	bool failed; /* its queue pair could not be connected: later messages of the peer are ignored */
 	unsigned reported, acked;
 
-	union rcm_addr src, dst; /* what the program sees of them it sees from an event on */
+	union rcm_addr src, dst; /* the program sees them from an event on */
 	struct rcm_source source;
 	uint64_t query;      /* the last one's number */
 	uint64_t resolve_by; /* ns: until then it is waited for; 0: without end */
@@ -136,7 +136,7 @@ struct rcm_id {
 	bool iwarp;  /* what conn is for */
 	bool starts; /* tcp: its stream is the queue pair's once ESTABLISHED is fetched */
 	uint32_t qpn;
-	void *asked; /* the private data, should the other way have to be tried */
+	void *asked; /* the private data, kept in case the other path must be tried */
 	size_t asked_len;
 
 	/* the program's thread alone */
@@ -162,12 +162,12 @@ struct rcm_channel {
 struct rcm_event {
 	struct rdma_cm_event event; /* the program's, and first */
 	struct rcm_event *next;
-	struct rcm_id *owner; /* waits with its end until this is acknowledged: the id, or who listens */
+	struct rcm_id *owner; /* its destruction waits until this is acknowledged: the id, or the listener */
 	struct rcm_mcast *mcast;
 	uint8_t private_data[256];
 };
 
-/* One for each process; a child of fork() starts anew. */
+/* One per process; a child of fork() starts with a new one. */
 struct rcm {
 	pthread_mutex_t lock;
 	pthread_cond_t acked;
@@ -210,7 +210,7 @@ static inline bool rcm_is_ud(const struct rcm_id *id)
 
 /* global.c */
 int rcm_open(void);  /* 0 or errno */
-void rcm_lock(void); /* and no cancellation of the thread */
+void rcm_lock(void); /* also defers cancellation of the thread */
 void rcm_unlock(void);
 void rcm_wait(void);  /* rcm.lock held: for the next acknowledgement */
 void rcm_rearm(void); /* rcm.lock held, after each call of vb_cm_ */
@@ -226,15 +226,15 @@ void rcm_trace_event(const struct rcm_event *e);
 uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg);
 void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *event);
 
-/* request.c: new connections and what a listener says to them; rcm.lock held */
+/* request.c: new connections, and the listener's answers; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
 bool rcm_has_its_share(const struct rcm_id *listener,
                        const uint8_t remote[16]); /* may this host have no more wait there? */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 
 /* late.c; rcm.lock held */
-void rcm_late_closed(const struct rcm_id *id); /* a listener goes */
-bool rcm_late_may_wait(uint64_t service_id);   /* of admit: this request, for which nobody is there? */
+void rcm_late_closed(const struct rcm_id *id); /* a listener is closed */
+bool rcm_late_may_wait(uint64_t service_id);   /* for admit: may this request, which has no listener, wait? */
 void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
 void rcm_late_listening(void); /* there is a new one */
 uint64_t rcm_late_due(void);   /* 0: never */
@@ -245,8 +245,8 @@ void rcm_late_forget(void); /* in a child of fork() */
 struct rcm_event *rcm_event_new(struct rcm_id *id, enum rdma_cm_event_type type, int status);
 /* data: copied; conn or ud as the id is. */
 void rcm_event_data(struct rcm_event *e, const void *data, size_t len);
-void rcm_queue(struct rcm_event *e); /* rcm.lock held; to the channel of its owner */
-/* new and queue; rcm.lock held. ENOMEM where there is no memory. */
+void rcm_queue(struct rcm_event *e); /* adds it to the channel of its owner; rcm.lock held */
+/* Makes and queues an event; rcm.lock held. 0 or ENOMEM. */
 int rcm_post(struct rcm_id *id, enum rdma_cm_event_type type, int status);
 int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int status);
 /* The queued events of this owner, no longer queued; rcm.lock held. */
@@ -255,7 +255,7 @@ bool rcm_pending(struct rcm_id *id);    /* is an event queued? */
 int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here */
 void rcm_drop_event(struct rcm_id *id); /* the one kept in id->event */
 
-/* present.c: what is done with an event in the program's thread. False: it is not shown */
+/* present.c: processes an event in the program's thread. False: it is not delivered */
 bool rcm_present(struct rcm_event *e);
 int rcm_show_device(struct rcm_id *id); /* 0 or errno */
 void rcm_show_addresses(struct rcm_id *id);
@@ -264,11 +264,11 @@ void rcm_show_addresses(struct rcm_id *id);
 struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
 int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
                   enum ibv_qp_type type);
-void rcm_link(struct rcm_id *id);   /* rcm.lock held; to the ids, or where it listens to the listeners */
+void rcm_link(struct rcm_id *id);   /* adds it to the list of ids or listeners; rcm.lock held */
 void rcm_unlink(struct rcm_id *id); /* rcm.lock held */
 void rcm_free_id(struct rcm_id *id);
 void rcm_discard(struct rcm_event *e); /* a list that rcm_unqueue gave; rcm.lock held */
-/* The channel goes: what its ids did ends, and they can only be destroyed. */
+/* The channel is closed: ends the connections of its ids, which can only be destroyed afterwards. */
 void rcm_detach(const struct rdma_event_channel *channel);
 
 /* address.c */
@@ -307,7 +307,8 @@ void rcm_resolve_timeout(uint64_t now);
 void rcm_resolve_forget(void); /* in a child of fork() */
 
 /* neighbour.c */
-/* True: it is asked, and rcm_found is called by another thread once it has answered. False: there is nobody to ask. */
+/* Returns true if the next hop is asked: another thread calls rcm_found when it has answered. False: there is no
+ * next hop to ask. */
 bool rcm_ask_neighbour(const struct rcm_found *found);
 
 /* route.c; 0 or errno */
@@ -318,7 +319,7 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id);
 /* device.c */
 /* 0, EADDRNOTAVAIL, ENODEV: no adapter of this kind has this address. ifindex 0: any. */
 int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
-bool rcm_any_iwarp(void); /* of those that are open */
+bool rcm_any_iwarp(void); /* is an iWARP device open? */
 /* Is there one that other hosts are reached by, apart from those of this interface, lo? */
 bool rcm_has_adapter_beside(uint32_t lo);
 /* All there are, so that the broker knows their addresses as ours. */
@@ -333,10 +334,10 @@ void rcm_devices_forget(void);                /* in a child of fork() */
 /* watch.c */
 void rcm_watch(struct rcm_device *dev);
 void rcm_watch_forget(void);
-/* Detached, and no signal of the program's is handled in it; 0 or errno. */
+/* Starts a detached thread with all signals of the program blocked; 0 or errno. */
 int rcm_thread(void *(*fn)(void *), void *arg);
 
-/* The peer of a request is told this reason; connect.c */
+/* Rejects a request with this reason; connect.c */
 void rcm_reject(struct rcm_id *id, uint16_t reason);
 /* connect.c, sidr.c; 0 or errno */
 struct rcm_connect {
@@ -356,13 +357,13 @@ struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id);
 uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr);
 int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0, or -1 and errno */
 
-/* iwarp.c; 0 or errno. Of rcm.lock where it is not said: not held */
+/* iwarp.c; 0 or errno. rcm.lock is not held unless stated */
 /* Would rcm_iw_listen find the address taken? */
 bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, const struct rcm_source *source,
                           bool afonly);
 int rcm_iw_listen(struct rcm_id *id);
 int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here); /* rcm.lock held */
-int rcm_iw_connect_elsewhere(struct rcm_id *id); /* nobody of this host listens: TCP. rcm.lock held */
+int rcm_iw_connect_elsewhere(struct rcm_id *id); /* no program of this host listens: tries TCP. rcm.lock held */
 bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_disconnect(struct rcm_id *id);
@@ -370,7 +371,7 @@ void rcm_iw_adopt(struct rcm_event *e);       /* a request is shown */
 void rcm_iw_established(struct rcm_event *e); /* the reply is shown: queue pair */
 void rcm_iw_end(struct rcm_id *id);           /* rcm.lock held */
 void rcm_iw_in_child(void);
-/* Private data of a length of its own, in a field that is always sent whole. */
+/* Private data with its length, in a field that is always sent whole. */
 void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c);
 size_t rcm_iw_unpack(const uint8_t *field, size_t room);
 

@@ -27,7 +27,8 @@ static bool is_for_iwarp(const struct vb_cm_msg *msg)
 	       msg->req.pkey == RCM_IWARP_PKEY;
 }
 
-/* Of the adapter whose address it is bound to, or of those that the program chose, if it did (rdma_bind_addr(3)). */
+/* Does the request come by the transport of the listener's adapter? Without an adapter: by the transport that the
+ * program chose, if it did (rdma_bind_addr(3)). */
 static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
 {
 	if (id->source.dev)
@@ -85,7 +86,8 @@ struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_ms
 	return best;
 }
 
-/* The path named in the request must be the one it came on: nobody has our packets sent to a third. */
+/* The path in the request must be the one on which it arrived, so that no peer can direct our packets to a third
+ * host. */
 static bool honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
 {
 	return !memcmp(req->primary.local_gid, from->remote, VB_GID_LEN) &&
@@ -120,7 +122,7 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 	if (!listener->backlog ||
 	    rcm_has_its_share(
 	            listener,
-	            from->remote)) /* as the kernel's: who wants a connection asks again after some seconds, and there may be room */
+	            from->remote)) /* like the kernel: the peer repeats the request after some seconds, and there may be room then */
 		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
 	return 0;
 }

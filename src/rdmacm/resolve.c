@@ -1,9 +1,9 @@
-// resolve.c - addresses of the peer and ours: by routing, and by the adapter that has the source
+// resolve.c - resolves addresses: by routing, and by the adapter of the source address
 // follows: rdma_resolve_addr(3)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
 
-/* No source: any of the destination's family, on its link where that matters. */
+/* Without a source: the zero address of the destination's family, with its scope for link-local addresses. */
 static void source_for(union rcm_addr *src, const union rcm_addr *dst)
 {
 	*src = (union rcm_addr){.sa.sa_family = dst->sa.sa_family};
@@ -20,7 +20,7 @@ static void to_loopback(union rcm_addr *dst)
 		dst->sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
-/* When the first of the queries has lasted too long, or earlier; 0: none may. Under rcm.lock. */
+/* A time not after the earliest timeout of a query; 0: none. Under rcm.lock. */
 static uint64_t due;
 
 /* rcm.lock held. */
@@ -37,7 +37,7 @@ static int conclude(struct rcm_id *id, const struct rcm_found *found)
 	return 0;
 }
 
-/* rcm.lock held. NULL: nobody waits for it any more. */
+/* rcm.lock held. NULL: the query was cancelled. */
 static struct rcm_id *asker(const struct rcm_found *found)
 {
 	struct rcm_id *id = rcm.ids;
@@ -108,7 +108,7 @@ static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, in
 	rcm_unlock();
 }
 
-/* Where the next hop has to be asked for, that is done by a thread of its own; an event says how it went. */
+/* If the next hop must be asked, a separate thread does that; an event reports the result. */
 static int look(struct rcm_id *id, struct rcm_found *found, int ms)
 {
 	static uint64_t queries;
@@ -138,7 +138,8 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 	uint8_t gid[16];
 
 	rcm_addr_gid(src, gid);
-	id->id.route.addr.dst_storage = dst->ss; /* before there is an event: who fetches that writes here */
+	id->id.route.addr.dst_storage =
+	        dst->ss; /* before the event is queued, because the thread that fetches it writes here */
 	if (!found.source.dev && rcm_find_source(id->kind, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));

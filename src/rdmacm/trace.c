@@ -19,7 +19,7 @@ static const char *name_of(enum vb_cm_attr attr)
 }
 
 struct ids {
-	uint32_t from, to; /* the sender's; the receiver's, 0 where it is not known yet */
+	uint32_t from, to; /* the sender's; the receiver's, 0 if not known yet */
 };
 
 static struct ids ids_of(const struct vb_cm_msg *msg)
