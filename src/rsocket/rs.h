@@ -80,7 +80,7 @@ struct rsocket {
 	atomic_bool lingering; /* closed, and the service thread waits until all has arrived; changes under lock */
 	struct rsocket *linger_next; /* under rs_linger.c's lock */
 	uint8_t owed;                /* enum rs_control and one: to be said as soon as there is room; 0: nothing */
-	bool end_said, end_heard;    /* RS_CTRL_SHUTDOWN: was posted, has come */
+	bool end_said, end_heard;    /* RS_CTRL_SHUTDOWN: was posted, has arrived */
 	int err;                     /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;
 	int watchers; /* threads asleep that want to know of this rsocket */
@@ -119,7 +119,7 @@ struct rsocket {
 	struct rs_mapping *maps;
 	unsigned maps_pending;
 
-	/* A listener's queue of established connections, and the way from one of those to its listener. */
+	/* A listener's queue of established connections, and the link from a connection to its listener. */
 	struct rsocket *accept_head, *accept_next;
 	int accept_count, backlog;
 	bool deaf;          /* a listener that was shut down */
@@ -192,7 +192,8 @@ int rs_keep_alive_set(struct rsocket *rs);
 int rs_timer_set(struct rsocket *rs, int64_t ms); /* lock */
 void rs_service_finish(int ms);                   /* has it call rs_linger_all(), and waits so long */
 
-/* rs_linger.c. rs_linger: goodbye; true: the service thread goes on with it, and has the table's reference. */
+/* rs_linger.c. rs_linger closes; it returns true if the service thread continues, which then owns the table's
+ * reference. */
 bool rs_linger(struct rsocket *rs);
 struct rs_deadline rs_patience(const struct rsocket *rs); /* how long an end waits for the peer */
 void rs_linger_look(struct rsocket *rs, bool too_late);   /* service thread */
@@ -270,7 +271,8 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags);
 ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags);
 int rs_stream_shutdown(struct rsocket *rs, int how);
 void rs_part(struct rsocket *rs,
-             const struct rs_deadline *until); /* lock: says that this is the end, waits until it has come */
+             const struct rs_deadline
+                     *until); /* lock: sends the end of the stream, and waits until the peer's has arrived */
 void rs_abort(struct rsocket *rs, const struct rs_deadline *until); /* lock: breaks the connection for the peer, too */
 void rs_end_qp(struct rsocket *rs);                                 /* lock */
 /* One piece, of at most what is inline or in the ring; send_lock and lock are held. */

@@ -315,7 +315,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 	return got;
 }
 
-/* A listener is closed or shut down: nobody will ask for what waits in its queue. */
+/* A listener is closed or shut down: drops the connections in its queue, which will not be accepted. */
 void rs_accept_flush(struct rsocket *listener)
 {
 	struct rsocket *rs, *next;

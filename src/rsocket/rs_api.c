@@ -1,4 +1,4 @@
-// rs_api.c - the calls that are not about options, polling or mappings: each finds its rsocket and goes on by type
+// rs_api.c - calls except those for options, polling and mappings: each finds its rsocket and dispatches by type
 // follows: rsocket(7)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"

@@ -135,7 +135,7 @@ static void established(struct rsocket *rs, const struct rs_conn *peer)
 	pthread_mutex_unlock(&rs->lock);
 }
 
-/* The peer's adapter has ended the connection, with or without a word of its rsocket. */
+/* The peer's adapter has ended the connection, with or without a message of its rsocket. */
 static void hung_up(struct rsocket *rs)
 {
 	if (state_of(rs) == RS_ACCEPTING) {
@@ -297,7 +297,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	err = begin(rs, addr);
 	pthread_mutex_unlock(&rs->cm_lock);
 	if (err == EALREADY && !(rs->fs_flags & O_NONBLOCK))
-		err = 0; /* interrupted, or begun without blocking: who may wait, waits for it */
+		err = 0; /* interrupted, or begun without blocking: a blocking call waits for it */
 	if (!err) {
 		until = rs_deadline_tv(&rs->send_timeout);
 		err = rs_wait_soft(rs, settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
@@ -310,7 +310,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	return err;
 }
 
-/* The last call on it: nobody else is inside any more. */
+/* The last call on it: no other thread is inside. */
 void rs_stream_close(struct rsocket *rs)
 {
 	if (rs->keep_timer >= 0) {

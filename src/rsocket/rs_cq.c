@@ -185,7 +185,7 @@ void rs_arm(struct rsocket *rs)
 	rs->armed = !ibv_req_notify_cq(rs->cq, 0);
 }
 
-/* Takes events out of the channel; rs->lock is held, so that nobody else takes what poll(2) has seen. */
+/* Takes events out of the channel; rs->lock is held, so that no other thread takes events that poll(2) has reported. */
 void rs_drain(struct rsocket *rs)
 {
 	struct pollfd p = {.events = POLLIN};

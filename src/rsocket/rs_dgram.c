@@ -112,7 +112,7 @@ static void release(struct rsocket *rs, struct rs_gram *g)
 	}
 }
 
-/* To the program, unless it is connected to somebody else. */
+/* Delivers to the program, unless it is connected to another peer. */
 void rs_gram_queue(struct rsocket *rs, struct rs_gram *g)
 {
 	struct rs_dgram *d = rs->dgram;

@@ -39,7 +39,7 @@ struct rs_dqp {
 	bool armed;
 };
 
-/* Whom the program sends to. Somebody who only sends to us has none: a source is easily forged. */
+/* A destination of the program. A sender to us gets none, because a source is easily forged. */
 struct rs_dest {
 	struct rs_dest *next;
 	union rs_addr addr;
@@ -47,7 +47,7 @@ struct rs_dest {
 	struct ibv_ah *ah; /* with it datagrams go by UD */
 	uint32_t qpn;      /* 0: not told yet */
 	unsigned in_flight;
-	/* Another number was told since: UDP carries the data until nobody has contradicted for a while. */
+	/* Another number was announced since: UDP carries the data until no contradiction has arrived for a while. */
 	bool doubted;
 	uint64_t sure_at; /* ns; 0: nothing was sent since */
 	/* While the way there is looked up; in the order in which that began. */

@@ -26,7 +26,7 @@ static bool anywhere(const union rs_addr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(&a->sin6.sin6_addr);
 }
 
-/* The port stands in every header, so there must be one. */
+/* Every header has the port, so there must be one. */
 static int local_name(struct rsocket *rs, union rs_addr *out)
 {
 	union rs_addr any = {.sa.sa_family = (sa_family_t)rs->domain};

@@ -1,4 +1,4 @@
-// rs_ep.c - a stream's queue pair, its registered memory, and what is posted to it
+// rs_ep.c - a stream's queue pair, its registered memory, and its work requests
 // follows: rdma-core docs/rsocket ("Connection Establishment", "Message Format"); IBA volume 1, 10.7
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -273,7 +273,7 @@ int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool 
 	return post_notice(rs, msg, control ? rs_wr_id(RS_WR_CTRL, 1) : rs_wr_id(RS_WR_NOTICE, 0));
 }
 
-/* RoCE: the message is a write of its own, of no bytes. */
+/* RoCE: the message is a separate write of 0 bytes. */
 int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg,
                                uint64_t wr_id)
 {

@@ -14,7 +14,7 @@ int repoll_create(int flags);
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
-/* The set's descriptor is an eventfd: a number that nobody else has, and that close() frees. */
+/* The set's descriptor is an eventfd: a unique number, which close() frees. */
 struct set {
 	struct set *next;
 	int epfd;
@@ -36,7 +36,7 @@ static struct set *find(int epfd)
 	return s;
 }
 
-/* The sets are the parent's, and another of its threads may have been at them. */
+/* The sets are the parent's, and another of its threads may have been changing them. */
 void rs_epoll_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -133,7 +133,7 @@ static void release(struct set *s)
 	free(s);
 }
 
-/* Of the set as it is now: what was seen of the list that was polled. */
+/* Events of the set as it is now, from the results for the polled list. */
 static int collect(struct set *s, const struct pollfd *seen, unsigned n, struct epoll_event *out, int max)
 {
 	int got = 0;

@@ -114,7 +114,7 @@ bool rs_tx_room(struct rs_tx *tx)
 	tx->to = rs_sge_load(entry);
 	if (!tx->to.length)
 		return false;
-	/* The peer writes this entry again only when it has got all that goes there. */
+	/* The peer writes this entry again only when all data for it has arrived. */
 	__atomic_store_n((uint32_t *)(entry + 12), 0, __ATOMIC_RELEASE);
 	tx->sgl_next = (tx->sgl_next + 1) % RS_SGL_ENTRIES;
 	return true;

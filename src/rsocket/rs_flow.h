@@ -5,7 +5,7 @@
 
 #include "rsocket/rs_wire.h"
 
-/* A ring of bytes; in front of what is used, at most two stretches are free. */
+/* A ring of bytes; its free space is at most two ranges. */
 struct rs_ring {
 	uint32_t size, head, used;
 };
@@ -52,13 +52,13 @@ uint16_t rs_rx_grant(struct rs_rx *rx, struct rs_span *half);
 enum { RS_CTRL_WINDOW = 4, RS_SEND_LOW = 2048 };
 struct rs_tx {
 	struct rs_ring ring;
-	struct rs_sge to;    /* what is left of the peer's buffer stretch in use */
+	struct rs_sge to;    /* the rest of the peer's current buffer range */
 	uint8_t *sgl;        /* the peer writes further stretches here, as RS_SGL_ENTRIES entries */
 	unsigned sgl_next;   /* entry to use next */
 	uint32_t sq, sq_max; /* work requests: free, all */
 	uint16_t seq, limit; /* data messages: sent, and where the peer's credits end */
-	unsigned ctrl;       /* control messages on the way */
-	unsigned cost;       /* work requests per message: 2 where the message is a send of its own */
+	unsigned ctrl;       /* control messages in flight */
+	unsigned cost;       /* work requests per message: 2 if the message is a separate send */
 };
 
 /* The stretch in use, or the next that the peer has granted. */

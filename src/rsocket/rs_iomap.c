@@ -214,7 +214,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 	pthread_mutex_unlock(&rs->send_lock);
 	rs_put(rs);
 	rs_soft();
-	/* An offset that nobody maps is no error in the interface: nothing was written there. */
+	/* An unmapped offset is no error in the interface: nothing was written there. */
 	if (err == ENXIO)
 		err = 0;
 	return c.left < count || !err ? count - c.left : (size_t)rs_fail(err);

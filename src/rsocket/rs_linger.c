@@ -1,4 +1,4 @@
-// rs_linger.c - what was sent before a close, or before the end of the program, still arrives: the service thread sees to it
+// rs_linger.c - delivers data that was sent before a close, or before the end of the program, by the service thread
 // follows: POSIX close(); socket(7) (SO_LINGER)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -142,7 +142,7 @@ void rs_linger_look(struct rsocket *rs, bool too_late)
 	rs_put(rs); /* the table's */
 }
 
-/* The program ends meanwhile: another thread may hold this lock for ever. */
+/* The program is ending: another thread may hold this lock for ever. */
 static bool parted_or_busy(struct rsocket *rs, int *ms)
 {
 	bool over;

@@ -189,7 +189,7 @@ RS_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 	rs_firm();
 	pthread_mutex_lock(&rs->lock);
 	err = set(rs, level, optname, optval, optlen);
-	/* What the UDP socket knows, it is told; that it knows it is enough. */
+	/* Options that the UDP socket supports are set on it; that it accepts them is enough. */
 	if (rs->dgram && level != SOL_RDMA && !setsockopt(rs->fd, level, optname, optval, optlen) && err == ENOPROTOOPT)
 		err = 0;
 	pthread_mutex_unlock(&rs->lock);

@@ -18,7 +18,7 @@ static short ready_stream(struct rsocket *rs, short events)
 	if (rs_can_send(rs) || !rs->can_write)
 		r |= POLLOUT | POLLWRNORM;
 	r &= events;
-	/* Programs take a hang-up for the end; they see it when they have read what came before. */
+	/* Programs treat a hang-up as the end, so it is reported only when all data before it has been read. */
 	if (rs->state == RS_DISCONNECTED && !(rs->rx.unread && (r & POLLIN)))
 		r |= POLLHUP;
 	else if (rs->state == RS_FAILED)
@@ -52,7 +52,7 @@ short rs_ready(struct rsocket *rs, short events)
 	}
 }
 
-/* One look at everything; no sleep. */
+/* Polls everything once, without sleeping. */
 static int check(struct pollfd *fds, nfds_t n)
 {
 	struct rsocket *rs;
@@ -83,7 +83,7 @@ static int stand_in(struct rsocket *rs)
 	return rs->channel && rs->state >= RS_CONNECTED ? rs->channel->fd : -1;
 }
 
-/* Says that this thread watches, arms, and looks once more: what comes later wakes it. */
+/* Registers this thread as a watcher, arms, and polls once more: later events wake it. */
 static int watch(struct pollfd *fds, nfds_t n, struct pollfd *real, struct rsocket **held)
 {
 	int ready = 0;

@@ -216,7 +216,7 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 		}
 		take(rs, c);
 	} while (c->left && (flags & MSG_WAITALL));
-	/* what was read can be granted again */
+	/* space of data that was read can be granted again */
 	if (looked)
 		rs_give_credits(rs);
 	else
@@ -331,7 +331,7 @@ void rs_abort(struct rsocket *rs, const struct rs_deadline *until)
 	wait_through(rs, rs_sends_done, until);
 }
 
-/* As Linux has it: whoever accepts is told, and who connects is refused, until it is to listen again. */
+/* As in Linux: accept() fails and connections are refused until it listens again. */
 static int shut_listener(struct rsocket *rs, int how)
 {
 	if (how == SHUT_WR)
@@ -352,8 +352,7 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 	if (rs->state == RS_LISTENING)
 		return shut_listener(rs, how);
 	pthread_mutex_lock(&rs->lock);
-	until = rs_patience(
-	        rs); /* a peer that takes nothing does not hold the program up: what was sent is still under way */
+	until = rs_patience(rs); /* a peer that does not read does not delay the program: sent data stays in flight */
 	if (rs->state < RS_CONNECTED || rs->state == RS_REFUSED)
 		err = ENOTCONN;
 	else if (rs->state == RS_CONNECTED)

@@ -13,7 +13,7 @@
 /* A page of slots is made when a descriptor in it is first used, and stays. */
 enum { PAGE = 1024, PAGES = 1024 };
 struct slot {
-	atomic_flag busy; /* guards rs, and the reference count of what it points to */
+	atomic_flag busy; /* guards rs, and the reference count of its object */
 	struct rsocket *rs;
 };
 static struct slot *_Atomic pages[PAGES];

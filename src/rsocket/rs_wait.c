@@ -108,7 +108,7 @@ void rs_sleeper_end(void)
 			s->next->at = s->at;
 	}
 	pthread_mutex_unlock(&asleep_lock);
-	if (s->depth) /* who was interrupted looks again */
+	if (s->depth) /* an interrupted thread checks again */
 		(void)!write(s->fd, &n, sizeof(n));
 	else
 		(void)!read(s->fd, &n, sizeof(n));

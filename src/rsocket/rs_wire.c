@@ -1,4 +1,4 @@
-// rs_wire.c - encoding and decoding of what two rsockets tell each other
+// rs_wire.c - encoding and decoding of rsocket messages
 // follows: rdma-core docs/rsocket (protocol version 1)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs_wire.h"
@@ -103,7 +103,7 @@ void rs_iomap_store(uint8_t out[RS_IOMAP_LEN], const struct rs_iomap *entry, boo
 	rs_sge_store(out + 8, &entry->sge, swap);
 }
 
-/* The length is the last word that an adapter places: while it is zero the rest is not looked at. */
+/* The length is the last word that an adapter places: while it is zero the rest is not read. */
 struct rs_sge rs_sge_load(const volatile uint8_t *in)
 {
 	struct rs_sge s = {.length = __atomic_load_n((const volatile uint32_t *)(in + 12), __ATOMIC_ACQUIRE)};

@@ -86,13 +86,13 @@ bool rs_addr_equal(const union rs_addr *a, const union rs_addr *b);
 in_port_t rs_addr_port(const union rs_addr *a);
 void rs_addr_set_port(union rs_addr *a, in_port_t port);
 
-/* In front of each datagram that goes by UD: who sent it. */
+/* The header of each UD datagram: its sender. */
 #define RS_UD_HEADER_MAX 24
 size_t rs_ud_encode(uint8_t out[RS_UD_HEADER_MAX], const union rs_addr *from);
 /* The length of the header, 0 when it is none. */
 size_t rs_ud_decode(union rs_addr *from, const uint8_t *in, size_t len);
 
-/* In front of each datagram that goes by UDP. */
+/* The header of each datagram over UDP. */
 #define RS_UDP_HEADER_MAX 28
 struct rs_udp_header {
 	unsigned op; /* RS_DATA or RS_CONTROL */

@@ -156,7 +156,7 @@ PRE_EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *len)
 	return accept4(fd, addr, len, 0);
 }
 
-/* Nobody there speaks RDMA: the same by TCP or UDP. */
+/* The peer does not support RDMA: uses TCP or UDP. */
 static int connect_plain(struct pre_sock *s, const struct sockaddr *addr, socklen_t len)
 {
 	int plain = pre_real.socket(s->domain, s->type, 0);
@@ -288,7 +288,7 @@ PRE_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 	SEND(len, flags, rsend, send, buf, len, flags);
 }
 
-/* Where a stream goes has been settled: TCP does not look at an address, rsendto refuses it. */
+/* A stream is connected: TCP ignores an address here, and rsendto refuses it. */
 static bool is_stream(int fd)
 {
 	struct pre_sock *s = pre_get(fd);
@@ -385,7 +385,7 @@ PRE_EXPORT int getsockname(int fd, struct sockaddr *restrict addr, socklen_t *re
 	PASS(pre_get, int, rgetsockname, getsockname, fd, addr, len);
 }
 
-/* Before a connection that is to become RDMA no data comes by TCP: nothing may wait for it. */
+/* No data arrives by TCP on a connection that will become RDMA, so no call may wait for it. */
 static bool waits_for_data(const struct pre_sock *s, int level, int name)
 {
 	return (s->fork == PRE_FORK_NEW || s->fork == PRE_FORK_LISTEN) && level == IPPROTO_TCP &&
@@ -450,7 +450,7 @@ PRE_EXPORT void closefrom(int low)
 	close_range(low < 0 ? 0 : (unsigned)low, UINT_MAX, 0);
 }
 
-/* The copy of a placeholder stands for the same socket. */
+/* A duplicate of a placeholder stands for the same socket. */
 static int copied(int fd, int to)
 {
 	struct pre_sock *s = to < 0 || pre_borrowed() ? NULL : pre_take(fd);

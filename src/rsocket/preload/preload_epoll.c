@@ -56,7 +56,7 @@ __attribute__((constructor)) static void follow_forks(void)
 	pthread_atfork(enter, leave, leave_in_child);
 }
 
-/* Nobody is cancelled under it. */
+/* Threads are not cancelled while they hold it. */
 static int hold(void)
 {
 	int cancel;

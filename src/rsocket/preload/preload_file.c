@@ -13,7 +13,7 @@ struct stream {
 	struct stream *next;
 	FILE *file;
 	int fd;
-	int busy; /* somebody is in a read or write of it, perhaps the thread that calls exit() in a signal's handler */
+	int busy; /* a thread is in a read or write of it, perhaps the one that calls exit() in a signal handler */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *streams; /* under lock */

@@ -39,7 +39,7 @@ static void leave_in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&settled, NULL);
-	process++; /* whoever settled something is not here */
+	process++; /* threads of the parent that were deciding do not exist here */
 }
 
 __attribute__((constructor)) static void follow_forks(void)
@@ -80,7 +80,7 @@ int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket)
 	return 0;
 }
 
-/* Without RDMA the connection stays TCP: there the word is not the program's. */
+/* Without RDMA the connection stays TCP, and the four bytes are not the program's data. */
 static void take_word(int plain)
 {
 	uint32_t word;
@@ -88,7 +88,7 @@ static void take_word(int plain)
 	pre_real.recv(plain, &word, sizeof(word), MSG_DONTWAIT);
 }
 
-/* The server says four zero bytes over TCP when its rsocket listens: something has come. */
+/* The server sends four zero bytes over TCP when its rsocket listens: checks whether data has arrived. */
 static int connect_rs(struct pre_sock *s, short revents)
 {
 	struct sockaddr_storage addr;
@@ -217,7 +217,7 @@ static int accept_rs(struct pre_sock *s)
 	return rs;
 }
 
-/* True: it is ours to settle, until done() is called. False: somebody else has. */
+/* Returns true if this thread must decide, until it calls done(). False: another thread has decided. */
 static bool claim(struct pre_sock *s, bool wait)
 {
 	pthread_mutex_lock(&lock);
