@@ -14,7 +14,7 @@ enum nb_op {
 	NB_READ,
 	NB_WRITE,
 	NB_FLUSH,   /* everything that was done before this was submitted is durable */
-	NB_DISCARD, /* the contents are not needed any more; what is read then is zeros if zeros_after_discard */
+	NB_DISCARD, /* the contents are not needed any more; later reads return zeros if zeros_after_discard */
 	NB_ZERO,    /* reads as zeros; may_punch: the space may be given back */
 };
 
@@ -40,7 +40,7 @@ struct nb_request {
 
 #define NB_ALIGN 4096u
 
-/* What a configuration says of a backend; a path or a size as the kind needs. */
+/* A backend's configuration: a path or a size, as the kind needs. */
 struct nb_config {
 	const char *kind, *path; /* memory, null, file, block, mapped */
 	uint64_t size;           /* 0: that of the file */
@@ -54,7 +54,7 @@ struct nb_kind {
 	int (*open)(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out);
 	void (*submit)(struct nb_backend *b, struct nb_request *r);
 	int (*resize)(struct nb_backend *b, uint64_t size); /* NULL: it has the size it has */
-	void (*close)(struct nb_backend *b);                /* nothing is under way */
+	void (*close)(struct nb_backend *b);                /* no request is in progress */
 };
 
 struct nb_backend {

@@ -1,4 +1,4 @@
-// null.c - a namespace of zeros that forgets what is written: for measuring everything else
+// null.c - a namespace of zeros that drops written data: for measuring everything else
 // follows: null(4)
 // SPDX-License-Identifier: MIT
 #include <errno.h>

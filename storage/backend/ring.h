@@ -1,4 +1,4 @@
-// ring.h - the calls that would wait, done by io_uring, or by a few threads where that is forbidden
+// ring.h - makes blocking calls by io_uring, or by a few threads if that is forbidden
 // follows: io_uring(7)
 // SPDX-License-Identifier: MIT
 #ifndef NB_RING_H
@@ -10,7 +10,7 @@
 
 /* One thread uses it: the one that submits is the one that reaps. threads: do not even try io_uring. 0 or errno. */
 int nb_ring_open(struct nb_ring **out, bool threads);
-void nb_ring_close(struct nb_ring *ring); /* nothing is under way */
+void nb_ring_close(struct nb_ring *ring); /* no call is in progress */
 
 /* Readable when something is done: then nb_ring_reap calls its done(). What was queued starts with nb_ring_flush at the
  * latest. */

@@ -107,7 +107,7 @@ static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 	int e;
 
 	memset(a, 0, sizeof(*a));
-	/* the one it was, whatever stands first in the list by now */
+	/* the same namespace, whatever is first in the list now */
 	a->info.nsid = d->info.nsid ? d->info.nsid : d->url.nsid;
 	strcpy(a->info.nqn, d->url.nqn);
 	e = open_admin(l, &d->who, d->url.nqn, d->options.keep_alive_ms, a);
@@ -150,7 +150,7 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 }
 
 #ifdef VN_HAVE_RDMA
-/* Who is told by RDMA to come again later would not fare better by another way. */
+/* A target that asks by RDMA to try again later would answer the same by TCP. */
 static bool goes_on(const struct vn_disk *d, int e)
 {
 	return e && e != -EBUSY && !d->stop;
@@ -268,7 +268,7 @@ static int associate(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 		vn_say(d->why, "there is no TLS with RDMA");
 		return -EOPNOTSUPP;
 	}
-	if (d->who.tls.length) /* auto: what is to be secret is not sent by RDMA */
+	if (d->who.tls.length) /* auto: secret data is not sent by RDMA */
 		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA
 	if (d->url.scheme == VN_SCHEME_RDMA)
@@ -294,7 +294,7 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* the caretaker tries again by itself */
 		poll(NULL, 0, BUSY_MS);
 		e = associate(d, tries, deadline, a);
-		/* the last try had hardly any time: what it has said before counts */
+		/* the last try had too little time: reports the error before it */
 		if (e == -ETIMEDOUT && !vn_left(deadline))
 			e = -EBUSY;
 	}

@@ -8,7 +8,7 @@
 #include "client/client.h"
 #include "nvme/chap.h"
 
-#define RECEIVE VN_CONTROL_MAX /* more than any message has: what comes is as long as it is */
+#define RECEIVE VN_CONTROL_MAX /* more than any message has; the target's messages have their own length */
 
 struct talk {
 	struct vn_link *l;
@@ -35,7 +35,7 @@ static int command(struct talk *t, uint8_t type, size_t len)
 	return e ? e : cqe.status ? -EACCES : 0;
 }
 
-/* The target breaks the rules, or is not who it should be: it is told so, and the connection will end. */
+/* The target violates the protocol, or its proof is wrong: sends a failure message; the connection will end. */
 static int refuse(struct talk *t, enum nv_auth_why why, const char *what)
 {
 	command(t, NV_FCT_AUTH_SEND, nv_failure_encode(NV_AUTH_FAILURE2, t->chap.tid, why, t->message));

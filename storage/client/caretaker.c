@@ -198,7 +198,7 @@ static bool keep_alive(struct vn_disk *d)
 	return true;
 }
 
-/* The admin queue, until it breaks or somebody says that the others have. */
+/* Serves the admin queue until it breaks, or another thread reports that an I/O queue has broken. */
 static void mind(struct vn_disk *d)
 {
 	struct vn_queue *admin = d->now.admin;

@@ -25,11 +25,11 @@
 #define VN_LOOK_MS 100             /* how often a wait looks whether it is to end */
 #define VN_TRANSFER_MAX (8u << 20) /* keyed descriptors have 24 bits */
 
-/* ---- commands: what goes over a queue ---- */
+/* ---- commands of a queue ---- */
 
 enum vn_way { VN_NO_DATA, VN_TO_TARGET, VN_FROM_TARGET };
 
-/* Of TCP: what is still to be sent for a command. One thing at a time. */
+/* TCP: the data still to be sent for a command, one item at a time. */
 struct vn_tcp_part {
 	struct vn_cmd *next;
 	bool queued, h2c, sent_capsule, in_capsule;
@@ -72,17 +72,18 @@ struct vn_cmd {
 
 struct vn_queue {
 	const struct vn_transport *transport;
-	struct vn_disk *disk; /* while it is in service: under the disk's lock; NULL: whoever made it uses it alone */
-	uint16_t qid, depth;  /* depth: commands */
-	uint32_t inline_max;  /* bytes of data in a capsule */
+	struct vn_disk
+	        *disk; /* while it is in service, under the disk's lock; NULL: only the thread that made it uses it */
+	uint16_t qid, depth; /* depth: commands */
+	uint32_t inline_max; /* bytes of data in a capsule */
 	uint16_t mask, *generation;
 	struct vn_cmd **slots;
 	uint16_t *unused;
 	unsigned n_unused, busy;
-	uint64_t bytes;          /* of the commands under way */
+	uint64_t bytes;          /* bytes of outstanding commands */
 	uint64_t answers;        /* ever */
 	uint64_t looked, moved;  /* the caretaker's: answers when it looked last, and when there were new ones (ms) */
-	int error;               /* errno of what broke it, 0 while it works */
+	int error;               /* errno that broke it, 0 while it works */
 	int epoll;               /* where its descriptors are watched, -1: nowhere */
 	const atomic_bool *stop; /* NULL, or what ends a wait */
 	char why[120];
@@ -112,7 +113,7 @@ struct vn_transport {
 	int (*open)(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q);
 	void (*submit)(struct vn_queue *q, struct vn_cmd *c); /* c has its slot */
 	void (*kick)(struct vn_queue *q);                     /* sends what submit has left */
-	void (*progress)(struct vn_queue *q);                 /* vn_answer for what has come; q->error when it breaks */
+	void (*progress)(struct vn_queue *q); /* calls vn_answer for each answer; sets q->error when it breaks */
 	int (*descriptors)(const struct vn_queue *q, struct pollfd p[2]);
 	bool spins;                      /* looking costs little, sleeping much */
 	bool (*arm)(struct vn_queue *q); /* descriptors will tell; true: look again now */
@@ -134,7 +135,7 @@ void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c); /* there is a slot *
 struct vn_cmd *vn_queue_find(struct vn_queue *q, uint16_t cid);
 void vn_queue_release(struct vn_queue *q, struct vn_cmd *c); /* its slot is free again */
 void vn_queue_break(struct vn_queue *q, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* c is over: transports call it when nothing of it is with them any more. */
+/* Completes c: transports call it when they hold nothing of it any more. */
 void vn_answer(struct vn_queue *q, struct vn_cmd *c);
 void vn_queue_watch(struct vn_queue *q, int epoll);
 
@@ -163,7 +164,7 @@ struct vn_memory {
 	size_t length;
 	void *mr;       /* ibv_mr, in domain->pd */
 	unsigned users; /* requests; domain->lock */
-	bool coming;    /* vn_register has not returned yet: nobody uses it; domain->lock */
+	bool coming;    /* vn_register has not returned yet, so it is not in use; under domain->lock */
 	bool ours;      /* vn_allocate's */
 	int fd;         /* … what it is a mapping of */
 };
@@ -176,7 +177,7 @@ void vn_shared_free(void *at, size_t length, int fd);
 struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t length); /* NULL: not registered */
 void vn_memory_put(struct vn_domain *d, struct vn_memory *m);
 #ifdef VN_HAVE_RDMA
-int vn_domain_attach(struct vn_domain *d, void *context); /* no command is under way */
+int vn_domain_attach(struct vn_domain *d, void *context); /* no command is outstanding */
 int vn_mr_make(struct vn_domain *d, struct vn_memory *m);
 void vn_domain_detach(struct vn_domain *d);
 void vn_mr_drop(void *mr);
@@ -244,7 +245,7 @@ struct vn_identity {
 
 int vn_identity(const struct vn_options *o, struct vn_identity *i);
 
-/* All take a queue that is ours alone and say in l->why what went wrong. */
+/* All take a queue that no other thread uses, and describe errors in l->why. */
 int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
                    uint32_t kato);
 int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn);
@@ -256,7 +257,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);
-int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log); /* what it says is of no interest */
+int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log); /* its contents are ignored */
 int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
@@ -277,15 +278,15 @@ struct vn_association {
 };
 
 struct vn_disk {
-	pthread_mutex_t lock; /* everything below, but for what says otherwise */
-	pthread_cond_t cond;  /* nobody polls any more */
+	pthread_mutex_t lock; /* guards everything below unless stated otherwise */
+	pthread_cond_t cond;  /* signaled when no thread polls any more */
 	enum vn_state state;
-	atomic_uint wanting; /* threads that wait for the lock: who looks in a loop lets them */
+	atomic_uint wanting; /* threads that wait for the lock: a polling thread lets them take it */
 	uint64_t answered;   /* commands */
 	unsigned vain, skip; /* looks in a loop that found nothing, one after the other; sleeps before the next try */
 	bool polling;        /* a thread does what vn_poll does: one at a time */
 	bool fd_given;       /* vn_fd has been called */
-	struct vn_waiter *waiters; /* who would like to do it next */
+	struct vn_waiter *waiters; /* threads that wait to poll next */
 	int epoll, wake;           /* wake: an eventfd in epoll */
 	int care;                  /* an eventfd that the caretaker waits for */
 	pthread_t caretaker;
@@ -309,8 +310,8 @@ struct vn_disk {
 	/* the caretaker's, and vn_open's before */
 	uint64_t rdma_at;    /* ms; auto: TCP was taken, RDMA is not tried before */
 	uint32_t rdma_pause; /* … how long that was, 0: RDMA has worked */
-	uint64_t latest;     /* ms; when the attempt to connect that is under way ends in any case */
-	bool by_iwarp;       /* where there are two kinds of RDMA, this is the one that has worked */
+	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
+	bool by_iwarp;       /* if there are two kinds of RDMA, iWARP is the one that has worked */
 	atomic_bool stop;    /* vn_close has been called */
 	char why[120];
 };
@@ -330,7 +331,7 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
 void vn_dissolve(struct vn_association *a);
 void *vn_caretaker(void *disk);
 void vn_care(struct vn_disk *d); /* wakes it */
-void vn_wake(struct vn_disk *d); /* wakes whoever polls */
+void vn_wake(struct vn_disk *d); /* wakes the polling thread */
 
 /* events: the caretaker's */
 void vn_events_begin(struct vn_disk *d);
@@ -342,7 +343,7 @@ bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struc
 void vn_resize(struct vn_disk *d, uint64_t size);
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* it was answered */
 void vn_install(struct vn_disk *d, const struct vn_association *a);
-void vn_withdraw(struct vn_disk *d); /* the queues touch no memory any more; what was under way is to be sent again */
+void vn_withdraw(struct vn_disk *d); /* the queues access no memory any more; outstanding commands must be sent again */
 void vn_lost(struct vn_disk *d);
 void vn_issue(struct vn_disk *d);                   /* sends what can be sent */
 void vn_requests_end(struct vn_disk *d, int error); /* all of them; no queue is there */

@@ -1,4 +1,4 @@
-// control.c - what is said to a controller before and beside the requests
+// control.c - admin commands to a controller, before and beside the requests
 // follows: NVMe over Fabrics 1.1, 3.3 (Connect) and 3.5 (properties); NVM Express Base 1.4, chapter 5 (admin commands)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -50,7 +50,7 @@ enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
 #define NSATTR_PROTECTED 0x01u
 #define DESC_UUID 3u
 
-/* The command, and the sentence for when it goes wrong. */
+/* A command, and the text of its error. */
 static int command(struct vn_link *l, struct vn_queue *q, const char *what, const struct nv_sqe *sqe, enum vn_way way,
                    void *data, uint32_t length, struct nv_cqe *cqe)
 {
@@ -125,7 +125,7 @@ int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identi
 	uint8_t data[NV_CONNECT_DATA_LEN] = {0};
 	struct nv_sqe s = {
 	        .opcode = NV_FABRICS, .fctype = NV_FCT_CONNECT, .cdw = {(uint32_t)q->qid << 16, q->depth, kato}};
-	/* answers with data are only sent without a completion of their own to hosts that look at no SQHD */
+	/* data without a separate completion is only sent to hosts that do not read SQHD */
 	uint8_t cattr = q->transport == &vn_tcp ? NV_CONNECT_NO_SQ_FLOW : 0;
 	struct nv_cqe cqe = {0};
 	int e;

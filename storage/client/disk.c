@@ -1,4 +1,4 @@
-// disk.c - disks opened and closed, and what is known about them
+// disk.c - opens and closes disks, and reports their properties
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <signal.h>

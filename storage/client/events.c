@@ -77,7 +77,7 @@ static void look_again(struct vn_disk *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Who waits for the namespace to be reached again need not wait any longer. */
+/* Wakes threads that wait for the namespace to be reachable again. */
 static void try_again(struct vn_disk *d)
 {
 	pthread_mutex_lock(&d->lock);

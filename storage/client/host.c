@@ -1,4 +1,4 @@
-// host.c - who we are to targets, and what is chosen where the caller chooses nothing
+// host.c - the host's names for targets, and the defaults of options
 // follows: NVMe over Fabrics 1.1, 1.5.2 (host NQN and identifier)
 // SPDX-License-Identifier: MIT
 #include <errno.h>

@@ -10,12 +10,12 @@
 
 #include "client/client.h"
 
-#define BYTES_US 4096u /* what is under way may take a microsecond for so much */
+#define BYTES_US 4096u /* outstanding data may take a microsecond for this many bytes */
 #define SPINS 8u       /* but not more than so many times spin_us */
-#define LOOKS 16u      /* between two looks at the clock */
+#define LOOKS 16u      /* polls between two readings of the clock */
 #define VAIN_MAX 6u    /* one sleep in 64 begins with looking, at the least */
 
-/* A thread that waits for one request. It polls itself if nobody else does. */
+/* A thread that waits for one request. It polls if no other thread does. */
 struct vn_waiter {
 	struct vn_waiter *next, **at; /* in d->waiters */
 	struct vn_disk *disk;
@@ -59,7 +59,7 @@ static uint64_t patience_us(const struct vn_disk *d)
 	return us < most ? us : most;
 }
 
-/* Whether something was done meanwhile. Who wants the lock gets it. */
+/* Polls once. Returns whether there was work. Lets a waiting thread take the lock. */
 static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
 {
 	uint64_t until = now_us() + patience_us(d), answered = d->answered;
@@ -159,7 +159,7 @@ static int poll_as_the_one(struct vn_disk *d, uint64_t until)
 	int n;
 
 	d->polling = true;
-	if (d->fd_given) /* who sleeps on the descriptor does not come by sleep_on */
+	if (d->fd_given) /* a thread that sleeps on the descriptor does not call sleep_on */
 		eventfd_read(d->wake, &x);
 	while (!(n = work(d)) && vn_now() < until)
 		sleep_on(d, until);

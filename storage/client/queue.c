@@ -1,4 +1,4 @@
-// queue.c - the slots of a queue, and commands on a queue that nobody else uses
+// queue.c - the slots of a queue, and commands on a queue that no other thread uses
 // follows: NVM Express Base 1.4, 4.2 (command identifiers)
 // SPDX-License-Identifier: MIT
 #include <errno.h>

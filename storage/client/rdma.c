@@ -23,7 +23,7 @@ unsigned vn_rdma_kinds(void)
 	return !all || !n ? 0 : iwarp && iwarp < n ? 2 : 1;
 }
 
-/* ---- what goes out ---- */
+/* ---- output ---- */
 
 /* Memory that is not registered is copied or registered for this once. The key, or 0 and no memory for it. */
 static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_sgl *s)
@@ -51,7 +51,7 @@ static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_
 	return true;
 }
 
-/* Data in the capsule: gathered from where it is, or copied behind the command. */
+/* Data in the capsule: gathered in place, or copied behind the command. */
 static int put_inside(struct vn_rdma_queue *r, struct vn_cmd *c, uint8_t *capsule, struct ibv_sge *sge)
 {
 	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
@@ -116,7 +116,7 @@ static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
 		rdma_kick(q);
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
 bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot)
 {
@@ -220,7 +220,7 @@ static bool rdma_arm(struct vn_queue *q)
 			vn_queue_break(q, EIO, "ibv_req_notify_cq");
 		r->armed = true;
 	}
-	return drain(r) || q->error; /* what came before it was armed */
+	return drain(r) || q->error; /* completions from before it was armed */
 }
 
 static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])

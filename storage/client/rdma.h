@@ -42,7 +42,7 @@ static inline struct vn_rdma_queue *vn_rdma_of(struct vn_queue *q)
 }
 
 int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r); /* resolves, makes the queue pair, connects */
-void vn_rdma_events(struct vn_rdma_queue *r);                    /* of the connection, now that it stands */
+void vn_rdma_events(struct vn_rdma_queue *r);                    /* events of an established connection */
 bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot);    /* the answer's memory is free again */
 
 #endif

@@ -93,7 +93,7 @@ static int take_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_e
 		error = event_error(e);
 		vn_say(l->why, "%s port %s by RDMA: %s", l->host, l->service, rdma_event_str(e->event));
 	}
-	/* its own record format is all that an answer must have; who has none takes what is there */
+	/* an answer must have its own record format only; without one, what arrives is used */
 	if (!error && want == RDMA_CM_EVENT_ESTABLISHED && e->param.conn.private_data &&
 	    e->param.conn.private_data_len >= 2 && nv_get16(e->param.conn.private_data)) {
 		vn_say(l->why, "%s port %s by RDMA: an unknown form of answer", l->host, l->service);

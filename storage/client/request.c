@@ -1,4 +1,4 @@
-// request.c - requests: checked, split into commands, sent again where that is due, and ended
+// request.c - requests: checks them, splits them into commands, repeats and completes them
 // follows: NVM Express Base 1.4, chapter 6 (NVM command set)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -142,7 +142,7 @@ static bool has_lost(const struct vn_cmd *c)
 
 static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 {
-	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller says the same for ever */
+	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller will not answer otherwise */
 		return false;
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) &&
 	       c->tries < d->options.retries;

@@ -145,13 +145,13 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 	return take_icresp(l, t, pdu, asked);
 }
 
-/* What the kernel still has to send must not reach the target behind what is sent again on another connection. */
+/* Unsent data in the kernel must not reach the target after the same command was repeated on another connection. */
 static void reset(int fd)
 {
 	(void)connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
-/* From here on close sends what is left, and a FIN. */
+/* From here on close sends the remaining data, and a FIN. */
 static void end(int fd)
 {
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
@@ -219,7 +219,7 @@ static void tcp_progress(struct vn_queue *q)
 	if (q->error)
 		return;
 	vn_tcp_receive(t);
-	vn_tcp_push(q); /* what was asked for, or found no room before */
+	vn_tcp_push(q); /* data that was requested, or had no room before */
 }
 
 static int tcp_descriptors(const struct vn_queue *q, struct pollfd p[2])

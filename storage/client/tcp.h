@@ -21,12 +21,12 @@ struct vn_tcp_queue {
 	struct nv_tls *tls; /* NULL: none */
 	uint8_t digests, cpda;
 	uint32_t h2c_max;
-	unsigned large; /* reads under way whose data should not pass through in[] */
+	unsigned large; /* outstanding reads whose data should not pass through in[] */
 	bool blocked;   /* the socket takes no more */
 	bool cut;
 	/* to be sent, in order */
 	struct vn_cmd *out, **out_end;
-	/* what comes in */
+	/* input */
 	enum vn_rx rx;
 	struct nv_tcp_common pdu;
 	uint8_t head[NV_TCP_PDO_MAX + 1];
@@ -54,7 +54,7 @@ int vn_tcp_wait(const struct vn_link *l, int fd, short events);
 
 void vn_tcp_submit(struct vn_queue *q, struct vn_cmd *c);
 void vn_tcp_push(struct vn_queue *q);
-void vn_tcp_requested(struct vn_tcp_queue *t, struct vn_cmd *c); /* an R2T has come: tcp.ttag, tcp.h2c_end */
+void vn_tcp_requested(struct vn_tcp_queue *t, struct vn_cmd *c); /* an R2T has arrived: tcp.ttag, tcp.h2c_end */
 void vn_tcp_receive(struct vn_tcp_queue *t);
 
 #endif

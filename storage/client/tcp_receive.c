@@ -1,4 +1,4 @@
-// tcp_receive.c - what comes in on a connection: every field of every PDU is a stranger's
+// tcp_receive.c - input of a connection: every field of every PDU is untrusted
 // follows: NVMe/TCP transport specification 1.0, 3.3 to 3.6
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -61,7 +61,7 @@ static void finish_data(struct vn_tcp_queue *t)
 		answer(t, c, &ok);
 }
 
-/* n bytes of data have come to where they go */
+/* n bytes of data have arrived at their place */
 static void took(struct vn_tcp_queue *t, uint32_t n)
 {
 	struct vn_cmd *c = t->rx_cmd;
@@ -173,7 +173,7 @@ static void take_pdu(struct vn_tcp_queue *t, uint32_t data)
 
 /* ---- headers ---- */
 
-/* How many bytes the header is going to have, by what is known of it; once it is checked, sizeof(t->head) at most. */
+/* The length of the header, as far as it is known; at most sizeof(t->head) once it is checked. */
 static uint32_t header_length(const struct vn_tcp_queue *t)
 {
 	if (t->head_len < NV_TCP_COMMON_LEN)
@@ -250,7 +250,7 @@ static bool consume(struct vn_tcp_queue *t)
 	return true;
 }
 
-/* Up to where in[] is filled: not beyond the next header, while larger data may stand behind that. */
+/* The limit of reading into in[]: not beyond the next header, because large data may follow it. */
 static uint32_t room(const struct vn_tcp_queue *t)
 {
 	uint32_t header = NV_TCP_DATA_LEN + hdgst_len(t);
@@ -267,7 +267,7 @@ static uint32_t room(const struct vn_tcp_queue *t)
 	}
 }
 
-/* Data goes straight to where it belongs, what is behind it to the buffer. */
+/* Reads data directly to its place, and the bytes behind it to the buffer. */
 static ssize_t read_more(struct vn_tcp_queue *t)
 {
 	uint32_t direct = t->rx == VN_RX_DATA ? t->rx_left : 0;

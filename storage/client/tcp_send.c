@@ -1,4 +1,4 @@
-// tcp_send.c - what goes out on a connection: capsules, and data that the target asked for
+// tcp_send.c - output of a connection: capsules, and data that the target requested
 // follows: NVMe/TCP transport specification 1.0, 3.3 and 3.6
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "client/tcp.h"
 #include "frame/crc32c.h"
 
-#define PIECES 48 /* of one sendmsg; three for each PDU */
+#define PIECES 48 /* pieces of one sendmsg; three for each PDU */
 
 static void enqueue(struct vn_tcp_queue *t, struct vn_cmd *c)
 {
@@ -20,7 +20,7 @@ static void enqueue(struct vn_tcp_queue *t, struct vn_cmd *c)
 	t->out_end = &c->tcp.next;
 }
 
-/* The common header, digests and padding of a PDU whose own header stands in part->head already. */
+/* Adds common header, digests and padding to a PDU whose own header is already in part->head. */
 static void finish_pdu(struct vn_tcp_queue *t, struct vn_cmd *c, uint8_t type, uint8_t flags, uint8_t hlen)
 {
 	struct vn_tcp_part *p = &c->tcp;
@@ -82,7 +82,7 @@ void vn_tcp_requested(struct vn_tcp_queue *t, struct vn_cmd *c)
 	enqueue(t, c);
 }
 
-/* A PDU has gone out as a whole, and is not in the list any more. */
+/* A PDU was sent completely, and was removed from the list. */
 static void went(struct vn_tcp_queue *t, struct vn_cmd *c)
 {
 	struct vn_tcp_part *p = &c->tcp;

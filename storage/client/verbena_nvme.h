@@ -57,9 +57,9 @@ struct vn_disk;
  */
 
 struct vn_options {
-	size_t size;          /* of this struct, as vn_options_init left it */
-	unsigned queue_depth; /* commands under way on each I/O queue; 1 to 1023, and what the target allows. 128 */
-	unsigned queues; /* I/O queues, each with a connection of its own; 1 to 64, and what the target allows. 1 */
+	size_t size;           /* of this struct, as vn_options_init left it */
+	unsigned queue_depth;  /* outstanding commands per I/O queue; 1 to 1023, limited by the target. 128 */
+	unsigned queues;       /* I/O queues, each with its own connection; 1 to 64, limited by the target. 1 */
 	unsigned max_transfer; /* bytes of the largest command; more are split. The target's limit counts, too. 2 MiB */
 	const char *host_nqn;  /* NULL: /etc/nvme/hostnqn, or one made from /etc/machine-id */
 	const unsigned char *host_id; /* 16 bytes. NULL: /etc/nvme/hostid, or one made from the host NQN */
@@ -74,7 +74,7 @@ struct vn_options {
 	unsigned reconnect_pause_ms; /* between two attempts, at most (it begins with a tenth of it). 1,000 */
 	unsigned spin_us; /* with RDMA, who waits looks for so long before sleeping, with much data under way for up to
 	                            * eight times as long, but not longer than it waits; seldom where that is in vain. 200 */
-	unsigned retries; /* of a command that the target failed, but says may be tried again. 5 */
+	unsigned retries; /* retries of a command that the target failed without DNR. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C of TCP's PDUs and data; used if the target agrees. 0, 0 */
 	unsigned char require_digest;             /* … and no connection if it does not. 0 */
 	unsigned char numeric;                    /* HOST is an address: no name is looked up. 0 */
@@ -105,7 +105,7 @@ VN_API void vn_options_init(struct vn_options *o);
  */
 VN_API int vn_open(const char *url, const struct vn_options *options, struct vn_disk **disk, char *why, size_t why_len);
 
-/* Requests that are under way end with -ECANCELED; a target may yet execute them. To flush before is the caller's. */
+/* Outstanding requests end with -ECANCELED; a target may still execute them. The caller must flush before. */
 VN_API void vn_close(struct vn_disk *disk);
 
 /*
@@ -116,7 +116,7 @@ struct vn_info {
 	uint64_t size;         /* bytes */
 	uint32_t block_size;   /* bytes: all offsets and lengths are multiples of it */
 	uint32_t max_transfer; /* bytes of one command: MDTS and options together */
-	uint32_t optimal_io;   /* bytes: what the namespace prefers for writes, 0 if it does not say */
+	uint32_t optimal_io;   /* bytes: the namespace's preferred write size, 0 if it reports none */
 	uint32_t nsid;
 	uint16_t queues; /* I/O queues in use when it was opened */
 	uint16_t queue_depth;
@@ -130,7 +130,7 @@ struct vn_info {
 };
 VN_API const struct vn_info *vn_info(const struct vn_disk *disk);
 
-/* "tcp" or "rdma": what it is connected with now, or was last. */
+/* "tcp" or "rdma": the transport of the present or last connection. */
 VN_API const char *vn_transport_name(struct vn_disk *disk);
 
 /* ---- memory ---- */
@@ -155,7 +155,7 @@ VN_API int vn_register(struct vn_disk *disk, void *address, size_t length, struc
  */
 VN_API int vn_allocate(struct vn_disk *disk, size_t length, void **address, struct vn_memory **memory);
 
-/* -EBUSY: requests still use it. vn_close does it for what is left. What vn_register was given remains the caller's. */
+/* -EBUSY: requests still use it. vn_close unregisters the rest. The caller keeps the memory itself. */
 VN_API int vn_unregister(struct vn_disk *disk, struct vn_memory *memory);
 
 /* ---- requests ---- */

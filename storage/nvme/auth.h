@@ -77,7 +77,7 @@ enum nv_auth_why nv_challenge_decode(const uint8_t *at, size_t len, struct nv_ch
 
 struct nv_reply {
 	uint16_t tid;
-	uint8_t hash, group; /* what was negotiated: the message does not say it again */
+	uint8_t hash, group; /* the negotiated ones: the message does not repeat them */
 	uint32_t seq;        /* 0: the controller is not asked to prove itself */
 	const uint8_t *response, *challenge /* NULL: none */, *exponential;
 };

@@ -24,7 +24,7 @@ uint32_t nv_sequence(uint32_t last); /* the next one; 0: the first. 0: no random
 
 /* Our exponential, of the group's length. false: no memory, or no such group. */
 bool nv_chap_exponential(struct nv_chap *c, uint8_t *out);
-/* The peer's has come. false: it is 0, 1, or p - 1 or beyond; out of range, or no memory. */
+/* Takes the peer's exponential. Returns false if it is 0, 1, p - 1 or more, or there is no memory. */
 bool nv_chap_agree(struct nv_chap *c, const uint8_t *theirs);
 
 /* R1 of the host, with its secret, and R2 of the controller, with the controller's. */
@@ -32,11 +32,11 @@ bool nv_chap_host(const struct nv_chap *c, const struct nv_secret *s, const char
                   uint8_t out[NV_HASH_MAX]);
 bool nv_chap_controller(const struct nv_chap *c, const struct nv_secret *s, const char *hostnqn, const char *subnqn,
                         uint8_t out[NV_HASH_MAX]);
-bool nv_chap_same(const uint8_t *a, const uint8_t *b, size_t len); /* in a time that says nothing */
+bool nv_chap_same(const uint8_t *a, const uint8_t *b, size_t len); /* in constant time */
 
-/* The key of whoever has this NQN, made of the secret by its hash. Bytes, 0: it cannot be had. */
+/* Makes the key for this NQN from the secret by its hash. Returns its bytes, 0 on failure. */
 size_t nv_secret_key(const struct nv_secret *s, const char *nqn, uint8_t out[NV_SECRET_MAX]);
 
-void nv_chap_wipe(struct nv_chap *c); /* frees what it has, and forgets everything */
+void nv_chap_wipe(struct nv_chap *c); /* frees and wipes everything */
 
 #endif

@@ -229,7 +229,7 @@ static inline struct nv_cqe nv_cqe_decode(const uint8_t at[NV_CQE_LEN])
 
 /* The Connect command's fields in the entry, and its data. Fabrics 1.1, 3.3 */
 #define NV_CONNECT_DATA_LEN 1024
-#define NV_CONNECT_NO_SQ_FLOW 0x4u /* CATTR: the host does not look at SQHD */
+#define NV_CONNECT_NO_SQ_FLOW 0x4u /* CATTR: the host does not read SQHD */
 /* offsets that IPO may name: in the entry, and in the data */
 enum {
 	NV_CONNECT_AT_RECFMT = 40,

@@ -14,7 +14,7 @@
 
 #define CRC_LEN 4u
 
-/* The value of a digit, -1: none. No table: which line of the cache is touched says nothing about the secret. */
+/* The value of a digit, or -1. Without a table, so that cache lines reveal nothing about the secret. */
 static int digit(char c)
 {
 	int upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z', number = c >= '0' && c <= '9';
@@ -103,7 +103,7 @@ bool nv_secret_exposed(const char *path)
 	return !stat(path, &st) && S_ISREG(st.st_mode) && (st.st_mode & S_IROTH);
 }
 
-/* Everybody's: what stands in it proves nothing. */
+/* Readable by everybody, so that the secret in it proves nothing. */
 static int check_file(int fd)
 {
 	struct stat st;

@@ -1,4 +1,4 @@
-// status.c - what a status code says
+// status.c - texts of status codes
 // follows: NVM Express Base 1.4, 4.6.1
 // SPDX-License-Identifier: MIT
 #include "nvme/status.h"

@@ -16,7 +16,7 @@
 #include "nvme/nqn.h"
 
 #define STAGE 16384u       /* one record */
-#define RECORDS (1u << 23) /* with one key: a third of what AES-GCM is good for. RFC 8446, 5.5 */
+#define RECORDS (1u << 23) /* records with one key: a third of AES-GCM's limit. RFC 8446, 5.5 */
 
 /* ---- keys ---- */
 
@@ -65,7 +65,8 @@ bool nv_hkdf(uint8_t hash, const uint8_t *key, size_t key_len, const char *label
 	return good;
 }
 
-/* deviates: the specification ends the identity with a null character; nobody sends or derives with it. */
+/* deviates: the specification ends the identity with a null character; no implementation sends it or derives with
+ * it. */
 size_t nv_tls_psk(const struct nv_secret *s, uint8_t hash, const char *hostnqn, const char *subnqn,
                   char identity[NV_TLS_IDENTITY_MAX + 1], uint8_t psk[NV_TLS_PSK_MAX])
 {
@@ -89,7 +90,7 @@ struct nv_tls {
 	int fd;
 	bool shaken, ended;
 	bool blocked; /* OpenSSL itself has something to write */
-	int error;    /* what has ended it */
+	int error;    /* errno that has ended it */
 	nv_tls_find *find;
 	void *arg;
 	struct nv_secret secret; /* the client's */
@@ -266,7 +267,7 @@ static SSL_CTX *make_context(bool client)
 	        c, SSL_MODE_AUTO_RETRY); /* one record at a time: a peer that sends key updates only gets nowhere */
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(c, 0);
-	SSL_CTX_set_max_cert_list(c, 4096); /* nobody has a certificate to show */
+	SSL_CTX_set_max_cert_list(c, 4096); /* no end has a certificate */
 	if (client)
 		SSL_CTX_set_psk_use_session_callback(c, use_session);
 	else
@@ -349,7 +350,7 @@ void nv_tls_close(struct nv_tls *t)
 	free(t);
 }
 
-/* What a call has come to: EAGAIN, 0 for the end, or what ends it. */
+/* The result of a call: EAGAIN, 0 for the end, or the errno that ends it. */
 static int outcome(struct nv_tls *t, int result)
 {
 	int e = errno, why = SSL_get_error(t->ssl, result);
@@ -363,7 +364,7 @@ static int outcome(struct nv_tls *t, int result)
 	return t->error;
 }
 
-/* A key, and not a certificate that nobody would look at. */
+/* Accepts a key only, not a certificate, which would not be checked. */
 static int shake(struct nv_tls *t)
 {
 	if (t->error || t->shaken)

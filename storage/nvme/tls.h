@@ -38,7 +38,7 @@ typedef bool nv_tls_find(void *arg, const char *hostnqn, const char *subnqn, str
 /* On a connected descriptor, which remains the caller's. NULL: no memory. */
 struct nv_tls *nv_tls_server(int fd, nv_tls_find *find, void *arg);
 struct nv_tls *nv_tls_client(int fd, const struct nv_secret *s, const char *hostnqn, const char *subnqn);
-void nv_tls_close(struct nv_tls *t); /* says good-bye if that goes at once, and frees it */
+void nv_tls_close(struct nv_tls *t); /* sends close_notify if that does not block, and frees it */
 
 /* 0: both ends have shown that they have the key. EAGAIN: when the descriptor is ready, again. Else errno */
 int nv_tls_handshake(struct nv_tls *t);
@@ -52,6 +52,6 @@ const char *nv_tls_subsystem(const struct nv_tls *t); /* … what it is for; "" 
 ssize_t nv_tls_read(struct nv_tls *t, const struct iovec *v, int n);
 ssize_t nv_tls_write(struct nv_tls *t, const struct iovec *v, int n);
 bool nv_tls_unsent(const struct nv_tls *t);
-bool nv_tls_unread(const struct nv_tls *t); /* read would give something, whatever the descriptor says */
+bool nv_tls_unread(const struct nv_tls *t); /* read would return data, whatever the descriptor's state */
 
 #endif

@@ -1,4 +1,4 @@
-// apply.c - brings a server from what it serves to what a configuration says
+// apply.c - changes a running server to a new configuration
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>

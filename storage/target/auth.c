@@ -7,7 +7,7 @@
 #include "nvme/chap.h"
 #include "target/core.h"
 
-/* What comes next: named by the message, but for the first and the last. */
+/* The next step, named by its message, except the first and the last. */
 enum step { IDLE, CHALLENGE, REPLY, SUCCESS1, SUCCESS2, FAILURE1 };
 
 struct transaction {
@@ -18,7 +18,7 @@ struct transaction {
 	struct nv_chap chap;
 };
 
-#define AGAIN_MS 1000 /* so long after it has proven who it is a host may do so again: it costs everybody's time */
+#define AGAIN_MS 1000 /* pause before a host may authenticate again, because it costs all hosts' time */
 
 static bool required(struct nt_subsystem *s, const char *hostnqn)
 {
@@ -156,7 +156,7 @@ static struct transaction *transaction(struct nt_queue *q)
 	return q->auth;
 }
 
-/* A message that is refused makes the next Receive say so; the connection ends with that. */
+/* A refused message is reported by the next Receive, which ends the connection. */
 static void from_host(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
@@ -183,7 +183,7 @@ static void from_host(struct nt_request *r)
 		q->ops->close(q);
 }
 
-/* ---- what it gets ---- */
+/* ---- messages to the host ---- */
 
 static size_t challenge(struct nt_queue *q, struct transaction *t, uint8_t *at)
 {
@@ -241,7 +241,7 @@ static void to_host(struct nt_request *r)
 	}
 	size_t n = t->step == CHALLENGE ? challenge(q, t, r->data) : t->step == SUCCESS1 ? success1(q, t, r->data) : 0;
 
-	if (!n) { /* it is not our turn, we cannot, or something has come that is refused */
+	if (!n) { /* it is not our turn, we cannot, or a message was refused */
 		if (t->step != FAILURE1)
 			fail(q, t, t->step == CHALLENGE || t->step == SUCCESS1 ? NV_AUTH_FAILED : NV_AUTH_MESSAGE);
 		memset(r->data, 0, r->length);

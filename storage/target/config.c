@@ -1,4 +1,4 @@
-// config.c - the configuration file, and what a command line says in its place
+// config.c - the configuration file, and the command line that replaces it
 // follows: RFC 8259 (JSON); man/verbena-target.8 for its fields
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -340,7 +340,7 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 #endif
 }
 
-/* Two entries could differ in what they ask of the host. */
+/* Two entries could ask different things of the host. */
 static bool listed_twice(const struct nt_config_subsystem *s, const char *nqn)
 {
 	size_t n = 0;

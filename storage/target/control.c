@@ -33,9 +33,9 @@ struct nt_control {
 	struct sockaddr_un address;
 };
 
-/* ---- where it is ---- */
+/* ---- the socket ---- */
 
-/* A directory of ours: nobody else's socket is asked, and nobody else asks ours. */
+/* A directory of our own, so that no other user's socket is used, and no other user connects to ours. */
 static bool own_directory(const char *path)
 {
 	struct stat st;
@@ -45,7 +45,7 @@ static bool own_directory(const char *path)
 	return !lstat(path, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022);
 }
 
-/* Whoever holds the other end is us, or root. */
+/* Is the peer our own user, or root? */
 static bool trusted(int fd)
 {
 	struct ucred who;
@@ -85,7 +85,7 @@ static int address_of(const char *path, struct sockaddr_un *a)
 	return 0;
 }
 
-/* ---- those who ask ---- */
+/* ---- clients ---- */
 
 static void dismiss(struct asker *a)
 {
@@ -201,7 +201,7 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 
 /* ---- its life ---- */
 
-/* A socket that nobody listens at any more; what else has this name is not ours to remove. */
+/* Removes a socket without a listener; anything else with this name is not removed. */
 static bool is_left(int error, const char *path)
 {
 	struct stat st;
@@ -223,7 +223,7 @@ int nt_control_open(struct nt_server *s, const char *path, struct nt_control **o
 	if (fd >= 0 && !connect(fd, (struct sockaddr *)&c->address, sizeof(c->address))) {
 		close(fd);
 		free(c);
-		return EADDRINUSE; /* somebody answers there */
+		return EADDRINUSE; /* another process listens there */
 	}
 	if (fd >= 0 && is_left(errno, path))
 		unlink(path);
@@ -252,7 +252,7 @@ void nt_control_close(struct nt_control *c)
 	for (int i = 0; i < ASKERS; i++) {
 		struct asker *a = &c->askers[i];
 
-		if (a->control && a->answer) /* who has told us to stop is to hear that we do */
+		if (a->control && a->answer) /* the client that asked us to stop gets its answer */
 			(void)!send(a->watch.fd, a->answer + a->sent, a->answer_len - a->sent,
 			            MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (a->control)
@@ -274,7 +274,7 @@ int nt_control_ask(const char *path, const char *line)
 
 	if (!error && (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a))))
 		error = errno;
-	if (!error && !trusted(fd)) /* somebody else's: what it would say is not for us */
+	if (!error && !trusted(fd)) /* another user's: not used */
 		error = EPERM;
 	if (error) {
 		nt_say("%s: %s", path, strerror(error));

@@ -6,8 +6,8 @@
 
 #include "target/core.h"
 
-#define DISCOVERY_KATO 120000u /* a discovery controller without a timer is not kept for longer when nothing comes */
-#define KATO_SLACK 1000u       /* the granularity that Identify says (KAS) */
+#define DISCOVERY_KATO 120000u /* the longest idle time of a discovery controller without a timer */
+#define KATO_SLACK 1000u       /* the granularity that Identify reports (KAS) */
 
 struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id)
 {
@@ -179,7 +179,7 @@ static void tick_auth_all(struct nt_controller *c, struct nt_target *t)
 		tick_auth_of(q, t);
 }
 
-/* Whoever is asked to authenticate, or has begun to, and does not get to the end of it goes. */
+/* Ends connections that must authenticate, or have begun to, and do not finish in time. */
 static uint64_t tick_auth(struct nt_target *t)
 {
 	if (t->auth_due && t->auth_due <= t->now) {
@@ -191,7 +191,7 @@ static uint64_t tick_auth(struct nt_target *t)
 	return t->auth_due ? t->auth_due : UINT64_MAX;
 }
 
-/* Hosts that wait for a medium to end what they had begun: for so long. */
+/* How long hosts wait for a medium to end their earlier requests. */
 static uint64_t tick_connects(struct nt_target *t)
 {
 	uint64_t next = UINT64_MAX;

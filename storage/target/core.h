@@ -14,7 +14,8 @@ struct nt_verb {
 	bool two;                                /* needs a second buffer of the same length */
 	bool zeroed;                             /* room for the host's data is zeroed first */
 	uint16_t (*check)(struct nt_request *r); /* 0 and r->length, or a status */
-	void (*run)(struct nt_request *r); /* with the host's data, or room for what it gets; ends with nt_complete */
+	void (*run)(
+	        struct nt_request *r); /* called with the host's data, or room for its answer; ends with nt_complete */
 };
 
 #define NT_INVALID(r, at) ((r)->error_at = (at), (uint16_t)(NV_INVALID_FIELD | NV_DNR))
@@ -62,18 +63,17 @@ void nt_waiting_go(struct nt_namespace *ns);
 /* losses.c */
 void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
 void nt_flush_comes(struct nt_controller *c,
-                    const struct nt_namespace *ns); /* what was answered to those before it has arrived */
+                    const struct nt_namespace *ns); /* answers to earlier commands have arrived */
 bool nt_tell_loss(struct nt_controller *c,
                   const struct nt_namespace *ns); /* true: there was one that it did not know of */
-void nt_losses_begin(struct nt_controller *c); /* it is enabled: its host is who it says, as far as that is asked for */
+void nt_losses_begin(struct nt_controller *c);    /* it is enabled: its host has authenticated, if required */
 void nt_losses_end(struct nt_controller *c);
 void nt_losses_forget(const struct nt_subsystem *s);
 void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* peer.c */
 bool nt_peer_discovers(struct nt_queue *q); /* it is to see the discovery log; false: there are too many of these */
-bool nt_peer_in(struct nt_queue *q,
-                const char *hostnqn); /* it has proven what is asked of it; false: its host has enough */
+bool nt_peer_in(struct nt_queue *q, const char *hostnqn); /* it has authenticated; false: its host has too many */
 
 bool nt_peer_tries(
         struct nt_queue *q); /* what costs milliseconds of everybody's time; false: it has been too often in vain */

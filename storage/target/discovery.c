@@ -48,7 +48,7 @@ static void put_entry(uint8_t *e, const struct nt_port *p, enum nv_subtype subty
 	memcpy(e + E_TSAS, p->tsas, 256);
 }
 
-/* The address a host is told: the one it came to, where the port listens on all of them and speaks that family. */
+/* The address reported to a host: its destination address, if the port listens on all addresses of that family. */
 static const char *address_for(const struct nt_queue *q, const struct nt_port *p)
 {
 	if (!p->any)

@@ -1,4 +1,4 @@
-// event.c - asynchronous events: told once, and again only when the host has read the log page that goes with it
+// event.c - asynchronous events: sent once, and again only after the host has read the event's log page
 // follows: NVM Express Base 1.4, 5.2; NVMe over Fabrics 1.1, 4.3 (discovery log change)
 // SPDX-License-Identifier: MIT
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "target/core.h"
 
-/* IPO, the offset of what is wrong, and IATTR, whether it is in the data. Fabrics 1.1, figure 21 */
+/* IPO, the offset of the invalid field, and IATTR, whether it is in the data. Fabrics 1.1, figure 21 */
 static uint16_t connect_wrong(struct nt_request *r, bool in_data, uint16_t at)
 {
 	r->cqe.result = at | (uint32_t)in_data << 16;
@@ -168,7 +168,7 @@ static uint16_t connect_to(struct nt_request *r)
 	}
 	if (q->target->stopping)
 		return NV_CONNECT_BUSY;
-	/* a host that has to prove who it is waits when it has: see property_set */
+	/* a host that must authenticate waits after that: see property_set */
 	struct nt_controller *before =
 	        c.qid || needs_proof(s, hostnqn) ? NULL : must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID, NULL);
 	uint16_t status = before ? wait_for(r, before) : 0;
@@ -273,7 +273,8 @@ static void property_get(struct nt_request *r)
 	nt_complete(r, ok ? 0 : NV_INVALID_FIELD | NV_DNR);
 }
 
-/* As Connect, of a host that had to prove first who it is: nobody holds it up, or learns what it does, in its name. */
+/* Like Connect, for a host that had to authenticate first, so that no other host can delay it or observe it in its
+ * name. */
 static uint16_t enabling_waits(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;

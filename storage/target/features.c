@@ -20,7 +20,7 @@ static const struct feature {
 
 void nt_features_reset(struct nt_controller *c)
 {
-	c->events = 0;      /* Fabrics 1.1, 5.2: nothing is told that was not asked for */
+	c->events = 0;      /* Fabrics 1.1, 5.2: no events that were not requested */
 	c->arbitration = 7; /* no limit to the burst */
 	c->power = c->recovery = c->atomicity = 0;
 	c->temperature = 0xffff;
@@ -119,7 +119,7 @@ uint16_t nt_set_features_check(struct nt_request *r)
 		return NV_INVALID_FIELD | NV_DNR;
 	if (r->sqe.cdw[0] >> 31)
 		return NV_NOT_SAVEABLE | NV_DNR;
-	if (f->id == NV_FEAT_HOST_ID) /* Connect has said it. Fabrics 1.1, 5.4 */
+	if (f->id == NV_FEAT_HOST_ID) /* set by Connect. Fabrics 1.1, 5.4 */
 		return NV_SEQUENCE | NV_DNR;
 	if (r->sqe.nsid && r->sqe.nsid != NV_NSID_ALL)
 		return NV_NOT_PER_NS | NV_DNR;
@@ -166,7 +166,7 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 			c->temperature = value & 0xffff;
 		break;
 	case NV_FEAT_ERROR_RECOVERY:
-		if (value & 1u << 16) /* DULBE: no namespace says that it can */
+		if (value & 1u << 16) /* DULBE: no namespace supports it */
 			return NT_INVALID(r, 44);
 		c->recovery = value & 0xffff;
 		break;

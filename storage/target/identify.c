@@ -1,4 +1,4 @@
-// identify.c - what a controller and its namespaces say of themselves
+// identify.c - Identify data of a controller and its namespaces
 // follows: NVM Express Base 1.4, 5.15; NVMe over Fabrics 1.1, 4.1
 // SPDX-License-Identifier: MIT
 #include <string.h>

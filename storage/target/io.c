@@ -8,7 +8,7 @@
 
 #define CDW12_FUA (1u << 30)
 #define CDW12_DEAC (1u << 25)
-#define CHUNK (128u << 10) /* of what verify reads, and of zeros that have to be written */
+#define CHUNK (128u << 10) /* bytes that Verify reads, or of zeros written, at once */
 #define DSM_RANGE 16u
 #define DSM_LENGTH_MAX (256 * DSM_RANGE)
 #define DSM_DEALLOCATE (1u << 2)
@@ -135,7 +135,7 @@ static uint16_t flush_check(struct nt_request *r)
 	return check_ns(r);
 }
 
-/* The host may describe more than the ranges it fills; what is described is fetched. */
+/* The host may describe more data than the ranges that it fills; all of it is fetched. */
 static uint16_t dsm_check(struct nt_request *r)
 {
 	uint16_t status = check_ns(r);
@@ -149,7 +149,7 @@ static uint16_t dsm_check(struct nt_request *r)
 
 /* ---- steps ---- */
 
-/* What a request does at its backend, one step after the other. false: all is done (r->fate says how, if not well). */
+/* Starts the next backend step of a request. Returns false if all are done (r->fate is the error, if any). */
 static bool next_step(struct nt_request *r);
 
 enum { SUBMITTING, WAITING, DONE };
@@ -221,7 +221,7 @@ static void finish(struct nt_request *r)
 	nt_complete(r, r->fate);
 }
 
-/* Backends may be done within the call: then this loop goes on, else step_done comes here again. */
+/* A backend may complete within the call: then this loop continues; otherwise step_done calls this again. */
 static void steps(struct nt_request *r)
 {
 	while (next_step(r)) {
@@ -259,7 +259,7 @@ static void start(struct nt_request *r)
 	steps(r);
 }
 
-/* Durable when done: the host says so, or has switched the cache off. */
+/* Must the write be durable when complete? The host asks for it, or has disabled the cache. */
 static bool durable(const struct nt_request *r)
 {
 	return (r->sqe.opcode != NV_IO_DSM && (r->sqe.cdw[2] & CDW12_FUA)) || !r->queue->ctrl->write_cache;
@@ -423,7 +423,7 @@ static bool next_step(struct nt_request *r)
 	}
 }
 
-/* ---- who writes when: a fused pair runs while nobody else does ---- */
+/* ---- order of writes: a fused pair runs while no other write does ---- */
 
 /* The first requests in the line that may go: writers together, a pair alone. Never from within itself. */
 static void pump(struct nt_namespace *ns)
@@ -510,7 +510,7 @@ static void read_run(struct nt_request *r)
 	nt_complete(r, 0);
 }
 
-/* Fused commands are linked first to second when the second comes. The pair starts when both have their data. */
+/* The two fused commands are linked when the second arrives. The pair starts when both have their data. */
 void nt_fuse(struct nt_request *first, struct nt_request *second)
 {
 	first->fused = second;

@@ -13,7 +13,7 @@
 
 struct nt_loop {
 	int fd, n;
-	struct epoll_event events[BATCH]; /* of the turn that is under way */
+	struct epoll_event events[BATCH]; /* events of the present turn */
 };
 
 struct nt_loop *nt_loop_open(void)

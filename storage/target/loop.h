@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Part of what has a descriptor. ready is called with EPOLL* bits; it may remove any watch, its own too. */
+/* Embedded in objects with a descriptor. ready is called with EPOLL* bits; it may remove any watch, its own too. */
 struct nt_watch {
 	int fd;
 	uint32_t events;

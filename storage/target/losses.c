@@ -1,4 +1,4 @@
-// losses.c - what a medium has lost of what hosts had written and not flushed: each is told by a flush of its own, once
+// losses.c - data that hosts wrote and did not flush, and a medium lost: each host's next flush reports it once
 // follows: NVM Express Base 1.4, 6.8 (Flush); fsync(2): an error is reported once
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -20,7 +20,7 @@ static bool untold(const struct nt_controller *c, const struct nt_namespace *ns)
 	return ns->lost > c->losses_before && ns->lost > c->told_lost[ns->nsid];
 }
 
-/* An answer that a broken connection has swallowed has told nobody. */
+/* An answer lost with a broken connection has not reported the loss. */
 void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns)
 {
 	c->told_lost[ns->nsid] = c->telling[ns->nsid];
@@ -57,13 +57,13 @@ static struct nt_gone *find_gone(const struct nt_controller *c)
 	return NULL;
 }
 
-/* Anybody who comes may be one that was forgotten: told of a loss for nothing is better than not told. */
+/* A new host may be one that was forgotten: a needless report of a loss is better than none. */
 static uint64_t known_to_strangers(const struct nt_subsystem *s)
 {
 	return s->forgot && s->forgot_known < s->target->losses ? s->forgot_known : s->target->losses;
 }
 
-/* Both names: a host proves its NQN; its identifier it only says. */
+/* Compares both names: a host authenticates its NQN, but not its identifier. */
 static bool same_host(const struct nt_controller *a, const struct nt_controller *b)
 {
 	return !memcmp(a->hostid, b->hostid, sizeof(a->hostid)) && !strcmp(a->hostnqn, b->hostnqn);
@@ -99,7 +99,7 @@ static void forget_gone(struct nt_gone *g)
 	g->subsystem = NULL;
 }
 
-/* A place that is free, or the one of who was remembered first. */
+/* A free place, or the one of the host that was stored first. */
 static struct nt_gone *new_gone(struct nt_target *t)
 {
 	for (uint32_t i = 0; i < NT_GONE_MAX; i++) {
@@ -114,7 +114,7 @@ static struct nt_gone *new_gone(struct nt_target *t)
 	return g;
 }
 
-/* Whoever has shut down has flushed, whoever was never enabled has written nothing. */
+/* A host that has shut down has flushed; one that was never enabled has written nothing. */
 void nt_losses_end(struct nt_controller *c)
 {
 	struct nt_target *t = c->subsystem->target;

@@ -20,7 +20,7 @@
 
 #include "target/server.h"
 
-#define STOP_MS 5000 /* for what is under way when the program is told to end */
+#define STOP_MS 5000 /* time for outstanding requests when the program must end */
 
 void nt_say(const char *fmt, ...)
 {
@@ -241,7 +241,7 @@ static bool read_config(const char *file, struct nt_config *c)
 	return false;
 }
 
-/* ---- what it says of itself ---- */
+/* ---- status ---- */
 
 /* An address of this machine that others can use, for a listener on all of them. */
 static void outside(bool v6, char *text, size_t size)
@@ -343,7 +343,7 @@ static bool idle(void)
 	return true;
 }
 
-/* What is under way is finished, then all connections end; nobody is waited for, for ever. */
+/* Finishes outstanding requests, within a limited time, then ends all connections. */
 static void stop(void)
 {
 	uint64_t until = nt_now() + STOP_MS;
@@ -369,7 +369,7 @@ static bool set_up(const struct options *o, struct nt_config *c)
 	int error;
 
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a medium that may not be that large is an error of one request */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit is an error of one request */
 	sigemptyset(&set);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGINT);

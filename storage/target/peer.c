@@ -1,4 +1,4 @@
-// peer.c - whom a connection counts for, and how much one of them may have of what all share: connections, memory
+// peer.c - accounts connections and memory to peers, and limits each peer's share
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ void nt_peers_limit(struct nt_target *t, uint32_t connections, uint32_t of_one)
 	                                    .discovery = at_least(LEAST, DISCOVERY(connections))};
 }
 
-/* ---- who there is ---- */
+/* ---- the list of peers ---- */
 
 /* An address of IPv4, or a network of IPv6: a host has as many addresses in its /64 as it likes. */
 static void name_of(const struct sockaddr *from, char name[NV_NQN_SIZE])
@@ -74,7 +74,7 @@ static uint32_t tries(const struct nt_target *t, struct nt_peer *p)
 	return p->tries;
 }
 
-/* Whoever has tried in vain is remembered for a while, though nothing of it is left. */
+/* A peer that failed to authenticate is remembered for a while, although it has no connection. */
 static bool forgotten(const struct nt_target *t, struct nt_peer *p)
 {
 	return !p->queues && !tries(t, p);
@@ -105,7 +105,7 @@ static struct nt_peer *get(struct nt_target *t, const char *name, bool proven)
 	return p;
 }
 
-/* The last of its queues has gone, and nothing of it waits for memory. */
+/* Its last queue has ended, and no request of it waits for memory. */
 static void put(struct nt_target *t, struct nt_peer *p)
 {
 	struct nt_peer **at = bucket(t, p->name);
@@ -118,7 +118,7 @@ static void put(struct nt_target *t, struct nt_peer *p)
 	free(p);
 }
 
-/* ---- guests: who has not come in yet, or wants to see the discovery log ---- */
+/* ---- guests: connections before Connect, or for the discovery log ---- */
 
 static uint32_t *count_of(struct nt_peer *p, enum nt_guest kind)
 {
@@ -154,7 +154,7 @@ static void guest_comes(struct nt_queue *q, enum nt_guest kind)
 	t->guests_end = &q->guest_next;
 }
 
-/* Where all places are taken, the peer with the most of them gives up its oldest; unless that is who comes. */
+/* If all places are taken, the peer with the most loses its oldest, unless that is the new one's peer. */
 static bool make_room(struct nt_target *t, struct nt_peer *for_whom, enum nt_guest kind)
 {
 	struct nt_queue *oldest = NULL;
@@ -210,7 +210,7 @@ bool nt_peer_discovers(struct nt_queue *q)
 	return true;
 }
 
-/* From an address, which it shares with whoever is there, to a host of its own. */
+/* Moves a connection from the account of its address, which is shared, to that of its host. */
 static bool change(struct nt_queue *q, const char *hostnqn)
 {
 	struct nt_peer *from = q->owner, *to = get(q->target, hostnqn, true);

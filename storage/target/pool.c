@@ -1,4 +1,4 @@
-// pool.c - the memory for data under way: a buddy allocator over one mapping
+// pool.c - the memory for data in flight: a buddy allocator over one mapping
 // follows: Knuth, The Art of Computer Programming 1, 2.5 (buddy system)
 // SPDX-License-Identifier: MIT
 #include "target/pool.h"
@@ -71,7 +71,7 @@ struct nt_pool *nt_pool_open(uint32_t size)
 		free(p);
 		return NULL;
 	}
-	/* aligned to the largest block; what is around it goes back */
+	/* aligned to the largest block; the rest is unmapped */
 	uint8_t *at = (uint8_t *)(((uintptr_t)p->memory + NT_POOL_BLOCK_MAX - 1) & ~(uintptr_t)(NT_POOL_BLOCK_MAX - 1));
 
 	if (at > p->memory)

@@ -1,4 +1,4 @@
-// pool.h - the memory for data under way: one stretch of pages, so that it is bounded, and registered once
+// pool.h - the memory for data in flight: one range of pages, so that it is bounded, and registered once
 // SPDX-License-Identifier: MIT
 #ifndef NT_POOL_H
 #define NT_POOL_H

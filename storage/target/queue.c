@@ -22,7 +22,7 @@ void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops 
 	q->first.queue = q;
 }
 
-/* Connect has said how large the queue is. */
+/* Sets the size of the queue from Connect. */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries)
 {
 	free(q->requests); /* of a Connect that came to nothing later on */
@@ -142,7 +142,7 @@ static struct nt_line *line_of(struct nt_request *r)
 	return urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
 }
 
-/* A peer whose line has its first stands behind the others that wait. */
+/* A peer whose first request waits is appended to the waiting peers. */
 static void enter_line(struct nt_request *r)
 {
 	struct nt_line *l = line_of(r);
@@ -386,7 +386,8 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 	r->state = NT_HELD;
 	r->sqe = nv_sqe_decode(sqe);
 	r->capsule = capsule;
-	if (q->ctrl && (q->authenticated || !q->qid)) /* who has proven nothing keeps nobody's controller alive */
+	if (q->ctrl &&
+	    (q->authenticated || !q->qid)) /* a connection without authentication keeps no controller alive */
 		q->ctrl->seen = q->target->now;
 	if (!cid_take(q, r->sqe.cid) && !cid_again(q, r->sqe.cid)) {
 		r->stranger = true;

@@ -1,4 +1,4 @@
-// rdma.c - the NVMe over RDMA transport: who may come, who has to go
+// rdma.c - the NVMe over RDMA transport: accepts and ends connections
 // follows: NVMe over Fabrics 1.1, 7.3.6 (connections); rdma_cm(7)
 // SPDX-License-Identifier: MIT
 #include "target/rdma.h"
@@ -48,7 +48,7 @@ static void ops_close(struct nt_queue *q)
 	nt_rconn_dirty(c);
 }
 
-/* Nothing of the core refers to it any more. */
+/* The core has no reference to it any more. */
 static void ops_gone(struct nt_queue *q)
 {
 	struct nt_rconn *c = nt_rconn_of(q);
@@ -89,7 +89,7 @@ void nt_rconn_fail(struct nt_rconn *c)
 	nt_rconn_dirty(c);
 }
 
-/* First the queue pair goes: from then on nobody touches the memory of the requests. */
+/* Destroys the queue pair first: after that no adapter accesses the memory of the requests. */
 static void close_conn(struct nt_rconn *c)
 {
 	struct rdma_cm_id *id = c->id;
@@ -112,7 +112,7 @@ static void close_conn(struct nt_rconn *c)
 	nt_queue_close(&c->q); /* and maybe free */
 }
 
-/* After everything that may have changed it. Meanwhile it counts as dirty: what comes up is seen here. */
+/* Called after everything that may have changed the connection, which is marked dirty until then. */
 static void settle(struct nt_rconn *c)
 {
 	c->gathering = true;
@@ -138,7 +138,7 @@ static void sweep_conn(struct nt_rconn *c, uint64_t now)
 		nt_rconn_fail(c);
 }
 
-/* ---- who comes ---- */
+/* ---- new connections ---- */
 
 static void reject(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why)
 {
@@ -157,7 +157,7 @@ static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_rea
 
 	if (!why && (p->stopped || p->count >= p->limits.connections))
 		why = NT_RDMA_NO_RESOURCES;
-	/* not every host says it */
+	/* not every host sends it */
 	if (!why && h->qid && h->cntlid && !nt_controller_known(p->target, h->cntlid))
 		why = NT_RDMA_INVALID_CNTLID;
 	if (!why)
@@ -265,7 +265,7 @@ static void listen_again(struct nt_rdma *p)
 	freeaddrinfo(list);
 }
 
-/* The adapters that hosts may come by, as far as they are there now: the pool is registered before the first comes. */
+/* Opens the adapters that exist now, so that the pool is registered before the first host connects. */
 static int open_devices(struct nt_rdma *p)
 {
 	struct nt_rdma_device *d;

@@ -32,7 +32,7 @@ const struct nt_rdma_counts *nt_rdma_counted(const struct nt_rdma *p);
  */
 uint64_t nt_rdma_turn(struct nt_rdma *p);
 
-/* Namespaces that have been removed are let go of, as soon as nothing is sent from their memory any more. */
+/* Releases removed namespaces as soon as nothing is sent from their memory any more. */
 void nt_rdma_devices_turn(void);
 
 /* No new connections; those there are go on. */

@@ -43,7 +43,7 @@ struct nt_rdma_device {
 	struct nt_rdma_domain shared, *domains; /* domains: all of them */
 	struct ibv_comp_channel *channel;
 	struct nt_watch completions, events;
-	bool tells_sinks; /* a peer is told where the data of a read goes, and has to be allowed to write there: iWARP */
+	bool tells_sinks; /* iWARP: the peer learns the sink of a read, and must be allowed to write there */
 	bool on_demand;   /* registers memory without pinning it, if asked to */
 	bool pins;        /* a registration is a hold on pages, not on addresses */
 	bool no_maps;     /* a map could not be registered */
@@ -76,13 +76,13 @@ struct nt_rconn {
 	struct nt_rdma_domain own, *domain; /* domain: own, or that of the device */
 	struct nt_rconn *next, *prev, *next_dirty;
 	bool dirty;          /* something may have come, or is to be sent, or it has to end */
-	bool ending;         /* what is to be sent is sent, then it ends */
+	bool ending;         /* it ends after the remaining output */
 	bool failed;         /* ends at once */
 	bool closed;         /* the queue has been told */
-	bool armed;          /* the completion queue will say when there is something */
-	bool gathering;      /* what is to be sent is sent when its completions have been looked through */
-	bool told;           /* its capsule has come while it was waited for */
-	uint64_t hoped;      /* ns: until when it is looked at before it is armed; 0: it is not */
+	bool armed;          /* the completion queue is armed */
+	bool gathering;      /* output is sent after its completions are processed */
+	bool told;           /* its capsule arrived while it was awaited */
+	uint64_t hoped;      /* ns: how long it is polled before it is armed; 0: it is not polled */
 	unsigned vain, skip; /* how often in vain, one after the other; how often not to, before the next time */
 	uint64_t began, ending_at;
 	struct rdma_cm_id *id;
@@ -97,8 +97,8 @@ struct nt_rconn {
 	uint32_t capsule; /* bytes of one */
 
 	/* in */
-	uint16_t current;          /* the capsule that is looked at */
-	struct nt_rdma_held *held; /* a ring of depth: those whose turn comes when a response has arrived */
+	uint16_t current;          /* the capsule in processing */
+	struct nt_rdma_held *held; /* a ring of depth: commands that wait until a response has arrived */
 	uint32_t held_first, held_count;
 
 	/* out */
@@ -115,7 +115,7 @@ struct nt_rdma {
 	struct nt_watch watch;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
-	struct nt_port port, port4; /* port4: of a listener on ::, what IPv4 hosts are told */
+	struct nt_port port, port4; /* port4: the port of a listener on :: as reported to IPv4 hosts */
 	struct nt_tcp_limits limits;
 	struct nt_rdma_counts counts;
 	struct nt_rconn *conns, *dirty;
@@ -129,7 +129,7 @@ struct nt_rdma {
 struct nt_rdma_item {
 	struct nt_request *next;
 	struct nt_rdma_map *map;
-	struct ibv_mr *sink; /* of a read under way, where the adapter tells sinks */
+	struct ibv_mr *sink; /* of a read in flight, if the peer learns sinks */
 	uint16_t capsule;    /* 1 + the capsule that holds its data, while it waits for memory */
 	uint8_t used;        /* work requests */
 };
@@ -162,11 +162,11 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
                                   const struct nt_rdma_hello *h, const struct rdma_conn_param *peer,
                                   struct nt_rconn **out);
 void nt_rconn_close(struct nt_rconn *c); /* everything but its domain and the memory of the structure */
-void nt_rconn_leave(struct nt_rconn *c); /* then its domain: no request has anything registered in it any more */
+void nt_rconn_leave(struct nt_rconn *c); /* leaves its domain: no request has memory registered in it any more */
 
 /* rdma_receive.c */
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index); /* a capsule may come into its place */
-bool nt_rconn_poll(struct nt_rconn *c); /* false: there was nothing, and it will be said when there is */
+bool nt_rconn_poll(struct nt_rconn *c); /* returns false if there was nothing, and the queue is armed */
 void nt_rconn_fetch(struct nt_request *r);
 
 /* rdma_send.c */

@@ -1,4 +1,4 @@
-// rdma_device.c - adapters: the target's memory registered with each, and where they say that something is finished
+// rdma_device.c - adapters: registers the target's memory with each, and receives their completion events
 // follows: ibv_reg_mr(3), ibv_get_cq_event(3), ibv_get_async_event(3); proc_pid_status(5) for VmPin
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -16,7 +16,7 @@
 static struct nt_rdma_device *devices;
 static unsigned holders;
 
-/* ---- what it says ---- */
+/* ---- events ---- */
 
 static void completed(struct nt_watch *w, uint32_t events)
 {
@@ -34,7 +34,7 @@ static void completed(struct nt_watch *w, uint32_t events)
 	}
 }
 
-/* What befalls a queue pair is seen by its completions, too; an adapter that is broken may say nothing more. */
+/* Completions show errors of a queue pair, too; a broken adapter may report nothing more. */
 static void happened(struct nt_watch *w, uint32_t events)
 {
 	struct nt_rdma_device *d =

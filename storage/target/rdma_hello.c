@@ -1,4 +1,4 @@
-// rdma_hello.c - what host and controller say to each other while they connect
+// rdma_hello.c - private data of a connection between host and controller
 // follows: NVMe over Fabrics 1.1, 7.3.6.2 to 7.3.6.4
 // SPDX-License-Identifier: MIT
 #include "target/rdma_hello.h"

@@ -1,4 +1,4 @@
-// rdma_hello.h - what host and controller say to each other while they connect: private data of the connection manager
+// rdma_hello.h - private data that host and controller exchange while they connect
 // follows: NVMe over Fabrics 1.1, 7.3.6.2 to 7.3.6.4 (RDMA_CM_REQUEST, _ACCEPT, _REJECT private data)
 // SPDX-License-Identifier: MIT
 #ifndef NT_RDMA_HELLO_H
@@ -25,8 +25,8 @@ enum nt_rdma_reason {
 struct nt_rdma_hello {
 	uint16_t recfmt, qid;
 	uint16_t hrqsize; /* receives of the host's, counted from 1 */
-	uint16_t hsqsize; /* commands under way at most, counted from 0 */
-	uint16_t cntlid;  /* of an I/O queue, by hosts that say it */
+	uint16_t hsqsize; /* the most outstanding commands, minus 1 */
+	uint16_t cntlid;  /* of an I/O queue, if the host sends it */
 };
 
 /* 0 and *out, or why it is none. Longer is well: the connection manager of InfiniBand knows no length. */

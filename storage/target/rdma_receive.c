@@ -1,4 +1,4 @@
-// rdma_receive.c - capsules that come in, completions of what goes out: every byte of a capsule is a stranger's
+// rdma_receive.c - incoming capsules, completions of output: every byte of a capsule is untrusted
 // follows: NVMe over Fabrics 1.1, 7.3.2 (capsules), 7.3.5 (data transfers); ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -6,10 +6,10 @@
 
 #include "target/rdma_conn.h"
 
-#define BUDGET 64 /* completions of one connection before others have their turn */
+#define BUDGET 64 /* completions of one connection before others are served */
 #define BATCH 16
 #define HOPE_NS 200000u
-#define MOVING_NS 1000000u /* while data goes out: who looks may be who moves it */
+#define MOVING_NS 1000000u /* while data is sent: the polling thread may be the one that moves it */
 #define VAIN_MAX 6u        /* one time in 64 at the least */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
@@ -44,7 +44,7 @@ static void take(struct nt_rconn *c, uint16_t index, uint32_t length)
 		nt_rconn_fail(c);
 		return;
 	}
-	if (c->told) /* fetch has been called: the data is where it belongs, the capsule free */
+	if (c->told) /* fetch has been called: the data is in place, the capsule free */
 		return;
 	if (r->state == NT_MEMORY && r->in_capsule)
 		nt_ritem(r)->capsule = index + 1;
@@ -220,5 +220,5 @@ bool nt_rconn_poll(struct nt_rconn *c)
 		return true;
 	}
 	c->armed = true;
-	return poll_some(c) != 0; /* what came in between says nothing */
+	return poll_some(c) != 0; /* events from in between are not signaled */
 }

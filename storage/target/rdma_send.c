@@ -1,4 +1,4 @@
-// rdma_send.c - what goes out on a connection: reads of the host's memory, data into it, responses
+// rdma_send.c - output of a connection: reads of the host's memory, writes to it, responses
 // follows: NVMe over Fabrics 1.1, 7.3.2 (response capsules), 7.3.5 (data transfers); ibv_post_send(3)
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -71,7 +71,7 @@ static bool post_read(struct nt_rconn *c, struct nt_request *r)
 	return post(c, &wr);
 }
 
-/* The response, and where the host asks for it the end of its key. */
+/* Sends the response, with invalidation of the key if the host asks for it. */
 static void make_response(struct nt_rconn *c, struct nt_request *r, struct ibv_sge *s, struct ibv_send_wr *wr)
 {
 	uint8_t *at = response_at(c, r->slot);
@@ -193,7 +193,8 @@ static bool within(const struct ibv_mr *mr, const struct nt_request *r)
 	return (uintptr_t)r->data >= (uintptr_t)mr->addr && at <= mr->length && r->length <= mr->length - at;
 }
 
-/* The backend's memory cannot be sent from after all: from now on data goes by the pool, and the host may ask again. */
+/* The backend's memory cannot be sent from: from now on data goes through the pool, and the host may repeat the
+ * command. */
 static void without_map(struct nt_rconn *c, struct nt_request *r)
 {
 	c->q.stable = true;
@@ -208,7 +209,7 @@ void nt_rconn_respond(struct nt_request *r)
 	uint16_t capsule = i->capsule;
 
 	memset(i, 0, sizeof(*i));
-	if (capsule && !c->failed && !nt_rconn_receive(c, capsule - 1)) /* its data is not wanted any more */
+	if (capsule && !c->failed && !nt_rconn_receive(c, capsule - 1)) /* its data is not needed any more */
 		nt_rconn_fail(c);
 	if (r->send && r->borrowed) {
 		i->map = nt_rdma_map_get(c->device, c->domain, r->ns);

@@ -46,7 +46,7 @@ struct nt_config {
 	struct nt_tcp_limits limits;
 };
 
-/* What a file says, over what is there by default. false: *why says what is wrong with it (malloc'd). */
+/* Reads a configuration file over the defaults. Returns false with *why, the reason (malloc'd). */
 bool nt_config_read(const char *file, struct nt_config *out, char **why);
 void nt_config_default(struct nt_config *c);
 void nt_config_free(struct nt_config *c);
@@ -61,7 +61,7 @@ struct nt_server {
 	struct nt_loop *loop;
 	struct nb_ring *ring;
 	struct nt_target target;
-	struct nt_config config; /* what is in force */
+	struct nt_config config; /* the configuration in force */
 	struct nt_listener {
 		struct nt_listener *next;
 		struct nt_tcp *tcp; /* one of the two */
@@ -75,7 +75,8 @@ struct nt_server {
 	bool reload, stop;
 };
 
-/* Brings the server to what config says, and takes config over. How many things could not be had; each is said. */
+/* Changes the server to config, and takes ownership of config. Returns the number of items that failed; each is
+ * reported. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 
@@ -88,7 +89,7 @@ uint32_t nt_listener_connections(const struct nt_listener *l);
 uint64_t nt_listener_turn(struct nt_listener *l);
 void nt_listener_stop(struct nt_listener *l);
 bool nt_listener_close(struct nt_listener *l); /* as nt_tcp_close */
-/* What else the transport has counted: bytes, by where they came from. */
+/* Further counters of the transport: bytes, by their origin. */
 void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const char *what, uint64_t n), void *to);
 void nt_listeners_let_go(void); /* of the memory of removed namespaces */
 

@@ -1,4 +1,4 @@
-// status.c - what is going on, for those who ask
+// status.c - the target's status for clients of the control socket
 // follows: RFC 8259
 // SPDX-License-Identifier: MIT
 #include <json-c/json.h>

@@ -145,7 +145,7 @@ bool nt_subsystem_allow(struct nt_subsystem *s, const char *hostnqn)
 	return true;
 }
 
-/* Who may not come in any more does not stay. */
+/* Ends connections of hosts that are no longer allowed. */
 static void end_strangers(struct nt_subsystem *s)
 {
 	for (struct nt_controller *c = s->controllers; c; c = c->next)

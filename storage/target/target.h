@@ -32,7 +32,7 @@
  * touches its memory no more.
  */
 
-#define NT_ADMIN_ENTRIES 128u  /* 32 are usual; who aborts much at a time wants more */
+#define NT_ADMIN_ENTRIES 128u  /* 32 are usual; hosts that abort many commands at once need more */
 #define NT_IO_ENTRIES_MAX 256u /* CAP.MQES + 1 */
 #define NT_QUEUES_MAX 64u      /* I/O queues of a controller; configurable below that */
 #define NT_AERS 4u
@@ -40,7 +40,7 @@
 #define NT_TRANSFER_MAX (NV_PAGE << NT_MDTS)
 #define NT_NAMESPACES_MAX 1024u
 #define NT_ANA_GROUPS 16u
-#define NT_CONNECTIONS 512u /* unless the configuration says another number */
+#define NT_CONNECTIONS 512u /* unless the configuration sets another number */
 #define NT_ID_MAX 0xffefu   /* of controllers; what follows is reserved */
 #define NT_GONE_MAX 1024u
 #define NT_PRIV_WORDS 24
@@ -73,11 +73,11 @@ struct nt_ops {
 struct nt_port {
 	uint8_t trtype, adrfam;
 	uint16_t id;
-	uint8_t treq;      /* whether there has to be a secure channel: 0 not said, 1 yes, 2 no */
-	bool any;          /* listens on every address: hosts are told the one they came to */
+	uint8_t treq;      /* is a secure channel required? 0: not specified, 1: yes, 2: no */
+	bool any;          /* listens on every address: hosts get their destination address */
 	char address[257]; /* text */
 	char service[33];  /* port number */
-	uint8_t tsas[256]; /* transport specific address subtype, as it stands in the log */
+	uint8_t tsas[256]; /* transport specific address subtype, as in the log */
 	struct nt_port *next;
 };
 
@@ -98,13 +98,13 @@ struct nt_request {
 	struct nv_sqe sqe;
 	uint16_t slot; /* its number in the queue: 1 to entries; 0 for Connect */
 	enum nt_state state;
-	bool send;       /* respond: data goes to the host in front of the completion */
+	bool send;       /* respond: data is sent to the host before the completion */
 	bool in_capsule; /* fetch: the data stood in the capsule at sqe.sgl.address */
 	bool borrowed;   /* data is the backend's own memory */
 	uint8_t *data;
 	uint32_t length;
 	struct nv_cqe cqe;
-	uint64_t priv[NT_PRIV_WORDS]; /* the transport's, zeroed when the command comes */
+	uint64_t priv[NT_PRIV_WORDS]; /* the transport's, zeroed when the command arrives */
 
 	/* the core's own */
 	const struct nt_verb *verb;
@@ -120,7 +120,7 @@ struct nt_request {
 	bool waits;                              /* in target->connects */
 	uint8_t phase;                           /* of a step: see io.c */
 	int error;                               /* of a step */
-	uint64_t at, left;                       /* how far a request of several steps has come */
+	uint64_t at, left;                       /* progress of a request with several steps */
 	uint32_t index;
 	uint8_t *other; /* a second buffer: what a compare reads */
 	struct nb_request io;
@@ -140,9 +140,9 @@ struct nt_queue {
 	const char *only_subsystem;
 	const struct nv_secret *only_key; /* … and by which key it is so */
 	uint32_t inline_max;              /* bytes of data that a capsule may carry */
-	bool named;    /* the transport knows which queue it is to become: Connect has to say the same */
-	uint16_t name; /* … its number */
-	bool stable;   /* data that is sent must not change meanwhile (a digest is computed over it) */
+	bool named;                       /* the transport knows the queue's number: Connect must have the same */
+	uint16_t name;                    /* … its number */
+	bool stable; /* data that is sent must not change meanwhile (a digest is computed over it) */
 
 	struct nt_peer *owner; /* whom it counts for */
 	enum nt_guest { NT_GUEST_NONE, NT_GUEST_STRANGER, NT_GUEST_DISCOVERY, NT_GUESTS } guest;
@@ -164,14 +164,15 @@ struct nt_queue {
 	uint64_t *cids;           /* a bit for each command id that is in use */
 };
 
-/* inline_max: also said in Identify for I/O queues (IOCCSZ). address: ours, as this host reached it, or NULL */
+/* inline_max: also reported by Identify for I/O queues (IOCCSZ). address: the local address of the connection, or
+ * NULL */
 void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops *ops, const struct nt_port *port,
                    uint32_t inline_max, const char *address);
 
 /* Whom it counts for: where it comes from, until it has proven more. NULL: it cannot be said. false: that peer has
  * enough. */
 bool nt_peer_join(struct nt_queue *q, const struct sockaddr *from);
-void nt_peer_leave(struct nt_queue *q); /* of one that was not taken after all; nt_queue_close does it, too */
+void nt_peer_leave(struct nt_queue *q); /* for a connection that was not accepted; nt_queue_close does it, too */
 
 /*
  * A command, and how many bytes of data stand in its capsule. false: there is no room for it, or no sense in it, and
@@ -179,10 +180,10 @@ void nt_peer_leave(struct nt_queue *q); /* of one that was not taken after all; 
  */
 bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t capsule, struct nt_request **out);
 
-/* The data that fetch asked for has come; or, with a status, could not be had. */
+/* The data of fetch has arrived; or, with a status, could not be fetched. */
 void nt_fetched(struct nt_request *r, uint16_t status);
 
-/* The response has gone out: the request and its memory are the core's again. */
+/* The response was sent: the core owns the request and its memory again. */
 void nt_release(struct nt_request *r);
 
 void nt_queue_close(struct nt_queue *q);
@@ -204,7 +205,7 @@ struct nt_namespace {
 	uint8_t block_shift;
 	bool removed;
 	uint32_t users; /* requests that hold it; the last one of a removed namespace frees it */
-	uint64_t lost;  /* number of the last loss of what hosts had written and not flushed, 0: there was none */
+	uint64_t lost;  /* number of the last loss of unflushed data; 0: there was none */
 	/* a fused compare and write runs alone: writers wait for it, it waits for them */
 	uint32_t writers;
 	struct nt_request *fused, *waiting;
@@ -236,12 +237,12 @@ struct nt_subsystem {
 	uint8_t ana[NT_ANA_GROUPS + 1];                 /* enum nv_ana_state by group */
 	uint64_t ana_changes;
 	uint16_t first_id, last_id, next_id; /* of its controllers */
-	/* hosts that went without a word and are remembered no more: the last loss that all of them know of */
+	/* for hosts that vanished and are no longer stored: the last loss that all of them know of */
 	bool forgot;
 	uint64_t forgot_known;
 };
 
-/* In-band authentication. NULL in the target: nobody needs any. */
+/* In-band authentication. NULL in the target: not required of any host. */
 struct nt_auth {
 	bool (*required)(struct nt_subsystem *s, const char *hostnqn);
 	void (*send)(struct nt_request *r);    /* r->data, r->length from the host; answers with nt_complete */
@@ -273,7 +274,7 @@ struct nt_peer {
 	uint32_t tries;                     /* at authenticating that have come to nothing yet, … */
 	uint64_t tries_at;                  /* … at that time: they are forgotten little by little */
 	struct nt_line line;
-	struct nt_peer *line_next, **line_back; /* of those whose line is not empty */
+	struct nt_peer *line_next, **line_back; /* of peers with waiting requests */
 };
 
 #define NT_PEER_BUCKETS 256u
@@ -288,7 +289,7 @@ struct nt_target {
 	const struct nt_auth *auth;
 	uint32_t auth_seq;               /* sequence number of the last challenge, 0: there was none */
 	uint64_t auth_due;               /* no queue's is before that; 0: there is none */
-	uint64_t now;                    /* ms; whoever drives the target sets it before each turn */
+	uint64_t now;                    /* ms; the owner of the target sets it before each turn */
 	struct nt_subsystem *subsystems; /* the discovery subsystem is the first */
 	struct nt_port *ports;
 	struct nt_referral *referrals;
@@ -301,7 +302,8 @@ struct nt_target {
 	bool serving;
 	/* that wait for the end of what the same host has begun, Connect or enabling; at: until then */
 	struct nt_request *connects;
-	void (*say)(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* to whoever runs it; may be NULL */
+	void (*say)(const char *fmt, ...)
+	        __attribute__((format(printf, 1, 2))); /* logs for the administrator; may be NULL */
 	struct nt_controller *by_id[256];
 	uint16_t queues;     /* I/O queues for each controller */
 	uint32_t memory;     /* bytes of the pool */
@@ -309,7 +311,7 @@ struct nt_target {
 	uint64_t generation; /* of the discovery log */
 	uint64_t started;
 	uint64_t losses; /* of all namespaces */
-	struct nt_gone { /* hosts that went without a word, and may come back: up to which loss all of these have been told */
+	struct nt_gone { /* hosts that vanished and may come back: the last loss that was reported to them */
 		struct nt_subsystem *subsystem; /* NULL: a free place */
 		uint8_t hostid[16];
 		char hostnqn[NV_NQN_SIZE];
@@ -326,7 +328,7 @@ void nt_target_fini(struct nt_target *t);                 /* all queues are gone
 
 struct nt_subsystem *nt_subsystem_add(struct nt_target *t,
                                       const char *nqn); /* NULL: no such name, there is one, or no memory */
-void nt_subsystem_remove(struct nt_subsystem *s);       /* its controllers are told to go; gone with the last of them */
+void nt_subsystem_remove(struct nt_subsystem *s);       /* notifies its controllers; freed with the last of them */
 struct nt_subsystem *nt_subsystem_find(struct nt_target *t, const char *nqn);
 bool nt_subsystem_allow(struct nt_subsystem *s, const char *hostnqn);
 void nt_subsystem_disallow(struct nt_subsystem *s, const char *hostnqn); /* and ends that host's associations */
@@ -335,7 +337,7 @@ void nt_subsystem_any_host(struct nt_subsystem *s, bool any);
 void nt_subsystem_ids(struct nt_subsystem *s, uint16_t first, uint16_t last);
 /* Of a host that is listed. One that is connected by other secrets has to go. */
 void nt_subsystem_secrets(struct nt_subsystem *s, const char *hostnqn, const struct nt_secrets *secrets);
-void nt_subsystem_auth(struct nt_subsystem *s, bool required); /* and ends those who have no secret */
+void nt_subsystem_auth(struct nt_subsystem *s, bool required); /* and ends connections of hosts without a secret */
 /* The key of a secure channel; of the discovery subsystem, the host's first in any. false: there is none. */
 bool nt_tls_secret(const struct nt_target *t, const char *hostnqn, const char *subnqn, struct nv_secret *s);
 const struct nt_secrets *nt_secrets_of(const struct nt_subsystem *s,
@@ -355,8 +357,8 @@ void nt_port_remove(struct nt_target *t, struct nt_port *p);
 bool nt_referral_add(struct nt_target *t, const struct nt_port *p);
 void nt_referrals_clear(struct nt_target *t);
 
-/* Keep-alive timers, and authentications that get nowhere: what has expired ends. When to call again at the latest,
- * UINT64_MAX for never. */
+/* Ends connections whose keep-alive or authentication time is over. When to call again at the latest, UINT64_MAX for
+ * never. */
 uint64_t nt_target_tick(struct nt_target *t);
 
 /* How many connections one peer may have, of so many in all; of_one 0: three quarters. After target->queues has been
@@ -370,17 +372,16 @@ struct nt_controller {
 	struct nt_controller *chain;
 	struct nt_subsystem *subsystem;
 	struct nt_queue *admin, *queues[NT_QUEUES_MAX + 1]; /* [0] is admin */
-	struct nt_queue
-	        *unproven; /* I/O queues that have said whose they are, and have not shown it: they have no place yet */
-	uint32_t attached; /* queues, the admin queue too */
-	uint16_t id, granted; /* I/O queues */
+	struct nt_queue *unproven; /* I/O queues that must still authenticate: they have no place yet */
+	uint32_t attached;         /* queues, the admin queue too */
+	uint16_t id, granted;      /* I/O queues */
 	bool dying;
 	bool knows; /* which losses it has been told of is kept: from when it is enabled to when it has shut down */
-	bool stuck; /* a medium keeps it, and its host out: that has been said */
+	bool stuck; /* a medium does not finish its requests, so its host must wait: this was logged */
 	char hostnqn[NV_NQN_SIZE];
 	uint8_t hostid[16];
 	uint32_t cc, csts;
-	uint32_t flushes; /* of a shutdown, under way */
+	uint32_t flushes; /* outstanding flushes of a shutdown */
 	uint32_t kato;    /* ms, 0: none */
 	uint64_t seen;    /* when something came last */
 	uint64_t connected_at;
@@ -401,17 +402,17 @@ struct nt_controller {
 	uint64_t reads, writes, read_blocks, written_blocks; /* blocks of 512 bytes */
 	uint64_t losses_before,
 	        told_lost[NT_NAMESPACES_MAX + 1]; /* losses before it came; by nsid, the last that it was told of */
-	uint64_t telling[NT_NAMESPACES_MAX + 1]; /* … and the last that an answer says which it may not have had yet */
+	uint64_t telling[NT_NAMESPACES_MAX + 1];  /* the last one in an answer that may not have arrived yet */
 };
 
 /* Ends a request. For nt_auth, too. */
 void nt_complete(struct nt_request *r, uint16_t status);
-/* r's data could not be read where it lies, if that is the backend's memory: nobody else is told to read there. */
+/* r's data could not be read in place: if that is the backend's memory, no other transport reads there any more. */
 void nt_map_lost(struct nt_request *r);
 
 #define NT_CONNECT_MS 2000u /* so long a Connect may wait for what its host had begun before */
 #define NT_AUTH_MS 20000u   /* for an authentication, and from Connect to its end */
 
-extern const struct nt_auth nt_dhchap; /* auth.c, where it is built with OpenSSL */
+extern const struct nt_auth nt_dhchap; /* auth.c, if built with OpenSSL */
 
 #endif

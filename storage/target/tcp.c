@@ -1,4 +1,4 @@
-// tcp.c - the NVMe/TCP transport: who may come, who has to go
+// tcp.c - the NVMe/TCP transport: accepts and ends connections
 // follows: NVMe/TCP transport specification 1.0, 3.1 (connections), 3.4 (shutdown)
 // SPDX-License-Identifier: MIT
 #include "target/tcp.h"
@@ -28,7 +28,7 @@ static void ops_close(struct nt_queue *q)
 	nt_conn_end(nt_conn_of(q));
 }
 
-/* Nothing of the core refers to it any more. */
+/* The core has no reference to it any more. */
 static void ops_gone(struct nt_queue *q)
 {
 	struct nt_conn *c = nt_conn_of(q);
@@ -81,7 +81,7 @@ static void close_conn(struct nt_conn *c)
 {
 	nt_loop_remove(c->tcp->loop, &c->watch);
 	nt_conn_unwrap(c);
-	/* a stranger's last words unread would turn ours into a reset: what is there is passed over */
+	/* drops unread input, which would turn our last message into a reset */
 	shutdown(c->watch.fd, SHUT_WR);
 	for (int i = 0; i < 16 && recv(c->watch.fd, c->in, sizeof(c->in), MSG_DONTWAIT) > 0; i++)
 		;
@@ -96,8 +96,8 @@ static bool pending(const struct nt_conn *c)
 	return c->own_len || c->tx_first || nt_conn_unsent(c);
 }
 
-/* After everything that may have changed it: sends, goes on reading, ends. It counts as dirty meanwhile, so that what
- * comes up is seen here. */
+/* Called after everything that may have changed the connection: sends, continues reading, ends it. It is marked
+ * dirty until then. */
 static void settle(struct nt_conn *c)
 {
 	bool more = false;
@@ -127,12 +127,12 @@ static void ready(struct nt_watch *w, uint32_t events)
 
 	if (events & (EPOLLERR | EPOLLHUP))
 		nt_conn_fail(c);
-	else if ((events & EPOLLIN) || c->tls) /* what TLS has to write may be for what it has to read */
+	else if ((events & EPOLLIN) || c->tls) /* TLS may have to write in order to read */
 		nt_conn_receive(c);
 	nt_conn_dirty(c);
 }
 
-/* Whoever is in the middle of something for too long goes. */
+/* Ends connections that take too long for a message. */
 static void sweep_conn(struct nt_conn *c, uint64_t now)
 {
 	const struct nt_tcp_limits *l = &c->tcp->limits;
@@ -181,7 +181,7 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 	return p->accept_again ? p->accept_again : p->conns ? p->swept + SWEEP_MS : UINT64_MAX;
 }
 
-/* ---- who comes ---- */
+/* ---- new connections ---- */
 
 static void name_ends(struct nt_conn *c, const struct sockaddr_storage *peer, socklen_t peer_len, char *address,
                       size_t size)

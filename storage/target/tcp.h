@@ -21,10 +21,9 @@ int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uin
 uint16_t nt_tcp_port(const struct nt_tcp *p);
 const char *nt_tcp_address(const struct nt_tcp *p);
 uint32_t nt_tcp_connections(const struct nt_tcp *p);
-uint64_t
-nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that came with headers: copied to where they belong */
+uint64_t nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that arrived with headers, and were copied */
 
-/* Before anybody comes, and where it is built with OpenSSL. */
+/* Called before the first connection, if built with OpenSSL. */
 enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };
 void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security);
 
@@ -32,12 +31,12 @@ void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security);
  * (ms). */
 uint64_t nt_tcp_turn(struct nt_tcp *p);
 
-/* No new connections; those there are finish what they have begun and end. */
+/* Accepts no more connections; existing ones finish their requests and end. */
 void nt_tcp_stop(struct nt_tcp *p);
 /* false: connections of it wait for a backend. All others have ended; call it again when the backend is through. */
 bool nt_tcp_close(struct nt_tcp *p);
 
-/* A connection on a descriptor that is connected already: for tests, and who accepts by other means. 0 or errno. */
+/* Adds a connected descriptor: for tests, and for callers that accept by other means. 0 or errno. */
 int nt_tcp_serve(struct nt_tcp *p, int fd);
 
 #endif

@@ -16,11 +16,11 @@
 
 enum nt_rx {
 	NT_RX_HEAD,  /* a PDU's header is gathered, its digest and padding too */
-	NT_RX_DATA,  /* data goes to a request's memory */
-	NT_RX_DRAIN, /* data nobody wants */
+	NT_RX_DATA,  /* data for a request's memory */
+	NT_RX_DRAIN, /* data that is not needed */
 	NT_RX_DIGEST,
 	NT_RX_PAUSED, /* a capsule's data waits for memory */
-	NT_RX_OFF,    /* nothing is read any more */
+	NT_RX_OFF,    /* reading has ended */
 };
 
 struct nt_conn {
@@ -32,9 +32,9 @@ struct nt_conn {
 	bool looked;          /* whether there is to be TLS is known */
 	struct nt_conn *next, *prev, *next_dirty;
 	bool dirty;   /* has something to be sent, or to be ended */
-	bool greeted; /* ICReq has come */
-	bool ending;  /* what is to be sent is sent, then it ends */
-	bool mute;    /* the last word has been said */
+	bool greeted; /* ICReq has arrived */
+	bool ending;  /* it ends after the remaining output */
+	bool mute;    /* its last message was sent */
 	bool failed;  /* ends at once */
 	bool closed;  /* the queue has been told */
 	uint64_t began, ending_at;
@@ -47,9 +47,9 @@ struct nt_conn {
 	uint8_t head[256];
 	uint32_t head_len;
 	struct nv_tcp_common pdu;
-	struct nt_request *rx_request; /* whose data comes */
+	struct nt_request *rx_request; /* the request whose data is being received */
 	uint8_t *rx_at;
-	uint32_t rx_left, rx_drain; /* … and what is behind it that nobody wants */
+	uint32_t rx_left, rx_drain; /* and bytes behind it that are not needed */
 	uint32_t rx_crc;
 	uint8_t rx_digest[4];
 	uint32_t rx_digest_len;
@@ -102,7 +102,7 @@ static inline struct nt_conn *nt_conn_of(struct nt_queue *q)
 
 /* tcp.c */
 void nt_conn_dirty(struct nt_conn *c);
-void nt_conn_fail(struct nt_conn *c); /* it ends in this turn, without a word */
+void nt_conn_fail(struct nt_conn *c); /* it ends in this turn, silently */
 void nt_conn_end(struct nt_conn *c);  /* it ends when everything is sent */
 
 /* tcp_tls.c: the connection's bytes, inside of TLS or not. As recvmsg and sendmsg. */
@@ -115,7 +115,7 @@ void nt_conn_unwrap(struct nt_conn *c); /* before its descriptor is closed */
 /* tcp_receive.c */
 void nt_conn_receive(struct nt_conn *c);
 void nt_conn_fetch(struct nt_request *r);    /* the core's wish */
-void nt_conn_answered(struct nt_request *r); /* a request gets its response: its data is not wanted (any more) */
+void nt_conn_answered(struct nt_request *r); /* a request has its response: its data is not needed (any more) */
 
 /* tcp_send.c */
 void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len);

@@ -1,4 +1,4 @@
-// tcp_receive.c - what comes in on a connection: every field of every PDU is a stranger's
+// tcp_receive.c - input of a connection: every field of every PDU is untrusted
 // follows: NVMe/TCP transport specification 1.0, 3.3 to 3.6
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -65,7 +65,7 @@ static void after_data(struct nt_conn *c)
 
 static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_t length, uint32_t beyond)
 {
-	if (c->ending) /* and nothing is read any more: memory may have been waited for until now */
+	if (c->ending) /* reading has ended: it may have waited for memory until now */
 		return;
 	c->rx_crc = 0;
 	c->rx_request = r;
@@ -77,7 +77,7 @@ static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_
 		after_data(c);
 }
 
-/* n bytes of data have come to where it goes, or are passed over. */
+/* n bytes of data have arrived at their place, or are skipped. */
 static void took(struct nt_conn *c, const uint8_t *at, uint32_t n)
 {
 	if (data_digest(c))
@@ -128,7 +128,7 @@ static void take_command(struct nt_conn *c, uint32_t data)
 		return;
 	}
 	c->rx_request = NULL;
-	c->rx_left = data; /* nt_conn_fetch looks at it */
+	c->rx_left = data; /* nt_conn_fetch reads it */
 	c->rx = NT_RX_PAUSED;
 	if (!nt_command(&c->q, c->head + NV_TCP_COMMON_LEN, data, &r)) {
 		nt_conn_terminate(c, NV_TCP_FES_SEQUENCE, 0);
@@ -218,7 +218,7 @@ static void take_pdu(struct nt_conn *c, uint32_t data)
 
 /* ---- headers ---- */
 
-/* How many bytes the header is going to have, by what is known of it. */
+/* The length of the header, as far as it is known. */
 static uint32_t header_length(const struct nt_conn *c)
 {
 	if (c->head_len < NV_TCP_COMMON_LEN)
@@ -324,7 +324,7 @@ static bool consume(struct nt_conn *c)
 	return !c->failed;
 }
 
-/* Data goes straight to where it belongs, what is behind it to the buffer. */
+/* Reads data directly to its place, and the bytes behind it to the buffer. */
 static ssize_t read_more(struct nt_conn *c)
 {
 	uint32_t direct = c->rx == NT_RX_DATA ? c->rx_left : 0;

@@ -1,4 +1,4 @@
-// tcp_send.c - what goes out on a connection: data, responses, R2Ts, and the word with which it ends
+// tcp_send.c - output of a connection: data, responses, R2Ts, and its last message
 // follows: NVMe/TCP transport specification 1.0, 3.3.1 to 3.3.4, 3.5, 3.6
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -73,7 +73,7 @@ static void put_response(struct nt_conn *c, const struct nt_request *r, uint8_t 
 	*len = seal(c, at, NV_TCP_RESPONSE_LEN);
 }
 
-/* All data is one PDU. A response that says nothing may be left out if the host does not look at SQHD. 3.3.2.2 */
+/* All data is one PDU. A successful response may be omitted if the host does not read SQHD. 3.3.2.2 */
 static void put_data(struct nt_conn *c, struct nt_request *r)
 {
 	struct nt_tcp_item *i = nt_item(r);
@@ -121,7 +121,7 @@ void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
 	nt_conn_dirty(c);
 }
 
-/* The error is said where that can be understood: not within another PDU. Nothing else goes out or is read. 3.5.1 */
+/* Sends the error, but not within another PDU. Nothing else is sent or read afterwards. 3.5.1 */
 void nt_conn_terminate(struct nt_conn *c, uint16_t fes, uint32_t fei)
 {
 	uint8_t pdu[NV_TCP_TERM_MAX];
@@ -224,7 +224,7 @@ static void sent(struct nt_conn *c, size_t bytes)
 	c->tx_since = c->own_len ? c->tx_since : 0;
 }
 
-/* The kernel gathers from several requests at once, and does not say whose data it could not read. */
+/* The kernel gathers from several requests at once, and does not report whose data it could not read. */
 static bool readable(const struct nt_request *r)
 {
 	static uint8_t nowhere[64 << 10];
@@ -240,7 +240,7 @@ static bool readable(const struct nt_request *r)
 	return true;
 }
 
-/* Of a mapped file that became shorter: what was announced cannot be sent. */
+/* A mapped file became shorter: the announced data cannot be sent. */
 static void find_lost(struct nt_conn *c)
 {
 	for (struct nt_request *r = c->tx_first; r; r = nt_item(r)->next)

@@ -21,10 +21,10 @@ static bool find(void *conn, const char *hostnqn, const char *subnqn, struct nv_
 	return true;
 }
 
-/* Its first byte says what a host speaks: no record begins like an ICReq. */
+/* The first byte tells the host's protocol: no TLS record begins like an ICReq. */
 static bool begin(struct nt_conn *c)
 {
-	uint8_t first = NV_TLS_RECORD; /* if it ends instead, TLS says so */
+	uint8_t first = NV_TLS_RECORD; /* if the connection ends instead, TLS reports it */
 
 	if (c->looked || !c->tcp->security)
 		return true;
@@ -34,12 +34,12 @@ static bool begin(struct nt_conn *c)
 	if (first != NV_TLS_RECORD)
 		return true;
 	c->tls = nv_tls_server(c->watch.fd, find, c);
-	c->q.stable = true; /* it is read here, not by the kernel: what is mapped could fault */
+	c->q.stable = true; /* data is read here, not by the kernel: mapped memory could fault */
 	errno = ENOMEM;
 	return c->tls;
 }
 
-/* From the handshake on the connection is for the two names of its key, and nobody else. */
+/* From the handshake on the connection is bound to the two names of its key. */
 static void bind_names(struct nt_conn *c)
 {
 	if (c->q.only_host || !*nv_tls_host(c->tls))

@@ -1,4 +1,4 @@
-// disk.c - verbena-disk: looks at disks over NVMe over Fabrics, copies and measures them
+// disk.c - verbena-disk: shows, copies and measures disks over NVMe over Fabrics
 // SPDX-License-Identifier: MIT
 #include "tools/disk.h"
 
@@ -67,7 +67,7 @@ struct vn_disk *vd_open(const char *url, const struct vd_settings *s)
 	return NULL;
 }
 
-/* What targets say has been made printable; it may still have quotes in it. */
+/* Targets' texts were made printable, but may contain quotes. */
 static void quoted(const char *name, const char *value, const char *end)
 {
 	printf("\"%s\": \"", name);

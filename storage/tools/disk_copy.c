@@ -16,7 +16,7 @@
 #include "tools/disk.h"
 
 #define CHUNK (512u << 10) /* unless a block is larger */
-#define CHUNKS 16          /* under way */
+#define CHUNKS 16          /* outstanding */
 
 struct end {
 	const char *name;
@@ -40,12 +40,12 @@ struct job {
 	struct end from, to;
 	const struct vd_settings *settings;
 	struct chunk chunks[CHUNKS];
-	uint32_t chunk;  /* bytes of one: whole blocks of both ends */
+	uint32_t chunk;  /* bytes of a chunk: whole blocks of both ends */
 	uint8_t *memory; /* where the library has none */
 	uint64_t next, end, done, to_at;
 	struct timespec begun;
 	unsigned busy;
-	bool json; /* says how it went */
+	bool json; /* prints the result */
 	int error;
 	const char *failed;
 };
@@ -81,7 +81,7 @@ static void written(void *arg, int error)
 	over(c);
 }
 
-/* A target may say that it can write zeroes, and then not on this disk. */
+/* A target may support Write Zeroes, but not on this disk. */
 static void zeroed(void *arg, int error)
 {
 	struct chunk *c = arg;
@@ -113,7 +113,7 @@ static int write_all(int fd, const uint8_t *at, size_t n, uint64_t offset, bool 
 	return 0;
 }
 
-/* The last bytes of a file may not fill a block: what stands in it behind them remains. */
+/* The last bytes of a file may not fill a block: the rest of the block is preserved. */
 static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
 {
 	uint32_t beyond = c->length % to->block, n = c->length - beyond;
@@ -123,7 +123,7 @@ static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
 	if (!beyond)
 		return 0;
 	block = calloc(
-	        1, to->block); /* a target may say that it has read, and has not: what stood in memory is not for it */
+	        1, to->block); /* zeroed, so that a target which reports success without data does not get our memory */
 	if (!block)
 		return -ENOMEM;
 	e = vn_read_wait(to->disk, block, to->block, at + n);
@@ -282,7 +282,7 @@ static void wait_for_any(struct job *j)
 	poll(p, n, 1000);
 }
 
-/* Memory that a target of this host can map, if it can be had. It goes with the disk that is closed last. */
+/* Memory that a target of this host can map, if possible. Freed with the disk that is closed last. */
 static bool memory(struct job *j)
 {
 	struct end *owner = j->to.disk ? &j->to : &j->from;
@@ -388,7 +388,7 @@ static bool open_destination(struct end *e, const char *name, const struct vd_se
 		fprintf(stderr, "verbena-disk: %s: is the source\n", name);
 		return false;
 	}
-	/* not to be read, too: a pipe whose reader has gone is to say so */
+	/* write-only, so that a pipe without a reader reports it */
 	e->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (e->fd < 0 || !look_at(e) || (e->blank && size != UINT64_MAX && ftruncate(e->fd, (off_t)size))) {
 		vd_error(name, errno);

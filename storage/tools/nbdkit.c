@@ -178,7 +178,9 @@ static int read_around(uint64_t offset, uint32_t count, struct around *a)
 
 	a->at = offset / block * block;
 	a->length = (size_t)((offset + count + block - 1) / block * block - a->at);
-	a->data = calloc(1, a->length); /* a target may say that it has read, and has not: our heap is nobody's */
+	a->data = calloc(
+	        1,
+	        a->length); /* zeroed, so that a target which reports success without data does not expose our heap */
 	if (!a->data)
 		return -ENOMEM;
 	e = vn_read_wait(disk, a->data, a->length, a->at);
@@ -277,7 +279,7 @@ static int verbena_flush(void *handle, uint32_t flags)
 	return said(vn_flush_wait(disk));
 }
 
-/* Only whole blocks can be given back; nobody may rely on what stands in the others afterwards. */
+/* Only whole blocks can be deallocated; the contents of partial ones are undefined afterwards. */
 static int verbena_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	uint32_t block = vn_info(disk)->block_size;
