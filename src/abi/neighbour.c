@@ -118,7 +118,8 @@ static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, s
 }
 
 /* Sends one request for one object, which a message of this type and body answers; 0, or minus an errno value. */
-static int ask(struct request *req, unsigned short type, size_t body, char *answer, size_t size, struct nlmsghdr **head)
+static int ask_kernel(struct request *req, unsigned short type, size_t body, char *answer, size_t size,
+                      struct nlmsghdr **head)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 
@@ -134,7 +135,7 @@ static int ask(struct request *req, unsigned short type, size_t body, char *answ
 }
 
 /* The first attribute of this type, if it has this many bytes. */
-static const struct rtattr *find(const struct nlmsghdr *head, size_t body, unsigned short type, size_t payload)
+static const struct rtattr *find_attr(const struct nlmsghdr *head, size_t body, unsigned short type, size_t payload)
 {
 	const struct rtattr *attr = (const struct rtattr *)((const char *)NLMSG_DATA(head) + NLMSG_ALIGN(body));
 	int len = (int)head->nlmsg_len - (int)NLMSG_LENGTH(NLMSG_ALIGN(body));
@@ -155,11 +156,11 @@ static int route(const struct address *to, int *ifindex, uint8_t hop[16])
 	req.route = (struct rtmsg){.rtm_family = to->family, .rtm_dst_len = (unsigned char)(to->len * 8)};
 	add(&req, RTA_DST, to->bytes, to->len);
 	add(&req, RTA_OIF, ifindex, sizeof(*ifindex));
-	int err = ask(&req, RTM_NEWROUTE, sizeof(struct rtmsg), answer, sizeof(answer), &head);
+	int err = ask_kernel(&req, RTM_NEWROUTE, sizeof(struct rtmsg), answer, sizeof(answer), &head);
 	if (err)
 		return err;
-	const struct rtattr *gateway = find(head, sizeof(struct rtmsg), RTA_GATEWAY, to->len);
-	const struct rtattr *oif = find(head, sizeof(struct rtmsg), RTA_OIF, sizeof(*ifindex));
+	const struct rtattr *gateway = find_attr(head, sizeof(struct rtmsg), RTA_GATEWAY, to->len);
+	const struct rtattr *oif = find_attr(head, sizeof(struct rtmsg), RTA_OIF, sizeof(*ifindex));
 	memcpy(hop, gateway ? RTA_DATA(gateway) : to->bytes, to->len);
 	if (oif)
 		memcpy(ifindex, RTA_DATA(oif), sizeof(*ifindex));
@@ -175,11 +176,11 @@ static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN
 	req.neighbour = (struct ndmsg){.ndm_family = hop->family, .ndm_ifindex = ifindex};
 	add(&req, NDA_DST, hop->bytes, hop->len);
 	const struct ndmsg *entry;
-	int err = ask(&req, RTM_NEWNEIGH, sizeof(*entry), answer, sizeof(answer), &head);
+	int err = ask_kernel(&req, RTM_NEWNEIGH, sizeof(*entry), answer, sizeof(answer), &head);
 	if (err)
 		return err;
 	entry = NLMSG_DATA(head);
-	const struct rtattr *lladdr = find(head, sizeof(*entry), NDA_LLADDR, MAC_LEN);
+	const struct rtattr *lladdr = find_attr(head, sizeof(*entry), NDA_LLADDR, MAC_LEN);
 	if (entry->ndm_state & NUD_FAILED)
 		return -EHOSTUNREACH;
 	if (!lladdr || (entry->ndm_state & NUD_INCOMPLETE))

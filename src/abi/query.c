@@ -21,7 +21,7 @@ static void give(void *to, size_t size, const void *from, size_t known)
 }
 
 /* The conventions of the old calls: -1, and errno. */
-static int fail(int err)
+static int fail_with(int err)
 {
 	if (!err)
 		return 0;
@@ -86,7 +86,7 @@ int vb_query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *sp
 
 int vb_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-	return fail(vb_query_gid_at(device_of(context), port, index, gid));
+	return fail_with(vb_query_gid_at(device_of(context), port, index, gid));
 }
 
 int vb_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
@@ -122,14 +122,14 @@ int vb_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int in
 	int err = vb_query_gid_entry(device_of(context), port, index, &entry);
 
 	if (err && err != ENODATA)
-		return fail(err);
+		return fail_with(err);
 	*type = !err && entry.gid_type == IBV_GID_TYPE_ROCE_V2;
 	return 0;
 }
 
 int vb_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
-	return fail(vb_query_pkey_at(device_of(context), port, index, pkey));
+	return fail_with(vb_query_pkey_at(device_of(context), port, index, pkey));
 }
 
 int vb_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)

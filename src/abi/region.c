@@ -21,7 +21,7 @@ struct ibv_mr *vb_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint
 	return vb_reg_mr_iova2(pd, addr, length, iova, (unsigned)access);
 }
 
-static struct ibv_mr *refuse(int err)
+static struct ibv_mr *refuse_region(int err)
 {
 	errno = err;
 	return NULL;
@@ -29,15 +29,15 @@ static struct ibv_mr *refuse(int err)
 
 struct ibv_mr *vb_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
 {
-	return refuse(EOPNOTSUPP);
+	return refuse_region(EOPNOTSUPP);
 }
 
 struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
 {
 	if (!attr || !(attr->comp_mask & (VB_REG_MR_ADDR | VB_REG_MR_FD)))
-		return refuse(EINVAL);
+		return refuse_region(EINVAL);
 	if (attr->comp_mask & ~(uint64_t)(VB_REG_MR_ADDR | VB_REG_MR_IOVA))
-		return refuse(EOPNOTSUPP);
+		return refuse_region(EOPNOTSUPP);
 	return vb_reg_mr_iova2(pd, attr->addr, attr->length,
 	                       attr->comp_mask & VB_REG_MR_IOVA ? attr->iova : (uintptr_t)attr->addr,
 	                       (unsigned)attr->access);
@@ -45,7 +45,7 @@ struct ibv_mr *vb_reg_mr_ex(struct ibv_pd *pd, struct vb_mr_init_attr *attr)
 
 struct ibv_mr *vb_reg_buf_mr(struct ibv_pd *pd, struct vb_buf *buf, void *addr, size_t length, int access)
 {
-	return refuse(EOPNOTSUPP);
+	return refuse_region(EOPNOTSUPP);
 }
 
 static bool rereg_makes_sense(int flags, const struct ibv_pd *pd, const void *addr, size_t length, int access)
@@ -85,7 +85,7 @@ void vb_unimport_pd(struct ibv_pd *pd)
 
 struct ibv_mr *vb_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
-	return refuse(EOPNOTSUPP);
+	return refuse_region(EOPNOTSUPP);
 }
 
 void vb_unimport_mr(struct ibv_mr *mr)

@@ -184,7 +184,7 @@ void vb_ack_async_event(struct ibv_async_event *event)
 }
 
 /* Drops the queued events of element (NULL: all events). */
-static void drop(struct vb_context *ctx, const void *element)
+static void drop_events(struct vb_context *ctx, const void *element)
 {
 	unsigned n = 0;
 
@@ -207,7 +207,7 @@ static void drop(struct vb_context *ctx, const void *element)
 
 void vb_async_clear(struct vb_context *ctx)
 {
-	drop(ctx, NULL);
+	drop_events(ctx, NULL);
 }
 
 void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *element)
@@ -215,7 +215,7 @@ void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *ele
 	struct ibv_async_event ev = {.element.qp = element, .event_type = kind};
 	struct acks a;
 
-	drop(ctx, element);
+	drop_events(ctx, element);
 	if (!acks_of(&ev, &a))
 		return;
 	vb_mutex_lock(a.lock, VB_RANK_ACK);

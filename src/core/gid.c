@@ -50,7 +50,7 @@ static bool among(const union ibv_gid *gid, const uint8_t (*addrs)[16], size_t n
 	return false;
 }
 
-static bool enter(struct vb_gid_table *table, const union ibv_gid *gid)
+static bool enter_gid(struct vb_gid_table *table, const union ibv_gid *gid)
 {
 	for (int i = 1; i < VB_GID_TBL_LEN; i++) {
 		if (vb_gid_is_zero(&table->gid[i])) {
@@ -82,7 +82,7 @@ bool vb_gid_table_update(struct vb_gid_table *table, const uint8_t mac[6], const
 	for (size_t i = 0; i < n_addrs; i++) {
 		memcpy(gid.raw, addrs[i], 16);
 		if (!vb_gid_is_zero(&gid) && vb_gid_table_find(table, &gid) < 0)
-			changed |= enter(table, &gid);
+			changed |= enter_gid(table, &gid);
 	}
 	return changed;
 }

@@ -12,7 +12,7 @@
 #define RESTING (1u << 31)
 _Static_assert(VB_SEG_MRS <= USED, "an entry is below the flags");
 
-static uint32_t look(const struct vb_keys *k, uint32_t slot)
+static uint32_t slot_value(const struct vb_keys *k, uint32_t slot)
 {
 	return atomic_load_explicit(&k->slots[slot], memory_order_relaxed);
 }
@@ -41,7 +41,7 @@ static void wake_oldest(struct vb_keys *k)
 {
 	uint32_t slot = k->rest[k->rest_head];
 
-	k->spare[k->nspare++] = look(k, slot) & (VB_SEG_MRS - 1);
+	k->spare[k->nspare++] = slot_value(k, slot) & (VB_SEG_MRS - 1);
 	set(k, slot, FREE);
 	k->rest_head = (k->rest_head + 1) % VB_KEY_REST;
 	k->resting--;
@@ -56,7 +56,7 @@ int vb_key_take(struct vb_keys *k, uint32_t *key, uint32_t *entry)
 
 		if (err)
 			return err;
-	} while (!word || look(k, VB_KEY_SLOT(word)) != FREE); /* 0: "no region" */
+	} while (!word || slot_value(k, VB_KEY_SLOT(word)) != FREE); /* 0: "no region" */
 	*entry = k->nspare ? k->spare[--k->nspare] : k->fresh++;
 	set(k, VB_KEY_SLOT(word), USED | *entry);
 	k->used++;
@@ -72,7 +72,7 @@ void vb_key_give_back(struct vb_keys *k, uint32_t key)
 
 	if (k->resting == VB_KEY_REST || (k->resting && k->used + k->resting > VB_KEY_ROOM))
 		wake_oldest(k);
-	set(k, slot, RESTING | (look(k, slot) & (VB_SEG_MRS - 1)));
+	set(k, slot, RESTING | (slot_value(k, slot) & (VB_SEG_MRS - 1)));
 	k->rest[(k->rest_head + k->resting) % VB_KEY_REST] = slot;
 	k->resting++;
 	k->used--;

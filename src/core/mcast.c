@@ -21,7 +21,7 @@ bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group)
 	return group->raw[0] == 0xff || vb_gid_is_multicast4(group);
 }
 
-static struct vb_mcast **find(struct vb_node *node, const struct vb_qp *qp, const union ibv_gid *group)
+static struct vb_mcast **find_membership(struct vb_node *node, const struct vb_qp *qp, const union ibv_gid *group)
 {
 	struct vb_mcast **m = &node->mcasts;
 
@@ -61,7 +61,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	m->qp = qp;
 	err = vb_roce_ready(node);
 	vb_lock(&node->progress);
-	if (!err && *find(node, qp, &m->group)) { /* already in it: IBA 11.3.1 has that succeed */
+	if (!err && *find_membership(node, qp, &m->group)) { /* already in it: IBA 11.3.1 has that succeed */
 		vb_unlock(&node->progress);
 		free(m);
 		return 0;
@@ -91,7 +91,7 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	if (!vb_qp_is_sound(ibqp) || !vb_mcast_address(gid, &group))
 		return EINVAL;
 	vb_lock(&node->progress);
-	struct vb_mcast **at = find(node, qp, &group), *m = *at;
+	struct vb_mcast **at = find_membership(node, qp, &group), *m = *at;
 
 	if (m) {
 		*at = m->next;

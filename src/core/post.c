@@ -29,7 +29,7 @@ static inline uint64_t sum(const struct ibv_sge *sge, int n)
 }
 
 /* Checks the queue, the request and the operation, in the order of the man page's errors. 0 or errno. */
-static inline int check(struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
+static inline int check_send(struct vb_qp *qp, const struct ibv_send_wr *wr, const struct vb_wr_info *info)
 {
 	if (!vb_sq_has_room(qp, qp->sq_head))
 		return ENOMEM;
@@ -90,7 +90,7 @@ static inline void take_address(const struct vb_qp *qp, struct vb_swqe *w, const
 static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct vb_wr_info *info = vb_wr_lookup(wr->opcode);
-	int err = check(qp, wr, info);
+	int err = check_send(qp, wr, info);
 
 	if (err)
 		return err;

@@ -114,7 +114,7 @@ void vb_qp_check_drained(struct vb_qp *qp)
 }
 
 /* Returns true if a failed entry waits for vb_path_settle(). */
-static bool enter(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+static bool enter_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	switch (next) {
 	case IBV_QPS_RESET:
@@ -200,7 +200,7 @@ again:
 	}
 	vb_qp_take_attr(qp, attr, mask);
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
-		settle = enter(qp, cur, next);
+		settle = enter_state(qp, cur, next);
 	unlock_both(qp);
 	if (settle)
 		vb_path_settle(qp);

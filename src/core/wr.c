@@ -14,7 +14,7 @@ static struct vb_qp *of(struct ibv_qp_ex *qpx)
 	return (struct vb_qp *)qpx;
 }
 
-static void fail(struct vb_qp *qp, int err)
+static void fail_request(struct vb_qp *qp, int err)
 {
 	if (!qp->wr_error)
 		qp->wr_error = err;
@@ -29,7 +29,7 @@ static uint32_t current(const struct vb_qp *qp)
 static struct vb_swqe *open_wr(struct vb_qp *qp)
 {
 	if (!qp->wr_count)
-		fail(qp, EINVAL);
+		fail_request(qp, EINVAL);
 	return qp->wr_error ? NULL : vb_sq_at(qp, current(qp));
 }
 
@@ -56,7 +56,7 @@ static void check_addresses(struct vb_qp *qp)
 {
 	for (uint32_t i = 0; qp->type == IBV_QPT_UD && i < qp->wr_count; i++)
 		if (!vb_sq_at(qp, qp->sq_head + i)->ah)
-			fail(qp, EINVAL);
+			fail_request(qp, EINVAL);
 }
 
 static int wr_complete(struct ibv_qp_ex *qpx)
@@ -68,7 +68,7 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 
 	check_addresses(qp);
 	if (!vb_sq_accepts(state))
-		fail(qp, EINVAL);
+		fail_request(qp, EINVAL);
 	int err = qp->wr_error;
 
 	if (err) {
@@ -88,12 +88,12 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 
 /* --- builders --- */
 
-static struct vb_swqe *begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
+static struct vb_swqe *begin_request(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
 	if (!(vb_wr_lookup(opcode)->send_op & qp->send_ops))
-		fail(qp, EOPNOTSUPP);
+		fail_request(qp, EOPNOTSUPP);
 	else if (!vb_sq_has_room(qp, qp->sq_head + qp->wr_count)) /* unlocked: there may only be more room by now */
-		fail(qp, ENOMEM);
+		fail_request(qp, ENOMEM);
 	if (qp->wr_error)
 		return NULL;
 	qp->wr_count++;
@@ -113,7 +113,7 @@ static struct vb_swqe *begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 static struct vb_swqe *begin_remote(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode, uint32_t rkey,
                                     uint64_t remote_addr)
 {
-	struct vb_swqe *w = begin(of(qpx), opcode);
+	struct vb_swqe *w = begin_request(of(qpx), opcode);
 
 	if (w) {
 		w->rkey = rkey;
@@ -124,7 +124,7 @@ static struct vb_swqe *begin_remote(struct ibv_qp_ex *qpx, enum ibv_wr_opcode op
 
 static void begin_imm(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode, uint32_t imm)
 {
-	struct vb_swqe *w = begin(of(qpx), opcode);
+	struct vb_swqe *w = begin_request(of(qpx), opcode);
 
 	if (w)
 		w->imm = w->rkey = imm;
@@ -176,7 +176,7 @@ static void wr_rdma_write_imm(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t rem
 
 static void wr_send(struct ibv_qp_ex *qpx)
 {
-	begin(of(qpx), IBV_WR_SEND);
+	begin_request(of(qpx), IBV_WR_SEND);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *qpx, __be32 imm_data)
@@ -193,22 +193,22 @@ static void wr_send_inv(struct ibv_qp_ex *qpx, uint32_t invalidate_rkey)
 
 static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	fail(of(qpx), EOPNOTSUPP);
+	fail_request(of(qpx), EOPNOTSUPP);
 }
 
 static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	fail(of(qpx), EOPNOTSUPP);
+	fail_request(of(qpx), EOPNOTSUPP);
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, const void *value)
 {
-	fail(of(qpx), EOPNOTSUPP);
+	fail_request(of(qpx), EOPNOTSUPP);
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t remote_srqn)
 {
-	fail(of(qpx), EOPNOTSUPP);
+	fail_request(of(qpx), EOPNOTSUPP);
 }
 
 /* --- setters --- */
@@ -221,7 +221,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t re
 	if (!w)
 		return;
 	if (qp->type != IBV_QPT_UD || !ah) {
-		fail(qp, EINVAL);
+		fail_request(qp, EINVAL);
 		return;
 	}
 	w->ah = vb_ah(ah);
@@ -238,7 +238,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t num_sge, const struct 
 	if (!w)
 		return;
 	if (num_sge > qp->sq_max_sge) {
-		fail(qp, EINVAL);
+		fail_request(qp, EINVAL);
 		return;
 	}
 	struct ibv_sge *sge = vb_sq_sges(qp, current(qp));
@@ -268,12 +268,12 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *qpx, size_t num_buf, const
 	if (!w)
 		return;
 	if (!(vb_wr_lookup(w->opcode)->flags & VB_WR_PAYLOAD)) {
-		fail(qp, EINVAL);
+		fail_request(qp, EINVAL);
 		return;
 	}
 	for (size_t i = 0; i < num_buf; i++) {
 		if (buf_list[i].length > qp->sq_max_inline - length) {
-			fail(qp, EINVAL);
+			fail_request(qp, EINVAL);
 			return;
 		}
 		if (buf_list[i].length)

@@ -62,7 +62,7 @@ static uint32_t u32_of(struct span v)
 	return x;
 }
 
-static struct vb_netdev *find(struct vb_netdev_gather *g, int ifindex)
+static struct vb_netdev *find_interface(struct vb_netdev_gather *g, int ifindex)
 {
 	for (size_t i = 0; i < g->n; i++)
 		if (g->list[i].ifindex == ifindex)
@@ -72,7 +72,7 @@ static struct vb_netdev *find(struct vb_netdev_gather *g, int ifindex)
 
 static struct vb_netdev *find_or_add(struct vb_netdev_gather *g, int ifindex)
 {
-	struct vb_netdev *nd = find(g, ifindex);
+	struct vb_netdev *nd = find_interface(g, ifindex);
 
 	if (nd)
 		return nd;
@@ -150,7 +150,7 @@ static void parse_address(struct vb_netdev_gather *g, struct span body)
 	/* On a point-to-point link IFA_ADDRESS is the peer's. */
 	struct span own = local.p ? local : address;
 	size_t want = m.ifa_family == AF_INET ? 4 : m.ifa_family == AF_INET6 ? 16 : 0;
-	struct vb_netdev *nd = find(g, (int)m.ifa_index);
+	struct vb_netdev *nd = find_interface(g, (int)m.ifa_index);
 	if (!want || own.len != want || !nd || nd->n_addrs == VB_NETDEV_ADDRS || (flags & IFA_F_DADFAILED))
 		return;
 	if (want == 4 && !nd->n_addrs)

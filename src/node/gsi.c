@@ -145,7 +145,7 @@ EXPORT uint64_t vb_gsi_client_now(void)
 /* ---- the progress thread ---- */
 
 /* Begins a call of the client, for which close waits until end. NULL: there is no client. */
-static struct vb_gsi_client *begin(struct vb_node *node)
+static struct vb_gsi_client *begin_callback(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -168,7 +168,7 @@ static void end(struct vb_node *node)
 
 void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m)
 {
-	struct vb_gsi_client *q = begin(node);
+	struct vb_gsi_client *q = begin_callback(node);
 
 	if (!q)
 		return;
@@ -186,7 +186,7 @@ void vb_gsi_client_timeout(struct vb_node *node)
 
 	if (now < at || !atomic_compare_exchange_strong(&node->io->gsi_at, &at, 0))
 		return;
-	struct vb_gsi_client *q = begin(node);
+	struct vb_gsi_client *q = begin_callback(node);
 	if (!q)
 		return;
 	q->ops->timeout(q->own, now);
@@ -264,7 +264,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 
 void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m)
 {
-	struct vb_gsi_client *q = begin(node);
+	struct vb_gsi_client *q = begin_callback(node);
 
 	if (!q)
 		return;
@@ -280,7 +280,7 @@ void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_rep
 
 void vb_gsi_client_reattached(struct vb_node *node)
 {
-	struct vb_gsi_client *q = begin(node);
+	struct vb_gsi_client *q = begin_callback(node);
 
 	if (!q)
 		return;
@@ -339,7 +339,7 @@ static void erase(struct vb_gsi_client *q, uint32_t id)
 }
 
 /* Under lock. */
-static void forget(struct vb_gsi_client *q, uint32_t id)
+static void forget_binding(struct vb_gsi_client *q, uint32_t id)
 {
 	if (!*place_of(q, id))
 		return;
@@ -359,7 +359,7 @@ static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 }
 
 /* A thread that waits for the broker is not cancelled: it would keep the lock, and leave its work unfinished. */
-static int enter(struct vb_gsi_client *q)
+static int enter_call(struct vb_gsi_client *q)
 {
 	int cancel;
 
@@ -368,7 +368,7 @@ static int enter(struct vb_gsi_client *q)
 	return cancel;
 }
 
-static void leave(struct vb_gsi_client *q, int cancel)
+static void leave_call(struct vb_gsi_client *q, int cancel)
 {
 	vb_mutex_unlock(&q->lock);
 	vb_cancel_restore(cancel);
@@ -390,7 +390,7 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	                                 .v6_only = v6_only};
 	memcpy(b->msg.local, local, sizeof(b->msg.local));
 	b->awaited = AWAITS_BIND;
-	int cancel = enter(q);
+	int cancel = enter_call(q);
 	do
 		b->msg.id = ++q->last_id;
 	while (!b->msg.id || *place_of(q, b->msg.id));
@@ -400,12 +400,12 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 	err = await(q, id);
 	if (err) {
-		forget(q, id);
+		forget_binding(q, id);
 	} else {
 		*port = b->msg.port;
 		*binding = id;
 	}
-	leave(q, cancel);
+	leave_call(q, cancel);
 	return err;
 }
 
@@ -415,7 +415,7 @@ EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool 
 
 	if (!is_ours(q))
 		return err;
-	int cancel = enter(q);
+	int cancel = enter_call(q);
 	struct binding *b = *place_of(q, binding);
 	if (b && !b->msg.listen && b->awaited == AWAITS_NOTHING) {
 		b->msg.v6_only = v6_only;
@@ -424,7 +424,7 @@ EXPORT int vb_gsi_client_change(struct vb_gsi_client *q, uint32_t binding, bool 
 		vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 		err = await(q, binding);
 	}
-	leave(q, cancel);
+	leave_call(q, cancel);
 	return err;
 }
 
@@ -434,7 +434,7 @@ EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 
 	if (!is_ours(q))
 		return err;
-	int cancel = enter(q);
+	int cancel = enter_call(q);
 	struct binding *b = *place_of(q, binding);
 	if (b && !b->msg.listen) {
 		b->msg.listen = true;
@@ -447,7 +447,7 @@ EXPORT int vb_gsi_client_listen(struct vb_gsi_client *q, uint32_t binding)
 	} else if (b) {
 		err = 0;
 	}
-	leave(q, cancel);
+	leave_call(q, cancel);
 	return err;
 }
 
@@ -455,11 +455,11 @@ EXPORT void vb_gsi_client_unbind(struct vb_gsi_client *q, uint32_t binding)
 {
 	if (!is_ours(q))
 		return;
-	int cancel = enter(q);
+	int cancel = enter_call(q);
 	struct binding *b = *place_of(q, binding);
 	if (b && b->msg.listen && b->awaited == AWAITS_NOTHING)
 		stop_listening(q, binding);
 	else
-		forget(q, binding);
-	leave(q, cancel);
+		forget_binding(q, binding);
+	leave_call(q, cancel);
 }

@@ -74,7 +74,7 @@ static uint64_t name_of(const struct vb_watches *s, uint32_t i)
 }
 
 /* The watch's slot, or a free one for NULL. Under lock. */
-static bool find(struct vb_watches *s, const struct vb_watch *w, uint32_t *i)
+static bool find_slot(struct vb_watches *s, const struct vb_watch *w, uint32_t *i)
 {
 	for (*i = 0; *i < s->n; ++*i)
 		if (s->slots[*i].watch == w)
@@ -103,7 +103,7 @@ int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events)
 	int err = 0;
 
 	vb_mutex_lock(&s->lock, VB_RANK_WATCHES);
-	if (!find(s, NULL, &w->slot) && !grow(s)) {
+	if (!find_slot(s, NULL, &w->slot) && !grow(s)) {
 		err = ENOMEM;
 	} else {
 		ev.data.u64 = name_of(s, w->slot);
@@ -149,7 +149,7 @@ void vb_watch_remove(struct vb_node *node, struct vb_watch *w)
 	vb_mutex_unlock(&s->lock);
 }
 
-static struct vb_watch *begin(struct vb_watches *s, uint64_t name)
+static struct vb_watch *begin_watch(struct vb_watches *s, uint64_t name)
 {
 	uint32_t i = (uint32_t)name;
 	struct vb_watch *w = NULL;
@@ -177,7 +177,7 @@ void vb_watches_dispatch(struct vb_node *node)
 	int n = epoll_wait(s->epoll_fd, ev, 16, 0);
 
 	for (int i = 0; i < n; i++) {
-		struct vb_watch *w = begin(s, ev[i].data.u64);
+		struct vb_watch *w = begin_watch(s, ev[i].data.u64);
 
 		if (!w)
 			continue;

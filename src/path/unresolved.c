@@ -65,7 +65,7 @@ void vb_unresolved_again(struct vb_node *node)
 
 /* Resolves the path without waiting. ask: may ask the broker; otherwise uses its earlier answers only. Returns 0 if
  * the path is a peer of this host or the network. */
-static int find(struct vb_qp *qp, bool ask, struct vb_peer **peer)
+static int resolve_path(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 {
 	const union ibv_gid *dgid = &qp->attr.ah_attr.grh.dgid;
 	int err = 0;
@@ -97,7 +97,7 @@ static int join_roce(struct vb_qp *qp, enum ibv_qp_state state)
 }
 
 /* Under progress + sq_lock. */
-static void look(struct vb_qp *qp, bool ask)
+static void retry_path(struct vb_qp *qp, bool ask)
 {
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	struct vb_peer *peer;
@@ -108,7 +108,7 @@ static void look(struct vb_qp *qp, bool ask)
 		vb_unresolved_drop(qp);
 		return;
 	}
-	if (find(qp, ask, &peer))
+	if (resolve_path(qp, ask, &peer))
 		return;
 	if (peer) {
 		qp->peer = peer;
@@ -136,7 +136,7 @@ static uint32_t look_at_some(struct vb_node *node, uint32_t from, bool ask)
 			continue;
 		n++;
 		vb_lock(&qp->sq_lock);
-		look(qp, ask);
+		retry_path(qp, ask);
 		vb_unlock(&qp->sq_lock);
 	}
 	i = node->io->unresolved ? i : VB_LANE_QPS;

@@ -88,7 +88,8 @@ static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hi
 }
 
 /* What getaddrinfo(3) says, or -1 and errno: programs know both. */
-static int ask(const char *node, const char *service, const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai)
+static int ask_resolver(const char *node, const char *service, const struct rdma_addrinfo *hints,
+                        struct rdma_addrinfo *rai)
 {
 	struct addrinfo like, *ai;
 
@@ -201,7 +202,7 @@ RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const str
 		return -1;
 	struct rdma_addrinfo *rai = &answer->rai;
 
-	ret = node || service ? ask(node, service, hints, rai) : from_hints(hints, rai);
+	ret = node || service ? ask_resolver(node, service, hints, rai) : from_hints(hints, rai);
 	if (!ret)
 		ret = add_source(hints, rai);
 	if (ret) {

@@ -193,7 +193,7 @@ struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcas
 }
 
 /* A unit; waits for it unless the program made the channel nonblocking. A cancellation point, as read(2) is. */
-static int take(struct rcm_channel *ch)
+static int take_event_unit(struct rcm_channel *ch)
 {
 	uint64_t unit;
 	int err = try_take(ch->units);
@@ -236,7 +236,7 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 		return rcm_fail(EINVAL);
 	for (;;) {
 		atomic_fetch_add(&ch->inside, 1);
-		int err = take(ch);
+		int err = take_event_unit(ch);
 
 		if (err == EBADF) /* the channel was destroyed, and may be no more */
 			return rcm_fail(err);

@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rcm_device *devices;
 
 /* Adapters are opened and asked under it: a thread is not cancelled meanwhile. */
-static int enter(void)
+static int lock_devices(void)
 {
 	int cancel;
 
@@ -25,7 +25,7 @@ static int enter(void)
 	return cancel;
 }
 
-static void leave(int cancel)
+static void unlock_devices(int cancel)
 {
 	vb_mutex_unlock(&lock);
 	vb_cancel_restore(cancel);
@@ -126,9 +126,9 @@ void rcm_devices_forget(void)
 
 void rcm_device_gone(struct rcm_device *dev)
 {
-	int cancel = enter();
+	int cancel = lock_devices();
 	remove_device(dev);
-	leave(cancel);
+	unlock_devices(cancel);
 }
 
 /* Its only GID is a MAC address, so the addresses are those of the interface. */
@@ -167,10 +167,10 @@ static bool find_in(struct rcm_device *dev, const uint8_t gid[16], uint32_t ifin
 	return found;
 }
 
-static bool find(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
+static bool find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out)
 {
 	if (kind == RCM_EITHER)
-		return find(RCM_ROCE, gid, ifindex, out) || find(RCM_IWARP, gid, ifindex, out);
+		return find_source(RCM_ROCE, gid, ifindex, out) || find_source(RCM_IWARP, gid, ifindex, out);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
 		if (!dev->gone && dev->iwarp == (kind == RCM_IWARP) &&
 		    (dev->iwarp ? find_in_iwarp : find_in)(dev, gid, ifindex, out))
@@ -223,11 +223,11 @@ bool rcm_has_adapter_beside(uint32_t lo)
 {
 	bool found = false;
 
-	int cancel = enter();
+	int cancel = lock_devices();
 	refresh();
 	for (struct rcm_device *dev = devices; dev && !found; dev = dev->next)
 		found = reaches_others(dev, lo);
-	leave(cancel);
+	unlock_devices(cancel);
 	return found;
 }
 
@@ -235,15 +235,15 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 {
 	uint8_t main_address[16];
 
-	int cancel = enter();
-	bool found = devices && find(kind, gid, ifindex, out);
+	int cancel = lock_devices();
+	bool found = devices && find_source(kind, gid, ifindex, out);
 
 	if (!found) {
 		refresh();
-		found = find(kind, gid, ifindex, out) ||
-		        (loopback_net(gid, main_address) && find(kind, main_address, 0, out));
+		found = find_source(kind, gid, ifindex, out) ||
+		        (loopback_net(gid, main_address) && find_source(kind, main_address, 0, out));
 	}
-	leave(cancel);
+	unlock_devices(cancel);
 	if (found)
 		return 0;
 	return rcm_local_address(gid, ifindex) ? ENODEV : EADDRNOTAVAIL;
@@ -251,33 +251,33 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 
 void rcm_open_devices(void)
 {
-	int cancel = enter();
+	int cancel = lock_devices();
 	if (!devices) /* later ones are found when they are needed */
 		refresh();
-	leave(cancel);
+	unlock_devices(cancel);
 }
 
 bool rcm_any_iwarp(void)
 {
 	const struct rcm_device *dev;
 
-	int cancel = enter();
+	int cancel = lock_devices();
 	for (dev = devices; dev && (dev->gone || !dev->iwarp);)
 		dev = dev->next;
-	leave(cancel);
+	unlock_devices(cancel);
 	return dev;
 }
 
 int rcm_device_pd(struct rcm_device *dev)
 {
-	int cancel = enter();
+	int cancel = lock_devices();
 	if (!dev->pd)
 		dev->pd = ibv_alloc_pd(dev->verbs);
 	int err = dev->pd ? 0 : errno;
 
 	if (!dev->watch)
 		rcm_watch(dev);
-	leave(cancel);
+	unlock_devices(cancel);
 	return err;
 }
 
@@ -286,12 +286,12 @@ int rcm_device_xrcd(struct rcm_device *dev)
 	struct ibv_xrcd_init_attr attr = {
 	        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
 
-	int cancel = enter();
+	int cancel = lock_devices();
 	if (!dev->xrcd)
 		dev->xrcd = ibv_open_xrcd(dev->verbs, &attr);
 	int err = dev->xrcd ? 0 : errno;
 
-	leave(cancel);
+	unlock_devices(cancel);
 	return err;
 }
 
@@ -321,10 +321,10 @@ RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 	struct ibv_context **list;
 	int n = 0;
 
-	int cancel = enter();
+	int cancel = lock_devices();
 	refresh();
 	list = contexts(&n);
-	leave(cancel);
+	unlock_devices(cancel);
 	if (num_devices)
 		*num_devices = n;
 	return list;

@@ -93,7 +93,7 @@ int rcm_joined(struct rcm_event *e)
 	return err;
 }
 
-static void leave(struct rcm_id *id, struct rcm_mcast *mc)
+static void leave_group(struct rcm_id *id, struct rcm_mcast *mc)
 {
 	if (id->id.qp && mc->attached)
 		ibv_detach_mcast(id->id.qp, &mc->mgid, 0);
@@ -121,7 +121,7 @@ RCM_EXPORT int rdma_leave_multicast(struct rdma_cm_id *cm_id, struct sockaddr *a
 	rcm_unlock();
 	if (!mc)
 		return rcm_fail(EADDRNOTAVAIL);
-	leave(id, mc);
+	leave_group(id, mc);
 	rcm_lock();
 	while (mc->acked < mc->reported)
 		rcm_wait();
@@ -139,7 +139,7 @@ void rcm_leave_all(struct rcm_id *id)
 	while ((mc = id->mcasts)) {
 		id->mcasts = mc->next;
 		rcm_unlock();
-		leave(id, mc);
+		leave_group(id, mc);
 		rcm_lock();
 		mc->next = id->left;
 		id->left = mc;

@@ -30,7 +30,7 @@ static bool own_address(const union rcm_addr *addr)
 	return rcm_local_address(gid, rcm_addr_scope(addr));
 }
 
-static void *ask(void *arg)
+static void *ask_next_hop(void *arg)
 {
 	struct rcm_found *found = arg;
 	struct ibv_ah_attr attr = {
@@ -63,7 +63,7 @@ bool rcm_ask_neighbour(const struct rcm_found *found)
 	if (!copy)
 		return false;
 	*copy = *found;
-	if (!rcm_thread(ask, copy))
+	if (!rcm_thread(ask_next_hop, copy))
 		return true;
 	free(copy);
 	return false;

@@ -32,7 +32,7 @@ void rcm_show_addresses(struct rcm_id *id)
 	addr->addr.ibaddr.pkey = htobe16(0xffff);
 }
 
-static void fail(struct rcm_event *e, enum rdma_cm_event_type type, int err)
+static void fail_event(struct rcm_event *e, enum rdma_cm_event_type type, int err)
 {
 	e->event.event = type;
 	e->event.status = -err;
@@ -44,7 +44,7 @@ static void addr_resolved(struct rcm_event *e)
 
 	rcm_show_addresses(e->owner);
 	if (err)
-		fail(e, RDMA_CM_EVENT_ADDR_ERROR, err);
+		fail_event(e, RDMA_CM_EVENT_ADDR_ERROR, err);
 }
 
 static void route_resolved(struct rcm_event *e)
@@ -52,7 +52,7 @@ static void route_resolved(struct rcm_event *e)
 	int err = rcm_path_record(e->owner);
 
 	if (err)
-		fail(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
+		fail_event(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
 }
 
 /* Handles a path MTU above our port's. Within one host no packets are sent, and the smaller MTU is used. A peer on
@@ -127,7 +127,7 @@ static void connect_response(struct rcm_event *e)
 		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
 		return;
 	}
-	fail(e, RDMA_CM_EVENT_CONNECT_ERROR, errno);
+	fail_event(e, RDMA_CM_EVENT_CONNECT_ERROR, errno);
 	id->failed = true;
 }
 
@@ -136,7 +136,7 @@ static void joined(struct rcm_event *e)
 	int err = rcm_joined(e);
 
 	if (err)
-		fail(e, RDMA_CM_EVENT_MULTICAST_ERROR, err);
+		fail_event(e, RDMA_CM_EVENT_MULTICAST_ERROR, err);
 }
 
 bool rcm_present(struct rcm_event *e)

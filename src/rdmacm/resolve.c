@@ -109,7 +109,7 @@ static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, in
 }
 
 /* If the next hop must be asked, a separate thread does that; an event reports the result. */
-static int look(struct rcm_id *id, struct rcm_found *found, int ms)
+static int look_up_source(struct rcm_id *id, struct rcm_found *found, int ms)
 {
 	static uint64_t queries;
 	int err = EINVAL;
@@ -143,7 +143,7 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 	if (!found.source.dev && rcm_find_source(id->kind, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
-	return look(id, &found, ms);
+	return look_up_source(id, &found, ms);
 }
 
 static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const struct sockaddr *to, int ms)

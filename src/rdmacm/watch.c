@@ -10,7 +10,7 @@
 /* The events of id->verbs are the program's: these come by a context of our own. */
 static int watched = -1;
 
-static void take(struct rcm_device *dev)
+static void take_async_events(struct rcm_device *dev)
 {
 	struct ibv_async_event event;
 
@@ -25,13 +25,13 @@ static void take(struct rcm_device *dev)
 	rcm_device_gone(dev);
 }
 
-static void *look(void *arg)
+static void *watch_devices(void *arg)
 {
 	struct epoll_event ev;
 
 	for (;;)
 		if (epoll_wait(watched, &ev, 1, -1) == 1)
-			take(ev.data.ptr);
+			take_async_events(ev.data.ptr);
 	return NULL;
 }
 
@@ -59,7 +59,7 @@ void rcm_watch(struct rcm_device *dev)
 
 	if (watched < 0) {
 		watched = epoll_create1(EPOLL_CLOEXEC);
-		if (watched < 0 || rcm_thread(look, NULL))
+		if (watched < 0 || rcm_thread(watch_devices, NULL))
 			return;
 	}
 	dev->watch = ibv_open_device(dev->verbs->device);

@@ -121,7 +121,7 @@ static struct rsocket *heir(struct rsocket *listener)
 	return rs;
 }
 
-static void drop(struct rsocket *rs)
+static void drop_connection(struct rsocket *rs)
 {
 	rs->closed = true;
 	rs_stream_close(rs);
@@ -180,7 +180,7 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	if (err && (!rs || !rs->id))
 		rdma_destroy_id(id);
 	if (err && rs)
-		drop(rs);
+		drop_connection(rs);
 	if (err)
 		return true;
 	pthread_mutex_lock(&listener->lock);
@@ -226,7 +226,7 @@ void rs_accepted(struct rsocket *rs, bool ok)
 		rs_put(listener);
 	}
 	if (!taken)
-		drop(rs);
+		drop_connection(rs);
 }
 
 static unsigned from_same_host(const struct rsocket *listener, const struct rsocket *rs)
@@ -275,7 +275,7 @@ void rs_half_open_look(struct rsocket *listener)
 	while ((rs = to_give_up(listener, full && listener->half_count > share(listener) / 2))) {
 		no_longer_half_open(listener, rs);
 		pthread_mutex_unlock(&listener->lock);
-		drop(rs);
+		drop_connection(rs);
 		pthread_mutex_lock(&listener->lock);
 	}
 	pause_or_go_on(listener);

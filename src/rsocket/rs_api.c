@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* The calls that may sleep, or change much: not to be stopped half way. */
-static struct rsocket *begin(int socket)
+static struct rsocket *begin_call(int socket)
 {
 	struct rsocket *rs = rs_get(socket);
 
@@ -18,7 +18,7 @@ static struct rsocket *begin(int socket)
 	return rs;
 }
 
-static int finish(struct rsocket *rs, int err)
+static int finish_call(struct rsocket *rs, int err)
 {
 	rs_put(rs);
 	rs_soft();
@@ -103,7 +103,7 @@ RS_EXPORT int rlisten(int socket, int backlog)
 
 RS_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct rsocket *rs = begin(socket), *got;
+	struct rsocket *rs = begin_call(socket), *got;
 	int fd = -1, err = EOPNOTSUPP;
 
 	if (!rs)
@@ -117,13 +117,13 @@ RS_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 			err = 0;
 		}
 	}
-	finish(rs, err);
+	finish_call(rs, err);
 	return fd;
 }
 
 RS_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
-	struct rsocket *rs = begin(socket);
+	struct rsocket *rs = begin_call(socket);
 	union rs_addr a;
 	int err;
 
@@ -132,18 +132,18 @@ RS_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t addrle
 	err = take_addr(&a, addr, addrlen);
 	if (!err)
 		err = rs->type == SOCK_STREAM ? rs_stream_connect(rs, &a) : rs_dgram_connect(rs, &a);
-	return finish(rs, err);
+	return finish_call(rs, err);
 }
 
 RS_EXPORT int rshutdown(int socket, int how)
 {
-	struct rsocket *rs = begin(socket);
+	struct rsocket *rs = begin_call(socket);
 
 	if (!rs)
 		return -1;
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-		return finish(rs, EINVAL);
-	return finish(rs, rs->type == SOCK_STREAM ? rs_stream_shutdown(rs, how) : rs_dgram_shutdown(rs, how));
+		return finish_call(rs, EINVAL);
+	return finish_call(rs, rs->type == SOCK_STREAM ? rs_stream_shutdown(rs, how) : rs_dgram_shutdown(rs, how));
 }
 
 /* Threads that are in a call on it leave with an error before anything is freed. */
@@ -193,18 +193,18 @@ RS_EXPORT int rclose(int socket)
 		return rs_foreign(socket) ? close(socket) : rs_fail(EBADF);
 	rs_firm();
 	if (!mark_closed(rs))
-		return finish(rs, EBADF);
+		return finish_call(rs, EBADF);
 	rs_accept_flush(rs);
 	if (rs->type == SOCK_STREAM && rs_linger(rs))
-		return finish(rs, 0);
+		return finish_call(rs, 0);
 	rs_teardown(rs);
 	rs_put(rs); /* the table's */
-	return finish(rs, 0);
+	return finish_call(rs, 0);
 }
 
 static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union rs_addr *from, bool *truncated)
 {
-	struct rsocket *rs = begin(socket);
+	struct rsocket *rs = begin_call(socket);
 	struct rs_cursor c;
 	ssize_t got = -1;
 
@@ -226,7 +226,7 @@ static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union
 static ssize_t transmit(int socket, const struct iovec *iov, size_t n, int flags, const struct sockaddr *to,
                         socklen_t len)
 {
-	struct rsocket *rs = begin(socket);
+	struct rsocket *rs = begin_call(socket);
 	union rs_addr a;
 	struct rs_cursor c;
 	int err = 0;

@@ -41,7 +41,7 @@ int rs_stream_bind(struct rsocket *rs, const union rs_addr *addr)
 	return 0;
 }
 
-static void refuse(struct rsocket *rs, int err)
+static void refuse_connection(struct rsocket *rs, int err)
 {
 	pthread_mutex_lock(&rs->lock);
 	if (rs_opening(rs)) {
@@ -121,7 +121,7 @@ static void established(struct rsocket *rs, const struct rs_conn *peer)
 	if (state != RS_CONNECTING)
 		return;
 	if (!peer) {
-		refuse(rs, EPROTO);
+		refuse_connection(rs, EPROTO);
 		rdma_disconnect(rs->id);
 		return;
 	}
@@ -171,7 +171,7 @@ static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status
 		if (!err)
 			return;
 	}
-	refuse(rs, err);
+	refuse_connection(rs, err);
 }
 
 static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, const struct rs_conn *peer)
@@ -207,7 +207,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 		break;
 	}
 	if (err)
-		refuse(rs, err);
+		refuse_connection(rs, err);
 }
 
 static bool readable(int fd)
@@ -261,7 +261,7 @@ int rs_connected(struct rsocket *rs)
 	}
 }
 
-static int begin(struct rsocket *rs, const union rs_addr *addr)
+static int begin_connect(struct rsocket *rs, const union rs_addr *addr)
 {
 	int err;
 
@@ -294,7 +294,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 
 	pthread_mutex_lock(&rs->cm_lock);
 	pthread_mutex_lock(&rs->lock);
-	err = begin(rs, addr);
+	err = begin_connect(rs, addr);
 	pthread_mutex_unlock(&rs->cm_lock);
 	if (err == EALREADY && !(rs->fs_flags & O_NONBLOCK))
 		err = 0; /* interrupted, or begun without blocking: a blocking call waits for it */

@@ -259,7 +259,7 @@ ssize_t rs_dgram_send(struct rsocket *rs, struct rs_cursor *c, int flags, const 
 	return n;
 }
 
-static ssize_t take(struct rsocket *rs, struct rs_cursor *c, int flags, union rs_addr *from, bool *truncated)
+static ssize_t take_datagram(struct rsocket *rs, struct rs_cursor *c, int flags, union rs_addr *from, bool *truncated)
 {
 	struct rs_dgram *d = rs->dgram;
 	struct rs_gram *g = d->head;
@@ -291,7 +291,7 @@ ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union 
 	if (!err && rs->closed)
 		err = EBADF;
 	if (!err && rs->dgram->head)
-		n = take(rs, c, flags, from, truncated);
+		n = take_datagram(rs, c, flags, from, truncated);
 	else if (!err) { /* shut down */
 		*from = (union rs_addr){.sa.sa_family = (sa_family_t)rs->domain};
 		n = 0;

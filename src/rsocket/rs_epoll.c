@@ -27,7 +27,7 @@ struct set {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct set *sets; /* and all that is in them, under lock */
 
-static struct set *find(int epfd)
+static struct set *find_set(int epfd)
 {
 	struct set *s = sets;
 
@@ -113,7 +113,7 @@ RS_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 
 	if (fd >= 0) {
 		pthread_mutex_lock(&lock);
-		s = find(epfd);
+		s = find_set(epfd);
 		err = !s || epfd == fd ? EINVAL : change(s, op, fd, event);
 		if (!err)
 			__atomic_fetch_add(&s->version, 1, __ATOMIC_RELEASE);
@@ -182,7 +182,7 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 	if (maxevents <= 0)
 		return rs_fail(EINVAL);
 	pthread_mutex_lock(&lock);
-	s = find(epfd);
+	s = find_set(epfd);
 	if (s)
 		s->users++;
 	while (s && !r && !s->gone) {
@@ -214,7 +214,7 @@ bool rs_epoll_close(int epfd)
 	struct set **at, *s;
 
 	pthread_mutex_lock(&lock);
-	s = find(epfd);
+	s = find_set(epfd);
 	for (at = &sets; s && *at != s; at = &(*at)->next)
 		;
 	if (s) {

@@ -152,7 +152,7 @@ int rs_iomap_send(struct rsocket *rs, int flags)
 
 /* The peer's buffer at this offset. The entry is the peer's word: copied once, and used only as an address over there.
  */
-static bool find(struct rsocket *rs, uint64_t offset, struct rs_iomap *out)
+static bool find_mapping(struct rsocket *rs, uint64_t offset, struct rs_iomap *out)
 {
 	const uint8_t *table = rs->target + RS_SGL_ENTRIES * RS_SGE_LEN;
 
@@ -171,7 +171,7 @@ static int write_piece(struct rsocket *rs, struct rs_cursor *c, uint64_t offset,
 	uint32_t n, room;
 	int err;
 
-	if (!find(rs, offset, &m))
+	if (!find_mapping(rs, offset, &m))
 		return ENXIO;
 	n = rs_piece(rs, c->left);
 	room = m.sge.length - (uint32_t)(offset - m.offset);

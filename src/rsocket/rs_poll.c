@@ -53,7 +53,7 @@ short rs_ready(struct rsocket *rs, short events)
 }
 
 /* Polls everything once, without sleeping. */
-static int check(struct pollfd *fds, nfds_t n)
+static int check_fds(struct pollfd *fds, nfds_t n)
 {
 	struct rsocket *rs;
 	int ready = 0;
@@ -168,7 +168,7 @@ static int poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline 
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (;;) {
-		r = check(fds, nfds);
+		r = check_fds(fds, nfds);
 		if (r || !rs_deadline_left(d) || (version && __atomic_load_n(version, __ATOMIC_ACQUIRE) != was))
 			return r;
 		clock_gettime(CLOCK_MONOTONIC, &t);

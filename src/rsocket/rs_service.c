@@ -72,7 +72,7 @@ static void handle(uint64_t what)
 	rs_put(rs);
 }
 
-static void finish(void)
+static void finish_service(void)
 {
 	uint64_t n = 1;
 
@@ -102,7 +102,7 @@ static void *run(void *arg)
 		n = epoll_wait(fd, ev, 8, -1);
 		for (int i = 0; i < n; i++)
 			if (ev[i].data.u64 == FINISH)
-				finish();
+				finish_service();
 			else
 				handle(ev[i].data.u64);
 	}

@@ -181,7 +181,7 @@ static void peek(struct rsocket *rs, struct rs_cursor *c)
 }
 
 /* Only this thread reads (recv_lock), so the bytes stay while the lock is open for senders. */
-static void take(struct rsocket *rs, struct rs_cursor *c)
+static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
 
@@ -214,7 +214,7 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 			peek(rs, c);
 			break;
 		}
-		take(rs, c);
+		take_bytes(rs, c);
 	} while (c->left && (flags & MSG_WAITALL));
 	/* space of data that was read can be granted again */
 	if (looked)

@@ -20,13 +20,13 @@ static struct slot *_Atomic pages[PAGES];
 static atomic_uint next_serial;
 unsigned rs_fork_generation;
 
-static void enter(struct slot *s)
+static void lock_slot(struct slot *s)
 {
 	while (atomic_flag_test_and_set_explicit(&s->busy, memory_order_acquire))
 		sched_yield();
 }
 
-static void leave(struct slot *s)
+static void unlock_slot(struct slot *s)
 {
 	atomic_flag_clear_explicit(&s->busy, memory_order_release);
 }
@@ -111,9 +111,9 @@ int rs_publish(struct rsocket *rs, int fd)
 	if (!s)
 		return EMFILE;
 	rs->fd = fd;
-	enter(s);
+	lock_slot(s);
 	s->rs = rs; /* what a parent left here is gone with its descriptor */
-	leave(s);
+	unlock_slot(s);
 	return 0;
 }
 
@@ -123,32 +123,32 @@ void rs_retract(struct rsocket *rs)
 
 	if (!s)
 		return;
-	enter(s);
+	lock_slot(s);
 	if (s->rs == rs)
 		s->rs = NULL;
-	leave(s);
+	unlock_slot(s);
 }
 
-static struct rsocket *look(int fd, uint32_t serial)
+static struct rsocket *look_up(int fd, uint32_t serial)
 {
 	struct slot *s = slot_of(fd, false);
 	struct rsocket *rs;
 
 	if (!s)
 		return NULL;
-	enter(s);
+	lock_slot(s);
 	rs = s->rs;
 	if (rs && serial && rs->serial != serial)
 		rs = NULL;
 	if (rs)
 		rs->refs++;
-	leave(s);
+	unlock_slot(s);
 	return rs;
 }
 
 struct rsocket *rs_find(int fd)
 {
-	struct rsocket *rs = look(fd, 0);
+	struct rsocket *rs = look_up(fd, 0);
 
 	if (rs && rs->fork_generation != rs_fork_generation) {
 		rs_put(rs);
@@ -159,7 +159,7 @@ struct rsocket *rs_find(int fd)
 
 struct rsocket *rs_get_serial(int fd, uint32_t serial)
 {
-	return look(fd, serial);
+	return look_up(fd, serial);
 }
 
 unsigned rs_list(struct rsocket **out, unsigned room)
@@ -179,7 +179,7 @@ unsigned rs_list(struct rsocket **out, unsigned room)
 
 bool rs_foreign(int fd)
 {
-	struct rsocket *rs = look(fd, 0);
+	struct rsocket *rs = look_up(fd, 0);
 
 	if (!rs)
 		return false;
@@ -205,7 +205,7 @@ static void complain(void)
 
 struct rsocket *rs_get(int fd)
 {
-	struct rsocket *rs = look(fd, 0);
+	struct rsocket *rs = look_up(fd, 0);
 
 	if (!rs) {
 		errno = EBADF;
@@ -240,10 +240,10 @@ void rs_put(struct rsocket *rs)
 	bool last;
 
 	if (s)
-		enter(s);
+		lock_slot(s);
 	last = !--rs->refs;
 	if (s)
-		leave(s);
+		unlock_slot(s);
 	if (last)
 		destroy(rs);
 }

@@ -27,7 +27,7 @@ static unsigned asleep_generation;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void forget(void *arg)
+static void free_sleeper(void *arg)
 {
 	struct sleeper *s = arg;
 
@@ -37,7 +37,7 @@ static void forget(void *arg)
 
 static void make_key(void)
 {
-	pthread_key_create(&key, forget);
+	pthread_key_create(&key, free_sleeper);
 }
 
 static struct sleeper *me(void)

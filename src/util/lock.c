@@ -56,7 +56,8 @@ static const char *const names[] = {
         [VB_RANK_DEVICE] = "device",
 };
 
-static _Noreturn void fail(const char *what, enum vb_lock_rank rank, const char *file, int line, const struct held *h)
+static _Noreturn void rank_error(const char *what, enum vb_lock_rank rank, const char *file, int line,
+                                 const struct held *h)
 {
 	if (h)
 		fprintf(stderr, "verbena: %s:%d: %s \"%s\" lock while this thread holds \"%s\", taken at %s:%d\n", file,
@@ -72,9 +73,9 @@ void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, i
 		const struct held *h = &held.lock[i];
 
 		if (h->lock == lock)
-			fail("takes twice the", rank, file, line, h);
+			rank_error("takes twice the", rank, file, line, h);
 		if (rank != VB_RANK_NONE && h->rank >= rank)
-			fail("takes the", rank, file, line, h);
+			rank_error("takes the", rank, file, line, h);
 	}
 }
 
@@ -83,7 +84,7 @@ void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, in
 	if (rank == VB_RANK_NONE || rank == VB_RANK_PROGRAM)
 		return;
 	if (held.n == HELD_MAX)
-		fail("cannot record the", rank, file, line, &held.lock[HELD_MAX - 1]);
+		rank_error("cannot record the", rank, file, line, &held.lock[HELD_MAX - 1]);
 	held.lock[held.n++] = (struct held){lock, rank, file, line};
 }
 
@@ -97,7 +98,7 @@ void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int
 		return;
 	}
 	if (rank > VB_RANK_PROGRAM && rank != VB_RANK_GUARD)
-		fail("releases, without holding it, the", rank, file, line, NULL);
+		rank_error("releases, without holding it, the", rank, file, line, NULL);
 }
 
 void vb_rank_forget(void)
@@ -109,13 +110,13 @@ void vb_rank_may_wait(const char *file, int line)
 {
 	for (unsigned i = 0; i < held.n; i++)
 		if (held.lock[i].rank >= VB_RANK_SPIN)
-			fail("may wait, under no", VB_RANK_NONE, file, line, &held.lock[i]);
+			rank_error("may wait, under no", VB_RANK_NONE, file, line, &held.lock[i]);
 }
 
 void vb_rank_holds_none(const char *file, int line)
 {
 	if (held.n)
-		fail("calls out, under no", VB_RANK_NONE, file, line, &held.lock[0]);
+		rank_error("calls out, under no", VB_RANK_NONE, file, line, &held.lock[0]);
 }
 
 #endif

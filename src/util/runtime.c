@@ -44,7 +44,7 @@ static void put_number(struct writer *w, uint64_t v, unsigned base)
 	put(w, digits + i);
 }
 
-static int finish(struct writer *w)
+static int finish_path(struct writer *w)
 {
 	if (w->p == w->end)
 		return ENAMETOOLONG;
@@ -89,7 +89,7 @@ int vb_runtime_path(char *buf, size_t size)
 			put(&w, "/");
 		}
 		put(&w, dir);
-		return finish(&w);
+		return finish_path(&w);
 	}
 	dir = vb_env("XDG_RUNTIME_DIR");
 	if (has_root_directory()) {
@@ -101,7 +101,7 @@ int vb_runtime_path(char *buf, size_t size)
 		put(&w, "/tmp/verbena-");
 		put_number(&w, geteuid(), 10);
 	}
-	return finish(&w);
+	return finish_path(&w);
 }
 
 int vb_runtime_dir(char *buf, size_t size)
@@ -151,7 +151,7 @@ static int tree_path(char *buf, size_t size)
 	}
 	if (vb_lids_wanted())
 		put(&w, ".lids");
-	return finish(&w);
+	return finish_path(&w);
 }
 
 static bool is_explicit(void)

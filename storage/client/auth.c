@@ -36,7 +36,7 @@ static int command(struct talk *t, uint8_t type, size_t len)
 }
 
 /* The target violates the protocol, or its proof is wrong: sends a failure message; the connection will end. */
-static int refuse(struct talk *t, enum nv_auth_why why, const char *what)
+static int refuse_message(struct talk *t, enum nv_auth_why why, const char *what)
 {
 	command(t, NV_FCT_AUTH_SEND, nv_failure_encode(NV_AUTH_FAILURE2, t->chap.tid, why, t->message));
 	vn_say(t->l->why, "authentication: %s", what);
@@ -58,9 +58,9 @@ static int receive(struct talk *t, enum nv_auth_message want)
 		return -EACCES;
 	}
 	if (kind != (int)want)
-		return refuse(t, NV_AUTH_MESSAGE, "another message than expected");
+		return refuse_message(t, NV_AUTH_MESSAGE, "another message than expected");
 	if (tid != t->chap.tid)
-		return refuse(t, NV_AUTH_PAYLOAD, "a message of another transaction");
+		return refuse_message(t, NV_AUTH_PAYLOAD, "a message of another transaction");
 	return 0;
 }
 
@@ -86,7 +86,7 @@ static int challenged(struct talk *t)
 	struct nv_chap *c = &t->chap;
 
 	if (why)
-		return refuse(t, why, "a challenge that makes no sense");
+		return refuse_message(t, why, "a challenge that makes no sense");
 	c->hash = m.hash;
 	c->group = m.group;
 	c->s1 = m.seq;
@@ -94,8 +94,8 @@ static int challenged(struct talk *t)
 	if (!m.group)
 		return 0;
 	if (!nv_chap_exponential(c, t->exponential))
-		return refuse(t, NV_AUTH_FAILED, "no exponential can be made");
-	return nv_chap_agree(c, m.exponential) ? 0 : refuse(t, NV_AUTH_PAYLOAD, "an exponential out of range");
+		return refuse_message(t, NV_AUTH_FAILED, "no exponential can be made");
+	return nv_chap_agree(c, m.exponential) ? 0 : refuse_message(t, NV_AUTH_PAYLOAD, "an exponential out of range");
 }
 
 static int reply(struct talk *t)
@@ -110,10 +110,10 @@ static int reply(struct talk *t)
 		c->s2 = r.seq = nv_sequence(0);
 		r.challenge = c->c2;
 		if (!r.seq || !nv_random(c->c2, h))
-			return refuse(t, NV_AUTH_FAILED, "no random number is to be had");
+			return refuse_message(t, NV_AUTH_FAILED, "no random number is to be had");
 	}
 	if (!nv_chap_host(c, &t->who->secret, t->who->host_nqn, t->nqn, response))
-		return refuse(t, NV_AUTH_FAILED, "no response can be made");
+		return refuse_message(t, NV_AUTH_FAILED, "no response can be made");
 	int e = command(t, NV_FCT_AUTH_SEND, nv_reply_encode(&r, t->message));
 
 	return e ? e : receive(t, NV_AUTH_SUCCESS1);
@@ -127,12 +127,12 @@ static int succeeded(struct talk *t)
 	uint8_t want[NV_HASH_MAX];
 
 	if (why)
-		return refuse(t, why, "a success that makes no sense");
+		return refuse_message(t, why, "a success that makes no sense");
 	if (!t->who->controller_secret.length)
 		return 0;
 	if (!m.response || !nv_chap_controller(c, &t->who->controller_secret, t->who->host_nqn, t->nqn, want) ||
 	    !nv_chap_same(want, m.response, nv_hash_length(c->hash)))
-		return refuse(t, NV_AUTH_FAILED, "the target does not have the controller's secret");
+		return refuse_message(t, NV_AUTH_FAILED, "the target does not have the controller's secret");
 	return command(t, NV_FCT_AUTH_SEND, nv_success2_encode(c->tid, t->message));
 }
 

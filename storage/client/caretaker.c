@@ -165,7 +165,7 @@ static void look_for_silence(struct vn_disk *d, uint64_t now)
 }
 
 /* What is due among the requests; when to look again at the latest. */
-static uint64_t look(struct vn_disk *d, uint64_t now)
+static uint64_t visit_disk(struct vn_disk *d, uint64_t now)
 {
 	uint64_t at = now + LOOK_MS, again;
 
@@ -207,7 +207,7 @@ static void mind(struct vn_disk *d)
 	vn_events_begin(d);
 	while (!d->stop) {
 		struct pollfd p[3];
-		uint64_t now = vn_now(), until = look(d, now);
+		uint64_t now = vn_now(), until = visit_disk(d, now);
 		int n = admin->transport->descriptors(admin, p + 1) + 1;
 		eventfd_t x;
 

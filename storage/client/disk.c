@@ -118,7 +118,7 @@ static int connect_disk(struct vn_disk *d)
 	return e;
 }
 
-static int fail(char *why, size_t len, int e, const char *said)
+static int fail_open(char *why, size_t len, int e, const char *said)
 {
 	if (why && len)
 		snprintf(why, len, "%s", *said ? said : strerror(-e));
@@ -136,12 +136,12 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	if (!options)
 		options = &standard;
 	if (vn_url_parse(url, &u) || !*u.nqn)
-		return fail(why, why_len, -EINVAL, "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN");
+		return fail_open(why, why_len, -EINVAL, "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN");
 	if (check_options(options))
-		return fail(why, why_len, -EINVAL, "an option makes no sense");
+		return fail_open(why, why_len, -EINVAL, "an option makes no sense");
 	d = disk_new(options);
 	if (!d)
-		return fail(why, why_len, -ENOMEM, "");
+		return fail_open(why, why_len, -ENOMEM, "");
 	d->url = u;
 	e = vn_identity(options, &d->who);
 	bool keyless = !e && u.scheme == VN_SCHEME_TLS && !d->who.tls.length;
@@ -156,7 +156,7 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	else
 		e = connect_disk(d);
 	if (e) {
-		fail(why, why_len, e, d->why);
+		fail_open(why, why_len, e, d->why);
 		disk_free(d);
 		return e;
 	}
@@ -255,7 +255,8 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	if (!options)
 		options = &standard;
 	if (vn_url_parse(url, &u))
-		return fail(why, why_len, -EINVAL, "not an address of a discovery service: nvme+tcp://HOST[:PORT]");
+		return fail_open(why, why_len, -EINVAL,
+		                 "not an address of a discovery service: nvme+tcp://HOST[:PORT]");
 	e = check_options(options);
 	if (!e)
 		e = vn_identity(options, &who);
@@ -266,5 +267,5 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	else
 		e = discover(&u, options, &who, found, count, said);
 	explicit_bzero(&who, sizeof(who));
-	return e ? fail(why, why_len, e, said) : 0;
+	return e ? fail_open(why, why_len, e, said) : 0;
 }

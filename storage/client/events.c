@@ -19,7 +19,7 @@ static struct vn_link link_to(struct vn_disk *d, char *why)
 	                        .why = why};
 }
 
-static void ask(struct vn_queue *admin, struct vn_cmd *c)
+static void ask_for_event(struct vn_queue *admin, struct vn_cmd *c)
 {
 	memset(c, 0, sizeof(*c));
 	c->sqe.opcode = NV_ADMIN_ASYNC_EVENT;
@@ -35,7 +35,7 @@ void vn_events_begin(struct vn_disk *d)
 		return; /* without them a disk works, too */
 	a->event = calloc(1, sizeof(*a->event));
 	if (a->event)
-		ask(a->admin, a->event);
+		ask_for_event(a->admin, a->event);
 }
 
 void vn_events_end(struct vn_association *a)
@@ -112,5 +112,5 @@ void vn_events_look(struct vn_disk *d)
 		return;
 	happened(d, (uint32_t)c->cqe.result);
 	if (!d->now.admin->error)
-		ask(d->now.admin, c);
+		ask_for_event(d->now.admin, c);
 }

@@ -29,7 +29,7 @@ void vn_wake(struct vn_disk *d)
 	eventfd_write(d->wake, 1);
 }
 
-static void look(struct vn_disk *d)
+static void poll_queues(struct vn_disk *d)
 {
 	if (d->state != VN_UP)
 		return;
@@ -67,7 +67,7 @@ static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
 	if (deadline < until / 1000)
 		until = deadline * 1000;
 	for (unsigned n = 1; n % LOOKS || now_us() < until; n++) {
-		look(d);
+		poll_queues(d);
 		if (d->answered != answered || d->done.first || d->again.first || d->state != VN_UP)
 			return true;
 		if (n % LOOKS && !atomic_load_explicit(&d->wanting, memory_order_relaxed))
@@ -136,7 +136,7 @@ static int work(struct vn_disk *d)
 {
 	int n = 0;
 
-	look(d);
+	poll_queues(d);
 	do
 		vn_issue(d); /* what waited, and then what callbacks have begun */
 	while (vn_callbacks(d, &n));
@@ -225,7 +225,7 @@ static void stand_in_line(struct vn_disk *d, struct vn_waiter *w)
 		w->next->at = w->at;
 }
 
-static int finish(struct vn_waiter *w, int e)
+static int finish_wait(struct vn_waiter *w, int e)
 {
 	struct vn_disk *d = w->disk;
 
@@ -261,7 +261,7 @@ int vn_read_wait(struct vn_disk *d, void *buffer, size_t length, uint64_t offset
 	struct vn_waiter w;
 
 	begin_wait(&w, d);
-	return finish(&w, vn_read(d, buffer, length, offset, 0, waited_for, &w));
+	return finish_wait(&w, vn_read(d, buffer, length, offset, 0, waited_for, &w));
 }
 
 int vn_write_wait(struct vn_disk *d, const void *buffer, size_t length, uint64_t offset, unsigned flags)
@@ -269,7 +269,7 @@ int vn_write_wait(struct vn_disk *d, const void *buffer, size_t length, uint64_t
 	struct vn_waiter w;
 
 	begin_wait(&w, d);
-	return finish(&w, vn_write(d, buffer, length, offset, flags, waited_for, &w));
+	return finish_wait(&w, vn_write(d, buffer, length, offset, flags, waited_for, &w));
 }
 
 int vn_compare_wait(struct vn_disk *d, const void *buffer, size_t length, uint64_t offset)
@@ -277,7 +277,7 @@ int vn_compare_wait(struct vn_disk *d, const void *buffer, size_t length, uint64
 	struct vn_waiter w;
 
 	begin_wait(&w, d);
-	return finish(&w, vn_compare(d, buffer, length, offset, 0, waited_for, &w));
+	return finish_wait(&w, vn_compare(d, buffer, length, offset, 0, waited_for, &w));
 }
 
 int vn_write_zeroes_wait(struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags)
@@ -285,7 +285,7 @@ int vn_write_zeroes_wait(struct vn_disk *d, uint64_t length, uint64_t offset, un
 	struct vn_waiter w;
 
 	begin_wait(&w, d);
-	return finish(&w, vn_write_zeroes(d, length, offset, flags, waited_for, &w));
+	return finish_wait(&w, vn_write_zeroes(d, length, offset, flags, waited_for, &w));
 }
 
 int vn_discard_wait(struct vn_disk *d, uint64_t length, uint64_t offset)
@@ -293,7 +293,7 @@ int vn_discard_wait(struct vn_disk *d, uint64_t length, uint64_t offset)
 	struct vn_waiter w;
 
 	begin_wait(&w, d);
-	return finish(&w, vn_discard(d, length, offset, 0, waited_for, &w));
+	return finish_wait(&w, vn_discard(d, length, offset, 0, waited_for, &w));
 }
 
 int vn_flush_wait(struct vn_disk *d)
@@ -301,5 +301,5 @@ int vn_flush_wait(struct vn_disk *d)
 	struct vn_waiter w;
 
 	begin_wait(&w, d);
-	return finish(&w, vn_flush(d, 0, waited_for, &w));
+	return finish_wait(&w, vn_flush(d, 0, waited_for, &w));
 }

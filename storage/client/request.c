@@ -333,7 +333,7 @@ void vn_issue(struct vn_disk *d)
 
 /* ---- the beginning of requests ---- */
 
-static int check(const struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags, unsigned allowed)
+static int check_request(const struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags, unsigned allowed)
 {
 	uint32_t block = d->info.block_size;
 	uint64_t size = __atomic_load_n(&d->info.size, __ATOMIC_RELAXED);
@@ -356,7 +356,7 @@ static struct vn_op *new_op(struct vn_disk *d)
 	return o;
 }
 
-static int begin(struct vn_disk *d, const struct vn_op *what)
+static int begin_request(struct vn_disk *d, const struct vn_op *what)
 {
 	struct vn_op *o = NULL;
 	int e = 0;
@@ -381,18 +381,18 @@ static int begin(struct vn_disk *d, const struct vn_op *what)
 static int begin_data(struct vn_disk *d, uint8_t opcode, uint8_t *buffer, size_t length, uint64_t offset,
                       unsigned flags, unsigned allowed, vn_done *done, void *arg)
 {
-	int e = buffer && done ? check(d, length, offset, flags, allowed) : -EINVAL;
+	int e = buffer && done ? check_request(d, length, offset, flags, allowed) : -EINVAL;
 
 	if (!e && opcode == NV_IO_COMPARE && !d->info.compare)
 		e = -EOPNOTSUPP;
 	return e ? e
-	         : begin(d, &(struct vn_op){.opcode = opcode,
-	                                    .flags = (uint8_t)flags,
-	                                    .data = buffer,
-	                                    .length = length,
-	                                    .offset = offset,
-	                                    .done = done,
-	                                    .arg = arg});
+	         : begin_request(d, &(struct vn_op){.opcode = opcode,
+	                                            .flags = (uint8_t)flags,
+	                                            .data = buffer,
+	                                            .length = length,
+	                                            .offset = offset,
+	                                            .done = done,
+	                                            .arg = arg});
 }
 
 int vn_read(struct vn_disk *d, void *buffer, size_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg)
@@ -414,17 +414,17 @@ int vn_compare(struct vn_disk *d, const void *buffer, size_t length, uint64_t of
 
 int vn_write_zeroes(struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg)
 {
-	int e = done ? check(d, length, offset, flags, VN_FUA | VN_DISCARD) : -EINVAL;
+	int e = done ? check_request(d, length, offset, flags, VN_FUA | VN_DISCARD) : -EINVAL;
 
 	if (!e && !d->info.write_zeroes)
 		e = -EOPNOTSUPP;
 	return e ? e
-	         : begin(d, &(struct vn_op){.opcode = NV_IO_WRITE_ZEROES,
-	                                    .flags = (uint8_t)flags,
-	                                    .length = length,
-	                                    .offset = offset,
-	                                    .done = done,
-	                                    .arg = arg});
+	         : begin_request(d, &(struct vn_op){.opcode = NV_IO_WRITE_ZEROES,
+	                                            .flags = (uint8_t)flags,
+	                                            .length = length,
+	                                            .offset = offset,
+	                                            .done = done,
+	                                            .arg = arg});
 }
 
 /* Nothing to be sent: it is done when callbacks run next. */
@@ -445,17 +445,17 @@ static int begin_nothing(struct vn_disk *d, vn_done *done, void *arg)
 
 int vn_discard(struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg)
 {
-	int e = done ? check(d, length, offset, flags, 0) : -EINVAL;
+	int e = done ? check_request(d, length, offset, flags, 0) : -EINVAL;
 
 	if (!e && !d->info.discard)
 		return begin_nothing(d, done, arg);
 	return e ? e
-	         : begin(d, &(struct vn_op){.opcode = NV_IO_DSM,
-	                                    .flags = (uint8_t)flags,
-	                                    .length = length,
-	                                    .offset = offset,
-	                                    .done = done,
-	                                    .arg = arg});
+	         : begin_request(d, &(struct vn_op){.opcode = NV_IO_DSM,
+	                                            .flags = (uint8_t)flags,
+	                                            .length = length,
+	                                            .offset = offset,
+	                                            .done = done,
+	                                            .arg = arg});
 }
 
 int vn_flush(struct vn_disk *d, unsigned flags, vn_done *done, void *arg)
@@ -463,5 +463,6 @@ int vn_flush(struct vn_disk *d, unsigned flags, vn_done *done, void *arg)
 	if (!done || flags & ~VN_MORE)
 		return -EINVAL;
 	/* without a volatile cache the target still answers it. Base 1.4, 6.8 */
-	return begin(d, &(struct vn_op){.opcode = NV_IO_FLUSH, .flags = (uint8_t)flags, .done = done, .arg = arg});
+	return begin_request(d,
+	                     &(struct vn_op){.opcode = NV_IO_FLUSH, .flags = (uint8_t)flags, .done = done, .arg = arg});
 }

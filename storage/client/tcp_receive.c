@@ -11,7 +11,7 @@
 
 #define TURN (4u << 20) /* bytes read from one connection before others have their turn */
 
-static void refuse(struct vn_tcp_queue *t, uint16_t fes, const char *what)
+static void refuse_pdu(struct vn_tcp_queue *t, uint16_t fes, const char *what)
 {
 	uint8_t pdu[NV_TCP_TERM_MAX];
 	struct nv_tcp_term term = {.fes = fes};
@@ -86,18 +86,18 @@ static void take_data(struct vn_tcp_queue *t, uint32_t data)
 	struct vn_cmd *c = vn_queue_find(&t->q, d.cccid);
 
 	if (!c || c->way != VN_FROM_TARGET || !c->tcp.sent_capsule) {
-		refuse(t, NV_TCP_FES_HEADER, "data for no command");
+		refuse_pdu(t, NV_TCP_FES_HEADER, "data for no command");
 		return;
 	}
 	if (!data || d.length != data || d.offset != c->tcp.moved || d.length > c->length - c->tcp.moved) {
-		refuse(t, NV_TCP_FES_RANGE, "data out of range");
+		refuse_pdu(t, NV_TCP_FES_RANGE, "data out of range");
 		return;
 	}
 	bool whole = d.length == c->length - c->tcp.moved, last = t->pdu.flags & NV_TCP_LAST,
 	     success = t->pdu.flags & NV_TCP_SUCCESS;
 
 	if ((last && !whole) || (success && !last)) {
-		refuse(t, NV_TCP_FES_HEADER, "flags of data");
+		refuse_pdu(t, NV_TCP_FES_HEADER, "flags of data");
 		return;
 	}
 	t->rx_cmd = c;
@@ -113,15 +113,15 @@ static void take_r2t(struct vn_tcp_queue *t)
 	struct vn_cmd *c = vn_queue_find(&t->q, d.cccid);
 
 	if (!c || c->way != VN_TO_TARGET || c->tcp.in_capsule || !c->tcp.sent_capsule || c->answered) {
-		refuse(t, NV_TCP_FES_HEADER, "a request for data of no command");
+		refuse_pdu(t, NV_TCP_FES_HEADER, "a request for data of no command");
 		return;
 	}
 	if (c->tcp.h2c) {
-		refuse(t, NV_TCP_FES_LIMIT, "more requests for data than allowed");
+		refuse_pdu(t, NV_TCP_FES_LIMIT, "more requests for data than allowed");
 		return;
 	}
 	if (!d.length || d.offset != c->tcp.moved || d.length > c->length - c->tcp.moved) {
-		refuse(t, NV_TCP_FES_RANGE, "a request for data out of range");
+		refuse_pdu(t, NV_TCP_FES_RANGE, "a request for data out of range");
 		return;
 	}
 	next_pdu(t);
@@ -136,13 +136,13 @@ static void take_response(struct vn_tcp_queue *t)
 	struct vn_cmd *c = vn_queue_find(&t->q, e.cid);
 
 	if (!c || c->answered || !c->tcp.sent_capsule) {
-		refuse(t, NV_TCP_FES_HEADER, "an answer to no command");
+		refuse_pdu(t, NV_TCP_FES_HEADER, "an answer to no command");
 		return;
 	}
 	bool moved = c->way == VN_NO_DATA || c->tcp.in_capsule || (c->tcp.moved == c->length && !c->tcp.h2c);
 
 	if (!e.status && !moved) {
-		refuse(t, NV_TCP_FES_SEQUENCE, "success before the data");
+		refuse_pdu(t, NV_TCP_FES_SEQUENCE, "success before the data");
 		return;
 	}
 	next_pdu(t);
@@ -166,7 +166,7 @@ static void take_pdu(struct vn_tcp_queue *t, uint32_t data)
 		               nv_tcp_term_decode(t->head).fes, nv_tcp_term_decode(t->head).fei);
 		break;
 	default:
-		refuse(t, NV_TCP_FES_SEQUENCE, "a second greeting");
+		refuse_pdu(t, NV_TCP_FES_SEQUENCE, "a second greeting");
 		break;
 	}
 }
@@ -202,11 +202,11 @@ static uint32_t take_header(struct vn_tcp_queue *t, const uint8_t *bytes, uint32
 	int fes = nv_tcp_check(&t->pdu, true, t->digests, 0, &data, &fei);
 
 	if (fes)
-		refuse(t, (uint16_t)fes, "a header");
+		refuse_pdu(t, (uint16_t)fes, "a header");
 	else if (header_length(t) > t->head_len)
 		return n;
 	else if (!digest_right(t))
-		refuse(t, NV_TCP_FES_HDGST, "a header's digest");
+		refuse_pdu(t, NV_TCP_FES_HDGST, "a header's digest");
 	else
 		take_pdu(t, data);
 	return n;

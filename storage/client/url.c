@@ -15,7 +15,7 @@ static const struct {
                {"nvme+rdma://", VN_SCHEME_RDMA},
                {"nvme+auto://", VN_SCHEME_AUTO}};
 
-static bool take(char *to, size_t size, const char *from, size_t len)
+static bool copy_part(char *to, size_t size, const char *from, size_t len)
 {
 	if (!len || len >= size)
 		return false;
@@ -49,13 +49,13 @@ static bool authority(const char *at, const char *end, struct vn_url *u)
 		host_end = memchr(at, ':', (size_t)(end - at));
 		colon = host_end = host_end ? host_end : end;
 	}
-	if (!take(u->host, sizeof(u->host), host, (size_t)(host_end - host)))
+	if (!copy_part(u->host, sizeof(u->host), host, (size_t)(host_end - host)))
 		return false;
 	if (colon == end) {
 		strcpy(u->service, "4420");
 		return true;
 	}
-	return *colon == ':' && take(u->service, sizeof(u->service), colon + 1, (size_t)(end - colon - 1)) &&
+	return *colon == ':' && copy_part(u->service, sizeof(u->service), colon + 1, (size_t)(end - colon - 1)) &&
 	       number(u->service, 65535, &port);
 }
 
@@ -79,7 +79,8 @@ int vn_url_parse(const char *text, struct vn_url *out)
 	if (!authority(at, path ? path : end, &u))
 		return -EINVAL;
 	if (path && path + 1 != end &&
-	    (!take(u.nqn, sizeof(u.nqn), path + 1, (size_t)(end - path - 1)) || !nv_nqn_valid(u.nqn, sizeof(u.nqn))))
+	    (!copy_part(u.nqn, sizeof(u.nqn), path + 1, (size_t)(end - path - 1)) ||
+	     !nv_nqn_valid(u.nqn, sizeof(u.nqn))))
 		return -EINVAL;
 	if (query) {
 		if (strncmp(query, "?nsid=", 6) || !number(query + 6, NV_NSID_ALL - 1, &n))

@@ -72,7 +72,7 @@ int nv_auth_kind(const uint8_t *at, size_t len, uint16_t *tid)
 	return at[0] << 8 | at[1];
 }
 
-static void begin(uint8_t *at, size_t len, enum nv_auth_message kind, uint16_t tid)
+static void begin_message(uint8_t *at, size_t len, enum nv_auth_message kind, uint16_t tid)
 {
 	memset(at, 0, len);
 	at[0] = (uint8_t)(kind >> 8);
@@ -106,7 +106,7 @@ size_t nv_negotiate_encode(const struct nv_negotiate *n, uint8_t *at)
 {
 	uint8_t *d = at + HEAD;
 
-	begin(at, HEAD + DESCRIPTOR, NV_AUTH_NEGOTIATE, n->tid);
+	begin_message(at, HEAD + DESCRIPTOR, NV_AUTH_NEGOTIATE, n->tid);
 	at[6] = n->sc_c;
 	at[7] = 1;
 	d[0] = DHCHAP;
@@ -139,7 +139,7 @@ size_t nv_challenge_encode(const struct nv_challenge *c, uint8_t *at)
 {
 	uint32_t h = nv_hash_length(c->hash), g = nv_dh_length(c->group);
 
-	begin(at, FIXED, NV_AUTH_CHALLENGE, c->tid);
+	begin_message(at, FIXED, NV_AUTH_CHALLENGE, c->tid);
 	at[6] = (uint8_t)h;
 	at[8] = c->hash;
 	at[9] = c->group;
@@ -178,7 +178,7 @@ size_t nv_reply_encode(const struct nv_reply *r, uint8_t *at)
 {
 	uint32_t h = nv_hash_length(r->hash), g = nv_dh_length(r->group);
 
-	begin(at, FIXED + 2 * h, NV_AUTH_REPLY, r->tid);
+	begin_message(at, FIXED + 2 * h, NV_AUTH_REPLY, r->tid);
 	at[6] = (uint8_t)h;
 	at[8] = !!r->challenge;
 	nv_put16(at + 10, (uint16_t)g);
@@ -211,7 +211,7 @@ size_t nv_success1_encode(const struct nv_success1 *s, uint8_t *at)
 {
 	uint32_t h = nv_hash_length(s->hash);
 
-	begin(at, FIXED + h, NV_AUTH_SUCCESS1, s->tid);
+	begin_message(at, FIXED + h, NV_AUTH_SUCCESS1, s->tid);
 	at[6] = (uint8_t)h;
 	at[8] = !!s->response;
 	if (s->response)
@@ -232,13 +232,13 @@ enum nv_auth_why nv_success1_decode(const uint8_t *at, size_t len, struct nv_suc
 
 size_t nv_success2_encode(uint16_t tid, uint8_t *at)
 {
-	begin(at, NV_SUCCESS2_LEN, NV_AUTH_SUCCESS2, tid);
+	begin_message(at, NV_SUCCESS2_LEN, NV_AUTH_SUCCESS2, tid);
 	return NV_SUCCESS2_LEN;
 }
 
 size_t nv_failure_encode(enum nv_auth_message which, uint16_t tid, enum nv_auth_why why, uint8_t *at)
 {
-	begin(at, NV_FAILURE_LEN, which, tid);
+	begin_message(at, NV_FAILURE_LEN, which, tid);
 	at[6] = 1;
 	at[7] = (uint8_t)why;
 	return NV_FAILURE_LEN;

@@ -36,7 +36,7 @@ struct nv_tls;
 typedef bool nv_tls_find(void *arg, const char *hostnqn, const char *subnqn, struct nv_secret *s);
 
 /* On a connected descriptor, which remains the caller's. NULL: no memory. */
-struct nv_tls *nv_tls_server(int fd, nv_tls_find *find, void *arg);
+struct nv_tls *nv_tls_server(int fd, nv_tls_find *find_secret, void *arg);
 struct nv_tls *nv_tls_client(int fd, const struct nv_secret *s, const char *hostnqn, const char *subnqn);
 void nv_tls_close(struct nv_tls *t); /* sends close_notify if that does not block, and frees it */
 

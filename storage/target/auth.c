@@ -124,8 +124,8 @@ static enum nv_auth_why reply(struct nt_queue *q, struct transaction *t, const u
 	return NV_AUTH_OK;
 }
 
-static enum nv_auth_why take(struct nt_queue *q, struct transaction *t, int kind, uint16_t tid,
-                             const struct nt_request *r)
+static enum nv_auth_why take_message(struct nt_queue *q, struct transaction *t, int kind, uint16_t tid,
+                                     const struct nt_request *r)
 {
 	if (kind == NV_AUTH_NEGOTIATE && t->step == IDLE)
 		return negotiate(q, t, r->data, r->length);
@@ -141,7 +141,7 @@ static enum nv_auth_why take(struct nt_queue *q, struct transaction *t, int kind
 	return NV_AUTH_OK;
 }
 
-static void fail(struct nt_queue *q, struct transaction *t, enum nv_auth_why why)
+static void fail_transaction(struct nt_queue *q, struct transaction *t, enum nv_auth_why why)
 {
 	t->step = FAILURE1;
 	t->why = why;
@@ -171,13 +171,13 @@ static void from_host(struct nt_request *r)
 	bool ends = kind == NV_AUTH_FAILURE2;
 
 	if (!ends && t->step != FAILURE1) {
-		enum nv_auth_why why = kind < 0 ? NV_AUTH_PAYLOAD : take(q, t, kind, tid, r);
+		enum nv_auth_why why = kind < 0 ? NV_AUTH_PAYLOAD : take_message(q, t, kind, tid, r);
 
 		if (why)
-			fail(q, t, why);
+			fail_transaction(q, t, why);
 	}
 	if (ends)
-		fail(q, t, NV_AUTH_FAILED);
+		fail_transaction(q, t, NV_AUTH_FAILED);
 	nt_complete(r, 0);
 	if (ends)
 		q->ops->close(q);
@@ -243,7 +243,8 @@ static void to_host(struct nt_request *r)
 
 	if (!n) { /* it is not our turn, we cannot, or a message was refused */
 		if (t->step != FAILURE1)
-			fail(q, t, t->step == CHALLENGE || t->step == SUCCESS1 ? NV_AUTH_FAILED : NV_AUTH_MESSAGE);
+			fail_transaction(
+			        q, t, t->step == CHALLENGE || t->step == SUCCESS1 ? NV_AUTH_FAILED : NV_AUTH_MESSAGE);
 		memset(r->data, 0, r->length);
 		nv_failure_encode(NV_AUTH_FAILURE1, t->chap.tid, t->why, r->data);
 	}

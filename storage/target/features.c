@@ -33,7 +33,7 @@ static uint32_t offered_events(const struct nt_controller *c)
 	return c->subsystem->discovery ? NV_AEC_DISCOVERY_CHANGED : NV_AEC_NS_CHANGED | NV_AEC_ANA_CHANGED;
 }
 
-static const struct feature *find(struct nt_request *r)
+static const struct feature *find_feature(struct nt_request *r)
 {
 	uint8_t id = (uint8_t)r->sqe.cdw[0];
 	bool discovery = r->queue->ctrl->subsystem->discovery;
@@ -47,7 +47,7 @@ static const struct feature *find(struct nt_request *r)
 
 uint16_t nt_get_features_check(struct nt_request *r)
 {
-	const struct feature *f = find(r);
+	const struct feature *f = find_feature(r);
 
 	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
 		return NV_INVALID_FIELD | NV_DNR;
@@ -93,7 +93,7 @@ void nt_get_features(struct nt_request *r)
 	uint32_t select = r->sqe.cdw[0] >> 8 & 7;
 
 	if (select == SELECT_CAPABILITIES) {
-		r->cqe.result = find(r)->changeable ? CHANGEABLE : 0;
+		r->cqe.result = find_feature(r)->changeable ? CHANGEABLE : 0;
 	} else if (r->verb->way == NT_TO_HOST) {
 		if (!(r->sqe.cdw[1] & 1)) {
 			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
@@ -113,7 +113,7 @@ void nt_get_features(struct nt_request *r)
 
 uint16_t nt_set_features_check(struct nt_request *r)
 {
-	const struct feature *f = find(r);
+	const struct feature *f = find_feature(r);
 
 	if (!f)
 		return NV_INVALID_FIELD | NV_DNR;

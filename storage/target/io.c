@@ -199,7 +199,7 @@ static void count(struct nt_request *r)
 	}
 }
 
-static void finish(struct nt_request *r)
+static void finish_request(struct nt_request *r)
 {
 	struct nt_request *second = r->fused;
 
@@ -232,7 +232,7 @@ static void steps(struct nt_request *r)
 			return;
 		}
 	}
-	finish(r);
+	finish_request(r);
 }
 
 static void step_done(struct nb_request *io, int error)

@@ -175,7 +175,7 @@ static const struct page {
         {NV_LOG_DISCOVERY, 0, 1, NV_AEN_DISCOVERY_CHANGED, 1, nt_discovery_log},
 };
 
-static const struct page *find(const struct nt_request *r)
+static const struct page *find_page(const struct nt_request *r)
 {
 	bool discovery = r->queue->ctrl->subsystem->discovery;
 
@@ -190,7 +190,7 @@ uint16_t nt_get_log_check(struct nt_request *r)
 	uint64_t dwords = ((uint64_t)(r->sqe.cdw[1] & 0xffff) << 16 | r->sqe.cdw[0] >> 16) + 1;
 
 	r->error_at = 40;
-	if (!find(r))
+	if (!find_page(r))
 		return NV_INVALID_LOG | NV_DNR;
 	if (dwords > NT_TRANSFER_MAX / 4)
 		return NV_INVALID_FIELD | NV_DNR;
@@ -203,7 +203,7 @@ uint16_t nt_get_log_check(struct nt_request *r)
 void nt_get_log(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;
-	const struct page *p = find(r);
+	const struct page *p = find_page(r);
 	uint64_t offset = (uint64_t)r->sqe.cdw[3] << 32 | r->sqe.cdw[2];
 	size_t len;
 	uint8_t *page = p->make(r, &len);

@@ -409,7 +409,7 @@ static void open_control(const struct options *o)
 	free(path);
 }
 
-static int ask(const struct options *o, const char *line)
+static int ask_target(const struct options *o, const char *line)
 {
 	char *path = o->control ? strdup(o->control) : nt_control_path(o->port);
 	int status = path ? nt_control_ask(path, line) : 1;
@@ -427,7 +427,7 @@ static int ask_all(const struct options *o, int argc, char **argv)
 			return 2;
 		strcat(strcat(line, i ? " " : ""), argv[i]);
 	}
-	return ask(o, line);
+	return ask_target(o, line);
 }
 
 int main(int argc, char **argv)

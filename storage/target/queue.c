@@ -135,7 +135,7 @@ static bool take_memory(struct nt_request *r)
 	return true;
 }
 
-static void begin(struct nt_request *r);
+static void begin_request(struct nt_request *r);
 
 static struct nt_line *line_of(struct nt_request *r)
 {
@@ -225,7 +225,7 @@ static void serve_waiting(struct nt_target *t)
 		return;
 	t->serving = true;
 	for (struct nt_request *r; (r = next_served(t));)
-		begin(r);
+		begin_request(r);
 	t->serving = false;
 }
 
@@ -304,7 +304,7 @@ static const struct nt_verb *find_verb(struct nt_request *r, uint16_t *status)
 	return q->qid ? nt_io_verb(r, status) : nt_admin_verb(r, status);
 }
 
-static uint16_t check(struct nt_request *r)
+static uint16_t check_command(struct nt_request *r)
 {
 	uint16_t status = NV_INVALID_OPCODE | NV_DNR;
 
@@ -354,7 +354,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 }
 
 /* Memory is there, or not needed. */
-static void begin(struct nt_request *r)
+static void begin_request(struct nt_request *r)
 {
 	if (r->verb->way == NT_FROM_HOST) {
 		r->state = NT_FETCH;
@@ -394,18 +394,18 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 		nt_complete(r, NV_CID_CONFLICT | NV_DNR);
 		return true;
 	}
-	uint16_t status = check(r);
+	uint16_t status = check_command(r);
 
 	if (q->qid)
 		status = check_fused(r, status);
 	if (status)
 		nt_complete(r, status);
 	else if (!r->length || r->borrowed)
-		begin(r);
+		begin_request(r);
 	else if (q->target->urgent.first || q->target->in_line || over_share(r) || !take_memory(r))
 		enter_line(r), serve_waiting(q->target);
 	else
-		begin(r);
+		begin_request(r);
 	return true;
 }
 
@@ -444,7 +444,7 @@ void nt_fail(struct nt_request *r, uint16_t status)
 		r->fate = status;
 }
 
-static void leave(struct nt_request **at, const struct nt_request *r)
+static void leave_list(struct nt_request **at, const struct nt_request *r)
 {
 	while (*at && *at != r)
 		at = &(*at)->next;
@@ -452,7 +452,7 @@ static void leave(struct nt_request **at, const struct nt_request *r)
 		*at = r->next;
 }
 
-static void forget(struct nt_request *r)
+static void forget_request(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
 
@@ -467,7 +467,7 @@ static void forget(struct nt_request *r)
 		nt_ns_put(r->ns);
 	r->ns = NULL;
 	if (r->waits)
-		leave(&q->target->connects, r);
+		leave_list(&q->target->connects, r);
 	r->waits = false;
 	if (r->slot) {
 		r->next = q->unused;
@@ -516,7 +516,7 @@ void nt_complete(struct nt_request *r, uint16_t status)
 	if (r->writing)
 		nt_write_done(r);
 	if (q->closing) {
-		forget(r);
+		forget_request(r);
 		gone(q);
 		return;
 	}
@@ -539,7 +539,7 @@ void nt_complete(struct nt_request *r, uint16_t status)
 
 void nt_release(struct nt_request *r)
 {
-	forget(r);
+	forget_request(r);
 }
 
 static void each(struct nt_queue *q, void (*fn)(struct nt_request *r))
@@ -556,7 +556,7 @@ static void leave_lines(struct nt_request *r)
 {
 	if (r->state == NT_MEMORY) {
 		leave_line(r);
-		forget(r);
+		forget_request(r);
 	} else if (r->state == NT_HELD && r->ns) {
 		nt_waiting_remove(r);
 	}
@@ -572,7 +572,7 @@ static void give_up(struct nt_request *r)
 {
 	if (r->queue->ctrl)
 		nt_event_forget(r->queue->ctrl, r);
-	forget(r);
+	forget_request(r);
 }
 
 /* First all leave the lines for memory and for a turn to write: nothing of this queue is started by what the others

@@ -34,7 +34,7 @@ static const uint8_t *capsule_at(const struct nt_rconn *c, uint16_t index)
 
 /* ---- commands ---- */
 
-static void take(struct nt_rconn *c, uint16_t index, uint32_t length)
+static void take_capsule(struct nt_rconn *c, uint16_t index, uint32_t length)
 {
 	struct nt_request *r;
 
@@ -78,7 +78,7 @@ static void take_held(struct nt_rconn *c)
 			return;
 		c->held_first = (c->held_first + 1) % c->depth;
 		c->held_count--;
-		take(c, h.index, h.length);
+		take_capsule(c, h.index, h.length);
 	}
 }
 
@@ -87,7 +87,7 @@ static void came(struct nt_rconn *c, uint16_t index, uint32_t length)
 	if (c->ending)
 		return;
 	if (!c->held_count && !too_early(c, index, length)) {
-		take(c, index, length);
+		take_capsule(c, index, length);
 		return;
 	}
 	c->held[(c->held_first + c->held_count) % c->depth] = (struct nt_rdma_held){index, length};

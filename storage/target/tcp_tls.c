@@ -22,7 +22,7 @@ static bool find(void *conn, const char *hostnqn, const char *subnqn, struct nv_
 }
 
 /* The first byte tells the host's protocol: no TLS record begins like an ICReq. */
-static bool begin(struct nt_conn *c)
+static bool begin_handshake(struct nt_conn *c)
 {
 	uint8_t first = NV_TLS_RECORD; /* if the connection ends instead, TLS reports it */
 
@@ -53,7 +53,7 @@ ssize_t nt_conn_read(struct nt_conn *c, struct iovec *v, int n)
 {
 	struct msghdr m = {.msg_iov = v, .msg_iovlen = (size_t)n};
 
-	if (!begin(c))
+	if (!begin_handshake(c))
 		return -1;
 	if (!c->tls)
 		return recvmsg(c->watch.fd, &m, MSG_DONTWAIT);

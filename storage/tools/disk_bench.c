@@ -60,7 +60,7 @@ static double bucket_us(unsigned n)
 
 static void over(void *arg, int error);
 
-static void begin(struct slot *s)
+static void begin_slot(struct slot *s)
 {
 	struct bench *b = s->bench;
 	size_t size = b->settings->size;
@@ -95,7 +95,7 @@ static void over(void *arg, int error)
 	b->reads += !s->writes;
 	b->written += s->writes;
 	if (now < b->until && !b->error)
-		begin(s);
+		begin_slot(s);
 }
 
 static double percentile(const struct bench *b, double part)
@@ -143,7 +143,7 @@ static void run(struct bench *b, struct slot *slots)
 	b->begun = now_ns();
 	b->until = b->begun + (uint64_t)b->settings->seconds * 1000000000;
 	for (unsigned i = 0; i < b->settings->depth && !b->error; i++)
-		begin(&slots[i]);
+		begin_slot(&slots[i]);
 	while (b->busy)
 		vn_poll(b->disk, -1);
 }

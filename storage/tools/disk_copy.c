@@ -50,7 +50,7 @@ struct job {
 	const char *failed;
 };
 
-static void fail(struct job *j, const struct end *e, int error)
+static void fail_job(struct job *j, const struct end *e, int error)
 {
 	if (j->error)
 		return;
@@ -77,7 +77,7 @@ static void written(void *arg, int error)
 	struct chunk *c = arg;
 
 	if (error)
-		fail(c->job, &c->job->to, error);
+		fail_job(c->job, &c->job->to, error);
 	over(c);
 }
 
@@ -156,7 +156,7 @@ static void have_read(void *arg, int error)
 
 	if (error || j->error) {
 		if (error)
-			fail(j, &j->from, error);
+			fail_job(j, &j->from, error);
 		over(c);
 	} else if (j->to.disk) {
 		write_disk(c);
@@ -430,15 +430,15 @@ static void report(const struct job *j)
 	       (unsigned long long)s.bytes_copied, (unsigned long long)s.retries, (unsigned long long)s.reconnects);
 }
 
-static int finish(struct job *j)
+static int finish_job(struct job *j)
 {
 	if (!j->error && j->to.disk) {
 		int e = vn_flush_wait(j->to.disk);
 
 		if (e)
-			fail(j, &j->to, e);
+			fail_job(j, &j->to, e);
 	} else if (!j->error && j->to.regular && fsync(j->to.fd)) {
-		fail(j, &j->to, -errno);
+		fail_job(j, &j->to, -errno);
 	}
 	if (j->json && !j->error)
 		report(j);
@@ -454,8 +454,8 @@ static int go(struct job *j)
 	if (memory(j))
 		run(j);
 	else
-		fail(j, &j->from, -ENOMEM);
-	return finish(j);
+		fail_job(j, &j->from, -ENOMEM);
+	return finish_job(j);
 }
 
 int vd_copy(const char *from, const char *to, const struct vd_settings *s)

@@ -26,7 +26,7 @@ static void verbena_load(void)
 	vn_options_init(&options);
 }
 
-static void forget(char **text)
+static void wipe_text(char **text)
 {
 	if (*text)
 		explicit_bzero(*text, strlen(*text));
@@ -40,15 +40,15 @@ static void verbena_unload(void)
 		vn_close(disk);
 	free(url);
 	free(host_nqn);
-	forget(&secret);
-	forget(&controller_secret);
-	forget(&tls_key);
+	wipe_text(&secret);
+	wipe_text(&controller_secret);
+	wipe_text(&tls_key);
 }
 
 /* As nbdkit takes passwords: +FILE, - to be asked, -FD, or the secret itself. */
 static int read_secret(const char *value, char **text)
 {
-	forget(text);
+	wipe_text(text);
 	return nbdkit_read_password(value, text);
 }
 

@@ -19,7 +19,7 @@ static void answer_unknown(const struct input *in)
 		vb_cm_send_msg(in->cm, in->from, &answer);
 }
 
-static void refuse(const struct input *in, uint16_t reason)
+static void refuse_req(const struct input *in, uint16_t reason)
 {
 	struct vb_cm_msg rej;
 
@@ -67,7 +67,7 @@ static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
  */
 static void stale(const struct input *in, struct vb_cm_conn *old)
 {
-	refuse(in, VB_CM_REJ_STALE_CONN);
+	refuse_req(in, VB_CM_REJ_STALE_CONN);
 	if (old->state == VB_CM_ESTABLISHED)
 		ask_whether_known(in, old);
 }
@@ -80,7 +80,7 @@ static void repeated_req(const struct input *in, struct vb_cm_conn *conn)
 		vb_cm_repeat(in->cm, conn);
 		break;
 	case VB_CM_TIMEWAIT:
-		refuse(in, VB_CM_REJ_STALE_CONN);
+		refuse_req(in, VB_CM_REJ_STALE_CONN);
 		break;
 	}
 }
@@ -103,7 +103,7 @@ static void new_conn(const struct input *in)
 	struct vb_cm_conn *conn = vb_cm_take(in->cm, in->from);
 
 	if (!conn) {
-		refuse(in, VB_CM_REJ_NO_RESOURCES);
+		refuse_req(in, VB_CM_REJ_NO_RESOURCES);
 		return;
 	}
 	conn->transport = req->transport;
@@ -145,7 +145,7 @@ static void input_req(const struct input *in)
 	if (!reason)
 		new_conn(in);
 	else if (reason != VB_CM_IGNORE)
-		refuse(in, reason);
+		refuse_req(in, reason);
 }
 
 /* The peer may ask for more time once per message. */

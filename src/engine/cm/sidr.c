@@ -45,7 +45,7 @@ void vb_cm_sidr_refuse(struct vb_cm *cm, struct vb_cm_conn *conn)
 	vb_cm_sidr_reply(cm, conn, &(struct vb_cm_sidr_rep){.status = VB_CM_SIDR_REJECTED}, 0);
 }
 
-static void refuse(struct vb_cm *cm, const struct vb_cm_addr *from, const struct vb_cm_msg *msg, uint8_t status)
+static void refuse_sidr(struct vb_cm *cm, const struct vb_cm_addr *from, const struct vb_cm_msg *msg, uint8_t status)
 {
 	struct vb_cm_msg rep;
 
@@ -65,7 +65,7 @@ void vb_cm_input_sidr_req(struct vb_cm *cm, const struct vb_cm_addr *from, const
 	struct vb_cm_conn *conn = status ? NULL : vb_cm_take(cm, from);
 
 	if (!conn) {
-		refuse(cm, from, msg, status ? (uint8_t)status : VB_CM_SIDR_NO_QP);
+		refuse_sidr(cm, from, msg, status ? (uint8_t)status : VB_CM_SIDR_NO_QP);
 		return;
 	}
 	conn->sidr = true;

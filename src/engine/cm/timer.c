@@ -8,7 +8,7 @@ static struct vb_cm_conn *at(const struct vb_cm *cm, uint32_t k)
 	return &cm->conns[cm->conns[k].place.heap];
 }
 
-static void put(struct vb_cm *cm, uint32_t k, struct vb_cm_conn *conn)
+static void heap_put(struct vb_cm *cm, uint32_t k, struct vb_cm_conn *conn)
 {
 	cm->conns[k].place.heap = (uint32_t)(conn - cm->conns);
 	conn->heap_at = k + 1;
@@ -19,15 +19,15 @@ static void sift(struct vb_cm *cm, struct vb_cm_conn *conn)
 	uint32_t k = conn->heap_at - 1, child;
 
 	for (; k && at(cm, (k - 1) / 2)->deadline > conn->deadline; k = (k - 1) / 2)
-		put(cm, k, at(cm, (k - 1) / 2));
+		heap_put(cm, k, at(cm, (k - 1) / 2));
 	for (; (child = 2 * k + 1) < cm->heap_len; k = child) {
 		if (child + 1 < cm->heap_len && at(cm, child + 1)->deadline < at(cm, child)->deadline)
 			child++;
 		if (at(cm, child)->deadline >= conn->deadline)
 			break;
-		put(cm, k, at(cm, child));
+		heap_put(cm, k, at(cm, child));
 	}
-	put(cm, k, conn);
+	heap_put(cm, k, conn);
 }
 
 static void remove_from_heap(struct vb_cm *cm, struct vb_cm_conn *conn)
@@ -37,7 +37,7 @@ static void remove_from_heap(struct vb_cm *cm, struct vb_cm_conn *conn)
 
 	conn->heap_at = VB_CM_NONE;
 	if (last != conn) {
-		put(cm, k, last);
+		heap_put(cm, k, last);
 		sift(cm, last);
 	}
 }
@@ -52,7 +52,7 @@ void vb_cm_set_deadline(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t dead
 		return;
 	}
 	if (conn->heap_at == VB_CM_NONE)
-		put(cm, cm->heap_len++, conn);
+		heap_put(cm, cm->heap_len++, conn);
 	sift(cm, conn);
 }
 

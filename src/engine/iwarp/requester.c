@@ -20,7 +20,7 @@ static enum vb_work_status fault(const struct vb_iw_qp *q, const struct vb_work 
 	return vb_iw_is_answered(rq) && !q->cfg.ord ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
-static bool take(struct vb_iw_qp *q)
+static bool take_send(struct vb_iw_qp *q)
 {
 	struct vb_work_sent *s = vb_iw_send_at(q, q->rq.tail);
 
@@ -118,7 +118,7 @@ static uint8_t send_opcode(const struct vb_work *rq)
 }
 
 /* Sends the next FPDU of the current message. */
-static enum vb_iw_made put(struct vb_iw_qp *q, struct vb_work_sent *s, struct vb_iw_part *p)
+static enum vb_iw_made put_send(struct vb_iw_qp *q, struct vb_work_sent *s, struct vb_iw_part *p)
 {
 	enum vb_iw_made made;
 
@@ -165,7 +165,7 @@ static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_work_sent *s)
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	p.ddp.mo = q->rq.offset;
 	p.ddp.stag = s->rq.flags & VB_WORK_INV ? s->rq.imm : 0;
-	enum vb_iw_made made = put(q, s, &p);
+	enum vb_iw_made made = put_send(q, s, &p);
 
 	s->seq = p.ddp.msn;
 	if (made == VB_IW_MADE && p.last)
@@ -186,7 +186,7 @@ static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_work_sent *s
 
 	vb_immediate_encode(&w, &(struct vb_immediate){.data = s->rq.imm});
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
-	enum vb_iw_made made = put(q, s, &p);
+	enum vb_iw_made made = put_send(q, s, &p);
 
 	if (made == VB_IW_MADE)
 		q->rq.msn[VB_QN_SEND]++;
@@ -210,7 +210,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 		return stop(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.stag = s->rq.rkey;
 	p.ddp.to = s->rq.remote_addr + q->rq.offset;
-	enum vb_iw_made made = put(q, s, &p);
+	enum vb_iw_made made = put_send(q, s, &p);
 
 	if (made == VB_IW_MADE)
 		q->rq.immediate = ends && !p.last;
@@ -229,7 +229,7 @@ static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_work_sent *s, uin
 
 	p.ddp.msn = q->rq.msn[VB_QN_READ];
 	s->seq = p.ddp.msn;
-	enum vb_iw_made made = put(q, s, &p);
+	enum vb_iw_made made = put_send(q, s, &p);
 
 	if (made == VB_IW_MADE) {
 		q->rq.msn[VB_QN_READ]++;
@@ -308,7 +308,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 	struct vb_work_sent *s;
 
 	while (!rq->started) {
-		if (rq->fault || rq->paused || (rq->cur == rq->tail && !take(q)))
+		if (rq->fault || rq->paused || (rq->cur == rq->tail && !take_send(q)))
 			return VB_IW_NOTHING;
 		s = vb_iw_send_at(q, rq->cur);
 		if (s->status)

@@ -9,7 +9,7 @@ static const struct vb_rdmap_info *info_of(const struct vb_iw_segment *s)
 	return &vb_rdmap_table[s->ddp.opcode];
 }
 
-static bool refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s)
+static bool refuse_segment(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, const struct vb_iw_segment *s)
 {
 	vb_iw_refuse(q, counter, term, s, NULL, VB_REFUSE_INVALID);
 	return false;
@@ -66,14 +66,14 @@ static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	bool tagged = s->ddp.tagged;
 
 	if (s->ddp.dv != VB_DDP_VERSION)
-		return refuse(q, &q->stats.refused_version, tagged ? VB_TERM_TAGGED_VERSION : VB_TERM_UNTAGGED_VERSION,
-		              s);
+		return refuse_segment(q, &q->stats.refused_version,
+		                      tagged ? VB_TERM_TAGGED_VERSION : VB_TERM_UNTAGGED_VERSION, s);
 	if (!tagged && s->ddp.qn >= VB_QN_COUNT)
-		return refuse(q, &q->stats.refused_queue, VB_TERM_UNTAGGED_QUEUE, s);
+		return refuse_segment(q, &q->stats.refused_queue, VB_TERM_UNTAGGED_QUEUE, s);
 	if (s->ddp.rv != VB_RDMAP_VERSION)
-		return refuse(q, &q->stats.refused_version, VB_TERM_OPERATION_VERSION, s);
+		return refuse_segment(q, &q->stats.refused_version, VB_TERM_OPERATION_VERSION, s);
 	if (!info->name || tagged != !!(info->flags & VB_RDMAP_TAGGED) || (!tagged && s->ddp.qn != info->queue))
-		return refuse(q, &q->stats.refused_opcode, VB_TERM_OPERATION_OPCODE, s);
+		return refuse_segment(q, &q->stats.refused_opcode, VB_TERM_OPERATION_OPCODE, s);
 	return true;
 }
 
@@ -84,12 +84,12 @@ static bool check_place(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	bool within = s->ddp.qn == VB_QN_SEND && rs->active;
 
 	if (s->ddp.msn != rs->msn[s->ddp.qn])
-		return refuse(q, &q->stats.refused_msn, VB_TERM_UNTAGGED_MSN, s);
+		return refuse_segment(q, &q->stats.refused_msn, VB_TERM_UNTAGGED_MSN, s);
 	if (s->ddp.mo != (within ? rs->offset : 0))
-		return refuse(q, &q->stats.refused_offset, VB_TERM_UNTAGGED_OFFSET, s);
+		return refuse_segment(q, &q->stats.refused_offset, VB_TERM_UNTAGGED_OFFSET, s);
 	if (within &&
 	    (s->ddp.opcode != rs->opcode || (info_of(s)->flags & VB_RDMAP_INVALIDATES && s->ddp.stag != rs->stag)))
-		return refuse(q, &q->stats.refused_opcode, VB_TERM_OPERATION_OPCODE, s);
+		return refuse_segment(q, &q->stats.refused_opcode, VB_TERM_OPERATION_OPCODE, s);
 	return true;
 }
 
@@ -101,9 +101,9 @@ static bool check_body(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	if (info->flags & VB_RDMAP_PAYLOAD || s->ddp.opcode == VB_RDMAP_TERMINATE)
 		return true;
 	if (s->length > info->body || !s->ddp.last)
-		return refuse(q, &q->stats.refused_too_long, VB_TERM_UNTAGGED_TOO_LONG, s);
+		return refuse_segment(q, &q->stats.refused_too_long, VB_TERM_UNTAGGED_TOO_LONG, s);
 	if (s->length < info->body)
-		return refuse(q, &q->stats.refused_length, VB_TERM_OPERATION_OTHER, s);
+		return refuse_segment(q, &q->stats.refused_length, VB_TERM_OPERATION_OTHER, s);
 	return true;
 }
 
@@ -118,7 +118,7 @@ static bool is_rtr_send(const struct vb_iw_qp *q, const struct vb_iw_segment *s)
 static bool starve(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	if (q->in.gave_up)
-		return refuse(q, &q->stats.refused_no_receive, VB_TERM_UNTAGGED_NO_BUFFER, s);
+		return refuse_segment(q, &q->stats.refused_no_receive, VB_TERM_UNTAGGED_NO_BUFFER, s);
 	if (!q->in.waited)
 		q->stats.starved++;
 	q->in.starved = q->in.waited = true;
@@ -201,7 +201,7 @@ static void end_immediate(struct vb_iw_qp *q, const struct vb_iw_segment *s, con
 
 static bool refuse_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, enum vb_term term)
 {
-	return refuse(q, &q->stats.refused_response, term, s);
+	return refuse_segment(q, &q->stats.refused_response, term, s);
 }
 
 /* RFC 5040, 5.2.2: the response must belong to the oldest read, to its sink, in order, with its exact length. */

@@ -180,7 +180,7 @@ static bool ring_settled(struct vb_qp *qp)
 	       0;
 }
 
-static enum vb_emit sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit r)
+static enum vb_emit mark_sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit r)
 {
 	if (r != VB_EMIT_OK)
 		return r;
@@ -209,7 +209,7 @@ static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 		r = emit_pull(qp, w);
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);
-	r = sent(qp, w, r);
+	r = mark_sent(qp, w, r);
 	vb_unlock(&peer->tx_lock);
 	return r;
 }
@@ -220,7 +220,7 @@ static enum vb_emit emit_by_ring(struct vb_qp *qp, struct vb_swqe *w, unsigned t
 
 	vb_lock(&qp->peer->tx_lock);
 	r = type == VB_REC_WRITE ? emit_pieces(qp, w, type) : emit_ext(qp, w, type, flags);
-	r = sent(qp, w, r);
+	r = mark_sent(qp, w, r);
 	vb_unlock(&qp->peer->tx_lock);
 	return r;
 }

@@ -373,7 +373,7 @@ static void end_receive(struct vb_qp *qp, enum verdict v)
 }
 
 /* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
-static void refuse(struct vb_qp *qp, enum verdict v, bool serving)
+static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 {
 	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
 		vb_inread_serve(qp); /* answers earlier requests first, as far as there is room */
@@ -454,7 +454,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	if (v == RNR || v == SOURCE)
 		nak(qp, v == RNR ? VB_NAK_RNR : VB_NAK_SOURCE);
 	else
-		refuse(qp, v, false);
+		refuse_request(qp, v, false);
 }
 
 static void input_ud(struct vb_qp *qp, struct req *q)
@@ -563,7 +563,7 @@ bool vb_inread_serve(struct vb_qp *qp)
 		}
 		vb_unlock(&peer->tx_lock);
 		if (!ok) {
-			refuse(qp, DENIED, true);
+			refuse_request(qp, DENIED, true);
 			return true;
 		}
 		moved = true;

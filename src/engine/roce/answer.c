@@ -9,7 +9,7 @@ static int64_t seq_of(const struct vb_roce_qp *qp, struct vb_psn psn)
 	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_send_psn(qp, qp->rq.una));
 }
 
-static struct vb_work_sent *find(struct vb_roce_qp *qp, uint64_t seq)
+static struct vb_work_sent *find_sent(struct vb_roce_qp *qp, uint64_t seq)
 {
 	for (uint32_t i = qp->rq.head; i != qp->rq.tail; i++) {
 		struct vb_work_sent *s = vb_send_at(qp, i);
@@ -56,7 +56,7 @@ static uint64_t settled(struct vb_roce_qp *qp)
 }
 
 /* Forgets the responses up to this packet. Requests that they end are no longer outstanding. */
-static void forget(struct vb_roce_qp *qp, uint64_t to)
+static void forget_responses(struct vb_roce_qp *qp, uint64_t to)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -99,7 +99,7 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 	struct vb_roce_requester *rq = &qp->rq;
 	bool full = rq->held || 4 * (rq->seq - rq->una + rq->stale + 1) >= 3ull * rq->window.packets;
 
-	forget(qp, una);
+	forget_responses(qp, una);
 	if (rq->silent.at) {
 		/* too early for an answer to the repetition: the original was late, not lost */
 		if (now - rq->silent.at < rq->window.rtt_min)
@@ -266,7 +266,7 @@ static bool store(struct vb_roce_qp *qp, const struct vb_work_sent *s, const str
 static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t seq,
                           uint64_t now)
 {
-	struct vb_work_sent *s = find(qp, seq);
+	struct vb_work_sent *s = find_sent(qp, seq);
 
 	if (!s || !fits(qp, s, p, seq)) {
 		qp->stats.drop_response++;

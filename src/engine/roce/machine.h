@@ -154,11 +154,11 @@ void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_pack
 /* Allows n middle packets with this opcode behind the packet in out. */
 void vb_roce_run(struct vb_roce_out *out, uint32_t n, uint8_t opcode, struct vb_roce_resource *answered);
 /* Writes the header of one of them. */
-static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, struct vb_psn psn, bool ask)
+static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, struct vb_psn psn, bool ask_for_ack)
 {
 	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
 
-	vb_put32(&w, (uint32_t)ask << 31 | psn.v);
+	vb_put32(&w, (uint32_t)ask_for_ack << 31 | psn.v);
 	memcpy(packet, out->run.bth, VB_BTH_LEN);
 }
 

@@ -46,7 +46,7 @@ static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_wo
 	return vb_is_answered(s) && !qp->cfg.max_rd_atomic ? VB_WORK_LOC_QP_OP_ERR : VB_WORK_SUCCESS;
 }
 
-static bool take(struct vb_roce_qp *qp)
+static bool take_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	struct vb_work_sent *s = vb_send_at(qp, rq->tail);
@@ -168,7 +168,7 @@ static struct vb_work_sent *ready(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
-	if (!rq->started || rq->rnr_at || (rq->cur == rq->tail && !take(qp)))
+	if (!rq->started || rq->rnr_at || (rq->cur == rq->tail && !take_send(qp)))
 		return NULL;
 	struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 
@@ -331,7 +331,7 @@ static void run_local(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
-	while (rq->started && (rq->cur != rq->tail || take(qp))) {
+	while (rq->started && (rq->cur != rq->tail || take_send(qp))) {
 		struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 
 		if (rq->cur != rq->head || s->rq.verb != VB_VERB_LOCAL)

@@ -398,7 +398,8 @@ static void repeat_nak(struct vb_roce_qp *qp, struct vb_psn psn)
 		vb_owe_nak(qp, qp->rs.nak, qp->rs.nak_psn);
 }
 
-static void run(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port, uint64_t now)
+static void run_states(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
+                       uint64_t now)
 {
 	struct job j = {.qp = qp, .p = p, .payload = payload, .now = now, .flags = p->info->flags, .port = port};
 
@@ -450,7 +451,7 @@ static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 	struct vb_roce_kept *k;
 
 	while (!qp->dead && (k = vb_ahead_take(qp))) {
-		run(qp, &k->packet, k->payload, qp->rs.port, now);
+		run_states(qp, &k->packet, k->payload, qp->rs.port, now);
 		qp->rs.ack_at = 0; /* the requester waits for the acknowledgement */
 	}
 }
@@ -475,7 +476,7 @@ void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const 
 	struct vb_psn before = rs->epsn;
 
 	rs->vouched = false;
-	run(qp, p, payload, port, now);
+	run_states(qp, p, payload, port, now);
 	rs->last = vb_psn_add(
 	        p->bth.psn, p->info->op == VB_OP_READ ? (int32_t)vb_packet_count(p->reth.length, qp->cfg.mtu) - 1 : 0);
 	rs->vouches = rs->vouches || rs->vouched;

@@ -558,7 +558,7 @@ static void make_room(struct vb_iwcm_listener *l)
 	iw_drop(victim);
 }
 
-static void take(struct vb_iwcm_listener *l, int fd)
+static void take_connection(struct vb_iwcm_listener *l, int fd)
 {
 	struct vb_iwcm_conn *c = iw_conn_new(l->cm, fd, IW_HALF_OPEN);
 	int one = 1;
@@ -599,7 +599,7 @@ void iw_take_connections(struct vb_iwcm_listener *l)
 			continue;
 		if (l->half_open >= IW_HALF_OPEN_MAX)
 			make_room(l);
-		take(l, fd);
+		take_connection(l, fd);
 	}
 }
 

@@ -124,7 +124,7 @@ static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *
 
 /* --- memory that the peer names --- */
 
-static enum vb_iw_denial check(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
+static enum vb_iw_denial check_target(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
 {
 	struct vb_qp *qp = own;
 	const struct vb_mr_view *v = &qp->iwarp->known.view;
@@ -145,7 +145,7 @@ static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_r
 {
 	const struct vb_mr_view *v = &((struct vb_qp *)own)->iwarp->known.view;
 
-	if (check(own, stag, to, len, access) != VB_IW_GRANTED)
+	if (check_target(own, stag, to, len, access) != VB_IW_GRANTED)
 		return -1;
 	if (!len)
 		return 0;
@@ -198,7 +198,7 @@ const struct vb_iw_ops vb_iwarp_ops = {
         .sink = sink,
         .sink_name = sink_name,
         .sink_receive = sink_receive,
-        .check = check,
+        .check = check_target,
         .target = target,
         .copy_in = copy_in,
         .copy_out = copy_out,

@@ -178,7 +178,7 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 }
 
 /* Reads all that has arrived. Under progress + sq_lock. */
-static size_t take(struct vb_iwarp_path *w)
+static size_t receive_all(struct vb_iwarp_path *w)
 {
 	size_t all = 0;
 	bool more = true;
@@ -209,7 +209,7 @@ static void close_engine(struct vb_iwarp_path *w)
 
 	vb_iw_retry(&w->q);
 	if (lost != ESHUTDOWN && !w->failed)
-		take(w);
+		receive_all(w);
 	w->lost = lost;
 	w->status = status;
 	vb_iw_closed(&w->q, lost == ESHUTDOWN ? VB_IW_FIN : VB_IW_RESET);
@@ -314,7 +314,7 @@ static void judge(struct vb_iwarp_path *w, bool done)
 }
 
 /* Under progress. */
-static unsigned look(struct vb_iwarp_path *w, bool wait)
+static unsigned visit_stream(struct vb_iwarp_path *w, bool wait)
 {
 	struct vb_qp *qp = w->qp;
 	size_t done = 0;
@@ -326,7 +326,7 @@ static unsigned look(struct vb_iwarp_path *w, bool wait)
 	vb_known_forget(&w->known);
 	if (w->starving)
 		done = vb_iwarp_feed(w, wait);
-	done += take(w);
+	done += receive_all(w);
 	if (vb_iw_starved(&w->q) != w->starving)
 		vb_iwarp_starve(w);
 	if (done)
@@ -362,7 +362,7 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 		for (struct vb_iwarp_path *w = h->paths, *next; w; w = next) {
 			next = w->next;
 			if (wait || has_turn(h, w))
-				done += look(w, wait);
+				done += visit_stream(w, wait);
 		}
 	} else {
 		int cancel;
@@ -372,10 +372,10 @@ unsigned vb_iwarp_poll(struct vb_node *node, bool wait)
 		vb_cancel_restore(cancel);
 
 		for (int i = 0; i < n; i++)
-			done += look(ev[i].data.ptr, wait);
+			done += visit_stream(ev[i].data.ptr, wait);
 		for (struct vb_iwarp_path *w = h->starved, *next; w; w = next) {
 			next = w->starved_next;
-			done += look(w, wait);
+			done += visit_stream(w, wait);
 		}
 	}
 	errno = saved;
@@ -480,7 +480,7 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 }
 
 /* Under progress. */
-static void begin(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
+static void start_stream(struct vb_iwarp_path *w, const struct vb_iwarp_stream *s)
 {
 	struct vb_qp *qp = w->qp;
 
@@ -518,7 +518,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
 	vb_lock(&qp->node->progress);
 	if (atomic_load(&qp->state) == IBV_QPS_INIT)
-		begin(w, s);
+		start_stream(w, s);
 	else
 		err = EINVAL;
 	vb_unlock(&qp->node->progress);

@@ -61,7 +61,7 @@ struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iw
 	return t;
 }
 
-static void forget(struct vb_iwarp_tail *t)
+static void forget_tail(struct vb_iwarp_tail *t)
 {
 	vb_lock(&the_lock);
 	for (struct vb_iwarp_tail **p = &all; *p; p = &(*p)->next) {
@@ -80,7 +80,7 @@ static void forget(struct vb_iwarp_tail *t)
 void vb_iwarp_tail_drop(struct vb_iwarp_tail *t)
 {
 	t->watch.fd = -1;
-	forget(t);
+	forget_tail(t);
 }
 
 void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_t len)
@@ -163,7 +163,7 @@ static void ready(struct vb_watch *w, uint32_t events)
 
 	if ((more && !flush(t)) || !drain(w->fd)) {
 		vb_watch_remove(t->node, w);
-		forget(t);
+		forget_tail(t);
 	} else if (more && t->done == t->len) {
 		vb_watch_change(t->node, w, interest(t));
 		atomic_store(&due, 1);
@@ -174,7 +174,7 @@ static void linger(struct vb_iwarp_tail *t)
 {
 	t->watch.fn = ready;
 	if (!flush(t) || !drain(t->watch.fd) || vb_watch_add(t->node, &t->watch, interest(t)))
-		forget(t);
+		forget_tail(t);
 }
 
 /* --- the list --- */
@@ -227,7 +227,7 @@ void vb_iwarp_tails(struct vb_node *node)
 	while ((t = next_late(node, now, &at))) {
 		vb_unlock(&the_lock);
 		vb_watch_remove(node, &t->watch);
-		forget(t);
+		forget_tail(t);
 		vb_lock(&the_lock);
 	}
 	atomic_store(&due, next_ended(node) ? 1 : at); /* a stream may have ended while the lock was released */
@@ -292,7 +292,7 @@ void vb_iwarp_tails_free(struct vb_node *node)
 		vb_unlock(&the_lock);
 		flush(t);
 		drain(t->watch.fd);
-		forget(t);
+		forget_tail(t);
 		vb_lock(&the_lock);
 	} while (true);
 	atomic_store(&due, 0);

@@ -393,7 +393,7 @@ static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
 }
 
 /* Stores the answer to the question with this tag: p, or no peer and the errno. No lock held. */
-static void met(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
+static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 {
 	struct vb_io *io = node->io;
 
@@ -419,7 +419,7 @@ static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info
 {
 	struct vb_node *node = arg;
 
-	met(node, tag, err, info ? meet(node, info) : NULL);
+	store_answer(node, tag, err, info ? meet(node, info) : NULL);
 }
 
 static void on_introduced(void *arg, const struct vb_peer_info *info)
@@ -525,7 +525,7 @@ static bool allocate_spare(struct vb_io *io)
 
 /* Finds or makes the meeting, and opens its question if it has no valid answer. NULL: no memory, or no spare struct
  * yet. Under questions_lock. */
-static struct vb_meeting *ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
+static struct vb_meeting *ask_broker(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_io *io = node->io;
 	struct vb_meeting *m = meeting_of(io, qpn, dgid);
@@ -620,7 +620,7 @@ static void send_question(struct vb_node *node, const struct question *q)
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(q->qpn)], memory_order_acquire);
 
 	if (p && p->self)
-		met(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
+		store_answer(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
 	else
 		vb_broker_meet(node->io->broker, q->tag, q->qpn,
 		               &q->dgid); /* if the broker is away, on_reattached asks again */
@@ -662,7 +662,7 @@ static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const uni
 	*err = 0;
 	vb_lock(&io->questions_lock);
 	if (!p || !vb_peer_alive(p) || !confirmed(p, dgid)) {
-		const struct vb_meeting *m = ask(node, qpn, dgid);
+		const struct vb_meeting *m = ask_broker(node, qpn, dgid);
 
 		p = answer_of(m, err);
 		if (m && m->asking && stands) {

@@ -119,7 +119,7 @@ static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, ui
 	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
-static bool check(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
+static bool check_target(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access)
 {
 	uint64_t at;
 
@@ -184,7 +184,7 @@ static const struct vb_roce_ops ops = {
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,
         .receives = receives,
-        .check = check,
+        .check = check_target,
         .write = write_memory,
         .read = read_memory,
         .atomic = vb_queue_atomic,

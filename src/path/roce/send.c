@@ -133,7 +133,7 @@ struct control {
 	size_t len;
 };
 
-static void put(struct control *c, int level, int type, const void *data, size_t len)
+static void put_control(struct control *c, int level, int type, const void *data, size_t len)
 {
 	struct cmsghdr *h = (struct cmsghdr *)(c->buf + c->len);
 
@@ -174,27 +174,27 @@ static void control_of(struct vb_tx *tx, struct control *c, const struct message
 		struct in_pktinfo info = {.ipi_ifindex = vb_gid_is_multicast(to->dst) ? (int)to->ifindex : 0};
 
 		memcpy(&info.ipi_spec_dst, to->src + 12, 4);
-		put(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+		put_control(c, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 		value = to->traffic_class;
 		if (value)
-			put(c, IPPROTO_IP, IP_TOS, &value, sizeof(value));
+			put_control(c, IPPROTO_IP, IP_TOS, &value, sizeof(value));
 		value = to->hop_limit;
 		if (hops)
-			put(c, IPPROTO_IP, IP_TTL, &value, sizeof(value));
+			put_control(c, IPPROTO_IP, IP_TTL, &value, sizeof(value));
 	} else {
 		struct in6_pktinfo info = {.ipi6_ifindex = needs_interface(to->dst) ? to->ifindex : 0};
 
 		memcpy(&info.ipi6_addr, to->src, 16);
-		put(c, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+		put_control(c, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 		value = to->traffic_class;
 		if (value)
-			put(c, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
+			put_control(c, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
 		value = to->hop_limit;
 		if (hops)
-			put(c, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
+			put_control(c, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
 	}
 	if (m->n > 1)
-		put(c, SOL_UDP, UDP_SEGMENT, &m->seg, sizeof(m->seg));
+		put_control(c, SOL_UDP, UDP_SEGMENT, &m->seg, sizeof(m->seg));
 }
 
 static void flow_of(const struct vb_tx *tx, const struct vb_roce_addr *to, struct vb_flow *flow)

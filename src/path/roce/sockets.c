@@ -291,7 +291,7 @@ static int roce_answer(struct vb_io *io)
 }
 
 /* Notes the question if it is due. Returns whether it must be sent. */
-static bool ask(struct vb_io *io)
+static bool ask_for_lane(struct vb_io *io)
 {
 	struct vb_roce_sockets *s = io->roce;
 
@@ -335,7 +335,7 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 		return 0;
 	after(&until, wait_ms);
 	for (;;) {
-		bool unsent = ask(node->io);
+		bool unsent = ask_for_lane(node->io);
 
 		if (!wait_ms) {
 			if (unsent)

@@ -36,12 +36,12 @@ struct set {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct set *sets; /* all of this under lock */
 
-static void enter(void)
+static void lock_sets(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-static void leave(void)
+static void unlock_sets(void)
 {
 	pthread_mutex_unlock(&lock);
 }
@@ -53,7 +53,7 @@ static void leave_in_child(void)
 
 __attribute__((constructor)) static void follow_forks(void)
 {
-	pthread_atfork(enter, leave, leave_in_child);
+	pthread_atfork(lock_sets, unlock_sets, leave_in_child);
 }
 
 /* Threads are not cancelled while they hold it. */
@@ -74,7 +74,7 @@ static void let_go(int cancel)
 	pre_leave();
 }
 
-static struct set *find(int epfd)
+static struct set *find_set(int epfd)
 {
 	struct set *s = sets;
 
@@ -85,7 +85,7 @@ static struct set *find(int epfd)
 
 static struct set *find_or_make(int epfd)
 {
-	struct set *s = find(epfd);
+	struct set *s = find_set(epfd);
 	struct epoll_event ev = {.events = EPOLLIN};
 
 	if (s)
@@ -278,7 +278,7 @@ static struct pollfd *wishes(int epfd, unsigned *count)
 	struct set *s;
 
 	const int cancel = hold();
-	s = find(epfd);
+	s = find_set(epfd);
 	*count = 0;
 	if (s && s->count)
 		fds = calloc(s->count + 2, sizeof(*fds));
@@ -307,7 +307,7 @@ static int collect(int epfd, const struct pollfd *fds, unsigned count, struct ep
 	int n = 0;
 
 	const int cancel = hold();
-	s = find(epfd);
+	s = find_set(epfd);
 	for (struct entry *e = s ? s->entries : NULL; e && i < count && n < max; e = e->next, i++) {
 		int now = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain;
 
@@ -327,7 +327,7 @@ static int strip(int epfd, struct epoll_event *ev, int n)
 	int kept = 0;
 
 	const int cancel = hold();
-	s = find(epfd);
+	s = find_set(epfd);
 	for (int i = 0; i < n; i++) {
 		if (s && ev[i].data.ptr == s)
 			(void)!pre_real.read(s->kick, &value, sizeof(value));
@@ -355,7 +355,8 @@ static void free_list(struct pollfd **fds)
 }
 
 /* What the rsockets, the kernel's set and a signal have to say together. */
-static int look(int epfd, struct pollfd *fds, unsigned count, struct epoll_event *ev, int max, int timeout, int also)
+static int poll_once(int epfd, struct pollfd *fds, unsigned count, struct epoll_event *ev, int max, int timeout,
+                     int also)
 {
 	int n, more;
 
@@ -383,9 +384,9 @@ static int once(int epfd, struct epoll_event *ev, int max, int timeout, const si
 		return n > 0 ? strip(epfd, ev, n) : n;
 	}
 	if (!mask)
-		return look(epfd, fds, count, ev, max, timeout, -1);
+		return poll_once(epfd, fds, count, ev, max, timeout, -1);
 	fd = pre_mask_begin(&m, mask);
-	n = look(epfd, fds, count, ev, max, timeout, fd);
+	n = poll_once(epfd, fds, count, ev, max, timeout, fd);
 	*interrupted = pre_mask_end(&m, fd);
 	return n;
 }

@@ -64,14 +64,14 @@ static void load(void)
 #undef LOAD
 }
 
-static void enter(void)
+static void lock_table(void)
 {
 	pre_enter();
 	while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
 		sched_yield();
 }
 
-static void leave(void)
+static void unlock_table(void)
 {
 	atomic_flag_clear_explicit(&busy, memory_order_release);
 	pre_leave();
@@ -80,7 +80,7 @@ static void leave(void)
 static void leave_in_child(void)
 {
 	owner = getpid();
-	leave();
+	unlock_table();
 }
 
 bool pre_borrowed(void)
@@ -93,7 +93,7 @@ static void set_up(void)
 	load();
 	pre_read_config();
 	owner = getpid();
-	pthread_atfork(enter, leave, leave_in_child);
+	pthread_atfork(lock_table, unlock_table, leave_in_child);
 }
 
 /* Other libraries' constructors may call before ours. */
@@ -142,13 +142,13 @@ struct pre_sock *pre_get(int fd)
 	p = place(fd, false);
 	if (!p || !*p)
 		return NULL;
-	enter();
+	lock_table();
 	s = *p;
 	if (s) {
 		s->refs++;
 		pre_enter();
 	}
-	leave();
+	unlock_table();
 	return s;
 }
 
@@ -156,7 +156,7 @@ unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out
 {
 	unsigned n = 0;
 
-	enter();
+	lock_table();
 	for (int i = 0; i < PAGES; i++) {
 		for (int k = 0; pages[i] && k < PAGE && n < room; k++) {
 			struct pre_sock *s = pages[i][k];
@@ -168,7 +168,7 @@ unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out
 			out[n++] = s;
 		}
 	}
-	leave();
+	unlock_table();
 	return n;
 }
 
@@ -232,9 +232,9 @@ void pre_put(struct pre_sock *s)
 	int saved = errno;
 	bool last;
 
-	enter();
+	lock_table();
 	last = !--s->refs;
-	leave();
+	unlock_table();
 	if (last)
 		pre_end(&s->late, end_sock);
 	errno = saved;
@@ -245,14 +245,14 @@ int pre_alias(int fd, struct pre_sock *s)
 {
 	struct pre_sock *_Atomic *p;
 
-	enter();
+	lock_table();
 	p = place(fd, true);
 	if (p) {
 		*p = s;
 		s->refs++;
 		atomic_fetch_add(&ours, 1);
 	}
-	leave();
+	unlock_table();
 	return p ? 0 : -1;
 }
 
@@ -293,7 +293,7 @@ bool pre_drop(int fd)
 
 	if (!pre_any())
 		return false;
-	enter();
+	lock_table();
 	p = place(fd, false);
 	s = p ? *p : NULL;
 	if (s) {
@@ -301,7 +301,7 @@ bool pre_drop(int fd)
 		atomic_fetch_sub(&ours, 1);
 		pre_enter(); /* the table's reference is this thread's now */
 	}
-	leave();
+	unlock_table();
 	if (s)
 		pre_put(s);
 	return s;

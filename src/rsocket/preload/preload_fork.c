@@ -24,13 +24,13 @@ static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
 static unsigned forks, process = 1; /* process: another number in each child */
 static __thread char me;
 
-static void enter(void)
+static void lock_fork(void)
 {
 	pthread_mutex_lock(&lock);
 	forks++;
 }
 
-static void leave(void)
+static void unlock_fork(void)
 {
 	pthread_mutex_unlock(&lock);
 }
@@ -44,7 +44,7 @@ static void leave_in_child(void)
 
 __attribute__((constructor)) static void follow_forks(void)
 {
-	pthread_atfork(enter, leave, leave_in_child);
+	pthread_atfork(lock_fork, unlock_fork, leave_in_child);
 }
 
 void pre_connecting(struct pre_sock *s)
