@@ -7,8 +7,9 @@
 #include "core/cq.h"
 #include "core/node.h"
 #include "core/verbs.h"
+#include "util/units.h"
 
-#define STEP 10000 /* ns: two readings may differ by this much, and a clock is not set by less */
+#define STEP VB_US(10) /* ns: two readings may differ by this much, and a clock is not set by less */
 #define TRIES 16
 
 static int64_t wall_now(void)

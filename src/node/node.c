@@ -22,6 +22,7 @@
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
+#include "util/units.h"
 
 static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_node *the_node;
@@ -372,6 +373,8 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 	return false;
 }
 
+#define GRACE VB_MS(200) /* ns: threads of a program that called exec are gone after this */
+
 /*
  * Has the program ended? The mark in its segment says that its progress thread has ended, but another of its threads
  * may still be copying. The pidfd reports the end of all threads, but never after an exec: then the threads are gone a
@@ -386,7 +389,7 @@ static bool has_ended(struct vb_peer *p, uint64_t *grace)
 	if (p->pid_fd < 0 || poll(&pfd, 1, 0) > 0)
 		return true;
 	if (!*grace)
-		*grace = vb_now() + 200000000;
+		*grace = vb_now() + GRACE;
 	return vb_now() > *grace;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/local/ring.h"
 #include "node/io.h"
 #include "node/wake.h"
+#include "util/units.h"
 
 /* Records taken per poll if no CQ sets a limit, and QPs visited for acknowledgements. */
 #define BATCH 64u
@@ -23,11 +24,11 @@
  * this core. Rarely if no thread took the core at the last yield, often if one did. */
 #define YIELD_MAX 512u
 #define YIELD_MIN 16u
-#define YIELD_TAKEN 3000u /* ns: during a yield of this length another thread ran */
+#define YIELD_TAKEN VB_US(3) /* ns: during a yield of this length another thread ran */
 /* A poller that waits for another host gives the core to unrelated programs, for a whole time slice. After that it
  * keeps the core for as long, up to this time (ns); otherwise it would run for only microseconds per slice beside a
  * busy program. */
-#define YIELD_HOLD 4000000u
+#define YIELD_HOLD VB_MS(4)
 /* Visits of a QP without outstanding work before it leaves the list. */
 #define ACTIVE_IDLE 1000u
 /* After this many empty polls a ring may lose its place to one whose doorbell rings. */

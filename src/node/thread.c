@@ -17,13 +17,14 @@
 #include "core/device.h"
 #include "node/io.h"
 #include "node/wake.h"
+#include "util/units.h"
 
-#define SLICE 100000ull     /* ns */
-#define LINGER 20000u       /* ns: how long to poll after the last work before sleeping */
-#define WATCH_MIN 100000ull /* ns: the time after its last poll in which a stopped program is noticed */
-#define WATCH_NETWORK \
-	200000ull           /* the same after a long time of polling, with a network, because sockets must be read */
-#define WATCH_MAX 800000ull /* the same after a long time of polling */
+#define SLICE VB_US(100)     /* ns */
+#define LINGER VB_US(20)     /* ns: how long to poll after the last work before sleeping */
+#define WATCH_MIN VB_US(100) /* ns: the time after its last poll in which a stopped program is noticed */
+/* The same after a long time of polling; WATCH_NETWORK: with a network, because sockets must be read. */
+#define WATCH_MAX VB_US(800)
+#define WATCH_NETWORK VB_US(200)
 
 /* The kernel marks hdr->life when this thread ends for any reason (get_robust_list(2)). */
 static struct {

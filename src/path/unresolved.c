@@ -7,11 +7,12 @@
 #include "engine/local/requester.h"
 #include "path/roce/roce.h"
 #include "util/log.h"
+#include "util/units.h"
 
 /* Pauses between tries grow by an eighth, from FIRST to LONGEST. So a path is found within about an eighth of the
  * time after which it became available. */
-#define FIRST 200000000ull /* ns */
-#define LONGEST 60000000000ull
+#define FIRST VB_MS(200) /* ns */
+#define LONGEST VB_S(60)
 #define AT_A_TIME 64         /* queue pairs while progress is held */
 #define SLOTS_AT_A_TIME 1024 /* table entries read while progress is held */
 

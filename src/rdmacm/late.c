@@ -2,11 +2,12 @@
 // see: broker/server/gsi_late.c, which does the same for requests without a binding
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
+#include "util/units.h"
 
 #define HELD 32
 #define CLOSED 16
-#define CLOSED_NS UINT64_C(3000000000)
-#define PATIENCE_NS UINT64_C(1500000000)
+#define CLOSED_NS VB_S(3)
+#define PATIENCE_NS VB_MS(1500)
 
 struct held {
 	uint64_t until;

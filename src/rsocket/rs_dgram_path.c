@@ -2,14 +2,15 @@
 // follows: rdma-core docs/rsocket ("Datagram Overview", "UDP Message Format")
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs_dgram.h"
+#include "util/units.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SURE_NS UINT64_C(1000000000)
-#define GIVE_UP_NS UINT64_C(100000000)
-#define ASKED_NS UINT64_C(1000000000)
+#define SURE_NS VB_S(1)
+#define GIVE_UP_NS VB_MS(100)
+#define ASKED_NS VB_S(1)
 
 static uint64_t now_ns(void)
 {

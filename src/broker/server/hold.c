@@ -18,12 +18,13 @@
 #include "broker/server/lanes.h"
 #include "broker/server/ports.h"
 #include "util/log.h"
+#include "util/units.h"
 
 #define KEEPER_S 1       /* timeout of a keeper's answer */
 #define FIRST_ANSWER_S 5 /* timeout of a new keeper, which makes the sockets first */
 #define TRIES 3
-#define GOING_NS 10000000 /* pause while another broker's connection to the keeper ends */
-#define GOING_TRIES 100   /* how many such pauses */
+#define GOING_NS VB_MS(10) /* pause while another broker's connection to the keeper ends */
+#define GOING_TRIES 100    /* how many such pauses */
 #define TIMED_OUT_MS 1000
 #define PAUSE_MS 100 /* after a failure: a program that asks endlessly must not keep others from being served */
 

@@ -25,13 +25,14 @@
 #include "broker/server/groups.h"
 #include "broker/server/lanes.h"
 #include "broker/server/relay.h"
+#include "util/units.h"
 
 #define SPARE 64 /* descriptors for other uses: above all lifelines of earlier brokers whose programs still run */
 #define MAX_NEWCOMERS 8
-#define SLICE_NS 100000
-#define TIMER_SLACK_NS 1000
+#define SLICE_NS VB_US(100)
+#define TIMER_SLACK_NS VB_US(1)
 #define NICE (-10)
-#define LINGER_NS 10000 /* busy polling after a relayed datagram: the next one mostly follows at once */
+#define LINGER_NS VB_US(10) /* busy polling after a relayed datagram: the next one mostly follows at once */
 #define BROKER_FD 3
 
 enum source { SRC_LISTEN, SRC_NEWCOMER, SRC_BROKER, SRC_LIFELINE, SRC_LANE, SRC_CHANNEL };

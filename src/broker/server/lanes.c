@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "util/env.h"
+#include "util/units.h"
 
 #ifndef SOL_UDP
 #define SOL_UDP 17
@@ -35,7 +36,7 @@
 #define MAX_STALE (1 << 20) /* limit of datagrams to discard at a time: more than any buffer holds */
 #define FEWEST 2            /* the broker's, and one shared by all programs */
 #define FEWEST_SPLIT 4      /* the broker's, one for its own user's programs, two for those of other users */
-#define PORT_PAUSE_NS 2000000
+#define PORT_PAUSE_NS VB_MS(2)
 #define PORT_TRIES 150 /* an exiting program closes its descriptors one by one */
 
 /* ---- one socket ---- */

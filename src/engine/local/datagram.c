@@ -15,12 +15,13 @@
 #include "frame/header.h"
 #include "frame/net.h"
 #include "frame/segment.h"
+#include "util/units.h"
 
 /* A datagram is dropped when its receiver makes no room for UD_PATIENCE, or was not met within UD_MEETING: the
  * broker and a busy program may need this time, as address resolution does on a network. */
-#define UD_PATIENCE 100000000ull /* ns */
-#define UD_MEETING 3000000000ull /* ns */
-#define FAR_MS 50                /* after this time a new program may own the lane */
+#define UD_PATIENCE VB_MS(100) /* ns */
+#define UD_MEETING VB_S(3)     /* ns */
+#define FAR_MS 50              /* after this time a new program may own the lane */
 
 /* Waiting datagrams that later ones to other receivers may overtake. With more, all later ones wait. */
 #define OVERTAKEN_MAX 128

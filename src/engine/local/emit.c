@@ -10,9 +10,11 @@
 #include "engine/local/requester.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
+#include "util/units.h"
 
 /* SENDs shorter than this go through the ring. The receiver fetches longer ones in one copy. */
 #define PULL_MIN 8192u
+#define RETRY_PAUSE VB_MS(100) /* ns: a QP without a timeout tries again after this */
 /* RDMA writes up to this length go by ring while earlier records of their QP are in flight. */
 #define RING_WRITE_MAX 4096u
 
@@ -58,7 +60,7 @@ void vb_wait_retry(struct vb_qp *qp)
 	uint64_t t = vb_timeout_ns(qp);
 
 	qp->timer_kind = VB_TIMER_RETRY;
-	qp->deadline = vb_now() + (t ? t : 100000000ull);
+	qp->deadline = vb_now() + (t ? t : RETRY_PAUSE);
 	vb_timer_armed(qp->node);
 }
 

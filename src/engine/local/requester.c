@@ -11,11 +11,13 @@
 #include "engine/local/ring.h"
 #include "frame/fields.h"
 #include "util/guard.h"
+#include "util/units.h"
 
-#define STALL_LOOK 200000ull     /* ns: next visit of a QP whose records may have been dropped */
-#define UNLINKED_LOOK 2000000ull /* ns: next visit of a QP whose peer is not ready yet */
-#define GIVE_UP_MAX \
-	1000000000ull /* ns: requests to a program that has ended fail after this time, or after the QP's own retries */
+#define STALL_LOOK VB_US(200)  /* ns: next visit of a QP whose records may have been dropped */
+#define MEET_AGAIN VB_MS(1)    /* ns: pause between two questions for the peer's process */
+#define UNLINKED_LOOK VB_MS(2) /* ns: next visit of a QP whose peer is not ready yet */
+/* ns: requests to a program that has ended fail after this time, or after the QP's own retries */
+#define GIVE_UP_MAX VB_S(1)
 
 /* --- completion --- */
 
@@ -312,14 +314,14 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 	if (qp->peer && vb_peer_alive(qp->peer)) {
 		if (!qp->remote && !vb_peer_ready(qp->peer)) {
 			vb_peer_remind(qp->peer);
-			qp->meet_after = now + 1000000;
+			qp->meet_after = now + MEET_AGAIN;
 		}
 		return;
 	}
 	if (qp->peer && qp->remote)
 		return; /* it was connected and the other program is gone: the timer handles that */
 	qp->peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
-	qp->meet_after = now + 1000000;
+	qp->meet_after = now + MEET_AGAIN;
 }
 
 /* gone: the peer's QP or program has ended; requests that it executed before count too. */

@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 9.7.4.1 (PSN verification). The peer only notices an early acknowledgement
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
+#include "util/units.h"
 
 /*
  * An attacker who forges the peer's address could place a packet ahead of the expected PSN, where thousands of PSNs are
@@ -16,8 +17,8 @@
  * the PSN is requested again.
  */
 
-#define REACH 4096             /* PSNs ahead of the last arrived one: no lost burst is longer */
-#define KEPT_FOR 2000000000ull /* ns */
+#define REACH 4096       /* PSNs ahead of the last arrived one: no lost burst is longer */
+#define KEPT_FOR VB_S(2) /* ns */
 
 static struct vb_roce_kept *slot(const struct vb_roce_qp *qp, struct vb_psn psn)
 {

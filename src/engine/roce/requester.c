@@ -2,6 +2,7 @@
 // follows: IBA volume 1, 9.7.3 (requester), 9.7.7.2 (credits), 9.8.2.1 (UC), 9.8.3.1 (UD), 10.8.3.3 (fence)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
+#include "util/units.h"
 
 #define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
 #define CHUNK_ENDS 3 /* of these, packets outside a burst: the first and the last have longer headers */
@@ -10,7 +11,7 @@
 #define HOLD 2            /* bursts of room that a sender waits for */
 #define FIRST_WITH 2      /* the first packet of a message is longer: it and the next are outside bursts */
 #define HOLD_WINDOW 4     /* bursts: in a smaller window losses would be detected too late */
-#define PACED 1000000     /* ns: from this round-trip time on the sender is always paced and never waits for a burst */
+#define PACED VB_MS(1)    /* ns: from this round-trip time on the sender is always paced and never waits for a burst */
 #define ASK_EVERY 256     /* packets between requests for an acknowledgement, at most */
 #define ECHO_EVERY 4      /* of this many repeated packets one is sent twice */
 #define ASK_EVERY_LONG 64 /* the same for long round trips */

@@ -2,9 +2,10 @@
 // follows: IBA volume 1, 9.7.4 (responder), 9.8.2.2 (UC), 9.9.3 (responder errors)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
+#include "util/units.h"
 
-#define FAR (1 << 18)     /* PSNs that a peer may have in flight, and that a READ may have */
-#define VOUCH_WAIT 200000 /* ns: acknowledgements wait this long for the peer to vouch for kept packets */
+#define FAR (1 << 18)         /* PSNs that a peer may have in flight, and that a READ may have */
+#define VOUCH_WAIT VB_US(200) /* ns: acknowledgements wait this long for the peer to vouch for kept packets */
 
 enum state {
 	CHECK_PSN,

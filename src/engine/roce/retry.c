@@ -2,11 +2,12 @@
 // follows: IBA volume 1, 9.7.6 (transport timer), 9.7.5.2.8 (RNR NAK), 9.9.2 (retries)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
+#include "util/units.h"
 
-#define PROBE_MAX 1000000000ull /* ns */
-#define MEND_PATIENCE 4         /* round trips */
-#define RETRY_PATIENCE 5        /* multiples of the longest time of an answer */
-#define LATE 1000000ull         /* ns: a timer read so late may precede reading an answer that has arrived */
+#define PROBE_MAX VB_S(1) /* ns */
+#define MEND_PATIENCE 4   /* round trips */
+#define RETRY_PATIENCE 5  /* multiples of the longest time of an answer */
+#define LATE VB_MS(1)     /* ns: a timer read so late may precede reading an answer that has arrived */
 
 /* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that if answers take so long. 0: no timeout. */
 static uint64_t retry_time(const struct vb_roce_qp *qp)

@@ -2,10 +2,12 @@
 // follows: IBA volume 1, 9.6 (packet validation), 10.3 (states)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
+#include "util/units.h"
 
-#define UC_PAUSE 100000ull /* ns */
-#define MIGREQ 0x40        /* of the BTH's second byte */
-#define CNP_EVERY 50000ull /* ns */
+#define PROBE_MIN VB_MS(1)  /* ns: default of cfg.probe_min */
+#define UC_PAUSE VB_US(100) /* ns */
+#define MIGREQ 0x40         /* of the BTH's second byte */
+#define CNP_EVERY VB_US(50) /* ns */
 
 static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
 
@@ -33,7 +35,7 @@ void vb_roce_init(struct vb_roce_qp *qp, const struct vb_roce_config *cfg, const
 	if (!qp->cfg.ack_every)
 		qp->cfg.ack_every = 32;
 	if (!qp->cfg.probe_min)
-		qp->cfg.probe_min = 1000000;
+		qp->cfg.probe_min = PROBE_MIN;
 	qp->rs.epsn = qp->rs.told = cfg->rq_psn;
 	vb_roce_window_init(&qp->rq.window, cfg->max_window, cfg->mtu);
 }

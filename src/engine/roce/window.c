@@ -2,18 +2,19 @@
 // follows: RFC 5681 (AIMD), RFC 6298 (round-trip time); IBA annex A17.9 (congestion notification)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/window.h"
+#include "util/units.h"
 
-#define RTT_MIN_LIFE 10000000000ull /* ns: after this the path may have changed */
-#define RTT_UNKNOWN 20000000ull     /* ns: timeout before the first answer */
-#define LONG_PATH 1000000ull        /* ns: with round trips this long there are few of them, so each must count */
-#define CAREFUL_MIN 64              /* round trips */
-#define CAREFUL_MAX 512             /* doubled, up to this, each time that a full queue is seen again within ... */
-#define CAREFUL_AGAIN 1024          /* ... this many round trips */
-#define KNOWN 4                     /* round trips for which a measured delay is valid */
-#define DELAY_SLACK 10000ull        /* ns of delay that are no sign of a queue */
-#define STALL_MAX 20000000ull       /* ns: the longest stall of a busy end that is expected again */
-#define AMPLE (1u << 20)            /* bytes */
-#define AMPLE_AGAIN 256             /* round trips after a loss */
+#define RTT_MIN_LIFE VB_S(10) /* ns: after this the path may have changed */
+#define RTT_UNKNOWN VB_MS(20) /* ns: timeout before the first answer */
+#define LONG_PATH VB_MS(1)    /* ns: with round trips this long there are few of them, so each must count */
+#define CAREFUL_MIN 64        /* round trips */
+#define CAREFUL_MAX 512       /* doubled, up to this, each time that a full queue is seen again within ... */
+#define CAREFUL_AGAIN 1024    /* ... this many round trips */
+#define KNOWN 4               /* round trips for which a measured delay is valid */
+#define DELAY_SLACK VB_US(10) /* ns of delay that are no sign of a queue */
+#define STALL_MAX VB_MS(20)   /* ns: the longest stall of a busy end that is expected again */
+#define AMPLE (1u << 20)      /* bytes */
+#define AMPLE_AGAIN 256       /* round trips after a loss */
 
 void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu)
 {

@@ -18,6 +18,7 @@
 #include "frame/net.h"
 #include "path/roce/roce.h"
 #include "util/log.h"
+#include "util/units.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -27,15 +28,15 @@ static unsigned speed = 1;
 /* --- queues: each connection is in one; in queues with a time limit the oldest is the first --- */
 
 static const uint64_t limits[IW_QUEUES] = {
-        [IW_HALF_OPEN] = UINT64_C(5000000000),
-        [IW_ASKING] = UINT64_C(30000000000),
-        [IW_RETRYING] = UINT64_C(40000000),
+        [IW_HALF_OPEN] = VB_S(5),
+        [IW_ASKING] = VB_S(30),
+        [IW_RETRYING] = VB_MS(40),
         /* deviates: by RFC 5044, 7.1.3, the responder waits without limit, and so would programs whose server sends
          * first, like ucmatose's. The responder still waits for a while: siw treats data that arrives before it has
          * read the reply as an error. */
-        [IW_HOLDING] = UINT64_C(500000000),
-        [IW_LINGERING] = UINT64_C(2000000000),
-        [IW_TIMEWAIT] = UINT64_C(1000000000),
+        [IW_HOLDING] = VB_MS(500),
+        [IW_LINGERING] = VB_S(2),
+        [IW_TIMEWAIT] = VB_S(1),
 };
 
 static void unqueue(struct vb_iwcm_conn *c)

@@ -14,9 +14,10 @@
 
 #include "util/env.h"
 #include "util/log.h"
+#include "util/units.h"
 
 #define TAKEN_AT_ONCE 32
-#define PAUSE_NS UINT64_C(100000000)
+#define PAUSE_NS VB_MS(100)
 #define EARLIER 32 /* earlier connections that are read first, to keep the order */
 
 /* --- VERBENA_MPA: a list of the options that we request --- */

@@ -25,6 +25,7 @@
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
+#include "util/units.h"
 
 #define PIECES 1024            /* UIO_MAXIOV */
 #define BURST (256u << 10)     /* bytes of one sendmsg */
@@ -35,7 +36,7 @@
 #define QUIET 1000u /* after this many polls without data ... */
 #define SELDOM 16u  /* ... only one in this many is made */
 #define HOLD_LENGTH 4096u
-#define HOLD_MIN 2000u /* ns */
+#define HOLD_MIN VB_US(2) /* ns */
 #define HOLD_START 20000u
 #define HOLD_MAX 500000u
 

@@ -9,11 +9,12 @@
 #include "core/rq.h"
 #include "path/iwarp/path.h"
 #include "util/calls.h"
+#include "util/units.h"
 
-#define PATIENCE 5000000000u /* ns: how long a message waits for a receive */
-#define AFTER_FIN 500000000u /* and once its sender has closed */
-#define EVERY 10000000u      /* ns: interval of checks whether a starved connection still exists */
-#define COOLS 1000000000u    /* ns: a stream unused in two such intervals is idle */
+#define PATIENCE VB_S(5)     /* ns: how long a message waits for a receive */
+#define AFTER_FIN VB_MS(500) /* and once its sender has closed */
+#define EVERY VB_MS(10)      /* ns: interval of checks whether a starved connection still exists */
+#define COOLS VB_S(1)        /* ns: a stream unused in two such intervals is idle */
 #define HOT 2
 
 /* --- starved --- */

@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 #include "path/iwarp/path.h"
+#include "util/units.h"
 
-#define LINGER 2000000000ull /* ns: the peer's time to accept the rest of the data and to close its end */
-#define PARTING 500000000ull /* ns: how long an ending program waits until its peers have received all data */
-#define LOOK_MIN 1000000ull  /* ns: interval of checks whether a peer has received all data; it grows */
-#define LOOK_MAX 16000000ull
+#define LINGER VB_S(2)     /* ns: the peer's time to accept the rest of the data and to close its end */
+#define PARTING VB_MS(500) /* ns: how long an ending program waits until its peers have received all data */
+#define LOOK_MIN VB_MS(1)  /* ns: interval of checks whether a peer has received all data; it grows */
+#define LOOK_MAX VB_MS(16)
 
 /*
  * Closing a socket with unread data resets the connection, and data in flight to the peer is lost. So the socket is

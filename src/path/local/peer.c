@@ -20,6 +20,7 @@
 #include "path/roce/roce.h"
 #include "util/calls.h"
 #include "util/log.h"
+#include "util/units.h"
 
 /* A question to the broker. An answered one stays until it is asked again, so that a retry finds the answer. */
 struct vb_meeting {
@@ -37,15 +38,15 @@ struct vb_meeting {
 };
 
 /* An answer "no such process" is older than this: the broker is asked again ... */
-#define NOBODY_NS 1000000ull
+#define NOBODY_NS VB_MS(1)
 /* ... but callers that do not wait use it up to this age, until the next answer: on a busy machine they always come
  * back later than NOBODY_NS. */
-#define NOBODY_STANDS_NS 10000000000ull
+#define NOBODY_STANDS_NS VB_S(10)
 /* A question without an answer is sent again after this time, with the same tag: the broker may be slow, and its
  * first answer may still arrive. */
-#define ASK_AGAIN_NS 1000000000ull
+#define ASK_AGAIN_NS VB_S(1)
 /* A peer that has not mapped us after this time has lost our introduction, or is slow: it is introduced again. */
-#define REMIND_NS 100000000ull
+#define REMIND_NS VB_MS(100)
 
 static bool sealed(int fd, uint64_t size)
 {

@@ -7,12 +7,13 @@
 
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
+#include "util/units.h"
 
 /* Meeting takes a moment, longer if the other program is busy. Packets wait for it, so that the first ones are not
  * lost. */
-#define HELD_MAX 128           /* packets */
-#define PATIENCE 3000000000ull /* ns */
-#define AGAIN 500000u          /* ns */
+#define HELD_MAX 128     /* packets */
+#define PATIENCE VB_S(3) /* ns */
+#define AGAIN VB_US(500) /* ns */
 
 struct vb_roce_held {
 	struct vb_roce_held *next;

@@ -22,6 +22,7 @@
 #include "path/path.h"
 #include "util/guard.h"
 #include "util/log.h"
+#include "util/units.h"
 
 struct vb_roce_stats vb_roce_totals;
 
@@ -31,20 +32,20 @@ struct vb_roce_stats vb_roce_totals;
  * unless the peer's congestion notifications ask for less.
  */
 #define UC_BURST (128u << 10) /* bytes */
-#define UC_PERIOD 100000u     /* ns */
+#define UC_PERIOD VB_US(100)  /* ns */
 #define AHEAD (16u << 20)
-#define NEAR (4u << 20)  /* bytes: a larger region is not in a processor's nearest cache */
-#define ACK_DELAY 10000u /* ns: how long an acknowledgement may wait for another packet to the peer */
+#define NEAR (4u << 20)     /* bytes: a larger region is not in a processor's nearest cache */
+#define ACK_DELAY VB_US(10) /* ns: how long an acknowledgement may wait for another packet to the peer */
 
 /*
  * One send call costs as much for one packet as for many. While a program posts short requests one by one and earlier
  * ones are in flight, a few are collected, up to TRAIN_MAX or TRAIN_GAP, if a thread polls; otherwise the progress
  * thread would have to be woken for them.
  */
-#define TRAIN_GAP 10000u /* ns between two posts */
-#define TRAIN_MIN 8      /* consecutive posts before any waits */
-#define TRAIN_MAX 16     /* requests that wait */
-#define TRAIN_SHORT 512u /* bytes */
+#define TRAIN_GAP VB_US(10) /* ns between two posts */
+#define TRAIN_MIN 8         /* consecutive posts before any waits */
+#define TRAIN_MAX 16        /* requests that wait */
+#define TRAIN_SHORT 512u    /* bytes */
 
 /* --- callbacks for queues and memory, besides those of queue_ops.c --- */
 

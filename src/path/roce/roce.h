@@ -11,6 +11,7 @@
 #include "broker/client/client.h"
 #include "node/io.h"
 #include "path/queue_ops.h"
+#include "util/units.h"
 
 /* VERBENA_WIRE: auto (RoCE if the peer is no program of this host that can be met), always, never. */
 enum vb_wire_mode { VB_WIRE_MODE_AUTO, VB_WIRE_MODE_ALWAYS, VB_WIRE_MODE_NEVER };
@@ -156,7 +157,7 @@ void vb_roce_join_again(struct vb_node *node);
 void vb_roce_multicast(struct vb_node *node, const struct vb_roce_arrival *a, const struct vb_packet *p,
                        const uint8_t *bytes, size_t len);
 
-#define VB_TX_AGAIN 50000u /* ns: pause before packets are sent again that the network could not take */
+#define VB_TX_AGAIN VB_US(50) /* ns: pause before packets are sent again that the network could not take */
 
 /* --- queue pairs: path.c --- */
 

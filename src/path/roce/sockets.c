@@ -13,8 +13,9 @@
 
 #include "util/env.h"
 #include "util/log.h"
+#include "util/units.h"
 
-#define ASK_AGAIN 1000000000ull /* ns: how long a refusal is valid */
+#define ASK_AGAIN VB_S(1) /* ns: how long a refusal is valid */
 
 enum vb_wire_mode vb_wire_mode(void)
 {
