@@ -99,7 +99,7 @@ void vb_path_connect(struct vb_qp *qp)
 		err = vb_roce_path_open(qp);
 	}
 	if (err)
-		vb_log(VB_LOG_WARN, "queue pair 0x%x has no way to the network: %s", qp->qp.qp_num, strerror(err));
+		vb_log(VB_LOG_WARN, "queue pair 0x%x has no path to the network: %s", qp->qp.qp_num, strerror(err));
 	vb_unresolved_check(qp);
 }
 

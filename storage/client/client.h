@@ -191,7 +191,7 @@ struct vn_op {
 	uint8_t *data;
 	uint64_t length, offset, issued;
 	struct vn_memory *memory;
-	uint32_t under_way;
+	uint32_t outstanding;
 	bool whole; /* everything has been issued */
 	int error;
 	vn_done *done;

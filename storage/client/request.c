@@ -96,7 +96,7 @@ static void cmd_ended(struct vn_disk *d, struct vn_cmd *c, int error)
 	d->spare = c;
 	if (error)
 		op_failed(d, o, error);
-	if (!--o->under_way && o->whole)
+	if (!--o->outstanding && o->whole)
 		op_over(d, o);
 }
 
@@ -274,7 +274,7 @@ static void make_cmd(struct vn_disk *d, struct vn_op *o, struct vn_cmd *c)
 		c->memory = o->memory;
 		c->way = o->opcode == NV_IO_READ ? VN_FROM_TARGET : VN_TO_TARGET;
 	}
-	o->under_way++;
+	o->outstanding++;
 	o->issued += n;
 	o->whole = o->issued == o->length;
 }

@@ -104,10 +104,10 @@ ends_right() { # NAME
 
 counted() { # NAME TEXT: so many at least
 	local n
-	n=$(sed -n "s/.*wire: .*$3: \([0-9]*\)$/\1/p" "$work/$1.log" | tail -1)
+	n=$(sed -n "s/.*RoCE: .*$3: \([0-9]*\)$/\1/p" "$work/$1.log" | tail -1)
 	[ "${n:-0}" -ge "$2" ] && return 0
 	echo "$1: $3: ${n:-none}, and not $2"
-	grep "wire:" "$work/$1.log"
+	grep "RoCE:" "$work/$1.log"
 	return 1
 }
 no_qp() { # NAME LEAST
@@ -139,7 +139,7 @@ check "what came by the reliable connection is what was sent" ends_right rc
 check "what came by the unreliable connection is what was sent" ends_right uc
 check "packets for no queue pair are counted" no_qp rc.b 1000
 check "requests that are further ahead than what is in flight are counted" counted rc.b 100 "further ahead than a peer has in flight"
-check "requests of the past are counted" counted rc.b 100 "requests that came again"
+check "requests of the past are counted" counted rc.b 100 "duplicate requests"
 check "answers to what was never sent are counted" counted rc.a 100 "answers to what was never sent"
 check "what is not the peer's is counted" counted uc.b 100 "PSN or source port are not the peer's"
 finish

@@ -12,13 +12,13 @@
 	X(rcvd_fpdus, "FPDUs received")                                      \
 	X(sent_bytes, "payload bytes sent")                                  \
 	X(rcvd_bytes, "payload bytes received")                              \
-	X(bytes_direct_out, "of those sent, from where they lay")            \
-	X(bytes_copied_out, "of those sent, copied by us")                   \
+	X(bytes_direct_out, "of those sent, in place")                       \
+	X(bytes_copied_out, "of those sent, copied")                         \
 	X(bytes_direct_in, "of those received, in place")                    \
-	X(bytes_copied_in, "of those received, copied by us")                \
+	X(bytes_copied_in, "of those received, copied")                      \
 	X(bytes_moved, "bytes moved within the stage")                       \
-	X(reads_sent, "reads and atomics asked for")                         \
-	X(reads_rcvd, "reads and atomics the peer asked for")                \
+	X(reads_sent, "reads and atomics sent")                              \
+	X(reads_rcvd, "reads and atomics received")                          \
 	X(ord_waits, "reads and atomics held back: ORD")                     \
 	X(crc_errors, "refused: CRC")                                        \
 	X(marker_errors, "refused: marker and FPDU length do not match")     \
@@ -40,7 +40,7 @@
 	X(refused_ird, "refused: more reads and atomics than agreed")        \
 	X(refused_invalidate, "refused: STag that cannot be invalidated")    \
 	X(refused_atomic, "refused: atomic")                                 \
-	X(local_faults, "local: memory that is gone")                        \
+	X(local_faults, "local errors: memory not mapped")                   \
 	X(terminates_sent, "Terminate messages sent")                        \
 	X(terminates_rcvd, "Terminate messages received")
 

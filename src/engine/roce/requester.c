@@ -128,7 +128,7 @@ static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s
 static bool waits_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	struct vb_roce_requester *rq = &qp->rq;
-	uint64_t under_way = rq->seq - rq->una + rq->stale;
+	uint64_t in_flight = rq->seq - rq->una + rq->stale;
 
 	if (rq->burst_left || rq->seq < rq->high || rq->mending || vb_is_answered(s))
 		return false;
@@ -138,7 +138,7 @@ static bool waits_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
 
 	if (want > most)
 		want = most;
-	rq->held = rq->seq - rq->una >= 2 * want && under_way + want > limit(rq);
+	rq->held = rq->seq - rq->una >= 2 * want && in_flight + want > limit(rq);
 	return rq->held;
 }
 

@@ -103,19 +103,19 @@ void vb_iwcm_ends(const struct vb_iwcm_conn *c, struct vb_iwcm_ends *out);
 void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t *ord);
 
 /* X(name, text) */
-#define VB_IWCM_COUNTERS(X)                                                \
-	X(accepted, "TCP connections taken")                               \
-	X(requests, "MPA requests")                                        \
-	X(refused, "of those, refused by us")                              \
-	X(asked, "MPA requests sent")                                      \
-	X(older, "asked once more by revision 1")                          \
-	X(replies, "MPA replies")                                          \
-	X(disagreed, "ended by a Terminate before a stream began")         \
-	X(malformed, "closed: not an MPA frame, or not one that may come") \
-	X(lost, "closed by the peer in the middle of the exchange")        \
-	X(expired, "closed: the exchange took too long")                   \
-	X(crowded_out, "closed: too many at once")                         \
-	X(streams, "streams given to queue pairs")                         \
+#define VB_IWCM_COUNTERS(X)                                               \
+	X(accepted, "TCP connections accepted")                           \
+	X(requests, "MPA requests")                                       \
+	X(refused, "of those, refused by this end")                       \
+	X(asked, "MPA requests sent")                                     \
+	X(older, "requests repeated with revision 1")                     \
+	X(replies, "MPA replies")                                         \
+	X(disagreed, "ended by a Terminate before a stream began")        \
+	X(malformed, "closed: not an MPA frame, or not one allowed here") \
+	X(lost, "closed by the peer in the middle of the exchange")       \
+	X(expired, "closed: the exchange took too long")                  \
+	X(crowded_out, "closed: too many at once")                        \
+	X(streams, "streams given to queue pairs")                        \
 	X(ended, "streams ended")
 
 /* live, listening: present numbers. */

@@ -36,7 +36,7 @@ static void iwarp_log_counters(struct vb_node *node)
 	}
 #define X(name, text) \
 	if (sum.name) \
-		vb_log(VB_LOG_DEBUG, "iwarp: %s: %lu", text, sum.name);
+		vb_log(VB_LOG_DEBUG, "iWARP: %s: %lu", text, sum.name);
 	VB_IW_COUNTERS(X)
 #undef X
 }

@@ -24,10 +24,10 @@ struct vb_roce_held {
 	uint8_t bytes[];
 };
 
-enum way { WAY_HERE, WAY_SOON, WAY_NONE };
+enum route { ROUTE_HERE, ROUTE_SOON, ROUTE_NONE };
 
 /* Finds the ring to the program of this QP number's lane. */
-static enum way find_way(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
+static enum route find_route(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
 {
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
 	union ibv_gid dgid;
@@ -38,10 +38,10 @@ static enum way find_way(struct vb_node *node, const struct vb_roce_arrival *a, 
 		p = vb_peer_find(node, qpn, &dgid, 0, &err);
 	*out = p;
 	if (!p)
-		return err == EAGAIN ? WAY_SOON : WAY_NONE;
+		return err == EAGAIN ? ROUTE_SOON : ROUTE_NONE;
 	if (!p->self && !vb_peer_ready(p))
 		vb_peer_remind(p);
-	return p->self ? WAY_NONE : vb_peer_ready(p) ? WAY_HERE : WAY_SOON;
+	return p->self ? ROUTE_NONE : vb_peer_ready(p) ? ROUTE_HERE : ROUTE_SOON;
 }
 
 static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
@@ -98,13 +98,13 @@ static bool hold(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t
 static bool settle(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
 {
 	struct vb_peer *p;
-	enum way way = find_way(node, &h->a, h->qpn, &p);
+	enum route route = find_route(node, &h->a, h->qpn, &p);
 
-	if (way == WAY_HERE && write_record(p, &h->a, h->qpn, h->bytes, h->len)) {
+	if (route == ROUTE_HERE && write_record(p, &h->a, h->qpn, h->bytes, h->len)) {
 		VB_COUNT(forwarded, 1);
 		return true;
 	}
-	if (way != WAY_NONE && now < h->until)
+	if (route != ROUTE_NONE && now < h->until)
 		return false;
 	VB_COUNT(drop_forward, 1);
 	return true;
@@ -154,14 +154,14 @@ void vb_roce_forward_free(struct vb_roce_sockets *s)
 void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
                      size_t len)
 {
-	enum way way = WAY_NONE;
+	enum route route = ROUTE_NONE;
 	struct vb_peer *p;
 
 	if (VB_QP_LANE(qpn) && len <= VB_ROCE_PACKET_MAX + VB_ICRC_LEN)
-		way = waits_already(node->io->roce, qpn) ? WAY_SOON : find_way(node, a, qpn, &p);
-	if (way == WAY_SOON && hold(node, a, qpn, bytes, len))
+		route = waits_already(node->io->roce, qpn) ? ROUTE_SOON : find_route(node, a, qpn, &p);
+	if (route == ROUTE_SOON && hold(node, a, qpn, bytes, len))
 		return;
-	if (way == WAY_HERE && write_record(p, a, qpn, bytes, len))
+	if (route == ROUTE_HERE && write_record(p, a, qpn, bytes, len))
 		VB_COUNT(forwarded, 1);
 	else
 		VB_COUNT(drop_forward, 1);

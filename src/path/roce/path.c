@@ -265,7 +265,7 @@ static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_g
 }
 
 /* The route of a connected queue pair by its present address vector. */
-static int find_way(struct vb_qp *qp, struct vb_roce_addr *to)
+static int find_route(struct vb_qp *qp, struct vb_roce_addr *to)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
 	union ibv_gid sgid;
@@ -315,7 +315,7 @@ int vb_roce_path_open_locked(struct vb_qp *qp)
 	                                   .ack_delay = ACK_DELAY,
 	                                   .burst = vb_tx_burst(mtu_of(qp) + VB_BTH_LEN)};
 
-	if (qp->type != IBV_QPT_UD && find_way(qp, &w->to)) {
+	if (qp->type != IBV_QPT_UD && find_route(qp, &w->to)) {
 		free(w);
 		return EINVAL;
 	}
@@ -354,7 +354,7 @@ void vb_roce_path_close(struct vb_qp *qp)
 	atomic_fetch_sub(&qp->node->io->transport[VB_TRANSPORT_ROCE].users, 1);
 	qp->roce = NULL;
 	atomic_store(&qp->due, 0);
-	vb_log(VB_LOG_DEBUG, "wire: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,
+	vb_log(VB_LOG_DEBUG, "RoCE: queue pair 0x%x: window %u packets, round trip %lu us (least %lu)", qp->qp.qp_num,
 	       w->q.rq.window.packets, w->q.rq.window.srtt / 1000, w->q.rq.window.rtt_min / 1000);
 	if (w->ahead.slots)
 		munmap(w->ahead.slots, AHEAD);
@@ -408,7 +408,7 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 		vb_roce_start(&w->q);
 	vb_roce_pause(&w->q, next == IBV_QPS_SQD);
 	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
-		find_way(qp, &w->to);
+		find_route(qp, &w->to);
 }
 
 static bool roce_idle(const struct vb_qp *qp)

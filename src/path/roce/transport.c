@@ -55,7 +55,7 @@ static void roce_log_counters(struct vb_node *node)
 		count_open(node, &sum);
 #define X(name, text) \
 	if (sum.name) \
-		vb_log(VB_LOG_DEBUG, "wire: %s: %lu", text, sum.name);
+		vb_log(VB_LOG_DEBUG, "RoCE: %s: %lu", text, sum.name);
 	VB_ROCE_COUNTERS(X)
 #undef X
 }

@@ -611,8 +611,8 @@ static void a_program_that_just_ends_tells_what_its_queue_pairs_counted(void)
 	for (ssize_t k = 1; k > 0 && n<sizeof(text) - 1; n += k> 0 ? (size_t)k : 0)
 		k = read(p.fd, text + n, sizeof(text) - 1 - n);
 	text[n] = 0;
-	CHECK(strstr(text, "wire: acknowledgements sent: 2\n"));
-	CHECK(strstr(text, "wire: requests that came again: 1\n"));
+	CHECK(strstr(text, "RoCE: acknowledgements sent: 2\n"));
+	CHECK(strstr(text, "RoCE: duplicate requests: 1\n"));
 	finish(&p);
 }
 

@@ -44,8 +44,8 @@ backend() { python3 -c 'import json, sys; print(sum(n["copied"] for s in json.lo
 library() { awk '/^copied / { print $2 }' "$work/client.out"; }
 said() { sed -n "s/.*$2: \([0-9]*\)\$/\1/p" "$work/$1.err" | awk '{ n += $1 } END { print n + 0 }'; } # target|client WHAT
 moved() { sed -n 's/.*bytes: \([0-9]*\) by one copy, of these \([0-9]*\) mapped; \([0-9]*\) by ring.*/\'"$2"'/p' "$work/$1.err" | awk '{ n += $1 } END { print n + 0 }'; }
-OUT="payload bytes copied by us, to be sent" PLACE="payload bytes sent from where they lay" IN="payload bytes copied by us, of what came"
-IW_OUT="of those sent, copied by us" IW_IN="of those received, copied by us"
+OUT="payload bytes copied before sending" PLACE="payload bytes sent in place" IN="payload bytes copied after receiving"
+IW_OUT="of those sent, copied" IW_IN="of those received, copied"
 
 # is WHAT NUMBER LEAST MOST
 is() {
@@ -81,10 +81,10 @@ one_host() { # MEMORY MAPPED
 		is "moved by the target's adapter" "$(moved target 1)" $SIZE $((SIZE + SOME)) && is "moved by the client's" "$(moved client 1)" 0 $SOME &&
 		is "of these, in memory that both have mapped" "$(moved target 2)" $(($2 * 3 / 4)) $(($2 + SOME)) # it finds it after a while
 }
-kept() { echo $(($(said client "of those, kept until the missing one came") * PACKET)); } # what comes ahead of a lost one
+kept() { echo $(($(said client "of those, kept until the missing one arrived") * PACKET)); } # what comes ahead of a lost one
 roce() {
 	reads "$1" allocated $((1 << 20)) --mapped && storage_copies_nothing && no_memory && no_stream || return 1
-	local again=$(($(said target "request packets sent again") * PACKET)) # on a busy machine some are lost
+	local again=$(($(said target "request packets retransmitted") * PACKET)) # on a busy machine some are lost
 	is "sent from where it lay" "$(said target "$PLACE")" $((SIZE - again)) $((SIZE + SOME)) && is "staged to be sent" "$(said target "$OUT")" 0 $((SOME + again)) && is "staged as it came" "$(said client "$IN")" $SIZE $((SIZE + SOME + $(kept))) &&
 		is "staged the other way" $(($(said client "$OUT") + $(said target "$IN"))) 1 $SOME
 }
@@ -93,7 +93,7 @@ iwarp() { # MEMORY IN-PLACE: bytes at least
 	local placed copied
 	reads $V4_B "$1" $((1 << 20)) --mapped && storage_copies_nothing && no_memory && no_wire || return 1
 	placed=$(said client "of those received, in place") copied=$(said client "$IW_IN")
-	is "sent from where it lay" "$(said target "of those sent, from where they lay")" $((SIZE - FEW)) $((SIZE + SOME)) &&
+	is "sent from where it lay" "$(said target "of those sent, in place")" $((SIZE - FEW)) $((SIZE + SOME)) &&
 		is "copied to be sent" "$(said target "$IW_OUT")" 0 $FEW && is "received in place" "$placed" "$2" $SIZE &&
 		is "in place or copied" $((placed + copied)) $SIZE $((SIZE + SOME)) &&
 		is "copied the other way" $(($(said client "$IW_OUT") + $(said target "$IW_IN"))) 1 $SOME
