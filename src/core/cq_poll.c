@@ -43,7 +43,7 @@ static bool disarm(struct vb_cq *cq, bool solicited)
 /* Raises the CQ error. The next progress takes its queue pairs to ERR, because this is called under their locks. */
 static void tell_overrun(struct vb_cq *cq)
 {
-	vb_log(VB_LOG_ERROR, "a completion queue of %u entries has overrun: its queue pairs end", cq->capacity);
+	vb_log(VB_LOG_ERROR, "a completion queue of %u entries has overrun: its queue pairs go to ERR", cq->capacity);
 	vb_async_raise(vb_ctx(cq->cq.context), IBV_EVENT_CQ_ERR, cq);
 	atomic_store(&cq->node->overrun, true);
 	vb_timer_armed(cq->node);

@@ -39,7 +39,7 @@ static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 		return false;
 	if (a->path_mtu <= port.active_mtu)
 		return true;
-	vb_log(VB_LOG_ERROR, "%s: no path MTU of %u, its interface takes packets of %u only", dev->dev.name,
+	vb_log(VB_LOG_ERROR, "%s: no path MTU of %u: its interface can only receive packets of %u", dev->dev.name,
 	       128u << a->path_mtu, 128u << port.active_mtu);
 	return false;
 }

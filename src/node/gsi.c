@@ -257,8 +257,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
 		answer(b, m->err); /* ENOENT: the broker is new, and is being told */
 	} else if (m->err && m->err != ENOENT && b->awaited == AWAITS_NOTHING) {
-		vb_log(VB_LOG_WARN, "port %u was ours, and is another program's since the broker was lost",
-		       b->msg.port);
+		vb_log(VB_LOG_WARN, "port %u was taken by another program while the broker was away", b->msg.port);
 	}
 }
 

@@ -40,7 +40,7 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	if (!p && (iwarp || ((err == ENOENT || err == EACCES) && !vb_roce_up(qp->node, VB_RESOLVE_WAIT))))
 		return false;
 	if (err == EAGAIN)
-		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not say where its peer is", qp->qp.qp_num);
+		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not answer where its peer is", qp->qp.qp_num);
 	if (p && !vb_peer_hold(p))
 		p = NULL;
 	/* the peer maps us while it handles the introduction */

@@ -118,7 +118,7 @@ static void retry_path(struct vb_qp *qp, bool ask)
 		return;
 	}
 	vb_unresolved_drop(qp);
-	vb_log(VB_LOG_INFO, "queue pair 0x%x has its way now", qp->qp.qp_num);
+	vb_log(VB_LOG_INFO, "queue pair 0x%x has found its path", qp->qp.qp_num);
 	vb_sq_kick(qp);
 	qp->path->settle(qp);
 }

@@ -73,7 +73,7 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 {
 	if (rej->reason == VB_CM_REJ_INVALID_MTU)
-		vb_log(VB_LOG_ERROR, "a connection is refused: the peer's interface takes no packets of %u",
+		vb_log(VB_LOG_ERROR, "a connection was refused: the peer's interface cannot receive packets of %u",
 		       128u << id->path.mtu);
 	if (!id->iwarp)
 		post_data(id, RDMA_CM_EVENT_REJECTED, rej->reason, rej->private_data, sizeof(rej->private_data));

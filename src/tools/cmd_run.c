@@ -55,7 +55,7 @@ static bool set_environment(bool want_shim)
 		        "libverbena-paths.so was not found: programs that read /sys/class/infiniband will see no adapters");
 	/* The dynamic linker cannot quote these characters. */
 	if (strpbrk(paths.lib_dir, ":;") || (want_shim && strpbrk(paths.shim, ": "))) {
-		complain("run", "the directory %s cannot be used: its name has a colon or a space", paths.lib_dir);
+		complain("run", "the directory %s cannot be used: its name contains a colon or a space", paths.lib_dir);
 		return false;
 	}
 	if (want_shim && paths.shim[0]) {

@@ -75,7 +75,7 @@ static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const ch
 
 	switch (cqe->status & 0x7ff) {
 	case NV_CONNECT_HOST:
-		vn_say(l->why, "the target does not let this host in");
+		vn_say(l->why, "the target does not admit this host");
 		return -EACCES;
 	case NV_CONNECT_BUSY:
 		return -EBUSY;
@@ -434,7 +434,7 @@ static int log_once(struct vn_link *l, struct vn_queue *admin, struct vn_found *
 	if (e)
 		return e;
 	if (n > LOG_ENTRIES_MAX || nv_get16(d + 16)) {
-		vn_say(l->why, "the discovery log makes no sense");
+		vn_say(l->why, "the discovery log is invalid");
 		return -EPROTO;
 	}
 	struct vn_found *f = calloc(n ? n : 1, sizeof(*f));

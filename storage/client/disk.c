@@ -138,7 +138,7 @@ int vn_open(const char *url, const struct vn_options *options, struct vn_disk **
 	if (vn_url_parse(url, &u) || !*u.nqn)
 		return fail_open(why, why_len, -EINVAL, "not an address of a disk: nvme+tcp://HOST[:PORT]/NQN");
 	if (check_options(options))
-		return fail_open(why, why_len, -EINVAL, "an option makes no sense");
+		return fail_open(why, why_len, -EINVAL, "an option is invalid");
 	d = disk_new(options);
 	if (!d)
 		return fail_open(why, why_len, -ENOMEM, "");
@@ -263,7 +263,7 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	if (!e && ((u.scheme == VN_SCHEME_TLS && !who.tls.length) || (u.scheme == VN_SCHEME_RDMA && who.tls.length)))
 		e = -EINVAL;
 	if (e)
-		vn_say(said, "an option makes no sense");
+		vn_say(said, "an option is invalid");
 	else
 		e = discover(&u, options, &who, found, count, said);
 	explicit_bzero(&who, sizeof(who));

@@ -107,7 +107,7 @@ static int take_icresp(struct vn_link *l, struct vn_tcp_queue *t, const uint8_t 
 	if (ic.align > 31 || ic.number < H2C_MIN || ic.number % 4 || ic.digests & ~asked)
 		return refused(l, "a value in its greeting");
 	if (l->options->require_digest && ic.digests != asked) {
-		vn_say(l->why, "%s port %s makes no digests", l->host, l->service);
+		vn_say(l->why, "%s port %s does not support digests", l->host, l->service);
 		return -EOPNOTSUPP;
 	}
 	t->digests = ic.digests;

@@ -97,7 +97,7 @@ VN_API void vn_options_init(struct vn_options *o);
 /*
  * Connects, and returns when requests can be made: after connect_ms at the latest, but for what looking up a name
  * takes. options: NULL for the default; copied. why: NULL, or room for a sentence (at most why_len bytes) that says
- * what went wrong. -EINVAL: the address or an option makes no sense. -ENXIO: no such subsystem or namespace there.
+ * what went wrong. -EINVAL: the address or an option is invalid. -ENXIO: no such subsystem or namespace there.
  * -EACCES: the target does not want this host, or one of the two could not prove who it is. -EBUSY: it says to come
  * again later, all the time. -EPROTO: it does not speak NVMe/TCP, or not correctly. -ENODEV: no RDMA device reaches it.
  * -EOPNOTSUPP: a library built without RDMA, or without OpenSSL for secrets and keys; a namespace with metadata;

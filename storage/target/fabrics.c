@@ -131,7 +131,7 @@ static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
 	if (r->at > t->now)
 		return WAITS;
 	if (!c->stuck && t->say)
-		t->say("%s: a medium does not end what this host had begun on a connection that is gone; until then the host is kept out of %s",
+		t->say("%s: a medium does not finish requests of an earlier connection of this host; until then the host cannot connect to %s",
 		       c->hostnqn, c->subsystem->nqn);
 	c->stuck = true;
 	return NV_CONNECT_BUSY;

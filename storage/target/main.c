@@ -316,7 +316,7 @@ static void reload(void)
 		return;
 	unsigned wrong = nt_apply(&server, &c);
 
-	nt_say(wrong ? "the configuration is read again, but for %u things" : "the configuration is read again", wrong);
+	nt_say(wrong ? "the configuration was read again; %u items failed" : "the configuration is read again", wrong);
 }
 
 static void turn(uint64_t until)
@@ -358,7 +358,7 @@ static void stop(void)
 	for (until = nt_now() + STOP_MS; server.listeners && nt_now() < until;)
 		turn(nt_now() + 50);
 	if (server.listeners) {
-		nt_say("a medium does not answer: what was written to it last may be lost");
+		nt_say("a medium does not answer: the last writes to it may be lost");
 		_exit(1);
 	}
 }

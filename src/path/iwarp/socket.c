@@ -36,7 +36,7 @@ static void choose_congestion_control(int fd, const char *wish)
 
 	if (*wish) {
 		if (strcmp(wish, "system") != 0 && !set_congestion_control(fd, wish))
-			vb_log(VB_LOG_ERROR, "VERBENA_CONGESTION: this system does not give us '%s'", wish);
+			vb_log(VB_LOG_ERROR, "VERBENA_CONGESTION: the kernel does not provide '%s'", wish);
 		return;
 	}
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, is, &is_len) || strncmp(is, "bbr", 3) != 0)

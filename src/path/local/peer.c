@@ -287,7 +287,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	close(info->doorbell_fd);
 	return p;
 fail:
-	vb_log(VB_LOG_WARN, "a process on lane %u shows a segment that makes no sense", info->proc_id);
+	vb_log(VB_LOG_WARN, "the segment of the process on lane %u is invalid", info->proc_id);
 	if (p) {
 		peer_unmap(p);
 		free(p);

@@ -55,7 +55,7 @@ mtus_differ() {
 	ip -n $A link set net0 mtu 9000
 	"${on_b[@]}" "${run[@]}" rping -s -a $there -C 1 >"$work/server.out" 2>&1 </dev/null &
 	s=$!
-	wait_for 20 mtu_is_refused && grep -q "takes no packets of 4096" "$work/client.out" && grep -q "takes packets of 1024 only" "$work/server.out"
+	wait_for 20 mtu_is_refused && grep -q "cannot receive packets of 4096" "$work/client.out" && grep -q "can only receive packets of 1024" "$work/server.out"
 	status=$?
 	[ $status = 0 ] || said_by_both
 	ip -n $A link set net0 mtu 1500
