@@ -96,7 +96,7 @@ hangs() {
 	# the target is told soon that its host has gone; then more than once
 	wait_for 20 kept_out && ! own info "$url" || { echo "it was let in"; status=1; }
 	own --host-nqn=nqn.2026-01.test:other info "$url" && own --host-nqn=nqn.2026-01.test:other read "$url?nsid=2" 0 4k >/dev/null || { echo "another host is kept out, too"; status=1; }
-	[ "$(grep -c 'a medium does not end' "$work/target.err")" = 1 ] || { echo "it is not said once"; status=1; }
+	[ "$(grep -c 'a medium does not finish' "$work/target.err")" = 1 ] || { echo "it is not said once"; status=1; }
 	kill -CONT "$disk"
 	wait_for 20 own info "$url" && own read "$url" 1m 4k >/dev/null || { echo "it is not let in again"; status=1; }
 	ends || { cat "$work/target.err"; status=1; }
