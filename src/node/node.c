@@ -36,7 +36,7 @@ static void *table(size_t bytes)
 }
 
 /* Makes and maps a memfd of this size. With F_SEAL_FUTURE_WRITE no other process can map it writable. */
-static void *segment(const char *name, size_t bytes, int seals, int *fd)
+static void *make_segment(const char *name, size_t bytes, int seals, int *fd)
 {
 	void *p;
 
@@ -162,10 +162,11 @@ static int node_start(struct vb_node *node)
 	node->membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) &&
 	                   !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 	errno = 0;
-	node->seg = segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
-	                    &io->seg_fd);
-	node->doorbell =
-	        node->seg ? segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd) : NULL;
+	node->seg = make_segment("verbena-segment", VB_SEG_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
+	                         &io->seg_fd);
+	node->doorbell = node->seg
+	                         ? make_segment("verbena-doorbell", 4096, F_SEAL_SHRINK | F_SEAL_GROW, &io->doorbell_fd)
+	                         : NULL;
 	if (!node->doorbell) {
 		err = errno ? errno : ENOMEM;
 		vb_log(VB_LOG_ERROR,

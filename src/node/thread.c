@@ -126,7 +126,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 }
 
 /* A polling program owns progress: checks from time to time whether it still polls. Returns how long to sleep. */
-static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
+static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 {
 	uint32_t now = atomic_load_explicit(&node->polls, memory_order_relaxed);
 
@@ -149,7 +149,7 @@ static uint64_t watch(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 
 /* After an event more usually follow at once: polls for a moment longer, and lets others run meanwhile. Returns
  * false when it is time to sleep. */
-static bool linger(struct vb_node *node, uint64_t last)
+static bool poll_for_more(struct vb_node *node, uint64_t last)
 {
 	for (int i = 0; i < 20; i++)
 		vb_cpu_relax();
@@ -176,7 +176,7 @@ static uint64_t active_deadline(struct vb_node *node)
 }
 
 /* The thread owns progress: does all work, then marks itself as sleeping. Returns how long to sleep. */
-static uint64_t serve(struct vb_node *node)
+static uint64_t serve_node(struct vb_node *node)
 {
 	uint64_t deadline, now, last = 0;
 	bool waiting;
@@ -189,7 +189,7 @@ static uint64_t serve(struct vb_node *node)
 		vb_unlock(&node->progress);
 		if (n)
 			last = vb_now();
-		else if (!last || !linger(node, last))
+		else if (!last || !poll_for_more(node, last))
 			break;
 	}
 	vb_lock(&node->progress);
@@ -248,9 +248,9 @@ static void *adapter(void *arg)
 	be_prompt();
 	while (!atomic_load(&io->stop)) {
 		if (atomic_load(&node->owner) == VB_OWNER_POLLER)
-			sleep_ns = watch(node, &polls, &interval);
+			sleep_ns = watch_poller(node, &polls, &interval);
 		else
-			sleep_ns = serve(node);
+			sleep_ns = serve_node(node);
 		wait_ns(io, ev, &n, sleep_ns);
 		handle(node, ev, n);
 		vb_questions_send(node);

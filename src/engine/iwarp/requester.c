@@ -34,7 +34,7 @@ static bool take_send(struct vb_iw_qp *q)
 }
 
 /* The error is reported in order, and ends the stream. */
-static enum vb_iw_made stop(struct vb_iw_qp *q, struct vb_work_sent *s, enum vb_work_status status)
+static enum vb_iw_made stop_stream(struct vb_iw_qp *q, struct vb_work_sent *s, enum vb_work_status status)
 {
 	s->status = status;
 	q->rq.fault = true;
@@ -126,7 +126,7 @@ static enum vb_iw_made put_send(struct vb_iw_qp *q, struct vb_work_sent *s, stru
 	p->source = VB_IW_OF_REQUEST;
 	made = vb_iw_put(q, p);
 	if (made == VB_IW_NO_MEMORY)
-		return stop(q, s, VB_WORK_LOC_PROT_ERR);
+		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
 	if (made != VB_IW_MADE)
 		return made;
 	q->rq.unsent++;
@@ -161,7 +161,7 @@ static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_work_sent *s)
 	};
 
 	if (!sourced(q, s))
-		return stop(q, s, VB_WORK_LOC_PROT_ERR);
+		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	p.ddp.mo = q->rq.offset;
 	p.ddp.stag = s->rq.flags & VB_WORK_INV ? s->rq.imm : 0;
@@ -207,7 +207,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 	if (q->rq.immediate)
 		return make_immediate(q, s);
 	if (!sourced(q, s))
-		return stop(q, s, VB_WORK_LOC_PROT_ERR);
+		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.stag = s->rq.rkey;
 	p.ddp.to = s->rq.remote_addr + q->rq.offset;
 	enum vb_iw_made made = put_send(q, s, &p);
@@ -279,7 +279,7 @@ static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 	if (q->rq.cur != q->rq.head)
 		return false;
 	if (!q->ops->local(q->own, &s->rq)) {
-		stop(q, s, VB_WORK_MW_BIND_ERR);
+		stop_stream(q, s, VB_WORK_MW_BIND_ERR);
 		return false;
 	}
 	s->done = true;
@@ -312,7 +312,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 			return VB_IW_NOTHING;
 		s = vb_iw_send_at(q, rq->cur);
 		if (s->status)
-			return stop(q, s, s->status);
+			return stop_stream(q, s, s->status);
 		if (s->rq.verb != VB_VERB_LOCAL) {
 			if (!may_begin(q, s))
 				return VB_IW_NOTHING;

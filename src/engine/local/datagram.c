@@ -27,7 +27,7 @@
 #define OVERTAKEN_MAX 128
 
 /* Copies the datagram's payload and address from the program now. */
-static enum vb_emit hold(struct vb_qp *qp, struct vb_swqe *w)
+static enum vb_emit hold_datagram(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
 	struct vb_held *h;
@@ -52,7 +52,7 @@ static enum vb_emit ud_waits(struct vb_qp *qp, struct vb_swqe *w, uint64_t patie
 {
 	if (!w->until)
 		w->until = vb_now() + patience;
-	return patience == UD_MEETING && !w->held ? hold(qp, w) : VB_EMIT_BLOCKED;
+	return patience == UD_MEETING && !w->held ? hold_datagram(qp, w) : VB_EMIT_BLOCKED;
 }
 
 /* Was the lane found to be on another host a short time ago? Then the broker need not be asked. */

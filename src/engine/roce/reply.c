@@ -101,7 +101,8 @@ static bool went_before(const struct vb_roce_resource *r)
 }
 
 /* The key is checked for each packet, because it may have been invalidated since. */
-static bool fetch(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode, struct vb_roce_out *out)
+static bool fetch_response(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode,
+                           struct vb_roce_out *out)
 {
 	uint64_t offset = (uint64_t)r->next * qp->cfg.mtu;
 
@@ -123,7 +124,7 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	                      .aeth = {.msn = r->msn},
 	                      .atomic_ack.original = r->original};
 
-	if (!fetch(qp, r, p.bth.opcode, out))
+	if (!fetch_response(qp, r, p.bth.opcode, out))
 		return false;
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
 		p.aeth.value = credits(qp);

@@ -165,7 +165,7 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 }
 
 /* The send of the next packet, if that may be sent now. */
-static struct vb_work_sent *ready(struct vb_roce_qp *qp)
+static struct vb_work_sent *next_to_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 
@@ -205,7 +205,8 @@ static uint8_t next_opcode(const struct vb_roce_qp *qp, const struct vb_work_sen
 	return position == VB_MIDDLE ? s->middle : (uint8_t)opcode_of(qp, s, position);
 }
 
-static bool fetch(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_t at, uint8_t opcode, struct vb_roce_out *out)
+static bool fetch_payload(struct vb_roce_qp *qp, struct vb_work_sent *s, uint32_t at, uint8_t opcode,
+                          struct vb_roce_out *out)
 {
 	uint32_t offset = at * qp->cfg.mtu, left = s->rq.length - offset, len = left < qp->cfg.mtu ? left : qp->cfg.mtu;
 
@@ -230,7 +231,7 @@ static uint32_t ask_every(const struct vb_roce_requester *rq)
 
 static bool ask(struct vb_roce_qp *qp, bool more)
 {
-	if (++qp->rq.unasked < ask_every(&qp->rq) && (more || ready(qp)))
+	if (++qp->rq.unasked < ask_every(&qp->rq) && (more || next_to_send(qp)))
 		return false;
 	qp->rq.unasked = 0;
 	return true;
@@ -400,7 +401,7 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 		return;
 	if (qp->rs.owed != VB_ROCE_NO_ACK || qp->rs.unanswered || rq->mending || (rc && rq->window.rtt_min >= PACED))
 		return;
-	if (ready(qp) != s)
+	if (next_to_send(qp) != s)
 		return;
 	uint64_t n = s->seq + s->packets - 1 - rq->seq, room = limit(rq) - (rq->seq - rq->una + rq->stale);
 
@@ -471,7 +472,7 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 
 	qp->rq.wake_at = 0;
 	if (!s)
-		s = ready(qp);
+		s = next_to_send(qp);
 	if (!s) {
 		if (qp->rq.started)
 			vb_requester_retire(qp); /* reports a fault that was found earlier, now in order */
@@ -482,7 +483,7 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 	uint32_t at = (uint32_t)(seq - s->seq);
 	uint8_t opcode = next_opcode(qp, s, at);
 
-	if (!fetch(qp, s, at, opcode, out)) {
+	if (!fetch_payload(qp, s, at, opcode, out)) {
 		vb_requester_retire(qp);
 		return false;
 	}

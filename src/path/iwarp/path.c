@@ -133,7 +133,7 @@ static void emit(struct vb_iwarp_path *w)
 
 /* Reads the socket. If no data has arrived this is all that a poller does, so one piece is read without the C
  * library's preparations for pthread_cancel(3). */
-static ssize_t fetch(int fd, struct iovec *iov, int n)
+static ssize_t read_socket(int fd, struct iovec *iov, int n)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
 
@@ -159,7 +159,7 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 		return 0;
 	for (int i = 0; i < n; i++)
 		want += iov[i].iov_len;
-	ssize_t got = fetch(w->fd, iov, n);
+	ssize_t got = read_socket(w->fd, iov, n);
 
 	if (got > 0) {
 		vb_iw_received(&w->q, (size_t)got);
@@ -307,7 +307,7 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 /* --- operation --- */
 
 /* Polls a quiet stream less often, because its system calls delay the busy ones. Under progress + sq_lock. */
-static void judge(struct vb_iwarp_path *w, bool done)
+static void adjust_polling(struct vb_iwarp_path *w, bool done)
 {
 	w->in_vain = done || w->held || w->missed || w->blocked || w->starving || w->lost ? 0 : w->in_vain + 1;
 	if ((w->in_vain >= QUIET) != atomic_load_explicit(&w->seldom, memory_order_relaxed))
@@ -336,7 +336,7 @@ static unsigned visit_stream(struct vb_iwarp_path *w, bool wait)
 		done = 1;
 	if ((w->blocked || (done && wants(w))) && !w->lost)
 		emit(w);
-	judge(w, done);
+	adjust_polling(w, done);
 	if (ended(w)) { /* w may be freed then */
 		iwarp_settle(qp);
 		done = 1;

@@ -32,7 +32,7 @@ static bool local_is_mapped(const struct iovec *iov, int n)
 	return true;
 }
 
-static int judge(struct vb_peer *peer, ssize_t done, size_t want, int err, const struct iovec *local, int n)
+static int explain_failure(struct vb_peer *peer, ssize_t done, size_t want, int err, const struct iovec *local, int n)
 {
 	if (done == (ssize_t)want)
 		return 0;
@@ -80,7 +80,7 @@ static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *l
 		done = more < 0 ? more : done + more;
 	}
 #endif
-	return judge(peer, done, total, errno, local, n);
+	return explain_failure(peer, done, total, errno, local, n);
 }
 
 static int vm_read(struct vb_peer *peer, uint64_t remote, const struct iovec *local, int n, size_t total)
@@ -92,7 +92,7 @@ static int vm_read(struct vb_peer *peer, uint64_t remote, const struct iovec *lo
 		return ESRCH;
 	done = process_vm_readv(peer->pid, local, (unsigned long)n, &from, 1, 0);
 
-	return judge(peer, done, total, errno, local, n);
+	return explain_failure(peer, done, total, errno, local, n);
 }
 
 const struct vb_copy_ops vb_copy_vm = {.write = vm_write, .read = vm_read};

@@ -76,7 +76,8 @@ static bool waits_already(const struct vb_roce_sockets *s, uint32_t qpn)
 	return false;
 }
 
-static bool hold(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes, size_t len)
+static bool hold_packet(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
+                        size_t len)
 {
 	struct vb_roce_sockets *s = node->io->roce;
 	struct vb_roce_held *h = s->held_count < HELD_MAX ? malloc(sizeof(*h) + len) : NULL, **last = &s->held;
@@ -95,7 +96,7 @@ static bool hold(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t
 }
 
 /* Returns false if it continues to wait. */
-static bool settle(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
+static bool deliver_held(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
 {
 	struct vb_peer *p;
 	enum route route = find_route(node, &h->a, h->qpn, &p);
@@ -120,7 +121,7 @@ void vb_roce_forward_held(struct vb_node *node)
 	for (struct vb_roce_held **at = &s->held; *at;) {
 		struct vb_roce_held *h = *at;
 
-		if (!settle(node, h, now)) {
+		if (!deliver_held(node, h, now)) {
 			at = &h->next;
 			continue;
 		}
@@ -159,7 +160,7 @@ void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint
 
 	if (VB_QP_LANE(qpn) && len <= VB_ROCE_PACKET_MAX + VB_ICRC_LEN)
 		route = waits_already(node->io->roce, qpn) ? ROUTE_SOON : find_route(node, a, qpn, &p);
-	if (route == ROUTE_SOON && hold(node, a, qpn, bytes, len))
+	if (route == ROUTE_SOON && hold_packet(node, a, qpn, bytes, len))
 		return;
 	if (route == ROUTE_HERE && write_record(p, a, qpn, bytes, len))
 		VB_COUNT(forwarded, 1);

@@ -66,7 +66,7 @@ static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
  * and its data is probably not in a near cache, the sum is computed in place, and the kernel gathers the data: that
  * costs more than a copy within the cache, and less than a copy from further away.
  */
-static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
+static bool place_payload(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
 	if (len % 256 || !len || !vb_guard_can_sum())
 		return copied_out(w, vb_guard_copy(dst, src, len), len);
@@ -83,13 +83,13 @@ static bool lay(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32
 	return copied_out(w, true, in_place ? 0 : len);
 }
 
-static bool fetch(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
+static bool fetch_payload(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len)
 {
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
 	const struct vb_known *k = vb_queue_pieces(own, &w->known, rq, 0);
 
 	if (k && k->n == 1 && offset + (uint64_t)len <= k->iov[0].iov_len)
-		return lay(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
+		return place_payload(w, dst, (uint8_t *)k->iov[0].iov_base + offset, len, k->region);
 	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
@@ -143,7 +143,7 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	uint64_t at;
 
 	return named(own, rkey, va, len, IBV_ACCESS_REMOTE_READ, &at) &&
-	       lay(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
+	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
 static bool local(void *own, const struct vb_work *rq)
@@ -178,7 +178,7 @@ static void failed(void *own, enum vb_work_event event)
 static const struct vb_roce_ops ops = {
         .next_send = vb_queue_next_send,
         .complete_send = vb_queue_complete_send,
-        .fetch = fetch,
+        .fetch = fetch_payload,
         .scatter = scatter,
         .local = local,
         .take_receive = vb_queue_take_receive,

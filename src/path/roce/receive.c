@@ -17,8 +17,8 @@
 #include "path/roce/roce.h"
 #include "util/calls.h"
 
-#define BATCH 8u
-#define BUFFER 65536u
+#define BATCH 8u            /* datagrams per recvmmsg */
+#define BUFFER 65536u       /* bytes for one of them, merged by UDP_GRO */
 #define ENOUGH (2 * BUFFER) /* bytes at once, so that the next buffers are still in the near cache */
 #define ECN_CE 3
 
@@ -28,10 +28,10 @@ struct vb_roce_rx {
 	bool crowded; /* the head reports congestion */
 	struct vb_relay_head head[BATCH];
 	struct iovec with_head[BATCH][2];
-	unsigned vlen; /* datagrams per call: more after a call that returned several */
-	struct vb_qp *touched;
-	struct vb_qp *locked; /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
-	struct vb_qp *run;    /* the same QP, if the last packet of this datagram was for it */
+	unsigned vlen;         /* datagrams per call: more after a call that returned several */
+	struct vb_qp *touched; /* queue pairs that must answer after the batch, by touched_next */
+	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
+	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
 	struct iovec iov[BATCH];
@@ -91,7 +91,7 @@ static bool icrc_right(struct vb_roce_rx *rx, const struct vb_roce_arrival *a, u
 	return true;
 }
 
-static void touch(struct vb_roce_rx *rx, struct vb_qp *qp)
+static void remember_to_answer(struct vb_roce_rx *rx, struct vb_qp *qp)
 {
 	if (qp->roce->touched)
 		return;
@@ -122,18 +122,18 @@ static bool crowded(const struct vb_roce_rx *rx)
 	return info[SK_MEMINFO_RMEM_ALLOC] > info[SK_MEMINFO_RCVBUF] / 4;
 }
 
-static void release(struct vb_roce_rx *rx)
+static void unlock_qp(struct vb_roce_rx *rx)
 {
 	if (rx->locked)
 		vb_unlock(&rx->locked->sq_lock);
 	rx->locked = rx->run = NULL;
 }
 
-static void hold(struct vb_roce_rx *rx, struct vb_qp *qp)
+static void lock_qp(struct vb_roce_rx *rx, struct vb_qp *qp)
 {
 	if (rx->locked == qp)
 		return;
-	release(rx);
+	unlock_qp(rx);
 	vb_lock(&qp->sq_lock);
 	rx->locked = qp;
 	if (qp->roce)
@@ -144,7 +144,7 @@ void vb_roce_settle_batch(struct vb_node *node)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
-	release(rx);
+	unlock_qp(rx);
 	uint64_t now = rx->touched ? vb_now() : 0;
 	bool full = rx->touched && rx->touched->type == IBV_QPT_UC && crowded(rx);
 
@@ -176,9 +176,9 @@ void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_
 		vb_grh(grh, &a->flow, &a->ip, len);
 		from.grh = grh;
 	}
-	hold(node->io->roce->rx, qp);
+	lock_qp(node->io->roce->rx, qp);
 	vb_roce_path_input(qp, p, bytes + p->payload_at, &from, a->now);
-	touch(node->io->roce->rx, qp);
+	remember_to_answer(node->io->roce->rx, qp);
 }
 
 /* Passes a packet with a reserved opcode to its QP, if that is connected. */
@@ -192,9 +192,9 @@ static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a
 
 	if (!qp || qp->type != IBV_QPT_RC || !from_its_peer(qp, a))
 		return;
-	hold(node->io->roce->rx, qp);
+	lock_qp(node->io->roce->rx, qp);
 	vb_roce_path_input_unknown(qp, &bth);
-	touch(node->io->roce->rx, qp);
+	remember_to_answer(node->io->roce->rx, qp);
 }
 
 void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes, size_t len)
@@ -225,14 +225,14 @@ void vb_roce_packet(struct vb_node *node, const struct vb_roce_arrival *a, const
 	}
 }
 
-static void forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
-                    size_t len)
+static void forward_packet(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
+                           size_t len)
 {
-	release(node->io->roce->rx);
+	unlock_qp(node->io->roce->rx);
 	vb_roce_forward(node, a, qpn, bytes, len);
 }
 
-static void segment(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
+static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *bytes, size_t n)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 
@@ -242,10 +242,11 @@ static void segment(struct vb_node *node, struct vb_roce_arrival *a, uint8_t *by
 	}
 	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
+	/* the DestQP of the BTH, before anything else is decoded */
 	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
 
 	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST)
-		forward(node, a, qpn, bytes, n);
+		forward_packet(node, a, qpn, bytes, n);
 	else
 		vb_roce_packet(node, a, bytes, n);
 }
@@ -267,7 +268,7 @@ static bool relayed_arrival(const struct vb_relay_head *h, struct vb_udp_arrival
 	return vb_gid_is_ipv4(h->src) == vb_gid_is_ipv4(h->dst);
 }
 
-static bool arrived(struct vb_roce_rx *rx, unsigned i, size_t *len, struct vb_udp_arrival *came)
+static bool decode_arrival(struct vb_roce_rx *rx, unsigned i, size_t *len, struct vb_udp_arrival *came)
 {
 	const struct msghdr *mh = &rx->mh[i].msg_hdr;
 
@@ -280,7 +281,7 @@ static bool arrived(struct vb_roce_rx *rx, unsigned i, size_t *len, struct vb_ud
 	return relayed_arrival(&rx->head[i], came);
 }
 
-static void datagram(struct vb_node *node, unsigned i, size_t len)
+static void take_datagram(struct vb_node *node, unsigned i, size_t len)
 {
 	struct vb_roce_rx *rx = node->io->roce->rx;
 	uint8_t *bytes = rx->buffers + (size_t)i * BUFFER;
@@ -290,7 +291,7 @@ static void datagram(struct vb_node *node, unsigned i, size_t len)
 		vb_roce_lost(node);
 		return;
 	}
-	if (!arrived(rx, i, &len, &came)) {
+	if (!decode_arrival(rx, i, &len, &came)) {
 		VB_COUNT(drop_malformed, 1);
 		return;
 	}
@@ -309,15 +310,15 @@ static void datagram(struct vb_node *node, unsigned i, size_t len)
 
 	if (ack) {
 		a.ip.id = (uint16_t)(came.ip.id + last / seg);
-		segment(node, &a, bytes + last, len - last);
+		take_packet(node, &a, bytes + last, len - last);
 		a.ip.id = came.ip.id;
 		len = last;
 	}
 	for (size_t off = 0; off < len; off += seg, a.ip.id++)
-		segment(node, &a, bytes + off, len - off < seg ? len - off : seg);
+		take_packet(node, &a, bytes + off, len - off < seg ? len - off : seg);
 }
 
-static void prepare(struct vb_roce_rx *rx, unsigned i)
+static void prepare_buffer(struct vb_roce_rx *rx, unsigned i)
 {
 	rx->iov[i] = (struct iovec){rx->buffers + (size_t)i * BUFFER, BUFFER};
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_name = &rx->from[i],
@@ -333,7 +334,7 @@ static void prepare(struct vb_roce_rx *rx, unsigned i)
 	rx->mh[i].msg_hdr = (struct msghdr){.msg_iov = rx->with_head[i], .msg_iovlen = 2};
 }
 
-static int receive(struct vb_roce_rx *rx)
+static int receive_batch(struct vb_roce_rx *rx)
 {
 	int n, cancel;
 
@@ -359,8 +360,8 @@ unsigned vb_roce_poll(struct vb_node *node)
 	if (rx->relayed && vb_roce_lost_at(node)) /* the end of the channel would be read as input again and again */
 		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
-		prepare(rx, i);
-	int n = receive(rx);
+		prepare_buffer(rx, i);
+	int n = receive_batch(rx);
 
 	if (n <= 0) {
 		rx->vlen = 1;
@@ -369,7 +370,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 	size_t bytes = 0;
 
 	for (int i = 0; i < n; i++) {
-		datagram(node, (unsigned)i, rx->mh[i].msg_len);
+		take_datagram(node, (unsigned)i, rx->mh[i].msg_len);
 		bytes += rx->mh[i].msg_len;
 	}
 	vb_roce_settle_batch(node);
