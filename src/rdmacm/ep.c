@@ -17,7 +17,7 @@ static void *copy(const void *from, size_t len)
 	return to;
 }
 
-/* What the addresses say, or the port space. */
+/* The QP type of the addresses, or of the port space. */
 static enum ibv_qp_type type_of(const struct rdma_addrinfo *res)
 {
 	if (res->ai_qp_type)
@@ -113,7 +113,7 @@ RCM_EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **o
 
 	if (!rcm_ours(id))
 		return -1;
-	if (!id->sync || id->state != RCM_LISTEN) /* otherwise nothing would ever come */
+	if (!id->sync || id->state != RCM_LISTEN) /* otherwise no request can arrive */
 		return rcm_fail(EINVAL);
 	rcm_drop_event(id);
 	if (rdma_get_cm_event(listen->channel, &event))

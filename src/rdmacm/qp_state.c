@@ -25,7 +25,7 @@ static bool connected_type(const struct rcm_id *id)
 
 static int init_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	if (id->source.dev->iwarp) { /* the same before and after it is connected */
+	if (id->source.dev->iwarp) { /* the same before and after the connection is made */
 		attr->port_num = id->source.port;
 		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
@@ -80,7 +80,7 @@ static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 	return 0;
 }
 
-/* What a connection knows, and from when on. */
+/* The attributes that a connection knows, by its state. */
 static bool known(const struct rcm_id *id, enum ibv_qp_state state)
 {
 	switch (id->conn->state) {
@@ -106,7 +106,7 @@ static int fill(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 		return EINVAL;
 	if (id->source.dev->iwarp && (attr->qp_state == IBV_QPS_RTR || attr->qp_state == IBV_QPS_RTS)) {
 		attr->port_num = id->source.port;
-		*mask = IBV_QP_PORT; /* the connection takes it there */
+		*mask = IBV_QP_PORT; /* the connection changes the state */
 		return id->tcp || id->conn ? 0 : EINVAL;
 	}
 	if (!id->conn || rcm_is_ud(id))
@@ -167,7 +167,7 @@ int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp)
 	return modify(id, qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
-/* Of an iWARP device, and the peer is on this host. */
+/* For an iWARP device whose peer is on this host. */
 static int modify_here(struct rcm_id *id, struct ibv_qp_attr *attr, int mask)
 {
 	return rcm_result(vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, attr, mask));
@@ -195,7 +195,7 @@ static int rts_here(struct rcm_id *id)
 	return modify_here(id, &attr, mask);
 }
 
-/* With the rights that the connection has agreed on. */
+/* With the access that the connection has negotiated. */
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};

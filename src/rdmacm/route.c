@@ -8,7 +8,7 @@
 
 #include "rdmacm/rdmacm.h"
 
-/* A connected UDP socket sends nothing: its name is the source the route has. */
+/* Connecting a UDP socket sends nothing: its local address is the source of the route. */
 int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, union rcm_addr *src)
 {
 	union rcm_addr from = *bound, to = *dst;
@@ -60,7 +60,7 @@ static uint8_t rate_of(const struct ibv_port_attr *port)
 	                       : IBV_RATE_MAX;
 }
 
-/* Of id->path, for the program. */
+/* Makes the program's path record of id->path. */
 int rcm_path_record(struct rcm_id *id)
 {
 	struct ibv_sa_path_rec *rec = calloc(1, sizeof(*rec));

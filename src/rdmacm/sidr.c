@@ -1,4 +1,4 @@
-// sidr.c - datagram services: the queue pair behind an address and a port, asked for and told
+// sidr.c - datagram services: requests and answers for the queue pair of an address and a port
 // follows: rdma_cm(7) (RDMA_PS_UDP); IBA volume 1, 12.11 (service id resolution)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"

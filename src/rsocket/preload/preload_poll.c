@@ -45,9 +45,9 @@ static void give_back(struct mixed *m)
 	errno = saved;
 }
 
-enum { FEW = 16 }; /* without the allocator, which a handler may have interrupted */
+enum { FEW = 16 }; /* sets of this size need no allocator, which a signal handler may have interrupted */
 
-/* also: one more descriptor that ends the wait, or -1. */
+/* also: another descriptor that ends the wait, or -1. */
 static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout, int also)
 {
 	PRE_ERRNO;
@@ -134,7 +134,7 @@ static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t
 	return r;
 }
 
-/* librdmacm's rsockets sleep by ppoll, holding no lock, and wherever else they may hold one by poll: rs_wait.c. */
+/* librdmacm's rsockets sleep in ppoll without a lock; in poll they may hold one: rs_wait.c. */
 static int sleep_below(struct pollfd *fds, nfds_t n, const struct timespec *timeout)
 {
 	int r = -1, err = EINTR;
@@ -249,7 +249,7 @@ PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *res
 		return pre_real.select(n, r, w, x, timeout);
 	if (!timeout)
 		return select_masked(n, r, w, x, NULL, NULL);
-	/* more than a second of microseconds is good for select, and for pselect is not */
+	/* select accepts more than 999,999 microseconds, pselect does not */
 	ts = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
 	left = now_ms() + ms_of(&ts);
 	got = select_masked(n, r, w, x, &ts, NULL);

@@ -1,4 +1,4 @@
-// preload_signal.c - a handler of the program's does not run where its thread holds a lock of ours: it may call close(), too
+// preload_signal.c - delays signal handlers of the program while their thread holds a lock of this library
 // follows: signal-safety(7), sigaction(2); rt_tgsigqueueinfo(2)
 // SPDX-License-Identifier: MIT
 #undef _FORTIFY_SOURCE
@@ -17,28 +17,28 @@
 #include "util/calls.h"
 
 /*
- * The calls of the kernel that stand behind sockets may be made in a signal's handler. Ours take locks and allocate. So
- * the kernel is given a handler of ours in place of the program's: where the thread is inside a call of this library,
- * it keeps the signal back, and the signal comes again as the thread leaves. A thread that sleeps in such a call holds
- * no lock, and there the handler runs at once.
+ * Signal handlers may call the kernel's socket functions. Ours take locks and allocate. So the kernel gets our handler
+ * in place of the program's. If the thread is inside a call of this library, our handler keeps the signal, and raises
+ * it again when the thread leaves the call. A thread that sleeps in such a call holds no lock, so the program's handler
+ * runs at once.
  */
 __thread struct pre_thread pre_me __attribute__((tls_model("initial-exec")));
 
-/* What the program has installed. */
+/* The program's handlers. */
 static struct installed {
 	void *_Atomic handler;
 	atomic_int flags;
 } installed[NSIG];
 static atomic_bool any_handler;
 
-/* A fault of the thread's own cannot wait, and what abort() raises is not to. */
+/* A fault of the thread cannot wait, and the signal of abort() must not. */
 static bool is_ours(int sig)
 {
 	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL &&
 	       sig != SIGTRAP && sig != SIGSYS && sig != SIGABRT && sig != SIGKILL && sig != SIGSTOP;
 }
 
-/* The stack grows down: a frame above that of a handler or of a call says that longjmp() has left it. */
+/* The stack grows down: if the present frame is above that of a handler or call, longjmp() has left it. */
 static void look_for_jump(const char *frame)
 {
 	if (pre_me.handler && frame > pre_me.handler) {
@@ -53,7 +53,7 @@ bool pre_is_fragile(void)
 	return pre_me.handler && pre_me.fragile;
 }
 
-/* Where the program's own code is; that of the libraries may be in the allocator. */
+/* The range of the program's own code; a library's code may be in the allocator. */
 static uintptr_t program_at, program_end;
 
 static int find_program(struct dl_phdr_info *info, size_t size, void *arg)
@@ -115,14 +115,14 @@ static void run(int sig, siginfo_t *info, void *context)
 	bool fragile = pre_me.fragile;
 	int inside = pre_me.inside, asleep = pre_me.asleep, flags = installed[sig].flags;
 	void *handler = installed[sig].handler;
-	const struct sigaction standard = {.sa_handler = SIG_DFL, .sa_flags = flags}; /* as the kernel leaves it */
+	const struct sigaction standard = {.sa_handler = SIG_DFL, .sa_flags = flags}; /* as the kernel resets it */
 
 	if (flags & SA_RESETHAND)
 		pre_real.sigaction(sig, &standard, NULL);
-	/* a handler in a handler: what either has interrupted */
+	/* a handler in a handler: both may have interrupted a call */
 	pre_me.fragile = (before && fragile) || !(asleep || is_at_rest(context));
 	pre_me.handler = __builtin_frame_address(0);
-	pre_me.inside = pre_me.asleep = 0; /* whatever it calls finds no lock of ours held */
+	pre_me.inside = pre_me.asleep = 0; /* the handler may call this library, which holds no lock here */
 	((void (*)(int, siginfo_t *, void *))handler)(sig, info, context);
 	pre_me.handler = before;
 	pre_me.fragile = fragile;
@@ -130,7 +130,7 @@ static void run(int sig, siginfo_t *info, void *context)
 	pre_me.asleep = asleep;
 }
 
-/* The kernel's: for all signals that the program handles. */
+/* The handler installed for all signals that the program handles. */
 static void arrived(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *uc = context;
@@ -141,10 +141,10 @@ static void arrived(int sig, siginfo_t *info, void *context)
 		return;
 	}
 	pre_me.kept[pre_me.deferred++] = *info;
-	sigaddset(&uc->uc_sigmask, sig); /* no second one before this one has been handled */
+	sigaddset(&uc->uc_sigmask, sig); /* blocks the signal until this one has been handled */
 }
 
-/* To the thread itself, as they came: the kernel calls the handler with the right mask, on the right stack. */
+/* Raises the kept signals in order for this thread: the kernel calls the handlers with the right mask and stack. */
 void pre_handle_deferred(void)
 {
 	int saved = errno, n = pre_me.deferred;
@@ -160,7 +160,7 @@ void pre_handle_deferred(void)
 			raise(kept[i].si_signo);
 	}
 	pre_me.deferred = 0;
-	pre_me.asleep++; /* nothing of anybody's is held */
+	pre_me.asleep++; /* no lock is held */
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	pre_me.asleep--;
 	errno = saved;
@@ -182,7 +182,7 @@ void pre_wake_up(void)
 	pre_me.asleep--;
 }
 
-/* --- what the program installs --- */
+/* --- calls that install handlers --- */
 static void show_installed(int sig, struct sigaction *act, void *handler, int flags)
 {
 	if (act->sa_sigaction != arrived)
@@ -232,7 +232,7 @@ PRE_EXPORT __sighandler_t signal(int sig, __sighandler_t handler)
 	return install(sig, handler, SA_RESTART);
 }
 
-__sighandler_t bsd_signal(int sig, __sighandler_t handler); /* of older standards: no header has it */
+__sighandler_t bsd_signal(int sig, __sighandler_t handler); /* of older standards, declared in no header */
 PRE_EXPORT __sighandler_t bsd_signal(int sig, __sighandler_t handler)
 {
 	return install(sig, handler, SA_RESTART);
@@ -253,10 +253,10 @@ PRE_EXPORT __sighandler_t sysv_signal(int sig, __sighandler_t handler)
 	return install(sig, handler, (int)(SA_RESETHAND | SA_NODEFER));
 }
 
-/* --- what a handler cannot end itself: it may have interrupted the allocator --- */
+/* --- work that a handler cannot finish, because it may have interrupted the allocator --- */
 static _Atomic(struct pre_late *) late;
 static sem_t come;
-static atomic_int closer; /* the process that has the thread */
+static atomic_int closer; /* the process in which the thread runs */
 
 static void *close_late(void *arg)
 {
@@ -273,7 +273,7 @@ static void *close_late(void *arg)
 	return NULL;
 }
 
-/* Where there are handlers and rsockets. */
+/* Started if there are handlers and rsockets. */
 void pre_start_closer(void)
 {
 	int none = closer, cancel;
