@@ -1,7 +1,7 @@
 # measure.py - how bench/ measures: pairs of programs, each pair at once after the other, medians of their ratios, rows
 # follows: README.md
 # SPDX-License-Identifier: MIT
-import atexit, ctypes, os, re, select, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
+import atexit, ctypes, json, os, platform, re, select, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
@@ -201,11 +201,43 @@ def ucx(test, size, n, tls, seconds=30, **more):
 UCX_SETTINGS = [{"tls": "posix,self"}, {"tls": "posix,cma,self"}, {"tls": "sm,self"}]
 
 
+def iperf3_rate(out):
+    """Bits per second that the receiver of `iperf3 -J` counted. iperf3 reports an error in the same JSON, or leaves sums out."""
+    try:
+        report = json.loads(out)
+    except ValueError:
+        raise Failed("iperf3 printed no JSON") from None
+    received = report.get("end", {}).get("sum_received", {}).get("bits_per_second")
+    if not received:
+        raise Failed(f"iperf3 measured nothing: {report.get('error', 'no sum_received in its report')}")
+    return received
+
+
 # --- pairs and rows ---
 
 def placement():
-    """A cache line's way between the two cores, ns. Virtual cores move: then two figures are no pair."""
-    return float(run(tool("line"), seconds=10)) if CORES else 0
+    """The time that a cache line takes from one core to the other, ns. Virtual cores move: then two figures are no pair."""
+    global machine_line
+    machine_line = float(run(tool("line"), seconds=10)) if CORES else 0
+    return machine_line
+
+
+machine_line = 0  # ns: the last placement()
+
+
+def machine():
+    """The class of this machine, for a row: what moving a cache line between the two cores takes, and the processor."""
+    global machine_line
+    if not machine_line and CORES:
+        try:
+            machine_line = placement()
+        except Failed:
+            pass
+    try:
+        model = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read()).group(1)
+    except (OSError, AttributeError):
+        model = platform.machine()
+    return {"line_ns": machine_line, "cores": len(os.sched_getaffinity(0)), "cpu": model, "kernel": platform.release()}
 
 
 def same_place(a, b):
@@ -230,7 +262,7 @@ def pairs(ours, peers, better, n=PAIRS, seconds=90):
             statistics.median(ratios), (ratios[0], ratios[-1]))
 
 
-WIDTHS = (42, 14, 14, 8, 9, 8, 14)
+WIDTHS = (42, 14, 14, 8, 9, 8, 14, 8)
 
 
 def line(*cells):
@@ -238,10 +270,19 @@ def line(*cells):
 
 
 def header():
-    line("figure", "ours", "peer", "ratio", "must", "aim", "spread")
+    line("figure", "ours", "peer", "ratio", "must", "aim", "spread", "machine")
 
 
 missed = []
+
+
+def write_json(**cells):
+    """Appends a row to the file that BENCH_JSON names, one JSON object a line."""
+    path = os.environ.get("BENCH_JSON")
+    if path:
+        with open(path, "a") as f:
+            f.write(json.dumps({**cells, "script": os.path.basename(sys.argv[0]), "build": os.environ.get("BUILD", "build"),
+                                "machine": machine()}) + "\n")
 
 
 def row(figure, ours, peer, ratio, must, aim, spread=None, at_most=True):
@@ -249,7 +290,8 @@ def row(figure, ours, peer, ratio, must, aim, spread=None, at_most=True):
     good = ratio <= must if at_most else ratio >= must
     sign = "≤" if at_most else "≥"
     line(figure, ours, peer, f"{ratio:.2f}", f"{sign} {must:g}", aim if isinstance(aim, str) else f"{aim:g}",
-         f"{spread[0]:.2f}..{spread[1]:.2f}" if spread else "", )
+         f"{spread[0]:.2f}..{spread[1]:.2f}" if spread else "", f"{machine()['line_ns']:.0f} ns")
+    write_json(figure=figure, ours=ours, peer=peer, ratio=ratio, must=must, aim=aim, at_most=at_most, spread=spread)
     if not good:
         missed.append(figure)
         print(f"    MISSED: {figure}", flush=True)

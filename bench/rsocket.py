@@ -2,7 +2,6 @@
 # rsocket.py - what rsocket.sh runs: rstream over rsockets, over TCP ("-T s"), and iperf3, in turns
 # follows: README.md, rstream(1)
 # SPDX-License-Identifier: MIT
-import json
 from measure import *
 
 GB_SEC, USEC = -2, -1  # columns of rstream's row
@@ -64,7 +63,7 @@ def rstream(a, b, column, *args, tcp=False):
 def iperf3(a, b):
     out = ask(a, b, ["iperf3", "-s", "-1"], ["iperf3", "-c", a.address, "-t", "1", "-J"])
     try:
-        return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
+        return iperf3_rate(out) / 1e9
     except (KeyError, ValueError):
         raise Failed(f"iperf3 printed no figures: {out[-200:].strip()}") from None
 

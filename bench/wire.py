@@ -218,7 +218,7 @@ def start_iperf3(a, b, seconds, congestion):
 
 
 def iperf3(a, b, seconds, congestion):
-    return json.loads(start_iperf3(a, b, seconds, congestion).result())["end"]["sum_received"]["bits_per_second"] / 1e9
+    return iperf3_rate(start_iperf3(a, b, seconds, congestion).result()) / 1e9
 
 
 # --- turns and rows ---
