@@ -56,7 +56,7 @@ static void examine(const uint8_t *data, size_t size, unsigned short type, size_
 	*head = (struct nlmsghdr){.nlmsg_len = (uint32_t)(sizeof(*head) + size), .nlmsg_type = type};
 	memcpy(head + 1, data, size);
 	if (!judge(head, sizeof(*head) + size, type, body)) {
-		const struct rtattr *found = find(head, body, attribute, payload);
+		const struct rtattr *found = find_attr(head, body, attribute, payload);
 		uint8_t copy[16];
 
 		if (found)
