@@ -1,6 +1,6 @@
-// cm_many.c - two processes and many RC connections made by rdma_cm, for bench/connections to time and to weigh
-// follows: rdma_cm(7); prints both process ids when one connection stands, then, after a line of input, the seconds that
-// the others took; it ends with the next line
+// cm_many.c - two processes with many RC connections made by rdma_cm; bench/connections measures their time and memory
+// follows: rdma_cm(7). Prints both process ids after the first connection. After a line of input it makes the other
+// connections and prints the seconds that they took. It ends with the next line.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
@@ -162,12 +162,12 @@ int main(int argc, char **argv)
 		server(&shared->port);
 	if (!(pid[1] = fork_child()))
 		client(&shared->port, &shared->seconds);
-	meeting_wait(meeting); /* it listens */
+	meeting_wait(meeting); /* the server listens */
 	sleep(1);              /* the first connection */
 	snprintf(text, sizeof(text), "%d %d", (int)pid[0], (int)pid[1]);
 	say(text);
 	meeting_wait(meeting);
-	meeting_wait(meeting); /* all are connected */
+	meeting_wait(meeting); /* all connections are made */
 	snprintf(text, sizeof(text), "%.3f", shared->seconds);
 	say(text);
 	meeting_wait(meeting);

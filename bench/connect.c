@@ -1,4 +1,4 @@
-// connect.c - the little that a measuring program on verbs needs: an open adapter, RC queue pairs, their connection
+// connect.c - helpers of the measuring programs: open an adapter, create RC queue pairs, connect them
 // follows: ibv_create_qp(3), ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #include "connect.h"
@@ -66,12 +66,12 @@ void reap(int n)
 			fail("wait");
 		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
 			fprintf(stderr, "process %d failed (status 0x%x)\n", (int)pid, status);
-			exit(1); /* the others die with us */
+			exit(1); /* the other children die with us */
 		}
 	}
 }
 
-/* The IPv4-mapped entry where there is one, as perftest chooses. */
+/* Prefers the IPv4-mapped GID, as perftest does. */
 static void choose_gid(struct adapter *a)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

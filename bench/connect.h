@@ -1,4 +1,4 @@
-// connect.h - the little that a measuring program on verbs needs: an open adapter, RC queue pairs, their connection
+// connect.h - helpers of the measuring programs: open an adapter, create RC queue pairs, connect them
 // follows: ibv_create_qp(3), ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #ifndef BENCH_CONNECT_H
@@ -17,24 +17,24 @@ struct adapter {
 	union ibv_gid gid;
 };
 
-/* What one side tells the other. */
+/* The data that two sides exchange to connect. */
 struct endpoint {
 	uint32_t qpn;
 	union ibv_gid gid;
 };
 
-/* A sleeping meeting of processes that fork after it is made, in shared memory. */
+/* A barrier in shared memory, for processes forked later. Waiting processes sleep. */
 struct meeting;
 struct meeting *meeting_new(unsigned processes);
 void meeting_wait(struct meeting *m);
-/* Memory that processes forked later share. */
+/* Memory shared with processes forked later. */
 void *shared_memory(size_t n);
-/* Forks a child that dies with its parent. 0 in the child. */
+/* Forks a child that dies with its parent. Returns 0 in the child. */
 pid_t fork_child(void);
 /* Waits for n children; exits if one failed. */
 void reap(int n);
 
-/* The first adapter. All of these exit with a message on failure. */
+/* Opens the first adapter. All functions here exit with a message on failure. */
 void adapter_open(struct adapter *a);
 struct ibv_cq *cq_new(struct adapter *a, int depth, struct ibv_comp_channel *channel);
 struct ibv_qp *qp_new(struct adapter *a, struct ibv_cq *cq, unsigned depth, struct endpoint *self);

@@ -1,4 +1,4 @@
-// crowd.c - many processes, each connected to each, all asleep but two: the latency between these two, in µs one way
+// crowd.c - many processes, all connected to all, and all but two asleep: the one-way latency of these two, in µs
 // The figure is relative to the same program with two processes.
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -12,7 +12,7 @@ static struct endpoint *table; /* [from][to] */
 static struct meeting *meeting;
 static unsigned count;
 
-/* The first two: a ping-pong of 8 bytes, inline, as ib_send_lat does it. */
+/* The first two processes: a ping-pong of 8 bytes, inline, as in ib_send_lat. */
 static void pingpong(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *mr, bool first)
 {
 	static uint64_t took[TURNS];
@@ -22,13 +22,13 @@ static void pingpong(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *mr, bo
 		post_recv(qp, mr, 0);
 	meeting_wait(meeting);
 	if (first)
-		usleep(300000); /* until the others sleep */
+		usleep(300000); /* wait until the others sleep */
 	for (int i = 0; i < TURNS; i++) {
 		uint64_t start = now_ns();
 
 		if (first)
 			post_send_inline(qp, word, 8);
-		poll_for(cq, 1); /* the send's completion, or the message: */
+		poll_for(cq, 1); /* the completion of the send, or the message: */
 		if (!first)
 			post_send_inline(qp, word, 8);
 		poll_for(cq, 1);

@@ -1,5 +1,5 @@
-// idle.c - a connected pair that has talked and now rests, one side in ibv_get_cq_event: for bench/idle to look at
-// Prints the two process ids when they rest. Ends when its input ends.
+// idle.c - a connected pair that has exchanged messages and is now idle, one side in ibv_get_cq_event; for bench/idle
+// Prints the two process ids when both are idle. Ends when its input ends.
 // SPDX-License-Identifier: MIT
 #include <unistd.h>
 
@@ -25,7 +25,8 @@ static void live(int me)
 	for (int i = 0; i < 8; i++)
 		post_recv(qp, mr, 0);
 	meeting_wait(meeting);
-	for (int i = 0; i < 1000; i++) { /* each waits for the other's: never more messages than receives */
+	for (int i = 0; i < 1000; i++) { /* each waits for the other's message, so there are never more messages than
+                                          * receives */
 		post_send_inline(qp, "hello", 5);
 		poll_for(cq, 2);
 		post_recv(qp, mr, 0);
@@ -39,7 +40,7 @@ static void live(int me)
 			fail("ibv_req_notify_cq");
 		ibv_get_cq_event(channel, &got, &context);
 	}
-	for (;;) /* the other has polled, and polls no more */
+	for (;;) /* the other side has stopped polling */
 		pause();
 }
 
@@ -61,5 +62,5 @@ int main(void)
 	fflush(stdout);
 	while (read(0, &c, 1) > 0)
 		;
-	return 0; /* the two die with us */
+	return 0; /* both children die with us */
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-# iwarp.py - what iwarp.sh runs: stock programs on iWARP across a veth pair, plain TCP and its users in turns with them
+# iwarp.py - run by iwarp.sh: stock programs on iWARP across a veth pair, in turns with plain TCP and programs over TCP
 # follows: README.md, wire.py; IPv4, connections by rdma_cm
 # SPDX-License-Identifier: MIT
 from wire import *

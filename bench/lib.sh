@@ -1,4 +1,4 @@
-# lib.sh - measuring where nothing can be left behind: in a PID and a network namespace of one's own
+# lib.sh - runs a measurement in its own PID and network namespaces, so that nothing is left behind
 # follows: README.md; setpriv(1), unshare(1)
 # SPDX-License-Identifier: MIT
 # sourced, not run
@@ -9,7 +9,7 @@ name=$(basename "$0" .sh)
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-$name.XXXXXX") || exit 2
 inside=
 cleanup() {
-	[ -z "$inside" ] || kill "$inside" 2>/dev/null # --kill-child: the namespace and all in it go too
+	[ -z "$inside" ] || kill "$inside" 2>/dev/null # --kill-child: also ends the namespace and all processes in it
 	wait
 	rm -rf "$work"
 }
@@ -18,7 +18,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 unset VERBENA_DEVICES VERBENA_WIRE VERBENA_MPA VERBENA_NVME_SECRET VERBENA_NVME_CONTROLLER_SECRET VERBENA_NVME_TLS_KEY
 
-# measure ARGS…: the program beside the script that has its name; the script ends as it does
+# measure ARGS…: runs the program beside the script that has its name, and exits with its status
 measure() {
 	WIRE_WORK=$work setpriv --pdeathsig KILL unshare --net --pid --fork --kill-child --mount-proc "$here/$name.py" "$@" </dev/null &
 	inside=$!

@@ -1,5 +1,5 @@
-// line.c - one cache line going to and fro between two cores: what the machine itself takes, in ns one way
-// On virtual machines this time changes from minute to minute: compare two figures only between equal answers.
+// line.c - the time that a cache line takes from one core to the other, one way, in ns
+// On virtual machines this time changes from minute to minute. Compare figures only if it was equal.
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
 #include <stdatomic.h>

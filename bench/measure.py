@@ -1,4 +1,5 @@
-# measure.py - how bench/ measures: pairs of programs, each pair at once after the other, medians of their ratios, rows
+# measure.py - the method of bench/: runs our program and its peer one after the other, and prints medians and ratios in
+# rows
 # follows: README.md
 # SPDX-License-Identifier: MIT
 import atexit, ctypes, json, os, platform, re, select, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
@@ -7,7 +8,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 HOST = "127.0.0.1"
 PAIRS = int(os.environ.get("BENCH_PAIRS", "5"))
-PERFTEST = ["-F"]  # no question about the CPU governor
+PERFTEST = ["-F"]  # suppresses the warning about the CPU governor
 
 
 class Failed(Exception):
@@ -17,7 +18,7 @@ class Failed(Exception):
 # --- the machine ---
 
 def two_cores():
-    """Two cores of this process's that are not two threads of one, where there are such."""
+    """Two cores of this process; if possible, not two threads of one core."""
     cores = sorted(os.sched_getaffinity(0))
 
     def place(core):
@@ -36,7 +37,7 @@ if CORES:
 
 
 def busy():
-    """Share of all cores that is in use now."""
+    """The share of all cores that is in use now."""
     def read():
         v = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
         return sum(v), v[3] + v[4]
@@ -62,7 +63,7 @@ def die_with_us():
 
 
 def start(argv, core=None, stdin=subprocess.DEVNULL, env=None):
-    """Starts argv in a process group of its own, on one of CORES."""
+    """Starts argv in its own process group, on one of CORES."""
     def before():
         die_with_us()
         if core is not None and CORES:
@@ -77,7 +78,7 @@ def start(argv, core=None, stdin=subprocess.DEVNULL, env=None):
 
 
 def stop(p):
-    """Ends what start() started, whatever it is doing."""
+    """Ends a process that start() started, in any state."""
     if p.poll() is None:
         try:
             os.killpg(p.pid, signal.SIGKILL)
@@ -99,7 +100,7 @@ for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
 
 
 def finish(p, seconds, argv):
-    """What p has printed, when it ends well in that time."""
+    """The output of p, if it succeeds in that time."""
     try:
         out, _ = p.communicate(timeout=max(0.1, seconds))
     except subprocess.TimeoutExpired:
@@ -136,7 +137,7 @@ def listens(port):
 
 def pair(make, seconds=30, env=None):
     """Runs a server and a client on the two cores. make(port) gives both commands. Returns what the client printed."""
-    for attempt in (1, 2):  # another program may take the port between our look and the server's
+    for attempt in (1, 2):  # another program may take the port before the server does
         port = free_port()
         serve, ask = make(port)
         end = time.monotonic() + seconds
@@ -161,7 +162,7 @@ def pair(make, seconds=30, env=None):
 
 
 def tool(name):
-    """A measuring program of ours."""
+    """One of our measuring programs."""
     path = os.path.join(BUILD, "bench", name)
     if not os.access(path, os.X_OK):
         raise Failed(f"{os.path.relpath(path)} is not built: make build")
@@ -176,7 +177,7 @@ def verbena(*argv):
 
 
 def perftest(name, *args, before=(), seconds=30, server_args=()):
-    """One of Debian's perftest programs, unmodified, against itself: the last row of its table, as numbers."""
+    """One of Debian's perftest programs, unmodified, against itself. Returns the last row of its table, as numbers."""
     out = pair(lambda port: ([*before, *verbena(name, *PERFTEST, "-p", str(port), *args, *server_args)],
                              [*before, *verbena(name, *PERFTEST, "-p", str(port), *args, HOST)]), seconds)
     rows = [line.split() for line in out.splitlines() if re.fullmatch(r"\s*\d+(\s+-?[\d.]+|\s+-?nan|\s+inf)+\s*", line)]
@@ -197,12 +198,12 @@ def ucx(test, size, n, tls, seconds=30, **more):
         raise Failed(f"ucx_perftest printed no figures (UCX_TLS={tls})") from None
 
 
-# A peer is never a handicapped one: each of these is measured, and the best counts.
+# A peer is never handicapped: each of these settings is measured, and the best one counts.
 UCX_SETTINGS = [{"tls": "posix,self"}, {"tls": "posix,cma,self"}, {"tls": "sm,self"}]
 
 
 def iperf3_rate(out):
-    """Bits per second that the receiver of `iperf3 -J` counted. iperf3 reports an error in the same JSON, or leaves sums out."""
+    """Bits per second counted by the receiver of `iperf3 -J`. iperf3 reports errors in the same JSON, or omits sums."""
     try:
         report = json.loads(out)
     except ValueError:
@@ -216,17 +217,19 @@ def iperf3_rate(out):
 # --- pairs and rows ---
 
 def placement():
-    """The time that a cache line takes from one core to the other, ns. Virtual cores move: then two figures are no pair."""
+    """The time that a cache line takes from one core to the other, in ns. If virtual cores have moved in between, two
+    figures cannot be compared."""
     global machine_line
     machine_line = float(run(tool("line"), seconds=10)) if CORES else 0
     return machine_line
 
 
-machine_line = 0  # ns: the last placement()
+machine_line = 0  # ns, of the last placement()
 
 
 def machine():
-    """The class of this machine, for a row: what moving a cache line between the two cores takes, and the processor."""
+    """The class of this machine, for a row: the time that a cache line takes between the two cores, and the
+    processor."""
     global machine_line
     if not machine_line and CORES:
         try:
@@ -245,8 +248,8 @@ def same_place(a, b):
 
 
 def pairs(ours, peers, better, n=PAIRS, seconds=90):
-    """n times ours and then each of the peers. Returns medians (ours, best peer, ratio ours/peer) and the spread of the
-    ratio. Rounds in which the cores moved are measured again, while there is time. better: min or max."""
+    """Measures ours and then each of the peers, n times. Returns medians (ours, best peer, ratio ours/peer) and the
+    spread of the ratio. A round in which the cores moved is repeated while there is time. better: min or max."""
     end = time.monotonic() + seconds
     good, moved = [], []
     before = placement()
@@ -277,7 +280,7 @@ missed = []
 
 
 def write_json(**cells):
-    """Appends a row to the file that BENCH_JSON names, one JSON object a line."""
+    """Appends a row to the file named by BENCH_JSON, as one JSON object per line."""
     path = os.environ.get("BENCH_JSON")
     if path:
         with open(path, "a") as f:
@@ -310,7 +313,7 @@ def mps(x):
 
 
 def own_runtime():
-    """A broker of our own, so that no other program's queue pairs count; removed at the end."""
+    """A separate broker, so that queue pairs of other programs do not count. Removed at the end."""
     if "VERBENA_RUNTIME" in os.environ:
         return
     path = tempfile.mkdtemp(prefix="verbena-bench-")
@@ -349,7 +352,7 @@ def ask_line(p, seconds):
 
 
 def main(*figures):
-    """What each figure's script calls: alone it prints its own header."""
+    """Called by each figure's script. A script that runs alone prints the header."""
     if os.environ.get("BENCH_HEADER") != "no":
         warn_if_busy()
         header()

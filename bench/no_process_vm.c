@@ -1,4 +1,5 @@
-// no_process_vm.c - starts a program in which process_vm_readv and process_vm_writev answer EPERM, as in strict containers
+// no_process_vm.c - starts a program in which process_vm_readv and process_vm_writev fail with EPERM, as in strict
+// containers
 // follows: seccomp(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>

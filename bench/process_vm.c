@@ -1,5 +1,5 @@
-// process_vm.c - bare process_vm_writev and process_vm_readv between two processes: what one copy costs with nothing around it
-// follows: process_vm_readv(2); the ping-pong as ib_write_lat does it, the bandwidth as ib_write_bw and ib_read_bw
+// process_vm.c - process_vm_writev and process_vm_readv between two processes: the cost of one copy alone
+// follows: process_vm_readv(2); latency as in ib_write_lat, bandwidth as in ib_write_bw and ib_read_bw
 // SPDX-License-Identifier: MIT
 #include <signal.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static char *private_memory(size_t n, int fill)
 	return p;
 }
 
-/* Both sides have the same two addresses: they fork from one program. */
+/* Both sides have the same addresses, because they are forked from one program. */
 static void latency(void)
 {
 	static uint64_t took[TURNS];
@@ -49,7 +49,7 @@ static void latency(void)
 
 	if (child < 0)
 		fail("fork");
-	*(volatile char *)out = 0; /* own page on either side */
+	*(volatile char *)out = 0; /* a page of its own on either side */
 	*in = 0;
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,6 +1,6 @@
-// qp_memory.c - two processes with many connected RC queue pairs, for bench/qp_memory to weigh
-// Prints the process ids when the adapter is open, then "connected", then "used". It waits for a line of input before each
-// next step.
+// qp_memory.c - two processes with many connected RC queue pairs; bench/qp_memory measures their memory
+// Prints the process ids when the adapter is open, then "connected", then "used". Waits for a line of input before each
+// step.
 // SPDX-License-Identifier: MIT
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ static struct endpoint *ends; /* [me][i] */
 static struct meeting *meeting;
 static int count;
 
-/* Every slot of every queue is used once. */
+/* Uses every slot of every queue once. */
 static void use(struct ibv_qp **qp, struct ibv_cq *cq, struct ibv_mr *mr)
 {
 	for (int i = 0; i < count; i++)
@@ -36,7 +36,8 @@ static void live(int me)
 	struct ibv_cq *cq = cq_new(&a, 65536, NULL);
 	if (!mr)
 		fail("ibv_reg_mr");
-	/* the pair has met before anything is weighed: what two processes share is no part of a queue pair */
+	/* the processes meet before the first measurement, because the memory that they share is not part of a queue
+	 * pair */
 	qp[0] = qp_new(&a, cq, DEPTH, &ends[me * count]);
 	meeting_wait(meeting);
 	qp_connect(&a, qp[0], &ends[(1 - me) * count]);
@@ -45,17 +46,17 @@ static void live(int me)
 	post_send_inline(qp[0], "hello", 5);
 	poll_for(cq, 2);
 	meeting_wait(meeting);
-	meeting_wait(meeting); /* weighed: adapter */
+	meeting_wait(meeting); /* measurement: adapter */
 	for (int i = 1; i < count; i++)
 		qp[i] = qp_new(&a, cq, DEPTH, &ends[me * count + i]);
 	meeting_wait(meeting);
 	for (int i = 1; i < count; i++)
 		qp_connect(&a, qp[i], &ends[(1 - me) * count + i]);
 	meeting_wait(meeting);
-	meeting_wait(meeting); /* weighed: connected */
+	meeting_wait(meeting); /* measurement: connected */
 	use(qp, cq, mr);
 	meeting_wait(meeting);
-	meeting_wait(meeting); /* weighed: used */
+	meeting_wait(meeting); /* measurement: used */
 	_exit(0);
 }
 

@@ -1,4 +1,5 @@
-// read_file.c - read(2) of a file in the page cache, 1 MiB after the other, into several buffers in turn: 10^9 bytes per second
+// read_file.c - bandwidth of read(2) from the page cache, in pieces of 1 MiB into several buffers in turn, in 10^9
+// bytes per second
 // follows: read(2)
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>

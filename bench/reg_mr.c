@@ -1,4 +1,4 @@
-// reg_mr.c - what ibv_reg_mr takes for 4 KiB and for a large region, in ns: "small large"
+// reg_mr.c - the time of ibv_reg_mr for 4 KiB and for a large region, in ns: "small large"
 // follows: ibv_reg_mr(3)
 // SPDX-License-Identifier: MIT
 #include <string.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-# rsocket.py - what rsocket.sh runs: rstream over rsockets, over TCP ("-T s"), and iperf3, in turns
+# rsocket.py - run by rsocket.sh: rstream over rsockets and over TCP ("-T s"), and iperf3, in turns
 # follows: README.md, rstream(1)
 # SPDX-License-Identifier: MIT
 from measure import *
@@ -9,7 +9,7 @@ NAME = "vbr0"
 
 
 class End:
-    """Where a program runs: here, or in a network namespace that a sleeping process holds."""
+    """The place of a program: here, or a network namespace that a sleeping process holds."""
 
     def __init__(self, address, runtime=None):
         self.address, self.holder = address, None
@@ -29,7 +29,8 @@ class End:
 
 
 def ask(a, b, serve, client, seconds=40):
-    """Both programs on a free port; the client's output. An rsocket that listens is in no table: who is refused asks again."""
+    """Runs both programs on a free port and returns the client's output. No table shows a listening rsocket, so a
+    refused client is started again."""
     port = str(free_port())
     argv = b.within([*client, "-p", port])
     end = time.monotonic() + seconds
@@ -43,7 +44,7 @@ def ask(a, b, serve, client, seconds=40):
                 raise Failed(f"`{' '.join(argv)}` did not end") from None
             finally:
                 stop(p)
-            if not p.returncode and "refused" not in out: # iperf3 -J says so and ends well
+            if not p.returncode and "refused" not in out: # iperf3 -J reports errors in JSON and exits with 0
                 return out
             if not re.search("refused|in progress", out) or time.monotonic() > end or server.poll() is not None:
                 raise Failed(f"`{' '.join(argv)}` failed: {out[-200:].strip()}")
@@ -69,7 +70,7 @@ def iperf3(a, b):
 
 
 def turns(ours, peers, better):
-    """As pairs(), but each round takes seconds: whether a cache line moved in between says nothing."""
+    """Like pairs(), but without the check for moved cores, because each round takes seconds."""
     rounds = [(ours(), [peer() for peer in peers]) for _ in range(PAIRS)]
     best = better(range(len(peers)), key=lambda i: statistics.median(t[i] for _, t in rounds))
     ratios = sorted(m / t[best] for m, t in rounds)

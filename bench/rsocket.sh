@@ -1,6 +1,6 @@
 #!/bin/bash
-# rsocket.sh - rsockets beside TCP: rstream over either, on one host and between two network namespaces; rsocket.py measures
-# follows: README.md; the second part needs root, and runs in a PID and a network namespace of its own
+# rsocket.sh - rstream over rsockets and TCP, on one host and between two network namespaces; rsocket.py measures
+# follows: README.md. The second part needs root, and runs in its own PID and network namespaces.
 # usage: bench/rsocket.sh [host|veth]...   BUILD names the build directory
 # SPDX-License-Identifier: MIT
 set -u

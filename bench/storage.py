@@ -1,12 +1,13 @@
 #!/usr/bin/env -S python3 -B
-# storage.py - what storage.sh runs: verbena-disk bench against verbena-target, on one host and across a veth pair, and the peers in turns
+# storage.py - run by storage.sh: verbena-disk and verbena-target, on one host and across a veth pair, in turns with
+# peers
 # follows: README.md, wire.py; verbena-disk(1), nbdkit-memory-plugin(1), fio(1)
 # SPDX-License-Identifier: MIT
 from wire import *
 import wire
 
-SIZE = 64 << 20  # of what is read: the caches of a processor do not hold all of it
-DEPTHS = ("2", "8")  # reads of 1 MiB under way: what suits each best counts
+SIZE = 64 << 20  # bytes to read: more than a processor's caches hold
+DEPTHS = ("2", "8")  # outstanding reads of 1 MiB; the best depth for each counts
 NQN = "nqn.2026-01.example:bench"
 SECONDS = 1
 IWARP = {"VERBENA_DEVICES": f"iwarp:{wire.NAME}"}
@@ -27,7 +28,7 @@ def processor_time(p):
 
 
 class Served:
-    """A verbena-target that stays, on the first core; verbena-disk on the second is asked again and again."""
+    """A running verbena-target on the first core, measured repeatedly with verbena-disk on the second."""
 
     def __init__(self, a, b, transport, *export, env=None):
         self.b, self.env = b, {**b.env, **(env or {})}
@@ -52,7 +53,7 @@ class Served:
         stop(self.server)
 
     def fill(self):
-        """A page that was never written is one page of zeros, and costs less to read."""
+        """Writes the disk first: pages that were never written share one page of zeros and are cheaper to read."""
         self.ask("--write", "--sequential", "--size=1m", "--depth=8")
         return self
 
@@ -108,7 +109,7 @@ class Nbd:
         return self.fio("--rw=randread", "--bs=4k", f"--iodepth={depth}", "--time_based", f"--runtime={SECONDS}", "--norandommap", "--randrepeat=0", "--lat_percentiles=1")["read"]
 
     def latency(self):
-        """From before the submission, which is where this engine does its work, to the completion."""
+        """Measured from before the submission, in which this engine does its work, to the completion."""
         return self.read(1)["lat_ns"]["percentile"]["50.000000"] / 1000
 
     def iops(self):
@@ -122,7 +123,7 @@ def write_file():
 
 
 def read_file(buffers):
-    """10^9 bytes per second: read(2) of 1 MiB after the other, from the page cache."""
+    """10^9 bytes per second of read(2), 1 MiB each, from the page cache."""
     return float(run(tool("read_file"), FILE, buffers, str(SECONDS), core=1, seconds=20))
 
 
@@ -163,7 +164,7 @@ def large(a, _):
 
 
 def kinds(a, b, *export):
-    """By which transports the disk can be had across the wire: name, target."""
+    """The transports of the disk across the veth pair: name, target."""
     yield "tcp", Served(a, b, "tcp", *export)
     yield "RoCE", Served(a, b, "rdma", *export)
     try:

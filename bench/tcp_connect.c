@@ -1,5 +1,5 @@
-// tcp_connect.c - what a connection costs with plain TCP: connect, accept, 64 bytes to and fro, close
-// follows: tcp(7); prints microseconds for each of N connections, one after the other
+// tcp_connect.c - the cost of a plain TCP connection: connect, accept, 64 bytes to and fro, close
+// follows: tcp(7). Prints microseconds per connection, for N connections made one after the other.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
-// tcp_pingpong.c - the latency of plain TCP on 127.0.0.1: 8 bytes to and fro between two processes, one way, in µs
-// follows: tcp(7); the better of waiting in recv() and of asking again and again, as RDMA programs do
-// usage: tcp_pingpong; on a path, always asking: tcp_pingpong serve ADDRESS PORT, then tcp_pingpong ask ADDRESS PORT
+// tcp_pingpong.c - the one-way latency of plain TCP on 127.0.0.1 with 8 bytes, in µs
+// follows: tcp(7). Takes the better of blocking in recv() and polling, as RDMA programs do.
+// usage: tcp_pingpong; across a network, always polling: tcp_pingpong serve ADDRESS PORT, then tcp_pingpong ask ADDRESS
+// PORT
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,12 +1,13 @@
 #!/usr/bin/env -S python3 -B
-# wire.py - what wire.sh runs: two network namespaces, a wire between them, our figures and the peers' in turns, and the table
+# wire.py - run by wire.sh: two network namespaces and the link between them, our figures and the peers' in turns, the
+# table
 # follows: README.md; IPv4, perftest with its default depth
 # SPDX-License-Identifier: MIT
 import json
 import measure as machine
 from measure import *
 
-NAME = "vbw0"  # the interface, on both sides
+NAME = "vbw0"  # the interface on both sides
 MIB = "1048576"
 LAT_N = "20000"
 T_TYPICAL, BW_AVERAGE = 4, 3
@@ -18,7 +19,7 @@ unmeasured, explained = [], []
 # --- the two hosts ---
 
 class Side:
-    """A network namespace, held by a process that sleeps in it, with a runtime directory of its own."""
+    """A network namespace, held by a sleeping process, with its own runtime directory."""
 
     def __init__(self, n):
         self.holder = start(["unshare", "-n", "-m", "sh", "-c", "mount -t sysfs sysfs /sys && echo here && exec sleep infinity"])
@@ -40,14 +41,14 @@ class Side:
             open(f"/proc/{self.pid}/net/{t}").read() for t in ("tcp", "tcp6")))
 
     def up(self, other):
-        """Addresses and neighbours are fixed: an experiment with loss is none with address resolution."""
+        """Addresses and neighbours are fixed, so that loss does not affect address resolution."""
         mac = "02:00:0a:4d:00:0%s"
         self("ip", "link", "set", NAME, "address", mac % self.address[-1], "txqueuelen", "10000", "up")
         self("ip", "addr", "add", self.address + "/24", "dev", NAME)
         self("ip", "neigh", "add", other.address, "lladdr", mac % other.address[-1], "nud", "permanent", "dev", NAME)
 
     def device(self):
-        """-d and -x of the adapter over this side's interface, as verbena devices shows it."""
+        """The options -d and -x for this side's adapter, from verbena devices."""
         name = None
         for words in map(str.split, self(os.path.join(BUILD, "verbena"), "devices").splitlines()):
             if len(words) > 2 and words[1] == self.interface:
@@ -60,7 +61,7 @@ class Side:
 
 
 class Loopback:
-    """A second program of a side, that meets the first at 127.0.0.1."""
+    """A second program on a side, which meets the first at 127.0.0.1."""
 
     def __init__(self, side):
         self.__dict__.update(side.__dict__)
@@ -84,7 +85,7 @@ def unplug(a):
 
 
 def helper(*argv, says):
-    """A program of ours that stays while something else is measured."""
+    """One of our programs that runs while something else is measured."""
     p = start(list(argv))
     if ask_line(p, 5) != says:
         raise Failed(f"`{' '.join(argv)}` did not start")
@@ -92,7 +93,8 @@ def helper(*argv, says):
 
 
 class Losing:
-    """Each packet, in both directions, is lost by itself with this probability. With 0 nothing differs but that."""
+    """Drops each packet, in both directions, independently with this probability. With 0 everything else is the
+    same."""
 
     def __init__(self, a, b, percent):
         self.sides, self.percent = (a, b), percent
@@ -116,7 +118,7 @@ def long_link(a, b, loss):
 # --- programs: a server on one side, a client on the other ---
 
 class Pair:
-    """The client's output is what counts. The server has listened before the client starts."""
+    """Returns the client's output. The client starts when the server listens."""
 
     def __init__(self, a, b, serve, ask, env=None, seconds=20):
         port = free_port()
@@ -200,7 +202,7 @@ def ucx_lat(a, b, test):
 
 
 def fabric(a, b, size, n):
-    """fi_pingpong: (MB/s, µs one way). Its connection for commands is at the port."""
+    """fi_pingpong: (MB/s, µs one way). The port is for its control connection."""
     opts = ["-p", "tcp", "-e", "msg", "-S", str(size), "-I", str(n)]
     out = Pair(a, b, lambda port: ["fi_pingpong", *opts, "-B", str(port)],
                lambda port, host: ["fi_pingpong", *opts, "-P", str(port), host]).result()
@@ -224,8 +226,9 @@ def iperf3(a, b, seconds, congestion):
 # --- turns and rows ---
 
 def turns(better, n=PAIRS, **what):
-    """n times everything, one after the other. what: a measurement, or several of one figure with different settings, of which
-    the one with the best median counts. Gives values by name, or why there are none; what failed once is not tried again."""
+    """Measures everything n times, one after the other. what: a measurement, or several of one figure with different
+    settings, of which the one with the best median counts. Returns values by name, or the reason for a missing one. A
+    failed measurement is not repeated."""
     settings = {name: m if isinstance(m, list) else [m] for name, m in what.items()}
     got = {name: [[] for _ in m] for name, m in settings.items()}
     for _ in range(n):
@@ -241,7 +244,7 @@ def turns(better, n=PAIRS, **what):
 
 
 def placed(*several):
-    """Each end on a core of its own, and where the scheduler likes: programs differ in what suits them."""
+    """Measures with each end on its own core, and with free scheduling: programs differ in which is faster."""
     def free(measure):
         machine.CORES = None
         try:
@@ -264,7 +267,7 @@ def share(x):
 
 
 def explain(*values):
-    """Each reason once."""
+    """Returns each reason once."""
     for x in values:
         if isinstance(x, Failed) and x not in explained:
             explained.append(x)
@@ -351,7 +354,7 @@ def loss(a, b):
 
 
 def shares(a, b, congestion, seconds=8):
-    """ib_write_bw beside one TCP flow that is there some seconds before and after: both's share of the link."""
+    """ib_write_bw beside a TCP flow that starts some seconds before and ends after it: the shares of the link."""
     tcp = start_iperf3(a, b, seconds + 6, congestion)
     try:
         time.sleep(2)
@@ -379,7 +382,7 @@ def both_shares(title, a, b, congestion):
 
 
 def long(a, b):
-    """Random loss keeps cubic and reno below a twentieth of this link even when they are alone: that is no neighbour."""
+    """No cubic or reno here: random loss keeps them below a twentieth of this link even when they are alone."""
     for lost, neighbours in ((LINK_LOSS, ["bbr"]), (0, ["cubic", "bbr"])):
         neighbours = [c for c in neighbours if c in CONGESTION]
         heading(f"{LINK_MBIT} Mbit/s, {LINK_DELAY_MS} ms each way, {lost} % lost, MTU 1500, queue of {LINK_QUEUE_MS} ms: shares of the link")
@@ -396,7 +399,7 @@ def long(a, b):
 
 
 def datagrams(side):
-    """How many UDP datagrams have come to a program of this namespace."""
+    """The number of UDP datagrams that programs of this namespace have received."""
     names, values = [x.split() for x in open(f"/proc/{side.pid}/net/snmp") if x.startswith("Udp:")]
     return int(values[names.index("InDatagrams")])
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# wire.sh - the figures of the wire: RoCEv2 between two network namespaces, each beside a peer in the same run; wire.py measures
-# Everything runs in a PID and a network namespace of its own, so that nothing can be left behind
+# wire.sh - RoCEv2 between two network namespaces, each figure beside a peer in the same run; wire.py measures
+# Everything runs in its own PID and network namespaces, so that nothing is left behind.
 # usage: bench/wire.sh [lat|bw|loss|long|lo]...   BUILD names the build directory
 # SPDX-License-Identifier: MIT
 source "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
-// wire_drop.c - loses packets that come in at an interface, each by itself and at random, until it is killed
-// follows: bpf(2); XDP in the driver makes veth cut super-packets before they are judged, which a queueing discipline does not
+// wire_drop.c - drops packets that arrive at an interface, independently and at random, until it is killed
+// follows: bpf(2). With XDP, veth splits super-packets before the program sees them; a queueing discipline would not.
 // SPDX-License-Identifier: MIT
 #include <linux/bpf.h>
 #include <linux/if_link.h>

@@ -1,5 +1,5 @@
-// wire_link.c - a long and narrow wire between two network namespaces: rate, delay, random loss, a queue that overflows
-// follows: Linux Documentation/networking/tuntap.rst; as tc-netem(8) would do it, for kernels that lack it
+// wire_link.c - emulates a slow and long link between two network namespaces: rate, delay, random loss, a bounded queue
+// follows: Linux Documentation/networking/tuntap.rst. Does the work of tc-netem(8), for kernels without it.
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 enum {
 	FRAME = 1514, // an Ethernet frame of MTU 1500
 	SLOTS = 16384,
-	OVERHEAD = 24, // preamble, checksum and gap, which take time on a wire too
+	OVERHEAD = 24, // preamble, checksum and gap, which also take time on a link
 	NAP_NS = 50000,
 	BATCH = 256,
 };
@@ -30,7 +30,7 @@ struct way {
 	int from, to;
 	struct slot *slots;
 	uint32_t head, tail;
-	uint64_t free_at; // when the last bit of what was accepted leaves
+	uint64_t free_at; // when the last accepted bit leaves
 };
 
 static double ns_per_byte, loss;
@@ -53,7 +53,7 @@ static int tap_in(const char *pid, const char *name)
 	return fd;
 }
 
-/* Where the queue or the table is full, and by chance, the frame is not kept. */
+/* Drops the frame if the queue or the table is full, or by chance. */
 static void accept_frame(struct way *w, uint32_t len, uint64_t now)
 {
 	struct slot *s = &w->slots[w->tail % SLOTS];
@@ -94,7 +94,7 @@ static void hand_out(struct way *w)
 	}
 }
 
-/* Until a frame comes, or the first is due: but not more often than every NAP_NS. */
+/* Waits until a frame arrives or the first one is due, but at least NAP_NS. */
 static void nap(struct way *ways)
 {
 	struct pollfd fds[2] = {{.fd = ways[0].from, .events = POLLIN}, {.fd = ways[1].from, .events = POLLIN}};

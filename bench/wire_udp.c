@@ -1,5 +1,5 @@
-// wire_udp.c - what plain UDP does on a path: 8 bytes to and fro, never sleeping; bulk with segmentation and merging by the kernel
-// follows: udp(7), UDP_SEGMENT and UDP_GRO; a TCP connection on the same port carries the commands
+// wire_udp.c - plain UDP on a network path: a spinning ping-pong of 8 bytes, and bulk data with GSO and GRO
+// follows: udp(7), UDP_SEGMENT and UDP_GRO. A TCP connection on the same port carries the commands.
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ struct count {
 
 static struct {
 	_Atomic uint64_t bytes, first, last;
-} seen; // written by the thread that receives; reset while nothing comes
+} seen; // written by the receiving thread; reset while nothing arrives
 
 static int sockets(const char *host, const char *port, bool serve, int *udp)
 {
@@ -59,7 +59,7 @@ static void all(int fd, void *p, size_t len, bool out)
 		fail("wire_udp: the connection for commands");
 }
 
-// --- the side that serves ---
+// --- the server ---
 
 static void echo(int udp)
 {
@@ -130,7 +130,7 @@ static void serve(const char *host, const char *port)
 	}
 }
 
-// --- the side that measures ---
+// --- the measuring side ---
 
 static void latency(int tcp, int udp)
 {
@@ -174,7 +174,7 @@ static uint64_t blast(int udp, size_t len, uint64_t pause_ns)
 	return sent;
 }
 
-/* Gb/s that arrived, and the share that did not, at the pause that serves it best */
+/* Gb/s received, and the share lost, with the best pause between sends */
 static void bulk(int tcp, int udp, int mtu)
 {
 	static const uint64_t pauses[] = {0, 1000, 2000, 4000, 8000};

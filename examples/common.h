@@ -36,8 +36,8 @@ static inline void die(const char *what)
 	} while (0)
 
 /*
- * Waits for an event and insists on its kind. It has to be acknowledged with rdma_ack_cm_event, after its private data
- * was read, and before its id is destroyed.
+ * Waits for an event and insists on its kind. The caller acknowledges it with rdma_ack_cm_event, after reading its
+ * private data and before destroying its id.
  */
 static inline struct rdma_cm_event *await(struct rdma_event_channel *channel, enum rdma_cm_event_type kind)
 {
@@ -58,8 +58,8 @@ static inline void await_and_ack(struct rdma_event_channel *channel, enum rdma_c
 }
 
 /*
- * The address of a host (the client's side), or of all interfaces of this one (NULL: the server's): that one of IPv6,
- * at which clients of IPv4 are heard too.
+ * The address of a host, for a client. NULL stands for all interfaces of this host, for a server: the IPv6 wildcard
+ * address, which IPv4 clients reach too.
  */
 static inline struct rdma_addrinfo *find_address(const char *host, enum rdma_port_space space)
 {

@@ -1,11 +1,11 @@
-// datagram.c - datagrams: no connection, rdma_cm tells the queue pair behind an address and a port
+// datagram.c - datagrams without a connection: rdma_cm finds the queue pair of an address and port
 // follows: rdma_cm(7) (RDMA_PS_UDP), ibv_create_ah(3)
 // SPDX-License-Identifier: MIT
 //
 //	./datagram server
 //	./datagram client ADDRESS
 //
-// A datagram fits into one packet, may be lost, and is received behind 40 bytes that say where it came from.
+// A datagram fits into one packet and may be lost. It is received after 40 bytes that tell its source.
 #include <unistd.h>
 
 #include "common.h"
@@ -68,7 +68,7 @@ static void send_to(struct end *e, struct ibv_ah *ah, uint32_t qpn, uint32_t qke
 	TRY_VERB(ibv_post_send(e->id->qp, &wr, &bad));
 }
 
-/* False: nothing came within about three seconds; a datagram may have been lost. */
+/* False if nothing arrived within about three seconds: a datagram may have been lost. */
 static bool next(struct end *e, struct ibv_wc *wc)
 {
 	for (int ms = 0; ms < 3000; ms++) {
@@ -85,7 +85,8 @@ static bool next(struct end *e, struct ibv_wc *wc)
 	return false;
 }
 
-/* The sender's address is made of the received header. It must exist until the answer has been sent. */
+/* Answers the sender, whose address is in the received header. The address handle must exist until the answer has been
+ * sent. */
 static struct ibv_ah *answer(struct end *e, struct ibv_wc *wc)
 {
 	static const char words[] = "answer to ";
@@ -94,7 +95,7 @@ static struct ibv_ah *answer(struct end *e, struct ibv_wc *wc)
 
 	if (!ah)
 		die("ibv_create_ah_from_wc");
-	e->buf[i].received[HEADER + SIZE - sizeof(words)] = 0; /* whatever the sender says */
+	e->buf[i].received[HEADER + SIZE - sizeof(words)] = 0; /* the sender may have sent no end of string */
 	printf("received \"%s\"\n", e->buf[i].received + HEADER);
 	memcpy(e->buf[i].sent, words, sizeof(words) - 1);
 	memcpy(e->buf[i].sent + sizeof(words) - 1, e->buf[i].received + HEADER, SIZE - sizeof(words));
@@ -102,7 +103,7 @@ static struct ibv_ah *answer(struct end *e, struct ibv_wc *wc)
 	return ah;
 }
 
-/* Runs until all datagrams have arrived and all answers are sent, or nothing happens any more. */
+/* Runs until all answers are sent, or until nothing has arrived for three seconds. */
 static void serve(struct end *e)
 {
 	struct ibv_ah *ahs[COUNT] = {0};
@@ -157,7 +158,7 @@ static void client(const char *host)
 	TRY(rdma_create_id(e.channel, &e.id, NULL, RDMA_PS_UDP));
 	resolve(e.id, host, RDMA_PS_UDP);
 	set_up(&e);
-	TRY(rdma_connect(e.id, &param)); /* it only asks */
+	TRY(rdma_connect(e.id, &param)); /* only asks for the queue pair */
 	event = await(e.channel, RDMA_CM_EVENT_ESTABLISHED);
 	struct rdma_ud_param there = event->param.ud;
 	struct ibv_ah *ah = ibv_create_ah(e.id->pd, &there.ah_attr);

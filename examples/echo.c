@@ -5,12 +5,12 @@
 //	./echo server
 //	./echo client ADDRESS [COUNT]
 //
-// With no event channel of the program's own the calls of rdma_cm wait by themselves (rdma_create_ep); a completion
-// channel is a descriptor that can be polled, and costs nothing while nothing happens.
+// Without an event channel, the calls of rdma_cm wait until they are done (rdma_create_ep). A completion channel is a
+// descriptor that can be polled, and costs no processor time while nothing completes.
 #include "common.h"
 
 #define SIZE 1024
-#define DEPTH 8 /* receives that wait */
+#define DEPTH 8 /* receives posted */
 
 struct end {
 	struct rdma_cm_id *id;
@@ -39,8 +39,8 @@ static void post_send(struct end *e, uint32_t len)
 }
 
 /*
- * The next completion. The order matters: ask to be woken, look once more, and only then sleep; otherwise a completion
- * between the look and the sleep would be missed.
+ * Returns the next completion. The order matters: request a notification, poll once more, and only then sleep.
+ * Otherwise a completion between the poll and the sleep would be missed.
  */
 static struct ibv_wc next(struct end *e)
 {
@@ -77,7 +77,7 @@ static void set_up(struct end *e)
 	if (!e->cq)
 		die("ibv_create_cq");
 	attr.send_cq = attr.recv_cq = e->cq;
-	TRY(rdma_create_qp(e->id, NULL, &attr)); /* NULL: a protection domain that comes with the id */
+	TRY(rdma_create_qp(e->id, NULL, &attr)); /* NULL: the default protection domain of the id */
 	e->mr = ibv_reg_mr(e->id->pd, e->buf, sizeof(e->buf), IBV_ACCESS_LOCAL_WRITE);
 	if (!e->mr)
 		die("ibv_reg_mr");

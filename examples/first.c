@@ -5,14 +5,14 @@
 //	./first server             on one machine (or in one terminal)
 //	./first client ADDRESS     on the other
 //
-// The server offers a buffer and then does nothing: the client writes into it, reads from it and counts in it, and the
-// server's processor takes no part in that.
+// The server offers a buffer and then only waits. The client writes to it, reads from it and increments a counter in
+// it, without the server's processor.
 #include <arpa/inet.h>
 #include <inttypes.h>
 
 #include "common.h"
 
-/* What the server tells the client in the answer to its request: where its memory is, and the key to it. */
+/* The private data of the server's reply: the address and key of its memory. */
 struct offer {
 	uint64_t address; /* both in network byte order */
 	uint32_t rkey;
@@ -33,8 +33,8 @@ struct side {
 	struct shared memory;
 };
 
-/* Protection domain, completion queue, queue pair, registered memory: in that order, since each needs the one
- * before. */
+/* Creates protection domain, completion queue, queue pair and registered memory, in this order because each needs the
+ * ones before. */
 static void set_up(struct side *s)
 {
 	struct ibv_qp_init_attr attr = {
@@ -57,7 +57,7 @@ static void set_up(struct side *s)
 		die("ibv_reg_mr");
 }
 
-/* The opposite direction. */
+/* Releases everything in the opposite order. */
 static void take_down(struct side *s)
 {
 	rdma_destroy_qp(s->id);
@@ -127,9 +127,9 @@ static void server(void)
 	struct ibv_wc wc = await_completion(&s);
 
 	printf("the client wrote \"%s\", with immediate data %u\n", s.memory.text, ntohl(wc.imm_data));
-	await_and_ack(s.channel, RDMA_CM_EVENT_DISCONNECTED); /* until then the memory must stay */
+	await_and_ack(s.channel, RDMA_CM_EVENT_DISCONNECTED); /* the memory must stay registered until then */
 	printf("the counter is %" PRIu64 " now\n", s.memory.counter);
-	TRY(rdma_disconnect(s.id)); /* our half */
+	TRY(rdma_disconnect(s.id)); /* disconnects this side too */
 	take_down(&s);
 	TRY(rdma_destroy_id(listener));
 	rdma_destroy_event_channel(s.channel);

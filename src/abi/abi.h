@@ -10,7 +10,7 @@
 #include "abi/newer.h"
 #include "core/verbs.h"
 
-/* An errno value that a verb returns is stored in errno as well: programs read it there, because in rdma-core most
+/* A verb that returns an errno value also stores it in errno. Programs read it there, because in rdma-core most
  * failures are those of a system call. */
 static inline int vb_told(int err)
 {
@@ -62,7 +62,7 @@ int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 int vb_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 struct ibv_ah *vb_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port);
-/* 0, or minus an errno value: EINVAL (no such source GID), EHOSTUNREACH (no route, or no answer). */
+/* Returns 0 or a negative errno value: EINVAL (no such source GID), EHOSTUNREACH (no route, or no answer). */
 int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[6], uint16_t *vid);
 
 struct vb_dmah *vb_alloc_dmah(struct ibv_context *context, void *attr);

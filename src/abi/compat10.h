@@ -10,7 +10,8 @@
 
 struct vb_context10;
 
-/* No program of that time read the place of `real`, but see struct ibv_context. */
+/* Programs of 2006 never read the field that `real` replaces. struct vb_context10 keeps the fields that they do
+ * read. */
 struct vb_device10 {
 	void *sysfs_dev, *sysfs_ibdev;
 	struct ibv_device *real;
@@ -83,7 +84,7 @@ struct vb_qp_init_attr10 {
 	int sq_sig_all;
 };
 
-/* next and wr_id have changed places since; from sg_list on the fields are the same, and a send request grew at its
+/* next and wr_id have been swapped since. From sg_list on the fields are the same; a send request has grown at its
  * end. */
 struct vb_send_wr10 {
 	struct vb_send_wr10 *next;
@@ -98,7 +99,7 @@ struct vb_recv_wr10 {
 	int num_sge;
 };
 
-/* Those that a program calls itself are filled, the others were the library's own. */
+/* Only the entries that programs call are filled. The others were internal to the library. */
 struct vb_ops10 {
 	void *before[7];
 	int (*poll_cq)(struct vb_cq10 *cq, int n, struct ibv_wc *wc);
@@ -116,8 +117,8 @@ struct vb_context10 {
 	struct vb_ops10 ops;
 	int cmd_fd, async_fd, num_comp_vectors;
 	struct ibv_context *real;
-	/* Behind the old struct. ibv_create_comp_channel has no old version: it is handed one of these, and finds
-	 * mark where a context of today has abi_compat. */
+	/* Behind the old struct. ibv_create_comp_channel has no old version, so it receives one of these contexts. It
+	 * recognises it by mark, which lies where a current context has abi_compat. */
 	struct vb_device10 own_device; /* outlives the device list */
 	char pad[offsetof(struct ibv_context, abi_compat) - 288];
 	const void *mark;

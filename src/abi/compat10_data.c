@@ -20,7 +20,7 @@ static int req_notify_cq(struct vb_cq10 *cq, int solicited_only)
 	return ibv_req_notify_cq(cq->real, solicited_only);
 }
 
-/* Requests go one by one: the first that is refused ends the list, as it would have done in one call. */
+/* Posts the requests one by one. The first one that is refused ends the list, as it would in a single call. */
 static int post_srq_recv(struct vb_srq10 *srq, struct vb_recv_wr10 *wr, struct vb_recv_wr10 **bad)
 {
 	for (; wr; wr = wr->next) {

@@ -14,7 +14,7 @@ struct ibv_context *vb_context_of_any_age(struct ibv_context *context)
 	return context;
 }
 
-/* The list that the program gets begins behind an entry which keeps the real list. */
+/* The program's list starts after a hidden entry, which holds the real list. */
 VB_OLD(vb10_get_device_list, "get_device_list");
 VB_EXPORT struct vb_device10 **vb10_get_device_list(int *num);
 struct vb_device10 **vb10_get_device_list(int *num)
@@ -29,7 +29,7 @@ struct vb_device10 **vb10_get_device_list(int *num)
 		free(list);
 		return NULL;
 	}
-	/* One more device than there are: its `real` keeps the block of all alive and findable. */
+	/* One extra device: it holds the real list, and it makes the whole block reachable from list[0]. */
 	devices[0].sysfs_dev = real;
 	list[0] = devices;
 	for (int i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ int vb10_close_device(struct vb_context10 *context)
 	return err;
 }
 
-/* What each kind of event is about. The real object's context is the old object. */
+/* The kind of object that an event concerns. The context of the real object is the old object. */
 enum subject { SUBJECT_NONE, SUBJECT_CQ, SUBJECT_QP, SUBJECT_SRQ };
 
 static enum subject subject_of(const struct ibv_async_event *event)

@@ -6,7 +6,7 @@
 
 #include "abi/compat10.h"
 
-/* Wraps: creates the real object by `call` and an old one around it, or neither. */
+/* Creates the real object with `call` and wraps an old object around it. On failure it creates neither. */
 #define WRAP(type, old, real_type, call)       \
 	type *old = calloc(1, sizeof(*old));   \
 	real_type *real = old ? (call) : NULL; \
@@ -16,7 +16,7 @@
 	}                                      \
 	old->real = real
 
-/* Destroys the real object, and the old one if that went well. */
+/* Destroys the real object and, if that succeeds, the old one. */
 #define UNWRAP(name, type, call)              \
 	VB_OLD(vb10_##name, #name);           \
 	VB_EXPORT int vb10_##name(type *old); \

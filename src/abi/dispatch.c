@@ -21,8 +21,8 @@ static int invalid(int value)
 	return value;
 }
 
-/* Most take locks and make system calls: a thread is not cancelled in them (util/calls.h), but in those that wait.
- * An object that is NULL is an error here; rdma-core mostly crashes on it. */
+/* Most verbs take locks and make system calls, so a thread is not cancelled in them (util/calls.h). A thread can be
+ * cancelled in the verbs that wait. An object that is NULL is an error here; rdma-core mostly crashes on it. */
 #define VERB(node, type, name, owner, params, args, waits, told, null) \
 	VB_SYMVER(vbx_##name, "ibv_" #name "@@IBVERBS_" #node);        \
 	VB_EXPORT type vbx_##name params                               \

@@ -39,7 +39,7 @@ static inline enum vb_owner vb_owner_of_device(const struct ibv_device *device)
 	return !device ? VB_OWNER_NONE : vb_device_is_ours(device) ? VB_OWNER_US : VB_OWNER_REAL;
 }
 
-/* By which object the owner is known: a context, a device, or anything that has a context. */
+/* The object that identifies the owner: a context, a device, or any object with a context. */
 #define VB_BY_CONTEXT(c) vb_owner_of_context(c)
 #define VB_BY_DEVICE(d) vb_owner_of_device(d)
 #define VB_BY(obj) ((obj) ? vb_owner_of_context((obj)->context) : VB_OWNER_NONE)

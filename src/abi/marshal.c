@@ -32,7 +32,7 @@ void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *dst, struct ib_uverbs_ah_att
 	COPY(port_num);
 }
 
-/* deviates from what one expects, as rdma-core does: qp_state is not copied, librdmacm sets it itself. */
+/* As in rdma-core, qp_state is not copied: librdmacm sets it itself. */
 void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_attr *src)
 {
 	ibv_copy_ah_attr_from_kern(&dst->ah_attr, &src->ah_attr);
@@ -65,7 +65,7 @@ void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_att
 	COPY(alt_timeout);
 }
 
-/* The two path records have the same fields, the GIDs apart. */
+/* The two path records have the same fields except for the GIDs. */
 #define COPY_PATH_REC                            \
 	do {                                     \
 		COPY(dlid);                      \

@@ -19,7 +19,7 @@
 
 enum { MAC_LEN = 6, WAIT_MS = 3000, LOOK_MS = 10 };
 
-/* An IP address as the kernel wants it. */
+/* An IP address in the form that rtnetlink takes. */
 struct address {
 	uint8_t family, len;
 	const uint8_t *bytes;
@@ -105,7 +105,7 @@ static ssize_t hear(int fd, char *answer, size_t size)
 	}
 }
 
-/* 0 where the answer is a message of this type with room for its body, or minus an errno value. */
+/* Returns 0 if the answer is a message of this type that is long enough for its body, or a negative errno value. */
 static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
 {
 	const struct nlmsgerr *refusal = NLMSG_DATA(head);
@@ -117,7 +117,8 @@ static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, s
 	return head->nlmsg_type == type && head->nlmsg_len >= NLMSG_LENGTH(body) ? 0 : -EPROTO;
 }
 
-/* Sends one request for one object, which a message of this type and body answers; 0, or minus an errno value. */
+/* Sends a request for one object and receives the answer, a message of this type and body. Returns 0 or a negative
+ * errno value. */
 static int ask_kernel(struct request *req, unsigned short type, size_t body, char *answer, size_t size,
                       struct nlmsghdr **head)
 {
@@ -134,7 +135,7 @@ static int ask_kernel(struct request *req, unsigned short type, size_t body, cha
 	return err ? err : judge(*head, (size_t)n, type, body);
 }
 
-/* The first attribute of this type, if it has this many bytes. */
+/* Returns the first attribute of this type if it has this many bytes. */
 static const struct rtattr *find_attr(const struct nlmsghdr *head, size_t body, unsigned short type, size_t payload)
 {
 	const struct rtattr *attr = (const struct rtattr *)((const char *)NLMSG_DATA(head) + NLMSG_ALIGN(body));
@@ -146,7 +147,7 @@ static const struct rtattr *find_attr(const struct nlmsghdr *head, size_t body, 
 	return NULL;
 }
 
-/* The interface and the next hop (to itself where the destination is on the link); copied into hop. */
+/* Finds the interface and the next hop, which is copied into hop. A destination on the link is its own next hop. */
 static int route(const struct address *to, int *ifindex, uint8_t hop[16])
 {
 	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct rtmsg)), RTM_GETROUTE, NLM_F_REQUEST, 1, 0}};
@@ -189,7 +190,7 @@ static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN
 	return 0;
 }
 
-/* Makes the kernel look for the neighbour: a datagram without content to the discard port. */
+/* Sends an empty datagram to the discard port, so that the kernel looks for the neighbour. */
 static void knock(const struct address *to, int ifindex)
 {
 	int fd = socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -247,7 +248,7 @@ int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *
 	if (fd < 0)
 		return -errno;
 	if (multicast_mac(&to, mac)) {
-		/* no neighbour, no route */
+		/* needs neither a route nor a neighbour entry */
 	} else if (vb_gid_is_local(&attr->grh.dgid)) {
 		/* All of 127.0.0.0/8 is local, but the tables have only 127.0.0.1. */
 		int owner = vb_gid_to_ifindex(&attr->grh.dgid);

@@ -1,4 +1,4 @@
-// newer.c - calls that came with rdma-core 59 to 65 and that this adapter has no use for yet
+// newer.c - calls that rdma-core 59 to 65 added and this adapter does not support yet
 // follows: ibv_alloc_dmah(3), ibv_dm_export_dmabuf_fd(3), ibv_alloc_buf(3), ibv_create_comp_cntr(3)
 // SPDX-License-Identifier: MIT
 #include "abi/newer.h"

@@ -1,4 +1,4 @@
-// newer.h - what rdma-core 59 to 65 added to verbs.h, as far as the calls here need it
+// newer.h - the additions of rdma-core 59 to 65 to verbs.h that the calls here need
 // follows: rdma-core 65, libibverbs/verbs.h (layouts only)
 // SPDX-License-Identifier: MIT
 #ifndef VB_ABI_NEWER_H
@@ -6,7 +6,7 @@
 
 #include <infiniband/verbs.h>
 
-/* We build against the headers of 44.0; these are called ibv_dmah, ibv_mr_init_attr, ... in later ones. */
+/* We build against the headers of 44.0. Later headers call these ibv_dmah, ibv_mr_init_attr, ... */
 struct vb_buf;
 
 struct vb_dmah {
@@ -30,7 +30,7 @@ enum {
 struct vb_mr_init_attr {
 	size_t length;
 	int access;
-	uint64_t comp_mask; /* VB_REG_MR_: which of these are set */
+	uint64_t comp_mask; /* VB_REG_MR_ flags: which members are set */
 	uint64_t iova;
 	void *addr;
 	int fd;

@@ -56,8 +56,8 @@ static int no_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ib
 }
 
 /*
- * The _compat_ entries were the verbs before these became functions of the library (before 2018), with the arguments of
- * that time. No program is known to call them; they must not be null.
+ * Until 2018 the _compat_ entries were the verbs, with the arguments of that time; now the library exports functions.
+ * No program is known to call these entries, but they must not be null.
  */
 static struct ibv_mr *old_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
@@ -159,7 +159,7 @@ static const struct verbs_context verbs_ops = {
 
 void vb_fill_ops(struct vb_context *ctx)
 {
-	/* All but the ibv_context at the end, which holds the device, descriptors and a mutex already. */
+	/* Copies all but the ibv_context at the end, whose device, descriptors and mutex are already set. */
 	__builtin_memcpy(&ctx->vctx, &verbs_ops, offsetof(struct verbs_context, context));
 	ctx->vctx.context.ops = context_ops;
 	ctx->vctx.context.abi_compat = __VERBS_ABI_IS_EXTENDED;

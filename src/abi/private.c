@@ -11,9 +11,9 @@
 #include "util/log.h"
 
 /*
- * perftest, UCX and libfabric link libmlx5 and libefa, which bind all of these at once: they must be there, though no
- * driver has a device of ours. The number of the node changes whenever drivers and library must match; here one
- * function serves them all.
+ * perftest, UCX and libfabric link libmlx5 and libefa, which bind all of these at load time. So they must exist,
+ * although no driver has a device of ours. The number of the node changes whenever drivers and library must match; here
+ * one function serves them all.
  */
 #define IN_65(name) VB_SYMVER(vbp_##name, #name "@@IBVERBS_PRIVATE_65")
 #define IN_64(name)                                          \
@@ -57,7 +57,7 @@ int vbp_execute_ioctl(struct ibv_context *context, struct command_buffer *cmd)
 	return EOPNOTSUPP;
 }
 
-/* The size of an array on a driver's stack: its own attributes. Linked attributes are never sent. */
+/* Gives the size of an array on a driver's stack: only its own attributes, because linked attributes are never sent. */
 IN_34(__ioctl_final_num_attrs);
 VB_EXPORT unsigned vbp___ioctl_final_num_attrs(unsigned num_attrs, struct command_buffer *link);
 unsigned vbp___ioctl_final_num_attrs(unsigned num_attrs, struct command_buffer *link)

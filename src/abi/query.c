@@ -20,7 +20,7 @@ static void give(void *to, size_t size, const void *from, size_t known)
 	memcpy(to, from, size < known ? size : known);
 }
 
-/* The conventions of the old calls: -1, and errno. */
+/* The old calls return -1 and set errno. */
 static int fail_with(int err)
 {
 	if (!err)

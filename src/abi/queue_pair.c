@@ -1,4 +1,4 @@
-// queue_pair.c - the calls about queue pairs and address handles that core/ has no part in
+// queue_pair.c - the calls for queue pairs and address handles that core/ does not implement
 // follows: ibv_query_qp_data_in_order(3), ibv_set_ece(3), ibv_create_ah_from_wc(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -11,7 +11,7 @@ int vb_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
 	return 0;
 }
 
-/* Enhanced connection establishment is a vendor's private dialogue; we are a vendor that has nothing to say. */
+/* Enhanced connection establishment negotiates a vendor's private options. This adapter has none. */
 int vb_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	errno = EOPNOTSUPP;

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "abi/dispatch.h"
 
-/* mult is -1 where a rate came after the multiples had gone out of use, or is no whole one. */
+/* mult is -1 if the rate is not a whole multiple, or is too new to have one. */
 static const struct {
 	enum ibv_rate rate;
 	int mult, mbps;

@@ -1,4 +1,4 @@
-// region.c - the many ways to register memory, brought down to two calls of core/
+// region.c - all calls that register memory, implemented with two calls of core/
 // follows: ibv_reg_mr(3), ibv_rereg_mr(3), ibv_import_mr(3), ibv_reg_dmabuf_mr(3), ibv_reg_mr_ex(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>

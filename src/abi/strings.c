@@ -11,7 +11,7 @@ static const char *lookup(const char *const *table, unsigned n, unsigned i)
 
 #define LOOKUP(table, i) lookup(table, sizeof(table) / sizeof(*(table)), (unsigned)(i))
 
-/* By these numbers, which the headers of 44.0 do not know. */
+/* The headers of 44.0 have no names for these numbers. */
 enum { EVENT_DEVICE_SPEED_CHANGE = IBV_EVENT_WQ_FATAL + 1, WR_FLUSH = 14, WR_ATOMIC_WRITE = 15 };
 
 VB_EXPORT const char *ibv_node_type_str(enum ibv_node_type node_type)

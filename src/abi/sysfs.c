@@ -33,7 +33,7 @@ const char *ibv_get_sysfs_path(void)
 	return path;
 }
 
-/* What follows prefix and slashes in path, or NULL where path does not begin with it. */
+/* Returns the rest of path after prefix and slashes, or NULL if path does not begin with prefix. */
 static const char *below(const char *path, const char *prefix)
 {
 	size_t len = strlen(prefix);

@@ -1,4 +1,4 @@
-// active.c - the queue pairs that the progress owner visits: those with unfinished work, or with some until lately
+// active.c - the list of queue pairs with unfinished or recent work, which the owner of progress visits
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include "core/active.h"

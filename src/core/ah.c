@@ -37,7 +37,7 @@ int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct i
 		return EINVAL;
 	if (vb_query_gid_entry(ctx->dev, 1, av.grh.sgid_index, &entry))
 		return EINVAL;
-	if (dgid->raw[0] != 0xff && is_v4(dgid) != is_v4(&entry.gid)) /* an IPv4 address cannot reach an IPv6 one */
+	if (dgid->raw[0] != 0xff && is_v4(dgid) != is_v4(&entry.gid)) /* source and destination: one IP version */
 		return EINVAL;
 	if (whole)
 		*whole = av;

@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "core/verbs.h"
 
-/* The checksum of RFC 1071 over an IPv4 header of 20 bytes with its checksum: 0 if that is correct. */
+/* The checksum of RFC 1071 over an IPv4 header of 20 bytes: 0 if the header's own checksum is correct. */
 static uint16_t checksum(const uint8_t *p)
 {
 	uint32_t sum = 0;
@@ -62,8 +62,8 @@ static bool is_multicast(const union ibv_gid *gid)
 	       (gid->raw[10] == 0xff && gid->raw[11] == 0xff && !gid->raw[0] && gid->raw[12] >> 4 == 14);
 }
 
-/* Returns 0, or -1 with errno. As in rdma-core, a datagram to a multicast group cannot be answered: its destination
- * is no GID of the port. */
+/* Returns 0, or -1 with errno. As in rdma-core, it fails for a datagram to a multicast group, because the group is not
+ * in the port's GID table. */
 int vb_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
                        struct ibv_ah_attr *attr)
 {

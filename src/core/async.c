@@ -78,7 +78,7 @@ static bool same(const struct ibv_async_event *a, const struct ibv_async_event *
 	                                         : a->element.qp == b->element.qp;
 }
 
-/* The queued event that equals ev, if any: it is queued only once. Under async_lock. */
+/* The queued event that equals ev, or NULL. Each event is queued only once. Under async_lock. */
 static struct vb_async **queued(struct vb_context *ctx, const struct ibv_async_event *ev)
 {
 	struct vb_async **at = &ctx->async_head;
@@ -96,7 +96,7 @@ static void append(struct vb_context *ctx, struct vb_async *a)
 	ctx->async_tail = &a->next;
 }
 
-/* Moves a repeated event to the end: the last event of a port tells its present state. Under async_lock. */
+/* Moves a repeated event to the end, so that the last event of a port shows its current state. Under async_lock. */
 static void say_last(struct vb_context *ctx, struct vb_async **at)
 {
 	struct vb_async *a = *at;
@@ -166,7 +166,7 @@ int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *even
 			errno = err;
 			return -1;
 		}
-	} while (!pop(ctx, event)); /* no event: its object was destroyed meanwhile */
+	} while (!pop(ctx, event)); /* the event is gone if its object was destroyed meanwhile */
 	return 0;
 }
 

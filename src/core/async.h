@@ -1,4 +1,4 @@
-// async.h - asynchronous events of an object that goes away
+// async.h - removal of the asynchronous events of an object that is destroyed
 // follows: ibv_get_async_event(3), notes
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_ASYNC_H
@@ -7,10 +7,10 @@
 #include "core/core.h"
 
 /* Called before a QP, CQ or SRQ is freed, when nothing can raise events for it any more. Drops the events that the
- * program has not taken, and waits until the program has acknowledged those that it took. kind: any event type of
- * such an object. */
+ * program has not taken, and waits until the program has acknowledged the others. kind: any event type of such an
+ * object. */
 void vb_async_forget(struct vb_context *ctx, enum ibv_event_type kind, void *element);
-/* At the end of a context: drops everything. */
+/* Drops all events of a context that is closed. */
 void vb_async_clear(struct vb_context *ctx);
 
 #endif

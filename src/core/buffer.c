@@ -8,7 +8,7 @@
 #include "core/sq.h"
 #include "util/guard.h"
 
-/* Copies the owner's entry for key consistently. False if there is none, or it is being changed. */
+/* Takes a consistent copy of the owner's entry for the key. False if there is none, or it is being changed. */
 bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out)
 {
 	struct vb_mr_shared *m = vb_seg_mr_of(seg, key);

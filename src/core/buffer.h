@@ -17,7 +17,7 @@ bool vb_mr_read_shared(void *seg, uint32_t key, struct vb_mr_view *out);
 /* Checks PD, access rights and range, without wrap-around. *va is the owner's address. */
 bool vb_mr_view_allows(const struct vb_mr_view *v, uint32_t pd, uint64_t addr, uint64_t length, uint32_t access,
                        uint64_t *va);
-/* Checks this process's memory as a peer's request names it: the key must allow the whole range. */
+/* Checks a peer's access to this process's memory: the key must allow the whole range. */
 bool vb_own_memory(struct vb_qp *qp, uint32_t key, uint64_t addr, uint64_t length, uint32_t access, uint64_t *va);
 
 /* Resolves the local sges of w into iov, which has room for VB_MAX_SGE + 1. Returns the count, or -1 for a

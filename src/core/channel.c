@@ -106,7 +106,7 @@ int vb_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **cq, void **cq
 			return -1;
 		}
 		ready = dequeue(ch);
-	} while (!ready); /* its CQ was destroyed meanwhile */
+	} while (!ready); /* the event is gone if its CQ was destroyed meanwhile */
 	*cq = &ready->cq;
 	*cq_context = ready->cq.cq_context;
 	return 0;

@@ -1,4 +1,4 @@
-// clock.c - the adapter's clock, as completion timestamps count it
+// clock.c - the adapter's clock, which completion timestamps use
 // follows: ibv_query_rt_values_ex(3)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "core/verbs.h"
 #include "util/units.h"
 
-#define STEP VB_US(10) /* ns: two readings may differ by this much, and a clock is not set by less */
+#define STEP VB_US(10) /* ns: a smaller difference is a measuring error, a larger one means that the clock was set */
 #define TRIES 16
 
 static int64_t wall_now(void)
@@ -20,8 +20,8 @@ static int64_t wall_now(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* How far the wall clock is ahead, by the fastest of several readings. *width is the duration of that reading, the
- * bound of its error. */
+/* Measures how far the wall clock is ahead, with the fastest of several readings. *width is the duration of that
+ * reading, which bounds its error. */
 static int64_t measure(uint64_t *width)
 {
 	int64_t ahead = 0;
@@ -42,7 +42,7 @@ static int64_t measure(uint64_t *width)
 
 /*
  * The kernel slews both clocks alike, so their difference changes only when the wall clock is set. The difference is
- * kept, so that the time between two completions is the same on both clocks.
+ * stored, so that the time between two completions is the same on both clocks.
  */
 uint64_t vb_wall_clock(uint64_t at)
 {
@@ -54,7 +54,7 @@ uint64_t vb_wall_clock(uint64_t at)
 		return at + (uint64_t)ahead;
 	int64_t measured = measure(&width);
 
-	if (!ahead) { /* the first thread that measures it stores it for all */
+	if (!ahead) { /* the first thread that has measured stores the result for all */
 		if (!atomic_compare_exchange_strong(&kept, &ahead, measured))
 			measured = ahead;
 		return at + (uint64_t)measured;

@@ -18,9 +18,9 @@
 #include "util/calls.h"
 #include "util/log.h"
 
-#define TAIL 4096 /* zeros behind the struct: libmlx5 reads them, as if the context were its own */
+#define TAIL 4096 /* zeros behind the struct, because libmlx5 reads them as if the context were its own */
 
-/* Opens a descriptor in place of /dev/infiniband/uverbsN: programs can pass it on, and its name tells the device. */
+/* Opens a descriptor in place of /dev/infiniband/uverbsN. Programs can pass it on. Its name identifies the device. */
 static int open_cmd_fd(const struct vb_context *ctx)
 {
 	char text[256];
@@ -132,7 +132,7 @@ void vb_context_drop(struct vb_context *ctx)
 	vb_mutex_lock(&ctx->lock, VB_RANK_CONTEXT);
 	bool last = atomic_fetch_sub(&ctx->objects, 1) == 1 && ctx->closed;
 	vb_mutex_unlock(&ctx->lock);
-	if (last) { /* whatever the program did: part of the code is inline in it */
+	if (last) { /* ibv_dealloc_td is inline in the program, so its caller has not deferred cancellation */
 		int cancel;
 
 		vb_cancel_defer(&cancel);
@@ -141,9 +141,8 @@ void vb_context_drop(struct vb_context *ctx)
 	}
 }
 
-/* deviates: the kernel destroys the objects that are left. Here they stay until the program destroys them, and so
- * does the context, because a thread may still use one, and many programs destroy objects after the device, which
- * rdma-core allows. */
+/* deviates: the kernel destroys the remaining objects. Here they stay until the program destroys them, and so does the
+ * context. A thread may still use one, and many programs destroy objects after the device, which rdma-core allows. */
 int vb_close_device(struct ibv_context *context)
 {
 	struct vb_context *ctx = vb_ctx(context);

@@ -5,8 +5,7 @@
 
 #include "core/core.h"
 
-/* Counts an object of this context that was made, or is gone. The last object frees a context that was closed
- * before. */
+/* Count the objects of a context. Dropping the last object frees the context if it was closed before. */
 void vb_context_hold(struct vb_context *ctx);
 void vb_context_drop(struct vb_context *ctx);
 

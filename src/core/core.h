@@ -25,9 +25,9 @@ struct vb_roce_path;
 struct vb_iwarp_path;
 struct vb_tx;
 
-/* Zeros behind the public struct: libmlx5 and others read past it, as if the device were their own. */
+/* Allocated with zeros behind it (context.c), because libmlx5 and others read past it as if it were their own. */
 struct vb_context {
-	struct verbs_context vctx; /* vctx.context is what the program holds */
+	struct verbs_context vctx; /* the program has a pointer to vctx.context */
 	struct vb_device *dev;
 	struct vb_node *node;
 	pthread_mutex_t lock;    /* objects, async queue */
@@ -35,9 +35,9 @@ struct vb_context {
 	int async_event_fd;      /* the eventfd inside context.async_fd, an epoll descriptor; semaphore mode */
 	struct vb_async *async_head, **async_tail;
 	pthread_cond_t async_acked;
-	atomic_int objects;        /* PDs, CQs, channels alive: ibv_close_device leaves the node when none is left */
-	bool closed;               /* ibv_close_device came before the last object went; under lock */
-	struct vb_lock async_lock; /* async queue: taken last of all, because events are raised under progress */
+	atomic_int objects;        /* existing PDs, CQs, channels and thread domains: they keep a closed context */
+	bool closed;               /* ibv_close_device was called; under lock */
+	struct vb_lock async_lock; /* async queue: of high rank, because events are raised under other spin locks */
 };
 
 /* The public part of an object as it was when the object was made (core/handle.h). */
@@ -65,13 +65,13 @@ struct vb_mr {
 struct vb_ah {
 	struct ibv_ah ah;
 	struct ibv_ah_attr attr;
-	union ibv_gid sgid; /* what sgid_index named when the handle was made */
-	/* lane << 40 | ms: until this time no program of this host is looked for behind the lane, because there was
+	union ibv_gid sgid; /* the GID at sgid_index when the handle was made */
+	/* lane << 40 | ms: until this time the broker is not asked for a program of this lane, because there was
 	 * none */
 	_Atomic uint64_t far;
 	struct vb_made made;
 	_Atomic(struct vb_peer *)
-	        last_peer; /* where the last datagram went: a cache, checked against the QP number's lane */
+	        last_peer; /* the receiver of the last datagram: a cache, checked against the QP number's lane */
 };
 
 struct vb_channel {
@@ -81,11 +81,11 @@ struct vb_channel {
 	struct vb_cq *head, *tail;  /* CQs with events not yet taken, linked by ch_next */
 };
 
-/* A completion in the queue. Its request keeps its slot until the completion leaves the queue. The opcode tells
+/* A completion in the queue. Its request keeps its slot until the completion leaves the queue. The opcode determines
  * whether that is a slot of the send queue or of the receive queue. */
 struct vb_cqe {
 	struct ibv_wc wc;
-	uint64_t timestamp; /* CLOCK_MONOTONIC ns, where the CQ asks for it; else 0 */
+	uint64_t timestamp; /* CLOCK_MONOTONIC, ns; 0 if the CQ has no timestamps */
 	union {
 		struct vb_swqe *send;
 		struct vb_rq *receive;
@@ -101,17 +101,17 @@ struct vb_cq {
 	struct vb_node *node;
 	struct vb_made made;
 	struct vb_lock lock;   /* ring, arm */
-	uint32_t mask;         /* slots - 1, slots a power of two > cqe */
+	uint32_t mask;         /* slots - 1; slots is a power of two */
 	_Atomic uint32_t head; /* next to poll */
 	_Atomic uint32_t tail; /* next to fill */
-	uint32_t capacity;     /* cq.cqe */
+	uint32_t capacity;     /* slots; equal to cq.cqe */
 	struct vb_cqe *ring;
 	atomic_int armed; /* 0, 1: next solicited, 2: next of any kind */
-	/* a completion was lost: IBV_EVENT_CQ_ERR was raised, no more are added. Written under lock */
+	/* a completion was lost: IBV_EVENT_CQ_ERR was raised, and no completions are added. Written under lock */
 	atomic_bool overrun;
 	bool is_ex, single_threaded, want_timestamp;
 	struct vb_channel *channel;
-	struct vb_pd *domain;          /* a parent domain that it was made in, or NULL */
+	struct vb_pd *domain;          /* the parent domain that it was made in, or NULL */
 	struct vb_cq *ch_next;         /* under channel->lock */
 	uint32_t ch_pending;           /* events queued in the channel, under channel->lock */
 	_Atomic uint32_t events_taken; /* written under channel->lock */
@@ -123,7 +123,7 @@ struct vb_cq {
 	atomic_int users;      /* QPs */
 	struct vb_cqe current; /* extended polling: the entry between start_poll/next_poll and the next */
 	uint64_t wc_flags;
-	struct vb_lock poll_lock; /* extended polling: held from start_poll to end_poll, outside of all others */
+	struct vb_lock poll_lock; /* extended polling: held from start_poll to end_poll, taken before all others */
 	bool ignore_overrun;      /* the oldest entry makes room */
 };
 
@@ -141,7 +141,7 @@ struct vb_rq {
 	_Atomic uint32_t head;      /* next to consume */
 	_Atomic uint32_t tail;      /* next to post */
 	_Atomic uint32_t polled;    /* consumed receives that have been polled: their slots are free again */
-	bool shared;                /* an SRQ's: its completions are in several CQs */
+	bool shared;                /* an SRQ's, whose completions may be in several CQs */
 	struct vb_node *rnr_waiter; /* the adapter that waits for a receive, or NULL. Under lock */
 	struct vb_rwqe *wqe;
 	struct ibv_sge *sge;
@@ -167,8 +167,8 @@ enum vb_swqe_state { VB_SWQE_POSTED, VB_SWQE_SENT, VB_SWQE_DONE };
 struct vb_swqe {
 	uint64_t wr_id;
 	union {
-		uint64_t ring_end; /* position in the peer's ring behind its last record */
-		uint64_t until;    /* UD: when it is dropped (ns); 0: it did not have to wait */
+		uint64_t ring_end; /* position in the ring to the peer behind its last record */
+		uint64_t until;    /* UD: when it is dropped (ns); 0: it does not wait */
 	};
 	union {
 		uint64_t remote_addr;
@@ -183,8 +183,8 @@ struct vb_swqe {
 			uint32_t ud_qpn, ud_qkey;
 		};
 	};
-	uint32_t rkey;   /* or the key to invalidate */
-	uint32_t imm;    /* network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
+	uint32_t rkey;   /* or the key to invalidate, as in imm */
+	uint32_t imm;    /* in network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
 	uint32_t length; /* sum of the sges, or of the inline data in sinline */
 	uint32_t psn;
 	uint8_t num_sge;   /* 0 with IBV_SEND_INLINE */
@@ -193,14 +193,14 @@ struct vb_swqe {
 	uint8_t state;     /* enum vb_swqe_state */
 	uint8_t status;    /* enum ibv_wc_status, when DONE */
 	uint8_t slot;      /* atomics: result slot */
-	uint8_t direct;    /* the data went by one copy, not by the ring */
+	uint8_t direct;    /* the data was transferred by one copy, not by the ring */
 	_Atomic bool told; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 
-/* A read that the responder answers by the ring, in pieces. */
+/* A read that the responder answers by the ring, piece by piece. */
 struct vb_inread {
-	uint64_t index; /* processed count before it */
+	uint64_t index; /* the QP's count `processed` before it */
 	uint64_t addr;  /* our address */
 	uint32_t key;   /* looked up again for every piece */
 	uint32_t psn, length, offset;
@@ -209,12 +209,12 @@ struct vb_inread {
 struct vb_qp {
 	union {
 		struct ibv_qp qp;
-		struct ibv_qp_ex qpx; /* what ibv_qp_to_qp_ex() returns when is_ex */
+		struct ibv_qp_ex qpx; /* ibv_qp_to_qp_ex() returns it if is_ex */
 	};
 	struct vb_node *node;
 	struct vb_pd *pd;
 	struct vb_cq *scq, *rcq;
-	struct vb_srq *srq;          /* or NULL: rq below */
+	struct vb_srq *srq;          /* NULL: the QP uses rq below */
 	struct vb_qp_shared *shared; /* in our segment */
 	bool is_ex, sq_sig_all;
 	uint8_t type;            /* enum ibv_qp_type */
@@ -236,15 +236,15 @@ struct vb_qp {
 	uint32_t psn_next;           /* PSN of the next message to post */
 	uint32_t rd_outstanding;     /* reads by ring and atomics in flight */
 	uint32_t rd_slot;            /* next result slot */
-	struct vb_peer *peer;        /* RC, UC: the peer, once met */
+	struct vb_peer *peer;        /* RC, UC: the peer's process, once met */
 	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
 	uint32_t remote_gen;
-	uint64_t acked_base;        /* ssn (count) that remote->acked == 0 stands for */
+	uint64_t acked_base;        /* the count like ssn_una that corresponds to remote->acked == 0 */
 	uint64_t ssn_una, ssn_emit; /* messages completed and emitted since RTS: counts, not PSNs */
 	uint64_t acked_seen;        /* highest acknowledgement known, as a count like ssn_una */
 	uint32_t nak_seen;          /* counter of the last NAK that was processed */
 	uint8_t retry_left, rnr_left;
-	uint8_t stall;                            /* dropped-record suspicion */
+	uint8_t stall;                            /* checks in a row in which a record looked dropped */
 	bool gone;                                /* the peer's program has ended; the deadline covers all retries */
 	_Atomic uint32_t sq_pending;              /* sq_head - sq_una, a hint that may be read without the lock */
 	uint64_t last_ring_end;                   /* where the last record of this QP ends in the ring */
@@ -257,10 +257,10 @@ struct vb_qp {
 	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
 	const struct vb_path_ops *path; /* set under progress + sq_lock, as are the two below */
-	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, what arrives from the network */
+	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
-	unsigned mcasts;                /* groups it is in; under progress */
+	unsigned mcasts;                /* multicast groups that it has joined; under progress */
 	bool unresolved;                /* its path is not resolved yet: path/unresolved.c; under progress */
 	bool roce_always;               /* UD: VERBENA_WIRE=always */
 	struct vb_tx *tx_open; /* UD: the batch that is being filled, until the end of the kick; under sq_lock */
@@ -268,25 +268,25 @@ struct vb_qp {
 	/* responder: all under node->progress */
 	struct vb_rq rq;
 	uint64_t processed; /* requests taken since RTR */
-	/* of these, in order, those that may be acknowledged: all before the oldest pending read. Written under
+	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
 	 * progress, read (relaxed) by senders */
 	_Atomic uint64_t executed;
 	uint32_t epsn; /* PSN expected next */
 	uint32_t nak_counter;
 	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
-	_Atomic uint64_t ack_told; /* highest count that a record or shared->acked carries to the peer */
+	_Atomic uint64_t ack_told; /* highest count that a record or shared->acked has carried to the peer */
 	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
 	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
 	struct vb_qp *acks_next;
 	struct { /* a message that arrives in several records */
 		bool active;
 		bool dropped;  /* UC: the rest of the message is dropped */
-		uint32_t slot; /* receive queue slot it goes to */
+		uint32_t slot; /* the receive queue slot that it takes */
 		uint32_t offset;
 		struct vb_rwqe wqe;
 		struct ibv_sge sge[VB_MAX_SGE];
 	} * inbound;              /* allocated with the QP */
-	struct vb_inread *inread; /* reads answered by ring: max_dest_rd_atomic entries */
+	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
 	uint32_t inread_head, inread_tail;
 
 	_Atomic uint32_t async_taken; /* written under async_lock of the context */
@@ -296,10 +296,10 @@ struct vb_qp {
 	bool comm_est_raised, last_wqe_raised;
 
 	struct vb_made made;
-	pthread_mutex_t modify_lock; /* one ibv_modify_qp at a time: a control mutex */
-	uint32_t max_msg;            /* longest message that may be posted: UD, the port's MTU */
-	uint64_t send_ops;           /* IBV_QP_EX_WITH_* asked for */
-	/* ibv_wr_*: held from wr_start to wr_complete or wr_abort, outside of sq_lock. ibv_post_send takes it if
+	pthread_mutex_t modify_lock; /* held for a whole ibv_modify_qp */
+	uint32_t max_msg;            /* the longest message that may be posted; for UD the port's MTU */
+	uint64_t send_ops;           /* IBV_QP_EX_WITH_*, as requested at creation */
+	/* ibv_wr_*: held from wr_start to wr_complete or wr_abort, taken before sq_lock. ibv_post_send takes it if
 	 * is_ex. */
 	struct vb_lock wr_lock;
 	uint32_t wr_count; /* entries built behind sq_head */

@@ -14,8 +14,8 @@
 #include "core/node.h"
 #include "core/verbs.h"
 
-/* The number of slots for this many entries: a power of two, rounded like the size of a work queue, so that a CQ of
- * the same size has room for all completions of a work queue that was rounded up. */
+/* The number of slots for this many entries: rounded up to a power of two, like the size of a work queue. So a CQ and a
+ * work queue that were requested with the same size still have the same size. */
 static uint32_t slots_for(uint32_t cqe)
 {
 	uint32_t n = 1;
@@ -85,7 +85,7 @@ struct ibv_cq *vb_create_cq(struct ibv_context *context, int cqe, void *cq_conte
 	return cq ? &cq->cq : NULL;
 }
 
-/* The entries in the queue stay, in order. */
+/* Keeps the entries in the queue and their order. */
 int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct vb_cq *cq = vb_cq(ibcq);
@@ -99,7 +99,7 @@ int vb_resize_cq(struct ibv_cq *ibcq, int cqe)
 		return ENOMEM;
 	vb_lock(&cq->lock);
 	uint32_t head = atomic_load(&cq->head), n = atomic_load(&cq->tail) - head;
-	bool fits = n <= (uint32_t)cqe; /* compared with the size asked for, not with the rounded one */
+	bool fits = n <= (uint32_t)cqe; /* cqe is the requested size, not the rounded one */
 
 	if (fits) {
 		for (uint32_t i = 0; i < n; i++)

@@ -7,19 +7,19 @@
 #include "core/core.h"
 #include "core/rq.h"
 
-/* Takes up to n completions from the queue, without progress. Returns how many. */
+/* Takes up to n completions from the queue, without making progress. Returns how many. */
 uint32_t vb_cq_pop(struct vb_cq *cq, uint32_t n, struct vb_cqe *out);
 /* Removes the completions of a queue pair that goes back to RESET, or is destroyed. */
 void vb_cq_clean(struct vb_cq *cq, uint32_t qpn);
-/* The part that both calls of creation share. NULL with errno on failure. */
+/* Makes a CQ, for ibv_create_cq and ibv_create_cq_ex. NULL with errno on failure. */
 struct vb_cq *vb_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
                         uint32_t comp_vector);
-/* The time of CLOCK_REALTIME at the time `at` of CLOCK_MONOTONIC, both ns. clock.c */
+/* Converts the time `at` of CLOCK_MONOTONIC to CLOCK_REALTIME, both in ns. clock.c */
 uint64_t vb_wall_clock(uint64_t at);
-/* Fills the functions of extended polling. cq_ex.c */
+/* Sets the functions of extended polling. cq_ex.c */
 void vb_cq_ex_fill(struct vb_cq *cq);
 
-/* An entry leaves the queue, polled or not: the slot of its request may be posted to again. Under cq->lock. */
+/* Called when an entry leaves the queue, polled or not: the slot of its request is free again. Under cq->lock. */
 static inline void vb_cqe_leaves(const struct vb_cqe *cqe)
 {
 	if (__builtin_expect(!cqe->send, 0))

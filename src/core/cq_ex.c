@@ -73,7 +73,7 @@ READER(slid, uint32_t, wc->slid)
 READER(sl, uint8_t, wc->sl)
 READER(dlid_path_bits, uint8_t, wc->dlid_path_bits)
 
-/* Not supported: a CQ with these fields cannot be made, and a program must not read fields that it did not ask for. */
+/* Never called: a CQ with these fields cannot be made, and a program must not read fields that it did not request. */
 static uint16_t read_cvlan(struct ibv_cq_ex *ex)
 {
 	return 0;

@@ -1,4 +1,4 @@
-// cq_poll.c - completions: put in, taken out, announced
+// cq_poll.c - adds completions to a CQ, polls them, and requests notification
 // follows: IBA volume 1, 10.8.5 (returning completions), 11.4.2 (poll, request notification); ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "core/verbs.h"
 #include "util/log.h"
 
-/* Is there room for one more completion? If not, the adapter may treat the CQ as it likes, but must report the
+/* Makes room for one completion. If the CQ overruns, its behaviour is undefined, but the adapter must report the
  * overrun (IBA C11-39). */
 static bool make_room(struct vb_cq *cq, bool *raise)
 {
@@ -29,7 +29,7 @@ static bool make_room(struct vb_cq *cq, bool *raise)
 	return !(*raise = true);
 }
 
-/* Clears the arming if this completion matches it. Returns whether an event is due. */
+/* Disarms the CQ if it is armed for this completion. Returns whether to raise an event. */
 static bool disarm(struct vb_cq *cq, bool solicited)
 {
 	int armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
@@ -125,7 +125,7 @@ int vb_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	return pop_wc(cq, (uint32_t)num_entries, wc);
 }
 
-/* "Next completion" takes precedence over "next solicited" (IBA 11.4.2.2). Only completions added from now on count. */
+/* "Next completion" overrides "next solicited" (IBA 11.4.2.2). Only completions that are added from now on count. */
 int vb_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct vb_cq *cq = vb_cq(ibcq);

@@ -1,4 +1,4 @@
-// device.c - an adapter: its lifetime, and how it follows its network interface
+// device.c - an adapter: its lifetime, and its state, which follows its network interface
 // follows: IBA 11.2.1 (HCA), 11.6.3 (asynchronous events of a port)
 // SPDX-License-Identifier: MIT
 #include "core/device.h"
@@ -11,7 +11,7 @@
 static_assert(offsetof(struct vb_device, dev) == 0, "programs hold a pointer to it");
 static_assert(offsetof(struct vb_device, ifindex) >= 4096, "libmlx5 reads past struct ibv_device");
 
-/* Above all minors of RoCE adapters, because an interface may have both kinds. */
+/* iWARP adapters have minors above those of all RoCE adapters, because an interface may have both kinds. */
 #define IWARP_MINOR 65536
 
 static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, const char *name, __be64 node_guid)
@@ -24,7 +24,7 @@ static struct vb_device *device_new(bool iwarp, const struct vb_netdev *nd, cons
 	dev->dev.node_type = iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
 	dev->dev.transport_type = iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	snprintf(dev->dev.name, sizeof(dev->dev.name), "%s", name);
-	/* The interface index is unique in its namespace and stable, and processes need not agree on it. */
+	/* The interface index is stable, unique in its namespace, and the same in all processes. */
 	dev->number = nd->ifindex - 1 + (iwarp ? IWARP_MINOR : 0);
 	snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%d", dev->number);
 	snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path), "/sys/class/infiniband_verbs/%s", dev->dev.dev_name);
@@ -68,7 +68,7 @@ static unsigned port_change(bool was_up, bool is_up)
 	return is_up ? VB_DEV_PORT_UP : VB_DEV_PORT_DOWN;
 }
 
-/* The MAC address, then zeros. lo has no MAC and takes the bytes of its GUID. */
+/* The GID is the MAC address, then zeros. lo has no MAC and uses bytes of its GUID. */
 static bool update_iwarp_gid(struct vb_device *dev)
 {
 	static const uint8_t none[6];
@@ -103,7 +103,7 @@ void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd)
 	} else if (nd && !dev->gone) {
 		unsigned change = port_change(vb_netdev_is_up(&dev->nd), vb_netdev_is_up(nd));
 
-		/* Only the last state of the port counts: an up that is undone before vb_device_refresh is no event. */
+		/* A change of the port that is undone before vb_device_refresh is not reported. */
 		if (change)
 			dev->pending &= ~(unsigned)(VB_DEV_PORT_UP | VB_DEV_PORT_DOWN);
 		dev->pending |= change;

@@ -21,36 +21,36 @@ enum {
 	VB_DEV_PORT_DOWN = 1 << 1,
 	VB_DEV_GID_CHANGE = 1 << 2,
 	VB_DEV_MTU = 1 << 3,  /* active_mtu changed */
-	VB_DEV_GONE = 1 << 4, /* the interface does not exist any more; reported once, and final */
+	VB_DEV_GONE = 1 << 4, /* the interface does not exist any more; reported once, and does not return */
 };
 
 struct vb_device {
 	struct ibv_device dev; /* programs hold a pointer to this: must stay first */
-	/* deviates: rdma-core's private verbs_device continues here, and libmlx5 reads it. Zeros make libmlx5 ignore
-	 * the device. */
+	/* deviates: in rdma-core, fields of the private struct verbs_device follow, and libmlx5 reads them. If they are
+	 * zeros, libmlx5 ignores the device. */
 	char rdma_core_tail[4096 - sizeof(struct ibv_device)];
 
 	int ifindex;      /* constant */
 	int number;       /* constant: N of /dev/infiniband/uverbsN, netlink and ibv_get_device_index(3) */
 	bool iwarp;       /* constant: RDMAP over TCP instead of RoCEv2 */
 	bool lids;        /* constant: has a LID, so that addresses need no GRH (core/lid.h) */
-	__be64 node_guid; /* constant: a later change of the MAC does not change it, as with hardware */
+	__be64 node_guid; /* constant: does not follow a later change of the MAC, as with hardware */
 	unsigned refs;    /* atomic */
 
 	struct vb_lock lock; /* guards the fields below; the last in the order of locks */
 	struct vb_netdev nd;
 	struct vb_gid_table gids;
-	unsigned pending; /* VB_DEV_ bits not yet handed out by vb_device_refresh */
+	unsigned pending; /* VB_DEV_ bits not yet returned by vb_device_refresh */
 	bool gone;
 };
 
-/* The device list (node/device_list.c). These ask the kernel. All are thread-safe. */
+/* The device list (node/device_list.c). These functions ask the kernel, and are thread-safe. */
 
 /*
- * The devices of this machine, as ibv_get_device_list(3): an array that ends with NULL and holds one reference on each
- * device. *n (may be NULL) is their number. NULL with errno on failure. The same interface gives the same pointer while
- * a reference exists. Adapters that reach other hosts come first, then lo, then those that are down: programs use the
- * first one by default.
+ * The devices of this machine, like ibv_get_device_list(3): an array that ends with NULL and holds one reference on
+ * each device. *n (may be NULL) is their number. NULL with errno on failure. An interface has the same pointer as long
+ * as a reference exists. Adapters that reach other hosts come first, then lo, then those that are down: programs use
+ * the first one by default.
  */
 struct ibv_device **vb_device_list(int *n);
 void vb_device_list_free(struct ibv_device **list);
@@ -59,10 +59,10 @@ void vb_device_list_free(struct ibv_device **list);
  * Each bit is returned once, so only one thread of the process may call this for a device. */
 unsigned vb_device_refresh(struct vb_device *dev);
 
-/* Is this an address of this host (of any interface, all of 127.0.0.0/8, default GIDs too)? Asks the kernel: about
- * 0.1 ms. */
+/* Is this an address of this host: of any interface, in 127.0.0.0/8, or a default GID? Asks the kernel, which takes
+ * about 0.1 ms. */
 bool vb_gid_is_local(const union ibv_gid *gid);
-/* Index of the interface that has this address or default GID, 0 where none has. Asks the kernel. */
+/* Index of the interface with this address or default GID, or 0. Asks the kernel. */
 int vb_gid_to_ifindex(const union ibv_gid *gid);
 
 /* One device (core/device.c). */
@@ -82,7 +82,7 @@ void vb_device_put(struct vb_device *dev);
 void vb_device_apply(struct vb_device *dev, const struct vb_netdev *nd);
 unsigned vb_device_take_pending(struct vb_device *dev);
 
-/* Copies the stored state of the interface. */
+/* Copies the stored state of the interface to *nd. */
 void vb_device_netdev(struct vb_device *dev, struct vb_netdev *nd);
 
 /*
@@ -109,7 +109,7 @@ static inline int vb_device_gids(const struct vb_device *dev)
 /* Index of a GID in the table of this device, or -1. */
 int vb_query_gid_index(struct vb_device *dev, uint32_t port, const union ibv_gid *gid);
 
-/* The largest IB MTU that fits in IP packets of this size, by rxe's rule (80 bytes for headers). */
+/* The largest IB MTU that fits in IP packets of this size. Like rxe, it subtracts 80 bytes for headers. */
 enum ibv_mtu vb_mtu_of_ip_mtu(uint32_t ip_mtu);
 
 /*

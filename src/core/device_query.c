@@ -1,5 +1,5 @@
 // device_query.c - queries of an adapter: attributes, port, GIDs, partition keys
-// follows: IBA 11.2.1.2 (query HCA); ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3), ibv_query_gid_table(3)
+// follows: IBA 11.2.1.2 (query HCA); ibv_query_device_ex(3), ibv_query_port(3), ibv_query_gid_ex(3)
 // SPDX-License-Identifier: MIT
 #include <endian.h>
 #include <errno.h>
@@ -11,14 +11,14 @@
 #include "util/log.h"
 
 /*
- * Only flags that are true. Left out: BAD_PKEY_CNTR and BAD_QKEY_CNTR (not counted), RESIZE_MAX_WR, AUTO_PATH_MIG,
- * SHUTDOWN_PORT, N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS means SEND_WITH_INV and LOCAL_INV.
+ * Only supported features. Not supported: BAD_PKEY_CNTR, BAD_QKEY_CNTR, RESIZE_MAX_WR, AUTO_PATH_MIG, SHUTDOWN_PORT,
+ * N_NOTIFY_CQ, memory windows, XRC. MEM_MGT_EXTENSIONS stands for SEND_WITH_INV and LOCAL_INV.
  */
 #define CAP_FLAGS                                                                                  \
 	(IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | \
 	 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_MGT_EXTENSIONS)
 
-/* iWARP has no datagrams, hence no multicast groups and no address handles, and no RNR NAK. */
+/* iWARP has no datagrams, so no multicast groups and no address handles. It has no RNR NAK and no P_Keys either. */
 static void without_datagrams(struct ibv_device_attr *a)
 {
 	a->device_cap_flags &= ~(unsigned)IBV_DEVICE_RC_RNR_NAK_GEN;
@@ -93,8 +93,8 @@ static enum ibv_mtu iwarp_mtu(uint32_t ip_mtu)
 	return mtu;
 }
 
-/* Width (1: 1X, 2: 4X, 16: 2X, 4: 8X) and speed (1 SDR 2.5, 8 FDR10, 32 EDR 25, 64 HDR 50, 128 NDR 100) codes, the
- * least that carries the speed; the kernel's ib_get_eth_speed does the same. */
+/* The codes of the smallest width (1: 1X, 2: 4X, 16: 2X, 4: 8X) and speed (1 SDR 2.5, 8 FDR10, 32 EDR 25, 64 HDR 50,
+ * 128 NDR 100) that suffice for this speed, as in the kernel's ib_get_eth_speed. */
 static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 {
 	static const struct {
@@ -104,7 +104,7 @@ static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 	           {50000, 1, 64}, {100000, 2, 32}, {200000, 2, 64}, {400000, 2, 128}, {~0u, 4, 128}};
 	int i = 0;
 
-	/* Virtual interfaces have no speed: memory limits them. */
+	/* Virtual interfaces report no speed. */
 	if (!mbps)
 		mbps = 100000;
 	while (mbps > row[i].mbps)
@@ -113,7 +113,7 @@ static void speed_codes(uint32_t mbps, uint8_t *width, uint8_t *speed)
 	*speed = row[i].speed;
 }
 
-/* Adds a LID for programs that know no GIDs: they need no GRH then. */
+/* Adds a LID, for programs that do not use GIDs. They need no GRH then. */
 static void with_lid(struct ibv_port_attr *attr, const struct vb_netdev *nd)
 {
 	static int said;

@@ -166,7 +166,7 @@ static const struct {
         {"device/device", none_id},
 };
 
-/* These counters read as zero: the engine's counters are not shown here yet. */
+/* These counters are always zero, because the engine's counters are not connected to them yet. */
 static const char *const counters[] = {"counters/excessive_buffer_overrun_errors",
                                        "counters/link_downed",
                                        "counters/link_error_recovery",
@@ -223,7 +223,7 @@ static int gid_text(struct vb_device *dev, unsigned dir, unsigned index, struct 
 	return snprintf(t->buf, t->size, "%s", nd.name);
 }
 
-/* The number of "gids/7" and the like below ports/1, or -1. */
+/* The index in a path such as "gids/7" below ports/1, or -1. */
 static int index_below(const char *path, const char *dir)
 {
 	size_t n = strlen(dir);

@@ -19,7 +19,7 @@
 int vb_event_fd_open(int *epfd, int *evfd)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
-	/* Blocking, so that a waiting read is restarted or not, as the program's signal handlers ask. */
+	/* Blocking, so that SA_RESTART of the program's signal handlers applies to a waiting read. */
 	int e = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
 	int p = e < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
 
@@ -64,7 +64,7 @@ static int try_take(int evfd)
 		return 0;
 	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL && errno != ESPIPE)
 		return errno;
-	/* For Linux before 5.8. If two threads see the same unit here, one of them waits for the next. */
+	/* Linux before 5.8. If two threads see the same unit here, one of them waits for the next unit. */
 	struct pollfd pfd = {.fd = evfd, .events = POLLIN};
 
 	if (poll(&pfd, 1, 0) <= 0)

@@ -16,8 +16,8 @@ void vb_event_fd_add(int evfd);
 void vb_event_fd_remove(int evfd, unsigned n);
 
 /*
- * Takes one unit and returns 0. Waits for one unless the program set O_NONBLOCK on epfd (then EAGAIN). Before it sleeps
- * it hands progress over to the progress thread. EINTR as from read(2): not with SA_RESTART.
+ * Takes one unit and returns 0. Waits for one, unless the program has set O_NONBLOCK on epfd (then EAGAIN). Before it
+ * sleeps it makes the progress thread the owner of progress. EINTR as from read(2): not with SA_RESTART.
  */
 int vb_event_fd_take(struct vb_node *node, int epfd, int evfd);
 

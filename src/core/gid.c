@@ -1,4 +1,4 @@
-// gid.c - the GID table of a port: a pure function of the interface's addresses over time
+// gid.c - the GID table of a port, computed from the interface's addresses
 // follows: IBA Annex A17 (RoCEv2) A17.3.1; the Linux RoCE GID cache (roce_gid_mgmt.c)
 // SPDX-License-Identifier: MIT
 #include "core/gid.h"

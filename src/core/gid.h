@@ -1,4 +1,4 @@
-// gid.h - the GID table of a port: a pure function of the interface's addresses over time
+// gid.h - the GID table of a port, computed from the interface's addresses
 // follows: IBA Annex A17 (RoCEv2) A17.3.1; the Linux RoCE GID cache (roce_gid_mgmt.c)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_GID_H
@@ -11,7 +11,7 @@
 
 #include "core/limits.h"
 
-/* Index 0 is the default GID, made of the MAC. The addresses follow from index 1. An empty entry is all zeros. */
+/* Index 0 is the default GID, made from the MAC. The addresses start at index 1. An empty entry is all zeros. */
 struct vb_gid_table {
 	union ibv_gid gid[VB_GID_TBL_LEN];
 };
@@ -26,8 +26,8 @@ void vb_gid_default(union ibv_gid *gid, const uint8_t mac[6]);
 bool vb_gid_is_zero(const union ibv_gid *gid);
 
 /*
- * Updates the table to the present addresses of an interface (16 bytes each, IPv4 mapped). Entries that remain keep
- * their index, removed ones leave an empty entry, and new ones take the first free index. An address that repeats the
+ * Updates the table to the current addresses of an interface (16 bytes each, IPv4 mapped). A remaining address keeps
+ * its index, a removed one leaves an empty entry, and a new one takes the first free index. An address that equals the
  * default GID or another address is not added. Addresses that do not fit are left out. Returns whether anything
  * changed. An empty table is all zeros.
  */

@@ -1,16 +1,16 @@
 // handle.c - destroyed objects, whose memory is freed after a delay
-// follows: ibv_destroy_qp(3) and the like: a program that destroys an object twice gets ENOENT, as from a kernel's look-up
+// follows: the uverbs commands of Linux: a program that destroys an object twice gets ENOENT
 // SPDX-License-Identifier: MIT
 #include "core/handle.h"
 
 #include <stdlib.h>
 
-/* The number of destroyed objects that stay readable: the last ones of this process. */
+/* The last KEPT destroyed objects of this process stay readable. */
 #define KEPT 64
 
 void vb_object_free(void *object, struct vb_made *made)
 {
-	made->context = NULL; /* no public part has this value, so the object is no longer sound */
+	made->context = NULL; /* differs from the context in the public part, so the object is no longer sound */
 #ifdef VB_SANITIZED
 	/* freed at once, so that AddressSanitizer finds uses after free */
 	free(object);

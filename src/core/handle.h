@@ -1,12 +1,12 @@
-// handle.h - checks that an object is still the one its handle names: programs can write to the public part
-// follows: the Linux uverbs commands, whose look-ups these replace: EINVAL when an object is used, ENOENT when it is destroyed
+// handle.h - checks that an object is valid: programs can write to its public part, and use it after its destruction
+// follows: the uverbs commands of Linux: use of an invalid object gives EINVAL, its destruction ENOENT
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_HANDLE_H
 #define VB_CORE_HANDLE_H
 
 #include "core/core.h"
 
-/* A handle that no other object of this kind in the process has. Never 0. */
+/* A handle that is unique among the objects of one kind in this process. Never 0. */
 static inline uint32_t vb_handle_next(_Atomic uint32_t *last)
 {
 	uint32_t n = atomic_fetch_add(last, 1) + 1;
@@ -14,7 +14,7 @@ static inline uint32_t vb_handle_next(_Atomic uint32_t *last)
 	return n ? n : vb_handle_next(last);
 }
 
-/* The context and handle at the time of this call. */
+/* Copies context and handle of a new object. */
 #define VB_MADE(public) ((struct vb_made){(public).context, (public).handle})
 /* Not used on the data path: posting and polling do not check. */
 #define VB_IS_SOUND(object, public) \

@@ -1,4 +1,4 @@
-// inbound.c - the receive that an incoming message takes, and the first event of its queue pair
+// inbound.c - the receive that an incoming message takes, and the event of the first packet
 // follows: IBA volume 1, 10.7.3 (scatter), 10.8.3 (receive queues), 11.6.3.1 (communication established)
 // SPDX-License-Identifier: MIT
 #include "core/inbound.h"

@@ -1,4 +1,4 @@
-// key.c - memory keys: drawn at random, and kept out of use for a while after deregistration
+// key.c - memory keys: drawn at random, and not reused for a while after deregistration
 // follows: IBA volume 1, 10.6 (memory keys); getrandom(2)
 // SPDX-License-Identifier: MIT
 #include "core/key.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/random.h>
 
-/* Value of a slot: FREE, or its entry with one of the other flags. */
+/* The value of a slot: FREE, or its entry | USED, or its entry | RESTING. */
 #define FREE 0u
 #define USED (1u << 30)
 #define RESTING (1u << 31)
@@ -33,7 +33,7 @@ static int draw(struct vb_keys *k, uint32_t *word)
 		k->left = n < 0 ? 0 : (uint32_t)((size_t)n / sizeof(k->drawn[0]));
 	}
 	*word = k->drawn[--k->left];
-	k->drawn[k->left] = 0; /* a later reader of this memory finds no key in use */
+	k->drawn[k->left] = 0; /* a leak of this memory shows no key in use */
 	return 0;
 }
 

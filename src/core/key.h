@@ -1,4 +1,4 @@
-// key.h - memory keys: random, so that no key reveals another; each leads to its entry in the segment's table
+// key.h - memory keys: random, so that no key reveals another, and the entry of the segment's table for each key
 // follows: IBA volume 1, 10.6 (memory keys)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_KEY_H
@@ -9,17 +9,17 @@
 #include "core/seg.h"
 
 /*
- * All 32 bits of a key are drawn from the kernel's generator. The upper 18 are the region's slot, which says which
- * entry of the segment's table is the region's: a lookup is two loads and one comparison of 32 bits, and needs no
- * secret. Entries are taken one beside the other, so that few regions touch few pages. A peer that knows other keys of
- * the process knows which slots they take, and nothing else of the next one. With R regions a guess hits one of them
- * with R / 2^32.
+ * All 32 bits of a key are drawn from the kernel's random number generator. The upper 18 bits are the region's slot,
+ * which contains the index of its entry in the segment's table. So a lookup is two loads and one comparison of 32 bits,
+ * and needs no secret. Entries are taken in sequence, so that few regions touch few pages. A peer that knows other keys
+ * of the process knows the slots that they take, and nothing else about the next key. With R regions a guess hits one
+ * of them with probability R / 2^32.
  *
- * Keys are secret from programs of other users and of other hosts, which know only the keys that they were told.
- * Programs of the same user map the table (core/seg.h), and may read it.
+ * Keys are secret from programs of other users and other hosts, which know only the keys that they were given. Programs
+ * of the same user map the table (core/seg.h) and can read it.
  *
- * A process's keys are its own: two processes may have the same. A key is looked up in the table of the process that
- * the queue pair leads to, and in no other.
+ * Two processes may have the same key. A key is looked up only in the table of the process to which the queue pair is
+ * connected.
  *
  * The slot is in the upper bits because the low eight belong to the program in keys that it changes itself
  * (ibv_inc_rkey, IBA 10.6.3.3): a type 2 memory window would keep its slot and the six bits above those eight, and its
@@ -27,8 +27,8 @@
  */
 _Static_assert(VB_KEY_SLOT(UINT32_MAX) == VB_SEG_MRS - 1, "a key is a slot and a tag");
 
-/* A slot and an entry are used again only after so many other regions were deregistered, as long as the table has
- * room. */
+/* A slot and its entry are reused only after this many other regions were deregistered, as long as the table has room.
+ */
 #define VB_KEY_REST 16384u
 #define VB_KEY_ROOM (VB_SEG_MRS / 4 * 3) /* slots used or resting; beyond it the oldest is reused */
 
@@ -38,8 +38,8 @@ struct vb_keys {
 	uint32_t resting, rest_head, used;
 	uint32_t drawn[256]; /* random words; the first `left` are unused */
 	uint32_t left;
-	uint32_t fresh, nspare;     /* the first entry that no key has had; how many have none any more: */
-	uint32_t spare[VB_SEG_MRS]; /* a stack */
+	uint32_t fresh, nspare;     /* the first entry that was never used; the number of entries in spare */
+	uint32_t spare[VB_SEG_MRS]; /* a stack of entries to reuse */
 };
 
 /* Draws a key whose slot is free, and chooses its entry. Fewer than VB_SEG_MRS keys may be in use. Returns 0, or an

@@ -1,4 +1,4 @@
-// lid.c - local identifiers for programs that know no GIDs (VERBENA_LIDS): the host part of an IPv4 address
+// lid.c - local identifiers for programs that do not use GIDs (VERBENA_LIDS): the host part of an IPv4 address
 // follows: IBA volume 1, 4.1.3 (LIDs); verbena(7)
 // SPDX-License-Identifier: MIT
 #include "core/lid.h"
@@ -9,7 +9,7 @@
 
 enum { LAST_UNICAST = 0xbfff };
 
-/* The first address of an interface and the mask of its host part. False if that is no IPv4 address. */
+/* The first address of an interface and the mask of its host part. False if it is not an IPv4 address. */
 static bool first_v4(const struct vb_netdev *nd, uint32_t *addr, uint32_t *host_bits)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

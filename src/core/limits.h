@@ -24,7 +24,7 @@
 #define VB_MAX_MCAST_QP_ATTACH 56
 #define VB_MAX_TOTAL_MCAST_QP_ATTACH (VB_MAX_MCAST_GRP * VB_MAX_MCAST_QP_ATTACH)
 
-/* Any power of two from 4 KiB up. Memory is not pinned, so the page size has no effect. */
+/* Every power of two from 4 KiB on. Memory is not pinned, so the page size has no effect. */
 #define VB_PAGE_SIZE_CAP 0xfffff000ull
 /* 4.096 us * 2^15 = 134 ms, because a program that is descheduled answers late. */
 #define VB_LOCAL_CA_ACK_DELAY 15

@@ -1,4 +1,4 @@
-// mcast.c - multicast groups: which queue pairs of this process are in which
+// mcast.c - multicast groups, and the queue pairs of this process that have joined them
 // follows: IBA volume 1, 10.5 (multicast), 11.3 (attach, detach); ibv_attach_mcast(3)
 // SPDX-License-Identifier: MIT
 #include "core/mcast.h"
@@ -30,8 +30,8 @@ static struct vb_mcast **find_membership(struct vb_node *node, const struct vb_q
 	return m;
 }
 
-/* Counts the memberships of this process in the group on this interface. The kernel hears of the first and the last
- * only. */
+/* Counts the memberships of this process in the group on this interface. The process joins with the first, and leaves
+ * with the last. */
 static unsigned members(const struct vb_node *node, const struct vb_mcast *of)
 {
 	unsigned n = 0;
@@ -61,7 +61,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	m->qp = qp;
 	err = vb_roce_ready(node);
 	vb_lock(&node->progress);
-	if (!err && *find_membership(node, qp, &m->group)) { /* already in it: IBA 11.3.1 has that succeed */
+	if (!err && *find_membership(node, qp, &m->group)) { /* attached already: succeeds (IBA 11.3.1) */
 		vb_unlock(&node->progress);
 		free(m);
 		return 0;

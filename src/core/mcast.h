@@ -1,4 +1,4 @@
-// mcast.h - multicast groups: which queue pairs of this process are in which
+// mcast.h - multicast groups, and the queue pairs of this process that have joined them
 // follows: IBA volume 1, 10.5 (multicast); ibv_attach_mcast(3); annex A17 (RoCEv2), A17.4.3
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_MCAST_H
@@ -13,8 +13,8 @@ struct vb_mcast {
 	struct vb_mcast *next;
 };
 
-/* The group's address. ff0e::ffff:a.b.c.d, as some programs name an IPv4 group, becomes ::ffff:a.b.c.d. False: not a
- * group. */
+/* Converts the GID of a group to its address. Some programs write an IPv4 group as ff0e::ffff:a.b.c.d, which becomes
+ * ::ffff:a.b.c.d. False if it is not a group. */
 bool vb_mcast_address(const union ibv_gid *gid, union ibv_gid *group);
 
 #endif

@@ -18,8 +18,8 @@
 #define ACCESS_UNSUPPORTED (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 #define ACCESS_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* Optional bits (relaxed ordering) may be ignored: ibv_reg_mr(3). Programs set MW_BIND without using windows, and
- * the kernel accepts it for adapters that have none: it only allows a bind. */
+/* Optional bits (relaxed ordering) may be ignored: ibv_reg_mr(3). Programs set MW_BIND without using memory windows,
+ * and the kernel accepts it for adapters without windows. */
 static int check_access(uint32_t access)
 {
 	access &= ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE;
@@ -34,14 +34,14 @@ static int check_range(const void *addr, uint64_t length, uint64_t iova, uint32_
 {
 	uint64_t start = (uintptr_t)addr;
 
-	if (!length) /* the kernel counts the pages of the range, and refuses an empty range */
+	if (!length) /* the kernel refuses an empty range only at a page boundary, where it has no page */
 		return start & 4095 ? 0 : EINVAL;
 	if (start + length - 1 < start || iova + length - 1 < iova)
 		return EINVAL;
 	return vb_pages_check(start, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* Makes the entry's sequence number odd: readers retry. */
+/* Makes the entry's sequence number odd, so that readers do not use the entry. */
 static void rewrite_begin(struct vb_mr_shared *e)
 {
 	atomic_fetch_add(&e->seq, 1);
@@ -70,7 +70,7 @@ static void close_entry(struct vb_node *node, struct vb_mr *mr)
 	rewrite_begin(mr->shared);
 	vb_mutex_unlock(&node->mr_lock);
 	atomic_thread_fence(memory_order_seq_cst);
-	vb_lock(&node->progress); /* our own responder is not running, and will look the key up again */
+	vb_lock(&node->progress); /* waits for our own responder, which looks the key up again afterwards */
 	vb_unlock(&node->progress);
 	vb_quiesce(node, mr->mr.rkey, 0);
 }
@@ -143,7 +143,7 @@ int vb_dereg_mr(struct ibv_mr *ibmr)
 	return 0;
 }
 
-/* The key stays the same number: receives that are already posted use the region as it is when a message arrives. */
+/* The key does not change. Receives that are already posted use the region as it is when a message arrives. */
 int vb_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct vb_mr *mr = vb_mr(ibmr);

@@ -27,19 +27,19 @@ static inline const struct vb_mr_shared *vb_mr_check_local(const struct vb_node 
 	uint64_t length = atomic_load_explicit(&e->length, memory_order_relaxed);
 	uint64_t off = addr - atomic_load_explicit(&e->iova, memory_order_relaxed);
 
-	if (off > length || len > length - off) /* an address below iova is a huge offset */
+	if (off > length || len > length - off) /* for an address below iova, off wraps around and is too large */
 		return NULL;
 	*va = atomic_load_explicit(&e->addr, memory_order_relaxed) + off;
 	return e;
 }
 
 /*
- * LOCAL_INV, or SEND_WITH_INV as the peer's message asks (from_remote: then the region must allow some remote access).
+ * Invalidates a key for LOCAL_INV, or for a peer's SEND_WITH_INV (from_remote: the region must allow remote access).
  * The key allows no access, local or remote, until ibv_rereg_mr; the region exists until ibv_dereg_mr. Returns 0,
- * -EINVAL (no such key, another PD) or -EACCES. A local request then completes with IBV_WC_MW_BIND_ERR, the number that
+ * -EINVAL (no such key, another PD) or -EACCES. If it fails, a local request completes with IBV_WC_MW_BIND_ERR, which
  * IBA 11.6.2 calls "memory management operation error"; a peer's request gets a remote access error (IBA 9.4.1.1.3).
- * deviates: IBA 10.6.5 lets only windows and fast-register regions be invalidated; user space has none of the latter,
- * and rxe refuses. Any thread. Copies in progress may end after it returns.
+ * deviates: IBA 10.6.5 allows this for memory windows and fast-register regions only. User space has no fast-register
+ * regions, and rxe refuses. Any thread. Copies in progress may end after it returns.
  */
 int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool from_remote);
 

@@ -1,4 +1,4 @@
-// netif.h - state of a network interface, as an adapter keeps it (a plain value; net/netdev.h fills it)
+// netif.h - the state of a network interface, which an adapter stores and net/netdev.h reads from the kernel
 // follows: rtnetlink(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_NETIF_H
@@ -11,7 +11,7 @@
 
 #include "core/limits.h"
 
-/* As many as fit in the GID table. Further addresses of an interface are ignored. */
+/* The number of addresses that fit in the GID table. Further addresses of an interface are ignored. */
 #define VB_NETDEV_ADDRS (VB_GID_TBL_LEN - 1)
 
 struct vb_netdev {
@@ -21,14 +21,14 @@ struct vb_netdev {
 	bool has_mac;        /* a link-layer address of six bytes was announced */
 	uint8_t mac[6];      /* zero on lo */
 	uint32_t flags;      /* IFF_UP, IFF_RUNNING, ... */
-	uint32_t mtu;        /* bytes of IP packet */
+	uint32_t mtu;        /* bytes of an IP packet */
 	uint32_t speed_mbps; /* 0: unknown */
 	uint8_t v4_prefix;   /* length of the first IPv4 address's prefix */
 	size_t n_addrs;
 	uint8_t addrs[VB_NETDEV_ADDRS][16]; /* IPv4 as ::ffff:a.b.c.d; IPv4 first, then as the kernel lists them */
 };
 
-/* Can the interface send packets? It is set up by the administrator, and has a carrier. */
+/* Can the interface send packets: has the administrator set it up, and does it have a carrier? */
 static inline bool vb_netdev_is_up(const struct vb_netdev *nd)
 {
 	return (nd->flags & IFF_UP) && (nd->flags & IFF_RUNNING);

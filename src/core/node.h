@@ -1,4 +1,4 @@
-// node.h - the process on its host: its segment, its peers, and the functions that core/ needs of the layers above it
+// node.h - the process on its host: its segment, its peers, and the functions of the layers above that core/ calls
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_NODE_H
@@ -17,30 +17,29 @@ struct vb_node {
 	struct vb_doorbell *doorbell; /* our doorbell page */
 	uint32_t lane;
 	uint64_t incarnation;
-	bool membarrier; /* asymmetric fences work here */
+	bool membarrier; /* membarrier(2) works here, so fast paths need no fences */
 
-	/* the receiving side: rings, responders, requesters' answers, timers, the lists below */
+	/* guards the receiving side: rings, responders, answers for requesters, timers, the lists below */
 	struct vb_lock progress;
 	struct vb_qp *_Atomic *qps; /* by VB_QP_INDEX, VB_LANE_QPS entries; written under progress */
 	struct vb_peer *_Atomic
-	        *peers;     /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
-	struct vb_qp *acks; /* responders whose acknowledgement is not published yet (acks_next) */
-	struct vb_qp
-	        *active; /* QPs with unfinished work, or with some until lately: visited by the owner of progress */
+	        *peers;       /* by lane, VB_LANES entries; never freed while the node lives, see peer->state */
+	struct vb_qp *acks;   /* responders whose acknowledgement is not published yet (acks_next) */
+	struct vb_qp *active; /* QPs with unfinished or recent work, which the owner of progress visits */
 	struct vb_qp *_Atomic active_new; /* pushed by senders, moved to active by the owner of progress */
 	struct vb_qp *active_cursor;
 
-	_Atomic uint32_t owner;       /* enum vb_owner: who makes progress */
-	atomic_bool overrun;          /* a CQ lost a completion, and its queue pairs have not been ended yet */
-	_Atomic uint32_t polls;       /* counts calls that looked for work; the progress thread watches it */
-	_Atomic uint32_t idle_polls;  /* calls since the last ibv_req_notify_cq, or since progress changed its owner */
-	_Atomic uint32_t empty_polls; /* consecutive ones that found nothing, since the last sched_yield */
+	_Atomic uint32_t owner;       /* enum vb_owner: the owner of progress */
+	atomic_bool overrun;          /* a CQ lost a completion, and its queue pairs are not in ERR yet */
+	_Atomic uint32_t polls;       /* counts polls for work; the progress thread watches it */
+	_Atomic uint32_t idle_polls;  /* polls since the last ibv_req_notify_cq, or since progress changed its owner */
+	_Atomic uint32_t empty_polls; /* consecutive polls without work since the last sched_yield */
 	_Atomic uint32_t yield_every; /* empty polls until the next sched_yield */
-	_Atomic uint64_t yield_after; /* and not before this time (ns); 0: at any time */
-	atomic_uint held; /* completions that are held for a moment, or until a thread sleeps: path/iwarp/path.c */
+	_Atomic uint64_t yield_after; /* no sched_yield before this time (ns); 0: at any time */
+	atomic_uint held; /* completions that are held back for a moment, or until a thread sleeps: path/iwarp/path.c */
 	/* ns: when the progress thread wakes for a timer; UINT64_MAX: unknown, or never */
 	_Atomic uint64_t sleep_until;
-	struct vb_io *io; /* the part of node/: threads, descriptors, broker */
+	struct vb_io *io; /* node/'s part: threads, descriptors, broker */
 
 	struct vb_mcast *mcasts; /* under progress */
 	unsigned mcast_count;
@@ -50,8 +49,8 @@ struct vb_node {
 	pthread_mutex_t mr_lock;     /* keys, and the key table in the segment */
 	struct vb_keys *keys;
 	uint32_t mr_count;
-	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that have a number */
-	uint64_t qp_key[2];                     /* random: gives QP numbers a secret order */
+	uint32_t qp_next, qp_count, qp_entries; /* under progress. qp_entries: entries that a QP number uses */
+	uint64_t qp_key[2];                     /* random: makes the order of QP numbers secret */
 	atomic_uint pd_next, pd_count, cq_count, srq_count, srq_next, ah_count;
 };
 
@@ -59,11 +58,11 @@ struct vb_node {
 
 /* Returns the process's node in *out. The first call starts it (segment, progress thread, broker). 0 or errno. */
 int vb_node_get(struct vb_node **out);
-/* Releases the node. The last call stops the progress thread and leaves the broker. */
+/* Releases the node. The last call stops the progress thread and disconnects from the broker. */
 void vb_node_put(struct vb_node *node);
 
 /* Makes progress once, unless another thread is doing so: receives, acknowledges, retires. Returns the amount of
- * work. Stops early when cq (may be NULL) holds `want` completions. */
+ * work. Stops early when cq (may be NULL) contains `want` completions. */
 unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
 /* Makes the progress thread the owner of progress, because the program is going to wait for events. Any thread, no
  * lock held. */
@@ -71,12 +70,12 @@ void vb_progress_handover(struct vb_node *node);
 
 /* Gives a new QP the same-host path. No other thread knows the QP yet. */
 void vb_path_new(struct vb_qp *qp);
-/* Finds the path at RTR. For RC and UC it leads to the process of attr.dest_qp_num at ah_attr.grh.dgid, or to the
- * network if no process of this host has that number. UD gets its network part. Waits a bounded time. Never fails: a
- * peer that does not exist yet is looked for again when there is something to send. No lock held. */
+/* Finds the path at RTR. For RC and UC this is the process of this host with attr.dest_qp_num at ah_attr.grh.dgid, or
+ * the network if there is no such process. UD gets its network part. Waits a bounded time. Never fails: if the peer
+ * does not exist yet, path resolution is retried. No lock held. */
 void vb_path_connect(struct vb_qp *qp);
-/* Called when an address handle is made: finds out whether the address is this host's, because a send must not wait
- * for that. No lock held. */
+/* Called when an address handle is made: finds out whether the address belongs to this host, because a send must not
+ * wait for that. No lock held. */
 void vb_path_address(struct vb_node *node, const union ibv_gid *dgid);
 /* The next four are as in struct vb_path_ops, under the same locks. */
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
@@ -85,22 +84,22 @@ void vb_path_abort(struct vb_qp *qp);
 void vb_path_closed(struct vb_qp *qp);
 /* Forgets peer, link, timers, list membership, ring state. Under progress + sq_lock. */
 void vb_path_reset(struct vb_qp *qp);
-/* Called before the program takes the QP to ERR. Requests that the peer has executed complete with success first,
- * acknowledged or not: the peer's program may have told the program by other means that all is done. No lock held. */
+/* Called before the program takes the QP to ERR. First completes the requests that the peer has executed, acknowledged
+ * or not, with success: the program may know from the peer that they are done. No lock held. */
 void vb_path_closing(struct vb_qp *qp);
 /* Retires completed requests in order, and handles failures (QP to ERR or SQE). No lock held. */
 void vb_path_settle(struct vb_qp *qp);
 /* Returns when no process is copying with this key (or to this QP number). The key (QP) must be marked invalid
  * before. 0 as key or qpn: any. No lock held except control mutexes. */
 void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn);
-/* A full fence for all threads of all peers: the slow side that allows the fast side to do without fences. */
+/* A full fence in all threads of all peers: the slow side of an asymmetric fence. */
 void vb_fence_all(struct vb_node *node);
-/* Called when a deadline was set: the progress thread, if it owns progress, reads its timers again. Any lock may be
- * held. */
+/* Called when a deadline was set, so that the progress thread, if it owns progress, reads its timers again. Any lock
+ * may be held. */
 void vb_timer_armed(struct vb_node *node);
-/* The same for a known deadline: the progress thread is not woken if it wakes earlier by itself. */
+/* The same for a known deadline: does not wake the progress thread if that wakes earlier anyway. */
 void vb_timer_at(struct vb_node *node, uint64_t at);
-/* Makes RoCE usable for this process, or requests it. 0 or an errno. No lock held. */
+/* Asks the broker for this process's RoCE lane if needed, and waits a bounded time. 0 or an errno. No lock held. */
 int vb_roce_ready(struct vb_node *node);
 /* This process joins or leaves a multicast group. Under progress. 0 or an errno. */
 int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join);
@@ -111,9 +110,9 @@ uint64_t vb_now(void);
 
 /* --- implemented in core/; engine/, path/ and node/ call them --- */
 
-/* Appends a completion, and signals the channel if the CQ is armed. solicited: counts for solicited-only arming
- * (errors always do). If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and node->overrun is
- * set. Any thread; takes cq->lock. */
+/* Appends a completion, and signals the channel if the CQ is armed. solicited: the completion is solicited; errors
+ * always are. If the CQ is full, the entry is dropped, IBV_EVENT_CQ_ERR is raised once, and node->overrun is set. Any
+ * thread; takes cq->lock. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited);
 /* Takes the QP to ERR: sets state and shared state, then completes every outstanding send and receive of its own
  * queues with IBV_WC_WR_FLUSH_ERR, in order. Raises IBV_EVENT_QP_LAST_WQE_REACHED if it has an SRQ. Under progress +
@@ -123,7 +122,7 @@ void vb_qp_error(struct vb_qp *qp);
 void vb_qp_end_overrun(struct vb_node *node);
 /* UC, UD: takes the QP to IBV_QPS_SQE and flushes outstanding sends. Under progress + sq_lock. */
 void vb_qp_sq_error(struct vb_qp *qp);
-/* Queues an asynchronous event on the context; element as ibv_async_event's union wants it (qp, cq, srq, or port). */
+/* Queues an asynchronous event on the context. element: a member of ibv_async_event's union (qp, cq, srq, or port). */
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element);
 /* In SQD: raises IBV_EVENT_SQ_DRAINED when nothing is outstanding, if the program asked for it. Under sq_lock. */
 void vb_qp_check_drained(struct vb_qp *qp);

@@ -1,4 +1,4 @@
-// opcode.c - table of send queue operations: one row of facts for each
+// opcode.c - the table of send queue operations and their properties
 // follows: IBA volume 1, table 97 (operations by transport service); ibv_post_send(3), ibv_wr_post(3)
 // SPDX-License-Identifier: MIT
 #include "core/opcode.h"
@@ -7,7 +7,7 @@
 #define UC VB_QPT_BIT(IBV_QPT_UC)
 #define UD VB_QPT_BIT(IBV_QPT_UD)
 
-/* SEND_WITH_INV on UC: the man page lists it, but the wire has no such opcode (IBA table 35). */
+/* The man page lists SEND_WITH_INV for UC, but IBA table 35 has no such opcode. */
 // clang-format off
 const struct vb_wr_info vb_wr_info[VB_WR_OPCODES] = {
 	/* opcode types flags completion builder */

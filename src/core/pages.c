@@ -6,7 +6,7 @@
 
 #include "util/guard.h"
 
-/* An atomic addition of 0 tests whether a word can be written, and does not disturb other users of the word. */
+/* Tests whether a word can be written by atomically adding 0, which does not disturb other users of the word. */
 static bool word_ok(uint64_t addr, bool writable)
 {
 	uint64_t *word = (uint64_t *)(uintptr_t)(addr & ~7ull), old;

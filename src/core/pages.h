@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /*
- * 0, or EFAULT if the first or the last page of this range is not mapped, or does not grant what is asked: there the
- * kernel, which pins, refuses a registration. Constant cost: pages between them are not looked at. length is not 0.
+ * Returns 0, or EFAULT if the first or the last page of this range is not mapped, or not writable although `writable`
+ * is set. The kernel, which pins pages, refuses such a registration too. Pages between them are not checked, so that
+ * the cost is constant. length is not 0.
  */
 int vb_pages_check(uint64_t start, uint64_t length, bool writable);
 

@@ -24,7 +24,7 @@ struct vb_path_ops {
 	const char *name;
 	bool ring;        /* the peer's requests arrive as records of a ring */
 	bool socket;      /* data of the peer may be unread in a socket */
-	bool only_timers; /* visits serve its timers only */
+	bool only_timers; /* visit() serves its timers only */
 
 	/* Sends what the peer and the network can take. Under sq_lock, in RTS. */
 	enum vb_sq_status (*kick)(struct vb_qp *qp);
@@ -33,29 +33,29 @@ struct vb_path_ops {
 	/* Makes progress on a QP with unfinished work. wait: waits for sq_lock; otherwise it skips the QP while
 	 * another thread is posting. Under progress. Returns the amount of work. */
 	unsigned (*visit)(struct vb_qp *qp, bool wait);
-	/* The latest time of the next visit, in addition to qp->due: ns, 0 for never. NULL: qp->due is enough. Under
+	/* The latest time of the next visit, in addition to qp->due; ns, 0: none. NULL: qp->due is enough. Under
 	 * progress. */
 	uint64_t (*deadline)(struct vb_qp *qp);
 	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. Under
 	 * progress + sq_lock. NULL: nothing to do. */
 	void (*entered)(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
-	/* Is no started request in flight? Under sq_lock. */
+	/* Have all started requests completed? Under sq_lock. */
 	bool (*idle)(const struct vb_qp *qp);
 	/* Completes requests that the peer has executed, acknowledged or not. Under progress + sq_lock. */
 	void (*closing)(struct vb_qp *qp);
-	/* Called when the program takes the QP to ERR: data that the peer has not received must not be sent any
-	 * more. Under progress + sq_lock. NULL: nothing to do. */
+	/* Called when the program takes the QP to ERR: from then on no data may be sent. Under progress + sq_lock.
+	 * NULL: nothing to do. */
 	void (*abort)(struct vb_qp *qp);
 	/* Called when the QP has left the states that receive: sends the last acknowledgements. Under progress +
 	 * sq_lock. */
 	void (*closed)(struct vb_qp *qp);
-	/* Sends what it still owes the peer, because the program may end before it can do so later. Under progress +
-	 * sq_lock. NULL: it owes nothing. */
+	/* Sends delayed acknowledgements now, because the program may end before they are due. Under progress +
+	 * sq_lock. NULL: acknowledgements are not delayed. */
 	void (*last_words)(struct vb_qp *qp);
 	/* Frees the path's resources, at RESET. Under progress + sq_lock. */
 	void (*reset)(struct vb_qp *qp);
 
-	/* UD only: sends to a receiver on another host. Datagrams leave at datagrams_end at the latest. Under
+	/* UD only: sends to a receiver on another host. datagrams_end sends the datagrams that were collected. Under
 	 * sq_lock. */
 	enum vb_datagram_result (*datagram)(struct vb_qp *qp, struct vb_swqe *w);
 	void (*datagrams_end)(struct vb_qp *qp);

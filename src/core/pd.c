@@ -64,8 +64,8 @@ int vb_dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
-/* A thread domain promises that one thread at a time uses its objects. Nothing here gets faster by that, so it is
- * only stored. */
+/* With a thread domain the program promises that one thread at a time uses its objects. This adapter gains nothing by
+ * that, so the domain is only stored. */
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
 	struct vb_td *td;
@@ -96,7 +96,7 @@ int vb_dealloc_td(struct ibv_td *ibtd)
 	return 0;
 }
 
-/* Refuses allocators of the program: a queue is one allocation with the rest of its object, so they would never be
+/* Refuses allocators of the program. A queue is in one allocation with the rest of its object, so they would never be
  * called. */
 struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
 {

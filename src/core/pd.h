@@ -11,8 +11,7 @@ struct vb_td {
 	atomic_int users; /* parent domains */
 };
 
-/* The id that a region, a queue and an address handle must share. A parent domain has the id of its protection
- * domain. */
+/* The id by which a region and a queue pair are compared. A parent domain has the id of its protection domain. */
 static inline uint32_t vb_pd_id(const struct vb_pd *pd)
 {
 	return pd->made.handle;

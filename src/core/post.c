@@ -42,7 +42,7 @@ static inline int check_send(struct vb_qp *qp, const struct ibv_send_wr *wr, con
 	return 0;
 }
 
-/* Copies inline data into the queue: the program may reuse its buffers when the call returns. */
+/* Copies inline data into the queue, because the program may reuse its buffers when the call returns. */
 static inline int take_inline(struct vb_qp *qp, struct vb_swqe *w, const struct ibv_send_wr *wr, uint64_t length)
 {
 	if (length > qp->sq_max_inline)
@@ -106,7 +106,7 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	} else if (info->flags & VB_WR_PAYLOAD) {
 		err = take_inline(qp, w, wr, length);
 	} else if (wr->num_sge) {
-		err = EINVAL; /* nothing can be sent in this state */
+		err = EINVAL; /* an operation without payload has no data to inline */
 	} else {
 		w->flags &= (uint8_t)~IBV_SEND_INLINE;
 		w->num_sge = 0;
@@ -150,8 +150,8 @@ int vb_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	int err = EINVAL;
 
 	vb_lock(&qp->rq.lock);
-	/* Under the lock that the flush takes after it has set ERR: either the flush finds this receive, or this
-	 * thread reads ERR. */
+	/* The flush takes this lock after it has set ERR. So either the flush finds this receive, or this thread reads
+	 * ERR. */
 	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
 	if (state == IBV_QPS_RESET || qp->srq)

@@ -68,7 +68,7 @@ static struct ibv_qp_cap round_cap(const struct ibv_qp_cap *cap, bool has_srq)
 	return r;
 }
 
-/* Takes the next n bytes of the block. With base NULL it only counts them. */
+/* Takes the next n bytes of the block. If base is NULL it only counts them. */
 static void *cut(char *base, size_t *used, size_t n)
 {
 	char *p = base ? base + *used : NULL;
@@ -77,7 +77,7 @@ static void *cut(char *base, size_t *used, size_t n)
 	return p;
 }
 
-/* A queue pair is one allocation: the struct, then its rings. Called twice: to count, and to place. */
+/* A queue pair is one allocation: the struct, then its rings. The first call (base NULL) computes the size. */
 static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap, bool rc)
 {
 	size_t used = (sizeof(*qp) + 63) & ~(size_t)63, sq = cap->max_send_wr, rq = cap->max_recv_wr;
@@ -166,8 +166,8 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	}
 }
 
-/* Gives the QP the next free number of the lane, and publishes the QP in RESET. A number is used again only after
- * all others, and no number reveals another. */
+/* Gives the QP the next free number of the lane, and publishes the QP in RESET. A number is reused only after all
+ * others, and no number reveals another. */
 static int enter_table(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
@@ -183,7 +183,7 @@ static int enter_table(struct vb_qp *qp)
 	while (atomic_load_explicit(&node->qps[i], memory_order_relaxed));
 	qp->qp.qp_num = node->lane << VB_LANE_SHIFT | i;
 	qp->qp.handle = qp->qp.qp_num;
-	if (node->qp_entries < VB_LANE_QPS) /* the number is used for the first time: it keeps this entry */
+	if (node->qp_entries < VB_LANE_QPS) /* the first use of this number, which keeps this entry from now on */
 		atomic_store_explicit(&vb_seg_qp_places(node->seg)[i], (uint16_t)(node->qp_entries++ ^ i),
 		                      memory_order_relaxed);
 	qp->made = VB_MADE(qp->qp);
@@ -267,7 +267,7 @@ static void leave_table(struct vb_qp *qp)
 	vb_lock(&node->progress);
 	vb_lock(&qp->sq_lock);
 	vb_qp_set_state(qp, IBV_QPS_RESET);
-	vb_qp_close_shared(qp); /* before peers are woken */
+	vb_qp_close_shared(qp); /* before vb_path_reset wakes peers */
 	vb_path_reset(qp);
 	vb_sq_drop_held(qp);
 	vb_receive_abandon(qp);
@@ -283,7 +283,7 @@ int vb_destroy_qp(struct ibv_qp *ibqp)
 
 	if (!vb_qp_is_sound(ibqp))
 		return ENOENT;
-	if (qp->mcasts) /* ibv_destroy_qp(3) */
+	if (qp->mcasts) /* still attached to a multicast group: ibv_destroy_qp(3) */
 		return EBUSY;
 	leave_table(qp);
 	atomic_thread_fence(memory_order_seq_cst);

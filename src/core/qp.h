@@ -6,14 +6,14 @@
 
 #include "core/node.h"
 
-/* Returns 0 if a QP of this type may go from cur to next with exactly these attributes, else EINVAL. qp_state.c */
+/* Returns 0 if a QP of this type may go from cur to next with these attributes, else EINVAL. qp_state.c */
 int vb_qp_check_mask(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask);
 
 /* The same for a queue pair of an iWARP device, with any attributes. */
 int vb_qp_check_iwarp(enum ibv_qp_state cur, enum ibv_qp_state next);
 
 /* Returns 0 if the change of state, the attributes and their values are allowed, else EINVAL. Changes nothing. here:
- * as in vb_modify_qp_here. qp_attr.c */
+ * for vb_modify_qp_here. qp_attr.c */
 int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next,
                      const struct ibv_qp_attr *attr, int mask, bool here);
 /* The attributes that a queue pair of an iWARP device takes from the program. */
@@ -25,16 +25,16 @@ void vb_qp_take_attr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 
 /* Under progress + sq_lock. */
 void vb_qp_set_state(struct vb_qp *qp, enum ibv_qp_state state);
-/* Closes the queue pair to its peers' requests: gen becomes even. Under progress. */
+/* Stops peers on this host from sending requests to the QP: makes gen even. Under progress. */
 void vb_qp_close_shared(struct vb_qp *qp);
 
-/* Gives up the receive of a message that arrived in part. Under progress. qp_flush.c */
+/* Drops the receive of a message that arrived in part. Under progress. qp_flush.c */
 void vb_receive_abandon(struct vb_qp *qp);
 
 /* Removes the QP's completions that are not polled yet. The QP must be inactive, or progress held. qp.c */
 void vb_qp_clean_cqs(struct vb_qp *qp);
 
-/* Completes at once what was posted to a QP in ERR or SQE. No lock held. */
+/* Flushes requests that were posted to a QP in ERR or SQE. No lock held. */
 void vb_qp_flush(struct vb_qp *qp);
 
 /* Sets the ibv_wr_* functions of qp->qpx. wr.c */

@@ -28,8 +28,8 @@ static bool av_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 	return !vb_ah_check(vb_ctx(qp->qp.context), &a->ah_attr, NULL, NULL);
 }
 
-/* The path MTU must fit the interface: a longer packet would be lost silently. deviates: rxe accepts the protocol's
- * largest, and such a queue pair fails at its first large message. */
+/* The path MTU must fit the interface, because a longer packet would be lost silently. deviates: rxe accepts the
+ * largest MTU of IBA in any case, and such a queue pair fails at its first large message. */
 static bool mtu_ok(const struct vb_qp *qp, const struct ibv_qp_attr *a)
 {
 	struct vb_device *dev = vb_ctx(qp->qp.context)->dev;
@@ -109,7 +109,7 @@ static const struct {
         {IBV_QP_PATH_MIG_STATE, mig_state_ok},
 };
 
-/* While the send queue drains, the QP may only go to RESET or ERR, or stay in SQD (IBA 10.3.1.6). */
+/* While the send queue drains, ibv_modify_qp may only take the QP to RESET or ERR (IBA 10.3.1.6). */
 static bool draining_forbids(const struct vb_qp *qp, enum ibv_qp_state next)
 {
 	return atomic_load(&qp->state) == IBV_QPS_SQD && qp->attr.sq_draining && next != IBV_QPS_ERR &&
@@ -132,7 +132,7 @@ int vb_qp_check_attr(const struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_
 		return EINVAL;
 	if (iwarp)
 		mask &= VB_QP_IWARP_ATTRS;
-	if (here) /* dgid is an address of the peer, no GID index is used, and no packet is sent */
+	if (here) /* only dgid is used, and no packet is sent */
 		mask &= ~(IBV_QP_AV | IBV_QP_PATH_MTU);
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
 		if ((mask & values[i].bit) && !values[i].ok(qp, attr))

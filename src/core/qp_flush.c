@@ -72,8 +72,7 @@ static void flush_receives(struct vb_qp *qp)
 	}
 	if (qp->srq)
 		return;
-	vb_lock(&qp->rq.lock); /* who posts looks at the state under this lock: it goes now, or is flushed by its poster
-	                        */
+	vb_lock(&qp->rq.lock); /* ibv_post_recv reads the state under it, and flushes a receive that it posts later */
 	while (vb_rq_peek(&qp->rq, &w, &sges)) {
 		vb_rq_advance(&qp->rq);
 		flush_receive(qp, w.wr_id);
@@ -103,7 +102,7 @@ static bool has_overrun(const struct vb_qp *qp)
 	       atomic_load_explicit(&qp->rcq->overrun, memory_order_relaxed);
 }
 
-/* IBA 10.2.6.3, 11.6.3.1: requests that cannot complete are not executed. */
+/* IBA 10.2.6.3, 11.6.3.1: the QPs of an overrun CQ go to ERR, because their requests cannot complete. */
 static void end_overrun(struct vb_qp *qp)
 {
 	uint8_t state = atomic_load(&qp->state);

@@ -1,4 +1,4 @@
-// qp_modify.c - taking a queue pair from state to state
+// qp_modify.c - ibv_modify_qp: takes a queue pair from state to state
 // follows: IBA volume 1, 10.3 (states), 11.2.5.2 (modify queue pair); ibv_modify_qp(3)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -49,7 +49,7 @@ static void reset_responder(struct vb_qp *qp)
 static void enter_reset(struct vb_qp *qp)
 {
 	vb_qp_set_state(qp, IBV_QPS_RESET);
-	vb_qp_close_shared(qp); /* before peers are woken */
+	vb_qp_close_shared(qp); /* before vb_path_reset wakes peers */
 	vb_path_reset(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr_valid = 0;
@@ -62,12 +62,12 @@ static void enter_reset(struct vb_qp *qp)
 	vb_lock(&qp->rq.lock);
 	atomic_store(&qp->rq.head, 0);
 	atomic_store(&qp->rq.tail, 0);
-	atomic_store(&qp->rq.polled, 0); /* no completion of its receives is left */
+	atomic_store(&qp->rq.polled, 0); /* no completions of its receives are left */
 	vb_unlock(&qp->rq.lock);
 	qp->comm_est_raised = qp->last_wqe_raised = false;
 }
 
-/* Opens the queue pair to requests. Peers use the published fields when they read the new, odd gen. */
+/* Lets peers on this host send requests to the QP. They use the published fields once they read the new, odd gen. */
 static void enter_rtr(struct vb_qp *qp)
 {
 	struct vb_qp_shared *s = qp->shared;
@@ -193,7 +193,7 @@ again:
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);
-	/* an error changed the state meanwhile: the change may not be allowed any more */
+	/* an error changed the state meanwhile, so the transition must be checked again */
 	if (atomic_load(&qp->state) != cur) {
 		unlock_both(qp);
 		goto again;
@@ -204,7 +204,7 @@ again:
 	unlock_both(qp);
 	if (settle)
 		vb_path_settle(qp);
-	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* when this returns, peers change no byte any more */
+	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* peers write no memory for this QP after the return */
 		atomic_thread_fence(memory_order_seq_cst);
 		vb_quiesce(qp->node, 0, qp->qp.qp_num);
 	}

@@ -8,8 +8,8 @@
 #include "core/qp.h"
 #include "core/verbs.h"
 
-/* The mask is a hint (ibv_query_qp(3)): this fills all fields of the struct of before 2016, and the newer rate
- * limit, which is 0, only if asked for. PSNs are the next ones. */
+/* The mask is a hint (ibv_query_qp(3)). All fields up to rate_limit are filled. rate_limit, which the structs of older
+ * programs lack, is set to 0 if requested. PSNs are the next ones. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct vb_qp *qp = vb_qp(ibqp);
@@ -29,7 +29,7 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 		attr->sq_psn = qp->psn_next;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
-	if (!attr->ah_attr.is_global) /* the grh in it is ours */
+	if (!attr->ah_attr.is_global) /* the grh was not set by the program, but by vb_lid_route */
 		attr->ah_attr.grh = (struct ibv_global_route){0};
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){

@@ -1,4 +1,4 @@
-// qp_state.c - which attributes go with which change of state
+// qp_state.c - the allowed changes of state, and the attributes that each requires or allows
 // follows: IBA volume 1, 11.2.5.2, tables 91 and 92 (modify queue pair); the Linux kernel's rule where they are silent
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -96,9 +96,9 @@ static const struct change changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 // clang-format on
 
 /*
- * iWARP: the connection takes the queue pair to RTS, not the program, and attributes without a meaning are ignored (RFC
- * 5040 has no states; as Linux's siw). Programs ask for RTR because of rdma_init_qp_attr; the state stays as it is
- * then.
+ * iWARP: not the program but the connection takes the queue pair to RTS. Attributes without a meaning are ignored. RFC
+ * 5040 has no states, and Linux's siw does the same. Programs request RTR because rdma_init_qp_attr suggests it; that
+ * does not change the state.
  */
 static const bool iwarp_changes[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
         [IBV_QPS_RESET] = {[IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true},

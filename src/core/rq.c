@@ -15,7 +15,7 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 
 	for (int i = 0; i < wr->num_sge; i++) {
 		memcpy(&sge[i], &wr->sg_list[i],
-		       sizeof(sge[i])); /* libiscsi's lists are in packed structs, at any address */
+		       sizeof(sge[i])); /* lists may be misaligned: libiscsi has them in packed structs */
 		length += sge[i].length;
 	}
 	rq->wqe[slot] = (struct vb_rwqe){

@@ -11,8 +11,8 @@ static inline struct vb_rq *vb_rq_of(struct vb_qp *qp)
 	return qp->srq ? &qp->srq->rq : &qp->rq;
 }
 
-/* Returns the oldest receive, and leaves it in the queue. *sges point into it until vb_rq_advance. False: none.
- * Under progress. */
+/* Copies the oldest receive, which stays in the queue. *sges points into the queue, until vb_rq_advance. Returns false
+ * if there is none. Under progress. */
 static inline bool vb_rq_peek(const struct vb_rq *rq, struct vb_rwqe *wqe, struct ibv_sge **sges)
 {
 	uint32_t head = atomic_load_explicit(&rq->head, memory_order_relaxed);
@@ -24,15 +24,15 @@ static inline bool vb_rq_peek(const struct vb_rq *rq, struct vb_rwqe *wqe, struc
 	return true;
 }
 
-/* Removes the oldest receive from the queue: its slot may be posted to again. Under progress. */
+/* Removes the oldest receive from the queue. vb_rq_give_back frees its slot later. Under progress. */
 static inline void vb_rq_advance(struct vb_rq *rq)
 {
 	atomic_store_explicit(&rq->head, atomic_load_explicit(&rq->head, memory_order_relaxed) + 1,
 	                      memory_order_release);
 }
 
-/* Counts a removed receive whose slot the program may use again. Under the lock of the CQ that it completed in, or
- * under progress if it did not complete. */
+/* Frees the slot of a removed receive. Under the lock of the CQ in which it completed, or under progress if it did not
+ * complete. */
 static inline void vb_rq_give_back(struct vb_rq *rq)
 {
 	if (__builtin_expect(rq->shared, 0))
@@ -49,8 +49,8 @@ static inline uint32_t vb_rq_count(const struct vb_rq *rq)
 	return atomic_load_explicit(&rq->tail, memory_order_acquire) - head;
 }
 
-/* Appends a chain of receives. Returns 0, EINVAL (too many sges) or ENOMEM (full); *bad_wr is then the first that
- * was not appended. Under rq->lock. */
+/* Appends a chain of receives. Returns 0, EINVAL (too many sges) or ENOMEM (full). On failure *bad_wr is the first
+ * receive that was not appended. Under rq->lock. */
 int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 /* The smallest power of two >= n. */

@@ -1,4 +1,4 @@
-// seg.h - the segment: shared memory of a process that peers on the same host read and only its owner writes
+// seg.h - the segment: shared memory of a process, which only its owner writes and peers on the same host read
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_SEG_H
@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * Every process has one memfd that it alone can write (F_SEAL_FUTURE_WRITE); its peers map it read-only. A peer's
- * segment is hostile until checked: indices are masked, lengths compared, values read once into a local. A second,
- * small memfd, the doorbell page, is writable by peers: a wrong value there can only cause a needless look.
+ * The segment is a memfd that only its owner can write (F_SEAL_FUTURE_WRITE); peers map it read-only. A peer's segment
+ * is untrusted: indices are masked, lengths compared, values read once into a local variable. A second, small memfd,
+ * the doorbell page, is writable by peers. A wrong value there can only cause needless polls.
  */
 #define VB_SEG_MAGIC 0x56524253u /* "VRBS" */
 #define VB_SEG_VERSION 3u
@@ -33,7 +33,7 @@ struct vb_mr_shared {
 	_Atomic uint32_t access; /* IBV_ACCESS_* for remote access */
 	_Atomic uint32_t pd;     /* protection domain id, unique in the owner */
 	_Atomic uint32_t map_id; /* != 0: backed by a shared mapping that a peer may map (path/local/shared_map.c) */
-	_Atomic uint64_t iova;   /* first address as peers name it */
+	_Atomic uint64_t iova;   /* the first address that peers use in requests */
 	_Atomic uint64_t length;
 	_Atomic uint64_t addr; /* the owner's virtual address of iova */
 	_Atomic uint64_t seq;  /* odd while the owner rewrites this entry */
@@ -54,7 +54,7 @@ enum vb_nak_code {
 
 /* The part of a queue pair that peers read. Cache line 0 changes with ibv_modify_qp, the others with progress. */
 struct vb_qp_shared {
-	_Atomic uint32_t gen; /* changes each time the QP leaves RESET or is destroyed; odd: may receive (RTR..SQE) */
+	_Atomic uint32_t gen; /* counts entries into RTR and exits to ERR or RESET; odd: may receive (RTR to SQE) */
 	_Atomic uint32_t qpn;
 	_Atomic uint32_t type;   /* enum ibv_qp_type */
 	_Atomic uint32_t access; /* qp_access_flags */
@@ -67,14 +67,14 @@ struct vb_qp_shared {
 	_Atomic uint32_t qkey;
 	uint32_t reserved0[5];
 	/* line 1: written by the responder */
-	_Atomic uint64_t acked; /* requests executed since gen, in order */
+	_Atomic uint64_t acked; /* requests executed since RTR, in order */
 	_Atomic uint64_t nak;
 	_Atomic uint64_t processed; /* requests received, in order: a read among them may not be answered yet */
 	uint64_t reserved1[5];
 	/* lines 2, 3: results of atomics, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
-	/* line 4: like acked, but stored at once. Peers read it only after the owner has died or left, so that the
-	 * line stays in the owner's cache */
+	/* line 4: like acked, but stored at once. Peers read it only after the owner or its QP has ended, so the line
+	 * usually stays in the owner's cache */
 	_Atomic uint64_t executed;
 	uint64_t reserved2[7];
 };
@@ -82,11 +82,11 @@ struct vb_qp_shared {
 /* One per peer process, indexed by the peer's lane. */
 struct vb_slot_shared {
 	/* line 0: rarely written */
-	_Atomic uint64_t peer_incarnation; /* != 0: this process has mapped that peer, and watches its hazards */
-	_Atomic uint32_t hot; /* this process polls the ring (and its acknowledgements): no doorbell needed */
-	/* this process waits for room in its ring to that peer, which rings the doorbell after it has consumed */
+	_Atomic uint64_t peer_incarnation; /* != 0: this process has mapped that peer, and waits for its hazards */
+	_Atomic uint32_t hot; /* this process polls that peer's ring and acknowledgements, and needs no doorbell */
+	/* this process waits for room in its ring to that peer, which must ring the doorbell after it has consumed */
 	_Atomic uint32_t want_space;
-	_Atomic uint32_t can_pull; /* this process can read that peer's memory: its large SENDs may come by reference */
+	_Atomic uint32_t can_pull; /* this process can read that peer's memory, so large SENDs may come by reference */
 	uint32_t reserved0[11];
 	/* line 1: often written */
 	_Atomic uint64_t rx_head; /* bytes of the peer's ring that this process has consumed */
@@ -99,11 +99,11 @@ struct vb_seg_header {
 	uint32_t magic;
 	uint32_t version;
 	uint32_t lane;
-	uint32_t pid; /* as its owner sees it; informative */
+	uint32_t pid; /* in the owner's pid namespace; informative */
 	uint64_t incarnation;
 	uint64_t self; /* the owner's address of this header, where process_vm_readv must find the same incarnation */
 	uint32_t fence_needed;     /* the owner has no membarrier, so its peers fence after they publish */
-	_Atomic uint32_t sleeping; /* the progress thread sleeps: ring the doorbell, and write the wake descriptor */
+	_Atomic uint32_t sleeping; /* the progress thread sleeps: a doorbell must also ring the wake descriptor */
 	uint32_t reserved0[6];
 	/* own cache line: a robust futex of the progress thread. The kernel sets FUTEX_OWNER_DIED when the program
 	 * exits or execs, before its pid can be used again. */
@@ -128,8 +128,8 @@ static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * 256ull);
 }
 
-/* QP numbers are given out in a secret order, and entries in sequence, so that few queue pairs touch few pages. For
- * each index of a number: its entry ^ the index. */
+/* QP numbers are used in a secret order, but entries in sequence, so that few queue pairs touch few pages. The table
+ * has for each index of a QP number its entry ^ the index. */
 static inline _Atomic uint16_t *vb_seg_qp_places(void *seg)
 {
 	return (_Atomic uint16_t *)((char *)seg + VB_SEG_QP_PLACES_OFF);
@@ -147,19 +147,19 @@ static inline struct vb_mr_shared *vb_seg_mr(void *seg, uint32_t index)
 	return (struct vb_mr_shared *)((char *)seg + VB_SEG_MRS_OFF + (index & (VB_SEG_MRS - 1)) * 64ull);
 }
 
-/* The entry of each key's slot. Readers mask it: the other bits are the owner's. */
+/* The table of slots: the entry of each slot of a key. Readers mask it, because the owner uses the other bits. */
 static inline _Atomic uint32_t *vb_seg_key_slots(void *seg)
 {
 	return (_Atomic uint32_t *)((char *)seg + VB_SEG_KEYS_OFF);
 }
 
-/* The entry that the key leads to. If the entry's key is another, the region does not exist. */
+/* The entry for a key. If the entry has another key, the region does not exist. */
 static inline struct vb_mr_shared *vb_seg_mr_of(void *seg, uint32_t key)
 {
 	return vb_seg_mr(seg, atomic_load_explicit(&vb_seg_key_slots(seg)[VB_KEY_SLOT(key)], memory_order_relaxed));
 }
 
-/* The doorbell page: to ring, a peer sets its lane's bit, then the summary bit of that word. */
+/* The doorbell page. To ring, a peer sets the bit of its lane, then the summary bit of that word. */
 struct vb_doorbell {
 	_Atomic uint64_t summary; /* bit w: word[w] is not zero */
 	uint64_t reserved[7];

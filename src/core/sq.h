@@ -1,4 +1,4 @@
-// sq.h - a send queue, as ibv_post_send and the ibv_wr_ functions fill it
+// sq.h - a send queue: filled by ibv_post_send and the ibv_wr_ functions
 // follows: IBA volume 1, 10.8.2 (send queue), 11.4.1.1 (post send request)
 // SPDX-License-Identifier: MIT
 #ifndef VB_CORE_SQ_H
@@ -27,15 +27,15 @@ static inline uint8_t *vb_sq_inline(struct vb_qp *qp, uint32_t i)
 	return qp->sinline + (size_t)(i & qp->sq_mask) * qp->sq_max_inline;
 }
 
-/* A copy of a datagram that waits until its receiver has been met. A hardware adapter sends within microseconds, and
- * programs rely on that: UCX reuses a buffer when the receiver has answered the datagram or a later one, even if the
- * send has not completed. */
+/* A copy of a datagram that waits for its receiver. A hardware adapter sends within microseconds, and programs rely on
+ * that: UCX reuses a buffer when the receiver has answered the datagram or a later one, even if the send has not
+ * completed. */
 struct vb_held {
 	struct vb_ah ah;
 	uint8_t bytes[];
 };
 
-/* Frees the copy of a datagram that was sent, lost or flushed. UD. Under sq_lock. */
+/* UD: frees the copy of a datagram that was sent, lost or flushed. Under sq_lock. */
 static inline void vb_sq_release(struct vb_swqe *w)
 {
 	if (__builtin_expect(w->held != NULL, 0)) {
@@ -45,7 +45,7 @@ static inline void vb_sq_release(struct vb_swqe *w)
 	w->until = 0;
 }
 
-/* Drops all outstanding datagrams unsent. Under sq_lock. qp_flush.c */
+/* UD: frees the copies of all outstanding datagrams. Under sq_lock. qp_flush.c */
 void vb_sq_drop_held(struct vb_qp *qp);
 
 /* IBA 11.4.1.1: sends may be posted from RTS on; in SQE and ERR they are flushed. */
@@ -54,7 +54,7 @@ static inline bool vb_sq_accepts(uint8_t state)
 	return state >= IBV_QPS_RTS;
 }
 
-/* May entry i be posted to? The previous entry of its slot must have been executed, and its completion, if any,
+/* Is the slot of entry i free? The previous entry of the slot must have been executed, and its completion, if any,
  * polled (IBA 10.8.5.1: until then it is outstanding). Under sq_lock or wr_lock. */
 static inline bool vb_sq_has_room(struct vb_qp *qp, uint32_t i)
 {
@@ -85,7 +85,7 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 	vb_cq_push(qp->scq, &cqe, false);
 }
 
-/* Appends the entry at sq_head, which is complete except for its PSN and count. Under sq_lock. */
+/* Appends the entry at sq_head. The caller has set all fields but psn, length, state and status. Under sq_lock. */
 static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t length)
 {
 	w->psn = qp->psn_next;
@@ -93,7 +93,7 @@ static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t le
 	w->length = (uint32_t)length;
 	w->state = VB_SWQE_POSTED;
 	w->status = IBV_WC_SUCCESS;
-	if (__builtin_expect(length > qp->max_msg, 0)) { /* IBA 10.7.1, 11.6.2: reported in order */
+	if (__builtin_expect(length > qp->max_msg, 0)) { /* IBA 10.7.1, 11.6.2: completes with an error, in order */
 		w->state = VB_SWQE_DONE;
 		w->status = IBV_WC_LOC_LEN_ERR;
 		w->num_sge = 0;
@@ -102,7 +102,7 @@ static inline void vb_sq_append(struct vb_qp *qp, struct vb_swqe *w, uint64_t le
 	qp->sq_head++;
 }
 
-/* Called after the last append: sends what can be sent. state: the QP's state when the requests were checked.
+/* Called after the last append: sends as much as possible. state: the QP's state when the requests were checked.
  * Releases sq_lock. */
 void vb_sq_submit(struct vb_qp *qp, uint8_t state);
 

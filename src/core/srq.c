@@ -113,7 +113,7 @@ static void move_ring(struct vb_rq *from, struct vb_rq *to)
 	}
 	from->wqe = to->wqe;
 	from->sge = to->sge;
-	atomic_fetch_sub(&from->polled, head); /* keeps the number of receives that are consumed and not polled */
+	atomic_fetch_sub(&from->polled, head); /* keeps the number of receives that are consumed but not polled */
 	from->mask = to->mask;
 	from->max_wr = to->max_wr;
 	atomic_store(&from->head, 0);
@@ -197,7 +197,7 @@ int vb_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_r
 	return err;
 }
 
-/* The limit is armed once: after the event it is 0 again (IBA 10.2.9.1). */
+/* The event disarms the limit, which is 0 afterwards (IBA 10.2.9.1). */
 void vb_srq_check_limit(struct vb_srq *srq)
 {
 	uint32_t limit = atomic_load_explicit(&srq->limit, memory_order_relaxed);

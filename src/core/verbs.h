@@ -6,8 +6,8 @@
 
 #include "core/core.h"
 
-/* Each has the arguments, result and errno of the ibv_ call of its name, unless its comment says otherwise. */
-struct ibv_context *vb_open_device(struct ibv_device *device); /* tables filled by vb_fill_ops(), abi/ops.c */
+/* Each has the arguments, result and errno of the ibv_ call of the same name, unless its comment says otherwise. */
+struct ibv_context *vb_open_device(struct ibv_device *device); /* vb_fill_ops() fills the context's tables */
 int vb_close_device(struct ibv_context *context);
 int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
 void vb_ack_async_event(struct ibv_async_event *event);
@@ -64,7 +64,7 @@ struct ibv_pd *vb_alloc_parent_domain(struct ibv_context *context, struct ibv_pa
 struct ibv_td *vb_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int vb_dealloc_td(struct ibv_td *td);
 
-/* Fills every pointer of both tables (abi/ops.c). A call that is not supported answers EOPNOTSUPP. */
+/* Fills every pointer of both tables (abi/ops.c). Calls that are not supported return EOPNOTSUPP. */
 void vb_fill_ops(struct vb_context *ctx);
 
 #endif

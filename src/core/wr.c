@@ -92,7 +92,7 @@ static struct vb_swqe *begin_request(struct vb_qp *qp, enum ibv_wr_opcode opcode
 {
 	if (!(vb_wr_lookup(opcode)->send_op & qp->send_ops))
 		fail_request(qp, EOPNOTSUPP);
-	else if (!vb_sq_has_room(qp, qp->sq_head + qp->wr_count)) /* unlocked: there may only be more room by now */
+	else if (!vb_sq_has_room(qp, qp->sq_head + qp->wr_count)) /* sq_lock is not needed: room can only grow */
 		fail_request(qp, ENOMEM);
 	if (qp->wr_error)
 		return NULL;
@@ -248,7 +248,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t num_sge, const struct 
 		length += sge[i].length;
 	}
 	w->num_sge = (uint8_t)num_sge;
-	w->length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX; /* either is too long */
+	w->length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX; /* UINT32_MAX is too long as well */
 	w->flags &= (uint8_t)~IBV_SEND_INLINE;
 }
 

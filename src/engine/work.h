@@ -38,7 +38,7 @@ enum vb_verb {
 	VB_VERB_READ,
 	VB_VERB_CMP_SWAP,
 	VB_VERB_FETCH_ADD,
-	VB_VERB_LOCAL, /* executed by ops->local in order: invalidation, binding */
+	VB_VERB_LOCAL, /* executed by ops->local, in order: invalidation, binding */
 };
 
 enum {
@@ -48,7 +48,7 @@ enum {
 	VB_WORK_INV = 1 << 3,
 };
 
-/* A send work request, as the queue's owner describes it. */
+/* A send work request, filled in by the queue's owner. */
 struct vb_work {
 	uint64_t cookie; /* the owner's */
 	uint64_t remote_addr, compare, swap_add;
@@ -56,14 +56,14 @@ struct vb_work {
 	uint32_t length;
 	uint8_t verb;  /* enum vb_verb */
 	uint8_t flags; /* VB_WORK_SOLICITED and so on */
-	void *ah;      /* UD: handed on to struct vb_roce_out */
+	void *ah;      /* UD: copied to struct vb_roce_out */
 	uint32_t ud_qpn, ud_qkey;
 };
 
-/* An accepted request, until it completes. Packets are counted from the QP's start, without wrap. */
+/* A taken request, until it completes. Packets are counted from the QP's start, without wrap-around. */
 struct vb_work_sent {
 	struct vb_work rq;
-	uint64_t seq;      /* of its first packet; the PSN is cfg.sq_psn + seq */
+	uint64_t seq;      /* number of its first packet; the PSN is cfg.sq_psn + seq. iWARP: its MSN */
 	uint64_t receives; /* number of messages up to this one that consume a receive */
 	uint32_t packets;  /* number of PSNs; 0 for VB_VERB_LOCAL */
 	uint32_t chunk;    /* reads: response packets per READ request, fixed when the first is sent */
@@ -75,7 +75,7 @@ struct vb_work_sent {
 /* The result of a completed receive. */
 struct vb_receipt {
 	enum vb_work_status status;
-	bool write_imm; /* it was an RDMA write with immediate */
+	bool write_imm; /* for an RDMA write with immediate */
 	bool solicited;
 	bool ipv4;     /* UD: the header before the data is IPv4 */
 	uint8_t flags; /* VB_WORK_IMM, VB_WORK_INV */
@@ -92,7 +92,7 @@ enum vb_work_event {
 	VB_WORK_EVENT_RQ,     /* a receive failed; its completion reports it */
 };
 
-/* The rows of VB_REFUSALS, for the engines of both networks. */
+/* The rows of VB_REFUSALS, for the RoCE and iWARP engines. */
 static const struct vb_refused {
 	enum vb_work_status receive;
 	enum vb_work_event event;

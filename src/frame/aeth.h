@@ -26,7 +26,7 @@ struct vb_aeth {
 	uint32_t msn;  /* 24 bits: number of messages that the responder has completed */
 };
 
-/* Both codes count 0, 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on: each power of two, and half as much again. */
+/* Credit and RNR timer codes stand for 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: each power of two, and 1.5 times it. */
 static inline uint32_t vb_aeth_steps(uint8_t code)
 {
 	return code < 2 ? code : (2u | (code & 1)) << (code / 2 - 1);

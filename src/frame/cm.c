@@ -1,6 +1,5 @@
-// cm.c - the messages of connection management, each way
-// follows: IBA volume 1, 12.6.5 to 12.6.11 (REQ, MRA, REJ, REP, RTU, DREQ, DREP), 12.8 (LAP, APR), 12.11.1 (SIDR_REQ,
-// SIDR_REP)
+// cm.c - encodes and decodes the messages of connection management
+// follows: IBA volume 1, 12.6.5 to 12.6.11 (REQ to DREP), 12.8 (LAP, APR), 12.11.1 (SIDR_REQ, SIDR_REP)
 // SPDX-License-Identifier: MIT
 #include "frame/cm.h"
 
@@ -53,8 +52,8 @@ static void put_sl(struct vb_writer *w, const struct vb_cm_path *p)
 	vb_put8(w, (uint8_t)(p->sl << 4 | p->subnet_local << 3));
 }
 
-/* A path of a REQ: ports; flow label, resv6, packet rate; traffic class; hop limit; SL; ack timeout and, returned, the
- * three bits behind it. */
+/* A path of a REQ: ports; flow label, resv6, packet rate; traffic class; hop limit; SL; ack timeout, and three bits
+ * that the function returns. */
 static uint8_t get_req_path(struct vb_reader *r, struct vb_cm_path *p)
 {
 	get_ports(r, p);
@@ -259,8 +258,8 @@ static void put_drep(struct vb_writer *w, const struct vb_cm_drep *m)
 	vb_put_bytes(w, m->private_data, sizeof(m->private_data));
 }
 
-/* The path is not laid out as a REQ's: ports; flow label, resv4, traffic class; hop limit; resv2, packet rate; SL; ack
- * timeout, resv3. */
+/* The layout of the path differs from a REQ's: ports; flow label, resv4, traffic class; hop limit; resv2, packet rate;
+ * SL; ack timeout, resv3. */
 static void get_lap(struct vb_reader *r, struct vb_cm_lap *m)
 {
 	struct vb_cm_path *p = &m->alternate;
@@ -365,7 +364,7 @@ static void put_sidr_rep(struct vb_writer *w, const struct vb_cm_sidr_rep *m)
 	vb_put_bytes(w, m->private_data, sizeof(m->private_data));
 }
 
-/* The place of the options in a message. */
+/* The ECE options of a message, or NULL if it has none. */
 static uint32_t *ece_options(struct vb_cm_msg *msg)
 {
 	return msg->attr == VB_CM_REQ        ? &msg->req.ece.options

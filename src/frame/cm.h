@@ -104,7 +104,7 @@ enum vb_cm_apr_status {
 	VB_CM_APR_REJECTED = 3
 };
 
-/* EXTENDED: the kind is in extended_transport, of which 1 is XRC. */
+/* EXTENDED: extended_transport has the service; 1 is XRC. */
 enum vb_cm_transport { VB_CM_RC = 0, VB_CM_UC = 1, VB_CM_RD = 2, VB_CM_EXTENDED = 3 };
 
 /* A path in one direction: local is the sender of the message. LIDs are 0xffff over Ethernet. */
@@ -153,7 +153,7 @@ struct vb_cm_mra {
 struct vb_cm_rej {
 	uint32_t local_comm_id, remote_comm_id;
 	uint8_t answers; /* enum vb_cm_answered */
-	uint8_t ari_len; /* at most VB_CM_ARI: a larger one is read as that */
+	uint8_t ari_len; /* at most VB_CM_ARI; a larger value in a message is decoded as VB_CM_ARI */
 	uint16_t reason; /* enum vb_cm_reason, or one that has no name */
 	uint8_t ari[VB_CM_ARI];
 	uint8_t private_data[VB_CM_REJ_PRIVATE];
@@ -233,8 +233,8 @@ struct vb_cm_msg {
 };
 
 /*
- * Returns false and leaves *msg untouched if it is not 256 bytes, not a message of this class, version and method, or
- * its attribute has no row above. Reserved bits are ignored, and sent as zeros.
+ * Returns false and leaves *msg untouched if the MAD is not 256 bytes, is of another class, version or method, or its
+ * attribute has no row above. Reserved bits are ignored when received, and sent as zeros.
  */
 bool vb_cm_decode(struct vb_cm_msg *msg, const uint8_t *mad, size_t len);
 void vb_cm_encode(uint8_t mad[VB_MAD_LEN], const struct vb_cm_msg *msg);
@@ -245,7 +245,7 @@ static inline uint64_t vb_cm_time(uint8_t code)
 	return UINT64_C(4096) << (code & 31);
 }
 
-/* The largest code that is no longer than this, 0 to 31. */
+/* The largest code, 0 to 31, whose time is at most ns. */
 uint8_t vb_cm_time_code(uint64_t ns);
 
 /*
@@ -261,8 +261,8 @@ struct vb_cma {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
 };
 
-/* private_data: its first VB_CMA_LEN bytes. Returns false and leaves *cma untouched if the version is another, or
- * the family is neither IPv4 nor IPv6. */
+/* private_data: its first VB_CMA_LEN bytes. Returns false and leaves *cma untouched if the version is unknown, or the
+ * family is neither IPv4 nor IPv6. */
 bool vb_cma_decode(struct vb_cma *cma, const uint8_t private_data[VB_CMA_LEN]);
 /* The family is IPv4 if both addresses are. */
 void vb_cma_encode(uint8_t private_data[VB_CMA_LEN], const struct vb_cma *cma);

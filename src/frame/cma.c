@@ -3,8 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "frame/cm.h"
 
-/* MajV, MinV; IPV, resv4; source port; source address; destination address: IPv4 stands in the last four bytes of 16.
- */
+/* MajV, MinV; IPV, resv4; source port; source address; destination address. IPv4 uses the last 4 of the 16 bytes. */
 enum { CMA_VERSION = 0 };
 
 static void to_gid(uint8_t gid[VB_GID_LEN], const uint8_t *at, bool ipv4)

@@ -48,7 +48,7 @@ uint32_t vb_crc32_multiply(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* x^n, as a factor of a carry-less product of reversed bits: one place up. */
+/* x^n modulo the polynomial, shifted by one bit, as a carry-less product of reversed bits requires it. */
 static uint64_t power(size_t n)
 {
 	uint32_t p = 0x80000000, square = 0x40000000;
@@ -67,8 +67,8 @@ struct vb_crc32_powers vb_crc32_powers(size_t n)
 }
 
 #if defined(__x86_64__)
-/* Multiplies the head, with the CRC of the bytes before it, by x^(8n), and adds the sum of the n bytes. 16 bytes
- * remain, which are reduced to 12, 8, and by Barrett to 4. */
+/* Multiplies the head, with the CRC of the bytes before it, by x^(8n), and adds the sum of the n bytes. That leaves 16
+ * bytes, which are reduced to 12, to 8, and by Barrett reduction to 4. */
 __attribute__((target("pclmul"))) uint32_t vb_crc32_summed(uint32_t crc, const uint32_t head[3], const uint64_t sum[2],
                                                            const struct vb_crc32_powers *powers)
 {

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * Eight tables, so that eight bytes are eight independent look-ups: table[k][i] is the register after byte i and k
- * bytes of zeros. It is linear in i: an entry is the sum of those of its bits, which are successive powers of x, modulo
- * the polynomial, bits reversed.
+ * Eight tables, so that eight bytes need eight independent look-ups: table[k][i] is the register after byte i and k
+ * zero bytes. It is linear in i, so an entry is the sum of the entries of its single bits. Those are successive powers
+ * of x modulo the polynomial, bits reversed.
  */
 #define BIT(i, n, c) ((i) >> (n)&1 ? (c) : 0)
 #define ENTRY(i, c0, c1, c2, c3, c4, c5, c6, c7)                                                         \
@@ -35,7 +35,7 @@ static inline uint32_t vb_crc_le32(const uint8_t *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* crc: that of the bytes before, 0 at first. */
+/* crc: that of the bytes before, 0 at the start. */
 static inline uint32_t vb_crc_slices(const uint32_t table[8][256], uint32_t crc, const void *bytes, size_t len)
 {
 	const uint8_t *p = bytes;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /*
- * Decode everything, then test `failed` once: a read beyond the end gives zeros, and so does every later read. The
+ * Decode everything, then test `failed` once. A read beyond the end returns zeros, and so does every read after it. The
  * caller owns the bytes. pos never exceeds len.
  */
 struct vb_reader {
@@ -18,7 +18,7 @@ struct vb_reader {
 	bool failed;
 };
 
-/* The same for writing: bytes that do not fit are not written, nor any later ones. */
+/* The same for writing: a write that does not fit writes nothing, and neither does any write after it. */
 struct vb_writer {
 	uint8_t *bytes;
 	size_t len, pos;

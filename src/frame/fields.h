@@ -9,7 +9,7 @@
 /* The destination queue pair of every multicast packet. */
 #define VB_QPN_MULTICAST 0xffffffu
 
-/* A packet sequence number has 24 bits. The half of them that is behind the expected one is duplicates. */
+/* A packet sequence number has 24 bits. PSNs in the half of the range behind the expected one are duplicates. */
 #define VB_PSN_MASK 0xffffffu
 #define VB_PSN_HALF 0x800000u
 

@@ -1,4 +1,4 @@
-// header.c - the base transport header and its extensions, each way
+// header.c - encodes and decodes the base transport header and its extensions
 // follows: IBA volume 1, 9.2 (BTH), 9.3 (extended transport headers), 5.2 (their layout); annex A17, A17.9.3 (CNP)
 // SPDX-License-Identifier: MIT
 #include "frame/header.h"

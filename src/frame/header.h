@@ -15,7 +15,7 @@
 #define VB_BTH_LEN 12
 #define VB_ICRC_LEN 4
 
-/* X(argument, name, field of struct vb_packet, bytes), in the order of the wire. */
+/* X(argument, name, field of struct vb_packet, bytes), in the order of the headers in a packet. */
 #define VB_EXTENSIONS(X, arg)             \
 	X(arg, DETH, deth, 8)             \
 	X(arg, RETH, reth, 16)            \
@@ -39,7 +39,7 @@ enum vb_ext {
 #undef X
 };
 
-/* Bytes of a BTH and these extension headers; a constant if ext is one. */
+/* Bytes of a BTH and these extension headers. A constant expression if ext is one. */
 #define VB_EXT_LEN_IF(ext, name, field, len) +((ext)&VB_EXT_##name ? (len) : 0)
 #define VB_HEADER_LEN(ext) (VB_BTH_LEN VB_EXTENSIONS(VB_EXT_LEN_IF, ext))
 
@@ -48,7 +48,7 @@ struct vb_bth {
 	uint8_t pad;  /* 0 to 3 bytes behind the payload */
 	uint8_t tver; /* transport header version: 0 */
 	bool solicited;
-	bool migreq; /* 1: migrated, the constant value without path migration. rxe sends 0 and accepts both */
+	bool migreq; /* 1 (migrated) in every packet without path migration. rxe sends 0 and accepts both */
 	bool fecn, becn;
 	bool ack_req;
 	uint16_t pkey;

@@ -1,4 +1,4 @@
-// icrc.c - the invariant CRC of a packet, also if the IPv4 identification is not known
+// icrc.c - the invariant CRC of a packet, even if its IPv4 identification is unknown
 // follows: IBA volume 1, 7.8.1 (ICRC); annex A17 (RoCEv2), A17.3.3 (CA17-22)
 // SPDX-License-Identifier: MIT
 #include "frame/icrc.h"
@@ -6,7 +6,7 @@
 #define ONES_CRC 0x2144df1c /* CRC of the 64 ones that stand for a local route header (CA17-22 a) */
 #define IPV6_LEN 40
 #define UDP_LEN 8
-#define HEADERS 64   /* more than the longest headers */
+#define HEADERS 64   /* at least the longest headers */
 #define SHORT 64     /* longer than an acknowledgement, shorter than a full packet of the smallest path MTU */
 #define BTH_RESV8A 4 /* FECN, BECN and reserved bits, which switches may set */
 
@@ -59,7 +59,7 @@ struct vb_icrc_known *vb_icrc_known(struct vb_icrc_cache *cache, const struct vb
 	return k;
 }
 
-/* The ICRC up to the BTH. */
+/* The CRC of everything before the BTH. */
 static uint32_t before_bth(struct vb_icrc_known *k, uint16_t ipv4_id)
 {
 	uint8_t pseudo[IPV6_LEN + UDP_LEN];
@@ -86,13 +86,13 @@ uint32_t vb_icrc_packet(struct vb_icrc_cache *cache, const struct vb_flow *flow,
 	return crc;
 }
 
-/* The payload's length is a multiple of 256, and headers are shorter: the whole length tells which powers are
- * needed. */
+/* k->payload depends on the payload's length, k is for one length of packet. That determines the payload's length,
+ * because this is a multiple of 256 and headers are shorter. */
 uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t *headers, size_t headers_len,
                         const uint64_t sum[2], size_t len)
 {
 	static const uint8_t ones[4] = {0xff}; /* resv8a */
-	uint32_t head[HEADERS / 4], mask;      /* words, because the packet was written by words just before */
+	uint32_t head[HEADERS / 4], mask;      /* words, because the headers were just written by words */
 	uint32_t crc = before_bth(k, ipv4_id), n = (uint32_t)headers_len / 4;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -106,7 +106,7 @@ uint32_t vb_icrc_summed(struct vb_icrc_known *k, uint16_t ipv4_id, const uint8_t
 	return vb_crc32_summed(crc, head + n - 3, sum, &k->payload);
 }
 
-/* The register's low byte goes first: its bits are in the order of the wire (IBA volume 1, 7.8.1). */
+/* The register's low byte comes first (IBA volume 1, 7.8.1). */
 void vb_icrc_encode(uint8_t icrc[VB_ICRC_LEN], uint32_t crc)
 {
 	for (int i = 0; i < VB_ICRC_LEN; i++)
@@ -129,8 +129,8 @@ uint32_t vb_icrc_check(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
 }
 
 /*
- * The residual is d·x^32·x^8n, where d are the 16 bits in which the identification differs from the guess, and n bytes
- * follow them. Divided by x^32·x^8n it is of a degree below 16 if, and only if, there is such a d.
+ * d is the difference between the identification and the guess, 16 bits, and n bytes follow it. Then the residual is
+ * d·x^32·x^8n. Such a d exists if and only if the residual divided by x^32·x^8n has a degree below 16.
  */
 int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len)
 {
@@ -138,7 +138,7 @@ int vb_icrc_find_id(uint32_t residual, uint16_t guess, size_t udp_payload_len)
 	static const uint32_t divide[] = {0x6567cb95, 0xd7125358, 0x5b358fd3, 0x2e9bb40b, 0x12a59a49, 0x8df9403d,
 	                                  0x5139de12, 0xba340226, 0x29c45641, 0x12fbc105, 0xecd30c55, 0x3755ebd8,
 	                                  0x24ee460c, 0x23783fcf, 0x479933fc, 0xa39442a5, 0x9ea0056d};
-	size_t n = 14 + UDP_LEN + udp_payload_len - VB_ICRC_LEN + 4; /* 14: of the IPv4 header; 4: x^32 */
+	size_t n = 14 + UDP_LEN + udp_payload_len - VB_ICRC_LEN + 4; /* 14: the rest of the IPv4 header; 4: x^32 */
 
 	if (udp_payload_len < VB_ICRC_LEN || udp_payload_len > UINT16_MAX)
 		return -1;

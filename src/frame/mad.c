@@ -1,4 +1,4 @@
-// mad.c - the common header of management datagrams, each way
+// mad.c - encodes and decodes the common header of management datagrams
 // follows: IBA volume 1, 13.4.2 (MAD header)
 // SPDX-License-Identifier: MIT
 #include "frame/mad.h"

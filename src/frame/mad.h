@@ -1,12 +1,12 @@
 // mad.h - the common header of management datagrams
-// follows: IBA volume 1, 13.4.2 (MAD header), 13.4.5 (methods); annex A17: they go to queue pair 1 as over InfiniBand
+// follows: IBA volume 1, 13.4.2 (MAD header), 13.4.5 (methods); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_MAD_H
 #define VB_FRAME_MAD_H
 
 #include "frame/cursor.h"
 
-#define VB_MAD_LEN 256 /* of every MAD, header and all */
+#define VB_MAD_LEN 256 /* of every MAD, with its header */
 #define VB_MAD_HEADER_LEN 24
 #define VB_MAD_BASE_VERSION 1
 #define VB_MAD_CLASS_CM 0x07
@@ -17,7 +17,7 @@
 
 struct vb_mad {
 	uint8_t base_version, mgmt_class, class_version;
-	uint8_t method; /* the high bit: a response */
+	uint8_t method; /* the high bit marks a response */
 	uint16_t status, class_specific;
 	uint64_t tid;
 	uint16_t attr_id;

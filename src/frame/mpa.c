@@ -1,4 +1,4 @@
-// mpa.c - MPA: the frames that open a connection, their negotiation, and the layout of FPDUs in the stream
+// mpa.c - MPA: request and reply frames, their negotiation, and the framing of FPDUs in the stream
 // follows: RFC 5044, 4 (FPDUs, markers, CRC) and 7.1 (connection setup); RFC 6581, 4 to 9 (enhanced connection setup)
 // SPDX-License-Identifier: MIT
 #include "frame/mpa.h"
@@ -142,7 +142,7 @@ void vb_mpa_request(struct vb_mpa_frame *request, const struct vb_mpa_wish *wish
 	request->ord = depth(wish->ord);
 }
 
-/* The cheapest first: a write of length 0 has no effect at the receiver. */
+/* Chooses the cheapest of these options. A write of length 0 has no effect at the receiver. */
 static uint8_t choose_rtr(uint8_t both)
 {
 	return both & VB_MPA_RTR_WRITE  ? VB_MPA_RTR_WRITE
@@ -197,7 +197,7 @@ enum vb_mpa_refusal vb_mpa_answer(struct vb_mpa_frame *reply, struct vb_mpa_term
 			return VB_MPA_NO_RTR;
 		}
 	}
-	/* RFC 5044, 7.1.3, and RFC 6581, 4.3: the responder waits for the initiator's first FPDU, RTR or not */
+	/* RFC 5044, 7.1, and RFC 6581, 4.3: the responder waits for the initiator's first FPDU, with or without RTR */
 	terms->hold = true;
 	return VB_MPA_AGREED;
 }
@@ -249,7 +249,8 @@ uint32_t vb_mpa_marked_len(uint64_t position, uint32_t len)
 	return len <= first ? len : len + VB_MPA_MARKER_LEN * ((len - first + between - 1) / between);
 }
 
-/* RFC 5044, 4.3: 16 bits of zeros; bytes from the length of the ULPDU to the marker, 0 for one before that length. */
+/* RFC 5044, 4.3: the marker's FPDUPTR counts bytes from the FPDU's first byte, or is 0 if the marker precedes the FPDU.
+ * leads: the FPDU has a marker before it, which does not count. */
 static uint32_t pointer(uint32_t at, bool leads)
 {
 	return at && leads ? at - VB_MPA_MARKER_LEN : at;
@@ -301,7 +302,7 @@ bool vb_mpa_unmark(uint8_t *bytes, uint32_t len, uint64_t position)
 	return true;
 }
 
-/* As in iSCSI, the lowest byte goes first. */
+/* The lowest byte of the CRC comes first, as in iSCSI. */
 void vb_mpa_seal(uint8_t *fpdu, uint32_t marked_len)
 {
 	uint32_t crc = vb_crc32c(0, fpdu, marked_len - VB_MPA_CRC_LEN);

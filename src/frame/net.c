@@ -1,4 +1,4 @@
-// net.c - RoCEv2 on IP: flows, GIDs as socket addresses, source ports, the IP header that a UD receive shows
+// net.c - RoCEv2 on IP: flows, GIDs as socket addresses, source ports, the IP header before a received datagram
 // follows: IBA annex A17 (RoCEv2), A17.3.1, A17.3.2, A17.4.1.1, A17.4.5.2; RFC 791, RFC 8200, RFC 4291 2.5.5.2
 // SPDX-License-Identifier: MIT
 #include "frame/net.h"

@@ -6,7 +6,7 @@
 #define IS_RESPONSE(op) ((op) == VB_OP_READ_RESPONSE || (op) == VB_OP_ACK || (op) == VB_OP_ATOMIC_ACK)
 #define HAS_PAYLOAD(op) ((op) == VB_OP_SEND || (op) == VB_OP_WRITE || (op) == VB_OP_READ_RESPONSE)
 #define IS_ANSWERED(op) ((op) == VB_OP_READ || (op) == VB_OP_CMP_SWAP || (op) == VB_OP_FETCH_ADD)
-/* An RDMA write with immediate takes the receive with its last packet, where the immediate is. */
+/* An RDMA write with immediate takes its receive when the last packet arrives, which carries the immediate. */
 #define IS_WRITE_IMM(op, ext) ((op) == VB_OP_WRITE && (ext)&VB_EXT_IMMDT)
 #define FLAGS(op, position, ext)                                                                         \
 	((position) |                                                                                    \

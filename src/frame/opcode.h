@@ -1,4 +1,4 @@
-// opcode.h - what there is to know about an opcode of the wire, one row each
+// opcode.h - the BTH opcodes and their properties, one row each
 // follows: IBA volume 1, 9.2.1 (OpCode field of the BTH) and 9.3; annex A17 (RoCEv2), A17.9.3 for the CNP
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_OPCODE_H
@@ -25,12 +25,12 @@ enum vb_op {
 	VB_OP_CNP, /* congestion notification */
 };
 
-/* Where a packet stands in its message. */
+/* The position of a packet in its message. */
 enum vb_position { VB_MIDDLE = 0, VB_FIRST = 1, VB_LAST = 2, VB_ONLY = VB_FIRST | VB_LAST };
 
 /*
- * X(code, name, service, operation, position, extension headers). The rest is derived. RD, XRC, and what later releases
- * added (FLUSH, ATOMIC WRITE) are holes: XRC's rows will be RC's at 0xa0 with one more bit among the extension headers.
+ * X(code, name, service, operation, position, extension headers). Other properties are derived. RD, XRC and later
+ * additions (FLUSH, ATOMIC WRITE) have no rows. Those of XRC would be RC's at 0xa0 with one more extension header.
  */
 #define VB_OPCODES(X)                                                                 \
 	X(0x00, RC_SEND_FIRST, RC, SEND, FIRST, 0)                                    \
@@ -83,13 +83,13 @@ enum {
 	VB_REQUEST = 1 << 2,
 	VB_RESPONSE = 1 << 3,
 	VB_PAYLOAD = 1 << 4,          /* may carry payload */
-	VB_ANSWERED = 1 << 5,         /* a response with data must follow: a plain acknowledgement is not enough */
+	VB_ANSWERED = 1 << 5,         /* needs a response with data, not just an acknowledgement */
 	VB_TAKES_RECEIVE = 1 << 6,    /* takes a receive work request */
-	VB_COMPLETES_RECEIVE = 1 << 7 /* gives its completion */
+	VB_COMPLETES_RECEIVE = 1 << 7 /* completes it */
 };
 
 struct vb_opcode_info {
-	const char *name; /* for logs; NULL in holes */
+	const char *name; /* for logs; NULL if the opcode has no row */
 	uint16_t ext;     /* VB_EXT_ of the headers between BTH and payload */
 	uint8_t flags;
 	uint8_t service, op;
@@ -104,7 +104,7 @@ static inline const struct vb_opcode_info *vb_opcode_info(uint8_t opcode)
 	return vb_opcode_table[opcode].name ? &vb_opcode_table[opcode] : NULL;
 }
 
-/* The opcode for this packet of a message; tail: VB_EXT_IMMDT, VB_EXT_IETH, or 0. -1: there is none. */
+/* Returns the opcode for this packet of a message, or -1 if none exists. tail: VB_EXT_IMMDT, VB_EXT_IETH, or 0. */
 int vb_opcode_find(enum vb_service service, enum vb_op op, enum vb_position position, unsigned tail);
 
 #endif

@@ -1,4 +1,4 @@
-// packet.c - one RoCEv2 packet, each way
+// packet.c - encodes and decodes a RoCEv2 packet
 // follows: IBA volume 1, 9.2, 9.3, 9.6 (packet validation); annex A17 (RoCEv2), figure 5
 // SPDX-License-Identifier: MIT
 #include "frame/packet.h"
@@ -14,7 +14,7 @@ const char *vb_verdict_text(enum vb_verdict verdict)
 	return text[verdict];
 }
 
-/* What is behind the headers: payload and pad. IBA volume 1, 9.2 (PadCnt), 9.7.4.1 (length). */
+/* Checks payload and pad. IBA volume 1, 9.2 (PadCnt), 9.7.4.1 (length). rest: their bytes. */
 static enum vb_verdict check_rest(const struct vb_packet *p, size_t rest)
 {
 	if (rest % 4)

@@ -1,4 +1,4 @@
-// packet.h - one RoCEv2 packet: a UDP payload, and what its headers say
+// packet.h - a RoCEv2 packet: a UDP payload, and its decoded headers
 // follows: IBA volume 1, 9.2, 9.3, 9.6 (packet validation); annex A17 (RoCEv2), figure 5
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_PACKET_H
@@ -12,14 +12,14 @@
 struct vb_packet {
 	struct vb_bth bth;
 	const struct vb_opcode_info *info; /* the row of bth.opcode */
-	                                   /* of these, the ones that info->ext names; the others are zeros */
+	                                   /* extension headers: valid if in info->ext, otherwise zero */
 #define X(arg, name, field, len) struct vb_##field field;
 	VB_EXTENSIONS(X, )
 #undef X
 	uint32_t payload_at, payload_len; /* within the UDP payload; without pad and ICRC */
 };
 
-/* X(name, what a counter or a log says of it). */
+/* X(name, text for counters and logs). */
 #define VB_VERDICTS(X)                                                         \
 	X(OK, "well formed")                                                   \
 	X(TRUNCATED, "ends within its headers")                                \
@@ -38,15 +38,15 @@ enum vb_verdict {
 const char *vb_verdict_text(enum vb_verdict verdict);
 
 /*
- * Decodes a UDP payload: BTH to ICRC. What it refuses leaves *packet untouched; a responder that owes a NAK for a bad
- * opcode or length reads the BTH alone, with vb_bth_decode. The ICRC is icrc.h's; path MTU, sequence and keys
- * are the engine's.
+ * Decodes a UDP payload, BTH to ICRC. If the verdict is not OK, *packet is untouched; a responder that must send a NAK
+ * for a bad opcode or length decodes the BTH alone, with vb_bth_decode. icrc.h checks the ICRC, the engine checks path
+ * MTU, PSN and keys.
  */
 enum vb_verdict vb_packet_decode(struct vb_packet *packet, const uint8_t *udp_payload, size_t len);
 
 /*
- * Writes BTH and extension headers, those of the row of bth.opcode; info is not looked at. The payload, bth.pad
- * bytes of zeros, and the ICRC follow. A reserved opcode is a failure of the writer.
+ * Writes the BTH and the extension headers of bth.opcode; info is not used. The caller appends payload, bth.pad zero
+ * bytes and ICRC. A reserved opcode sets w->failed.
  */
 void vb_packet_encode(struct vb_writer *w, const struct vb_packet *packet);
 

@@ -9,7 +9,7 @@
 
 #include "frame/fields.h"
 
-/* A struct, so that no PSN is added to or compared with a plain number. v is below 2^24. */
+/* A struct, so that a PSN cannot be added to or compared with a plain number. v is below 2^24. */
 struct vb_psn {
 	uint32_t v;
 };
@@ -25,7 +25,7 @@ static inline struct vb_psn vb_psn_add(struct vb_psn psn, int32_t n)
 	return vb_psn(psn.v + (uint32_t)n);
 }
 
-/* The distance of a ahead of b: -2^23 to 2^23 - 1. PSNs in the half behind b are duplicates. */
+/* a - b as -2^23 to 2^23 - 1. If b is the expected PSN and the result is negative, a is a duplicate. */
 static inline int32_t vb_psn_diff(struct vb_psn a, struct vb_psn b)
 {
 	uint32_t ahead = (a.v - b.v) & VB_PSN_MASK;

@@ -1,5 +1,5 @@
-// rdmap.c - DDP segments and RDMAP messages, each way
-// follows: RFC 5041, 4 (DDP headers); RFC 5040, 4 (RDMAP headers) and 4.8 (Terminate); RFC 7306, 5 and 6 (atomics, immediate data)
+// rdmap.c - encodes and decodes DDP segments and RDMAP messages
+// follows: RFC 5041, 4 (DDP headers); RFC 5040, 4 (RDMAP headers); RFC 7306, 5 and 6 (atomics, immediate data)
 // SPDX-License-Identifier: MIT
 #include "frame/rdmap.h"
 
@@ -116,7 +116,7 @@ void vb_immediate_encode(struct vb_writer *w, const struct vb_immediate *h)
 /* --- Terminate --- */
 
 enum { HEADER_M = 0x80, HEADER_D = 0x40, HEADER_R = 0x20, HEADERS = HEADER_M | HEADER_D | HEADER_R };
-/* Bits that are reserved: Linux's siw, on a little-endian host, counts from the other end of each byte */
+/* Linux's siw on a little-endian host sets these reserved bits: its bit-fields start at the low end of a byte. */
 enum { SIW_M = 0x01, SIW_D = 0x02, SIW_R = 0x04, SIW_HEADERS = SIW_M | SIW_D | SIW_R };
 
 const char *vb_term_text(uint16_t term)
@@ -131,8 +131,8 @@ const char *vb_term_text(uint16_t term)
 	return "unknown";
 }
 
-/* deviates: a message from siw is one with headers where the standard has none; layer and error type have changed
- * places, too. Without headers there is no telling. */
+/* deviates: reserved bits in place of the M, D and R bits identify a message from siw. It has layer and error type
+ * swapped, too. A message of siw without headers cannot be recognised. */
 static uint8_t right_siw(struct vb_terminate *t, uint8_t has)
 {
 	if (has & HEADERS || !(has & SIW_HEADERS))

@@ -1,6 +1,5 @@
-// rdmap.h - DDP segments and RDMAP messages, and what each opcode has
-// follows: RFC 5041, 4 (DDP headers) and 7.2 (error numbers); RFC 5040, 4 (headers) and 4.8 (Terminate, figures 9 and 10);
-// RFC 5044, 8 and RFC 6581, 8 (MPA's error codes); RFC 7306, 4 to 6 (atomics, immediate data, their opcodes)
+// rdmap.h - DDP segments and RDMAP messages, the properties of each opcode, Terminate codes
+// follows: RFC 5041, 4 and 7.2; RFC 5040, 4 (4.8: Terminate); RFC 5044, 8; RFC 6581, 8 (MPA errors); RFC 7306, 4 to 6
 // SPDX-License-Identifier: MIT
 #ifndef VB_FRAME_RDMAP_H
 #define VB_FRAME_RDMAP_H
@@ -29,8 +28,8 @@ enum vb_rdmap_flag {
 	VB_RDMAP_RESPONSE = 1 << 6,
 };
 
-/* X(code, name, queue, body, flags): body: bytes behind the DDP header that are no payload; queue is 0 for tagged
- * ones. */
+/* X(code, name, queue, body, flags). body: the length of the RDMAP header behind the DDP header. queue is 0 for tagged
+ * messages. */
 #define VB_RDMAP_OPCODES(X)                                                                           \
 	X(0x0, WRITE, SEND, 0, VB_RDMAP_TAGGED | VB_RDMAP_PAYLOAD)                                    \
 	X(0x1, READ_REQUEST, READ, VB_READ_REQUEST_LEN, VB_RDMAP_ANSWERED)                            \
@@ -59,11 +58,11 @@ struct vb_rdmap_info {
 
 extern const struct vb_rdmap_info vb_rdmap_table[16];
 
-/* The header of a DDP segment, with what RDMAP has in it. */
+/* The header of a DDP segment, with RDMAP's fields in it. */
 struct vb_ddp {
 	bool tagged, last;
 	uint8_t dv, rv, opcode; /* versions of DDP and RDMAP */
-	uint32_t stag;          /* of an untagged one: the STag to invalidate, else 0 */
+	uint32_t stag;          /* untagged: the STag to invalidate, or 0 */
 	uint64_t to;            /* tagged */
 	uint32_t qn, msn, mo;   /* untagged */
 };
@@ -86,7 +85,7 @@ struct vb_atomic_response {
 	uint64_t original;
 };
 
-/* Only the first 4 bytes mean something between verbs; the other 4 are zeros. */
+/* Verbs use only the first 4 bytes; the other 4 are zeros. */
 struct vb_immediate {
 	uint32_t data, rest;
 };
@@ -147,25 +146,25 @@ enum vb_term_layer { VB_TERM_RDMAP, VB_TERM_DDP, VB_TERM_MPA };
 	X(MPA, 0, 0x06, MPA_IRD, "MPA: insufficient IRD resources")                          \
 	X(MPA, 0, 0x07, MPA_RTR, "MPA: no matching RTR option")
 
-/* Layer, error type and code as they stand in the message: layer << 12 | etype << 8 | code. */
+/* Layer, error type and code as in the message: layer << 12 | etype << 8 | code. */
 enum vb_term {
 #define X(layer, etype, code, name, text) VB_TERM_##name = VB_TERM_##layer << 12 | (etype) << 8 | (code),
 	VB_TERMINATES(X)
 #undef X
 };
 
-/* What a Terminate code means; one that nobody has defined: "unknown". */
+/* The text of a Terminate code; "unknown" if it is not defined. */
 const char *vb_term_text(uint16_t term);
 
 struct vb_terminate {
 	uint16_t term;          /* enum vb_term, or any other value from a peer */
-	bool has_ddp, has_rdma; /* the headers of the segment that was wrong (RFC 5040, 4.8: HdrCt) */
+	bool has_ddp, has_rdma; /* headers of the segment in error follow (RFC 5040, 4.8: HdrCt) */
 	uint16_t segment_len;
 	struct vb_ddp ddp;
-	uint8_t rdma[VB_READ_REQUEST_LEN]; /* a Read Request's, no other's */
+	uint8_t rdma[VB_READ_REQUEST_LEN]; /* of a Read Request only */
 };
 
-/* Headers that are cut off are not there. false: not even a code. */
+/* Treats a truncated header as absent. Returns false if the message is too short for the code. */
 bool vb_terminate_decode(struct vb_terminate *t, const uint8_t *bytes, size_t len);
 void vb_terminate_encode(struct vb_writer *w, const struct vb_terminate *t);
 

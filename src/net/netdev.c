@@ -25,7 +25,7 @@ struct dump_buffer {
 	uint32_t words[BUFFER / 4];
 };
 
-/* Receives what one dump answers. */
+/* Receives the whole answer to a dump request. */
 static int receive_dump(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf)
 {
 	while (!g->done && !g->err) {
@@ -77,7 +77,7 @@ static int dump_all(int fd, struct vb_netdev_gather *g, struct dump_buffer *buf)
 		rc = dump(fd, g, buf, RTM_GETADDR, AF_INET);
 	if (rc)
 		return rc;
-	/* A kernel without IPv6 answers with an error, or with the addresses of all families once more. */
+	/* A kernel without IPv6 answers with an error, or with the addresses of all families again. */
 	rc = dump(fd, g, buf, RTM_GETADDR, AF_INET6);
 	if (rc == EOPNOTSUPP || rc == EAFNOSUPPORT)
 		g->err = rc = 0;
@@ -112,7 +112,7 @@ int vb_netdev_scan(struct vb_netdev **list, size_t *n)
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	int rc = fd < 0 ? errno : !buf ? ENOMEM : 0;
 
-	/* Gives up after some tries, because interfaces may change all the time: the last state is as good as any. */
+	/* Interfaces may change all the time, so the tries are limited. Then the last dump is used. */
 	for (int i = 0; !rc && i < TRIES; i++) {
 		g.n = 0;
 		g.interrupted = false;
@@ -204,7 +204,7 @@ bool vb_netmon_drain(struct vb_netmon *mon)
 		if (len >= 0)
 			changed |= from.nl_pid == 0 && vb_netdev_parse_is_change(&mon->buf, (size_t)len);
 		else if (errno == ENOBUFS)
-			changed = true; /* the queue overran: any message may be lost */
+			changed = true; /* the socket's buffer was full (ENOBUFS): messages are lost */
 		else if (errno != EINTR)
 			return changed;
 	}

@@ -1,4 +1,4 @@
-// netdev_parse.c - rtnetlink messages about links and addresses, turned into interfaces; bytes in, values out
+// netdev_parse.c - parses rtnetlink messages about links and addresses into interfaces; does no I/O
 // follows: rtnetlink(7), netlink(7)
 // SPDX-License-Identifier: MIT
 #include "net/netdev_parse.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What is left to read. Every step forward is checked against it. */
+/* The bytes that are not read yet. Each read is checked against the length. */
 struct span {
 	const uint8_t *p;
 	size_t len;

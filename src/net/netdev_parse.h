@@ -1,4 +1,4 @@
-// netdev_parse.h - rtnetlink messages about links and addresses, turned into interfaces; bytes in, values out
+// netdev_parse.h - parses rtnetlink messages about links and addresses into interfaces; does no I/O
 // follows: rtnetlink(7), netlink(7)
 // SPDX-License-Identifier: MIT
 #ifndef VB_NET_NETDEV_PARSE_H

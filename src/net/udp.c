@@ -19,7 +19,7 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-#define PORTS 0xc000 /* and up */
+#define PORTS 0xc000 /* the first of RoCEv2's source ports; the last is 0xffff */
 
 /* --- sending --- */
 
@@ -39,7 +39,7 @@ static bool bind_any(int fd, int family, uint16_t *port)
 			p |= PORTS;
 		memset(&a, 0, sizeof(a));
 		a.sa.sa_family = (sa_family_t)family;
-		a.in.sin_port = htons(p); /* at the same offset in both */
+		a.in.sin_port = htons(p); /* the port has the same offset in both families */
 		if (bind(fd, &a.sa, len))
 			continue;
 		if (getsockname(fd, &a.sa, &len))

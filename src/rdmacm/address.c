@@ -1,4 +1,4 @@
-// address.c - socket addresses as librdmacm takes them, and GIDs
+// address.c - converts between the socket addresses of librdmacm and GIDs
 // follows: rdma_bind_addr(3); RFC 4291 §2.5 (kinds of addresses); annex A17 (RoCEv2): GIDs are IP addresses
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"

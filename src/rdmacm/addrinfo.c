@@ -64,7 +64,7 @@ static int space_of(const struct rdma_addrinfo *hints, const struct addrinfo *ai
 	return ai->ai_protocol == IPPROTO_UDP ? RDMA_PS_UDP : RDMA_PS_TCP;
 }
 
-/* 0, or -1 and errno. */
+/* Returns 0, or -1 and sets errno. */
 static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hints, const struct addrinfo *ai,
                        bool is_passive)
 {
@@ -87,7 +87,7 @@ static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hi
 	return addr ? 0 : -1;
 }
 
-/* What getaddrinfo(3) says, or -1 and errno: programs know both. */
+/* Returns what getaddrinfo(3) returns, or -1 and sets errno. Programs expect both. */
 static int ask_resolver(const char *node, const char *service, const struct rdma_addrinfo *hints,
                         struct rdma_addrinfo *rai)
 {
@@ -104,8 +104,8 @@ static int ask_resolver(const char *node, const char *service, const struct rdma
 	return ret;
 }
 
-/* Does the program look for adapters, and not for an address to listen at? libfabric asks for "localhost" and no
- * service. */
+/* True if the program looks for adapters rather than for an address to listen on: libfabric asks for "localhost"
+ * without a service. */
 static bool is_for_any_adapter(const char *node, const char *service, const struct rdma_addrinfo *rai)
 {
 	uint8_t binary[16];
@@ -175,7 +175,7 @@ static int add_source(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 	return 0;
 }
 
-/* 0 or errno. */
+/* Returns 0 or an errno value. */
 static int check_hints(const struct rdma_addrinfo *hints)
 {
 	if (!hints)
@@ -234,7 +234,7 @@ RCM_EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 	}
 }
 
-/* The names of later releases: the answer is kept in the id, and an event says that it is there. */
+/* Later releases of rdma-core declare this call. The answer is kept in the id, and an event announces it. */
 RCM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *cm_id, const char *node, const char *service,
                                      const struct rdma_addrinfo *hints)
 {

@@ -1,4 +1,4 @@
-// bind.c - ids get an address and a port of their own, and listen there
+// bind.c - binds ids to an address and a port, and listens there
 // follows: rdma_bind_addr(3), rdma_listen(3), rdma_get_src_port(3)
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #define PORTS_TRIED 64
 
-/* net.ipv6.bindv6only, which is what an id of IPv6 starts with. */
+/* Reads net.ipv6.bindv6only, the default of an IPv6 id. */
 static bool v6_only_preset(void)
 {
 	FILE *f = fopen("/proc/sys/net/ipv6/bindv6only", "re");
@@ -39,7 +39,7 @@ static int bind_port(struct rcm_id *id, union rcm_addr *addr, const struct rcm_s
 	return err;
 }
 
-/* Binds a port chosen by the broker that is also free for TCP, in case the program listens. */
+/* Binds to a port chosen by the broker that is also free for TCP, in case the program listens. */
 static int bind_passive(struct rcm_id *id, union rcm_addr *addr, const struct rcm_source *source, bool afonly)
 {
 	const union rcm_addr want = *addr;
@@ -67,8 +67,7 @@ int rcm_bind(struct rcm_id *id, const union rcm_addr *want, bool passive)
 	if (!rcm_addr_any(&addr)) {
 		rcm_addr_gid(&addr, gid);
 		err = rcm_find_source(id->kind, gid, rcm_addr_scope(&addr), &source);
-		/* As the kernel has it: where no adapter has the loopback address, it is bound to as the unspecified
-		 * one is. */
+		/* As in the kernel, a loopback address that no adapter has is bound like the unspecified address. */
 		if (err && !(err == ENODEV && rcm_addr_loopback(&addr)))
 			return err;
 	}
@@ -101,9 +100,9 @@ static int show(struct rcm_id *id)
 	return id->source.dev ? rcm_show_device(id) : 0;
 }
 
-/* With the kernel's adapters an id that is bound to a loopback address names no adapter, and a program that looks
- * for adapters in this way (libfabric) then offers all of them. Here lo has an adapter, which would be the only one
- * that it offers. */
+/* With the kernel's adapters an id that is bound to a loopback address names no adapter. A program that looks for
+ * adapters in this way (libfabric) then offers all of them. Here lo has an adapter, and libfabric would offer no
+ * other. */
 static bool is_for_any_adapter(const struct rcm_id *id, const struct sockaddr *addr)
 {
 	return id->kind == RCM_EITHER && rcm_addr_for_any_adapter(addr) && rcm_has_adapter_beside(id->source.ifindex);
@@ -162,7 +161,7 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 		rcm_open_devices();
 	id->backlog = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
 	id->most = id->backlog;
-	/* First the state: a request may come before the call returns. */
+	/* Change the state first: a request may arrive before the call returns. */
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);
 	err = rcm_iw_listen(id);

@@ -1,4 +1,4 @@
-// channel.c - event channels: a queue of events, and a descriptor that is readable while one waits
+// channel.c - event channels: a queue of events, and a descriptor that is readable while the queue is not empty
 // follows: rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3); eventfd(2), epoll(7)
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 
 #define READER_MS 100
 
-/* An eventfd that blocks, in an epoll descriptor for the program, which may make that one nonblocking. */
+/* Opens a blocking eventfd inside an epoll descriptor. The program gets the epoll descriptor, and may make it
+ * nonblocking. */
 static int open_fds(struct rcm_channel *ch)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
@@ -57,8 +58,8 @@ RCM_EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	return &ch->channel;
 }
 
-/* Does the thread that reads events here exist, without waiting for the next one? A program that polls the
- * descriptor first (poll, epoll) does not wait here. */
+/* True if the thread that reads events here is alive but does not wait for the next event yet. A program that polls the
+ * descriptor first (poll, epoll) never waits here. */
 static bool reader_is_away(const struct rcm_channel *ch)
 {
 	int reader = atomic_load(&ch->reader), flags = fcntl(ch->channel.fd, F_GETFL);
@@ -68,9 +69,9 @@ static bool reader_is_away(const struct rcm_channel *ch)
 }
 
 /*
- * Programs end so: one thread acknowledges the last event and asks for the next, while another destroys the id and the
- * channel, and exits. With the kernel's the first is asleep in the meantime; here it could find the descriptor closed,
- * and says that it failed (rping).
+ * Waits until the reader sleeps. Programs such as rping acknowledge the last event and ask for the next in one thread,
+ * while another destroys the id and the channel, and exits. With the kernel the reader is asleep by then. Here it might
+ * find the descriptor closed, and report an error.
  */
 RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
@@ -86,7 +87,7 @@ RCM_EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	if (ch->generation == rcm.generation)
 		rcm_detach(channel);
 	if (atomic_load(&ch->inside))
-		poll(NULL, 0, 1); /* it is going to sleep */
+		poll(NULL, 0, 1); /* the reader is about to sleep */
 	close(ch->channel.fd);
 	close(ch->units);
 	free(ch);
@@ -111,7 +112,7 @@ void rcm_event_data(struct rcm_event *e, const void *data, size_t len)
 	if (!len)
 		return;
 	memcpy(e->private_data, data, len);
-	/* private_data and private_data_len lie at the same place in param.conn and param.ud */
+	/* private_data and private_data_len have the same offsets in param.conn and param.ud */
 	e->event.param.conn.private_data = e->private_data;
 	e->event.param.conn.private_data_len = (uint8_t)len;
 }
@@ -150,7 +151,7 @@ int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int statu
 	return err;
 }
 
-/* One unit without waiting: 0, EAGAIN, or another errno. */
+/* Takes one unit without waiting. Returns 0, EAGAIN, or another errno. */
 static int try_take(int units)
 {
 	uint64_t unit;
@@ -161,7 +162,7 @@ static int try_take(int units)
 		return 0;
 	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL && errno != ESPIPE)
 		return errno;
-	/* Before Linux 5.8. Of two threads that see the same unit here, one waits for the next. */
+	/* Before Linux 5.8. If two threads see the same unit here, one of them waits for the next. */
 	if (poll(&pfd, 1, 0) <= 0)
 		return EAGAIN;
 	return read(units, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
@@ -192,7 +193,8 @@ struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcas
 	return taken;
 }
 
-/* A unit; waits for it unless the program made the channel nonblocking. A cancellation point, as read(2) is. */
+/* Takes one unit, and waits for it unless the program made the channel nonblocking. A cancellation point, as read(2)
+ * is. */
 static int take_event_unit(struct rcm_channel *ch)
 {
 	uint64_t unit;
@@ -238,7 +240,7 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 		atomic_fetch_add(&ch->inside, 1);
 		int err = take_event_unit(ch);
 
-		if (err == EBADF) /* the channel was destroyed, and may be no more */
+		if (err == EBADF) /* the channel was destroyed, and may be freed */
 			return rcm_fail(err);
 		atomic_fetch_sub(&ch->inside, 1);
 		if (err)
@@ -300,7 +302,7 @@ int rcm_complete(struct rcm_id *id)
 	rcm_drop_event(id);
 	int ret = rdma_get_cm_event(id->id.channel, &id->id.event);
 
-	atomic_store(&rcm_channel(id->id.channel)->reader, 0); /* it does not come back for the next */
+	atomic_store(&rcm_channel(id->id.channel)->reader, 0); /* this thread does not return for the next event */
 	if (ret)
 		return ret;
 	int status = id->id.event->status;

@@ -1,15 +1,15 @@
-// connect.c - connections: asked for, answered, refused and ended by the program
+// connect.c - the program's calls that request, accept, reject and end connections
 // follows: rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_disconnect(3), rdma_establish(3), rdma_notify(3);
-// IBA volume 1, 12.7.27 (what REQ and REP say)
+// IBA volume 1, 12.7.27 (fields of REQ and REP)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
 
-#define REASON_VENDOR_OPTION 35 /* of ECE */
+#define REASON_VENDOR_OPTION 35 /* for ECE */
 
-/* IBA 12.7.34: how long a packet and its answer take, with the adapter's own delay; codes, rounded up. */
+/* IBA 12.7.34: the round trip of a packet with the adapter's own delay, as codes, rounded up. */
 static uint8_t ack_timeout(uint8_t delay, uint8_t lifetime)
 {
 	uint8_t t = (uint8_t)(lifetime + 1);
@@ -118,7 +118,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 	return id->conn ? 0 : ENOMEM;
 }
 
-/* With a queue pair of ours its number and SRQ count, not the program's. */
+/* If the id has a queue pair, its number and SRQ are used, not the program's. */
 static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_conn_param *param)
 {
 	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
@@ -224,7 +224,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	return 0;
 }
 
-/* Where the answer cannot go out the peer is refused. */
+/* If the answer cannot be sent, rejects the peer. */
 static int answer(struct rcm_id *id, const struct rcm_connect *c)
 {
 	rcm_lock();
@@ -376,7 +376,7 @@ RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
 		return -1;
 	rcm_lock();
 	if (id->tcp) {
-		err = 0; /* nothing to be told: the stream itself says it */
+		err = 0; /* a stream needs no notification */
 	} else if (id->conn && event == IBV_EVENT_COMM_EST) {
 		if (id->conn->state == VB_CM_ESTABLISHED)
 			err = EISCONN;

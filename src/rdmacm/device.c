@@ -1,4 +1,4 @@
-// device.c - the adapters that librdmacm has open, and which of them has an address
+// device.c - the adapters that librdmacm has opened, and which of them owns an address
 // follows: rdma_get_devices(3); annex A17 (RoCEv2): the GIDs of a port are its interface's addresses
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rcm_device *devices;
 
-/* Adapters are opened and asked under it: a thread is not cancelled meanwhile. */
+/* Adapters are opened and queried under this lock, so the thread must not be cancelled meanwhile. */
 static int lock_devices(void)
 {
 	int cancel;
@@ -191,7 +191,7 @@ bool rcm_local_address(const uint8_t gid[16], uint32_t ifindex)
 	return local;
 }
 
-/* All of 127.0.0.0/8 is this host, of which the interface has but one address. */
+/* All of 127.0.0.0/8 is this host, but the interface has only one address of it. */
 static bool loopback_net(const uint8_t gid[16], uint8_t main_address[16])
 {
 	union rcm_addr addr;
@@ -204,7 +204,7 @@ static bool loopback_net(const uint8_t gid[16], uint8_t main_address[16])
 	return true;
 }
 
-/* Is the port up, with an address? The default GID of RoCE is no address; the GID of iWARP stands for the
+/* True if the port is up and has an address. The default GID of RoCE is not an address; the GID of iWARP stands for the
  * interface's addresses. */
 static bool reaches_others(struct rcm_device *dev, uint32_t lo)
 {
@@ -252,7 +252,7 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 void rcm_open_devices(void)
 {
 	int cancel = lock_devices();
-	if (!devices) /* later ones are found when they are needed */
+	if (!devices) /* later adapters are found when they are needed */
 		refresh();
 	unlock_devices(cancel);
 }
@@ -295,7 +295,7 @@ int rcm_device_xrcd(struct rcm_device *dev)
 	return err;
 }
 
-/* As many as are there, and a NULL behind them; lock held. */
+/* Returns all contexts, with a NULL after the last. The caller holds lock. */
 static struct ibv_context **contexts(int *count)
 {
 	struct ibv_context **list;

@@ -17,7 +17,7 @@ static void *copy(const void *from, size_t len)
 	return to;
 }
 
-/* The QP type of the addresses, or of the port space. */
+/* The QP type that the addresses name, or that of the port space. */
 static enum ibv_qp_type type_of(const struct rdma_addrinfo *res)
 {
 	if (res->ai_qp_type)

@@ -16,7 +16,7 @@ void rcm_lock(void)
 {
 	int old;
 
-	/* A thread that is cancelled while it sends would keep the lock. */
+	/* A thread cancelled while it sends would keep the lock. */
 	vb_cancel_defer(&old);
 	vb_mutex_lock(&rcm.lock, VB_RANK_RCM);
 	rcm.cancel_state = old;
@@ -38,7 +38,7 @@ void rcm_wait(void)
 	rcm.cancel_state = old;
 }
 
-/* 0: never. */
+/* The earlier time; 0 means never. */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
 	return a && (!b || a < b) ? a : b;
@@ -205,7 +205,8 @@ int rcm_open(void)
 	return err;
 }
 
-/* From a thread that may never run again: exit() called by a signal's handler. */
+/* Takes the lock for exit(). A signal handler may call exit() while its own thread holds the lock, so this gives up
+ * after a while. */
 static bool take_over(void)
 {
 	const struct timespec ts = {0, 100000};

@@ -1,4 +1,4 @@
-// id.c - ids: made, moved to another event channel, and destroyed once their events are acknowledged
+// id.c - creates ids, moves them to another event channel, and destroys them once their events are acknowledged
 // follows: rdma_create_id(3), rdma_destroy_id(3), rdma_migrate_id(3)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -125,7 +125,7 @@ void rcm_discard(struct rcm_event *e)
 	}
 }
 
-/* No events follow for it. */
+/* From now on the id gets no events. */
 static void silence(struct rcm_id *id)
 {
 	if (id->tcp)
@@ -158,7 +158,7 @@ static struct rcm_id *first_at(struct rcm_id *id, const struct rdma_event_channe
 	return id;
 }
 
-/* deviates: programs must destroy the ids first. Like a kernel at the close of a channel, this also ends their
+/* deviates: programs must destroy the ids first. As the kernel does when a channel is closed, this also ends their
  * connections. */
 void rcm_detach(const struct rdma_event_channel *channel)
 {
@@ -177,7 +177,8 @@ void rcm_detach(const struct rdma_event_channel *channel)
 	} while (id);
 }
 
-/* Moves the id. Events of a destroyed channel need not be acknowledged. 0 or errno. */
+/* Destroys an id whose channel is gone. Events of a destroyed channel need not be acknowledged. Returns 0 or an errno
+ * value. */
 static int destroy_detached(struct rcm_id *id)
 {
 	rcm_drop_event(id);
@@ -206,7 +207,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 		return rcm_result(destroy_detached(id));
 	int cancel;
 
-	vb_cancel_defer(&cancel); /* all of it, or nothing */
+	vb_cancel_defer(&cancel); /* no cancellation half way */
 	rcm_leave_all(id);
 	silence(id);
 	rcm_drop_event(id);
@@ -216,7 +217,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 	return 0;
 }
 
-/* Queued events move along, in order. */
+/* Moves queued events to the new channel, in order. */
 static void move_events(struct rcm_id *id, struct rdma_event_channel *channel)
 {
 	struct rcm_event *e = rcm_unqueue(id, NULL);

@@ -24,7 +24,7 @@ static uint8_t at_most(uint8_t n, uint8_t most)
 	return n < most ? n : most;
 }
 
-/* IBA 12.7.34, with the peer's own delay: the least time for a packet and its answer. */
+/* IBA 12.7.34, including the peer's own delay: the least acknowledgement timeout. */
 static uint8_t with_delay(uint8_t timeout, uint8_t delay)
 {
 	uint8_t t = timeout >= delay ? (uint8_t)(timeout + (delay >= timeout - 1))
@@ -39,7 +39,7 @@ static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 
 	path->remote_qpn = rep->local_qpn;
 	path->remote_psn = rep->starting_psn;
-	/* No more than was offered, and no more than the adapter has. */
+	/* No more than was offered, and no more than the adapter supports. */
 	path->responder_resources = at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
 	path->initiator_depth = at_most(rep->responder_resources, path->initiator_depth);
 	path->rnr_retry_count = rep->rnr_retry_count;
@@ -69,7 +69,8 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	rcm_queue(e);
 }
 
-/* iWARP has two kinds of refusal. If no program of this host listens, a listener may exist on TCP. */
+/* An iWARP connection can be refused in two places. If no program of this host listens, TCP may still have a
+ * listener. */
 static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 {
 	if (rej->reason == VB_CM_REJ_INVALID_MTU)
@@ -82,7 +83,7 @@ static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 		          rcm_iw_unpack(rej->private_data, sizeof(rej->private_data)));
 }
 
-/* Once: the peer's wish, or its agreement to ours, or its silence. */
+/* Reports the end once: the peer's DREQ, its answer to ours, or its silence. */
 static void on_disconnected(struct rcm_id *id, int status)
 {
 	if (id->state != RCM_CONNECT)
@@ -145,7 +146,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		rcm_on_request(conn, event->msg);
 		return;
 	case VB_CM_DREQ_RECEIVED:
-		if (id->iwarp) /* a stream ends for both at once */
+		if (id->iwarp) /* a stream ends for both sides at once */
 			vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_gsi_client_now());
 		on_disconnected(id, 0);
 		return;

@@ -1,4 +1,4 @@
-// iwarp.c - ids of iWARP devices: their connections by TCP and MPA, and which of them need none
+// iwarp.c - ids of iWARP devices: connections over TCP and MPA, or on the same-host path
 // follows: rdma_cm(7); RFC 5044, 7; RFC 6581; the events of Linux's iw_cm
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -28,7 +28,7 @@ size_t rcm_iw_unpack(const uint8_t *field, size_t room)
 
 /* --- callbacks of connections; rcm.lock held, progress thread --- */
 
-/* A depth that the peer has not told is the most there is, which is known once the device is: rcm_iw_adopt. */
+/* A depth that the peer did not announce counts as the maximum. rcm_iw_adopt lowers it once the device is known. */
 static void take_depths(struct rcm_id *id, const struct vb_iwcm_said *said)
 {
 	id->responder_resources = id->path.responder_resources = (uint8_t)at_most(said->ord, RDMA_MAX_RESP_RES);
@@ -53,7 +53,7 @@ static void take_ends(struct rcm_id *id)
 	memcpy(id->path.dgid.raw, ends.remote, sizeof(ends.remote));
 }
 
-/* Those that were agreed on. */
+/* Stores the depths that both sides agreed on. */
 static void set_depths(struct rcm_id *id)
 {
 	uint16_t ird, ord;
@@ -92,7 +92,7 @@ static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_
 	return child;
 }
 
-/* As Linux's cma has them for iWARP. */
+/* The same events as Linux's cma reports for iWARP. */
 static enum rdma_cm_event_type event_of(int err)
 {
 	switch (err) {
@@ -110,7 +110,7 @@ static enum rdma_cm_event_type event_of(int err)
 	}
 }
 
-/* RFC 6581, 9.1: the peer's depths are reported with a refusal, too. */
+/* RFC 6581, 9.1: a rejection also carries the peer's depths. */
 static uint8_t as_said(uint16_t depth)
 {
 	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)at_most(depth, UINT8_MAX);
@@ -152,7 +152,7 @@ static void on_closed(void *own, int err)
 
 /*
  * deviates: Linux has no TIMEWAIT_EXIT for iWARP. Programs written for InfiniBand free a connection at this event:
- * without it tgtd would keep each of its sessions for ever.
+ * without it tgtd would never free a session.
  */
 static void on_exited(void *own)
 {
@@ -297,7 +297,7 @@ int rcm_iw_connect_elsewhere(struct rcm_id *id)
 	return connect_by_tcp(id);
 }
 
-/* Limits the peer's depths to the device's. A peer of MPA revision 1 has told none. */
+/* Limits the peer's depths to the device's. A peer with MPA revision 1 announces none. */
 void rcm_iw_adopt(struct rcm_event *e)
 {
 	struct rcm_id *id = rcm_id(e->event.id);
@@ -311,7 +311,7 @@ void rcm_iw_adopt(struct rcm_event *e)
 	id->initiator_depth = p->initiator_depth;
 }
 
-/* The queue pair has the stream: reports it to the program, and from then on its end. */
+/* The queue pair has the stream. Reports this to the program, and from then on the end of the stream. */
 static void post_established(struct rcm_id *id)
 {
 	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0);
@@ -376,7 +376,7 @@ int rcm_iw_disconnect(struct rcm_id *id)
 	rcm_lock();
 	bool lives = id->state == RCM_CONNECT;
 	rcm_unlock();
-	/* Where it has ended already, and that was told, no event would come to wait for. */
+	/* If the connection has ended and that was reported already, no further event will arrive. */
 	return lives || rcm_pending(id) ? rcm_complete(id) : 0;
 }
 

@@ -1,4 +1,4 @@
-// late.c - requests that come while the program closes its listener and makes the next one
+// late.c - requests that arrive between the close of a listener and the start of the next one
 // see: broker/server/gsi_late.c, which does the same for requests without a binding
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
@@ -21,11 +21,11 @@ struct closed {
 	uint16_t port;
 };
 
-/* All under rcm.lock. */
+/* rcm.lock guards all of these. */
 static struct held held[HELD];
 static uint32_t nheld, nclosed;
 static struct closed closed[CLOSED];
-static bool wanted, replaying, over; /* wanted: admit has seen one that may wait; over: none may */
+static bool wanted, replaying, over; /* wanted: the request just seen may wait; over: no request may wait any longer */
 
 void rcm_late_closed(const struct rcm_id *id)
 {
@@ -57,7 +57,7 @@ void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t le
 	memcpy(held[nheld++].mad, mad, sizeof(held[0].mad));
 }
 
-/* Once more the oldest ones; they are kept that still may wait. */
+/* Handles the oldest requests once more, and keeps those that may still wait. */
 static void replay(uint32_t last, bool may_wait)
 {
 	uint32_t kept = 0;

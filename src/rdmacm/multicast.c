@@ -79,7 +79,8 @@ RCM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join
 	return join_and_wait(id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, context);
 }
 
-/* In the program's thread, as it learns of it. A sender alone need not receive. */
+/* Attaches the queue pair, in the program's thread when it fetches the event. A member that only sends is not
+ * attached. */
 int rcm_joined(struct rcm_event *e)
 {
 	struct rcm_mcast *mc = e->mcast;
@@ -130,7 +131,7 @@ RCM_EXPORT int rdma_leave_multicast(struct rdma_cm_id *cm_id, struct sockaddr *a
 	return 0;
 }
 
-/* With the id: its events are waited for with the others. */
+/* Called when the id is destroyed, which waits for the acknowledgement of these events too. */
 void rcm_leave_all(struct rcm_id *id)
 {
 	struct rcm_mcast *mc;

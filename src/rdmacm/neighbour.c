@@ -8,9 +8,9 @@
 
 #include "rdmacm/rdmacm.h"
 
-#define AGAIN_US 100000 /* a host that did not answer may come up before the program's timeout */
+#define AGAIN_US 100000 /* retry interval: a silent host may come up before the program's timeout */
 
-/* Links with several other ends, which have link-layer addresses. */
+/* True for links that have several neighbours, with link-layer addresses. */
 static bool has_neighbours(uint32_t ifindex)
 {
 	struct ifreq req = {0};

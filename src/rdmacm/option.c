@@ -68,7 +68,7 @@ static int set_id_option(struct rcm_id *id, int name, const void *val, size_t le
 	}
 }
 
-/* Which adapter, where the interface has two: nothing else that a program can say tells them apart. */
+/* Selects the adapter if the interface has two. A program has no other means to tell them apart. */
 static int set_transport(struct rcm_id *id, const void *val, size_t len)
 {
 	int transport;
@@ -99,7 +99,7 @@ static const struct ibv_path_data *primary(const void *val, size_t len)
 	return NULL;
 }
 
-/* A route that the program knows: what of it means something over IP is taken. rcm.lock held. */
+/* Sets a route given by the program. Only the fields that have a meaning over IP are used. rcm.lock held. */
 static int set_path(struct rcm_id *id, const struct ibv_path_record *rec)
 {
 	struct ibv_path_data copy = {.path = *rec};

@@ -1,4 +1,4 @@
-// present.c - effects of an event in the thread that fetches it: devices, queue pairs, fields of the id
+// present.c - what an event changes in the thread that fetches it: devices, queue pairs, fields of the id
 // follows: rdma_get_cm_event(3), rdma_create_qp(3) (queue pairs change their state by themselves)
 // SPDX-License-Identifier: MIT
 #include <stdatomic.h>
@@ -75,9 +75,9 @@ static int fit_mtu(struct rcm_id *child)
 	rcm_unlock();
 	if (fits)
 		return 0;
-	if (!atomic_exchange(&said, true)) /* once: anybody can ask */
+	if (!atomic_exchange(&said, true)) /* once, because any peer can cause this */
 		vb_log(VB_LOG_ERROR,
-		       "%s: a connection is refused: its path MTU is %u, our interface takes packets of %u only",
+		       "%s: refused a connection with a path MTU of %u: this interface can only receive packets of %u",
 		       ibv_get_device_name(child->source.dev->verbs->device), 128u << child->path.mtu,
 		       128u << port.active_mtu);
 	rcm_reject(child, VB_CM_REJ_INVALID_MTU);

@@ -38,7 +38,7 @@ static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq, s
 	return *cq ? 0 : -1;
 }
 
-/* Keeps the errno of the failure. */
+/* Preserves errno. */
 static int give_up_cqs(struct rdma_cm_id *id)
 {
 	int err = errno;
@@ -122,7 +122,7 @@ RCM_EXPORT void rdma_destroy_srq(struct rdma_cm_id *id)
 	destroy_cqs(id);
 }
 
-/* What the caller left open: protection domain, XRC domain, completion queues, SRQ. */
+/* Fills in what the caller left out: protection domain, XRC domain, completion queues, SRQ. */
 static int complete_attr(struct rcm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rdma_cm_id *cm_id = &id->id;
@@ -150,7 +150,7 @@ static int complete_attr(struct rcm_id *id, struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
-/* Adapters keep inline data where the scatter list would be, and there are programs that count on that room. */
+/* Hardware adapters keep inline data in the place of the scatter list, and some programs rely on that room. */
 static void widen_inline(struct ibv_qp_cap *cap)
 {
 	uint32_t room = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge);
@@ -159,7 +159,7 @@ static void widen_inline(struct ibv_qp_cap *cap)
 		cap->max_inline_data = room;
 }
 
-/* Stores the adapter's own ECE options. */
+/* Stores the local ECE options. */
 static void note_ece(struct rcm_id *id, struct ibv_qp *qp)
 {
 	struct ibv_ece ece = {0};
@@ -205,7 +205,7 @@ RCM_EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct i
 	               "the extended attributes begin with the plain ones");
 	memcpy(&ex, attr, offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(attr->sq_sig_all));
 	ret = rdma_create_qp_ex(id, &ex);
-	/* programs read the queues that were made for them here */
+	/* programs read the queues created for them from attr */
 	attr->send_cq = ex.send_cq;
 	attr->recv_cq = ex.recv_cq;
 	attr->srq = ex.srq;

@@ -1,4 +1,4 @@
-// qp_state.c - the attributes that a connection gives its queue pair, state by state
+// qp_state.c - the attributes that a connection sets on its queue pair, for each state
 // follows: rdma_init_qp_attr(3), rdma_create_qp(3); IBA volume 1, 10.3.1 (states), 12.7 (which field of REQ and REP)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
@@ -80,7 +80,7 @@ static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 	return 0;
 }
 
-/* The attributes that a connection knows, by its state. */
+/* True if the connection already knows the attributes for this QP state. */
 static bool known(const struct rcm_id *id, enum ibv_qp_state state)
 {
 	switch (id->conn->state) {
@@ -149,7 +149,7 @@ static int modify(struct rcm_id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr
 	return rcm_result(ibv_modify_qp(qp, attr, mask));
 }
 
-/* A datagram queue pair is ready at once; a connected one is brought to INIT. */
+/* Brings a datagram queue pair to RTS and a connected one to INIT. */
 int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
@@ -167,7 +167,7 @@ int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp)
 	return modify(id, qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
-/* For an iWARP device whose peer is on this host. */
+/* Modifies the queue pair of an iWARP device whose peer is on this host. */
 static int modify_here(struct rcm_id *id, struct ibv_qp_attr *attr, int mask)
 {
 	return rcm_result(vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, attr, mask));
@@ -195,7 +195,7 @@ static int rts_here(struct rcm_id *id)
 	return modify_here(id, &attr, mask);
 }
 
-/* With the access that the connection has negotiated. */
+/* Brings the queue pair to RTR with the negotiated access flags. */
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};

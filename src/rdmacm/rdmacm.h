@@ -1,4 +1,4 @@
-// rdmacm.h - ids, event channels and events of librdmacm, and what its files share
+// rdmacm.h - ids, event channels and events of librdmacm, and the functions that its files share
 // follows: rdma_cm(7); IBA volume 1, 12 (communication management); annex A11 (RDMA IP CM service)
 // SPDX-License-Identifier: MIT
 #ifndef VB_RDMACM_RDMACM_H
@@ -19,7 +19,7 @@
 
 #define RCM_EXPORT __attribute__((visibility("default")))
 
-/* As the kernel's cma has them; codes are 4.096 us * 2^code. */
+/* The values of the kernel's cma. Codes mean 4.096 us * 2^code. */
 enum {
 	RCM_RESPONSE_TIMEOUT = 20,
 	RCM_MRA_TIMEOUT = 24,
@@ -28,10 +28,10 @@ enum {
 	RCM_BACKLOG = 1024,
 	RCM_SHARED = 128, /* one host may use at most half of a backlog of at least this length */
 	RCM_HOP_LIMIT = 64,
-	/* A REQ with both is of an iWARP queue pair, and never leaves the host. */
+	/* A REQ with both values is for an iWARP queue pair, and never leaves the host. */
 	RCM_IWARP_HOPS = 0,
 	RCM_IWARP_PKEY = 0x7fff,
-	RCM_CONNS = VB_CM_MAX_CONNS, /* at once, with those in timewait; memory only for those there were */
+	RCM_CONNS = VB_CM_MAX_CONNS, /* at once, including those in timewait; memory is used only as far as needed */
 };
 
 union rcm_addr {
@@ -41,7 +41,7 @@ union rcm_addr {
 	struct sockaddr_storage ss;
 };
 
-/* Open while the library is loaded, with its protection domain. Written under the lock of device.c. */
+/* A device stays open, with its protection domain, while the library is loaded. The lock of device.c guards it. */
 struct rcm_device {
 	struct rcm_device *next;
 	struct ibv_context *verbs, *watch; /* watch: for its events */
@@ -50,10 +50,10 @@ struct rcm_device {
 	uint64_t guid;
 	uint8_t max_initiator_depth, max_responder_resources, ack_delay;
 	bool iwarp;
-	bool gone; /* with its interface */
+	bool gone; /* its interface has gone */
 };
 
-/* A local address: of which adapter, and where in its table. dev NULL: none yet. */
+/* A local address: its adapter and its index in the GID table. dev NULL: none yet. */
 struct rcm_source {
 	struct rcm_device *dev;
 	int gid_index;
@@ -65,7 +65,7 @@ struct rcm_source {
 enum rcm_state {
 	RCM_IDLE,
 	RCM_BOUND,
-	RCM_ADDR_QUERY, /* the next hop is asked for */
+	RCM_ADDR_QUERY, /* the next hop is being asked */
 	RCM_ADDR_RESOLVED,
 	RCM_ROUTE_RESOLVED,
 	RCM_LISTEN,
@@ -74,11 +74,10 @@ enum rcm_state {
 	RCM_REMOVED, /* its device is gone */
 };
 
-/* Attributes of the connection for the queue pair: from rdma_connect and REP, or from REQ. */
+/* Attributes that the connection sets on its queue pair: from rdma_connect and REP, or from REQ. */
 struct rcm_path {
 	union ibv_gid dgid;
-	uint32_t psn, remote_psn,
-	        remote_qpn; /* psn: where the peer begins to send; remote_psn: where we do (IBA 12.7.31) */
+	uint32_t psn, remote_psn, remote_qpn; /* psn: the peer's first; remote_psn: our first (IBA 12.7.31) */
 	uint8_t mtu;
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
@@ -96,56 +95,56 @@ struct rcm_mcast {
 	unsigned reported, acked;
 };
 
-/* Which of two adapters that have an address. */
+/* The adapter to use if two have an address. */
 enum rcm_kind { RCM_ROCE, RCM_IWARP, RCM_EITHER /* RoCE first */ };
 
-/* A level of rdma_set_option(3) of Verbena's own, and its option: an int, enum ibv_transport_type. */
+/* Verbena's own level of rdma_set_option(3), and its option: an int, enum ibv_transport_type. */
 enum { RCM_OPTION_VERBENA = 0x5642, RCM_OPTION_TRANSPORT = 1 };
 
-/* Fields without a remark are changed under rcm.lock. */
+/* rcm.lock guards all members without a comment of their own. */
 struct rcm_id {
 	struct rdma_cm_id id; /* the program's, and first */
 	struct rcm_id *next, **link;
 	unsigned generation;
 	enum rcm_state state;
 	bool sync;
-	bool told;   /* the program knows of it: a new connection is not spoken of before it is accepted */
+	bool told;   /* the program gets its events: a new connection has none before it is accepted */
 	bool failed; /* its queue pair could not be connected: later messages of the peer are ignored */
 	unsigned reported, acked;
 
-	union rcm_addr src, dst; /* the program sees them from an event on */
+	union rcm_addr src, dst; /* shown to the program with an event */
 	struct rcm_source source;
-	uint64_t query;      /* the last one's number */
-	uint64_t resolve_by; /* ns: until then it is waited for; 0: without end */
+	uint64_t query;      /* number of the last query */
+	uint64_t resolve_by; /* ns: deadline of the query; 0: none */
 	bool bound, port_given;
 	uint32_t binding;
 
 	bool reuse, afonly, afonly_set, ack_timeout_set;
 	enum rcm_kind kind;
 	uint8_t tos, ack_timeout;
-	int backlog; /* requests that may still be queued */
-	int most;    /* of them, in all */
+	int backlog; /* free places in the backlog */
+	int most;    /* size of the backlog */
 	struct vb_cm_ece remote_ece;
 
 	struct vb_cm_conn *conn;
 	struct rcm_path path;
 
-	/* iWARP: a connection by TCP, or a listener for such; or by conn, where the peer is on this host */
+	/* iWARP: a TCP connection or listener. A connection within this host uses conn instead. */
 	struct vb_iwcm_conn *tcp;
 	struct vb_iwcm_listener *tcp_listener;
-	bool iwarp;  /* what conn is for */
-	bool starts; /* tcp: its stream is the queue pair's once ESTABLISHED is fetched */
+	bool iwarp;  /* conn is an iWARP connection */
+	bool starts; /* tcp: the queue pair gets its stream when ESTABLISHED is fetched */
 	uint32_t qpn;
-	void *asked; /* the private data, kept in case the other path must be tried */
+	void *asked; /* private data, kept for a second try over TCP */
 	size_t asked_len;
 
-	/* the program's thread alone */
+	/* used by the program's thread only */
 	uint8_t initiator_depth, responder_resources;
 	struct ibv_ece local_ece;
 	void *connect;
 	size_t connect_len;
 	struct ibv_qp_init_attr *qp_init_attr;
-	struct rcm_mcast *mcasts, *left; /* left: freed with the id, whose events may still name them */
+	struct rcm_mcast *mcasts, *left; /* left: groups left, freed with the id because events may still name them */
 	struct rdma_addrinfo *resolved;
 	bool resolving;
 };
@@ -156,13 +155,13 @@ struct rcm_channel {
 	unsigned generation;
 	struct rcm_event *first, **last; /* rcm.lock */
 	atomic_int inside;               /* threads in rdma_get_cm_event */
-	atomic_int reader;               /* the thread that last slept there until there was an event */
+	atomic_int reader;               /* the thread that last waited there for an event */
 };
 
 struct rcm_event {
 	struct rdma_cm_event event; /* the program's, and first */
 	struct rcm_event *next;
-	struct rcm_id *owner; /* its destruction waits until this is acknowledged: the id, or the listener */
+	struct rcm_id *owner; /* the id or listener; its destruction waits until this event is acknowledged */
 	struct rcm_mcast *mcast;
 	uint8_t private_data[256];
 };
@@ -176,8 +175,8 @@ struct rcm {
 	struct vb_gsi_client *gsi;
 	struct vb_cm cm;
 	struct vb_cm_conn *conns;
-	struct vb_iwcm *iwcm;           /* from the first iWARP device on */
-	struct rcm_id *ids, *listeners; /* every id is in one of them */
+	struct vb_iwcm *iwcm;           /* created with the first iWARP device */
+	struct rcm_id *ids, *listeners; /* every id is in one of these lists */
 };
 extern struct rcm rcm;
 
@@ -197,7 +196,7 @@ static inline int rcm_fail(int err)
 	return -1;
 }
 
-/* 0, or -1 and errno. */
+/* Returns 0, or -1 and sets errno. */
 static inline int rcm_result(int err)
 {
 	return err ? rcm_fail(err) : 0;
@@ -214,7 +213,7 @@ void rcm_lock(void); /* also defers cancellation of the thread */
 void rcm_unlock(void);
 void rcm_wait(void);  /* rcm.lock held: for the next acknowledgement */
 void rcm_rearm(void); /* rcm.lock held, after each call of vb_cm_ */
-/* False: not of this process, or its channel is gone, and then errno is EINVAL. */
+/* False, with errno EINVAL, if the id is another process's or its channel is gone. */
 bool rcm_ours(const struct rcm_id *id);
 void rcm_random(void *buf, size_t len);
 
@@ -222,38 +221,38 @@ void rcm_random(void *buf, size_t len);
 void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad, size_t len);
 void rcm_trace_event(const struct rcm_event *e);
 
-/* incoming.c: what connection management tells; rcm.lock held */
+/* incoming.c: callbacks of connection management; rcm.lock held */
 uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg);
 void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *event);
 
 /* request.c: new connections, and the listener's answers; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
 bool rcm_has_its_share(const struct rcm_id *listener,
-                       const uint8_t remote[16]); /* may this host have no more wait there? */
+                       const uint8_t remote[16]); /* may this host have no more requests waiting there? */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 
 /* late.c; rcm.lock held */
 void rcm_late_closed(const struct rcm_id *id); /* a listener is closed */
 bool rcm_late_may_wait(uint64_t service_id);   /* for admit: may this request, which has no listener, wait? */
 void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
-void rcm_late_listening(void); /* there is a new one */
+void rcm_late_listening(void); /* a program listens */
 uint64_t rcm_late_due(void);   /* 0: never */
 void rcm_late_timeout(uint64_t now);
 void rcm_late_forget(void); /* in a child of fork() */
 
 /* channel.c */
 struct rcm_event *rcm_event_new(struct rcm_id *id, enum rdma_cm_event_type type, int status);
-/* data: copied; conn or ud as the id is. */
+/* Copies data, into param.conn or param.ud depending on the id. */
 void rcm_event_data(struct rcm_event *e, const void *data, size_t len);
 void rcm_queue(struct rcm_event *e); /* adds it to the channel of its owner; rcm.lock held */
 /* Makes and queues an event; rcm.lock held. 0 or ENOMEM. */
 int rcm_post(struct rcm_id *id, enum rdma_cm_event_type type, int status);
 int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int status);
-/* The queued events of this owner, no longer queued; rcm.lock held. */
+/* Removes this owner's events from the queue and returns them; rcm.lock held. */
 struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcast);
 bool rcm_pending(struct rcm_id *id);    /* is an event queued? */
 int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here */
-void rcm_drop_event(struct rcm_id *id); /* the one kept in id->event */
+void rcm_drop_event(struct rcm_id *id); /* acknowledges the event kept in id->event */
 
 /* present.c: processes an event in the program's thread. False: it is not delivered */
 bool rcm_present(struct rcm_event *e);
@@ -267,12 +266,12 @@ int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, vo
 void rcm_link(struct rcm_id *id);   /* adds it to the list of ids or listeners; rcm.lock held */
 void rcm_unlink(struct rcm_id *id); /* rcm.lock held */
 void rcm_free_id(struct rcm_id *id);
-void rcm_discard(struct rcm_event *e); /* a list that rcm_unqueue gave; rcm.lock held */
-/* The channel is closed: ends the connections of its ids, which can only be destroyed afterwards. */
+void rcm_discard(struct rcm_event *e); /* events from rcm_unqueue; rcm.lock held */
+/* The channel is closed. Ends the connections of its ids, which afterwards can only be destroyed. */
 void rcm_detach(const struct rdma_event_channel *channel);
 
 /* address.c */
-socklen_t rcm_addr_len(const struct sockaddr *addr); /* 0, and errno: not a family that we have */
+socklen_t rcm_addr_len(const struct sockaddr *addr); /* 0 with errno set: unknown family */
 void rcm_addr_copy(union rcm_addr *to, const struct sockaddr *from);
 bool rcm_addr_any(const union rcm_addr *addr);
 bool rcm_addr_loopback(const union rcm_addr *addr);
@@ -284,14 +283,14 @@ uint16_t rcm_addr_port(const union rcm_addr *addr);
 void rcm_addr_set_port(union rcm_addr *addr, uint16_t port);
 uint32_t rcm_addr_scope(const union rcm_addr *addr);
 
-/* addrinfo.c: did rdma_getaddrinfo() give it to a program that looks for adapters? addr: the pointer that the
- * program passes. */
+/* addrinfo.c: True if rdma_getaddrinfo() returned this address to a program that looks for adapters. addr is the
+ * pointer that the program passes. */
 bool rcm_addr_for_any_adapter(const struct sockaddr *addr);
 
 /* bind.c; 0 or errno */
-/* passive: to listen there, perhaps. */
+/* passive: the program may listen there. */
 int rcm_bind(struct rcm_id *id, const union rcm_addr *addr, bool passive);
-/* Its options have changed; rcm.lock not held. */
+/* To be called after its options have changed; rcm.lock not held. */
 int rcm_rebind(struct rcm_id *id);
 
 /* resolve.c */
@@ -320,11 +319,11 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id);
 /* 0, EADDRNOTAVAIL, ENODEV: no adapter of this kind has this address. ifindex 0: any. */
 int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex, struct rcm_source *out);
 bool rcm_any_iwarp(void); /* is an iWARP device open? */
-/* Is there one that other hosts are reached by, apart from those of this interface, lo? */
+/* True if an adapter of an interface other than lo reaches other hosts. */
 bool rcm_has_adapter_beside(uint32_t lo);
-/* All there are, so that the broker knows their addresses as ours. */
+/* Opens all devices, so that the broker learns our addresses. */
 void rcm_open_devices(void);
-/* Is it an address of this host at all? */
+/* True if this is an address of this host. */
 bool rcm_local_address(const uint8_t gid[16], uint32_t ifindex);
 int rcm_device_pd(struct rcm_device *dev);    /* 0 or errno */
 int rcm_device_xrcd(struct rcm_device *dev);  /* 0 or errno */
@@ -367,11 +366,11 @@ int rcm_iw_connect_elsewhere(struct rcm_id *id); /* no program of this host list
 bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c);
 int rcm_iw_disconnect(struct rcm_id *id);
-void rcm_iw_adopt(struct rcm_event *e);       /* a request is shown */
-void rcm_iw_established(struct rcm_event *e); /* the reply is shown: queue pair */
+void rcm_iw_adopt(struct rcm_event *e);       /* the program fetches a request */
+void rcm_iw_established(struct rcm_event *e); /* the program fetches the reply: connects the queue pair */
 void rcm_iw_end(struct rcm_id *id);           /* rcm.lock held */
 void rcm_iw_in_child(void);
-/* Private data with its length, in a field that is always sent whole. */
+/* Packs private data with its length into a field that is always sent whole. */
 void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c);
 size_t rcm_iw_unpack(const uint8_t *field, size_t room);
 
@@ -386,7 +385,7 @@ void rcm_ah_attr(const struct rcm_id *id, struct ibv_ah_attr *attr);
 int rcm_joined(struct rcm_event *e); /* 0 or errno */
 void rcm_leave_all(struct rcm_id *id);
 
-/* Those that rdma-core has since 56; the headers of 44 do not name them. */
+/* Added in rdma-core 56; the headers of 44 do not name them. */
 enum {
 	RCM_EVENT_ADDRINFO_RESOLVED = 16,
 	RCM_EVENT_ADDRINFO_ERROR = 17,

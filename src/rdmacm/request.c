@@ -1,4 +1,4 @@
-// request.c - requests of peers: whose they are, and the ids they become
+// request.c - requests of peers: the listener for each, and the new id
 // follows: rdma_listen(3), rdma_get_cm_event(3); annex A11 (RDMA IP CM service); IBA volume 1, 12.6.5 (REQ)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -27,8 +27,8 @@ static bool is_for_iwarp(const struct vb_cm_msg *msg)
 	       msg->req.pkey == RCM_IWARP_PKEY;
 }
 
-/* Does the request come by the transport of the listener's adapter? Without an adapter: by the transport that the
- * program chose, if it did (rdma_bind_addr(3)). */
+/* True if the request uses the transport of the listener's adapter. A listener without an adapter accepts the transport
+ * that the program chose, or any (rdma_bind_addr(3)). */
 static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
 {
 	if (id->source.dev)
@@ -36,14 +36,14 @@ static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
 	return id->kind == RCM_EITHER || (id->kind == RCM_IWARP) == is_for_iwarp(msg);
 }
 
-/* deviates: a listener at a loopback address that no adapter has is for this host; the kernel's lets other hosts in,
- * too. */
+/* deviates: a listener on a loopback address that no adapter has serves this host only. The kernel's also accepts other
+ * hosts. */
 static bool may_come(const struct rcm_id *id, const struct vb_cm_addr *from)
 {
 	return rcm_addr_any(&id->src) || rcm_local_address(from->remote, from->port);
 }
 
-/* 0: not at this address. 2: at this very one, 1: among all. */
+/* How the id listens on this address: 0, not at all; 1, on all addresses; 2, on exactly this one. */
 static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, const struct vb_cm_addr *from)
 {
 	uint32_t ifindex = from->port;
@@ -120,9 +120,7 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 	if (!sidr && !honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
 	if (!listener->backlog ||
-	    rcm_has_its_share(
-	            listener,
-	            from->remote)) /* like the kernel: the peer repeats the request after some seconds, and there may be room then */
+	    rcm_has_its_share(listener, from->remote)) /* as the kernel does: the peer repeats the request later */
 		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
 	return 0;
 }
@@ -130,7 +128,7 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 static void take_req(struct rcm_id *id, const struct vb_cm_req *req)
 {
 	id->path = (struct rcm_path){
-	        .psn = req->starting_psn, /* as cma: one number for both directions */
+	        .psn = req->starting_psn, /* as in the kernel's cma, one number for both directions */
 	        .remote_psn = req->starting_psn,
 	        .remote_qpn = req->local_qpn,
 	        .mtu = req->mtu,
@@ -182,7 +180,7 @@ static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn
 	return id;
 }
 
-/* Its id is made here and waits in the event; its device is looked up when the program fetches that. */
+/* Creates the id, which waits in the event. Its device is looked up when the program fetches the event. */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 {
 	struct vb_cma hdr;

@@ -1,9 +1,9 @@
-// resolve.c - resolves addresses: by routing, and by the adapter of the source address
+// resolve.c - resolves addresses with the routing table and the adapter of the source address
 // follows: rdma_resolve_addr(3)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
 
-/* Without a source: the zero address of the destination's family, with its scope for link-local addresses. */
+/* The default source: the zero address of the destination's family, with its scope for link-local addresses. */
 static void source_for(union rcm_addr *src, const union rcm_addr *dst)
 {
 	*src = (union rcm_addr){.sa.sa_family = dst->sa.sa_family};
@@ -11,7 +11,7 @@ static void source_for(union rcm_addr *src, const union rcm_addr *dst)
 		src->sin6.sin6_scope_id = dst->sin6.sin6_scope_id;
 }
 
-/* The unspecified address is this host. */
+/* Turns the unspecified address into the loopback address. */
 static void to_loopback(union rcm_addr *dst)
 {
 	if (dst->sa.sa_family == AF_INET6)
@@ -20,7 +20,7 @@ static void to_loopback(union rcm_addr *dst)
 		dst->sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
-/* A time not after the earliest timeout of a query; 0: none. Under rcm.lock. */
+/* No later than the earliest timeout of a query; 0: none. rcm.lock guards it. */
 static uint64_t due;
 
 /* rcm.lock held. */
@@ -95,7 +95,7 @@ void rcm_resolve_timeout(uint64_t now)
 	}
 }
 
-/* ms below 0: without end, as for the kernel. */
+/* Sets the deadline of the query. As in the kernel, a negative ms means no deadline. */
 static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, int ms)
 {
 	rcm_lock();
@@ -108,7 +108,7 @@ static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, in
 	rcm_unlock();
 }
 
-/* If the next hop must be asked, a separate thread does that; an event reports the result. */
+/* A separate thread asks the next hop if necessary. An event reports the result. */
 static int look_up_source(struct rcm_id *id, struct rcm_found *found, int ms)
 {
 	static uint64_t queries;
@@ -131,7 +131,8 @@ static int look_up_source(struct rcm_id *id, struct rcm_found *found, int ms)
 	return 0;
 }
 
-/* What follows is reported by an event, as the kernel's work queue does: no adapter has the source. */
+/* As with the kernel's work queue, an event reports failures from here on, for example that no adapter has the
+ * source. */
 static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rcm_addr *src, int ms)
 {
 	struct rcm_found found = {.src = *src, .dst = *dst, .source = id->source};
@@ -139,7 +140,7 @@ static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rc
 
 	rcm_addr_gid(src, gid);
 	id->id.route.addr.dst_storage =
-	        dst->ss; /* before the event is queued, because the thread that fetches it writes here */
+	        dst->ss; /* before the event is queued: the thread that fetches it writes here */
 	if (!found.source.dev && rcm_find_source(id->kind, gid, rcm_addr_scope(src), &found.source))
 		return rcm_post_unlocked(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
 	rcm_addr_set_port(&found.src, rcm_addr_port(&id->src));
@@ -166,7 +167,7 @@ static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const st
 	if (rcm_addr_any(&dst))
 		to_loopback(&dst);
 	err = rcm_route_source(&dst, &id->src, &local);
-	/* A group needs no route where the program has said from where. */
+	/* A multicast group needs no route if the program has given the source. */
 	if (err && rcm_addr_multicast(&dst) && !rcm_addr_any(&id->src)) {
 		local = id->src;
 		err = 0;

@@ -1,4 +1,4 @@
-// route.c - the source that the kernel's routing chooses, and the path record of a RoCE path
+// route.c - the source address that the kernel's routing chooses, and the path record of a RoCE path
 // follows: rdma_resolve_route(3); IBA volume 1, 15.2.5.16 (PathRecord)
 // SPDX-License-Identifier: MIT
 #include <infiniband/sa.h>
@@ -8,7 +8,7 @@
 
 #include "rdmacm/rdmacm.h"
 
-/* Connecting a UDP socket sends nothing: its local address is the source of the route. */
+/* Connects a UDP socket, which sends nothing, and reads its local address: the source of the route. */
 int rcm_route_source(const union rcm_addr *dst, const union rcm_addr *bound, union rcm_addr *src)
 {
 	union rcm_addr from = *bound, to = *dst;
@@ -35,7 +35,7 @@ uint8_t rcm_packet_lifetime(const struct rcm_id *id)
 	return id->path.lifetime ? id->path.lifetime : RCM_LIFETIME;
 }
 
-/* enum ibv_rate for the port's speed, rounded down; 0: as the port. */
+/* The enum ibv_rate of the port's speed, rounded down; 0 means the port's rate. */
 static uint8_t rate_of(const struct ibv_port_attr *port)
 {
 	static const struct {
@@ -77,7 +77,7 @@ int rcm_path_record(struct rcm_id *id)
 	        .numb_path = 1,
 	        .pkey = htobe16(0xffff),
 	        .sl = id->path.sl,
-	        .mtu_selector = 2, /* exactly */
+	        .mtu_selector = 2, /* exactly this MTU */
 	        .mtu = id->path.mtu,
 	        .rate_selector = 2,
 	        .rate = id->path.rate,

@@ -1,4 +1,4 @@
-// sidr.c - datagram services: requests and answers for the queue pair of an address and a port
+// sidr.c - service id resolution: requests and answers for the queue pair of an address and port
 // follows: rdma_cm(7) (RDMA_PS_UDP); IBA volume 1, 12.11 (service id resolution)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"

@@ -1,4 +1,4 @@
-// text.c - names of events, and events made by the program
+// text.c - names of events, and events that the program creates
 // follows: rdma_event_str(3); rdma_write_cm_event of later releases
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"

@@ -1,4 +1,4 @@
-// trace.c - what connection management says and hears, one line each, with VERBENA_LOG=debug
+// trace.c - logs each CM message and each event of librdmacm, with VERBENA_LOG=debug
 // follows: IBA volume 1, 12.6 (messages); rdma_get_cm_event(3)
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@ static const char *name_of(enum vb_cm_attr attr)
 }
 
 struct ids {
-	uint32_t from, to; /* the sender's; the receiver's, 0 if not known yet */
+	uint32_t from, to; /* ids of sender and receiver; 0 if not known yet */
 };
 
 static struct ids ids_of(const struct vb_cm_msg *msg)

@@ -1,4 +1,4 @@
-// watch.c - adapters that go away while the program waits
+// watch.c - reports adapters that are removed while the program waits
 // follows: rdma_get_cm_event(3) (RDMA_CM_EVENT_DEVICE_REMOVAL), ibv_get_async_event(3)
 // SPDX-License-Identifier: MIT
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 #include "rdmacm/rdmacm.h"
 
-/* The events of id->verbs are the program's: these come by a context of our own. */
+/* The program reads the asynchronous events of id->verbs, so these are read from a context of our own. */
 static int watched = -1;
 
 static void take_async_events(struct rcm_device *dev)
@@ -52,7 +52,7 @@ int rcm_thread(void *(*fn)(void *), void *arg)
 	return err;
 }
 
-/* The lock of device.c is held. Without memory for it the loss is found out when devices are next looked for. */
+/* The lock of device.c is held. If there is no memory, the next look for devices notices the removal. */
 void rcm_watch(struct rcm_device *dev)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = dev};

@@ -1,4 +1,4 @@
-// conf_file.h - the files below /etc/rdma/rsocket: only what the administrator or the user has written is read
+// conf_file.h - opens the files below /etc/rdma/rsocket, if only their owner (root or the user) can write to them
 // follows: rsocket(7) ("configuration files")
 // SPDX-License-Identifier: MIT
 #ifndef VB_RSOCKET_CONF_FILE_H
@@ -13,8 +13,8 @@
 #define RS_CONF_DIR "/etc/rdma/rsocket"
 #endif
 
-/* NULL: there is none, or it is no plain file, or it is another user's, or others may write it. The caller closes
- * it. */
+/* Returns NULL if there is no such file, if it is not a regular file, if it belongs to neither root nor the user, or if
+ * everybody may write to it. The caller closes it. */
 static inline FILE *rs_open_conf(const char *name)
 {
 	char path[256];
@@ -24,7 +24,7 @@ static inline FILE *rs_open_conf(const char *name)
 
 	if (snprintf(path, sizeof(path), RS_CONF_DIR "/%s", name) >= (int)sizeof(path))
 		return NULL;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would hold the program up */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a FIFO */
 	if (fd < 0)
 		return NULL;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (!st.st_uid || st.st_uid == geteuid()) && !(st.st_mode & S_IWOTH))

@@ -24,8 +24,8 @@ enum {
 	RS_QP_MIN = 16,
 	RS_QP_MAX = 0xFFFE,
 	RS_CONNECT_TRIES = 6,
-	RS_INLINE_MAX = 256,  /* longer ones gain nothing */
-	RS_PIECE_MAX = 65536, /* shorter ones cost the adapter more; longer ones keep the peer waiting */
+	RS_INLINE_MAX = 256,  /* larger values gain nothing */
+	RS_PIECE_MAX = 65536, /* smaller pieces cost the adapter more, larger ones delay the peer */
 };
 
 enum rs_state {
@@ -38,11 +38,11 @@ enum rs_state {
 	RS_ACCEPTING,
 	RS_CONNECTED,
 	RS_REFUSED,      /* connecting failed */
-	RS_DISCONNECTED, /* in good order, or the peer is gone */
+	RS_DISCONNECTED, /* in order, or because the peer has gone */
 	RS_FAILED,       /* the connection broke */
 };
 
-/* Defaults and options; an accepted rsocket starts with its listener's. */
+/* Defaults and options. An accepted rsocket starts with those of its listener. */
 struct rs_config {
 	uint32_t send_size, recv_size;
 	uint32_t sq, rq, inline_size, iomap_size;
@@ -53,7 +53,7 @@ struct rs_mapping {
 	struct ibv_mr *mr;
 	uint64_t offset;
 	int index; /* in the peer's iomap, -1: local only */
-	bool told; /* the peer knows it */
+	bool told; /* the peer was told */
 };
 
 struct rs_dgram;
@@ -61,29 +61,29 @@ struct rs_dgram;
 struct rsocket {
 	/* Fixed at creation. */
 	int type, domain, fd;
-	uint32_t serial; /* of this use of the descriptor */
+	uint32_t serial; /* tells this use of the descriptor from others */
 	unsigned fork_generation;
-	unsigned refs; /* under the table's lock */
+	unsigned refs; /* guarded by the table's lock */
 
 	/*
-	 * Order: send_lock or recv_lock, then cm_lock, then lock. send_lock and recv_lock are held through a whole
-	 * call, so that its bytes stay together. cm_lock: the service thread works on the connection. lock guards the
-	 * rest.
+	 * Lock order: send_lock or recv_lock, then cm_lock, then lock. send_lock and recv_lock are held through a whole
+	 * call, so that its bytes stay together. cm_lock is held while the service thread works on the connection. lock
+	 * guards the rest.
 	 */
 	pthread_mutex_t send_lock, recv_lock, cm_lock, lock;
 
 	enum rs_state state;
 	bool closed, can_read, can_write;
-	bool we_shut; /* the writing side was shut by this program */
+	bool we_shut; /* the program has shut down the writing side */
 	bool reset_told;
 	bool goodbye_said;     /* RS_CTRL_DISCONNECT was posted */
-	atomic_bool lingering; /* closed, and the service thread waits until all has arrived; changes under lock */
-	struct rsocket *linger_next; /* under rs_linger.c's lock */
-	uint8_t owed;                /* enum rs_control and one: to be said as soon as there is room; 0: nothing */
+	atomic_bool lingering; /* closed; the service thread waits until all data has arrived. Written under lock */
+	struct rsocket *linger_next; /* guarded by rs_linger.c's lock */
+	uint8_t owed;                /* enum rs_control plus one: to be sent as soon as there is room; 0: nothing */
 	bool end_said, end_heard;    /* RS_CTRL_SHUTDOWN: was posted, has arrived */
 	int err;                     /* for SO_ERROR, and for the next call that fails */
 	int fs_flags, fd_flags;
-	int watchers; /* threads asleep that want to know of this rsocket */
+	int watchers; /* sleeping threads that wait for this rsocket */
 	struct rs_config config;
 
 	/* Options. */
@@ -101,14 +101,14 @@ struct rsocket {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	bool armed, message_sends; /* iWARP has no immediate data: messages are sends */
+	bool armed, message_sends; /* iWARP has no immediate data, so messages are sends */
 	bool swap;                 /* the peer has the other byte order */
 	uint32_t inline_max;
 
 	/* Its memory. */
 	uint8_t *send_buf, *recv_buf, *target;
 	struct ibv_mr *send_mr, *recv_mr, *target_mr;
-	size_t recv_map; /* recv_buf is a mapping of recv_fd, so long; 0: it is of the heap */
+	size_t recv_map; /* length of recv_buf, a mapping of recv_fd; 0: recv_buf is on the heap */
 	int recv_fd;
 	uint32_t msg_slot, ctrl_slot;
 	struct rs_tx tx;
@@ -122,11 +122,12 @@ struct rsocket {
 	/* A listener's queue of established connections, and the link from a connection to its listener. */
 	struct rsocket *accept_head, *accept_next;
 	int accept_count, backlog;
-	bool deaf;          /* a listener that was shut down */
-	atomic_bool paused; /* it takes no requests for now */
+	bool deaf;          /* this listener was shut down */
+	atomic_bool paused; /* takes no requests for now */
 	int listener_fd;
 	uint32_t listener_serial;
-	/* Those that the peer has not confirmed yet, the oldest first: changed by the service thread, under lock. */
+	/* Connections that the peer has not confirmed yet, the oldest first. The service thread changes the list under
+	 * lock. */
 	struct rsocket *half_head, *half_next;
 	int half_count;
 	uint64_t half_since; /* ns */
@@ -134,18 +135,20 @@ struct rsocket {
 	struct rs_dgram *dgram;
 };
 
-/* rs_table.c: descriptors. rs_get takes a reference; NULL with errno: no rsocket, or one of the parent's. */
+/* rs_table.c: descriptors. rs_get takes a reference. It returns NULL with errno if this is not an rsocket, or one of
+ * the parent process. */
 extern unsigned rs_fork_generation;
-/* send_lock or recv_lock. False: this thread has it already, further up, and sleeps there. */
+/* Takes send_lock or recv_lock. False if this thread holds it already: a signal handler interrupted it while it
+ * slept. */
 bool rs_lock_call(pthread_mutex_t *lock);
 struct rsocket *rs_new(int type, int domain, const struct rs_config *config);
 int rs_publish(struct rsocket *rs, int fd);
 void rs_retract(struct rsocket *rs);
 struct rsocket *rs_get(int fd);
-struct rsocket *rs_find(int fd); /* no errno, no complaint */
-bool rs_foreign(int fd);         /* made before the fork that made this process; is forgotten */
+struct rsocket *rs_find(int fd); /* does not set errno */
+bool rs_foreign(int fd);         /* belongs to the parent process; is removed from the table */
 struct rsocket *rs_get_serial(int fd, uint32_t serial);
-unsigned rs_list(struct rsocket **out, unsigned room); /* this process's, a reference on each */
+unsigned rs_list(struct rsocket **out, unsigned room); /* rsockets of this process, with a reference on each */
 void rs_put(struct rsocket *rs);
 
 /* rs_config.c */
@@ -161,25 +164,25 @@ struct rs_deadline {
 struct rs_deadline rs_deadline_ms(int64_t ms); /* < 0: none */
 struct rs_deadline rs_deadline_tv(const struct timeval *tv);
 int rs_deadline_left(const struct rs_deadline *d); /* ms for poll(2) */
-/* Between these two, rs_wake on an rsocket with watchers makes the returned descriptor readable. */
+/* Between begin and end, rs_wake on an rsocket with watchers makes the returned descriptor readable. */
 int rs_sleeper_begin(void);
 void rs_sleeper_end(void);
 void rs_wake(struct rsocket *rs);
 void rs_wake_all(void);
 /*
- * Waits, with rs->lock held, until test is true. 0, or an errno: EAGAIN (nonblock, or too late), EINTR.
+ * Waits until test is true. The caller holds rs->lock. Returns 0, or an errno: EAGAIN (nonblock, or too late), EINTR.
  */
 int rs_wait(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until);
 /*
- * The same, where the thread may be cancelled: it then gives back rs->lock, the lock of the call (held, NULL: none) and
- * the call's reference. Between rs_firm and rs_soft it is cancelled nowhere else.
+ * The same, but the thread may be cancelled here. It then releases rs->lock, the lock of the call (held; NULL: none)
+ * and the call's reference. Between rs_firm and rs_soft a thread can be cancelled only here.
  */
 int rs_wait_soft(struct rsocket *rs, bool (*test)(struct rsocket *), bool nonblock, const struct rs_deadline *until,
                  pthread_mutex_t *held);
 void rs_firm(void);
 void rs_soft(void);
 int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *),
-                 void *arg); /* undo: when it is cancelled */
+                 void *arg); /* undo: called if the thread is cancelled */
 bool rs_nonblocking(const struct rsocket *rs, int flags);
 
 /* rs_service.c: one thread that drives connections, datagram look-ups and keep-alives. */
@@ -190,19 +193,19 @@ void rs_service_del(int fd);
 void rs_service_forked(void);
 int rs_keep_alive_set(struct rsocket *rs);
 int rs_timer_set(struct rsocket *rs, int64_t ms); /* lock */
-void rs_service_finish(int ms);                   /* has it call rs_linger_all(), and waits so long */
+void rs_service_finish(int ms);                   /* makes the thread call rs_linger_all(); waits ms at most */
 
-/* rs_linger.c. rs_linger closes; it returns true if the service thread continues, which then owns the table's
+/* rs_linger.c. rs_linger closes. It returns true if the service thread continues; that thread then owns the table's
  * reference. */
 bool rs_linger(struct rsocket *rs);
-struct rs_deadline rs_patience(const struct rsocket *rs); /* how long an end waits for the peer */
+struct rs_deadline rs_patience(const struct rsocket *rs); /* how long the end of a connection waits for the peer */
 void rs_linger_look(struct rsocket *rs, bool too_late);   /* service thread */
 void rs_linger_all(void);                                 /* service thread: the program ends */
 
 /* rs_api.c */
 void rs_teardown(struct rsocket *rs);
 
-/* rs_connect.c: everything that rdma_cm has a say in. */
+/* rs_connect.c: all work with rdma_cm. */
 void rs_cm_ready(struct rsocket *rs); /* service thread */
 int rs_stream_open(struct rsocket *rs);
 int rs_stream_bind(struct rsocket *rs, const union rs_addr *addr);
@@ -234,14 +237,14 @@ int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, 
 int rs_post_receive(struct rsocket *rs);
 int rs_grant(struct rsocket *rs); /* lock */
 
-/* What a completion gives back. */
+/* What a completion releases. */
 enum rs_wr { RS_WR_RECV = 1, RS_WR_DATA, RS_WR_CTRL, RS_WR_DISCONNECT, RS_WR_NOTICE };
 static inline uint64_t rs_wr_id(enum rs_wr kind, uint32_t value)
 {
 	return (uint64_t)kind << 32 | value;
 }
 
-/* rs_stream.c and rs_cq.c; those with rs->lock held say so. */
+/* rs_stream.c and rs_cq.c. "lock" means that the caller holds rs->lock. */
 void rs_process(struct rsocket *rs);        /* lock */
 void rs_give_credits(struct rsocket *rs);   /* lock */
 void rs_arm(struct rsocket *rs);            /* lock */
@@ -256,7 +259,7 @@ bool rs_sends_done(struct rsocket *rs);
 int rs_connected(struct rsocket *rs); /* lock; 0, EAGAIN, ENOTCONN ... */
 int rs_error_of(struct rsocket *rs, int otherwise);
 
-/* Where the bytes of a call are. */
+/* The buffers of a call. */
 struct rs_cursor {
 	const struct iovec *iov;
 	size_t count, at;
@@ -264,8 +267,8 @@ struct rs_cursor {
 };
 /* -1: the sum does not fit. */
 int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count);
-void rs_cursor_get(struct rs_cursor *c, void *to, size_t n);         /* bytes out of the vector */
-void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* bytes into it */
+void rs_cursor_get(struct rs_cursor *c, void *to, size_t n);         /* copies out of the buffers */
+void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* copies into the buffers */
 
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags);
 ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags);
@@ -273,9 +276,9 @@ int rs_stream_shutdown(struct rsocket *rs, int how);
 void rs_part(struct rsocket *rs,
              const struct rs_deadline
                      *until); /* lock: sends the end of the stream, and waits until the peer's has arrived */
-void rs_abort(struct rsocket *rs, const struct rs_deadline *until); /* lock: breaks the connection for the peer, too */
+void rs_abort(struct rsocket *rs, const struct rs_deadline *until); /* lock: ends the connection with an error */
 void rs_end_qp(struct rsocket *rs);                                 /* lock */
-/* One piece, of at most what is inline or in the ring; send_lock and lock are held. */
+/* The length of the next piece: no more than fits inline or into the ring. send_lock and lock are held. */
 uint32_t rs_piece(struct rsocket *rs, size_t left);
 struct rs_load {
 	struct ibv_sge sges[2];
@@ -292,11 +295,11 @@ void rs_iomap_free(struct rsocket *rs);
 
 /* rs_poll.c */
 short rs_ready(struct rsocket *rs, short events); /* lock */
-/* Ends too when *version (NULL: none) is no longer `was` and rs_wake_all() was called. */
+/* Also returns when *version (NULL: none) has changed from `was` and rs_wake_all() was called. */
 int rs_poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline *d, const unsigned *version, unsigned was);
 
 /* rs_epoll.c */
-bool rs_epoll_close(int epfd); /* false: none of ours */
+bool rs_epoll_close(int epfd); /* false: not one of our sets */
 void rs_epoll_forked(void);
 
 /* rs_dgram.c, rs_dgram_path.c */

@@ -7,10 +7,10 @@
 #include <sys/resource.h>
 
 /*
- * A connection that the program has not accepted has four descriptors and its buffers already, and who asks for it may
- * be forged: of those that the peer has not confirmed, and of those that wait for the program, a listener has no more
- * than this share of the descriptors each. Where there are that many unconfirmed ones, those of the most frequent
- * source go first, but not before the peer has had time to answer.
+ * A connection has four descriptors and its buffers before the program accepts it, and its request may be forged. So
+ * the unconfirmed connections of a listener, and those that wait for accept(), may each use no more than this share of
+ * the descriptors. If the share of the unconfirmed is used up, connections of the source with the most are dropped
+ * first, but not before the peer has had time to answer.
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, HALF_OPEN_MS = 30000, LOOK_FULL_MS = 50, LOOK_MS = 5000 };
 
@@ -37,7 +37,8 @@ static bool is_full_of_half_open(const struct rsocket *listener)
 	return listener->half_count >= share(listener);
 }
 
-/* What is not taken waits in librdmacm, and costs no descriptor there. The listener's lock is held. */
+/* Stops or resumes taking requests. Requests that are not taken wait in librdmacm, where they use no descriptor. The
+ * listener's lock is held. */
 static void pause_or_go_on(struct rsocket *listener)
 {
 	bool full = is_full_of_half_open(listener), pause = full || listener->accept_count >= share(listener);
@@ -70,7 +71,7 @@ int rs_stream_listen(struct rsocket *rs, int backlog)
 	return rs_service_add(rs, RS_WATCH_CM, rs->cm->fd);
 }
 
-/* Gives the new connection an event channel of its own: its descriptor is the rsocket's. */
+/* Gives the new connection an event channel of its own, whose descriptor is that of the rsocket. */
 static int adopt(struct rsocket *rs, struct rdma_cm_id *id)
 {
 	rs->cm = rdma_create_event_channel();
@@ -128,7 +129,7 @@ static void drop_connection(struct rsocket *rs)
 	rs_put(rs);
 }
 
-/* Both with the listener's lock held. */
+/* Both are called with the listener's lock held. */
 static void half_open(struct rsocket *listener, struct rsocket *rs)
 {
 	struct rsocket **at = &listener->half_head;
@@ -172,7 +173,7 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	if (!err)
 		err = adopt(rs, id);
 	if (!err) {
-		/* The service thread itself is the only one that could come across it, and it is here. */
+		/* No lock: only the service thread, which runs this, can reach the new rsocket. */
 		err = answer(rs, &param, &peer);
 	}
 	if (err)
@@ -191,7 +192,7 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	return !full;
 }
 
-/* With the listener's lock held. */
+/* Called with the listener's lock held. */
 static void enqueue(struct rsocket *listener, struct rsocket *rs)
 {
 	struct rsocket **at = &listener->accept_head;
@@ -204,7 +205,8 @@ static void enqueue(struct rsocket *listener, struct rsocket *rs)
 	rs_wake(listener);
 }
 
-/* Service thread, with the cm_lock of the new connection: it is established (ok), or will never be. */
+/* Called by the service thread with the cm_lock of the new connection. ok: it is established; otherwise it has
+ * failed. */
 void rs_accepted(struct rsocket *rs, bool ok)
 {
 	struct rsocket *listener = rs_get_serial(rs->listener_fd, rs->listener_serial);
@@ -243,7 +245,7 @@ static unsigned from_same_host(const struct rsocket *listener, const struct rsoc
 	return n;
 }
 
-/* NULL: none has had its time. The listener's lock is held. */
+/* The unconfirmed connection to drop, or NULL if none has waited long enough. The listener's lock is held. */
 static struct rsocket *to_give_up(struct rsocket *listener, bool full)
 {
 	struct rsocket *victim = NULL;
@@ -264,7 +266,7 @@ static struct rsocket *to_give_up(struct rsocket *listener, bool full)
 	return victim;
 }
 
-/* With the listener's cm_lock. */
+/* Called with the listener's cm_lock held. */
 void rs_half_open_look(struct rsocket *listener)
 {
 	struct rsocket *rs;

@@ -1,4 +1,4 @@
-// rs_api.c - calls except those for options, polling and mappings: each finds its rsocket and dispatches by type
+// rs_api.c - the calls except those for options, polling and mappings: each finds its rsocket and dispatches by type
 // follows: rsocket(7)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The calls that may sleep, or change much: not to be stopped half way. */
+/* Begins a call that may sleep or change much: the thread must not be cancelled half way. */
 static struct rsocket *begin_call(int socket)
 {
 	struct rsocket *rs = rs_get(socket);
@@ -31,7 +31,7 @@ static int done(struct rsocket *rs, int err)
 	return err ? rs_fail(err) : 0;
 }
 
-/* What the program says an address is, checked. */
+/* Checks and copies an address from the program. */
 static int take_addr(union rs_addr *out, const struct sockaddr *addr, socklen_t len)
 {
 	memset(out, 0, sizeof(*out));
@@ -146,7 +146,7 @@ RS_EXPORT int rshutdown(int socket, int how)
 	return finish_call(rs, rs->type == SOCK_STREAM ? rs_stream_shutdown(rs, how) : rs_dgram_shutdown(rs, how));
 }
 
-/* Threads that are in a call on it leave with an error before anything is freed. */
+/* Threads inside a call on this rsocket return with an error before anything is freed. */
 void rs_teardown(struct rsocket *rs)
 {
 	pthread_mutex_lock(&rs->lock);
@@ -189,7 +189,7 @@ RS_EXPORT int rclose(int socket)
 
 	if (!rs && rs_epoll_close(socket))
 		return 0;
-	if (!rs) /* of a parent's, the descriptor is all that is ours */
+	if (!rs) /* an rsocket of the parent: only the descriptor is ours */
 		return rs_foreign(socket) ? close(socket) : rs_fail(EBADF);
 	rs_firm();
 	if (!mark_closed(rs))
@@ -198,7 +198,7 @@ RS_EXPORT int rclose(int socket)
 	if (rs->type == SOCK_STREAM && rs_linger(rs))
 		return finish_call(rs, 0);
 	rs_teardown(rs);
-	rs_put(rs); /* the table's */
+	rs_put(rs); /* the table's reference */
 	return finish_call(rs, 0);
 }
 
@@ -348,7 +348,7 @@ RS_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 	return done(rs, err);
 }
 
-/* The service thread writes there when it takes an event. */
+/* The service thread changes the address when it handles an event. */
 static int own_name(struct rsocket *rs, union rs_addr *a)
 {
 	int err = 0;

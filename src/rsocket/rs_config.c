@@ -7,7 +7,7 @@
 
 struct rs_config rs_defaults = {
         .send_size = 1 << 18, .recv_size = 1 << 19, .sq = 384, .rq = 384, .inline_size = 64, .iomap_size = 0};
-unsigned rs_spin_us = 50; /* longer than an answer takes in a local network, because sleeping and waking cost as much */
+unsigned rs_spin_us = 50; /* longer than a round trip in a local network, because sleeping and waking take as long */
 
 static void read_file(const char *name, uint32_t *value, uint32_t min, uint32_t max)
 {

@@ -1,4 +1,4 @@
-// rs_connect.c - a stream's way through rdma_cm: address, route, connection, its end
+// rs_connect.c - the rdma_cm side of a stream: address, route, connection, disconnection
 // follows: rdma_cm(7), rsocket(7); rdma-core docs/rsocket ("Connection Establishment")
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -104,7 +104,7 @@ static int connect_now(struct rsocket *rs)
 	pthread_mutex_unlock(&rs->lock);
 	if (err)
 		return err;
-	/* iWARP's first message is an RDMA read in some adapters. */
+	/* Some iWARP adapters send an RDMA read as their first message. */
 	param.initiator_depth = rs->message_sends;
 	return rdma_connect(rs->id, &param) ? errno : 0;
 }
@@ -135,7 +135,7 @@ static void established(struct rsocket *rs, const struct rs_conn *peer)
 	pthread_mutex_unlock(&rs->lock);
 }
 
-/* The peer's adapter has ended the connection, with or without a message of its rsocket. */
+/* The peer's adapter has ended the connection. Its rsocket may have said so before. */
 static void hung_up(struct rsocket *rs)
 {
 	if (state_of(rs) == RS_ACCEPTING) {
@@ -163,7 +163,7 @@ static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status
 		return;
 	}
 	if (event == RDMA_CM_EVENT_REJECTED)
-		err = ECONNREFUSED; /* the status is the peer's reason, no errno */
+		err = ECONNREFUSED; /* the status is the peer's reason, not an errno */
 	else if (event == RDMA_CM_EVENT_UNREACHABLE)
 		err = ETIMEDOUT;
 	else if (err == ETIMEDOUT && rs->tries <= RS_CONNECT_TRIES) {
@@ -297,7 +297,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	err = begin_connect(rs, addr);
 	pthread_mutex_unlock(&rs->cm_lock);
 	if (err == EALREADY && !(rs->fs_flags & O_NONBLOCK))
-		err = 0; /* interrupted, or begun without blocking: a blocking call waits for it */
+		err = 0; /* the connect was interrupted or began nonblocking: a blocking call waits for it */
 	if (!err) {
 		until = rs_deadline_tv(&rs->send_timeout);
 		err = rs_wait_soft(rs, settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
@@ -310,7 +310,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	return err;
 }
 
-/* The last call on it: no other thread is inside. */
+/* The last call on the rsocket: no other thread is inside. */
 void rs_stream_close(struct rsocket *rs)
 {
 	if (rs->keep_timer >= 0) {

@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <string.h>
 
-enum { TAKE = 16 }; /* completions at once */
+enum { TAKE = 16 }; /* completions per poll */
 
 /* The connection cannot go on; rs->lock is held. */
 void rs_break(struct rsocket *rs, int err)
@@ -36,7 +36,7 @@ static void control(struct rsocket *rs, uint32_t what)
 	rs->end_heard = true;
 }
 
-/* Both halves were shut, each by its end. What was sent here is still to arrive: until it has, the connection stays. */
+/* Ends a connection that both sides have shut down, once all data sent here has arrived. */
 static void settle_ends(struct rsocket *rs)
 {
 	if (rs->state == RS_CONNECTED && rs->end_said && rs->end_heard && rs_tx_idle(&rs->tx))
@@ -56,7 +56,7 @@ static void message(struct rsocket *rs, uint32_t msg)
 	case RS_CONTROL:
 		control(rs, rs_msg_value(msg));
 		break;
-	default: /* RS_IOMAP: the entry is there already */
+	default: /* RS_IOMAP: the peer has written the entry already */
 		break;
 	}
 }
@@ -134,7 +134,7 @@ void rs_give_credits(struct rsocket *rs)
 	}
 }
 
-/* Takes in all that has happened; rs->lock is held. */
+/* Handles all completions; rs->lock is held. */
 void rs_process(struct rsocket *rs)
 {
 	struct ibv_wc wc[TAKE];
@@ -145,7 +145,7 @@ void rs_process(struct rsocket *rs)
 		rs_dgram_process(rs);
 		return;
 	}
-	/* Until it is established the other side's data waits in the queue. */
+	/* Data that arrives before the connection is established waits in the queue. */
 	if (!rs->cq || rs->state < RS_CONNECTED)
 		return;
 	rs_give_credits(rs);
@@ -158,7 +158,7 @@ void rs_process(struct rsocket *rs)
 				sent(rs, &wc[i]);
 		}
 		news |= n > 0;
-	} while (n == TAKE); /* fewer: that was all, and to look again would cost */
+	} while (n == TAKE); /* with fewer the queue is empty, and another poll would cost time */
 	if (n < 0)
 		rs_break(rs, EIO);
 	rs_give_credits(rs);
@@ -173,7 +173,7 @@ void rs_process(struct rsocket *rs)
 		rs_wake(rs);
 }
 
-/* From now on a completion makes the channel readable; rs->lock is held. */
+/* Arms the channel: from now on a completion makes it readable. rs->lock is held. */
 void rs_arm(struct rsocket *rs)
 {
 	if (rs->type == SOCK_DGRAM) {

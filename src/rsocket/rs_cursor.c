@@ -1,4 +1,4 @@
-// rs_cursor.c - the place of a call in its vector of buffers
+// rs_cursor.c - the position of a call in its vector of buffers
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
 
@@ -16,7 +16,7 @@ int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
 	return 0;
 }
 
-/* The next stretch that lies in one piece, at most n bytes. */
+/* Returns the next contiguous range of at most n bytes, and advances. */
 static void *advance(struct rs_cursor *c, size_t *n)
 {
 	char *p;

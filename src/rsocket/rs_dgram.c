@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Past the preload library, which would make it an rsocket. */
+/* A system call, because the preload library would make it an rsocket. */
 int rs_plain_socket(int domain)
 {
 	return (int)syscall(SYS_socket, domain, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -31,7 +31,7 @@ int rs_dgram_open(struct rsocket *rs)
 	return rs_publish(rs, fd);
 }
 
-/* The sizes are settled with the first use; rs->lock is held. */
+/* Allocates the queues at first use, when their sizes are known; rs->lock is held. */
 int rs_dgram_start(struct rsocket *rs)
 {
 	struct rs_dgram *d = rs->dgram;
@@ -243,7 +243,7 @@ static ssize_t send_to(struct rsocket *rs, struct rs_cursor *c, int flags, const
 		err = rs_dest_get(rs, to ? to : &rs->dgram->peer, &t);
 	if (err)
 		return rs_fail(err);
-	/* Too long for one packet, or the queue pair over there is not known yet. */
+	/* The datagram is too long for one packet, or the peer's queue pair is not known yet. */
 	if (!rs_dest_has_ud(t) || c->left + RS_UD_HEADER_MAX > t->qp->mtu)
 		return rs_udp_send(rs, t, c, RS_DATA, flags | (rs_nonblocking(rs, flags) ? MSG_DONTWAIT : 0));
 	return send_ud(rs, t, c);
@@ -318,7 +318,7 @@ static bool all_sent(struct rsocket *rs)
 	return !rs->dgram->sends;
 }
 
-/* The last call on it; rs->lock is held. */
+/* The last call on the rsocket; rs->lock is held. */
 void rs_dgram_close(struct rsocket *rs)
 {
 	struct rs_dgram *d = rs->dgram;

@@ -1,4 +1,4 @@
-// rs_dgram_path.c - where datagrams go: destinations, the UDP socket that finds their queue pairs, the way there
+// rs_dgram_path.c - where datagrams go: destinations, the UDP socket that finds their queue pairs, their paths
 // follows: rdma-core docs/rsocket ("Datagram Overview", "UDP Message Format")
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs_dgram.h"
@@ -27,7 +27,7 @@ static bool anywhere(const union rs_addr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(&a->sin6.sin6_addr);
 }
 
-/* Every header has the port, so there must be one. */
+/* Every header contains the port, so this binds one if necessary. */
 static int local_name(struct rsocket *rs, union rs_addr *out)
 {
 	union rs_addr any = {.sa.sa_family = (sa_family_t)rs->domain};
@@ -43,7 +43,7 @@ static int local_name(struct rsocket *rs, union rs_addr *out)
 	return getsockname(rs->fd, &out->sa, &len) ? errno : 0;
 }
 
-/* The local address that packets to this destination leave from: the routing table knows. */
+/* Finds the local address for packets to this destination in the routing table. */
 static int source_for(struct rsocket *rs, const union rs_addr *to, union rs_addr *out)
 {
 	socklen_t len = sizeof(*out);
@@ -99,7 +99,7 @@ void rs_dest_drop_all(struct rsocket *rs)
 	}
 	d->dests = NULL;
 	d->dest_count = 0;
-	memset(d->asked, 0, sizeof(d->asked)); /* they name queue pairs */
+	memset(d->asked, 0, sizeof(d->asked)); /* the entries name queue pairs */
 	if (!d->look_cm)
 		return;
 	rs_service_del(d->look_cm->fd);
@@ -108,8 +108,8 @@ void rs_dest_drop_all(struct rsocket *rs)
 }
 
 /*
- * A program that answers strangers has us remember addresses; not without end. The one unused for longest goes, and
- * rather one whose way was never found.
+ * Bounds the addresses that are remembered for a program that answers any sender. Drops the destination unused for
+ * longest, first among those without a known path.
  */
 static void make_room(struct rs_dgram *d)
 {
@@ -217,8 +217,8 @@ static bool open_look_ups(struct rsocket *rs)
 	return false;
 }
 
-/* The oldest is given up: who is there answers at once. Not too often, since its thread goes on asking for some
- * seconds. */
+/* Gives up the oldest look-up, because a reachable peer answers at once. Does so at intervals, because its thread goes
+ * on asking for some seconds. */
 static bool room_to_look_up(struct rs_dgram *d)
 {
 	uint64_t now;
@@ -234,8 +234,8 @@ static bool room_to_look_up(struct rs_dgram *d)
 }
 
 /*
- * Asks rdma_cm for the way to a queue pair's address; rs_dgram_path_ready goes on. Until then UDP carries the data. All
- * share one channel.
+ * Asks rdma_cm for the path to a queue pair's address; rs_dgram_path_ready continues. Until then UDP carries the data.
+ * All look-ups share one channel.
  */
 static void look_up(struct rsocket *rs, struct rs_dest *t)
 {
@@ -297,7 +297,7 @@ static void found_way(struct rs_dest *t)
 	t->ah = ibv_create_ah(t->qp->id->qp->pd, &attr);
 }
 
-/* true: the search is over. */
+/* True if the look-up has ended. */
 static bool step(struct rs_dest *t, enum rdma_cm_event_type what)
 {
 	if (what == RDMA_CM_EVENT_ADDR_RESOLVED)
@@ -330,9 +330,9 @@ void rs_dgram_path_ready(struct rsocket *rs)
 }
 
 /*
- * Somebody at this address says which queue pair is there, and anybody may have forged it. A peer says its number again
- * whenever data comes by UDP: so a second number is believed once data went there by UDP and for a second nobody named
- * another.
+ * A datagram from this address names a queue pair, but it may be forged. A peer repeats its number whenever data
+ * arrives by UDP. So a second number is believed only after data went there by UDP and no other number arrived for a
+ * second.
  */
 static void told(struct rs_dest *t, uint32_t qpn)
 {
@@ -354,7 +354,8 @@ bool rs_dest_has_ud(struct rs_dest *t)
 	return t->ah && !t->doubted;
 }
 
-/* Full of strangers' datagrams it still takes those of the program's peers. */
+/* Queues a datagram that came by UDP. The last quarter of the queue is for the program's own peers, so unknown senders
+ * cannot fill it. */
 static void keep(struct rsocket *rs, bool known_peer, const union rs_addr *from, const uint8_t *data, size_t len)
 {
 	struct rs_dgram *d = rs->dgram;
@@ -386,8 +387,8 @@ static struct rs_dqp *qp_towards(struct rsocket *rs, const union rs_addr *to)
 	return qp;
 }
 
-/* Who sends data is told where our queue pair is. Nothing of a stranger is kept but a place in a table that others
- * take, too. */
+/* Tells an unknown sender of data our queue pair. All that is stored is an entry of a fixed table, which other senders
+ * may overwrite. */
 static void answer_stranger(struct rsocket *rs, const union rs_addr *from)
 {
 	const uint8_t *raw = (const uint8_t *)from;
@@ -427,7 +428,7 @@ static void arrived(struct rsocket *rs, const union rs_addr *from, const uint8_t
 
 void rs_dgram_udp_ready(struct rsocket *rs)
 {
-	static uint8_t buf[RS_UDP_MAX]; /* of the service thread */
+	static uint8_t buf[RS_UDP_MAX]; /* used by the service thread only */
 	union rs_addr from;
 	socklen_t len;
 	ssize_t n;

@@ -105,7 +105,7 @@ static int create(struct rsocket *rs, struct rs_dqp *qp)
 		err = errno;
 	for (uint32_t i = 0; !err && i < d->rq; i++)
 		err = rs_dqp_post(qp, &qp->grams[i]);
-	/* A thread may already wait for datagrams of this one. */
+	/* A thread may already wait for datagrams of this queue pair. */
 	if (!err)
 		qp->armed = !ibv_req_notify_cq(qp->cq, 0);
 	return err;

@@ -21,7 +21,7 @@ bool rs_is_iwarp(struct ibv_context *verbs)
 	return verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
-/* Whole pages: with ibv_fork_init a page that is registered is not in the child. */
+/* Allocates whole pages: with ibv_fork_init a child does not get registered pages. */
 void *rs_pages(size_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -76,8 +76,8 @@ static int make_qp(struct rsocket *rs)
 	return rs->message_sends && rs->inline_max < MSG_LEN ? ENOTSUP : 0;
 }
 
-/* Behind the ring of data: a place for each control message that may be on the way. Behind the receive buffer:
- * messages. */
+/* The place of the next control message. Behind the send ring there is one for each control message in flight. Behind
+ * the receive buffer there is room for messages that arrive as sends. */
 static uint8_t *control_place(struct rsocket *rs)
 {
 	return rs->send_buf + rs->config.send_size + RS_SGE_LEN * (rs->ctrl_slot++ % RS_CTRL_WINDOW);
@@ -90,8 +90,8 @@ static struct ibv_mr *make_region(struct rsocket *rs, uint8_t **buf, size_t len,
 }
 
 /*
- * Where the peer's data goes is a file, and its descriptor stays open: an adapter that moves data within one host can
- * map it on the other side and copy there, in place of a system call for each write.
+ * Maps the receive buffer from a file whose descriptor stays open. An adapter that moves data within one host can then
+ * map it in the other process and copy, instead of a system call for each write.
  */
 static void *map_receive(struct rsocket *rs, size_t len)
 {
@@ -214,7 +214,7 @@ void rs_ep_peer(struct rsocket *rs, const struct rs_conn *peer)
 {
 	rs->swap = peer->big_endian != (BYTE_ORDER == BIG_ENDIAN);
 	rs->peer_sgl = peer->sgl;
-	rs->peer_sgl_next = 1 % peer->sgl.length; /* the first is given by the connection data */
+	rs->peer_sgl_next = 1 % peer->sgl.length; /* the first entry came in the connection data */
 	rs->peer_iomap = (struct rs_sge){.addr = peer->sgl.addr + (uint64_t)peer->sgl.length * RS_SGE_LEN,
 	                                 .key = peer->sgl.key,
 	                                 .length = peer->iomap_size};
@@ -242,7 +242,7 @@ int rs_post_write(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, str
 	return post(rs, &wr);
 }
 
-/* iWARP: the message is a send, in the byte order of this host. */
+/* iWARP: sends the message as a send, in the byte order of this host. */
 static int post_notice(struct rsocket *rs, uint32_t msg, uint64_t wr_id)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)&msg, .length = MSG_LEN};
@@ -273,7 +273,7 @@ int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool 
 	return post_notice(rs, msg, control ? rs_wr_id(RS_WR_CTRL, 1) : rs_wr_id(RS_WR_NOTICE, 0));
 }
 
-/* RoCE: the message is a separate write of 0 bytes. */
+/* RoCE: sends the message as a separate write of 0 bytes. */
 int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, struct rs_sge to, uint32_t msg,
                                uint64_t wr_id)
 {
@@ -314,7 +314,7 @@ int rs_post_receive(struct rsocket *rs)
 	return ibv_post_recv(rs->qp, &wr, &bad);
 }
 
-/* rs->lock is held. A half of the buffer goes to the peer's SGL with the message, if there is one to give. */
+/* Sends a credit message, and adds a half of the buffer to the peer's SGL if one is free. rs->lock is held. */
 int rs_grant(struct rsocket *rs)
 {
 	bool has_half = rs_rx_has_half(&rs->rx);

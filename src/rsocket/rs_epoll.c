@@ -1,4 +1,4 @@
-// rs_epoll.c - repoll_create, repoll_ctl, repoll_wait: a set of descriptors that stays between calls
+// rs_epoll.c - repoll_create, repoll_ctl, repoll_wait: a set of descriptors that is kept between calls
 // follows: rsocket(7) of rdma-core 65; epoll(7)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -14,18 +14,18 @@ int repoll_create(int flags);
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
-/* The set's descriptor is an eventfd: a unique number, which close() frees. */
+/* The set's descriptor is an eventfd: a unique number that close() frees. */
 struct set {
 	struct set *next;
 	int epfd;
-	unsigned version, generation, users; /* version: of the list, atomically */
+	unsigned version, generation, users; /* version: of the list, accessed atomically */
 	bool gone;
 	struct pollfd *fds;
 	epoll_data_t *data;
 	unsigned count, room;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct set *sets; /* and all that is in them, under lock */
+static struct set *sets; /* lock guards the sets and their contents */
 
 static struct set *find_set(int epfd)
 {
@@ -36,7 +36,7 @@ static struct set *find_set(int epfd)
 	return s;
 }
 
-/* The sets are the parent's, and another of its threads may have been changing them. */
+/* In a child: forgets the sets, which are the parent's. Another thread of the parent may have been changing them. */
 void rs_epoll_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -133,7 +133,7 @@ static void release(struct set *s)
 	free(s);
 }
 
-/* Events of the set as it is now, from the results for the polled list. */
+/* Matches the results for the polled list to the present entries of the set. */
 static int collect(struct set *s, const struct pollfd *seen, unsigned n, struct epoll_event *out, int max)
 {
 	int got = 0;
@@ -208,7 +208,7 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 	return s ? r : rs_fail(EINVAL);
 }
 
-/* rclose of a set. */
+/* The part of rclose for a set. */
 bool rs_epoll_close(int epfd)
 {
 	struct set **at, *s;

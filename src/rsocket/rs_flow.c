@@ -29,7 +29,7 @@ void rs_ring_give(struct rs_ring *r, uint32_t n)
 void rs_rx_init(struct rs_rx *rx, uint32_t size, uint16_t credits, uint32_t *lengths)
 {
 	*rx = (struct rs_rx){.size = size,
-	                     .granted = size / 2, /* by the connection data */
+	                     .granted = size / 2, /* in the connection data */
 	                     .freed = size / 2,
 	                     .next = size / 2,
 	                     .lengths = lengths,
@@ -42,7 +42,7 @@ bool rs_rx_data(struct rs_rx *rx, uint32_t n)
 {
 	if (n > rx->granted || rx->count == rx->slots)
 		return false;
-	if (!n) { /* carries nothing, but cost a credit */
+	if (!n) { /* carries no data, but uses a credit */
 		rx->read_no++;
 		return true;
 	}

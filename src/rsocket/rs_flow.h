@@ -1,11 +1,12 @@
-// rs_flow.h - flow control of a stream: what was received and may be granted, what may be sent. Pure functions of
-// numbers follows: rdma-core docs/rsocket ("Data Streaming", "Message Format") SPDX-License-Identifier: MIT
+// rs_flow.h - flow control of a stream as functions of numbers: what to grant to the peer, and what may be sent
+// follows: rdma-core docs/rsocket ("Data Streaming", "Message Format")
+// SPDX-License-Identifier: MIT
 #ifndef VB_RSOCKET_FLOW_H
 #define VB_RSOCKET_FLOW_H
 
 #include "rsocket/rs_wire.h"
 
-/* A ring of bytes; its free space is at most two ranges. */
+/* A ring of bytes. Its free space is at most two ranges. */
 struct rs_ring {
 	uint32_t size, head, used;
 };
@@ -18,14 +19,14 @@ int rs_ring_take(struct rs_ring *r, uint32_t n, struct rs_span out[2]);
 void rs_ring_give(struct rs_ring *r, uint32_t n);
 
 /*
- * Receiving. The buffer is granted to the peer in halves, in turn; a half is granted again when so many bytes have been
- * read. Data messages fill it in order.
+ * The receiving side. Data messages fill the buffer in order. The peer is granted the two halves of the buffer in turn.
+ * A half is granted again when as many bytes as it holds have been read.
  */
 struct rs_rx {
 	uint32_t size;     /* even */
-	uint32_t granted;  /* the peer may still fill so many */
-	uint32_t unread;   /* filled, not read */
-	uint32_t freed;    /* read, not granted again */
+	uint32_t granted;  /* bytes that the peer may still fill */
+	uint32_t unread;   /* bytes filled and not read */
+	uint32_t freed;    /* bytes read and not granted again */
 	uint32_t next;     /* offset of the half to grant next */
 	uint32_t read_at;  /* offset of the first unread byte */
 	uint32_t *lengths; /* unread messages, a ring; credits are counted in messages */
@@ -35,33 +36,33 @@ struct rs_rx {
 	uint16_t credits;
 };
 
-/* lengths: room for credits entries, owned by the caller. */
+/* lengths has room for `credits` entries and belongs to the caller. */
 void rs_rx_init(struct rs_rx *rx, uint32_t size, uint16_t credits, uint32_t *lengths);
-/* A data message came. false: the peer sent more than it may. */
+/* A data message has arrived. False if the peer sent more than it may. */
 bool rs_rx_data(struct rs_rx *rx, uint32_t n);
-/* The stretch of unread bytes after the first `skip`, at most `max` long. */
+/* The contiguous range of unread bytes after the first `skip`, at most `max` long. */
 struct rs_span rs_rx_peek(const struct rs_rx *rx, uint32_t skip, uint32_t max);
 void rs_rx_read(struct rs_rx *rx, uint32_t n);
-/* Is it time for a credit message? */
+/* True if a credit message is due. */
 bool rs_rx_owes(const struct rs_rx *rx);
 bool rs_rx_has_half(const struct rs_rx *rx);
-/* What the credit message says; half: what else is granted, where rs_rx_has_half() was true. */
+/* Returns the sequence number for the credit message. half: the range to grant, if rs_rx_has_half() was true. */
 uint16_t rs_rx_grant(struct rs_rx *rx, struct rs_span *half);
 
-/* Sending. */
+/* The sending side. */
 enum { RS_CTRL_WINDOW = 4, RS_SEND_LOW = 2048 };
 struct rs_tx {
 	struct rs_ring ring;
 	struct rs_sge to;    /* the rest of the peer's current buffer range */
-	uint8_t *sgl;        /* the peer writes further stretches here, as RS_SGL_ENTRIES entries */
+	uint8_t *sgl;        /* the peer writes further ranges here, as RS_SGL_ENTRIES entries */
 	unsigned sgl_next;   /* entry to use next */
-	uint32_t sq, sq_max; /* work requests: free, all */
-	uint16_t seq, limit; /* data messages: sent, and where the peer's credits end */
+	uint32_t sq, sq_max; /* work requests: free, total */
+	uint16_t seq, limit; /* data messages: number sent, and the number up to which the peer allows them */
 	unsigned ctrl;       /* control messages in flight */
 	unsigned cost;       /* work requests per message: 2 if the message is a separate send */
 };
 
-/* The stretch in use, or the next that the peer has granted. */
+/* Loads the next range that the peer has granted if the present one is used up. False if there is none. */
 bool rs_tx_room(struct rs_tx *tx);
 bool rs_tx_may_send(struct rs_tx *tx);
 /* Takes n bytes of the peer's buffer, a credit, and work requests. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The lowest entry of the peer's table that is free; -1: none. */
+/* The lowest free entry of the peer's table; -1: none. */
 static int free_index(struct rsocket *rs)
 {
 	for (uint32_t i = 0; i < rs->peer_iomap.length; i++) {
@@ -150,8 +150,8 @@ int rs_iomap_send(struct rsocket *rs, int flags)
 	return err;
 }
 
-/* The peer's buffer at this offset. The entry is the peer's word: copied once, and used only as an address over there.
- */
+/* Finds the peer's buffer at this offset. The peer wrote the entry, so it is copied once and used only as a remote
+ * address. */
 static bool find_mapping(struct rsocket *rs, uint64_t offset, struct rs_iomap *out)
 {
 	const uint8_t *table = rs->target + RS_SGL_ENTRIES * RS_SGE_LEN;
@@ -214,7 +214,7 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 	pthread_mutex_unlock(&rs->send_lock);
 	rs_put(rs);
 	rs_soft();
-	/* An unmapped offset is no error in the interface: nothing was written there. */
+	/* An unmapped offset is not an error in this interface: 0 bytes were written. */
 	if (err == ENXIO)
 		err = 0;
 	return c.left < count || !err ? count - c.left : (size_t)rs_fail(err);

@@ -1,4 +1,4 @@
-// rs_linger.c - delivers data that was sent before a close, or before the end of the program, by the service thread
+// rs_linger.c - the service thread delivers data that was sent before a close, or before the program ends
 // follows: POSIX close(); socket(7) (SO_LINGER)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -7,13 +7,13 @@
 #include <sys/resource.h>
 
 /*
- * A close waits a little, and longer where the socket blocks: mostly all has arrived by then. What has not goes on
- * without the program, which does not see its rsocket any more; it is in the table until it is over. It ends with a
- * program that leaves by _exit().
+ * A close waits a little, and longer if the socket is blocking. By then most data has arrived. The service thread
+ * delivers the rest. The program no longer sees the rsocket, but it stays in the table until the end. A program that
+ * leaves by _exit() ends this too.
  */
 enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_MS = 60000, EXIT_MS = 2000, AT_EXIT = 4096 };
 
-/* One look; rs->lock is held. True: there is nothing more to wait for. */
+/* Checks once whether everything has arrived; rs->lock is held. True: there is nothing more to wait for. */
 static bool parted(struct rsocket *rs)
 {
 	rs_arm(rs);
@@ -24,12 +24,12 @@ static bool parted(struct rsocket *rs)
 }
 
 /*
- * A peer that takes nothing would have a program keep descriptors for all it has closed. So many may go on at once: a
- * share of the descriptors, as for those that are not accepted; of more, the oldest is given up.
+ * Bounds the descriptors of closed rsockets whose peers read nothing. As for connections that are not accepted, they
+ * may use a share of all descriptors. If there are more, the oldest is given up.
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8 };
-static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* after rs->lock */
-static struct rsocket *behind;                                  /* by linger_next, the oldest first */
+static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after rs->lock */
+static struct rsocket *behind;                                  /* linked by linger_next, the oldest first */
 static unsigned behind_count, behind_generation;
 
 static unsigned share(void)
@@ -41,7 +41,7 @@ static unsigned share(void)
 	               : (unsigned)(fds.rlim_cur / SHARE_OF_FDS);
 }
 
-/* In a child of fork() they are the parent's. */
+/* A child of fork() forgets the list, which is the parent's. */
 static void lock_behind(void)
 {
 	if (behind_generation != rs_fork_generation) {
@@ -63,7 +63,7 @@ static void add_behind(struct rsocket *rs)
 	*at = rs;
 	rs->linger_next = NULL;
 	oldest = behind;
-	/* one of a higher order is held; who has this one's is about to look at it */
+	/* trylock, because the order of locks is reversed here; a holder of oldest->lock checks the rsocket anyway */
 	if (++behind_count > share() && !pthread_mutex_trylock(&oldest->lock)) {
 		rs_timer_set(oldest, 1);
 		pthread_mutex_unlock(&oldest->lock);
@@ -85,7 +85,7 @@ static void remove_behind(struct rsocket *rs)
 	pthread_mutex_unlock(&behind_lock);
 }
 
-/* To the service thread; rs->lock is held. */
+/* Hands the rsocket over to the service thread; rs->lock is held. */
 static bool hand_over(struct rsocket *rs)
 {
 	if (rs_service_add(rs, RS_WATCH_LINGER, rs->channel->fd))
@@ -139,10 +139,10 @@ void rs_linger_look(struct rsocket *rs, bool too_late)
 	if (!over)
 		return;
 	rs_teardown(rs);
-	rs_put(rs); /* the table's */
+	rs_put(rs); /* the table's reference */
 }
 
-/* The program is ending: another thread may hold this lock for ever. */
+/* Trylock, because the program is ending and another thread may hold this lock forever. */
 static bool parted_or_busy(struct rsocket *rs, int *ms)
 {
 	bool over;
@@ -182,7 +182,7 @@ void rs_linger_all(void)
 	} while (waiting && rs_deadline_left(&until));
 }
 
-/* It takes no lock itself: exit() may have been called by a signal's handler, with any of them held. */
+/* Takes no lock itself: a signal handler may have called exit() while its thread held any of them. */
 __attribute__((destructor)) static void at_exit(void)
 {
 	rs_service_finish(EXIT_MS);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An option is known by its level and its name. */
+/* Level and name of an option in one number. */
 #define OPTION(level, name) ((uint64_t)(unsigned)(level) << 32 | (unsigned)(name))
 
 static uint32_t within(int64_t v, int64_t min, int64_t max)
@@ -81,7 +81,7 @@ static int set_int(struct rsocket *rs, int level, int name, int v)
 	case OPTION(SOL_SOCKET, SO_REUSEADDR):
 		rs->reuse_addr = v;
 		return set_id_option(rs, RDMA_OPTION_ID_REUSEADDR, &v, sizeof(v));
-	/* Twice the value, as Linux does for sockets. */
+	/* Returns twice the value, as Linux does for sockets. */
 	case OPTION(SOL_SOCKET, SO_RCVBUF):
 		if (!rs->recv_buf)
 			rs->config.recv_size = 2 * within(v, RS_SEND_LOW, 1 << 28);
@@ -115,7 +115,7 @@ static int set_int(struct rsocket *rs, int level, int name, int v)
 			return EINVAL;
 		rs->keep_idle_s = v;
 		return rs_keep_alive_set(rs);
-	/* Of no meaning here, and of no harm: some are remembered. */
+	/* These options have no effect here. Some are remembered. */
 	case OPTION(IPPROTO_TCP, TCP_KEEPCNT):
 		return v < 1 || v > 127 ? EINVAL : (rs->keep_count = v, 0);
 	case OPTION(IPPROTO_TCP, TCP_KEEPINTVL):
@@ -189,7 +189,7 @@ RS_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 	rs_firm();
 	pthread_mutex_lock(&rs->lock);
 	err = set(rs, level, optname, optval, optlen);
-	/* Options that the UDP socket supports are set on it; that it accepts them is enough. */
+	/* Other options are set on the UDP socket. If it accepts them, the call succeeds. */
 	if (rs->dgram && level != SOL_RDMA && !setsockopt(rs->fd, level, optname, optval, optlen) && err == ENOPROTOOPT)
 		err = 0;
 	pthread_mutex_unlock(&rs->lock);
@@ -210,7 +210,7 @@ static int max_segment(struct rsocket *rs)
 {
 	const struct rdma_route *r = rs->id ? &rs->id->route : NULL;
 
-	/* the program may have given the record */
+	/* the program may have set the record */
 	return r && r->num_paths && r->path_rec && r->path_rec->mtu <= IBV_MTU_4096 ? 1 << (7 + r->path_rec->mtu)
 	                                                                            : 2048;
 }
@@ -271,7 +271,7 @@ static int get_int(struct rsocket *rs, int level, int name, int *v)
 	}
 }
 
-/* As path records go into RDMA_ROUTE, they come out. */
+/* The reverse of setting RDMA_ROUTE. */
 static void path_of(const struct ibv_sa_path_rec *p, struct ibv_path_data *out)
 {
 	const uint8_t exactly = 2 << 6;

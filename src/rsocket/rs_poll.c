@@ -75,7 +75,7 @@ static int check_fds(struct pollfd *fds, nfds_t n)
 	return ready;
 }
 
-/* What poll(2) waits for in place of an rsocket. */
+/* The descriptor that poll(2) waits for in place of an rsocket. */
 static int stand_in(struct rsocket *rs)
 {
 	if (rs->type == SOCK_DGRAM)
@@ -128,7 +128,7 @@ struct watched {
 	struct rsocket **held;
 };
 
-/* Awake, or cancelled. */
+/* Ends the wait, also if the thread is cancelled. */
 static void up(void *arg)
 {
 	struct watched *w = arg;

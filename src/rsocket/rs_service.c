@@ -1,5 +1,6 @@
-// rs_service.c - the thread that drives connections, datagram look-ups and keep-alives while the program does other
-// things follows: rsocket(7) SPDX-License-Identifier: MIT
+// rs_service.c - the thread that drives connections, datagram look-ups and keep-alives in the background
+// follows: rsocket(7)
+// SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
 
 #include <signal.h>
@@ -11,16 +12,17 @@
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static int epfd = -1, finish_fd = -1, finished_fd = -1;
-enum { FINISH = UINT32_MAX }; /* no event of an rsocket: the program ends */
+enum { FINISH = UINT32_MAX }; /* not an rsocket's event: the program is ending */
 
-/* An event names its rsocket by descriptor and serial: it may be closed by the time the thread looks. */
+/* An event names its rsocket by descriptor and serial, because the rsocket may be closed by the time the thread sees
+ * it. */
 static uint64_t tag(const struct rsocket *rs, enum rs_watch what)
 {
 	return (uint64_t)rs->serial << 32 | (uint64_t)what << 28 | (uint32_t)rs->fd;
 }
 
-/* True: what a close left behind has had its time. The timer is read whatever it was for: it would be told again at
- * once. */
+/* Handles the timer. True if it ends the time of a closed rsocket. Always reads the timer, because it stays readable
+ * otherwise. */
 static bool timer_ready(struct rsocket *rs)
 {
 	bool late = false;
@@ -89,7 +91,7 @@ void rs_service_finish(int ms)
 
 	if (epfd >= 0 && write(finish_fd, &one, sizeof(one)) == sizeof(one))
 		while (poll(&p, 1, rs_deadline_left(&until)) < 0 && errno == EINTR)
-			; /* a program that ends may still have handlers that run */
+			; /* signal handlers may still run while the program ends */
 }
 
 static void *run(void *arg)
@@ -162,7 +164,7 @@ static int start(void)
 	return err;
 }
 
-/* The thread stayed with the parent; the first rsocket of the child starts another. */
+/* The thread does not exist in a child of fork(). The child's first rsocket starts another one. */
 void rs_service_forked(void)
 {
 	pthread_mutex_init(&start_lock, NULL);
@@ -191,7 +193,7 @@ void rs_service_del(int fd)
 	epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-/* Every so often, 0: never; rs->lock is held. */
+/* Sets the interval of the timer; 0: off. rs->lock is held. */
 int rs_timer_set(struct rsocket *rs, int64_t ms)
 {
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
@@ -215,7 +217,7 @@ int rs_timer_set(struct rsocket *rs, int64_t ms)
 	return 0;
 }
 
-/* Follows SO_KEEPALIVE, TCP_KEEPIDLE and the state; rs->lock is held. */
+/* Sets the timer according to SO_KEEPALIVE, TCP_KEEPIDLE and the state; rs->lock is held. */
 int rs_keep_alive_set(struct rsocket *rs)
 {
 	if (rs->lingering || rs->state == RS_LISTENING) /* the timer has another use */

@@ -6,18 +6,18 @@
 #include <string.h>
 
 /*
- * Short sends for which one look at what came has to do: across a network, a look is a system call of the adapter's.
- * Long ones look each time, lest acknowledgements lie there and the adapter's window stays shut.
+ * Only every LOOK_EVERY-th short send polls for completions first, because across a network a poll costs the adapter a
+ * system call. Long sends always poll, because unread acknowledgements may keep the adapter's window closed.
  */
 enum { LOOK_EVERY = 8 };
-enum { MTU_MIN = 256 }; /* of a path; the others are multiples of it */
+enum { MTU_MIN = 256 }; /* of a path; other MTUs are multiples of it */
 
 static uint32_t min_size(uint32_t a, size_t b)
 {
 	return b < a ? (uint32_t)b : a;
 }
 
-/* The error that has happened is reported once; after that: what the call says of a connection in this state. */
+/* A pending error is reported once. After that, the error for a connection in this state (otherwise). */
 int rs_error_of(struct rsocket *rs, int otherwise)
 {
 	int err = rs->err;
@@ -55,7 +55,7 @@ bool rs_sends_done(struct rsocket *rs)
 	return rs->state != RS_CONNECTED || rs_tx_idle(&rs->tx);
 }
 
-/* Where much follows, the peer has something to do meanwhile. */
+/* If much data follows, pieces are larger: the peer handles one while the next is sent. */
 uint32_t rs_piece(struct rsocket *rs, size_t left)
 {
 	uint32_t n = min_size(left >= 4 * RS_PIECE_MAX ? 2 * RS_PIECE_MAX : RS_PIECE_MAX, left);
@@ -63,7 +63,8 @@ uint32_t rs_piece(struct rsocket *rs, size_t left)
 	return n <= rs->inline_max ? n : min_size(n, rs->tx.ring.size - rs->tx.ring.used);
 }
 
-/* Copies n bytes to where the adapter takes them from. rs->lock is released for it; send_lock keeps the order. */
+/* Copies n bytes into the memory that the adapter sends from. Releases rs->lock meanwhile; send_lock keeps the
+ * order. */
 void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_t n)
 {
 	struct rs_span span[2];
@@ -86,9 +87,9 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 }
 
 /*
- * A last packet with an immediate and a full payload is longer than those before it, and an adapter that sends packets
- * of one size together sends it by itself: where it may be full, whatever the MTU, the message follows as a short
- * packet.
+ * True if the message is better sent as a separate short packet. A last packet with full payload and immediate data is
+ * longer than the packets before it, and an adapter that sends packets of one size together has to send it alone. Which
+ * packet is full depends on the MTU, so all multiples of MTU_MIN count.
  */
 static bool goes_apart(const struct rsocket *rs, uint32_t n)
 {
@@ -121,7 +122,7 @@ static int cannot_write(struct rsocket *rs)
 	if (rs->state < RS_CONNECTED)
 		return ENOTCONN;
 	err = rs_error_of(rs, rs->we_shut || rs->reset_told ? EPIPE : ECONNRESET);
-	rs->reset_told = true; /* once: a program that does not care is to be stopped by SIGPIPE */
+	rs->reset_told = true; /* reported once; then SIGPIPE stops a program that ignores errors */
 	return err;
 }
 
@@ -180,7 +181,7 @@ static void peek(struct rsocket *rs, struct rs_cursor *c)
 	}
 }
 
-/* Only this thread reads (recv_lock), so the bytes stay while the lock is open for senders. */
+/* Only this thread reads, because it holds recv_lock. So the bytes stay while it releases rs->lock for senders. */
 static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
@@ -216,7 +217,7 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 		}
 		take_bytes(rs, c);
 	} while (c->left && (flags & MSG_WAITALL));
-	/* space of data that was read can be granted again */
+	/* the space of data that was read can be granted again */
 	if (looked)
 		rs_give_credits(rs);
 	else
@@ -245,14 +246,14 @@ ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
-/* rs->lock is held, and rs_tx_may_control() was true. */
+/* The caller holds rs->lock, and rs_tx_may_control() was true. */
 int rs_send_control(struct rsocket *rs, enum rs_control what)
 {
 	struct rs_sge nowhere = {0};
 	int err;
 
 	rs->tx.ctrl++;
-	/* A keep-alive asks only for the adapter's acknowledgement: the peer's program sees nothing. */
+	/* A keep-alive only needs the acknowledgement of the peer's adapter. The peer's program does not see it. */
 	if (what == RS_CTRL_KEEPALIVE)
 		err = rs_post_write(rs, NULL, 0, false, nowhere, rs_wr_id(RS_WR_CTRL, 1));
 	else
@@ -265,7 +266,7 @@ int rs_send_control(struct rsocket *rs, enum rs_control what)
 	return err;
 }
 
-/* Waits whatever signals come: half a goodbye is none. */
+/* Waits in spite of signals: the end of a stream must not be sent half. */
 static void wait_through(struct rsocket *rs, bool (*test)(struct rsocket *), const struct rs_deadline *until)
 {
 	while (rs_wait(rs, test, false, until) == EINTR)
@@ -292,7 +293,7 @@ static void say_goodbye(struct rsocket *rs, int how, const struct rs_deadline *u
 		rs_send_control(rs, what);
 	else if (rs->state == RS_CONNECTED)
 		rs->owed = (uint8_t)(what + 1);
-	/* The program may end as soon as this returns, and its adapter with it. */
+	/* Wait for the acknowledgement: the program, and with it the adapter, may end as soon as this returns. */
 	wait_through(rs, rs_sends_done, until);
 }
 
@@ -312,7 +313,7 @@ void rs_part(struct rsocket *rs, const struct rs_deadline *until)
 	rs_wake(rs);
 }
 
-/* A write where the peer has no memory: its queue pair takes it for an error, and so does its rsocket. */
+/* Writes to an address where the peer has no memory, so that the queue pairs and rsockets of both sides fail. */
 void rs_abort(struct rsocket *rs, const struct rs_deadline *until)
 {
 	struct rs_sge nowhere = {.addr = rs->peer_sgl.addr ^ UINT64_C(1) << 63, .key = rs->peer_sgl.key};
@@ -331,7 +332,7 @@ void rs_abort(struct rsocket *rs, const struct rs_deadline *until)
 	wait_through(rs, rs_sends_done, until);
 }
 
-/* As in Linux: accept() fails and connections are refused until it listens again. */
+/* As in Linux, accept() fails and connections are refused until the program calls listen() again. */
 static int shut_listener(struct rsocket *rs, int how)
 {
 	if (how == SHUT_WR)
@@ -357,7 +358,7 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 		err = ENOTCONN;
 	else if (rs->state == RS_CONNECTED)
 		say_goodbye(rs, how, &until);
-	/* Not where both halves have ended by themselves: the peer may still ask whether its last has arrived. */
+	/* Unless both sides have shut down: then the peer may still retransmit until its last data is acknowledged. */
 	if (!(how == SHUT_WR && rs->end_heard))
 		rs_end_qp(rs);
 	rs_wake(rs);

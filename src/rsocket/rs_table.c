@@ -1,4 +1,4 @@
-// rs_table.c - from descriptors to rsockets; references; what a child after fork may not touch
+// rs_table.c - maps descriptors to rsockets, counts references, and hides the parent's rsockets from a child of fork()
 // follows: rsocket(7)
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A page of slots is made when a descriptor in it is first used, and stays. */
+/* A page of slots is allocated when a descriptor in it is first used, and never freed. */
 enum { PAGE = 1024, PAGES = 1024 };
 struct slot {
 	atomic_flag busy; /* guards rs, and the reference count of its object */
@@ -55,7 +55,7 @@ static void after_fork(void)
 	rs_fork_generation++;
 	rs_service_forked();
 	rs_epoll_forked();
-	/* Another thread of the parent may have been inside. */
+	/* Another thread of the parent may have held these. */
 	for (unsigned i = 0; i < PAGES; i++)
 		for (unsigned j = 0; pages[i] && j < PAGE; j++)
 			atomic_flag_clear(&pages[i][j].busy);
@@ -66,7 +66,8 @@ static void at_fork(void)
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* Held while its owner sleeps, and then a handler of a signal may make the same call: rs_lock_call sees that. */
+/* A thread holds this lock while it sleeps, and a signal handler may then make the same call: rs_lock_call notices
+ * that. */
 static void make_call_lock(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attr;
@@ -112,7 +113,7 @@ int rs_publish(struct rsocket *rs, int fd)
 		return EMFILE;
 	rs->fd = fd;
 	lock_slot(s);
-	s->rs = rs; /* what a parent left here is gone with its descriptor */
+	s->rs = rs; /* an rsocket that the parent left here has lost its descriptor */
 	unlock_slot(s);
 	return 0;
 }

@@ -11,18 +11,17 @@
 #include "util/calls.h"
 
 /*
- * A completion event wakes one thread's poll(2), and that thread may not be the one whose condition has come true: so
- * each thread that sleeps has a descriptor of its own beside the channel's, and whoever changes an rsocket that
- * somebody watches wakes them all.
+ * A completion event may wake another thread than the one whose condition is now true. So each sleeping thread also
+ * polls a descriptor of its own, and each change of an rsocket with watchers wakes all of them.
  */
 struct sleeper {
 	struct sleeper *next, **at;
 	int fd;
-	unsigned depth; /* how often it has lain down: a signal's handler, too, may wait */
+	unsigned depth; /* nesting of waits: a signal handler may wait too */
 	unsigned fork_generation;
 };
 static pthread_mutex_t asleep_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sleeper *asleep; /* under asleep_lock */
+static struct sleeper *asleep; /* guarded by asleep_lock */
 static unsigned asleep_generation;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -48,7 +47,7 @@ static struct sleeper *me(void)
 	s = pthread_getspecific(key);
 	if (s && s->fork_generation == rs_fork_generation)
 		return s;
-	if (s) { /* the parent's descriptor: not ours to read */
+	if (s) { /* it shares the parent's eventfd */
 		close(s->fd);
 	} else {
 		s = calloc(1, sizeof(*s));
@@ -62,7 +61,8 @@ static struct sleeper *me(void)
 	return s;
 }
 
-/* In a child, the list and its lock may be as another thread of the parent had them. */
+/* In a child of fork() the list and its lock are in an unknown state, because another thread of the parent may have
+ * held it. */
 static void lock_asleep(void)
 {
 	if (asleep_generation != rs_fork_generation) {
@@ -99,7 +99,7 @@ void rs_sleeper_end(void)
 	struct sleeper *s = me();
 	uint64_t n = 1;
 
-	if (!s || !s->depth) /* in a child that a handler has made */
+	if (!s || !s->depth) /* in a child forked by a signal handler */
 		return;
 	lock_asleep();
 	if (!--s->depth) {
@@ -108,7 +108,7 @@ void rs_sleeper_end(void)
 			s->next->at = s->at;
 	}
 	pthread_mutex_unlock(&asleep_lock);
-	if (s->depth) /* an interrupted thread checks again */
+	if (s->depth) /* makes the interrupted wait check again */
 		(void)!write(s->fd, &n, sizeof(n));
 	else
 		(void)!read(s->fd, &n, sizeof(n));
@@ -180,7 +180,7 @@ bool rs_nonblocking(const struct rsocket *rs, int flags)
 	return (rs->fs_flags & O_NONBLOCK) || (flags & MSG_DONTWAIT);
 }
 
-/* How deep this thread is in our calls, and whether it could be cancelled before. */
+/* The nesting of this thread's calls, and its cancellation state before them. */
 static __thread int firm, cancel_before;
 
 void rs_firm(void)
@@ -195,7 +195,8 @@ void rs_soft(void)
 		vb_cancel_restore(cancel_before);
 }
 
-/* By ppoll, where it holds no lock but those of whole calls: the preload library lets a signal's handler run there. */
+/* Sleeps in ppoll, which marks that the thread holds no locks but those of whole calls. The preload library lets signal
+ * handlers run there. */
 int rs_poll_soft(struct pollfd *fds, nfds_t n, int ms, void (*undo)(void *), void *arg)
 {
 	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
@@ -224,7 +225,7 @@ struct nap {
 	bool soft; /* may be cancelled */
 };
 
-/* The thread is cancelled while it sleeps. */
+/* Releases everything if the thread is cancelled while it sleeps. */
 static void called_off(void *arg)
 {
 	struct nap *nap = arg;
@@ -276,8 +277,8 @@ static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const stru
 }
 
 /*
- * A signal's handler has run while we slept, and poll(2) does not say which. Where every handler that may have been it
- * is installed with SA_RESTART, the call goes on, as the system's would; where some are not, the program is told.
+ * Decides whether to continue after EINTR. poll(2) does not tell which signal arrived. If all handlers that may have
+ * run have SA_RESTART, the call continues, as a system call would. Otherwise the program gets EINTR.
  */
 static bool goes_on(void)
 {
@@ -291,7 +292,7 @@ static bool goes_on(void)
 	for (int sig = 1; sig <= SIGRTMAX; sig++) {
 		if (sigismember(&not, sig) == 1 || sigaction(sig, NULL, &act) || act.sa_handler == SIG_IGN)
 			continue;
-		/* of a handler that runs once the flags are left */
+		/* a one-shot handler leaves its flags behind */
 		if (act.sa_handler == SIG_DFL && !(act.sa_flags & SA_RESETHAND))
 			continue;
 		if (!(act.sa_flags & SA_RESTART))
@@ -310,7 +311,7 @@ static int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonb
 		rs_process(rs);
 		if (test(rs))
 			return 0;
-		if (err == EINTR && !(until && until->set) && goes_on()) /* signal(7): with a timeout, never */
+		if (err == EINTR && !(until && until->set) && goes_on()) /* signal(7): no restart with a timeout */
 			err = 0;
 		if (err || nonblock)
 			return err ? err : EAGAIN;

@@ -103,7 +103,7 @@ void rs_iomap_store(uint8_t out[RS_IOMAP_LEN], const struct rs_iomap *entry, boo
 	rs_sge_store(out + 8, &entry->sge, swap);
 }
 
-/* The length is the last word that an adapter places: while it is zero the rest is not read. */
+/* An adapter stores the length last. While it is zero, the rest is not read. */
 struct rs_sge rs_sge_load(const volatile uint8_t *in)
 {
 	struct rs_sge s = {.length = __atomic_load_n((const volatile uint32_t *)(in + 12), __ATOMIC_ACQUIRE)};
@@ -210,8 +210,8 @@ size_t rs_udp_encode(uint8_t out[RS_UDP_HEADER_MAX], const struct rs_udp_header 
 		return out[6] = 16;
 	}
 	/*
-	 * deviates: the document has the address here. rdma-core's code puts the flow label (4 bytes) and the first 12
-	 * bytes of the address; neither reads it.
+	 * deviates: the document has the address here. rdma-core's code stores the flow label (4 bytes) and the first
+	 * 12 bytes of the address. Neither side reads this field.
 	 */
 	out[4] = 6;
 	memcpy(out + 12, &h->local.sin6.sin6_addr, 16);

@@ -1,4 +1,4 @@
-// rs_wire.h - what two rsockets tell each other: connection data, messages in immediate data, datagram headers
+// rs_wire.h - the messages between two rsockets: connection data, immediate data, datagram headers
 // follows: rdma-core docs/rsocket (protocol version 1)
 // SPDX-License-Identifier: MIT
 #ifndef VB_RSOCKET_WIRE_H
@@ -34,8 +34,8 @@ static inline uint32_t rs_msg_value(uint32_t msg)
 	return msg & RS_MSG_VALUE;
 }
 
-/* A stretch of remote memory. In connection data big-endian; in the SGL and the iomap in the byte order of their owner.
- */
+/* A range of remote memory. Its encoding is big-endian in connection data, and in the byte order of their owner in the
+ * SGL and the iomap. */
 struct rs_sge {
 	uint64_t addr;
 	uint32_t key, length;
@@ -56,23 +56,24 @@ struct rs_conn {
 	bool big_endian; /* how this host writes SGL and iomap entries */
 	bool has_iomap;
 	uint16_t credits;
-	uint32_t iomap_size; /* entries; on the wire a byte: see rs_iomap_scale */
+	uint32_t iomap_size; /* entries; encoded as one byte: see rs_iomap_scale */
 	struct rs_sge sgl;   /* length: entries */
 	struct rs_sge buffer;
 };
 
 void rs_conn_encode(uint8_t out[RS_CONN_LEN], const struct rs_conn *c);
-/* false: not an rsocket, or not version 1. len may be more than was sent: IB pads. */
+/* False if the peer is not an rsocket, or not version 1. len may be more than was sent, because IB pads private
+ * data. */
 bool rs_conn_decode(struct rs_conn *c, const void *data, size_t len);
 
 /* Entries in an SGL or iomap. swap: the memory belongs to a host of the other byte order. */
 void rs_sge_store(uint8_t out[RS_SGE_LEN], const struct rs_sge *sge, bool swap);
 void rs_iomap_store(uint8_t out[RS_IOMAP_LEN], const struct rs_iomap *entry, bool swap);
-/* What the peer writes here is in our byte order already. */
+/* The peer writes these entries in our byte order. */
 struct rs_sge rs_sge_load(const volatile uint8_t *in);
 struct rs_iomap rs_iomap_load(const volatile uint8_t *in);
 
-/* Up to 128 entries exactly, beyond that in steps of 256: what fits the byte of the connection data. */
+/* The byte of the connection data counts up to 128 entries exactly, and more in steps of 256. */
 uint8_t rs_iomap_scale(uint32_t entries);
 uint32_t rs_iomap_unscale(uint8_t wire);
 
@@ -89,7 +90,7 @@ void rs_addr_set_port(union rs_addr *a, in_port_t port);
 /* The header of each UD datagram: its sender. */
 #define RS_UD_HEADER_MAX 24
 size_t rs_ud_encode(uint8_t out[RS_UD_HEADER_MAX], const union rs_addr *from);
-/* The length of the header, 0 when it is none. */
+/* Returns the length of the header, or 0 if it is invalid. */
 size_t rs_ud_decode(union rs_addr *from, const uint8_t *in, size_t len);
 
 /* The header of each datagram over UDP. */
@@ -97,7 +98,7 @@ size_t rs_ud_decode(union rs_addr *from, const uint8_t *in, size_t len);
 struct rs_udp_header {
 	unsigned op; /* RS_DATA or RS_CONTROL */
 	uint32_t qpn;
-	union rs_addr local; /* the sender's; the port is not carried */
+	union rs_addr local; /* the sender's; without the port */
 };
 size_t rs_udp_encode(uint8_t out[RS_UDP_HEADER_MAX], const struct rs_udp_header *h);
 size_t rs_udp_decode(struct rs_udp_header *h, const uint8_t *in, size_t len, sa_family_t family);

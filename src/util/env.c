@@ -1,4 +1,4 @@
-// env.c - a program with more privileges than its caller does not pass its caller's variables on
+// env.c - a program with more privileges than its caller does not pass the caller's VERBENA_ variables on
 // follows: ld.so(8), which removes its own variables (LD_PRELOAD and so on) in the same case
 // SPDX-License-Identifier: MIT
 #include "util/env.h"
@@ -7,7 +7,7 @@
 
 extern char **environ;
 
-/* Finds the name of Verbena's first variable in the environment. Returns false if there is none. */
+/* Finds the first VERBENA_ variable in the environment and copies its name. Returns false if there is none. */
 static bool find_ours(char *name, size_t size)
 {
 	for (char **e = environ; e && *e; e++) {
@@ -22,7 +22,7 @@ static bool find_ours(char *name, size_t size)
 	return false;
 }
 
-/* A program that it executes may have the same privileges as it, so that the kernel does not set AT_SECURE there. */
+/* A program that this one executes may start without AT_SECURE (after setuid(2), say), and would use the variables. */
 __attribute__((constructor)) static void forget(void)
 {
 	char name[64];

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 
-/* Was this program started with more privileges than its caller (set-user-ID, set-group-ID, file capabilities)? This
- * holds until it ends, whatever user it becomes, because its environment is the caller's. */
+/* Was this program started with more privileges than its caller (set-user-ID, set-group-ID, file capabilities)? The
+ * answer stays the same if the program changes its user, because its environment is still the caller's. */
 static inline bool vb_env_is_hostile(void)
 {
 	return getauxval(AT_SECURE) != 0;
 }
 
-/* The value of an environment variable, or NULL: always NULL in such a program. Nothing else in src/ calls getenv
- * (tests/system/device/environment.sh looks). No allocation and no lock. */
+/* The value of an environment variable, or NULL. Always NULL in such a program. Nothing else in src/ calls getenv
+ * (tests/attack/environment.sh). Allocates nothing and takes no lock. */
 static inline const char *vb_env(const char *name)
 {
 	return vb_env_is_hostile() ? NULL : getenv(name);

@@ -12,12 +12,12 @@
 
 #include "util/lock.h"
 
-#define WIDE_MIN 256u /* bytes that are copied 64 at a time, where the processor can */
+#define WIDE_MIN 256u /* copies of WIDE_MIN to WIDE_MAX bytes use 64-byte registers if the processor has them */
 #define WIDE_MAX 2048u
 
 /*
- * The copies are assembly between known labels: where the program counter of a fault lies between them, the handler
- * sends it to the label that returns false. Nothing needs to be saved before a copy.
+ * The copies are assembly between two labels. If the program counter of a fault lies between them, the handler sets it
+ * to code that returns false. So a copy needs no setup such as sigsetjmp(3).
  */
 #if defined(__x86_64__)
 /* Multiplies zmm a by the powers of x in zmm10, and adds zmm b. */
@@ -26,7 +26,7 @@
 	"	vpclmulqdq $0x11, %zmm10, %zmm" #a ", %zmm" #a "\n" \
 	"	vpternlogq $0x96, %zmm8, %zmm" #b ", %zmm" #a "\n"
 
-/* x^(d+32), x^(d-32) modulo the CRC's polynomial, bits reversed: d is 2048, 1024, 512; 384, 256, 128 and none */
+/* x^(d+32), x^(d-32) modulo the CRC's polynomial, bits reversed, for d = 2048, 1024, 512, 384, 256, 128; then zeros */
 __asm__(".section .rodata\n"
         ".p2align 6\n"
         "vb_guard_fold:\n"
@@ -90,8 +90,8 @@ __asm__(".text\n"
         "	vzeroupper\n"
         "	movl $1, %eax\n"
         "	ret\n"
-        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, then one of
-         * them */
+        /* bool raw_copy_sum(rdi dst, rsi src, rdx n, rcx sum): four sums, each of every fourth 64 bytes, which are then
+         * folded into one */
         "vb_guard_raw_copy_sum:\n"
         "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
         "	vmovdqu64 (%rsi), %zmm0\n"
@@ -116,7 +116,7 @@ __asm__(".text\n"
         "	vmovdqu64 %zmm7, 192(%rdi)\n" GUARD_FOLD(0, 4) GUARD_FOLD(1, 5) GUARD_FOLD(2, 6) GUARD_FOLD(
                 3,
                 7) "	jmp 1b\n"
-                   /* bool raw_sum(rdi: nothing, rsi src, rdx n, rcx sum): the same without the copy */
+                   /* bool raw_sum(rdi unused, rsi src, rdx n, rcx sum): the same without the copy */
                    "vb_guard_raw_sum:\n"
                    "	vbroadcasti32x4 vb_guard_fold(%rip), %zmm10\n"
                    "	vmovdqu64 (%rsi), %zmm0\n"
@@ -237,13 +237,14 @@ bool vb_guard_raw_cas(void *p, uint64_t compare, uint64_t swap, uint64_t *old) _
 bool vb_guard_raw_add(void *p, uint64_t add, uint64_t *old) __attribute__((visibility("hidden")));
 
 /*
- * Handlers of SIGSEGV and SIGBUS: the one before ours, and the one installed since. A program may install its handler
- * over ours and call ours as the previous one; vb_guard_install then installs ours again on top. If the kernel calls
- * ours, it continues with the newest; if that one calls it, with the oldest.
+ * Handlers of SIGSEGV and SIGBUS: the one before our first installation, and the one before our last. A program may
+ * install a handler over ours that calls ours as the previous one. vb_guard_install then installs ours again on top. If
+ * the kernel calls ours, ours continues with the newest handler. If the newest handler calls ours, ours continues with
+ * the oldest.
  */
 static struct sigaction oldest[2], newest[2];
 static bool installed[2];
-static void *restorer; /* the return address that the kernel gives a handler; NULL: not known on this machine */
+static void *restorer; /* the return address of a handler that the kernel calls; NULL: unknown on this machine */
 
 static void find_restorer(void)
 {
@@ -275,7 +276,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	if (next->sa_flags & SA_SIGINFO) {
 		next->sa_sigaction(sig, info, context);
 	} else if (next->sa_handler == SIG_DFL || (next->sa_handler == SIG_IGN && info->si_code > 0)) {
-		/* not our fault: it happens again, with the default action */
+		/* no guarded copy: after the return the instruction faults again, and the default action follows */
 		signal(sig, SIG_DFL);
 		if (info->si_code <= 0)
 			raise(sig);
@@ -298,7 +299,7 @@ void vb_guard_install(void)
 			continue;
 		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
 			continue;
-		/* the caller cannot be recognised: on top of a newer handler ours could not continue with it */
+		/* ours could not tell whether the kernel or a newer handler called it, so it is not installed again */
 		if (installed[i] && !restorer)
 			continue;
 		newest[i] = now;
@@ -350,7 +351,7 @@ bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2])
 #endif
 }
 
-/* For lengths between those for which short and long string moves are best. */
+/* The wide copy is the fastest for medium lengths. Shorter ones use 16-byte moves, longer ones string moves. */
 bool vb_guard_copy(void *dst, const void *src, size_t n)
 {
 #if defined(__x86_64__)

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * A region stays registered when the program unmaps it. Only these functions access such memory. A handler for SIGSEGV
- * and SIGBUS, chained before the program's, makes them return false at a fault. Each region and connection installs the
- * handler again (cheaply), because a program may have installed its own over ours.
+ * A region stays registered when the program unmaps it. Only these functions access registered memory. A handler for
+ * SIGSEGV and SIGBUS, chained before the program's, makes them return false at a fault. Each registration and each new
+ * connection checks that the handler is still installed, because a program may have installed its own over it.
  */
 void vb_guard_install(void);
 
@@ -19,11 +19,11 @@ bool vb_guard_copy(void *dst, const void *src, size_t n);
 
 /*
  * The same, and computes a sum for the CRC of Ethernet during the copy: 16 bytes with the same remainder as all n
- * bytes. n is a multiple of 256, not 0. frame/crc32.h completes the CRC. Only if vb_guard_can_sum.
+ * bytes. n is a multiple of 256, not 0. vb_crc32_summed completes the CRC. Call it only if vb_guard_can_sum.
  */
 bool vb_guard_can_sum(void);
 bool vb_guard_copy_sum(void *dst, const void *src, size_t n, uint64_t sum[2]);
-/* Computes the sum without a copy. */
+/* Computes the sum without a copy. The same conditions. */
 bool vb_guard_sum(const void *src, size_t n, uint64_t sum[2]);
 
 /* The same as vb_guard_copy, but the last aligned word (at most 8 bytes) is stored after the rest, with release:

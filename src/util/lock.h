@@ -16,7 +16,7 @@
  */
 enum vb_lock_rank {
 	VB_RANK_NONE,    /* not checked */
-	VB_RANK_PROGRAM, /* held while the program's code runs: none of ours is held when it is taken; then not recorded */
+	VB_RANK_PROGRAM, /* held while the program's code runs: taken when no other lock is held, and not recorded */
 
 	/* mutexes */
 	VB_RANK_RCM_OPENING,
@@ -84,7 +84,7 @@ struct vb_lock {
 void vb_rank_check(const void *lock, enum vb_lock_rank rank, const char *file, int line); /* before the thread waits */
 void vb_rank_push(const void *lock, enum vb_lock_rank rank, const char *file, int line);
 void vb_rank_pop(const void *lock, enum vb_lock_rank rank, const char *file, int line);
-/* Forgets the thread's locks: a signal handler called exit(), so the code that took them will not continue. */
+/* Forgets the thread's locks. For exit() from a signal handler: the interrupted code never continues to unlock. */
 void vb_rank_forget(void);
 /* The caller may wait for another thread, another process or a file: aborts if the thread holds a spin lock. */
 void vb_rank_may_wait(const char *file, int line);

@@ -5,7 +5,7 @@
 
 enum vb_log_level { VB_LOG_ERROR, VB_LOG_WARN, VB_LOG_INFO, VB_LOG_DEBUG };
 
-/* Highest level that is printed: from VERBENA_LOG=error|warn|info|debug, "error" where it is not set. */
+/* The highest level that is printed: VERBENA_LOG=error|warn|info|debug, or "error" if it is not set. */
 enum vb_log_level vb_log_threshold(void);
 
 /* Prints "verbena: <text>\n" to stderr in one write, if level is within the threshold. Keeps errno. */

@@ -1,4 +1,4 @@
-// runtime.c - the runtime directory, and the place in it of the tree that programs read instead of /sys and /dev
+// runtime.c - the runtime directory, and the path in it of the tree that programs read instead of /sys and /dev
 // follows: verbena(7), VERBENA_RUNTIME
 // SPDX-License-Identifier: MIT
 #include "util/runtime.h"
@@ -52,7 +52,7 @@ static int finish_path(struct writer *w)
 	return 0;
 }
 
-/* By system call, because in the path shim the library's stat calls this function. */
+/* Makes the system call itself, because in the path shim the library's stat calls this function. */
 static bool is_own_directory(const char *path, bool follow)
 {
 	struct statx stx;
@@ -66,11 +66,11 @@ static bool can_write(const char *dir)
 {
 	if (!syscall(SYS_faccessat2, AT_FDCWD, dir, W_OK, AT_EACCESS))
 		return true;
-	/* before Linux 5.8, or with a seccomp filter that does not know it: checks with the real user */
+	/* before Linux 5.8, or with a seccomp filter that does not know the call: checks with the real user */
 	return (errno == ENOSYS || errno == EPERM) && !syscall(SYS_faccessat, AT_FDCWD, dir, W_OK);
 }
 
-/* A container's root may have a /run that it cannot write, and that of a user namespace another root's. */
+/* Root in a container may be unable to write /run. Root in a user namespace may see another root's /run. */
 static bool has_root_directory(void)
 {
 	return geteuid() == 0 && (can_write(ROOT_DIR) || (errno == ENOENT && can_write("/run")));
@@ -127,7 +127,7 @@ bool vb_lids_wanted(void)
 	return text && !strcmp(text, "1");
 }
 
-/* The path of the tree, whoever made it. */
+/* The path of the tree. Its owner is not checked. */
 static int tree_path(char *buf, size_t size)
 {
 	const char *devices = vb_env("VERBENA_DEVICES");
@@ -161,10 +161,10 @@ static bool is_explicit(void)
 	return dir && *dir;
 }
 
-/* Programs trust the tree, so its owner is checked. In a directory that VERBENA_RUNTIME names, in which others may
- * write (/tmp), it must belong to us, root, or the directory's owner. A directory that we choose ourselves must be
- * ours. It must exist, because one made after this check would not be checked. The function changes the tree's path
- * temporarily, because a signal handler's stack has no room for a copy. */
+/* Programs trust the tree, so its owner is checked. If VERBENA_RUNTIME names the directory, others may write in it
+ * (/tmp), and the tree must belong to us, root, or the directory's owner. A directory that we choose ourselves must be
+ * ours. The tree or directory must exist, because one made after this check would not be checked. The function changes
+ * the tree's path temporarily, because a signal handler's stack has no room for a copy. */
 static int judge(char *tree)
 {
 	bool named = is_explicit();

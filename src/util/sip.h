@@ -1,5 +1,5 @@
 // sip.h - a keyed hash of whole words, and a keyed permutation of numbers
-// follows: Aumasson and Bernstein, SipHash (2012); Luby and Rackoff (1988), a permutation of four such rounds and more
+// follows: Aumasson and Bernstein, SipHash (2012); Luby and Rackoff (1988), a permutation from four or more rounds
 // SPDX-License-Identifier: MIT
 #ifndef VB_UTIL_SIP_H
 #define VB_UTIL_SIP_H
@@ -44,7 +44,7 @@ static inline uint64_t vb_sip(const uint64_t key[2], const uint64_t *words, int 
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* The round function: changes one half of the number by the other. */
+/* The round function of the Feistel network. */
 static inline uint32_t vb_shuffle_by(const uint64_t key[2], uint32_t round, uint32_t half)
 {
 	const uint64_t word = (uint64_t)round << 32 | half;
@@ -52,7 +52,7 @@ static inline uint32_t vb_shuffle_by(const uint64_t key[2], uint32_t round, uint
 	return (uint32_t)vb_sip(key, &word, 1);
 }
 
-/* Permutes the numbers of `bits` bits (an even number). */
+/* A permutation of the numbers of `bits` bits. bits is even. */
 static inline uint32_t vb_shuffle(const uint64_t key[2], unsigned bits, uint32_t n)
 {
 	uint32_t mask = (1u << bits / 2) - 1, left = n >> bits / 2 & mask, right = n & mask;

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Is it a directory of this user in which only the owner can make files? */
+/* Is it a directory of this user that nobody else can write? */
 static inline bool vb_trust_is_private(const struct stat *st, uid_t user)
 {
 	return S_ISDIR(st->st_mode) && st->st_uid == user && !(st->st_mode & 022);

@@ -1,4 +1,4 @@
-// backend.h - what a namespace's bytes lie in: requests are submitted, and done() is called when they are through
+// backend.h - the storage behind a namespace: takes requests, and calls done() when one is finished
 // SPDX-License-Identifier: MIT
 #ifndef NB_BACKEND_H
 #define NB_BACKEND_H
@@ -13,24 +13,24 @@ struct nb_ring;
 enum nb_op {
 	NB_READ,
 	NB_WRITE,
-	NB_FLUSH,   /* everything that was done before this was submitted is durable */
-	NB_DISCARD, /* the contents are not needed any more; later reads return zeros if zeros_after_discard */
-	NB_ZERO,    /* reads as zeros; may_punch: the space may be given back */
+	NB_FLUSH,   /* makes all requests durable that were done when this one was submitted */
+	NB_DISCARD, /* the contents are no longer needed; later reads return zeros if zeros_after_discard */
+	NB_ZERO,    /* later reads return zeros; may_punch: the space may be freed */
 };
 
 /*
- * One request. The caller owns it and its memory until done, which may come from within nb_submit, and is called by the
- * thread of the loop. error: 0 or an errno value. offset and length are multiples of the backend's block, within its
- * size.
+ * One request. Its memory belongs to the caller and must stay valid until done. The thread of the loop calls done,
+ * possibly from within nb_submit. error is 0 or an errno value. offset and length are multiples of the backend's block,
+ * and within its size.
  */
 struct nb_request {
 	enum nb_op op;
 	bool fua;       /* NB_WRITE, NB_ZERO, NB_DISCARD: durable when done */
 	bool may_punch; /* NB_ZERO */
 	uint64_t offset, length;
-	void *data; /* NB_READ, NB_WRITE: aligned to NB_ALIGN for the shortest way */
+	void *data; /* NB_READ, NB_WRITE: fastest if aligned to NB_ALIGN */
 	void (*done)(struct nb_request *r, int error);
-	/* the backend's and the ring's own */
+	/* used by the backend and the ring */
 	struct nb_backend *backend;
 	struct nb_request *next;
 	int fd;
@@ -40,21 +40,21 @@ struct nb_request {
 
 #define NB_ALIGN 4096u
 
-/* A backend's configuration: a path or a size, as the kind needs. */
+/* A backend's configuration: a path or a size, depending on the kind. */
 struct nb_config {
 	const char *kind, *path; /* memory, null, file, block, mapped */
-	uint64_t size;           /* 0: that of the file */
-	uint32_t block;          /* 512 to 4096, a power of two; 0: the smallest the medium has */
+	uint64_t size;           /* 0: the size of the file */
+	uint32_t block;          /* 512 to 4096, a power of two; 0: the smallest that the medium supports */
 	bool readonly, buffered; /* buffered: never O_DIRECT */
 };
 
 struct nb_kind {
 	const char *name;
-	/* 0 or errno; *out is filled but for its kind */
+	/* 0 or errno; fills *out except kind */
 	int (*open)(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out);
 	void (*submit)(struct nb_backend *b, struct nb_request *r);
-	int (*resize)(struct nb_backend *b, uint64_t size); /* NULL: it has the size it has */
-	void (*close)(struct nb_backend *b);                /* no request is in progress */
+	int (*resize)(struct nb_backend *b, uint64_t size); /* NULL: the size is fixed */
+	void (*close)(struct nb_backend *b);                /* when no request is in progress */
 };
 
 struct nb_backend {
@@ -62,28 +62,28 @@ struct nb_backend {
 	uint64_t size;
 	uint32_t block;
 	bool readonly;
-	bool volatile_cache; /* a flush does something */
-	bool cached; /* what is written waits in the page cache: that it got lost is told by whatever is durable next */
+	bool volatile_cache; /* flushes are necessary */
+	bool cached;         /* writes go to the page cache: the next durable request reports their loss */
 	bool zeros_after_discard;
-	char *identity;         /* by which the medium is known again, NULL: it has none; the backend's */
-	bool identity_anywhere; /* … and told from all others; else, from others at this place */
+	char *identity;         /* identifies the medium, NULL: nothing does; owned by the backend */
+	bool identity_anywhere; /* … worldwide; otherwise only on this host */
 	/*
-	 * Memory in which the bytes stand from offset 0 on, that a transport may read from directly, and register: or
-	 * NULL. It may change while it is sent, and the pages of a file that became shorter are not there any more.
+	 * NULL, or memory that contains the bytes from offset 0 on. A transport may register it and read from it
+	 * directly. It may change while it is sent, and pages of a file that has shrunk are not accessible.
 	 */
 	const uint8_t *map;
 	uint64_t map_len;
-	bool map_lost; /* a transport could not read there: requests can, or say why not */
-	/* bytes that this program has copied for requests; the kernel's own copies are not known here */
+	bool map_lost; /* a transport failed to read map: use requests instead */
+	/* bytes that this program has copied for requests, without the kernel's copies */
 	uint64_t copied;
 };
 
-/* The largest size there is: offsets stay positive as off_t, and a multiple of every block. */
+/* The largest size: fits off_t, and is a multiple of every block. */
 #define NB_SIZE_MAX (INT64_MAX & ~(uint64_t)4095)
 
 int nb_open(const struct nb_config *config, struct nb_ring *ring, struct nb_backend **out); /* 0 or errno */
 void nb_submit(struct nb_backend *b, struct nb_request *r);
-/* Looks how large the medium is by now (size 0), or gives it a size, and says so in b->size. 0 or errno. */
+/* Reads the present size of the medium (size 0), or sets its size. Stores the result in b->size. 0 or errno. */
 int nb_resize(struct nb_backend *b, uint64_t size);
 void nb_close(struct nb_backend *b);
 

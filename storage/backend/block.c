@@ -1,5 +1,5 @@
 // block.c - a namespace on a block device
-// follows: open(2), fallocate(2), which block devices know as discard and write zeroes
+// follows: open(2), fallocate(2) (block devices map it to discard and write zeroes)
 // SPDX-License-Identifier: MIT
 #include "backend/descriptor.h"
 

@@ -1,4 +1,4 @@
-// descriptor.c - what file, block and mapped have in common
+// descriptor.c - code shared by the backends file, block and mapped
 // follows: open(2), statx(2), flock(2), ioctl_list(2) for BLKGETSIZE64 and BLKSSZGET
 // SPDX-License-Identifier: MIT
 #include "backend/descriptor.h"
@@ -29,8 +29,7 @@ int nb_descriptor_size(const struct nb_descriptor *d, uint64_t *size)
 	return 0;
 }
 
-/* The unit in which O_DIRECT reads and writes here, 0 where it does not. A larger one than the block would tear blocks
- * apart. */
+/* The unit of O_DIRECT for this file, or 0 if it is not supported. A unit larger than the block could tear blocks. */
 static uint32_t direct_unit(int fd, const struct stat *st)
 {
 	int sector = 0;
@@ -43,7 +42,7 @@ static uint32_t direct_unit(int fd, const struct stat *st)
 	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) && (x.stx_mask & STATX_DIOALIGN))
 		return x.stx_dio_mem_align > NB_ALIGN ? 0 : x.stx_dio_offset_align;
 #endif
-	return NB_ALIGN; /* what every file system takes that knows O_DIRECT */
+	return NB_ALIGN; /* every file system with O_DIRECT accepts this */
 }
 
 static int check_medium(struct nb_descriptor *d, const struct nb_config *config, enum nb_medium medium)
@@ -65,11 +64,11 @@ static int check_medium(struct nb_descriptor *d, const struct nb_config *config,
 		d->b.block = unit;
 	}
 	bool direct = medium != NB_MEDIUM_MAPPED && !config->buffered && unit && unit <= d->b.block;
-	int flags = fcntl(d->fd, F_GETFL) & ~O_NONBLOCK; /* that was for what is no file: opening must not wait */
+	int flags = fcntl(d->fd, F_GETFL) & ~O_NONBLOCK; /* O_NONBLOCK only kept open() from waiting for a FIFO */
 
 	d->b.cached = !direct || fcntl(d->fd, F_SETFL, flags | O_DIRECT);
 	if (d->b.cached)
-		fcntl(d->fd, F_SETFL, flags); /* where O_DIRECT is refused the page cache serves */
+		fcntl(d->fd, F_SETFL, flags); /* without O_DIRECT, the page cache is used */
 	return 0;
 }
 
@@ -122,7 +121,7 @@ void nb_descriptor_submit(struct nb_backend *b, struct nb_request *r)
 	nb_ring_submit(d->ring, r);
 }
 
-/* Grows and shrinks with the medium; never makes it larger or smaller. */
+/* Follows the size of the medium, and never changes it. */
 int nb_descriptor_resize(struct nb_backend *b, uint64_t size)
 {
 	struct nb_descriptor *d = (struct nb_descriptor *)b;

@@ -1,4 +1,4 @@
-// file.c - a namespace in a regular file: O_DIRECT where the file system takes blocks of this size
+// file.c - a namespace in a regular file, with O_DIRECT if the file system supports this block size
 // follows: open(2), fallocate(2)
 // SPDX-License-Identifier: MIT
 #include "backend/descriptor.h"

@@ -1,4 +1,4 @@
-// identity.c - by what a medium is known again: a file by its file system and inode, a device by the name it has from its maker
+// identity.c - the identity of a medium: a file's inode and time of birth, a device's hardware name
 // follows: statx(2), statfs(2); Linux Documentation/ABI/stable/sysfs-block, testing/sysfs-block-dm, testing/sysfs-block-loop
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "backend/descriptor.h"
 
-/* A line of text under a block device in sysfs. false: there is none */
+/* Reads a line of text below a block device in sysfs. False: there is none. */
 static bool attribute(dev_t device, const char *name, char text[256])
 {
 	char path[128];
@@ -29,7 +29,7 @@ static bool attribute(dev_t device, const char *name, char text[256])
 	return *text;
 }
 
-/* A partition's attributes are those of the device that it is on. */
+/* A partition has the attributes of its device. */
 static char *name_of_device(dev_t device, bool *anywhere)
 {
 	static const char *const names[] = {"dm/uuid", "wwid", "device/wwid", "../wwid", "../device/wwid"};
@@ -46,9 +46,9 @@ static char *name_of_device(dev_t device, bool *anywhere)
 	return name;
 }
 
-/* The time of its birth tells a file from one that had its inode before, and from those of other file systems: their
- * own id is left out, since for some it follows from the device's number, or is another one each time. Those without
- * one may give any inode to any file the next time. */
+/* The time of birth distinguishes a file from earlier files with its inode, and from files of other file systems. The
+ * id of the file system is not used, because on some it follows from the device's number or changes with each mount.
+ * File systems without an id may give any inode to any file the next time. */
 static char *name_of_file(int fd, bool *anywhere)
 {
 	struct statfs fs;
@@ -76,6 +76,6 @@ char *nb_identity(int fd, const char *path, bool *anywhere)
 	if (fstat(fd, &st))
 		return NULL;
 	name = S_ISBLK(st.st_mode) ? name_of_device(st.st_rdev, anywhere) : name_of_file(fd, anywhere);
-	/* the kernel's names of devices change at a boot */
+	/* the kernel's names of devices may change at a reboot */
 	return name || S_ISBLK(st.st_mode) ? name : realpath(path, NULL);
 }

@@ -1,4 +1,4 @@
-// mapped.c - a file whose page cache is mapped: reads are sent from it with no copy; for data that fits into memory
+// mapped.c - a file with a mapped page cache, from which reads are sent without a copy; for data that fits into memory
 // follows: mmap(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -27,8 +27,8 @@ static int mapped_open(const struct nb_config *config, struct nb_ring *ring, str
 }
 
 /*
- * Only as far as the map goes are reads sent from it: what the file has grown by since is read by the ring. The map
- * itself stays: what has been given out must not become somebody else's memory.
+ * Reads are sent from the map only up to its length; the ring reads what the file has gained since. The map stays where
+ * it is, because its addresses have been given to transports.
  */
 static int mapped_resize(struct nb_backend *b, uint64_t size)
 {

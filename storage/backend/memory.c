@@ -1,4 +1,4 @@
-// memory.c - a namespace in memory, gone with the process; pages come when they are written first
+// memory.c - a namespace in memory that ends with the process; pages are allocated when they are first written
 // follows: mmap(2), mremap(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -44,7 +44,7 @@ static void zero(uint8_t *at, uint64_t len)
 	uint8_t *page = (uint8_t *)(((uintptr_t)at + NB_ALIGN - 1) / NB_ALIGN * NB_ALIGN);
 	uint8_t *end = (uint8_t *)((uintptr_t)(at + len) / NB_ALIGN * NB_ALIGN);
 
-	/* whole pages go back to the kernel; for the few there may be, writing is less work */
+	/* give whole pages back to the kernel; a few pages are faster zeroed by writing */
 	if (end > page && end - page >= 64 * (ptrdiff_t)NB_ALIGN &&
 	    !madvise(page, (size_t)(end - page), MADV_DONTNEED)) {
 		memset(at, 0, (size_t)(page - at));
@@ -85,5 +85,5 @@ static void memory_close(struct nb_backend *b)
 	free(m);
 }
 
-/* what a transport has registered, or is sending from, may not move: no resize */
+/* no resize: memory that a transport has registered or sends from must not move */
 const struct nb_kind nb_memory = {"memory", memory_open, memory_submit, NULL, memory_close};

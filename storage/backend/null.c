@@ -1,4 +1,4 @@
-// null.c - a namespace of zeros that drops written data: for measuring everything else
+// null.c - a namespace of zeros that discards written data, for measurements without a medium
 // follows: null(4)
 // SPDX-License-Identifier: MIT
 #include <errno.h>

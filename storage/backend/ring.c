@@ -1,4 +1,4 @@
-// ring.c - which of the two ways a ring takes
+// ring.c - selects io_uring or the thread pool
 // follows: io_uring_setup(2), fallocate(2)
 // SPDX-License-Identifier: MIT
 #include "backend/ring_kind.h"

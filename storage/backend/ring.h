@@ -8,18 +8,19 @@
 
 #include "backend/backend.h"
 
-/* One thread uses it: the one that submits is the one that reaps. threads: do not even try io_uring. 0 or errno. */
+/* One thread uses a ring: it submits and reaps. threads: use threads, not io_uring. 0 or errno. */
 int nb_ring_open(struct nb_ring **out, bool threads);
-void nb_ring_close(struct nb_ring *ring); /* no call is in progress */
+void nb_ring_close(struct nb_ring *ring); /* when no call is in progress */
 
-/* Readable when something is done: then nb_ring_reap calls its done(). What was queued starts with nb_ring_flush at the
- * latest. */
+/* A descriptor that is readable when a request is done; nb_ring_reap then calls its done(). nb_ring_flush starts
+ * everything that is queued. */
 int nb_ring_fd(const struct nb_ring *ring);
 void nb_ring_reap(struct nb_ring *ring);
 void nb_ring_flush(struct nb_ring *ring);
 const char *nb_ring_name(const struct nb_ring *ring);
 
-/* What the file backends ask for: r->op on r->fd; r->done is called in the end, with all bytes moved or an error. */
+/* Performs r->op on r->fd for the file backends. r->done is called at the end, with all bytes moved or with an
+ * error. */
 void nb_ring_submit(struct nb_ring *ring, struct nb_request *r);
 
 #endif

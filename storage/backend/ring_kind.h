@@ -1,4 +1,4 @@
-// ring_kind.h - the two ways in which a ring gets its work done
+// ring_kind.h - the two implementations of a ring
 // SPDX-License-Identifier: MIT
 #ifndef NB_RING_KIND_H
 #define NB_RING_KIND_H
@@ -21,7 +21,7 @@ struct nb_ring {
 
 extern const struct nb_ring_kind nb_ring_uring, nb_ring_threads;
 
-/* fallocate's mode for an operation */
+/* the mode of fallocate for an operation */
 int nb_fallocate_mode(const struct nb_request *r);
 
 #endif

@@ -1,4 +1,4 @@
-// threads.c - requests by a few threads that wait: where io_uring is forbidden
+// threads.c - a ring of a few blocking threads, for hosts where io_uring is forbidden
 // follows: pthreads(7), preadv2(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -19,7 +19,7 @@ struct queue {
 
 struct threads {
 	struct nb_ring ring;
-	pthread_mutex_t lock; /* of all below; r->step carries the result from worker to reaper */
+	pthread_mutex_t lock; /* guards all below; r->step carries the result from worker to reaper */
 	pthread_cond_t more;
 	struct queue todo, done;
 	bool stop;
@@ -54,7 +54,7 @@ static int move(struct nb_request *r)
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			return errno;
 		if (!n)
-			return EIO; /* the file ends before its namespace does */
+			return EIO; /* the file is shorter than its namespace */
 		r->moved += n > 0 ? (uint64_t)n : 0;
 	}
 	return 0;
@@ -91,7 +91,7 @@ static void *worker(void *arg)
 
 		push(&t->done, r);
 		if (first && write(t->ring.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-			abort(); /* an eventfd of ours */
+			abort(); /* cannot fail: an eventfd of ours */
 	}
 	pthread_mutex_unlock(&t->lock);
 	return NULL;
@@ -132,7 +132,7 @@ static int threads_open(struct nb_ring **out)
 		if (!(error = pthread_create(&t->worker[t->workers], NULL, worker, t)))
 			t->workers++;
 	if (t->workers)
-		error = 0; /* fewer than wanted will do */
+		error = 0; /* fewer threads are enough */
 	if (error)
 		threads_close(&t->ring);
 	else

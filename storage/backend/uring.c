@@ -1,4 +1,4 @@
-// uring.c - requests by io_uring
+// uring.c - a ring that uses io_uring
 // follows: io_uring(7), io_uring_enter(2), pwritev2(2) for RWF_DSYNC
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -15,7 +15,7 @@
 struct uring {
 	struct nb_ring ring;
 	struct io_uring u;
-	struct nb_request *held, **held_end; /* for which there was no entry */
+	struct nb_request *held, **held_end; /* requests for which there was no entry */
 };
 
 static int uring_open(struct nb_ring **out)
@@ -54,7 +54,7 @@ static void uring_close(struct nb_ring *ring)
 	free(g);
 }
 
-/* steps of one request: its own operation, then for an NB_ZERO or NB_DISCARD with fua a flush */
+/* Prepares the next step of a request: its own operation, then, for NB_ZERO or NB_DISCARD with fua, a flush. */
 static void prepare(struct io_uring_sqe *sqe, struct nb_request *r)
 {
 	uint64_t at = r->offset + r->moved, left = r->length - r->moved;
@@ -110,7 +110,7 @@ static void uring_flush(struct nb_ring *ring)
 	} while (io_uring_sq_ready(&g->u) && io_uring_submit(&g->u) > 0 && g->held);
 }
 
-/* true: the request is through */
+/* True if the request is finished. */
 static bool settled(struct nb_request *r, int result, int *error)
 {
 	*error = result < 0 ? -result : 0;
@@ -121,7 +121,7 @@ static bool settled(struct nb_request *r, int result, int *error)
 	if (*error)
 		return true;
 	if (r->op == NB_READ || r->op == NB_WRITE) {
-		*error = result ? 0 : EIO; /* the file ends before its namespace does */
+		*error = result ? 0 : EIO; /* the file is shorter than its namespace */
 		r->moved += (uint64_t)result;
 		return *error || r->moved >= r->length;
 	}

@@ -1,4 +1,4 @@
-// associate.c - all queues of a disk, made new: by RDMA or TCP, at the address that is named or the one that is listed
+// associate.c - connects all queues of a disk, over RDMA or TCP, at the given address or one from the discovery log
 // follows: NVMe over Fabrics 1.1, 1.5 and 3.3; its 5.3 for the discovery log
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -8,11 +8,11 @@
 #include "client/client.h"
 
 #define KATO_OF_DISCOVERY 0
-#define BUSY_MS 200 /* a target that is busy is asked again after that */
-/* Who is reached by RDMA may hold Connect back for a while (verbena-target 2 s, while it ends what a broken
- * connection has left): that is no reason to take TCP. */
+#define BUSY_MS 200 /* pause before a busy target is asked again */
+/* A target that is reachable by RDMA may delay Connect: verbena-target does for up to 2 s, while it ends the commands
+ * of a broken connection. That is no reason to fall back to TCP. */
 #define HELD_MS 4000
-#define RDMA_AGAIN_MAX_MS 3600000u /* after many failures RDMA is still tried now and then */
+#define RDMA_AGAIN_MAX_MS 3600000u /* longest interval between attempts with RDMA */
 
 static uint64_t least64(uint64_t a, uint64_t b)
 {
@@ -107,11 +107,11 @@ static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 	int e;
 
 	memset(a, 0, sizeof(*a));
-	/* the same namespace, whatever is first in the list now */
+	/* the same namespace, even if another is first in the list now */
 	a->info.nsid = d->info.nsid ? d->info.nsid : d->url.nsid;
 	strcpy(a->info.nqn, d->url.nqn);
 	e = open_admin(l, &d->who, d->url.nqn, d->options.keep_alive_ms, a);
-	/* before it is looked at what they would tell of: no change goes unseen */
+	/* enable events before reading what they report, so that no change is missed */
 	if (!e && a->limits.events && vn_ctl_want_events(l, a->admin, a->limits.events))
 		a->limits.events = 0;
 	if (!e)
@@ -150,7 +150,7 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 }
 
 #ifdef VN_HAVE_RDMA
-/* A target that asks by RDMA to try again later would answer the same by TCP. */
+/* A target that answers Busy over RDMA would answer the same over TCP. */
 static bool goes_on(const struct vn_disk *d, int e)
 {
 	return e && e != -EBUSY && !d->stop;
@@ -165,7 +165,7 @@ static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_a
 	return at(d, &l, a);
 }
 
-/* At the ports for RDMA that the discovery log names. -ENOENT: there is none; -ENOTCONN: there is no log */
+/* Tries the RDMA ports of the discovery log. -ENOENT: it has none; -ENOTCONN: there is no log. */
 static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, uint64_t deadline,
                           struct vn_association *a)
 {
@@ -194,16 +194,16 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 static int by_this_rdma(struct vn_disk *d, bool iwarp, unsigned ms, uint64_t deadline, struct vn_association *a)
 {
 	uint64_t soon = least64(vn_now() + ms, deadline);
-	/* TCP that does not get through leaves time for RDMA */
+	/* leave time for RDMA if TCP does not get through */
 	int e = by_rdma_listed(d, iwarp, least64(vn_now() + ms / 2, deadline), soon, a);
 
-	if (e == -ENOENT) /* not every target lists its other ports: a shorter look */
+	if (e == -ENOENT) /* not every target lists its other ports: try this one for a shorter time */
 		soon = least64(soon, vn_now() + ms / 2);
 	return e == -ENOTCONN || e == -ENOENT ? by_rdma(d, iwarp, soon, a) : e;
 }
 
-/* RoCE, which is what an address has if it has both, then iWARP, which gets through where UDP does not; what has
- * worked comes first. */
+/* Tries RoCE first, which the address uses by default, then iWARP, which gets through where UDP is blocked. The one
+ * that worked last time comes first. */
 static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
 {
 	unsigned kinds = vn_rdma_kinds();
@@ -219,7 +219,7 @@ static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_associati
 	return e;
 }
 
-/* At the port that is named, without TCP: each kind has its share of the time, the last all that is left. */
+/* Tries the given port, without TCP. With two adapters the first gets half of the time, and the second the rest. */
 static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_association *a)
 {
 	bool both = vn_rdma_kinds() == 2;
@@ -233,7 +233,7 @@ static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_associa
 	return e;
 }
 
-/* Not with every connection that breaks: each try that fails costs who waits for the disk as long as RDMA is given. */
+/* Delays the next attempt with RDMA, because each failed one makes the users of the disk wait for rdma_ms. */
 static void put_rdma_off(struct vn_disk *d)
 {
 	d->rdma_pause =
@@ -245,13 +245,13 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 {
 	bool due = vn_now() >= d->rdma_at;
 
-	/* a target that is reached by RDMA, and does not answer, leaves time for TCP */
+	/* leave time for TCP if a target is reachable by RDMA but does not answer */
 	d->latest = deadline - (unsigned)vn_left(deadline) / 4;
 	int e = due ? by_any_rdma(d, deadline, a) : -ENODEV;
 
 	if (!e)
 		d->rdma_pause = 0;
-	/* a target that is down altogether should come back with RDMA: not at the first failure */
+	/* do not fall back to TCP at the first failure: a target that is down should be found by RDMA again */
 	if (!goes_on(d, e) || (tries == 1 && d->transport != &vn_tcp))
 		return e;
 	d->latest = deadline;
@@ -268,7 +268,7 @@ static int associate(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 		vn_say(d->why, "there is no TLS with RDMA");
 		return -EOPNOTSUPP;
 	}
-	if (d->who.tls.length) /* auto: secret data is not sent by RDMA */
+	if (d->who.tls.length) /* auto: with a TLS key, data must not go over RDMA, which is not encrypted */
 		return by_tcp(d, deadline, a);
 #ifdef VN_HAVE_RDMA
 	if (d->url.scheme == VN_SCHEME_RDMA)
@@ -291,10 +291,10 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 	d->latest = deadline;
 	int e = associate(d, tries, deadline, a);
 
-	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* the caretaker tries again by itself */
+	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* later the caretaker retries */
 		poll(NULL, 0, BUSY_MS);
 		e = associate(d, tries, deadline, a);
-		/* the last try had too little time: reports the error before it */
+		/* the last attempt had too little time: report the error before it */
 		if (e == -ETIMEDOUT && !vn_left(deadline))
 			e = -EBUSY;
 	}

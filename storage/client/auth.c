@@ -8,7 +8,7 @@
 #include "client/client.h"
 #include "nvme/chap.h"
 
-#define RECEIVE VN_CONTROL_MAX /* more than any message has; the target's messages have their own length */
+#define RECEIVE VN_CONTROL_MAX /* longer than any message; the target's messages contain their length */
 
 struct talk {
 	struct vn_link *l;
@@ -20,7 +20,7 @@ struct talk {
 	uint8_t exponential[NV_DH_MAX]; /* ours */
 };
 
-/* An Authentication Send or Receive. 0 or -errno, and why. */
+/* Performs an Authentication Send or Receive. 0, or -errno and why. */
 static int command(struct talk *t, uint8_t type, size_t len)
 {
 	struct nv_sqe s = {.opcode = NV_FABRICS, .fctype = type, .cdw = {NV_AUTH_CDW10, (uint32_t)len}};

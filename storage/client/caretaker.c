@@ -1,4 +1,4 @@
-// caretaker.c - the thread that keeps a disk's connection alive and makes a new one when it breaks
+// caretaker.c - the thread that keeps a disk's connection alive and reconnects when it breaks
 // follows: NVM Express Base 1.4, 7.12 (keep alive)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "client/client.h"
 
-#define LOOK_MS 1000 /* how often to look for commands that are not answered */
+#define LOOK_MS 1000 /* interval of the check for unanswered commands */
 
 void vn_care(struct vn_disk *d)
 {
@@ -69,7 +69,7 @@ static void nap(struct vn_disk *d, int ms)
 		eventfd_read(d->care, &n);
 }
 
-/* Whether it is the disk that it was. One without a name that has become smaller is likely another. */
+/* True if this is the same disk. A disk without names that has become smaller is probably another. */
 static bool same(const struct vn_disk *d, const struct vn_association *a)
 {
 	static const struct vn_names none;
@@ -137,8 +137,8 @@ static void reconnect(struct vn_disk *d)
 	}
 }
 
-/* In a slow network whoever is far behind in the line waits for long, while others are answered: fewer than can be
- * in it. */
+/* True if a command has waited too long. In a slow network a command far back in the queue waits long while others are
+ * answered, but no more of them than fit in the queue twice. */
 static bool overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_t now, uint64_t ms)
 {
 	if (now <= c->since || now - c->since <= ms)
@@ -146,7 +146,7 @@ static bool overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_t n
 	return now - q->moved > ms || q->answers - c->before > 2 * q->depth;
 }
 
-/* Commands that have waited for too long break their connection. */
+/* Breaks connections with overdue commands. */
 static void look_for_silence(struct vn_disk *d, uint64_t now)
 {
 	if (!d->options.io_ms)
@@ -164,7 +164,7 @@ static void look_for_silence(struct vn_disk *d, uint64_t now)
 	}
 }
 
-/* What is due among the requests; when to look again at the latest. */
+/* Handles requests that are due. Returns when to check again at the latest. */
 static uint64_t visit_disk(struct vn_disk *d, uint64_t now)
 {
 	uint64_t at = now + LOOK_MS, again;

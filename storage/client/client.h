@@ -1,4 +1,4 @@
-// client.h - what the files of the initiator share
+// client.h - shared by the files of the initiator
 // follows: NVMe over Fabrics 1.1
 // SPDX-License-Identifier: MIT
 #ifndef VN_CLIENT_H
@@ -20,35 +20,35 @@
 #define VN_ADMIN_DEPTH 31u /* commands: 32 entries, of which one is always empty */
 #define VN_DEPTH_MAX 1023u
 #define VN_QUEUES_MAX 64u
-#define VN_CONTROL_MAX 4096u       /* bytes of an admin command's data, and of Connect's */
-#define VN_ADMIN_INLINE 8192u      /* in capsules of the admin queue, by TCP. NVMe/TCP 1.0, 3.3.2 */
-#define VN_LOOK_MS 100             /* how often a wait looks whether it is to end */
+#define VN_CONTROL_MAX 4096u       /* bytes of data of an admin command and of Connect */
+#define VN_ADMIN_INLINE 8192u      /* bytes in capsules of the admin queue over TCP. NVMe/TCP 1.0, 3.3.2 */
+#define VN_LOOK_MS 100             /* interval at which a wait checks whether to end */
 #define VN_TRANSFER_MAX (8u << 20) /* keyed descriptors have 24 bits */
 
 /* ---- commands of a queue ---- */
 
 enum vn_way { VN_NO_DATA, VN_TO_TARGET, VN_FROM_TARGET };
 
-/* TCP: the data still to be sent for a command, one item at a time. */
+/* TCP: the output of a command, one PDU at a time. */
 struct vn_tcp_part {
 	struct vn_cmd *next;
 	bool queued, h2c, sent_capsule, in_capsule;
 	uint8_t head[144], tail[4]; /* head: 76 bytes, up to a multiple of 4 to 128 bytes: 144 for 72 */
 	uint32_t head_len, data_at, data_len, tail_len, sent;
-	uint32_t moved;   /* bytes that have come or been asked for, from the first on */
-	uint32_t h2c_end; /* … and up to where they have been asked for */
+	uint32_t moved;   /* bytes received or requested so far */
+	uint32_t h2c_end; /* … and the end of the requested ones */
 	uint16_t ttag;
 };
 
 struct vn_rdma_part {
-	void *once;      /* ibv_mr registered for this command alone */
-	uint8_t *bounce; /* a copy of the data, or room for it */
+	void *once;      /* ibv_mr registered for this command only */
+	uint8_t *bounce; /* buffer for a copy of the data */
 	bool send_done;
 };
 
 struct vn_cmd {
-	struct vn_cmd *next; /* in a list of the disk's */
-	struct vn_op *op;    /* NULL: a command of vn_command's */
+	struct vn_cmd *next; /* next in a list of the disk */
+	struct vn_op *op;    /* NULL: a command of vn_command */
 	struct nv_sqe sqe;   /* without cid, data descriptor */
 	enum vn_way way;
 	uint8_t *data;
@@ -57,13 +57,13 @@ struct vn_cmd {
 	uint16_t cid;
 	uint16_t tries;
 	uint64_t since;  /* ms */
-	uint64_t before; /* answers that its queue had got when it was sent */
-	uint64_t due;    /* ms: not to be sent again before */
-	/* ms: since when the target says that the namespace cannot be reached through it, 0: it has not */
+	uint64_t before; /* number of answers in its queue when it was sent */
+	uint64_t due;    /* ms: when it may be sent again */
+	/* ms: since when the target reports that the namespace cannot be reached through it; 0: it does not */
 	uint64_t unreachable;
 	bool answered, done, digest_failed;
 	struct nv_cqe cqe;
-	uint8_t range[16]; /* of a discard */
+	uint8_t range[16]; /* range of a discard */
 	struct vn_tcp_part tcp;
 	struct vn_rdma_part rdma;
 };
@@ -73,7 +73,7 @@ struct vn_cmd {
 struct vn_queue {
 	const struct vn_transport *transport;
 	struct vn_disk
-	        *disk; /* while it is in service, under the disk's lock; NULL: only the thread that made it uses it */
+	        *disk;       /* while in service, under the disk's lock; NULL: only the thread that opened it uses it */
 	uint16_t qid, depth; /* depth: commands */
 	uint32_t inline_max; /* bytes of data in a capsule */
 	uint16_t mask, *generation;
@@ -81,81 +81,82 @@ struct vn_queue {
 	uint16_t *unused;
 	unsigned n_unused, busy;
 	uint64_t bytes;          /* bytes of outstanding commands */
-	uint64_t answers;        /* ever */
-	uint64_t looked, moved;  /* the caretaker's: answers when it looked last, and when there were new ones (ms) */
-	int error;               /* errno that broke it, 0 while it works */
-	int epoll;               /* where its descriptors are watched, -1: nowhere */
-	const atomic_bool *stop; /* NULL, or what ends a wait */
+	uint64_t answers;        /* total number of answers */
+	uint64_t looked, moved;  /* for the caretaker: answers at its last check, and when there were new ones (ms) */
+	int error;               /* the errno that broke it; 0 while it works */
+	int epoll;               /* epoll descriptor that watches its descriptors; -1: none */
+	const atomic_bool *stop; /* NULL, or a flag that ends waiting */
 	char why[120];
 	uint64_t copied, digest_errors;
 };
 
-/* What a queue is opened with. */
+/* The parameters for opening a queue. */
 struct vn_link {
 	const struct vn_transport *transport;
 	const struct vn_options *options;
 	char host[257], service[33];
 	struct vn_domain *domain;
 	const struct vn_identity *who;
-	const char *nqn; /* of the subsystem */
+	const char *nqn; /* NQN of the subsystem */
 	uint16_t cntlid;
-	bool iwarp;              /* by this one of two adapters */
-	uint32_t inline_max;     /* for I/O queues: bytes in a capsule */
+	bool iwarp;              /* use the iWARP adapter of two */
+	uint32_t inline_max;     /* bytes in a capsule of an I/O queue */
 	uint64_t deadline;       /* ms */
-	uint64_t latest;         /* … and how far it is put off once the target can be reached, 0: not at all */
-	const atomic_bool *stop; /* NULL, or what ends all waiting with -ECANCELED */
+	uint64_t latest;         /* … extended to this once the target is reachable; 0: not extended */
+	const atomic_bool *stop; /* NULL, or a flag that ends all waiting with -ECANCELED */
 	char *why;               /* 120 bytes */
 };
 
 struct vn_transport {
 	const char *name;
-	/* A connection on which Connect can be sent. 0 or -errno, and why. */
+	/* Opens a connection on which Connect can be sent. 0, or -errno and why. */
 	int (*open)(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q);
-	void (*submit)(struct vn_queue *q, struct vn_cmd *c); /* c has its slot */
-	void (*kick)(struct vn_queue *q);                     /* sends what submit has left */
-	void (*progress)(struct vn_queue *q); /* calls vn_answer for each answer; sets q->error when it breaks */
+	void (*submit)(struct vn_queue *q, struct vn_cmd *c); /* c has a slot */
+	void (*kick)(struct vn_queue *q);                     /* sends everything that was submitted */
+	void (*progress)(struct vn_queue *q); /* calls vn_answer for each answer; sets q->error when the queue breaks */
 	int (*descriptors)(const struct vn_queue *q, struct pollfd p[2]);
-	bool spins;                      /* looking costs little, sleeping much */
-	bool (*arm)(struct vn_queue *q); /* descriptors will tell; true: look again now */
+	bool spins;                      /* polling is cheap, and sleeping costs much */
+	bool (*arm)(struct vn_queue *q); /* enables wake-ups by descriptors; true: poll again now */
 	void (*done)(struct vn_queue *q,
-	             struct vn_cmd *c);    /* c is answered, or given up with its queue closed to the target */
-	void (*cut)(struct vn_queue *q);   /* from now on the target touches no memory */
+	             struct vn_cmd *c);    /* c is answered, or given up without access by the target */
+	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
 };
 
 extern const struct vn_transport vn_tcp;
 #ifdef VN_HAVE_RDMA
 extern const struct vn_transport vn_rdma;
-unsigned vn_rdma_kinds(void); /* of devices that are there: 1, or 2 with iWARP beside others */
+unsigned vn_rdma_kinds(void); /* kinds of devices: 1, or 2 if there are iWARP devices beside others */
 #endif
 
 int vn_queue_init(struct vn_queue *q, const struct vn_transport *t, uint16_t qid, uint16_t depth);
 void vn_queue_fini(struct vn_queue *q);
-void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c); /* there is a slot */
+void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c); /* there must be a free slot */
 struct vn_cmd *vn_queue_find(struct vn_queue *q, uint16_t cid);
-void vn_queue_release(struct vn_queue *q, struct vn_cmd *c); /* its slot is free again */
+void vn_queue_release(struct vn_queue *q, struct vn_cmd *c); /* frees its slot */
 void vn_queue_break(struct vn_queue *q, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Completes c: transports call it when they hold nothing of it any more. */
+/* Completes c. A transport calls it when it no longer uses c. */
 void vn_answer(struct vn_queue *q, struct vn_cmd *c);
 void vn_queue_watch(struct vn_queue *q, int epoll);
 
-/* A command on a queue that is ours alone; data of VN_CONTROL_MAX bytes at most. 0 and *cqe; -errno: the queue broke */
+/* Performs a command on a queue that no other thread uses, with at most VN_CONTROL_MAX bytes of data. 0 and *cqe, or
+ * -errno: the queue broke. */
 int vn_command(struct vn_queue *q, const struct nv_sqe *sqe, enum vn_way way, void *data, uint32_t length,
                uint64_t deadline, struct nv_cqe *cqe);
 
 /* ---- memory ---- */
 
 /*
- * What the registrations of a disk belong to. lock: all of it. To register much memory takes long, and every request
- * needs the lock: that is done without it, and the protection domain stays for as long.
+ * The registrations of a disk. lock guards everything. Registering much memory takes long, and every request needs the
+ * lock, so registration runs without it. The protection domain stays meanwhile.
  */
 struct vn_domain {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
-	unsigned busy;          /* threads that register at pd, or end that, without the lock; idle: it is 0 */
-	struct vn_memory **all; /* by address */
+	unsigned busy;          /* threads that work on pd without the lock; idle is signalled at 0 */
+	struct vn_memory **all; /* sorted by address */
 	size_t n, room;
-	void *pd;      /* ibv_pd, of the device that queues use */
+	void *pd;      /* ibv_pd, on the device of the queues */
 	void *context; /* ibv_context */
 };
 
@@ -163,21 +164,22 @@ struct vn_memory {
 	uint8_t *address;
 	size_t length;
 	void *mr;       /* ibv_mr, in domain->pd */
-	unsigned users; /* requests; domain->lock */
-	bool coming;    /* vn_register has not returned yet, so it is not in use; under domain->lock */
-	bool ours;      /* vn_allocate's */
-	int fd;         /* … what it is a mapping of */
+	unsigned users; /* number of requests; under domain->lock */
+	bool coming;    /* vn_register has not returned yet, so it is not used; under domain->lock */
+	bool ours;      /* allocated by vn_allocate */
+	int fd;         /* … the file that it maps */
 };
 
 void vn_domain_init(struct vn_domain *d);
 void vn_domain_fini(struct vn_domain *d);
-/* Pages that a program of this host can map, too, if it may see our descriptors. NULL: errno; *fd may be -1 */
+/* Allocates pages that another program of this host can map, if it may access our descriptors. NULL: errno; *fd may be
+ * -1. */
 void *vn_shared_new(size_t length, int *fd);
 void vn_shared_free(void *at, size_t length, int fd);
 struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t length); /* NULL: not registered */
 void vn_memory_put(struct vn_domain *d, struct vn_memory *m);
 #ifdef VN_HAVE_RDMA
-int vn_domain_attach(struct vn_domain *d, void *context); /* no command is outstanding */
+int vn_domain_attach(struct vn_domain *d, void *context); /* when no command is outstanding */
 int vn_mr_make(struct vn_domain *d, struct vn_memory *m);
 void vn_domain_detach(struct vn_domain *d);
 void vn_mr_drop(void *mr);
@@ -192,7 +194,7 @@ struct vn_op {
 	uint64_t length, offset, issued;
 	struct vn_memory *memory;
 	uint32_t outstanding;
-	bool whole; /* everything has been issued */
+	bool whole; /* all its commands have been issued */
 	int error;
 	vn_done *done;
 	void *arg;
@@ -213,7 +215,7 @@ enum vn_scheme { VN_SCHEME_AUTO, VN_SCHEME_TCP, VN_SCHEME_TLS, VN_SCHEME_RDMA };
 struct vn_url {
 	enum vn_scheme scheme;
 	char host[257], service[33], nqn[NV_NQN_SIZE];
-	uint32_t nsid; /* 0: not named */
+	uint32_t nsid; /* 0: not given */
 };
 
 int vn_url_parse(const char *text, struct vn_url *u);
@@ -221,18 +223,18 @@ int vn_url_parse(const char *text, struct vn_url *u);
 /* ---- the controller's side of a connection ---- */
 
 struct vn_limits {
-	uint16_t cntlid, mqes; /* mqes: commands of a queue at a time */
-	uint32_t ready_ms;     /* how long it may take to become ready, and to shut down */
+	uint16_t cntlid, mqes; /* mqes: outstanding commands of a queue */
+	uint32_t ready_ms;     /* time limit for becoming ready, and for shutting down */
 	uint32_t transfer;     /* bytes of one command, UINT32_MAX: no limit */
-	uint32_t page;         /* bytes of its smallest page */
+	uint32_t page;         /* bytes of the controller's smallest page */
 	uint32_t inline_max;   /* bytes in capsules of I/O queues */
 	uint64_t zeroes;       /* bytes of a Write Zeroes, UINT64_MAX: no limit */
-	uint64_t discard;      /* blocks of a Dataset Management, and of its one range; UINT64_MAX: no limit */
-	uint32_t events;       /* those it can tell of, of the ones that are of use here */
-	bool frees_zeroes;     /* the namespace may deallocate what a Write Zeroes names: that reads as zeroes */
+	uint64_t discard;      /* blocks of a Dataset Management command with one range; UINT64_MAX: no limit */
+	uint32_t events;       /* supported events that are of use here */
+	bool frees_zeroes;     /* Write Zeroes may deallocate, and deallocated blocks read as zeroes */
 };
 
-/* What a namespace is known again by, beside its UUID; zeroes: it has none */
+/* Identifiers of a namespace besides its UUID; zeroes: none */
 struct vn_names {
 	uint8_t nguid[16], eui64[8];
 };
@@ -257,7 +259,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got);
 int vn_ctl_log(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count);
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events);
-int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log); /* its contents are ignored */
+int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log); /* the contents are ignored */
 int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline);
 void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline);
 
@@ -267,35 +269,35 @@ int vn_discover_at(struct vn_link *l, const struct vn_identity *who, struct vn_f
 
 enum vn_state { VN_UP, VN_LOST, VN_GIVEN_UP, VN_CLOSING };
 
-/* A set of queues that belong together. */
+/* The queues of one controller. */
 struct vn_association {
 	struct vn_queue *admin, *io[VN_QUEUES_MAX];
 	unsigned n;
 	struct vn_limits limits;
 	struct vn_info info;
 	struct vn_names names;
-	struct vn_cmd *event; /* the request to be told of events; the caretaker's, NULL: none */
+	struct vn_cmd *event; /* the outstanding event request; used by the caretaker, NULL: none */
 };
 
 struct vn_disk {
 	pthread_mutex_t lock; /* guards everything below unless stated otherwise */
 	pthread_cond_t cond;  /* signaled when no thread polls any more */
 	enum vn_state state;
-	atomic_uint wanting; /* threads that wait for the lock: a polling thread lets them take it */
-	uint64_t answered;   /* commands */
-	unsigned vain, skip; /* looks in a loop that found nothing, one after the other; sleeps before the next try */
-	bool polling;        /* a thread does what vn_poll does: one at a time */
-	bool fd_given;       /* vn_fd has been called */
+	atomic_uint wanting;       /* number of threads that wait for the lock; a polling thread yields to them */
+	uint64_t answered;         /* number of answered commands */
+	unsigned vain, skip;       /* number of useless polling phases in a row; sleeps before the next one */
+	bool polling;              /* a thread is polling (one at a time) */
+	bool fd_given;             /* vn_fd has been called */
 	struct vn_waiter *waiters; /* threads that wait to poll next */
 	int epoll, wake;           /* wake: an eventfd in epoll */
-	int care;                  /* an eventfd that the caretaker waits for */
+	int care;                  /* eventfd that the caretaker waits for */
 	pthread_t caretaker;
-	struct vn_association now;            /* now.admin is the caretaker's alone */
-	const struct vn_transport *transport; /* of now, or of the last one */
-	unsigned turn;                        /* which queue has had the last command */
+	struct vn_association now;            /* only the caretaker uses now.admin */
+	const struct vn_transport *transport; /* transport of now, or of the last association */
+	unsigned turn;                        /* queue of the last command */
 	struct vn_ops_list pending, done;
 	struct vn_op *spare_ops;
-	struct vn_cmds again; /* to be sent again */
+	struct vn_cmds again; /* commands to be sent again */
 	struct vn_cmd *spare, *cmds;
 	struct vn_statistics stats;
 	struct vn_domain domain; /* has its own lock */
@@ -304,14 +306,14 @@ struct vn_disk {
 	struct vn_options options;
 	struct vn_identity who;
 	struct vn_url url;
-	struct vn_info info; /* but for its size: vn_resize */
+	struct vn_info info; /* except its size: vn_resize */
 	struct vn_names names;
 	uint32_t max_part;
-	/* the caretaker's, and vn_open's before */
-	uint64_t rdma_at;    /* ms; auto: TCP was taken, RDMA is not tried before */
-	uint32_t rdma_pause; /* … how long that was, 0: RDMA has worked */
+	/* used by vn_open and then by the caretaker */
+	uint64_t rdma_at;    /* ms; auto: when RDMA may be tried again after a fallback to TCP */
+	uint32_t rdma_pause; /* … the length of that pause; 0: RDMA has worked */
 	uint64_t latest;     /* ms: the latest end of the present attempt to connect */
-	bool by_iwarp;       /* if there are two kinds of RDMA, iWARP is the one that has worked */
+	bool by_iwarp;       /* with two kinds of RDMA, iWARP is the one that worked */
 	atomic_bool stop;    /* vn_close has been called */
 	char why[120];
 };
@@ -326,31 +328,31 @@ static inline void vn_lock(struct vn_disk *d)
 	atomic_fetch_sub(&d->wanting, 1);
 }
 
-/* 0: a. tries: how many have failed since the connection broke */
+/* On success returns 0 and fills a. tries: failed attempts since the connection broke. */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
 void vn_dissolve(struct vn_association *a);
 void *vn_caretaker(void *disk);
-void vn_care(struct vn_disk *d); /* wakes it */
+void vn_care(struct vn_disk *d); /* wakes the caretaker */
 void vn_wake(struct vn_disk *d); /* wakes the polling thread */
 
-/* events: the caretaker's */
+/* Called by the caretaker only. */
 void vn_events_begin(struct vn_disk *d);
 void vn_events_look(struct vn_disk *d);
 void vn_events_end(struct vn_association *a);
 
-/* under d->lock */
+/* Called under d->lock. */
 bool vn_same_disk(const struct vn_disk *d, const struct vn_info *is, const struct vn_names *names);
 void vn_resize(struct vn_disk *d, uint64_t size);
-void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* it was answered */
+void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c); /* c was answered */
 void vn_install(struct vn_disk *d, const struct vn_association *a);
-void vn_withdraw(struct vn_disk *d); /* the queues access no memory any more; outstanding commands must be sent again */
+void vn_withdraw(struct vn_disk *d); /* queues cannot access memory: outstanding commands will be sent again */
 void vn_lost(struct vn_disk *d);
-void vn_issue(struct vn_disk *d);                   /* sends what can be sent */
-void vn_requests_end(struct vn_disk *d, int error); /* all of them; no queue is there */
-bool vn_callbacks(struct vn_disk *d, int *n);       /* lets go of the lock meanwhile */
-uint64_t vn_again_at(const struct vn_disk *d);      /* when something is to be sent again, UINT64_MAX: never */
+void vn_issue(struct vn_disk *d);                   /* sends all commands that can be sent */
+void vn_requests_end(struct vn_disk *d, int error); /* ends all requests; there is no queue */
+bool vn_callbacks(struct vn_disk *d, int *n);       /* releases the lock meanwhile */
+uint64_t vn_again_at(const struct vn_disk *d);      /* when the next command is to be sent again; UINT64_MAX: never */
 
-#define VN_STATUS_NO_MEMORY 0x7ffu /* our own: no memory could be registered */
+#define VN_STATUS_NO_MEMORY 0x7ffu /* our own status: no memory could be registered */
 int vn_status_errno(uint16_t status);
 
 static inline void vn_say(char *why, const char *format, ...) __attribute__((format(printf, 2, 3)));

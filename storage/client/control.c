@@ -1,4 +1,4 @@
-// control.c - admin commands to a controller, before and beside the requests
+// control.c - admin commands to a controller
 // follows: NVMe over Fabrics 1.1, 3.3 (Connect) and 3.5 (properties); NVM Express Base 1.4, chapter 5 (admin commands)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -11,7 +11,7 @@
 #define LOG_ENTRY 1024u
 #define LOG_ENTRIES_MAX 4096u
 
-/* bytes of Identify Controller and Identify Namespace. Base 1.4, figures 247 and 245 */
+/* offsets in Identify Controller and Identify Namespace. Base 1.4, figures 247 and 245 */
 enum {
 	C_SN = 4,
 	C_MN = 24,
@@ -37,20 +37,20 @@ enum {
 	N_EUI64 = 120,
 	N_LBAF = 128
 };
-/* … and of what the controller says for the NVM command set alone. NVM command set 1.0, 4.1.5.4 */
+/* … and in the data for the NVM command set. NVM command set 1.0, 4.1.5.4 */
 enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
-#define VERSION_1_2 0x00010200u /* before, it is asked for nothing but what it knows: CNS had two bits */
+#define VERSION_1_2 0x00010200u /* older controllers have a CNS of two bits, and get no other queries */
 #define ONCS_COMPARE 0x01u
 #define ONCS_DSM 0x04u
 #define ONCS_WRITE_ZEROES 0x08u
 #define NSFEAT_OPTPERF 0x10u
-#define DLFEAT_READS 0x07u /* what is deallocated reads as … */
+#define DLFEAT_READS 0x07u /* deallocated blocks read as … */
 #define DLFEAT_ZEROES 0x01u
 #define DLFEAT_DEAC 0x08u /* Write Zeroes may deallocate */
 #define NSATTR_PROTECTED 0x01u
 #define DESC_UUID 3u
 
-/* A command, and the text of its error. */
+/* Performs a command, and describes its error. */
 static int command(struct vn_link *l, struct vn_queue *q, const char *what, const struct nv_sqe *sqe, enum vn_way way,
                    void *data, uint32_t length, struct nv_cqe *cqe)
 {
@@ -67,7 +67,7 @@ static int command(struct vn_link *l, struct vn_queue *q, const char *what, cons
 
 /* ---- connect ---- */
 
-/* What is wrong with the Connect command, in the target's opinion. Fabrics 1.1, figure 21 */
+/* Describes why the target rejected Connect. Fabrics 1.1, figure 21 */
 static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const char *nqn)
 {
 	uint16_t at = (uint16_t)cqe->result;
@@ -95,8 +95,8 @@ static bool dislikes_attributes(const struct nv_cqe *cqe)
 	return (cqe->status & 0x7ff) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
 }
 
-/* If the target wants it, or we want a proof from it. What a discovery service says is proven by the subsystem
- * itself. */
+/* Authenticates if the target requires it, or if we require a proof. For a discovery service no proof is required: the
+ * subsystem itself has to prove its identity. */
 static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
                         uint64_t authreq)
 {
@@ -125,7 +125,7 @@ int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identi
 	uint8_t data[NV_CONNECT_DATA_LEN] = {0};
 	struct nv_sqe s = {
 	        .opcode = NV_FABRICS, .fctype = NV_FCT_CONNECT, .cdw = {(uint32_t)q->qid << 16, q->depth, kato}};
-	/* data without a separate completion is only sent to hosts that do not read SQHD */
+	/* targets send data without a separate completion only to hosts that do not use SQHD */
 	uint8_t cattr = q->transport == &vn_tcp ? NV_CONNECT_NO_SQ_FLOW : 0;
 	struct nv_cqe cqe = {0};
 	int e;
@@ -190,7 +190,7 @@ static int until_ready(struct vn_link *l, struct vn_queue *admin, uint64_t by)
 	}
 }
 
-#define CC_SIZES (6u << 16 | 4u << 20) /* of queue entries: 64 and 16 */
+#define CC_SIZES (6u << 16 | 4u << 20) /* sizes of queue entries: 64 and 16 */
 
 int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim)
 {
@@ -230,7 +230,7 @@ static int identify(struct vn_link *l, struct vn_queue *admin, enum nv_cns cns, 
 	return command(l, admin, "identify", &s, VN_FROM_TARGET, data, VN_CONTROL_MAX, &cqe);
 }
 
-/* A field of text, padded with spaces; what cannot be shown becomes a dot. */
+/* Copies a text field that is padded with spaces. Unprintable bytes become dots. */
 static void text(char *to, const uint8_t *from, size_t len)
 {
 	while (len && (from[len - 1] == ' ' || !from[len - 1]))
@@ -240,7 +240,7 @@ static void text(char *to, const uint8_t *from, size_t len)
 	to[len] = 0;
 }
 
-/* Zero is no limit, and a target that does not know the question has none. */
+/* Zero means no limit, and so does a target that does not support the query. */
 static void command_limits(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim)
 {
 	uint8_t d[VN_CONTROL_MAX];
@@ -280,7 +280,7 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 	while (lim->page >> shift > 1)
 		shift++;
 	lim->transfer = mdts && mdts + shift < 32 ? 1u << (mdts + shift) : UINT32_MAX;
-	/* in units of 16 bytes, the command among them; data behind an offset is not sent in capsules at all */
+	/* in units of 16 bytes, including the command; with an offset (ICDOFF), data is never sent in capsules */
 	lim->inline_max = capsule > 4 && !nv_get16(d + C_ICDOFF)
 	                          ? (capsule - 4 < VN_TRANSFER_MAX / 16 ? capsule - 4 : VN_TRANSFER_MAX / 16) * 16
 	                          : 0;
@@ -304,7 +304,7 @@ static int first_namespace(struct vn_link *l, struct vn_queue *admin, uint32_t *
 	return -ENXIO;
 }
 
-/* Not every target has it: no name then. */
+/* Not every target supports this; then there is no name. */
 static void namespace_uuid(struct vn_link *l, struct vn_queue *admin, uint32_t nsid, char uuid[37])
 {
 	uint8_t d[VN_CONTROL_MAX];
@@ -355,7 +355,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits
 	return admin->error ? -admin->error : 0;
 }
 
-/* ---- the rest ---- */
+/* ---- other commands ---- */
 
 int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsigned *got)
 {
@@ -413,7 +413,7 @@ int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log)
 static void take_entry(const uint8_t *e, struct vn_found *f)
 {
 	memset(f, 0, sizeof(*f));
-	bool tls = e[0] == NV_TRTYPE_TCP && (e[3] & 3) == 1 && e[768] == 2; /* it is required, and 1.3 */
+	bool tls = e[0] == NV_TRTYPE_TCP && (e[3] & 3) == 1 && e[768] == 2; /* TLS 1.3 is required */
 
 	strcpy(f->transport, tls ? "tls" : e[0] == NV_TRTYPE_TCP ? "tcp" : e[0] == NV_TRTYPE_RDMA ? "rdma" : "");
 	f->referral = e[2] == NV_SUBTYPE_REFERRAL;

@@ -19,7 +19,7 @@ static int check_options(const struct vn_options *o)
 		return -EINVAL;
 	if (o->max_transfer < 512 || !o->connect_ms || !o->reconnect_pause_ms)
 		return -EINVAL;
-	/* the rest would not fit into the sums */
+	/* larger values would overflow the sums */
 	return o->reconnect_ms > INT32_MAX || o->reconnect_pause_ms > INT32_MAX || o->connect_ms > INT32_MAX ||
 	                       o->keep_alive_ms > INT32_MAX || o->rdma_again_ms > INT32_MAX
 	               ? -EINVAL
@@ -65,7 +65,7 @@ static struct vn_disk *disk_new(const struct vn_options *o)
 	d->done.end = &d->done.first;
 	d->again.end = &d->again.first;
 	d->options = *o;
-	d->options.host_nqn = NULL; /* the caller's memory */
+	d->options.host_nqn = NULL; /* it points to the caller's memory */
 	d->options.host_id = NULL;
 	d->options.secret = d->options.controller_secret = d->options.tls_key = NULL;
 	d->state = VN_LOST;
@@ -85,7 +85,7 @@ static struct vn_disk *disk_new(const struct vn_options *o)
 	return d;
 }
 
-/* The thread takes no signals: they are the program's. */
+/* The thread blocks all signals, which are for the program. */
 static int start_caretaker(struct vn_disk *d)
 {
 	sigset_t all, was;

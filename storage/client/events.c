@@ -1,4 +1,4 @@
-// events.c - what the target tells unasked: that the namespace has changed, or how it can be reached
+// events.c - asynchronous events of the target: the namespace has changed, or its accessibility has
 // follows: NVM Express Base 1.4, 5.2 (asynchronous events), 5.14.1.5 (changed namespaces), 8.20 (asymmetric access)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -32,7 +32,7 @@ void vn_events_begin(struct vn_disk *d)
 	struct vn_association *a = &d->now;
 
 	if (a->event || a->admin->error || !a->limits.events)
-		return; /* without them a disk works, too */
+		return; /* the disk works without events, too */
 	a->event = calloc(1, sizeof(*a->event));
 	if (a->event)
 		ask_for_event(a->admin, a->event);
@@ -63,12 +63,12 @@ static void look_again(struct vn_disk *d)
 {
 	struct vn_info info = {.nsid = d->info.nsid};
 	struct vn_names names;
-	struct vn_limits lim; /* those of the beginning stay */
+	struct vn_limits lim; /* the limits from opening stay in use */
 	char why[120];
 	struct vn_link l = link_to(d, why);
 
 	if (vn_ctl_namespace(&l, d->now.admin, &lim, &info, &names))
-		return; /* if it is gone, requests will be told */
+		return; /* if the namespace is gone, requests will fail */
 	pthread_mutex_lock(&d->lock);
 	if (vn_same_disk(d, &info, &names))
 		vn_resize(d, info.size);
@@ -77,7 +77,7 @@ static void look_again(struct vn_disk *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Wakes threads that wait for the namespace to be reachable again. */
+/* Sends again the commands that wait for the namespace to be accessible. */
 static void try_again(struct vn_disk *d)
 {
 	pthread_mutex_lock(&d->lock);
@@ -87,7 +87,7 @@ static void try_again(struct vn_disk *d)
 	vn_wake(d);
 }
 
-/* The log page is read so that the target tells the next time, too. */
+/* Reads the log page, so that the target reports the next event, too. */
 static void happened(struct vn_disk *d, uint32_t result)
 {
 	uint8_t log = INFO(result) == NV_AEN_ANA_CHANGED ? NV_LOG_ANA : NV_LOG_CHANGED_NS;

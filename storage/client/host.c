@@ -1,4 +1,4 @@
-// host.c - the host's names for targets, and the defaults of options
+// host.c - the host's NQN and id, and the defaults of options
 // follows: NVMe over Fabrics 1.1, 1.5.2 (host NQN and identifier)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -24,7 +24,7 @@ void vn_options_init(struct vn_options *o)
 	                         .retries = 5};
 }
 
-/* The first line of a file, without what ends it. */
+/* Reads the first line of a file, without its end. */
 static bool first_line(const char *path, char *line, int size)
 {
 	FILE *f = fopen(path, "re");
@@ -53,7 +53,7 @@ static int made_nqn(char nqn[NV_NQN_SIZE])
 	return 0;
 }
 
-/* NULL: there is none. */
+/* text NULL: there is no secret. */
 static int secret(const char *text, bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *s)
 {
 	if (!text)

@@ -1,4 +1,4 @@
-// memory.c - memory that requests use: by which registration a buffer is reached
+// memory.c - memory for requests: finds the registration of a buffer
 // follows: memfd_create(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -10,11 +10,11 @@
 
 #include "client/client.h"
 
-/* Without a memfd any memory will do, a copy into it is just dearer. The descriptor stays: by it the memory is
- * found. */
+/* Without a memfd ordinary memory is used, and copying into it is slower. The descriptor stays open, because the target
+ * finds the memory by it. */
 void *vn_shared_new(size_t length, int *fd)
 {
-	struct rlimit most; /* a memfd is a file: beyond this there would be SIGXFSZ */
+	struct rlimit most; /* a memfd is a file: exceeding this limit raises SIGXFSZ */
 	void *at;
 
 	*fd = -1;
@@ -72,7 +72,7 @@ void vn_domain_fini(struct vn_domain *d)
 	pthread_mutex_destroy(&d->lock);
 }
 
-/* How many begin at or before at: the last of them is the only one that can hold it. */
+/* The number of regions that begin at or before `at`. Only the last of these can contain it. */
 static size_t upto(const struct vn_domain *d, const uint8_t *at)
 {
 	size_t low = 0, high = d->n;
@@ -146,7 +146,7 @@ static void take_out(struct vn_domain *d, const struct vn_memory *m)
 	d->n--;
 }
 
-/* Registers it, or ends that, without the lock, which is held. */
+/* Registers or deregisters memory, and releases the lock meanwhile. */
 static int unlocked(struct vn_domain *d, struct vn_memory *m, int (*work)(struct vn_domain *d, struct vn_memory *m))
 {
 	int e;

@@ -1,4 +1,4 @@
-// poll.c - whose thread does the work: vn_poll, and requests that are waited for
+// poll.c - decides which thread polls: vn_poll and synchronous requests
 // follows: epoll(7), eventfd(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -10,10 +10,10 @@
 
 #include "client/client.h"
 
-#define BYTES_US 4096u /* outstanding data may take a microsecond for this many bytes */
-#define SPINS 8u       /* but not more than so many times spin_us */
-#define LOOKS 16u      /* polls between two readings of the clock */
-#define VAIN_MAX 6u    /* one sleep in 64 begins with looking, at the least */
+#define BYTES_US 4096u /* polling is extended by a microsecond per this many outstanding bytes … */
+#define SPINS 8u       /* … up to this many times spin_us */
+#define LOOKS 16u      /* polls between two reads of the clock */
+#define VAIN_MAX 6u    /* at least one sleep in 64 is preceded by polling */
 
 /* A thread that waits for one request. It polls if no other thread does. */
 struct vn_waiter {
@@ -59,7 +59,7 @@ static uint64_t patience_us(const struct vn_disk *d)
 	return us < most ? us : most;
 }
 
-/* Polls once. Returns whether there was work. Lets a waiting thread take the lock. */
+/* Polls for a while. True if there was work. Lets waiting threads take the lock. */
 static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
 {
 	uint64_t until = now_us() + patience_us(d), answered = d->answered;
@@ -73,13 +73,14 @@ static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
 		if (n % LOOKS && !atomic_load_explicit(&d->wanting, memory_order_relaxed))
 			continue;
 		pthread_mutex_unlock(&d->lock);
-		sched_yield(); /* the target may need this very core */
+		sched_yield(); /* the target may need this core */
 		vn_lock(d);
 	}
 	return false;
 }
 
-/* The more often in vain, the more seldom: where answers take long, or requests are few, it costs next to nothing. */
+/* Polls before a sleep. The more often that is useless, the more rarely it is done, so it costs little where answers
+ * take long or requests are few. */
 static bool spin(struct vn_disk *d, uint64_t deadline)
 {
 	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
@@ -107,7 +108,7 @@ static bool arm(struct vn_disk *d)
 	return again;
 }
 
-/* Until something may have happened, or the deadline (ms). The lock is let go of. */
+/* Sleeps, without the lock, until there may be work or until the deadline (ms). */
 static void sleep_on(struct vn_disk *d, uint64_t deadline)
 {
 	struct epoll_event e[8];
@@ -138,7 +139,7 @@ static int work(struct vn_disk *d)
 
 	poll_queues(d);
 	do
-		vn_issue(d); /* what waited, and then what callbacks have begun */
+		vn_issue(d); /* first the waiting commands, then those that callbacks have started */
 	while (vn_callbacks(d, &n));
 	return n;
 }
@@ -159,7 +160,7 @@ static int poll_as_the_one(struct vn_disk *d, uint64_t until)
 	int n;
 
 	d->polling = true;
-	if (d->fd_given) /* a thread that sleeps on the descriptor does not call sleep_on */
+	if (d->fd_given) /* the wake-up is for this call; the program itself may sleep on the descriptor */
 		eventfd_read(d->wake, &x);
 	while (!(n = work(d)) && vn_now() < until)
 		sleep_on(d, until);
@@ -183,7 +184,7 @@ int vn_poll(struct vn_disk *d, int timeout_ms)
 			break;
 		wait_for_turn(d, until);
 	}
-	if (!n && !timeout_ms && d->fd_given && arm(d)) /* so that vn_fd will tell */
+	if (!n && !timeout_ms && d->fd_given && arm(d)) /* arms the descriptor of vn_fd */
 		vn_wake(d);
 	pthread_mutex_unlock(&d->lock);
 	return n;
@@ -194,11 +195,11 @@ int vn_fd(struct vn_disk *d)
 	vn_lock(d);
 	d->fd_given = true;
 	pthread_mutex_unlock(&d->lock);
-	vn_wake(d); /* nothing is armed yet: vn_poll has to come first */
+	vn_wake(d); /* nothing is armed yet, so the program must call vn_poll first */
 	return d->epoll;
 }
 
-/* ---- requests that are waited for ---- */
+/* ---- synchronous requests ---- */
 
 static void waited_for(void *arg, int error)
 {
@@ -241,7 +242,7 @@ static int finish_wait(struct vn_waiter *w, int e)
 				sleep_on(d, UINT64_MAX);
 			step_down(d);
 		}
-		if (!d->polling) /* it may have been my turn just now */
+		if (!d->polling) /* no thread polls now */
 			step_down(d);
 		pthread_mutex_unlock(&d->lock);
 		e = w->error;

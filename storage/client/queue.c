@@ -39,7 +39,7 @@ int vn_queue_init(struct vn_queue *q, const struct vn_transport *t, uint16_t qid
 	q->unused = calloc(size, sizeof(uint16_t));
 	q->generation = calloc(size, sizeof(uint16_t));
 	if (!q->slots || !q->unused || !q->generation)
-		return -ENOMEM; /* fini frees */
+		return -ENOMEM; /* fini frees the rest */
 	for (unsigned i = 0; i < depth; i++)
 		q->unused[q->n_unused++] = (uint16_t)(depth - 1 - i);
 	return 0;
@@ -52,8 +52,8 @@ void vn_queue_fini(struct vn_queue *q)
 	free(q->generation);
 }
 
-/* A slot's number stands in the low bits of the command id, above it what changes from use to use: a second answer
- * finds nobody. */
+/* The low bits of the command id are the slot, and the rest changes with each use, so that a second answer matches
+ * nothing. */
 void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c)
 {
 	uint16_t slot = q->unused[--q->n_unused];

@@ -1,4 +1,4 @@
-// rdma.c - queues over RDMA: capsules out, answers in, and the list of functions
+// rdma.c - queues over RDMA: sends capsules, receives answers; the table of functions
 // follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport binding)
 // SPDX-License-Identifier: MIT
 #include "client/rdma.h"
@@ -25,7 +25,7 @@ unsigned vn_rdma_kinds(void)
 
 /* ---- output ---- */
 
-/* Memory that is not registered is copied or registered for this once. The key, or 0 and no memory for it. */
+/* Copies or registers memory that is not registered. Sets the key, or returns false if there is no memory. */
 static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_sgl *s)
 {
 	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
@@ -51,7 +51,7 @@ static bool make_reachable(struct vn_rdma_queue *r, struct vn_cmd *c, struct nv_
 	return true;
 }
 
-/* Data in the capsule: gathered in place, or copied behind the command. */
+/* Puts data into the capsule: gathered from its place, or copied after the command. */
 static int put_inside(struct vn_rdma_queue *r, struct vn_cmd *c, uint8_t *capsule, struct ibv_sge *sge)
 {
 	struct ibv_mr *mr = c->memory ? c->memory->mr : NULL;
@@ -220,7 +220,7 @@ static bool rdma_arm(struct vn_queue *q)
 			vn_queue_break(q, EIO, "ibv_req_notify_cq");
 		r->armed = true;
 	}
-	return drain(r) || q->error; /* completions from before it was armed */
+	return drain(r) || q->error; /* completions from before the arming */
 }
 
 static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
@@ -232,7 +232,7 @@ static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
 	return 2;
 }
 
-/* ---- the end of it ---- */
+/* ---- closing ---- */
 
 static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
 {
@@ -251,8 +251,8 @@ static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
 }
 
 /*
- * By iWARP a stream that is disconnected goes on until all of it has arrived. What is sent again on another connection
- * must not be overtaken by that: the queue pair's own way to ERR resets it.
+ * With iWARP a disconnected stream still delivers all its data. That must not overtake commands that are sent again on
+ * another connection. So this changes the queue pair to ERR, which resets the stream.
  */
 static void rdma_cut(struct vn_queue *q)
 {

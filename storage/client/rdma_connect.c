@@ -1,4 +1,4 @@
-// rdma_connect.c - connections by rdma_cm, and what a queue over RDMA is made of
+// rdma_connect.c - connecting with rdma_cm, and the resources of a queue over RDMA
 // follows: NVMe over Fabrics 1.1, 7.3.6 (RDMA_CM private data); rdma_cm(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define PRIVATE_LEN 32
 enum { P_RECFMT = 0, P_QID = 2, P_HRQSIZE = 4, P_HSQSIZE = 6, P_CNTLID = 8 };
-#define READS_MAX 16 /* of the target's reads at a time that we answer */
+#define READS_MAX 16 /* reads of the target that we answer at a time */
 
 /* ---- memory, by protection domain ---- */
 
@@ -21,7 +21,7 @@ int vn_mr_make(struct vn_domain *d, struct vn_memory *m)
 {
 	m->mr = ibv_reg_mr(d->pd, m->address, m->length,
 	                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-	if (!m->mr) /* it may be memory that cannot be written: then only from there to the target */
+	if (!m->mr) /* the memory may be read-only: then register it for remote reads only */
 		m->mr = ibv_reg_mr(d->pd, m->address, m->length, IBV_ACCESS_REMOTE_READ);
 	return m->mr ? 0 : -(errno ? errno : ENOMEM);
 }
@@ -93,7 +93,7 @@ static int take_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_e
 		error = event_error(e);
 		vn_say(l->why, "%s port %s by RDMA: %s", l->host, l->service, rdma_event_str(e->event));
 	}
-	/* an answer must have its own record format only; without one, what arrives is used */
+	/* an answer without a record format is accepted */
 	if (!error && want == RDMA_CM_EVENT_ESTABLISHED && e->param.conn.private_data &&
 	    e->param.conn.private_data_len >= 2 && nv_get16(e->param.conn.private_data)) {
 		vn_say(l->why, "%s port %s by RDMA: an unknown form of answer", l->host, l->service);

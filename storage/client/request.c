@@ -1,4 +1,4 @@
-// request.c - requests: checks them, splits them into commands, repeats and completes them
+// request.c - requests: checks, splits into commands, repeats and completes them
 // follows: NVM Express Base 1.4, chapter 6 (NVM command set)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -9,12 +9,12 @@
 
 #define ZEROES_MAX 65536u      /* blocks */
 #define DISCARD_MAX (1u << 30) /* bytes of one command */
-#define AGAIN_MS 100           /* a command that failed waits so long, times how often it has failed */
+#define AGAIN_MS 100           /* pause before a failed command is repeated, times the number of failures */
 #define CDW12_FUA (1u << 30)
 #define CDW12_DEALLOCATE (1u << 25)
 #define CDW11_DISCARD 4u
 
-static _Thread_local struct vn_disk *calling_back; /* whose callbacks this thread runs */
+static _Thread_local struct vn_disk *calling_back; /* the disk whose callbacks this thread runs */
 
 /* ---- lists ---- */
 
@@ -41,7 +41,7 @@ static void append_cmd(struct vn_cmds *l, struct vn_cmd *c)
 	l->end = &c->next;
 }
 
-/* The first that may be sent now. */
+/* The first command that may be sent now. */
 static struct vn_cmd *due_cmd(struct vn_cmds *l, uint64_t now)
 {
 	for (struct vn_cmd **at = &l->first, *c; (c = *at); at = &c->next) {
@@ -65,7 +65,7 @@ uint64_t vn_again_at(const struct vn_disk *d)
 	return at;
 }
 
-/* ---- the end of requests ---- */
+/* ---- completing requests ---- */
 
 static void op_over(struct vn_disk *d, struct vn_op *o)
 {
@@ -84,7 +84,7 @@ static void op_failed(struct vn_disk *d, struct vn_op *o, int error)
 		o->error = error;
 	if (o->whole)
 		return;
-	o->whole = true; /* some of it has been issued: it is the first */
+	o->whole = true; /* part of it has been issued, so it is the first */
 	first_op(&d->pending);
 }
 
@@ -110,7 +110,7 @@ int vn_status_errno(uint16_t status)
 		return -ENOSPC;
 	case NV_WRITE_PROTECTED:
 		return -EROFS;
-	case NV_CONNECT_BUSY: /* also of enabling: the target still ends what this host had begun */
+	case NV_CONNECT_BUSY: /* also for enabling: the target still ends earlier commands of this host */
 		return -EBUSY;
 	case NV_INVALID_OPCODE:
 		return -EOPNOTSUPP;
@@ -125,7 +125,7 @@ int vn_status_errno(uint16_t status)
 	}
 }
 
-/* Of the codes of type 1 the NVM commands have their own, where Connect has others. NVM command set: 80h and up */
+/* Type 1 codes from 80h on mean something else for NVM commands than for Connect */
 #define IO_READ_ONLY 0x182u
 
 static int io_errno(uint16_t status)
@@ -133,7 +133,7 @@ static int io_errno(uint16_t status)
 	return (status & 0x7ff) == IO_READ_ONLY ? -EROFS : vn_status_errno(status);
 }
 
-/* A second flush could not bring back what the first has lost, and would succeed. Type 2h: media errors */
+/* True for a lost write: a second flush would succeed without bringing the data back. Type 2h: media errors */
 static bool has_lost(const struct vn_cmd *c)
 {
 	return c->sqe.opcode == NV_IO_FLUSH &&
@@ -142,14 +142,14 @@ static bool has_lost(const struct vn_cmd *c)
 
 static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 {
-	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller will not answer otherwise */
+	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller's answer will not change */
 		return false;
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) &&
 	       c->tries < d->options.retries;
 }
 
-/* The namespace cannot be reached through this controller for now: the same as a connection that broke. Base 1.4,
- * 8.20.3 */
+/* True if the namespace is not accessible through this controller for now, which is treated like a broken connection.
+ * Base 1.4, 8.20.3 */
 static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
 {
 	uint16_t status = c->cqe.status & 0x7ff;
@@ -194,7 +194,7 @@ void vn_requests_end(struct vn_disk *d, int error)
 bool vn_callbacks(struct vn_disk *d, int *n)
 {
 	struct vn_op *o, *all = d->done.first;
-	struct vn_disk *outer = calling_back; /* it may be in another disk's callback that this one is waited for */
+	struct vn_disk *outer = calling_back; /* a callback of another disk may wait for this one */
 
 	if (!all)
 		return false;
@@ -229,7 +229,7 @@ static uint64_t part_length(const struct vn_disk *d, const struct vn_op *o)
 		most = block * least(ZEROES_MAX, d->now.limits.zeroes / block);
 	if (o->opcode == NV_IO_DSM)
 		most = block * least(DISCARD_MAX / block, d->now.limits.discard);
-	if (most < block) /* no command is smaller */
+	if (most < block) /* a command has at least one block */
 		most = block;
 	return left < most ? left : most;
 }
@@ -331,7 +331,7 @@ void vn_issue(struct vn_disk *d)
 	}
 }
 
-/* ---- the beginning of requests ---- */
+/* ---- starting requests ---- */
 
 static int check_request(const struct vn_disk *d, uint64_t length, uint64_t offset, unsigned flags, unsigned allowed)
 {
@@ -427,7 +427,7 @@ int vn_write_zeroes(struct vn_disk *d, uint64_t length, uint64_t offset, unsigne
 	                                            .arg = arg});
 }
 
-/* Nothing to be sent: it is done when callbacks run next. */
+/* Starts a request without commands. It completes when callbacks run next. */
 static int begin_nothing(struct vn_disk *d, vn_done *done, void *arg)
 {
 	struct vn_op *o;

@@ -1,4 +1,4 @@
-// tcp.c - queues over TCP: connections, their greeting, and the list of functions
+// tcp.c - queues over TCP: connecting, the exchange of ICReq and ICResp, the table of functions
 // follows: NVMe/TCP transport specification 1.0, 3.1 and 3.6.2.1 to 3.6.2.2
 // SPDX-License-Identifier: MIT
 #include "client/tcp.h"
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define H2C_MIN 4096u /* MAXH2CDATA is at least that, and a multiple of 4. 3.6.2.3 */
+#define H2C_MIN 4096u /* the least MAXH2CDATA, a multiple of 4. 3.6.2.3 */
 
 int vn_tcp_wait(const struct vn_link *l, int fd, short events)
 {
@@ -35,7 +35,7 @@ int vn_tcp_wait(const struct vn_link *l, int fd, short events)
 static int connect_one(const struct vn_link *l, const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), e = 0, one = 1;
-	/* the kernel shall not go on sending for a program that has died: another may have taken its place */
+	/* if the program dies, the kernel must not continue sending: another program may have taken over the disk */
 	const struct linger at_once = {.l_onoff = 1};
 	socklen_t len = sizeof(e);
 
@@ -125,7 +125,7 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 	int e;
 
 	nv_tcp_ic_encode(&ic, false, pdu);
-	if (vn_tcp_write(t, &(struct iovec){pdu, sizeof(pdu)}, 1) != sizeof(pdu)) /* a new connection has room for it */
+	if (vn_tcp_write(t, &(struct iovec){pdu, sizeof(pdu)}, 1) != sizeof(pdu)) /* a new connection has room */
 		return refused(l, strerror(errno));
 	e = receive_all(l, t, pdu, NV_TCP_COMMON_LEN);
 	if (e) {
@@ -145,13 +145,14 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 	return take_icresp(l, t, pdu, asked);
 }
 
-/* Unsent data in the kernel must not reach the target after the same command was repeated on another connection. */
+/* Makes close discard unsent data, which must not reach the target after the command was repeated on another
+ * connection. */
 static void reset(int fd)
 {
 	(void)connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
-/* From here on close sends the remaining data, and a FIN. */
+/* Makes close send the remaining data and a FIN. */
 static void end(int fd)
 {
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
@@ -219,7 +220,7 @@ static void tcp_progress(struct vn_queue *q)
 	if (q->error)
 		return;
 	vn_tcp_receive(t);
-	vn_tcp_push(q); /* data that was requested, or had no room before */
+	vn_tcp_push(q); /* data that was requested, or did not fit before */
 }
 
 static int tcp_descriptors(const struct vn_queue *q, struct pollfd p[2])

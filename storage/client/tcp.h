@@ -1,4 +1,4 @@
-// tcp.h - a queue over TCP: what its files share
+// tcp.h - a queue over TCP: shared by its files
 // follows: NVMe/TCP transport specification 1.0
 // SPDX-License-Identifier: MIT
 #ifndef VN_TCP_H
@@ -16,15 +16,15 @@
 enum vn_rx { VN_RX_HEAD, VN_RX_DATA, VN_RX_DIGEST };
 
 struct vn_tcp_queue {
-	struct vn_queue q; /* the first */
+	struct vn_queue q; /* must be the first member */
 	int fd;
 	struct nv_tls *tls; /* NULL: none */
 	uint8_t digests, cpda;
 	uint32_t h2c_max;
-	unsigned large; /* outstanding reads whose data should not pass through in[] */
-	bool blocked;   /* the socket takes no more */
+	unsigned large; /* number of outstanding reads whose data should bypass in[] */
+	bool blocked;   /* the socket is full */
 	bool cut;
-	/* to be sent, in order */
+	/* commands to be sent, in order */
 	struct vn_cmd *out, **out_end;
 	/* input */
 	enum vn_rx rx;
@@ -43,8 +43,8 @@ static inline struct vn_tcp_queue *vn_tcp_of(struct vn_queue *q)
 	return (struct vn_tcp_queue *)q;
 }
 
-/* tcp_tls.c: the connection's bytes, inside of TLS or not. As recvmsg and sendmsg. */
-int vn_tcp_wrap(struct vn_link *l, struct vn_tcp_queue *t); /* if there is to be TLS. 0 or -errno, and why */
+/* tcp_tls.c: like recvmsg and sendmsg, with or without TLS. */
+int vn_tcp_wrap(struct vn_link *l, struct vn_tcp_queue *t); /* starts TLS if it is used. 0, or -errno and why */
 ssize_t vn_tcp_read(struct vn_tcp_queue *t, struct iovec *v, int n);
 ssize_t vn_tcp_write(struct vn_tcp_queue *t, struct iovec *v, int n);
 bool vn_tcp_unread(const struct vn_tcp_queue *t);

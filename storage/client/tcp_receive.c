@@ -9,7 +9,7 @@
 #include "client/tcp.h"
 #include "frame/crc32c.h"
 
-#define TURN (4u << 20) /* bytes read from one connection before others have their turn */
+#define TURN (4u << 20) /* bytes read from one connection before others are served */
 
 static void refuse_pdu(struct vn_tcp_queue *t, uint16_t fes, const char *what)
 {
@@ -19,7 +19,7 @@ static void refuse_pdu(struct vn_tcp_queue *t, uint16_t fes, const char *what)
 	if (t->q.error)
 		return;
 	vn_queue_break(&t->q, EPROTO, "the target breaks the protocol: %s", what);
-	if (!t->out || !t->out->tcp.sent) { /* not into the middle of another PDU */
+	if (!t->out || !t->out->tcp.sent) { /* not within another PDU */
 		size_t n = nv_tcp_term_encode(&term, false, t->head, t->head_len, pdu);
 
 		(void)!vn_tcp_write(t, &(struct iovec){pdu, n}, 1);
@@ -53,7 +53,7 @@ static void finish_data(struct vn_tcp_queue *t)
 	struct vn_cmd *c = t->rx_cmd;
 	struct nv_cqe ok = {.cid = c->cid};
 
-	/* the command has failed, not the connection. 3.5.2 */
+	/* fails the command, not the connection. 3.5.2 */
 	if (t->pdu.flags & NV_TCP_DDGST && nv_get32(t->rx_digest) != t->rx_crc)
 		c->digest_failed = true;
 	next_pdu(t);
@@ -61,7 +61,7 @@ static void finish_data(struct vn_tcp_queue *t)
 		answer(t, c, &ok);
 }
 
-/* n bytes of data have arrived at their place */
+/* n bytes of data have been stored */
 static void took(struct vn_tcp_queue *t, uint32_t n)
 {
 	struct vn_cmd *c = t->rx_cmd;
@@ -173,7 +173,7 @@ static void take_pdu(struct vn_tcp_queue *t, uint32_t data)
 
 /* ---- headers ---- */
 
-/* The length of the header, as far as it is known; at most sizeof(t->head) once it is checked. */
+/* The length of the header, as far as known. At most sizeof(t->head) once it is checked. */
 static uint32_t header_length(const struct vn_tcp_queue *t)
 {
 	if (t->head_len < NV_TCP_COMMON_LEN)
@@ -250,7 +250,7 @@ static bool consume(struct vn_tcp_queue *t)
 	return true;
 }
 
-/* The limit of reading into in[]: not beyond the next header, because large data may follow it. */
+/* The limit for reading into in[]. Does not read beyond the next header if large data may follow. */
 static uint32_t room(const struct vn_tcp_queue *t)
 {
 	uint32_t header = NV_TCP_DATA_LEN + hdgst_len(t);
@@ -267,7 +267,7 @@ static uint32_t room(const struct vn_tcp_queue *t)
 	}
 }
 
-/* Reads data directly to its place, and the bytes behind it to the buffer. */
+/* Reads data directly into its memory, and the bytes after it into the buffer. */
 static ssize_t read_more(struct vn_tcp_queue *t)
 {
 	uint32_t direct = t->rx == VN_RX_DATA ? t->rx_left : 0;
@@ -287,7 +287,7 @@ static ssize_t read_more(struct vn_tcp_queue *t)
 
 void vn_tcp_receive(struct vn_tcp_queue *t)
 {
-	for (uint32_t total = 0; total < TURN;) { /* what TLS has ready then is found by arm */
+	for (uint32_t total = 0; total < TURN;) { /* arm finds data that TLS has decrypted already */
 		while (consume(t))
 			;
 		if (t->q.error)

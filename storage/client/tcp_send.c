@@ -82,7 +82,7 @@ void vn_tcp_requested(struct vn_tcp_queue *t, struct vn_cmd *c)
 	enqueue(t, c);
 }
 
-/* A PDU was sent completely, and was removed from the list. */
+/* Called after a PDU was sent completely and removed from the list. */
 static void went(struct vn_tcp_queue *t, struct vn_cmd *c)
 {
 	struct vn_tcp_part *p = &c->tcp;
@@ -117,7 +117,7 @@ static int gather(struct vn_tcp_queue *t, struct iovec v[PIECES])
 		uint32_t skip = p->sent;
 
 		add(v, &n, p->head, p->head_len, &skip);
-		if (p->data_len) /* else there may be no data to point into */
+		if (p->data_len) /* otherwise data may be NULL */
 			add(v, &n, c->data + p->data_at, p->data_len, &skip);
 		add(v, &n, p->tail, p->tail_len, &skip);
 	}

@@ -1,4 +1,4 @@
-// tcp_tls.c - a connection's bytes, inside of TLS or not
+// tcp_tls.c - input and output of a connection, with or without TLS
 // follows: NVMe/TCP transport specification 1.0, 3.6.1
 // SPDX-License-Identifier: MIT
 #include <errno.h>

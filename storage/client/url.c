@@ -1,5 +1,5 @@
 // url.c - the addresses of disks
-// follows: RFC 3986 (the shape of it); NVM Express Base 1.4, 7.9 for names
+// follows: RFC 3986 (syntax); NVM Express Base 1.4, 7.9 (names)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static bool number(const char *text, unsigned long max, unsigned long *n)
 	return *text >= '0' && *text <= '9' && !*end && !errno && *n && *n <= max;
 }
 
-/* HOST[:PORT], up to end; a bracketed host may have colons */
+/* Parses HOST[:PORT] up to end. A bracketed host may contain colons. */
 static bool authority(const char *at, const char *end, struct vn_url *u)
 {
 	const char *host = at, *host_end, *colon;

@@ -7,8 +7,8 @@
 
 #include "nvme/le.h"
 
-#define HEAD 8u   /* of Negotiate */
-#define FIXED 16u /* of the others, in front of what has no fixed length */
+#define HEAD 8u   /* bytes before the descriptors of Negotiate */
+#define FIXED 16u /* fixed part of the other messages */
 #define DESCRIPTOR 64u
 #define DHCHAP 1u /* authentication protocol identifier */
 #define LIST_MAX 30u
@@ -205,7 +205,7 @@ enum nv_auth_why nv_reply_decode(const uint8_t *at, size_t len, struct nv_reply 
 	return NV_AUTH_OK;
 }
 
-/* ---- the end ---- */
+/* ---- success and failure ---- */
 
 size_t nv_success1_encode(const struct nv_success1 *s, uint8_t *at)
 {

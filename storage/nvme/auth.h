@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Command dword 10 of Authentication Send and Receive: SECP E9h, SPSP1 1, SPSP0 1. Dword 11: bytes */
+/* Command dword 10 of Authentication Send and Receive: SECP E9h, SPSP1 1, SPSP0 1. Dword 11 is the length in bytes. */
 #define NV_AUTH_CDW10 0xe9010100u
-/* What Connect answers in the upper half of dword 0. */
+/* Connect returns these in the upper half of dword 0. */
 #define NV_AUTHREQ_ATR (1u << 17)  /* authentication is required */
-#define NV_AUTHREQ_ASCR (1u << 18) /* … and a secure channel made of it */
+#define NV_AUTHREQ_ASCR (1u << 18) /* … with secure channel concatenation */
 
 #define NV_HASH_MAX 64u
 #define NV_DH_MAX 1024u
-#define NV_AUTH_MAX (16u + 2 * NV_HASH_MAX + NV_DH_MAX) /* bytes of the longest message that we know */
+#define NV_AUTH_MAX (16u + 2 * NV_HASH_MAX + NV_DH_MAX) /* bytes of the longest message that we support */
 
 enum nv_hash { NV_SHA256 = 1, NV_SHA384 = 2, NV_SHA512 = 3 };
 enum nv_dh_group { NV_DH_NULL, NV_DH_2048, NV_DH_3072, NV_DH_4096, NV_DH_6144, NV_DH_8192, NV_DH_GROUPS };
@@ -44,19 +44,19 @@ enum nv_auth_why {
 	NV_AUTH_MESSAGE = 7,
 };
 
-uint32_t nv_hash_length(uint8_t hash);    /* 0: no such hash */
-uint32_t nv_dh_length(uint8_t group);     /* 0: NV_DH_NULL, or no such group */
-const char *nv_auth_text(uint8_t why);    /* of an enum nv_auth_why */
+uint32_t nv_hash_length(uint8_t hash);    /* 0: unknown hash */
+uint32_t nv_dh_length(uint8_t group);     /* 0: NV_DH_NULL, or unknown group */
+const char *nv_auth_text(uint8_t why);    /* text of an enum nv_auth_why */
 int nv_hash_number(const char *name);     /* sha256 …; -1: unknown */
 int nv_dh_group_number(const char *name); /* null, ffdhe2048 …; -1: unknown */
 
-/* What a message is, and of which transaction. -1: too short for any. */
+/* Returns the kind of a message, and its transaction in *tid. -1: too short for any message. */
 int nv_auth_kind(const uint8_t *at, size_t len, uint16_t *tid);
 
 /*
- * Encoding writes the message and returns its length; there is room for NV_AUTH_MAX bytes. Decoding returns NV_AUTH_OK,
- * or why the message is refused; its kind has been looked at. Pointers go into the message. A host's messages end where
- * len says; behind a controller's there may be zeros.
+ * Encoders write the message, for which there must be NV_AUTH_MAX bytes, and return its length. Decoders return
+ * NV_AUTH_OK or the reason why the message is rejected; the caller has checked its kind. Decoded pointers point into
+ * the message. A host's message has exactly len bytes; a controller's may be followed by zeros.
  */
 struct nv_negotiate {
 	uint16_t tid;
@@ -70,19 +70,19 @@ struct nv_challenge {
 	uint16_t tid;
 	uint8_t hash, group;
 	uint32_t seq;
-	const uint8_t *challenge, *exponential; /* of the hash's and the group's length */
+	const uint8_t *challenge, *exponential; /* of the lengths of hash and group */
 };
 size_t nv_challenge_encode(const struct nv_challenge *c, uint8_t *at);
 enum nv_auth_why nv_challenge_decode(const uint8_t *at, size_t len, struct nv_challenge *c);
 
 struct nv_reply {
 	uint16_t tid;
-	uint8_t hash, group; /* the negotiated ones: the message does not repeat them */
-	uint32_t seq;        /* 0: the controller is not asked to prove itself */
+	uint8_t hash, group; /* as negotiated: the message does not repeat them */
+	uint32_t seq;        /* 0: no proof is required of the controller */
 	const uint8_t *response, *challenge /* NULL: none */, *exponential;
 };
 size_t nv_reply_encode(const struct nv_reply *r, uint8_t *at);
-enum nv_auth_why nv_reply_decode(const uint8_t *at, size_t len, struct nv_reply *r); /* hash and group are given */
+enum nv_auth_why nv_reply_decode(const uint8_t *at, size_t len, struct nv_reply *r); /* caller sets hash, group */
 
 struct nv_success1 {
 	uint16_t tid;
@@ -90,7 +90,7 @@ struct nv_success1 {
 	const uint8_t *response; /* NULL: none */
 };
 size_t nv_success1_encode(const struct nv_success1 *s, uint8_t *at);
-enum nv_auth_why nv_success1_decode(const uint8_t *at, size_t len, struct nv_success1 *s); /* hash is given */
+enum nv_auth_why nv_success1_decode(const uint8_t *at, size_t len, struct nv_success1 *s); /* the caller sets hash */
 
 #define NV_SUCCESS2_LEN 16u
 size_t nv_success2_encode(uint16_t tid, uint8_t *at);

@@ -1,4 +1,4 @@
-// chap.c - what DH-HMAC-CHAP computes, by OpenSSL
+// chap.c - the computations of DH-HMAC-CHAP, with OpenSSL
 // follows: NVM Express Base 2.0, 8.13.5.3 to 8.13.5.8; RFC 2104 (HMAC), RFC 7919 (groups)
 // SPDX-License-Identifier: MIT
 #include "nvme/chap.h"
@@ -18,7 +18,7 @@
 #include "nvme/le.h"
 #include "nvme/nvme.h"
 
-#define EXPONENT_BITS 512 /* 256 at least; twice the strength of the largest group would be 400. 8.13.5.3 */
+#define EXPONENT_BITS 512 /* at least 256 (8.13.5.3); twice the strength of the largest group would be 400 */
 
 static const EVP_MD *digest(uint8_t hash)
 {
@@ -33,7 +33,7 @@ bool nv_random(void *to, size_t len)
 	return len <= INT_MAX && RAND_bytes(to, (int)len) == 1;
 }
 
-/* Random at first, then one more each time; never 0. 8.13.5.3 */
+/* Starts at a random number and counts up; never 0. 8.13.5.3 */
 uint32_t nv_sequence(uint32_t last)
 {
 	for (int tries = 0; !last && tries < 8; tries++)
@@ -76,7 +76,7 @@ static EVP_PKEY *new_key(const char *group)
 	return key;
 }
 
-/* As many bytes as the prime has, leading zeros too. */
+/* Writes as many bytes as the prime has, with leading zeros. */
 static bool public_of(const EVP_PKEY *key, uint8_t *out, size_t len)
 {
 	BIGNUM *y = NULL;
@@ -97,7 +97,7 @@ bool nv_chap_exponential(struct nv_chap *c, uint8_t *out)
 	return c->dh->key && public_of(c->dh->key, out, nv_dh_length(c->group));
 }
 
-/* 2 to p - 2. The groups are of safe primes: nothing but 1 and p - 1 lies in a small subgroup. */
+/* True for 2 to p - 2. The primes are safe primes, so only 1 and p - 1 are in small subgroups. */
 static bool in_range(const EVP_PKEY *key, const uint8_t *theirs, size_t len)
 {
 	BIGNUM *p = NULL, *y = BN_bin2bn(theirs, (int)len, NULL);
@@ -170,7 +170,7 @@ size_t nv_secret_key(const struct nv_secret *s, const char *nqn, uint8_t out[NV_
 	return hmac(s->hash, s->bytes, s->length, text, n + sizeof(suffix) - 1, out) ? nv_hash_length(s->hash) : 0;
 }
 
-/* What of a response differs from side to side. */
+/* The inputs of a response that differ between the two sides. */
 struct side {
 	const uint8_t *challenge;
 	uint32_t seq;
@@ -183,7 +183,7 @@ static size_t add(uint8_t *text, size_t at, const void *what, size_t len)
 	return at + len;
 }
 
-/* HMAC(K, Ca || S || T_ID || SC_C || who || NQN || 00h || the other's NQN), Ca = HMAC(session key, C) with a group */
+/* HMAC(K, Ca || S || T_ID || SC_C || who || NQN || 00h || the other NQN); with a group, Ca = HMAC(session key, C) */
 static bool respond(const struct nv_chap *c, const struct nv_secret *s, const struct side *d, uint8_t out[NV_HASH_MAX])
 {
 	uint8_t key[NV_SECRET_MAX], text[NV_HASH_MAX + 8 + 10 + 2 * NV_NQN_SIZE];

@@ -1,4 +1,4 @@
-// le.h - little-endian integers at a place in bytes; the caller has checked that they are there
+// le.h - reads and writes little-endian integers; the caller checks bounds
 // follows: NVM Express Base 1.4, 1.6 (byte, word and dword relationships)
 // SPDX-License-Identifier: MIT
 #ifndef NV_LE_H

@@ -16,7 +16,7 @@ static bool digits(const char *s, size_t n)
 	return true;
 }
 
-/* Bytes of the character at s, of at most n; 0: it is none of UTF-8, or one that controls a terminal. RFC 3629, 4 */
+/* The length of the UTF-8 character at s, at most n bytes (RFC 3629, 4). 0: invalid, or a control character. */
 static size_t character(const unsigned char *s, size_t n)
 {
 	size_t len = *s < 0x80                 ? 1
@@ -36,7 +36,7 @@ static size_t character(const unsigned char *s, size_t n)
 	return len;
 }
 
-/* It is written into status displays and messages, where a stranger's bytes must do nothing. */
+/* Strict, because names from unknown hosts appear in status output and messages. */
 bool nv_nqn_valid(const char *field, size_t size)
 {
 	size_t len = strnlen(field, size);
@@ -98,7 +98,7 @@ static uint64_t fnv(uint64_t h, const void *bytes, size_t len)
 
 	for (size_t i = 0; i < len; i++)
 		h = (h ^ at[i]) * 0x100000001b3u;
-	h ^= h >> 32; /* the high bits of a short name would hardly move */
+	h ^= h >> 32; /* mixes the bits of short names */
 	h *= 0xd6e8feb86659fd93u;
 	return h ^ h >> 32;
 }

@@ -10,15 +10,15 @@
 
 #define NV_UUID_TEXT 37
 
-/* Whether the field (of NV_NQN_SIZE bytes at most) holds a name that ends in it: "nqn.yyyy-mm.", no control characters,
- * 223 at most. */
+/* True if the field (at most NV_NQN_SIZE bytes) contains a terminated name: "nqn.yyyy-mm.", no control characters, at
+ * most 223 bytes. */
 bool nv_nqn_valid(const char *field, size_t size);
 
 void nv_uuid_format(const uint8_t uuid[16], char text[NV_UUID_TEXT]);
 bool nv_uuid_parse(const char *text, uint8_t uuid[16]);
 
-/* The same UUID for the same name and number, ever: what a namespace is called whose owner has not named it. RFC 9562
- * version 8. */
+/* Derives a UUID that is always the same for the same name and number, for namespaces without a configured UUID. RFC
+ * 9562, version 8. */
 void nv_uuid_from(const char *name, uint64_t number, uint8_t uuid[16]);
 
 #endif

@@ -1,4 +1,5 @@
-// nvme.h - commands, completions and the numbers in them; structures are in host order, bytes only in nv_*_decode/encode
+// nvme.h - commands, completions and the numbers in them; structures are in host order; only nv_*_decode and
+// nv_*_encode handle bytes
 // follows: NVM Express Base 1.4, chapters 3 to 6; NVMe over Fabrics 1.1, chapters 2 to 5
 // SPDX-License-Identifier: MIT
 #ifndef NV_NVME_H
@@ -12,10 +13,10 @@
 
 #define NV_SQE_LEN 64
 #define NV_CQE_LEN 16
-#define NV_PAGE 4096u /* MPS 0: the only one over fabrics */
+#define NV_PAGE 4096u /* MPS 0: the only page size over fabrics */
 #define NV_NSID_ALL 0xffffffffu
 #define NV_CNTLID_DYNAMIC 0xffffu
-#define NV_NQN_SIZE 256 /* a field of that size; 223 characters at most in it */
+#define NV_NQN_SIZE 256 /* size of the field, for at most 223 characters */
 #define NV_NQN_MAX 223
 #define NV_DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
 #define NV_VERSION_1_4 0x00010400u
@@ -28,7 +29,7 @@ enum nv_admin_opcode {
 	NV_ADMIN_GET_FEATURES = 0x0a,
 	NV_ADMIN_ASYNC_EVENT = 0x0c,
 	NV_ADMIN_KEEP_ALIVE = 0x18,
-	NV_FABRICS = 0x7f, /* on I/O queues too */
+	NV_FABRICS = 0x7f, /* on I/O queues, too */
 };
 
 enum nv_io_opcode {
@@ -123,7 +124,7 @@ enum nv_trtype { NV_TRTYPE_RDMA = 1, NV_TRTYPE_TCP = 3, NV_TRTYPE_LOOP = 254 };
 enum nv_adrfam { NV_ADRFAM_IPV4 = 1, NV_ADRFAM_IPV6 = 2 };
 enum nv_subtype { NV_SUBTYPE_REFERRAL = 1, NV_SUBTYPE_NVM = 2, NV_SUBTYPE_CURRENT = 3 };
 
-/* An SGL descriptor. type: its identifier; key only where that says keyed. Base 1.4, 4.4 */
+/* An SGL descriptor. type is its identifier; key is valid for keyed types only. Base 1.4, 4.4 */
 enum nv_sgl_type { NV_SGL_DATA = 0x0, NV_SGL_KEYED = 0x4, NV_SGL_TRANSPORT = 0x5 };
 enum nv_sgl_subtype {
 	NV_SGL_ADDRESS = 0x0,
@@ -138,7 +139,8 @@ struct nv_sgl {
 	uint64_t address;
 };
 
-/* A submission queue entry. For NV_FABRICS fctype stands where nsid begins; cdw[] are the bytes from 40 on as well. */
+/* A submission queue entry. For NV_FABRICS, fctype is in the place of nsid. cdw[] contains the bytes from 40 on,
+ * too. */
 struct nv_sqe {
 	uint8_t opcode, fuse, psdt;
 	uint16_t cid;
@@ -148,7 +150,7 @@ struct nv_sqe {
 	uint32_t cdw[6]; /* dwords 10 to 15 */
 };
 
-#define NV_PSDT_SGL 1 /* SGL, metadata pointer is a contiguous buffer: what fabrics ask for */
+#define NV_PSDT_SGL 1 /* SGL, metadata pointer is a contiguous buffer: required over fabrics */
 #define NV_FUSE_FIRST 1
 #define NV_FUSE_SECOND 2
 
@@ -203,7 +205,7 @@ static inline void nv_sqe_encode(const struct nv_sqe *c, uint8_t at[NV_SQE_LEN])
 		nv_put32(at + 40 + 4 * i, c->cdw[i]);
 }
 
-/* A completion queue entry. status without the phase bit. */
+/* A completion queue entry. status is without the phase bit. */
 struct nv_cqe {
 	uint64_t result;
 	uint16_t sqhd, sqid, cid, status;
@@ -229,8 +231,8 @@ static inline struct nv_cqe nv_cqe_decode(const uint8_t at[NV_CQE_LEN])
 
 /* The Connect command's fields in the entry, and its data. Fabrics 1.1, 3.3 */
 #define NV_CONNECT_DATA_LEN 1024
-#define NV_CONNECT_NO_SQ_FLOW 0x4u /* CATTR: the host does not read SQHD */
-/* offsets that IPO may name: in the entry, and in the data */
+#define NV_CONNECT_NO_SQ_FLOW 0x4u /* CATTR: the host does not use SQHD */
+/* offsets for IPO, in the entry and in the data */
 enum {
 	NV_CONNECT_AT_RECFMT = 40,
 	NV_CONNECT_AT_QID = 42,

@@ -1,4 +1,4 @@
-// rdma_choice.h - which adapter an id of rdma_cm takes, where the interface has two: what Verbena's librdmacm can be told
+// rdma_choice.h - selects RoCE or iWARP for an rdma_cm id, with an option of Verbena's librdmacm
 // follows: rdma_set_option(3); man/verbena.7
 // SPDX-License-Identifier: MIT
 #ifndef NV_RDMA_CHOICE_H
@@ -6,7 +6,7 @@
 
 #include <rdma/rdma_cma.h>
 
-/* The iWARP one. false: there is no choice, with other adapters' librdmacm. The id is new. */
+/* Selects the iWARP adapter for a new id. False: another librdmacm, which has no such option. */
 static inline bool nv_rdma_take_iwarp(struct rdma_cm_id *id)
 {
 	enum { VERBENA = 0x5642, TRANSPORT = 1 };

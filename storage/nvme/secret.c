@@ -1,4 +1,4 @@
-// secret.c - the text forms of secrets that administrators hand around
+// secret.c - the text forms of secrets that administrators exchange
 // follows: NVM Express Base 2.0, 8.13.5.8; NVMe/TCP transport specification 1.0, 3.6.1.5; RFC 4648, 4 (base64)
 // SPDX-License-Identifier: MIT
 #include "nvme/secret.h"
@@ -23,7 +23,8 @@ static int digit(char c)
 	       (c == '/') * 64;
 }
 
-/* Whole groups of four, canonical: one text for each secret. Bytes, -1: it is no base64, or more than max. */
+/* Decodes whole groups of four, in canonical form, so that each secret has one text. Returns the length, or -1:
+ * invalid, or more than max. */
 static int base64(const char *text, size_t len, uint8_t *out, size_t max)
 {
 	size_t pad = len >= 2 && text[len - 1] == '=' ? 1u + (text[len - 2] == '=') : 0, n = 0;
@@ -103,7 +104,7 @@ bool nv_secret_exposed(const char *path)
 	return !stat(path, &st) && S_ISREG(st.st_mode) && (st.st_mode & S_IROTH);
 }
 
-/* Readable by everybody, so that the secret in it proves nothing. */
+/* Rejects a file that everybody can write. */
 static int check_file(int fd)
 {
 	struct stat st;
@@ -129,7 +130,7 @@ int nv_secret_file(const char *path, char text[NV_SECRET_TEXT_MAX])
 		close(fd);
 	size_t line = 0;
 
-	while (line < n && !strchr("\r\n", text[line])) /* a zero is found, too */
+	while (line < n && !strchr("\r\n", text[line])) /* strchr finds the final zero, too */
 		line++;
 	if (!error && (!line || line >= NV_SECRET_TEXT_MAX))
 		error = EINVAL;

@@ -60,7 +60,7 @@
 enum nv_status { NV_STATUSES(NV_STATUS_ENUM) NV_DNR = 0x4000 };
 #undef NV_STATUS_ENUM
 
-/* The text of a status, with or without NV_DNR. */
+/* The text of a status. NV_DNR is ignored. */
 const char *nv_status_text(uint16_t status);
 
 #endif

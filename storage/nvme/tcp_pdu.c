@@ -78,8 +78,7 @@ size_t nv_tcp_term_encode(const struct nv_tcp_term *t, bool from_controller, con
 	return NV_TCP_TERM_LEN + len;
 }
 
-/* Facts about each type: its header, who sends it, which flags may be set, whether digests apply and data may follow.
- */
+/* Facts about each type: its header length, its sender, its flags, and whether digests and data are allowed. */
 static const struct shape {
 	uint8_t known, hlen, controller, flags, digests, data;
 } shapes[] = {

@@ -26,7 +26,7 @@ enum nv_tcp_flag { NV_TCP_HDGST = 0x1, NV_TCP_DDGST = 0x2, NV_TCP_LAST = 0x4, NV
 enum nv_tcp_fes {
 	NV_TCP_FES_HEADER = 1,      /* invalid PDU header field; FEI: its offset */
 	NV_TCP_FES_SEQUENCE = 2,    /* PDU sequence error */
-	NV_TCP_FES_HDGST = 3,       /* header digest error; FEI: the digest that came */
+	NV_TCP_FES_HDGST = 3,       /* header digest error; FEI: the received digest */
 	NV_TCP_FES_RANGE = 4,       /* data transfer out of range */
 	NV_TCP_FES_LIMIT = 5,       /* data transfer limit exceeded */
 	NV_TCP_FES_UNSUPPORTED = 6, /* unsupported parameter; FEI: its offset */
@@ -42,7 +42,7 @@ enum nv_tcp_fes {
 #define NV_TCP_DIGEST_LEN 4
 #define NV_TCP_PDO_MAX 255
 
-/* What all PDUs begin with. */
+/* The common header of all PDUs. */
 struct nv_tcp_common {
 	uint8_t type, flags, hlen, pdo;
 	uint32_t plen;
@@ -66,8 +66,7 @@ struct nv_tcp_term {
 	uint32_t fei;
 };
 
-/* The caller has as many bytes as the PDU's fixed length says. Encoding the common header is the caller's, by its
- * function. */
+/* The buffers have the PDU's fixed length. The caller encodes the common header with its own function. */
 struct nv_tcp_common nv_tcp_common_decode(const uint8_t *at);
 void nv_tcp_common_encode(const struct nv_tcp_common *c, uint8_t *at);
 struct nv_tcp_ic nv_tcp_ic_decode(const uint8_t *at);
@@ -75,11 +74,12 @@ void nv_tcp_ic_encode(const struct nv_tcp_ic *ic, bool response, uint8_t *at); /
 struct nv_tcp_data nv_tcp_data_decode(const uint8_t *at);
 void nv_tcp_data_encode(const struct nv_tcp_data *d, uint8_t *at); /* from byte 8 on */
 struct nv_tcp_term nv_tcp_term_decode(const uint8_t *at);
-/* The whole PDU; len: of the header that was wrong. At most NV_TCP_TERM_MAX; how many bytes it has. */
+/* Encodes the whole PDU, at most NV_TCP_TERM_MAX bytes, and returns its length. wrong, len: the header with the
+ * error. */
 size_t nv_tcp_term_encode(const struct nv_tcp_term *t, bool from_controller, const uint8_t *wrong, size_t len,
                           uint8_t *at);
 
-/* Where data begins: behind header and digest, aligned to (align + 1) dwords. 3.3.3 */
+/* The offset of the data: behind header and digest, aligned to (align + 1) dwords. 3.3.3 */
 static inline uint8_t nv_tcp_pdo(uint8_t hlen, bool digest, uint8_t align)
 {
 	unsigned unit = (align + 1u) * 4, end = hlen + (digest ? NV_TCP_DIGEST_LEN : 0u);
@@ -88,8 +88,8 @@ static inline uint8_t nv_tcp_pdo(uint8_t hlen, bool digest, uint8_t align)
 }
 
 /*
- * The checks on a header that every receiver makes: type known to it, lengths, flags, data offset. from_controller: who
- * sent it. digests: what was negotiated. *data: how many bytes of data it carries. 0, or the error and *fei.
+ * The checks of every receiver on a header: type, lengths, flags, data offset. from_controller: the sender. digests: as
+ * negotiated. *data: length of the data. Returns 0, or the error and *fei.
  */
 int nv_tcp_check(const struct nv_tcp_common *c, bool from_controller, uint8_t digests, uint8_t align, uint32_t *data,
                  uint32_t *fei);

@@ -1,4 +1,4 @@
-// tls.c - NVMe/TCP inside of TLS 1.3, by OpenSSL: pre-shared keys alone, with an ephemeral exchange
+// tls.c - NVMe/TCP inside TLS 1.3, with OpenSSL: pre-shared keys only, with an ephemeral key exchange
 // follows: NVMe/TCP transport specification 1.0, 3.6.1; RFC 8446, 4.2.11 (pre-shared keys), 7.1; RFC 5869 (HKDF)
 // SPDX-License-Identifier: MIT
 #include "nvme/tls.h"
@@ -65,8 +65,8 @@ bool nv_hkdf(uint8_t hash, const uint8_t *key, size_t key_len, const char *label
 	return good;
 }
 
-/* deviates: the specification ends the identity with a null character; no implementation sends it or derives with
- * it. */
+/* deviates: the specification ends the identity with a null character, but no implementation sends it or includes it in
+ * the derivation. */
 size_t nv_tls_psk(const struct nv_secret *s, uint8_t hash, const char *hostnqn, const char *subnqn,
                   char identity[NV_TLS_IDENTITY_MAX + 1], uint8_t psk[NV_TLS_PSK_MAX])
 {
@@ -89,17 +89,17 @@ struct nv_tls {
 	SSL *ssl;
 	int fd;
 	bool shaken, ended;
-	bool blocked; /* OpenSSL itself has something to write */
-	int error;    /* errno that has ended it */
+	bool blocked; /* OpenSSL has data to write */
+	int error;    /* the errno that ended the connection */
 	nv_tls_find *find;
 	void *arg;
-	struct nv_secret secret; /* the client's */
+	struct nv_secret secret; /* used by the client */
 	char host[NV_NQN_SIZE], subsystem[NV_NQN_SIZE];
 	uint32_t out_at, out_len, records; /* records: sent with this key */
-	uint8_t out[STAGE];                /* taken, and not all with OpenSSL yet */
+	uint8_t out[STAGE];                /* accepted, and not all passed to OpenSSL yet */
 };
 
-/* The sockets of a library must not raise signals: no BIO of OpenSSL's. */
+/* A BIO of our own, because OpenSSL's may raise SIGPIPE. */
 static int bio_write(BIO *b, const char *at, int len)
 {
 	const struct nv_tls *t = BIO_get_data(b);
@@ -144,7 +144,7 @@ static SSL_SESSION *session(SSL *ssl, uint8_t hash, const uint8_t *psk, size_t l
 	return NULL;
 }
 
-/* The names in "NVMe0R0h HOSTNQN SUBNQN"; the hash, 0: it is none. */
+/* Parses "NVMe0R0h HOSTNQN SUBNQN". Returns the hash, or 0 if the identity is invalid. */
 static uint8_t read_identity(const uint8_t *at, size_t len, char host[NV_NQN_SIZE], char subsystem[NV_NQN_SIZE])
 {
 	char text[NV_TLS_IDENTITY_MAX + 1];
@@ -168,7 +168,7 @@ static uint8_t read_identity(const uint8_t *at, size_t len, char host[NV_NQN_SIZ
 	return hash;
 }
 
-/* Of a server: no session, and the handshake fails, since there is no certificate either. */
+/* Callback of a server. Without a session the handshake fails, because there is no certificate either. */
 static int find_session(SSL *ssl, const unsigned char *identity, size_t len, SSL_SESSION **out)
 {
 	struct nv_tls *t = SSL_get_app_data(ssl);
@@ -191,8 +191,8 @@ static const char *suite(uint8_t hash)
 }
 
 /*
- * Of a server: OpenSSL chooses the cipher before it looks for a key, and then has none whose hash is another. So the
- * first identity with a key says which cipher it is to be.
+ * Callback of a server. OpenSSL chooses the cipher before it looks for a key, and ignores keys for another hash. So
+ * this selects the cipher that suits the first identity with a key.
  */
 static int hello(SSL *ssl, int *alert, void *arg)
 {
@@ -225,13 +225,13 @@ static int hello(SSL *ssl, int *alert, void *arg)
 	return SSL_CLIENT_HELLO_SUCCESS;
 }
 
-/* A key of 48 bytes is for the hash with as many. */
+/* A key of 48 bytes is for SHA-384. */
 static uint8_t hash_of(const struct nv_secret *s)
 {
 	return s->length == 48 ? NV_SHA384 : NV_SHA256;
 }
 
-/* Of a client. md: the one hash that is still of use, or NULL */
+/* Callback of a client. md: the only hash that is still possible, or NULL. */
 static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **identity, size_t *len, SSL_SESSION **out)
 {
 	struct nv_tls *t = SSL_get_app_data(ssl);
@@ -246,7 +246,7 @@ static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **identit
 	return 1;
 }
 
-static SSL_CTX *contexts[2]; /* of servers, of clients; NULL: no memory */
+static SSL_CTX *contexts[2]; /* for servers, for clients; NULL: no memory */
 static BIO_METHOD *method;
 
 static SSL_CTX *make_context(bool client)
@@ -264,10 +264,10 @@ static SSL_CTX *make_context(bool client)
 	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 	                            SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_clear_mode(
-	        c, SSL_MODE_AUTO_RETRY); /* one record at a time: a peer that sends key updates only gets nowhere */
+	        c, SSL_MODE_AUTO_RETRY); /* one record at a time, so that a peer cannot keep us busy with key updates */
 	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(c, 0);
-	SSL_CTX_set_max_cert_list(c, 4096); /* no end has a certificate */
+	SSL_CTX_set_max_cert_list(c, 4096); /* neither end has a certificate */
 	if (client)
 		SSL_CTX_set_psk_use_session_callback(c, use_session);
 	else
@@ -350,7 +350,7 @@ void nv_tls_close(struct nv_tls *t)
 	free(t);
 }
 
-/* The result of a call: EAGAIN, 0 for the end, or the errno that ends it. */
+/* Maps the result of a call: EAGAIN, 0 for the end of the stream, or the errno that ends the connection. */
 static int outcome(struct nv_tls *t, int result)
 {
 	int e = errno, why = SSL_get_error(t->ssl, result);
@@ -364,7 +364,7 @@ static int outcome(struct nv_tls *t, int result)
 	return t->error;
 }
 
-/* Accepts a key only, not a certificate, which would not be checked. */
+/* Performs the handshake. Accepts a key only: a certificate would not be checked. */
 static int shake(struct nv_tls *t)
 {
 	if (t->error || t->shaken)
@@ -420,7 +420,7 @@ ssize_t nv_tls_read(struct nv_tls *t, const struct iovec *v, int n)
 				break;
 		}
 	e = result == 1 ? 0 : outcome(t, result);
-	if (total) /* an end, too, is found again the next time */
+	if (total) /* the next call finds the end or error again */
 		return (ssize_t)total;
 	return e ? failed(e) : 0;
 }

@@ -1,11 +1,11 @@
-// admin.c - admin commands: which there are, keep alive, abort
+// admin.c - admin commands: the table of them, keep alive, abort
 // follows: NVM Express Base 1.4, chapter 5; 5.1 (abort), 5.11 (keep alive)
 // SPDX-License-Identifier: MIT
 #include "target/core.h"
 
 static void keep_alive(struct nt_request *r)
 {
-	nt_complete(r, 0); /* that anything came has restarted the timer */
+	nt_complete(r, 0); /* its arrival has restarted the timer */
 }
 
 static void abort_command(struct nt_request *r)
@@ -48,7 +48,7 @@ static const struct nt_verb verbs[] = {
         {.opcode = NV_ADMIN_KEEP_ALIVE, .run = keep_alive},
 };
 
-/* Get Features has data for one feature alone: the host identifier. */
+/* Get Features has data for one feature only, the host identifier. */
 static const struct nt_verb get_host_id = {.opcode = NV_ADMIN_GET_FEATURES,
                                            .way = NT_TO_HOST,
                                            .zeroed = true,
@@ -60,7 +60,7 @@ const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status)
 	uint8_t op = r->sqe.opcode;
 
 	*status = NV_INVALID_OPCODE | NV_DNR;
-	/* a discovery controller knows but these. Fabrics 1.1, figure 33 */
+	/* the only commands of a discovery controller. Fabrics 1.1, figure 33 */
 	if (r->queue->ctrl->subsystem->discovery && op == NV_ADMIN_ABORT)
 		return NULL;
 	if (op == NV_ADMIN_GET_FEATURES && (r->sqe.cdw[0] & 0xff) == NV_FEAT_HOST_ID && (r->sqe.cdw[0] >> 8 & 7) != 3)

@@ -21,7 +21,7 @@ static const struct nt_config_ns *find_ns(const struct nt_config_subsystem *s, u
 	return NULL;
 }
 
-/* Whether it can stay, but for its size. */
+/* True if the namespace can stay, apart from its size. */
 static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 {
 	return a && b && same(a->kind, b->kind) && same(a->path, b->path) && a->block == b->block &&
@@ -171,7 +171,7 @@ static unsigned add_listener(struct nt_server *sv, const struct nt_config_addres
 	struct nt_listener *l = calloc(1, sizeof(*l)), **at = &sv->listeners;
 	int error = l ? nt_listener_open(l, sv, a, limits) : ENOMEM;
 
-	/* iWARP's ports are TCP's: beside TCP it takes any other, which the discovery log names */
+	/* iWARP shares TCP's port numbers. If TCP uses the port, take any other; the discovery log has its number */
 	if (error == EADDRINUSE && a->optional) {
 		struct nt_config_address other = *a;
 

@@ -12,13 +12,13 @@ enum step { IDLE, CHALLENGE, REPLY, SUCCESS1, SUCCESS2, FAILURE1 };
 
 struct transaction {
 	enum step step;
-	bool mutual; /* the host wants a proof, too */
+	bool mutual; /* the host requires a proof, too */
 	enum nv_auth_why why;
 	uint64_t proven_at; /* ms */
 	struct nv_chap chap;
 };
 
-#define AGAIN_MS 1000 /* pause before a host may authenticate again, because it costs all hosts' time */
+#define AGAIN_MS 1000 /* pause before a host may authenticate again: an authentication delays all hosts */
 
 static bool required(struct nt_subsystem *s, const char *hostnqn)
 {
@@ -57,8 +57,9 @@ static const struct nt_secrets *secrets(const struct nt_queue *q)
 
 /* ---- what the host sends ---- */
 
-/* The strongest hash; of groups one that costs us milliseconds, and only then those that protect less. The two that
- * cost more, while all other hosts wait, are for hosts whose entry names them: whoever asks is not known yet. */
+/* Returns the first entry of order that is in bits. The order of hashes begins with the strongest. The order of groups
+ * begins with those that take us only milliseconds and ends with weaker ones. The two groups that take longer, while
+ * all other hosts wait, are only for hosts whose entry lists them, because the host has not proven its identity yet. */
 static uint8_t first_of(const uint8_t *order, size_t n, unsigned bits)
 {
 	for (size_t i = 0; i < n; i++)
@@ -156,7 +157,7 @@ static struct transaction *transaction(struct nt_queue *q)
 	return q->auth;
 }
 
-/* A refused message is reported by the next Receive, which ends the connection. */
+/* The next Receive reports a rejected message and ends the connection. */
 static void from_host(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
@@ -241,7 +242,7 @@ static void to_host(struct nt_request *r)
 	}
 	size_t n = t->step == CHALLENGE ? challenge(q, t, r->data) : t->step == SUCCESS1 ? success1(q, t, r->data) : 0;
 
-	if (!n) { /* it is not our turn, we cannot, or a message was refused */
+	if (!n) { /* it is not our turn, we failed, or a message was rejected */
 		if (t->step != FAILURE1)
 			fail_transaction(
 			        q, t, t->step == CHALLENGE || t->step == SUCCESS1 ? NV_AUTH_FAILED : NV_AUTH_MESSAGE);

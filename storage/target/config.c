@@ -57,7 +57,7 @@ void nt_config_free(struct nt_config *c)
 	memset(c, 0, sizeof(*c));
 }
 
-/* One more at the end of an array. There may be secrets in it: the old one is wiped. */
+/* Appends an element to an array. The array may contain secrets, so the old one is wiped. */
 static void *grow(void *array, size_t *count, size_t size)
 {
 	void **base = array;
@@ -261,8 +261,8 @@ static void wipe(char *text)
 	free(text);
 }
 
-/* A secret as it stands there, or the file that it stands in. What json-c gives out of it is wiped; what it has read
- * the configuration into it frees as it is, so that a file of its own is the better place for a secret. */
+/* Reads a secret, or the name of the file that contains it. Our copy is wiped. json-c's own copy is not, so a separate
+ * file is the better place for a secret. */
 static void get_secret(struct reader *r, const char *key, json_object *v,
                        bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *out)
 {
@@ -306,7 +306,7 @@ static uint8_t get_numbers(struct reader *r, const char *key, json_object *v, in
 	return bits;
 }
 
-/* A name, or an object with one. */
+/* Reads a host: a name, or an object with a name. */
 static void read_host(struct reader *r, json_object *o, struct nt_config_host *h)
 {
 	if (!json_object_is_type(o, json_type_object)) {
@@ -340,7 +340,7 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 #endif
 }
 
-/* Two entries could ask different things of the host. */
+/* Two entries for one host could contradict each other. */
 static bool listed_twice(const struct nt_config_subsystem *s, const char *nqn)
 {
 	size_t n = 0;

@@ -1,4 +1,4 @@
-// control.c - the control socket: one line asks, the answer ends with the connection
+// control.c - the control socket: a request is one line, and the answer ends with the connection
 // follows: unix(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -35,7 +35,7 @@ struct nt_control {
 
 /* ---- the socket ---- */
 
-/* A directory of our own, so that no other user's socket is used, and no other user connects to ours. */
+/* The directory belongs to us. So we use no other user's socket, and no other user connects to ours. */
 static bool own_directory(const char *path)
 {
 	struct stat st;
@@ -199,7 +199,7 @@ static void somebody_asks(struct nt_watch *w, uint32_t events)
 		close(fd);
 }
 
-/* ---- its life ---- */
+/* ---- opening and closing ---- */
 
 /* Removes a socket without a listener; anything else with this name is not removed. */
 static bool is_left(int error, const char *path)
@@ -274,7 +274,7 @@ int nt_control_ask(const char *path, const char *line)
 
 	if (!error && (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a))))
 		error = errno;
-	if (!error && !trusted(fd)) /* another user's: not used */
+	if (!error && !trusted(fd)) /* another user's socket is not used */
 		error = EPERM;
 	if (error) {
 		nt_say("%s: %s", path, strerror(error));
@@ -282,7 +282,7 @@ int nt_control_ask(const char *path, const char *line)
 			close(fd);
 		return 1;
 	}
-	/* it may not listen to us */
+	/* the target may close the connection without reading */
 	if (send(fd, line, strlen(line), MSG_NOSIGNAL) < 0 || send(fd, "\n", 1, MSG_NOSIGNAL) < 0)
 		refused = true;
 	while ((n = read(fd, buf, sizeof(buf))) > 0) {

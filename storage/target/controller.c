@@ -1,4 +1,4 @@
-// controller.c - controllers: their ids, properties, keep-alive timers and ends
+// controller.c - controllers: ids, properties, keep-alive timers, deletion
 // follows: NVM Express Base 1.4, 3.1, 7.6 (initialization and shutdown), 7.12 (keep alive); NVMe over Fabrics 1.1, 3.5
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -95,7 +95,8 @@ static bool leave_unproven(struct nt_queue *q)
 	return true;
 }
 
-/* Anybody can name a controller and its host: no queue that has proven nothing keeps one of the host's own out. */
+/* Any host can name a controller and its host. So a queue that has not authenticated takes no place of the
+ * controller's. */
 void nt_controller_unproven(struct nt_queue *q)
 {
 	q->next = q->ctrl->unproven;
@@ -191,7 +192,7 @@ static uint64_t tick_auth(struct nt_target *t)
 	return t->auth_due ? t->auth_due : UINT64_MAX;
 }
 
-/* How long hosts wait for a medium to end their earlier requests. */
+/* Ends the wait of hosts for a medium that does not finish their earlier requests. */
 static uint64_t tick_connects(struct nt_target *t)
 {
 	uint64_t next = UINT64_MAX;
@@ -236,7 +237,7 @@ uint64_t nt_controller_cap(void)
 	       (uint64_t)1 << 37 /* CSS: NVM */;
 }
 
-/* What a normal shutdown waits for. */
+/* A flush that a normal shutdown waits for. */
 struct flush {
 	struct nb_request io;
 	struct nt_controller *ctrl;
@@ -268,7 +269,7 @@ static void shut_down(struct nt_controller *c)
 	if (c->csts & NV_CSTS_SHST)
 		return;
 	c->csts = (c->csts & ~NV_CSTS_SHST) | NV_CSTS_SHST_BUSY;
-	c->flushes++; /* this loop's own */
+	c->flushes++; /* counts this loop itself */
 	for (uint32_t i = 1; i <= NT_NAMESPACES_MAX; i++) {
 		struct nt_namespace *ns = c->subsystem->ns[i];
 		struct flush *f = ns && ns->backend->volatile_cache ? calloc(1, sizeof(*f)) : NULL;

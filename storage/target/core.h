@@ -1,4 +1,4 @@
-// core.h - what the files of the protocol core have in common
+// core.h - functions shared by the files of the protocol core
 // SPDX-License-Identifier: MIT
 #ifndef NT_CORE_H
 #define NT_CORE_H
@@ -12,24 +12,23 @@ struct nt_verb {
 	uint8_t opcode;
 	uint8_t way;                             /* enum nt_way */
 	bool two;                                /* needs a second buffer of the same length */
-	bool zeroed;                             /* room for the host's data is zeroed first */
-	uint16_t (*check)(struct nt_request *r); /* 0 and r->length, or a status */
-	void (*run)(
-	        struct nt_request *r); /* called with the host's data, or room for its answer; ends with nt_complete */
+	bool zeroed;                             /* the buffer for the host's data is zeroed first */
+	uint16_t (*check)(struct nt_request *r); /* returns 0 and sets r->length, or returns a status */
+	void (*run)(struct nt_request *r);       /* has the host's data, or a buffer for it; ends with nt_complete */
 };
 
 #define NT_INVALID(r, at) ((r)->error_at = (at), (uint16_t)(NV_INVALID_FIELD | NV_DNR))
 
 /* queue.c */
-void nt_fail(struct nt_request *r, uint16_t status);           /* as soon as it is ours */
-void nt_hold(struct nt_request *r);                            /* state NT_HELD */
-void nt_lend(struct nt_request *r);                            /* state NT_BACKEND */
-void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* its requests' memory, and their places in line */
+void nt_fail(struct nt_request *r, uint16_t status);           /* completes it as soon as the core owns it */
+void nt_hold(struct nt_request *r);                            /* sets the state NT_HELD */
+void nt_lend(struct nt_request *r);                            /* sets the state NT_BACKEND */
+void nt_queue_recount(struct nt_queue *q, struct nt_peer *to); /* charges its requests to another peer */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 
-void nt_connects_again(struct nt_target *t); /* fabrics.c: a queue is gone */
+void nt_connects_again(struct nt_target *t); /* fabrics.c: to be called when a queue has gone */
 
-/* fabrics.c, admin.c, io.c: the row of a command, or NULL with *status */
+/* fabrics.c, admin.c, io.c: the row of a command, or NULL and *status */
 const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status);
 const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status);
 const struct nt_verb *nt_io_verb(struct nt_request *r, uint16_t *status);
@@ -49,50 +48,49 @@ uint8_t *nt_discovery_log(struct nt_request *r, size_t *len); /* malloc'd */
 uint16_t nt_async_event_check(struct nt_request *r);
 void nt_async_event(struct nt_request *r);
 void nt_event(struct nt_controller *c, uint8_t info);
-void nt_event_read(struct nt_controller *c, uint8_t info); /* its log page has been read */
+void nt_event_read(struct nt_controller *c, uint8_t info); /* the host has read its log page */
 void nt_event_ns(struct nt_subsystem *s, uint32_t nsid);
-void nt_event_discovery(struct nt_target *t);                              /* what hosts would discover has changed */
-bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* true: it was waiting for an event */
-bool nt_event_drop(struct nt_controller *c, uint16_t cid); /* … with this number, and gets no answer */
+void nt_event_discovery(struct nt_target *t);                              /* the discovery log has changed */
+bool nt_event_forget(struct nt_controller *c, const struct nt_request *r); /* true: it was waiting */
+bool nt_event_drop(struct nt_controller *c, uint16_t cid); /* … with this command id, without an answer */
 
 /* io.c */
 void nt_write_done(struct nt_request *r);
-void nt_waiting_remove(struct nt_request *r); /* nt_waiting_go follows */
+void nt_waiting_remove(struct nt_request *r); /* to be followed by nt_waiting_go */
 void nt_waiting_go(struct nt_namespace *ns);
 
 /* losses.c */
-void nt_lost(struct nt_namespace *ns); /* its medium could not keep what hosts have written and not flushed */
+void nt_lost(struct nt_namespace *ns); /* the medium has lost data that hosts wrote and did not flush */
 void nt_flush_comes(struct nt_controller *c,
-                    const struct nt_namespace *ns); /* answers to earlier commands have arrived */
+                    const struct nt_namespace *ns); /* a flush arrives: earlier answers were received */
 bool nt_tell_loss(struct nt_controller *c,
-                  const struct nt_namespace *ns); /* true: there was one that it did not know of */
-void nt_losses_begin(struct nt_controller *c);    /* it is enabled: its host has authenticated, if required */
+                  const struct nt_namespace *ns); /* true: there is a loss that its host has not been told of */
+void nt_losses_begin(struct nt_controller *c);    /* when it is enabled: its host has authenticated */
 void nt_losses_end(struct nt_controller *c);
 void nt_losses_forget(const struct nt_subsystem *s);
 void nt_fuse(struct nt_request *first, struct nt_request *second);
 
 /* peer.c */
-bool nt_peer_discovers(struct nt_queue *q); /* it is to see the discovery log; false: there are too many of these */
-bool nt_peer_in(struct nt_queue *q, const char *hostnqn); /* it has authenticated; false: its host has too many */
+bool nt_peer_discovers(struct nt_queue *q); /* the queue is for the discovery log; false: there are too many of these */
+bool nt_peer_in(struct nt_queue *q, const char *hostnqn); /* the queue was admitted; false: its host has too many */
 
-bool nt_peer_tries(
-        struct nt_queue *q); /* what costs milliseconds of everybody's time; false: it has been too often in vain */
+bool nt_peer_tries(struct nt_queue *q); /* a computation that takes milliseconds; false: too many failures */
 void nt_peer_succeeds(struct nt_queue *q);
-void nt_peers_forget(struct nt_target *t); /* all queues are gone */
+void nt_peers_forget(struct nt_target *t); /* all queues have gone */
 
 /* controller.c */
 struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue *q);
-void nt_controller_end(struct nt_controller *c);                    /* all its connections are to go */
-void nt_controller_detach(struct nt_queue *q);                      /* the queue is gone */
-void nt_controller_configure(struct nt_controller *c, uint32_t cc); /* CC is written */
+void nt_controller_end(struct nt_controller *c);                    /* ends all its connections */
+void nt_controller_detach(struct nt_queue *q);                      /* the queue has gone */
+void nt_controller_configure(struct nt_controller *c, uint32_t cc); /* the host has written CC */
 struct nt_controller *nt_controller_find(struct nt_target *t, uint16_t id);
 uint64_t nt_controller_cap(void);
-bool nt_controller_place(struct nt_queue *q); /* an I/O queue gets its place; false: that is taken */
+bool nt_controller_place(struct nt_queue *q); /* gives an I/O queue its place; false: the place is taken */
 void nt_controller_unproven(struct nt_queue *q);
-void nt_auth_begin(struct nt_queue *q); /* from now on there is so long for it, if there was nothing before */
+void nt_auth_begin(struct nt_queue *q); /* starts the time limit, if it does not run yet */
 
 /* target.c */
-struct nt_namespace *nt_ns_get(struct nt_subsystem *s, uint32_t nsid); /* NULL: none; else nt_ns_put */
+struct nt_namespace *nt_ns_get(struct nt_subsystem *s, uint32_t nsid); /* NULL: none; release with nt_ns_put */
 void nt_ns_put(struct nt_namespace *ns);
 void nt_subsystem_put(struct nt_subsystem *s); /* a controller has left */
 

@@ -1,4 +1,4 @@
-// discovery.c - the discovery log: where a host finds which subsystem
+// discovery.c - the discovery log: the addresses of the subsystems
 // follows: NVMe over Fabrics 1.1, 5.3 (discovery log page)
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void put_entry(uint8_t *e, const struct nt_port *p, enum nv_subtype subty
                       const char *address)
 {
 	e[E_TRTYPE] = p->trtype;
-	/* a listener on all addresses of both families tells the host of the one it came to */
+	/* for a listener on all addresses of both families, the family that the host used */
 	e[E_ADRFAM] = !p->any ? p->adrfam : strchr(address, ':') ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4;
 	e[E_SUBTYPE] = (uint8_t)subtype;
 	e[E_TREQ] = p->treq | TREQ_NO_SQ_FLOW;

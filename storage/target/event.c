@@ -1,4 +1,4 @@
-// event.c - asynchronous events: sent once, and again only after the host has read the event's log page
+// event.c - asynchronous events: each is sent once, and again only after the host has read its log page
 // follows: NVM Express Base 1.4, 5.2; NVMe over Fabrics 1.1, 4.3 (discovery log change)
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -47,7 +47,7 @@ void nt_event_read(struct nt_controller *c, uint8_t info)
 	deliver(c);
 }
 
-/* A namespace list is in increasing order. Base 1.4, 4.10 */
+/* Keeps the list in increasing order. Base 1.4, 4.10 */
 static void note_change(struct nt_controller *c, uint32_t nsid)
 {
 	uint32_t n = 0, most = sizeof(c->changed_ns) / sizeof(*c->changed_ns);

@@ -73,7 +73,7 @@ static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, str
 		return IN_DATA(r, NV_CONNECT_AT_HOSTNQN);
 	if (memcmp(ctrl->hostid, r->data + NV_CONNECT_AT_HOSTID, 16))
 		return IN_DATA(r, NV_CONNECT_AT_HOSTID);
-	if (!ctrl->admin || ctrl->admin->ops != q->ops) /* a controller is reached through one port */
+	if (!ctrl->admin || ctrl->admin->ops != q->ops) /* all queues of a controller use the same transport */
 		return IN_DATA(r, NV_CONNECT_AT_CNTLID);
 	if (c->qid > ctrl->granted)
 		return IN_COMMAND(r, NV_CONNECT_AT_QID);
@@ -91,7 +91,7 @@ static uint16_t connect_io(struct nt_request *r, const struct nv_connect *c, str
 	return 0;
 }
 
-/* It may have been taken back, or replaced, since the secure channel was made. */
+/* True if the key is still configured: it may have been removed or replaced since the TLS handshake. */
 static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char *subnqn)
 {
 	struct nv_secret s = {.length = 0};
@@ -101,11 +101,12 @@ static bool key_holds(const struct nt_queue *q, const char *hostnqn, const char 
 	return same;
 }
 
-#define WAITS 0xffffu /* no status: it is not decided yet */
+#define WAITS 0xffffu /* not a status: the request waits */
 
 /*
- * A host that connects anew may send again what it has had no answer to. Where the backend still works for a connection
- * of its that has ended, that comes first; what follows the second time must not be overwritten by the first.
+ * Returns an earlier controller of the host whose connection has ended while the backend still processes its commands.
+ * A host that reconnects may repeat unanswered commands, and what follows the repetition must not be overwritten by the
+ * first execution.
  */
 static struct nt_controller *must_wait(const struct nt_subsystem *s, const char *hostnqn, const uint8_t *hostid,
                                        const struct nt_controller *but)
@@ -120,8 +121,8 @@ static struct nt_controller *must_wait(const struct nt_subsystem *s, const char 
 	return NULL;
 }
 
-/* For a while. A medium that may never answer is said, once; its host is to come again, whatever connection that is
- * by. */
+/* Lets the request wait for NT_CONNECT_MS; then the host has to connect again. Logs once that the medium may never
+ * answer. */
 static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
 {
 	struct nt_target *t = r->queue->target;
@@ -138,8 +139,8 @@ static uint16_t wait_for(struct nt_request *r, struct nt_controller *c)
 }
 
 /*
- * Names must end in their fields; who they are is found out then. deviates: a host without a name comes in where any
- * host does, as with other targets: SPDK's perf and identify have none unless they are told one.
+ * Handles Connect. Names must end within their fields; they are authenticated later. deviates: a host without a name
+ * may connect where any host may, as with other targets, because SPDK's perf and identify have no name by default.
  */
 static uint16_t connect_to(struct nt_request *r)
 {
@@ -153,7 +154,7 @@ static uint16_t connect_to(struct nt_request *r)
 		return IN_DATA(r, NV_CONNECT_AT_SUBNQN);
 	if (*hostnqn && !nv_nqn_valid(hostnqn, NV_NQN_SIZE))
 		return IN_DATA(r, NV_CONNECT_AT_HOSTNQN);
-	if (!memcmp(r->data + NV_CONNECT_AT_HOSTID, none, 16)) /* Base 1.4, 5.21.1.19: over fabrics it is never zero */
+	if (!memcmp(r->data + NV_CONNECT_AT_HOSTID, none, 16)) /* Base 1.4, 5.21.1.19: never zero over fabrics */
 		return IN_DATA(r, NV_CONNECT_AT_HOSTID);
 	struct nt_subsystem *s = nt_subsystem_find(q->target, subnqn);
 
@@ -168,7 +169,7 @@ static uint16_t connect_to(struct nt_request *r)
 	}
 	if (q->target->stopping)
 		return NV_CONNECT_BUSY;
-	/* a host that must authenticate waits after that: see property_set */
+	/* a host that must authenticate waits later: see property_set */
 	struct nt_controller *before =
 	        c.qid || needs_proof(s, hostnqn) ? NULL : must_wait(s, hostnqn, r->data + NV_CONNECT_AT_HOSTID, NULL);
 	uint16_t status = before ? wait_for(r, before) : 0;
@@ -203,7 +204,7 @@ static void connect_run(struct nt_request *r)
 		nt_complete(r, status);
 		return;
 	}
-	if (q->ctrl) /* the room of this very request is the controller's now */
+	if (q->ctrl) /* charge the memory of this request to the controller */
 		q->ctrl->memory += nt_pool_room(r->room);
 	bool auth = needs_proof(q->ctrl->subsystem, q->ctrl->hostnqn);
 
@@ -232,7 +233,7 @@ void nt_connects_again(struct nt_target *t)
 	}
 }
 
-/* ---- properties: of the admin queue only ---- */
+/* ---- properties, on the admin queue only ---- */
 
 static uint16_t property_check(struct nt_request *r)
 {
@@ -273,8 +274,8 @@ static void property_get(struct nt_request *r)
 	nt_complete(r, ok ? 0 : NV_INVALID_FIELD | NV_DNR);
 }
 
-/* Like Connect, for a host that had to authenticate first, so that no other host can delay it or observe it in its
- * name. */
+/* The wait of Connect, for a host that must authenticate first. It comes after authentication, so that no other host
+ * can delay or observe it under its name. */
 static uint16_t enabling_waits(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;
@@ -314,7 +315,7 @@ static uint16_t disconnect_check(struct nt_request *r)
 	return r->sqe.cdw[0] & 0xffff ? NV_CONNECT_FORMAT | NV_DNR : 0;
 }
 
-/* The queue is deleted; whether its connection lives on is the transport's: here it does not. Fabrics 1.1, 3.2 */
+/* Deletes the queue. The transport decides whether the connection continues; here it does not. Fabrics 1.1, 3.2 */
 static void disconnect(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;

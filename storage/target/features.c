@@ -8,7 +8,7 @@
 enum { SELECT_CURRENT, SELECT_DEFAULT, SELECT_SAVED, SELECT_CAPABILITIES };
 #define CHANGEABLE 0x4u
 
-/* Which there are, for an I/O and for a discovery controller. */
+/* The features of I/O and of discovery controllers. */
 static const struct feature {
 	uint8_t id, io, discovery, changeable;
 } features[] = {
@@ -21,7 +21,7 @@ static const struct feature {
 void nt_features_reset(struct nt_controller *c)
 {
 	c->events = 0;      /* Fabrics 1.1, 5.2: no events that were not requested */
-	c->arbitration = 7; /* no limit to the burst */
+	c->arbitration = 7; /* no limit of the burst */
 	c->power = c->recovery = c->atomicity = 0;
 	c->temperature = 0xffff;
 	c->write_cache = true;
@@ -51,7 +51,7 @@ uint16_t nt_get_features_check(struct nt_request *r)
 
 	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
 		return NV_INVALID_FIELD | NV_DNR;
-	if (r->verb->way == NT_TO_HOST) /* only the 128-bit form exists over fabrics: EXHID */
+	if (r->verb->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
 		r->length = 16;
 	return 0;
 }
@@ -70,7 +70,7 @@ static uint32_t current(struct nt_controller *c, const struct nt_request *r)
 		return c->arbitration;
 	case NV_FEAT_POWER:
 		return c->power;
-	case NV_FEAT_TEMPERATURE: /* one sensor, over-temperature type only; the others never trip */
+	case NV_FEAT_TEMPERATURE: /* one sensor, over-temperature type only; other thresholds are never reached */
 		return (r->sqe.cdw[1] >> 16 & 0x3f) ? 0 : c->temperature;
 	case NV_FEAT_ERROR_RECOVERY:
 		return c->recovery;
@@ -157,7 +157,7 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 		c->arbitration = value;
 		break;
 	case NV_FEAT_POWER:
-		if (value & 0x1f) /* there is but one power state */
+		if (value & 0x1f) /* there is only one power state */
 			return NT_INVALID(r, 44);
 		c->power = value & 0xff;
 		break;
@@ -179,7 +179,7 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 		c->atomicity = value & 1;
 		break;
 	case NV_FEAT_ASYNC_EVENTS:
-		if (value & ~(offered_events(c) | 0xff)) /* the low byte: health warnings, which never come */
+		if (value & ~(offered_events(c) | 0xff)) /* the low byte is for health warnings, which are never sent */
 			return NT_INVALID(r, 44);
 		c->events = value;
 		break;

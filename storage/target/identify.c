@@ -51,7 +51,7 @@ enum ctrl_at {
 	C_OFCS = 1804,
 	C_PSD0 = 2048,
 };
-/* … and in the namespace's: figure 245 */
+/* Offsets in the namespace's structure: figure 245 */
 enum ns_at {
 	N_NSZE = 0,
 	N_NCAP = 8,
@@ -96,7 +96,7 @@ static void controller_common(const struct nt_request *r, uint8_t *d)
 	d[C_LPA] = 1u << 2; /* offsets and long lengths */
 	nv_put16(d + C_KAS, 10);
 	nv_put16(d + C_MAXCMD, NT_IO_ENTRIES_MAX);
-	/* SGLs, of any alignment; offsets are in the capsule; keyed where the transport is. Base 1.4, figure 247 */
+	/* SGLs of any alignment; offsets into the capsule, or keyed descriptors. Base 1.4, figure 247 */
 	nv_put32(d + C_SGLS, 1u | 1u << 20 | (r->queue->ops->keyed ? 1u << 2 : 1u << 21));
 	strcpy((char *)d + C_SUBNQN, s->nqn);
 	nv_put32(d + C_IOCCSZ, (NV_SQE_LEN + r->queue->inline_max) / 16);
@@ -122,7 +122,7 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	d[C_LPA] |= 1u << 1;     /* commands supported and effects */
 	d[C_ELPE] = 15;
 	d[C_ANATT] = 10;
-	/* all states; a group id does not change while attached */
+	/* all ANA states; a group id does not change while attached */
 	d[C_ANACAP] = 1 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6;
 	nv_put32(d + C_ANAGRPMAX, NT_ANA_GROUPS);
 	nv_put32(d + C_NANAGRPID, NT_ANA_GROUPS);
@@ -133,7 +133,7 @@ static void identify_controller(struct nt_request *r, uint8_t *d)
 	nv_put16(d + C_ONCS, 1u | 1u << 2 | 1u << 3 | 1u << 7); /* compare, dataset management, write zeroes, verify */
 	nv_put16(d + C_FUSES, 1);
 	d[C_VWC] = 1 | 2u << 1;     /* a cache; Flush is for one namespace at a time */
-	nv_put16(d + C_PSD0, 2500); /* 25 W: there has to be a power state */
+	nv_put16(d + C_PSD0, 2500); /* 25 W: one power state is mandatory */
 }
 
 static void identify_ns(const struct nt_namespace *ns, uint8_t *d)
@@ -145,12 +145,12 @@ static void identify_ns(const struct nt_namespace *ns, uint8_t *d)
 	nv_put64(d + N_NSZE, blocks);
 	nv_put64(d + N_NCAP, blocks);
 	nv_put64(d + N_NUSE, blocks);
-	d[N_NSFEAT] = 1u << 4; /* NPWG and those that follow it mean something */
+	d[N_NSFEAT] = 1u << 4; /* NPWG and the following fields are valid */
 	nv_put16(d + N_NPWG, page);
 	nv_put16(d + N_NPWA, page);
 	nv_put16(d + N_NPDG, page);
 	nv_put16(d + N_NPDA, page);
-	nv_put16(d + N_NOWS, page); /* a multiple of NPWG: with 0, one block, hosts would call that the best size */
+	nv_put16(d + N_NOWS, page); /* a multiple of NPWG: hosts would take 0, one block, for the best size */
 	d[N_NMIC] = 1;              /* shared by several controllers */
 	d[N_DLFEAT] = (b->zeros_after_discard ? 1 : 0) | 1u << 3;
 	nv_put32(d + N_ANAGRPID, ns->ana_group);
@@ -168,7 +168,7 @@ static void list_ns(const struct nt_subsystem *s, uint32_t after, uint8_t *d)
 			nv_put32(d + 4 * n++, i);
 }
 
-/* In order of their ids, from one on. */
+/* In the order of ids, starting at from. */
 static void list_controllers(const struct nt_subsystem *s, uint16_t from, uint8_t *d)
 {
 	uint64_t there[65536 / 64] = {0};
@@ -181,7 +181,7 @@ static void list_controllers(const struct nt_subsystem *s, uint16_t from, uint8_
 		if (there[id / 64] & (uint64_t)1 << (id % 64))
 			nv_put16(d + 2 * ++n, (uint16_t)id);
 		else if (!(there[id / 64] >> (id % 64)))
-			id |= 63; /* nor any behind it in this word */
+			id |= 63; /* and skip the rest of this word */
 	nv_put16(d, (uint16_t)n);
 }
 
@@ -202,7 +202,8 @@ static void describe_ns(const struct nt_namespace *ns, uint8_t *d)
 	put_descriptor(&d, 4, &nvm, 1);
 }
 
-/* What needs a namespace that is there: 0, or the status for one that is not. 1.4: an inactive one is zeros. */
+/* Handles the values of CNS that need an existing namespace. Returns 0, or the status for a missing one. In 1.4 an
+ * inactive namespace reads as zeros. */
 static uint16_t identify_one(struct nt_request *r, uint8_t cns, const struct nt_namespace *ns)
 {
 	uint32_t nsid = r->sqe.nsid;
@@ -215,7 +216,7 @@ static uint16_t identify_one(struct nt_request *r, uint8_t cns, const struct nt_
 		describe_ns(ns, r->data);
 	else if (cns == NV_CNS_NS_CTRLS)
 		list_controllers(ns->subsystem, (uint16_t)(r->sqe.cdw[0] >> 16), r->data);
-	else if (cns != NV_CNS_CSI_NS) /* NVM: nothing beyond the old structure */
+	else if (cns != NV_CNS_CSI_NS) /* NVM: no fields beyond the old structure */
 		identify_ns(ns, r->data);
 	return 0;
 }

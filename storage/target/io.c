@@ -8,7 +8,7 @@
 
 #define CDW12_FUA (1u << 30)
 #define CDW12_DEAC (1u << 25)
-#define CHUNK (128u << 10) /* bytes that Verify reads, or of zeros written, at once */
+#define CHUNK (128u << 10) /* bytes that Verify reads, or that zeroing writes, at once */
 #define DSM_RANGE 16u
 #define DSM_LENGTH_MAX (256 * DSM_RANGE)
 #define DSM_DEALLOCATE (1u << 2)
@@ -39,7 +39,7 @@ static uint16_t check_access(const struct nt_namespace *ns)
 	switch (ns->subsystem->ana[ns->ana_group]) {
 	case NV_ANA_INACCESSIBLE:
 		return NV_ANA_INACCESSIBLE_PATH;
-	case NV_ANA_LOSS: /* DNR would be about the command, which another controller may well execute */
+	case NV_ANA_LOSS: /* no DNR: another controller may execute the command */
 		return NV_ANA_LOSS_PATH;
 	case NV_ANA_CHANGE:
 		return NV_ANA_TRANSITION_PATH;
@@ -55,7 +55,7 @@ static uint16_t check_ns(struct nt_request *r)
 	return r->ns ? check_access(r->ns) : NV_INVALID_NS | NV_DNR;
 }
 
-/* The blocks of the command, for all that have them in dwords 10 to 12. */
+/* Checks the range of a command with dwords 10 to 12. */
 static uint16_t check_blocks(struct nt_request *r, bool writes)
 {
 	uint16_t status = check_ns(r);
@@ -73,7 +73,7 @@ static uint16_t check_blocks(struct nt_request *r, bool writes)
 	return 0;
 }
 
-/* … and whose data the host sends or gets. */
+/* Checks a command with such a range and with data. */
 static uint16_t check_data(struct nt_request *r, bool writes)
 {
 	uint16_t status = check_blocks(r, writes);
@@ -135,7 +135,7 @@ static uint16_t flush_check(struct nt_request *r)
 	return check_ns(r);
 }
 
-/* The host may describe more data than the ranges that it fills; all of it is fetched. */
+/* The host may describe more data than its ranges fill. All of it is fetched. */
 static uint16_t dsm_check(struct nt_request *r)
 {
 	uint16_t status = check_ns(r);
@@ -154,13 +154,14 @@ static bool next_step(struct nt_request *r);
 
 enum { SUBMITTING, WAITING, DONE };
 
-/* Where the page cache takes writes, that one could not be made durable may be the loss of others before it. */
+/* True if the error means lost data. With the page cache, a durable write that fails may mean the loss of earlier
+ * writes. */
 static bool loses(const struct nb_request *io, int error)
 {
 	if (!error || io->op == NB_FLUSH)
 		return error;
 	if (io->op != NB_WRITE && (error == EOPNOTSUPP || error == ENOTTY || error == EINVAL))
-		return false; /* it is done in another way */
+		return false; /* another method follows */
 	return io->fua && io->backend->cached;
 }
 
@@ -213,7 +214,7 @@ static void finish_request(struct nt_request *r)
 		if (!status && second->fate)
 			r->fate = NV_FUSED_FAILED;
 		count(second);
-		/* the lock is the second's: the first is answered first */
+		/* the second command holds the lock, so answer the first one first */
 		nt_complete(r, r->fate);
 		nt_complete(second, second->fate);
 		return;
@@ -259,7 +260,7 @@ static void start(struct nt_request *r)
 	steps(r);
 }
 
-/* Must the write be durable when complete? The host asks for it, or has disabled the cache. */
+/* True if the write must be durable when complete: the host asks for FUA, or has disabled the cache. */
 static bool durable(const struct nt_request *r)
 {
 	return (r->sqe.opcode != NV_IO_DSM && (r->sqe.cdw[2] & CDW12_FUA)) || !r->queue->ctrl->write_cache;
@@ -296,7 +297,7 @@ static bool flush_step(struct nt_request *r)
 	if (!r->ns->backend->volatile_cache)
 		return false;
 	if (r->index) {
-		if (nt_tell_loss(r->queue->ctrl, r->ns)) /* another flush could not bring it back */
+		if (nt_tell_loss(r->queue->ctrl, r->ns)) /* DNR: another flush would not bring it back */
 			r->fate = NV_WRITE_FAULT | NV_DNR;
 		return over(r);
 	}
@@ -305,7 +306,7 @@ static bool flush_step(struct nt_request *r)
 	return true;
 }
 
-/* A compare; and if it is the first of two fused commands, the write of the second. */
+/* Performs a compare and, if it is the first of two fused commands, the write of the second. */
 static bool compare_step(struct nt_request *r)
 {
 	struct nt_request *second = r->fused;
@@ -344,7 +345,7 @@ static bool verify_step(struct nt_request *r)
 	return true;
 }
 
-enum { ZERO_RANGE, ZERO_PUNCH, ZERO_WRITE }; /* ways to zero: the next where one is not known */
+enum { ZERO_RANGE, ZERO_PUNCH, ZERO_WRITE }; /* methods of zeroing: the next one if a medium does not support one */
 
 static bool write_zeros(struct nt_request *r)
 {
@@ -380,7 +381,7 @@ static bool zero_step(struct nt_request *r)
 	return true;
 }
 
-/* Deallocation is advice: a medium that knows none is none the worse. */
+/* Deallocation is only advice: it succeeds even if the medium does not support it. */
 static bool dsm_step(struct nt_request *r)
 {
 	uint32_t n = (r->sqe.cdw[0] & 0xff) + 1;
@@ -423,15 +424,15 @@ static bool next_step(struct nt_request *r)
 	}
 }
 
-/* ---- order of writes: a fused pair runs while no other write does ---- */
+/* ---- order of writes: a fused pair runs alone ---- */
 
-/* The first requests in the line that may go: writers together, a pair alone. Never from within itself. */
+/* Starts waiting writes in order: writers together, a fused pair alone. Does nothing if called from within itself. */
 static void pump(struct nt_namespace *ns)
 {
 	if (ns->pumping)
 		return;
 	ns->pumping = true;
-	ns->users++; /* the last writer of a removed namespace may be among them */
+	ns->users++; /* keeps the namespace: the last writer of a removed one may end here */
 	while (ns->waiting && !ns->fused && (!ns->waiting->fused || !ns->writers)) {
 		struct nt_request *r = ns->waiting;
 
@@ -493,7 +494,7 @@ void nt_waiting_go(struct nt_namespace *ns)
 	pump(ns);
 }
 
-/* ---- what the commands do when their data is there ---- */
+/* ---- running a command once its data has arrived ---- */
 
 static void run_now(struct nt_request *r)
 {
@@ -526,7 +527,7 @@ static void fused_run(struct nt_request *r)
 	r->ready = true;
 	if (!first || !second || !first->ready || !second->ready)
 		return;
-	second->fused = NULL; /* from here on the first alone counts */
+	second->fused = NULL; /* from now on the first command ends alone */
 	write_turn(first);
 }
 
@@ -561,7 +562,7 @@ static void dsm_run(struct nt_request *r)
 	if (r->sqe.cdw[1] & DSM_DEALLOCATE)
 		write_turn(r);
 	else
-		nt_complete(r, 0); /* how it will be used is of no interest here */
+		nt_complete(r, 0); /* the access hints are ignored */
 }
 
 static const struct nt_verb verbs[] = {

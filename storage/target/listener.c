@@ -1,4 +1,4 @@
-// listener.c - where hosts come in, by whatever transport
+// listener.c - listeners of all transports
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <string.h>

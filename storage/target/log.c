@@ -12,7 +12,7 @@ void nt_log_error(struct nt_request *r, uint16_t status)
 {
 	struct nt_controller *c = r->queue->ctrl;
 
-	if (!c || !r->queue->connected || (r->queue->qid && !r->queue->authenticated)) /* not in another's log */
+	if (!c || !r->queue->connected || (r->queue->qid && !r->queue->authenticated)) /* not into another host's log */
 		return;
 	c->error_log[c->errors % ERRORS] =
 	        (struct nt_error){.count = c->errors + 1,
@@ -25,7 +25,7 @@ void nt_log_error(struct nt_request *r, uint16_t status)
 	c->errors++;
 }
 
-/* Each writes a page of *len bytes into zeroed memory of its own. */
+/* Each function returns a log page of *len bytes in memory of its own. */
 
 static uint8_t *error_log(struct nt_request *r, size_t *len)
 {
@@ -126,7 +126,7 @@ static uint8_t *effects_log(struct nt_request *r, size_t *len)
 	return d;
 }
 
-/* Groups that have namespaces, each with their ids. Base 1.4, 5.14.1.12 */
+/* The groups that have namespaces, with the ids of these. Base 1.4, 5.14.1.12 */
 static uint8_t *ana_log(struct nt_request *r, size_t *len)
 {
 	const struct nt_subsystem *s = r->queue->ctrl->subsystem;
@@ -163,7 +163,7 @@ static uint8_t *ana_log(struct nt_request *r, size_t *len)
 
 static const struct page {
 	uint8_t id, io, discovery;
-	uint8_t event, clears; /* reading it lets this event be told again */
+	uint8_t event, clears; /* reading the page re-enables this event */
 	uint8_t *(*make)(struct nt_request *r, size_t *len);
 } pages[] = {
         {NV_LOG_ERROR, 1, 1, 0, 0, error_log},
@@ -220,7 +220,7 @@ void nt_get_log(struct nt_request *r)
 	}
 	memcpy(r->data, page + offset, len - offset < r->length ? len - offset : r->length);
 	free(page);
-	bool read = p->clears && !(r->sqe.cdw[0] >> 15 & 1); /* RAE: it stays as it is */
+	bool read = p->clears && !(r->sqe.cdw[0] >> 15 & 1); /* RAE: retain the event */
 
 	if (read && p->id == NV_LOG_CHANGED_NS)
 		c->changed_count = 0;

@@ -1,4 +1,4 @@
-// loop.c - one thread waits for descriptors
+// loop.c - the event loop: one thread waits for descriptors
 // follows: epoll(7), clock_gettime(2)
 // SPDX-License-Identifier: MIT
 #include "target/loop.h"
@@ -13,7 +13,7 @@
 
 struct nt_loop {
 	int fd, n;
-	struct epoll_event events[BATCH]; /* events of the present turn */
+	struct epoll_event events[BATCH]; /* events of the present iteration */
 };
 
 struct nt_loop *nt_loop_open(void)

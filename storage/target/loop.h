@@ -1,4 +1,4 @@
-// loop.h - one thread waits for descriptors
+// loop.h - the event loop: one thread waits for descriptors
 // follows: epoll(7)
 // SPDX-License-Identifier: MIT
 #ifndef NT_LOOP_H
@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* Embedded in objects with a descriptor. ready is called with EPOLL* bits; it may remove any watch, its own too. */
+/* Embedded in an object with a descriptor. ready is called with EPOLL* bits. It may remove any watch, including its
+ * own. */
 struct nt_watch {
 	int fd;
 	uint32_t events;
@@ -20,7 +21,7 @@ void nt_loop_close(struct nt_loop *l);
 int nt_loop_add(struct nt_loop *l, struct nt_watch *w); /* 0 or errno */
 void nt_loop_change(struct nt_loop *l, struct nt_watch *w, uint32_t events);
 void nt_loop_remove(struct nt_loop *l, struct nt_watch *w); /* before the descriptor is closed */
-/* *now is set when the wait is over, before anybody is called. */
+/* Sets *now after the wait, before it calls any ready. */
 void nt_loop_once(struct nt_loop *l, int timeout_ms, uint64_t *now);
 
 uint64_t nt_now(void); /* ms, of the monotonic clock */

@@ -6,9 +6,9 @@
 #include "target/core.h"
 
 /*
- * A medium says once that it could not keep what it had taken, to whoever comes first; the next flush succeeds. So
- * losses are numbered, and what each controller knows of is remembered: also when its connection breaks, since its host
- * comes back with the flush that was not answered.
+ * A medium reports lost data once, to the first flush after the loss; the next flush succeeds. So losses are numbered,
+ * and the target stores the last one that each controller was told of. It keeps that when the connection breaks,
+ * because the host returns with the flush that was not answered.
  */
 void nt_lost(struct nt_namespace *ns)
 {
@@ -20,7 +20,7 @@ static bool untold(const struct nt_controller *c, const struct nt_namespace *ns)
 	return ns->lost > c->losses_before && ns->lost > c->told_lost[ns->nsid];
 }
 
-/* An answer lost with a broken connection has not reported the loss. */
+/* A new flush shows that earlier answers have arrived. An answer lost with a broken connection reported nothing. */
 void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns)
 {
 	c->told_lost[ns->nsid] = c->telling[ns->nsid];
@@ -32,7 +32,7 @@ bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns)
 	return untold(c, ns);
 }
 
-/* Up to which loss all are known to it. */
+/* The number up to which the host knows all losses. */
 static uint64_t known(const struct nt_controller *c)
 {
 	uint64_t n = c->subsystem->target->losses;
@@ -57,7 +57,7 @@ static struct nt_gone *find_gone(const struct nt_controller *c)
 	return NULL;
 }
 
-/* A new host may be one that was forgotten: a needless report of a loss is better than none. */
+/* A new host may be one that was forgotten. A needless report of a loss is better than a missing one. */
 static uint64_t known_to_strangers(const struct nt_subsystem *s)
 {
 	return s->forgot && s->forgot_known < s->target->losses ? s->forgot_known : s->target->losses;
@@ -69,8 +69,7 @@ static bool same_host(const struct nt_controller *a, const struct nt_controller 
 	return !memcmp(a->hostid, b->hostid, sizeof(a->hostid)) && !strcmp(a->hostnqn, b->hostnqn);
 }
 
-/* Not with Connect, which anybody can send in anybody's name: whoever enables a controller has proven what is asked
- * of it. */
+/* Called when the controller is enabled, not at Connect: only an authenticated host can enable it. */
 void nt_losses_begin(struct nt_controller *c)
 {
 	if (c->knows)
@@ -82,7 +81,7 @@ void nt_losses_begin(struct nt_controller *c)
 	if (g && !--g->n)
 		g->subsystem = NULL;
 
-	/* the one before may not have noticed yet that it is over */
+	/* the end of an earlier connection may not have been noticed yet */
 	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
 		if (o != c && o->knows && same_host(o, c) && known(o) < n)
 			n = known(o);
@@ -99,7 +98,7 @@ static void forget_gone(struct nt_gone *g)
 	g->subsystem = NULL;
 }
 
-/* A free place, or the one of the host that was stored first. */
+/* A free entry, or the oldest one. */
 static struct nt_gone *new_gone(struct nt_target *t)
 {
 	for (uint32_t i = 0; i < NT_GONE_MAX; i++) {
@@ -114,7 +113,7 @@ static struct nt_gone *new_gone(struct nt_target *t)
 	return g;
 }
 
-/* A host that has shut down has flushed; one that was never enabled has written nothing. */
+/* Does nothing for a host that has shut down, which flushed, or was never enabled, and wrote nothing. */
 void nt_losses_end(struct nt_controller *c)
 {
 	struct nt_target *t = c->subsystem->target;

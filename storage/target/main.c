@@ -180,7 +180,7 @@ static bool describe_export(const struct options *o, const char *what, struct nt
 	return ns->path && ns->kind;
 }
 
-/* The same image on the same machine has the same name, whenever it is served. */
+/* The name is always the same for one image on one machine. */
 static char *own_nqn(const struct nt_config_ns *ns)
 {
 	char seed[4096 + 256] = "", uuid[NV_UUID_TEXT], *nqn = NULL;
@@ -243,7 +243,7 @@ static bool read_config(const char *file, struct nt_config *c)
 
 /* ---- status ---- */
 
-/* An address of this machine that others can use, for a listener on all of them. */
+/* For a listener on all addresses: an address of this machine that others can use. */
 static void outside(bool v6, char *text, size_t size)
 {
 	struct ifaddrs *list, *i;
@@ -254,7 +254,7 @@ static void outside(bool v6, char *text, size_t size)
 	for (i = list; i; i = i->ifa_next) {
 		if (!i->ifa_addr || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP))
 			continue;
-		if (i->ifa_addr->sa_family != AF_INET) /* a listener on :: is there for IPv4, too */
+		if (i->ifa_addr->sa_family != AF_INET) /* a listener on :: serves IPv4, too */
 			continue;
 		getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), text, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
 		break;
@@ -369,12 +369,12 @@ static bool set_up(const struct options *o, struct nt_config *c)
 	int error;
 
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit is an error of one request */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit is only an error of one request */
 	sigemptyset(&set);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL); /* the ring's threads are to have it blocked, too */
+	sigprocmask(SIG_BLOCK, &set, NULL); /* the ring's threads inherit the mask */
 	server.file = o->config;
 	server.loop = nt_loop_open();
 	error = server.loop ? nb_ring_open(&server.ring, o->threads) : ENOMEM;

@@ -1,4 +1,4 @@
-// peer.c - accounts connections and memory to peers, and limits each peer's share
+// peer.c - charges connections and memory to peers, and limits each peer's share
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,23 +8,23 @@
 
 #include "target/core.h"
 
-/* Of all connections: … */
-#define OF_ONE(n) ((n) - (n) / 4)      /* one peer's … */
-#define GUESTS_OF_ONE(n) ((n) / 4)     /* … that have not come in yet, … */
-#define GUESTS(n) ((n) / 2)            /* … all of these … */
-#define DISCOVERY_OF_ONE(n) ((n) / 16) /* … and those to the discovery service, … */
-#define DISCOVERY(n) ((n) / 4)         /* … and all of these */
-#define LEAST 4u                       /* … and never fewer than this; a host always has room for a controller */
+/* Shares of all n connections: */
+#define OF_ONE(n) ((n) - (n) / 4)      /* of one peer */
+#define GUESTS_OF_ONE(n) ((n) / 4)     /* of one peer, not admitted yet */
+#define GUESTS(n) ((n) / 2)            /* of all peers, not admitted yet */
+#define DISCOVERY_OF_ONE(n) ((n) / 16) /* of one peer, to the discovery service */
+#define DISCOVERY(n) ((n) / 4)         /* of all peers, to the discovery service */
+#define LEAST 4u                       /* minimum for the discovery service */
 
-#define TRIES 256u     /* at authenticating, in vain, at once, … */
-#define FORGETS_MS 64u /* … and from then on one in so long */
+#define TRIES 256u     /* failed authentications of a peer at once, … */
+#define FORGETS_MS 64u /* … and after that one per this time */
 
 static uint32_t at_least(uint32_t least, uint32_t n)
 {
 	return n < least ? least : n;
 }
 
-/* Linux opens the connections of all its queues before it sends Connect on the first. */
+/* At least a whole controller: Linux opens the connections of all queues before it sends Connect on the first. */
 void nt_peers_limit(struct nt_target *t, uint32_t connections, uint32_t of_one)
 {
 	uint32_t controller = t->queues + 1u;
@@ -38,7 +38,7 @@ void nt_peers_limit(struct nt_target *t, uint32_t connections, uint32_t of_one)
 
 /* ---- the list of peers ---- */
 
-/* An address of IPv4, or a network of IPv6: a host has as many addresses in its /64 as it likes. */
+/* An IPv4 address or an IPv6 /64, because a host can use any address of its /64. */
 static void name_of(const struct sockaddr *from, char name[NV_NQN_SIZE])
 {
 	struct in6_addr a = {0};
@@ -74,7 +74,7 @@ static uint32_t tries(const struct nt_target *t, struct nt_peer *p)
 	return p->tries;
 }
 
-/* A peer that failed to authenticate is remembered for a while, although it has no connection. */
+/* False while a peer has failed authentications: it is remembered for a while without a connection. */
 static bool forgotten(const struct nt_target *t, struct nt_peer *p)
 {
 	return !p->queues && !tries(t, p);
@@ -105,7 +105,7 @@ static struct nt_peer *get(struct nt_target *t, const char *name, bool proven)
 	return p;
 }
 
-/* Its last queue has ended, and no request of it waits for memory. */
+/* Frees the peer once its last queue has ended. */
 static void put(struct nt_target *t, struct nt_peer *p)
 {
 	struct nt_peer **at = bucket(t, p->name);
@@ -118,7 +118,7 @@ static void put(struct nt_target *t, struct nt_peer *p)
 	free(p);
 }
 
-/* ---- guests: connections before Connect, or for the discovery log ---- */
+/* ---- guests: connections not admitted to a subsystem yet, or to the discovery service ---- */
 
 static uint32_t *count_of(struct nt_peer *p, enum nt_guest kind)
 {
@@ -154,7 +154,7 @@ static void guest_comes(struct nt_queue *q, enum nt_guest kind)
 	t->guests_end = &q->guest_next;
 }
 
-/* If all places are taken, the peer with the most loses its oldest, unless that is the new one's peer. */
+/* Frees a place: the peer with the most guests loses its oldest connection, unless the newcomer's peer has as many. */
 static bool make_room(struct nt_target *t, struct nt_peer *for_whom, enum nt_guest kind)
 {
 	struct nt_queue *oldest = NULL;
@@ -180,7 +180,7 @@ static bool room_for_guest(struct nt_target *t, struct nt_peer *p, enum nt_guest
 	return *count_of(p, kind) < of_one && (t->guest_count[kind] < all || make_room(t, p, kind));
 }
 
-/* ---- a queue's way ---- */
+/* ---- the stages of a queue ---- */
 
 bool nt_peer_join(struct nt_queue *q, const struct sockaddr *from)
 {
@@ -210,7 +210,7 @@ bool nt_peer_discovers(struct nt_queue *q)
 	return true;
 }
 
-/* Moves a connection from the account of its address, which is shared, to that of its host. */
+/* Moves a connection from the account of its address to that of its host. */
 static bool change(struct nt_queue *q, const char *hostnqn)
 {
 	struct nt_peer *from = q->owner, *to = get(q->target, hostnqn, true);

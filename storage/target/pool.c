@@ -11,8 +11,8 @@
 #define ORDERS 10 /* 4 KiB … 2 MiB */
 #define NONE UINT32_MAX
 
-/* For each page that begins a free block: its order, and its neighbours in the list of that order. Never in the memory
- * itself. */
+/* For each page that begins a free block: its order and its neighbours in the list of that order. This is never stored
+ * in the pool's memory itself. */
 struct page {
 	uint32_t next, prev;
 	uint8_t order;

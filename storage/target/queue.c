@@ -1,4 +1,4 @@
-// queue.c - the life of a request: slot, checks, memory, the host's data, its work, its completion
+// queue.c - the stages of a request: slot, checks, memory, the host's data, execution, completion
 // follows: NVMe over Fabrics 1.1, 2.1 (capsules), 2.4 (queues); NVM Express Base 1.4, 4.2 and 4.4
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
@@ -25,7 +25,7 @@ void nt_queue_open(struct nt_queue *q, struct nt_target *t, const struct nt_ops 
 /* Sets the size of the queue from Connect. */
 bool nt_queue_ready(struct nt_queue *q, uint16_t entries)
 {
-	free(q->requests); /* of a Connect that came to nothing later on */
+	free(q->requests); /* of a failed Connect */
 	free(q->cids);
 	q->unused = NULL;
 	q->requests = calloc(entries, sizeof(*q->requests));
@@ -93,9 +93,9 @@ static uint32_t room_for(const struct nt_request *r)
 }
 
 /*
- * What is to be had in any case, from a reserve: room for data that stands in a capsule (the connection is not read any
- * further until it has found its place, and what would free memory may come behind it), and for what a held fused
- * command waits for.
+ * True for requests that get memory from the reserve. Data in a capsule stops all reading of its connection until it
+ * has a buffer, and the commands that would free memory may be behind it. The second of two fused commands is what the
+ * first one waits for.
  */
 static bool urgent(const struct nt_request *r)
 {
@@ -142,7 +142,7 @@ static struct nt_line *line_of(struct nt_request *r)
 	return urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
 }
 
-/* A peer whose first request waits is appended to the waiting peers. */
+/* Queues a request for memory. A peer without waiting requests is appended to the waiting peers. */
 static void enter_line(struct nt_request *r)
 {
 	struct nt_line *l = line_of(r);
@@ -182,7 +182,7 @@ static void leave_line(struct nt_request *r)
 		t->in_line_end = p->line_back;
 }
 
-/* To the end of the peers that wait, if there is more that does. */
+/* Moves a peer to the end of the waiting peers if it still has waiting requests. */
 static void next_peer(struct nt_target *t, struct nt_peer *p)
 {
 	if (!p->line.first || !p->line_next)
@@ -195,8 +195,8 @@ static void next_peer(struct nt_target *t, struct nt_peer *p)
 	t->in_line_end = &p->line_next;
 }
 
-/* Who gets memory next, and has it: the urgent, then peers in turn, of which those that have their share wait for
- * themselves alone. One that has to wait for the pool lets only the urgent pass. */
+/* Gives memory to the next request and returns it: urgent requests first, then those of the peers in turn. A peer that
+ * has used its share is skipped. If a request waits for the pool, only urgent ones may pass it. */
 static struct nt_request *next_served(struct nt_target *t)
 {
 	struct nt_request *r = t->urgent.first;
@@ -264,7 +264,7 @@ void nt_queue_recount(struct nt_queue *q, struct nt_peer *to)
 	}
 }
 
-/* ---- from the capsule to the work ---- */
+/* ---- from the capsule to the execution ---- */
 
 static uint16_t check_sgl(struct nt_request *r)
 {
@@ -353,7 +353,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 	return status;
 }
 
-/* Memory is there, or not needed. */
+/* Begins a request that has its memory, or needs none. */
 static void begin_request(struct nt_request *r)
 {
 	if (r->verb->way == NT_FROM_HOST) {
@@ -368,8 +368,8 @@ static void begin_request(struct nt_request *r)
 }
 
 /*
- * deviates: a host that uses the number of an event request again has given that up, and there is no conflict: SPDK
- * does so before it shuts a controller down.
+ * deviates: a command id that belongs to an outstanding event request is no conflict: the host has given up that
+ * request. SPDK does so before it shuts a controller down.
  */
 static bool cid_again(struct nt_queue *q, uint16_t cid)
 {
@@ -387,7 +387,7 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 	r->sqe = nv_sqe_decode(sqe);
 	r->capsule = capsule;
 	if (q->ctrl &&
-	    (q->authenticated || !q->qid)) /* a connection without authentication keeps no controller alive */
+	    (q->authenticated || !q->qid)) /* an unauthenticated connection does not keep a controller alive */
 		q->ctrl->seen = q->target->now;
 	if (!cid_take(q, r->sqe.cid) && !cid_again(q, r->sqe.cid)) {
 		r->stranger = true;
@@ -421,7 +421,7 @@ void nt_fetched(struct nt_request *r, uint16_t status)
 	r->verb->run(r);
 }
 
-/* ---- the end ---- */
+/* ---- completion ---- */
 
 void nt_hold(struct nt_request *r)
 {
@@ -575,8 +575,8 @@ static void give_up(struct nt_request *r)
 	forget_request(r);
 }
 
-/* First all leave the lines for memory and for a turn to write: nothing of this queue is started by what the others
- * free. */
+/* First removes all requests from the queues for memory and for writing, so that memory freed here starts no other
+ * request of this queue. */
 void nt_queue_close(struct nt_queue *q)
 {
 	if (q->closing)

@@ -16,11 +16,11 @@
 #include "nvme/rdma_choice.h"
 #include "target/rdma_conn.h"
 
-#define LINGER_MS 2000 /* for what still has to be sent when a connection ends */
+#define LINGER_MS 2000 /* time for the remaining output when a connection ends */
 #define SWEEP_MS 1000
 #define BACKLOG 128
-#define EVENTS 32 /* in one go */
-#define ROUNDS 16 /* of looking at connections before others have their turn */
+#define EVENTS 32 /* at once */
+#define ROUNDS 16 /* of settling connections before other events are handled */
 
 /* Transport specific address subtype of a discovery log entry. Fabrics 1.1, 7.3.8 */
 enum { TSAS_QPTYPE = 0, TSAS_PRTYPE = 1, TSAS_CMS = 2 };
@@ -28,7 +28,7 @@ enum { TSAS_QPTYPE = 0, TSAS_PRTYPE = 1, TSAS_CMS = 2 };
 #define PRTYPE_NONE 1
 #define CMS_RDMA_CM 1
 
-/* ---- the core's wishes ---- */
+/* ---- calls by the core ---- */
 
 static uint16_t ops_sgl(struct nt_queue *q, const struct nv_sgl *s)
 {
@@ -48,7 +48,7 @@ static void ops_close(struct nt_queue *q)
 	nt_rconn_dirty(c);
 }
 
-/* The core has no reference to it any more. */
+/* The core has dropped its last reference. */
 static void ops_gone(struct nt_queue *q)
 {
 	struct nt_rconn *c = nt_rconn_of(q);
@@ -89,7 +89,7 @@ void nt_rconn_fail(struct nt_rconn *c)
 	nt_rconn_dirty(c);
 }
 
-/* Destroys the queue pair first: after that no adapter accesses the memory of the requests. */
+/* Destroys the queue pair first, so that no adapter accesses the memory of the requests any more. */
 static void close_conn(struct nt_rconn *c)
 {
 	struct rdma_cm_id *id = c->id;
@@ -109,10 +109,10 @@ static void close_conn(struct nt_rconn *c)
 			nt_rconn_end_sink(r);
 	}
 	nt_rconn_leave(c);
-	nt_queue_close(&c->q); /* and maybe free */
+	nt_queue_close(&c->q); /* may free the connection */
 }
 
-/* Called after everything that may have changed the connection, which is marked dirty until then. */
+/* Handles a connection that is marked dirty because it may have changed. */
 static void settle(struct nt_rconn *c)
 {
 	c->gathering = true;
@@ -157,7 +157,7 @@ static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_rea
 
 	if (!why && (p->stopped || p->count >= p->limits.connections))
 		why = NT_RDMA_NO_RESOURCES;
-	/* not every host sends it */
+	/* not every host sends cntlid */
 	if (!why && h->qid && h->cntlid && !nt_controller_known(p->target, h->cntlid))
 		why = NT_RDMA_INVALID_CNTLID;
 	if (!why)
@@ -183,14 +183,14 @@ static void happened(struct nt_rdma *p, struct rdma_cm_event *e)
 	                                  ? nt_rdma_hello_decode(peer.private_data, peer.private_data_len, &h)
 	                                  : 0;
 
-	rdma_ack_cm_event(e); /* before anything may be destroyed */
+	rdma_ack_cm_event(e); /* before anything can be destroyed */
 	if (what == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		requested(p, id, why, &h, &peer);
 	} else if (id == p->listener) {
 		if (what != RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return;
 		rdma_destroy_id(id);
-		p->listener = NULL; /* until the adapter is back */
+		p->listener = NULL; /* until the adapter returns */
 	} else if (id->context && what != RDMA_CM_EVENT_ESTABLISHED) {
 		nt_rconn_fail(id->context);
 	}
@@ -222,7 +222,7 @@ static int listen_on(struct nt_rdma *p, struct sockaddr *a)
 		return errno;
 	if (p->second)
 		nv_rdma_take_iwarp(p->listener);
-	if (a->sa_family == AF_INET6) /* :: is for IPv4, too */
+	if (a->sa_family == AF_INET6) /* :: serves IPv4, too */
 		rdma_set_option(p->listener, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &zero, sizeof(zero));
 	if (!rdma_bind_addr(p->listener, a) && !rdma_listen(p->listener, BACKLOG))
 		return 0;
@@ -233,7 +233,7 @@ static int listen_on(struct nt_rdma *p, struct sockaddr *a)
 	return error;
 }
 
-/* Whether an address has two adapters, and there is a choice. A listener on all addresses has both of them. */
+/* True if the address has two adapters that can be chosen between. A listener on all addresses uses both. */
 static bool has_second(struct nt_rdma *p, const struct sockaddr *a)
 {
 	struct sockaddr_storage any_port;
@@ -241,7 +241,7 @@ static bool has_second(struct nt_rdma *p, const struct sockaddr *a)
 	bool both = false;
 
 	memcpy(&any_port, a, a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
-	((struct sockaddr_in *)(void *)&any_port)->sin_port = 0; /* where sockaddr_in6 has it, too */
+	((struct sockaddr_in *)(void *)&any_port)->sin_port = 0; /* at the same offset in sockaddr_in6 */
 	for (int i = 0; i < 2; i++) {
 		if (rdma_create_id(p->channel, &id, NULL, RDMA_PS_TCP))
 			return false;
@@ -391,7 +391,7 @@ const struct nt_rdma_counts *nt_rdma_counted(const struct nt_rdma *p)
 	return &p->counts;
 }
 
-/* ---- turns ---- */
+/* ---- iterations of the loop ---- */
 
 static void sweep(struct nt_rdma *p, uint64_t now)
 {
@@ -409,7 +409,7 @@ uint64_t nt_rdma_turn(struct nt_rdma *p)
 
 	if (now - p->swept >= SWEEP_MS)
 		sweep(p, now);
-	/* settling one may make others dirty: as often as there is something new, but not for ever */
+	/* settling one connection may make others dirty, so repeat this, within a limit */
 	for (int rounds = 0; p->dirty && rounds < ROUNDS; rounds++) {
 		struct nt_rconn *c = p->dirty, *next;
 

@@ -1,4 +1,5 @@
-// rdma.h - the NVMe over RDMA transport: a listener, its connections, each a queue; libibverbs' and librdmacm's public calls
+// rdma.h - the NVMe over RDMA transport: a listener and its connections, on the public calls of libibverbs and
+// librdmacm
 // follows: NVMe over Fabrics 1.1, 7.3 (RDMA transport)
 // SPDX-License-Identifier: MIT
 #ifndef NT_RDMA_H
@@ -6,21 +7,18 @@
 
 #include "target/loop.h"
 #include "target/target.h"
-#include "target/tcp.h" /* the limits are the same */
+#include "target/tcp.h" /* for the limits */
 
 struct nt_rdma;
 
 struct nt_rdma_counts {
-	uint64_t from_pool,
-	        from_map; /* bytes sent to hosts: copied by the backend into the pool; sent from where they lie */
-	uint64_t fetched,
-	        in_capsule; /* bytes from hosts: read from their memory; that came with the command, and were copied */
-	uint64_t rejected;  /* connections */
+	uint64_t from_pool, from_map; /* bytes sent to hosts: from the pool; from the mapped file */
+	uint64_t fetched, in_capsule; /* bytes from hosts: read from their memory; received in a capsule and copied */
+	uint64_t rejected;            /* connections */
 };
 
-/* port 0: any. The listener is a port of the target's (two where it listens on ::), found in its discovery log.
- * second: by iWARP, where the address has another adapter, too, which is what it is taken for else; ENODEV where it
- * has not. 0 or errno. */
+/* port 0: any. The listener becomes a port of the target (two if it listens on ::) in its discovery log. second: use
+ * iWARP on an address that also has a RoCE adapter; ENODEV if it has only one. 0 or errno. */
 int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port, bool second,
                  const struct nt_tcp_limits *limits, struct nt_rdma **out);
 uint16_t nt_rdma_port(const struct nt_rdma *p);
@@ -28,17 +26,16 @@ const char *nt_rdma_address(const struct nt_rdma *p);
 uint32_t nt_rdma_connections(const struct nt_rdma *p);
 const struct nt_rdma_counts *nt_rdma_counted(const struct nt_rdma *p);
 
-/* Once in each turn of the loop: takes completions, ends what has to end. When to be called again at the latest (ms).
- */
+/* To be called in each iteration of the loop: handles completions, and ends connections. Returns when to call again at
+ * the latest (ms). */
 uint64_t nt_rdma_turn(struct nt_rdma *p);
 
-/* Releases removed namespaces as soon as nothing is sent from their memory any more. */
+/* Releases removed namespaces once nothing is sent from their memory any more. */
 void nt_rdma_devices_turn(void);
 
-/* No new connections; those there are go on. */
+/* Accepts no more connections. Existing ones continue. */
 void nt_rdma_stop(struct nt_rdma *p);
-/* false: connections of it wait for a backend; all others have ended, and it is to be called again when the backend is
- * through. */
+/* False if connections wait for a backend. All others have ended. Call again when the backend has finished. */
 bool nt_rdma_close(struct nt_rdma *p);
 
 #endif

@@ -1,4 +1,4 @@
-// rdma_conn.c - a connection's queue pair, its memory, its beginning and its end
+// rdma_conn.c - a connection's queue pair and memory, opening and closing
 // follows: NVMe over Fabrics 1.1, 7.3.4 (queue pairs), 7.3.6 (connections); rdma_accept(3)
 // SPDX-License-Identifier: MIT
 #include <netdb.h>
@@ -40,7 +40,7 @@ static bool get_memory(struct nt_rconn *c, uint16_t qid)
 static bool make_pair(struct nt_rconn *c)
 {
 	const struct ibv_device_attr *a = &c->device->attr;
-	/* of each command a read at first, then data and response; it need not be there for all of them at once */
+	/* each command needs a read first, then data and response; fewer entries only delay commands */
 	uint32_t sends = least(2u * c->depth + SENDS_SPARE, (uint32_t)a->max_qp_wr);
 
 	if (sends < 2 || c->depth > a->max_qp_wr || (uint64_t)sends + c->depth + 1 > (uint64_t)a->max_cqe ||
@@ -110,7 +110,7 @@ static bool accept_it(struct nt_rconn *c, const struct rdma_conn_param *peer)
 	return !rdma_accept(c->id, &a);
 }
 
-/* The queue has not been told anything yet, or has been told that it is closed. */
+/* The core does not know the queue yet, or has closed it. */
 void nt_rconn_close(struct nt_rconn *c)
 {
 	if (c->id) {
@@ -152,7 +152,7 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
 
 	if (nt_rdma_device_get(p->loop, p->target, id->verbs, &device))
 		return NT_RDMA_NO_RESOURCES;
-	if (!peer->initiator_depth) /* its data could never be read */
+	if (!peer->initiator_depth) /* we could never read its data */
 		return NT_RDMA_INVALID_IRD;
 	struct nt_rconn *c = calloc(1, sizeof(*c));
 
@@ -167,7 +167,7 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
 	c->armed = true;
 	nt_queue_open(&c->q, p->target, ops, port_for(p, id), NT_RDMA_INLINE, NULL);
 	name_ends(c);
-	c->q.named = true; /* there is room for its responses, and for no more */
+	c->q.named = true; /* its send queue fits this number of entries only */
 	c->q.name = h->qid;
 	c->q.stable = device->no_maps;
 	id->context = c;

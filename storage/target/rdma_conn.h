@@ -1,4 +1,4 @@
-// rdma_conn.h - what the files of the RDMA transport have in common: adapters, connections
+// rdma_conn.h - shared by the files of the RDMA transport: adapters, connections
 // follows: NVMe over Fabrics 1.1, 7.3
 // SPDX-License-Identifier: MIT
 #ifndef NT_RDMA_CONN_H
@@ -13,9 +13,9 @@
 #define NT_RDMA_INLINE 4096u                /* data in a capsule of an I/O queue */
 #define NT_RDMA_RINGS_MAX ((size_t)1 << 30) /* bytes for the capsules of all connections of an adapter */
 
-/* ---- adapters: the same for all listeners ---- */
+/* ---- adapters, shared by all listeners ---- */
 
-/* The memory of a namespace, registered. It holds the namespace until that is removed and nothing is sent from it. */
+/* The registered memory of a namespace. Holds the namespace until it is removed and nothing is sent from it. */
 struct nt_rdma_map {
 	struct nt_rdma_map *next;
 	struct nt_namespace *ns;
@@ -24,12 +24,12 @@ struct nt_rdma_map {
 };
 
 /*
- * What the keys of a connection reach. Where no host gets a key of ours all connections of an adapter have one
- * together; where the peer is told sinks each has its own: another host that guesses the key of a sink reaches nothing
- * with it.
+ * The protection domain of a connection. With adapters that show no key to hosts, all connections share one. With
+ * adapters that tell the peer sinks, each connection has its own, so that another host cannot use the key of a sink
+ * that it has guessed.
  */
 struct nt_rdma_domain {
-	struct nt_rdma_domain *next; /* of the device */
+	struct nt_rdma_domain *next; /* next domain of the device */
 	struct ibv_pd *pd;
 	struct ibv_mr *pool;
 	struct nt_rdma_map *maps;
@@ -40,26 +40,26 @@ struct nt_rdma_device {
 	struct nt_loop *loop;
 	struct ibv_context *ctx;
 	struct ibv_device_attr attr;
-	struct nt_rdma_domain shared, *domains; /* domains: all of them */
+	struct nt_rdma_domain shared, *domains; /* domains: all domains */
 	struct ibv_comp_channel *channel;
 	struct nt_watch completions, events;
-	bool tells_sinks; /* iWARP: the peer learns the sink of a read, and must be allowed to write there */
-	bool on_demand;   /* registers memory without pinning it, if asked to */
-	bool pins;        /* a registration is a hold on pages, not on addresses */
+	bool tells_sinks; /* iWARP: the peer is told the sink of a read, and must be allowed to write there */
+	bool on_demand;   /* supports registration on demand, without pinning */
+	bool pins;        /* registration pins pages */
 	bool no_maps;     /* a map could not be registered */
 	bool dead;
 	uint32_t conns;
 	size_t rings;
 };
 
-/* 0 and the adapter behind a context, with the pool registered, or errno. */
+/* Finds the adapter of a context, with the pool registered. 0 or errno. */
 int nt_rdma_device_get(struct nt_loop *l, struct nt_target *t, struct ibv_context *ctx, struct nt_rdma_device **out);
 void nt_rdma_devices_hold(void);
-void nt_rdma_devices_release(void); /* the last: they are closed */
-/* One more on the same adapter, with the pool registered in it. 0 or errno */
+void nt_rdma_devices_release(void); /* the last release closes the adapters */
+/* Opens another domain on the adapter, with the pool registered. 0 or errno. */
 int nt_rdma_domain_open(struct nt_rdma_device *d, struct nt_target *t, struct nt_rdma_domain *o);
 void nt_rdma_domain_close(struct nt_rdma_device *d, struct nt_rdma_domain *o);
-/* The registered memory of a namespace, in_flight counted up; NULL: it cannot be had. */
+/* Returns the registered memory of a namespace and increments in_flight. NULL: it cannot be registered. */
 struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_rdma_domain *o, struct nt_namespace *ns);
 
 /* ---- connections ---- */
@@ -73,40 +73,40 @@ struct nt_rconn {
 	struct nt_queue q;
 	struct nt_rdma *rdma;
 	struct nt_rdma_device *device;
-	struct nt_rdma_domain own, *domain; /* domain: own, or that of the device */
+	struct nt_rdma_domain own, *domain; /* domain: own, or the device's shared one */
 	struct nt_rconn *next, *prev, *next_dirty;
-	bool dirty;          /* something may have come, or is to be sent, or it has to end */
-	bool ending;         /* it ends after the remaining output */
+	bool dirty;          /* the connection has input or output, or must end */
+	bool ending;         /* to be ended after the remaining output */
 	bool failed;         /* ends at once */
-	bool closed;         /* the queue has been told */
+	bool closed;         /* the core knows of the end */
 	bool armed;          /* the completion queue is armed */
-	bool gathering;      /* output is sent after its completions are processed */
-	bool told;           /* its capsule arrived while it was awaited */
-	uint64_t hoped;      /* ns: how long it is polled before it is armed; 0: it is not polled */
-	unsigned vain, skip; /* how often in vain, one after the other; how often not to, before the next time */
+	bool gathering;      /* output waits until the completions are handled */
+	bool told;           /* fetch was called while the capsule was handled */
+	uint64_t hoped;      /* ns: polled until then, before the queue is armed; 0: not polled */
+	unsigned vain, skip; /* number of useless polls in a row; number of polls to skip */
 	uint64_t began, ending_at;
 	struct rdma_cm_id *id;
 	struct ibv_cq *cq;
 	uint32_t inline_send;
 
-	/* its own memory: capsules, then responses by slot */
+	/* memory of the connection: capsules, then responses by slot */
 	uint8_t *memory;
 	size_t memory_len;
 	struct ibv_mr *mr;
 	uint16_t depth;
-	uint32_t capsule; /* bytes of one */
+	uint32_t capsule; /* bytes of a capsule */
 
-	/* in */
-	uint16_t current;          /* the capsule in processing */
-	struct nt_rdma_held *held; /* a ring of depth: commands that wait until a response has arrived */
+	/* input */
+	uint16_t current;          /* the capsule being handled */
+	struct nt_rdma_held *held; /* a ring of `depth` commands that wait until a response has arrived */
 	uint32_t held_first, held_count;
 
-	/* out */
-	uint32_t room;                             /* work requests that may be posted */
-	uint32_t answering;                        /* responses that are posted */
-	uint32_t posted;                           /* requests that are */
-	uint64_t since;                            /* when something moved last, while any are */
-	struct nt_request *wait_first, **wait_end; /* for room */
+	/* output */
+	uint32_t room;                             /* free work requests */
+	uint32_t answering;                        /* posted responses */
+	uint32_t posted;                           /* posted requests */
+	uint64_t since;                            /* time of the last progress, while any are posted */
+	struct nt_request *wait_first, **wait_end; /* requests that wait for work requests */
 };
 
 struct nt_rdma {
@@ -122,15 +122,15 @@ struct nt_rdma {
 	uint32_t count;
 	uint64_t swept;
 	bool stopped;
-	bool second; /* of two adapters, iWARP's */
+	bool second; /* uses the iWARP adapter of two */
 };
 
-/* What a request needs of the transport: in its priv words. */
+/* The transport's part of a request, in its priv words. */
 struct nt_rdma_item {
 	struct nt_request *next;
 	struct nt_rdma_map *map;
-	struct ibv_mr *sink; /* of a read in flight, if the peer learns sinks */
-	uint16_t capsule;    /* 1 + the capsule that holds its data, while it waits for memory */
+	struct ibv_mr *sink; /* sink of a read in flight, if the peer is told sinks */
+	uint16_t capsule;    /* 1 + index of the capsule with its data, while it waits for memory */
 	uint8_t used;        /* work requests */
 };
 
@@ -145,7 +145,7 @@ static inline struct nt_rconn *nt_rconn_of(struct nt_queue *q)
 	return (struct nt_rconn *)(void *)((uint8_t *)q - offsetof(struct nt_rconn, q));
 }
 
-/* The numbers of work requests: what, and which. */
+/* The ids of work requests: kind and index. */
 enum nt_rdma_work { NT_RDMA_CAPSULE = 1, NT_RDMA_FETCH, NT_RDMA_DATA, NT_RDMA_RESPONSE };
 
 static inline uint64_t nt_rdma_wr(enum nt_rdma_work work, uint32_t which)
@@ -155,25 +155,25 @@ static inline uint64_t nt_rdma_wr(enum nt_rdma_work work, uint32_t which)
 
 /* rdma.c */
 void nt_rconn_dirty(struct nt_rconn *c);
-void nt_rconn_fail(struct nt_rconn *c); /* it ends in this turn */
+void nt_rconn_fail(struct nt_rconn *c); /* ends the connection in this iteration */
 
-/* rdma_conn.c: 0 and a connection that is accepted, or why not */
+/* rdma_conn.c: 0 and an accepted connection, or the reason for a rejection */
 enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, struct rdma_cm_id *id,
                                   const struct nt_rdma_hello *h, const struct rdma_conn_param *peer,
                                   struct nt_rconn **out);
-void nt_rconn_close(struct nt_rconn *c); /* everything but its domain and the memory of the structure */
-void nt_rconn_leave(struct nt_rconn *c); /* leaves its domain: no request has memory registered in it any more */
+void nt_rconn_close(struct nt_rconn *c); /* releases everything but its domain and the structure itself */
+void nt_rconn_leave(struct nt_rconn *c); /* leaves its domain: no request has memory registered there any more */
 
 /* rdma_receive.c */
-bool nt_rconn_receive(struct nt_rconn *c, uint16_t index); /* a capsule may come into its place */
-bool nt_rconn_poll(struct nt_rconn *c); /* returns false if there was nothing, and the queue is armed */
+bool nt_rconn_receive(struct nt_rconn *c, uint16_t index); /* posts a receive for this capsule */
+bool nt_rconn_poll(struct nt_rconn *c);                    /* false: there was nothing, and the queue is armed */
 void nt_rconn_fetch(struct nt_request *r);
 
 /* rdma_send.c */
-void nt_rconn_read(struct nt_request *r);     /* the data of a request from the host's memory */
-void nt_rconn_end_sink(struct nt_request *r); /* from now on no host writes there */
+void nt_rconn_read(struct nt_request *r);     /* reads the data of a request from the host's memory */
+void nt_rconn_end_sink(struct nt_request *r); /* from now on no host can write there */
 void nt_rconn_respond(struct nt_request *r);
 void nt_rconn_flush(struct nt_rconn *c);
-void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r); /* its work requests are through */
+void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r); /* all its work requests are complete */
 
 #endif

@@ -11,7 +11,7 @@
 #include "target/core.h"
 #include "target/rdma_conn.h"
 
-#define EVENTS 64 /* in one go */
+#define EVENTS 64 /* at once */
 
 static struct nt_rdma_device *devices;
 static unsigned holders;
@@ -34,7 +34,7 @@ static void completed(struct nt_watch *w, uint32_t events)
 	}
 }
 
-/* Completions show errors of a queue pair, too; a broken adapter may report nothing more. */
+/* Errors of a queue pair also appear as completions. A broken adapter may report nothing more. */
 static void happened(struct nt_watch *w, uint32_t events)
 {
 	struct nt_rdma_device *d =
@@ -46,7 +46,7 @@ static void happened(struct nt_watch *w, uint32_t events)
 			d->dead = true;
 		ibv_ack_async_event(&e);
 	}
-	if (events & (EPOLLERR | EPOLLHUP)) { /* the adapter is taken out */
+	if (events & (EPOLLERR | EPOLLHUP)) { /* the adapter was removed */
 		d->dead = true;
 		nt_loop_remove(d->loop, w);
 		w->fd = -1;
@@ -66,7 +66,7 @@ static int watch(struct nt_rdma_device *d, struct nt_watch *w, int fd, void (*re
 
 /* ---- memory ---- */
 
-/* Pages that adapters of this process hold, in KiB. */
+/* Memory of this process that adapters have pinned, in KiB. */
 static unsigned long pinned(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -143,8 +143,8 @@ static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
 		return error;
 	d->pins = pinned() > before;
 	d->on_demand = can_on_demand(d->ctx);
-	/* what is discarded in a file leaves its pages: an adapter that holds them would go on sending what they
-	 * held */
+	/* a discard gives the file other pages: an adapter that pins the old ones would continue to send their
+	 * contents */
 	d->no_maps = d->pins && !d->on_demand;
 	return 0;
 }
@@ -189,7 +189,7 @@ struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_rdma_dom
 	return m;
 }
 
-/* ---- from the first connection to the last listener ---- */
+/* ---- opening and closing ---- */
 
 static void device_close(struct nt_rdma_device *d)
 {

@@ -24,12 +24,13 @@ enum nt_rdma_reason {
 
 struct nt_rdma_hello {
 	uint16_t recfmt, qid;
-	uint16_t hrqsize; /* receives of the host's, counted from 1 */
-	uint16_t hsqsize; /* the most outstanding commands, minus 1 */
-	uint16_t cntlid;  /* of an I/O queue, if the host sends it */
+	uint16_t hrqsize; /* number of the host's receives */
+	uint16_t hsqsize; /* largest number of outstanding commands, minus 1 */
+	uint16_t cntlid;  /* for an I/O queue, if the host sends it */
 };
 
-/* 0 and *out, or why it is none. Longer is well: the connection manager of InfiniBand knows no length. */
+/* Returns 0 and fills *out, or returns the reason for a rejection. Longer data is accepted, because the connection
+ * manager of InfiniBand pads it. */
 enum nt_rdma_reason nt_rdma_hello_decode(const uint8_t *data, size_t len, struct nt_rdma_hello *out);
 void nt_rdma_hello_encode(const struct nt_rdma_hello *h, uint8_t out[NT_RDMA_HELLO_LEN]);
 void nt_rdma_accept_encode(uint16_t crqsize, uint8_t out[NT_RDMA_HELLO_LEN]);

@@ -1,4 +1,4 @@
-// rdma_receive.c - incoming capsules, completions of output: every byte of a capsule is untrusted
+// rdma_receive.c - incoming capsules, and completions of output. Every byte of a capsule is untrusted
 // follows: NVMe over Fabrics 1.1, 7.3.2 (capsules), 7.3.5 (data transfers); ibv_poll_cq(3)
 // SPDX-License-Identifier: MIT
 #include <string.h>
@@ -9,8 +9,8 @@
 #define BUDGET 64 /* completions of one connection before others are served */
 #define BATCH 16
 #define HOPE_NS 200000u
-#define MOVING_NS 1000000u /* while data is sent: the polling thread may be the one that moves it */
-#define VAIN_MAX 6u        /* one time in 64 at the least */
+#define MOVING_NS 1000000u /* while data is sent: the polling thread may have to move it */
+#define VAIN_MAX 6u        /* polls at least once in 64 times */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
 {
@@ -44,7 +44,7 @@ static void take_capsule(struct nt_rconn *c, uint16_t index, uint32_t length)
 		nt_rconn_fail(c);
 		return;
 	}
-	if (c->told) /* fetch has been called: the data is in place, the capsule free */
+	if (c->told) /* fetch was called: the data has been copied, and the capsule is free */
 		return;
 	if (r->state == NT_MEMORY && r->in_capsule)
 		nt_ritem(r)->capsule = index + 1;
@@ -53,8 +53,8 @@ static void take_capsule(struct nt_rconn *c, uint16_t index, uint32_t length)
 }
 
 /*
- * A host that has got a response may use its slot and its number again: the command that does can be here before the
- * response is known to have arrived there. Then it waits for that.
+ * True if the command must wait. A host that has received a response may use its slot and command id again, and the new
+ * command may arrive before the completion of the response. Then the command waits for that.
  */
 static bool too_early(const struct nt_rconn *c, uint16_t index, uint32_t length)
 {
@@ -134,7 +134,8 @@ static void finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
 	nt_fetched(r, 0);
 }
 
-/* One that failed has ended the queue pair: a wrong key, no such memory, a host that is gone, a capsule too large. */
+/* A failed work request has ended the queue pair: a wrong key, an invalid address, a host that has gone, or a capsule
+ * that is too large. */
 static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 {
 	enum nt_rdma_work work = wc->wr_id >> 32;
@@ -146,7 +147,7 @@ static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 		nt_rconn_fail(c);
 	else if (work != NT_RDMA_CAPSULE)
 		finished(c, work, which);
-	else if (wc->opcode != IBV_WC_RECV || wc->wc_flags & IBV_WC_WITH_IMM) /* no capsule is sent like that */
+	else if (wc->opcode != IBV_WC_RECV || wc->wc_flags & IBV_WC_WITH_IMM) /* not a capsule */
 		nt_rconn_fail(c);
 	else
 		came(c, (uint16_t)which, wc->byte_len);
@@ -172,8 +173,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The next command of a host that is busy comes soon, and to be woken takes longer. The more often that was in vain,
- * the more seldom it is tried. */
+/* Decides whether to keep polling. The next command of a busy host arrives soon, and a wake-up takes longer. The more
+ * often polling is useless, the more rarely it is tried. */
 static bool hopes(struct nt_rconn *c)
 {
 	uint64_t now = now_ns();
@@ -220,5 +221,5 @@ bool nt_rconn_poll(struct nt_rconn *c)
 		return true;
 	}
 	c->armed = true;
-	return poll_some(c) != 0; /* events from in between are not signaled */
+	return poll_some(c) != 0; /* completions from before the arming are not signaled */
 }

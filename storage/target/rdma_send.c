@@ -10,11 +10,10 @@ static uint8_t *response_at(const struct nt_rconn *c, uint16_t slot)
 	return c->memory + (size_t)c->depth * c->capsule + (size_t)slot * NV_CQE_LEN;
 }
 
-#define CHAIN 16u               /* requests that are answered by one post … */
-#define CHAIN_DATA (128u << 10) /* … unless they have so much data: then the first is not to wait for the last */
+#define CHAIN 16u               /* requests that are answered with one post … */
+#define CHAIN_DATA (128u << 10) /* … unless they have this much data: then the first would wait too long */
 
-/* Data first, then the responses: small messages of one size one after the other, and data that waits for no
- * response. */
+/* All data first, then the responses. So messages of one size are adjacent, and no data waits for a response. */
 struct chain {
 	struct ibv_send_wr data[CHAIN], responses[CHAIN];
 	struct ibv_sge data_at[CHAIN], responses_at[CHAIN];
@@ -37,9 +36,9 @@ static void count_work(struct nt_rconn *c, struct nt_request *r, uint8_t n)
 }
 
 /*
- * The STag of an iWARP read's sink goes to the peer with the request, and has to allow remote writes (RFC 5040, 4.4).
- * The pool is not opened to hosts like that: it holds other hosts' data. Just this buffer is, under a key of its own,
- * which ends before the data is looked at: what has been fetched cannot be changed any more.
+ * The request of an iWARP read contains the STag of its sink, which must allow remote writes (RFC 5040, 4.4). The pool
+ * is not opened to hosts in this way, because it contains other hosts' data. Only this buffer is, with a key of its
+ * own, which is deregistered before the data is used. So the host cannot change fetched data.
  */
 static bool make_sink(struct nt_rconn *c, struct nt_request *r)
 {
@@ -71,7 +70,7 @@ static bool post_read(struct nt_rconn *c, struct nt_request *r)
 	return post(c, &wr);
 }
 
-/* Sends the response, with invalidation of the key if the host asks for it. */
+/* Prepares the response, which invalidates the key if the host asks for it. */
 static void make_response(struct nt_rconn *c, struct nt_request *r, struct ibv_sge *s, struct ibv_send_wr *wr)
 {
 	uint8_t *at = response_at(c, r->slot);
@@ -149,11 +148,11 @@ static bool fetch(struct nt_rconn *c, struct nt_request *r)
 {
 	if (make_sink(c, r))
 		return post_read(c, r);
-	nt_fetched(r, NV_TRANSIENT_TRANSPORT); /* the host may ask again */
+	nt_fetched(r, NV_TRANSIENT_TRANSPORT); /* the host may retry */
 	return true;
 }
 
-/* In the order in which they came to it, as far as there is room. */
+/* Answers waiting requests, in order, while there are free work requests. */
 void nt_rconn_flush(struct nt_rconn *c)
 {
 	struct chain h;
@@ -193,8 +192,7 @@ static bool within(const struct ibv_mr *mr, const struct nt_request *r)
 	return (uintptr_t)r->data >= (uintptr_t)mr->addr && at <= mr->length && r->length <= mr->length - at;
 }
 
-/* The backend's memory cannot be sent from: from now on data goes through the pool, and the host may repeat the
- * command. */
+/* The mapped memory cannot be sent. From now on data goes through the pool, and the host may retry the command. */
 static void without_map(struct nt_rconn *c, struct nt_request *r)
 {
 	c->q.stable = true;
@@ -209,7 +207,7 @@ void nt_rconn_respond(struct nt_request *r)
 	uint16_t capsule = i->capsule;
 
 	memset(i, 0, sizeof(*i));
-	if (capsule && !c->failed && !nt_rconn_receive(c, capsule - 1)) /* its data is not needed any more */
+	if (capsule && !c->failed && !nt_rconn_receive(c, capsule - 1)) /* its data is no longer needed */
 		nt_rconn_fail(c);
 	if (r->send && r->borrowed) {
 		i->map = nt_rdma_map_get(c->device, c->domain, r->ns);
@@ -234,5 +232,5 @@ void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r)
 	if (i->map)
 		i->map->in_flight--;
 	i->map = NULL;
-	nt_rconn_dirty(c); /* another may have waited for the room */
+	nt_rconn_dirty(c); /* another request may have waited for work requests */
 }

@@ -26,7 +26,7 @@ struct nt_config_subsystem {
 	bool any_host, auth_required;
 	struct nt_config_host *hosts;
 	size_t host_count, ns_count;
-	uint16_t first_id, last_id; /* of its controllers; 0: any */
+	uint16_t first_id, last_id; /* range of controller ids; 0: any */
 	struct nt_config_ns *ns;
 };
 
@@ -34,8 +34,8 @@ struct nt_config_address {
 	char *transport, *address; /* tcp, rdma, iwarp */
 	uint16_t port;
 	enum nt_tls tls;
-	bool optional; /* well if it cannot be had */
-	bool second;   /* … which is nothing that has to be said */
+	bool optional; /* no error if it fails */
+	bool second;   /* … and no message */
 };
 
 struct nt_config {
@@ -50,7 +50,7 @@ struct nt_config {
 bool nt_config_read(const char *file, struct nt_config *out, char **why);
 void nt_config_default(struct nt_config *c);
 void nt_config_free(struct nt_config *c);
-/* For command lines: room for one more, zeroed; NULL without memory. */
+/* For command lines: appends a zeroed entry. NULL: no memory. */
 struct nt_config_address *nt_config_listen(struct nt_config *c);
 struct nt_config_subsystem *nt_config_subsystem(struct nt_config *c);
 struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s);
@@ -64,7 +64,7 @@ struct nt_server {
 	struct nt_config config; /* the configuration in force */
 	struct nt_listener {
 		struct nt_listener *next;
-		struct nt_tcp *tcp; /* one of the two */
+		struct nt_tcp *tcp; /* one of the two is set */
 		struct nt_rdma *rdma;
 		struct nt_config_address where;
 		bool leaving;
@@ -75,8 +75,7 @@ struct nt_server {
 	bool reload, stop;
 };
 
-/* Changes the server to config, and takes ownership of config. Returns the number of items that failed; each is
- * reported. */
+/* Changes the server to config and takes ownership of it. Returns the number of items that failed; each is reported. */
 unsigned nt_apply(struct nt_server *s, struct nt_config *config);
 void nt_listeners_turn(struct nt_server *s, uint64_t *next);
 
@@ -89,15 +88,15 @@ uint32_t nt_listener_connections(const struct nt_listener *l);
 uint64_t nt_listener_turn(struct nt_listener *l);
 void nt_listener_stop(struct nt_listener *l);
 bool nt_listener_close(struct nt_listener *l); /* as nt_tcp_close */
-/* Further counters of the transport: bytes, by their origin. */
+/* Further counters of the transport: bytes by origin. */
 void nt_listener_count(const struct nt_listener *l, void (*say)(void *to, const char *what, uint64_t n), void *to);
-void nt_listeners_let_go(void); /* of the memory of removed namespaces */
+void nt_listeners_let_go(void); /* releases the memory of removed namespaces */
 
-/* The control socket. path NULL: the usual one for this port. */
+/* The control socket. path NULL: the default for this port. */
 char *nt_control_path(uint16_t port);                                                /* malloc'd */
 int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out); /* 0 or errno */
 void nt_control_close(struct nt_control *c);
-int nt_control_ask(const char *path, const char *line); /* the client: prints the answer; an exit status */
+int nt_control_ask(const char *path, const char *line); /* the client: prints the answer and returns an exit status */
 
 char *nt_status_json(const struct nt_server *s); /* malloc'd */
 

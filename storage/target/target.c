@@ -203,7 +203,7 @@ void nt_subsystem_auth(struct nt_subsystem *s, bool required)
 {
 	s->auth_required = required;
 	for (struct nt_controller *c = s->controllers; required && c; c = c->next)
-		if (!nt_secrets_of(s, c->hostnqn)) /* it never had to, and cannot */
+		if (!nt_secrets_of(s, c->hostnqn)) /* this host has no secret */
 			nt_controller_end(c);
 }
 
@@ -276,7 +276,8 @@ static bool uuid_taken(const struct nt_target *t, const uint8_t uuid[16])
 	return false;
 }
 
-/* A medium has its UUID wherever it is served, but twice at a time: hosts refuse two namespaces with one name. */
+/* A medium has the same UUID wherever it is served. If it is served twice here, the second namespace gets another,
+ * because hosts refuse two namespaces with one UUID. */
 static void make_uuid(const struct nt_subsystem *s, uint32_t nsid, const struct nb_backend *b, uint8_t uuid[16])
 {
 	nv_uuid_from(s->nqn, nsid, uuid);
@@ -333,7 +334,7 @@ int nt_namespace_resize(struct nt_namespace *ns, uint64_t size)
 	return error;
 }
 
-/* ---- where we are found ---- */
+/* ---- ports ---- */
 
 void nt_port_add(struct nt_target *t, struct nt_port *p)
 {

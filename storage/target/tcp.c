@@ -17,18 +17,18 @@
 
 #include "target/tcp_conn.h"
 
-#define LINGER_MS 2000 /* for what still has to be sent when a connection ends */
+#define LINGER_MS 2000 /* time for the remaining output when a connection ends */
 #define SWEEP_MS 1000
 #define ACCEPT_RETRY_MS 200
 
-/* ---- the core's wishes ---- */
+/* ---- calls by the core ---- */
 
 static void ops_close(struct nt_queue *q)
 {
 	nt_conn_end(nt_conn_of(q));
 }
 
-/* The core has no reference to it any more. */
+/* The core has dropped its last reference. */
 static void ops_gone(struct nt_queue *q)
 {
 	struct nt_conn *c = nt_conn_of(q);
@@ -81,14 +81,14 @@ static void close_conn(struct nt_conn *c)
 {
 	nt_loop_remove(c->tcp->loop, &c->watch);
 	nt_conn_unwrap(c);
-	/* drops unread input, which would turn our last message into a reset */
+	/* discard unread input, because it would turn our last message into a reset */
 	shutdown(c->watch.fd, SHUT_WR);
 	for (int i = 0; i < 16 && recv(c->watch.fd, c->in, sizeof(c->in), MSG_DONTWAIT) > 0; i++)
 		;
 	close(c->watch.fd);
 	c->watch.fd = -1;
 	c->closed = true;
-	nt_queue_close(&c->q); /* and maybe free */
+	nt_queue_close(&c->q); /* may free the connection */
 }
 
 static bool pending(const struct nt_conn *c)
@@ -96,8 +96,7 @@ static bool pending(const struct nt_conn *c)
 	return c->own_len || c->tx_first || nt_conn_unsent(c);
 }
 
-/* Called after everything that may have changed the connection: sends, continues reading, ends it. It is marked
- * dirty until then. */
+/* Handles a connection that is marked dirty because it may have changed: sends, continues reading, or ends it. */
 static void settle(struct nt_conn *c)
 {
 	bool more = false;
@@ -108,7 +107,7 @@ static void settle(struct nt_conn *c)
 		close_conn(c);
 		return;
 	}
-	/* it was paused, and data lies in the buffer, or with TLS */
+	/* reading was paused, and the buffer or TLS has data */
 	if ((c->in_at < c->in_len || nt_conn_unread(c)) && c->rx != NT_RX_PAUSED && c->rx != NT_RX_OFF) {
 		nt_conn_receive(c);
 		more = true;
@@ -166,7 +165,7 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 		p->accept_again = 0;
 		nt_loop_change(p->loop, &p->watch, EPOLLIN);
 	}
-	/* settling one may make others dirty: as often as there is something new, but not for ever */
+	/* settling one connection may make others dirty, so repeat this, within a limit */
 	for (int rounds = 0; p->dirty && rounds < 8; rounds++) {
 		struct nt_conn *c = p->dirty, *next;
 
@@ -274,7 +273,7 @@ static int listen_on(const struct addrinfo *a)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (a->ai_family == AF_INET6) /* :: is for IPv4, too */
+	if (a->ai_family == AF_INET6) /* :: serves IPv4, too */
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
 	if (!bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, 128))
 		return fd;

@@ -10,12 +10,12 @@
 struct nt_tcp;
 
 struct nt_tcp_limits {
-	uint32_t connections; /* in all */
-	uint32_t hello_ms;    /* for the first exchange and Connect */
-	uint32_t stall_ms; /* for a PDU, or the answer to an R2T, that has begun; and for a host that does not read */
+	uint32_t connections; /* limit of all connections */
+	uint32_t hello_ms;    /* limit of the first exchange and Connect */
+	uint32_t stall_ms;    /* limit of a begun PDU or answer to an R2T; also for a host that does not read */
 };
 
-/* Port 0: any. The listener is a port of the target's, found in its discovery log. 0 or errno. */
+/* Port 0: any. The listener becomes a port of the target in its discovery log. 0 or errno. */
 int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port,
                 const struct nt_tcp_limits *limits, struct nt_tcp **out);
 uint16_t nt_tcp_port(const struct nt_tcp *p);
@@ -27,13 +27,13 @@ uint64_t nt_tcp_copied(const struct nt_tcp *p); /* bytes from hosts that arrived
 enum nt_tls { NT_TLS_OFF, NT_TLS_ALLOWED, NT_TLS_REQUIRED };
 void nt_tcp_secure(struct nt_tcp *p, enum nt_tls security);
 
-/* Once in each turn of the loop: sends what has gathered, ends what has to end. When to call again at the latest
- * (ms). */
+/* To be called in each iteration of the loop: sends output, and ends connections. Returns when to call again at the
+ * latest (ms). */
 uint64_t nt_tcp_turn(struct nt_tcp *p);
 
 /* Accepts no more connections; existing ones finish their requests and end. */
 void nt_tcp_stop(struct nt_tcp *p);
-/* false: connections of it wait for a backend. All others have ended; call it again when the backend is through. */
+/* False if connections wait for a backend. All others have ended. Call again when the backend has finished. */
 bool nt_tcp_close(struct nt_tcp *p);
 
 /* Adds a connected descriptor: for tests, and for callers that accept by other means. 0 or errno. */

@@ -9,7 +9,7 @@
 #include "frame/crc32c.h"
 #include "target/tcp_conn.h"
 
-#define TURN (256u << 10) /* bytes read from one connection before others have their turn */
+#define TURN (256u << 10) /* bytes read from one connection before others are served */
 
 /* Offsets for FEI. 3.6.2 */
 enum { AT_PLEN = 4, AT_PFV = 8, AT_DGST = 11, AT_CCCID = 8, AT_TTAG = 10, AT_DATAO = 12, AT_DATAL = 16, AT_FLAGS = 1 };
@@ -43,7 +43,7 @@ static void finish_data(struct nt_conn *c)
 		whole = nt_item(r)->want == r->length;
 		c->fetching -= whole;
 	}
-	/* a data digest error is the command's alone, and it may be tried again. 3.5.2 */
+	/* a data digest error fails only the command, which may be retried. 3.5.2 */
 	if (whole)
 		nt_fetched(r, nt_item(r)->digest_failed ? NV_TRANSIENT_TRANSPORT : 0);
 }
@@ -65,7 +65,7 @@ static void after_data(struct nt_conn *c)
 
 static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_t length, uint32_t beyond)
 {
-	if (c->ending) /* reading has ended: it may have waited for memory until now */
+	if (c->ending) /* reading has ended while the request waited for memory */
 		return;
 	c->rx_crc = 0;
 	c->rx_request = r;
@@ -77,7 +77,7 @@ static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_
 		after_data(c);
 }
 
-/* n bytes of data have arrived at their place, or are skipped. */
+/* n bytes of data have been stored or skipped. */
 static void took(struct nt_conn *c, const uint8_t *at, uint32_t n)
 {
 	if (data_digest(c))
@@ -134,7 +134,7 @@ static void take_command(struct nt_conn *c, uint32_t data)
 		nt_conn_terminate(c, NV_TCP_FES_SEQUENCE, 0);
 		return;
 	}
-	if (c->rx != NT_RX_PAUSED) /* fetch has been called already */
+	if (c->rx != NT_RX_PAUSED) /* fetch was called already */
 		return;
 	if (r->state == NT_MEMORY && r->in_capsule)
 		c->rx_request = r;
@@ -152,8 +152,8 @@ void nt_conn_fetch(struct nt_request *r)
 		nt_conn_r2t(r);
 	else
 		expect(c, r, r->data, r->length, c->rx_left - r->length);
-	c->rx_since = c->rx_since ? c->tcp->target->now : 0; /* the wait was not the host's fault */
-	nt_conn_dirty(c);                                    /* it may have been paused */
+	c->rx_since = c->rx_since ? c->tcp->target->now : 0; /* the host did not cause the delay */
+	nt_conn_dirty(c);                                    /* reading may have been paused */
 }
 
 void nt_conn_answered(struct nt_request *r)
@@ -209,7 +209,7 @@ static void take_pdu(struct nt_conn *c, uint32_t data)
 	case NV_TCP_H2C_DATA:
 		take_h2c_data(c, data);
 		break;
-	default: /* the host ends it: NV_TCP_H2C_TERM */
+	default: /* NV_TCP_H2C_TERM: the host ends the connection */
 		c->rx = NT_RX_OFF;
 		nt_conn_fail(c);
 		break;
@@ -218,7 +218,7 @@ static void take_pdu(struct nt_conn *c, uint32_t data)
 
 /* ---- headers ---- */
 
-/* The length of the header, as far as it is known. */
+/* The length of the header, as far as known. */
 static uint32_t header_length(const struct nt_conn *c)
 {
 	if (c->head_len < NV_TCP_COMMON_LEN)
@@ -292,7 +292,7 @@ static uint32_t take_digest(struct nt_conn *c, const uint8_t *bytes, uint32_t le
 	return n;
 }
 
-/* What lies in the buffer. false: nothing is left of it, or it has to wait. */
+/* Handles the buffer. False if it is empty or has to wait. */
 static bool consume(struct nt_conn *c)
 {
 	const uint8_t *at = c->in + c->in_at;
@@ -324,7 +324,7 @@ static bool consume(struct nt_conn *c)
 	return !c->failed;
 }
 
-/* Reads data directly to its place, and the bytes behind it to the buffer. */
+/* Reads data directly into its memory, and the bytes after it into the buffer. */
 static ssize_t read_more(struct nt_conn *c)
 {
 	uint32_t direct = c->rx == NT_RX_DATA ? c->rx_left : 0;
@@ -348,7 +348,7 @@ void nt_conn_receive(struct nt_conn *c)
 		while (consume(c))
 			;
 		if (c->failed || c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF || total >= TURN)
-			return; /* what TLS has ready is found by settle */
+			return; /* settle finds data that TLS has decrypted already */
 		ssize_t n = read_more(c);
 
 		if (n < 0 && errno == EINTR)

@@ -42,7 +42,7 @@ static uint8_t header_flag(const struct nt_conn *c)
 	return c->digests & NV_TCP_HDGST;
 }
 
-/* One R2T for all of it: it is within what any host allows, and its memory is there. */
+/* One R2T for all data: any host allows that, and the memory exists. */
 void nt_conn_r2t(struct nt_request *r)
 {
 	struct nt_conn *c = nt_conn_of(r->queue);
@@ -73,7 +73,7 @@ static void put_response(struct nt_conn *c, const struct nt_request *r, uint8_t 
 	*len = seal(c, at, NV_TCP_RESPONSE_LEN);
 }
 
-/* All data is one PDU. A successful response may be omitted if the host does not read SQHD. 3.3.2.2 */
+/* Sends all data in one PDU. A successful response may be omitted if the host does not use SQHD. 3.3.2.2 */
 static void put_data(struct nt_conn *c, struct nt_request *r)
 {
 	struct nt_tcp_item *i = nt_item(r);
@@ -224,7 +224,8 @@ static void sent(struct nt_conn *c, size_t bytes)
 	c->tx_since = c->own_len ? c->tx_since : 0;
 }
 
-/* The kernel gathers from several requests at once, and does not report whose data it could not read. */
+/* Tests whether a request's data is readable. The kernel gathers from several requests and does not report which one
+ * failed. */
 static bool readable(const struct nt_request *r)
 {
 	static uint8_t nowhere[64 << 10];
@@ -240,7 +241,7 @@ static bool readable(const struct nt_request *r)
 	return true;
 }
 
-/* A mapped file became shorter: the announced data cannot be sent. */
+/* A mapped file has shrunk, so announced data cannot be sent. */
 static void find_lost(struct nt_conn *c)
 {
 	for (struct nt_request *r = c->tx_first; r; r = nt_item(r)->next)

@@ -1,4 +1,4 @@
-// tcp_tls.c - a connection's bytes, inside of TLS or not
+// tcp_tls.c - input and output of a connection, with or without TLS
 // follows: NVMe/TCP transport specification 1.0, 3.6.1
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #ifdef NT_HAVE_TLS
 
-/* The last that was found is the one that is used. */
+/* OpenSSL uses the last key found, so this stores it. */
 static bool find(void *conn, const char *hostnqn, const char *subnqn, struct nv_secret *s)
 {
 	struct nt_conn *c = conn;
@@ -21,7 +21,7 @@ static bool find(void *conn, const char *hostnqn, const char *subnqn, struct nv_
 	return true;
 }
 
-/* The first byte tells the host's protocol: no TLS record begins like an ICReq. */
+/* The first byte shows the protocol: no TLS record begins like an ICReq. */
 static bool begin_handshake(struct nt_conn *c)
 {
 	uint8_t first = NV_TLS_RECORD; /* if the connection ends instead, TLS reports it */
@@ -34,12 +34,12 @@ static bool begin_handshake(struct nt_conn *c)
 	if (first != NV_TLS_RECORD)
 		return true;
 	c->tls = nv_tls_server(c->watch.fd, find, c);
-	c->q.stable = true; /* data is read here, not by the kernel: mapped memory could fault */
+	c->q.stable = true; /* this process reads the data, not the kernel, so mapped memory could fault */
 	errno = ENOMEM;
 	return c->tls;
 }
 
-/* From the handshake on the connection is bound to the two names of its key. */
+/* Binds the connection to the two names of its key. */
 static void bind_names(struct nt_conn *c)
 {
 	if (c->q.only_host || !*nv_tls_host(c->tls))

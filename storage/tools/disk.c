@@ -67,7 +67,7 @@ struct vn_disk *vd_open(const char *url, const struct vd_settings *s)
 	return NULL;
 }
 
-/* Targets' texts were made printable, but may contain quotes. */
+/* Prints a text for JSON. Texts of targets are printable, but may contain quotes. */
 static void quoted(const char *name, const char *value, const char *end)
 {
 	printf("\"%s\": \"", name);
@@ -224,7 +224,7 @@ static bool take_number(uint64_t max, uint64_t *n)
 	return vd_number(optarg, n) && *n && *n <= max;
 }
 
-static char secrets[3][NV_SECRET_TEXT_MAX]; /* ours, the controller's, that of TLS */
+static char secrets[3][NV_SECRET_TEXT_MAX]; /* our secret, the controller's, the TLS key */
 
 static bool take_secret(const char *file, char text[NV_SECRET_TEXT_MAX], const char **to)
 {

@@ -1,4 +1,4 @@
-// disk.h - what the commands of verbena-disk share
+// disk.h - shared by the commands of verbena-disk
 // SPDX-License-Identifier: MIT
 #ifndef VERBENA_DISK_H
 #define VERBENA_DISK_H
@@ -18,11 +18,11 @@ struct vd_settings {
 	size_t size;
 };
 
-/* Opened, or NULL and a message. */
+/* Opens a disk. On failure prints a message and returns NULL. */
 struct vn_disk *vd_open(const char *url, const struct vd_settings *s);
 bool vd_is_url(const char *name);
-bool vd_number(const char *text, uint64_t *n); /* with k, m, g, t for powers of 1024 */
-int vd_error(const char *what, int error);     /* a message; error: negative or not; 1 */
+bool vd_number(const char *text, uint64_t *n); /* parses a number; k, m, g and t are powers of 1024 */
+int vd_error(const char *what, int error);     /* prints a message (error may be negative) and returns 1 */
 
 int vd_copy(const char *from, const char *to, const struct vd_settings *s);
 int vd_read(const char *url, uint64_t offset, uint64_t length, const struct vd_settings *s); /* length 0: to the end */

@@ -1,4 +1,4 @@
-// disk_bench.c - verbena-disk bench: requests per second and how long they take
+// disk_bench.c - verbena-disk bench: requests per second and their latency
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* xorshift64*: no more is needed */
+/* xorshift64*, good enough here */
 static uint64_t draw(struct bench *b)
 {
 	b->random ^= b->random >> 12;

@@ -1,4 +1,4 @@
-// disk_copy.c - verbena-disk read, write and copy: disks and files to each other
+// disk_copy.c - verbena-disk read, write and copy: between disks and files
 // follows: lseek(2) for holes
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -15,15 +15,15 @@
 
 #include "tools/disk.h"
 
-#define CHUNK (512u << 10) /* unless a block is larger */
-#define CHUNKS 16          /* outstanding */
+#define CHUNK (512u << 10) /* at least one block */
+#define CHUNKS 16          /* chunks in flight */
 
 struct end {
 	const char *name;
 	struct vn_disk *disk; /* NULL: a file */
 	struct vn_memory *memory;
 	int fd;
-	bool no_zeroes, regular, blank; /* blank: a file that reads as zeroes where nothing is written */
+	bool no_zeroes, regular, blank; /* blank: a new file, which reads as zeroes where nothing is written */
 	uint64_t size;
 	uint32_t block;
 };
@@ -41,7 +41,7 @@ struct job {
 	const struct vd_settings *settings;
 	struct chunk chunks[CHUNKS];
 	uint32_t chunk;  /* bytes of a chunk: whole blocks of both ends */
-	uint8_t *memory; /* where the library has none */
+	uint8_t *memory; /* used if the library provides no memory */
 	uint64_t next, end, done, to_at;
 	struct timespec begun;
 	unsigned busy;
@@ -63,7 +63,7 @@ static bool zeroes(const uint8_t *at, size_t n)
 	return !*at && !memcmp(at, at + 1, n - 1);
 }
 
-/* ---- one chunk: read, then written ---- */
+/* ---- one chunk: read, then write ---- */
 
 static void over(struct chunk *c)
 {
@@ -81,7 +81,7 @@ static void written(void *arg, int error)
 	over(c);
 }
 
-/* A target may support Write Zeroes, but not on this disk. */
+/* A target may support Write Zeroes, but not on this disk; then zeroes are written. */
 static void zeroed(void *arg, int error)
 {
 	struct chunk *c = arg;
@@ -113,7 +113,7 @@ static int write_all(int fd, const uint8_t *at, size_t n, uint64_t offset, bool 
 	return 0;
 }
 
-/* The last bytes of a file may not fill a block: the rest of the block is preserved. */
+/* Fills the last block of a file with the bytes that the disk has there, which are preserved. */
 static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
 {
 	uint32_t beyond = c->length % to->block, n = c->length - beyond;
@@ -122,8 +122,7 @@ static int fill_block(const struct end *to, struct chunk *c, uint64_t at)
 
 	if (!beyond)
 		return 0;
-	block = calloc(
-	        1, to->block); /* zeroed, so that a target which reports success without data does not get our memory */
+	block = calloc(1, to->block); /* zeroed: a target that reports success without data must not get our memory */
 	if (!block)
 		return -ENOMEM;
 	e = vn_read_wait(to->disk, block, to->block, at + n);
@@ -167,7 +166,7 @@ static void have_read(void *arg, int error)
 	}
 }
 
-/* Where the next data is, in a file with holes. */
+/* The offset of the next data in a file with holes. */
 static uint64_t data_from(const struct job *j, uint64_t at)
 {
 	if (j->from.disk || !j->settings->sparse || !j->to.blank)
@@ -207,7 +206,7 @@ static void read_file(struct chunk *c)
 
 	if (n < 0) {
 		have_read(c, (int)n);
-	} else if ((uint32_t)n < c->length) { /* the end of it, or it has become shorter */
+	} else if ((uint32_t)n < c->length) { /* the end of the file, which may have shrunk */
 		j->end = c->at + (uint64_t)n;
 		c->length = (uint32_t)n;
 		if (n)
@@ -242,7 +241,7 @@ static void start(struct job *j, struct chunk *c)
 		have_read(c, e);
 }
 
-/* ---- all of them ---- */
+/* ---- all chunks ---- */
 
 static void show(const struct job *j, bool last)
 {
@@ -282,7 +281,7 @@ static void wait_for_any(struct job *j)
 	poll(p, n, 1000);
 }
 
-/* Memory that a target of this host can map, if possible. Freed with the disk that is closed last. */
+/* Allocates memory that a target on this host can map, if possible. It is freed with the disk that is closed last. */
 static bool memory(struct job *j)
 {
 	struct end *owner = j->to.disk ? &j->to : &j->from;
@@ -309,7 +308,7 @@ static bool memory(struct job *j)
 
 static void run(struct job *j)
 {
-	/* a pipe is read in order; into one all is written in order, by one chunk at a time */
+	/* writing to a pipe must be in order, so one chunk at a time */
 	int chunks = !j->to.disk && !j->to.regular ? 1 : CHUNKS;
 
 	while (j->busy || (j->next < j->end && !j->error)) {
@@ -323,7 +322,7 @@ static void run(struct job *j)
 	show(j, true);
 }
 
-/* ---- ends ---- */
+/* ---- source and destination ---- */
 
 static bool open_disk(struct end *e, const char *url, const struct vd_settings *s)
 {
@@ -388,7 +387,7 @@ static bool open_destination(struct end *e, const char *name, const struct vd_se
 		fprintf(stderr, "verbena-disk: %s: is the source\n", name);
 		return false;
 	}
-	/* write-only, so that a pipe without a reader reports it */
+	/* write-only, so that a pipe without a reader gives an error */
 	e->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (e->fd < 0 || !look_at(e) || (e->blank && size != UINT64_MAX && ftruncate(e->fd, (off_t)size))) {
 		vd_error(name, errno);

@@ -17,8 +17,9 @@
 
 static char *url, *host_nqn, *secret, *controller_secret, *tls_key;
 static struct vn_options options;
-static struct vn_disk *disk; /* one for all clients: what one has flushed is stable for all */
-/* Requests that are not whole blocks read, change and write blocks: alone. The others share it. */
+static struct vn_disk *disk; /* one for all clients, so that a flush by one is a flush for all */
+/* Requests that are not whole blocks read, change and write blocks, and take this lock exclusively. Other requests
+ * share it. */
 static pthread_rwlock_t blocks = PTHREAD_RWLOCK_INITIALIZER;
 
 static void verbena_load(void)
@@ -45,7 +46,7 @@ static void verbena_unload(void)
 	wipe_text(&tls_key);
 }
 
-/* As nbdkit takes passwords: +FILE, - to be asked, -FD, or the secret itself. */
+/* Reads a secret as nbdkit reads passwords: +FILE, - to be asked, -FD, or the secret itself. */
 static int read_secret(const char *value, char **text)
 {
 	wipe_text(text);
@@ -92,7 +93,7 @@ static int verbena_config_complete(void)
 	return url ? 0 : -1;
 }
 
-/* Threads do not survive nbdkit's fork into the background. */
+/* Opens the disk after nbdkit has forked into the background, because threads do not survive the fork. */
 static int verbena_after_fork(void)
 {
 	char why[160];
@@ -164,7 +165,7 @@ static bool whole(uint64_t offset, uint64_t count)
 	return !(offset % block) && !(count % block);
 }
 
-/* The blocks around a range; freed by the caller. */
+/* The blocks around a range. The caller frees them. */
 struct around {
 	uint8_t *data;
 	uint64_t at;
@@ -178,9 +179,8 @@ static int read_around(uint64_t offset, uint32_t count, struct around *a)
 
 	a->at = offset / block * block;
 	a->length = (size_t)((offset + count + block - 1) / block * block - a->at);
-	a->data = calloc(
-	        1,
-	        a->length); /* zeroed, so that a target which reports success without data does not expose our heap */
+	a->data =
+	        calloc(1, a->length); /* zeroed: a target that reports success without data must not expose our heap */
 	if (!a->data)
 		return -ENOMEM;
 	e = vn_read_wait(disk, a->data, a->length, a->at);
@@ -204,7 +204,7 @@ static int verbena_pread(void *handle, void *buf, uint32_t count, uint64_t offse
 	return said(e);
 }
 
-/* buf NULL: zeroes */
+/* buf NULL: writes zeroes */
 static int change(const void *buf, uint32_t count, uint64_t offset, unsigned flags)
 {
 	struct around a;
@@ -253,7 +253,7 @@ static int zero_blocks(uint64_t count, uint64_t offset, uint32_t flags)
 	return e;
 }
 
-/* Its first and last bytes may be parts of blocks. EOPNOTSUPP: nbdkit then writes zeroes by itself. */
+/* The first and last bytes may be parts of blocks. On EOPNOTSUPP nbdkit writes zeroes itself. */
 static int verbena_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	uint32_t block = vn_info(disk)->block_size;
@@ -279,7 +279,7 @@ static int verbena_flush(void *handle, uint32_t flags)
 	return said(vn_flush_wait(disk));
 }
 
-/* Only whole blocks can be deallocated; the contents of partial ones are undefined afterwards. */
+/* Deallocates whole blocks only. Partial blocks keep their contents, which NBD allows. */
 static int verbena_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	uint32_t block = vn_info(disk)->block_size;
@@ -327,6 +327,6 @@ static struct nbdkit_plugin plugin = {
         .errno_is_preserved = 0,
 };
 
-struct nbdkit_plugin *plugin_init(void); /* the macro declares nothing */
+struct nbdkit_plugin *plugin_init(void); /* the macro declares no prototype */
 
 NBDKIT_REGISTER_PLUGIN(plugin)

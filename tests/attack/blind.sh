@@ -140,6 +140,6 @@ check "what came by the unreliable connection is what was sent" ends_right uc
 check "packets for no queue pair are counted" no_qp rc.b 1000
 check "requests that are further ahead than what is in flight are counted" counted rc.b 100 "further ahead than a peer has in flight"
 check "requests of the past are counted" counted rc.b 100 "duplicate requests"
-check "answers to what was never sent are counted" counted rc.a 100 "answers to what was never sent"
+check "answers to what was never sent are counted" counted rc.a 100 "answers to packets never sent"
 check "what is not the peer's is counted" counted uc.b 100 "PSN or source port are not the peer's"
 finish

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 
-/* Makes a REJ for a REQ or a REP: local and remote ids are swapped. */
+/* Makes a REJ of a REQ or REP. Its local id is the message's remote id, and vice versa. */
 void vb_cm_rej_msg(struct vb_cm_msg *rej, const struct vb_cm_msg *msg, uint16_t reason)
 {
 	bool rep = msg->attr == VB_CM_REP;

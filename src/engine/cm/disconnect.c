@@ -55,7 +55,7 @@ void vb_cm_destroy(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 	}
 }
 
-/* Does the peer know the connection, and has it not agreed to its end? */
+/* Does the peer consider the connection alive? */
 static bool is_connected(const struct vb_cm_conn *conn)
 {
 	switch (conn->state) {

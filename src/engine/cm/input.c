@@ -35,7 +35,7 @@ static struct vb_cm_conn *named(const struct input *in, uint32_t local_comm_id)
 	return conn && !conn->sidr && conn->state != VB_CM_IDLE && vb_cm_same_addr(conn, in->from) ? conn : NULL;
 }
 
-/* The same for an answer, which must carry the transaction id of its question: only the peer knows it (12.6.2). */
+/* The same for an answer, which must carry the transaction id of its request: only the peer knows it (12.6.2). */
 static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_id, bool active)
 {
 	struct vb_cm_conn *conn = named(in, local_comm_id);
@@ -44,8 +44,8 @@ static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_i
 }
 
 /*
- * Asks whether the peer still knows this connection, by a DREQ for another queue pair. A peer that knows it ignores
- * that DREQ, as Linux does. A peer that does not know it answers with a DREP, which ends the connection.
+ * Sends a DREQ with a wrong queue pair number, to find out whether the peer still knows this connection. A peer that
+ * knows the connection ignores the DREQ, as Linux does. Otherwise it answers with a DREP, which ends the connection.
  */
 static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
 {
@@ -61,9 +61,9 @@ static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
 }
 
 /*
- * The peer uses the queue pair or communication id of an old connection again, so it may have forgotten that one
- * (12.9.8.3). deviates: by the specification the old connection ends. But an attacker who forges the peer's address
- * could end any connection so, by trying all queue pair numbers. So the peer is asked.
+ * The peer reuses the queue pair or communication id of an old connection, so it may have forgotten the connection
+ * (12.9.8.3). deviates: the specification ends the old connection. Then an attacker who forges the peer's address could
+ * end any connection by trying all queue pair numbers. So the peer is asked first.
  */
 static void stale(const struct input *in, struct vb_cm_conn *old)
 {
@@ -214,7 +214,7 @@ static void input_rtu(const struct input *in)
 	if (!conn || conn->remote_comm_id != in->msg->rtu.local_comm_id)
 		return;
 	if (conn->state == VB_CM_TIMEWAIT && vb_cm_kept(conn, VB_CM_REJ))
-		vb_cm_repeat(in->cm, conn); /* the peer has not received it */
+		vb_cm_repeat(in->cm, conn); /* the peer has not received our REJ */
 	if (conn->state != VB_CM_REP_SENT && conn->state != VB_CM_MRA_REP_RCVD)
 		return;
 	conn->state = VB_CM_ESTABLISHED;
@@ -223,7 +223,7 @@ static void input_rtu(const struct input *in)
 	vb_cm_emit(in->cm, conn, VB_CM_RTU_RECEIVED, in->msg);
 }
 
-/* The connection that a peer rejects without our id, which it never learnt. */
+/* The connection of a REJ without our id, from a peer that timed out before it learnt our id. */
 static struct vb_cm_conn *given_up(const struct input *in)
 {
 	const struct vb_cm_rej *rej = &in->msg->rej;
@@ -311,7 +311,7 @@ static void input_dreq(const struct input *in)
 		conn->state = VB_CM_DREQ_RCVD;
 		vb_cm_set_deadline(in->cm, conn, 0);
 		break;
-	case VB_CM_DREQ_SENT: /* both ends disconnect at once: neither DREQ needs an answer */
+	case VB_CM_DREQ_SENT: /* both ends disconnect at once, so neither DREQ needs an answer */
 		conn->state = VB_CM_DREQ_RCVD;
 		conn->dreq_tid = in->msg->tid;
 		vb_cm_dreply(in->cm, conn, NULL, 0, in->now);

@@ -10,14 +10,14 @@
 uint64_t vb_cm_random(struct vb_cm *cm);
 struct vb_cm_conn *vb_cm_take(struct vb_cm *cm, const struct vb_cm_addr *addr);
 void vb_cm_release(struct vb_cm *cm, struct vb_cm_conn *conn);
-/* Finds orphans too. */
+/* Like vb_cm_find, but finds orphans too. */
 struct vb_cm_conn *vb_cm_lookup(struct vb_cm *cm, uint32_t local_comm_id);
 void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_index_qp(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_unindex_qp(struct vb_cm *cm, struct vb_cm_conn *conn);
-/* Of the peer's connections with this id, the one of the transaction; without a transaction, the one that has not
- * ended. */
+/* The peer's connection with this id and transaction id. If there is none, a connection with this id that is not in
+ * timewait. */
 struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id,
                                uint64_t tid);
 struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, uint64_t guid, uint32_t qpn);
@@ -25,7 +25,7 @@ struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, 
 /* timer.c */
 void vb_cm_set_deadline(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t deadline);
 
-/* state.c: ends of transitions. A function does not use a connection after it has emitted an event. */
+/* state.c: the last steps of transitions. After emitting an event a function must not use the connection any more. */
 void vb_cm_emit(struct vb_cm *cm, struct vb_cm_conn *conn, enum vb_cm_event_kind kind, const struct vb_cm_msg *msg);
 void vb_cm_to_idle(struct vb_cm *cm, struct vb_cm_conn *conn);
 void vb_cm_to_timewait(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
@@ -33,7 +33,7 @@ void vb_cm_to_dreq_sent(struct vb_cm *cm, struct vb_cm_conn *conn, const void *p
 /* Starts the timer of a state that repeats its message, with all retries. */
 void vb_cm_start_timer(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now);
 
-/* message.c. keep: stores the message that the state repeats from now on. */
+/* message.c. keep stores the message that the state repeats. */
 void vb_cm_keep(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 void vb_cm_repeat(struct vb_cm *cm, struct vb_cm_conn *conn);
 bool vb_cm_kept(const struct vb_cm_conn *conn, enum vb_cm_attr attr);
@@ -43,7 +43,7 @@ void vb_cm_keep_dreq(struct vb_cm_conn *conn, const void *private_data, size_t l
 void vb_cm_keep_drep(struct vb_cm_conn *conn, const void *private_data, size_t len);
 void vb_cm_keep_rej(struct vb_cm_conn *conn, uint16_t reason, const void *ari, size_t ari_len, const void *private_data,
                     size_t len);
-/* Sends a REJ, because the time is over. */
+/* Sends a REJ with the reason "timeout". */
 void vb_cm_send_timeout(struct vb_cm *cm, struct vb_cm_conn *conn);
 
 /* sidr.c */

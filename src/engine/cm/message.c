@@ -96,7 +96,7 @@ void vb_cm_keep_rej(struct vb_cm_conn *conn, uint16_t reason, const void *ari, s
 	vb_cm_keep(conn, &msg);
 }
 
-/* A peer that never told its id finds the connection by our id and by the CA GUID (12.6.7.2, code 4). */
+/* A peer whose id we do not know finds the connection by our id and our CA GUID (12.6.7.2, code 4). */
 void vb_cm_send_timeout(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
 	uint8_t guid[8];

@@ -7,7 +7,7 @@ static enum vb_cm_route to_service(struct vb_cm_route_info *out, uint64_t servic
 {
 	out->service_id = service_id;
 	out->port_space = vb_cm_service_port(service_id, &out->ps, &out->port);
-	/* native InfiniBand addresses do not fit in that header */
+	/* there is no such header if the addresses are native InfiniBand */
 	out->cma = out->port_space && vb_cma_decode(&out->hdr, private_data);
 	return VB_CM_TO_SERVICE;
 }
@@ -65,7 +65,7 @@ uint32_t vb_cm_sender_id(const uint8_t *mad, size_t len)
 		return msg.req.local_comm_id;
 	case VB_CM_SIDR_REQ:
 		return msg.sidr_req.request_id;
-	case VB_CM_SIDR_REP: /* the requester's id only */
+	case VB_CM_SIDR_REP: /* contains only the requester's id */
 		return 0;
 	case VB_CM_REJ:
 		return msg.rej.local_comm_id;

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 
-#define LONGEST (UINT64_C(1) << 44) /* ns: as vb_cm_time's */
+#define LONGEST (UINT64_C(1) << 44) /* ns: twice the longest vb_cm_time, as for a REQ */
 
 struct vb_cm_conn *vb_cm_sidr_request(struct vb_cm *cm, const struct vb_cm_addr *addr, const struct vb_cm_sidr_req *req,
                                       uint64_t timeout, uint8_t retries, void *own, uint64_t now)
@@ -53,7 +53,7 @@ static void refuse_sidr(struct vb_cm *cm, const struct vb_cm_addr *from, const s
 	vb_cm_send_msg(cm, from, &rep);
 }
 
-/* A request that is repeated after the answer counts as a new one: nothing is stored about the old. */
+/* A request that is repeated after its answer counts as a new one, because answered requests are not stored. */
 void vb_cm_input_sidr_req(struct vb_cm *cm, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
 {
 	if (vb_cm_by_id(cm, from, true, 0, msg->sidr_req.request_id, msg->tid))

@@ -1,4 +1,4 @@
-// state.c - ends of transitions: idle, timewait, disconnecting
+// state.c - the last steps of transitions: idle, timewait, disconnecting
 // follows: IBA volume 1, 12.9.8.4 (timewait), 12.10.3 (disconnecting)
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
@@ -19,8 +19,8 @@ void vb_cm_to_idle(struct vb_cm *cm, struct vb_cm_conn *conn)
 		vb_cm_release(cm, conn);
 }
 
-/* Packets may be in flight for the local ACK timeout; the peer's value is limited. The peer may connect its queue
- * pair again at once: it avoids old packets itself. */
+/* Packets may be in flight for the local ACK timeout; the peer's value is limited. The peer may connect its queue pair
+ * again during our timewait: protecting it from old packets is the peer's task. */
 void vb_cm_to_timewait(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 {
 	vb_cm_unindex_qp(cm, conn);

@@ -5,7 +5,7 @@
 #include "util/sip.h"
 
 #define ID_BITS (32 - VB_CM_LANE_BITS)
-#define REST 1024 /* unused places that a table keeps before it uses one again */
+#define REST 1024 /* freed places that a table accumulates before it reuses one */
 
 uint64_t vb_cm_random(struct vb_cm *cm)
 {
@@ -40,7 +40,7 @@ static uint32_t new_id(struct vb_cm *cm, uint32_t i)
 	return id;
 }
 
-/* Takes the place that was free for the longest time; a new one while few are free. */
+/* Takes a new place while few places were freed, otherwise the one that has been free for the longest time. */
 static uint32_t take_place(struct vb_cm *cm)
 {
 	uint32_t i = cm->free_first - 1;
@@ -98,8 +98,8 @@ struct vb_cm_conn *vb_cm_find(struct vb_cm *cm, uint32_t local_comm_id)
 enum { KIND_CONN, KIND_SIDR, KIND_QP };
 
 /*
- * deviates: 12.9.8.3 identifies a peer by its CA GUID alone. Over Ethernet a host can claim any GUID. With the address
- * added, one host cannot have another's connections declared stale.
+ * deviates: 12.9.8.3 identifies a peer by its CA GUID alone. On Ethernet a host can claim any GUID. Because the address
+ * must match too, a host cannot make another host's connections stale.
  */
 static uint32_t bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], uint64_t kind, uint64_t guid,
                        uint32_t number)

@@ -42,7 +42,7 @@ static void remove_from_heap(struct vb_cm *cm, struct vb_cm_conn *conn)
 	}
 }
 
-/* 0: none. */
+/* deadline: 0 for none. */
 void vb_cm_set_deadline(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t deadline)
 {
 	conn->deadline = deadline;
@@ -61,7 +61,7 @@ uint64_t vb_cm_deadline(const struct vb_cm *cm)
 	return cm->heap_len ? at(cm, 0)->deadline : 0;
 }
 
-/* The peer has not answered, or its answer after an MRA has not arrived. */
+/* Repeats the message if a retry is left. */
 static bool try_again(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 {
 	if (!conn->retries)

@@ -1,5 +1,5 @@
 // answer.c - the peer's reads and atomics: a bounded queue, answered in order
-// follows: RFC 5040, 4.4, 4.5, 5.2 (reads), 4.8 (their Terminates) and 7.2; RFC 7306, 5, 8 (atomics); RFC 5042, 6 (checks)
+// follows: RFC 5040, 4.4, 4.5, 5.2 (reads), 4.8, 7.2 (errors); RFC 7306, 5, 8 (atomics); RFC 5042, 6 (access checks)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
@@ -8,9 +8,9 @@ static struct vb_iw_answer *answer_at(struct vb_iw_qp *q, uint32_t i)
 	return &q->rs.answers[i % VB_IW_ANSWERS];
 }
 
-/* --- asked --- */
+/* --- the peer's requests --- */
 
-/* RFC 5041, 7.1: queue 1 has no buffer for a peer that sends more requests than agreed. */
+/* RFC 5041, 7.1: if the peer sends more requests than agreed, queue 1 has no buffer for them. */
 static struct vb_iw_answer *next_free(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body, bool rtr)
 {
 	uint32_t waiting = q->rs.tail - q->rs.head;
@@ -60,7 +60,7 @@ void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uin
 	q->rs.tail++;
 }
 
-/* Accepts whole words only, which is all that verbs can ask for. */
+/* Accepts operations on whole words only. Verbs have no others. */
 static bool understood(const struct vb_atomic_request *ar)
 {
 	if (ar->op == VB_RDMAP_FETCH_ADD)
@@ -73,7 +73,7 @@ static void refuse_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, con
 	vb_iw_refuse(q, &q->stats.refused_atomic, term, s, body, VB_REFUSE_INVALID);
 }
 
-/* Executes the atomic at once; the result is sent in order. */
+/* Executes the atomic at once. Its response is sent in order. */
 void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body)
 {
 	struct vb_reader r = vb_reader(body, VB_ATOMIC_REQUEST_LEN);
@@ -103,7 +103,7 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 	q->rs.tail++;
 }
 
-/* --- answered --- */
+/* --- responses --- */
 
 int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32_t offset, uint32_t len,
                         struct iovec *iov)
@@ -113,7 +113,7 @@ int vb_iw_answer_source(struct vb_iw_qp *q, const struct vb_iw_answer *a, uint32
 	return q->ops->target(q->own, a->stag, a->to + offset, len, VB_RIGHT_READ, iov);
 }
 
-/* The number of its bytes that are sent before the Terminate. */
+/* The number of bytes of the answer that are sent before the Terminate. */
 static uint32_t done_of(const struct vb_iw_qp *q, const struct vb_iw_answer *a)
 {
 	for (uint32_t i = q->out.head + (q->out.sent ? 1 : 0); i != q->out.tail; i++) {
@@ -125,8 +125,8 @@ static uint32_t done_of(const struct vb_iw_qp *q, const struct vb_iw_answer *a)
 	return a->offset;
 }
 
-/* The request was allowed when it arrived, but is not any more. RFC 5040, 4.8: the Terminate carries the request as
- * if it were for the rest. */
+/* The request was allowed when it arrived, but is not any more. The Terminate (RFC 5040, 4.8) carries the request,
+ * reduced to the bytes that were not sent. */
 void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 {
 	uint8_t body[VB_READ_REQUEST_LEN];
@@ -150,7 +150,7 @@ void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 	vb_read_request_encode(&w, &rr);
 	if (!granted(q, &s, body, a->stag, a->to, a->length, VB_RIGHT_READ))
 		return;
-	/* the region exists, but its memory is not mapped */
+	/* access is granted, but the memory is not mapped */
 	vb_iw_refuse(q, &q->stats.local_faults, VB_TERM_PROTECTION_STAG, &s, body, VB_REFUSE_DENIED);
 }
 

@@ -1,4 +1,4 @@
-// ending.c - ends of a stream: violations, local errors, the peer's Terminate, the end of the connection
+// ending.c - the end of a stream: violations, local errors, the peer's Terminate, the end of the connection
 // follows: RFC 5040, 4.8, 5.4, 7.1 (Terminate, errors), 6.2.1 (streams); RFC 5041, 6.2, 7; RFC 5044, 8; RFC 7306, 8
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
@@ -14,7 +14,7 @@ static void end_receive(struct vb_iw_qp *q, enum vb_work_status status)
 		q->ops->complete_receive(q->own, &(struct vb_receipt){.status = status});
 }
 
-/* Completes all in posting order; `bad` completes with its status. */
+/* Completes all accepted requests in posting order: `bad` with `status`, the others flushed. */
 static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
 {
 	struct vb_iw_requester *rq = &q->rq;
@@ -40,7 +40,7 @@ static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_work_sta
 	flush(q, bad, status, receive);
 }
 
-/* --- by this end --- */
+/* --- ended by this side --- */
 
 void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_work_status status,
                 enum vb_work_status receive, enum vb_work_event event)
@@ -52,7 +52,7 @@ void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wor
 	q->ops->failed(q->own, event);
 }
 
-/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: a Terminate carries the request only if the request is denied access. */
+/* RFC 5040, 4.8, figure 10, and RFC 7306, 8.1: a Terminate carries the RDMAP header only for a protection error. */
 static bool tells_of_request(uint16_t term, const struct vb_iw_segment *s)
 {
 	return s->ddp.opcode == VB_RDMAP_READ_REQUEST && term >> 8 == (VB_TERM_RDMAP << 4 | 1);
@@ -65,7 +65,7 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		return;
 	if (counter)
 		++*counter;
-	q->held = false; /* the peer has sent its first FPDU */
+	q->held = false; /* the peer has sent its first FPDU, so we may send */
 	q->tell = (struct vb_terminate){.term = (uint16_t)term};
 	if (s) {
 		q->tell.has_ddp = true;
@@ -107,9 +107,9 @@ enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
 	return made;
 }
 
-/* --- by the peer --- */
+/* --- ended by the peer --- */
 
-/* The completion status for the peer's Terminate code. */
+/* The completion status for a Terminate code of the peer. */
 static enum vb_work_status meaning(uint16_t term)
 {
 	switch (term) {
@@ -139,8 +139,8 @@ static bool is_meant(const struct vb_work_sent *s, const struct vb_ddp *h)
 	return h->qn == VB_QN_SEND && s->rq.verb == VB_VERB_SEND && h->msn == (uint32_t)s->seq;
 }
 
-/* Finds the request that the Terminate is about, among those that are being sent or await an answer. Sends and
- * writes that TCP has accepted have already completed. */
+/* Finds the request that caused the Terminate, among those that are being sent or await an answer. Sends and writes
+ * that TCP has accepted have already completed. */
 static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 {
 	const struct vb_iw_requester *rq = &q->rq;
@@ -155,8 +155,8 @@ static uint32_t find_meant(struct vb_iw_qp *q, const struct vb_terminate *t)
 	return rq->head != rq->tail ? rq->head : VB_IW_NOBODY;
 }
 
-/* deviates: a Terminate of siw without headers has layer and error type swapped. This recognises the one that
- * matters, an unknown opcode. RFC 6581's error has the same code, but is always the peer's first FPDU. */
+/* deviates: a Terminate of siw without headers has layer and error type swapped. This corrects the important one, an
+ * unknown opcode. Swapped it equals an error of RFC 6581, but that is always the peer's first FPDU. */
 static uint16_t right_siw(const struct vb_iw_qp *q, const struct vb_terminate *t)
 {
 	bool speaks_first = q->stats.rcvd_fpdus == 1;
@@ -164,7 +164,7 @@ static uint16_t right_siw(const struct vb_iw_qp *q, const struct vb_terminate *t
 	return !t->has_ddp && !speaks_first && t->term == VB_TERM_MPA_IRD ? VB_TERM_OPERATION_OPCODE : t->term;
 }
 
-/* RFC 5040, 5.4: nothing is sent any more, and data behind the Terminate is not read. */
+/* RFC 5040, 5.4: after a Terminate nothing is sent, and data behind it is not read. */
 void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t len)
 {
 	struct vb_terminate t;
@@ -179,11 +179,11 @@ void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t le
 	q->ops->failed(q->own, VB_WORK_EVENT_SQ);
 }
 
-/* --- by the program, by the network --- */
+/* --- ended by the program or by the network --- */
 
 void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
 {
-	/* the rest of an FPDU may be in memory that must not be requested any more */
+	/* if the rest of a partly sent FPDU is in the program's memory, it cannot be sent any more */
 	bool ours = !q->out.sent || !q->out.fpdus[q->out.head % VB_IW_FPDUS].ref;
 
 	if (q->life == VB_IW_LIVES) {

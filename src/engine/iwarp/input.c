@@ -4,10 +4,9 @@
 #include "engine/iwarp/machine.h"
 
 #define FPDU_MAX (66u << 10) /* with markers */
-#define BEHIND \
-	128u /* bytes of the stage behind the expected FPDU: a short message, or the start of a long one, which can go in place */
-#define FEW 16u  /* after more small FPDUs than these no large one is expected */
-#define KEEP 64u /* bytes at the end of an RDMA write in place that are copied: its last byte must be stored last */
+#define BEHIND 128u /* bytes read behind the expected FPDU: enough for a short message, few of a long one's payload */
+#define FEW 16u     /* after this many small FPDUs in a row no large one is expected */
+#define KEEP 64u    /* bytes at the end of an in-place RDMA write that are copied: its last byte must be stored last */
 
 /* --- one FPDU --- */
 
@@ -33,7 +32,7 @@ static bool refuse_framing(struct vb_iw_qp *q, uint64_t *counter, enum vb_term t
 	return false;
 }
 
-/* RFC 5044, 4.4: an FPDU is not read before its CRC is checked. */
+/* RFC 5044, 4.4: the CRC of an FPDU is checked before anything else. */
 static bool check_framing(struct vb_iw_qp *q, uint8_t *bytes, uint32_t len, uint32_t marked)
 {
 	if (q->cfg.crc && !vb_mpa_sealed(bytes, marked))
@@ -50,7 +49,7 @@ static bool read_header(struct vb_iw_qp *q, struct vb_iw_segment *s, const uint8
 
 	if (ulpdu < len)
 		return refuse_framing(q, &q->stats.refused_length,
-		                      VB_TERM_OPERATION_OTHER); /* no layer has a code for this error */
+		                      VB_TERM_OPERATION_OTHER); /* no layer defines a code for this error */
 	vb_ddp_decode(&r, &s->ddp);
 	s->length = ulpdu - len;
 	return true;
@@ -81,7 +80,7 @@ static void take_fpdu(struct vb_iw_qp *q, uint32_t ulpdu, uint32_t marked)
 	vb_iw_segment_end(q, &s, body);
 }
 
-/* --- in place --- */
+/* --- FPDUs received in place --- */
 
 static bool may_go_in_place(const struct vb_iw_qp *q)
 {
@@ -124,13 +123,13 @@ static void begin_in_place(struct vb_iw_qp *q, uint32_t ulpdu)
 		d->keep = s.length < KEEP ? s.length : KEEP;
 }
 
-/* Copies payload of the FPDU in place that arrived in the stage. Returns false if the stage has no more. */
+/* Copies payload of the in-place FPDU that arrived in the stage. Returns false unless the FPDU is complete. */
 static bool go_on_in_place(struct vb_iw_qp *q)
 {
 	struct vb_iw_direct *d = &q->in.direct;
 	uint32_t left = d->segment.length - d->done, n = waiting(q) < left ? waiting(q) : left;
 
-	/* the end of a write is copied in one step */
+	/* the last bytes of a write are copied in one step */
 	if (n < left && left <= d->keep)
 		return false;
 	if (!vb_iw_segment_copy(q, &d->segment, d->done, stage_head(q), n))
@@ -208,7 +207,7 @@ bool vb_iw_empty(const struct vb_iw_qp *q)
 	return !waiting(q) && q->out.head == q->out.tail;
 }
 
-/* Moves the waiting bytes so that the rest of any FPDU fits behind them. */
+/* Moves the waiting bytes to the start of the stage if the rest of an FPDU might not fit behind them. */
 static void make_room(struct vb_iw_qp *q)
 {
 	struct vb_iw_in *in = &q->in;
@@ -223,7 +222,7 @@ static void make_room(struct vb_iw_qp *q)
 	}
 }
 
-/* Names memory for payload in place. *whole: all pieces fitted in iov. */
+/* Lists the memory for payload in place. *whole: all pieces fit in iov. */
 static int room_in_place(struct vb_iw_qp *q, struct iovec *iov, int max, bool *whole)
 {
 	struct vb_iw_direct *d = &q->in.direct;
@@ -239,7 +238,8 @@ static int room_in_place(struct vb_iw_qp *q, struct iovec *iov, int max, bool *w
 	return n <= max ? n : max;
 }
 
-/* Bytes to receive into the stage if no FPDU is being received in place: only the header of a large one. */
+/* The number of bytes to receive into the stage if no FPDU is being received in place. Of a large FPDU this is the
+ * header only. */
 static uint32_t stage_limit(const struct vb_iw_qp *q)
 {
 	const uint8_t *bytes = stage_head(q);
@@ -255,7 +255,7 @@ static uint32_t stage_limit(const struct vb_iw_qp *q)
 	return (len > waiting(q) ? len - waiting(q) : 0) + BEHIND;
 }
 
-/* The same behind an FPDU in place: the header of the message's next FPDU, so that its payload goes in place, too. */
+/* The same during an in-place FPDU: up to the header of the message's next FPDU, whose payload goes in place too. */
 static uint32_t limit_behind(const struct vb_iw_direct *d)
 {
 	uint32_t behind = d->segment.ddp.last ? BEHIND : header_len(d->segment.ddp.tagged);
@@ -315,7 +315,7 @@ size_t vb_iw_input(struct vb_iw_qp *q, const void *bytes, size_t len)
 		make_room(q);
 		uint32_t room = q->stage_len - q->in.tail, n = len < room ? (uint32_t)len : room;
 
-		if (!n) /* starved */
+		if (!n) /* the stream is starved and the stage full */
 			return all - len;
 		memcpy(q->stage + q->in.tail, from, n);
 		q->in.tail += n;

@@ -1,5 +1,5 @@
 // iwarp.c - start, configuration and state of a stream
-// follows: RFC 5040, 6 (streams); RFC 6581, 9.2 (RTR); RFC 5044, 7.1 (who sends first)
+// follows: RFC 5040, 6 (streams); RFC 6581, 9.2 (RTR); RFC 5044, 7.1 (connection setup)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 

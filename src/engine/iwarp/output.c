@@ -1,4 +1,4 @@
-// output.c - FPDUs: built, named piece by piece, sent
+// output.c - FPDUs: builds them, lists their pieces for sendmsg(2), and handles what was sent
 // follows: RFC 5044, 4 (FPDUs); RFC 5041, 5.2 (segmentation)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
@@ -13,7 +13,7 @@ static uint32_t length_of(const struct vb_iw_fpdu *f)
 	return f->head + f->ref + f->tail;
 }
 
-/* A multiple of four, so that only a message's last FPDU is padded. */
+/* Leaves every FPDU but a message's last one without pad. */
 uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged)
 {
 	uint32_t least = q->large ? VB_IW_LARGE : VB_IW_EMSS_MIN, emss = q->cfg.emss < least ? least : q->cfg.emss;
@@ -22,9 +22,9 @@ uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged)
 	return ((VB_MPA_LENGTH_LEN + mulpdu) & ~3u) - VB_MPA_LENGTH_LEN - vb_ddp_len(tagged);
 }
 
-/* --- making --- */
+/* --- building --- */
 
-/* Reserves contiguous space in the ring. begin == end: all of it is free. */
+/* Reserves contiguous space in the ring of output bytes. begin == end: the ring is empty. */
 static bool reserve(struct vb_iw_qp *q, uint32_t len, uint32_t *at)
 {
 	struct vb_iw_out *o = &q->out;
@@ -64,7 +64,7 @@ static void write_head(struct vb_writer *w, const struct vb_iw_part *p)
 	vb_put_bytes(w, p->body, p->body_len);
 }
 
-/* Builds an FPDU that is contiguous in our own memory. */
+/* Builds an FPDU that is contiguous in our own memory, with a copy of the payload. */
 static bool build_whole(struct vb_iw_qp *q, const struct vb_iw_part *p, uint8_t *to, uint32_t len, uint32_t marked)
 {
 	struct vb_writer w = vb_writer(to + (marked - len), len);
@@ -137,8 +137,8 @@ void vb_iw_drop_output(struct vb_iw_qp *q)
 	o->end = f->at + f->head + f->tail;
 }
 
-/* A message is finished before the next begins, request or answer: receivers may treat interleaving as a protocol
- * error. */
+/* Finishes a message before the next one begins, whether request or answer, because receivers may treat interleaving
+ * as a protocol error. */
 static enum vb_iw_made make_next(struct vb_iw_qp *q)
 {
 	const struct vb_iw_responder *rs = &q->rs;
@@ -160,12 +160,12 @@ static enum vb_iw_made make_next(struct vb_iw_qp *q)
 	return vb_iw_make_answer(q);
 }
 
-/* --- naming --- */
+/* --- listing the pieces --- */
 
 struct room {
 	struct iovec *iov;
 	int n, max;
-	bool full; /* a piece did not fit: the following ones must wait too */
+	bool full; /* a piece did not fit, so the pieces after it must wait too */
 	size_t bytes;
 };
 
@@ -174,7 +174,7 @@ static bool touches(const struct iovec *piece, const void *base)
 	return (const uint8_t *)piece->iov_base + piece->iov_len == (const uint8_t *)base;
 }
 
-/* Merges adjacent pieces. */
+/* Adds a piece. Merges adjacent pieces. */
 static void name(struct room *r, void *base, size_t len)
 {
 	if (!len || r->full)
@@ -200,7 +200,7 @@ static bool name_ref(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t fr
 	return n >= 0;
 }
 
-/* Names an FPDU from its byte `skip` on. Returns false if its memory is not accessible. */
+/* Lists the pieces of an FPDU from its byte `skip` on. Returns false if access to its memory is denied. */
 static bool name_fpdu(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t skip, struct room *r)
 {
 	uint8_t *own = q->out_bytes + f->at;
@@ -214,7 +214,7 @@ static bool name_fpdu(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t s
 	return true;
 }
 
-/* If the oldest FPDU was sent in part, the stream cannot continue. */
+/* Handles an FPDU whose memory is not accessible any more. If the FPDU was sent in part, the stream cannot continue. */
 static void gone(struct vb_iw_qp *q, uint32_t i)
 {
 	struct vb_iw_fpdu f = *fpdu_at(q, i);
@@ -260,7 +260,7 @@ int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most)
 {
 	q->filled = false;
 	q->out.given = 0;
-	/* a failure leaves at most a Terminate to send: starts again then */
+	/* after a failure at most a Terminate is left to send: tries again */
 	for (int tries = 0; tries < 3; tries++) {
 		struct room r = {.iov = iov, .max = max};
 		uint8_t life = q->life;
@@ -279,7 +279,7 @@ int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most)
 	return 0;
 }
 
-/* --- handed over --- */
+/* --- accepted by TCP --- */
 
 static void handed_over(struct vb_iw_qp *q, const struct vb_iw_fpdu *f)
 {

@@ -3,11 +3,11 @@
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
-/* --- taking --- */
+/* --- taking requests --- */
 
 /*
- * Errors that are known before anything is sent. RDMAP has no send with immediate data. The Immediate Data of RFC 7306,
- * 6 is a separate message with its own receive, which suits RDMA writes only.
+ * Finds errors before anything is sent. RDMAP has no send with immediate data. The Immediate Data message of RFC 7306,
+ * 6 consumes a receive of its own, which suits RDMA writes only.
  */
 static enum vb_work_status fault(const struct vb_iw_qp *q, const struct vb_work *rq)
 {
@@ -33,7 +33,7 @@ static bool take_send(struct vb_iw_qp *q)
 	return true;
 }
 
-/* The error is reported in order, and ends the stream. */
+/* Ends the stream with this error, when all requests before it have completed. */
 static enum vb_iw_made stop_stream(struct vb_iw_qp *q, struct vb_work_sent *s, enum vb_work_status status)
 {
 	s->status = status;
@@ -141,7 +141,7 @@ static enum vb_iw_made put_send(struct vb_iw_qp *q, struct vb_work_sent *s, stru
 	return VB_IW_MADE;
 }
 
-/* Checks the source here and not when the FPDU is named, so that earlier requests still complete. */
+/* Checks the source before the first FPDU is built, so that after an error earlier requests still complete. */
 static bool sourced(struct vb_iw_qp *q, const struct vb_work_sent *s)
 {
 	struct iovec iov[VB_IW_PIECES];
@@ -250,7 +250,8 @@ static enum vb_iw_made make_read(struct vb_iw_qp *q, struct vb_work_sent *s)
 	return put_asked(q, s, VB_RDMAP_READ_REQUEST, body);
 }
 
-/* RFC 7306, 5.1: masks of all ones compare and swap the whole word; an empty mask of an addition stops no carry. */
+/* RFC 7306, 5.1: masks of all ones compare and swap the whole word. A mask of 0 makes an addition carry through the
+ * whole word. */
 static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	bool add = s->rq.verb == VB_VERB_FETCH_ADD;
@@ -273,7 +274,8 @@ static enum vb_iw_made make_atomic(struct vb_iw_qp *q, struct vb_work_sent *s)
 
 /* --- order --- */
 
-/* Executes a local request when all before it are done: unsent data must not need an invalidated key. */
+/* Executes a local request when all requests before it are done, because unsent data may need a key that it
+ * invalidates. */
 static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	if (q->rq.cur != q->rq.head)
@@ -288,7 +290,7 @@ static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 	return true;
 }
 
-/* A request that was accepted is sent even if the limit became 0 since. */
+/* Counts at least 1 as the limit of reads: an accepted request is sent even if the limit became 0 meanwhile. */
 static bool may_begin(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t ord = q->cfg.ord ? q->cfg.ord : 1;
@@ -297,7 +299,7 @@ static bool may_begin(struct vb_iw_qp *q, struct vb_work_sent *s)
 		return false;
 	if (!vb_iw_is_answered(&s->rq) || q->rq.rd < ord)
 		return true;
-	if (!s->packets++) /* counted once */
+	if (!s->packets++) /* counts each request once */
 		q->stats.ord_waits++;
 	return false;
 }
@@ -336,7 +338,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 	}
 }
 
-/* RFC 6581, 9.2: the first FPDU, which belongs to no request. */
+/* RFC 6581, 9.2: the RTR message is the first FPDU, and belongs to no request. */
 enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q)
 {
 	uint8_t body[VB_READ_REQUEST_LEN] = {0};

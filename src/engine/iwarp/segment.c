@@ -1,6 +1,5 @@
 // segment.c - DDP segments: the checks of the standards in their order, placement of the payload, completions
-// follows: RFC 5041, 5.4, 7.1 and 7.2 (DDP checks and their error numbers); RFC 5040, 4.8 figure 9, 5 and 7.2 (messages, errors);
-// RFC 7306, 5, 6, 8; RFC 5042, 6 (every access)
+// follows: RFC 5041, 5.4, 7; RFC 5040, 4.8 figure 9, 5, 7.2; RFC 7306, 5, 6, 8; RFC 5042, 6 (access checks)
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
@@ -28,8 +27,8 @@ enum vb_term vb_iw_denied(struct vb_iw_qp *q, enum vb_iw_denial why, bool tagged
 		return tagged ? VB_TERM_TAGGED_BOUNDS : VB_TERM_PROTECTION_BOUNDS;
 	case VB_IW_ACCESS:
 		q->stats.refused_access++;
-		/* deviates: RFC 5040, 4.8, figure 10 has this code for reads only, but DDP has none for a write
-		 * without the right to write */
+		/* deviates: RFC 5040, 4.8, figure 10 defines this code for reads only, but DDP defines none for a write
+		 * to memory without write access */
 		return VB_TERM_PROTECTION_ACCESS;
 	case VB_IW_WRAP:
 		q->stats.refused_wrap++;
@@ -57,7 +56,7 @@ static bool deny_write(struct vb_iw_qp *q, const struct vb_iw_segment *s, enum v
 	return false;
 }
 
-/* --- the header --- */
+/* --- checks of the header --- */
 
 /* RFC 5041, 7.1, and RFC 5040, 7.2: checks version and queue, then RDMAP's version and opcode. */
 static bool check_kind(struct vb_iw_qp *q, const struct vb_iw_segment *s)
@@ -114,7 +113,7 @@ static bool is_rtr_send(const struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return q->rs.rtr == VB_IW_RTR_SEND && s->ddp.opcode == VB_RDMAP_SEND && !s->length && s->ddp.last;
 }
 
-/* Marks the stream starved. The receive is requested again later, and the segment checked again. */
+/* Marks the stream starved. Later the segment is checked again, and another receive is requested. */
 static bool starve(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	if (q->in.gave_up)
@@ -155,7 +154,7 @@ static void complete_receive(struct vb_iw_qp *q, const struct vb_receipt *receip
 	q->ops->complete_receive(q->own, receipt);
 }
 
-/* RFC 5040, 5.3: the STag is invalidated before the message is delivered. */
+/* RFC 5040, 5.3: invalidates the STag before the message is delivered. */
 static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	bool invalidates = info_of(s)->flags & VB_RDMAP_INVALIDATES;
@@ -179,7 +178,7 @@ static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	                    });
 }
 
-/* RFC 7306, 6: behind an RDMA write this is the write with immediate of verbs; its length is that of the write. */
+/* RFC 7306, 6: behind an RDMA write, Immediate Data is verbs' write with immediate. Its length is that of the write. */
 static void end_immediate(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body)
 {
 	struct vb_reader r = vb_reader(body, VB_IMMEDIATE_LEN);
@@ -248,7 +247,7 @@ static void sink_gone(struct vb_iw_qp *q)
 	vb_iw_fail(q, VB_TERM_LOCAL_CATASTROPHIC, index, VB_WORK_LOC_PROT_ERR, VB_WORK_WR_FLUSH_ERR, VB_WORK_EVENT_SQ);
 }
 
-/* RFC 7306, 5.2: in order, also among responses to reads. */
+/* RFC 7306, 5.2: atomic responses arrive in the order of the requests, among the responses to reads. */
 static void atomic_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body)
 {
 	struct vb_reader r = vb_reader(body, VB_ATOMIC_RESPONSE_LEN);
@@ -272,7 +271,7 @@ static void atomic_response(struct vb_iw_qp *q, const struct vb_iw_segment *s, c
 	vb_iw_read_done(q);
 }
 
-/* --- all of them --- */
+/* --- all segments --- */
 
 bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s)
 {
@@ -290,7 +289,7 @@ bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s)
 	return why == VB_IW_GRANTED || deny_write(q, s, why);
 }
 
-/* Access that was granted for the segment has ended. */
+/* Handles a segment for which access was granted, but is denied now. */
 static void pieces_gone(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	if (s->ddp.opcode == VB_RDMAP_READ_RESPONSE) {
@@ -349,7 +348,7 @@ bool vb_iw_segment_copy(struct vb_iw_qp *q, const struct vb_iw_segment *s, uint3
 	return true;
 }
 
-/* The peer accepts large FPDUs: announces the same by our first FPDU. */
+/* Called when the peer accepts large FPDUs: announces the same with our first FPDU. */
 static void meet_large(struct vb_iw_qp *q)
 {
 	q->large = true;
@@ -406,5 +405,5 @@ void vb_iw_segment_end(struct vb_iw_qp *q, const struct vb_iw_segment *s, const 
 	default:
 		end_send(q, s);
 	}
-	q->rs.rtr = VB_IW_RTR_NONE; /* expected as the first FPDU only */
+	q->rs.rtr = VB_IW_RTR_NONE; /* only the first FPDU may be the RTR message */
 }

@@ -7,15 +7,15 @@
 #include "engine/iwarp/iwarp.h"
 #include "frame/rdmap.h"
 
-#define VB_IW_FPDUS 256u   /* FPDUs that TCP has not accepted yet, at most; a power of two */
-#define VB_IW_ANSWERS 128u /* the peer's outstanding reads and atomics, at most, whatever cfg.ird; a power of two */
+#define VB_IW_FPDUS 256u   /* the most FPDUs that TCP has not accepted yet; a power of two */
+#define VB_IW_ANSWERS 128u /* the most outstanding reads and atomics of the peer, for any cfg.ird; a power of two */
 #define VB_IW_HEADER_MAX (VB_DDP_UNTAGGED_LEN + VB_TERMINATE_MAX) /* an atomic request fits in this */
-#define VB_IW_COPY_MAX 512u /* payload up to this size is copied behind its header */
+#define VB_IW_COPY_MAX 512u /* payload of up to this size is copied behind its header */
 
 /* The origin of an FPDU. */
 enum vb_iw_source { VB_IW_OF_REQUEST, VB_IW_OF_ANSWER, VB_IW_OF_STREAM };
 
-/* An FPDU: `head` bytes of our memory, `ref` bytes of the program's, `tail` bytes of ours. */
+/* An FPDU: `head` bytes of our memory, `ref` bytes of the program's memory, `tail` bytes of our memory. */
 struct vb_iw_fpdu {
 	uint32_t at; /* position of head in out; tail follows it */
 	uint32_t head, ref, tail;
@@ -23,7 +23,7 @@ struct vb_iw_fpdu {
 	uint32_t offset; /* of the payload in its message */
 	uint32_t payload;
 	uint8_t source; /* enum vb_iw_source */
-	bool last;      /* it is the last of its request or answer */
+	bool last;      /* the last FPDU of its request or answer */
 };
 
 /* A read or atomic of the peer. */
@@ -38,27 +38,27 @@ struct vb_iw_requester {
 	bool fault;               /* sends[cur] cannot be sent, nor any request behind it */
 	uint32_t head, cur, tail; /* of sends[]: the oldest, the one being sent, the next to take */
 	uint32_t offset;          /* start of cur's next FPDU */
-	bool immediate;           /* cur: its data is sent, the Immediate Data message is due */
-	uint32_t unsent;          /* waiting FPDUs of requests */
+	bool immediate;           /* cur's data is sent, its Immediate Data message is due */
+	uint32_t unsent;          /* FPDUs of requests that TCP has not accepted */
 	uint32_t rd, rd_next; /* outstanding reads and atomics; the index in sends[] from which to search the oldest */
-	uint32_t got;         /* bytes of the oldest read's answer */
-	uint32_t msn[2];      /* next of queue 0 and 1 */
-	uint8_t rtr;          /* enum vb_iw_rtr: due */
-	bool rtr_read;        /* the answer of a ready-to-receive read is due */
+	uint32_t got;         /* bytes of the response to the oldest read that have arrived */
+	uint32_t msn[2];      /* the next MSN of queue 0 and of queue 1 */
+	uint8_t rtr;          /* enum vb_iw_rtr: the RTR message that is due */
+	bool rtr_read;        /* the response to an RTR read has not arrived yet */
 };
 
 struct vb_iw_responder {
-	uint32_t msn[4];       /* the next expected number of each queue */
+	uint32_t msn[4];       /* the next expected MSN of each queue */
 	bool active, receive;  /* queue 0: in the middle of a message; a receive is taken */
 	uint8_t opcode;        /* of that message */
 	uint32_t stag;         /* the STag that it invalidates */
 	uint32_t offset, room; /* bytes of it that have arrived; size of the receive */
 	uint64_t written;      /* bytes of the current or last RDMA write */
 	bool writing;          /* an RDMA write is in progress */
-	uint8_t rtr;           /* enum vb_iw_rtr: expected */
+	uint8_t rtr;           /* enum vb_iw_rtr: the RTR message that is expected */
 	struct vb_iw_answer answers[VB_IW_ANSWERS];
 	uint32_t head, cur, tail; /* the oldest, the one being sent, the next free */
-	uint32_t atomic_msn;      /* of the next atomic response that we send */
+	uint32_t atomic_msn;      /* MSN of the next atomic response that we send */
 };
 
 /* A segment whose header is valid. */
@@ -72,30 +72,30 @@ struct vb_iw_direct {
 	bool active;
 	struct vb_iw_segment segment;
 	uint32_t done; /* bytes of payload that have arrived */
-	/* bytes at the end of the payload that go through the stage: programs poll for the last byte of a write */
+	/* bytes at the end of the payload that are copied from the stage: programs poll for the last byte of a write */
 	uint32_t keep;
 	uint32_t tail;  /* pad and CRC */
-	uint32_t given; /* bytes of memory that vb_iw_room named */
+	uint32_t given; /* bytes of memory that vb_iw_room returned */
 };
 
 struct vb_iw_in {
-	uint64_t position;    /* of the first byte in the stage, in the stream */
+	uint64_t position;    /* position in the stream of the first waiting byte */
 	uint32_t head, tail;  /* range of waiting bytes in the stage */
-	uint32_t small;       /* small FPDUs since the last large one; if few, the next is likely to be large */
+	uint32_t small;       /* small FPDUs since the last large one; if few, the next may be large */
 	bool starved;         /* the FPDU at the head waits for a receive */
 	bool waited, gave_up; /* it has waited before; it must not wait any more */
-	bool framed;          /* its CRC is checked and its markers are removed: it is processed with these */
+	bool framed;          /* its CRC is checked and its markers are removed; ulpdu and marked are its lengths */
 	uint32_t ulpdu, marked;
 	struct vb_iw_direct direct;
 };
 
 struct vb_iw_out {
-	uint64_t base;       /* in the stream, of the oldest FPDU's first byte */
-	uint64_t position;   /* position of the next FPDU */
-	uint32_t head, tail; /* FPDUs that wait */
-	uint32_t begin, end; /* of out_bytes, a ring: start of the oldest, end of the newest */
+	uint64_t base;       /* position in the stream of the oldest FPDU's first byte */
+	uint64_t position;   /* position in the stream of the next FPDU */
+	uint32_t head, tail; /* the waiting FPDUs */
+	uint32_t begin, end; /* in out_bytes, a ring: start of the oldest FPDU, end of the newest */
 	uint32_t sent;       /* bytes of the oldest FPDU that TCP has accepted */
-	uint32_t given;      /* bytes that the last vb_iw_output named */
+	uint32_t given;      /* bytes that the last vb_iw_output returned */
 	bool answered;       /* the last message was an answer */
 	struct vb_iw_fpdu fpdus[VB_IW_FPDUS];
 };
@@ -103,7 +103,7 @@ struct vb_iw_out {
 enum vb_iw_life {
 	VB_IW_LIVES,
 	VB_IW_TERMINATING, /* a Terminate is due */
-	VB_IW_OVER,        /* nothing is */
+	VB_IW_OVER,        /* nothing more is sent */
 };
 
 struct vb_iw_qp {
@@ -117,9 +117,9 @@ struct vb_iw_qp {
 	uint8_t life;     /* enum vb_iw_life */
 	bool held;        /* until the first FPDU has arrived */
 	bool large;       /* the peer accepts FPDUs of VB_IW_LARGE */
-	bool told, heard; /* a Terminate went out, has come */
-	bool filled;      /* vb_iw_room named memory last, not vb_iw_output */
-	uint16_t hear;    /* enum vb_term */
+	bool told, heard; /* a Terminate was sent; was received */
+	bool filled;      /* vb_iw_room was called after the last vb_iw_output */
+	uint16_t hear;    /* enum vb_term of the received Terminate */
 	struct vb_terminate tell;
 	struct vb_iw_requester rq;
 	struct vb_iw_responder rs;

@@ -1,4 +1,4 @@
-// datagram.c - sends datagrams: to programs of this host, or to the network
+// datagram.c - sends datagrams to programs of this host, or to the network
 // follows: IBA volume 1, 9.8.3 (UD), 10.2.5 (controlled Q_Key)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -17,16 +17,16 @@
 #include "frame/segment.h"
 #include "util/units.h"
 
-/* A datagram is dropped when its receiver makes no room for UD_PATIENCE, or was not met within UD_MEETING: the
- * broker and a busy program may need this time, as address resolution does on a network. */
+/* A datagram is dropped if its receiver makes no room for UD_PATIENCE, or was not met within UD_MEETING. The broker and
+ * a busy program may need this time, as address resolution does on a network. */
 #define UD_PATIENCE VB_MS(100) /* ns */
 #define UD_MEETING VB_S(3)     /* ns */
-#define FAR_MS 50              /* after this time a new program may own the lane */
+#define FAR_MS 50              /* after this time the broker is asked again, because a new program may own the lane */
 
-/* Waiting datagrams that later ones to other receivers may overtake. With more, all later ones wait. */
+/* The most waiting datagrams that datagrams to other receivers may overtake. With more, all later datagrams wait. */
 #define OVERTAKEN_MAX 128
 
-/* Copies the datagram's payload and address from the program now. */
+/* Copies the payload and address of a datagram that must wait. */
 static enum vb_emit hold_datagram(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -55,7 +55,7 @@ static enum vb_emit ud_waits(struct vb_qp *qp, struct vb_swqe *w, uint64_t patie
 	return patience == UD_MEETING && !w->held ? hold_datagram(qp, w) : VB_EMIT_BLOCKED;
 }
 
-/* Was the lane found to be on another host a short time ago? Then the broker need not be asked. */
+/* Was there no program of this host with this lane a short time ago? Then the broker is not asked. */
 static bool is_far(const struct vb_ah *ah, uint32_t lane)
 {
 	uint64_t far = atomic_load_explicit(&ah->far, memory_order_relaxed);
@@ -91,8 +91,8 @@ static enum vb_emit emit_far(struct vb_qp *qp, struct vb_swqe *w)
 	return settle_far(qp, w, qp->path->datagram(qp, w));
 }
 
-/* Sends to a lane without a program of this host. Without a network, the receiver can only be a program of this host
- * that starts later. */
+/* Sends to a lane that no program of this host owns. Without a network, only a program of this host that starts later
+ * can receive the datagram. */
 static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 {
 	enum vb_datagram_result result = qp->path->datagram(qp, w);
@@ -164,7 +164,7 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length,
 		            w->imm);
 		rec->dest = w->ud_qpn | (uint32_t)VB_REC_UD << 24;
-		/* IBA 10.2.5: controlled Q_Key */
+		/* IBA 10.2.5: a controlled Q_Key stands for the QP's own */
 		ext->rkey = w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey;
 		ext->total = w->length;
 		vb_ring_commit(peer, 64 + 40 + w->length);
@@ -177,9 +177,9 @@ wait:
 	return ud_waits(qp, w, peer && vb_peer_ready(peer) ? UD_PATIENCE : UD_MEETING);
 }
 
-/* --- the queue: a waiting datagram does not delay those to other receivers --- */
+/* --- the queue: a waiting datagram does not delay datagrams to other receivers --- */
 
-/* The datagrams found waiting: the lane of each, and whether its process is not met yet. */
+/* The waiting datagrams: the lane of each, and whether it waits for its receiver to be met. */
 struct waiting {
 	unsigned n;
 	uint64_t due;
@@ -195,8 +195,8 @@ static void add(struct waiting *waiting, const struct vb_swqe *w)
 		waiting->due = w->until;
 }
 
-/* Ends the wait of a datagram. If a slow broker has not answered where its receiver is, it is sent to the network,
- * which delivers it to the right program even on this host. */
+/* Ends the wait of a datagram. If a slow broker has not told where the receiver is, the datagram is sent to the
+ * network, which delivers it even to a program of this host. */
 static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 {
 	if (!w->held || qp->path->datagram(qp, w) != VB_DATAGRAM_SENT)
@@ -204,13 +204,13 @@ static enum vb_emit last_try(struct vb_qp *qp, struct vb_swqe *w)
 	return vb_emit_done(w);
 }
 
-/* Sends a datagram unless an earlier one to the same queue pair waits: they keep their order, although IBA 9.8.3
- * does not ask for it. */
+/* Sends a datagram, unless an earlier one to the same lane waits. So they keep their order, although IBA 9.8.3 does not
+ * require it. */
 static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct waiting *waiting)
 {
 	if (w->state == VB_SWQE_DONE) /* already sent, or refused when it was posted */
 		return w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
-	if (w->until && vb_now() >= w->until) /* it completes, lost or not */
+	if (w->until && vb_now() >= w->until) /* it completes, even if it is lost */
 		return last_try(qp, w);
 	for (unsigned i = 0; i < waiting->n; i++)
 		if (waiting->lane[i] == VB_QP_LANE(w->ud_qpn))
@@ -246,7 +246,7 @@ enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp)
 			continue;
 		}
 		vb_sq_release(w);
-		if (r == VB_EMIT_FAILED) { /* completes in order; nothing behind it is sent */
+		if (r == VB_EMIT_FAILED) { /* completes in order; datagrams behind it are not sent */
 			status = waiting.n ? VB_SQ_GOOD : VB_SQ_FAILED;
 			break;
 		}

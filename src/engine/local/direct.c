@@ -1,17 +1,16 @@
 // direct.c - RDMA writes and reads by one copy between two programs' memories
-// follows: IBA volume 1, 9.7.4.1.5 (R_Key check), 10.6
-// see: docs/same-host.md
+// follows: IBA volume 1, 9.7.4.1.5 (R_Key check), 10.6; docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 
 #include "core/key.h"
 #include "engine/local/local.h"
 
-/* Bytes per copy. A copy delays an ibv_dereg_mr of the peer, so the key is looked up again after each. */
+/* Bytes per copy. A copy delays ibv_dereg_mr in the peer, so the key is looked up again for each piece. */
 #define PIECE (4u << 20)
 
 /*
- * A hazard announces a copy with this key to this QP. It is stored before the key is looked up. The owner first marks
+ * Publishes a hazard: a copy with this key to this QP. This is done before the key is looked up. The owner first marks
  * the region invalid and then reads the hazards, so either the owner sees the hazard, or this process sees the mark.
  */
 static _Atomic uint64_t *hazard_take(struct vb_peer *peer, uint64_t what)
@@ -47,7 +46,7 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 	                         w->remote_addr + off, length, access, va);
 }
 
-/* Cuts the part [off, off + n) out of a gathered message. Returns the number of pieces. */
+/* Selects the part [off, off + n) of a gathered message. Returns the number of pieces. */
 static int slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
 {
 	int k = 0;
@@ -79,7 +78,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 
 	if (!vb_peer_alive(peer))
 		return VB_DIRECT_GONE;
-	/* checks all that is left, not this piece alone: nothing is written if the end is out of range */
+	/* checks the whole rest, not just this piece, so that nothing is written if the end is out of range */
 	if (!remote_allows(qp, w, off, w->length - (uint32_t)off,
 	                   is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
 		return VB_DIRECT_REFUSED;
@@ -116,8 +115,8 @@ enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_direct_result r = VB_DIRECT_DONE;
 	int n;
 
-	/* our own regions are protected the same way: a deregistration in this process waits for the hazard too
-	 * (vb_quiesce reads self's slot) */
+	/* the local buffers stay registered during the copies, because vb_quiesce waits for sq_lock, which the caller
+	 * holds */
 	n = vb_gather(qp, w, is_read ? IBV_ACCESS_LOCAL_WRITE : 0, iov);
 	if (n < 0)
 		return VB_DIRECT_LOCAL;
@@ -131,5 +130,5 @@ enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
 			r = one_piece(qp, w, iov, n, off, length);
 		hazard_drop(h);
 	}
-	return r; /* a zero-length request succeeds without a check of the key (IBA C9-88) */
+	return r; /* a request of length 0 succeeds without a check of the key (IBA C9-88) */
 }

@@ -14,8 +14,8 @@
 
 /* SENDs shorter than this go through the ring. The receiver fetches longer ones in one copy. */
 #define PULL_MIN 8192u
-#define RETRY_PAUSE VB_MS(100) /* ns: a QP without a timeout tries again after this */
-/* RDMA writes up to this length go by ring while earlier records of their QP are in flight. */
+#define RETRY_PAUSE VB_MS(100) /* ns: retry interval of a QP without a timeout */
+/* RDMA writes of up to this length use the ring while earlier records of their QP are in flight. */
 #define RING_WRITE_MAX 4096u
 
 /* --- the peer's process and queue pair --- */
@@ -38,7 +38,7 @@ bool vb_linked(struct vb_qp *qp)
 	if (!(gen & 1) || atomic_load(&r->qpn) != qp->attr.dest_qp_num || atomic_load(&r->type) != qp->type ||
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
 		return false;
-	/* IBA 9.7.1: PSNs must meet */
+	/* IBA 9.7.1: the requester's next PSN must be the responder's expected PSN */
 	if (qp->type == IBV_QPT_RC && ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) & VB_PSN_MASK))
 		return false;
 	qp->remote = r;
@@ -86,7 +86,7 @@ static uint32_t next_psn(const struct vb_qp *qp)
 	return (uint32_t)(qp->attr.sq_psn + qp->ssn_emit) & VB_PSN_MASK;
 }
 
-/* Writes the payload of a SEND or a WRITE in pieces, as the ring has room. qp->sq_emit_off is the offset of the next
+/* Writes the payload of a SEND or a WRITE in pieces, until the ring is full. qp->sq_emit_off is the offset of the next
  * piece. */
 static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned type)
 {
@@ -126,7 +126,7 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 	return VB_EMIT_OK;
 }
 
-/* Writes a SEND whose data the receiver fetches. */
+/* Writes the record of a SEND whose data the receiver fetches. */
 static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -151,7 +151,7 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	return VB_EMIT_OK;
 }
 
-/* Writes a record of head and extension only. */
+/* Writes a record that has only a head and an extension. */
 static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type, unsigned flags)
 {
 	struct vb_rec *rec = vb_ring_reserve(qp->peer, 64);
@@ -177,7 +177,7 @@ static bool ring_settled(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
 		return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
-	/* without tx_lock: read, but not stored in tx_head */
+	/* read without tx_lock, so not stored in tx_head */
 	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >=
 	       0;
 }
@@ -204,8 +204,8 @@ static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 	enum vb_emit r;
 
 	vb_lock(&peer->tx_lock);
-	/* UC requests complete when they are in the ring, and the program reuses their buffers then: they cannot be
-	 * fetched later. Neither can inline data, nor a message that is already partly in the ring. */
+	/* UC requests complete when they are in the ring, and then the program may reuse their buffers. So their data
+	 * cannot be fetched later, nor can inline data, nor a message that is already partly in the ring. */
 	if (w->length >= PULL_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) && !qp->sq_emit_off &&
 	    atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
 		r = emit_pull(qp, w);
@@ -239,7 +239,8 @@ static enum vb_emit counted(struct vb_qp *qp, enum vb_emit r)
 	return r;
 }
 
-/* RDMA write and read: by one copy if nothing of this QP is in flight and the peer's memory is accessible. */
+/* Executes an RDMA write or read by one copy, if nothing of this QP is in flight and the peer's memory is accessible.
+ * Otherwise uses the ring. */
 static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ, imm = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -256,7 +257,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		}
 		switch (w->direct ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
-			w->direct = imm; /* the record may have to wait for room; the data is already written */
+			w->direct = imm; /* the data is written; the record of the immediate may have to wait for room */
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
 		case VB_DIRECT_REFUSED:
 			return emit_by_ring(qp, w, VB_REC_VERDICT, is_read ? VB_RECF_IS_READ : 0);
@@ -272,7 +273,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 	}
 	if (!is_read)
 		return emit_by_ring(qp, w, VB_REC_WRITE, 0);
-	/* checked now: later requests must not be sent before it fails */
+	/* checked now, because later requests must not be sent if this one fails */
 	if (vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))

@@ -1,4 +1,4 @@
-// local.h - the same-host protocol machine, which path/local drives
+// local.h - the same-host protocol engine, which path/local drives
 // follows: IBA volume 1, chapters 9 and 10, over rings in shared memory
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_LOCAL_H
@@ -10,18 +10,18 @@
 #include "core/inbound.h"
 #include "engine/local/peer.h"
 
-/* Processes the records in the peer's ring, at most `budget`. Under progress. Returns how many. vb_rx_flush
- * publishes acknowledgements and the consumed position. An invalid record marks the peer dead. */
+/* Processes at most `budget` records of the peer's ring. Returns how many. vb_rx_flush publishes acknowledgements and
+ * the consumed position later. An invalid record marks the peer dead. Under progress. */
 unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
 /* Publishes acknowledgements and consumed positions. Rings the doorbells of peers that do not poll. Under progress. */
 void vb_rx_flush(struct vb_node *node);
-/* Answers reads by ring, as far as there is room. Under progress. Returns whether it sent anything. */
+/* Answers reads by the ring, as far as there is room. Under progress. Returns whether it sent anything. */
 bool vb_inread_serve(struct vb_qp *qp);
 
-/* Processes a record that answers a request of ours (READ_DATA). Under progress. */
+/* Processes a record with data for a read of ours (VB_REC_READ_DATA). Under progress. */
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext,
                    const uint8_t *payload);
-/* Stores the peer's acknowledgement count of a record. Under progress. Returns whether it is new. */
+/* Stores the acknowledgement count in a record of the peer. Under progress. Returns whether it is new. */
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack);
 
 /* As in struct vb_path_ops. */
@@ -35,13 +35,13 @@ void vb_local_closing(struct vb_qp *qp);
 void vb_local_closed(struct vb_qp *qp);
 void vb_local_reset(struct vb_qp *qp);
 
-/* One-copy RDMA write or read of w (direct.c). Under sq_lock. */
+/* Executes the RDMA write or read w by one copy (direct.c). Under sq_lock. */
 enum vb_direct_result {
 	VB_DIRECT_DONE,
 	VB_DIRECT_REFUSED,   /* the remote check failed: the owner must be asked */
 	VB_DIRECT_FAULT,     /* remote memory is not mapped: the owner must be asked */
 	VB_DIRECT_LOCAL,     /* local protection error */
-	VB_DIRECT_FORBIDDEN, /* not possible with this peer: use the ring */
+	VB_DIRECT_FORBIDDEN, /* impossible with this peer: use the ring */
 	VB_DIRECT_GONE,      /* the peer died */
 };
 enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w);

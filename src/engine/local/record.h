@@ -1,6 +1,5 @@
 // record.h - the records in a ring between two processes of one host
-// follows: IBA volume 1, chapter 9 (what each operation means)
-// see: docs/same-host.md
+// follows: IBA volume 1, chapter 9 (meaning of each operation); docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_RECORD_H
 #define VB_ENGINE_LOCAL_RECORD_H
@@ -11,13 +10,13 @@
 enum vb_rec_type {
 	VB_REC_PAD = 1,   /* padding up to the end of the ring */
 	VB_REC_SEND,      /* payload: a piece of a message */
-	VB_REC_PULL,      /* a whole SEND that the receiver fetches: payload is a list of struct vb_rec_span */
+	VB_REC_PULL,      /* a whole SEND whose data the receiver fetches; payload: a list of struct vb_rec_span */
 	VB_REC_WRITE,     /* ext + payload */
 	VB_REC_NOTIFY,    /* ext: an RDMA WRITE with immediate whose data is already written */
 	VB_REC_READ,      /* ext: the answer is VB_REC_READ_DATA */
 	VB_REC_READ_DATA, /* ext.remote_addr is the offset in the message; payload */
 	VB_REC_ATOMIC,    /* ext */
-	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused: the owner decides which NAK */
+	VB_REC_VERDICT,   /* ext: a one-copy operation that the sender's check refused; the responder must judge it */
 	VB_REC_UD,        /* ext.rkey is the Q_Key; payload: 40 bytes GRH, then the datagram */
 	VB_REC_PACKET,    /* a RoCE packet for another program: source and destination, then BTH to ICRC */
 	VB_REC_TYPES
@@ -28,19 +27,19 @@ enum vb_rec_type {
 #define VB_RECF_IMM 4u
 #define VB_RECF_INV 8u
 #define VB_RECF_SOLICITED 16u
-#define VB_RECF_FETCH_ADD 32u /* else compare and swap */
-#define VB_RECF_IS_READ 64u   /* VERDICT: of a read; else of a write */
-#define VB_RECF_FAULT 128u    /* VERDICT: the check passed but the memory is not mapped */
+#define VB_RECF_FETCH_ADD 32u /* ATOMIC: fetch and add; otherwise compare and swap */
+#define VB_RECF_IS_READ 64u   /* VERDICT: of a read; otherwise of a write */
+#define VB_RECF_FAULT 128u    /* VERDICT: the check passed, but the memory is not mapped */
 
-/* Head of a record; 64-byte aligned. mark is stored last and never 0: size in lines | (position / 64) << 32. */
+/* The head of a record, aligned to 64 bytes. mark is stored last: size in lines | (position / 64) << 32, never 0. */
 struct vb_rec {
 	_Atomic uint64_t mark;
 	uint32_t dest;   /* QP number | type << 24 */
 	uint32_t src;    /* QP number | VB_RECF_* << 24 */
-	uint32_t psn;    /* | low 8 bits of the sender's QP generation << 24 */
+	uint32_t psn;    /* PSN | low 8 bits of the generation of the sender's QP << 24 */
 	uint32_t length; /* payload bytes */
 	uint32_t ack; /* low half of the count of requests that the sender's responder has executed for this QP pair */
-	uint32_t imm; /* or the key to invalidate */
+	uint32_t imm; /* the immediate, or the key to invalidate */
 };
 
 struct vb_rec_ext {
@@ -50,7 +49,7 @@ struct vb_rec_ext {
 	uint64_t compare_add; /* ATOMIC */
 	uint64_t swap;
 };
-#define VB_REC_SLOT(ext) ((ext)->total) /* ATOMIC has no length: this field is the result slot */
+#define VB_REC_SLOT(ext) ((ext)->total) /* ATOMIC needs no length, and has the result slot in this field */
 
 struct vb_rec_span {
 	uint64_t addr, length;

@@ -14,14 +14,14 @@
 #include "util/units.h"
 
 #define STALL_LOOK VB_US(200)  /* ns: next visit of a QP whose records may have been dropped */
-#define MEET_AGAIN VB_MS(1)    /* ns: pause between two questions for the peer's process */
+#define MEET_AGAIN VB_MS(1)    /* ns: pause between two questions to the broker about the peer's process */
 #define UNLINKED_LOOK VB_MS(2) /* ns: next visit of a QP whose peer is not ready yet */
-/* ns: requests to a program that has ended fail after this time, or after the QP's own retries */
+/* ns: requests to a program that has ended fail after this time, or earlier after the QP's own retries */
 #define GIVE_UP_MAX VB_S(1)
 
 /* --- completion --- */
 
-/* Stores the result of an atomic, from the peer's QP, in the program's buffer. */
+/* Copies the result of an atomic from the peer's segment to the program's buffer. */
 static bool take_atomic(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -68,7 +68,7 @@ static enum vb_sq_status retire(struct vb_qp *qp)
 		} else if (w->state == VB_SWQE_DONE) {
 			if (w->status != IBV_WC_SUCCESS)
 				return VB_SQ_FAILED;
-			if (w->opcode == IBV_WR_RDMA_READ && w->slot) /* answered by ring */
+			if (w->opcode == IBV_WR_RDMA_READ && w->slot) /* answered by the ring */
 				qp->ssn_una++;
 		} else {
 			break;
@@ -115,7 +115,8 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 	return VB_SQ_GOOD;
 }
 
-/* Called before sending: the acknowledgement may arrive before this thread returns, and its doorbell rings once. */
+/* Adds the QP to the active list before it sends: the acknowledgement may arrive before this thread returns, and its
+ * doorbell rings only once. */
 static void expect_answers(struct vb_qp *qp)
 {
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
@@ -161,7 +162,7 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 
 /* --- failure --- */
 
-/* The oldest request fails. Under progress + sq_lock. */
+/* Fails the oldest request. Under progress + sq_lock. */
 static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
@@ -187,22 +188,22 @@ void vb_local_settle(struct vb_qp *qp)
 
 /* --- acknowledgements and NAKs --- */
 
-/* The number of our requests that the peer has received. They are not repeated, acknowledged or not: a read may not
- * be answered yet although the requests behind it have been executed. */
+/* The number of our requests that the peer has received. They are not repeated, even if they are not acknowledged: an
+ * unanswered read delays the acknowledgement of requests behind it that were executed. */
 static uint64_t taken(const struct vb_qp *qp)
 {
 	uint64_t n =
 	        qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
 
-	if (n > qp->ssn_emit) /* more than was sent: ignored */
+	if (n > qp->ssn_emit) /* more than were sent: ignored */
 		n = 0;
 	if (n < qp->acked_seen)
 		n = qp->acked_seen;
 	return n < qp->ssn_una ? qp->ssn_una : n;
 }
 
-/* Goes back to the oldest request that the peer has not received (from: a count like ssn_una) and sends again from
- * there. Between sq_una and sq_emit each entry has one PSN, so counts are distances. */
+/* Goes back to the oldest request that the peer has not received, to send again from there. from is a count like
+ * ssn_una. Each entry between sq_una and sq_emit has one PSN, so differences of counts are distances. */
 static void rollback(struct vb_qp *qp, uint64_t from)
 {
 	uint32_t first = qp->sq_una + (uint32_t)(from - qp->ssn_una);
@@ -238,7 +239,7 @@ static bool nak_fails_qp(struct vb_qp *qp, uint64_t nak)
 {
 	qp->nak_seen = (uint32_t)(nak >> 32);
 	if (qp->sq_una == qp->sq_emit && !qp->sq_emit_off)
-		return false; /* of a request that has ended since */
+		return false; /* the NAK is for a request that has ended since */
 	switch (nak & 0xff) {
 	case VB_NAK_RNR:
 		VB_COUNT(rnr_nak, 1);
@@ -277,10 +278,10 @@ static void timer_expired(struct vb_qp *qp)
 	bool retry = qp->timer_kind == VB_TIMER_RETRY;
 
 	vb_stop_timer(qp);
-	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams finds out which datagrams it concerns */
+	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams finds the datagrams that are due */
 		return;
 	if (qp->type == IBV_QPT_UC) {
-		/* no peer: unreliable requests are lost, and complete (IBA 9.8.2) */
+		/* without a peer, unreliable requests are lost and complete (IBA 9.8.2) */
 		if (retry && qp->sq_emit != qp->sq_head && !vb_linked(qp)) {
 			VB_COUNT(drop_ud_path, 1);
 			vb_emit_done(vb_sq_at(qp, qp->sq_emit));
@@ -301,10 +302,10 @@ static void timer_expired(struct vb_qp *qp)
 	rollback(qp, taken(qp));
 	qp->stall = 0;
 	if (qp->remote && atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen)
-		qp->remote = NULL; /* read the peer's QP again */
+		qp->remote = NULL; /* vb_linked reads the peer's QP again */
 }
 
-/* Asks for the peer's process without waiting, because it is not known yet, or a new process has its number. */
+/* Asks the broker for the peer's process, without waiting, if it is unknown or has ended. */
 static void look_for_peer(struct vb_qp *qp, uint64_t now)
 {
 	int err;
@@ -319,12 +320,13 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 		return;
 	}
 	if (qp->peer && qp->remote)
-		return; /* it was connected and the other program is gone: the timer handles that */
+		return; /* the QP was connected and the other program has ended: the timer handles that */
 	qp->peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
 	qp->meet_after = now + MEET_AGAIN;
 }
 
-/* gone: the peer's QP or program has ended; requests that it executed before count too. */
+/* Reads the peer's acknowledgements. gone: its QP or program has ended, so requests that it executed but did not
+ * acknowledge count too. */
 static void take_acks(struct vb_qp *qp, bool gone)
 {
 	uint64_t executed = gone ? atomic_load_explicit(&qp->remote->executed, memory_order_acquire) : 0;
@@ -336,7 +338,7 @@ static void take_acks(struct vb_qp *qp, bool gone)
 		count += qp->ack_in - (uint32_t)count;
 	uint64_t acked = qp->acked_base + count;
 
-	if (acked > qp->ssn_emit) /* more than was sent: ignored */
+	if (acked > qp->ssn_emit) /* more than were sent: ignored */
 		acked = qp->acked_seen;
 	if (acked > qp->acked_seen) {
 		qp->acked_seen = acked;
@@ -356,7 +358,7 @@ void vb_local_closing(struct vb_qp *qp)
 	vb_local_settle(qp);
 }
 
-/* Detects records that the peer consumed but neither executed nor refused: it dropped them because its QP was not
+/* Detects records that the peer consumed but neither executed nor refused. It dropped them, because its QP was not
  * ready. */
 static void check_dropped(struct vb_qp *qp)
 {
@@ -374,9 +376,9 @@ static void check_dropped(struct vb_qp *qp)
 }
 
 /*
- * Sets the deadline after the other program has ended. An adapter would notice that by its retries, so requests do not
- * fail earlier: a program may end while data that it sent is in flight. They do not fail much later either, whatever
- * the timeout, because no answer will come.
+ * Sets the deadline of requests to a program that has ended. A hardware adapter would notice that by its retries, so
+ * requests do not fail earlier: data of that program may still be in flight. They fail after GIVE_UP_MAX at the latest,
+ * whatever the timeout, because no answer will come.
  */
 static void give_up_later(struct vb_qp *qp)
 {
@@ -423,7 +425,7 @@ static void visit_locked(struct vb_qp *qp)
 			uint32_t gens = atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen;
 			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
 
-			/* 1: it has left the receiving states; its fields are still about this connection */
+			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
 			if (retire(qp) == VB_SQ_FAILED) {
@@ -473,9 +475,9 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		return 0;
 	vb_lock(&qp->sq_lock);
-	if (qp->deadline || qp->stall) /* stalled: records may have been dropped, so visit again */
+	if (qp->deadline || qp->stall) /* stall: records may have been dropped, which the next visit finds out */
 		at = qp->deadline ? qp->deadline : vb_now() + STALL_LOOK;
-	if (at && !qp->remote) { /* the peer may become ready without notice */
+	if (at && !qp->remote) { /* nothing notifies this process when the peer becomes ready */
 		uint64_t soon = vb_now() + UNLINKED_LOOK;
 
 		at = at < soon ? at : soon;
@@ -489,7 +491,7 @@ bool vb_local_idle(const struct vb_qp *qp)
 	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
 }
 
-/* --- the end --- */
+/* --- end of the queue pair --- */
 
 void vb_local_closed(struct vb_qp *qp)
 {
@@ -532,10 +534,10 @@ void vb_local_reset(struct vb_qp *qp)
 	qp->inread_head = qp->inread_tail = 0;
 	atomic_store(&qp->ack_told, 0);
 	atomic_store(&qp->executed,
-	             0); /* the published count stays until the next RTR: it is about the peers' requests */
+	             0); /* shared->executed keeps its value until the next RTR, because the peer may still read it */
 }
 
-/* --- answers --- */
+/* --- data and acknowledgements in records --- */
 
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
 {
@@ -557,7 +559,7 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	uint32_t delta = ((rec->psn & VB_PSN_MASK) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & VB_PSN_MASK;
 	struct vb_swqe *w = NULL;
 
-	/* between una and emit every entry has one PSN: LOCAL_INV and one-copy operations are never among them */
+	/* each entry between una and emit has one PSN: LOCAL_INV and one-copy operations are never among them */
 	if (delta < qp->sq_emit - qp->sq_una)
 		w = vb_sq_at(qp, qp->sq_una + delta);
 	if (!w || w->state != VB_SWQE_SENT || w->opcode != IBV_WR_RDMA_READ || w->psn != (rec->psn & VB_PSN_MASK) ||
@@ -569,10 +571,10 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	if (!ok || ext->remote_addr + rec->length == w->length) {
 		w->state = VB_SWQE_DONE;
 		w->status = ok ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
-		w->slot = 1; /* it has used a PSN */
+		w->slot = 1; /* retire: the read has used a PSN */
 		qp->rd_outstanding--;
-		/* the peer executes all requests before a read before it answers; the answer also acknowledges the
-		 * read */
+		/* The peer executes all earlier requests before it answers a read. So the last data acknowledges them,
+		 * and the read. */
 		vb_local_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
 	}
 out:

@@ -15,12 +15,12 @@ enum vb_emit {
 
 /* Sends one entry (emit.c). Under sq_lock. */
 enum vb_emit vb_emit_one(struct vb_qp *qp, struct vb_swqe *w);
-/* Sends every datagram whose receiver can take it (datagram.c). VB_SQ_FAILED: the one at sq_emit has failed. Under
+/* Sends every datagram whose receiver has room (datagram.c). VB_SQ_FAILED: the one at sq_emit has failed. Under
  * sq_lock. */
 enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp);
 
-/* Does the peer's QP exist, and does it accept requests? Its state is read before each send. A QP that is not yet in
- * RTR drops requests, and the requester repeats them, as on a network. */
+/* Does the peer's QP exist, and does it accept requests? Checked before each send. If the peer's QP is not yet in RTR,
+ * the request waits for a retry, as on a network. */
 bool vb_linked(struct vb_qp *qp);
 /* The timeout of the QP; 0: none. */
 uint64_t vb_timeout_ns(const struct vb_qp *qp);

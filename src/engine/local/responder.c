@@ -13,7 +13,7 @@
 #include "frame/fields.h"
 #include "util/guard.h"
 
-/* A record. The parts that are read more than once are copied to local memory, because the peer may change the ring. */
+/* A record. Parts that are read more than once are copies in local memory, because the peer may change the ring. */
 struct req {
 	struct vb_peer *peer;
 	struct vb_rec rec;
@@ -23,7 +23,7 @@ struct req {
 	unsigned type, flags;
 };
 
-/* The last values are those of VB_REFUSALS: the QP goes to ERR. */
+/* After the last values, those of VB_REFUSALS, the QP goes to ERR. */
 enum verdict {
 	OK,
 	DROP,
@@ -47,7 +47,7 @@ static void ack_later(struct vb_qp *qp)
 	node->acks = qp;
 }
 
-/* Updates the count that may be acknowledged: all requests before the oldest unanswered read. */
+/* Updates the number of requests that may be acknowledged, which are all before the oldest unanswered read. */
 static void update_executed(struct vb_qp *qp)
 {
 	uint64_t n = qp->inread_head == qp->inread_tail ? qp->processed
@@ -136,7 +136,7 @@ static void dropped(struct req *q)
 static enum verdict do_send(struct vb_qp *qp, struct req *q)
 {
 	if (q->flags & VB_RECF_FIRST) {
-		/* UC: the previous message was cut off; its receive is used again (IBA 9.8.2.2) */
+		/* UC: the previous message was incomplete, and its receive is reused (IBA 9.8.2.2) */
 		if (qp->inbound->active)
 			qp->inbound->offset = 0;
 		else if (!vb_receive_take(qp))
@@ -163,7 +163,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* Executes a SEND that this end fetches: one copy from the sender's buffers to the receiver's. */
+/* Executes a SEND whose data this side fetches, by one copy from the sender's buffers to the receiver's. */
 static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 {
 	struct vb_rec_span span[VB_MAX_SGE + 1];
@@ -189,11 +189,11 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (err == VB_EFAULT_LOCAL)
 			return RECEIVE;
 		if (err == ESRCH)
-			return DROP; /* the sender is gone; the next message uses the receive (inbound->active) */
+			return DROP; /* the sender has ended; the next message uses the receive (inbound->active) */
 		if (err == EFAULT)
-			return SOURCE; /* like a message that a network cut off: the receive stays, and this end goes on */
+			return SOURCE; /* the receive stays for the next message, and this QP continues */
 		if (err)
-			return DROP; /* forbidden: copy_ok is cleared on this side; the sender will notice by itself */
+			return DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
 	}
 	enum verdict v = invalidate(qp, q);
 
@@ -205,7 +205,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* An operation that the queue pair does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, as rxe). */
+/* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, like rxe). */
 static bool takes(const struct vb_qp *qp, uint32_t access)
 {
 	return (qp->attr.qp_access_flags & access) == access;
@@ -221,8 +221,8 @@ static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
 	return OK;
 }
 
-/* Does this part of an RDMA write take a receive before its key is checked? On a network the packet with the
- * immediate does, which is also the first packet of a message of one packet. Both paths leave the same receives. */
+/* Does this part of an RDMA write take a receive before its key is checked? On a network the packet with the immediate
+ * does. It is also the first packet if the message is a single packet. So both paths consume the same receives. */
 static bool receives_first(const struct vb_qp *qp, const struct req *q)
 {
 	unsigned ends = q->flags & (VB_RECF_LAST | VB_RECF_IMM);
@@ -244,7 +244,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
 			return INVALID;
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
-			return RNR; /* before the data, which the retry brings again */
+			return RNR; /* before the data is stored, because the retry sends it again */
 		/* the check of the first piece covers the whole message (IBA 9.7.4.1.5) */
 		uint32_t checked =
 		        (q->flags & VB_RECF_FIRST) && q->ext.total > q->rec.length ? q->ext.total : q->rec.length;
@@ -292,7 +292,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va, old;
 
-	/* IBA C9-86: not aligned is an invalid request */
+	/* IBA C9-86: a misaligned address is an invalid request */
 	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
 		return INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
@@ -309,8 +309,8 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 	return OK;
 }
 
-/* Answers a requester whose own check of a one-copy operation failed, so that both ends reach the state of the
- * specification. */
+/* Judges a one-copy operation that the requester's own check refused, so that both ends reach the state that the
+ * specification requires. */
 static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 {
 	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
@@ -321,7 +321,7 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	if (!(q->flags & VB_RECF_FAULT) &&
-	    /* allowed by now (a re-registration): the requester tries again */
+	    /* allowed now, after a re-registration: the requester tries again */
 	    vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, access, &va))
 		return DROP;
 	return receives_first(qp, q) ? ACCESS : DENIED;
@@ -393,8 +393,8 @@ static bool receiving(struct vb_qp *qp)
 	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD || s == IBV_QPS_SQE;
 }
 
-/* UC, IBA 9.8.2.2, 9.9.3: a message that fails is dropped silently, with its later pieces. If the local receive
- * failed, this end goes to ERR. The same as in engine/roce/responder.c. */
+/* UC, IBA 9.8.2.2, 9.9.3: a message that fails is dropped silently, with its later pieces. If a buffer of the receive
+ * fails, this QP goes to ERR. The same as in engine/roce/responder.c. */
 static void input_unreliable(struct vb_qp *qp, struct req *q)
 {
 	bool begins = q->flags & VB_RECF_FIRST;
@@ -424,13 +424,13 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		input_unreliable(qp, q);
 		return;
 	}
-	/* our request completes before the peer's answer to it */
+	/* a request of ours must complete before the peer's answer to it is received */
 	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		qp->path->visit(qp, true);
 	if (!receiving(qp)) /* an error has ended this QP meanwhile */
 		return;
 	if (psn != qp->epsn) {
-		/* behind epsn: already executed, acknowledged again. Ahead: a request before it was refused */
+		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
 		if (((psn - qp->epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
 			ack_later(qp);
 		else
@@ -438,9 +438,9 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	if (qp->nak_state) {
-		if (!(q->flags & VB_RECF_FIRST)) /* the rest of a refused request */
+		if (!(q->flags & VB_RECF_FIRST)) /* a later piece of the refused request */
 			return;
-		qp->nak_state = false; /* the request comes again, with all its pieces */
+		qp->nak_state = false; /* the request is repeated from its first piece on */
 	}
 	enum verdict v = execute(qp, q);
 
@@ -459,7 +459,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 
 static void input_ud(struct vb_qp *qp, struct req *q)
 {
-	if (q->ext.rkey != qp->attr.qkey) { /* IBA 9.6.1.4.1: dropped, and counted */
+	if (q->ext.rkey != qp->attr.qkey) { /* IBA 9.6.1.4.1: dropped and counted */
 		VB_COUNT(drop_qkey, 1);
 		return;
 	}
@@ -468,8 +468,8 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	if (q->rec.length > qp->inbound->wqe.length) {
-		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error and go on,
-		 * and programs expect that */
+		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
+		 * programs expect that */
 		complete_receive(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
 		VB_COUNT(drop_length, 1);
 		return;
@@ -500,7 +500,7 @@ static void input(struct req *q)
 		input_ud(qp, q);
 		return;
 	}
-	/* from the connected QP, in its present generation or the one that has just ended */
+	/* must be from the connected QP, in its current generation or the one that has just ended */
 	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & VB_QPN_MASK);
 
 	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
@@ -522,7 +522,7 @@ static void input(struct req *q)
 	input_connected(qp, q);
 }
 
-/* --- reads answered by ring --- */
+/* --- reads answered by the ring --- */
 
 bool vb_inread_serve(struct vb_qp *qp)
 {
@@ -574,13 +574,13 @@ bool vb_inread_serve(struct vb_qp *qp)
 		}
 	}
 	if (qp->inread_head != qp->inread_tail)
-		ack_later(qp); /* keeps it in the list of vb_rx_flush, which tries again */
+		ack_later(qp); /* keeps the QP in the list of vb_rx_flush, which tries again */
 	return moved;
 }
 
 /* --- the ring --- */
 
-/* Copies the parts that are read, once. false: the record contradicts its mark. */
+/* Copies head and extension of a record, once. Returns false if they contradict its mark. */
 static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {
@@ -658,7 +658,7 @@ void vb_rx_flush(struct vb_node *node)
 		node->acks = qp->acks_next;
 		qp->on_acks = false;
 		if (qp->inread && qp->inread_head != qp->inread_tail && peer && vb_peer_alive(peer)) {
-			vb_inread_serve(qp); /* may put it back into the list */
+			vb_inread_serve(qp); /* may put the QP back into the list */
 			if (qp->on_acks) {
 				node->acks = qp->acks_next;
 				qp->acks_next = again;

@@ -1,4 +1,4 @@
-// ring.h - the producer's and the consumer's end of a ring of records in shared memory
+// ring.h - a ring of records in shared memory: its producer and its consumer
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_LOCAL_RING_H
@@ -7,14 +7,14 @@
 #include "engine/local/peer.h"
 
 /*
- * A record is published by its mark, the first word of its first line, so that one cache line carries a small message.
- * The consumer reads only the word where the last record ended. The producer keeps that word 0 until it publishes, so
- * that old payload is never taken for a mark. It zeroes words ahead after it has published, so that the message does
- * not wait for that.
+ * A record is published by its mark, the first word of its first line, so that one cache line can carry a small
+ * message. The consumer polls the word at the end of the last record. The producer keeps that word 0 until it publishes
+ * the next record, so that old payload is never read as a mark. It zeroes words ahead after it has published a record,
+ * so that this does not delay the message.
  */
 #define VB_RING_AHEAD 1024u
 #define VB_RING_MASK (VB_RING_BYTES - 1)
-#define VB_RING_RECORD_MAX (32u << 10) /* largest record: several fit, so that both ends copy at the same time */
+#define VB_RING_RECORD_MAX (32u << 10) /* the largest record. Several fit, so that both ends can copy at once */
 
 static inline uint32_t vb_ring_size(uint32_t bytes)
 {
@@ -38,7 +38,7 @@ static inline uint64_t vb_ring_consumed(struct vb_peer *p)
 
 static inline bool vb_ring_room(struct vb_peer *p, uint64_t bytes)
 {
-	/* the line behind the record must be free too: its word is zeroed */
+	/* the line behind the record must be free too, because its first word is zeroed */
 	return p->tx_tail + bytes + VB_LINE - p->tx_head <= VB_RING_BYTES;
 }
 
@@ -67,7 +67,7 @@ static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
 	uint32_t size = vb_ring_size(bytes), left = VB_RING_BYTES - (p->tx_tail & VB_RING_MASK);
 	uint64_t need = size + (size > left ? left : 0);
 
-	/* another process may own the lane and the ring by now (path/local/peer.c, reset_lane) */
+	/* another process may own the lane and the ring now (path/local/peer.c, reset_lane) */
 	if (__builtin_expect(atomic_load_explicit(&p->state, memory_order_relaxed) == VB_PEER_DEAD, 0))
 		return NULL;
 
@@ -90,8 +90,7 @@ static inline void vb_ring_commit(struct vb_peer *p, uint32_t bytes)
 	vb_ring_publish(p, p->tx_tail, vb_ring_size(bytes));
 }
 
-/* Zeroes words ahead of the tail. Called after the doorbell, so that the message does not wait for it. Under
- * tx_lock. */
+/* Zeroes words ahead of the tail. Called after the doorbell, so that this does not delay the message. Under tx_lock. */
 static inline void vb_ring_prepare(struct vb_peer *p)
 {
 	uint64_t limit = p->tx_head + VB_RING_BYTES, want = p->tx_tail + VB_RING_AHEAD;

@@ -1,24 +1,24 @@
-// ahead.c - requests that arrive ahead of a missing one: kept, and executed in order once the peer vouches for them
-// follows: IBA volume 1, 9.7.4.1 (PSN verification). The peer only notices an early acknowledgement
+// ahead.c - keeps requests that arrive ahead of a missing one, and executes them once the peer vouches for them
+// follows: IBA volume 1, 9.7.4.1 (PSN verification)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 #include "util/units.h"
 
 /*
  * An attacker who forges the peer's address could place a packet ahead of the expected PSN, where thousands of PSNs are
- * valid instead of one. Two rules prevent that. First, a kept packet is not executed when the PSNs before it have
- * arrived, but when the requester vouches for it: the requester sends some of the repeated packets twice, the second
- * time without asking for an acknowledgement (mend.c; of a READ request its last PSN is sent twice: requester.c, echo).
- * While the responder waits at a kept packet, only a duplicate of exactly the PSN before it counts as vouching: an
- * attacker must hit that PSN, just as he must hit the expected PSN without this feature. Adapters that go back to the
- * missing packet never send such duplicates; they repeat all packets in order, and a packet in order replaces a kept
- * one. Second, a requester that has vouched keeps one random source port (vb_udp_sender): from then on, packets ahead
- * are accepted only from that port. Of two different packets with one PSN ahead of their turn neither is executed, and
- * the PSN is requested again.
+ * valid instead of one. Two rules prevent that. First, a kept packet is not executed as soon as the PSNs before it have
+ * arrived, but only once the requester vouches for it. To vouch, the requester sends some of the repeated packets twice,
+ * the second time without asking for an acknowledgement (mend.c; of a READ request it repeats the last PSN: echo() in
+ * requester.c). While the responder waits at a kept packet, only a duplicate with exactly the PSN before it vouches. So
+ * an attacker must guess that PSN, just as he must guess the expected PSN without this feature. Adapters that go back to
+ * the missing packet never send such duplicates. They repeat all packets in order, and a packet in order replaces a kept
+ * one. Second, a requester that vouches has one random source port (vb_udp_sender): once it has vouched, packets ahead
+ * are accepted only from that port. If two different packets ahead have the same PSN, neither is executed, and the PSN
+ * is requested again.
  */
 
-#define REACH 4096       /* PSNs ahead of the last arrived one: no lost burst is longer */
-#define KEPT_FOR VB_S(2) /* ns */
+#define REACH 4096       /* PSNs that a kept packet may be ahead of the others: longer than any lost burst */
+#define KEPT_FOR VB_S(2) /* ns that packets are kept */
 
 static struct vb_roce_kept *slot(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
@@ -47,7 +47,7 @@ static bool same(const struct vb_roce_kept *k, const struct vb_packet *p, const 
 	       !memcmp(k->payload, payload, p->payload_len);
 }
 
-/* Keeps a packet at most n PSNs ahead, each PSN once: no more packets than slots. */
+/* Keeps a packet that is less than n PSNs ahead, and each PSN once. So there are never more packets than slots. */
 void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now)
 {
 	struct vb_roce_responder *rs = &qp->rs;
@@ -80,7 +80,7 @@ bool vb_ahead_waits(const struct vb_roce_qp *qp)
 	return qp->rs.kept && slot(qp, qp->rs.epsn)->used;
 }
 
-/* A duplicate that asks for an acknowledgement is a plain repetition and does not vouch. */
+/* A duplicate that asks for an acknowledgement is a plain repetition, and does not vouch. */
 bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now)
 {
 	const struct vb_roce_responder *rs = &qp->rs;

@@ -1,9 +1,9 @@
 // answer.c - the requester's input: acknowledgements, NAKs, read responses, results of atomics
-// follows: IBA volume 1, 9.7.5.1 (requester: responses), 9.7.5.2 (NAK codes), 9.7.7.2 (credits), 9.9.2 (requester
-// errors) SPDX-License-Identifier: MIT
+// follows: IBA volume 1, 9.7.5.1 (responses), 9.7.5.2 (NAK codes), 9.7.7.2 (credits), 9.9.2 (requester errors)
+// SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-/* The sequence number of a PSN's packet. One below una is old or invalid. */
+/* The sequence number of the packet with this PSN. A number below una is old or invalid. */
 static int64_t seq_of(const struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	return (int64_t)qp->rq.una + vb_psn_diff(psn, vb_send_psn(qp, qp->rq.una));
@@ -34,7 +34,7 @@ static void mark(struct vb_roce_requester *rq, uint64_t seq)
 		rq->got_to = seq + 1;
 }
 
-/* The first packet that is not executed or not answered. */
+/* The first packet that is not acknowledged, or whose response has not arrived. */
 static uint64_t settled(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -55,7 +55,7 @@ static uint64_t settled(struct vb_roce_qp *qp)
 	return seq;
 }
 
-/* Forgets the responses up to this packet. Requests that they end are no longer outstanding. */
+/* Clears the marks of responses up to this packet. Requests that are fully answered are no longer outstanding. */
 static void forget_responses(struct vb_roce_qp *qp, uint64_t to)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -79,7 +79,7 @@ static void time_answered(struct vb_roce_requester *rq, uint64_t now)
 {
 	const struct vb_roce_timed *t = NULL;
 
-	/* of several timed packets the last was answered: for the others the answer is late */
+	/* an acknowledgement answers the last packet that it covers; for earlier timed packets it is late */
 	for (; rq->timed_n && rq->timed[rq->timed_0].seq < rq->una; rq->timed_n--) {
 		t = &rq->timed[rq->timed_0];
 		rq->timed_0 = (rq->timed_0 + 1) % VB_ROCE_TIMED;
@@ -93,7 +93,7 @@ static void time_answered(struct vb_roce_requester *rq, uint64_t now)
 	rq->probes = 0;
 }
 
-/* Moves una forward. Packets that were to be sent again and are answered now are not sent. */
+/* Moves una forward. Packets that were going to be repeated, and are answered now, are not sent. */
 static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -101,7 +101,7 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 
 	forget_responses(qp, una);
 	if (rq->silent.at) {
-		/* too early for an answer to the repetition: the original was late, not lost */
+		/* too early for an answer to the repetition, so the answer to the original was late, not lost */
 		if (now - rq->silent.at < rq->window.rtt_min)
 			vb_roce_window_restore(&rq->window, rq->silent.packets, rq->silent.slow_start_below);
 		rq->silent.at = 0;
@@ -128,8 +128,8 @@ static void move_una(struct vb_roce_qp *qp, uint64_t una, uint64_t now)
 }
 
 /*
- * All packets before this one have been executed (IBA 9.7.5, coalesced acknowledgements). Returns false if a response
- * is missing, which must be requested again (implied NAK).
+ * Called when the peer has executed all packets before this one (IBA 9.7.5, coalesced acknowledgements). Returns false
+ * if a response is missing, which must be requested again (implied NAK).
  */
 static bool acknowledged(struct vb_roce_qp *qp, uint64_t before, uint64_t now)
 {
@@ -181,8 +181,8 @@ static void take_ack(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 static void take_sequence_nak(struct vb_roce_qp *qp, uint64_t now)
 {
 	/*
-	 * deviates: IBA 9.7.5 counts these against retry_cnt too. Here only the timer counts: a NAK that the network
-	 * duplicated must not cost a retry, and no NAK restarts the timer, which ends the request if there is no
+	 * deviates: IBA 9.7.5 counts sequence NAKs against retry_cnt too. Here only the timer counts: a NAK that the
+	 * network duplicated must not cost a retry. NAKs do not restart the timer, so it ends a request that makes no
 	 * progress.
 	 */
 	qp->stats.seq_naks_rcvd++;
@@ -194,7 +194,7 @@ static void take_rnr_nak(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 {
 	qp->stats.rnr_naks_rcvd++;
 	if (qp->rq.rnr_at || qp->rq.seq == qp->rq.una)
-		return; /* it already waits, or has sent nothing since */
+		return; /* the requester already waits, or has sent nothing since */
 	if (qp->cfg.rnr_retry != 7 && !qp->rq.rnr_left) {
 		vb_requester_fail(qp, VB_WORK_RNR_RETRY_EXC_ERR);
 		return;
@@ -204,7 +204,7 @@ static void take_rnr_nak(struct vb_roce_qp *qp, uint8_t timer, uint64_t now)
 	vb_requester_wait_rnr(qp, timer, now);
 }
 
-/* A NAK carries the PSN of the packet that was not executed; all before it were. */
+/* A NAK carries the PSN of the packet that was not executed. All packets before it were. */
 static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t seq, uint64_t now)
 {
 	static const uint8_t statuses[] = {[VB_NAK_INVALID_REQUEST] = VB_WORK_REM_INV_REQ_ERR,
@@ -213,7 +213,7 @@ static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 	                                   [VB_NAK_INVALID_RD_REQUEST] = VB_WORK_REM_INV_REQ_ERR};
 
 	if (p->aeth.kind == VB_AETH_NAK && p->aeth.value >= sizeof(statuses)) {
-		qp->stats.drop_response++; /* reserved: IBA 9.7.5.2 */
+		qp->stats.drop_response++; /* a reserved code: IBA 9.7.5.2 */
 		return;
 	}
 	if (!acknowledged(qp, seq, now)) {
@@ -236,9 +236,9 @@ static void take_nak(struct vb_roce_qp *qp, const struct vb_packet *p, uint64_t 
 
 /*
  * Checks opcode and length of a response packet. The response to a repeated request may begin in the middle while
- * packets of the first response still arrive, so FIRST equals MIDDLE here, and LAST equals ONLY. deviates: IBA 9.9.2
- * ends the QP for a bad response. Here it is dropped, and the retries end a request that gets no good one: a ghost
- * packet of an earlier connection must not end this one.
+ * packets of the first response still arrive. So FIRST is treated like MIDDLE, and LAST like ONLY. deviates: IBA 9.9.2
+ * ends the QP for a bad response. Here it is dropped, because a ghost packet of an earlier connection must not end this
+ * one. A request without a good response fails by its retries.
  */
 static bool fits(const struct vb_roce_qp *qp, const struct vb_work_sent *s, const struct vb_packet *p, uint64_t seq)
 {
@@ -296,7 +296,7 @@ static void take_response(struct vb_roce_qp *qp, const struct vb_packet *p, cons
 		take_credits(qp, p->aeth.value);
 }
 
-/* una moves by one, within a request. The request's last packet does the rest of move_una. */
+/* Moves una by one, within a request. The rest of move_una is done for the request's last packet. */
 bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;

@@ -21,7 +21,7 @@ static inline bool vb_is_atomic(const struct vb_work_sent *s)
 	return s->rq.verb == VB_VERB_CMP_SWAP || s->rq.verb == VB_VERB_FETCH_ADD;
 }
 
-/* Does the request need response data, not just an acknowledgement? */
+/* Does the request need a response with data, not just an acknowledgement? */
 static inline bool vb_is_answered(const struct vb_work_sent *s)
 {
 	return s->rq.verb == VB_VERB_READ || vb_is_atomic(s);
@@ -32,7 +32,7 @@ static inline bool vb_takes_receive(const struct vb_work_sent *s)
 	return s->rq.verb == VB_VERB_SEND || (s->rq.verb == VB_VERB_WRITE && s->rq.flags & VB_WORK_IMM);
 }
 
-/* The end of the READ request that this packet of the response answers. */
+/* The end of the READ request to which this packet of the response belongs. */
 static inline uint64_t vb_chunk_end(const struct vb_work_sent *s, uint64_t seq)
 {
 	uint64_t end = s->seq + ((seq - s->seq) / s->chunk + 1) * s->chunk;
@@ -50,7 +50,7 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
 bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
 
-/* complete.c: completes finished requests in order, after una moved or sends failed. */
+/* complete.c: completes finished requests in order, after una has moved or sends have failed. */
 void vb_requester_retire(struct vb_roce_qp *qp);
 /* Fails the oldest request, flushes the rest, and takes the QP to error. */
 void vb_requester_fail(struct vb_roce_qp *qp, enum vb_work_status status);
@@ -58,31 +58,31 @@ void vb_requester_flush(struct vb_roce_qp *qp);
 
 /* answer.c: acknowledgements and responses */
 void vb_requester_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
-/* A full middle packet of a response. Returns false if it is not the next one, or needs the full checks. */
+/* Processes a full middle packet of a response. Returns false if it is not the next one, or needs the full checks. */
 bool vb_requester_input_middle(struct vb_roce_qp *qp, struct vb_psn psn, const uint8_t *payload, uint64_t now);
 
 /* retry.c */
 void vb_requester_arm(struct vb_roce_qp *qp, uint64_t now);
 /* Restarts timers and retries after an answer. */
 void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now);
-/* Goes back to the oldest unanswered packet. Returns false if it did so for the same loss less than a round trip
+/* Goes back to the oldest unanswered packet. Returns false if that was done for the same loss less than a round trip
  * ago. */
 bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now);
 void vb_requester_wait_rnr(struct vb_roce_qp *qp, uint8_t timer, uint64_t now);
 void vb_requester_timeout(struct vb_roce_qp *qp, uint64_t now);
 
-/* mend.c: una is missing at the peer. Returns false if it has already been sent again. */
+/* mend.c: repeats una, which is missing at the peer. Returns false if it has already been repeated. */
 bool vb_mend(struct vb_roce_qp *qp, uint64_t now);
-/* Sends una again, because nothing was heard of it. */
+/* Repeats una, because it was not answered in time. */
 void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now);
 /* Called when una has moved. */
 void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now);
-/* The response to una is missing, later ones have arrived. Returns false if it was already requested again. */
+/* Requests the response to una again, because later ones have arrived. Returns false if that was already done. */
 bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now);
 void vb_mend_stop(struct vb_roce_qp *qp);
 
-/* Stops timing packets that are sent again: an answer may belong to either copy. If no round trip is known yet, it
- * still gives an upper bound. */
+/* Stops timing packets that are repeated, because an answer may belong to either copy. If no round trip was measured
+ * yet, the answer still gives an upper bound. */
 static inline void vb_untime(struct vb_roce_requester *rq)
 {
 	if (rq->window.srtt)
@@ -96,9 +96,10 @@ static inline void vb_untime(struct vb_roce_requester *rq)
 /* responder.c: RC and UC */
 void vb_responder_input(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint16_t port,
                         uint64_t now);
-/* An RC request with a reserved opcode. */
+/* Processes an RC request with a reserved opcode. */
 void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn);
-/* A full middle packet of a send or write. Returns false if it is not the next one, or needs the full checks. */
+/* Processes a full middle packet of a send or write. Returns false if it is not the next one, or needs the full
+ * checks. */
 bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint16_t port, uint64_t now);
 
@@ -110,17 +111,18 @@ bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_
 
 /* ahead.c: requests that arrive ahead of a missing one */
 void vb_ahead_keep(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload, uint64_t now);
-/* Is the expected packet kept? */
+/* Is the packet with the expected PSN kept? */
 bool vb_ahead_waits(const struct vb_roce_qp *qp);
-/* Does this duplicate of an executed packet vouch for the kept packet that waits? */
+/* Does this duplicate of an executed packet vouch for the kept packet with the expected PSN? */
 bool vb_ahead_vouches(const struct vb_roce_qp *qp, const struct vb_bth *bth, uint64_t now);
-/* Returns the expected packet, if it is kept; valid until the next vb_ahead_keep. A disputed one is requested again. */
+/* Returns the packet with the expected PSN, if it is kept. It is valid until the next vb_ahead_keep. A disputed packet
+ * is requested again. */
 struct vb_roce_kept *vb_ahead_take(struct vb_roce_qp *qp);
 /* Drops all kept packets. */
 void vb_ahead_drop(struct vb_roce_qp *qp);
-/* If nothing was kept for a while: drops the rest, and frees the memory. */
+/* If no packet was added for a while: drops the kept ones, and frees the memory. */
 void vb_ahead_timeout(struct vb_roce_qp *qp, uint64_t now);
-/* Drops kept packets with these PSNs, which are behind epsn now. */
+/* Drops kept packets with these PSNs, which are not ahead any more. */
 void vb_ahead_pass(struct vb_roce_qp *qp, struct vb_psn from, uint32_t count);
 
 /* replay.c: stored reads and atomics */
@@ -138,7 +140,7 @@ void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn);
 bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out);
 uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
 bool vb_reply_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
-/* Refuses a request: the QP ends after the NAK. */
+/* Refuses a request: sends a NAK and takes the QP to error. */
 void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn);
 
 /* --- roce.c --- */
@@ -147,13 +149,13 @@ void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_p
 void vb_end_receive(struct vb_roce_qp *qp, enum vb_work_status status);
 /* Takes the whole QP to error. */
 void vb_roce_kill(struct vb_roce_qp *qp, enum vb_work_event event);
-/* The place of the payload of a packet with this opcode. Called before vb_roce_seal. */
+/* The address in out of the payload of a packet with this opcode. Called before vb_roce_seal. */
 uint8_t *vb_roce_payload(const struct vb_roce_out *out, uint8_t opcode);
 /* Writes header and pad of a packet whose payload is already in out. */
 void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_packet *p);
-/* Allows n middle packets with this opcode behind the packet in out. */
+/* Allows n middle packets with this opcode to follow the packet in out. */
 void vb_roce_run(struct vb_roce_out *out, uint32_t n, uint8_t opcode, struct vb_roce_resource *answered);
-/* Writes the header of one of them. */
+/* Writes the header of one of these middle packets. */
 static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, struct vb_psn psn, bool ask_for_ack)
 {
 	struct vb_writer w = vb_writer(out->run.bth + 8, 4);
@@ -162,7 +164,7 @@ static inline void vb_roce_middle_bth(struct vb_roce_out *out, uint8_t *packet, 
 	memcpy(packet, out->run.bth, VB_BTH_LEN);
 }
 
-/* Writes header and pad of the next of them; its payload is already in out. */
+/* Completes the next middle packet in out, whose payload is already there. */
 void vb_roce_seal_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_psn psn, bool ask);
 
 #endif

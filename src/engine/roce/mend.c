@@ -1,12 +1,12 @@
 // mend.c - repeats only the missing packets to a peer that keeps packets ahead of them
-// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); RFC 6582 (partial acknowledgements) in spirit
+// follows: IBA volume 1, 9.7.5.2.2 (PSN sequence NAK); compare RFC 6582 (partial acknowledgements)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
 #define TRIAL_WINDOW 16 /* packets: below this, selective repetition saves little */
 #define TRIAL_LEN 8     /* packets repeated at once in a trial */
 #define TRIALS_MAX 4
-#define FLAT_MAX 5 /* consecutive mends without a kept packet, after which the peer counts as one that keeps nothing */
+#define FLAT_MAX 5 /* after this many consecutive mends without a kept packet, the peer is assumed to keep none */
 
 static struct vb_work_sent *una_of(struct vb_roce_qp *qp)
 {
@@ -25,9 +25,9 @@ static bool una_is_answered(struct vb_roce_qp *qp)
 }
 
 /*
- * Repeats len packets from una on, but none beyond the first request that the peer must answer. While it is not known
- * whether the peer keeps packets, and there are some to keep, the first, the last and some in between are sent twice:
- * this vouches for the kept packets (ahead.c).
+ * Repeats len packets from una on, but none beyond the first request that the peer must answer with data. While it is
+ * not known whether the peer keeps packets, and there are packets to keep, the first, the last and some in between are
+ * sent twice, which vouches for the kept packets (ahead.c).
  */
 static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 {
@@ -59,7 +59,7 @@ static void again(struct vb_roce_qp *qp, uint32_t len, uint64_t now)
 		rq->sure_from = rq->high;
 	if (rq->mended_to < rq->mend_end)
 		rq->mended_to = rq->mend_end;
-	rq->probe_at = 0; /* the peer answers: the timer starts again */
+	rq->probe_at = 0; /* the peer answers, so the timer starts again */
 	vb_requester_arm(qp, now);
 }
 
@@ -68,12 +68,13 @@ void vb_mend_stop(struct vb_roce_qp *qp)
 	struct vb_roce_requester *rq = &qp->rq;
 
 	rq->mending = rq->echo = false;
-	rq->mend_next = rq->mend_end; /* nothing is repeated */
+	rq->mend_next = rq->mend_end; /* nothing is left to repeat */
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		rq->keeps = VB_ROCE_KEEPS_UNKNOWN;
 }
 
-/* After a full queue the next packets may be lost as well: another trial may find more. */
+/* Goes back to una and repeats everything. If a full queue may have lost the packets behind una too, the trial says
+ * nothing about the peer, and another one is allowed. */
 static bool all_of_it(struct vb_roce_qp *qp, uint64_t now)
 {
 	bool doubt =
@@ -91,7 +92,7 @@ bool vb_mend(struct vb_roce_qp *qp, uint64_t now)
 		return false;
 	if (rq->mending && rq->una < rq->mend_end &&
 	    (rq->una >= rq->mend_next || !rq->window.rtt_min || now - rq->mend_last_at < rq->window.rtt_min))
-		return false; /* it is in flight */
+		return false; /* una is in flight */
 	if (rq->keeps == VB_ROCE_KEEPS_TRIAL)
 		return all_of_it(qp, now);
 	if (rq->keeps == VB_ROCE_KEEPS_UNKNOWN && rq->trials >= TRIALS_MAX)
@@ -127,7 +128,7 @@ bool vb_mend_response(struct vb_roce_qp *qp, uint64_t now)
 	return true;
 }
 
-/* The peer answers a probe in any case: it executes it, or acknowledges its state. */
+/* A probe is always answered: the peer executes it, or acknowledges it as a duplicate. */
 void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 {
 	vb_mend_stop(qp);
@@ -135,7 +136,7 @@ void vb_mend_probe(struct vb_roce_qp *qp, uint64_t now)
 	qp->rq.sure_from = qp->rq.high;
 }
 
-/* All packets sent before the last mend have arrived: the next mend repeats fewer packets. */
+/* Called when all packets sent before the last mend have arrived: the next mend repeats fewer packets. */
 static void healed(struct vb_roce_qp *qp)
 {
 	qp->rq.flat = 0;
@@ -144,8 +145,8 @@ static void healed(struct vb_roce_qp *qp)
 }
 
 /*
- * The peer has executed all up to another gap. More packets behind it may be missing, and each gap costs a round trip,
- * so each mend repeats more packets.
+ * Called when the peer has executed all packets up to another gap. More packets behind it may be missing, and each gap
+ * costs a round trip, so each mend repeats more packets than the one before.
  */
 static void another(struct vb_roce_qp *qp, uint64_t now)
 {
@@ -168,7 +169,7 @@ void vb_mend_progressed(struct vb_roce_qp *qp, uint64_t now)
 
 	if (!rq->mending)
 		return;
-	/* too early for an answer to the repetition: it was late, not lost */
+	/* too early for an answer to the repetition, so the packet was late, not lost */
 	if (now - rq->mend_at < rq->window.rtt_min) {
 		vb_mend_stop(qp);
 		return;

@@ -1,4 +1,4 @@
-// replay.c - reads and atomics that the responder stores to answer them, and to repeat the answers
+// replay.c - stores the peer's reads and atomics, to answer them and to repeat the answers
 // follows: IBA volume 1, 9.7.4 (responder), 9.7.5 (duplicate requests)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
@@ -8,7 +8,8 @@ static struct vb_roce_resource *at(struct vb_roce_qp *qp, uint32_t i)
 	return &qp->rs.res[i % VB_ROCE_MAX_RESOURCES];
 }
 
-/* Makes room by dropping the oldest answered request: a requester within the limit does not repeat that one. */
+/* Is there room for a request, possibly in place of the oldest one, if that was answered? A requester within the limit
+ * does not repeat that one. */
 bool vb_resource_room(struct vb_roce_qp *qp)
 {
 	struct vb_roce_responder *rs = &qp->rs;
@@ -22,7 +23,7 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 
 	if (!vb_resource_room(qp))
 		return false;
-	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* more: the limit was lowered */
+	if (rs->res_tail - rs->res_head >= qp->cfg.max_dest_rd_atomic) { /* may exceed a limit that was lowered */
 		struct vb_roce_resource *old = at(qp, rs->res_head++);
 
 		rs->unanswered -= old->next != old->end;
@@ -37,8 +38,8 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 }
 
 /*
- * The last PSN up to this one that belongs to no read or atomic. An acknowledgement with the PSN of a read would tell
- * the requester that the read is done, and some requesters accept that.
+ * The last PSN, at most psn, that belongs to no read or atomic. An acknowledgement with the PSN of a read would mean that
+ * the read is done, and some requesters accept that.
  */
 struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 {
@@ -71,7 +72,7 @@ void vb_resource_sent(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 	qp->rs.unanswered--;
 }
 
-/* Does the request ask for r's response from this packet on, or for the beginning of that? */
+/* Does the request ask for r's response, or a part of it, that starts with packet `from`? */
 static bool asks_for(const struct vb_roce_qp *qp, const struct vb_roce_resource *r, const struct vb_packet *p,
                      uint32_t from)
 {
@@ -83,7 +84,7 @@ static bool asks_for(const struct vb_roce_qp *qp, const struct vb_roce_resource 
 	       p->reth.length <= r->length - offset && (p->reth.length || !r->length);
 }
 
-/* Sets the range of r's answer. An answer in progress keeps its end if that is further. */
+/* Sets the range of r's answer. An answer in progress that ends later keeps its end. */
 static void answer_to(const struct vb_roce_qp *qp, struct vb_roce_resource *r, uint32_t from, uint32_t length)
 {
 	uint32_t end = from + vb_packet_count(length, qp->cfg.mtu);
@@ -94,8 +95,8 @@ static void answer_to(const struct vb_roce_qp *qp, struct vb_roce_resource *r, u
 	r->end_length = from * qp->cfg.mtu + length;
 }
 
-/* Repeats an answer. One in progress that has not passed this packet continues, with a new FIRST packet. An unknown
- * request is dropped. */
+/* Repeats an answer from the requested packet on, with a new FIRST packet. An answer in progress that has not reached
+ * that packet just continues. An unknown request is dropped. */
 void vb_resource_replay(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	for (uint32_t i = qp->rs.res_head; i != qp->rs.res_tail; i++) {

@@ -1,8 +1,9 @@
-// reply.c - the responder's output: acknowledgements, NAKs, read responses, results of atomics, in the order of
-// requests follows: IBA volume 1, 9.7.5.1 (responses), 9.7.5.2 (NAK), 9.7.7.2 (credits) SPDX-License-Identifier: MIT
+// reply.c - the responder's output: acknowledgements, NAKs, read responses, results of atomics, in order
+// follows: IBA volume 1, 9.7.5.1 (responses), 9.7.5.2 (NAK), 9.7.7.2 (credits)
+// SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 
-#define RUN 240 /* packets of a response in a row, before requests are sent */
+#define RUN 240 /* the most packets of a response in a row, before requests are sent */
 
 void vb_owe_ack(struct vb_roce_qp *qp, uint64_t now)
 {
@@ -33,8 +34,8 @@ void vb_owe_nak(struct vb_roce_qp *qp, enum vb_nak nak, struct vb_psn psn)
 }
 
 /*
- * Answers to earlier reads are sent before the NAK. deviates: by IBA 10.3.1 an adapter in ERR sends nothing. This one
- * still sends the answers that it owes, and repeats a lost NAK, so that the requester learns the reason.
+ * Answers to earlier reads are sent before the NAK. deviates: by IBA 10.3.1 a QP in ERR sends nothing. This one still
+ * sends pending answers, and repeats a lost NAK, so that the requester learns the reason.
  */
 void vb_responder_refuse(struct vb_roce_qp *qp, enum vb_refusal why, struct vb_psn psn)
 {
@@ -100,7 +101,7 @@ static bool went_before(const struct vb_roce_resource *r)
 	return r->answered || r->from;
 }
 
-/* The key is checked for each packet, because it may have been invalidated since. */
+/* Checks the key for each packet, because it may have been invalidated meanwhile. */
 static bool fetch_response(struct vb_roce_qp *qp, const struct vb_roce_resource *r, uint8_t opcode,
                            struct vb_roce_out *out)
 {
@@ -129,7 +130,7 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	if (vb_opcode_info(p.bth.opcode)->ext & VB_EXT_AETH)
 		p.aeth.value = credits(qp);
 	vb_resource_sent(qp, r);
-	/* the answer to the last request also acknowledges all before it */
+	/* the answer to the last request also acknowledges all requests before it */
 	if (vb_psn_equal(vb_psn_add(p.bth.psn, 1), rs->epsn)) {
 		rs->told = rs->epsn;
 		if (rs->owed == VB_ROCE_ACK) {
@@ -144,7 +145,8 @@ static bool make_response(struct vb_roce_qp *qp, struct vb_roce_resource *r, str
 	return true;
 }
 
-/* Returns false if there is none, or its memory is not mapped any more; the caller reports that. */
+/* Writes the next middle packet of the answer. Returns false if its memory is not accessible, which the full path
+ * reports. */
 bool vb_reply_middle(struct vb_roce_qp *qp, struct vb_roce_out *out)
 {
 	struct vb_roce_resource *r = out->run.answered;
@@ -178,8 +180,8 @@ uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t 
 }
 
 /*
- * Ends an answer that was sent once and whose memory the program has deregistered since: most likely it had arrived,
- * and the repeated request was late. A requester that still needs it fails by its own retries.
+ * Ends a repeated answer whose memory the program has deregistered after the answer was sent once. Most likely the answer
+ * had arrived, and the repeated request was late. A requester that still needs the answer fails by its own retries.
  */
 static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {

@@ -4,16 +4,16 @@
 #include "engine/roce/machine.h"
 #include "util/units.h"
 
-#define CHUNK_MIN 8  /* packets of response that one READ request asks for, at least */
+#define CHUNK_MIN 8  /* the fewest response packets that one READ request asks for */
 #define CHUNK_ENDS 3 /* of these, packets outside a burst: the first and the last have longer headers */
-#define BURST_MIN 4  /* packets in a row when paced */
+#define BURST_MIN 4  /* packets in a row when paced: at least, at most */
 #define BURST_MAX 64
 #define HOLD 2            /* bursts of room that a sender waits for */
 #define FIRST_WITH 2      /* the first packet of a message is longer: it and the next are outside bursts */
 #define HOLD_WINDOW 4     /* bursts: in a smaller window losses would be detected too late */
-#define PACED VB_MS(1)    /* ns: from this round-trip time on the sender is always paced and never waits for a burst */
-#define ASK_EVERY 256     /* packets between requests for an acknowledgement, at most */
-#define ECHO_EVERY 4      /* of this many repeated packets one is sent twice */
+#define PACED VB_MS(1)    /* ns: with longer round trips the sender is always paced, and never waits for a burst */
+#define ASK_EVERY 256     /* the most packets between requests for an acknowledgement */
+#define ECHO_EVERY 4      /* one of this many repeated packets is sent twice */
 #define ASK_EVERY_LONG 64 /* the same for long round trips */
 
 static const uint8_t operations[] = {[VB_VERB_SEND] = VB_OP_SEND,
@@ -35,7 +35,7 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 
 /* --- taking requests --- */
 
-/* Errors that are known before anything is sent. */
+/* Finds errors before anything is sent. */
 static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	if (s->rq.verb == VB_VERB_LOCAL)
@@ -70,13 +70,13 @@ static bool take_send(struct vb_roce_qp *qp)
 
 /* --- may the next packet be sent? --- */
 
-/* At least 1: a request that was accepted is sent even if the limit became 0 since. */
+/* At least 1, because an accepted request is sent even if the limit became 0 meanwhile. */
 static uint32_t reads_at_once(const struct vb_roce_qp *qp)
 {
 	return qp->cfg.max_rd_atomic ? qp->cfg.max_rd_atomic : 1;
 }
 
-/* Is the round trip short? Only then packets are sent in bursts; otherwise they are paced. */
+/* Is the round trip short? Then packets are sent in bursts, otherwise they are paced. */
 static bool short_path(const struct vb_roce_requester *rq)
 {
 	return rq->window.rtt_min && rq->window.rtt_min < PACED;
@@ -99,13 +99,14 @@ static void choose_chunk(const struct vb_roce_qp *qp, struct vb_work_sent *s)
 		s->chunk = CHUNK_MIN;
 }
 
-/* The number of PSNs of the packet. A READ request has those of its response. */
+/* The number of PSNs of the packet. A READ request has one for each packet of its response. */
 static uint64_t span(const struct vb_work_sent *s, uint64_t seq)
 {
 	return s->rq.verb == VB_VERB_READ ? vb_chunk_end(s, seq) - seq : 1;
 }
 
-/* The end of the window. While a missing packet is repeated, packets that the peer keeps are not in the network. */
+/* The size of the window. It is doubled while a missing packet is repeated, because packets that the peer keeps are not
+ * in the network. */
 static uint64_t limit(const struct vb_roce_requester *rq)
 {
 	return rq->mending && (rq->keeps == VB_ROCE_KEEPS || rq->mend_response) ? 2ull * rq->window.packets
@@ -113,8 +114,8 @@ static uint64_t limit(const struct vb_roce_requester *rq)
 }
 
 /*
- * IBA 9.7.7.2: without a credit one packet may be sent, to ask for credits. The responder counts the receives behind
- * its current message, so this never exceeds its count.
+ * IBA 9.7.7.2: without a credit, one packet may be sent to ask for credits. The packets of a message whose first packet
+ * was acknowledged need none, because the message has its receive.
  */
 static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
@@ -124,7 +125,8 @@ static bool has_credit(const struct vb_roce_qp *qp, const struct vb_work_sent *s
 	       rq->una > s->seq;
 }
 
-/* Waits if much is in flight and there is room for less than a burst: the next acknowledgement makes more room. */
+/* Must the sender wait until there is room for a burst? Only if much is in flight, so that an acknowledgement will
+ * follow. */
 static bool waits_for_burst(struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -164,7 +166,7 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 	       (rq->seq - rq->una + rq->stale + span(s, rq->seq) <= limit(rq) && !waits_for_burst(qp, s));
 }
 
-/* The send of the next packet, if that may be sent now. */
+/* The request of the next packet, if that may be sent now. */
 static struct vb_work_sent *next_to_send(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -266,12 +268,12 @@ static void time_it(struct vb_roce_qp *qp, uint64_t seq, bool first, uint64_t no
 		return;
 	if (rq->timed_n &&
 	    (seq <= last->seq || now - last->at < rq->window.srtt / VB_ROCE_TIMED || !rq->window.srtt || !first))
-		return; /* of repeated packets only the first is timed: the peer may have kept the others */
+		return; /* only the first of the repeated packets is timed, because the peer may have kept the others */
 	rq->timed[(rq->timed_0 + rq->timed_n++) % VB_ROCE_TIMED] =
 	        (struct vb_roce_timed){.seq = seq, .at = now, .first = first};
 }
 
-/* Of selectively repeated packets the first and the last ask for an acknowledgement; second copies do not. */
+/* The first and the last of selectively repeated packets ask for an acknowledgement. Second copies do not. */
 static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -285,8 +287,8 @@ static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint6
 }
 
 /*
- * The first packet after going back is sent twice, like the first repeated one. The second copy of a READ request asks
- * for the last packet of the response only. A responder that has not executed that far sends nothing for it (IBA
+ * Sends the first packet after going back twice, like the first packet of a mend. The second copy of a READ request asks
+ * for the last packet of the response only. A responder that has not executed that far does not answer it (IBA
  * 9.7.5.1.4).
  */
 static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)
@@ -327,8 +329,8 @@ static void make(struct vb_roce_qp *qp, struct vb_work_sent *s, uint64_t seq, ui
 	vb_roce_seal(qp, out, &p);
 }
 
-/* Executes a local operation when all requests before it are done: a repeated packet must not need an invalidated
- * key. */
+/* Executes a local operation when all requests before it are done, because a packet that must be repeated may need the
+ * key that it invalidates. */
 static void run_local(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -346,7 +348,7 @@ static void run_local(struct vb_roce_qp *qp)
 	}
 }
 
-/* The send of the next selectively repeated packet. */
+/* The request of the next packet to repeat selectively, or NULL. */
 static struct vb_work_sent *mended(struct vb_roce_qp *qp)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -365,14 +367,14 @@ static struct vb_work_sent *mended(struct vb_roce_qp *qp)
 }
 
 /*
- * May the next packet be sent by the pace? The sender may be at most a burst ahead of it. Packets are paced if round
- * trips are long, and while one acknowledgement covers all packets kept behind a gap.
+ * Does the pace allow the next packet? The sender may be ahead of it by a burst. Packets are paced if round trips are
+ * long, and during a mend, when one acknowledgement may cover all packets kept behind a gap.
  */
 static bool paced(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
 	const struct vb_roce_window *win = &rq->window;
-	uint64_t share = win->packets < win->slow_start_below ? 2 : 4; /* 2.5 or 1.25 windows in a round trip */
+	uint64_t share = win->packets < win->slow_start_below ? 2 : 4; /* 2.5 or 1.25 windows per round trip */
 	uint64_t apart = win->srtt * share / 5 / win->packets, burst = win->packets / 50;
 
 	burst = (burst < BURST_MIN ? BURST_MIN : burst < BURST_MAX ? burst : BURST_MAX) * apart;
@@ -412,7 +414,7 @@ static void begin_run(struct vb_roce_qp *qp, const struct vb_work_sent *s, struc
 	vb_roce_run(out, (uint32_t)n, s->middle, NULL);
 }
 
-/* Returns false if its memory is not mapped; the caller reports that. */
+/* Writes the next middle packet. Returns false if its memory is not accessible, which the full path reports. */
 bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -434,7 +436,7 @@ bool vb_requester_middle(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 	return true;
 }
 
-/* The same for several packets that do not ask for an acknowledgement; the last of the run is sent singly. */
+/* The same for several packets that do not ask for an acknowledgement. Leaves out the last packet of the run. */
 uint32_t vb_requester_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -475,7 +477,7 @@ bool vb_requester_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_
 		s = next_to_send(qp);
 	if (!s) {
 		if (qp->rq.started)
-			vb_requester_retire(qp); /* reports a fault that was found earlier, now in order */
+			vb_requester_retire(qp); /* reports an error that was found earlier, when its turn has come */
 		return false;
 	}
 	if (qp->cfg.type == VB_ROCE_RC && !paced(qp, now))

@@ -4,7 +4,7 @@
 #include "engine/roce/machine.h"
 #include "util/units.h"
 
-#define FAR (1 << 18)         /* PSNs that a peer may have in flight, and that a READ may have */
+#define FAR (1 << 18)         /* PSNs: more than a peer has in flight, or one READ has */
 #define VOUCH_WAIT VB_US(200) /* ns: acknowledgements wait this long for the peer to vouch for kept packets */
 
 enum state {
@@ -27,18 +27,18 @@ enum state {
 	DONE,
 };
 
-/* A request packet in processing. */
+/* A request packet that is being processed. */
 struct job {
 	struct vb_roce_qp *qp;
 	const struct vb_packet *p;
 	const uint8_t *payload;
 	uint64_t now;
-	unsigned flags; /* of the opcode */
+	unsigned flags; /* the opcode's flags */
 	uint16_t port;  /* its UDP source port */
 	bool rc;
 };
 
-/* The number of PSNs of the packet. A READ has those of its response. */
+/* The number of PSNs of the packet. A READ has one for each packet of its response. */
 static uint32_t psns(const struct job *j)
 {
 	return j->p->info->op == VB_OP_READ ? vb_packet_count(j->p->reth.length, j->qp->cfg.mtu) : 1;
@@ -62,7 +62,7 @@ static enum state check_psn(struct job *j)
 	vb_ahead_pass(j->qp, rs->epsn, 1); /* a packet in order replaces the kept one */
 	if (rs->refused) {
 		rs->refused = rs->not_ready = false;
-		if (rs->owed >= VB_ROCE_RNR) { /* the NAK is not sent yet, and not needed any more */
+		if (rs->owed >= VB_ROCE_RNR) { /* the NAK is not sent yet, and not needed now */
 			rs->owed = VB_ROCE_NO_ACK;
 			vb_owe_ack(j->qp, j->now);
 		}
@@ -80,7 +80,7 @@ static enum state check_op_sequence(struct job *j)
 	return CHECK_OP_ALLOWED;
 }
 
-/* IBA 9.7.4.1: an operation that the QP does not allow is an invalid request, not an access error, as in rxe. */
+/* IBA 9.7.4.1: an operation that the QP does not allow is an invalid request, not an access error. Like rxe. */
 static enum state check_op_allowed(struct job *j)
 {
 	static const uint8_t needs[] = {[VB_OP_WRITE] = VB_RIGHT_WRITE,
@@ -92,7 +92,8 @@ static enum state check_op_allowed(struct job *j)
 	return (j->qp->cfg.access & need) == need ? CHECK_RESOURCE : ERROR_INVALID;
 }
 
-/* IBA 9.7.4.1: takes a receive, or room for a read or atomic. The receive of a broken UC message is used again. */
+/* IBA 9.7.4.1: takes a receive, or checks the limit of reads and atomics. The receive of an incomplete UC message is
+ * reused. */
 static enum state check_resource(struct job *j)
 {
 	struct vb_roce_inbound *in = &j->qp->rs.in;
@@ -109,8 +110,8 @@ static enum state check_resource(struct job *j)
 	return CHECK_LENGTH;
 }
 
-/* IBA C9-92, C9-94: FIRST and MIDDLE are full, LAST is not empty, none is longer than the path MTU, no message than
- * 2^31 bytes */
+/* IBA C9-92, C9-94: FIRST and MIDDLE packets are full, LAST is not empty, no packet is longer than the path MTU, and no
+ * message longer than 2^31 bytes */
 static enum state check_length(struct job *j)
 {
 	const struct vb_packet *p = j->p;
@@ -193,7 +194,7 @@ static enum state execute_read(struct job *j)
 	return vb_resource_add(j->qp, &r) ? COMPLETE : ERROR_INVALID;
 }
 
-/* IBA 9.4.5: an address that is not aligned is an invalid request */
+/* IBA 9.4.5: a misaligned address is an invalid request */
 static enum state execute_atomic(struct job *j)
 {
 	struct vb_roce_qp *qp = j->qp;
@@ -249,7 +250,7 @@ static void complete_receive(struct job *j)
 	qp->ops->complete_receive(qp->own, &receipt);
 }
 
-/* IBA 9.7.7.1: the message sequence number counts what has been completed */
+/* IBA 9.7.7.1: the message sequence number counts completed messages */
 static enum state complete(struct job *j)
 {
 	struct vb_roce_responder *rs = &j->qp->rs;
@@ -285,16 +286,16 @@ static enum state duplicate(struct job *j)
 	return DONE;
 }
 
-/* Is the expected packet kept, but not vouched for yet? */
+/* Is the packet with the expected PSN kept, and may the peer still vouch for it? */
 static bool awaits_voucher(const struct vb_roce_qp *qp, uint64_t now)
 {
 	return qp->rs.kept && !qp->rs.vouches && now < qp->rs.vouch_by && vb_ahead_waits(qp);
 }
 
 /*
- * IBA 9.7.5.2: one NAK for a gap, then none until the expected packet arrives. deviates: by IBA half of all PSNs count
- * as ahead. Here a packet further ahead than packets can be in flight changes nothing, because its sender probably does
- * not know the PSN.
+ * IBA 9.7.5.2: sends one NAK for a gap, then none until the expected packet arrives. deviates: by IBA half of all PSNs
+ * are ahead. Here a packet that is further ahead than any packet in flight is dropped, because its sender probably
+ * guessed the PSN.
  */
 static enum state error_sequence(struct job *j)
 {
@@ -343,7 +344,7 @@ static enum state error_invalid(struct job *j)
 	return DONE;
 }
 
-/* IBA 9.9.3: the receive reports the error too */
+/* IBA 9.9.3: the receive completes with an error too */
 static enum state error_too_long(struct job *j)
 {
 	if (!j->rc)
@@ -391,7 +392,7 @@ static enum state (*const steps[])(struct job *) = {
         [ERROR_RECEIVE] = error_receive,
 };
 
-/* The request that ended the QP is repeated, so its NAK was lost: repeats the NAK. */
+/* Repeats the NAK that ended the QP, if the request is repeated and so the NAK was lost. */
 static void repeat_nak(struct vb_roce_qp *qp, struct vb_psn psn)
 {
 	qp->stats.drop_state++;
@@ -418,7 +419,7 @@ void vb_responder_input_unknown(struct vb_roce_qp *qp, struct vb_psn psn)
 		vb_responder_refuse(qp, VB_REFUSE_INVALID, psn);
 }
 
-/* The steps above, shortened for the most frequent packets. Errors are left to the full steps. */
+/* A shortcut for the most frequent packets. Leaves errors to the states above. */
 bool vb_responder_input_middle(struct vb_roce_qp *qp, enum vb_op op, struct vb_psn psn, bool ack_req,
                                const uint8_t *payload, uint16_t port, uint64_t now)
 {
@@ -453,11 +454,11 @@ static void run_kept(struct vb_roce_qp *qp, uint64_t now)
 
 	while (!qp->dead && (k = vb_ahead_take(qp))) {
 		run_states(qp, &k->packet, k->payload, qp->rs.port, now);
-		qp->rs.ack_at = 0; /* the requester waits for the acknowledgement */
+		qp->rs.ack_at = 0; /* the requester waits for it */
 	}
 }
 
-/* Delays the acknowledgement, which would make the requester repeat all kept packets. */
+/* Delays the acknowledgement, because it would make the requester repeat the kept packets. */
 static void wait_for_voucher(struct vb_roce_qp *qp, uint64_t now)
 {
 	qp->rs.vouch_by = now + VOUCH_WAIT;

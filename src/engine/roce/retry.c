@@ -1,15 +1,15 @@
-// retry.c - the requester's timers: going back, and failing
+// retry.c - the requester's timers: repeats requests, and fails them
 // follows: IBA volume 1, 9.7.6 (transport timer), 9.7.5.2.8 (RNR NAK), 9.9.2 (retries)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
 #include "util/units.h"
 
-#define PROBE_MAX VB_S(1) /* ns */
-#define MEND_PATIENCE 4   /* round trips */
-#define RETRY_PATIENCE 5  /* multiples of the longest time of an answer */
-#define LATE VB_MS(1)     /* ns: a timer read so late may precede reading an answer that has arrived */
+#define PROBE_MAX VB_S(1) /* ns: the latest repetition by the early timer, if the QP has no timeout */
+#define MEND_PATIENCE 4   /* round trips until a repeated packet is repeated again */
+#define RETRY_PATIENCE 5  /* a retry comes after this multiple of the longest time of an answer */
+#define LATE VB_MS(1)     /* ns: if a timer is read so late, an answer may have arrived that is not read yet */
 
-/* IBA 9.7.6.1: 4.096 us * 2^timeout, and up to four times that if answers take so long. 0: no timeout. */
+/* IBA 9.7.6.1: 4.096 us * 2^timeout, or up to four times as much if answers take so long. 0: no timeout. */
 static uint64_t retry_time(const struct vb_roce_qp *qp)
 {
 	const struct vb_roce_window *w = &qp->rq.window;
@@ -20,9 +20,9 @@ static uint64_t retry_time(const struct vb_roce_qp *qp)
 }
 
 /*
- * The first retry comes after that time, the next after twice, all others after four times the program's timer, which
- * the standard allows. A peer that gets no processor for ten seconds, beside programs that call sched_yield in a loop,
- * is not dead, and connections of rdma_cm have only seven retries of half a second.
+ * The first retry comes after the program's timeout, the second after twice the timeout, all others after four times the
+ * timeout, which the standard allows. A peer may get no processor for ten seconds beside programs that call sched_yield
+ * in a loop, and connections of rdma_cm have only seven retries of half a second.
  */
 static uint64_t next_retry(const struct vb_roce_qp *qp)
 {
@@ -34,11 +34,11 @@ static uint64_t next_retry(const struct vb_roce_qp *qp)
 }
 
 /*
- * deviates: besides the program's timer, which may run for seconds, an earlier timer derived from measured round-trip
- * times repeats unanswered packets. It does not count as a retry, so the error comes at the time that the program asked
- * for. It grows with each repetition until an answer can be timed, but is at most a quarter of a retry, so that a retry
- * stands for several tries: if a fifth of all packets is lost, eight tries are not enough. It exceeds that only if
- * answers take longer.
+ * deviates: besides the program's timer, which may run for seconds, an earlier timer, derived from measured round-trip
+ * times, repeats unanswered packets. It does not count as a retry, so errors come at the time that the program asked
+ * for. It grows with each repetition until an answer can be timed. It is at most a quarter of a retry, so that each retry
+ * stands for several tries: if a fifth of all packets is lost, eight tries are not enough. It is longer only if answers
+ * take longer.
  */
 static uint64_t probe_time(const struct vb_roce_qp *qp)
 {
@@ -46,7 +46,7 @@ static uint64_t probe_time(const struct vb_roce_qp *qp)
 	uint64_t most = retry_time(qp) ? retry_time(qp) / 4 : PROBE_MAX;
 	uint64_t least = qp->cfg.probe_min, soon = MEND_PATIENCE * rq->window.srtt;
 
-	if (rq->mending && soon && soon < least) /* little can still be in flight */
+	if (rq->mending && soon && soon < least) /* during a mend little is in flight */
 		least = soon;
 	uint64_t patience = vb_roce_window_patience(&rq->window, least);
 	uint64_t enough = rq->window.srtt ? patience : least;
@@ -78,7 +78,7 @@ void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 		vb_requester_arm(qp, now);
 }
 
-/* refused: the peer has not executed una, so a later answer belongs to the packets that are sent now. */
+/* refused: the peer has said that it has not executed una, so an answer belongs to packets that are sent from now on. */
 static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -104,7 +104,7 @@ bool vb_requester_go_back(struct vb_roce_qp *qp, bool refused, uint64_t now)
 	rq->stale = (uint32_t)(rq->seq - rq->una) / 2;
 	back_to_una(qp, refused, now);
 	rq->back_echo = rq->keeps != VB_ROCE_KEEPS;
-	rq->probe_at = 0; /* the peer lives: patience anew */
+	rq->probe_at = 0; /* the peer answers, so the timer starts again */
 	vb_requester_arm(qp, now);
 	return true;
 }
@@ -131,7 +131,7 @@ static void retry(struct vb_roce_qp *qp, uint64_t now)
 	vb_requester_arm(qp, now);
 }
 
-/* If this machine was so busy that even the earlier repetition was not sent, that one is sent before a retry counts. */
+/* If this machine was so busy that even the earlier repetition was not sent, sends that before a retry counts. */
 static void try_first(struct vb_roce_qp *qp, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;
@@ -140,7 +140,7 @@ static void try_first(struct vb_roce_qp *qp, uint64_t now)
 		rq->retry_at = now + LATE + retry_time(qp) / 4;
 }
 
-/* If a timer is read late, gives answers that arrived meanwhile a moment to be read. */
+/* If a timer is read late, postpones it once, so that answers that have arrived are read first. */
 static bool looks_late(struct vb_roce_requester *rq, uint64_t now)
 {
 	bool retry = rq->retry_at && rq->retry_at <= now, probe = rq->probe_at && rq->probe_at <= now;

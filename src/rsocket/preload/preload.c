@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Calls of the libraries below us are not the program's. */
+/* True for calls from the libraries below this one, which are not the program's. */
 static bool from_below(void *caller)
 {
 	void *const below[] = {(void *)rsocket, (void *)rdma_create_id, (void *)ibv_open_device, (void *)pre_init};
@@ -47,7 +47,7 @@ static int open_rsocket(int domain, int type, int protocol)
 			pre_tune(s->rs);
 	}
 	if (s->rs < 0 && s->plain < 0)
-		pre_drop(fd); /* the placeholder itself serves */
+		pre_drop(fd); /* the program gets the placeholder as an ordinary socket */
 	pre_put(s);
 	return fd;
 }
@@ -58,10 +58,10 @@ PRE_EXPORT int socket(int domain, int type, int protocol)
 	int fd;
 
 	pre_init();
-	/* a handler may have interrupted the allocator: there it is the kernel's */
+	/* a signal handler may have interrupted the allocator: it gets a kernel socket */
 	if (inside || !pre_wanted(domain, type, protocol) || pre_is_fragile())
 		return pre_real.socket(domain, type, protocol);
-	pre_enter(); /* of the loader's lock, too */
+	pre_enter(); /* the loader's lock counts, too */
 	inside = true;
 	if (from_below(__builtin_return_address(0)))
 		fd = pre_real.socket(domain, type, protocol);
@@ -72,7 +72,8 @@ PRE_EXPORT int socket(int domain, int type, int protocol)
 	return fd;
 }
 
-/* Most calls: to the rsocket, to the socket behind the placeholder, or to whatever else the descriptor is. */
+/* Most calls are passed to the rsocket, to the TCP or UDP socket behind the placeholder, or to the descriptor
+ * itself. */
 #define PASS(get, type, rcall, pcall, fd, ...)                                                                 \
 	PRE_ERRNO;                                                                                             \
 	PRE_HELD struct pre_sock *s_ = get(fd);                                                                \
@@ -156,7 +157,7 @@ PRE_EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *len)
 	return accept4(fd, addr, len, 0);
 }
 
-/* The peer does not support RDMA: uses TCP or UDP. */
+/* Connects by TCP or UDP, because the peer does not support RDMA. */
 static int connect_plain(struct pre_sock *s, const struct sockaddr *addr, socklen_t len)
 {
 	int plain = pre_real.socket(s->domain, s->type, 0);
@@ -228,7 +229,7 @@ PRE_EXPORT ssize_t readv(int fd, const struct iovec *iov, int n)
 	RECV(rreadv, readv, iov, n);
 }
 
-/* What programs that were compiled with fortification call. */
+/* Programs compiled with fortification call these. */
 ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, struct sockaddr *from,
                        socklen_t *from_len);
@@ -250,7 +251,7 @@ PRE_EXPORT ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
 	return len > room ? (abort(), -1) : read(fd, buf, len);
 }
 
-/* rsockets only say EPIPE. */
+/* rsockets return EPIPE without a signal, so this raises SIGPIPE. */
 static void broken_pipe(const struct pre_sock *s, int flags)
 {
 	if (errno != EPIPE || s->rs < 0 || s->type != SOCK_STREAM || (flags & MSG_NOSIGNAL))
@@ -259,7 +260,7 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 	errno = EPIPE;
 }
 
-/* want: bytes asked for, so that a short write is seen; how: flags. */
+/* want: bytes requested, so that a short write is noticed; how: flags. */
 #define SEND(want, how, call, name, ...)                                                                 \
 	PRE_ERRNO;                                                                                       \
 	PRE_HELD struct pre_sock *s_ = pre_take(fd);                                                     \
@@ -288,7 +289,7 @@ PRE_EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 	SEND(len, flags, rsend, send, buf, len, flags);
 }
 
-/* A stream is connected: TCP ignores an address here, and rsendto refuses it. */
+/* TCP ignores the address of sendto() on a stream, but rsendto() rejects it. */
 static bool is_stream(int fd)
 {
 	struct pre_sock *s = pre_get(fd);
@@ -385,14 +386,15 @@ PRE_EXPORT int getsockname(int fd, struct sockaddr *restrict addr, socklen_t *re
 	PASS(pre_get, int, rgetsockname, getsockname, fd, addr, len);
 }
 
-/* No data arrives by TCP on a connection that will become RDMA, so no call may wait for it. */
+/* True for options that make calls wait for data. On a connection that will become RDMA no data arrives by TCP, so no
+ * call may wait for it. */
 static bool waits_for_data(const struct pre_sock *s, int level, int name)
 {
 	return (s->fork == PRE_FORK_NEW || s->fork == PRE_FORK_LISTEN) && level == IPPROTO_TCP &&
 	       (name == TCP_DEFER_ACCEPT || name == TCP_FASTOPEN_CONNECT);
 }
 
-/* An option that rsockets do not know is the placeholder's to judge and to remember. */
+/* An option that rsockets do not know is set on the placeholder, which accepts or rejects it. */
 PRE_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
 	struct pre_sock *s = pre_get(fd);

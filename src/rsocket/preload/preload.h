@@ -1,4 +1,4 @@
-// preload.h - librspreload.so: sockets of a program that knows nothing of RDMA become rsockets
+// preload.h - librspreload.so: puts the sockets of a program without RDMA on rsockets
 // follows: rsocket(7) ("preload library")
 // SPDX-License-Identifier: MIT
 #ifndef VB_RSOCKET_PRELOAD_H
@@ -19,7 +19,7 @@
 
 #define PRE_EXPORT __attribute__((visibility("default")))
 
-/* What libc would have done. */
+/* The functions of libc. */
 struct pre_real {
 	int (*socket)(int, int, int);
 	int (*bind)(int, const struct sockaddr *, socklen_t);
@@ -64,14 +64,14 @@ struct pre_real {
 extern struct pre_real pre_real;
 void pre_init(void);
 
-/* preload_signal.c: the thread, and the program's handlers that it has to call */
+/* preload_signal.c: the state of a thread, and its deferred signals */
 enum { PRE_DEFERRED_MAX = 8 };
 struct pre_thread {
-	int inside; /* how many references and locks of ours it holds */
-	int asleep; /* and yet no lock: it sleeps */
+	int inside; /* number of our references and locks that the thread holds */
+	int asleep; /* > 0: the thread sleeps, without a lock */
 	int deferred;
-	const char *handler; /* the frame of the handler that runs */
-	bool fragile;        /* it may have interrupted the allocator, or another that is not to be called again */
+	const char *handler; /* the stack frame of the running signal handler */
+	bool fragile;        /* the handler may have interrupted the allocator, or other code that is not reentrant */
 	siginfo_t kept[PRE_DEFERRED_MAX];
 };
 extern __thread struct pre_thread pre_me __attribute__((tls_model("initial-exec")));
@@ -89,11 +89,11 @@ static inline void pre_leave(void)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (--pre_me.inside > 0)
 		return;
-	pre_me.inside = 0; /* it was that where a handler has left by longjmp() */
+	pre_me.inside = 0; /* below 0 after a handler has left by longjmp() */
 	if (pre_me.deferred)
 		pre_handle_deferred();
 }
-/* A call of the system that may sleep, with no lock of ours held. */
+/* Makes a system call that may sleep. The thread holds no lock of ours. */
 #define PRE_SLEEP(call)                   \
 	({                                \
 		(void)pre_fall_asleep();  \
@@ -101,7 +101,7 @@ static inline void pre_leave(void)
 		pre_wake_up();            \
 		r__;                      \
 	})
-/* Something that is to end, by a thread of ours where a handler lets go of it. */
+/* An object to be freed. If a signal handler drops the last reference, a thread of ours frees it. */
 struct pre_late {
 	struct pre_late *next;
 	void (*end)(struct pre_late *);
@@ -109,44 +109,45 @@ struct pre_late {
 void pre_end(struct pre_late *l, void (*end)(struct pre_late *));
 void pre_start_closer(void);
 
-/* With fork support a connection is TCP until the first data: then it is known which process it belongs to. */
+/* With fork support a connection is TCP until the first data, which shows the process that it belongs to. */
 enum pre_fork { PRE_READY, PRE_FORK_NEW, PRE_FORK_LISTEN, PRE_FORK_ACTIVE, PRE_FORK_PASSIVE };
 
 /*
- * What stands behind one or more descriptors of the program. Those are placeholders, sockets of the kernel that nobody
- * connects, so that numbers, flags, dup and fstat are right. In fork mode, plain is the TCP socket behind them.
+ * The object behind one or more descriptors of the program. These descriptors are placeholders: kernel sockets that are
+ * never connected. So their numbers, flags, dup and fstat are right. In fork mode, plain is the TCP socket behind them.
  */
 struct pre_sock {
 	struct pre_late late;
 	int refs, domain, type;
-	int rs;    /* the rsocket; -1: plain */
-	int plain; /* where rs is -1 */
+	int rs;    /* the rsocket; -1: plain is used */
+	int plain; /* the TCP or UDP socket if rs is -1 */
 	enum pre_fork fork;
-	/* preload_fork.c's: the process where somebody is at it; the thread that called connect, and how many forks
-	 * came before. */
+	/* For preload_fork.c: the process in which a thread decides the transport, the thread that called connect, and
+	 * the number of forks before that. */
 	unsigned settling;
 	const void *owner;
 	unsigned forks;
-	/* For epoll: sets it is in; for those that are edge-triggered: reads done, writes that found no room. */
+	/* For epoll: number of sets that contain it. For edge-triggered sets: number of reads, and of writes that found
+	 * no room. */
 	unsigned refs_by_epoll, in_reads, out_blocks;
 };
 
-/* preload_fd.c. While a thread has a reference it is inside. */
-struct pre_sock *pre_get(int fd);  /* a reference; NULL: not one of ours */
-struct pre_sock *pre_take(int fd); /* the same, and the way to a connection in fork mode is finished first */
+/* preload_fd.c. A thread that holds a reference counts as inside. */
+struct pre_sock *pre_get(int fd);  /* takes a reference; NULL: not one of ours */
+struct pre_sock *pre_take(int fd); /* the same, and decides the transport in fork mode first */
 void pre_put(struct pre_sock *s);
-/* A reference for the block: given back however it is left, by a thread that is cancelled too. */
+/* A reference that is released at the end of the block, also if the thread is cancelled. */
 #define PRE_HELD __attribute__((cleanup(pre_put_held)))
 static inline void pre_put_held(struct pre_sock **s)
 {
 	if (*s)
 		pre_put(*s);
 }
-/* A call of the system that succeeds leaves errno alone, and OpenSSL, where it has read the end, looks at it. */
+/* Preserves errno if the call succeeds, as a system call does. OpenSSL checks errno after the end of the data. */
 #define PRE_ERRNO __attribute__((cleanup(pre_errno_back))) struct pre_errno errno_ = {errno, false}
 struct pre_errno {
 	int before;
-	bool good; /* it has succeeded */
+	bool good; /* the call has succeeded */
 };
 static inline void pre_errno_back(const struct pre_errno *e)
 {
@@ -155,12 +156,12 @@ static inline void pre_errno_back(const struct pre_errno *e)
 }
 int pre_open(struct pre_sock **out, int domain, int type);
 int pre_alias(int fd, struct pre_sock *s);
-bool pre_drop(int fd);               /* before the descriptor is closed: it was one of ours */
-int pre_next(int fd, unsigned last); /* the first of ours from fd on; -1: none up to last */
-bool pre_any(void);                  /* is there anything of ours at all? */
-bool pre_borrowed(void);             /* by a child of vfork(), which is to change nothing here */
+bool pre_drop(int fd);               /* before the descriptor is closed; true if it was one of ours */
+int pre_next(int fd, unsigned last); /* the first of our descriptors from fd to last; -1: none */
+bool pre_any(void);                  /* true if any descriptor is ours */
+bool pre_borrowed(void);             /* true in a child of vfork(), which must not change anything here */
 unsigned pre_list(bool (*wanted)(const struct pre_sock *), struct pre_sock **out,
-                  unsigned room); /* a reference on each */
+                  unsigned room); /* with a reference on each */
 
 /* preload_config.c */
 extern bool pre_fork_support;
@@ -173,8 +174,8 @@ void pre_settle(struct pre_sock *s);
 void pre_connecting(struct pre_sock *s); /* connect was called */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket);
 
-/* preload_mask.c: from begin to end the mask's signals are let in by end alone, which says whether a handler has
- * run; begin gives a descriptor to poll meanwhile, or -1. */
+/* preload_mask.c: end lets in the signals of the mask that were held back since begin, and returns true if a handler
+ * has run. begin returns a descriptor to poll meanwhile, or -1. */
 struct pre_mask {
 	sigset_t before, inside, let_in;
 };
@@ -184,6 +185,6 @@ bool pre_mask_end(struct pre_mask *m, int fd);
 /* preload_epoll.c */
 void pre_epoll_forget(int fd);
 void pre_epoll_forget_range(unsigned first, unsigned last);
-void pre_epoll_kick(struct pre_sock *s); /* one of the counters has changed */
+void pre_epoll_kick(struct pre_sock *s); /* to be called when one of the counters has changed */
 
 #endif

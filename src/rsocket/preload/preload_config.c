@@ -1,4 +1,4 @@
-// preload_config.c - which sockets become rsockets, and how large
+// preload_config.c - which sockets become rsockets, and the size of their buffers
 // follows: rsocket(7) ("preload library"); the format of preload_config in rdma-core
 // SPDX-License-Identifier: MIT
 #include "rsocket/preload/preload.h"
@@ -16,7 +16,7 @@ enum { RULES_MAX = 1024 };
 bool pre_fork_support;
 static int sq_size, rq_size, inline_size;
 
-/* One line of the file: program domain type protocol, each of them * for any. */
+/* One line of the file: program, domain, type and protocol; * stands for any. */
 struct rule {
 	struct rule *next;
 	char program[64];

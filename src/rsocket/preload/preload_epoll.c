@@ -13,15 +13,15 @@
 #include "util/calls.h"
 
 /*
- * The kernel's epoll keeps what is not an rsocket; the rsockets are kept here, and rpoll waits for them and for the
- * epoll descriptor together. Edge-triggered: an event is told again when the program has read, or has found no room to
- * write, since the last time.
+ * The kernel's epoll set contains the descriptors that are not rsockets. The rsockets are kept here, and rpoll waits
+ * for them and for the epoll descriptor together. An edge-triggered event is reported again if the program has read, or
+ * has found no room to write, since the last report.
  */
 struct entry {
 	struct pre_late late;
 	struct entry *next;
 	struct pre_sock *sock;
-	int fd; /* the program's */
+	int fd; /* the program's descriptor */
 	struct epoll_event ev;
 	uint32_t told;
 	unsigned reads, blocks;
@@ -29,12 +29,12 @@ struct entry {
 struct set {
 	struct pre_late late;
 	struct set *next;
-	int epfd, kick; /* kick: in the kernel's set, to end its waits */
+	int epfd, kick; /* kick: an eventfd in the kernel's set that ends waits */
 	struct entry *entries;
 	unsigned count;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct set *sets; /* all of this under lock */
+static struct set *sets; /* guarded by lock */
 
 static void lock_sets(void)
 {
@@ -56,7 +56,7 @@ __attribute__((constructor)) static void follow_forks(void)
 	pthread_atfork(lock_sets, unlock_sets, leave_in_child);
 }
 
-/* Threads are not cancelled while they hold it. */
+/* Takes the lock. A thread is not cancelled while it holds it. */
 static int hold(void)
 {
 	int cancel;
@@ -150,7 +150,7 @@ static void free_set(struct pre_late *l)
 	free((char *)l - offsetof(struct set, late));
 }
 
-/* sock: with a reference that an entry takes over. */
+/* The caller holds a reference of sock. The entry takes none of its own. */
 static int change(struct set *s, int op, int fd, struct epoll_event *ev, struct pre_sock *sock)
 {
 	struct entry **at = entry_at(s, fd), *e = *at;
@@ -195,7 +195,7 @@ PRE_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	if (!err)
 		kick(s);
 	let_go(cancel);
-	/* The program's descriptor holds the socket: closing it takes the entry out first. */
+	/* The entry needs no reference: the program's descriptor has one, and closing it removes the entry first. */
 	pre_put(sock);
 	if (err)
 		errno = err;
@@ -213,7 +213,7 @@ static void forget_set(struct set **at)
 	pre_end(&s->late, free_set);
 }
 
-/* The program closes fd: an rsocket, or an epoll set of which this is the last we hear. */
+/* The program closes fd, which is an rsocket or an epoll set. */
 void pre_epoll_forget(int fd)
 {
 	const int cancel = hold();
@@ -266,12 +266,13 @@ static struct pollfd wish(struct entry *e)
 		if (told & (EPOLLHUP | EPOLLERR))
 			return (struct pollfd){.fd = -1};
 	}
-	if (e->ev.events & (1u << 29)) /* one-shot, and told */
+	if (e->ev.events & (1u << 29)) /* one-shot, and reported already */
 		return (struct pollfd){.fd = -1};
 	return (struct pollfd){.fd = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain, .events = (short)events};
 }
 
-/* NULL: no rsockets in this set (or no memory). The last places are for the kernel's set and for a signal. */
+/* Builds the list for rpoll, with two more places for the kernel's set and for a signal. NULL: the set has no rsockets,
+ * or there is no memory. */
 static struct pollfd *wishes(int epfd, unsigned *count)
 {
 	struct pollfd *fds = NULL;
@@ -311,7 +312,7 @@ static int collect(int epfd, const struct pollfd *fds, unsigned count, struct ep
 	for (struct entry *e = s ? s->entries : NULL; e && i < count && n < max; e = e->next, i++) {
 		int now = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain;
 
-		/* The list may have changed in between; what is missed is seen by the next look. */
+		/* The list may have changed in between. The next call reports what is missed here. */
 		if (fds[i].revents && fds[i].fd == now)
 			tell(e, fds[i].revents, &out[n++]);
 	}
@@ -319,7 +320,7 @@ static int collect(int epfd, const struct pollfd *fds, unsigned count, struct ep
 	return n;
 }
 
-/* Our own descriptor among the kernel's events. */
+/* Removes our own descriptor from the kernel's events. */
 static int strip(int epfd, struct epoll_event *ev, int n)
 {
 	struct set *s;
@@ -354,7 +355,7 @@ static void free_list(struct pollfd **fds)
 	errno = saved;
 }
 
-/* What the rsockets, the kernel's set and a signal have to say together. */
+/* Waits once for the rsockets, the kernel's set and a signal together. */
 static int poll_once(int epfd, struct pollfd *fds, unsigned count, struct epoll_event *ev, int max, int timeout,
                      int also)
 {

@@ -1,4 +1,4 @@
-// preload_fd.c - which descriptors of the program are rsockets, and what libc would have done
+// preload_fd.c - which descriptors of the program are rsockets, and the functions of libc
 // follows: rsocket(7) ("preload library")
 // SPDX-License-Identifier: MIT
 #include "rsocket/preload/preload.h"
@@ -17,7 +17,7 @@ enum { PAGE = 1024, PAGES = 1024 };
 static struct pre_sock *_Atomic *_Atomic pages[PAGES];
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* guards the counts, and changes of the table */
 static atomic_int ours;
-static pid_t owner; /* of the table: a child of vfork() has its parent's memory, but descriptors of its own */
+static pid_t owner; /* of the table: a child of vfork() shares its parent's memory, but has descriptors of its own */
 
 static void load(void)
 {
@@ -96,7 +96,7 @@ static void set_up(void)
 	pthread_atfork(lock_table, unlock_table, leave_in_child);
 }
 
-/* Other libraries' constructors may call before ours. */
+/* Constructors of other libraries may call us before this one runs. */
 __attribute__((constructor)) void pre_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -192,7 +192,7 @@ struct pre_sock *pre_take(int fd)
 	return s;
 }
 
-/* What a handler accepts: it may have interrupted the allocator. */
+/* For connections that a signal handler accepts: it may have interrupted the allocator. */
 enum { RESERVE = 16 };
 static struct pre_sock reserve[RESERVE];
 static atomic_bool reserved[RESERVE];
@@ -256,7 +256,7 @@ int pre_alias(int fd, struct pre_sock *s)
 	return p ? 0 : -1;
 }
 
-/* A placeholder, and behind it nothing yet. The caller owns a reference too. */
+/* Opens a placeholder with nothing behind it yet. The caller gets a reference, too. */
 int pre_open(struct pre_sock **out, int domain, int type)
 {
 	struct pre_sock *s;
@@ -299,7 +299,7 @@ bool pre_drop(int fd)
 	if (s) {
 		*p = NULL;
 		atomic_fetch_sub(&ours, 1);
-		pre_enter(); /* the table's reference is this thread's now */
+		pre_enter(); /* this thread takes over the table's reference */
 	}
 	unlock_table();
 	if (s)

@@ -1,4 +1,4 @@
-// preload_file.c - streams of the C library over rsockets: stdio calls nothing of ours by itself
+// preload_file.c - stdio streams over rsockets: the C library would call read and write directly
 // follows: fdopen(3), fopencookie(3), dprintf(3)
 // SPDX-License-Identifier: MIT
 #undef _FORTIFY_SOURCE
@@ -13,10 +13,10 @@ struct stream {
 	struct stream *next;
 	FILE *file;
 	int fd;
-	int busy; /* a thread is in a read or write of it, perhaps the one that calls exit() in a signal handler */
+	int busy; /* a thread reads or writes it, perhaps the one that calls exit() in a signal handler */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct stream *streams; /* under lock */
+static struct stream *streams; /* guarded by lock */
 
 static void unlock_in_child(void)
 {
@@ -45,7 +45,7 @@ static ssize_t stream_write(void *cookie, const char *buf, size_t len)
 	__atomic_fetch_add(&s->busy, 1, __ATOMIC_RELAXED);
 	ssize_t n = write(s->fd, buf, len);
 	__atomic_fetch_sub(&s->busy, 1, __ATOMIC_RELAXED);
-	return n < 0 ? 0 : n; /* fopencookie(3): an error is 0 */
+	return n < 0 ? 0 : n; /* fopencookie(3): 0 means an error */
 }
 
 static int stream_seek(void *cookie, off64_t *at, int whence)
@@ -135,7 +135,7 @@ PRE_EXPORT int dprintf(int fd, const char *format, ...)
 	return n;
 }
 
-/* What programs that were compiled with fortification call. */
+/* Programs compiled with fortification call these. */
 int __vdprintf_chk(int fd, int flag, const char *format, va_list args);
 int __dprintf_chk(int fd, int flag, const char *format, ...);
 
@@ -157,7 +157,7 @@ PRE_EXPORT int __dprintf_chk(int fd, int flag, const char *format, ...)
 	return n;
 }
 
-/* The C library writes out what is left after all destructors, and then it is too late for an rsocket. */
+/* Flushes the streams. The C library does so only after all destructors, when rsockets no longer work. */
 __attribute__((destructor)) static void write_out(void)
 {
 	if (pthread_mutex_trylock(&lock))

@@ -1,4 +1,5 @@
-// preload_fork.c - connections that begin as TCP and become RDMA with the first data, in the process that has it then
+// preload_fork.c - connections that begin as TCP and switch to RDMA at the first data, in the process that owns them
+// then
 // follows: rsocket(7) ("Support for fork()"); the exchange is rdma-core's
 // SPDX-License-Identifier: MIT
 #include "rsocket/preload/preload.h"
@@ -13,15 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COMING_MS 2000 /* after the end of TCP, for the last message of the connection */
-#define CLIENT_MS 2000 /* for a client to come by RDMA: others wait for the same port meanwhile */
+#define COMING_MS 2000 /* wait for the last message of connection management after TCP has ended */
+#define CLIENT_MS 2000 /* wait for a client to connect by RDMA; others wait for the same port meanwhile */
 #define TURN_MS 10000
 #define LOOK_MS 5
-#define TOGETHER 256 /* connections that are waited for at once */
+#define TOGETHER 256 /* connections waited for at once */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* fork and settling of all sockets */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards fork and settling of all sockets */
 static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
-static unsigned forks, process = 1; /* process: another number in each child */
+static unsigned forks, process = 1; /* process: a different number in each child */
 static __thread char me;
 
 static void lock_fork(void)
@@ -39,7 +40,7 @@ static void leave_in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&settled, NULL);
-	process++; /* threads of the parent that were deciding do not exist here */
+	process++; /* threads of the parent that were deciding do not exist in the child */
 }
 
 __attribute__((constructor)) static void follow_forks(void)
@@ -54,7 +55,7 @@ void pre_connecting(struct pre_sock *s)
 	s->fork = PRE_FORK_ACTIVE;
 }
 
-/* A socket that becomes the other kind takes these along. */
+/* Copies the options when a socket changes its kind. */
 int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket)
 {
 	static const struct {
@@ -80,7 +81,7 @@ int pre_copy_options(int rs, int plain, int domain, int type, bool to_rsocket)
 	return 0;
 }
 
-/* Without RDMA the connection stays TCP, and the four bytes are not the program's data. */
+/* Removes the server's four bytes, because the connection stays TCP. */
 static void take_word(int plain)
 {
 	uint32_t word;
@@ -88,7 +89,7 @@ static void take_word(int plain)
 	pre_real.recv(plain, &word, sizeof(word), MSG_DONTWAIT);
 }
 
-/* The server sends four zero bytes over TCP when its rsocket listens: checks whether data has arrived. */
+/* The server sends four zero bytes over TCP when its rsocket listens. Then this connects to it. */
 static int connect_rs(struct pre_sock *s, short revents)
 {
 	struct sockaddr_storage addr;
@@ -97,7 +98,7 @@ static int connect_rs(struct pre_sock *s, short revents)
 	int flags = pre_real.fcntl(s->plain, F_GETFL), rs;
 	ssize_t n;
 
-	/* Where the connection was refused the program is to see it, not we. */
+	/* Leave the error of a refused connection to the program. */
 	if (revents & (POLLERR | POLLNVAL))
 		return -1;
 	pre_real.fcntl(s->plain, F_SETFL, 0);
@@ -156,8 +157,8 @@ static int rpoll_all(struct pollfd *p, nfds_t count, int timeout)
 	return n;
 }
 
-/* A client that RDMA does not bring here goes on by TCP, or goes, or says nothing. One that has come shuts TCP down,
- * which may be seen first. */
+/* Accepts the client by RDMA, or returns -1. A client that cannot use RDMA sends data by TCP, closes, or does nothing.
+ * A client that has connected by RDMA shuts TCP down, which may be noticed first. */
 static int accept_or_tcp(int l, int plain)
 {
 	struct pollfd p[2] = {{.fd = l, .events = POLLIN}, {.fd = plain, .events = POLLIN}};
@@ -169,8 +170,8 @@ static int accept_or_tcp(int l, int plain)
 	return n > 0 && p[0].revents ? raccept(l, NULL, NULL) : -1;
 }
 
-/* The children of one server have the same port: one of them listens at a time. A lock that ends with its process
- * keeps the others asleep meanwhile; where there is none, or somebody has another, they try until they can. */
+/* The children of one server share a port, so one of them listens at a time. The others sleep on a file lock, which
+ * ends with its process. Without that lock, or if another user holds the file, they retry. */
 static int take_turn(void)
 {
 	struct stat st;
@@ -211,13 +212,13 @@ static int accept_rs(struct pre_sock *s)
 	if (l >= 0)
 		rclose(l);
 	if (turn >= 0) {
-		flock(turn, LOCK_UN); /* a child that was made meanwhile has it, too */
+		flock(turn, LOCK_UN); /* a child forked meanwhile holds the lock, too */
 		pre_real.close(turn);
 	}
 	return rs;
 }
 
-/* Returns true if this thread must decide, until it calls done(). False: another thread has decided. */
+/* True if this thread must decide and then call done(). False if another thread has decided. */
 static bool claim(struct pre_sock *s, bool wait)
 {
 	pthread_mutex_lock(&lock);
@@ -252,14 +253,14 @@ static void done(struct pre_sock *s, int rs)
 	pre_real.close(plain);
 }
 
-/* This thread has connected it, and no process has been made since that it might be for. */
+/* True if this thread has connected the socket, and no process has been forked since that may own it now. */
 static bool is_mine(const struct pre_sock *s)
 {
 	return s->fork == PRE_FORK_ACTIVE && s->settling != process && s->owner == &me && s->forks == forks;
 }
 
-/* The server may wait with one process for another of our connections, before it comes to this one: those are
- * settled too when it is their turn. */
+/* A single-process server may settle our other connections before this one. So this settles them in the server's
+ * order. */
 static void settle_active(struct pre_sock *s)
 {
 	struct pre_sock *all[TOGETHER] = {s};
@@ -281,7 +282,7 @@ static void settle_active(struct pre_sock *s)
 		pre_put(all[i]);
 }
 
-/* First data. Where RDMA does not come about the connection stays TCP. */
+/* Called at the first data. If RDMA fails, the connection stays TCP. */
 void pre_settle(struct pre_sock *s)
 {
 	if (!claim(s, true))

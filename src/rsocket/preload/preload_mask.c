@@ -1,4 +1,4 @@
-// preload_mask.c - signals that are let in only while a call waits: ppoll, pselect, epoll_pwait
+// preload_mask.c - signals that are unblocked only while a call waits: ppoll, pselect, epoll_pwait
 // follows: POSIX pselect(); signalfd(2)
 // SPDX-License-Identifier: MIT
 #undef _FORTIFY_SOURCE
@@ -8,8 +8,9 @@
 #include <sys/signalfd.h>
 
 /*
- * rpoll takes no mask. So those signals stay shut out while it waits, and a descriptor that is polled with the others
- * says that one has come: it is let in afterwards, and none is lost between a change of the mask and the sleep.
+ * rpoll takes no mask. So these signals stay blocked while it waits, and a signalfd that is polled with the other
+ * descriptors reports them. They are unblocked afterwards. No signal is lost between a change of the mask and the
+ * sleep.
  */
 int pre_mask_begin(struct pre_mask *m, const sigset_t *mask)
 {
@@ -26,7 +27,7 @@ int pre_mask_begin(struct pre_mask *m, const sigset_t *mask)
 	return sigisemptyset(&m->let_in) ? -1 : signalfd(-1, &m->let_in, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Is there a handler for one that waits? */
+/* True if a pending signal has a handler. */
 static bool handled(const struct pre_mask *m)
 {
 	struct sigaction act;

@@ -47,7 +47,7 @@ static void give_back(struct mixed *m)
 
 enum { FEW = 16 }; /* sets of this size need no allocator, which a signal handler may have interrupted */
 
-/* also: another descriptor that ends the wait, or -1. */
+/* also: a further descriptor that ends the wait, or -1. */
 static int poll_mixed(struct pollfd *fds, nfds_t n, int timeout, int also)
 {
 	PRE_ERRNO;
@@ -134,7 +134,7 @@ static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t
 	return r;
 }
 
-/* librdmacm's rsockets sleep in ppoll without a lock; in poll they may hold one: rs_wait.c. */
+/* librdmacm calls ppoll when it sleeps without a lock (rs_wait.c); in poll it may hold one. */
 static int sleep_below(struct pollfd *fds, nfds_t n, const struct timespec *timeout)
 {
 	int r = -1, err = EINTR;
@@ -165,7 +165,7 @@ PRE_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *
 	return room / sizeof(*fds) < n ? (abort(), -1) : ppoll(fds, n, timeout, mask);
 }
 
-/* Three sets as one list. */
+/* Turns the three sets into one list. */
 static nfds_t to_poll(int n, const fd_set *r, const fd_set *w, const fd_set *x, struct pollfd *fds)
 {
 	nfds_t count = 0;

@@ -1,4 +1,4 @@
-// preload_several.c - calls that are several of another: recvmmsg, sendmmsg, splice; and those by number
+// preload_several.c - calls made of several others: recvmmsg, sendmmsg, splice; and syscall()
 // follows: recvmmsg(2), sendmmsg(2), splice(2), syscall(2)
 // SPDX-License-Identifier: MIT
 #undef _FORTIFY_SOURCE
@@ -72,7 +72,7 @@ PRE_EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 	return i || !n ? (int)i : -1;
 }
 
-/* What the socket does not take stays in the pipe: it is looked at in a copy first. */
+/* Copies data out of the pipe first (tee), so that data which the socket does not take stays in the pipe. */
 static ssize_t from_pipe(int in, int out, size_t len, unsigned flags)
 {
 	char buf[65536];
@@ -129,8 +129,8 @@ PRE_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size
 	return from ? to_pipe(in, out, len, flags) : from_pipe(in, out, len, flags);
 }
 
-/* What libuv (node, uvloop) does with sockets by number. A memory allocator may call before anything is set up, and
- * under its own lock (jemalloc): nothing is allocated here. */
+/* The system calls that libuv (node, uvloop) makes on sockets. Allocates nothing: a memory allocator (jemalloc) may
+ * call this before anything is initialised, and under its own lock. */
 PRE_EXPORT long syscall(long number, ...)
 {
 	long a[6];

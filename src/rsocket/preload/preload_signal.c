@@ -31,14 +31,14 @@ static struct installed {
 } installed[NSIG];
 static atomic_bool any_handler;
 
-/* A fault of the thread cannot wait, and the signal of abort() must not. */
+/* False for faults of the thread, which cannot be deferred, and for SIGABRT, which must not be. */
 static bool is_ours(int sig)
 {
 	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL &&
 	       sig != SIGTRAP && sig != SIGSYS && sig != SIGABRT && sig != SIGKILL && sig != SIGSTOP;
 }
 
-/* The stack grows down: if the present frame is above that of a handler or call, longjmp() has left it. */
+/* The stack grows down. If the present frame is above that of a handler, the handler was left by longjmp(). */
 static void look_for_jump(const char *frame)
 {
 	if (pre_me.handler && frame > pre_me.handler) {
@@ -75,8 +75,7 @@ __attribute__((constructor)) static void look_at_program(void)
 }
 
 #if defined(__x86_64__)
-/* In the middle of a call of the system that a signal ends, or that is made again after it: the allocator makes none
- * such. */
+/* True at a system call that a signal interrupts or that will be restarted. The allocator makes no such call. */
 static bool sleeps_at(const uint8_t *pc, long long rax)
 {
 	static const short calls[] = {SYS_read,    SYS_write,  SYS_readv,   SYS_writev, SYS_recvfrom,
@@ -119,10 +118,10 @@ static void run(int sig, siginfo_t *info, void *context)
 
 	if (flags & SA_RESETHAND)
 		pre_real.sigaction(sig, &standard, NULL);
-	/* a handler in a handler: both may have interrupted a call */
+	/* for a nested handler, each may have interrupted a call */
 	pre_me.fragile = (before && fragile) || !(asleep || is_at_rest(context));
 	pre_me.handler = __builtin_frame_address(0);
-	pre_me.inside = pre_me.asleep = 0; /* the handler may call this library, which holds no lock here */
+	pre_me.inside = pre_me.asleep = 0; /* the handler may call this library, because the thread holds no lock */
 	((void (*)(int, siginfo_t *, void *))handler)(sig, info, context);
 	pre_me.handler = before;
 	pre_me.fragile = fragile;
@@ -144,7 +143,8 @@ static void arrived(int sig, siginfo_t *info, void *context)
 	sigaddset(&uc->uc_sigmask, sig); /* blocks the signal until this one has been handled */
 }
 
-/* Raises the kept signals in order for this thread: the kernel calls the handlers with the right mask and stack. */
+/* Raises the deferred signals for this thread, in order. The kernel then calls the handlers with the right mask and
+ * stack. */
 void pre_handle_deferred(void)
 {
 	int saved = errno, n = pre_me.deferred;
@@ -160,7 +160,7 @@ void pre_handle_deferred(void)
 			raise(kept[i].si_signo);
 	}
 	pre_me.deferred = 0;
-	pre_me.asleep++; /* no lock is held */
+	pre_me.asleep++; /* the thread holds no lock */
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	pre_me.asleep--;
 	errno = saved;
@@ -232,7 +232,7 @@ PRE_EXPORT __sighandler_t signal(int sig, __sighandler_t handler)
 	return install(sig, handler, SA_RESTART);
 }
 
-__sighandler_t bsd_signal(int sig, __sighandler_t handler); /* of older standards, declared in no header */
+__sighandler_t bsd_signal(int sig, __sighandler_t handler); /* from older standards, declared in no header */
 PRE_EXPORT __sighandler_t bsd_signal(int sig, __sighandler_t handler)
 {
 	return install(sig, handler, SA_RESTART);
@@ -256,7 +256,7 @@ PRE_EXPORT __sighandler_t sysv_signal(int sig, __sighandler_t handler)
 /* --- work that a handler cannot finish, because it may have interrupted the allocator --- */
 static _Atomic(struct pre_late *) late;
 static sem_t come;
-static atomic_int closer; /* the process in which the thread runs */
+static atomic_int closer; /* the process whose thread runs */
 
 static void *close_late(void *arg)
 {
@@ -273,7 +273,7 @@ static void *close_late(void *arg)
 	return NULL;
 }
 
-/* Started if there are handlers and rsockets. */
+/* Starts the thread if there are signal handlers and rsockets. */
 void pre_start_closer(void)
 {
 	int none = closer, cancel;

@@ -10,7 +10,7 @@
 enum { TREE_DEVICES_MAX = 256 };
 
 struct tree_device {
-	uint32_t index; /* the number of its uverbs device */
+	uint32_t index; /* number of its uverbs device */
 	char name[64];
 };
 
