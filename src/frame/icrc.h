@@ -20,8 +20,8 @@ uint32_t vb_icrc_start(const struct vb_flow *flow, uint16_t ipv4_id, const uint8
  * The same for a contiguous packet, BTH to pad, which is changed during the call and restored. The cache keeps partial
  * results for few flows and packet sizes. It is all zeros at first.
  */
-#define VB_ICRC_FLOWS \
-	32 /* entries. One flow has several lengths, which should not collide: full, first, last, acknowledgement */
+/* entries. One flow has several lengths, which should not collide: full, first, last, acknowledgement */
+#define VB_ICRC_FLOWS 32
 #define VB_ICRC_IDS 64
 
 struct vb_icrc_cache {

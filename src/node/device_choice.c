@@ -29,7 +29,7 @@ static bool item_matches(const char *item, enum vb_device_kind kind, const char 
 		item += 6;
 		said = VB_DEVICE_IWARP;
 	} else if (strchr(item, ':') && strcmp(item, ifname)) {
-		/* The name of an interface may contain a colon: then the item is that name. */
+		/* Interface names may contain colons, but this is not the interface's name. */
 		warn_once(item);
 		return false;
 	}

@@ -1,4 +1,4 @@
-// device_list.c - the device list of this process, which follows the machine's network interfaces
+// device_list.c - the device list of this process, made from the machine's network interfaces
 // follows: ibv_get_device_list(3)
 // SPDX-License-Identifier: MIT
 #include <endian.h>
@@ -18,8 +18,8 @@
 #include "util/lock.h"
 #include "util/runtime.h"
 
-/* Held while the interfaces are read and stored, so that an older state never replaces a newer one. Guards all of
- * registry; a device's own lock is taken inside it. */
+/* Held while the interfaces are read and stored, so that an older state never replaces a newer one. Guards registry.
+ * A device's own lock is taken inside it. */
 static pthread_mutex_t scan_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
@@ -37,7 +37,7 @@ static void unlock_scan(void)
 	vb_mutex_unlock(&scan_lock);
 }
 
-/* A child of fork() must not inherit a lock held by a thread of the parent. */
+/* Holds the lock over fork(), so that a child does not inherit it locked by a thread of the parent. */
 __attribute__((constructor)) static void keep_lock_over_fork(void)
 {
 	pthread_atfork(lock_scan, unlock_scan, unlock_scan);
@@ -54,7 +54,7 @@ static __be64 guid_of(const struct vb_netdev *nd)
 	return guid;
 }
 
-/* Different interface names can give equal device names ("a:b", "a_b"): the later one gets its index appended. */
+/* Different interface names can give equal device names ("a:b", "a_b"). The second one gets the interface's index. */
 static void unique_name(char *name, size_t size, enum vb_device_kind kind, const struct vb_netdev *nd,
                         struct vb_device *const *dev, size_t n)
 {
@@ -68,7 +68,7 @@ static void unique_name(char *name, size_t size, enum vb_device_kind kind, const
 	}
 }
 
-/* If the launcher has written the tree that replaces /sys, the paths name its directories, which exist. */
+/* If the launcher has written a tree that replaces /sys, the device's paths are existing directories of that tree. */
 static void set_paths(struct ibv_device *dev)
 {
 	char tree[IBV_SYSFS_PATH_MAX - 2 * IBV_SYSFS_NAME_MAX], path[PATH_MAX];
@@ -83,7 +83,7 @@ static void set_paths(struct ibv_device *dev)
 		memcpy(dev->dev_path, path, (size_t)n + 1);
 }
 
-/* The device of this interface: the known one, unless the interface was renamed. */
+/* Returns the known device of this interface, or makes one if it is new or was renamed. */
 static struct vb_device *find_or_make(enum vb_device_kind kind, const struct vb_netdev *nd,
                                       struct vb_device *const *made, size_t n_made)
 {
@@ -126,7 +126,7 @@ static void replace_registry(struct vb_device **dev, size_t n, const struct vb_n
 	registry.n = n;
 }
 
-/* 0: reaches other hosts; 1: this host; 2: up but without an address; 3: down. */
+/* The order of the list. 0: reaches other hosts; 1: reaches this host; 2: up, but without an address; 3: down. */
 static int rank(const struct vb_netdev *nd)
 {
 	if (!vb_netdev_is_up(nd))
@@ -146,7 +146,7 @@ static int by_rank(const void *a, const void *b)
 	return d ? d : x->iwarp - y->iwarp;
 }
 
-/* Under scan_lock, under which alone a device's nd is written: its own lock is not needed to read it here. */
+/* Under scan_lock. A device's nd is written under scan_lock only, so it is read here without the device's own lock. */
 static int scan_devices(void)
 {
 	struct vb_netdev *list;
@@ -214,7 +214,7 @@ unsigned vb_device_refresh(struct vb_device *dev)
 
 	lock_scan();
 	int rc = vb_netdev_get(dev->ifindex, &nd);
-	/* Only "no such interface" is a state of the interface; other errors are not. */
+	/* ENODEV is a state of the interface. Other errors say nothing about it. */
 	if (!rc || rc == ENODEV)
 		vb_device_apply(dev, rc ? NULL : &nd);
 	unsigned changes = vb_device_take_pending(dev);
@@ -251,7 +251,7 @@ int vb_gid_to_ifindex(const union ibv_gid *gid)
 	for (size_t i = 0; !ifindex && i < n; i++)
 		if (has_gid(&list[i], gid))
 			ifindex = list[i].ifindex;
-	/* All of 127.0.0.0/8 is local on lo, whatever address lo has. */
+	/* All of 127.0.0.0/8 is local, on lo, whatever its address. */
 	for (size_t i = 0; !ifindex && i < n; i++)
 		if (is_ipv4_loopback(gid) && list[i].arphrd == ARPHRD_LOOPBACK)
 			ifindex = list[i].ifindex;

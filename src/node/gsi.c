@@ -1,6 +1,5 @@
 // gsi.c - queue pair 1 for a program, through the broker
-// follows: IBA volume 1, 12 (communication management), 13.5 (general services)
-// see: broker/proto/proto.h
+// follows: IBA volume 1, 12 (communication management), 13.5 (general services); broker/proto/proto.h
 // SPDX-License-Identifier: MIT
 #include "node/gsi.h"
 
@@ -16,7 +15,7 @@
 #include "util/log.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define ANSWER_S 10 /* seconds within which a lost broker is replaced, or a new one has made its sockets */
+#define ANSWER_S 10 /* seconds to wait for an answer: a lost broker is replaced, and has its sockets, before that */
 #define BUCKETS 256
 
 /* The answer that a thread waits for. */
@@ -24,7 +23,7 @@ enum awaited { AWAITS_NOTHING, AWAITS_BIND, AWAITS_LISTEN, AWAITS_UNBIND };
 
 struct binding {
 	struct binding *next;
-	struct vb_msg_cm_bind msg; /* the message that each broker gets, with port and listen once they are known */
+	struct vb_msg_cm_bind msg; /* the message for each new broker, with the bound port and whether it listens */
 	enum awaited awaited;
 	int err; /* the answer */
 };
@@ -34,7 +33,7 @@ struct vb_gsi_client {
 	void *own;
 	struct vb_node *node;
 	pid_t owner;
-	pthread_mutex_t lock; /* the bindings. Callbacks run without it */
+	pthread_mutex_t lock; /* guards the bindings. Callbacks run without it */
 	pthread_cond_t answered;
 	uint32_t last_id;
 	struct binding *bindings[BUCKETS];
@@ -73,7 +72,7 @@ static void destroy(struct vb_gsi_client *q)
 			free(b);
 		}
 	}
-	if (is_ours(q)) { /* in a child, a thread of the parent may have held them */
+	if (is_ours(q)) { /* in a child of fork(), threads of the parent may hold them */
 		pthread_cond_destroy(&q->answered);
 		pthread_mutex_destroy(&q->lock);
 	}
@@ -129,7 +128,7 @@ EXPORT void vb_gsi_client_close(struct vb_gsi_client *q)
 		post_head(q, VB_MSG_CM_CLOSE);
 	}
 	destroy(q);
-	vb_node_put(node); /* does nothing for a parent's node */
+	vb_node_put(node); /* in a child of fork(), does nothing for the parent's node */
 }
 
 EXPORT uint32_t vb_gsi_client_lane(const struct vb_gsi_client *q)
@@ -144,7 +143,7 @@ EXPORT uint64_t vb_gsi_client_now(void)
 
 /* ---- the progress thread ---- */
 
-/* Begins a call of the client, for which close waits until end. NULL: there is no client. */
+/* Begins a callback. vb_gsi_client_close waits until end(). Returns NULL if there is no client. */
 static struct vb_gsi_client *begin_callback(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -255,7 +254,7 @@ static void take_reply(struct binding *b, const struct vb_msg_service_reply *m)
 	if (b->awaited == AWAITS_BIND || b->awaited == AWAITS_UNBIND) {
 		answer(b, m->err);
 	} else if (b->awaited == AWAITS_LISTEN && (m->listening || (m->err && m->err != ENOENT))) {
-		answer(b, m->err); /* ENOENT: the broker is new, and is being told */
+		answer(b, m->err); /* ENOENT: the broker is new, and gets the binding now */
 	} else if (m->err && m->err != ENOENT && b->awaited == AWAITS_NOTHING) {
 		vb_log(VB_LOG_WARN, "port %u was taken by another program while the broker was away", b->msg.port);
 	}
@@ -287,7 +286,7 @@ void vb_gsi_client_reattached(struct vb_node *node)
 	vb_mutex_lock(&q->lock, VB_RANK_GSI);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct binding *b = q->bindings[i]; b; b = b->next) {
-			if (b->awaited == AWAITS_UNBIND) /* this broker does not know it */
+			if (b->awaited == AWAITS_UNBIND) /* the new broker does not know the binding */
 				answer(b, 0);
 			else
 				vb_broker_post(node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
@@ -300,8 +299,8 @@ void vb_gsi_client_reattached(struct vb_node *node)
 	end(node);
 }
 
-/* Waits for the binding's answer. Under lock, which it releases meanwhile. ETIMEDOUT, or ECANCELED: the binding is
- * gone. */
+/* Waits for the answer about a binding. Under lock, which is released during the wait. Returns the answer, ETIMEDOUT,
+ * or ECANCELED if the binding was removed. */
 static int await(struct vb_gsi_client *q, uint32_t id)
 {
 	struct timespec until;
@@ -346,8 +345,8 @@ static void forget_binding(struct vb_gsi_client *q, uint32_t id)
 	post_id(q, VB_MSG_CM_UNBIND, id);
 }
 
-/* Under lock. Waits until the broker has read the message, because our program may tell another one that it can
- * listen there now. A later question is answered with ENOENT. */
+/* Under lock. Waits until the broker has read UNBIND, because our program may tell another one that it can listen there
+ * now. The broker answers the LISTEN that follows with ENOENT. */
 static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 {
 	(*place_of(q, id))->awaited = AWAITS_UNBIND;
@@ -357,7 +356,7 @@ static void stop_listening(struct vb_gsi_client *q, uint32_t id)
 		erase(q, id);
 }
 
-/* A thread that waits for the broker is not cancelled: it would keep the lock, and leave its work unfinished. */
+/* A thread is not cancelled while it waits for the broker, because it holds the lock and has unfinished work. */
 static int enter_call(struct vb_gsi_client *q)
 {
 	int cancel;
@@ -395,7 +394,7 @@ EXPORT int vb_gsi_client_bind(struct vb_gsi_client *q, uint16_t port_space, cons
 	while (!b->msg.id || *place_of(q, b->msg.id));
 	uint32_t id = b->msg.id;
 	*place_of(q, id) = b;
-	/* if the broker is away, reattached sends it */
+	/* if there is no broker now, vb_gsi_client_reattached sends the message */
 	vb_broker_post(q->node->io->broker, VB_MSG_CM_BIND, &b->msg, sizeof(b->msg), false);
 	err = await(q, id);
 	if (err) {

@@ -33,7 +33,7 @@ uint64_t vb_host_guid(const char *ifname)
 	char id[64];
 	size_t n = read_id("/etc/machine-id", id, sizeof(id));
 
-	/* Machine images have an empty or "uninitialized" id. */
+	/* In machine images the id is empty or "uninitialized". */
 	if (n < 32)
 		n = read_id("/proc/sys/kernel/random/boot_id", id, sizeof(id));
 	uint64_t h = mix(mix(0xcbf29ce484222325ull, id, n), ifname, strlen(ifname));

@@ -1,4 +1,4 @@
-// io.h - the private part of a node: descriptors, the progress thread, the polled rings
+// io.h - the part of a node that core/ does not use: descriptors, the progress thread, the polled rings
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_NODE_IO_H
@@ -28,16 +28,16 @@ struct vb_io {
 	struct vb_peer *dirty[16]; /* peers whose consumed position is not published yet */
 	unsigned ndirty;
 	unsigned timer_turn;
-	_Atomic uint32_t owing; /* there is work for the next flush: a hint */
+	_Atomic uint32_t owing; /* acknowledgements or consumed positions wait for vb_flush; a hint */
 
 	/* path/unresolved.c */
-	unsigned unresolved;         /* queue pairs without a path, and the pause between two tries: under progress */
-	uint64_t resolve_pause;      /* ns */
+	unsigned unresolved;         /* the number of queue pairs without a path; under progress */
+	uint64_t resolve_pause;      /* ns between two tries; under progress */
 	_Atomic uint64_t resolve_at; /* when path resolution is retried; 0: never */
 	atomic_bool resolve_news;    /* a message of the broker has arrived */
 
-	/* Questions to the broker, and its answers. Questions are noted under any lock, and sent by a thread that
-	 * holds no spin lock. */
+	/* Guards questions to the broker, and its answers. Questions may be noted under any lock. A thread that holds
+	 * no spin lock sends them. */
 	struct vb_lock questions_lock;
 	struct vb_meeting *meetings;              /* under questions_lock */
 	struct vb_meeting *_Atomic spare_meeting; /* for the next question */
@@ -45,56 +45,56 @@ struct vb_io {
 	atomic_bool questions;                    /* some questions are not sent yet */
 	/* pushed under questions_lock, read without it: a peer's struct exists as long as the node */
 	struct vb_peer *_Atomic all;
-	atomic_uint scanning; /* threads that are reading hazards: nothing is unmapped meanwhile */
+	atomic_uint scanning; /* threads that are reading hazards; no peer is unmapped meanwhile */
 
 	pthread_mutex_t meet_lock; /* of meet_cond, which signals an answer */
 	pthread_cond_t meet_cond;
 
 	struct vb_gsi_client *gsi; /* under meet_lock */
-	bool gsi_calling;          /* the progress thread is in a callback of gsi: meet_cond signals its end */
-	_Atomic uint64_t gsi_at;   /* when its timeout is due, 0: never */
+	bool gsi_calling;          /* the progress thread is in a callback of gsi; meet_cond signals its end */
+	_Atomic uint64_t gsi_at;   /* when gsi's timeout is due; 0: never */
 };
 
 /* path/local/peer.c */
 struct vb_peer *vb_peer_self(struct vb_node *node);
 void vb_peers_dispatch(struct vb_node *node);                   /* handles the broker's messages; progress thread */
-void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* its pidfd became readable */
-void vb_questions_note(struct vb_node *node); /* the progress thread will send them. Any lock may be held */
-void vb_questions_send(struct vb_node *node); /* those that are not sent yet. No spin lock held */
+void vb_peer_pidfd(struct vb_node *node, struct vb_peer *peer); /* handles a readable pidfd: the peer has ended */
+void vb_questions_note(struct vb_node *node); /* makes the progress thread send questions. Any lock may be held */
+void vb_questions_send(struct vb_node *node); /* sends unsent questions to the broker. No spin lock held */
 void vb_peers_free(struct vb_node *node);
-void vb_peers_in_child(struct vb_node *node); /* after fork(): what is not mapped any more is made harmless */
+void vb_peers_in_child(struct vb_node *node); /* in a child of fork(): maps private memory in place of peers' memory */
 void vb_announce_gids(struct vb_node *node);
 void vb_await_broker(struct vb_node *node);
 
-/* Between the two what is mapped of it stays, though it may have ended. false: it has, and that is gone. */
+/* Keeps the peer's memory mapped until vb_peer_release, even if the peer ends. Returns false if it is not mapped. */
 bool vb_peer_hold(struct vb_peer *p);
 void vb_peer_release(struct vb_peer *p);
 
-/* The process behind the number, as far as the broker has said; nobody is asked. NULL with EAGAIN: a question is
- * open, or none was asked. Any lock may be held. */
+/* The process of a QP number, if the broker has told it before. Does not ask the broker. NULL with EAGAIN: a question
+ * is open, or none was asked. Any lock may be held. */
 struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, int *err);
 
 /* path/unresolved.c */
 void vb_unresolved_check(
-        struct vb_qp *qp); /* after vb_path_connect looked: if there was none, it is looked for again. No lock held */
-void vb_unresolved_drop(struct vb_qp *qp);      /* not any more. Under progress */
-void vb_unresolved_again(struct vb_node *node); /* there is another broker: at once. No lock held */
-void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something new was said; progress thread */
+        struct vb_qp *qp); /* after vb_path_connect: if it found no path, path resolution is retried. No lock held */
+void vb_unresolved_drop(struct vb_qp *qp);      /* stops retrying for this QP. Under progress */
+void vb_unresolved_again(struct vb_node *node); /* retries at once, because there is a new broker. No lock held */
+void vb_unresolved_look(struct vb_node *node);  /* retries if due, or after a message of the broker; progress thread */
 
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
-bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
+bool vb_awaits_network(struct vb_io *io);   /* does a queue pair receive by a transport? */
 void vb_flush(struct vb_node *node);
-void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
+void vb_progress_take(struct vb_node *node); /* makes the progress thread the owner of progress; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 
 /* gsi.c; progress thread */
 void vb_gsi_client_mad(struct vb_node *node, const struct vb_msg_cm_mad *m);
 void vb_gsi_client_service(struct vb_node *node, const struct vb_msg_service_reply *m);
 void vb_gsi_client_reattached(struct vb_node *node);
-void vb_gsi_client_timeout(struct vb_node *node); /* calls its timeout if due */
-void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: the progress thread reads gsi_at again. Any thread */
+void vb_gsi_client_timeout(struct vb_node *node); /* calls the client's timeout() if it is due */
+void vb_gsi_client_wake(struct vb_node *node);    /* thread.c: makes the progress thread read gsi_at. Any thread */
 
 /* thread.c */
 int vb_progress_start(struct vb_node *node);
@@ -103,12 +103,12 @@ void vb_progress_wake(struct vb_node *node); /* any thread, under any lock; keep
 
 /* watch.c */
 
-/* A descriptor that the progress thread watches, whoever owns progress; level-triggered. fn runs in that thread with
- * no lock held, must not block, and may remove or change any watch. */
+/* A descriptor that the progress thread watches, even while a poller owns progress; level-triggered. fn runs in that
+ * thread with no lock held. It must not block, and may remove or change any watch. */
 struct vb_watch {
 	int fd;
 	void (*fn)(struct vb_watch *w, uint32_t events); /* EPOLL* */
-	uint32_t slot;                                   /* watch.c's own */
+	uint32_t slot;                                   /* private to watch.c */
 };
 int vb_watch_add(struct vb_node *node, struct vb_watch *w, uint32_t events); /* 0 or an errno. Any thread */
 int vb_watch_change(struct vb_node *node, struct vb_watch *w, uint32_t events);
@@ -118,6 +118,6 @@ void vb_watch_remove(struct vb_node *node, struct vb_watch *w);
 struct vb_watches *vb_watches_new(struct vb_node *node);
 void vb_watches_free(struct vb_watches *s);
 void vb_watches_in_child(struct vb_node *node);
-void vb_watches_dispatch(struct vb_node *node); /* calls them; progress thread */
+void vb_watches_dispatch(struct vb_node *node); /* calls fn of watches with events; progress thread */
 
 #endif

@@ -1,4 +1,4 @@
-// node.c - the node: the process on its host, made by the first open device, freed with the last
+// node.c - the node: the process on its host, made for the first open device and freed with the last
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -61,7 +61,7 @@ static int watch_fd(struct vb_io *io, int fd, void *tag)
 	return epoll_ctl(io->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? errno : 0;
 }
 
-/* Maps private memory where fork() left nothing (MADV_DONTFORK). */
+/* Maps private memory where a child of fork() has none (MADV_DONTFORK). */
 static void fill_hole(void *at, size_t bytes)
 {
 	if (at)
@@ -70,8 +70,8 @@ static void fill_hole(void *at, size_t bytes)
 }
 
 /*
- * A child of fork() has no progress thread and no segments: the parent's node is dead in it. Inherited objects can
- * still be closed, as interpreters do at their end, because that works on private memory.
+ * A child of fork() has no progress thread and no segments, so the parent's node is dead in it. Inherited objects can
+ * still be destroyed, as interpreters do when they exit, because they use private memory here.
  */
 static void in_child(void)
 {
@@ -213,7 +213,7 @@ static int node_start(struct vb_node *node)
 	err = vb_wake_watch(io->epoll_fd, io->wake_fd, &io->wake_fd);
 	if (!err)
 		err = watch_fd(io, vb_broker_pollfd(io->broker), &io->broker);
-	if (!err && !vb_netmon_open(&io->netmon)) /* without it addresses stay those of the start */
+	if (!err && !vb_netmon_open(&io->netmon)) /* without it, changes of addresses are not noticed */
 		err = watch_fd(io, vb_netmon_fd(io->netmon), &io->netmon);
 	vb_announce_gids(node);
 	vb_await_broker(node);
@@ -258,8 +258,8 @@ int vb_node_get(struct vb_node **out)
 	return err;
 }
 
-/* With VERBENA_LOG=debug: logs counters of drops, refusals, repetitions and copies. node: under its progress, or
- * NULL. */
+/* With VERBENA_LOG=debug: logs counters of drops, refusals, repetitions and copies. node is NULL unless its progress
+ * lock is held. */
 static void log_counters(struct vb_node *node)
 {
 	const struct vb_counters *c = &vb_counters;
@@ -280,7 +280,7 @@ static void log_counters(struct vb_node *node)
 	       c->retry, c->rnr_nak, c->one_copy_bytes, c->mapped_bytes, c->ring_bytes);
 }
 
-/* Takes progress over from threads that may still run, or never run again. */
+/* Takes the progress lock. Other threads may hold it and still run, or never run again, so the wait is limited. */
 static bool take_over(struct vb_node *node)
 {
 	const struct timespec ts = {0, 100000};
@@ -304,7 +304,7 @@ static void log_at_end(struct vb_node *node)
 		vb_unlock(&node->progress);
 }
 
-/* A program that ends without closing anything still acknowledges what it has received. */
+/* If a program ends without closing its devices, acknowledges received data and waits for sent data. */
 __attribute__((destructor)) static void at_end(void)
 {
 	struct vb_node *node;
@@ -313,7 +313,7 @@ __attribute__((destructor)) static void at_end(void)
 	if (vb_mutex_trylock(&the_lock, VB_RANK_NODE))
 		return;
 	node = the_node;
-	the_users += node != NULL; /* it is not freed any more */
+	the_users += node != NULL; /* so that the node is not freed any more */
 	vb_mutex_unlock(&the_lock);
 	if (node)
 		log_at_end(node);
@@ -363,7 +363,7 @@ void vb_node_put(struct vb_node *node)
 
 static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 {
-	struct vb_slot_shared *slot = p->theirs; /* its slot for us: its copies in our memory */
+	struct vb_slot_shared *slot = p->theirs; /* the peer's hazards: its copies to and from our memory */
 
 	for (int i = 0; i < 8; i++) {
 		uint64_t h = atomic_load(&slot->hazard[i]);
@@ -374,12 +374,12 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 	return false;
 }
 
-#define GRACE VB_MS(200) /* ns: threads of a program that called exec are gone after this */
+#define GRACE VB_MS(200) /* ns: after this time the threads of a program that called exec have ended */
 
 /*
- * Has the program ended? The mark in its segment says that its progress thread has ended, but another of its threads
- * may still be copying. The pidfd reports the end of all threads, but never after an exec: then the threads are gone a
- * moment after the mark.
+ * Has the program ended? The mark in its segment shows that its progress thread has ended, but another thread may still
+ * be copying. The pidfd reports the end of all threads, but not after an exec. Then the threads end a moment after the
+ * mark.
  */
 static bool has_ended(struct vb_peer *p, uint64_t *grace)
 {
@@ -401,7 +401,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	uint64_t grace = 0;
 
 	atomic_thread_fence(memory_order_seq_cst);
-	/* copies by other programs (and by this one from itself) */
+	/* copies by other programs, and by this one to or from itself */
 	atomic_fetch_add(&io->scanning, 1);
 	for (struct vb_peer *p = io->all; p; p = p->next) {
 		while (p->theirs && atomic_load(&p->state) != VB_PEER_DEAD && hazard_stands(p, key, qpn) &&
@@ -417,7 +417,7 @@ void vb_quiesce(struct vb_node *node, uint32_t key, uint32_t qpn)
 	atomic_fetch_sub(&io->scanning, 1);
 	if (!key)
 		return;
-	/* copies by our queue pairs with the region as local buffer: they are made under sq_lock */
+	/* copies by our queue pairs that use the region as local buffer: these are made under sq_lock */
 	vb_lock(&node->progress);
 	for (unsigned i = 0, left = node->qp_count; i < VB_LANE_QPS && left; i++) {
 		struct vb_qp *qp = atomic_load_explicit(&node->qps[i], memory_order_relaxed);

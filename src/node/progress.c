@@ -1,4 +1,4 @@
-// progress.c - progress, by a polling program or the progress thread: which rings to poll, when to ring a doorbell
+// progress.c - progress, by a polling program or the progress thread: polled rings, doorbells, visits of queue pairs
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <linux/membarrier.h>
@@ -11,27 +11,27 @@
 #include "node/wake.h"
 #include "util/units.h"
 
-/* Records taken per poll if no CQ sets a limit, and QPs visited for acknowledgements. */
+/* The most records taken from a ring per poll, and QPs visited by a poller. */
 #define BATCH 64u
 #define VISITS 8u
-/* A poller checks the network's timers, and so reads the clock, once in this many polls. */
+/* A poller visits QPs that have only timers to serve, which reads the clock, once in this many polls. */
 #define TIMERS_EVERY 8u
-/* A poller whose rings have work polls a transport's sockets once in this many polls. */
+/* A poller with hot rings polls a transport's sockets once in this many polls. */
 #define TRANSPORT_EVERY 4u
-/* A poller takes progress over from the progress thread after this many consecutive empty polls. */
+/* A poller becomes the owner of progress after this many polls without ibv_req_notify_cq. */
 #define TAKE_OVER 64u
-/* A poller calls sched_yield after this many consecutive empty polls, because the program that it waits for may need
- * this core. Rarely if no thread took the core at the last yield, often if one did. */
+/* A poller calls sched_yield after YIELD_MIN to YIELD_MAX consecutive empty polls, because the program that it waits
+ * for may need this core: rarely if no thread took the core at the last yield, often if one did. */
 #define YIELD_MAX 512u
 #define YIELD_MIN 16u
 #define YIELD_TAKEN VB_US(3) /* ns: during a yield of this length another thread ran */
-/* A poller that waits for another host gives the core to unrelated programs, for a whole time slice. After that it
- * keeps the core for as long, up to this time (ns); otherwise it would run for only microseconds per slice beside a
- * busy program. */
+/* If a poller waits for another host, a yield may give the core to an unrelated program for a whole time slice. After
+ * that the poller does not yield for the same time, at most YIELD_HOLD (ns). Otherwise it would run for only
+ * microseconds per slice beside a busy program. */
 #define YIELD_HOLD VB_MS(4)
-/* Visits of a QP without outstanding work before it leaves the list. */
+/* A QP leaves the active list after this many visits without outstanding work. */
 #define ACTIVE_IDLE 1000u
-/* After this many empty polls a ring may lose its place to one whose doorbell rings. */
+/* After this many empty polls a hot ring may be replaced by one whose doorbell rings. */
 #define QUIET 20000u
 
 uint64_t vb_now(void)
@@ -58,7 +58,7 @@ void vb_peer_doorbell(struct vb_peer *p)
 	uint64_t was = atomic_fetch_or(&p->doorbell->word[lane / 64], bit);
 
 	atomic_fetch_or(&p->doorbell->summary, 1ull << (lane / 64));
-	/* a doorbell bit that was set has woken it, or is read before it sleeps */
+	/* if the bit was already set, the peer was woken for it, or reads it before it sleeps */
 	if (!(was & bit) && atomic_load(&p->seg->sleeping))
 		vb_wake_ring(p->wake_fd);
 }
@@ -92,7 +92,7 @@ static void note_dirty(struct vb_node *node, struct vb_peer *p)
 	io->dirty[io->ndirty++] = p;
 }
 
-/* --- polled rings --- */
+/* --- hot rings --- */
 
 static bool hot_add(struct vb_node *node, struct vb_peer *p)
 {
@@ -127,7 +127,7 @@ static void hot_forget(struct vb_io *io, struct vb_peer *p)
 	atomic_store(&p->ours->hot, 0);
 }
 
-/* Rings our own doorbell for records that the peer published while it believed that this process polls. */
+/* Rings our own doorbell for records that the peer published while the ring looked hot to it. */
 static void ring_own_doorbell(struct vb_node *node, struct vb_peer *p)
 {
 	atomic_fetch_or(&node->doorbell->word[p->lane / 64], 1ull << (p->lane % 64));
@@ -145,8 +145,8 @@ void vb_hot_drop(struct vb_node *node, struct vb_peer *p)
 
 /* --- progress --- */
 
-/* Takes one record. The sender gets its room back while this process continues, so that both copy at the same time.
- * The records are acknowledged before that, so that they do not look dropped. */
+/* Takes one record. From time to time publishes the consumed position, so that the sender can write while this process
+ * reads. Acknowledgements are published before that, so that consumed records do not look dropped. */
 static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 {
 	uint64_t before = p->rx_head;
@@ -169,7 +169,7 @@ static unsigned drain(struct vb_node *node, struct vb_peer *p, struct vb_cq *cq,
 		return 0;
 	while (n < BATCH && vb_ring_ready(p)) {
 		n += take_one(node, p);
-		/* takes no more than the program wants now: a record left in the ring needs no receive yet */
+		/* takes no more than the program wants now, because a record in the ring does not need a receive yet */
 		if (cq && atomic_load_explicit(&cq->tail, memory_order_relaxed) -
 		                          atomic_load_explicit(&cq->head, memory_order_relaxed) >=
 		                  want)
@@ -242,12 +242,12 @@ static unsigned visit_active(struct vb_node *node, unsigned visits)
 		if (timers || !qp->path->only_timers)
 			done += look_after(qp, visits != VISITS);
 		if (!node->active_cursor)
-			break; /* one full round */
+			break; /* all were visited */
 	}
 	return done;
 }
 
-/* Polling sockets costs a system call, so it is done less often while rings are busy. */
+/* Polls the sockets of transports, which costs system calls, less often while rings are busy. */
 static unsigned poll_transports(struct vb_node *node, unsigned done, bool adapter)
 {
 	struct vb_io *io = node->io;
@@ -271,8 +271,8 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	struct vb_io *io = node->io;
 	unsigned done = 0;
 
-	/* A program that polls from time to time while the progress thread owns progress may sleep after this. Then
-	 * no work may be left, because a doorbell is not rung twice. */
+	/* If the progress thread owns progress, the calling program may sleep after this poll. Then no work may be
+	 * left, because a doorbell is not rung twice. */
 	if (atomic_load_explicit(&node->owner, memory_order_relaxed) == VB_OWNER_THREAD) {
 		adapter = true;
 		cq = NULL;
@@ -345,7 +345,7 @@ static void poller_takes_over(struct vb_node *node)
 		if (p && atomic_load_explicit(&p->state, memory_order_relaxed) != VB_PEER_DEAD && p->theirs)
 			n += hot_add(node, p);
 	}
-	vb_progress_wake(node); /* from here on it checks whether the program still polls */
+	vb_progress_wake(node); /* from now on the progress thread checks whether the program still polls */
 }
 
 static void yield_sometimes(struct vb_node *node)
@@ -399,7 +399,7 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want)
 	return done;
 }
 
-/* From here on peers ring the doorbell and wake the progress thread. Under progress. */
+/* From now on peers ring the doorbell and wake the progress thread. Under progress. */
 void vb_progress_take(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -412,7 +412,7 @@ void vb_progress_take(struct vb_node *node)
 	atomic_store(&node->idle_polls, 0);
 	atomic_store(&node->hdr->sleeping, 1);
 	vb_fence_all(node);
-	/* handles what they published before they could see that */
+	/* for records that peers published before they could see that */
 	for (unsigned lane = 0; lane < VB_LANES; lane++) {
 		struct vb_peer *p = atomic_load_explicit(&node->peers[lane], memory_order_acquire);
 
@@ -436,7 +436,7 @@ void vb_progress_handover(struct vb_node *node)
 	else
 		release_all(node);
 	vb_progress_locked(node, NULL, 0, true);
-	/* the thread handles missing acknowledgements, timers, and rings that fill again */
+	/* the progress thread handles outstanding acknowledgements, timers, and rings that fill again */
 	more = node->active || atomic_load(&node->active_new) || atomic_load(&node->doorbell->summary);
 	vb_unlock(&node->progress);
 	if (more)

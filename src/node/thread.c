@@ -19,10 +19,10 @@
 #include "node/wake.h"
 #include "util/units.h"
 
-#define SLICE VB_US(100)     /* ns */
-#define LINGER VB_US(20)     /* ns: how long to poll after the last work before sleeping */
-#define WATCH_MIN VB_US(100) /* ns: the time after its last poll in which a stopped program is noticed */
-/* The same after a long time of polling; WATCH_NETWORK: with a network, because sockets must be read. */
+#define SLICE VB_US(100)     /* ns: the thread's time slice */
+#define LINGER VB_US(20)     /* ns: how long the thread polls after the last work before it sleeps */
+#define WATCH_MIN VB_US(100) /* ns: interval of checks whether the program still polls */
+/* That interval doubles up to WATCH_MAX, or up to WATCH_NETWORK if queue pairs use the network. */
 #define WATCH_MAX VB_US(800)
 #define WATCH_NETWORK VB_US(200)
 
@@ -42,9 +42,9 @@ static void show_life(struct vb_node *node)
 	syscall(SYS_set_robust_list, &robust.head, sizeof(robust.head));
 }
 
-#define PORT ((void *)(intptr_t)1) /* the only port: element.port_num of its events */
+#define PORT ((void *)(intptr_t)1) /* element.port_num of events of the only port */
 
-/* Addresses or links changed: raises events for the program (IBA 11.6.3), and reports our addresses to the broker. */
+/* After a change of addresses or links: raises events for the program (IBA 11.6.3), tells the broker our addresses. */
 static void network_changed(struct vb_node *node)
 {
 	struct vb_device *seen[64];
@@ -60,7 +60,7 @@ static void network_changed(struct vb_node *node)
 			if (n == 64)
 				break;
 			seen[n] = c->dev;
-			/* it reports each change once, for all contexts of the device */
+			/* reports each change only once, so the result is used for all contexts of the device */
 			what[n++] = vb_device_refresh(c->dev);
 		}
 		bits = what[i];
@@ -107,13 +107,13 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		void *p = ev[i].data.ptr;
 
 		if (p == &io->wake_fd) {
-			continue; /* the thread is awake */
+			continue; /* it only had to wake the thread */
 		} else if (p == &io->broker) {
 			vb_peers_dispatch(node);
 		} else if (p == &io->watches) {
 			vb_watches_dispatch(node);
 		} else if (is_transport(io, p)) {
-			continue; /* readable: the next round reads it */
+			continue; /* a readable socket, which the next round polls */
 		} else if (p == &io->netmon) {
 			if (vb_netmon_drain(io->netmon))
 				network_changed(node);
@@ -125,7 +125,7 @@ static void handle(struct vb_node *node, const struct epoll_event *ev, int n)
 		vb_peers_dispatch(node);
 }
 
-/* A polling program owns progress: checks from time to time whether it still polls. Returns how long to sleep. */
+/* Called while a polling program owns progress: checks whether it still polls. Returns how long to sleep. */
 static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *interval)
 {
 	uint32_t now = atomic_load_explicit(&node->polls, memory_order_relaxed);
@@ -137,8 +137,7 @@ static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *in
 		*interval = *interval * 2 < most ? *interval * 2 : most;
 		return *interval;
 	}
-	if (!vb_trylock(
-	            &node->progress)) /* another thread makes progress, which may take long: a connection sends a megabyte at once */
+	if (!vb_trylock(&node->progress)) /* another thread makes progress, possibly for long: it may send a megabyte */
 		return *interval;
 	*interval = WATCH_MIN;
 	if (atomic_load(&node->owner) == VB_OWNER_POLLER)
@@ -147,8 +146,8 @@ static uint64_t watch_poller(struct vb_node *node, uint32_t *polls, uint64_t *in
 	return 0;
 }
 
-/* After an event more usually follow at once: polls for a moment longer, and lets others run meanwhile. Returns
- * false when it is time to sleep. */
+/* More events usually follow at once, so the thread polls for a moment longer. Lets other threads run. Returns false
+ * when it is time to sleep. */
 static bool poll_for_more(struct vb_node *node, uint64_t last)
 {
 	for (int i = 0; i < 20; i++)
@@ -175,7 +174,8 @@ static uint64_t active_deadline(struct vb_node *node)
 	return earliest;
 }
 
-/* The thread owns progress: does all work, then marks itself as sleeping. Returns how long to sleep. */
+/* Called while the progress thread owns progress: does all work, then marks itself as sleeping. Returns how long to
+ * sleep. */
 static uint64_t serve_node(struct vb_node *node)
 {
 	uint64_t deadline, now, last = 0;
@@ -199,7 +199,7 @@ static uint64_t serve_node(struct vb_node *node)
 	vb_fence_all(node);
 	vb_lock(&node->progress);
 	waiting = vb_work_waiting(node);
-	atomic_store(&node->sleep_until, UINT64_MAX); /* a timer set from here on wakes the thread */
+	atomic_store(&node->sleep_until, UINT64_MAX); /* any timer that is set from now on wakes the thread */
 	vb_active_collect(node);
 	deadline = active_deadline(node);
 	for (unsigned i = 0; i < VB_TRANSPORTS; i++)
@@ -217,8 +217,9 @@ static uint64_t serve_node(struct vb_node *node)
 }
 
 /*
- * This thread runs for microseconds and must run at once, beside programs that spin for seconds. So it gets timers
- * without slack and a short time slice, for which the scheduler prefers a waking thread (Linux 6.12; ignored before).
+ * This thread runs for microseconds and must run at once, even beside programs that spin for seconds. So it gets timers
+ * without slack and a short time slice. From Linux 6.12 on the scheduler prefers a waking thread with a short slice;
+ * older kernels ignore the slice.
  */
 static void be_prompt(void)
 {
@@ -281,7 +282,7 @@ void vb_timer_at(struct vb_node *node, uint64_t at)
 
 void vb_gsi_client_wake(struct vb_node *node)
 {
-	/* whoever owns progress, because a poller does not do this work */
+	/* even if a poller owns progress, because it does not call the client */
 	vb_progress_wake(node);
 }
 
@@ -292,7 +293,7 @@ int vb_progress_start(struct vb_node *node)
 	int err;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSEGV); /* signals of the guarded copies: if blocked, they would end the program */
+	sigdelset(&all, SIGSEGV); /* a guarded copy that faults while they are blocked would end the program */
 	sigdelset(&all, SIGBUS);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 512 << 10);
@@ -303,7 +304,7 @@ int vb_progress_start(struct vb_node *node)
 	if (err)
 		return err;
 	pthread_setname_np(node->io->thread, "verbena");
-	while (!atomic_load(&node->hdr->life)) /* peers must not meet this process before its mark of life is set */
+	while (!atomic_load(&node->hdr->life)) /* must be set before peers meet this process */
 		sched_yield();
 	return 0;
 }

@@ -14,36 +14,35 @@ enum vb_transport_index { VB_TRANSPORT_ROCE, VB_TRANSPORT_IWARP, VB_TRANSPORTS }
 
 /* A function may be NULL unless stated otherwise: the transport has nothing to do then. */
 struct vb_transport_ops {
-	/* The node starts: 0 or an errno. This and the next four are never NULL. */
+	/* Called when the node starts. 0 or an errno. This and the next four are never NULL. */
 	int (*start)(struct vb_node *node);
-	/* The node ends, after its progress thread. The transport may not have been started. */
+	/* Called when the node ends, after its progress thread. The transport may not have been started. */
 	void (*free)(struct vb_node *node);
 	/* Called in a child of fork(). The transport may not have been started. */
 	void (*in_child)(struct vb_node *node);
-	/* Receives what has arrived, and sends what had to wait. wait: no work may be left, because the next poll
-	 * may be late. Under progress. Returns the amount of work. */
+	/* Receives data, and sends data that had to wait. wait: no work may be left, because the next poll may be
+	 * late. Under progress. Returns the amount of work. */
 	unsigned (*poll)(struct vb_node *node, bool wait);
-	/* watch: its sockets wake the progress thread; otherwise a program polls. Under progress. */
+	/* watch: the transport's sockets must wake the progress thread; otherwise a program polls. Under progress. */
 	void (*watch)(struct vb_node *node, bool watch);
 	/* Releases held completions. Under progress. */
 	void (*release)(struct vb_node *node);
-	/* When the progress thread must call poll or look: ns, 0: never. Under progress. */
+	/* Returns when the progress thread must call poll or look; ns, 0: never. Under progress. */
 	uint64_t (*due)(struct vb_node *node);
-	/* Work that belongs to no queue pair. Progress thread, no lock held. */
+	/* Does work that belongs to no queue pair. Progress thread, no lock held. */
 	void (*look)(struct vb_node *node);
-	/* The program ends without closing anything: sends its data (under progress), waits for its peers (no lock
-	 * held), ends its streams (under progress). */
+	/* Called in this order when the program ends without closing its devices: sends its data (under progress),
+	 * waits for its peers (no lock held), ends its streams (under progress). */
 	void (*last_words)(struct vb_node *node);
 	void (*last_wait)(struct vb_node *node);
 	void (*last_ends)(struct vb_node *node);
-	/* Logs the counters of ended queue pairs and, unless node is NULL, of existing ones. node: under its
-	 * progress. */
+	/* Logs the counters of ended queue pairs and, unless node is NULL, of existing ones, under its progress. */
 	void (*log_counters)(struct vb_node *node);
 };
 
-/* A node's state of a transport. */
+/* The state of a transport in a node. */
 struct vb_transport {
-	atomic_uint users; /* queue pairs that may receive by it; it is polled if there are any */
+	atomic_uint users; /* queue pairs that may receive by the transport, which is polled if there are any */
 	unsigned turn;     /* under progress */
 };
 

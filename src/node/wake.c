@@ -1,4 +1,4 @@
-// wake.c - the descriptor by which programs of one host wake each other, and which none of them can block
+// wake.c - the wake descriptor, with which peers wake a progress thread, and which no peer can block
 // follows: eventfd(2), preadv2(2), epoll(7)
 // SPDX-License-Identifier: MIT
 #include "node/wake.h"
@@ -16,9 +16,9 @@
 
 #define UNITS (1ull << 63)
 
-/* Linux before 5.9, or an emulation of Linux, may not support RWF_NOWAIT here. Then a plain read rings, which does
- * not block on an honest peer's eventfd. Support is tested with our own descriptor, because a peer's may be of any
- * kind. */
+/* RWF_NOWAIT is not supported. Linux before 5.9 and emulations of Linux lack it for eventfds. Then a plain read rings,
+ * which does not block on an honest peer's eventfd. Support is tested with our own descriptor, because a peer's may be
+ * of any kind. */
 static atomic_bool plain;
 
 static bool take_unit(int fd)
@@ -42,7 +42,7 @@ int vb_wake_new(void)
 	return fd;
 }
 
-/* epoll reports an edge with the events that hold then: one of the two always holds, whatever the counter is. */
+/* At an edge epoll reports the events that are true then. For any value of the counter one of the two is true. */
 int vb_wake_watch(int epoll_fd, int fd, void *tag)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = tag};

@@ -9,8 +9,8 @@
 #include "node/io.h"
 
 /*
- * They are in an epoll set of their own, which is in that of the progress thread. An event names a slot and the slot's
- * generation, so that an event read before its watch was removed is ignored.
+ * The descriptors are in an epoll set of their own, which is in the progress thread's set. An event contains a slot and
+ * the slot's generation, so that an event that was read before its watch was removed is ignored.
  */
 struct slot {
 	struct vb_watch *watch; /* NULL: free */
@@ -19,7 +19,7 @@ struct slot {
 
 struct vb_watches {
 	int epoll_fd;
-	pthread_mutex_t lock; /* all below; none is taken inside it */
+	pthread_mutex_t lock; /* guards all members below; no lock is taken inside it */
 	pthread_cond_t done;
 	struct slot *slots;
 	uint32_t n;
@@ -64,7 +64,7 @@ void vb_watches_in_child(struct vb_node *node)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->done, NULL);
 	s->running = NULL;
-	close(s->epoll_fd); /* the parent shares the set: changes would affect the parent */
+	close(s->epoll_fd); /* the set is shared with the parent, which changes would affect */
 	s->epoll_fd = -1;
 }
 

@@ -1,4 +1,4 @@
-// datagram.c - the path of UD: shared memory if the receiver is a program of this host, otherwise RoCE
+// datagram.c - the path of UD: shared memory if the receiver is on this host, otherwise RoCE
 // follows: IBA volume 1, 9.8.3
 // SPDX-License-Identifier: MIT
 #include "engine/local/local.h"

@@ -14,7 +14,7 @@
 #include "util/guard.h"
 #include "util/log.h"
 
-#define IWARP_WAIT 1000 /* ms: the broker's time to tell whether an iWARP QP's peer is on this host */
+#define IWARP_WAIT 1000 /* ms; how long ibv_modify_qp waits for the broker to find an iWARP QP's peer on this host */
 
 const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
         [VB_TRANSPORT_ROCE] = &vb_roce_transport,
@@ -28,8 +28,8 @@ void vb_path_new(struct vb_qp *qp)
 
 /* --- the choice --- */
 
-/* Connects the QP to the process of its destination number, if that is on this host and can be met. Returns false if
- * the path is the network, or an iWARP connection. */
+/* Connects the QP to the process that owns its destination QP number, if that process is on this host and the broker
+ * can introduce it. Returns false if the path is RoCE or an iWARP connection. */
 static bool connect_here(struct vb_qp *qp, bool iwarp)
 {
 	struct vb_peer *p;
@@ -43,7 +43,7 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 		vb_log(VB_LOG_WARN, "queue pair 0x%x: the broker does not answer where its peer is", qp->qp.qp_num);
 	if (p && !vb_peer_hold(p))
 		p = NULL;
-	/* the peer maps us while it handles the introduction */
+	/* wait until the peer has handled our introduction and mapped our segment */
 	for (int i = 0; p && !vb_peer_ready(p) && vb_peer_alive(p) && i < 1000; i++) {
 		struct timespec ts = {0, i < 100 ? 10000 : 1000000};
 
@@ -62,7 +62,7 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	return true;
 }
 
-/* Undoes an earlier try during which the state changed. */
+/* Undoes an earlier attempt that a state change interrupted. */
 static void start_over(struct vb_qp *qp)
 {
 	vb_lock(&qp->node->progress);
@@ -88,7 +88,7 @@ void vb_path_connect(struct vb_qp *qp)
 			connect_here(qp, true);
 	} else if (qp->type == IBV_QPT_UD) {
 		qp->roce_always = always;
-		/* without RoCE, programs of this host can still be met; and the broker may answer later */
+		/* without RoCE the QP still reaches programs of this host, and the broker may answer later */
 		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);
 	} else if (always) {
@@ -146,7 +146,7 @@ void vb_path_closed(struct vb_qp *qp)
 {
 	int cancel;
 
-	vb_cancel_defer(&cancel); /* descriptors are closed, and streams reset */
+	vb_cancel_defer(&cancel); /* closed() closes descriptors and resets streams */
 	qp->path->closed(qp);
 	vb_cancel_restore(cancel);
 }

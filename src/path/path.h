@@ -6,8 +6,8 @@
 
 #include "node/io.h"
 
-extern const struct vb_path_ops vb_local_path_ops; /* RC and UC: shared memory with a program of this host */
-/* UD: shared memory if the receiver is on this host, otherwise RoCE */
+extern const struct vb_path_ops vb_local_path_ops; /* RC and UC through shared memory with a program of this host */
+/* UD through shared memory if the receiver is on this host, otherwise over RoCEv2 */
 extern const struct vb_path_ops vb_datagram_path_ops;
 extern const struct vb_path_ops vb_roce_path_ops;  /* RC and UC over RoCEv2 */
 extern const struct vb_path_ops vb_iwarp_path_ops; /* RC over a TCP connection */

@@ -1,6 +1,5 @@
 // queue_ops.c - callbacks of the RoCE and iWARP engines for a queue pair's queues and memory
-// follows: IBA volume 1, 10.3 to 10.8
-// see: engine/roce/roce.h
+// follows: IBA volume 1, 10.3 to 10.8; engine/roce/roce.h
 // SPDX-License-Identifier: MIT
 #include "path/queue_ops.h"
 
@@ -33,7 +32,7 @@ static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_work *rq)
 	return vb_sq_at(qp, (uint32_t)rq->cookie);
 }
 
-/* Checks the place for the answer, so that an error is found before the request is sent. */
+/* Checks the memory for the response to a READ or an atomic, so that an error shows before the request is sent. */
 static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
@@ -74,7 +73,8 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
 		check_target(qp, w, atomic);
-	/* refused here or when it was posted: the engine gets a message that is too long, and fails it in order */
+	/* The request failed in check_target or when it was posted. An impossible length makes the engine fail it, in
+	 * order. */
 	if (w->state == VB_SWQE_DONE)
 		rq->length = UINT32_MAX;
 	qp->sq_emit++;
@@ -104,7 +104,7 @@ void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_st
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
 }
 
-/* The region of the first piece. */
+/* Returns the length of the memory region that holds the first sge; 0 for inline data. */
 static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
@@ -173,7 +173,7 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 	vb_cq_push(qp->rcq, &cqe, r->solicited || r->status != VB_WORK_SUCCESS);
 }
 
-/* --- memory that the peer names --- */
+/* --- memory that the peer addresses by R_Key --- */
 
 bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 {

@@ -1,6 +1,5 @@
 // queue_ops.h - callbacks of the RoCE and iWARP engines for a queue pair's queues and memory
-// follows: IBA volume 1, 10.3 to 10.8
-// see: engine/roce/roce.h
+// follows: IBA volume 1, 10.3 to 10.8; engine/roce/roce.h
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_QUEUE_OPS_H
 #define VB_PATH_QUEUE_OPS_H
@@ -10,41 +9,41 @@
 #include "engine/local/local.h"
 #include "engine/roce/roce.h"
 
-/* Results of look-ups since sq_lock was taken. They are valid until it is released, because deregistration waits for
- * it. */
+/* Cache of memory look-ups, valid while sq_lock is held: deregistration waits for that lock. */
 struct vb_known {
 	bool gathered, granted;
 	uint32_t cookie, access, rkey;
 	int n;
-	uint64_t region; /* bytes of the first piece's region; 0: none */
+	uint64_t region; /* bytes; length of the memory region if the request has one piece, otherwise 0 */
 	struct vb_mr_view view;
 	struct iovec iov[VB_MAX_SGE + 1];
 };
 
-/* Called after sq_lock was taken, and when a key was invalidated while it is held. */
+/* Empties the cache: after sq_lock is taken, and after a key is invalidated under it. */
 static inline void vb_known_forget(struct vb_known *k)
 {
 	k->gathered = k->granted = false;
 }
 
-/* As in struct vb_roce_ops; own is the queue pair. */
+/* See struct vb_roce_ops. `own` is the queue pair. */
 bool vb_queue_next_send(void *own, struct vb_work *rq);
 void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_status status);
 bool vb_queue_take_receive(void *own, uint32_t *room);
 void vb_queue_complete_receive(void *own, const struct vb_receipt *receipt);
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 
-/* Executes a local operation. The caller then calls vb_known_forget. */
+/* Execute a Local Invalidate, and a Send with Invalidate from the peer. Return false if the key is not valid here. The
+ * caller then calls vb_known_forget. */
 bool vb_queue_local(struct vb_qp *qp, const struct vb_work *rq);
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 
-/* Returns the pieces of a request's memory, or NULL for no access. */
+/* Returns the pieces of a request's local memory, or NULL if its L_Keys do not allow the access. */
 const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *rq, uint32_t access);
-/* Looks up the region of the key into k->view. Returns false if there is none. Like vb_own_memory, but reads the
- * entry once. */
+/* Looks up the memory region of an R_Key and stores it in k->view. Returns false if there is none. Unlike
+ * vb_own_memory, it reads the key's entry once until vb_known_forget. */
 bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey);
 
-/* Convert enum vb_right to IBV_ACCESS_*, and back. */
+/* Convert enum vb_right to IBV_ACCESS_*, and IBV_ACCESS_* to a mask of enum vb_right. */
 uint32_t vb_queue_right(enum vb_right access);
 uint8_t vb_queue_access(unsigned flags);
 

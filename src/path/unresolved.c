@@ -1,4 +1,4 @@
-// unresolved.c - queue pairs without a path at RTR: path resolution is retried until it succeeds
+// unresolved.c - retries path resolution for queue pairs that had no path at RTR
 // see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include "util/log.h"
 #include "util/units.h"
 
-/* Pauses between tries grow by an eighth, from FIRST to LONGEST. So a path is found within about an eighth of the
- * time after which it became available. */
+/* The pause between attempts grows by an eighth each time, from FIRST to LONGEST. If a path appears t ns after RTR, the
+ * QP finds it about t / 8 ns later, and at most LONGEST later. */
 #define FIRST VB_MS(200) /* ns */
 #define LONGEST VB_S(60)
-#define AT_A_TIME 64         /* queue pairs while progress is held */
-#define SLOTS_AT_A_TIME 1024 /* table entries read while progress is held */
+#define AT_A_TIME 64         /* queue pairs retried in one hold of the progress lock */
+#define SLOTS_AT_A_TIME 1024 /* table entries read in one hold of the progress lock */
 
 /* Under progress + sq_lock. */
 static bool lacks_path(const struct vb_qp *qp)
@@ -64,8 +64,8 @@ void vb_unresolved_again(struct vb_node *node)
 	vb_unlock(&node->progress);
 }
 
-/* Resolves the path without waiting. ask: may ask the broker; otherwise uses its earlier answers only. Returns 0 if
- * the path is a peer of this host or the network. */
+/* Resolves the path without waiting. With `ask` it may ask the broker; otherwise it uses the broker's earlier answers
+ * only. Returns 0 if it found a peer of this host (*peer) or RoCE is up (*peer is NULL). */
 static int resolve_path(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 {
 	const union ibv_gid *dgid = &qp->attr.ah_attr.grh.dgid;
@@ -82,7 +82,7 @@ static int resolve_path(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 	return vb_roce_up(qp->node, 0);
 }
 
-/* Gives the QP the RoCE path, in the same state as if it had been found at RTR. */
+/* Gives the QP the RoCE path, and brings the engine to the QP's present state. */
 static int join_roce(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	int err = qp->roce ? 0 : vb_roce_path_open_locked(qp);
@@ -103,7 +103,7 @@ static void retry_path(struct vb_qp *qp, bool ask)
 	enum ibv_qp_state state = atomic_load(&qp->state);
 	struct vb_peer *peer;
 
-	if (state == IBV_QPS_INIT) /* ibv_modify_qp is taking it to RTR */
+	if (state == IBV_QPS_INIT) /* ibv_modify_qp is moving it to RTR */
 		return;
 	if (state == IBV_QPS_RESET || state == IBV_QPS_ERR || !lacks_path(qp)) {
 		vb_unresolved_drop(qp);
@@ -123,7 +123,8 @@ static void retry_path(struct vb_qp *qp, bool ask)
 	qp->path->settle(qp);
 }
 
-/* Visits some entries of the table, beginning with `from`. Returns the next entry. */
+/* Retries the unresolved QPs in one batch of table entries that starts at `from`. Returns where the next batch
+ * starts. */
 static uint32_t look_at_some(struct vb_node *node, uint32_t from, bool ask)
 {
 	uint32_t end = from + SLOTS_AT_A_TIME < VB_LANE_QPS ? from + SLOTS_AT_A_TIME : VB_LANE_QPS, i;

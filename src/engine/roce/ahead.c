@@ -7,14 +7,14 @@
 /*
  * An attacker who forges the peer's address could place a packet ahead of the expected PSN, where thousands of PSNs are
  * valid instead of one. Two rules prevent that. First, a kept packet is not executed as soon as the PSNs before it have
- * arrived, but only once the requester vouches for it. To vouch, the requester sends some of the repeated packets twice,
- * the second time without asking for an acknowledgement (mend.c; of a READ request it repeats the last PSN: echo() in
- * requester.c). While the responder waits at a kept packet, only a duplicate with exactly the PSN before it vouches. So
- * an attacker must guess that PSN, just as he must guess the expected PSN without this feature. Adapters that go back to
- * the missing packet never send such duplicates. They repeat all packets in order, and a packet in order replaces a kept
- * one. Second, a requester that vouches has one random source port (vb_udp_sender): once it has vouched, packets ahead
- * are accepted only from that port. If two different packets ahead have the same PSN, neither is executed, and the PSN
- * is requested again.
+ * arrived, but only once the requester vouches for it. To vouch, the requester sends some of the repeated packets
+ * twice, the second time without asking for an acknowledgement (mend.c; of a READ request it repeats the last PSN:
+ * echo() in requester.c). While the responder waits at a kept packet, only a duplicate with exactly the PSN before it
+ * vouches. So an attacker must guess that PSN, just as he must guess the expected PSN without this feature. Adapters
+ * that go back to the missing packet never send such duplicates. They repeat all packets in order, and a packet in
+ * order replaces a kept one. Second, a requester that vouches has one random source port (vb_udp_sender): once it has
+ * vouched, packets ahead are accepted only from that port. If two different packets ahead have the same PSN, neither is
+ * executed, and the PSN is requested again.
  */
 
 #define REACH 4096       /* PSNs that a kept packet may be ahead of the others: longer than any lost burst */

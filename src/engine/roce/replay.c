@@ -38,8 +38,8 @@ bool vb_resource_add(struct vb_roce_qp *qp, const struct vb_roce_resource *r)
 }
 
 /*
- * The last PSN, at most psn, that belongs to no read or atomic. An acknowledgement with the PSN of a read would mean that
- * the read is done, and some requesters accept that.
+ * The last PSN, at most psn, that belongs to no read or atomic. An acknowledgement with the PSN of a read would mean
+ * that the read is done, and some requesters accept that.
  */
 struct vb_psn vb_resource_before(struct vb_roce_qp *qp, struct vb_psn psn)
 {

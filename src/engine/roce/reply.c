@@ -180,8 +180,9 @@ uint32_t vb_reply_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t 
 }
 
 /*
- * Ends a repeated answer whose memory the program has deregistered after the answer was sent once. Most likely the answer
- * had arrived, and the repeated request was late. A requester that still needs the answer fails by its own retries.
+ * Ends a repeated answer whose memory the program has deregistered after the answer was sent once. Most likely the
+ * answer had arrived, and the repeated request was late. A requester that still needs the answer fails by its own
+ * retries.
  */
 static bool was_answered(struct vb_roce_qp *qp, struct vb_roce_resource *r)
 {

@@ -287,8 +287,8 @@ static bool ask_mended(struct vb_roce_qp *qp, uint64_t seq, uint64_t psns, uint6
 }
 
 /*
- * Sends the first packet after going back twice, like the first packet of a mend. The second copy of a READ request asks
- * for the last packet of the response only. A responder that has not executed that far does not answer it (IBA
+ * Sends the first packet after going back twice, like the first packet of a mend. The second copy of a READ request
+ * asks for the last packet of the response only. A responder that has not executed that far does not answer it (IBA
  * 9.7.5.1.4).
  */
 static void echo(struct vb_roce_requester *rq, const struct vb_work_sent *s, uint64_t seq)

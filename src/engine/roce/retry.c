@@ -20,9 +20,9 @@ static uint64_t retry_time(const struct vb_roce_qp *qp)
 }
 
 /*
- * The first retry comes after the program's timeout, the second after twice the timeout, all others after four times the
- * timeout, which the standard allows. A peer may get no processor for ten seconds beside programs that call sched_yield
- * in a loop, and connections of rdma_cm have only seven retries of half a second.
+ * The first retry comes after the program's timeout, the second after twice the timeout, all others after four times
+ * the timeout, which the standard allows. A peer may get no processor for ten seconds beside programs that call
+ * sched_yield in a loop, and connections of rdma_cm have only seven retries of half a second.
  */
 static uint64_t next_retry(const struct vb_roce_qp *qp)
 {
@@ -36,9 +36,9 @@ static uint64_t next_retry(const struct vb_roce_qp *qp)
 /*
  * deviates: besides the program's timer, which may run for seconds, an earlier timer, derived from measured round-trip
  * times, repeats unanswered packets. It does not count as a retry, so errors come at the time that the program asked
- * for. It grows with each repetition until an answer can be timed. It is at most a quarter of a retry, so that each retry
- * stands for several tries: if a fifth of all packets is lost, eight tries are not enough. It is longer only if answers
- * take longer.
+ * for. It grows with each repetition until an answer can be timed. It is at most a quarter of a retry, so that each
+ * retry stands for several tries: if a fifth of all packets is lost, eight tries are not enough. It is longer only if
+ * answers take longer.
  */
 static uint64_t probe_time(const struct vb_roce_qp *qp)
 {
@@ -78,7 +78,8 @@ void vb_requester_progressed(struct vb_roce_qp *qp, uint64_t now)
 		vb_requester_arm(qp, now);
 }
 
-/* refused: the peer has said that it has not executed una, so an answer belongs to packets that are sent from now on. */
+/* refused: the peer has said that it has not executed una, so an answer belongs to packets that are sent from now
+ * on. */
 static void back_to_una(struct vb_roce_qp *qp, bool refused, uint64_t now)
 {
 	struct vb_roce_requester *rq = &qp->rq;

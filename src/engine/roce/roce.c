@@ -5,9 +5,9 @@
 #include "util/units.h"
 
 #define PROBE_MIN VB_MS(1)  /* ns: default of cfg.probe_min */
-#define UC_PAUSE VB_US(100) /* ns */
-#define MIGREQ 0x40         /* of the BTH's second byte */
-#define CNP_EVERY VB_US(50) /* ns */
+#define UC_PAUSE VB_US(100) /* ns: pause of a UC sender after a congestion notification */
+#define MIGREQ 0x40         /* bit of the BTH's second byte */
+#define CNP_EVERY VB_US(50) /* ns: the shortest time between two congestion notifications */
 
 static const uint8_t services[] = {[VB_ROCE_RC] = VB_SVC_RC, [VB_ROCE_UC] = VB_SVC_UC, [VB_ROCE_UD] = VB_SVC_UD};
 
@@ -91,7 +91,7 @@ static void flush(struct vb_roce_qp *qp)
 	vb_end_receive(qp, VB_WORK_WR_FLUSH_ERR);
 	qp->rs.in = (struct vb_roce_inbound){0};
 	vb_ahead_drop(qp);
-	if (qp->rs.closed) /* a NAK must be sent */
+	if (qp->rs.closed) /* a NAK must be sent or repeated */
 		return;
 	qp->rs.owed = VB_ROCE_NO_ACK;
 	qp->rs.unanswered = 0;
@@ -118,7 +118,7 @@ static bool pkey_matches(uint16_t a, uint16_t b)
 	return !((a ^ b) & 0x7fff) && ((a | b) & 0x8000) && (a & 0x7fff);
 }
 
-/* IBA 9.6.1: the checks of every packet, whatever its operation. */
+/* IBA 9.6.1: checks that every packet must pass, whatever its operation. */
 static bool admit(struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	if (p->bth.dest_qpn != qp->cfg.qpn) {
@@ -146,8 +146,8 @@ void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now)
 	qp->rs.cnp_after = now + CNP_EVERY;
 }
 
-/* UC has no window and pauses instead. Some packets are sent between two pauses, because notifications have no PSN
- * and anybody can forge them. */
+/* UC has no window, so the sender pauses instead. It sends at least one packet between two pauses, because
+ * notifications have no PSN and are easily forged. */
 static void pause(struct vb_roce_qp *qp, uint64_t now)
 {
 	if (qp->rq.rnr_at || qp->rq.seq + 1 == qp->rq.cnp_seq)
@@ -156,7 +156,7 @@ static void pause(struct vb_roce_qp *qp, uint64_t now)
 	qp->rq.cnp_seq = qp->rq.seq + 1;
 }
 
-/* Would the peer send this packet now? Otherwise it is no sign that the peer is alive. */
+/* Would the peer send this packet now? Otherwise the packet does not show that the peer is alive. */
 bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *p)
 {
 	bool request = p->info->flags & VB_REQUEST && p->info->service == services[qp->cfg.type];
@@ -236,7 +236,7 @@ void vb_roce_seal(struct vb_roce_qp *qp, struct vb_roce_out *out, struct vb_pack
 {
 	struct vb_writer w = vb_writer(out->packet, VB_ROCE_MAX_HEADER);
 
-	p->bth.migreq = true; /* IBA 9.2: "migrated", as ever; adapters drop a packet that says otherwise */
+	p->bth.migreq = true; /* IBA 9.2: always "migrated" without path migration; adapters drop other packets */
 	p->bth.pkey = qp->cfg.pkey;
 	if (qp->cfg.type != VB_ROCE_UD)
 		p->bth.dest_qpn = qp->cfg.dest_qpn;
@@ -297,8 +297,8 @@ static bool output_cnp(struct vb_roce_qp *qp, struct vb_roce_out *out)
 }
 
 /*
- * A plain acknowledgement is sent behind the requests that are ready, but at most a burst behind. A program may poll
- * its CQ until it has a completion, and then only its memory: the peer's data must have arrived by then.
+ * Delays a plain acknowledgement until the requests that are ready are sent, but at most for a burst. A program may
+ * poll its CQ for a completion, and then poll its memory. By then the data of these requests must have arrived.
  */
 static bool ack_waits(struct vb_roce_qp *qp)
 {

@@ -1,4 +1,4 @@
-// roce.h - RoCEv2 queue pairs as functions of packets and time, called by the owner of sockets, clocks and memory
+// roce.h - RoCEv2 queue pairs as functions of packets and time; the caller has the sockets, the clock and the memory
 // follows: IBA volume 1, 9.6 to 9.9 (packets, requester, responder, UC, UD, errors); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #ifndef VB_ENGINE_ROCE_ROCE_H
@@ -18,16 +18,16 @@ enum vb_roce_type { VB_ROCE_RC, VB_ROCE_UC, VB_ROCE_UD };
 const char *vb_work_status_text(enum vb_work_status status);
 
 /*
- * Callbacks by which a queue pair reaches queues and memory. They are called only from the functions below, for one
- * queue pair by one thread at a time, and must not call those functions. Payload arguments point into the packet.
+ * Callbacks for queues and memory. They are called only from the functions below, for one queue pair by one thread at a
+ * time, and must not call those functions. Payload arguments point into the packet.
  */
 struct vb_roce_ops {
 	/* Takes the next posted send from the queue. Returns false if there is none. */
 	bool (*next_send)(void *own, struct vb_work *rq);
-	/* A send has completed. Called once for each, in posting order, unsignaled successes included. */
+	/* A send has completed. Called once for each send, signaled or not, in posting order. */
 	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
-	/* Copies len bytes of the request from offset on. Returns false if access is denied, or the memory is not
-	 * mapped. */
+	/* Copies len bytes of the request's data from offset on. Returns false if access is denied, or the memory is
+	 * not mapped. */
 	bool (*fetch)(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
 	bool (*scatter)(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len);
@@ -41,19 +41,19 @@ struct vb_roce_ops {
 	/* The number of posted receives, or UINT32_MAX if they are not counted (a shared receive queue). */
 	uint32_t (*receives)(void *own);
 
-	/* May the peer access [va, va + len)? Called for the whole message, and again for each packet. */
+	/* May the peer access [va, va + len)? Called once for the whole message; write and read check each packet. */
 	bool (*check)(void *own, uint32_t rkey, uint64_t va, uint32_t len, enum vb_right access);
-	/* The same check, then the bytes. last: programs poll for the last byte, which has to be stored last. */
+	/* The same check, then stores the bytes. last: stores the last byte last, because programs poll for it. */
 	bool (*write)(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last);
 	/* The same check, then copies the bytes. */
 	bool (*read)(void *own, uint32_t rkey, uint64_t va, void *dst, uint32_t len);
 	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 	bool (*invalidate)(void *own, uint32_t rkey);
-	/* No packet is kept ahead now: the owner may zero the slots. NULL: they stay as they are. */
+	/* No packet is kept ahead: the owner may zero the slots. NULL: they stay as they are. */
 	void (*ahead_unused)(void *own);
 
-	/* The QP is in error. The requests that it had taken from both queues have completed; the owner flushes the
-	 * rest. */
+	/* The QP has failed. The requests that it had taken from both queues have completed; the owner flushes the
+	 * others. */
 	void (*failed)(void *own, enum vb_work_event event);
 };
 
@@ -68,82 +68,82 @@ struct vb_roce_config {
 	uint8_t access;      /* enum vb_right: access that the QP allows */
 	uint32_t max_window; /* packets; 0: VB_ROCE_WINDOW_MAX */
 	uint32_t ack_delay;  /* ns that an acknowledgement may wait for others; 0: it is sent with the next output */
-	uint32_t ack_every;  /* packets after which it is sent at the latest; 0: 32 */
-	/* number of packets that cost the network little more than one: while many are in flight, the sender waits
-	 * for room for a burst; 0: 1 */
+	uint32_t ack_every;  /* packets after which an acknowledgement is sent at the latest; 0: 32 */
+	/* number of packets that cost little more to send than one: while many are in flight, the sender waits until
+	 * there is room for a burst; 0: 1 */
 	uint32_t burst;
 	uint64_t probe_min; /* ns: the earliest repetition of an unanswered packet; 0: 1 ms */
 };
 
-/* A read or atomic that the responder stores, to answer it or to repeat the answer. */
+/* A read or atomic of the peer, stored to answer it and to repeat the answer. */
 struct vb_roce_resource {
-	bool atomic, answered; /* answered: in full, at least once */
+	bool atomic, answered; /* answered: the whole response was sent at least once */
 	struct vb_psn psn;
-	uint32_t packets, next; /* of the response; next to be sent */
-	uint32_t from, end;     /* the first packet of this answer, a FIRST or ONLY, and its end */
+	uint32_t packets, next; /* packets of the response; the next one to send */
+	uint32_t from, end;     /* the current answer: its first packet (FIRST or ONLY), and its end */
 	uint64_t va, original;
 	uint32_t rkey, length, msn;
-	uint32_t end_length; /* bytes up to the end of this answer */
+	uint32_t end_length; /* bytes of the response up to the end of the current answer */
 };
 
 #define VB_ROCE_TIMED 8 /* a power of two */
 
-/* Does the peer keep packets ahead of a missing one? This is found out at the first loss. */
+/* Does the peer keep packets ahead of a missing one? The first loss shows it. */
 enum vb_roce_keeps { VB_ROCE_KEEPS_UNKNOWN, VB_ROCE_KEEPS_TRIAL, VB_ROCE_KEEPS, VB_ROCE_KEEPS_NOT };
 
 struct vb_roce_requester {
 	bool started, paused;     /* paused: SQD, no new message */
 	uint64_t una, seq, high;  /* packets: the oldest unacknowledged, the next to send, the highest sent + 1 */
-	uint64_t taken_seq;       /* where the next message taken starts */
+	uint64_t taken_seq;       /* the first packet of the next message to take */
 	uint32_t head, cur, tail; /* of sends[]: the oldest, the one that contains seq, the next to take */
-	uint64_t receives;        /* messages taken that consume a receive */
-	uint64_t credit_limit;    /* of those, the last that may be sent */
+	uint64_t receives;        /* taken messages that consume a receive */
+	uint64_t credit_limit;    /* the last of those that may be sent */
 	bool credits;             /* the peer sends credits */
 	uint32_t rd;              /* READ requests and atomics between una and seq that are not fully answered */
 	uint32_t unasked;         /* packets since the last request for an acknowledgement */
-	uint32_t burst_left;      /* of the burst that has begun */
-	bool held;                /* packets wait for room for a burst */
+	uint32_t burst_left;      /* packets left of the current burst */
+	bool held;                /* packets wait until there is room for a burst */
 	uint8_t retry_left, rnr_left, probes;
 	uint64_t retry_at, probe_at, rnr_at; /* 0: not running */
-	uint64_t back_una, back_at;          /* the last going back: to which packet, when */
-	bool back_echo;                      /* its first packet must still be sent twice */
-	uint64_t sure_from; /* packets from here on were not executed before, so that their answers can be timed */
+	uint64_t back_una, back_at;          /* the last time that the requester went back: to which packet, when */
+	bool back_echo;                      /* the first packet after going back must still be sent twice */
+	uint64_t sure_from; /* packets from this one on were not executed before, so their answers can be timed */
 	struct vb_roce_timed {
 		uint64_t seq, at;
-		bool first;     /* it was sent only once */
+		bool first;     /* the packet was sent only once */
 		bool guess;     /* the answer may belong to an earlier copy */
 	} timed[VB_ROCE_TIMED]; /* packets whose answers are timed: timed_n from timed_0 on */
 	uint8_t timed_0, timed_n;
-	bool late; /* a timer was read late, and will be read once more */
+	bool late; /* a timer was read late, and was postponed once */
 	struct vb_roce_silence {
 		uint64_t at;
 		uint32_t packets, slow_start_below; /* the window before that */
-	} silent;                                   /* the last time that nothing was answered */
-	uint32_t stale;                             /* estimate of useless packets in the network since it went back */
+	} silent;                                   /* the last retry after which nothing was answered yet */
+	uint32_t stale;                             /* estimate of useless packets in flight after going back */
 	uint8_t keeps;                              /* enum vb_roce_keeps */
 	uint8_t trials;                             /* trials to find that out */
-	uint8_t flat;      /* consecutive mends that gained no more than the repeated packets */
+	uint8_t flat;      /* consecutive mends after which only the repeated packets were acknowledged */
 	bool mending;      /* una is missing at the peer; packets behind it have arrived or are in flight */
-	uint32_t mend_len; /* packets to repeat at once */
-	uint64_t mend_seq, mend_next, mend_end; /* of those: first, next, end */
-	uint64_t mend_to;                       /* the highest packet sent before them */
-	uint64_t mend_at, mend_last_at;         /* when the first of them was sent, and the last */
-	bool echoes, echo;                      /* some of those are sent twice; the next packet is a second copy */
-	uint64_t mended_to;                     /* packets from here on were never repeated */
+	uint32_t mend_len; /* packets to repeat in one mend */
+	uint64_t mend_seq, mend_next, mend_end; /* the packets of this mend: first, next, end */
+	uint64_t mend_to;                       /* end of the packets sent before this mend */
+	uint64_t mend_at, mend_last_at;         /* when the first packet of this mend was sent, and the last */
+	bool echoes, echo;                      /* some packets are sent twice; the next one is a second copy */
+	uint64_t mended_to;                     /* packets from this one on were never repeated */
 	bool mend_response;                     /* the response is missing here, not the request at the peer */
 	uint64_t executed;    /* the peer has executed packets before this one; some responses may be missing */
-	uint64_t got_to;      /* no response from here on has arrived */
-	uint32_t uncounted;   /* packets that una has passed and the window has not counted yet */
+	uint64_t got_to;      /* no response from this packet on has arrived */
+	uint32_t uncounted;   /* acknowledged packets that the window has not counted yet */
 	uint64_t progress_at; /* when una last moved */
 	uint64_t cnp_seq;     /* UC: seq at the last pause, plus one */
-	uint64_t got[VB_ROCE_WINDOW_MAX / 64]; /* responses ahead of a missing one, a bit each */
-	uint64_t pace_at, wake_at;             /* when the next packet may be sent; 0: nothing waits for it */
+	uint64_t got[VB_ROCE_WINDOW_MAX / 64]; /* responses ahead of a missing one, one bit each */
+	uint64_t pace_at, wake_at;             /* when the next packet may be sent; timer for that, or 0 */
 	struct vb_roce_window window;
 };
 
 struct vb_roce_inbound {
 	bool active;           /* in the middle of a message */
-	bool drop;             /* UC: until the next message */
+	bool drop;             /* UC: drop packets until the next message */
 	bool receive;          /* a receive is taken */
 	uint8_t op;            /* enum vb_op */
 	uint32_t offset, room; /* bytes of the message that have arrived; size of the receive */
@@ -153,7 +153,7 @@ struct vb_roce_inbound {
 
 /*
  * Memory for requests that arrive ahead of a missing one: n slots (a power of two, at most 2^22) of VB_ROCE_SLOT(mtu)
- * bytes, aligned as by malloc and zero at first. When the QP has ended, the slots count as empty again.
+ * bytes, aligned as by malloc and zero at first.
  */
 struct vb_roce_ahead {
 	uint8_t *slots;
@@ -163,7 +163,7 @@ struct vb_roce_ahead {
 struct vb_roce_kept {
 	struct vb_packet packet;
 	bool used;
-	bool disputed; /* two different packets claimed this PSN: neither is executed */
+	bool disputed; /* two different packets with this PSN have arrived: neither is executed */
 	uint8_t payload[];
 };
 
@@ -171,7 +171,7 @@ struct vb_roce_kept {
 
 enum vb_roce_ack_kind { VB_ROCE_NO_ACK, VB_ROCE_ACK, VB_ROCE_RNR, VB_ROCE_NAK };
 
-/* UC: a stream of packets from an unknown source port. It is accepted as the peer after a number of them (uc.c). */
+/* UC: a stream of packets from an unknown source port. After enough packets it counts as the peer's (uc.c). */
 struct vb_roce_stranger {
 	struct vb_psn next;
 	uint16_t port;
@@ -183,26 +183,26 @@ struct vb_roce_responder {
 	uint32_t msn;
 	bool refused;          /* a NAK was sent, or will be; packets ahead are dropped until epsn arrives */
 	bool not_ready;        /* that NAK is an RNR NAK */
-	bool closed;           /* the last NAK was sent or will be; nothing is executed any more */
-	uint8_t owed;          /* enum vb_roce_ack_kind */
+	bool closed;           /* the last NAK was sent, or will be; no requests are executed */
+	uint8_t owed;          /* enum vb_roce_ack_kind: what must be sent */
 	uint8_t nak;           /* enum vb_nak */
-	struct vb_psn nak_psn; /* of RNR and NAK */
-	uint32_t owed_for;     /* packets */
-	uint64_t ack_at;       /* when it is due; 0: now */
-	struct vb_psn told;    /* epsn of the last acknowledgement, or of an answer that acknowledges as much */
+	struct vb_psn nak_psn; /* PSN of the RNR NAK or NAK */
+	uint32_t owed_for;     /* packets that the acknowledgement covers */
+	uint64_t ack_at;       /* when the acknowledgement is due; 0: now */
+	struct vb_psn told;    /* epsn at the last acknowledgement, or at an answer that acknowledged as much */
 	bool cnp;              /* a congestion notification is due */
 	uint64_t cnp_after;
 	struct vb_roce_inbound in;
 	struct vb_roce_resource res[VB_ROCE_MAX_RESOURCES];
 	uint32_t res_head, res_tail, unanswered;
-	bool known; /* UC: a packet has arrived from that port */
+	bool known; /* UC: port is valid, because a packet has arrived */
 	struct vb_roce_stranger stranger;
 	uint32_t kept;         /* requests ahead of epsn */
 	struct vb_psn kept_to; /* the PSN behind the last of them */
-	uint64_t kept_until;   /* when kept packets are dropped and their memory is freed; 0: there is none */
-	bool vouched;          /* the peer has vouched for the packet kept at epsn */
+	uint64_t kept_until;   /* when kept packets are dropped and their memory is freed; 0: none was kept */
+	bool vouched;          /* the peer has vouched for the kept packet with PSN epsn */
 	bool vouches;          /* the peer has vouched at least once */
-	uint64_t vouch_by;     /* the responder waits for vouching until then */
+	uint64_t vouch_by;     /* until then the peer may vouch */
 	struct vb_psn last;    /* the last PSN of the last request that arrived */
 	uint16_t port;         /* the source port of the last packet in order */
 };
@@ -215,57 +215,56 @@ struct vb_roce_qp {
 	struct vb_work_sent *sends;
 	uint32_t mask;
 	bool dead, turn;
-	bool again;     /* the data fetched or read is sent again: the first copy was lost or damaged */
-	uint8_t passed; /* requests sent before the acknowledgement that is due */
+	bool again;     /* for fetch and read: the data is sent again, because the first packet was lost or damaged */
+	uint8_t passed; /* requests sent since an acknowledgement became due */
 	struct vb_roce_requester rq;
 	struct vb_roce_responder rs;
 	struct vb_roce_ahead ahead;
 	struct vb_roce_stats stats;
 };
 
-/* Facts that arrive with a packet. */
+/* Properties of a received packet that are not in its BTH to ICRC. */
 struct vb_roce_from {
 	bool congested;     /* marked by the network: ECN CE */
-	uint16_t port;      /* the UDP source port: a peer has one for each queue pair (A17.4.3) */
+	uint16_t port;      /* the UDP source port: a peer uses one for each queue pair (A17.3.2) */
 	const uint8_t *grh; /* UD: 40 bytes, see vb_grh */
 };
 
-/* A packet to send: header, payload and zero pad bytes, contiguous: header_len + payload_len + pad bytes. The caller
- * appends the ICRC. */
+/* A packet to send: header_len + payload_len + pad contiguous bytes. The caller appends the ICRC. */
 struct vb_roce_out {
-	uint8_t *packet; /* the caller's, VB_ROCE_PACKET_MAX bytes: set before each vb_roce_output */
+	uint8_t *packet; /* the caller's memory, VB_ROCE_PACKET_MAX bytes; set before each vb_roce_output */
 	uint32_t header_len, payload_len;
 	uint8_t pad, opcode;
 	struct vb_psn psn;
 	void *ah; /* UD */
 	/* Middle packets that may follow, and their header. The caller zeroes this before a series of vb_roce_output
-	 * calls without other calls for this queue pair in between. */
+	 * calls. During the series it makes no other calls for this queue pair. */
 	struct vb_roce_run {
 		uint32_t left;
-		struct vb_roce_resource *answered; /* NULL: requests */
+		struct vb_roce_resource *answered; /* the packets are of this response; NULL: of a request */
 		uint8_t bth[VB_BTH_LEN];
 	} run;
 };
 
-/* sends_len: a power of two, the number of send requests that may be outstanding. The QP starts in RTR: it responds,
- * but does not send requests. */
+/* sends_len: a power of two, the most send requests that may be outstanding. The QP starts in RTR: it responds, but
+ * does not send requests. */
 void vb_roce_init(struct vb_roce_qp *qp, const struct vb_roce_config *cfg, const struct vb_roce_ops *ops, void *own,
                   struct vb_work_sent *sends, uint32_t sends_len);
 /* Called after vb_roce_init, for RC. Without this call packets ahead are dropped, and the peer must send them again. */
 void vb_roce_keep_ahead(struct vb_roce_qp *qp, const struct vb_roce_ahead *ahead);
 /*
- * Changes what ibv_modify_qp may change later: timeout, retry_cnt, rnr_retry, min_rnr_timer, access, max_rd_atomic,
- * max_dest_rd_atomic, pkey and qkey; sq_psn too before the first vb_roce_start. The rest of cfg is ignored: start with
- * a copy of qp->cfg. A running timer keeps its time; the retry counts start again.
+ * Changes the attributes that ibv_modify_qp may change later: timeout, retry_cnt, rnr_retry, min_rnr_timer, access,
+ * max_rd_atomic, max_dest_rd_atomic, pkey, qkey; also sq_psn before the first vb_roce_start. Other members of cfg are
+ * ignored. A running timer keeps its time; the retry counts start again.
  */
 void vb_roce_reconfigure(struct vb_roce_qp *qp, const struct vb_roce_config *cfg);
-/* RTS. */
+/* Goes to RTS. */
 void vb_roce_start(struct vb_roce_qp *qp);
-/* SQD and back. Drained when vb_roce_idle. */
+/* For SQD, and back to RTS. The send queue has drained when vb_roce_idle is true. */
 void vb_roce_pause(struct vb_roce_qp *qp, bool paused);
 bool vb_roce_idle(const struct vb_roce_qp *qp);
-/* The program takes the QP to ERR or RESET: flushes the requests taken. No callback follows. ops->failed is not
- * called. */
+/* Called when the program takes the QP to ERR or RESET: flushes the taken requests. No other callback follows, and
+ * ops->failed is not called. */
 void vb_roce_abort(struct vb_roce_qp *qp);
 
 /* Processes a decoded packet whose ICRC is correct and whose source address is the peer's (RC, UC). */
@@ -274,14 +273,14 @@ void vb_roce_input(struct vb_roce_qp *qp, const struct vb_packet *packet, const 
 /* Called before vb_roce_input: would the peer send this packet now? UD: always true. */
 bool vb_roce_expects(const struct vb_roce_qp *qp, const struct vb_packet *packet);
 /*
- * The same for the most frequent packets: bytes from BTH to ICRC, correct, from the peer, without congestion mark.
- * Returns false and does nothing if it is no plain middle packet in order: call vb_roce_input then.
+ * A shortcut for the most frequent packets: bytes from BTH to a correct ICRC, from the peer, without congestion mark.
+ * Returns false and does nothing if this is not a plain middle packet in order. Then call vb_roce_input.
  */
 bool vb_roce_input_middle(struct vb_roce_qp *qp, const uint8_t *bytes, size_t len, uint16_t port, uint64_t now);
 /* The same for a packet with a reserved opcode, of which only the BTH can be decoded. */
 void vb_roce_input_unknown(struct vb_roce_qp *qp, const struct vb_bth *bth);
-/* Packets for this QP pile up on this host: notifies its peer, at most every 50 us (annex A17.9.3). Not needed for
- * RC, which has a window. */
+/* Called when many packets for this QP wait in a socket: sends the peer a congestion notification, at most every 50 us
+ * (annex A17.9.3). Not needed for RC, which has a window. */
 void vb_roce_congested(struct vb_roce_qp *qp, uint64_t now);
 /* Writes the next packet to send. Call it until it returns false, after each input and timeout, and after posting. */
 bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now);
@@ -291,14 +290,14 @@ bool vb_roce_output(struct vb_roce_qp *qp, struct vb_roce_out *out, uint64_t now
  * vb_roce_output.
  */
 uint32_t vb_roce_output_more(struct vb_roce_qp *qp, struct vb_roce_out *out, uint32_t n, uint32_t apart);
-/* UC, UD: all output has been given to the network: completes its requests. */
+/* UC, UD: called when all output has been given to the network. Completes its requests. */
 void vb_roce_sent(struct vb_roce_qp *qp);
 /* The time to call vb_roce_timeout and then vb_roce_output, for timers and paced packets; 0: never. */
 uint64_t vb_roce_deadline(const struct vb_roce_qp *qp);
 void vb_roce_timeout(struct vb_roce_qp *qp, uint64_t now);
-/* Is there certainly nothing to send now, unless more was posted? */
+/* Is there certainly nothing to send now, except requests that were not taken yet? */
 bool vb_roce_silent(const struct vb_roce_qp *qp, uint64_t now);
-/* Ends the delay of an acknowledgement, because another packet is sent to this peer anyway. */
+/* Ends the delay of an acknowledgement, because another packet is being sent to this peer anyway. */
 void vb_roce_ack_now(struct vb_roce_qp *qp);
 /* Acknowledges all that has arrived, whether the peer has asked for it or not. */
 void vb_roce_ack_all(struct vb_roce_qp *qp);

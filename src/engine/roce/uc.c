@@ -5,8 +5,8 @@
 
 #define AHEAD 4096u    /* PSNs ahead that still count as the peer's */
 #define BEHIND 64u     /* PSNs behind that still count as the peer's */
-#define BELIEVED 4096u /* packets in order of an unexpected stream, after which it counts as the peer's */
-#define STRAY 64u      /* PSNs that may be missing between two packets of it */
+#define BELIEVED 4096u /* after this many packets in order, an unexpected stream counts as the peer's */
+#define STRAY 64u      /* PSNs that may be missing between two packets of such a stream */
 
 static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint32_t ahead)
 {
@@ -15,7 +15,7 @@ static bool within(struct vb_psn psn, struct vb_psn from, uint32_t behind, uint3
 	return distance >= -(int32_t)behind && distance < (int32_t)ahead;
 }
 
-/* Has the unexpected stream lasted so long that it is the peer's, after an outage or with another source port? */
+/* Has the unexpected stream lasted so long that it must be the peer's, after an outage or with a new source port? */
 static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t port)
 {
 	struct vb_roce_stranger *s = &rs->stranger;
@@ -28,9 +28,9 @@ static bool believed(struct vb_roce_responder *rs, struct vb_psn psn, uint16_t p
 
 /*
  * deviates: IBA accepts the first packet of a message with any PSN and from any port, so an attacker would have to
- * guess only the queue pair number. Here a packet counts as the peer's if it has the source port of the packet before
- * and a PSN near the expected one. Otherwise it counts only after 4,096 packets of its stream have arrived in order
- * since the peer was last heard. More packets than that have been lost then, so this at most doubles an outage.
+ * guess only the queue pair number. Here a packet counts as the peer's if it has the source port of the last packet and
+ * a PSN near the expected one. Otherwise it counts only after 4,096 packets of its stream have arrived in order since
+ * the last packet of the peer. By then more packets than that have been lost, so this at most doubles an outage.
  */
 static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t port)
 {
@@ -49,7 +49,7 @@ static bool from_the_peer(struct vb_roce_qp *qp, struct vb_psn psn, uint16_t por
 
 /*
  * A gap ends the current message silently, and the next message uses its receive. Packets are dropped up to the next
- * FIRST or ONLY. A message that a new one cuts off is dropped too.
+ * FIRST or ONLY. If a new message begins before the last packet of the current one, the current message is dropped.
  */
 bool vb_uc_in_sequence(struct vb_roce_qp *qp, const struct vb_packet *p, uint16_t port)
 {

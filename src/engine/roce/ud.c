@@ -1,4 +1,4 @@
-// ud.c - datagrams: one message each, with 40 bytes of header before it, received or silently dropped
+// ud.c - receives datagrams, with the 40 bytes of header before the data
 // follows: IBA volume 1, 9.8.3.2 (UD responder), 9.6.1.4 (Q_Key); annex A17 (RoCEv2), A17.4.5.2
 // SPDX-License-Identifier: MIT
 #include "engine/roce/machine.h"
@@ -9,7 +9,7 @@
 static enum vb_work_status store(struct vb_roce_qp *qp, const struct vb_packet *p, const uint8_t *payload,
                                  const uint8_t *grh)
 {
-	/* deviates: IBA 9.8.3.2 drops a datagram that does not fit. Adapters complete the receive with an error, and
+	/* deviates: IBA 9.8.3.2 drops a datagram that is too long. Adapters complete the receive with an error, and
 	 * programs expect that */
 	if (GRH_LEN + p->payload_len > qp->rs.in.room) {
 		qp->stats.drop_length++;

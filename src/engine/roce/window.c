@@ -1,4 +1,4 @@
-// window.c - the number of packets in flight: slow start, then by delay and loss
+// window.c - the congestion window: slow start, then control by delay and loss
 // follows: RFC 5681 (AIMD), RFC 6298 (round-trip time); IBA annex A17.9 (congestion notification)
 // SPDX-License-Identifier: MIT
 #include "engine/roce/window.h"
@@ -6,15 +6,15 @@
 
 #define RTT_MIN_LIFE VB_S(10) /* ns: after this the path may have changed */
 #define RTT_UNKNOWN VB_MS(20) /* ns: timeout before the first answer */
-#define LONG_PATH VB_MS(1)    /* ns: with round trips this long there are few of them, so each must count */
-#define CAREFUL_MIN 64        /* round trips */
-#define CAREFUL_MAX 512       /* doubled, up to this, each time that a full queue is seen again within ... */
-#define CAREFUL_AGAIN 1024    /* ... this many round trips */
+#define LONG_PATH VB_MS(1)    /* ns: a path with longer round trips has few of them, so each must count */
+#define CAREFUL_MIN 64        /* round trips of slow growth after a full queue: at first */
+#define CAREFUL_MAX 512       /* round trips of slow growth: at most, after doubling */
+#define CAREFUL_AGAIN 1024    /* round trips in which another full queue doubles that time */
 #define KNOWN 4               /* round trips for which a measured delay is valid */
-#define DELAY_SLACK VB_US(10) /* ns of delay that are no sign of a queue */
-#define STALL_MAX VB_MS(20)   /* ns: the longest stall of a busy end that is expected again */
-#define AMPLE (1u << 20)      /* bytes */
-#define AMPLE_AGAIN 256       /* round trips after a loss */
+#define DELAY_SLACK VB_US(10) /* ns: a delay this small is no sign of a queue */
+#define STALL_MAX VB_MS(20)   /* ns: longer stalls of a busy end are not expected again */
+#define AMPLE (1u << 20)      /* bytes: on a short path a smaller window ignores delay */
+#define AMPLE_AGAIN 256       /* round trips after a loss during which no window ignores delay */
 
 void vb_roce_window_init(struct vb_roce_window *w, uint32_t max, uint32_t mtu)
 {
@@ -28,7 +28,7 @@ void vb_roce_window_rtt(struct vb_roce_window *w, uint64_t rtt, bool first, uint
 	if (!rtt)
 		rtt = 1;
 	if (!first && w->guessed)
-		return; /* the answer may belong to an earlier copy, and no measured time tells whether it is too short */
+		return; /* the answer may be to an earlier copy, and there is no measured time to compare with */
 	w->rtt_at = now;
 	w->earlier[1] = w->earlier[0];
 	w->earlier[0] = w->rtt;
@@ -71,7 +71,7 @@ static uint64_t calm(const struct vb_roce_window *w)
 	return w->rtt_min + w->rtt_min / 16 + DELAY_SLACK;
 }
 
-/* The shortest of the last few round trips: a late thread makes one or two of them long, a queue all. */
+/* The shortest of the last three round trips: a late thread makes one or two of them long, a queue all. */
 static uint64_t least_of_late(const struct vb_roce_window *w)
 {
 	uint64_t rtt = w->rtt;
@@ -81,7 +81,7 @@ static uint64_t least_of_late(const struct vb_roce_window *w)
 	return rtt;
 }
 
-/* Is the last delay still valid? While packets are repeated, no round trip can be timed. */
+/* Is the last delay still valid? While packets are repeated, no round trips are timed. */
 static bool known(const struct vb_roce_window *w, uint64_t now)
 {
 	return now - w->rtt_at < KNOWN * w->srtt;
@@ -95,9 +95,9 @@ bool vb_roce_window_crowded(const struct vb_roce_window *w)
 }
 
 /*
- * On a short path between busy machines the schedulers determine the round trip, up to a hundred times the shortest,
- * and it says nothing about the network. Up to this window size only losses count. A small socket buffer at the other
- * end causes them soon.
+ * Is delay ignored? On a short path between busy machines the schedulers determine the round-trip time, which may be a
+ * hundred times the shortest one and says nothing about the network. Up to this window size only losses count. If the
+ * socket buffer at the other end is small, they occur soon.
  */
 static bool modest(const struct vb_roce_window *w, uint64_t now)
 {
@@ -105,8 +105,8 @@ static bool modest(const struct vb_roce_window *w, uint64_t now)
 	       (!w->lost_at || now - w->lost_at > AMPLE_AGAIN * w->srtt);
 }
 
-/* Counts how much the path carries. The count covers some round trips, because one acknowledgement may stand for
- * several packets. */
+/* Measures how many packets the path carries, over some round trips, because one acknowledgement may cover several
+ * packets. */
 static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
 {
 	uint64_t time = now - w->count_at;
@@ -132,10 +132,10 @@ static void count(struct vb_roce_window *w, uint32_t packets, uint64_t now)
 }
 
 /*
- * The number of acknowledged packets that make the window one packet longer. On a quiet path the window grows by many
- * packets per round trip. On a long path that is neither quiet nor full it still grows by some, because its round trips
- * may vary for other reasons. On a full path it grows by a quarter of a TCP's growth, because it gives up less than a
- * TCP after a loss, and its packets are larger.
+ * The number of acknowledged packets after which the window grows by one packet. On a quiet path it grows by many
+ * packets per round trip. On a long path that is neither quiet nor full it grows by some, because round trips may vary
+ * for other reasons. On a full path it grows a quarter as fast as TCP's, because it shrinks less than TCP's after a
+ * loss, and its packets are larger.
  */
 static uint32_t growth(const struct vb_roce_window *w, uint64_t now)
 {
@@ -160,7 +160,7 @@ void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full,
 	if (w->packets < w->slow_start_below) {
 		if (w->rtt_min && !modest(w, now) &&
 		    w->rtt > (w->rtt_min > LONG_PATH ? w->rtt_min / 4 * 5 : 2 * w->rtt_min) + DELAY_SLACK)
-			w->slow_start_below = w->packets; /* a queue builds up: ends slow start */
+			w->slow_start_below = w->packets; /* a queue builds up, so slow start ends */
 		w->packets += packets;
 	} else {
 		uint32_t step = growth(w, now);
@@ -173,7 +173,7 @@ void vb_roce_window_acked(struct vb_roce_window *w, uint32_t packets, bool full,
 		w->packets = w->max;
 }
 
-/* Reduces the window to share / 16, at least to `least`, once per round trip. */
+/* Reduces the window to share / 16, but not below `least`, once per round trip. */
 static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uint64_t now)
 {
 	if (w->reduced_at && now - w->reduced_at < w->srtt)
@@ -188,7 +188,7 @@ static void reduce(struct vb_roce_window *w, uint32_t share, uint32_t least, uin
 	w->acked = 0;
 }
 
-/* A single sign of a full queue may be wrong. Repeated ones mean a competing TCP, which must get room. */
+/* A single sign of a full queue may be wrong. Repeated signs mean a competing TCP flow, which must get its share. */
 static void be_careful(struct vb_roce_window *w, uint64_t now)
 {
 	bool again = w->careful && now - w->careful_at < CAREFUL_AGAIN * w->srtt;
@@ -226,12 +226,12 @@ void vb_roce_window_late(struct vb_roce_window *w, uint64_t now)
 		reduce(w, 8, least, now);
 }
 
-/* No answer at all: starts again with a small window, which grows quickly to half of the former. */
+/* After no answer at all: starts again with a small window, which grows quickly to half of the former one. */
 void vb_roce_window_silent(struct vb_roce_window *w, uint64_t now)
 {
 	uint32_t half = w->packets / 2;
 
-	if (half >= 2 && w->rtt) /* without an answer ever, or since the last time, nothing is known */
+	if (half >= 2 && w->rtt) /* an answer was timed since the last call */
 		w->slow_start_below = half;
 	w->packets = w->max < 2 ? 1 : 2;
 	w->acked = 0;

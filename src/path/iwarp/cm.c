@@ -1,4 +1,4 @@
-// cm.c - connections of iWARP queue pairs, from the TCP connection to the stream of a queue pair
+// cm.c - connections of iWARP queue pairs: TCP listeners and connections, and streams for queue pairs
 // follows: RFC 5044, 7 (connection setup); RFC 6581 (enhanced connection setup)
 // SPDX-License-Identifier: MIT
 #include "path/iwarp/exchange.h"
@@ -22,18 +22,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static struct vb_iwcm *only; /* for its statistics */
+static struct vb_iwcm *only; /* the instance, for vb_iwcm_stats */
 static unsigned speed = 1;
 
-/* --- queues: each connection is in one; in queues with a time limit the oldest is the first --- */
+/* --- queues: each connection is in one of them, behind those that joined it earlier --- */
 
 static const uint64_t limits[IW_QUEUES] = {
         [IW_HALF_OPEN] = VB_S(5),
         [IW_ASKING] = VB_S(30),
         [IW_RETRYING] = VB_MS(40),
-        /* deviates: by RFC 5044, 7.1.3, the responder waits without limit, and so would programs whose server sends
-         * first, like ucmatose's. The responder still waits for a while: siw treats data that arrives before it has
-         * read the reply as an error. */
+        /* deviates: by RFC 5044, 7.1, the responder waits without limit. Then programs whose server sends first, like
+         * ucmatose, would hang. But it waits for a while, because siw treats data that arrives before it has read the
+         * reply as an error. */
         [IW_HOLDING] = VB_MS(500),
         [IW_LINGERING] = VB_S(2),
         [IW_TIMEWAIT] = VB_S(1),
@@ -99,7 +99,7 @@ struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name 
 	return c;
 }
 
-/* Marks the connection free; the progress thread releases its resources. */
+/* Marks the connection dead. The progress thread releases its resources. */
 void iw_drop(struct vb_iwcm_conn *c)
 {
 	c->own = NULL;
@@ -141,7 +141,7 @@ void iw_reap(struct vb_iwcm *cm)
 	cm->closed_listeners = false;
 }
 
-/* A refusal was sent: closing at once could reset the connection before the refusal arrives. */
+/* Called after a refusal was sent. Closing at once could reset the connection before the refusal arrives. */
 void iw_linger(struct vb_iwcm_conn *c)
 {
 	struct iw_queue *q = &c->cm->queues[IW_LINGERING];
@@ -179,7 +179,7 @@ static void put_end(const struct sockaddr_storage *ss, uint8_t gid[16], uint16_t
 	const struct sockaddr_in6 *sin6 = (const void *)ss;
 
 	vb_gid_of_sockaddr(gid, (const struct sockaddr *)ss);
-	*port = ntohs(sin6->sin6_port); /* at the same offset in both families */
+	*port = ntohs(sin6->sin6_port); /* the port has the same offset in both families */
 	if (ss->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&sin6->sin6_addr))
 		*ifindex = sin6->sin6_scope_id;
 }
@@ -282,7 +282,7 @@ EXPORT int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, boo
 	return 0;
 }
 
-/* Releases the port. The progress thread may be about to use the descriptor, and closes it. */
+/* Releases the port. The progress thread closes the descriptor, because it may be about to use it. */
 EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm *cm = l->cm;
@@ -394,7 +394,7 @@ static void on_closed(void *own, int status)
 	free(tie);
 }
 
-/* RFC 6581, 9.3: notifies the peer. */
+/* RFC 6581, 9.3: sends the peer a Terminate. */
 static int fail_attach(struct vb_iwcm_conn *c, int err)
 {
 	iw_say_terminate(c, VB_TERM_MPA_CATASTROPHIC);
@@ -402,7 +402,7 @@ static int fail_attach(struct vb_iwcm_conn *c, int err)
 	return err;
 }
 
-/* The lock is not held. */
+/* Called without the lock. */
 static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
 {
 	struct vb_qp *qp = find_qp(c->cm->node, qpn);
@@ -520,7 +520,7 @@ EXPORT int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out)
 	return 0;
 }
 
-/* Its memory is not freed, like that of its node. */
+/* Does not free the instance, because its node is not freed either. */
 EXPORT void vb_iwcm_in_child(struct vb_iwcm *cm)
 {
 	for (int i = 0; i < IW_QUEUES; i++)

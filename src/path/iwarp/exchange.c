@@ -18,7 +18,7 @@
 
 #define TAKEN_AT_ONCE 32
 #define PAUSE_NS VB_MS(100)
-#define EARLIER 32 /* earlier connections that are read first, to keep the order */
+#define EARLIER 32 /* the most earlier connections that are served first, to keep their order */
 
 /* --- VERBENA_MPA: a list of the options that we request --- */
 
@@ -65,7 +65,7 @@ static void set_wish(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 	                               .rtr = VB_MPA_RTR_WRITE | VB_MPA_RTR_READ | VB_MPA_RTR_SEND,
 	                               .ird = offer->ird,
 	                               .ord = offer->ord};
-	if (!offer->ird) /* a read of length 0 counts as one, too */
+	if (!offer->ird) /* a read of length 0 counts as an outstanding read, too */
 		c->wish.rtr &= (uint8_t)~VB_MPA_RTR_READ;
 }
 
@@ -142,7 +142,7 @@ static void tell_failure(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_s
 
 	c->state = IW_STATE_REFUSED;
 	c->own = NULL;
-	iw_move(c, IW_QUIET); /* until its owner ends it */
+	iw_move(c, IW_QUIET); /* until the owner calls vb_iwcm_end */
 	c->cm->ops->replied(own, err, said ? said : &nothing);
 }
 
@@ -179,11 +179,11 @@ void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
 	if (c->stream.crc)
 		vb_mpa_seal(bytes, marked);
 	send(c->watch.fd, bytes, marked, MSG_NOSIGNAL | MSG_DONTWAIT);
-	shutdown(c->watch.fd, SHUT_WR); /* it lingers when its owner ends it */
+	shutdown(c->watch.fd, SHUT_WR); /* vb_iwcm_end lets the socket linger */
 	__atomic_fetch_add(&c->cm->stats.disagreed, 1, __ATOMIC_RELAXED);
 }
 
-/* No reply has arrived: the peer may support only revision 1, so asks again with that. */
+/* Called when no reply has arrived. The peer may support only revision 1, so repeats the request with that. */
 static bool ask_by_older(struct vb_iwcm_conn *c)
 {
 	if (c->wish.revision == 1)
@@ -192,7 +192,7 @@ static bool ask_by_older(struct vb_iwcm_conn *c)
 	close(c->watch.fd);
 	c->watch.fd = -1;
 	if (c->any_port)
-		c->ends.local_port = 0; /* the old port is still in use */
+		c->ends.local_port = 0; /* the old connection still uses the port */
 	c->wish.revision = 1;
 	put_request(c);
 	if (iw_connect(c))
@@ -219,7 +219,8 @@ static void malformed(struct vb_iwcm_conn *c)
 		iw_drop(c);
 }
 
-/* No listener: asks again some times, as a REQ is repeated, because programs close a listener and make the next one. */
+/* Called when there is no listener. Tries again some times, like a repeated REQ, because programs may close a listener
+ * and make the next one. */
 static bool ask_later(struct vb_iwcm_conn *c)
 {
 	if (c->retries == IW_RETRIES)
@@ -268,7 +269,7 @@ void iw_expire(struct vb_iwcm_conn *c)
 
 /* --- bytes --- */
 
-/* Returns 0 when all is sent; EAGAIN, or another errno. */
+/* Returns 0 when the whole frame is sent, EAGAIN, or another errno. */
 static int send_some(struct vb_iwcm_conn *c)
 {
 	struct iw_exchange *x = c->x;
@@ -285,7 +286,7 @@ static int send_some(struct vb_iwcm_conn *c)
 	return 0;
 }
 
-/* The number of bytes needed, by the bytes that have arrived. */
+/* The length of the frame, as far as the bytes that have arrived show it. */
 static size_t wanted(const struct iw_exchange *x)
 {
 	if (x->have < VB_MPA_FRAME_LEN)
@@ -293,8 +294,8 @@ static size_t wanted(const struct iw_exchange *x)
 	return VB_MPA_FRAME_LEN + (size_t)(x->in[18] << 8 | x->in[19]);
 }
 
-/* Reads exactly one frame: data behind it stays in the socket for the stream. Returns 0 when complete; EAGAIN;
- * EPROTO: not a frame of this kind; or the errno of the connection. */
+/* Reads exactly one frame. Data behind it stays in the socket, for the stream. Returns 0 when the frame is complete,
+ * EAGAIN, EPROTO if it is not a frame of this kind, or the errno of the connection. */
 static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 {
 	struct iw_exchange *x = c->x;
@@ -315,7 +316,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 	}
 }
 
-/* Has the peer sent more than it may before the answer, or closed? */
+/* Returns an errno if the peer has sent data that it may not send before the reply, or has closed. */
 static int overheard(const struct vb_iwcm_conn *c)
 {
 	uint8_t byte;
@@ -410,7 +411,7 @@ static bool is_connected(const struct vb_iwcm_conn *c)
 	return c->state == IW_STATE_CONNECTING && !getpeername(c->watch.fd, (struct sockaddr *)&peer, &len);
 }
 
-/* Earlier connections send their requests first: programs number their queue pairs in that order. */
+/* Lets earlier connections send their requests first, because programs number their queue pairs in that order. */
 static void connected(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_conn *e = c->cm->queues[IW_ASKING].first, *next;
@@ -458,7 +459,7 @@ static void read_one_request(struct vb_iwcm_conn *c)
 		lost(c, err);
 }
 
-/* Requests of connections that were accepted before it are read first, as on the other side. */
+/* Reads requests of connections that were accepted earlier first, to keep their order here too. */
 static void read_request(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_conn *e = c->cm->queues[IW_HALF_OPEN].first, *next;
@@ -472,7 +473,7 @@ static void read_request(struct vb_iwcm_conn *c)
 		read_one_request(c);
 }
 
-/* Sends the whole frame at once: the socket is new, so this fails only if the peer does not read. */
+/* Sends the whole frame at once. On a new socket this fails only if the peer does not read. */
 static int send_whole(struct vb_iwcm_conn *c)
 {
 	int err = send_some(c);
@@ -539,8 +540,8 @@ static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb
 	return n;
 }
 
-/* Makes room by closing a connection without a request: the oldest of the host that has most of them, so that no
- * host displaces another. */
+/* Closes a connection without a complete request: the oldest one of the host that has most of them, so that no host
+ * displaces another. */
 static void make_room(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first), *victim = NULL;
@@ -577,10 +578,10 @@ static void take_connection(struct vb_iwcm_listener *l, int fd)
 		iw_drop(c);
 		return;
 	}
-	read_request(c); /* it has often arrived already */
+	read_request(c); /* the request has often arrived already */
 }
 
-/* No descriptors, or no memory: further connections wait in the kernel. */
+/* Called when there are no descriptors or no memory: further connections wait in the kernel. */
 static void pause_listening(struct vb_iwcm_listener *l)
 {
 	l->paused = !vb_watch_change(l->cm->node, &l->watch, 0);

@@ -11,13 +11,13 @@
 #include "path/iwarp/cm.h"
 
 enum {
-	IW_HALF_OPEN_MAX = 128, /* of one listener: connections whose request is not complete */
+	IW_HALF_OPEN_MAX = 128, /* the most connections of a listener without a complete request */
 	IW_LINGER_MAX = 256,
 	IW_RETRIES = 12, /* tries without a listener, one per period of IW_RETRYING */
 };
 
 enum iw_queue_name {
-	IW_QUIET, /* no limit: requests that the program must answer, streams */
+	IW_QUIET, /* without time limit: requests that the program must answer, streams */
 	IW_HALF_OPEN,
 	IW_ASKING,
 	IW_RETRYING,
@@ -37,29 +37,29 @@ enum iw_state {
 	IW_STATE_CONNECTING, /* TCP's handshake */
 	IW_STATE_ASKING,     /* the request is being sent */
 	IW_STATE_AWAITS_REPLY,
-	IW_STATE_REPLIED, /* vb_iwcm_start is next */
+	IW_STATE_REPLIED, /* vb_iwcm_start must follow */
 	IW_STATE_AWAITS_REQUEST,
-	IW_STATE_REQUESTED, /* accept or reject is next */
-	IW_STATE_REFUSED,   /* by either */
-	IW_STATE_STREAM,    /* the queue pair's */
+	IW_STATE_REQUESTED, /* accept or reject must follow */
+	IW_STATE_REFUSED,   /* by either side */
+	IW_STATE_STREAM,    /* the queue pair has the stream */
 	IW_STATE_LINGER,
 };
 
-/* Exists until there is a stream. */
+/* The frames of a connection. Freed when the stream starts. */
 struct iw_exchange {
 	uint8_t out[VB_MPA_FRAME_MAX], in[VB_MPA_FRAME_MAX];
 	size_t out_len, sent;
 	size_t have;
 	uint8_t data[VB_IWCM_PRIVATE_MAX]; /* our private data */
 	size_t data_len;
-	struct vb_mpa_frame peers; /* its request */
+	struct vb_mpa_frame peers; /* the peer's request */
 };
 
 struct vb_iwcm_conn {
-	struct vb_watch watch; /* and first */
+	struct vb_watch watch; /* must be first */
 	struct vb_iwcm *cm;
 	struct vb_iwcm_conn *next, *prev;
-	struct vb_iwcm_listener *listener; /* half open: whose */
+	struct vb_iwcm_listener *listener; /* of a half-open connection */
 	void *own;
 	uint64_t since;
 	uint8_t queue, state, tos, retries;
@@ -81,7 +81,7 @@ struct iw_tie {
 };
 
 struct vb_iwcm_listener {
-	struct vb_watch watch; /* and first */
+	struct vb_watch watch; /* must be first */
 	struct vb_iwcm_listener *next;
 	struct vb_iwcm *cm;
 	void *own;
@@ -95,7 +95,7 @@ struct vb_iwcm {
 	struct iw_queue queues[IW_QUEUES];
 	struct vb_iwcm_listener *listeners;
 	bool closed_listeners, crc, markers, large;
-	uint64_t paused_until; /* no descriptors: listeners pause until then */
+	uint64_t paused_until; /* listeners without descriptors pause until then */
 	struct vb_iwcm_stats stats;
 };
 
@@ -104,14 +104,14 @@ struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name 
 void iw_move(struct vb_iwcm_conn *c, enum iw_queue_name name);
 void iw_drop(struct vb_iwcm_conn *c);
 void iw_linger(struct vb_iwcm_conn *c);
-void iw_reap(struct vb_iwcm *cm); /* by the progress thread only */
+void iw_reap(struct vb_iwcm *cm); /* frees dead connections and listeners; progress thread only */
 int iw_watch(struct vb_iwcm_conn *c, uint32_t events);
 void iw_unwatch(struct vb_iwcm_conn *c);
 bool iw_learn_ends(struct vb_iwcm_conn *c);
 int iw_connect(struct vb_iwcm_conn *c); /* 0 or an errno */
 
 /* exchange.c */
-void iw_wishes(struct vb_iwcm *cm); /* VERBENA_MPA */
+void iw_wishes(struct vb_iwcm *cm); /* reads VERBENA_MPA */
 void iw_ready(struct vb_watch *w, uint32_t events);
 void iw_take_connections(struct vb_iwcm_listener *l);
 void iw_expire(struct vb_iwcm_conn *c);

@@ -1,6 +1,5 @@
 // host.c - all streams of a process, and the epoll set of sockets that wake the progress thread
-// follows: epoll(7)
-// see: docs/iwarp.md
+// follows: epoll(7); docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +45,7 @@ void vb_iwarp_in_child(struct vb_node *node)
 {
 	struct vb_iwarp_host *h = node->io->iwarp;
 
-	vb_iwarp_tails_in_child(); /* closes the sockets, too */
+	vb_iwarp_tails_in_child(); /* closes the sockets of all streams */
 	if (!h)
 		return;
 	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
@@ -100,8 +99,8 @@ void vb_iwarp_watch(struct vb_node *node, bool watch)
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_IWARP]};
 
 	epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, h->epoll_fd, &ev);
-	/* sockets that are polled anyway are removed from the set: otherwise each packet's sender does the wake-up
-	 * work */
+	/* sockets that are polled one by one are removed from the set, so that the kernel does no wake-up work for each
+	 * packet */
 	if (watch || h->n <= VB_IWARP_FEW)
 		enter_all(h, watch);
 }
@@ -121,7 +120,7 @@ void vb_iwarp_host_join(struct vb_iwarp_path *w)
 	if (h->n == VB_IWARP_FEW + 1)
 		vb_iwarp_release_all(node);
 	if (atomic_load(&node->owner) == VB_OWNER_THREAD || h->n > VB_IWARP_FEW)
-		enter_all(h, true); /* streams that are in the set stay in it */
+		enter_all(h, true); /* skips streams that are in the set already */
 }
 
 void vb_iwarp_host_leave(struct vb_iwarp_path *w)

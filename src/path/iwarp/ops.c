@@ -1,6 +1,5 @@
-// ops.c - callbacks of the iWARP engine for a queue pair's queues and memory
-// follows: RFC 5040, 8.1 (access); RFC 5041, 5.2 (tagged buffers)
-// see: engine/iwarp/iwarp.h
+// ops.c - callbacks of the iWARP engine for a queue pair's queues and memory (engine/iwarp/iwarp.h)
+// follows: RFC 5040, 8.1 (access); RFC 5041, 5.1 (buffer models)
 // SPDX-License-Identifier: MIT
 #include "core/pd.h"
 #include "path/iwarp/path.h"
@@ -24,8 +23,8 @@ void vb_iwarp_release_all(struct vb_node *node)
 	}
 }
 
-/* A thread that arms the queue reads node->held after cq->lock: either it finds the held completion, or this finds
- * the queue armed. */
+/* A thread that arms the queue reads node->held after cq->lock. So either that thread finds the held completion, or
+ * this function finds the queue armed. */
 static bool is_armed(struct vb_cq *cq)
 {
 	vb_lock(&cq->lock);
@@ -110,7 +109,7 @@ static int sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t l
 	return part(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
 }
 
-/* The name does not reveal the address of the memory. */
+/* STag and offset do not reveal the address of the memory. */
 static void sink_name(void *own, const struct vb_work *rq, uint32_t *stag, uint64_t *to)
 {
 	*stag = (uint32_t)rq->cookie << 8 | 1;
@@ -122,7 +121,7 @@ static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *
 	return vb_receive_pieces(own, offset, len, iov);
 }
 
-/* --- memory that the peer names --- */
+/* --- memory that the peer accesses --- */
 
 static enum vb_iw_denial check_target(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
 {

@@ -1,6 +1,5 @@
-// path.c - the iWARP path: reads and writes the sockets of queue pairs; their start and end
-// follows: RFC 5040, RFC 5044
-// see: docs/iwarp.md
+// path.c - the iWARP path: reads and writes the sockets of queue pairs; starts and ends their streams
+// follows: RFC 5040, RFC 5044; docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #include "path/iwarp/iwarp.h"
 
@@ -28,13 +27,13 @@
 #include "util/units.h"
 
 #define PIECES 1024            /* UIO_MAXIOV */
-#define BURST (256u << 10)     /* bytes of one sendmsg */
-#define SEND_BUDGET (1u << 20) /* bytes that one call sends before other streams are served */
+#define BURST (256u << 10)     /* bytes per sendmsg */
+#define SEND_BUDGET (1u << 20) /* bytes sent for one stream before others are served */
 #define READ_BUDGET (512u << 10)
 #define READY 32 /* streams served in one turn */
 #define EMSS_EVERY 1024u
-#define QUIET 1000u /* after this many polls without data ... */
-#define SELDOM 16u  /* ... only one in this many is made */
+#define QUIET 1000u /* a stream is quiet after this many polls without data */
+#define SELDOM 16u  /* a quiet stream is polled once in this many polls */
 #define HOLD_LENGTH 4096u
 #define HOLD_MIN VB_US(2) /* ns */
 #define HOLD_START 20000u
@@ -62,8 +61,8 @@ static void lose(struct vb_iwarp_path *w, int err)
 	w->status = err;
 }
 
-/* Sends a small message, which is one piece, without an iovec and without the C library's preparations for
- * pthread_cancel(3). */
+/* A small message is one piece, which is sent by a plain system call: without an iovec, and without the C library's
+ * preparations for pthread_cancel(3). */
 static ssize_t hand_over(int fd, struct iovec *iov, int n)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
@@ -131,8 +130,8 @@ static void emit(struct vb_iwarp_path *w)
 
 /* --- receiving --- */
 
-/* Reads the socket. If no data has arrived this is all that a poller does, so one piece is read without the C
- * library's preparations for pthread_cancel(3). */
+/* Reads the socket. A poll without data consists of little else, so a single piece is read by a plain system call,
+ * without the C library's preparations for pthread_cancel(3). */
 static ssize_t read_socket(int fd, struct iovec *iov, int n)
 {
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
@@ -147,7 +146,7 @@ static ssize_t read_socket(int fd, struct iovec *iov, int n)
 	return got;
 }
 
-/* Makes one system call. Returns the number of bytes; *more: there may be more at once. Under progress + sq_lock. */
+/* Makes one system call. Returns the number of bytes. *more: more data may be there. Under progress + sq_lock. */
 static size_t take_some(struct vb_iwarp_path *w, bool *more)
 {
 	struct iovec iov[VB_IW_PIECES + 8];
@@ -178,7 +177,7 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 	return 0;
 }
 
-/* Reads all that has arrived. Under progress + sq_lock. */
+/* Reads all data that has arrived, up to READ_BUDGET. Under progress + sq_lock. */
 static size_t receive_all(struct vb_iwarp_path *w)
 {
 	size_t all = 0;
@@ -203,7 +202,7 @@ static enum ibv_event_type event_of(enum vb_work_event event)
 	                                       : IBV_EVENT_QP_FATAL;
 }
 
-/* The connection has ended; data that arrived before is still processed. Under progress + sq_lock. */
+/* Called when the connection has ended. Processes data that arrived before. Under progress + sq_lock. */
 static void close_engine(struct vb_iwarp_path *w)
 {
 	int lost = w->lost, status = w->status;
@@ -253,11 +252,12 @@ static void iwarp_settle(struct vb_qp *qp)
 }
 
 /*
- * A small RDMA write is complete as soon as TCP has accepted it. A program may write, wait for that completion, and
- * then poll its memory for the answer. It would not be in ibv_poll_cq when the answer arrives, and a thread would have
- * to be woken. So the completion of a single write is held for a moment, or until the answer arrives; longer if answers
- * often arrive in that time. A polling thread releases it; a thread that is going to sleep arms the queue first. Not
- * done with many connections, because a poller then reads only those with events.
+ * May the completion of this write be held? A small RDMA write is complete as soon as TCP has accepted it. A program
+ * may write, wait for that completion, and then poll its memory for the answer. It is not in ibv_poll_cq then, so a
+ * thread would have to be woken to receive the answer. So the completion of a single write is held for a moment, or
+ * until data arrives. The moment becomes longer if answers often arrive soon after it. A polling thread releases the
+ * completion; a thread that is going to sleep arms the queue first. Not done with many streams, because then a poller
+ * reads only streams with events.
  */
 static bool may_hold(struct vb_qp *qp)
 {
@@ -269,7 +269,7 @@ static bool may_hold(struct vb_qp *qp)
 	       (e->flags & IBV_SEND_SIGNALED) && !atomic_load_explicit(&qp->scq->armed, memory_order_relaxed);
 }
 
-/* Ends the hold when data arrived, or the time is over. */
+/* Ends the hold if data arrived (company), or its time is over. */
 static bool end_hold(struct vb_iwarp_path *w, bool company)
 {
 	if (company && (w->held || w->missed) && w->hold < HOLD_MAX)
@@ -293,7 +293,7 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	w->missed = false;
 	if (w->held)
 		vb_iwarp_release(w);
-	if (w->blocked) /* it continues when the socket is writable */
+	if (w->blocked) /* continues when the socket is writable */
 		return VB_SQ_GOOD;
 	vb_known_forget(&w->known);
 	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
@@ -306,7 +306,7 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 
 /* --- operation --- */
 
-/* Polls a quiet stream less often, because its system calls delay the busy ones. Under progress + sq_lock. */
+/* Polls a quiet stream less often, because its system calls delay busy streams. Under progress + sq_lock. */
 static void adjust_polling(struct vb_iwarp_path *w, bool done)
 {
 	w->in_vain = done || w->held || w->missed || w->blocked || w->starving || w->lost ? 0 : w->in_vain + 1;
@@ -337,7 +337,7 @@ static unsigned visit_stream(struct vb_iwarp_path *w, bool wait)
 	if ((w->blocked || (done && wants(w))) && !w->lost)
 		emit(w);
 	adjust_polling(w, done);
-	if (ended(w)) { /* w may be freed then */
+	if (ended(w)) { /* iwarp_settle may free w */
 		iwarp_settle(qp);
 		done = 1;
 	}
@@ -403,7 +403,7 @@ void vb_iwarp_last_ends(struct vb_node *node)
 			continue;
 		shutdown(w->fd, SHUT_WR);
 		for (int i = 0; i < 64 && recv(w->fd, nowhere, sizeof(nowhere), MSG_DONTWAIT) > 0; i++)
-			; /* reads the rest: unread data would make close() reset the connection */
+			; /* unread data would make close() reset the connection */
 		vb_unlock(&w->qp->sq_lock);
 	}
 }
@@ -494,7 +494,7 @@ static void start_stream(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	start_engine(w, s);
 	vb_qp_set_state(qp, IBV_QPS_RTS);
 	if (s->early_len)
-		vb_iw_input(&w->q, s->early, s->early_len); /* it fits */
+		vb_iw_input(&w->q, s->early, s->early_len); /* fits in the stage */
 	vb_iwarp_starve(w);
 	if (!w->failed)
 		emit(w);
@@ -533,7 +533,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 
 /* --- end --- */
 
-/* Sends the remaining output, or copies it to be sent later. */
+/* Copies the remaining output, which the tail sends. */
 static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 {
 	struct iovec iov[64];
@@ -565,9 +565,10 @@ static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
 }
 
 /*
- * The program takes its queue pair to ERR while the stream is connected. Posted data may be in the socket, already
- * completed, while the peer is unreachable. If the program connects again and repeats it, the old data must not arrive
- * afterwards, so the stream is reset. A program that wants completed data to arrive disconnects instead.
+ * Called when the program takes its queue pair to ERR while the stream is connected. Data of completed requests may be
+ * in the socket while the peer is unreachable. If the program connects again and repeats the requests, the old data
+ * must not arrive afterwards, so the stream is reset. A program that wants completed data to arrive disconnects
+ * instead.
  */
 static void iwarp_abort_stream(struct vb_qp *qp)
 {
@@ -583,7 +584,7 @@ static void reset_stream(struct vb_iwarp_path *w)
 	(void)connect(w->fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
-/* The queue pair leaves its connection, which ends. The engine's requests complete. */
+/* Called when the queue pair leaves its connection, which ends. Completes the engine's requests. */
 static void iwarp_closed(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
@@ -619,7 +620,7 @@ static void iwarp_reset(struct vb_qp *qp)
 
 static unsigned iwarp_visit(struct vb_qp *qp, bool wait)
 {
-	return 0; /* its socket's events serve it */
+	return 0; /* vb_iwarp_poll serves streams */
 }
 
 const struct vb_path_ops vb_iwarp_path_ops = {
@@ -636,7 +637,7 @@ const struct vb_path_ops vb_iwarp_path_ops = {
         .reset = iwarp_reset,
 };
 
-/* Waiting data is sent when the socket is served. */
+/* Requests EPOLLOUT, so that waiting data is sent when the socket is served. */
 void vb_iwarp_hold_no_longer(struct vb_node *node, uint32_t qpn)
 {
 	vb_lock(&node->progress);

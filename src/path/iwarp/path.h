@@ -1,6 +1,5 @@
 // path.h - the iWARP path of a queue pair, and the streams of a process
-// follows: RFC 5040, RFC 5044
-// see: docs/iwarp.md
+// follows: RFC 5040, RFC 5044; docs/iwarp.md
 // SPDX-License-Identifier: MIT
 #ifndef VB_PATH_IWARP_PATH_H
 #define VB_PATH_IWARP_PATH_H
@@ -21,27 +20,27 @@ struct vb_iwarp_path {
 	/* under sq_lock */
 	bool blocked;   /* the socket did not take all data */
 	uint32_t asked; /* EPOLL*: events requested from the set */
-	uint8_t failed; /* 1 + enum vb_work_event: the engine has failed; the queue pair must follow */
-	int lost;       /* errno of the socket: nothing can be sent any more */
-	int status;     /* for closed() */
-	bool aborted;   /* the program aborted it: it ends with a reset */
+	uint8_t failed; /* 1 + enum vb_work_event: the engine has failed, and the queue pair must go to ERR */
+	int lost;       /* errno of the socket: nothing more can be sent */
+	int status;     /* argument of closed() */
+	bool aborted;   /* the program took the queue pair to ERR, so the stream is reset */
 	uint32_t turn;
 	struct vb_known known;
 	/* A held completion; see may_hold in path.c. */
 	bool may_hold, held;
-	bool missed;   /* the hold was in vain, and nothing was posted or arrived since */
+	bool missed;   /* the last hold ended without data, and nothing was posted or has arrived since */
 	uint64_t hold; /* ns: length of a hold */
 	uint64_t held_until;
 	struct vb_work held_rq;
-	_Atomic uint8_t heat; /* 0: it has been idle for long */
-	/* it is polled less often: nothing arrived in many polls, and nothing was posted */
+	_Atomic uint8_t heat; /* 0: the stream is idle */
+	/* the stream is polled less often, because nothing arrived in many polls and nothing was posted */
 	atomic_bool seldom;
 	/* under progress + sq_lock */
 	bool in_set;
 	uint32_t in_vain;           /* polls since data arrived */
-	bool starving;              /* its input waits for a receive, and input events are not requested */
-	bool fin;                   /* the peer has closed, so that is the last input */
-	uint64_t look_at, patience; /* ns: when to check the connection; when it ends */
+	bool starving;              /* the input waits for a receive, and EPOLLIN is not requested */
+	bool fin;                   /* starving: the peer has closed */
+	uint64_t look_at, patience; /* starving, ns: when to check the connection; when to give up */
 	/* under progress */
 	struct vb_iwarp_path *next, **prev;
 	struct vb_iwarp_path *starved_next, **starved_prev;
@@ -53,7 +52,7 @@ struct vb_iwarp_path {
 
 /* The streams of a process. */
 struct vb_iwarp_host {
-	int epoll_fd;                          /* an epoll set, in the progress thread's set while that owns progress */
+	int epoll_fd;                          /* a set that is in the progress thread's set while that owns progress */
 	struct vb_iwarp_path *paths, *starved; /* under progress */
 	unsigned n;
 	uint32_t turn;            /* under progress: polls */
@@ -66,9 +65,9 @@ extern struct vb_iw_stats vb_iw_totals;
 
 /* --- host.c --- */
 
-#define VB_IWARP_FEW 8u /* up to this many streams are polled one by one, with a system call each */
+#define VB_IWARP_FEW 8u /* up to this many streams are polled one by one, with one system call each */
 
-struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node); /* NULL without memory or descriptors */
+struct vb_iwarp_host *vb_iwarp_host_new(struct vb_node *node); /* NULL if there is no memory or no descriptor */
 void vb_iwarp_host_free(struct vb_node *node);
 void vb_iwarp_in_child(struct vb_node *node);
 /* watch: the sockets wake the progress thread; otherwise a thread polls them. Under progress. */
@@ -82,25 +81,26 @@ void vb_iwarp_host_leave(struct vb_iwarp_path *w);
 
 /* --- path.c --- */
 
-/* Reads what has arrived, and sends what the sockets had no room for. Under progress. Returns the amount of work.
- * wait: as in vb_local_visit. */
+/* Receives data, and sends data for which sockets had no room. wait: waits for sq_lock, as in visit of struct
+ * vb_path_ops. Under progress. Returns the amount of work. */
 unsigned vb_iwarp_poll(struct vb_node *node, bool wait);
-/* The program ends without closing anything; data that it sent must arrive. Call the first, then
- * vb_iwarp_tails_wait, then the second. Under progress. */
+/* Called when the program ends without closing its devices, so that data that it sent arrives: first last_words, then
+ * vb_iwarp_tails_wait, then last_ends. Under progress. */
 void vb_iwarp_last_words(struct vb_node *node);
 void vb_iwarp_last_ends(struct vb_node *node);
 /* --- starve.c --- */
 
 /* Called after input: starts or ends starvation as the engine reports. Under progress + sq_lock. */
 void vb_iwarp_starve(struct vb_iwarp_path *w);
-/* Visits a starved stream: is there a receive, is the peer still connected, has it waited too long? thorough: checks
- * the connection at once. Under progress + sq_lock. Returns the amount of work. */
+/* Visits a starved stream: continues if there is a receive, and ends the stream if the connection has ended or the
+ * message has waited too long. thorough: checks the connection now. Under progress + sq_lock. Returns the amount of
+ * work. */
 unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough);
 /* Ends starvation. Under progress + sq_lock. */
 void vb_iwarp_unstarve(struct vb_iwarp_path *w);
-/* ns: when the progress thread must visit again; 0: never. Under progress. */
+/* When the progress thread must visit starved or idle streams; ns, 0: never. Under progress. */
 uint64_t vb_iwarp_due(struct vb_node *node);
-/* Marks a stream as used. Under sq_lock. */
+/* Marks a stream as in use. Under sq_lock. */
 void vb_iwarp_heat(struct vb_iwarp_path *w);
 /* Called from time to time: frees memory of idle streams. No lock held. */
 void vb_iwarp_trim(struct vb_node *node);
@@ -116,21 +116,21 @@ void vb_iwarp_release_all(struct vb_node *node); /* under progress */
 
 void vb_iwarp_prepare_socket(int fd, const char *congestion);
 
-/* --- tail.c: the end of a stream. Its memory is allocated when the stream starts --- */
+/* --- tail.c: the end of a stream. The struct is allocated when the stream starts --- */
 
 /* Takes ownership of the descriptor. NULL if there is no memory; the caller keeps the descriptor then. */
 struct vb_iwarp_tail *vb_iwarp_tail_new(struct vb_node *node, const struct vb_iwarp_stream *s);
-/* The stream was not started: returns the descriptor to the caller. */
+/* Called if the stream was not started: returns the descriptor to the caller. */
 void vb_iwarp_tail_drop(struct vb_iwarp_tail *t);
-/* The queue pair has left. rest (malloc'd, or NULL) must still be sent. Any lock may be held. */
+/* Called when the queue pair has left the stream. rest (malloc'd, or NULL) must still be sent. Any lock may be held. */
 void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_t len);
-/* Reports ended streams, and serves lingering sockets. Returns when to call it again (0: never). Progress thread, no
- * lock held. */
+/* Reports ended streams, and serves lingering sockets. Progress thread, no lock held. vb_iwarp_tails_at is the time of
+ * the next call (0: never). */
 void vb_iwarp_tails(struct vb_node *node);
 uint64_t vb_iwarp_tails_at(void);
-/* Waits until the peers of all streams have received the data sent, at most half a second. No lock held. */
+/* Waits until the peers of all streams have received all data, at most half a second. No lock held. */
 void vb_iwarp_tails_wait(struct vb_node *node);
-/* The node ends; its progress thread has ended. */
+/* Called when the node ends, after its progress thread. */
 void vb_iwarp_tails_free(struct vb_node *node);
 void vb_iwarp_tails_in_child(void);
 

@@ -9,16 +9,16 @@
 #include "path/iwarp/path.h"
 #include "util/log.h"
 
-/* seconds: a connection ends after about a minute in which the peer does not answer or accept data */
+/* seconds: a connection ends after about a minute in which the peer does not answer, or does not accept data */
 #define KEEP_IDLE 20
 #define KEEP_INTERVAL 5
 #define KEEP_COUNT 8
 #define USER_TIMEOUT (KEEP_IDLE + KEEP_INTERVAL * KEEP_COUNT)
-#define SHORT_WAY 1000u /* us: round trip */
+#define SHORT_WAY 1000u /* us: the longest round trip of a short path */
 
 static void set_option(int fd, int level, int name, int value)
 {
-	setsockopt(fd, level, name, &value, sizeof(value)); /* options that the kernel does not support are skipped */
+	setsockopt(fd, level, name, &value, sizeof(value)); /* the kernel may not support the option */
 }
 
 static bool set_congestion_control(int fd, const char *name)
@@ -26,8 +26,8 @@ static bool set_congestion_control(int fd, const char *name)
 	return !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 }
 
-/* Replaces BBR on short paths: it paces and reaches half the speed, or less if there are few cores. Any other choice
- * of the administrator is kept, and so is BBR on long paths. */
+/* Replaces BBR on short paths, where its pacing reaches half the speed, or less if there are few cores. Keeps BBR on
+ * long paths, and any other choice of the administrator. */
 static void choose_congestion_control(int fd, const char *wish)
 {
 	struct tcp_info info = {0};

@@ -1,4 +1,4 @@
-// starve.c - starved streams, which wait for a receive, and idle streams, whose memory is freed
+// starve.c - starved streams, which wait for a receive; idle streams, whose memory is freed
 // follows: RFC 5041, 7.1 (no receive); madvise(2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "util/units.h"
 
 #define PATIENCE VB_S(5)     /* ns: how long a message waits for a receive */
-#define AFTER_FIN VB_MS(500) /* and once its sender has closed */
+#define AFTER_FIN VB_MS(500) /* ns: the same after its sender has closed */
 #define EVERY VB_MS(10)      /* ns: interval of checks whether a starved connection still exists */
 #define COOLS VB_S(1)        /* ns: a stream unused in two such intervals is idle */
 #define HOT 2
@@ -24,7 +24,7 @@ static struct vb_rq *receives(const struct vb_iwarp_path *w)
 	return w->qp->srq ? &w->qp->srq->rq : &w->qp->rq;
 }
 
-/* Asks posting threads for notice of a receive. Returns whether there is one now. */
+/* Asks threads that post a receive to notify this stream. Returns whether there is a receive now. */
 static bool want_receive(struct vb_iwarp_path *w)
 {
 	struct vb_rq *rq = receives(w);
@@ -78,7 +78,7 @@ void vb_iwarp_starve(struct vb_iwarp_path *w)
 		vb_iwarp_rewatch(w);
 }
 
-/* Checks for the connection's end, which reading would show, but nothing is read. */
+/* Checks whether the connection has ended, because nothing is read that would show it. */
 static void find_end(struct vb_iwarp_path *w, uint64_t now)
 {
 	struct pollfd p = {.fd = w->fd, .events = w->fin ? 0 : POLLRDHUP};
@@ -86,7 +86,7 @@ static void find_end(struct vb_iwarp_path *w, uint64_t now)
 	int err = 0, cancel;
 
 	w->look_at = now + EVERY;
-	want_receive(w); /* another stream may have taken the last receive of a shared queue */
+	want_receive(w); /* another stream may have taken a receive of a shared queue, and the notification */
 	vb_cancel_defer(&cancel);
 	int n = poll(&p, 1, 0);
 	vb_cancel_restore(cancel);
@@ -166,7 +166,7 @@ void vb_iwarp_trim(struct vb_node *node)
 
 	if (!at || vb_now() < at || !vb_trylock(&node->progress))
 		return;
-	/* a stream used from here on sets the time again */
+	/* a stream that is used from now on sets the time again */
 	atomic_store(&h->trim_at, 0);
 	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
 		if (atomic_load(&w->heat))

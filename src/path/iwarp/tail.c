@@ -1,5 +1,5 @@
 // tail.c - the end of a stream: notifies the connection's owner, and delivers data that was sent
-// follows: RFC 5044, 7.4 (connection tear down); tcp(7)
+// follows: RFC 5044, 7 (connection teardown); tcp(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <linux/sockios.h>
@@ -14,7 +14,7 @@
 #include "path/iwarp/path.h"
 #include "util/units.h"
 
-#define LINGER VB_S(2)     /* ns: the peer's time to accept the rest of the data and to close its end */
+#define LINGER VB_S(2)     /* ns: how long the peer may take to accept the rest of the data and to close */
 #define PARTING VB_MS(500) /* ns: how long an ending program waits until its peers have received all data */
 #define LOOK_MIN VB_MS(1)  /* ns: interval of checks whether a peer has received all data; it grows */
 #define LOOK_MAX VB_MS(16)
@@ -22,11 +22,11 @@
 /*
  * Closing a socket with unread data resets the connection, and data in flight to the peer is lost. So the socket is
  * shut down for sending first, and read until the peer closes, too. It is not shut down before the peer has
- * acknowledged all data: if siw receives the last message and the end in one segment, or both while it is sending, it
- * may end the connection first and drop the message, for which its program then waits forever.
+ * acknowledged all data. If siw receives the last message and the FIN in one segment, or both while it is sending, it
+ * may end the connection first and drop the message. Its program would wait for that message forever.
  */
 struct vb_iwarp_tail {
-	struct vb_watch watch; /* while it lingers */
+	struct vb_watch watch; /* must be first; watched while it lingers */
 	struct vb_node *node;
 	enum { LIVES, ENDED, LINGERS } stage;
 	void (*closed)(void *own, int status); /* NULL: not needed */
@@ -34,13 +34,13 @@ struct vb_iwarp_tail {
 	int status;
 	uint8_t *rest;
 	size_t len, done;
-	uint64_t until;   /* ns */
-	uint64_t look_at; /* ns: when to check whether to shut down; 0: done, or there is a rest to send */
+	uint64_t until;   /* ns: end of the lingering */
+	uint64_t look_at; /* ns: when to check whether to shut down; 0: shut down, or a rest must be sent first */
 	uint64_t pause;
 	struct vb_iwarp_tail *next;
 };
 
-/* One list for the process: connections may be released after their queue pair, and so after its node. */
+/* One list for the process, because connections may be released after their queue pair, and so after its node. */
 static struct vb_lock the_lock = VB_LOCK_INITIALIZER(VB_RANK_TAILS);
 static struct vb_iwarp_tail *all;
 static _Atomic uint64_t due; /* ns; 1: at once; 0: never */
@@ -94,16 +94,16 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 	t->rest = rest;
 	t->len = len;
 	atomic_store(&due, 1);
-	vb_unlock(&the_lock); /* from here on the progress thread owns it and may free it */
+	vb_unlock(&the_lock); /* from now on the progress thread may free t */
 	vb_gsi_client_wake(node);
 }
 
 /* --- lingering sockets --- */
 
-/* Reads and drops data. Returns false if the peer has closed, or the connection is gone. */
+/* Reads and drops data. Returns false if the peer has closed, or the connection has ended. */
 static bool drain(int fd)
 {
-	static uint8_t nowhere[65536]; /* written by one thread, never read */
+	static uint8_t nowhere[65536]; /* never read */
 
 	for (int i = 0; i < 16; i++) {
 		ssize_t n = recv(fd, nowhere, sizeof(nowhere), MSG_DONTWAIT);
@@ -116,7 +116,7 @@ static bool drain(int fd)
 	return true;
 }
 
-/* Has the peer acknowledged all data, or is the connection gone? */
+/* Has the peer acknowledged all data, or has the connection ended? */
 static bool has_all(int fd)
 {
 	struct pollfd p = {.fd = fd};
@@ -125,7 +125,7 @@ static bool has_all(int fd)
 	return poll(&p, 1, 0) > 0 || ioctl(fd, SIOCOUTQ, &left) || !left;
 }
 
-/* All data is sent: shuts down for sending now, or later. */
+/* Called when all data is sent: shuts down for sending if the peer has all of it, otherwise checks again later. */
 static void say_end(struct vb_iwarp_tail *t, uint64_t now)
 {
 	if (has_all(t->watch.fd)) {
@@ -188,7 +188,8 @@ static struct vb_iwarp_tail *next_ended(struct vb_node *node)
 	return NULL;
 }
 
-/* Serves those that are due. Returns one whose time is over, or the time of the next in *at. Under the_lock. */
+/* Serves lingering tails that are due. Returns one whose time is over, or NULL with the time of the next in *at. Under
+ * the_lock. */
 static struct vb_iwarp_tail *next_late(struct vb_node *node, uint64_t now, uint64_t *at)
 {
 	*at = 0;
@@ -240,14 +241,14 @@ uint64_t vb_iwarp_tails_at(void)
 	return atomic_load(&due);
 }
 
-/* Has each peer received all data? alone: no progress thread serves them any more. Under the_lock. */
+/* Has each peer received all data? alone: there is no progress thread any more. Under the_lock. */
 static bool all_have(struct vb_node *node, bool alone)
 {
 	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
 		if (t->node != node)
 			continue;
 		if (alone && (!flush(t) || !drain(t->watch.fd)))
-			continue; /* broken */
+			continue; /* the connection is broken */
 		if ((!alone && t->stage == ENDED) || t->done < t->len || !has_all(t->watch.fd))
 			return false;
 	}
@@ -262,7 +263,7 @@ static void wait_for_all(struct vb_node *node, bool alone)
 
 	do {
 		have = false;
-		/* at exit, the lock's owner may never continue: a signal handler may have called exit() */
+		/* at exit the owner of the lock may never continue, because a signal handler may have called exit() */
 		if (alone)
 			vb_lock(&the_lock);
 		if (alone || vb_trylock(&the_lock)) {
@@ -285,7 +286,7 @@ void vb_iwarp_tails_free(struct vb_node *node)
 
 	wait_for_all(node, true);
 	vb_lock(&the_lock);
-	do { /* no callbacks any more: the thread that closes the last device may hold locks of its own */
+	do { /* makes no callbacks, because the thread that closes the last device may hold locks of its own */
 		for (t = all; t && t->node != node; t = t->next)
 			;
 		if (!t)
@@ -304,7 +305,7 @@ void vb_iwarp_tails_in_child(void)
 {
 	atomic_store(&the_lock.held, 0);
 	for (struct vb_iwarp_tail *t = all; t; t = t->next)
-		close(t->watch.fd); /* so that the parent's peer sees the end of the parent */
+		close(t->watch.fd); /* otherwise the peer would not notice when the parent closes */
 	all = NULL;
 	atomic_store(&due, 0);
 }

@@ -1,4 +1,4 @@
-// transport.c - iWARP as a node's transport
+// transport.c - iWARP as one of the node's transports
 // see: node/transport.h
 // SPDX-License-Identifier: MIT
 #include <errno.h>

@@ -1,4 +1,4 @@
-// copy.c - one copy between two programs' memories: process_vm_readv and process_vm_writev, or memcpy within one program
+// copy.c - one copy between the memories of two programs (process_vm_readv, process_vm_writev) or within one (memcpy)
 // follows: process_vm_readv(2)
 // SPDX-License-Identifier: MIT
 #include "path/local/copy.h"
@@ -9,7 +9,8 @@
 
 #include "util/guard.h"
 
-/* The bytes of the last aligned word of [addr, addr + n). They are stored last, because programs poll them. */
+/* Returns the number of bytes of [addr, addr + n) in its last aligned 8-byte word. The copy stores them last, because
+ * programs poll the last word. */
 static size_t tail_of(uint64_t addr, size_t n)
 {
 	size_t tail = (size_t)((addr + n - 1) & 7) + 1;
@@ -40,7 +41,7 @@ static int explain_failure(struct vb_peer *peer, ssize_t done, size_t want, int 
 		return local_is_mapped(local, n) ? EFAULT : VB_EFAULT_LOCAL;
 	if (err == ESRCH)
 		return ESRCH;
-	/* forbidden by ptrace policy or seccomp: not tried again with this peer */
+	/* ptrace policy or seccomp forbids the call; do not try again with this peer */
 	atomic_store(&peer->copy_ok, false);
 	atomic_store(&peer->ours->can_pull, 0);
 	return EPERM;
@@ -54,11 +55,11 @@ static int vm_write(struct vb_peer *peer, uint64_t remote, const struct iovec *l
 	bool split = tail < total;
 	ssize_t done;
 
-	if (!vb_peer_alive(peer)) /* checked once more, directly before the call */
+	if (!vb_peer_alive(peer)) /* directly before the call, because the kernel may reuse the pid */
 		return ESRCH;
 
-		/* x86 keeps the order of stores, also after string moves: the kernel copies the second range after
-		 * the first. */
+		/* One call suffices on x86: the kernel copies the second range after the first, and x86 keeps the order
+		 * of stores. */
 #if defined(__x86_64__)
 	done = process_vm_writev(peer->pid, local, (unsigned long)n, split ? to : to + 1, split ? 2 : 1, 0);
 #else

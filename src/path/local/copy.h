@@ -9,8 +9,8 @@
 extern const struct vb_copy_ops vb_copy_vm;   /* between programs */
 extern const struct vb_copy_ops vb_copy_self; /* within this one */
 
-/* May this process copy from pid, and is that the process whose segment is mapped? Reads the segment's header at its
- * address in that process, to detect a pid that means another process in our pid namespace. */
+/* Returns true if this process may copy from pid and pid is the owner of the mapped segment. Reads the segment's header
+ * at its address in that process: in our pid namespace the pid may belong to another process. */
 bool vb_copy_probe(int pid, uint64_t self, uint64_t incarnation);
 
 #endif

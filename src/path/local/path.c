@@ -7,7 +7,7 @@
 
 static void reset(struct vb_qp *qp)
 {
-	vb_local_closed(qp); /* the engine's requests vanish with it */
+	vb_local_closed(qp); /* drops the requests of the engine */
 	vb_local_reset(qp);
 }
 

@@ -1,4 +1,4 @@
-// peer.c - meeting of two processes: the broker exchanges their descriptors
+// peer.c - connects two processes of this host: the broker exchanges their descriptors
 // see: docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -22,30 +22,31 @@
 #include "util/log.h"
 #include "util/units.h"
 
-/* A question to the broker. An answered one stays until it is asked again, so that a retry finds the answer. */
+/* A question to the broker. It keeps its answer until it is asked again, so that a retry finds the answer. */
 struct vb_meeting {
 	uint64_t tag;
 	uint32_t qpn;
 	union ibv_gid dgid;
-	bool asking;       /* no answer yet */
-	bool unsent;       /* the question was not sent to the broker yet */
-	bool reminder;     /* a question that needs no answer was not sent to the broker yet */
-	int err;           /* result of the last answer; EAGAIN: there was none */
-	uint64_t asked;    /* ns: the last question or answer */
-	uint64_t answered; /* ns */
+	bool asking;       /* the broker has not answered yet */
+	bool unsent;       /* the question is not sent yet */
+	bool reminder;     /* a repeated question, which needs no answer, is not sent yet */
+	int err;           /* result of the last answer; EAGAIN if there is none */
+	uint64_t asked;    /* ns; time of the last question or answer */
+	uint64_t answered; /* ns; time of the last answer */
 	struct vb_peer *peer;
 	struct vb_meeting *next;
 };
 
-/* An answer "no such process" is older than this: the broker is asked again ... */
+/* An answer "no such process" older than this makes us ask the broker again. */
 #define NOBODY_NS VB_MS(1)
-/* ... but callers that do not wait use it up to this age, until the next answer: on a busy machine they always come
- * back later than NOBODY_NS. */
+/* Callers that do not wait use the old answer up to this age, until the new one arrives. On a busy machine they would
+ * otherwise never see an answer, because they always return later than NOBODY_NS. */
 #define NOBODY_STANDS_NS VB_S(10)
-/* A question without an answer is sent again after this time, with the same tag: the broker may be slow, and its
- * first answer may still arrive. */
+/* A question without an answer is sent again after this time. It keeps its tag, because the first answer of a slow
+ * broker may still arrive. */
 #define ASK_AGAIN_NS VB_S(1)
-/* A peer that has not mapped us after this time has lost our introduction, or is slow: it is introduced again. */
+/* A peer that has not mapped us after this time is slow or has lost our introduction. The broker introduces us
+ * again. */
 #define REMIND_NS VB_MS(100)
 
 static bool sealed(int fd, uint64_t size)
@@ -53,7 +54,7 @@ static bool sealed(int fd, uint64_t size)
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	/* access to a file that its owner has truncated would raise SIGBUS */
+	/* without the seal the owner could truncate the file, and an access would raise SIGBUS */
 	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(fd, &st) && (uint64_t)st.st_size >= size;
 }
 
@@ -100,7 +101,7 @@ struct vb_peer *vb_peer_self(struct vb_node *node)
 	return p;
 }
 
-/* Mappings and descriptors of a peer. */
+/* The mappings and descriptors of a peer, detached from its struct. */
 struct peer_resources {
 	void *map, *ring_map, *doorbell;
 	size_t map_len;
@@ -108,7 +109,7 @@ struct peer_resources {
 	struct vb_map *maps;
 };
 
-/* Moves them out of the peer's struct. */
+/* Moves the mappings and descriptors out of the peer's struct. */
 static struct peer_resources peer_detach(struct vb_peer *p)
 {
 	struct peer_resources r = {.map = p->map,
@@ -136,7 +137,7 @@ static void peer_resources_free(struct vb_node *node, const struct peer_resource
 	if (r->doorbell)
 		munmap(r->doorbell, 4096);
 	if (r->pid_fd >= 0) {
-		/* other programs share its file description: closing alone would leave it in the epoll set */
+		/* other programs share the file description, so close() alone would leave it in the epoll set */
 		epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, r->pid_fd, NULL);
 		close(r->pid_fd);
 	}
@@ -161,7 +162,8 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		if (!qp)
 			continue;
 		left--;
-		/* a thread may be finding the peer or sending it a datagram: a later one sees that it is dead */
+		/* A thread that holds sq_lock may be finding the peer or sending it a datagram. A later holder sees
+		 * that the peer is dead. */
 		while (atomic_load(&qp->sq_lock.held))
 			sched_yield();
 		if (qp->peer == p)
@@ -199,8 +201,8 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 	return !atomic_load(&node->io->scanning) && !referred_to(node, p);
 }
 
-/* Unmaps dead peers to which no queue pair refers and which no thread holds. Their structs stay, because address
- * handles point to them. Called by the progress thread only; no lock held. */
+/* Unmaps the dead peers that no queue pair refers to and no thread holds. Their structs stay, because address handles
+ * point to them. Called by the progress thread with no lock held. */
 static void reap(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
@@ -240,8 +242,7 @@ void vb_peers_in_child(struct vb_node *node)
 	}
 }
 
-/* Maps the descriptors of another process, which the broker sent, and checks them. Takes ownership of the
- * descriptors. */
+/* Checks and maps the descriptors of another process, which the broker sent. Takes ownership of the descriptors. */
 static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_peer *p = peer_new(node, info->proc_id, info->incarnation);
@@ -308,7 +309,7 @@ static void close_info(const struct vb_peer_info *info)
 	close(info->pid_fd);
 }
 
-/* Resets ring and marks of the lane, which may have had other owners. */
+/* Clears our ring and shared slot for this lane, because another process may have owned the lane before. */
 static void reset_lane(struct vb_node *node, uint32_t lane)
 {
 	struct vb_slot_shared *slot = vb_seg_slot(node->seg, lane);
@@ -319,7 +320,7 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 		if (p->lane != lane)
 			continue;
 		used = true;
-		vb_lock(&p->tx_lock); /* waits for a writer to end; later ones see that the peer is dead */
+		vb_lock(&p->tx_lock); /* wait for a writer; later writers see that the peer is dead */
 		vb_unlock(&p->tx_lock);
 	}
 	if (!used)
@@ -332,8 +333,8 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 		memset(tx, 0, VB_RING_BYTES);
 }
 
-/* Handles an introduction, of a new or known process. Progress thread. Takes ownership of the descriptors. Returns
- * the peer, or NULL. */
+/* Handles the introduction of a new or known process. Takes ownership of the descriptors. Returns the peer, or NULL.
+ * Progress thread. */
 static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_io *io = node->io;
@@ -371,7 +372,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	vb_lock(&node->progress);
 	atomic_store_explicit(&node->peers[p->lane], p, memory_order_release);
 	vb_unlock(&node->progress);
-	/* from here on the peer may use our memory: our hazard scan and doorbell include it */
+	/* allows the peer to use our memory; only now do our hazard scan and doorbell include it */
 	atomic_store(&p->ours->peer_incarnation, p->incarnation);
 	return p;
 }
@@ -393,7 +394,7 @@ static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
 	p->ngids += p->ngids < VB_PEER_GIDS;
 }
 
-/* Stores the answer to the question with this tag: p, or no peer and the errno. No lock held. */
+/* Stores the answer to the question with this tag: the peer p, or NULL and an errno value. No lock held. */
 static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_peer *p)
 {
 	struct vb_io *io = node->io;
@@ -436,7 +437,7 @@ static void on_reattached(void *arg)
 	for (struct vb_meeting *m = io->meetings; m; m = m->next)
 		m->unsent = m->asking;
 	vb_unlock(&io->questions_lock);
-	vb_questions_note(arg); /* the progress thread sends them after the broker's messages */
+	vb_questions_note(arg); /* the progress thread sends them after it has handled the broker's messages */
 	vb_roce_reattached(arg);
 	vb_unresolved_again(arg);
 	vb_gsi_client_reattached(arg);
@@ -469,11 +470,11 @@ void vb_peers_dispatch(struct vb_node *node)
 	vb_broker_dispatch(node->io->broker, &ops, node);
 }
 
-/* Handles the end of the peer's program. Its last acknowledgements are in its segment, which stays mapped. */
+/* Handles the end of the peer's program. Its segment stays mapped, because its last acknowledgements are in it. */
 void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 {
 	epoll_ctl(node->io->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
-	/* its ring cannot hold more; a process that inherited the segment might go on writing */
+	/* read at most one full ring: a process that inherited the segment could continue to write */
 	unsigned left = VB_RING_BYTES / VB_LINE;
 
 	vb_lock(&node->progress);
@@ -489,7 +490,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	atomic_store(&p->state, VB_PEER_DEAD);
 	if (atomic_load(&node->peers[p->lane]) == p)
 		atomic_store(&node->peers[p->lane], NULL);
-	/* threads that wait for it may sleep */
+	/* visit its QPs here, because the threads that wait for them may sleep */
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
@@ -500,7 +501,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	reap(node);
 }
 
-/* The question about this QP and address. Under questions_lock. */
+/* Returns the question about this QP's process and address, or NULL. Under questions_lock. */
 static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_meeting *m = io->meetings;
@@ -510,7 +511,7 @@ static struct vb_meeting *meeting_of(struct vb_io *io, uint32_t qpn, const union
 	return m;
 }
 
-/* Allocates the struct for the next question in advance, because nothing is allocated under a spin lock. No lock
+/* Allocates the struct for the next question in advance, because code under a spin lock must not allocate. No lock
  * held. */
 static bool allocate_spare(struct vb_io *io)
 {
@@ -520,12 +521,12 @@ static bool allocate_spare(struct vb_io *io)
 		return true;
 	m = calloc(1, sizeof(*m));
 	if (m && (m = atomic_exchange(&io->spare_meeting, m)))
-		free(m); /* another thread was faster */
+		free(m); /* another thread stored one first */
 	return atomic_load(&io->spare_meeting);
 }
 
-/* Finds or makes the meeting, and opens its question if it has no valid answer. NULL: no memory, or no spare struct
- * yet. Under questions_lock. */
+/* Finds or makes the meeting. If it has no valid answer, marks its question for sending. Returns NULL if a new meeting
+ * is needed and there is no spare struct. Under questions_lock. */
 static struct vb_meeting *ask_broker(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid)
 {
 	struct vb_io *io = node->io;
@@ -559,7 +560,7 @@ static struct vb_meeting *ask_broker(struct vb_node *node, uint32_t qpn, const u
 	return m;
 }
 
-/* Asks the kernel. No lock held. */
+/* Asks the kernel whether the GID is an address of this host. No lock held. */
 static bool is_local(const union ibv_gid *gid)
 {
 	int cancel;
@@ -622,9 +623,8 @@ static void send_question(struct vb_node *node, const struct question *q)
 
 	if (p && p->self)
 		store_answer(node, q->tag, ENOENT, is_local(&q->dgid) ? p : NULL);
-	else
-		vb_broker_meet(node->io->broker, q->tag, q->qpn,
-		               &q->dgid); /* if the broker is away, on_reattached asks again */
+	else /* if the broker is down, on_reattached asks again */
+		vb_broker_meet(node->io->broker, q->tag, q->qpn, &q->dgid);
 }
 
 void vb_questions_send(struct vb_node *node)
@@ -645,15 +645,16 @@ void vb_questions_send(struct vb_node *node)
 	vb_roce_send_question(node);
 }
 
-/* The last answer. EAGAIN: the question is open. Under questions_lock. */
+/* Returns the peer of the last answer, or NULL and *err; EAGAIN if the broker has not answered. Under
+ * questions_lock. */
 static struct vb_peer *answer_of(const struct vb_meeting *m, int *err)
 {
 	*err = !m || m->asking ? EAGAIN : m->err;
 	return *err ? NULL : m->peer;
 }
 
-/* Returns the peer if it is known; otherwise notes a question. stands: an old answer counts until the new one. *err:
- * as in vb_peer_find; ENOMEM: there is no spare meeting for the question. */
+/* Returns the peer if it is known; otherwise schedules a question to the broker. With `stands`, the previous answer is
+ * valid until the new one arrives. Sets *err as vb_peer_find does, or to ENOMEM if there is no spare struct. */
 static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid, bool stands, int *err)
 {
 	struct vb_io *io = node->io;
@@ -704,7 +705,7 @@ static struct timespec monotonic_after(unsigned ms)
 	return t;
 }
 
-/* Waits for the answer to an open question. */
+/* Waits for the answer to a question until the given time. */
 static struct vb_peer *await_answer(struct vb_node *node, uint32_t qpn, const union ibv_gid *dgid,
                                     const struct timespec *until, int *err)
 {
@@ -728,9 +729,9 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 	struct vb_peer *p;
 
 	if (!wait_ms) {
-		/* without RoCE there is no other path, so an old answer does not count */
+		/* the previous answer is good enough only if RoCE is up, because then there is another path */
 		p = find_or_ask(node, qpn, dgid, atomic_load_explicit(&node->io->roce->up, memory_order_relaxed), err);
-		if (*err == ENOMEM) /* the progress thread allocates one */
+		if (*err == ENOMEM) /* the progress thread allocates the struct */
 			*err = EAGAIN;
 		return p;
 	}
@@ -742,7 +743,7 @@ struct vb_peer *vb_peer_find(struct vb_node *node, uint32_t qpn, const union ibv
 			return NULL;
 		}
 		p = find_or_ask(node, qpn, dgid, false, err);
-	} while (*err == ENOMEM); /* another thread took the spare one */
+	} while (*err == ENOMEM); /* another thread took the spare struct */
 	return *err == EAGAIN ? await_answer(node, qpn, dgid, &until, err) : p;
 }
 
@@ -784,7 +785,8 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 	return p;
 }
 
-/* Where the device's programs can be met: the GIDs of RoCE, the addresses of the interface of iWARP. */
+/* Stores the addresses by which peers find this program: for RoCE the GIDs of the device, for iWARP the addresses of
+ * its interface. Returns how many. */
 static size_t addresses_of(struct vb_device *dev, union ibv_gid *all, size_t max)
 {
 	struct vb_netdev nd;
@@ -809,7 +811,7 @@ void vb_announce_gids(struct vb_node *node)
 	int count = 0;
 	size_t n = 0;
 
-	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* no peer may use shared memory */
+	if (vb_wire_mode() == VB_WIRE_MODE_ALWAYS) /* this mode forbids shared memory */
 		return;
 	list = vb_device_list(&count);
 	for (int d = 0; list && d < count; d++)
@@ -830,13 +832,13 @@ static void ignore(void *arg, const struct vb_peer_info *info)
 
 static void again(void *arg)
 {
-	*(bool *)arg = true; /* another broker: the client has announced everything to it */
+	*(bool *)arg = true; /* the client has reconnected, and has announced everything to the new broker */
 }
 
 /*
- * Returns when the broker has our addresses: its answer to a later message of the connection proves that. Otherwise a
- * program that learns of us at once might be told that no process has this address. Called before the progress thread
- * runs.
+ * Waits until the broker has our addresses, at most a second. The answer to a later message of the connection proves
+ * it. Without the wait, the broker might tell another program that no process has our address. Called before the
+ * progress thread runs.
  */
 void vb_await_broker(struct vb_node *node)
 {

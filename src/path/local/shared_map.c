@@ -1,7 +1,5 @@
-// shared_map.c - a peer's region that is a shared mapping already (a file, a memfd, SysV) is mapped here too: then a
-// one-copy operation is a memcpy, without a system call
-// follows: proc(5): /proc/pid/maps, /proc/pid/fd
-// see: docs/same-host.md
+// shared_map.c - maps a peer's region that is shared memory (a file, a memfd, SysV), so that memcpy can copy to it
+// follows: proc_pid_maps(5), proc_pid_fd(5), shmat(2); docs/same-host.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <dirent.h>
@@ -22,32 +20,32 @@
 #include "path/local/shared_map.h"
 #include "util/calls.h"
 
-/* A region is examined after this many operations on it, so that short-lived ones cost nothing. */
+/* A region is mapped after this many operations on it, so that a short-lived one costs nothing. */
 #define TRY_AFTER 16u
 #define MAPS_MAX 32u
 
-/* One per used key; state under peer->map_lock. */
+/* One for each R_Key in use. peer->map_lock protects it. */
 struct vb_map {
 	uint32_t key;
-	uint32_t uses;         /* operations so far, until the mapping is tried */
-	uint64_t addr, length; /* the key's region when it was examined */
+	uint32_t uses;         /* operations so far, counted until try_map is called */
+	uint64_t addr, length; /* the key's region at the first operation */
 	uint8_t *local;        /* our mapping of addr, or NULL */
-	void *base;            /* of the mapping */
+	void *base;            /* start of our mapping */
 	size_t size;
 	bool sysv;
-	unsigned busy; /* copies in progress through it */
+	unsigned busy; /* copies in progress that use it */
 	struct vb_map *next;
 };
 
-/* The mapping in the peer's address space that contains an address. */
+/* One mapping in the peer's address space. */
 struct vma {
 	uint64_t start, end, offset, inode;
 	unsigned major, minor;
 	char path[PATH_MAX + 16]; /* " (deleted)" may follow */
 };
 
-/* Finds the line of /proc/pid/maps. The peer chooses the names of its files, so a line is always read whole: the
- * middle of one could look like another line. */
+/* Finds the writable shared mapping of the address in /proc/pid/maps. Reads whole lines: the peer chooses its file
+ * names, and a part of a line could look like another line. */
 static bool find_vma(int pid, uint64_t addr, struct vma *out)
 {
 	char name[64], perms[8], *line = NULL;
@@ -84,8 +82,8 @@ static bool is_file(int fd, const struct vma *v)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == v->inode && is_on(&st, v);
 }
 
-/* Opens a name that the peer chose only after it is known to be the file: opening a FIFO or a device would have side
- * effects. */
+/* Opens the name only if it is the mapping's file. The peer chose the name, and opening a FIFO or a device would have
+ * side effects. */
 static int open_if_file(const char *name, int flags, const struct vma *v)
 {
 	int seen = open(name, O_PATH | O_CLOEXEC | flags), fd = -1;
@@ -100,7 +98,7 @@ static int open_if_file(const char *name, int flags, const struct vma *v)
 	return fd;
 }
 
-/* Opens the file by its path, or by a descriptor that the peer still has. -1: neither. */
+/* Opens the file by its path, or by a descriptor that the peer has open. Returns -1 if neither works. */
 static int open_file(int pid, const struct vma *v)
 {
 	char name[300];
@@ -121,7 +119,7 @@ static int open_file(int pid, const struct vma *v)
 	return fd;
 }
 
-/* Does the peer have our SysV ids? A container may have its own. */
+/* Returns true if the peer is in our IPC namespace. Another namespace (a container) has its own SysV ids. */
 static bool same_ipc(int pid)
 {
 	struct stat theirs, ours;
@@ -132,7 +130,8 @@ static bool same_ipc(int pid)
 	       theirs.st_dev == ours.st_dev;
 }
 
-/* Is it a SysV segment, and not a file with such a name? SysV segments are on the device of memfds. */
+/* Returns true if the mapping is a SysV segment, and not a file of that name: SysV segments are on the device of
+ * memfds. */
 static bool is_sysv(const struct vb_peer *peer, const struct vma *v)
 {
 	struct stat memfd;
@@ -166,7 +165,7 @@ static void map_file(struct vb_map *m, int pid, const struct vma *v)
 
 	if (fd < 0)
 		return;
-	/* while the file is open, no other file has its inode number: is the mapping still of this file? */
+	/* check again that the mapping is of this file: now it is open, so no other file can get its inode number */
 	if (find_vma(pid, m->addr, &now) && is_file(fd, &now) && now.start == v->start && now.end == v->end &&
 	    now.offset == v->offset)
 		p = mmap(NULL, v->end - v->start, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)v->offset);
@@ -179,7 +178,7 @@ static void map_file(struct vb_map *m, int pid, const struct vma *v)
 	m->local = (uint8_t *)p + (m->addr - v->start);
 }
 
-/* Does /proc belong to our pid namespace? In another one its numbers mean other processes. */
+/* Returns true if /proc belongs to our pid namespace. Otherwise its numbers mean other processes. */
 static bool proc_is_ours(void)
 {
 	char self[32];
@@ -216,7 +215,7 @@ static void unmap(struct vb_map *m)
 	free(m);
 }
 
-/* Forgets keys of ended regions, and all keys if there are too many. Under map_lock. */
+/* Frees the entries of deregistered regions, and entries in excess of MAPS_MAX. Under map_lock. */
 static void sweep(struct vb_peer *peer)
 {
 	unsigned n = 0;

@@ -6,7 +6,7 @@
 
 #include "engine/local/peer.h"
 
-/* Unmaps all of this list of a peer's. No copy is in progress. */
+/* Unmaps and frees a peer's list. The caller knows that no copy is in progress. */
 void vb_maps_free(struct vb_map *maps);
 
 #endif

@@ -13,8 +13,8 @@ enum { LOSS, DUP, REORDER, CORRUPT, KINDS };
 
 struct vb_fault {
 	uint64_t random;
-	uint32_t chance[KINDS]; /* of 2^32 */
-	unsigned countdown;     /* packets until the held one is sent */
+	uint32_t chance[KINDS]; /* probability, times 2^32 */
+	unsigned countdown;     /* packets before the held one is sent */
 	size_t held;
 	uint8_t tag[64], packet[VB_ROCE_PACKET_MAX];
 };

@@ -1,4 +1,4 @@
-// forward.c - forwards packets that arrived on our lane to the program that they are for, by ring
+// forward.c - forwards packets that arrive on our socket for another program of this host, by ring
 // see: docs/roce.md
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -9,11 +9,11 @@
 #include "path/roce/roce.h"
 #include "util/units.h"
 
-/* Meeting takes a moment, longer if the other program is busy. Packets wait for it, so that the first ones are not
- * lost. */
-#define HELD_MAX 128     /* packets */
-#define PATIENCE VB_S(3) /* ns */
-#define AGAIN VB_US(500) /* ns */
+/* The broker's introduction takes time, more if the other program is busy. Packets are held until then, so that the
+ * first ones are not lost. */
+#define HELD_MAX 128     /* the most packets held */
+#define PATIENCE VB_S(3) /* ns; a packet held for longer is dropped */
+#define AGAIN VB_US(500) /* ns; pause between attempts */
 
 struct vb_roce_held {
 	struct vb_roce_held *next;
@@ -26,7 +26,7 @@ struct vb_roce_held {
 
 enum route { ROUTE_HERE, ROUTE_SOON, ROUTE_NONE };
 
-/* Finds the ring to the program of this QP number's lane. */
+/* Finds the peer that owns this QP number's lane. ROUTE_HERE: its ring is ready; ROUTE_SOON: try again later. */
 static enum route find_route(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, struct vb_peer **out)
 {
 	struct vb_peer *p = atomic_load_explicit(&node->peers[VB_QP_LANE(qpn)], memory_order_acquire);
@@ -66,7 +66,7 @@ static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uin
 	return rec != NULL;
 }
 
-/* --- waiting packets --- */
+/* --- held packets --- */
 
 static bool waits_already(const struct vb_roce_sockets *s, uint32_t qpn)
 {
@@ -95,7 +95,7 @@ static bool hold_packet(struct vb_node *node, const struct vb_roce_arrival *a, u
 	return true;
 }
 
-/* Returns false if it continues to wait. */
+/* Forwards or drops the packet. Returns false if it must stay held. */
 static bool deliver_held(struct vb_node *node, const struct vb_roce_held *h, uint64_t now)
 {
 	struct vb_peer *p;
@@ -150,7 +150,7 @@ void vb_roce_forward_free(struct vb_roce_sockets *s)
 	}
 }
 
-/* --- both directions --- */
+/* --- to and from the ring --- */
 
 void vb_roce_forward(struct vb_node *node, const struct vb_roce_arrival *a, uint32_t qpn, const uint8_t *bytes,
                      size_t len)
@@ -180,7 +180,7 @@ void vb_roce_forwarded(struct vb_node *node, const uint8_t *record, uint32_t len
 	}
 	memcpy(&a, record, sizeof(a));
 	a.now = vb_now();
-	memcpy(bytes, record + sizeof(a), len); /* copied once: the peer can change the record */
+	memcpy(bytes, record + sizeof(a), len); /* copy before the checks: the peer can change the record */
 	vb_roce_packet(node, &a, bytes, len);
 	vb_roce_settle_batch(node);
 }

@@ -1,4 +1,4 @@
-// multicast.c - multicast: packets for several queue pairs
+// multicast.c - joins multicast groups, and passes their packets to all attached queue pairs
 // follows: IBA volume 1, 10.5 (multicast); annex A17 (RoCEv2), A17.4.3; ip(7) (IP_ADD_MEMBERSHIP), ipv6(7)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -17,7 +17,7 @@ int vb_roce_ready(struct vb_node *node)
 	return err == ENETUNREACH ? EOPNOTSUPP : err;
 }
 
-/* Asks the broker, which owns the socket. It does not answer. */
+/* Asks the broker to join or leave the group for us, because the keeper owns the socket. The broker sends no answer. */
 static int ask_for_membership(struct vb_node *node, const union ibv_gid *group, uint32_t ifindex, bool join)
 {
 	struct vb_msg_roce_group m = {.ifindex = ifindex, .join = join};
@@ -52,7 +52,7 @@ int vb_roce_membership(struct vb_node *node, const union ibv_gid *group, uint32_
 		memcpy(&m.ipv6mr_multiaddr, group->raw, 16);
 		r = setsockopt(fd, IPPROTO_IPV6, join ? IPV6_ADD_MEMBERSHIP : IPV6_DROP_MEMBERSHIP, &m, sizeof(m));
 	}
-	/* a lane that several programs share may already be in the group */
+	/* EADDRINUSE: another program that shares the socket has joined the group */
 	return r && errno != EADDRINUSE ? errno : 0;
 }
 

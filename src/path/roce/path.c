@@ -1,4 +1,4 @@
-// path.c - the RoCE path: joins a queue pair to the RoCE engine and the senders
+// path.c - the RoCE path: connects a queue pair with the RoCE engine and the senders
 // follows: IBA volume 1, 9.7 to 9.9, 10.3; annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <arpa/inet.h>
@@ -27,27 +27,27 @@
 struct vb_roce_stats vb_roce_totals;
 
 /*
- * An unreliable connection has no window, a socket buffer takes some hundred kilobytes to some megabytes, and a busy
- * receiver may not read it for most of a millisecond. So the sender is limited to UC_BURST per UC_PERIOD, 10 Gb/s,
- * unless the peer's congestion notifications ask for less.
+ * UC has no window. A socket buffer holds some hundred kilobytes to some megabytes, and a busy receiver may not read it
+ * for most of a millisecond. So a UC sender is limited to UC_BURST per UC_PERIOD (10 Gb/s), and to less if the peer
+ * sends congestion notifications.
  */
 #define UC_BURST (128u << 10) /* bytes */
 #define UC_PERIOD VB_US(100)  /* ns */
-#define AHEAD (16u << 20)
-#define NEAR (4u << 20)     /* bytes: a larger region is not in a processor's nearest cache */
-#define ACK_DELAY VB_US(10) /* ns: how long an acknowledgement may wait for another packet to the peer */
+#define AHEAD (16u << 20)     /* bytes; address space for out-of-order packets of one QP */
+#define NEAR (4u << 20)       /* bytes; a larger region does not fit in the processor's nearest cache */
+#define ACK_DELAY VB_US(10)   /* ns; how long an acknowledgement may wait for another packet to the peer */
 
 /*
- * One send call costs as much for one packet as for many. While a program posts short requests one by one and earlier
- * ones are in flight, a few are collected, up to TRAIN_MAX or TRAIN_GAP, if a thread polls; otherwise the progress
- * thread would have to be woken for them.
+ * One send call costs about the same for one packet as for many. If a program posts short requests one by one while
+ * earlier ones are in flight, the path collects up to TRAIN_MAX of them for up to TRAIN_GAP. It does so only while a
+ * thread polls: otherwise it would have to wake the progress thread to send them.
  */
-#define TRAIN_GAP VB_US(10) /* ns between two posts */
-#define TRAIN_MIN 8         /* consecutive posts before any waits */
-#define TRAIN_MAX 16        /* requests that wait */
-#define TRAIN_SHORT 512u    /* bytes */
+#define TRAIN_GAP VB_US(10) /* ns; the most between two posts of a train */
+#define TRAIN_MIN 8         /* consecutive posts before the first request waits */
+#define TRAIN_MAX 16        /* the most requests that wait */
+#define TRAIN_SHORT 512u    /* bytes; a longer request does not wait */
 
-/* --- callbacks for queues and memory, besides those of queue_ops.c --- */
+/* --- callbacks of the engine for queues and memory; the others are in queue_ops.c --- */
 
 static bool copied_out(struct vb_roce_path *w, bool done, uint32_t len)
 {
@@ -62,9 +62,9 @@ static bool copied_in(struct vb_roce_path *w, bool done, uint32_t len)
 }
 
 /*
- * Places the payload of a packet. A full packet's ICRC sum is computed during the copy. If the packet can be repeated
- * and its data is probably not in a near cache, the sum is computed in place, and the kernel gathers the data: that
- * costs more than a copy within the cache, and less than a copy from further away.
+ * Places the payload of a packet. For a full packet it computes the CRC sum during the copy. If the packet can be
+ * retried and its data is probably not in the near cache, it computes the sum in place and the kernel gathers the data:
+ * this is slower than a copy within the cache, but faster than a copy from memory.
  */
 static bool place_payload(struct vb_roce_path *w, uint8_t *dst, const uint8_t *src, uint32_t len, uint64_t region)
 {
@@ -76,7 +76,7 @@ static bool place_payload(struct vb_roce_path *w, uint8_t *dst, const uint8_t *s
 
 	if (!(in_place ? vb_guard_sum(src, len, laid->sum) : vb_guard_copy_sum(dst, src, len, laid->sum)))
 		return false;
-	laid->at = dst; /* a failed copy may be repeated at the same place */
+	laid->at = dst; /* only after success, because the next packet may use the place of a failed one */
 	laid->from = in_place ? src : NULL;
 	laid->len = len;
 	w->q.stats.bytes_in_place += in_place ? len : 0;
@@ -93,7 +93,7 @@ static bool fetch_payload(void *own, const struct vb_work *rq, uint32_t offset, 
 	return copied_out(w, k && vb_copy_from(k->iov, k->n, offset, dst, len), len);
 }
 
-/* Stores a read's data or an atomic's result. */
+/* Stores the data of a READ or the result of an atomic. */
 static bool scatter(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct vb_roce_path *w = ((struct vb_qp *)own)->roce;
@@ -162,7 +162,7 @@ static bool invalidate(void *own, uint32_t rkey)
 	return vb_queue_invalidate(qp, rkey);
 }
 
-/* Discards the memory: the next access reads zeros. */
+/* Gives the memory back to the kernel; the next access reads zeros. */
 static void ahead_unused(void *own)
 {
 	madvise(((struct vb_qp *)own)->roce->ahead.slots, AHEAD, MADV_DONTNEED);
@@ -213,7 +213,7 @@ static void configure(struct vb_qp *qp)
 	vb_roce_reconfigure(&qp->roce->q, &c);
 }
 
-/* The default GID of an interface that has no MAC address: lo. */
+/* The default GID of an interface without a MAC address, which is lo. */
 static const uint8_t default_of_lo[VB_GID_LEN] = {0xfe, 0x80, [8] = 2, [11] = 0xff, [12] = 0xfe};
 
 static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
@@ -221,7 +221,7 @@ static bool is_default_of_lo(const uint8_t gid[VB_GID_LEN])
 	return !memcmp(gid, default_of_lo, VB_GID_LEN);
 }
 
-/* One of the interface's addresses, IPv6 if it has one, so that the receiver of a datagram gets a GRH. NULL: none. */
+/* Returns an address of the interface, or NULL. Prefers IPv6, because the receiver of a datagram then gets a GRH. */
 static const uint8_t *choose_address(const struct vb_netdev *nd)
 {
 	for (size_t i = 0; i < nd->n_addrs; i++)
@@ -230,8 +230,8 @@ static const uint8_t *choose_address(const struct vb_netdev *nd)
 	return nd->n_addrs ? nd->addrs[0] : NULL;
 }
 
-/* The default GID of lo is no address of this host, so packets cannot be sent to it. Both ends replace it with one
- * of lo's addresses, chosen by the same rule. These packets do not leave the host. */
+/* The default GID of lo is not an address of this host, so the kernel cannot send packets to it. Both ends replace it
+ * with the same address of lo. These packets do not leave the host. */
 static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 {
 	bool src = is_default_of_lo(to->src), dst = is_default_of_lo(to->dst);
@@ -241,7 +241,7 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 	if (nd.arphrd != ARPHRD_LOOPBACK)
 		return;
 	for (size_t i = 0; i < nd.n_addrs; i++)
-		if (is_default_of_lo(nd.addrs[i])) /* an administrator has assigned that address */
+		if (is_default_of_lo(nd.addrs[i])) /* an administrator has assigned it to lo as an address */
 			return;
 	const uint8_t *own = choose_address(&nd);
 	if (own && src)
@@ -252,7 +252,7 @@ static void replace_default(struct vb_roce_addr *to, struct vb_device *dev)
 
 static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_gid *sgid, const struct ibv_ah_attr *ah)
 {
-	union ibv_gid group; /* or the destination itself */
+	union ibv_gid group; /* the multicast IP address, or the unicast destination */
 
 	*to = (struct vb_roce_addr){.ifindex = (uint32_t)vb_ctx(qp->qp.context)->dev->ifindex,
 	                            .traffic_class = ah->grh.traffic_class,
@@ -264,7 +264,7 @@ static void address(struct vb_roce_addr *to, struct vb_qp *qp, const union ibv_g
 		replace_default(to, vb_ctx(qp->qp.context)->dev);
 }
 
-/* The route of a connected queue pair by its present address vector. */
+/* Sets the addresses of a connected queue pair from its present address vector. */
 static int find_route(struct vb_qp *qp, struct vb_roce_addr *to)
 {
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
@@ -282,8 +282,7 @@ static uint32_t mtu_of(const struct vb_qp *qp)
 	                              : 128u << qp->attr.path_mtu;
 }
 
-/* Maps room for packets ahead of a lost one. It is address space only, which takes memory only for a while after a
- * loss. */
+/* Maps slots for packets that arrive after a lost one. They take memory only from a loss until it is repaired. */
 static void *ahead_open(uint32_t mtu, struct vb_roce_ahead *ahead)
 {
 	ahead->n = 1;
@@ -373,13 +372,13 @@ void vb_roce_path_closed(struct vb_qp *qp)
 void vb_roce_path_reset(struct vb_qp *qp)
 {
 	vb_roce_last_words(qp);
-	if (!qp->roce) /* the engine's requests vanish with it */
+	if (!qp->roce) /* otherwise vb_roce_path_close drops the requests of the engine */
 		vb_local_closed(qp);
 	vb_local_reset(qp);
 	vb_roce_path_close(qp);
 }
 
-/* Leaving SQE: reinitialises the requester, keeps the responder's state. */
+/* Reinitialises the requester when the QP leaves SQE. The responder keeps its state. */
 static void revive(struct vb_qp *qp)
 {
 	struct vb_roce_path *w = qp->roce;
@@ -407,7 +406,7 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 	if (next == IBV_QPS_RTS && (cur == IBV_QPS_RTR || cur == IBV_QPS_SQE))
 		vb_roce_start(&w->q);
 	vb_roce_pause(&w->q, next == IBV_QPS_SQD);
-	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV */
+	if (next == IBV_QPS_SQD && cur == IBV_QPS_SQD) /* IBV_QP_AV may have changed the address vector */
 		find_route(qp, &w->to);
 }
 
@@ -428,7 +427,7 @@ static void set_due(struct vb_qp *qp, uint64_t at)
 	vb_timer_at(qp->node, at);
 }
 
-/* Adds the middle packets that follow, as many as fit in the same send. */
+/* Adds the MIDDLE packets that follow, as many as fit in the same send. */
 static void emit_more(struct vb_roce_path *w, struct vb_roce_out *out)
 {
 	uint32_t mtu = w->q.cfg.mtu, n;
@@ -454,10 +453,10 @@ static bool is_send(uint8_t opcode)
 }
 
 /*
- * Sends all packets that may be sent. Under sq_lock. An acknowledgement is sent behind requests (vb_roce_output). If
- * they are sends, it must arrive before them: programs expect a send to complete before the peer's answer to it
- * arrives, and otherwise have no room in their send queue. With writes it arrives behind them: a receiver may poll only
- * its memory once its own request has completed.
+ * Sends all packets that may be sent now. Under sq_lock. vb_roce_output puts an acknowledgement after the requests. If
+ * all requests are sends, the acknowledgement must arrive before them: a program expects its send to complete before
+ * the peer's reply arrives, and may otherwise have no room in its send queue. After writes it stays behind them: as
+ * soon as its own request completes, a receiver may poll only its memory.
  */
 static void emit(struct vb_qp *qp, uint64_t now)
 {
@@ -465,7 +464,7 @@ static void emit(struct vb_qp *qp, uint64_t now)
 	bool paced = qp->type == IBV_QPT_UC;
 	uint32_t bytes = 0;
 	struct vb_roce_out out;
-	bool all = true, sends = true; /* so far nothing but sends */
+	bool all = true, sends = true; /* sends: all requests so far are sends */
 
 	vb_roce_path_locked(w);
 	out.run.left = 0;
@@ -509,12 +508,12 @@ void vb_roce_last_words(struct vb_qp *qp)
 {
 	if (!qp->roce || qp->type == IBV_QPT_UD || qp->roce->q.dead)
 		return;
-	vb_roce_pause(&qp->roce->q, true); /* no new requests */
+	vb_roce_pause(&qp->roce->q, true); /* send no new requests */
 	vb_roce_ack_now(&qp->roce->q);
 	emit(qp, vb_now());
 }
 
-/* Takes the queue pair to error after its engine. Under progress + sq_lock. */
+/* Moves the queue pair to the error state if its engine has failed. Under progress + sq_lock. */
 static void roce_settle(struct vb_qp *qp)
 {
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
@@ -546,7 +545,7 @@ static bool waits_for_more(struct vb_qp *qp, uint64_t now)
 	       atomic_load_explicit(&qp->node->owner, memory_order_relaxed) == VB_OWNER_POLLER;
 }
 
-/* Is the request just posted a send, which may answer the received message? */
+/* Returns true if the last posted request is an RC send, which may be the reply to a received message. */
 static bool answers_by_send(struct vb_qp *qp)
 {
 	uint8_t opcode = vb_sq_at(qp, qp->sq_head - 1)->opcode;

@@ -1,4 +1,4 @@
-// receive.c - receives on our lane: cuts datagrams into packets, checks them, and gives them to their queue pairs
+// receive.c - receives on our lane: splits datagrams into packets, checks them, and passes them to their queue pairs
 // follows: udp(7); IBA volume 1, 9.6.1 (packet validation); annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -17,20 +17,20 @@
 #include "path/roce/roce.h"
 #include "util/calls.h"
 
-#define BATCH 8u            /* datagrams per recvmmsg */
-#define BUFFER 65536u       /* bytes for one of them, merged by UDP_GRO */
-#define ENOUGH (2 * BUFFER) /* bytes at once, so that the next buffers are still in the near cache */
+#define BATCH 8u            /* the most datagrams of one recvmmsg */
+#define BUFFER 65536u       /* bytes; the longest datagram that UDP_GRO makes */
+#define ENOUGH (2 * BUFFER) /* bytes; larger batches would not stay in the near cache */
 #define ECN_CE 3
 
 struct vb_roce_rx {
 	int fd;
-	bool relayed; /* each message of fd is a head and packets, because the broker is root's and we are another user */
-	bool crowded; /* the head reports congestion */
+	bool relayed; /* each message of fd starts with a relay head; see struct vb_roce_sockets */
+	bool crowded; /* the last relay head reports that the socket's buffer fills up */
 	struct vb_relay_head head[BATCH];
 	struct iovec with_head[BATCH][2];
-	unsigned vlen;         /* datagrams per call: more after a call that returned several */
-	struct vb_qp *touched; /* queue pairs that must answer after the batch, by touched_next */
-	struct vb_qp *locked;  /* the QP whose sq_lock is held: consecutive packets are often for one queue pair */
+	unsigned vlen;         /* datagrams per call; doubled after a full batch */
+	struct vb_qp *touched; /* queue pairs that must respond after the batch, linked by touched_next */
+	struct vb_qp *locked;  /* the QP whose sq_lock is held, because consecutive packets are often for one QP */
 	struct vb_qp *run;     /* the same QP, if the last packet of this datagram was for it */
 	struct vb_icrc_cache icrc;
 	struct mmsghdr mh[BATCH];
@@ -73,7 +73,7 @@ void vb_roce_rx_free(struct vb_roce_rx *rx)
 
 /* --- one packet --- */
 
-/* The ICRC covers IPv4's identification, which a UDP socket does not show: finds one that fits. */
+/* Checks the ICRC. It covers the IPv4 identification, which a UDP socket does not show, so this finds one that fits. */
 static bool icrc_right(struct vb_roce_rx *rx, const struct vb_roce_arrival *a, uint16_t *id, uint8_t *bytes, size_t len)
 {
 	size_t covered = len - VB_ICRC_LEN;
@@ -100,7 +100,7 @@ static void remember_to_answer(struct vb_roce_rx *rx, struct vb_qp *qp)
 	rx->touched = qp;
 }
 
-/* Is a quarter of the channel's buffer full, or of the socket's buffer before it? */
+/* Returns true if a quarter of the channel's buffer is full, or if the relay reports congestion of its socket. */
 static bool channel_crowded(const struct vb_roce_rx *rx)
 {
 	int waits = 0;
@@ -108,8 +108,8 @@ static bool channel_crowded(const struct vb_roce_rx *rx)
 	return rx->crowded || (!ioctl(rx->fd, FIONREAD, &waits) && waits > VB_RELAY_CHANNEL / 4);
 }
 
-/* Is a quarter of the socket's buffer full? Then senders without a window must be notified (sock_diag(7):
- * SK_MEMINFO). */
+/* Returns true if a quarter of the socket's buffer (SO_MEMINFO) is full. UC senders, which have no window, must then
+ * get a congestion notification. */
 static bool crowded(const struct vb_roce_rx *rx)
 {
 	uint32_t info[16] = {0};
@@ -157,7 +157,7 @@ void vb_roce_settle_batch(struct vb_node *node)
 	}
 }
 
-/* IBA 9.6.1.2: source and destination must be those of the path; datagrams are accepted from any source */
+/* IBA 9.6.1.2: source and destination must be those of the path. UD accepts datagrams from any source. */
 static bool from_its_peer(const struct vb_qp *qp, const struct vb_roce_arrival *a)
 {
 	const struct vb_roce_addr *path = &qp->roce->to;
@@ -181,7 +181,7 @@ void vb_roce_to_qp(struct vb_node *node, struct vb_qp *qp, const struct vb_roce_
 	remember_to_answer(node->io->roce->rx, qp);
 }
 
-/* Passes a packet with a reserved opcode to its QP, if that is connected. */
+/* Passes a packet with a reserved opcode to its QP if that is RC. */
 static void unknown_opcode(struct vb_node *node, const struct vb_roce_arrival *a, const uint8_t *bytes)
 {
 	struct vb_reader r = vb_reader(bytes, VB_BTH_LEN);
@@ -242,7 +242,7 @@ static void take_packet(struct vb_node *node, struct vb_roce_arrival *a, uint8_t
 	}
 	if (rx->run && vb_roce_path_middle(rx->run, bytes, n, a->flow.sport, a->now))
 		return;
-	/* the DestQP of the BTH, before anything else is decoded */
+	/* DestQP, the only field read before the packet is known to be ours */
 	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
 
 	if (VB_QP_LANE(qpn) != node->lane && qpn != VB_QPN_MULTICAST)
@@ -301,10 +301,8 @@ static void take_datagram(struct vb_node *node, unsigned i, size_t len)
 	rx->run = NULL;
 	VB_COUNT(rx_packets, (len + seg - 1) / seg);
 	VB_COUNT(rx_bytes, len);
-	/*
-	 * An acknowledgement sent behind a request is processed before it: programs expect a send to complete before
-	 * the peer's answer to it arrives.
-	 */
+	/* Process an acknowledgement at the end of the datagram before the requests in it: a program expects its send
+	 * to complete before the peer's reply arrives. */
 	size_t last = (len - 1) / seg * seg;
 	bool ack = last && bytes[last] == VB_RC_ACK;
 
@@ -357,7 +355,7 @@ unsigned vb_roce_poll(struct vb_node *node)
 
 	if (__builtin_expect(node->io->roce->held != NULL, 0))
 		vb_roce_forward_held(node);
-	if (rx->relayed && vb_roce_lost_at(node)) /* the end of the channel would be read as input again and again */
+	if (rx->relayed && vb_roce_lost_at(node)) /* every read would report the end of the channel again */
 		return 0;
 	for (unsigned i = 0; i < rx->vlen; i++)
 		prepare_buffer(rx, i);

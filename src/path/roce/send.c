@@ -1,4 +1,4 @@
-// send.c - sends packets: lays them side by side, adds the ICRC, and gives many to the kernel at once
+// send.c - collects packets, adds their ICRC, and passes many to the kernel in one call
 // follows: udp(7) (UDP_SEGMENT); IBA annex A17 (RoCEv2)
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -22,30 +22,30 @@
 #endif
 
 /*
- * Packets are laid side by side in the stage. Payload may stay in place: its part of the stage is a gap then, and the
- * kernel takes it from the program's memory. If that memory changes between sum and send, the ICRC is wrong, the peer
- * drops the packet, and it is repeated from a copy. So only packets that can be repeated are sent that way. The stage
- * is reused at once and stays in the processor's cache.
+ * The stage is a buffer that holds packets one after another. Payload may stay in the program's memory: its part of the
+ * stage is then a gap, and the kernel gathers the payload. If that memory changes between the sum and the send, the
+ * ICRC is wrong, the peer drops the packet, and the requester retries it from a copy. So only packets that can be
+ * retried are sent this way. The stage is reused after each send, so it stays in the processor's cache.
  */
-#define BURST 2 /* full sends laid out before they are sent: the kernel runs the same code twice */
-#define STAGE ((BURST + 1) * 64u << 10) /* and room for others: the first packet of a message is longer */
+#define BURST 2 /* full sends in the stage before it is sent; the kernel then runs the same code twice in a row */
+#define STAGE ((BURST + 1) * 64u << 10) /* bytes; more than BURST sends, because a FIRST packet is longer */
 #define FULL (STAGE - VB_ROCE_PACKET_MAX - VB_ICRC_LEN)
 #define MESSAGES 32
-#define SEGMENTS 64         /* segments of one send: the kernel's limit before 6.9 */
-#define DATAGRAM_MAX 65000u /* bytes of one send with its headers: below 65,535 */
+#define SEGMENTS 64         /* the most segments of one send before Linux 6.9 */
+#define DATAGRAM_MAX 65000u /* bytes of one send; with headers it must stay below 65,536 */
 #define SNDBUF (4 << 20)
 #define GAPS (STAGE / VB_TX_IN_PLACE_MIN)
 
-/* One send: n packets of seg bytes to one address, the last perhaps shorter. */
+/* One send: n packets of seg bytes to one address. The last may be shorter. */
 struct message {
 	uint32_t at, len;
 	uint16_t seg, n;
-	uint16_t gap, gaps; /* the first gap, and their number */
+	uint16_t gap, gaps; /* index of the first gap, and number of gaps */
 	bool closed;
 	struct vb_roce_addr to;
 };
 
-/* Payload that is not in the stage. */
+/* Payload that stays in the program's memory. */
 struct gap {
 	uint32_t at, len;
 	const uint8_t *from;
@@ -58,14 +58,14 @@ struct vb_tx {
 	uint16_t sport[2];
 	int hops[2]; /* hop limits set on the sockets; -1: the kernel's default */
 	bool no_gso;
-	unsigned full; /* full sends: they are sent before more is laid out, while they are in the cache */
+	unsigned full; /* number of full sends in the stage; at BURST the stage is sent, while it is in the cache */
 	uint32_t used;
 	unsigned n, sent, gaps;
-	atomic_bool waits; /* the network did not take all packets */
+	atomic_bool waits; /* the kernel did not accept all packets */
 	struct vb_fault *fault;
-	struct vb_flow flow; /* of the last message */
+	struct vb_flow flow; /* addresses and ports of the last message */
 	struct vb_icrc_cache icrc;
-	struct vb_icrc_known *known; /* known ICRC parts of that flow, or NULL */
+	struct vb_icrc_known *known; /* cached parts of the ICRC for that flow, or NULL */
 	struct message msg[MESSAGES];
 	struct gap gap[GAPS];
 	struct iovec pieces[2 * SEGMENTS + 1];
@@ -99,8 +99,8 @@ void vb_tx_free(struct vb_tx *tx)
 
 struct vb_tx *vb_tx_of(struct vb_roce_sockets *s, uint32_t qpn, uint32_t dest_qpn)
 {
-	/* chosen by the destination's lane first, so that one flow has packets for one program, which the network
-	 * may merge */
+	/* The destination's lane counts most, so that a flow has packets for one program only, which the kernel may
+	 * merge. */
 	return s->tx[(VB_QP_LANE(dest_qpn) * 5 + VB_QP_INDEX(qpn) + VB_QP_INDEX(dest_qpn)) % VB_TX_COUNT];
 }
 
@@ -149,7 +149,8 @@ static bool needs_interface(const uint8_t *gid)
 	return gid[0] == 0xff || (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80);
 }
 
-/* The hop limit is set on the socket once, not with each send. That does not work for multicast. */
+/* Sets the hop limit on the socket, which is cheaper than with each send. Returns false if the send must carry it, as
+ * for multicast. */
 static bool hops_are_set(struct vb_tx *tx, const struct vb_roce_addr *to)
 {
 	bool v6 = !vb_gid_is_ipv4(to->dst);
@@ -205,7 +206,7 @@ static void flow_of(const struct vb_tx *tx, const struct vb_roce_addr *to, struc
 	flow->dport = VB_ROCE_PORT;
 }
 
-/* Copies payload in place into the gaps, because the message must wait for an unknown time. */
+/* Copies the payload into the gaps, because the program's memory is valid only until vb_tx_end. */
 static void fill_gaps(struct vb_tx *tx, struct message *m)
 {
 	for (const struct gap *g = tx->gap + m->gap, *end = g + m->gaps; g < end; g++)
@@ -214,7 +215,7 @@ static void fill_gaps(struct vb_tx *tx, struct message *m)
 	m->gaps = 0;
 }
 
-/* Lists the pieces of the message. Returns how many. */
+/* Fills tx->pieces with the message's parts in the stage and in the program's memory. Returns how many. */
 static size_t lay_pieces(struct vb_tx *tx, const struct message *m)
 {
 	struct iovec *p = tx->pieces;
@@ -235,7 +236,7 @@ static void seal(struct vb_tx *tx, uint8_t *packet, const struct vb_flow *flow, 
 	vb_icrc_encode(packet + len, vb_icrc_packet(&tx->icrc, flow, id, packet, len));
 }
 
-/* Sends packet by packet, each with identification 0, if the device or the kernel does not support segmentation. */
+/* Sends the packets one by one, each with identification 0, because the device or kernel has no UDP segmentation. */
 static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 {
 	struct control c;
@@ -261,7 +262,7 @@ static int send_singly(struct vb_tx *tx, struct message *m, struct msghdr *mh)
 	return 0;
 }
 
-/* Returns 0, EAGAIN, or another errno: the message is lost then, and timers repeat it. */
+/* Returns 0, EAGAIN, or another errno value: the message is then lost, and the requester retries it. */
 static int send_one(struct vb_tx *tx, struct message *m)
 {
 	struct control c;
@@ -281,10 +282,10 @@ static int send_one(struct vb_tx *tx, struct message *m)
 			tx->no_gso = true;
 			return send_singly(tx, m, &mh);
 		}
-		/* ENOBUFS and ENOMEM are temporary; an ICMP error of an earlier packet is reported once, and ignored */
+		/* ENOBUFS and ENOMEM are temporary. ECONNREFUSED is an ICMP error of an earlier packet; try again. */
 		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
 			return EAGAIN;
-		/* memory is not mapped any more: packets from it will be wrong, the others are sent */
+		/* The program has unmapped some memory. The packets from it get a wrong ICRC; the others are sent. */
 		if (errno == EFAULT && m->gaps) {
 			fill_gaps(tx, m);
 			mh.msg_iovlen = lay_pieces(tx, m);
@@ -307,7 +308,7 @@ static void complain(const struct message *m, int err)
 		                       : "");
 }
 
-/* Sends all messages. Under lock. Returns false if some must wait. */
+/* Sends all messages. Returns false if some must wait. Under tx->lock. */
 static bool flush(struct vb_tx *tx)
 {
 	while (tx->sent < tx->n) {
@@ -355,7 +356,7 @@ bool vb_tx_begin(struct vb_tx *tx)
 	return false;
 }
 
-/* Must the stage be sent before a packet is added? */
+/* Returns true if the stage must be sent before another packet is added. */
 static bool must_go(const struct vb_tx *tx)
 {
 	return tx->full >= BURST || tx->used > FULL || tx->n == MESSAGES;
@@ -383,7 +384,7 @@ static bool same_addr(const struct vb_roce_addr *a, const struct vb_roce_addr *b
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
 }
 
-/* The message to which a packet of this size may be added. */
+/* Returns the message to which a packet of this size may be added, or NULL. */
 static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t size)
 {
 	struct message *m = tx->n > tx->sent ? &tx->msg[tx->n - 1] : NULL;
@@ -394,7 +395,7 @@ static struct message *joins(struct vb_tx *tx, const struct vb_roce_addr *to, ui
 	return m;
 }
 
-/* Adds the ICRC to a packet whose payload's sum is known. */
+/* Adds the ICRC to a packet whose payload has a known sum. */
 static void seal_summed(struct vb_tx *tx, struct message *m, uint8_t *packet, const struct vb_tx_laid *laid)
 {
 	size_t header_len = (size_t)(laid->at - packet), len = header_len + laid->len;
@@ -408,7 +409,7 @@ static void seal_summed(struct vb_tx *tx, struct message *m, uint8_t *packet, co
 	vb_icrc_encode(packet + len, vb_icrc_summed(tx->known, m->n, packet, header_len, laid->sum, laid->len));
 }
 
-/* Adds the ICRC to the next packet of m: the kernel gives the segments of a send the identifications 0, 1, 2, ... */
+/* Adds the ICRC to the next packet of m. The kernel numbers the identifications of a send's segments from 0. */
 static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint32_t len, const struct vb_tx_laid *laid)
 {
 	if (laid && laid->at && laid->at + laid->len == packet + len)
@@ -417,7 +418,7 @@ static void seal_laid(struct vb_tx *tx, struct message *m, uint8_t *packet, uint
 		seal(tx, packet, &tx->flow, m->n, len);
 }
 
-/* Makes the bytes in the stage at `used` a packet. */
+/* Adds the packet at stage + used to the last message, or to a new one. */
 static void append(struct vb_tx *tx, const struct vb_roce_addr *to, uint32_t len, const struct vb_tx_laid *laid)
 {
 	uint8_t *packet = tx->stage + tx->used;
@@ -467,7 +468,7 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 		}
 		if (what & VB_FAULT_CORRUPT)
 			vb_fault_corrupt(tx->fault, at, len);
-		/* a held packet is sent behind a later one */
+		/* send the held packet after this one if its time has come */
 		struct vb_roce_addr held_to;
 		size_t held;
 
@@ -479,8 +480,8 @@ void vb_tx_add(struct vb_tx *tx, const struct vb_roce_addr *to, size_t header_le
 	append(tx, to, (uint32_t)len, laid);
 }
 
-/* Inserts a packet before the waiting ones if it can share a send with earlier packets; otherwise as a message of
- * its own, which is sent first. */
+/* If the only waiting message can take the packet, they share one send. Otherwise the packet becomes a message of its
+ * own, which is sent first. */
 void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)
 {
 	unsigned waits = tx->n - tx->sent;
@@ -496,7 +497,7 @@ void vb_tx_add_ahead(struct vb_tx *tx, const struct vb_roce_addr *to, size_t len
 
 	memmove(&tx->msg[tx->sent + 1], &tx->msg[tx->sent], waits * sizeof(m));
 	tx->msg[tx->sent] = m;
-	tx->msg[tx->n - 1].closed = true; /* the next packet is not contiguous with it */
+	tx->msg[tx->n - 1].closed = true; /* the next packet is not contiguous with this message */
 }
 
 uint32_t vb_tx_more(const struct vb_tx *tx, const struct vb_roce_addr *to, size_t len)

@@ -1,6 +1,5 @@
 // sockets.c - the sockets of this process: its lane of UDP port 4791, which the broker provides, and its senders
-// follows: IBA annex A17 (RoCEv2)
-// see: docs/roce.md
+// follows: IBA annex A17 (RoCEv2); docs/roce.md
 // SPDX-License-Identifier: MIT
 #include "path/roce/roce.h"
 
@@ -15,7 +14,7 @@
 #include "util/log.h"
 #include "util/units.h"
 
-#define ASK_AGAIN VB_S(1) /* ns: how long a refusal is valid */
+#define ASK_AGAIN VB_S(1) /* ns; pause before we ask again after a refusal or a lost channel */
 
 enum vb_wire_mode vb_wire_mode(void)
 {
@@ -58,7 +57,7 @@ void vb_roce_sockets_free(struct vb_roce_sockets *s)
 	vb_roce_rx_free(s->rx);
 	vb_roce_forward_free(s);
 	if (s->lane_fd >= 0) {
-		/* others hold the lane too: closing alone would leave it in the epoll set */
+		/* the keeper has the same socket open, so close() alone would leave it in the epoll set */
 		epoll_ctl(s->node->io->epoll_fd, EPOLL_CTL_DEL, s->lane_fd, NULL);
 		close(s->lane_fd);
 	}
@@ -78,7 +77,7 @@ void vb_roce_watch(struct vb_node *node, bool watch)
 	struct vb_roce_sockets *s = node->io->roce;
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &node->io->transport[VB_TRANSPORT_ROCE]};
 
-	/* removed from the epoll set: with an empty event mask each sender would still do the wake-up work */
+	/* with an empty event mask instead, the kernel would still do the wake-up work for each packet */
 	if (s && s->lane_fd >= 0 && !atomic_load(&s->lost_at))
 		epoll_ctl(node->io->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->lane_fd, &ev);
 }
@@ -120,7 +119,7 @@ static int open_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_f
 	return err;
 }
 
-/* Opens a channel in place of one that has ended, or is about to end. */
+/* Replaces a channel that has ended, or will end soon, with a new one. */
 static int reopen_lane(struct vb_node *node, struct vb_roce_sockets *s, int lane_fd)
 {
 	vb_lock(&node->progress);
@@ -167,7 +166,7 @@ static int take_grant(struct vb_node *node, struct vb_roce_sockets *s, const str
 		s->relayed = g->relayed;
 		err = open_lane(node, s, g->lane_fd);
 	}
-	if (s->rx && s->lifeline_fd < 0) /* a lane that is not watched is polled, and needs the lifeline as long */
+	if (s->rx && s->lifeline_fd < 0) /* also if epoll_ctl failed: the lane is then polled, and needs the lifeline */
 		s->lifeline_fd = g->lifeline_fd;
 	else if (g->lifeline_fd >= 0)
 		close(g->lifeline_fd);
@@ -180,12 +179,13 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 	struct vb_roce_sockets *s = io->roce;
 	int err = g->err;
 
-	/* asked twice, of two brokers: the second may have refused. A second channel has ended the first */
+	/* We have the lane, and this answers a question that was repeated to a new broker. Ignore a refusal or a second
+	 * socket. Accept a second channel, because it has ended the first. */
 	if (s->asked == VB_LANE_HELD_BY_US && (err || !g->relayed)) {
 		close_grant(g);
 		return;
 	}
-	if (!err && s->rx && s->relayed != g->relayed) { /* a broker of another user: the first grant stays valid */
+	if (!err && s->rx && s->relayed != g->relayed) { /* the new broker runs as another user; keep the first grant */
 		close_grant(g);
 		err = EACCES;
 	} else if (!err) {
@@ -206,7 +206,7 @@ void vb_roce_answered(struct vb_node *node, const struct vb_roce_grant *g)
 	io->resolve_news = true;
 }
 
-/* The descriptor stays open until there is another, so that its number is not reused meanwhile. */
+/* The descriptor stays open until reopen_lane, so that its number is not reused before. */
 void vb_roce_lost(struct vb_node *node)
 {
 	struct vb_roce_sockets *s = node->io->roce;
@@ -231,7 +231,7 @@ void vb_roce_ask_again(struct vb_node *node)
 	if (!at || now < at)
 		return;
 	vb_lock(&node->io->questions_lock);
-	/* one question at a time: an answer ends the channel of the one before */
+	/* never two questions at once, because the second answer would end the channel of the first */
 	s->unsent |= s->asked != VB_LANE_ASKED;
 	s->asked = VB_LANE_ASKED;
 	vb_unlock(&node->io->questions_lock);
@@ -250,8 +250,8 @@ void vb_roce_reattached(struct vb_node *node)
 	if (!io->roce->relayed)
 		return;
 	vb_lock(&node->progress);
-	vb_roce_join_again(
-	        node); /* messages that the old broker did not read are lost; joining a group twice does no harm */
+	/* the old broker may not have read our messages; joining a group twice does no harm */
+	vb_roce_join_again(node);
 	vb_unlock(&node->progress);
 }
 
@@ -276,10 +276,10 @@ void vb_roce_send_question(struct vb_node *node)
 	io->roce->unsent = false;
 	vb_unlock(&io->questions_lock);
 	if (unsent)
-		vb_broker_roce(io->broker); /* if the broker is away, vb_roce_reattached asks again */
+		vb_broker_roce(io->broker); /* if the broker is down, vb_roce_reattached asks again */
 }
 
-/* The last answer. EAGAIN: the question is open. */
+/* Returns the last answer; EAGAIN if the broker has not answered yet. */
 static int roce_answer(struct vb_io *io)
 {
 	const struct vb_roce_sockets *s = io->roce;
@@ -291,7 +291,7 @@ static int roce_answer(struct vb_io *io)
 	return err;
 }
 
-/* Notes the question if it is due. Returns whether it must be sent. */
+/* Marks the question as unsent if it is due. Returns true if it must be sent. */
 static bool ask_for_lane(struct vb_io *io)
 {
 	struct vb_roce_sockets *s = io->roce;
@@ -348,7 +348,7 @@ int vb_roce_up(struct vb_node *node, unsigned wait_ms)
 			return err;
 		if (vb_now() >= end)
 			break;
-		nanosleep(&pause, NULL); /* the keeper was too busy to answer the broker */
+		nanosleep(&pause, NULL); /* the keeper was too busy to answer the broker; ask again */
 	}
 	say(&(struct vb_roce_grant){.err = err});
 	return err;
