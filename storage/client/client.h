@@ -102,7 +102,7 @@ struct vn_link {
 	bool iwarp;              /* use the iWARP adapter of two */
 	uint32_t inline_max;     /* bytes in a capsule of an I/O queue */
 	uint64_t deadline;       /* ms */
-	uint64_t latest;         /* … extended to this once the target is reachable; 0: not extended */
+	uint64_t latest;         /* ms: deadline may be extended to this once the target answers; 0: not at all */
 	const atomic_bool *stop; /* NULL, or a flag that ends all waiting with -ECANCELED */
 	char *why;               /* 120 bytes */
 };
@@ -328,7 +328,8 @@ static inline void vn_lock(struct vn_disk *d)
 	atomic_fetch_sub(&d->wanting, 1);
 }
 
-/* On success returns 0 and fills a. tries: failed attempts since the connection broke. */
+/* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
+ * broke. */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
 void vn_dissolve(struct vn_association *a);
 void *vn_caretaker(void *disk);

@@ -125,7 +125,7 @@ int vn_status_errno(uint16_t status)
 	}
 }
 
-/* Type 1 codes from 80h on mean something else for NVM commands than for Connect */
+/* Status codes of type 1 from 80h on mean something else for NVM commands than for Connect. */
 #define IO_READ_ONLY 0x182u
 
 static int io_errno(uint16_t status)
@@ -194,7 +194,8 @@ void vn_requests_end(struct vn_disk *d, int error)
 bool vn_callbacks(struct vn_disk *d, int *n)
 {
 	struct vn_op *o, *all = d->done.first;
-	struct vn_disk *outer = calling_back; /* a callback of another disk may wait for this one */
+	struct vn_disk *outer =
+	        calling_back; /* this may run inside a callback of another disk, which waits for this one */
 
 	if (!all)
 		return false;

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define H2C_MIN 4096u /* the least MAXH2CDATA, a multiple of 4. 3.6.2.3 */
+#define H2C_MIN 4096u /* the least MAXH2CDATA, a multiple of 4. NVMe/TCP 1.0, 3.6.2.3 */
 
 int vn_tcp_wait(const struct vn_link *l, int fd, short events)
 {

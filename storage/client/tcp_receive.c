@@ -53,7 +53,7 @@ static void finish_data(struct vn_tcp_queue *t)
 	struct vn_cmd *c = t->rx_cmd;
 	struct nv_cqe ok = {.cid = c->cid};
 
-	/* fails the command, not the connection. 3.5.2 */
+	/* fails the command, not the connection. NVMe/TCP 1.0, 3.5.2 */
 	if (t->pdu.flags & NV_TCP_DDGST && nv_get32(t->rx_digest) != t->rx_crc)
 		c->digest_failed = true;
 	next_pdu(t);

@@ -18,7 +18,7 @@
 #include "nvme/le.h"
 #include "nvme/nvme.h"
 
-#define EXPONENT_BITS 512 /* at least 256 (8.13.5.3); twice the strength of the largest group would be 400 */
+#define EXPONENT_BITS 512 /* at least 256 (Base 2.0, 8.13.5.3); twice the strength of the largest group would be 400 */
 
 static const EVP_MD *digest(uint8_t hash)
 {
@@ -33,7 +33,7 @@ bool nv_random(void *to, size_t len)
 	return len <= INT_MAX && RAND_bytes(to, (int)len) == 1;
 }
 
-/* Starts at a random number and counts up; never 0. 8.13.5.3 */
+/* Starts at a random number and counts up; never 0. Base 2.0, 8.13.5.3 */
 uint32_t nv_sequence(uint32_t last)
 {
 	for (int tries = 0; !last && tries < 8; tries++)
@@ -152,7 +152,7 @@ static bool hmac(uint8_t hash, const uint8_t *key, size_t key_len, const uint8_t
 	return md && HMAC(md, key, (int)key_len, data, len, out, NULL);
 }
 
-/* 8.13.5.8: HMAC(secret, NQN || "NVMe-over-Fabrics") */
+/* Base 2.0, 8.13.5.8: HMAC(secret, NQN || "NVMe-over-Fabrics") */
 size_t nv_secret_key(const struct nv_secret *s, const char *nqn, uint8_t out[NV_SECRET_MAX])
 {
 	static const char suffix[] = "NVMe-over-Fabrics";

@@ -39,12 +39,12 @@ static void take_capsule(struct nt_rconn *c, uint16_t index, uint32_t length)
 	struct nt_request *r;
 
 	c->current = index;
-	c->told = false;
+	c->fetched = false;
 	if (length < NV_SQE_LEN || !nt_command(&c->q, capsule_at(c, index), length - NV_SQE_LEN, &r)) {
 		nt_rconn_fail(c);
 		return;
 	}
-	if (c->told) /* fetch was called: the data has been copied, and the capsule is free */
+	if (c->fetched)
 		return;
 	if (r->state == NT_MEMORY && r->in_capsule)
 		nt_ritem(r)->capsule = index + 1;
@@ -108,7 +108,7 @@ void nt_rconn_fetch(struct nt_request *r)
 	memcpy(r->data, capsule_at(c, index) + NV_SQE_LEN, r->length);
 	c->rdma->counts.in_capsule += r->length;
 	if (!i->capsule)
-		c->told = true;
+		c->fetched = true;
 	i->capsule = 0;
 	receive_again(c, index);
 	nt_fetched(r, 0);

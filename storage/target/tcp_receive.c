@@ -11,7 +11,7 @@
 
 #define TURN (256u << 10) /* bytes read from one connection before others are served */
 
-/* Offsets for FEI. 3.6.2 */
+/* Offsets for FEI. NVMe/TCP 1.0, 3.6.2 */
 enum { AT_PLEN = 4, AT_PFV = 8, AT_DGST = 11, AT_CCCID = 8, AT_TTAG = 10, AT_DATAO = 12, AT_DATAL = 16, AT_FLAGS = 1 };
 
 static uint8_t data_digest(const struct nt_conn *c)
@@ -43,7 +43,7 @@ static void finish_data(struct nt_conn *c)
 		whole = nt_item(r)->want == r->length;
 		c->fetching -= whole;
 	}
-	/* a data digest error fails only the command, which may be retried. 3.5.2 */
+	/* a data digest error fails only the command, which may be retried. NVMe/TCP 1.0, 3.5.2 */
 	if (whole)
 		nt_fetched(r, nt_item(r)->digest_failed ? NV_TRANSIENT_TRANSPORT : 0);
 }

@@ -73,7 +73,8 @@ static void put_response(struct nt_conn *c, const struct nt_request *r, uint8_t 
 	*len = seal(c, at, NV_TCP_RESPONSE_LEN);
 }
 
-/* Sends all data in one PDU. A successful response may be omitted if the host does not use SQHD. 3.3.2.2 */
+/* Sends all data in one PDU. A successful response may be omitted if the host does not use SQHD. NVMe/TCP 1.0,
+ * 3.3.2.2 */
 static void put_data(struct nt_conn *c, struct nt_request *r)
 {
 	struct nt_tcp_item *i = nt_item(r);
@@ -121,7 +122,7 @@ void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
 	nt_conn_dirty(c);
 }
 
-/* Sends the error, but not within another PDU. Nothing else is sent or read afterwards. 3.5.1 */
+/* Sends the error, but not within another PDU. Nothing else is sent or read afterwards. NVMe/TCP 1.0, 3.5.1 */
 void nt_conn_terminate(struct nt_conn *c, uint16_t fes, uint32_t fei)
 {
 	uint8_t pdu[NV_TCP_TERM_MAX];
