@@ -113,12 +113,13 @@ struct vn_transport {
 	int (*open)(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q);
 	void (*submit)(struct vn_queue *q, struct vn_cmd *c); /* c has a slot */
 	void (*kick)(struct vn_queue *q);                     /* sends everything that was submitted */
-	void (*progress)(struct vn_queue *q); /* calls vn_answer for each answer; sets q->error when the queue breaks */
+	/* Calls vn_cmd_complete for each answer. Sets q->error when the queue breaks. */
+	void (*progress)(struct vn_queue *q);
 	int (*descriptors)(const struct vn_queue *q, struct pollfd p[2]);
 	bool spins;                      /* polling is cheap, and sleeping costs much */
 	bool (*arm)(struct vn_queue *q); /* enables wake-ups by descriptors; true: poll again now */
-	void (*done)(struct vn_queue *q,
-	             struct vn_cmd *c);    /* c is answered, or given up without access by the target */
+	/* Frees what the transport holds for c, which is answered, or given up without access by the target. */
+	void (*release)(struct vn_queue *q, struct vn_cmd *c);
 	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
 };
@@ -135,8 +136,8 @@ void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c); /* there must be a f
 struct vn_cmd *vn_queue_find(struct vn_queue *q, uint16_t cid);
 void vn_queue_release(struct vn_queue *q, struct vn_cmd *c); /* frees its slot */
 void vn_queue_break(struct vn_queue *q, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Completes c. A transport calls it when it no longer uses c. */
-void vn_answer(struct vn_queue *q, struct vn_cmd *c);
+/* Completes c. A transport calls it when it no longer uses c. submit may call it, if no memory could be registered. */
+void vn_cmd_complete(struct vn_queue *q, struct vn_cmd *c);
 void vn_queue_watch(struct vn_queue *q, int epoll);
 
 /* Performs a command on a queue that no other thread uses, with at most VN_CONTROL_MAX bytes of data. 0 and *cqe, or

@@ -107,7 +107,7 @@ static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
 		s.sgl.length = c->length;
 		if (!make_reachable(r, c, &s.sgl)) {
 			c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
-			vn_answer(q, c);
+			vn_cmd_complete(q, c);
 			return;
 		}
 	}
@@ -130,7 +130,7 @@ bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot)
 static void maybe_over(struct vn_rdma_queue *r, struct vn_cmd *c)
 {
 	if (c->answered && c->rdma.send_done)
-		vn_answer(&r->q, c);
+		vn_cmd_complete(&r->q, c);
 }
 
 static void take_answer(struct vn_rdma_queue *r, unsigned slot, uint32_t length)
@@ -234,7 +234,7 @@ static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
 
 /* ---- closing ---- */
 
-static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
+static void rdma_release(struct vn_queue *q, struct vn_cmd *c)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 
@@ -320,7 +320,7 @@ const struct vn_transport vn_rdma = {
         .descriptors = rdma_descriptors,
         .spins = true,
         .arm = rdma_arm,
-        .done = rdma_done,
+        .release = rdma_release,
         .cut = rdma_cut,
         .close = rdma_close,
 };

@@ -236,7 +236,7 @@ static bool tcp_arm(struct vn_queue *q)
 	return !q->error && vn_tcp_unread(vn_tcp_of(q));
 }
 
-static void tcp_done(struct vn_queue *q, struct vn_cmd *c)
+static void tcp_release(struct vn_queue *q, struct vn_cmd *c)
 {
 	vn_tcp_of(q)->large -= c->way == VN_FROM_TARGET && c->length > NV_PAGE;
 }
@@ -249,7 +249,7 @@ const struct vn_transport vn_tcp = {
         .progress = tcp_progress,
         .descriptors = tcp_descriptors,
         .arm = tcp_arm,
-        .done = tcp_done,
+        .release = tcp_release,
         .cut = tcp_cut,
         .close = tcp_close,
 };

@@ -43,7 +43,7 @@ static void answer(struct vn_tcp_queue *t, struct vn_cmd *c, const struct nv_cqe
 	c->cqe = *cqe;
 	c->answered = true;
 	if (!c->tcp.queued)
-		vn_answer(&t->q, c);
+		vn_cmd_complete(&t->q, c);
 }
 
 /* ---- data ---- */

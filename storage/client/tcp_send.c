@@ -95,7 +95,7 @@ static void went(struct vn_tcp_queue *t, struct vn_cmd *c)
 	}
 	p->h2c = false;
 	if (c->answered)
-		vn_answer(&t->q, c);
+		vn_cmd_complete(&t->q, c);
 }
 
 static void add(struct iovec *v, int *n, uint8_t *at, uint32_t len, uint32_t *skip)

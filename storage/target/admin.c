@@ -34,7 +34,7 @@ static void abort_command(struct nt_request *r)
 	nt_complete(r, 0);
 }
 
-static const struct nt_verb verbs[] = {
+static const struct nt_command_info commands[] = {
         {.opcode = NV_ADMIN_GET_LOG, .way = NT_TO_HOST, .zeroed = true, .check = nt_get_log_check, .run = nt_get_log},
         {.opcode = NV_ADMIN_IDENTIFY,
          .way = NT_TO_HOST,
@@ -49,13 +49,13 @@ static const struct nt_verb verbs[] = {
 };
 
 /* Get Features has data for one feature only, the host identifier. */
-static const struct nt_verb get_host_id = {.opcode = NV_ADMIN_GET_FEATURES,
-                                           .way = NT_TO_HOST,
-                                           .zeroed = true,
-                                           .check = nt_get_features_check,
-                                           .run = nt_get_features};
+static const struct nt_command_info get_host_id = {.opcode = NV_ADMIN_GET_FEATURES,
+                                                   .way = NT_TO_HOST,
+                                                   .zeroed = true,
+                                                   .check = nt_get_features_check,
+                                                   .run = nt_get_features};
 
-const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status)
+const struct nt_command_info *nt_admin_info(struct nt_request *r, uint16_t *status)
 {
 	uint8_t op = r->sqe.opcode;
 
@@ -65,8 +65,8 @@ const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status)
 		return NULL;
 	if (op == NV_ADMIN_GET_FEATURES && (r->sqe.cdw[0] & 0xff) == NV_FEAT_HOST_ID && (r->sqe.cdw[0] >> 8 & 7) != 3)
 		return &get_host_id;
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
-		if (verbs[i].opcode == op)
-			return &verbs[i];
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (commands[i].opcode == op)
+			return &commands[i];
 	return NULL;
 }

@@ -229,7 +229,7 @@ void nt_connects_again(struct nt_target *t)
 		all = r->next;
 		r->next = NULL;
 		r->waits = false;
-		r->verb->run(r);
+		r->info->run(r);
 	}
 }
 
@@ -348,7 +348,7 @@ static void auth_receive(struct nt_request *r)
 	r->queue->target->auth->receive(r);
 }
 
-static const struct nt_verb verbs[] = {
+static const struct nt_command_info commands[] = {
         {.opcode = NV_FCT_CONNECT, .way = NT_FROM_HOST, .check = connect_check, .run = connect_run},
         {.opcode = NV_FCT_PROPERTY_GET, .check = property_check, .run = property_get},
         {.opcode = NV_FCT_PROPERTY_SET, .check = property_check, .run = property_set},
@@ -357,13 +357,13 @@ static const struct nt_verb verbs[] = {
         {.opcode = NV_FCT_AUTH_RECEIVE, .way = NT_TO_HOST, .zeroed = true, .check = auth_check, .run = auth_receive},
 };
 
-const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status)
+const struct nt_command_info *nt_fabrics_info(struct nt_request *r, uint16_t *status)
 {
 	struct nt_queue *q = r->queue;
 	uint8_t type = r->sqe.fctype;
 
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
-		if (verbs[i].opcode != type)
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		if (commands[i].opcode != type)
 			continue;
 		*status = NV_SEQUENCE | NV_DNR;
 		if (!q->connected && type != NV_FCT_CONNECT)
@@ -372,7 +372,7 @@ const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status)
 		if (q->connected && !q->authenticated && type != NV_FCT_AUTH_SEND && type != NV_FCT_AUTH_RECEIVE &&
 		    type != NV_FCT_CONNECT)
 			return NULL;
-		return &verbs[i];
+		return &commands[i];
 	}
 	r->error_at = 4;
 	*status = NV_INVALID_OPCODE | NV_DNR;

@@ -51,7 +51,7 @@ uint16_t nt_get_features_check(struct nt_request *r)
 
 	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
 		return NV_INVALID_FIELD | NV_DNR;
-	if (r->verb->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
+	if (r->info->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
 		r->length = 16;
 	return 0;
 }
@@ -94,7 +94,7 @@ void nt_get_features(struct nt_request *r)
 
 	if (select == SELECT_CAPABILITIES) {
 		r->cqe.result = find_feature(r)->changeable ? CHANGEABLE : 0;
-	} else if (r->verb->way == NT_TO_HOST) {
+	} else if (r->info->way == NT_TO_HOST) {
 		if (!(r->sqe.cdw[1] & 1)) {
 			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
 			return;

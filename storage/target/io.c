@@ -565,21 +565,21 @@ static void dsm_run(struct nt_request *r)
 		nt_complete(r, 0); /* the access hints are ignored */
 }
 
-static const struct nt_verb verbs[] = {
+static const struct nt_command_info commands[] = {
         {.opcode = NV_IO_READ, .way = NT_TO_HOST, .check = read_check, .run = read_run},
         {.opcode = NV_IO_WRITE, .way = NT_FROM_HOST, .check = write_check, .run = write_run},
         {.opcode = NV_IO_FLUSH, .check = flush_check, .run = run_now},
-        {.opcode = NV_IO_COMPARE, .way = NT_FROM_HOST, .two = true, .check = compare_check, .run = compare_run},
+        {.opcode = NV_IO_COMPARE, .way = NT_FROM_HOST, .two_buffers = true, .check = compare_check, .run = compare_run},
         {.opcode = NV_IO_WRITE_ZEROES, .check = zeroes_check, .run = write_turn},
         {.opcode = NV_IO_DSM, .way = NT_FROM_HOST, .check = dsm_check, .run = dsm_run},
         {.opcode = NV_IO_VERIFY, .check = verify_check, .run = run_now},
 };
 
-const struct nt_verb *nt_io_verb(struct nt_request *r, uint16_t *status)
+const struct nt_command_info *nt_io_info(struct nt_request *r, uint16_t *status)
 {
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
-		if (verbs[i].opcode == r->sqe.opcode)
-			return &verbs[i];
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (commands[i].opcode == r->sqe.opcode)
+			return &commands[i];
 	*status = NV_INVALID_OPCODE | NV_DNR;
 	return NULL;
 }

@@ -89,7 +89,7 @@ static bool cid_take(struct nt_queue *q, uint16_t cid)
 
 static uint32_t room_for(const struct nt_request *r)
 {
-	return nt_pool_room(r->length) * (r->verb->two ? 2 : 1);
+	return nt_pool_room(r->length) * (r->info->two_buffers ? 2 : 1);
 }
 
 /*
@@ -124,7 +124,7 @@ static bool take_memory(struct nt_request *r)
 	if (!urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
 		return false;
 	r->data = nt_pool_get(p, r->length);
-	if (r->data && r->verb->two && !(r->other = nt_pool_get(p, r->length))) {
+	if (r->data && r->info->two_buffers && !(r->other = nt_pool_get(p, r->length))) {
 		nt_pool_put(p, r->data, r->length);
 		r->data = NULL;
 	}
@@ -275,7 +275,7 @@ static uint16_t check_sgl(struct nt_request *r)
 
 	r->error_at = 24;
 	if (capsule)
-		status = r->verb->way != NT_FROM_HOST ? NV_SGL_TYPE
+		status = r->info->way != NT_FROM_HOST ? NV_SGL_TYPE
 		         : s->address                 ? NV_SGL_OFFSET_INVALID
 		         : s->length > r->capsule     ? NV_SGL_LENGTH
 		                                      : 0;
@@ -289,19 +289,19 @@ static uint16_t check_sgl(struct nt_request *r)
 	return status ? status | NV_DNR : 0;
 }
 
-static const struct nt_verb *find_verb(struct nt_request *r, uint16_t *status)
+static const struct nt_command_info *find_info(struct nt_request *r, uint16_t *status)
 {
 	struct nt_queue *q = r->queue;
 
 	if (r->sqe.opcode == NV_FABRICS)
-		return nt_fabrics_verb(r, status);
+		return nt_fabrics_info(r, status);
 	*status = NV_AUTH_REQUIRED | NV_DNR;
 	if (q->connected && !q->authenticated)
 		return NULL;
 	*status = NV_SEQUENCE | NV_DNR;
 	if (!q->connected || !(q->ctrl->csts & NV_CSTS_RDY))
 		return NULL;
-	return q->qid ? nt_io_verb(r, status) : nt_admin_verb(r, status);
+	return q->qid ? nt_io_info(r, status) : nt_admin_info(r, status);
 }
 
 static uint16_t check_command(struct nt_request *r)
@@ -310,12 +310,12 @@ static uint16_t check_command(struct nt_request *r)
 
 	if (r->sqe.psdt != NV_PSDT_SGL)
 		return NT_INVALID(r, 1);
-	if (!(r->verb = find_verb(r, &status)))
+	if (!(r->info = find_info(r, &status)))
 		return status;
 	if (r->sqe.fuse && (!r->queue->qid || r->sqe.opcode == NV_FABRICS || r->sqe.fuse == 3))
 		return NT_INVALID(r, 1);
-	status = r->verb->check ? r->verb->check(r) : 0;
-	if (!status && r->verb->way != NT_NO_DATA)
+	status = r->info->check ? r->info->check(r) : 0;
+	if (!status && r->info->way != NT_NO_DATA)
 		status = check_sgl(r);
 	return status;
 }
@@ -356,15 +356,15 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 /* Begins a request that has its memory, or needs none. */
 static void begin_request(struct nt_request *r)
 {
-	if (r->verb->way == NT_FROM_HOST) {
+	if (r->info->way == NT_FROM_HOST) {
 		r->state = NT_FETCH;
 		r->queue->ops->fetch(r);
 		return;
 	}
 	r->state = NT_HELD;
-	if (r->room && r->verb->zeroed)
+	if (r->room && r->info->zeroed)
 		memset(r->data, 0, r->length);
-	r->verb->run(r);
+	r->info->run(r);
 }
 
 /*
@@ -418,7 +418,7 @@ void nt_fetched(struct nt_request *r, uint16_t status)
 		nt_complete(r, status);
 		return;
 	}
-	r->verb->run(r);
+	r->info->run(r);
 }
 
 /* ---- completion ---- */
@@ -522,7 +522,7 @@ void nt_complete(struct nt_request *r, uint16_t status)
 	}
 	if (status & ~NV_DNR)
 		nt_log_error(r, status);
-	r->send = !status && r->verb->way == NT_TO_HOST;
+	r->send = !status && r->info->way == NT_TO_HOST;
 	if (q->connected && !q->no_sq_flow)
 		q->sqhd = (uint16_t)((q->sqhd + 1u) % q->entries);
 	r->cqe.cid = r->sqe.cid;

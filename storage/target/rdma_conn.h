@@ -170,7 +170,7 @@ bool nt_rconn_poll(struct nt_rconn *c);                    /* false: there was n
 void nt_rconn_fetch(struct nt_request *r);
 
 /* rdma_send.c */
-void nt_rconn_read(struct nt_request *r);     /* reads the data of a request from the host's memory */
+void nt_rconn_queue(struct nt_request *r);    /* queues a fetch from the host's memory, or a response */
 void nt_rconn_end_sink(struct nt_request *r); /* from now on no host can write there */
 void nt_rconn_respond(struct nt_request *r);
 void nt_rconn_flush(struct nt_rconn *c);

@@ -100,7 +100,7 @@ void nt_rconn_fetch(struct nt_request *r)
 	struct nt_rdma_item *i = nt_ritem(r);
 
 	if (!r->in_capsule) {
-		nt_rconn_read(r);
+		nt_rconn_queue(r);
 		return;
 	}
 	uint16_t index = i->capsule ? i->capsule - 1 : c->current;

@@ -55,7 +55,7 @@ void nt_rconn_end_sink(struct nt_request *r)
 	nt_ritem(r)->sink = NULL;
 }
 
-static bool post_read(struct nt_rconn *c, struct nt_request *r)
+static bool post_rdma_read(struct nt_rconn *c, struct nt_request *r)
 {
 	const struct ibv_mr *sink = nt_ritem(r)->sink ? nt_ritem(r)->sink : c->domain->pool;
 	struct ibv_sge s = {.addr = (uintptr_t)r->data, .length = r->length, .lkey = sink->lkey};
@@ -144,10 +144,10 @@ static uint32_t needs(const struct nt_request *r)
 	return r->state == NT_RESPOND && r->send ? 2 : 1;
 }
 
-static bool fetch(struct nt_rconn *c, struct nt_request *r)
+static bool start_fetch(struct nt_rconn *c, struct nt_request *r)
 {
 	if (make_sink(c, r))
-		return post_read(c, r);
+		return post_rdma_read(c, r);
 	nt_fetched(r, NV_TRANSIENT_TRANSPORT); /* the host may retry */
 	return true;
 }
@@ -163,26 +163,23 @@ void nt_rconn_flush(struct nt_rconn *c)
 
 		if (!(c->wait_first = nt_ritem(r)->next))
 			c->wait_end = &c->wait_first;
-		if (!(r->state == NT_FETCH ? fetch(c, r) : add_response(c, &h, r)))
+		if (!(r->state == NT_FETCH ? start_fetch(c, r) : add_response(c, &h, r)))
 			nt_rconn_fail(c);
 	}
 	if (!c->failed && !post_chain(c, &h))
 		nt_rconn_fail(c);
 }
 
-static void append(struct nt_rconn *c, struct nt_request *r)
+void nt_rconn_queue(struct nt_request *r)
 {
+	struct nt_rconn *c = nt_rconn_of(r->queue);
+
 	nt_ritem(r)->next = NULL;
 	*c->wait_end = r;
 	c->wait_end = &nt_ritem(r)->next;
 	if (!c->gathering)
 		nt_rconn_flush(c);
 	nt_rconn_dirty(c);
-}
-
-void nt_rconn_read(struct nt_request *r)
-{
-	append(nt_rconn_of(r->queue), r);
 }
 
 static bool within(const struct ibv_mr *mr, const struct nt_request *r)
@@ -218,7 +215,7 @@ void nt_rconn_respond(struct nt_request *r)
 		if (!i->map)
 			without_map(c, r);
 	}
-	append(c, r);
+	nt_rconn_queue(r);
 }
 
 void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r)
