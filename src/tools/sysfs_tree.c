@@ -130,7 +130,7 @@ static bool is_present(const char *name, const void *arg)
 	return !strcmp(name, "abi_version");
 }
 
-static void write_all(struct vb_tree *t, struct ibv_device *const *devices, int n)
+static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devices, int n)
 {
 	static const char *const classes[] = {"class/infiniband", "class/infiniband_verbs", "dev/infiniband"};
 	char path[PATH_MAX];
@@ -155,7 +155,7 @@ static void write_all(struct vb_tree *t, struct ibv_device *const *devices, int 
 }
 
 /* A hash of the tree's content, to skip writing if nothing has changed. */
-static uint64_t fingerprint(struct ibv_device *const *devices, int n)
+static uint64_t tree_fingerprint(struct ibv_device *const *devices, int n)
 {
 	uint64_t h = VB_FNV_START;
 	char name[128], text[TEXT];
@@ -241,13 +241,13 @@ static int update_tree(struct vb_tree *t, bool locked, struct ibv_device *const 
 
 	vb_tree_origin(origin);
 	snprintf(stamp, sizeof(stamp), "%s " VB_VERSION " %016llx\n", origin,
-	         (unsigned long long)fingerprint(devices, n));
+	         (unsigned long long)tree_fingerprint(devices, n));
 	if (is_current(t, stamp, devices, n))
 		return 0;
 	if (!locked)
 		return EBUSY;
 	vb_tree_remove(t, ".stamp");
-	write_all(t, devices, n);
+	write_tree_entries(t, devices, n);
 	if (!t->err)
 		vb_tree_file(t, ".stamp", stamp);
 	return t->err;

@@ -165,7 +165,7 @@ static void take_completion(struct vn_rdma_queue *r, const struct ibv_wc *w)
 	}
 }
 
-static bool drain(struct vn_rdma_queue *r)
+static bool drain_cq(struct vn_rdma_queue *r)
 {
 	struct ibv_wc w[BATCH];
 	bool any = false;
@@ -203,7 +203,7 @@ static void rdma_progress(struct vn_queue *q)
 		return;
 	if (r->armed)
 		take_cq_event(r);
-	drain(r);
+	drain_cq(r);
 }
 
 static bool rdma_arm(struct vn_queue *q)
@@ -220,7 +220,7 @@ static bool rdma_arm(struct vn_queue *q)
 			vn_queue_break(q, EIO, "ibv_req_notify_cq");
 		r->armed = true;
 	}
-	return drain(r) || q->error; /* completions from before the arming */
+	return drain_cq(r) || q->error; /* completions from before the arming */
 }
 
 static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])

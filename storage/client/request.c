@@ -150,7 +150,7 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 
 /* True if the namespace is not accessible through this controller for now, which is treated like a broken connection.
  * Base 1.4, 8.20.3 */
-static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
+static bool is_unreachable(const struct vn_disk *d, struct vn_cmd *c)
 {
 	uint16_t status = c->cqe.status & 0x7ff;
 
@@ -163,7 +163,7 @@ static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
 
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
 {
-	bool away = unreachable(d, c);
+	bool away = is_unreachable(d, c);
 
 	d->answered++;
 	if (!away && !may_try_again(d, c)) {
@@ -217,7 +217,7 @@ bool vn_callbacks(struct vn_disk *d, int *n)
 
 /* ---- commands ---- */
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_blocks(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -227,9 +227,9 @@ static uint64_t part_length(const struct vn_disk *d, const struct vn_op *o)
 	uint64_t left = o->length - o->issued, most = d->max_part, block = d->info.block_size;
 
 	if (o->opcode == NV_IO_WRITE_ZEROES)
-		most = block * least(ZEROES_MAX, d->now.limits.zeroes / block);
+		most = block * min_blocks(ZEROES_MAX, d->now.limits.zeroes / block);
 	if (o->opcode == NV_IO_DSM)
-		most = block * least(DISCARD_MAX / block, d->now.limits.discard);
+		most = block * min_blocks(DISCARD_MAX / block, d->now.limits.discard);
 	if (most < block) /* a command has at least one block */
 		most = block;
 	return left < most ? left : most;
@@ -305,7 +305,7 @@ static struct vn_queue *next_queue(struct vn_disk *d)
 	return NULL;
 }
 
-static bool anything(const struct vn_disk *d)
+static bool has_commands(const struct vn_disk *d)
 {
 	return d->again.first || (d->pending.first && d->spare);
 }
@@ -316,7 +316,7 @@ void vn_issue(struct vn_disk *d)
 
 	if (d->state != VN_UP)
 		return;
-	while (anything(d)) {
+	while (has_commands(d)) {
 		struct vn_queue *q = next_queue(d);
 		struct vn_cmd *c = q ? next_cmd(d, now) : NULL;
 
@@ -357,7 +357,7 @@ static struct vn_op *new_op(struct vn_disk *d)
 	return o;
 }
 
-static int begin_request(struct vn_disk *d, const struct vn_op *what)
+static int begin_op(struct vn_disk *d, const struct vn_op *what)
 {
 	struct vn_op *o = NULL;
 	int e = 0;
@@ -387,13 +387,13 @@ static int begin_data(struct vn_disk *d, uint8_t opcode, uint8_t *buffer, size_t
 	if (!e && opcode == NV_IO_COMPARE && !d->info.compare)
 		e = -EOPNOTSUPP;
 	return e ? e
-	         : begin_request(d, &(struct vn_op){.opcode = opcode,
-	                                            .flags = (uint8_t)flags,
-	                                            .data = buffer,
-	                                            .length = length,
-	                                            .offset = offset,
-	                                            .done = done,
-	                                            .arg = arg});
+	         : begin_op(d, &(struct vn_op){.opcode = opcode,
+	                                       .flags = (uint8_t)flags,
+	                                       .data = buffer,
+	                                       .length = length,
+	                                       .offset = offset,
+	                                       .done = done,
+	                                       .arg = arg});
 }
 
 int vn_read(struct vn_disk *d, void *buffer, size_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg)
@@ -420,12 +420,12 @@ int vn_write_zeroes(struct vn_disk *d, uint64_t length, uint64_t offset, unsigne
 	if (!e && !d->info.write_zeroes)
 		e = -EOPNOTSUPP;
 	return e ? e
-	         : begin_request(d, &(struct vn_op){.opcode = NV_IO_WRITE_ZEROES,
-	                                            .flags = (uint8_t)flags,
-	                                            .length = length,
-	                                            .offset = offset,
-	                                            .done = done,
-	                                            .arg = arg});
+	         : begin_op(d, &(struct vn_op){.opcode = NV_IO_WRITE_ZEROES,
+	                                       .flags = (uint8_t)flags,
+	                                       .length = length,
+	                                       .offset = offset,
+	                                       .done = done,
+	                                       .arg = arg});
 }
 
 /* Starts a request without commands. It completes when callbacks run next. */
@@ -451,12 +451,12 @@ int vn_discard(struct vn_disk *d, uint64_t length, uint64_t offset, unsigned fla
 	if (!e && !d->info.discard)
 		return begin_nothing(d, done, arg);
 	return e ? e
-	         : begin_request(d, &(struct vn_op){.opcode = NV_IO_DSM,
-	                                            .flags = (uint8_t)flags,
-	                                            .length = length,
-	                                            .offset = offset,
-	                                            .done = done,
-	                                            .arg = arg});
+	         : begin_op(d, &(struct vn_op){.opcode = NV_IO_DSM,
+	                                       .flags = (uint8_t)flags,
+	                                       .length = length,
+	                                       .offset = offset,
+	                                       .done = done,
+	                                       .arg = arg});
 }
 
 int vn_flush(struct vn_disk *d, unsigned flags, vn_done *done, void *arg)
@@ -464,6 +464,5 @@ int vn_flush(struct vn_disk *d, unsigned flags, vn_done *done, void *arg)
 	if (!done || flags & ~VN_MORE)
 		return -EINVAL;
 	/* without a volatile cache the target still answers it. Base 1.4, 6.8 */
-	return begin_request(d,
-	                     &(struct vn_op){.opcode = NV_IO_FLUSH, .flags = (uint8_t)flags, .done = done, .arg = arg});
+	return begin_op(d, &(struct vn_op){.opcode = NV_IO_FLUSH, .flags = (uint8_t)flags, .done = done, .arg = arg});
 }

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "target/core.h"
 
-static void keep_alive(struct nt_request *r)
+static void keep_alive_run(struct nt_request *r)
 {
 	nt_complete(r, 0); /* its arrival has restarted the timer */
 }
@@ -45,7 +45,7 @@ static const struct nt_command_info commands[] = {
         {.opcode = NV_ADMIN_SET_FEATURES, .check = nt_set_features_check, .run = nt_set_features},
         {.opcode = NV_ADMIN_GET_FEATURES, .check = nt_get_features_check, .run = nt_get_features},
         {.opcode = NV_ADMIN_ASYNC_EVENT, .check = nt_async_event_check, .run = nt_async_event},
-        {.opcode = NV_ADMIN_KEEP_ALIVE, .run = keep_alive},
+        {.opcode = NV_ADMIN_KEEP_ALIVE, .run = keep_alive_run},
 };
 
 /* Get Features has data for one feature only, the host identifier. */

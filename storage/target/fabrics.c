@@ -316,7 +316,7 @@ static uint16_t disconnect_check(struct nt_request *r)
 }
 
 /* Deletes the queue. The transport decides whether the connection continues; here it does not. Fabrics 1.1, 3.2 */
-static void disconnect(struct nt_request *r)
+static void disconnect_run(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
 
@@ -352,7 +352,7 @@ static const struct nt_command_info commands[] = {
         {.opcode = NV_FCT_CONNECT, .way = NT_FROM_HOST, .check = connect_check, .run = connect_run},
         {.opcode = NV_FCT_PROPERTY_GET, .check = property_check, .run = property_get},
         {.opcode = NV_FCT_PROPERTY_SET, .check = property_check, .run = property_set},
-        {.opcode = NV_FCT_DISCONNECT, .check = disconnect_check, .run = disconnect},
+        {.opcode = NV_FCT_DISCONNECT, .check = disconnect_check, .run = disconnect_run},
         {.opcode = NV_FCT_AUTH_SEND, .way = NT_FROM_HOST, .check = auth_check, .run = auth_send},
         {.opcode = NV_FCT_AUTH_RECEIVE, .way = NT_TO_HOST, .zeroed = true, .check = auth_check, .run = auth_receive},
 };

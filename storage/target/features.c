@@ -56,14 +56,14 @@ uint16_t nt_get_features_check(struct nt_request *r)
 	return 0;
 }
 
-static uint32_t queues(const struct nt_controller *c)
+static uint32_t granted_queues(const struct nt_controller *c)
 {
 	uint32_t n = c->granted - 1u;
 
 	return n << 16 | n;
 }
 
-static uint32_t current(struct nt_controller *c, const struct nt_request *r)
+static uint32_t feature_value(struct nt_controller *c, const struct nt_request *r)
 {
 	switch (r->sqe.cdw[0] & 0xff) {
 	case NV_FEAT_ARBITRATION:
@@ -77,7 +77,7 @@ static uint32_t current(struct nt_controller *c, const struct nt_request *r)
 	case NV_FEAT_WRITE_CACHE:
 		return c->write_cache;
 	case NV_FEAT_QUEUES:
-		return queues(c);
+		return granted_queues(c);
 	case NV_FEAT_ATOMICITY:
 		return c->atomicity;
 	case NV_FEAT_ASYNC_EVENTS:
@@ -104,9 +104,9 @@ void nt_get_features(struct nt_request *r)
 		struct nt_controller fresh = {.subsystem = c->subsystem};
 
 		nt_features_reset(&fresh);
-		r->cqe.result = current(&fresh, r);
+		r->cqe.result = feature_value(&fresh, r);
 	} else {
-		r->cqe.result = current(c, r);
+		r->cqe.result = feature_value(c, r);
 	}
 	nt_complete(r, 0);
 }
@@ -146,11 +146,11 @@ static uint16_t set_queues(struct nt_request *r, struct nt_controller *c, uint32
 	if (most > NT_QUEUES_MAX)
 		most = NT_QUEUES_MAX;
 	c->granted = (uint16_t)(want < most ? want : most);
-	r->cqe.result = queues(c);
+	r->cqe.result = granted_queues(c);
 	return 0;
 }
 
-static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t value)
+static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint32_t value)
 {
 	switch (r->sqe.cdw[0] & 0xff) {
 	case NV_FEAT_ARBITRATION:
@@ -194,5 +194,5 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 
 void nt_set_features(struct nt_request *r)
 {
-	nt_complete(r, set(r, r->queue->ctrl, r->sqe.cdw[1]));
+	nt_complete(r, set_feature(r, r->queue->ctrl, r->sqe.cdw[1]));
 }

@@ -227,7 +227,7 @@ uint16_t nt_identify_check(struct nt_request *r)
 	return 0;
 }
 
-static uint16_t identify(struct nt_request *r)
+static uint16_t run_identify(struct nt_request *r)
 {
 	const struct nt_subsystem *s = r->queue->ctrl->subsystem;
 	uint8_t cns = (uint8_t)r->sqe.cdw[0], csi = (uint8_t)(r->sqe.cdw[1] >> 24);
@@ -268,5 +268,5 @@ static uint16_t identify(struct nt_request *r)
 
 void nt_identify(struct nt_request *r)
 {
-	nt_complete(r, identify(r));
+	nt_complete(r, run_identify(r));
 }

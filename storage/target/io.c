@@ -20,12 +20,12 @@ static uint64_t first_block(const struct nt_request *r)
 	return (uint64_t)r->sqe.cdw[1] << 32 | r->sqe.cdw[0];
 }
 
-static uint64_t blocks(const struct nt_request *r)
+static uint64_t block_count(const struct nt_request *r)
 {
 	return (r->sqe.cdw[2] & 0xffff) + 1u;
 }
 
-static bool in_range(const struct nt_namespace *ns, uint64_t first, uint64_t n)
+static bool blocks_in_range(const struct nt_namespace *ns, uint64_t first, uint64_t n)
 {
 	uint64_t size = ns->backend->size >> ns->block_shift;
 
@@ -64,12 +64,12 @@ static uint16_t check_blocks(struct nt_request *r, bool writes)
 		return status;
 	if (writes && r->ns->backend->readonly)
 		return NV_WRITE_PROTECTED | NV_DNR;
-	if (!in_range(r->ns, first_block(r), blocks(r))) {
+	if (!blocks_in_range(r->ns, first_block(r), block_count(r))) {
 		r->error_at = 40;
 		return NV_LBA_RANGE | NV_DNR;
 	}
 	r->at = first_block(r) << r->ns->block_shift;
-	r->left = blocks(r) << r->ns->block_shift;
+	r->left = block_count(r) << r->ns->block_shift;
 	return 0;
 }
 
@@ -156,7 +156,7 @@ enum { SUBMITTING, WAITING, DONE };
 
 /* True if the error means lost data. With the page cache, a durable write that fails may mean the loss of earlier
  * writes. */
-static bool loses(const struct nb_request *io, int error)
+static bool means_loss(const struct nb_request *io, int error)
 {
 	if (!error || io->op == NB_FLUSH)
 		return error;
@@ -185,7 +185,7 @@ static uint16_t io_status(const struct nt_request *r, int error)
 	}
 }
 
-static void count(struct nt_request *r)
+static void count_io(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;
 
@@ -205,7 +205,7 @@ static void finish_request(struct nt_request *r)
 	struct nt_request *second = r->fused;
 
 	r->fused = NULL;
-	count(r);
+	count_io(r);
 	if (second) {
 		uint16_t status = r->fate;
 
@@ -213,7 +213,7 @@ static void finish_request(struct nt_request *r)
 		second->fate = status ? NV_FUSED_FAILED : second->fate;
 		if (!status && second->fate)
 			r->fate = NV_FUSED_FAILED;
-		count(second);
+		count_io(second);
 		/* the second command holds the lock, so answer the first one first */
 		nt_complete(r, r->fate);
 		nt_complete(second, second->fate);
@@ -223,7 +223,7 @@ static void finish_request(struct nt_request *r)
 }
 
 /* A backend may complete within the call: then this loop continues; otherwise step_done calls this again. */
-static void steps(struct nt_request *r)
+static void run_steps(struct nt_request *r)
 {
 	while (next_step(r)) {
 		r->phase = SUBMITTING;
@@ -241,15 +241,15 @@ static void step_done(struct nb_request *io, int error)
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
 
 	r->error = error;
-	if (loses(io, error))
+	if (means_loss(io, error))
 		nt_lost(r->ns);
 	if (r->phase == SUBMITTING)
 		r->phase = DONE;
 	else
-		steps(r);
+		run_steps(r);
 }
 
-static void start(struct nt_request *r)
+static void start_steps(struct nt_request *r)
 {
 	nt_lend(r);
 	if (r->fused)
@@ -257,22 +257,22 @@ static void start(struct nt_request *r)
 	r->index = 0;
 	r->error = 0;
 	r->io.done = step_done;
-	steps(r);
+	run_steps(r);
 }
 
 /* True if the write must be durable when complete: the host asks for FUA, or has disabled the cache. */
-static bool durable(const struct nt_request *r)
+static bool must_be_durable(const struct nt_request *r)
 {
 	return (r->sqe.opcode != NV_IO_DSM && (r->sqe.cdw[2] & CDW12_FUA)) || !r->queue->ctrl->write_cache;
 }
 
-static void step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
+static void prepare_step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
 {
 	r->io.op = op;
 	r->io.data = data;
 	r->io.offset = r->at;
 	r->io.length = length;
-	r->io.fua = op != NB_READ && op != NB_FLUSH && durable(r);
+	r->io.fua = op != NB_READ && op != NB_FLUSH && must_be_durable(r);
 	r->io.may_punch = false;
 	r->index++;
 }
@@ -288,7 +288,7 @@ static bool move_step(struct nt_request *r, enum nb_op op)
 {
 	if (r->error || r->index)
 		return over(r);
-	step(r, op, r->data, r->length);
+	prepare_step(r, op, r->data, r->length);
 	return true;
 }
 
@@ -302,7 +302,7 @@ static bool flush_step(struct nt_request *r)
 		return over(r);
 	}
 	nt_flush_comes(r->queue->ctrl, r->ns);
-	step(r, NB_FLUSH, NULL, 0);
+	prepare_step(r, NB_FLUSH, NULL, 0);
 	return true;
 }
 
@@ -312,7 +312,7 @@ static bool compare_step(struct nt_request *r)
 	struct nt_request *second = r->fused;
 
 	if (!r->index) {
-		step(r, NB_READ, r->other, r->length);
+		prepare_step(r, NB_READ, r->other, r->length);
 		return true;
 	}
 	if (r->index == 1) {
@@ -322,8 +322,8 @@ static bool compare_step(struct nt_request *r)
 			r->fate = NV_COMPARE_FAILED | NV_DNR;
 		if (r->fate || !second)
 			return false;
-		step(r, NB_WRITE, second->data, r->length);
-		r->io.fua = durable(second);
+		prepare_step(r, NB_WRITE, second->data, r->length);
+		r->io.fua = must_be_durable(second);
 		return true;
 	}
 	if (r->error)
@@ -341,7 +341,7 @@ static bool verify_step(struct nt_request *r)
 	}
 	if (!r->left)
 		return false;
-	step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
+	prepare_step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
 	return true;
 }
 
@@ -351,7 +351,7 @@ static bool write_zeros(struct nt_request *r)
 {
 	if (!r->left)
 		return false;
-	step(r, NB_WRITE, (void *)(uintptr_t)zeros, r->left < CHUNK ? r->left : CHUNK);
+	prepare_step(r, NB_WRITE, (void *)(uintptr_t)zeros, r->left < CHUNK ? r->left : CHUNK);
 	r->index = ZERO_WRITE + 1;
 	return true;
 }
@@ -374,7 +374,7 @@ static bool zero_step(struct nt_request *r)
 		return write_zeros(r);
 	bool punch = r->index == ZERO_PUNCH || (r->sqe.cdw[2] & CDW12_DEAC);
 
-	step(r, NB_ZERO, NULL, r->left);
+	prepare_step(r, NB_ZERO, NULL, r->left);
 	r->io.may_punch = punch;
 	if (punch)
 		r->index = ZERO_WRITE;
@@ -398,7 +398,7 @@ static bool dsm_step(struct nt_request *r)
 			r->index++;
 			continue;
 		}
-		step(r, NB_DISCARD, NULL, length);
+		prepare_step(r, NB_DISCARD, NULL, length);
 		return true;
 	}
 	return false;
@@ -427,7 +427,7 @@ static bool next_step(struct nt_request *r)
 /* ---- order of writes: a fused pair runs alone ---- */
 
 /* Starts waiting writes in order: writers together, a fused pair alone. Does nothing if called from within itself. */
-static void pump(struct nt_namespace *ns)
+static void start_waiting(struct nt_namespace *ns)
 {
 	if (ns->pumping)
 		return;
@@ -445,7 +445,7 @@ static void pump(struct nt_namespace *ns)
 			ns->writers++;
 			r->writing = true;
 		}
-		start(r);
+		start_steps(r);
 	}
 	ns->pumping = false;
 	nt_ns_put(ns);
@@ -461,7 +461,7 @@ static void write_turn(struct nt_request *r)
 		at = &(*at)->next;
 	r->next = NULL;
 	*at = r;
-	pump(ns);
+	start_waiting(ns);
 }
 
 void nt_write_done(struct nt_request *r)
@@ -474,7 +474,7 @@ void nt_write_done(struct nt_request *r)
 	else
 		ns->writers--;
 	if (ns->waiting)
-		pump(ns);
+		start_waiting(ns);
 }
 
 void nt_waiting_remove(struct nt_request *r)
@@ -491,23 +491,23 @@ void nt_waiting_remove(struct nt_request *r)
 
 void nt_waiting_go(struct nt_namespace *ns)
 {
-	pump(ns);
+	start_waiting(ns);
 }
 
 /* ---- running a command once its data has arrived ---- */
 
 static void run_now(struct nt_request *r)
 {
-	start(r);
+	start_steps(r);
 }
 
 static void read_run(struct nt_request *r)
 {
 	if (!r->borrowed) {
-		start(r);
+		start_steps(r);
 		return;
 	}
-	count(r);
+	count_io(r);
 	nt_complete(r, 0);
 }
 
@@ -536,7 +536,7 @@ static void compare_run(struct nt_request *r)
 	if (r->sqe.fuse)
 		fused_run(r);
 	else
-		start(r);
+		start_steps(r);
 }
 
 static void write_run(struct nt_request *r)
@@ -554,7 +554,7 @@ static void dsm_run(struct nt_request *r)
 	for (uint32_t i = 0; i < n; i++) {
 		const uint8_t *range = r->data + (size_t)i * DSM_RANGE;
 
-		if (in_range(r->ns, nv_get64(range + 8), nv_get32(range + 4)))
+		if (blocks_in_range(r->ns, nv_get64(range + 8), nv_get32(range + 4)))
 			continue;
 		nt_complete(r, NV_LBA_RANGE | NV_DNR);
 		return;

@@ -97,7 +97,7 @@ static uint32_t room_for(const struct nt_request *r)
  * has a buffer, and the commands that would free memory may be behind it. The second of two fused commands is what the
  * first one waits for.
  */
-static bool urgent(const struct nt_request *r)
+static bool is_urgent(const struct nt_request *r)
 {
 	return r->in_capsule || (r->sqe.fuse == NV_FUSE_SECOND && r->queue->qid);
 }
@@ -106,10 +106,10 @@ static bool over_share(const struct nt_request *r)
 {
 	const struct nt_peer *p = r->queue->owner;
 
-	return !urgent(r) && p->memory && p->memory + room_for(r) > r->queue->target->share;
+	return !is_urgent(r) && p->memory && p->memory + room_for(r) > r->queue->target->share;
 }
 
-static void count(struct nt_request *r, uint32_t room)
+static void charge_memory(struct nt_request *r, uint32_t room)
 {
 	r->queue->owner->memory += room;
 	if (r->queue->ctrl)
@@ -121,7 +121,7 @@ static bool take_memory(struct nt_request *r)
 	struct nt_target *t = r->queue->target;
 	struct nt_pool *p = t->pool;
 
-	if (!urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
+	if (!is_urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
 		return false;
 	r->data = nt_pool_get(p, r->length);
 	if (r->data && r->info->two_buffers && !(r->other = nt_pool_get(p, r->length))) {
@@ -131,15 +131,15 @@ static bool take_memory(struct nt_request *r)
 	if (!r->data)
 		return false;
 	r->room = r->length;
-	count(r, room_for(r));
+	charge_memory(r, room_for(r));
 	return true;
 }
 
-static void begin_request(struct nt_request *r);
+static void start_request(struct nt_request *r);
 
 static struct nt_line *line_of(struct nt_request *r)
 {
-	return urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
+	return is_urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
 }
 
 /* Queues a request for memory. A peer without waiting requests is appended to the waiting peers. */
@@ -225,7 +225,7 @@ static void serve_waiting(struct nt_target *t)
 		return;
 	t->serving = true;
 	for (struct nt_request *r; (r = next_served(t));)
-		begin_request(r);
+		start_request(r);
 	t->serving = false;
 }
 
@@ -238,7 +238,7 @@ static void give_memory(struct nt_request *r)
 	nt_pool_put(t->pool, r->data, r->room);
 	if (r->other)
 		nt_pool_put(t->pool, r->other, r->room);
-	count(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
+	charge_memory(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
 	r->room = 0;
 	r->data = r->other = NULL;
 	serve_waiting(t);
@@ -354,7 +354,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 }
 
 /* Begins a request that has its memory, or needs none. */
-static void begin_request(struct nt_request *r)
+static void start_request(struct nt_request *r)
 {
 	if (r->info->way == NT_FROM_HOST) {
 		r->state = NT_FETCH;
@@ -401,11 +401,11 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 	if (status)
 		nt_complete(r, status);
 	else if (!r->length || r->borrowed)
-		begin_request(r);
+		start_request(r);
 	else if (q->target->urgent.first || q->target->in_line || over_share(r) || !take_memory(r))
 		enter_line(r), serve_waiting(q->target);
 	else
-		begin_request(r);
+		start_request(r);
 	return true;
 }
 
@@ -477,7 +477,7 @@ static void forget_request(struct nt_request *r)
 	give_memory(r);
 }
 
-static void gone(struct nt_queue *q)
+static void finish_queue(struct nt_queue *q)
 {
 	struct nt_target *t = q->target;
 
@@ -517,7 +517,7 @@ void nt_complete(struct nt_request *r, uint16_t status)
 		nt_write_done(r);
 	if (q->closing) {
 		forget_request(r);
-		gone(q);
+		finish_queue(q);
 		return;
 	}
 	if (status & ~NV_DNR)
@@ -542,7 +542,7 @@ void nt_release(struct nt_request *r)
 	forget_request(r);
 }
 
-static void each(struct nt_queue *q, void (*fn)(struct nt_request *r))
+static void each_request(struct nt_queue *q, void (*fn)(struct nt_request *r))
 {
 	for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
 		struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
@@ -568,7 +568,7 @@ static void let_others_go(struct nt_request *r)
 		nt_waiting_go(r->ns);
 }
 
-static void give_up(struct nt_request *r)
+static void abandon_request(struct nt_request *r)
 {
 	if (r->queue->ctrl)
 		nt_event_forget(r->queue->ctrl, r);
@@ -582,11 +582,11 @@ void nt_queue_close(struct nt_queue *q)
 	if (q->closing)
 		return;
 	q->closing = true;
-	each(q, leave_lines);
-	each(q, let_others_go);
-	each(q, give_up);
+	each_request(q, leave_lines);
+	each_request(q, let_others_go);
+	each_request(q, abandon_request);
 	if (q->ctrl && !q->qid)
 		nt_controller_end(q->ctrl);
 	serve_waiting(q->target);
-	gone(q);
+	finish_queue(q);
 }

@@ -82,7 +82,7 @@ static void take_held(struct nt_rconn *c)
 	}
 }
 
-static void came(struct nt_rconn *c, uint16_t index, uint32_t length)
+static void capsule_arrived(struct nt_rconn *c, uint16_t index, uint32_t length)
 {
 	if (c->ending)
 		return;
@@ -116,7 +116,7 @@ void nt_rconn_fetch(struct nt_request *r)
 
 /* ---- completions ---- */
 
-static void finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
+static void work_finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
 {
 	struct nt_request *r = nt_slot(&c->q, slot);
 
@@ -136,7 +136,7 @@ static void finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
 
 /* A failed work request has ended the queue pair: a wrong key, an invalid address, a host that has gone, or a capsule
  * that is too large. */
-static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
+static void handle_completion(struct nt_rconn *c, const struct ibv_wc *wc)
 {
 	enum nt_rdma_work work = wc->wr_id >> 32;
 	uint32_t which = (uint32_t)wc->wr_id;
@@ -146,11 +146,11 @@ static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS)
 		nt_rconn_fail(c);
 	else if (work != NT_RDMA_CAPSULE)
-		finished(c, work, which);
+		work_finished(c, work, which);
 	else if (wc->opcode != IBV_WC_RECV || wc->wc_flags & IBV_WC_WITH_IMM) /* not a capsule */
 		nt_rconn_fail(c);
 	else
-		came(c, (uint16_t)which, wc->byte_len);
+		capsule_arrived(c, (uint16_t)which, wc->byte_len);
 }
 
 static int poll_some(struct nt_rconn *c)
@@ -161,11 +161,11 @@ static int poll_some(struct nt_rconn *c)
 	if (n < 0)
 		nt_rconn_fail(c);
 	for (int i = 0; i < n && !c->failed; i++)
-		completion(c, &wc[i]);
+		handle_completion(c, &wc[i]);
 	return n;
 }
 
-static uint64_t now_ns(void)
+static uint64_t poll_clock_ns(void)
 {
 	struct timespec t;
 
@@ -175,9 +175,9 @@ static uint64_t now_ns(void)
 
 /* Decides whether to keep polling. The next command of a busy host arrives soon, and a wake-up takes longer. The more
  * often polling is useless, the more rarely it is tried. */
-static bool hopes(struct nt_rconn *c)
+static bool keeps_polling(struct nt_rconn *c)
 {
-	uint64_t now = now_ns();
+	uint64_t now = poll_clock_ns();
 
 	if (c->hoped && now >= c->hoped) {
 		c->hoped = 0;
@@ -214,7 +214,7 @@ bool nt_rconn_poll(struct nt_rconn *c)
 		return came_to_something(c);
 	if (c->armed)
 		return false;
-	if (hopes(c))
+	if (keeps_polling(c))
 		return true;
 	if (ibv_req_notify_cq(c->cq, 0)) {
 		nt_rconn_fail(c);

@@ -20,7 +20,7 @@ struct chain {
 	uint32_t n_data, n, bytes;
 };
 
-static bool post(struct nt_rconn *c, struct ibv_send_wr *wr)
+static bool post_work(struct nt_rconn *c, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
@@ -67,7 +67,7 @@ static bool post_rdma_read(struct nt_rconn *c, struct nt_request *r)
 	                         .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
 
 	count_work(c, r, 1);
-	return post(c, &wr);
+	return post_work(c, &wr);
 }
 
 /* Prepares the response, which invalidates the key if the host asks for it. */
@@ -122,7 +122,7 @@ static bool post_chain(struct nt_rconn *c, struct chain *h)
 	struct ibv_send_wr *first = h->n_data ? h->data : h->responses;
 
 	h->n = h->n_data = h->bytes = 0;
-	return post(c, first);
+	return post_work(c, first);
 }
 
 static bool add_response(struct nt_rconn *c, struct chain *h, struct nt_request *r)
@@ -139,7 +139,7 @@ static bool add_response(struct nt_rconn *c, struct chain *h, struct nt_request 
 	return (h->n < CHAIN && h->bytes < CHAIN_DATA) || post_chain(c, h);
 }
 
-static uint32_t needs(const struct nt_request *r)
+static uint32_t work_needed(const struct nt_request *r)
 {
 	return r->state == NT_RESPOND && r->send ? 2 : 1;
 }
@@ -158,7 +158,7 @@ void nt_rconn_flush(struct nt_rconn *c)
 	struct chain h;
 
 	h.n = h.n_data = h.bytes = 0;
-	while (c->wait_first && !c->failed && c->room >= needs(c->wait_first)) {
+	while (c->wait_first && !c->failed && c->room >= work_needed(c->wait_first)) {
 		struct nt_request *r = c->wait_first;
 
 		if (!(c->wait_first = nt_ritem(r)->next))
@@ -182,7 +182,7 @@ void nt_rconn_queue(struct nt_request *r)
 	nt_rconn_dirty(c);
 }
 
-static bool within(const struct ibv_mr *mr, const struct nt_request *r)
+static bool lies_in_region(const struct ibv_mr *mr, const struct nt_request *r)
 {
 	uintptr_t at = (uintptr_t)r->data - (uintptr_t)mr->addr;
 
@@ -208,7 +208,7 @@ void nt_rconn_respond(struct nt_request *r)
 		nt_rconn_fail(c);
 	if (r->send && r->borrowed) {
 		i->map = nt_rdma_map_get(c->device, c->domain, r->ns);
-		if (i->map && !within(i->map->mr, r)) {
+		if (i->map && !lies_in_region(i->map->mr, r)) {
 			i->map->in_flight--;
 			i->map = NULL;
 		}
