@@ -19,7 +19,7 @@
 #include "util/runtime.h"
 #include "util/trust.h"
 
-enum { TEXT = 512, LOCK_TRIES = 200, LOCK_PAUSE_NS = 10000000 };
+enum { TEXT = 512, LOCK_WAIT_MS = 2000, LOCK_PAUSE_MS = 10, NS_PER_MS = 1000000 };
 
 /* Reads an attribute of the NIC, if /sys shows our own network namespace: in another one the name may be of another
  * interface. */
@@ -190,15 +190,15 @@ static bool is_current(struct vb_tree *t, const char *stamp, struct ibv_device *
 	return true;
 }
 
-/* Waits two seconds at most: the holder of the lock may be stopped. */
+/* Waits for LOCK_WAIT_MS at most: the holder of the lock may be stopped. */
 static int lock_tree(int tree_fd, int *lock_fd)
 {
-	struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS};
 	int fd = openat(tree_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return errno;
-	for (int i = 0; i < LOCK_TRIES; i++) {
+	for (int ms = 0; ms < LOCK_WAIT_MS; ms += LOCK_PAUSE_MS) {
 		if (!flock(fd, LOCK_EX | LOCK_NB)) {
 			*lock_fd = fd;
 			return 0;

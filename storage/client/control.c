@@ -73,7 +73,7 @@ static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const ch
 	uint16_t at = (uint16_t)cqe->result;
 	bool in_data = cqe->result >> 16 & 1;
 
-	switch (cqe->status & 0x7ff) {
+	switch (cqe->status & NV_STATUS_MASK) {
 	case NV_CONNECT_HOST:
 		vn_say(l->why, "the target does not admit this host");
 		return -EACCES;
@@ -92,7 +92,7 @@ static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const ch
 
 static bool dislikes_attributes(const struct nv_cqe *cqe)
 {
-	return (cqe->status & 0x7ff) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
+	return (cqe->status & NV_STATUS_MASK) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
 }
 
 /* Authenticates if the target requires it, or if we require a proof. For a discovery service no proof is required: the

@@ -102,7 +102,7 @@ static void cmd_ended(struct vn_disk *d, struct vn_cmd *c, int error)
 
 int vn_status_errno(uint16_t status)
 {
-	switch (status & 0x7ff) {
+	switch (status & NV_STATUS_MASK) {
 	case NV_OK:
 		return 0;
 	case NV_LBA_RANGE:
@@ -130,19 +130,19 @@ int vn_status_errno(uint16_t status)
 
 static int io_errno(uint16_t status)
 {
-	return (status & 0x7ff) == IO_READ_ONLY ? -EROFS : vn_status_errno(status);
+	return (status & NV_STATUS_MASK) == IO_READ_ONLY ? -EROFS : vn_status_errno(status);
 }
 
 /* True for a lost write: a second flush would succeed without bringing the data back. Type 2h: media errors */
 static bool has_lost(const struct vn_cmd *c)
 {
 	return c->sqe.opcode == NV_IO_FLUSH &&
-	       ((c->cqe.status >> 8 & 7) == 2 || (c->cqe.status & 0x7ff) == NV_INTERNAL);
+	       ((c->cqe.status >> 8 & 7) == 2 || (c->cqe.status & NV_STATUS_MASK) == NV_INTERNAL);
 }
 
 static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 {
-	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller's answer will not change */
+	if ((c->cqe.status & NV_STATUS_MASK) == NV_ANA_LOSS_PATH) /* this controller's answer will not change */
 		return false;
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) &&
 	       c->tries < d->options.retries;
@@ -152,7 +152,7 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
  * Base 1.4, 8.20.3 */
 static bool is_unreachable(const struct vn_disk *d, struct vn_cmd *c)
 {
-	uint16_t status = c->cqe.status & 0x7ff;
+	uint16_t status = c->cqe.status & NV_STATUS_MASK;
 
 	if (c->cqe.status & NV_DNR || (status != NV_ANA_INACCESSIBLE_PATH && status != NV_ANA_TRANSITION_PATH))
 		return false;

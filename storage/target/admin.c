@@ -16,7 +16,7 @@ static void abort_command(struct nt_request *r)
 
 	r->cqe.result = 1; /* not aborted */
 	if (!q) {
-		r->error_at = 40;
+		r->error_at = NV_SQE_AT_CDW10;
 		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
 		return;
 	}

@@ -238,7 +238,7 @@ static void to_host(struct nt_request *r)
 		return;
 	}
 	if (r->length < longest_message(t)) {
-		nt_complete(r, NT_INVALID(r, 44));
+		nt_complete(r, NT_INVALID(r, NV_SQE_AT_CDW11));
 		return;
 	}
 	size_t n = t->step == CHALLENGE  ? make_challenge(q, t, r->data)

@@ -239,7 +239,7 @@ static uint16_t property_check(struct nt_request *r)
 {
 	if (r->queue->qid)
 		return NV_INVALID_OPCODE | NV_DNR;
-	return (r->sqe.cdw[0] & 7) > 1 ? NT_INVALID(r, 40) : 0;
+	return (r->sqe.cdw[0] & 7) > 1 ? NT_INVALID(r, NV_SQE_AT_CDW10) : 0;
 }
 
 static void property_get(struct nt_request *r)
@@ -247,7 +247,7 @@ static void property_get(struct nt_request *r)
 	const struct nt_controller *c = r->queue->ctrl;
 	bool wide = r->sqe.cdw[0] & 7;
 
-	r->error_at = 44;
+	r->error_at = NV_SQE_AT_CDW11;
 	uint64_t value = 0;
 	bool ok = false;
 
@@ -287,7 +287,7 @@ static uint16_t enabling_waits(struct nt_request *r)
 
 static void property_set(struct nt_request *r)
 {
-	r->error_at = 44;
+	r->error_at = NV_SQE_AT_CDW11;
 	if ((r->sqe.cdw[0] & 7) || r->sqe.cdw[1] != NV_PROP_CC) {
 		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
 		return;
@@ -331,9 +331,9 @@ static uint16_t auth_check(struct nt_request *r)
 	if (!r->queue->target->auth)
 		return NV_INVALID_OPCODE | NV_DNR;
 	if (r->sqe.cdw[0] >> 8 != NV_AUTH_CDW10 >> 8)
-		return NT_INVALID(r, 41);
+		return NT_INVALID(r, NV_SQE_AT_CDW10 + 1);
 	if (!length || length > NV_PAGE)
-		return NT_INVALID(r, 44);
+		return NT_INVALID(r, NV_SQE_AT_CDW11);
 	r->length = length;
 	return 0;
 }
@@ -374,7 +374,7 @@ const struct nt_command_info *nt_fabrics_info(struct nt_request *r, uint16_t *st
 			return NULL;
 		return &commands[i];
 	}
-	r->error_at = 4;
+	r->error_at = NV_SQE_AT_FCTYPE;
 	*status = NV_INVALID_OPCODE | NV_DNR;
 	return NULL;
 }

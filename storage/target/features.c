@@ -41,7 +41,7 @@ static const struct feature *find_feature(struct nt_request *r)
 	for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
 		if (features[i].id == id && (discovery ? features[i].discovery : features[i].io))
 			return &features[i];
-	r->error_at = 40;
+	r->error_at = NV_SQE_AT_CDW10;
 	return NULL;
 }
 
@@ -140,7 +140,7 @@ static uint16_t set_queues(struct nt_request *r, struct nt_controller *c, uint32
 	uint32_t want = (want_sq < want_cq ? want_sq : want_cq) + 1, most = c->subsystem->target->queues;
 
 	if (want_sq == 0xffff || want_cq == 0xffff)
-		return NT_INVALID(r, 44);
+		return NT_INVALID(r, NV_SQE_AT_CDW11);
 	if (any_io_queue(c))
 		return NV_SEQUENCE | NV_DNR;
 	if (most > NT_QUEUES_MAX)
@@ -158,7 +158,7 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 		break;
 	case NV_FEAT_POWER:
 		if (value & 0x1f) /* there is only one power state */
-			return NT_INVALID(r, 44);
+			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->power = value & 0xff;
 		break;
 	case NV_FEAT_TEMPERATURE:
@@ -167,7 +167,7 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 		break;
 	case NV_FEAT_ERROR_RECOVERY:
 		if (value & 1u << 16) /* DULBE: no namespace supports it */
-			return NT_INVALID(r, 44);
+			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->recovery = value & 0xffff;
 		break;
 	case NV_FEAT_WRITE_CACHE:
@@ -180,7 +180,7 @@ static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint3
 		break;
 	case NV_FEAT_ASYNC_EVENTS:
 		if (value & ~(offered_events(c) | 0xff)) /* the low byte is for health warnings, which are never sent */
-			return NT_INVALID(r, 44);
+			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->events = value;
 		break;
 	default: /* NV_FEAT_KATO */

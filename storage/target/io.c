@@ -51,7 +51,7 @@ static uint16_t check_access(const struct nt_namespace *ns)
 static uint16_t check_ns(struct nt_request *r)
 {
 	r->ns = nt_ns_get(r->queue->ctrl->subsystem, r->sqe.nsid);
-	r->error_at = 4;
+	r->error_at = NV_SQE_AT_NSID;
 	return r->ns ? check_access(r->ns) : NV_INVALID_NS | NV_DNR;
 }
 
@@ -65,7 +65,7 @@ static uint16_t check_blocks(struct nt_request *r, bool writes)
 	if (writes && r->ns->backend->readonly)
 		return NV_WRITE_PROTECTED | NV_DNR;
 	if (!blocks_in_range(r->ns, first_block(r), block_count(r))) {
-		r->error_at = 40;
+		r->error_at = NV_SQE_AT_CDW10;
 		return NV_LBA_RANGE | NV_DNR;
 	}
 	r->at = first_block(r) << r->ns->block_shift;
@@ -81,7 +81,7 @@ static uint16_t check_data(struct nt_request *r, bool writes)
 	if (status)
 		return status;
 	if (r->left > NT_TRANSFER_MAX)
-		return NT_INVALID(r, 48);
+		return NT_INVALID(r, NV_SQE_AT_CDW12);
 	r->length = (uint32_t)r->left;
 	return 0;
 }
@@ -108,7 +108,7 @@ void nt_map_lost(struct nt_request *r)
 static uint16_t write_check(struct nt_request *r)
 {
 	if (r->sqe.cdw[2] >> 20 & 0xf) /* DTYPE: no directives */
-		return NT_INVALID(r, 50);
+		return NT_INVALID(r, NV_SQE_AT_CDW12 + 2);
 	return check_data(r, true);
 }
 

@@ -273,7 +273,7 @@ static uint16_t check_sgl(struct nt_request *r)
 	bool capsule = s->type == NV_SGL_DATA && s->subtype == NV_SGL_OFFSET;
 	uint16_t status = 0;
 
-	r->error_at = 24;
+	r->error_at = NV_SQE_AT_SGL;
 	if (capsule)
 		status = r->info->way != NT_FROM_HOST ? NV_SGL_TYPE
 		         : s->address                 ? NV_SGL_OFFSET_INVALID
@@ -309,11 +309,11 @@ static uint16_t check_command(struct nt_request *r)
 	uint16_t status = NV_INVALID_OPCODE | NV_DNR;
 
 	if (r->sqe.psdt != NV_PSDT_SGL)
-		return NT_INVALID(r, 1);
+		return NT_INVALID(r, NV_SQE_AT_FLAGS);
 	if (!(r->info = find_info(r, &status)))
 		return status;
 	if (r->sqe.fuse && (!r->queue->qid || r->sqe.opcode == NV_FABRICS || r->sqe.fuse == 3))
-		return NT_INVALID(r, 1);
+		return NT_INVALID(r, NV_SQE_AT_FLAGS);
 	status = r->info->check ? r->info->check(r) : 0;
 	if (!status && r->info->way != NT_NO_DATA)
 		status = check_sgl(r);
@@ -335,7 +335,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 		if (!status &&
 		    (r->sqe.opcode != NV_IO_WRITE || r->ns != first->ns || r->sqe.cdw[0] != first->sqe.cdw[0] ||
 		     r->sqe.cdw[1] != first->sqe.cdw[1] || (r->sqe.cdw[2] & 0xffff) != (first->sqe.cdw[2] & 0xffff)))
-			status = NT_INVALID(r, 40);
+			status = NT_INVALID(r, NV_SQE_AT_CDW10);
 		if (status)
 			nt_fail(first, status == (NV_INVALID_FIELD | NV_DNR) ? status : NV_FUSED_FAILED);
 		else
@@ -346,7 +346,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 		nt_fail(first, NV_FUSED_MISSING);
 	if (r->sqe.fuse == NV_FUSE_FIRST && q->qid) {
 		if (!status && r->sqe.opcode != NV_IO_COMPARE)
-			status = NT_INVALID(r, 1);
+			status = NT_INVALID(r, NV_SQE_AT_FLAGS);
 		q->fused_failed = status;
 		q->fused = status ? NULL : r;
 	}

@@ -8,9 +8,10 @@
 
 #define BUDGET 64 /* completions of one connection before others are served */
 #define BATCH 16
-#define HOPE_NS 200000u
-#define MOVING_NS 1000000u /* while data is sent: the polling thread may have to move it */
-#define VAIN_MAX 6u        /* polls at least once in 64 times */
+#define NS_PER_US 1000u
+#define HOPE_US 200u    /* time of polling before the queue is armed */
+#define MOVING_US 1000u /* … while data is sent: the polling thread may have to move it */
+#define VAIN_MAX 6u     /* polls at least once in 64 times */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
 {
@@ -190,7 +191,7 @@ static bool keeps_polling(struct nt_rconn *c)
 		return false;
 	}
 	if (!c->hoped)
-		c->hoped = now + (c->posted ? MOVING_NS : HOPE_NS);
+		c->hoped = now + (c->posted ? MOVING_US : HOPE_US) * NS_PER_US;
 	return true;
 }
 
