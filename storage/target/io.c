@@ -149,8 +149,10 @@ static uint16_t dsm_check(struct nt_request *r)
 
 /* ---- steps ---- */
 
-/* Starts the next backend step of a request. Returns false if all are done (r->fate is the error, if any). */
-static bool next_step(struct nt_request *r);
+enum step { STEP_MORE, STEP_DONE };
+
+/* Prepares the next backend step of a request in r->io. STEP_DONE: there is none (r->fate is the error, if any). */
+static enum step next_step(struct nt_request *r);
 
 enum { SUBMITTING, WAITING, DONE };
 
@@ -225,7 +227,7 @@ static void finish_request(struct nt_request *r)
 /* A backend may complete within the call: then this loop continues; otherwise step_done calls this again. */
 static void run_steps(struct nt_request *r)
 {
-	while (next_step(r)) {
+	while (next_step(r) == STEP_MORE) {
 		r->phase = SUBMITTING;
 		nb_submit(r->ns->backend, &r->io);
 		if (r->phase == SUBMITTING) {
@@ -266,7 +268,7 @@ static bool must_be_durable(const struct nt_request *r)
 	return (r->sqe.opcode != NV_IO_DSM && (r->sqe.cdw[2] & CDW12_FUA)) || !r->queue->ctrl->write_cache;
 }
 
-static void prepare_step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
+static enum step prepare_step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
 {
 	r->io.op = op;
 	r->io.data = data;
@@ -275,100 +277,96 @@ static void prepare_step(struct nt_request *r, enum nb_op op, void *data, uint64
 	r->io.fua = op != NB_READ && op != NB_FLUSH && must_be_durable(r);
 	r->io.may_punch = false;
 	r->index++;
+	return STEP_MORE;
 }
 
-static bool over(struct nt_request *r)
+static enum step end_steps(struct nt_request *r)
 {
 	if (r->error)
 		r->fate = io_status(r, r->error);
-	return false;
+	return STEP_DONE;
 }
 
-static bool move_step(struct nt_request *r, enum nb_op op)
+static enum step move_step(struct nt_request *r, enum nb_op op)
 {
 	if (r->error || r->index)
-		return over(r);
-	prepare_step(r, op, r->data, r->length);
-	return true;
+		return end_steps(r);
+	return prepare_step(r, op, r->data, r->length);
 }
 
-static bool flush_step(struct nt_request *r)
+static enum step flush_step(struct nt_request *r)
 {
 	if (!r->ns->backend->volatile_cache)
-		return false;
+		return STEP_DONE;
 	if (r->index) {
 		if (nt_tell_loss(r->queue->ctrl, r->ns)) /* DNR: another flush would not bring it back */
 			r->fate = NV_WRITE_FAULT | NV_DNR;
-		return over(r);
+		return end_steps(r);
 	}
 	nt_flush_comes(r->queue->ctrl, r->ns);
-	prepare_step(r, NB_FLUSH, NULL, 0);
-	return true;
+	return prepare_step(r, NB_FLUSH, NULL, 0);
 }
 
 /* Performs a compare and, if it is the first of two fused commands, the write of the second. */
-static bool compare_step(struct nt_request *r)
+static enum step compare_step(struct nt_request *r)
 {
 	struct nt_request *second = r->fused;
 
-	if (!r->index) {
-		prepare_step(r, NB_READ, r->other, r->length);
-		return true;
-	}
+	if (!r->index)
+		return prepare_step(r, NB_READ, r->other, r->length);
 	if (r->index == 1) {
 		if (r->error)
-			return over(r);
+			return end_steps(r);
 		if (memcmp(r->data, r->other, r->length))
 			r->fate = NV_COMPARE_FAILED | NV_DNR;
 		if (r->fate || !second)
-			return false;
+			return STEP_DONE;
 		prepare_step(r, NB_WRITE, second->data, r->length);
 		r->io.fua = must_be_durable(second);
-		return true;
+		return STEP_MORE;
 	}
 	if (r->error)
 		second->fate = io_status(r, r->error);
-	return false;
+	return STEP_DONE;
 }
 
-static bool verify_step(struct nt_request *r)
+static enum step verify_step(struct nt_request *r)
 {
 	if (r->index) {
 		if (r->error)
-			return over(r);
+			return end_steps(r);
 		r->at += r->io.length;
 		r->left -= r->io.length;
 	}
 	if (!r->left)
-		return false;
-	prepare_step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
-	return true;
+		return STEP_DONE;
+	return prepare_step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
 }
 
 enum { ZERO_RANGE, ZERO_PUNCH, ZERO_WRITE }; /* methods of zeroing: the next one if a medium does not support one */
 
-static bool write_zeros(struct nt_request *r)
+static enum step write_zeros(struct nt_request *r)
 {
 	if (!r->left)
-		return false;
+		return STEP_DONE;
 	prepare_step(r, NB_WRITE, (void *)(uintptr_t)zeros, r->left < CHUNK ? r->left : CHUNK);
 	r->index = ZERO_WRITE + 1;
-	return true;
+	return STEP_MORE;
 }
 
-static bool zero_step(struct nt_request *r)
+static enum step zero_step(struct nt_request *r)
 {
 	bool unknown = r->error == EOPNOTSUPP || r->error == ENOTTY || r->error == EINVAL;
 
 	if (r->index > ZERO_WRITE) {
 		if (r->error)
-			return over(r);
+			return end_steps(r);
 		r->at += r->io.length;
 		r->left -= r->io.length;
 		return write_zeros(r);
 	}
 	if (r->index && !unknown)
-		return over(r);
+		return end_steps(r);
 	r->error = 0;
 	if (r->index == ZERO_WRITE)
 		return write_zeros(r);
@@ -378,16 +376,16 @@ static bool zero_step(struct nt_request *r)
 	r->io.may_punch = punch;
 	if (punch)
 		r->index = ZERO_WRITE;
-	return true;
+	return STEP_MORE;
 }
 
 /* Deallocation is only advice: it succeeds even if the medium does not support it. */
-static bool dsm_step(struct nt_request *r)
+static enum step dsm_step(struct nt_request *r)
 {
 	uint32_t n = (r->sqe.cdw[0] & 0xff) + 1;
 
 	if (r->error && r->error != EOPNOTSUPP && r->error != ENOTTY)
-		return over(r);
+		return end_steps(r);
 	r->error = 0;
 	while (r->index < n) {
 		const uint8_t *range = r->data + (size_t)r->index * DSM_RANGE;
@@ -398,13 +396,12 @@ static bool dsm_step(struct nt_request *r)
 			r->index++;
 			continue;
 		}
-		prepare_step(r, NB_DISCARD, NULL, length);
-		return true;
+		return prepare_step(r, NB_DISCARD, NULL, length);
 	}
-	return false;
+	return STEP_DONE;
 }
 
-static bool next_step(struct nt_request *r)
+static enum step next_step(struct nt_request *r)
 {
 	switch (r->sqe.opcode) {
 	case NV_IO_READ:
