@@ -1,4 +1,4 @@
-// client.h - shared by the files of the initiator
+// client.h - shared by the files of the initiator; its functions return negative errno values, as its public ones do
 // follows: NVMe over Fabrics 1.1
 // SPDX-License-Identifier: MIT
 #ifndef VN_CLIENT_H

@@ -24,7 +24,7 @@ static const char usage[] =
 
 int vd_error(const char *what, int error)
 {
-	fprintf(stderr, "verbena-disk: %s: %s\n", what, strerror(error < 0 ? -error : error));
+	fprintf(stderr, "verbena-disk: %s: %s\n", what, strerror(-error));
 	return 1;
 }
 
@@ -234,7 +234,7 @@ static bool take_secret(const char *file, char text[NV_SECRET_TEXT_MAX], const c
 	if (e == EPERM)
 		fprintf(stderr, "verbena-disk: %s: everybody can write to it\n", file);
 	else if (e)
-		vd_error(file, e);
+		vd_error(file, -e);
 	else if (nv_secret_exposed(file))
 		fprintf(stderr, "verbena-disk: %s: everybody can read it\n", file);
 	return !e;
@@ -315,6 +315,6 @@ int main(int argc, char **argv)
 
 	explicit_bzero(secrets, sizeof(secrets));
 	if (fflush(stdout) && !status)
-		status = vd_error("standard output", errno);
+		status = vd_error("standard output", -errno);
 	return status;
 }

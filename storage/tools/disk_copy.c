@@ -355,7 +355,7 @@ static bool open_source(struct end *e, const char *name, const struct vd_setting
 	e->name = name;
 	e->fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (e->fd < 0 || !look_at(e)) {
-		vd_error(name, errno);
+		vd_error(name, -errno);
 		return false;
 	}
 	return true;
@@ -391,7 +391,7 @@ static bool open_destination(struct end *e, const char *name, const struct vd_se
 	/* write-only, so that a pipe without a reader gives an error */
 	e->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (e->fd < 0 || !look_at(e) || (e->blank && size != UINT64_MAX && ftruncate(e->fd, (off_t)size))) {
-		vd_error(name, errno);
+		vd_error(name, -errno);
 		return false;
 	}
 	return true;
