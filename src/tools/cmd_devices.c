@@ -95,12 +95,12 @@ int cmd_devices(int argc, char **argv)
 	int n;
 
 	if (argc > 1 && !json) {
-		complain("devices", "the only option is --json");
+		cmd_complain("devices", "the only option is --json");
 		return 2;
 	}
 	struct ibv_device **devices = vb_device_list(&n);
 	if (!devices) {
-		complain("devices", "the network interfaces cannot be listed: %s", strerror(errno));
+		cmd_complain("devices", "the network interfaces cannot be listed: %s", strerror(errno));
 		return 1;
 	}
 	if (json)

@@ -25,7 +25,7 @@ static void write_tree(void)
 	struct ibv_device **devices = vb_device_list(&n);
 
 	if (!devices) {
-		complain("run", "the network interfaces cannot be listed: %s", strerror(errno));
+		cmd_complain("run", "the network interfaces cannot be listed: %s", strerror(errno));
 		return;
 	}
 	rc = vb_sysfs_tree_write(devices, n, tree, sizeof(tree));
@@ -33,7 +33,7 @@ static void write_tree(void)
 	if (!rc)
 		rc = vb_runtime_tree_announce(tree);
 	if (rc)
-		complain(
+		cmd_complain(
 		        "run",
 		        "the tree for programs that read /sys/class/infiniband was not written: %s (set VERBENA_RUNTIME "
 		        "to a directory of yours)",
@@ -45,17 +45,18 @@ static bool set_environment(bool want_shim)
 	struct run_paths paths;
 
 	if (!run_find_libraries(&paths)) {
-		complain("run", "Verbena's libibverbs.so.1 was not found beside this program, nor in " VB_LIBDIR
-		                "/verbena: build or install it");
+		cmd_complain("run", "Verbena's libibverbs.so.1 was not found beside this program, nor in " VB_LIBDIR
+		                    "/verbena: build or install it");
 		return false;
 	}
 	if (want_shim && !paths.shim[0])
-		complain(
+		cmd_complain(
 		        "run",
 		        "libverbena-paths.so was not found: programs that read /sys/class/infiniband will see no adapters");
 	/* The dynamic linker cannot quote these characters. */
 	if (strpbrk(paths.lib_dir, ":;") || (want_shim && strpbrk(paths.shim, ": "))) {
-		complain("run", "the directory %s cannot be used: its name contains a colon or a space", paths.lib_dir);
+		cmd_complain("run", "the directory %s cannot be used: its name contains a colon or a space",
+		             paths.lib_dir);
 		return false;
 	}
 	if (want_shim && paths.shim[0]) {
@@ -74,7 +75,7 @@ int cmd_run(int argc, char **argv)
 	int i = 1;
 
 	if (vb_env_is_hostile()) {
-		complain(
+		cmd_complain(
 		        "run",
 		        "this launcher runs with more privileges than its caller: it would pass them to any program, so it starts none");
 		return EXIT_OURS;
@@ -85,27 +86,27 @@ int cmd_run(int argc, char **argv)
 			break;
 		}
 		if (strcmp(argv[i], "--no-shim")) {
-			complain("run", "unknown option '%s'", argv[i]);
+			cmd_complain("run", "unknown option '%s'", argv[i]);
 			return EXIT_OURS;
 		}
 		want_shim = false;
 	}
 	if (i >= argc) {
-		complain("run", "no program given: verbena run [--no-shim] [--] PROGRAM [ARGUMENT...]");
+		cmd_complain("run", "no program given: verbena run [--no-shim] [--] PROGRAM [ARGUMENT...]");
 		return EXIT_OURS;
 	}
 	if (!set_environment(want_shim))
 		return EXIT_OURS;
 	if (run_find_program(argv[i], X_OK, path) && run_is_privileged(path))
-		complain("run",
-		         "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
-		         "Verbena",
-		         path);
+		cmd_complain("run",
+		             "%s runs with more privileges than yours, so it ignores LD_LIBRARY_PATH and will not see "
+		             "Verbena",
+		             path);
 	execvp(argv[i], argv + i);
 	int rc = errno;
 	/* execvp fails with EACCES if a directory of PATH cannot be searched, whatever is in it. */
 	if (rc == EACCES && !strchr(argv[i], '/') && !run_find_program(argv[i], F_OK, path))
 		rc = ENOENT;
-	complain("run", "%s: %s", argv[i], rc == ENOENT ? "not found" : strerror(rc));
+	cmd_complain("run", "%s: %s", argv[i], rc == ENOENT ? "not found" : strerror(rc));
 	return rc == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }

@@ -19,7 +19,7 @@
 #include "util/runtime.h"
 #include "util/trust.h"
 
-enum { TEXT = 512, LOCK_TRIES = 200, LOCK_PAUSE_NS = 10000000 };
+enum { TEXT = 512, LOCK_WAIT_MS = 2000, LOCK_PAUSE_MS = 10, NS_PER_MS = 1000000 };
 
 /* Reads an attribute of the NIC, if /sys shows our own network namespace: in another one the name may be of another
  * interface. */
@@ -130,7 +130,7 @@ static bool is_present(const char *name, const void *arg)
 	return !strcmp(name, "abi_version");
 }
 
-static void write_all(struct vb_tree *t, struct ibv_device *const *devices, int n)
+static void write_tree_entries(struct vb_tree *t, struct ibv_device *const *devices, int n)
 {
 	static const char *const classes[] = {"class/infiniband", "class/infiniband_verbs", "dev/infiniband"};
 	char path[PATH_MAX];
@@ -155,7 +155,7 @@ static void write_all(struct vb_tree *t, struct ibv_device *const *devices, int 
 }
 
 /* A hash of the tree's content, to skip writing if nothing has changed. */
-static uint64_t fingerprint(struct ibv_device *const *devices, int n)
+static uint64_t tree_fingerprint(struct ibv_device *const *devices, int n)
 {
 	uint64_t h = VB_FNV_START;
 	char name[128], text[TEXT];
@@ -190,15 +190,15 @@ static bool is_current(struct vb_tree *t, const char *stamp, struct ibv_device *
 	return true;
 }
 
-/* Waits two seconds at most: the holder of the lock may be stopped. */
+/* Waits for LOCK_WAIT_MS at most: the holder of the lock may be stopped. */
 static int lock_tree(int tree_fd, int *lock_fd)
 {
-	struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS};
 	int fd = openat(tree_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return errno;
-	for (int i = 0; i < LOCK_TRIES; i++) {
+	for (int ms = 0; ms < LOCK_WAIT_MS; ms += LOCK_PAUSE_MS) {
 		if (!flock(fd, LOCK_EX | LOCK_NB)) {
 			*lock_fd = fd;
 			return 0;
@@ -241,13 +241,13 @@ static int update_tree(struct vb_tree *t, bool locked, struct ibv_device *const 
 
 	vb_tree_origin(origin);
 	snprintf(stamp, sizeof(stamp), "%s " VB_VERSION " %016llx\n", origin,
-	         (unsigned long long)fingerprint(devices, n));
+	         (unsigned long long)tree_fingerprint(devices, n));
 	if (is_current(t, stamp, devices, n))
 		return 0;
 	if (!locked)
 		return EBUSY;
 	vb_tree_remove(t, ".stamp");
-	write_all(t, devices, n);
+	write_tree_entries(t, devices, n);
 	if (!t->err)
 		vb_tree_file(t, ".stamp", stamp);
 	return t->err;

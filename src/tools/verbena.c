@@ -43,7 +43,7 @@ static int cmd_help(int argc, char **argv)
 	return 0;
 }
 
-void complain(const char *name, const char *fmt, ...)
+void cmd_complain(const char *name, const char *fmt, ...)
 {
 	va_list ap;
 

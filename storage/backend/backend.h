@@ -63,7 +63,7 @@ struct nb_backend {
 	uint32_t block;
 	bool readonly;
 	bool volatile_cache; /* flushes are necessary */
-	bool cached;         /* writes go to the page cache: the next durable request reports their loss */
+	bool cached;         /* writes go to the page cache; the next durable request reports a lost one */
 	bool zeros_after_discard;
 	char *identity;         /* identifies the medium, NULL: nothing does; owned by the backend */
 	bool identity_anywhere; /* … worldwide; otherwise only on this host */
@@ -73,7 +73,8 @@ struct nb_backend {
 	 */
 	const uint8_t *map;
 	uint64_t map_len;
-	bool map_lost; /* a transport failed to read map: use requests instead */
+	/* A transport could not read the map. From now on reads use requests, which succeed or report the error. */
+	bool map_lost;
 	/* bytes that this program has copied for requests, without the kernel's copies */
 	uint64_t copied;
 };

@@ -14,7 +14,7 @@
 #include "backend/descriptor.h"
 
 /* Reads a line of text below a block device in sysfs. False: there is none. */
-static bool attribute(dev_t device, const char *name, char text[256])
+static bool read_attribute(dev_t device, const char *name, char text[256])
 {
 	char path[128];
 
@@ -35,13 +35,13 @@ static char *name_of_device(dev_t device, bool *anywhere)
 	static const char *const names[] = {"dm/uuid", "wwid", "device/wwid", "../wwid", "../device/wwid"};
 	char text[256], part[256] = "", *name = NULL;
 
-	attribute(device, "partition", part);
+	read_attribute(device, "partition", part);
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !name; i++)
-		if ((*part || *names[i] != '.') && attribute(device, names[i], text) &&
+		if ((*part || *names[i] != '.') && read_attribute(device, names[i], text) &&
 		    asprintf(&name, "device %s %s", text, part) < 0)
 			name = NULL;
 	*anywhere = name;
-	if (!name && attribute(device, "loop/backing_file", text))
+	if (!name && read_attribute(device, "loop/backing_file", text))
 		name = strdup(text);
 	return name;
 }

@@ -39,7 +39,7 @@ static int memory_open(const struct nb_config *config, struct nb_ring *ring, str
 	return 0;
 }
 
-static void zero(uint8_t *at, uint64_t len)
+static void zero_bytes(uint8_t *at, uint64_t len)
 {
 	uint8_t *page = (uint8_t *)(((uintptr_t)at + NB_ALIGN - 1) / NB_ALIGN * NB_ALIGN);
 	uint8_t *end = (uint8_t *)((uintptr_t)(at + len) / NB_ALIGN * NB_ALIGN);
@@ -69,7 +69,7 @@ static void memory_submit(struct nb_backend *b, struct nb_request *r)
 		break;
 	case NB_DISCARD:
 	case NB_ZERO:
-		zero(at, r->length);
+		zero_bytes(at, r->length);
 		break;
 	case NB_FLUSH:
 		break;

@@ -27,14 +27,14 @@ struct threads {
 	pthread_t worker[WORKERS];
 };
 
-static void push(struct queue *q, struct nb_request *r)
+static void queue_push(struct queue *q, struct nb_request *r)
 {
 	r->next = NULL;
 	*q->end = r;
 	q->end = &r->next;
 }
 
-static struct nb_request *pop(struct queue *q)
+static struct nb_request *queue_pop(struct queue *q)
 {
 	struct nb_request *r = q->first;
 
@@ -43,7 +43,7 @@ static struct nb_request *pop(struct queue *q)
 	return r;
 }
 
-static int move(struct nb_request *r)
+static int move_data(struct nb_request *r)
 {
 	while (r->moved < r->length) {
 		struct iovec v = {(uint8_t *)r->data + r->moved, r->length - r->moved};
@@ -60,23 +60,23 @@ static int move(struct nb_request *r)
 	return 0;
 }
 
-static int work(struct nb_request *r)
+static int perform_request(struct nb_request *r)
 {
 	if (r->op == NB_READ || r->op == NB_WRITE)
-		return move(r);
+		return move_data(r);
 	if (r->op != NB_FLUSH && fallocate(r->fd, nb_fallocate_mode(r), (off_t)r->offset, (off_t)r->length))
 		return errno;
 	return (r->op == NB_FLUSH || r->fua) && fdatasync(r->fd) ? errno : 0;
 }
 
-static void *worker(void *arg)
+static void *worker_main(void *arg)
 {
 	struct threads *t = arg;
 	const uint64_t one = 1;
 
 	pthread_mutex_lock(&t->lock);
 	for (;;) {
-		struct nb_request *r = pop(&t->todo);
+		struct nb_request *r = queue_pop(&t->todo);
 
 		if (!r) {
 			if (t->stop)
@@ -85,11 +85,11 @@ static void *worker(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&t->lock);
-		r->step = work(r);
+		r->step = perform_request(r);
 		pthread_mutex_lock(&t->lock);
 		bool first = !t->done.first;
 
-		push(&t->done, r);
+		queue_push(&t->done, r);
 		if (first && write(t->ring.fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
 			abort(); /* cannot fail: an eventfd of ours */
 	}
@@ -129,7 +129,7 @@ static int threads_open(struct nb_ring **out)
 	t->ring.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	error = t->ring.fd < 0 ? errno : 0;
 	while (!error && t->workers < WORKERS)
-		if (!(error = pthread_create(&t->worker[t->workers], NULL, worker, t)))
+		if (!(error = pthread_create(&t->worker[t->workers], NULL, worker_main, t)))
 			t->workers++;
 	if (t->workers)
 		error = 0; /* fewer threads are enough */
@@ -145,7 +145,7 @@ static void threads_submit(struct nb_ring *ring, struct nb_request *r)
 	struct threads *t = (struct threads *)ring;
 
 	pthread_mutex_lock(&t->lock);
-	push(&t->todo, r);
+	queue_push(&t->todo, r);
 	pthread_cond_signal(&t->more);
 	pthread_mutex_unlock(&t->lock);
 }
@@ -163,7 +163,7 @@ static void threads_reap(struct nb_ring *ring)
 		;
 	for (;;) {
 		pthread_mutex_lock(&t->lock);
-		struct nb_request *r = pop(&t->done);
+		struct nb_request *r = queue_pop(&t->done);
 
 		pthread_mutex_unlock(&t->lock);
 		if (!r)

@@ -55,7 +55,7 @@ static void uring_close(struct nb_ring *ring)
 }
 
 /* Prepares the next step of a request: its own operation, then, for NB_ZERO or NB_DISCARD with fua, a flush. */
-static void prepare(struct io_uring_sqe *sqe, struct nb_request *r)
+static void prepare_sqe(struct io_uring_sqe *sqe, struct nb_request *r)
 {
 	uint64_t at = r->offset + r->moved, left = r->length - r->moved;
 	unsigned n = left < MOVE_MAX ? (unsigned)left : MOVE_MAX;
@@ -83,7 +83,7 @@ static void uring_submit(struct nb_ring *ring, struct nb_request *r)
 		sqe = io_uring_get_sqe(&g->u);
 	}
 	if (sqe) {
-		prepare(sqe, r);
+		prepare_sqe(sqe, r);
 		return;
 	}
 	r->next = NULL;
@@ -105,13 +105,13 @@ static void uring_flush(struct nb_ring *ring)
 
 			if (!(g->held = r->next))
 				g->held_end = &g->held;
-			prepare(sqe, r);
+			prepare_sqe(sqe, r);
 		}
 	} while (io_uring_sq_ready(&g->u) && io_uring_submit(&g->u) > 0 && g->held);
 }
 
 /* True if the request is finished. */
-static bool settled(struct nb_request *r, int result, int *error)
+static bool request_finished(struct nb_request *r, int result, int *error)
 {
 	*error = result < 0 ? -result : 0;
 	if (*error == EINTR || *error == EAGAIN) {
@@ -141,7 +141,7 @@ static void uring_reap(struct nb_ring *ring)
 		int error, result = cqe->res;
 
 		io_uring_cqe_seen(&g->u, cqe);
-		if (settled(r, result, &error))
+		if (request_finished(r, result, &error))
 			r->done(r, error);
 		else
 			uring_submit(ring, r);

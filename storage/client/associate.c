@@ -14,7 +14,7 @@
 #define HELD_MS 4000
 #define RDMA_AGAIN_MAX_MS 3600000u /* longest interval between attempts with RDMA */
 
-static uint64_t least64(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -57,7 +57,7 @@ static int open_queue(struct vn_link *l, uint16_t qid, uint16_t depth, const str
 
 	if (e)
 		return e;
-	uint64_t held = least64(vn_now() + HELD_MS, l->latest);
+	uint64_t held = min_u64(vn_now() + HELD_MS, l->latest);
 
 	if (l->deadline < held)
 		l->deadline = held;
@@ -97,12 +97,12 @@ static int open_io(struct vn_disk *d, struct vn_link *l, struct vn_association *
 	return e;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t min_u32(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
 
-static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
+static int associate_at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 {
 	int e;
 
@@ -119,7 +119,7 @@ static int at(struct vn_disk *d, struct vn_link *l, struct vn_association *a)
 	if (!e)
 		e = open_io(d, l, a);
 	a->info.controller = l->cntlid;
-	a->info.max_transfer = least(least(a->limits.transfer, d->options.max_transfer), VN_TRANSFER_MAX);
+	a->info.max_transfer = min_u32(min_u32(a->limits.transfer, d->options.max_transfer), VN_TRANSFER_MAX);
 	if (!e && a->info.max_transfer >= a->info.block_size)
 		a->info.max_transfer -= a->info.max_transfer % a->info.block_size;
 	else if (!e)
@@ -146,12 +146,12 @@ static int by_tcp(struct vn_disk *d, uint64_t deadline, struct vn_association *a
 {
 	struct vn_link l = link_of(d, &vn_tcp, deadline);
 
-	return at(d, &l, a);
+	return associate_at(d, &l, a);
 }
 
 #ifdef VN_HAVE_RDMA
 /* A target that answers Busy over RDMA would answer the same over TCP. */
-static bool goes_on(const struct vn_disk *d, int e)
+static bool may_try_next(const struct vn_disk *d, int e)
 {
 	return e && e != -EBUSY && !d->stop;
 }
@@ -162,7 +162,7 @@ static int by_rdma(struct vn_disk *d, bool iwarp, uint64_t deadline, struct vn_a
 
 	l.latest = d->latest;
 	l.iwarp = iwarp;
-	return at(d, &l, a);
+	return associate_at(d, &l, a);
 }
 
 /* Tries the RDMA ports of the discovery log. -ENOENT: it has none; -ENOTCONN: there is no log. */
@@ -177,7 +177,7 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 	if (e)
 		return -ENOTCONN;
 	e = -ENOENT;
-	for (size_t i = 0; i < n && goes_on(d, e); i++) {
+	for (size_t i = 0; i < n && may_try_next(d, e); i++) {
 		if (strcmp(found[i].transport, "rdma") || strcmp(found[i].nqn, d->url.nqn))
 			continue;
 		l = link_of(d, &vn_rdma, deadline);
@@ -185,7 +185,7 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 		l.iwarp = iwarp;
 		strcpy(l.host, found[i].address);
 		strcpy(l.service, found[i].service);
-		e = at(d, &l, a);
+		e = associate_at(d, &l, a);
 	}
 	free(found);
 	return e;
@@ -193,12 +193,12 @@ static int by_rdma_listed(struct vn_disk *d, bool iwarp, uint64_t log_deadline, 
 
 static int by_this_rdma(struct vn_disk *d, bool iwarp, unsigned ms, uint64_t deadline, struct vn_association *a)
 {
-	uint64_t soon = least64(vn_now() + ms, deadline);
+	uint64_t soon = min_u64(vn_now() + ms, deadline);
 	/* leave time for RDMA if TCP does not get through */
-	int e = by_rdma_listed(d, iwarp, least64(vn_now() + ms / 2, deadline), soon, a);
+	int e = by_rdma_listed(d, iwarp, min_u64(vn_now() + ms / 2, deadline), soon, a);
 
 	if (e == -ENOENT) /* not every target lists its other ports: try this one for a shorter time */
-		soon = least64(soon, vn_now() + ms / 2);
+		soon = min_u64(soon, vn_now() + ms / 2);
 	return e == -ENOTCONN || e == -ENOENT ? by_rdma(d, iwarp, soon, a) : e;
 }
 
@@ -209,7 +209,7 @@ static int by_any_rdma(struct vn_disk *d, uint64_t deadline, struct vn_associati
 	unsigned kinds = vn_rdma_kinds();
 	int e = -ENODEV;
 
-	for (unsigned i = 0; i < kinds && goes_on(d, e); i++) {
+	for (unsigned i = 0; i < kinds && may_try_next(d, e); i++) {
 		bool iwarp = kinds == 2 && d->by_iwarp != (i == 1);
 
 		e = by_this_rdma(d, iwarp, d->options.rdma_ms / kinds, deadline, a);
@@ -225,7 +225,7 @@ static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_associa
 	bool both = vn_rdma_kinds() == 2;
 	int e = by_rdma(d, both && d->by_iwarp, both ? deadline - (unsigned)vn_left(deadline) / 2 : deadline, a);
 
-	if (both && goes_on(d, e)) {
+	if (both && may_try_next(d, e)) {
 		e = by_rdma(d, !d->by_iwarp, deadline, a);
 		if (!e)
 			d->by_iwarp = !d->by_iwarp;
@@ -237,7 +237,7 @@ static int by_rdma_alone(struct vn_disk *d, uint64_t deadline, struct vn_associa
 static void put_rdma_off(struct vn_disk *d)
 {
 	d->rdma_pause =
-	        !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)least64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
+	        !d->rdma_pause ? d->options.rdma_again_ms : (uint32_t)min_u64(2ull * d->rdma_pause, RDMA_AGAIN_MAX_MS);
 	d->rdma_at = vn_now() + d->rdma_pause;
 }
 
@@ -252,7 +252,7 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 	if (!e)
 		d->rdma_pause = 0;
 	/* do not fall back to TCP at the first failure: a target that is down should be found by RDMA again */
-	if (!goes_on(d, e) || (tries == 1 && d->transport != &vn_tcp))
+	if (!may_try_next(d, e) || (tries == 1 && d->transport != &vn_tcp))
 		return e;
 	d->latest = deadline;
 	e = by_tcp(d, deadline, a);
@@ -262,7 +262,7 @@ static int by_either(struct vn_disk *d, unsigned tries, uint64_t deadline, struc
 }
 #endif
 
-static int associate(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
+static int associate_by_scheme(struct vn_disk *d, unsigned tries, uint64_t deadline, struct vn_association *a)
 {
 	if (d->who.tls.length && d->url.scheme == VN_SCHEME_RDMA) {
 		vn_say(d->why, "there is no TLS with RDMA");
@@ -289,11 +289,11 @@ int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a)
 	uint64_t deadline = vn_now() + d->options.connect_ms;
 
 	d->latest = deadline;
-	int e = associate(d, tries, deadline, a);
+	int e = associate_by_scheme(d, tries, deadline, a);
 
 	while (e == -EBUSY && !tries && vn_left(deadline) > BUSY_MS) { /* later the caretaker retries */
 		poll(NULL, 0, BUSY_MS);
-		e = associate(d, tries, deadline, a);
+		e = associate_by_scheme(d, tries, deadline, a);
 		/* the last attempt had too little time: report the error before it */
 		if (e == -ETIMEDOUT && !vn_left(deadline))
 			e = -EBUSY;

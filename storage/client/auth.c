@@ -21,7 +21,7 @@ struct talk {
 };
 
 /* Performs an Authentication Send or Receive. 0, or -errno and why. */
-static int command(struct talk *t, uint8_t type, size_t len)
+static int auth_command(struct talk *t, uint8_t type, size_t len)
 {
 	struct nv_sqe s = {.opcode = NV_FABRICS, .fctype = type, .cdw = {NV_AUTH_CDW10, (uint32_t)len}};
 	struct nv_cqe cqe;
@@ -38,17 +38,17 @@ static int command(struct talk *t, uint8_t type, size_t len)
 /* The target violates the protocol, or its proof is wrong: sends a failure message; the connection will end. */
 static int refuse_message(struct talk *t, enum nv_auth_why why, const char *what)
 {
-	command(t, NV_FCT_AUTH_SEND, nv_failure_encode(NV_AUTH_FAILURE2, t->chap.tid, why, t->message));
+	auth_command(t, NV_FCT_AUTH_SEND, nv_failure_encode(NV_AUTH_FAILURE2, t->chap.tid, why, t->message));
 	vn_say(t->l->why, "authentication: %s", what);
 	return why == NV_AUTH_FAILED ? -EACCES : -EPROTO;
 }
 
-static int receive(struct talk *t, enum nv_auth_message want)
+static int receive_message(struct talk *t, enum nv_auth_message want)
 {
 	uint16_t tid = 0;
 
 	memset(t->message, 0, RECEIVE);
-	int e = command(t, NV_FCT_AUTH_RECEIVE, RECEIVE), kind = nv_auth_kind(t->message, RECEIVE, &tid);
+	int e = auth_command(t, NV_FCT_AUTH_RECEIVE, RECEIVE), kind = nv_auth_kind(t->message, RECEIVE, &tid);
 
 	if (e)
 		return e;
@@ -66,7 +66,7 @@ static int receive(struct talk *t, enum nv_auth_message want)
 
 /* ---- the steps ---- */
 
-static int negotiate(struct talk *t)
+static int send_negotiate(struct talk *t)
 {
 	struct nv_negotiate n = {.hashes = 1u << NV_SHA256 | 1u << NV_SHA384 | 1u << NV_SHA512,
 	                         .groups = (uint8_t)((1u << NV_DH_GROUPS) - 1)};
@@ -74,12 +74,12 @@ static int negotiate(struct talk *t)
 	if (!nv_random(&t->chap.tid, sizeof(t->chap.tid)))
 		return -ENOMEM;
 	n.tid = t->chap.tid;
-	int e = command(t, NV_FCT_AUTH_SEND, nv_negotiate_encode(&n, t->message));
+	int e = auth_command(t, NV_FCT_AUTH_SEND, nv_negotiate_encode(&n, t->message));
 
-	return e ? e : receive(t, NV_AUTH_CHALLENGE);
+	return e ? e : receive_message(t, NV_AUTH_CHALLENGE);
 }
 
-static int challenged(struct talk *t)
+static int take_challenge(struct talk *t)
 {
 	struct nv_challenge m;
 	enum nv_auth_why why = nv_challenge_decode(t->message, RECEIVE, &m);
@@ -98,7 +98,7 @@ static int challenged(struct talk *t)
 	return nv_chap_agree(c, m.exponential) ? 0 : refuse_message(t, NV_AUTH_PAYLOAD, "an exponential out of range");
 }
 
-static int reply(struct talk *t)
+static int send_reply(struct talk *t)
 {
 	struct nv_chap *c = &t->chap;
 	uint8_t response[NV_HASH_MAX];
@@ -114,12 +114,12 @@ static int reply(struct talk *t)
 	}
 	if (!nv_chap_host(c, &t->who->secret, t->who->host_nqn, t->nqn, response))
 		return refuse_message(t, NV_AUTH_FAILED, "no response can be made");
-	int e = command(t, NV_FCT_AUTH_SEND, nv_reply_encode(&r, t->message));
+	int e = auth_command(t, NV_FCT_AUTH_SEND, nv_reply_encode(&r, t->message));
 
-	return e ? e : receive(t, NV_AUTH_SUCCESS1);
+	return e ? e : receive_message(t, NV_AUTH_SUCCESS1);
 }
 
-static int succeeded(struct talk *t)
+static int take_success1(struct talk *t)
 {
 	struct nv_chap *c = &t->chap;
 	struct nv_success1 m = {.hash = c->hash};
@@ -133,7 +133,7 @@ static int succeeded(struct talk *t)
 	if (!m.response || !nv_chap_controller(c, &t->who->controller_secret, t->who->host_nqn, t->nqn, want) ||
 	    !nv_chap_same(want, m.response, nv_hash_length(c->hash)))
 		return refuse_message(t, NV_AUTH_FAILED, "the target does not have the controller's secret");
-	return command(t, NV_FCT_AUTH_SEND, nv_success2_encode(c->tid, t->message));
+	return auth_command(t, NV_FCT_AUTH_SEND, nv_success2_encode(c->tid, t->message));
 }
 
 int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn)
@@ -144,13 +144,13 @@ int vn_ctl_authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_i
 	if (!t)
 		return -ENOMEM;
 	*t = (struct talk){.l = l, .q = q, .who = who, .nqn = nqn};
-	e = negotiate(t);
+	e = send_negotiate(t);
 	if (!e)
-		e = challenged(t);
+		e = take_challenge(t);
 	if (!e)
-		e = reply(t);
+		e = send_reply(t);
 	if (!e)
-		e = succeeded(t);
+		e = take_success1(t);
 	nv_chap_wipe(&t->chap);
 	explicit_bzero(t, sizeof(*t));
 	free(t);

@@ -60,7 +60,7 @@ void vn_withdraw(struct vn_disk *d)
 	}
 }
 
-static void nap(struct vn_disk *d, int ms)
+static void caretaker_nap(struct vn_disk *d, int ms)
 {
 	struct pollfd p = {.fd = d->care, .events = POLLIN};
 	eventfd_t n;
@@ -70,7 +70,7 @@ static void nap(struct vn_disk *d, int ms)
 }
 
 /* True if this is the same disk. A disk without names that has become smaller is probably another. */
-static bool same(const struct vn_disk *d, const struct vn_association *a)
+static bool is_same_disk(const struct vn_disk *d, const struct vn_association *a)
 {
 	static const struct vn_names none;
 	bool named = *a->info.uuid || memcmp(&a->names, &none, sizeof(none));
@@ -85,7 +85,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 	if (vn_associate(d, tries, &a))
 		return false;
 	vn_lock(d);
-	bool good = same(d, &a) && d->state == VN_LOST;
+	bool good = is_same_disk(d, &a) && d->state == VN_LOST;
 
 	if (good) {
 		vn_install(d, &a);
@@ -101,7 +101,7 @@ static bool try_once(struct vn_disk *d, unsigned tries)
 	return good;
 }
 
-static void give_up(struct vn_disk *d)
+static void give_disk_up(struct vn_disk *d)
 {
 	vn_lock(d);
 	if (d->state == VN_LOST) {
@@ -112,7 +112,7 @@ static void give_up(struct vn_disk *d)
 	vn_wake(d);
 }
 
-static void reconnect(struct vn_disk *d)
+static void reconnect_disk(struct vn_disk *d)
 {
 	uint64_t until = vn_now() + d->options.reconnect_ms;
 	unsigned most = d->options.reconnect_pause_ms, pause = most / 10 ? most / 10 : 1;
@@ -127,19 +127,19 @@ static void reconnect(struct vn_disk *d)
 	vn_dissolve(&old);
 	for (unsigned tries = 1; !d->stop; tries++) {
 		if (vn_now() >= until) {
-			give_up(d);
+			give_disk_up(d);
 			return;
 		}
 		if (try_once(d, tries))
 			return;
-		nap(d, (int)pause);
+		caretaker_nap(d, (int)pause);
 		pause = 2 * pause < most ? 2 * pause : most;
 	}
 }
 
 /* True if a command has waited too long. In a slow network a command far back in the queue waits long while others are
  * answered, but no more of them than fit in the queue twice. */
-static bool overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_t now, uint64_t ms)
+static bool is_overdue(const struct vn_queue *q, const struct vn_cmd *c, uint64_t now, uint64_t ms)
 {
 	if (now <= c->since || now - c->since <= ms)
 		return false;
@@ -159,7 +159,7 @@ static void look_for_silence(struct vn_disk *d, uint64_t now)
 			q->moved = now;
 		}
 		for (unsigned s = 0; s <= q->mask && q->busy; s++)
-			if (q->slots[s] && overdue(q, q->slots[s], now, d->options.io_ms))
+			if (q->slots[s] && is_overdue(q, q->slots[s], now, d->options.io_ms))
 				vn_lost(d);
 	}
 }
@@ -181,14 +181,14 @@ static uint64_t visit_disk(struct vn_disk *d, uint64_t now)
 	return at;
 }
 
-static void lose(struct vn_disk *d)
+static void lose_connection(struct vn_disk *d)
 {
 	vn_lock(d);
 	vn_lost(d);
 	pthread_mutex_unlock(&d->lock);
 }
 
-static bool keep_alive(struct vn_disk *d)
+static bool send_keep_alive(struct vn_disk *d)
 {
 	if (vn_ctl_keep_alive(d->now.admin, vn_now() + d->options.connect_ms))
 		return false;
@@ -199,7 +199,7 @@ static bool keep_alive(struct vn_disk *d)
 }
 
 /* Serves the admin queue until it breaks, or another thread reports that an I/O queue has broken. */
-static void mind(struct vn_disk *d)
+static void mind_connection(struct vn_disk *d)
 {
 	struct vn_queue *admin = d->now.admin;
 	uint64_t every = d->options.keep_alive_ms / 2, at = vn_now() + every;
@@ -222,11 +222,11 @@ static void mind(struct vn_disk *d)
 		vn_events_look(d);
 		if (!admin->error && every && vn_now() >= at) {
 			at = vn_now() + every;
-			if (!keep_alive(d))
+			if (!send_keep_alive(d))
 				vn_queue_break(admin, ETIMEDOUT, "no answer to a keep alive");
 		}
 		if (admin->error)
-			lose(d);
+			lose_connection(d);
 		vn_lock(d);
 		bool up = d->state == VN_UP;
 
@@ -246,11 +246,11 @@ void *vn_caretaker(void *disk)
 
 		pthread_mutex_unlock(&d->lock);
 		if (state == VN_UP)
-			mind(d);
+			mind_connection(d);
 		else if (state == VN_LOST)
-			reconnect(d);
+			reconnect_disk(d);
 		else
-			nap(d, -1);
+			caretaker_nap(d, -1);
 	}
 	return NULL;
 }

@@ -1,4 +1,4 @@
-// client.h - shared by the files of the initiator
+// client.h - shared by the files of the initiator; its functions return negative errno values, as its public ones do
 // follows: NVMe over Fabrics 1.1
 // SPDX-License-Identifier: MIT
 #ifndef VN_CLIENT_H
@@ -102,7 +102,7 @@ struct vn_link {
 	bool iwarp;              /* use the iWARP adapter of two */
 	uint32_t inline_max;     /* bytes in a capsule of an I/O queue */
 	uint64_t deadline;       /* ms */
-	uint64_t latest;         /* … extended to this once the target is reachable; 0: not extended */
+	uint64_t latest;         /* ms: deadline may be extended to this once the target answers; 0: not at all */
 	const atomic_bool *stop; /* NULL, or a flag that ends all waiting with -ECANCELED */
 	char *why;               /* 120 bytes */
 };
@@ -113,12 +113,13 @@ struct vn_transport {
 	int (*open)(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_queue **q);
 	void (*submit)(struct vn_queue *q, struct vn_cmd *c); /* c has a slot */
 	void (*kick)(struct vn_queue *q);                     /* sends everything that was submitted */
-	void (*progress)(struct vn_queue *q); /* calls vn_answer for each answer; sets q->error when the queue breaks */
+	/* Calls vn_cmd_complete for each answer. Sets q->error when the queue breaks. */
+	void (*progress)(struct vn_queue *q);
 	int (*descriptors)(const struct vn_queue *q, struct pollfd p[2]);
 	bool spins;                      /* polling is cheap, and sleeping costs much */
 	bool (*arm)(struct vn_queue *q); /* enables wake-ups by descriptors; true: poll again now */
-	void (*done)(struct vn_queue *q,
-	             struct vn_cmd *c);    /* c is answered, or given up without access by the target */
+	/* Frees what the transport holds for c, which is answered, or given up without access by the target. */
+	void (*release)(struct vn_queue *q, struct vn_cmd *c);
 	void (*cut)(struct vn_queue *q);   /* from now on the target cannot access memory */
 	void (*close)(struct vn_queue *q); /* frees it */
 };
@@ -135,8 +136,8 @@ void vn_queue_submit(struct vn_queue *q, struct vn_cmd *c); /* there must be a f
 struct vn_cmd *vn_queue_find(struct vn_queue *q, uint16_t cid);
 void vn_queue_release(struct vn_queue *q, struct vn_cmd *c); /* frees its slot */
 void vn_queue_break(struct vn_queue *q, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Completes c. A transport calls it when it no longer uses c. */
-void vn_answer(struct vn_queue *q, struct vn_cmd *c);
+/* Completes c. A transport calls it when it no longer uses c. submit may call it, if no memory could be registered. */
+void vn_cmd_complete(struct vn_queue *q, struct vn_cmd *c);
 void vn_queue_watch(struct vn_queue *q, int epoll);
 
 /* Performs a command on a queue that no other thread uses, with at most VN_CONTROL_MAX bytes of data. 0 and *cqe, or
@@ -328,7 +329,8 @@ static inline void vn_lock(struct vn_disk *d)
 	atomic_fetch_sub(&d->wanting, 1);
 }
 
-/* On success returns 0 and fills a. tries: failed attempts since the connection broke. */
+/* Connects all queues. Returns 0 and fills in *a, or a negative errno. tries: attempts that failed since the connection
+ * broke. */
 int vn_associate(struct vn_disk *d, unsigned tries, struct vn_association *a);
 void vn_dissolve(struct vn_association *a);
 void *vn_caretaker(void *disk);

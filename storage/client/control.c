@@ -51,8 +51,8 @@ enum { L_WZSL = 1, L_DMRSL = 4, L_DMSL = 8 };
 #define DESC_UUID 3u
 
 /* Performs a command, and describes its error. */
-static int command(struct vn_link *l, struct vn_queue *q, const char *what, const struct nv_sqe *sqe, enum vn_way way,
-                   void *data, uint32_t length, struct nv_cqe *cqe)
+static int admin_command(struct vn_link *l, struct vn_queue *q, const char *what, const struct nv_sqe *sqe,
+                         enum vn_way way, void *data, uint32_t length, struct nv_cqe *cqe)
 {
 	int e = vn_command(q, sqe, way, data, length, l->deadline, cqe);
 
@@ -73,7 +73,7 @@ static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const ch
 	uint16_t at = (uint16_t)cqe->result;
 	bool in_data = cqe->result >> 16 & 1;
 
-	switch (cqe->status & 0x7ff) {
+	switch (cqe->status & NV_STATUS_MASK) {
 	case NV_CONNECT_HOST:
 		vn_say(l->why, "the target does not admit this host");
 		return -EACCES;
@@ -92,13 +92,13 @@ static int connect_refused(struct vn_link *l, const struct nv_cqe *cqe, const ch
 
 static bool dislikes_attributes(const struct nv_cqe *cqe)
 {
-	return (cqe->status & 0x7ff) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
+	return (cqe->status & NV_STATUS_MASK) == NV_CONNECT_PARAMETER && cqe->result == NV_CONNECT_AT_CATTR;
 }
 
 /* Authenticates if the target requires it, or if we require a proof. For a discovery service no proof is required: the
  * subsystem itself has to prove its identity. */
-static int authenticate(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
-                        uint64_t authreq)
+static int authenticate_queue(struct vn_link *l, struct vn_queue *q, const struct vn_identity *who, const char *nqn,
+                              uint64_t authreq)
 {
 	bool ours = who->controller_secret.length && strcmp(nqn, NV_DISCOVERY_NQN);
 
@@ -136,7 +136,7 @@ int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identi
 	strcpy((char *)data + NV_CONNECT_AT_HOSTNQN, who->host_nqn);
 	do {
 		s.cdw[1] = q->depth | (uint32_t)cattr << 16;
-		e = command(l, q, "connect", &s, VN_TO_TARGET, data, sizeof(data), &cqe);
+		e = admin_command(l, q, "connect", &s, VN_TO_TARGET, data, sizeof(data), &cqe);
 	} while (e && cattr && dislikes_attributes(&cqe) && !(cattr = 0));
 	if (e && cqe.status)
 		return connect_refused(l, &cqe, nqn);
@@ -144,28 +144,28 @@ int vn_ctl_connect(struct vn_link *l, struct vn_queue *q, const struct vn_identi
 		return e;
 	if (!q->qid)
 		l->cntlid = (uint16_t)cqe.result;
-	return authenticate(l, q, who, nqn, cqe.result);
+	return authenticate_queue(l, q, who, nqn, cqe.result);
 }
 
 /* ---- properties ---- */
 
-static int get(struct vn_link *l, struct vn_queue *q, enum nv_property p, bool wide, uint64_t *value)
+static int get_property(struct vn_link *l, struct vn_queue *q, enum nv_property p, bool wide, uint64_t *value)
 {
 	struct nv_sqe s = {.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_GET, .cdw = {wide, p}};
 	struct nv_cqe cqe;
-	int e = command(l, q, "reading a property", &s, VN_NO_DATA, NULL, 0, &cqe);
+	int e = admin_command(l, q, "reading a property", &s, VN_NO_DATA, NULL, 0, &cqe);
 
 	if (!e)
 		*value = wide ? cqe.result : (uint32_t)cqe.result;
 	return e;
 }
 
-static int set(struct vn_link *l, struct vn_queue *q, enum nv_property p, uint32_t value)
+static int set_property(struct vn_link *l, struct vn_queue *q, enum nv_property p, uint32_t value)
 {
 	struct nv_sqe s = {.opcode = NV_FABRICS, .fctype = NV_FCT_PROPERTY_SET, .cdw = {0, p, value}};
 	struct nv_cqe cqe;
 
-	return command(l, q, "setting a property", &s, VN_NO_DATA, NULL, 0, &cqe);
+	return admin_command(l, q, "setting a property", &s, VN_NO_DATA, NULL, 0, &cqe);
 }
 
 static void pause_ms(int ms)
@@ -178,7 +178,7 @@ static int until_ready(struct vn_link *l, struct vn_queue *admin, uint64_t by)
 	uint64_t csts;
 
 	for (int ms = 1;; ms = ms < 50 ? 2 * ms : 50) {
-		int e = get(l, admin, NV_PROP_CSTS, false, &csts);
+		int e = get_property(l, admin, NV_PROP_CSTS, false, &csts);
 
 		if (e || csts & NV_CSTS_RDY)
 			return e;
@@ -195,7 +195,7 @@ static int until_ready(struct vn_link *l, struct vn_queue *admin, uint64_t by)
 int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim)
 {
 	uint64_t cap;
-	int e = get(l, admin, NV_PROP_CAP, true, &cap);
+	int e = get_property(l, admin, NV_PROP_CAP, true, &cap);
 
 	if (e)
 		return e;
@@ -206,7 +206,7 @@ int vn_ctl_enable(struct vn_link *l, struct vn_queue *admin, struct vn_limits *l
 		vn_say(l->why, "the controller's queues have no room");
 		return -EPROTO;
 	}
-	e = set(l, admin, NV_PROP_CC, NV_CC_EN | CC_SIZES);
+	e = set_property(l, admin, NV_PROP_CC, NV_CC_EN | CC_SIZES);
 	return e ? e : until_ready(l, admin, vn_now() + lim->ready_ms + 500);
 }
 
@@ -215,23 +215,23 @@ void vn_ctl_shutdown(struct vn_queue *admin, uint64_t deadline)
 	char why[120];
 	struct vn_link l = {.deadline = deadline, .why = why};
 
-	set(&l, admin, NV_PROP_CC, NV_CC_EN | CC_SIZES | 1u << 14); /* SHN: normal */
+	set_property(&l, admin, NV_PROP_CC, NV_CC_EN | CC_SIZES | 1u << 14); /* SHN: normal */
 }
 
 /* ---- identify ---- */
 
-static int identify(struct vn_link *l, struct vn_queue *admin, enum nv_cns cns, uint32_t nsid,
-                    uint8_t data[VN_CONTROL_MAX])
+static int send_identify(struct vn_link *l, struct vn_queue *admin, enum nv_cns cns, uint32_t nsid,
+                         uint8_t data[VN_CONTROL_MAX])
 {
 	struct nv_sqe s = {.opcode = NV_ADMIN_IDENTIFY, .nsid = nsid, .cdw = {cns}};
 	struct nv_cqe cqe;
 
 	memset(data, 0, VN_CONTROL_MAX);
-	return command(l, admin, "identify", &s, VN_FROM_TARGET, data, VN_CONTROL_MAX, &cqe);
+	return admin_command(l, admin, "identify", &s, VN_FROM_TARGET, data, VN_CONTROL_MAX, &cqe);
 }
 
 /* Copies a text field that is padded with spaces. Unprintable bytes become dots. */
-static void text(char *to, const uint8_t *from, size_t len)
+static void copy_text(char *to, const uint8_t *from, size_t len)
 {
 	while (len && (from[len - 1] == ' ' || !from[len - 1]))
 		len--;
@@ -245,7 +245,7 @@ static void command_limits(struct vn_link *l, struct vn_queue *admin, struct vn_
 {
 	uint8_t d[VN_CONTROL_MAX];
 
-	if (identify(l, admin, NV_CNS_CSI_CTRL, 0, d))
+	if (send_identify(l, admin, NV_CNS_CSI_CTRL, 0, d))
 		return;
 	uint64_t range = nv_get32(d + L_DMRSL), all = nv_get64(d + L_DMSL);
 
@@ -260,16 +260,16 @@ static void command_limits(struct vn_link *l, struct vn_queue *admin, struct vn_
 int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits *lim, struct vn_info *info)
 {
 	uint8_t d[VN_CONTROL_MAX];
-	int e = identify(l, admin, NV_CNS_CTRL, 0, d);
+	int e = send_identify(l, admin, NV_CNS_CTRL, 0, d);
 
 	if (e)
 		return e;
 	uint32_t capsule = nv_get32(d + C_IOCCSZ), mdts = d[C_MDTS], shift = 0;
 	uint16_t oncs = nv_get16(d + C_ONCS), at_once = nv_get16(d + C_MAXCMD);
 
-	text(info->serial, d + C_SN, 20);
-	text(info->model, d + C_MN, 40);
-	text(info->firmware, d + C_FR, 8);
+	copy_text(info->serial, d + C_SN, 20);
+	copy_text(info->model, d + C_MN, 40);
+	copy_text(info->firmware, d + C_FR, 8);
 	info->compare = oncs & ONCS_COMPARE;
 	info->discard = !!(oncs & ONCS_DSM);
 	info->write_zeroes = !!(oncs & ONCS_WRITE_ZEROES);
@@ -293,7 +293,7 @@ int vn_ctl_identify(struct vn_link *l, struct vn_queue *admin, struct vn_limits 
 static int first_namespace(struct vn_link *l, struct vn_queue *admin, uint32_t *nsid)
 {
 	uint8_t d[VN_CONTROL_MAX];
-	int e = identify(l, admin, NV_CNS_ACTIVE, 0, d);
+	int e = send_identify(l, admin, NV_CNS_ACTIVE, 0, d);
 
 	if (e)
 		return e;
@@ -309,7 +309,7 @@ static void namespace_uuid(struct vn_link *l, struct vn_queue *admin, uint32_t n
 {
 	uint8_t d[VN_CONTROL_MAX];
 
-	if (identify(l, admin, NV_CNS_NS_DESC, nsid, d))
+	if (send_identify(l, admin, NV_CNS_NS_DESC, nsid, d))
 		return;
 	for (size_t at = 0; at + 4 + 16 <= sizeof(d) && d[at + 1]; at += 4u + d[at + 1])
 		if (d[at] == DESC_UUID && d[at + 1] == 16)
@@ -323,7 +323,7 @@ int vn_ctl_namespace(struct vn_link *l, struct vn_queue *admin, struct vn_limits
 	int e = info->nsid ? 0 : first_namespace(l, admin, &info->nsid);
 
 	if (!e)
-		e = identify(l, admin, NV_CNS_NS, info->nsid, d);
+		e = send_identify(l, admin, NV_CNS_NS, info->nsid, d);
 	if (e)
 		return e == -ENODEV ? -ENXIO : e;
 	uint64_t blocks = nv_get64(d + N_NSZE);
@@ -361,7 +361,7 @@ int vn_ctl_queues(struct vn_link *l, struct vn_queue *admin, unsigned want, unsi
 {
 	struct nv_sqe s = {.opcode = NV_ADMIN_SET_FEATURES, .cdw = {NV_FEAT_QUEUES, (want - 1) | (want - 1) << 16}};
 	struct nv_cqe cqe;
-	int e = command(l, admin, "asking for queues", &s, VN_NO_DATA, NULL, 0, &cqe);
+	int e = admin_command(l, admin, "asking for queues", &s, VN_NO_DATA, NULL, 0, &cqe);
 
 	if (e)
 		return e;
@@ -380,7 +380,7 @@ int vn_ctl_keep_alive(struct vn_queue *admin, uint64_t deadline)
 	struct nv_sqe s = {.opcode = NV_ADMIN_KEEP_ALIVE};
 	struct nv_cqe cqe;
 
-	return command(&l, admin, "keep alive", &s, VN_NO_DATA, NULL, 0, &cqe);
+	return admin_command(&l, admin, "keep alive", &s, VN_NO_DATA, NULL, 0, &cqe);
 }
 
 static int read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log, uint64_t at, uint8_t *data, uint32_t length)
@@ -391,8 +391,8 @@ static int read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log, uint
 	struct nv_cqe cqe;
 
 	memset(data, 0, length);
-	return command(l, admin, log == NV_LOG_DISCOVERY ? "discovery log" : "log of changes", &s, VN_FROM_TARGET, data,
-	               length, &cqe);
+	return admin_command(l, admin, log == NV_LOG_DISCOVERY ? "discovery log" : "log of changes", &s, VN_FROM_TARGET,
+	                     data, length, &cqe);
 }
 
 int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t events)
@@ -400,7 +400,7 @@ int vn_ctl_want_events(struct vn_link *l, struct vn_queue *admin, uint32_t event
 	struct nv_sqe s = {.opcode = NV_ADMIN_SET_FEATURES, .cdw = {NV_FEAT_ASYNC_EVENTS, events}};
 	struct nv_cqe cqe;
 
-	return command(l, admin, "asking for events", &s, VN_NO_DATA, NULL, 0, &cqe);
+	return admin_command(l, admin, "asking for events", &s, VN_NO_DATA, NULL, 0, &cqe);
 }
 
 int vn_ctl_read_log(struct vn_link *l, struct vn_queue *admin, uint8_t log)
@@ -419,10 +419,10 @@ static void take_entry(const uint8_t *e, struct vn_found *f)
 	f->referral = e[2] == NV_SUBTYPE_REFERRAL;
 	f->discovery = e[2] == NV_SUBTYPE_CURRENT;
 	f->port_id = nv_get16(e + 4);
-	text(f->service, e + 32, 32);
+	copy_text(f->service, e + 32, 32);
 	if (nv_nqn_valid((const char *)e + 256, NV_NQN_SIZE))
 		strcpy(f->nqn, (const char *)e + 256);
-	text(f->address, e + 512, 256);
+	copy_text(f->address, e + 512, 256);
 }
 
 static int log_once(struct vn_link *l, struct vn_queue *admin, struct vn_found **found, size_t *count, bool *changed)

@@ -215,8 +215,8 @@ void vn_statistics(struct vn_disk *d, struct vn_statistics *s)
 	pthread_mutex_unlock(&d->lock);
 }
 
-static int discover(const struct vn_url *u, const struct vn_options *options, const struct vn_identity *who,
-                    struct vn_found **found, size_t *count, char *said)
+static int discover_by_url(const struct vn_url *u, const struct vn_options *options, const struct vn_identity *who,
+                           struct vn_found **found, size_t *count, char *said)
 {
 	struct vn_domain domain;
 	struct vn_link l = {.transport = &vn_tcp,
@@ -265,7 +265,7 @@ int vn_discover(const char *url, const struct vn_options *options, struct vn_fou
 	if (e)
 		vn_say(said, "an option is invalid");
 	else
-		e = discover(&u, options, &who, found, count, said);
+		e = discover_by_url(&u, options, &who, found, count, said);
 	explicit_bzero(&who, sizeof(who));
 	return e ? fail_open(why, why_len, e, said) : 0;
 }

@@ -78,7 +78,7 @@ static void look_again(struct vn_disk *d)
 }
 
 /* Sends again the commands that wait for the namespace to be accessible. */
-static void try_again(struct vn_disk *d)
+static void resend_waiting(struct vn_disk *d)
 {
 	pthread_mutex_lock(&d->lock);
 	for (struct vn_cmd *c = d->again.first; c; c = c->next)
@@ -88,7 +88,7 @@ static void try_again(struct vn_disk *d)
 }
 
 /* Reads the log page, so that the target reports the next event, too. */
-static void happened(struct vn_disk *d, uint32_t result)
+static void take_disk_event(struct vn_disk *d, uint32_t result)
 {
 	uint8_t log = INFO(result) == NV_AEN_ANA_CHANGED ? NV_LOG_ANA : NV_LOG_CHANGED_NS;
 	char why[120];
@@ -99,7 +99,7 @@ static void happened(struct vn_disk *d, uint32_t result)
 	if (vn_ctl_read_log(&l, d->now.admin, log))
 		return;
 	if (log == NV_LOG_ANA)
-		try_again(d);
+		resend_waiting(d);
 	else
 		look_again(d);
 }
@@ -110,7 +110,7 @@ void vn_events_look(struct vn_disk *d)
 
 	if (!c || !c->done || c->cqe.status || d->now.admin->error)
 		return;
-	happened(d, (uint32_t)c->cqe.result);
+	take_disk_event(d, (uint32_t)c->cqe.result);
 	if (!d->now.admin->error)
 		ask_for_event(d->now.admin, c);
 }

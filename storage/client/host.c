@@ -54,7 +54,7 @@ static int made_nqn(char nqn[NV_NQN_SIZE])
 }
 
 /* text NULL: there is no secret. */
-static int secret(const char *text, bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *s)
+static int take_secret_text(const char *text, bool (*parse)(const char *text, struct nv_secret *s), struct nv_secret *s)
 {
 	if (!text)
 		return 0;
@@ -80,11 +80,11 @@ int vn_identity(const struct vn_options *o, struct vn_identity *i)
 		e = made_nqn(i->host_nqn);
 	}
 	if (!e)
-		e = secret(o->secret, nv_secret_parse, &i->secret);
+		e = take_secret_text(o->secret, nv_secret_parse, &i->secret);
 	if (!e)
-		e = secret(o->controller_secret, nv_secret_parse, &i->controller_secret);
+		e = take_secret_text(o->controller_secret, nv_secret_parse, &i->controller_secret);
 	if (!e)
-		e = secret(o->tls_key, nv_tls_key_parse, &i->tls);
+		e = take_secret_text(o->tls_key, nv_tls_key_parse, &i->tls);
 	if (!e && i->controller_secret.length && !i->secret.length)
 		e = -EINVAL;
 	if (e)

@@ -73,7 +73,7 @@ void vn_domain_fini(struct vn_domain *d)
 }
 
 /* The number of regions that begin at or before `at`. Only the last of these can contain it. */
-static size_t upto(const struct vn_domain *d, const uint8_t *at)
+static size_t regions_up_to(const struct vn_domain *d, const uint8_t *at)
 {
 	size_t low = 0, high = d->n;
 
@@ -93,7 +93,7 @@ struct vn_memory *vn_memory_get(struct vn_domain *d, const void *at, size_t leng
 	struct vn_memory *m = NULL;
 
 	pthread_mutex_lock(&d->lock);
-	size_t n = upto(d, at);
+	size_t n = regions_up_to(d, at);
 
 	if (n) {
 		m = d->all[n - 1];
@@ -115,9 +115,9 @@ void vn_memory_put(struct vn_domain *d, struct vn_memory *m)
 	pthread_mutex_unlock(&d->lock);
 }
 
-static int insert(struct vn_domain *d, struct vn_memory *m)
+static int insert_region(struct vn_domain *d, struct vn_memory *m)
 {
-	size_t n = upto(d, m->address);
+	size_t n = regions_up_to(d, m->address);
 
 	if (n && (size_t)(m->address - d->all[n - 1]->address) < d->all[n - 1]->length)
 		return -EEXIST;
@@ -140,14 +140,14 @@ static int insert(struct vn_domain *d, struct vn_memory *m)
 
 static void take_out(struct vn_domain *d, const struct vn_memory *m)
 {
-	size_t i = upto(d, m->address) - 1;
+	size_t i = regions_up_to(d, m->address) - 1;
 
 	memmove(d->all + i, d->all + i + 1, (d->n - i - 1) * sizeof(struct vn_memory *));
 	d->n--;
 }
 
 /* Registers or deregisters memory, and releases the lock meanwhile. */
-static int unlocked(struct vn_domain *d, struct vn_memory *m, int (*work)(struct vn_domain *d, struct vn_memory *m))
+static int without_lock(struct vn_domain *d, struct vn_memory *m, int (*work)(struct vn_domain *d, struct vn_memory *m))
 {
 	int e;
 
@@ -162,7 +162,7 @@ static int unlocked(struct vn_domain *d, struct vn_memory *m, int (*work)(struct
 	return e;
 }
 
-static int make(struct vn_domain *d, struct vn_memory *m)
+static int make_mr(struct vn_domain *d, struct vn_memory *m)
 {
 #ifdef VN_HAVE_RDMA
 	return vn_mr_make(d, m);
@@ -171,7 +171,7 @@ static int make(struct vn_domain *d, struct vn_memory *m)
 #endif
 }
 
-static int drop(struct vn_domain *d, struct vn_memory *m)
+static int drop_mr(struct vn_domain *d, struct vn_memory *m)
 {
 #ifdef VN_HAVE_RDMA
 	if (m->mr)
@@ -195,9 +195,9 @@ int vn_register(struct vn_disk *disk, void *address, size_t length, struct vn_me
 	m->length = length;
 	pthread_mutex_lock(&d->lock);
 	m->coming = true;
-	e = insert(d, m);
+	e = insert_region(d, m);
 	if (!e) {
-		e = unlocked(d, m, make);
+		e = without_lock(d, m, make_mr);
 		m->coming = false;
 		if (e)
 			take_out(d, m);
@@ -245,7 +245,7 @@ int vn_unregister(struct vn_disk *disk, struct vn_memory *m)
 		if (e)
 			break;
 		take_out(d, m);
-		unlocked(d, m, drop);
+		without_lock(d, m, drop_mr);
 	}
 	pthread_mutex_unlock(&d->lock);
 	if (!e)

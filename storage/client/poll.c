@@ -81,7 +81,7 @@ static bool look_for_a_while(struct vn_disk *d, uint64_t deadline)
 
 /* Polls before a sleep. The more often that is useless, the more rarely it is done, so it costs little where answers
  * take long or requests are few. */
-static bool spin(struct vn_disk *d, uint64_t deadline)
+static bool spin_before_sleep(struct vn_disk *d, uint64_t deadline)
 {
 	if (!d->options.spin_us || d->state != VN_UP || !d->transport->spins || d->again.first)
 		return false;
@@ -98,7 +98,7 @@ static bool spin(struct vn_disk *d, uint64_t deadline)
 	return false;
 }
 
-static bool arm(struct vn_disk *d)
+static bool arm_queues(struct vn_disk *d)
 {
 	bool again = false;
 
@@ -115,7 +115,7 @@ static void sleep_on(struct vn_disk *d, uint64_t deadline)
 	eventfd_t n;
 	int k;
 
-	if (spin(d, deadline) || arm(d))
+	if (spin_before_sleep(d, deadline) || arm_queues(d))
 		return;
 	pthread_mutex_unlock(&d->lock);
 	k = epoll_wait(d->epoll, e, 8, deadline == UINT64_MAX ? -1 : vn_left(deadline));
@@ -133,7 +133,7 @@ static void step_down(struct vn_disk *d)
 	pthread_cond_broadcast(&d->cond);
 }
 
-static int work(struct vn_disk *d)
+static int poll_and_issue(struct vn_disk *d)
 {
 	int n = 0;
 
@@ -162,7 +162,7 @@ static int poll_as_the_one(struct vn_disk *d, uint64_t until)
 	d->polling = true;
 	if (d->fd_given) /* the wake-up is for this call; the program itself may sleep on the descriptor */
 		eventfd_read(d->wake, &x);
-	while (!(n = work(d)) && vn_now() < until)
+	while (!(n = poll_and_issue(d)) && vn_now() < until)
 		sleep_on(d, until);
 	step_down(d);
 	return n;
@@ -184,7 +184,7 @@ int vn_poll(struct vn_disk *d, int timeout_ms)
 			break;
 		wait_for_turn(d, until);
 	}
-	if (!n && !timeout_ms && d->fd_given && arm(d)) /* arms the descriptor of vn_fd */
+	if (!n && !timeout_ms && d->fd_given && arm_queues(d)) /* arms the descriptor of vn_fd */
 		vn_wake(d);
 	pthread_mutex_unlock(&d->lock);
 	return n;
@@ -238,7 +238,7 @@ static int finish_wait(struct vn_waiter *w, int e)
 				continue;
 			}
 			d->polling = true;
-			while (work(d), !w->done)
+			while (poll_and_issue(d), !w->done)
 				sleep_on(d, UINT64_MAX);
 			step_down(d);
 		}

@@ -79,7 +79,7 @@ void vn_queue_release(struct vn_queue *q, struct vn_cmd *c)
 {
 	uint16_t slot = c->cid & q->mask;
 
-	q->transport->done(q, c);
+	q->transport->release(q, c);
 	q->slots[slot] = NULL;
 	q->generation[slot]++;
 	q->unused[q->n_unused++] = slot;
@@ -99,7 +99,7 @@ void vn_queue_break(struct vn_queue *q, int error, const char *format, ...)
 	va_end(v);
 }
 
-void vn_answer(struct vn_queue *q, struct vn_cmd *c)
+void vn_cmd_complete(struct vn_queue *q, struct vn_cmd *c)
 {
 	if (c->digest_failed) {
 		q->digest_errors++;

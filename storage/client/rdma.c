@@ -107,7 +107,7 @@ static void rdma_submit(struct vn_queue *q, struct vn_cmd *c)
 		s.sgl.length = c->length;
 		if (!make_reachable(r, c, &s.sgl)) {
 			c->cqe = (struct nv_cqe){.status = VN_STATUS_NO_MEMORY};
-			vn_answer(q, c);
+			vn_cmd_complete(q, c);
 			return;
 		}
 	}
@@ -130,7 +130,7 @@ bool vn_rdma_receive(struct vn_rdma_queue *r, unsigned slot)
 static void maybe_over(struct vn_rdma_queue *r, struct vn_cmd *c)
 {
 	if (c->answered && c->rdma.send_done)
-		vn_answer(&r->q, c);
+		vn_cmd_complete(&r->q, c);
 }
 
 static void take_answer(struct vn_rdma_queue *r, unsigned slot, uint32_t length)
@@ -165,7 +165,7 @@ static void take_completion(struct vn_rdma_queue *r, const struct ibv_wc *w)
 	}
 }
 
-static bool drain(struct vn_rdma_queue *r)
+static bool drain_cq(struct vn_rdma_queue *r)
 {
 	struct ibv_wc w[BATCH];
 	bool any = false;
@@ -203,7 +203,7 @@ static void rdma_progress(struct vn_queue *q)
 		return;
 	if (r->armed)
 		take_cq_event(r);
-	drain(r);
+	drain_cq(r);
 }
 
 static bool rdma_arm(struct vn_queue *q)
@@ -220,7 +220,7 @@ static bool rdma_arm(struct vn_queue *q)
 			vn_queue_break(q, EIO, "ibv_req_notify_cq");
 		r->armed = true;
 	}
-	return drain(r) || q->error; /* completions from before the arming */
+	return drain_cq(r) || q->error; /* completions from before the arming */
 }
 
 static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
@@ -234,7 +234,7 @@ static int rdma_descriptors(const struct vn_queue *q, struct pollfd p[2])
 
 /* ---- closing ---- */
 
-static void rdma_done(struct vn_queue *q, struct vn_cmd *c)
+static void rdma_release(struct vn_queue *q, struct vn_cmd *c)
 {
 	struct vn_rdma_queue *r = vn_rdma_of(q);
 
@@ -320,7 +320,7 @@ const struct vn_transport vn_rdma = {
         .descriptors = rdma_descriptors,
         .spins = true,
         .arm = rdma_arm,
-        .done = rdma_done,
+        .release = rdma_release,
         .cut = rdma_cut,
         .close = rdma_close,
 };

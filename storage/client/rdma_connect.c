@@ -103,7 +103,7 @@ static int take_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_e
 	return error;
 }
 
-static int await(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_event_type want)
+static int await_event(struct vn_link *l, struct vn_rdma_queue *r, enum rdma_cm_event_type want)
 {
 	struct pollfd p = {.fd = r->events->fd, .events = POLLIN};
 
@@ -138,7 +138,7 @@ void vn_rdma_events(struct vn_rdma_queue *r)
 
 /* ---- resources ---- */
 
-static size_t rounded(size_t n)
+static size_t round_to_line(size_t n)
 {
 	return (n + 63) / 64 * 64;
 }
@@ -149,9 +149,9 @@ static int make_memory(struct vn_rdma_queue *r)
 	unsigned bounces = r->q.qid ? VN_RDMA_BOUNCES : 1;
 	size_t all, answers;
 
-	r->capsule_size = rounded(NV_SQE_LEN + room);
+	r->capsule_size = round_to_line(NV_SQE_LEN + room);
 	answers = r->capsule_size * r->q.depth;
-	all = rounded(answers + (r->q.depth + 1u) * NV_CQE_LEN) + (size_t)bounces * VN_RDMA_BOUNCE;
+	all = round_to_line(answers + (r->q.depth + 1u) * NV_CQE_LEN) + (size_t)bounces * VN_RDMA_BOUNCE;
 	r->memory = vn_shared_new(all, &r->memory_fd);
 	if (!r->memory)
 		return -ENOMEM;
@@ -188,7 +188,7 @@ static int make_queue_pair(struct vn_rdma_queue *r)
 	return 0;
 }
 
-static int make(struct vn_link *l, struct vn_rdma_queue *r)
+static int make_resources(struct vn_link *l, struct vn_rdma_queue *r)
 {
 	int e = vn_domain_attach(r->domain, r->id->verbs);
 
@@ -203,7 +203,7 @@ static int make(struct vn_link *l, struct vn_rdma_queue *r)
 
 /* ---- connecting ---- */
 
-static int resolve(struct vn_link *l, struct vn_rdma_queue *r)
+static int resolve_target(struct vn_link *l, struct vn_rdma_queue *r)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = l->options->numeric ? AI_NUMERICHOST : 0},
 	                *all;
@@ -218,11 +218,11 @@ static int resolve(struct vn_link *l, struct vn_rdma_queue *r)
 	if (e)
 		vn_say(l->why, "%s by RDMA: %s", l->host, strerror(-e));
 	else
-		e = await(l, r, RDMA_CM_EVENT_ADDR_RESOLVED);
+		e = await_event(l, r, RDMA_CM_EVENT_ADDR_RESOLVED);
 	return e;
 }
 
-static int greet(struct vn_link *l, struct vn_rdma_queue *r)
+static int rdma_greet(struct vn_link *l, struct vn_rdma_queue *r)
 {
 	uint8_t private[PRIVATE_LEN] = {0};
 	struct ibv_device_attr a;
@@ -241,7 +241,7 @@ static int greet(struct vn_link *l, struct vn_rdma_queue *r)
 	nv_put16(private + P_CNTLID, r->q.qid ? l->cntlid : 0);
 	if (rdma_connect(r->id, &p))
 		return -errno;
-	return await(l, r, RDMA_CM_EVENT_ESTABLISHED);
+	return await_event(l, r, RDMA_CM_EVENT_ESTABLISHED);
 }
 
 int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
@@ -258,11 +258,11 @@ int vn_rdma_connect(struct vn_link *l, struct vn_rdma_queue *r)
 		vn_say(l->why, "rdma_cm: there is no choice of adapters");
 		return -ENODEV;
 	}
-	e = resolve(l, r);
+	e = resolve_target(l, r);
 	if (!e)
-		e = make(l, r);
+		e = make_resources(l, r);
 	if (!e)
 		e = rdma_resolve_route(r->id, vn_left(l->deadline)) ? -errno
-		                                                    : await(l, r, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	return e ? e : greet(l, r);
+		                                                    : await_event(l, r, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	return e ? e : rdma_greet(l, r);
 }

@@ -102,7 +102,7 @@ static void cmd_ended(struct vn_disk *d, struct vn_cmd *c, int error)
 
 int vn_status_errno(uint16_t status)
 {
-	switch (status & 0x7ff) {
+	switch (status & NV_STATUS_MASK) {
 	case NV_OK:
 		return 0;
 	case NV_LBA_RANGE:
@@ -125,24 +125,24 @@ int vn_status_errno(uint16_t status)
 	}
 }
 
-/* Type 1 codes from 80h on mean something else for NVM commands than for Connect */
+/* Status codes of type 1 from 80h on mean something else for NVM commands than for Connect. */
 #define IO_READ_ONLY 0x182u
 
 static int io_errno(uint16_t status)
 {
-	return (status & 0x7ff) == IO_READ_ONLY ? -EROFS : vn_status_errno(status);
+	return (status & NV_STATUS_MASK) == IO_READ_ONLY ? -EROFS : vn_status_errno(status);
 }
 
 /* True for a lost write: a second flush would succeed without bringing the data back. Type 2h: media errors */
 static bool has_lost(const struct vn_cmd *c)
 {
 	return c->sqe.opcode == NV_IO_FLUSH &&
-	       ((c->cqe.status >> 8 & 7) == 2 || (c->cqe.status & 0x7ff) == NV_INTERNAL);
+	       ((c->cqe.status >> 8 & 7) == 2 || (c->cqe.status & NV_STATUS_MASK) == NV_INTERNAL);
 }
 
 static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 {
-	if ((c->cqe.status & 0x7ff) == NV_ANA_LOSS_PATH) /* this controller's answer will not change */
+	if ((c->cqe.status & NV_STATUS_MASK) == NV_ANA_LOSS_PATH) /* this controller's answer will not change */
 		return false;
 	return io_errno(c->cqe.status) == -EIO && !(c->cqe.status & NV_DNR) && !has_lost(c) &&
 	       c->tries < d->options.retries;
@@ -150,9 +150,9 @@ static bool may_try_again(const struct vn_disk *d, const struct vn_cmd *c)
 
 /* True if the namespace is not accessible through this controller for now, which is treated like a broken connection.
  * Base 1.4, 8.20.3 */
-static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
+static bool is_unreachable(const struct vn_disk *d, struct vn_cmd *c)
 {
-	uint16_t status = c->cqe.status & 0x7ff;
+	uint16_t status = c->cqe.status & NV_STATUS_MASK;
 
 	if (c->cqe.status & NV_DNR || (status != NV_ANA_INACCESSIBLE_PATH && status != NV_ANA_TRANSITION_PATH))
 		return false;
@@ -163,7 +163,7 @@ static bool unreachable(const struct vn_disk *d, struct vn_cmd *c)
 
 void vn_cmd_over(struct vn_disk *d, struct vn_cmd *c)
 {
-	bool away = unreachable(d, c);
+	bool away = is_unreachable(d, c);
 
 	d->answered++;
 	if (!away && !may_try_again(d, c)) {
@@ -194,7 +194,8 @@ void vn_requests_end(struct vn_disk *d, int error)
 bool vn_callbacks(struct vn_disk *d, int *n)
 {
 	struct vn_op *o, *all = d->done.first;
-	struct vn_disk *outer = calling_back; /* a callback of another disk may wait for this one */
+	struct vn_disk *outer =
+	        calling_back; /* this may run inside a callback of another disk, which waits for this one */
 
 	if (!all)
 		return false;
@@ -216,7 +217,7 @@ bool vn_callbacks(struct vn_disk *d, int *n)
 
 /* ---- commands ---- */
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_blocks(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -226,9 +227,9 @@ static uint64_t part_length(const struct vn_disk *d, const struct vn_op *o)
 	uint64_t left = o->length - o->issued, most = d->max_part, block = d->info.block_size;
 
 	if (o->opcode == NV_IO_WRITE_ZEROES)
-		most = block * least(ZEROES_MAX, d->now.limits.zeroes / block);
+		most = block * min_blocks(ZEROES_MAX, d->now.limits.zeroes / block);
 	if (o->opcode == NV_IO_DSM)
-		most = block * least(DISCARD_MAX / block, d->now.limits.discard);
+		most = block * min_blocks(DISCARD_MAX / block, d->now.limits.discard);
 	if (most < block) /* a command has at least one block */
 		most = block;
 	return left < most ? left : most;
@@ -304,7 +305,7 @@ static struct vn_queue *next_queue(struct vn_disk *d)
 	return NULL;
 }
 
-static bool anything(const struct vn_disk *d)
+static bool has_commands(const struct vn_disk *d)
 {
 	return d->again.first || (d->pending.first && d->spare);
 }
@@ -315,7 +316,7 @@ void vn_issue(struct vn_disk *d)
 
 	if (d->state != VN_UP)
 		return;
-	while (anything(d)) {
+	while (has_commands(d)) {
 		struct vn_queue *q = next_queue(d);
 		struct vn_cmd *c = q ? next_cmd(d, now) : NULL;
 
@@ -356,7 +357,7 @@ static struct vn_op *new_op(struct vn_disk *d)
 	return o;
 }
 
-static int begin_request(struct vn_disk *d, const struct vn_op *what)
+static int begin_op(struct vn_disk *d, const struct vn_op *what)
 {
 	struct vn_op *o = NULL;
 	int e = 0;
@@ -386,13 +387,13 @@ static int begin_data(struct vn_disk *d, uint8_t opcode, uint8_t *buffer, size_t
 	if (!e && opcode == NV_IO_COMPARE && !d->info.compare)
 		e = -EOPNOTSUPP;
 	return e ? e
-	         : begin_request(d, &(struct vn_op){.opcode = opcode,
-	                                            .flags = (uint8_t)flags,
-	                                            .data = buffer,
-	                                            .length = length,
-	                                            .offset = offset,
-	                                            .done = done,
-	                                            .arg = arg});
+	         : begin_op(d, &(struct vn_op){.opcode = opcode,
+	                                       .flags = (uint8_t)flags,
+	                                       .data = buffer,
+	                                       .length = length,
+	                                       .offset = offset,
+	                                       .done = done,
+	                                       .arg = arg});
 }
 
 int vn_read(struct vn_disk *d, void *buffer, size_t length, uint64_t offset, unsigned flags, vn_done *done, void *arg)
@@ -419,12 +420,12 @@ int vn_write_zeroes(struct vn_disk *d, uint64_t length, uint64_t offset, unsigne
 	if (!e && !d->info.write_zeroes)
 		e = -EOPNOTSUPP;
 	return e ? e
-	         : begin_request(d, &(struct vn_op){.opcode = NV_IO_WRITE_ZEROES,
-	                                            .flags = (uint8_t)flags,
-	                                            .length = length,
-	                                            .offset = offset,
-	                                            .done = done,
-	                                            .arg = arg});
+	         : begin_op(d, &(struct vn_op){.opcode = NV_IO_WRITE_ZEROES,
+	                                       .flags = (uint8_t)flags,
+	                                       .length = length,
+	                                       .offset = offset,
+	                                       .done = done,
+	                                       .arg = arg});
 }
 
 /* Starts a request without commands. It completes when callbacks run next. */
@@ -450,12 +451,12 @@ int vn_discard(struct vn_disk *d, uint64_t length, uint64_t offset, unsigned fla
 	if (!e && !d->info.discard)
 		return begin_nothing(d, done, arg);
 	return e ? e
-	         : begin_request(d, &(struct vn_op){.opcode = NV_IO_DSM,
-	                                            .flags = (uint8_t)flags,
-	                                            .length = length,
-	                                            .offset = offset,
-	                                            .done = done,
-	                                            .arg = arg});
+	         : begin_op(d, &(struct vn_op){.opcode = NV_IO_DSM,
+	                                       .flags = (uint8_t)flags,
+	                                       .length = length,
+	                                       .offset = offset,
+	                                       .done = done,
+	                                       .arg = arg});
 }
 
 int vn_flush(struct vn_disk *d, unsigned flags, vn_done *done, void *arg)
@@ -463,6 +464,5 @@ int vn_flush(struct vn_disk *d, unsigned flags, vn_done *done, void *arg)
 	if (!done || flags & ~VN_MORE)
 		return -EINVAL;
 	/* without a volatile cache the target still answers it. Base 1.4, 6.8 */
-	return begin_request(d,
-	                     &(struct vn_op){.opcode = NV_IO_FLUSH, .flags = (uint8_t)flags, .done = done, .arg = arg});
+	return begin_op(d, &(struct vn_op){.opcode = NV_IO_FLUSH, .flags = (uint8_t)flags, .done = done, .arg = arg});
 }

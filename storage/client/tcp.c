@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define H2C_MIN 4096u /* the least MAXH2CDATA, a multiple of 4. 3.6.2.3 */
+#define H2C_MIN 4096u /* the least MAXH2CDATA, a multiple of 4. NVMe/TCP 1.0, 3.6.2.3 */
 
 int vn_tcp_wait(const struct vn_link *l, int fd, short events)
 {
@@ -72,7 +72,7 @@ static int connect_any(struct vn_link *l)
 	return fd;
 }
 
-static int receive_all(const struct vn_link *l, struct vn_tcp_queue *t, uint8_t *at, size_t len)
+static int receive_exactly(const struct vn_link *l, struct vn_tcp_queue *t, uint8_t *at, size_t len)
 {
 	while (len) {
 		ssize_t n = vn_tcp_read(t, &(struct iovec){at, len}, 1);
@@ -92,7 +92,7 @@ static int receive_all(const struct vn_link *l, struct vn_tcp_queue *t, uint8_t 
 	return 0;
 }
 
-static int refused(struct vn_link *l, const char *what)
+static int speaks_no_nvme(struct vn_link *l, const char *what)
 {
 	vn_say(l->why, "%s port %s does not speak NVMe/TCP: %s", l->host, l->service, what);
 	return -EPROTO;
@@ -103,9 +103,9 @@ static int take_icresp(struct vn_link *l, struct vn_tcp_queue *t, const uint8_t 
 	struct nv_tcp_ic ic = nv_tcp_ic_decode(pdu);
 
 	if (ic.pfv)
-		return refused(l, "another version");
+		return speaks_no_nvme(l, "another version");
 	if (ic.align > 31 || ic.number < H2C_MIN || ic.number % 4 || ic.digests & ~asked)
-		return refused(l, "a value in its greeting");
+		return speaks_no_nvme(l, "a value in its greeting");
 	if (l->options->require_digest && ic.digests != asked) {
 		vn_say(l->why, "%s port %s does not support digests", l->host, l->service);
 		return -EOPNOTSUPP;
@@ -116,7 +116,7 @@ static int take_icresp(struct vn_link *l, struct vn_tcp_queue *t, const uint8_t 
 	return 0;
 }
 
-static int greet(struct vn_link *l, struct vn_tcp_queue *t)
+static int exchange_ic(struct vn_link *l, struct vn_tcp_queue *t)
 {
 	const struct vn_options *o = l->options;
 	uint8_t asked = (o->header_digest ? NV_TCP_HDGST : 0) | (o->data_digest ? NV_TCP_DDGST : 0);
@@ -126,8 +126,8 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 
 	nv_tcp_ic_encode(&ic, false, pdu);
 	if (vn_tcp_write(t, &(struct iovec){pdu, sizeof(pdu)}, 1) != sizeof(pdu)) /* a new connection has room */
-		return refused(l, strerror(errno));
-	e = receive_all(l, t, pdu, NV_TCP_COMMON_LEN);
+		return speaks_no_nvme(l, strerror(errno));
+	e = receive_exactly(l, t, pdu, NV_TCP_COMMON_LEN);
 	if (e) {
 		vn_say(l->why, "%s port %s, greeting: %s", l->host, l->service, strerror(-e));
 		return e;
@@ -136,8 +136,8 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 	uint32_t data, fei;
 
 	if (h.type != NV_TCP_ICRESP || nv_tcp_check(&h, true, 0, 0, &data, &fei))
-		return refused(l, "no greeting");
-	e = receive_all(l, t, pdu + NV_TCP_COMMON_LEN, NV_TCP_IC_LEN - NV_TCP_COMMON_LEN);
+		return speaks_no_nvme(l, "no greeting");
+	e = receive_exactly(l, t, pdu + NV_TCP_COMMON_LEN, NV_TCP_IC_LEN - NV_TCP_COMMON_LEN);
 	if (e) {
 		vn_say(l->why, "%s port %s, greeting: %s", l->host, l->service, strerror(-e));
 		return e;
@@ -147,13 +147,13 @@ static int greet(struct vn_link *l, struct vn_tcp_queue *t)
 
 /* Makes close discard unsent data, which must not reach the target after the command was repeated on another
  * connection. */
-static void reset(int fd)
+static void reset_stream(int fd)
 {
 	(void)connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 }
 
 /* Makes close send the remaining data and a FIN. */
-static void end(int fd)
+static void close_stream(int fd)
 {
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
 	shutdown(fd, SHUT_RDWR);
@@ -169,9 +169,9 @@ static void tcp_cut(struct vn_queue *q)
 	t->out = NULL;
 	t->out_end = &t->out;
 	if (q->qid && q->busy)
-		reset(t->fd);
+		reset_stream(t->fd);
 	else
-		end(t->fd);
+		close_stream(t->fd);
 }
 
 static void tcp_close(struct vn_queue *q)
@@ -203,7 +203,7 @@ static int tcp_open(struct vn_link *l, uint16_t qid, uint16_t depth, struct vn_q
 		if (e >= 0)
 			e = vn_tcp_wrap(l, t);
 		if (!e)
-			e = greet(l, t);
+			e = exchange_ic(l, t);
 	}
 	if (e) {
 		tcp_close(&t->q);
@@ -236,7 +236,7 @@ static bool tcp_arm(struct vn_queue *q)
 	return !q->error && vn_tcp_unread(vn_tcp_of(q));
 }
 
-static void tcp_done(struct vn_queue *q, struct vn_cmd *c)
+static void tcp_release(struct vn_queue *q, struct vn_cmd *c)
 {
 	vn_tcp_of(q)->large -= c->way == VN_FROM_TARGET && c->length > NV_PAGE;
 }
@@ -249,7 +249,7 @@ const struct vn_transport vn_tcp = {
         .progress = tcp_progress,
         .descriptors = tcp_descriptors,
         .arm = tcp_arm,
-        .done = tcp_done,
+        .release = tcp_release,
         .cut = tcp_cut,
         .close = tcp_close,
 };

@@ -31,38 +31,38 @@ static uint32_t hdgst_len(const struct vn_tcp_queue *t)
 	return t->digests & NV_TCP_HDGST ? NV_TCP_DIGEST_LEN : 0;
 }
 
-static void next_pdu(struct vn_tcp_queue *t)
+static void client_next_pdu(struct vn_tcp_queue *t)
 {
 	t->rx = VN_RX_HEAD;
 	t->head_len = 0;
 	t->rx_cmd = NULL;
 }
 
-static void answer(struct vn_tcp_queue *t, struct vn_cmd *c, const struct nv_cqe *cqe)
+static void take_cqe(struct vn_tcp_queue *t, struct vn_cmd *c, const struct nv_cqe *cqe)
 {
 	c->cqe = *cqe;
 	c->answered = true;
 	if (!c->tcp.queued)
-		vn_answer(&t->q, c);
+		vn_cmd_complete(&t->q, c);
 }
 
 /* ---- data ---- */
 
-static void finish_data(struct vn_tcp_queue *t)
+static void client_finish_data(struct vn_tcp_queue *t)
 {
 	struct vn_cmd *c = t->rx_cmd;
 	struct nv_cqe ok = {.cid = c->cid};
 
-	/* fails the command, not the connection. 3.5.2 */
+	/* fails the command, not the connection. NVMe/TCP 1.0, 3.5.2 */
 	if (t->pdu.flags & NV_TCP_DDGST && nv_get32(t->rx_digest) != t->rx_crc)
 		c->digest_failed = true;
-	next_pdu(t);
+	client_next_pdu(t);
 	if (t->pdu.flags & NV_TCP_SUCCESS)
-		answer(t, c, &ok);
+		take_cqe(t, c, &ok);
 }
 
 /* n bytes of data have been stored */
-static void took(struct vn_tcp_queue *t, uint32_t n)
+static void client_took_data(struct vn_tcp_queue *t, uint32_t n)
 {
 	struct vn_cmd *c = t->rx_cmd;
 
@@ -75,7 +75,7 @@ static void took(struct vn_tcp_queue *t, uint32_t n)
 	if (t->pdu.flags & NV_TCP_DDGST)
 		t->rx = VN_RX_DIGEST;
 	else
-		finish_data(t);
+		client_finish_data(t);
 }
 
 /* ---- PDUs ---- */
@@ -124,7 +124,7 @@ static void take_r2t(struct vn_tcp_queue *t)
 		refuse_pdu(t, NV_TCP_FES_RANGE, "a request for data out of range");
 		return;
 	}
-	next_pdu(t);
+	client_next_pdu(t);
 	c->tcp.ttag = d.ttag;
 	c->tcp.h2c_end = d.offset + d.length;
 	vn_tcp_requested(t, c);
@@ -145,11 +145,11 @@ static void take_response(struct vn_tcp_queue *t)
 		refuse_pdu(t, NV_TCP_FES_SEQUENCE, "success before the data");
 		return;
 	}
-	next_pdu(t);
-	answer(t, c, &e);
+	client_next_pdu(t);
+	take_cqe(t, c, &e);
 }
 
-static void take_pdu(struct vn_tcp_queue *t, uint32_t data)
+static void client_take_pdu(struct vn_tcp_queue *t, uint32_t data)
 {
 	switch (t->pdu.type) {
 	case NV_TCP_C2H_DATA:
@@ -174,7 +174,7 @@ static void take_pdu(struct vn_tcp_queue *t, uint32_t data)
 /* ---- headers ---- */
 
 /* The length of the header, as far as known. At most sizeof(t->head) once it is checked. */
-static uint32_t header_length(const struct vn_tcp_queue *t)
+static uint32_t client_header_length(const struct vn_tcp_queue *t)
 {
 	if (t->head_len < NV_TCP_COMMON_LEN)
 		return NV_TCP_COMMON_LEN;
@@ -190,9 +190,9 @@ static bool digest_right(const struct vn_tcp_queue *t)
 	return !(t->pdu.flags & NV_TCP_HDGST) || nv_get32(t->head + t->pdu.hlen) == vb_crc32c(0, t->head, t->pdu.hlen);
 }
 
-static uint32_t take_header(struct vn_tcp_queue *t, const uint8_t *bytes, uint32_t len)
+static uint32_t client_take_header(struct vn_tcp_queue *t, const uint8_t *bytes, uint32_t len)
 {
-	uint32_t want = header_length(t), n = len < want - t->head_len ? len : want - t->head_len, data, fei;
+	uint32_t want = client_header_length(t), n = len < want - t->head_len ? len : want - t->head_len, data, fei;
 
 	memcpy(t->head + t->head_len, bytes, n);
 	t->head_len += n;
@@ -203,29 +203,29 @@ static uint32_t take_header(struct vn_tcp_queue *t, const uint8_t *bytes, uint32
 
 	if (fes)
 		refuse_pdu(t, (uint16_t)fes, "a header");
-	else if (header_length(t) > t->head_len)
+	else if (client_header_length(t) > t->head_len)
 		return n;
 	else if (!digest_right(t))
 		refuse_pdu(t, NV_TCP_FES_HDGST, "a header's digest");
 	else
-		take_pdu(t, data);
+		client_take_pdu(t, data);
 	return n;
 }
 
-static uint32_t take_digest(struct vn_tcp_queue *t, const uint8_t *bytes, uint32_t len)
+static uint32_t client_take_digest(struct vn_tcp_queue *t, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t n = len < NV_TCP_DIGEST_LEN - t->rx_digest_len ? len : NV_TCP_DIGEST_LEN - t->rx_digest_len;
 
 	memcpy(t->rx_digest + t->rx_digest_len, bytes, n);
 	t->rx_digest_len += n;
 	if (t->rx_digest_len == NV_TCP_DIGEST_LEN)
-		finish_data(t);
+		client_finish_data(t);
 	return n;
 }
 
 /* ---- bytes ---- */
 
-static bool consume(struct vn_tcp_queue *t)
+static bool client_consume(struct vn_tcp_queue *t)
 {
 	const uint8_t *at = t->in + t->in_at;
 	uint32_t left = t->in_len - t->in_at, n = 0;
@@ -234,16 +234,16 @@ static bool consume(struct vn_tcp_queue *t)
 		return false;
 	switch (t->rx) {
 	case VN_RX_HEAD:
-		n = take_header(t, at, left);
+		n = client_take_header(t, at, left);
 		break;
 	case VN_RX_DATA:
 		n = left < t->rx_left ? left : t->rx_left;
 		memcpy(t->rx_cmd->data + t->rx_cmd->tcp.moved, at, n);
 		t->q.copied += n;
-		took(t, n);
+		client_took_data(t, n);
 		break;
 	case VN_RX_DIGEST:
-		n = take_digest(t, at, left);
+		n = client_take_digest(t, at, left);
 		break;
 	}
 	t->in_at += n;
@@ -251,7 +251,7 @@ static bool consume(struct vn_tcp_queue *t)
 }
 
 /* The limit for reading into in[]. Does not read beyond the next header if large data may follow. */
-static uint32_t room(const struct vn_tcp_queue *t)
+static uint32_t input_room(const struct vn_tcp_queue *t)
 {
 	uint32_t header = NV_TCP_DATA_LEN + hdgst_len(t);
 
@@ -259,7 +259,7 @@ static uint32_t room(const struct vn_tcp_queue *t)
 		return sizeof(t->in);
 	switch (t->rx) {
 	case VN_RX_HEAD:
-		return t->head_len < NV_TCP_COMMON_LEN ? header - t->head_len : header_length(t) - t->head_len;
+		return t->head_len < NV_TCP_COMMON_LEN ? header - t->head_len : client_header_length(t) - t->head_len;
 	case VN_RX_DATA:
 		return header + (t->pdu.flags & NV_TCP_DDGST ? NV_TCP_DIGEST_LEN : 0u);
 	default:
@@ -268,10 +268,10 @@ static uint32_t room(const struct vn_tcp_queue *t)
 }
 
 /* Reads data directly into its memory, and the bytes after it into the buffer. */
-static ssize_t read_more(struct vn_tcp_queue *t)
+static ssize_t client_read_more(struct vn_tcp_queue *t)
 {
 	uint32_t direct = t->rx == VN_RX_DATA ? t->rx_left : 0;
-	struct iovec v[2] = {{direct ? t->rx_cmd->data + t->rx_cmd->tcp.moved : NULL, direct}, {t->in, room(t)}};
+	struct iovec v[2] = {{direct ? t->rx_cmd->data + t->rx_cmd->tcp.moved : NULL, direct}, {t->in, input_room(t)}};
 	ssize_t n = vn_tcp_read(t, direct ? v : v + 1, direct ? 2 : 1);
 
 	if (n <= 0)
@@ -281,18 +281,18 @@ static ssize_t read_more(struct vn_tcp_queue *t)
 	t->in_at = 0;
 	t->in_len = (uint32_t)n - k;
 	if (k)
-		took(t, k);
+		client_took_data(t, k);
 	return n;
 }
 
 void vn_tcp_receive(struct vn_tcp_queue *t)
 {
 	for (uint32_t total = 0; total < TURN;) { /* arm finds data that TLS has decrypted already */
-		while (consume(t))
+		while (client_consume(t))
 			;
 		if (t->q.error)
 			return;
-		ssize_t n = read_more(t);
+		ssize_t n = client_read_more(t);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -305,6 +305,6 @@ void vn_tcp_receive(struct vn_tcp_queue *t)
 		}
 		total += (uint32_t)n;
 	}
-	while (consume(t))
+	while (client_consume(t))
 		;
 }

@@ -11,7 +11,7 @@
 
 #define PIECES 48 /* pieces of one sendmsg; three for each PDU */
 
-static void enqueue(struct vn_tcp_queue *t, struct vn_cmd *c)
+static void enqueue_pdu(struct vn_tcp_queue *t, struct vn_cmd *c)
 {
 	c->tcp.sent = 0;
 	c->tcp.queued = true;
@@ -61,7 +61,7 @@ void vn_tcp_submit(struct vn_queue *q, struct vn_cmd *c)
 	nv_sqe_encode(&s, c->tcp.head + NV_TCP_COMMON_LEN);
 	finish_pdu(t, c, NV_TCP_COMMAND, 0, NV_TCP_COMMAND_LEN);
 	t->large += c->way == VN_FROM_TARGET && c->length > NV_PAGE;
-	enqueue(t, c);
+	enqueue_pdu(t, c);
 }
 
 void vn_tcp_requested(struct vn_tcp_queue *t, struct vn_cmd *c)
@@ -79,11 +79,11 @@ void vn_tcp_requested(struct vn_tcp_queue *t, struct vn_cmd *c)
 	p->moved += n;
 	nv_tcp_data_encode(&d, p->head);
 	finish_pdu(t, c, NV_TCP_H2C_DATA, p->moved == p->h2c_end ? NV_TCP_LAST : 0, NV_TCP_DATA_LEN);
-	enqueue(t, c);
+	enqueue_pdu(t, c);
 }
 
 /* Called after a PDU was sent completely and removed from the list. */
-static void went(struct vn_tcp_queue *t, struct vn_cmd *c)
+static void pdu_sent(struct vn_tcp_queue *t, struct vn_cmd *c)
 {
 	struct vn_tcp_part *p = &c->tcp;
 
@@ -95,10 +95,10 @@ static void went(struct vn_tcp_queue *t, struct vn_cmd *c)
 	}
 	p->h2c = false;
 	if (c->answered)
-		vn_answer(&t->q, c);
+		vn_cmd_complete(&t->q, c);
 }
 
-static void add(struct iovec *v, int *n, uint8_t *at, uint32_t len, uint32_t *skip)
+static void add_piece(struct iovec *v, int *n, uint8_t *at, uint32_t len, uint32_t *skip)
 {
 	if (*skip >= len) {
 		*skip -= len;
@@ -108,7 +108,7 @@ static void add(struct iovec *v, int *n, uint8_t *at, uint32_t len, uint32_t *sk
 	*skip = 0;
 }
 
-static int gather(struct vn_tcp_queue *t, struct iovec v[PIECES])
+static int client_gather(struct vn_tcp_queue *t, struct iovec v[PIECES])
 {
 	int n = 0;
 
@@ -116,15 +116,15 @@ static int gather(struct vn_tcp_queue *t, struct iovec v[PIECES])
 		struct vn_tcp_part *p = &c->tcp;
 		uint32_t skip = p->sent;
 
-		add(v, &n, p->head, p->head_len, &skip);
+		add_piece(v, &n, p->head, p->head_len, &skip);
 		if (p->data_len) /* otherwise data may be NULL */
-			add(v, &n, c->data + p->data_at, p->data_len, &skip);
-		add(v, &n, p->tail, p->tail_len, &skip);
+			add_piece(v, &n, c->data + p->data_at, p->data_len, &skip);
+		add_piece(v, &n, p->tail, p->tail_len, &skip);
 	}
 	return n;
 }
 
-static void advance(struct vn_tcp_queue *t, size_t n)
+static void advance_output(struct vn_tcp_queue *t, size_t n)
 {
 	while (n) {
 		struct vn_cmd *c = t->out;
@@ -139,7 +139,7 @@ static void advance(struct vn_tcp_queue *t, size_t n)
 		t->out = p->next;
 		if (!t->out)
 			t->out_end = &t->out;
-		went(t, c);
+		pdu_sent(t, c);
 	}
 }
 
@@ -158,7 +158,7 @@ void vn_tcp_push(struct vn_queue *q)
 
 	while ((t->out || vn_tcp_unsent(t)) && !q->error && !t->cut) {
 		struct iovec v[PIECES];
-		int count = gather(t, v);
+		int count = client_gather(t, v);
 		ssize_t n = vn_tcp_write(t, v, count);
 
 		if (n < 0 && errno == EINTR)
@@ -171,7 +171,7 @@ void vn_tcp_push(struct vn_queue *q)
 			vn_queue_break(q, errno, "sending: %s", strerror(errno));
 			return;
 		}
-		advance(t, (size_t)n);
+		advance_output(t, (size_t)n);
 		if (!count)
 			break;
 	}

@@ -9,7 +9,7 @@
 
 #ifdef VN_HAVE_TLS
 
-static int refused(struct vn_link *l, int e)
+static int tls_refused(struct vn_link *l, int e)
 {
 	if (e == EPROTO || e == ECONNRESET || e == EACCES) {
 		vn_say(l->why, "%s port %s: no TLS with this key, or none at all", l->host, l->service);
@@ -31,9 +31,9 @@ int vn_tcp_wrap(struct vn_link *l, struct vn_tcp_queue *t)
 	while ((e = nv_tls_handshake(t->tls)) == EAGAIN) {
 		e = vn_tcp_wait(l, t->fd, nv_tls_unsent(t->tls) ? POLLOUT : POLLIN);
 		if (e)
-			return refused(l, -e);
+			return tls_refused(l, -e);
 	}
-	return e ? refused(l, e) : 0;
+	return e ? tls_refused(l, e) : 0;
 }
 
 ssize_t vn_tcp_read(struct vn_tcp_queue *t, struct iovec *v, int n)

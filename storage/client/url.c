@@ -24,7 +24,7 @@ static bool copy_part(char *to, size_t size, const char *from, size_t len)
 	return true;
 }
 
-static bool number(const char *text, unsigned long max, unsigned long *n)
+static bool parse_number(const char *text, unsigned long max, unsigned long *n)
 {
 	char *end;
 
@@ -34,7 +34,7 @@ static bool number(const char *text, unsigned long max, unsigned long *n)
 }
 
 /* Parses HOST[:PORT] up to end. A bracketed host may contain colons. */
-static bool authority(const char *at, const char *end, struct vn_url *u)
+static bool parse_authority(const char *at, const char *end, struct vn_url *u)
 {
 	const char *host = at, *host_end, *colon;
 	unsigned long port;
@@ -56,7 +56,7 @@ static bool authority(const char *at, const char *end, struct vn_url *u)
 		return true;
 	}
 	return *colon == ':' && copy_part(u->service, sizeof(u->service), colon + 1, (size_t)(end - colon - 1)) &&
-	       number(u->service, 65535, &port);
+	       parse_number(u->service, 65535, &port);
 }
 
 int vn_url_parse(const char *text, struct vn_url *out)
@@ -76,14 +76,14 @@ int vn_url_parse(const char *text, struct vn_url *out)
 
 	end = query ? query : at + strlen(at);
 	path = memchr(at, '/', (size_t)(end - at));
-	if (!authority(at, path ? path : end, &u))
+	if (!parse_authority(at, path ? path : end, &u))
 		return -EINVAL;
 	if (path && path + 1 != end &&
 	    (!copy_part(u.nqn, sizeof(u.nqn), path + 1, (size_t)(end - path - 1)) ||
 	     !nv_nqn_valid(u.nqn, sizeof(u.nqn))))
 		return -EINVAL;
 	if (query) {
-		if (strncmp(query, "?nsid=", 6) || !number(query + 6, NV_NSID_ALL - 1, &n))
+		if (strncmp(query, "?nsid=", 6) || !parse_number(query + 6, NV_NSID_ALL - 1, &n))
 			return -EINVAL;
 		u.nsid = (uint32_t)n;
 	}

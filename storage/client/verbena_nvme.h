@@ -71,8 +71,8 @@ struct vn_options {
 	unsigned io_ms;
 	unsigned reconnect_ms;       /* how long to try to reconnect. 600,000; 0: not at all */
 	unsigned reconnect_pause_ms; /* largest pause between two attempts; the first is a tenth of it. 1,000 */
-	/* With RDMA, a waiting thread polls this long before it sleeps, and up to eight times as long if much data is
-	 * in flight. It polls more rarely if that is useless. 200 */
+	/* With RDMA, a waiting thread polls for this time (µs) before it sleeps; with much data outstanding up to eight
+	 * times as long, but never beyond its own timeout. After polls in vain it polls less often. 200; 0: never */
 	unsigned spin_us;
 	unsigned retries;                         /* retries of a command that failed without DNR. 5 */
 	unsigned char header_digest, data_digest; /* CRC32C with TCP; used if the target agrees. 0, 0 */

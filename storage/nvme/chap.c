@@ -18,9 +18,9 @@
 #include "nvme/le.h"
 #include "nvme/nvme.h"
 
-#define EXPONENT_BITS 512 /* at least 256 (8.13.5.3); twice the strength of the largest group would be 400 */
+#define EXPONENT_BITS 512 /* at least 256 (Base 2.0, 8.13.5.3); twice the strength of the largest group would be 400 */
 
-static const EVP_MD *digest(uint8_t hash)
+static const EVP_MD *chap_digest(uint8_t hash)
 {
 	return hash == NV_SHA256   ? EVP_sha256()
 	       : hash == NV_SHA384 ? EVP_sha384()
@@ -33,7 +33,7 @@ bool nv_random(void *to, size_t len)
 	return len <= INT_MAX && RAND_bytes(to, (int)len) == 1;
 }
 
-/* Starts at a random number and counts up; never 0. 8.13.5.3 */
+/* Starts at a random number and counts up; never 0. Base 2.0, 8.13.5.3 */
 uint32_t nv_sequence(uint32_t last)
 {
 	for (int tries = 0; !last && tries < 8; tries++)
@@ -98,7 +98,7 @@ bool nv_chap_exponential(struct nv_chap *c, uint8_t *out)
 }
 
 /* True for 2 to p - 2. The primes are safe primes, so only 1 and p - 1 are in small subgroups. */
-static bool in_range(const EVP_PKEY *key, const uint8_t *theirs, size_t len)
+static bool exponential_in_range(const EVP_PKEY *key, const uint8_t *theirs, size_t len)
 {
 	BIGNUM *p = NULL, *y = BN_bin2bn(theirs, (int)len, NULL);
 	bool good = y && EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_FFC_P, &p) == 1 && BN_sub_word(p, 1) &&
@@ -109,7 +109,7 @@ static bool in_range(const EVP_PKEY *key, const uint8_t *theirs, size_t len)
 	return good;
 }
 
-static bool derive(EVP_PKEY *ours, EVP_PKEY *theirs, uint8_t *out, size_t len)
+static bool derive_secret(EVP_PKEY *ours, EVP_PKEY *theirs, uint8_t *out, size_t len)
 {
 	EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(ours, NULL);
 	size_t n = len;
@@ -125,10 +125,11 @@ bool nv_chap_agree(struct nv_chap *c, const uint8_t *theirs)
 	size_t len = nv_dh_length(c->group);
 	uint8_t secret[NV_DH_MAX];
 	EVP_PKEY *peer = EVP_PKEY_new();
-	bool good = c->dh && peer && in_range(c->dh->key, theirs, len) &&
+	bool good = c->dh && peer && exponential_in_range(c->dh->key, theirs, len) &&
 	            EVP_PKEY_copy_parameters(peer, c->dh->key) == 1 &&
-	            EVP_PKEY_set1_encoded_public_key(peer, theirs, len) == 1 && derive(c->dh->key, peer, secret, len) &&
-	            EVP_Digest(secret, len, c->key, NULL, digest(c->hash), NULL) == 1;
+	            EVP_PKEY_set1_encoded_public_key(peer, theirs, len) == 1 &&
+	            derive_secret(c->dh->key, peer, secret, len) &&
+	            EVP_Digest(secret, len, c->key, NULL, chap_digest(c->hash), NULL) == 1;
 
 	EVP_PKEY_free(peer);
 	OPENSSL_cleanse(secret, sizeof(secret));
@@ -145,14 +146,15 @@ void nv_chap_wipe(struct nv_chap *c)
 
 /* ---- hashes ---- */
 
-static bool hmac(uint8_t hash, const uint8_t *key, size_t key_len, const uint8_t *data, size_t len, uint8_t *out)
+static bool compute_hmac(uint8_t hash, const uint8_t *key, size_t key_len, const uint8_t *data, size_t len,
+                         uint8_t *out)
 {
-	const EVP_MD *md = digest(hash);
+	const EVP_MD *md = chap_digest(hash);
 
 	return md && HMAC(md, key, (int)key_len, data, len, out, NULL);
 }
 
-/* 8.13.5.8: HMAC(secret, NQN || "NVMe-over-Fabrics") */
+/* Base 2.0, 8.13.5.8: HMAC(secret, NQN || "NVMe-over-Fabrics") */
 size_t nv_secret_key(const struct nv_secret *s, const char *nqn, uint8_t out[NV_SECRET_MAX])
 {
 	static const char suffix[] = "NVMe-over-Fabrics";
@@ -167,7 +169,8 @@ size_t nv_secret_key(const struct nv_secret *s, const char *nqn, uint8_t out[NV_
 	}
 	memcpy(text, nqn, n);
 	memcpy(text + n, suffix, sizeof(suffix) - 1);
-	return hmac(s->hash, s->bytes, s->length, text, n + sizeof(suffix) - 1, out) ? nv_hash_length(s->hash) : 0;
+	return compute_hmac(s->hash, s->bytes, s->length, text, n + sizeof(suffix) - 1, out) ? nv_hash_length(s->hash)
+	                                                                                     : 0;
 }
 
 /* The inputs of a response that differ between the two sides. */
@@ -177,30 +180,31 @@ struct side {
 	const char *who, *own, *other; /* "HostHost" or "Controller"; NQNs */
 };
 
-static size_t add(uint8_t *text, size_t at, const void *what, size_t len)
+static size_t append_bytes(uint8_t *text, size_t at, const void *what, size_t len)
 {
 	memcpy(text + at, what, len);
 	return at + len;
 }
 
 /* HMAC(K, Ca || S || T_ID || SC_C || who || NQN || 00h || the other NQN); with a group, Ca = HMAC(session key, C) */
-static bool respond(const struct nv_chap *c, const struct nv_secret *s, const struct side *d, uint8_t out[NV_HASH_MAX])
+static bool compute_response(const struct nv_chap *c, const struct nv_secret *s, const struct side *d,
+                             uint8_t out[NV_HASH_MAX])
 {
 	uint8_t key[NV_SECRET_MAX], text[NV_HASH_MAX + 8 + 10 + 2 * NV_NQN_SIZE];
 	size_t h = nv_hash_length(c->hash), key_len = nv_secret_key(s, d->own, key), n;
 	bool good = key_len && strlen(d->other) < NV_NQN_SIZE;
 
 	if (good && c->group)
-		good = hmac(c->hash, c->key, h, d->challenge, h, text);
+		good = compute_hmac(c->hash, c->key, h, d->challenge, h, text);
 	else
 		memcpy(text, d->challenge, h);
 	nv_put32(text + h, d->seq);
 	nv_put16(text + h + 4, c->tid);
 	text[h + 6] = 0; /* SC_C */
-	n = good ? add(text, h + 7, d->who, strlen(d->who)) : 0;
-	n = good ? add(text, n, d->own, strlen(d->own) + 1) : 0;
-	n = good ? add(text, n, d->other, strlen(d->other)) : 0;
-	good = good && hmac(c->hash, key, key_len, text, n, out);
+	n = good ? append_bytes(text, h + 7, d->who, strlen(d->who)) : 0;
+	n = good ? append_bytes(text, n, d->own, strlen(d->own) + 1) : 0;
+	n = good ? append_bytes(text, n, d->other, strlen(d->other)) : 0;
+	good = good && compute_hmac(c->hash, key, key_len, text, n, out);
 	OPENSSL_cleanse(key, sizeof(key));
 	OPENSSL_cleanse(text, sizeof(text));
 	return good;
@@ -209,11 +213,11 @@ static bool respond(const struct nv_chap *c, const struct nv_secret *s, const st
 bool nv_chap_host(const struct nv_chap *c, const struct nv_secret *s, const char *hostnqn, const char *subnqn,
                   uint8_t out[NV_HASH_MAX])
 {
-	return respond(c, s, &(struct side){c->c1, c->s1, "HostHost", hostnqn, subnqn}, out);
+	return compute_response(c, s, &(struct side){c->c1, c->s1, "HostHost", hostnqn, subnqn}, out);
 }
 
 bool nv_chap_controller(const struct nv_chap *c, const struct nv_secret *s, const char *hostnqn, const char *subnqn,
                         uint8_t out[NV_HASH_MAX])
 {
-	return respond(c, s, &(struct side){c->c2, c->s2, "Controller", subnqn, hostnqn}, out);
+	return compute_response(c, s, &(struct side){c->c2, c->s2, "Controller", subnqn, hostnqn}, out);
 }

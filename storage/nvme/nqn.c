@@ -8,7 +8,7 @@
 
 #include "nvme/nvme.h"
 
-static bool digits(const char *s, size_t n)
+static bool all_digits(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (s[i] < '0' || s[i] > '9')
@@ -17,7 +17,7 @@ static bool digits(const char *s, size_t n)
 }
 
 /* The length of the UTF-8 character at s, at most n bytes (RFC 3629, 4). 0: invalid, or a control character. */
-static size_t character(const unsigned char *s, size_t n)
+static size_t utf8_length(const unsigned char *s, size_t n)
 {
 	size_t len = *s < 0x80                 ? 1
 	             : *s >= 0xc2 && *s < 0xe0 ? 2
@@ -43,11 +43,11 @@ bool nv_nqn_valid(const char *field, size_t size)
 
 	if (len == size || len > NV_NQN_MAX || len < sizeof("nqn.2014-08.x") - 1)
 		return false;
-	if (memcmp(field, "nqn.", 4) || !digits(field + 4, 4) || field[8] != '-' || !digits(field + 9, 2) ||
+	if (memcmp(field, "nqn.", 4) || !all_digits(field + 4, 4) || field[8] != '-' || !all_digits(field + 9, 2) ||
 	    field[11] != '.')
 		return false;
 	for (size_t i = 0, n; i < len; i += n)
-		if (!(n = character((const unsigned char *)field + i, len - i)))
+		if (!(n = utf8_length((const unsigned char *)field + i, len - i)))
 			return false;
 	return true;
 }
@@ -64,7 +64,7 @@ void nv_uuid_format(const uint8_t uuid[16], char text[NV_UUID_TEXT])
 	*at = 0;
 }
 
-static int nibble(char c)
+static int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -79,7 +79,7 @@ bool nv_uuid_parse(const char *text, uint8_t uuid[16])
 	for (int i = 0; i < 16; i++) {
 		if ((i == 4 || i == 6 || i == 8 || i == 10) && *text == '-')
 			text++;
-		int high = nibble(text[0]), low = high < 0 ? -1 : nibble(text[1]);
+		int high = hex_digit(text[0]), low = high < 0 ? -1 : hex_digit(text[1]);
 
 		if (low < 0)
 			return false;
@@ -92,7 +92,7 @@ bool nv_uuid_parse(const char *text, uint8_t uuid[16])
 	return true;
 }
 
-static uint64_t fnv(uint64_t h, const void *bytes, size_t len)
+static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t len)
 {
 	const uint8_t *at = bytes;
 
@@ -110,7 +110,7 @@ void nv_uuid_from(const char *name, uint64_t number, uint8_t uuid[16])
 
 	nv_put64(n, number);
 	for (int i = 0; i < 2; i++) {
-		half[i] = fnv(fnv(half[i], name, strlen(name)), n, sizeof(n));
+		half[i] = hash_bytes(hash_bytes(half[i], name, strlen(name)), n, sizeof(n));
 		nv_put64(uuid + 8 * i, half[i]);
 	}
 	uuid[6] = (uuid[6] & 0x0f) | 0x80;

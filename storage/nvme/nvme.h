@@ -133,14 +133,16 @@ enum nv_sgl_subtype {
 	NV_SGL_INVALIDATE = 0xf
 };
 
+#define NV_SGL_KEYED_LENGTH 0xffffffu /* the length of a keyed descriptor has 24 bits */
+
 struct nv_sgl {
 	uint8_t type, subtype;
 	uint32_t length, key;
 	uint64_t address;
 };
 
-/* A submission queue entry. For NV_FABRICS, fctype is in the place of nsid. cdw[] contains the bytes from 40 on,
- * too. */
+/* A submission queue entry. For NV_FABRICS, fctype is in the place of nsid. cdw[] contains the bytes from
+ * NV_SQE_AT_CDW10 on, too. */
 struct nv_sqe {
 	uint8_t opcode, fuse, psdt;
 	uint16_t cid;
@@ -148,6 +150,17 @@ struct nv_sqe {
 	uint8_t fctype;
 	struct nv_sgl sgl;
 	uint32_t cdw[6]; /* dwords 10 to 15 */
+};
+
+/* offsets in the entry, of bytes and of little-endian dwords */
+enum {
+	NV_SQE_AT_FLAGS = 1, /* FUSE, PSDT */
+	NV_SQE_AT_NSID = 4,
+	NV_SQE_AT_FCTYPE = 4,
+	NV_SQE_AT_SGL = 24,
+	NV_SQE_AT_CDW10 = 40,
+	NV_SQE_AT_CDW11 = 44,
+	NV_SQE_AT_CDW12 = 48,
 };
 
 #define NV_PSDT_SGL 1 /* SGL, metadata pointer is a contiguous buffer: required over fabrics */
@@ -159,7 +172,7 @@ static inline struct nv_sgl nv_sgl_decode(const uint8_t at[16])
 	struct nv_sgl s = {.type = at[15] >> 4, .subtype = at[15] & 0xf, .address = nv_get64(at)};
 
 	if (s.type == NV_SGL_KEYED) {
-		s.length = nv_get32(at + 8) & 0xffffff;
+		s.length = nv_get32(at + 8) & NV_SGL_KEYED_LENGTH;
 		s.key = nv_get32(at + 11);
 	} else {
 		s.length = nv_get32(at + 8);
@@ -184,12 +197,12 @@ static inline struct nv_sqe nv_sqe_decode(const uint8_t at[NV_SQE_LEN])
 	                   .fuse = at[1] & 3,
 	                   .psdt = at[1] >> 6,
 	                   .cid = nv_get16(at + 2),
-	                   .nsid = nv_get32(at + 4),
-	                   .fctype = at[4],
-	                   .sgl = nv_sgl_decode(at + 24)};
+	                   .nsid = nv_get32(at + NV_SQE_AT_NSID),
+	                   .fctype = at[NV_SQE_AT_FCTYPE],
+	                   .sgl = nv_sgl_decode(at + NV_SQE_AT_SGL)};
 
 	for (int i = 0; i < 6; i++)
-		c.cdw[i] = nv_get32(at + 40 + 4 * i);
+		c.cdw[i] = nv_get32(at + NV_SQE_AT_CDW10 + 4 * i);
 	return c;
 }
 
@@ -199,10 +212,10 @@ static inline void nv_sqe_encode(const struct nv_sqe *c, uint8_t at[NV_SQE_LEN])
 	at[0] = c->opcode;
 	at[1] = (uint8_t)(c->fuse | c->psdt << 6);
 	nv_put16(at + 2, c->cid);
-	nv_put32(at + 4, c->opcode == NV_FABRICS ? c->fctype : c->nsid);
-	nv_sgl_encode(&c->sgl, at + 24);
+	nv_put32(at + NV_SQE_AT_NSID, c->opcode == NV_FABRICS ? c->fctype : c->nsid);
+	nv_sgl_encode(&c->sgl, at + NV_SQE_AT_SGL);
 	for (int i = 0; i < 6; i++)
-		nv_put32(at + 40 + 4 * i, c->cdw[i]);
+		nv_put32(at + NV_SQE_AT_CDW10 + 4 * i, c->cdw[i]);
 }
 
 /* A completion queue entry. status is without the phase bit. */
@@ -234,11 +247,11 @@ static inline struct nv_cqe nv_cqe_decode(const uint8_t at[NV_CQE_LEN])
 #define NV_CONNECT_NO_SQ_FLOW 0x4u /* CATTR: the host does not use SQHD */
 /* offsets for IPO, in the entry and in the data */
 enum {
-	NV_CONNECT_AT_RECFMT = 40,
-	NV_CONNECT_AT_QID = 42,
-	NV_CONNECT_AT_SQSIZE = 44,
-	NV_CONNECT_AT_CATTR = 46,
-	NV_CONNECT_AT_KATO = 48
+	NV_CONNECT_AT_RECFMT = NV_SQE_AT_CDW10,
+	NV_CONNECT_AT_QID = NV_SQE_AT_CDW10 + 2,
+	NV_CONNECT_AT_SQSIZE = NV_SQE_AT_CDW11,
+	NV_CONNECT_AT_CATTR = NV_SQE_AT_CDW11 + 2,
+	NV_CONNECT_AT_KATO = NV_SQE_AT_CDW12
 };
 enum { NV_CONNECT_AT_HOSTID = 0, NV_CONNECT_AT_CNTLID = 16, NV_CONNECT_AT_SUBNQN = 256, NV_CONNECT_AT_HOSTNQN = 512 };
 

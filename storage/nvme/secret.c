@@ -15,7 +15,7 @@
 #define CRC_LEN 4u
 
 /* The value of a digit, or -1. Without a table, so that cache lines reveal nothing about the secret. */
-static int digit(char c)
+static int base64_digit(char c)
 {
 	int upper = c >= 'A' && c <= 'Z', lower = c >= 'a' && c <= 'z', number = c >= '0' && c <= '9';
 
@@ -25,7 +25,7 @@ static int digit(char c)
 
 /* Decodes whole groups of four, in canonical form, so that each secret has one text. Returns the length, or -1:
  * invalid, or more than max. */
-static int base64(const char *text, size_t len, uint8_t *out, size_t max)
+static int base64_decode(const char *text, size_t len, uint8_t *out, size_t max)
 {
 	size_t pad = len >= 2 && text[len - 1] == '=' ? 1u + (text[len - 2] == '=') : 0, n = 0;
 
@@ -36,7 +36,7 @@ static int base64(const char *text, size_t len, uint8_t *out, size_t max)
 		uint32_t v = 0;
 
 		for (size_t k = 0; k < 4; k++) {
-			int d = k <= here ? digit(text[i + k]) : 0;
+			int d = k <= here ? base64_digit(text[i + k]) : 0;
 
 			if (d < 0)
 				return -1;
@@ -50,7 +50,7 @@ static int base64(const char *text, size_t len, uint8_t *out, size_t max)
 	return (int)n;
 }
 
-static bool parse(const char *text, const char *prefix, unsigned hashes, size_t longest, struct nv_secret *out)
+static bool parse_secret(const char *text, const char *prefix, unsigned hashes, size_t longest, struct nv_secret *out)
 {
 	size_t skip = strlen(prefix);
 	uint8_t raw[NV_SECRET_MAX + CRC_LEN];
@@ -60,7 +60,9 @@ static bool parse(const char *text, const char *prefix, unsigned hashes, size_t 
 	    text[skip + 1] >= '0' + (int)hashes || text[skip + 2] != ':')
 		return false;
 	const char *code = text + skip + 3, *end = strchr(code, ':');
-	int n = end && !end[1 + strspn(end + 1, " \t\r\n")] ? base64(code, (size_t)(end - code), raw, sizeof(raw)) : -1;
+	int n = end && !end[1 + strspn(end + 1, " \t\r\n")]
+	                ? base64_decode(code, (size_t)(end - code), raw, sizeof(raw))
+	                : -1;
 	size_t len = n > (int)CRC_LEN ? (size_t)n - CRC_LEN : 0;
 	uint8_t hash = (uint8_t)(text[skip + 1] - '0');
 
@@ -75,12 +77,12 @@ static bool parse(const char *text, const char *prefix, unsigned hashes, size_t 
 
 bool nv_secret_parse(const char *text, struct nv_secret *out)
 {
-	return parse(text, "DHHC-1:", 4, 64, out);
+	return parse_secret(text, "DHHC-1:", 4, 64, out);
 }
 
 bool nv_tls_key_parse(const char *text, struct nv_secret *out)
 {
-	return parse(text, "NVMeTLSkey-1:", 3, 48, out);
+	return parse_secret(text, "NVMeTLSkey-1:", 3, 48, out);
 }
 
 bool nv_secret_same(const struct nv_secret *a, const struct nv_secret *b)

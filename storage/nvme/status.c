@@ -5,7 +5,7 @@
 
 const char *nv_status_text(uint16_t status)
 {
-	switch (status & 0x7ff) {
+	switch (status & NV_STATUS_MASK) {
 #define NV_STATUS_CASE(name, value, text) \
 	case value:                       \
 		return text;

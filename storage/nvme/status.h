@@ -59,6 +59,7 @@
 #define NV_STATUS_ENUM(name, value, text) NV_##name = (value),
 enum nv_status { NV_STATUSES(NV_STATUS_ENUM) NV_DNR = 0x4000 };
 #undef NV_STATUS_ENUM
+#define NV_STATUS_MASK 0x7ffu /* type and code */
 
 /* The text of a status. NV_DNR is ignored. */
 const char *nv_status_text(uint16_t status);

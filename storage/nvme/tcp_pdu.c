@@ -95,7 +95,7 @@ static const struct shape {
 
 enum { AT_TYPE, AT_FLAGS, AT_HLEN, AT_PDO, AT_PLEN };
 
-static int wrong(uint32_t *fei, uint32_t at)
+static int header_error(uint32_t *fei, uint32_t at)
 {
 	*fei = at;
 	return NV_TCP_FES_HEADER;
@@ -106,32 +106,33 @@ int nv_tcp_check(const struct nv_tcp_common *c, bool from_controller, uint8_t di
 {
 	if (c->type >= sizeof(shapes) / sizeof(*shapes) || !shapes[c->type].known ||
 	    shapes[c->type].controller != from_controller)
-		return wrong(fei, AT_TYPE);
+		return header_error(fei, AT_TYPE);
 	const struct shape *s = &shapes[c->type];
 	uint8_t want = s->digests ? digests & NV_TCP_HDGST : 0, may = s->flags | want;
 	uint32_t head = s->hlen + (want ? NV_TCP_DIGEST_LEN : 0u);
 
 	*data = 0;
 	if (c->hlen != s->hlen)
-		return wrong(fei, AT_HLEN);
+		return header_error(fei, AT_HLEN);
 	if (c->type == NV_TCP_H2C_TERM || c->type == NV_TCP_C2H_TERM)
-		return c->plen < s->hlen || c->plen > NV_TCP_TERM_MAX ? wrong(fei, AT_PLEN) : 0;
+		return c->plen < s->hlen || c->plen > NV_TCP_TERM_MAX ? header_error(fei, AT_PLEN) : 0;
 	if (s->data)
 		may |= digests & NV_TCP_DDGST;
 	if ((c->flags & ~may) || (c->flags & want) != want)
-		return wrong(fei, AT_FLAGS);
+		return header_error(fei, AT_FLAGS);
 	if (c->plen == head || !s->data)
-		return c->plen == head && !(c->flags & NV_TCP_DDGST) ? 0
-		                                                     : wrong(fei, c->plen == head ? AT_FLAGS : AT_PLEN);
+		return c->plen == head && !(c->flags & NV_TCP_DDGST)
+		               ? 0
+		               : header_error(fei, c->plen == head ? AT_FLAGS : AT_PLEN);
 	/* data follows */
 	if ((c->flags & NV_TCP_DDGST) != (digests & NV_TCP_DDGST))
-		return wrong(fei, AT_FLAGS);
+		return header_error(fei, AT_FLAGS);
 	uint32_t tail = c->flags & NV_TCP_DDGST ? NV_TCP_DIGEST_LEN : 0;
 
 	if (c->pdo < head || c->pdo % ((align + 1u) * 4))
-		return wrong(fei, AT_PDO);
+		return header_error(fei, AT_PDO);
 	if (c->plen <= c->pdo + tail)
-		return wrong(fei, AT_PLEN);
+		return header_error(fei, AT_PLEN);
 	*data = c->plen - c->pdo - tail;
 	return 0;
 }

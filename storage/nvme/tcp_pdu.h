@@ -22,7 +22,7 @@ enum nv_tcp_type {
 
 enum nv_tcp_flag { NV_TCP_HDGST = 0x1, NV_TCP_DDGST = 0x2, NV_TCP_LAST = 0x4, NV_TCP_SUCCESS = 0x8 };
 
-/* Fatal error status of a termination request. 3.6.2.3 */
+/* Fatal error status of a termination request. NVMe/TCP 1.0, 3.6.2.3 */
 enum nv_tcp_fes {
 	NV_TCP_FES_HEADER = 1,      /* invalid PDU header field; FEI: its offset */
 	NV_TCP_FES_SEQUENCE = 2,    /* PDU sequence error */
@@ -79,7 +79,7 @@ struct nv_tcp_term nv_tcp_term_decode(const uint8_t *at);
 size_t nv_tcp_term_encode(const struct nv_tcp_term *t, bool from_controller, const uint8_t *wrong, size_t len,
                           uint8_t *at);
 
-/* The offset of the data: behind header and digest, aligned to (align + 1) dwords. 3.3.3 */
+/* The offset of the data: behind header and digest, aligned to (align + 1) dwords. NVMe/TCP 1.0, 3.3.3 */
 static inline uint8_t nv_tcp_pdo(uint8_t hlen, bool digest, uint8_t align)
 {
 	unsigned unit = (align + 1u) * 4, end = hlen + (digest ? NV_TCP_DIGEST_LEN : 0u);

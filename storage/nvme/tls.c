@@ -20,7 +20,7 @@
 
 /* ---- keys ---- */
 
-static const EVP_MD *digest(uint8_t hash)
+static const EVP_MD *tls_digest(uint8_t hash)
 {
 	return hash == NV_SHA256 ? EVP_sha256() : hash == NV_SHA384 ? EVP_sha384() : NULL;
 }
@@ -31,7 +31,7 @@ bool nv_hkdf(uint8_t hash, const uint8_t *key, size_t key_len, const char *label
 	static const uint8_t no_salt[NV_HASH_MAX];
 	uint8_t prk[NV_HASH_MAX], t[NV_HASH_MAX + 2 + 1 + 255 + 1 + 255 + 1];
 	size_t h = nv_hash_length(hash), l = strlen(label), c = strlen(context), n = 0;
-	const EVP_MD *md = digest(hash);
+	const EVP_MD *md = tls_digest(hash);
 
 	if (!md || l + 6 > 255 || c > 255 || len > 255 || !HMAC(md, no_salt, (int)h, key, key_len, prk, NULL))
 		return false;
@@ -73,7 +73,7 @@ size_t nv_tls_psk(const struct nv_secret *s, uint8_t hash, const char *hostnqn, 
 	uint8_t retained[NV_SECRET_MAX];
 	size_t len = nv_hash_length(hash);
 	int n = snprintf(identity, NV_TLS_IDENTITY_MAX + 1, "NVMe0R0%u %s %s", hash, hostnqn, subnqn);
-	bool good = s->length && digest(hash) && n > 0 && n <= NV_TLS_IDENTITY_MAX;
+	bool good = s->length && tls_digest(hash) && n > 0 && n <= NV_TLS_IDENTITY_MAX;
 
 	memcpy(retained, s->bytes, s->length);
 	if (good && s->hash)
@@ -131,7 +131,7 @@ static long bio_ctrl(BIO *b, int what, long number, void *at)
 }
 
 /* One cipher for each hash: {13h, 01h} and {13h, 02h}. */
-static SSL_SESSION *session(SSL *ssl, uint8_t hash, const uint8_t *psk, size_t len)
+static SSL_SESSION *make_session(SSL *ssl, uint8_t hash, const uint8_t *psk, size_t len)
 {
 	const uint8_t id[2] = {0x13, hash};
 	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, id);
@@ -179,13 +179,13 @@ static int find_session(SSL *ssl, const unsigned char *identity, size_t len, SSL
 	                   ? nv_tls_psk(&s, hash, t->host, t->subsystem, text, psk)
 	                   : 0;
 
-	*out = n ? session(ssl, hash, psk, n) : NULL;
+	*out = n ? make_session(ssl, hash, psk, n) : NULL;
 	OPENSSL_cleanse(psk, sizeof(psk));
 	nv_secret_wipe(&s);
 	return 1;
 }
 
-static const char *suite(uint8_t hash)
+static const char *suite_of_hash(uint8_t hash)
 {
 	return hash == NV_SHA384 ? "TLS_AES_256_GCM_SHA384" : "TLS_AES_128_GCM_SHA256";
 }
@@ -194,7 +194,7 @@ static const char *suite(uint8_t hash)
  * Callback of a server. OpenSSL chooses the cipher before it looks for a key, and ignores keys for another hash. So
  * this selects the cipher that suits the first identity with a key.
  */
-static int hello(SSL *ssl, int *alert, void *arg)
+static int choose_suite(SSL *ssl, int *alert, void *arg)
 {
 	struct nv_tls *t = SSL_get_app_data(ssl);
 	char host[NV_NQN_SIZE], subsystem[NV_NQN_SIZE];
@@ -218,8 +218,8 @@ static int hello(SSL *ssl, int *alert, void *arg)
 
 		nv_secret_wipe(&s);
 		if (known)
-			return SSL_set_ciphersuites(ssl, suite(hash)) ? SSL_CLIENT_HELLO_SUCCESS
-			                                              : SSL_CLIENT_HELLO_ERROR;
+			return SSL_set_ciphersuites(ssl, suite_of_hash(hash)) ? SSL_CLIENT_HELLO_SUCCESS
+			                                                      : SSL_CLIENT_HELLO_ERROR;
 		at += n + 6;
 	}
 	return SSL_CLIENT_HELLO_SUCCESS;
@@ -239,7 +239,7 @@ static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **identit
 	static _Thread_local char text[NV_TLS_IDENTITY_MAX + 1]; /* copied by the caller */
 	size_t n = nv_tls_psk(&t->secret, hash, t->host, t->subsystem, text, psk);
 
-	*out = n && (!md || EVP_MD_get_size(md) == (int)nv_hash_length(hash)) ? session(ssl, hash, psk, n) : NULL;
+	*out = n && (!md || EVP_MD_get_size(md) == (int)nv_hash_length(hash)) ? make_session(ssl, hash, psk, n) : NULL;
 	*identity = (const unsigned char *)text;
 	*len = *out ? strlen(text) : 0;
 	OPENSSL_cleanse(psk, sizeof(psk));
@@ -273,11 +273,11 @@ static SSL_CTX *make_context(bool client)
 	else
 		SSL_CTX_set_psk_find_session_callback(c, find_session);
 	if (!client)
-		SSL_CTX_set_client_hello_cb(c, hello, NULL);
+		SSL_CTX_set_client_hello_cb(c, choose_suite, NULL);
 	return c;
 }
 
-static void set_up(void)
+static void make_contexts(void)
 {
 	method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "NVMe/TCP");
 	if (!method || !BIO_meth_set_write(method, bio_write) || !BIO_meth_set_read(method, bio_read) ||
@@ -292,7 +292,7 @@ static struct nv_tls *new_tls(int fd, bool client)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct nv_tls *t = calloc(1, sizeof(*t));
 
-	pthread_once(&once, set_up);
+	pthread_once(&once, make_contexts);
 	BIO *b = t && contexts[client] ? BIO_new(method) : NULL;
 
 	if (!b || !(t->ssl = SSL_new(contexts[client]))) {
@@ -324,7 +324,7 @@ struct nv_tls *nv_tls_client(int fd, const struct nv_secret *s, const char *host
 {
 	struct nv_tls *t = strlen(hostnqn) < NV_NQN_SIZE && strlen(subnqn) < NV_NQN_SIZE ? new_tls(fd, true) : NULL;
 
-	if (t && SSL_set_ciphersuites(t->ssl, suite(hash_of(s))) != 1) {
+	if (t && SSL_set_ciphersuites(t->ssl, suite_of_hash(hash_of(s))) != 1) {
 		nv_tls_close(t);
 		return NULL;
 	}
@@ -351,7 +351,7 @@ void nv_tls_close(struct nv_tls *t)
 }
 
 /* Maps the result of a call: EAGAIN, 0 for the end of the stream, or the errno that ends the connection. */
-static int outcome(struct nv_tls *t, int result)
+static int ssl_outcome(struct nv_tls *t, int result)
 {
 	int e = errno, why = SSL_get_error(t->ssl, result);
 
@@ -365,13 +365,13 @@ static int outcome(struct nv_tls *t, int result)
 }
 
 /* Performs the handshake. Accepts a key only: a certificate would not be checked. */
-static int shake(struct nv_tls *t)
+int nv_tls_handshake(struct nv_tls *t)
 {
 	if (t->error || t->shaken)
 		return t->error;
 	ERR_clear_error();
 	errno = 0;
-	int result = SSL_do_handshake(t->ssl), e = result == 1 ? 0 : outcome(t, result);
+	int result = SSL_do_handshake(t->ssl), e = result == 1 ? 0 : ssl_outcome(t, result);
 
 	if (result != 1)
 		return e ? e : (t->error = ECONNRESET);
@@ -381,11 +381,6 @@ static int shake(struct nv_tls *t)
 	nv_secret_wipe(&t->secret);
 	t->shaken = true;
 	return 0;
-}
-
-int nv_tls_handshake(struct nv_tls *t)
-{
-	return shake(t);
 }
 
 const char *nv_tls_host(const struct nv_tls *t)
@@ -398,7 +393,7 @@ const char *nv_tls_subsystem(const struct nv_tls *t)
 	return t->shaken ? t->subsystem : "";
 }
 
-static ssize_t failed(int e)
+static ssize_t fail_with(int e)
 {
 	errno = e;
 	return -1;
@@ -407,10 +402,10 @@ static ssize_t failed(int e)
 ssize_t nv_tls_read(struct nv_tls *t, const struct iovec *v, int n)
 {
 	size_t total = 0, got;
-	int e = shake(t), result = 1;
+	int e = nv_tls_handshake(t), result = 1;
 
 	if (e)
-		return failed(e);
+		return fail_with(e);
 	for (int i = 0; i < n && result == 1; i++)
 		for (size_t at = 0; at < v[i].iov_len; at += got, total += got) {
 			ERR_clear_error();
@@ -419,13 +414,13 @@ ssize_t nv_tls_read(struct nv_tls *t, const struct iovec *v, int n)
 			if (result != 1)
 				break;
 		}
-	e = result == 1 ? 0 : outcome(t, result);
+	e = result == 1 ? 0 : ssl_outcome(t, result);
 	if (total) /* the next call finds the end or error again */
 		return (ssize_t)total;
-	return e ? failed(e) : 0;
+	return e ? fail_with(e) : 0;
 }
 
-static int push(struct nv_tls *t)
+static int write_staged(struct nv_tls *t)
 {
 	if (t->out_at == t->out_len)
 		return 0;
@@ -437,7 +432,7 @@ static int push(struct nv_tls *t)
 		int result = SSL_write_ex(t->ssl, t->out + t->out_at, t->out_len - t->out_at, &sent);
 
 		if (result != 1) {
-			int e = outcome(t, result);
+			int e = ssl_outcome(t, result);
 
 			return e ? e : (t->error = EPIPE);
 		}
@@ -454,9 +449,9 @@ static int push(struct nv_tls *t)
 ssize_t nv_tls_write(struct nv_tls *t, const struct iovec *v, int n)
 {
 	size_t total = 0, at = 0;
-	int e = shake(t), i = 0;
+	int e = nv_tls_handshake(t), i = 0;
 
-	while (!e && !(e = push(t)) && i < n) {
+	while (!e && !(e = write_staged(t)) && i < n) {
 		while (i < n && t->out_len < STAGE) {
 			size_t k = v[i].iov_len - at < STAGE - t->out_len ? v[i].iov_len - at : STAGE - t->out_len;
 
@@ -470,7 +465,7 @@ ssize_t nv_tls_write(struct nv_tls *t, const struct iovec *v, int n)
 			}
 		}
 	}
-	return total || !e ? (ssize_t)total : failed(e);
+	return total || !e ? (ssize_t)total : fail_with(e);
 }
 
 bool nv_tls_unsent(const struct nv_tls *t)

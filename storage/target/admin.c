@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "target/core.h"
 
-static void keep_alive(struct nt_request *r)
+static void keep_alive_run(struct nt_request *r)
 {
 	nt_complete(r, 0); /* its arrival has restarted the timer */
 }
@@ -16,7 +16,7 @@ static void abort_command(struct nt_request *r)
 
 	r->cqe.result = 1; /* not aborted */
 	if (!q) {
-		r->error_at = 40;
+		r->error_at = NV_SQE_AT_CDW10;
 		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
 		return;
 	}
@@ -34,7 +34,7 @@ static void abort_command(struct nt_request *r)
 	nt_complete(r, 0);
 }
 
-static const struct nt_verb verbs[] = {
+static const struct nt_command_info commands[] = {
         {.opcode = NV_ADMIN_GET_LOG, .way = NT_TO_HOST, .zeroed = true, .check = nt_get_log_check, .run = nt_get_log},
         {.opcode = NV_ADMIN_IDENTIFY,
          .way = NT_TO_HOST,
@@ -45,17 +45,17 @@ static const struct nt_verb verbs[] = {
         {.opcode = NV_ADMIN_SET_FEATURES, .check = nt_set_features_check, .run = nt_set_features},
         {.opcode = NV_ADMIN_GET_FEATURES, .check = nt_get_features_check, .run = nt_get_features},
         {.opcode = NV_ADMIN_ASYNC_EVENT, .check = nt_async_event_check, .run = nt_async_event},
-        {.opcode = NV_ADMIN_KEEP_ALIVE, .run = keep_alive},
+        {.opcode = NV_ADMIN_KEEP_ALIVE, .run = keep_alive_run},
 };
 
 /* Get Features has data for one feature only, the host identifier. */
-static const struct nt_verb get_host_id = {.opcode = NV_ADMIN_GET_FEATURES,
-                                           .way = NT_TO_HOST,
-                                           .zeroed = true,
-                                           .check = nt_get_features_check,
-                                           .run = nt_get_features};
+static const struct nt_command_info get_host_id = {.opcode = NV_ADMIN_GET_FEATURES,
+                                                   .way = NT_TO_HOST,
+                                                   .zeroed = true,
+                                                   .check = nt_get_features_check,
+                                                   .run = nt_get_features};
 
-const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status)
+const struct nt_command_info *nt_admin_info(struct nt_request *r, uint16_t *status)
 {
 	uint8_t op = r->sqe.opcode;
 
@@ -65,8 +65,8 @@ const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status)
 		return NULL;
 	if (op == NV_ADMIN_GET_FEATURES && (r->sqe.cdw[0] & 0xff) == NV_FEAT_HOST_ID && (r->sqe.cdw[0] >> 8 & 7) != 3)
 		return &get_host_id;
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
-		if (verbs[i].opcode == op)
-			return &verbs[i];
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (commands[i].opcode == op)
+			return &commands[i];
 	return NULL;
 }

@@ -6,7 +6,7 @@
 
 #include "target/server.h"
 
-static bool same(const char *a, const char *b)
+static bool same_text(const char *a, const char *b)
 {
 	return a == b || (a && b && !strcmp(a, b));
 }
@@ -24,7 +24,7 @@ static const struct nt_config_ns *find_ns(const struct nt_config_subsystem *s, u
 /* True if the namespace can stay, apart from its size. */
 static bool same_ns(const struct nt_config_ns *a, const struct nt_config_ns *b)
 {
-	return a && b && same(a->kind, b->kind) && same(a->path, b->path) && a->block == b->block &&
+	return a && b && same_text(a->kind, b->kind) && same_text(a->path, b->path) && a->block == b->block &&
 	       a->readonly == b->readonly && a->buffered == b->buffered && a->has_uuid == b->has_uuid &&
 	       !memcmp(a->uuid, b->uuid, 16) && a->ana_group == b->ana_group &&
 	       (a->size == b->size || strcmp(a->kind, "memory"));
@@ -153,11 +153,11 @@ static unsigned apply_subsystem(struct nt_server *sv, const struct nt_config_sub
 
 static bool same_address(const struct nt_config_address *a, const struct nt_config_address *b)
 {
-	return same(a->transport, b->transport) && same(a->address, b->address) && a->port == b->port &&
+	return same_text(a->transport, b->transport) && same_text(a->address, b->address) && a->port == b->port &&
 	       a->tls == b->tls;
 }
 
-static bool listed(const struct nt_config_address *list, size_t n, const struct nt_config_address *a)
+static bool is_listed(const struct nt_config_address *list, size_t n, const struct nt_config_address *a)
 {
 	for (size_t i = 0; i < n; i++)
 		if (same_address(&list[i], a))
@@ -197,7 +197,7 @@ static unsigned apply_listeners(struct nt_server *sv, const struct nt_config *ne
 	unsigned wrong = 0;
 
 	for (struct nt_listener *l = sv->listeners; l; l = l->next)
-		if (!l->leaving && !listed(new->listen, new->listen_count, &l->where)) {
+		if (!l->leaving && !is_listed(new->listen, new->listen_count, &l->where)) {
 			l->leaving = true;
 			nt_listener_stop(l);
 		}

@@ -20,12 +20,12 @@ struct transaction {
 
 #define AGAIN_MS 1000 /* pause before a host may authenticate again: an authentication delays all hosts */
 
-static bool required(struct nt_subsystem *s, const char *hostnqn)
+static bool must_authenticate(struct nt_subsystem *s, const char *hostnqn)
 {
 	return !s->discovery && (s->auth_required || nt_secrets_of(s, hostnqn));
 }
 
-static void release(struct nt_queue *q)
+static void release_transaction(struct nt_queue *q)
 {
 	struct transaction *t = q->auth;
 
@@ -34,7 +34,7 @@ static void release(struct nt_queue *q)
 	q->auth = NULL;
 }
 
-static void over(struct nt_queue *q)
+static void finish_authentication(struct nt_queue *q)
 {
 	struct transaction *t = q->auth;
 
@@ -50,7 +50,7 @@ static void over(struct nt_queue *q)
 		q->ops->close(q);
 }
 
-static const struct nt_secrets *secrets(const struct nt_queue *q)
+static const struct nt_secrets *secrets_of_host(const struct nt_queue *q)
 {
 	return nt_secrets_of(q->ctrl->subsystem, q->ctrl->hostnqn);
 }
@@ -68,7 +68,8 @@ static uint8_t first_of(const uint8_t *order, size_t n, unsigned bits)
 	return UINT8_MAX;
 }
 
-static enum nv_auth_why choose(struct nv_chap *c, const struct nv_negotiate *n, const struct nt_secrets *s)
+static enum nv_auth_why choose_hash_and_group(struct nv_chap *c, const struct nv_negotiate *n,
+                                              const struct nt_secrets *s)
 {
 	const uint8_t cheap = 1u << NV_DH_NULL | 1u << NV_DH_2048 | 1u << NV_DH_3072 | 1u << NV_DH_4096;
 	static const uint8_t hashes[] = {NV_SHA512, NV_SHA384, NV_SHA256},
@@ -79,9 +80,9 @@ static enum nv_auth_why choose(struct nv_chap *c, const struct nv_negotiate *n, 
 	return c->hash == UINT8_MAX ? NV_AUTH_HASH : c->group == UINT8_MAX ? NV_AUTH_GROUP : NV_AUTH_OK;
 }
 
-static enum nv_auth_why negotiate(struct nt_queue *q, struct transaction *t, const uint8_t *at, uint32_t len)
+static enum nv_auth_why take_negotiate(struct nt_queue *q, struct transaction *t, const uint8_t *at, uint32_t len)
 {
-	const struct nt_secrets *s = secrets(q);
+	const struct nt_secrets *s = secrets_of_host(q);
 	struct nv_negotiate n;
 	enum nv_auth_why why = nv_negotiate_decode(at, len, &n);
 
@@ -96,12 +97,12 @@ static enum nv_auth_why negotiate(struct nt_queue *q, struct transaction *t, con
 	if (q->proven && q->target->now - t->proven_at < AGAIN_MS)
 		return NV_AUTH_FAILED;
 	t->step = CHALLENGE;
-	return choose(&t->chap, &n, s);
+	return choose_hash_and_group(&t->chap, &n, s);
 }
 
-static enum nv_auth_why reply(struct nt_queue *q, struct transaction *t, const uint8_t *at, uint32_t len)
+static enum nv_auth_why take_reply(struct nt_queue *q, struct transaction *t, const uint8_t *at, uint32_t len)
 {
-	const struct nt_secrets *s = secrets(q);
+	const struct nt_secrets *s = secrets_of_host(q);
 	struct nv_chap *c = &t->chap;
 	struct nv_reply r = {.hash = c->hash, .group = c->group};
 	enum nv_auth_why why = nv_reply_decode(at, len, &r);
@@ -125,20 +126,20 @@ static enum nv_auth_why reply(struct nt_queue *q, struct transaction *t, const u
 	return NV_AUTH_OK;
 }
 
-static enum nv_auth_why take_message(struct nt_queue *q, struct transaction *t, int kind, uint16_t tid,
-                                     const struct nt_request *r)
+static enum nv_auth_why take_auth_message(struct nt_queue *q, struct transaction *t, int kind, uint16_t tid,
+                                          const struct nt_request *r)
 {
 	if (kind == NV_AUTH_NEGOTIATE && t->step == IDLE)
-		return negotiate(q, t, r->data, r->length);
+		return take_negotiate(q, t, r->data, r->length);
 	if (kind != (t->step == REPLY ? NV_AUTH_REPLY : t->step == SUCCESS2 ? NV_AUTH_SUCCESS2 : -1))
 		return NV_AUTH_MESSAGE;
 	if (tid != t->chap.tid)
 		return NV_AUTH_PAYLOAD;
 	if (t->step == REPLY)
-		return reply(q, t, r->data, r->length);
+		return take_reply(q, t, r->data, r->length);
 	if (r->length != NV_SUCCESS2_LEN)
 		return NV_AUTH_PAYLOAD;
-	over(q);
+	finish_authentication(q);
 	return NV_AUTH_OK;
 }
 
@@ -150,7 +151,7 @@ static void fail_transaction(struct nt_queue *q, struct transaction *t, enum nv_
 	nt_auth_begin(q);
 }
 
-static struct transaction *transaction(struct nt_queue *q)
+static struct transaction *get_transaction(struct nt_queue *q)
 {
 	if (!q->auth)
 		q->auth = calloc(1, sizeof(struct transaction));
@@ -161,7 +162,7 @@ static struct transaction *transaction(struct nt_queue *q)
 static void from_host(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
-	struct transaction *t = transaction(q);
+	struct transaction *t = get_transaction(q);
 	uint16_t tid = 0;
 	int kind = nv_auth_kind(r->data, r->length, &tid);
 
@@ -172,7 +173,7 @@ static void from_host(struct nt_request *r)
 	bool ends = kind == NV_AUTH_FAILURE2;
 
 	if (!ends && t->step != FAILURE1) {
-		enum nv_auth_why why = kind < 0 ? NV_AUTH_PAYLOAD : take_message(q, t, kind, tid, r);
+		enum nv_auth_why why = kind < 0 ? NV_AUTH_PAYLOAD : take_auth_message(q, t, kind, tid, r);
 
 		if (why)
 			fail_transaction(q, t, why);
@@ -186,7 +187,7 @@ static void from_host(struct nt_request *r)
 
 /* ---- messages to the host ---- */
 
-static size_t challenge(struct nt_queue *q, struct transaction *t, uint8_t *at)
+static size_t make_challenge(struct nt_queue *q, struct transaction *t, uint8_t *at)
 {
 	struct nv_chap *c = &t->chap;
 	uint8_t exponential[NV_DH_MAX];
@@ -201,9 +202,9 @@ static size_t challenge(struct nt_queue *q, struct transaction *t, uint8_t *at)
 	return nv_challenge_encode(&m, at);
 }
 
-static size_t success1(struct nt_queue *q, struct transaction *t, uint8_t *at)
+static size_t make_success1(struct nt_queue *q, struct transaction *t, uint8_t *at)
 {
-	const struct nt_secrets *s = secrets(q);
+	const struct nt_secrets *s = secrets_of_host(q);
 	struct nv_chap *c = &t->chap;
 	uint8_t proof[NV_HASH_MAX];
 	struct nv_success1 m = {.tid = c->tid, .hash = c->hash, .response = t->mutual ? proof : NULL};
@@ -216,11 +217,11 @@ static size_t success1(struct nt_queue *q, struct transaction *t, uint8_t *at)
 	if (t->mutual)
 		t->step = SUCCESS2;
 	else
-		over(q);
+		finish_authentication(q);
 	return n;
 }
 
-static size_t longest(const struct transaction *t)
+static size_t longest_message(const struct transaction *t)
 {
 	return t->step == CHALLENGE  ? 16 + nv_hash_length(t->chap.hash) + nv_dh_length(t->chap.group)
 	       : t->step == SUCCESS1 ? 16 + nv_hash_length(t->chap.hash)
@@ -230,17 +231,19 @@ static size_t longest(const struct transaction *t)
 static void to_host(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
-	struct transaction *t = transaction(q);
+	struct transaction *t = get_transaction(q);
 
 	if (!t) {
 		nt_complete(r, NV_INTERNAL);
 		return;
 	}
-	if (r->length < longest(t)) {
-		nt_complete(r, NT_INVALID(r, 44));
+	if (r->length < longest_message(t)) {
+		nt_complete(r, NT_INVALID(r, NV_SQE_AT_CDW11));
 		return;
 	}
-	size_t n = t->step == CHALLENGE ? challenge(q, t, r->data) : t->step == SUCCESS1 ? success1(q, t, r->data) : 0;
+	size_t n = t->step == CHALLENGE  ? make_challenge(q, t, r->data)
+	           : t->step == SUCCESS1 ? make_success1(q, t, r->data)
+	                                 : 0;
 
 	if (!n) { /* it is not our turn, we failed, or a message was rejected */
 		if (t->step != FAILURE1)
@@ -254,4 +257,5 @@ static void to_host(struct nt_request *r)
 		q->ops->close(q);
 }
 
-const struct nt_auth nt_dhchap = {.required = required, .send = from_host, .receive = to_host, .release = release};
+const struct nt_auth nt_dhchap = {
+        .required = must_authenticate, .send = from_host, .receive = to_host, .release = release_transaction};

@@ -30,7 +30,7 @@ static void free_addresses(struct nt_config_address *a, size_t n)
 	free(a);
 }
 
-static void free_subsystem(struct nt_config_subsystem *s)
+static void free_config_subsystem(struct nt_config_subsystem *s)
 {
 	for (size_t i = 0; i < s->ns_count; i++) {
 		free(s->ns[i].kind);
@@ -52,13 +52,13 @@ void nt_config_free(struct nt_config *c)
 	free_addresses(c->listen, c->listen_count);
 	free_addresses(c->referrals, c->referral_count);
 	for (size_t i = 0; i < c->subsystem_count; i++)
-		free_subsystem(&c->subsystems[i]);
+		free_config_subsystem(&c->subsystems[i]);
 	free(c->subsystems);
 	memset(c, 0, sizeof(*c));
 }
 
 /* Appends an element to an array. The array may contain secrets, so the old one is wiped. */
-static void *grow(void *array, size_t *count, size_t size)
+static void *append_element(void *array, size_t *count, size_t size)
 {
 	void **base = array;
 	void *more = calloc(*count + 1, size);
@@ -76,22 +76,22 @@ static void *grow(void *array, size_t *count, size_t size)
 
 struct nt_config_address *nt_config_listen(struct nt_config *c)
 {
-	return grow(&c->listen, &c->listen_count, sizeof(*c->listen));
+	return append_element(&c->listen, &c->listen_count, sizeof(*c->listen));
 }
 
 struct nt_config_subsystem *nt_config_subsystem(struct nt_config *c)
 {
-	return grow(&c->subsystems, &c->subsystem_count, sizeof(*c->subsystems));
+	return append_element(&c->subsystems, &c->subsystem_count, sizeof(*c->subsystems));
 }
 
 struct nt_config_ns *nt_config_ns(struct nt_config_subsystem *s)
 {
-	return grow(&s->ns, &s->ns_count, sizeof(*s->ns));
+	return append_element(&s->ns, &s->ns_count, sizeof(*s->ns));
 }
 
 bool nt_config_host(struct nt_config_subsystem *s, const char *nqn)
 {
-	struct nt_config_host *h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
+	struct nt_config_host *h = append_element(&s->hosts, &s->host_count, sizeof(*s->hosts));
 
 	return h && (h->nqn = strdup(nqn));
 }
@@ -120,7 +120,7 @@ struct reader {
 	bool failed;
 };
 
-static void wrong(struct reader *r, const char *where, const char *what)
+static void config_error(struct reader *r, const char *where, const char *what)
 {
 	if (!r->failed && asprintf(r->why, "%s: %s", where, what) < 0)
 		*r->why = NULL;
@@ -131,12 +131,12 @@ static void get_text(struct reader *r, const char *key, json_object *v, char **o
 {
 	if (!json_object_is_type(v, json_type_string) ||
 	    strlen(json_object_get_string(v)) != (size_t)json_object_get_string_len(v)) {
-		wrong(r, key, "a string is wanted");
+		config_error(r, key, "a string is wanted");
 		return;
 	}
 	free(*out);
 	if (!(*out = strdup(json_object_get_string(v))))
-		wrong(r, key, "no memory");
+		config_error(r, key, "no memory");
 }
 
 static uint64_t get_number(struct reader *r, const char *key, json_object *v, uint64_t least, uint64_t most)
@@ -149,21 +149,21 @@ static uint64_t get_number(struct reader *r, const char *key, json_object *v, ui
 	else if (json_object_is_type(v, json_type_string))
 		ok = nt_size_parse(json_object_get_string(v), &n);
 	if (!ok || n < least || n > most)
-		wrong(r, key, "a number is wanted, within its limits");
+		config_error(r, key, "a number is wanted, within its limits");
 	return n;
 }
 
 static bool get_bool(struct reader *r, const char *key, json_object *v)
 {
 	if (!json_object_is_type(v, json_type_boolean))
-		wrong(r, key, "true or false is wanted");
+		config_error(r, key, "true or false is wanted");
 	return json_object_get_boolean(v);
 }
 
 static size_t list_length(struct reader *r, const char *key, json_object *v)
 {
 	if (!json_object_is_type(v, json_type_array)) {
-		wrong(r, key, "a list is wanted");
+		config_error(r, key, "a list is wanted");
 		return 0;
 	}
 	return json_object_array_length(v);
@@ -177,14 +177,14 @@ static enum nt_tls get_security(struct reader *r, const char *key, json_object *
 	for (size_t i = 0; json_object_is_type(v, json_type_string) && i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(json_object_get_string(v), names[i]))
 			return (enum nt_tls)i;
-	wrong(r, key, "off, allowed or required is wanted");
+	config_error(r, key, "off, allowed or required is wanted");
 	return NT_TLS_REQUIRED;
 }
 
 static void read_address(struct reader *r, json_object *o, struct nt_config_address *a)
 {
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "listen", "an object is wanted");
+		config_error(r, "listen", "an object is wanted");
 		return;
 	}
 	a->port = NT_PORT_DEFAULT;
@@ -199,20 +199,20 @@ static void read_address(struct reader *r, json_object *o, struct nt_config_addr
 		else if (!strcmp(key, "tls"))
 			a->tls = get_security(r, key, v);
 		else
-			wrong(r, key, "no such field");
+			config_error(r, key, "no such field");
 	}
 	if (!r->failed && !a->transport && !(a->transport = strdup("tcp")))
-		wrong(r, "transport", "no memory");
+		config_error(r, "transport", "no memory");
 	if (!r->failed && a->tls && strcmp(a->transport, "tcp"))
-		wrong(r, "tls", "is for tcp alone");
+		config_error(r, "tls", "is for tcp alone");
 #ifndef NT_HAVE_TLS
 	if (a->tls)
-		wrong(r, "tls", "built without OpenSSL");
+		config_error(r, "tls", "built without OpenSSL");
 #endif
 	if (!r->failed && !a->address)
-		wrong(r, "address", "is missing");
+		config_error(r, "address", "is missing");
 	if (!r->failed && strlen(a->address) > 256)
-		wrong(r, "address", "is too long");
+		config_error(r, "address", "is too long");
 }
 
 static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
@@ -220,7 +220,7 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 	char *uuid = NULL;
 
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "namespaces", "an object is wanted");
+		config_error(r, "namespaces", "an object is wanted");
 		return;
 	}
 	ns->ana_group = 1;
@@ -245,16 +245,16 @@ static void read_ns(struct reader *r, json_object *o, struct nt_config_ns *ns)
 		else if (!strcmp(key, "uuid"))
 			get_text(r, key, v, &uuid);
 		else
-			wrong(r, key, "no such field");
+			config_error(r, key, "no such field");
 	}
 	if (uuid && !(ns->has_uuid = nv_uuid_parse(uuid, ns->uuid)))
-		wrong(r, "uuid", "is none");
+		config_error(r, "uuid", "is none");
 	free(uuid);
 	if (!ns->nsid || !ns->kind)
-		wrong(r, ns->nsid ? "backend" : "nsid", "is missing");
+		config_error(r, ns->nsid ? "backend" : "nsid", "is missing");
 }
 
-static void wipe(char *text)
+static void wipe_string(char *text)
 {
 	if (text)
 		explicit_bzero(text, strlen(text));
@@ -270,7 +270,7 @@ static void get_secret(struct reader *r, const char *key, json_object *v,
 
 	get_text(r, key, v, &value);
 	if (r->failed) {
-		wipe(value);
+		wipe_string(value);
 		return;
 	}
 	int error = *value == '/' ? nv_secret_file(value, text) : 0;
@@ -280,11 +280,12 @@ static void get_secret(struct reader *r, const char *key, json_object *v,
 	if (!error && nv_secret_exposed(stands_in))
 		nt_say("%s: everybody can read the secret in it", stands_in);
 	if (error)
-		wrong(r, value, error == EPERM ? "everybody can write to it" : strerror(error));
+		config_error(r, value, error == EPERM ? "everybody can write to it" : strerror(error));
 	else if (!parse(*value == '/' ? text : value, out))
-		wrong(r, key, "DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64: is wanted, or the file that it stands in");
+		config_error(r, key,
+		             "DHHC-1:0N:BASE64: or NVMeTLSkey-1:0N:BASE64: is wanted, or the file that it stands in");
 	explicit_bzero(text, sizeof(text));
-	wipe(value);
+	wipe_string(value);
 	explicit_bzero((char *)(uintptr_t)json_object_get_string(v), (size_t)json_object_get_string_len(v));
 }
 
@@ -297,12 +298,12 @@ static uint8_t get_numbers(struct reader *r, const char *key, json_object *v, in
 		int k = json_object_is_type(name, json_type_string) ? number(json_object_get_string(name)) : -1;
 
 		if (k < 0)
-			wrong(r, key, "an unknown name");
+			config_error(r, key, "an unknown name");
 		else
 			bits |= (uint8_t)(1u << k);
 	}
 	if (!r->failed && !bits)
-		wrong(r, key, "names none");
+		config_error(r, key, "names none");
 	return bits;
 }
 
@@ -328,15 +329,15 @@ static void read_host(struct reader *r, json_object *o, struct nt_config_host *h
 		else if (!strcmp(key, "dh_groups"))
 			h->secrets.groups = get_numbers(r, key, v, nv_dh_group_number);
 		else
-			wrong(r, key, "no such field");
+			config_error(r, key, "no such field");
 	}
 	if (!h->nqn)
-		wrong(r, "hosts", "nqn is missing");
+		config_error(r, "hosts", "nqn is missing");
 	if (h->secrets.controller.length && !h->secrets.host.length)
-		wrong(r, "controller_secret", "is of no use without a secret");
+		config_error(r, "controller_secret", "is of no use without a secret");
 #ifndef NT_HAVE_AUTH
 	if (h->secrets.host.length || h->secrets.tls.length)
-		wrong(r, "secret", "built without OpenSSL");
+		config_error(r, "secret", "built without OpenSSL");
 #endif
 }
 
@@ -354,7 +355,7 @@ static bool listed_twice(const struct nt_config_subsystem *s, const char *nqn)
 static void read_ids(struct reader *r, const char *key, json_object *v, struct nt_config_subsystem *s)
 {
 	if (list_length(r, key, v) != 2) {
-		wrong(r, key, "two numbers are wanted, the first and the last");
+		config_error(r, key, "two numbers are wanted, the first and the last");
 		return;
 	}
 	s->first_id = (uint16_t)get_number(r, key, json_object_array_get_idx(v, 0), 1, NT_ID_MAX);
@@ -364,7 +365,7 @@ static void read_ids(struct reader *r, const char *key, json_object *v, struct n
 static void read_subsystem(struct reader *r, json_object *o, struct nt_config_subsystem *s)
 {
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "subsystems", "an object is wanted");
+		config_error(r, "subsystems", "an object is wanted");
 		return;
 	}
 	json_object_object_foreach(o, key, v)
@@ -383,14 +384,14 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 			s->auth_required = get_bool(r, key, v);
 		else if (!strcmp(key, "hosts")) {
 			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
-				struct nt_config_host *h = grow(&s->hosts, &s->host_count, sizeof(*s->hosts));
+				struct nt_config_host *h = append_element(&s->hosts, &s->host_count, sizeof(*s->hosts));
 
 				if (h)
 					read_host(r, json_object_array_get_idx(v, i), h);
 				else
-					wrong(r, key, "no memory");
+					config_error(r, key, "no memory");
 				if (!r->failed && listed_twice(s, h->nqn))
-					wrong(r, h->nqn, "is listed twice");
+					config_error(r, h->nqn, "is listed twice");
 			}
 		} else if (!strcmp(key, "namespaces")) {
 			for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
@@ -399,17 +400,17 @@ static void read_subsystem(struct reader *r, json_object *o, struct nt_config_su
 				if (ns)
 					read_ns(r, json_object_array_get_idx(v, i), ns);
 				else
-					wrong(r, key, "no memory");
+					config_error(r, key, "no memory");
 			}
 		} else {
-			wrong(r, key, "no such field");
+			config_error(r, key, "no such field");
 		}
 	}
 	if (!s->nqn || !nv_nqn_valid(s->nqn, strlen(s->nqn) + 1))
-		wrong(r, "nqn", s->nqn ? "is none" : "is missing");
+		config_error(r, "nqn", s->nqn ? "is none" : "is missing");
 #ifndef NT_HAVE_AUTH
 	if (s->auth_required)
-		wrong(r, "require_authentication", "built without OpenSSL");
+		config_error(r, "require_authentication", "built without OpenSSL");
 #endif
 }
 
@@ -417,19 +418,19 @@ static void read_addresses(struct reader *r, const char *key, json_object *v, st
                            size_t *count)
 {
 	for (size_t i = 0, n = list_length(r, key, v); i < n && !r->failed; i++) {
-		struct nt_config_address *a = grow(list, count, sizeof(**list));
+		struct nt_config_address *a = append_element(list, count, sizeof(**list));
 
 		if (a)
 			read_address(r, json_object_array_get_idx(v, i), a);
 		else
-			wrong(r, key, "no memory");
+			config_error(r, key, "no memory");
 	}
 }
 
-static void read_all(struct reader *r, json_object *o, struct nt_config *c)
+static void read_config_object(struct reader *r, json_object *o, struct nt_config *c)
 {
 	if (!json_object_is_type(o, json_type_object)) {
-		wrong(r, "configuration", "an object is wanted");
+		config_error(r, "configuration", "an object is wanted");
 		return;
 	}
 	json_object_object_foreach(o, key, v)
@@ -455,13 +456,13 @@ static void read_all(struct reader *r, json_object *o, struct nt_config *c)
 				if (s)
 					read_subsystem(r, json_object_array_get_idx(v, i), s);
 				else
-					wrong(r, key, "no memory");
+					config_error(r, key, "no memory");
 				for (size_t k = 0; !r->failed && k + 1 < c->subsystem_count; k++)
 					if (!strcmp(c->subsystems[k].nqn, s->nqn))
-						wrong(r, s->nqn, "is there twice");
+						config_error(r, s->nqn, "is there twice");
 			}
 		} else {
-			wrong(r, key, "no such field");
+			config_error(r, key, "no such field");
 		}
 	}
 }
@@ -474,16 +475,16 @@ bool nt_config_read(const char *file, struct nt_config *out, char **why)
 	*why = NULL;
 	nt_config_default(out);
 	if (!stat(file, &st) && S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH)) {
-		wrong(&r, file, "everybody can write to it");
+		config_error(&r, file, "everybody can write to it");
 		return false;
 	}
 	json_object *o = json_object_from_file(file);
 
 	if (!o) {
-		wrong(&r, file, json_util_get_last_err() ? json_util_get_last_err() : "is not JSON");
+		config_error(&r, file, json_util_get_last_err() ? json_util_get_last_err() : "is not JSON");
 		return false;
 	}
-	read_all(&r, o, out);
+	read_config_object(&r, o, out);
 	json_object_put(o);
 	if (r.failed)
 		nt_config_free(out);

@@ -46,7 +46,7 @@ static bool own_directory(const char *path)
 }
 
 /* Is the peer our own user, or root? */
-static bool trusted(int fd)
+static bool is_trusted_peer(int fd)
 {
 	struct ucred who;
 	socklen_t len = sizeof(who);
@@ -75,7 +75,7 @@ char *nt_control_path(uint16_t port)
 	return path;
 }
 
-static int address_of(const char *path, struct sockaddr_un *a)
+static int socket_address(const char *path, struct sockaddr_un *a)
 {
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
@@ -87,7 +87,7 @@ static int address_of(const char *path, struct sockaddr_un *a)
 
 /* ---- clients ---- */
 
-static void dismiss(struct asker *a)
+static void dismiss_asker(struct asker *a)
 {
 	nt_loop_remove(a->control->server->loop, &a->watch);
 	close(a->watch.fd);
@@ -119,7 +119,7 @@ static char *set_ana(struct nt_server *s, char *args)
 	return strdup("error: ana NQN GROUP optimized|non-optimized|inaccessible|persistent-loss|change\n");
 }
 
-static char *answer(struct nt_server *s, char *line)
+static char *answer_line(struct nt_server *s, char *line)
 {
 	if (!strcmp(line, "status"))
 		return nt_status_json(s);
@@ -143,7 +143,7 @@ static void listen_to(struct asker *a)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		dismiss(a);
+		dismiss_asker(a);
 		return;
 	}
 	a->len += (size_t)n;
@@ -151,11 +151,11 @@ static void listen_to(struct asker *a)
 
 	if (!end) {
 		if (a->len >= sizeof(a->line) - 1)
-			dismiss(a);
+			dismiss_asker(a);
 		return;
 	}
 	*end = 0;
-	a->answer = answer(a->control->server, a->line);
+	a->answer = answer_line(a->control->server, a->line);
 	a->answer_len = a->answer ? strlen(a->answer) : 0;
 	nt_loop_change(a->control->server->loop, &a->watch, EPOLLOUT);
 }
@@ -174,14 +174,14 @@ static void asker_ready(struct nt_watch *w, uint32_t events)
 	if (n > 0)
 		a->sent += (size_t)n;
 	if ((n < 0 && !(a->answer && errno == EAGAIN)) || a->sent == a->answer_len)
-		dismiss(a);
+		dismiss_asker(a);
 }
 
 static void somebody_asks(struct nt_watch *w, uint32_t events)
 {
 	struct nt_control *c = (struct nt_control *)(void *)((uint8_t *)w - offsetof(struct nt_control, watch));
 	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	bool may = fd >= 0 && trusted(fd);
+	bool may = fd >= 0 && is_trusted_peer(fd);
 
 	for (int i = 0; may && i < ASKERS; i++) {
 		struct asker *a = &c->askers[i];
@@ -212,7 +212,7 @@ static bool is_left(int error, const char *path)
 int nt_control_open(struct nt_server *s, const char *path, struct nt_control **out)
 {
 	struct nt_control *c = calloc(1, sizeof(*c));
-	int error = c ? address_of(path, &c->address) : ENOMEM, fd;
+	int error = c ? socket_address(path, &c->address) : ENOMEM, fd;
 
 	if (error) {
 		free(c);
@@ -256,7 +256,7 @@ void nt_control_close(struct nt_control *c)
 			(void)!send(a->watch.fd, a->answer + a->sent, a->answer_len - a->sent,
 			            MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (a->control)
-			dismiss(a);
+			dismiss_asker(a);
 	}
 	nt_loop_remove(c->server->loop, &c->watch);
 	close(c->watch.fd);
@@ -267,14 +267,14 @@ void nt_control_close(struct nt_control *c)
 int nt_control_ask(const char *path, const char *line)
 {
 	struct sockaddr_un a;
-	int error = address_of(path, &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int error = socket_address(path, &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	char buf[4096];
 	ssize_t n;
 	bool first = true, refused = false;
 
 	if (!error && (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a))))
 		error = errno;
-	if (!error && !trusted(fd)) /* another user's socket is not used */
+	if (!error && !is_trusted_peer(fd)) /* another user's socket is not used */
 		error = EPERM;
 	if (error) {
 		nt_say("%s: %s", path, strerror(error));

@@ -63,7 +63,7 @@ struct nt_controller *nt_controller_open(struct nt_subsystem *s, struct nt_queue
 	return c;
 }
 
-static void drop(struct nt_controller *c)
+static void free_if_unused(struct nt_controller *c)
 {
 	struct nt_subsystem *s = c->subsystem;
 	struct nt_controller **at = &s->target->by_id[c->id % 256];
@@ -125,7 +125,7 @@ void nt_controller_detach(struct nt_queue *q)
 	if (!q->qid)
 		c->admin = NULL;
 	c->attached--;
-	drop(c);
+	free_if_unused(c);
 }
 
 static void close_io_queues(struct nt_controller *c)
@@ -249,10 +249,10 @@ static void shut_down_more(struct nt_controller *c)
 	if (--c->flushes)
 		return;
 	c->csts = (c->csts & ~NV_CSTS_SHST) | NV_CSTS_SHST_DONE;
-	drop(c);
+	free_if_unused(c);
 }
 
-static void flushed(struct nb_request *io, int error)
+static void shutdown_flushed(struct nb_request *io, int error)
 {
 	struct flush *f = (struct flush *)(void *)((uint8_t *)io - offsetof(struct flush, io));
 	struct nt_controller *c = f->ctrl;
@@ -278,14 +278,14 @@ static void shut_down(struct nt_controller *c)
 			continue;
 		f->ctrl = c;
 		f->ns = nt_ns_get(c->subsystem, i);
-		f->io = (struct nb_request){.op = NB_FLUSH, .done = flushed};
+		f->io = (struct nb_request){.op = NB_FLUSH, .done = shutdown_flushed};
 		c->flushes++;
 		nb_submit(ns->backend, &f->io);
 	}
 	shut_down_more(c);
 }
 
-static void enable(struct nt_controller *c, uint32_t cc)
+static void enable_controller(struct nt_controller *c, uint32_t cc)
 {
 	uint32_t css = cc >> 4 & 7, mps = cc >> 7 & 0xf, ams = cc >> 11 & 7, iosqes = cc >> 16 & 0xf,
 	         iocqes = cc >> 20 & 0xf;
@@ -307,7 +307,7 @@ void nt_controller_configure(struct nt_controller *c, uint32_t cc)
 
 	c->cc = cc;
 	if ((cc & NV_CC_EN) && !(before & NV_CC_EN))
-		enable(c, cc);
+		enable_controller(c, cc);
 	if (!(cc & NV_CC_EN) && (before & NV_CC_EN)) { /* a controller reset ends the I/O queues. Base 1.4, 7.3.2 */
 		close_io_queues(c);
 		nt_features_reset(c);

@@ -8,10 +8,10 @@
 enum nt_way { NT_NO_DATA, NT_FROM_HOST, NT_TO_HOST };
 
 /* One row for each command. */
-struct nt_verb {
+struct nt_command_info {
 	uint8_t opcode;
 	uint8_t way;                             /* enum nt_way */
-	bool two;                                /* needs a second buffer of the same length */
+	bool two_buffers;                        /* needs a second buffer of the same length */
 	bool zeroed;                             /* the buffer for the host's data is zeroed first */
 	uint16_t (*check)(struct nt_request *r); /* returns 0 and sets r->length, or returns a status */
 	void (*run)(struct nt_request *r);       /* has the host's data, or a buffer for it; ends with nt_complete */
@@ -29,9 +29,9 @@ bool nt_queue_ready(struct nt_queue *q, uint16_t entries);
 void nt_connects_again(struct nt_target *t); /* fabrics.c: to be called when a queue has gone */
 
 /* fabrics.c, admin.c, io.c: the row of a command, or NULL and *status */
-const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status);
-const struct nt_verb *nt_admin_verb(struct nt_request *r, uint16_t *status);
-const struct nt_verb *nt_io_verb(struct nt_request *r, uint16_t *status);
+const struct nt_command_info *nt_fabrics_info(struct nt_request *r, uint16_t *status);
+const struct nt_command_info *nt_admin_info(struct nt_request *r, uint16_t *status);
+const struct nt_command_info *nt_io_info(struct nt_request *r, uint16_t *status);
 
 /* identify.c, features.c, log.c, discovery.c, event.c */
 uint16_t nt_identify_check(struct nt_request *r);

@@ -56,7 +56,7 @@ static const char *address_for(const struct nt_queue *q, const struct nt_port *p
 	return q->port && q->port->adrfam == p->adrfam && q->address[0] ? q->address : NULL;
 }
 
-static uint32_t fill(const struct nt_request *r, uint8_t *d, uint32_t room)
+static uint32_t fill_log(const struct nt_request *r, uint8_t *d, uint32_t room)
 {
 	const struct nt_queue *q = r->queue;
 	const struct nt_target *t = q->target;
@@ -82,13 +82,13 @@ static uint32_t fill(const struct nt_request *r, uint8_t *d, uint32_t room)
 
 uint8_t *nt_discovery_log(struct nt_request *r, size_t *len)
 {
-	uint32_t n = fill(r, NULL, 0);
+	uint32_t n = fill_log(r, NULL, 0);
 	uint8_t *d = calloc(1, HEAD + (size_t)ENTRY * n);
 
 	*len = HEAD + (size_t)ENTRY * n;
 	if (!d)
 		return NULL;
-	fill(r, d, n);
+	fill_log(r, d, n);
 	nv_put64(d, r->queue->target->generation);
 	nv_put64(d + 8, n);
 	return d;

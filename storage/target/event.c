@@ -15,7 +15,7 @@ static const struct kind {
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
-static void deliver(struct nt_controller *c)
+static void deliver_events(struct nt_controller *c)
 {
 	for (uint32_t i = 0; i < KINDS && c->aer_count; i++) {
 		if (!(c->pending & ~c->masked & 1u << i))
@@ -36,7 +36,7 @@ void nt_event(struct nt_controller *c, uint8_t info)
 	for (uint32_t i = 0; i < KINDS; i++)
 		if (kinds[i].info == info && (c->events & kinds[i].enable))
 			c->pending |= 1u << i;
-	deliver(c);
+	deliver_events(c);
 }
 
 void nt_event_read(struct nt_controller *c, uint8_t info)
@@ -44,7 +44,7 @@ void nt_event_read(struct nt_controller *c, uint8_t info)
 	for (uint32_t i = 0; i < KINDS; i++)
 		if (kinds[i].info == info)
 			c->masked &= ~(1u << i);
-	deliver(c);
+	deliver_events(c);
 }
 
 /* Keeps the list in increasing order. Base 1.4, 4.10 */
@@ -93,7 +93,7 @@ void nt_async_event(struct nt_request *r)
 
 	nt_hold(r);
 	c->aers[c->aer_count++] = r;
-	deliver(c);
+	deliver_events(c);
 }
 
 bool nt_event_forget(struct nt_controller *c, const struct nt_request *r)

@@ -229,7 +229,7 @@ void nt_connects_again(struct nt_target *t)
 		all = r->next;
 		r->next = NULL;
 		r->waits = false;
-		r->verb->run(r);
+		r->info->run(r);
 	}
 }
 
@@ -239,7 +239,7 @@ static uint16_t property_check(struct nt_request *r)
 {
 	if (r->queue->qid)
 		return NV_INVALID_OPCODE | NV_DNR;
-	return (r->sqe.cdw[0] & 7) > 1 ? NT_INVALID(r, 40) : 0;
+	return (r->sqe.cdw[0] & 7) > 1 ? NT_INVALID(r, NV_SQE_AT_CDW10) : 0;
 }
 
 static void property_get(struct nt_request *r)
@@ -247,7 +247,7 @@ static void property_get(struct nt_request *r)
 	const struct nt_controller *c = r->queue->ctrl;
 	bool wide = r->sqe.cdw[0] & 7;
 
-	r->error_at = 44;
+	r->error_at = NV_SQE_AT_CDW11;
 	uint64_t value = 0;
 	bool ok = false;
 
@@ -287,7 +287,7 @@ static uint16_t enabling_waits(struct nt_request *r)
 
 static void property_set(struct nt_request *r)
 {
-	r->error_at = 44;
+	r->error_at = NV_SQE_AT_CDW11;
 	if ((r->sqe.cdw[0] & 7) || r->sqe.cdw[1] != NV_PROP_CC) {
 		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
 		return;
@@ -316,7 +316,7 @@ static uint16_t disconnect_check(struct nt_request *r)
 }
 
 /* Deletes the queue. The transport decides whether the connection continues; here it does not. Fabrics 1.1, 3.2 */
-static void disconnect(struct nt_request *r)
+static void disconnect_run(struct nt_request *r)
 {
 	struct nt_queue *q = r->queue;
 
@@ -331,9 +331,9 @@ static uint16_t auth_check(struct nt_request *r)
 	if (!r->queue->target->auth)
 		return NV_INVALID_OPCODE | NV_DNR;
 	if (r->sqe.cdw[0] >> 8 != NV_AUTH_CDW10 >> 8)
-		return NT_INVALID(r, 41);
+		return NT_INVALID(r, NV_SQE_AT_CDW10 + 1);
 	if (!length || length > NV_PAGE)
-		return NT_INVALID(r, 44);
+		return NT_INVALID(r, NV_SQE_AT_CDW11);
 	r->length = length;
 	return 0;
 }
@@ -348,22 +348,22 @@ static void auth_receive(struct nt_request *r)
 	r->queue->target->auth->receive(r);
 }
 
-static const struct nt_verb verbs[] = {
+static const struct nt_command_info commands[] = {
         {.opcode = NV_FCT_CONNECT, .way = NT_FROM_HOST, .check = connect_check, .run = connect_run},
         {.opcode = NV_FCT_PROPERTY_GET, .check = property_check, .run = property_get},
         {.opcode = NV_FCT_PROPERTY_SET, .check = property_check, .run = property_set},
-        {.opcode = NV_FCT_DISCONNECT, .check = disconnect_check, .run = disconnect},
+        {.opcode = NV_FCT_DISCONNECT, .check = disconnect_check, .run = disconnect_run},
         {.opcode = NV_FCT_AUTH_SEND, .way = NT_FROM_HOST, .check = auth_check, .run = auth_send},
         {.opcode = NV_FCT_AUTH_RECEIVE, .way = NT_TO_HOST, .zeroed = true, .check = auth_check, .run = auth_receive},
 };
 
-const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status)
+const struct nt_command_info *nt_fabrics_info(struct nt_request *r, uint16_t *status)
 {
 	struct nt_queue *q = r->queue;
 	uint8_t type = r->sqe.fctype;
 
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
-		if (verbs[i].opcode != type)
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		if (commands[i].opcode != type)
 			continue;
 		*status = NV_SEQUENCE | NV_DNR;
 		if (!q->connected && type != NV_FCT_CONNECT)
@@ -372,9 +372,9 @@ const struct nt_verb *nt_fabrics_verb(struct nt_request *r, uint16_t *status)
 		if (q->connected && !q->authenticated && type != NV_FCT_AUTH_SEND && type != NV_FCT_AUTH_RECEIVE &&
 		    type != NV_FCT_CONNECT)
 			return NULL;
-		return &verbs[i];
+		return &commands[i];
 	}
-	r->error_at = 4;
+	r->error_at = NV_SQE_AT_FCTYPE;
 	*status = NV_INVALID_OPCODE | NV_DNR;
 	return NULL;
 }

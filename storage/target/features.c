@@ -41,7 +41,7 @@ static const struct feature *find_feature(struct nt_request *r)
 	for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
 		if (features[i].id == id && (discovery ? features[i].discovery : features[i].io))
 			return &features[i];
-	r->error_at = 40;
+	r->error_at = NV_SQE_AT_CDW10;
 	return NULL;
 }
 
@@ -51,19 +51,19 @@ uint16_t nt_get_features_check(struct nt_request *r)
 
 	if (!f || (r->sqe.cdw[0] >> 8 & 7) > SELECT_CAPABILITIES)
 		return NV_INVALID_FIELD | NV_DNR;
-	if (r->verb->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
+	if (r->info->way == NT_TO_HOST) /* EXHID: only the 128-bit form exists over fabrics */
 		r->length = 16;
 	return 0;
 }
 
-static uint32_t queues(const struct nt_controller *c)
+static uint32_t granted_queues(const struct nt_controller *c)
 {
 	uint32_t n = c->granted - 1u;
 
 	return n << 16 | n;
 }
 
-static uint32_t current(struct nt_controller *c, const struct nt_request *r)
+static uint32_t feature_value(struct nt_controller *c, const struct nt_request *r)
 {
 	switch (r->sqe.cdw[0] & 0xff) {
 	case NV_FEAT_ARBITRATION:
@@ -77,7 +77,7 @@ static uint32_t current(struct nt_controller *c, const struct nt_request *r)
 	case NV_FEAT_WRITE_CACHE:
 		return c->write_cache;
 	case NV_FEAT_QUEUES:
-		return queues(c);
+		return granted_queues(c);
 	case NV_FEAT_ATOMICITY:
 		return c->atomicity;
 	case NV_FEAT_ASYNC_EVENTS:
@@ -94,7 +94,7 @@ void nt_get_features(struct nt_request *r)
 
 	if (select == SELECT_CAPABILITIES) {
 		r->cqe.result = find_feature(r)->changeable ? CHANGEABLE : 0;
-	} else if (r->verb->way == NT_TO_HOST) {
+	} else if (r->info->way == NT_TO_HOST) {
 		if (!(r->sqe.cdw[1] & 1)) {
 			nt_complete(r, NV_HOST_ID_FORMAT | NV_DNR);
 			return;
@@ -104,9 +104,9 @@ void nt_get_features(struct nt_request *r)
 		struct nt_controller fresh = {.subsystem = c->subsystem};
 
 		nt_features_reset(&fresh);
-		r->cqe.result = current(&fresh, r);
+		r->cqe.result = feature_value(&fresh, r);
 	} else {
-		r->cqe.result = current(c, r);
+		r->cqe.result = feature_value(c, r);
 	}
 	nt_complete(r, 0);
 }
@@ -140,17 +140,17 @@ static uint16_t set_queues(struct nt_request *r, struct nt_controller *c, uint32
 	uint32_t want = (want_sq < want_cq ? want_sq : want_cq) + 1, most = c->subsystem->target->queues;
 
 	if (want_sq == 0xffff || want_cq == 0xffff)
-		return NT_INVALID(r, 44);
+		return NT_INVALID(r, NV_SQE_AT_CDW11);
 	if (any_io_queue(c))
 		return NV_SEQUENCE | NV_DNR;
 	if (most > NT_QUEUES_MAX)
 		most = NT_QUEUES_MAX;
 	c->granted = (uint16_t)(want < most ? want : most);
-	r->cqe.result = queues(c);
+	r->cqe.result = granted_queues(c);
 	return 0;
 }
 
-static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t value)
+static uint16_t set_feature(struct nt_request *r, struct nt_controller *c, uint32_t value)
 {
 	switch (r->sqe.cdw[0] & 0xff) {
 	case NV_FEAT_ARBITRATION:
@@ -158,7 +158,7 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 		break;
 	case NV_FEAT_POWER:
 		if (value & 0x1f) /* there is only one power state */
-			return NT_INVALID(r, 44);
+			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->power = value & 0xff;
 		break;
 	case NV_FEAT_TEMPERATURE:
@@ -167,7 +167,7 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 		break;
 	case NV_FEAT_ERROR_RECOVERY:
 		if (value & 1u << 16) /* DULBE: no namespace supports it */
-			return NT_INVALID(r, 44);
+			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->recovery = value & 0xffff;
 		break;
 	case NV_FEAT_WRITE_CACHE:
@@ -180,7 +180,7 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 		break;
 	case NV_FEAT_ASYNC_EVENTS:
 		if (value & ~(offered_events(c) | 0xff)) /* the low byte is for health warnings, which are never sent */
-			return NT_INVALID(r, 44);
+			return NT_INVALID(r, NV_SQE_AT_CDW11);
 		c->events = value;
 		break;
 	default: /* NV_FEAT_KATO */
@@ -194,5 +194,5 @@ static uint16_t set(struct nt_request *r, struct nt_controller *c, uint32_t valu
 
 void nt_set_features(struct nt_request *r)
 {
-	nt_complete(r, set(r, r->queue->ctrl, r->sqe.cdw[1]));
+	nt_complete(r, set_feature(r, r->queue->ctrl, r->sqe.cdw[1]));
 }

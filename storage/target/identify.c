@@ -227,13 +227,13 @@ uint16_t nt_identify_check(struct nt_request *r)
 	return 0;
 }
 
-static uint16_t identify(struct nt_request *r)
+static uint16_t run_identify(struct nt_request *r)
 {
 	const struct nt_subsystem *s = r->queue->ctrl->subsystem;
 	uint8_t cns = (uint8_t)r->sqe.cdw[0], csi = (uint8_t)(r->sqe.cdw[1] >> 24);
 
 	if (s->discovery && cns != NV_CNS_CTRL)
-		return NT_INVALID(r, 40);
+		return NT_INVALID(r, NV_SQE_AT_CDW10);
 	switch (cns) {
 	case NV_CNS_CTRL:
 		identify_controller(r, r->data);
@@ -242,19 +242,19 @@ static uint16_t identify(struct nt_request *r)
 	case NV_CNS_ACTIVE:
 	case NV_CNS_ALLOCATED:
 		if (cns == NV_CNS_CSI_ACTIVE && csi)
-			return NT_INVALID(r, 47);
+			return NT_INVALID(r, NV_SQE_AT_CDW11 + 3);
 		if (r->sqe.nsid >= 0xfffffffe)
 			return NV_INVALID_NS | NV_DNR;
 		list_ns(s, r->sqe.nsid, r->data);
 		return 0;
 	case NV_CNS_CSI_CTRL: /* NVM: no limits beyond MDTS */
-		return csi ? NT_INVALID(r, 47) : 0;
+		return csi ? NT_INVALID(r, NV_SQE_AT_CDW11 + 3) : 0;
 	case NV_CNS_CTRLS:
 		list_controllers(s, (uint16_t)(r->sqe.cdw[0] >> 16), r->data);
 		return 0;
 	case NV_CNS_CSI_NS:
 		if (csi)
-			return NT_INVALID(r, 47);
+			return NT_INVALID(r, NV_SQE_AT_CDW11 + 3);
 		/* fallthrough */
 	case NV_CNS_NS:
 	case NV_CNS_NS_DESC:
@@ -262,11 +262,11 @@ static uint16_t identify(struct nt_request *r)
 	case NV_CNS_NS_CTRLS:
 		return identify_one(r, cns, r->sqe.nsid <= NT_NAMESPACES_MAX ? s->ns[r->sqe.nsid] : NULL);
 	default:
-		return NT_INVALID(r, 40);
+		return NT_INVALID(r, NV_SQE_AT_CDW10);
 	}
 }
 
 void nt_identify(struct nt_request *r)
 {
-	nt_complete(r, identify(r));
+	nt_complete(r, run_identify(r));
 }

@@ -20,12 +20,12 @@ static uint64_t first_block(const struct nt_request *r)
 	return (uint64_t)r->sqe.cdw[1] << 32 | r->sqe.cdw[0];
 }
 
-static uint64_t blocks(const struct nt_request *r)
+static uint64_t block_count(const struct nt_request *r)
 {
 	return (r->sqe.cdw[2] & 0xffff) + 1u;
 }
 
-static bool in_range(const struct nt_namespace *ns, uint64_t first, uint64_t n)
+static bool blocks_in_range(const struct nt_namespace *ns, uint64_t first, uint64_t n)
 {
 	uint64_t size = ns->backend->size >> ns->block_shift;
 
@@ -51,7 +51,7 @@ static uint16_t check_access(const struct nt_namespace *ns)
 static uint16_t check_ns(struct nt_request *r)
 {
 	r->ns = nt_ns_get(r->queue->ctrl->subsystem, r->sqe.nsid);
-	r->error_at = 4;
+	r->error_at = NV_SQE_AT_NSID;
 	return r->ns ? check_access(r->ns) : NV_INVALID_NS | NV_DNR;
 }
 
@@ -64,12 +64,12 @@ static uint16_t check_blocks(struct nt_request *r, bool writes)
 		return status;
 	if (writes && r->ns->backend->readonly)
 		return NV_WRITE_PROTECTED | NV_DNR;
-	if (!in_range(r->ns, first_block(r), blocks(r))) {
-		r->error_at = 40;
+	if (!blocks_in_range(r->ns, first_block(r), block_count(r))) {
+		r->error_at = NV_SQE_AT_CDW10;
 		return NV_LBA_RANGE | NV_DNR;
 	}
 	r->at = first_block(r) << r->ns->block_shift;
-	r->left = blocks(r) << r->ns->block_shift;
+	r->left = block_count(r) << r->ns->block_shift;
 	return 0;
 }
 
@@ -81,7 +81,7 @@ static uint16_t check_data(struct nt_request *r, bool writes)
 	if (status)
 		return status;
 	if (r->left > NT_TRANSFER_MAX)
-		return NT_INVALID(r, 48);
+		return NT_INVALID(r, NV_SQE_AT_CDW12);
 	r->length = (uint32_t)r->left;
 	return 0;
 }
@@ -108,7 +108,7 @@ void nt_map_lost(struct nt_request *r)
 static uint16_t write_check(struct nt_request *r)
 {
 	if (r->sqe.cdw[2] >> 20 & 0xf) /* DTYPE: no directives */
-		return NT_INVALID(r, 50);
+		return NT_INVALID(r, NV_SQE_AT_CDW12 + 2);
 	return check_data(r, true);
 }
 
@@ -149,14 +149,16 @@ static uint16_t dsm_check(struct nt_request *r)
 
 /* ---- steps ---- */
 
-/* Starts the next backend step of a request. Returns false if all are done (r->fate is the error, if any). */
-static bool next_step(struct nt_request *r);
+enum step { STEP_MORE, STEP_DONE };
+
+/* Prepares the next backend step of a request in r->io. STEP_DONE: there is none (r->fate is the error, if any). */
+static enum step next_step(struct nt_request *r);
 
 enum { SUBMITTING, WAITING, DONE };
 
 /* True if the error means lost data. With the page cache, a durable write that fails may mean the loss of earlier
  * writes. */
-static bool loses(const struct nb_request *io, int error)
+static bool means_loss(const struct nb_request *io, int error)
 {
 	if (!error || io->op == NB_FLUSH)
 		return error;
@@ -185,7 +187,7 @@ static uint16_t io_status(const struct nt_request *r, int error)
 	}
 }
 
-static void count(struct nt_request *r)
+static void count_io(struct nt_request *r)
 {
 	struct nt_controller *c = r->queue->ctrl;
 
@@ -205,7 +207,7 @@ static void finish_request(struct nt_request *r)
 	struct nt_request *second = r->fused;
 
 	r->fused = NULL;
-	count(r);
+	count_io(r);
 	if (second) {
 		uint16_t status = r->fate;
 
@@ -213,7 +215,7 @@ static void finish_request(struct nt_request *r)
 		second->fate = status ? NV_FUSED_FAILED : second->fate;
 		if (!status && second->fate)
 			r->fate = NV_FUSED_FAILED;
-		count(second);
+		count_io(second);
 		/* the second command holds the lock, so answer the first one first */
 		nt_complete(r, r->fate);
 		nt_complete(second, second->fate);
@@ -223,9 +225,9 @@ static void finish_request(struct nt_request *r)
 }
 
 /* A backend may complete within the call: then this loop continues; otherwise step_done calls this again. */
-static void steps(struct nt_request *r)
+static void run_steps(struct nt_request *r)
 {
-	while (next_step(r)) {
+	while (next_step(r) == STEP_MORE) {
 		r->phase = SUBMITTING;
 		nb_submit(r->ns->backend, &r->io);
 		if (r->phase == SUBMITTING) {
@@ -241,15 +243,15 @@ static void step_done(struct nb_request *io, int error)
 	struct nt_request *r = (struct nt_request *)(void *)((uint8_t *)io - offsetof(struct nt_request, io));
 
 	r->error = error;
-	if (loses(io, error))
+	if (means_loss(io, error))
 		nt_lost(r->ns);
 	if (r->phase == SUBMITTING)
 		r->phase = DONE;
 	else
-		steps(r);
+		run_steps(r);
 }
 
-static void start(struct nt_request *r)
+static void start_steps(struct nt_request *r)
 {
 	nt_lend(r);
 	if (r->fused)
@@ -257,137 +259,133 @@ static void start(struct nt_request *r)
 	r->index = 0;
 	r->error = 0;
 	r->io.done = step_done;
-	steps(r);
+	run_steps(r);
 }
 
 /* True if the write must be durable when complete: the host asks for FUA, or has disabled the cache. */
-static bool durable(const struct nt_request *r)
+static bool must_be_durable(const struct nt_request *r)
 {
 	return (r->sqe.opcode != NV_IO_DSM && (r->sqe.cdw[2] & CDW12_FUA)) || !r->queue->ctrl->write_cache;
 }
 
-static void step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
+static enum step prepare_step(struct nt_request *r, enum nb_op op, void *data, uint64_t length)
 {
 	r->io.op = op;
 	r->io.data = data;
 	r->io.offset = r->at;
 	r->io.length = length;
-	r->io.fua = op != NB_READ && op != NB_FLUSH && durable(r);
+	r->io.fua = op != NB_READ && op != NB_FLUSH && must_be_durable(r);
 	r->io.may_punch = false;
 	r->index++;
+	return STEP_MORE;
 }
 
-static bool over(struct nt_request *r)
+static enum step end_steps(struct nt_request *r)
 {
 	if (r->error)
 		r->fate = io_status(r, r->error);
-	return false;
+	return STEP_DONE;
 }
 
-static bool move_step(struct nt_request *r, enum nb_op op)
+static enum step move_step(struct nt_request *r, enum nb_op op)
 {
 	if (r->error || r->index)
-		return over(r);
-	step(r, op, r->data, r->length);
-	return true;
+		return end_steps(r);
+	return prepare_step(r, op, r->data, r->length);
 }
 
-static bool flush_step(struct nt_request *r)
+static enum step flush_step(struct nt_request *r)
 {
 	if (!r->ns->backend->volatile_cache)
-		return false;
+		return STEP_DONE;
 	if (r->index) {
 		if (nt_tell_loss(r->queue->ctrl, r->ns)) /* DNR: another flush would not bring it back */
 			r->fate = NV_WRITE_FAULT | NV_DNR;
-		return over(r);
+		return end_steps(r);
 	}
 	nt_flush_comes(r->queue->ctrl, r->ns);
-	step(r, NB_FLUSH, NULL, 0);
-	return true;
+	return prepare_step(r, NB_FLUSH, NULL, 0);
 }
 
 /* Performs a compare and, if it is the first of two fused commands, the write of the second. */
-static bool compare_step(struct nt_request *r)
+static enum step compare_step(struct nt_request *r)
 {
 	struct nt_request *second = r->fused;
 
-	if (!r->index) {
-		step(r, NB_READ, r->other, r->length);
-		return true;
-	}
+	if (!r->index)
+		return prepare_step(r, NB_READ, r->other, r->length);
 	if (r->index == 1) {
 		if (r->error)
-			return over(r);
+			return end_steps(r);
 		if (memcmp(r->data, r->other, r->length))
 			r->fate = NV_COMPARE_FAILED | NV_DNR;
 		if (r->fate || !second)
-			return false;
-		step(r, NB_WRITE, second->data, r->length);
-		r->io.fua = durable(second);
-		return true;
+			return STEP_DONE;
+		prepare_step(r, NB_WRITE, second->data, r->length);
+		r->io.fua = must_be_durable(second);
+		return STEP_MORE;
 	}
 	if (r->error)
 		second->fate = io_status(r, r->error);
-	return false;
+	return STEP_DONE;
 }
 
-static bool verify_step(struct nt_request *r)
+static enum step verify_step(struct nt_request *r)
 {
 	if (r->index) {
 		if (r->error)
-			return over(r);
+			return end_steps(r);
 		r->at += r->io.length;
 		r->left -= r->io.length;
 	}
 	if (!r->left)
-		return false;
-	step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
-	return true;
+		return STEP_DONE;
+	return prepare_step(r, NB_READ, r->data, r->left < r->length ? r->left : r->length);
 }
 
 enum { ZERO_RANGE, ZERO_PUNCH, ZERO_WRITE }; /* methods of zeroing: the next one if a medium does not support one */
 
-static bool write_zeros(struct nt_request *r)
+static enum step write_zeros(struct nt_request *r)
 {
 	if (!r->left)
-		return false;
-	step(r, NB_WRITE, (void *)(uintptr_t)zeros, r->left < CHUNK ? r->left : CHUNK);
+		return STEP_DONE;
+	prepare_step(r, NB_WRITE, (void *)(uintptr_t)zeros, r->left < CHUNK ? r->left : CHUNK);
 	r->index = ZERO_WRITE + 1;
-	return true;
+	return STEP_MORE;
 }
 
-static bool zero_step(struct nt_request *r)
+static enum step zero_step(struct nt_request *r)
 {
 	bool unknown = r->error == EOPNOTSUPP || r->error == ENOTTY || r->error == EINVAL;
 
 	if (r->index > ZERO_WRITE) {
 		if (r->error)
-			return over(r);
+			return end_steps(r);
 		r->at += r->io.length;
 		r->left -= r->io.length;
 		return write_zeros(r);
 	}
 	if (r->index && !unknown)
-		return over(r);
+		return end_steps(r);
 	r->error = 0;
 	if (r->index == ZERO_WRITE)
 		return write_zeros(r);
 	bool punch = r->index == ZERO_PUNCH || (r->sqe.cdw[2] & CDW12_DEAC);
 
-	step(r, NB_ZERO, NULL, r->left);
+	prepare_step(r, NB_ZERO, NULL, r->left);
 	r->io.may_punch = punch;
 	if (punch)
 		r->index = ZERO_WRITE;
-	return true;
+	return STEP_MORE;
 }
 
 /* Deallocation is only advice: it succeeds even if the medium does not support it. */
-static bool dsm_step(struct nt_request *r)
+static enum step dsm_step(struct nt_request *r)
 {
 	uint32_t n = (r->sqe.cdw[0] & 0xff) + 1;
 
 	if (r->error && r->error != EOPNOTSUPP && r->error != ENOTTY)
-		return over(r);
+		return end_steps(r);
 	r->error = 0;
 	while (r->index < n) {
 		const uint8_t *range = r->data + (size_t)r->index * DSM_RANGE;
@@ -398,13 +396,12 @@ static bool dsm_step(struct nt_request *r)
 			r->index++;
 			continue;
 		}
-		step(r, NB_DISCARD, NULL, length);
-		return true;
+		return prepare_step(r, NB_DISCARD, NULL, length);
 	}
-	return false;
+	return STEP_DONE;
 }
 
-static bool next_step(struct nt_request *r)
+static enum step next_step(struct nt_request *r)
 {
 	switch (r->sqe.opcode) {
 	case NV_IO_READ:
@@ -427,7 +424,7 @@ static bool next_step(struct nt_request *r)
 /* ---- order of writes: a fused pair runs alone ---- */
 
 /* Starts waiting writes in order: writers together, a fused pair alone. Does nothing if called from within itself. */
-static void pump(struct nt_namespace *ns)
+static void start_waiting(struct nt_namespace *ns)
 {
 	if (ns->pumping)
 		return;
@@ -445,7 +442,7 @@ static void pump(struct nt_namespace *ns)
 			ns->writers++;
 			r->writing = true;
 		}
-		start(r);
+		start_steps(r);
 	}
 	ns->pumping = false;
 	nt_ns_put(ns);
@@ -461,7 +458,7 @@ static void write_turn(struct nt_request *r)
 		at = &(*at)->next;
 	r->next = NULL;
 	*at = r;
-	pump(ns);
+	start_waiting(ns);
 }
 
 void nt_write_done(struct nt_request *r)
@@ -474,7 +471,7 @@ void nt_write_done(struct nt_request *r)
 	else
 		ns->writers--;
 	if (ns->waiting)
-		pump(ns);
+		start_waiting(ns);
 }
 
 void nt_waiting_remove(struct nt_request *r)
@@ -491,23 +488,23 @@ void nt_waiting_remove(struct nt_request *r)
 
 void nt_waiting_go(struct nt_namespace *ns)
 {
-	pump(ns);
+	start_waiting(ns);
 }
 
 /* ---- running a command once its data has arrived ---- */
 
 static void run_now(struct nt_request *r)
 {
-	start(r);
+	start_steps(r);
 }
 
 static void read_run(struct nt_request *r)
 {
 	if (!r->borrowed) {
-		start(r);
+		start_steps(r);
 		return;
 	}
-	count(r);
+	count_io(r);
 	nt_complete(r, 0);
 }
 
@@ -536,7 +533,7 @@ static void compare_run(struct nt_request *r)
 	if (r->sqe.fuse)
 		fused_run(r);
 	else
-		start(r);
+		start_steps(r);
 }
 
 static void write_run(struct nt_request *r)
@@ -554,7 +551,7 @@ static void dsm_run(struct nt_request *r)
 	for (uint32_t i = 0; i < n; i++) {
 		const uint8_t *range = r->data + (size_t)i * DSM_RANGE;
 
-		if (in_range(r->ns, nv_get64(range + 8), nv_get32(range + 4)))
+		if (blocks_in_range(r->ns, nv_get64(range + 8), nv_get32(range + 4)))
 			continue;
 		nt_complete(r, NV_LBA_RANGE | NV_DNR);
 		return;
@@ -565,21 +562,21 @@ static void dsm_run(struct nt_request *r)
 		nt_complete(r, 0); /* the access hints are ignored */
 }
 
-static const struct nt_verb verbs[] = {
+static const struct nt_command_info commands[] = {
         {.opcode = NV_IO_READ, .way = NT_TO_HOST, .check = read_check, .run = read_run},
         {.opcode = NV_IO_WRITE, .way = NT_FROM_HOST, .check = write_check, .run = write_run},
         {.opcode = NV_IO_FLUSH, .check = flush_check, .run = run_now},
-        {.opcode = NV_IO_COMPARE, .way = NT_FROM_HOST, .two = true, .check = compare_check, .run = compare_run},
+        {.opcode = NV_IO_COMPARE, .way = NT_FROM_HOST, .two_buffers = true, .check = compare_check, .run = compare_run},
         {.opcode = NV_IO_WRITE_ZEROES, .check = zeroes_check, .run = write_turn},
         {.opcode = NV_IO_DSM, .way = NT_FROM_HOST, .check = dsm_check, .run = dsm_run},
         {.opcode = NV_IO_VERIFY, .check = verify_check, .run = run_now},
 };
 
-const struct nt_verb *nt_io_verb(struct nt_request *r, uint16_t *status)
+const struct nt_command_info *nt_io_info(struct nt_request *r, uint16_t *status)
 {
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
-		if (verbs[i].opcode == r->sqe.opcode)
-			return &verbs[i];
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (commands[i].opcode == r->sqe.opcode)
+			return &commands[i];
 	*status = NV_INVALID_OPCODE | NV_DNR;
 	return NULL;
 }

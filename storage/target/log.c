@@ -189,13 +189,13 @@ uint16_t nt_get_log_check(struct nt_request *r)
 {
 	uint64_t dwords = ((uint64_t)(r->sqe.cdw[1] & 0xffff) << 16 | r->sqe.cdw[0] >> 16) + 1;
 
-	r->error_at = 40;
+	r->error_at = NV_SQE_AT_CDW10;
 	if (!find_page(r))
 		return NV_INVALID_LOG | NV_DNR;
 	if (dwords > NT_TRANSFER_MAX / 4)
 		return NV_INVALID_FIELD | NV_DNR;
 	if (r->sqe.cdw[2] & 3)
-		return NT_INVALID(r, 48);
+		return NT_INVALID(r, NV_SQE_AT_CDW12);
 	r->length = (uint32_t)(dwords * 4);
 	return 0;
 }
@@ -214,7 +214,7 @@ void nt_get_log(struct nt_request *r)
 	}
 	if (offset > len) {
 		free(page);
-		r->error_at = 48;
+		r->error_at = NV_SQE_AT_CDW12;
 		nt_complete(r, NV_INVALID_FIELD | NV_DNR);
 		return;
 	}

@@ -15,7 +15,7 @@ void nt_lost(struct nt_namespace *ns)
 	ns->lost = ++ns->subsystem->target->losses;
 }
 
-static bool untold(const struct nt_controller *c, const struct nt_namespace *ns)
+static bool is_untold(const struct nt_controller *c, const struct nt_namespace *ns)
 {
 	return ns->lost > c->losses_before && ns->lost > c->told_lost[ns->nsid];
 }
@@ -29,18 +29,18 @@ void nt_flush_comes(struct nt_controller *c, const struct nt_namespace *ns)
 bool nt_tell_loss(struct nt_controller *c, const struct nt_namespace *ns)
 {
 	c->telling[ns->nsid] = ns->lost;
-	return untold(c, ns);
+	return is_untold(c, ns);
 }
 
 /* The number up to which the host knows all losses. */
-static uint64_t known(const struct nt_controller *c)
+static uint64_t known_losses(const struct nt_controller *c)
 {
 	uint64_t n = c->subsystem->target->losses;
 
 	for (uint32_t i = 1; n && i <= NT_NAMESPACES_MAX; i++) {
 		const struct nt_namespace *ns = c->subsystem->ns[i];
 
-		if (ns && untold(c, ns) && ns->lost <= n)
+		if (ns && is_untold(c, ns) && ns->lost <= n)
 			n = ns->lost - 1;
 	}
 	return n;
@@ -83,8 +83,8 @@ void nt_losses_begin(struct nt_controller *c)
 
 	/* the end of an earlier connection may not have been noticed yet */
 	for (const struct nt_controller *o = c->subsystem->controllers; o; o = o->next)
-		if (o != c && o->knows && same_host(o, c) && known(o) < n)
-			n = known(o);
+		if (o != c && o->knows && same_host(o, c) && known_losses(o) < n)
+			n = known_losses(o);
 	c->losses_before = n;
 }
 
@@ -117,7 +117,7 @@ static struct nt_gone *new_gone(struct nt_target *t)
 void nt_losses_end(struct nt_controller *c)
 {
 	struct nt_target *t = c->subsystem->target;
-	bool flushed = (c->csts & NV_CSTS_SHST) == NV_CSTS_SHST_DONE && known(c) == t->losses;
+	bool flushed = (c->csts & NV_CSTS_SHST) == NV_CSTS_SHST_DONE && known_losses(c) == t->losses;
 
 	if (!c->knows)
 		return;
@@ -128,12 +128,12 @@ void nt_losses_end(struct nt_controller *c)
 
 	if (!g) {
 		g = new_gone(t);
-		*g = (struct nt_gone){.subsystem = c->subsystem, .known = known(c)};
+		*g = (struct nt_gone){.subsystem = c->subsystem, .known = known_losses(c)};
 		memcpy(g->hostid, c->hostid, sizeof(g->hostid));
 		strcpy(g->hostnqn, c->hostnqn);
 	}
-	if (known(c) < g->known)
-		g->known = known(c);
+	if (known_losses(c) < g->known)
+		g->known = known_losses(c);
 	g->n++;
 }
 

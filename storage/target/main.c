@@ -63,7 +63,7 @@ struct options {
 	bool readonly, mapped, buffered, threads;
 };
 
-static bool bad(const char *what, const char *value)
+static bool report_bad(const char *what, const char *value)
 {
 	nt_say("%s: %s", what, value);
 	return false;
@@ -75,22 +75,22 @@ static bool number_option(const char *name, const char *value, unsigned long mos
 
 	errno = 0;
 	*out = strtoul(value, &end, 10);
-	return (*value >= '0' && *value <= '9' && !*end && !errno && *out <= most) || bad(name, value);
+	return (*value >= '0' && *value <= '9' && !*end && !errno && *out <= most) || report_bad(name, value);
 }
 
-static bool take_option(int c, const char *value, struct options *o)
+static bool take_target_option(int c, const char *value, struct options *o)
 {
 	unsigned long n = 0;
 
 	switch (c) {
 	case 'e':
 		if (o->export_count == 64)
-			return bad("--export", "too many");
+			return report_bad("--export", "too many");
 		o->exports[o->export_count++] = value;
 		return true;
 	case 'a':
 		if (o->allow_count == 64)
-			return bad("--allow", "too many");
+			return report_bad("--allow", "too many");
 		o->allow[o->allow_count++] = value;
 		return true;
 	case 'l':
@@ -118,7 +118,7 @@ static bool take_option(int c, const char *value, struct options *o)
 	case 't':
 		o->transport = value;
 		return !strcmp(value, "tcp") || !strcmp(value, "rdma") || !strcmp(value, "auto") ||
-		       bad("no such transport", value);
+		       report_bad("no such transport", value);
 	case 'r':
 		return o->readonly = true;
 	case 'm':
@@ -132,7 +132,7 @@ static bool take_option(int c, const char *value, struct options *o)
 	}
 }
 
-static bool parse(int argc, char **argv, struct options *o)
+static bool parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option options[] = {
 	        {"export", required_argument, NULL, 'e'},    {"allow", required_argument, NULL, 'a'},
@@ -151,7 +151,7 @@ static bool parse(int argc, char **argv, struct options *o)
 			fputs(c == 'h' ? usage : "verbena-target " VB_VERSION "\n", stdout);
 			exit(0);
 		}
-		if (!take_option(c, optarg, o))
+		if (!take_target_option(c, optarg, o))
 			return false;
 	}
 	return true;
@@ -171,10 +171,10 @@ static bool describe_export(const struct options *o, const char *what, struct nt
 	ns->buffered = o->buffered;
 	if (kind && (!strncmp(what, "memory", kind) || !strncmp(what, "null", kind))) {
 		ns->kind = strndup(what, kind);
-		return ns->kind && (nt_size_parse(colon + 1, &ns->size) || bad("no size", what));
+		return ns->kind && (nt_size_parse(colon + 1, &ns->size) || report_bad("no size", what));
 	}
 	if (stat(what, &st))
-		return bad(what, strerror(errno));
+		return report_bad(what, strerror(errno));
 	ns->path = realpath(what, NULL);
 	ns->kind = strdup(S_ISBLK(st.st_mode) ? "block" : o->mapped ? "mapped" : "file");
 	return ns->path && ns->kind;
@@ -227,7 +227,7 @@ static bool from_options(const struct options *o, struct nt_config *c)
 		if (!nt_config_host(s, o->allow[i]))
 			return false;
 	s->nqn = o->nqn ? strdup(o->nqn) : own_nqn(s->ns);
-	return s->nqn && (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || bad("no name of a subsystem", s->nqn));
+	return s->nqn && (nv_nqn_valid(s->nqn, strlen(s->nqn) + 1) || report_bad("no name of a subsystem", s->nqn));
 }
 
 static bool read_config(const char *file, struct nt_config *c)
@@ -244,7 +244,7 @@ static bool read_config(const char *file, struct nt_config *c)
 /* ---- status ---- */
 
 /* For a listener on all addresses: an address of this machine that others can use. */
-static void outside(bool v6, char *text, size_t size)
+static void reachable_address(bool v6, char *text, size_t size)
 {
 	struct ifaddrs *list, *i;
 
@@ -271,7 +271,7 @@ static void print_urls(const struct nt_server *s)
 			bool v6 = strchr(host, ':');
 
 			if (!strcmp(host, "0.0.0.0") || !strcmp(host, "::")) {
-				outside(v6, other, sizeof(other));
+				reachable_address(v6, other, sizeof(other));
 				host = other;
 			}
 			v6 = strchr(host, ':');
@@ -286,7 +286,7 @@ static void print_urls(const struct nt_server *s)
 
 static struct nt_server server;
 
-static void signalled(struct nt_watch *w, uint32_t events)
+static void signals_ready(struct nt_watch *w, uint32_t events)
 {
 	struct signalfd_siginfo si;
 
@@ -303,7 +303,7 @@ static void backend_done(struct nt_watch *w, uint32_t events)
 	nb_ring_reap(server.ring);
 }
 
-static void reload(void)
+static void reload_config(void)
 {
 	struct nt_config c;
 
@@ -319,7 +319,7 @@ static void reload(void)
 	nt_say(wrong ? "the configuration was read again; %u items failed" : "the configuration is read again", wrong);
 }
 
-static void turn(uint64_t until)
+static void run_turn(uint64_t until)
 {
 	uint64_t next = until;
 
@@ -333,7 +333,7 @@ static void turn(uint64_t until)
 	nt_loop_once(server.loop, next == UINT64_MAX ? -1 : wait > 60000 ? 60000 : (int)wait, &server.target.now);
 }
 
-static bool idle(void)
+static bool is_idle(void)
 {
 	for (const struct nt_subsystem *s = server.target.subsystems; s; s = s->next)
 		for (const struct nt_controller *c = s->controllers; c; c = c->next)
@@ -344,26 +344,26 @@ static bool idle(void)
 }
 
 /* Finishes outstanding requests, within a limited time, then ends all connections. */
-static void stop(void)
+static void stop_server(void)
 {
 	uint64_t until = nt_now() + STOP_MS;
 
 	server.target.stopping = true;
 	for (struct nt_listener *l = server.listeners; l; l = l->next)
 		nt_listener_stop(l);
-	while (!idle() && nt_now() < until)
-		turn(nt_now() + 50);
+	while (!is_idle() && nt_now() < until)
+		run_turn(nt_now() + 50);
 	for (struct nt_listener *l = server.listeners; l; l = l->next)
 		l->leaving = true;
 	for (until = nt_now() + STOP_MS; server.listeners && nt_now() < until;)
-		turn(nt_now() + 50);
+		run_turn(nt_now() + 50);
 	if (server.listeners) {
 		nt_say("a medium does not answer: the last writes to it may be lost");
 		_exit(1);
 	}
 }
 
-static bool set_up(const struct options *o, struct nt_config *c)
+static bool set_up_server(const struct options *o, struct nt_config *c)
 {
 	sigset_t set;
 	int error;
@@ -390,7 +390,7 @@ static bool set_up(const struct options *o, struct nt_config *c)
 #endif
 	server.target.now = server.target.started = nt_now();
 	server.signals = (struct nt_watch){
-	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signalled};
+	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN, .ready = signals_ready};
 	server.backend = (struct nt_watch){.fd = nb_ring_fd(server.ring), .events = EPOLLIN, .ready = backend_done};
 	if (nt_loop_add(server.loop, &server.signals) || nt_loop_add(server.loop, &server.backend)) {
 		nt_say("%s", strerror(errno));
@@ -435,7 +435,7 @@ int main(int argc, char **argv)
 	struct options o;
 	struct nt_config c;
 
-	if (!parse(argc, argv, &o)) {
+	if (!parse_options(argc, argv, &o)) {
 		fputs(usage, stderr);
 		return 2;
 	}
@@ -450,21 +450,21 @@ int main(int argc, char **argv)
 		nt_config_free(&c);
 		return 1;
 	}
-	bool served = set_up(&o, &c);
+	bool served = set_up_server(&o, &c);
 
 	if (served) {
 		open_control(&o);
 		print_urls(&server);
 		while (!server.stop) {
-			turn(UINT64_MAX);
+			run_turn(UINT64_MAX);
 			if (server.reload)
-				reload();
+				reload_config();
 		}
 		nt_control_close(server.control);
 	}
 	nt_config_free(&c);
 	if (server.loop && server.ring && server.target.pool) {
-		stop();
+		stop_server();
 		nt_target_fini(&server.target);
 	}
 	nt_config_free(&server.config);

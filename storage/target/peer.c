@@ -39,7 +39,7 @@ void nt_peers_limit(struct nt_target *t, uint32_t connections, uint32_t of_one)
 /* ---- the list of peers ---- */
 
 /* An IPv4 address or an IPv6 /64, because a host can use any address of its /64. */
-static void name_of(const struct sockaddr *from, char name[NV_NQN_SIZE])
+static void peer_name(const struct sockaddr *from, char name[NV_NQN_SIZE])
 {
 	struct in6_addr a = {0};
 
@@ -56,7 +56,7 @@ static void name_of(const struct sockaddr *from, char name[NV_NQN_SIZE])
 	}
 }
 
-static struct nt_peer **bucket(struct nt_target *t, const char *name)
+static struct nt_peer **peer_bucket(struct nt_target *t, const char *name)
 {
 	uint32_t h = 2166136261u;
 
@@ -65,7 +65,7 @@ static struct nt_peer **bucket(struct nt_target *t, const char *name)
 	return &t->peers[(h ^ h >> 16) % NT_PEER_BUCKETS];
 }
 
-static uint32_t tries(const struct nt_target *t, struct nt_peer *p)
+static uint32_t recent_tries(const struct nt_target *t, struct nt_peer *p)
 {
 	uint64_t n = (t->now - p->tries_at) / FORGETS_MS;
 
@@ -75,26 +75,26 @@ static uint32_t tries(const struct nt_target *t, struct nt_peer *p)
 }
 
 /* False while a peer has failed authentications: it is remembered for a while without a connection. */
-static bool forgotten(const struct nt_target *t, struct nt_peer *p)
+static bool is_forgotten(const struct nt_target *t, struct nt_peer *p)
 {
-	return !p->queues && !tries(t, p);
+	return !p->queues && !recent_tries(t, p);
 }
 
-static struct nt_peer *get(struct nt_target *t, const char *name, bool proven)
+static struct nt_peer *get_peer(struct nt_target *t, const char *name, bool proven)
 {
-	struct nt_peer **at = bucket(t, name), *p;
+	struct nt_peer **at = peer_bucket(t, name), *p;
 
 	while ((p = *at)) {
 		if (p->proven == proven && !strcmp(p->name, name))
 			break;
-		if (forgotten(t, p)) {
+		if (is_forgotten(t, p)) {
 			*at = p->next;
 			free(p);
 		} else {
 			at = &p->next;
 		}
 	}
-	at = bucket(t, name);
+	at = peer_bucket(t, name);
 	if (p || !(p = calloc(1, sizeof(*p))))
 		return p;
 	strcpy(p->name, name);
@@ -106,11 +106,11 @@ static struct nt_peer *get(struct nt_target *t, const char *name, bool proven)
 }
 
 /* Frees the peer once its last queue has ended. */
-static void put(struct nt_target *t, struct nt_peer *p)
+static void put_peer(struct nt_target *t, struct nt_peer *p)
 {
-	struct nt_peer **at = bucket(t, p->name);
+	struct nt_peer **at = peer_bucket(t, p->name);
 
-	if (!forgotten(t, p))
+	if (!is_forgotten(t, p))
 		return;
 	while (*at != p)
 		at = &(*at)->next;
@@ -155,7 +155,7 @@ static void guest_comes(struct nt_queue *q, enum nt_guest kind)
 }
 
 /* Frees a place: the peer with the most guests loses its oldest connection, unless the newcomer's peer has as many. */
-static bool make_room(struct nt_target *t, struct nt_peer *for_whom, enum nt_guest kind)
+static bool make_guest_room(struct nt_target *t, struct nt_peer *for_whom, enum nt_guest kind)
 {
 	struct nt_queue *oldest = NULL;
 	uint32_t most = *count_of(for_whom, kind) + 1;
@@ -177,7 +177,7 @@ static bool room_for_guest(struct nt_target *t, struct nt_peer *p, enum nt_guest
 	uint32_t of_one = kind == NT_GUEST_DISCOVERY ? t->limits.discovery_of_one : t->limits.guests_of_one,
 	         all = kind == NT_GUEST_DISCOVERY ? t->limits.discovery : t->limits.guests;
 
-	return *count_of(p, kind) < of_one && (t->guest_count[kind] < all || make_room(t, p, kind));
+	return *count_of(p, kind) < of_one && (t->guest_count[kind] < all || make_guest_room(t, p, kind));
 }
 
 /* ---- the stages of a queue ---- */
@@ -186,13 +186,13 @@ bool nt_peer_join(struct nt_queue *q, const struct sockaddr *from)
 {
 	char name[NV_NQN_SIZE];
 
-	name_of(from, name);
-	struct nt_peer *p = get(q->target, name, false);
+	peer_name(from, name);
+	struct nt_peer *p = get_peer(q->target, name, false);
 
 	if (!p)
 		return false;
 	if (p->queues >= q->target->limits.of_one || !room_for_guest(q->target, p, NT_GUEST_STRANGER)) {
-		put(q->target, p);
+		put_peer(q->target, p);
 		return false;
 	}
 	p->queues++;
@@ -211,16 +211,16 @@ bool nt_peer_discovers(struct nt_queue *q)
 }
 
 /* Moves a connection from the account of its address to that of its host. */
-static bool change(struct nt_queue *q, const char *hostnqn)
+static bool change_owner(struct nt_queue *q, const char *hostnqn)
 {
-	struct nt_peer *from = q->owner, *to = get(q->target, hostnqn, true);
+	struct nt_peer *from = q->owner, *to = get_peer(q->target, hostnqn, true);
 
 	if (to == from)
 		return true;
 	if (!to || to->queues >= q->target->limits.of_one ||
 	    (q->guest == NT_GUEST_DISCOVERY && to->discovery >= q->target->limits.discovery_of_one)) {
 		if (to)
-			put(q->target, to);
+			put_peer(q->target, to);
 		return false;
 	}
 	enum nt_guest guest = q->guest;
@@ -232,7 +232,7 @@ static bool change(struct nt_queue *q, const char *hostnqn)
 	if (guest == NT_GUEST_DISCOVERY)
 		guest_comes(q, guest);
 	from->queues--;
-	put(q->target, from);
+	put_peer(q->target, from);
 	return true;
 }
 
@@ -240,12 +240,12 @@ bool nt_peer_in(struct nt_queue *q, const char *hostnqn)
 {
 	if (q->guest == NT_GUEST_STRANGER)
 		guest_leaves(q);
-	return !(q->proven || q->only_host) || change(q, hostnqn);
+	return !(q->proven || q->only_host) || change_owner(q, hostnqn);
 }
 
 bool nt_peer_tries(struct nt_queue *q)
 {
-	if (tries(q->target, q->owner) >= TRIES)
+	if (recent_tries(q->target, q->owner) >= TRIES)
 		return false;
 	q->owner->tries++;
 	return true;
@@ -276,5 +276,5 @@ void nt_peer_leave(struct nt_queue *q)
 	guest_leaves(q);
 	q->owner = NULL;
 	p->queues--;
-	put(q->target, p);
+	put_peer(q->target, p);
 }

@@ -89,7 +89,7 @@ static bool cid_take(struct nt_queue *q, uint16_t cid)
 
 static uint32_t room_for(const struct nt_request *r)
 {
-	return nt_pool_room(r->length) * (r->verb->two ? 2 : 1);
+	return nt_pool_room(r->length) * (r->info->two_buffers ? 2 : 1);
 }
 
 /*
@@ -97,7 +97,7 @@ static uint32_t room_for(const struct nt_request *r)
  * has a buffer, and the commands that would free memory may be behind it. The second of two fused commands is what the
  * first one waits for.
  */
-static bool urgent(const struct nt_request *r)
+static bool is_urgent(const struct nt_request *r)
 {
 	return r->in_capsule || (r->sqe.fuse == NV_FUSE_SECOND && r->queue->qid);
 }
@@ -106,10 +106,10 @@ static bool over_share(const struct nt_request *r)
 {
 	const struct nt_peer *p = r->queue->owner;
 
-	return !urgent(r) && p->memory && p->memory + room_for(r) > r->queue->target->share;
+	return !is_urgent(r) && p->memory && p->memory + room_for(r) > r->queue->target->share;
 }
 
-static void count(struct nt_request *r, uint32_t room)
+static void charge_memory(struct nt_request *r, uint32_t room)
 {
 	r->queue->owner->memory += room;
 	if (r->queue->ctrl)
@@ -121,25 +121,25 @@ static bool take_memory(struct nt_request *r)
 	struct nt_target *t = r->queue->target;
 	struct nt_pool *p = t->pool;
 
-	if (!urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
+	if (!is_urgent(r) && nt_pool_used(p) + room_for(r) > t->memory - t->memory / 4)
 		return false;
 	r->data = nt_pool_get(p, r->length);
-	if (r->data && r->verb->two && !(r->other = nt_pool_get(p, r->length))) {
+	if (r->data && r->info->two_buffers && !(r->other = nt_pool_get(p, r->length))) {
 		nt_pool_put(p, r->data, r->length);
 		r->data = NULL;
 	}
 	if (!r->data)
 		return false;
 	r->room = r->length;
-	count(r, room_for(r));
+	charge_memory(r, room_for(r));
 	return true;
 }
 
-static void begin_request(struct nt_request *r);
+static void start_request(struct nt_request *r);
 
 static struct nt_line *line_of(struct nt_request *r)
 {
-	return urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
+	return is_urgent(r) ? &r->queue->target->urgent : &r->queue->owner->line;
 }
 
 /* Queues a request for memory. A peer without waiting requests is appended to the waiting peers. */
@@ -225,7 +225,7 @@ static void serve_waiting(struct nt_target *t)
 		return;
 	t->serving = true;
 	for (struct nt_request *r; (r = next_served(t));)
-		begin_request(r);
+		start_request(r);
 	t->serving = false;
 }
 
@@ -238,7 +238,7 @@ static void give_memory(struct nt_request *r)
 	nt_pool_put(t->pool, r->data, r->room);
 	if (r->other)
 		nt_pool_put(t->pool, r->other, r->room);
-	count(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
+	charge_memory(r, -(nt_pool_room(r->room) * (r->other ? 2 : 1)));
 	r->room = 0;
 	r->data = r->other = NULL;
 	serve_waiting(t);
@@ -273,9 +273,9 @@ static uint16_t check_sgl(struct nt_request *r)
 	bool capsule = s->type == NV_SGL_DATA && s->subtype == NV_SGL_OFFSET;
 	uint16_t status = 0;
 
-	r->error_at = 24;
+	r->error_at = NV_SQE_AT_SGL;
 	if (capsule)
-		status = r->verb->way != NT_FROM_HOST ? NV_SGL_TYPE
+		status = r->info->way != NT_FROM_HOST ? NV_SGL_TYPE
 		         : s->address                 ? NV_SGL_OFFSET_INVALID
 		         : s->length > r->capsule     ? NV_SGL_LENGTH
 		                                      : 0;
@@ -289,19 +289,19 @@ static uint16_t check_sgl(struct nt_request *r)
 	return status ? status | NV_DNR : 0;
 }
 
-static const struct nt_verb *find_verb(struct nt_request *r, uint16_t *status)
+static const struct nt_command_info *find_info(struct nt_request *r, uint16_t *status)
 {
 	struct nt_queue *q = r->queue;
 
 	if (r->sqe.opcode == NV_FABRICS)
-		return nt_fabrics_verb(r, status);
+		return nt_fabrics_info(r, status);
 	*status = NV_AUTH_REQUIRED | NV_DNR;
 	if (q->connected && !q->authenticated)
 		return NULL;
 	*status = NV_SEQUENCE | NV_DNR;
 	if (!q->connected || !(q->ctrl->csts & NV_CSTS_RDY))
 		return NULL;
-	return q->qid ? nt_io_verb(r, status) : nt_admin_verb(r, status);
+	return q->qid ? nt_io_info(r, status) : nt_admin_info(r, status);
 }
 
 static uint16_t check_command(struct nt_request *r)
@@ -309,13 +309,13 @@ static uint16_t check_command(struct nt_request *r)
 	uint16_t status = NV_INVALID_OPCODE | NV_DNR;
 
 	if (r->sqe.psdt != NV_PSDT_SGL)
-		return NT_INVALID(r, 1);
-	if (!(r->verb = find_verb(r, &status)))
+		return NT_INVALID(r, NV_SQE_AT_FLAGS);
+	if (!(r->info = find_info(r, &status)))
 		return status;
 	if (r->sqe.fuse && (!r->queue->qid || r->sqe.opcode == NV_FABRICS || r->sqe.fuse == 3))
-		return NT_INVALID(r, 1);
-	status = r->verb->check ? r->verb->check(r) : 0;
-	if (!status && r->verb->way != NT_NO_DATA)
+		return NT_INVALID(r, NV_SQE_AT_FLAGS);
+	status = r->info->check ? r->info->check(r) : 0;
+	if (!status && r->info->way != NT_NO_DATA)
 		status = check_sgl(r);
 	return status;
 }
@@ -335,7 +335,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 		if (!status &&
 		    (r->sqe.opcode != NV_IO_WRITE || r->ns != first->ns || r->sqe.cdw[0] != first->sqe.cdw[0] ||
 		     r->sqe.cdw[1] != first->sqe.cdw[1] || (r->sqe.cdw[2] & 0xffff) != (first->sqe.cdw[2] & 0xffff)))
-			status = NT_INVALID(r, 40);
+			status = NT_INVALID(r, NV_SQE_AT_CDW10);
 		if (status)
 			nt_fail(first, status == (NV_INVALID_FIELD | NV_DNR) ? status : NV_FUSED_FAILED);
 		else
@@ -346,7 +346,7 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 		nt_fail(first, NV_FUSED_MISSING);
 	if (r->sqe.fuse == NV_FUSE_FIRST && q->qid) {
 		if (!status && r->sqe.opcode != NV_IO_COMPARE)
-			status = NT_INVALID(r, 1);
+			status = NT_INVALID(r, NV_SQE_AT_FLAGS);
 		q->fused_failed = status;
 		q->fused = status ? NULL : r;
 	}
@@ -354,17 +354,17 @@ static uint16_t check_fused(struct nt_request *r, uint16_t status)
 }
 
 /* Begins a request that has its memory, or needs none. */
-static void begin_request(struct nt_request *r)
+static void start_request(struct nt_request *r)
 {
-	if (r->verb->way == NT_FROM_HOST) {
+	if (r->info->way == NT_FROM_HOST) {
 		r->state = NT_FETCH;
 		r->queue->ops->fetch(r);
 		return;
 	}
 	r->state = NT_HELD;
-	if (r->room && r->verb->zeroed)
+	if (r->room && r->info->zeroed)
 		memset(r->data, 0, r->length);
-	r->verb->run(r);
+	r->info->run(r);
 }
 
 /*
@@ -401,11 +401,11 @@ bool nt_command(struct nt_queue *q, const uint8_t sqe[NV_SQE_LEN], uint32_t caps
 	if (status)
 		nt_complete(r, status);
 	else if (!r->length || r->borrowed)
-		begin_request(r);
+		start_request(r);
 	else if (q->target->urgent.first || q->target->in_line || over_share(r) || !take_memory(r))
 		enter_line(r), serve_waiting(q->target);
 	else
-		begin_request(r);
+		start_request(r);
 	return true;
 }
 
@@ -418,7 +418,7 @@ void nt_fetched(struct nt_request *r, uint16_t status)
 		nt_complete(r, status);
 		return;
 	}
-	r->verb->run(r);
+	r->info->run(r);
 }
 
 /* ---- completion ---- */
@@ -477,7 +477,7 @@ static void forget_request(struct nt_request *r)
 	give_memory(r);
 }
 
-static void gone(struct nt_queue *q)
+static void finish_queue(struct nt_queue *q)
 {
 	struct nt_target *t = q->target;
 
@@ -517,12 +517,12 @@ void nt_complete(struct nt_request *r, uint16_t status)
 		nt_write_done(r);
 	if (q->closing) {
 		forget_request(r);
-		gone(q);
+		finish_queue(q);
 		return;
 	}
 	if (status & ~NV_DNR)
 		nt_log_error(r, status);
-	r->send = !status && r->verb->way == NT_TO_HOST;
+	r->send = !status && r->info->way == NT_TO_HOST;
 	if (q->connected && !q->no_sq_flow)
 		q->sqhd = (uint16_t)((q->sqhd + 1u) % q->entries);
 	r->cqe.cid = r->sqe.cid;
@@ -542,7 +542,7 @@ void nt_release(struct nt_request *r)
 	forget_request(r);
 }
 
-static void each(struct nt_queue *q, void (*fn)(struct nt_request *r))
+static void each_request(struct nt_queue *q, void (*fn)(struct nt_request *r))
 {
 	for (uint32_t i = 0; i <= (q->requests ? q->entries : 0u); i++) {
 		struct nt_request *r = i ? &q->requests[i - 1] : &q->first;
@@ -568,7 +568,7 @@ static void let_others_go(struct nt_request *r)
 		nt_waiting_go(r->ns);
 }
 
-static void give_up(struct nt_request *r)
+static void abandon_request(struct nt_request *r)
 {
 	if (r->queue->ctrl)
 		nt_event_forget(r->queue->ctrl, r);
@@ -582,11 +582,11 @@ void nt_queue_close(struct nt_queue *q)
 	if (q->closing)
 		return;
 	q->closing = true;
-	each(q, leave_lines);
-	each(q, let_others_go);
-	each(q, give_up);
+	each_request(q, leave_lines);
+	each_request(q, let_others_go);
+	each_request(q, abandon_request);
 	if (q->ctrl && !q->qid)
 		nt_controller_end(q->ctrl);
 	serve_waiting(q->target);
-	gone(q);
+	finish_queue(q);
 }

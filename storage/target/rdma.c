@@ -30,14 +30,14 @@ enum { TSAS_QPTYPE = 0, TSAS_PRTYPE = 1, TSAS_CMS = 2 };
 
 /* ---- calls by the core ---- */
 
-static uint16_t ops_sgl(struct nt_queue *q, const struct nv_sgl *s)
+static uint16_t rdma_ops_sgl(struct nt_queue *q, const struct nv_sgl *s)
 {
 	return s->type == NV_SGL_KEYED && (s->subtype == NV_SGL_ADDRESS || s->subtype == NV_SGL_INVALIDATE)
 	               ? 0
 	               : NV_SGL_TYPE;
 }
 
-static void ops_close(struct nt_queue *q)
+static void rdma_ops_close(struct nt_queue *q)
 {
 	struct nt_rconn *c = nt_rconn_of(q);
 
@@ -49,7 +49,7 @@ static void ops_close(struct nt_queue *q)
 }
 
 /* The core has dropped its last reference. */
-static void ops_gone(struct nt_queue *q)
+static void rdma_ops_gone(struct nt_queue *q)
 {
 	struct nt_rconn *c = nt_rconn_of(q);
 
@@ -66,11 +66,11 @@ static void ops_gone(struct nt_queue *q)
 static const struct nt_ops ops = {.name = "rdma",
                                   .trtype = NV_TRTYPE_RDMA,
                                   .keyed = true,
-                                  .sgl = ops_sgl,
+                                  .sgl = rdma_ops_sgl,
                                   .fetch = nt_rconn_fetch,
                                   .respond = nt_rconn_respond,
-                                  .close = ops_close,
-                                  .gone = ops_gone};
+                                  .close = rdma_ops_close,
+                                  .gone = rdma_ops_gone};
 
 /* ---- connections ---- */
 
@@ -90,7 +90,7 @@ void nt_rconn_fail(struct nt_rconn *c)
 }
 
 /* Destroys the queue pair first, so that no adapter accesses the memory of the requests any more. */
-static void close_conn(struct nt_rconn *c)
+static void close_rdma_conn(struct nt_rconn *c)
 {
 	struct rdma_cm_id *id = c->id;
 
@@ -113,7 +113,7 @@ static void close_conn(struct nt_rconn *c)
 }
 
 /* Handles a connection that is marked dirty because it may have changed. */
-static void settle(struct nt_rconn *c)
+static void settle_rdma_conn(struct nt_rconn *c)
 {
 	c->gathering = true;
 	bool more = !c->failed && nt_rconn_poll(c);
@@ -121,7 +121,7 @@ static void settle(struct nt_rconn *c)
 	c->gathering = false;
 	nt_rconn_flush(c);
 	if (c->failed || (c->ending && !c->answering && !c->wait_first)) {
-		close_conn(c);
+		close_rdma_conn(c);
 		return;
 	}
 	c->dirty = false;
@@ -129,7 +129,7 @@ static void settle(struct nt_rconn *c)
 		nt_rconn_dirty(c);
 }
 
-static void sweep_conn(struct nt_rconn *c, uint64_t now)
+static void sweep_rdma_conn(struct nt_rconn *c, uint64_t now)
 {
 	const struct nt_tcp_limits *l = &c->rdma->limits;
 
@@ -140,7 +140,7 @@ static void sweep_conn(struct nt_rconn *c, uint64_t now)
 
 /* ---- new connections ---- */
 
-static void reject(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why)
+static void reject_request(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why)
 {
 	uint8_t said[NT_RDMA_REJECT_LEN];
 
@@ -150,8 +150,8 @@ static void reject(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason
 	rdma_destroy_id(id);
 }
 
-static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why, const struct nt_rdma_hello *h,
-                      const struct rdma_conn_param *peer)
+static void take_connect_request(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_reason why,
+                                 const struct nt_rdma_hello *h, const struct rdma_conn_param *peer)
 {
 	struct nt_rconn *c;
 
@@ -163,7 +163,7 @@ static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_rea
 	if (!why)
 		why = nt_rconn_open(p, &ops, id, h, peer, &c);
 	if (why) {
-		reject(p, id, why);
+		reject_request(p, id, why);
 		return;
 	}
 	c->next = p->conns;
@@ -173,7 +173,7 @@ static void requested(struct nt_rdma *p, struct rdma_cm_id *id, enum nt_rdma_rea
 	p->count++;
 }
 
-static void happened(struct nt_rdma *p, struct rdma_cm_event *e)
+static void take_cm_event(struct nt_rdma *p, struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *id = e->id;
 	struct rdma_conn_param peer = e->param.conn;
@@ -185,7 +185,7 @@ static void happened(struct nt_rdma *p, struct rdma_cm_event *e)
 
 	rdma_ack_cm_event(e); /* before anything can be destroyed */
 	if (what == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		requested(p, id, why, &h, &peer);
+		take_connect_request(p, id, why, &h, &peer);
 	} else if (id == p->listener) {
 		if (what != RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return;
@@ -196,25 +196,25 @@ static void happened(struct nt_rdma *p, struct rdma_cm_event *e)
 	}
 }
 
-static void ready(struct nt_watch *w, uint32_t events)
+static void cm_events_ready(struct nt_watch *w, uint32_t events)
 {
 	struct nt_rdma *p = (struct nt_rdma *)(void *)((uint8_t *)w - offsetof(struct nt_rdma, watch));
 	struct rdma_cm_event *e;
 
 	for (int i = 0; i < EVENTS && !rdma_get_cm_event(p->channel, &e); i++)
-		happened(p, e);
+		take_cm_event(p, e);
 }
 
 /* ---- the listener ---- */
 
-static bool is_any(const struct sockaddr *a)
+static bool is_any_address(const struct sockaddr *a)
 {
 	return a->sa_family == AF_INET6
 	               ? IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr)
 	               : ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-static int listen_on(struct nt_rdma *p, struct sockaddr *a)
+static int listen_rdma(struct nt_rdma *p, struct sockaddr *a)
 {
 	int zero = 0;
 
@@ -261,7 +261,7 @@ static void listen_again(struct nt_rdma *p)
 
 	if (getaddrinfo(p->port.address, p->port.service, &hints, &list))
 		return;
-	listen_on(p, list->ai_addr);
+	listen_rdma(p, list->ai_addr);
 	freeaddrinfo(list);
 }
 
@@ -285,7 +285,7 @@ static int open_devices(struct nt_rdma *p)
 	return error;
 }
 
-static void describe(struct nt_rdma *p)
+static void describe_rdma_port(struct nt_rdma *p)
 {
 	const struct sockaddr *own = rdma_get_local_addr(p->listener);
 	bool v6 = own->sa_family == AF_INET6;
@@ -295,7 +295,7 @@ static void describe(struct nt_rdma *p)
 	snprintf(p->port.service, sizeof(p->port.service), "%u", ntohs(rdma_get_src_port(p->listener)));
 	p->port.trtype = NV_TRTYPE_RDMA;
 	p->port.adrfam = v6 ? NV_ADRFAM_IPV6 : NV_ADRFAM_IPV4;
-	p->port.any = is_any(own);
+	p->port.any = is_any_address(own);
 	p->port.tsas[TSAS_QPTYPE] = QPTYPE_CONNECTED;
 	p->port.tsas[TSAS_PRTYPE] = PRTYPE_NONE;
 	p->port.tsas[TSAS_CMS] = CMS_RDMA_CM;
@@ -308,9 +308,9 @@ static void describe(struct nt_rdma *p)
 	nt_port_add(p->target, &p->port4);
 }
 
-static int set_up(struct nt_rdma *p, struct sockaddr *a)
+static int open_listener(struct nt_rdma *p, struct sockaddr *a)
 {
-	p->watch = (struct nt_watch){.fd = -1, .events = EPOLLIN, .ready = ready};
+	p->watch = (struct nt_watch){.fd = -1, .events = EPOLLIN, .ready = cm_events_ready};
 	if (!(p->channel = rdma_create_event_channel()))
 		return errno;
 	if (p->second && !has_second(p, a))
@@ -319,7 +319,7 @@ static int set_up(struct nt_rdma *p, struct sockaddr *a)
 
 	if (flags < 0 || fcntl(p->channel->fd, F_SETFL, flags | O_NONBLOCK))
 		return errno;
-	if ((error = listen_on(p, a)) || (error = open_devices(p)))
+	if ((error = listen_rdma(p, a)) || (error = open_devices(p)))
 		return error;
 	p->watch.fd = p->channel->fd;
 	if ((error = nt_loop_add(p->loop, &p->watch)))
@@ -359,14 +359,14 @@ int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, ui
 	p->limits = *limits;
 	p->second = second;
 	nt_rdma_devices_hold();
-	int error = set_up(p, list->ai_addr);
+	int error = open_listener(p, list->ai_addr);
 
 	freeaddrinfo(list);
 	if (error) {
 		tear_down(p);
 		return error;
 	}
-	describe(p);
+	describe_rdma_port(p);
 	*out = p;
 	return 0;
 }
@@ -393,12 +393,12 @@ const struct nt_rdma_counts *nt_rdma_counted(const struct nt_rdma *p)
 
 /* ---- iterations of the loop ---- */
 
-static void sweep(struct nt_rdma *p, uint64_t now)
+static void sweep_rdma(struct nt_rdma *p, uint64_t now)
 {
 	p->swept = now;
 	for (struct nt_rconn *c = p->conns; c; c = c->next)
 		if (!c->closed)
-			sweep_conn(c, now);
+			sweep_rdma_conn(c, now);
 	if (!p->listener && !p->stopped)
 		listen_again(p);
 }
@@ -408,7 +408,7 @@ uint64_t nt_rdma_turn(struct nt_rdma *p)
 	uint64_t now = p->target->now;
 
 	if (now - p->swept >= SWEEP_MS)
-		sweep(p, now);
+		sweep_rdma(p, now);
 	/* settling one connection may make others dirty, so repeat this, within a limit */
 	for (int rounds = 0; p->dirty && rounds < ROUNDS; rounds++) {
 		struct nt_rconn *c = p->dirty, *next;
@@ -416,7 +416,7 @@ uint64_t nt_rdma_turn(struct nt_rdma *p)
 		p->dirty = NULL;
 		for (; c; c = next) {
 			next = c->next_dirty;
-			settle(c);
+			settle_rdma_conn(c);
 		}
 	}
 	nt_rdma_devices_turn();

@@ -17,8 +17,8 @@ struct nt_rdma_counts {
 	uint64_t rejected;            /* connections */
 };
 
-/* port 0: any. The listener becomes a port of the target (two if it listens on ::) in its discovery log. second: use
- * iWARP on an address that also has a RoCE adapter; ENODEV if it has only one. 0 or errno. */
+/* port 0: any. Becomes an entry of the discovery log (two if it listens on ::). second: uses the iWARP adapter of an
+ * address that also has a RoCE adapter; ENODEV if it does not have both. 0 or errno. */
 int nt_rdma_open(struct nt_loop *l, struct nt_target *t, const char *address, uint16_t port, bool second,
                  const struct nt_tcp_limits *limits, struct nt_rdma **out);
 uint16_t nt_rdma_port(const struct nt_rdma *p);

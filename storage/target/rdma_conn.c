@@ -11,7 +11,7 @@
 
 #define SENDS_SPARE 16u /* beyond one for each command */
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t min_sends(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
@@ -41,7 +41,7 @@ static bool make_pair(struct nt_rconn *c)
 {
 	const struct ibv_device_attr *a = &c->device->attr;
 	/* each command needs a read first, then data and response; fewer entries only delay commands */
-	uint32_t sends = least(2u * c->depth + SENDS_SPARE, (uint32_t)a->max_qp_wr);
+	uint32_t sends = min_sends(2u * c->depth + SENDS_SPARE, (uint32_t)a->max_qp_wr);
 
 	if (sends < 2 || c->depth > a->max_qp_wr || (uint64_t)sends + c->depth + 1 > (uint64_t)a->max_cqe ||
 	    a->max_sge < 1)
@@ -73,7 +73,7 @@ static bool make_pair(struct nt_rconn *c)
 	return !ibv_req_notify_cq(c->cq, 0);
 }
 
-static void name_ends(struct nt_rconn *c)
+static void name_rdma_ends(struct nt_rconn *c)
 {
 	struct sockaddr *own = rdma_get_local_addr(c->id), *peer = rdma_get_peer_addr(c->id);
 	char host[256], service[32];
@@ -97,14 +97,14 @@ static const struct nt_port *port_for(struct nt_rdma *p, struct rdma_cm_id *id)
 static bool accept_it(struct nt_rconn *c, const struct rdma_conn_param *peer)
 {
 	uint8_t hello[NT_RDMA_HELLO_LEN];
-	struct rdma_conn_param a = {
-	        .private_data = hello,
-	        .private_data_len = sizeof(hello),
-	        .initiator_depth = (uint8_t)least(peer->initiator_depth, (uint32_t)c->device->attr.max_qp_init_rd_atom),
-	        .responder_resources =
-	                (uint8_t)least(peer->responder_resources, (uint32_t)c->device->attr.max_qp_rd_atom),
-	        .flow_control = 1,
-	        .rnr_retry_count = 7};
+	struct rdma_conn_param a = {.private_data = hello,
+	                            .private_data_len = sizeof(hello),
+	                            .initiator_depth = (uint8_t)min_sends(
+	                                    peer->initiator_depth, (uint32_t)c->device->attr.max_qp_init_rd_atom),
+	                            .responder_resources = (uint8_t)min_sends(peer->responder_resources,
+	                                                                      (uint32_t)c->device->attr.max_qp_rd_atom),
+	                            .flow_control = 1,
+	                            .rnr_retry_count = 7};
 
 	nt_rdma_accept_encode(c->depth, hello);
 	return !rdma_accept(c->id, &a);
@@ -166,7 +166,7 @@ enum nt_rdma_reason nt_rconn_open(struct nt_rdma *p, const struct nt_ops *ops, s
 	c->began = p->target->now;
 	c->armed = true;
 	nt_queue_open(&c->q, p->target, ops, port_for(p, id), NT_RDMA_INLINE, NULL);
-	name_ends(c);
+	name_rdma_ends(c);
 	c->q.named = true; /* its send queue fits this number of entries only */
 	c->q.name = h->qid;
 	c->q.stable = device->no_maps;

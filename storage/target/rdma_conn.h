@@ -75,14 +75,14 @@ struct nt_rconn {
 	struct nt_rdma_device *device;
 	struct nt_rdma_domain own, *domain; /* domain: own, or the device's shared one */
 	struct nt_rconn *next, *prev, *next_dirty;
-	bool dirty;          /* the connection has input or output, or must end */
-	bool ending;         /* to be ended after the remaining output */
-	bool failed;         /* ends at once */
-	bool closed;         /* the core knows of the end */
-	bool armed;          /* the completion queue is armed */
-	bool gathering;      /* output waits until the completions are handled */
-	bool told;           /* fetch was called while the capsule was handled */
-	uint64_t hoped;      /* ns: polled until then, before the queue is armed; 0: not polled */
+	bool dirty;     /* the connection has input or output, or must end */
+	bool ending;    /* to be ended after the remaining output */
+	bool failed;    /* ends at once */
+	bool closed;    /* the core knows of the end */
+	bool armed;     /* the completion queue is armed */
+	bool gathering; /* output waits until the completions are handled */
+	bool fetched;   /* nt_rconn_fetch has copied the data of the current capsule and posted its receive again */
+	uint64_t hoped; /* ns: polled until then, before the queue is armed; 0: not polled */
 	unsigned vain, skip; /* number of useless polls in a row; number of polls to skip */
 	uint64_t began, ending_at;
 	struct rdma_cm_id *id;
@@ -170,7 +170,7 @@ bool nt_rconn_poll(struct nt_rconn *c);                    /* false: there was n
 void nt_rconn_fetch(struct nt_request *r);
 
 /* rdma_send.c */
-void nt_rconn_read(struct nt_request *r);     /* reads the data of a request from the host's memory */
+void nt_rconn_queue(struct nt_request *r);    /* queues a fetch from the host's memory, or a response */
 void nt_rconn_end_sink(struct nt_request *r); /* from now on no host can write there */
 void nt_rconn_respond(struct nt_request *r);
 void nt_rconn_flush(struct nt_rconn *c);

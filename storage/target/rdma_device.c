@@ -18,7 +18,7 @@ static unsigned holders;
 
 /* ---- events ---- */
 
-static void completed(struct nt_watch *w, uint32_t events)
+static void completions_ready(struct nt_watch *w, uint32_t events)
 {
 	struct nt_rdma_device *d =
 	        (struct nt_rdma_device *)(void *)((uint8_t *)w - offsetof(struct nt_rdma_device, completions));
@@ -35,7 +35,7 @@ static void completed(struct nt_watch *w, uint32_t events)
 }
 
 /* Errors of a queue pair also appear as completions. A broken adapter may report nothing more. */
-static void happened(struct nt_watch *w, uint32_t events)
+static void async_events_ready(struct nt_watch *w, uint32_t events)
 {
 	struct nt_rdma_device *d =
 	        (struct nt_rdma_device *)(void *)((uint8_t *)w - offsetof(struct nt_rdma_device, events));
@@ -53,7 +53,8 @@ static void happened(struct nt_watch *w, uint32_t events)
 	}
 }
 
-static int watch(struct nt_rdma_device *d, struct nt_watch *w, int fd, void (*ready)(struct nt_watch *, uint32_t))
+static int watch_channel(struct nt_rdma_device *d, struct nt_watch *w, int fd,
+                         void (*ready)(struct nt_watch *, uint32_t))
 {
 	*w = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = ready};
 	int flags = fcntl(fd, F_GETFL),
@@ -67,7 +68,7 @@ static int watch(struct nt_rdma_device *d, struct nt_watch *w, int fd, void (*re
 /* ---- memory ---- */
 
 /* Memory of this process that adapters have pinned, in KiB. */
-static unsigned long pinned(void)
+static unsigned long pinned_kib(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
 	char line[256];
@@ -136,12 +137,12 @@ void nt_rdma_domain_close(struct nt_rdma_device *d, struct nt_rdma_domain *o)
 
 static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
 {
-	unsigned long before = pinned();
+	unsigned long before = pinned_kib();
 	int error = nt_rdma_domain_open(d, t, &d->shared);
 
 	if (error)
 		return error;
-	d->pins = pinned() > before;
+	d->pins = pinned_kib() > before;
 	d->on_demand = can_on_demand(d->ctx);
 	/* a discard gives the file other pages: an adapter that pins the old ones would continue to send their
 	 * contents */
@@ -149,7 +150,7 @@ static int register_pool(struct nt_rdma_device *d, struct nt_target *t)
 	return 0;
 }
 
-static void let_go(struct nt_rdma_domain *o)
+static void close_removed_maps(struct nt_rdma_domain *o)
 {
 	for (struct nt_rdma_map **at = &o->maps; *at;)
 		if ((*at)->ns->removed && !(*at)->in_flight)
@@ -162,7 +163,7 @@ void nt_rdma_devices_turn(void)
 {
 	for (struct nt_rdma_device *d = devices; d; d = d->next)
 		for (struct nt_rdma_domain *o = d->domains; o; o = o->next)
-			let_go(o);
+			close_removed_maps(o);
 }
 
 struct nt_rdma_map *nt_rdma_map_get(struct nt_rdma_device *d, struct nt_rdma_domain *o, struct nt_namespace *ns)
@@ -214,8 +215,8 @@ static int device_open(struct nt_rdma_device *d, struct nt_target *t)
 		return errno ? errno : ENOMEM;
 	error = register_pool(d, t);
 	if (!error)
-		error = watch(d, &d->completions, d->channel->fd, completed);
-	return error ? error : watch(d, &d->events, d->ctx->async_fd, happened);
+		error = watch_channel(d, &d->completions, d->channel->fd, completions_ready);
+	return error ? error : watch_channel(d, &d->events, d->ctx->async_fd, async_events_ready);
 }
 
 int nt_rdma_device_get(struct nt_loop *l, struct nt_target *t, struct ibv_context *ctx, struct nt_rdma_device **out)

@@ -8,9 +8,10 @@
 
 #define BUDGET 64 /* completions of one connection before others are served */
 #define BATCH 16
-#define HOPE_NS 200000u
-#define MOVING_NS 1000000u /* while data is sent: the polling thread may have to move it */
-#define VAIN_MAX 6u        /* polls at least once in 64 times */
+#define NS_PER_US 1000u
+#define HOPE_US 200u    /* time of polling before the queue is armed */
+#define MOVING_US 1000u /* … while data is sent: the polling thread may have to move it */
+#define VAIN_MAX 6u     /* polls at least once in 64 times */
 
 bool nt_rconn_receive(struct nt_rconn *c, uint16_t index)
 {
@@ -39,12 +40,12 @@ static void take_capsule(struct nt_rconn *c, uint16_t index, uint32_t length)
 	struct nt_request *r;
 
 	c->current = index;
-	c->told = false;
+	c->fetched = false;
 	if (length < NV_SQE_LEN || !nt_command(&c->q, capsule_at(c, index), length - NV_SQE_LEN, &r)) {
 		nt_rconn_fail(c);
 		return;
 	}
-	if (c->told) /* fetch was called: the data has been copied, and the capsule is free */
+	if (c->fetched)
 		return;
 	if (r->state == NT_MEMORY && r->in_capsule)
 		nt_ritem(r)->capsule = index + 1;
@@ -82,7 +83,7 @@ static void take_held(struct nt_rconn *c)
 	}
 }
 
-static void came(struct nt_rconn *c, uint16_t index, uint32_t length)
+static void capsule_arrived(struct nt_rconn *c, uint16_t index, uint32_t length)
 {
 	if (c->ending)
 		return;
@@ -100,7 +101,7 @@ void nt_rconn_fetch(struct nt_request *r)
 	struct nt_rdma_item *i = nt_ritem(r);
 
 	if (!r->in_capsule) {
-		nt_rconn_read(r);
+		nt_rconn_queue(r);
 		return;
 	}
 	uint16_t index = i->capsule ? i->capsule - 1 : c->current;
@@ -108,7 +109,7 @@ void nt_rconn_fetch(struct nt_request *r)
 	memcpy(r->data, capsule_at(c, index) + NV_SQE_LEN, r->length);
 	c->rdma->counts.in_capsule += r->length;
 	if (!i->capsule)
-		c->told = true;
+		c->fetched = true;
 	i->capsule = 0;
 	receive_again(c, index);
 	nt_fetched(r, 0);
@@ -116,7 +117,7 @@ void nt_rconn_fetch(struct nt_request *r)
 
 /* ---- completions ---- */
 
-static void finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
+static void work_finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
 {
 	struct nt_request *r = nt_slot(&c->q, slot);
 
@@ -136,7 +137,7 @@ static void finished(struct nt_rconn *c, enum nt_rdma_work work, uint32_t slot)
 
 /* A failed work request has ended the queue pair: a wrong key, an invalid address, a host that has gone, or a capsule
  * that is too large. */
-static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
+static void handle_completion(struct nt_rconn *c, const struct ibv_wc *wc)
 {
 	enum nt_rdma_work work = wc->wr_id >> 32;
 	uint32_t which = (uint32_t)wc->wr_id;
@@ -146,11 +147,11 @@ static void completion(struct nt_rconn *c, const struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS)
 		nt_rconn_fail(c);
 	else if (work != NT_RDMA_CAPSULE)
-		finished(c, work, which);
+		work_finished(c, work, which);
 	else if (wc->opcode != IBV_WC_RECV || wc->wc_flags & IBV_WC_WITH_IMM) /* not a capsule */
 		nt_rconn_fail(c);
 	else
-		came(c, (uint16_t)which, wc->byte_len);
+		capsule_arrived(c, (uint16_t)which, wc->byte_len);
 }
 
 static int poll_some(struct nt_rconn *c)
@@ -161,11 +162,11 @@ static int poll_some(struct nt_rconn *c)
 	if (n < 0)
 		nt_rconn_fail(c);
 	for (int i = 0; i < n && !c->failed; i++)
-		completion(c, &wc[i]);
+		handle_completion(c, &wc[i]);
 	return n;
 }
 
-static uint64_t now_ns(void)
+static uint64_t poll_clock_ns(void)
 {
 	struct timespec t;
 
@@ -175,9 +176,9 @@ static uint64_t now_ns(void)
 
 /* Decides whether to keep polling. The next command of a busy host arrives soon, and a wake-up takes longer. The more
  * often polling is useless, the more rarely it is tried. */
-static bool hopes(struct nt_rconn *c)
+static bool keeps_polling(struct nt_rconn *c)
 {
-	uint64_t now = now_ns();
+	uint64_t now = poll_clock_ns();
 
 	if (c->hoped && now >= c->hoped) {
 		c->hoped = 0;
@@ -190,7 +191,7 @@ static bool hopes(struct nt_rconn *c)
 		return false;
 	}
 	if (!c->hoped)
-		c->hoped = now + (c->posted ? MOVING_NS : HOPE_NS);
+		c->hoped = now + (c->posted ? MOVING_US : HOPE_US) * NS_PER_US;
 	return true;
 }
 
@@ -214,7 +215,7 @@ bool nt_rconn_poll(struct nt_rconn *c)
 		return came_to_something(c);
 	if (c->armed)
 		return false;
-	if (hopes(c))
+	if (keeps_polling(c))
 		return true;
 	if (ibv_req_notify_cq(c->cq, 0)) {
 		nt_rconn_fail(c);

@@ -20,7 +20,7 @@ struct chain {
 	uint32_t n_data, n, bytes;
 };
 
-static bool post(struct nt_rconn *c, struct ibv_send_wr *wr)
+static bool post_work(struct nt_rconn *c, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
@@ -55,7 +55,7 @@ void nt_rconn_end_sink(struct nt_request *r)
 	nt_ritem(r)->sink = NULL;
 }
 
-static bool post_read(struct nt_rconn *c, struct nt_request *r)
+static bool post_rdma_read(struct nt_rconn *c, struct nt_request *r)
 {
 	const struct ibv_mr *sink = nt_ritem(r)->sink ? nt_ritem(r)->sink : c->domain->pool;
 	struct ibv_sge s = {.addr = (uintptr_t)r->data, .length = r->length, .lkey = sink->lkey};
@@ -67,7 +67,7 @@ static bool post_read(struct nt_rconn *c, struct nt_request *r)
 	                         .wr.rdma = {.remote_addr = r->sqe.sgl.address, .rkey = r->sqe.sgl.key}};
 
 	count_work(c, r, 1);
-	return post(c, &wr);
+	return post_work(c, &wr);
 }
 
 /* Prepares the response, which invalidates the key if the host asks for it. */
@@ -122,7 +122,7 @@ static bool post_chain(struct nt_rconn *c, struct chain *h)
 	struct ibv_send_wr *first = h->n_data ? h->data : h->responses;
 
 	h->n = h->n_data = h->bytes = 0;
-	return post(c, first);
+	return post_work(c, first);
 }
 
 static bool add_response(struct nt_rconn *c, struct chain *h, struct nt_request *r)
@@ -139,15 +139,15 @@ static bool add_response(struct nt_rconn *c, struct chain *h, struct nt_request 
 	return (h->n < CHAIN && h->bytes < CHAIN_DATA) || post_chain(c, h);
 }
 
-static uint32_t needs(const struct nt_request *r)
+static uint32_t work_needed(const struct nt_request *r)
 {
 	return r->state == NT_RESPOND && r->send ? 2 : 1;
 }
 
-static bool fetch(struct nt_rconn *c, struct nt_request *r)
+static bool start_fetch(struct nt_rconn *c, struct nt_request *r)
 {
 	if (make_sink(c, r))
-		return post_read(c, r);
+		return post_rdma_read(c, r);
 	nt_fetched(r, NV_TRANSIENT_TRANSPORT); /* the host may retry */
 	return true;
 }
@@ -158,20 +158,22 @@ void nt_rconn_flush(struct nt_rconn *c)
 	struct chain h;
 
 	h.n = h.n_data = h.bytes = 0;
-	while (c->wait_first && !c->failed && c->room >= needs(c->wait_first)) {
+	while (c->wait_first && !c->failed && c->room >= work_needed(c->wait_first)) {
 		struct nt_request *r = c->wait_first;
 
 		if (!(c->wait_first = nt_ritem(r)->next))
 			c->wait_end = &c->wait_first;
-		if (!(r->state == NT_FETCH ? fetch(c, r) : add_response(c, &h, r)))
+		if (!(r->state == NT_FETCH ? start_fetch(c, r) : add_response(c, &h, r)))
 			nt_rconn_fail(c);
 	}
 	if (!c->failed && !post_chain(c, &h))
 		nt_rconn_fail(c);
 }
 
-static void append(struct nt_rconn *c, struct nt_request *r)
+void nt_rconn_queue(struct nt_request *r)
 {
+	struct nt_rconn *c = nt_rconn_of(r->queue);
+
 	nt_ritem(r)->next = NULL;
 	*c->wait_end = r;
 	c->wait_end = &nt_ritem(r)->next;
@@ -180,12 +182,7 @@ static void append(struct nt_rconn *c, struct nt_request *r)
 	nt_rconn_dirty(c);
 }
 
-void nt_rconn_read(struct nt_request *r)
-{
-	append(nt_rconn_of(r->queue), r);
-}
-
-static bool within(const struct ibv_mr *mr, const struct nt_request *r)
+static bool lies_in_region(const struct ibv_mr *mr, const struct nt_request *r)
 {
 	uintptr_t at = (uintptr_t)r->data - (uintptr_t)mr->addr;
 
@@ -211,14 +208,14 @@ void nt_rconn_respond(struct nt_request *r)
 		nt_rconn_fail(c);
 	if (r->send && r->borrowed) {
 		i->map = nt_rdma_map_get(c->device, c->domain, r->ns);
-		if (i->map && !within(i->map->mr, r)) {
+		if (i->map && !lies_in_region(i->map->mr, r)) {
 			i->map->in_flight--;
 			i->map = NULL;
 		}
 		if (!i->map)
 			without_map(c, r);
 	}
-	append(c, r);
+	nt_rconn_queue(r);
 }
 
 void nt_rconn_finished(struct nt_rconn *c, struct nt_request *r)

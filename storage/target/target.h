@@ -108,7 +108,7 @@ struct nt_request {
 	uint64_t priv[NT_PRIV_WORDS]; /* for the transport; zeroed when the command arrives */
 
 	/* used by the core */
-	const struct nt_verb *verb;
+	const struct nt_command_info *info;
 	struct nt_namespace *ns;
 	struct nt_request *next, **back, *fused; /* back: the pointer to it in a queue for memory */
 	uint32_t room;                           /* bytes of the pool in data */

@@ -23,13 +23,13 @@
 
 /* ---- calls by the core ---- */
 
-static void ops_close(struct nt_queue *q)
+static void tcp_ops_close(struct nt_queue *q)
 {
 	nt_conn_end(nt_conn_of(q));
 }
 
 /* The core has dropped its last reference. */
-static void ops_gone(struct nt_queue *q)
+static void tcp_ops_gone(struct nt_queue *q)
 {
 	struct nt_conn *c = nt_conn_of(q);
 
@@ -47,8 +47,8 @@ static const struct nt_ops ops = {.name = "tcp",
                                   .trtype = NV_TRTYPE_TCP,
                                   .fetch = nt_conn_fetch,
                                   .respond = nt_conn_respond,
-                                  .close = ops_close,
-                                  .gone = ops_gone};
+                                  .close = tcp_ops_close,
+                                  .gone = tcp_ops_gone};
 
 /* ---- connections ---- */
 
@@ -77,7 +77,7 @@ void nt_conn_end(struct nt_conn *c)
 	nt_conn_dirty(c);
 }
 
-static void close_conn(struct nt_conn *c)
+static void close_tcp_conn(struct nt_conn *c)
 {
 	nt_loop_remove(c->tcp->loop, &c->watch);
 	nt_conn_unwrap(c);
@@ -91,20 +91,20 @@ static void close_conn(struct nt_conn *c)
 	nt_queue_close(&c->q); /* may free the connection */
 }
 
-static bool pending(const struct nt_conn *c)
+static bool has_output(const struct nt_conn *c)
 {
 	return c->own_len || c->tx_first || nt_conn_unsent(c);
 }
 
 /* Handles a connection that is marked dirty because it may have changed: sends, continues reading, or ends it. */
-static void settle(struct nt_conn *c)
+static void settle_tcp_conn(struct nt_conn *c)
 {
 	bool more = false;
 
 	if (!c->failed)
 		nt_conn_flush(c);
-	if (c->failed || (c->ending && !pending(c))) {
-		close_conn(c);
+	if (c->failed || (c->ending && !has_output(c))) {
+		close_tcp_conn(c);
 		return;
 	}
 	/* reading was paused, and the buffer or TLS has data */
@@ -117,10 +117,10 @@ static void settle(struct nt_conn *c)
 		nt_conn_dirty(c);
 	nt_loop_change(c->tcp->loop, &c->watch,
 	               (c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF ? 0u : (uint32_t)EPOLLIN) |
-	                       (pending(c) ? (uint32_t)EPOLLOUT : 0u));
+	                       (has_output(c) ? (uint32_t)EPOLLOUT : 0u));
 }
 
-static void ready(struct nt_watch *w, uint32_t events)
+static void tcp_conn_ready(struct nt_watch *w, uint32_t events)
 {
 	struct nt_conn *c = (struct nt_conn *)(void *)((uint8_t *)w - offsetof(struct nt_conn, watch));
 
@@ -132,7 +132,7 @@ static void ready(struct nt_watch *w, uint32_t events)
 }
 
 /* Ends connections that take too long for a message. */
-static void sweep_conn(struct nt_conn *c, uint64_t now)
+static void sweep_tcp_conn(struct nt_conn *c, uint64_t now)
 {
 	const struct nt_tcp_limits *l = &c->tcp->limits;
 	bool late = c->ending ? now - c->ending_at > LINGER_MS : !c->q.connected && now - c->began > l->hello_ms;
@@ -159,7 +159,7 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 		p->swept = now;
 		for (struct nt_conn *c = p->conns; c; c = c->next)
 			if (!c->closed)
-				sweep_conn(c, now);
+				sweep_tcp_conn(c, now);
 	}
 	if (p->accept_again && p->accept_again <= now && !p->stopped) {
 		p->accept_again = 0;
@@ -172,7 +172,7 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 		p->dirty = NULL;
 		for (; c; c = next) {
 			next = c->next_dirty;
-			settle(c);
+			settle_tcp_conn(c);
 		}
 	}
 	if (p->dirty)
@@ -182,8 +182,8 @@ uint64_t nt_tcp_turn(struct nt_tcp *p)
 
 /* ---- new connections ---- */
 
-static void name_ends(struct nt_conn *c, const struct sockaddr_storage *peer, socklen_t peer_len, char *address,
-                      size_t size)
+static void name_tcp_ends(struct nt_conn *c, const struct sockaddr_storage *peer, socklen_t peer_len, char *address,
+                          size_t size)
 {
 	struct sockaddr_storage own;
 	socklen_t own_len = sizeof(own);
@@ -214,7 +214,7 @@ int nt_tcp_serve(struct nt_tcp *p, int fd)
 	if (!c)
 		return ENOMEM;
 	c->tcp = p;
-	c->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = ready};
+	c->watch = (struct nt_watch){.fd = fd, .events = EPOLLIN, .ready = tcp_conn_ready};
 	c->tx_end = &c->tx_first;
 	c->began = p->target->now;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -226,7 +226,7 @@ int nt_tcp_serve(struct nt_tcp *p, int fd)
 		free(c);
 		return ECONNREFUSED;
 	}
-	name_ends(c, &peer, peer_len, address, sizeof(address));
+	name_tcp_ends(c, &peer, peer_len, address, sizeof(address));
 	plain_ipv4(address);
 	memcpy(c->q.address, address, sizeof(c->q.address));
 	int error = nt_loop_add(p->loop, &c->watch);
@@ -244,7 +244,7 @@ int nt_tcp_serve(struct nt_tcp *p, int fd)
 	return 0;
 }
 
-static void accept_some(struct nt_watch *w, uint32_t events)
+static void accept_hosts(struct nt_watch *w, uint32_t events)
 {
 	struct nt_tcp *p = (struct nt_tcp *)(void *)((uint8_t *)w - offsetof(struct nt_tcp, watch));
 
@@ -265,7 +265,7 @@ static void accept_some(struct nt_watch *w, uint32_t events)
 
 /* ---- the listener ---- */
 
-static int listen_on(const struct addrinfo *a)
+static int listen_tcp(const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	const int one = 1, zero = 0;
@@ -284,7 +284,7 @@ static int listen_on(const struct addrinfo *a)
 	return -1;
 }
 
-static void describe(struct nt_tcp *p)
+static void describe_tcp_port(struct nt_tcp *p)
 {
 	struct sockaddr_storage own;
 	socklen_t len = sizeof(own);
@@ -316,7 +316,7 @@ int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uin
 		p->loop = l;
 		p->target = t;
 		p->limits = *limits;
-		p->watch = (struct nt_watch){.fd = listen_on(list), .events = EPOLLIN, .ready = accept_some};
+		p->watch = (struct nt_watch){.fd = listen_tcp(list), .events = EPOLLIN, .ready = accept_hosts};
 		error = p->watch.fd < 0 ? errno : nt_loop_add(l, &p->watch);
 	}
 	freeaddrinfo(list);
@@ -326,7 +326,7 @@ int nt_tcp_open(struct nt_loop *l, struct nt_target *t, const char *address, uin
 		free(p);
 		return error;
 	}
-	describe(p);
+	describe_tcp_port(p);
 	nt_port_add(t, &p->port);
 	*out = p;
 	return 0;

@@ -10,7 +10,7 @@
 #endif
 #include "target/tcp.h"
 
-#define NT_TCP_INLINE 16384u /* data in a capsule; at least 8192. 3.3.2 */
+#define NT_TCP_INLINE 16384u /* data in a capsule; at least 8192. NVMe/TCP 1.0, 3.3.2 */
 #define NT_TCP_H2C_MAX NT_TRANSFER_MAX
 #define NT_TCP_CPDA 0u
 

@@ -11,7 +11,7 @@
 
 #define TURN (256u << 10) /* bytes read from one connection before others are served */
 
-/* Offsets for FEI. 3.6.2 */
+/* Offsets for FEI. NVMe/TCP 1.0, 3.6.2 */
 enum { AT_PLEN = 4, AT_PFV = 8, AT_DGST = 11, AT_CCCID = 8, AT_TTAG = 10, AT_DATAO = 12, AT_DATAL = 16, AT_FLAGS = 1 };
 
 static uint8_t data_digest(const struct nt_conn *c)
@@ -19,7 +19,7 @@ static uint8_t data_digest(const struct nt_conn *c)
 	return c->pdu.flags & NV_TCP_DDGST;
 }
 
-static void next_pdu(struct nt_conn *c)
+static void target_next_pdu(struct nt_conn *c)
 {
 	c->rx = NT_RX_HEAD;
 	c->head_len = 0;
@@ -29,21 +29,21 @@ static void next_pdu(struct nt_conn *c)
 
 /* ---- data ---- */
 
-static void finish_data(struct nt_conn *c)
+static void target_finish_data(struct nt_conn *c)
 {
 	struct nt_request *r = c->rx_request;
 	bool whole = true;
 
 	if (data_digest(c) && nv_get32(c->rx_digest) != c->rx_crc && r)
 		nt_item(r)->digest_failed = true;
-	next_pdu(c);
+	target_next_pdu(c);
 	if (!r)
 		return;
 	if (nt_item(r)->r2t) {
 		whole = nt_item(r)->want == r->length;
 		c->fetching -= whole;
 	}
-	/* a data digest error fails only the command, which may be retried. 3.5.2 */
+	/* a data digest error fails only the command, which may be retried. NVMe/TCP 1.0, 3.5.2 */
 	if (whole)
 		nt_fetched(r, nt_item(r)->digest_failed ? NV_TRANSIENT_TRANSPORT : 0);
 }
@@ -60,10 +60,10 @@ static void after_data(struct nt_conn *c)
 	if (data_digest(c))
 		c->rx = NT_RX_DIGEST;
 	else
-		finish_data(c);
+		target_finish_data(c);
 }
 
-static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_t length, uint32_t beyond)
+static void expect_data(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_t length, uint32_t beyond)
 {
 	if (c->ending) /* reading has ended while the request waited for memory */
 		return;
@@ -78,7 +78,7 @@ static void expect(struct nt_conn *c, struct nt_request *r, uint8_t *at, uint32_
 }
 
 /* n bytes of data have been stored or skipped. */
-static void took(struct nt_conn *c, const uint8_t *at, uint32_t n)
+static void target_took_data(struct nt_conn *c, const uint8_t *at, uint32_t n)
 {
 	if (data_digest(c))
 		c->rx_crc = vb_crc32c(c->rx_crc, at, n);
@@ -116,7 +116,7 @@ static void take_icreq(struct nt_conn *c)
 	nt_conn_send_own(c, pdu, sizeof(pdu));
 	c->digests = a.digests;
 	c->q.stable |= !!(c->digests & NV_TCP_DDGST);
-	next_pdu(c);
+	target_next_pdu(c);
 }
 
 static void take_command(struct nt_conn *c, uint32_t data)
@@ -139,9 +139,9 @@ static void take_command(struct nt_conn *c, uint32_t data)
 	if (r->state == NT_MEMORY && r->in_capsule)
 		c->rx_request = r;
 	else if (data)
-		expect(c, NULL, NULL, 0, data);
+		expect_data(c, NULL, NULL, 0, data);
 	else
-		next_pdu(c);
+		target_next_pdu(c);
 }
 
 void nt_conn_fetch(struct nt_request *r)
@@ -151,7 +151,7 @@ void nt_conn_fetch(struct nt_request *r)
 	if (!r->in_capsule)
 		nt_conn_r2t(r);
 	else
-		expect(c, r, r->data, r->length, c->rx_left - r->length);
+		expect_data(c, r, r->data, r->length, c->rx_left - r->length);
 	c->rx_since = c->rx_since ? c->tcp->target->now : 0; /* the host did not cause the delay */
 	nt_conn_dirty(c);                                    /* reading may have been paused */
 }
@@ -161,7 +161,7 @@ void nt_conn_answered(struct nt_request *r)
 	struct nt_conn *c = nt_conn_of(r->queue);
 
 	if (c->rx == NT_RX_PAUSED && c->rx_request == r) {
-		expect(c, NULL, NULL, 0, c->rx_left);
+		expect_data(c, NULL, NULL, 0, c->rx_left);
 		nt_conn_dirty(c);
 	}
 }
@@ -194,10 +194,10 @@ static void take_h2c_data(struct nt_conn *c, uint32_t data)
 		return;
 	}
 	i->want += d.length;
-	expect(c, r, r->data + d.offset, d.length, 0);
+	expect_data(c, r, r->data + d.offset, d.length, 0);
 }
 
-static void take_pdu(struct nt_conn *c, uint32_t data)
+static void target_take_pdu(struct nt_conn *c, uint32_t data)
 {
 	switch (c->pdu.type) {
 	case NV_TCP_ICREQ:
@@ -219,7 +219,7 @@ static void take_pdu(struct nt_conn *c, uint32_t data)
 /* ---- headers ---- */
 
 /* The length of the header, as far as known. */
-static uint32_t header_length(const struct nt_conn *c)
+static uint32_t target_header_length(const struct nt_conn *c)
 {
 	if (c->head_len < NV_TCP_COMMON_LEN)
 		return NV_TCP_COMMON_LEN;
@@ -262,9 +262,9 @@ static bool check_digest(struct nt_conn *c)
 	return is == want;
 }
 
-static uint32_t take_header(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
+static uint32_t target_take_header(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
 {
-	uint32_t want = header_length(c), data = 0, n = len < want - c->head_len ? len : want - c->head_len;
+	uint32_t want = target_header_length(c), data = 0, n = len < want - c->head_len ? len : want - c->head_len;
 
 	if (!c->rx_since)
 		c->rx_since = c->tcp->target->now;
@@ -272,28 +272,28 @@ static uint32_t take_header(struct nt_conn *c, const uint8_t *bytes, uint32_t le
 	c->head_len += n;
 	if (c->head_len < want)
 		return n;
-	if (!check_common(c, &data) || header_length(c) > c->head_len)
+	if (!check_common(c, &data) || target_header_length(c) > c->head_len)
 		return n;
 	if (check_digest(c))
-		take_pdu(c, data);
+		target_take_pdu(c, data);
 	return n;
 }
 
 /* ---- bytes ---- */
 
-static uint32_t take_digest(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
+static uint32_t target_take_digest(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t n = len < NV_TCP_DIGEST_LEN - c->rx_digest_len ? len : NV_TCP_DIGEST_LEN - c->rx_digest_len;
 
 	memcpy(c->rx_digest + c->rx_digest_len, bytes, n);
 	c->rx_digest_len += n;
 	if (c->rx_digest_len == NV_TCP_DIGEST_LEN)
-		finish_data(c);
+		target_finish_data(c);
 	return n;
 }
 
 /* Handles the buffer. False if it is empty or has to wait. */
-static bool consume(struct nt_conn *c)
+static bool target_consume(struct nt_conn *c)
 {
 	const uint8_t *at = c->in + c->in_at;
 	uint32_t left = c->in_len - c->in_at, n = 0;
@@ -302,7 +302,7 @@ static bool consume(struct nt_conn *c)
 		return false;
 	switch (c->rx) {
 	case NT_RX_HEAD:
-		n = take_header(c, at, left);
+		n = target_take_header(c, at, left);
 		break;
 	case NT_RX_DATA:
 	case NT_RX_DRAIN:
@@ -311,10 +311,10 @@ static bool consume(struct nt_conn *c)
 			memcpy(c->rx_at, at, n);
 			c->tcp->copied += n;
 		}
-		took(c, at, n);
+		target_took_data(c, at, n);
 		break;
 	case NT_RX_DIGEST:
-		n = take_digest(c, at, left);
+		n = target_take_digest(c, at, left);
 		break;
 	case NT_RX_PAUSED:
 	case NT_RX_OFF:
@@ -325,7 +325,7 @@ static bool consume(struct nt_conn *c)
 }
 
 /* Reads data directly into its memory, and the bytes after it into the buffer. */
-static ssize_t read_more(struct nt_conn *c)
+static ssize_t target_read_more(struct nt_conn *c)
 {
 	uint32_t direct = c->rx == NT_RX_DATA ? c->rx_left : 0;
 	struct iovec v[2] = {{c->rx_at, direct}, {c->in, sizeof(c->in)}};
@@ -338,18 +338,18 @@ static ssize_t read_more(struct nt_conn *c)
 	c->in_at = 0;
 	c->in_len = (uint32_t)n - k;
 	if (k)
-		took(c, c->rx_at, k);
+		target_took_data(c, c->rx_at, k);
 	return n;
 }
 
 void nt_conn_receive(struct nt_conn *c)
 {
 	for (uint32_t total = 0;;) {
-		while (consume(c))
+		while (target_consume(c))
 			;
 		if (c->failed || c->rx == NT_RX_PAUSED || c->rx == NT_RX_OFF || total >= TURN)
-			return; /* settle finds data that TLS has decrypted already */
-		ssize_t n = read_more(c);
+			return; /* settle_tcp_conn finds data that TLS has decrypted already */
+		ssize_t n = target_read_more(c);
 
 		if (n < 0 && errno == EINTR)
 			continue;

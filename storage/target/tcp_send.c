@@ -15,7 +15,7 @@
 
 static const uint8_t padding[256];
 
-static uint8_t seal(const struct nt_conn *c, uint8_t *head, uint8_t len)
+static uint8_t append_header_digest(const struct nt_conn *c, uint8_t *head, uint8_t len)
 {
 	if (!(c->digests & NV_TCP_HDGST))
 		return len;
@@ -23,7 +23,7 @@ static uint8_t seal(const struct nt_conn *c, uint8_t *head, uint8_t len)
 	return len + NV_TCP_DIGEST_LEN;
 }
 
-static void append(struct nt_request *r)
+static void queue_output(struct nt_request *r)
 {
 	struct nt_conn *c = nt_conn_of(r->queue);
 
@@ -57,8 +57,8 @@ void nt_conn_r2t(struct nt_request *r)
 	c->fetching++;
 	nv_tcp_common_encode(&h, i->head);
 	nv_tcp_data_encode(&d, i->head);
-	i->head_len = seal(c, i->head, NV_TCP_DATA_LEN);
-	append(r);
+	i->head_len = append_header_digest(c, i->head, NV_TCP_DATA_LEN);
+	queue_output(r);
 }
 
 static void put_response(struct nt_conn *c, const struct nt_request *r, uint8_t *at, uint8_t *len)
@@ -70,10 +70,11 @@ static void put_response(struct nt_conn *c, const struct nt_request *r, uint8_t 
 
 	nv_tcp_common_encode(&h, at);
 	nv_cqe_encode(&r->cqe, at + NV_TCP_COMMON_LEN);
-	*len = seal(c, at, NV_TCP_RESPONSE_LEN);
+	*len = append_header_digest(c, at, NV_TCP_RESPONSE_LEN);
 }
 
-/* Sends all data in one PDU. A successful response may be omitted if the host does not use SQHD. 3.3.2.2 */
+/* Sends all data in one PDU. A successful response may be omitted if the host does not use SQHD. NVMe/TCP 1.0,
+ * 3.3.2.2 */
 static void put_data(struct nt_conn *c, struct nt_request *r)
 {
 	struct nt_tcp_item *i = nt_item(r);
@@ -89,7 +90,7 @@ static void put_data(struct nt_conn *c, struct nt_request *r)
 
 	nv_tcp_common_encode(&h, i->head);
 	nv_tcp_data_encode(&d, i->head);
-	i->head_len = seal(c, i->head, NV_TCP_DATA_LEN);
+	i->head_len = append_header_digest(c, i->head, NV_TCP_DATA_LEN);
 	i->pad = pdo - i->head_len;
 	if (digest)
 		nv_put32(i->digest, vb_crc32c(0, r->data, r->length));
@@ -108,7 +109,7 @@ void nt_conn_respond(struct nt_request *r)
 		put_data(c, r);
 	else
 		put_response(c, r, i->head, &i->head_len);
-	append(r);
+	queue_output(r);
 }
 
 void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
@@ -121,7 +122,7 @@ void nt_conn_send_own(struct nt_conn *c, const uint8_t *bytes, uint32_t len)
 	nt_conn_dirty(c);
 }
 
-/* Sends the error, but not within another PDU. Nothing else is sent or read afterwards. 3.5.1 */
+/* Sends the error, but not within another PDU. Nothing else is sent or read afterwards. NVMe/TCP 1.0, 3.5.1 */
 void nt_conn_terminate(struct nt_conn *c, uint16_t fes, uint32_t fei)
 {
 	uint8_t pdu[NV_TCP_TERM_MAX];
@@ -142,7 +143,7 @@ void nt_conn_terminate(struct nt_conn *c, uint16_t fes, uint32_t fei)
 	nt_conn_end(c);
 }
 
-static int pieces(struct nt_conn *c, struct nt_request *r, struct iovec v[PIECES_OF_ITEM])
+static int request_pieces(struct nt_conn *c, struct nt_request *r, struct iovec v[PIECES_OF_ITEM])
 {
 	struct nt_tcp_item *i = nt_item(r);
 	bool data = !i->r2t && r->send;
@@ -161,7 +162,7 @@ static int pieces(struct nt_conn *c, struct nt_request *r, struct iovec v[PIECES
 	return n;
 }
 
-static size_t skip(struct iovec *v, int n, size_t bytes)
+static size_t skip_bytes(struct iovec *v, int n, size_t bytes)
 {
 	size_t total = 0;
 
@@ -176,23 +177,23 @@ static size_t skip(struct iovec *v, int n, size_t bytes)
 	return total;
 }
 
-static int gather(struct nt_conn *c, struct iovec *v)
+static int target_gather(struct nt_conn *c, struct iovec *v)
 {
 	int n = 0;
 
 	if (c->own_at < c->own_len)
 		v[n++] = (struct iovec){c->own + c->own_at, c->own_len - c->own_at};
 	for (struct nt_request *r = c->tx_first; r && n + PIECES_OF_ITEM <= PIECES; r = nt_item(r)->next) {
-		int k = pieces(c, r, v + n);
+		int k = request_pieces(c, r, v + n);
 
 		if (r == c->tx_first)
-			skip(v + n, k, c->tx_at);
+			skip_bytes(v + n, k, c->tx_at);
 		n += k;
 	}
 	return n;
 }
 
-static void sent(struct nt_conn *c, size_t bytes)
+static void output_sent(struct nt_conn *c, size_t bytes)
 {
 	if (c->own_at < c->own_len) {
 		size_t k = bytes < c->own_len - c->own_at ? bytes : c->own_len - c->own_at;
@@ -205,7 +206,7 @@ static void sent(struct nt_conn *c, size_t bytes)
 	while (c->tx_first) {
 		struct nt_request *r = c->tx_first;
 		struct iovec v[PIECES_OF_ITEM];
-		size_t left = skip(v, pieces(c, r, v), c->tx_at);
+		size_t left = skip_bytes(v, request_pieces(c, r, v), c->tx_at);
 
 		if (bytes < left) {
 			c->tx_at += bytes;
@@ -226,7 +227,7 @@ static void sent(struct nt_conn *c, size_t bytes)
 
 /* Tests whether a request's data is readable. The kernel gathers from several requests and does not report which one
  * failed. */
-static bool readable(const struct nt_request *r)
+static bool is_data_readable(const struct nt_request *r)
 {
 	static uint8_t nowhere[64 << 10];
 	struct iovec to = {nowhere, sizeof(nowhere)}, from = {r->data, sizeof(nowhere)};
@@ -245,7 +246,7 @@ static bool readable(const struct nt_request *r)
 static void find_lost(struct nt_conn *c)
 {
 	for (struct nt_request *r = c->tx_first; r; r = nt_item(r)->next)
-		if (r->borrowed && r->send && !readable(r))
+		if (r->borrowed && r->send && !is_data_readable(r))
 			nt_map_lost(r);
 }
 
@@ -253,7 +254,7 @@ void nt_conn_flush(struct nt_conn *c)
 {
 	for (int turns = 0; turns < 16; turns++) {
 		struct iovec v[PIECES];
-		int count = gather(c, v);
+		int count = target_gather(c, v);
 
 		if (!count && !nt_conn_unsent(c))
 			return;
@@ -270,7 +271,7 @@ void nt_conn_flush(struct nt_conn *c)
 				nt_conn_fail(c);
 			return;
 		}
-		sent(c, (size_t)n);
+		output_sent(c, (size_t)n);
 		if (!count)
 			return;
 	}

@@ -11,7 +11,7 @@
 #ifdef NT_HAVE_TLS
 
 /* OpenSSL uses the last key found, so this stores it. */
-static bool find(void *conn, const char *hostnqn, const char *subnqn, struct nv_secret *s)
+static bool find_key(void *conn, const char *hostnqn, const char *subnqn, struct nv_secret *s)
 {
 	struct nt_conn *c = conn;
 
@@ -33,7 +33,7 @@ static bool begin_handshake(struct nt_conn *c)
 	c->looked = true;
 	if (first != NV_TLS_RECORD)
 		return true;
-	c->tls = nv_tls_server(c->watch.fd, find, c);
+	c->tls = nv_tls_server(c->watch.fd, find_key, c);
 	c->q.stable = true; /* this process reads the data, not the kernel, so mapped memory could fault */
 	errno = ENOMEM;
 	return c->tls;

@@ -24,7 +24,7 @@ static const char usage[] =
 
 int vd_error(const char *what, int error)
 {
-	fprintf(stderr, "verbena-disk: %s: %s\n", what, strerror(error < 0 ? -error : error));
+	fprintf(stderr, "verbena-disk: %s: %s\n", what, strerror(-error));
 	return 1;
 }
 
@@ -68,7 +68,7 @@ struct vn_disk *vd_open(const char *url, const struct vd_settings *s)
 }
 
 /* Prints a text for JSON. Texts of targets are printable, but may contain quotes. */
-static void quoted(const char *name, const char *value, const char *end)
+static void print_quoted(const char *name, const char *value, const char *end)
 {
 	printf("\"%s\": \"", name);
 	for (; *value; value++) {
@@ -83,12 +83,12 @@ static void quoted(const char *name, const char *value, const char *end)
 static void info_json(struct vn_disk *d, const struct vn_info *i)
 {
 	printf("{");
-	quoted("nqn", i->nqn, ", ");
-	quoted("transport", vn_transport_name(d), ", ");
-	quoted("model", i->model, ", ");
-	quoted("serial", i->serial, ", ");
-	quoted("firmware", i->firmware, ", ");
-	quoted("uuid", i->uuid, ", ");
+	print_quoted("nqn", i->nqn, ", ");
+	print_quoted("transport", vn_transport_name(d), ", ");
+	print_quoted("model", i->model, ", ");
+	print_quoted("serial", i->serial, ", ");
+	print_quoted("firmware", i->firmware, ", ");
+	print_quoted("uuid", i->uuid, ", ");
 	printf("\"nsid\": %u, \"size\": %llu, \"block_size\": %u, \"max_transfer\": %u, \"optimal_io\": %u, "
 	       "\"queues\": %u, \"queue_depth\": %u, "
 	       "\"controller\": %u, \"volatile_cache\": %s, \"compare\": %s, \"discard\": %s, \"write_zeroes\": %s, "
@@ -98,7 +98,7 @@ static void info_json(struct vn_disk *d, const struct vn_info *i)
 	       i->discard ? "true" : "false", i->write_zeroes ? "true" : "false", i->readonly ? "true" : "false");
 }
 
-static int info(const char *url, const struct vd_settings *s)
+static int show_info(const char *url, const struct vd_settings *s)
 {
 	struct vn_disk *d = vd_open(url, s);
 
@@ -125,7 +125,7 @@ static int info(const char *url, const struct vd_settings *s)
 	return 0;
 }
 
-static int list(const char *url, const struct vd_settings *s)
+static int show_list(const char *url, const struct vd_settings *s)
 {
 	struct vn_found *f;
 	size_t n;
@@ -143,10 +143,10 @@ static int list(const char *url, const struct vd_settings *s)
 
 		if (s->json) {
 			printf("%s{", i ? ", " : "");
-			quoted("nqn", f[i].nqn, ", ");
-			quoted("transport", f[i].transport, ", ");
-			quoted("address", f[i].address, ", ");
-			quoted("port", f[i].service, ", ");
+			print_quoted("nqn", f[i].nqn, ", ");
+			print_quoted("transport", f[i].transport, ", ");
+			print_quoted("address", f[i].address, ", ");
+			print_quoted("port", f[i].service, ", ");
 			printf("\"kind\": \"%s\"}", f[i].referral ? "referral" : f[i].discovery ? "discovery" : "disk");
 		} else if (!f[i].discovery && *f[i].transport) {
 			printf("%snvme+%s://%s%s%s:%s/%s\n", f[i].referral ? "ask also " : "", f[i].transport,
@@ -159,14 +159,14 @@ static int list(const char *url, const struct vd_settings *s)
 	return 0;
 }
 
-static int command(int n, char **arg, const struct vd_settings *s)
+static int run_command(int n, char **arg, const struct vd_settings *s)
 {
 	uint64_t offset = 0, length = 0;
 
 	if (n == 2 && !strcmp(arg[0], "info"))
-		return info(arg[1], s);
+		return show_info(arg[1], s);
 	if (n == 2 && !strcmp(arg[0], "list"))
-		return list(arg[1], s);
+		return show_list(arg[1], s);
 	if (n == 2 && !strcmp(arg[0], "bench"))
 		return vd_bench(arg[1], s);
 	if (n == 3 && !strcmp(arg[0], "copy"))
@@ -234,13 +234,13 @@ static bool take_secret(const char *file, char text[NV_SECRET_TEXT_MAX], const c
 	if (e == EPERM)
 		fprintf(stderr, "verbena-disk: %s: everybody can write to it\n", file);
 	else if (e)
-		vd_error(file, e);
+		vd_error(file, -e);
 	else if (nv_secret_exposed(file))
 		fprintf(stderr, "verbena-disk: %s: everybody can read it\n", file);
 	return !e;
 }
 
-static bool take_option(int o, struct vd_settings *s)
+static bool take_disk_option(int o, struct vd_settings *s)
 {
 	uint64_t n = 0;
 
@@ -306,15 +306,15 @@ int main(int argc, char **argv)
 			fputs(usage, stdout);
 			return 0;
 		}
-		if (!take_option(o, &s)) {
+		if (!take_disk_option(o, &s)) {
 			fputs(usage, stderr);
 			return 2;
 		}
 	}
-	int status = command(argc - optind, argv + optind, &s);
+	int status = run_command(argc - optind, argv + optind, &s);
 
 	explicit_bzero(secrets, sizeof(secrets));
 	if (fflush(stdout) && !status)
-		status = vd_error("standard output", errno);
+		status = vd_error("standard output", -errno);
 	return status;
 }

@@ -22,7 +22,7 @@ struct vd_settings {
 struct vn_disk *vd_open(const char *url, const struct vd_settings *s);
 bool vd_is_url(const char *name);
 bool vd_number(const char *text, uint64_t *n); /* parses a number; k, m, g and t are powers of 1024 */
-int vd_error(const char *what, int error);     /* prints a message (error may be negative) and returns 1 */
+int vd_error(const char *what, int error);     /* prints a message for a negative errno, and returns 1 */
 
 int vd_copy(const char *from, const char *to, const struct vd_settings *s);
 int vd_read(const char *url, uint64_t offset, uint64_t length, const struct vd_settings *s); /* length 0: to the end */

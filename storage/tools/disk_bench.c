@@ -27,7 +27,7 @@ struct bench {
 	int error;
 };
 
-static uint64_t now_ns(void)
+static uint64_t bench_clock_ns(void)
 {
 	struct timespec t;
 
@@ -36,7 +36,7 @@ static uint64_t now_ns(void)
 }
 
 /* xorshift64*, good enough here */
-static uint64_t draw(struct bench *b)
+static uint64_t draw_random(struct bench *b)
 {
 	b->random ^= b->random >> 12;
 	b->random ^= b->random << 25;
@@ -44,7 +44,7 @@ static uint64_t draw(struct bench *b)
 	return b->random * 0x2545f4914f6cdd1du;
 }
 
-static unsigned bucket(uint64_t ns)
+static unsigned bucket_of_ns(uint64_t ns)
 {
 	unsigned power = ns < STEPS ? 3 : 63u - (unsigned)__builtin_clzll(ns);
 
@@ -58,30 +58,30 @@ static double bucket_us(unsigned n)
 	return power < 3 ? (double)n / 1000 : (double)((uint64_t)(STEPS + n % STEPS) << (power - 3)) / 1000;
 }
 
-static void over(void *arg, int error);
+static void slot_done(void *arg, int error);
 
 static void begin_slot(struct slot *s)
 {
 	struct bench *b = s->bench;
 	size_t size = b->settings->size;
-	uint64_t at = (b->settings->sequential ? b->next++ : draw(b)) % b->blocks * size;
+	uint64_t at = (b->settings->sequential ? b->next++ : draw_random(b)) % b->blocks * size;
 	int e;
 
-	s->writes = draw(b) % 100 < b->settings->write_percent;
-	s->since = now_ns();
-	e = s->writes ? vn_write(b->disk, s->data, size, at, 0, over, s)
-	              : vn_read(b->disk, s->data, size, at, 0, over, s);
+	s->writes = draw_random(b) % 100 < b->settings->write_percent;
+	s->since = bench_clock_ns();
+	e = s->writes ? vn_write(b->disk, s->data, size, at, 0, slot_done, s)
+	              : vn_read(b->disk, s->data, size, at, 0, slot_done, s);
 	if (e)
 		b->error = e;
 	else
 		b->busy++;
 }
 
-static void over(void *arg, int error)
+static void slot_done(void *arg, int error)
 {
 	struct slot *s = arg;
 	struct bench *b = s->bench;
-	uint64_t now = now_ns(), ns = now - s->since;
+	uint64_t now = bench_clock_ns(), ns = now - s->since;
 
 	b->busy--;
 	if (error) {
@@ -89,7 +89,7 @@ static void over(void *arg, int error)
 		return;
 	}
 	b->ended = now;
-	b->histogram[bucket(ns)]++;
+	b->histogram[bucket_of_ns(ns)]++;
 	b->total_ns += ns;
 	b->longest = ns > b->longest ? ns : b->longest;
 	b->reads += !s->writes;
@@ -98,7 +98,7 @@ static void over(void *arg, int error)
 		begin_slot(s);
 }
 
-static double percentile(const struct bench *b, double part)
+static double latency_percentile(const struct bench *b, double part)
 {
 	uint64_t n = 0, all = b->reads + b->written;
 
@@ -110,7 +110,7 @@ static double percentile(const struct bench *b, double part)
 	return 0;
 }
 
-static void report(const struct bench *b)
+static void report_bench(const struct bench *b)
 {
 	static const struct {
 		const char *name;
@@ -131,16 +131,16 @@ static void report(const struct bench *b)
 	       b->settings->sequential ? "sequential" : "random", b->settings->write_percent, s, s > 0 ? n / s : 0,
 	       s > 0 ? mb / s : 0, n > 0 ? (double)b->total_ns / n / 1000 : 0);
 	for (size_t i = 0; i < sizeof(p) / sizeof(*p); i++)
-		printf(json ? ", \"p%s\": %.1f" : ", %s%% %.1f", p[i].name, percentile(b, p[i].part));
+		printf(json ? ", \"p%s\": %.1f" : ", %s%% %.1f", p[i].name, latency_percentile(b, p[i].part));
 	printf(json ? ", \"max\": %.1f}, \"copied_bytes\": %llu, \"retries\": %llu, \"reconnects\": %llu}\n"
 	            : ", longest %.1f\n%llu bytes copied, %llu retries, %llu reconnects\n",
 	       (double)b->longest / 1000, (unsigned long long)st.bytes_copied, (unsigned long long)st.retries,
 	       (unsigned long long)st.reconnects);
 }
 
-static void run(struct bench *b, struct slot *slots)
+static void run_bench(struct bench *b, struct slot *slots)
 {
-	b->begun = now_ns();
+	b->begun = bench_clock_ns();
 	b->until = b->begun + (uint64_t)b->settings->seconds * 1000000000;
 	for (unsigned i = 0; i < b->settings->depth && !b->error; i++)
 		begin_slot(&slots[i]);
@@ -170,11 +170,11 @@ int vd_bench(const char *url, const struct vd_settings *s)
 	if (!b.error && (!b.blocks || s->size % vn_info(b.disk)->block_size))
 		b.error = -EINVAL;
 	if (!b.error)
-		run(&b, slots);
+		run_bench(&b, slots);
 	if (b.error)
 		vd_error(url, b.error);
 	else
-		report(&b);
+		report_bench(&b);
 	vn_close(b.disk);
 	free(slots);
 	return !!b.error;

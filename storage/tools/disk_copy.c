@@ -58,31 +58,31 @@ static void fail_job(struct job *j, const struct end *e, int error)
 	j->failed = e->name;
 }
 
-static bool zeroes(const uint8_t *at, size_t n)
+static bool is_all_zeroes(const uint8_t *at, size_t n)
 {
 	return !*at && !memcmp(at, at + 1, n - 1);
 }
 
 /* ---- one chunk: read, then write ---- */
 
-static void over(struct chunk *c)
+static void chunk_done(struct chunk *c)
 {
 	c->busy = false;
 	c->job->busy--;
 	c->job->done += c->length;
 }
 
-static void written(void *arg, int error)
+static void chunk_written(void *arg, int error)
 {
 	struct chunk *c = arg;
 
 	if (error)
 		fail_job(c->job, &c->job->to, error);
-	over(c);
+	chunk_done(c);
 }
 
 /* A target may support Write Zeroes, but not on this disk; then zeroes are written. */
-static void zeroed(void *arg, int error)
+static void chunk_zeroed(void *arg, int error)
 {
 	struct chunk *c = arg;
 	struct job *j = c->job;
@@ -90,14 +90,14 @@ static void zeroed(void *arg, int error)
 
 	if (error == -EOPNOTSUPP) {
 		j->to.no_zeroes = true;
-		error = vn_write(j->to.disk, c->data, length, j->to_at + c->at, 0, written, c);
+		error = vn_write(j->to.disk, c->data, length, j->to_at + c->at, 0, chunk_written, c);
 		if (!error)
 			return;
 	}
-	written(c, error);
+	chunk_written(c, error);
 }
 
-static int write_all(int fd, const uint8_t *at, size_t n, uint64_t offset, bool seekable)
+static int write_fully(int fd, const uint8_t *at, size_t n, uint64_t offset, bool seekable)
 {
 	while (n) {
 		ssize_t k = seekable ? pwrite(fd, at, n, (off_t)offset) : write(fd, at, n);
@@ -140,12 +140,13 @@ static void write_disk(struct chunk *c)
 	uint32_t length = (c->length + to->block - 1) / to->block * to->block;
 	int e = at > to->size || length > to->size - at ? -ENOSPC : fill_block(to, c, at);
 
-	if (!e && j->settings->sparse && vn_info(to->disk)->write_zeroes && !to->no_zeroes && zeroes(c->data, length))
-		e = vn_write_zeroes(to->disk, length, at, VN_DISCARD, zeroed, c);
+	if (!e && j->settings->sparse && vn_info(to->disk)->write_zeroes && !to->no_zeroes &&
+	    is_all_zeroes(c->data, length))
+		e = vn_write_zeroes(to->disk, length, at, VN_DISCARD, chunk_zeroed, c);
 	else if (!e)
-		e = vn_write(to->disk, c->data, length, at, 0, written, c);
+		e = vn_write(to->disk, c->data, length, at, 0, chunk_written, c);
 	if (e)
-		written(c, e);
+		chunk_written(c, e);
 }
 
 static void have_read(void *arg, int error)
@@ -156,13 +157,13 @@ static void have_read(void *arg, int error)
 	if (error || j->error) {
 		if (error)
 			fail_job(j, &j->from, error);
-		over(c);
+		chunk_done(c);
 	} else if (j->to.disk) {
 		write_disk(c);
-	} else if (j->to.blank && j->settings->sparse && zeroes(c->data, c->length)) {
-		over(c);
+	} else if (j->to.blank && j->settings->sparse && is_all_zeroes(c->data, c->length)) {
+		chunk_done(c);
 	} else {
-		written(c, write_all(j->to.fd, c->data, c->length, j->to_at + c->at, j->to.regular));
+		chunk_written(c, write_fully(j->to.fd, c->data, c->length, j->to_at + c->at, j->to.regular));
 	}
 }
 
@@ -180,7 +181,7 @@ static uint64_t data_from(const struct job *j, uint64_t at)
 	return whole > at ? whole : at;
 }
 
-static ssize_t read_all(int fd, uint8_t *at, size_t n, uint64_t offset, bool seekable)
+static ssize_t read_fully(int fd, uint8_t *at, size_t n, uint64_t offset, bool seekable)
 {
 	size_t got = 0;
 
@@ -199,10 +200,10 @@ static ssize_t read_all(int fd, uint8_t *at, size_t n, uint64_t offset, bool see
 	return (ssize_t)got;
 }
 
-static void read_file(struct chunk *c)
+static void read_file_chunk(struct chunk *c)
 {
 	struct job *j = c->job;
-	ssize_t n = read_all(j->from.fd, c->data, c->length, c->at, j->from.regular);
+	ssize_t n = read_fully(j->from.fd, c->data, c->length, c->at, j->from.regular);
 
 	if (n < 0) {
 		have_read(c, (int)n);
@@ -212,13 +213,13 @@ static void read_file(struct chunk *c)
 		if (n)
 			have_read(c, 0);
 		else
-			over(c);
+			chunk_done(c);
 	} else {
 		have_read(c, 0);
 	}
 }
 
-static void start(struct job *j, struct chunk *c)
+static void start_chunk(struct job *j, struct chunk *c)
 {
 	uint64_t at = data_from(j, j->next);
 	int e;
@@ -233,7 +234,7 @@ static void start(struct job *j, struct chunk *c)
 	j->busy++;
 	j->next += c->length;
 	if (!j->from.disk) {
-		read_file(c);
+		read_file_chunk(c);
 		return;
 	}
 	e = vn_read(j->from.disk, c->data, c->length, c->at, 0, have_read, c);
@@ -243,7 +244,7 @@ static void start(struct job *j, struct chunk *c)
 
 /* ---- all chunks ---- */
 
-static void show(const struct job *j, bool last)
+static void show_progress(const struct job *j, bool last)
 {
 	static time_t shown;
 	time_t now = time(NULL);
@@ -282,7 +283,7 @@ static void wait_for_any(struct job *j)
 }
 
 /* Allocates memory that a target on this host can map, if possible. It is freed with the disk that is closed last. */
-static bool memory(struct job *j)
+static bool allocate_chunks(struct job *j)
 {
 	struct end *owner = j->to.disk ? &j->to : &j->from;
 	void *at;
@@ -306,7 +307,7 @@ static bool memory(struct job *j)
 	return true;
 }
 
-static void run(struct job *j)
+static void run_job(struct job *j)
 {
 	/* writing to a pipe must be in order, so one chunk at a time */
 	int chunks = !j->to.disk && !j->to.regular ? 1 : CHUNKS;
@@ -314,12 +315,12 @@ static void run(struct job *j)
 	while (j->busy || (j->next < j->end && !j->error)) {
 		for (int i = 0; i < chunks && j->next < j->end && !j->error; i++)
 			if (!j->chunks[i].busy)
-				start(j, &j->chunks[i]);
+				start_chunk(j, &j->chunks[i]);
 		if (j->busy)
 			wait_for_any(j);
-		show(j, false);
+		show_progress(j, false);
 	}
-	show(j, true);
+	show_progress(j, true);
 }
 
 /* ---- source and destination ---- */
@@ -354,7 +355,7 @@ static bool open_source(struct end *e, const char *name, const struct vd_setting
 	e->name = name;
 	e->fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (e->fd < 0 || !look_at(e)) {
-		vd_error(name, errno);
+		vd_error(name, -errno);
 		return false;
 	}
 	return true;
@@ -390,7 +391,7 @@ static bool open_destination(struct end *e, const char *name, const struct vd_se
 	/* write-only, so that a pipe without a reader gives an error */
 	e->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (e->fd < 0 || !look_at(e) || (e->blank && size != UINT64_MAX && ftruncate(e->fd, (off_t)size))) {
-		vd_error(name, errno);
+		vd_error(name, -errno);
 		return false;
 	}
 	return true;
@@ -415,7 +416,7 @@ static void add_up(const struct end *e, struct vn_statistics *sum)
 	sum->reconnects += s.reconnects;
 }
 
-static void report(const struct job *j)
+static void report_job(const struct job *j)
 {
 	struct vn_statistics s = {0};
 	struct timespec now;
@@ -440,18 +441,18 @@ static int finish_job(struct job *j)
 		fail_job(j, &j->to, -errno);
 	}
 	if (j->json && !j->error)
-		report(j);
+		report_job(j);
 	close_end(&j->from);
 	close_end(&j->to);
 	free(j->memory);
 	return j->error ? vd_error(j->failed, j->error) : 0;
 }
 
-static int go(struct job *j)
+static int perform_job(struct job *j)
 {
 	clock_gettime(CLOCK_MONOTONIC, &j->begun);
-	if (memory(j))
-		run(j);
+	if (allocate_chunks(j))
+		run_job(j);
 	else
 		fail_job(j, &j->from, -ENOMEM);
 	return finish_job(j);
@@ -467,7 +468,7 @@ int vd_copy(const char *from, const char *to, const struct vd_settings *s)
 		return 1;
 	}
 	j.end = j.from.size;
-	return go(&j);
+	return perform_job(&j);
 }
 
 int vd_read(const char *url, uint64_t offset, uint64_t length, const struct vd_settings *s)
@@ -486,7 +487,7 @@ int vd_read(const char *url, uint64_t offset, uint64_t length, const struct vd_s
 	}
 	j.next = offset;
 	j.end = offset + length;
-	return go(&j);
+	return perform_job(&j);
 }
 
 int vd_write(const char *url, uint64_t offset, const struct vd_settings *s)
@@ -502,5 +503,5 @@ int vd_write(const char *url, uint64_t offset, const struct vd_settings *s)
 	}
 	j.to_at = offset;
 	j.end = UINT64_MAX;
-	return go(&j);
+	return perform_job(&j);
 }

@@ -131,34 +131,34 @@ static int verbena_block_size(void *handle, uint32_t *minimum, uint32_t *preferr
 	return 0;
 }
 
-static int can_write(void *handle)
+static int verbena_can_write(void *handle)
 {
 	return !vn_info(disk)->readonly;
 }
 
-static int yes(void *handle)
+static int verbena_can(void *handle)
 {
 	return 1;
 }
 
-static int can_fua(void *handle)
+static int verbena_can_fua(void *handle)
 {
 	return NBDKIT_FUA_NATIVE;
 }
 
-static int can_cache(void *handle)
+static int verbena_can_cache(void *handle)
 {
 	return NBDKIT_CACHE_NONE;
 }
 
-static int said(int e)
+static int nbdkit_result(int e)
 {
 	if (e)
 		nbdkit_set_error(-e == ENOTCONN || -e == ESHUTDOWN ? EIO : -e);
 	return e ? -1 : 0;
 }
 
-static bool whole(uint64_t offset, uint64_t count)
+static bool is_whole_blocks(uint64_t offset, uint64_t count)
 {
 	uint32_t block = vn_info(disk)->block_size;
 
@@ -194,18 +194,18 @@ static int verbena_pread(void *handle, void *buf, uint32_t count, uint64_t offse
 	struct around a;
 	int e;
 
-	if (whole(offset, count))
-		return said(vn_read_wait(disk, buf, count, offset));
+	if (is_whole_blocks(offset, count))
+		return nbdkit_result(vn_read_wait(disk, buf, count, offset));
 	e = read_around(offset, count, &a);
 	if (!e) {
 		memcpy(buf, a.data + (offset - a.at), count);
 		free(a.data);
 	}
-	return said(e);
+	return nbdkit_result(e);
 }
 
 /* buf NULL: writes zeroes */
-static int change(const void *buf, uint32_t count, uint64_t offset, unsigned flags)
+static int change_part(const void *buf, uint32_t count, uint64_t offset, unsigned flags)
 {
 	struct around a;
 	int e;
@@ -224,7 +224,7 @@ static int change(const void *buf, uint32_t count, uint64_t offset, unsigned fla
 	return e;
 }
 
-static unsigned fua(uint32_t flags)
+static unsigned fua_flag(uint32_t flags)
 {
 	return flags & NBDKIT_FLAG_FUA ? VN_FUA : 0;
 }
@@ -233,12 +233,12 @@ static int verbena_pwrite(void *handle, const void *buf, uint32_t count, uint64_
 {
 	int e;
 
-	if (!whole(offset, count))
-		return said(change(buf, count, offset, fua(flags)));
+	if (!is_whole_blocks(offset, count))
+		return nbdkit_result(change_part(buf, count, offset, fua_flag(flags)));
 	pthread_rwlock_rdlock(&blocks);
-	e = vn_write_wait(disk, buf, count, offset, fua(flags));
+	e = vn_write_wait(disk, buf, count, offset, fua_flag(flags));
 	pthread_rwlock_unlock(&blocks);
-	return said(e);
+	return nbdkit_result(e);
 }
 
 static int zero_blocks(uint64_t count, uint64_t offset, uint32_t flags)
@@ -248,7 +248,8 @@ static int zero_blocks(uint64_t count, uint64_t offset, uint32_t flags)
 	if (!count)
 		return 0;
 	pthread_rwlock_rdlock(&blocks);
-	e = vn_write_zeroes_wait(disk, count, offset, fua(flags) | (flags & NBDKIT_FLAG_MAY_TRIM ? VN_DISCARD : 0));
+	e = vn_write_zeroes_wait(disk, count, offset,
+	                         fua_flag(flags) | (flags & NBDKIT_FLAG_MAY_TRIM ? VN_DISCARD : 0));
 	pthread_rwlock_unlock(&blocks);
 	return e;
 }
@@ -261,22 +262,23 @@ static int verbena_zero(void *handle, uint32_t count, uint64_t offset, uint32_t 
 	int e = 0;
 
 	if (!vn_info(disk)->write_zeroes)
-		return said(-EOPNOTSUPP);
+		return nbdkit_result(-EOPNOTSUPP);
 	if (first >= last)
-		return said(whole(offset, count) ? zero_blocks(count, offset, flags)
-		                                 : change(NULL, count, offset, fua(flags)));
+		return nbdkit_result(is_whole_blocks(offset, count)
+		                             ? zero_blocks(count, offset, flags)
+		                             : change_part(NULL, count, offset, fua_flag(flags)));
 	if (offset < first)
-		e = change(NULL, (uint32_t)(first - offset), offset, fua(flags));
+		e = change_part(NULL, (uint32_t)(first - offset), offset, fua_flag(flags));
 	if (!e)
 		e = zero_blocks(last - first, first, flags);
 	if (!e && last < offset + count)
-		e = change(NULL, (uint32_t)(offset + count - last), last, fua(flags));
-	return said(e);
+		e = change_part(NULL, (uint32_t)(offset + count - last), last, fua_flag(flags));
+	return nbdkit_result(e);
 }
 
 static int verbena_flush(void *handle, uint32_t flags)
 {
-	return said(vn_flush_wait(disk));
+	return nbdkit_result(vn_flush_wait(disk));
 }
 
 /* Deallocates whole blocks only. Partial blocks keep their contents, which NBD allows. */
@@ -290,9 +292,9 @@ static int verbena_trim(void *handle, uint32_t count, uint64_t offset, uint32_t 
 	if (first < last)
 		e = vn_discard_wait(disk, last - first, first);
 	pthread_rwlock_unlock(&blocks);
-	if (!e && fua(flags))
+	if (!e && fua_flag(flags))
 		e = vn_flush_wait(disk);
-	return said(e);
+	return nbdkit_result(e);
 }
 
 static struct nbdkit_plugin plugin = {
@@ -311,14 +313,14 @@ static struct nbdkit_plugin plugin = {
         .open = verbena_open,
         .get_size = verbena_get_size,
         .block_size = verbena_block_size,
-        .can_write = can_write,
-        .can_flush = yes,
-        .can_trim = yes,
-        .can_zero = yes,
+        .can_write = verbena_can_write,
+        .can_flush = verbena_can,
+        .can_trim = verbena_can,
+        .can_zero = verbena_can,
         .can_fast_zero = NULL,
-        .can_fua = can_fua,
-        .can_multi_conn = yes,
-        .can_cache = can_cache,
+        .can_fua = verbena_can_fua,
+        .can_multi_conn = verbena_can,
+        .can_cache = verbena_can_cache,
         .pread = verbena_pread,
         .pwrite = verbena_pwrite,
         .flush = verbena_flush,

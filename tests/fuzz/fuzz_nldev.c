@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* In place of the tree: names of the longest kind. */
-int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
+int vb_shim_devices(struct vb_shim_device dev[VB_SHIM_DEVICES_MAX])
 {
 	for (uint32_t i = 0; i < 40; i++) {
 		dev[i].index = i;
@@ -24,7 +24,7 @@ int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 	return 40;
 }
 
-bool tree_device_read(const struct tree_device *dev, const char *attribute, char *buf, size_t size)
+bool vb_shim_device_read(const struct vb_shim_device *dev, const char *attribute, char *buf, size_t size)
 {
 	memset(buf, '7', size - 1);
 	buf[size - 1] = '\0';
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t *copy = malloc(size ? size : 1);
 
 	memcpy(copy, data, size);
-	nldev_answer(copy, size, check, NULL);
+	vb_shim_nldev_answer(copy, size, check, NULL);
 	free(copy);
 	return 0;
 }

@@ -374,7 +374,7 @@ static void page_submit(struct vn_queue *q, struct vn_cmd *c)
 		vn_queue_break(q, ECONNRESET, "gone");
 		return;
 	}
-	vn_answer(q, c);
+	vn_cmd_complete(q, c);
 }
 
 static void nothing(struct vn_queue *q)
@@ -402,7 +402,7 @@ static const struct vn_transport pages = {.name = "pages",
                                           .progress = nothing,
                                           .descriptors = page_descriptors,
                                           .arm = page_arm,
-                                          .done = nothing_of,
+                                          .release = nothing_of,
                                           .cut = nothing,
                                           .close = page_close};
 

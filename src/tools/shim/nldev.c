@@ -17,7 +17,7 @@
 /* A datagram that is being filled. It is sent when the next message might not fit. The tools read at least 4 KiB at a
  * time. */
 struct answer {
-	nldev_emit *emit;
+	vb_shim_nldev_emit *emit;
 	void *arg;
 	const struct nlmsghdr *to;
 	uint32_t start; /* of the message being built */
@@ -94,49 +94,49 @@ static void put_guid(struct answer *a, uint16_t type, const char *text)
 	put_attribute(a, type, &v, sizeof(v));
 }
 
-static void put_device_name(struct answer *a, const struct tree_device *dev)
+static void put_device_name(struct answer *a, const struct vb_shim_device *dev)
 {
 	put_u32(a, RDMA_NLDEV_ATTR_DEV_INDEX, dev->index);
 	put_string(a, RDMA_NLDEV_ATTR_DEV_NAME, dev->name);
 }
 
-static void put_device(struct answer *a, const struct tree_device *dev)
+static void put_device(struct answer *a, const struct vb_shim_device *dev)
 {
 	char text[64];
 
 	put_device_name(a, dev);
 	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
-	if (tree_device_read(dev, "fw_ver", text, sizeof(text)))
+	if (vb_shim_device_read(dev, "fw_ver", text, sizeof(text)))
 		put_string(a, RDMA_NLDEV_ATTR_FW_VERSION, text);
-	if (tree_device_read(dev, "node_guid", text, sizeof(text)))
+	if (vb_shim_device_read(dev, "node_guid", text, sizeof(text)))
 		put_guid(a, RDMA_NLDEV_ATTR_NODE_GUID, text);
-	if (tree_device_read(dev, "sys_image_guid", text, sizeof(text)))
+	if (vb_shim_device_read(dev, "sys_image_guid", text, sizeof(text)))
 		put_guid(a, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, text);
-	bool iwarp = tree_device_read(dev, "node_type", text, sizeof(text)) && atoi(text) == RDMA_NODE_RNIC;
+	bool iwarp = vb_shim_device_read(dev, "node_type", text, sizeof(text)) && atoi(text) == RDMA_NODE_RNIC;
 
 	put_u8(a, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, iwarp ? RDMA_NODE_RNIC : RDMA_NODE_IB_CA);
 	put_u8(a, RDMA_NLDEV_ATTR_DEV_DIM, 0);
 	put_string(a, RDMA_NLDEV_ATTR_DEV_PROTOCOL, iwarp ? "iw" : "roce");
 }
 
-static void put_port(struct answer *a, const struct tree_device *dev)
+static void put_port(struct answer *a, const struct vb_shim_device *dev)
 {
 	char text[64];
 
 	put_device_name(a, dev);
 	put_u32(a, RDMA_NLDEV_ATTR_PORT_INDEX, 1);
-	if (tree_device_read(dev, "ports/1/state", text, sizeof(text)))
+	if (vb_shim_device_read(dev, "ports/1/state", text, sizeof(text)))
 		put_u8(a, RDMA_NLDEV_ATTR_PORT_STATE, (uint8_t)atoi(text));
-	if (tree_device_read(dev, "ports/1/phys_state", text, sizeof(text)))
+	if (vb_shim_device_read(dev, "ports/1/phys_state", text, sizeof(text)))
 		put_u8(a, RDMA_NLDEV_ATTR_PORT_PHYS_STATE, (uint8_t)atoi(text));
-	if (tree_device_read(dev, "ports/1/gid_attrs/ndevs/0", text, sizeof(text))) {
+	if (vb_shim_device_read(dev, "ports/1/gid_attrs/ndevs/0", text, sizeof(text))) {
 		put_u32(a, RDMA_NLDEV_ATTR_NDEV_INDEX, if_nametoindex(text));
 		put_string(a, RDMA_NLDEV_ATTR_NDEV_NAME, text);
 	}
 }
 
 /* An empty summary: this process does not know the resources of other programs. */
-static void put_resources(struct answer *a, const struct tree_device *dev)
+static void put_resources(struct answer *a, const struct vb_shim_device *dev)
 {
 	put_device_name(a, dev);
 	put_attribute(a, RDMA_NLDEV_ATTR_RES_SUMMARY | NLA_F_NESTED, NULL, 0);
@@ -144,7 +144,7 @@ static void put_resources(struct answer *a, const struct tree_device *dev)
 
 static const struct {
 	uint16_t op;
-	void (*put)(struct answer *, const struct tree_device *);
+	void (*put)(struct answer *, const struct vb_shim_device *);
 } per_device[] = {
         {RDMA_NLDEV_CMD_GET, put_device},
         {RDMA_NLDEV_CMD_PORT_GET, put_port},
@@ -174,10 +174,10 @@ static bool find_u32(const uint8_t *p, size_t len, uint16_t type, uint32_t *valu
 
 /* Returns 0 or a negative errno, as netlink messages carry it. */
 static int answer_per_device(struct answer *a, const uint8_t *body, size_t len,
-                             void (*put_it)(struct answer *, const struct tree_device *))
+                             void (*put_it)(struct answer *, const struct vb_shim_device *))
 {
-	struct tree_device dev[TREE_DEVICES_MAX];
-	int n = tree_devices(dev);
+	struct vb_shim_device dev[VB_SHIM_DEVICES_MAX];
+	int n = vb_shim_devices(dev);
 	uint32_t index, port;
 	bool dump = (a->to->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
 	bool one = find_u32(body, len, RDMA_NLDEV_ATTR_DEV_INDEX, &index);
@@ -235,7 +235,7 @@ static void answer_one(struct answer *a, const uint8_t *body, size_t len)
 	answer_flush(a);
 }
 
-void nldev_answer(const void *request, size_t len, nldev_emit *emit, void *arg)
+void vb_shim_nldev_answer(const void *request, size_t len, vb_shim_nldev_emit *emit, void *arg)
 {
 	const uint8_t *p = request;
 	struct nlmsghdr h;

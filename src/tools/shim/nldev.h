@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 /* Receives one datagram of answers. */
-typedef void nldev_emit(void *arg, const void *buf, size_t len);
+typedef void vb_shim_nldev_emit(void *arg, const void *buf, size_t len);
 
 /* Answers all requests of one datagram. Its content is not trusted: nothing beyond len is read. */
-void nldev_answer(const void *request, size_t len, nldev_emit *emit, void *arg);
+void vb_shim_nldev_answer(const void *request, size_t len, vb_shim_nldev_emit *emit, void *arg);
 
 #endif

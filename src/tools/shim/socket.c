@@ -179,7 +179,7 @@ static void write_answer(void *arg, const void *buf, size_t len)
 
 static ssize_t slot_answer(int slot, const void *buf, size_t len)
 {
-	nldev_answer(buf, len, write_answer, &table[slot].peer);
+	vb_shim_nldev_answer(buf, len, write_answer, &table[slot].peer);
 	return (ssize_t)len;
 }
 

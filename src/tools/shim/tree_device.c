@@ -28,7 +28,7 @@ static bool read_text(const char *name, char *buf, size_t size)
 	return true;
 }
 
-bool tree_device_read(const struct tree_device *dev, const char *attribute, char *buf, size_t size)
+bool vb_shim_device_read(const struct vb_shim_device *dev, const char *attribute, char *buf, size_t size)
 {
 	char name[256];
 
@@ -38,12 +38,12 @@ bool tree_device_read(const struct tree_device *dev, const char *attribute, char
 
 static int compare_by_index(const void *a, const void *b)
 {
-	const struct tree_device *x = a, *y = b;
+	const struct vb_shim_device *x = a, *y = b;
 
 	return (x->index > y->index) - (x->index < y->index);
 }
 
-int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
+int vb_shim_devices(struct vb_shim_device dev[VB_SHIM_DEVICES_MAX])
 {
 	char path[PATH_MAX], name[PATH_MAX];
 	int n = 0;
@@ -53,7 +53,7 @@ int tree_devices(struct tree_device dev[TREE_DEVICES_MAX])
 	DIR *dir = opendir(path);
 	if (!dir)
 		return 0;
-	for (struct dirent *e; n < TREE_DEVICES_MAX && (e = readdir(dir));) {
+	for (struct dirent *e; n < VB_SHIM_DEVICES_MAX && (e = readdir(dir));) {
 		if (strncmp(e->d_name, "uverbs", 6))
 			continue;
 		dev[n].index = (uint32_t)strtoul(e->d_name + 6, NULL, 10);

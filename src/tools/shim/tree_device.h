@@ -7,17 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TREE_DEVICES_MAX = 256 };
+enum { VB_SHIM_DEVICES_MAX = 256 };
 
-struct tree_device {
+struct vb_shim_device {
 	uint32_t index; /* number of its uverbs device */
 	char name[64];
 };
 
-/* Reads all devices, ordered by index, TREE_DEVICES_MAX at most. Returns how many. */
-int tree_devices(struct tree_device dev[TREE_DEVICES_MAX]);
+/* Reads all devices, ordered by index, VB_SHIM_DEVICES_MAX at most. Returns how many. */
+int vb_shim_devices(struct vb_shim_device dev[VB_SHIM_DEVICES_MAX]);
 
 /* Reads an attribute without its newline. */
-bool tree_device_read(const struct tree_device *dev, const char *attribute, char *buf, size_t size);
+bool vb_shim_device_read(const struct vb_shim_device *dev, const char *attribute, char *buf, size_t size);
 
 #endif

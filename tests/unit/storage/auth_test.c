@@ -59,7 +59,7 @@ static void wire_submit(struct vn_queue *q, struct vn_cmd *c)
 	wire.count += auth;
 	c->cqe = (struct nv_cqe){.cid = c->cid, .status = a.status, .result = a.result};
 	c->answered = true;
-	vn_answer(q, c);
+	vn_cmd_complete(q, c);
 }
 
 static void nothing(struct vn_queue *q)
@@ -86,7 +86,7 @@ static const struct vn_transport transport = {.name = "wire",
                                               .progress = nothing,
                                               .descriptors = no_descriptors,
                                               .arm = not_armed,
-                                              .done = done,
+                                              .release = done,
                                               .cut = nothing};
 
 /* ---- both ends ---- */
