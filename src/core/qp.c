@@ -88,7 +88,7 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 	        .rq.wqe = cut(base, &used, rq * sizeof(*qp->rq.wqe)),
 	        .rq.sge = cut(base, &used, rq * cap->max_recv_sge * sizeof(*qp->rq.sge)),
 	        .inbound = cut(base, &used, sizeof(*qp->inbound)),
-	        .inread = rc ? cut(base, &used, VB_RD_ATOM_SLOTS * sizeof(*qp->inread)) : NULL,
+	        .local.inread = rc ? cut(base, &used, VB_RD_ATOM_SLOTS * sizeof(*qp->local.inread)) : NULL,
 	};
 
 	if (base) {
@@ -98,7 +98,7 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 		qp->rq.wqe = at.rq.wqe;
 		qp->rq.sge = at.rq.sge;
 		qp->inbound = at.inbound;
-		qp->inread = at.inread;
+		qp->local.inread = at.local.inread;
 	}
 	return used;
 }

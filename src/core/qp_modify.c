@@ -21,28 +21,28 @@ static struct vb_context *ctx_of(const struct vb_qp *qp)
 static void reset_requester(struct vb_qp *qp)
 {
 	qp->psn_next = qp->attr.sq_psn;
-	qp->ssn_una = qp->ssn_emit = qp->acked_seen = qp->acked_base = 0;
-	qp->nak_seen = 0;
-	qp->rd_outstanding = qp->rd_slot = 0;
-	qp->sq_emit_off = 0;
-	qp->last_ring_end = 0;
-	qp->retry_left = qp->attr.retry_cnt;
-	qp->rnr_left = qp->attr.rnr_retry;
-	qp->stall = 0;
+	qp->local.ssn_una = qp->local.ssn_emit = qp->local.acked_seen = qp->local.acked_base = 0;
+	qp->local.nak_seen = 0;
+	qp->local.rd_outstanding = qp->local.rd_slot = 0;
+	qp->local.sq_emit_off = 0;
+	qp->local.last_ring_end = 0;
+	qp->local.retry_left = qp->attr.retry_cnt;
+	qp->local.rnr_left = qp->attr.rnr_retry;
+	qp->local.stall = 0;
 }
 
 static void reset_responder(struct vb_qp *qp)
 {
-	qp->processed = 0;
-	atomic_store(&qp->executed, 0);
-	atomic_store(&qp->ack_told, 0);
-	qp->ack_in = 0;
-	qp->epsn = qp->attr.rq_psn;
-	qp->nak_counter = 0;
-	qp->nak_state = false;
+	qp->local.processed = 0;
+	atomic_store(&qp->local.executed, 0);
+	atomic_store(&qp->local.ack_told, 0);
+	qp->local.ack_in = 0;
+	qp->local.epsn = qp->attr.rq_psn;
+	qp->local.nak_counter = 0;
+	qp->local.nak_state = false;
 	vb_receive_abandon(qp);
 	qp->inbound->dropped = false;
-	qp->inread_head = qp->inread_tail = 0;
+	qp->local.inread_head = qp->local.inread_tail = 0;
 }
 
 /* Removes outstanding requests, and completions that are not polled yet (IBA 10.3.1.1). */
@@ -188,7 +188,7 @@ again:
 	} else if (next == IBV_QPS_RTR) {
 		prepare_rtr(qp, attr, mask);
 	}
-	if (here && next == IBV_QPS_RTR && !qp->peer)
+	if (here && next == IBV_QPS_RTR && !qp->local.peer)
 		return EHOSTUNREACH;
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);

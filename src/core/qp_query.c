@@ -24,7 +24,7 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 	if (mask & IBV_QP_RATE_LIMIT)
 		attr->rate_limit = 0;
 	if (state >= IBV_QPS_RTR && state <= IBV_QPS_SQE)
-		attr->rq_psn = qp->type == IBV_QPT_UD ? qp->attr.rq_psn : qp->epsn;
+		attr->rq_psn = qp->type == IBV_QPT_UD ? qp->attr.rq_psn : qp->local.epsn;
 	if (state >= IBV_QPS_RTS && state <= IBV_QPS_SQE)
 		attr->sq_psn = qp->psn_next;
 	vb_unlock(&qp->sq_lock);

@@ -53,8 +53,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	}
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	qp->peer = p;
-	qp->remote = NULL;
+	qp->local.peer = p;
+	qp->local.remote = NULL;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 	if (p)
@@ -87,7 +87,7 @@ void vb_path_connect(struct vb_qp *qp)
 		if (!always)
 			connect_here(qp, true);
 	} else if (qp->type == IBV_QPT_UD) {
-		qp->roce_always = always;
+		qp->datagram.roce_always = always;
 		/* without RoCE, programs of this host can still be met; and the broker may answer later */
 		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);

@@ -23,7 +23,7 @@ static bool lacks_path(const struct vb_qp *qp)
 		return false;
 	if (qp->type == IBV_QPT_UD)
 		return !qp->roce || !atomic_load(&qp->node->io->roce->up);
-	return !qp->roce && !qp->remote && !(qp->peer && vb_peer_alive(qp->peer));
+	return !qp->roce && !qp->local.remote && !(qp->local.peer && vb_peer_alive(qp->local.peer));
 }
 
 void vb_unresolved_drop(struct vb_qp *qp)
@@ -112,8 +112,8 @@ static void retry_path(struct vb_qp *qp, bool ask)
 	if (resolve_path(qp, ask, &peer))
 		return;
 	if (peer) {
-		qp->peer = peer;
-		qp->remote = NULL;
+		qp->local.peer = peer;
+		qp->local.remote = NULL;
 	} else if (join_roce(qp, state)) {
 		return;
 	}

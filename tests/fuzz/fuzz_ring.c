@@ -127,8 +127,8 @@ void vb_path_address(struct vb_node *n, const union ibv_gid *dgid)
 
 void vb_path_connect(struct vb_qp *qp)
 {
-	qp->peer = &peer;
-	qp->remote = NULL;
+	qp->local.peer = &peer;
+	qp->local.remote = NULL;
 }
 
 void vb_path_closing(struct vb_qp *qp)
@@ -457,12 +457,12 @@ static void put_record(struct world *w, struct input *in)
 	r->dest = (head & 4 ? take(in, 3) : qp->qp.qp_num) | type << 24;
 	r->src = (head & 8 ? take(in, 3) : its_qpn(i)) | flags << 24;
 	r->psn = ((head & 16                  ? take(in, 3)
-	           : type == VB_REC_READ_DATA ? (uint32_t)qp->ssn_una
-	                                      : qp->epsn) &
+	           : type == VB_REC_READ_DATA ? (uint32_t)qp->local.ssn_una
+	                                      : qp->local.epsn) &
 	          0xffffff) |
 	         1u << 24;
 	r->length = head & 32 ? take(in, 4) : take(in, 2) % (lines * VB_LINE);
-	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->ssn_emit;
+	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->local.ssn_emit;
 	r->imm = take(in, 1) & 1 ? w->mr->rkey : 7;
 	if (lines * VB_LINE >= 64) {
 		uint32_t k = take(in, 1);

@@ -128,7 +128,8 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 
 	if (w->length > 4096)
 		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
-	if (qp->roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff || vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
+	if (qp->datagram.roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff ||
+	    vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
 		return emit_far(qp, w);
 	if (!peer || peer->lane != lane || !vb_peer_alive(peer)) {
 		if (is_far(w->ah, lane))
@@ -220,12 +221,12 @@ static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct wa
 
 static void set_timer(struct vb_qp *qp, uint64_t due)
 {
-	uint64_t before = qp->deadline;
+	uint64_t before = qp->local.deadline;
 
 	if (due == before)
 		return;
-	qp->timer_kind = due ? VB_TIMER_RETRY : VB_TIMER_NONE;
-	qp->deadline = due;
+	qp->local.timer_kind = due ? VB_TIMER_RETRY : VB_TIMER_NONE;
+	qp->local.deadline = due;
 	if (due && (!before || due < before))
 		vb_timer_armed(qp->node);
 }

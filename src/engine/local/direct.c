@@ -36,13 +36,13 @@ static void hazard_drop(_Atomic uint64_t *h)
 static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access,
                           struct vb_mr_view *view, uint64_t *va)
 {
-	if (atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen ||
-	    (atomic_load_explicit(&qp->remote->access, memory_order_relaxed) & access) != access)
+	if (atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen ||
+	    (atomic_load_explicit(&qp->local.remote->access, memory_order_relaxed) & access) != access)
 		return false;
 	if (w->remote_addr + off < off)
 		return false;
-	return vb_mr_read_shared(qp->peer->seg, w->rkey, view) &&
-	       vb_mr_view_allows(view, atomic_load_explicit(&qp->remote->pd, memory_order_relaxed),
+	return vb_mr_read_shared(qp->local.peer->seg, w->rkey, view) &&
+	       vb_mr_view_allows(view, atomic_load_explicit(&qp->local.remote->pd, memory_order_relaxed),
 	                         w->remote_addr + off, length, access, va);
 }
 
@@ -69,7 +69,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
                                        uint64_t off, uint32_t length)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ;
-	struct vb_peer *peer = qp->peer;
+	struct vb_peer *peer = qp->local.peer;
 	struct iovec part[VB_MAX_SGE + 1];
 	const struct vb_copy_ops *copy = peer->copy;
 	struct vb_mr_view view;
@@ -122,7 +122,7 @@ enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
 		return VB_DIRECT_LOCAL;
 	for (uint64_t off = 0; r == VB_DIRECT_DONE && off < w->length; off += PIECE) {
 		uint32_t length = w->length - off < PIECE ? (uint32_t)(w->length - off) : PIECE;
-		_Atomic uint64_t *h = hazard_take(qp->peer, (uint64_t)w->rkey << 32 | qp->attr.dest_qp_num);
+		_Atomic uint64_t *h = hazard_take(qp->local.peer, (uint64_t)w->rkey << 32 | qp->attr.dest_qp_num);
 
 		if (is_read && off == 0 && vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
 			r = VB_DIRECT_LOCAL;

@@ -40,41 +40,43 @@ static void ack_later(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
 
-	if (qp->on_acks)
+	if (qp->local.on_acks)
 		return;
-	qp->on_acks = true;
-	qp->acks_next = node->acks;
+	qp->local.on_acks = true;
+	qp->local.acks_next = node->acks;
 	node->acks = qp;
 }
 
 /* Updates the number of requests that may be acknowledged, which are all before the oldest unanswered read. */
 static void update_executed(struct vb_qp *qp)
 {
-	uint64_t n = qp->inread_head == qp->inread_tail ? qp->processed
-	                                                : qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS].index;
+	uint64_t n = qp->local.inread_head == qp->local.inread_tail
+	                     ? qp->local.processed
+	                     : qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS].index;
 
-	atomic_store_explicit(&qp->executed, n, memory_order_relaxed);
+	atomic_store_explicit(&qp->local.executed, n, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->executed, n, memory_order_release);
 	ack_later(qp);
 }
 
 static void executed(struct vb_qp *qp)
 {
-	qp->processed++;
-	qp->epsn = (qp->epsn + 1) & VB_PSN_MASK;
-	qp->nak_state = false;
+	qp->local.processed++;
+	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
+	qp->local.nak_state = false;
 	update_executed(qp);
 }
 
 static void nak(struct vb_qp *qp, enum vb_nak_code code)
 {
-	atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_relaxed);
-	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed),
+	atomic_store_explicit(&qp->shared->processed, qp->local.processed, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
 	                      memory_order_relaxed);
-	qp->nak_counter++;
-	atomic_store_explicit(&qp->shared->nak, (uint64_t)qp->nak_counter << 32 | (uint64_t)qp->epsn << 8 | code,
+	qp->local.nak_counter++;
+	atomic_store_explicit(&qp->shared->nak,
+	                      (uint64_t)qp->local.nak_counter << 32 | (uint64_t)qp->local.epsn << 8 | code,
 	                      memory_order_release);
-	qp->nak_state = true;
+	qp->local.nak_state = true;
 	ack_later(qp);
 }
 
@@ -274,15 +276,15 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 	if (q->ext.total &&
 	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return DENIED;
-	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS ||
+	if (qp->local.inread_tail - qp->local.inread_head >= VB_RD_ATOM_SLOTS ||
 	    /* more than max_dest_rd_atomic (IBA C9-59) */
-	    qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
+	    qp->local.inread_tail - qp->local.inread_head >= qp->attr.max_dest_rd_atomic)
 		return INVALID;
-	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->processed,
-	                                                                      .addr = q->ext.remote_addr,
-	                                                                      .key = q->ext.rkey,
-	                                                                      .psn = qp->epsn,
-	                                                                      .length = q->ext.total};
+	qp->local.inread[qp->local.inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->local.processed,
+	                                                                                  .addr = q->ext.remote_addr,
+	                                                                                  .key = q->ext.rkey,
+	                                                                                  .psn = qp->local.epsn,
+	                                                                                  .length = q->ext.total};
 	executed(qp);
 	vb_inread_serve(qp);
 	return OK;
@@ -375,7 +377,7 @@ static void end_receive(struct vb_qp *qp, enum verdict v)
 /* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
 static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 {
-	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
+	if (!serving && qp->local.inread && qp->local.inread_head != qp->local.inread_tail)
 		vb_inread_serve(qp); /* answers earlier requests first, as far as there is room */
 	end_receive(qp, v);
 	nak(qp, refusals[v].nak);
@@ -429,18 +431,18 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		qp->path->visit(qp, true);
 	if (!receiving(qp)) /* an error has ended this QP meanwhile */
 		return;
-	if (psn != qp->epsn) {
+	if (psn != qp->local.epsn) {
 		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
-		if (((psn - qp->epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
+		if (((psn - qp->local.epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
 			ack_later(qp);
 		else
 			VB_COUNT(drop_psn, 1);
 		return;
 	}
-	if (qp->nak_state) {
+	if (qp->local.nak_state) {
 		if (!(q->flags & VB_RECF_FIRST)) /* a later piece of the refused request */
 			return;
-		qp->nak_state = false; /* the request is repeated from its first piece on */
+		qp->local.nak_state = false; /* the request is repeated from its first piece on */
 	}
 	enum verdict v = execute(qp, q);
 
@@ -509,14 +511,14 @@ static void input(struct req *q)
 		dropped(q);
 		return;
 	}
-	if (qp->peer != q->peer) {
-		if (qp->peer && vb_peer_alive(qp->peer)) {
+	if (qp->local.peer != q->peer) {
+		if (qp->local.peer && vb_peer_alive(qp->local.peer)) {
 			VB_COUNT(drop_stale, 1);
 			return;
 		}
 		vb_lock(&qp->sq_lock);
-		qp->peer = q->peer;
-		qp->remote = NULL;
+		qp->local.peer = q->peer;
+		qp->local.remote = NULL;
 		vb_unlock(&qp->sq_lock);
 	}
 	input_connected(qp, q);
@@ -526,11 +528,11 @@ static void input(struct req *q)
 
 bool vb_inread_serve(struct vb_qp *qp)
 {
-	struct vb_peer *peer = qp->peer;
+	struct vb_peer *peer = qp->local.peer;
 	bool moved = false;
 
-	while (qp->inread_head != qp->inread_tail) {
-		struct vb_inread *r = &qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS];
+	while (qp->local.inread_head != qp->local.inread_tail) {
+		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
 		uint32_t piece =
 		        r->length - r->offset < VB_RING_RECORD_MAX / 2 ? r->length - r->offset : VB_RING_RECORD_MAX / 2;
 		uint64_t va = 0;
@@ -569,11 +571,11 @@ bool vb_inread_serve(struct vb_qp *qp)
 		moved = true;
 		r->offset += piece;
 		if (r->offset == r->length) {
-			qp->inread_head++;
+			qp->local.inread_head++;
 			update_executed(qp);
 		}
 	}
-	if (qp->inread_head != qp->inread_tail)
+	if (qp->local.inread_head != qp->local.inread_tail)
 		ack_later(qp); /* keeps the QP in the list of vb_rx_flush, which tries again */
 	return moved;
 }
@@ -635,15 +637,15 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 
 static void publish_ack(struct vb_qp *qp)
 {
-	uint64_t n = atomic_load_explicit(&qp->executed, memory_order_relaxed);
+	uint64_t n = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
 
-	if (n != qp->processed)
-		atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_release);
-	if (atomic_load_explicit(&qp->ack_told, memory_order_relaxed) != n || qp->nak_state) {
+	if (n != qp->local.processed)
+		atomic_store_explicit(&qp->shared->processed, qp->local.processed, memory_order_release);
+	if (atomic_load_explicit(&qp->local.ack_told, memory_order_relaxed) != n || qp->local.nak_state) {
 		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
-		atomic_store_explicit(&qp->ack_told, n, memory_order_relaxed);
-		if (qp->peer)
-			qp->peer->ack_doorbell = true;
+		atomic_store_explicit(&qp->local.ack_told, n, memory_order_relaxed);
+		if (qp->local.peer)
+			qp->local.peer->ack_doorbell = true;
 	}
 }
 
@@ -653,15 +655,15 @@ void vb_rx_flush(struct vb_node *node)
 
 	while (node->acks) {
 		struct vb_qp *qp = node->acks;
-		struct vb_peer *peer = qp->peer;
+		struct vb_peer *peer = qp->local.peer;
 
-		node->acks = qp->acks_next;
-		qp->on_acks = false;
-		if (qp->inread && qp->inread_head != qp->inread_tail && peer && vb_peer_alive(peer)) {
+		node->acks = qp->local.acks_next;
+		qp->local.on_acks = false;
+		if (qp->local.inread && qp->local.inread_head != qp->local.inread_tail && peer && vb_peer_alive(peer)) {
 			vb_inread_serve(qp); /* may put the QP back into the list */
-			if (qp->on_acks) {
-				node->acks = qp->acks_next;
-				qp->acks_next = again;
+			if (qp->local.on_acks) {
+				node->acks = qp->local.acks_next;
+				qp->local.acks_next = again;
 				again = qp;
 			}
 		}

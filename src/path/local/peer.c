@@ -164,7 +164,7 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		/* a thread may be finding the peer or sending it a datagram: a later one sees that it is dead */
 		while (atomic_load(&qp->sq_lock.held))
 			sched_yield();
-		if (qp->peer == p)
+		if (qp->local.peer == p)
 			return true;
 	}
 	return false;
@@ -493,7 +493,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
-		if (qp->peer == p)
+		if (qp->local.peer == p)
 			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);

@@ -703,11 +703,11 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	if (n < 0)
 		return VB_DATAGRAM_FAULT;
 	tx = tx_of_datagram(qp, w);
-	if (qp->tx_open != tx) {
+	if (qp->datagram.tx_open != tx) {
 		vb_roce_datagrams_end(qp);
 		if (!vb_tx_begin(tx))
 			return VB_DATAGRAM_WAIT;
-		qp->tx_open = tx;
+		qp->datagram.tx_open = tx;
 	}
 	uint8_t *room = vb_tx_room(tx);
 
@@ -723,9 +723,9 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 
 void vb_roce_datagrams_end(struct vb_qp *qp)
 {
-	struct vb_tx *tx = qp->tx_open;
+	struct vb_tx *tx = qp->datagram.tx_open;
 
-	qp->tx_open = NULL;
+	qp->datagram.tx_open = NULL;
 	if (tx)
 		vb_tx_end(tx);
 }

@@ -76,7 +76,7 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 
 bool vb_path_idle(const struct vb_qp *qp)
 {
-	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+	return qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off;
 }
 
 int vb_roce_ready(struct vb_node *node)

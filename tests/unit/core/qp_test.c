@@ -139,12 +139,12 @@ static void the_way_to_rts_publishes_what_peers_need(void)
 	CHECK(atomic_load(&s->dest_qpn) == (9u << VB_LANE_SHIFT | 5) && atomic_load(&s->dest_lane) == 9 &&
 	      atomic_load(&s->rq_psn) == 100);
 	CHECK(atomic_load(&s->min_rnr_timer) == 12 && atomic_load(&s->max_dest_rd_atomic) == 4 &&
-	      vb_qp(qp)->epsn == 100);
+	      vb_qp(qp)->local.epsn == 100);
 	CHECK(!change(qp, IBV_QPS_RESET));
 	CHECK(atomic_load(&s->gen) == gen + 2 && fake.quiesced_qpn == qp->qp_num);
 	to_state(qp, IBV_QPS_RTS);
 	CHECK(atomic_load(&s->gen) == gen + 3 && vb_qp(qp)->psn_next == 0x200 && fake.kicks >= 1);
-	CHECK(vb_qp(qp)->retry_left == 7 && vb_qp(qp)->rnr_left == 6);
+	CHECK(vb_qp(qp)->local.retry_left == 7 && vb_qp(qp)->local.rnr_left == 6);
 	fake.quiesced_qpn = 0;
 	CHECK(!change(qp, IBV_QPS_ERR) && atomic_load(&s->gen) == gen + 4 && fake.quiesced_qpn == qp->qp_num);
 	CHECK(!vb_destroy_qp(qp) && atomic_load(&s->gen) == gen + 4);
