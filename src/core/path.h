@@ -36,8 +36,11 @@ struct vb_path_ops {
 	/* The latest time of the next visit, in addition to qp->due; ns, 0: none. NULL: qp->due is enough. Under
 	 * progress. */
 	uint64_t (*deadline)(struct vb_qp *qp);
-	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. Under
-	 * progress + sq_lock. NULL: nothing to do. */
+	/* Initialises the responder: called on the way to RTR, with the attributes set, before peers on this host can
+	 * send to the QP. Under progress + sq_lock. NULL: nothing to do. */
+	void (*start_responder)(struct vb_qp *qp);
+	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. From RTR to RTS
+	 * it initialises the requester. Under progress + sq_lock. NULL: nothing to do. */
 	void (*entered)(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
 	/* Have all started requests completed? Under sq_lock. */
 	bool (*idle)(const struct vb_qp *qp);
@@ -52,6 +55,12 @@ struct vb_path_ops {
 	/* Sends delayed acknowledgements now, because the program may end before they are due. Under progress +
 	 * sq_lock. NULL: acknowledgements are not delayed. */
 	void (*last_words)(struct vb_qp *qp);
+	/* Called when all sends were flushed: stops the timers, and forgets a request that was sent in part. Under
+	 * sq_lock. NULL: nothing to do. */
+	void (*forget_sends)(struct vb_qp *qp);
+	/* The PSNs of the next request to send and of the next one to receive. Under progress + sq_lock. NULL: the path
+	 * has no PSNs. */
+	void (*next_psns)(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn);
 	/* Frees the path's resources, at RESET. Under progress + sq_lock. */
 	void (*reset)(struct vb_qp *qp);
 

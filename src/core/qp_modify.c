@@ -18,31 +18,10 @@ static struct vb_context *ctx_of(const struct vb_qp *qp)
 
 /* --- changes of state, under progress + sq_lock --- */
 
-static void reset_requester(struct vb_qp *qp)
+static void reset_inbound(struct vb_qp *qp)
 {
-	qp->psn_next = qp->attr.sq_psn;
-	qp->local.ssn_una = qp->local.ssn_emit = qp->local.acked_seen = qp->local.acked_base = 0;
-	qp->local.nak_seen = 0;
-	qp->local.rd_outstanding = qp->local.rd_slot = 0;
-	qp->local.sq_emit_off = 0;
-	qp->local.last_ring_end = 0;
-	qp->local.retry_left = qp->attr.retry_cnt;
-	qp->local.rnr_left = qp->attr.rnr_retry;
-	qp->local.stall = 0;
-}
-
-static void reset_responder(struct vb_qp *qp)
-{
-	qp->local.processed = 0;
-	atomic_store(&qp->local.executed, 0);
-	atomic_store(&qp->local.ack_told, 0);
-	qp->local.ack_in = 0;
-	qp->local.epsn = qp->attr.rq_psn;
-	qp->local.nak_counter = 0;
-	qp->local.nak_state = false;
 	vb_receive_abandon(qp);
 	qp->inbound->dropped = false;
-	qp->local.inread_head = qp->local.inread_tail = 0;
 }
 
 /* Removes outstanding requests, and completions that are not polled yet (IBA 10.3.1.1). */
@@ -56,8 +35,8 @@ static void enter_reset(struct vb_qp *qp)
 	vb_sq_drop_held(qp);
 	qp->sq_head = qp->sq_emit = qp->sq_una = 0;
 	atomic_store(&qp->sq_pending, 0);
-	reset_requester(qp);
-	reset_responder(qp);
+	qp->psn_next = 0;
+	reset_inbound(qp);
 	vb_qp_clean_cqs(qp);
 	vb_lock(&qp->rq.lock);
 	atomic_store(&qp->rq.head, 0);
@@ -73,7 +52,9 @@ static void enter_rtr(struct vb_qp *qp)
 	struct vb_qp_shared *s = qp->shared;
 	uint32_t gen = atomic_load(&s->gen);
 
-	reset_responder(qp);
+	reset_inbound(qp);
+	if (qp->path->start_responder)
+		qp->path->start_responder(qp);
 	atomic_store(&s->dest_qpn, qp->attr.dest_qp_num);
 	atomic_store(&s->dest_lane, VB_QP_LANE(qp->attr.dest_qp_num));
 	atomic_store(&s->rq_psn, qp->attr.rq_psn);
@@ -88,7 +69,7 @@ static void enter_rtr(struct vb_qp *qp)
 static void enter_rts(struct vb_qp *qp, enum ibv_qp_state cur)
 {
 	if (cur == IBV_QPS_RTR)
-		reset_requester(qp);
+		qp->psn_next = qp->attr.sq_psn;
 	vb_qp_set_state(qp, IBV_QPS_RTS);
 	vb_path_entered(qp, cur, IBV_QPS_RTS);
 }

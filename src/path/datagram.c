@@ -5,6 +5,13 @@
 #include "path/path.h"
 #include "path/roce/roce.h"
 
+/* The receiver of a datagram ignores its PSN. */
+static void datagram_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	*sq_psn = qp->psn_next;
+	*rq_psn = qp->attr.rq_psn;
+}
+
 const struct vb_path_ops vb_datagram_path_ops = {
         .name = "datagrams",
         .ring = true,
@@ -17,6 +24,8 @@ const struct vb_path_ops vb_datagram_path_ops = {
         .idle = vb_local_idle,
         .closing = vb_local_settle,
         .closed = vb_roce_path_closed,
+        .forget_sends = vb_local_forget_sends,
+        .next_psns = datagram_next_psns,
         .reset = vb_roce_path_reset,
         .datagram = vb_roce_datagram,
         .datagrams_end = vb_roce_datagrams_end,

@@ -76,6 +76,7 @@ static const struct vb_path_ops datagrams = {
         .idle = vb_local_idle,
         .closing = vb_local_settle,
         .closed = vb_local_closed,
+        .forget_sends = vb_local_forget_sends,
         .reset = vb_local_reset,
         .datagram = no_network,
         .datagrams_end = nothing_ends,
@@ -104,6 +105,8 @@ void vb_roce_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length
 
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
+	if (qp->path->entered)
+		qp->path->entered(qp, cur, next);
 }
 
 bool vb_path_idle(const struct vb_qp *qp)

@@ -30,9 +30,13 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
 unsigned vb_local_visit(struct vb_qp *qp, bool wait);
 uint64_t vb_local_deadline(struct vb_qp *qp);
+void vb_local_start_responder(struct vb_qp *qp);
+void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
 bool vb_local_idle(const struct vb_qp *qp);
 void vb_local_closing(struct vb_qp *qp);
 void vb_local_closed(struct vb_qp *qp);
+void vb_local_forget_sends(struct vb_qp *qp);
+void vb_local_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn);
 void vb_local_reset(struct vb_qp *qp);
 
 /* Executes the RDMA write or read w by one copy (direct.c). Under sq_lock. */

@@ -496,7 +496,54 @@ bool vb_local_idle(const struct vb_qp *qp)
 	return qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off;
 }
 
-/* --- end of the queue pair --- */
+void vb_local_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	*sq_psn = (uint32_t)(qp->attr.sq_psn + qp->local.ssn_emit) & VB_PSN_MASK;
+	*rq_psn = qp->local.epsn;
+}
+
+/* --- start and end of the queue pair --- */
+
+void vb_local_start_responder(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = &qp->local;
+
+	l->processed = 0;
+	atomic_store(&l->executed, 0);
+	atomic_store(&l->ack_told, 0);
+	l->ack_in = 0;
+	l->epsn = qp->attr.rq_psn;
+	l->nak_counter = 0;
+	l->nak_state = false;
+	l->inread_head = l->inread_tail = 0;
+}
+
+static void start_requester(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = &qp->local;
+
+	l->ssn_una = l->ssn_emit = l->acked_seen = l->acked_base = 0;
+	l->nak_seen = 0;
+	l->rd_outstanding = l->rd_slot = 0;
+	l->sq_emit_off = 0;
+	l->last_ring_end = 0;
+	l->retry_left = qp->attr.retry_cnt;
+	l->rnr_left = qp->attr.rnr_retry;
+	l->stall = 0;
+}
+
+void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	if (cur == IBV_QPS_RTR && next == IBV_QPS_RTS)
+		start_requester(qp);
+}
+
+void vb_local_forget_sends(struct vb_qp *qp)
+{
+	qp->local.sq_emit_off = 0;
+	qp->local.rd_outstanding = 0;
+	vb_stop_timer(qp);
+}
 
 void vb_local_closed(struct vb_qp *qp)
 {
@@ -522,24 +569,12 @@ void vb_local_reset(struct vb_qp *qp)
 	leave_acks(qp);
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
-	atomic_store(&qp->local.deadline, 0);
-	qp->local.timer_kind = VB_TIMER_NONE;
+	vb_stop_timer(qp);
 	qp->local.peer = NULL;
 	qp->local.remote = NULL;
-	qp->local.sq_emit_off = 0;
-	qp->local.last_ring_end = 0;
-	qp->local.rd_outstanding = 0;
-	qp->local.rd_slot = 0;
-	qp->local.acked_seen = qp->local.ssn_una = qp->local.ssn_emit = 0;
-	qp->local.ack_in = 0;
-	qp->local.stall = 0;
 	qp->local.gone = false;
-	qp->local.processed = 0;
-	qp->local.nak_state = false;
-	qp->local.inread_head = qp->local.inread_tail = 0;
-	atomic_store(&qp->local.ack_told, 0);
-	atomic_store(&qp->local.executed,
-	             0); /* shared->executed keeps its value until the next RTR, because the peer may still read it */
+	start_requester(qp);
+	vb_local_start_responder(qp); /* shared->executed keeps its value, because the peer may still read it */
 }
 
 /* --- data and acknowledgements in records --- */

@@ -18,8 +18,12 @@ const struct vb_path_ops vb_local_path_ops = {
         .settle = vb_local_settle,
         .visit = vb_local_visit,
         .deadline = vb_local_deadline,
+        .start_responder = vb_local_start_responder,
+        .entered = vb_local_entered,
         .idle = vb_local_idle,
         .closing = vb_local_closing,
         .closed = vb_local_closed,
+        .forget_sends = vb_local_forget_sends,
+        .next_psns = vb_local_next_psns,
         .reset = reset,
 };

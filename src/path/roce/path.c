@@ -416,6 +416,14 @@ static bool roce_idle(const struct vb_qp *qp)
 	return vb_roce_idle(&qp->roce->q);
 }
 
+static void roce_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	const struct vb_roce_qp *q = &qp->roce->q;
+
+	*sq_psn = vb_psn_add(q->cfg.sq_psn, (int32_t)q->rq.seq).v;
+	*rq_psn = q->rs.epsn.v;
+}
+
 /* --- operation --- */
 
 static void set_due(struct vb_qp *qp, uint64_t at)
@@ -658,6 +666,7 @@ const struct vb_path_ops vb_roce_path_ops = {
         .closing = roce_settle,
         .closed = vb_roce_path_closed,
         .last_words = vb_roce_last_words,
+        .next_psns = roce_next_psns,
         .reset = vb_roce_path_reset,
 };
 
