@@ -10,6 +10,7 @@
 #include "core/device.h"
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"

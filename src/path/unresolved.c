@@ -6,6 +6,7 @@
 #include "core/device.h"
 #include "engine/local/requester.h"
 #include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/log.h"
 #include "util/units.h"
 

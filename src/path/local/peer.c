@@ -18,6 +18,7 @@
 #include "node/io.h"
 #include "path/local/shared_map.h"
 #include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/calls.h"
 #include "util/log.h"
 #include "util/units.h"

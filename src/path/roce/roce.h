@@ -13,10 +13,6 @@
 #include "path/queue_ops.h"
 #include "util/units.h"
 
-/* VERBENA_WIRE: auto (RoCE if the peer is no program of this host that can be met), always, never. */
-enum vb_wire_mode { VB_WIRE_MODE_AUTO, VB_WIRE_MODE_ALWAYS, VB_WIRE_MODE_NEVER };
-enum vb_wire_mode vb_wire_mode(void);
-
 /* Destination and source address of packets. GIDs are IP addresses; both are of one family. */
 struct vb_roce_addr {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
