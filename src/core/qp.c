@@ -158,7 +158,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	qp->srq = a->srq ? vb_srq(a->srq) : NULL;
 	qp->type = (uint8_t)a->qp_type;
 	qp->sq_sig_all = a->sq_sig_all;
-	vb_path_new(qp);
+	vb_path_none(qp);
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		qp->is_ex = true;
 		qp->send_ops = a->send_ops_flags;

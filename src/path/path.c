@@ -22,7 +22,7 @@ const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
         [VB_TRANSPORT_IWARP] = &vb_iwarp_transport,
 };
 
-void vb_path_new(struct vb_qp *qp)
+void vb_path_none(struct vb_qp *qp)
 {
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
@@ -71,7 +71,7 @@ static void start_over(struct vb_qp *qp)
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
 	vb_roce_path_close(qp);
-	vb_path_new(qp);
+	vb_path_none(qp);
 	vb_unresolved_drop(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
@@ -160,5 +160,5 @@ void vb_path_reset(struct vb_qp *qp)
 	qp->path->reset(qp);
 	vb_cancel_restore(cancel);
 	vb_unresolved_drop(qp);
-	vb_path_new(qp);
+	vb_path_none(qp);
 }

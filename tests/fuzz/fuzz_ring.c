@@ -82,7 +82,7 @@ static const struct vb_path_ops datagrams = {
         .datagrams_end = nothing_ends,
 };
 
-void vb_path_new(struct vb_qp *qp)
+void vb_path_none(struct vb_qp *qp)
 {
 	qp->path = qp->type == IBV_QPT_UD ? &datagrams : &vb_local_path_ops;
 }

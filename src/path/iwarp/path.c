@@ -605,7 +605,7 @@ static void iwarp_closed(struct vb_qp *qp)
 	VB_IW_COUNTERS(X)
 #undef X
 	qp->iwarp = NULL;
-	qp->path = &vb_local_path_ops;
+	vb_path_none(qp);
 	vb_iwarp_tail_end(w->tail, w->status, rest, len);
 	path_free(w);
 	vb_local_closed(qp);

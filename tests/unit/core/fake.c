@@ -158,7 +158,7 @@ static void next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn
 	*rq_psn = 101;
 }
 
-void vb_path_new(struct vb_qp *qp)
+void vb_path_none(struct vb_qp *qp)
 {
 	static const struct vb_path_ops ops = {.name = "fake",
 	                                       .kick = kick,
