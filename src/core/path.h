@@ -28,7 +28,8 @@ struct vb_path_ops {
 
 	/* Sends what the peer and the network can take. Under sq_lock, in RTS. */
 	enum vb_sq_status (*kick)(struct vb_qp *qp);
-	/* Retires completed requests in order, and handles failures (QP to ERR or SQE). Under progress + sq_lock. */
+	/* Handles a failure (QP to ERR or SQE). Shared memory also retires completed requests here. Under progress +
+	 * sq_lock. */
 	void (*settle)(struct vb_qp *qp);
 	/* Makes progress on a QP with unfinished work. wait: waits for sq_lock; otherwise it skips the QP while
 	 * another thread is posting. Under progress. Returns the amount of work. */
@@ -42,9 +43,12 @@ struct vb_path_ops {
 	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. From RTR to RTS
 	 * it initialises the requester. Under progress + sq_lock. NULL: nothing to do. */
 	void (*entered)(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
+	/* Has it a peer or a network to send to? Under progress + sq_lock. NULL: always. */
+	bool (*resolved)(const struct vb_qp *qp);
 	/* Have all started requests completed? Under sq_lock. */
 	bool (*idle)(const struct vb_qp *qp);
-	/* Completes requests that the peer has executed, acknowledged or not. Under progress + sq_lock. */
+	/* Shared memory: completes requests that the peer has executed, acknowledged or not. Networks: the same as
+	 * settle. Under progress + sq_lock. */
 	void (*closing)(struct vb_qp *qp);
 	/* Called when the program takes the QP to ERR: from then on no data may be sent. Under progress + sq_lock.
 	 * NULL: nothing to do. */
@@ -74,6 +78,12 @@ struct vb_path_ops {
 static inline enum vb_sq_status vb_sq_kick(struct vb_qp *qp)
 {
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS ? qp->path->kick(qp) : VB_SQ_GOOD;
+}
+
+/* Has the QP a path to its peer? Otherwise path/unresolved.c looks for one. Under progress + sq_lock. */
+static inline bool vb_path_resolved(const struct vb_qp *qp)
+{
+	return !qp->path->resolved || qp->path->resolved(qp);
 }
 
 #endif

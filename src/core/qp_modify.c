@@ -94,29 +94,28 @@ void vb_qp_check_drained(struct vb_qp *qp)
 		vb_async_raise(ctx_of(qp), IBV_EVENT_SQ_DRAINED, &qp->qp);
 }
 
-/* Returns true if a failed entry waits for vb_path_settle(). */
-static bool enter_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+static enum vb_sq_status enter_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	switch (next) {
 	case IBV_QPS_RESET:
 		enter_reset(qp);
-		return false;
+		return VB_SQ_GOOD;
 	case IBV_QPS_RTR:
 		enter_rtr(qp);
-		return false;
+		return VB_SQ_GOOD;
 	case IBV_QPS_RTS:
 		enter_rts(qp, cur);
-		return vb_sq_kick(qp) == VB_SQ_FAILED;
+		return vb_sq_kick(qp);
 	case IBV_QPS_SQD:
 		enter_sqd(qp, cur);
-		return false;
+		return VB_SQ_GOOD;
 	case IBV_QPS_ERR:
 		vb_path_abort(qp);
 		vb_qp_error(qp);
-		return false;
+		return VB_SQ_GOOD;
 	default:
 		vb_qp_set_state(qp, next);
-		return false;
+		return VB_SQ_GOOD;
 	}
 }
 
@@ -155,7 +154,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bo
 {
 	bool iwarp = vb_qp_is_iwarp(qp) && !here;
 	enum ibv_qp_state cur, next;
-	bool settle = false;
+	enum vb_sq_status status = VB_SQ_GOOD;
 
 again:
 	cur = atomic_load(&qp->state);
@@ -169,8 +168,6 @@ again:
 	} else if (next == IBV_QPS_RTR) {
 		prepare_rtr(qp, attr, mask);
 	}
-	if (here && next == IBV_QPS_RTR && !qp->local.peer)
-		return EHOSTUNREACH;
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);
@@ -179,11 +176,15 @@ again:
 		unlock_both(qp);
 		goto again;
 	}
+	if (here && next == IBV_QPS_RTR && !vb_path_resolved(qp)) {
+		unlock_both(qp);
+		return EHOSTUNREACH;
+	}
 	vb_qp_take_attr(qp, attr, mask);
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
-		settle = enter_state(qp, cur, next);
+		status = enter_state(qp, cur, next);
 	unlock_both(qp);
-	if (settle)
+	if (status == VB_SQ_FAILED)
 		vb_path_settle(qp);
 	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* peers write no memory for this QP after the return */
 		atomic_thread_fence(memory_order_seq_cst);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/device.h"
+#include "core/qp.h"
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
 #include "path/wire_mode.h"
@@ -30,8 +30,9 @@ void vb_path_none(struct vb_qp *qp)
 /* --- the choice --- */
 
 /* Connects the QP to the process of its destination number, if that is on this host and can be met. Returns false if
- * the path is the network, or an iWARP connection. */
-static bool connect_here(struct vb_qp *qp, bool iwarp)
+ * the path is the network or an iWARP connection. True: the peer of this host, or none yet; then the QP is
+ * unresolved. */
+static bool settle_on_this_host(struct vb_qp *qp, bool iwarp)
 {
 	struct vb_peer *p;
 	int err;
@@ -84,10 +85,12 @@ void vb_path_connect(struct vb_qp *qp)
 
 	vb_guard_install();
 	start_over(qp);
-	if (vb_ctx(qp->qp.context)->dev->iwarp) {
+	if (vb_qp_is_iwarp(qp)) {
 		if (!always)
-			connect_here(qp, true);
-	} else if (qp->type == IBV_QPT_UD) {
+			settle_on_this_host(qp, true);
+		return; /* its connection resolves it */
+	}
+	if (qp->type == IBV_QPT_UD) {
 		qp->datagram.roce_always = always;
 		/* without RoCE, programs of this host can still be met; and the broker may answer later */
 		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
@@ -96,7 +99,7 @@ void vb_path_connect(struct vb_qp *qp)
 		err = vb_roce_up(qp->node, VB_RESOLVE_WAIT);
 		if (!err)
 			err = vb_roce_path_open(qp);
-	} else if (!connect_here(qp, false)) {
+	} else if (!settle_on_this_host(qp, false)) {
 		err = vb_roce_path_open(qp);
 	}
 	if (err)

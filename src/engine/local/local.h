@@ -32,6 +32,7 @@ unsigned vb_local_visit(struct vb_qp *qp, bool wait);
 uint64_t vb_local_deadline(struct vb_qp *qp);
 void vb_local_start_responder(struct vb_qp *qp);
 void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
+bool vb_local_resolved(const struct vb_qp *qp);
 bool vb_local_idle(const struct vb_qp *qp);
 void vb_local_closing(struct vb_qp *qp);
 void vb_local_closed(struct vb_qp *qp);

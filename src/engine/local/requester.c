@@ -491,6 +491,11 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	return at;
 }
 
+bool vb_local_resolved(const struct vb_qp *qp)
+{
+	return qp->local.remote || (qp->local.peer && vb_peer_alive(qp->local.peer));
+}
+
 bool vb_local_idle(const struct vb_qp *qp)
 {
 	return qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off;

@@ -20,6 +20,7 @@ const struct vb_path_ops vb_local_path_ops = {
         .deadline = vb_local_deadline,
         .start_responder = vb_local_start_responder,
         .entered = vb_local_entered,
+        .resolved = vb_local_resolved,
         .idle = vb_local_idle,
         .closing = vb_local_closing,
         .closed = vb_local_closed,
