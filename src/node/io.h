@@ -85,7 +85,7 @@ void vb_unresolved_look(struct vb_node *node);  /* if it is time, or something n
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
 bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
-void vb_flush(struct vb_node *node);
+void vb_node_publish(struct vb_node *node);
 void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 

@@ -350,7 +350,7 @@ void vb_node_put(struct vb_node *node)
 		the_node = NULL;
 		vb_progress_stop(node);
 		vb_lock(&node->progress);
-		vb_flush(node);
+		vb_node_publish(node);
 		log_counters(node);
 		vb_unlock(&node->progress);
 		atomic_store(&node->hdr->life, 0x40000000u);

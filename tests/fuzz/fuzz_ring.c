@@ -486,7 +486,7 @@ static void put_record(struct world *w, struct input *in)
 	atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)(peer.rx_head / VB_LINE) << 32);
 	vb_lock(&node.progress);
 	vb_rx_drain(&peer, 3);
-	vb_rx_flush(&node);
+	vb_acks_publish(&node);
 	vb_unlock(&node.progress);
 	/* what stood there is old now */
 	atomic_store((_Atomic uint64_t *)(peer_ring + (peer.rx_head & VB_RING_MASK)), 0);
@@ -541,7 +541,7 @@ static void visit(struct world *w)
 	}
 	for (struct vb_qp *qp = node.active; qp; qp = qp->active_next)
 		qp->path->deadline(qp);
-	vb_rx_flush(&node);
+	vb_acks_publish(&node);
 	vb_unlock(&node.progress);
 	poll_all(w);
 }

@@ -10,11 +10,11 @@
 #include "core/inbound.h"
 #include "engine/local/peer.h"
 
-/* Processes at most `budget` records of the peer's ring. Returns how many. vb_rx_flush publishes acknowledgements and
- * the consumed position later. An invalid record marks the peer dead. Under progress. */
+/* Processes at most `budget` records of the peer's ring. Returns how many. The caller publishes the result:
+ * vb_node_publish (node/progress.c). An invalid record marks the peer dead. Under progress. */
 unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
-/* Publishes acknowledgements and consumed positions. Rings the doorbells of peers that do not poll. Under progress. */
-void vb_rx_flush(struct vb_node *node);
+/* Publishes acknowledgements. Rings the doorbells of peers that do not poll. Under progress. */
+void vb_acks_publish(struct vb_node *node);
 /* Answers reads by the ring, as far as there is room. Under progress. Returns whether it sent anything. */
 bool vb_inread_serve(struct vb_qp *qp);
 

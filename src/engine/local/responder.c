@@ -576,7 +576,7 @@ bool vb_inread_serve(struct vb_qp *qp)
 		}
 	}
 	if (qp->local.inread_head != qp->local.inread_tail)
-		ack_later(qp); /* keeps the QP in the list of vb_rx_flush, which tries again */
+		ack_later(qp); /* keeps the QP in the list of vb_acks_publish, which tries again */
 	return moved;
 }
 
@@ -649,7 +649,7 @@ static void publish_ack(struct vb_qp *qp)
 	}
 }
 
-void vb_rx_flush(struct vb_node *node)
+void vb_acks_publish(struct vb_node *node)
 {
 	struct vb_qp *again = NULL;
 

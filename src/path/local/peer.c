@@ -353,7 +353,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	vb_lock(&node->progress);
 	if (old) {
 		vb_hot_drop(node, old);
-		vb_flush(node);
+		vb_node_publish(node);
 		atomic_store(&old->state, VB_PEER_DEAD);
 		atomic_store(&node->peers[info->proc_id], NULL);
 	}
@@ -486,7 +486,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			break;
 	}
 	vb_hot_drop(node, p);
-	vb_flush(node);
+	vb_node_publish(node);
 	atomic_store(&p->state, VB_PEER_DEAD);
 	if (atomic_load(&node->peers[p->lane]) == p)
 		atomic_store(&node->peers[p->lane], NULL);
