@@ -200,7 +200,7 @@ _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 
 /* A read that the responder answers by the ring, piece by piece. */
 struct vb_inread {
-	uint64_t index; /* the QP's count `processed` before it */
+	uint64_t index; /* the QP's count `taken` before it */
 	uint64_t addr;  /* our address */
 	uint32_t key;   /* looked up again for every piece */
 	uint32_t psn, length, offset;
@@ -233,7 +233,7 @@ struct vb_local_qp {
 	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
 	_Alignas(VB_LINE) uint32_t epsn; /* PSN expected next */
 	uint32_t nak_counter;
-	uint64_t processed; /* requests taken since RTR */
+	uint64_t taken; /* requests taken since RTR */
 	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
 	 * progress, read (relaxed) by senders */
 	_Atomic uint64_t executed;

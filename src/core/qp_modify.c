@@ -60,7 +60,7 @@ static void enter_rtr(struct vb_qp *qp)
 	atomic_store(&s->rq_psn, qp->attr.rq_psn);
 	atomic_store(&s->acked, 0);
 	atomic_store(&s->executed, 0);
-	atomic_store(&s->processed, 0);
+	atomic_store(&s->taken, 0);
 	atomic_store(&s->nak, 0);
 	vb_qp_set_state(qp, IBV_QPS_RTR);
 	atomic_store_explicit(&s->gen, (gen + 1) | 1, memory_order_release);

@@ -69,7 +69,7 @@ struct vb_qp_shared {
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since RTR, in order */
 	_Atomic uint64_t nak;
-	_Atomic uint64_t processed; /* requests received, in order: a read among them may not be answered yet */
+	_Atomic uint64_t taken; /* requests received, in order: a read among them may not be answered yet */
 	uint64_t reserved1[5];
 	/* lines 2, 3: results of atomics, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];

@@ -190,10 +190,10 @@ void vb_local_settle(struct vb_qp *qp)
 
 /* The number of our requests that the peer has received. They are not repeated, even if they are not acknowledged: an
  * unanswered read delays the acknowledgement of requests behind it that were executed. */
-static uint64_t taken(const struct vb_qp *qp)
+static uint64_t peer_has_taken(const struct vb_qp *qp)
 {
 	uint64_t n = qp->local.remote ? qp->local.acked_base +
-	                                        atomic_load_explicit(&qp->local.remote->processed, memory_order_acquire)
+	                                        atomic_load_explicit(&qp->local.remote->taken, memory_order_acquire)
 	                              : 0;
 
 	if (n > qp->local.ssn_emit) /* more than were sent: ignored */
@@ -251,7 +251,7 @@ static bool nak_fails_qp(struct vb_qp *qp, uint64_t nak)
 			}
 			qp->local.rnr_left--;
 		}
-		rollback(qp, taken(qp));
+		rollback(qp, peer_has_taken(qp));
 		qp->local.timer_kind = VB_TIMER_RNR;
 		qp->local.deadline =
 		        vb_now() + rnr_ns(atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed));
@@ -300,7 +300,7 @@ static void timer_expired(struct vb_qp *qp)
 		}
 		qp->local.retry_left--;
 	}
-	rollback(qp, taken(qp));
+	rollback(qp, peer_has_taken(qp));
 	qp->local.stall = 0;
 	if (qp->local.remote &&
 	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen)
@@ -367,7 +367,7 @@ static void check_dropped(struct vb_qp *qp)
 	if (qp->sq_una == qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state != VB_SWQE_SENT ||
 	    qp->local.timer_kind != VB_TIMER_NONE)
 		return;
-	if (taken(qp) > qp->local.ssn_una)
+	if (peer_has_taken(qp) > qp->local.ssn_una)
 		return;
 	if (atomic_load_explicit(&qp->local.peer->theirs->rx_head, memory_order_acquire) <
 	    vb_sq_at(qp, qp->sq_una)->ring_end)
@@ -513,7 +513,7 @@ void vb_local_start_responder(struct vb_qp *qp)
 {
 	struct vb_local_qp *l = &qp->local;
 
-	l->processed = 0;
+	l->taken = 0;
 	atomic_store(&l->executed, 0);
 	atomic_store(&l->ack_told, 0);
 	l->ack_in = 0;

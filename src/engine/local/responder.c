@@ -48,10 +48,10 @@ static void ack_later(struct vb_qp *qp)
 }
 
 /* Updates the number of requests that may be acknowledged, which are all before the oldest unanswered read. */
-static void update_executed(struct vb_qp *qp)
+static void update_ackable(struct vb_qp *qp)
 {
 	uint64_t n = qp->local.inread_head == qp->local.inread_tail
-	                     ? qp->local.processed
+	                     ? qp->local.taken
 	                     : qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS].index;
 
 	atomic_store_explicit(&qp->local.executed, n, memory_order_relaxed);
@@ -59,17 +59,17 @@ static void update_executed(struct vb_qp *qp)
 	ack_later(qp);
 }
 
-static void executed(struct vb_qp *qp)
+static void count_taken(struct vb_qp *qp)
 {
-	qp->local.processed++;
+	qp->local.taken++;
 	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
 	qp->local.nak_state = false;
-	update_executed(qp);
+	update_ackable(qp);
 }
 
 static void nak(struct vb_qp *qp, enum vb_nak_code code)
 {
-	atomic_store_explicit(&qp->shared->processed, qp->local.processed, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
 	                      memory_order_relaxed);
 	qp->local.nak_counter++;
@@ -160,7 +160,7 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 		return v;
 	uint32_t length = qp->inbound->offset;
 
-	executed(qp);
+	count_taken(qp);
 	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
 	return OK;
 }
@@ -202,7 +202,7 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 	if (v != OK)
 		return v;
 	VB_COUNT(one_copy_bytes, total);
-	executed(qp);
+	count_taken(qp);
 	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
 	return OK;
 }
@@ -218,7 +218,7 @@ static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
 {
 	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
-	executed(qp);
+	count_taken(qp);
 	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
 	return OK;
 }
@@ -263,7 +263,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		return OK;
 	if (q->flags & VB_RECF_IMM)
 		return notify(qp, q, q->ext.total);
-	executed(qp);
+	count_taken(qp);
 	return OK;
 }
 
@@ -280,12 +280,12 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 	    /* more than max_dest_rd_atomic (IBA C9-59) */
 	    qp->local.inread_tail - qp->local.inread_head >= qp->attr.max_dest_rd_atomic)
 		return INVALID;
-	qp->local.inread[qp->local.inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->local.processed,
+	qp->local.inread[qp->local.inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->local.taken,
 	                                                                                  .addr = q->ext.remote_addr,
 	                                                                                  .key = q->ext.rkey,
 	                                                                                  .psn = qp->local.epsn,
 	                                                                                  .length = q->ext.total};
-	executed(qp);
+	count_taken(qp);
 	vb_inread_serve(qp);
 	return OK;
 }
@@ -307,7 +307,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 		return DENIED;
 	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old,
 	                      memory_order_relaxed);
-	executed(qp);
+	count_taken(qp);
 	return OK;
 }
 
@@ -572,7 +572,7 @@ bool vb_inread_serve(struct vb_qp *qp)
 		r->offset += piece;
 		if (r->offset == r->length) {
 			qp->local.inread_head++;
-			update_executed(qp);
+			update_ackable(qp);
 		}
 	}
 	if (qp->local.inread_head != qp->local.inread_tail)
@@ -639,8 +639,8 @@ static void publish_ack(struct vb_qp *qp)
 {
 	uint64_t n = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
 
-	if (n != qp->local.processed)
-		atomic_store_explicit(&qp->shared->processed, qp->local.processed, memory_order_release);
+	if (n != qp->local.taken)
+		atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_release);
 	if (atomic_load_explicit(&qp->local.ack_told, memory_order_relaxed) != n || qp->local.nak_state) {
 		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
 		atomic_store_explicit(&qp->local.ack_told, n, memory_order_relaxed);
