@@ -187,14 +187,14 @@ struct vb_swqe {
 	uint32_t imm;    /* in network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
 	uint32_t length; /* sum of the sges, or of the inline data in sinline */
 	uint32_t psn;
-	uint8_t num_sge;   /* 0 with IBV_SEND_INLINE */
-	uint8_t opcode;    /* enum ibv_wr_opcode */
-	uint8_t flags;     /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
-	uint8_t state;     /* enum vb_swqe_state */
-	uint8_t status;    /* enum ibv_wc_status, when DONE */
-	uint8_t slot;      /* atomics: result slot */
-	uint8_t direct;    /* the data was transferred by one copy, not by the ring */
-	_Atomic bool told; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
+	uint8_t num_sge;    /* 0 with IBV_SEND_INLINE */
+	uint8_t opcode;     /* enum ibv_wr_opcode */
+	uint8_t flags;      /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
+	uint8_t state;      /* enum vb_swqe_state */
+	uint8_t status;     /* enum ibv_wc_status, when DONE */
+	uint8_t slot;       /* atomics: result slot */
+	uint8_t direct;     /* the data was transferred by one copy, not by the ring */
+	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 
@@ -237,7 +237,7 @@ struct vb_local_qp {
 	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
 	 * progress, read (relaxed) by senders */
 	_Atomic uint64_t executed;
-	_Atomic uint64_t ack_told; /* highest count that a record or shared->acked has carried to the peer */
+	_Atomic uint64_t ack_sent; /* highest count that a record or shared->acked has carried to the peer */
 	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
 	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
 	bool on_acks;              /* in node's list of QPs whose shared->acked lags */

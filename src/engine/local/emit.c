@@ -79,7 +79,7 @@ void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned f
 	rec->ack = (uint32_t)executed;
 	rec->imm = imm;
 	if (qp->type == IBV_QPT_RC)
-		atomic_store_explicit(&qp->local.ack_told, executed, memory_order_relaxed);
+		atomic_store_explicit(&qp->local.ack_sent, executed, memory_order_relaxed);
 }
 
 static uint32_t next_psn(const struct vb_qp *qp)

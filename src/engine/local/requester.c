@@ -515,7 +515,7 @@ void vb_local_start_responder(struct vb_qp *qp)
 
 	l->taken = 0;
 	atomic_store(&l->executed, 0);
-	atomic_store(&l->ack_told, 0);
+	atomic_store(&l->ack_sent, 0);
 	l->ack_in = 0;
 	l->epsn = qp->attr.rq_psn;
 	l->nak_counter = 0;

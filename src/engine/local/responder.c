@@ -641,9 +641,9 @@ static void publish_ack(struct vb_qp *qp)
 
 	if (n != qp->local.taken)
 		atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_release);
-	if (atomic_load_explicit(&qp->local.ack_told, memory_order_relaxed) != n || qp->local.nak_state) {
+	if (atomic_load_explicit(&qp->local.ack_sent, memory_order_relaxed) != n || qp->local.nak_state) {
 		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
-		atomic_store_explicit(&qp->local.ack_told, n, memory_order_relaxed);
+		atomic_store_explicit(&qp->local.ack_sent, n, memory_order_relaxed);
 		if (qp->local.peer)
 			qp->local.peer->ack_doorbell = true;
 	}
