@@ -187,13 +187,14 @@ struct vb_swqe {
 	uint32_t imm;    /* in network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
 	uint32_t length; /* sum of the sges, or of the inline data in sinline */
 	uint32_t psn;
-	uint8_t num_sge;    /* 0 with IBV_SEND_INLINE */
-	uint8_t opcode;     /* enum ibv_wr_opcode */
-	uint8_t flags;      /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
-	uint8_t state;      /* enum vb_swqe_state */
-	uint8_t status;     /* enum ibv_wc_status, when DONE */
-	uint8_t slot;       /* atomics: result slot */
-	uint8_t direct;     /* the data was transferred by one copy, not by the ring */
+	uint8_t num_sge; /* 0 with IBV_SEND_INLINE */
+	uint8_t opcode;  /* enum ibv_wr_opcode */
+	uint8_t flags;   /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
+	uint8_t state;   /* enum vb_swqe_state */
+	uint8_t status;  /* enum ibv_wc_status, when DONE */
+	uint8_t slot;    /* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN */
+	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
+	uint8_t data_written;
 	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");

@@ -100,7 +100,7 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	w->wr_id = wr->wr_id;
 	w->opcode = (uint8_t)wr->opcode;
 	w->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
-	w->slot = w->direct = 0;
+	w->slot = w->data_written = 0;
 	if (!(wr->send_flags & IBV_SEND_INLINE)) {
 		take_sges(qp, w, wr);
 	} else if (info->flags & VB_WR_PAYLOAD) {

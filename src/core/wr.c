@@ -103,7 +103,7 @@ static struct vb_swqe *begin_request(struct vb_qp *qp, enum ibv_wr_opcode opcode
 	w->opcode = (uint8_t)opcode;
 	w->flags =
 	        (uint8_t)((qp->qpx.wr_flags & ~(unsigned)IBV_SEND_INLINE) | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
-	w->num_sge = w->slot = w->direct = 0;
+	w->num_sge = w->slot = w->data_written = 0;
 	w->length = 0;
 	w->imm = 0;
 	w->ah = NULL;

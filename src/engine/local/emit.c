@@ -256,9 +256,9 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 				return VB_EMIT_BLOCKED;
 			return emit_by_ring(qp, w, VB_REC_WRITE, 0);
 		}
-		switch (w->direct ? VB_DIRECT_DONE : vb_direct(qp, w)) {
+		switch (w->data_written ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
-			w->direct =
+			w->data_written =
 			        imm; /* the data is written; the record of the immediate may have to wait for room */
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
 		case VB_DIRECT_REFUSED:

@@ -217,7 +217,7 @@ static void rollback(struct vb_qp *qp, uint64_t from)
 		if (is_atomic(w) || w->opcode == IBV_WR_RDMA_READ)
 			qp->local.rd_outstanding--;
 		w->state = VB_SWQE_POSTED;
-		w->direct = 0;
+		w->data_written = 0;
 	}
 	qp->sq_emit = first;
 	qp->local.sq_emit_off = 0;
