@@ -175,29 +175,29 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 
 /* --- memory that the peer names --- */
 
-bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
+bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 {
-	if (!k->granted || k->rkey != rkey) {
-		k->granted = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
+	if (!k->found || k->rkey != rkey) {
+		k->found = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
 		k->rkey = rkey;
 	}
-	return k->granted;
+	return k->found;
 }
 
-uint32_t vb_queue_right(enum vb_right access)
+uint32_t vb_ibv_access_of(enum vb_right right)
 {
-	static const uint32_t rights[] = {[VB_RIGHT_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+	static const uint32_t access[] = {[VB_RIGHT_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 	                                  [VB_RIGHT_READ] = IBV_ACCESS_REMOTE_READ,
 	                                  [VB_RIGHT_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
 
-	return rights[access];
+	return access[right];
 }
 
-uint8_t vb_queue_access(unsigned flags)
+uint8_t vb_rights_of(unsigned ibv_access)
 {
-	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) |
-	                 (flags & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
-	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
+	return (uint8_t)((ibv_access & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) |
+	                 (ibv_access & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
+	                 (ibv_access & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
 }
 
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)

@@ -13,7 +13,7 @@
 /* Results of look-ups since sq_lock was taken. They are valid until it is released, because deregistration waits for
  * it. */
 struct vb_known {
-	bool gathered, granted;
+	bool gathered, found;
 	uint32_t cookie, access, rkey;
 	int n;
 	uint64_t region; /* bytes of the first piece's region; 0: none */
@@ -24,7 +24,7 @@ struct vb_known {
 /* Called after sq_lock was taken, and when a key was invalidated while it is held. */
 static inline void vb_known_forget(struct vb_known *k)
 {
-	k->gathered = k->granted = false;
+	k->gathered = k->found = false;
 }
 
 /* As in struct vb_roce_ops; own is the queue pair. */
@@ -42,10 +42,10 @@ bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *rq, uint32_t access);
 /* Looks up the region of the key into k->view. Returns false if there is none. Like vb_own_memory, but reads the
  * entry once. */
-bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey);
+bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey);
 
-/* Convert enum vb_right to IBV_ACCESS_*, and back. */
-uint32_t vb_queue_right(enum vb_right access);
-uint8_t vb_queue_access(unsigned flags);
+/* Convert one enum vb_right to IBV_ACCESS_*, and IBV_ACCESS_* to a mask of enum vb_right. */
+uint32_t vb_ibv_access_of(enum vb_right right);
+uint8_t vb_rights_of(unsigned ibv_access);
 
 #endif

@@ -128,9 +128,9 @@ static enum vb_iw_denial check_target(void *own, uint32_t stag, uint64_t to, uin
 {
 	struct vb_qp *qp = own;
 	const struct vb_mr_view *v = &qp->iwarp->known.view;
-	uint32_t right = vb_queue_right(access);
+	uint32_t right = vb_ibv_access_of(access);
 
-	if (!vb_queue_named(qp, &qp->iwarp->known, stag))
+	if (!vb_queue_find_region(qp, &qp->iwarp->known, stag))
 		return VB_IW_INVALID_STAG;
 	if (v->pd != vb_pd_id(qp->pd))
 		return VB_IW_NOT_OURS;

@@ -116,7 +116,7 @@ static uint32_t receives(void *own)
 
 static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
-	return vb_queue_named(qp, &qp->roce->known, rkey) &&
+	return vb_queue_find_region(qp, &qp->roce->known, rkey) &&
 	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
@@ -124,7 +124,7 @@ static bool check_target(void *own, uint32_t rkey, uint64_t va, uint32_t len, en
 {
 	uint64_t at;
 
-	return named(own, rkey, va, len, vb_queue_right(access), &at);
+	return named(own, rkey, va, len, vb_ibv_access_of(access), &at);
 }
 
 static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
@@ -209,7 +209,7 @@ static void configure(struct vb_qp *qp)
 	c.min_rnr_timer = qp->attr.min_rnr_timer;
 	c.max_rd_atomic = qp->attr.max_rd_atomic;
 	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
-	c.access = vb_queue_access(qp->attr.qp_access_flags);
+	c.access = vb_rights_of(qp->attr.qp_access_flags);
 	vb_roce_reconfigure(&qp->roce->q, &c);
 }
 
