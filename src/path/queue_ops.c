@@ -25,7 +25,7 @@ static const struct {
         [IBV_WR_RDMA_READ] = {VB_VERB_READ, 0},
         [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_VERB_CMP_SWAP, 0},
         [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_VERB_FETCH_ADD, 0},
-        [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL, 0},
+        [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
 };
 
 static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_work *rq)
@@ -126,7 +126,7 @@ const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, con
 	return k->gathered ? k : NULL;
 }
 
-bool vb_queue_local(struct vb_qp *qp, const struct vb_work *rq)
+bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *rq)
 {
 	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
 }

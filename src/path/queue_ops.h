@@ -34,8 +34,8 @@ bool vb_queue_take_receive(void *own, uint32_t *room);
 void vb_queue_complete_receive(void *own, const struct vb_receipt *receipt);
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original);
 
-/* Executes a local operation. The caller then calls vb_known_forget. */
-bool vb_queue_local(struct vb_qp *qp, const struct vb_work *rq);
+/* Invalidates rq->imm. Returns false if there is no such key. The caller then calls vb_known_forget. */
+bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *rq);
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 
 /* Returns the pieces of a request's memory, or NULL for no access. */

@@ -146,12 +146,12 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
-static bool local(void *own, const struct vb_work *rq)
+static bool local_invalidate(void *own, const struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
 	vb_roce_path_locked(qp->roce);
-	return vb_queue_local(qp, rq);
+	return vb_queue_local_invalidate(qp, rq);
 }
 
 static bool invalidate(void *own, uint32_t rkey)
@@ -180,7 +180,7 @@ static const struct vb_roce_ops ops = {
         .complete_send = vb_queue_complete_send,
         .fetch = fetch_payload,
         .scatter = scatter,
-        .local = local,
+        .local_invalidate = local_invalidate,
         .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,
