@@ -41,13 +41,16 @@ struct vb_mr_shared {
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */
-enum vb_nak_code {
-	VB_NAK_NONE,
-	VB_NAK_RNR,     /* IBA 9.7.5.2.8 */
-	VB_NAK_INV_REQ, /* invalid request */
-	VB_NAK_ACCESS,  /* remote access error */
-	VB_NAK_OP,      /* remote operational error */
-	VB_NAK_SOURCE,  /* the requester's own memory was not mapped when it was fetched: its local error */
+#define VB_RING_NAK(counter, psn, code) ((uint64_t)(counter) << 32 | (uint64_t)(psn) << 8 | (code))
+#define VB_RING_NAK_COUNTER(nak) ((uint32_t)((nak) >> 32))
+#define VB_RING_NAK_CODE(nak) ((nak)&0xff)
+enum vb_ring_nak {
+	VB_RING_NAK_NONE,
+	VB_RING_NAK_RNR,     /* IBA 9.7.5.2.8 */
+	VB_RING_NAK_INV_REQ, /* invalid request */
+	VB_RING_NAK_ACCESS,  /* remote access error */
+	VB_RING_NAK_OP,      /* remote operational error */
+	VB_RING_NAK_SOURCE,  /* the requester's own memory was not mapped when it was fetched: its local error */
 };
 
 #define VB_RD_ATOM_SLOTS 16u

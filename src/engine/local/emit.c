@@ -45,7 +45,7 @@ bool vb_linked(struct vb_qp *qp)
 	qp->local.remote = r;
 	qp->local.remote_gen = gen;
 	qp->local.acked_base = qp->local.ssn_una - acked;
-	qp->local.nak_seen = (uint32_t)(atomic_load_explicit(&r->nak, memory_order_relaxed) >> 32);
+	qp->local.nak_seen = VB_RING_NAK_COUNTER(atomic_load_explicit(&r->nak, memory_order_relaxed));
 	return true;
 }
 

@@ -235,42 +235,52 @@ static uint64_t rnr_ns(uint32_t code)
 	return unit[code & 31] * 10000ull;
 }
 
-/* Handles a NAK. Returns true if the QP has failed, false if requests will be repeated. */
-static bool nak_fails_qp(struct vb_qp *qp, uint64_t nak)
+enum nak_result {
+	NAK_REPEAT, /* requests will be repeated, or the NAK is obsolete */
+	NAK_FAILED, /* the QP has failed */
+};
+
+static enum nak_result nak_failed(struct vb_qp *qp, enum ibv_wc_status status)
 {
-	qp->local.nak_seen = (uint32_t)(nak >> 32);
+	fail_oldest(qp, status);
+	return NAK_FAILED;
+}
+
+/* IBA 9.7.5.2.8. */
+static enum nak_result handle_rnr_nak(struct vb_qp *qp)
+{
+	VB_COUNT(rnr_nak, 1);
+	if (qp->attr.rnr_retry != 7) { /* 7: unlimited retries */
+		if (!qp->local.rnr_left)
+			return nak_failed(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+		qp->local.rnr_left--;
+	}
+	rollback(qp, peer_has_taken(qp));
+	qp->local.timer_kind = VB_TIMER_RNR;
+	qp->local.deadline =
+	        vb_now() + rnr_ns(atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed));
+	vb_timer_armed(qp->node);
+	return NAK_REPEAT;
+}
+
+static enum nak_result handle_nak(struct vb_qp *qp, uint64_t nak)
+{
+	qp->local.nak_seen = VB_RING_NAK_COUNTER(nak);
 	if (qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off)
-		return false; /* the NAK is for a request that has ended since */
-	switch (nak & 0xff) {
-	case VB_NAK_RNR:
-		VB_COUNT(rnr_nak, 1);
-		if (qp->attr.rnr_retry != 7) { /* 7: unlimited retries (IBA 9.7.5.2.8) */
-			if (!qp->local.rnr_left) {
-				fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-				return true;
-			}
-			qp->local.rnr_left--;
-		}
-		rollback(qp, peer_has_taken(qp));
-		qp->local.timer_kind = VB_TIMER_RNR;
-		qp->local.deadline =
-		        vb_now() + rnr_ns(atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed));
-		vb_timer_armed(qp->node);
-		return false;
-	case VB_NAK_INV_REQ:
-		fail_oldest(qp, IBV_WC_REM_INV_REQ_ERR);
-		return true;
-	case VB_NAK_ACCESS:
-		fail_oldest(qp, IBV_WC_REM_ACCESS_ERR);
-		return true;
-	case VB_NAK_OP:
-		fail_oldest(qp, IBV_WC_REM_OP_ERR);
-		return true;
-	case VB_NAK_SOURCE:
-		fail_oldest(qp, IBV_WC_LOC_PROT_ERR);
-		return true;
+		return NAK_REPEAT; /* it is for a request that has ended since */
+	switch (VB_RING_NAK_CODE(nak)) {
+	case VB_RING_NAK_RNR:
+		return handle_rnr_nak(qp);
+	case VB_RING_NAK_INV_REQ:
+		return nak_failed(qp, IBV_WC_REM_INV_REQ_ERR);
+	case VB_RING_NAK_ACCESS:
+		return nak_failed(qp, IBV_WC_REM_ACCESS_ERR);
+	case VB_RING_NAK_OP:
+		return nak_failed(qp, IBV_WC_REM_OP_ERR);
+	case VB_RING_NAK_SOURCE:
+		return nak_failed(qp, IBV_WC_LOC_PROT_ERR);
 	default:
-		return false;
+		return NAK_REPEAT;
 	}
 }
 
@@ -436,7 +446,8 @@ static void visit_locked(struct vb_qp *qp)
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
-			if (gens <= 1 && nak && (uint32_t)(nak >> 32) != qp->local.nak_seen && nak_fails_qp(qp, nak))
+			if (gens <= 1 && nak && VB_RING_NAK_COUNTER(nak) != qp->local.nak_seen &&
+			    handle_nak(qp, nak) == NAK_FAILED)
 				return;
 			if (gens && qp->sq_una != qp->sq_head) {
 				rollback(qp, qp->local.ssn_una);

@@ -67,14 +67,13 @@ static void count_taken(struct vb_qp *qp)
 	update_ackable(qp);
 }
 
-static void nak(struct vb_qp *qp, enum vb_nak_code code)
+static void nak(struct vb_qp *qp, enum vb_ring_nak code)
 {
 	atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
 	                      memory_order_relaxed);
 	qp->local.nak_counter++;
-	atomic_store_explicit(&qp->shared->nak,
-	                      (uint64_t)qp->local.nak_counter << 32 | (uint64_t)qp->local.epsn << 8 | code,
+	atomic_store_explicit(&qp->shared->nak, VB_RING_NAK(qp->local.nak_counter, qp->local.epsn, code),
 	                      memory_order_release);
 	qp->local.nak_state = true;
 	ack_later(qp);
@@ -353,15 +352,15 @@ static enum verdict execute(struct vb_qp *qp, struct req *q)
 
 static const struct {
 	enum ibv_wc_status receive;
-	enum vb_nak_code nak;
+	enum vb_ring_nak nak;
 	enum ibv_event_type event;
 } refusals[] = {
 #define EVENT_REQ IBV_EVENT_QP_REQ_ERR
 #define EVENT_ACCESS IBV_EVENT_QP_ACCESS_ERR
 #define EVENT_RQ 0
-#define NAK_REQ VB_NAK_INV_REQ
-#define NAK_ACCESS VB_NAK_ACCESS
-#define NAK_RQ VB_NAK_OP
+#define NAK_REQ VB_RING_NAK_INV_REQ
+#define NAK_ACCESS VB_RING_NAK_ACCESS
+#define NAK_RQ VB_RING_NAK_OP
 #define X(name, receive, event) [name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
         VB_REFUSALS(X)
 #undef X
@@ -428,7 +427,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	}
 	/* a request of ours must complete before the peer's answer to it is received */
 	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
-		qp->path->visit(qp, true);
+		vb_local_visit(qp, true);
 	if (!receiving(qp)) /* an error has ended this QP meanwhile */
 		return;
 	if (psn != qp->local.epsn) {
@@ -454,7 +453,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 		return;
 	}
 	if (v == RNR || v == SOURCE)
-		nak(qp, v == RNR ? VB_NAK_RNR : VB_NAK_SOURCE);
+		nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	else
 		refuse_request(qp, v, false);
 }
