@@ -1,4 +1,4 @@
-// emit.c - writes send queue entries to the peer's ring, or copies their data
+// emit.c - writes send queue entries to our ring to the peer, or copies their data
 // follows: IBA volume 1, 9.7.3 (requester), 10.8 (ordering), over rings in shared memory
 // SPDX-License-Identifier: MIT
 #include <errno.h>

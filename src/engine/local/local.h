@@ -15,8 +15,9 @@
 unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
 /* Publishes acknowledgements. Rings the doorbells of peers that do not poll. Under progress. */
 void vb_acks_publish(struct vb_node *node);
-/* Answers reads by the ring, as far as there is room. Under progress. Returns whether it sent anything. */
-bool vb_inread_serve(struct vb_qp *qp);
+/* Answers reads by the ring, as far as there is room; vb_acks_publish calls it again for the rest. A read that is not
+ * allowed any more takes the QP to ERR. Under progress. */
+void vb_inread_serve(struct vb_qp *qp);
 
 /* Processes a record with data for a read of ours (VB_REC_READ_DATA). Under progress. */
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext,

@@ -525,10 +525,9 @@ static void input(struct req *q)
 
 /* --- reads answered by the ring --- */
 
-bool vb_inread_serve(struct vb_qp *qp)
+void vb_inread_serve(struct vb_qp *qp)
 {
 	struct vb_peer *peer = qp->local.peer;
-	bool moved = false;
 
 	while (qp->local.inread_head != qp->local.inread_tail) {
 		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
@@ -565,9 +564,8 @@ bool vb_inread_serve(struct vb_qp *qp)
 		vb_unlock(&peer->tx_lock);
 		if (!ok) {
 			refuse_request(qp, DENIED, true);
-			return true;
+			return;
 		}
-		moved = true;
 		r->offset += piece;
 		if (r->offset == r->length) {
 			qp->local.inread_head++;
@@ -576,7 +574,6 @@ bool vb_inread_serve(struct vb_qp *qp)
 	}
 	if (qp->local.inread_head != qp->local.inread_tail)
 		ack_later(qp); /* keeps the QP in the list of vb_acks_publish, which tries again */
-	return moved;
 }
 
 /* --- the ring --- */
