@@ -16,7 +16,7 @@
 static _Atomic uint64_t *hazard_take(struct vb_peer *peer, uint64_t what)
 {
 	for (unsigned spins = 0;; spins++) {
-		for (int i = 0; i < 8; i++) {
+		for (unsigned i = 0; i < VB_HAZARDS; i++) {
 			uint64_t none = 0;
 
 			if (atomic_compare_exchange_strong(&peer->ours->hazard[i], &none, what))

@@ -72,9 +72,9 @@ void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned f
 {
 	uint64_t executed = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
 
-	rec->dest = qp->attr.dest_qp_num | type << 24;
-	rec->src = qp->qp.qp_num | flags << 24;
-	rec->psn = psn | (atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff) << 24;
+	rec->dest = vb_rec_word(qp->attr.dest_qp_num, type);
+	rec->src = vb_rec_word(qp->qp.qp_num, flags);
+	rec->psn = vb_rec_word(psn, atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff);
 	rec->length = length;
 	rec->ack = (uint32_t)executed;
 	rec->imm = imm;
@@ -93,7 +93,7 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 {
 	struct iovec iov[VB_MAX_SGE + 1];
 	struct vb_peer *peer = qp->local.peer;
-	uint32_t head = type == VB_REC_WRITE ? 64 : 32;
+	uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : VB_REC_HEAD;
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
@@ -106,7 +106,7 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 
 		if (!rec)
 			return VB_EMIT_BLOCKED;
-		if (head == 64) {
+		if (head == VB_REC_HEAD_EXT) {
 			struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
 
 			ext->remote_addr = w->remote_addr + off;
@@ -136,7 +136,7 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	if (n < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	uint32_t bytes = (uint32_t)(n * sizeof(struct vb_rec_span));
-	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, 32 + 32 + bytes);
+	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT + bytes);
 
 	if (!rec)
 		return VB_EMIT_BLOCKED;
@@ -148,14 +148,14 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 		span[i] = (struct vb_rec_span){(uintptr_t)iov[i].iov_base, iov[i].iov_len};
 	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), bytes,
 	            w->imm);
-	vb_ring_commit(qp->local.peer, 64 + bytes);
+	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT + bytes);
 	return VB_EMIT_OK;
 }
 
 /* Writes a record that has only a head and an extension. */
 static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type, unsigned flags)
 {
-	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, 64);
+	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT);
 
 	if (!rec)
 		return VB_EMIT_BLOCKED;
@@ -167,7 +167,7 @@ static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type,
 	ext->compare_add = w->compare_add;
 	ext->swap = w->swap;
 	vb_rec_fill(qp, rec, type, flags | VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), 0, w->imm);
-	vb_ring_commit(qp->local.peer, 64);
+	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT);
 	return VB_EMIT_OK;
 }
 

@@ -232,7 +232,7 @@ static uint64_t rnr_ns(uint32_t code)
 	                                  48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
 	                                  2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
-	return unit[code & 31] * 10000ull;
+	return unit[code & 31] * VB_US(10);
 }
 
 enum nak_result {

@@ -11,6 +11,7 @@
 #include "engine/refusal.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
+#include "frame/net.h"
 #include "util/guard.h"
 
 /* A record. Parts that are read more than once are copies in local memory, because the peer may change the ring. */
@@ -104,7 +105,7 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 	}
 	if (qp->type == IBV_QPT_UD) {
 		cqe.wc.wc_flags |= IBV_WC_GRH;
-		cqe.wc.sl = q && q->rec.length >= 40 && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
+		cqe.wc.sl = q && q->rec.length >= VB_GRH_LEN && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
 	}
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
@@ -464,7 +465,7 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		VB_COUNT(drop_qkey, 1);
 		return;
 	}
-	if (q->rec.length < 40 || !vb_receive_take(qp)) {
+	if (q->rec.length < VB_GRH_LEN || !vb_receive_take(qp)) {
 		VB_COUNT(drop_rnr_ud, 1);
 		return;
 	}
@@ -505,7 +506,7 @@ static void input(struct req *q)
 	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & VB_QPN_MASK);
 
 	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
-	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - (q->rec.psn >> 24)) & 0xff) > 1) {
+	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(q->rec.psn)) & 0xff) > 1) {
 		VB_COUNT(drop_stale, 1);
 		dropped(q);
 		return;
@@ -536,9 +537,9 @@ void vb_inread_serve(struct vb_qp *qp)
 		uint64_t va = 0;
 
 		vb_lock(&peer->tx_lock);
-		struct vb_rec *rec = vb_ring_reserve(peer, 64 + piece);
+		struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
 		if (!rec && vb_want_space(peer))
-			rec = vb_ring_reserve(peer, 64 + piece);
+			rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
 		if (!rec) {
 			vb_unlock(&peer->tx_lock);
 			break;
@@ -552,12 +553,12 @@ void vb_inread_serve(struct vb_qp *qp)
 			ext->remote_addr = r->offset;
 			ext->rkey = 0;
 			ext->total = r->length;
-			rec->dest = qp->attr.dest_qp_num | (uint32_t)VB_REC_READ_DATA << 24;
+			rec->dest = vb_rec_word(qp->attr.dest_qp_num, VB_REC_READ_DATA);
 			rec->src = qp->qp.qp_num;
 			rec->psn = r->psn;
 			rec->length = piece;
 			rec->ack = 0;
-			vb_ring_commit(peer, 64 + piece);
+			vb_ring_commit(peer, VB_REC_HEAD_EXT + piece);
 			vb_peer_notify(peer);
 			vb_ring_prepare(peer);
 		}
@@ -587,14 +588,14 @@ static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_
 
 	q->peer = peer;
 	memcpy((char *)&q->rec + 8, at + 8, sizeof(q->rec) - 8);
-	q->type = q->rec.dest >> 24;
-	q->flags = q->rec.src >> 24;
+	q->type = vb_rec_top(q->rec.dest);
+	q->flags = vb_rec_top(q->rec.src);
 	if (q->type >= VB_REC_TYPES || !q->type)
 		return false;
-	uint32_t head = with_ext[q->type] ? 64 : 32;
+	uint32_t head = with_ext[q->type] ? VB_REC_HEAD_EXT : VB_REC_HEAD;
 
 	if (with_ext[q->type])
-		memcpy(&q->ext, at + 32, sizeof(q->ext));
+		memcpy(&q->ext, at + VB_REC_HEAD, sizeof(q->ext));
 	q->payload = at + head;
 	q->room = size - head;
 	return q->type == VB_REC_PAD || q->rec.length <= q->room;
