@@ -20,7 +20,7 @@ static bool is_v4(const union ibv_gid *gid)
 	return !memcmp(gid->raw, prefix, sizeof(prefix));
 }
 
-static bool plausible(const union ibv_gid *dgid)
+static bool dgid_plausible(const union ibv_gid *dgid)
 {
 	static const uint8_t nothing[4];
 
@@ -33,7 +33,7 @@ int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct i
 	const union ibv_gid *dgid = &av.grh.dgid;
 	struct ibv_gid_entry entry;
 
-	if (av.port_num != 1 || (!av.is_global && vb_lid_route(ctx->dev, &av)) || !plausible(dgid))
+	if (av.port_num != 1 || (!av.is_global && vb_lid_route(ctx->dev, &av)) || !dgid_plausible(dgid))
 		return EINVAL;
 	if (vb_query_gid_entry(ctx->dev, 1, av.grh.sgid_index, &entry))
 		return EINVAL;

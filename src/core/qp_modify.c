@@ -150,7 +150,7 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	vb_path_connect(qp);
 }
 
-static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
+static int modify_held(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
 	bool iwarp = vb_qp_is_iwarp(qp) && !here;
 	enum ibv_qp_state cur, next;
@@ -196,7 +196,7 @@ again:
 static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
-	int err = modify(qp, attr, mask, here);
+	int err = modify_held(qp, attr, mask, here);
 	vb_mutex_unlock(&qp->modify_lock);
 	return err;
 }

@@ -28,13 +28,13 @@ static const struct {
         [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
 };
 
-static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_work *rq)
+static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *rq)
 {
 	return vb_sq_at(qp, (uint32_t)rq->cookie);
 }
 
 /* Checks the place for the answer, so that an error is found before the request is sent. */
-static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
+static void check_answer_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
 
@@ -73,7 +73,7 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 	if (w->flags & IBV_SEND_FENCE)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
-		check_target(qp, w, atomic);
+		check_answer_target(qp, w, atomic);
 	/* refused here or when it was posted: the engine gets a message that is too long, and fails it in order */
 	if (w->state == VB_SWQE_DONE)
 		rq->length = UINT32_MAX;
@@ -95,7 +95,7 @@ static enum ibv_wc_status wc_status(enum vb_work_status status)
 void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct vb_qp *qp = own;
-	struct vb_swqe *w = entry(qp, rq);
+	struct vb_swqe *w = swqe_of(qp, rq);
 
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
 		vb_sq_tell(qp, w,
@@ -105,7 +105,7 @@ void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_st
 }
 
 /* The region of the first piece. */
-static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
+static uint64_t region_length(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
 
@@ -118,9 +118,9 @@ const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, con
 {
 	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
 		return k;
-	k->n = vb_gather(qp, entry(qp, rq), access, k->iov);
+	k->n = vb_gather(qp, swqe_of(qp, rq), access, k->iov);
 	k->gathered = k->n >= 0;
-	k->region = k->n == 1 ? region(qp, entry(qp, rq)) : 0;
+	k->region = k->n == 1 ? region_length(qp, swqe_of(qp, rq)) : 0;
 	k->cookie = (uint32_t)rq->cookie;
 	k->access = access;
 	return k->gathered ? k : NULL;

@@ -193,7 +193,7 @@ struct waiting {
 	bool held[OVERTAKEN_MAX];
 };
 
-static void add(struct waiting *waiting, const struct vb_swqe *w)
+static void waiting_add(struct waiting *waiting, const struct vb_swqe *w)
 {
 	waiting->lane[waiting->n] = (uint16_t)VB_QP_LANE(w->ud_qpn);
 	waiting->held[waiting->n++] = w->held;
@@ -248,7 +248,7 @@ enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp)
 		enum vb_emit r = in_turn(qp, w, &waiting);
 
 		if (r == VB_EMIT_BLOCKED) {
-			add(&waiting, w);
+			waiting_add(&waiting, w);
 			continue;
 		}
 		vb_sq_release(w);

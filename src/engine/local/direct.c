@@ -47,7 +47,7 @@ static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t of
 }
 
 /* Selects the part [off, off + n) of a gathered message. Returns the number of pieces. */
-static int slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
+static int iov_slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
 {
 	int k = 0;
 
@@ -82,7 +82,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 	if (!remote_allows(qp, w, off, w->length - (uint32_t)off,
 	                   is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
 		return VB_DIRECT_REFUSED;
-	n = slice(iov, n, off, length, part);
+	n = iov_slice(iov, n, off, length, part);
 
 	struct vb_map *map = vb_map_take(peer, w->rkey, &view, va, &va);
 

@@ -233,7 +233,7 @@ static bool rd_atomic_full(struct vb_qp *qp)
 	return qp->local.rd_outstanding >= qp->attr.max_rd_atomic || qp->local.rd_outstanding >= VB_RD_ATOM_SLOTS;
 }
 
-static enum vb_emit counted(struct vb_qp *qp, enum vb_emit r)
+static enum vb_emit count_rd(struct vb_qp *qp, enum vb_emit r)
 {
 	if (r == VB_EMIT_OK)
 		qp->local.rd_outstanding++;
@@ -280,7 +280,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
-	return counted(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
+	return count_rd(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
 }
 
 static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
@@ -296,8 +296,8 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
 	w->slot = (uint8_t)(qp->local.rd_slot % VB_RD_ATOM_SLOTS);
-	enum vb_emit r = counted(qp, emit_by_ring(qp, w, VB_REC_ATOMIC,
-	                                          w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
+	enum vb_emit r = count_rd(qp, emit_by_ring(qp, w, VB_REC_ATOMIC,
+	                                           w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
 
 	if (r == VB_EMIT_OK)
 		qp->local.rd_slot++;

@@ -46,7 +46,7 @@ static bool is_atomic(const struct vb_swqe *w)
 }
 
 /* Completes requests in order up to the first that is not done. Under sq_lock. */
-static enum vb_sq_status retire(struct vb_qp *qp)
+static enum vb_sq_status retire_done(struct vb_qp *qp)
 {
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
@@ -109,7 +109,7 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 		if (r == VB_EMIT_FAILED)
 			return VB_SQ_FAILED;
 		qp->sq_emit++;
-		if (w->state == VB_SWQE_DONE && retire(qp) == VB_SQ_FAILED)
+		if (w->state == VB_SWQE_DONE && retire_done(qp) == VB_SQ_FAILED)
 			return VB_SQ_FAILED;
 	}
 	return VB_SQ_GOOD;
@@ -132,7 +132,7 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 	enum vb_sq_status status = vb_emit_datagrams(qp);
 
 	if (status == VB_SQ_GOOD)
-		status = retire(qp);
+		status = retire_done(qp);
 	if (qp->datagram.tx_open)
 		qp->path->datagrams_end(qp);
 	return status;
@@ -182,7 +182,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire(qp) == VB_SQ_FAILED)
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire_done(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 
@@ -205,7 +205,7 @@ static uint64_t peer_has_taken(const struct vb_qp *qp)
 
 /* Goes back to the oldest request that the peer has not received, to send again from there. from is a count like
  * ssn_una. Each entry between sq_una and sq_emit has one PSN, so differences of counts are distances. */
-static void rollback(struct vb_qp *qp, uint64_t from)
+static void go_back_to(struct vb_qp *qp, uint64_t from)
 {
 	uint32_t first = qp->sq_una + (uint32_t)(from - qp->local.ssn_una);
 
@@ -255,7 +255,7 @@ static enum nak_result handle_rnr_nak(struct vb_qp *qp)
 			return nak_failed(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 		qp->local.rnr_left--;
 	}
-	rollback(qp, peer_has_taken(qp));
+	go_back_to(qp, peer_has_taken(qp));
 	qp->local.timer_kind = VB_TIMER_RNR;
 	qp->local.deadline =
 	        vb_now() + rnr_ns(atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed));
@@ -310,7 +310,7 @@ static void timer_expired(struct vb_qp *qp)
 		}
 		qp->local.retry_left--;
 	}
-	rollback(qp, peer_has_taken(qp));
+	go_back_to(qp, peer_has_taken(qp));
 	qp->local.stall = 0;
 	if (qp->local.remote &&
 	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen)
@@ -409,7 +409,7 @@ static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
 		take_acks(qp, true);
-		if (retire(qp) == VB_SQ_FAILED)
+		if (retire_done(qp) == VB_SQ_FAILED)
 			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
 			give_up_later(qp);
@@ -442,7 +442,7 @@ static void visit_locked(struct vb_qp *qp)
 			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
-			if (retire(qp) == VB_SQ_FAILED) {
+			if (retire_done(qp) == VB_SQ_FAILED) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
@@ -450,7 +450,7 @@ static void visit_locked(struct vb_qp *qp)
 			    handle_nak(qp, nak) == NAK_FAILED)
 				return;
 			if (gens && qp->sq_una != qp->sq_head) {
-				rollback(qp, qp->local.ssn_una);
+				go_back_to(qp, qp->local.ssn_una);
 				qp->local.remote = NULL;
 				vb_wait_retry(qp);
 			} else {
@@ -462,7 +462,7 @@ static void visit_locked(struct vb_qp *qp)
 	}
 	if (qp->local.deadline && now && now >= qp->local.deadline)
 		timer_expired(qp);
-	if (vb_sq_kick(qp) == VB_SQ_FAILED || retire(qp) == VB_SQ_FAILED)
+	if (vb_sq_kick(qp) == VB_SQ_FAILED || retire_done(qp) == VB_SQ_FAILED)
 		vb_local_settle(qp);
 	vb_qp_check_drained(qp);
 }

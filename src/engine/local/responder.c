@@ -68,7 +68,7 @@ static void count_taken(struct vb_qp *qp)
 	update_ackable(qp);
 }
 
-static void nak(struct vb_qp *qp, enum vb_ring_nak code)
+static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
 {
 	atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
@@ -82,7 +82,7 @@ static void nak(struct vb_qp *qp, enum vb_ring_nak code)
 
 /* --- receive queue --- */
 
-static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
+static void receive_complete(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
                              uint32_t length)
 {
 	struct vb_cqe cqe = {
@@ -111,7 +111,7 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }
 
-static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+static enum verdict receive_scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
 {
 	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
 		return RECEIVE;
@@ -121,14 +121,14 @@ static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
 }
 
 /* IBA 10.6.5: SEND with Invalidate. */
-static enum verdict invalidate(struct vb_qp *qp, struct req *q)
+static enum verdict invalidate_key(struct vb_qp *qp, struct req *q)
 {
 	if (!(q->flags & VB_RECF_INV))
 		return OK;
 	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? ACCESS : OK;
 }
 
-static void dropped(struct req *q)
+static void note_dropped(struct req *q)
 {
 	q->peer->dropped = true;
 }
@@ -149,19 +149,19 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
 		return TOO_LONG;
 
-	enum verdict v = scatter(qp, q->payload, q->rec.length);
+	enum verdict v = receive_scatter(qp, q->payload, q->rec.length);
 
 	if (v != OK)
 		return v;
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
-	v = invalidate(qp, q);
+	v = invalidate_key(qp, q);
 	if (v != OK)
 		return v;
 	uint32_t length = qp->inbound->offset;
 
 	count_taken(qp);
-	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
+	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
 	return OK;
 }
 
@@ -197,29 +197,29 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (err)
 			return DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
 	}
-	enum verdict v = invalidate(qp, q);
+	enum verdict v = invalidate_key(qp, q);
 
 	if (v != OK)
 		return v;
 	VB_COUNT(one_copy_bytes, total);
 	count_taken(qp);
-	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
+	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
 	return OK;
 }
 
 /* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, like rxe). */
-static bool takes(const struct vb_qp *qp, uint32_t access)
+static bool qp_allows(const struct vb_qp *qp, uint32_t access)
 {
 	return (qp->attr.qp_access_flags & access) == access;
 }
 
 /* The immediate of an RDMA write consumes a receive (IBA 9.7.4.1.1). */
-static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
+static enum verdict complete_write_imm(struct vb_qp *qp, struct req *q, uint32_t length)
 {
 	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
 	count_taken(qp);
-	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
+	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
 	return OK;
 }
 
@@ -243,7 +243,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		bool receives = receives_first(qp, q);
 		enum verdict refused = receives ? ACCESS : DENIED;
 
-		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
+		if (!qp_allows(qp, IBV_ACCESS_REMOTE_WRITE))
 			return INVALID;
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
 			return RNR; /* before the data is stored, because the retry sends it again */
@@ -262,7 +262,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 	if (!last)
 		return OK;
 	if (q->flags & VB_RECF_IMM)
-		return notify(qp, q, q->ext.total);
+		return complete_write_imm(qp, q, q->ext.total);
 	count_taken(qp);
 	return OK;
 }
@@ -271,7 +271,7 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va = 0;
 
-	if (q->ext.total && !takes(qp, IBV_ACCESS_REMOTE_READ))
+	if (q->ext.total && !qp_allows(qp, IBV_ACCESS_REMOTE_READ))
 		return INVALID;
 	if (q->ext.total &&
 	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
@@ -295,7 +295,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 	uint64_t va, old;
 
 	/* IBA C9-86: a misaligned address is an invalid request */
-	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
+	if (!qp->attr.max_dest_rd_atomic || !qp_allows(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
 		return INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
 		return DENIED;
@@ -318,7 +318,7 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	uint64_t va;
 
-	if (!takes(qp, access))
+	if (!qp_allows(qp, access))
 		return INVALID;
 	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
@@ -329,7 +329,7 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	return receives_first(qp, q) ? ACCESS : DENIED;
 }
 
-static enum verdict execute(struct vb_qp *qp, struct req *q)
+static enum verdict execute_request(struct vb_qp *qp, struct req *q)
 {
 	switch (q->type) {
 	case VB_REC_SEND:
@@ -339,7 +339,7 @@ static enum verdict execute(struct vb_qp *qp, struct req *q)
 	case VB_REC_WRITE:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
-		return notify(qp, q, q->ext.total);
+		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
 		return qp->type == IBV_QPT_RC ? do_read(qp, q) : DROP;
 	case VB_REC_ATOMIC:
@@ -371,7 +371,7 @@ static const struct {
 static void end_receive(struct vb_qp *qp, enum verdict v)
 {
 	if (qp->inbound->active)
-		complete_receive(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
+		receive_complete(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
 }
 
 /* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
@@ -380,7 +380,7 @@ static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 	if (!serving && qp->local.inread && qp->local.inread_head != qp->local.inread_tail)
 		vb_inread_serve(qp); /* answers earlier requests first, as far as there is room */
 	end_receive(qp, v);
-	nak(qp, refusals[v].nak);
+	publish_nak(qp, refusals[v].nak);
 	vb_lock(&qp->sq_lock);
 	vb_qp_error(qp);
 	vb_unlock(&qp->sq_lock);
@@ -388,7 +388,7 @@ static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
 }
 
-static bool receiving(struct vb_qp *qp)
+static bool qp_receives(struct vb_qp *qp)
 {
 	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
@@ -400,14 +400,14 @@ static bool receiving(struct vb_qp *qp)
 static void input_unreliable(struct vb_qp *qp, struct req *q)
 {
 	bool begins = q->flags & VB_RECF_FIRST;
-	enum verdict v = begins || !qp->inbound->dropped ? execute(qp, q) : DROP;
+	enum verdict v = begins || !qp->inbound->dropped ? execute_request(qp, q) : DROP;
 
 	if (v == OK) {
 		qp->inbound->dropped = false;
 		return;
 	}
 	VB_COUNT(drop_state, 1);
-	dropped(q);
+	note_dropped(q);
 	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
 	if (v == RECEIVE) {
 		end_receive(qp, v);
@@ -429,7 +429,7 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	/* a request of ours must complete before the peer's answer to it is received */
 	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		vb_local_visit(qp, true);
-	if (!receiving(qp)) /* an error has ended this QP meanwhile */
+	if (!qp_receives(qp)) /* an error has ended this QP meanwhile */
 		return;
 	if (psn != qp->local.epsn) {
 		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
@@ -444,17 +444,17 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 			return;
 		qp->local.nak_state = false; /* the request is repeated from its first piece on */
 	}
-	enum verdict v = execute(qp, q);
+	enum verdict v = execute_request(qp, q);
 
 	if (v == OK)
 		return;
 	if (v == DROP) {
 		VB_COUNT(drop_state, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
 	if (v == RNR || v == SOURCE)
-		nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
+		publish_nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	else
 		refuse_request(qp, v, false);
 }
@@ -472,17 +472,17 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */
-		complete_receive(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
+		receive_complete(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
 		VB_COUNT(drop_length, 1);
 		return;
 	}
-	if (scatter(qp, q->payload, q->rec.length) != OK)
-		complete_receive(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
+	if (receive_scatter(qp, q->payload, q->rec.length) != OK)
+		receive_complete(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
 	else
-		complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
+		receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
 }
 
-static void input(struct req *q)
+static void request_input(struct req *q)
 {
 	struct vb_node *node = q->peer->node;
 	struct vb_qp *qp =
@@ -490,12 +490,12 @@ static void input(struct req *q)
 
 	if (!qp || qp->qp.qp_num != (q->rec.dest & VB_QPN_MASK)) {
 		VB_COUNT(drop_no_qp, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
-	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring) {
+	if (!qp_receives(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring) {
 		VB_COUNT(drop_state, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
 	if (qp->type == IBV_QPT_UD) {
@@ -508,7 +508,7 @@ static void input(struct req *q)
 	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
 	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(q->rec.psn)) & 0xff) > 1) {
 		VB_COUNT(drop_stale, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
 	if (qp->local.peer != q->peer) {
@@ -580,7 +580,7 @@ void vb_inread_serve(struct vb_qp *qp)
 /* --- the ring --- */
 
 /* Copies head and extension of a record, once. Returns false if they contradict its mark. */
-static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
+static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {
 	        [VB_REC_PULL] = 1,      [VB_REC_WRITE] = 1,  [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,
@@ -614,7 +614,8 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		if (!mark)
 			break;
 		if (mark >> 32 != (uint32_t)(peer->rx_head / VB_LINE) || !size ||
-		    size > VB_RING_BYTES - (peer->rx_head & VB_RING_MASK) || !load(&q, peer, at, (uint32_t)size)) {
+		    size > VB_RING_BYTES - (peer->rx_head & VB_RING_MASK) ||
+		    !record_load(&q, peer, at, (uint32_t)size)) {
 			VB_COUNT(bad_record, 1);
 			atomic_store(&peer->state, VB_PEER_DEAD);
 			break;
@@ -625,7 +626,7 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		else if (q.type == VB_REC_PACKET)
 			vb_roce_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)
-			input(&q);
+			request_input(&q);
 		peer->rx_head += size;
 		done++;
 	}

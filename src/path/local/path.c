@@ -5,7 +5,7 @@
 
 #include "engine/local/local.h"
 
-static void reset(struct vb_qp *qp)
+static void local_reset(struct vb_qp *qp)
 {
 	vb_local_closed(qp); /* the engine's requests vanish with it */
 	vb_local_reset(qp);
@@ -26,5 +26,5 @@ const struct vb_path_ops vb_local_path_ops = {
         .closed = vb_local_closed,
         .forget_sends = vb_local_forget_sends,
         .next_psns = vb_local_next_psns,
-        .reset = reset,
+        .reset = local_reset,
 };

@@ -49,7 +49,7 @@ struct vb_meeting {
 /* A peer that has not mapped us after this time has lost our introduction, or is slow: it is introduced again. */
 #define REMIND_NS VB_MS(100)
 
-static bool sealed(int fd, uint64_t size)
+static bool memfd_sealed(int fd, uint64_t size)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -202,7 +202,7 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 
 /* Unmaps dead peers to which no queue pair refers and which no thread holds. Their structs stay, because address
  * handles point to them. Called by the progress thread only; no lock held. */
-static void reap(struct vb_node *node)
+static void reap_dead_peers(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -254,7 +254,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	p->pid_fd = info->pid_fd;
 	p->wake_fd = info->wake_fd;
 	p->map_len = VB_SEG_RINGS_OFF;
-	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->doorbell_fd, 4096))
+	if (!memfd_sealed(info->seg_fd, VB_SEG_BYTES) || !memfd_sealed(info->doorbell_fd, 4096))
 		goto fail;
 	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
 	if (m == MAP_FAILED)
@@ -335,7 +335,7 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 
 /* Handles an introduction, of a new or known process. Progress thread. Takes ownership of the descriptors. Returns
  * the peer, or NULL. */
-static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
+static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_io *io = node->io;
 	struct vb_peer *old, *p;
@@ -344,7 +344,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 		close_info(info);
 		return NULL;
 	}
-	reap(node);
+	reap_dead_peers(node);
 	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
@@ -377,7 +377,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	return p;
 }
 
-static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
+static bool gid_confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 {
 	for (unsigned i = 0; i < p->ngids; i++)
 		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
@@ -386,9 +386,9 @@ static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 }
 
 /* Under questions_lock. */
-static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
+static void confirm_gid(struct vb_peer *p, const union ibv_gid *dgid)
 {
-	if (confirmed(p, dgid))
+	if (gid_confirmed(p, dgid))
 		return;
 	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
 	p->ngids += p->ngids < VB_PEER_GIDS;
@@ -409,7 +409,7 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 		m->peer = p;
 		m->asked = m->answered = vb_now();
 		if (p)
-			confirm(p, &m->dgid);
+			confirm_gid(p, &m->dgid);
 	}
 	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
@@ -421,12 +421,12 @@ static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info
 {
 	struct vb_node *node = arg;
 
-	store_answer(node, tag, err, info ? meet(node, info) : NULL);
+	store_answer(node, tag, err, info ? peer_meet(node, info) : NULL);
 }
 
 static void on_introduced(void *arg, const struct vb_peer_info *info)
 {
-	meet(arg, info);
+	peer_meet(arg, info);
 }
 
 static void on_reattached(void *arg)
@@ -498,7 +498,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);
-	reap(node);
+	reap_dead_peers(node);
 }
 
 /* The question about this QP and address. Under questions_lock. */
@@ -579,12 +579,12 @@ void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
 	if (!self || !self->self)
 		return;
 	vb_lock(&io->questions_lock);
-	bool known = confirmed(self, dgid);
+	bool known = gid_confirmed(self, dgid);
 	vb_unlock(&io->questions_lock);
 	if (known || !is_local(dgid))
 		return;
 	vb_lock(&io->questions_lock);
-	confirm(self, dgid);
+	confirm_gid(self, dgid);
 	vb_unlock(&io->questions_lock);
 }
 
@@ -663,7 +663,7 @@ static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const uni
 
 	*err = 0;
 	vb_lock(&io->questions_lock);
-	if (!p || !vb_peer_alive(p) || !confirmed(p, dgid)) {
+	if (!p || !vb_peer_alive(p) || !gid_confirmed(p, dgid)) {
 		const struct vb_meeting *m = ask_broker(node, qpn, dgid);
 
 		p = answer_of(m, err);
@@ -775,7 +775,7 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 
 	*err = 0;
 	vb_lock(&io->questions_lock);
-	if (!p || !p->self || !confirmed(p, dgid))
+	if (!p || !p->self || !gid_confirmed(p, dgid))
 		p = answer_of(meeting_of(io, qpn, dgid), err);
 	vb_unlock(&io->questions_lock);
 	if (!*err && (!p || !vb_peer_alive(p))) {
@@ -824,12 +824,12 @@ static void on_settled(void *arg, uint64_t tag, int err, const struct vb_peer_in
 	*(bool *)arg = true;
 }
 
-static void ignore(void *arg, const struct vb_peer_info *info)
+static void ignore_peer(void *arg, const struct vb_peer_info *info)
 {
 	close_info(info);
 }
 
-static void again(void *arg)
+static void on_settled_again(void *arg)
 {
 	*(bool *)arg = true; /* another broker: the client has announced everything to it */
 }
@@ -841,7 +841,8 @@ static void again(void *arg)
  */
 void vb_await_broker(struct vb_node *node)
 {
-	static const struct vb_broker_ops ops = {.meet_reply = on_settled, .introduced = ignore, .reattached = again};
+	static const struct vb_broker_ops ops = {
+	        .meet_reply = on_settled, .introduced = ignore_peer, .reattached = on_settled_again};
 	struct vb_broker_client *broker = node->io->broker;
 	union ibv_gid none = {0};
 	bool settled = false;
