@@ -52,7 +52,9 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct vb_context *ctx = vb_ctx(pd->context);
 	struct ibv_ah_attr whole;
 	union ibv_gid sgid;
-	int err = !vb_pd_is_sound(pd) ? EINVAL : ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &whole, &sgid);
+	int err = !vb_pd_is_sound(pd)           ? EINVAL
+	          : vb_device_rc_only(ctx->dev) ? EOPNOTSUPP
+	                                        : vb_ah_check(ctx, attr, &whole, &sgid);
 	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
 
 	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {

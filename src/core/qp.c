@@ -33,9 +33,9 @@ static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init
 	const uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
-	bool iwarp = vb_device_of(context->device)->iwarp;
+	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
 
-	if (a->qp_type != IBV_QPT_RC && (iwarp || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)))
+	if (a->qp_type != IBV_QPT_RC && (rc_only || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
