@@ -20,7 +20,7 @@ static bool is_v4(const union ibv_gid *gid)
 	return !memcmp(gid->raw, prefix, sizeof(prefix));
 }
 
-static bool plausible(const union ibv_gid *dgid)
+static bool dgid_plausible(const union ibv_gid *dgid)
 {
 	static const uint8_t nothing[4];
 
@@ -33,7 +33,7 @@ int vb_ah_check(struct vb_context *ctx, const struct ibv_ah_attr *attr, struct i
 	const union ibv_gid *dgid = &av.grh.dgid;
 	struct ibv_gid_entry entry;
 
-	if (av.port_num != 1 || (!av.is_global && vb_lid_route(ctx->dev, &av)) || !plausible(dgid))
+	if (av.port_num != 1 || (!av.is_global && vb_lid_route(ctx->dev, &av)) || !dgid_plausible(dgid))
 		return EINVAL;
 	if (vb_query_gid_entry(ctx->dev, 1, av.grh.sgid_index, &entry))
 		return EINVAL;
@@ -52,7 +52,9 @@ struct ibv_ah *vb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct vb_context *ctx = vb_ctx(pd->context);
 	struct ibv_ah_attr whole;
 	union ibv_gid sgid;
-	int err = !vb_pd_is_sound(pd) ? EINVAL : ctx->dev->iwarp ? EOPNOTSUPP : vb_ah_check(ctx, attr, &whole, &sgid);
+	int err = !vb_pd_is_sound(pd)           ? EINVAL
+	          : vb_device_rc_only(ctx->dev) ? EOPNOTSUPP
+	                                        : vb_ah_check(ctx, attr, &whole, &sgid);
 	struct vb_ah *ah = err ? NULL : calloc(1, sizeof(*ah));
 
 	if (ah && atomic_fetch_add(&ctx->node->ah_count, 1) >= VB_MAX_AH) {

@@ -12,7 +12,7 @@
 #include "core/verbs.h"
 
 /* The checksum of RFC 1071 over an IPv4 header of 20 bytes: 0 if the header's own checksum is correct. */
-static uint16_t checksum(const uint8_t *p)
+static uint16_t ipv4_checksum(const uint8_t *p)
 {
 	uint32_t sum = 0;
 
@@ -26,7 +26,7 @@ static uint16_t checksum(const uint8_t *p)
 /* Returns 4, 6, or 0 for neither. An IPv4 header is in the last 20 of the 40 bytes, behind arbitrary bytes. */
 static int ip_version(const uint8_t *grh)
 {
-	bool v4 = grh[20] == 0x45 && !checksum(grh + 20);
+	bool v4 = grh[20] == 0x45 && !ipv4_checksum(grh + 20);
 
 	if (grh[0] >> 4 == 6)
 		return v4 ? 4 : 6;

@@ -70,7 +70,7 @@ static bool acks_of(const struct ibv_async_event *ev, struct acks *a)
 	}
 }
 
-static bool same(const struct ibv_async_event *a, const struct ibv_async_event *b)
+static bool event_equals(const struct ibv_async_event *a, const struct ibv_async_event *b)
 {
 	if (a->event_type != b->event_type)
 		return false;
@@ -79,17 +79,17 @@ static bool same(const struct ibv_async_event *a, const struct ibv_async_event *
 }
 
 /* The queued event that equals ev, or NULL. Each event is queued only once. Under async_lock. */
-static struct vb_async **queued(struct vb_context *ctx, const struct ibv_async_event *ev)
+static struct vb_async **event_find(struct vb_context *ctx, const struct ibv_async_event *ev)
 {
 	struct vb_async **at = &ctx->async_head;
 
-	while (*at && !same(&(*at)->event, ev))
+	while (*at && !event_equals(&(*at)->event, ev))
 		at = &(*at)->next;
 	return *at ? at : NULL;
 }
 
 /* Under async_lock. */
-static void append(struct vb_context *ctx, struct vb_async *a)
+static void event_append(struct vb_context *ctx, struct vb_async *a)
 {
 	a->next = NULL;
 	*ctx->async_tail = a;
@@ -104,7 +104,7 @@ static void say_last(struct vb_context *ctx, struct vb_async **at)
 	if (!a->next)
 		return;
 	*at = a->next;
-	append(ctx, a);
+	event_append(ctx, a);
 }
 
 void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *element)
@@ -121,12 +121,12 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 	else
 		a->event.element.qp = element;
 	vb_lock(&ctx->async_lock);
-	struct vb_async **before = queued(ctx, &a->event);
+	struct vb_async **before = event_find(ctx, &a->event);
 
 	if (before && element_of(type) == NONE)
 		say_last(ctx, before);
 	if (!before) {
-		append(ctx, a);
+		event_append(ctx, a);
 		vb_event_fd_add(ctx->async_event_fd);
 	}
 	vb_unlock(&ctx->async_lock);
@@ -135,7 +135,7 @@ void vb_async_raise(struct vb_context *ctx, enum ibv_event_type type, void *elem
 }
 
 /* Takes the oldest event. It is counted as taken under async_lock, before a destroyer can read the counter. */
-static bool pop(struct vb_context *ctx, struct ibv_async_event *event)
+static bool event_take(struct vb_context *ctx, struct ibv_async_event *event)
 {
 	struct acks acks;
 
@@ -166,7 +166,7 @@ int vb_get_async_event(struct ibv_context *context, struct ibv_async_event *even
 			errno = err;
 			return -1;
 		}
-	} while (!pop(ctx, event)); /* the event is gone if its object was destroyed meanwhile */
+	} while (!event_take(ctx, event)); /* the event is gone if its object was destroyed meanwhile */
 	return 0;
 }
 

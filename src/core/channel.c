@@ -41,7 +41,7 @@ int vb_destroy_comp_channel(struct ibv_comp_channel *ibch)
 }
 
 /* Under ch->lock. */
-static void enqueue(struct vb_channel *ch, struct vb_cq *cq)
+static void channel_enqueue(struct vb_channel *ch, struct vb_cq *cq)
 {
 	cq->ch_next = NULL;
 	if (ch->head)
@@ -55,13 +55,13 @@ void vb_channel_notify(struct vb_channel *ch, struct vb_cq *cq)
 {
 	vb_lock(&ch->lock);
 	if (!cq->ch_pending++)
-		enqueue(ch, cq);
+		channel_enqueue(ch, cq);
 	vb_unlock(&ch->lock);
 	vb_event_fd_add(ch->event_fd);
 }
 
 /* Takes the oldest event and returns its CQ. A CQ with more events moves to the end of the queue. */
-static struct vb_cq *dequeue(struct vb_channel *ch)
+static struct vb_cq *channel_dequeue(struct vb_channel *ch)
 {
 	vb_lock(&ch->lock);
 	struct vb_cq *cq = ch->head;
@@ -69,7 +69,7 @@ static struct vb_cq *dequeue(struct vb_channel *ch)
 	if (cq) {
 		ch->head = cq->ch_next;
 		if (--cq->ch_pending)
-			enqueue(ch, cq);
+			channel_enqueue(ch, cq);
 		atomic_fetch_add(&cq->events_taken, 1); /* a destroyer reads it under ch->lock */
 	}
 	vb_unlock(&ch->lock);
@@ -86,7 +86,7 @@ void vb_channel_forget(struct vb_channel *ch, struct vb_cq *cq)
 	for (struct vb_cq *next; rest; rest = next) {
 		next = rest->ch_next;
 		if (rest != cq)
-			enqueue(ch, rest);
+			channel_enqueue(ch, rest);
 	}
 	cq->ch_pending = 0;
 	vb_event_fd_remove(ch->event_fd, n);
@@ -105,7 +105,7 @@ int vb_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **cq, void **cq
 			errno = err;
 			return -1;
 		}
-		ready = dequeue(ch);
+		ready = channel_dequeue(ch);
 	} while (!ready); /* the event is gone if its CQ was destroyed meanwhile */
 	*cq = &ready->cq;
 	*cq_context = ready->cq.cq_context;

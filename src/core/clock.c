@@ -22,7 +22,7 @@ static int64_t wall_now(void)
 
 /* Measures how far the wall clock is ahead, with the fastest of several readings. *width is the duration of that
  * reading, which bounds its error. */
-static int64_t measure(uint64_t *width)
+static int64_t measure_offset(uint64_t *width)
 {
 	int64_t ahead = 0;
 
@@ -52,7 +52,7 @@ uint64_t vb_wall_clock(uint64_t at)
 
 	if (ahead && llabs(wall_now() - (int64_t)vb_now() - ahead) < STEP)
 		return at + (uint64_t)ahead;
-	int64_t measured = measure(&width);
+	int64_t measured = measure_offset(&width);
 
 	if (!ahead) { /* the first thread that has measured stores the result for all */
 		if (!atomic_compare_exchange_strong(&kept, &ahead, measured))

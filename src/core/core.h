@@ -187,23 +187,70 @@ struct vb_swqe {
 	uint32_t imm;    /* in network order, or the key that SEND_WITH_INV or LOCAL_INV invalidates */
 	uint32_t length; /* sum of the sges, or of the inline data in sinline */
 	uint32_t psn;
-	uint8_t num_sge;   /* 0 with IBV_SEND_INLINE */
-	uint8_t opcode;    /* enum ibv_wr_opcode */
-	uint8_t flags;     /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
-	uint8_t state;     /* enum vb_swqe_state */
-	uint8_t status;    /* enum ibv_wc_status, when DONE */
-	uint8_t slot;      /* atomics: result slot */
-	uint8_t direct;    /* the data was transferred by one copy, not by the ring */
-	_Atomic bool told; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
+	uint8_t num_sge; /* 0 with IBV_SEND_INLINE */
+	uint8_t opcode;  /* enum ibv_wr_opcode */
+	uint8_t flags;   /* IBV_SEND_*: SIGNALED already merged with sq_sig_all */
+	uint8_t state;   /* enum vb_swqe_state */
+	uint8_t status;  /* enum ibv_wc_status, when DONE */
+	uint8_t slot;    /* atomics: result slot; reads: 1 if answered by ring, so that it has used a PSN */
+	/* RDMA write with immediate: the data is copied, the record is not in the ring yet */
+	uint8_t data_written;
+	_Atomic bool in_cq; /* its completion is in the CQ, so the slot is not free. Cleared under cq->lock */
 };
 _Static_assert(sizeof(struct vb_swqe) == 64, "one line");
 
 /* A read that the responder answers by the ring, piece by piece. */
 struct vb_inread {
-	uint64_t index; /* the QP's count `processed` before it */
+	uint64_t index; /* the QP's count `taken` before it */
 	uint64_t addr;  /* our address */
 	uint32_t key;   /* looked up again for every piece */
 	uint32_t psn, length, offset;
+};
+
+/*
+ * The same-host path's part of a queue pair (engine/local). It lies in struct vb_qp, not behind a pointer as those of
+ * RoCE and iWARP, so that a send touches no more cache lines.
+ */
+struct vb_local_qp {
+	/* requester: all under sq_lock */
+	uint32_t sq_emit_off;        /* bytes of sq_emit's message already in the ring */
+	uint32_t rd_outstanding;     /* reads by ring and atomics in flight */
+	uint32_t rd_slot;            /* next result slot */
+	uint32_t remote_gen;         /* remote->gen when it was linked */
+	struct vb_peer *peer;        /* RC, UC: the peer's process, once met */
+	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
+	uint64_t acked_base;         /* the count like ssn_una that corresponds to remote->acked == 0 */
+	uint64_t ssn_una, ssn_emit;  /* messages completed and emitted since RTS: counts, not PSNs */
+	uint64_t acked_seen;         /* highest acknowledgement known, as a count like ssn_una */
+	uint32_t nak_seen;           /* counter of the last NAK that was processed */
+	uint8_t retry_left, rnr_left;
+	uint8_t stall;             /* checks in a row in which a record looked dropped */
+	bool gone;                 /* the peer's program has ended; the deadline covers all retries */
+	uint64_t last_ring_end;    /* where the last record of this QP ends in the ring */
+	_Atomic uint64_t deadline; /* ns; 0: no timer */
+	uint64_t meet_after;       /* ns: when the broker may be asked again for the peer */
+	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
+
+	/* responder: all under node->progress; on lines of its own, because one thread may send while another receives */
+	_Alignas(VB_LINE) uint32_t epsn; /* PSN expected next */
+	uint32_t nak_counter;
+	uint64_t taken; /* requests taken since RTR */
+	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
+	 * progress, read (relaxed) by senders */
+	_Atomic uint64_t executed;
+	_Atomic uint64_t ack_sent; /* highest count that a record or shared->acked has carried to the peer */
+	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
+	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
+	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
+	struct vb_qp *acks_next;
+	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
+	uint32_t inread_head, inread_tail;
+};
+
+/* The part of a UD queue pair. */
+struct vb_datagram_qp {
+	bool roce_always;      /* VERBENA_WIRE=always. Set under progress + sq_lock */
+	struct vb_tx *tx_open; /* the batch that is being filled, until the end of the kick; under sq_lock */
 };
 
 struct vb_qp {
@@ -223,71 +270,41 @@ struct vb_qp {
 	struct ibv_qp_cap cap;
 	int attr_valid; /* masks seen since RESET */
 
-	/* requester: all under sq_lock */
+	/* the send queue: all under sq_lock */
 	struct vb_lock sq_lock;
 	uint32_t sq_mask, sq_max_wr, sq_max_sge, sq_max_inline;
-	uint32_t sq_head;     /* next to post */
-	uint32_t sq_emit;     /* next to hand to the path */
-	uint32_t sq_una;      /* oldest that has not completed */
-	uint32_t sq_emit_off; /* bytes of sq_emit's message already in the ring */
+	uint32_t sq_head; /* next to post */
+	uint32_t sq_emit; /* next to hand to the path */
+	uint32_t sq_una;  /* oldest that has not completed */
 	struct vb_swqe *swqe;
-	struct ibv_sge *ssge;        /* sq_max_sge per slot */
-	uint8_t *sinline;            /* sq_max_inline per slot, or NULL */
-	uint32_t psn_next;           /* PSN of the next message to post */
-	uint32_t rd_outstanding;     /* reads by ring and atomics in flight */
-	uint32_t rd_slot;            /* next result slot */
-	struct vb_peer *peer;        /* RC, UC: the peer's process, once met */
-	struct vb_qp_shared *remote; /* the peer's QP in its segment; NULL: not linked */
-	uint32_t remote_gen;
-	uint64_t acked_base;        /* the count like ssn_una that corresponds to remote->acked == 0 */
-	uint64_t ssn_una, ssn_emit; /* messages completed and emitted since RTS: counts, not PSNs */
-	uint64_t acked_seen;        /* highest acknowledgement known, as a count like ssn_una */
-	uint32_t nak_seen;          /* counter of the last NAK that was processed */
-	uint8_t retry_left, rnr_left;
-	uint8_t stall;                            /* checks in a row in which a record looked dropped */
-	bool gone;                                /* the peer's program has ended; the deadline covers all retries */
+	struct ibv_sge *ssge;                     /* sq_max_sge per slot */
+	uint8_t *sinline;                         /* sq_max_inline per slot, or NULL */
+	uint32_t psn_next;                        /* PSN of the next message to post */
 	_Atomic uint32_t sq_pending;              /* sq_head - sq_una, a hint that may be read without the lock */
-	uint64_t last_ring_end;                   /* where the last record of this QP ends in the ring */
 	atomic_bool on_active;                    /* in the node's list of QPs with unfinished work, or in active_new */
 	struct vb_qp *active_next, **active_prev; /* under node->progress */
 	struct vb_qp *active_new_next;            /* node->active_new, a lock-free stack */
 	uint32_t active_idle;                     /* visits that found nothing */
-	_Atomic uint64_t deadline;                /* ns; 0: no timer */
-	uint64_t meet_after;                      /* ns: when the broker may be asked again for the peer */
-	enum { VB_TIMER_NONE, VB_TIMER_RNR, VB_TIMER_RETRY } timer_kind;
 
-	const struct vb_path_ops *path; /* set under progress + sq_lock, as are the two below */
+	const struct vb_path_ops *path; /* set under progress + sq_lock, as are roce and iwarp below */
+	struct vb_local_qp local;       /* shared memory: RC, UC and UD */
+	struct vb_datagram_qp datagram; /* UD */
 	struct vb_roce_path *roce;      /* RoCE: all traffic of RC and UC; for UD, traffic of the network */
 	struct vb_iwarp_path *iwarp;    /* a TCP connection */
 	_Atomic uint64_t due;           /* ns: when the path must be visited; 0: never */
 	unsigned mcasts;                /* multicast groups that it has joined; under progress */
 	bool unresolved;                /* its path is not resolved yet: path/unresolved.c; under progress */
-	bool roce_always;               /* UD: VERBENA_WIRE=always */
-	struct vb_tx *tx_open; /* UD: the batch that is being filled, until the end of the kick; under sq_lock */
 
-	/* responder: all under node->progress */
+	/* the receive queue: under node->progress */
 	struct vb_rq rq;
-	uint64_t processed; /* requests taken since RTR */
-	/* how many of these may be acknowledged, which are all before the oldest pending read. Written under
-	 * progress, read (relaxed) by senders */
-	_Atomic uint64_t executed;
-	uint32_t epsn; /* PSN expected next */
-	uint32_t nak_counter;
-	bool nak_state;            /* a NAK was sent; records are dropped until epsn arrives */
-	_Atomic uint64_t ack_told; /* highest count that a record or shared->acked has carried to the peer */
-	uint32_t ack_in;           /* low half of the highest count that the peer's records acknowledged */
-	bool on_acks;              /* in node's list of QPs whose shared->acked lags */
-	struct vb_qp *acks_next;
-	struct { /* a message that arrives in several records */
+	struct { /* a message that arrives in several records or packets */
 		bool active;
 		bool dropped;  /* UC: the rest of the message is dropped */
 		uint32_t slot; /* the receive queue slot that it takes */
 		uint32_t offset;
 		struct vb_rwqe wqe;
 		struct ibv_sge sge[VB_MAX_SGE];
-	} * inbound;              /* allocated with the QP */
-	struct vb_inread *inread; /* reads answered by the ring: max_dest_rd_atomic entries */
-	uint32_t inread_head, inread_tail;
+	} * inbound; /* allocated with the QP */
 
 	_Atomic uint32_t async_taken; /* written under async_lock of the context */
 	uint32_t async_acked;         /* under ack_lock */

@@ -27,7 +27,7 @@ static inline void vb_cqe_leaves(const struct vb_cqe *cqe)
 	if (cqe->wc.opcode & IBV_WC_RECV)
 		vb_rq_give_back(cqe->receive);
 	else
-		atomic_store_explicit(&cqe->send->told, false, memory_order_release);
+		atomic_store_explicit(&cqe->send->in_cq, false, memory_order_release);
 }
 
 static inline bool vb_cq_empty(const struct vb_cq *cq)

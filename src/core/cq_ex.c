@@ -11,12 +11,12 @@
 #define FLAGS_SUPPORTED (IBV_WC_STANDARD_FLAGS | TIMESTAMPS)
 #define FLAGS_KNOWN IBV_CREATE_CQ_SUP_WC_FLAGS
 
-static struct vb_cq *of(struct ibv_cq_ex *ex)
+static struct vb_cq *cq_of(struct ibv_cq_ex *ex)
 {
 	return (struct vb_cq *)ex;
 }
 
-static bool next(struct vb_cq *cq)
+static bool cq_next(struct vb_cq *cq)
 {
 	if (vb_cq_empty(cq) || !vb_cq_pop(cq, 1, &cq->current))
 		return false;
@@ -27,16 +27,16 @@ static bool next(struct vb_cq *cq)
 
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
-	struct vb_cq *cq = of(ex);
+	struct vb_cq *cq = cq_of(ex);
 
 	if (attr && attr->comp_mask)
 		return EINVAL;
 	if (!cq->single_threaded)
 		vb_lock(&cq->poll_lock);
-	if (next(cq))
+	if (cq_next(cq))
 		return 0;
 	vb_progress(cq->node, cq, 1);
-	if (next(cq))
+	if (cq_next(cq))
 		return 0;
 	if (!cq->single_threaded)
 		vb_unlock(&cq->poll_lock);
@@ -45,21 +45,21 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-	return next(of(ex)) ? 0 : ENOENT;
+	return cq_next(cq_of(ex)) ? 0 : ENOENT;
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
 {
-	if (!of(ex)->single_threaded)
-		vb_unlock(&of(ex)->poll_lock);
+	if (!cq_of(ex)->single_threaded)
+		vb_unlock(&cq_of(ex)->poll_lock);
 }
 
-#define READER(name, type, expr)                               \
-	static type read_##name(struct ibv_cq_ex *ex)          \
-	{                                                      \
-		const struct ibv_wc *wc = &of(ex)->current.wc; \
-                                                               \
-		return expr;                                   \
+#define READER(name, type, expr)                                  \
+	static type read_##name(struct ibv_cq_ex *ex)             \
+	{                                                         \
+		const struct ibv_wc *wc = &cq_of(ex)->current.wc; \
+                                                                  \
+		return expr;                                      \
 	}
 
 READER(opcode, enum ibv_wc_opcode, wc->opcode)
@@ -91,12 +91,12 @@ static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 {
-	return of(ex)->current.timestamp;
+	return cq_of(ex)->current.timestamp;
 }
 
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
-	return vb_wall_clock(of(ex)->current.timestamp);
+	return vb_wall_clock(cq_of(ex)->current.timestamp);
 }
 
 void vb_cq_ex_fill(struct vb_cq *cq)
@@ -129,7 +129,7 @@ static struct vb_pd *domain_of(const struct ibv_cq_init_attr_ex *attr)
 	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? vb_pd(attr->parent_domain) : NULL;
 }
 
-static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
+static int check_cq_attr(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
 {
 	const uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
@@ -149,7 +149,7 @@ static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr
 
 struct ibv_cq_ex *vb_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
-	int err = check_attr(context, attr);
+	int err = check_cq_attr(context, attr);
 
 	if (err) {
 		errno = err;

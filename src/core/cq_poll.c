@@ -12,7 +12,7 @@
 
 /* Makes room for one completion. If the CQ overruns, its behaviour is undefined, but the adapter must report the
  * overrun (IBA C11-39). */
-static bool make_room(struct vb_cq *cq, bool *raise)
+static bool cq_make_room(struct vb_cq *cq, bool *raise)
 {
 	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 
@@ -30,7 +30,7 @@ static bool make_room(struct vb_cq *cq, bool *raise)
 }
 
 /* Disarms the CQ if it is armed for this completion. Returns whether to raise an event. */
-static bool disarm(struct vb_cq *cq, bool solicited)
+static bool cq_disarm(struct vb_cq *cq, bool solicited)
 {
 	int armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
 
@@ -54,7 +54,7 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 	bool raise = false, notify = false;
 
 	vb_lock(&cq->lock);
-	if (make_room(cq, &raise)) {
+	if (cq_make_room(cq, &raise)) {
 		uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 		struct vb_cqe *slot = &cq->ring[tail & cq->mask];
 
@@ -62,7 +62,7 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, bool solicited)
 		if (cq->want_timestamp && !slot->timestamp)
 			slot->timestamp = vb_now();
 		atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
-		notify = disarm(cq, solicited || cqe->wc.status != IBV_WC_SUCCESS);
+		notify = cq_disarm(cq, solicited || cqe->wc.status != IBV_WC_SUCCESS);
 	} else {
 		vb_cqe_leaves(cqe);
 	}

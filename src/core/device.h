@@ -101,6 +101,11 @@ int vb_query_gid_entry(struct vb_device *dev, uint32_t port, uint32_t index, str
 /* Copies all valid entries in order of index. Returns their number, or -EINVAL if max is too small for all. */
 ssize_t vb_query_gid_list(struct vb_device *dev, struct ibv_gid_entry *entries, size_t max);
 int vb_query_pkey_at(struct vb_device *dev, uint32_t port, int index, __be16 *pkey);
+/* Has the adapter reliable connections only, and no address handles? RFC 5040 has neither UC nor UD. */
+static inline bool vb_device_rc_only(const struct vb_device *dev)
+{
+	return dev->iwarp;
+}
 /* Number of entries of the GID table. An iWARP adapter has one entry, its MAC address, as in Linux. */
 static inline int vb_device_gids(const struct vb_device *dev)
 {

@@ -38,7 +38,7 @@ static int node_type(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "%d: %s", dev->dev.node_type, dev->iwarp ? "RNIC" : "CA");
 }
 
-static int version(struct vb_device *dev, struct text *t)
+static int version_text(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "%s", VB_VERSION);
 }
@@ -48,7 +48,7 @@ static int hw_rev(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "%x", VB_HW_VER);
 }
 
-static int kind(struct vb_device *dev, struct text *t)
+static int kind_text(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "verbena");
 }
@@ -63,7 +63,7 @@ static int node_guid(struct vb_device *dev, struct text *t)
 	return print_guid(t, dev->node_guid);
 }
 
-static int parent(struct vb_device *dev, struct text *t)
+static int parent_text(struct vb_device *dev, struct text *t)
 {
 	struct vb_netdev nd;
 
@@ -71,7 +71,7 @@ static int parent(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "%s", nd.name);
 }
 
-static int state(struct vb_device *dev, struct text *t)
+static int state_text(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "%d: %s", t->port.state, t->port.state == IBV_PORT_ACTIVE ? "ACTIVE" : "DOWN");
 }
@@ -81,7 +81,7 @@ static int phys_state(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "%d: %s", t->port.phys_state, t->port.phys_state == 5 ? "LinkUp" : "Disabled");
 }
 
-static int rate(struct vb_device *dev, struct text *t)
+static int rate_text(struct vb_device *dev, struct text *t)
 {
 	static const struct {
 		uint8_t code;
@@ -104,7 +104,7 @@ static int link_layer(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "Ethernet");
 }
 
-static int lid(struct vb_device *dev, struct text *t)
+static int lid_text(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "0x%x", t->port.lid);
 }
@@ -114,7 +114,7 @@ static int sm_lid(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "0x%x", t->port.sm_lid);
 }
 
-static int zero(struct vb_device *dev, struct text *t)
+static int zero_text(struct vb_device *dev, struct text *t)
 {
 	return snprintf(t->buf, t->size, "0");
 }
@@ -125,7 +125,7 @@ static int cap_mask(struct vb_device *dev, struct text *t)
 	return snprintf(t->buf, t->size, "0x%08x", t->port.port_cap_flags & ~(uint32_t)IBV_PORT_IP_BASED_GIDS);
 }
 
-static int pkey(struct vb_device *dev, struct text *t)
+static int pkey_text(struct vb_device *dev, struct text *t)
 {
 	if (dev->iwarp) {
 		errno = ENOENT;
@@ -144,24 +144,24 @@ static const struct {
 	int (*print)(struct vb_device *, struct text *);
 } attributes[] = {
         {"node_type", node_type},
-        {"fw_ver", version},
+        {"fw_ver", version_text},
         {"hw_rev", hw_rev},
-        {"hca_type", kind},
-        {"board_id", kind},
+        {"hca_type", kind_text},
+        {"board_id", kind_text},
         {"node_desc", node_desc},
         {"node_guid", node_guid},
         {"sys_image_guid", node_guid},
-        {"parent", parent},
-        {"ports/1/state", state},
+        {"parent", parent_text},
+        {"ports/1/state", state_text},
         {"ports/1/phys_state", phys_state},
-        {"ports/1/rate", rate},
+        {"ports/1/rate", rate_text},
         {"ports/1/link_layer", link_layer},
-        {"ports/1/lid", lid},
-        {"ports/1/lid_mask_count", zero},
+        {"ports/1/lid", lid_text},
+        {"ports/1/lid_mask_count", zero_text},
         {"ports/1/sm_lid", sm_lid},
-        {"ports/1/sm_sl", zero},
+        {"ports/1/sm_sl", zero_text},
         {"ports/1/cap_mask", cap_mask},
-        {"ports/1/pkeys/0", pkey},
+        {"ports/1/pkeys/0", pkey_text},
         {"device/vendor", none_id},
         {"device/device", none_id},
 };
@@ -247,7 +247,7 @@ static int port_text(struct vb_device *dev, const char *path, struct text *t)
 	}
 	for (size_t i = 0; i < COUNT(counters); i++)
 		if (!strcmp(path, counters[i]))
-			return zero(dev, t);
+			return zero_text(dev, t);
 	errno = ENOENT;
 	return -1;
 }

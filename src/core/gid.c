@@ -42,7 +42,7 @@ int vb_gid_table_find(const struct vb_gid_table *table, const union ibv_gid *gid
 	return -1;
 }
 
-static bool among(const union ibv_gid *gid, const uint8_t (*addrs)[16], size_t n_addrs)
+static bool gid_among(const union ibv_gid *gid, const uint8_t (*addrs)[16], size_t n_addrs)
 {
 	for (size_t i = 0; i < n_addrs; i++)
 		if (!memcmp(addrs[i], gid->raw, 16))
@@ -74,7 +74,7 @@ bool vb_gid_table_update(struct vb_gid_table *table, const uint8_t mac[6], const
 	for (int i = 1; i < VB_GID_TBL_LEN; i++) {
 		bool repeats = !memcmp(&table->gid[i], &table->gid[0], sizeof(gid));
 
-		if (vb_gid_is_zero(&table->gid[i]) || (!repeats && among(&table->gid[i], addrs, n_addrs)))
+		if (vb_gid_is_zero(&table->gid[i]) || (!repeats && gid_among(&table->gid[i], addrs, n_addrs)))
 			continue;
 		memset(&table->gid[i], 0, sizeof(gid));
 		changed = true;

@@ -17,13 +17,13 @@ static uint32_t slot_value(const struct vb_keys *k, uint32_t slot)
 	return atomic_load_explicit(&k->slots[slot], memory_order_relaxed);
 }
 
-static void set(struct vb_keys *k, uint32_t slot, uint32_t value)
+static void slot_set(struct vb_keys *k, uint32_t slot, uint32_t value)
 {
 	atomic_store_explicit(&k->slots[slot], value,
 	                      memory_order_relaxed); /* relaxed: other threads learn the key later */
 }
 
-static int draw(struct vb_keys *k, uint32_t *word)
+static int word_draw(struct vb_keys *k, uint32_t *word)
 {
 	while (!k->left) {
 		ssize_t n = getrandom(k->drawn, sizeof(k->drawn), 0);
@@ -42,7 +42,7 @@ static void wake_oldest(struct vb_keys *k)
 	uint32_t slot = k->rest[k->rest_head];
 
 	k->spare[k->nspare++] = slot_value(k, slot) & (VB_SEG_MRS - 1);
-	set(k, slot, FREE);
+	slot_set(k, slot, FREE);
 	k->rest_head = (k->rest_head + 1) % VB_KEY_REST;
 	k->resting--;
 }
@@ -52,13 +52,13 @@ int vb_key_take(struct vb_keys *k, uint32_t *key, uint32_t *entry)
 	uint32_t word = 0;
 
 	do {
-		int err = draw(k, &word);
+		int err = word_draw(k, &word);
 
 		if (err)
 			return err;
 	} while (!word || slot_value(k, VB_KEY_SLOT(word)) != FREE); /* 0: "no region" */
 	*entry = k->nspare ? k->spare[--k->nspare] : k->fresh++;
-	set(k, VB_KEY_SLOT(word), USED | *entry);
+	slot_set(k, VB_KEY_SLOT(word), USED | *entry);
 	k->used++;
 	if (k->resting && k->used + k->resting > VB_KEY_ROOM)
 		wake_oldest(k);
@@ -72,7 +72,7 @@ void vb_key_give_back(struct vb_keys *k, uint32_t key)
 
 	if (k->resting == VB_KEY_REST || (k->resting && k->used + k->resting > VB_KEY_ROOM))
 		wake_oldest(k);
-	set(k, slot, RESTING | (slot_value(k, slot) & (VB_SEG_MRS - 1)));
+	slot_set(k, slot, RESTING | (slot_value(k, slot) & (VB_SEG_MRS - 1)));
 	k->rest[(k->rest_head + k->resting) % VB_KEY_REST] = slot;
 	k->resting++;
 	k->used--;

@@ -32,7 +32,7 @@ static struct vb_mcast **find_membership(struct vb_node *node, const struct vb_q
 
 /* Counts the memberships of this process in the group on this interface. The process joins with the first, and leaves
  * with the last. */
-static unsigned members(const struct vb_node *node, const struct vb_mcast *of)
+static unsigned group_members(const struct vb_node *node, const struct vb_mcast *of)
 {
 	unsigned n = 0;
 
@@ -68,7 +68,7 @@ int vb_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 	}
 	if (!err && node->mcast_count >= VB_MAX_TOTAL_MCAST_QP_ATTACH)
 		err = ENOMEM;
-	if (!err && !members(node, m))
+	if (!err && !group_members(node, m))
 		err = vb_roce_membership(node, &m->group, m->ifindex, true);
 	if (!err) {
 		m->next = node->mcasts;
@@ -97,7 +97,7 @@ int vb_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid)
 		*at = m->next;
 		node->mcast_count--;
 		qp->mcasts--;
-		if (!members(node, m))
+		if (!group_members(node, m))
 			vb_roce_membership(node, &m->group, m->ifindex, false);
 	}
 	vb_unlock(&node->progress);

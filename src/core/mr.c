@@ -189,9 +189,9 @@ int vb_mr_invalidate(struct vb_node *node, uint32_t pd_id, uint32_t rkey, bool f
 	struct vb_mr_shared *e = vb_seg_mr_of(node->seg, rkey);
 
 	if (!rkey || atomic_load(&e->key) != rkey || atomic_load(&e->pd) != pd_id)
-		return -EINVAL;
+		return EINVAL;
 	if (from_remote && !(atomic_load(&e->access) & ACCESS_REMOTE))
-		return -EACCES;
+		return EACCES;
 	/* Clears the key alone, without mr_lock, which must not be taken under progress. */
-	return atomic_compare_exchange_strong(&e->key, &rkey, 0) ? 0 : -EINVAL;
+	return atomic_compare_exchange_strong(&e->key, &rkey, 0) ? 0 : EINVAL;
 }

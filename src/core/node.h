@@ -68,8 +68,9 @@ unsigned vb_progress(struct vb_node *node, struct vb_cq *cq, unsigned want);
  * lock held. */
 void vb_progress_handover(struct vb_node *node);
 
-/* Gives a new QP the same-host path. No other thread knows the QP yet. */
-void vb_path_new(struct vb_qp *qp);
+/* The QP has no path: it gets the operations of the same-host path, which send nothing without a peer. Under progress +
+ * sq_lock, or no other thread knows the QP yet. */
+void vb_path_none(struct vb_qp *qp);
 /* Finds the path at RTR. For RC and UC this is the process of this host with attr.dest_qp_num at ah_attr.grh.dgid, or
  * the network if there is no such process. UD gets its network part. Waits a bounded time. Never fails: if the peer
  * does not exist yet, path resolution is retried. No lock held. */

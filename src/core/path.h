@@ -28,7 +28,8 @@ struct vb_path_ops {
 
 	/* Sends what the peer and the network can take. Under sq_lock, in RTS. */
 	enum vb_sq_status (*kick)(struct vb_qp *qp);
-	/* Retires completed requests in order, and handles failures (QP to ERR or SQE). Under progress + sq_lock. */
+	/* Handles a failure (QP to ERR or SQE). Shared memory also retires completed requests here. Under progress +
+	 * sq_lock. */
 	void (*settle)(struct vb_qp *qp);
 	/* Makes progress on a QP with unfinished work. wait: waits for sq_lock; otherwise it skips the QP while
 	 * another thread is posting. Under progress. Returns the amount of work. */
@@ -36,12 +37,18 @@ struct vb_path_ops {
 	/* The latest time of the next visit, in addition to qp->due; ns, 0: none. NULL: qp->due is enough. Under
 	 * progress. */
 	uint64_t (*deadline)(struct vb_qp *qp);
-	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. Under
-	 * progress + sq_lock. NULL: nothing to do. */
+	/* Initialises the responder: called on the way to RTR, with the attributes set, before peers on this host can
+	 * send to the QP. Under progress + sq_lock. NULL: nothing to do. */
+	void (*start_responder)(struct vb_qp *qp);
+	/* Called when the QP went from cur to RTS or SQD (or stayed there) and its attributes are set. From RTR to RTS
+	 * it initialises the requester. Under progress + sq_lock. NULL: nothing to do. */
 	void (*entered)(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
+	/* Has it a peer or a network to send to? Under progress + sq_lock. NULL: always. */
+	bool (*resolved)(const struct vb_qp *qp);
 	/* Have all started requests completed? Under sq_lock. */
 	bool (*idle)(const struct vb_qp *qp);
-	/* Completes requests that the peer has executed, acknowledged or not. Under progress + sq_lock. */
+	/* Shared memory: completes requests that the peer has executed, acknowledged or not. Networks: the same as
+	 * settle. Under progress + sq_lock. */
 	void (*closing)(struct vb_qp *qp);
 	/* Called when the program takes the QP to ERR: from then on no data may be sent. Under progress + sq_lock.
 	 * NULL: nothing to do. */
@@ -52,6 +59,12 @@ struct vb_path_ops {
 	/* Sends delayed acknowledgements now, because the program may end before they are due. Under progress +
 	 * sq_lock. NULL: acknowledgements are not delayed. */
 	void (*last_words)(struct vb_qp *qp);
+	/* Called when all sends were flushed: stops the timers, and forgets a request that was sent in part. Under
+	 * sq_lock. NULL: nothing to do. */
+	void (*forget_sends)(struct vb_qp *qp);
+	/* The PSNs of the next request to send and of the next one to receive. Under progress + sq_lock. NULL: the path
+	 * has no PSNs. */
+	void (*next_psns)(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn);
 	/* Frees the path's resources, at RESET. Under progress + sq_lock. */
 	void (*reset)(struct vb_qp *qp);
 
@@ -65,6 +78,12 @@ struct vb_path_ops {
 static inline enum vb_sq_status vb_sq_kick(struct vb_qp *qp)
 {
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS ? qp->path->kick(qp) : VB_SQ_GOOD;
+}
+
+/* Has the QP a path to its peer? Otherwise path/unresolved.c looks for one. Under progress + sq_lock. */
+static inline bool vb_path_resolved(const struct vb_qp *qp)
+{
+	return !qp->path->resolved || qp->path->resolved(qp);
 }
 
 #endif

@@ -19,7 +19,7 @@ void vb_sq_submit(struct vb_qp *qp, uint8_t state)
 }
 
 /* Sum of the lengths; cannot wrap around. */
-static inline uint64_t sum(const struct ibv_sge *sge, int n)
+static inline uint64_t sge_sum(const struct ibv_sge *sge, int n)
 {
 	uint64_t length = 0;
 
@@ -95,12 +95,12 @@ static inline int post_one(struct vb_qp *qp, const struct ibv_send_wr *wr)
 	if (err)
 		return err;
 	struct vb_swqe *w = vb_sq_at(qp, qp->sq_head);
-	uint64_t length = sum(wr->sg_list, wr->num_sge);
+	uint64_t length = sge_sum(wr->sg_list, wr->num_sge);
 
 	w->wr_id = wr->wr_id;
 	w->opcode = (uint8_t)wr->opcode;
 	w->flags = (uint8_t)(wr->send_flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
-	w->slot = w->direct = 0;
+	w->slot = w->data_written = 0;
 	if (!(wr->send_flags & IBV_SEND_INLINE)) {
 		take_sges(qp, w, wr);
 	} else if (info->flags & VB_WR_PAYLOAD) {

@@ -28,14 +28,14 @@ static int check_cap(const struct ibv_qp_cap *cap, bool has_srq)
 	return 0;
 }
 
-static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
+static int check_init_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *a)
 {
 	const uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 	                           IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
-	bool iwarp = vb_device_of(context->device)->iwarp;
+	bool rc_only = vb_device_rc_only(vb_device_of(context->device));
 
-	if (a->qp_type != IBV_QPT_RC && (iwarp || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)))
+	if (a->qp_type != IBV_QPT_RC && (rc_only || (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)))
 		return EOPNOTSUPP;
 	if ((a->comp_mask & ~supported) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && a->max_tso_header))
@@ -69,7 +69,7 @@ static struct ibv_qp_cap round_cap(const struct ibv_qp_cap *cap, bool has_srq)
 }
 
 /* Takes the next n bytes of the block. If base is NULL it only counts them. */
-static void *cut(char *base, size_t *used, size_t n)
+static void *block_cut(char *base, size_t *used, size_t n)
 {
 	char *p = base ? base + *used : NULL;
 
@@ -82,13 +82,13 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 {
 	size_t used = (sizeof(*qp) + 63) & ~(size_t)63, sq = cap->max_send_wr, rq = cap->max_recv_wr;
 	struct vb_qp at = {
-	        .swqe = cut(base, &used, sq * sizeof(*qp->swqe)),
-	        .ssge = cut(base, &used, sq * cap->max_send_sge * sizeof(*qp->ssge)),
-	        .sinline = cut(base, &used, sq * cap->max_inline_data),
-	        .rq.wqe = cut(base, &used, rq * sizeof(*qp->rq.wqe)),
-	        .rq.sge = cut(base, &used, rq * cap->max_recv_sge * sizeof(*qp->rq.sge)),
-	        .inbound = cut(base, &used, sizeof(*qp->inbound)),
-	        .inread = rc ? cut(base, &used, VB_RD_ATOM_SLOTS * sizeof(*qp->inread)) : NULL,
+	        .swqe = block_cut(base, &used, sq * sizeof(*qp->swqe)),
+	        .ssge = block_cut(base, &used, sq * cap->max_send_sge * sizeof(*qp->ssge)),
+	        .sinline = block_cut(base, &used, sq * cap->max_inline_data),
+	        .rq.wqe = block_cut(base, &used, rq * sizeof(*qp->rq.wqe)),
+	        .rq.sge = block_cut(base, &used, rq * cap->max_recv_sge * sizeof(*qp->rq.sge)),
+	        .inbound = block_cut(base, &used, sizeof(*qp->inbound)),
+	        .local.inread = rc ? block_cut(base, &used, VB_RD_ATOM_SLOTS * sizeof(*qp->local.inread)) : NULL,
 	};
 
 	if (base) {
@@ -98,7 +98,7 @@ static size_t lay_out(struct vb_qp *qp, char *base, const struct ibv_qp_cap *cap
 		qp->rq.wqe = at.rq.wqe;
 		qp->rq.sge = at.rq.sge;
 		qp->inbound = at.inbound;
-		qp->inread = at.inread;
+		qp->local.inread = at.local.inread;
 	}
 	return used;
 }
@@ -158,7 +158,7 @@ static void fill_public(struct vb_qp *qp, struct ibv_context *context, const str
 	qp->srq = a->srq ? vb_srq(a->srq) : NULL;
 	qp->type = (uint8_t)a->qp_type;
 	qp->sq_sig_all = a->sq_sig_all;
-	vb_path_new(qp);
+	vb_path_none(qp);
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		qp->is_ex = true;
 		qp->send_ops = a->send_ops_flags;
@@ -209,7 +209,7 @@ static void count_users(struct vb_qp *qp, int n)
 
 struct ibv_qp *vb_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	int err = check_attr(context, attr);
+	int err = check_init_attr(context, attr);
 
 	if (err) {
 		errno = err;

@@ -44,10 +44,8 @@ static void flush_sends(struct vb_qp *qp)
 	for (; qp->sq_una != qp->sq_head; vb_sq_retire(qp))
 		vb_sq_tell(qp, vb_sq_at(qp, qp->sq_una), IBV_WC_WR_FLUSH_ERR);
 	qp->sq_emit = qp->sq_head;
-	qp->sq_emit_off = 0;
-	qp->rd_outstanding = 0;
-	qp->deadline = 0;
-	qp->timer_kind = VB_TIMER_NONE;
+	if (qp->path->forget_sends)
+		qp->path->forget_sends(qp);
 	atomic_store_explicit(&qp->sq_pending, 0, memory_order_relaxed);
 }
 

@@ -18,31 +18,10 @@ static struct vb_context *ctx_of(const struct vb_qp *qp)
 
 /* --- changes of state, under progress + sq_lock --- */
 
-static void reset_requester(struct vb_qp *qp)
+static void reset_inbound(struct vb_qp *qp)
 {
-	qp->psn_next = qp->attr.sq_psn;
-	qp->ssn_una = qp->ssn_emit = qp->acked_seen = qp->acked_base = 0;
-	qp->nak_seen = 0;
-	qp->rd_outstanding = qp->rd_slot = 0;
-	qp->sq_emit_off = 0;
-	qp->last_ring_end = 0;
-	qp->retry_left = qp->attr.retry_cnt;
-	qp->rnr_left = qp->attr.rnr_retry;
-	qp->stall = 0;
-}
-
-static void reset_responder(struct vb_qp *qp)
-{
-	qp->processed = 0;
-	atomic_store(&qp->executed, 0);
-	atomic_store(&qp->ack_told, 0);
-	qp->ack_in = 0;
-	qp->epsn = qp->attr.rq_psn;
-	qp->nak_counter = 0;
-	qp->nak_state = false;
 	vb_receive_abandon(qp);
 	qp->inbound->dropped = false;
-	qp->inread_head = qp->inread_tail = 0;
 }
 
 /* Removes outstanding requests, and completions that are not polled yet (IBA 10.3.1.1). */
@@ -56,8 +35,8 @@ static void enter_reset(struct vb_qp *qp)
 	vb_sq_drop_held(qp);
 	qp->sq_head = qp->sq_emit = qp->sq_una = 0;
 	atomic_store(&qp->sq_pending, 0);
-	reset_requester(qp);
-	reset_responder(qp);
+	qp->psn_next = 0;
+	reset_inbound(qp);
 	vb_qp_clean_cqs(qp);
 	vb_lock(&qp->rq.lock);
 	atomic_store(&qp->rq.head, 0);
@@ -73,13 +52,15 @@ static void enter_rtr(struct vb_qp *qp)
 	struct vb_qp_shared *s = qp->shared;
 	uint32_t gen = atomic_load(&s->gen);
 
-	reset_responder(qp);
+	reset_inbound(qp);
+	if (qp->path->start_responder)
+		qp->path->start_responder(qp);
 	atomic_store(&s->dest_qpn, qp->attr.dest_qp_num);
 	atomic_store(&s->dest_lane, VB_QP_LANE(qp->attr.dest_qp_num));
 	atomic_store(&s->rq_psn, qp->attr.rq_psn);
 	atomic_store(&s->acked, 0);
 	atomic_store(&s->executed, 0);
-	atomic_store(&s->processed, 0);
+	atomic_store(&s->taken, 0);
 	atomic_store(&s->nak, 0);
 	vb_qp_set_state(qp, IBV_QPS_RTR);
 	atomic_store_explicit(&s->gen, (gen + 1) | 1, memory_order_release);
@@ -88,7 +69,7 @@ static void enter_rtr(struct vb_qp *qp)
 static void enter_rts(struct vb_qp *qp, enum ibv_qp_state cur)
 {
 	if (cur == IBV_QPS_RTR)
-		reset_requester(qp);
+		qp->psn_next = qp->attr.sq_psn;
 	vb_qp_set_state(qp, IBV_QPS_RTS);
 	vb_path_entered(qp, cur, IBV_QPS_RTS);
 }
@@ -113,29 +94,28 @@ void vb_qp_check_drained(struct vb_qp *qp)
 		vb_async_raise(ctx_of(qp), IBV_EVENT_SQ_DRAINED, &qp->qp);
 }
 
-/* Returns true if a failed entry waits for vb_path_settle(). */
-static bool enter_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+static enum vb_sq_status enter_state(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	switch (next) {
 	case IBV_QPS_RESET:
 		enter_reset(qp);
-		return false;
+		return VB_SQ_GOOD;
 	case IBV_QPS_RTR:
 		enter_rtr(qp);
-		return false;
+		return VB_SQ_GOOD;
 	case IBV_QPS_RTS:
 		enter_rts(qp, cur);
-		return vb_sq_kick(qp) == VB_SQ_FAILED;
+		return vb_sq_kick(qp);
 	case IBV_QPS_SQD:
 		enter_sqd(qp, cur);
-		return false;
+		return VB_SQ_GOOD;
 	case IBV_QPS_ERR:
 		vb_path_abort(qp);
 		vb_qp_error(qp);
-		return false;
+		return VB_SQ_GOOD;
 	default:
 		vb_qp_set_state(qp, next);
-		return false;
+		return VB_SQ_GOOD;
 	}
 }
 
@@ -170,11 +150,11 @@ static void prepare_rtr(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	vb_path_connect(qp);
 }
 
-static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
+static int modify_held(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
 	bool iwarp = vb_qp_is_iwarp(qp) && !here;
 	enum ibv_qp_state cur, next;
-	bool settle = false;
+	enum vb_sq_status status = VB_SQ_GOOD;
 
 again:
 	cur = atomic_load(&qp->state);
@@ -188,8 +168,6 @@ again:
 	} else if (next == IBV_QPS_RTR) {
 		prepare_rtr(qp, attr, mask);
 	}
-	if (here && next == IBV_QPS_RTR && !qp->peer)
-		return EHOSTUNREACH;
 	if (next == IBV_QPS_ERR && cur == IBV_QPS_RTS)
 		vb_path_closing(qp);
 	lock_both(qp);
@@ -198,11 +176,15 @@ again:
 		unlock_both(qp);
 		goto again;
 	}
+	if (here && next == IBV_QPS_RTR && !vb_path_resolved(qp)) {
+		unlock_both(qp);
+		return EHOSTUNREACH;
+	}
 	vb_qp_take_attr(qp, attr, mask);
 	if (!iwarp || next != IBV_QPS_RTR) /* iWARP: the state stays as it is */
-		settle = enter_state(qp, cur, next);
+		status = enter_state(qp, cur, next);
 	unlock_both(qp);
-	if (settle)
+	if (status == VB_SQ_FAILED)
 		vb_path_settle(qp);
 	if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) { /* peers write no memory for this QP after the return */
 		atomic_thread_fence(memory_order_seq_cst);
@@ -214,7 +196,7 @@ again:
 static int modify_alone(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, bool here)
 {
 	vb_mutex_lock(&qp->modify_lock, VB_RANK_MODIFY);
-	int err = modify(qp, attr, mask, here);
+	int err = modify_held(qp, attr, mask, here);
 	vb_mutex_unlock(&qp->modify_lock);
 	return err;
 }

@@ -8,6 +8,20 @@
 #include "core/qp.h"
 #include "core/verbs.h"
 
+/* Before RTS sq_psn, and before RTR rq_psn, is what the program has set. */
+static void query_psns(const struct vb_qp *qp, struct ibv_qp_attr *attr)
+{
+	uint8_t state = atomic_load(&qp->state);
+	uint32_t sq_psn, rq_psn;
+
+	if (state < IBV_QPS_RTR || state > IBV_QPS_SQE || !qp->path->next_psns)
+		return;
+	qp->path->next_psns(qp, &sq_psn, &rq_psn);
+	attr->rq_psn = rq_psn;
+	if (state >= IBV_QPS_RTS)
+		attr->sq_psn = sq_psn;
+}
+
 /* The mask is a hint (ibv_query_qp(3)). All fields up to rate_limit are filled. rate_limit, which the structs of older
  * programs lack, is set to 0 if requested. PSNs are the next ones. */
 int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
@@ -18,15 +32,10 @@ int vb_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct 
 		return EINVAL;
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	uint8_t state = atomic_load(&qp->state);
-
 	memcpy(attr, &qp->attr, offsetof(struct ibv_qp_attr, rate_limit));
 	if (mask & IBV_QP_RATE_LIMIT)
 		attr->rate_limit = 0;
-	if (state >= IBV_QPS_RTR && state <= IBV_QPS_SQE)
-		attr->rq_psn = qp->type == IBV_QPT_UD ? qp->attr.rq_psn : qp->epsn;
-	if (state >= IBV_QPS_RTS && state <= IBV_QPS_SQE)
-		attr->sq_psn = qp->psn_next;
+	query_psns(qp, attr);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 	if (!attr->ah_attr.is_global) /* the grh was not set by the program, but by vb_lid_route */

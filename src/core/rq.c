@@ -8,7 +8,7 @@
 
 #include "core/node.h"
 
-static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
+static void rwqe_fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 {
 	struct ibv_sge *sge = &rq->sge[(size_t)slot * rq->max_sge];
 	uint64_t length = 0;
@@ -26,7 +26,7 @@ static void fill(struct vb_rq *rq, uint32_t slot, const struct ibv_recv_wr *wr)
 }
 
 /* Wakes an iWARP stream that waits for a receive. */
-static void feed(struct vb_rq *rq)
+static void wake_rnr_waiter(struct vb_rq *rq)
 {
 	vb_timer_armed(rq->rnr_waiter);
 	rq->rnr_waiter = NULL;
@@ -46,10 +46,10 @@ int vb_rq_post(struct vb_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 			*bad_wr = wr;
 			break;
 		}
-		fill(rq, tail++ & rq->mask, wr);
+		rwqe_fill(rq, tail++ & rq->mask, wr);
 	}
 	atomic_store_explicit(&rq->tail, tail, memory_order_release);
 	if (__builtin_expect(rq->rnr_waiter != NULL, 0))
-		feed(rq);
+		wake_rnr_waiter(rq);
 	return err;
 }

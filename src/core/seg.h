@@ -41,13 +41,16 @@ struct vb_mr_shared {
 };
 
 /* nak: counter << 32 | psn << 8 | code; a new value is a new NAK. */
-enum vb_nak_code {
-	VB_NAK_NONE,
-	VB_NAK_RNR,     /* IBA 9.7.5.2.8 */
-	VB_NAK_INV_REQ, /* invalid request */
-	VB_NAK_ACCESS,  /* remote access error */
-	VB_NAK_OP,      /* remote operational error */
-	VB_NAK_SOURCE,  /* the requester's own memory was not mapped when it was fetched: its local error */
+#define VB_RING_NAK(counter, psn, code) ((uint64_t)(counter) << 32 | (uint64_t)(psn) << 8 | (code))
+#define VB_RING_NAK_COUNTER(nak) ((uint32_t)((nak) >> 32))
+#define VB_RING_NAK_CODE(nak) ((nak)&0xff)
+enum vb_ring_nak {
+	VB_RING_NAK_NONE,
+	VB_RING_NAK_RNR,     /* IBA 9.7.5.2.8 */
+	VB_RING_NAK_INV_REQ, /* invalid request */
+	VB_RING_NAK_ACCESS,  /* remote access error */
+	VB_RING_NAK_OP,      /* remote operational error */
+	VB_RING_NAK_SOURCE,  /* the requester's own memory was not mapped when it was fetched: its local error */
 };
 
 #define VB_RD_ATOM_SLOTS 16u
@@ -69,7 +72,7 @@ struct vb_qp_shared {
 	/* line 1: written by the responder */
 	_Atomic uint64_t acked; /* requests executed since RTR, in order */
 	_Atomic uint64_t nak;
-	_Atomic uint64_t processed; /* requests received, in order: a read among them may not be answered yet */
+	_Atomic uint64_t taken; /* requests received, in order: a read among them may not be answered yet */
 	uint64_t reserved1[5];
 	/* lines 2, 3: results of atomics, by the slot that the requester chose */
 	_Atomic uint64_t atomic_result[VB_RD_ATOM_SLOTS];
@@ -78,6 +81,8 @@ struct vb_qp_shared {
 	_Atomic uint64_t executed;
 	uint64_t reserved2[7];
 };
+
+#define VB_HAZARDS 8u /* copies that may be in progress at once to or from one peer */
 
 /* One per peer process, indexed by the peer's lane. */
 struct vb_slot_shared {
@@ -92,7 +97,7 @@ struct vb_slot_shared {
 	_Atomic uint64_t rx_head; /* bytes of the peer's ring that this process has consumed */
 	uint64_t reserved1[7];
 	/* line 2: hazards: this process's copies in progress to or from that peer's memory: key << 32 | qpn; 0: none */
-	_Atomic uint64_t hazard[8];
+	_Atomic uint64_t hazard[VB_HAZARDS];
 };
 
 struct vb_seg_header {
@@ -111,10 +116,11 @@ struct vb_seg_header {
 	uint32_t reserved1[15];
 };
 
+#define VB_SEG_SLOT_STRIDE 256ull
 #define VB_SEG_SLOTS_OFF 4096ull
-#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANES * 256ull)
-#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * 320ull)
-#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * 64ull)
+#define VB_SEG_QPS_OFF (VB_SEG_SLOTS_OFF + VB_LANES * VB_SEG_SLOT_STRIDE)
+#define VB_SEG_MRS_OFF (VB_SEG_QPS_OFF + VB_LANE_QPS * sizeof(struct vb_qp_shared))
+#define VB_SEG_KEYS_OFF (VB_SEG_MRS_OFF + VB_SEG_MRS * sizeof(struct vb_mr_shared))
 #define VB_SEG_QP_PLACES_OFF (VB_SEG_KEYS_OFF + VB_SEG_MRS * 4ull)
 #define VB_SEG_RINGS_OFF (VB_SEG_QP_PLACES_OFF + VB_LANE_QPS * 2ull)
 #define VB_SEG_BYTES (VB_SEG_RINGS_OFF + VB_LANES * (uint64_t)VB_RING_BYTES)
@@ -122,10 +128,11 @@ struct vb_seg_header {
 _Static_assert(sizeof(struct vb_mr_shared) == 64, "one line");
 _Static_assert(sizeof(struct vb_qp_shared) == 320, "five lines");
 _Static_assert(sizeof(struct vb_slot_shared) == 192, "three lines");
+_Static_assert(sizeof(struct vb_slot_shared) <= VB_SEG_SLOT_STRIDE, "slots do not overlap");
 
 static inline struct vb_slot_shared *vb_seg_slot(void *seg, uint32_t lane)
 {
-	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * 256ull);
+	return (struct vb_slot_shared *)((char *)seg + VB_SEG_SLOTS_OFF + (lane & (VB_LANES - 1)) * VB_SEG_SLOT_STRIDE);
 }
 
 /* QP numbers are used in a secret order, but entries in sequence, so that few queue pairs touch few pages. The table
@@ -139,12 +146,14 @@ static inline struct vb_qp_shared *vb_seg_qp(void *seg, uint32_t qpn)
 {
 	uint32_t i = VB_QP_INDEX(qpn), place = atomic_load_explicit(&vb_seg_qp_places(seg)[i], memory_order_relaxed);
 
-	return (struct vb_qp_shared *)((char *)seg + VB_SEG_QPS_OFF + VB_QP_INDEX(place ^ i) * 320ull);
+	return (struct vb_qp_shared *)((char *)seg + VB_SEG_QPS_OFF +
+	                               VB_QP_INDEX(place ^ i) * sizeof(struct vb_qp_shared));
 }
 
 static inline struct vb_mr_shared *vb_seg_mr(void *seg, uint32_t index)
 {
-	return (struct vb_mr_shared *)((char *)seg + VB_SEG_MRS_OFF + (index & (VB_SEG_MRS - 1)) * 64ull);
+	return (struct vb_mr_shared *)((char *)seg + VB_SEG_MRS_OFF +
+	                               (index & (VB_SEG_MRS - 1)) * sizeof(struct vb_mr_shared));
 }
 
 /* The table of slots: the entry of each slot of a key. Readers mask it, because the owner uses the other bits. */

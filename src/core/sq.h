@@ -60,7 +60,7 @@ static inline bool vb_sq_has_room(struct vb_qp *qp, uint32_t i)
 {
 	uint32_t una = __atomic_load_n(&qp->sq_una, __ATOMIC_ACQUIRE);
 
-	return i - una < qp->sq_max_wr && !atomic_load_explicit(&vb_sq_at(qp, i)->told, memory_order_acquire);
+	return i - una < qp->sq_max_wr && !atomic_load_explicit(&vb_sq_at(qp, i)->in_cq, memory_order_acquire);
 }
 
 /* Retires the oldest request. Its completion, if any, was pushed before. Under sq_lock. */
@@ -81,7 +81,7 @@ static inline void vb_sq_tell(struct vb_qp *qp, struct vb_swqe *w, enum ibv_wc_s
 	        .send = w,
 	};
 
-	atomic_store_explicit(&w->told, true, memory_order_relaxed);
+	atomic_store_explicit(&w->in_cq, true, memory_order_relaxed);
 	vb_cq_push(qp->scq, &cqe, false);
 }
 

@@ -29,7 +29,7 @@ static int rq_alloc(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 	return 0;
 }
 
-static int check_attr(const struct ibv_srq_attr *attr)
+static int check_srq_attr(const struct ibv_srq_attr *attr)
 {
 	return !attr->max_wr || attr->max_wr > VB_MAX_SRQ_WR || attr->max_sge > VB_MAX_SRQ_SGE ? EINVAL : 0;
 }
@@ -58,7 +58,7 @@ static struct vb_srq *srq_new(struct vb_node *node, const struct ibv_srq_attr *a
 struct ibv_srq *vb_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	struct vb_context *ctx = vb_ctx(pd->context);
-	int err = vb_pd_is_sound(pd) ? check_attr(&attr->attr) : EINVAL;
+	int err = vb_pd_is_sound(pd) ? check_srq_attr(&attr->attr) : EINVAL;
 	struct vb_srq *srq = err ? NULL : srq_new(ctx->node, &attr->attr);
 
 	if (!srq) {

@@ -9,7 +9,7 @@
  * Requests are built in the free entries behind sq_head, under wr_lock, and become part of the queue in wr_complete.
  * Errors are stored until then, because the setters return nothing.
  */
-static struct vb_qp *of(struct ibv_qp_ex *qpx)
+static struct vb_qp *qp_of(struct ibv_qp_ex *qpx)
 {
 	return (struct vb_qp *)qpx;
 }
@@ -20,7 +20,7 @@ static void fail_request(struct vb_qp *qp, int err)
 		qp->wr_error = err;
 }
 
-static uint32_t current(const struct vb_qp *qp)
+static uint32_t wr_index(const struct vb_qp *qp)
 {
 	return qp->sq_head + qp->wr_count - 1;
 }
@@ -30,14 +30,14 @@ static struct vb_swqe *open_wr(struct vb_qp *qp)
 {
 	if (!qp->wr_count)
 		fail_request(qp, EINVAL);
-	return qp->wr_error ? NULL : vb_sq_at(qp, current(qp));
+	return qp->wr_error ? NULL : vb_sq_at(qp, wr_index(qp));
 }
 
 /* --- the critical region --- */
 
 static void wr_start(struct ibv_qp_ex *qpx)
 {
-	struct vb_qp *qp = of(qpx);
+	struct vb_qp *qp = qp_of(qpx);
 
 	vb_lock(&qp->wr_lock);
 	qp->wr_count = 0;
@@ -46,7 +46,7 @@ static void wr_start(struct ibv_qp_ex *qpx)
 
 static void wr_abort(struct ibv_qp_ex *qpx)
 {
-	struct vb_qp *qp = of(qpx);
+	struct vb_qp *qp = qp_of(qpx);
 
 	qp->wr_count = 0;
 	vb_unlock(&qp->wr_lock);
@@ -61,7 +61,7 @@ static void check_addresses(struct vb_qp *qp)
 
 static int wr_complete(struct ibv_qp_ex *qpx)
 {
-	struct vb_qp *qp = of(qpx);
+	struct vb_qp *qp = qp_of(qpx);
 
 	vb_lock(&qp->sq_lock);
 	uint8_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
@@ -88,7 +88,7 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 
 /* --- builders --- */
 
-static struct vb_swqe *begin_request(struct vb_qp *qp, enum ibv_wr_opcode opcode)
+static struct vb_swqe *wr_begin(struct vb_qp *qp, enum ibv_wr_opcode opcode)
 {
 	if (!(vb_wr_lookup(opcode)->send_op & qp->send_ops))
 		fail_request(qp, EOPNOTSUPP);
@@ -97,13 +97,13 @@ static struct vb_swqe *begin_request(struct vb_qp *qp, enum ibv_wr_opcode opcode
 	if (qp->wr_error)
 		return NULL;
 	qp->wr_count++;
-	struct vb_swqe *w = vb_sq_at(qp, current(qp));
+	struct vb_swqe *w = vb_sq_at(qp, wr_index(qp));
 
 	w->wr_id = qp->qpx.wr_id;
 	w->opcode = (uint8_t)opcode;
 	w->flags =
 	        (uint8_t)((qp->qpx.wr_flags & ~(unsigned)IBV_SEND_INLINE) | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0));
-	w->num_sge = w->slot = w->direct = 0;
+	w->num_sge = w->slot = w->data_written = 0;
 	w->length = 0;
 	w->imm = 0;
 	w->ah = NULL;
@@ -113,7 +113,7 @@ static struct vb_swqe *begin_request(struct vb_qp *qp, enum ibv_wr_opcode opcode
 static struct vb_swqe *begin_remote(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode, uint32_t rkey,
                                     uint64_t remote_addr)
 {
-	struct vb_swqe *w = begin_request(of(qpx), opcode);
+	struct vb_swqe *w = wr_begin(qp_of(qpx), opcode);
 
 	if (w) {
 		w->rkey = rkey;
@@ -124,7 +124,7 @@ static struct vb_swqe *begin_remote(struct ibv_qp_ex *qpx, enum ibv_wr_opcode op
 
 static void begin_imm(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode, uint32_t imm)
 {
-	struct vb_swqe *w = begin_request(of(qpx), opcode);
+	struct vb_swqe *w = wr_begin(qp_of(qpx), opcode);
 
 	if (w)
 		w->imm = w->rkey = imm;
@@ -176,7 +176,7 @@ static void wr_rdma_write_imm(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t rem
 
 static void wr_send(struct ibv_qp_ex *qpx)
 {
-	begin_request(of(qpx), IBV_WR_SEND);
+	wr_begin(qp_of(qpx), IBV_WR_SEND);
 }
 
 static void wr_send_imm(struct ibv_qp_ex *qpx, __be32 imm_data)
@@ -193,29 +193,29 @@ static void wr_send_inv(struct ibv_qp_ex *qpx, uint32_t invalidate_rkey)
 
 static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	fail_request(of(qpx), EOPNOTSUPP);
+	fail_request(qp_of(qpx), EOPNOTSUPP);
 }
 
 static void wr_send_tso(struct ibv_qp_ex *qpx, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
-	fail_request(of(qpx), EOPNOTSUPP);
+	fail_request(qp_of(qpx), EOPNOTSUPP);
 }
 
 static void wr_atomic_write(struct ibv_qp_ex *qpx, uint32_t rkey, uint64_t remote_addr, const void *value)
 {
-	fail_request(of(qpx), EOPNOTSUPP);
+	fail_request(qp_of(qpx), EOPNOTSUPP);
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t remote_srqn)
 {
-	fail_request(of(qpx), EOPNOTSUPP);
+	fail_request(qp_of(qpx), EOPNOTSUPP);
 }
 
 /* --- setters --- */
 
 static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
-	struct vb_qp *qp = of(qpx);
+	struct vb_qp *qp = qp_of(qpx);
 	struct vb_swqe *w = open_wr(qp);
 
 	if (!w)
@@ -231,7 +231,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t re
 
 static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t num_sge, const struct ibv_sge *sg_list)
 {
-	struct vb_qp *qp = of(qpx);
+	struct vb_qp *qp = qp_of(qpx);
 	struct vb_swqe *w = open_wr(qp);
 	uint64_t length = 0;
 
@@ -241,7 +241,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t num_sge, const struct 
 		fail_request(qp, EINVAL);
 		return;
 	}
-	struct ibv_sge *sge = vb_sq_sges(qp, current(qp));
+	struct ibv_sge *sge = vb_sq_sges(qp, wr_index(qp));
 
 	for (size_t i = 0; i < num_sge; i++) {
 		sge[i] = sg_list[i];
@@ -261,7 +261,7 @@ static void wr_set_sge(struct ibv_qp_ex *qpx, uint32_t lkey, uint64_t addr, uint
 
 static void wr_set_inline_data_list(struct ibv_qp_ex *qpx, size_t num_buf, const struct ibv_data_buf *buf_list)
 {
-	struct vb_qp *qp = of(qpx);
+	struct vb_qp *qp = qp_of(qpx);
 	struct vb_swqe *w = open_wr(qp);
 	size_t length = 0;
 
@@ -277,7 +277,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *qpx, size_t num_buf, const
 			return;
 		}
 		if (buf_list[i].length)
-			memcpy(vb_sq_inline(qp, current(qp)) + length, buf_list[i].addr, buf_list[i].length);
+			memcpy(vb_sq_inline(qp, wr_index(qp)) + length, buf_list[i].addr, buf_list[i].length);
 		length += buf_list[i].length;
 	}
 	w->num_sge = 0;

@@ -38,7 +38,7 @@ enum vb_verb {
 	VB_VERB_READ,
 	VB_VERB_CMP_SWAP,
 	VB_VERB_FETCH_ADD,
-	VB_VERB_LOCAL, /* executed by ops->local, in order: invalidation, binding */
+	VB_VERB_LOCAL_INV, /* executed by ops->local_invalidate, in order */
 };
 
 enum {
@@ -65,11 +65,11 @@ struct vb_work_sent {
 	struct vb_work rq;
 	uint64_t seq;      /* number of its first packet; the PSN is cfg.sq_psn + seq. iWARP: its MSN */
 	uint64_t receives; /* number of messages up to this one that consume a receive */
-	uint32_t packets;  /* number of PSNs; 0 for VB_VERB_LOCAL */
+	uint32_t packets;  /* number of PSNs; 0 for VB_VERB_LOCAL_INV */
 	uint32_t chunk;    /* reads: response packets per READ request, fixed when the first is sent */
 	uint8_t middle;    /* opcode of its middle packets */
 	uint8_t status;    /* a local error, reported in order */
-	bool done;         /* VB_VERB_LOCAL: executed */
+	bool done;         /* VB_VERB_LOCAL_INV: executed */
 };
 
 /* The result of a completed receive. */

@@ -12,6 +12,11 @@
 /* A GID is an IPv6 address, or an IPv4-mapped one. */
 #define VB_GID_LEN 16
 
+/* Bytes of headers. A GRH is the header in front of a received datagram. */
+#define VB_GRH_LEN 40
+#define VB_IPV6_LEN 40
+#define VB_IPV4_LEN 20
+
 /* Source and destination of packets. Both addresses are IPv4-mapped, or neither is. */
 struct vb_flow {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];

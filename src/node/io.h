@@ -84,9 +84,9 @@ void vb_unresolved_look(struct vb_node *node);  /* retries if due, or after a me
 /* progress.c */
 unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned want, bool adapter);
 bool vb_work_waiting(struct vb_node *node); /* under progress */
-bool vb_awaits_network(struct vb_io *io);   /* does a queue pair receive by a transport? */
-void vb_flush(struct vb_node *node);
-void vb_progress_take(struct vb_node *node); /* makes the progress thread the owner of progress; under progress */
+bool vb_awaits_network(struct vb_io *io);   /* a queue pair receives by a transport */
+void vb_node_publish(struct vb_node *node);
+void vb_progress_take(struct vb_node *node); /* for the progress thread; under progress */
 void vb_hot_drop(struct vb_node *node, struct vb_peer *peer);
 
 /* gsi.c; progress thread */

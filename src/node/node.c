@@ -350,10 +350,10 @@ void vb_node_put(struct vb_node *node)
 		the_node = NULL;
 		vb_progress_stop(node);
 		vb_lock(&node->progress);
-		vb_flush(node);
+		vb_node_publish(node);
 		log_counters(node);
 		vb_unlock(&node->progress);
-		atomic_store(&node->hdr->life, 0x40000000u);
+		atomic_store(&node->hdr->life, FUTEX_OWNER_DIED);
 		node_free(node);
 	}
 	vb_mutex_unlock(&the_lock);
@@ -365,7 +365,7 @@ static bool hazard_stands(struct vb_peer *p, uint32_t key, uint32_t qpn)
 {
 	struct vb_slot_shared *slot = p->theirs; /* the peer's hazards: its copies to and from our memory */
 
-	for (int i = 0; i < 8; i++) {
+	for (unsigned i = 0; i < VB_HAZARDS; i++) {
 		uint64_t h = atomic_load(&slot->hazard[i]);
 
 		if (h && (!key || h >> 32 == key) && (!qpn || (h & VB_QPN_MASK) == qpn))

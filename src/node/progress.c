@@ -63,11 +63,11 @@ void vb_peer_doorbell(struct vb_peer *p)
 		vb_wake_ring(p->wake_fd);
 }
 
-void vb_flush(struct vb_node *node)
+void vb_node_publish(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
-	vb_rx_flush(node);
+	vb_acks_publish(node);
 	for (unsigned i = 0; i < io->ndirty; i++) {
 		struct vb_peer *p = io->dirty[i];
 
@@ -88,7 +88,7 @@ static void note_dirty(struct vb_node *node, struct vb_peer *p)
 		if (io->dirty[i] == p)
 			return;
 	if (io->ndirty == sizeof(io->dirty) / sizeof(io->dirty[0]))
-		vb_flush(node);
+		vb_node_publish(node);
 	io->dirty[io->ndirty++] = p;
 }
 
@@ -153,7 +153,7 @@ static unsigned take_one(struct vb_node *node, struct vb_peer *p)
 	unsigned n = vb_rx_drain(p, 1);
 
 	if (__builtin_expect((before ^ p->rx_head) / (VB_RING_BYTES / 8) != 0, 0)) {
-		vb_rx_flush(node);
+		vb_acks_publish(node);
 		atomic_store_explicit(&p->ours->rx_head, p->rx_head, memory_order_release);
 		if (atomic_load_explicit(&p->theirs->want_space, memory_order_relaxed))
 			vb_peer_notify(p);
@@ -280,7 +280,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	if (__builtin_expect(atomic_load_explicit(&node->overrun, memory_order_relaxed), 0))
 		vb_qp_end_overrun(node);
 	if (atomic_load_explicit(&io->owing, memory_order_relaxed))
-		vb_flush(node);
+		vb_node_publish(node);
 	for (unsigned i = 0; i < io->nhot; i++) {
 		struct vb_peer *p = io->hot[i];
 		unsigned n = drain(node, p, cq, want);
@@ -294,7 +294,7 @@ unsigned vb_progress_locked(struct vb_node *node, struct vb_cq *cq, unsigned wan
 	if (io->ndirty || node->acks) {
 		atomic_store_explicit(&io->owing, 1, memory_order_relaxed);
 		if (adapter || done > BATCH / 2)
-			vb_flush(node);
+			vb_node_publish(node);
 	}
 	return done;
 }

@@ -5,6 +5,19 @@
 #include "path/path.h"
 #include "path/roce/roce.h"
 
+/* Programs of this host are met for each datagram; only the network is looked for. */
+static bool datagram_resolved(const struct vb_qp *qp)
+{
+	return qp->roce && atomic_load(&qp->node->io->roce->up);
+}
+
+/* The receiver of a datagram ignores its PSN. */
+static void datagram_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	*sq_psn = qp->psn_next;
+	*rq_psn = qp->attr.rq_psn;
+}
+
 const struct vb_path_ops vb_datagram_path_ops = {
         .name = "datagrams",
         .ring = true,
@@ -14,9 +27,12 @@ const struct vb_path_ops vb_datagram_path_ops = {
         .visit = vb_local_visit,
         .deadline = vb_local_deadline,
         .entered = vb_roce_path_entered,
+        .resolved = datagram_resolved,
         .idle = vb_local_idle,
         .closing = vb_local_settle,
         .closed = vb_roce_path_closed,
+        .forget_sends = vb_local_forget_sends,
+        .next_psns = datagram_next_psns,
         .reset = vb_roce_path_reset,
         .datagram = vb_roce_datagram,
         .datagrams_end = vb_roce_datagrams_end,

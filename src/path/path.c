@@ -7,9 +7,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/device.h"
+#include "core/qp.h"
 #include "engine/local/ring.h"
 #include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/calls.h"
 #include "util/guard.h"
 #include "util/log.h"
@@ -21,7 +22,7 @@ const struct vb_transport_ops *const vb_transports[VB_TRANSPORTS] = {
         [VB_TRANSPORT_IWARP] = &vb_iwarp_transport,
 };
 
-void vb_path_new(struct vb_qp *qp)
+void vb_path_none(struct vb_qp *qp)
 {
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
@@ -30,7 +31,7 @@ void vb_path_new(struct vb_qp *qp)
 
 /* Connects the QP to the process that owns its destination QP number, if that process is on this host and the broker
  * can introduce it. Returns false if the path is RoCE or an iWARP connection. */
-static bool connect_here(struct vb_qp *qp, bool iwarp)
+static bool settle_on_this_host(struct vb_qp *qp, bool iwarp)
 {
 	struct vb_peer *p;
 	int err;
@@ -53,8 +54,8 @@ static bool connect_here(struct vb_qp *qp, bool iwarp)
 	}
 	vb_lock(&qp->node->progress);
 	vb_lock(&qp->sq_lock);
-	qp->peer = p;
-	qp->remote = NULL;
+	qp->local.peer = p;
+	qp->local.remote = NULL;
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
 	if (p)
@@ -70,7 +71,7 @@ static void start_over(struct vb_qp *qp)
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
 	vb_roce_path_close(qp);
-	vb_path_new(qp);
+	vb_path_none(qp);
 	vb_unresolved_drop(qp);
 	vb_unlock(&qp->sq_lock);
 	vb_unlock(&qp->node->progress);
@@ -83,11 +84,13 @@ void vb_path_connect(struct vb_qp *qp)
 
 	vb_guard_install();
 	start_over(qp);
-	if (vb_ctx(qp->qp.context)->dev->iwarp) {
+	if (vb_qp_is_iwarp(qp)) {
 		if (!always)
-			connect_here(qp, true);
-	} else if (qp->type == IBV_QPT_UD) {
-		qp->roce_always = always;
+			settle_on_this_host(qp, true);
+		return; /* its connection resolves it */
+	}
+	if (qp->type == IBV_QPT_UD) {
+		qp->datagram.roce_always = always;
 		/* without RoCE the QP still reaches programs of this host, and the broker may answer later */
 		if (vb_roce_up(qp->node, VB_RESOLVE_WAIT) != ENETUNREACH)
 			err = vb_roce_path_open(qp);
@@ -95,7 +98,7 @@ void vb_path_connect(struct vb_qp *qp)
 		err = vb_roce_up(qp->node, VB_RESOLVE_WAIT);
 		if (!err)
 			err = vb_roce_path_open(qp);
-	} else if (!connect_here(qp, false)) {
+	} else if (!settle_on_this_host(qp, false)) {
 		err = vb_roce_path_open(qp);
 	}
 	if (err)
@@ -159,5 +162,5 @@ void vb_path_reset(struct vb_qp *qp)
 	qp->path->reset(qp);
 	vb_cancel_restore(cancel);
 	vb_unresolved_drop(qp);
-	vb_path_new(qp);
+	vb_path_none(qp);
 }

@@ -24,16 +24,16 @@ static const struct {
         [IBV_WR_RDMA_READ] = {VB_VERB_READ, 0},
         [IBV_WR_ATOMIC_CMP_AND_SWP] = {VB_VERB_CMP_SWAP, 0},
         [IBV_WR_ATOMIC_FETCH_AND_ADD] = {VB_VERB_FETCH_ADD, 0},
-        [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL, 0},
+        [IBV_WR_LOCAL_INV] = {VB_VERB_LOCAL_INV, 0},
 };
 
-static struct vb_swqe *entry(struct vb_qp *qp, const struct vb_work *rq)
+static struct vb_swqe *swqe_of(struct vb_qp *qp, const struct vb_work *rq)
 {
 	return vb_sq_at(qp, (uint32_t)rq->cookie);
 }
 
 /* Checks the memory for the response to a READ or an atomic, so that an error shows before the request is sent. */
-static void check_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
+static void check_answer_target(struct vb_qp *qp, struct vb_swqe *w, bool atomic)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
 
@@ -72,7 +72,7 @@ bool vb_queue_next_send(void *own, struct vb_work *rq)
 	if (w->flags & IBV_SEND_FENCE)
 		rq->flags |= VB_WORK_FENCE;
 	if (w->state != VB_SWQE_DONE && (atomic || w->opcode == IBV_WR_RDMA_READ))
-		check_target(qp, w, atomic);
+		check_answer_target(qp, w, atomic);
 	/* The request failed in check_target or when it was posted. An impossible length makes the engine fail it, in
 	 * order. */
 	if (w->state == VB_SWQE_DONE)
@@ -95,7 +95,7 @@ static enum ibv_wc_status wc_status(enum vb_work_status status)
 void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_status status)
 {
 	struct vb_qp *qp = own;
-	struct vb_swqe *w = entry(qp, rq);
+	struct vb_swqe *w = swqe_of(qp, rq);
 
 	if ((w->flags & IBV_SEND_SIGNALED) || status != VB_WORK_SUCCESS)
 		vb_sq_tell(qp, w,
@@ -105,7 +105,7 @@ void vb_queue_complete_send(void *own, const struct vb_work *rq, enum vb_work_st
 }
 
 /* Returns the length of the memory region that holds the first sge; 0 for inline data. */
-static uint64_t region(struct vb_qp *qp, const struct vb_swqe *w)
+static uint64_t region_length(struct vb_qp *qp, const struct vb_swqe *w)
 {
 	const struct ibv_sge *sge = &qp->ssge[(size_t)(w - qp->swqe) * qp->sq_max_sge];
 
@@ -118,15 +118,15 @@ const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, con
 {
 	if (k->gathered && k->cookie == (uint32_t)rq->cookie && k->access == access)
 		return k;
-	k->n = vb_gather(qp, entry(qp, rq), access, k->iov);
+	k->n = vb_gather(qp, swqe_of(qp, rq), access, k->iov);
 	k->gathered = k->n >= 0;
-	k->region = k->n == 1 ? region(qp, entry(qp, rq)) : 0;
+	k->region = k->n == 1 ? region_length(qp, swqe_of(qp, rq)) : 0;
 	k->cookie = (uint32_t)rq->cookie;
 	k->access = access;
 	return k->gathered ? k : NULL;
 }
 
-bool vb_queue_local(struct vb_qp *qp, const struct vb_work *rq)
+bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *rq)
 {
 	return !vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), rq->imm, false);
 }
@@ -175,29 +175,29 @@ void vb_queue_complete_receive(void *own, const struct vb_receipt *r)
 
 /* --- memory that the peer addresses by R_Key --- */
 
-bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
+bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey)
 {
-	if (!k->granted || k->rkey != rkey) {
-		k->granted = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
+	if (!k->found || k->rkey != rkey) {
+		k->found = vb_mr_read_shared(qp->node->seg, rkey, &k->view);
 		k->rkey = rkey;
 	}
-	return k->granted;
+	return k->found;
 }
 
-uint32_t vb_queue_right(enum vb_right access)
+uint32_t vb_ibv_access_of(enum vb_right right)
 {
-	static const uint32_t rights[] = {[VB_RIGHT_WRITE] = IBV_ACCESS_REMOTE_WRITE,
+	static const uint32_t access[] = {[VB_RIGHT_WRITE] = IBV_ACCESS_REMOTE_WRITE,
 	                                  [VB_RIGHT_READ] = IBV_ACCESS_REMOTE_READ,
 	                                  [VB_RIGHT_ATOMIC] = IBV_ACCESS_REMOTE_ATOMIC};
 
-	return rights[access];
+	return access[right];
 }
 
-uint8_t vb_queue_access(unsigned flags)
+uint8_t vb_rights_of(unsigned ibv_access)
 {
-	return (uint8_t)((flags & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) |
-	                 (flags & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
-	                 (flags & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
+	return (uint8_t)((ibv_access & IBV_ACCESS_REMOTE_WRITE ? VB_RIGHT_WRITE : 0) |
+	                 (ibv_access & IBV_ACCESS_REMOTE_READ ? VB_RIGHT_READ : 0) |
+	                 (ibv_access & IBV_ACCESS_REMOTE_ATOMIC ? VB_RIGHT_ATOMIC : 0));
 }
 
 enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomic *a, uint64_t *original)

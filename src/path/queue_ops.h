@@ -11,7 +11,7 @@
 
 /* Cache of memory look-ups, valid while sq_lock is held: deregistration waits for that lock. */
 struct vb_known {
-	bool gathered, granted;
+	bool gathered, found;
 	uint32_t cookie, access, rkey;
 	int n;
 	uint64_t region; /* bytes; length of the memory region if the request has one piece, otherwise 0 */
@@ -22,7 +22,7 @@ struct vb_known {
 /* Empties the cache: after sq_lock is taken, and after a key is invalidated under it. */
 static inline void vb_known_forget(struct vb_known *k)
 {
-	k->gathered = k->granted = false;
+	k->gathered = k->found = false;
 }
 
 /* See struct vb_roce_ops. `own` is the queue pair. */
@@ -34,17 +34,17 @@ enum vb_memory_result vb_queue_atomic(void *own, bool add, const struct vb_atomi
 
 /* Execute a Local Invalidate, and a Send with Invalidate from the peer. Return false if the key is not valid here. The
  * caller then calls vb_known_forget. */
-bool vb_queue_local(struct vb_qp *qp, const struct vb_work *rq);
+bool vb_queue_local_invalidate(struct vb_qp *qp, const struct vb_work *rq);
 bool vb_queue_invalidate(struct vb_qp *qp, uint32_t rkey);
 
 /* Returns the pieces of a request's local memory, or NULL if its L_Keys do not allow the access. */
 const struct vb_known *vb_queue_pieces(struct vb_qp *qp, struct vb_known *k, const struct vb_work *rq, uint32_t access);
 /* Looks up the memory region of an R_Key and stores it in k->view. Returns false if there is none. Unlike
  * vb_own_memory, it reads the key's entry once until vb_known_forget. */
-bool vb_queue_named(struct vb_qp *qp, struct vb_known *k, uint32_t rkey);
+bool vb_queue_find_region(struct vb_qp *qp, struct vb_known *k, uint32_t rkey);
 
 /* Convert enum vb_right to IBV_ACCESS_*, and IBV_ACCESS_* to a mask of enum vb_right. */
-uint32_t vb_queue_right(enum vb_right access);
-uint8_t vb_queue_access(unsigned flags);
+uint32_t vb_ibv_access_of(enum vb_right right);
+uint8_t vb_rights_of(unsigned ibv_access);
 
 #endif

@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 
-#include "core/device.h"
-#include "engine/local/requester.h"
+#include "engine/local/peer.h"
 #include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/log.h"
 #include "util/units.h"
 
@@ -19,11 +19,7 @@
 /* Under progress + sq_lock. */
 static bool lacks_path(const struct vb_qp *qp)
 {
-	if (vb_ctx(qp->qp.context)->dev->iwarp || vb_wire_mode() == VB_WIRE_MODE_NEVER)
-		return false;
-	if (qp->type == IBV_QPT_UD)
-		return !qp->roce || !atomic_load(&qp->node->io->roce->up);
-	return !qp->roce && !qp->remote && !(qp->peer && vb_peer_alive(qp->peer));
+	return vb_wire_mode() != VB_WIRE_MODE_NEVER && !vb_path_resolved(qp);
 }
 
 void vb_unresolved_drop(struct vb_qp *qp)
@@ -85,15 +81,16 @@ static int resolve_path(struct vb_qp *qp, bool ask, struct vb_peer **peer)
 /* Gives the QP the RoCE path, and brings the engine to the QP's present state. */
 static int join_roce(struct vb_qp *qp, enum ibv_qp_state state)
 {
+	const struct vb_path_ops *before = qp->path;
 	int err = qp->roce ? 0 : vb_roce_path_open_locked(qp);
 
-	if (err || qp->type == IBV_QPT_UD)
+	if (err || qp->path == before) /* UD keeps its path */
 		return err;
-	vb_stop_timer(qp);
-	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD) {
-		vb_roce_start(&qp->roce->q);
-		vb_roce_pause(&qp->roce->q, state == IBV_QPS_SQD);
-	}
+	before->forget_sends(qp);
+	if (state == IBV_QPS_RTS || state == IBV_QPS_SQD)
+		qp->path->entered(qp, IBV_QPS_RTR, IBV_QPS_RTS);
+	if (state == IBV_QPS_SQD)
+		qp->path->entered(qp, IBV_QPS_RTS, IBV_QPS_SQD);
 	return 0;
 }
 
@@ -112,8 +109,8 @@ static void retry_path(struct vb_qp *qp, bool ask)
 	if (resolve_path(qp, ask, &peer))
 		return;
 	if (peer) {
-		qp->peer = peer;
-		qp->remote = NULL;
+		qp->local.peer = peer;
+		qp->local.remote = NULL;
 	} else if (join_roce(qp, state)) {
 		return;
 	}

@@ -59,7 +59,7 @@ int vb_roce_up(struct vb_node *n, unsigned wait_ms)
 	return 0;
 }
 
-void vb_path_new(struct vb_qp *qp)
+void vb_path_none(struct vb_qp *qp)
 {
 	qp->path = qp->type == IBV_QPT_UD ? &vb_datagram_path_ops : &vb_local_path_ops;
 }
@@ -114,7 +114,7 @@ void vb_path_closed(struct vb_qp *qp)
 void vb_path_reset(struct vb_qp *qp)
 {
 	qp->path->reset(qp);
-	vb_path_new(qp);
+	vb_path_none(qp);
 	qp->inbound->active = false;
 }
 

@@ -76,12 +76,13 @@ static const struct vb_path_ops datagrams = {
         .idle = vb_local_idle,
         .closing = vb_local_settle,
         .closed = vb_local_closed,
+        .forget_sends = vb_local_forget_sends,
         .reset = vb_local_reset,
         .datagram = no_network,
         .datagrams_end = nothing_ends,
 };
 
-void vb_path_new(struct vb_qp *qp)
+void vb_path_none(struct vb_qp *qp)
 {
 	qp->path = qp->type == IBV_QPT_UD ? &datagrams : &vb_local_path_ops;
 }
@@ -104,6 +105,8 @@ void vb_roce_forwarded(struct vb_node *n, const uint8_t *record, uint32_t length
 
 void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
+	if (qp->path->entered)
+		qp->path->entered(qp, cur, next);
 }
 
 bool vb_path_idle(const struct vb_qp *qp)
@@ -127,8 +130,8 @@ void vb_path_address(struct vb_node *n, const union ibv_gid *dgid)
 
 void vb_path_connect(struct vb_qp *qp)
 {
-	qp->peer = &peer;
-	qp->remote = NULL;
+	qp->local.peer = &peer;
+	qp->local.remote = NULL;
 }
 
 void vb_path_closing(struct vb_qp *qp)
@@ -457,12 +460,12 @@ static void put_record(struct world *w, struct input *in)
 	r->dest = (head & 4 ? take(in, 3) : qp->qp.qp_num) | type << 24;
 	r->src = (head & 8 ? take(in, 3) : its_qpn(i)) | flags << 24;
 	r->psn = ((head & 16                  ? take(in, 3)
-	           : type == VB_REC_READ_DATA ? (uint32_t)qp->ssn_una
-	                                      : qp->epsn) &
+	           : type == VB_REC_READ_DATA ? (uint32_t)qp->local.ssn_una
+	                                      : qp->local.epsn) &
 	          0xffffff) |
 	         1u << 24;
 	r->length = head & 32 ? take(in, 4) : take(in, 2) % (lines * VB_LINE);
-	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->ssn_emit;
+	r->ack = head & 64 ? take(in, 4) : (uint32_t)qp->local.ssn_emit;
 	r->imm = take(in, 1) & 1 ? w->mr->rkey : 7;
 	if (lines * VB_LINE >= 64) {
 		uint32_t k = take(in, 1);
@@ -483,7 +486,7 @@ static void put_record(struct world *w, struct input *in)
 	atomic_store(&r->mark, (uint64_t)lines | (uint64_t)(uint32_t)(peer.rx_head / VB_LINE) << 32);
 	vb_lock(&node.progress);
 	vb_rx_drain(&peer, 3);
-	vb_rx_flush(&node);
+	vb_acks_publish(&node);
 	vb_unlock(&node.progress);
 	/* what stood there is old now */
 	atomic_store((_Atomic uint64_t *)(peer_ring + (peer.rx_head & VB_RING_MASK)), 0);
@@ -538,7 +541,7 @@ static void visit(struct world *w)
 	}
 	for (struct vb_qp *qp = node.active; qp; qp = qp->active_next)
 		qp->path->deadline(qp);
-	vb_rx_flush(&node);
+	vb_acks_publish(&node);
 	vb_unlock(&node.progress);
 	poll_all(w);
 }

@@ -32,7 +32,8 @@ struct vb_iw_ops {
 	 * concern a request that had completed before. */
 	bool (*next_send)(void *own, struct vb_work *rq);
 	void (*complete_send)(void *own, const struct vb_work *rq, enum vb_work_status status);
-	bool (*local)(void *own, const struct vb_work *rq);
+	/* Invalidates rq->imm. Returns false if there is no such key. */
+	bool (*local_invalidate)(void *own, const struct vb_work *rq);
 	bool (*take_receive)(void *own, uint32_t *room);
 	void (*complete_receive)(void *own, const struct vb_receipt *receipt);
 	enum vb_memory_result (*atomic)(void *own, bool add, const struct vb_atomic *a, uint64_t *original);

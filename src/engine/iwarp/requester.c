@@ -11,9 +11,9 @@
  */
 static enum vb_work_status fault(const struct vb_iw_qp *q, const struct vb_work *rq)
 {
-	if (rq->verb == VB_VERB_LOCAL)
+	if (rq->verb == VB_VERB_LOCAL_INV)
 		return VB_WORK_SUCCESS;
-	if (rq->verb > VB_VERB_LOCAL || (rq->verb == VB_VERB_SEND && rq->flags & VB_WORK_IMM))
+	if (rq->verb > VB_VERB_LOCAL_INV || (rq->verb == VB_VERB_SEND && rq->flags & VB_WORK_IMM))
 		return VB_WORK_LOC_QP_OP_ERR;
 	if (rq->length > VB_WORK_MAX_MESSAGE || (vb_iw_is_atomic(rq) && rq->length != sizeof(uint64_t)))
 		return VB_WORK_LOC_LEN_ERR;
@@ -280,7 +280,7 @@ static bool run_local(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	if (q->rq.cur != q->rq.head)
 		return false;
-	if (!q->ops->local(q->own, &s->rq)) {
+	if (!q->ops->local_invalidate(q->own, &s->rq)) {
 		stop_stream(q, s, VB_WORK_MW_BIND_ERR);
 		return false;
 	}
@@ -315,7 +315,7 @@ enum vb_iw_made vb_iw_make_request(struct vb_iw_qp *q)
 		s = vb_iw_send_at(q, rq->cur);
 		if (s->status)
 			return stop_stream(q, s, s->status);
-		if (s->rq.verb != VB_VERB_LOCAL) {
+		if (s->rq.verb != VB_VERB_LOCAL_INV) {
 			if (!may_begin(q, s))
 				return VB_IW_NOTHING;
 			break;

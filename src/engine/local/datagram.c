@@ -14,6 +14,7 @@
 #include "engine/local/ring.h"
 #include "frame/header.h"
 #include "frame/net.h"
+#include "frame/packet.h"
 #include "frame/segment.h"
 #include "util/units.h"
 
@@ -21,7 +22,10 @@
  * a busy program may need this time, as address resolution does on a network. */
 #define UD_PATIENCE VB_MS(100) /* ns */
 #define UD_MEETING VB_S(3)     /* ns */
-#define FAR_MS 50              /* after this time the broker is asked again, because a new program may own the lane */
+/* the fields of ah->far */
+#define FAR_LANE_SHIFT 40
+#define FAR_TIME_MASK ((1ull << FAR_LANE_SHIFT) - 1)
+#define FAR_MS 50 /* after this time the broker is asked again, because a new program may own the lane */
 
 /* The most waiting datagrams that datagrams to other receivers may overtake. With more, all later datagrams wait. */
 #define OVERTAKEN_MAX 128
@@ -60,12 +64,13 @@ static bool is_far(const struct vb_ah *ah, uint32_t lane)
 {
 	uint64_t far = atomic_load_explicit(&ah->far, memory_order_relaxed);
 
-	return far >> 40 == lane && vb_now() / 1000000 < (far & 0xffffffffffull);
+	return far >> FAR_LANE_SHIFT == lane && vb_now() / VB_MS(1) < (far & FAR_TIME_MASK);
 }
 
 static void set_far(struct vb_ah *ah, uint32_t lane)
 {
-	atomic_store_explicit(&ah->far, (uint64_t)lane << 40 | ((vb_now() / 1000000 + FAR_MS) & 0xffffffffffull),
+	atomic_store_explicit(&ah->far,
+	                      (uint64_t)lane << FAR_LANE_SHIFT | ((vb_now() / VB_MS(1) + FAR_MS) & FAR_TIME_MASK),
 	                      memory_order_relaxed);
 }
 
@@ -103,7 +108,7 @@ static enum vb_emit emit_to_unknown(struct vb_qp *qp, struct vb_swqe *w)
 }
 
 /* Writes the IP header that a RoCE packet would have. */
-static void put_grh(uint8_t grh[40], const struct vb_swqe *w)
+static void put_grh(uint8_t grh[VB_GRH_LEN], const struct vb_swqe *w)
 {
 	const struct ibv_global_route *route = &w->ah->attr.grh;
 	struct vb_ip_fields ip = {.traffic_class = route->traffic_class,
@@ -126,9 +131,10 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 	uint32_t lane = VB_QP_LANE(w->ud_qpn);
 	int err = 0, n;
 
-	if (w->length > 4096)
+	if (w->length > VB_PAYLOAD_MAX)
 		return vb_emit_fault(w, IBV_WC_LOC_LEN_ERR);
-	if (qp->roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff || vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
+	if (qp->datagram.roce_always || w->ah->attr.grh.dgid.raw[0] == 0xff ||
+	    vb_gid_is_multicast4(&w->ah->attr.grh.dgid))
 		return emit_far(qp, w);
 	if (!peer || peer->lane != lane || !vb_peer_alive(peer)) {
 		if (is_far(w->ah, lane))
@@ -148,26 +154,26 @@ static enum vb_emit emit_one(struct vb_qp *qp, struct vb_swqe *w)
 		goto wait;
 	}
 	vb_lock(&peer->tx_lock);
-	struct vb_rec *rec = vb_ring_reserve(peer, 64 + 40 + w->length);
+	struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
 	if (!rec && vb_want_space(peer))
-		rec = vb_ring_reserve(peer, 64 + 40 + w->length);
+		rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
 	if (!rec) {
 		vb_unlock(&peer->tx_lock);
 		goto wait;
 	}
 	struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
 	uint8_t *payload = (uint8_t *)(ext + 1);
-	bool ok = vb_copy_from(iov, n, 0, payload + 40, w->length);
+	bool ok = vb_copy_from(iov, n, 0, payload + VB_GRH_LEN, w->length);
 
 	if (ok) {
 		put_grh(payload, w);
-		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0, 40 + w->length,
-		            w->imm);
-		rec->dest = w->ud_qpn | (uint32_t)VB_REC_UD << 24;
+		vb_rec_fill(qp, rec, VB_REC_UD, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), 0,
+		            VB_GRH_LEN + w->length, w->imm);
+		rec->dest = vb_rec_word(w->ud_qpn, VB_REC_UD);
 		/* IBA 10.2.5: a controlled Q_Key stands for the QP's own */
 		ext->rkey = w->ud_qkey & VB_QKEY_CONTROLLED ? qp->attr.qkey : w->ud_qkey;
 		ext->total = w->length;
-		vb_ring_commit(peer, 64 + 40 + w->length);
+		vb_ring_commit(peer, VB_REC_HEAD_EXT + VB_GRH_LEN + w->length);
 		vb_peer_notify(peer);
 		vb_ring_prepare(peer);
 	}
@@ -187,7 +193,7 @@ struct waiting {
 	bool held[OVERTAKEN_MAX];
 };
 
-static void add(struct waiting *waiting, const struct vb_swqe *w)
+static void waiting_add(struct waiting *waiting, const struct vb_swqe *w)
 {
 	waiting->lane[waiting->n] = (uint16_t)VB_QP_LANE(w->ud_qpn);
 	waiting->held[waiting->n++] = w->held;
@@ -220,12 +226,12 @@ static enum vb_emit in_turn(struct vb_qp *qp, struct vb_swqe *w, const struct wa
 
 static void set_timer(struct vb_qp *qp, uint64_t due)
 {
-	uint64_t before = qp->deadline;
+	uint64_t before = qp->local.deadline;
 
 	if (due == before)
 		return;
-	qp->timer_kind = due ? VB_TIMER_RETRY : VB_TIMER_NONE;
-	qp->deadline = due;
+	qp->local.timer_kind = due ? VB_TIMER_RETRY : VB_TIMER_NONE;
+	qp->local.deadline = due;
 	if (due && (!before || due < before))
 		vb_timer_armed(qp->node);
 }
@@ -242,7 +248,7 @@ enum vb_sq_status vb_emit_datagrams(struct vb_qp *qp)
 		enum vb_emit r = in_turn(qp, w, &waiting);
 
 		if (r == VB_EMIT_BLOCKED) {
-			add(&waiting, w);
+			waiting_add(&waiting, w);
 			continue;
 		}
 		vb_sq_release(w);

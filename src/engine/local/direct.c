@@ -16,7 +16,7 @@
 static _Atomic uint64_t *hazard_take(struct vb_peer *peer, uint64_t what)
 {
 	for (unsigned spins = 0;; spins++) {
-		for (int i = 0; i < 8; i++) {
+		for (unsigned i = 0; i < VB_HAZARDS; i++) {
 			uint64_t none = 0;
 
 			if (atomic_compare_exchange_strong(&peer->ours->hazard[i], &none, what))
@@ -36,18 +36,18 @@ static void hazard_drop(_Atomic uint64_t *h)
 static bool remote_allows(struct vb_qp *qp, const struct vb_swqe *w, uint64_t off, uint32_t length, uint32_t access,
                           struct vb_mr_view *view, uint64_t *va)
 {
-	if (atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen ||
-	    (atomic_load_explicit(&qp->remote->access, memory_order_relaxed) & access) != access)
+	if (atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen ||
+	    (atomic_load_explicit(&qp->local.remote->access, memory_order_relaxed) & access) != access)
 		return false;
 	if (w->remote_addr + off < off)
 		return false;
-	return vb_mr_read_shared(qp->peer->seg, w->rkey, view) &&
-	       vb_mr_view_allows(view, atomic_load_explicit(&qp->remote->pd, memory_order_relaxed),
+	return vb_mr_read_shared(qp->local.peer->seg, w->rkey, view) &&
+	       vb_mr_view_allows(view, atomic_load_explicit(&qp->local.remote->pd, memory_order_relaxed),
 	                         w->remote_addr + off, length, access, va);
 }
 
 /* Selects the part [off, off + n) of a gathered message. Returns the number of pieces. */
-static int slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
+static int iov_slice(const struct iovec *iov, int niov, uint64_t off, uint64_t n, struct iovec *out)
 {
 	int k = 0;
 
@@ -69,7 +69,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
                                        uint64_t off, uint32_t length)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ;
-	struct vb_peer *peer = qp->peer;
+	struct vb_peer *peer = qp->local.peer;
 	struct iovec part[VB_MAX_SGE + 1];
 	const struct vb_copy_ops *copy = peer->copy;
 	struct vb_mr_view view;
@@ -82,7 +82,7 @@ static enum vb_direct_result one_piece(struct vb_qp *qp, struct vb_swqe *w, cons
 	if (!remote_allows(qp, w, off, w->length - (uint32_t)off,
 	                   is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &view, &va))
 		return VB_DIRECT_REFUSED;
-	n = slice(iov, n, off, length, part);
+	n = iov_slice(iov, n, off, length, part);
 
 	struct vb_map *map = vb_map_take(peer, w->rkey, &view, va, &va);
 
@@ -122,7 +122,7 @@ enum vb_direct_result vb_direct(struct vb_qp *qp, struct vb_swqe *w)
 		return VB_DIRECT_LOCAL;
 	for (uint64_t off = 0; r == VB_DIRECT_DONE && off < w->length; off += PIECE) {
 		uint32_t length = w->length - off < PIECE ? (uint32_t)(w->length - off) : PIECE;
-		_Atomic uint64_t *h = hazard_take(qp->peer, (uint64_t)w->rkey << 32 | qp->attr.dest_qp_num);
+		_Atomic uint64_t *h = hazard_take(qp->local.peer, (uint64_t)w->rkey << 32 | qp->attr.dest_qp_num);
 
 		if (is_read && off == 0 && vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov) < 0)
 			r = VB_DIRECT_LOCAL;

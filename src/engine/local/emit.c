@@ -1,4 +1,4 @@
-// emit.c - writes send queue entries to the peer's ring, or copies their data
+// emit.c - writes send queue entries to our ring to the peer, or copies their data
 // follows: IBA volume 1, 9.7.3 (requester), 10.8 (ordering), over rings in shared memory
 // SPDX-License-Identifier: MIT
 #include <errno.h>
@@ -22,12 +22,12 @@
 
 bool vb_linked(struct vb_qp *qp)
 {
-	struct vb_peer *peer = qp->peer;
+	struct vb_peer *peer = qp->local.peer;
 
 	if (!peer || !vb_peer_alive(peer))
 		return false;
-	if (qp->remote)
-		return atomic_load_explicit(&qp->remote->gen, memory_order_acquire) == qp->remote_gen;
+	if (qp->local.remote)
+		return atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) == qp->local.remote_gen;
 	if (!vb_peer_ready(peer))
 		return false;
 
@@ -39,12 +39,13 @@ bool vb_linked(struct vb_qp *qp)
 	    atomic_load(&r->dest_qpn) != qp->qp.qp_num)
 		return false;
 	/* IBA 9.7.1: the requester's next PSN must be the responder's expected PSN */
-	if (qp->type == IBV_QPT_RC && ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->ssn_una) & VB_PSN_MASK))
+	if (qp->type == IBV_QPT_RC &&
+	    ((atomic_load(&r->rq_psn) + acked - qp->attr.sq_psn - qp->local.ssn_una) & VB_PSN_MASK))
 		return false;
-	qp->remote = r;
-	qp->remote_gen = gen;
-	qp->acked_base = qp->ssn_una - acked;
-	qp->nak_seen = (uint32_t)(atomic_load_explicit(&r->nak, memory_order_relaxed) >> 32);
+	qp->local.remote = r;
+	qp->local.remote_gen = gen;
+	qp->local.acked_base = qp->local.ssn_una - acked;
+	qp->local.nak_seen = VB_RING_NAK_COUNTER(atomic_load_explicit(&r->nak, memory_order_relaxed));
 	return true;
 }
 
@@ -55,12 +56,12 @@ uint64_t vb_timeout_ns(const struct vb_qp *qp)
 
 void vb_wait_retry(struct vb_qp *qp)
 {
-	if (qp->deadline)
+	if (qp->local.deadline)
 		return;
 	uint64_t t = vb_timeout_ns(qp);
 
-	qp->timer_kind = VB_TIMER_RETRY;
-	qp->deadline = vb_now() + (t ? t : RETRY_PAUSE);
+	qp->local.timer_kind = VB_TIMER_RETRY;
+	qp->local.deadline = vb_now() + (t ? t : RETRY_PAUSE);
 	vb_timer_armed(qp->node);
 }
 
@@ -69,43 +70,43 @@ void vb_wait_retry(struct vb_qp *qp)
 void vb_rec_fill(struct vb_qp *qp, struct vb_rec *rec, unsigned type, unsigned flags, uint32_t psn, uint32_t length,
                  uint32_t imm)
 {
-	uint64_t executed = atomic_load_explicit(&qp->executed, memory_order_relaxed);
+	uint64_t executed = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
 
-	rec->dest = qp->attr.dest_qp_num | type << 24;
-	rec->src = qp->qp.qp_num | flags << 24;
-	rec->psn = psn | (atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff) << 24;
+	rec->dest = vb_rec_word(qp->attr.dest_qp_num, type);
+	rec->src = vb_rec_word(qp->qp.qp_num, flags);
+	rec->psn = vb_rec_word(psn, atomic_load_explicit(&qp->shared->gen, memory_order_relaxed) & 0xff);
 	rec->length = length;
 	rec->ack = (uint32_t)executed;
 	rec->imm = imm;
 	if (qp->type == IBV_QPT_RC)
-		atomic_store_explicit(&qp->ack_told, executed, memory_order_relaxed);
+		atomic_store_explicit(&qp->local.ack_sent, executed, memory_order_relaxed);
 }
 
 static uint32_t next_psn(const struct vb_qp *qp)
 {
-	return (uint32_t)(qp->attr.sq_psn + qp->ssn_emit) & VB_PSN_MASK;
+	return (uint32_t)(qp->attr.sq_psn + qp->local.ssn_emit) & VB_PSN_MASK;
 }
 
-/* Writes the payload of a SEND or a WRITE in pieces, until the ring is full. qp->sq_emit_off is the offset of the next
- * piece. */
+/* Writes the payload of a SEND or a WRITE in pieces, until the ring is full. local.sq_emit_off is the offset of the
+ * next piece. */
 static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned type)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
-	struct vb_peer *peer = qp->peer;
-	uint32_t head = type == VB_REC_WRITE ? 64 : 32;
+	struct vb_peer *peer = qp->local.peer;
+	uint32_t head = type == VB_REC_WRITE ? VB_REC_HEAD_EXT : VB_REC_HEAD;
 	int n = vb_gather(qp, w, 0, iov);
 
 	if (n < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	do {
-		uint32_t off = qp->sq_emit_off, left = w->length - off;
+		uint32_t off = qp->local.sq_emit_off, left = w->length - off;
 		uint32_t piece = left < VB_RING_RECORD_MAX / 2 ? left : VB_RING_RECORD_MAX / 2;
 		unsigned flags = (off ? 0 : VB_RECF_FIRST) | (piece == left ? VB_RECF_LAST | vb_message_flags(w) : 0);
 		struct vb_rec *rec = vb_ring_reserve(peer, head + piece);
 
 		if (!rec)
 			return VB_EMIT_BLOCKED;
-		if (head == 64) {
+		if (head == VB_REC_HEAD_EXT) {
 			struct vb_rec_ext *ext = (struct vb_rec_ext *)(rec + 1);
 
 			ext->remote_addr = w->remote_addr + off;
@@ -120,9 +121,9 @@ static enum vb_emit emit_pieces(struct vb_qp *qp, struct vb_swqe *w, unsigned ty
 			vb_peer_notify(peer);
 			vb_ring_prepare(peer);
 		}
-		qp->sq_emit_off = off + piece;
-	} while (qp->sq_emit_off < w->length);
-	qp->sq_emit_off = 0;
+		qp->local.sq_emit_off = off + piece;
+	} while (qp->local.sq_emit_off < w->length);
+	qp->local.sq_emit_off = 0;
 	return VB_EMIT_OK;
 }
 
@@ -135,7 +136,7 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 	if (n < 0)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	uint32_t bytes = (uint32_t)(n * sizeof(struct vb_rec_span));
-	struct vb_rec *rec = vb_ring_reserve(qp->peer, 32 + 32 + bytes);
+	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT + bytes);
 
 	if (!rec)
 		return VB_EMIT_BLOCKED;
@@ -147,14 +148,14 @@ static enum vb_emit emit_pull(struct vb_qp *qp, struct vb_swqe *w)
 		span[i] = (struct vb_rec_span){(uintptr_t)iov[i].iov_base, iov[i].iov_len};
 	vb_rec_fill(qp, rec, VB_REC_PULL, VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), bytes,
 	            w->imm);
-	vb_ring_commit(qp->peer, 64 + bytes);
+	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT + bytes);
 	return VB_EMIT_OK;
 }
 
 /* Writes a record that has only a head and an extension. */
 static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type, unsigned flags)
 {
-	struct vb_rec *rec = vb_ring_reserve(qp->peer, 64);
+	struct vb_rec *rec = vb_ring_reserve(qp->local.peer, VB_REC_HEAD_EXT);
 
 	if (!rec)
 		return VB_EMIT_BLOCKED;
@@ -166,7 +167,7 @@ static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type,
 	ext->compare_add = w->compare_add;
 	ext->swap = w->swap;
 	vb_rec_fill(qp, rec, type, flags | VB_RECF_FIRST | VB_RECF_LAST | vb_message_flags(w), next_psn(qp), 0, w->imm);
-	vb_ring_commit(qp->peer, 64);
+	vb_ring_commit(qp->local.peer, VB_REC_HEAD_EXT);
 	return VB_EMIT_OK;
 }
 
@@ -176,19 +177,19 @@ static enum vb_emit emit_ext(struct vb_qp *qp, struct vb_swqe *w, unsigned type,
 static bool ring_settled(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC)
-		return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+		return qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off;
 	/* read without tx_lock, so not stored in tx_head */
-	return (int64_t)(atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) - qp->last_ring_end) >=
-	       0;
+	return (int64_t)(atomic_load_explicit(&qp->local.peer->theirs->rx_head, memory_order_acquire) -
+	                 qp->local.last_ring_end) >= 0;
 }
 
 static enum vb_emit mark_sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit r)
 {
 	if (r != VB_EMIT_OK)
 		return r;
-	w->ring_end = qp->last_ring_end = qp->peer->tx_tail;
+	w->ring_end = qp->local.last_ring_end = qp->local.peer->tx_tail;
 	w->psn = next_psn(qp);
-	qp->ssn_emit++;
+	qp->local.ssn_emit++;
 	if (qp->type == IBV_QPT_RC) {
 		w->state = VB_SWQE_SENT;
 	} else {
@@ -200,14 +201,14 @@ static enum vb_emit mark_sent(struct vb_qp *qp, struct vb_swqe *w, enum vb_emit 
 
 static enum vb_emit emit_send(struct vb_qp *qp, struct vb_swqe *w)
 {
-	struct vb_peer *peer = qp->peer;
+	struct vb_peer *peer = qp->local.peer;
 	enum vb_emit r;
 
 	vb_lock(&peer->tx_lock);
 	/* UC requests complete when they are in the ring, and then the program may reuse their buffers. So their data
 	 * cannot be fetched later, nor can inline data, nor a message that is already partly in the ring. */
-	if (w->length >= PULL_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) && !qp->sq_emit_off &&
-	    atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
+	if (w->length >= PULL_MIN && qp->type == IBV_QPT_RC && !(w->flags & IBV_SEND_INLINE) &&
+	    !qp->local.sq_emit_off && atomic_load_explicit(&peer->theirs->can_pull, memory_order_relaxed))
 		r = emit_pull(qp, w);
 	else
 		r = emit_pieces(qp, w, VB_REC_SEND);
@@ -220,22 +221,22 @@ static enum vb_emit emit_by_ring(struct vb_qp *qp, struct vb_swqe *w, unsigned t
 {
 	enum vb_emit r;
 
-	vb_lock(&qp->peer->tx_lock);
+	vb_lock(&qp->local.peer->tx_lock);
 	r = type == VB_REC_WRITE ? emit_pieces(qp, w, type) : emit_ext(qp, w, type, flags);
 	r = mark_sent(qp, w, r);
-	vb_unlock(&qp->peer->tx_lock);
+	vb_unlock(&qp->local.peer->tx_lock);
 	return r;
 }
 
 static bool rd_atomic_full(struct vb_qp *qp)
 {
-	return qp->rd_outstanding >= qp->attr.max_rd_atomic || qp->rd_outstanding >= VB_RD_ATOM_SLOTS;
+	return qp->local.rd_outstanding >= qp->attr.max_rd_atomic || qp->local.rd_outstanding >= VB_RD_ATOM_SLOTS;
 }
 
-static enum vb_emit counted(struct vb_qp *qp, enum vb_emit r)
+static enum vb_emit count_rd(struct vb_qp *qp, enum vb_emit r)
 {
 	if (r == VB_EMIT_OK)
-		qp->rd_outstanding++;
+		qp->local.rd_outstanding++;
 	return r;
 }
 
@@ -245,19 +246,20 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 {
 	bool is_read = w->opcode == IBV_WR_RDMA_READ, imm = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	struct iovec iov[VB_MAX_SGE + 1];
-	bool may_copy = qp->peer->self || atomic_load_explicit(&qp->peer->copy_ok, memory_order_relaxed);
+	bool may_copy = qp->local.peer->self || atomic_load_explicit(&qp->local.peer->copy_ok, memory_order_relaxed);
 
 	if (is_read && !qp->attr.max_rd_atomic)
 		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
-	if (may_copy && !qp->sq_emit_off) {
+	if (may_copy && !qp->local.sq_emit_off) {
 		if (!ring_settled(qp)) {
 			if (is_read || w->length > RING_WRITE_MAX)
 				return VB_EMIT_BLOCKED;
 			return emit_by_ring(qp, w, VB_REC_WRITE, 0);
 		}
-		switch (w->direct ? VB_DIRECT_DONE : vb_direct(qp, w)) {
+		switch (w->data_written ? VB_DIRECT_DONE : vb_direct(qp, w)) {
 		case VB_DIRECT_DONE:
-			w->direct = imm; /* the data is written; the immediate's record may have to wait for room */
+			w->data_written =
+			        imm; /* the data is written; the record of the immediate may have to wait for room */
 			return imm ? emit_by_ring(qp, w, VB_REC_NOTIFY, 0) : vb_emit_done(w);
 		case VB_DIRECT_REFUSED:
 			return emit_by_ring(qp, w, VB_REC_VERDICT, is_read ? VB_RECF_IS_READ : 0);
@@ -278,7 +280,7 @@ static enum vb_emit emit_rdma(struct vb_qp *qp, struct vb_swqe *w)
 		return vb_emit_fault(w, IBV_WC_LOC_PROT_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
-	return counted(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
+	return count_rd(qp, emit_by_ring(qp, w, VB_REC_READ, 0));
 }
 
 static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
@@ -293,12 +295,12 @@ static enum vb_emit emit_atomic(struct vb_qp *qp, struct vb_swqe *w)
 		return vb_emit_fault(w, IBV_WC_REM_INV_REQ_ERR);
 	if (rd_atomic_full(qp))
 		return VB_EMIT_BLOCKED;
-	w->slot = (uint8_t)(qp->rd_slot % VB_RD_ATOM_SLOTS);
-	enum vb_emit r = counted(qp, emit_by_ring(qp, w, VB_REC_ATOMIC,
-	                                          w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
+	w->slot = (uint8_t)(qp->local.rd_slot % VB_RD_ATOM_SLOTS);
+	enum vb_emit r = count_rd(qp, emit_by_ring(qp, w, VB_REC_ATOMIC,
+	                                           w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? VB_RECF_FETCH_ADD : 0));
 
 	if (r == VB_EMIT_OK)
-		qp->rd_slot++;
+		qp->local.rd_slot++;
 	return r;
 }
 

@@ -10,13 +10,14 @@
 #include "core/inbound.h"
 #include "engine/local/peer.h"
 
-/* Processes at most `budget` records of the peer's ring. Returns how many. vb_rx_flush publishes acknowledgements and
- * the consumed position later. An invalid record marks the peer dead. Under progress. */
+/* Processes at most `budget` records of the peer's ring. Returns how many. The caller publishes the result:
+ * vb_node_publish (node/progress.c). An invalid record marks the peer dead. Under progress. */
 unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget);
-/* Publishes acknowledgements and consumed positions. Rings the doorbells of peers that do not poll. Under progress. */
-void vb_rx_flush(struct vb_node *node);
-/* Answers reads by the ring, as far as there is room. Under progress. Returns whether it sent anything. */
-bool vb_inread_serve(struct vb_qp *qp);
+/* Publishes acknowledgements. Rings the doorbells of peers that do not poll. Under progress. */
+void vb_acks_publish(struct vb_node *node);
+/* Answers reads by the ring, as far as there is room; vb_acks_publish calls it again for the rest. A read that is not
+ * allowed any more takes the QP to ERR. Under progress. */
+void vb_inread_serve(struct vb_qp *qp);
 
 /* Processes a record with data for a read of ours (VB_REC_READ_DATA). Under progress. */
 void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct vb_rec_ext *ext,
@@ -30,9 +31,14 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp);
 void vb_local_settle(struct vb_qp *qp);
 unsigned vb_local_visit(struct vb_qp *qp, bool wait);
 uint64_t vb_local_deadline(struct vb_qp *qp);
+void vb_local_start_responder(struct vb_qp *qp);
+void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next);
+bool vb_local_resolved(const struct vb_qp *qp);
 bool vb_local_idle(const struct vb_qp *qp);
 void vb_local_closing(struct vb_qp *qp);
 void vb_local_closed(struct vb_qp *qp);
+void vb_local_forget_sends(struct vb_qp *qp);
+void vb_local_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn);
 void vb_local_reset(struct vb_qp *qp);
 
 /* Executes the RDMA write or read w by one copy (direct.c). Under sq_lock. */

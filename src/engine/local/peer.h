@@ -4,6 +4,7 @@
 #ifndef VB_ENGINE_LOCAL_PEER_H
 #define VB_ENGINE_LOCAL_PEER_H
 
+#include <linux/futex.h>
 #include <sys/uio.h>
 
 #include "core/node.h"
@@ -81,7 +82,7 @@ static inline bool vb_peer_alive(struct vb_peer *p)
 {
 	/* The kernel sets the bit in life when the program exits or execs, before its pid can be reused. */
 	return atomic_load_explicit(&p->state, memory_order_acquire) != VB_PEER_DEAD &&
-	       !(atomic_load_explicit(&p->seg->life, memory_order_acquire) & 0x40000000u /* FUTEX_OWNER_DIED */);
+	       !(atomic_load_explicit(&p->seg->life, memory_order_acquire) & FUTEX_OWNER_DIED);
 }
 
 /* Has the peer mapped us too? Then it waits for our hazards, and one-copy transfers and records may start. */

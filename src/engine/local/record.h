@@ -55,6 +55,23 @@ struct vb_rec_span {
 	uint64_t addr, length;
 };
 
-_Static_assert(sizeof(struct vb_rec) == 32 && sizeof(struct vb_rec_ext) == 32, "a line together");
+/* Bytes in front of the payload, without and with an extension. */
+#define VB_REC_HEAD 32u
+#define VB_REC_HEAD_EXT 64u
+
+/* A number of 24 bits, and the byte above it, as in dest, src and psn of a record. */
+static inline uint32_t vb_rec_word(uint32_t number, unsigned top)
+{
+	return number | (uint32_t)top << 24;
+}
+
+static inline unsigned vb_rec_top(uint32_t word)
+{
+	return word >> 24;
+}
+
+_Static_assert(sizeof(struct vb_rec) == VB_REC_HEAD &&
+                       sizeof(struct vb_rec) + sizeof(struct vb_rec_ext) == VB_REC_HEAD_EXT,
+               "a line together");
 
 #endif

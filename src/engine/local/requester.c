@@ -25,8 +25,8 @@
 static bool take_atomic(struct vb_qp *qp, struct vb_swqe *w)
 {
 	struct iovec iov[VB_MAX_SGE + 1];
-	uint64_t old =
-	        atomic_load_explicit(&qp->remote->atomic_result[w->slot % VB_RD_ATOM_SLOTS], memory_order_relaxed);
+	uint64_t old = atomic_load_explicit(&qp->local.remote->atomic_result[w->slot % VB_RD_ATOM_SLOTS],
+	                                    memory_order_relaxed);
 	int n = vb_gather(qp, w, IBV_ACCESS_LOCAL_WRITE, iov);
 	const uint8_t *src = (const uint8_t *)&old;
 
@@ -46,7 +46,7 @@ static bool is_atomic(const struct vb_swqe *w)
 }
 
 /* Completes requests in order up to the first that is not done. Under sq_lock. */
-static enum vb_sq_status retire(struct vb_qp *qp)
+static enum vb_sq_status retire_done(struct vb_qp *qp)
 {
 	while (qp->sq_una != qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state == VB_SWQE_DONE) {
 		struct vb_swqe *w = vb_sq_at(qp, qp->sq_una);
@@ -54,22 +54,22 @@ static enum vb_sq_status retire(struct vb_qp *qp)
 		if (qp->sq_una == qp->sq_head)
 			break;
 		if (w->state == VB_SWQE_SENT) {
-			if (qp->ssn_una >= qp->acked_seen || w->opcode == IBV_WR_RDMA_READ)
+			if (qp->local.ssn_una >= qp->local.acked_seen || w->opcode == IBV_WR_RDMA_READ)
 				break;
 			if (is_atomic(w)) {
-				qp->rd_outstanding--;
+				qp->local.rd_outstanding--;
 				if (!take_atomic(qp, w)) {
 					w->state = VB_SWQE_DONE;
 					w->status = IBV_WC_LOC_PROT_ERR;
 					return VB_SQ_FAILED;
 				}
 			}
-			qp->ssn_una++;
+			qp->local.ssn_una++;
 		} else if (w->state == VB_SWQE_DONE) {
 			if (w->status != IBV_WC_SUCCESS)
 				return VB_SQ_FAILED;
 			if (w->opcode == IBV_WR_RDMA_READ && w->slot) /* answered by the ring */
-				qp->ssn_una++;
+				qp->local.ssn_una++;
 		} else {
 			break;
 		}
@@ -83,7 +83,7 @@ static enum vb_sq_status retire(struct vb_qp *qp)
 
 static bool path_open(struct vb_qp *qp)
 {
-	if (qp->timer_kind != VB_TIMER_NONE)
+	if (qp->local.timer_kind != VB_TIMER_NONE)
 		return false;
 	if (vb_linked(qp))
 		return true;
@@ -100,7 +100,7 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 		if (w->state == VB_SWQE_DONE) { /* refused when it was posted */
 			r = w->status == IBV_WC_SUCCESS ? VB_EMIT_OK : VB_EMIT_FAILED;
 		} else {
-			if ((w->flags & IBV_SEND_FENCE) && qp->rd_outstanding) /* IBA 10.8.3.3 */
+			if ((w->flags & IBV_SEND_FENCE) && qp->local.rd_outstanding) /* IBA 10.8.3.3 */
 				return VB_SQ_GOOD;
 			r = vb_emit_one(qp, w);
 		}
@@ -109,7 +109,7 @@ static enum vb_sq_status emit_all(struct vb_qp *qp)
 		if (r == VB_EMIT_FAILED)
 			return VB_SQ_FAILED;
 		qp->sq_emit++;
-		if (w->state == VB_SWQE_DONE && retire(qp) == VB_SQ_FAILED)
+		if (w->state == VB_SWQE_DONE && retire_done(qp) == VB_SQ_FAILED)
 			return VB_SQ_FAILED;
 	}
 	return VB_SQ_GOOD;
@@ -132,8 +132,8 @@ enum vb_sq_status vb_local_kick_datagrams(struct vb_qp *qp)
 	enum vb_sq_status status = vb_emit_datagrams(qp);
 
 	if (status == VB_SQ_GOOD)
-		status = retire(qp);
-	if (qp->tx_open)
+		status = retire_done(qp);
+	if (qp->datagram.tx_open)
 		qp->path->datagrams_end(qp);
 	return status;
 }
@@ -143,13 +143,13 @@ enum vb_sq_status vb_local_kick(struct vb_qp *qp)
 	expect_answers(qp);
 	if (qp->sq_emit == qp->sq_head || !path_open(qp))
 		return VB_SQ_GOOD;
-	struct vb_peer *peer = qp->peer;
-	uint64_t before = qp->last_ring_end;
+	struct vb_peer *peer = qp->local.peer;
+	uint64_t before = qp->local.last_ring_end;
 	enum vb_sq_status status = emit_all(qp);
 
 	if (status == VB_SQ_GOOD && qp->sq_emit != qp->sq_head && vb_want_space(peer))
 		status = emit_all(qp);
-	if (qp->last_ring_end != before || qp->sq_emit_off) {
+	if (qp->local.last_ring_end != before || qp->local.sq_emit_off) {
 		vb_peer_notify(peer);
 		if (atomic_load_explicit(&peer->tx_low, memory_order_relaxed)) {
 			vb_lock(&peer->tx_lock);
@@ -172,7 +172,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 	vb_sq_retire(qp);
 	if ((int32_t)(qp->sq_emit - qp->sq_una) < 0)
 		qp->sq_emit = qp->sq_una;
-	qp->sq_emit_off = 0;
+	qp->local.sq_emit_off = 0;
 	if (qp->type == IBV_QPT_RC)
 		vb_qp_error(qp);
 	else
@@ -182,7 +182,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_local_settle(struct vb_qp *qp)
 {
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire(qp) == VB_SQ_FAILED)
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS && retire_done(qp) == VB_SQ_FAILED)
 		fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 }
 
@@ -190,23 +190,24 @@ void vb_local_settle(struct vb_qp *qp)
 
 /* The number of our requests that the peer has received. They are not repeated, even if they are not acknowledged: an
  * unanswered read delays the acknowledgement of requests behind it that were executed. */
-static uint64_t taken(const struct vb_qp *qp)
+static uint64_t peer_has_taken(const struct vb_qp *qp)
 {
-	uint64_t n =
-	        qp->remote ? qp->acked_base + atomic_load_explicit(&qp->remote->processed, memory_order_acquire) : 0;
+	uint64_t n = qp->local.remote ? qp->local.acked_base +
+	                                        atomic_load_explicit(&qp->local.remote->taken, memory_order_acquire)
+	                              : 0;
 
-	if (n > qp->ssn_emit) /* more than were sent: ignored */
+	if (n > qp->local.ssn_emit) /* more than were sent: ignored */
 		n = 0;
-	if (n < qp->acked_seen)
-		n = qp->acked_seen;
-	return n < qp->ssn_una ? qp->ssn_una : n;
+	if (n < qp->local.acked_seen)
+		n = qp->local.acked_seen;
+	return n < qp->local.ssn_una ? qp->local.ssn_una : n;
 }
 
 /* Goes back to the oldest request that the peer has not received, to send again from there. from is a count like
  * ssn_una. Each entry between sq_una and sq_emit has one PSN, so differences of counts are distances. */
-static void rollback(struct vb_qp *qp, uint64_t from)
+static void go_back_to(struct vb_qp *qp, uint64_t from)
 {
-	uint32_t first = qp->sq_una + (uint32_t)(from - qp->ssn_una);
+	uint32_t first = qp->sq_una + (uint32_t)(from - qp->local.ssn_una);
 
 	for (uint32_t i = first; i != qp->sq_emit; i++) {
 		struct vb_swqe *w = vb_sq_at(qp, i);
@@ -214,13 +215,13 @@ static void rollback(struct vb_qp *qp, uint64_t from)
 		if (w->state != VB_SWQE_SENT)
 			continue;
 		if (is_atomic(w) || w->opcode == IBV_WR_RDMA_READ)
-			qp->rd_outstanding--;
+			qp->local.rd_outstanding--;
 		w->state = VB_SWQE_POSTED;
-		w->direct = 0;
+		w->data_written = 0;
 	}
 	qp->sq_emit = first;
-	qp->sq_emit_off = 0;
-	qp->ssn_emit = from;
+	qp->local.sq_emit_off = 0;
+	qp->local.ssn_emit = from;
 	VB_COUNT(retry, 1);
 }
 
@@ -231,51 +232,61 @@ static uint64_t rnr_ns(uint32_t code)
 	                                  48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
 	                                  2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
-	return unit[code & 31] * 10000ull;
+	return unit[code & 31] * VB_US(10);
 }
 
-/* Handles a NAK. Returns true if the QP has failed, false if requests will be repeated. */
-static bool nak_fails_qp(struct vb_qp *qp, uint64_t nak)
+enum nak_result {
+	NAK_REPEAT, /* requests will be repeated, or the NAK is obsolete */
+	NAK_FAILED, /* the QP has failed */
+};
+
+static enum nak_result nak_failed(struct vb_qp *qp, enum ibv_wc_status status)
 {
-	qp->nak_seen = (uint32_t)(nak >> 32);
-	if (qp->sq_una == qp->sq_emit && !qp->sq_emit_off)
-		return false; /* the NAK is for a request that has ended since */
-	switch (nak & 0xff) {
-	case VB_NAK_RNR:
-		VB_COUNT(rnr_nak, 1);
-		if (qp->attr.rnr_retry != 7) { /* 7: unlimited retries (IBA 9.7.5.2.8) */
-			if (!qp->rnr_left) {
-				fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-				return true;
-			}
-			qp->rnr_left--;
-		}
-		rollback(qp, taken(qp));
-		qp->timer_kind = VB_TIMER_RNR;
-		qp->deadline =
-		        vb_now() + rnr_ns(atomic_load_explicit(&qp->remote->min_rnr_timer, memory_order_relaxed));
-		vb_timer_armed(qp->node);
-		return false;
-	case VB_NAK_INV_REQ:
-		fail_oldest(qp, IBV_WC_REM_INV_REQ_ERR);
-		return true;
-	case VB_NAK_ACCESS:
-		fail_oldest(qp, IBV_WC_REM_ACCESS_ERR);
-		return true;
-	case VB_NAK_OP:
-		fail_oldest(qp, IBV_WC_REM_OP_ERR);
-		return true;
-	case VB_NAK_SOURCE:
-		fail_oldest(qp, IBV_WC_LOC_PROT_ERR);
-		return true;
+	fail_oldest(qp, status);
+	return NAK_FAILED;
+}
+
+/* IBA 9.7.5.2.8. */
+static enum nak_result handle_rnr_nak(struct vb_qp *qp)
+{
+	VB_COUNT(rnr_nak, 1);
+	if (qp->attr.rnr_retry != 7) { /* 7: unlimited retries */
+		if (!qp->local.rnr_left)
+			return nak_failed(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+		qp->local.rnr_left--;
+	}
+	go_back_to(qp, peer_has_taken(qp));
+	qp->local.timer_kind = VB_TIMER_RNR;
+	qp->local.deadline =
+	        vb_now() + rnr_ns(atomic_load_explicit(&qp->local.remote->min_rnr_timer, memory_order_relaxed));
+	vb_timer_armed(qp->node);
+	return NAK_REPEAT;
+}
+
+static enum nak_result handle_nak(struct vb_qp *qp, uint64_t nak)
+{
+	qp->local.nak_seen = VB_RING_NAK_COUNTER(nak);
+	if (qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off)
+		return NAK_REPEAT; /* it is for a request that has ended since */
+	switch (VB_RING_NAK_CODE(nak)) {
+	case VB_RING_NAK_RNR:
+		return handle_rnr_nak(qp);
+	case VB_RING_NAK_INV_REQ:
+		return nak_failed(qp, IBV_WC_REM_INV_REQ_ERR);
+	case VB_RING_NAK_ACCESS:
+		return nak_failed(qp, IBV_WC_REM_ACCESS_ERR);
+	case VB_RING_NAK_OP:
+		return nak_failed(qp, IBV_WC_REM_OP_ERR);
+	case VB_RING_NAK_SOURCE:
+		return nak_failed(qp, IBV_WC_LOC_PROT_ERR);
 	default:
-		return false;
+		return NAK_REPEAT;
 	}
 }
 
 static void timer_expired(struct vb_qp *qp)
 {
-	bool retry = qp->timer_kind == VB_TIMER_RETRY;
+	bool retry = qp->local.timer_kind == VB_TIMER_RETRY;
 
 	vb_stop_timer(qp);
 	if (qp->type == IBV_QPT_UD) /* vb_emit_datagrams finds the datagrams that are due */
@@ -286,23 +297,24 @@ static void timer_expired(struct vb_qp *qp)
 			VB_COUNT(drop_ud_path, 1);
 			vb_emit_done(vb_sq_at(qp, qp->sq_emit));
 			qp->sq_emit++;
-			qp->sq_emit_off = 0;
+			qp->local.sq_emit_off = 0;
 		}
 		return;
 	}
 	if (!retry)
 		return;
-	if (vb_timeout_ns(qp) || qp->gone) {
-		if (!qp->retry_left || qp->gone) {
+	if (vb_timeout_ns(qp) || qp->local.gone) {
+		if (!qp->local.retry_left || qp->local.gone) {
 			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 			return;
 		}
-		qp->retry_left--;
+		qp->local.retry_left--;
 	}
-	rollback(qp, taken(qp));
-	qp->stall = 0;
-	if (qp->remote && atomic_load_explicit(&qp->remote->gen, memory_order_acquire) != qp->remote_gen)
-		qp->remote = NULL; /* vb_linked reads the peer's QP again */
+	go_back_to(qp, peer_has_taken(qp));
+	qp->local.stall = 0;
+	if (qp->local.remote &&
+	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) != qp->local.remote_gen)
+		qp->local.remote = NULL; /* vb_linked reads the peer's QP again */
 }
 
 /* Asks the broker for the peer's process, without waiting, if it is unknown or has ended. */
@@ -310,50 +322,50 @@ static void look_for_peer(struct vb_qp *qp, uint64_t now)
 {
 	int err;
 
-	if (qp->type == IBV_QPT_UD || now < qp->meet_after)
+	if (qp->type == IBV_QPT_UD || now < qp->local.meet_after)
 		return;
-	if (qp->peer && vb_peer_alive(qp->peer)) {
-		if (!qp->remote && !vb_peer_ready(qp->peer)) {
-			vb_peer_remind(qp->peer);
-			qp->meet_after = now + MEET_AGAIN;
+	if (qp->local.peer && vb_peer_alive(qp->local.peer)) {
+		if (!qp->local.remote && !vb_peer_ready(qp->local.peer)) {
+			vb_peer_remind(qp->local.peer);
+			qp->local.meet_after = now + MEET_AGAIN;
 		}
 		return;
 	}
-	if (qp->peer && qp->remote)
+	if (qp->local.peer && qp->local.remote)
 		return; /* the QP was connected and the other program has ended: the timer handles that */
-	qp->peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
-	qp->meet_after = now + MEET_AGAIN;
+	qp->local.peer = vb_peer_find(qp->node, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid, 0, &err);
+	qp->local.meet_after = now + MEET_AGAIN;
 }
 
 /* Reads the peer's acknowledgements. gone: its QP or program has ended, so requests that it executed but did not
  * acknowledge count too. */
 static void take_acks(struct vb_qp *qp, bool gone)
 {
-	uint64_t executed = gone ? atomic_load_explicit(&qp->remote->executed, memory_order_acquire) : 0;
-	uint64_t count = atomic_load_explicit(&qp->remote->acked, memory_order_acquire);
+	uint64_t executed = gone ? atomic_load_explicit(&qp->local.remote->executed, memory_order_acquire) : 0;
+	uint64_t count = atomic_load_explicit(&qp->local.remote->acked, memory_order_acquire);
 
 	if (executed > count)
 		count = executed;
-	if ((int32_t)(qp->ack_in - (uint32_t)count) > 0)
-		count += qp->ack_in - (uint32_t)count;
-	uint64_t acked = qp->acked_base + count;
+	if ((int32_t)(qp->local.ack_in - (uint32_t)count) > 0)
+		count += qp->local.ack_in - (uint32_t)count;
+	uint64_t acked = qp->local.acked_base + count;
 
-	if (acked > qp->ssn_emit) /* more than were sent: ignored */
-		acked = qp->acked_seen;
-	if (acked > qp->acked_seen) {
-		qp->acked_seen = acked;
-		qp->retry_left = qp->attr.retry_cnt;
-		qp->rnr_left = qp->attr.rnr_retry;
-		qp->stall = 0;
-		if (qp->timer_kind == VB_TIMER_RETRY)
+	if (acked > qp->local.ssn_emit) /* more than were sent: ignored */
+		acked = qp->local.acked_seen;
+	if (acked > qp->local.acked_seen) {
+		qp->local.acked_seen = acked;
+		qp->local.retry_left = qp->attr.retry_cnt;
+		qp->local.rnr_left = qp->attr.rnr_retry;
+		qp->local.stall = 0;
+		if (qp->local.timer_kind == VB_TIMER_RETRY)
 			vb_stop_timer(qp);
 	}
 }
 
 void vb_local_closing(struct vb_qp *qp)
 {
-	if (qp->type == IBV_QPT_RC && qp->peer && qp->remote &&
-	    atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen <= 1)
+	if (qp->type == IBV_QPT_RC && qp->local.peer && qp->local.remote &&
+	    atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) - qp->local.remote_gen <= 1)
 		take_acks(qp, true);
 	vb_local_settle(qp);
 }
@@ -363,15 +375,16 @@ void vb_local_closing(struct vb_qp *qp)
 static void check_dropped(struct vb_qp *qp)
 {
 	if (qp->sq_una == qp->sq_emit || vb_sq_at(qp, qp->sq_una)->state != VB_SWQE_SENT ||
-	    qp->timer_kind != VB_TIMER_NONE)
+	    qp->local.timer_kind != VB_TIMER_NONE)
 		return;
-	if (taken(qp) > qp->ssn_una)
+	if (peer_has_taken(qp) > qp->local.ssn_una)
 		return;
-	if (atomic_load_explicit(&qp->peer->theirs->rx_head, memory_order_acquire) < vb_sq_at(qp, qp->sq_una)->ring_end)
-		qp->stall = 0;
-	else if (vb_ring_ready(qp->peer))
+	if (atomic_load_explicit(&qp->local.peer->theirs->rx_head, memory_order_acquire) <
+	    vb_sq_at(qp, qp->sq_una)->ring_end)
+		qp->local.stall = 0;
+	else if (vb_ring_ready(qp->local.peer))
 		return;
-	else if (++qp->stall > 3)
+	else if (++qp->local.stall > 3)
 		vb_wait_retry(qp);
 }
 
@@ -382,13 +395,13 @@ static void check_dropped(struct vb_qp *qp)
  */
 static void give_up_later(struct vb_qp *qp)
 {
-	uint64_t total = vb_timeout_ns(qp) ? vb_timeout_ns(qp) * (qp->retry_left + 1u) : GIVE_UP_MAX;
+	uint64_t total = vb_timeout_ns(qp) ? vb_timeout_ns(qp) * (qp->local.retry_left + 1u) : GIVE_UP_MAX;
 
-	if (qp->timer_kind == VB_TIMER_RETRY && qp->gone)
+	if (qp->local.timer_kind == VB_TIMER_RETRY && qp->local.gone)
 		return;
-	qp->gone = true;
-	qp->timer_kind = VB_TIMER_RETRY;
-	qp->deadline = vb_now() + (total < GIVE_UP_MAX ? total : GIVE_UP_MAX);
+	qp->local.gone = true;
+	qp->local.timer_kind = VB_TIMER_RETRY;
+	qp->local.deadline = vb_now() + (total < GIVE_UP_MAX ? total : GIVE_UP_MAX);
 	vb_timer_armed(qp->node);
 }
 
@@ -396,7 +409,7 @@ static void peer_died(struct vb_qp *qp)
 {
 	if (qp->type == IBV_QPT_RC) {
 		take_acks(qp, true);
-		if (retire(qp) == VB_SQ_FAILED)
+		if (retire_done(qp) == VB_SQ_FAILED)
 			fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 		else if (qp->sq_una != qp->sq_head)
 			give_up_later(qp);
@@ -414,40 +427,42 @@ static void visit_locked(struct vb_qp *qp)
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS &&
 	    atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_SQD)
 		return;
-	now = qp->deadline || !qp->remote ? vb_now() : 0;
+	now = qp->local.deadline || !qp->local.remote ? vb_now() : 0;
 	look_for_peer(qp, now);
-	if (qp->peer && qp->remote) {
-		if (!vb_peer_alive(qp->peer)) {
+	if (qp->local.peer && qp->local.remote) {
+		if (!vb_peer_alive(qp->local.peer)) {
 			peer_died(qp);
 		} else if (qp->type == IBV_QPT_RC) {
 			/* the peer publishes acknowledgements, NAK and gen in this order, so they are read in the
 			 * reverse order */
-			uint32_t gens = atomic_load_explicit(&qp->remote->gen, memory_order_acquire) - qp->remote_gen;
-			uint64_t nak = atomic_load_explicit(&qp->remote->nak, memory_order_acquire);
+			uint32_t gens = atomic_load_explicit(&qp->local.remote->gen, memory_order_acquire) -
+			                qp->local.remote_gen;
+			uint64_t nak = atomic_load_explicit(&qp->local.remote->nak, memory_order_acquire);
 
 			/* 1: the peer's QP does not receive any more, but its fields are still of this connection */
 			if (gens <= 1)
 				take_acks(qp, gens);
-			if (retire(qp) == VB_SQ_FAILED) {
+			if (retire_done(qp) == VB_SQ_FAILED) {
 				fail_oldest(qp, vb_sq_at(qp, qp->sq_una)->status);
 				return;
 			}
-			if (gens <= 1 && nak && (uint32_t)(nak >> 32) != qp->nak_seen && nak_fails_qp(qp, nak))
+			if (gens <= 1 && nak && VB_RING_NAK_COUNTER(nak) != qp->local.nak_seen &&
+			    handle_nak(qp, nak) == NAK_FAILED)
 				return;
 			if (gens && qp->sq_una != qp->sq_head) {
-				rollback(qp, qp->ssn_una);
-				qp->remote = NULL;
+				go_back_to(qp, qp->local.ssn_una);
+				qp->local.remote = NULL;
 				vb_wait_retry(qp);
 			} else {
 				check_dropped(qp);
 			}
 		}
-	} else if (qp->timer_kind == VB_TIMER_RETRY && qp->type != IBV_QPT_UD && vb_linked(qp)) {
+	} else if (qp->local.timer_kind == VB_TIMER_RETRY && qp->type != IBV_QPT_UD && vb_linked(qp)) {
 		vb_stop_timer(qp);
 	}
-	if (qp->deadline && now && now >= qp->deadline)
+	if (qp->local.deadline && now && now >= qp->local.deadline)
 		timer_expired(qp);
-	if (vb_sq_kick(qp) == VB_SQ_FAILED || retire(qp) == VB_SQ_FAILED)
+	if (vb_sq_kick(qp) == VB_SQ_FAILED || retire_done(qp) == VB_SQ_FAILED)
 		vb_local_settle(qp);
 	vb_qp_check_drained(qp);
 }
@@ -460,10 +475,10 @@ unsigned vb_local_visit(struct vb_qp *qp, bool wait)
 		vb_lock(&qp->sq_lock);
 	else if (!vb_trylock(&qp->sq_lock))
 		return 0;
-	uint32_t una = qp->sq_una, emit = qp->sq_emit, off = qp->sq_emit_off;
+	uint32_t una = qp->sq_una, emit = qp->sq_emit, off = qp->local.sq_emit_off;
 
 	visit_locked(qp);
-	unsigned work = (una != qp->sq_una) + (emit != qp->sq_emit) + (off != qp->sq_emit_off);
+	unsigned work = (una != qp->sq_una) + (emit != qp->sq_emit) + (off != qp->local.sq_emit_off);
 	vb_unlock(&qp->sq_lock);
 	return work;
 }
@@ -475,9 +490,10 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	if (!atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
 		return 0;
 	vb_lock(&qp->sq_lock);
-	if (qp->deadline || qp->stall) /* stall: records may have been dropped, which the next visit finds out */
-		at = qp->deadline ? qp->deadline : vb_now() + STALL_LOOK;
-	if (at && !qp->remote) { /* nothing notifies this process when the peer becomes ready */
+	if (qp->local.deadline ||
+	    qp->local.stall) /* stall: records may have been dropped, which the next visit finds out */
+		at = qp->local.deadline ? qp->local.deadline : vb_now() + STALL_LOOK;
+	if (at && !qp->local.remote) { /* nothing notifies this process when the peer becomes ready */
 		uint64_t soon = vb_now() + UNLINKED_LOOK;
 
 		at = at < soon ? at : soon;
@@ -486,19 +502,71 @@ uint64_t vb_local_deadline(struct vb_qp *qp)
 	return at;
 }
 
-bool vb_local_idle(const struct vb_qp *qp)
+bool vb_local_resolved(const struct vb_qp *qp)
 {
-	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+	return qp->local.remote || (qp->local.peer && vb_peer_alive(qp->local.peer));
 }
 
-/* --- end of the queue pair --- */
+bool vb_local_idle(const struct vb_qp *qp)
+{
+	return qp->sq_una == qp->sq_emit && !qp->local.sq_emit_off;
+}
+
+void vb_local_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	*sq_psn = (uint32_t)(qp->attr.sq_psn + qp->local.ssn_emit) & VB_PSN_MASK;
+	*rq_psn = qp->local.epsn;
+}
+
+/* --- start and end of the queue pair --- */
+
+void vb_local_start_responder(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = &qp->local;
+
+	l->taken = 0;
+	atomic_store(&l->executed, 0);
+	atomic_store(&l->ack_sent, 0);
+	l->ack_in = 0;
+	l->epsn = qp->attr.rq_psn;
+	l->nak_counter = 0;
+	l->nak_state = false;
+	l->inread_head = l->inread_tail = 0;
+}
+
+static void start_requester(struct vb_qp *qp)
+{
+	struct vb_local_qp *l = &qp->local;
+
+	l->ssn_una = l->ssn_emit = l->acked_seen = l->acked_base = 0;
+	l->nak_seen = 0;
+	l->rd_outstanding = l->rd_slot = 0;
+	l->sq_emit_off = 0;
+	l->last_ring_end = 0;
+	l->retry_left = qp->attr.retry_cnt;
+	l->rnr_left = qp->attr.rnr_retry;
+	l->stall = 0;
+}
+
+void vb_local_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
+{
+	if (cur == IBV_QPS_RTR && next == IBV_QPS_RTS)
+		start_requester(qp);
+}
+
+void vb_local_forget_sends(struct vb_qp *qp)
+{
+	qp->local.sq_emit_off = 0;
+	qp->local.rd_outstanding = 0;
+	vb_stop_timer(qp);
+}
 
 void vb_local_closed(struct vb_qp *qp)
 {
-	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed),
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
 	                      memory_order_release);
-	if (qp->peer && vb_peer_alive(qp->peer))
-		vb_peer_notify(qp->peer); /* threads of the peer that wait for this QP see that it has ended */
+	if (qp->local.peer && vb_peer_alive(qp->local.peer))
+		vb_peer_notify(qp->local.peer); /* threads of the peer that wait for this QP see that it has ended */
 }
 
 static void leave_acks(struct vb_qp *qp)
@@ -506,10 +574,10 @@ static void leave_acks(struct vb_qp *qp)
 	struct vb_qp **q = &qp->node->acks;
 
 	while (*q && *q != qp)
-		q = &(*q)->acks_next;
+		q = &(*q)->local.acks_next;
 	if (*q)
-		*q = qp->acks_next;
-	qp->on_acks = false;
+		*q = qp->local.acks_next;
+	qp->local.on_acks = false;
 }
 
 void vb_local_reset(struct vb_qp *qp)
@@ -517,33 +585,21 @@ void vb_local_reset(struct vb_qp *qp)
 	leave_acks(qp);
 	vb_active_collect(qp->node);
 	vb_active_remove(qp);
-	atomic_store(&qp->deadline, 0);
-	qp->timer_kind = VB_TIMER_NONE;
-	qp->peer = NULL;
-	qp->remote = NULL;
-	qp->sq_emit_off = 0;
-	qp->last_ring_end = 0;
-	qp->rd_outstanding = 0;
-	qp->rd_slot = 0;
-	qp->acked_seen = qp->ssn_una = qp->ssn_emit = 0;
-	qp->ack_in = 0;
-	qp->stall = 0;
-	qp->gone = false;
-	qp->processed = 0;
-	qp->nak_state = false;
-	qp->inread_head = qp->inread_tail = 0;
-	atomic_store(&qp->ack_told, 0);
-	atomic_store(&qp->executed,
-	             0); /* shared->executed keeps its value until the next RTR, because the peer may still read it */
+	vb_stop_timer(qp);
+	qp->local.peer = NULL;
+	qp->local.remote = NULL;
+	qp->local.gone = false;
+	start_requester(qp);
+	vb_local_start_responder(qp); /* shared->executed keeps its value, because the peer may still read it */
 }
 
 /* --- data and acknowledgements in records --- */
 
 bool vb_local_ack(struct vb_qp *qp, uint32_t ack)
 {
-	if ((int32_t)(ack - qp->ack_in) <= 0)
+	if ((int32_t)(ack - qp->local.ack_in) <= 0)
 		return false;
-	qp->ack_in = ack;
+	qp->local.ack_in = ack;
 	return true;
 }
 
@@ -552,11 +608,11 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 	struct vb_qp *qp = peer->node->qps[VB_QP_INDEX(rec->dest & VB_QPN_MASK)];
 	struct iovec iov[VB_MAX_SGE + 1];
 
-	if (!qp || qp->qp.qp_num != (rec->dest & VB_QPN_MASK) || qp->peer != peer ||
+	if (!qp || qp->qp.qp_num != (rec->dest & VB_QPN_MASK) || qp->local.peer != peer ||
 	    qp->attr.dest_qp_num != (rec->src & VB_QPN_MASK))
 		return;
 	vb_lock(&qp->sq_lock);
-	uint32_t delta = ((rec->psn & VB_PSN_MASK) - (uint32_t)(qp->attr.sq_psn + qp->ssn_una)) & VB_PSN_MASK;
+	uint32_t delta = ((rec->psn & VB_PSN_MASK) - (uint32_t)(qp->attr.sq_psn + qp->local.ssn_una)) & VB_PSN_MASK;
 	struct vb_swqe *w = NULL;
 
 	/* each entry between una and emit has one PSN: LOCAL_INV and one-copy operations are never among them */
@@ -572,10 +628,10 @@ void vb_local_data(struct vb_peer *peer, const struct vb_rec *rec, const struct 
 		w->state = VB_SWQE_DONE;
 		w->status = ok ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 		w->slot = 1; /* retire: the read has used a PSN */
-		qp->rd_outstanding--;
+		qp->local.rd_outstanding--;
 		/* The peer executes all earlier requests before it answers a read. So the last data acknowledges them,
 		 * and the read. */
-		vb_local_ack(qp, (uint32_t)(qp->ssn_una - qp->acked_base + delta + 1));
+		vb_local_ack(qp, (uint32_t)(qp->local.ssn_una - qp->local.acked_base + delta + 1));
 	}
 out:
 	vb_unlock(&qp->sq_lock);

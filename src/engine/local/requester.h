@@ -29,8 +29,8 @@ void vb_wait_retry(struct vb_qp *qp);
 
 static inline void vb_stop_timer(struct vb_qp *qp)
 {
-	qp->deadline = 0;
-	qp->timer_kind = VB_TIMER_NONE;
+	qp->local.deadline = 0;
+	qp->local.timer_kind = VB_TIMER_NONE;
 }
 
 static inline enum vb_emit vb_emit_done(struct vb_swqe *w)

@@ -11,6 +11,7 @@
 #include "engine/refusal.h"
 #include "engine/local/ring.h"
 #include "frame/fields.h"
+#include "frame/net.h"
 #include "util/guard.h"
 
 /* A record. Parts that are read more than once are copies in local memory, because the peer may change the ring. */
@@ -40,47 +41,48 @@ static void ack_later(struct vb_qp *qp)
 {
 	struct vb_node *node = qp->node;
 
-	if (qp->on_acks)
+	if (qp->local.on_acks)
 		return;
-	qp->on_acks = true;
-	qp->acks_next = node->acks;
+	qp->local.on_acks = true;
+	qp->local.acks_next = node->acks;
 	node->acks = qp;
 }
 
 /* Updates the number of requests that may be acknowledged, which are all before the oldest unanswered read. */
-static void update_executed(struct vb_qp *qp)
+static void update_ackable(struct vb_qp *qp)
 {
-	uint64_t n = qp->inread_head == qp->inread_tail ? qp->processed
-	                                                : qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS].index;
+	uint64_t n = qp->local.inread_head == qp->local.inread_tail
+	                     ? qp->local.taken
+	                     : qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS].index;
 
-	atomic_store_explicit(&qp->executed, n, memory_order_relaxed);
+	atomic_store_explicit(&qp->local.executed, n, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->executed, n, memory_order_release);
 	ack_later(qp);
 }
 
-static void executed(struct vb_qp *qp)
+static void count_taken(struct vb_qp *qp)
 {
-	qp->processed++;
-	qp->epsn = (qp->epsn + 1) & VB_PSN_MASK;
-	qp->nak_state = false;
-	update_executed(qp);
+	qp->local.taken++;
+	qp->local.epsn = (qp->local.epsn + 1) & VB_PSN_MASK;
+	qp->local.nak_state = false;
+	update_ackable(qp);
 }
 
-static void nak(struct vb_qp *qp, enum vb_nak_code code)
+static void publish_nak(struct vb_qp *qp, enum vb_ring_nak code)
 {
-	atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_relaxed);
-	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->executed, memory_order_relaxed),
+	atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->acked, atomic_load_explicit(&qp->local.executed, memory_order_relaxed),
 	                      memory_order_relaxed);
-	qp->nak_counter++;
-	atomic_store_explicit(&qp->shared->nak, (uint64_t)qp->nak_counter << 32 | (uint64_t)qp->epsn << 8 | code,
+	qp->local.nak_counter++;
+	atomic_store_explicit(&qp->shared->nak, VB_RING_NAK(qp->local.nak_counter, qp->local.epsn, code),
 	                      memory_order_release);
-	qp->nak_state = true;
+	qp->local.nak_state = true;
 	ack_later(qp);
 }
 
 /* --- receive queue --- */
 
-static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
+static void receive_complete(struct vb_qp *qp, struct req *q, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
                              uint32_t length)
 {
 	struct vb_cqe cqe = {
@@ -103,13 +105,13 @@ static void complete_receive(struct vb_qp *qp, struct req *q, enum ibv_wc_status
 	}
 	if (qp->type == IBV_QPT_UD) {
 		cqe.wc.wc_flags |= IBV_WC_GRH;
-		cqe.wc.sl = q && q->rec.length >= 40 && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
+		cqe.wc.sl = q && q->rec.length >= VB_GRH_LEN && q->payload[0] >> 4 != 6 ? VB_SL_IPV4 : VB_SL_IPV6;
 	}
 	qp->inbound->active = false;
 	vb_cq_push(qp->rcq, &cqe, q && (q->flags & VB_RECF_SOLICITED));
 }
 
-static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
+static enum verdict receive_scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
 {
 	if (!vb_receive_store(qp, qp->inbound->offset, src, n))
 		return RECEIVE;
@@ -119,14 +121,14 @@ static enum verdict scatter(struct vb_qp *qp, const uint8_t *src, uint32_t n)
 }
 
 /* IBA 10.6.5: SEND with Invalidate. */
-static enum verdict invalidate(struct vb_qp *qp, struct req *q)
+static enum verdict invalidate_key(struct vb_qp *qp, struct req *q)
 {
 	if (!(q->flags & VB_RECF_INV))
 		return OK;
 	return vb_mr_invalidate(qp->node, vb_pd_id(qp->pd), q->rec.imm, true) ? ACCESS : OK;
 }
 
-static void dropped(struct req *q)
+static void note_dropped(struct req *q)
 {
 	q->peer->dropped = true;
 }
@@ -147,19 +149,19 @@ static enum verdict do_send(struct vb_qp *qp, struct req *q)
 	if (q->rec.length > qp->inbound->wqe.length || qp->inbound->offset > qp->inbound->wqe.length - q->rec.length)
 		return TOO_LONG;
 
-	enum verdict v = scatter(qp, q->payload, q->rec.length);
+	enum verdict v = receive_scatter(qp, q->payload, q->rec.length);
 
 	if (v != OK)
 		return v;
 	if (!(q->flags & VB_RECF_LAST))
 		return OK;
-	v = invalidate(qp, q);
+	v = invalidate_key(qp, q);
 	if (v != OK)
 		return v;
 	uint32_t length = qp->inbound->offset;
 
-	executed(qp);
-	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
+	count_taken(qp);
+	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, length);
 	return OK;
 }
 
@@ -195,29 +197,29 @@ static enum verdict do_pull(struct vb_qp *qp, struct req *q)
 		if (err)
 			return DROP; /* copies are forbidden: can_pull is cleared now, so the retry sends the data */
 	}
-	enum verdict v = invalidate(qp, q);
+	enum verdict v = invalidate_key(qp, q);
 
 	if (v != OK)
 		return v;
 	VB_COUNT(one_copy_bytes, total);
-	executed(qp);
-	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
+	count_taken(qp);
+	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, total);
 	return OK;
 }
 
 /* An operation that the QP does not allow is an invalid request, whatever the key (IBA 9.7.4.1.4, like rxe). */
-static bool takes(const struct vb_qp *qp, uint32_t access)
+static bool qp_allows(const struct vb_qp *qp, uint32_t access)
 {
 	return (qp->attr.qp_access_flags & access) == access;
 }
 
 /* The immediate of an RDMA write consumes a receive (IBA 9.7.4.1.1). */
-static enum verdict notify(struct vb_qp *qp, struct req *q, uint32_t length)
+static enum verdict complete_write_imm(struct vb_qp *qp, struct req *q, uint32_t length)
 {
 	if (!qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
-	executed(qp);
-	complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
+	count_taken(qp);
+	receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, length);
 	return OK;
 }
 
@@ -241,7 +243,7 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 		bool receives = receives_first(qp, q);
 		enum verdict refused = receives ? ACCESS : DENIED;
 
-		if (!takes(qp, IBV_ACCESS_REMOTE_WRITE))
+		if (!qp_allows(qp, IBV_ACCESS_REMOTE_WRITE))
 			return INVALID;
 		if (receives && !qp->inbound->active && !vb_receive_take(qp))
 			return RNR; /* before the data is stored, because the retry sends it again */
@@ -260,8 +262,8 @@ static enum verdict do_write(struct vb_qp *qp, struct req *q)
 	if (!last)
 		return OK;
 	if (q->flags & VB_RECF_IMM)
-		return notify(qp, q, q->ext.total);
-	executed(qp);
+		return complete_write_imm(qp, q, q->ext.total);
+	count_taken(qp);
 	return OK;
 }
 
@@ -269,21 +271,21 @@ static enum verdict do_read(struct vb_qp *qp, struct req *q)
 {
 	uint64_t va = 0;
 
-	if (q->ext.total && !takes(qp, IBV_ACCESS_REMOTE_READ))
+	if (q->ext.total && !qp_allows(qp, IBV_ACCESS_REMOTE_READ))
 		return INVALID;
 	if (q->ext.total &&
 	    !vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, q->ext.total, IBV_ACCESS_REMOTE_READ, &va))
 		return DENIED;
-	if (qp->inread_tail - qp->inread_head >= VB_RD_ATOM_SLOTS ||
+	if (qp->local.inread_tail - qp->local.inread_head >= VB_RD_ATOM_SLOTS ||
 	    /* more than max_dest_rd_atomic (IBA C9-59) */
-	    qp->inread_tail - qp->inread_head >= qp->attr.max_dest_rd_atomic)
+	    qp->local.inread_tail - qp->local.inread_head >= qp->attr.max_dest_rd_atomic)
 		return INVALID;
-	qp->inread[qp->inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->processed,
-	                                                                      .addr = q->ext.remote_addr,
-	                                                                      .key = q->ext.rkey,
-	                                                                      .psn = qp->epsn,
-	                                                                      .length = q->ext.total};
-	executed(qp);
+	qp->local.inread[qp->local.inread_tail++ % VB_RD_ATOM_SLOTS] = (struct vb_inread){.index = qp->local.taken,
+	                                                                                  .addr = q->ext.remote_addr,
+	                                                                                  .key = q->ext.rkey,
+	                                                                                  .psn = qp->local.epsn,
+	                                                                                  .length = q->ext.total};
+	count_taken(qp);
 	vb_inread_serve(qp);
 	return OK;
 }
@@ -293,7 +295,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 	uint64_t va, old;
 
 	/* IBA C9-86: a misaligned address is an invalid request */
-	if (!qp->attr.max_dest_rd_atomic || !takes(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
+	if (!qp->attr.max_dest_rd_atomic || !qp_allows(qp, IBV_ACCESS_REMOTE_ATOMIC) || (q->ext.remote_addr & 7))
 		return INVALID;
 	if (!vb_own_memory(qp, q->ext.rkey, q->ext.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &va))
 		return DENIED;
@@ -305,7 +307,7 @@ static enum verdict do_atomic(struct vb_qp *qp, struct req *q)
 		return DENIED;
 	atomic_store_explicit(&qp->shared->atomic_result[VB_REC_SLOT(&q->ext) % VB_RD_ATOM_SLOTS], old,
 	                      memory_order_relaxed);
-	executed(qp);
+	count_taken(qp);
 	return OK;
 }
 
@@ -316,7 +318,7 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	uint32_t access = q->flags & VB_RECF_IS_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	uint64_t va;
 
-	if (!takes(qp, access))
+	if (!qp_allows(qp, access))
 		return INVALID;
 	if (receives_first(qp, q) && !qp->inbound->active && !vb_receive_take(qp))
 		return RNR;
@@ -327,7 +329,7 @@ static enum verdict do_verdict(struct vb_qp *qp, struct req *q)
 	return receives_first(qp, q) ? ACCESS : DENIED;
 }
 
-static enum verdict execute(struct vb_qp *qp, struct req *q)
+static enum verdict execute_request(struct vb_qp *qp, struct req *q)
 {
 	switch (q->type) {
 	case VB_REC_SEND:
@@ -337,7 +339,7 @@ static enum verdict execute(struct vb_qp *qp, struct req *q)
 	case VB_REC_WRITE:
 		return do_write(qp, q);
 	case VB_REC_NOTIFY:
-		return notify(qp, q, q->ext.total);
+		return complete_write_imm(qp, q, q->ext.total);
 	case VB_REC_READ:
 		return qp->type == IBV_QPT_RC ? do_read(qp, q) : DROP;
 	case VB_REC_ATOMIC:
@@ -351,15 +353,15 @@ static enum verdict execute(struct vb_qp *qp, struct req *q)
 
 static const struct {
 	enum ibv_wc_status receive;
-	enum vb_nak_code nak;
+	enum vb_ring_nak nak;
 	enum ibv_event_type event;
 } refusals[] = {
 #define EVENT_REQ IBV_EVENT_QP_REQ_ERR
 #define EVENT_ACCESS IBV_EVENT_QP_ACCESS_ERR
 #define EVENT_RQ 0
-#define NAK_REQ VB_NAK_INV_REQ
-#define NAK_ACCESS VB_NAK_ACCESS
-#define NAK_RQ VB_NAK_OP
+#define NAK_REQ VB_RING_NAK_INV_REQ
+#define NAK_ACCESS VB_RING_NAK_ACCESS
+#define NAK_RQ VB_RING_NAK_OP
 #define X(name, receive, event) [name] = {IBV_WC_##receive, NAK_##event, (enum ibv_event_type)EVENT_##event},
         VB_REFUSALS(X)
 #undef X
@@ -369,16 +371,16 @@ static const struct {
 static void end_receive(struct vb_qp *qp, enum verdict v)
 {
 	if (qp->inbound->active)
-		complete_receive(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
+		receive_complete(qp, NULL, refusals[v].receive, IBV_WC_RECV, 0);
 }
 
 /* RC: sends the NAK and takes the QP to ERR. If no receive reports the error, an asynchronous event does. */
 static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 {
-	if (!serving && qp->inread && qp->inread_head != qp->inread_tail)
+	if (!serving && qp->local.inread && qp->local.inread_head != qp->local.inread_tail)
 		vb_inread_serve(qp); /* answers earlier requests first, as far as there is room */
 	end_receive(qp, v);
-	nak(qp, refusals[v].nak);
+	publish_nak(qp, refusals[v].nak);
 	vb_lock(&qp->sq_lock);
 	vb_qp_error(qp);
 	vb_unlock(&qp->sq_lock);
@@ -386,7 +388,7 @@ static void refuse_request(struct vb_qp *qp, enum verdict v, bool serving)
 		vb_async_raise(vb_ctx(qp->qp.context), refusals[v].event, &qp->qp);
 }
 
-static bool receiving(struct vb_qp *qp)
+static bool qp_receives(struct vb_qp *qp)
 {
 	unsigned s = atomic_load_explicit(&qp->state, memory_order_relaxed);
 
@@ -398,14 +400,14 @@ static bool receiving(struct vb_qp *qp)
 static void input_unreliable(struct vb_qp *qp, struct req *q)
 {
 	bool begins = q->flags & VB_RECF_FIRST;
-	enum verdict v = begins || !qp->inbound->dropped ? execute(qp, q) : DROP;
+	enum verdict v = begins || !qp->inbound->dropped ? execute_request(qp, q) : DROP;
 
 	if (v == OK) {
 		qp->inbound->dropped = false;
 		return;
 	}
 	VB_COUNT(drop_state, 1);
-	dropped(q);
+	note_dropped(q);
 	qp->inbound->dropped = !(q->flags & VB_RECF_LAST);
 	if (v == RECEIVE) {
 		end_receive(qp, v);
@@ -426,33 +428,33 @@ static void input_connected(struct vb_qp *qp, struct req *q)
 	}
 	/* a request of ours must complete before the peer's answer to it is received */
 	if (vb_local_ack(qp, q->rec.ack) && atomic_load_explicit(&qp->sq_pending, memory_order_relaxed))
-		qp->path->visit(qp, true);
-	if (!receiving(qp)) /* an error has ended this QP meanwhile */
+		vb_local_visit(qp, true);
+	if (!qp_receives(qp)) /* an error has ended this QP meanwhile */
 		return;
-	if (psn != qp->epsn) {
+	if (psn != qp->local.epsn) {
 		/* behind epsn: a duplicate, which is acknowledged again. Ahead: an earlier request was refused */
-		if (((psn - qp->epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
+		if (((psn - qp->local.epsn) & VB_PSN_MASK) >= VB_PSN_HALF)
 			ack_later(qp);
 		else
 			VB_COUNT(drop_psn, 1);
 		return;
 	}
-	if (qp->nak_state) {
+	if (qp->local.nak_state) {
 		if (!(q->flags & VB_RECF_FIRST)) /* a later piece of the refused request */
 			return;
-		qp->nak_state = false; /* the request is repeated from its first piece on */
+		qp->local.nak_state = false; /* the request is repeated from its first piece on */
 	}
-	enum verdict v = execute(qp, q);
+	enum verdict v = execute_request(qp, q);
 
 	if (v == OK)
 		return;
 	if (v == DROP) {
 		VB_COUNT(drop_state, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
 	if (v == RNR || v == SOURCE)
-		nak(qp, v == RNR ? VB_NAK_RNR : VB_NAK_SOURCE);
+		publish_nak(qp, v == RNR ? VB_RING_NAK_RNR : VB_RING_NAK_SOURCE);
 	else
 		refuse_request(qp, v, false);
 }
@@ -463,24 +465,24 @@ static void input_ud(struct vb_qp *qp, struct req *q)
 		VB_COUNT(drop_qkey, 1);
 		return;
 	}
-	if (q->rec.length < 40 || !vb_receive_take(qp)) {
+	if (q->rec.length < VB_GRH_LEN || !vb_receive_take(qp)) {
 		VB_COUNT(drop_rnr_ud, 1);
 		return;
 	}
 	if (q->rec.length > qp->inbound->wqe.length) {
 		/* deviates: IBA 9.8.3.2.2 drops the datagram. Adapters complete the receive with an error, and
 		 * programs expect that */
-		complete_receive(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
+		receive_complete(qp, q, IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, 0);
 		VB_COUNT(drop_length, 1);
 		return;
 	}
-	if (scatter(qp, q->payload, q->rec.length) != OK)
-		complete_receive(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
+	if (receive_scatter(qp, q->payload, q->rec.length) != OK)
+		receive_complete(qp, q, IBV_WC_LOC_PROT_ERR, IBV_WC_RECV, 0);
 	else
-		complete_receive(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
+		receive_complete(qp, q, IBV_WC_SUCCESS, IBV_WC_RECV, q->rec.length);
 }
 
-static void input(struct req *q)
+static void request_input(struct req *q)
 {
 	struct vb_node *node = q->peer->node;
 	struct vb_qp *qp =
@@ -488,12 +490,12 @@ static void input(struct req *q)
 
 	if (!qp || qp->qp.qp_num != (q->rec.dest & VB_QPN_MASK)) {
 		VB_COUNT(drop_no_qp, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
-	if (!receiving(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring) {
+	if (!qp_receives(qp) || (qp->type == IBV_QPT_UD) != (q->type == VB_REC_UD) || !qp->path->ring) {
 		VB_COUNT(drop_state, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
 	if (qp->type == IBV_QPT_UD) {
@@ -504,19 +506,19 @@ static void input(struct req *q)
 	struct vb_qp_shared *from = vb_seg_qp(q->peer->seg, q->rec.src & VB_QPN_MASK);
 
 	if (qp->attr.dest_qp_num != (q->rec.src & VB_QPN_MASK) || VB_QP_LANE(q->rec.src) != q->peer->lane ||
-	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - (q->rec.psn >> 24)) & 0xff) > 1) {
+	    ((atomic_load_explicit(&from->gen, memory_order_relaxed) - vb_rec_top(q->rec.psn)) & 0xff) > 1) {
 		VB_COUNT(drop_stale, 1);
-		dropped(q);
+		note_dropped(q);
 		return;
 	}
-	if (qp->peer != q->peer) {
-		if (qp->peer && vb_peer_alive(qp->peer)) {
+	if (qp->local.peer != q->peer) {
+		if (qp->local.peer && vb_peer_alive(qp->local.peer)) {
 			VB_COUNT(drop_stale, 1);
 			return;
 		}
 		vb_lock(&qp->sq_lock);
-		qp->peer = q->peer;
-		qp->remote = NULL;
+		qp->local.peer = q->peer;
+		qp->local.remote = NULL;
 		vb_unlock(&qp->sq_lock);
 	}
 	input_connected(qp, q);
@@ -524,21 +526,20 @@ static void input(struct req *q)
 
 /* --- reads answered by the ring --- */
 
-bool vb_inread_serve(struct vb_qp *qp)
+void vb_inread_serve(struct vb_qp *qp)
 {
-	struct vb_peer *peer = qp->peer;
-	bool moved = false;
+	struct vb_peer *peer = qp->local.peer;
 
-	while (qp->inread_head != qp->inread_tail) {
-		struct vb_inread *r = &qp->inread[qp->inread_head % VB_RD_ATOM_SLOTS];
+	while (qp->local.inread_head != qp->local.inread_tail) {
+		struct vb_inread *r = &qp->local.inread[qp->local.inread_head % VB_RD_ATOM_SLOTS];
 		uint32_t piece =
 		        r->length - r->offset < VB_RING_RECORD_MAX / 2 ? r->length - r->offset : VB_RING_RECORD_MAX / 2;
 		uint64_t va = 0;
 
 		vb_lock(&peer->tx_lock);
-		struct vb_rec *rec = vb_ring_reserve(peer, 64 + piece);
+		struct vb_rec *rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
 		if (!rec && vb_want_space(peer))
-			rec = vb_ring_reserve(peer, 64 + piece);
+			rec = vb_ring_reserve(peer, VB_REC_HEAD_EXT + piece);
 		if (!rec) {
 			vb_unlock(&peer->tx_lock);
 			break;
@@ -552,36 +553,34 @@ bool vb_inread_serve(struct vb_qp *qp)
 			ext->remote_addr = r->offset;
 			ext->rkey = 0;
 			ext->total = r->length;
-			rec->dest = qp->attr.dest_qp_num | (uint32_t)VB_REC_READ_DATA << 24;
+			rec->dest = vb_rec_word(qp->attr.dest_qp_num, VB_REC_READ_DATA);
 			rec->src = qp->qp.qp_num;
 			rec->psn = r->psn;
 			rec->length = piece;
 			rec->ack = 0;
-			vb_ring_commit(peer, 64 + piece);
+			vb_ring_commit(peer, VB_REC_HEAD_EXT + piece);
 			vb_peer_notify(peer);
 			vb_ring_prepare(peer);
 		}
 		vb_unlock(&peer->tx_lock);
 		if (!ok) {
 			refuse_request(qp, DENIED, true);
-			return true;
+			return;
 		}
-		moved = true;
 		r->offset += piece;
 		if (r->offset == r->length) {
-			qp->inread_head++;
-			update_executed(qp);
+			qp->local.inread_head++;
+			update_ackable(qp);
 		}
 	}
-	if (qp->inread_head != qp->inread_tail)
-		ack_later(qp); /* keeps the QP in the list of vb_rx_flush, which tries again */
-	return moved;
+	if (qp->local.inread_head != qp->local.inread_tail)
+		ack_later(qp); /* keeps the QP in the list of vb_acks_publish, which tries again */
 }
 
 /* --- the ring --- */
 
 /* Copies head and extension of a record, once. Returns false if they contradict its mark. */
-static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
+static bool record_load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_t size)
 {
 	static const uint8_t with_ext[VB_REC_TYPES] = {
 	        [VB_REC_PULL] = 1,      [VB_REC_WRITE] = 1,  [VB_REC_NOTIFY] = 1,  [VB_REC_READ] = 1,
@@ -589,14 +588,14 @@ static bool load(struct req *q, struct vb_peer *peer, const uint8_t *at, uint32_
 
 	q->peer = peer;
 	memcpy((char *)&q->rec + 8, at + 8, sizeof(q->rec) - 8);
-	q->type = q->rec.dest >> 24;
-	q->flags = q->rec.src >> 24;
+	q->type = vb_rec_top(q->rec.dest);
+	q->flags = vb_rec_top(q->rec.src);
 	if (q->type >= VB_REC_TYPES || !q->type)
 		return false;
-	uint32_t head = with_ext[q->type] ? 64 : 32;
+	uint32_t head = with_ext[q->type] ? VB_REC_HEAD_EXT : VB_REC_HEAD;
 
 	if (with_ext[q->type])
-		memcpy(&q->ext, at + 32, sizeof(q->ext));
+		memcpy(&q->ext, at + VB_REC_HEAD, sizeof(q->ext));
 	q->payload = at + head;
 	q->room = size - head;
 	return q->type == VB_REC_PAD || q->rec.length <= q->room;
@@ -615,7 +614,8 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		if (!mark)
 			break;
 		if (mark >> 32 != (uint32_t)(peer->rx_head / VB_LINE) || !size ||
-		    size > VB_RING_BYTES - (peer->rx_head & VB_RING_MASK) || !load(&q, peer, at, (uint32_t)size)) {
+		    size > VB_RING_BYTES - (peer->rx_head & VB_RING_MASK) ||
+		    !record_load(&q, peer, at, (uint32_t)size)) {
 			VB_COUNT(bad_record, 1);
 			atomic_store(&peer->state, VB_PEER_DEAD);
 			break;
@@ -626,7 +626,7 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 		else if (q.type == VB_REC_PACKET)
 			vb_roce_forwarded(peer->node, q.payload, q.rec.length);
 		else if (q.type != VB_REC_PAD)
-			input(&q);
+			request_input(&q);
 		peer->rx_head += size;
 		done++;
 	}
@@ -635,33 +635,33 @@ unsigned vb_rx_drain(struct vb_peer *peer, unsigned budget)
 
 static void publish_ack(struct vb_qp *qp)
 {
-	uint64_t n = atomic_load_explicit(&qp->executed, memory_order_relaxed);
+	uint64_t n = atomic_load_explicit(&qp->local.executed, memory_order_relaxed);
 
-	if (n != qp->processed)
-		atomic_store_explicit(&qp->shared->processed, qp->processed, memory_order_release);
-	if (atomic_load_explicit(&qp->ack_told, memory_order_relaxed) != n || qp->nak_state) {
+	if (n != qp->local.taken)
+		atomic_store_explicit(&qp->shared->taken, qp->local.taken, memory_order_release);
+	if (atomic_load_explicit(&qp->local.ack_sent, memory_order_relaxed) != n || qp->local.nak_state) {
 		atomic_store_explicit(&qp->shared->acked, n, memory_order_release);
-		atomic_store_explicit(&qp->ack_told, n, memory_order_relaxed);
-		if (qp->peer)
-			qp->peer->ack_doorbell = true;
+		atomic_store_explicit(&qp->local.ack_sent, n, memory_order_relaxed);
+		if (qp->local.peer)
+			qp->local.peer->ack_doorbell = true;
 	}
 }
 
-void vb_rx_flush(struct vb_node *node)
+void vb_acks_publish(struct vb_node *node)
 {
 	struct vb_qp *again = NULL;
 
 	while (node->acks) {
 		struct vb_qp *qp = node->acks;
-		struct vb_peer *peer = qp->peer;
+		struct vb_peer *peer = qp->local.peer;
 
-		node->acks = qp->acks_next;
-		qp->on_acks = false;
-		if (qp->inread && qp->inread_head != qp->inread_tail && peer && vb_peer_alive(peer)) {
+		node->acks = qp->local.acks_next;
+		qp->local.on_acks = false;
+		if (qp->local.inread && qp->local.inread_head != qp->local.inread_tail && peer && vb_peer_alive(peer)) {
 			vb_inread_serve(qp); /* may put the QP back into the list */
-			if (qp->on_acks) {
-				node->acks = qp->acks_next;
-				qp->acks_next = again;
+			if (qp->local.on_acks) {
+				node->acks = qp->local.acks_next;
+				qp->local.acks_next = again;
 				again = qp;
 			}
 		}

@@ -79,7 +79,7 @@ static inline struct vb_rec *vb_ring_reserve(struct vb_peer *p, uint32_t bytes)
 	if (size > left) {
 		struct vb_rec *pad = (struct vb_rec *)(p->tx + (p->tx_tail & VB_RING_MASK));
 
-		pad->dest = (uint32_t)VB_REC_PAD << 24;
+		pad->dest = vb_rec_word(0, VB_REC_PAD);
 		vb_ring_publish(p, p->tx_tail, left);
 	}
 	return (struct vb_rec *)(p->tx + (p->tx_tail & VB_RING_MASK));

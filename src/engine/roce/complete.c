@@ -46,7 +46,7 @@ void vb_requester_retire(struct vb_roce_qp *qp)
 			vb_requester_fail(qp, s->status);
 			return;
 		}
-		if (s->rq.verb == VB_VERB_LOCAL ? !s->done : s->seq + s->packets > rq->una)
+		if (s->rq.verb == VB_VERB_LOCAL_INV ? !s->done : s->seq + s->packets > rq->una)
 			return;
 		complete(qp, VB_WORK_SUCCESS);
 	}

@@ -38,7 +38,7 @@ static int opcode_of(const struct vb_roce_qp *qp, const struct vb_work_sent *s, 
 /* Finds errors before anything is sent. */
 static enum vb_work_status fault(const struct vb_roce_qp *qp, const struct vb_work_sent *s)
 {
-	if (s->rq.verb == VB_VERB_LOCAL)
+	if (s->rq.verb == VB_VERB_LOCAL_INV)
 		return VB_WORK_SUCCESS;
 	if (s->rq.length > (qp->cfg.type == VB_ROCE_UD ? qp->cfg.mtu : VB_WORK_MAX_MESSAGE))
 		return VB_WORK_LOC_LEN_ERR;
@@ -58,7 +58,9 @@ static bool take_send(struct vb_roce_qp *qp)
 	s->chunk = 0;
 	s->done = false;
 	s->status = fault(qp, s);
-	s->packets = s->rq.verb == VB_VERB_LOCAL ? 0 : vb_is_atomic(s) ? 1 : vb_packet_count(s->rq.length, qp->cfg.mtu);
+	s->packets = s->rq.verb == VB_VERB_LOCAL_INV ? 0
+	             : vb_is_atomic(s)               ? 1
+	                                             : vb_packet_count(s->rq.length, qp->cfg.mtu);
 	if (s->packets > 2 && !vb_is_answered(s))
 		s->middle = (uint8_t)opcode_of(qp, s, VB_MIDDLE);
 	rq->receives += vb_takes_receive(s);
@@ -148,7 +150,7 @@ static bool may_go(struct vb_roce_qp *qp, struct vb_work_sent *s)
 {
 	const struct vb_roce_requester *rq = &qp->rq;
 
-	if (s->status || s->rq.verb == VB_VERB_LOCAL)
+	if (s->status || s->rq.verb == VB_VERB_LOCAL_INV)
 		return false;
 	if (rq->paused && rq->seq == s->seq && rq->seq >= rq->high)
 		return false;
@@ -338,11 +340,11 @@ static void run_local(struct vb_roce_qp *qp)
 	while (rq->started && (rq->cur != rq->tail || take_send(qp))) {
 		struct vb_work_sent *s = vb_send_at(qp, rq->cur);
 
-		if (rq->cur != rq->head || s->rq.verb != VB_VERB_LOCAL)
+		if (rq->cur != rq->head || s->rq.verb != VB_VERB_LOCAL_INV)
 			return;
 		s->done = true;
 		rq->cur++;
-		if (!qp->ops->local(qp->own, &s->rq))
+		if (!qp->ops->local_invalidate(qp->own, &s->rq))
 			s->status = VB_WORK_MW_BIND_ERR;
 		vb_requester_retire(qp);
 	}

@@ -31,7 +31,8 @@ struct vb_roce_ops {
 	bool (*fetch)(void *own, const struct vb_work *rq, uint32_t offset, void *dst, uint32_t len);
 	/* Stores a read's data, or 8 bytes of an atomic's result in host order. */
 	bool (*scatter)(void *own, const struct vb_work *rq, uint32_t offset, const void *bytes, uint32_t len);
-	bool (*local)(void *own, const struct vb_work *rq);
+	/* Invalidates rq->imm. Returns false if there is no such key. */
+	bool (*local_invalidate)(void *own, const struct vb_work *rq);
 
 	/* Takes the oldest receive; *room is its size. Returns false if there is none. */
 	bool (*take_receive)(void *own, uint32_t *room);

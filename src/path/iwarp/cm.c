@@ -16,7 +16,7 @@
 #include "core/verbs.h"
 #include "core/seg.h"
 #include "frame/net.h"
-#include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/log.h"
 #include "util/units.h"
 

@@ -51,12 +51,12 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 		vb_iwarp_release(w);
 }
 
-static bool local(void *own, const struct vb_work *rq)
+static bool local_invalidate(void *own, const struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
 	vb_known_forget(&qp->iwarp->known);
-	return vb_queue_local(qp, rq);
+	return vb_queue_local_invalidate(qp, rq);
 }
 
 static bool invalidate(void *own, uint32_t stag)
@@ -127,9 +127,9 @@ static enum vb_iw_denial check_target(void *own, uint32_t stag, uint64_t to, uin
 {
 	struct vb_qp *qp = own;
 	const struct vb_mr_view *v = &qp->iwarp->known.view;
-	uint32_t right = vb_queue_right(access);
+	uint32_t right = vb_ibv_access_of(access);
 
-	if (!vb_queue_named(qp, &qp->iwarp->known, stag))
+	if (!vb_queue_find_region(qp, &qp->iwarp->known, stag))
 		return VB_IW_INVALID_STAG;
 	if (v->pd != vb_pd_id(qp->pd))
 		return VB_IW_NOT_OURS;
@@ -187,7 +187,7 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 const struct vb_iw_ops vb_iwarp_ops = {
         .next_send = vb_queue_next_send,
         .complete_send = complete_send,
-        .local = local,
+        .local_invalidate = local_invalidate,
         .take_receive = vb_queue_take_receive,
         .complete_receive = vb_queue_complete_receive,
         .atomic = vb_queue_atomic,

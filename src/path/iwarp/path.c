@@ -412,7 +412,7 @@ static void configure(struct vb_qp *qp)
 {
 	struct vb_iw_config c = qp->iwarp->q.cfg;
 
-	c.access = vb_queue_access(qp->attr.qp_access_flags);
+	c.access = vb_rights_of(qp->attr.qp_access_flags);
 	vb_iw_reconfigure(&qp->iwarp->q, &c);
 }
 
@@ -467,7 +467,7 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	                         .large = s->large,
 	                         .ird = s->ird,
 	                         .ord = s->ord,
-	                         .access = vb_queue_access(qp->attr.qp_access_flags)};
+	                         .access = vb_rights_of(qp->attr.qp_access_flags)};
 
 	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE,
 	           w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
@@ -606,7 +606,7 @@ static void iwarp_closed(struct vb_qp *qp)
 	VB_IW_COUNTERS(X)
 #undef X
 	qp->iwarp = NULL;
-	qp->path = &vb_local_path_ops;
+	vb_path_none(qp);
 	vb_iwarp_tail_end(w->tail, w->status, rest, len);
 	path_free(w);
 	vb_local_closed(qp);

@@ -5,7 +5,7 @@
 
 #include "engine/local/local.h"
 
-static void reset(struct vb_qp *qp)
+static void local_reset(struct vb_qp *qp)
 {
 	vb_local_closed(qp); /* drops the requests of the engine */
 	vb_local_reset(qp);
@@ -18,8 +18,13 @@ const struct vb_path_ops vb_local_path_ops = {
         .settle = vb_local_settle,
         .visit = vb_local_visit,
         .deadline = vb_local_deadline,
+        .start_responder = vb_local_start_responder,
+        .entered = vb_local_entered,
+        .resolved = vb_local_resolved,
         .idle = vb_local_idle,
         .closing = vb_local_closing,
         .closed = vb_local_closed,
-        .reset = reset,
+        .forget_sends = vb_local_forget_sends,
+        .next_psns = vb_local_next_psns,
+        .reset = local_reset,
 };

@@ -18,6 +18,7 @@
 #include "node/io.h"
 #include "path/local/shared_map.h"
 #include "path/roce/roce.h"
+#include "path/wire_mode.h"
 #include "util/calls.h"
 #include "util/log.h"
 #include "util/units.h"
@@ -49,7 +50,7 @@ struct vb_meeting {
  * again. */
 #define REMIND_NS VB_MS(100)
 
-static bool sealed(int fd, uint64_t size)
+static bool memfd_sealed(int fd, uint64_t size)
 {
 	struct stat st;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -166,7 +167,7 @@ static bool referred_to(struct vb_node *node, struct vb_peer *p)
 		 * that the peer is dead. */
 		while (atomic_load(&qp->sq_lock.held))
 			sched_yield();
-		if (qp->peer == p)
+		if (qp->local.peer == p)
 			return true;
 	}
 	return false;
@@ -203,7 +204,7 @@ static bool may_unmap(struct vb_node *node, struct vb_peer *p)
 
 /* Unmaps the dead peers that no queue pair refers to and no thread holds. Their structs stay, because address handles
  * point to them. Called by the progress thread with no lock held. */
-static void reap(struct vb_node *node)
+static void reap_dead_peers(struct vb_node *node)
 {
 	struct vb_io *io = node->io;
 
@@ -254,7 +255,7 @@ static struct vb_peer *peer_map(struct vb_node *node, const struct vb_peer_info 
 	p->pid_fd = info->pid_fd;
 	p->wake_fd = info->wake_fd;
 	p->map_len = VB_SEG_RINGS_OFF;
-	if (!sealed(info->seg_fd, VB_SEG_BYTES) || !sealed(info->doorbell_fd, 4096))
+	if (!memfd_sealed(info->seg_fd, VB_SEG_BYTES) || !memfd_sealed(info->doorbell_fd, 4096))
 		goto fail;
 	m = mmap(NULL, p->map_len, PROT_READ, MAP_SHARED | MAP_NORESERVE, info->seg_fd, 0);
 	if (m == MAP_FAILED)
@@ -335,7 +336,7 @@ static void reset_lane(struct vb_node *node, uint32_t lane)
 
 /* Handles the introduction of a new or known process. Takes ownership of the descriptors. Returns the peer, or NULL.
  * Progress thread. */
-static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *info)
+static struct vb_peer *peer_meet(struct vb_node *node, const struct vb_peer_info *info)
 {
 	struct vb_io *io = node->io;
 	struct vb_peer *old, *p;
@@ -344,7 +345,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 		close_info(info);
 		return NULL;
 	}
-	reap(node);
+	reap_dead_peers(node);
 	old = atomic_load_explicit(&node->peers[info->proc_id], memory_order_acquire);
 	if (old && old->incarnation == info->incarnation) {
 		close_info(info);
@@ -353,7 +354,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	vb_lock(&node->progress);
 	if (old) {
 		vb_hot_drop(node, old);
-		vb_flush(node);
+		vb_node_publish(node);
 		atomic_store(&old->state, VB_PEER_DEAD);
 		atomic_store(&node->peers[info->proc_id], NULL);
 	}
@@ -377,7 +378,7 @@ static struct vb_peer *meet(struct vb_node *node, const struct vb_peer_info *inf
 	return p;
 }
 
-static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
+static bool gid_confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 {
 	for (unsigned i = 0; i < p->ngids; i++)
 		if (!memcmp(&p->gids[i], dgid, sizeof(*dgid)))
@@ -386,9 +387,9 @@ static bool confirmed(const struct vb_peer *p, const union ibv_gid *dgid)
 }
 
 /* Under questions_lock. */
-static void confirm(struct vb_peer *p, const union ibv_gid *dgid)
+static void confirm_gid(struct vb_peer *p, const union ibv_gid *dgid)
 {
-	if (confirmed(p, dgid))
+	if (gid_confirmed(p, dgid))
 		return;
 	p->gids[p->ngids % VB_PEER_GIDS] = *dgid;
 	p->ngids += p->ngids < VB_PEER_GIDS;
@@ -409,7 +410,7 @@ static void store_answer(struct vb_node *node, uint64_t tag, int err, struct vb_
 		m->peer = p;
 		m->asked = m->answered = vb_now();
 		if (p)
-			confirm(p, &m->dgid);
+			confirm_gid(p, &m->dgid);
 	}
 	vb_unlock(&io->questions_lock);
 	pthread_cond_broadcast(&io->meet_cond);
@@ -421,12 +422,12 @@ static void on_reply(void *arg, uint64_t tag, int err, const struct vb_peer_info
 {
 	struct vb_node *node = arg;
 
-	store_answer(node, tag, err, info ? meet(node, info) : NULL);
+	store_answer(node, tag, err, info ? peer_meet(node, info) : NULL);
 }
 
 static void on_introduced(void *arg, const struct vb_peer_info *info)
 {
-	meet(arg, info);
+	peer_meet(arg, info);
 }
 
 static void on_reattached(void *arg)
@@ -486,7 +487,7 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 			break;
 	}
 	vb_hot_drop(node, p);
-	vb_flush(node);
+	vb_node_publish(node);
 	atomic_store(&p->state, VB_PEER_DEAD);
 	if (atomic_load(&node->peers[p->lane]) == p)
 		atomic_store(&node->peers[p->lane], NULL);
@@ -494,11 +495,11 @@ void vb_peer_pidfd(struct vb_node *node, struct vb_peer *p)
 	vb_active_collect(node);
 	for (struct vb_qp *qp = node->active, *next; qp; qp = next) {
 		next = qp->active_next;
-		if (qp->peer == p)
+		if (qp->local.peer == p)
 			qp->path->visit(qp, true);
 	}
 	vb_unlock(&node->progress);
-	reap(node);
+	reap_dead_peers(node);
 }
 
 /* Returns the question about this QP's process and address, or NULL. Under questions_lock. */
@@ -579,12 +580,12 @@ void vb_path_address(struct vb_node *node, const union ibv_gid *dgid)
 	if (!self || !self->self)
 		return;
 	vb_lock(&io->questions_lock);
-	bool known = confirmed(self, dgid);
+	bool known = gid_confirmed(self, dgid);
 	vb_unlock(&io->questions_lock);
 	if (known || !is_local(dgid))
 		return;
 	vb_lock(&io->questions_lock);
-	confirm(self, dgid);
+	confirm_gid(self, dgid);
 	vb_unlock(&io->questions_lock);
 }
 
@@ -663,7 +664,7 @@ static struct vb_peer *find_or_ask(struct vb_node *node, uint32_t qpn, const uni
 
 	*err = 0;
 	vb_lock(&io->questions_lock);
-	if (!p || !vb_peer_alive(p) || !confirmed(p, dgid)) {
+	if (!p || !vb_peer_alive(p) || !gid_confirmed(p, dgid)) {
 		const struct vb_meeting *m = ask_broker(node, qpn, dgid);
 
 		p = answer_of(m, err);
@@ -775,7 +776,7 @@ struct vb_peer *vb_peer_known(struct vb_node *node, uint32_t qpn, const union ib
 
 	*err = 0;
 	vb_lock(&io->questions_lock);
-	if (!p || !p->self || !confirmed(p, dgid))
+	if (!p || !p->self || !gid_confirmed(p, dgid))
 		p = answer_of(meeting_of(io, qpn, dgid), err);
 	vb_unlock(&io->questions_lock);
 	if (!*err && (!p || !vb_peer_alive(p))) {
@@ -825,12 +826,12 @@ static void on_settled(void *arg, uint64_t tag, int err, const struct vb_peer_in
 	*(bool *)arg = true;
 }
 
-static void ignore(void *arg, const struct vb_peer_info *info)
+static void ignore_peer(void *arg, const struct vb_peer_info *info)
 {
 	close_info(info);
 }
 
-static void again(void *arg)
+static void on_settled_again(void *arg)
 {
 	*(bool *)arg = true; /* the client has reconnected, and has announced everything to the new broker */
 }
@@ -842,7 +843,8 @@ static void again(void *arg)
  */
 void vb_await_broker(struct vb_node *node)
 {
-	static const struct vb_broker_ops ops = {.meet_reply = on_settled, .introduced = ignore, .reattached = again};
+	static const struct vb_broker_ops ops = {
+	        .meet_reply = on_settled, .introduced = ignore_peer, .reattached = on_settled_again};
 	struct vb_broker_client *broker = node->io->broker;
 	union ibv_gid none = {0};
 	bool settled = false;

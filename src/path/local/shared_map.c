@@ -206,7 +206,7 @@ static void try_map(struct vb_peer *peer, struct vb_map *m)
 	errno = saved;
 }
 
-static void unmap(struct vb_map *m)
+static void map_free(struct vb_map *m)
 {
 	if (m->base && m->sysv)
 		shmdt(m->base);
@@ -216,7 +216,7 @@ static void unmap(struct vb_map *m)
 }
 
 /* Frees the entries of deregistered regions, and entries in excess of MAPS_MAX. Under map_lock. */
-static void sweep(struct vb_peer *peer)
+static void sweep_maps(struct vb_peer *peer)
 {
 	unsigned n = 0;
 
@@ -228,7 +228,7 @@ static void sweep(struct vb_peer *peer)
 
 		if (!m->busy && (!live || ++n > MAPS_MAX)) {
 			*at = m->next;
-			unmap(m);
+			map_free(m);
 		} else {
 			at = &m->next;
 		}
@@ -247,7 +247,7 @@ struct vb_map *vb_map_take(struct vb_peer *peer, uint32_t key, const struct vb_m
 		if (m->key == key && m->addr == view->addr && m->length == view->length)
 			break;
 	if (!m) {
-		sweep(peer);
+		sweep_maps(peer);
 		m = calloc(1, sizeof(*m));
 		if (m) {
 			*m = (struct vb_map){
@@ -279,7 +279,7 @@ void vb_maps_free(struct vb_map *maps)
 	while (maps) {
 		struct vb_map *next = maps->next;
 
-		unmap(maps);
+		map_free(maps);
 		maps = next;
 	}
 }

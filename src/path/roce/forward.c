@@ -55,7 +55,7 @@ static bool write_record(struct vb_peer *p, const struct vb_roce_arrival *a, uin
 	if (rec) {
 		memcpy(rec + 1, a, sizeof(*a));
 		memcpy((uint8_t *)(rec + 1) + sizeof(*a), bytes, len);
-		rec->dest = qpn | (uint32_t)VB_REC_PACKET << 24;
+		rec->dest = vb_rec_word(qpn, VB_REC_PACKET);
 		rec->src = rec->psn = rec->ack = rec->imm = 0;
 		rec->length = (uint32_t)(sizeof(*a) + len);
 		vb_ring_commit(p, size);

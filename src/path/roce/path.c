@@ -116,7 +116,7 @@ static uint32_t receives(void *own)
 
 static bool named(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len, uint32_t access, uint64_t *at)
 {
-	return vb_queue_named(qp, &qp->roce->known, rkey) &&
+	return vb_queue_find_region(qp, &qp->roce->known, rkey) &&
 	       vb_mr_view_allows(&qp->roce->known.view, vb_pd_id(qp->pd), va, len, access, at);
 }
 
@@ -124,7 +124,7 @@ static bool check_target(void *own, uint32_t rkey, uint64_t va, uint32_t len, en
 {
 	uint64_t at;
 
-	return named(own, rkey, va, len, vb_queue_right(access), &at);
+	return named(own, rkey, va, len, vb_ibv_access_of(access), &at);
 }
 
 static bool write_memory(void *own, uint32_t rkey, uint64_t va, const void *bytes, uint32_t len, bool last)
@@ -146,12 +146,12 @@ static bool read_memory(void *own, uint32_t rkey, uint64_t va, void *dst, uint32
 	       place_payload(w, dst, (const void *)(uintptr_t)at, len, w->known.view.length);
 }
 
-static bool local(void *own, const struct vb_work *rq)
+static bool local_invalidate(void *own, const struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
 	vb_roce_path_locked(qp->roce);
-	return vb_queue_local(qp, rq);
+	return vb_queue_local_invalidate(qp, rq);
 }
 
 static bool invalidate(void *own, uint32_t rkey)
@@ -180,7 +180,7 @@ static const struct vb_roce_ops ops = {
         .complete_send = vb_queue_complete_send,
         .fetch = fetch_payload,
         .scatter = scatter,
-        .local = local,
+        .local_invalidate = local_invalidate,
         .take_receive = vb_queue_take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = vb_queue_complete_receive,
@@ -209,7 +209,7 @@ static void configure(struct vb_qp *qp)
 	c.min_rnr_timer = qp->attr.min_rnr_timer;
 	c.max_rd_atomic = qp->attr.max_rd_atomic;
 	c.max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
-	c.access = vb_queue_access(qp->attr.qp_access_flags);
+	c.access = vb_rights_of(qp->attr.qp_access_flags);
 	vb_roce_reconfigure(&qp->roce->q, &c);
 }
 
@@ -413,6 +413,14 @@ void vb_roce_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_s
 static bool roce_idle(const struct vb_qp *qp)
 {
 	return vb_roce_idle(&qp->roce->q);
+}
+
+static void roce_next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	const struct vb_roce_qp *q = &qp->roce->q;
+
+	*sq_psn = vb_psn_add(q->cfg.sq_psn, (int32_t)q->rq.seq).v;
+	*rq_psn = q->rs.epsn.v;
 }
 
 /* --- operation --- */
@@ -657,6 +665,7 @@ const struct vb_path_ops vb_roce_path_ops = {
         .closing = roce_settle,
         .closed = vb_roce_path_closed,
         .last_words = vb_roce_last_words,
+        .next_psns = roce_next_psns,
         .reset = vb_roce_path_reset,
 };
 
@@ -702,11 +711,11 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 	if (n < 0)
 		return VB_DATAGRAM_FAULT;
 	tx = tx_of_datagram(qp, w);
-	if (qp->tx_open != tx) {
+	if (qp->datagram.tx_open != tx) {
 		vb_roce_datagrams_end(qp);
 		if (!vb_tx_begin(tx))
 			return VB_DATAGRAM_WAIT;
-		qp->tx_open = tx;
+		qp->datagram.tx_open = tx;
 	}
 	uint8_t *room = vb_tx_room(tx);
 
@@ -722,9 +731,9 @@ enum vb_datagram_result vb_roce_datagram(struct vb_qp *qp, struct vb_swqe *w)
 
 void vb_roce_datagrams_end(struct vb_qp *qp)
 {
-	struct vb_tx *tx = qp->tx_open;
+	struct vb_tx *tx = qp->datagram.tx_open;
 
-	qp->tx_open = NULL;
+	qp->datagram.tx_open = NULL;
 	if (tx)
 		vb_tx_end(tx);
 }

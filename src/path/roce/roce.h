@@ -13,11 +13,7 @@
 #include "path/queue_ops.h"
 #include "util/units.h"
 
-/* VERBENA_WIRE: auto (RoCE unless the peer is a program of this host that shares memory with us), always, never. */
-enum vb_wire_mode { VB_WIRE_MODE_AUTO, VB_WIRE_MODE_ALWAYS, VB_WIRE_MODE_NEVER };
-enum vb_wire_mode vb_wire_mode(void);
-
-/* Destination and source address of packets: GIDs, which are IP addresses. Both are of one family. */
+/* Destination and source address of packets. GIDs are IP addresses; both are of one family. */
 struct vb_roce_addr {
 	uint8_t src[VB_GID_LEN], dst[VB_GID_LEN];
 	uint32_t ifindex; /* the device's interface, for link-local and multicast addresses */

@@ -10,31 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/env.h"
+#include "path/wire_mode.h"
 #include "util/log.h"
 #include "util/units.h"
 
 #define ASK_AGAIN VB_S(1) /* ns; pause before we ask again after a refusal or a lost channel */
-
-enum vb_wire_mode vb_wire_mode(void)
-{
-	static atomic_int known; /* 1 + mode */
-	int mode = atomic_load(&known) - 1;
-
-	if (mode >= 0)
-		return (enum vb_wire_mode)mode;
-	const char *text = vb_env("VERBENA_WIRE");
-
-	mode = VB_WIRE_MODE_AUTO;
-	if (text && !strcmp(text, "always"))
-		mode = VB_WIRE_MODE_ALWAYS;
-	else if (text && !strcmp(text, "never"))
-		mode = VB_WIRE_MODE_NEVER;
-	else if (text && *text && strcmp(text, "auto") != 0)
-		vb_log(VB_LOG_ERROR, "VERBENA_WIRE is auto, always or never, not \"%s\"", text);
-	atomic_store(&known, 1 + mode);
-	return (enum vb_wire_mode)mode;
-}
 
 struct vb_roce_sockets *vb_roce_sockets_new(struct vb_node *node)
 {

@@ -6,10 +6,10 @@ set print frame-arguments none
 
 # types are those of enum ibv_qp_type, states those of enum ibv_qp_state
 define verbena_qp
-	printf "queue pair 0x%x: type %d, state %d, to 0x%x; next PSN 0x%x, expected PSN 0x%x\n", $qp->qp.qp_num, $qp->type, $qp->state, $qp->attr.dest_qp_num, $qp->psn_next, $qp->epsn
-	printf "  posted %u, handed on %u, completed %u; retries left %d, RNR %d; deadline in ns %ld\n", $qp->sq_head, $qp->sq_emit, $qp->sq_una, $qp->retry_left, $qp->rnr_left, $qp->deadline
-	if $qp->peer
-		printf "  by memory to lane %u, linked: %d; executed %lu, told %lu\n", $qp->peer->lane, $qp->remote != 0, $qp->executed, $qp->ack_told
+	printf "queue pair 0x%x: type %d, state %d, to 0x%x; next PSN 0x%x, expected PSN 0x%x\n", $qp->qp.qp_num, $qp->type, $qp->state, $qp->attr.dest_qp_num, $qp->psn_next, $qp->local.epsn
+	printf "  posted %u, handed on %u, completed %u; retries left %d, RNR %d; deadline in ns %ld\n", $qp->sq_head, $qp->sq_emit, $qp->sq_una, $qp->local.retry_left, $qp->local.rnr_left, $qp->local.deadline
+	if $qp->local.peer
+		printf "  by memory to lane %u, linked: %d; executed %lu, told %lu\n", $qp->local.peer->lane, $qp->local.remote != 0, $qp->local.executed, $qp->local.ack_sent
 	end
 	if $qp->roce
 		output $qp->roce->q.rq

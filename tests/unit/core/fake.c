@@ -76,7 +76,7 @@ void vb_path_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state 
 
 bool vb_path_idle(const struct vb_qp *qp)
 {
-	return qp->sq_una == qp->sq_emit && !qp->sq_emit_off;
+	return qp->sq_una == qp->sq_emit;
 }
 
 int vb_roce_ready(struct vb_node *node)
@@ -139,9 +139,32 @@ static enum vb_sq_status kick(struct vb_qp *qp)
 	return VB_SQ_GOOD;
 }
 
-void vb_path_new(struct vb_qp *qp)
+static void start_responder(struct vb_qp *qp)
 {
-	static const struct vb_path_ops ops = {.name = "fake", .kick = kick};
+	CHECK(atomic_load(&qp->sq_lock.held) && atomic_load(&qp->node->progress.held));
+	CHECK(!(atomic_load(&qp->shared->gen) & 1));
+	fake.responders++;
+}
+
+static void forget_sends(struct vb_qp *qp)
+{
+	CHECK(atomic_load(&qp->sq_lock.held) && qp->sq_una == qp->sq_head);
+	fake.forgotten++;
+}
+
+static void next_psns(const struct vb_qp *qp, uint32_t *sq_psn, uint32_t *rq_psn)
+{
+	*sq_psn = 0x345;
+	*rq_psn = 101;
+}
+
+void vb_path_none(struct vb_qp *qp)
+{
+	static const struct vb_path_ops ops = {.name = "fake",
+	                                       .kick = kick,
+	                                       .start_responder = start_responder,
+	                                       .forget_sends = forget_sends,
+	                                       .next_psns = next_psns};
 
 	qp->path = &ops;
 }

@@ -24,7 +24,7 @@
 /* What core/ asked of the layers that are not there. */
 struct fake {
 	int nodes; /* vb_node_get minus vb_node_put */
-	int kicks, settles, connects, resets, timers, progressed;
+	int kicks, settles, connects, resets, timers, progressed, responders, forgotten;
 	atomic_int handovers;
 	uint32_t quiesced_key, quiesced_qpn;
 	bool locked_in_connect; /* somebody called with a lock held */

@@ -189,12 +189,12 @@ static void an_invalidated_key_opens_nothing_until_rereg(void)
 	struct ibv_mr *mr = reg(buf, 100, BASE, LW | IBV_ACCESS_REMOTE_WRITE), *local = reg(buf, 100, BASE, LW);
 	uint32_t pd = o.pd->handle;
 
-	CHECK(vb_mr_invalidate(&fake_node, pd + 1, mr->rkey, true) == -EINVAL);
-	CHECK(vb_mr_invalidate(&fake_node, pd, 0, false) == -EINVAL);
-	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey ^ 1, false) == -EINVAL);
-	CHECK(vb_mr_invalidate(&fake_node, pd, local->rkey, true) == -EACCES && opens(local, BASE, 1, 0));
+	CHECK(vb_mr_invalidate(&fake_node, pd + 1, mr->rkey, true) == EINVAL);
+	CHECK(vb_mr_invalidate(&fake_node, pd, 0, false) == EINVAL);
+	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey ^ 1, false) == EINVAL);
+	CHECK(vb_mr_invalidate(&fake_node, pd, local->rkey, true) == EACCES && opens(local, BASE, 1, 0));
 	CHECK(!vb_mr_invalidate(&fake_node, pd, mr->rkey, true) && !opens(mr, BASE, 1, 0));
-	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey, true) == -EINVAL);
+	CHECK(vb_mr_invalidate(&fake_node, pd, mr->rkey, true) == EINVAL);
 	fake_node.keys->drawn[0] = 1;            /* the next key, */
 	fake_node.keys->drawn[1] = mr->rkey ^ 1; /* after one of its entry, which is not free */
 	fake_node.keys->left = 2;

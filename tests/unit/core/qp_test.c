@@ -138,15 +138,15 @@ static void the_way_to_rts_publishes_what_peers_need(void)
 	CHECK(atomic_load(&s->gen) == gen + 1 && fake.connects == 1 && !fake.locked_in_connect);
 	CHECK(atomic_load(&s->dest_qpn) == (9u << VB_LANE_SHIFT | 5) && atomic_load(&s->dest_lane) == 9 &&
 	      atomic_load(&s->rq_psn) == 100);
-	CHECK(atomic_load(&s->min_rnr_timer) == 12 && atomic_load(&s->max_dest_rd_atomic) == 4 &&
-	      vb_qp(qp)->epsn == 100);
+	CHECK(atomic_load(&s->min_rnr_timer) == 12 && atomic_load(&s->max_dest_rd_atomic) == 4 && fake.responders == 1);
 	CHECK(!change(qp, IBV_QPS_RESET));
 	CHECK(atomic_load(&s->gen) == gen + 2 && fake.quiesced_qpn == qp->qp_num);
 	to_state(qp, IBV_QPS_RTS);
 	CHECK(atomic_load(&s->gen) == gen + 3 && vb_qp(qp)->psn_next == 0x200 && fake.kicks >= 1);
-	CHECK(vb_qp(qp)->retry_left == 7 && vb_qp(qp)->rnr_left == 6);
 	fake.quiesced_qpn = 0;
+	CHECK(!fake.forgotten);
 	CHECK(!change(qp, IBV_QPS_ERR) && atomic_load(&s->gen) == gen + 4 && fake.quiesced_qpn == qp->qp_num);
+	CHECK(fake.forgotten == 1);
 	CHECK(!vb_destroy_qp(qp) && atomic_load(&s->gen) == gen + 4);
 }
 
@@ -171,7 +171,7 @@ static void values_out_of_range_change_nothing(void)
 	a.cur_qp_state = IBV_QPS_RTS;
 	CHECK(!vb_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_CUR_STATE));
 	CHECK(!vb_query_qp(qp, &now, 0, &init) && now.min_rnr_timer == 12 && now.qp_state == IBV_QPS_RTS &&
-	      now.sq_psn == 0x200 && now.rq_psn == 100);
+	      now.sq_psn == 0x345 && now.rq_psn == 101); /* those of the path */
 	CHECK(now.cap.max_send_wr == 8 && init.cap.max_inline_data == 64 && init.qp_type == IBV_QPT_RC &&
 	      init.send_cq == o.cq);
 	CHECK(!vb_destroy_qp(qp));

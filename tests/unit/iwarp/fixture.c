@@ -164,7 +164,7 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 static const struct vb_iw_ops ops = {
         .next_send = next_send,
         .complete_send = complete_send,
-        .local = run_local,
+        .local_invalidate = run_local,
         .take_receive = take_receive,
         .complete_receive = complete_receive,
         .atomic = atomic,

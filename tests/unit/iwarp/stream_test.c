@@ -160,7 +160,7 @@ static void a_fence_waits_for_reads_and_a_local_one_for_all(void)
 	fx_post(&fx, VB_VERB_READ, 8);
 	fx_post(&fx, VB_VERB_SEND, 8);
 	fx_post(&fx, VB_VERB_SEND, 8)->flags = VB_WORK_FENCE;
-	fx_post(&fx, VB_VERB_LOCAL, 0);
+	fx_post(&fx, VB_VERB_LOCAL_INV, 0);
 	look();
 	CHECK(sents == 2 && !fx.locals && !fx.dones);
 	h = fx_header(&fx, VB_RDMAP_READ_RESPONSE);

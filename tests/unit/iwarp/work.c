@@ -96,7 +96,7 @@ static void choose_verb(struct sim_node *n, struct sim_request *r)
 		init_atomic(n, r);
 		break;
 	case 7:
-		r->rq.verb = VB_VERB_LOCAL;
+		r->rq.verb = VB_VERB_LOCAL_INV;
 		break;
 	default:
 		r->rq.verb = VB_VERB_SEND;
@@ -385,7 +385,7 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 const struct vb_iw_ops sim_ops = {
         .next_send = next_send,
         .complete_send = complete_send,
-        .local = local,
+        .local_invalidate = local,
         .take_receive = take_receive,
         .complete_receive = complete_receive,
         .atomic = atomic,

@@ -93,7 +93,7 @@ static bool next_send(void *own, struct vb_work *rq)
 
 	*rq = r->rq;
 	r->psn = n->psns_taken;
-	r->psns = rq->verb == VB_VERB_LOCAL ? 0 : rq->length ? (rq->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu : 1;
+	r->psns = rq->verb == VB_VERB_LOCAL_INV ? 0 : rq->length ? (rq->length + n->qp.cfg.mtu - 1) / n->qp.cfg.mtu : 1;
 	n->psns_taken += r->psns;
 	return true;
 }
@@ -364,7 +364,7 @@ const struct vb_roce_ops sim_ops = {
         .complete_send = complete_send,
         .fetch = fetch,
         .scatter = scatter,
-        .local = local,
+        .local_invalidate = local,
         .take_receive = take_receive,
         .scatter_receive = scatter_receive,
         .complete_receive = complete_receive,

@@ -995,7 +995,7 @@ static void a_local_request_waits_for_all_before_it(void)
 {
 	fx_init(&fx);
 	fx_post(&fx, VB_VERB_SEND, 1);
-	fx_post(&fx, VB_VERB_LOCAL, 0);
+	fx_post(&fx, VB_VERB_LOCAL_INV, 0);
 	fx_post(&fx, VB_VERB_SEND, 1);
 	CHECK(fx_drain(&fx, 1) == 1 && !fx.locals);
 	fx_ack(&fx, 100, 31, 2);

@@ -165,7 +165,7 @@ static void plan(struct sim_node *n, struct sim_request *r)
 	else if (n->sim->mode == SIM_UNRELIABLE)
 		plans[below(n, 2)](n, r);
 	else if (below(n, 24) == 0 && !bad)
-		r->rq.verb = VB_VERB_LOCAL;
+		r->rq.verb = VB_VERB_LOCAL_INV;
 	else
 		plans[bad ? 1 + below(n, 3) : below(n, 6)](n, r);
 	if (bad && r->rq.length && r->rq.verb != VB_VERB_SEND)
