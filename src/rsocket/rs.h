@@ -17,6 +17,7 @@
 
 #include "rsocket/rs_flow.h"
 #include "rsocket/rs_wire.h"
+#include "util/lock.h"
 
 #define RS_EXPORT __attribute__((visibility("default")))
 
@@ -67,7 +68,7 @@ struct rsocket {
 
 	/*
 	 * Lock order: send_lock or recv_lock, then cm_lock, then lock. send_lock and recv_lock are held through a whole
-	 * call, so that its bytes stay together. cm_lock is held while the service thread works on the connection. lock
+	 * call, so that its bytes stay together, and so while signal handlers run: their rank is VB_RANK_PROGRAM. cm_lock is held while the service thread works on the connection. lock
 	 * guards the rest.
 	 */
 	pthread_mutex_t send_lock, recv_lock, cm_lock, lock;

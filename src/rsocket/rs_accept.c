@@ -184,11 +184,11 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 		drop_connection(rs);
 	if (err)
 		return true;
-	pthread_mutex_lock(&listener->lock);
+	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	half_open(listener, rs);
 	pause_or_go_on(listener);
 	full = listener->paused;
-	pthread_mutex_unlock(&listener->lock);
+	vb_mutex_unlock(&listener->lock);
 	return !full;
 }
 
@@ -212,19 +212,19 @@ void rs_accepted(struct rsocket *rs, bool ok)
 	struct rsocket *listener = rs_get_serial(rs->listener_fd, rs->listener_serial);
 	bool taken = false;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_keep_alive_set(rs);
 	if (ok)
 		rs_process(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (listener) {
-		pthread_mutex_lock(&listener->lock);
+		vb_mutex_lock(&listener->lock, VB_RANK_RS);
 		no_longer_half_open(listener, rs);
 		taken = ok && !listener->closed && !listener->deaf;
 		if (taken)
 			enqueue(listener, rs);
 		pause_or_go_on(listener);
-		pthread_mutex_unlock(&listener->lock);
+		vb_mutex_unlock(&listener->lock);
 		rs_put(listener);
 	}
 	if (!taken)
@@ -272,17 +272,17 @@ void rs_half_open_look(struct rsocket *listener)
 	struct rsocket *rs;
 	bool full;
 
-	pthread_mutex_lock(&listener->lock);
+	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	full = is_full_of_half_open(listener);
 	while ((rs = to_give_up(listener, full && listener->half_count > share(listener) / 2))) {
 		no_longer_half_open(listener, rs);
-		pthread_mutex_unlock(&listener->lock);
+		vb_mutex_unlock(&listener->lock);
 		drop_connection(rs);
-		pthread_mutex_lock(&listener->lock);
+		vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	}
 	pause_or_go_on(listener);
 	rs_timer_set(listener, is_full_of_half_open(listener) ? LOOK_FULL_MS : listener->half_count ? LOOK_MS : 0);
-	pthread_mutex_unlock(&listener->lock);
+	vb_mutex_unlock(&listener->lock);
 }
 
 static bool waiting(struct rsocket *rs)
@@ -296,7 +296,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 	struct rsocket *got = NULL;
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->state != RS_LISTENING)
 		err = EINVAL;
 	else
@@ -312,7 +312,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 		rs->accept_count--;
 		pause_or_go_on(rs);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	errno = err;
 	return got;
 }
@@ -322,12 +322,12 @@ void rs_accept_flush(struct rsocket *listener)
 {
 	struct rsocket *rs, *next;
 
-	pthread_mutex_lock(&listener->lock);
+	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	rs = listener->accept_head;
 	listener->accept_head = NULL;
 	listener->accept_count = 0;
 	pause_or_go_on(listener);
-	pthread_mutex_unlock(&listener->lock);
+	vb_mutex_unlock(&listener->lock);
 	for (; rs; rs = next) {
 		next = rs->accept_next;
 		rclose(rs->fd);

@@ -149,37 +149,37 @@ RS_EXPORT int rshutdown(int socket, int how)
 /* Threads inside a call on this rsocket return with an error before anything is freed. */
 void rs_teardown(struct rsocket *rs)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->can_read = rs->can_write = false;
 	if (rs->state == RS_CONNECTED)
 		rs->state = RS_DISCONNECTED;
 	else if (rs_opening(rs))
 		rs->state = RS_REFUSED;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 
-	pthread_mutex_lock(&rs->send_lock);
-	pthread_mutex_lock(&rs->recv_lock);
-	pthread_mutex_lock(&rs->cm_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->send_lock, VB_RANK_PROGRAM);
+	vb_mutex_lock(&rs->recv_lock, VB_RANK_PROGRAM);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->type == SOCK_STREAM)
 		rs_stream_close(rs);
 	else
 		rs_dgram_close(rs);
-	pthread_mutex_unlock(&rs->lock);
-	pthread_mutex_unlock(&rs->cm_lock);
-	pthread_mutex_unlock(&rs->recv_lock);
-	pthread_mutex_unlock(&rs->send_lock);
+	vb_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->recv_lock);
+	vb_mutex_unlock(&rs->send_lock);
 }
 
 static bool mark_closed(struct rsocket *rs)
 {
 	bool first;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	first = !rs->closed;
 	rs->closed = true;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return first;
 }
 
@@ -339,12 +339,12 @@ RS_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 		return -1;
 	if (rs->type == SOCK_DGRAM)
 		return done(rs, getpeername(rs->fd, addr, addrlen) ? errno : 0);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->state < RS_ACCEPTING || rs->state == RS_REFUSED)
 		err = ENOTCONN;
 	else
 		give_addr(&rs->peer, addr, addrlen);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return done(rs, err);
 }
 
@@ -353,12 +353,12 @@ static int own_name(struct rsocket *rs, union rs_addr *a)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&rs->cm_lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
 	if (rs->id)
 		memcpy(a, rdma_get_local_addr(rs->id), sizeof(*a));
 	else
 		err = EBADF;
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 	return err;
 }
 
@@ -391,7 +391,7 @@ RS_EXPORT int rfcntl(int socket, int cmd, ...)
 	va_start(args, cmd);
 	arg = cmd == F_SETFL || cmd == F_SETFD ? va_arg(args, int) : 0;
 	va_end(args);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	switch (cmd) {
 	case F_GETFL:
 		r = rs->fs_flags;
@@ -408,7 +408,7 @@ RS_EXPORT int rfcntl(int socket, int cmd, ...)
 	default:
 		r = rs_fail(ENOTSUP);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	return r;
 }

@@ -43,30 +43,30 @@ int rs_stream_bind(struct rsocket *rs, const union rs_addr *addr)
 
 static void refuse_connection(struct rsocket *rs, int err)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs_opening(rs)) {
 		rs->state = RS_REFUSED;
 		rs->err = err ? err : ECONNREFUSED;
 	}
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 static void set_state(struct rsocket *rs, enum rs_state state)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->state = state;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 static enum rs_state state_of(struct rsocket *rs)
 {
 	enum rs_state state;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	state = rs->state;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return state;
 }
 
@@ -97,11 +97,11 @@ static int connect_now(struct rsocket *rs)
 	                                .rnr_retry_count = 7};
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_ep_create(rs);
 	if (!err)
 		rs_ep_conn(rs, data);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (err)
 		return err;
 	/* Some iWARP adapters send an RDMA read as their first message. */
@@ -125,14 +125,14 @@ static void established(struct rsocket *rs, const struct rs_conn *peer)
 		rdma_disconnect(rs->id);
 		return;
 	}
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_ep_peer(rs, peer);
 	rs->state = RS_CONNECTED;
 	rs->can_read = rs->can_write = true;
 	rs_keep_alive_set(rs);
 	rs_process(rs);
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 /* The peer's adapter has ended the connection. Its rsocket may have said so before. */
@@ -142,7 +142,7 @@ static void hung_up(struct rsocket *rs)
 		rs_accepted(rs, false);
 		return;
 	}
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->state == RS_CONNECTED) {
 		rs_process(rs);
 		if (rs->state == RS_CONNECTED)
@@ -151,7 +151,7 @@ static void hung_up(struct rsocket *rs)
 		rs_keep_alive_set(rs);
 	}
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status)
@@ -225,7 +225,7 @@ void rs_cm_ready(struct rsocket *rs)
 	bool known;
 	int status;
 
-	pthread_mutex_lock(&rs->cm_lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
 	while (rs->cm && !rs->paused && readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
 		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 			if (!rs_request(rs, ev))
@@ -239,7 +239,7 @@ void rs_cm_ready(struct rsocket *rs)
 		rdma_ack_cm_event(ev);
 		step(rs, event, status, known ? &peer : NULL);
 	}
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 }
 
 int rs_connected(struct rsocket *rs)
@@ -292,10 +292,10 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	struct rs_deadline until;
 	int err;
 
-	pthread_mutex_lock(&rs->cm_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = begin_connect(rs, addr);
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 	if (err == EALREADY && !(rs->fs_flags & O_NONBLOCK))
 		err = 0; /* the connect was interrupted or began nonblocking: a blocking call waits for it */
 	if (!err) {
@@ -306,7 +306,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 		else if (!err)
 			err = rs_connected(rs);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }
 

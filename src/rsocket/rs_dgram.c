@@ -57,9 +57,9 @@ int rs_dgram_bind(struct rsocket *rs, const union rs_addr *addr)
 {
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = bind(rs->fd, &addr->sa, rs_addr_len(addr)) ? errno : rs_dgram_start(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }
 
@@ -68,7 +68,7 @@ int rs_dgram_connect(struct rsocket *rs, const union rs_addr *addr)
 	struct rs_dest *t;
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_dgram_start(rs);
 	if (!err && connect(rs->fd, &addr->sa, rs_addr_len(addr)))
 		err = errno;
@@ -78,7 +78,7 @@ int rs_dgram_connect(struct rsocket *rs, const union rs_addr *addr)
 		rs->dgram->peer = *addr;
 		rs->dgram->connected = true;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }
 
@@ -253,9 +253,9 @@ ssize_t rs_dgram_send(struct rsocket *rs, struct rs_cursor *c, int flags, const 
 {
 	ssize_t n;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	n = send_to(rs, c, flags, to);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return n;
 }
 
@@ -284,7 +284,7 @@ ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union 
 	ssize_t n = -1;
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_dgram_start(rs);
 	if (!err)
 		err = rs_wait_soft(rs, rs_dgram_readable, rs_nonblocking(rs, flags), &until, NULL);
@@ -296,20 +296,20 @@ ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union 
 		*from = (union rs_addr){.sa.sa_family = (sa_family_t)rs->domain};
 		n = 0;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err ? rs_fail(err) : n;
 }
 
 int rs_dgram_shutdown(struct rsocket *rs, int how)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_dgram_start(rs);
 	if (how != SHUT_WR)
 		rs->can_read = false;
 	if (how != SHUT_RD)
 		rs->can_write = false;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return 0;
 }
 

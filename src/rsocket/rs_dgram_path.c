@@ -314,7 +314,7 @@ void rs_dgram_path_ready(struct rsocket *rs)
 	struct rdma_cm_event *ev;
 	struct rs_dest *t;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	while (!rs->closed && d->look_cm) {
 		struct pollfd p = {.fd = d->look_cm->fd, .events = POLLIN};
 
@@ -326,7 +326,7 @@ void rs_dgram_path_ready(struct rsocket *rs)
 		if (step(t, what))
 			stop_looking(d, t);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 /*
@@ -433,7 +433,7 @@ void rs_dgram_udp_ready(struct rsocket *rs)
 	socklen_t len;
 	ssize_t n;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	for (int i = 0; i < 16 && !rs->closed; i++) {
 		len = sizeof(from);
 		memset(&from, 0, sizeof(from));
@@ -442,5 +442,5 @@ void rs_dgram_udp_ready(struct rsocket *rs)
 			break;
 		arrived(rs, &from, buf, (size_t)n);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }

@@ -55,10 +55,10 @@ RS_EXPORT int repoll_create(int flags)
 		free(s);
 		return -1;
 	}
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	s->next = sets;
 	sets = s;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return s->epfd;
 }
 
@@ -112,12 +112,12 @@ RS_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	int err = EBADF;
 
 	if (fd >= 0) {
-		pthread_mutex_lock(&lock);
+		vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 		s = find_set(epfd);
 		err = !s || epfd == fd ? EINVAL : change(s, op, fd, event);
 		if (!err)
 			__atomic_fetch_add(&s->version, 1, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&lock);
+		vb_mutex_unlock(&lock);
 	}
 	if (!err)
 		rs_wake_all();
@@ -153,10 +153,10 @@ static void called_off(void *arg)
 {
 	struct waiting *w = arg;
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	w->set->users--;
 	release(w->set);
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	free(w->fds);
 }
 
@@ -181,7 +181,7 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 
 	if (maxevents <= 0)
 		return rs_fail(EINVAL);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	s = find_set(epfd);
 	if (s)
 		s->users++;
@@ -191,9 +191,9 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 		fds = calloc(n + 1, sizeof(*fds));
 		if (fds && n)
 			memcpy(fds, s->fds, n * sizeof(*fds));
-		pthread_mutex_unlock(&lock);
+		vb_mutex_unlock(&lock);
 		r = fds ? poll_list(s, fds, n, &d, version) : -1;
-		pthread_mutex_lock(&lock);
+		vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 		if (r > 0)
 			r = collect(s, fds, n, events, maxevents);
 		free(fds);
@@ -204,7 +204,7 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 		s->users--;
 		release(s);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return s ? r : rs_fail(EINVAL);
 }
 
@@ -213,7 +213,7 @@ bool rs_epoll_close(int epfd)
 {
 	struct set **at, *s;
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	s = find_set(epfd);
 	for (at = &sets; s && *at != s; at = &(*at)->next)
 		;
@@ -223,7 +223,7 @@ bool rs_epoll_close(int epfd)
 		__atomic_fetch_add(&s->version, 1, __ATOMIC_RELEASE);
 		release(s);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	if (!s)
 		return false;
 	rs_wake_all();

@@ -51,7 +51,7 @@ RS_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 	if (!rs)
 		return -1;
 	m = calloc(1, sizeof(*m));
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = m ? map(rs, m, buf, len, prot) : ENOMEM;
 	if (!err) {
 		if (offset == -1)
@@ -61,7 +61,7 @@ RS_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 			;
 		*end = m;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	if (!err)
 		return offset;
@@ -87,13 +87,13 @@ RS_EXPORT int riounmap(int socket, void *buf, size_t len)
 
 	if (!rs)
 		return -1;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	for (at = &rs->maps; *at && ((*at)->mr->addr != buf || (*at)->mr->length != len); at = &(*at)->next)
 		;
 	found = *at;
 	if (found)
 		unmap(rs, at);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	return found ? 0 : rs_fail(EINVAL);
 }
@@ -197,8 +197,8 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 		return (size_t)-1;
 	rs_firm();
 	rs_cursor_init(&c, &iov, 1);
-	pthread_mutex_lock(&rs->send_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->send_lock, VB_RANK_PROGRAM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->type != SOCK_STREAM || !rs->qp || rs->state < RS_CONNECTED)
 		err = ENOTCONN;
 	if (!err && rs->maps_pending)
@@ -210,8 +210,8 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 		if (!err)
 			offset += done;
 	}
-	pthread_mutex_unlock(&rs->lock);
-	pthread_mutex_unlock(&rs->send_lock);
+	vb_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->send_lock);
 	rs_put(rs);
 	rs_soft();
 	/* An unmapped offset is not an error in this interface: 0 bytes were written. */

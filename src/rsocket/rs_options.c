@@ -187,12 +187,12 @@ RS_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 	if (!rs)
 		return -1;
 	rs_firm();
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = set(rs, level, optname, optval, optlen);
 	/* Other options are set on the UDP socket. If it accepts them, the call succeeds. */
 	if (rs->dgram && level != SOL_RDMA && !setsockopt(rs->fd, level, optname, optval, optlen) && err == ENOPROTOOPT)
 		err = 0;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	rs_soft();
 	return err ? rs_fail(err) : 0;
@@ -361,11 +361,11 @@ RS_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, sock
 
 	if (!rs)
 		return -1;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = get(rs, level, optname, optval, optlen);
 	if (err == ENOPROTOOPT && rs->dgram)
 		err = getsockopt(rs->fd, level, optname, optval, optlen) ? errno : 0;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	return err ? rs_fail(err) : 0;
 }

@@ -62,10 +62,10 @@ static int check_fds(struct pollfd *fds, nfds_t n)
 		fds[i].revents = 0;
 		rs = fds[i].fd < 0 ? NULL : rs_find(fds[i].fd);
 		if (rs) {
-			pthread_mutex_lock(&rs->lock);
+			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 			rs_process(rs);
 			fds[i].revents = rs_ready(rs, fds[i].events);
-			pthread_mutex_unlock(&rs->lock);
+			vb_mutex_unlock(&rs->lock);
 			rs_put(rs);
 		} else {
 			poll(&fds[i], 1, 0);
@@ -94,14 +94,14 @@ static int watch(struct pollfd *fds, nfds_t n, struct pollfd *real, struct rsock
 		real[i] = (struct pollfd){.fd = fds[i].fd, .events = fds[i].events};
 		if (!rs)
 			continue;
-		pthread_mutex_lock(&rs->lock);
+		vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs->watchers++;
 		rs_arm(rs);
 		rs_process(rs);
 		fds[i].revents = rs_ready(rs, fds[i].events);
 		ready += fds[i].revents != 0;
 		real[i] = (struct pollfd){.fd = stand_in(rs), .events = POLLIN};
-		pthread_mutex_unlock(&rs->lock);
+		vb_mutex_unlock(&rs->lock);
 	}
 	return ready;
 }
@@ -113,11 +113,11 @@ static void unwatch(nfds_t n, struct pollfd *real, struct rsocket **held)
 
 		if (!rs)
 			continue;
-		pthread_mutex_lock(&rs->lock);
+		vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs->watchers--;
 		if (real[i].revents)
 			rs_drain(rs);
-		pthread_mutex_unlock(&rs->lock);
+		vb_mutex_unlock(&rs->lock);
 		rs_put(rs);
 	}
 }

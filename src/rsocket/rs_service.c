@@ -28,8 +28,8 @@ static bool timer_ready(struct rsocket *rs)
 	bool late = false;
 	uint64_t n;
 
-	pthread_mutex_lock(&rs->cm_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->keep_timer >= 0 && read(rs->keep_timer, &n, sizeof(n)) == sizeof(n)) {
 		late = rs->lingering;
 		if (!rs->closed && rs->state == RS_CONNECTED) {
@@ -38,10 +38,10 @@ static bool timer_ready(struct rsocket *rs)
 				rs_send_control(rs, RS_CTRL_KEEPALIVE);
 		}
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (rs->state == RS_LISTENING && !rs->closed)
 		rs_half_open_look(rs);
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 	return late;
 }
 
@@ -152,7 +152,7 @@ static int start(void)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&start_lock);
+	vb_mutex_lock(&start_lock, VB_RANK_RS_START);
 	if (epfd < 0) {
 		err = open_fds();
 		if (!err)
@@ -160,7 +160,7 @@ static int start(void)
 		if (err)
 			shut();
 	}
-	pthread_mutex_unlock(&start_lock);
+	vb_mutex_unlock(&start_lock);
 	return err;
 }
 

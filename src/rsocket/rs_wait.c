@@ -70,7 +70,7 @@ static void lock_asleep(void)
 		pthread_mutex_init(&asleep_lock, NULL);
 		asleep = NULL;
 	}
-	pthread_mutex_lock(&asleep_lock);
+	vb_mutex_lock(&asleep_lock, VB_RANK_RS_ASLEEP);
 }
 
 int rs_sleeper_begin(void)
@@ -88,7 +88,7 @@ int rs_sleeper_begin(void)
 			asleep->at = &s->next;
 		asleep = s;
 	}
-	pthread_mutex_unlock(&asleep_lock);
+	vb_mutex_unlock(&asleep_lock);
 	if (s->depth > 1)
 		(void)!read(s->fd, &n, sizeof(n));
 	return s->fd;
@@ -107,7 +107,7 @@ void rs_sleeper_end(void)
 		if (s->next)
 			s->next->at = s->at;
 	}
-	pthread_mutex_unlock(&asleep_lock);
+	vb_mutex_unlock(&asleep_lock);
 	if (s->depth) /* makes the interrupted wait check again */
 		(void)!write(s->fd, &n, sizeof(n));
 	else
@@ -122,7 +122,7 @@ void rs_wake_all(void)
 	lock_asleep();
 	for (struct sleeper *s = asleep; s; s = s->next)
 		(void)!write(s->fd, &one, sizeof(one));
-	pthread_mutex_unlock(&asleep_lock);
+	vb_mutex_unlock(&asleep_lock);
 	rs_soft();
 }
 
@@ -232,12 +232,12 @@ static void called_off(void *arg)
 	struct rsocket *rs = nap->rs;
 
 	firm = 0;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->watchers--;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_sleeper_end();
 	if (nap->held)
-		pthread_mutex_unlock(nap->held);
+		vb_mutex_unlock(nap->held);
 	rs_put(rs);
 }
 
@@ -248,10 +248,10 @@ static int doze(struct nap *nap, int wake_fd, int ms)
 	struct pollfd fds[2] = {{.fd = wait_fd(rs), .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
 	int n, err;
 
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	n = nap->soft ? rs_poll_soft(fds, 2, ms, called_off, nap) : poll(fds, 2, ms);
 	err = n < 0 ? errno : 0;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_drain(rs);
 	return err;
 }
@@ -319,9 +319,9 @@ static int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonb
 		if (!start.tv_sec)
 			start = t;
 		if ((t.tv_sec - start.tv_sec) * 1000000 + (t.tv_nsec - start.tv_nsec) / 1000 < rs_spin_us) {
-			pthread_mutex_unlock(&rs->lock);
+			vb_mutex_unlock(&rs->lock);
 			sched_yield();
-			pthread_mutex_lock(&rs->lock);
+			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 			continue;
 		}
 		err = sleep_for(nap, test, until);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/calls.h"
+#include "util/lock.h"
 
 /*
  * The kernel's epoll set contains the descriptors that are not rsockets. The rsockets are kept here, and rpoll waits
@@ -38,22 +39,18 @@ static struct set *sets; /* guarded by lock */
 
 static void lock_sets(void)
 {
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_EPOLL);
 }
 
 static void unlock_sets(void)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }
 
-static void leave_in_child(void)
+__attribute__((constructor)) static void follow_epoll_forks(void)
 {
-	pthread_mutex_init(&lock, NULL);
-}
-
-__attribute__((constructor)) static void follow_forks(void)
-{
-	pthread_atfork(lock_sets, unlock_sets, leave_in_child);
+	pre_init(); /* registers the table's handlers first, so that fork() takes that spin lock after the mutexes */
+	pthread_atfork(lock_sets, unlock_sets, unlock_sets);
 }
 
 /* Takes the lock. A thread is not cancelled while it holds it. */
@@ -63,13 +60,13 @@ static int hold(void)
 
 	pre_enter();
 	vb_cancel_defer(&cancel);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_EPOLL);
 	return cancel;
 }
 
 static void let_go(int cancel)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	vb_cancel_restore(cancel);
 	pre_leave();
 }

@@ -5,17 +5,19 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 struct pre_real pre_real;
 
 enum { PAGE = 1024, PAGES = 1024 };
 static struct pre_sock *_Atomic *_Atomic pages[PAGES];
-static atomic_flag busy = ATOMIC_FLAG_INIT; /* guards the counts, and changes of the table */
+/* Guards the counts, and changes of the table. */
+static struct vb_lock lock = VB_LOCK_INITIALIZER(VB_RANK_PRE_TABLE);
 static atomic_int ours;
 static pid_t owner; /* of the table: a child of vfork() shares its parent's memory, but has descriptors of its own */
 
@@ -67,13 +69,12 @@ static void load(void)
 static void lock_table(void)
 {
 	pre_enter();
-	while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
-		sched_yield();
+	vb_lock(&lock);
 }
 
 static void unlock_table(void)
 {
-	atomic_flag_clear_explicit(&busy, memory_order_release);
+	vb_unlock(&lock);
 	pre_leave();
 }
 

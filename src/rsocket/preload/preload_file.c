@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 struct stream {
 	struct stream *next;
 	FILE *file;
@@ -60,11 +62,11 @@ static int stream_close(void *cookie)
 	struct stream *s = cookie, **at;
 	int r = close(s->fd);
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FILE);
 	for (at = &streams; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	free(s);
 	return r;
 }
@@ -80,10 +82,10 @@ static FILE *open_stream(int fd, const char *mode)
 		return NULL;
 	}
 	file->_fileno = fd; /* for fileno(3) */
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FILE);
 	*s = (struct stream){.next = streams, .file = file, .fd = fd};
 	streams = s;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return file;
 }
 
@@ -160,7 +162,7 @@ PRE_EXPORT int __dprintf_chk(int fd, int flag, const char *format, ...)
 /* Flushes the streams. The C library does so only after all destructors, when rsockets no longer work. */
 __attribute__((destructor)) static void write_out(void)
 {
-	if (pthread_mutex_trylock(&lock))
+	if (vb_mutex_trylock(&lock, VB_RANK_PRE_FILE))
 		return;
 	for (struct stream *s = streams; s; s = s->next) {
 		if (ftrylockfile(s->file))
@@ -169,5 +171,5 @@ __attribute__((destructor)) static void write_out(void)
 			fflush_unlocked(s->file);
 		funlockfile(s->file);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 #define COMING_MS 2000 /* wait for the last message of connection management after TCP has ended */
 #define CLIENT_MS 2000 /* wait for a client to connect by RDMA; others wait for the same port meanwhile */
 #define TURN_MS 10000
@@ -27,20 +29,20 @@ static __thread char me;
 
 static void lock_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FORK);
 	forks++;
 }
 
 static void unlock_fork(void)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }
 
 static void leave_in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&settled, NULL);
 	process++; /* threads of the parent that were deciding do not exist in the child */
+	vb_mutex_unlock(&lock);
 }
 
 __attribute__((constructor)) static void follow_forks(void)
@@ -221,14 +223,14 @@ static int accept_rs(struct pre_sock *s)
 /* True if this thread must decide and then call done(). False if another thread has decided. */
 static bool claim(struct pre_sock *s, bool wait)
 {
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FORK);
 	while (wait && s->settling == process)
 		pthread_cond_wait(&settled, &lock);
 	bool mine = s->settling != process && (s->fork == PRE_FORK_ACTIVE || s->fork == PRE_FORK_PASSIVE);
 
 	if (mine)
 		s->settling = process;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return mine;
 }
 
@@ -238,7 +240,7 @@ static void done(struct pre_sock *s, int rs)
 
 	if (rs >= 0)
 		pre_copy_options(rs, plain, s->domain, s->type, true);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FORK);
 	if (rs >= 0) {
 		s->plain = -1;
 		s->rs = rs;
@@ -246,7 +248,7 @@ static void done(struct pre_sock *s, int rs)
 	s->fork = PRE_READY;
 	s->settling = 0;
 	pthread_cond_broadcast(&settled);
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	if (rs < 0)
 		return;
 	pre_real.shutdown(plain, SHUT_RDWR);
