@@ -47,7 +47,7 @@ void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wor
 {
 	if (q->life != VB_IW_LIVES)
 		return;
-	q->tell = (struct vb_terminate){.term = (uint16_t)term};
+	q->terminate = (struct vb_terminate){.term = (uint16_t)term};
 	end(q, VB_IW_TERMINATING, bad, status, receive);
 	q->ops->failed(q->own, event);
 }
@@ -65,16 +65,16 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		return;
 	if (counter)
 		++*counter;
-	q->held = false; /* the peer has sent its first FPDU, so we may send */
-	q->tell = (struct vb_terminate){.term = (uint16_t)term};
+	q->waits_for_input = false; /* the peer has sent its first FPDU, so we may send */
+	q->terminate = (struct vb_terminate){.term = (uint16_t)term};
 	if (s) {
-		q->tell.has_ddp = true;
-		q->tell.ddp = s->ddp;
-		q->tell.segment_len = (uint16_t)(vb_ddp_len(s->ddp.tagged) + s->length);
+		q->terminate.has_ddp = true;
+		q->terminate.ddp = s->ddp;
+		q->terminate.segment_len = (uint16_t)(vb_ddp_len(s->ddp.tagged) + s->length);
 	}
-	if (s && body && tells_of_request(q->tell.term, s)) {
-		q->tell.has_rdma = true;
-		memcpy(q->tell.rdma, body, sizeof(q->tell.rdma));
+	if (s && body && tells_of_request(q->terminate.term, s)) {
+		q->terminate.has_rdma = true;
+		memcpy(q->terminate.rdma, body, sizeof(q->terminate.rdma));
 	}
 	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR, vb_refused_rows[why].receive);
 	q->ops->failed(q->own, vb_refused_rows[why].event);
@@ -96,12 +96,12 @@ enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
 	        .last = true,
 	};
 
-	vb_terminate_encode(&w, &q->tell);
+	vb_terminate_encode(&w, &q->terminate);
 	p.body_len = (uint32_t)w.pos;
 	enum vb_iw_made made = vb_iw_put(q, &p);
 
 	if (made == VB_IW_MADE) {
-		q->told = true;
+		q->terminate_sent = true;
 		q->stats.terminates_sent++;
 	}
 	return made;
@@ -172,8 +172,8 @@ void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t le
 	if (!vb_terminate_decode(&t, bytes, len))
 		t.term = VB_TERM_OPERATION_OTHER;
 	t.term = right_siw(q, &t);
-	q->heard = true;
-	q->hear = t.term;
+	q->terminate_received = true;
+	q->terminate_cause = t.term;
 	q->stats.terminates_rcvd++;
 	end(q, VB_IW_OVER, find_meant(q, &t), meaning(t.term), VB_WORK_WR_FLUSH_ERR);
 	q->ops->failed(q->own, VB_WORK_EVENT_SQ);
@@ -187,7 +187,7 @@ void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
 	bool ours = !q->out.sent || !q->out.fpdus[q->out.head % VB_IW_FPDUS].ref;
 
 	if (q->life == VB_IW_LIVES) {
-		q->tell = (struct vb_terminate){.term = VB_TERM_LOCAL_CATASTROPHIC};
+		q->terminate = (struct vb_terminate){.term = VB_TERM_LOCAL_CATASTROPHIC};
 		end(q, terminate ? VB_IW_TERMINATING : VB_IW_OVER, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR,
 		    VB_WORK_WR_FLUSH_ERR);
 	}

@@ -50,12 +50,12 @@ void vb_iw_expect_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind)
 
 void vb_iw_hold_until_input(struct vb_iw_qp *q)
 {
-	q->held = true;
+	q->waits_for_input = true;
 }
 
 void vb_iw_hold_no_longer(struct vb_iw_qp *q)
 {
-	q->held = false;
+	q->waits_for_input = false;
 }
 
 void vb_iw_pause(struct vb_iw_qp *q, bool paused)
@@ -87,14 +87,14 @@ static struct vb_iw_terminate split(uint16_t term)
 
 bool vb_iw_sent_terminate(const struct vb_iw_qp *q, struct vb_iw_terminate *t)
 {
-	if (q->told)
-		*t = split(q->tell.term);
-	return q->told;
+	if (q->terminate_sent)
+		*t = split(q->terminate.term);
+	return q->terminate_sent;
 }
 
 bool vb_iw_got_terminate(const struct vb_iw_qp *q, struct vb_iw_terminate *t)
 {
-	if (q->heard)
-		*t = split(q->hear);
-	return q->heard;
+	if (q->terminate_received)
+		*t = split(q->terminate_cause);
+	return q->terminate_received;
 }

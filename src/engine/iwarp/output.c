@@ -146,7 +146,7 @@ static enum vb_iw_made make_next(struct vb_iw_qp *q)
 	enum vb_iw_made made;
 
 	if (q->life == VB_IW_TERMINATING)
-		return q->told ? VB_IW_NOTHING : vb_iw_make_terminate(q);
+		return q->terminate_sent ? VB_IW_NOTHING : vb_iw_make_terminate(q);
 	if (q->rq.rtr)
 		return vb_iw_make_rtr(q);
 	if (answering || (!q->out.answered && !q->rq.started)) {
@@ -265,9 +265,9 @@ int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most)
 		struct room r = {.iov = iov, .max = max};
 		uint8_t life = q->life;
 
-		if (q->held || life == VB_IW_OVER)
+		if (q->waits_for_input || life == VB_IW_OVER)
 			return 0;
-		if (life == VB_IW_TERMINATING && q->out.head == q->out.tail && q->told) {
+		if (life == VB_IW_TERMINATING && q->out.head == q->out.tail && q->terminate_sent) {
 			q->life = VB_IW_OVER;
 			return 0;
 		}
@@ -315,7 +315,7 @@ void vb_iw_sent(struct vb_iw_qp *q, size_t n)
 		o->begin = o->head == o->tail ? o->end : fpdu_at(q, o->head)->at;
 		handed_over(q, &f);
 	}
-	if (q->life == VB_IW_TERMINATING && q->told && o->head == o->tail)
+	if (q->life == VB_IW_TERMINATING && q->terminate_sent && o->head == o->tail)
 		q->life = VB_IW_OVER;
 	else if (q->life == VB_IW_LIVES)
 		vb_iw_retire(q);

@@ -277,7 +277,7 @@ bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s)
 {
 	if (!check_kind(q, s) || (!s->ddp.tagged && !check_place(q, s)) || !check_body(q, s))
 		return false;
-	q->held = false;
+	q->waits_for_input = false;
 	if (s->ddp.qn == VB_QN_SEND && !s->ddp.tagged)
 		return begin_send(q, s);
 	if (s->ddp.opcode == VB_RDMAP_READ_RESPONSE)
