@@ -217,8 +217,9 @@ void rs_stream_close(struct rsocket *rs);
 /* rs_accept.c */
 int rs_stream_listen(struct rsocket *rs, int backlog);
 struct rsocket *rs_stream_accept(struct rsocket *rs, int flags);
-bool rs_request(struct rsocket *listener, struct rdma_cm_event *event); /* acknowledges it; false: enough for now */
-void rs_half_open_look(struct rsocket *listener);                       /* service thread: the listener's timer */
+/* Answers the request and acknowledges the event. Sets paused if the listener takes no more for now. */
+void rs_request(struct rsocket *listener, struct rdma_cm_event *event);
+void rs_half_open_look(struct rsocket *listener); /* service thread: the listener's timer */
 void rs_accepted(struct rsocket *rs, bool ok);
 void rs_accept_flush(struct rsocket *listener);
 

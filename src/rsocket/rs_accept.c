@@ -156,14 +156,13 @@ static void no_longer_half_open(struct rsocket *listener, struct rsocket *rs)
 }
 
 /* Service thread; the listener's cm_lock is held. */
-bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
+void rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 {
 	struct rdma_conn_param param = event->param.conn;
 	struct rdma_cm_id *id = event->id;
 	struct rsocket *rs = NULL;
 	struct rs_conn peer;
 	int err = EPROTO;
-	bool full;
 
 	if (!listener->deaf && rs_conn_decode(&peer, param.private_data, param.private_data_len)) {
 		rs = heir(listener);
@@ -183,13 +182,11 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	if (err && rs)
 		drop_connection(rs);
 	if (err)
-		return true;
+		return;
 	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	half_open(listener, rs);
 	pause_or_go_on(listener);
-	full = listener->paused;
 	vb_mutex_unlock(&listener->lock);
-	return !full;
 }
 
 /* Called with the listener's lock held. */

@@ -228,8 +228,7 @@ void rs_cm_ready(struct rsocket *rs)
 	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
 	while (rs->cm && !rs->paused && readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
 		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-			if (!rs_request(rs, ev))
-				break;
+			rs_request(rs, ev);
 			continue;
 		}
 		event = ev->event;
