@@ -159,8 +159,8 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 		return rcm_fail(err);
 	if (!id->source.dev)
 		rcm_open_devices();
-	id->backlog = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
-	id->most = id->backlog;
+	id->backlog_free = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
+	id->backlog_size = id->backlog_free;
 	/* Change the state first: a request may arrive before the call returns. */
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);

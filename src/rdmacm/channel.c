@@ -224,7 +224,7 @@ static struct rcm_event *pop(struct rcm_channel *ch)
 		if (e->mcast)
 			e->mcast->reported++;
 		if (e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST)
-			e->owner->backlog++;
+			e->owner->backlog_free++;
 	}
 	rcm_unlock();
 	return e;

@@ -23,7 +23,7 @@ static uint8_t ack_timeout(uint8_t delay, uint8_t lifetime)
 
 struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id)
 {
-	struct vb_cm_addr addr = {.port = id->source.ifindex};
+	struct vb_cm_addr addr = {.ifindex = id->source.ifindex};
 
 	rcm_addr_gid(&id->src, addr.local);
 	rcm_addr_gid(&id->dst, addr.remote);
@@ -75,10 +75,10 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	        .extended_transport = id->id.qp_type == IBV_QPT_XRC_SEND,
 	        .flow_control = c->flow_control,
 	        .srq = c->srq,
-	        .starting_psn = path->psn,
+	        .starting_psn = path->rq_psn,
 	        .retry_count = path->retry_count,
 	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
-	        .pkey = id->iwarp ? RCM_IWARP_PKEY : 0xffff,
+	        .pkey = id->iwarp_here ? RCM_IWARP_PKEY : 0xffff,
 	        .mtu = path->mtu,
 	        .max_cm_retries = RCM_CM_RETRIES,
 	        .primary = {.local_lid = 0xffff,
@@ -86,7 +86,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	                    .flow_label = path->flow_label,
 	                    .packet_rate = path->rate,
 	                    .traffic_class = path->traffic_class,
-	                    .hop_limit = id->iwarp ? RCM_IWARP_HOPS : path->hop_limit,
+	                    .hop_limit = id->iwarp_here ? RCM_IWARP_HOPS : path->hop_limit,
 	                    .sl = path->sl,
 	                    .ack_timeout = path->timeout},
 	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
@@ -94,7 +94,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	rcm_addr_gid(&id->src, req->primary.local_gid);
 	rcm_addr_gid(&id->dst, req->primary.remote_gid);
 	rcm_cma_header(id, req->private_data);
-	if (id->iwarp)
+	if (id->iwarp_here)
 		rcm_iw_pack(req->private_data + VB_CMA_LEN, VB_CMA_REQ_PRIVATE, c);
 	else
 		rcm_private_data(req->private_data + VB_CMA_LEN, c);
@@ -107,8 +107,8 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 
 	if (c->len[0] + c->len[1] > VB_CMA_REQ_PRIVATE)
 		return EINVAL;
-	rcm_random(&id->path.psn, sizeof(id->path.psn));
-	id->path.psn &= VB_PSN_MASK;
+	rcm_random(&id->path.rq_psn, sizeof(id->path.rq_psn));
+	id->path.rq_psn &= VB_PSN_MASK;
 	id->path.retry_count = at_most(c->retry_count, 7);
 	id->path.timeout = ack_timeout(id->source.dev->ack_delay, rcm_packet_lifetime(id));
 	id->path.responder_resources = id->responder_resources;
@@ -199,7 +199,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 {
 	struct vb_cm_rep rep = {
 	        .local_qpn = c->qp_num,
-	        .starting_psn = id->path.psn,
+	        .starting_psn = id->path.rq_psn,
 	        .responder_resources = id->responder_resources,
 	        .initiator_depth = id->initiator_depth,
 	        .target_ack_delay = id->source.dev->ack_delay,
@@ -210,9 +210,9 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
 	};
 
-	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE - id->iwarp)
+	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE - id->iwarp_here)
 		return EINVAL;
-	if (id->iwarp)
+	if (id->iwarp_here)
 		rcm_iw_pack(rep.private_data, VB_CM_REP_PRIVATE, c);
 	else
 		rcm_private_data(rep.private_data, c);
@@ -220,7 +220,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	id->path.initiator_depth = id->initiator_depth;
 	if (!vb_cm_accept(&rcm.cm, id->conn, &rep, vb_gsi_client_now()))
 		return EINVAL;
-	id->told = true;
+	id->delivers_events = true;
 	return 0;
 }
 
@@ -228,13 +228,13 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 static int answer(struct rcm_id *id, const struct rcm_connect *c)
 {
 	rcm_lock();
-	bool told = id->told;
+	bool before = id->delivers_events;
 
-	id->told = true;
+	id->delivers_events = true;
 	int err = rcm_is_ud(id) ? rcm_sidr_accept(id, c) : send_rep(id, c);
 
 	if (err) {
-		id->told = told;
+		id->delivers_events = before;
 		if (id->conn && !rcm_is_ud(id))
 			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0,
 			             vb_gsi_client_now());
@@ -291,7 +291,7 @@ static bool reject_conn(struct rcm_id *id, uint16_t reason, const void *data, si
 	const struct rcm_connect c = {.data = {data}, .len = {len}};
 	uint8_t field[VB_CM_REJ_PRIVATE] = {0};
 
-	if (id->iwarp && len < sizeof(field)) {
+	if (id->iwarp_here && len < sizeof(field)) {
 		rcm_iw_pack(field, sizeof(field), &c);
 		data = field;
 		len = sizeof(field);

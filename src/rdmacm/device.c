@@ -84,7 +84,7 @@ static void tell_removal(struct rcm_id *id, const struct rcm_device *dev)
 		if (id->source.dev != dev || id->state == RCM_REMOVED)
 			continue;
 		id->state = RCM_REMOVED;
-		if (id->told)
+		if (id->delivers_events)
 			rcm_post(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
 	}
 }

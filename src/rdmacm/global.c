@@ -75,14 +75,14 @@ void rcm_random(void *buf, size_t len)
 static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
                    size_t len)
 {
-	struct vb_cm_addr from = {.port = ifindex};
+	struct vb_cm_addr from = {.ifindex = ifindex};
 
 	memcpy(from.local, local, sizeof(from.local));
 	memcpy(from.remote, remote, sizeof(from.remote));
 	rcm_lock();
 	if (rcm.gsi) {
 		rcm_trace_mad(false, &from, mad, len);
-		rcm_late_input(&from, mad, len, vb_gsi_client_now());
+		rcm_input_mad(&from, mad, len, vb_gsi_client_now());
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -105,12 +105,12 @@ static void on_timeout(void *own, uint64_t now)
 static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
 	rcm_trace_mad(true, to, mad, VB_MAD_LEN);
-	vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->port, mad);
+	vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->ifindex, mad);
 }
 
 static void say_at_death(void *own, const struct vb_cm_conn *conn)
 {
-	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.port, conn->local_comm_id,
+	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.ifindex, conn->local_comm_id,
 	                       conn->remote_comm_id, conn->remote_qpn);
 }
 
@@ -230,7 +230,7 @@ __attribute__((destructor(60000))) static void at_exit(void)
 			vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 		id->conn = NULL;
 		rcm_iw_end(id);
-		id->told = false;
+		id->delivers_events = false;
 	}
 	vb_mutex_unlock(&rcm.lock);
 }

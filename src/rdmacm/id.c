@@ -59,7 +59,7 @@ int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, v
 	id = rcm_id_new(ps, type, context);
 	if (!id)
 		return -1;
-	id->told = true;
+	id->delivers_events = true;
 	id->sync = !channel;
 	id->id.channel = channel ? channel : rdma_create_event_channel();
 	if (!id->id.channel) {
@@ -133,7 +133,7 @@ static void silence(struct rcm_id *id)
 	rcm_lock();
 	if (id->state == RCM_LISTEN)
 		rcm_late_closed(id);
-	id->told = false;
+	id->delivers_events = false;
 	end_connection(id);
 	rcm_unlink(id);
 	rcm_discard(rcm_unqueue(id, NULL));

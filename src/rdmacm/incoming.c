@@ -6,7 +6,7 @@
 
 static void post_data(struct rcm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len)
 {
-	struct rcm_event *e = id->told ? rcm_event_new(id, type, status) : NULL;
+	struct rcm_event *e = id->delivers_events ? rcm_event_new(id, type, status) : NULL;
 
 	if (!e)
 		return;
@@ -38,7 +38,7 @@ static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	struct rcm_path *path = &id->path;
 
 	path->remote_qpn = rep->local_qpn;
-	path->remote_psn = rep->starting_psn;
+	path->sq_psn = rep->starting_psn;
 	/* No more than was offered, and no more than the adapter supports. */
 	path->responder_resources = at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
 	path->initiator_depth = at_most(rep->responder_resources, path->initiator_depth);
@@ -64,8 +64,8 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	        .qp_num = rep->local_qpn,
 	};
 	rcm_event_data(e, rep->private_data,
-	               id->iwarp ? rcm_iw_unpack(rep->private_data, sizeof(rep->private_data))
-	                         : sizeof(rep->private_data));
+	               id->iwarp_here ? rcm_iw_unpack(rep->private_data, sizeof(rep->private_data))
+	                              : sizeof(rep->private_data));
 	rcm_queue(e);
 }
 
@@ -76,7 +76,7 @@ static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 	if (rej->reason == VB_CM_REJ_INVALID_MTU)
 		vb_log(VB_LOG_ERROR, "a connection was refused: the peer's interface cannot receive packets of %u",
 		       128u << id->path.mtu);
-	if (!id->iwarp)
+	if (!id->iwarp_here)
 		post_data(id, RDMA_CM_EVENT_REJECTED, rej->reason, rej->private_data, sizeof(rej->private_data));
 	else if (!id->conn->active || rej->reason != VB_CM_REJ_INVALID_SERVICE_ID || rcm_iw_connect_elsewhere(id))
 		post_data(id, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, rej->private_data,
@@ -146,7 +146,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		rcm_on_request(conn, event->msg);
 		return;
 	case VB_CM_DREQ_RECEIVED:
-		if (id->iwarp) /* a stream ends for both sides at once */
+		if (id->iwarp_here) /* a stream ends for both sides at once */
 			vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_gsi_client_now());
 		on_disconnected(id, 0);
 		return;

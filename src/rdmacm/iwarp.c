@@ -44,9 +44,9 @@ static void show_said(struct rcm_event *e, const struct rcm_id *id, const struct
 
 static void take_ends(struct rcm_id *id)
 {
-	struct vb_iwcm_ends ends;
+	struct vb_iwcm_addresses ends;
 
-	vb_iwcm_ends(id->tcp, &ends);
+	vb_iwcm_addresses(id->tcp, &ends);
 	rcm_addr_from_gid(&id->src, ends.local, ends.local_port, ends.ifindex);
 	rcm_addr_from_gid(&id->dst, ends.remote, ends.remote_port, ends.ifindex);
 	memcpy(id->source.gid.raw, ends.local, sizeof(ends.local));
@@ -67,10 +67,10 @@ static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_
 {
 	struct rcm_id *listener = own, *child = NULL;
 	struct rcm_event *e = NULL;
-	struct vb_iwcm_ends ends;
+	struct vb_iwcm_addresses ends;
 
-	vb_iwcm_ends(c, &ends);
-	if (listener->backlog && !rcm_has_its_share(listener, ends.remote))
+	vb_iwcm_addresses(c, &ends);
+	if (listener->backlog_free && !rcm_share_is_used_up(listener, ends.remote))
 		child = rcm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
 	if (child)
 		e = rcm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
@@ -86,7 +86,7 @@ static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_
 	show_said(e, child, said);
 	e->event.id = &child->id;
 	e->event.listen_id = &listener->id;
-	listener->backlog--;
+	listener->backlog_free--;
 	rcm_link(child);
 	rcm_queue(e);
 	return child;
@@ -146,7 +146,7 @@ static void on_closed(void *own, int err)
 	if (id->state != RCM_CONNECT)
 		return;
 	id->state = RCM_DISCONNECT;
-	if (id->told)
+	if (id->delivers_events)
 		rcm_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }
 
@@ -158,7 +158,7 @@ static void on_exited(void *own)
 {
 	struct rcm_id *id = own;
 
-	if (id->state == RCM_DISCONNECT && id->told)
+	if (id->state == RCM_DISCONNECT && id->delivers_events)
 		rcm_post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
@@ -217,7 +217,7 @@ bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, c
 int rcm_iw_listen(struct rcm_id *id)
 {
 	bool v4 = id->src.sa.sa_family == AF_INET;
-	struct vb_iwcm_ends at = {.local_port = rcm_addr_port(&id->src), .ifindex = rcm_addr_scope(&id->src)};
+	struct vb_iwcm_addresses at = {.local_port = rcm_addr_port(&id->src), .ifindex = rcm_addr_scope(&id->src)};
 
 	if (id->source.dev && id->source.dev->iwarp && id->id.ps != RDMA_PS_TCP)
 		return EOPNOTSUPP;
@@ -245,9 +245,9 @@ bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c)
 
 static int connect_by_tcp(struct rcm_id *id)
 {
-	struct vb_iwcm_ends ends = {.local_port = rcm_addr_port(&id->src),
-	                            .remote_port = rcm_addr_port(&id->dst),
-	                            .ifindex = rcm_addr_scope(&id->dst)};
+	struct vb_iwcm_addresses ends = {.local_port = rcm_addr_port(&id->src),
+	                                 .remote_port = rcm_addr_port(&id->dst),
+	                                 .ifindex = rcm_addr_scope(&id->dst)};
 	struct vb_iwcm_offer offer = {.data = {id->asked},
 	                              .len = {id->asked_len},
 	                              .ird = id->responder_resources,
@@ -285,7 +285,7 @@ int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here)
 	if (err)
 		return err;
 	id->qpn = c->qp_num;
-	id->iwarp = here;
+	id->iwarp_here = here;
 	return here ? rcm_send_req(id, c) : connect_by_tcp(id);
 }
 
@@ -293,7 +293,7 @@ int rcm_iw_connect_elsewhere(struct rcm_id *id)
 {
 	vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 	id->conn = NULL;
-	id->iwarp = false;
+	id->iwarp_here = false;
 	return connect_by_tcp(id);
 }
 
@@ -317,13 +317,13 @@ static void post_established(struct rcm_id *id)
 	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 	const struct vb_iwcm_said nothing = {0};
 
-	id->told = true;
+	id->delivers_events = true;
 	set_depths(id);
 	if (e) {
 		show_said(e, id, &nothing);
 		rcm_queue(e);
 	}
-	vb_iwcm_told(id->tcp);
+	vb_iwcm_owner_knows(id->tcp);
 }
 
 int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c)
@@ -357,7 +357,7 @@ void rcm_iw_established(struct rcm_event *e)
 	rcm_lock();
 	id->starts = false;
 	if (!err) {
-		vb_iwcm_told(id->tcp);
+		vb_iwcm_owner_knows(id->tcp);
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -385,7 +385,7 @@ void rcm_iw_end(struct rcm_id *id)
 	if (!id->tcp && !id->tcp_listener)
 		return;
 	if (id->tcp)
-		vb_iwcm_end(id->tcp);
+		vb_iwcm_release(id->tcp);
 	if (id->tcp_listener)
 		vb_iwcm_unlisten(id->tcp_listener);
 	id->tcp = NULL;

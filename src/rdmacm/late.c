@@ -47,7 +47,7 @@ bool rcm_late_may_wait(uint64_t service_id)
 	return false;
 }
 
-void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now)
+void rcm_input_mad(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now)
 {
 	wanted = false;
 	vb_cm_input(&rcm.cm, from, mad, len, now);

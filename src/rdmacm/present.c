@@ -88,7 +88,7 @@ static int fit_mtu(struct rcm_id *child)
 static int adopt(struct rcm_id *child, const struct rcm_id *listener)
 {
 	struct rcm_source source = child->source;
-	enum rcm_kind kind = child->tcp || child->iwarp ? RCM_IWARP : RCM_ROCE;
+	enum rcm_kind kind = child->tcp || child->iwarp_here ? RCM_IWARP : RCM_ROCE;
 	int err = rcm_find_source(kind, child->source.gid.raw, rcm_addr_scope(&child->src), &source);
 
 	rcm_lock();
@@ -121,7 +121,7 @@ static void connect_response(struct rcm_event *e)
 {
 	struct rcm_id *id = e->owner;
 
-	if (!id->id.qp && !id->iwarp)
+	if (!id->id.qp && !id->iwarp_here)
 		return;
 	if (!rcm_answer_response(id)) {
 		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
@@ -162,7 +162,7 @@ bool rcm_present(struct rcm_event *e)
 		rcm_qp_err(e->owner);
 		return true;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		if (e->owner->iwarp)
+		if (e->owner->iwarp_here)
 			rcm_qp_err(e->owner);
 		return !e->owner->failed;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:

@@ -53,7 +53,7 @@ static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 	rcm_ah_attr(id, &attr->ah_attr);
 	attr->path_mtu = (enum ibv_mtu)id->path.mtu;
 	attr->dest_qp_num = id->path.remote_qpn;
-	attr->rq_psn = id->path.psn;
+	attr->rq_psn = id->path.rq_psn;
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_RECV) {
 		attr->max_dest_rd_atomic = id->path.responder_resources;
@@ -65,7 +65,7 @@ static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 
 static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	attr->sq_psn = id->path.remote_psn;
+	attr->sq_psn = id->path.sq_psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (!connected_type(id))
 		return 0;
@@ -201,7 +201,7 @@ int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
 	int mask;
 
-	if (id->iwarp)
+	if (id->iwarp_here)
 		return rtr_here(id);
 	if (!id->id.qp)
 		return 0;
@@ -220,7 +220,7 @@ int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 	int mask;
 
-	if (id->iwarp)
+	if (id->iwarp_here)
 		return rts_here(id);
 	if (!id->id.qp)
 		return 0;
@@ -235,7 +235,7 @@ int rcm_qp_err(struct rcm_id *id)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (!id->id.qp && id->iwarp && id->qpn)
+	if (!id->id.qp && id->iwarp_here && id->qpn)
 		vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, &attr, IBV_QP_STATE);
 	return id->id.qp ? modify(id, id->id.qp, &attr, IBV_QP_STATE) : 0;
 }

@@ -77,7 +77,7 @@ enum rcm_state {
 /* Attributes that the connection sets on its queue pair: from rdma_connect and REP, or from REQ. */
 struct rcm_path {
 	union ibv_gid dgid;
-	uint32_t psn, remote_psn, remote_qpn; /* psn: the peer's first; remote_psn: our first (IBA 12.7.31) */
+	uint32_t rq_psn, sq_psn, remote_qpn; /* as in ibv_qp_attr (IBA 12.7.31) */
 	uint8_t mtu;
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
@@ -108,8 +108,8 @@ struct rcm_id {
 	unsigned generation;
 	enum rcm_state state;
 	bool sync;
-	bool told;   /* the program gets its events: a new connection has none before it is accepted */
-	bool failed; /* its queue pair could not be connected: later messages of the peer are ignored */
+	bool delivers_events; /* the program gets its events: a new connection has none before it is accepted */
+	bool failed;          /* its queue pair could not be connected: later messages of the peer are ignored */
 	unsigned reported, acked;
 
 	union rcm_addr src, dst; /* shown to the program with an event */
@@ -122,8 +122,7 @@ struct rcm_id {
 	bool reuse, afonly, afonly_set, ack_timeout_set;
 	enum rcm_kind kind;
 	uint8_t tos, ack_timeout;
-	int backlog; /* free places in the backlog */
-	int most;    /* size of the backlog */
+	int backlog_free, backlog_size;
 	struct vb_cm_ece remote_ece;
 
 	struct vb_cm_conn *conn;
@@ -132,8 +131,8 @@ struct rcm_id {
 	/* iWARP: a TCP connection or listener. A connection within this host uses conn instead. */
 	struct vb_iwcm_conn *tcp;
 	struct vb_iwcm_listener *tcp_listener;
-	bool iwarp;  /* conn is an iWARP connection */
-	bool starts; /* tcp: the queue pair gets its stream when ESTABLISHED is fetched */
+	bool iwarp_here; /* an iWARP connection within this host: conn, not tcp */
+	bool starts;     /* tcp: the queue pair gets its stream when ESTABLISHED is fetched */
 	uint32_t qpn;
 	void *asked; /* private data, kept for a second try over TCP */
 	size_t asked_len;
@@ -227,14 +226,15 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 
 /* request.c: new connections, and the listener's answers; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
-bool rcm_has_its_share(const struct rcm_id *listener,
-                       const uint8_t remote[16]); /* may this host have no more requests waiting there? */
+bool rcm_share_is_used_up(const struct rcm_id *listener,
+                          const uint8_t remote[16]); /* may this host have no more requests waiting there? */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 
 /* late.c; rcm.lock held */
 void rcm_late_closed(const struct rcm_id *id); /* a listener is closed */
 bool rcm_late_may_wait(uint64_t service_id);   /* for admit: may this request, which has no listener, wait? */
-void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
+/* Hands a MAD to connection management. Keeps it if rcm_admit said, by rcm_late_may_wait, that it may wait. */
+void rcm_input_mad(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
 void rcm_late_listening(void); /* a program listens */
 uint64_t rcm_late_due(void);   /* 0: never */
 void rcm_late_timeout(uint64_t now);

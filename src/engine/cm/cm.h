@@ -78,7 +78,7 @@ const char *vb_cm_state_text(enum vb_cm_state state);
 /* The addresses of a message. Source and destination are queue pair 1 of both hosts. */
 struct vb_cm_addr {
 	uint8_t local[VB_GID_LEN], remote[VB_GID_LEN];
-	uint32_t port; /* the caller's number for its interface: passed to send, not compared */
+	uint32_t ifindex; /* passed to send, not compared */
 };
 
 #define VB_CM_NONE 0 /* no place; links are a place's index plus one */

@@ -46,7 +46,7 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 	w->may_hold = false;
 	w->held = true;
 	w->held_rq = *rq;
-	w->held_until = vb_now() + w->hold;
+	w->held_until = vb_now() + w->hold_ns;
 	atomic_fetch_add(&w->qp->node->held, 1);
 	if (is_armed(w->qp->scq))
 		vb_iwarp_release(w);

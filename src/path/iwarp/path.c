@@ -234,17 +234,18 @@ static void iwarp_settle(struct vb_qp *qp)
 		return;
 	vb_known_forget(&w->known);
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	uint8_t event;
+	bool reported = w->failed;
 
 	if (w->lost) {
-		event = w->failed;
 		close_engine(w);
-		event = event || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0}) ? w->failed : 0;
-	} else {
-		event = w->failed;
-		if (!w->status)
-			w->status = EPROTO;
+		/* An end of the connection alone raises no event: the engine failed before, or the peer sent a
+		 * Terminate. */
+		reported = reported || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0});
+	} else if (!w->status) {
+		w->status = EPROTO;
 	}
+	uint8_t event = reported ? w->failed : 0;
+
 	if (atomic_load(&qp->state) != IBV_QPS_ERR)
 		log_end(w);
 	vb_qp_error(qp);
@@ -272,8 +273,8 @@ static bool may_hold(struct vb_qp *qp)
 /* Ends the hold when data arrived, or the time is over. */
 static bool end_hold(struct vb_iwarp_path *w, bool company)
 {
-	if (company && (w->held || w->missed) && w->hold < HOLD_MAX)
-		w->hold *= 2;
+	if (company && (w->held || w->missed) && w->hold_ns < HOLD_MAX)
+		w->hold_ns *= 2;
 	if (company)
 		w->missed = false;
 	if (!w->held || (!company && vb_now() < w->held_until))
@@ -288,8 +289,8 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	struct vb_iwarp_path *w = qp->iwarp;
 
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
-	if (w->missed && w->hold > HOLD_MIN)
-		w->hold /= 2;
+	if (w->missed && w->hold_ns > HOLD_MIN)
+		w->hold_ns /= 2;
 	w->missed = false;
 	if (w->held)
 		vb_iwarp_release(w);
@@ -438,7 +439,7 @@ static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_st
 		return NULL;
 	w->qp = qp;
 	w->fd = s->fd;
-	w->hold = HOLD_START;
+	w->hold_ns = HOLD_START;
 	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
 	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	w->tail = w->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
@@ -472,7 +473,7 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE,
 	           w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
 	refresh_emss(w);
-	if (s->hold)
+	if (s->waits_for_initiator)
 		vb_iw_hold_until_input(&w->q);
 	if (s->expect_rtr != VB_IW_RTR_NONE)
 		vb_iw_expect_rtr(&w->q, s->expect_rtr);

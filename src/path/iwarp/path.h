@@ -29,8 +29,8 @@ struct vb_iwarp_path {
 	struct vb_known known;
 	/* A held completion; see may_hold in path.c. */
 	bool may_hold, held;
-	bool missed;   /* the hold was in vain, and nothing was posted or arrived since */
-	uint64_t hold; /* ns: length of a hold */
+	bool missed; /* the hold was in vain, and nothing was posted or arrived since */
+	uint64_t hold_ns;
 	uint64_t held_until;
 	struct vb_work held_rq;
 	_Atomic uint8_t heat; /* 0: it has been idle for long */
@@ -93,9 +93,9 @@ void vb_iwarp_last_ends(struct vb_node *node);
 
 /* Called after input: starts or ends starvation as the engine reports. Under progress + sq_lock. */
 void vb_iwarp_starve(struct vb_iwarp_path *w);
-/* Visits a starved stream: is there a receive, is the peer still connected, has it waited too long? thorough: checks
+/* Visits a starved stream: is there a receive, is the peer still connected, has it waited too long? finish: checks
  * the connection at once. Under progress + sq_lock. Returns the amount of work. */
-unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough);
+unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish);
 /* Ends starvation. Under progress + sq_lock. */
 void vb_iwarp_unstarve(struct vb_iwarp_path *w);
 /* ns: when the progress thread must visit again; 0: never. Under progress. */

@@ -102,7 +102,7 @@ static void find_end(struct vb_iwarp_path *w, uint64_t now)
 	}
 }
 
-unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough)
+unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish)
 {
 	int saved = errno;
 
@@ -114,7 +114,7 @@ unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough)
 	}
 	uint64_t now = vb_now();
 
-	if (thorough || now >= w->look_at)
+	if (finish || now >= w->look_at)
 		find_end(w, now);
 	errno = saved;
 	if (w->lost || now < w->patience)
