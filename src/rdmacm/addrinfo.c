@@ -159,7 +159,7 @@ static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 		return 0;
 	rai->ai_dst_addr = copy(hints->ai_dst_addr, hints->ai_dst_len);
 	if (!rai->ai_dst_addr)
-		return -1;
+		return ENOMEM;
 	rai->ai_dst_len = hints->ai_dst_len;
 	return 0;
 }
@@ -170,7 +170,7 @@ static int add_source(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 		return 0;
 	rai->ai_src_addr = copy(hints->ai_src_addr, hints->ai_src_len);
 	if (!rai->ai_src_addr)
-		return -1;
+		return ENOMEM;
 	rai->ai_src_len = hints->ai_src_len;
 	return 0;
 }
@@ -202,9 +202,9 @@ RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const str
 		return -1;
 	struct rdma_addrinfo *rai = &answer->rai;
 
-	ret = node || service ? ask_resolver(node, service, hints, rai) : from_hints(hints, rai);
+	ret = node || service ? ask_resolver(node, service, hints, rai) : rcm_result(from_hints(hints, rai));
 	if (!ret)
-		ret = add_source(hints, rai);
+		ret = rcm_result(add_source(hints, rai));
 	if (ret) {
 		err = errno;
 		rdma_freeaddrinfo(rai);
@@ -253,7 +253,7 @@ RCM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *cm_id, const char *node,
 	id->resolved = found;
 	ret = rcm_post_unlocked(id, (enum rdma_cm_event_type)RCM_EVENT_INTERNAL, 0);
 	if (!ret)
-		return rcm_complete(id);
+		return rcm_result(rcm_complete(id));
 	rdma_freeaddrinfo(found);
 	id->resolved = NULL;
 	id->resolving = false;

@@ -304,12 +304,12 @@ int rcm_complete(struct rcm_id *id)
 
 	atomic_store(&rcm_channel(id->id.channel)->reader, 0); /* this thread does not return for the next event */
 	if (ret)
-		return ret;
+		return errno;
 	int status = id->id.event->status;
 
 	if (!status)
 		return 0;
 	if (id->id.event->event == RDMA_CM_EVENT_REJECTED)
-		return rcm_fail(ECONNREFUSED);
-	return rcm_fail(status < 0 ? -status : status);
+		return ECONNREFUSED;
+	return status < 0 ? -status : status;
 }

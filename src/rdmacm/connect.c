@@ -191,7 +191,7 @@ RCM_EXPORT int rdma_connect(struct rdma_cm_id *cm_id, struct rdma_conn_param *pa
 	free(id->connect);
 	id->connect = NULL;
 	id->connect_len = 0;
-	return rcm_complete(id);
+	return rcm_result(rcm_complete(id));
 }
 
 /* rcm.lock held. */
@@ -225,7 +225,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 }
 
 /* If the answer cannot be sent, rejects the peer. */
-static int answer(struct rcm_id *id, const struct rcm_connect *c)
+static int send_answer(struct rcm_id *id, const struct rcm_connect *c)
 {
 	rcm_lock();
 	bool before = id->delivers_events;
@@ -260,10 +260,13 @@ static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 	if (id->tcp)
 		return rcm_iw_accept(id, &c);
 	id->qpn = c.qp_num;
-	if (!rcm_is_ud(id) && (rcm_qp_rtr(id, id->responder_resources) || rcm_qp_rts(id, id->initiator_depth)))
-		return errno;
-	int err = answer(id, &c);
+	int err = rcm_is_ud(id) ? 0 : rcm_qp_rtr(id, id->responder_resources);
 
+	if (!err && !rcm_is_ud(id))
+		err = rcm_qp_rts(id, id->initiator_depth);
+	if (err)
+		return err;
+	err = send_answer(id, &c);
 	if (err && !rcm_is_ud(id))
 		rcm_qp_err(id);
 	return err;
@@ -280,7 +283,7 @@ RCM_EXPORT int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *par
 	if (err)
 		return rcm_fail(err);
 	if (!rcm_is_ud(id))
-		return rcm_complete(id);
+		return rcm_result(rcm_complete(id));
 	if (id->sync)
 		rcm_drop_event(id);
 	return 0;
@@ -299,13 +302,13 @@ static bool reject_conn(struct rcm_id *id, uint16_t reason, const void *data, si
 	return vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_gsi_client_now());
 }
 
-static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
+static int reject_request(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
 {
 	struct rcm_id *id = rcm_id(cm_id);
 	int err = EINVAL;
 
 	if (!rcm_ours(id))
-		return -1;
+		return EINVAL;
 	len = data ? len : 0;
 	rcm_lock();
 	if (id->tcp)
@@ -316,7 +319,7 @@ static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, u
 		err = 0;
 	rcm_rearm();
 	rcm_unlock();
-	return rcm_result(err);
+	return err;
 }
 
 void rcm_reject(struct rcm_id *id, uint16_t reason)
@@ -330,12 +333,12 @@ void rcm_reject(struct rcm_id *id, uint16_t reason)
 
 RCM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	return reject(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len);
+	return rcm_result(reject_request(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len));
 }
 
 RCM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	return reject(id, REASON_VENDOR_OPTION, private_data, private_data_len);
+	return rcm_result(reject_request(id, REASON_VENDOR_OPTION, private_data, private_data_len));
 }
 
 static int send_rtu(struct rcm_id *id)
@@ -345,17 +348,20 @@ static int send_rtu(struct rcm_id *id)
 
 	rcm_rearm();
 	rcm_unlock();
-	return sent ? 0 : rcm_fail(EINVAL);
+	return sent ? 0 : EINVAL;
 }
 
 int rcm_answer_response(struct rcm_id *id)
 {
-	if (!rcm_qp_rtr(id, RDMA_MAX_RESP_RES) && !rcm_qp_rts(id, RDMA_MAX_INIT_DEPTH) && !send_rtu(id))
-		return 0;
-	int err = errno;
+	int err = rcm_qp_rtr(id, RDMA_MAX_RESP_RES);
 
-	rcm_qp_err(id);
-	return rcm_fail(err);
+	if (!err)
+		err = rcm_qp_rts(id, RDMA_MAX_INIT_DEPTH);
+	if (!err)
+		err = send_rtu(id);
+	if (err)
+		rcm_qp_err(id);
+	return err;
 }
 
 RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
@@ -364,7 +370,7 @@ RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
 
 	if (!rcm_ours(id))
 		return -1;
-	return cm_id->qp ? rcm_fail(EINVAL) : send_rtu(id);
+	return rcm_result(cm_id->qp ? EINVAL : send_rtu(id));
 }
 
 RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
@@ -398,9 +404,11 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	if (!cm_id->verbs)
 		return rcm_fail(EINVAL);
 	if (id->tcp)
-		return rcm_iw_disconnect(id);
-	if (rcm_qp_err(id))
-		return -1;
+		return rcm_result(rcm_iw_disconnect(id));
+	int err = rcm_qp_err(id);
+
+	if (err)
+		return rcm_fail(err);
 	rcm_lock();
 	struct vb_cm_conn *conn = id->conn;
 
@@ -413,5 +421,5 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	if (!conn)
 		return rcm_fail(EINVAL);
 	/* If nothing is in progress, there is no event to wait for. */
-	return sent || rcm_pending(id) ? rcm_complete(id) : 0;
+	return sent || rcm_pending(id) ? rcm_result(rcm_complete(id)) : 0;
 }

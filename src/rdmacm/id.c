@@ -55,16 +55,17 @@ int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, v
 	if (!err && (!known_space(ps) || (channel && rcm_channel(channel)->generation != rcm.generation)))
 		err = EINVAL;
 	if (err)
-		return rcm_fail(err);
+		return err;
 	id = rcm_id_new(ps, type, context);
 	if (!id)
-		return -1;
+		return ENOMEM;
 	id->delivers_events = true;
 	id->sync = !channel;
 	id->id.channel = channel ? channel : rdma_create_event_channel();
 	if (!id->id.channel) {
+		err = errno;
 		free(id);
-		return -1;
+		return err;
 	}
 	rcm_lock();
 	rcm_link(id);
@@ -78,7 +79,7 @@ RCM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm
 {
 	bool ud = ps == RDMA_PS_IPOIB || ps == RDMA_PS_UDP;
 
-	return rcm_create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC);
+	return rcm_result(rcm_create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC));
 }
 
 void rcm_free_id(struct rcm_id *id)

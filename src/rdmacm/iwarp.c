@@ -372,7 +372,7 @@ int rcm_iw_disconnect(struct rcm_id *id)
 	int err = vb_iwcm_disconnect(id->tcp);
 
 	if (err)
-		return rcm_fail(err);
+		return err;
 	rcm_lock();
 	bool lives = id->state == RCM_CONNECT;
 	rcm_unlock();

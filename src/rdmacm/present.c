@@ -123,11 +123,13 @@ static void connect_response(struct rcm_event *e)
 
 	if (!id->id.qp && !id->iwarp_here)
 		return;
-	if (!rcm_answer_response(id)) {
+	int err = rcm_answer_response(id);
+
+	if (!err) {
 		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
 		return;
 	}
-	fail_event(e, RDMA_CM_EVENT_CONNECT_ERROR, errno);
+	fail_event(e, RDMA_CM_EVENT_CONNECT_ERROR, err);
 	id->failed = true;
 }
 

@@ -251,7 +251,7 @@ int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int statu
 /* Removes this owner's events from the queue and returns them; rcm.lock held. */
 struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcast);
 bool rcm_pending(struct rcm_id *id);    /* is an event queued? */
-int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here */
+int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here; 0 or errno */
 void rcm_drop_event(struct rcm_id *id); /* acknowledges the event kept in id->event */
 
 /* present.c: processes an event in the program's thread. False: it is not delivered */
@@ -261,6 +261,7 @@ void rcm_show_addresses(struct rcm_id *id);
 
 /* id.c */
 struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
+/* 0 or errno */
 int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
                   enum ibv_qp_type type);
 void rcm_link(struct rcm_id *id);   /* adds it to the list of ids or listeners; rcm.lock held */
@@ -354,7 +355,7 @@ void rcm_private_data(uint8_t *to, const struct rcm_connect *c);
 void rcm_cma_header(const struct rcm_id *id, uint8_t *to);
 struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id);
 uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr);
-int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0, or -1 and errno */
+int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0 or errno */
 
 /* iwarp.c; 0 or errno. rcm.lock is not held unless stated */
 /* Would rcm_iw_listen find the address taken? */
@@ -374,7 +375,7 @@ void rcm_iw_in_child(void);
 void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c);
 size_t rcm_iw_unpack(const uint8_t *field, size_t room);
 
-/* qp_state.c; 0, or -1 and errno */
+/* qp_state.c; 0 or errno */
 int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp);
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources);
 int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth);

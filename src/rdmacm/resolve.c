@@ -185,5 +185,5 @@ RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src,
 
 	if (err)
 		return rcm_fail(err);
-	return rcm_complete(id);
+	return rcm_result(rcm_complete(id));
 }

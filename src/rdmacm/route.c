@@ -124,5 +124,5 @@ RCM_EXPORT int rdma_resolve_route(struct rdma_cm_id *cm_id, int timeout_ms)
 		return -1;
 	int err = resolve(id);
 
-	return err ? rcm_fail(err) : rcm_complete(id);
+	return rcm_result(err ? err : rcm_complete(id));
 }
