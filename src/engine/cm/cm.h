@@ -221,7 +221,7 @@ void vb_cm_timeout(struct vb_cm *cm, uint64_t now);
 enum vb_cm_route {
 	VB_CM_TO_SERVICE, /* REQ, SIDR_REQ: to the listener. If there is none: vb_cm_make_rej, vb_cm_make_sidr_rep */
 	VB_CM_TO_LANE,    /* to the owner of the lane. If there is none: vb_cm_make_unknown */
-	VB_CM_TO_ALL,     /* a REJ of a peer that does not know our id: to every listener; all but one ignore it */
+	VB_CM_TO_ALL,     /* a REJ of a peer that does not know our id: to each program that is connected with its id */
 	VB_CM_DROP,       /* not a message of connection management */
 };
 
