@@ -17,7 +17,7 @@
 #include "abi/abi.h"
 #include "core/device.h"
 
-enum { MAC_LEN = 6, WAIT_MS = 3000, LOOK_MS = 10 };
+enum { ERRNO_MAX = 4095, MAC_LEN = 6, WAIT_MS = 3000, LOOK_MS = 10 };
 
 /* An IP address in the form that rtnetlink takes. */
 struct address {
@@ -55,7 +55,7 @@ static int interface_mac(int fd, int ifindex, uint8_t mac[MAC_LEN])
 	struct ifreq req = {0};
 
 	if (!if_indextoname((unsigned)ifindex, req.ifr_name) || ioctl(fd, SIOCGIFHWADDR, &req))
-		return -EHOSTUNREACH;
+		return EHOSTUNREACH;
 	memcpy(mac, req.ifr_hwaddr.sa_data, MAC_LEN);
 	return 0;
 }
@@ -105,31 +105,31 @@ static ssize_t hear(int fd, char *answer, size_t size)
 	}
 }
 
-/* Returns 0 if the answer is a message of this type that is long enough for its body, or a negative errno value. */
+/* Returns 0 if the answer is a message of this type that is long enough for its body, or an errno value. */
 static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
 {
 	const struct nlmsgerr *refusal = NLMSG_DATA(head);
 
 	if (!NLMSG_OK(head, (unsigned)len))
-		return -EPROTO;
+		return EPROTO;
 	if (head->nlmsg_type == NLMSG_ERROR && head->nlmsg_len >= NLMSG_LENGTH(sizeof(*refusal)) && refusal->error < 0)
-		return refusal->error;
-	return head->nlmsg_type == type && head->nlmsg_len >= NLMSG_LENGTH(body) ? 0 : -EPROTO;
+		return refusal->error < -ERRNO_MAX ? EPROTO : -refusal->error;
+	return head->nlmsg_type == type && head->nlmsg_len >= NLMSG_LENGTH(body) ? 0 : EPROTO;
 }
 
-/* Sends a request for one object and receives the answer, a message of this type and body. Returns 0 or a negative
- * errno value. */
+/* Sends a request for one object and receives the answer, a message of this type and body. Returns 0 or an errno
+ * value. */
 static int ask_kernel(struct request *req, unsigned short type, size_t body, char *answer, size_t size,
                       struct nlmsghdr **head)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 
 	if (fd < 0)
-		return -errno;
+		return errno;
 	ssize_t n = send(fd, req, req->head.nlmsg_len, 0);
 	if (n >= 0)
 		n = hear(fd, answer, size);
-	int err = n < 0 ? -errno : 0;
+	int err = n < 0 ? errno : 0;
 	close(fd);
 	*head = (struct nlmsghdr *)answer;
 	return err ? err : judge(*head, (size_t)n, type, body);
@@ -183,9 +183,9 @@ static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN
 	entry = NLMSG_DATA(head);
 	const struct rtattr *lladdr = find_attr(head, sizeof(*entry), NDA_LLADDR, MAC_LEN);
 	if (entry->ndm_state & NUD_FAILED)
-		return -EHOSTUNREACH;
+		return EHOSTUNREACH;
 	if (!lladdr || (entry->ndm_state & NUD_INCOMPLETE))
-		return -EAGAIN;
+		return EAGAIN;
 	memcpy(mac, RTA_DATA(lladdr), MAC_LEN);
 	return 0;
 }
@@ -222,16 +222,16 @@ static int remote_mac(const struct address *to, int *ifindex, uint8_t mac[MAC_LE
 	int err = route(to, ifindex, next);
 
 	if (err)
-		return -EHOSTUNREACH;
+		return EHOSTUNREACH;
 	for (int waited = 0; waited < WAIT_MS; waited += LOOK_MS) {
 		err = neighbour(&hop, *ifindex, mac);
-		if (!err || (err == -EHOSTUNREACH && waited))
+		if (!err || (err == EHOSTUNREACH && waited))
 			return err;
 		if (waited % (WAIT_MS / 3) == 0)
 			knock(to, *ifindex);
 		usleep(LOOK_MS * 1000);
 	}
-	return -EHOSTUNREACH;
+	return EHOSTUNREACH;
 }
 
 int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[MAC_LEN],
@@ -259,5 +259,5 @@ int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *
 	if (!err && vid)
 		*vid = interface_vlan(fd, ifindex);
 	close(fd);
-	return err;
+	return -err;
 }

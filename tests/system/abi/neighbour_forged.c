@@ -110,13 +110,13 @@ static void a_message_of_another_kind_is_no_answer(void)
 	uint8_t found[16];
 
 	begin(0, NLMSG_ERROR, 0); /* without the error */
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 	begin(0, NLMSG_ERROR, sizeof(struct nlmsgerr)); /* 0: an acknowledgement */
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 	begin(0, RTM_NEWLINK, sizeof(struct rtmsg));
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 	begin(0, RTM_NEWROUTE, 1);
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 }
 
 static void a_neighbour_is_believed_from_the_kernel_alone(void)
@@ -133,7 +133,7 @@ static void a_neighbour_is_believed_from_the_kernel_alone(void)
 	queued = taken = 0;
 	begin(0, RTM_NEWNEIGH, sizeof(struct ndmsg));
 	attribute(NDA_LLADDR, mac, 5);
-	CHECK(neighbour(&to, 7, found) == -EAGAIN);
+	CHECK(neighbour(&to, 7, found) == EAGAIN);
 }
 
 int main(void)
