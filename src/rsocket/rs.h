@@ -158,6 +158,7 @@ extern unsigned rs_spin_us;
 void rs_configure(void);
 
 /* rs_wait.c: sleeping until something changes. */
+uint64_t rs_now(void); /* ns, CLOCK_MONOTONIC */
 struct rs_deadline {
 	bool set;
 	struct timespec at;
@@ -165,8 +166,9 @@ struct rs_deadline {
 struct rs_deadline rs_deadline_ms(int64_t ms); /* < 0: none */
 struct rs_deadline rs_deadline_tv(const struct timeval *tv);
 int rs_deadline_left(const struct rs_deadline *d); /* ms for poll(2) */
-/* Between begin and end, rs_wake on an rsocket with watchers makes the returned descriptor readable. */
-int rs_sleeper_begin(void);
+/* Between begin and end, rs_wake on an rsocket with watchers makes *fd readable. False: no memory, or no descriptor;
+ * the end must be called even then. */
+bool rs_sleeper_begin(int *fd);
 void rs_sleeper_end(void);
 void rs_wake(struct rsocket *rs);
 void rs_wake_all(void);
@@ -267,8 +269,8 @@ struct rs_cursor {
 	size_t count, at;
 	size_t left;
 };
-/* -1: the sum does not fit. */
-int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count);
+/* False: the sum does not fit. */
+bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count);
 void rs_cursor_get(struct rs_cursor *c, void *to, size_t n);         /* copies out of the buffers */
 void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* copies into the buffers */
 

@@ -2,6 +2,7 @@
 // follows: rdma_cm(7), rsocket(7); rdma-core docs/rsocket ("Connection Establishment")
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
+#include "util/units.h"
 
 #include <string.h>
 #include <sys/resource.h>
@@ -22,14 +23,6 @@ static int share(const struct rsocket *listener)
 	if (!getrlimit(RLIMIT_NOFILE, &fds) && fds.rlim_cur / SHARE_OF_FDS > most)
 		most = fds.rlim_cur / SHARE_OF_FDS;
 	return (rlim_t)listener->backlog < most ? listener->backlog : (int)most;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static bool is_full_of_half_open(const struct rsocket *listener)
@@ -138,7 +131,7 @@ static void half_open(struct rsocket *listener, struct rsocket *rs)
 		at = &(*at)->half_next;
 	*at = rs;
 	rs->half_next = NULL;
-	rs->half_since = now_ns();
+	rs->half_since = rs_now();
 	if (!listener->half_count++)
 		rs_timer_set(listener, LOOK_MS);
 }
@@ -246,13 +239,13 @@ static unsigned from_same_host(const struct rsocket *listener, const struct rsoc
 static struct rsocket *to_give_up(struct rsocket *listener, bool full)
 {
 	struct rsocket *victim = NULL;
-	uint64_t now = now_ns();
+	uint64_t now = rs_now();
 	unsigned most = 0, n;
 
 	for (struct rsocket *rs = listener->half_head; rs; rs = rs->half_next) {
-		if (rs->half_since + HALF_OPEN_MS * UINT64_C(1000000) <= now)
+		if (rs->half_since + VB_MS(HALF_OPEN_MS) <= now)
 			return rs;
-		if (!full || rs->half_since + ANSWER_MS * UINT64_C(1000000) > now)
+		if (!full || rs->half_since + VB_MS(ANSWER_MS) > now)
 			break;
 		n = from_same_host(listener, rs);
 		if (n > most) {

@@ -210,7 +210,7 @@ static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union
 
 	if (!rs)
 		return -1;
-	if (rs_cursor_init(&c, iov, n))
+	if (!rs_cursor_init(&c, iov, n))
 		errno = EINVAL;
 	else if (rs->type == SOCK_STREAM)
 		got = rs_stream_recv(rs, &c, flags);
@@ -234,7 +234,7 @@ static ssize_t transmit(int socket, const struct iovec *iov, size_t n, int flags
 
 	if (!rs)
 		return -1;
-	if (rs_cursor_init(&c, iov, n))
+	if (!rs_cursor_init(&c, iov, n))
 		err = EINVAL;
 	else if (to && rs->type == SOCK_DGRAM)
 		err = take_addr(&a, to, len);

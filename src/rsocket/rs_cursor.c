@@ -5,15 +5,15 @@
 #include <limits.h>
 #include <string.h>
 
-int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
+bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
 {
 	*c = (struct rs_cursor){.iov = iov, .count = count};
 	for (size_t i = 0; i < count; i++) {
 		if (iov[i].iov_len > SSIZE_MAX - c->left)
-			return -1;
+			return false;
 		c->left += iov[i].iov_len;
 	}
-	return 0;
+	return true;
 }
 
 /* Returns the next contiguous range of at most n bytes, and advances. */

@@ -12,14 +12,6 @@
 #define GIVE_UP_NS VB_MS(100)
 #define ASKED_NS VB_S(1)
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static bool anywhere(const union rs_addr *a)
 {
 	if (a->sa.sa_family == AF_INET)
@@ -225,7 +217,7 @@ static bool room_to_look_up(struct rs_dgram *d)
 
 	if (d->look_ups < RS_LOOK_UPS_MAX)
 		return true;
-	now = now_ns();
+	now = rs_now();
 	if (now < d->gave_up + GIVE_UP_NS)
 		return false;
 	d->gave_up = now;
@@ -347,9 +339,9 @@ bool rs_dest_has_ud(struct rs_dest *t)
 {
 	if (t->ah && t->doubted) {
 		if (!t->sure_at)
-			t->sure_at = now_ns() + SURE_NS;
+			t->sure_at = rs_now() + SURE_NS;
 		else
-			t->doubted = now_ns() < t->sure_at;
+			t->doubted = rs_now() < t->sure_at;
 	}
 	return t->ah && !t->doubted;
 }
@@ -393,7 +385,7 @@ static void answer_stranger(struct rsocket *rs, const union rs_addr *from)
 {
 	const uint8_t *raw = (const uint8_t *)from;
 	struct rs_asked *a;
-	uint64_t now = now_ns();
+	uint64_t now = rs_now();
 	uint32_t at = 0;
 
 	for (size_t i = 0; i < rs_addr_len(from); i++)

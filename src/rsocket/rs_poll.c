@@ -142,9 +142,10 @@ static void up(void *arg)
 static int doze(struct pollfd *fds, nfds_t n, const struct rs_deadline *d, const unsigned *version, unsigned was)
 {
 	struct watched w = {n, calloc(n + 1, sizeof(struct pollfd)), calloc(n + 1, sizeof(struct rsocket *))};
-	int wake = rs_sleeper_begin(), r = -1, err = ENOMEM;
+	int wake, r = -1, err = ENOMEM;
+	bool woken = rs_sleeper_begin(&wake);
 
-	if (w.real && w.held && wake >= 0) {
+	if (woken && w.real && w.held) {
 		w.real[n] = (struct pollfd){.fd = wake, .events = POLLIN};
 		r = watch(fds, n, w.real, w.held);
 		if (!r && version && __atomic_load_n(version, __ATOMIC_ACQUIRE) != was)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "util/calls.h"
+#include "util/units.h"
 
 /*
  * A completion event may wake another thread than the one whose condition is now true. So each sleeping thread also
@@ -73,13 +74,13 @@ static void lock_asleep(void)
 	vb_mutex_lock(&asleep_lock, VB_RANK_RS_ASLEEP);
 }
 
-int rs_sleeper_begin(void)
+bool rs_sleeper_begin(int *fd)
 {
 	struct sleeper *s = me();
 	uint64_t n;
 
 	if (!s)
-		return -1;
+		return false;
 	lock_asleep();
 	if (!s->depth++) {
 		s->next = asleep;
@@ -91,7 +92,8 @@ int rs_sleeper_begin(void)
 	vb_mutex_unlock(&asleep_lock);
 	if (s->depth > 1)
 		(void)!read(s->fd, &n, sizeof(n));
-	return s->fd;
+	*fd = s->fd;
+	return s->fd >= 0;
 }
 
 void rs_sleeper_end(void)
@@ -132,12 +134,19 @@ void rs_wake(struct rsocket *rs)
 		rs_wake_all();
 }
 
-static struct timespec now(void)
+static struct timespec timespec_now(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t;
+}
+
+uint64_t rs_now(void)
+{
+	struct timespec t = timespec_now();
+
+	return VB_S((uint64_t)t.tv_sec) + (uint64_t)t.tv_nsec;
 }
 
 struct rs_deadline rs_deadline_ms(int64_t ms)
@@ -146,7 +155,7 @@ struct rs_deadline rs_deadline_ms(int64_t ms)
 
 	if (!d.set)
 		return d;
-	d.at = now();
+	d.at = timespec_now();
 	d.at.tv_sec += ms / 1000;
 	d.at.tv_nsec += ms % 1000 * 1000000;
 	if (d.at.tv_nsec >= 1000000000) {
@@ -170,7 +179,7 @@ int rs_deadline_left(const struct rs_deadline *d)
 
 	if (!d || !d->set)
 		return -1;
-	t = now();
+	t = timespec_now();
 	ms = (d->at.tv_sec - t.tv_sec) * 1000 + (d->at.tv_nsec - t.tv_nsec + 999999) / 1000000;
 	return ms < 0 ? 0 : ms > 1000000000 ? 1000000000 : (int)ms;
 }
@@ -259,9 +268,9 @@ static int doze(struct nap *nap, int wake_fd, int ms)
 static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const struct rs_deadline *until)
 {
 	struct rsocket *rs = nap->rs;
-	int fd = rs_sleeper_begin(), ms, err = 0;
+	int fd, ms, err = 0;
 
-	if (fd < 0) {
+	if (!rs_sleeper_begin(&fd)) {
 		rs_sleeper_end();
 		return ENOMEM;
 	}
@@ -315,7 +324,7 @@ static int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonb
 			err = 0;
 		if (err || nonblock)
 			return err ? err : EAGAIN;
-		t = now();
+		t = timespec_now();
 		if (!start.tv_sec)
 			start = t;
 		if ((t.tv_sec - start.tv_sec) * 1000000 + (t.tv_nsec - start.tv_nsec) / 1000 < rs_spin_us) {

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "util/calls.h"
@@ -336,14 +335,6 @@ static int strip(int epfd, struct epoll_event *ev, int n)
 	return kept;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void free_list(struct pollfd **fds)
 {
 	int saved = errno;
@@ -392,7 +383,7 @@ static int once(int epfd, struct epoll_event *ev, int max, int timeout, const si
 PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
 	PRE_ERRNO;
-	int64_t end = now_ms() + timeout;
+	int64_t end = pre_now_ms() + timeout;
 	bool interrupted = false;
 	int n, left = timeout;
 
@@ -402,7 +393,7 @@ PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeou
 	do {
 		n = once(epfd, ev, max, left, mask, &interrupted);
 		if (timeout > 0)
-			left = end > now_ms() ? (int)(end - now_ms()) : 0;
+			left = end > pre_now_ms() ? (int)(end - pre_now_ms()) : 0;
 	} while (!n && left && !interrupted);
 	if (!n && interrupted) {
 		errno = EINTR;
