@@ -7,8 +7,6 @@
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
 
-#define REASON_VENDOR_OPTION 35 /* for ECE */
-
 /* IBA 12.7.34: the round trip of a packet with the adapter's own delay, as codes, rounded up. */
 static uint8_t ack_timeout(uint8_t delay, uint8_t lifetime)
 {
@@ -81,8 +79,8 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	        .pkey = id->iwarp_here ? RCM_IWARP_PKEY : 0xffff,
 	        .mtu = path->mtu,
 	        .max_cm_retries = RCM_CM_RETRIES,
-	        .primary = {.local_lid = 0xffff,
-	                    .remote_lid = 0xffff,
+	        .primary = {.local_lid = VB_LID_PERMISSIVE,
+	                    .remote_lid = VB_LID_PERMISSIVE,
 	                    .flow_label = path->flow_label,
 	                    .packet_rate = path->rate,
 	                    .traffic_class = path->traffic_class,
@@ -338,7 +336,7 @@ RCM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint
 
 RCM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	return rcm_result(reject_request(id, REASON_VENDOR_OPTION, private_data, private_data_len));
+	return rcm_result(reject_request(id, VB_CM_REJ_VENDOR_OPTION, private_data, private_data_len));
 }
 
 static int send_rtu(struct rcm_id *id)

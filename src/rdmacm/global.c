@@ -7,6 +7,7 @@
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
 #include "util/lock.h"
+#include "util/units.h"
 
 /* Serialises opening; taken before rcm.lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -209,7 +210,7 @@ int rcm_open(void)
  * after a while. */
 static bool take_over(void)
 {
-	const struct timespec ts = {0, 100000};
+	const struct timespec ts = {.tv_nsec = VB_US(100)};
 
 	for (int i = 0; i < 200; i++) {
 		if (!vb_mutex_trylock(&rcm.lock, VB_RANK_RCM))

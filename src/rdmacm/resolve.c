@@ -2,6 +2,7 @@
 // follows: rdma_resolve_addr(3)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
+#include "util/units.h"
 
 /* The default source: the zero address of the destination's family, with its scope for link-local addresses. */
 static void source_for(union rcm_addr *src, const union rcm_addr *dst)
@@ -100,7 +101,7 @@ static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, in
 {
 	rcm_lock();
 	if (ms >= 0 && asker(found) == id) {
-		id->resolve_by = vb_gsi_client_now() + (uint64_t)ms * 1000000u;
+		id->resolve_by = vb_gsi_client_now() + VB_MS((uint64_t)ms);
 		if (!due || id->resolve_by < due)
 			due = id->resolve_by;
 		rcm_rearm();

@@ -290,7 +290,7 @@ static size_t wanted(const struct vb_iwcm_exchange *x)
 {
 	if (x->have < VB_MPA_FRAME_LEN)
 		return VB_MPA_FRAME_LEN;
-	return VB_MPA_FRAME_LEN + (size_t)(x->in[18] << 8 | x->in[19]);
+	return VB_MPA_FRAME_LEN + (size_t)vb_mpa_private_len(x->in);
 }
 
 /* Reads exactly one frame: data behind it stays in the socket for the stream. Returns 0 when complete; EAGAIN;

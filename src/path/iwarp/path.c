@@ -37,8 +37,8 @@
 #define SELDOM 16u  /* ... only one in this many is made */
 #define HOLD_LENGTH 4096u
 #define HOLD_MIN VB_US(2) /* ns */
-#define HOLD_START 20000u
-#define HOLD_MAX 500000u
+#define HOLD_START VB_US(20)
+#define HOLD_MAX VB_US(500)
 
 struct vb_iw_stats vb_iw_totals;
 
