@@ -81,7 +81,7 @@ struct request {
 	char attrs[128];
 };
 
-static void add(struct request *req, unsigned short type, const void *data, size_t len)
+static void add_attr(struct request *req, unsigned short type, const void *data, size_t len)
 {
 	struct rtattr *attr = (struct rtattr *)((char *)req + NLMSG_ALIGN(req->head.nlmsg_len));
 
@@ -93,7 +93,7 @@ static void add(struct request *req, unsigned short type, const void *data, size
 
 /* Receives the kernel's answer. A network administrator may send to any netlink socket, but only the kernel is port
  * 0. */
-static ssize_t hear(int fd, char *answer, size_t size)
+static ssize_t receive_answer(int fd, char *answer, size_t size)
 {
 	for (;;) {
 		struct sockaddr_nl from = {0};
@@ -106,7 +106,7 @@ static ssize_t hear(int fd, char *answer, size_t size)
 }
 
 /* Returns 0 if the answer is a message of this type that is long enough for its body, or an errno value. */
-static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
+static int check_answer(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
 {
 	const struct nlmsgerr *refusal = NLMSG_DATA(head);
 
@@ -128,11 +128,11 @@ static int ask_kernel(struct request *req, unsigned short type, size_t body, cha
 		return errno;
 	ssize_t n = send(fd, req, req->head.nlmsg_len, 0);
 	if (n >= 0)
-		n = hear(fd, answer, size);
+		n = receive_answer(fd, answer, size);
 	int err = n < 0 ? errno : 0;
 	close(fd);
 	*head = (struct nlmsghdr *)answer;
-	return err ? err : judge(*head, (size_t)n, type, body);
+	return err ? err : check_answer(*head, (size_t)n, type, body);
 }
 
 /* Returns the first attribute of this type if it has this many bytes. */
@@ -148,15 +148,15 @@ static const struct rtattr *find_attr(const struct nlmsghdr *head, size_t body, 
 }
 
 /* Finds the interface and the next hop, which is copied into hop. A destination on the link is its own next hop. */
-static int route(const struct address *to, int *ifindex, uint8_t hop[16])
+static int find_next_hop(const struct address *to, int *ifindex, uint8_t hop[16])
 {
 	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct rtmsg)), RTM_GETROUTE, NLM_F_REQUEST, 1, 0}};
 	_Alignas(8) char answer[4096];
 	struct nlmsghdr *head;
 
 	req.route = (struct rtmsg){.rtm_family = to->family, .rtm_dst_len = (unsigned char)(to->len * 8)};
-	add(&req, RTA_DST, to->bytes, to->len);
-	add(&req, RTA_OIF, ifindex, sizeof(*ifindex));
+	add_attr(&req, RTA_DST, to->bytes, to->len);
+	add_attr(&req, RTA_OIF, ifindex, sizeof(*ifindex));
 	int err = ask_kernel(&req, RTM_NEWROUTE, sizeof(struct rtmsg), answer, sizeof(answer), &head);
 	if (err)
 		return err;
@@ -168,14 +168,14 @@ static int route(const struct address *to, int *ifindex, uint8_t hop[16])
 	return 0;
 }
 
-static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN])
+static int find_neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN])
 {
 	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct ndmsg)), RTM_GETNEIGH, NLM_F_REQUEST, 1, 0}};
 	_Alignas(8) char answer[4096];
 	struct nlmsghdr *head;
 
 	req.neighbour = (struct ndmsg){.ndm_family = hop->family, .ndm_ifindex = ifindex};
-	add(&req, NDA_DST, hop->bytes, hop->len);
+	add_attr(&req, NDA_DST, hop->bytes, hop->len);
 	const struct ndmsg *entry;
 	int err = ask_kernel(&req, RTM_NEWNEIGH, sizeof(*entry), answer, sizeof(answer), &head);
 	if (err)
@@ -191,7 +191,7 @@ static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN
 }
 
 /* Sends an empty datagram to the discard port, so that the kernel looks for the neighbour. */
-static void knock(const struct address *to, int ifindex)
+static void provoke_resolution(const struct address *to, int ifindex)
 {
 	int fd = socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	union {
@@ -219,16 +219,16 @@ static int remote_mac(const struct address *to, int *ifindex, uint8_t mac[MAC_LE
 {
 	uint8_t next[16];
 	const struct address hop = {to->family, to->len, next};
-	int err = route(to, ifindex, next);
+	int err = find_next_hop(to, ifindex, next);
 
 	if (err)
 		return EHOSTUNREACH;
 	for (int waited = 0; waited < WAIT_MS; waited += LOOK_MS) {
-		err = neighbour(&hop, *ifindex, mac);
+		err = find_neighbour(&hop, *ifindex, mac);
 		if (!err || (err == EHOSTUNREACH && waited))
 			return err;
 		if (waited % (WAIT_MS / 3) == 0)
-			knock(to, *ifindex);
+			provoke_resolution(to, *ifindex);
 		usleep(LOOK_MS * 1000);
 	}
 	return EHOSTUNREACH;

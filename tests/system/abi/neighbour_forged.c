@@ -74,7 +74,7 @@ static int hop(uint8_t found[16], int *ifindex)
 	taken = 0;
 	memset(found, 0, 16);
 	*ifindex = 7;
-	int err = route(&to, ifindex, found);
+	int err = find_next_hop(&to, ifindex, found);
 	queued = 0;
 	return err;
 }
@@ -129,11 +129,11 @@ static void a_neighbour_is_believed_from_the_kernel_alone(void)
 	begin(0, RTM_NEWNEIGH, sizeof(struct ndmsg));
 	attribute(NDA_LLADDR, true_mac, 6);
 	taken = 0;
-	CHECK(neighbour(&to, 7, found) == 0 && !memcmp(found, true_mac, 6));
+	CHECK(find_neighbour(&to, 7, found) == 0 && !memcmp(found, true_mac, 6));
 	queued = taken = 0;
 	begin(0, RTM_NEWNEIGH, sizeof(struct ndmsg));
 	attribute(NDA_LLADDR, mac, 5);
-	CHECK(neighbour(&to, 7, found) == EAGAIN);
+	CHECK(find_neighbour(&to, 7, found) == EAGAIN);
 }
 
 int main(void)
