@@ -15,7 +15,7 @@
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, HALF_OPEN_MS = 30000, LOOK_FULL_MS = 50, LOOK_MS = 5000 };
 
-static int share(const struct rsocket *listener)
+static int accept_share(const struct rsocket *listener)
 {
 	struct rlimit fds;
 	rlim_t most = SHARE_MIN;
@@ -27,14 +27,14 @@ static int share(const struct rsocket *listener)
 
 static bool is_full_of_half_open(const struct rsocket *listener)
 {
-	return listener->half_count >= share(listener);
+	return listener->half_count >= accept_share(listener);
 }
 
 /* Stops or resumes taking requests. Requests that are not taken wait in librdmacm, where they use no descriptor. The
  * listener's lock is held. */
 static void pause_or_go_on(struct rsocket *listener)
 {
-	bool full = is_full_of_half_open(listener), pause = full || listener->accept_count >= share(listener);
+	bool full = is_full_of_half_open(listener), pause = full || listener->accept_count >= accept_share(listener);
 
 	if (pause == listener->paused || !listener->cm || listener->closed)
 		return;
@@ -65,7 +65,7 @@ int rs_stream_listen(struct rsocket *rs, int backlog)
 }
 
 /* Gives the new connection an event channel of its own, whose descriptor is that of the rsocket. */
-static int adopt(struct rsocket *rs, struct rdma_cm_id *id)
+static int adopt_id(struct rsocket *rs, struct rdma_cm_id *id)
 {
 	rs->cm = rdma_create_event_channel();
 	if (!rs->cm)
@@ -78,7 +78,7 @@ static int adopt(struct rsocket *rs, struct rdma_cm_id *id)
 	return rs_publish(rs, rs->cm->fd);
 }
 
-static int answer(struct rsocket *rs, struct rdma_conn_param *param, const struct rs_conn *peer)
+static int accept_request(struct rsocket *rs, struct rdma_conn_param *param, const struct rs_conn *peer)
 {
 	uint8_t data[RS_CONN_LEN];
 	int err = rs_ep_create(rs);
@@ -97,7 +97,7 @@ static int answer(struct rsocket *rs, struct rdma_conn_param *param, const struc
 	return err;
 }
 
-static struct rsocket *heir(struct rsocket *listener)
+static struct rsocket *inherit_rsocket(struct rsocket *listener)
 {
 	struct rsocket *rs = rs_new(listener->type, listener->domain, &listener->config);
 
@@ -158,15 +158,15 @@ void rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	int err = EPROTO;
 
 	if (!listener->deaf && rs_conn_decode(&peer, param.private_data, param.private_data_len)) {
-		rs = heir(listener);
+		rs = inherit_rsocket(listener);
 		err = rs ? 0 : ENOMEM;
 	}
 	rdma_ack_cm_event(event);
 	if (!err)
-		err = adopt(rs, id);
+		err = adopt_id(rs, id);
 	if (!err) {
 		/* No lock: only the service thread, which runs this, can reach the new rsocket. */
-		err = answer(rs, &param, &peer);
+		err = accept_request(rs, &param, &peer);
 	}
 	if (err)
 		rdma_reject(id, NULL, 0);
@@ -183,7 +183,7 @@ void rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 }
 
 /* Called with the listener's lock held. */
-static void enqueue(struct rsocket *listener, struct rsocket *rs)
+static void queue_accepted(struct rsocket *listener, struct rsocket *rs)
 {
 	struct rsocket **at = &listener->accept_head;
 
@@ -212,7 +212,7 @@ void rs_accepted(struct rsocket *rs, bool ok)
 		no_longer_half_open(listener, rs);
 		taken = ok && !listener->closed && !listener->deaf;
 		if (taken)
-			enqueue(listener, rs);
+			queue_accepted(listener, rs);
 		pause_or_go_on(listener);
 		vb_mutex_unlock(&listener->lock);
 		rs_put(listener);
@@ -264,7 +264,7 @@ void rs_half_open_look(struct rsocket *listener)
 
 	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	full = is_full_of_half_open(listener);
-	while ((rs = to_give_up(listener, full && listener->half_count > share(listener) / 2))) {
+	while ((rs = to_give_up(listener, full && listener->half_count > accept_share(listener) / 2))) {
 		no_longer_half_open(listener, rs);
 		vb_mutex_unlock(&listener->lock);
 		drop_connection(rs);
@@ -275,7 +275,7 @@ void rs_half_open_look(struct rsocket *listener)
 	vb_mutex_unlock(&listener->lock);
 }
 
-static bool waiting(struct rsocket *rs)
+static bool accept_is_settled(struct rsocket *rs)
 {
 	return rs->accept_head || rs->closed || rs->deaf;
 }
@@ -290,7 +290,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 	if (rs->state != RS_LISTENING)
 		err = EINVAL;
 	else
-		err = rs_wait_soft(rs, waiting, rs_nonblocking(rs, flags), &until, NULL);
+		err = rs_wait_soft(rs, accept_is_settled, rs_nonblocking(rs, flags), &until, NULL);
 	if (!err && rs->closed)
 		err = EBADF;
 	if (!err && rs->deaf)

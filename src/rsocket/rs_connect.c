@@ -11,7 +11,7 @@ bool rs_opening(const struct rsocket *rs)
 	return rs->state >= RS_RESOLVING_ADDR && rs->state <= RS_ACCEPTING;
 }
 
-static bool settled(struct rsocket *rs)
+static bool connect_settled(struct rsocket *rs)
 {
 	return !rs_opening(rs);
 }
@@ -109,7 +109,7 @@ static int connect_now(struct rsocket *rs)
 	return rdma_connect(rs->id, &param) ? errno : 0;
 }
 
-static void established(struct rsocket *rs, const struct rs_conn *peer)
+static void connect_established(struct rsocket *rs, const struct rs_conn *peer)
 {
 	enum rs_state state = state_of(rs);
 
@@ -154,7 +154,7 @@ static void hung_up(struct rsocket *rs)
 	vb_mutex_unlock(&rs->lock);
 }
 
-static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status)
+static void connect_failed(struct rsocket *rs, enum rdma_cm_event_type event, int status)
 {
 	int err = status < 0 ? -status : status;
 
@@ -174,7 +174,7 @@ static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status
 	refuse_connection(rs, err);
 }
 
-static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, const struct rs_conn *peer)
+static void connect_step(struct rsocket *rs, enum rdma_cm_event_type event, int status, const struct rs_conn *peer)
 {
 	int err = 0;
 
@@ -190,7 +190,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 		err = connect_now(rs);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		established(rs, peer);
+		connect_established(rs, peer);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -201,7 +201,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-		failed(rs, event, status);
+		connect_failed(rs, event, status);
 		break;
 	default:
 		break;
@@ -210,7 +210,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 		refuse_connection(rs, err);
 }
 
-static bool readable(int fd)
+static bool fd_is_readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
@@ -226,7 +226,7 @@ void rs_cm_ready(struct rsocket *rs)
 	int status;
 
 	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
-	while (rs->cm && !rs->paused && readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
+	while (rs->cm && !rs->paused && fd_is_readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
 		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 			rs_request(rs, ev);
 			continue;
@@ -236,7 +236,7 @@ void rs_cm_ready(struct rsocket *rs)
 		known = event == RDMA_CM_EVENT_ESTABLISHED &&
 		        rs_conn_decode(&peer, ev->param.conn.private_data, ev->param.conn.private_data_len);
 		rdma_ack_cm_event(ev);
-		step(rs, event, status, known ? &peer : NULL);
+		connect_step(rs, event, status, known ? &peer : NULL);
 	}
 	vb_mutex_unlock(&rs->cm_lock);
 }
@@ -299,7 +299,7 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 		err = 0; /* the connect was interrupted or began nonblocking: a blocking call waits for it */
 	if (!err) {
 		until = rs_deadline_tv(&rs->send_timeout);
-		err = rs_wait_soft(rs, settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
+		err = rs_wait_soft(rs, connect_settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
 		if (err == EAGAIN)
 			err = EINPROGRESS;
 		else if (!err)

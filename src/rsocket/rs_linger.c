@@ -14,7 +14,7 @@
 enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_MS = 60000, EXIT_MS = 2000, AT_EXIT = 4096 };
 
 /* Checks once whether everything has arrived; rs->lock is held. True: there is nothing more to wait for. */
-static bool parted(struct rsocket *rs)
+static bool has_parted(struct rsocket *rs)
 {
 	rs_arm(rs);
 	rs_process(rs);
@@ -32,7 +32,7 @@ static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after r
 static struct rsocket *behind;                                  /* linked by linger_next, the oldest first */
 static unsigned behind_count, behind_generation;
 
-static unsigned share(void)
+static unsigned linger_share(void)
 {
 	struct rlimit fds;
 
@@ -64,7 +64,7 @@ static void add_behind(struct rsocket *rs)
 	rs->linger_next = NULL;
 	oldest = behind;
 	/* trylock, because the order of locks is reversed here; a holder of oldest->lock checks the rsocket anyway */
-	if (++behind_count > share() && !vb_mutex_trylock(&oldest->lock, VB_RANK_RS)) {
+	if (++behind_count > linger_share() && !vb_mutex_trylock(&oldest->lock, VB_RANK_RS)) {
 		rs_timer_set(oldest, 1);
 		vb_mutex_unlock(&oldest->lock);
 	}
@@ -116,7 +116,7 @@ bool rs_linger(struct rsocket *rs)
 		rs_abort(rs, &until);
 	else
 		rs_part(rs, &until);
-	if (rs->state == RS_CONNECTED && !parted(rs))
+	if (rs->state == RS_CONNECTED && !has_parted(rs))
 		goes_on = hand_over(rs);
 	vb_mutex_unlock(&rs->lock);
 	return goes_on;
@@ -128,7 +128,7 @@ void rs_linger_look(struct rsocket *rs, bool too_late)
 
 	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_drain(rs);
-	over = rs->lingering && (too_late || parted(rs));
+	over = rs->lingering && (too_late || has_parted(rs));
 	if (over) {
 		rs->lingering = false;
 		remove_behind(rs);
@@ -152,7 +152,7 @@ static bool parted_or_busy(struct rsocket *rs, int *ms)
 		return false;
 	}
 	rs_drain(rs);
-	over = rs->type != SOCK_STREAM || parted(rs);
+	over = rs->type != SOCK_STREAM || has_parted(rs);
 	vb_mutex_unlock(&rs->lock);
 	return over;
 }

@@ -171,7 +171,7 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
-static void peek(struct rsocket *rs, struct rs_cursor *c)
+static void peek_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
 
@@ -195,7 +195,7 @@ static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 	}
 }
 
-static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
+static int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
 	bool nonblock = rs_nonblocking(rs, flags), looked = false;
@@ -212,7 +212,7 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 			break;
 		}
 		if (flags & MSG_PEEK) {
-			peek(rs, c);
+			peek_bytes(rs, c);
 			break;
 		}
 		take_bytes(rs, c);
@@ -239,7 +239,7 @@ ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_connected(rs);
 	if (!err || err == EAGAIN)
-		err = receive(rs, c, flags);
+		err = receive_bytes(rs, c, flags);
 	vb_mutex_unlock(&rs->lock);
 	if (locked)
 		vb_mutex_unlock(&rs->recv_lock);

@@ -187,7 +187,7 @@ bool rs_foreign(int fd)
 	return false;
 }
 
-static void complain(void)
+static void complain_of_fork(void)
 {
 	static const char text[] =
 	        "verbena: an rsocket cannot be used after fork() by the child. With the preload library set "
@@ -210,14 +210,14 @@ struct rsocket *rs_get(int fd)
 		return rs;
 	errno = EBADF;
 	if (rs->fork_generation != rs_fork_generation) {
-		complain();
+		complain_of_fork();
 		errno = ENOTSUP;
 	}
 	rs_put(rs);
 	return NULL;
 }
 
-static void destroy(struct rsocket *rs)
+static void destroy_rsocket(struct rsocket *rs)
 {
 	if (rs->dgram)
 		rs_dgram_free(rs);
@@ -240,5 +240,5 @@ void rs_put(struct rsocket *rs)
 	if (s)
 		vb_unlock(&s->lock);
 	if (last)
-		destroy(rs);
+		destroy_rsocket(rs);
 }

@@ -40,7 +40,7 @@ static void make_key(void)
 	pthread_key_create(&key, free_sleeper);
 }
 
-static struct sleeper *me(void)
+static struct sleeper *my_sleeper(void)
 {
 	struct sleeper *s;
 
@@ -76,7 +76,7 @@ static void lock_asleep(void)
 
 bool rs_sleeper_begin(int *fd)
 {
-	struct sleeper *s = me();
+	struct sleeper *s = my_sleeper();
 	uint64_t n;
 
 	if (!s)
@@ -98,7 +98,7 @@ bool rs_sleeper_begin(int *fd)
 
 void rs_sleeper_end(void)
 {
-	struct sleeper *s = me();
+	struct sleeper *s = my_sleeper();
 	uint64_t n = 1;
 
 	if (!s || !s->depth) /* in a child forked by a signal handler */
@@ -251,7 +251,7 @@ static void called_off(void *arg)
 }
 
 /* Sleeps once; rs->lock is held, but not while asleep. */
-static int doze(struct nap *nap, int wake_fd, int ms)
+static int nap_doze(struct nap *nap, int wake_fd, int ms)
 {
 	struct rsocket *rs = nap->rs;
 	struct pollfd fds[2] = {{.fd = wait_fd(rs), .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
@@ -279,7 +279,7 @@ static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const stru
 	rs_process(rs);
 	ms = rs_deadline_left(until);
 	if (!test(rs))
-		err = ms ? doze(nap, fd, ms) : EAGAIN;
+		err = ms ? nap_doze(nap, fd, ms) : EAGAIN;
 	rs->watchers--;
 	rs_sleeper_end();
 	return err;

@@ -25,7 +25,7 @@ static void unlock_in_child(void)
 	pthread_mutex_init(&lock, NULL);
 }
 
-__attribute__((constructor)) static void follow_forks(void)
+__attribute__((constructor)) static void follow_stream_forks(void)
 {
 	pthread_atfork(NULL, NULL, unlock_in_child);
 }
@@ -89,7 +89,7 @@ static FILE *open_stream(int fd, const char *mode)
 	return file;
 }
 
-static bool is_ours(int fd)
+static bool fd_is_rsocket(int fd)
 {
 	struct pre_sock *s = pre_get(fd);
 
@@ -101,7 +101,7 @@ static bool is_ours(int fd)
 PRE_EXPORT FILE *fdopen(int fd, const char *mode)
 {
 	pre_init();
-	return is_ours(fd) ? open_stream(fd, mode) : pre_real.fdopen(fd, mode);
+	return fd_is_rsocket(fd) ? open_stream(fd, mode) : pre_real.fdopen(fd, mode);
 }
 
 PRE_EXPORT int vdprintf(int fd, const char *format, va_list args)
@@ -110,7 +110,7 @@ PRE_EXPORT int vdprintf(int fd, const char *format, va_list args)
 	int n, at = 0;
 
 	pre_init();
-	if (!is_ours(fd))
+	if (!fd_is_rsocket(fd))
 		return pre_real.vdprintf(fd, format, args);
 	n = vasprintf(&text, format, args);
 	if (n < 0)
