@@ -39,7 +39,7 @@ static const uint64_t limits[VB_IWCM_QUEUES] = {
         [VB_IWCM_TIMEWAIT] = VB_S(1),
 };
 
-static void unqueue(struct vb_iwcm_conn *c)
+static void unqueue_conn(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_queue *q = &c->cm->queues[c->queue];
 
@@ -54,7 +54,7 @@ static void unqueue(struct vb_iwcm_conn *c)
 	q->n--;
 }
 
-static void enqueue(struct vb_iwcm_conn *c, enum vb_iwcm_queue_name name)
+static void enqueue_conn(struct vb_iwcm_conn *c, enum vb_iwcm_queue_name name)
 {
 	struct vb_iwcm_queue *q = &c->cm->queues[name];
 
@@ -76,8 +76,8 @@ void vb_iwcm_move(struct vb_iwcm_conn *c, enum vb_iwcm_queue_name name)
 		c->listener->half_open--;
 		c->listener = NULL;
 	}
-	unqueue(c);
-	enqueue(c, name);
+	unqueue_conn(c);
+	enqueue_conn(c, name);
 }
 
 /* --- connections --- */
@@ -95,7 +95,7 @@ struct vb_iwcm_conn *vb_iwcm_conn_new(struct vb_iwcm *cm, int fd, enum vb_iwcm_q
 	c->cm = cm;
 	c->watch.fd = fd;
 	c->watch.fn = vb_iwcm_ready;
-	enqueue(c, queue);
+	enqueue_conn(c, queue);
 	return c;
 }
 
@@ -128,7 +128,7 @@ void vb_iwcm_reap(struct vb_iwcm *cm)
 	struct vb_iwcm_conn *c;
 
 	while ((c = cm->queues[VB_IWCM_DEAD].first)) {
-		unqueue(c);
+		unqueue_conn(c);
 		if (c->watch.fd >= 0) {
 			vb_watch_remove(cm->node, &c->watch);
 			close(c->watch.fd);
@@ -403,7 +403,7 @@ static int fail_attach(struct vb_iwcm_conn *c, int err)
 }
 
 /* The lock is not held. */
-static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
+static int attach_stream(struct vb_iwcm_conn *c, uint32_t qpn)
 {
 	struct vb_qp *qp = find_qp(c->cm->node, qpn);
 	struct vb_iwcm_tie *tie = qp ? malloc(sizeof(*tie)) : NULL;
@@ -442,12 +442,12 @@ EXPORT int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_
 		return EINVAL;
 	int err = vb_iwcm_reply(c, offer);
 
-	return err ? err : attach(c, qpn);
+	return err ? err : attach_stream(c, qpn);
 }
 
 EXPORT int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn)
 {
-	return c->state == VB_IWCM_STATE_REPLIED ? attach(c, qpn) : EINVAL;
+	return c->state == VB_IWCM_STATE_REPLIED ? attach_stream(c, qpn) : EINVAL;
 }
 
 EXPORT void vb_iwcm_owner_knows(struct vb_iwcm_conn *c)
@@ -548,7 +548,7 @@ EXPORT uint64_t vb_iwcm_deadline(const struct vb_iwcm *cm)
 	return first;
 }
 
-static void resume(struct vb_iwcm *cm)
+static void resume_listeners(struct vb_iwcm *cm)
 {
 	cm->paused_until = 0;
 	for (struct vb_iwcm_listener *l = cm->listeners; l; l = l->next)
@@ -564,7 +564,7 @@ EXPORT void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now)
 		while (limits[i] && (c = cm->queues[i].first) && c->since + limits[i] / speed <= now)
 			vb_iwcm_expire(c);
 	if (cm->paused_until && cm->paused_until <= now)
-		resume(cm);
+		resume_listeners(cm);
 	vb_iwcm_reap(cm);
 }
 

@@ -29,7 +29,7 @@ static bool is_item(const char *at, const char *what)
 	return strcspn(at, ",") == len && !strncmp(at, what, len);
 }
 
-static bool wishes(const char *list, const char *what)
+static bool list_contains(const char *list, const char *what)
 {
 	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
 		if (is_item(at, what))
@@ -41,9 +41,9 @@ void vb_iwcm_wishes(struct vb_iwcm *cm)
 {
 	const char *list = vb_env("VERBENA_MPA");
 
-	cm->crc = wishes(list, "crc");
-	cm->markers = wishes(list, "markers");
-	cm->large = !wishes(list, "emss");
+	cm->crc = list_contains(list, "crc");
+	cm->markers = list_contains(list, "markers");
+	cm->large = !list_contains(list, "emss");
 	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
 		int len = (int)strcspn(at, ",");
 
@@ -201,7 +201,7 @@ static bool ask_by_older(struct vb_iwcm_conn *c)
 	return true;
 }
 
-static void lost(struct vb_iwcm_conn *c, int err)
+static void connection_lost(struct vb_iwcm_conn *c, int err)
 {
 	c->cm->stats.lost++;
 	if (!c->active)
@@ -210,7 +210,7 @@ static void lost(struct vb_iwcm_conn *c, int err)
 		fail_asking(c, err == ETIMEDOUT ? err : ECONNRESET, NULL);
 }
 
-static void malformed(struct vb_iwcm_conn *c)
+static void refuse_malformed(struct vb_iwcm_conn *c)
 {
 	c->cm->stats.malformed++;
 	if (c->active)
@@ -286,7 +286,7 @@ static int send_some(struct vb_iwcm_conn *c)
 }
 
 /* The number of bytes needed, by the bytes that have arrived. */
-static size_t wanted(const struct vb_iwcm_exchange *x)
+static size_t frame_size(const struct vb_iwcm_exchange *x)
 {
 	if (x->have < VB_MPA_FRAME_LEN)
 		return VB_MPA_FRAME_LEN;
@@ -301,7 +301,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 	size_t used;
 
 	for (;;) {
-		ssize_t n = recv(c->watch.fd, x->in + x->have, wanted(x) - x->have, MSG_DONTWAIT);
+		ssize_t n = recv(c->watch.fd, x->in + x->have, frame_size(x) - x->have, MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -316,7 +316,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 }
 
 /* Has the peer sent more than it may before the answer, or closed? */
-static int overheard(const struct vb_iwcm_conn *c)
+static int check_silence(const struct vb_iwcm_conn *c)
 {
 	uint8_t byte;
 	ssize_t n = recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -341,7 +341,7 @@ static void reply_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f)
 		return;
 	}
 	if (refusal == VB_MPA_NEWER) {
-		malformed(c);
+		refuse_malformed(c);
 		return;
 	}
 	take_terms(c, &terms);
@@ -364,9 +364,9 @@ static void read_reply(struct vb_iwcm_conn *c)
 	if (!err)
 		reply_is_here(c, &f);
 	else if (err == EPROTO)
-		malformed(c);
+		refuse_malformed(c);
 	else if (err != EAGAIN)
-		lost(c, err);
+		connection_lost(c, err);
 }
 
 static void send_request(struct vb_iwcm_conn *c)
@@ -380,7 +380,7 @@ static void send_request(struct vb_iwcm_conn *c)
 		err = vb_watch_change(c->cm->node, &c->watch, EPOLLIN);
 	}
 	if (err)
-		lost(c, err);
+		connection_lost(c, err);
 }
 
 static void has_connected(struct vb_iwcm_conn *c)
@@ -411,7 +411,7 @@ static bool is_connected(const struct vb_iwcm_conn *c)
 }
 
 /* Earlier connections send their requests first: programs number their queue pairs in that order. */
-static void connected(struct vb_iwcm_conn *c)
+static void tcp_connected(struct vb_iwcm_conn *c)
 {
 	struct vb_iwcm_conn *e = c->cm->queues[VB_IWCM_ASKING].first, *next;
 
@@ -431,8 +431,8 @@ static void request_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f
 	struct vb_iwcm_said said = said_in(f);
 	struct vb_iwcm_listener *l = c->listener;
 
-	if (overheard(c)) {
-		malformed(c);
+	if (check_silence(c)) {
+		refuse_malformed(c);
 		return;
 	}
 	c->cm->stats.requests++;
@@ -453,9 +453,9 @@ static void read_one_request(struct vb_iwcm_conn *c)
 	if (!err)
 		request_is_here(c, &f);
 	else if (err == EPROTO)
-		malformed(c);
+		refuse_malformed(c);
 	else if (err != EAGAIN)
-		lost(c, err);
+		connection_lost(c, err);
 }
 
 /* Requests of connections that were accepted before it are read first, as on the other side. */
@@ -484,7 +484,7 @@ int vb_iwcm_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 {
 	struct vb_mpa_terms terms;
 	struct vb_mpa_frame f;
-	int err = overheard(c);
+	int err = check_silence(c);
 
 	if (!err) {
 		set_wish(c, offer);
@@ -541,7 +541,7 @@ static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb
 
 /* Makes room by closing a connection without a request: the oldest of the host that has most of them, so that no
  * host displaces another. */
-static void make_room(struct vb_iwcm_listener *l)
+static void drop_half_open(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[VB_IWCM_HALF_OPEN].first), *victim = NULL;
 	unsigned most = 0, n;
@@ -599,14 +599,14 @@ void vb_iwcm_take_connections(struct vb_iwcm_listener *l)
 		if (fd < 0)
 			continue;
 		if (l->half_open >= VB_IWCM_HALF_OPEN_MAX)
-			make_room(l);
+			drop_half_open(l);
 		take_connection(l, fd);
 	}
 }
 
 /* --- both sides --- */
 
-static void linger(struct vb_iwcm_conn *c)
+static void drain_lingering(struct vb_iwcm_conn *c)
 {
 	uint8_t waste[1024];
 	ssize_t n = recv(c->watch.fd, waste, sizeof(waste), MSG_DONTWAIT);
@@ -623,7 +623,7 @@ void vb_iwcm_ready(struct vb_watch *w, uint32_t events)
 	cm->ops->lock();
 	switch (c->queue == VB_IWCM_DEAD ? VB_IWCM_STATE_STREAM : (enum vb_iwcm_state)c->state) {
 	case VB_IWCM_STATE_CONNECTING:
-		connected(c);
+		tcp_connected(c);
 		break;
 	case VB_IWCM_STATE_ASKING:
 		send_request(c);
@@ -635,7 +635,7 @@ void vb_iwcm_ready(struct vb_watch *w, uint32_t events)
 		read_request(c);
 		break;
 	case VB_IWCM_STATE_LINGER:
-		linger(c);
+		drain_lingering(c);
 		break;
 	default:
 		break;

@@ -56,7 +56,7 @@ static void refresh_emss(struct vb_iwarp_path *w)
 	vb_iw_reconfigure(&w->q, &c);
 }
 
-static void lose(struct vb_iwarp_path *w, int err)
+static void lose_socket(struct vb_iwarp_path *w, int err)
 {
 	w->lost = err;
 	w->status = err;
@@ -97,7 +97,7 @@ static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 			w->status = EFAULT;
 			vb_iw_closed(&w->q, VB_IW_FAULT);
 		} else if (errno != EAGAIN && errno != EINTR) {
-			lose(w, errno);
+			lose_socket(w, errno);
 		}
 		return errno == EINTR;
 	}
@@ -107,13 +107,13 @@ static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 }
 
 /* Is there anything that may be sent? Under sq_lock. */
-static bool wants(const struct vb_iwarp_path *w)
+static bool wants_to_send(const struct vb_iwarp_path *w)
 {
 	return w->qp->sq_emit != w->qp->sq_head || !vb_iw_quiet(&w->q);
 }
 
 /* Sends all that may be sent. Under sq_lock. */
-static void emit(struct vb_iwarp_path *w)
+static void emit_stream(struct vb_iwarp_path *w)
 {
 	size_t budget = SEND_BUDGET;
 	int saved = errno;
@@ -121,7 +121,7 @@ static void emit(struct vb_iwarp_path *w)
 
 	if (++w->turn % EMSS_EVERY == 0)
 		refresh_emss(w);
-	while ((more = send_some(w, &budget)) && wants(w))
+	while ((more = send_some(w, &budget)) && wants_to_send(w))
 		;
 	if (more)
 		w->blocked = false;
@@ -167,13 +167,13 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 		return (size_t)got;
 	}
 	if (!got) {
-		lose(w, ESHUTDOWN);
+		lose_socket(w, ESHUTDOWN);
 		w->status = 0;
 	} else if (errno == EFAULT) {
 		w->status = EFAULT;
 		vb_iw_closed(&w->q, VB_IW_FAULT);
 	} else if (errno != EAGAIN && errno != EINTR) {
-		lose(w, errno);
+		lose_socket(w, errno);
 	}
 	return 0;
 }
@@ -191,7 +191,7 @@ static size_t receive_all(struct vb_iwarp_path *w)
 
 /* --- failure --- */
 
-static bool ended(const struct vb_iwarp_path *w)
+static bool stream_ended(const struct vb_iwarp_path *w)
 {
 	return w->failed || w->lost || vb_iw_over(&w->q);
 }
@@ -230,7 +230,7 @@ static void iwarp_settle(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
-	if (!w || !ended(w))
+	if (!w || !stream_ended(w))
 		return;
 	vb_known_forget(&w->known);
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
@@ -300,9 +300,9 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
 	vb_iwarp_heat(w);
 	w->may_hold = may_hold(qp);
-	emit(w);
+	emit_stream(w);
 	w->may_hold = false;
-	return ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
+	return stream_ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
 /* --- operation --- */
@@ -335,10 +335,10 @@ static unsigned visit_stream(struct vb_iwarp_path *w, bool wait)
 		vb_iwarp_heat(w);
 	if ((w->held || w->missed) && end_hold(w, done))
 		done = 1;
-	if ((w->blocked || (done && wants(w))) && !w->lost)
-		emit(w);
+	if ((w->blocked || (done && wants_to_send(w))) && !w->lost)
+		emit_stream(w);
 	adjust_polling(w, done);
-	if (ended(w)) { /* w may be freed then */
+	if (stream_ended(w)) { /* w may be freed then */
 		iwarp_settle(qp);
 		done = 1;
 	}
@@ -390,7 +390,7 @@ void vb_iwarp_last_words(struct vb_node *node)
 		if (!vb_trylock(&w->qp->sq_lock))
 			continue;
 		vb_known_forget(&w->known);
-		emit(w);
+		emit_stream(w);
 		vb_unlock(&w->qp->sq_lock);
 	}
 }
@@ -409,7 +409,7 @@ void vb_iwarp_last_ends(struct vb_node *node)
 	}
 }
 
-static void configure(struct vb_qp *qp)
+static void iwarp_configure(struct vb_qp *qp)
 {
 	struct vb_iw_config c = qp->iwarp->q.cfg;
 
@@ -420,7 +420,7 @@ static void configure(struct vb_qp *qp)
 static void iwarp_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	vb_iwarp_release(qp->iwarp);
-	configure(qp);
+	iwarp_configure(qp);
 	vb_iw_pause(&qp->iwarp->q, next == IBV_QPS_SQD);
 }
 
@@ -498,8 +498,8 @@ static void start_stream(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 		vb_iw_input(&w->q, s->early, s->early_len); /* it fits */
 	vb_iwarp_starve(w);
 	if (!w->failed)
-		emit(w);
-	if (ended(w))
+		emit_stream(w);
+	if (stream_ended(w))
 		iwarp_settle(qp);
 	vb_unlock(&qp->sq_lock);
 }
@@ -535,7 +535,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 /* --- end --- */
 
 /* Sends the remaining output, or copies it to be sent later. */
-static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
+static uint8_t *take_leftover(struct vb_iwarp_path *w, size_t *len)
 {
 	struct iovec iov[64];
 	uint8_t *rest = NULL;
@@ -596,10 +596,10 @@ static void iwarp_closed(struct vb_qp *qp)
 	if (w->aborted)
 		reset_stream(w);
 	if (!vb_iw_over(&w->q)) {
-		emit(w);
+		emit_stream(w);
 		vb_iw_abort(&w->q, false);
 	}
-	rest = leftover(w, &len);
+	rest = take_leftover(w, &len);
 	vb_iwarp_unstarve(w);
 	vb_iwarp_host_leave(w);
 #define X(name, text) vb_iw_totals.name += w->q.stats.name;
