@@ -17,7 +17,7 @@ struct answer {
 
 static struct answer *any_adapter;
 
-static void *copy(const void *from, size_t len)
+static void *copy_bytes(const void *from, size_t len)
 {
 	void *to = malloc(len);
 
@@ -68,7 +68,7 @@ static int space_of(const struct rdma_addrinfo *hints, const struct addrinfo *ai
 static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hints, const struct addrinfo *ai,
                        bool is_passive)
 {
-	struct sockaddr *addr = copy(ai->ai_addr, ai->ai_addrlen);
+	struct sockaddr *addr = copy_bytes(ai->ai_addr, ai->ai_addrlen);
 	char *name = ai->ai_canonname ? strdup(ai->ai_canonname) : NULL;
 
 	rai->ai_flags = is_passive ? RAI_PASSIVE : 0;
@@ -157,7 +157,7 @@ static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 	rai->ai_port_space = hints->ai_port_space;
 	if (!hints->ai_dst_len)
 		return 0;
-	rai->ai_dst_addr = copy(hints->ai_dst_addr, hints->ai_dst_len);
+	rai->ai_dst_addr = copy_bytes(hints->ai_dst_addr, hints->ai_dst_len);
 	if (!rai->ai_dst_addr)
 		return ENOMEM;
 	rai->ai_dst_len = hints->ai_dst_len;
@@ -168,7 +168,7 @@ static int add_source(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 {
 	if (!hints || rai->ai_src_len || !hints->ai_src_len)
 		return 0;
-	rai->ai_src_addr = copy(hints->ai_src_addr, hints->ai_src_len);
+	rai->ai_src_addr = copy_bytes(hints->ai_src_addr, hints->ai_src_len);
 	if (!rai->ai_src_addr)
 		return ENOMEM;
 	rai->ai_src_len = hints->ai_src_len;

@@ -210,7 +210,7 @@ static int take_event_unit(struct rcm_channel *ch)
 	return read(ch->units, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
 }
 
-static struct rcm_event *pop(struct rcm_channel *ch)
+static struct rcm_event *pop_event(struct rcm_channel *ch)
 {
 	rcm_lock();
 	struct rcm_event *e = ch->first;
@@ -245,7 +245,7 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 		atomic_fetch_sub(&ch->inside, 1);
 		if (err)
 			return rcm_fail(err);
-		struct rcm_event *e = pop(ch);
+		struct rcm_event *e = pop_event(ch);
 
 		if (!e)
 			continue; /* its id was destroyed meanwhile */

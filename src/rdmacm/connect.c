@@ -50,11 +50,6 @@ void rcm_private_data(uint8_t *to, const struct rcm_connect *c)
 		memcpy(to + c->len[0], c->data[1], c->len[1]);
 }
 
-static uint8_t at_most(uint8_t n, uint8_t most)
-{
-	return n < most ? n : most;
-}
-
 static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struct vb_cm_req *req)
 {
 	const struct rcm_path *path = &id->path;
@@ -75,7 +70,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	        .srq = c->srq,
 	        .starting_psn = path->rq_psn,
 	        .retry_count = path->retry_count,
-	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
+	        .rnr_retry_count = rcm_at_most(c->rnr_retry_count, 7),
 	        .pkey = id->iwarp_here ? RCM_IWARP_PKEY : 0xffff,
 	        .mtu = path->mtu,
 	        .max_cm_retries = RCM_CM_RETRIES,
@@ -107,7 +102,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 		return EINVAL;
 	rcm_random(&id->path.rq_psn, sizeof(id->path.rq_psn));
 	id->path.rq_psn &= VB_PSN_MASK;
-	id->path.retry_count = at_most(c->retry_count, 7);
+	id->path.retry_count = rcm_at_most(c->retry_count, 7);
 	id->path.timeout = ack_timeout(id->source.dev->ack_delay, rcm_packet_lifetime(id));
 	id->path.responder_resources = id->responder_resources;
 	id->path.initiator_depth = id->initiator_depth;
@@ -117,7 +112,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 }
 
 /* If the id has a queue pair, its number and SRQ are used, not the program's. */
-static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_conn_param *param)
+static struct rcm_connect connect_parameters(const struct rcm_id *id, const struct rdma_conn_param *param)
 {
 	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
 	                        .len = {id->connect_len, param && param->private_data ? param->private_data_len : 0},
@@ -134,7 +129,7 @@ static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_
 	return c;
 }
 
-static bool valid(const struct rcm_id *id, const struct rdma_conn_param *param)
+static bool valid_depths(const struct rcm_id *id, const struct rdma_conn_param *param)
 {
 	if (id->id.ps != RDMA_PS_TCP)
 		return true;
@@ -148,11 +143,11 @@ static bool valid(const struct rcm_id *id, const struct rdma_conn_param *param)
 
 static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 {
-	struct rcm_connect c = parameters(id, param);
+	struct rcm_connect c = connect_parameters(id, param);
 	const struct rcm_device *dev = id->source.dev;
 	int err = EINVAL;
 
-	if (!dev || !valid(id, param))
+	if (!dev || !valid_depths(id, param))
 		return EINVAL;
 	if (dev->iwarp && (id->id.ps != RDMA_PS_TCP || id->id.qp_type != IBV_QPT_RC))
 		return EOPNOTSUPP;
@@ -203,7 +198,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	        .target_ack_delay = id->source.dev->ack_delay,
 	        .flow_control = c->flow_control,
 	        .srq = c->srq,
-	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
+	        .rnr_retry_count = rcm_at_most(c->rnr_retry_count, 7),
 	        .local_ca_guid = id->source.dev->guid,
 	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
 	};
@@ -223,7 +218,7 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 }
 
 /* If the answer cannot be sent, rejects the peer. */
-static int send_answer(struct rcm_id *id, const struct rcm_connect *c)
+static int accept_peer(struct rcm_id *id, const struct rcm_connect *c)
 {
 	rcm_lock();
 	bool before = id->delivers_events;
@@ -244,17 +239,17 @@ static int send_answer(struct rcm_id *id, const struct rcm_connect *c)
 
 static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 {
-	struct rcm_connect c = parameters(id, param);
+	struct rcm_connect c = connect_parameters(id, param);
 	const struct rcm_device *dev = id->source.dev;
 
-	if (id->state != RCM_CONNECT || !dev || (!param && !id->id.qp) || !valid(id, param))
+	if (id->state != RCM_CONNECT || !dev || (!param && !id->id.qp) || !valid_depths(id, param))
 		return EINVAL;
 	id->initiator_depth = param && param->initiator_depth != RDMA_MAX_INIT_DEPTH
 	                              ? param->initiator_depth
-	                              : at_most(id->initiator_depth, dev->max_initiator_depth);
+	                              : rcm_at_most(id->initiator_depth, dev->max_initiator_depth);
 	id->responder_resources = param && param->responder_resources != RDMA_MAX_RESP_RES
 	                                  ? param->responder_resources
-	                                  : at_most(id->responder_resources, dev->max_responder_resources);
+	                                  : rcm_at_most(id->responder_resources, dev->max_responder_resources);
 	if (id->tcp)
 		return rcm_iw_accept(id, &c);
 	id->qpn = c.qp_num;
@@ -264,7 +259,7 @@ static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 		err = rcm_qp_rts(id, id->initiator_depth);
 	if (err)
 		return err;
-	err = send_answer(id, &c);
+	err = accept_peer(id, &c);
 	if (err && !rcm_is_ud(id))
 		rcm_qp_err(id);
 	return err;

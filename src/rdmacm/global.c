@@ -40,7 +40,7 @@ void rcm_wait(void)
 }
 
 /* The earlier time; 0 means never. */
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t sooner_of(uint64_t a, uint64_t b)
 {
 	return a && (!b || a < b) ? a : b;
 }
@@ -49,7 +49,7 @@ void rcm_rearm(void)
 {
 	uint64_t cm = vb_cm_deadline(&rcm.cm), iw = rcm.iwcm ? vb_iwcm_deadline(rcm.iwcm) : 0;
 
-	vb_gsi_client_timer(rcm.gsi, sooner(sooner(cm, rcm_late_due()), sooner(iw, rcm_resolve_due())));
+	vb_gsi_client_timer(rcm.gsi, sooner_of(sooner_of(cm, rcm_late_due()), sooner_of(iw, rcm_resolve_due())));
 }
 
 bool rcm_ours(const struct rcm_id *id)
@@ -161,7 +161,7 @@ static void in_child(void)
 	vb_cancel_restore(cancel);
 }
 
-static int start(void)
+static int start_cm(void)
 {
 	struct vb_cm_config cfg = {0};
 	struct vb_gsi_client *gsi;
@@ -200,7 +200,7 @@ int rcm_open(void)
 		parents = NULL;
 	}
 	if (!err && !rcm.gsi)
-		err = start();
+		err = start_cm();
 	vb_mutex_unlock(&opening);
 	vb_cancel_restore(cancel);
 	return err;

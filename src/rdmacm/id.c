@@ -127,7 +127,7 @@ void rcm_discard(struct rcm_event *e)
 }
 
 /* From now on the id gets no events. */
-static void silence(struct rcm_id *id)
+static void silence_id(struct rcm_id *id)
 {
 	if (id->tcp)
 		vb_iwcm_disconnect(id->tcp);
@@ -172,7 +172,7 @@ void rcm_detach(const struct rdma_event_channel *channel)
 			id = first_at(rcm.listeners, channel);
 		rcm_unlock();
 		if (id) {
-			silence(id);
+			silence_id(id);
 			id->id.channel = NULL;
 		}
 	} while (id);
@@ -210,7 +210,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 
 	vb_cancel_defer(&cancel); /* no cancellation half way */
 	rcm_leave_all(id);
-	silence(id);
+	silence_id(id);
 	rcm_drop_event(id);
 	await_acks(id);
 	rcm_free_id(id);

@@ -14,14 +14,9 @@ static void post_data(struct rcm_id *id, enum rdma_cm_event_type type, int statu
 	rcm_queue(e);
 }
 
-static void post(struct rcm_id *id, enum rdma_cm_event_type type, int status)
+static void post_event(struct rcm_id *id, enum rdma_cm_event_type type, int status)
 {
 	post_data(id, type, status, NULL, 0);
-}
-
-static uint8_t at_most(uint8_t n, uint8_t most)
-{
-	return n < most ? n : most;
 }
 
 /* IBA 12.7.34, including the peer's own delay: the least acknowledgement timeout. */
@@ -30,7 +25,7 @@ static uint8_t with_delay(uint8_t timeout, uint8_t delay)
 	uint8_t t = timeout >= delay ? (uint8_t)(timeout + (delay >= timeout - 1))
 	                             : (uint8_t)(delay + (timeout >= delay - 1));
 
-	return at_most(t, 31);
+	return rcm_at_most(t, 31);
 }
 
 static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
@@ -40,8 +35,8 @@ static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	path->remote_qpn = rep->local_qpn;
 	path->sq_psn = rep->starting_psn;
 	/* No more than was offered, and no more than the adapter supports. */
-	path->responder_resources = at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
-	path->initiator_depth = at_most(rep->responder_resources, path->initiator_depth);
+	path->responder_resources = rcm_at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
+	path->initiator_depth = rcm_at_most(rep->responder_resources, path->initiator_depth);
 	path->rnr_retry_count = rep->rnr_retry_count;
 	path->timeout = with_delay(path->timeout, rep->target_ack_delay);
 }
@@ -89,7 +84,7 @@ static void on_disconnected(struct rcm_id *id, int status)
 	if (id->state != RCM_CONNECT)
 		return;
 	id->state = RCM_DISCONNECT;
-	post(id, RDMA_CM_EVENT_DISCONNECTED, status);
+	post_event(id, RDMA_CM_EVENT_DISCONNECTED, status);
 }
 
 static void on_sidr_rep(struct rcm_id *id, const struct vb_cm_sidr_rep *rep)
@@ -118,12 +113,12 @@ static void on_connection(struct rcm_id *id, const struct vb_cm_event *event)
 		break;
 	case VB_CM_RTU_RECEIVED:
 	case VB_CM_USER_ESTABLISHED:
-		post(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+		post_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 		break;
 	case VB_CM_REQ_ERROR:
 	case VB_CM_REP_ERROR:
 	case VB_CM_SIDR_ERROR:
-		post(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+		post_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 		break;
 	case VB_CM_REJ_RECEIVED:
 		on_rej(id, &event->msg->rej);
@@ -158,7 +153,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		return;
 	case VB_CM_TIMEWAIT_EXIT:
 		if (id->state == RCM_DISCONNECT)
-			post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+			post_event(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		return;
 	default:
 		if (id->state == RCM_CONNECT)

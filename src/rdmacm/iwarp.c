@@ -7,9 +7,9 @@
 
 #include "rdmacm/rdmacm.h"
 
-static uint16_t at_most(uint16_t n, uint16_t most)
+static uint16_t min16(uint16_t a, uint16_t b)
 {
-	return n < most ? n : most;
+	return a < b ? a : b;
 }
 
 /* --- private data for the same-host path --- */
@@ -31,15 +31,15 @@ size_t rcm_iw_unpack(const uint8_t *field, size_t room)
 /* A depth that the peer did not announce counts as the maximum. rcm_iw_adopt lowers it once the device is known. */
 static void take_depths(struct rcm_id *id, const struct vb_iwcm_said *said)
 {
-	id->responder_resources = id->path.responder_resources = (uint8_t)at_most(said->ord, RDMA_MAX_RESP_RES);
-	id->initiator_depth = id->path.initiator_depth = (uint8_t)at_most(said->ird, RDMA_MAX_INIT_DEPTH);
+	id->responder_resources = id->path.responder_resources = (uint8_t)min16(said->ord, RDMA_MAX_RESP_RES);
+	id->initiator_depth = id->path.initiator_depth = (uint8_t)min16(said->ird, RDMA_MAX_INIT_DEPTH);
 }
 
 static void show_said(struct rcm_event *e, const struct rcm_id *id, const struct vb_iwcm_said *said)
 {
 	e->event.param.conn = (struct rdma_conn_param){.responder_resources = id->path.responder_resources,
 	                                               .initiator_depth = id->path.initiator_depth};
-	rcm_event_data(e, said->data, at_most((uint16_t)said->len, UINT8_MAX));
+	rcm_event_data(e, said->data, min16((uint16_t)said->len, UINT8_MAX));
 }
 
 static void take_ends(struct rcm_id *id)
@@ -59,8 +59,8 @@ static void set_depths(struct rcm_id *id)
 	uint16_t ird, ord;
 
 	vb_iwcm_depths(id->tcp, &ird, &ord);
-	id->path.responder_resources = (uint8_t)at_most(ird, RDMA_MAX_RESP_RES);
-	id->path.initiator_depth = (uint8_t)at_most(ord, RDMA_MAX_INIT_DEPTH);
+	id->path.responder_resources = (uint8_t)min16(ird, RDMA_MAX_RESP_RES);
+	id->path.initiator_depth = (uint8_t)min16(ord, RDMA_MAX_INIT_DEPTH);
 }
 
 static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_said *said)
@@ -113,7 +113,7 @@ static enum rdma_cm_event_type event_of(int err)
 /* RFC 6581, 9.1: a rejection also carries the peer's depths. */
 static uint8_t as_said(uint16_t depth)
 {
-	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)at_most(depth, UINT8_MAX);
+	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)min16(depth, UINT8_MAX);
 }
 
 static void on_replied(void *own, int err, const struct vb_iwcm_said *said)
@@ -305,8 +305,8 @@ void rcm_iw_adopt(struct rcm_event *e)
 
 	if (!id->tcp)
 		return;
-	p->responder_resources = (uint8_t)at_most(p->responder_resources, id->source.dev->max_responder_resources);
-	p->initiator_depth = (uint8_t)at_most(p->initiator_depth, id->source.dev->max_initiator_depth);
+	p->responder_resources = (uint8_t)min16(p->responder_resources, id->source.dev->max_responder_resources);
+	p->initiator_depth = (uint8_t)min16(p->initiator_depth, id->source.dev->max_initiator_depth);
 	id->responder_resources = p->responder_resources;
 	id->initiator_depth = p->initiator_depth;
 }

@@ -58,7 +58,7 @@ void rcm_input_mad(const struct vb_cm_addr *from, const uint8_t *mad, size_t len
 }
 
 /* Handles the oldest requests once more, and keeps those that may still wait. */
-static void replay(uint32_t last, bool may_wait)
+static void replay_held(uint32_t last, bool may_wait)
 {
 	uint32_t kept = 0;
 
@@ -77,7 +77,7 @@ static void replay(uint32_t last, bool may_wait)
 
 void rcm_late_listening(void)
 {
-	replay(nheld, true);
+	replay_held(nheld, true);
 }
 
 uint64_t rcm_late_due(void)
@@ -92,7 +92,7 @@ void rcm_late_timeout(uint64_t now)
 	while (n < nheld && held[n].until <= now)
 		n++;
 	if (n)
-		replay(n, false);
+		replay_held(n, false);
 }
 
 void rcm_late_forget(void)

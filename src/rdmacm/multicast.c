@@ -25,7 +25,7 @@ static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
 	return 0;
 }
 
-static int join(struct rcm_id *id, const struct sockaddr *addr, bool send_only, void *context)
+static int join_group(struct rcm_id *id, const struct sockaddr *addr, bool send_only, void *context)
 {
 	struct rcm_mcast *mc;
 	int err = EINVAL;
@@ -58,7 +58,7 @@ static int join_and_wait(struct rdma_cm_id *cm_id, const struct sockaddr *addr, 
 
 	if (!rcm_ours(id) || !rcm_addr_len(addr))
 		return errno;
-	int err = join(id, addr, send_only, context);
+	int err = join_group(id, addr, send_only, context);
 
 	return err ? err : rcm_complete(id);
 }

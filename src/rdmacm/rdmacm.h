@@ -206,6 +206,11 @@ static inline bool rcm_is_ud(const struct rcm_id *id)
 	return id->id.qp_type == IBV_QPT_UD;
 }
 
+static inline uint8_t rcm_at_most(uint8_t n, uint8_t most)
+{
+	return n < most ? n : most;
+}
+
 /* global.c */
 int rcm_open(void);  /* 0 or errno */
 void rcm_lock(void); /* also defers cancellation of the thread */

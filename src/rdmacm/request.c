@@ -88,7 +88,7 @@ struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_ms
 
 /* The path in the request must be the one on which it arrived, so that no peer can direct our packets to a third
  * host. */
-static bool honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
+static bool path_is_honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
 {
 	return !memcmp(req->primary.local_gid, from->remote, VB_GID_LEN) &&
 	       !memcmp(req->primary.remote_gid, from->local, VB_GID_LEN);
@@ -117,7 +117,7 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 		return VB_CM_IGNORE;
 	if (!listener)
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
-	if (!sidr && !honest(from, &msg->req))
+	if (!sidr && !path_is_honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
 	if (!listener->backlog_free ||
 	    rcm_share_is_used_up(listener, from->remote)) /* as the kernel does: the peer repeats the request later */
