@@ -17,7 +17,7 @@
 #include "abi/abi.h"
 #include "core/device.h"
 
-enum { MAC_LEN = 6, WAIT_MS = 3000, LOOK_MS = 10 };
+enum { ERRNO_MAX = 4095, MAC_LEN = 6, WAIT_MS = 3000, LOOK_MS = 10 };
 
 /* An IP address in the form that rtnetlink takes. */
 struct address {
@@ -55,7 +55,7 @@ static int interface_mac(int fd, int ifindex, uint8_t mac[MAC_LEN])
 	struct ifreq req = {0};
 
 	if (!if_indextoname((unsigned)ifindex, req.ifr_name) || ioctl(fd, SIOCGIFHWADDR, &req))
-		return -EHOSTUNREACH;
+		return EHOSTUNREACH;
 	memcpy(mac, req.ifr_hwaddr.sa_data, MAC_LEN);
 	return 0;
 }
@@ -81,7 +81,7 @@ struct request {
 	char attrs[128];
 };
 
-static void add(struct request *req, unsigned short type, const void *data, size_t len)
+static void add_attr(struct request *req, unsigned short type, const void *data, size_t len)
 {
 	struct rtattr *attr = (struct rtattr *)((char *)req + NLMSG_ALIGN(req->head.nlmsg_len));
 
@@ -93,7 +93,7 @@ static void add(struct request *req, unsigned short type, const void *data, size
 
 /* Receives the kernel's answer. A network administrator may send to any netlink socket, but only the kernel is port
  * 0. */
-static ssize_t hear(int fd, char *answer, size_t size)
+static ssize_t receive_answer(int fd, char *answer, size_t size)
 {
 	for (;;) {
 		struct sockaddr_nl from = {0};
@@ -105,34 +105,34 @@ static ssize_t hear(int fd, char *answer, size_t size)
 	}
 }
 
-/* Returns 0 if the answer is a message of this type that is long enough for its body, or a negative errno value. */
-static int judge(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
+/* Returns 0 if the answer is a message of this type that is long enough for its body, or an errno value. */
+static int check_answer(const struct nlmsghdr *head, size_t len, unsigned short type, size_t body)
 {
 	const struct nlmsgerr *refusal = NLMSG_DATA(head);
 
 	if (!NLMSG_OK(head, (unsigned)len))
-		return -EPROTO;
+		return EPROTO;
 	if (head->nlmsg_type == NLMSG_ERROR && head->nlmsg_len >= NLMSG_LENGTH(sizeof(*refusal)) && refusal->error < 0)
-		return refusal->error;
-	return head->nlmsg_type == type && head->nlmsg_len >= NLMSG_LENGTH(body) ? 0 : -EPROTO;
+		return refusal->error < -ERRNO_MAX ? EPROTO : -refusal->error;
+	return head->nlmsg_type == type && head->nlmsg_len >= NLMSG_LENGTH(body) ? 0 : EPROTO;
 }
 
-/* Sends a request for one object and receives the answer, a message of this type and body. Returns 0 or a negative
- * errno value. */
+/* Sends a request for one object and receives the answer, a message of this type and body. Returns 0 or an errno
+ * value. */
 static int ask_kernel(struct request *req, unsigned short type, size_t body, char *answer, size_t size,
                       struct nlmsghdr **head)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 
 	if (fd < 0)
-		return -errno;
+		return errno;
 	ssize_t n = send(fd, req, req->head.nlmsg_len, 0);
 	if (n >= 0)
-		n = hear(fd, answer, size);
-	int err = n < 0 ? -errno : 0;
+		n = receive_answer(fd, answer, size);
+	int err = n < 0 ? errno : 0;
 	close(fd);
 	*head = (struct nlmsghdr *)answer;
-	return err ? err : judge(*head, (size_t)n, type, body);
+	return err ? err : check_answer(*head, (size_t)n, type, body);
 }
 
 /* Returns the first attribute of this type if it has this many bytes. */
@@ -148,15 +148,15 @@ static const struct rtattr *find_attr(const struct nlmsghdr *head, size_t body, 
 }
 
 /* Finds the interface and the next hop, which is copied into hop. A destination on the link is its own next hop. */
-static int route(const struct address *to, int *ifindex, uint8_t hop[16])
+static int find_next_hop(const struct address *to, int *ifindex, uint8_t hop[16])
 {
 	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct rtmsg)), RTM_GETROUTE, NLM_F_REQUEST, 1, 0}};
 	_Alignas(8) char answer[4096];
 	struct nlmsghdr *head;
 
 	req.route = (struct rtmsg){.rtm_family = to->family, .rtm_dst_len = (unsigned char)(to->len * 8)};
-	add(&req, RTA_DST, to->bytes, to->len);
-	add(&req, RTA_OIF, ifindex, sizeof(*ifindex));
+	add_attr(&req, RTA_DST, to->bytes, to->len);
+	add_attr(&req, RTA_OIF, ifindex, sizeof(*ifindex));
 	int err = ask_kernel(&req, RTM_NEWROUTE, sizeof(struct rtmsg), answer, sizeof(answer), &head);
 	if (err)
 		return err;
@@ -168,14 +168,14 @@ static int route(const struct address *to, int *ifindex, uint8_t hop[16])
 	return 0;
 }
 
-static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN])
+static int find_neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN])
 {
 	struct request req = {.head = {NLMSG_LENGTH(sizeof(struct ndmsg)), RTM_GETNEIGH, NLM_F_REQUEST, 1, 0}};
 	_Alignas(8) char answer[4096];
 	struct nlmsghdr *head;
 
 	req.neighbour = (struct ndmsg){.ndm_family = hop->family, .ndm_ifindex = ifindex};
-	add(&req, NDA_DST, hop->bytes, hop->len);
+	add_attr(&req, NDA_DST, hop->bytes, hop->len);
 	const struct ndmsg *entry;
 	int err = ask_kernel(&req, RTM_NEWNEIGH, sizeof(*entry), answer, sizeof(answer), &head);
 	if (err)
@@ -183,15 +183,15 @@ static int neighbour(const struct address *hop, int ifindex, uint8_t mac[MAC_LEN
 	entry = NLMSG_DATA(head);
 	const struct rtattr *lladdr = find_attr(head, sizeof(*entry), NDA_LLADDR, MAC_LEN);
 	if (entry->ndm_state & NUD_FAILED)
-		return -EHOSTUNREACH;
+		return EHOSTUNREACH;
 	if (!lladdr || (entry->ndm_state & NUD_INCOMPLETE))
-		return -EAGAIN;
+		return EAGAIN;
 	memcpy(mac, RTA_DATA(lladdr), MAC_LEN);
 	return 0;
 }
 
 /* Sends an empty datagram to the discard port, so that the kernel looks for the neighbour. */
-static void knock(const struct address *to, int ifindex)
+static void provoke_resolution(const struct address *to, int ifindex)
 {
 	int fd = socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	union {
@@ -219,19 +219,19 @@ static int remote_mac(const struct address *to, int *ifindex, uint8_t mac[MAC_LE
 {
 	uint8_t next[16];
 	const struct address hop = {to->family, to->len, next};
-	int err = route(to, ifindex, next);
+	int err = find_next_hop(to, ifindex, next);
 
 	if (err)
-		return -EHOSTUNREACH;
+		return EHOSTUNREACH;
 	for (int waited = 0; waited < WAIT_MS; waited += LOOK_MS) {
-		err = neighbour(&hop, *ifindex, mac);
-		if (!err || (err == -EHOSTUNREACH && waited))
+		err = find_neighbour(&hop, *ifindex, mac);
+		if (!err || (err == EHOSTUNREACH && waited))
 			return err;
 		if (waited % (WAIT_MS / 3) == 0)
-			knock(to, *ifindex);
+			provoke_resolution(to, *ifindex);
 		usleep(LOOK_MS * 1000);
 	}
-	return -EHOSTUNREACH;
+	return EHOSTUNREACH;
 }
 
 int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr, uint8_t mac[MAC_LEN],
@@ -259,5 +259,5 @@ int vb_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *
 	if (!err && vid)
 		*vid = interface_vlan(fd, ifindex);
 	close(fd);
-	return err;
+	return -err;
 }

@@ -8,6 +8,7 @@
 
 #include "abi/abi.h"
 #include "abi/real.h"
+#include "util/lock.h"
 #include "util/log.h"
 
 /*
@@ -126,9 +127,9 @@ void vbp_verbs_init_cq(struct ibv_cq *cq, struct ibv_context *context, struct ib
 	pthread_cond_init(&cq->cond, NULL);
 	if (!channel)
 		return;
-	pthread_mutex_lock(&context->mutex);
+	vb_mutex_lock(&context->mutex, VB_RANK_ABI_CHANNEL);
 	channel->refcnt++;
-	pthread_mutex_unlock(&context->mutex);
+	vb_mutex_unlock(&context->mutex);
 }
 
 IN_34(ibv_query_gid_type);

@@ -14,7 +14,7 @@ static struct vb_device *device_of(struct ibv_context *context)
 }
 
 /* Copies as much as the caller has room for, and zeros the rest of its struct. */
-static void give(void *to, size_t size, const void *from, size_t known)
+static void give_struct(void *to, size_t size, const void *from, size_t known)
 {
 	memset(to, 0, size);
 	memcpy(to, from, size < known ? size : known);
@@ -43,7 +43,7 @@ int vb_query_device_ex(struct ibv_context *context, const struct ibv_query_devic
 		return vb_told(EINVAL);
 	int err = vb_query_device_attr(device_of(context), &all);
 	if (!err)
-		give(attr, size, &all, sizeof(all));
+		give_struct(attr, size, &all, sizeof(all));
 	return vb_told(err);
 }
 
@@ -53,7 +53,7 @@ int vb_query_port_sized(struct ibv_context *context, uint8_t port, struct ibv_po
 	int err = vb_query_port_attr(device_of(context), port, &all);
 
 	if (!err)
-		give(attr, size, &all, sizeof(all));
+		give_struct(attr, size, &all, sizeof(all));
 	return vb_told(err);
 }
 
@@ -98,7 +98,7 @@ int vb_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, 
 		return vb_told(EINVAL);
 	int err = vb_query_gid_entry(device_of(context), port, index, &all);
 	if (!err)
-		give(entry, entry_size, &all, sizeof(all));
+		give_struct(entry, entry_size, &all, sizeof(all));
 	return vb_told(err);
 }
 
@@ -111,7 +111,7 @@ ssize_t vb_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *en
 		return -EINVAL;
 	ssize_t n = vb_query_gid_list(device_of(context), all, max < VB_GID_TBL_LEN ? max : VB_GID_TBL_LEN);
 	for (ssize_t i = 0; i < n; i++)
-		give((char *)entries + (size_t)i * entry_size, entry_size, &all[i], sizeof(all[i]));
+		give_struct((char *)entries + (size_t)i * entry_size, entry_size, &all[i], sizeof(all[i]));
 	return n;
 }
 

@@ -34,7 +34,7 @@ const char *ibv_get_sysfs_path(void)
 }
 
 /* Returns the rest of path after prefix and slashes, or NULL if path does not begin with prefix. */
-static const char *below(const char *path, const char *prefix)
+static const char *path_below(const char *path, const char *prefix)
 {
 	size_t len = strlen(prefix);
 
@@ -56,9 +56,9 @@ static int read_ours(const char *path, char *buf, size_t size)
 		char by_class[2 * IBV_SYSFS_PATH_MAX];
 
 		snprintf(by_class, sizeof(by_class), "%s/class/infiniband/%s", ibv_get_sysfs_path(), list[i]->name);
-		const char *rel = below(path, list[i]->ibdev_path);
+		const char *rel = path_below(path, list[i]->ibdev_path);
 		if (!rel)
-			rel = below(path, by_class);
+			rel = path_below(path, by_class);
 		if (rel)
 			len = vb_device_attr_text(vb_device_of(list[i]), rel, buf, size);
 	}
@@ -68,7 +68,7 @@ static int read_ours(const char *path, char *buf, size_t size)
 }
 
 /* As in rdma-core: the last newline becomes the end of the string. Fails if the string does not fit with its end. */
-static int read_file(const char *path, char *buf, size_t size)
+static int read_sysfs_file(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -97,7 +97,7 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t siz
 	vb_cancel_defer(&cancel);
 	int len = read_ours(path, buf, size);
 	if (len == -2)
-		len = read_file(path, buf, size);
+		len = read_sysfs_file(path, buf, size);
 	vb_cancel_restore(cancel);
 	free(path);
 	return len;

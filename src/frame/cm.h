@@ -74,7 +74,8 @@ enum vb_cm_private_len {
 	X(30, DUPLICATE_COMM_ID, "duplicate communication id")              \
 	X(31, INVALID_CLASS_VERSION, "class version not supported")         \
 	X(32, INVALID_FLOW_LABEL, "invalid flow label")                     \
-	X(33, INVALID_ALT_FLOW_LABEL, "invalid alternate flow label")
+	X(33, INVALID_ALT_FLOW_LABEL, "invalid alternate flow label")       \
+	X(35, VENDOR_OPTION, "vendor option not supported")
 
 enum vb_cm_reason {
 #define X(code, name, text) VB_CM_REJ_##name = code,
@@ -107,7 +108,9 @@ enum vb_cm_apr_status {
 /* EXTENDED: extended_transport has the service; 1 is XRC. */
 enum vb_cm_transport { VB_CM_RC = 0, VB_CM_UC = 1, VB_CM_RD = 2, VB_CM_EXTENDED = 3 };
 
-/* A path in one direction: local is the sender of the message. LIDs are 0xffff over Ethernet. */
+#define VB_LID_PERMISSIVE 0xffff /* IBA 4.1.3 */
+
+/* A path in one direction: local is the sender of the message. LIDs are VB_LID_PERMISSIVE over Ethernet. */
 struct vb_cm_path {
 	uint16_t local_lid, remote_lid;
 	uint8_t local_gid[VB_GID_LEN], remote_gid[VB_GID_LEN];

@@ -56,6 +56,11 @@ const char *vb_mpa_verdict_text(enum vb_mpa_verdict verdict);
  * the verdict is OK. Reports an error as soon as the arrived bytes show it, even if the frame is incomplete. */
 enum vb_mpa_verdict vb_mpa_decode(struct vb_mpa_frame *frame, size_t *used, const uint8_t *bytes, size_t len,
                                   bool reply);
+/* The length that a frame's first VB_MPA_FRAME_LEN bytes give for the rest of it. */
+static inline uint16_t vb_mpa_private_len(const uint8_t bytes[VB_MPA_FRAME_LEN])
+{
+	return (uint16_t)(bytes[VB_MPA_FRAME_LEN - 2] << 8 | bytes[VB_MPA_FRAME_LEN - 1]);
+}
 void vb_mpa_encode(struct vb_writer *w, const struct vb_mpa_frame *frame);
 
 /* The options of one side. */

@@ -17,7 +17,7 @@ struct answer {
 
 static struct answer *any_adapter;
 
-static void *copy(const void *from, size_t len)
+static void *copy_bytes(const void *from, size_t len)
 {
 	void *to = malloc(len);
 
@@ -68,7 +68,7 @@ static int space_of(const struct rdma_addrinfo *hints, const struct addrinfo *ai
 static int from_answer(struct rdma_addrinfo *rai, const struct rdma_addrinfo *hints, const struct addrinfo *ai,
                        bool is_passive)
 {
-	struct sockaddr *addr = copy(ai->ai_addr, ai->ai_addrlen);
+	struct sockaddr *addr = copy_bytes(ai->ai_addr, ai->ai_addrlen);
 	char *name = ai->ai_canonname ? strdup(ai->ai_canonname) : NULL;
 
 	rai->ai_flags = is_passive ? RAI_PASSIVE : 0;
@@ -157,9 +157,9 @@ static int from_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 	rai->ai_port_space = hints->ai_port_space;
 	if (!hints->ai_dst_len)
 		return 0;
-	rai->ai_dst_addr = copy(hints->ai_dst_addr, hints->ai_dst_len);
+	rai->ai_dst_addr = copy_bytes(hints->ai_dst_addr, hints->ai_dst_len);
 	if (!rai->ai_dst_addr)
-		return -1;
+		return ENOMEM;
 	rai->ai_dst_len = hints->ai_dst_len;
 	return 0;
 }
@@ -168,9 +168,9 @@ static int add_source(const struct rdma_addrinfo *hints, struct rdma_addrinfo *r
 {
 	if (!hints || rai->ai_src_len || !hints->ai_src_len)
 		return 0;
-	rai->ai_src_addr = copy(hints->ai_src_addr, hints->ai_src_len);
+	rai->ai_src_addr = copy_bytes(hints->ai_src_addr, hints->ai_src_len);
 	if (!rai->ai_src_addr)
-		return -1;
+		return ENOMEM;
 	rai->ai_src_len = hints->ai_src_len;
 	return 0;
 }
@@ -202,9 +202,9 @@ RCM_EXPORT int rdma_getaddrinfo(const char *node, const char *service, const str
 		return -1;
 	struct rdma_addrinfo *rai = &answer->rai;
 
-	ret = node || service ? ask_resolver(node, service, hints, rai) : from_hints(hints, rai);
+	ret = node || service ? ask_resolver(node, service, hints, rai) : rcm_result(from_hints(hints, rai));
 	if (!ret)
-		ret = add_source(hints, rai);
+		ret = rcm_result(add_source(hints, rai));
 	if (ret) {
 		err = errno;
 		rdma_freeaddrinfo(rai);
@@ -253,7 +253,7 @@ RCM_EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *cm_id, const char *node,
 	id->resolved = found;
 	ret = rcm_post_unlocked(id, (enum rdma_cm_event_type)RCM_EVENT_INTERNAL, 0);
 	if (!ret)
-		return rcm_complete(id);
+		return rcm_result(rcm_complete(id));
 	rdma_freeaddrinfo(found);
 	id->resolved = NULL;
 	id->resolving = false;

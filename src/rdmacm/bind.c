@@ -94,7 +94,7 @@ int rcm_rebind(struct rcm_id *id)
 }
 
 /* Shows the program its bound address. */
-static int show(struct rcm_id *id)
+static int show_binding(struct rcm_id *id)
 {
 	rcm_show_addresses(id);
 	return id->source.dev ? rcm_show_device(id) : 0;
@@ -122,7 +122,7 @@ RCM_EXPORT int rdma_bind_addr(struct rdma_cm_id *cm_id, struct sockaddr *addr)
 		rcm_show_addresses(id);
 		return 0;
 	}
-	return rcm_result(err ? err : show(id));
+	return rcm_result(err ? err : show_binding(id));
 }
 
 static int bind_to_any(struct rcm_id *id)
@@ -130,7 +130,7 @@ static int bind_to_any(struct rcm_id *id)
 	union rcm_addr any = {.sin.sin_family = AF_INET};
 	int err = rcm_bind(id, &any, true);
 
-	return err ? err : show(id);
+	return err ? err : show_binding(id);
 }
 
 static bool change_state(struct rcm_id *id, enum rcm_state from, enum rcm_state to)
@@ -159,8 +159,8 @@ RCM_EXPORT int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 		return rcm_fail(err);
 	if (!id->source.dev)
 		rcm_open_devices();
-	id->backlog = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
-	id->most = id->backlog;
+	id->backlog_free = backlog > 0 && backlog < RCM_BACKLOG ? backlog : RCM_BACKLOG;
+	id->backlog_size = id->backlog_free;
 	/* Change the state first: a request may arrive before the call returns. */
 	if (!change_state(id, RCM_BOUND, RCM_LISTEN))
 		return rcm_fail(EINVAL);

@@ -210,7 +210,7 @@ static int take_event_unit(struct rcm_channel *ch)
 	return read(ch->units, &unit, sizeof(unit)) == sizeof(unit) ? 0 : errno;
 }
 
-static struct rcm_event *pop(struct rcm_channel *ch)
+static struct rcm_event *pop_event(struct rcm_channel *ch)
 {
 	rcm_lock();
 	struct rcm_event *e = ch->first;
@@ -224,7 +224,7 @@ static struct rcm_event *pop(struct rcm_channel *ch)
 		if (e->mcast)
 			e->mcast->reported++;
 		if (e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST)
-			e->owner->backlog++;
+			e->owner->backlog_free++;
 	}
 	rcm_unlock();
 	return e;
@@ -245,7 +245,7 @@ RCM_EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma
 		atomic_fetch_sub(&ch->inside, 1);
 		if (err)
 			return rcm_fail(err);
-		struct rcm_event *e = pop(ch);
+		struct rcm_event *e = pop_event(ch);
 
 		if (!e)
 			continue; /* its id was destroyed meanwhile */
@@ -304,12 +304,12 @@ int rcm_complete(struct rcm_id *id)
 
 	atomic_store(&rcm_channel(id->id.channel)->reader, 0); /* this thread does not return for the next event */
 	if (ret)
-		return ret;
+		return errno;
 	int status = id->id.event->status;
 
 	if (!status)
 		return 0;
 	if (id->id.event->event == RDMA_CM_EVENT_REJECTED)
-		return rcm_fail(ECONNREFUSED);
-	return rcm_fail(status < 0 ? -status : status);
+		return ECONNREFUSED;
+	return status < 0 ? -status : status;
 }

@@ -7,8 +7,6 @@
 #include "rdmacm/rdmacm.h"
 #include "frame/fields.h"
 
-#define REASON_VENDOR_OPTION 35 /* for ECE */
-
 /* IBA 12.7.34: the round trip of a packet with the adapter's own delay, as codes, rounded up. */
 static uint8_t ack_timeout(uint8_t delay, uint8_t lifetime)
 {
@@ -23,7 +21,7 @@ static uint8_t ack_timeout(uint8_t delay, uint8_t lifetime)
 
 struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id)
 {
-	struct vb_cm_addr addr = {.port = id->source.ifindex};
+	struct vb_cm_addr addr = {.ifindex = id->source.ifindex};
 
 	rcm_addr_gid(&id->src, addr.local);
 	rcm_addr_gid(&id->dst, addr.remote);
@@ -52,11 +50,6 @@ void rcm_private_data(uint8_t *to, const struct rcm_connect *c)
 		memcpy(to + c->len[0], c->data[1], c->len[1]);
 }
 
-static uint8_t at_most(uint8_t n, uint8_t most)
-{
-	return n < most ? n : most;
-}
-
 static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struct vb_cm_req *req)
 {
 	const struct rcm_path *path = &id->path;
@@ -75,18 +68,18 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	        .extended_transport = id->id.qp_type == IBV_QPT_XRC_SEND,
 	        .flow_control = c->flow_control,
 	        .srq = c->srq,
-	        .starting_psn = path->psn,
+	        .starting_psn = path->rq_psn,
 	        .retry_count = path->retry_count,
-	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
-	        .pkey = id->iwarp ? RCM_IWARP_PKEY : 0xffff,
+	        .rnr_retry_count = rcm_at_most(c->rnr_retry_count, 7),
+	        .pkey = id->iwarp_here ? RCM_IWARP_PKEY : 0xffff,
 	        .mtu = path->mtu,
 	        .max_cm_retries = RCM_CM_RETRIES,
-	        .primary = {.local_lid = 0xffff,
-	                    .remote_lid = 0xffff,
+	        .primary = {.local_lid = VB_LID_PERMISSIVE,
+	                    .remote_lid = VB_LID_PERMISSIVE,
 	                    .flow_label = path->flow_label,
 	                    .packet_rate = path->rate,
 	                    .traffic_class = path->traffic_class,
-	                    .hop_limit = id->iwarp ? RCM_IWARP_HOPS : path->hop_limit,
+	                    .hop_limit = id->iwarp_here ? RCM_IWARP_HOPS : path->hop_limit,
 	                    .sl = path->sl,
 	                    .ack_timeout = path->timeout},
 	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
@@ -94,7 +87,7 @@ static void fill_req(const struct rcm_id *id, const struct rcm_connect *c, struc
 	rcm_addr_gid(&id->src, req->primary.local_gid);
 	rcm_addr_gid(&id->dst, req->primary.remote_gid);
 	rcm_cma_header(id, req->private_data);
-	if (id->iwarp)
+	if (id->iwarp_here)
 		rcm_iw_pack(req->private_data + VB_CMA_LEN, VB_CMA_REQ_PRIVATE, c);
 	else
 		rcm_private_data(req->private_data + VB_CMA_LEN, c);
@@ -107,9 +100,9 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 
 	if (c->len[0] + c->len[1] > VB_CMA_REQ_PRIVATE)
 		return EINVAL;
-	rcm_random(&id->path.psn, sizeof(id->path.psn));
-	id->path.psn &= VB_PSN_MASK;
-	id->path.retry_count = at_most(c->retry_count, 7);
+	rcm_random(&id->path.rq_psn, sizeof(id->path.rq_psn));
+	id->path.rq_psn &= VB_PSN_MASK;
+	id->path.retry_count = rcm_at_most(c->retry_count, 7);
 	id->path.timeout = ack_timeout(id->source.dev->ack_delay, rcm_packet_lifetime(id));
 	id->path.responder_resources = id->responder_resources;
 	id->path.initiator_depth = id->initiator_depth;
@@ -119,7 +112,7 @@ int rcm_send_req(struct rcm_id *id, const struct rcm_connect *c)
 }
 
 /* If the id has a queue pair, its number and SRQ are used, not the program's. */
-static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_conn_param *param)
+static struct rcm_connect connect_parameters(const struct rcm_id *id, const struct rdma_conn_param *param)
 {
 	struct rcm_connect c = {.data = {id->connect, param ? param->private_data : NULL},
 	                        .len = {id->connect_len, param && param->private_data ? param->private_data_len : 0},
@@ -136,7 +129,7 @@ static struct rcm_connect parameters(const struct rcm_id *id, const struct rdma_
 	return c;
 }
 
-static bool valid(const struct rcm_id *id, const struct rdma_conn_param *param)
+static bool valid_depths(const struct rcm_id *id, const struct rdma_conn_param *param)
 {
 	if (id->id.ps != RDMA_PS_TCP)
 		return true;
@@ -150,11 +143,11 @@ static bool valid(const struct rcm_id *id, const struct rdma_conn_param *param)
 
 static int connect_id(struct rcm_id *id, const struct rdma_conn_param *param)
 {
-	struct rcm_connect c = parameters(id, param);
+	struct rcm_connect c = connect_parameters(id, param);
 	const struct rcm_device *dev = id->source.dev;
 	int err = EINVAL;
 
-	if (!dev || !valid(id, param))
+	if (!dev || !valid_depths(id, param))
 		return EINVAL;
 	if (dev->iwarp && (id->id.ps != RDMA_PS_TCP || id->id.qp_type != IBV_QPT_RC))
 		return EOPNOTSUPP;
@@ -191,7 +184,7 @@ RCM_EXPORT int rdma_connect(struct rdma_cm_id *cm_id, struct rdma_conn_param *pa
 	free(id->connect);
 	id->connect = NULL;
 	id->connect_len = 0;
-	return rcm_complete(id);
+	return rcm_result(rcm_complete(id));
 }
 
 /* rcm.lock held. */
@@ -199,20 +192,20 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 {
 	struct vb_cm_rep rep = {
 	        .local_qpn = c->qp_num,
-	        .starting_psn = id->path.psn,
+	        .starting_psn = id->path.rq_psn,
 	        .responder_resources = id->responder_resources,
 	        .initiator_depth = id->initiator_depth,
 	        .target_ack_delay = id->source.dev->ack_delay,
 	        .flow_control = c->flow_control,
 	        .srq = c->srq,
-	        .rnr_retry_count = at_most(c->rnr_retry_count, 7),
+	        .rnr_retry_count = rcm_at_most(c->rnr_retry_count, 7),
 	        .local_ca_guid = id->source.dev->guid,
 	        .ece = {id->local_ece.vendor_id, id->local_ece.options},
 	};
 
-	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE - id->iwarp)
+	if (!id->conn || c->len[0] + c->len[1] > VB_CM_REP_PRIVATE - id->iwarp_here)
 		return EINVAL;
-	if (id->iwarp)
+	if (id->iwarp_here)
 		rcm_iw_pack(rep.private_data, VB_CM_REP_PRIVATE, c);
 	else
 		rcm_private_data(rep.private_data, c);
@@ -220,21 +213,21 @@ static int send_rep(struct rcm_id *id, const struct rcm_connect *c)
 	id->path.initiator_depth = id->initiator_depth;
 	if (!vb_cm_accept(&rcm.cm, id->conn, &rep, vb_gsi_client_now()))
 		return EINVAL;
-	id->told = true;
+	id->delivers_events = true;
 	return 0;
 }
 
 /* If the answer cannot be sent, rejects the peer. */
-static int answer(struct rcm_id *id, const struct rcm_connect *c)
+static int accept_peer(struct rcm_id *id, const struct rcm_connect *c)
 {
 	rcm_lock();
-	bool told = id->told;
+	bool before = id->delivers_events;
 
-	id->told = true;
+	id->delivers_events = true;
 	int err = rcm_is_ud(id) ? rcm_sidr_accept(id, c) : send_rep(id, c);
 
 	if (err) {
-		id->told = told;
+		id->delivers_events = before;
 		if (id->conn && !rcm_is_ud(id))
 			vb_cm_reject(&rcm.cm, id->conn, VB_CM_REJ_CONSUMER_DEFINED, NULL, 0, NULL, 0,
 			             vb_gsi_client_now());
@@ -246,24 +239,27 @@ static int answer(struct rcm_id *id, const struct rcm_connect *c)
 
 static int accept_id(struct rcm_id *id, const struct rdma_conn_param *param)
 {
-	struct rcm_connect c = parameters(id, param);
+	struct rcm_connect c = connect_parameters(id, param);
 	const struct rcm_device *dev = id->source.dev;
 
-	if (id->state != RCM_CONNECT || !dev || (!param && !id->id.qp) || !valid(id, param))
+	if (id->state != RCM_CONNECT || !dev || (!param && !id->id.qp) || !valid_depths(id, param))
 		return EINVAL;
 	id->initiator_depth = param && param->initiator_depth != RDMA_MAX_INIT_DEPTH
 	                              ? param->initiator_depth
-	                              : at_most(id->initiator_depth, dev->max_initiator_depth);
+	                              : rcm_at_most(id->initiator_depth, dev->max_initiator_depth);
 	id->responder_resources = param && param->responder_resources != RDMA_MAX_RESP_RES
 	                                  ? param->responder_resources
-	                                  : at_most(id->responder_resources, dev->max_responder_resources);
+	                                  : rcm_at_most(id->responder_resources, dev->max_responder_resources);
 	if (id->tcp)
 		return rcm_iw_accept(id, &c);
 	id->qpn = c.qp_num;
-	if (!rcm_is_ud(id) && (rcm_qp_rtr(id, id->responder_resources) || rcm_qp_rts(id, id->initiator_depth)))
-		return errno;
-	int err = answer(id, &c);
+	int err = rcm_is_ud(id) ? 0 : rcm_qp_rtr(id, id->responder_resources);
 
+	if (!err && !rcm_is_ud(id))
+		err = rcm_qp_rts(id, id->initiator_depth);
+	if (err)
+		return err;
+	err = accept_peer(id, &c);
 	if (err && !rcm_is_ud(id))
 		rcm_qp_err(id);
 	return err;
@@ -280,7 +276,7 @@ RCM_EXPORT int rdma_accept(struct rdma_cm_id *cm_id, struct rdma_conn_param *par
 	if (err)
 		return rcm_fail(err);
 	if (!rcm_is_ud(id))
-		return rcm_complete(id);
+		return rcm_result(rcm_complete(id));
 	if (id->sync)
 		rcm_drop_event(id);
 	return 0;
@@ -291,7 +287,7 @@ static bool reject_conn(struct rcm_id *id, uint16_t reason, const void *data, si
 	const struct rcm_connect c = {.data = {data}, .len = {len}};
 	uint8_t field[VB_CM_REJ_PRIVATE] = {0};
 
-	if (id->iwarp && len < sizeof(field)) {
+	if (id->iwarp_here && len < sizeof(field)) {
 		rcm_iw_pack(field, sizeof(field), &c);
 		data = field;
 		len = sizeof(field);
@@ -299,13 +295,13 @@ static bool reject_conn(struct rcm_id *id, uint16_t reason, const void *data, si
 	return vb_cm_reject(&rcm.cm, id->conn, reason, NULL, 0, data, len, vb_gsi_client_now());
 }
 
-static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
+static int reject_request(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, uint8_t len)
 {
 	struct rcm_id *id = rcm_id(cm_id);
 	int err = EINVAL;
 
 	if (!rcm_ours(id))
-		return -1;
+		return EINVAL;
 	len = data ? len : 0;
 	rcm_lock();
 	if (id->tcp)
@@ -316,7 +312,7 @@ static int reject(struct rdma_cm_id *cm_id, uint16_t reason, const void *data, u
 		err = 0;
 	rcm_rearm();
 	rcm_unlock();
-	return rcm_result(err);
+	return err;
 }
 
 void rcm_reject(struct rcm_id *id, uint16_t reason)
@@ -330,12 +326,12 @@ void rcm_reject(struct rcm_id *id, uint16_t reason)
 
 RCM_EXPORT int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	return reject(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len);
+	return rcm_result(reject_request(id, VB_CM_REJ_CONSUMER_DEFINED, private_data, private_data_len));
 }
 
 RCM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	return reject(id, REASON_VENDOR_OPTION, private_data, private_data_len);
+	return rcm_result(reject_request(id, VB_CM_REJ_VENDOR_OPTION, private_data, private_data_len));
 }
 
 static int send_rtu(struct rcm_id *id)
@@ -345,17 +341,20 @@ static int send_rtu(struct rcm_id *id)
 
 	rcm_rearm();
 	rcm_unlock();
-	return sent ? 0 : rcm_fail(EINVAL);
+	return sent ? 0 : EINVAL;
 }
 
 int rcm_answer_response(struct rcm_id *id)
 {
-	if (!rcm_qp_rtr(id, RDMA_MAX_RESP_RES) && !rcm_qp_rts(id, RDMA_MAX_INIT_DEPTH) && !send_rtu(id))
-		return 0;
-	int err = errno;
+	int err = rcm_qp_rtr(id, RDMA_MAX_RESP_RES);
 
-	rcm_qp_err(id);
-	return rcm_fail(err);
+	if (!err)
+		err = rcm_qp_rts(id, RDMA_MAX_INIT_DEPTH);
+	if (!err)
+		err = send_rtu(id);
+	if (err)
+		rcm_qp_err(id);
+	return err;
 }
 
 RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
@@ -364,7 +363,7 @@ RCM_EXPORT int rdma_establish(struct rdma_cm_id *cm_id)
 
 	if (!rcm_ours(id))
 		return -1;
-	return cm_id->qp ? rcm_fail(EINVAL) : send_rtu(id);
+	return rcm_result(cm_id->qp ? EINVAL : send_rtu(id));
 }
 
 RCM_EXPORT int rdma_notify(struct rdma_cm_id *cm_id, enum ibv_event_type event)
@@ -398,9 +397,11 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	if (!cm_id->verbs)
 		return rcm_fail(EINVAL);
 	if (id->tcp)
-		return rcm_iw_disconnect(id);
-	if (rcm_qp_err(id))
-		return -1;
+		return rcm_result(rcm_iw_disconnect(id));
+	int err = rcm_qp_err(id);
+
+	if (err)
+		return rcm_fail(err);
 	rcm_lock();
 	struct vb_cm_conn *conn = id->conn;
 
@@ -413,5 +414,5 @@ RCM_EXPORT int rdma_disconnect(struct rdma_cm_id *cm_id)
 	if (!conn)
 		return rcm_fail(EINVAL);
 	/* If nothing is in progress, there is no event to wait for. */
-	return sent || rcm_pending(id) ? rcm_complete(id) : 0;
+	return sent || rcm_pending(id) ? rcm_result(rcm_complete(id)) : 0;
 }

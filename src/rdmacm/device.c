@@ -53,16 +53,16 @@ static struct rcm_device *open_device(struct ibv_device *ibdev)
 	return dev;
 }
 
-static bool same(const struct rcm_device *dev, struct ibv_device *ibdev)
+static bool is_same_device(const struct rcm_device *dev, struct ibv_device *ibdev)
 {
 	return !strcmp(ibv_get_device_name(dev->verbs->device), ibv_get_device_name(ibdev)) &&
 	       dev->guid == be64toh(ibv_get_device_guid(ibdev));
 }
 
-static bool listed(const struct rcm_device *dev, struct ibv_device *const *list, int n)
+static bool is_listed(const struct rcm_device *dev, struct ibv_device *const *list, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (same(dev, list[i]))
+		if (is_same_device(dev, list[i]))
 			return true;
 	return false;
 }
@@ -71,7 +71,7 @@ static void add_device(struct ibv_device *ibdev)
 {
 	struct rcm_device **at = &devices;
 
-	while (*at && ((*at)->gone || !same(*at, ibdev)))
+	while (*at && ((*at)->gone || !is_same_device(*at, ibdev)))
 		at = &(*at)->next;
 	if (!*at)
 		*at = open_device(ibdev);
@@ -84,7 +84,7 @@ static void tell_removal(struct rcm_id *id, const struct rcm_device *dev)
 		if (id->source.dev != dev || id->state == RCM_REMOVED)
 			continue;
 		id->state = RCM_REMOVED;
-		if (id->told)
+		if (id->delivers_events)
 			rcm_post(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
 	}
 }
@@ -102,7 +102,7 @@ static void remove_device(struct rcm_device *dev)
 }
 
 /* Updates the list to the present devices. */
-static void refresh(void)
+static void refresh_devices(void)
 {
 	int n = 0;
 	struct ibv_device **list = ibv_get_device_list(&n);
@@ -112,7 +112,7 @@ static void refresh(void)
 	for (int i = 0; i < n; i++)
 		add_device(list[i]);
 	for (struct rcm_device *dev = devices; dev; dev = dev->next)
-		if (!dev->gone && !listed(dev, list, n))
+		if (!dev->gone && !is_listed(dev, list, n))
 			remove_device(dev);
 	ibv_free_device_list(list);
 }
@@ -224,7 +224,7 @@ bool rcm_has_adapter_beside(uint32_t lo)
 	bool found = false;
 
 	int cancel = lock_devices();
-	refresh();
+	refresh_devices();
 	for (struct rcm_device *dev = devices; dev && !found; dev = dev->next)
 		found = reaches_others(dev, lo);
 	unlock_devices(cancel);
@@ -239,7 +239,7 @@ int rcm_find_source(enum rcm_kind kind, const uint8_t gid[16], uint32_t ifindex,
 	bool found = devices && find_source(kind, gid, ifindex, out);
 
 	if (!found) {
-		refresh();
+		refresh_devices();
 		found = find_source(kind, gid, ifindex, out) ||
 		        (loopback_net(gid, main_address) && find_source(kind, main_address, 0, out));
 	}
@@ -253,7 +253,7 @@ void rcm_open_devices(void)
 {
 	int cancel = lock_devices();
 	if (!devices) /* later adapters are found when they are needed */
-		refresh();
+		refresh_devices();
 	unlock_devices(cancel);
 }
 
@@ -296,7 +296,7 @@ int rcm_device_xrcd(struct rcm_device *dev)
 }
 
 /* Returns all contexts, with a NULL after the last. The caller holds lock. */
-static struct ibv_context **contexts(int *count)
+static struct ibv_context **list_contexts(int *count)
 {
 	struct ibv_context **list;
 	int n = 0;
@@ -322,8 +322,8 @@ RCM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 	int n = 0;
 
 	int cancel = lock_devices();
-	refresh();
-	list = contexts(&n);
+	refresh_devices();
+	list = list_contexts(&n);
 	unlock_devices(cancel);
 	if (num_devices)
 		*num_devices = n;

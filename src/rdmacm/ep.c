@@ -8,7 +8,7 @@
 
 #define RESOLVE_MS 2000
 
-static void *copy(const void *from, size_t len)
+static void *copy_bytes(const void *from, size_t len)
 {
 	void *to = malloc(len);
 
@@ -25,46 +25,50 @@ static enum ibv_qp_type type_of(const struct rdma_addrinfo *res)
 	return res->ai_port_space == RDMA_PS_UDP || res->ai_port_space == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
 }
 
-static int passive(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
-                   const struct ibv_qp_init_attr *attr)
+static int open_passive(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
+                        const struct ibv_qp_init_attr *attr)
 {
 	if (rdma_bind_addr(&id->id, res->ai_src_addr))
-		return -1;
+		return errno;
 	if (pd)
 		id->id.pd = pd;
 	if (!attr)
 		return 0;
-	id->qp_init_attr = copy(attr, sizeof(*attr));
+	id->qp_init_attr = copy_bytes(attr, sizeof(*attr));
 	if (!id->qp_init_attr)
-		return -1;
+		return ENOMEM;
 	id->qp_init_attr->qp_type = type_of(res);
 	return 0;
 }
 
-static int route(struct rdma_cm_id *id, const struct rdma_addrinfo *res)
+static int resolve_route(struct rdma_cm_id *id, const struct rdma_addrinfo *res)
 {
 	if (!res->ai_route_len)
-		return rdma_resolve_route(id, RESOLVE_MS);
+		return rdma_resolve_route(id, RESOLVE_MS) ? errno : 0;
 	if (rdma_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, res->ai_route, res->ai_route_len))
-		return -1;
+		return errno;
 	return rcm_complete(rcm_id(id));
 }
 
-static int active(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static int open_active(struct rcm_id *id, const struct rdma_addrinfo *res, struct ibv_pd *pd,
+                       struct ibv_qp_init_attr *attr)
 {
-	if (rdma_resolve_addr(&id->id, res->ai_src_len ? res->ai_src_addr : NULL, res->ai_dst_addr, RESOLVE_MS) ||
-	    route(&id->id, res))
-		return -1;
+	if (rdma_resolve_addr(&id->id, res->ai_src_len ? res->ai_src_addr : NULL, res->ai_dst_addr, RESOLVE_MS))
+		return errno;
+	int err = resolve_route(&id->id, res);
+
+	if (err)
+		return err;
 	if (attr) {
 		attr->qp_type = type_of(res);
 		if (rdma_create_qp(&id->id, pd, attr))
-			return -1;
+			return errno;
 	}
 	if (!res->ai_connect_len)
 		return 0;
-	id->connect = copy(res->ai_connect, res->ai_connect_len);
+	id->connect = copy_bytes(res->ai_connect, res->ai_connect_len);
 	if (!id->connect)
-		return -1;
+		return ENOMEM;
 	id->connect_len = res->ai_connect_len;
 	return 0;
 }
@@ -76,11 +80,13 @@ RCM_EXPORT int rdma_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res
 
 	if (!res || !out)
 		return rcm_fail(EINVAL);
-	if (rcm_create_id(NULL, &id, NULL, (enum rdma_port_space)res->ai_port_space, type_of(res)))
-		return -1;
-	if (res->ai_flags & RAI_PASSIVE ? passive(rcm_id(id), res, pd, attr) : active(rcm_id(id), res, pd, attr)) {
-		int err = errno;
+	int err = rcm_create_id(NULL, &id, NULL, (enum rdma_port_space)res->ai_port_space, type_of(res));
 
+	if (err)
+		return rcm_fail(err);
+	err = res->ai_flags & RAI_PASSIVE ? open_passive(rcm_id(id), res, pd, attr)
+	                                  : open_active(rcm_id(id), res, pd, attr);
+	if (err) {
 		rdma_destroy_ep(id);
 		return rcm_fail(err);
 	}

@@ -7,6 +7,7 @@
 #include "rdmacm/rdmacm.h"
 #include "util/calls.h"
 #include "util/lock.h"
+#include "util/units.h"
 
 /* Serialises opening; taken before rcm.lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -39,7 +40,7 @@ void rcm_wait(void)
 }
 
 /* The earlier time; 0 means never. */
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t sooner_of(uint64_t a, uint64_t b)
 {
 	return a && (!b || a < b) ? a : b;
 }
@@ -48,7 +49,7 @@ void rcm_rearm(void)
 {
 	uint64_t cm = vb_cm_deadline(&rcm.cm), iw = rcm.iwcm ? vb_iwcm_deadline(rcm.iwcm) : 0;
 
-	vb_gsi_client_timer(rcm.gsi, sooner(sooner(cm, rcm_late_due()), sooner(iw, rcm_resolve_due())));
+	vb_gsi_client_timer(rcm.gsi, sooner_of(sooner_of(cm, rcm_late_due()), sooner_of(iw, rcm_resolve_due())));
 }
 
 bool rcm_ours(const struct rcm_id *id)
@@ -75,14 +76,14 @@ void rcm_random(void *buf, size_t len)
 static void on_mad(void *own, const uint8_t local[16], const uint8_t remote[16], uint32_t ifindex, const uint8_t *mad,
                    size_t len)
 {
-	struct vb_cm_addr from = {.port = ifindex};
+	struct vb_cm_addr from = {.ifindex = ifindex};
 
 	memcpy(from.local, local, sizeof(from.local));
 	memcpy(from.remote, remote, sizeof(from.remote));
 	rcm_lock();
 	if (rcm.gsi) {
 		rcm_trace_mad(false, &from, mad, len);
-		rcm_late_input(&from, mad, len, vb_gsi_client_now());
+		rcm_input_mad(&from, mad, len, vb_gsi_client_now());
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -105,12 +106,12 @@ static void on_timeout(void *own, uint64_t now)
 static void send_mad(void *own, const struct vb_cm_addr *to, const uint8_t mad[VB_MAD_LEN])
 {
 	rcm_trace_mad(true, to, mad, VB_MAD_LEN);
-	vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->port, mad);
+	vb_gsi_client_send(rcm.gsi, to->local, to->remote, to->ifindex, mad);
 }
 
 static void say_at_death(void *own, const struct vb_cm_conn *conn)
 {
-	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.port, conn->local_comm_id,
+	vb_gsi_client_at_death(rcm.gsi, conn->addr.local, conn->addr.remote, conn->addr.ifindex, conn->local_comm_id,
 	                       conn->remote_comm_id, conn->remote_qpn);
 }
 
@@ -160,7 +161,7 @@ static void in_child(void)
 	vb_cancel_restore(cancel);
 }
 
-static int start(void)
+static int start_cm(void)
 {
 	struct vb_cm_config cfg = {0};
 	struct vb_gsi_client *gsi;
@@ -199,7 +200,7 @@ int rcm_open(void)
 		parents = NULL;
 	}
 	if (!err && !rcm.gsi)
-		err = start();
+		err = start_cm();
 	vb_mutex_unlock(&opening);
 	vb_cancel_restore(cancel);
 	return err;
@@ -209,7 +210,7 @@ int rcm_open(void)
  * after a while. */
 static bool take_over(void)
 {
-	const struct timespec ts = {0, 100000};
+	const struct timespec ts = {.tv_nsec = VB_US(100)};
 
 	for (int i = 0; i < 200; i++) {
 		if (!vb_mutex_trylock(&rcm.lock, VB_RANK_RCM))
@@ -230,7 +231,7 @@ __attribute__((destructor(60000))) static void at_exit(void)
 			vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 		id->conn = NULL;
 		rcm_iw_end(id);
-		id->told = false;
+		id->delivers_events = false;
 	}
 	vb_mutex_unlock(&rcm.lock);
 }

@@ -55,16 +55,17 @@ int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, v
 	if (!err && (!known_space(ps) || (channel && rcm_channel(channel)->generation != rcm.generation)))
 		err = EINVAL;
 	if (err)
-		return rcm_fail(err);
+		return err;
 	id = rcm_id_new(ps, type, context);
 	if (!id)
-		return -1;
-	id->told = true;
+		return ENOMEM;
+	id->delivers_events = true;
 	id->sync = !channel;
 	id->id.channel = channel ? channel : rdma_create_event_channel();
 	if (!id->id.channel) {
+		err = errno;
 		free(id);
-		return -1;
+		return err;
 	}
 	rcm_lock();
 	rcm_link(id);
@@ -78,7 +79,7 @@ RCM_EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm
 {
 	bool ud = ps == RDMA_PS_IPOIB || ps == RDMA_PS_UDP;
 
-	return rcm_create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC);
+	return rcm_result(rcm_create_id(channel, id, context, ps, ud ? IBV_QPT_UD : IBV_QPT_RC));
 }
 
 void rcm_free_id(struct rcm_id *id)
@@ -126,14 +127,14 @@ void rcm_discard(struct rcm_event *e)
 }
 
 /* From now on the id gets no events. */
-static void silence(struct rcm_id *id)
+static void silence_id(struct rcm_id *id)
 {
 	if (id->tcp)
 		vb_iwcm_disconnect(id->tcp);
 	rcm_lock();
 	if (id->state == RCM_LISTEN)
 		rcm_late_closed(id);
-	id->told = false;
+	id->delivers_events = false;
 	end_connection(id);
 	rcm_unlink(id);
 	rcm_discard(rcm_unqueue(id, NULL));
@@ -171,7 +172,7 @@ void rcm_detach(const struct rdma_event_channel *channel)
 			id = first_at(rcm.listeners, channel);
 		rcm_unlock();
 		if (id) {
-			silence(id);
+			silence_id(id);
 			id->id.channel = NULL;
 		}
 	} while (id);
@@ -209,7 +210,7 @@ RCM_EXPORT int rdma_destroy_id(struct rdma_cm_id *cm_id)
 
 	vb_cancel_defer(&cancel); /* no cancellation half way */
 	rcm_leave_all(id);
-	silence(id);
+	silence_id(id);
 	rcm_drop_event(id);
 	await_acks(id);
 	rcm_free_id(id);

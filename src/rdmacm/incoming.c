@@ -6,7 +6,7 @@
 
 static void post_data(struct rcm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len)
 {
-	struct rcm_event *e = id->told ? rcm_event_new(id, type, status) : NULL;
+	struct rcm_event *e = id->delivers_events ? rcm_event_new(id, type, status) : NULL;
 
 	if (!e)
 		return;
@@ -14,14 +14,9 @@ static void post_data(struct rcm_id *id, enum rdma_cm_event_type type, int statu
 	rcm_queue(e);
 }
 
-static void post(struct rcm_id *id, enum rdma_cm_event_type type, int status)
+static void post_event(struct rcm_id *id, enum rdma_cm_event_type type, int status)
 {
 	post_data(id, type, status, NULL, 0);
-}
-
-static uint8_t at_most(uint8_t n, uint8_t most)
-{
-	return n < most ? n : most;
 }
 
 /* IBA 12.7.34, including the peer's own delay: the least acknowledgement timeout. */
@@ -30,7 +25,7 @@ static uint8_t with_delay(uint8_t timeout, uint8_t delay)
 	uint8_t t = timeout >= delay ? (uint8_t)(timeout + (delay >= timeout - 1))
 	                             : (uint8_t)(delay + (timeout >= delay - 1));
 
-	return at_most(t, 31);
+	return rcm_at_most(t, 31);
 }
 
 static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
@@ -38,10 +33,10 @@ static void take_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	struct rcm_path *path = &id->path;
 
 	path->remote_qpn = rep->local_qpn;
-	path->remote_psn = rep->starting_psn;
+	path->sq_psn = rep->starting_psn;
 	/* No more than was offered, and no more than the adapter supports. */
-	path->responder_resources = at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
-	path->initiator_depth = at_most(rep->responder_resources, path->initiator_depth);
+	path->responder_resources = rcm_at_most(rep->initiator_depth, id->source.dev->max_responder_resources);
+	path->initiator_depth = rcm_at_most(rep->responder_resources, path->initiator_depth);
 	path->rnr_retry_count = rep->rnr_retry_count;
 	path->timeout = with_delay(path->timeout, rep->target_ack_delay);
 }
@@ -64,8 +59,8 @@ static void on_rep(struct rcm_id *id, const struct vb_cm_rep *rep)
 	        .qp_num = rep->local_qpn,
 	};
 	rcm_event_data(e, rep->private_data,
-	               id->iwarp ? rcm_iw_unpack(rep->private_data, sizeof(rep->private_data))
-	                         : sizeof(rep->private_data));
+	               id->iwarp_here ? rcm_iw_unpack(rep->private_data, sizeof(rep->private_data))
+	                              : sizeof(rep->private_data));
 	rcm_queue(e);
 }
 
@@ -76,7 +71,7 @@ static void on_rej(struct rcm_id *id, const struct vb_cm_rej *rej)
 	if (rej->reason == VB_CM_REJ_INVALID_MTU)
 		vb_log(VB_LOG_ERROR, "a connection was refused: the peer's interface cannot receive packets of %u",
 		       128u << id->path.mtu);
-	if (!id->iwarp)
+	if (!id->iwarp_here)
 		post_data(id, RDMA_CM_EVENT_REJECTED, rej->reason, rej->private_data, sizeof(rej->private_data));
 	else if (!id->conn->active || rej->reason != VB_CM_REJ_INVALID_SERVICE_ID || rcm_iw_connect_elsewhere(id))
 		post_data(id, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, rej->private_data,
@@ -89,7 +84,7 @@ static void on_disconnected(struct rcm_id *id, int status)
 	if (id->state != RCM_CONNECT)
 		return;
 	id->state = RCM_DISCONNECT;
-	post(id, RDMA_CM_EVENT_DISCONNECTED, status);
+	post_event(id, RDMA_CM_EVENT_DISCONNECTED, status);
 }
 
 static void on_sidr_rep(struct rcm_id *id, const struct vb_cm_sidr_rep *rep)
@@ -118,12 +113,12 @@ static void on_connection(struct rcm_id *id, const struct vb_cm_event *event)
 		break;
 	case VB_CM_RTU_RECEIVED:
 	case VB_CM_USER_ESTABLISHED:
-		post(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+		post_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 		break;
 	case VB_CM_REQ_ERROR:
 	case VB_CM_REP_ERROR:
 	case VB_CM_SIDR_ERROR:
-		post(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+		post_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 		break;
 	case VB_CM_REJ_RECEIVED:
 		on_rej(id, &event->msg->rej);
@@ -146,7 +141,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		rcm_on_request(conn, event->msg);
 		return;
 	case VB_CM_DREQ_RECEIVED:
-		if (id->iwarp) /* a stream ends for both sides at once */
+		if (id->iwarp_here) /* a stream ends for both sides at once */
 			vb_cm_dreply(&rcm.cm, conn, NULL, 0, vb_gsi_client_now());
 		on_disconnected(id, 0);
 		return;
@@ -158,7 +153,7 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 		return;
 	case VB_CM_TIMEWAIT_EXIT:
 		if (id->state == RCM_DISCONNECT)
-			post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+			post_event(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		return;
 	default:
 		if (id->state == RCM_CONNECT)

@@ -7,9 +7,9 @@
 
 #include "rdmacm/rdmacm.h"
 
-static uint16_t at_most(uint16_t n, uint16_t most)
+static uint16_t min16(uint16_t a, uint16_t b)
 {
-	return n < most ? n : most;
+	return a < b ? a : b;
 }
 
 /* --- private data for the same-host path --- */
@@ -31,22 +31,22 @@ size_t rcm_iw_unpack(const uint8_t *field, size_t room)
 /* A depth that the peer did not announce counts as the maximum. rcm_iw_adopt lowers it once the device is known. */
 static void take_depths(struct rcm_id *id, const struct vb_iwcm_said *said)
 {
-	id->responder_resources = id->path.responder_resources = (uint8_t)at_most(said->ord, RDMA_MAX_RESP_RES);
-	id->initiator_depth = id->path.initiator_depth = (uint8_t)at_most(said->ird, RDMA_MAX_INIT_DEPTH);
+	id->responder_resources = id->path.responder_resources = (uint8_t)min16(said->ord, RDMA_MAX_RESP_RES);
+	id->initiator_depth = id->path.initiator_depth = (uint8_t)min16(said->ird, RDMA_MAX_INIT_DEPTH);
 }
 
 static void show_said(struct rcm_event *e, const struct rcm_id *id, const struct vb_iwcm_said *said)
 {
 	e->event.param.conn = (struct rdma_conn_param){.responder_resources = id->path.responder_resources,
 	                                               .initiator_depth = id->path.initiator_depth};
-	rcm_event_data(e, said->data, at_most((uint16_t)said->len, UINT8_MAX));
+	rcm_event_data(e, said->data, min16((uint16_t)said->len, UINT8_MAX));
 }
 
 static void take_ends(struct rcm_id *id)
 {
-	struct vb_iwcm_ends ends;
+	struct vb_iwcm_addresses ends;
 
-	vb_iwcm_ends(id->tcp, &ends);
+	vb_iwcm_addresses(id->tcp, &ends);
 	rcm_addr_from_gid(&id->src, ends.local, ends.local_port, ends.ifindex);
 	rcm_addr_from_gid(&id->dst, ends.remote, ends.remote_port, ends.ifindex);
 	memcpy(id->source.gid.raw, ends.local, sizeof(ends.local));
@@ -59,18 +59,18 @@ static void set_depths(struct rcm_id *id)
 	uint16_t ird, ord;
 
 	vb_iwcm_depths(id->tcp, &ird, &ord);
-	id->path.responder_resources = (uint8_t)at_most(ird, RDMA_MAX_RESP_RES);
-	id->path.initiator_depth = (uint8_t)at_most(ord, RDMA_MAX_INIT_DEPTH);
+	id->path.responder_resources = (uint8_t)min16(ird, RDMA_MAX_RESP_RES);
+	id->path.initiator_depth = (uint8_t)min16(ord, RDMA_MAX_INIT_DEPTH);
 }
 
 static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_said *said)
 {
 	struct rcm_id *listener = own, *child = NULL;
 	struct rcm_event *e = NULL;
-	struct vb_iwcm_ends ends;
+	struct vb_iwcm_addresses ends;
 
-	vb_iwcm_ends(c, &ends);
-	if (listener->backlog && !rcm_has_its_share(listener, ends.remote))
+	vb_iwcm_addresses(c, &ends);
+	if (listener->backlog_free && !rcm_share_is_used_up(listener, ends.remote))
 		child = rcm_id_new(listener->id.ps, listener->id.qp_type, listener->id.context);
 	if (child)
 		e = rcm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
@@ -86,7 +86,7 @@ static void *on_request(void *own, struct vb_iwcm_conn *c, const struct vb_iwcm_
 	show_said(e, child, said);
 	e->event.id = &child->id;
 	e->event.listen_id = &listener->id;
-	listener->backlog--;
+	listener->backlog_free--;
 	rcm_link(child);
 	rcm_queue(e);
 	return child;
@@ -113,7 +113,7 @@ static enum rdma_cm_event_type event_of(int err)
 /* RFC 6581, 9.1: a rejection also carries the peer's depths. */
 static uint8_t as_said(uint16_t depth)
 {
-	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)at_most(depth, UINT8_MAX);
+	return depth == VB_IWCM_DEPTH_UNKNOWN ? 0 : (uint8_t)min16(depth, UINT8_MAX);
 }
 
 static void on_replied(void *own, int err, const struct vb_iwcm_said *said)
@@ -146,7 +146,7 @@ static void on_closed(void *own, int err)
 	if (id->state != RCM_CONNECT)
 		return;
 	id->state = RCM_DISCONNECT;
-	if (id->told)
+	if (id->delivers_events)
 		rcm_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }
 
@@ -158,7 +158,7 @@ static void on_exited(void *own)
 {
 	struct rcm_id *id = own;
 
-	if (id->state == RCM_DISCONNECT && id->told)
+	if (id->state == RCM_DISCONNECT && id->delivers_events)
 		rcm_post(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
@@ -217,7 +217,7 @@ bool rcm_iw_port_is_taken(const struct rcm_id *id, const union rcm_addr *addr, c
 int rcm_iw_listen(struct rcm_id *id)
 {
 	bool v4 = id->src.sa.sa_family == AF_INET;
-	struct vb_iwcm_ends at = {.local_port = rcm_addr_port(&id->src), .ifindex = rcm_addr_scope(&id->src)};
+	struct vb_iwcm_addresses at = {.local_port = rcm_addr_port(&id->src), .ifindex = rcm_addr_scope(&id->src)};
 
 	if (id->source.dev && id->source.dev->iwarp && id->id.ps != RDMA_PS_TCP)
 		return EOPNOTSUPP;
@@ -245,9 +245,9 @@ bool rcm_iw_is_here(const struct rcm_id *id, const struct rcm_connect *c)
 
 static int connect_by_tcp(struct rcm_id *id)
 {
-	struct vb_iwcm_ends ends = {.local_port = rcm_addr_port(&id->src),
-	                            .remote_port = rcm_addr_port(&id->dst),
-	                            .ifindex = rcm_addr_scope(&id->dst)};
+	struct vb_iwcm_addresses ends = {.local_port = rcm_addr_port(&id->src),
+	                                 .remote_port = rcm_addr_port(&id->dst),
+	                                 .ifindex = rcm_addr_scope(&id->dst)};
 	struct vb_iwcm_offer offer = {.data = {id->asked},
 	                              .len = {id->asked_len},
 	                              .ird = id->responder_resources,
@@ -285,7 +285,7 @@ int rcm_iw_connect(struct rcm_id *id, const struct rcm_connect *c, bool here)
 	if (err)
 		return err;
 	id->qpn = c->qp_num;
-	id->iwarp = here;
+	id->iwarp_here = here;
 	return here ? rcm_send_req(id, c) : connect_by_tcp(id);
 }
 
@@ -293,7 +293,7 @@ int rcm_iw_connect_elsewhere(struct rcm_id *id)
 {
 	vb_cm_destroy(&rcm.cm, id->conn, vb_gsi_client_now());
 	id->conn = NULL;
-	id->iwarp = false;
+	id->iwarp_here = false;
 	return connect_by_tcp(id);
 }
 
@@ -305,8 +305,8 @@ void rcm_iw_adopt(struct rcm_event *e)
 
 	if (!id->tcp)
 		return;
-	p->responder_resources = (uint8_t)at_most(p->responder_resources, id->source.dev->max_responder_resources);
-	p->initiator_depth = (uint8_t)at_most(p->initiator_depth, id->source.dev->max_initiator_depth);
+	p->responder_resources = (uint8_t)min16(p->responder_resources, id->source.dev->max_responder_resources);
+	p->initiator_depth = (uint8_t)min16(p->initiator_depth, id->source.dev->max_initiator_depth);
 	id->responder_resources = p->responder_resources;
 	id->initiator_depth = p->initiator_depth;
 }
@@ -317,13 +317,13 @@ static void post_established(struct rcm_id *id)
 	struct rcm_event *e = rcm_event_new(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 	const struct vb_iwcm_said nothing = {0};
 
-	id->told = true;
+	id->delivers_events = true;
 	set_depths(id);
 	if (e) {
 		show_said(e, id, &nothing);
 		rcm_queue(e);
 	}
-	vb_iwcm_told(id->tcp);
+	vb_iwcm_owner_knows(id->tcp);
 }
 
 int rcm_iw_accept(struct rcm_id *id, const struct rcm_connect *c)
@@ -357,7 +357,7 @@ void rcm_iw_established(struct rcm_event *e)
 	rcm_lock();
 	id->starts = false;
 	if (!err) {
-		vb_iwcm_told(id->tcp);
+		vb_iwcm_owner_knows(id->tcp);
 		rcm_rearm();
 	}
 	rcm_unlock();
@@ -372,7 +372,7 @@ int rcm_iw_disconnect(struct rcm_id *id)
 	int err = vb_iwcm_disconnect(id->tcp);
 
 	if (err)
-		return rcm_fail(err);
+		return err;
 	rcm_lock();
 	bool lives = id->state == RCM_CONNECT;
 	rcm_unlock();
@@ -385,7 +385,7 @@ void rcm_iw_end(struct rcm_id *id)
 	if (!id->tcp && !id->tcp_listener)
 		return;
 	if (id->tcp)
-		vb_iwcm_end(id->tcp);
+		vb_iwcm_release(id->tcp);
 	if (id->tcp_listener)
 		vb_iwcm_unlisten(id->tcp_listener);
 	id->tcp = NULL;

@@ -47,7 +47,7 @@ bool rcm_late_may_wait(uint64_t service_id)
 	return false;
 }
 
-void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now)
+void rcm_input_mad(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now)
 {
 	wanted = false;
 	vb_cm_input(&rcm.cm, from, mad, len, now);
@@ -58,7 +58,7 @@ void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t le
 }
 
 /* Handles the oldest requests once more, and keeps those that may still wait. */
-static void replay(uint32_t last, bool may_wait)
+static void replay_held(uint32_t last, bool may_wait)
 {
 	uint32_t kept = 0;
 
@@ -77,7 +77,7 @@ static void replay(uint32_t last, bool may_wait)
 
 void rcm_late_listening(void)
 {
-	replay(nheld, true);
+	replay_held(nheld, true);
 }
 
 uint64_t rcm_late_due(void)
@@ -92,7 +92,7 @@ void rcm_late_timeout(uint64_t now)
 	while (n < nheld && held[n].until <= now)
 		n++;
 	if (n)
-		replay(n, false);
+		replay_held(n, false);
 }
 
 void rcm_late_forget(void)

@@ -25,7 +25,7 @@ static int queue_join(struct rcm_id *id, struct rcm_mcast *mc)
 	return 0;
 }
 
-static int join(struct rcm_id *id, const struct sockaddr *addr, bool send_only, void *context)
+static int join_group(struct rcm_id *id, const struct sockaddr *addr, bool send_only, void *context)
 {
 	struct rcm_mcast *mc;
 	int err = EINVAL;
@@ -57,15 +57,15 @@ static int join_and_wait(struct rdma_cm_id *cm_id, const struct sockaddr *addr, 
 	struct rcm_id *id = rcm_id(cm_id);
 
 	if (!rcm_ours(id) || !rcm_addr_len(addr))
-		return -1;
-	int err = join(id, addr, send_only, context);
+		return errno;
+	int err = join_group(id, addr, send_only, context);
 
-	return err ? rcm_fail(err) : rcm_complete(id);
+	return err ? err : rcm_complete(id);
 }
 
 RCM_EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
 {
-	return join_and_wait(id, addr, false, context);
+	return rcm_result(join_and_wait(id, addr, false, context));
 }
 
 RCM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
@@ -76,7 +76,8 @@ RCM_EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join
 		return rcm_fail(ENOTSUP);
 	if ((attr->comp_mask & needed) != needed || attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
 		return rcm_fail(EINVAL);
-	return join_and_wait(id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, context);
+	return rcm_result(
+	        join_and_wait(id, attr->addr, attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, context));
 }
 
 /* Attaches the queue pair, in the program's thread when it fetches the event. A member that only sends is not

@@ -88,7 +88,7 @@ static int set_verbena_option(struct rcm_id *id, int name, const void *val, size
 }
 
 /* The flags are in host order; the record is in network order. */
-static const struct ibv_path_data *primary(const void *val, size_t len)
+static const struct ibv_path_data *primary_path(const void *val, size_t len)
 {
 	const uint32_t need = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 	const struct ibv_path_data *path = val;
@@ -134,7 +134,7 @@ static int set_ib_option(struct rcm_id *id, int name, const void *val, size_t le
 		return ENOSYS;
 	if (len % sizeof(*path))
 		return EINVAL;
-	path = primary(val, len);
+	path = primary_path(val, len);
 	return path ? set_path(id, &path->path) : EINVAL;
 }
 

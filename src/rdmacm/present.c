@@ -85,10 +85,10 @@ static int fit_mtu(struct rcm_id *child)
 }
 
 /* Sets the new id's device and event channel: a channel of its own if its listener is synchronous. */
-static int adopt(struct rcm_id *child, const struct rcm_id *listener)
+static int adopt_child(struct rcm_id *child, const struct rcm_id *listener)
 {
 	struct rcm_source source = child->source;
-	enum rcm_kind kind = child->tcp || child->iwarp ? RCM_IWARP : RCM_ROCE;
+	enum rcm_kind kind = child->tcp || child->iwarp_here ? RCM_IWARP : RCM_ROCE;
 	int err = rcm_find_source(kind, child->source.gid.raw, rcm_addr_scope(&child->src), &source);
 
 	rcm_lock();
@@ -109,7 +109,7 @@ static bool connect_request(struct rcm_event *e)
 {
 	struct rcm_id *child = rcm_id(e->event.id);
 
-	if (!adopt(child, e->owner)) {
+	if (!adopt_child(child, e->owner)) {
 		rcm_iw_adopt(e);
 		return true;
 	}
@@ -121,17 +121,19 @@ static void connect_response(struct rcm_event *e)
 {
 	struct rcm_id *id = e->owner;
 
-	if (!id->id.qp && !id->iwarp)
+	if (!id->id.qp && !id->iwarp_here)
 		return;
-	if (!rcm_answer_response(id)) {
+	int err = rcm_answer_response(id);
+
+	if (!err) {
 		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
 		return;
 	}
-	fail_event(e, RDMA_CM_EVENT_CONNECT_ERROR, errno);
+	fail_event(e, RDMA_CM_EVENT_CONNECT_ERROR, err);
 	id->failed = true;
 }
 
-static void joined(struct rcm_event *e)
+static void present_joined(struct rcm_event *e)
 {
 	int err = rcm_joined(e);
 
@@ -162,11 +164,11 @@ bool rcm_present(struct rcm_event *e)
 		rcm_qp_err(e->owner);
 		return true;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		if (e->owner->iwarp)
+		if (e->owner->iwarp_here)
 			rcm_qp_err(e->owner);
 		return !e->owner->failed;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
-		joined(e);
+		present_joined(e);
 		return true;
 	case RCM_EVENT_INTERNAL:
 		e->event.event = (enum rdma_cm_event_type)RCM_EVENT_ADDRINFO_RESOLVED;

@@ -33,26 +33,20 @@ static int create_cq(struct rdma_cm_id *id, uint32_t size, struct ibv_cq **cq, s
 		return 0;
 	*channel = ibv_create_comp_channel(id->verbs);
 	if (!*channel)
-		return -1;
+		return errno;
 	*cq = ibv_create_cq(id->verbs, (int)size, id, *channel, 0);
-	return *cq ? 0 : -1;
-}
-
-/* Preserves errno. */
-static int give_up_cqs(struct rdma_cm_id *id)
-{
-	int err = errno;
-
-	destroy_cqs(id);
-	return rcm_fail(err);
+	return *cq ? 0 : errno;
 }
 
 static int create_cqs(struct rdma_cm_id *id, uint32_t send_size, uint32_t recv_size)
 {
-	if (create_cq(id, recv_size, &id->recv_cq, &id->recv_cq_channel) ||
-	    create_cq(id, send_size, &id->send_cq, &id->send_cq_channel))
-		return give_up_cqs(id);
-	return 0;
+	int err = create_cq(id, recv_size, &id->recv_cq, &id->recv_cq_channel);
+
+	if (!err)
+		err = create_cq(id, send_size, &id->send_cq, &id->send_cq_channel);
+	if (err)
+		destroy_cqs(id);
+	return err;
 }
 
 static int xrcd_of(struct rcm_id *id, struct ibv_xrcd **xrcd)
@@ -61,16 +55,21 @@ static int xrcd_of(struct rcm_id *id, struct ibv_xrcd **xrcd)
 
 	if (!err)
 		*xrcd = id->source.dev->xrcd;
-	return rcm_result(err);
+	return err;
 }
 
 static int complete_xrc_srq(struct rcm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
-	if ((!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) && xrcd_of(id, &attr->xrcd))
-		return -1;
+	int err = 0;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd)
+		err = xrcd_of(id, &attr->xrcd);
+	if (err)
+		return err;
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
-		if (create_cqs(&id->id, 0, attr->attr.max_wr))
-			return -1;
+		err = create_cqs(&id->id, 0, attr->attr.max_wr);
+		if (err)
+			return err;
 		attr->cq = id->id.recv_cq;
 	}
 	attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
@@ -89,11 +88,16 @@ RCM_EXPORT int rdma_create_srq_ex(struct rdma_cm_id *cm_id, struct ibv_srq_init_
 		attr->pd = cm_id->pd;
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 	}
-	if (attr->srq_type == IBV_SRQT_XRC && complete_xrc_srq(id, attr))
-		return -1;
+	int err = attr->srq_type == IBV_SRQT_XRC ? complete_xrc_srq(id, attr) : 0;
+
+	if (err)
+		return rcm_fail(err);
 	cm_id->srq = ibv_create_srq_ex(cm_id->verbs, attr);
-	if (!cm_id->srq)
-		return give_up_cqs(cm_id);
+	if (!cm_id->srq) {
+		err = errno;
+		destroy_cqs(cm_id);
+		return rcm_fail(err);
+	}
 	if (!cm_id->pd)
 		cm_id->pd = attr->pd;
 	return 0;
@@ -126,24 +130,27 @@ RCM_EXPORT void rdma_destroy_srq(struct rdma_cm_id *id)
 static int complete_attr(struct rcm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rdma_cm_id *cm_id = &id->id;
+	int err;
 
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
 		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
 		attr->pd = cm_id->pd;
 	} else if (cm_id->verbs != attr->pd->context) {
-		return rcm_fail(EINVAL);
+		return EINVAL;
 	}
 	if ((cm_id->recv_cq && attr->recv_cq && cm_id->recv_cq != attr->recv_cq) ||
 	    (cm_id->send_cq && attr->send_cq && cm_id->send_cq != attr->send_cq))
-		return rcm_fail(EINVAL);
+		return EINVAL;
 	if (cm_id->qp_type == IBV_QPT_XRC_RECV && (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd)) {
-		if (xrcd_of(id, &attr->xrcd))
-			return -1;
+		err = xrcd_of(id, &attr->xrcd);
+		if (err)
+			return err;
 		attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
 	}
-	if (create_cqs(cm_id, attr->send_cq || cm_id->send_cq ? 0 : attr->cap.max_send_wr,
-	               attr->recv_cq || cm_id->recv_cq ? 0 : attr->cap.max_recv_wr))
-		return -1;
+	err = create_cqs(cm_id, attr->send_cq || cm_id->send_cq ? 0 : attr->cap.max_send_wr,
+	                 attr->recv_cq || cm_id->recv_cq ? 0 : attr->cap.max_recv_wr);
+	if (err)
+		return err;
 	attr->send_cq = attr->send_cq ? attr->send_cq : cm_id->send_cq;
 	attr->recv_cq = attr->recv_cq ? attr->recv_cq : cm_id->recv_cq;
 	attr->srq = attr->srq ? attr->srq : cm_id->srq;
@@ -176,20 +183,24 @@ RCM_EXPORT int rdma_create_qp_ex(struct rdma_cm_id *cm_id, struct ibv_qp_init_at
 		return -1;
 	if (cm_id->qp || !cm_id->verbs || !id->source.dev)
 		return rcm_fail(EINVAL);
-	if (complete_attr(id, attr))
-		return -1;
+	int err = complete_attr(id, attr);
+
+	if (err)
+		return rcm_fail(err);
 	widen_inline(&attr->cap);
 	struct ibv_qp *qp = ibv_create_qp_ex(cm_id->verbs, attr);
 
-	if (!qp)
-		return give_up_cqs(cm_id);
-	note_ece(id, qp);
-	if (rcm_qp_init(id, qp)) {
-		int err = errno;
-
-		ibv_destroy_qp(qp);
-		errno = err;
-		return give_up_cqs(cm_id);
+	if (qp) {
+		note_ece(id, qp);
+		err = rcm_qp_init(id, qp);
+	} else {
+		err = errno;
+	}
+	if (err) {
+		if (qp)
+			ibv_destroy_qp(qp);
+		destroy_cqs(cm_id);
+		return rcm_fail(err);
 	}
 	cm_id->pd = qp->pd;
 	cm_id->qp = qp;

@@ -53,7 +53,7 @@ static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 	rcm_ah_attr(id, &attr->ah_attr);
 	attr->path_mtu = (enum ibv_mtu)id->path.mtu;
 	attr->dest_qp_num = id->path.remote_qpn;
-	attr->rq_psn = id->path.psn;
+	attr->rq_psn = id->path.rq_psn;
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (id->id.qp_type == IBV_QPT_RC || id->id.qp_type == IBV_QPT_XRC_RECV) {
 		attr->max_dest_rd_atomic = id->path.responder_resources;
@@ -65,7 +65,7 @@ static int rtr_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 
 static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	attr->sq_psn = id->path.remote_psn;
+	attr->sq_psn = id->path.sq_psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (!connected_type(id))
 		return 0;
@@ -81,7 +81,7 @@ static int rts_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask
 }
 
 /* True if the connection already knows the attributes for this QP state. */
-static bool known(const struct rcm_id *id, enum ibv_qp_state state)
+static bool attr_is_known(const struct rcm_id *id, enum ibv_qp_state state)
 {
 	switch (id->conn->state) {
 	case VB_CM_REQ_SENT:
@@ -100,7 +100,7 @@ static bool known(const struct rcm_id *id, enum ibv_qp_state state)
 	}
 }
 
-static int fill(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
+static int fill_attr(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	if (!id->source.dev)
 		return EINVAL;
@@ -111,7 +111,7 @@ static int fill(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 	}
 	if (!id->conn || rcm_is_ud(id))
 		return init_attr(id, attr, mask);
-	if (!known(id, attr->qp_state))
+	if (!attr_is_known(id, attr->qp_state))
 		return EINVAL;
 	switch (attr->qp_state) {
 	case IBV_QPS_INIT:
@@ -125,52 +125,53 @@ static int fill(const struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 	}
 }
 
-RCM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *cm_id, struct ibv_qp_attr *attr, int *mask)
+/* The attributes for the state that *attr names. */
+static int get_attr(struct rcm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
-	struct rcm_id *id = rcm_id(cm_id);
 	struct ibv_qp_attr got = {.qp_state = attr->qp_state};
 	int got_mask = 0;
 
 	if (!rcm_ours(id))
-		return -1;
+		return EINVAL;
 	rcm_lock();
-	int err = fill(id, &got, &got_mask);
+	int err = fill_attr(id, &got, &got_mask);
 
 	rcm_unlock();
 	if (err)
-		return rcm_fail(err);
+		return err;
 	*attr = got;
 	*mask = got_mask;
 	return 0;
 }
 
-static int modify(struct rcm_id *id, struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+RCM_EXPORT int rdma_init_qp_attr(struct rdma_cm_id *cm_id, struct ibv_qp_attr *attr, int *mask)
 {
-	return rcm_result(ibv_modify_qp(qp, attr, mask));
+	return rcm_result(get_attr(rcm_id(cm_id), attr, mask));
 }
 
 /* Brings a datagram queue pair to RTS and a connected one to INIT. */
 int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
-	int mask;
+	int mask, err = get_attr(id, &attr, &mask);
 
-	if (rdma_init_qp_attr(&id->id, &attr, &mask) || modify(id, qp, &attr, mask))
-		return -1;
-	if (!rcm_is_ud(id))
-		return 0;
+	if (!err)
+		err = ibv_modify_qp(qp, &attr, mask);
+	if (err || !rcm_is_ud(id))
+		return err;
 	attr.qp_state = IBV_QPS_RTR;
-	if (modify(id, qp, &attr, IBV_QP_STATE))
-		return -1;
+	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	if (err)
+		return err;
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = 0;
-	return modify(id, qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
 /* Modifies the queue pair of an iWARP device whose peer is on this host. */
 static int modify_here(struct rcm_id *id, struct ibv_qp_attr *attr, int mask)
 {
-	return rcm_result(vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, attr, mask));
+	return vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, attr, mask);
 }
 
 static int rtr_here(struct rcm_id *id)
@@ -199,43 +200,47 @@ static int rts_here(struct rcm_id *id)
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
-	int mask;
+	int mask, err;
 
-	if (id->iwarp)
+	if (id->iwarp_here)
 		return rtr_here(id);
 	if (!id->id.qp)
 		return 0;
-	if (rdma_init_qp_attr(&id->id, &attr, &mask) || modify(id, id->id.qp, &attr, mask))
-		return -1;
+	err = get_attr(id, &attr, &mask);
+	if (!err)
+		err = ibv_modify_qp(id->id.qp, &attr, mask);
 	attr.qp_state = IBV_QPS_RTR;
-	if (rdma_init_qp_attr(&id->id, &attr, &mask))
-		return -1;
+	if (!err)
+		err = get_attr(id, &attr, &mask);
+	if (err)
+		return err;
 	if (responder_resources != RDMA_MAX_RESP_RES)
 		attr.max_dest_rd_atomic = responder_resources;
-	return modify(id, id->id.qp, &attr, mask);
+	return ibv_modify_qp(id->id.qp, &attr, mask);
 }
 
 int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
-	int mask;
+	int mask, err;
 
-	if (id->iwarp)
+	if (id->iwarp_here)
 		return rts_here(id);
 	if (!id->id.qp)
 		return 0;
-	if (rdma_init_qp_attr(&id->id, &attr, &mask))
-		return -1;
+	err = get_attr(id, &attr, &mask);
+	if (err)
+		return err;
 	if (initiator_depth != RDMA_MAX_INIT_DEPTH)
 		attr.max_rd_atomic = initiator_depth;
-	return modify(id, id->id.qp, &attr, mask);
+	return ibv_modify_qp(id->id.qp, &attr, mask);
 }
 
 int rcm_qp_err(struct rcm_id *id)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (!id->id.qp && id->iwarp && id->qpn)
+	if (!id->id.qp && id->iwarp_here && id->qpn)
 		vb_iwcm_modify_here(id->source.dev->verbs, id->qpn, &attr, IBV_QP_STATE);
-	return id->id.qp ? modify(id, id->id.qp, &attr, IBV_QP_STATE) : 0;
+	return id->id.qp ? ibv_modify_qp(id->id.qp, &attr, IBV_QP_STATE) : 0;
 }

@@ -77,7 +77,7 @@ enum rcm_state {
 /* Attributes that the connection sets on its queue pair: from rdma_connect and REP, or from REQ. */
 struct rcm_path {
 	union ibv_gid dgid;
-	uint32_t psn, remote_psn, remote_qpn; /* psn: the peer's first; remote_psn: our first (IBA 12.7.31) */
+	uint32_t rq_psn, sq_psn, remote_qpn; /* as in ibv_qp_attr (IBA 12.7.31) */
 	uint8_t mtu;
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count, timeout;
@@ -108,8 +108,8 @@ struct rcm_id {
 	unsigned generation;
 	enum rcm_state state;
 	bool sync;
-	bool told;   /* the program gets its events: a new connection has none before it is accepted */
-	bool failed; /* its queue pair could not be connected: later messages of the peer are ignored */
+	bool delivers_events; /* the program gets its events: a new connection has none before it is accepted */
+	bool failed;          /* its queue pair could not be connected: later messages of the peer are ignored */
 	unsigned reported, acked;
 
 	union rcm_addr src, dst; /* shown to the program with an event */
@@ -122,8 +122,7 @@ struct rcm_id {
 	bool reuse, afonly, afonly_set, ack_timeout_set;
 	enum rcm_kind kind;
 	uint8_t tos, ack_timeout;
-	int backlog; /* free places in the backlog */
-	int most;    /* size of the backlog */
+	int backlog_free, backlog_size;
 	struct vb_cm_ece remote_ece;
 
 	struct vb_cm_conn *conn;
@@ -132,8 +131,8 @@ struct rcm_id {
 	/* iWARP: a TCP connection or listener. A connection within this host uses conn instead. */
 	struct vb_iwcm_conn *tcp;
 	struct vb_iwcm_listener *tcp_listener;
-	bool iwarp;  /* conn is an iWARP connection */
-	bool starts; /* tcp: the queue pair gets its stream when ESTABLISHED is fetched */
+	bool iwarp_here; /* an iWARP connection within this host: conn, not tcp */
+	bool starts;     /* tcp: the queue pair gets its stream when ESTABLISHED is fetched */
 	uint32_t qpn;
 	void *asked; /* private data, kept for a second try over TCP */
 	size_t asked_len;
@@ -207,6 +206,11 @@ static inline bool rcm_is_ud(const struct rcm_id *id)
 	return id->id.qp_type == IBV_QPT_UD;
 }
 
+static inline uint8_t rcm_at_most(uint8_t n, uint8_t most)
+{
+	return n < most ? n : most;
+}
+
 /* global.c */
 int rcm_open(void);  /* 0 or errno */
 void rcm_lock(void); /* also defers cancellation of the thread */
@@ -227,14 +231,15 @@ void rcm_on_event(void *own, struct vb_cm_conn *conn, const struct vb_cm_event *
 
 /* request.c: new connections, and the listener's answers; rcm.lock held */
 struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_msg *msg, struct vb_cma *hdr);
-bool rcm_has_its_share(const struct rcm_id *listener,
-                       const uint8_t remote[16]); /* may this host have no more requests waiting there? */
+bool rcm_share_is_used_up(const struct rcm_id *listener,
+                          const uint8_t remote[16]); /* may this host have no more requests waiting there? */
 void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg);
 
 /* late.c; rcm.lock held */
 void rcm_late_closed(const struct rcm_id *id); /* a listener is closed */
 bool rcm_late_may_wait(uint64_t service_id);   /* for admit: may this request, which has no listener, wait? */
-void rcm_late_input(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
+/* Hands a MAD to connection management. Keeps it if rcm_admit said, by rcm_late_may_wait, that it may wait. */
+void rcm_input_mad(const struct vb_cm_addr *from, const uint8_t *mad, size_t len, uint64_t now);
 void rcm_late_listening(void); /* a program listens */
 uint64_t rcm_late_due(void);   /* 0: never */
 void rcm_late_timeout(uint64_t now);
@@ -251,7 +256,7 @@ int rcm_post_unlocked(struct rcm_id *id, enum rdma_cm_event_type type, int statu
 /* Removes this owner's events from the queue and returns them; rcm.lock held. */
 struct rcm_event *rcm_unqueue(struct rcm_id *owner, const struct rcm_mcast *mcast);
 bool rcm_pending(struct rcm_id *id);    /* is an event queued? */
-int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here */
+int rcm_complete(struct rcm_id *id);    /* a synchronous id waits for its event here; 0 or errno */
 void rcm_drop_event(struct rcm_id *id); /* acknowledges the event kept in id->event */
 
 /* present.c: processes an event in the program's thread. False: it is not delivered */
@@ -261,6 +266,7 @@ void rcm_show_addresses(struct rcm_id *id);
 
 /* id.c */
 struct rcm_id *rcm_id_new(enum rdma_port_space ps, enum ibv_qp_type type, void *context);
+/* 0 or errno */
 int rcm_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context, enum rdma_port_space ps,
                   enum ibv_qp_type type);
 void rcm_link(struct rcm_id *id);   /* adds it to the list of ids or listeners; rcm.lock held */
@@ -354,7 +360,7 @@ void rcm_private_data(uint8_t *to, const struct rcm_connect *c);
 void rcm_cma_header(const struct rcm_id *id, uint8_t *to);
 struct vb_cm_addr rcm_cm_addr(const struct rcm_id *id);
 uint64_t rcm_service_id(const struct rcm_id *id, const union rcm_addr *addr);
-int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0, or -1 and errno */
+int rcm_answer_response(struct rcm_id *id); /* CONNECT_RESPONSE: queue pair, RTU; 0 or errno */
 
 /* iwarp.c; 0 or errno. rcm.lock is not held unless stated */
 /* Would rcm_iw_listen find the address taken? */
@@ -374,7 +380,7 @@ void rcm_iw_in_child(void);
 void rcm_iw_pack(uint8_t *field, size_t room, const struct rcm_connect *c);
 size_t rcm_iw_unpack(const uint8_t *field, size_t room);
 
-/* qp_state.c; 0, or -1 and errno */
+/* qp_state.c; 0 or errno */
 int rcm_qp_init(struct rcm_id *id, struct ibv_qp *qp);
 int rcm_qp_rtr(struct rcm_id *id, uint8_t responder_resources);
 int rcm_qp_rts(struct rcm_id *id, uint8_t initiator_depth);

@@ -40,13 +40,13 @@ static bool same_kind(const struct rcm_id *id, const struct vb_cm_msg *msg)
  * hosts. */
 static bool may_come(const struct rcm_id *id, const struct vb_cm_addr *from)
 {
-	return rcm_addr_any(&id->src) || rcm_local_address(from->remote, from->port);
+	return rcm_addr_any(&id->src) || rcm_local_address(from->remote, from->ifindex);
 }
 
 /* How the id listens on this address: 0, not at all; 1, on all addresses; 2, on exactly this one. */
 static int listens_at(const struct rcm_id *id, const struct vb_cma *hdr, const struct vb_cm_addr *from)
 {
-	uint32_t ifindex = from->port;
+	uint32_t ifindex = from->ifindex;
 	union rcm_addr to;
 
 	rcm_addr_from_gid(&to, hdr->dst, 0, ifindex);
@@ -88,18 +88,18 @@ struct rcm_id *rcm_listener(const struct vb_cm_addr *from, const struct vb_cm_ms
 
 /* The path in the request must be the one on which it arrived, so that no peer can direct our packets to a third
  * host. */
-static bool honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
+static bool path_is_honest(const struct vb_cm_addr *from, const struct vb_cm_req *req)
 {
 	return !memcmp(req->primary.local_gid, from->remote, VB_GID_LEN) &&
 	       !memcmp(req->primary.remote_gid, from->local, VB_GID_LEN);
 }
 
-bool rcm_has_its_share(const struct rcm_id *listener, const uint8_t remote[16])
+bool rcm_share_is_used_up(const struct rcm_id *listener, const uint8_t remote[16])
 {
-	const int share = listener->most / 2;
+	const int share = listener->backlog_size / 2;
 	int n = 0;
 
-	if (listener->most < RCM_SHARED || listener->backlog > share)
+	if (listener->backlog_size < RCM_SHARED || listener->backlog_free > share)
 		return false;
 	for (const struct rcm_event *e = rcm_channel(listener->id.channel)->first; e; e = e->next)
 		n += e->owner == listener && e->event.event == RDMA_CM_EVENT_CONNECT_REQUEST &&
@@ -117,10 +117,10 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 		return VB_CM_IGNORE;
 	if (!listener)
 		return sidr ? VB_CM_SIDR_INVALID_SERVICE_ID : VB_CM_REJ_INVALID_SERVICE_ID;
-	if (!sidr && !honest(from, &msg->req))
+	if (!sidr && !path_is_honest(from, &msg->req))
 		return VB_CM_REJ_INVALID_GID;
-	if (!listener->backlog ||
-	    rcm_has_its_share(listener, from->remote)) /* as the kernel does: the peer repeats the request later */
+	if (!listener->backlog_free ||
+	    rcm_share_is_used_up(listener, from->remote)) /* as the kernel does: the peer repeats the request later */
 		return sidr ? VB_CM_SIDR_REJECTED : VB_CM_IGNORE;
 	return 0;
 }
@@ -128,8 +128,8 @@ uint16_t rcm_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_
 static void take_req(struct rcm_id *id, const struct vb_cm_req *req)
 {
 	id->path = (struct rcm_path){
-	        .psn = req->starting_psn, /* as in the kernel's cma, one number for both directions */
-	        .remote_psn = req->starting_psn,
+	        .rq_psn = req->starting_psn, /* as in the kernel's cma, one number for both directions */
+	        .sq_psn = req->starting_psn,
 	        .remote_qpn = req->local_qpn,
 	        .mtu = req->mtu,
 	        .responder_resources = req->initiator_depth,
@@ -173,10 +173,10 @@ static struct rcm_id *new_child(const struct rcm_id *listener, struct vb_cm_conn
 	id->id.channel = listener->id.channel;
 	id->state = RCM_CONNECT;
 	id->conn = conn;
-	rcm_addr_from_gid(&id->src, hdr->dst, rcm_addr_port(&listener->src), conn->addr.port);
-	rcm_addr_from_gid(&id->dst, hdr->src, hdr->src_port, conn->addr.port);
+	rcm_addr_from_gid(&id->src, hdr->dst, rcm_addr_port(&listener->src), conn->addr.ifindex);
+	rcm_addr_from_gid(&id->dst, hdr->src, hdr->src_port, conn->addr.ifindex);
 	memcpy(id->source.gid.raw, conn->addr.local, VB_GID_LEN);
-	id->source.ifindex = conn->addr.port;
+	id->source.ifindex = conn->addr.ifindex;
 	return id;
 }
 
@@ -197,9 +197,9 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 		return;
 	}
 	if (msg->attr == VB_CM_REQ) {
-		child->iwarp = is_for_iwarp(msg);
+		child->iwarp_here = is_for_iwarp(msg);
 		take_req(child, &msg->req);
-		show_req(e, &msg->req, child->iwarp);
+		show_req(e, &msg->req, child->iwarp_here);
 		vb_cm_mra(&rcm.cm, conn, RCM_MRA_TIMEOUT, true, NULL, 0, vb_gsi_client_now());
 	} else {
 		child->path.hop_limit = RCM_HOP_LIMIT;
@@ -209,7 +209,7 @@ void rcm_on_request(struct vb_cm_conn *conn, const struct vb_cm_msg *msg)
 	conn->own = child;
 	e->event.id = &child->id;
 	e->event.listen_id = &listener->id;
-	listener->backlog--;
+	listener->backlog_free--;
 	rcm_link(child);
 	rcm_queue(e);
 }

@@ -2,6 +2,7 @@
 // follows: rdma_resolve_addr(3)
 // SPDX-License-Identifier: MIT
 #include "rdmacm/rdmacm.h"
+#include "util/units.h"
 
 /* The default source: the zero address of the destination's family, with its scope for link-local addresses. */
 static void source_for(union rcm_addr *src, const union rcm_addr *dst)
@@ -24,7 +25,7 @@ static void to_loopback(union rcm_addr *dst)
 static uint64_t due;
 
 /* rcm.lock held. */
-static int conclude(struct rcm_id *id, const struct rcm_found *found)
+static int conclude_query(struct rcm_id *id, const struct rcm_found *found)
 {
 	int err = rcm_post(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 
@@ -38,7 +39,7 @@ static int conclude(struct rcm_id *id, const struct rcm_found *found)
 }
 
 /* rcm.lock held. NULL: the query was cancelled. */
-static struct rcm_id *asker(const struct rcm_found *found)
+static struct rcm_id *find_asker(const struct rcm_found *found)
 {
 	struct rcm_id *id = rcm.ids;
 
@@ -50,7 +51,7 @@ static struct rcm_id *asker(const struct rcm_found *found)
 bool rcm_wanted(const struct rcm_found *found)
 {
 	rcm_lock();
-	bool wanted = asker(found);
+	bool wanted = find_asker(found);
 
 	rcm_unlock();
 	return wanted;
@@ -59,11 +60,11 @@ bool rcm_wanted(const struct rcm_found *found)
 void rcm_found(const struct rcm_found *found)
 {
 	rcm_lock();
-	struct rcm_id *id = asker(found);
+	struct rcm_id *id = find_asker(found);
 
 	if (id) {
 		id->state = RCM_BOUND;
-		conclude(id, found);
+		conclude_query(id, found);
 	}
 	rcm_unlock();
 }
@@ -99,8 +100,8 @@ void rcm_resolve_timeout(uint64_t now)
 static void wait_for_answer(struct rcm_id *id, const struct rcm_found *found, int ms)
 {
 	rcm_lock();
-	if (ms >= 0 && asker(found) == id) {
-		id->resolve_by = vb_gsi_client_now() + (uint64_t)ms * 1000000u;
+	if (ms >= 0 && find_asker(found) == id) {
+		id->resolve_by = vb_gsi_client_now() + VB_MS((uint64_t)ms);
 		if (!due || id->resolve_by < due)
 			due = id->resolve_by;
 		rcm_rearm();
@@ -133,7 +134,7 @@ static int look_up_source(struct rcm_id *id, struct rcm_found *found, int ms)
 
 /* As with the kernel's work queue, an event reports failures from here on, for example that no adapter has the
  * source. */
-static int resolved(struct rcm_id *id, const union rcm_addr *dst, const union rcm_addr *src, int ms)
+static int resolve_source(struct rcm_id *id, const union rcm_addr *dst, const union rcm_addr *src, int ms)
 {
 	struct rcm_found found = {.src = *src, .dst = *dst, .source = id->source};
 	uint8_t gid[16];
@@ -172,7 +173,7 @@ static int resolve_addr(struct rcm_id *id, const struct sockaddr *from, const st
 		local = id->src;
 		err = 0;
 	}
-	return err ? err : resolved(id, &dst, &local, ms);
+	return err ? err : resolve_source(id, &dst, &local, ms);
 }
 
 RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms)
@@ -185,5 +186,5 @@ RCM_EXPORT int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src,
 
 	if (err)
 		return rcm_fail(err);
-	return rcm_complete(id);
+	return rcm_result(rcm_complete(id));
 }

@@ -90,7 +90,7 @@ int rcm_path_record(struct rcm_id *id)
 	return 0;
 }
 
-static int resolve(struct rcm_id *id)
+static int resolve_path(struct rcm_id *id)
 {
 	struct ibv_port_attr port;
 	int err = 0;
@@ -122,7 +122,7 @@ RCM_EXPORT int rdma_resolve_route(struct rdma_cm_id *cm_id, int timeout_ms)
 
 	if (!rcm_ours(id))
 		return -1;
-	int err = resolve(id);
+	int err = resolve_path(id);
 
-	return err ? rcm_fail(err) : rcm_complete(id);
+	return rcm_result(err ? err : rcm_complete(id));
 }

@@ -6,7 +6,7 @@
 #include "rdmacm/rdmacm.h"
 #include "util/log.h"
 
-static const char *name_of(enum vb_cm_attr attr)
+static const char *attr_name(enum vb_cm_attr attr)
 {
 	switch (attr) {
 #define X(code, name, field, len) \
@@ -74,7 +74,7 @@ void rcm_trace_mad(bool sent, const struct vb_cm_addr *addr, const uint8_t *mad,
 
 	address_text(peer, addr->remote);
 	vb_log(VB_LOG_DEBUG, "cm: %s %s %s %s, id %08x, its id %08x, transaction %016llx: %s", sent ? "sends" : "gets",
-	       name_of(msg.attr), sent ? "to" : "from", peer, ours, theirs, (unsigned long long)msg.tid,
+	       attr_name(msg.attr), sent ? "to" : "from", peer, ours, theirs, (unsigned long long)msg.tid,
 	       state_of(ours));
 }
 

@@ -17,6 +17,7 @@
 
 #include "rsocket/rs_flow.h"
 #include "rsocket/rs_wire.h"
+#include "util/lock.h"
 
 #define RS_EXPORT __attribute__((visibility("default")))
 
@@ -67,7 +68,7 @@ struct rsocket {
 
 	/*
 	 * Lock order: send_lock or recv_lock, then cm_lock, then lock. send_lock and recv_lock are held through a whole
-	 * call, so that its bytes stay together. cm_lock is held while the service thread works on the connection. lock
+	 * call, so that its bytes stay together, and so while signal handlers run: their rank is VB_RANK_PROGRAM. cm_lock is held while the service thread works on the connection. lock
 	 * guards the rest.
 	 */
 	pthread_mutex_t send_lock, recv_lock, cm_lock, lock;
@@ -157,6 +158,7 @@ extern unsigned rs_spin_us;
 void rs_configure(void);
 
 /* rs_wait.c: sleeping until something changes. */
+uint64_t rs_now(void); /* ns, CLOCK_MONOTONIC */
 struct rs_deadline {
 	bool set;
 	struct timespec at;
@@ -164,8 +166,9 @@ struct rs_deadline {
 struct rs_deadline rs_deadline_ms(int64_t ms); /* < 0: none */
 struct rs_deadline rs_deadline_tv(const struct timeval *tv);
 int rs_deadline_left(const struct rs_deadline *d); /* ms for poll(2) */
-/* Between begin and end, rs_wake on an rsocket with watchers makes the returned descriptor readable. */
-int rs_sleeper_begin(void);
+/* Between begin and end, rs_wake on an rsocket with watchers makes *fd readable. False: no memory, or no descriptor;
+ * the end must be called even then. */
+bool rs_sleeper_begin(int *fd);
 void rs_sleeper_end(void);
 void rs_wake(struct rsocket *rs);
 void rs_wake_all(void);
@@ -216,8 +219,9 @@ void rs_stream_close(struct rsocket *rs);
 /* rs_accept.c */
 int rs_stream_listen(struct rsocket *rs, int backlog);
 struct rsocket *rs_stream_accept(struct rsocket *rs, int flags);
-bool rs_request(struct rsocket *listener, struct rdma_cm_event *event); /* acknowledges it; false: enough for now */
-void rs_half_open_look(struct rsocket *listener);                       /* service thread: the listener's timer */
+/* Answers the request and acknowledges the event. Sets paused if the listener takes no more for now. */
+void rs_request(struct rsocket *listener, struct rdma_cm_event *event);
+void rs_half_open_look(struct rsocket *listener); /* service thread: the listener's timer */
 void rs_accepted(struct rsocket *rs, bool ok);
 void rs_accept_flush(struct rsocket *listener);
 
@@ -265,8 +269,8 @@ struct rs_cursor {
 	size_t count, at;
 	size_t left;
 };
-/* -1: the sum does not fit. */
-int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count);
+/* False: the sum does not fit. */
+bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count);
 void rs_cursor_get(struct rs_cursor *c, void *to, size_t n);         /* copies out of the buffers */
 void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n); /* copies into the buffers */
 

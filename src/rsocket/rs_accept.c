@@ -2,6 +2,7 @@
 // follows: rdma_cm(7), rsocket(7); rdma-core docs/rsocket ("Connection Establishment")
 // SPDX-License-Identifier: MIT
 #include "rsocket/rs.h"
+#include "util/units.h"
 
 #include <string.h>
 #include <sys/resource.h>
@@ -14,7 +15,7 @@
  */
 enum { SHARE_OF_FDS = 24, SHARE_MIN = 8, ANSWER_MS = 250, HALF_OPEN_MS = 30000, LOOK_FULL_MS = 50, LOOK_MS = 5000 };
 
-static int share(const struct rsocket *listener)
+static int accept_share(const struct rsocket *listener)
 {
 	struct rlimit fds;
 	rlim_t most = SHARE_MIN;
@@ -24,24 +25,16 @@ static int share(const struct rsocket *listener)
 	return (rlim_t)listener->backlog < most ? listener->backlog : (int)most;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static bool is_full_of_half_open(const struct rsocket *listener)
 {
-	return listener->half_count >= share(listener);
+	return listener->half_count >= accept_share(listener);
 }
 
 /* Stops or resumes taking requests. Requests that are not taken wait in librdmacm, where they use no descriptor. The
  * listener's lock is held. */
 static void pause_or_go_on(struct rsocket *listener)
 {
-	bool full = is_full_of_half_open(listener), pause = full || listener->accept_count >= share(listener);
+	bool full = is_full_of_half_open(listener), pause = full || listener->accept_count >= accept_share(listener);
 
 	if (pause == listener->paused || !listener->cm || listener->closed)
 		return;
@@ -72,7 +65,7 @@ int rs_stream_listen(struct rsocket *rs, int backlog)
 }
 
 /* Gives the new connection an event channel of its own, whose descriptor is that of the rsocket. */
-static int adopt(struct rsocket *rs, struct rdma_cm_id *id)
+static int adopt_id(struct rsocket *rs, struct rdma_cm_id *id)
 {
 	rs->cm = rdma_create_event_channel();
 	if (!rs->cm)
@@ -85,7 +78,7 @@ static int adopt(struct rsocket *rs, struct rdma_cm_id *id)
 	return rs_publish(rs, rs->cm->fd);
 }
 
-static int answer(struct rsocket *rs, struct rdma_conn_param *param, const struct rs_conn *peer)
+static int accept_request(struct rsocket *rs, struct rdma_conn_param *param, const struct rs_conn *peer)
 {
 	uint8_t data[RS_CONN_LEN];
 	int err = rs_ep_create(rs);
@@ -104,7 +97,7 @@ static int answer(struct rsocket *rs, struct rdma_conn_param *param, const struc
 	return err;
 }
 
-static struct rsocket *heir(struct rsocket *listener)
+static struct rsocket *inherit_rsocket(struct rsocket *listener)
 {
 	struct rsocket *rs = rs_new(listener->type, listener->domain, &listener->config);
 
@@ -138,7 +131,7 @@ static void half_open(struct rsocket *listener, struct rsocket *rs)
 		at = &(*at)->half_next;
 	*at = rs;
 	rs->half_next = NULL;
-	rs->half_since = now_ns();
+	rs->half_since = rs_now();
 	if (!listener->half_count++)
 		rs_timer_set(listener, LOOK_MS);
 }
@@ -156,25 +149,24 @@ static void no_longer_half_open(struct rsocket *listener, struct rsocket *rs)
 }
 
 /* Service thread; the listener's cm_lock is held. */
-bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
+void rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 {
 	struct rdma_conn_param param = event->param.conn;
 	struct rdma_cm_id *id = event->id;
 	struct rsocket *rs = NULL;
 	struct rs_conn peer;
 	int err = EPROTO;
-	bool full;
 
 	if (!listener->deaf && rs_conn_decode(&peer, param.private_data, param.private_data_len)) {
-		rs = heir(listener);
+		rs = inherit_rsocket(listener);
 		err = rs ? 0 : ENOMEM;
 	}
 	rdma_ack_cm_event(event);
 	if (!err)
-		err = adopt(rs, id);
+		err = adopt_id(rs, id);
 	if (!err) {
 		/* No lock: only the service thread, which runs this, can reach the new rsocket. */
-		err = answer(rs, &param, &peer);
+		err = accept_request(rs, &param, &peer);
 	}
 	if (err)
 		rdma_reject(id, NULL, 0);
@@ -183,17 +175,15 @@ bool rs_request(struct rsocket *listener, struct rdma_cm_event *event)
 	if (err && rs)
 		drop_connection(rs);
 	if (err)
-		return true;
-	pthread_mutex_lock(&listener->lock);
+		return;
+	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	half_open(listener, rs);
 	pause_or_go_on(listener);
-	full = listener->paused;
-	pthread_mutex_unlock(&listener->lock);
-	return !full;
+	vb_mutex_unlock(&listener->lock);
 }
 
 /* Called with the listener's lock held. */
-static void enqueue(struct rsocket *listener, struct rsocket *rs)
+static void queue_accepted(struct rsocket *listener, struct rsocket *rs)
 {
 	struct rsocket **at = &listener->accept_head;
 
@@ -212,19 +202,19 @@ void rs_accepted(struct rsocket *rs, bool ok)
 	struct rsocket *listener = rs_get_serial(rs->listener_fd, rs->listener_serial);
 	bool taken = false;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_keep_alive_set(rs);
 	if (ok)
 		rs_process(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (listener) {
-		pthread_mutex_lock(&listener->lock);
+		vb_mutex_lock(&listener->lock, VB_RANK_RS);
 		no_longer_half_open(listener, rs);
 		taken = ok && !listener->closed && !listener->deaf;
 		if (taken)
-			enqueue(listener, rs);
+			queue_accepted(listener, rs);
 		pause_or_go_on(listener);
-		pthread_mutex_unlock(&listener->lock);
+		vb_mutex_unlock(&listener->lock);
 		rs_put(listener);
 	}
 	if (!taken)
@@ -249,13 +239,13 @@ static unsigned from_same_host(const struct rsocket *listener, const struct rsoc
 static struct rsocket *to_give_up(struct rsocket *listener, bool full)
 {
 	struct rsocket *victim = NULL;
-	uint64_t now = now_ns();
+	uint64_t now = rs_now();
 	unsigned most = 0, n;
 
 	for (struct rsocket *rs = listener->half_head; rs; rs = rs->half_next) {
-		if (rs->half_since + HALF_OPEN_MS * UINT64_C(1000000) <= now)
+		if (rs->half_since + VB_MS(HALF_OPEN_MS) <= now)
 			return rs;
-		if (!full || rs->half_since + ANSWER_MS * UINT64_C(1000000) > now)
+		if (!full || rs->half_since + VB_MS(ANSWER_MS) > now)
 			break;
 		n = from_same_host(listener, rs);
 		if (n > most) {
@@ -272,20 +262,20 @@ void rs_half_open_look(struct rsocket *listener)
 	struct rsocket *rs;
 	bool full;
 
-	pthread_mutex_lock(&listener->lock);
+	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	full = is_full_of_half_open(listener);
-	while ((rs = to_give_up(listener, full && listener->half_count > share(listener) / 2))) {
+	while ((rs = to_give_up(listener, full && listener->half_count > accept_share(listener) / 2))) {
 		no_longer_half_open(listener, rs);
-		pthread_mutex_unlock(&listener->lock);
+		vb_mutex_unlock(&listener->lock);
 		drop_connection(rs);
-		pthread_mutex_lock(&listener->lock);
+		vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	}
 	pause_or_go_on(listener);
 	rs_timer_set(listener, is_full_of_half_open(listener) ? LOOK_FULL_MS : listener->half_count ? LOOK_MS : 0);
-	pthread_mutex_unlock(&listener->lock);
+	vb_mutex_unlock(&listener->lock);
 }
 
-static bool waiting(struct rsocket *rs)
+static bool accept_is_settled(struct rsocket *rs)
 {
 	return rs->accept_head || rs->closed || rs->deaf;
 }
@@ -296,11 +286,11 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 	struct rsocket *got = NULL;
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->state != RS_LISTENING)
 		err = EINVAL;
 	else
-		err = rs_wait_soft(rs, waiting, rs_nonblocking(rs, flags), &until, NULL);
+		err = rs_wait_soft(rs, accept_is_settled, rs_nonblocking(rs, flags), &until, NULL);
 	if (!err && rs->closed)
 		err = EBADF;
 	if (!err && rs->deaf)
@@ -312,7 +302,7 @@ struct rsocket *rs_stream_accept(struct rsocket *rs, int flags)
 		rs->accept_count--;
 		pause_or_go_on(rs);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	errno = err;
 	return got;
 }
@@ -322,12 +312,12 @@ void rs_accept_flush(struct rsocket *listener)
 {
 	struct rsocket *rs, *next;
 
-	pthread_mutex_lock(&listener->lock);
+	vb_mutex_lock(&listener->lock, VB_RANK_RS);
 	rs = listener->accept_head;
 	listener->accept_head = NULL;
 	listener->accept_count = 0;
 	pause_or_go_on(listener);
-	pthread_mutex_unlock(&listener->lock);
+	vb_mutex_unlock(&listener->lock);
 	for (; rs; rs = next) {
 		next = rs->accept_next;
 		rclose(rs->fd);

@@ -25,7 +25,7 @@ static int finish_call(struct rsocket *rs, int err)
 	return err ? rs_fail(err) : 0;
 }
 
-static int done(struct rsocket *rs, int err)
+static int finish_query(struct rsocket *rs, int err)
 {
 	rs_put(rs);
 	return err ? rs_fail(err) : 0;
@@ -89,7 +89,7 @@ RS_EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 	err = take_addr(&a, addr, addrlen);
 	if (!err)
 		err = rs->type == SOCK_STREAM ? rs_stream_bind(rs, &a) : rs_dgram_bind(rs, &a);
-	return done(rs, err);
+	return finish_query(rs, err);
 }
 
 RS_EXPORT int rlisten(int socket, int backlog)
@@ -98,7 +98,7 @@ RS_EXPORT int rlisten(int socket, int backlog)
 
 	if (!rs)
 		return -1;
-	return done(rs, rs->type == SOCK_STREAM ? rs_stream_listen(rs, backlog) : EOPNOTSUPP);
+	return finish_query(rs, rs->type == SOCK_STREAM ? rs_stream_listen(rs, backlog) : EOPNOTSUPP);
 }
 
 RS_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -149,37 +149,37 @@ RS_EXPORT int rshutdown(int socket, int how)
 /* Threads inside a call on this rsocket return with an error before anything is freed. */
 void rs_teardown(struct rsocket *rs)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->can_read = rs->can_write = false;
 	if (rs->state == RS_CONNECTED)
 		rs->state = RS_DISCONNECTED;
 	else if (rs_opening(rs))
 		rs->state = RS_REFUSED;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 
-	pthread_mutex_lock(&rs->send_lock);
-	pthread_mutex_lock(&rs->recv_lock);
-	pthread_mutex_lock(&rs->cm_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->send_lock, VB_RANK_PROGRAM);
+	vb_mutex_lock(&rs->recv_lock, VB_RANK_PROGRAM);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->type == SOCK_STREAM)
 		rs_stream_close(rs);
 	else
 		rs_dgram_close(rs);
-	pthread_mutex_unlock(&rs->lock);
-	pthread_mutex_unlock(&rs->cm_lock);
-	pthread_mutex_unlock(&rs->recv_lock);
-	pthread_mutex_unlock(&rs->send_lock);
+	vb_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->recv_lock);
+	vb_mutex_unlock(&rs->send_lock);
 }
 
 static bool mark_closed(struct rsocket *rs)
 {
 	bool first;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	first = !rs->closed;
 	rs->closed = true;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return first;
 }
 
@@ -202,7 +202,7 @@ RS_EXPORT int rclose(int socket)
 	return finish_call(rs, 0);
 }
 
-static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union rs_addr *from, bool *truncated)
+static ssize_t receive_call(int socket, struct iovec *iov, size_t n, int flags, union rs_addr *from, bool *truncated)
 {
 	struct rsocket *rs = begin_call(socket);
 	struct rs_cursor c;
@@ -210,7 +210,7 @@ static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union
 
 	if (!rs)
 		return -1;
-	if (rs_cursor_init(&c, iov, n))
+	if (!rs_cursor_init(&c, iov, n))
 		errno = EINVAL;
 	else if (rs->type == SOCK_STREAM)
 		got = rs_stream_recv(rs, &c, flags);
@@ -223,8 +223,8 @@ static ssize_t receive(int socket, struct iovec *iov, size_t n, int flags, union
 	return got;
 }
 
-static ssize_t transmit(int socket, const struct iovec *iov, size_t n, int flags, const struct sockaddr *to,
-                        socklen_t len)
+static ssize_t send_call(int socket, const struct iovec *iov, size_t n, int flags, const struct sockaddr *to,
+                         socklen_t len)
 {
 	struct rsocket *rs = begin_call(socket);
 	union rs_addr a;
@@ -234,7 +234,7 @@ static ssize_t transmit(int socket, const struct iovec *iov, size_t n, int flags
 
 	if (!rs)
 		return -1;
-	if (rs_cursor_init(&c, iov, n))
+	if (!rs_cursor_init(&c, iov, n))
 		err = EINVAL;
 	else if (to && rs->type == SOCK_DGRAM)
 		err = take_addr(&a, to, len);
@@ -256,7 +256,7 @@ RS_EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct
 	struct iovec iov = {buf, len};
 	union rs_addr from;
 	bool truncated = false;
-	ssize_t n = receive(socket, &iov, 1, flags, &from, &truncated);
+	ssize_t n = receive_call(socket, &iov, 1, flags, &from, &truncated);
 
 	if (n >= 0 && src_addr)
 		give_addr(&from, src_addr, addrlen);
@@ -272,7 +272,7 @@ RS_EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 {
 	union rs_addr from;
 	bool truncated = false;
-	ssize_t n = receive(socket, msg->msg_iov, msg->msg_iovlen, flags, &from, &truncated);
+	ssize_t n = receive_call(socket, msg->msg_iov, msg->msg_iovlen, flags, &from, &truncated);
 
 	if (n < 0)
 		return n;
@@ -295,7 +295,7 @@ RS_EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt)
 
 	if (iovcnt < 0)
 		return rs_fail(EINVAL);
-	return receive(socket, (struct iovec *)iov, (size_t)iovcnt, 0, &from, &truncated);
+	return receive_call(socket, (struct iovec *)iov, (size_t)iovcnt, 0, &from, &truncated);
 }
 
 RS_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *dest_addr,
@@ -303,7 +303,7 @@ RS_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, co
 {
 	struct iovec iov = {(void *)buf, len};
 
-	return transmit(socket, &iov, 1, flags, dest_addr, addrlen);
+	return send_call(socket, &iov, 1, flags, dest_addr, addrlen);
 }
 
 RS_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
@@ -315,7 +315,7 @@ RS_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 {
 	if (msg->msg_control && msg->msg_controllen)
 		return rs_fail(ENOTSUP);
-	return transmit(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name, msg->msg_namelen);
+	return send_call(socket, msg->msg_iov, msg->msg_iovlen, flags, msg->msg_name, msg->msg_namelen);
 }
 
 RS_EXPORT ssize_t rwrite(int socket, const void *buf, size_t count)
@@ -327,7 +327,7 @@ RS_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt)
 {
 	if (iovcnt < 0)
 		return rs_fail(EINVAL);
-	return transmit(socket, iov, (size_t)iovcnt, 0, NULL, 0);
+	return send_call(socket, iov, (size_t)iovcnt, 0, NULL, 0);
 }
 
 RS_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen)
@@ -338,14 +338,14 @@ RS_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen
 	if (!rs)
 		return -1;
 	if (rs->type == SOCK_DGRAM)
-		return done(rs, getpeername(rs->fd, addr, addrlen) ? errno : 0);
-	pthread_mutex_lock(&rs->lock);
+		return finish_query(rs, getpeername(rs->fd, addr, addrlen) ? errno : 0);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->state < RS_ACCEPTING || rs->state == RS_REFUSED)
 		err = ENOTCONN;
 	else
 		give_addr(&rs->peer, addr, addrlen);
-	pthread_mutex_unlock(&rs->lock);
-	return done(rs, err);
+	vb_mutex_unlock(&rs->lock);
+	return finish_query(rs, err);
 }
 
 /* The service thread changes the address when it handles an event. */
@@ -353,12 +353,12 @@ static int own_name(struct rsocket *rs, union rs_addr *a)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&rs->cm_lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
 	if (rs->id)
 		memcpy(a, rdma_get_local_addr(rs->id), sizeof(*a));
 	else
 		err = EBADF;
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 	return err;
 }
 
@@ -371,13 +371,13 @@ RS_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen
 	if (!rs)
 		return -1;
 	if (rs->type == SOCK_DGRAM)
-		return done(rs, getsockname(rs->fd, addr, addrlen) ? errno : 0);
+		return finish_query(rs, getsockname(rs->fd, addr, addrlen) ? errno : 0);
 	err = own_name(rs, &a);
 	if (a.sa.sa_family != AF_INET && a.sa.sa_family != AF_INET6)
 		a.sa.sa_family = (sa_family_t)rs->domain; /* not bound yet */
 	if (!err)
 		give_addr(&a, addr, addrlen);
-	return done(rs, err);
+	return finish_query(rs, err);
 }
 
 RS_EXPORT int rfcntl(int socket, int cmd, ...)
@@ -391,7 +391,7 @@ RS_EXPORT int rfcntl(int socket, int cmd, ...)
 	va_start(args, cmd);
 	arg = cmd == F_SETFL || cmd == F_SETFD ? va_arg(args, int) : 0;
 	va_end(args);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	switch (cmd) {
 	case F_GETFL:
 		r = rs->fs_flags;
@@ -408,7 +408,7 @@ RS_EXPORT int rfcntl(int socket, int cmd, ...)
 	default:
 		r = rs_fail(ENOTSUP);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	return r;
 }

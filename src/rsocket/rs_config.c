@@ -9,7 +9,7 @@ struct rs_config rs_defaults = {
         .send_size = 1 << 18, .recv_size = 1 << 19, .sq = 384, .rq = 384, .inline_size = 64, .iomap_size = 0};
 unsigned rs_spin_us = 50; /* longer than a round trip in a local network, because sleeping and waking take as long */
 
-static void read_file(const char *name, uint32_t *value, uint32_t min, uint32_t max)
+static void read_conf_number(const char *name, uint32_t *value, uint32_t min, uint32_t max)
 {
 	FILE *f = rs_open_conf(name);
 	unsigned long n;
@@ -23,13 +23,13 @@ static void read_file(const char *name, uint32_t *value, uint32_t min, uint32_t 
 
 static void read_files(void)
 {
-	read_file("polling_time", &rs_spin_us, 0, 1000000);
-	read_file("inline_default", &rs_defaults.inline_size, 0, RS_QP_MAX);
-	read_file("sqsize_default", &rs_defaults.sq, RS_QP_MIN, RS_QP_MAX);
-	read_file("rqsize_default", &rs_defaults.rq, RS_QP_MIN, RS_QP_MAX);
-	read_file("mem_default", &rs_defaults.recv_size, 2 * RS_SEND_LOW, 1 << 28);
-	read_file("wmem_default", &rs_defaults.send_size, 2 * RS_SEND_LOW, 1 << 28);
-	read_file("iomap_size", &rs_defaults.iomap_size, 0, 127 << 8);
+	read_conf_number("polling_time", &rs_spin_us, 0, 1000000);
+	read_conf_number("inline_default", &rs_defaults.inline_size, 0, RS_QP_MAX);
+	read_conf_number("sqsize_default", &rs_defaults.sq, RS_QP_MIN, RS_QP_MAX);
+	read_conf_number("rqsize_default", &rs_defaults.rq, RS_QP_MIN, RS_QP_MAX);
+	read_conf_number("mem_default", &rs_defaults.recv_size, 2 * RS_SEND_LOW, 1 << 28);
+	read_conf_number("wmem_default", &rs_defaults.send_size, 2 * RS_SEND_LOW, 1 << 28);
+	read_conf_number("iomap_size", &rs_defaults.iomap_size, 0, 127 << 8);
 	rs_defaults.recv_size &= ~1u;
 	rs_defaults.iomap_size = rs_iomap_unscale(rs_iomap_scale(rs_defaults.iomap_size));
 }

@@ -11,7 +11,7 @@ bool rs_opening(const struct rsocket *rs)
 	return rs->state >= RS_RESOLVING_ADDR && rs->state <= RS_ACCEPTING;
 }
 
-static bool settled(struct rsocket *rs)
+static bool connect_settled(struct rsocket *rs)
 {
 	return !rs_opening(rs);
 }
@@ -43,30 +43,30 @@ int rs_stream_bind(struct rsocket *rs, const union rs_addr *addr)
 
 static void refuse_connection(struct rsocket *rs, int err)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs_opening(rs)) {
 		rs->state = RS_REFUSED;
 		rs->err = err ? err : ECONNREFUSED;
 	}
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 static void set_state(struct rsocket *rs, enum rs_state state)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->state = state;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 static enum rs_state state_of(struct rsocket *rs)
 {
 	enum rs_state state;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	state = rs->state;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return state;
 }
 
@@ -97,11 +97,11 @@ static int connect_now(struct rsocket *rs)
 	                                .rnr_retry_count = 7};
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_ep_create(rs);
 	if (!err)
 		rs_ep_conn(rs, data);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (err)
 		return err;
 	/* Some iWARP adapters send an RDMA read as their first message. */
@@ -109,7 +109,7 @@ static int connect_now(struct rsocket *rs)
 	return rdma_connect(rs->id, &param) ? errno : 0;
 }
 
-static void established(struct rsocket *rs, const struct rs_conn *peer)
+static void connect_established(struct rsocket *rs, const struct rs_conn *peer)
 {
 	enum rs_state state = state_of(rs);
 
@@ -125,14 +125,14 @@ static void established(struct rsocket *rs, const struct rs_conn *peer)
 		rdma_disconnect(rs->id);
 		return;
 	}
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_ep_peer(rs, peer);
 	rs->state = RS_CONNECTED;
 	rs->can_read = rs->can_write = true;
 	rs_keep_alive_set(rs);
 	rs_process(rs);
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 /* The peer's adapter has ended the connection. Its rsocket may have said so before. */
@@ -142,7 +142,7 @@ static void hung_up(struct rsocket *rs)
 		rs_accepted(rs, false);
 		return;
 	}
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->state == RS_CONNECTED) {
 		rs_process(rs);
 		if (rs->state == RS_CONNECTED)
@@ -151,10 +151,10 @@ static void hung_up(struct rsocket *rs)
 		rs_keep_alive_set(rs);
 	}
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
-static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status)
+static void connect_failed(struct rsocket *rs, enum rdma_cm_event_type event, int status)
 {
 	int err = status < 0 ? -status : status;
 
@@ -174,7 +174,7 @@ static void failed(struct rsocket *rs, enum rdma_cm_event_type event, int status
 	refuse_connection(rs, err);
 }
 
-static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, const struct rs_conn *peer)
+static void connect_step(struct rsocket *rs, enum rdma_cm_event_type event, int status, const struct rs_conn *peer)
 {
 	int err = 0;
 
@@ -190,7 +190,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 		err = connect_now(rs);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		established(rs, peer);
+		connect_established(rs, peer);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -201,7 +201,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-		failed(rs, event, status);
+		connect_failed(rs, event, status);
 		break;
 	default:
 		break;
@@ -210,7 +210,7 @@ static void step(struct rsocket *rs, enum rdma_cm_event_type event, int status, 
 		refuse_connection(rs, err);
 }
 
-static bool readable(int fd)
+static bool fd_is_readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
@@ -225,11 +225,10 @@ void rs_cm_ready(struct rsocket *rs)
 	bool known;
 	int status;
 
-	pthread_mutex_lock(&rs->cm_lock);
-	while (rs->cm && !rs->paused && readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	while (rs->cm && !rs->paused && fd_is_readable(rs->cm->fd) && !rdma_get_cm_event(rs->cm, &ev)) {
 		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-			if (!rs_request(rs, ev))
-				break;
+			rs_request(rs, ev);
 			continue;
 		}
 		event = ev->event;
@@ -237,9 +236,9 @@ void rs_cm_ready(struct rsocket *rs)
 		known = event == RDMA_CM_EVENT_ESTABLISHED &&
 		        rs_conn_decode(&peer, ev->param.conn.private_data, ev->param.conn.private_data_len);
 		rdma_ack_cm_event(ev);
-		step(rs, event, status, known ? &peer : NULL);
+		connect_step(rs, event, status, known ? &peer : NULL);
 	}
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 }
 
 int rs_connected(struct rsocket *rs)
@@ -292,21 +291,21 @@ int rs_stream_connect(struct rsocket *rs, const union rs_addr *addr)
 	struct rs_deadline until;
 	int err;
 
-	pthread_mutex_lock(&rs->cm_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = begin_connect(rs, addr);
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 	if (err == EALREADY && !(rs->fs_flags & O_NONBLOCK))
 		err = 0; /* the connect was interrupted or began nonblocking: a blocking call waits for it */
 	if (!err) {
 		until = rs_deadline_tv(&rs->send_timeout);
-		err = rs_wait_soft(rs, settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
+		err = rs_wait_soft(rs, connect_settled, rs->fs_flags & O_NONBLOCK, &until, NULL);
 		if (err == EAGAIN)
 			err = EINPROGRESS;
 		else if (!err)
 			err = rs_connected(rs);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }
 

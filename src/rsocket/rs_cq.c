@@ -19,17 +19,17 @@ void rs_break(struct rsocket *rs, int err)
 	rs_keep_alive_set(rs);
 }
 
-static void disconnected(struct rsocket *rs)
+static void peer_disconnected(struct rsocket *rs)
 {
 	rs->state = RS_DISCONNECTED;
 	rs->can_read = rs->can_write = false;
 	rs_keep_alive_set(rs);
 }
 
-static void control(struct rsocket *rs, uint32_t what)
+static void take_control(struct rsocket *rs, uint32_t what)
 {
 	if (what == RS_CTRL_DISCONNECT)
-		disconnected(rs);
+		peer_disconnected(rs);
 	if (what != RS_CTRL_SHUTDOWN)
 		return;
 	rs->can_read = false;
@@ -40,10 +40,10 @@ static void control(struct rsocket *rs, uint32_t what)
 static void settle_ends(struct rsocket *rs)
 {
 	if (rs->state == RS_CONNECTED && rs->end_said && rs->end_heard && rs_tx_idle(&rs->tx))
-		disconnected(rs);
+		peer_disconnected(rs);
 }
 
-static void message(struct rsocket *rs, uint32_t msg)
+static void take_stream_message(struct rsocket *rs, uint32_t msg)
 {
 	switch (rs_msg_type(msg)) {
 	case RS_DATA:
@@ -54,14 +54,14 @@ static void message(struct rsocket *rs, uint32_t msg)
 		rs->tx.limit = (uint16_t)rs_msg_value(msg);
 		break;
 	case RS_CONTROL:
-		control(rs, rs_msg_value(msg));
+		take_control(rs, rs_msg_value(msg));
 		break;
 	default: /* RS_IOMAP: the peer has written the entry already */
 		break;
 	}
 }
 
-static void received(struct rsocket *rs, const struct ibv_wc *wc)
+static void receive_completed(struct rsocket *rs, const struct ibv_wc *wc)
 {
 	uint32_t msg;
 
@@ -77,7 +77,7 @@ static void received(struct rsocket *rs, const struct ibv_wc *wc)
 		rs_break(rs, EPROTO);
 		return;
 	}
-	message(rs, msg);
+	take_stream_message(rs, msg);
 	if (rs->state == RS_CONNECTED || rs_opening(rs)) {
 		int err = rs_post_receive(rs);
 
@@ -99,7 +99,7 @@ static int error_of(enum ibv_wc_status status)
 	}
 }
 
-static void sent(struct rsocket *rs, const struct ibv_wc *wc)
+static void send_completed(struct rsocket *rs, const struct ibv_wc *wc)
 {
 	switch ((enum rs_wr)(wc->wr_id >> 32)) {
 	case RS_WR_DATA:
@@ -112,7 +112,7 @@ static void sent(struct rsocket *rs, const struct ibv_wc *wc)
 	case RS_WR_DISCONNECT:
 		rs->tx.ctrl--;
 		if (wc->status == IBV_WC_SUCCESS)
-			disconnected(rs);
+			peer_disconnected(rs);
 		break;
 	default:
 		rs->tx.ctrl--;
@@ -153,9 +153,9 @@ void rs_process(struct rsocket *rs)
 		n = ibv_poll_cq(rs->cq, TAKE, wc);
 		for (int i = 0; i < n; i++) {
 			if (wc[i].wr_id >> 32 == RS_WR_RECV)
-				received(rs, &wc[i]);
+				receive_completed(rs, &wc[i]);
 			else
-				sent(rs, &wc[i]);
+				send_completed(rs, &wc[i]);
 		}
 		news |= n > 0;
 	} while (n == TAKE); /* with fewer the queue is empty, and another poll would cost time */

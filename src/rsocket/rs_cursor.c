@@ -5,19 +5,19 @@
 #include <limits.h>
 #include <string.h>
 
-int rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
+bool rs_cursor_init(struct rs_cursor *c, const struct iovec *iov, size_t count)
 {
 	*c = (struct rs_cursor){.iov = iov, .count = count};
 	for (size_t i = 0; i < count; i++) {
 		if (iov[i].iov_len > SSIZE_MAX - c->left)
-			return -1;
+			return false;
 		c->left += iov[i].iov_len;
 	}
-	return 0;
+	return true;
 }
 
 /* Returns the next contiguous range of at most n bytes, and advances. */
-static void *advance(struct rs_cursor *c, size_t *n)
+static void *cursor_advance(struct rs_cursor *c, size_t *n)
 {
 	char *p;
 
@@ -36,7 +36,7 @@ static void *advance(struct rs_cursor *c, size_t *n)
 void rs_cursor_get(struct rs_cursor *c, void *to, size_t n)
 {
 	for (size_t part; n; n -= part, to = (char *)to + part) {
-		void *from = advance(c, (part = n, &part));
+		void *from = cursor_advance(c, (part = n, &part));
 
 		memcpy(to, from, part);
 	}
@@ -45,7 +45,7 @@ void rs_cursor_get(struct rs_cursor *c, void *to, size_t n)
 void rs_cursor_put(struct rs_cursor *c, const void *from, size_t n)
 {
 	for (size_t part; n; n -= part, from = (const char *)from + part) {
-		void *to = advance(c, (part = n, &part));
+		void *to = cursor_advance(c, (part = n, &part));
 
 		memcpy(to, from, part);
 	}

@@ -57,9 +57,9 @@ int rs_dgram_bind(struct rsocket *rs, const union rs_addr *addr)
 {
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = bind(rs->fd, &addr->sa, rs_addr_len(addr)) ? errno : rs_dgram_start(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }
 
@@ -68,7 +68,7 @@ int rs_dgram_connect(struct rsocket *rs, const union rs_addr *addr)
 	struct rs_dest *t;
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_dgram_start(rs);
 	if (!err && connect(rs->fd, &addr->sa, rs_addr_len(addr)))
 		err = errno;
@@ -78,7 +78,7 @@ int rs_dgram_connect(struct rsocket *rs, const union rs_addr *addr)
 		rs->dgram->peer = *addr;
 		rs->dgram->connected = true;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }
 
@@ -102,7 +102,7 @@ bool rs_dgram_has_qp(struct rsocket *rs)
 	return rs->dgram->qps;
 }
 
-static void release(struct rsocket *rs, struct rs_gram *g)
+static void release_gram(struct rsocket *rs, struct rs_gram *g)
 {
 	if (g->qp) {
 		rs_dqp_post(g->qp, g);
@@ -118,7 +118,7 @@ void rs_gram_queue(struct rsocket *rs, struct rs_gram *g)
 	struct rs_dgram *d = rs->dgram;
 
 	if (!rs->can_read || (d->connected && !rs_addr_equal(&d->peer, &g->from))) {
-		release(rs, g);
+		release_gram(rs, g);
 		return;
 	}
 	g->next = NULL;
@@ -127,7 +127,7 @@ void rs_gram_queue(struct rsocket *rs, struct rs_gram *g)
 	rs_wake(rs);
 }
 
-static void received(struct rsocket *rs, struct rs_dqp *qp, const struct ibv_wc *wc)
+static void gram_received(struct rsocket *rs, struct rs_dqp *qp, const struct ibv_wc *wc)
 {
 	struct rs_gram *g = &qp->grams[(uint32_t)wc->wr_id];
 	size_t head;
@@ -147,7 +147,7 @@ static void received(struct rsocket *rs, struct rs_dqp *qp, const struct ibv_wc 
 	rs_dqp_post(qp, g);
 }
 
-static void sent(struct rs_dgram *d, uint32_t slot)
+static void gram_sent(struct rs_dgram *d, uint32_t slot)
 {
 	d->slots[slot].to->in_flight--;
 	d->slots[slot].next_free = d->free_slot;
@@ -167,9 +167,9 @@ void rs_dgram_process(struct rsocket *rs)
 			news = true;
 			for (int i = 0; i < n; i++) {
 				if (wc[i].wr_id >> 32 == RS_WR_RECV)
-					received(rs, qp, &wc[i]);
+					gram_received(rs, qp, &wc[i]);
 				else
-					sent(d, (uint32_t)wc[i].wr_id);
+					gram_sent(d, (uint32_t)wc[i].wr_id);
 			}
 		}
 	}
@@ -253,9 +253,9 @@ ssize_t rs_dgram_send(struct rsocket *rs, struct rs_cursor *c, int flags, const 
 {
 	ssize_t n;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	n = send_to(rs, c, flags, to);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return n;
 }
 
@@ -274,7 +274,7 @@ static ssize_t take_datagram(struct rsocket *rs, struct rs_cursor *c, int flags,
 	d->head = g->next;
 	if (!d->head)
 		d->tail = &d->head;
-	release(rs, g);
+	release_gram(rs, g);
 	return len;
 }
 
@@ -284,7 +284,7 @@ ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union 
 	ssize_t n = -1;
 	int err;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_dgram_start(rs);
 	if (!err)
 		err = rs_wait_soft(rs, rs_dgram_readable, rs_nonblocking(rs, flags), &until, NULL);
@@ -296,20 +296,20 @@ ssize_t rs_dgram_recv(struct rsocket *rs, struct rs_cursor *c, int flags, union 
 		*from = (union rs_addr){.sa.sa_family = (sa_family_t)rs->domain};
 		n = 0;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err ? rs_fail(err) : n;
 }
 
 int rs_dgram_shutdown(struct rsocket *rs, int how)
 {
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_dgram_start(rs);
 	if (how != SHUT_WR)
 		rs->can_read = false;
 	if (how != SHUT_RD)
 		rs->can_write = false;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return 0;
 }
 

@@ -12,15 +12,7 @@
 #define GIVE_UP_NS VB_MS(100)
 #define ASKED_NS VB_S(1)
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static bool anywhere(const union rs_addr *a)
+static bool is_any_address(const union rs_addr *a)
 {
 	if (a->sa.sa_family == AF_INET)
 		return a->sin.sin_addr.s_addr == htonl(INADDR_ANY);
@@ -50,7 +42,7 @@ static int source_for(struct rsocket *rs, const union rs_addr *to, union rs_addr
 	in_port_t port;
 	int fd, err = local_name(rs, out);
 
-	if (err || !anywhere(out))
+	if (err || !is_any_address(out))
 		return err;
 	port = rs_addr_port(out);
 	fd = rs_plain_socket(to->sa.sa_family);
@@ -80,7 +72,7 @@ static void stop_looking(struct rs_dgram *d, struct rs_dest *t)
 	t->id = NULL;
 }
 
-static void drop(struct rs_dgram *d, struct rs_dest *t)
+static void drop_dest(struct rs_dgram *d, struct rs_dest *t)
 {
 	stop_looking(d, t);
 	if (t->ah)
@@ -95,7 +87,7 @@ void rs_dest_drop_all(struct rsocket *rs)
 
 	for (t = d->dests; t; t = next) {
 		next = t->next;
-		drop(d, t);
+		drop_dest(d, t);
 	}
 	d->dests = NULL;
 	d->dest_count = 0;
@@ -111,7 +103,7 @@ void rs_dest_drop_all(struct rsocket *rs)
  * Bounds the addresses that are remembered for a program that answers any sender. Drops the destination unused for
  * longest, first among those without a known path.
  */
-static void make_room(struct rs_dgram *d)
+static void evict_dest(struct rs_dgram *d)
 {
 	struct rs_dest **at, **victim = NULL, *t;
 
@@ -125,10 +117,10 @@ static void make_room(struct rs_dgram *d)
 	t = *victim;
 	*victim = t->next;
 	d->dest_count--;
-	drop(d, t);
+	drop_dest(d, t);
 }
 
-static struct rs_dest *known(struct rs_dgram *d, const union rs_addr *addr)
+static struct rs_dest *find_dest(struct rs_dgram *d, const union rs_addr *addr)
 {
 	struct rs_dest **at, *t;
 
@@ -151,7 +143,7 @@ int rs_dest_get(struct rsocket *rs, const union rs_addr *addr, struct rs_dest **
 	struct rs_dqp *qp;
 	int err;
 
-	*out = known(d, addr);
+	*out = find_dest(d, addr);
 	if (*out)
 		return 0;
 	err = source_for(rs, addr, &local);
@@ -159,7 +151,7 @@ int rs_dest_get(struct rsocket *rs, const union rs_addr *addr, struct rs_dest **
 		err = rs_dqp_get(rs, &local, &qp);
 	if (err)
 		return err;
-	make_room(d);
+	evict_dest(d);
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return ENOMEM;
@@ -225,7 +217,7 @@ static bool room_to_look_up(struct rs_dgram *d)
 
 	if (d->look_ups < RS_LOOK_UPS_MAX)
 		return true;
-	now = now_ns();
+	now = rs_now();
 	if (now < d->gave_up + GIVE_UP_NS)
 		return false;
 	d->gave_up = now;
@@ -298,7 +290,7 @@ static void found_way(struct rs_dest *t)
 }
 
 /* True if the look-up has ended. */
-static bool step(struct rs_dest *t, enum rdma_cm_event_type what)
+static bool lookup_step(struct rs_dest *t, enum rdma_cm_event_type what)
 {
 	if (what == RDMA_CM_EVENT_ADDR_RESOLVED)
 		return rdma_resolve_route(t->id, 2000) != 0;
@@ -314,7 +306,7 @@ void rs_dgram_path_ready(struct rsocket *rs)
 	struct rdma_cm_event *ev;
 	struct rs_dest *t;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	while (!rs->closed && d->look_cm) {
 		struct pollfd p = {.fd = d->look_cm->fd, .events = POLLIN};
 
@@ -323,10 +315,10 @@ void rs_dgram_path_ready(struct rsocket *rs)
 		t = ev->id->context;
 		what = ev->event;
 		rdma_ack_cm_event(ev);
-		if (step(t, what))
+		if (lookup_step(t, what))
 			stop_looking(d, t);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }
 
 /*
@@ -334,7 +326,7 @@ void rs_dgram_path_ready(struct rsocket *rs)
  * arrives by UDP. So a second number is believed only after data went there by UDP and no other number arrived for a
  * second.
  */
-static void told(struct rs_dest *t, uint32_t qpn)
+static void qpn_told(struct rs_dest *t, uint32_t qpn)
 {
 	if (!qpn || t->qpn == qpn)
 		return;
@@ -347,16 +339,16 @@ bool rs_dest_has_ud(struct rs_dest *t)
 {
 	if (t->ah && t->doubted) {
 		if (!t->sure_at)
-			t->sure_at = now_ns() + SURE_NS;
+			t->sure_at = rs_now() + SURE_NS;
 		else
-			t->doubted = now_ns() < t->sure_at;
+			t->doubted = rs_now() < t->sure_at;
 	}
 	return t->ah && !t->doubted;
 }
 
 /* Queues a datagram that came by UDP. The last quarter of the queue is for the program's own peers, so unknown senders
  * cannot fill it. */
-static void keep(struct rsocket *rs, bool known_peer, const union rs_addr *from, const uint8_t *data, size_t len)
+static void keep_gram(struct rsocket *rs, bool known_peer, const union rs_addr *from, const uint8_t *data, size_t len)
 {
 	struct rs_dgram *d = rs->dgram;
 	struct rs_gram *g;
@@ -393,7 +385,7 @@ static void answer_stranger(struct rsocket *rs, const union rs_addr *from)
 {
 	const uint8_t *raw = (const uint8_t *)from;
 	struct rs_asked *a;
-	uint64_t now = now_ns();
+	uint64_t now = rs_now();
 	uint32_t at = 0;
 
 	for (size_t i = 0; i < rs_addr_len(from); i++)
@@ -405,25 +397,25 @@ static void answer_stranger(struct rsocket *rs, const union rs_addr *from)
 		udp_send(rs, from, a->qp, NULL, RS_CONTROL, MSG_DONTWAIT);
 }
 
-static void arrived(struct rsocket *rs, const union rs_addr *from, const uint8_t *data, size_t len)
+static void udp_arrived(struct rsocket *rs, const union rs_addr *from, const uint8_t *data, size_t len)
 {
 	struct rs_udp_header h;
 	size_t head = rs_udp_decode(&h, data, len, from->sa.sa_family);
-	struct rs_dest *t = head ? known(rs->dgram, from) : NULL;
+	struct rs_dest *t = head ? find_dest(rs->dgram, from) : NULL;
 
 	if (!head)
 		return;
 	if (t) {
 		if (h.op == RS_DATA)
 			rs_udp_send(rs, t, NULL, RS_CONTROL, MSG_DONTWAIT);
-		told(t, h.qpn);
+		qpn_told(t, h.qpn);
 		if (t->qpn)
 			look_up(rs, t);
 	} else if (h.op == RS_DATA) {
 		answer_stranger(rs, from);
 	}
 	if (h.op == RS_DATA)
-		keep(rs, t, from, data + head, len - head);
+		keep_gram(rs, t, from, data + head, len - head);
 }
 
 void rs_dgram_udp_ready(struct rsocket *rs)
@@ -433,14 +425,14 @@ void rs_dgram_udp_ready(struct rsocket *rs)
 	socklen_t len;
 	ssize_t n;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	for (int i = 0; i < 16 && !rs->closed; i++) {
 		len = sizeof(from);
 		memset(&from, 0, sizeof(from));
 		n = recvfrom(rs->fd, buf, sizeof(buf), MSG_DONTWAIT, &from.sa, &len);
 		if (n < 0)
 			break;
-		arrived(rs, &from, buf, (size_t)n);
+		udp_arrived(rs, &from, buf, (size_t)n);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 }

@@ -91,7 +91,7 @@ static void close_dqp(struct rs_dqp *qp)
 	free(qp);
 }
 
-static int create(struct rsocket *rs, struct rs_dqp *qp)
+static int create_dqp(struct rsocket *rs, struct rs_dqp *qp)
 {
 	struct rs_dgram *d = rs->dgram;
 	struct epoll_event ev = {.events = EPOLLIN};
@@ -125,7 +125,7 @@ int rs_dqp_get(struct rsocket *rs, const union rs_addr *local, struct rs_dqp **o
 	if (!qp)
 		return ENOMEM;
 	qp->local = *local;
-	err = create(rs, qp);
+	err = create_dqp(rs, qp);
 	if (err) {
 		close_dqp(qp);
 		return err;

@@ -11,7 +11,7 @@
 
 enum { MSG_LEN = 4 };
 
-static uint32_t clamp(uint32_t v, uint32_t min, uint32_t max)
+static uint32_t clamp_u32(uint32_t v, uint32_t min, uint32_t max)
 {
 	return v < min ? min : v > max ? max : v;
 }
@@ -39,12 +39,12 @@ static int make_cq(struct rsocket *rs)
 	uint32_t max = RS_QP_MAX;
 
 	if (!ibv_query_device(rs->id->verbs, &attr)) {
-		max = clamp((uint32_t)attr.max_qp_wr, RS_QP_MIN, RS_QP_MAX);
+		max = clamp_u32((uint32_t)attr.max_qp_wr, RS_QP_MIN, RS_QP_MAX);
 		if (attr.max_cqe > 2 * RS_QP_MIN && (uint32_t)attr.max_cqe / 2 < max)
 			max = (uint32_t)attr.max_cqe / 2;
 	}
-	rs->config.sq = clamp(rs->config.sq, RS_QP_MIN, max);
-	rs->config.rq = clamp(rs->config.rq, RS_QP_MIN, max);
+	rs->config.sq = clamp_u32(rs->config.sq, RS_QP_MIN, max);
+	rs->config.rq = clamp_u32(rs->config.rq, RS_QP_MIN, max);
 	rs->channel = ibv_create_comp_channel(rs->id->verbs);
 	if (!rs->channel)
 		return errno;
@@ -223,7 +223,7 @@ void rs_ep_peer(struct rsocket *rs, const struct rs_conn *peer)
 	rs->tx.limit = peer->credits;
 }
 
-static int post(struct rsocket *rs, struct ibv_send_wr *wr)
+static int post_send(struct rsocket *rs, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
@@ -239,7 +239,7 @@ int rs_post_write(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, str
 	                         .send_flags = inl ? IBV_SEND_INLINE : 0,
 	                         .wr.rdma = {.remote_addr = to.addr, .rkey = to.key}};
 
-	return post(rs, &wr);
+	return post_send(rs, &wr);
 }
 
 /* iWARP: sends the message as a send, in the byte order of this host. */
@@ -249,7 +249,7 @@ static int post_notice(struct rsocket *rs, uint32_t msg, uint64_t wr_id)
 	struct ibv_send_wr wr = {
 	        .wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
 
-	return post(rs, &wr);
+	return post_send(rs, &wr);
 }
 
 int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool inl, struct rs_sge to, uint32_t msg,
@@ -266,7 +266,7 @@ int rs_post_write_message(struct rsocket *rs, struct ibv_sge *sges, int n, bool 
 	int err;
 
 	if (!rs->message_sends)
-		return post(rs, &wr);
+		return post_send(rs, &wr);
 	err = rs_post_write(rs, sges, n, inl, to, wr_id);
 	if (err)
 		return err;
@@ -286,7 +286,7 @@ int rs_post_write_then_message(struct rsocket *rs, struct ibv_sge *sges, int n, 
 	                         .opcode = IBV_WR_RDMA_WRITE,
 	                         .wr.rdma = {.remote_addr = to.addr, .rkey = to.key}};
 
-	return post(rs, &wr);
+	return post_send(rs, &wr);
 }
 
 int rs_post_message(struct rsocket *rs, uint32_t msg, uint64_t wr_id)

@@ -55,14 +55,14 @@ RS_EXPORT int repoll_create(int flags)
 		free(s);
 		return -1;
 	}
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	s->next = sets;
 	sets = s;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return s->epfd;
 }
 
-static bool grow(struct set *s)
+static bool grow_set(struct set *s)
 {
 	unsigned room = s->room ? 2 * s->room : 16;
 	struct pollfd *fds = realloc(s->fds, room * sizeof(*fds));
@@ -79,7 +79,7 @@ static bool grow(struct set *s)
 	return true;
 }
 
-static int change(struct set *s, int op, int fd, const struct epoll_event *event)
+static int change_set(struct set *s, int op, int fd, const struct epoll_event *event)
 {
 	unsigned i = 0;
 
@@ -98,7 +98,7 @@ static int change(struct set *s, int op, int fd, const struct epoll_event *event
 		return EINVAL;
 	if (!event)
 		return EFAULT;
-	if (i == s->room && !grow(s))
+	if (i == s->room && !grow_set(s))
 		return ENOMEM;
 	s->count += op == EPOLL_CTL_ADD;
 	s->fds[i] = (struct pollfd){.fd = fd, .events = (short)(event->events & 0x7FFF)};
@@ -112,19 +112,19 @@ RS_EXPORT int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	int err = EBADF;
 
 	if (fd >= 0) {
-		pthread_mutex_lock(&lock);
+		vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 		s = find_set(epfd);
-		err = !s || epfd == fd ? EINVAL : change(s, op, fd, event);
+		err = !s || epfd == fd ? EINVAL : change_set(s, op, fd, event);
 		if (!err)
 			__atomic_fetch_add(&s->version, 1, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&lock);
+		vb_mutex_unlock(&lock);
 	}
 	if (!err)
 		rs_wake_all();
 	return err ? rs_fail(err) : 0;
 }
 
-static void release(struct set *s)
+static void release_set(struct set *s)
 {
 	if (s->users || !s->gone)
 		return;
@@ -134,7 +134,7 @@ static void release(struct set *s)
 }
 
 /* Matches the results for the polled list to the present entries of the set. */
-static int collect(struct set *s, const struct pollfd *seen, unsigned n, struct epoll_event *out, int max)
+static int collect_results(struct set *s, const struct pollfd *seen, unsigned n, struct epoll_event *out, int max)
 {
 	int got = 0;
 
@@ -153,10 +153,10 @@ static void called_off(void *arg)
 {
 	struct waiting *w = arg;
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	w->set->users--;
-	release(w->set);
-	pthread_mutex_unlock(&lock);
+	release_set(w->set);
+	vb_mutex_unlock(&lock);
 	free(w->fds);
 }
 
@@ -181,7 +181,7 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 
 	if (maxevents <= 0)
 		return rs_fail(EINVAL);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	s = find_set(epfd);
 	if (s)
 		s->users++;
@@ -191,20 +191,20 @@ RS_EXPORT int repoll_wait(int epfd, struct epoll_event *events, int maxevents, i
 		fds = calloc(n + 1, sizeof(*fds));
 		if (fds && n)
 			memcpy(fds, s->fds, n * sizeof(*fds));
-		pthread_mutex_unlock(&lock);
+		vb_mutex_unlock(&lock);
 		r = fds ? poll_list(s, fds, n, &d, version) : -1;
-		pthread_mutex_lock(&lock);
+		vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 		if (r > 0)
-			r = collect(s, fds, n, events, maxevents);
+			r = collect_results(s, fds, n, events, maxevents);
 		free(fds);
 		if (!r && !rs_deadline_left(&d))
 			break;
 	}
 	if (s) {
 		s->users--;
-		release(s);
+		release_set(s);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return s ? r : rs_fail(EINVAL);
 }
 
@@ -213,7 +213,7 @@ bool rs_epoll_close(int epfd)
 {
 	struct set **at, *s;
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_RS_EPOLL);
 	s = find_set(epfd);
 	for (at = &sets; s && *at != s; at = &(*at)->next)
 		;
@@ -221,9 +221,9 @@ bool rs_epoll_close(int epfd)
 		*at = s->next;
 		s->gone = true;
 		__atomic_fetch_add(&s->version, 1, __ATOMIC_RELEASE);
-		release(s);
+		release_set(s);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	if (!s)
 		return false;
 	rs_wake_all();

@@ -21,7 +21,7 @@ static int free_index(struct rsocket *rs)
 	return -1;
 }
 
-static int map(struct rsocket *rs, struct rs_mapping *m, void *buf, size_t len, int prot)
+static int map_region(struct rsocket *rs, struct rs_mapping *m, void *buf, size_t len, int prot)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE;
 
@@ -51,8 +51,8 @@ RS_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 	if (!rs)
 		return -1;
 	m = calloc(1, sizeof(*m));
-	pthread_mutex_lock(&rs->lock);
-	err = m ? map(rs, m, buf, len, prot) : ENOMEM;
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
+	err = m ? map_region(rs, m, buf, len, prot) : ENOMEM;
 	if (!err) {
 		if (offset == -1)
 			offset = (off_t)(uintptr_t)buf;
@@ -61,7 +61,7 @@ RS_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 			;
 		*end = m;
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	if (!err)
 		return offset;
@@ -69,7 +69,7 @@ RS_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, o
 	return rs_fail(err);
 }
 
-static void unmap(struct rsocket *rs, struct rs_mapping **at)
+static void unmap_region(struct rsocket *rs, struct rs_mapping **at)
 {
 	struct rs_mapping *m = *at;
 
@@ -87,13 +87,13 @@ RS_EXPORT int riounmap(int socket, void *buf, size_t len)
 
 	if (!rs)
 		return -1;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	for (at = &rs->maps; *at && ((*at)->mr->addr != buf || (*at)->mr->length != len); at = &(*at)->next)
 		;
 	found = *at;
 	if (found)
-		unmap(rs, at);
-	pthread_mutex_unlock(&rs->lock);
+		unmap_region(rs, at);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	return found ? 0 : rs_fail(EINVAL);
 }
@@ -101,10 +101,10 @@ RS_EXPORT int riounmap(int socket, void *buf, size_t len)
 void rs_iomap_free(struct rsocket *rs)
 {
 	while (rs->maps)
-		unmap(rs, &rs->maps);
+		unmap_region(rs, &rs->maps);
 }
 
-static int settle(struct rsocket *rs, int flags)
+static int wait_send_settled(struct rsocket *rs, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->send_timeout);
 	int err = rs_wait_soft(rs, rs_send_settled, rs_nonblocking(rs, flags), &until, &rs->send_lock);
@@ -115,7 +115,7 @@ static int settle(struct rsocket *rs, int flags)
 }
 
 /* Tells the peer of one mapping. It takes a work request, but no credit: the peer does not queue it. */
-static int tell(struct rsocket *rs, struct rs_mapping *m)
+static int send_mapping(struct rsocket *rs, struct rs_mapping *m)
 {
 	struct rs_iomap entry = {m->offset, {(uintptr_t)m->mr->addr, m->mr->rkey, (uint32_t)m->mr->length}};
 	struct rs_sge at = rs->peer_iomap;
@@ -141,11 +141,11 @@ int rs_iomap_send(struct rsocket *rs, int flags)
 	int err = 0;
 
 	while (!err && rs->maps_pending) {
-		err = settle(rs, flags);
+		err = wait_send_settled(rs, flags);
 		for (m = rs->maps; m && m->told; m = m->next)
 			;
 		if (!err && m)
-			err = tell(rs, m);
+			err = send_mapping(rs, m);
 	}
 	return err;
 }
@@ -197,21 +197,21 @@ RS_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offse
 		return (size_t)-1;
 	rs_firm();
 	rs_cursor_init(&c, &iov, 1);
-	pthread_mutex_lock(&rs->send_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->send_lock, VB_RANK_PROGRAM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->type != SOCK_STREAM || !rs->qp || rs->state < RS_CONNECTED)
 		err = ENOTCONN;
 	if (!err && rs->maps_pending)
 		err = rs_iomap_send(rs, flags);
 	while (!err && c.left) {
-		err = settle(rs, flags);
+		err = wait_send_settled(rs, flags);
 		if (!err)
 			err = write_piece(rs, &c, (uint64_t)offset, &done);
 		if (!err)
 			offset += done;
 	}
-	pthread_mutex_unlock(&rs->lock);
-	pthread_mutex_unlock(&rs->send_lock);
+	vb_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->send_lock);
 	rs_put(rs);
 	rs_soft();
 	/* An unmapped offset is not an error in this interface: 0 bytes were written. */

@@ -14,7 +14,7 @@
 enum { CLOSE_MS = 2000, CLOSE_NONBLOCK_MS = 20, BEHIND_MS = 60000, EXIT_MS = 2000, AT_EXIT = 4096 };
 
 /* Checks once whether everything has arrived; rs->lock is held. True: there is nothing more to wait for. */
-static bool parted(struct rsocket *rs)
+static bool has_parted(struct rsocket *rs)
 {
 	rs_arm(rs);
 	rs_process(rs);
@@ -32,7 +32,7 @@ static pthread_mutex_t behind_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after r
 static struct rsocket *behind;                                  /* linked by linger_next, the oldest first */
 static unsigned behind_count, behind_generation;
 
-static unsigned share(void)
+static unsigned linger_share(void)
 {
 	struct rlimit fds;
 
@@ -50,7 +50,7 @@ static void lock_behind(void)
 		behind = NULL;
 		behind_count = 0;
 	}
-	pthread_mutex_lock(&behind_lock);
+	vb_mutex_lock(&behind_lock, VB_RANK_RS_LINGER);
 }
 
 static void add_behind(struct rsocket *rs)
@@ -64,11 +64,11 @@ static void add_behind(struct rsocket *rs)
 	rs->linger_next = NULL;
 	oldest = behind;
 	/* trylock, because the order of locks is reversed here; a holder of oldest->lock checks the rsocket anyway */
-	if (++behind_count > share() && !pthread_mutex_trylock(&oldest->lock)) {
+	if (++behind_count > linger_share() && !vb_mutex_trylock(&oldest->lock, VB_RANK_RS)) {
 		rs_timer_set(oldest, 1);
-		pthread_mutex_unlock(&oldest->lock);
+		vb_mutex_unlock(&oldest->lock);
 	}
-	pthread_mutex_unlock(&behind_lock);
+	vb_mutex_unlock(&behind_lock);
 }
 
 static void remove_behind(struct rsocket *rs)
@@ -82,7 +82,7 @@ static void remove_behind(struct rsocket *rs)
 		*at = rs->linger_next;
 		behind_count--;
 	}
-	pthread_mutex_unlock(&behind_lock);
+	vb_mutex_unlock(&behind_lock);
 }
 
 /* Hands the rsocket over to the service thread; rs->lock is held. */
@@ -111,14 +111,14 @@ bool rs_linger(struct rsocket *rs)
 	struct rs_deadline until = rs_patience(rs);
 	bool goes_on = false;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->linger_on && !rs->linger_s)
 		rs_abort(rs, &until);
 	else
 		rs_part(rs, &until);
-	if (rs->state == RS_CONNECTED && !parted(rs))
+	if (rs->state == RS_CONNECTED && !has_parted(rs))
 		goes_on = hand_over(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return goes_on;
 }
 
@@ -126,16 +126,16 @@ void rs_linger_look(struct rsocket *rs, bool too_late)
 {
 	bool over;
 
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_drain(rs);
-	over = rs->lingering && (too_late || parted(rs));
+	over = rs->lingering && (too_late || has_parted(rs));
 	if (over) {
 		rs->lingering = false;
 		remove_behind(rs);
 		rs_service_del(rs->channel->fd);
 		rs_end_qp(rs);
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (!over)
 		return;
 	rs_teardown(rs);
@@ -147,13 +147,13 @@ static bool parted_or_busy(struct rsocket *rs, int *ms)
 {
 	bool over;
 
-	if (pthread_mutex_trylock(&rs->lock)) {
+	if (vb_mutex_trylock(&rs->lock, VB_RANK_RS)) {
 		*ms = 1;
 		return false;
 	}
 	rs_drain(rs);
-	over = rs->type != SOCK_STREAM || parted(rs);
-	pthread_mutex_unlock(&rs->lock);
+	over = rs->type != SOCK_STREAM || has_parted(rs);
+	vb_mutex_unlock(&rs->lock);
 	return over;
 }
 

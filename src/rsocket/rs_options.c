@@ -12,7 +12,7 @@
 /* Level and name of an option in one number. */
 #define OPTION(level, name) ((uint64_t)(unsigned)(level) << 32 | (unsigned)(name))
 
-static uint32_t within(int64_t v, int64_t min, int64_t max)
+static uint32_t clamp_option(int64_t v, int64_t min, int64_t max)
 {
 	return (uint32_t)(v < min ? min : v > max ? max : v);
 }
@@ -57,16 +57,16 @@ static int set_rdma(struct rsocket *rs, int name, int v, const void *value, sock
 		return EINVAL;
 	switch (name) {
 	case RDMA_SQSIZE:
-		rs->config.sq = within(v, RS_QP_MIN, RS_QP_MAX);
+		rs->config.sq = clamp_option(v, RS_QP_MIN, RS_QP_MAX);
 		return 0;
 	case RDMA_RQSIZE:
-		rs->config.rq = within(v, RS_QP_MIN, RS_QP_MAX);
+		rs->config.rq = clamp_option(v, RS_QP_MIN, RS_QP_MAX);
 		return 0;
 	case RDMA_INLINE:
-		rs->config.inline_size = within(v, 0, RS_QP_MAX);
+		rs->config.inline_size = clamp_option(v, 0, RS_QP_MAX);
 		return 0;
 	case RDMA_IOMAPSIZE:
-		rs->config.iomap_size = rs_iomap_unscale(rs_iomap_scale(within(v, 0, 127 << 8)));
+		rs->config.iomap_size = rs_iomap_unscale(rs_iomap_scale(clamp_option(v, 0, 127 << 8)));
 		return 0;
 	case RDMA_ROUTE:
 		return set_route(rs, value, len);
@@ -84,11 +84,11 @@ static int set_int(struct rsocket *rs, int level, int name, int v)
 	/* Returns twice the value, as Linux does for sockets. */
 	case OPTION(SOL_SOCKET, SO_RCVBUF):
 		if (!rs->recv_buf)
-			rs->config.recv_size = 2 * within(v, RS_SEND_LOW, 1 << 28);
+			rs->config.recv_size = 2 * clamp_option(v, RS_SEND_LOW, 1 << 28);
 		return 0;
 	case OPTION(SOL_SOCKET, SO_SNDBUF):
 		if (!rs->send_buf)
-			rs->config.send_size = 2 * within(v, RS_SEND_LOW, 1 << 28);
+			rs->config.send_size = 2 * clamp_option(v, RS_SEND_LOW, 1 << 28);
 		return 0;
 	case OPTION(SOL_SOCKET, SO_KEEPALIVE):
 		rs->keep_alive = v;
@@ -159,7 +159,7 @@ static int set_other(struct rsocket *rs, int level, int name, const void *value,
 	}
 }
 
-static int set(struct rsocket *rs, int level, int name, const void *value, socklen_t len)
+static int set_rs_option(struct rsocket *rs, int level, int name, const void *value, socklen_t len)
 {
 	bool known;
 	int v = 0, err;
@@ -187,12 +187,12 @@ RS_EXPORT int rsetsockopt(int socket, int level, int optname, const void *optval
 	if (!rs)
 		return -1;
 	rs_firm();
-	pthread_mutex_lock(&rs->lock);
-	err = set(rs, level, optname, optval, optlen);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
+	err = set_rs_option(rs, level, optname, optval, optlen);
 	/* Other options are set on the UDP socket. If it accepts them, the call succeeds. */
 	if (rs->dgram && level != SOL_RDMA && !setsockopt(rs->fd, level, optname, optval, optlen) && err == ENOPROTOOPT)
 		err = 0;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	rs_soft();
 	return err ? rs_fail(err) : 0;
@@ -316,7 +316,7 @@ static int get_route(struct rsocket *rs, void *value, socklen_t *len)
 	return 0;
 }
 
-static int give(void *value, socklen_t *len, const void *from, size_t n)
+static int give_option(void *value, socklen_t *len, const void *from, size_t n)
 {
 	if (*len > n)
 		*len = (socklen_t)n;
@@ -324,7 +324,7 @@ static int give(void *value, socklen_t *len, const void *from, size_t n)
 	return 0;
 }
 
-static int get(struct rsocket *rs, int level, int name, void *value, socklen_t *len)
+static int get_rs_option(struct rsocket *rs, int level, int name, void *value, socklen_t *len)
 {
 	struct linger l = {rs->linger_on, rs->linger_s};
 	struct tcp_info info = {0};
@@ -334,23 +334,23 @@ static int get(struct rsocket *rs, int level, int name, void *value, socklen_t *
 		return EFAULT;
 	switch (OPTION(level, name)) {
 	case OPTION(SOL_SOCKET, SO_LINGER):
-		return give(value, len, &l, sizeof(l));
+		return give_option(value, len, &l, sizeof(l));
 	case OPTION(SOL_SOCKET, SO_RCVTIMEO):
-		return give(value, len, &rs->recv_timeout, sizeof(rs->recv_timeout));
+		return give_option(value, len, &rs->recv_timeout, sizeof(rs->recv_timeout));
 	case OPTION(SOL_SOCKET, SO_SNDTIMEO):
-		return give(value, len, &rs->send_timeout, sizeof(rs->send_timeout));
+		return give_option(value, len, &rs->send_timeout, sizeof(rs->send_timeout));
 	case OPTION(IPPROTO_TCP, TCP_CONGESTION):
-		return give(value, len, "rdma", sizeof("rdma"));
+		return give_option(value, len, "rdma", sizeof("rdma"));
 	case OPTION(IPPROTO_TCP, TCP_INFO):
 		info.tcpi_state = rs->state == RS_CONNECTED ? TCP_ESTABLISHED : TCP_CLOSE;
 		info.tcpi_snd_cwnd = rs->config.sq;
 		info.tcpi_snd_mss = info.tcpi_rcv_mss = (uint32_t)max_segment(rs);
-		return give(value, len, &info, sizeof(info));
+		return give_option(value, len, &info, sizeof(info));
 	case OPTION(SOL_RDMA, RDMA_ROUTE):
 		return get_route(rs, value, len);
 	default:
 		err = get_int(rs, level, name, &v);
-		return err ? err : give(value, len, &v, sizeof(v));
+		return err ? err : give_option(value, len, &v, sizeof(v));
 	}
 }
 
@@ -361,11 +361,11 @@ RS_EXPORT int rgetsockopt(int socket, int level, int optname, void *optval, sock
 
 	if (!rs)
 		return -1;
-	pthread_mutex_lock(&rs->lock);
-	err = get(rs, level, optname, optval, optlen);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
+	err = get_rs_option(rs, level, optname, optval, optlen);
 	if (err == ENOPROTOOPT && rs->dgram)
 		err = getsockopt(rs->fd, level, optname, optval, optlen) ? errno : 0;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_put(rs);
 	return err ? rs_fail(err) : 0;
 }

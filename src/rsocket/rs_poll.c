@@ -62,10 +62,10 @@ static int check_fds(struct pollfd *fds, nfds_t n)
 		fds[i].revents = 0;
 		rs = fds[i].fd < 0 ? NULL : rs_find(fds[i].fd);
 		if (rs) {
-			pthread_mutex_lock(&rs->lock);
+			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 			rs_process(rs);
 			fds[i].revents = rs_ready(rs, fds[i].events);
-			pthread_mutex_unlock(&rs->lock);
+			vb_mutex_unlock(&rs->lock);
 			rs_put(rs);
 		} else {
 			poll(&fds[i], 1, 0);
@@ -84,7 +84,7 @@ static int stand_in(struct rsocket *rs)
 }
 
 /* Registers this thread as a watcher, arms, and polls once more: later events wake it. */
-static int watch(struct pollfd *fds, nfds_t n, struct pollfd *real, struct rsocket **held)
+static int watch_all(struct pollfd *fds, nfds_t n, struct pollfd *real, struct rsocket **held)
 {
 	int ready = 0;
 
@@ -94,30 +94,30 @@ static int watch(struct pollfd *fds, nfds_t n, struct pollfd *real, struct rsock
 		real[i] = (struct pollfd){.fd = fds[i].fd, .events = fds[i].events};
 		if (!rs)
 			continue;
-		pthread_mutex_lock(&rs->lock);
+		vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs->watchers++;
 		rs_arm(rs);
 		rs_process(rs);
 		fds[i].revents = rs_ready(rs, fds[i].events);
 		ready += fds[i].revents != 0;
 		real[i] = (struct pollfd){.fd = stand_in(rs), .events = POLLIN};
-		pthread_mutex_unlock(&rs->lock);
+		vb_mutex_unlock(&rs->lock);
 	}
 	return ready;
 }
 
-static void unwatch(nfds_t n, struct pollfd *real, struct rsocket **held)
+static void unwatch_all(nfds_t n, struct pollfd *real, struct rsocket **held)
 {
 	for (nfds_t i = 0; i < n; i++) {
 		struct rsocket *rs = held[i];
 
 		if (!rs)
 			continue;
-		pthread_mutex_lock(&rs->lock);
+		vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs->watchers--;
 		if (real[i].revents)
 			rs_drain(rs);
-		pthread_mutex_unlock(&rs->lock);
+		vb_mutex_unlock(&rs->lock);
 		rs_put(rs);
 	}
 }
@@ -129,33 +129,34 @@ struct watched {
 };
 
 /* Ends the wait, also if the thread is cancelled. */
-static void up(void *arg)
+static void end_watch(void *arg)
 {
 	struct watched *w = arg;
 
-	unwatch(w->n, w->real, w->held);
+	unwatch_all(w->n, w->real, w->held);
 	rs_sleeper_end();
 	free(w->real);
 	free(w->held);
 }
 
-static int doze(struct pollfd *fds, nfds_t n, const struct rs_deadline *d, const unsigned *version, unsigned was)
+static int poll_doze(struct pollfd *fds, nfds_t n, const struct rs_deadline *d, const unsigned *version, unsigned was)
 {
 	struct watched w = {n, calloc(n + 1, sizeof(struct pollfd)), calloc(n + 1, sizeof(struct rsocket *))};
-	int wake = rs_sleeper_begin(), r = -1, err = ENOMEM;
+	int wake, r = -1, err = ENOMEM;
+	bool woken = rs_sleeper_begin(&wake);
 
-	if (w.real && w.held && wake >= 0) {
+	if (woken && w.real && w.held) {
 		w.real[n] = (struct pollfd){.fd = wake, .events = POLLIN};
-		r = watch(fds, n, w.real, w.held);
+		r = watch_all(fds, n, w.real, w.held);
 		if (!r && version && __atomic_load_n(version, __ATOMIC_ACQUIRE) != was)
 			r = 1;
 		if (!r)
-			r = rs_poll_soft(w.real, n + 1, rs_deadline_left(d), up, &w);
+			r = rs_poll_soft(w.real, n + 1, rs_deadline_left(d), end_watch, &w);
 		err = r < 0 ? errno : 0;
 	} else {
 		w.n = 0;
 	}
-	up(&w);
+	end_watch(&w);
 	errno = err;
 	return r;
 }
@@ -176,7 +177,7 @@ static int poll_until(struct pollfd *fds, nfds_t nfds, const struct rs_deadline 
 			sched_yield();
 			continue;
 		}
-		if (doze(fds, nfds, d, version, was) < 0)
+		if (poll_doze(fds, nfds, d, version, was) < 0)
 			return -1;
 	}
 }

@@ -16,7 +16,7 @@ enum { FINISH = UINT32_MAX }; /* not an rsocket's event: the program is ending *
 
 /* An event names its rsocket by descriptor and serial, because the rsocket may be closed by the time the thread sees
  * it. */
-static uint64_t tag(const struct rsocket *rs, enum rs_watch what)
+static uint64_t event_tag(const struct rsocket *rs, enum rs_watch what)
 {
 	return (uint64_t)rs->serial << 32 | (uint64_t)what << 28 | (uint32_t)rs->fd;
 }
@@ -28,8 +28,8 @@ static bool timer_ready(struct rsocket *rs)
 	bool late = false;
 	uint64_t n;
 
-	pthread_mutex_lock(&rs->cm_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->cm_lock, VB_RANK_RS_CM);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	if (rs->keep_timer >= 0 && read(rs->keep_timer, &n, sizeof(n)) == sizeof(n)) {
 		late = rs->lingering;
 		if (!rs->closed && rs->state == RS_CONNECTED) {
@@ -38,14 +38,14 @@ static bool timer_ready(struct rsocket *rs)
 				rs_send_control(rs, RS_CTRL_KEEPALIVE);
 		}
 	}
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (rs->state == RS_LISTENING && !rs->closed)
 		rs_half_open_look(rs);
-	pthread_mutex_unlock(&rs->cm_lock);
+	vb_mutex_unlock(&rs->cm_lock);
 	return late;
 }
 
-static void handle(uint64_t what)
+static void handle_event(uint64_t what)
 {
 	struct rsocket *rs = rs_get_serial((int)(what & 0x0FFFFFFF), (uint32_t)(what >> 32));
 
@@ -94,7 +94,7 @@ void rs_service_finish(int ms)
 			; /* signal handlers may still run while the program ends */
 }
 
-static void *run(void *arg)
+static void *run_service(void *arg)
 {
 	int fd = (int)(intptr_t)arg;
 	struct epoll_event ev[8];
@@ -106,12 +106,12 @@ static void *run(void *arg)
 			if (ev[i].data.u64 == FINISH)
 				finish_service();
 			else
-				handle(ev[i].data.u64);
+				handle_event(ev[i].data.u64);
 	}
 	return NULL;
 }
 
-static void shut(void)
+static void close_service_fds(void)
 {
 	int *const fds[] = {&epfd, &finish_fd, &finished_fd};
 
@@ -141,26 +141,26 @@ static int start_thread(void)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, NULL, run, (void *)(intptr_t)epfd);
+	err = pthread_create(&thread, NULL, run_service, (void *)(intptr_t)epfd);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!err)
 		pthread_detach(thread);
 	return err;
 }
 
-static int start(void)
+static int start_service(void)
 {
 	int err = 0;
 
-	pthread_mutex_lock(&start_lock);
+	vb_mutex_lock(&start_lock, VB_RANK_RS_START);
 	if (epfd < 0) {
 		err = open_fds();
 		if (!err)
 			err = start_thread();
 		if (err)
-			shut();
+			close_service_fds();
 	}
-	pthread_mutex_unlock(&start_lock);
+	vb_mutex_unlock(&start_lock);
 	return err;
 }
 
@@ -168,13 +168,13 @@ static int start(void)
 void rs_service_forked(void)
 {
 	pthread_mutex_init(&start_lock, NULL);
-	shut();
+	close_service_fds();
 }
 
 int rs_service_add(struct rsocket *rs, enum rs_watch what, int fd)
 {
-	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = tag(rs, what)};
-	int err = start();
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = event_tag(rs, what)};
+	int err = start_service();
 
 	if (err)
 		return err;
@@ -183,7 +183,7 @@ int rs_service_add(struct rsocket *rs, enum rs_watch what, int fd)
 
 void rs_service_pause(int fd, bool pause, struct rsocket *rs, enum rs_watch what)
 {
-	struct epoll_event ev = {.events = pause ? 0 : EPOLLIN, .data.u64 = tag(rs, what)};
+	struct epoll_event ev = {.events = pause ? 0 : EPOLLIN, .data.u64 = event_tag(rs, what)};
 
 	epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &ev);
 }

@@ -72,7 +72,7 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 	l->inl = n <= rs->inline_max;
 	l->ring = l->inl ? 0 : n;
 	l->n = l->inl ? 1 : rs_ring_take(&rs->tx.ring, n, span);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (l->inl) {
 		rs_cursor_get(c, l->copy, n);
 		l->sges[0] = (struct ibv_sge){.addr = (uintptr_t)l->copy, .length = n};
@@ -83,7 +83,7 @@ void rs_load(struct rsocket *rs, struct rs_load *l, struct rs_cursor *c, uint32_
 		rs_cursor_get(c, to, span[i].length);
 		l->sges[i] = (struct ibv_sge){(uintptr_t)to, span[i].length, rs->send_mr->lkey};
 	}
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 }
 
 /*
@@ -161,17 +161,17 @@ ssize_t rs_stream_send(struct rsocket *rs, struct rs_cursor *c, int flags)
 	if (flags & MSG_OOB)
 		return rs_fail(EOPNOTSUPP);
 	locked = rs_lock_call(&rs->send_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_connected(rs);
 	if (!err || err == EAGAIN)
 		err = send_all(rs, c, flags);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	if (locked)
-		pthread_mutex_unlock(&rs->send_lock);
+		vb_mutex_unlock(&rs->send_lock);
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
-static void peek(struct rsocket *rs, struct rs_cursor *c)
+static void peek_bytes(struct rsocket *rs, struct rs_cursor *c)
 {
 	struct rs_span s;
 
@@ -188,14 +188,14 @@ static void take_bytes(struct rsocket *rs, struct rs_cursor *c)
 
 	while (c->left && rs->rx.unread) {
 		s = rs_rx_peek(&rs->rx, 0, min_size(RS_PIECE_MAX, c->left));
-		pthread_mutex_unlock(&rs->lock);
+		vb_mutex_unlock(&rs->lock);
 		rs_cursor_put(c, rs->recv_buf + s.offset, s.length);
-		pthread_mutex_lock(&rs->lock);
+		vb_mutex_lock(&rs->lock, VB_RANK_RS);
 		rs_rx_read(&rs->rx, s.length);
 	}
 }
 
-static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
+static int receive_bytes(struct rsocket *rs, struct rs_cursor *c, int flags)
 {
 	struct rs_deadline until = rs_deadline_tv(&rs->recv_timeout);
 	bool nonblock = rs_nonblocking(rs, flags), looked = false;
@@ -212,7 +212,7 @@ static int receive(struct rsocket *rs, struct rs_cursor *c, int flags)
 			break;
 		}
 		if (flags & MSG_PEEK) {
-			peek(rs, c);
+			peek_bytes(rs, c);
 			break;
 		}
 		take_bytes(rs, c);
@@ -236,13 +236,13 @@ ssize_t rs_stream_recv(struct rsocket *rs, struct rs_cursor *c, int flags)
 	if (!all)
 		return 0;
 	locked = rs_lock_call(&rs->recv_lock);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	err = rs_connected(rs);
 	if (!err || err == EAGAIN)
-		err = receive(rs, c, flags);
-	pthread_mutex_unlock(&rs->lock);
+		err = receive_bytes(rs, c, flags);
+	vb_mutex_unlock(&rs->lock);
 	if (locked)
-		pthread_mutex_unlock(&rs->recv_lock);
+		vb_mutex_unlock(&rs->recv_lock);
 	return c->left < all || !err ? (ssize_t)(all - c->left) : rs_fail(err);
 }
 
@@ -337,10 +337,10 @@ static int shut_listener(struct rsocket *rs, int how)
 {
 	if (how == SHUT_WR)
 		return 0;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->deaf = true;
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_accept_flush(rs);
 	return 0;
 }
@@ -352,7 +352,7 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 
 	if (rs->state == RS_LISTENING)
 		return shut_listener(rs, how);
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	until = rs_patience(rs); /* a peer that does not read does not delay the program: sent data stays in flight */
 	if (rs->state < RS_CONNECTED || rs->state == RS_REFUSED)
 		err = ENOTCONN;
@@ -362,6 +362,6 @@ int rs_stream_shutdown(struct rsocket *rs, int how)
 	if (!(how == SHUT_WR && rs->end_heard))
 		rs_end_qp(rs);
 	rs_wake(rs);
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	return err;
 }

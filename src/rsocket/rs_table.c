@@ -4,7 +4,6 @@
 #include "rsocket/rs.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +12,17 @@
 /* A page of slots is allocated when a descriptor in it is first used, and never freed. */
 enum { PAGE = 1024, PAGES = 1024 };
 struct slot {
-	atomic_flag busy; /* guards rs, and the reference count of its object */
+	struct vb_lock lock; /* guards rs, and the reference count of its object */
 	struct rsocket *rs;
 };
 static struct slot *_Atomic pages[PAGES];
 static atomic_uint next_serial;
 unsigned rs_fork_generation;
 
-static void lock_slot(struct slot *s)
+static void unlock_page(struct slot *page)
 {
-	while (atomic_flag_test_and_set_explicit(&s->busy, memory_order_acquire))
-		sched_yield();
-}
-
-static void unlock_slot(struct slot *s)
-{
-	atomic_flag_clear_explicit(&s->busy, memory_order_release);
+	for (unsigned i = 0; page && i < PAGE; i++)
+		vb_lock_init(&page[i].lock, VB_RANK_RS_TABLE);
 }
 
 static struct slot *slot_of(int fd, bool make)
@@ -42,6 +36,7 @@ static struct slot *slot_of(int fd, bool make)
 		fresh = calloc(PAGE, sizeof(*fresh));
 		if (!fresh)
 			return NULL;
+		unlock_page(fresh);
 		if (atomic_compare_exchange_strong(&pages[fd / PAGE], &page, fresh))
 			page = fresh;
 		else
@@ -57,8 +52,7 @@ static void after_fork(void)
 	rs_epoll_forked();
 	/* Another thread of the parent may have held these. */
 	for (unsigned i = 0; i < PAGES; i++)
-		for (unsigned j = 0; pages[i] && j < PAGE; j++)
-			atomic_flag_clear(&pages[i][j].busy);
+		unlock_page(pages[i]);
 }
 
 static void at_fork(void)
@@ -80,7 +74,7 @@ static void make_call_lock(pthread_mutex_t *lock)
 
 bool rs_lock_call(pthread_mutex_t *lock)
 {
-	return !pthread_mutex_lock(lock);
+	return !vb_mutex_lock(lock, VB_RANK_PROGRAM);
 }
 
 struct rsocket *rs_new(int type, int domain, const struct rs_config *config)
@@ -112,9 +106,9 @@ int rs_publish(struct rsocket *rs, int fd)
 	if (!s)
 		return EMFILE;
 	rs->fd = fd;
-	lock_slot(s);
+	vb_lock(&s->lock);
 	s->rs = rs; /* an rsocket that the parent left here has lost its descriptor */
-	unlock_slot(s);
+	vb_unlock(&s->lock);
 	return 0;
 }
 
@@ -124,10 +118,10 @@ void rs_retract(struct rsocket *rs)
 
 	if (!s)
 		return;
-	lock_slot(s);
+	vb_lock(&s->lock);
 	if (s->rs == rs)
 		s->rs = NULL;
-	unlock_slot(s);
+	vb_unlock(&s->lock);
 }
 
 static struct rsocket *look_up(int fd, uint32_t serial)
@@ -137,13 +131,13 @@ static struct rsocket *look_up(int fd, uint32_t serial)
 
 	if (!s)
 		return NULL;
-	lock_slot(s);
+	vb_lock(&s->lock);
 	rs = s->rs;
 	if (rs && serial && rs->serial != serial)
 		rs = NULL;
 	if (rs)
 		rs->refs++;
-	unlock_slot(s);
+	vb_unlock(&s->lock);
 	return rs;
 }
 
@@ -193,7 +187,7 @@ bool rs_foreign(int fd)
 	return false;
 }
 
-static void complain(void)
+static void complain_of_fork(void)
 {
 	static const char text[] =
 	        "verbena: an rsocket cannot be used after fork() by the child. With the preload library set "
@@ -216,14 +210,14 @@ struct rsocket *rs_get(int fd)
 		return rs;
 	errno = EBADF;
 	if (rs->fork_generation != rs_fork_generation) {
-		complain();
+		complain_of_fork();
 		errno = ENOTSUP;
 	}
 	rs_put(rs);
 	return NULL;
 }
 
-static void destroy(struct rsocket *rs)
+static void destroy_rsocket(struct rsocket *rs)
 {
 	if (rs->dgram)
 		rs_dgram_free(rs);
@@ -241,10 +235,10 @@ void rs_put(struct rsocket *rs)
 	bool last;
 
 	if (s)
-		lock_slot(s);
+		vb_lock(&s->lock);
 	last = !--rs->refs;
 	if (s)
-		unlock_slot(s);
+		vb_unlock(&s->lock);
 	if (last)
-		destroy(rs);
+		destroy_rsocket(rs);
 }

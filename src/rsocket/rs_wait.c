@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "util/calls.h"
+#include "util/units.h"
 
 /*
  * A completion event may wake another thread than the one whose condition is now true. So each sleeping thread also
@@ -39,7 +40,7 @@ static void make_key(void)
 	pthread_key_create(&key, free_sleeper);
 }
 
-static struct sleeper *me(void)
+static struct sleeper *my_sleeper(void)
 {
 	struct sleeper *s;
 
@@ -70,16 +71,16 @@ static void lock_asleep(void)
 		pthread_mutex_init(&asleep_lock, NULL);
 		asleep = NULL;
 	}
-	pthread_mutex_lock(&asleep_lock);
+	vb_mutex_lock(&asleep_lock, VB_RANK_RS_ASLEEP);
 }
 
-int rs_sleeper_begin(void)
+bool rs_sleeper_begin(int *fd)
 {
-	struct sleeper *s = me();
+	struct sleeper *s = my_sleeper();
 	uint64_t n;
 
 	if (!s)
-		return -1;
+		return false;
 	lock_asleep();
 	if (!s->depth++) {
 		s->next = asleep;
@@ -88,15 +89,16 @@ int rs_sleeper_begin(void)
 			asleep->at = &s->next;
 		asleep = s;
 	}
-	pthread_mutex_unlock(&asleep_lock);
+	vb_mutex_unlock(&asleep_lock);
 	if (s->depth > 1)
 		(void)!read(s->fd, &n, sizeof(n));
-	return s->fd;
+	*fd = s->fd;
+	return s->fd >= 0;
 }
 
 void rs_sleeper_end(void)
 {
-	struct sleeper *s = me();
+	struct sleeper *s = my_sleeper();
 	uint64_t n = 1;
 
 	if (!s || !s->depth) /* in a child forked by a signal handler */
@@ -107,7 +109,7 @@ void rs_sleeper_end(void)
 		if (s->next)
 			s->next->at = s->at;
 	}
-	pthread_mutex_unlock(&asleep_lock);
+	vb_mutex_unlock(&asleep_lock);
 	if (s->depth) /* makes the interrupted wait check again */
 		(void)!write(s->fd, &n, sizeof(n));
 	else
@@ -122,7 +124,7 @@ void rs_wake_all(void)
 	lock_asleep();
 	for (struct sleeper *s = asleep; s; s = s->next)
 		(void)!write(s->fd, &one, sizeof(one));
-	pthread_mutex_unlock(&asleep_lock);
+	vb_mutex_unlock(&asleep_lock);
 	rs_soft();
 }
 
@@ -132,12 +134,19 @@ void rs_wake(struct rsocket *rs)
 		rs_wake_all();
 }
 
-static struct timespec now(void)
+static struct timespec timespec_now(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t;
+}
+
+uint64_t rs_now(void)
+{
+	struct timespec t = timespec_now();
+
+	return VB_S((uint64_t)t.tv_sec) + (uint64_t)t.tv_nsec;
 }
 
 struct rs_deadline rs_deadline_ms(int64_t ms)
@@ -146,7 +155,7 @@ struct rs_deadline rs_deadline_ms(int64_t ms)
 
 	if (!d.set)
 		return d;
-	d.at = now();
+	d.at = timespec_now();
 	d.at.tv_sec += ms / 1000;
 	d.at.tv_nsec += ms % 1000 * 1000000;
 	if (d.at.tv_nsec >= 1000000000) {
@@ -170,7 +179,7 @@ int rs_deadline_left(const struct rs_deadline *d)
 
 	if (!d || !d->set)
 		return -1;
-	t = now();
+	t = timespec_now();
 	ms = (d->at.tv_sec - t.tv_sec) * 1000 + (d->at.tv_nsec - t.tv_nsec + 999999) / 1000000;
 	return ms < 0 ? 0 : ms > 1000000000 ? 1000000000 : (int)ms;
 }
@@ -232,26 +241,26 @@ static void called_off(void *arg)
 	struct rsocket *rs = nap->rs;
 
 	firm = 0;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs->watchers--;
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	rs_sleeper_end();
 	if (nap->held)
-		pthread_mutex_unlock(nap->held);
+		vb_mutex_unlock(nap->held);
 	rs_put(rs);
 }
 
 /* Sleeps once; rs->lock is held, but not while asleep. */
-static int doze(struct nap *nap, int wake_fd, int ms)
+static int nap_doze(struct nap *nap, int wake_fd, int ms)
 {
 	struct rsocket *rs = nap->rs;
 	struct pollfd fds[2] = {{.fd = wait_fd(rs), .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
 	int n, err;
 
-	pthread_mutex_unlock(&rs->lock);
+	vb_mutex_unlock(&rs->lock);
 	n = nap->soft ? rs_poll_soft(fds, 2, ms, called_off, nap) : poll(fds, 2, ms);
 	err = n < 0 ? errno : 0;
-	pthread_mutex_lock(&rs->lock);
+	vb_mutex_lock(&rs->lock, VB_RANK_RS);
 	rs_drain(rs);
 	return err;
 }
@@ -259,9 +268,9 @@ static int doze(struct nap *nap, int wake_fd, int ms)
 static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const struct rs_deadline *until)
 {
 	struct rsocket *rs = nap->rs;
-	int fd = rs_sleeper_begin(), ms, err = 0;
+	int fd, ms, err = 0;
 
-	if (fd < 0) {
+	if (!rs_sleeper_begin(&fd)) {
 		rs_sleeper_end();
 		return ENOMEM;
 	}
@@ -270,7 +279,7 @@ static int sleep_for(struct nap *nap, bool (*test)(struct rsocket *), const stru
 	rs_process(rs);
 	ms = rs_deadline_left(until);
 	if (!test(rs))
-		err = ms ? doze(nap, fd, ms) : EAGAIN;
+		err = ms ? nap_doze(nap, fd, ms) : EAGAIN;
 	rs->watchers--;
 	rs_sleeper_end();
 	return err;
@@ -315,13 +324,13 @@ static int wait_until(struct nap *nap, bool (*test)(struct rsocket *), bool nonb
 			err = 0;
 		if (err || nonblock)
 			return err ? err : EAGAIN;
-		t = now();
+		t = timespec_now();
 		if (!start.tv_sec)
 			start = t;
 		if ((t.tv_sec - start.tv_sec) * 1000000 + (t.tv_nsec - start.tv_nsec) / 1000 < rs_spin_us) {
-			pthread_mutex_unlock(&rs->lock);
+			vb_mutex_unlock(&rs->lock);
 			sched_yield();
-			pthread_mutex_lock(&rs->lock);
+			vb_mutex_lock(&rs->lock, VB_RANK_RS);
 			continue;
 		}
 		err = sleep_for(nap, test, until);

@@ -7,7 +7,7 @@
 #include <endian.h>
 #include <string.h>
 
-enum { VERSION = 1, FLAG_BIG_ENDIAN = 1, FLAG_IOMAP = 2, UDP_TAG = 0x55555555 };
+enum { VERSION = 1, FLAG_BIG_ENDIAN = 1, FLAG_IOMAP = 2, QPN_MASK = 0xFFFFFF, UDP_TAG = 0x55555555 };
 
 static void put16(uint8_t *p, uint16_t v)
 {
@@ -203,7 +203,7 @@ size_t rs_udp_encode(uint8_t out[RS_UDP_HEADER_MAX], const struct rs_udp_header 
 	memset(out, 0, RS_UDP_HEADER_MAX);
 	put32(out, UDP_TAG);
 	out[5] = (uint8_t)h->op;
-	put32(out + 8, h->qpn & 0xFFFFFF);
+	put32(out + 8, h->qpn & QPN_MASK);
 	if (h->local.sa.sa_family == AF_INET) {
 		out[4] = 4;
 		memcpy(out + 12, &h->local.sin.sin_addr, 4);
@@ -229,7 +229,7 @@ size_t rs_udp_decode(struct rs_udp_header *h, const uint8_t *in, size_t len, sa_
 	if (in[5] != RS_DATA && in[5] != RS_CONTROL)
 		return 0;
 	h->op = in[5];
-	h->qpn = get32(in + 8) & 0xFFFFFF;
+	h->qpn = get32(in + 8) & QPN_MASK;
 	h->local.sa.sa_family = family;
 	if (v4)
 		memcpy(&h->local.sin.sin_addr, in + 12, 4);

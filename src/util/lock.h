@@ -19,6 +19,15 @@ enum vb_lock_rank {
 	VB_RANK_PROGRAM, /* held while the program's code runs: taken when no other lock is held, and not recorded */
 
 	/* mutexes */
+	VB_RANK_PRE_FORK,
+	VB_RANK_PRE_EPOLL,
+	VB_RANK_PRE_FILE,
+	VB_RANK_RS_EPOLL,
+	VB_RANK_RS_CM,
+	VB_RANK_RS,
+	VB_RANK_RS_LINGER,
+	VB_RANK_RS_START,
+	VB_RANK_RS_ASLEEP,
 	VB_RANK_RCM_OPENING,
 	VB_RANK_RCM_DEVICES,
 	VB_RANK_RCM,
@@ -34,11 +43,14 @@ enum vb_lock_rank {
 	VB_RANK_WATCHES,
 	VB_RANK_ACK,
 	VB_RANK_SYSFS,
+	VB_RANK_ABI_CHANNEL,
 	VB_RANK_GUARD,
 
 	/* spin locks */
 	VB_RANK_SPIN,
-	VB_RANK_PROGRESS = VB_RANK_SPIN,
+	VB_RANK_PRE_TABLE = VB_RANK_SPIN,
+	VB_RANK_RS_TABLE,
+	VB_RANK_PROGRESS,
 	VB_RANK_SQ,
 	VB_RANK_TAILS,
 	VB_RANK_TX,

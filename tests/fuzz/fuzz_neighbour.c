@@ -55,7 +55,7 @@ static void examine(const uint8_t *data, size_t size, unsigned short type, size_
 
 	*head = (struct nlmsghdr){.nlmsg_len = (uint32_t)(sizeof(*head) + size), .nlmsg_type = type};
 	memcpy(head + 1, data, size);
-	if (!judge(head, sizeof(*head) + size, type, body)) {
+	if (!check_answer(head, sizeof(*head) + size, type, body)) {
 		const struct rtattr *found = find_attr(head, body, attribute, payload);
 		uint8_t copy[16];
 
@@ -78,8 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	examine(data, size, NLMSG_ERROR, 0, 0, 0);
 	bytes = data;
 	left = size;
-	route(&v4_to, &ifindex, hop);
-	route(&v6_to, &ifindex, hop);
-	neighbour(&v6_to, 1, mac);
+	find_next_hop(&v4_to, &ifindex, hop);
+	find_next_hop(&v6_to, &ifindex, hop);
+	find_neighbour(&v6_to, 1, mac);
 	return 0;
 }

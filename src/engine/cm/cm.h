@@ -78,7 +78,7 @@ const char *vb_cm_state_text(enum vb_cm_state state);
 /* The addresses of a message. Source and destination are queue pair 1 of both hosts. */
 struct vb_cm_addr {
 	uint8_t local[VB_GID_LEN], remote[VB_GID_LEN];
-	uint32_t port; /* the caller's number for its interface: passed to send, not compared */
+	uint32_t ifindex; /* passed to send, not compared */
 };
 
 #define VB_CM_NONE 0 /* no place; links are a place's index plus one */
@@ -221,7 +221,7 @@ void vb_cm_timeout(struct vb_cm *cm, uint64_t now);
 enum vb_cm_route {
 	VB_CM_TO_SERVICE, /* REQ, SIDR_REQ: to the listener. If there is none: vb_cm_make_rej, vb_cm_make_sidr_rep */
 	VB_CM_TO_LANE,    /* to the owner of the lane. If there is none: vb_cm_make_unknown */
-	VB_CM_TO_ALL,     /* a REJ of a peer that does not know our id: to every listener; all but one ignore it */
+	VB_CM_TO_ALL,     /* a REJ of a peer that does not know our id: to each program that is connected with its id */
 	VB_CM_DROP,       /* not a message of connection management */
 };
 

@@ -79,7 +79,7 @@ bool vb_cm_mra(struct vb_cm *cm, struct vb_cm_conn *conn, uint8_t service_timeou
 	return true;
 }
 
-static void rejected(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
+static void enter_rejected(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 {
 	vb_cm_repeat(cm, conn);
 	if (conn->state == VB_CM_REP_SENT || conn->state == VB_CM_MRA_REP_RCVD)
@@ -99,6 +99,6 @@ bool vb_cm_reject(struct vb_cm *cm, struct vb_cm_conn *conn, uint16_t reason, co
 	if (!before_established(conn) || ari_len > VB_CM_ARI || len > VB_CM_REJ_PRIVATE)
 		return false;
 	vb_cm_keep_rej(conn, reason, ari, ari_len, private_data, len);
-	rejected(cm, conn, now);
+	enter_rejected(cm, conn, now);
 	return true;
 }

@@ -28,7 +28,7 @@ static void refuse_req(const struct input *in, uint16_t reason)
 }
 
 /* The connection with our id, if the message is from its peer. */
-static struct vb_cm_conn *named(const struct input *in, uint32_t local_comm_id)
+static struct vb_cm_conn *find_named(const struct input *in, uint32_t local_comm_id)
 {
 	struct vb_cm_conn *conn = vb_cm_lookup(in->cm, local_comm_id);
 
@@ -36,9 +36,9 @@ static struct vb_cm_conn *named(const struct input *in, uint32_t local_comm_id)
 }
 
 /* The same for an answer, which must carry the transaction id of its request: only the peer knows it (12.6.2). */
-static struct vb_cm_conn *answered(const struct input *in, uint32_t local_comm_id, bool active)
+static struct vb_cm_conn *find_answered(const struct input *in, uint32_t local_comm_id, bool active)
 {
-	struct vb_cm_conn *conn = named(in, local_comm_id);
+	struct vb_cm_conn *conn = find_named(in, local_comm_id);
 
 	return conn && conn->active == active && conn->tid == in->msg->tid ? conn : NULL;
 }
@@ -65,7 +65,7 @@ static void ask_whether_known(const struct input *in, struct vb_cm_conn *conn)
  * (12.9.8.3). deviates: the specification ends the old connection. Then an attacker who forges the peer's address could
  * end any connection by trying all queue pair numbers. So the peer is asked first.
  */
-static void stale(const struct input *in, struct vb_cm_conn *old)
+static void refuse_stale(const struct input *in, struct vb_cm_conn *old)
 {
 	refuse_req(in, VB_CM_REJ_STALE_CONN);
 	if (old->state == VB_CM_ESTABLISHED)
@@ -136,7 +136,7 @@ static void input_req(const struct input *in)
 	if (!old && one_peer(req->transport))
 		old = vb_cm_by_qp(in->cm, in->from, req->local_ca_guid, req->local_qpn);
 	if (old) {
-		stale(in, old);
+		refuse_stale(in, old);
 		return;
 	}
 	uint16_t reason =
@@ -153,7 +153,7 @@ static void input_mra(const struct input *in)
 {
 	const struct vb_cm_mra *mra = &in->msg->mra;
 	bool req = mra->answers == VB_CM_ANSWERS_REQ;
-	struct vb_cm_conn *conn = answered(in, mra->remote_comm_id, req);
+	struct vb_cm_conn *conn = find_answered(in, mra->remote_comm_id, req);
 
 	if (!conn || conn->state != (req ? VB_CM_REQ_SENT : VB_CM_REP_SENT) || mra->answers > VB_CM_ANSWERS_REP ||
 	    (!req && conn->remote_comm_id != mra->local_comm_id))
@@ -172,7 +172,7 @@ static void first_rep(const struct input *in, struct vb_cm_conn *conn)
 	        one_peer(conn->transport) ? vb_cm_by_qp(in->cm, in->from, rep->local_ca_guid, rep->local_qpn) : NULL;
 
 	if (old) {
-		stale(in, old);
+		refuse_stale(in, old);
 		return;
 	}
 	conn->remote_comm_id = rep->local_comm_id;
@@ -188,7 +188,7 @@ static void first_rep(const struct input *in, struct vb_cm_conn *conn)
 
 static void input_rep(const struct input *in)
 {
-	struct vb_cm_conn *conn = answered(in, in->msg->rep.remote_comm_id, true);
+	struct vb_cm_conn *conn = find_answered(in, in->msg->rep.remote_comm_id, true);
 
 	if (!conn) {
 		answer_unknown(in);
@@ -209,7 +209,7 @@ static void input_rep(const struct input *in)
 
 static void input_rtu(const struct input *in)
 {
-	struct vb_cm_conn *conn = answered(in, in->msg->rtu.remote_comm_id, false);
+	struct vb_cm_conn *conn = find_answered(in, in->msg->rtu.remote_comm_id, false);
 
 	if (!conn || conn->remote_comm_id != in->msg->rtu.local_comm_id)
 		return;
@@ -238,13 +238,13 @@ static struct vb_cm_conn *given_up(const struct input *in)
 }
 
 /* The connection of a REJ. Before a REP the peer's id may be unknown; afterwards the REJ must carry it. */
-static struct vb_cm_conn *rejected(const struct input *in)
+static struct vb_cm_conn *find_rejected(const struct input *in)
 {
 	const struct vb_cm_rej *rej = &in->msg->rej;
 
 	if (!rej->remote_comm_id)
 		return given_up(in);
-	struct vb_cm_conn *conn = named(in, rej->remote_comm_id);
+	struct vb_cm_conn *conn = find_named(in, rej->remote_comm_id);
 
 	if (!conn || (conn->tid != in->msg->tid && (conn->state != VB_CM_DREQ_SENT || conn->dreq_tid != in->msg->tid)))
 		return NULL;
@@ -256,7 +256,7 @@ static struct vb_cm_conn *rejected(const struct input *in)
 
 static void input_rej(const struct input *in)
 {
-	struct vb_cm_conn *conn = rejected(in);
+	struct vb_cm_conn *conn = find_rejected(in);
 
 	if (!conn)
 		return;
@@ -296,7 +296,7 @@ static void repeated_dreq(const struct input *in, struct vb_cm_conn *conn)
 static void input_dreq(const struct input *in)
 {
 	const struct vb_cm_dreq *dreq = &in->msg->dreq;
-	struct vb_cm_conn *conn = named(in, dreq->remote_comm_id);
+	struct vb_cm_conn *conn = find_named(in, dreq->remote_comm_id);
 
 	if (!conn || conn->remote_comm_id != dreq->local_comm_id) {
 		answer_unknown(in);
@@ -328,7 +328,7 @@ static void input_dreq(const struct input *in)
 
 static void input_drep(const struct input *in)
 {
-	struct vb_cm_conn *conn = named(in, in->msg->drep.remote_comm_id);
+	struct vb_cm_conn *conn = find_named(in, in->msg->drep.remote_comm_id);
 
 	if (!conn || !conn->dreq_tid || (conn->state != VB_CM_DREQ_SENT && conn->state != VB_CM_ESTABLISHED) ||
 	    conn->dreq_tid != in->msg->tid || conn->remote_comm_id != in->msg->drep.local_comm_id)
@@ -341,7 +341,7 @@ static void input_drep(const struct input *in)
 static void input_lap(const struct input *in)
 {
 	const struct vb_cm_lap *lap = &in->msg->lap;
-	struct vb_cm_conn *conn = named(in, lap->remote_comm_id);
+	struct vb_cm_conn *conn = find_named(in, lap->remote_comm_id);
 	struct vb_cm_msg apr;
 
 	vb_cm_unknown_msg(&apr, in->msg);

@@ -25,7 +25,7 @@ bool vb_cm_kept(const struct vb_cm_conn *conn, enum vb_cm_attr attr)
 }
 
 /* The caller has checked the length. */
-static void fill(uint8_t *to, const void *from, size_t len)
+static void fill_private_data(uint8_t *to, const void *from, size_t len)
 {
 	if (len)
 		memcpy(to, from, len);
@@ -40,7 +40,7 @@ void vb_cm_keep_mra(struct vb_cm_conn *conn, uint8_t service_timeout, const void
 	                        .mra = {IDS(conn), .answers = conn->active ? VB_CM_ANSWERS_REP : VB_CM_ANSWERS_REQ,
 	                                .service_timeout = service_timeout}};
 
-	fill(msg.mra.private_data, private_data, len);
+	fill_private_data(msg.mra.private_data, private_data, len);
 	vb_cm_keep(conn, &msg);
 }
 
@@ -48,7 +48,7 @@ void vb_cm_keep_rtu(struct vb_cm_conn *conn, const void *private_data, size_t le
 {
 	struct vb_cm_msg msg = {.attr = VB_CM_RTU, .tid = conn->tid, .rtu = {IDS(conn)}};
 
-	fill(msg.rtu.private_data, private_data, len);
+	fill_private_data(msg.rtu.private_data, private_data, len);
 	vb_cm_keep(conn, &msg);
 }
 
@@ -57,7 +57,7 @@ void vb_cm_keep_dreq(struct vb_cm_conn *conn, const void *private_data, size_t l
 	struct vb_cm_msg msg = {
 	        .attr = VB_CM_DREQ, .tid = conn->dreq_tid, .dreq = {IDS(conn), .remote_qpn = conn->remote_qpn}};
 
-	fill(msg.dreq.private_data, private_data, len);
+	fill_private_data(msg.dreq.private_data, private_data, len);
 	vb_cm_keep(conn, &msg);
 }
 
@@ -65,11 +65,11 @@ void vb_cm_keep_drep(struct vb_cm_conn *conn, const void *private_data, size_t l
 {
 	struct vb_cm_msg msg = {.attr = VB_CM_DREP, .tid = conn->dreq_tid, .drep = {IDS(conn)}};
 
-	fill(msg.drep.private_data, private_data, len);
+	fill_private_data(msg.drep.private_data, private_data, len);
 	vb_cm_keep(conn, &msg);
 }
 
-static uint8_t rejected(const struct vb_cm_conn *conn)
+static uint8_t rejected_message(const struct vb_cm_conn *conn)
 {
 	switch (conn->state) {
 	case VB_CM_REQ_RCVD:
@@ -89,10 +89,10 @@ void vb_cm_keep_rej(struct vb_cm_conn *conn, uint16_t reason, const void *ari, s
 	struct vb_cm_msg msg = {
 	        .attr = VB_CM_REJ,
 	        .tid = conn->tid,
-	        .rej = {IDS(conn), .answers = rejected(conn), .reason = reason, .ari_len = (uint8_t)ari_len}};
+	        .rej = {IDS(conn), .answers = rejected_message(conn), .reason = reason, .ari_len = (uint8_t)ari_len}};
 
-	fill(msg.rej.ari, ari, ari_len);
-	fill(msg.rej.private_data, private_data, len);
+	fill_private_data(msg.rej.ari, ari, ari_len);
+	fill_private_data(msg.rej.private_data, private_data, len);
 	vb_cm_keep(conn, &msg);
 }
 

@@ -101,8 +101,8 @@ enum { KIND_CONN, KIND_SIDR, KIND_QP };
  * deviates: 12.9.8.3 identifies a peer by its CA GUID alone. On Ethernet a host can claim any GUID. Because the address
  * must match too, a host cannot make another host's connections stale.
  */
-static uint32_t bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], uint64_t kind, uint64_t guid,
-                       uint32_t number)
+static uint32_t hash_bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], uint64_t kind, uint64_t guid,
+                            uint32_t number)
 {
 	uint64_t words[5] = {[2] = kind, [3] = guid, [4] = number};
 
@@ -112,7 +112,7 @@ static uint32_t bucket(const struct vb_cm *cm, const uint8_t gid[VB_GID_LEN], ui
 
 void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
-	uint32_t b = bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id);
+	uint32_t b = hash_bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id);
 
 	conn->id_next = cm->conns[b].place.id_head;
 	cm->conns[b].place.id_head = (uint32_t)(conn - cm->conns) + 1;
@@ -121,7 +121,7 @@ void vb_cm_index_id(struct vb_cm *cm, struct vb_cm_conn *conn)
 
 void vb_cm_index_qp(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
-	uint32_t b = bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn);
+	uint32_t b = hash_bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn);
 
 	conn->qp_next = cm->conns[b].place.qp_head;
 	cm->conns[b].place.qp_head = (uint32_t)(conn - cm->conns) + 1;
@@ -133,7 +133,7 @@ void vb_cm_unindex(struct vb_cm *cm, struct vb_cm_conn *conn)
 	uint32_t self = (uint32_t)(conn - cm->conns) + 1, *at;
 
 	if (conn->in_ids) {
-		at = &cm->conns[bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id)]
+		at = &cm->conns[hash_bucket(cm, conn->addr.remote, conn->sidr, conn->remote_guid, conn->remote_comm_id)]
 		              .place.id_head;
 		while (*at != self)
 			at = &cm->conns[*at - 1].id_next;
@@ -149,7 +149,7 @@ void vb_cm_unindex_qp(struct vb_cm *cm, struct vb_cm_conn *conn)
 
 	if (!conn->in_qps)
 		return;
-	at = &cm->conns[bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn)].place.qp_head;
+	at = &cm->conns[hash_bucket(cm, conn->addr.remote, KIND_QP, conn->remote_guid, conn->remote_qpn)].place.qp_head;
 	while (*at != self)
 		at = &cm->conns[*at - 1].qp_next;
 	*at = conn->qp_next;
@@ -159,7 +159,7 @@ void vb_cm_unindex_qp(struct vb_cm *cm, struct vb_cm_conn *conn)
 struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, bool sidr, uint64_t guid, uint32_t id,
                                uint64_t tid)
 {
-	uint32_t i = cm->conns[bucket(cm, from->remote, sidr, guid, id)].place.id_head;
+	uint32_t i = cm->conns[hash_bucket(cm, from->remote, sidr, guid, id)].place.id_head;
 	struct vb_cm_conn *other = NULL;
 
 	for (; i != VB_CM_NONE; i = cm->conns[i - 1].id_next) {
@@ -178,7 +178,7 @@ struct vb_cm_conn *vb_cm_by_id(struct vb_cm *cm, const struct vb_cm_addr *from, 
 
 struct vb_cm_conn *vb_cm_by_qp(struct vb_cm *cm, const struct vb_cm_addr *from, uint64_t guid, uint32_t qpn)
 {
-	uint32_t i = cm->conns[bucket(cm, from->remote, KIND_QP, guid, qpn)].place.qp_head;
+	uint32_t i = cm->conns[hash_bucket(cm, from->remote, KIND_QP, guid, qpn)].place.qp_head;
 
 	for (; i != VB_CM_NONE; i = cm->conns[i - 1].qp_next) {
 		struct vb_cm_conn *conn = &cm->conns[i - 1];

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cm/machine.h"
 
-static struct vb_cm_conn *at(const struct vb_cm *cm, uint32_t k)
+static struct vb_cm_conn *heap_at(const struct vb_cm *cm, uint32_t k)
 {
 	return &cm->conns[cm->conns[k].place.heap];
 }
@@ -14,31 +14,31 @@ static void heap_put(struct vb_cm *cm, uint32_t k, struct vb_cm_conn *conn)
 	conn->heap_at = k + 1;
 }
 
-static void sift(struct vb_cm *cm, struct vb_cm_conn *conn)
+static void heap_sift(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
 	uint32_t k = conn->heap_at - 1, child;
 
-	for (; k && at(cm, (k - 1) / 2)->deadline > conn->deadline; k = (k - 1) / 2)
-		heap_put(cm, k, at(cm, (k - 1) / 2));
+	for (; k && heap_at(cm, (k - 1) / 2)->deadline > conn->deadline; k = (k - 1) / 2)
+		heap_put(cm, k, heap_at(cm, (k - 1) / 2));
 	for (; (child = 2 * k + 1) < cm->heap_len; k = child) {
-		if (child + 1 < cm->heap_len && at(cm, child + 1)->deadline < at(cm, child)->deadline)
+		if (child + 1 < cm->heap_len && heap_at(cm, child + 1)->deadline < heap_at(cm, child)->deadline)
 			child++;
-		if (at(cm, child)->deadline >= conn->deadline)
+		if (heap_at(cm, child)->deadline >= conn->deadline)
 			break;
-		heap_put(cm, k, at(cm, child));
+		heap_put(cm, k, heap_at(cm, child));
 	}
 	heap_put(cm, k, conn);
 }
 
 static void remove_from_heap(struct vb_cm *cm, struct vb_cm_conn *conn)
 {
-	struct vb_cm_conn *last = at(cm, --cm->heap_len);
+	struct vb_cm_conn *last = heap_at(cm, --cm->heap_len);
 	uint32_t k = conn->heap_at - 1;
 
 	conn->heap_at = VB_CM_NONE;
 	if (last != conn) {
 		heap_put(cm, k, last);
-		sift(cm, last);
+		heap_sift(cm, last);
 	}
 }
 
@@ -53,12 +53,12 @@ void vb_cm_set_deadline(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t dead
 	}
 	if (conn->heap_at == VB_CM_NONE)
 		heap_put(cm, cm->heap_len++, conn);
-	sift(cm, conn);
+	heap_sift(cm, conn);
 }
 
 uint64_t vb_cm_deadline(const struct vb_cm *cm)
 {
-	return cm->heap_len ? at(cm, 0)->deadline : 0;
+	return cm->heap_len ? heap_at(cm, 0)->deadline : 0;
 }
 
 /* Repeats the message if a retry is left. */
@@ -72,7 +72,7 @@ static bool try_again(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 	return true;
 }
 
-static void give_up(struct vb_cm *cm, struct vb_cm_conn *conn, enum vb_cm_event_kind kind)
+static void give_up_conn(struct vb_cm *cm, struct vb_cm_conn *conn, enum vb_cm_event_kind kind)
 {
 	if (!conn->sidr)
 		vb_cm_send_timeout(cm, conn);
@@ -80,20 +80,20 @@ static void give_up(struct vb_cm *cm, struct vb_cm_conn *conn, enum vb_cm_event_
 	vb_cm_emit(cm, conn, kind, NULL);
 }
 
-static void expire(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
+static void expire_conn(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 {
 	switch (conn->state) {
 	case VB_CM_MRA_REQ_RCVD:
 	case VB_CM_REQ_SENT:
 		if (!try_again(cm, conn, now))
-			give_up(cm, conn, VB_CM_REQ_ERROR);
+			give_up_conn(cm, conn, VB_CM_REQ_ERROR);
 		else
 			conn->state = VB_CM_REQ_SENT;
 		break;
 	case VB_CM_MRA_REP_RCVD:
 	case VB_CM_REP_SENT:
 		if (!try_again(cm, conn, now))
-			give_up(cm, conn, VB_CM_REP_ERROR);
+			give_up_conn(cm, conn, VB_CM_REP_ERROR);
 		else
 			conn->state = VB_CM_REP_SENT;
 		break;
@@ -105,7 +105,7 @@ static void expire(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 		break;
 	case VB_CM_SIDR_REQ_SENT:
 		if (!try_again(cm, conn, now))
-			give_up(cm, conn, VB_CM_SIDR_ERROR);
+			give_up_conn(cm, conn, VB_CM_SIDR_ERROR);
 		break;
 	case VB_CM_TIMEWAIT:
 		vb_cm_to_idle(cm, conn);
@@ -118,6 +118,6 @@ static void expire(struct vb_cm *cm, struct vb_cm_conn *conn, uint64_t now)
 
 void vb_cm_timeout(struct vb_cm *cm, uint64_t now)
 {
-	while (cm->heap_len && at(cm, 0)->deadline <= now)
-		expire(cm, at(cm, 0), now);
+	while (cm->heap_len && heap_at(cm, 0)->deadline <= now)
+		expire_conn(cm, heap_at(cm, 0), now);
 }

@@ -23,8 +23,8 @@ static struct vb_iw_answer *next_free(struct vb_iw_qp *q, const struct vb_iw_seg
 	return answer_at(q, q->rs.tail);
 }
 
-static bool granted(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body, uint32_t stag, uint64_t to,
-                    uint64_t len, enum vb_right access)
+static bool access_is_granted(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uint8_t *body, uint32_t stag,
+                              uint64_t to, uint64_t len, enum vb_right access)
 {
 	enum vb_iw_denial why = VB_IW_ACCESS;
 
@@ -47,7 +47,7 @@ void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uin
 	vb_read_request_decode(&r, &rr);
 	struct vb_iw_answer *a = next_free(q, s, body, q->rs.rtr == VB_IW_RTR_READ && !rr.length);
 
-	if (!a || (rr.length && !granted(q, s, body, rr.stag, rr.to, rr.length, VB_RIGHT_READ)))
+	if (!a || (rr.length && !access_is_granted(q, s, body, rr.stag, rr.to, rr.length, VB_RIGHT_READ)))
 		return;
 	*a = (struct vb_iw_answer){
 	        .msn = s->ddp.msn,
@@ -61,7 +61,7 @@ void vb_iw_ask_read(struct vb_iw_qp *q, const struct vb_iw_segment *s, const uin
 }
 
 /* Accepts operations on whole words only. Verbs have no others. */
-static bool understood(const struct vb_atomic_request *ar)
+static bool atomic_is_understood(const struct vb_atomic_request *ar)
 {
 	if (ar->op == VB_RDMAP_FETCH_ADD)
 		return !(ar->swap_add_mask & (UINT64_MAX >> 1));
@@ -85,11 +85,11 @@ void vb_iw_ask_atomic(struct vb_iw_qp *q, const struct vb_iw_segment *s, const u
 
 	if (!a)
 		return;
-	if (!understood(&ar)) {
+	if (!atomic_is_understood(&ar)) {
 		refuse_atomic(q, s, body, VB_TERM_OPERATION_OPCODE);
 		return;
 	}
-	if (!granted(q, s, body, ar.stag, ar.to, sizeof(uint64_t), VB_RIGHT_ATOMIC))
+	if (!access_is_granted(q, s, body, ar.stag, ar.to, sizeof(uint64_t), VB_RIGHT_ATOMIC))
 		return;
 	struct vb_atomic wish = {.va = ar.to, .rkey = ar.stag, .swap_add = ar.swap_add, .compare = ar.compare};
 	enum vb_memory_result result = q->ops->atomic(q->own, ar.op == VB_RDMAP_FETCH_ADD, &wish, &original);
@@ -148,7 +148,7 @@ void vb_iw_refuse_answer(struct vb_iw_qp *q, const struct vb_iw_answer *a)
 	};
 
 	vb_read_request_encode(&w, &rr);
-	if (!granted(q, &s, body, a->stag, a->to, a->length, VB_RIGHT_READ))
+	if (!access_is_granted(q, &s, body, a->stag, a->to, a->length, VB_RIGHT_READ))
 		return;
 	/* access is granted, but the memory is not mapped */
 	vb_iw_refuse(q, &q->stats.local_faults, VB_TERM_PROTECTION_STAG, &s, body, VB_REFUSE_DENIED);

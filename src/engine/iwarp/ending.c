@@ -15,7 +15,7 @@ static void end_receive(struct vb_iw_qp *q, enum vb_work_status status)
 }
 
 /* Completes all accepted requests in posting order: `bad` with `status`, the others flushed. */
-static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
+static void flush_requests(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
 {
 	struct vb_iw_requester *rq = &q->rq;
 
@@ -33,11 +33,12 @@ static void flush(struct vb_iw_qp *q, uint32_t bad, enum vb_work_status status, 
 	end_receive(q, receive);
 }
 
-static void end(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_work_status status, enum vb_work_status receive)
+static void end_stream(struct vb_iw_qp *q, uint8_t life, uint32_t bad, enum vb_work_status status,
+                       enum vb_work_status receive)
 {
 	q->life = life;
 	vb_iw_drop_output(q);
-	flush(q, bad, status, receive);
+	flush_requests(q, bad, status, receive);
 }
 
 /* --- ended by this side --- */
@@ -47,8 +48,8 @@ void vb_iw_fail(struct vb_iw_qp *q, enum vb_term term, uint32_t bad, enum vb_wor
 {
 	if (q->life != VB_IW_LIVES)
 		return;
-	q->tell = (struct vb_terminate){.term = (uint16_t)term};
-	end(q, VB_IW_TERMINATING, bad, status, receive);
+	q->terminate = (struct vb_terminate){.term = (uint16_t)term};
+	end_stream(q, VB_IW_TERMINATING, bad, status, receive);
 	q->ops->failed(q->own, event);
 }
 
@@ -65,18 +66,18 @@ void vb_iw_refuse(struct vb_iw_qp *q, uint64_t *counter, enum vb_term term, cons
 		return;
 	if (counter)
 		++*counter;
-	q->held = false; /* the peer has sent its first FPDU, so we may send */
-	q->tell = (struct vb_terminate){.term = (uint16_t)term};
+	q->waits_for_input = false; /* the peer has sent its first FPDU, so we may send */
+	q->terminate = (struct vb_terminate){.term = (uint16_t)term};
 	if (s) {
-		q->tell.has_ddp = true;
-		q->tell.ddp = s->ddp;
-		q->tell.segment_len = (uint16_t)(vb_ddp_len(s->ddp.tagged) + s->length);
+		q->terminate.has_ddp = true;
+		q->terminate.ddp = s->ddp;
+		q->terminate.segment_len = (uint16_t)(vb_ddp_len(s->ddp.tagged) + s->length);
 	}
-	if (s && body && tells_of_request(q->tell.term, s)) {
-		q->tell.has_rdma = true;
-		memcpy(q->tell.rdma, body, sizeof(q->tell.rdma));
+	if (s && body && tells_of_request(q->terminate.term, s)) {
+		q->terminate.has_rdma = true;
+		memcpy(q->terminate.rdma, body, sizeof(q->terminate.rdma));
 	}
-	end(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR, vb_refused_rows[why].receive);
+	end_stream(q, VB_IW_TERMINATING, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR, vb_refused_rows[why].receive);
 	q->ops->failed(q->own, vb_refused_rows[why].event);
 }
 
@@ -96,12 +97,12 @@ enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
 	        .last = true,
 	};
 
-	vb_terminate_encode(&w, &q->tell);
+	vb_terminate_encode(&w, &q->terminate);
 	p.body_len = (uint32_t)w.pos;
 	enum vb_iw_made made = vb_iw_put(q, &p);
 
 	if (made == VB_IW_MADE) {
-		q->told = true;
+		q->terminate_sent = true;
 		q->stats.terminates_sent++;
 	}
 	return made;
@@ -110,7 +111,7 @@ enum vb_iw_made vb_iw_make_terminate(struct vb_iw_qp *q)
 /* --- ended by the peer --- */
 
 /* The completion status for a Terminate code of the peer. */
-static enum vb_work_status meaning(uint16_t term)
+static enum vb_work_status terminate_status(uint16_t term)
 {
 	switch (term) {
 	case VB_TERM_OPERATION_VERSION:
@@ -172,10 +173,10 @@ void vb_iw_heard_terminate(struct vb_iw_qp *q, const uint8_t *bytes, uint32_t le
 	if (!vb_terminate_decode(&t, bytes, len))
 		t.term = VB_TERM_OPERATION_OTHER;
 	t.term = right_siw(q, &t);
-	q->heard = true;
-	q->hear = t.term;
+	q->terminate_received = true;
+	q->terminate_cause = t.term;
 	q->stats.terminates_rcvd++;
-	end(q, VB_IW_OVER, find_meant(q, &t), meaning(t.term), VB_WORK_WR_FLUSH_ERR);
+	end_stream(q, VB_IW_OVER, find_meant(q, &t), terminate_status(t.term), VB_WORK_WR_FLUSH_ERR);
 	q->ops->failed(q->own, VB_WORK_EVENT_SQ);
 }
 
@@ -187,16 +188,16 @@ void vb_iw_abort(struct vb_iw_qp *q, bool terminate)
 	bool ours = !q->out.sent || !q->out.fpdus[q->out.head % VB_IW_FPDUS].ref;
 
 	if (q->life == VB_IW_LIVES) {
-		q->tell = (struct vb_terminate){.term = VB_TERM_LOCAL_CATASTROPHIC};
-		end(q, terminate ? VB_IW_TERMINATING : VB_IW_OVER, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR,
-		    VB_WORK_WR_FLUSH_ERR);
+		q->terminate = (struct vb_terminate){.term = VB_TERM_LOCAL_CATASTROPHIC};
+		end_stream(q, terminate ? VB_IW_TERMINATING : VB_IW_OVER, VB_IW_NOBODY, VB_WORK_WR_FLUSH_ERR,
+		           VB_WORK_WR_FLUSH_ERR);
 	}
 	if (!ours || !terminate)
 		q->life = VB_IW_OVER;
 }
 
 /* Finds the request whose memory the kernel could not access. */
-static void blame(struct vb_iw_qp *q, uint32_t *bad, enum vb_work_status *receive)
+static void find_faulty_request(struct vb_iw_qp *q, uint32_t *bad, enum vb_work_status *receive)
 {
 	const struct vb_iw_fpdu *f = &q->out.fpdus[q->out.head % VB_IW_FPDUS];
 	const struct vb_iw_direct *d = &q->in.direct;
@@ -222,6 +223,6 @@ void vb_iw_closed(struct vb_iw_qp *q, enum vb_iw_end how)
 		return;
 	}
 	if (how == VB_IW_FAULT)
-		blame(q, &bad, &receive);
-	end(q, VB_IW_OVER, bad, VB_WORK_LOC_PROT_ERR, receive);
+		find_faulty_request(q, &bad, &receive);
+	end_stream(q, VB_IW_OVER, bad, VB_WORK_LOC_PROT_ERR, receive);
 }

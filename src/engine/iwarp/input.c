@@ -10,7 +10,7 @@
 
 /* --- one FPDU --- */
 
-static uint32_t waiting(const struct vb_iw_qp *q)
+static uint32_t stage_waiting(const struct vb_iw_qp *q)
 {
 	return q->in.tail - q->in.head;
 }
@@ -20,7 +20,7 @@ static uint8_t *stage_head(const struct vb_iw_qp *q)
 	return q->stage + q->in.head;
 }
 
-static void consume(struct vb_iw_qp *q, uint32_t n)
+static void consume_stage(struct vb_iw_qp *q, uint32_t n)
 {
 	q->in.head += n;
 	q->in.position += n;
@@ -74,7 +74,7 @@ static void take_fpdu(struct vb_iw_qp *q, uint32_t ulpdu, uint32_t marked)
 	}
 	const uint8_t *body = bytes + VB_MPA_LENGTH_LEN + vb_ddp_len(s.ddp.tagged);
 
-	consume(q, marked);
+	consume_stage(q, marked);
 	if (vb_rdmap_table[s.ddp.opcode].flags & VB_RDMAP_PAYLOAD && !vb_iw_segment_copy(q, &s, 0, body, s.length))
 		return;
 	vb_iw_segment_end(q, &s, body);
@@ -102,7 +102,7 @@ static uint32_t header_len(bool tagged)
 /* Is the header of the FPDU at the head complete? */
 static bool has_header(const struct vb_iw_qp *q, const uint8_t *bytes)
 {
-	return waiting(q) > VB_MPA_LENGTH_LEN && waiting(q) >= header_len(bytes[VB_MPA_LENGTH_LEN] >> 7);
+	return stage_waiting(q) > VB_MPA_LENGTH_LEN && stage_waiting(q) >= header_len(bytes[VB_MPA_LENGTH_LEN] >> 7);
 }
 
 static bool goes_in_place(const struct vb_iw_qp *q, const uint8_t *bytes, uint32_t ulpdu)
@@ -117,7 +117,7 @@ static void begin_in_place(struct vb_iw_qp *q, uint32_t ulpdu)
 
 	if (!read_header(q, &s, stage_head(q), ulpdu) || !vb_iw_segment_begin(q, &s))
 		return;
-	consume(q, header_len(s.ddp.tagged));
+	consume_stage(q, header_len(s.ddp.tagged));
 	*d = (struct vb_iw_direct){.active = true, .segment = s, .tail = vb_mpa_pad(ulpdu) + VB_MPA_CRC_LEN};
 	if (s.ddp.opcode == VB_RDMAP_WRITE && s.ddp.last)
 		d->keep = s.length < KEEP ? s.length : KEEP;
@@ -127,7 +127,7 @@ static void begin_in_place(struct vb_iw_qp *q, uint32_t ulpdu)
 static bool go_on_in_place(struct vb_iw_qp *q)
 {
 	struct vb_iw_direct *d = &q->in.direct;
-	uint32_t left = d->segment.length - d->done, n = waiting(q) < left ? waiting(q) : left;
+	uint32_t left = d->segment.length - d->done, n = stage_waiting(q) < left ? stage_waiting(q) : left;
 
 	/* the last bytes of a write are copied in one step */
 	if (n < left && left <= d->keep)
@@ -135,10 +135,10 @@ static bool go_on_in_place(struct vb_iw_qp *q)
 	if (!vb_iw_segment_copy(q, &d->segment, d->done, stage_head(q), n))
 		return false;
 	d->done += n;
-	consume(q, n);
-	if (n < left || waiting(q) < d->tail)
+	consume_stage(q, n);
+	if (n < left || stage_waiting(q) < d->tail)
 		return false;
-	consume(q, d->tail);
+	consume_stage(q, d->tail);
 	d->active = false;
 	vb_iw_segment_end(q, &d->segment, NULL);
 	return true;
@@ -147,7 +147,7 @@ static bool go_on_in_place(struct vb_iw_qp *q)
 /* --- the stage --- */
 
 /* Processes the next FPDU of the stage. Returns false if more data must arrive. */
-static bool step(struct vb_iw_qp *q)
+static bool process_fpdu(struct vb_iw_qp *q)
 {
 	bool led = q->cfg.markers_in && !(q->in.position % VB_MPA_INTERVAL);
 	uint32_t before = led ? VB_MPA_MARKER_LEN : 0;
@@ -158,12 +158,12 @@ static bool step(struct vb_iw_qp *q)
 		take_fpdu(q, q->in.ulpdu, q->in.marked);
 		return true;
 	}
-	if (waiting(q) < before + VB_MPA_LENGTH_LEN)
+	if (stage_waiting(q) < before + VB_MPA_LENGTH_LEN)
 		return false;
 	const uint8_t *bytes = stage_head(q) + before;
 	uint32_t ulpdu = (uint32_t)bytes[0] << 8 | bytes[1], len = vb_mpa_fpdu_len(ulpdu);
 	uint32_t marked = q->cfg.markers_in ? vb_mpa_marked_len(q->in.position, len) : len;
-	bool there = waiting(q) >= marked;
+	bool there = stage_waiting(q) >= marked;
 
 	if (!there && !goes_in_place(q, bytes, ulpdu))
 		return false;
@@ -178,9 +178,9 @@ static bool step(struct vb_iw_qp *q)
 	return true;
 }
 
-static void progress(struct vb_iw_qp *q)
+static void process_stage(struct vb_iw_qp *q)
 {
-	while (q->life == VB_IW_LIVES && !q->in.starved && step(q))
+	while (q->life == VB_IW_LIVES && !q->in.starved && process_fpdu(q))
 		;
 }
 
@@ -192,7 +192,7 @@ bool vb_iw_starved(const struct vb_iw_qp *q)
 void vb_iw_retry(struct vb_iw_qp *q)
 {
 	q->in.starved = false;
-	progress(q);
+	process_stage(q);
 }
 
 void vb_iw_give_up(struct vb_iw_qp *q)
@@ -204,19 +204,19 @@ void vb_iw_give_up(struct vb_iw_qp *q)
 
 bool vb_iw_empty(const struct vb_iw_qp *q)
 {
-	return !waiting(q) && q->out.head == q->out.tail;
+	return !stage_waiting(q) && q->out.head == q->out.tail;
 }
 
 /* Moves the waiting bytes to the start of the stage if the rest of an FPDU might not fit behind them. */
-static void make_room(struct vb_iw_qp *q)
+static void make_stage_room(struct vb_iw_qp *q)
 {
 	struct vb_iw_in *in = &q->in;
 
 	if (in->head == in->tail) {
 		in->head = in->tail = 0;
 	} else if (q->stage_len - in->tail < FPDU_MAX) {
-		memmove(q->stage, q->stage + in->head, waiting(q));
-		q->stats.bytes_moved += waiting(q);
+		memmove(q->stage, q->stage + in->head, stage_waiting(q));
+		q->stats.bytes_moved += stage_waiting(q);
 		in->tail -= in->head;
 		in->head = 0;
 	}
@@ -246,13 +246,14 @@ static uint32_t stage_limit(const struct vb_iw_qp *q)
 
 	if (!may_go_in_place(q) || q->in.small == FEW)
 		return UINT32_MAX;
-	if (waiting(q) < VB_MPA_LENGTH_LEN)
+	if (stage_waiting(q) < VB_MPA_LENGTH_LEN)
 		return BEHIND;
 	uint32_t ulpdu = (uint32_t)bytes[0] << 8 | bytes[1], len = vb_mpa_fpdu_len(ulpdu);
 
 	if (is_large(q, ulpdu) && !has_header(q, bytes))
-		return header_len(waiting(q) > VB_MPA_LENGTH_LEN && bytes[VB_MPA_LENGTH_LEN] >> 7) - waiting(q);
-	return (len > waiting(q) ? len - waiting(q) : 0) + BEHIND;
+		return header_len(stage_waiting(q) > VB_MPA_LENGTH_LEN && bytes[VB_MPA_LENGTH_LEN] >> 7) -
+		       stage_waiting(q);
+	return (len > stage_waiting(q) ? len - stage_waiting(q) : 0) + BEHIND;
 }
 
 /* The same during an in-place FPDU: up to the header of the message's next FPDU, whose payload goes in place too. */
@@ -274,7 +275,7 @@ int vb_iw_room(struct vb_iw_qp *q, struct iovec *iov, int max)
 	d->given = 0;
 	if (q->life != VB_IW_LIVES || q->in.starved)
 		return 0;
-	make_room(q);
+	make_stage_room(q);
 	if (d->active) {
 		n = room_in_place(q, iov, max - 1, &whole);
 		limit = limit_behind(d);
@@ -302,7 +303,7 @@ void vb_iw_received(struct vb_iw_qp *q, size_t n)
 	q->in.position += placed;
 	q->stats.bytes_direct_in += placed;
 	q->in.tail += n < room ? (uint32_t)n : room;
-	progress(q);
+	process_stage(q);
 }
 
 size_t vb_iw_input(struct vb_iw_qp *q, const void *bytes, size_t len)
@@ -312,7 +313,7 @@ size_t vb_iw_input(struct vb_iw_qp *q, const void *bytes, size_t len)
 
 	q->in.direct.given = 0;
 	while (len && q->life == VB_IW_LIVES) {
-		make_room(q);
+		make_stage_room(q);
 		uint32_t room = q->stage_len - q->in.tail, n = len < room ? (uint32_t)len : room;
 
 		if (!n) /* the stream is starved and the stage full */
@@ -321,7 +322,7 @@ size_t vb_iw_input(struct vb_iw_qp *q, const void *bytes, size_t len)
 		q->in.tail += n;
 		from += n;
 		len -= n;
-		progress(q);
+		process_stage(q);
 	}
 	return all;
 }

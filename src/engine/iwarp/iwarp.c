@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/iwarp/machine.h"
 
-static uint16_t least(uint16_t a, uint16_t b)
+static uint16_t min16(uint16_t a, uint16_t b)
 {
 	return a < b ? a : b;
 }
@@ -23,7 +23,7 @@ void vb_iw_init(struct vb_iw_qp *q, const struct vb_iw_config *cfg, const struct
 	        .stage_len = stage_len < UINT32_MAX ? (uint32_t)stage_len : UINT32_MAX,
 	        .out_len = out_len < UINT32_MAX ? (uint32_t)out_len : UINT32_MAX,
 	};
-	q->cfg.ird = least(cfg->ird, VB_IW_ANSWERS);
+	q->cfg.ird = min16(cfg->ird, VB_IW_ANSWERS);
 	/* RFC 5041, 4.3: the first message of a queue is number 1 */
 	for (int i = 0; i < VB_QN_COUNT; i++)
 		q->rs.msn[i] = 1;
@@ -35,7 +35,7 @@ void vb_iw_reconfigure(struct vb_iw_qp *q, const struct vb_iw_config *cfg)
 	q->cfg.emss = cfg->emss;
 	q->cfg.access = cfg->access;
 	q->cfg.ord = cfg->ord;
-	q->cfg.ird = least(cfg->ird, VB_IW_ANSWERS);
+	q->cfg.ird = min16(cfg->ird, VB_IW_ANSWERS);
 }
 
 void vb_iw_send_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind)
@@ -50,12 +50,12 @@ void vb_iw_expect_rtr(struct vb_iw_qp *q, enum vb_iw_rtr kind)
 
 void vb_iw_hold_until_input(struct vb_iw_qp *q)
 {
-	q->held = true;
+	q->waits_for_input = true;
 }
 
 void vb_iw_hold_no_longer(struct vb_iw_qp *q)
 {
-	q->held = false;
+	q->waits_for_input = false;
 }
 
 void vb_iw_pause(struct vb_iw_qp *q, bool paused)
@@ -79,7 +79,7 @@ bool vb_iw_over(const struct vb_iw_qp *q)
 	return q->life != VB_IW_LIVES;
 }
 
-static struct vb_iw_terminate split(uint16_t term)
+static struct vb_iw_terminate split_terminate(uint16_t term)
 {
 	return (struct vb_iw_terminate){
 	        .layer = (uint8_t)(term >> 12), .etype = term >> 8 & 15, .code = (uint8_t)(term & 0xff)};
@@ -87,14 +87,14 @@ static struct vb_iw_terminate split(uint16_t term)
 
 bool vb_iw_sent_terminate(const struct vb_iw_qp *q, struct vb_iw_terminate *t)
 {
-	if (q->told)
-		*t = split(q->tell.term);
-	return q->told;
+	if (q->terminate_sent)
+		*t = split_terminate(q->terminate.term);
+	return q->terminate_sent;
 }
 
 bool vb_iw_got_terminate(const struct vb_iw_qp *q, struct vb_iw_terminate *t)
 {
-	if (q->heard)
-		*t = split(q->hear);
-	return q->heard;
+	if (q->terminate_received)
+		*t = split_terminate(q->terminate_cause);
+	return q->terminate_received;
 }

@@ -25,7 +25,7 @@ uint32_t vb_iw_most_payload(const struct vb_iw_qp *q, bool tagged)
 /* --- building --- */
 
 /* Reserves contiguous space in the ring of output bytes. begin == end: the ring is empty. */
-static bool reserve(struct vb_iw_qp *q, uint32_t len, uint32_t *at)
+static bool reserve_output(struct vb_iw_qp *q, uint32_t len, uint32_t *at)
 {
 	struct vb_iw_out *o = &q->out;
 
@@ -98,7 +98,7 @@ enum vb_iw_made vb_iw_put(struct vb_iw_qp *q, const struct vb_iw_part *p)
 	uint32_t marked = q->cfg.markers_out ? vb_mpa_marked_len(o->position, len) : len;
 	uint32_t own = copy ? marked : len - p->payload;
 
-	if (o->tail - o->head == VB_IW_FPDUS || !reserve(q, own, &at))
+	if (o->tail - o->head == VB_IW_FPDUS || !reserve_output(q, own, &at))
 		return VB_IW_FULL;
 	if (copy && !build_whole(q, p, q->out_bytes + at, len, marked))
 		return VB_IW_NO_MEMORY;
@@ -146,7 +146,7 @@ static enum vb_iw_made make_next(struct vb_iw_qp *q)
 	enum vb_iw_made made;
 
 	if (q->life == VB_IW_TERMINATING)
-		return q->told ? VB_IW_NOTHING : vb_iw_make_terminate(q);
+		return q->terminate_sent ? VB_IW_NOTHING : vb_iw_make_terminate(q);
 	if (q->rq.rtr)
 		return vb_iw_make_rtr(q);
 	if (answering || (!q->out.answered && !q->rq.started)) {
@@ -169,17 +169,17 @@ struct room {
 	size_t bytes;
 };
 
-static bool touches(const struct iovec *piece, const void *base)
+static bool touches_piece(const struct iovec *piece, const void *base)
 {
 	return (const uint8_t *)piece->iov_base + piece->iov_len == (const uint8_t *)base;
 }
 
 /* Adds a piece. Merges adjacent pieces. */
-static void name(struct room *r, void *base, size_t len)
+static void add_piece(struct room *r, void *base, size_t len)
 {
 	if (!len || r->full)
 		return;
-	if (r->n && touches(&r->iov[r->n - 1], base)) {
+	if (r->n && touches_piece(&r->iov[r->n - 1], base)) {
 		r->iov[r->n - 1].iov_len += len;
 	} else if (r->n < r->max) {
 		r->iov[r->n++] = (struct iovec){base, len};
@@ -196,7 +196,7 @@ static bool name_ref(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t fr
 	int n = pieces_of(q, f->source, f->of, f->offset + from, f->ref - from, iov);
 
 	for (int i = 0; i < n; i++)
-		name(r, iov[i].iov_base, iov[i].iov_len);
+		add_piece(r, iov[i].iov_base, iov[i].iov_len);
 	return n >= 0;
 }
 
@@ -207,15 +207,15 @@ static bool name_fpdu(struct vb_iw_qp *q, const struct vb_iw_fpdu *f, uint32_t s
 	uint32_t before = f->head + f->ref, done = skip > before ? skip - before : 0;
 
 	if (skip < f->head)
-		name(r, own + skip, f->head - skip);
+		add_piece(r, own + skip, f->head - skip);
 	if (skip < before && f->ref && !name_ref(q, f, skip > f->head ? skip - f->head : 0, r))
 		return false;
-	name(r, own + f->head + done, f->tail - done);
+	add_piece(r, own + f->head + done, f->tail - done);
 	return true;
 }
 
 /* Handles an FPDU whose memory is not accessible any more. If the FPDU was sent in part, the stream cannot continue. */
-static void gone(struct vb_iw_qp *q, uint32_t i)
+static void drop_inaccessible(struct vb_iw_qp *q, uint32_t i)
 {
 	struct vb_iw_fpdu f = *fpdu_at(q, i);
 	bool torn = i == q->out.head && q->out.sent;
@@ -236,14 +236,14 @@ static bool name_waiting(struct vb_iw_qp *q, uint32_t *i, struct room *r, size_t
 {
 	for (; *i != q->out.tail && !r->full && r->bytes < most; ++*i) {
 		if (!name_fpdu(q, fpdu_at(q, *i), *i == q->out.head ? q->out.sent : 0, r)) {
-			gone(q, *i);
+			drop_inaccessible(q, *i);
 			return false;
 		}
 	}
 	return true;
 }
 
-static int output(struct vb_iw_qp *q, struct room *r, size_t most)
+static int output_piece(struct vb_iw_qp *q, struct room *r, size_t most)
 {
 	uint32_t i = q->out.head;
 
@@ -265,13 +265,13 @@ int vb_iw_output(struct vb_iw_qp *q, struct iovec *iov, int max, size_t most)
 		struct room r = {.iov = iov, .max = max};
 		uint8_t life = q->life;
 
-		if (q->held || life == VB_IW_OVER)
+		if (q->waits_for_input || life == VB_IW_OVER)
 			return 0;
-		if (life == VB_IW_TERMINATING && q->out.head == q->out.tail && q->told) {
+		if (life == VB_IW_TERMINATING && q->out.head == q->out.tail && q->terminate_sent) {
 			q->life = VB_IW_OVER;
 			return 0;
 		}
-		if (output(q, &r, most ? most : 1) >= 0 && q->life == life) {
+		if (output_piece(q, &r, most ? most : 1) >= 0 && q->life == life) {
 			q->out.given = (uint32_t)r.bytes;
 			return r.n;
 		}
@@ -315,7 +315,7 @@ void vb_iw_sent(struct vb_iw_qp *q, size_t n)
 		o->begin = o->head == o->tail ? o->end : fpdu_at(q, o->head)->at;
 		handed_over(q, &f);
 	}
-	if (q->life == VB_IW_TERMINATING && q->told && o->head == o->tail)
+	if (q->life == VB_IW_TERMINATING && q->terminate_sent && o->head == o->tail)
 		q->life = VB_IW_OVER;
 	else if (q->life == VB_IW_LIVES)
 		vb_iw_retire(q);

@@ -9,7 +9,7 @@
  * Finds errors before anything is sent. RDMAP has no send with immediate data. The Immediate Data message of RFC 7306,
  * 6 consumes a receive of its own, which suits RDMA writes only.
  */
-static enum vb_work_status fault(const struct vb_iw_qp *q, const struct vb_work *rq)
+static enum vb_work_status request_fault(const struct vb_iw_qp *q, const struct vb_work *rq)
 {
 	if (rq->verb == VB_VERB_LOCAL_INV)
 		return VB_WORK_SUCCESS;
@@ -28,7 +28,7 @@ static bool take_send(struct vb_iw_qp *q)
 		return false;
 	s->done = false;
 	s->packets = 0;
-	s->status = fault(q, &s->rq);
+	s->status = request_fault(q, &s->rq);
 	q->rq.tail++;
 	return true;
 }
@@ -98,7 +98,7 @@ void vb_iw_read_done(struct vb_iw_qp *q)
 
 /* --- messages --- */
 
-static struct vb_ddp header(uint8_t opcode, bool last)
+static struct vb_ddp ddp_header(uint8_t opcode, bool last)
 {
 	return (struct vb_ddp){
 	        .tagged = vb_rdmap_table[opcode].flags & VB_RDMAP_TAGGED,
@@ -142,7 +142,7 @@ static enum vb_iw_made put_send(struct vb_iw_qp *q, struct vb_work_sent *s, stru
 }
 
 /* Checks the source before the first FPDU is built, so that after an error earlier requests still complete. */
-static bool sourced(struct vb_iw_qp *q, const struct vb_work_sent *s)
+static bool source_is_accessible(struct vb_iw_qp *q, const struct vb_work_sent *s)
 {
 	struct iovec iov[VB_IW_PIECES];
 
@@ -154,13 +154,13 @@ static enum vb_iw_made make_send(struct vb_iw_qp *q, struct vb_work_sent *s)
 {
 	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, false);
 	struct vb_iw_part p = {
-	        .ddp = header(send_opcode(&s->rq), left <= most),
+	        .ddp = ddp_header(send_opcode(&s->rq), left <= most),
 	        .payload = left < most ? left : most,
 	        .offset = q->rq.offset,
 	        .last = left <= most,
 	};
 
-	if (!sourced(q, s))
+	if (!source_is_accessible(q, s))
 		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	p.ddp.mo = q->rq.offset;
@@ -178,7 +178,7 @@ static enum vb_iw_made make_immediate(struct vb_iw_qp *q, struct vb_work_sent *s
 	uint8_t body[VB_IMMEDIATE_LEN];
 	struct vb_writer w = vb_writer(body, sizeof(body));
 	struct vb_iw_part p = {
-	        .ddp = header(s->rq.flags & VB_WORK_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
+	        .ddp = ddp_header(s->rq.flags & VB_WORK_SOLICITED ? VB_RDMAP_IMMEDIATE_SE : VB_RDMAP_IMMEDIATE, true),
 	        .body = body,
 	        .body_len = sizeof(body),
 	        .last = true,
@@ -198,7 +198,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 	uint32_t left = s->rq.length - q->rq.offset, most = vb_iw_most_payload(q, true);
 	bool ends = left <= most;
 	struct vb_iw_part p = {
-	        .ddp = header(VB_RDMAP_WRITE, ends),
+	        .ddp = ddp_header(VB_RDMAP_WRITE, ends),
 	        .payload = ends ? left : most,
 	        .offset = q->rq.offset,
 	        .last = ends && !(s->rq.flags & VB_WORK_IMM),
@@ -206,7 +206,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 
 	if (q->rq.immediate)
 		return make_immediate(q, s);
-	if (!sourced(q, s))
+	if (!source_is_accessible(q, s))
 		return stop_stream(q, s, VB_WORK_LOC_PROT_ERR);
 	p.ddp.stag = s->rq.rkey;
 	p.ddp.to = s->rq.remote_addr + q->rq.offset;
@@ -221,7 +221,7 @@ static enum vb_iw_made make_write(struct vb_iw_qp *q, struct vb_work_sent *s)
 static enum vb_iw_made put_asked(struct vb_iw_qp *q, struct vb_work_sent *s, uint8_t opcode, const uint8_t *body)
 {
 	struct vb_iw_part p = {
-	        .ddp = header(opcode, true),
+	        .ddp = ddp_header(opcode, true),
 	        .body = body,
 	        .body_len = vb_rdmap_table[opcode].body,
 	        .last = true,
@@ -346,14 +346,14 @@ enum vb_iw_made vb_iw_make_rtr(struct vb_iw_qp *q)
 	enum vb_iw_made made;
 
 	if (q->rq.rtr == VB_IW_RTR_SEND) {
-		p.ddp = header(VB_RDMAP_SEND, true);
+		p.ddp = ddp_header(VB_RDMAP_SEND, true);
 		p.ddp.msn = q->rq.msn[VB_QN_SEND];
 	} else if (q->rq.rtr == VB_IW_RTR_WRITE) {
-		p.ddp = header(VB_RDMAP_WRITE, true);
+		p.ddp = ddp_header(VB_RDMAP_WRITE, true);
 		p.ddp.stag = q->cfg.large ? VB_IW_LARGE_STAG : 0;
 		p.ddp.to = q->cfg.large ? VB_IW_LARGE_TO : 0;
 	} else {
-		p.ddp = header(VB_RDMAP_READ_REQUEST, true);
+		p.ddp = ddp_header(VB_RDMAP_READ_REQUEST, true);
 		p.ddp.msn = q->rq.msn[VB_QN_READ];
 		p.body = body;
 		p.body_len = sizeof(body);

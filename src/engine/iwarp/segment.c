@@ -114,7 +114,7 @@ static bool is_rtr_send(const struct vb_iw_qp *q, const struct vb_iw_segment *s)
 }
 
 /* Marks the stream starved. Later the segment is checked again, and another receive is requested. */
-static bool starve(struct vb_iw_qp *q, const struct vb_iw_segment *s)
+static bool starve_stream(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 {
 	if (q->in.gave_up)
 		return refuse_segment(q, &q->stats.refused_no_receive, VB_TERM_UNTAGGED_NO_BUFFER, s);
@@ -133,7 +133,7 @@ static bool begin_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	q->rs.rtr = VB_IW_RTR_NONE;
 	if (!rs->active) {
 		if (!q->ops->take_receive(q->own, &rs->room))
-			return starve(q, s);
+			return starve_stream(q, s);
 		q->in.waited = q->in.gave_up = false;
 		rs->active = rs->receive = true;
 		rs->opcode = s->ddp.opcode;
@@ -146,7 +146,7 @@ static bool begin_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 	return false;
 }
 
-static void complete_receive(struct vb_iw_qp *q, const struct vb_receipt *receipt)
+static void complete_taken_receive(struct vb_iw_qp *q, const struct vb_receipt *receipt)
 {
 	q->rs.active = q->rs.receive = false;
 	q->rs.offset = 0;
@@ -170,12 +170,12 @@ static void end_send(struct vb_iw_qp *q, const struct vb_iw_segment *s)
 		vb_iw_refuse(q, &q->stats.refused_invalidate, VB_TERM_PROTECTION_INVALIDATE, s, NULL, VB_REFUSE_ACCESS);
 		return;
 	}
-	complete_receive(q, &(struct vb_receipt){
-	                            .solicited = info_of(s)->flags & VB_RDMAP_SOLICITED,
-	                            .flags = invalidates ? VB_WORK_INV : 0,
-	                            .imm = s->ddp.stag,
-	                            .length = q->rs.offset,
-	                    });
+	complete_taken_receive(q, &(struct vb_receipt){
+	                                  .solicited = info_of(s)->flags & VB_RDMAP_SOLICITED,
+	                                  .flags = invalidates ? VB_WORK_INV : 0,
+	                                  .imm = s->ddp.stag,
+	                                  .length = q->rs.offset,
+	                          });
 }
 
 /* RFC 7306, 6: behind an RDMA write, Immediate Data is verbs' write with immediate. Its length is that of the write. */
@@ -187,13 +187,13 @@ static void end_immediate(struct vb_iw_qp *q, const struct vb_iw_segment *s, con
 
 	vb_immediate_decode(&r, &imm);
 	q->rs.written = 0;
-	complete_receive(q, &(struct vb_receipt){
-	                            .write_imm = true,
-	                            .solicited = info_of(s)->flags & VB_RDMAP_SOLICITED,
-	                            .flags = VB_WORK_IMM,
-	                            .imm = imm.data,
-	                            .length = written < UINT32_MAX ? (uint32_t)written : UINT32_MAX,
-	                    });
+	complete_taken_receive(q, &(struct vb_receipt){
+	                                  .write_imm = true,
+	                                  .solicited = info_of(s)->flags & VB_RDMAP_SOLICITED,
+	                                  .flags = VB_WORK_IMM,
+	                                  .imm = imm.data,
+	                                  .length = written < UINT32_MAX ? (uint32_t)written : UINT32_MAX,
+	                          });
 }
 
 /* --- responses to our reads --- */
@@ -277,7 +277,7 @@ bool vb_iw_segment_begin(struct vb_iw_qp *q, struct vb_iw_segment *s)
 {
 	if (!check_kind(q, s) || (!s->ddp.tagged && !check_place(q, s)) || !check_body(q, s))
 		return false;
-	q->held = false;
+	q->waits_for_input = false;
 	if (s->ddp.qn == VB_QN_SEND && !s->ddp.tagged)
 		return begin_send(q, s);
 	if (s->ddp.opcode == VB_RDMAP_READ_RESPONSE)

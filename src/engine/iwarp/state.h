@@ -114,13 +114,13 @@ struct vb_iw_qp {
 	uint32_t mask;
 	uint8_t *stage, *out_bytes;
 	uint32_t stage_len, out_len;
-	uint8_t life;     /* enum vb_iw_life */
-	bool held;        /* until the first FPDU has arrived */
-	bool large;       /* the peer accepts FPDUs of VB_IW_LARGE */
-	bool told, heard; /* a Terminate was sent; was received */
-	bool filled;      /* vb_iw_room was called after the last vb_iw_output */
-	uint16_t hear;    /* enum vb_term of the received Terminate */
-	struct vb_terminate tell;
+	uint8_t life;         /* enum vb_iw_life */
+	bool waits_for_input; /* nothing is sent until the first FPDU has arrived */
+	bool large;           /* the peer accepts FPDUs of VB_IW_LARGE */
+	bool terminate_sent, terminate_received;
+	bool filled;                   /* vb_iw_room was called after the last vb_iw_output */
+	uint16_t terminate_cause;      /* enum vb_term of the received Terminate */
+	struct vb_terminate terminate; /* the one to send */
 	struct vb_iw_requester rq;
 	struct vb_iw_responder rs;
 	struct vb_iw_in in;

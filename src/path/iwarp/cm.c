@@ -27,21 +27,21 @@ static unsigned speed = 1;
 
 /* --- queues: each connection is in one of them, behind those that joined it earlier --- */
 
-static const uint64_t limits[IW_QUEUES] = {
-        [IW_HALF_OPEN] = VB_S(5),
-        [IW_ASKING] = VB_S(30),
-        [IW_RETRYING] = VB_MS(40),
+static const uint64_t limits[VB_IWCM_QUEUES] = {
+        [VB_IWCM_HALF_OPEN] = VB_S(5),
+        [VB_IWCM_ASKING] = VB_S(30),
+        [VB_IWCM_RETRYING] = VB_MS(40),
         /* deviates: by RFC 5044, 7.1, the responder waits without limit. Then programs whose server sends first, like
          * ucmatose, would hang. But it waits for a while, because siw treats data that arrives before it has read the
          * reply as an error. */
-        [IW_HOLDING] = VB_MS(500),
-        [IW_LINGERING] = VB_S(2),
-        [IW_TIMEWAIT] = VB_S(1),
+        [VB_IWCM_HOLDING] = VB_MS(500),
+        [VB_IWCM_LINGERING] = VB_S(2),
+        [VB_IWCM_TIMEWAIT] = VB_S(1),
 };
 
-static void unqueue(struct vb_iwcm_conn *c)
+static void unqueue_conn(struct vb_iwcm_conn *c)
 {
-	struct iw_queue *q = &c->cm->queues[c->queue];
+	struct vb_iwcm_queue *q = &c->cm->queues[c->queue];
 
 	if (c->prev)
 		c->prev->next = c->next;
@@ -54,9 +54,9 @@ static void unqueue(struct vb_iwcm_conn *c)
 	q->n--;
 }
 
-static void enqueue(struct vb_iwcm_conn *c, enum iw_queue_name name)
+static void enqueue_conn(struct vb_iwcm_conn *c, enum vb_iwcm_queue_name name)
 {
-	struct iw_queue *q = &c->cm->queues[name];
+	struct vb_iwcm_queue *q = &c->cm->queues[name];
 
 	c->queue = (uint8_t)name;
 	c->since = vb_now();
@@ -70,19 +70,19 @@ static void enqueue(struct vb_iwcm_conn *c, enum iw_queue_name name)
 	q->n++;
 }
 
-void iw_move(struct vb_iwcm_conn *c, enum iw_queue_name name)
+void vb_iwcm_move(struct vb_iwcm_conn *c, enum vb_iwcm_queue_name name)
 {
-	if (c->queue == IW_HALF_OPEN && c->listener) {
+	if (c->queue == VB_IWCM_HALF_OPEN && c->listener) {
 		c->listener->half_open--;
 		c->listener = NULL;
 	}
-	unqueue(c);
-	enqueue(c, name);
+	unqueue_conn(c);
+	enqueue_conn(c, name);
 }
 
 /* --- connections --- */
 
-struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name queue)
+struct vb_iwcm_conn *vb_iwcm_conn_new(struct vb_iwcm *cm, int fd, enum vb_iwcm_queue_name queue)
 {
 	struct vb_iwcm_conn *c = calloc(1, sizeof(*c));
 
@@ -94,19 +94,19 @@ struct vb_iwcm_conn *iw_conn_new(struct vb_iwcm *cm, int fd, enum iw_queue_name 
 	}
 	c->cm = cm;
 	c->watch.fd = fd;
-	c->watch.fn = iw_ready;
-	enqueue(c, queue);
+	c->watch.fn = vb_iwcm_ready;
+	enqueue_conn(c, queue);
 	return c;
 }
 
 /* Marks the connection dead. The progress thread releases its resources. */
-void iw_drop(struct vb_iwcm_conn *c)
+void vb_iwcm_drop(struct vb_iwcm_conn *c)
 {
 	c->own = NULL;
 	if (c->tie)
 		c->tie->conn = NULL;
 	c->tie = NULL;
-	iw_move(c, IW_DEAD);
+	vb_iwcm_move(c, VB_IWCM_DEAD);
 }
 
 static void reap_listeners(struct vb_iwcm *cm)
@@ -123,12 +123,12 @@ static void reap_listeners(struct vb_iwcm *cm)
 	}
 }
 
-void iw_reap(struct vb_iwcm *cm)
+void vb_iwcm_reap(struct vb_iwcm *cm)
 {
 	struct vb_iwcm_conn *c;
 
-	while ((c = cm->queues[IW_DEAD].first)) {
-		unqueue(c);
+	while ((c = cm->queues[VB_IWCM_DEAD].first)) {
+		unqueue_conn(c);
 		if (c->watch.fd >= 0) {
 			vb_watch_remove(cm->node, &c->watch);
 			close(c->watch.fd);
@@ -142,21 +142,21 @@ void iw_reap(struct vb_iwcm *cm)
 }
 
 /* Called after a refusal was sent. Closing at once could reset the connection before the refusal arrives. */
-void iw_linger(struct vb_iwcm_conn *c)
+void vb_iwcm_linger(struct vb_iwcm_conn *c)
 {
-	struct iw_queue *q = &c->cm->queues[IW_LINGERING];
+	struct vb_iwcm_queue *q = &c->cm->queues[VB_IWCM_LINGERING];
 
 	c->own = NULL;
-	c->state = IW_STATE_LINGER;
+	c->state = VB_IWCM_STATE_LINGER;
 	shutdown(c->watch.fd, SHUT_WR);
-	iw_move(c, IW_LINGERING);
-	if (q->n > IW_LINGER_MAX)
-		iw_drop(q->first);
-	if (c->watched ? vb_watch_change(c->cm->node, &c->watch, EPOLLIN) : iw_watch(c, EPOLLIN))
-		iw_drop(c);
+	vb_iwcm_move(c, VB_IWCM_LINGERING);
+	if (q->n > VB_IWCM_LINGER_MAX)
+		vb_iwcm_drop(q->first);
+	if (c->watched ? vb_watch_change(c->cm->node, &c->watch, EPOLLIN) : vb_iwcm_watch(c, EPOLLIN))
+		vb_iwcm_drop(c);
 }
 
-int iw_watch(struct vb_iwcm_conn *c, uint32_t events)
+int vb_iwcm_watch(struct vb_iwcm_conn *c, uint32_t events)
 {
 	int err = vb_watch_add(c->cm->node, &c->watch, events);
 
@@ -165,7 +165,7 @@ int iw_watch(struct vb_iwcm_conn *c, uint32_t events)
 }
 
 /* Called by the progress thread. */
-void iw_unwatch(struct vb_iwcm_conn *c)
+void vb_iwcm_unwatch(struct vb_iwcm_conn *c)
 {
 	if (c->watched)
 		vb_watch_remove(c->cm->node, &c->watch);
@@ -184,7 +184,7 @@ static void put_end(const struct sockaddr_storage *ss, uint8_t gid[16], uint16_t
 		*ifindex = sin6->sin6_scope_id;
 }
 
-bool iw_learn_ends(struct vb_iwcm_conn *c)
+bool vb_iwcm_learn_ends(struct vb_iwcm_conn *c)
 {
 	struct sockaddr_storage here = {0}, there = {0};
 	socklen_t a = sizeof(here), b = sizeof(there);
@@ -231,12 +231,12 @@ static void on_incoming(struct vb_watch *w, uint32_t events)
 
 	cm->ops->lock();
 	if (!l->closed)
-		iw_take_connections(l);
-	iw_reap(cm);
+		vb_iwcm_take_connections(l);
+	vb_iwcm_reap(cm);
 	cm->ops->unlock();
 }
 
-static int listen_at(struct vb_iwcm_listener *l, const struct vb_iwcm_ends *at, bool v4, bool v6_only, uint8_t tos)
+static int listen_at(struct vb_iwcm_listener *l, const struct vb_iwcm_addresses *at, bool v4, bool v6_only, uint8_t tos)
 {
 	static const uint8_t any[16];
 	struct sockaddr_storage ss = {0};
@@ -259,7 +259,7 @@ static int listen_at(struct vb_iwcm_listener *l, const struct vb_iwcm_ends *at, 
 	return vb_watch_add(l->cm->node, &l->watch, EPOLLIN);
 }
 
-EXPORT int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, bool v4, bool v6_only, uint8_t tos,
+EXPORT int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_addresses *at, bool v4, bool v6_only, uint8_t tos,
                           void *own, struct vb_iwcm_listener **out)
 {
 	struct vb_iwcm_listener *l = calloc(1, sizeof(*l));
@@ -287,10 +287,10 @@ EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
 {
 	struct vb_iwcm *cm = l->cm;
 
-	for (struct vb_iwcm_conn *c = cm->queues[IW_HALF_OPEN].first, *next; c; c = next) {
+	for (struct vb_iwcm_conn *c = cm->queues[VB_IWCM_HALF_OPEN].first, *next; c; c = next) {
 		next = c->next;
 		if (c->listener == l)
-			iw_drop(c);
+			vb_iwcm_drop(c);
 	}
 	shutdown(l->watch.fd, SHUT_RDWR);
 	l->closed = true;
@@ -304,7 +304,7 @@ EXPORT void vb_iwcm_unlisten(struct vb_iwcm_listener *l)
 static int begin_connect(struct vb_iwcm_conn *c)
 {
 	struct sockaddr_storage from = {0}, to = {0};
-	const struct vb_iwcm_ends *e = &c->ends;
+	const struct vb_iwcm_addresses *e = &c->ends;
 	socklen_t from_len = vb_gid_to_sockaddr(&from, e->local, e->local_port, e->ifindex);
 	socklen_t to_len = vb_gid_to_sockaddr(&to, e->remote, e->remote_port, e->ifindex);
 	int fd = c->watch.fd = tcp_socket(&to, c->tos);
@@ -315,11 +315,11 @@ static int begin_connect(struct vb_iwcm_conn *c)
 		return errno;
 	if (connect(fd, (struct sockaddr *)&to, to_len) && errno != EINPROGRESS)
 		return errno;
-	c->state = IW_STATE_CONNECTING;
-	return iw_watch(c, EPOLLOUT);
+	c->state = VB_IWCM_STATE_CONNECTING;
+	return vb_iwcm_watch(c, EPOLLOUT);
 }
 
-int iw_connect(struct vb_iwcm_conn *c)
+int vb_iwcm_connect_tcp(struct vb_iwcm_conn *c)
 {
 	int err = begin_connect(c);
 
@@ -330,14 +330,14 @@ int iw_connect(struct vb_iwcm_conn *c)
 	return begin_connect(c);
 }
 
-EXPORT int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_ends *ends, bool any_port,
+EXPORT int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_addresses *ends, bool any_port,
                            const struct vb_iwcm_offer *offer, void *own, struct vb_iwcm_conn **out)
 {
 	struct vb_iwcm_conn *c;
 
 	if (offer->len[0] + offer->len[1] > VB_IWCM_PRIVATE_MAX)
 		return EINVAL;
-	c = iw_conn_new(cm, -1, IW_ASKING);
+	c = vb_iwcm_conn_new(cm, -1, VB_IWCM_ASKING);
 	if (!c)
 		return ENOMEM;
 	c->active = true;
@@ -345,11 +345,11 @@ EXPORT int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_ends *ends, 
 	c->ends = *ends;
 	c->any_port = any_port;
 	c->tos = offer->tos;
-	iw_compose_request(c, offer);
-	int err = iw_connect(c);
+	vb_iwcm_compose_request(c, offer);
+	int err = vb_iwcm_connect_tcp(c);
 
 	if (err) {
-		iw_drop(c);
+		vb_iwcm_drop(c);
 		return err;
 	}
 	cm->stats.asked++;
@@ -369,13 +369,13 @@ static struct vb_qp *find_qp(const struct vb_node *node, uint32_t qpn)
 static void tell_end(struct vb_iwcm_conn *c)
 {
 	c->cm->ops->closed(c->own, c->over_err);
-	if (c->queue != IW_DEAD)
-		iw_move(c, IW_TIMEWAIT);
+	if (c->queue != VB_IWCM_DEAD)
+		vb_iwcm_move(c, VB_IWCM_TIMEWAIT);
 }
 
 static void on_closed(void *own, int status)
 {
-	struct iw_tie *tie = own;
+	struct vb_iwcm_tie *tie = own;
 	struct vb_iwcm *cm = tie->cm;
 
 	cm->ops->lock();
@@ -386,10 +386,10 @@ static void on_closed(void *own, int status)
 		c->tie = NULL;
 		c->over = true;
 		c->over_err = status;
-		if (c->told)
+		if (c->owner_knows)
 			tell_end(c);
 	}
-	iw_reap(cm);
+	vb_iwcm_reap(cm);
 	cm->ops->unlock();
 	free(tie);
 }
@@ -397,27 +397,27 @@ static void on_closed(void *own, int status)
 /* RFC 6581, 9.3: sends the peer a Terminate. */
 static int fail_attach(struct vb_iwcm_conn *c, int err)
 {
-	iw_say_terminate(c, VB_TERM_MPA_CATASTROPHIC);
-	c->state = IW_STATE_REFUSED;
+	vb_iwcm_say_terminate(c, VB_TERM_MPA_CATASTROPHIC);
+	c->state = VB_IWCM_STATE_REFUSED;
 	return err;
 }
 
 /* Called without the lock. */
-static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
+static int attach_stream(struct vb_iwcm_conn *c, uint32_t qpn)
 {
 	struct vb_qp *qp = find_qp(c->cm->node, qpn);
-	struct iw_tie *tie = qp ? malloc(sizeof(*tie)) : NULL;
+	struct vb_iwcm_tie *tie = qp ? malloc(sizeof(*tie)) : NULL;
 	struct vb_iwarp_stream s = c->stream;
 
 	if (!tie)
 		return fail_attach(c, qp ? ENOMEM : EINVAL);
-	*tie = (struct iw_tie){.cm = c->cm, .conn = c};
+	*tie = (struct vb_iwcm_tie){.cm = c->cm, .conn = c};
 	s.fd = c->watch.fd;
 	s.initiator = c->active;
 	s.closed = on_closed;
 	s.own = tie;
 	c->watch.fd = -1;
-	c->state = IW_STATE_STREAM;
+	c->state = VB_IWCM_STATE_STREAM;
 	c->qpn = qpn;
 	c->tie = tie;
 	int err = vb_iwarp_attach(qp, &s);
@@ -436,36 +436,36 @@ static int attach(struct vb_iwcm_conn *c, uint32_t qpn)
 
 EXPORT int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_iwcm_offer *offer)
 {
-	if (c->state != IW_STATE_REQUESTED || offer->len[0] + offer->len[1] > VB_IWCM_PRIVATE_MAX)
+	if (c->state != VB_IWCM_STATE_REQUESTED || offer->len[0] + offer->len[1] > VB_IWCM_PRIVATE_MAX)
 		return EINVAL;
 	if (!find_qp(c->cm->node, qpn))
 		return EINVAL;
-	int err = iw_reply(c, offer);
+	int err = vb_iwcm_reply(c, offer);
 
-	return err ? err : attach(c, qpn);
+	return err ? err : attach_stream(c, qpn);
 }
 
 EXPORT int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn)
 {
-	return c->state == IW_STATE_REPLIED ? attach(c, qpn) : EINVAL;
+	return c->state == VB_IWCM_STATE_REPLIED ? attach_stream(c, qpn) : EINVAL;
 }
 
-EXPORT void vb_iwcm_told(struct vb_iwcm_conn *c)
+EXPORT void vb_iwcm_owner_knows(struct vb_iwcm_conn *c)
 {
-	c->told = true;
-	if (!c->over && c->stream.hold && c->stream.expect_rtr == VB_IW_RTR_NONE)
-		iw_move(c, IW_HOLDING);
+	c->owner_knows = true;
+	if (!c->over && c->stream.waits_for_initiator && c->stream.expect_rtr == VB_IW_RTR_NONE)
+		vb_iwcm_move(c, VB_IWCM_HOLDING);
 	if (c->over)
 		tell_end(c);
 }
 
 EXPORT int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len)
 {
-	if (c->state != IW_STATE_REQUESTED || len > VB_IWCM_PRIVATE_MAX)
+	if (c->state != VB_IWCM_STATE_REQUESTED || len > VB_IWCM_PRIVATE_MAX)
 		return EINVAL;
 	c->cm->stats.refused++;
-	iw_refuse(c, data, len);
-	c->state = IW_STATE_REFUSED;
+	vb_iwcm_refuse(c, data, len);
+	c->state = VB_IWCM_STATE_REFUSED;
 	return 0;
 }
 
@@ -477,22 +477,22 @@ EXPORT int vb_iwcm_disconnect(struct vb_iwcm_conn *c)
 	struct vb_qp *qp = lives ? find_qp(c->cm->node, c->qpn) : NULL;
 
 	if (!qp)
-		return c->state == IW_STATE_STREAM ? 0 : EINVAL;
+		return c->state == VB_IWCM_STATE_STREAM ? 0 : EINVAL;
 	vb_iwarp_disconnect(qp);
 	return 0;
 }
 
-EXPORT void vb_iwcm_end(struct vb_iwcm_conn *c)
+EXPORT void vb_iwcm_release(struct vb_iwcm_conn *c)
 {
-	if (c->state == IW_STATE_REQUESTED)
+	if (c->state == VB_IWCM_STATE_REQUESTED)
 		vb_iwcm_reject(c, NULL, 0);
-	if (c->state == IW_STATE_REFUSED)
-		iw_linger(c);
+	if (c->state == VB_IWCM_STATE_REFUSED)
+		vb_iwcm_linger(c);
 	else
-		iw_drop(c);
+		vb_iwcm_drop(c);
 }
 
-EXPORT void vb_iwcm_ends(const struct vb_iwcm_conn *c, struct vb_iwcm_ends *out)
+EXPORT void vb_iwcm_addresses(const struct vb_iwcm_conn *c, struct vb_iwcm_addresses *out)
 {
 	*out = c->ends;
 }
@@ -515,7 +515,7 @@ EXPORT int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out)
 		return err;
 	}
 	cm->ops = ops;
-	iw_wishes(cm);
+	vb_iwcm_wishes(cm);
 	*out = only = cm;
 	return 0;
 }
@@ -523,7 +523,7 @@ EXPORT int vb_iwcm_open(const struct vb_iwcm_ops *ops, struct vb_iwcm **out)
 /* Does not free the instance, because its node is not freed either. */
 EXPORT void vb_iwcm_in_child(struct vb_iwcm *cm)
 {
-	for (int i = 0; i < IW_QUEUES; i++)
+	for (int i = 0; i < VB_IWCM_QUEUES; i++)
 		for (struct vb_iwcm_conn *c = cm->queues[i].first; c; c = c->next)
 			if (c->watch.fd >= 0)
 				close(c->watch.fd);
@@ -536,9 +536,9 @@ EXPORT uint64_t vb_iwcm_deadline(const struct vb_iwcm *cm)
 {
 	uint64_t first = cm->paused_until;
 
-	if (cm->queues[IW_DEAD].first || cm->closed_listeners)
+	if (cm->queues[VB_IWCM_DEAD].first || cm->closed_listeners)
 		return 1;
-	for (int i = 0; i < IW_QUEUES; i++) {
+	for (int i = 0; i < VB_IWCM_QUEUES; i++) {
 		const struct vb_iwcm_conn *c = limits[i] ? cm->queues[i].first : NULL;
 		uint64_t due = c ? c->since + limits[i] / speed : 0;
 
@@ -548,7 +548,7 @@ EXPORT uint64_t vb_iwcm_deadline(const struct vb_iwcm *cm)
 	return first;
 }
 
-static void resume(struct vb_iwcm *cm)
+static void resume_listeners(struct vb_iwcm *cm)
 {
 	cm->paused_until = 0;
 	for (struct vb_iwcm_listener *l = cm->listeners; l; l = l->next)
@@ -560,12 +560,12 @@ EXPORT void vb_iwcm_timeout(struct vb_iwcm *cm, uint64_t now)
 {
 	struct vb_iwcm_conn *c;
 
-	for (int i = 0; i < IW_QUEUES; i++)
+	for (int i = 0; i < VB_IWCM_QUEUES; i++)
 		while (limits[i] && (c = cm->queues[i].first) && c->since + limits[i] / speed <= now)
-			iw_expire(c);
+			vb_iwcm_expire(c);
 	if (cm->paused_until && cm->paused_until <= now)
-		resume(cm);
-	iw_reap(cm);
+		resume_listeners(cm);
+	vb_iwcm_reap(cm);
 }
 
 /* --- the same host --- */
@@ -607,7 +607,7 @@ EXPORT void vb_iwcm_stats(struct vb_iwcm_stats *out)
 		return;
 	only->ops->lock();
 	*out = only->stats;
-	for (int i = 0; i < IW_QUEUES; i++)
+	for (int i = 0; i < VB_IWCM_QUEUES; i++)
 		out->live += only->queues[i].n;
 	only->ops->unlock();
 }

@@ -24,7 +24,7 @@ enum {
 	VB_IWCM_DEPTH_UNKNOWN = 0xffff, /* ird, ord: not sent by the peer (MPA revision 1) */
 };
 
-struct vb_iwcm_ends {
+struct vb_iwcm_addresses {
 	uint8_t local[16], remote[16];
 	uint16_t local_port, remote_port;
 	uint32_t ifindex; /* for link-local addresses; otherwise 0 */
@@ -48,7 +48,7 @@ struct vb_iwcm_ops {
 	 * by the program (then `said` is its reply). ECONNRESET: closed before a reply, or the reply was not an MPA
 	 * reply. ENOMEM: the peer wants more outstanding reads than offered. ETIMEDOUT, EHOSTUNREACH and others. */
 	void (*replied)(void *own, int err, const struct vb_iwcm_said *said);
-	/* The stream has ended. Called once, and only after vb_iwcm_told. */
+	/* The stream has ended. Called once, and only after vb_iwcm_owner_knows. */
 	void (*closed)(void *own, int err);
 	/* Called one second after closed. */
 	void (*exited)(void *own);
@@ -72,8 +72,8 @@ int vb_iwcm_modify_here(struct ibv_context *ctx, uint32_t qpn, const struct ibv_
 
 /* Listens at local and local_port. An all-zero address means all addresses: of IPv4 if v4; otherwise of IPv6, and of
  * IPv4 unless v6_only. */
-int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_ends *at, bool v4, bool v6_only, uint8_t tos, void *own,
-                   struct vb_iwcm_listener **out);
+int vb_iwcm_listen(struct vb_iwcm *cm, const struct vb_iwcm_addresses *at, bool v4, bool v6_only, uint8_t tos,
+                   void *own, struct vb_iwcm_listener **out);
 /* Closes the listener, and connections without a complete request. The port is free when it returns. */
 void vb_iwcm_unlisten(struct vb_iwcm_listener *l);
 
@@ -84,22 +84,22 @@ struct vb_iwcm_offer {
 	uint8_t tos;
 };
 /* Connects, and sends an MPA request. any_port: if local_port is in use by TCP, chooses another one. */
-int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_ends *ends, bool any_port,
+int vb_iwcm_connect(struct vb_iwcm *cm, const struct vb_iwcm_addresses *ends, bool any_port,
                     const struct vb_iwcm_offer *offer, void *own, struct vb_iwcm_conn **out);
 /* Give the stream to the queue pair with this number, which goes to RTS. Called without the lock; no other thread may
  * use the connection meanwhile. After EINVAL nothing was done; after any other error only vb_iwcm_end may follow. */
 int vb_iwcm_accept(struct vb_iwcm_conn *c, uint32_t qpn, const struct vb_iwcm_offer *offer);
 int vb_iwcm_start(struct vb_iwcm_conn *c, uint32_t qpn);
 /* The program knows the connection: closed() may be called from now on, at once if the stream has ended. */
-void vb_iwcm_told(struct vb_iwcm_conn *c);
+void vb_iwcm_owner_knows(struct vb_iwcm_conn *c);
 /* Refuses the request. The owner must still call vb_iwcm_end. */
 int vb_iwcm_reject(struct vb_iwcm_conn *c, const void *data, size_t len);
 /* Ends the stream like vb_iwarp_disconnect; closed() follows. Called without the lock. */
 int vb_iwcm_disconnect(struct vb_iwcm_conn *c);
 /* Releases the connection in any state. Refuses an unanswered request. A stream continues, unless vb_iwcm_disconnect
  * was called before. The pointer is invalid afterwards, and no callback follows. */
-void vb_iwcm_end(struct vb_iwcm_conn *c);
-void vb_iwcm_ends(const struct vb_iwcm_conn *c, struct vb_iwcm_ends *out);
+void vb_iwcm_release(struct vb_iwcm_conn *c);
+void vb_iwcm_addresses(const struct vb_iwcm_conn *c, struct vb_iwcm_addresses *out);
 /* The negotiated numbers of outstanding reads. */
 void vb_iwcm_depths(const struct vb_iwcm_conn *c, uint16_t *ird, uint16_t *ord);
 

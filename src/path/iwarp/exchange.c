@@ -29,7 +29,7 @@ static bool is_item(const char *at, const char *what)
 	return strcspn(at, ",") == len && !strncmp(at, what, len);
 }
 
-static bool wishes(const char *list, const char *what)
+static bool list_contains(const char *list, const char *what)
 {
 	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
 		if (is_item(at, what))
@@ -37,13 +37,13 @@ static bool wishes(const char *list, const char *what)
 	return false;
 }
 
-void iw_wishes(struct vb_iwcm *cm)
+void vb_iwcm_wishes(struct vb_iwcm *cm)
 {
 	const char *list = vb_env("VERBENA_MPA");
 
-	cm->crc = wishes(list, "crc");
-	cm->markers = wishes(list, "markers");
-	cm->large = !wishes(list, "emss");
+	cm->crc = list_contains(list, "crc");
+	cm->markers = list_contains(list, "markers");
+	cm->large = !list_contains(list, "emss");
 	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
 		int len = (int)strcspn(at, ",");
 
@@ -86,7 +86,7 @@ static void put_request(struct vb_iwcm_conn *c)
 	put_frame(c, &f);
 }
 
-static void keep_data(struct iw_exchange *x, const struct vb_iwcm_offer *offer)
+static void keep_data(struct vb_iwcm_exchange *x, const struct vb_iwcm_offer *offer)
 {
 	x->data_len = 0;
 	for (int i = 0; i < 2; i++) {
@@ -96,7 +96,7 @@ static void keep_data(struct iw_exchange *x, const struct vb_iwcm_offer *offer)
 	}
 }
 
-void iw_compose_request(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
+void vb_iwcm_compose_request(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 {
 	set_wish(c, offer);
 	keep_data(c->x, offer);
@@ -114,7 +114,7 @@ static void take_terms(struct vb_iwcm_conn *c, const struct vb_mpa_terms *terms)
 	                                     .markers_in = terms->markers_in,
 	                                     .markers_out = terms->markers_out,
 	                                     .large = c->cm->large,
-	                                     .hold = terms->hold,
+	                                     .waits_for_initiator = terms->hold,
 	                                     .ird = terms->ird,
 	                                     .ord = terms->ord,
 	                                     .send_rtr = c->active ? rtr : VB_IW_RTR_NONE,
@@ -140,15 +140,15 @@ static void tell_failure(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_s
 	void *own = c->own;
 	const struct vb_iwcm_said nothing = {0};
 
-	c->state = IW_STATE_REFUSED;
+	c->state = VB_IWCM_STATE_REFUSED;
 	c->own = NULL;
-	iw_move(c, IW_QUIET); /* until the owner calls vb_iwcm_end */
+	vb_iwcm_move(c, VB_IWCM_QUIET); /* until its owner ends it */
 	c->cm->ops->replied(own, err, said ? said : &nothing);
 }
 
 static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_said *said)
 {
-	iw_unwatch(c);
+	vb_iwcm_unwatch(c);
 	if (c->watch.fd >= 0)
 		close(c->watch.fd);
 	c->watch.fd = -1;
@@ -156,7 +156,7 @@ static void fail_asking(struct vb_iwcm_conn *c, int err, const struct vb_iwcm_sa
 }
 
 /* Sends a Terminate as the first and only FPDU. */
-void iw_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
+void vb_iwcm_say_terminate(struct vb_iwcm_conn *c, enum vb_term term)
 {
 	uint8_t bytes[64];
 	bool markers = c->stream.markers_out;
@@ -188,83 +188,83 @@ static bool ask_by_older(struct vb_iwcm_conn *c)
 {
 	if (c->wish.revision == 1)
 		return false;
-	iw_unwatch(c);
+	vb_iwcm_unwatch(c);
 	close(c->watch.fd);
 	c->watch.fd = -1;
 	if (c->any_port)
 		c->ends.local_port = 0; /* the old connection still uses the port */
 	c->wish.revision = 1;
 	put_request(c);
-	if (iw_connect(c))
+	if (vb_iwcm_connect_tcp(c))
 		return false;
 	c->cm->stats.older++;
 	return true;
 }
 
-static void lost(struct vb_iwcm_conn *c, int err)
+static void connection_lost(struct vb_iwcm_conn *c, int err)
 {
 	c->cm->stats.lost++;
 	if (!c->active)
-		iw_drop(c);
+		vb_iwcm_drop(c);
 	else if (c->x->have || !ask_by_older(c))
 		fail_asking(c, err == ETIMEDOUT ? err : ECONNRESET, NULL);
 }
 
-static void malformed(struct vb_iwcm_conn *c)
+static void refuse_malformed(struct vb_iwcm_conn *c)
 {
 	c->cm->stats.malformed++;
 	if (c->active)
 		fail_asking(c, ECONNRESET, NULL);
 	else
-		iw_drop(c);
+		vb_iwcm_drop(c);
 }
 
 /* Called when there is no listener. Tries again some times, like a repeated REQ, because programs may close a listener
  * and make the next one. */
 static bool ask_later(struct vb_iwcm_conn *c)
 {
-	if (c->retries == IW_RETRIES)
+	if (c->retries == VB_IWCM_RETRIES)
 		return false;
 	c->retries++;
-	iw_unwatch(c);
+	vb_iwcm_unwatch(c);
 	close(c->watch.fd);
 	c->watch.fd = -1;
-	iw_move(c, IW_RETRYING);
+	vb_iwcm_move(c, VB_IWCM_RETRYING);
 	return true;
 }
 
 static void ask_now(struct vb_iwcm_conn *c)
 {
-	iw_move(c, IW_ASKING);
-	int err = iw_connect(c);
+	vb_iwcm_move(c, VB_IWCM_ASKING);
+	int err = vb_iwcm_connect_tcp(c);
 
 	if (err)
 		fail_asking(c, err, NULL);
 }
 
-void iw_expire(struct vb_iwcm_conn *c)
+void vb_iwcm_expire(struct vb_iwcm_conn *c)
 {
-	if (c->queue == IW_RETRYING) {
+	if (c->queue == VB_IWCM_RETRYING) {
 		ask_now(c);
 		return;
 	}
-	if (c->queue == IW_TIMEWAIT) {
-		iw_move(c, IW_QUIET);
+	if (c->queue == VB_IWCM_TIMEWAIT) {
+		vb_iwcm_move(c, VB_IWCM_QUIET);
 		c->cm->ops->exited(c->own);
 		return;
 	}
-	if (c->queue == IW_HOLDING) {
-		iw_move(c, IW_QUIET);
+	if (c->queue == VB_IWCM_HOLDING) {
+		vb_iwcm_move(c, VB_IWCM_QUIET);
 		if (c->tie)
 			vb_iwarp_hold_no_longer(c->cm->node, c->qpn);
 		return;
 	}
-	if (c->queue != IW_LINGERING)
+	if (c->queue != VB_IWCM_LINGERING)
 		c->cm->stats.expired++;
-	if (c->queue == IW_ASKING)
+	if (c->queue == VB_IWCM_ASKING)
 		fail_asking(c, ETIMEDOUT, NULL);
 	else
-		iw_drop(c);
+		vb_iwcm_drop(c);
 }
 
 /* --- bytes --- */
@@ -272,7 +272,7 @@ void iw_expire(struct vb_iwcm_conn *c)
 /* Returns 0 when the whole frame is sent, EAGAIN, or another errno. */
 static int send_some(struct vb_iwcm_conn *c)
 {
-	struct iw_exchange *x = c->x;
+	struct vb_iwcm_exchange *x = c->x;
 
 	while (x->sent < x->out_len) {
 		ssize_t n = send(c->watch.fd, x->out + x->sent, x->out_len - x->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -287,22 +287,22 @@ static int send_some(struct vb_iwcm_conn *c)
 }
 
 /* The length of the frame, as far as the bytes that have arrived show it. */
-static size_t wanted(const struct iw_exchange *x)
+static size_t frame_size(const struct vb_iwcm_exchange *x)
 {
 	if (x->have < VB_MPA_FRAME_LEN)
 		return VB_MPA_FRAME_LEN;
-	return VB_MPA_FRAME_LEN + (size_t)(x->in[18] << 8 | x->in[19]);
+	return VB_MPA_FRAME_LEN + (size_t)vb_mpa_private_len(x->in);
 }
 
 /* Reads exactly one frame. Data behind it stays in the socket, for the stream. Returns 0 when the frame is complete,
  * EAGAIN, EPROTO if it is not a frame of this kind, or the errno of the connection. */
 static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 {
-	struct iw_exchange *x = c->x;
+	struct vb_iwcm_exchange *x = c->x;
 	size_t used;
 
 	for (;;) {
-		ssize_t n = recv(c->watch.fd, x->in + x->have, wanted(x) - x->have, MSG_DONTWAIT);
+		ssize_t n = recv(c->watch.fd, x->in + x->have, frame_size(x) - x->have, MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -317,7 +317,7 @@ static int read_frame(struct vb_iwcm_conn *c, struct vb_mpa_frame *f)
 }
 
 /* Returns an errno if the peer has sent data that it may not send before the reply, or has closed. */
-static int overheard(const struct vb_iwcm_conn *c)
+static int check_silence(const struct vb_iwcm_conn *c)
 {
 	uint8_t byte;
 	ssize_t n = recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -342,18 +342,18 @@ static void reply_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f)
 		return;
 	}
 	if (refusal == VB_MPA_NEWER) {
-		malformed(c);
+		refuse_malformed(c);
 		return;
 	}
 	take_terms(c, &terms);
-	iw_unwatch(c);
+	vb_iwcm_unwatch(c);
 	if (refusal != VB_MPA_AGREED) {
-		iw_say_terminate(c, refusal == VB_MPA_NO_IRD ? VB_TERM_MPA_IRD : VB_TERM_MPA_RTR);
+		vb_iwcm_say_terminate(c, refusal == VB_MPA_NO_IRD ? VB_TERM_MPA_IRD : VB_TERM_MPA_RTR);
 		tell_failure(c, refusal == VB_MPA_NO_IRD ? ENOMEM : EPROTO, &said);
 		return;
 	}
-	c->state = IW_STATE_REPLIED;
-	iw_move(c, IW_QUIET);
+	c->state = VB_IWCM_STATE_REPLIED;
+	vb_iwcm_move(c, VB_IWCM_QUIET);
 	c->cm->ops->replied(c->own, 0, &said);
 }
 
@@ -365,9 +365,9 @@ static void read_reply(struct vb_iwcm_conn *c)
 	if (!err)
 		reply_is_here(c, &f);
 	else if (err == EPROTO)
-		malformed(c);
+		refuse_malformed(c);
 	else if (err != EAGAIN)
-		lost(c, err);
+		connection_lost(c, err);
 }
 
 static void send_request(struct vb_iwcm_conn *c)
@@ -377,11 +377,11 @@ static void send_request(struct vb_iwcm_conn *c)
 	if (err == EAGAIN)
 		return;
 	if (!err) {
-		c->state = IW_STATE_AWAITS_REPLY;
+		c->state = VB_IWCM_STATE_AWAITS_REPLY;
 		err = vb_watch_change(c->cm->node, &c->watch, EPOLLIN);
 	}
 	if (err)
-		lost(c, err);
+		connection_lost(c, err);
 }
 
 static void has_connected(struct vb_iwcm_conn *c)
@@ -391,7 +391,7 @@ static void has_connected(struct vb_iwcm_conn *c)
 
 	if (getsockopt(c->watch.fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		err = errno;
-	if (!err && !iw_learn_ends(c))
+	if (!err && !vb_iwcm_learn_ends(c))
 		err = ECONNRESET;
 	if (err == ECONNREFUSED && ask_later(c))
 		return;
@@ -399,7 +399,7 @@ static void has_connected(struct vb_iwcm_conn *c)
 		fail_asking(c, err, NULL);
 		return;
 	}
-	c->state = IW_STATE_ASKING;
+	c->state = VB_IWCM_STATE_ASKING;
 	send_request(c);
 }
 
@@ -408,20 +408,20 @@ static bool is_connected(const struct vb_iwcm_conn *c)
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 
-	return c->state == IW_STATE_CONNECTING && !getpeername(c->watch.fd, (struct sockaddr *)&peer, &len);
+	return c->state == VB_IWCM_STATE_CONNECTING && !getpeername(c->watch.fd, (struct sockaddr *)&peer, &len);
 }
 
 /* Lets earlier connections send their requests first, because programs number their queue pairs in that order. */
-static void connected(struct vb_iwcm_conn *c)
+static void tcp_connected(struct vb_iwcm_conn *c)
 {
-	struct vb_iwcm_conn *e = c->cm->queues[IW_ASKING].first, *next;
+	struct vb_iwcm_conn *e = c->cm->queues[VB_IWCM_ASKING].first, *next;
 
-	for (int i = 0; i < EARLIER && e && e != c && e->queue == IW_ASKING; i++, e = next) {
+	for (int i = 0; i < EARLIER && e && e != c && e->queue == VB_IWCM_ASKING; i++, e = next) {
 		next = e->next;
 		if (is_connected(e))
 			has_connected(e);
 	}
-	if (c->queue == IW_ASKING && c->state == IW_STATE_CONNECTING)
+	if (c->queue == VB_IWCM_ASKING && c->state == VB_IWCM_STATE_CONNECTING)
 		has_connected(c);
 }
 
@@ -432,18 +432,18 @@ static void request_is_here(struct vb_iwcm_conn *c, const struct vb_mpa_frame *f
 	struct vb_iwcm_said said = said_in(f);
 	struct vb_iwcm_listener *l = c->listener;
 
-	if (overheard(c)) {
-		malformed(c);
+	if (check_silence(c)) {
+		refuse_malformed(c);
 		return;
 	}
 	c->cm->stats.requests++;
 	c->x->peers = *f;
-	c->state = IW_STATE_REQUESTED;
-	iw_unwatch(c);
-	iw_move(c, IW_QUIET);
+	c->state = VB_IWCM_STATE_REQUESTED;
+	vb_iwcm_unwatch(c);
+	vb_iwcm_move(c, VB_IWCM_QUIET);
 	c->own = l->own ? c->cm->ops->request(l->own, c, &said) : NULL;
-	if (!c->own && c->queue != IW_DEAD)
-		vb_iwcm_end(c);
+	if (!c->own && c->queue != VB_IWCM_DEAD)
+		vb_iwcm_release(c);
 }
 
 static void read_one_request(struct vb_iwcm_conn *c)
@@ -454,22 +454,22 @@ static void read_one_request(struct vb_iwcm_conn *c)
 	if (!err)
 		request_is_here(c, &f);
 	else if (err == EPROTO)
-		malformed(c);
+		refuse_malformed(c);
 	else if (err != EAGAIN)
-		lost(c, err);
+		connection_lost(c, err);
 }
 
 /* Reads requests of connections that were accepted earlier first, to keep their order here too. */
 static void read_request(struct vb_iwcm_conn *c)
 {
-	struct vb_iwcm_conn *e = c->cm->queues[IW_HALF_OPEN].first, *next;
+	struct vb_iwcm_conn *e = c->cm->queues[VB_IWCM_HALF_OPEN].first, *next;
 
-	for (int i = 0; i < EARLIER && e && e != c && e->queue == IW_HALF_OPEN; i++, e = next) {
+	for (int i = 0; i < EARLIER && e && e != c && e->queue == VB_IWCM_HALF_OPEN; i++, e = next) {
 		next = e->next;
 		if (e->listener == c->listener)
 			read_one_request(e);
 	}
-	if (c->queue == IW_HALF_OPEN)
+	if (c->queue == VB_IWCM_HALF_OPEN)
 		read_one_request(c);
 }
 
@@ -481,11 +481,11 @@ static int send_whole(struct vb_iwcm_conn *c)
 	return err == EAGAIN || err == EPIPE ? ECONNRESET : err;
 }
 
-int iw_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
+int vb_iwcm_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 {
 	struct vb_mpa_terms terms;
 	struct vb_mpa_frame f;
-	int err = overheard(c);
+	int err = check_silence(c);
 
 	if (!err) {
 		set_wish(c, offer);
@@ -499,14 +499,14 @@ int iw_reply(struct vb_iwcm_conn *c, const struct vb_iwcm_offer *offer)
 		if (refusal != VB_MPA_AGREED)
 			err = EPROTO;
 	}
-	c->state = IW_STATE_REFUSED;
+	c->state = VB_IWCM_STATE_REFUSED;
 	if (err)
 		return err == EPROTO ? ECONNRESET : err;
 	take_terms(c, &terms);
 	return 0;
 }
 
-void iw_refuse(struct vb_iwcm_conn *c, const void *data, size_t len)
+void vb_iwcm_refuse(struct vb_iwcm_conn *c, const void *data, size_t len)
 {
 	struct vb_iwcm_offer offer = {.ird = c->x->peers.ord, .ord = c->x->peers.ird};
 	struct vb_mpa_terms terms;
@@ -532,7 +532,7 @@ static struct vb_iwcm_conn *next_half_open(const struct vb_iwcm_listener *l, str
 
 static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb_iwcm_conn *c)
 {
-	struct vb_iwcm_conn *i = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first);
+	struct vb_iwcm_conn *i = next_half_open(l, l->cm->queues[VB_IWCM_HALF_OPEN].first);
 	unsigned n = 0;
 
 	for (; i; i = next_half_open(l, i->next))
@@ -542,9 +542,9 @@ static unsigned from_same_host(const struct vb_iwcm_listener *l, const struct vb
 
 /* Closes a connection without a complete request: the oldest one of the host that has most of them, so that no host
  * displaces another. */
-static void make_room(struct vb_iwcm_listener *l)
+static void drop_half_open(struct vb_iwcm_listener *l)
 {
-	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[IW_HALF_OPEN].first), *victim = NULL;
+	struct vb_iwcm_conn *c = next_half_open(l, l->cm->queues[VB_IWCM_HALF_OPEN].first), *victim = NULL;
 	unsigned most = 0, n;
 
 	for (; c && most <= l->half_open / 2; c = next_half_open(l, c->next)) {
@@ -557,12 +557,12 @@ static void make_room(struct vb_iwcm_listener *l)
 	if (!victim)
 		return;
 	l->cm->stats.crowded_out++;
-	iw_drop(victim);
+	vb_iwcm_drop(victim);
 }
 
 static void take_connection(struct vb_iwcm_listener *l, int fd)
 {
-	struct vb_iwcm_conn *c = iw_conn_new(l->cm, fd, IW_HALF_OPEN);
+	struct vb_iwcm_conn *c = vb_iwcm_conn_new(l->cm, fd, VB_IWCM_HALF_OPEN);
 	int one = 1;
 
 	if (!c) {
@@ -570,12 +570,12 @@ static void take_connection(struct vb_iwcm_listener *l, int fd)
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	c->state = IW_STATE_AWAITS_REQUEST;
+	c->state = VB_IWCM_STATE_AWAITS_REQUEST;
 	c->listener = l;
 	l->half_open++;
 	l->cm->stats.accepted++;
-	if (!iw_learn_ends(c) || iw_watch(c, EPOLLIN)) {
-		iw_drop(c);
+	if (!vb_iwcm_learn_ends(c) || vb_iwcm_watch(c, EPOLLIN)) {
+		vb_iwcm_drop(c);
 		return;
 	}
 	read_request(c); /* the request has often arrived already */
@@ -588,7 +588,7 @@ static void pause_listening(struct vb_iwcm_listener *l)
 	l->cm->paused_until = vb_now() + PAUSE_NS;
 }
 
-void iw_take_connections(struct vb_iwcm_listener *l)
+void vb_iwcm_take_connections(struct vb_iwcm_listener *l)
 {
 	for (int i = 0; i < TAKEN_AT_ONCE && !l->closed; i++) {
 		int fd = accept4(l->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -599,48 +599,48 @@ void iw_take_connections(struct vb_iwcm_listener *l)
 			return;
 		if (fd < 0)
 			continue;
-		if (l->half_open >= IW_HALF_OPEN_MAX)
-			make_room(l);
+		if (l->half_open >= VB_IWCM_HALF_OPEN_MAX)
+			drop_half_open(l);
 		take_connection(l, fd);
 	}
 }
 
 /* --- both sides --- */
 
-static void linger(struct vb_iwcm_conn *c)
+static void drain_lingering(struct vb_iwcm_conn *c)
 {
 	uint8_t waste[1024];
 	ssize_t n = recv(c->watch.fd, waste, sizeof(waste), MSG_DONTWAIT);
 
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		iw_drop(c);
+		vb_iwcm_drop(c);
 }
 
-void iw_ready(struct vb_watch *w, uint32_t events)
+void vb_iwcm_ready(struct vb_watch *w, uint32_t events)
 {
 	struct vb_iwcm_conn *c = (struct vb_iwcm_conn *)w;
 	struct vb_iwcm *cm = c->cm;
 
 	cm->ops->lock();
-	switch (c->queue == IW_DEAD ? IW_STATE_STREAM : (enum iw_state)c->state) {
-	case IW_STATE_CONNECTING:
-		connected(c);
+	switch (c->queue == VB_IWCM_DEAD ? VB_IWCM_STATE_STREAM : (enum vb_iwcm_state)c->state) {
+	case VB_IWCM_STATE_CONNECTING:
+		tcp_connected(c);
 		break;
-	case IW_STATE_ASKING:
+	case VB_IWCM_STATE_ASKING:
 		send_request(c);
 		break;
-	case IW_STATE_AWAITS_REPLY:
+	case VB_IWCM_STATE_AWAITS_REPLY:
 		read_reply(c);
 		break;
-	case IW_STATE_AWAITS_REQUEST:
+	case VB_IWCM_STATE_AWAITS_REQUEST:
 		read_request(c);
 		break;
-	case IW_STATE_LINGER:
-		linger(c);
+	case VB_IWCM_STATE_LINGER:
+		drain_lingering(c);
 		break;
 	default:
 		break;
 	}
-	iw_reap(cm);
+	vb_iwcm_reap(cm);
 	cm->ops->unlock();
 }

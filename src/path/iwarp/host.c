@@ -56,7 +56,7 @@ void vb_iwarp_in_child(struct vb_node *node)
 	h->epoll_fd = -1;
 }
 
-static struct epoll_event interest(struct vb_iwarp_path *w)
+static struct epoll_event host_interest(struct vb_iwarp_path *w)
 {
 	return (struct epoll_event){.events = (w->starving ? 0 : EPOLLIN) | (w->blocked ? EPOLLOUT : 0), .data.ptr = w};
 }
@@ -64,7 +64,7 @@ static struct epoll_event interest(struct vb_iwarp_path *w)
 /* Under progress + sq_lock. */
 static void enter_set(struct vb_iwarp_host *h, struct vb_iwarp_path *w, bool in)
 {
-	struct epoll_event ev = interest(w);
+	struct epoll_event ev = host_interest(w);
 
 	if (w->in_set == in)
 		return;
@@ -76,7 +76,7 @@ static void enter_set(struct vb_iwarp_host *h, struct vb_iwarp_path *w, bool in)
 
 void vb_iwarp_rewatch(struct vb_iwarp_path *w)
 {
-	struct epoll_event ev = interest(w);
+	struct epoll_event ev = host_interest(w);
 
 	if (!w->in_set || w->asked == ev.events)
 		return;

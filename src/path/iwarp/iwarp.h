@@ -11,8 +11,8 @@
 struct vb_iwarp_stream {
 	int fd;
 	bool initiator, crc, markers_in, markers_out;
-	bool large; /* FPDUs may be longer than a TCP segment: struct vb_iw_config */
-	bool hold;  /* this side must not send before the peer's first FPDU */
+	bool large;               /* FPDUs may be longer than a TCP segment: struct vb_iw_config */
+	bool waits_for_initiator; /* the responder of MPA revision 1, which must not send first */
 	uint16_t ird, ord;
 	enum vb_iw_rtr send_rtr, expect_rtr;
 	const void *early; /* data that was read behind the MPA frame */

@@ -45,13 +45,13 @@ static void complete_send(void *own, const struct vb_work *rq, enum vb_work_stat
 	w->may_hold = false;
 	w->held = true;
 	w->held_rq = *rq;
-	w->held_until = vb_now() + w->hold;
+	w->held_until = vb_now() + w->hold_ns;
 	atomic_fetch_add(&w->qp->node->held, 1);
 	if (is_armed(w->qp->scq))
 		vb_iwarp_release(w);
 }
 
-static bool local_invalidate(void *own, const struct vb_work *rq)
+static bool iwarp_local_invalidate(void *own, const struct vb_work *rq)
 {
 	struct vb_qp *qp = own;
 
@@ -59,7 +59,7 @@ static bool local_invalidate(void *own, const struct vb_work *rq)
 	return vb_queue_local_invalidate(qp, rq);
 }
 
-static bool invalidate(void *own, uint32_t stag)
+static bool iwarp_invalidate(void *own, uint32_t stag)
 {
 	struct vb_qp *qp = own;
 
@@ -67,7 +67,7 @@ static bool invalidate(void *own, uint32_t stag)
 	return vb_queue_invalidate(qp, stag);
 }
 
-static void failed(void *own, enum vb_work_event event)
+static void iwarp_failed(void *own, enum vb_work_event event)
 {
 	struct vb_qp *qp = own;
 
@@ -77,8 +77,8 @@ static void failed(void *own, enum vb_work_event event)
 
 /* --- memory of our own requests --- */
 
-static int part(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uint32_t offset, uint32_t len,
-                struct iovec *out)
+static int request_pieces(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uint32_t offset, uint32_t len,
+                          struct iovec *out)
 {
 	const struct vb_known *k = vb_queue_pieces(qp, &qp->iwarp->known, rq, access);
 	int n = 0;
@@ -99,14 +99,14 @@ static int part(struct vb_qp *qp, const struct vb_work *rq, uint32_t access, uin
 	return k && !len ? n : -1;
 }
 
-static int source(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int iwarp_source(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
-	return part(own, rq, 0, offset, len, iov);
+	return request_pieces(own, rq, 0, offset, len, iov);
 }
 
-static int sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
+static int iwarp_sink(void *own, const struct vb_work *rq, uint32_t offset, uint32_t len, struct iovec *iov)
 {
-	return part(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
+	return request_pieces(own, rq, IBV_ACCESS_LOCAL_WRITE, offset, len, iov);
 }
 
 /* STag and offset do not reveal the address of the memory. */
@@ -123,7 +123,7 @@ static int sink_receive(void *own, uint32_t offset, uint32_t len, struct iovec *
 
 /* --- memory that the peer accesses --- */
 
-static enum vb_iw_denial check_target(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
+static enum vb_iw_denial iwarp_check_target(void *own, uint32_t stag, uint64_t to, uint64_t len, enum vb_right access)
 {
 	struct vb_qp *qp = own;
 	const struct vb_mr_view *v = &qp->iwarp->known.view;
@@ -140,11 +140,11 @@ static enum vb_iw_denial check_target(void *own, uint32_t stag, uint64_t to, uin
 	return (v->access & right) == right ? VB_IW_GRANTED : VB_IW_ACCESS;
 }
 
-static int target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov)
+static int iwarp_target(void *own, uint32_t stag, uint64_t to, uint32_t len, enum vb_right access, struct iovec *iov)
 {
 	const struct vb_mr_view *v = &((struct vb_qp *)own)->iwarp->known.view;
 
-	if (check_target(own, stag, to, len, access) != VB_IW_GRANTED)
+	if (iwarp_check_target(own, stag, to, len, access) != VB_IW_GRANTED)
 		return -1;
 	if (!len)
 		return 0;
@@ -187,18 +187,18 @@ static bool copy_out(void *own, const struct iovec *iov, int n, void *bytes, uin
 const struct vb_iw_ops vb_iwarp_ops = {
         .next_send = vb_queue_next_send,
         .complete_send = complete_send,
-        .local_invalidate = local_invalidate,
+        .local_invalidate = iwarp_local_invalidate,
         .take_receive = vb_queue_take_receive,
         .complete_receive = vb_queue_complete_receive,
         .atomic = vb_queue_atomic,
-        .invalidate = invalidate,
-        .failed = failed,
-        .source = source,
-        .sink = sink,
+        .invalidate = iwarp_invalidate,
+        .failed = iwarp_failed,
+        .source = iwarp_source,
+        .sink = iwarp_sink,
         .sink_name = sink_name,
         .sink_receive = sink_receive,
-        .check = check_target,
-        .target = target,
+        .check = iwarp_check_target,
+        .target = iwarp_target,
         .copy_in = copy_in,
         .copy_out = copy_out,
 };

@@ -36,8 +36,8 @@
 #define SELDOM 16u  /* a quiet stream is polled once in this many polls */
 #define HOLD_LENGTH 4096u
 #define HOLD_MIN VB_US(2) /* ns */
-#define HOLD_START 20000u
-#define HOLD_MAX 500000u
+#define HOLD_START VB_US(20)
+#define HOLD_MAX VB_US(500)
 
 struct vb_iw_stats vb_iw_totals;
 
@@ -55,7 +55,7 @@ static void refresh_emss(struct vb_iwarp_path *w)
 	vb_iw_reconfigure(&w->q, &c);
 }
 
-static void lose(struct vb_iwarp_path *w, int err)
+static void lose_socket(struct vb_iwarp_path *w, int err)
 {
 	w->lost = err;
 	w->status = err;
@@ -96,7 +96,7 @@ static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 			w->status = EFAULT;
 			vb_iw_closed(&w->q, VB_IW_FAULT);
 		} else if (errno != EAGAIN && errno != EINTR) {
-			lose(w, errno);
+			lose_socket(w, errno);
 		}
 		return errno == EINTR;
 	}
@@ -106,13 +106,13 @@ static bool send_some(struct vb_iwarp_path *w, size_t *budget)
 }
 
 /* Is there anything that may be sent? Under sq_lock. */
-static bool wants(const struct vb_iwarp_path *w)
+static bool wants_to_send(const struct vb_iwarp_path *w)
 {
 	return w->qp->sq_emit != w->qp->sq_head || !vb_iw_quiet(&w->q);
 }
 
 /* Sends all that may be sent. Under sq_lock. */
-static void emit(struct vb_iwarp_path *w)
+static void emit_stream(struct vb_iwarp_path *w)
 {
 	size_t budget = SEND_BUDGET;
 	int saved = errno;
@@ -120,7 +120,7 @@ static void emit(struct vb_iwarp_path *w)
 
 	if (++w->turn % EMSS_EVERY == 0)
 		refresh_emss(w);
-	while ((more = send_some(w, &budget)) && wants(w))
+	while ((more = send_some(w, &budget)) && wants_to_send(w))
 		;
 	if (more)
 		w->blocked = false;
@@ -166,13 +166,13 @@ static size_t take_some(struct vb_iwarp_path *w, bool *more)
 		return (size_t)got;
 	}
 	if (!got) {
-		lose(w, ESHUTDOWN);
+		lose_socket(w, ESHUTDOWN);
 		w->status = 0;
 	} else if (errno == EFAULT) {
 		w->status = EFAULT;
 		vb_iw_closed(&w->q, VB_IW_FAULT);
 	} else if (errno != EAGAIN && errno != EINTR) {
-		lose(w, errno);
+		lose_socket(w, errno);
 	}
 	return 0;
 }
@@ -190,7 +190,7 @@ static size_t receive_all(struct vb_iwarp_path *w)
 
 /* --- failure --- */
 
-static bool ended(const struct vb_iwarp_path *w)
+static bool stream_ended(const struct vb_iwarp_path *w)
 {
 	return w->failed || w->lost || vb_iw_over(&w->q);
 }
@@ -229,21 +229,22 @@ static void iwarp_settle(struct vb_qp *qp)
 {
 	struct vb_iwarp_path *w = qp->iwarp;
 
-	if (!w || !ended(w))
+	if (!w || !stream_ended(w))
 		return;
 	vb_known_forget(&w->known);
 	struct vb_context *ctx = vb_ctx(qp->qp.context);
-	uint8_t event;
+	bool reported = w->failed;
 
 	if (w->lost) {
-		event = w->failed;
 		close_engine(w);
-		event = event || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0}) ? w->failed : 0;
-	} else {
-		event = w->failed;
-		if (!w->status)
-			w->status = EPROTO;
+		/* An end of the connection alone raises no event: the engine failed before, or the peer sent a
+		 * Terminate. */
+		reported = reported || vb_iw_got_terminate(&w->q, &(struct vb_iw_terminate){0});
+	} else if (!w->status) {
+		w->status = EPROTO;
 	}
+	uint8_t event = reported ? w->failed : 0;
+
 	if (atomic_load(&qp->state) != IBV_QPS_ERR)
 		log_end(w);
 	vb_qp_error(qp);
@@ -272,8 +273,8 @@ static bool may_hold(struct vb_qp *qp)
 /* Ends the hold if data arrived (company), or its time is over. */
 static bool end_hold(struct vb_iwarp_path *w, bool company)
 {
-	if (company && (w->held || w->missed) && w->hold < HOLD_MAX)
-		w->hold *= 2;
+	if (company && (w->held || w->missed) && w->hold_ns < HOLD_MAX)
+		w->hold_ns *= 2;
 	if (company)
 		w->missed = false;
 	if (!w->held || (!company && vb_now() < w->held_until))
@@ -288,8 +289,8 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	struct vb_iwarp_path *w = qp->iwarp;
 
 	atomic_store_explicit(&qp->sq_pending, qp->sq_head - qp->sq_una, memory_order_relaxed);
-	if (w->missed && w->hold > HOLD_MIN)
-		w->hold /= 2;
+	if (w->missed && w->hold_ns > HOLD_MIN)
+		w->hold_ns /= 2;
 	w->missed = false;
 	if (w->held)
 		vb_iwarp_release(w);
@@ -299,9 +300,9 @@ static enum vb_sq_status iwarp_kick(struct vb_qp *qp)
 	atomic_store_explicit(&w->seldom, false, memory_order_relaxed);
 	vb_iwarp_heat(w);
 	w->may_hold = may_hold(qp);
-	emit(w);
+	emit_stream(w);
 	w->may_hold = false;
-	return ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
+	return stream_ended(w) ? VB_SQ_FAILED : VB_SQ_GOOD;
 }
 
 /* --- operation --- */
@@ -334,10 +335,10 @@ static unsigned visit_stream(struct vb_iwarp_path *w, bool wait)
 		vb_iwarp_heat(w);
 	if ((w->held || w->missed) && end_hold(w, done))
 		done = 1;
-	if ((w->blocked || (done && wants(w))) && !w->lost)
-		emit(w);
+	if ((w->blocked || (done && wants_to_send(w))) && !w->lost)
+		emit_stream(w);
 	adjust_polling(w, done);
-	if (ended(w)) { /* iwarp_settle may free w */
+	if (stream_ended(w)) { /* w may be freed then */
 		iwarp_settle(qp);
 		done = 1;
 	}
@@ -389,7 +390,7 @@ void vb_iwarp_last_words(struct vb_node *node)
 		if (!vb_trylock(&w->qp->sq_lock))
 			continue;
 		vb_known_forget(&w->known);
-		emit(w);
+		emit_stream(w);
 		vb_unlock(&w->qp->sq_lock);
 	}
 }
@@ -408,7 +409,7 @@ void vb_iwarp_last_ends(struct vb_node *node)
 	}
 }
 
-static void configure(struct vb_qp *qp)
+static void iwarp_configure(struct vb_qp *qp)
 {
 	struct vb_iw_config c = qp->iwarp->q.cfg;
 
@@ -419,7 +420,7 @@ static void configure(struct vb_qp *qp)
 static void iwarp_entered(struct vb_qp *qp, enum ibv_qp_state cur, enum ibv_qp_state next)
 {
 	vb_iwarp_release(qp->iwarp);
-	configure(qp);
+	iwarp_configure(qp);
 	vb_iw_pause(&qp->iwarp->q, next == IBV_QPS_SQD);
 }
 
@@ -438,7 +439,7 @@ static struct vb_iwarp_path *path_new(struct vb_qp *qp, const struct vb_iwarp_st
 		return NULL;
 	w->qp = qp;
 	w->fd = s->fd;
-	w->hold = HOLD_START;
+	w->hold_ns = HOLD_START;
 	w->memory = mmap(NULL, VB_IWARP_STAGE + VB_IWARP_OUT, PROT_READ | PROT_WRITE,
 	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	w->tail = w->memory == MAP_FAILED ? NULL : vb_iwarp_tail_new(qp->node, s);
@@ -472,7 +473,7 @@ static void start_engine(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 	vb_iw_init(&w->q, &c, &vb_iwarp_ops, qp, w->sends, qp->sq_max_wr, w->memory, VB_IWARP_STAGE,
 	           w->memory + VB_IWARP_STAGE, VB_IWARP_OUT);
 	refresh_emss(w);
-	if (s->hold)
+	if (s->waits_for_initiator)
 		vb_iw_hold_until_input(&w->q);
 	if (s->expect_rtr != VB_IW_RTR_NONE)
 		vb_iw_expect_rtr(&w->q, s->expect_rtr);
@@ -497,8 +498,8 @@ static void start_stream(struct vb_iwarp_path *w, const struct vb_iwarp_stream *
 		vb_iw_input(&w->q, s->early, s->early_len); /* fits in the stage */
 	vb_iwarp_starve(w);
 	if (!w->failed)
-		emit(w);
-	if (ended(w))
+		emit_stream(w);
+	if (stream_ended(w))
 		iwarp_settle(qp);
 	vb_unlock(&qp->sq_lock);
 }
@@ -534,7 +535,7 @@ int vb_iwarp_attach(struct vb_qp *qp, const struct vb_iwarp_stream *s)
 /* --- end --- */
 
 /* Copies the remaining output, which the tail sends. */
-static uint8_t *leftover(struct vb_iwarp_path *w, size_t *len)
+static uint8_t *take_leftover(struct vb_iwarp_path *w, size_t *len)
 {
 	struct iovec iov[64];
 	uint8_t *rest = NULL;
@@ -596,10 +597,10 @@ static void iwarp_closed(struct vb_qp *qp)
 	if (w->aborted)
 		reset_stream(w);
 	if (!vb_iw_over(&w->q)) {
-		emit(w);
+		emit_stream(w);
 		vb_iw_abort(&w->q, false);
 	}
-	rest = leftover(w, &len);
+	rest = take_leftover(w, &len);
 	vb_iwarp_unstarve(w);
 	vb_iwarp_host_leave(w);
 #define X(name, text) vb_iw_totals.name += w->q.stats.name;

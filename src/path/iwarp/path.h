@@ -28,8 +28,8 @@ struct vb_iwarp_path {
 	struct vb_known known;
 	/* A held completion; see may_hold in path.c. */
 	bool may_hold, held;
-	bool missed;   /* the last hold ended without data, and nothing was posted or has arrived since */
-	uint64_t hold; /* ns: length of a hold */
+	bool missed; /* the hold was in vain, and nothing was posted or arrived since */
+	uint64_t hold_ns;
 	uint64_t held_until;
 	struct vb_work held_rq;
 	_Atomic uint8_t heat; /* 0: the stream is idle */
@@ -95,7 +95,7 @@ void vb_iwarp_starve(struct vb_iwarp_path *w);
 /* Visits a starved stream: continues if there is a receive, and ends the stream if the connection has ended or the
  * message has waited too long. thorough: checks the connection now. Under progress + sq_lock. Returns the amount of
  * work. */
-unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough);
+unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish);
 /* Ends starvation. Under progress + sq_lock. */
 void vb_iwarp_unstarve(struct vb_iwarp_path *w);
 /* When the progress thread must visit starved or idle streams; ns, 0: never. Under progress. */

@@ -19,7 +19,7 @@
 
 /* --- starved --- */
 
-static struct vb_rq *receives(const struct vb_iwarp_path *w)
+static struct vb_rq *receive_queue(const struct vb_iwarp_path *w)
 {
 	return w->qp->srq ? &w->qp->srq->rq : &w->qp->rq;
 }
@@ -27,7 +27,7 @@ static struct vb_rq *receives(const struct vb_iwarp_path *w)
 /* Asks threads that post a receive to notify this stream. Returns whether there is a receive now. */
 static bool want_receive(struct vb_iwarp_path *w)
 {
-	struct vb_rq *rq = receives(w);
+	struct vb_rq *rq = receive_queue(w);
 	bool there;
 
 	vb_lock(&rq->lock);
@@ -37,7 +37,7 @@ static bool want_receive(struct vb_iwarp_path *w)
 	return there;
 }
 
-static void join(struct vb_iwarp_path *w)
+static void join_starved(struct vb_iwarp_path *w)
 {
 	struct vb_iwarp_host *h = w->qp->node->io->iwarp;
 
@@ -67,7 +67,7 @@ void vb_iwarp_starve(struct vb_iwarp_path *w)
 	while (vb_iw_starved(&w->q) && want_receive(w))
 		vb_iw_retry(&w->q);
 	if (vb_iw_starved(&w->q) && !was) {
-		join(w);
+		join_starved(w);
 		w->look_at = vb_now() + EVERY;
 		w->patience = w->look_at + PATIENCE;
 		vb_timer_at(w->qp->node, w->look_at);
@@ -102,11 +102,11 @@ static void find_end(struct vb_iwarp_path *w, uint64_t now)
 	}
 }
 
-unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough)
+unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool finish)
 {
 	int saved = errno;
 
-	if (vb_rq_count(receives(w))) {
+	if (vb_rq_count(receive_queue(w))) {
 		vb_iw_retry(&w->q);
 		w->patience = vb_now() + PATIENCE;
 		vb_iwarp_starve(w);
@@ -114,7 +114,7 @@ unsigned vb_iwarp_feed(struct vb_iwarp_path *w, bool thorough)
 	}
 	uint64_t now = vb_now();
 
-	if (thorough || now >= w->look_at)
+	if (finish || now >= w->look_at)
 		find_end(w, now);
 	errno = saved;
 	if (w->lost || now < w->patience)
@@ -149,7 +149,7 @@ void vb_iwarp_heat(struct vb_iwarp_path *w)
 }
 
 /* Under progress. */
-static void cool(struct vb_iwarp_path *w)
+static void cool_stream(struct vb_iwarp_path *w)
 {
 	if (!vb_trylock(&w->qp->sq_lock))
 		return;
@@ -170,7 +170,7 @@ void vb_iwarp_trim(struct vb_node *node)
 	atomic_store(&h->trim_at, 0);
 	for (struct vb_iwarp_path *w = h->paths; w; w = w->next) {
 		if (atomic_load(&w->heat))
-			cool(w);
+			cool_stream(w);
 		warm = warm || atomic_load(&w->heat);
 	}
 	if (warm)

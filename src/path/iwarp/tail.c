@@ -101,7 +101,7 @@ void vb_iwarp_tail_end(struct vb_iwarp_tail *t, int status, uint8_t *rest, size_
 /* --- lingering sockets --- */
 
 /* Reads and drops data. Returns false if the peer has closed, or the connection has ended. */
-static bool drain(int fd)
+static bool drain_socket(int fd)
 {
 	static uint8_t nowhere[65536]; /* never read */
 
@@ -138,7 +138,7 @@ static void say_end(struct vb_iwarp_tail *t, uint64_t now)
 }
 
 /* Sends the rest. Returns false on failure. */
-static bool flush(struct vb_iwarp_tail *t)
+static bool send_rest(struct vb_iwarp_tail *t)
 {
 	while (t->done < t->len) {
 		ssize_t n = send(t->watch.fd, t->rest + t->done, t->len - t->done, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -151,30 +151,30 @@ static bool flush(struct vb_iwarp_tail *t)
 	return true;
 }
 
-static uint32_t interest(const struct vb_iwarp_tail *t)
+static uint32_t tail_interest(const struct vb_iwarp_tail *t)
 {
 	return EPOLLIN | (t->done < t->len ? EPOLLOUT : 0);
 }
 
-static void ready(struct vb_watch *w, uint32_t events)
+static void tail_ready(struct vb_watch *w, uint32_t events)
 {
 	struct vb_iwarp_tail *t = (struct vb_iwarp_tail *)w; /* its first member */
 
 	bool more = t->done < t->len;
 
-	if ((more && !flush(t)) || !drain(w->fd)) {
+	if ((more && !send_rest(t)) || !drain_socket(w->fd)) {
 		vb_watch_remove(t->node, w);
 		forget_tail(t);
 	} else if (more && t->done == t->len) {
-		vb_watch_change(t->node, w, interest(t));
+		vb_watch_change(t->node, w, tail_interest(t));
 		atomic_store(&due, 1);
 	}
 }
 
-static void linger(struct vb_iwarp_tail *t)
+static void tail_linger(struct vb_iwarp_tail *t)
 {
-	t->watch.fn = ready;
-	if (!flush(t) || !drain(t->watch.fd) || vb_watch_add(t->node, &t->watch, interest(t)))
+	t->watch.fn = tail_ready;
+	if (!send_rest(t) || !drain_socket(t->watch.fd) || vb_watch_add(t->node, &t->watch, tail_interest(t)))
 		forget_tail(t);
 }
 
@@ -222,7 +222,7 @@ void vb_iwarp_tails(struct vb_node *node)
 		vb_unlock(&the_lock);
 		if (t->closed)
 			t->closed(t->own, t->status);
-		linger(t);
+		tail_linger(t);
 		vb_lock(&the_lock);
 	}
 	now = vb_now();
@@ -247,8 +247,8 @@ static bool all_have(struct vb_node *node, bool alone)
 	for (struct vb_iwarp_tail *t = all; t; t = t->next) {
 		if (t->node != node)
 			continue;
-		if (alone && (!flush(t) || !drain(t->watch.fd)))
-			continue; /* the connection is broken */
+		if (alone && (!send_rest(t) || !drain_socket(t->watch.fd)))
+			continue; /* broken */
 		if ((!alone && t->stage == ENDED) || t->done < t->len || !has_all(t->watch.fd))
 			return false;
 	}
@@ -292,8 +292,8 @@ void vb_iwarp_tails_free(struct vb_node *node)
 		if (!t)
 			break;
 		vb_unlock(&the_lock);
-		flush(t);
-		drain(t->watch.fd);
+		send_rest(t);
+		drain_socket(t->watch.fd);
 		forget_tail(t);
 		vb_lock(&the_lock);
 	} while (true);

@@ -103,7 +103,7 @@ PRE_EXPORT int listen(int fd, int backlog)
 	return r;
 }
 
-static void note(struct pre_sock *s, unsigned *counter)
+static void note_call(struct pre_sock *s, unsigned *counter)
 {
 	int saved = errno;
 
@@ -147,7 +147,7 @@ PRE_EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	if (!l)
 		return pre_real.accept4(fd, addr, len, flags);
 	r = accept_from(l, addr, len, flags);
-	note(l, &l->in_reads);
+	note_call(l, &l->in_reads);
 	errno_.good = r >= 0;
 	return r;
 }
@@ -199,7 +199,7 @@ PRE_EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!s_)                                                                                         \
 		return pre_real.name(fd, __VA_ARGS__);                                                   \
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : PRE_SLEEP(pre_real.name(s_->plain, __VA_ARGS__)); \
-	note(s_, &s_->in_reads);                                                                         \
+	note_call(s_, &s_->in_reads);                                                                    \
 	errno_.good = r_ >= 0;                                                                           \
 	return r_
 
@@ -269,13 +269,13 @@ static void broken_pipe(const struct pre_sock *s, int flags)
 		return pre_real.name(fd, __VA_ARGS__);                                                   \
 	r_ = s_->rs >= 0 ? call(s_->rs, __VA_ARGS__) : PRE_SLEEP(pre_real.name(s_->plain, __VA_ARGS__)); \
 	if (r_ < (ssize_t)(want))                                                                        \
-		note(s_, &s_->out_blocks);                                                               \
+		note_call(s_, &s_->out_blocks);                                                          \
 	if (r_ < 0)                                                                                      \
 		broken_pipe(s_, how);                                                                    \
 	errno_.good = r_ >= 0;                                                                           \
 	return r_
 
-static size_t sum(const struct iovec *iov, size_t n)
+static size_t sum_lengths(const struct iovec *iov, size_t n)
 {
 	size_t all = 0;
 
@@ -318,7 +318,7 @@ PRE_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 		bare.msg_namelen = 0;
 		msg = &bare;
 	}
-	SEND(sum(msg->msg_iov, msg->msg_iovlen), flags, rsendmsg, sendmsg, msg, flags);
+	SEND(sum_lengths(msg->msg_iov, msg->msg_iovlen), flags, rsendmsg, sendmsg, msg, flags);
 }
 
 PRE_EXPORT ssize_t write(int fd, const void *buf, size_t len)
@@ -328,7 +328,7 @@ PRE_EXPORT ssize_t write(int fd, const void *buf, size_t len)
 
 PRE_EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
 {
-	SEND(n > 0 ? sum(iov, (size_t)n) : 0, 0, rwritev, writev, iov, n);
+	SEND(n > 0 ? sum_lengths(iov, (size_t)n) : 0, 0, rwritev, writev, iov, n);
 }
 
 static ssize_t copy_file(struct pre_sock *s, int in, off_t *offset, size_t count)
@@ -341,7 +341,7 @@ static ssize_t copy_file(struct pre_sock *s, int in, off_t *offset, size_t count
 		return n;
 	put = rwrite(s->rs, buf, (size_t)n);
 	if (put < n)
-		note(s, &s->out_blocks);
+		note_call(s, &s->out_blocks);
 	if (put < 0)
 		broken_pipe(s, 0);
 	if (offset && put > 0)
@@ -453,7 +453,7 @@ PRE_EXPORT void closefrom(int low)
 }
 
 /* A duplicate of a placeholder stands for the same socket. */
-static int copied(int fd, int to)
+static int alias_copy(int fd, int to)
 {
 	struct pre_sock *s = to < 0 || pre_borrowed() ? NULL : pre_take(fd);
 
@@ -471,7 +471,7 @@ static int copied(int fd, int to)
 PRE_EXPORT int dup(int fd)
 {
 	pre_init();
-	return copied(fd, pre_real.dup(fd));
+	return alias_copy(fd, pre_real.dup(fd));
 }
 
 PRE_EXPORT int dup3(int fd, int to, int flags)
@@ -480,7 +480,7 @@ PRE_EXPORT int dup3(int fd, int to, int flags)
 		pre_epoll_forget(to);
 		pre_drop(to);
 	}
-	return copied(fd, pre_real.dup3(fd, to, flags));
+	return alias_copy(fd, pre_real.dup3(fd, to, flags));
 }
 
 PRE_EXPORT int dup2(int fd, int to)
@@ -515,12 +515,12 @@ PRE_EXPORT int fcntl(int fd, int cmd, ...)
 		return r;
 	}
 	r = pre_real.fcntl(fd, cmd, arg);
-	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? copied(fd, r) : r;
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? alias_copy(fd, r) : r;
 }
 
 PRE_EXPORT int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
 
-static int unread(struct pre_sock *s, int *out)
+static int peek_unread(struct pre_sock *s, int *out)
 {
 	enum { LOOK = 65536 };
 	char *buf = malloc(LOOK);
@@ -550,7 +550,7 @@ PRE_EXPORT int ioctl(int fd, unsigned long request, ...)
 		fl = rfcntl(s->rs, F_GETFL);
 		r = rfcntl(s->rs, F_SETFL, *(int *)arg ? fl | O_NONBLOCK : fl & ~O_NONBLOCK);
 	} else if (request == FIONREAD) {
-		r = unread(s, arg);
+		r = peek_unread(s, arg);
 	} else {
 		r = pre_real.ioctl(fd, request, arg);
 	}

@@ -182,6 +182,9 @@ struct pre_mask {
 int pre_mask_begin(struct pre_mask *m, const sigset_t *mask);
 bool pre_mask_end(struct pre_mask *m, int fd);
 
+/* preload_poll.c */
+int64_t pre_now_ms(void); /* CLOCK_MONOTONIC */
+
 /* preload_epoll.c */
 void pre_epoll_forget(int fd);
 void pre_epoll_forget_range(unsigned first, unsigned last);

@@ -75,7 +75,7 @@ static void read_rule(const char *line)
 	rules = copy;
 }
 
-static int number(const char *name)
+static int parse_number(const char *name)
 {
 	const char *text = secure_getenv(name);
 
@@ -88,10 +88,10 @@ void pre_read_config(void)
 	char line[160];
 	int left = RULES_MAX;
 
-	sq_size = number("RS_SQ_SIZE");
-	rq_size = number("RS_RQ_SIZE");
-	inline_size = number("RS_INLINE");
-	pre_fork_support = number("RDMAV_FORK_SAFE") != 0;
+	sq_size = parse_number("RS_SQ_SIZE");
+	rq_size = parse_number("RS_RQ_SIZE");
+	inline_size = parse_number("RS_INLINE");
+	pre_fork_support = parse_number("RDMAV_FORK_SAFE") != 0;
 	if (!f)
 		return;
 	while (left-- && fgets(line, sizeof(line), f))

@@ -7,10 +7,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "util/calls.h"
+#include "util/lock.h"
 
 /*
  * The kernel's epoll set contains the descriptors that are not rsockets. The rsockets are kept here, and rpoll waits
@@ -38,38 +38,34 @@ static struct set *sets; /* guarded by lock */
 
 static void lock_sets(void)
 {
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_EPOLL);
 }
 
 static void unlock_sets(void)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }
 
-static void leave_in_child(void)
+__attribute__((constructor)) static void follow_epoll_forks(void)
 {
-	pthread_mutex_init(&lock, NULL);
-}
-
-__attribute__((constructor)) static void follow_forks(void)
-{
-	pthread_atfork(lock_sets, unlock_sets, leave_in_child);
+	pre_init(); /* registers the table's handlers first, so that fork() takes that spin lock after the mutexes */
+	pthread_atfork(lock_sets, unlock_sets, unlock_sets);
 }
 
 /* Takes the lock. A thread is not cancelled while it holds it. */
-static int hold(void)
+static int hold_sets(void)
 {
 	int cancel;
 
 	pre_enter();
 	vb_cancel_defer(&cancel);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_EPOLL);
 	return cancel;
 }
 
 static void let_go(int cancel)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	vb_cancel_restore(cancel);
 	pre_leave();
 }
@@ -106,7 +102,7 @@ static struct set *find_or_make(int epfd)
 	return sets = s;
 }
 
-static void kick(struct set *s)
+static void kick_set(struct set *s)
 {
 	uint64_t one = 1;
 
@@ -115,11 +111,11 @@ static void kick(struct set *s)
 
 void pre_epoll_kick(struct pre_sock *sock)
 {
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	for (struct set *s = sets; s; s = s->next)
 		for (struct entry *e = s->entries; e; e = e->next)
 			if (e->sock == sock && (e->ev.events & EPOLLET)) {
-				kick(s);
+				kick_set(s);
 				break;
 			}
 	let_go(cancel);
@@ -134,7 +130,7 @@ static struct entry **entry_at(struct set *s, int fd)
 	return at;
 }
 
-static void arm(struct entry *e, const struct epoll_event *ev)
+static void arm_entry(struct entry *e, const struct epoll_event *ev)
 {
 	e->ev = *ev;
 	e->told = 0;
@@ -151,7 +147,7 @@ static void free_set(struct pre_late *l)
 }
 
 /* The caller holds a reference of sock. The entry takes none of its own. */
-static int change(struct set *s, int op, int fd, struct epoll_event *ev, struct pre_sock *sock)
+static int change_entry(struct set *s, int op, int fd, struct epoll_event *ev, struct pre_sock *sock)
 {
 	struct entry **at = entry_at(s, fd), *e = *at;
 
@@ -168,7 +164,7 @@ static int change(struct set *s, int op, int fd, struct epoll_event *ev, struct 
 		__atomic_fetch_add(&sock->refs_by_epoll, 1, __ATOMIC_RELAXED);
 	}
 	if (op != EPOLL_CTL_DEL) {
-		arm(e, ev);
+		arm_entry(e, ev);
 		return 0;
 	}
 	*at = e->next;
@@ -188,12 +184,12 @@ PRE_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	sock = pre_take(fd);
 	if (!sock)
 		return pre_real.epoll_ctl(epfd, op, fd, ev);
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	s = find_or_make(epfd);
 	if (s)
-		err = change(s, op, fd, ev, sock);
+		err = change_entry(s, op, fd, ev, sock);
 	if (!err)
-		kick(s);
+		kick_set(s);
 	let_go(cancel);
 	/* The entry needs no reference: the program's descriptor has one, and closing it removes the entry first. */
 	pre_put(sock);
@@ -208,7 +204,7 @@ static void forget_set(struct set **at)
 
 	*at = s->next;
 	while (s->entries)
-		change(s, EPOLL_CTL_DEL, s->entries->fd, NULL, NULL);
+		change_entry(s, EPOLL_CTL_DEL, s->entries->fd, NULL, NULL);
 	pre_real.close(s->kick);
 	pre_end(&s->late, free_set);
 }
@@ -216,14 +212,14 @@ static void forget_set(struct set **at)
 /* The program closes fd, which is an rsocket or an epoll set. */
 void pre_epoll_forget(int fd)
 {
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	for (struct set **at = &sets; *at;) {
 		if ((*at)->epfd == fd) {
 			forget_set(at);
 			continue;
 		}
 		if (*entry_at(*at, fd))
-			change(*at, EPOLL_CTL_DEL, fd, NULL, NULL);
+			change_entry(*at, EPOLL_CTL_DEL, fd, NULL, NULL);
 		at = &(*at)->next;
 	}
 	let_go(cancel);
@@ -231,7 +227,7 @@ void pre_epoll_forget(int fd)
 
 void pre_epoll_forget_range(unsigned first, unsigned last)
 {
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	for (struct set **at = &sets; *at;) {
 		if ((unsigned)(*at)->epfd >= first && (unsigned)(*at)->epfd <= last)
 			forget_set(at);
@@ -255,7 +251,7 @@ static uint32_t told_still(struct entry *e)
 	return e->told;
 }
 
-static struct pollfd wish(struct entry *e)
+static struct pollfd entry_pollfd(struct entry *e)
 {
 	uint32_t events = e->ev.events & 0xFFFF;
 
@@ -273,26 +269,26 @@ static struct pollfd wish(struct entry *e)
 
 /* Builds the list for rpoll, with two more places for the kernel's set and for a signal. NULL: the set has no rsockets,
  * or there is no memory. */
-static struct pollfd *wishes(int epfd, unsigned *count)
+static struct pollfd *set_pollfds(int epfd, unsigned *count)
 {
 	struct pollfd *fds = NULL;
 	struct set *s;
 
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	s = find_set(epfd);
 	*count = 0;
 	if (s && s->count)
 		fds = calloc(s->count + 2, sizeof(*fds));
 	if (fds) {
 		for (struct entry *e = s->entries; e; e = e->next)
-			fds[(*count)++] = wish(e);
+			fds[(*count)++] = entry_pollfd(e);
 		fds[*count] = (struct pollfd){.fd = epfd, .events = POLLIN};
 	}
 	let_go(cancel);
 	return fds;
 }
 
-static void tell(struct entry *e, short revents, struct epoll_event *out)
+static void report_entry(struct entry *e, short revents, struct epoll_event *out)
 {
 	*out = (struct epoll_event){.events = (uint16_t)revents, .data = e->ev.data};
 	if (e->ev.events & EPOLLET)
@@ -301,33 +297,33 @@ static void tell(struct entry *e, short revents, struct epoll_event *out)
 		e->ev.events |= 1u << 29;
 }
 
-static int collect(int epfd, const struct pollfd *fds, unsigned count, struct epoll_event *out, int max)
+static int collect_events(int epfd, const struct pollfd *fds, unsigned count, struct epoll_event *out, int max)
 {
 	struct set *s;
 	unsigned i = 0;
 	int n = 0;
 
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	s = find_set(epfd);
 	for (struct entry *e = s ? s->entries : NULL; e && i < count && n < max; e = e->next, i++) {
 		int now = e->sock->rs >= 0 ? e->sock->rs : e->sock->plain;
 
 		/* The list may have changed in between. The next call reports what is missed here. */
 		if (fds[i].revents && fds[i].fd == now)
-			tell(e, fds[i].revents, &out[n++]);
+			report_entry(e, fds[i].revents, &out[n++]);
 	}
 	let_go(cancel);
 	return n;
 }
 
 /* Removes our own descriptor from the kernel's events. */
-static int strip(int epfd, struct epoll_event *ev, int n)
+static int strip_kick(int epfd, struct epoll_event *ev, int n)
 {
 	struct set *s;
 	uint64_t value;
 	int kept = 0;
 
-	const int cancel = hold();
+	const int cancel = hold_sets();
 	s = find_set(epfd);
 	for (int i = 0; i < n; i++) {
 		if (s && ev[i].data.ptr == s)
@@ -337,14 +333,6 @@ static int strip(int epfd, struct epoll_event *ev, int n)
 	}
 	let_go(cancel);
 	return kept;
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static void free_list(struct pollfd **fds)
@@ -365,24 +353,24 @@ static int poll_once(int epfd, struct pollfd *fds, unsigned count, struct epoll_
 	n = rpoll(fds, count + 1 + (also >= 0), timeout);
 	if (n <= 0)
 		return n;
-	n = collect(epfd, fds, count, ev, max);
+	n = collect_events(epfd, fds, count, ev, max);
 	if (n < max && fds[count].revents) {
 		more = pre_real.epoll_pwait(epfd, ev + n, max - n, 0, NULL);
-		n += more > 0 ? strip(epfd, ev + n, more) : 0;
+		n += more > 0 ? strip_kick(epfd, ev + n, more) : 0;
 	}
 	return n;
 }
 
-static int once(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask, bool *interrupted)
+static int wait_once(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask, bool *interrupted)
 {
 	unsigned count;
-	__attribute__((cleanup(free_list))) struct pollfd *fds = wishes(epfd, &count);
+	__attribute__((cleanup(free_list))) struct pollfd *fds = set_pollfds(epfd, &count);
 	struct pre_mask m;
 	int n, fd;
 
 	if (!fds) {
 		n = pre_real.epoll_pwait(epfd, ev, max, timeout, mask);
-		return n > 0 ? strip(epfd, ev, n) : n;
+		return n > 0 ? strip_kick(epfd, ev, n) : n;
 	}
 	if (!mask)
 		return poll_once(epfd, fds, count, ev, max, timeout, -1);
@@ -395,7 +383,7 @@ static int once(int epfd, struct epoll_event *ev, int max, int timeout, const si
 PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
 	PRE_ERRNO;
-	int64_t end = now_ms() + timeout;
+	int64_t end = pre_now_ms() + timeout;
 	bool interrupted = false;
 	int n, left = timeout;
 
@@ -403,9 +391,9 @@ PRE_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeou
 	if (max <= 0)
 		return pre_real.epoll_pwait(epfd, ev, max, timeout, mask);
 	do {
-		n = once(epfd, ev, max, left, mask, &interrupted);
+		n = wait_once(epfd, ev, max, left, mask, &interrupted);
 		if (timeout > 0)
-			left = end > now_ms() ? (int)(end - now_ms()) : 0;
+			left = end > pre_now_ms() ? (int)(end - pre_now_ms()) : 0;
 	} while (!n && left && !interrupted);
 	if (!n && interrupted) {
 		errno = EINTR;

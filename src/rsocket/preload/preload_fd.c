@@ -5,21 +5,23 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 struct pre_real pre_real;
 
 enum { PAGE = 1024, PAGES = 1024 };
 static struct pre_sock *_Atomic *_Atomic pages[PAGES];
-static atomic_flag busy = ATOMIC_FLAG_INIT; /* guards the counts, and changes of the table */
+/* Guards the counts, and changes of the table. */
+static struct vb_lock lock = VB_LOCK_INITIALIZER(VB_RANK_PRE_TABLE);
 static atomic_int ours;
 static pid_t owner; /* of the table: a child of vfork() shares its parent's memory, but has descriptors of its own */
 
-static void load(void)
+static void load_libc(void)
 {
 #define LOAD(name) pre_real.name = (__typeof__(pre_real.name))dlsym(RTLD_NEXT, #name)
 	LOAD(syscall);
@@ -67,17 +69,16 @@ static void load(void)
 static void lock_table(void)
 {
 	pre_enter();
-	while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
-		sched_yield();
+	vb_lock(&lock);
 }
 
 static void unlock_table(void)
 {
-	atomic_flag_clear_explicit(&busy, memory_order_release);
+	vb_unlock(&lock);
 	pre_leave();
 }
 
-static void leave_in_child(void)
+static void unlock_table_in_child(void)
 {
 	owner = getpid();
 	unlock_table();
@@ -88,12 +89,12 @@ bool pre_borrowed(void)
 	return getpid() != owner;
 }
 
-static void set_up(void)
+static void set_up_preload(void)
 {
-	load();
+	load_libc();
 	pre_read_config();
 	owner = getpid();
-	pthread_atfork(lock_table, unlock_table, leave_in_child);
+	pthread_atfork(lock_table, unlock_table, unlock_table_in_child);
 }
 
 /* Constructors of other libraries may call us before this one runs. */
@@ -105,7 +106,7 @@ __attribute__((constructor)) void pre_init(void)
 	if (inside)
 		return;
 	inside = true;
-	pthread_once(&once, set_up);
+	pthread_once(&once, set_up_preload);
 	inside = false;
 }
 
@@ -116,7 +117,7 @@ bool pre_any(void)
 	return atomic_load_explicit(&ours, memory_order_relaxed);
 }
 
-static struct pre_sock *_Atomic *place(int fd, bool make)
+static struct pre_sock *_Atomic *table_place(int fd, bool make)
 {
 	struct pre_sock *_Atomic *page;
 
@@ -139,7 +140,7 @@ struct pre_sock *pre_get(int fd)
 
 	if (!pre_any())
 		return NULL;
-	p = place(fd, false);
+	p = table_place(fd, false);
 	if (!p || !*p)
 		return NULL;
 	lock_table();
@@ -246,7 +247,7 @@ int pre_alias(int fd, struct pre_sock *s)
 	struct pre_sock *_Atomic *p;
 
 	lock_table();
-	p = place(fd, true);
+	p = table_place(fd, true);
 	if (p) {
 		*p = s;
 		s->refs++;
@@ -294,7 +295,7 @@ bool pre_drop(int fd)
 	if (!pre_any())
 		return false;
 	lock_table();
-	p = place(fd, false);
+	p = table_place(fd, false);
 	s = p ? *p : NULL;
 	if (s) {
 		*p = NULL;

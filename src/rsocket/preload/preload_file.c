@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 struct stream {
 	struct stream *next;
 	FILE *file;
@@ -23,7 +25,7 @@ static void unlock_in_child(void)
 	pthread_mutex_init(&lock, NULL);
 }
 
-__attribute__((constructor)) static void follow_forks(void)
+__attribute__((constructor)) static void follow_stream_forks(void)
 {
 	pthread_atfork(NULL, NULL, unlock_in_child);
 }
@@ -60,11 +62,11 @@ static int stream_close(void *cookie)
 	struct stream *s = cookie, **at;
 	int r = close(s->fd);
 
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FILE);
 	for (at = &streams; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	free(s);
 	return r;
 }
@@ -80,14 +82,14 @@ static FILE *open_stream(int fd, const char *mode)
 		return NULL;
 	}
 	file->_fileno = fd; /* for fileno(3) */
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FILE);
 	*s = (struct stream){.next = streams, .file = file, .fd = fd};
 	streams = s;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return file;
 }
 
-static bool is_ours(int fd)
+static bool fd_is_rsocket(int fd)
 {
 	struct pre_sock *s = pre_get(fd);
 
@@ -99,7 +101,7 @@ static bool is_ours(int fd)
 PRE_EXPORT FILE *fdopen(int fd, const char *mode)
 {
 	pre_init();
-	return is_ours(fd) ? open_stream(fd, mode) : pre_real.fdopen(fd, mode);
+	return fd_is_rsocket(fd) ? open_stream(fd, mode) : pre_real.fdopen(fd, mode);
 }
 
 PRE_EXPORT int vdprintf(int fd, const char *format, va_list args)
@@ -108,7 +110,7 @@ PRE_EXPORT int vdprintf(int fd, const char *format, va_list args)
 	int n, at = 0;
 
 	pre_init();
-	if (!is_ours(fd))
+	if (!fd_is_rsocket(fd))
 		return pre_real.vdprintf(fd, format, args);
 	n = vasprintf(&text, format, args);
 	if (n < 0)
@@ -160,7 +162,7 @@ PRE_EXPORT int __dprintf_chk(int fd, int flag, const char *format, ...)
 /* Flushes the streams. The C library does so only after all destructors, when rsockets no longer work. */
 __attribute__((destructor)) static void write_out(void)
 {
-	if (pthread_mutex_trylock(&lock))
+	if (vb_mutex_trylock(&lock, VB_RANK_PRE_FILE))
 		return;
 	for (struct stream *s = streams; s; s = s->next) {
 		if (ftrylockfile(s->file))
@@ -169,5 +171,5 @@ __attribute__((destructor)) static void write_out(void)
 			fflush_unlocked(s->file);
 		funlockfile(s->file);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }

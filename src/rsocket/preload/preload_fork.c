@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/lock.h"
+
 #define COMING_MS 2000 /* wait for the last message of connection management after TCP has ended */
 #define CLIENT_MS 2000 /* wait for a client to connect by RDMA; others wait for the same port meanwhile */
 #define TURN_MS 10000
@@ -27,25 +29,25 @@ static __thread char me;
 
 static void lock_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FORK);
 	forks++;
 }
 
 static void unlock_fork(void)
 {
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 }
 
-static void leave_in_child(void)
+static void release_in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&settled, NULL);
 	process++; /* threads of the parent that were deciding do not exist in the child */
+	vb_mutex_unlock(&lock);
 }
 
-__attribute__((constructor)) static void follow_forks(void)
+__attribute__((constructor)) static void follow_settling_forks(void)
 {
-	pthread_atfork(lock_fork, unlock_fork, leave_in_child);
+	pthread_atfork(lock_fork, unlock_fork, release_in_child);
 }
 
 void pre_connecting(struct pre_sock *s)
@@ -218,27 +220,27 @@ static int accept_rs(struct pre_sock *s)
 	return rs;
 }
 
-/* True if this thread must decide and then call done(). False if another thread has decided. */
-static bool claim(struct pre_sock *s, bool wait)
+/* True if this thread must decide and then call settle_as(). False if another thread has decided. */
+static bool claim_settling(struct pre_sock *s, bool wait)
 {
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FORK);
 	while (wait && s->settling == process)
 		pthread_cond_wait(&settled, &lock);
 	bool mine = s->settling != process && (s->fork == PRE_FORK_ACTIVE || s->fork == PRE_FORK_PASSIVE);
 
 	if (mine)
 		s->settling = process;
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	return mine;
 }
 
-static void done(struct pre_sock *s, int rs)
+static void settle_as(struct pre_sock *s, int rs)
 {
 	int plain = s->plain;
 
 	if (rs >= 0)
 		pre_copy_options(rs, plain, s->domain, s->type, true);
-	pthread_mutex_lock(&lock);
+	vb_mutex_lock(&lock, VB_RANK_PRE_FORK);
 	if (rs >= 0) {
 		s->plain = -1;
 		s->rs = rs;
@@ -246,7 +248,7 @@ static void done(struct pre_sock *s, int rs)
 	s->fork = PRE_READY;
 	s->settling = 0;
 	pthread_cond_broadcast(&settled);
-	pthread_mutex_unlock(&lock);
+	vb_mutex_unlock(&lock);
 	if (rs < 0)
 		return;
 	pre_real.shutdown(plain, SHUT_RDWR);
@@ -274,10 +276,10 @@ static void settle_active(struct pre_sock *s)
 		if (PRE_SLEEP(pre_real.poll(p, n, -1)) < 0 && errno != EINTR)
 			p[0].revents = POLLERR;
 		for (unsigned i = 1; i < n; i++)
-			if (p[i].fd >= 0 && p[i].revents && claim(all[i], false))
-				done(all[i], connect_rs(all[i], p[i].revents));
+			if (p[i].fd >= 0 && p[i].revents && claim_settling(all[i], false))
+				settle_as(all[i], connect_rs(all[i], p[i].revents));
 	} while (!p[0].revents);
-	done(s, connect_rs(s, p[0].revents));
+	settle_as(s, connect_rs(s, p[0].revents));
 	for (unsigned i = 1; i < n; i++)
 		pre_put(all[i]);
 }
@@ -285,10 +287,10 @@ static void settle_active(struct pre_sock *s)
 /* Called at the first data. If RDMA fails, the connection stays TCP. */
 void pre_settle(struct pre_sock *s)
 {
-	if (!claim(s, true))
+	if (!claim_settling(s, true))
 		return;
 	if (s->fork == PRE_FORK_ACTIVE)
 		settle_active(s);
 	else
-		done(s, accept_rs(s));
+		settle_as(s, accept_rs(s));
 }

@@ -28,7 +28,7 @@ int pre_mask_begin(struct pre_mask *m, const sigset_t *mask)
 }
 
 /* True if a pending signal has a handler. */
-static bool handled(const struct pre_mask *m)
+static bool is_handled(const struct pre_mask *m)
 {
 	struct sigaction act;
 	sigset_t waiting;
@@ -44,7 +44,7 @@ static bool handled(const struct pre_mask *m)
 bool pre_mask_end(struct pre_mask *m, int fd)
 {
 	int saved = errno;
-	bool interrupted = fd >= 0 && handled(m);
+	bool interrupted = fd >= 0 && is_handled(m);
 
 	pthread_sigmask(SIG_SETMASK, &m->inside, NULL); /* the handlers run here */
 	pthread_sigmask(SIG_SETMASK, &m->before, NULL);

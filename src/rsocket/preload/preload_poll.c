@@ -101,7 +101,7 @@ static int ms_of(const struct timespec *t)
 	return ms > INT32_MAX ? INT32_MAX : (int)ms;
 }
 
-static int64_t now_ms(void)
+int64_t pre_now_ms(void)
 {
 	struct timespec t;
 
@@ -112,7 +112,7 @@ static int64_t now_ms(void)
 static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t *mask)
 {
 	PRE_ERRNO;
-	int64_t end = now_ms() + timeout;
+	int64_t end = pre_now_ms() + timeout;
 	struct pre_mask m;
 	bool interrupted;
 	int r, fd;
@@ -124,7 +124,7 @@ static int poll_masked(struct pollfd *fds, nfds_t n, int timeout, const sigset_t
 		r = poll_mixed(fds, n, timeout, fd);
 		interrupted = pre_mask_end(&m, fd);
 		if (timeout > 0)
-			timeout = end > now_ms() ? (int)(end - now_ms()) : 0;
+			timeout = end > pre_now_ms() ? (int)(end - pre_now_ms()) : 0;
 	} while (!r && !interrupted && timeout);
 	if (!r && interrupted) {
 		errno = EINTR;
@@ -251,9 +251,9 @@ PRE_EXPORT int select(int n, fd_set *restrict r, fd_set *restrict w, fd_set *res
 		return select_masked(n, r, w, x, NULL, NULL);
 	/* select accepts more than 999,999 microseconds, pselect does not */
 	ts = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
-	left = now_ms() + ms_of(&ts);
+	left = pre_now_ms() + ms_of(&ts);
 	got = select_masked(n, r, w, x, &ts, NULL);
-	left -= now_ms();
+	left -= pre_now_ms();
 	*timeout =
 	        left > 0 ? (struct timeval){left / 1000, left % 1000 * 1000} : (struct timeval){0}; /* as Linux does */
 	return got;

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool is_ours(int fd)
+static bool fd_is_ours(int fd)
 {
 	struct pre_sock *s = pre_get(fd);
 
@@ -41,7 +41,7 @@ PRE_EXPORT int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct
 	ssize_t got;
 
 	pre_init();
-	if (!is_ours(fd))
+	if (!fd_is_ours(fd))
 		return pre_real.recvmmsg(fd, m, n, flags, timeout);
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	while (i < n && !(i && is_over(&start, timeout))) {
@@ -61,7 +61,7 @@ PRE_EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 	ssize_t put;
 
 	pre_init();
-	if (!is_ours(fd))
+	if (!fd_is_ours(fd))
 		return pre_real.sendmmsg(fd, m, n, flags);
 	while (i < n) {
 		put = sendmsg(fd, &m[i].msg_hdr, flags);
@@ -118,8 +118,8 @@ PRE_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size
 	bool from, to;
 
 	pre_init();
-	from = is_ours(in);
-	to = is_ours(out);
+	from = fd_is_ours(in);
+	to = fd_is_ours(out);
 	if (!from && !to)
 		return pre_real.splice(in, in_at, out, out_at, len, flags);
 	if ((from && to) || in_at || out_at) {

@@ -32,7 +32,7 @@ static struct installed {
 static atomic_bool any_handler;
 
 /* False for faults of the thread, which cannot be deferred, and for SIGABRT, which must not be. */
-static bool is_ours(int sig)
+static bool is_deferrable(int sig)
 {
 	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL &&
 	       sig != SIGTRAP && sig != SIGSYS && sig != SIGABRT && sig != SIGKILL && sig != SIGSTOP;
@@ -108,7 +108,7 @@ static bool is_at_rest(const ucontext_t *uc)
 	return pc >= program_at && pc < program_end;
 }
 
-static void run(int sig, siginfo_t *info, void *context)
+static void run_handler(int sig, siginfo_t *info, void *context)
 {
 	const char *before = pre_me.handler;
 	bool fragile = pre_me.fragile;
@@ -130,13 +130,13 @@ static void run(int sig, siginfo_t *info, void *context)
 }
 
 /* The handler installed for all signals that the program handles. */
-static void arrived(int sig, siginfo_t *info, void *context)
+static void signal_arrived(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *uc = context;
 
 	look_for_jump(__builtin_frame_address(0));
 	if (!pre_me.inside || pre_me.asleep || pre_me.deferred == PRE_DEFERRED_MAX) {
-		run(sig, info, context);
+		run_handler(sig, info, context);
 		return;
 	}
 	pre_me.kept[pre_me.deferred++] = *info;
@@ -185,7 +185,7 @@ void pre_wake_up(void)
 /* --- calls that install handlers --- */
 static void show_installed(int sig, struct sigaction *act, void *handler, int flags)
 {
-	if (act->sa_sigaction != arrived)
+	if (act->sa_sigaction != signal_arrived)
 		return;
 	act->sa_sigaction = (void (*)(int, siginfo_t *, void *))handler;
 	if (!(flags & SA_SIGINFO))
@@ -200,7 +200,7 @@ PRE_EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct s
 	int flags, r;
 
 	pre_init();
-	if (!is_ours(sig) || pre_borrowed())
+	if (!is_deferrable(sig) || pre_borrowed())
 		return pre_real.sigaction(sig, act, old);
 	handler = installed[sig].handler;
 	flags = installed[sig].flags;
@@ -208,7 +208,7 @@ PRE_EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct s
 		installed[sig].flags = act->sa_flags;
 		installed[sig].handler = (void *)act->sa_sigaction;
 		ours = *act;
-		ours.sa_sigaction = arrived;
+		ours.sa_sigaction = signal_arrived;
 		ours.sa_flags = (act->sa_flags | SA_SIGINFO) & ~(int)SA_RESETHAND;
 		act = &ours;
 		any_handler = true;
@@ -220,7 +220,7 @@ PRE_EXPORT int sigaction(int sig, const struct sigaction *restrict act, struct s
 	return r;
 }
 
-static __sighandler_t install(int sig, __sighandler_t handler, int flags)
+static __sighandler_t install_handler(int sig, __sighandler_t handler, int flags)
 {
 	struct sigaction act = {.sa_handler = handler, .sa_flags = flags}, old;
 
@@ -229,28 +229,28 @@ static __sighandler_t install(int sig, __sighandler_t handler, int flags)
 
 PRE_EXPORT __sighandler_t signal(int sig, __sighandler_t handler)
 {
-	return install(sig, handler, SA_RESTART);
+	return install_handler(sig, handler, SA_RESTART);
 }
 
 __sighandler_t bsd_signal(int sig, __sighandler_t handler); /* from older standards, declared in no header */
 PRE_EXPORT __sighandler_t bsd_signal(int sig, __sighandler_t handler)
 {
-	return install(sig, handler, SA_RESTART);
+	return install_handler(sig, handler, SA_RESTART);
 }
 
 PRE_EXPORT __sighandler_t ssignal(int sig, __sighandler_t handler)
 {
-	return install(sig, handler, SA_RESTART);
+	return install_handler(sig, handler, SA_RESTART);
 }
 
 PRE_EXPORT __sighandler_t __sysv_signal(int sig, __sighandler_t handler)
 {
-	return install(sig, handler, (int)(SA_RESETHAND | SA_NODEFER));
+	return install_handler(sig, handler, (int)(SA_RESETHAND | SA_NODEFER));
 }
 
 PRE_EXPORT __sighandler_t sysv_signal(int sig, __sighandler_t handler)
 {
-	return install(sig, handler, (int)(SA_RESETHAND | SA_NODEFER));
+	return install_handler(sig, handler, (int)(SA_RESETHAND | SA_NODEFER));
 }
 
 /* --- work that a handler cannot finish, because it may have interrupted the allocator --- */

@@ -74,7 +74,7 @@ static int hop(uint8_t found[16], int *ifindex)
 	taken = 0;
 	memset(found, 0, 16);
 	*ifindex = 7;
-	int err = route(&to, ifindex, found);
+	int err = find_next_hop(&to, ifindex, found);
 	queued = 0;
 	return err;
 }
@@ -110,13 +110,13 @@ static void a_message_of_another_kind_is_no_answer(void)
 	uint8_t found[16];
 
 	begin(0, NLMSG_ERROR, 0); /* without the error */
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 	begin(0, NLMSG_ERROR, sizeof(struct nlmsgerr)); /* 0: an acknowledgement */
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 	begin(0, RTM_NEWLINK, sizeof(struct rtmsg));
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 	begin(0, RTM_NEWROUTE, 1);
-	CHECK(hop(found, &ifindex) == -EPROTO);
+	CHECK(hop(found, &ifindex) == EPROTO);
 }
 
 static void a_neighbour_is_believed_from_the_kernel_alone(void)
@@ -129,11 +129,11 @@ static void a_neighbour_is_believed_from_the_kernel_alone(void)
 	begin(0, RTM_NEWNEIGH, sizeof(struct ndmsg));
 	attribute(NDA_LLADDR, true_mac, 6);
 	taken = 0;
-	CHECK(neighbour(&to, 7, found) == 0 && !memcmp(found, true_mac, 6));
+	CHECK(find_neighbour(&to, 7, found) == 0 && !memcmp(found, true_mac, 6));
 	queued = taken = 0;
 	begin(0, RTM_NEWNEIGH, sizeof(struct ndmsg));
 	attribute(NDA_LLADDR, mac, 5);
-	CHECK(neighbour(&to, 7, found) == -EAGAIN);
+	CHECK(find_neighbour(&to, 7, found) == EAGAIN);
 }
 
 int main(void)

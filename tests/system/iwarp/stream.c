@@ -58,7 +58,7 @@ void stream_join(struct link *l, int fd)
 	        .crc = how.crc,
 	        .markers_in = how.markers,
 	        .markers_out = how.markers,
-	        .hold = how.hold && !initiator,
+	        .waits_for_initiator = how.hold && !initiator,
 	        .ird = (uint16_t)(how.ird ? how.ird : 16),
 	        .ord = (uint16_t)(how.ord ? how.ord : 16),
 	        .send_rtr = initiator ? how.rtr : VB_IW_RTR_NONE,

@@ -71,7 +71,7 @@ static void three_messages_make_a_connection_and_bring_private_data(void)
 	cb = t->conn;
 	CHECK(!strcmp((char *)t->msg.req.private_data, "from a") && t->msg.req.local_qpn == QPN_A);
 	CHECK(req.req.local_comm_id == ca->local_comm_id && vb_cm_lane_of(ca->local_comm_id) == LANE_A);
-	CHECK(!cb->active && cb->remote_qpn == QPN_A && cb->service_id == req.req.service_id && cb->addr.port == 3);
+	CHECK(!cb->active && cb->remote_qpn == QPN_A && cb->service_id == req.req.service_id && cb->addr.ifindex == 3);
 	accept_b();
 	struct vb_cm_msg rep = deliver(VB_CM_REP);
 

@@ -8,7 +8,7 @@ int mails;
 uint64_t now;
 
 const struct vb_cm_addr a_to_b = {
-        .local = {[10] = 0xff, [11] = 0xff, [15] = 1}, .remote = {[10] = 0xff, [11] = 0xff, [15] = 2}, .port = 3};
+        .local = {[10] = 0xff, [11] = 0xff, [15] = 1}, .remote = {[10] = 0xff, [11] = 0xff, [15] = 2}, .ifindex = 3};
 
 static uint16_t on_admit(void *own, const struct vb_cm_addr *from, const struct vb_cm_msg *msg)
 {
@@ -17,7 +17,7 @@ static uint16_t on_admit(void *own, const struct vb_cm_addr *from, const struct 
 
 static struct vb_cm_addr turned(const struct vb_cm_addr *to)
 {
-	struct vb_cm_addr from = {.port = to->port};
+	struct vb_cm_addr from = {.ifindex = to->ifindex};
 
 	memcpy(from.local, to->remote, VB_GID_LEN);
 	memcpy(from.remote, to->local, VB_GID_LEN);

@@ -464,7 +464,7 @@ static void check_outcomes(void)
 static void deliver(unsigned i)
 {
 	struct flying f = s.flying[i];
-	struct vb_cm_addr from = {.port = f.to.port};
+	struct vb_cm_addr from = {.ifindex = f.to.ifindex};
 
 	s.flying[i] = s.flying[--s.n_flying];
 	memcpy(from.local, f.to.remote, VB_GID_LEN);
